@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: MIT
+#
+# Libraries of the system, linked statically where their archives are installed, so that the tools
+# need nothing but the C library at run time. Each has a line in docs/decisions/002-dependencies.md.
+
+find_package(Threads REQUIRED)
+
+# Imports NAME as qsf::NAME from an archive, or from a shared library where no archive exists.
+function(qsf_import_library name header)
+  find_path(QSF_${name}_INCLUDE ${header} REQUIRED)
+  find_library(QSF_${name}_LIBRARY NAMES lib${name}.a ${name} REQUIRED)
+  add_library(qsf::${name} UNKNOWN IMPORTED GLOBAL)
+  set_target_properties(qsf::${name} PROPERTIES
+    IMPORTED_LOCATION ${QSF_${name}_LIBRARY}
+    INTERFACE_INCLUDE_DIRECTORIES ${QSF_${name}_INCLUDE})
+endfunction()
+
+qsf_import_library(lz4 lz4.h)
+qsf_import_library(zstd zstd.h)
+qsf_import_library(pcre2-8 pcre2.h)
+
+# Header-only: nlohmann-json (importers, qsf-inspect) and CLI11 (tools).
+find_path(QSF_JSON_INCLUDE nlohmann/json.hpp REQUIRED)
+add_library(qsf_json INTERFACE)
+target_include_directories(qsf_json SYSTEM INTERFACE ${QSF_JSON_INCLUDE})
+find_path(QSF_CLI11_INCLUDE CLI/CLI.hpp REQUIRED)
+add_library(qsf_cli11 INTERFACE)
+target_include_directories(qsf_cli11 SYSTEM INTERFACE ${QSF_CLI11_INCLUDE})
+
+if(QSF_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+endif()

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+#
+# Compiler flags, in one place. qsf_flags is linked by every target of the project.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+find_program(QSF_CCACHE ccache)
+if(QSF_CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER ${QSF_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${QSF_CCACHE})
+endif()
+
+add_library(qsf_flags INTERFACE)
+target_include_directories(qsf_flags INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+target_compile_definitions(qsf_flags INTERFACE _FILE_OFFSET_BITS=64)
+# -ffp-contract=off: a fused multiply-add where the compiler likes one would make the bits of a row
+# depend on the compiler. Never -ffast-math: it deletes NaN checks.
+target_compile_options(qsf_flags INTERFACE
+  -ffp-contract=off -fno-math-errno -fvisibility=hidden
+  -Wall -Wextra -Wpedantic -Wshadow -Wcast-qual -Wformat=2 -Wundef
+  $<$<COMPILE_LANGUAGE:CXX>:-Wold-style-cast -Wnon-virtual-dtor -Woverloaded-virtual -Wno-missing-field-initializers>)
+if(QSF_WERROR)
+  target_compile_options(qsf_flags INTERFACE -Werror)
+endif()
+if(NOT CMAKE_BUILD_TYPE STREQUAL "Release" OR QSF_SANITIZE)
+  target_compile_definitions(qsf_flags INTERFACE QSF_ENABLE_DCHECK)
+endif()
+if(QSF_SANITIZE)
+  string(REPLACE ";" "," qsf_sanitize_list "${QSF_SANITIZE}")
+  target_compile_options(qsf_flags INTERFACE -fsanitize=${qsf_sanitize_list} -fno-sanitize-recover=all
+                         -fno-omit-frame-pointer -g)
+  target_link_options(qsf_flags INTERFACE -fsanitize=${qsf_sanitize_list})
+endif()
+if(QSF_COVERAGE)
+  target_compile_options(qsf_flags INTERFACE --coverage)
+  target_link_options(qsf_flags INTERFACE --coverage)
+endif()
+
+set(CMAKE_C_FLAGS_RELEASE "-O3 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")

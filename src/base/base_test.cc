@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+//
+// Tests of base/: statuses and results, bytes, half precision, CRC-32, the generator.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/crc32.h"
+#include "base/f16.h"
+#include "base/result.h"
+#include "base/rng.h"
+#include "base/status.h"
+
+namespace qsf {
+namespace {
+
+TEST(StatusTest, OkIsEmptyAndOnePointerWide) {
+  EXPECT_TRUE(ok_status().ok());
+  EXPECT_EQ(ok_status().code(), StatusCode::kOk);
+  EXPECT_EQ(ok_status().message(), "");
+  EXPECT_EQ(sizeof(Status), sizeof(void*));
+}
+
+TEST(StatusTest, CarriesCodeMessageAndContext) {
+  const Status status = corrupt("%d bytes, expected %d", 3, 4).with_context("a.qsf");
+  EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+  EXPECT_EQ(status.message(), "a.qsf: 3 bytes, expected 4");
+  const Status copy = status;
+  EXPECT_EQ(copy.message(), status.message());
+}
+
+Result<int> half(int value) {
+  if (value % 2 != 0) return invalid_argument("%d is odd", value);
+  return value / 2;
+}
+
+Result<int> quarter(int value) {
+  QSF_ASSIGN_OR_RETURN(const int once, half(value));
+  QSF_ASSIGN_OR_RETURN(const int twice, half(once));
+  return twice;
+}
+
+TEST(ResultTest, MacrosPassValuesAndFailures) {
+  EXPECT_EQ(quarter(12).value(), 3);
+  EXPECT_EQ(quarter(6).error().message(), "3 is odd");
+  EXPECT_DEATH(static_cast<void>(quarter(6).value()), "check failed");
+}
+
+TEST(BytesTest, ReaderStopsAtTheEndForGood) {
+  ByteWriter writer;
+  writer.write<std::uint16_t>(0x1234);
+  writer.write<std::uint8_t>(7);
+  ByteReader reader(writer.view());
+  EXPECT_EQ(reader.read<std::uint16_t>(), 0x1234);
+  EXPECT_EQ(reader.read<std::uint32_t>(), 0U);
+  EXPECT_FALSE(reader.ok());
+  EXPECT_EQ(reader.read<std::uint8_t>(), 0);
+}
+
+TEST(BytesTest, CheckedArithmetic) {
+  const std::uint64_t big = std::numeric_limits<std::uint64_t>::max();
+  EXPECT_FALSE(checked_add(big, 1).has_value());
+  EXPECT_FALSE(checked_mul(big, 2).has_value());
+  EXPECT_EQ(checked_add(1, 2), 3U);
+  EXPECT_EQ(align_up(4097, 4096), 8192U);
+  EXPECT_EQ(ceil_div(9, 4), 3U);
+}
+
+TEST(F16Test, EveryHalfSurvivesTheRoundTrip) {
+  for (std::uint32_t bits = 0; bits < 0x10000U; ++bits) {
+    const F16 h{static_cast<std::uint16_t>(bits)};
+    const float wide = to_f32(h);
+    if (std::isnan(wide)) {
+      EXPECT_TRUE(std::isnan(to_f32(to_f16(wide))));
+    } else {
+      EXPECT_EQ(to_f16(wide).bits, h.bits) << bits;
+    }
+  }
+}
+
+TEST(F16Test, KnownValues) {
+  EXPECT_EQ(to_f32(F16{0x3C00}), 1.0F);
+  EXPECT_EQ(to_f32(F16{0x0001}), 0x1p-24F);
+  EXPECT_EQ(to_f32(F16{0x7BFF}), kF16Max);
+  EXPECT_TRUE(std::isinf(to_f32(F16{0xFC00})));
+}
+
+// Every midpoint between neighbouring finite halves goes to the even one, and a hair beside it does
+// not.
+TEST(F16Test, RoundsToNearestEven) {
+  for (std::uint16_t bits = 0; bits < 0x7BFF; ++bits) {
+    const float low = to_f32(F16{bits});
+    const float high = to_f32(F16{static_cast<std::uint16_t>(bits + 1)});
+    const float middle = low + (high - low) / 2;
+    EXPECT_EQ(to_f16(middle).bits, bits + (bits & 1U)) << bits;
+    EXPECT_EQ(to_f16(std::nextafter(middle, low)).bits, bits) << bits;
+    EXPECT_EQ(to_f16(std::nextafter(middle, high)).bits, bits + 1U) << bits;
+  }
+  EXPECT_TRUE(std::isinf(to_f32(to_f16(65520.0F))));
+  EXPECT_EQ(to_f16(65519.9F).bits, 0x7BFF);
+}
+
+TEST(BF16Test, RoundsToNearestEven) {
+  EXPECT_EQ(to_bf16(1.0F).bits, 0x3F80);
+  EXPECT_EQ(to_bf16(1.0F + 0x1p-8F).bits, 0x3F80);
+  EXPECT_EQ(to_bf16(1.0F + 0x1p-8F + 0x1p-20F).bits, 0x3F81);
+  EXPECT_EQ(to_f32(BF16{0xC000}), -2.0F);
+  EXPECT_TRUE(std::isnan(to_f32(to_bf16(std::numeric_limits<float>::quiet_NaN()))));
+}
+
+TEST(Crc32Test, KnownVectorAndContinuation) {
+  EXPECT_EQ(crc32(as_bytes("123456789")), 0xCBF43926U);  // the check value of the ZIP CRC-32
+  EXPECT_EQ(crc32({}), 0U);
+  const std::string text = "The quick brown fox jumps over the lazy dog";
+  for (std::size_t split = 0; split <= text.size(); ++split) {
+    const std::uint32_t head = crc32(as_bytes(std::string_view(text).substr(0, split)));
+    EXPECT_EQ(crc32(as_bytes(std::string_view(text).substr(split)), head), 0x414FA339U);
+  }
+}
+
+TEST(RngTest, SameSeedSameNumbersAndTheyVary) {
+  Rng a(7);
+  Rng b(7);
+  double sum = 0;
+  double squares = 0;
+  for (int i = 0; i < 10000; ++i) {
+    const float value = a.next_normal();
+    EXPECT_EQ(value, b.next_normal());
+    sum += value;
+    squares += static_cast<double>(value) * value;
+  }
+  EXPECT_NEAR(sum / 10000, 0, 0.05);
+  EXPECT_NEAR(squares / 10000, 1, 0.05);
+}
+
+}  // namespace
+}  // namespace qsf

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+
+#include "quant/types.h"
+
+namespace qsf {
+
+std::string_view quant_type_name(QuantType type) noexcept {
+  switch (type) {
+    case QuantType::kQ2S: return "2bit-sym";
+    case QuantType::kQ2A: return "2bit";
+    case QuantType::kQ3: return "3bit";
+    case QuantType::kQ4: return "4bit";
+    case QuantType::kTernary: return "ternary";
+    case QuantType::kF32: return "f32";
+    case QuantType::kF16: return "f16";
+    case QuantType::kBF16: return "bf16";
+    case QuantType::kQ8: return "8bit";
+  }
+  return "unknown";
+}
+
+}  // namespace qsf
