@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * QSF: run a language model in the memory you give it. The whole public interface, plain C11.
+ *
+ * Conventions
+ *   Handles     QSFConfig, QSFEngine and QSFSession are opaque. Every handle that a function hands
+ *               out is yours to free with the function its comment names; NULL is accepted there.
+ *   Errors      Functions return a qsf_code. Details go into a caller-owned qsf_error, always the
+ *               last parameter, which may be NULL. No function prints, exits or sets errno as its
+ *               way of reporting, except qsf_print_stats, whose job is to print.
+ *   Text        UTF-8 in and out. Text given to the library may hold any bytes; text handed out is
+ *               always valid UTF-8 and NUL-terminated where no length is given.
+ *   Threads     An engine may be used by one thread at a time, with its sessions. qsf_engine_cancel
+ *               may be called from any thread and from a signal handler. Different engines are
+ *               independent.
+ *   Structs     Structs that begin with struct_size can grow: set it to sizeof of the struct you
+ *               were compiled with (the *_init functions do).
+ *   Tokens      Token ids are int, 0 .. n_vocab - 1.
+ */
+#ifndef QSF_QSF_H_
+#define QSF_QSF_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define QSF_API __attribute__((visibility("default")))
+#else
+#define QSF_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct QSFEngine QSFEngine;
+typedef struct QSFConfig QSFConfig;
+typedef struct QSFSession QSFSession;
+
+/* ---- Errors --------------------------------------------------------------------------------- */
+
+typedef enum qsf_code {
+  QSF_OK = 0,
+  QSF_INVALID_ARGUMENT = 1, /* a value out of range, a NULL where none is allowed */
+  QSF_NOT_FOUND = 2,        /* no such file */
+  QSF_CORRUPT = 3,          /* the file's bytes are damaged or contradict each other */
+  QSF_UNSUPPORTED = 4,      /* a valid request that this version cannot serve */
+  QSF_OUT_OF_BUDGET = 5,    /* does not fit the memory or the context */
+  QSF_IO = 6,               /* the operating system refused a read or a write */
+  QSF_CANCELLED = 7,        /* qsf_engine_cancel was called */
+  QSF_INTERNAL = 8          /* a bug of this library, or no memory for a small allocation */
+} qsf_code;
+
+/* Filled on failure; on success the code is QSF_OK and the message empty. The message is one line:
+ * where, what is wrong, got and expected, what to do. Longer messages are cut at a character. */
+typedef struct qsf_error {
+  qsf_code code;
+  char message[256];
+} qsf_error;
+
+/* Returns the version of the library, such as "0.1.0". Static; never free it. */
+QSF_API const char* qsf_version(void);
+
+/* ---- Configuration --------------------------------------------------------------------------- */
+
+typedef enum qsf_log_level { QSF_LOG_INFO = 0, QSF_LOG_WARNING = 1 } qsf_log_level;
+
+typedef enum qsf_kv_type { QSF_KV_F16 = 0, QSF_KV_F32 = 1 } qsf_kv_type;
+
+/* Receives one line without its newline, valid only during the call. */
+typedef void (*QSFLogCallback)(qsf_log_level level, const char* line, void* user_data);
+
+/* Receives the error of the functions that have no qsf_error of their own (qsf_load, qsf_generate,
+ * qsf_tokenize, qsf_detokenize, qsf_forward). Valid only during the call. */
+typedef void (*QSFErrorCallback)(const qsf_error* error, void* user_data);
+
+/* Called while a model loads with the bytes done and in all. */
+typedef void (*QSFProgressCallback)(uint64_t done_bytes, uint64_t total_bytes, void* user_data);
+
+/* Returns a configuration with default values, to be freed with qsf_config_free; NULL when there is
+ * no memory for it. One configuration may open several engines; opening copies what it needs. The
+ * setters ignore a NULL configuration; a value out of range is reported when an engine is opened. */
+QSF_API QSFConfig* qsf_config_default(void);
+/* Upper bound of the process's memory in MB (10^6 bytes); 0, the default, sets no bound. This
+ * version plans its memory but cannot hold a model to a budget yet: any other value makes opening
+ * an engine fail with QSF_UNSUPPORTED. */
+QSF_API void qsf_config_set_ram_budget(QSFConfig* config, size_t megabytes);
+/* Worker threads, the calling one included; 0, the default, takes the physical cores at hand. */
+QSF_API void qsf_config_set_threads(QSFConfig* config, int num_threads);
+/* Positions of the context; 0, the default, takes the smaller of the model's trained length and
+ * 4,096. More than the trained length is refused. */
+QSF_API void qsf_config_set_max_seq_len(QSFConfig* config, int max_seq_len);
+/* Trade of quality for speed in 0.0 .. 1.0; 1.0, the default, is full quality. Layer skipping is
+ * not built yet: any other value makes opening an engine fail with QSF_UNSUPPORTED. */
+QSF_API void qsf_config_set_quality(QSFConfig* config, float quality);
+/* How keys and values are stored; the default is QSF_KV_F16. */
+QSF_API void qsf_config_set_kv_type(QSFConfig* config, qsf_kv_type type);
+/* Rows of a prompt that one pass carries through the layers; 0, the default, lets the engine choose.
+ * The numbers computed do not depend on it. */
+QSF_API void qsf_config_set_rows_per_pass(QSFConfig* config, int rows);
+QSF_API void qsf_config_set_log_callback(QSFConfig* config, QSFLogCallback callback, void* user_data);
+QSF_API void qsf_config_set_error_callback(QSFConfig* config, QSFErrorCallback callback,
+                                           void* user_data);
+QSF_API void qsf_config_set_progress_callback(QSFConfig* config, QSFProgressCallback callback,
+                                              void* user_data);
+QSF_API void qsf_config_free(QSFConfig* config);
+
+/* ---- Engine ---------------------------------------------------------------------------------- */
+
+/* Opens a .qsf model. `config` may be NULL for the defaults. On success *engine is a handle to be
+ * freed with qsf_free; on failure it is NULL. */
+QSF_API qsf_code qsf_engine_open(const char* model_path, const QSFConfig* config,
+                                 QSFEngine** engine, qsf_error* error);
+/* The same, reporting through the configuration's error callback; NULL on failure. */
+QSF_API QSFEngine* qsf_load(const char* model_path, QSFConfig* config);
+/* Frees an engine. Its sessions must have been freed before. */
+QSF_API void qsf_free(QSFEngine* engine);
+
+/* Asks the call in progress on this engine (open excepted) to stop: it returns QSF_CANCELLED within
+ * about the time of one weight tile. Without a call in progress the next one is cancelled. Safe from
+ * any thread and from a signal handler. */
+QSF_API void qsf_engine_cancel(QSFEngine* engine);
+
+/* What a model is. Strings live as long as the engine. */
+typedef struct qsf_model_info {
+  size_t struct_size;
+  const char* architecture; /* "llama", "gpt2", ... */
+  const char* quant_type;   /* "4bit", "f16", "mixed", ... */
+  const char* chat_template; /* Jinja source as stored in the model, or NULL */
+  int n_layers;
+  int n_vocab;
+  int hidden_size;
+  int trained_context; /* positions the model was trained for */
+  int context;         /* positions this engine was opened with */
+  int bos_token;       /* -1 where the model has none */
+  int eos_token;       /* the first end-of-text id, -1 where the model has none */
+  uint64_t n_parameters;
+  uint64_t file_bytes;
+} qsf_model_info;
+/* Fills at most info->struct_size bytes. */
+QSF_API qsf_code qsf_engine_model_info(const QSFEngine* engine, qsf_model_info* info,
+                                       qsf_error* error);
+
+/* One region of the memory plan. Strings live as long as the engine. */
+typedef struct qsf_memory_region {
+  size_t struct_size;
+  const char* name;
+  const char* reason;
+  uint64_t bytes;
+} qsf_memory_region;
+QSF_API int qsf_engine_memory_region_count(const QSFEngine* engine);
+/* Fills region number `index`, 0 .. count - 1. */
+QSF_API qsf_code qsf_engine_memory_region(const QSFEngine* engine, int index,
+                                          qsf_memory_region* region, qsf_error* error);
+
+/* What an engine has done since it was opened. Times in nanoseconds. */
+typedef struct qsf_engine_stats {
+  size_t struct_size;
+  int n_threads;
+  const char* instruction_set;      /* kernels in use: "scalar", "avx2", ... */
+  uint64_t load_ns;
+  uint64_t weight_bytes_read;       /* from the file */
+  uint64_t prompt_tokens;
+  uint64_t prompt_ns;
+  uint64_t generated_tokens;
+  uint64_t generate_ns;
+  uint64_t matmul_ns, attention_ns, other_ns, sample_ns; /* parts of the two times above */
+  uint64_t planned_bytes;           /* the memory plan's total */
+  uint64_t resident_bytes;          /* of the process, now */
+  uint64_t peak_resident_bytes;     /* of the process, so far */
+} qsf_engine_stats;
+QSF_API qsf_code qsf_engine_get_stats(const QSFEngine* engine, qsf_engine_stats* stats,
+                                      qsf_error* error);
+/* Prints the memory plan and the statistics to stderr. */
+QSF_API void qsf_print_stats(QSFEngine* engine);
+
+/* ---- Text and tokens ------------------------------------------------------------------------- */
+
+typedef enum qsf_tokenize_flags {
+  QSF_TOKENIZE_DEFAULT = 0,       /* beginning-of-text as the model wants it, control text is text */
+  QSF_TOKENIZE_NO_BOS = 1,        /* never a beginning-of-text token */
+  QSF_TOKENIZE_PARSE_SPECIAL = 2  /* control tokens spelled in the text become those tokens */
+} qsf_tokenize_flags;
+
+/* Encodes `text_bytes` bytes of text. Writes at most `capacity` ids to `tokens` and the number the
+ * text needs to *n_tokens; QSF_OUT_OF_BUDGET when that is more. `tokens` may be NULL with a capacity
+ * of 0 to ask for the number. */
+QSF_API qsf_code qsf_engine_tokenize(QSFEngine* engine, const char* text, size_t text_bytes,
+                                     unsigned flags, int* tokens, size_t capacity,
+                                     size_t* n_tokens, qsf_error* error);
+/* Decodes tokens into *text, to be freed with qsf_string_free. Bytes that are no UTF-8 become
+ * U+FFFD; control tokens are left out. */
+QSF_API qsf_code qsf_engine_detokenize(QSFEngine* engine, const int* tokens, size_t n_tokens,
+                                       char** text, qsf_error* error);
+/* Returns the ids of `text` and their number, to be freed with qsf_tokens_free; NULL on failure. */
+QSF_API int* qsf_tokenize(QSFEngine* engine, const char* text, int* num_tokens);
+/* Returns the text of tokens, to be freed with qsf_string_free; NULL on failure. */
+QSF_API char* qsf_detokenize(QSFEngine* engine, const int* tokens, int num_tokens);
+QSF_API void qsf_tokens_free(int* tokens);
+QSF_API void qsf_string_free(char* text);
+
+/* ---- Generation ------------------------------------------------------------------------------ */
+
+/* Receives each generated token with the text that became complete with it: whole UTF-8 characters,
+ * possibly none. Valid only during the call. */
+typedef void (*QSFTokenCallback)(int token_id, const char* text, void* user_data);
+
+typedef struct qsf_logit_bias {
+  int token;
+  float bias; /* added to the token's logit */
+} qsf_logit_bias;
+
+/* How the next token is chosen, in this order: repetition penalty, logit bias, temperature, top-k,
+ * top-p, min-p. */
+typedef struct qsf_sampling {
+  size_t struct_size;
+  float temperature;    /* >= 0; 0 is greedy: the largest logit, ties to the smaller id */
+  int top_k;            /* keep the k most likely; 0 keeps all */
+  float top_p;          /* in (0, 1]: keep the smallest set with this probability; 1 keeps all */
+  float min_p;          /* in [0, 1]: drop tokens below this share of the best; 0 keeps all */
+  float repeat_penalty; /* > 0; divides positive and multiplies negative logits of seen tokens */
+  int repeat_window;    /* how many of the newest tokens count as seen */
+  uint64_t seed;        /* the same seed gives the same text */
+  const qsf_logit_bias* logit_bias;
+  size_t n_logit_bias;
+} qsf_sampling;
+/* Sets struct_size and the defaults: 0.7, 40, 0.9, 0, 1, 64, seed 0, no bias. */
+QSF_API void qsf_sampling_init(qsf_sampling* sampling);
+
+typedef enum qsf_stop_reason {
+  QSF_STOP_MAX_TOKENS = 0,
+  QSF_STOP_END_OF_TEXT = 1,
+  QSF_STOP_STRING = 2,
+  QSF_STOP_CONTEXT_FULL = 3,
+  QSF_STOP_CANCELLED = 4
+} qsf_stop_reason;
+
+typedef struct qsf_generate_options {
+  size_t struct_size;
+  const char* prompt;
+  size_t prompt_bytes;
+  unsigned tokenize_flags;    /* qsf_tokenize_flags */
+  int max_tokens;             /* >= 0; 0 computes the prompt alone */
+  qsf_sampling sampling;
+  const char* const* stop;    /* generation ends before the first of these texts */
+  size_t n_stop;
+  QSFTokenCallback on_token;  /* may be NULL */
+  void* user_data;
+} qsf_generate_options;
+/* Sets struct_size and the defaults: no prompt, 256 tokens, qsf_sampling_init. */
+QSF_API void qsf_generate_options_init(qsf_generate_options* options);
+
+typedef struct qsf_generate_result {
+  size_t struct_size;
+  qsf_stop_reason reason;
+  int prompt_tokens;
+  int generated_tokens;
+  uint64_t prompt_ns;      /* until the prompt was computed */
+  uint64_t first_token_ns; /* from the call to the first token */
+  uint64_t generate_ns;    /* from the first token to the last */
+} qsf_generate_result;
+
+/* Completes a prompt from an empty context. A prompt longer than the context is QSF_OUT_OF_BUDGET
+ * before anything is computed. Cancellation is no failure: QSF_OK with QSF_STOP_CANCELLED; the text
+ * so far was delivered. `result` may be NULL. */
+QSF_API qsf_code qsf_engine_generate(QSFEngine* engine, const qsf_generate_options* options,
+                                     qsf_generate_result* result, qsf_error* error);
+/* The short form: seed 0, the other settings as qsf_generate_options_init. */
+QSF_API void qsf_generate(QSFEngine* engine, const char* prompt, int max_tokens, float temperature,
+                          float top_p, QSFTokenCallback callback, void* user_data);
+
+/* ---- Numbers --------------------------------------------------------------------------------- */
+
+/* Computes `tokens` from an empty context and returns the n_vocab logits after the last one. They
+ * belong to the engine and stay valid until its next call; NULL on failure. */
+QSF_API float* qsf_forward(QSFEngine* engine, const int* tokens, int num_tokens);
+/* Draws a token from logits; the generator is seeded with 0 when the process starts and not safe for
+ * several threads. Returns -1 when vocab_size < 1, logits is NULL or a parameter is out of range. */
+QSF_API int qsf_sample(const float* logits, int vocab_size, float temperature, float top_p);
+
+/* Log probabilities (natural) of tokens[first] .. tokens[n - 1], each given all before it, computed
+ * from an empty context as one window. log_probs has n - first places. 0 < first < n <= context. */
+QSF_API qsf_code qsf_engine_score(QSFEngine* engine, const int* tokens, size_t n_tokens,
+                                  size_t first, double* log_probs, qsf_error* error);
+
+/* A session is one sequence whose context is kept between calls. */
+QSF_API qsf_code qsf_session_create(QSFEngine* engine, QSFSession** session, qsf_error* error);
+QSF_API void qsf_session_free(QSFSession* session);
+/* Appends tokens as prompt rows. With `logits` (n_vocab places, or NULL) the logits after the last. */
+QSF_API qsf_code qsf_session_prefill(QSFSession* session, const int* tokens, size_t n_tokens,
+                                     float* logits, qsf_error* error);
+/* Appends one token as a generated row. */
+QSF_API qsf_code qsf_session_step(QSFSession* session, int token, float* logits, qsf_error* error);
+/* Forgets all but the first n_tokens tokens. */
+QSF_API qsf_code qsf_session_truncate(QSFSession* session, size_t n_tokens, qsf_error* error);
+/* Returns the tokens in the context. */
+QSF_API size_t qsf_session_length(const QSFSession* session);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* QSF_QSF_H_ */

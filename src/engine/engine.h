@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+//
+// The engine: one loaded model with its memory, threads and tokenizer, and the sequences it runs.
+//
+// Everything large is computed by the memory plan before work starts and carved from one arena;
+// after open() a pass allocates nothing. An Engine and its Sessions are used by one thread at a
+// time; cancel() alone may come from anywhere.
+
+#ifndef QSF_ENGINE_ENGINE_H_
+#define QSF_ENGINE_ENGINE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/log.h"
+#include "base/result.h"
+#include "engine/sampler.h"
+#include "kv/row.h"
+#include "memory/memory_plan.h"
+#include "model/logits_sink.h"
+#include "tokenizer/tokenizer.h"
+
+namespace qsf {
+
+enum class KvType : std::uint8_t;
+struct ModelSpec;
+class Session;
+
+struct EngineOptions {
+  unsigned n_threads = 0;         // 0: the physical cores at hand
+  std::uint32_t max_context = 0;  // positions; 0: min(trained, 4,096)
+  std::uint32_t rows_per_pass = 0;  // 0: chosen from the context; results do not depend on it
+  bool kv_f32 = false;            // KV rows f32 instead of f16
+  std::uint32_t n_sequences = 1;  // sessions that may exist at once
+  LogSink log;
+  void (*on_load_progress)(std::uint64_t done_bytes, std::uint64_t total_bytes, void* user) = nullptr;
+  void* load_progress_user = nullptr;
+};
+
+// Counters since open(); times in nanoseconds.
+struct EngineStats {
+  std::uint64_t load_ns = 0;
+  std::uint64_t weight_bytes_read = 0;
+  std::uint64_t prompt_tokens = 0;
+  std::uint64_t prompt_ns = 0;
+  std::uint64_t generated_tokens = 0;
+  std::uint64_t generate_ns = 0;
+  std::uint64_t matmul_ns = 0;
+  std::uint64_t attention_ns = 0;
+  std::uint64_t other_ns = 0;
+  std::uint64_t sample_ns = 0;
+};
+
+struct GenerateOptions {
+  std::uint32_t max_tokens = 256;
+  SamplingOptions sampling;
+  std::vector<std::string> stop;  // generation ends before the first of these texts
+  // Called for every token with the text that became whole with it; UTF-8, possibly empty.
+  void (*on_token)(TokenId token, std::string_view text, void* user) = nullptr;
+  void* user = nullptr;
+};
+
+enum class StopReason { kMaxTokens, kEndOfText, kStopString, kContextFull, kCancelled };
+
+struct GenerateResult {
+  StopReason reason = StopReason::kMaxTokens;
+  std::uint32_t prompt_tokens = 0;
+  std::uint32_t generated_tokens = 0;
+  std::uint64_t prompt_ns = 0;
+  std::uint64_t first_token_ns = 0;
+  std::uint64_t generate_ns = 0;
+};
+
+class Engine {
+ public:
+  // Opens a .qsf file and loads it.
+  // Fails  kNotFound, kIo, kCorrupt, kUnsupported from the file; kInvalidArgument for options out of
+  //        range; kOutOfBudget when the arena cannot be mapped.
+  static Result<std::unique_ptr<Engine>> open(const std::string& path, const EngineOptions& options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  const ModelSpec& spec() const noexcept;
+  const Tokenizer& tokenizer() const noexcept;
+  std::uint32_t max_context() const noexcept;
+  std::uint64_t file_bytes() const noexcept;
+  std::uint64_t n_parameters() const noexcept;
+  std::string_view quant_name() const noexcept;        // "4bit", "mixed", ...
+  std::string_view instruction_set() const noexcept;   // tier of the kernels in use
+  unsigned n_threads() const noexcept;
+  const MemoryPlan& plan() const noexcept;
+  const EngineStats& stats() const noexcept;
+  const LogSink& log() const noexcept;
+
+  // Cancels the pass in progress, or the next one. Async-signal-safe.
+  void cancel() noexcept;
+
+  // Creates a sequence. Fails  kOutOfBudget when n_sequences exist already.
+  Result<std::unique_ptr<Session>> create_session();
+
+  // Log probabilities of tokens[first..] given all before, as one window from an empty context.
+  // Shapes  log_probs [tokens.size() - first]
+  // Fails   kInvalidArgument, kOutOfBudget (window longer than the context), kCancelled
+  Status score(std::span<const TokenId> tokens, std::size_t first, std::span<double> log_probs);
+
+ private:
+  friend class Session;
+  struct Impl;
+  explicit Engine(std::unique_ptr<Impl> impl) noexcept;
+  std::unique_ptr<Impl> impl_;
+};
+
+// One sequence: its tokens and its keys and values. Must not outlive its engine.
+class Session {
+ public:
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  std::size_t length() const noexcept { return tokens_.size(); }
+  std::span<const TokenId> tokens() const noexcept { return tokens_; }
+
+  // Appends prompt rows; the logits after the last one go to `sink` when it is not null.
+  // Fails  kInvalidArgument (no tokens, id out of range), kOutOfBudget (context), kCancelled: the
+  //        rows of this call are forgotten then.
+  Status prefill(std::span<const TokenId> tokens, LogitsSink* sink);
+  // Appends one generated row. Allocates nothing.
+  Status step(TokenId token, LogitsSink* sink);
+  Status truncate(std::size_t n_tokens);
+
+  // Encodes nothing: completes after `prompt`, which is appended as prompt rows.
+  Result<GenerateResult> generate(std::span<const TokenId> prompt, const GenerateOptions& options);
+
+ private:
+  friend class Engine;
+  Session(Engine::Impl& engine, SequenceId sequence);
+  Status append(std::span<const TokenId> tokens, RowRole role, LogitsSink* sink);
+
+  Engine::Impl& engine_;
+  SequenceId sequence_;
+  std::vector<TokenId> tokens_;  // reserved to the context at creation
+};
+
+}  // namespace qsf
+
+#endif  // QSF_ENGINE_ENGINE_H_

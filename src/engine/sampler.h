@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+//
+// The sampler: from the logits of one row to the next token.
+//
+// Order of the steps: repetition penalty, logit bias, temperature, top-k, top-p, min-p, draw. The
+// same seed and logits give the same token on every machine: ties break towards the smaller id, and
+// exp is our own.
+
+#ifndef QSF_ENGINE_SAMPLER_H_
+#define QSF_ENGINE_SAMPLER_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/rng.h"
+#include "base/status.h"
+#include "model/logits_sink.h"
+#include "tokenizer/tokenizer.h"
+
+namespace qsf {
+
+struct LogitBias {
+  TokenId token;
+  float bias;
+};
+
+struct SamplingOptions {
+  float temperature = 0.7F;     // >= 0; 0 is greedy
+  std::uint32_t top_k = 40;     // 0 keeps all
+  float top_p = 0.9F;           // in (0, 1]
+  float min_p = 0.0F;           // in [0, 1]
+  float repeat_penalty = 1.0F;  // > 0
+  std::uint32_t repeat_window = 64;
+  std::uint64_t seed = 0;
+  std::vector<LogitBias> logit_bias;
+};
+
+// Fails  kInvalidArgument with the name, the value and the range of the first option out of range.
+Status validate(const SamplingOptions& options, std::uint32_t n_vocab);
+
+// A sink that gathers one row and draws from it.
+class Sampler final : public LogitsSink {
+ public:
+  // Shapes    logits [n_vocab], order [n_vocab]: working memory from the engine's plan
+  // Requires  validate(options, n_vocab) is OK
+  Sampler(const SamplingOptions& options, std::span<float> logits, std::span<std::uint32_t> order);
+
+  void consume(std::uint32_t row, std::uint32_t first_token,
+               std::span<const float> logits) noexcept override;
+
+  // Draws a token from the gathered row, given the tokens so far (for the repetition penalty).
+  // Leaves the gathered logits changed. Allocates nothing.
+  TokenId draw(std::span<const TokenId> history) noexcept;
+
+ private:
+  void penalise(std::span<const TokenId> history) noexcept;
+  std::uint32_t keep_candidates() noexcept;
+
+  const SamplingOptions& options_;
+  std::span<float> logits_;
+  std::span<std::uint32_t> order_;  // candidate ids, most likely first
+  Rng rng_;
+};
+
+}  // namespace qsf
+
+#endif  // QSF_ENGINE_SAMPLER_H_

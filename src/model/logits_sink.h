@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+//
+// Where logits go: a sink sees them in blocks of the vocabulary, so that they are never stored whole
+// for many rows (512 rows of a 128k vocabulary would be 262 MB).
+
+#ifndef QSF_MODEL_LOGITS_SINK_H_
+#define QSF_MODEL_LOGITS_SINK_H_
+
+#include <cstdint>
+#include <span>
+
+namespace qsf {
+
+inline constexpr std::uint32_t kLogitBlock = 1024;  // vocabulary rows a block holds, the last fewer
+
+class LogitsSink {
+ public:
+  virtual ~LogitsSink() = default;
+
+  // Receives the logits of tokens first_token .. first_token + logits.size() - 1 after the row that
+  // is number `row` among the rows of the pass that wanted output. Blocks of one row arrive in
+  // ascending order; rows of a pass may alternate. Called by the thread that runs the pass.
+  virtual void consume(std::uint32_t row, std::uint32_t first_token,
+                       std::span<const float> logits) noexcept = 0;
+};
+
+// Stores the logits of row 0 whole, for one row at a time.
+class LogitsCopy final : public LogitsSink {
+ public:
+  // Shapes  out [n_vocab]
+  explicit LogitsCopy(std::span<float> out) noexcept : out_(out) {}
+  void consume(std::uint32_t row, std::uint32_t first_token,
+               std::span<const float> logits) noexcept override {
+    if (row != 0) return;
+    for (std::size_t i = 0; i < logits.size(); ++i) out_[first_token + i] = logits[i];
+  }
+
+ private:
+  std::span<float> out_;
+};
+
+}  // namespace qsf
+
+#endif  // QSF_MODEL_LOGITS_SINK_H_
