@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+//
+// ModelSpec: what a .qsf file says about its model, as plain data.
+//
+// Importers fill it in, the writer turns it into header and metadata, the reader back again. It is
+// the meaning of those bytes, not their layout (format/qsf_layout.h).
+
+#ifndef QSF_FORMAT_MODEL_SPEC_H_
+#define QSF_FORMAT_MODEL_SPEC_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "base/status.h"
+#include "format/metadata.h"
+#include "quant/types.h"
+
+namespace qsf {
+
+enum class Activation : std::uint8_t { kGeluTanh, kGeluErf, kSilu, kRelu, kReluSquared };
+enum class NormType : std::uint8_t { kLayerNorm = 0, kRmsNorm = 1 };
+enum class PositionEncoding : std::uint8_t { kLearned = 0, kRope = 1, kAlibi = 2 };
+enum class RopeScaling : std::uint8_t { kNone, kLinear, kLlama3 };
+
+// Rotary position embedding; always rotates halves: element i with element i + dims / 2.
+struct RopeSpec {
+  float theta = 10000.0F;
+  std::uint32_t dims = 0;  // leading elements of each head that rotate; even; 0 = head_dim
+  RopeScaling scaling = RopeScaling::kNone;
+  float factor = 1.0F;                 // linear and llama3: >= 1
+  float low_freq_factor = 1.0F;        // llama3 alone
+  float high_freq_factor = 4.0F;       // llama3 alone: > low_freq_factor
+  std::uint32_t original_context = 0;  // llama3 alone: > 0
+  friend bool operator==(const RopeSpec&, const RopeSpec&) = default;
+};
+
+struct ModelSpec {
+  std::string architecture;  // "gpt2", "llama", "mistral", "qwen2", "bitnet" ...; 1 to 64 bytes
+  std::uint32_t n_layers = 0;
+  std::uint32_t hidden = 0;
+  std::uint32_t n_heads = 0;
+  std::uint32_t n_kv_heads = 0;     // divides n_heads
+  std::uint32_t head_dim = 0;       // n_heads * head_dim need not be hidden
+  std::uint32_t n_vocab = 0;        // rows of the embedding
+  std::uint32_t max_positions = 0;  // trained context
+  std::uint32_t ffn = 0;            // rows of the up projection
+
+  Activation activation = Activation::kGeluTanh;
+  bool gated_ffn = false;  // down(activation(gate(x)) * up(x))
+  NormType norm = NormType::kLayerNorm;
+  float norm_epsilon = 1e-5F;
+  PositionEncoding positions = PositionEncoding::kLearned;
+  RopeSpec rope;                              // meaningful with kRope alone; default otherwise
+  std::vector<std::uint32_t> sliding_window;  // empty: none; one element: every layer; else one a
+                                              // layer. 0 = that layer sees everything.
+  bool tied_head = false;                     // the head is the token embedding
+  bool natively_ternary = false;  // trained with ternary weights: nothing was lost in storing them
+  bool calibrated = false;        // quantised with calibration data
+
+  // For architectures that need them; the values below mean "absent".
+  bool parallel_block = false;      // attention and FFN read the same normalised input
+  float attention_scale = 0.0F;     // 0: 1 / sqrt(head_dim)
+  float attention_soft_cap = 0.0F;  // 0: none; otherwise cap * tanh(score / cap)
+  float logit_soft_cap = 0.0F;      // 0: none
+  float logit_scale = 1.0F;
+  float embedding_scale = 1.0F;
+  float residual_scale = 1.0F;
+  std::uint32_t n_experts = 0;  // 0: dense
+  std::uint32_t n_experts_used = 0;
+  std::uint32_t expert_ffn = 0;
+
+  std::optional<std::uint32_t> bos_id;
+  std::vector<std::uint32_t> eos_ids;  // every id that ends a text; the first is the header's
+  std::optional<std::uint32_t> pad_id;
+  std::string chat_template;  // empty: none
+  std::string quantiser;      // provenance: program, version, method; empty: unknown
+  std::string source;         // what was converted, as the user may want to read it
+
+  std::optional<QuantType> default_type;  // empty: mixed
+  std::uint32_t block = 64;               // default block size of coded types: 32, 64, 128 or 256
+
+  Metadata extra;  // every other key, kept through reading and writing
+
+  // Columns of Q and rows of K: products cannot overflow in a valid spec.
+  std::uint32_t q_dim() const noexcept { return n_heads * head_dim; }
+  std::uint32_t kv_dim() const noexcept { return n_kv_heads * head_dim; }
+  std::uint32_t rope_dims() const noexcept { return rope.dims == 0 ? head_dim : rope.dims; }
+  // Window of `layer`, 0 for none. Requires  layer < n_layers.
+  std::uint32_t window_of(std::uint32_t layer) const noexcept {
+    if (sliding_window.empty()) return 0;
+    return sliding_window.size() == 1 ? sliding_window[0] : sliding_window[layer];
+  }
+
+  friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
+};
+
+// Checks every range and relation of docs/format.md.
+// Fails  kInvalidArgument, naming the field
+Status validate(const ModelSpec& spec);
+
+// Names as they stand in metadata and in messages.
+std::string_view activation_name(Activation activation) noexcept;
+std::string_view norm_type_name(NormType type) noexcept;
+std::string_view position_encoding_name(PositionEncoding encoding) noexcept;
+std::string_view rope_scaling_name(RopeScaling scaling) noexcept;
+
+// Stores bytes 12-55, 80-91, 116-119 of a header. Offsets, sizes and checksums are the writer's.
+// Requires  validate(spec) is OK; header has 128 bytes
+void encode_spec_header(const ModelSpec& spec, MutableByteSpan header);
+// Returns the metadata of a spec: `extra` and the keys of the fields.
+Metadata encode_spec_metadata(const ModelSpec& spec);
+
+// Builds a spec from a header and metadata and validates it.
+// Fails  kCorrupt on values out of range or header and metadata that disagree; kUnsupported on
+// codes,
+//        names or required keys that this version does not know
+Result<ModelSpec> decode_spec(ByteSpan header, const Metadata& metadata);
+
+}  // namespace qsf
+
+#endif  // QSF_FORMAT_MODEL_SPEC_H_

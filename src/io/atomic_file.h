@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+//
+// AtomicFile: a file that appears whole under its name, or not at all.
+//
+// Bytes go to a temporary name beside the target. commit() makes them durable and renames; a
+// process that dies before, a full disk or any failure leaves the target as it was, and the
+// destructor removes the temporary file.
+
+#ifndef QSF_IO_ATOMIC_FILE_H_
+#define QSF_IO_ATOMIC_FILE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "base/status.h"
+#include "io/file_ops.h"
+
+namespace qsf {
+
+class AtomicFile {
+ public:
+  // Creates the temporary file. An existing regular file at `path` is replaced on commit and not
+  // before; a symbolic link at `path` is replaced by the file.
+  // Requires  `ops` outlives the AtomicFile
+  // Fails     kIo when `path` is a directory or a device, or when its directory does not exist or
+  //           cannot be written
+  static Result<AtomicFile> create(const std::string& path, FileOps& ops = system_file_ops());
+
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&& other) noexcept;
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  // Removes the temporary file unless commit() succeeded.
+  ~AtomicFile();
+
+  const std::string& path() const noexcept { return path_; }
+  const std::string& temporary_path() const noexcept { return temporary_path_; }
+
+  // Writes all of `from` at `offset`; a gap before it reads as zeros.
+  // Fails    kIo, with what to do when the disk is full
+  // Threads  any number at once, for ranges that do not overlap
+  Status write_at(std::uint64_t offset, ByteSpan from);
+
+  // Sets the length, cutting or appending zeros.
+  Status resize(std::uint64_t bytes);
+
+  // Makes the bytes durable, gives them their name and makes that durable. May be called once.
+  // Guarantees  on failure the target is what it was, except when only the last step fails: then
+  // the
+  //             file is complete under its name and the message says so
+  Status commit();
+
+ private:
+  AtomicFile(FileOps& ops, std::string path, std::string temporary_path, int handle) noexcept;
+  void abandon() noexcept;
+
+  FileOps* ops_;
+  std::string path_;
+  std::string temporary_path_;
+  int handle_;  // -1 once closed
+};
+
+// Writes `bytes` as the whole content of `path`, atomically.
+Status write_file(const std::string& path, ByteSpan bytes, FileOps& ops = system_file_ops());
+
+}  // namespace qsf
+
+#endif  // QSF_IO_ATOMIC_FILE_H_

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+//
+// File calls for tests: a disk that fails on demand, and files that live in memory.
+//
+// Nothing in the product creates these; tests and fuzzers of every folder hand them to File::open
+// and AtomicFile::create.
+
+#ifndef QSF_IO_FAULTY_FILE_H_
+#define QSF_IO_FAULTY_FILE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "io/file_ops.h"
+
+namespace qsf {
+
+// What goes wrong. Zero-initialised it is a healthy disk. The fields may be changed between calls.
+struct FaultPlan {
+  std::size_t max_transfer_bytes = 0;  // short reads and writes: at most this many bytes a call
+  std::uint32_t interrupt_every = 0;   // every n-th read, write or sync fails with EINTR first
+  std::uint64_t read_error_at = UINT64_MAX;  // a read that covers this offset fails with EIO
+  std::uint64_t truncate_at = UINT64_MAX;    // reads see the end of the file here, after opening
+  std::uint64_t disk_bytes = UINT64_MAX;     // writes past this many bytes in all fail with ENOSPC
+  int open_errno = 0;
+  int create_errno = 0;
+  int sync_errno = 0;
+  int close_errno = 0;
+  int rename_errno = 0;
+  int sync_directory_errno = 0;
+};
+
+// Passes every call on to `base` unless the plan says otherwise.
+// Threads  reads and writes from any; the plan is changed while nobody calls
+class FaultyFileOps final : public FileOps {
+ public:
+  explicit FaultyFileOps(FaultPlan plan = {}, FileOps& base = system_file_ops()) noexcept
+      : plan(plan), base_(base) {}
+
+  FaultPlan plan;
+  std::uint64_t calls() const noexcept { return calls_.load(); }
+
+  int open_read(const std::string& path) override;
+  int create_new(const std::string& path) override;
+  PathKind path_kind(const std::string& path) override;
+  int check_regular(int handle) override;
+  std::int64_t file_bytes(int handle) override;
+  std::int64_t read_at(int handle, MutableByteSpan to, std::uint64_t offset) override;
+  std::int64_t write_at(int handle, ByteSpan from, std::uint64_t offset) override;
+  int resize(int handle, std::uint64_t bytes) override;
+  int sync(int handle) override;
+  int close(int handle) override;
+  int rename(const std::string& from, const std::string& to) override;
+  int remove(const std::string& path) override;
+  int sync_directory_of(const std::string& path) override;
+
+ private:
+  bool interrupted() noexcept;
+
+  FileOps& base_;
+  std::atomic<std::uint64_t> calls_{0};
+  std::atomic<std::uint64_t> written_bytes_{0};
+};
+
+// One read-only file whose content is `bytes`, under any name; writing fails with EROFS.
+// Requires  the bytes outlive it
+// Threads   any
+class MemoryFileOps final : public FileOps {
+ public:
+  explicit MemoryFileOps(ByteSpan bytes) noexcept : bytes_(bytes) {}
+
+  int open_read(const std::string& path) override;
+  int create_new(const std::string& path) override;
+  PathKind path_kind(const std::string& path) override;
+  int check_regular(int handle) override;
+  std::int64_t file_bytes(int handle) override;
+  std::int64_t read_at(int handle, MutableByteSpan to, std::uint64_t offset) override;
+  std::int64_t write_at(int handle, ByteSpan from, std::uint64_t offset) override;
+  int resize(int handle, std::uint64_t bytes) override;
+  int sync(int handle) override;
+  int close(int handle) override;
+  int rename(const std::string& from, const std::string& to) override;
+  int remove(const std::string& path) override;
+  int sync_directory_of(const std::string& path) override;
+
+ private:
+  ByteSpan bytes_;
+};
+
+}  // namespace qsf
+
+#endif  // QSF_IO_FAULTY_FILE_H_

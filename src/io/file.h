@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+//
+// File: an open file that is only read, at explicit offsets.
+//
+// All reading in the project goes through it or through the asynchronous readers built on its
+// handle, so faults are injected in one place. It owns the handle and closes it.
+
+#ifndef QSF_IO_FILE_H_
+#define QSF_IO_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "base/status.h"
+#include "io/file_ops.h"
+
+namespace qsf {
+
+class File {
+ public:
+  // Opens a regular file for reading and notes its size.
+  // Requires  `ops` outlives the File
+  // Fails     kNotFound when there is no such file; kIo when it cannot be opened or is not a
+  //           regular file
+  static Result<File> open(const std::string& path, FileOps& ops = system_file_ops());
+
+  File(File&& other) noexcept;
+  File& operator=(File&& other) noexcept;
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File();
+
+  const std::string& path() const noexcept { return path_; }
+  // Bytes of the file when it was opened.
+  std::uint64_t size_bytes() const noexcept { return size_bytes_; }
+  // The operating system's handle, for asynchronous readers; valid as long as the File.
+  int handle() const noexcept { return handle_; }
+
+  // Fills `to` with the bytes at `offset`; interrupted and short reads are continued.
+  // Fails    kCorrupt when the range passes the end of the file (also when the file shrank since it
+  //          was opened), kIo when reading fails; `to` is then undefined
+  // Threads  any number at once
+  Status read_exact_at(std::uint64_t offset, MutableByteSpan to) const;
+
+  // Reads the whole file into memory.
+  // Fails  as read_exact_at; kCorrupt when it holds more than `max_bytes`
+  Result<std::vector<std::byte>> read_all(std::uint64_t max_bytes) const;
+
+ private:
+  File(FileOps& ops, std::string path, int handle, std::uint64_t size_bytes) noexcept;
+
+  FileOps* ops_;
+  std::string path_;
+  int handle_;
+  std::uint64_t size_bytes_;
+};
+
+}  // namespace qsf
+
+#endif  // QSF_IO_FILE_H_

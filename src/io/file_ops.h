@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+//
+// FileOps: the operating system's file calls behind one seam.
+//
+// File and AtomicFile make every call through it, so that a test can make any of them fail, come
+// back short or be interrupted (io/faulty_file.h) without touching a disk that really is full.
+
+#ifndef QSF_IO_FILE_OPS_H_
+#define QSF_IO_FILE_OPS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/bytes.h"
+
+namespace qsf {
+
+// What a path names.
+enum class PathKind { kMissing, kRegular, kDirectory, kOther };
+
+// Every function returns a negative errno on failure; none retries and none logs.
+// Threads  any; one handle may be read or written by several threads at once
+class FileOps {
+ public:
+  virtual ~FileOps() = default;
+
+  // Opens an existing file for reading; returns a handle >= 0.
+  virtual int open_read(const std::string& path) = 0;
+  // Creates a file that must not exist yet, for writing; returns a handle >= 0.
+  virtual int create_new(const std::string& path) = 0;
+  virtual PathKind path_kind(const std::string& path) = 0;
+  // Returns 0, or the errno of a handle that is not a readable regular file (EISDIR, EINVAL).
+  virtual int check_regular(int handle) = 0;
+  virtual std::int64_t file_bytes(int handle) = 0;
+  // Returns the bytes read, 0 at the end of the file; may return fewer than asked for.
+  virtual std::int64_t read_at(int handle, MutableByteSpan to, std::uint64_t offset) = 0;
+  // Returns the bytes written, at least 1; may return fewer than asked for.
+  virtual std::int64_t write_at(int handle, ByteSpan from, std::uint64_t offset) = 0;
+  virtual int resize(int handle, std::uint64_t bytes) = 0;
+  virtual int sync(int handle) = 0;
+  virtual int close(int handle) = 0;
+  virtual int rename(const std::string& from, const std::string& to) = 0;
+  virtual int remove(const std::string& path) = 0;
+  // Makes a rename inside the directory that holds `path` durable.
+  virtual int sync_directory_of(const std::string& path) = 0;
+};
+
+// Returns the calls of this operating system. Lives for ever.
+FileOps& system_file_ops() noexcept;
+
+}  // namespace qsf
+
+#endif  // QSF_IO_FILE_OPS_H_
