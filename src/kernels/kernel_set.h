@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+//
+// Everything chosen for one instruction-set tier, so that a caller asks once and then only calls.
+
+#ifndef QSF_KERNELS_KERNEL_SET_H_
+#define QSF_KERNELS_KERNEL_SET_H_
+
+#include <string>
+
+#include "kernels/activation/activation.h"
+#include "kernels/attend/attend.h"
+#include "kernels/convert/convert.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/isa.h"
+#include "kernels/matmul/matmul.h"
+#include "kernels/matvec/matvec.h"
+#include "kernels/norm/norm.h"
+#include "kernels/rope/rope.h"
+#include "kernels/sample/sample.h"
+#include "kernels/softmax/softmax.h"
+
+namespace qsf::kernels {
+
+struct KernelSet {
+  Isa best;
+  NormKernels norm;
+  RopeKernels rope;
+  ActivationKernels activation;
+  ElementwiseKernels elementwise;
+  SoftmaxKernels softmax;
+  AttendKernels attend;
+  ConvertKernels convert;
+  SampleKernels sample;
+
+  // Requires  as select_matvec
+  const MatVecKernel& matvec(BlockFormat format) const noexcept {
+    return select_matvec(format, best);
+  }
+  const MatMulKernel& matmul(BlockFormat format) const noexcept {
+    return select_matmul(format, best);
+  }
+};
+
+// Returns the kernels to use where `best` is the highest tier allowed. The set lives as long as the
+// program. Threads  any
+const KernelSet& kernel_set(Isa best) noexcept;
+
+// Returns one line per table, "matvec 4bit/64: matvec_q4g64_scalar", for --verbose.
+std::string kernel_set_names(const KernelSet& set);
+
+}  // namespace qsf::kernels
+
+#endif  // QSF_KERNELS_KERNEL_SET_H_

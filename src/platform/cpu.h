@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+//
+// What the CPU and the operating system together let a program execute.
+//
+// Features are flags, not tiers: which set of them makes a kernel tier is kernels/isa.h's business.
+// A feature counts only when the operating system saves its registers (AVX needs XCR0, AMX needs a
+// kernel that grants the tile state on request).
+
+#ifndef QSF_PLATFORM_CPU_H_
+#define QSF_PLATFORM_CPU_H_
+
+#include <cstdint>
+#include <string>
+
+namespace qsf {
+
+enum class CpuFeature : std::uint32_t {
+  kSse42 = 1U << 0,  // with SSSE3, SSE4.1 and POPCNT
+  kAvx2 = 1U << 1,
+  kFma = 1U << 2,
+  kF16c = 1U << 3,
+  kAvx512F = 1U << 4,
+  kAvx512Bw = 1U << 5,
+  kAvx512Dq = 1U << 6,
+  kAvx512Vl = 1U << 7,
+  kAvx512Vnni = 1U << 8,
+  kAmxTile = 1U << 9,
+  kAmxInt8 = 1U << 10,
+  kAmxBf16 = 1U << 11,
+  kPclmul = 1U << 12,
+  kNeon = 1U << 13,
+  kNeonDot = 1U << 14,
+};
+
+struct CpuFeatures {
+  std::uint32_t bits = 0;
+
+  bool has(CpuFeature feature) const noexcept {
+    return (bits & static_cast<std::uint32_t>(feature)) != 0;
+  }
+  void add(CpuFeature feature) noexcept { bits |= static_cast<std::uint32_t>(feature); }
+};
+
+// Asks the CPU. Costs some cpuid instructions: a caller keeps the answer.
+// Threads  any
+CpuFeatures detect_cpu_features() noexcept;
+
+// Returns the answer of the first call. Threads  any
+const CpuFeatures& host_cpu() noexcept;
+
+// Returns the features as words, such as "sse4.2 avx2 fma f16c"; empty when there are none.
+std::string cpu_features_text(const CpuFeatures& features);
+
+// The raw words that the x86 instructions report, so that decoding them can be tested anywhere.
+struct X86CpuidWords {
+  std::uint32_t leaf1_ecx = 0;
+  std::uint32_t leaf7_ebx = 0;
+  std::uint32_t leaf7_ecx = 0;
+  std::uint32_t leaf7_edx = 0;
+  std::uint64_t xcr0 = 0;  // 0 when OSXSAVE is off
+};
+
+// Turns the words into features; a register file that the system does not save hides its features.
+CpuFeatures decode_x86_features(const X86CpuidWords& words) noexcept;
+
+}  // namespace qsf
+
+#endif  // QSF_PLATFORM_CPU_H_
