@@ -55,16 +55,18 @@ enum class QuantType : std::uint8_t {
   kF32 = 6,
   kF16 = 7,
   kBF16 = 8,
-  kQ8 = 9,       // 8-bit:             w = scale * code, code in -127 .. 127
+  kQ8 = 9,  // 8-bit:             w = scale * code, code in -127 .. 127
 };
 
 inline constexpr QuantType kAllQuantTypes[] = {
     QuantType::kQ2S, QuantType::kQ2A, QuantType::kQ3,   QuantType::kQ4, QuantType::kTernary,
     QuantType::kF32, QuantType::kF16, QuantType::kBF16, QuantType::kQ8};
 
-inline constexpr std::uint32_t kRowGroup = 16;    // rows that layout 1 interleaves
-inline constexpr std::size_t kLineBytes = 64;     // 16 rows x 4 bytes
-inline constexpr std::uint32_t kColumnAlign = 64; // activations are zero-padded to this many columns
+inline constexpr std::uint32_t kRowGroup = 16;   // rows that layout 1 interleaves
+inline constexpr std::size_t kLineBytes = 64;    // 16 rows x 4 bytes
+inline constexpr std::uint32_t kMaxBlock = 256;  // columns of the largest block
+inline constexpr std::uint32_t kColumnAlign =
+    64;  // activations are zero-padded to this many columns
 
 enum class Layout : std::uint8_t { kRowMajor = 0, kInterleaved = 1 };
 
@@ -124,7 +126,9 @@ constexpr std::uint64_t blocks_per_row(BlockFormat format, std::uint64_t n_cols)
 // Bytes of one block in layout 0: scale, min where the type has one, codes. For float types a
 // "block" is one element there (rows are not padded), see row_major_bytes.
 constexpr std::uint64_t block_bytes(BlockFormat format) noexcept {
-  return (is_float_type(format.type) ? 0U : has_min(format.type) ? 4U : 2U) +
+  return (is_float_type(format.type) ? 0U
+          : has_min(format.type)     ? 4U
+                                     : 2U) +
          static_cast<std::uint64_t>(format.block) * code_bits(format.type) / 8;
 }
 

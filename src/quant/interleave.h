@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+//
+// Layout 1, the interleaving of 16 rows that kernels read: made from layout 0 and turned back,
+// decoded row by row, and re-cut from blocks of 128 or 256 columns into blocks of 64.
+//
+// The bytes are defined at the head of quant/types.h and in docs/format-blocks.md. Everything here
+// moves codes and scales; no value changes. None of it allocates.
+
+#ifndef QSF_QUANT_INTERLEAVE_H_
+#define QSF_QUANT_INTERLEAVE_H_
+
+#include <cstdint>
+#include <span>
+
+#include "base/bytes.h"
+#include "quant/types.h"
+
+namespace qsf {
+
+// Where one column block of a group stands: byte offsets from the start of the group. Row r has its
+// scale at scales + 2r, its min at mins + 2r, and bytes 4r .. 4r+3 of every line from codes on.
+struct GroupBlock {
+  std::uint64_t scales;
+  std::uint64_t mins;  // equal to scales for types without a min
+  std::uint64_t codes;
+};
+
+// Returns the place of column block `block_index`. Requires  `format` is valid.
+constexpr GroupBlock locate_block(BlockFormat format, std::uint64_t block_index) noexcept {
+  const std::uint64_t code_bytes = code_line_bytes(format);
+  if (is_float_type(format.type)) {
+    return {block_index * code_bytes, block_index * code_bytes, block_index * code_bytes};
+  }
+  if (has_min(format.type)) {
+    const std::uint64_t base = block_index * (kLineBytes + code_bytes);
+    return {base, base + 2 * kRowGroup, base + kLineBytes};
+  }
+  const std::uint64_t base = block_index / 2 * (kLineBytes + 2 * code_bytes);
+  const std::uint64_t scales = base + block_index % 2 * 2 * kRowGroup;
+  return {scales, scales, base + kLineBytes + block_index % 2 * code_bytes};
+}
+
+// The block format that kernels know: 64 columns for blocks of 128 and 256, else `format` itself.
+constexpr BlockFormat kernel_format(BlockFormat format) noexcept {
+  return is_float_type(format.type) || format.block <= 64 ? format : BlockFormat{format.type, 64};
+}
+
+// Interleaves up to 16 rows.
+// Shapes      rows [n_rows * row_major_bytes(format, n_cols)], out [group_bytes(format, n_cols)]
+// Requires    1 <= n_rows <= 16; out does not overlap rows
+// Guarantees  every byte of out is written; rows and columns that do not exist become zeros
+// Threads     any
+void interleave_group(BlockFormat format, std::uint32_t n_rows, std::uint64_t n_cols, ByteSpan rows,
+                      MutableByteSpan out) noexcept;
+
+// The inverse: the n_rows true rows of a group in layout 0, padding codes zero.
+// Shapes  group [group_bytes], out [n_rows * row_major_bytes]
+void deinterleave_group(BlockFormat format, std::uint32_t n_rows, std::uint64_t n_cols,
+                        ByteSpan group, MutableByteSpan out) noexcept;
+
+// Interleaves any number of rows, group after group.
+// Shapes  rows [rows_bytes(format, kRowMajor, ..)], out [rows_bytes(format, kInterleaved, ..)]
+void interleave_rows(BlockFormat format, std::uint64_t n_rows, std::uint64_t n_cols, ByteSpan rows,
+                     MutableByteSpan out) noexcept;
+
+// Re-cuts one interleaved group, or all groups of n_rows rows, into blocks of 64 columns, each with
+// a copy of its block's scale and min. Decoded weights are equal bit for bit. Blocks that would lie
+// wholly past n_cols are dropped.
+// Shapes    group [group_bytes(format, ..)], out [group_bytes(kernel_format(format), ..)]
+// Requires  format.block is 128 or 256; out does not overlap the input
+void expand_group(BlockFormat format, std::uint64_t n_cols, ByteSpan group,
+                  MutableByteSpan out) noexcept;
+void expand_rows(BlockFormat format, std::uint64_t n_rows, std::uint64_t n_cols, ByteSpan groups,
+                 MutableByteSpan out) noexcept;
+
+// Brings rows of a file, in either layout and any block size, into what kernels read: layout 1 of
+// kernel_format(format), in one step.
+// Shapes    bytes [rows_bytes(format, layout, ..)]
+//           out   [rows_bytes(kernel_format(format), kInterleaved, ..)]
+// Requires  out does not overlap bytes
+void to_kernel_form(BlockFormat format, Layout layout, std::uint64_t n_rows, std::uint64_t n_cols,
+                    ByteSpan bytes, MutableByteSpan out) noexcept;
+
+// Decodes one row straight from an interleaved group: embedding lookup, and the truth of kernel
+// tests. The same bits as decode_row of the same row in layout 0.
+// Shapes    group [group_bytes(format, n_cols)], out [n_cols]
+// Requires  row_in_group < 16
+void decode_group_row(BlockFormat format, ByteSpan group, std::uint32_t row_in_group,
+                      std::uint64_t n_cols, std::span<float> out) noexcept;
+
+}  // namespace qsf
+
+#endif  // QSF_QUANT_INTERLEAVE_H_

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+//
+// Q2S: 2-bit symmetric weights; 2.25 bits per weight at 64 columns a block.
+//
+//   w[i] = scale * (code[i] - 1.5)     the four levels are -1.5, -0.5, 0.5 and 1.5 times the scale
+//
+// One block in layout 0, little-endian, no padding, N columns (32, 64, 128 or 256):
+//
+//   offset    size  field   meaning
+//   0            2  scale   f16, finite, >= 0; 0 means that the whole block is zero
+//   2          N/4  codes   byte j holds code[j + f * N/4] in bits 2f .. 2f+1, f = 0 .. 3
+//
+// The scale is the best of a fixed list of candidates by the sum of squared errors, the same on
+// every machine; weights beyond 1.5 * scale are clipped where that makes the sum smaller.
+
+#ifndef QSF_QUANT_Q2S_H_
+#define QSF_QUANT_Q2S_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/bytes.h"
+
+namespace qsf {
+
+// Packs codes, one byte each, into the code bytes of a block, and unpacks them.
+// Shapes    codes [block]; those from n_true on stand for columns that do not exist and are zero
+void pack_q2s(const std::uint8_t* codes, std::uint32_t block, std::uint32_t n_true,
+              std::byte* packed) noexcept;
+void unpack_q2s(const std::byte* packed, std::uint32_t block, std::uint8_t* codes) noexcept;
+
+// Encodes one block.
+// Shapes    weights [1 .. block], the columns that exist; out [block_bytes]
+// Requires  every weight is finite and at most 65504 in magnitude
+void encode_q2s_block(std::span<const float> weights, std::uint32_t block, MutableByteSpan out);
+
+}  // namespace qsf
+
+#endif  // QSF_QUANT_Q2S_H_

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+
+#include "quant/q3.h"
+
+#include "quant/affine.h"
+#include "quant/bit_pack.h"
+#include "quant/types.h"
+
+namespace qsf {
+
+void pack_q3(const std::uint8_t* codes, std::uint32_t block, std::uint32_t /*n_true*/,
+             std::byte* packed) noexcept {
+  std::uint8_t low[kMaxBlock];
+  std::uint8_t high[kMaxBlock];
+  for (std::uint32_t i = 0; i < block; ++i) {
+    low[i] = codes[i] & 1U;
+    high[i] = static_cast<std::uint8_t>(codes[i] >> 1U);
+  }
+  pack_plane(low, block, packed);
+  pack_2bit(high, block, packed + block / 8);
+}
+
+void unpack_q3(const std::byte* packed, std::uint32_t block, std::uint8_t* codes) noexcept {
+  std::uint8_t low[kMaxBlock];
+  unpack_plane(packed, block, low);
+  unpack_2bit(packed + block / 8, block, codes);
+  for (std::uint32_t i = 0; i < block; ++i) {
+    codes[i] = static_cast<std::uint8_t>((codes[i] << 1U) | low[i]);
+  }
+}
+
+void encode_q3_block(std::span<const float> weights, std::uint32_t block, MutableByteSpan out) {
+  const AffineFields fields = fit_affine(weights, kQ3Levels);
+  std::uint8_t codes[kMaxBlock] = {};
+  choose_affine_codes(weights, fields, kQ3Levels, codes);
+  store_le(out, 0, fields.scale);
+  store_le(out, 2, fields.min);
+  pack_q3(codes, block, static_cast<std::uint32_t>(weights.size()), out.data() + 4);
+}
+
+}  // namespace qsf

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+
+#include "quant/ternary.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/f16.h"
+#include "quant/bit_pack.h"
+#include "quant/types.h"
+
+namespace qsf {
+
+void pack_ternary(const std::uint8_t* codes, std::uint32_t block, std::uint32_t n_true,
+                  std::byte* packed) noexcept {
+  std::uint8_t sign[kMaxBlock] = {};
+  std::uint8_t zero[kMaxBlock] = {};
+  for (std::uint32_t i = 0; i < n_true; ++i) {
+    sign[i] = codes[i] == 0 ? 1 : 0;
+    zero[i] = codes[i] == 1 ? 1 : 0;
+  }
+  pack_plane(sign, block, packed);
+  pack_plane(zero, block, packed + block / 8);
+}
+
+void unpack_ternary(const std::byte* packed, std::uint32_t block, std::uint8_t* codes) noexcept {
+  std::uint8_t sign[kMaxBlock];
+  unpack_plane(packed, block, sign);
+  unpack_plane(packed + block / 8, block, codes);
+  for (std::uint32_t i = 0; i < block; ++i) {
+    const unsigned zero = codes[i];
+    codes[i] = static_cast<std::uint8_t>(zero | (((sign[i] ^ 1U) & (zero ^ 1U)) << 1U));
+  }
+}
+
+void TernaryScan::add(std::span<const float> weights) noexcept {
+  for (std::size_t i = 0; i < weights.size() && single_; ++i) {
+    const float magnitude = std::fabs(weights[i]);
+    if (magnitude == 0.0F || magnitude == magnitude_) continue;
+    single_ = magnitude_ == 0.0F && std::isfinite(magnitude);
+    magnitude_ = magnitude;
+  }
+}
+
+void encode_ternary_block(std::span<const float> weights, std::uint32_t block,
+                          MutableByteSpan out) {
+  TernaryScan scan;
+  scan.add(weights);
+  F16 scale;
+  float threshold;
+  if (scan.is_natively_ternary()) {
+    scale = to_f16(scan.magnitude());
+    threshold = scan.magnitude();
+  } else {
+    double sum = 0.0;
+    for (const float w : weights) sum += std::fabs(w);
+    scale = to_f16(static_cast<float>(sum / static_cast<double>(weights.size())));
+    threshold = 0.3F * to_f32(scale);
+  }
+  std::uint8_t codes[kMaxBlock] = {};
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const bool is_zero = weights[i] == 0.0F || std::fabs(weights[i]) < threshold;
+    codes[i] = is_zero ? 1 : weights[i] > 0.0F ? 2 : 0;
+  }
+  store_le(out, 0, scale);
+  pack_ternary(codes, block, static_cast<std::uint32_t>(weights.size()), out.data() + 2);
+}
+
+}  // namespace qsf

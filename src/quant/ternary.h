@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+//
+// Ternary weights: -1, 0 or +1 times a scale; 2.25 bits per weight at 64 columns a block.
+//
+//   w[i] = scale * (code[i] - 1)                    code[i] in [0, 2]
+//
+// One block in layout 0, little-endian, no padding, N columns (32, 64, 128 or 256):
+//
+//   offset    size  field   meaning
+//   0            2  scale   f16, finite, >= 0; 0 means that the whole block is zero
+//   2          N/8  sign    bit i % 8 of byte i / 8: 1 = weight i is negative
+//   2 + N/8    N/8  zero    bit i % 8 of byte i / 8: 1 = weight i is zero, whatever its sign bit
+//
+// so code 0 is (sign 1, zero 0), code 1 is (0, 1), code 2 is (0, 0). Writers set no sign bit under
+// a zero bit; readers ignore it. The scale is the mean magnitude of the block and weights below 0.3
+// of it become zero, except where a block is ternary already (all its magnitudes are 0 or one m):
+// then the scale is m and the block is exact, if f16 holds m.
+
+#ifndef QSF_QUANT_TERNARY_H_
+#define QSF_QUANT_TERNARY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/bytes.h"
+
+namespace qsf {
+
+// Packs codes, one byte each, into the code bytes of a block, and unpacks them.
+// Shapes    codes [block]; those from n_true on stand for columns that do not exist and are zero
+void pack_ternary(const std::uint8_t* codes, std::uint32_t block, std::uint32_t n_true,
+                  std::byte* packed) noexcept;
+void unpack_ternary(const std::byte* packed, std::uint32_t block, std::uint8_t* codes) noexcept;
+
+// Encodes one block.
+// Shapes    weights [1 .. block], the columns that exist; out [block_bytes]
+// Requires  every weight is finite and at most 65504 in magnitude
+void encode_ternary_block(std::span<const float> weights, std::uint32_t block, MutableByteSpan out);
+
+// Follows a tensor row by row to tell whether it is natively ternary: every magnitude 0 or one m.
+class TernaryScan {
+ public:
+  void add(std::span<const float> weights) noexcept;
+  // True until a second magnitude was seen; a tensor of zeros alone is not called ternary.
+  bool is_natively_ternary() const noexcept { return single_ && magnitude_ > 0.0F; }
+  float magnitude() const noexcept { return magnitude_; }
+
+ private:
+  bool single_ = true;
+  float magnitude_ = 0.0F;
+};
+
+}  // namespace qsf
+
+#endif  // QSF_QUANT_TERNARY_H_
