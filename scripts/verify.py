@@ -1,0 +1,300 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Runs the checkers, builds and tests that ./check and ./test are made of, and counts them.
+
+Every step's outcome is counted: a checker is one, a test of a test binary is one. The last line is
+"N passed, M failed", with ", K skipped" when K > 0 and the skipped ones listed above with their
+reasons. The exit status is 0 only when something passed and nothing failed. Nothing here installs
+anything; ./test does that first.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree
+
+import repo_files
+
+ROOT = repo_files.repository_root()
+SANITIZER_ENVIRONMENT = {
+    "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+}
+CLANG_FORMAT_MAJOR = "14"
+
+GTEST_LINE = re.compile(r"\[ +(OK|FAILED|SKIPPED) +\] ([\w/.]+)(?:, where .*?)? \(\d+ ms\)")
+GTEST_TOTAL = re.compile(r"\[=+\] (\d+) tests? from \d+ test (?:suites?|cases?) ran\.")
+GTEST_START = re.compile(r"\[=+\] Running \d+ tests?")
+GTEST_RUN = re.compile(r"\[ RUN +\] ([\w/.]+)")
+GTEST_DISABLED = re.compile(r"YOU HAVE (\d+) DISABLED TEST")
+UNITTEST_TOTAL = re.compile(r"^Ran (\d+) tests? in", re.MULTILINE)
+
+
+class Tally:
+    """Counts of what passed, failed and was skipped, with the names and reasons to print."""
+
+    def __init__(self):
+        self.passed = 0
+        self.failed = []
+        self.skipped = []
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
+    def last_line(self):
+        line = f"{self.passed} passed, {len(self.failed)} failed"
+        return line + (f", {len(self.skipped)} skipped" if self.skipped else "")
+
+    def ok(self):
+        return self.passed > 0 and not self.failed
+
+
+def skip_reason(lines):
+    """Returns what GTEST_SKIP printed among the lines of one test."""
+    for index, line in enumerate(lines):
+        if re.search(r": Skipped$", line.rstrip()):
+            reason = [text.strip() for text in lines[index + 1:] if text.strip()]
+            return reason[0] if reason else "no reason given"
+    return "no reason given"
+
+
+def tally_gtest(name, output, binary_passed):
+    """Counts the tests of one GoogleTest binary from what it printed."""
+    tally = Tally()
+    seen, current = 0, []
+    for line in output.split("\n"):
+        if GTEST_RUN.search(line):
+            current = []
+        match = GTEST_LINE.search(line)
+        if not match:
+            current.append(line)
+            continue
+        seen += 1
+        kind, test = match.group(1), f"{name}: {match.group(2)}"
+        if kind == "OK":
+            tally.passed += 1
+        elif kind == "SKIPPED":
+            tally.skipped.append((test, skip_reason(current)))
+        else:
+            tally.failed.append(test)
+        current = []
+    disabled = GTEST_DISABLED.search(output)
+    if disabled:
+        tally.skipped += [(f"{name}: a disabled test", "disabled in the source")] * int(disabled.group(1))
+    total = GTEST_TOTAL.search(output)
+    if total is None:
+        tally.failed.append(f"{name}: ended before its last test did")
+    elif int(total.group(1)) != seen:
+        tally.failed.append(f"{name}: says {total.group(1)} tests ran, but the output shows {seen}")
+    elif seen == 0:
+        tally.failed.append(f"{name}: no test ran")
+    elif not binary_passed and not tally.failed:
+        tally.failed.append(f"{name}: its tests pass but it exits with an error")
+    return tally
+
+
+def tally_junit(text, prefix):
+    """Counts the tests in a JUnit file of ctest, looking into GoogleTest binaries."""
+    tally = Tally()
+    for case in xml.etree.ElementTree.fromstring(text).iter("testcase"):
+        name = f"{prefix} {case.get('name')}"
+        output = case.findtext("system-out") or ""
+        status = case.get("status")
+        if status == "run" or status == "fail":
+            if GTEST_START.search(output):
+                tally.add(tally_gtest(name, output, status == "run"))
+            elif status == "run":
+                tally.passed += 1
+            else:
+                tally.failed.append(name)
+        elif status == "disabled":
+            tally.skipped.append((name, "disabled"))
+        else:
+            skipped = case.find("skipped")
+            reason = skipped.get("message") if skipped is not None else None
+            if reason and "SKIP_RETURN_CODE" in reason:
+                lines = [line for line in output.split("\n") if line.strip()]
+                tally.skipped.append((name, lines[-1] if lines else "no reason given"))
+            else:
+                tally.failed.append(f"{name}: {reason or 'not run'}")
+    if tally.passed + len(tally.failed) + len(tally.skipped) == 0:
+        tally.failed.append(f"{prefix}: ctest ran no test")
+    return tally
+
+
+def tally_unittest(output, status):
+    """Counts a Python unittest run from what it printed."""
+    tally = Tally()
+    total = UNITTEST_TOTAL.search(output)
+    count = int(total.group(1)) if total else 0
+    for kind, test in re.findall(r"^(FAIL|ERROR): (.*)$", output, re.MULTILINE):
+        tally.failed.append(f"scripts/tests: {test}")
+    for test, reason in re.findall(r"^(\S+ \(\S+\))(?:\n.*)? \.\.\. skipped '(.*)'$", output, re.MULTILINE):
+        tally.skipped.append((f"scripts/tests: {test}", reason))
+    tally.passed = max(0, count - len(tally.failed) - len(tally.skipped))
+    if count == 0:
+        tally.failed.append("scripts/tests: no test ran")
+    elif status != 0 and not tally.failed:
+        tally.failed.append("scripts/tests: ended with an error")
+    return tally
+
+
+class Runner:
+    """The steps, in the order they were asked for."""
+
+    def __init__(self, jobs):
+        self.tally = Tally()
+        self.jobs = jobs
+        self.ran = []
+
+    def start(self, what):
+        print(f"== {what}", flush=True)
+        self.ran.append(what)
+        return time.monotonic()
+
+    def command(self, arguments, environment=None, quiet=False):
+        """Runs a command from the root. Returns (exit status, output); prints the output of a
+        failure, and of a success unless quiet."""
+        done = subprocess.run(arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env=dict(os.environ, **(environment or {})), check=False)
+        output = done.stdout.decode("utf-8", "replace")
+        if done.returncode != 0 or not quiet:
+            print(output, end="", flush=True)
+        return done.returncode, output
+
+    def checker(self, name, arguments, skip_status=None):
+        """One checker: one test. skip_status is the exit status that means it could not check."""
+        self.start(name)
+        status, output = self.command(arguments)
+        if status == 0:
+            self.tally.passed += 1
+        elif status == skip_status:
+            self.tally.skipped.append((name, output.strip().split("\n")[-1]))
+        else:
+            self.tally.failed.append(name)
+        return status == 0
+
+    def format(self):
+        binary = next((found for found in map(shutil.which, ("clang-format-" + CLANG_FORMAT_MAJOR,
+                                                             "clang-format")) if found), None)
+        version = ""
+        if binary:
+            version = subprocess.run([binary, "--version"], capture_output=True, text=True,
+                                     check=False).stdout
+        if f"version {CLANG_FORMAT_MAJOR}." not in version:
+            self.tally.skipped.append(("format", f"needs clang-format {CLANG_FORMAT_MAJOR}, whose "
+                                       f"layout others do not share; found {version.strip() or 'none'}"))
+            return
+        files = [path for path in repo_files.repository_files(ROOT) if repo_files.is_code(path)]
+        self.checker("format", [binary, "--dry-run", "-Werror", "--style=file", *files])
+
+    def self_tests(self):
+        self.start("tests of the checkers")
+        status, output = self.command([sys.executable, "-m", "unittest", "discover", "-v",
+                                       "-s", "scripts/tests"], quiet=True)
+        self.tally.add(tally_unittest(output, status))
+
+    def build(self, preset, targets=()):
+        """Configures and builds a preset. A failure counts as one and is reported as False."""
+        begun = self.start(f"build {preset}" + "".join(" " + target for target in targets))
+        status, _ = self.command(["cmake", "--preset", preset], quiet=True)
+        if status == 0:
+            arguments = ["cmake", "--build", "--preset", preset, "-j", str(self.jobs)]
+            status, output = self.command(arguments + [part for target in targets
+                                                       for part in ("--target", target)], quiet=True)
+        if status != 0:
+            self.tally.failed.append(f"build {preset}")
+            return False
+        print(f"built in {time.monotonic() - begun:.0f} s", flush=True)
+        return True
+
+    def ctest(self, preset, exclude=None, environment=None):
+        """Runs the tests of a built preset and counts what is inside each binary."""
+        begun = self.start(f"test {preset}" + (f" without label {exclude}" if exclude else ""))
+        report = os.path.join(ROOT, "build", preset, "junit.xml")
+        if os.path.exists(report):
+            os.remove(report)
+        arguments = ["ctest", "--test-dir", f"build/{preset}", "--output-junit", report,
+                     "--output-on-failure", "--no-tests=error", "-j", str(self.jobs),
+                     "--test-output-size-passed", "100000000",
+                     "--test-output-size-failed", "100000000"]
+        status, _ = self.command(arguments + (["-LE", exclude] if exclude else []),
+                                 dict(environment or {}, CLICOLOR="0", GTEST_COLOR="no"), quiet=True)
+        if not os.path.exists(report):
+            self.tally.failed.append(f"{preset}: ctest wrote no report")
+            return
+        with open(report, encoding="utf-8", errors="replace") as file:
+            tally = tally_junit(file.read(), preset)
+        if status != 0 and not tally.failed:
+            tally.failed.append(f"{preset}: ctest ended with an error")
+        self.tally.add(tally)
+        print(f"{tally.last_line()} in {time.monotonic() - begun:.0f} s", flush=True)
+
+    def tidy(self, files):
+        self.checker("tidy", [sys.executable, "scripts/run_tidy.py", "--jobs", str(self.jobs),
+                              *files], skip_status=77)
+
+    def finish(self):
+        """Prints what was skipped and what failed, and the last line. Returns the exit status."""
+        print()
+        print("ran: " + ", ".join(self.ran))
+        for name, reason in self.tally.skipped:
+            print(f"skipped: {name}: {reason}")
+        for name in self.tally.failed:
+            print(f"FAILED: {name}")
+        print(self.tally.last_line(), flush=True)
+        return 0 if self.tally.ok() else 1
+
+
+def changed_sources():
+    """Returns the .cc files that differ from the last commit."""
+    listed = subprocess.run(["git", "-C", ROOT, "status", "--porcelain", "--untracked-files=all"],
+                            capture_output=True, text=True, check=False).stdout
+    return [line[3:] for line in listed.split("\n")
+            if line[3:].endswith(".cc") and os.path.exists(os.path.join(ROOT, line[3:]))]
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description="Check, build and test the project.")
+    parser.add_argument("--quick", action="store_true", help="no sanitizers, no test labelled slow")
+    parser.add_argument("--slow-asan", action="store_true",
+                        help="tests labelled slow under the sanitizers too")
+    parser.add_argument("--run-docs", action="store_true", help="execute the documents' run blocks")
+    parser.add_argument("--tidy", action="store_true", help="clang-tidy on every source")
+    parser.add_argument("--changed-tidy", action="store_true", help="clang-tidy on changed sources")
+    parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1)
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse_arguments()
+    runner = Runner(arguments.jobs)
+    python = sys.executable
+    runner.format()
+    runner.checker("layers", [python, "scripts/check_layers.py"])
+    runner.checker("style", [python, "scripts/check_style.py"])
+    runner.self_tests()
+    if runner.build("dev"):
+        runner.ctest("dev", "^slow$" if arguments.quick else None)
+        docs = [python, "scripts/check_docs.py", "--build", "build/dev"]
+        runner.checker("docs", docs + (["--run"] if arguments.run_docs else []))
+        changed = changed_sources() if arguments.changed_tidy else []
+        if arguments.tidy or changed:
+            runner.tidy([] if arguments.tidy else changed)
+    if not arguments.quick:
+        weak_symbols = "scripts/check_weak_symbols.py"
+        if os.path.exists(os.path.join(ROOT, weak_symbols)) and runner.build("release"):
+            runner.checker("weak symbols", [python, weak_symbols, "build/release"], skip_status=77)
+        if runner.build("asan"):
+            runner.ctest("asan", None if arguments.slow_asan else "^slow$", SANITIZER_ENVIRONMENT)
+    return runner.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
