@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+//
+// KvCache: which page of keys and values belongs to which sequence, and the position of every slot.
+//
+// It owns indices, never the bytes: those are the backend's, at offsets that KvShape defines. A
+// sequence is a list of slots 0, 1, 2 ... in pages of kKvPageSlots; page ids come from a fixed pool
+// and are reference-counted, so a forked sequence shares the pages of its origin until one of them
+// appends to a page that both hold. That page is then copied: append says which, the backend does
+// it.
+//
+// Layout of the backend's buffer, in bytes:
+//
+//   page p at p * page_bytes(), in it for layer, head in that order one K block and one V block,
+//   a block being [kKvPageSlots][head_dim] elements without padding: a multiple of 64 bytes.
+//
+// All tables lie in a region that the caller plans; nothing is allocated after creation.
+
+#ifndef QSF_KV_KV_CACHE_H_
+#define QSF_KV_KV_CACHE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/result.h"
+#include "base/status.h"
+#include "kv/row.h"
+#include "quant/kv_type.h"
+
+namespace qsf {
+
+enum class KvPart : std::uint8_t { kKeys, kValues };
+
+struct KvShape {
+  std::uint32_t n_layers = 1;
+  std::uint32_t n_kv_heads = 1;
+  std::uint32_t head_dim = 1;
+  KvType k_type = KvType::kF16;
+  KvType v_type = KvType::kF16;
+
+  // Bytes of the K (V) block of one layer and head in a page.
+  constexpr std::uint64_t block_bytes(KvPart part) const noexcept {
+    return kKvPageSlots * kv_row_bytes(part == KvPart::kKeys ? k_type : v_type, head_dim);
+  }
+  // Bytes of one page: every layer and head, K and V.
+  constexpr std::uint64_t page_bytes() const noexcept {
+    return static_cast<std::uint64_t>(n_layers) * n_kv_heads *
+           (block_bytes(KvPart::kKeys) + block_bytes(KvPart::kValues));
+  }
+  // Byte offset of a block in the backend's buffer; slot s of the page is row s % kKvPageSlots of
+  // it.
+  constexpr std::uint64_t block_offset(std::uint32_t page, std::uint32_t layer,
+                                       std::uint32_t kv_head, KvPart part) const noexcept {
+    const std::uint64_t pair = block_bytes(KvPart::kKeys) + block_bytes(KvPart::kValues);
+    return page * page_bytes() + (static_cast<std::uint64_t>(layer) * n_kv_heads + kv_head) * pair +
+           (part == KvPart::kKeys ? 0 : block_bytes(KvPart::kKeys));
+  }
+};
+
+// What a cache can hold.
+struct KvLimits {
+  std::uint32_t n_pages = 1;
+  std::uint32_t max_sequences = 1;
+  std::uint32_t max_slots = kKvPageSlots;  // of one sequence
+};
+
+// Pages of sequences of `n_slots` slots each.
+constexpr std::uint32_t kv_pages_for(std::uint32_t n_slots) noexcept {
+  return n_slots / kKvPageSlots + (n_slots % kKvPageSlots != 0 ? 1 : 0);
+}
+
+// A copy of one page, of every layer and head, that the backend has to make before rows are stored.
+struct PageCopy {
+  std::uint32_t from_page = 0;
+  std::uint32_t to_page = 0;
+  friend bool operator==(const PageCopy&, const PageCopy&) = default;
+};
+
+// One row of K and V of every layer and head, to be moved by the backend. Slots count in their
+// page.
+struct RowMove {
+  std::uint32_t from_page = 0;
+  std::uint32_t from_slot = 0;
+  std::uint32_t to_page = 0;
+  std::uint32_t to_slot = 0;
+  friend bool operator==(const RowMove&, const RowMove&) = default;
+};
+
+struct Appended {
+  std::uint32_t first_slot = 0;
+  std::optional<PageCopy> copy;  // a shared page that the sequence now has for itself
+};
+
+// Threads  reading from any number while nobody changes it
+class KvCache {
+ public:
+  // Bytes of the region that create() wants.
+  static std::uint64_t region_bytes(const KvLimits& limits) noexcept;
+
+  // Requires  region.size() >= region_bytes(limits), 64-byte aligned, outliving the cache
+  // Fails     kInvalidArgument when a number of shape or limits is 0 or their products overflow
+  static Result<KvCache> create(const KvShape& shape, const KvLimits& limits,
+                                MutableByteSpan region);
+
+  KvCache(KvCache&&) noexcept = default;
+  KvCache& operator=(KvCache&&) noexcept = default;
+  KvCache(const KvCache&) = delete;
+  KvCache& operator=(const KvCache&) = delete;
+
+  const KvShape& shape() const noexcept { return shape_; }
+  const KvLimits& limits() const noexcept { return limits_; }
+  std::uint32_t n_free_pages() const noexcept { return n_free_; }
+  std::uint32_t n_sequences() const noexcept { return n_sequences_; }
+  bool exists(SequenceId sequence) const noexcept;
+
+  // Starts an empty sequence.
+  // Fails  kOutOfBudget when max_sequences exist
+  Result<SequenceId> create_sequence();
+  // Ends a sequence and returns the pages that no other holds. Requires  it exists.
+  void free_sequence(SequenceId sequence);
+
+  // Adds `n` slots whose positions continue after the last slot's (0, 1, 2 ... from empty).
+  // Fails  kOutOfBudget, with the numbers, when the sequence would pass max_slots or pages run out;
+  //        nothing has changed then
+  Result<Appended> append(SequenceId sequence, std::uint32_t n);
+  // Adds one slot per position given: draft trees, where several slots share a position.
+  // Fails  as above
+  Result<Appended> append_at(SequenceId sequence, std::span<const std::int32_t> positions);
+
+  // Forgets the slots from n_slots on; pages no longer used are returned.
+  // Requires  n_slots <= n_slots(sequence)
+  void truncate(SequenceId sequence, std::uint32_t n_slots);
+
+  // Starts a sequence with the same slots. All pages are shared; whichever of the two appends first
+  // to a partly filled shared page gets a PageCopy from append. Fails  kOutOfBudget when
+  // max_sequences exist
+  Result<SequenceId> fork(SequenceId sequence);
+
+  // Keeps the accepted path of a draft tree: the slots `accepted`, ascending and all >= first_slot,
+  // become first_slot, first_slot + 1 ...; what follows is forgotten. Writes the moves that the
+  // backend has to make, in this order, and returns how many there are.
+  // Shapes    moves [at least accepted.size()]
+  // Requires  first_slot <= every accepted slot < n_slots(sequence); no fork of the sequence since
+  //           the slots from first_slot on were appended
+  std::uint32_t commit_path(SequenceId sequence, std::uint32_t first_slot,
+                            std::span<const std::uint32_t> accepted, std::span<RowMove> moves);
+
+  std::uint32_t n_slots(SequenceId sequence) const noexcept {
+    QSF_DCHECK(exists(sequence));
+    return sequence_slots_[sequence];
+  }
+  // The pages of a sequence in order; slot s is in pages()[s / kKvPageSlots].
+  std::span<const std::uint32_t> pages(SequenceId sequence) const noexcept {
+    QSF_DCHECK(exists(sequence));
+    return {page_table_.data() + static_cast<std::size_t>(sequence) * pages_per_sequence_,
+            kv_pages_for(sequence_slots_[sequence])};
+  }
+  // Requires  slot < n_slots(sequence)
+  std::uint32_t page_of(SequenceId sequence, std::uint32_t slot) const noexcept {
+    QSF_DCHECK(slot < n_slots(sequence));
+    return pages(sequence)[slot / kKvPageSlots];
+  }
+  // The position of what a slot holds. Under the full policy it is the same for every layer and
+  // head; eviction per head makes them differ. Requires  slot < n_slots(sequence)
+  std::int32_t position(SequenceId sequence, std::uint32_t layer, std::uint32_t kv_head,
+                        std::uint32_t slot) const noexcept {
+    QSF_DCHECK(layer < shape_.n_layers && kv_head < shape_.n_kv_heads);
+    return page_positions(page_of(sequence, slot), layer, kv_head)[slot % kKvPageSlots];
+  }
+  // Positions of the slots of one page; meaningful for slots in use.
+  std::span<const std::int32_t> page_positions(std::uint32_t page, std::uint32_t layer,
+                                               std::uint32_t kv_head) const noexcept {
+    QSF_DCHECK(page < limits_.n_pages && layer < shape_.n_layers && kv_head < shape_.n_kv_heads);
+    static_cast<void>(layer);
+    static_cast<void>(kv_head);
+    return positions_.subspan(static_cast<std::size_t>(page) * kKvPageSlots, kKvPageSlots);
+  }
+  // How many sequences hold a page; 0 when it is free.
+  std::uint32_t page_references(std::uint32_t page) const noexcept {
+    QSF_DCHECK(page < limits_.n_pages);
+    return references_[page];
+  }
+
+ private:
+  KvCache() = default;
+  std::span<std::uint32_t> table(SequenceId sequence) noexcept;
+  std::int32_t& position_at(SequenceId sequence, std::uint32_t slot) noexcept;
+  Result<Appended> grow(SequenceId sequence, std::uint32_t n);
+  std::uint32_t take_page() noexcept;
+  void drop_page(std::uint32_t page) noexcept;
+
+  KvShape shape_;
+  KvLimits limits_;
+  std::uint32_t pages_per_sequence_ = 0;
+  std::uint32_t n_free_ = 0;
+  std::uint32_t n_sequences_ = 0;
+  std::span<std::uint32_t> sequence_slots_;  // [max_sequences]; kNoSequence: does not exist
+  std::span<std::uint32_t> page_table_;      // [max_sequences][pages_per_sequence_]
+  std::span<std::uint32_t> references_;      // [n_pages]
+  std::span<std::uint32_t> free_;            // [n_pages]; the first n_free_ are free page ids
+  std::span<std::int32_t> positions_;        // [n_pages][kKvPageSlots]
+};
+
+}  // namespace qsf
+
+#endif  // QSF_KV_KV_CACHE_H_

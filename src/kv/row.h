@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+//
+// Row: one token of one sequence at one position; what a pass carries through the layers.
+
+#ifndef QSF_KV_ROW_H_
+#define QSF_KV_ROW_H_
+
+#include <cstdint>
+
+namespace qsf {
+
+using SequenceId = std::uint32_t;
+
+// Chooses the arithmetic of a row: prompt rows take the prompt kernels, the others the decode
+// kernels, however many share the pass, so that a row's numbers never depend on its company.
+enum class RowRole : std::uint8_t { kPrompt, kGenerated, kDrafted };
+
+// The slots of its sequence that a row attends to: [0, prefix), and the slots prefix + i for every
+// bit i of `ancestors` (the row's own included). A row of plain text at slot s has prefix s + 1 and
+// no ancestors; drafted rows hang from a common prefix and name their path up the tree.
+struct VisibleSet {
+  std::uint32_t prefix = 0;
+  std::uint64_t ancestors = 0;
+};
+
+struct Row {
+  SequenceId sequence = 0;
+  std::uint32_t token = 0;
+  std::int32_t position = 0;  // what rotary and learned position embeddings see
+  std::uint32_t kv_slot = 0;  // where the row's K and V go in its sequence
+  RowRole role = RowRole::kPrompt;
+  VisibleSet visible;
+  std::uint16_t adapter = 0;  // 0: none
+  bool wants_output = false;  // logits are computed for this row
+};
+
+}  // namespace qsf
+
+#endif  // QSF_KV_ROW_H_

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+//
+// ThreadPool: one fork-join at a time over a fixed set of threads.
+//
+// A pass forks a few times per tile, thousands of times per second, so a fork allocates nothing,
+// workers that just finished wait spinning before they park, and nobody waits for a worker that has
+// not started: chunks are handed out one by one, and a join ends when the last chunk does. A core
+// that is busy elsewhere therefore costs its share of the work and no more.
+
+#ifndef QSF_PLATFORM_THREADS_H_
+#define QSF_PLATFORM_THREADS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/function_ref.h"
+#include "base/result.h"
+
+namespace qsf {
+
+inline constexpr unsigned kMaxThreads = 1024;
+
+// Bytes of stack of each thread that a pool starts, for the memory plan: 256 KiB, more in builds
+// with sanitizers.
+std::size_t thread_stack_bytes() noexcept;
+
+// Returns how many threads compute best: the physical cores that this process may run on, bounded
+// by the CPU quota of its control groups, rounded up; at least 1. Threads  any
+unsigned default_thread_count();
+
+class ThreadPool {
+ public:
+  // Receives items [begin, end) and the number of the worker that runs them, below n_threads().
+  using Work = FunctionRef<void(std::size_t begin, std::size_t end, unsigned worker)>;
+
+  // Starts n_threads - 1 threads: whoever calls parallel_for is worker 0.
+  // Fails  kInvalidArgument unless 1 <= n_threads <= kMaxThreads; kOutOfBudget when the system
+  //        refuses a thread
+  static Result<std::unique_ptr<ThreadPool>> create(unsigned n_threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  unsigned n_threads() const noexcept { return n_threads_; }
+
+  // Runs `work` over [0, n_items) in chunks of `grain` items (the last may be shorter), each chunk
+  // exactly once, on whichever worker is free, and returns when all are done.
+  // Requires    grain > 0; fewer than 2^32 chunks; not called from inside `work`, nor by two
+  // threads
+  //             at once (checked)
+  // Guarantees  no allocation; what `work` wrote is visible to the caller afterwards; n_items == 0
+  //             calls nothing
+  void parallel_for(std::size_t n_items, std::size_t grain, Work work);
+
+  // Chunks that `worker` has run since creation. Requires  worker < n_threads()
+  // Threads  any
+  std::uint64_t chunks_done(unsigned worker) const noexcept;
+
+ private:
+  struct State;
+  explicit ThreadPool(unsigned n_threads);
+
+  unsigned n_threads_;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace qsf
+
+#endif  // QSF_PLATFORM_THREADS_H_
