@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+//
+// StreamDecoder: tokens in, one at a time; text out that is whole, valid UTF-8 at every step.
+//
+// A token may end in the middle of a character. Its first bytes are held back until the rest comes;
+// bytes that cannot become a character are replaced by U+FFFD, one for each maximal beginning of a
+// sequence (The Unicode Standard, section 3.9), and so is what is still held back at the end. Valid
+// text therefore passes unchanged, however tokens cut it.
+
+#ifndef QSF_TOKENIZER_STREAM_DECODER_H_
+#define QSF_TOKENIZER_STREAM_DECODER_H_
+
+#include <string>
+#include <string_view>
+
+#include "tokenizer/tokenizer.h"
+
+namespace qsf {
+
+class StreamDecoder {
+ public:
+  // Keeps a pointer to `tokenizer`, which must outlive it.
+  StreamDecoder(const Tokenizer& tokenizer, const DecodeOptions& options);
+
+  // Takes the next token and returns the text that is ready, valid until the next call; often
+  // empty in the middle of a character.
+  // Guarantees  no heap allocation (the buffers were sized for the longest token)
+  std::string_view push(TokenId id);
+
+  // Ends the stream: returns U+FFFD for an unfinished character, otherwise nothing. The decoder
+  // then starts anew, in the middle of a text.
+  std::string_view finish();
+
+ private:
+  const Tokenizer* tokenizer_;
+  bool skip_special_;
+  bool strip_space_;     // the next text token is the first
+  std::string pending_;  // the beginning of a character, then the new token's bytes
+  std::string ready_;
+};
+
+}  // namespace qsf
+
+#endif  // QSF_TOKENIZER_STREAM_DECODER_H_

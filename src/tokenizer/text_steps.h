@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+//
+// Text preparation: the steps of a tokenizer section, from a segment of text to the pieces the
+// model encodes one by one.
+//
+// Text may be any bytes. Steps that replace text work on bytes; expressions see valid UTF-8 only:
+// the text is cut at invalid bytes first, and each run of those is a piece of its own.
+
+#ifndef QSF_TOKENIZER_TEXT_STEPS_H_
+#define QSF_TOKENIZER_TEXT_STEPS_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "tokenizer/splitter.h"
+#include "tokenizer/tokenizer_section.h"
+
+namespace qsf {
+
+// Buffers of one running encode, kept between its segments.
+struct TextScratch {
+  SplitScratch split;
+  std::string spare;
+  std::vector<Piece> valid;
+  std::vector<Piece> next;
+};
+
+class TextSteps {
+ public:
+  TextSteps() = default;
+  // Compiles every split. Fails  kUnsupported on an expression PCRE2 refuses.
+  static Result<TextSteps> create(const SectionView& section);
+
+  // Applies the steps of one stage that change text, in place. `at_start`: the segment begins where
+  // the whole text begins.
+  // Fails  kUnsupported when the text would grow more than 16 times and 4 KiB, or past 2 GiB
+  Status transform(TextStage stage, bool at_start, TextScratch& scratch, std::string& text) const;
+
+  // Cuts `text` by all splits and fills `pieces`, none empty.
+  Status split(std::string_view text, TextScratch& scratch, std::vector<Piece>& pieces) const;
+
+  // True when split() may return more than one piece.
+  bool splits() const noexcept { return !splitters_.empty(); }
+  // True when `stage` has steps that change text.
+  bool transforms(TextStage stage) const noexcept;
+  // Returns the heap that the compiled expressions hold.
+  std::size_t code_bytes() const noexcept;
+
+ private:
+  std::vector<StepView> transforms_;
+  std::vector<Splitter> splitters_;
+};
+
+}  // namespace qsf
+
+#endif  // QSF_TOKENIZER_TEXT_STEPS_H_

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+
+#include "tokenizer/tokenizer.h"
+
+#include <utility>
+
+namespace qsf {
+
+namespace {
+
+constexpr std::size_t kMaxTextBytes = (std::size_t{1} << 31) - 1;
+constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581
+
+}  // namespace
+
+struct Tokenizer::Scratch {
+  TextScratch text;
+  BpeScratch bpe;
+  std::string normalized;
+  std::string prepared;
+  std::vector<Segment> segments;
+  std::vector<Piece> pieces;
+};
+
+Result<std::size_t> Tokenizer::index_bytes(ByteSpan section) {
+  QSF_ASSIGN_OR_RETURN(const SectionView view, SectionView::parse_header(section));
+  return VocabIndex::bytes_needed(view);
+}
+
+Result<Tokenizer> Tokenizer::open(ByteSpan section, MutableByteSpan index_memory) {
+  Tokenizer tokenizer;
+  QSF_ASSIGN_OR_RETURN(tokenizer.section_, SectionView::parse(section));
+  const SectionView& view = tokenizer.section_;
+  QSF_ASSIGN_OR_RETURN(tokenizer.index_, VocabIndex::build(view, index_memory));
+  QSF_ASSIGN_OR_RETURN(tokenizer.steps_, TextSteps::create(view));
+  tokenizer.added_ = AddedMatcher(view, /*normalized=*/false);
+  tokenizer.added_normalized_ = AddedMatcher(view, /*normalized=*/true);
+  tokenizer.bpe_ = BpeModel(view, tokenizer.index_);
+  return tokenizer;
+}
+
+Status Tokenizer::encode(std::string_view text, const EncodeOptions& options,
+                         std::vector<TokenId>& out) const {
+  const bool add_bos = options.add_bos.value_or(adds_bos());
+  const bool add_eos = options.add_eos.value_or(adds_eos());
+  if (text.size() > kMaxTextBytes) {
+    return invalid_argument("tokenizer: %zu bytes of text, expected at most %zu", text.size(),
+                            kMaxTextBytes);
+  }
+  if ((add_bos && bos() == kNoToken) || (add_eos && eos() == kNoToken)) {
+    return invalid_argument("tokenizer: asked to add %s, which this model does not have",
+                            add_bos && bos() == kNoToken ? "a BOS token" : "an EOS token");
+  }
+  const std::size_t before = out.size();
+  if (add_bos) out.push_back(bos());
+  Status status = encode_text(text, options, out);
+  if (!status.ok()) {
+    out.resize(before);
+    return status;
+  }
+  if (add_eos) out.push_back(eos());
+  return ok_status();
+}
+
+Status Tokenizer::encode_text(std::string_view text, const EncodeOptions& options,
+                              std::vector<TokenId>& out) const {
+  Scratch scratch;
+  std::vector<Segment> segments;
+  added_.split(text, options.parse_special, segments);
+  for (const Segment& segment : segments) {
+    if (segment.id != kNoToken) {
+      out.push_back(segment.id);
+      continue;
+    }
+    const Piece piece = segment.piece;
+    QSF_RETURN_IF_ERROR(encode_segment(text.substr(piece.begin, piece.end - piece.begin),
+                                       options.at_text_start && piece.begin == 0,
+                                       options.parse_special, scratch, out));
+  }
+  return ok_status();
+}
+
+// Normalises text between added tokens and looks for those that are matched only then.
+Status Tokenizer::encode_segment(std::string_view text, bool at_start, bool parse_special,
+                                 Scratch& scratch, std::vector<TokenId>& out) const {
+  if (steps_.transforms(TextStage::kNormalizer)) {
+    scratch.normalized.assign(text);
+    QSF_RETURN_IF_ERROR(
+        steps_.transform(TextStage::kNormalizer, at_start, scratch.text, scratch.normalized));
+    text = scratch.normalized;
+  }
+  if (added_normalized_.empty()) return encode_normalized(text, at_start, scratch, out);
+  scratch.segments.clear();
+  added_normalized_.split(text, parse_special, scratch.segments);
+  for (const Segment& segment : scratch.segments) {
+    if (segment.id != kNoToken) {
+      out.push_back(segment.id);
+      continue;
+    }
+    const Piece piece = segment.piece;
+    QSF_RETURN_IF_ERROR(encode_normalized(text.substr(piece.begin, piece.end - piece.begin),
+                                          at_start && piece.begin == 0, scratch, out));
+  }
+  return ok_status();
+}
+
+Status Tokenizer::encode_normalized(std::string_view text, bool at_start, Scratch& scratch,
+                                    std::vector<TokenId>& out) const {
+  if (steps_.transforms(TextStage::kPreTokenizer)) {
+    scratch.prepared.assign(text);
+    QSF_RETURN_IF_ERROR(
+        steps_.transform(TextStage::kPreTokenizer, at_start, scratch.text, scratch.prepared));
+    text = scratch.prepared;
+  }
+  bpe_.begin_segment(scratch.bpe);
+  QSF_RETURN_IF_ERROR(steps_.split(text, scratch.text, scratch.pieces));
+  for (const Piece piece : scratch.pieces) {
+    if (steps_.splits()) bpe_.begin_segment(scratch.bpe);
+    bpe_.encode(text.substr(piece.begin, piece.end - piece.begin), scratch.bpe, out);
+  }
+  return ok_status();
+}
+
+void Tokenizer::append_bytes(TokenId id, bool skip_special, std::string& out) const {
+  if (id >= n_tokens()) return;
+  std::string_view text = section_.token_text(id);
+  const TokenType type = section_.token_type(id);
+  if (type == TokenType::kControl || type == TokenType::kUnknown) {
+    if (!skip_special) out.append(text);
+    return;
+  }
+  if (type == TokenType::kByte) {
+    out.push_back(static_cast<char>(byte_token_value(text)));
+    return;
+  }
+  if (!section_.has(kSectionUnescapeSpaces)) {
+    out.append(text);
+    return;
+  }
+  for (std::size_t at = text.find(kSpaceSymbol); at != std::string_view::npos;
+       at = text.find(kSpaceSymbol)) {
+    out.append(text.substr(0, at)).push_back(' ');
+    text.remove_prefix(at + kSpaceSymbol.size());
+  }
+  out.append(text);
+}
+
+void Tokenizer::decode(std::span<const TokenId> tokens, const DecodeOptions& options,
+                       std::string& out) const {
+  bool at_start = options.at_text_start && strips_leading_space();
+  for (const TokenId id : tokens) {
+    const std::size_t before = out.size();
+    append_bytes(id, options.skip_special, out);
+    if (at_start && out.size() > before && !is_special(id)) {
+      if (out[before] == ' ') out.erase(before, 1);
+      at_start = false;
+    }
+  }
+}
+
+std::string_view Tokenizer::token_text(TokenId id) const noexcept {
+  return id < n_tokens() ? section_.token_text(id) : std::string_view();
+}
+
+TokenId Tokenizer::find_token(std::string_view text) const noexcept {
+  const TokenId indexed = index_.find_token(text);
+  if (indexed != kNoToken || text.empty()) return indexed;
+  for (TokenId id = 0; id < n_tokens(); ++id) {
+    if (section_.token_text(id) == text) return id;
+  }
+  return kNoToken;
+}
+
+bool Tokenizer::is_stop(TokenId id) const noexcept {
+  for (std::uint32_t i = 0; i < section_.n_stop_ids(); ++i) {
+    if (section_.stop_id(i) == id) return true;
+  }
+  return id != kNoToken && id == eos();
+}
+
+bool Tokenizer::is_special(TokenId id) const noexcept {
+  return is_control(id) || section_.token_type(id) == TokenType::kUnknown;
+}
+
+bool Tokenizer::is_control(TokenId id) const noexcept {
+  return id >= n_tokens() || section_.token_type(id) == TokenType::kControl;
+}
+
+}  // namespace qsf

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+//
+// Tokenizer: text to tokens and back, over the tokenizer section of a .qsf file in place.
+//
+// It holds no copy of the vocabulary: strings and merge rules are read where the section lies, and
+// the look-up tables lie in memory the caller gives, so that a memory plan can count both. What it
+// allocates itself: the compiled pre-tokeniser expressions (heap_bytes(), some tens of kilobytes)
+// and, for the time of one encode() call, buffers proportional to the text.
+//
+// Text may be any bytes. For byte-level tokenizers and those with byte fallback, decoding gives the
+// text's bytes back (up to what the model's own normaliser changes, such as a literal U+2581).
+//
+// Text is taken as written: a tokenizer that asks for Unicode NFC gets the text unnormalised.
+
+#ifndef QSF_TOKENIZER_TOKENIZER_H_
+#define QSF_TOKENIZER_TOKENIZER_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "tokenizer/added_matcher.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/text_steps.h"
+#include "tokenizer/tokenizer_data.h"
+#include "tokenizer/tokenizer_section.h"
+#include "tokenizer/vocab_index.h"
+
+namespace qsf {
+
+struct EncodeOptions {
+  std::optional<bool> add_bos;  // none: the model's rule
+  std::optional<bool> add_eos;
+  // Whether control tokens written out in the text ("<|im_start|>") become those tokens. Off for
+  // text from outside, which must not speak as the system.
+  bool parse_special = true;
+  // Whether the text begins a conversation or document: models that put a space only in front of
+  // the very first word do so only then.
+  bool at_text_start = true;
+};
+
+struct DecodeOptions {
+  bool skip_special = true;  // leaves out control and unknown tokens
+  // Whether the tokens begin a text: the space that encoding put in front is dropped then.
+  bool at_text_start = true;
+};
+
+class Tokenizer {
+ public:
+  // Returns the bytes of index memory open() needs; reads only the section's header.
+  // Fails  as open() does on a bad header
+  static Result<std::size_t> index_bytes(ByteSpan section);
+
+  // Checks the whole section and builds the index. Both spans must outlive the tokenizer.
+  // Fails  kCorrupt or kUnsupported for a section that is wrong or too new; kInvalidArgument for
+  // too
+  //        little index memory
+  static Result<Tokenizer> open(ByteSpan section, MutableByteSpan index_memory);
+
+  // Appends the tokens of `text`.
+  // Fails    kInvalidArgument when text has 2^31 bytes or more, or add_bos or add_eos is asked of a
+  //          model without that token; kUnsupported when an expression of the model needs too many
+  //          steps on this text. `out` is then as before.
+  // Threads  any
+  Status encode(std::string_view text, const EncodeOptions& options,
+                std::vector<TokenId>& out) const;
+
+  // Appends the text of `tokens`, byte for byte; not always valid UTF-8 (see StreamDecoder).
+  // Threads  any
+  void decode(std::span<const TokenId> tokens, const DecodeOptions& options,
+              std::string& out) const;
+
+  // Appends what one token stands for: its bytes, nothing for a special token with `skip_special`
+  // or an id outside the vocabulary. Never more than longest_token_bytes().
+  void append_bytes(TokenId id, bool skip_special, std::string& out) const;
+
+  // Returns the piece as stored ("<0x0A>", U+2581 for a space); empty outside the vocabulary.
+  std::string_view token_text(TokenId id) const noexcept;
+  // Returns the token whose piece this is, special ones included, or kNoToken. Linear in the
+  // vocabulary for special tokens.
+  TokenId find_token(std::string_view text) const noexcept;
+
+  std::uint32_t n_tokens() const noexcept { return section_.n_tokens(); }
+  std::uint32_t longest_token_bytes() const noexcept { return section_.longest_token_bytes(); }
+  TokenizerKind kind() const noexcept { return section_.kind(); }
+  // The model's special tokens, kNoToken where it has none.
+  TokenId bos() const noexcept { return section_.bos(); }
+  TokenId eos() const noexcept { return section_.eos(); }
+  TokenId pad() const noexcept { return section_.pad(); }
+  TokenId unk() const noexcept { return section_.unk(); }
+  bool adds_bos() const noexcept { return section_.has(kSectionAddBos); }
+  bool adds_eos() const noexcept { return section_.has(kSectionAddEos); }
+  bool asks_for_nfc() const noexcept { return section_.has(kSectionAsksForNfc); }
+  // True when decoding a whole text drops the space that encoding put in front.
+  bool strips_leading_space() const noexcept { return section_.has(kSectionStripLeadingSpace); }
+  // True for the tokens that end a generation. Threads: any.
+  bool is_stop(TokenId id) const noexcept;
+  std::uint32_t n_stop_ids() const noexcept { return section_.n_stop_ids(); }
+  TokenId stop_id(std::uint32_t index) const noexcept { return section_.stop_id(index); }
+  // True for control and unknown tokens, which are no text, and for ids outside the vocabulary.
+  bool is_special(TokenId id) const noexcept;
+  bool is_control(TokenId id) const noexcept;
+
+  // Returns the heap that compiled expressions hold for the tokenizer's whole life.
+  std::size_t heap_bytes() const noexcept { return steps_.code_bytes(); }
+
+ private:
+  struct Scratch;
+
+  Tokenizer() = default;
+  Status encode_segment(std::string_view text, bool at_start, bool parse_special, Scratch& scratch,
+                        std::vector<TokenId>& out) const;
+  Status encode_normalized(std::string_view text, bool at_start, Scratch& scratch,
+                           std::vector<TokenId>& out) const;
+  Status encode_text(std::string_view text, const EncodeOptions& options,
+                     std::vector<TokenId>& out) const;
+
+  SectionView section_;
+  TextSteps steps_;
+  AddedMatcher added_;
+  AddedMatcher added_normalized_;
+  VocabIndex index_;
+  BpeModel bpe_;
+};
+
+}  // namespace qsf
+
+#endif  // QSF_TOKENIZER_TOKENIZER_H_
