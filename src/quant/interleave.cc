@@ -64,9 +64,13 @@ void put_codes(QuantType type, const std::uint8_t* codes, std::uint32_t block,
     default: break;
   }
   Codes part;
-  for (std::uint32_t i = 0; i < block; ++i) part[i] = static_cast<std::uint8_t>(codes[i] >> 1U);
+  for (std::uint32_t i = 0; i < block; i += 4) {
+    store_word(&part[i], (load_word(codes + i) >> 1U) & 0x03030303U);
+  }
   put_lines<2>(part.data(), block, lines);
-  for (std::uint32_t i = 0; i < block; ++i) part[i] = codes[i] & 1U;
+  for (std::uint32_t i = 0; i < block; i += 4) {
+    store_word(&part[i], load_word(codes + i) & 0x01010101U);
+  }
   put_lines<1>(part.data(), block, lines + high_line_bytes(block));
 }
 
@@ -81,8 +85,8 @@ void take_codes(QuantType type, const std::byte* lines, std::uint32_t block,
   Codes low;
   take_lines<2>(lines, block, codes);
   take_lines<1>(lines + high_line_bytes(block), block, low.data());
-  for (std::uint32_t i = 0; i < block; ++i) {
-    codes[i] = static_cast<std::uint8_t>((codes[i] << 1U) | low[i]);
+  for (std::uint32_t i = 0; i < block; i += 4) {  // no code byte exceeds 3, so none overflows
+    store_word(codes + i, (load_word(codes + i) << 1U) | load_word(&low[i]));
   }
 }
 
@@ -122,7 +126,7 @@ void interleave_coded(BlockFormat from, std::uint32_t to_block, std::uint32_t n_
     for (std::uint64_t first = 0; first < n_cols; first += from.block, block += n_bytes) {
       codec.unpack(block + (with_min ? 4 : 2), from.block, codes.data());
       const std::uint64_t n_true = std::min<std::uint64_t>(from.block, n_cols - first);
-      std::fill(codes.begin() + static_cast<std::ptrdiff_t>(n_true), codes.end(), std::uint8_t{0});
+      std::fill(codes.data() + n_true, codes.data() + from.block, std::uint8_t{0});
       for (std::uint32_t part = 0; part < n_true; part += to_block) {
         const GroupBlock at = locate_block(to, (first + part) / to_block);
         std::memcpy(out.data() + at.scales + 2 * r, block, 2);
@@ -194,7 +198,7 @@ void deinterleave_group(BlockFormat format, std::uint32_t n_rows, std::uint64_t 
       take_codes(format.type, group.data() + at.codes + 4 * r, format.block, codes.data());
       const auto n_true =
           static_cast<std::uint32_t>(std::min<std::uint64_t>(format.block, n_cols - first));
-      std::fill(codes.begin() + n_true, codes.end(), std::uint8_t{0});
+      std::fill(codes.data() + n_true, codes.data() + format.block, std::uint8_t{0});
       std::memcpy(block, group.data() + at.scales + 2 * r, 2);
       if (with_min) std::memcpy(block + 2, group.data() + at.mins + 2 * r, 2);
       codec.pack(codes.data(), format.block, n_true, block + (with_min ? 4 : 2));

@@ -2,6 +2,8 @@
 
 #include "quant/q3.h"
 
+#include <cstring>
+
 #include "quant/affine.h"
 #include "quant/bit_pack.h"
 #include "quant/types.h"
@@ -24,8 +26,13 @@ void unpack_q3(const std::byte* packed, std::uint32_t block, std::uint8_t* codes
   std::uint8_t low[kMaxBlock];
   unpack_plane(packed, block, low);
   unpack_2bit(packed + block / 8, block, codes);
-  for (std::uint32_t i = 0; i < block; ++i) {
-    codes[i] = static_cast<std::uint8_t>((codes[i] << 1U) | low[i]);
+  for (std::uint32_t i = 0; i < block; i += 8) {  // no code byte exceeds 3, so none overflows
+    std::uint64_t highs;
+    std::uint64_t lows;
+    std::memcpy(&highs, codes + i, sizeof(highs));
+    std::memcpy(&lows, low + i, sizeof(lows));
+    const std::uint64_t eight = (highs << 1U) | lows;
+    std::memcpy(codes + i, &eight, sizeof(eight));
   }
 }
 

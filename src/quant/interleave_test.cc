@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: MIT
+//
+// Holds layout 1 to its definition at the head of quant/types.h: places of bits, round trips for
+// odd shapes, expansion of large blocks, no write outside.
+
+#include "quant/interleave.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "base/f16.h"
+#include "base/rng.h"
+#include "quant/codec.h"
+
+namespace qsf {
+namespace {
+
+constexpr std::byte kSentinel{0x5A};
+constexpr std::size_t kGuard = 64;
+
+std::vector<BlockFormat> all_formats() {
+  std::vector<BlockFormat> formats;
+  for (const QuantType type : kAllQuantTypes) {
+    if (is_float_type(type)) {
+      formats.push_back(block_format(type, 0));
+      continue;
+    }
+    for (const std::uint32_t block : {32U, 64U, 128U, 256U}) formats.push_back({type, block});
+  }
+  return formats;
+}
+
+std::string name_of(BlockFormat format) {
+  return std::string(quant_type_name(format.type)) + "/" + std::to_string(format.block);
+}
+
+// A buffer between sentinels.
+class Guarded {
+ public:
+  explicit Guarded(std::size_t n_bytes) : bytes_(n_bytes + 2 * kGuard, kSentinel) {}
+  ~Guarded() {
+    for (std::size_t i = 0; i < kGuard; ++i) {
+      EXPECT_EQ(bytes_[i], kSentinel) << "a write in front";
+      EXPECT_EQ(bytes_[bytes_.size() - 1 - i], kSentinel) << "a write behind";
+    }
+  }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+  MutableByteSpan span() {
+    return MutableByteSpan(bytes_).subspan(kGuard, bytes_.size() - 2 * kGuard);
+  }
+  std::vector<std::byte> copy() { return {span().begin(), span().end()}; }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+std::vector<std::byte> random_rows(BlockFormat format, std::size_t n_rows, std::size_t n_cols,
+                                   Rng& rng) {
+  const std::size_t n_bytes = row_major_bytes(format, n_cols);
+  std::vector<std::byte> rows(n_rows * n_bytes);
+  std::vector<float> row(n_cols);
+  for (std::size_t r = 0; r < n_rows; ++r) {
+    for (float& w : row) w = rng.next_normal();
+    encode_row(format, row, MutableByteSpan(rows).subspan(r * n_bytes, n_bytes));
+  }
+  return rows;
+}
+
+// Reads one weight out of a group by the rules of the layout, bit by bit; shares no code with the
+// implementation.
+float weight_by_definition(BlockFormat format, const std::vector<std::byte>& group, unsigned r,
+                           unsigned column) {
+  const auto half = [&](std::size_t at) { return to_f32(load_le<F16>(group, at)); };
+  const unsigned bits = code_bits(format.type);
+  if (is_float_type(format.type)) {
+    if (format.type == QuantType::kF32) return load_le<float>(group, 64 * column + 4 * r);
+    const std::size_t at = 64 * (column / 2) + 2 * (2 * r + column % 2);
+    return format.type == QuantType::kF16 ? half(at) : to_f32(load_le<BF16>(group, at));
+  }
+  const unsigned block = column / format.block;
+  const unsigned i = column % format.block;
+  const std::size_t code_bytes = std::size_t{format.block} * bits * 16 / 8;
+  std::size_t scale_at;
+  std::size_t codes_at;
+  float min = 0.0F;
+  if (has_min(format.type)) {
+    scale_at = block * (64 + code_bytes) + 2 * r;
+    min = half(scale_at + 32);
+    codes_at = block * (64 + code_bytes) + 64;
+  } else {
+    scale_at = block / 2 * (64 + 2 * code_bytes) + block % 2 * 32 + 2 * r;
+    codes_at = block / 2 * (64 + 2 * code_bytes) + 64 + block % 2 * code_bytes;
+  }
+  const auto field = [&](std::size_t lines_at, unsigned width) {
+    const unsigned per_line = 32 / width;  // columns
+    const unsigned in_line = i % per_line;
+    const std::size_t at = lines_at + 64 * (i / per_line) + 4 * r + in_line % 4;
+    return (static_cast<unsigned>(group[at]) >> (width * (in_line / 4))) & ((1U << width) - 1U);
+  };
+  const float scale = half(scale_at);
+  switch (format.type) {
+    case QuantType::kQ2S: return scale * (static_cast<float>(field(codes_at, 2)) - 1.5F);
+    case QuantType::kTernary: return scale * (static_cast<float>(field(codes_at, 2)) - 1.0F);
+    case QuantType::kQ8:
+      return scale * static_cast<float>(static_cast<std::int8_t>(field(codes_at, 8)));
+    case QuantType::kQ3: {
+      const std::size_t low_at = codes_at + 64 * (format.block / 16);
+      return scale * static_cast<float>(2 * field(codes_at, 2) + field(low_at, 1)) + min;
+    }
+    default: return scale * static_cast<float>(field(codes_at, bits)) + min;
+  }
+}
+
+constexpr std::size_t kColumns[] = {1, 3, 31, 32, 63, 64, 65, 96, 172, 256, 300};
+
+TEST(InterleaveTest, EveryWeightStandsWhereTheLayoutSays) {
+  Rng rng(1);
+  for (const BlockFormat format : all_formats()) {
+    for (const std::size_t n_cols : kColumns) {
+      for (const std::uint32_t n_rows : {1U, 5U, 16U}) {
+        const std::vector<std::byte> rows = random_rows(format, n_rows, n_cols, rng);
+        Guarded group(group_bytes(format, n_cols));
+        interleave_group(format, n_rows, n_cols, rows, group.span());
+        const std::vector<std::byte> bytes = group.copy();
+        const std::size_t row_bytes = row_major_bytes(format, n_cols);
+        std::vector<float> expected(n_cols);
+        std::vector<float> decoded(n_cols + 1, -7.0F);
+        for (std::uint32_t r = 0; r < kRowGroup; ++r) {
+          if (r < n_rows) {
+            decode_row(format, ByteSpan(rows).subspan(r * row_bytes, row_bytes), expected);
+          }
+          decode_group_row(format, bytes, r, n_cols, std::span(decoded).first(n_cols));
+          ASSERT_EQ(decoded[n_cols], -7.0F);
+          for (unsigned c = 0; c < n_cols; ++c) {
+            const float want = r < n_rows ? expected[c] : 0.0F;
+            ASSERT_EQ(decoded[c], want) << name_of(format) << " " << r << "," << c;
+            ASSERT_EQ(weight_by_definition(format, bytes, r, c), want)
+                << name_of(format) << " row " << r << " column " << c << " of " << n_cols;
+          }
+        }
+        EXPECT_TRUE(check_blocks(format, Layout::kInterleaved, n_rows, n_cols, bytes).ok());
+      }
+    }
+  }
+}
+
+TEST(InterleaveTest, RoundTripsAndLeavesPaddingZero) {
+  Rng rng(2);
+  for (const BlockFormat format : all_formats()) {
+    for (const std::size_t n_cols : kColumns) {
+      const std::uint32_t n_rows = 1 + rng.below(16);
+      const std::vector<std::byte> rows = random_rows(format, n_rows, n_cols, rng);
+      Guarded group(group_bytes(format, n_cols));
+      interleave_group(format, n_rows, n_cols, rows, group.span());
+      Guarded back(rows.size());
+      deinterleave_group(format, n_rows, n_cols, group.span(), back.span());
+      EXPECT_EQ(back.copy(), rows) << name_of(format) << " " << n_rows << "x" << n_cols;
+      // Rows that do not exist own bytes 4r .. 4r+3 of code lines; all of those are zero. The sum
+      // over scale lines is covered by the decoded zeros above; here: codes of the last row.
+      if (n_rows < 16 && is_float_type(format.type)) {
+        const std::vector<std::byte> bytes = group.copy();
+        for (std::size_t line = 0; line < bytes.size(); line += 64) {
+          for (std::size_t i = 60; i < 64; ++i) EXPECT_EQ(bytes[line + i], std::byte{0});
+        }
+      }
+    }
+  }
+}
+
+TEST(InterleaveTest, ManyRowsAreGroupAfterGroup) {
+  Rng rng(3);
+  for (const BlockFormat format : all_formats()) {
+    const std::size_t n_cols = 172;
+    const std::size_t n_rows = 37;
+    const std::vector<std::byte> rows = random_rows(format, n_rows, n_cols, rng);
+    Guarded all(rows_bytes(format, Layout::kInterleaved, n_rows, n_cols));
+    interleave_rows(format, n_rows, n_cols, rows, all.span());
+    const std::size_t row_bytes = row_major_bytes(format, n_cols);
+    const std::size_t n_bytes = group_bytes(format, n_cols);
+    std::vector<float> expected(n_cols);
+    std::vector<float> got(n_cols);
+    for (std::uint32_t r = 0; r < n_rows; ++r) {
+      decode_row(format, ByteSpan(rows).subspan(r * row_bytes, row_bytes), expected);
+      decode_group_row(format, all.span().subspan(r / 16 * n_bytes, n_bytes), r % 16, n_cols, got);
+      ASSERT_EQ(got, expected) << name_of(format) << " row " << r;
+    }
+  }
+}
+
+TEST(InterleaveTest, LargeBlocksExpandToEqualWeights) {
+  Rng rng(4);
+  for (const BlockFormat format : all_formats()) {
+    if (format.block <= 64) {
+      EXPECT_EQ(kernel_format(format), format);
+      continue;
+    }
+    const BlockFormat small = kernel_format(format);
+    EXPECT_EQ(small, (BlockFormat{format.type, 64}));
+    for (const std::size_t n_cols : {64U, 65U, 172U, 256U, 300U, 512U, 700U}) {
+      const std::size_t n_rows = 21;
+      const std::vector<std::byte> rows = random_rows(format, n_rows, n_cols, rng);
+      std::vector<std::byte> large(rows_bytes(format, Layout::kInterleaved, n_rows, n_cols));
+      interleave_rows(format, n_rows, n_cols, rows, large);
+      Guarded expanded(rows_bytes(small, Layout::kInterleaved, n_rows, n_cols));
+      expand_rows(format, n_rows, n_cols, large, expanded.span());
+      Guarded direct(expanded.span().size());
+      to_kernel_form(format, Layout::kRowMajor, n_rows, n_cols, rows, direct.span());
+      EXPECT_EQ(direct.copy(), expanded.copy()) << name_of(format) << " columns " << n_cols;
+      Guarded through(expanded.span().size());
+      to_kernel_form(format, Layout::kInterleaved, n_rows, n_cols, large, through.span());
+      EXPECT_EQ(through.copy(), expanded.copy());
+      const std::size_t large_bytes = group_bytes(format, n_cols);
+      const std::size_t small_bytes = group_bytes(small, n_cols);
+      std::vector<float> want(n_cols);
+      std::vector<float> got(n_cols);
+      for (std::uint32_t r = 0; r < n_rows; ++r) {
+        decode_group_row(format, ByteSpan(large).subspan(r / 16 * large_bytes, large_bytes), r % 16,
+                         n_cols, want);
+        decode_group_row(small, expanded.span().subspan(r / 16 * small_bytes, small_bytes), r % 16,
+                         n_cols, got);
+        ASSERT_EQ(got, want) << name_of(format) << " row " << r << " columns " << n_cols;
+      }
+    }
+  }
+}
+
+TEST(InterleaveTest, KernelFormOfSmallBlocksIsTheInterleavedForm) {
+  Rng rng(5);
+  const BlockFormat format = {QuantType::kQ4, 32};
+  const std::vector<std::byte> rows = random_rows(format, 20, 96, rng);
+  std::vector<std::byte> groups(rows_bytes(format, Layout::kInterleaved, 20, 96));
+  interleave_rows(format, 20, 96, rows, groups);
+  Guarded a(groups.size());
+  Guarded b(groups.size());
+  to_kernel_form(format, Layout::kRowMajor, 20, 96, rows, a.span());
+  to_kernel_form(format, Layout::kInterleaved, 20, 96, groups, b.span());
+  EXPECT_EQ(a.copy(), groups);
+  EXPECT_EQ(b.copy(), groups);
+}
+
+TEST(InterleaveTest, CheckFindsBadFieldsAndCodesInGroups) {
+  Rng rng(6);
+  for (const BlockFormat format : all_formats()) {
+    const std::size_t n_cols = 300;
+    const std::vector<std::byte> rows = random_rows(format, 20, n_cols, rng);
+    std::vector<std::byte> good(rows_bytes(format, Layout::kInterleaved, 20, n_cols));
+    interleave_rows(format, 20, n_cols, rows, good);
+    ASSERT_TRUE(check_blocks(format, Layout::kInterleaved, 20, n_cols, good).ok());
+    const std::size_t second = group_bytes(format, n_cols);
+    std::vector<std::byte> bad = good;
+    const GroupBlock at = locate_block(format, blocks_per_row(format, n_cols) - 1);
+    if (is_float_type(format.type)) {
+      store_le(MutableByteSpan(bad), second + 128, std::uint32_t{0x7FC07FC0});
+    } else {
+      store_le(MutableByteSpan(bad), second + at.scales + 6, std::uint16_t{0x7C00});
+    }
+    EXPECT_EQ(check_blocks(format, Layout::kInterleaved, 20, n_cols, bad).code(),
+              StatusCode::kCorrupt)
+        << name_of(format);
+    if (has_min(format.type)) {
+      bad = good;
+      store_le(MutableByteSpan(bad), at.mins + 2, std::uint16_t{0xFE00});
+      EXPECT_FALSE(check_blocks(format, Layout::kInterleaved, 20, n_cols, bad).ok());
+    }
+    if (format.type == QuantType::kTernary || format.type == QuantType::kQ8) {
+      bad = good;
+      bad[at.codes] = format.type == QuantType::kQ8 ? std::byte{0x80} : std::byte{0x0C};
+      EXPECT_FALSE(check_blocks(format, Layout::kInterleaved, 20, n_cols, bad).ok());
+    }
+    EXPECT_FALSE(check_blocks(format, Layout::kInterleaved, 20, n_cols,
+                              ByteSpan(good).first(good.size() - 1))
+                     .ok());
+  }
+}
+
+// The worked examples of docs/format-blocks.md, made there by hand from the definition.
+TEST(InterleaveTest, WorkedExamplesOfTheFormatPage) {
+  struct Example {
+    QuantType type;
+    std::uint32_t modulus;
+    const char* block;  // layout 0
+    const char* lines;  // row 0 of the code lines of layout 1
+  };
+  const Example examples[] = {
+      {QuantType::kQ2S, 4, "00381451efbe5145befb", "1445fbbe4551beef"},
+      {QuantType::kQ2A, 4, "003800bc1451efbe5145befb", "1445fbbe4551beef"},
+      {QuantType::kQ3, 8, "003800bcb66ddbb6280875d7088a7df7", "a0a8d55f02805ffdb6db6db6"},
+      {QuantType::kQ4, 16, "003800bc5011e3b6998d72778d94bbe31c55affa",
+       "90d12376cd54fba395817e7b1859abfe"},
+      {QuantType::kTernary, 3, "00385dba74e922448810", "2005500842222005"},
+      {QuantType::kQ8, 16, "0038f87f81fe0105faff05fc03fb04fd0702fdf906030100ffff00010306f9fd0207",
+       "f87f81fe0105faff05fc03fb04fd0702fdf906030100ffff00010306f9fd0207"}};
+  const auto hex = [](ByteSpan bytes) {
+    std::string text;
+    char two[3];
+    for (const std::byte byte : bytes) {
+      std::snprintf(two, sizeof(two), "%02x", static_cast<unsigned>(byte));
+      text += two;
+    }
+    return text;
+  };
+  for (const Example& example : examples) {
+    const BlockFormat format = {example.type, 32};
+    std::vector<std::uint8_t> codes(32);
+    for (std::uint32_t i = 0; i < 32; ++i) {
+      codes[i] = static_cast<std::uint8_t>((i * i / 3 + i) % example.modulus);
+      if (example.type == QuantType::kQ8) codes[i] = static_cast<std::uint8_t>(codes[i] - 8);
+    }
+    if (example.type == QuantType::kQ8) {
+      codes[1] = 127;
+      codes[2] = static_cast<std::uint8_t>(-127);
+    }
+    std::vector<std::byte> block(block_bytes(format));
+    const std::size_t header = has_min(format.type) ? 4 : 2;
+    store_le(MutableByteSpan(block), 0, to_f16(0.5F));
+    if (header == 4) store_le(MutableByteSpan(block), 2, to_f16(-1.0F));
+    block_codec(format.type).pack(codes.data(), 32, 32, block.data() + header);
+    EXPECT_EQ(hex(block), example.block) << name_of(format);
+    std::vector<std::byte> group(group_bytes(format, 32));
+    interleave_group(format, 1, 32, block, group);
+    std::string lines;
+    for (std::size_t at = 64; at < group.size(); at += 64) {
+      lines += hex(ByteSpan(group).subspan(at, 4));
+    }
+    EXPECT_EQ(lines, example.lines) << name_of(format);
+    EXPECT_EQ(hex(ByteSpan(group).first(4)), "00380000");
+    EXPECT_EQ(hex(ByteSpan(group).subspan(32, 4)), header == 4 ? "00bc0000" : "00000000");
+  }
+}
+
+// Not a benchmark: prints the speed so that a fall by a factor is seen in test logs.
+TEST(InterleaveTest, ReportsItsSpeed) {
+  Rng rng(7);
+  for (const BlockFormat format : all_formats()) {
+    if (!is_float_type(format.type) && format.block != 64) continue;
+    const std::size_t n_rows = 256;
+    const std::size_t n_cols = 1024;
+    const std::vector<std::byte> rows = random_rows(format, n_rows, n_cols, rng);
+    std::vector<std::byte> groups(rows_bytes(format, Layout::kInterleaved, n_rows, n_cols));
+    const auto start = std::chrono::steady_clock::now();
+    constexpr int kRepeats = 4;
+    for (int i = 0; i < kRepeats; ++i) interleave_rows(format, n_rows, n_cols, rows, groups);
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    std::printf("interleave %-8s %7.0f MB/s\n", name_of(format).c_str(),
+                kRepeats * static_cast<double>(rows.size()) / elapsed.count() / 1e6);
+  }
+}
+
+}  // namespace
+}  // namespace qsf
