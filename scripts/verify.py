@@ -25,6 +25,7 @@ SANITIZER_ENVIRONMENT = {
     "UBSAN_OPTIONS": "print_stacktrace=1",
 }
 CLANG_FORMAT_MAJOR = "14"
+MAX_CHANGED_TIDY = 8  # at about 5 s each; more is the work of --tidy
 
 GTEST_LINE = re.compile(r"\[ +(OK|FAILED|SKIPPED) +\] ([\w/.]+)(?:, where .*?)? \(\d+ ms\)")
 GTEST_TOTAL = re.compile(r"\[=+\] (\d+) tests? from \d+ test (?:suites?|cases?) ran\.")
@@ -257,7 +258,7 @@ def changed_sources():
     listed = subprocess.run(["git", "-C", ROOT, "status", "--porcelain", "--untracked-files=all"],
                             capture_output=True, text=True, check=False).stdout
     return [line[3:] for line in listed.split("\n")
-            if line[3:].endswith(".cc") and os.path.exists(os.path.join(ROOT, line[3:]))]
+            if re.search(r"(?<!_test)\.cc$", line[3:]) and os.path.exists(os.path.join(ROOT, line[3:]))]
 
 
 def parse_arguments():
@@ -285,8 +286,10 @@ def main():
         docs = [python, "scripts/check_docs.py", "--build", "build/dev"]
         runner.checker("docs", docs + (["--run"] if arguments.run_docs else []))
         changed = changed_sources() if arguments.changed_tidy else []
-        if arguments.tidy or changed:
+        if arguments.tidy or 0 < len(changed) <= MAX_CHANGED_TIDY:
             runner.tidy([] if arguments.tidy else changed)
+        elif changed:
+            print(f"tidy: {len(changed)} changed files are many; ./check --tidy looks at all")
     if not arguments.quick:
         weak_symbols = "scripts/check_weak_symbols.py"
         if os.path.exists(os.path.join(ROOT, weak_symbols)) and runner.build("release"):
