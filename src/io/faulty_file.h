@@ -36,8 +36,8 @@ struct FaultPlan {
 // Threads  reads and writes from any; the plan is changed while nobody calls
 class FaultyFileOps final : public FileOps {
  public:
-  explicit FaultyFileOps(FaultPlan plan = {}, FileOps& base = system_file_ops()) noexcept
-      : plan(plan), base_(base) {}
+  explicit FaultyFileOps(FaultPlan what = {}, FileOps& base = system_file_ops()) noexcept
+      : plan(what), base_(base) {}
 
   FaultPlan plan;
   std::uint64_t calls() const noexcept { return calls_.load(); }

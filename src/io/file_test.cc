@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+//
+// Tests of io/: exact reads over a bad disk, files that appear whole or not at all.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "io/atomic_file.h"
+#include "io/faulty_file.h"
+#include "io/file.h"
+
+namespace qsf {
+namespace {
+
+using testing::HasSubstr;
+
+// A directory of this test alone, removed at its end.
+class FileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = std::filesystem::temp_directory_path() /
+                 ("qsf_file_test." + std::to_string(::getpid()) + "." +
+                  testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::remove_all(directory_);
+    std::filesystem::create_directories(directory_);
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  std::string path(const std::string& name) const { return (directory_ / name).string(); }
+  std::vector<std::string> names() const {
+    std::vector<std::string> result;
+    for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
+      result.push_back(entry.path().filename().string());
+    }
+    return result;
+  }
+  static std::vector<std::byte> random_bytes(std::size_t n) {
+    Rng rng(n);
+    std::vector<std::byte> bytes(n);
+    for (std::byte& b : bytes) b = static_cast<std::byte>(rng.next_u32() & 0xFF);
+    return bytes;
+  }
+  static std::vector<std::byte> read_back(const std::string& path) {
+    return File::open(path).value().read_all(1U << 30).value();
+  }
+
+  std::filesystem::path directory_;
+};
+
+TEST_F(FileTest, WritesAndReadsBack) {
+  const auto bytes = random_bytes(100'000);
+  ASSERT_TRUE(write_file(path("a"), bytes).ok());
+  const File file = File::open(path("a")).value();
+  EXPECT_EQ(file.size_bytes(), bytes.size());
+  std::vector<std::byte> part(1000);
+  ASSERT_TRUE(file.read_exact_at(50'000, part).ok());
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), bytes.begin() + 50'000));
+  EXPECT_TRUE(file.read_exact_at(bytes.size(), {}).ok());
+  EXPECT_EQ(names(), std::vector<std::string>{"a"});
+}
+
+TEST_F(FileTest, ReadsPastTheEndAreCorruptWithoutReading) {
+  const auto bytes = random_bytes(10);
+  MemoryFileOps memory(bytes);
+  FaultyFileOps ops({}, memory);
+  const File file = File::open("m", ops).value();
+  std::vector<std::byte> part(4);
+  for (const std::uint64_t offset :
+       {std::uint64_t{7}, std::uint64_t{10}, std::uint64_t{11}, UINT64_MAX - 3, UINT64_MAX}) {
+    const Status status = file.read_exact_at(offset, part);
+    EXPECT_EQ(status.code(), StatusCode::kCorrupt) << offset;
+    EXPECT_THAT(status.message(), HasSubstr("truncated"));
+  }
+  EXPECT_EQ(ops.calls(), 0U);
+}
+
+TEST_F(FileTest, ContinuesShortAndInterruptedReads) {
+  const auto bytes = random_bytes(5000);
+  MemoryFileOps memory(bytes);
+  FaultyFileOps ops({.max_transfer_bytes = 7, .interrupt_every = 3}, memory);
+  const File file = File::open("m", ops).value();
+  EXPECT_EQ(file.read_all(5000).value(), bytes);
+  EXPECT_GT(ops.calls(), 5000U / 7);
+}
+
+TEST_F(FileTest, ReportsReadErrorsWithTheirOffset) {
+  const auto bytes = random_bytes(5000);
+  MemoryFileOps memory(bytes);
+  FaultyFileOps ops({.max_transfer_bytes = 1000, .read_error_at = 2500}, memory);
+  const File file = File::open("m", ops).value();
+  std::vector<std::byte> all(5000);
+  const Status status = file.read_exact_at(0, all);
+  EXPECT_EQ(status.code(), StatusCode::kIo);
+  EXPECT_THAT(status.message(), HasSubstr("offset 2000"));
+  std::vector<std::byte> part(2500);
+  EXPECT_TRUE(file.read_exact_at(0, part).ok());
+}
+
+TEST_F(FileTest, AFileThatShrinksIsTruncated) {
+  const auto bytes = random_bytes(5000);
+  MemoryFileOps memory(bytes);
+  FaultyFileOps ops({}, memory);
+  const File file = File::open("m", ops).value();
+  ops.plan.truncate_at = 3000;
+  std::vector<std::byte> all(5000);
+  const Status status = file.read_exact_at(0, all);
+  EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+  EXPECT_THAT(status.message(), HasSubstr("truncated"));
+}
+
+TEST_F(FileTest, OpenNamesWhatIsWrong) {
+  EXPECT_EQ(File::open(path("none")).error().code(), StatusCode::kNotFound);
+  EXPECT_THAT(File::open(directory_.string()).error().message(), HasSubstr("is a directory"));
+  EXPECT_THAT(File::open("/dev/null").error().message(), HasSubstr("not a regular file"));
+  FaultyFileOps ops({.open_errno = EACCES});
+  EXPECT_EQ(File::open(path("none"), ops).error().code(), StatusCode::kIo);
+  ASSERT_TRUE(write_file(path("big"), random_bytes(100)).ok());
+  EXPECT_EQ(File::open(path("big")).value().read_all(99).error().code(), StatusCode::kCorrupt);
+}
+
+TEST_F(FileTest, CommitReplacesAndAbandonLeavesTheOld) {
+  const auto old_bytes = random_bytes(10);
+  const auto new_bytes = random_bytes(20);
+  ASSERT_TRUE(write_file(path("a"), old_bytes).ok());
+  {
+    AtomicFile file = AtomicFile::create(path("a")).value();
+    ASSERT_TRUE(file.write_at(0, new_bytes).ok());
+    EXPECT_EQ(names().size(), 2U);
+    AtomicFile moved = std::move(file);
+  }
+  EXPECT_EQ(read_back(path("a")), old_bytes);
+  EXPECT_EQ(names().size(), 1U);
+  AtomicFile file = AtomicFile::create(path("a")).value();
+  ASSERT_TRUE(file.write_at(10, ByteSpan(new_bytes).subspan(10)).ok());
+  ASSERT_TRUE(file.write_at(0, ByteSpan(new_bytes).first(10)).ok());
+  ASSERT_TRUE(file.resize(16).ok());
+  ASSERT_TRUE(file.commit().ok());
+  EXPECT_EQ(read_back(path("a")), std::vector(new_bytes.begin(), new_bytes.begin() + 16));
+  EXPECT_EQ(names().size(), 1U);
+}
+
+TEST_F(FileTest, ContinuesShortAndInterruptedWrites) {
+  const auto bytes = random_bytes(5000);
+  FaultyFileOps ops({.max_transfer_bytes = 11, .interrupt_every = 2});
+  ASSERT_TRUE(write_file(path("a"), bytes, ops).ok());
+  EXPECT_EQ(read_back(path("a")), bytes);
+}
+
+TEST_F(FileTest, EveryFailureLeavesNothingBehind) {
+  const auto bytes = random_bytes(5000);
+  const struct {
+    FaultPlan plan;
+    const char* message;
+  } cases[] = {
+      {{.disk_bytes = 4999}, "disk is full"},
+      {{.disk_bytes = 0}, "disk is full"},
+      {{.create_errno = EACCES}, "no permission"},
+      {{.create_errno = EROFS}, "no permission"},
+      {{.create_errno = EMFILE}, "cannot be created"},
+      {{.sync_errno = EIO}, "writing to the disk failed"},
+      {{.sync_errno = ENOSPC}, "disk is full"},
+      {{.close_errno = EDQUOT}, "disk is full"},
+      {{.rename_errno = EXDEV}, "its name failed"},
+  };
+  for (const auto& c : cases) {
+    FaultyFileOps ops(c.plan);
+    const Status status = write_file(path("a"), bytes, ops);
+    EXPECT_EQ(status.code(), StatusCode::kIo);
+    EXPECT_THAT(status.message(), HasSubstr(c.message));
+    EXPECT_THAT(status.message(), HasSubstr(path("a")));
+    EXPECT_TRUE(names().empty()) << c.message;
+  }
+}
+
+TEST_F(FileTest, AFailedDirectorySyncSaysThatTheFileIsThere) {
+  FaultyFileOps ops({.sync_directory_errno = EIO});
+  EXPECT_THAT(write_file(path("a"), random_bytes(3), ops).message(), HasSubstr("is complete, but"));
+  EXPECT_EQ(names(), std::vector<std::string>{"a"});
+}
+
+TEST_F(FileTest, RefusesTargetsThatAreNotFiles) {
+  EXPECT_THAT(write_file(directory_.string(), {}).message(), HasSubstr("is a directory"));
+  EXPECT_THAT(write_file("/dev/null", {}).message(), HasSubstr("not a regular file"));
+  EXPECT_THAT(write_file(path("no/such/x"), {}).message(), HasSubstr("does not exist"));
+  EXPECT_EQ(write_file("", {}).code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace qsf
