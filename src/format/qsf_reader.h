@@ -92,7 +92,7 @@ class QsfReader {
 
  private:
   QsfReader(File file, ReaderOptions options) noexcept;
-  friend class QsfOpener;
+  Status load();
 
   File file_;
   ReaderOptions options_;

@@ -91,8 +91,8 @@ class QsfWriter {
   QsfWriter(AtomicFile file, ModelSpec spec, WriterOptions options) noexcept;
   Status check_turn(SectionKind kind, std::uint32_t layer) const;
   Status write_plain_section(std::string_view name, ByteSpan bytes, bool required);
-  Status write_layer_index();
-  Status write_metadata(std::uint64_t* metadata_offset);
+  std::vector<std::byte> encode_metadata(std::uint64_t file_bytes) const;
+  Status write_header(std::uint64_t metadata_offset, std::uint64_t file_bytes);
 
   AtomicFile file_;
   ModelSpec spec_;

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: MIT
+
+#include "format/model_spec.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "base/check.h"
+#include "format/qsf_layout.h"
+#include "format/spec_keys.h"
+
+namespace qsf {
+namespace {
+
+namespace at = header_at;
+
+struct Range {
+  const char* name;
+  std::uint64_t value;
+  std::uint64_t low;
+  std::uint64_t high;
+};
+
+Status check_range(const Range& r) {
+  if (r.value >= r.low && r.value <= r.high) return ok_status();
+  return invalid_argument(
+      "%s: %llu, expected %llu to %llu", r.name, static_cast<unsigned long long>(r.value),
+      static_cast<unsigned long long>(r.low), static_cast<unsigned long long>(r.high));
+}
+
+Status check_positive(const char* name, float value, bool zero_allowed) {
+  if (std::isfinite(value) && (value > 0.0F || (zero_allowed && value == 0.0F))) return ok_status();
+  return invalid_argument("%s: %g, expected a finite number %s 0", name, static_cast<double>(value),
+                          zero_allowed ? ">=" : ">");
+}
+
+Status check_sizes(const ModelSpec& s) {
+  const Range ranges[] = {
+      {"layers", s.n_layers, 1, 4096},
+      {"hidden", s.hidden, 1, 1U << 20},
+      {"heads", s.n_heads, 1, 1U << 16},
+      {"key-value heads", s.n_kv_heads, 1, s.n_heads},
+      {"head dimension", s.head_dim, 1, 1U << 16},
+      {"heads x head dimension", std::uint64_t{s.n_heads} * s.head_dim, 1, 1U << 22},
+      {"vocabulary", s.n_vocab, 1, 1U << 24},
+      {"positions", s.max_positions, 1, 1U << 30},
+      {"ffn", s.ffn, 1, 1U << 24},
+      {"experts", s.n_experts, 0, 1U << 16},
+      {"experts used", s.n_experts_used, s.n_experts == 0 ? 0U : 1U, s.n_experts},
+      {"expert ffn", s.expert_ffn, s.n_experts == 0 ? 0U : 1U, s.n_experts == 0 ? 0U : 1U << 24},
+  };
+  for (const Range& r : ranges) QSF_RETURN_IF_ERROR(check_range(r));
+  if (s.n_heads % s.n_kv_heads != 0) {
+    return invalid_argument("heads: %u is not a multiple of the %u key-value heads", s.n_heads,
+                            s.n_kv_heads);
+  }
+  if (s.block != 32 && s.block != 64 && s.block != 128 && s.block != 256) {
+    return invalid_argument("block size: %u, expected 32, 64, 128 or 256", s.block);
+  }
+  if (s.sliding_window.size() > 1 && s.sliding_window.size() != s.n_layers) {
+    return invalid_argument("attention window: %zu values for %u layers, expected 1 or one a layer",
+                            s.sliding_window.size(), s.n_layers);
+  }
+  return ok_status();
+}
+
+Status check_rope(const ModelSpec& s) {
+  if (s.positions != PositionEncoding::kRope) return ok_status();
+  QSF_RETURN_IF_ERROR(check_positive("rope theta", s.rope.theta, false));
+  if (s.rope_dims() > s.head_dim || s.rope_dims() % 2 != 0) {
+    return invalid_argument("rope dimensions: %u, expected an even number up to the head's %u",
+                            s.rope_dims(), s.head_dim);
+  }
+  if (s.rope.scaling == RopeScaling::kNone) return ok_status();
+  if (!std::isfinite(s.rope.factor) || s.rope.factor < 1.0F) {
+    return invalid_argument("rope factor: %g, expected at least 1",
+                            static_cast<double>(s.rope.factor));
+  }
+  if (s.rope.scaling != RopeScaling::kLlama3) return ok_status();
+  QSF_RETURN_IF_ERROR(check_positive("rope low frequency factor", s.rope.low_freq_factor, false));
+  QSF_RETURN_IF_ERROR(check_positive("rope high frequency factor", s.rope.high_freq_factor, false));
+  if (s.rope.high_freq_factor <= s.rope.low_freq_factor) {
+    return invalid_argument("rope high frequency factor: %g, expected more than the low one, %g",
+                            static_cast<double>(s.rope.high_freq_factor),
+                            static_cast<double>(s.rope.low_freq_factor));
+  }
+  return check_range({"rope original context", s.rope.original_context, 1, 1U << 30});
+}
+
+Status check_numbers(const ModelSpec& s) {
+  QSF_RETURN_IF_ERROR(check_positive("norm epsilon", s.norm_epsilon, false));
+  QSF_RETURN_IF_ERROR(check_positive("attention scale", s.attention_scale, true));
+  QSF_RETURN_IF_ERROR(check_positive("attention soft cap", s.attention_soft_cap, true));
+  QSF_RETURN_IF_ERROR(check_positive("logit soft cap", s.logit_soft_cap, true));
+  QSF_RETURN_IF_ERROR(check_positive("logit scale", s.logit_scale, false));
+  QSF_RETURN_IF_ERROR(check_positive("embedding scale", s.embedding_scale, false));
+  return check_positive("residual scale", s.residual_scale, false);
+}
+
+Status check_tokens(const ModelSpec& s) {
+  if (s.eos_ids.size() > 1024) {
+    return invalid_argument("end-of-text ids: %zu, expected at most 1024", s.eos_ids.size());
+  }
+  std::vector<std::uint32_t> ids = s.eos_ids;
+  if (s.bos_id) ids.push_back(*s.bos_id);
+  if (s.pad_id) ids.push_back(*s.pad_id);
+  for (const std::uint32_t id : ids) {
+    if (id >= s.n_vocab) {
+      return invalid_argument("token id %u: the vocabulary has %u tokens", id, s.n_vocab);
+    }
+  }
+  return ok_status();
+}
+
+bool is_architecture_name(std::string_view name) noexcept {
+  return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-';
+  });
+}
+
+constexpr std::string_view kArchitectureNames[] = {"gpt2", "llama", "mistral", "phi"};
+constexpr std::uint32_t kCustomArchitecture = 4;
+
+std::uint32_t architecture_code(std::string_view name) noexcept {
+  const auto found = std::find(std::begin(kArchitectureNames), std::end(kArchitectureNames), name);
+  return static_cast<std::uint32_t>(found - std::begin(kArchitectureNames));
+}
+
+std::uint8_t activation_code(Activation activation) noexcept {
+  switch (activation) {
+    case Activation::kGeluTanh:
+    case Activation::kGeluErf: return 0;
+    case Activation::kSilu: return 1;
+    case Activation::kRelu: return 2;
+    case Activation::kReluSquared: return 3;
+  }
+  return 0;
+}
+
+// Returns the value of `E` whose name is `name`.
+template <typename E, std::size_t N>
+Result<E> parse_name(const char* what, std::string_view name, const std::array<E, N>& values,
+                     std::string_view (*name_of)(E) noexcept) {
+  for (const E value : values) {
+    if (name_of(value) == name) return value;
+  }
+  return unsupported("%s: \"%.*s\" is not known to this version", what,
+                     static_cast<int>(std::min<std::size_t>(name.size(), 64)), name.data());
+}
+
+// Reads the header's part of a spec; every byte may hold anything.
+Result<ModelSpec> decode_header(ByteSpan h) {
+  ModelSpec s;
+  s.n_layers = load_le<std::uint32_t>(h, at::kLayers);
+  s.hidden = load_le<std::uint32_t>(h, at::kHidden);
+  s.n_heads = load_le<std::uint32_t>(h, at::kHeads);
+  s.n_kv_heads = load_le<std::uint32_t>(h, at::kKvHeads);
+  if (s.n_kv_heads == 0) s.n_kv_heads = s.n_heads;
+  s.n_vocab = load_le<std::uint32_t>(h, at::kVocab);
+  s.max_positions = load_le<std::uint32_t>(h, at::kMaxPositions);
+  s.ffn = load_le<std::uint32_t>(h, at::kFfn);
+  s.head_dim = load_le<std::uint32_t>(h, at::kHeadDim);
+  const auto type = load_le<std::uint8_t>(h, at::kDefaultType);
+  const auto norm = load_le<std::uint8_t>(h, at::kNorm);
+  const auto positions = load_le<std::uint8_t>(h, at::kPositions);
+  if (type != kMixedType && !is_quant_type(type)) {
+    return unsupported("default weight type %u is not known to this version", type);
+  }
+  if (type != kMixedType) s.default_type = static_cast<QuantType>(type);
+  if (norm > 1) return unsupported("normalisation type %u is not known to this version", norm);
+  if (positions > 2) {
+    return unsupported("position encoding %u is not known to this version", positions);
+  }
+  s.norm = static_cast<NormType>(norm);
+  s.positions = static_cast<PositionEncoding>(positions);
+  const auto theta = load_le<float>(h, at::kRopeTheta);
+  if (s.positions == PositionEncoding::kRope) {
+    s.rope.theta = theta;
+  } else if (load_le<std::uint32_t>(h, at::kRopeTheta) != 0) {
+    return corrupt("rope theta: %g in a model without rope, expected 0",
+                   static_cast<double>(theta));
+  }
+  const auto bos = load_le<std::uint32_t>(h, at::kBos);
+  const auto pad = load_le<std::uint32_t>(h, at::kPad);
+  if (bos != kAbsentToken) s.bos_id = bos;
+  if (pad != kAbsentToken) s.pad_id = pad;
+  s.block = load_le<std::uint16_t>(h, at::kBlock);
+  if (s.block == 0) s.block = 64;
+  const auto flags = load_le<std::uint16_t>(h, at::kFlags);
+  if ((flags & ~(kFlagTiedHead | kFlagCalibrated | kFlagNativelyTernary)) != 0) {
+    return unsupported("header flags 0x%04x hold bits not known to this version", flags);
+  }
+  s.tied_head = (flags & kFlagTiedHead) != 0;
+  s.calibrated = (flags & kFlagCalibrated) != 0;
+  s.natively_ternary = (flags & kFlagNativelyTernary) != 0;
+  return s;
+}
+
+Status decode_rope(const Metadata& m, RopeSpec& rope) {
+  QSF_ASSIGN_OR_RETURN(rope.dims, m.get_u32(keys::kRopeDims, 0));
+  QSF_ASSIGN_OR_RETURN(const std::string scaling, m.get_text(keys::kRopeScaling, "none"));
+  QSF_ASSIGN_OR_RETURN(rope.scaling, parse_name(keys::kRopeScaling, scaling,
+                                                std::array{RopeScaling::kNone, RopeScaling::kLinear,
+                                                           RopeScaling::kLlama3},
+                                                &rope_scaling_name));
+  QSF_ASSIGN_OR_RETURN(rope.factor, m.get_f32(keys::kRopeFactor, rope.factor));
+  QSF_ASSIGN_OR_RETURN(rope.low_freq_factor, m.get_f32(keys::kRopeLow, rope.low_freq_factor));
+  QSF_ASSIGN_OR_RETURN(rope.high_freq_factor, m.get_f32(keys::kRopeHigh, rope.high_freq_factor));
+  QSF_ASSIGN_OR_RETURN(rope.original_context, m.get_u32(keys::kRopeOriginalContext, 0));
+  return ok_status();
+}
+
+// Reads the fields whose keys may be missing.
+Status decode_optional(const Metadata& m, ModelSpec& s) {
+  if (s.positions == PositionEncoding::kRope) QSF_RETURN_IF_ERROR(decode_rope(m, s.rope));
+  QSF_ASSIGN_OR_RETURN(s.sliding_window, m.get_u32_array(keys::kAttentionWindow));
+  QSF_ASSIGN_OR_RETURN(s.parallel_block, m.get_bool(keys::kBlockParallel, false));
+  QSF_ASSIGN_OR_RETURN(s.attention_scale, m.get_f32(keys::kAttentionScale, 0.0F));
+  QSF_ASSIGN_OR_RETURN(s.attention_soft_cap, m.get_f32(keys::kAttentionSoftCap, 0.0F));
+  QSF_ASSIGN_OR_RETURN(s.logit_soft_cap, m.get_f32(keys::kLogitSoftCap, 0.0F));
+  QSF_ASSIGN_OR_RETURN(s.logit_scale, m.get_f32(keys::kLogitScale, 1.0F));
+  QSF_ASSIGN_OR_RETURN(s.embedding_scale, m.get_f32(keys::kEmbeddingScale, 1.0F));
+  QSF_ASSIGN_OR_RETURN(s.residual_scale, m.get_f32(keys::kResidualScale, 1.0F));
+  QSF_ASSIGN_OR_RETURN(s.n_experts, m.get_u32(keys::kExpertCount, 0));
+  QSF_ASSIGN_OR_RETURN(s.n_experts_used, m.get_u32(keys::kExpertUsed, 0));
+  QSF_ASSIGN_OR_RETURN(s.expert_ffn, m.get_u32(keys::kExpertFfn, 0));
+  QSF_ASSIGN_OR_RETURN(s.eos_ids, m.get_u32_array(keys::kEosIds));
+  QSF_ASSIGN_OR_RETURN(s.chat_template, m.get_text(keys::kChatTemplate, ""));
+  QSF_ASSIGN_OR_RETURN(s.quantiser, m.get_text(keys::kQuantiser, ""));
+  QSF_ASSIGN_OR_RETURN(s.source, m.get_text(keys::kSource, ""));
+  return ok_status();
+}
+
+// Holds the fields that stand in both header and metadata to each other.
+Status check_agreement(ByteSpan h, const Metadata& m, const ModelSpec& s) {
+  const auto architecture = load_le<std::uint32_t>(h, at::kArchitecture);
+  if (architecture != architecture_code(s.architecture)) {
+    return corrupt("architecture code %u, but the metadata says \"%.64s\"", architecture,
+                   s.architecture.c_str());
+  }
+  const auto activation = load_le<std::uint8_t>(h, at::kActivation);
+  if (activation != activation_code(s.activation)) {
+    return corrupt("activation code %u, but the metadata says \"%s\"", activation,
+                   std::string(activation_name(s.activation)).c_str());
+  }
+  const auto eos = load_le<std::uint32_t>(h, at::kEos);
+  if (eos != (s.eos_ids.empty() ? kAbsentToken : s.eos_ids[0])) {
+    return corrupt("end-of-text id %u is not the first of the metadata", eos);
+  }
+  QSF_ASSIGN_OR_RETURN(const bool tied, m.get_bool(keys::kHeadTied, false));
+  if (tied != s.tied_head) return corrupt("header and metadata differ on the tied head");
+  return ok_status();
+}
+
+}  // namespace
+
+std::string_view activation_name(Activation activation) noexcept {
+  switch (activation) {
+    case Activation::kGeluTanh: return "gelu_tanh";
+    case Activation::kGeluErf: return "gelu_erf";
+    case Activation::kSilu: return "silu";
+    case Activation::kRelu: return "relu";
+    case Activation::kReluSquared: return "relu_squared";
+  }
+  return "unknown";
+}
+
+std::string_view norm_type_name(NormType type) noexcept {
+  return type == NormType::kLayerNorm ? "layer_norm" : "rms_norm";
+}
+
+std::string_view position_encoding_name(PositionEncoding encoding) noexcept {
+  switch (encoding) {
+    case PositionEncoding::kLearned: return "learned";
+    case PositionEncoding::kRope: return "rope";
+    case PositionEncoding::kAlibi: return "alibi";
+  }
+  return "unknown";
+}
+
+std::string_view rope_scaling_name(RopeScaling scaling) noexcept {
+  switch (scaling) {
+    case RopeScaling::kNone: return "none";
+    case RopeScaling::kLinear: return "linear";
+    case RopeScaling::kLlama3: return "llama3";
+  }
+  return "unknown";
+}
+
+Status validate(const ModelSpec& spec) {
+  if (!is_architecture_name(spec.architecture)) {
+    return invalid_argument("architecture name: %zu bytes, expected 1 to 64 of a-z 0-9 _ . -",
+                            spec.architecture.size());
+  }
+  QSF_RETURN_IF_ERROR(check_sizes(spec));
+  QSF_RETURN_IF_ERROR(check_numbers(spec));
+  QSF_RETURN_IF_ERROR(check_rope(spec));
+  QSF_RETURN_IF_ERROR(check_tokens(spec));
+  for (const MetadataEntry& entry : spec.extra.entries()) {
+    if (keys::is_known(entry.key) || entry.required) {
+      return invalid_argument(
+          "extra metadata key \"%s\": is a field of the spec or marked required",
+          entry.key.c_str());
+    }
+  }
+  return ok_status();
+}
+
+void encode_spec_header(const ModelSpec& spec, MutableByteSpan h) {
+  QSF_CHECK(h.size() == kHeaderBytes);
+  store_le(h, at::kArchitecture, architecture_code(spec.architecture));
+  store_le(h, at::kLayers, spec.n_layers);
+  store_le(h, at::kHidden, spec.hidden);
+  store_le(h, at::kHeads, spec.n_heads);
+  store_le(h, at::kKvHeads, spec.n_kv_heads);
+  store_le(h, at::kVocab, spec.n_vocab);
+  store_le(h, at::kMaxPositions, spec.max_positions);
+  store_le(h, at::kFfn, spec.ffn);
+  store_le(h, at::kHeadDim, spec.head_dim);
+  store_le(h, at::kDefaultType,
+           spec.default_type ? static_cast<std::uint8_t>(*spec.default_type) : kMixedType);
+  store_le(h, at::kActivation, activation_code(spec.activation));
+  store_le(h, at::kNorm, static_cast<std::uint8_t>(spec.norm));
+  store_le(h, at::kPositions, static_cast<std::uint8_t>(spec.positions));
+  store_le(h, at::kRopeTheta, spec.positions == PositionEncoding::kRope ? spec.rope.theta : 0.0F);
+  store_le(h, at::kBos, spec.bos_id.value_or(kAbsentToken));
+  store_le(h, at::kEos, spec.eos_ids.empty() ? kAbsentToken : spec.eos_ids[0]);
+  store_le(h, at::kPad, spec.pad_id.value_or(kAbsentToken));
+  store_le(h, at::kBlock, static_cast<std::uint16_t>(spec.block));
+  store_le(h, at::kFlags,
+           static_cast<std::uint16_t>((spec.tied_head ? kFlagTiedHead : 0) |
+                                      (spec.calibrated ? kFlagCalibrated : 0) |
+                                      (spec.natively_ternary ? kFlagNativelyTernary : 0)));
+}
+
+Metadata encode_spec_metadata(const ModelSpec& spec) {
+  Metadata m = spec.extra;
+  const auto set_f32_unless = [&m](const char* key, float value, float absent) {
+    if (value != absent) m.set_f32(key, value, true);
+  };
+  const auto set_u32_unless = [&m](const char* key, std::uint32_t value, std::uint32_t absent) {
+    if (value != absent) m.set_u32(key, value, true);
+  };
+  const auto set_text = [&m](const char* key, std::string_view value) {
+    if (!value.empty()) m.set_text(key, value);
+  };
+  m.set_text(keys::kArchitecture, spec.architecture, true);
+  m.set_f32(keys::kNormEpsilon, spec.norm_epsilon, true);
+  m.set_text(keys::kFfnActivation, activation_name(spec.activation), true);
+  m.set_bool(keys::kFfnGated, spec.gated_ffn, true);
+  m.set_bool(keys::kHeadTied, spec.tied_head, true);
+  if (spec.positions == PositionEncoding::kRope) {
+    set_u32_unless(keys::kRopeDims, spec.rope.dims, 0);
+    if (spec.rope.scaling != RopeScaling::kNone) {
+      m.set_text(keys::kRopeScaling, rope_scaling_name(spec.rope.scaling), true);
+      m.set_f32(keys::kRopeFactor, spec.rope.factor, true);
+    }
+    if (spec.rope.scaling == RopeScaling::kLlama3) {
+      m.set_f32(keys::kRopeLow, spec.rope.low_freq_factor, true);
+      m.set_f32(keys::kRopeHigh, spec.rope.high_freq_factor, true);
+      m.set_u32(keys::kRopeOriginalContext, spec.rope.original_context, true);
+    }
+  }
+  if (!spec.sliding_window.empty()) {
+    m.set_u32_array(keys::kAttentionWindow, spec.sliding_window, true);
+  }
+  if (spec.parallel_block) m.set_bool(keys::kBlockParallel, true, true);
+  set_f32_unless(keys::kAttentionScale, spec.attention_scale, 0.0F);
+  set_f32_unless(keys::kAttentionSoftCap, spec.attention_soft_cap, 0.0F);
+  set_f32_unless(keys::kLogitSoftCap, spec.logit_soft_cap, 0.0F);
+  set_f32_unless(keys::kLogitScale, spec.logit_scale, 1.0F);
+  set_f32_unless(keys::kEmbeddingScale, spec.embedding_scale, 1.0F);
+  set_f32_unless(keys::kResidualScale, spec.residual_scale, 1.0F);
+  set_u32_unless(keys::kExpertCount, spec.n_experts, 0);
+  set_u32_unless(keys::kExpertUsed, spec.n_experts_used, 0);
+  set_u32_unless(keys::kExpertFfn, spec.expert_ffn, 0);
+  if (!spec.eos_ids.empty()) m.set_u32_array(keys::kEosIds, spec.eos_ids);
+  set_text(keys::kChatTemplate, spec.chat_template);
+  set_text(keys::kQuantiser, spec.quantiser);
+  set_text(keys::kSource, spec.source);
+  return m;
+}
+
+Result<ModelSpec> decode_spec(ByteSpan header, const Metadata& metadata) {
+  QSF_CHECK(header.size() == kHeaderBytes);
+  QSF_ASSIGN_OR_RETURN(ModelSpec spec, decode_header(header));
+  for (const char* key : {keys::kArchitecture, keys::kNormEpsilon, keys::kFfnActivation,
+                          keys::kFfnGated, keys::kHeadTied}) {
+    if (!metadata.contains(key)) return corrupt("metadata key \"%s\" is missing", key);
+  }
+  QSF_ASSIGN_OR_RETURN(spec.architecture, metadata.get_text(keys::kArchitecture, ""));
+  QSF_ASSIGN_OR_RETURN(spec.norm_epsilon, metadata.get_f32(keys::kNormEpsilon, 0.0F));
+  QSF_ASSIGN_OR_RETURN(const std::string activation, metadata.get_text(keys::kFfnActivation, ""));
+  QSF_ASSIGN_OR_RETURN(
+      spec.activation,
+      parse_name(keys::kFfnActivation, activation,
+                 std::array{Activation::kGeluTanh, Activation::kGeluErf, Activation::kSilu,
+                            Activation::kRelu, Activation::kReluSquared},
+                 &activation_name));
+  QSF_ASSIGN_OR_RETURN(spec.gated_ffn, metadata.get_bool(keys::kFfnGated, false));
+  QSF_RETURN_IF_ERROR(decode_optional(metadata, spec));
+  QSF_RETURN_IF_ERROR(check_agreement(header, metadata, spec));
+  for (const MetadataEntry& entry : metadata.entries()) {
+    if (keys::is_known(entry.key)) continue;
+    if (entry.required) {
+      return unsupported(
+          "metadata key \"%s\" is required to run this model and not known to this "
+          "version",
+          entry.key.c_str());
+    }
+    spec.extra.set(entry);
+  }
+  const Status valid = validate(spec);
+  if (!valid.ok()) return Status(StatusCode::kCorrupt, valid.message());
+  return spec;
+}
+
+}  // namespace qsf

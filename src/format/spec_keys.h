@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+//
+// The metadata keys of version 1. Types, ranges and defaults stand in docs/format.md.
+
+#ifndef QSF_FORMAT_SPEC_KEYS_H_
+#define QSF_FORMAT_SPEC_KEYS_H_
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+namespace qsf::keys {
+
+inline constexpr const char* kArchitecture = "architecture";
+inline constexpr const char* kAttentionScale = "attention.scale";
+inline constexpr const char* kAttentionSoftCap = "attention.soft_cap";
+inline constexpr const char* kAttentionWindow = "attention.window";
+inline constexpr const char* kBlockParallel = "block.parallel";
+inline constexpr const char* kEmbeddingScale = "embedding.scale";
+inline constexpr const char* kExpertCount = "expert.count";
+inline constexpr const char* kExpertFfn = "expert.ffn";
+inline constexpr const char* kExpertUsed = "expert.used";
+inline constexpr const char* kFfnActivation = "ffn.activation";
+inline constexpr const char* kFfnGated = "ffn.gated";
+inline constexpr const char* kFileBytes = "file.bytes";
+inline constexpr const char* kHeadTied = "head.tied";
+inline constexpr const char* kLogitScale = "logit.scale";
+inline constexpr const char* kLogitSoftCap = "logit.soft_cap";
+inline constexpr const char* kNormEpsilon = "norm.epsilon";
+inline constexpr const char* kQuantiser = "quantiser";
+inline constexpr const char* kResidualScale = "residual.scale";
+inline constexpr const char* kRopeDims = "rope.dims";
+inline constexpr const char* kRopeFactor = "rope.factor";
+inline constexpr const char* kRopeHigh = "rope.high_freq_factor";
+inline constexpr const char* kRopeLow = "rope.low_freq_factor";
+inline constexpr const char* kRopeOriginalContext = "rope.original_context";
+inline constexpr const char* kRopeScaling = "rope.scaling";
+inline constexpr const char* kSource = "source";
+inline constexpr const char* kChatTemplate = "tokenizer.chat_template";
+inline constexpr const char* kEosIds = "tokenizer.eos_ids";
+
+inline constexpr std::string_view kAll[] = {kArchitecture,
+                                            kAttentionScale,
+                                            kAttentionSoftCap,
+                                            kAttentionWindow,
+                                            kBlockParallel,
+                                            kEmbeddingScale,
+                                            kExpertCount,
+                                            kExpertFfn,
+                                            kExpertUsed,
+                                            kFfnActivation,
+                                            kFfnGated,
+                                            kFileBytes,
+                                            kHeadTied,
+                                            kLogitScale,
+                                            kLogitSoftCap,
+                                            kNormEpsilon,
+                                            kQuantiser,
+                                            kResidualScale,
+                                            kRopeDims,
+                                            kRopeFactor,
+                                            kRopeHigh,
+                                            kRopeLow,
+                                            kRopeOriginalContext,
+                                            kRopeScaling,
+                                            kSource,
+                                            kChatTemplate,
+                                            kEosIds};
+
+inline bool is_known(std::string_view key) noexcept {
+  return std::find(std::begin(kAll), std::end(kAll), key) != std::end(kAll);
+}
+
+}  // namespace qsf::keys
+
+#endif  // QSF_FORMAT_SPEC_KEYS_H_

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT
+
+#include "format/tensor_rules.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace qsf {
+namespace {
+
+constexpr std::uint32_t kAny = 0;  // a dimension that the spec does not fix
+
+struct Shape {
+  std::uint32_t rows;
+  std::uint32_t cols;
+};
+
+SectionKind home_of(TensorKind kind) noexcept {
+  const auto code = static_cast<std::uint32_t>(kind);
+  if (code < 31) return SectionKind::kLayer;
+  return code < 35 ? SectionKind::kEmbedding : SectionKind::kFinal;
+}
+
+bool is_expert(TensorKind kind) noexcept {
+  return kind == TensorKind::kExpertGate || kind == TensorKind::kExpertUp ||
+         kind == TensorKind::kExpertDown;
+}
+
+Shape expected_shape(const ModelSpec& s, TensorKind kind) noexcept {
+  switch (kind) {
+    case TensorKind::kAttnQ: return {s.q_dim(), s.hidden};
+    case TensorKind::kAttnK:
+    case TensorKind::kAttnV: return {s.kv_dim(), s.hidden};
+    case TensorKind::kAttnO: return {s.hidden, s.q_dim()};
+    case TensorKind::kFfnGate:
+    case TensorKind::kFfnUp: return {s.ffn, s.hidden};
+    case TensorKind::kFfnDown: return {s.hidden, s.ffn};
+    case TensorKind::kAttnQBias:
+    case TensorKind::kAttnSubNorm: return {1, s.q_dim()};
+    case TensorKind::kAttnKBias:
+    case TensorKind::kAttnVBias: return {1, s.kv_dim()};
+    case TensorKind::kFfnBiases: return {1, s.ffn + s.hidden};
+    case TensorKind::kFfnUpBias:
+    case TensorKind::kFfnGateBias:
+    case TensorKind::kFfnSubNorm: return {1, s.ffn};
+    case TensorKind::kQNorm:
+    case TensorKind::kKNorm: return {1, kAny};
+    case TensorKind::kRouter: return {s.n_experts, s.hidden};
+    case TensorKind::kExpertGate:
+    case TensorKind::kExpertUp: return {s.expert_ffn, s.hidden};
+    case TensorKind::kExpertDown: return {s.hidden, s.expert_ffn};
+    case TensorKind::kTokenEmbedding:
+    case TensorKind::kHead: return {s.n_vocab, s.hidden};
+    case TensorKind::kPositionEmbedding: return {s.max_positions, s.hidden};
+    case TensorKind::kHeadBias: return {1, s.n_vocab};
+    case TensorKind::kAttnNorm:
+    case TensorKind::kFfnNorm:
+    case TensorKind::kAttnOBias:
+    case TensorKind::kFfnDownBias:
+    case TensorKind::kAttnNormBias:
+    case TensorKind::kFfnNormBias:
+    case TensorKind::kEmbeddingNorm:
+    case TensorKind::kEmbeddingNormBias:
+    case TensorKind::kFinalNorm:
+    case TensorKind::kFinalNormBias: return {1, s.hidden};
+  }
+  return {kAny, kAny};
+}
+
+// A norm of queries or keys runs over one head or over all of them.
+bool is_head_norm_shape(const ModelSpec& s, const TensorInfo& t) noexcept {
+  const std::uint32_t all = t.kind == TensorKind::kQNorm ? s.q_dim() : s.kv_dim();
+  return t.cols == s.head_dim || t.cols == all;
+}
+
+Status check_shape(const ModelSpec& s, const TensorInfo& t, const char* name) {
+  const Shape shape = expected_shape(s, t.kind);
+  const bool head_norm = t.kind == TensorKind::kQNorm || t.kind == TensorKind::kKNorm;
+  const bool fits =
+      t.rows == shape.rows && (head_norm ? is_head_norm_shape(s, t) : t.cols == shape.cols);
+  if (fits && t.rows > 0) return ok_status();
+  return invalid_argument("%s: shape [%u, %u], expected [%u, %u]", name, t.rows, t.cols, shape.rows,
+                          head_norm ? s.head_dim : shape.cols);
+}
+
+Status check_storage(const TensorInfo& t, const char* name) {
+  if (!is_valid(t.format)) {
+    return invalid_argument("%s: block size %u does not go with type %s", name, t.format.block,
+                            std::string(quant_type_name(t.format.type)).c_str());
+  }
+  if (t.layout != Layout::kRowMajor && t.layout != Layout::kInterleaved) {
+    return invalid_argument("%s: layout %u, expected 0 or 1", name,
+                            static_cast<unsigned>(t.layout));
+  }
+  if (t.rows == 1 && (!is_float_type(t.format.type) || t.layout != Layout::kRowMajor)) {
+    return invalid_argument(
+        "%s: type %s in layout %u, expected f32, f16 or bf16 in layout 0: it has "
+        "one row",
+        name, std::string(quant_type_name(t.format.type)).c_str(), static_cast<unsigned>(t.layout));
+  }
+  return ok_status();
+}
+
+Status check_tensor(const ModelSpec& s, SectionKind section, const TensorInfo& t) {
+  const std::string name(tensor_kind_name(t.kind));
+  if (!is_tensor_kind(static_cast<std::uint32_t>(t.kind)) || home_of(t.kind) != section) {
+    return invalid_argument("tensor %s (%u): has no place in this section", name.c_str(),
+                            static_cast<unsigned>(t.kind));
+  }
+  if (t.expert != 0 && (!is_expert(t.kind) || t.expert >= s.n_experts)) {
+    return invalid_argument("%s: expert %u of %u", name.c_str(), t.expert, s.n_experts);
+  }
+  QSF_RETURN_IF_ERROR(check_shape(s, t, name.c_str()));
+  return check_storage(t, name.c_str());
+}
+
+bool holds(std::span<const TensorInfo> tensors, TensorKind kind) noexcept {
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [kind](const TensorInfo& t) { return t.kind == kind; });
+}
+
+}  // namespace
+
+Status check_tensors(const ModelSpec& spec, SectionKind section,
+                     std::span<const TensorInfo> tensors) {
+  if (tensors.empty() || tensors.size() > UINT16_MAX) {
+    return invalid_argument("%zu tensors, expected 1 to 65535", tensors.size());
+  }
+  std::vector<std::uint64_t> identities;
+  identities.reserve(tensors.size());
+  for (const TensorInfo& t : tensors) {
+    QSF_RETURN_IF_ERROR(check_tensor(spec, section, t));
+    identities.push_back(static_cast<std::uint64_t>(t.kind) << 16 | t.expert);
+  }
+  std::sort(identities.begin(), identities.end());
+  const auto twice = std::adjacent_find(identities.begin(), identities.end());
+  if (twice != identities.end()) {
+    return invalid_argument(
+        "tensor %s of expert %u occurs twice",
+        std::string(tensor_kind_name(static_cast<TensorKind>(*twice >> 16))).c_str(),
+        static_cast<unsigned>(*twice & 0xFFFF));
+  }
+  if (section == SectionKind::kEmbedding) {
+    if (!holds(tensors, TensorKind::kTokenEmbedding)) {
+      return invalid_argument("tensor token_embedding is missing");
+    }
+    const bool learned = spec.positions == PositionEncoding::kLearned;
+    if (holds(tensors, TensorKind::kPositionEmbedding) != learned) {
+      return invalid_argument("tensor position_embedding: %s in a model of %s positions",
+                              learned ? "missing" : "present",
+                              std::string(position_encoding_name(spec.positions)).c_str());
+    }
+  }
+  if (section == SectionKind::kFinal && holds(tensors, TensorKind::kHead) == spec.tied_head) {
+    return invalid_argument("tensor head: %s, but the head is %s",
+                            spec.tied_head ? "present" : "missing",
+                            spec.tied_head ? "tied to the embedding" : "not tied");
+  }
+  return ok_status();
+}
+
+}  // namespace qsf

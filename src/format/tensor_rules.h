@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+//
+// Which tensors a section may hold and which shapes follow from the spec: the rules that writer and
+// reader both apply.
+
+#ifndef QSF_FORMAT_TENSOR_RULES_H_
+#define QSF_FORMAT_TENSOR_RULES_H_
+
+#include <span>
+
+#include "base/status.h"
+#include "format/model_spec.h"
+#include "format/qsf_layout.h"
+
+namespace qsf {
+
+// Checks kinds, shapes, types, layouts, experts and uniqueness of a section's tensors.
+// Requires  validate(spec) is OK
+// Fails     kInvalidArgument, naming the tensor; the reader turns that into kCorrupt
+Status check_tensors(const ModelSpec& spec, SectionKind section,
+                     std::span<const TensorInfo> tensors);
+
+}  // namespace qsf
+
+#endif  // QSF_FORMAT_TENSOR_RULES_H_

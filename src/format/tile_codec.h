@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+//
+// Compression of one tile.
+
+#ifndef QSF_FORMAT_TILE_CODEC_H_
+#define QSF_FORMAT_TILE_CODEC_H_
+
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "format/qsf_layout.h"
+
+namespace qsf {
+
+// Compresses `raw` into `to`, or leaves `to` empty when that would not make it smaller.
+// Requires  raw.size() <= kMaxTileBytes
+// Fails     kInternal when the library fails
+Status compress_tile(Compression compression, ByteSpan raw, std::vector<std::byte>& to);
+
+// Fills `raw` from compressed bytes.
+// Fails    kCorrupt when they are not a stream of that kind that holds exactly raw.size() bytes
+// Threads  any
+Status decompress_tile(Compression compression, ByteSpan stored, MutableByteSpan raw);
+
+}  // namespace qsf
+
+#endif  // QSF_FORMAT_TILE_CODEC_H_
