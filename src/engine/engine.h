@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "engine/sampler.h"
+#include "format/model_spec.h"
 #include "kv/row.h"
 #include "memory/memory_plan.h"
 #include "model/logits_sink.h"
@@ -30,7 +31,6 @@
 namespace qsf {
 
 enum class KvType : std::uint8_t;
-struct ModelSpec;
 class Session;
 
 struct EngineOptions {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Where logits go: a sink sees them in blocks of the vocabulary, so that they are never stored whole
-// for many rows (512 rows of a 128k vocabulary would be 262 MB).
+// Where logits go: a sink sees them in blocks of the vocabulary, so that they are never stored
+// whole for many rows (512 rows of a 128k vocabulary would be 262 MB).
 
 #ifndef QSF_MODEL_LOGITS_SINK_H_
 #define QSF_MODEL_LOGITS_SINK_H_

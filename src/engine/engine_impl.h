@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+//
+// What an engine consists of; shared by the files of engine/ and seen by nobody else.
+
+#ifndef QSF_ENGINE_ENGINE_IMPL_H_
+#define QSF_ENGINE_ENGINE_IMPL_H_
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "format/qsf_reader.h"
+#include "kv/kv_cache.h"
+#include "memory/arena.h"
+#include "model/decoder.h"
+#include "ops/backend.h"
+#include "platform/threads.h"
+#include "stream/weight_pager.h"
+#include "tokenizer/tokenizer.h"
+
+namespace qsf {
+
+// In the order of construction: each member may use those above it.
+struct Engine::Impl {
+  EngineOptions options;
+  std::uint32_t max_context = 0;
+  std::uint32_t rows_per_pass = 0;
+  std::atomic<bool> cancel{false};
+  EngineStats stats;
+
+  std::optional<QsfReader> reader;
+  std::unique_ptr<ThreadPool> threads;
+  MemoryPlan plan;
+  std::optional<Arena> arena;
+  std::optional<Tokenizer> tokenizer;
+  std::unique_ptr<WeightPager> pager;
+  std::optional<KvCache> kv;
+  std::unique_ptr<Backend> backend;
+  std::optional<Decoder> decoder;
+
+  std::vector<Row> rows;                  // [rows_per_pass], of the pass in progress
+  std::span<float> sample_logits;         // [n_vocab]
+  std::span<std::uint32_t> sample_order;  // [n_vocab]
+
+  // Appends tokens to a sequence as rows of one role, in as many passes as they take. Rows whose
+  // index in `tokens` is at least `first_output` send logits to `sink`, numbered from 0 in each
+  // pass. Fails  as Session::prefill; the sequence then is as long as before
+  Status append(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
+                std::size_t first_output, LogitsSink* sink);
+
+ private:
+  Status run_pass(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
+                  std::size_t first_output, LogitsSink* sink);
+};
+
+}  // namespace qsf
+
+#endif  // QSF_ENGINE_ENGINE_IMPL_H_

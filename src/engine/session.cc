@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT
+//
+// Sequences at work: appending rows in passes, and generating text token by token.
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/engine_impl.h"
+#include "engine/stop_matcher.h"
+#include "platform/clock.h"
+#include "tokenizer/stream_decoder.h"
+
+namespace qsf {
+
+Status Engine::Impl::append(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
+                            std::size_t first_output, LogitsSink* sink) {
+  const std::uint32_t n_vocab = reader->spec().n_vocab;
+  if (tokens.empty()) return invalid_argument("no tokens to compute");
+  for (const TokenId token : tokens) {
+    if (token >= n_vocab) {
+      return invalid_argument("token %u: the vocabulary ends at %u", token, n_vocab - 1);
+    }
+  }
+  const std::uint32_t before = kv->n_slots(sequence);
+  if (tokens.size() > max_context - before) {
+    return out_of_budget("%zu tokens do not fit: the context has %u positions, %u of them in use",
+                         tokens.size(), max_context, before);
+  }
+  const std::uint64_t start = monotonic_ns();
+  for (std::size_t done = 0; done < tokens.size();) {
+    const std::size_t n = std::min<std::size_t>(rows_per_pass, tokens.size() - done);
+    const std::size_t first = first_output > done ? first_output - done : 0;
+    Status status = run_pass(sequence, tokens.subspan(done, n), role, first, sink);
+    if (!status.ok()) {
+      kv->truncate(sequence, before);
+      return status;
+    }
+    done += n;
+  }
+  const std::uint64_t elapsed = monotonic_ns() - start;
+  (role == RowRole::kPrompt ? stats.prompt_tokens : stats.generated_tokens) += tokens.size();
+  (role == RowRole::kPrompt ? stats.prompt_ns : stats.generate_ns) += elapsed;
+  const BackendTimes times = backend->times();
+  stats.matmul_ns = times.matmul_ns;
+  stats.attention_ns = times.attention_ns;
+  stats.other_ns = stats.prompt_ns + stats.generate_ns - times.matmul_ns - times.attention_ns;
+  return ok_status();
+}
+
+Status Engine::Impl::run_pass(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
+                              std::size_t first_output, LogitsSink* sink) {
+  QSF_ASSIGN_OR_RETURN(const Appended appended,
+                       kv->append(sequence, static_cast<std::uint32_t>(tokens.size())));
+  if (appended.copy.has_value()) {
+    backend->copy_page(appended.copy->from_page, appended.copy->to_page);
+  }
+  rows.clear();
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const std::uint32_t slot = appended.first_slot + static_cast<std::uint32_t>(i);
+    rows.push_back({.sequence = sequence,
+                    .token = tokens[i],
+                    .position = static_cast<std::int32_t>(slot),
+                    .kv_slot = slot,
+                    .role = role,
+                    .visible = {.prefix = slot + 1, .ancestors = 0},
+                    .adapter = 0,
+                    .wants_output = i >= first_output});
+  }
+  Status status = decoder->run({.rows = rows, .kv = &*kv, .cancel = &cancel, .sink = sink});
+  // A cancellation is used up by the pass it ended.
+  if (status.code() == StatusCode::kCancelled) cancel.store(false, std::memory_order_relaxed);
+  return status;
+}
+
+Session::Session(Engine::Impl& engine, SequenceId sequence) : engine_(engine), sequence_(sequence) {
+  tokens_.reserve(engine.max_context);
+}
+
+Session::~Session() {
+  engine_.kv->free_sequence(sequence_);
+}
+
+Status Session::append(std::span<const TokenId> tokens, RowRole role, LogitsSink* sink) {
+  QSF_RETURN_IF_ERROR(engine_.append(sequence_, tokens, role, tokens.size() - 1, sink));
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  return ok_status();
+}
+
+Status Session::prefill(std::span<const TokenId> tokens, LogitsSink* sink) {
+  return append(tokens, RowRole::kPrompt, sink);
+}
+
+Status Session::step(TokenId token, LogitsSink* sink) {
+  return append({&token, 1}, RowRole::kGenerated, sink);
+}
+
+Status Session::truncate(std::size_t n_tokens) {
+  if (n_tokens > tokens_.size()) {
+    return invalid_argument("cannot keep %zu tokens of %zu", n_tokens, tokens_.size());
+  }
+  engine_.kv->truncate(sequence_, static_cast<std::uint32_t>(n_tokens));
+  tokens_.resize(n_tokens);
+  return ok_status();
+}
+
+namespace {
+
+// Turns tokens into text for the caller: whole characters, nothing of a stop string.
+class TextStream {
+ public:
+  TextStream(const Tokenizer& tokenizer, const GenerateOptions& options)
+      : options_(options),
+        decoder_(tokenizer, {.skip_special = true, .at_text_start = false}),
+        stops_(options.stop, tokenizer.longest_token_bytes() + 8) {}
+
+  // Returns false when a stop string was found.
+  bool push(TokenId token) {
+    emit(token, stops_.push(decoder_.push(token)));
+    return !stops_.stopped();
+  }
+  // Delivers what was held back, under the id of the last token.
+  void finish(TokenId last) {
+    if (stops_.stopped()) return;
+    emit(last, stops_.push(decoder_.finish()));
+    if (stops_.stopped()) return;
+    const std::string_view rest = stops_.finish();
+    if (!rest.empty()) emit(last, rest);
+  }
+
+ private:
+  void emit(TokenId token, std::string_view text) {
+    if (options_.on_token != nullptr) options_.on_token(token, text, options_.user);
+  }
+
+  const GenerateOptions& options_;
+  StreamDecoder decoder_;
+  StopMatcher stops_;
+};
+
+bool ends_text(const Engine::Impl& engine, TokenId token) {
+  const std::vector<std::uint32_t>& ids = engine.reader->spec().eos_ids;
+  return std::find(ids.begin(), ids.end(), token) != ids.end() || engine.tokenizer->is_stop(token);
+}
+
+}  // namespace
+
+Result<GenerateResult> Session::generate(std::span<const TokenId> prompt,
+                                         const GenerateOptions& options) {
+  QSF_RETURN_IF_ERROR(validate(options.sampling, engine_.reader->spec().n_vocab));
+  GenerateResult result;
+  const std::uint64_t start = monotonic_ns();
+  Sampler sampler(options.sampling, engine_.sample_logits, engine_.sample_order);
+  TextStream text(*engine_.tokenizer, options);
+
+  Status status = prefill(prompt, options.max_tokens > 0 ? &sampler : nullptr);
+  result.prompt_ns = monotonic_ns() - start;
+  if (status.code() == StatusCode::kCancelled) {
+    result.reason = StopReason::kCancelled;
+    return result;
+  }
+  QSF_RETURN_IF_ERROR(std::move(status));
+  result.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
+
+  std::uint64_t first_token_at = start;
+  TokenId token = 0;
+  while (result.generated_tokens < options.max_tokens) {
+    const std::uint64_t sample_start = monotonic_ns();
+    token = sampler.draw(tokens_);
+    const std::uint64_t now = monotonic_ns();
+    engine_.stats.sample_ns += now - sample_start;
+    if (ends_text(engine_, token)) {
+      result.reason = StopReason::kEndOfText;
+      break;
+    }
+    if (result.generated_tokens == 0) {
+      first_token_at = now;
+      result.first_token_ns = now - start;
+    }
+    ++result.generated_tokens;
+    if (!text.push(token)) {
+      result.reason = StopReason::kStopString;
+      break;
+    }
+    if (result.generated_tokens == options.max_tokens) break;
+    if (tokens_.size() == engine_.max_context) {
+      result.reason = StopReason::kContextFull;
+      break;
+    }
+    status = step(token, &sampler);
+    if (status.code() == StatusCode::kCancelled) {
+      result.reason = StopReason::kCancelled;
+      break;
+    }
+    QSF_RETURN_IF_ERROR(std::move(status));
+  }
+  text.finish(token);
+  if (result.generated_tokens > 0) result.generate_ns = monotonic_ns() - first_token_at;
+  return result;
+}
+
+}  // namespace qsf

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+//
+// What an architecture consists of: which tensors a section must hold, and with which shapes.
+//
+// An architecture is data: the spec's fields say how its graph runs (model/decoder.cc), the table
+// here says which tensors it needs. Adding one is a row of that table and, where its graph differs,
+// a branch in the decoder with a field of the spec behind it.
+
+#ifndef QSF_MODEL_ARCHITECTURE_H_
+#define QSF_MODEL_ARCHITECTURE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "format/model_spec.h"
+#include "format/qsf_layout.h"
+
+namespace qsf {
+
+// One tensor that a section may or must hold.
+struct TensorRule {
+  TensorKind kind;
+  std::uint32_t rows;
+  std::uint32_t cols;
+  bool required;
+};
+
+// Checks that this version can run a model of this spec.
+// Fails  kUnsupported, naming the feature or the architecture and what is supported
+Status check_supported(const ModelSpec& spec);
+
+// Return the tensors of each section. Requires  check_supported(spec) is OK.
+std::vector<TensorRule> embedding_rules(const ModelSpec& spec);
+std::vector<TensorRule> layer_rules(const ModelSpec& spec);
+std::vector<TensorRule> final_rules(const ModelSpec& spec);
+
+}  // namespace qsf
+
+#endif  // QSF_MODEL_ARCHITECTURE_H_

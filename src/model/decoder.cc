@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: MIT
+//
+// The forward pass, top to bottom: tokens to hidden rows, through the layers, to logits.
+
+#include "model/decoder.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+#include "model/rope_frequencies.h"
+
+namespace qsf {
+namespace {
+
+constexpr std::uint32_t kTilesAtOnce = 64;  // tiles multiplied in one fork-join when they are ready
+constexpr std::uint32_t kMaxProducts = 3;   // q, k and v
+
+ActivationKind activation_kind(Activation activation) {
+  switch (activation) {
+    case Activation::kGeluTanh: return ActivationKind::kGeluTanh;
+    case Activation::kGeluErf: return ActivationKind::kGeluErf;
+    case Activation::kSilu: return ActivationKind::kSilu;
+    case Activation::kRelu:
+    case Activation::kReluSquared: break;  // check_supported refuses squared ReLU
+  }
+  return ActivationKind::kRelu;
+}
+
+bool is_cancelled(const Pass& pass) {
+  return pass.cancel != nullptr && pass.cancel->load(std::memory_order_relaxed);
+}
+
+MatmulTile matmul_tile(const WeightTile& tile, std::uint32_t target) {
+  return {.bytes = tile.bytes,
+          .format = tile.format,
+          .group_bytes = tile.group_bytes,
+          .first_row = tile.first_row,
+          .n_rows = tile.n_rows,
+          .n_cols = tile.n_cols,
+          .target = target};
+}
+
+}  // namespace
+
+std::vector<BufferShape> Decoder::buffer_shapes(const ModelSpec& spec, std::uint32_t max_rows,
+                                                std::uint32_t max_outputs) {
+  return {{"hidden", max_rows, spec.hidden},    {"normed", max_rows, spec.hidden},
+          {"q", max_rows, spec.q_dim()},        {"k", max_rows, spec.kv_dim()},
+          {"v", max_rows, spec.kv_dim()},       {"attended", max_rows, spec.q_dim()},
+          {"gate", max_rows, spec.ffn},         {"up", max_rows, spec.ffn},
+          {"projected", max_rows, spec.hidden}, {"logits", max_outputs, kLogitBlock}};
+}
+
+Result<Decoder> Decoder::create(const QsfReader& reader, WeightPager& pager, Backend& backend,
+                                const DecoderBuffers& buffers, std::uint32_t max_rows) {
+  QSF_ASSIGN_OR_RETURN(ModelWeights weights, ModelWeights::bind(reader, pager));
+  return Decoder(reader.spec(), pager, backend, buffers, std::move(weights), max_rows);
+}
+
+Decoder::Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
+                 const DecoderBuffers& buffers, ModelWeights weights, std::uint32_t max_rows)
+    : spec_(spec),
+      pager_(pager),
+      backend_(backend),
+      buffers_(buffers),
+      weights_(std::move(weights)),
+      inverse_frequencies_(rope_inverse_frequencies(spec)),
+      embedding_row_(spec.hidden),
+      position_row_(spec.hidden) {
+  output_rows_.reserve(max_rows);
+}
+
+Status Decoder::run(const Pass& pass) {
+  begin(pass);
+  QSF_RETURN_IF_ERROR(embed(pass));
+  QSF_RETURN_IF_ERROR(run_layers(pass, 0, spec_.n_layers));
+  return head(pass);
+}
+
+void Decoder::begin(const Pass& pass) {
+  output_rows_.clear();
+  counts_ = {.n_prompt = 0, .n_rows = static_cast<std::uint32_t>(pass.rows.size())};
+  output_counts_ = {};
+  for (std::uint32_t i = 0; i < counts_.n_rows; ++i) {
+    const bool prompt = pass.rows[i].role == RowRole::kPrompt;
+    if (prompt) ++counts_.n_prompt;
+    if (!pass.rows[i].wants_output || pass.sink == nullptr) continue;
+    output_rows_.push_back(i);
+    if (prompt) ++output_counts_.n_prompt;
+  }
+  output_counts_.n_rows = static_cast<std::uint32_t>(output_rows_.size());
+  backend_.begin_pass(pass.rows, *pass.kv, inverse_frequencies_);
+}
+
+Status Decoder::embed(const Pass& pass) {
+  const bool learned = spec_.positions == PositionEncoding::kLearned;
+  for (std::uint32_t i = 0; i < counts_.n_rows; ++i) {
+    const Row& row = pass.rows[i];
+    const MatrixRef& tokens = weights_.token_embedding;
+    QSF_RETURN_IF_ERROR(
+        pager_.decode_row(tokens.section, tokens.tensor, row.token, embedding_row_));
+    if (learned) {
+      const MatrixRef& positions = weights_.position_embedding;
+      QSF_RETURN_IF_ERROR(pager_.decode_row(positions.section, positions.tensor,
+                                            static_cast<std::uint32_t>(row.position),
+                                            position_row_));
+      for (std::size_t c = 0; c < embedding_row_.size(); ++c) embedding_row_[c] += position_row_[c];
+    }
+    backend_.upload_row(buffers_.hidden, i, embedding_row_);
+  }
+  return ok_status();
+}
+
+Status Decoder::run_layers(const Pass& pass, std::uint32_t first, std::uint32_t last) {
+  for (std::uint32_t layer = first; layer < last; ++layer) {
+    QSF_RETURN_IF_ERROR(run_layer(pass, layer));
+  }
+  return ok_status();
+}
+
+Status Decoder::run_layer(const Pass& pass, std::uint32_t layer) {
+  const LayerWeights& w = weights_.layers[layer];
+  QSF_RETURN_IF_ERROR(attention_block(pass, w, layer));
+  return ffn_block(pass, w);
+}
+
+// hidden += Wo attend(rope(Wq n), rope(Wk n), Wv n) with n = norm(hidden)
+Status Decoder::attention_block(const Pass& pass, const LayerWeights& w, std::uint32_t layer) {
+  norm(buffers_.hidden, buffers_.normed, w.attn_norm, w.attn_norm_bias);
+
+  const std::array<Product, 3> qkv = {
+      {{&w.q, w.q_bias, buffers_.q}, {&w.k, w.k_bias, buffers_.k}, {&w.v, w.v_bias, buffers_.v}}};
+  QSF_RETURN_IF_ERROR(multiply(pass, buffers_.normed, qkv));
+  if (spec_.positions == PositionEncoding::kRope) {
+    backend_.rope(buffers_.q, spec_.n_heads);
+    backend_.rope(buffers_.k, spec_.n_kv_heads);
+  }
+  backend_.store_kv(layer, buffers_.k, buffers_.v);
+  const float scale = spec_.attention_scale != 0.0F
+                          ? spec_.attention_scale
+                          : 1.0F / std::sqrt(static_cast<float>(spec_.head_dim));
+  backend_.attend({.layer = layer,
+                   .q = buffers_.q,
+                   .out = buffers_.attended,
+                   .scale = scale,
+                   .window = spec_.window_of(layer)});
+
+  const std::array<Product, 1> o = {{{&w.o, w.o_bias, buffers_.projected}}};
+  QSF_RETURN_IF_ERROR(multiply(pass, buffers_.attended, o));
+  backend_.add(buffers_.hidden, buffers_.projected);
+  return ok_status();
+}
+
+// hidden += Wdown (act(Wgate n) * Wup n), or Wdown act(Wup n) without a gate, with n = norm(hidden)
+Status Decoder::ffn_block(const Pass& pass, const LayerWeights& w) {
+  norm(buffers_.hidden, buffers_.normed, w.ffn_norm, w.ffn_norm_bias);
+
+  const ActivationKind activation = activation_kind(spec_.activation);
+  Buffer inner = buffers_.up;
+  if (spec_.gated_ffn) {
+    const std::array<Product, 2> gate_up = {
+        {{&w.gate, w.gate_bias, buffers_.gate}, {&w.up, w.up_bias, buffers_.up}}};
+    QSF_RETURN_IF_ERROR(multiply(pass, buffers_.normed, gate_up));
+    backend_.activate_mul(activation, buffers_.gate, buffers_.up);
+    inner = buffers_.gate;
+  } else {
+    const std::array<Product, 1> up = {{{&w.up, w.up_bias, buffers_.up}}};
+    QSF_RETURN_IF_ERROR(multiply(pass, buffers_.normed, up));
+    backend_.activate(activation, buffers_.up);
+  }
+
+  const std::array<Product, 1> down = {{{&w.down, w.down_bias, buffers_.projected}}};
+  QSF_RETURN_IF_ERROR(multiply(pass, inner, down));
+  backend_.add(buffers_.hidden, buffers_.projected);
+  return ok_status();
+}
+
+void Decoder::norm(Buffer in, Buffer out, std::span<const float> gain,
+                   std::span<const float> bias) {
+  backend_.norm(
+      {.in = in,
+       .out = out,
+       .row_list = {},
+       .n_rows = counts_.n_rows,
+       .n_cols = spec_.hidden,
+       .kind = spec_.norm == NormType::kRmsNorm ? NormKind::kRmsNorm : NormKind::kLayerNorm,
+       .epsilon = spec_.norm_epsilon,
+       .gain = gain,
+       .bias = bias});
+}
+
+// Multiplies the rows of `in` with matrices of one section that share their input, tile by tile in
+// the order of the file, as many tiles at once as the pager has ready. The writer puts such
+// matrices side by side; tiles of other matrices between them are passed over.
+Status Decoder::multiply(const Pass& pass, Buffer in, std::span<const Product> products) {
+  QSF_DCHECK(products.size() <= kMaxProducts);
+  std::array<MatmulTarget, kMaxProducts> targets;
+  for (std::size_t i = 0; i < products.size(); ++i) {
+    targets[i] = {.out = products[i].out, .first_weight_row = 0, .bias = products[i].bias};
+  }
+  std::array<WeightTile, kTilesAtOnce> tiles;
+  std::array<MatmulTile, kTilesAtOnce> operands;
+  TileId next = std::numeric_limits<TileId>::max();
+  TileId end = 0;
+  for (const Product& product : products) {
+    const auto ids = pager_.tiles_of(product.matrix->section, product.matrix->tensor);
+    next = std::min(next, ids.front());
+    end = std::max(end, ids.back() + 1);
+  }
+  while (next < end) {
+    if (is_cancelled(pass)) return cancelled("cancelled between two weight tiles");
+    QSF_ASSIGN_OR_RETURN(const std::uint32_t n_ready, acquire(next, end - next, tiles));
+    std::uint32_t n_operands = 0;
+    for (std::uint32_t t = 0; t < n_ready; ++t) {
+      for (std::uint32_t i = 0; i < products.size(); ++i) {
+        if (products[i].matrix->tensor == tiles[t].tensor) {
+          operands[n_operands++] = matmul_tile(tiles[t], i);
+        }
+      }
+    }
+    backend_.matmul({.in = in,
+                     .rows = counts_,
+                     .row_list = {},
+                     .tiles = {operands.data(), n_operands},
+                     .targets = {targets.data(), products.size()},
+                     .hook = {}});
+    QSF_RETURN_IF_ERROR(backend_.wait());
+    pager_.release(next, n_ready);
+    next += n_ready;
+  }
+  return ok_status();
+}
+
+// Holds the tiles from `first` on that are ready, at most `max_tiles`, waiting for the first.
+Result<std::uint32_t> Decoder::acquire(TileId first, std::uint32_t max_tiles,
+                                       std::span<WeightTile> tiles) {
+  const std::uint32_t n_ready = pager_.acquire_ready(first, max_tiles, tiles);
+  if (n_ready > 0) return n_ready;
+  QSF_ASSIGN_OR_RETURN(tiles[0], pager_.acquire(first));
+  return 1U;
+}
+
+Status Decoder::head(const Pass& pass) {
+  if (output_rows_.empty()) return backend_.wait();
+  backend_.norm(
+      {.in = buffers_.hidden,
+       .out = buffers_.normed,
+       .row_list = output_rows_,
+       .n_rows = 0,
+       .n_cols = spec_.hidden,
+       .kind = spec_.norm == NormType::kRmsNorm ? NormKind::kRmsNorm : NormKind::kLayerNorm,
+       .epsilon = spec_.norm_epsilon,
+       .gain = weights_.final_norm,
+       .bias = weights_.final_norm_bias});
+  for (const TileId id : pager_.tiles_of(weights_.head.section, weights_.head.tensor)) {
+    QSF_ASSIGN_OR_RETURN(const WeightTile tile, pager_.acquire(id));
+    const Status status = multiply_head_tile(pass, tile);
+    pager_.release(id);
+    QSF_RETURN_IF_ERROR(status);
+  }
+  return ok_status();
+}
+
+// Computes the logits of one tile's tokens in blocks, so that no more than one block per row
+// exists.
+Status Decoder::multiply_head_tile(const Pass& pass, const WeightTile& tile) {
+  for (std::uint32_t done = 0; done < tile.n_rows; done += kLogitBlock) {
+    if (is_cancelled(pass)) return cancelled("cancelled in the output head");
+    const std::uint32_t n_tokens = std::min(kLogitBlock, tile.n_rows - done);
+    MatmulTile block = matmul_tile(tile, 0);
+    block.bytes += done / kRowGroup * tile.group_bytes;
+    block.first_row += done;
+    block.n_rows = n_tokens;
+    const MatmulTarget target = {
+        .out = buffers_.logits, .first_weight_row = block.first_row, .bias = {}};
+    backend_.matmul({.in = buffers_.normed,
+                     .rows = output_counts_,
+                     .row_list = {},
+                     .tiles = {&block, 1},
+                     .targets = {&target, 1},
+                     .hook = {}});
+    QSF_RETURN_IF_ERROR(backend_.wait());
+    deliver_block(pass, block.first_row, n_tokens);
+  }
+  return ok_status();
+}
+
+void Decoder::deliver_block(const Pass& pass, std::uint32_t first_token, std::uint32_t n_tokens) {
+  for (std::uint32_t row = 0; row < output_counts_.n_rows; ++row) {
+    pass.sink->consume(row, first_token, backend_.read_row(buffers_.logits, row).first(n_tokens));
+  }
+}
+
+}  // namespace qsf

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+//
+// The decoder: carries the rows of a pass through embedding, layers and head.
+//
+// The three steps stand apart, so that a pass may be cut between layers. Weights arrive tile by
+// tile from the pager and are multiplied as they come; the decoder holds no weights and no threads.
+
+#ifndef QSF_MODEL_DECODER_H_
+#define QSF_MODEL_DECODER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "format/model_spec.h"
+#include "model/logits_sink.h"
+#include "model/weights.h"
+#include "ops/backend.h"
+#include "stream/weight_pager.h"
+
+namespace qsf {
+
+// The activation buffers of a decoder, in the order of DecoderBuffers' members.
+struct BufferShape {
+  std::string_view name;
+  std::uint32_t n_rows;
+  std::uint32_t n_cols;
+};
+
+struct DecoderBuffers {
+  Buffer hidden;     // [rows, hidden]    the residual stream
+  Buffer normed;     // [rows, hidden]    input of the next products
+  Buffer q;          // [rows, q_dim]
+  Buffer k;          // [rows, kv_dim]
+  Buffer v;          // [rows, kv_dim]
+  Buffer attended;   // [rows, q_dim]
+  Buffer gate;       // [rows, ffn]
+  Buffer up;         // [rows, ffn]
+  Buffer projected;  // [rows, hidden]    what a block adds to the residual stream
+  Buffer logits;     // [output rows, kLogitBlock]
+};
+
+// One pass: rows in the order prompt, then generated and drafted.
+struct Pass {
+  std::span<const Row> rows;
+  const KvCache* kv = nullptr;
+  const std::atomic<bool>* cancel = nullptr;  // checked at every tile; may be null
+  LogitsSink* sink = nullptr;                 // receives the rows that want output; may be null
+};
+
+class Decoder {
+ public:
+  // Returns the buffers that a decoder of this spec needs for passes of `max_rows` rows of which
+  // `max_outputs` want logits.
+  static std::vector<BufferShape> buffer_shapes(const ModelSpec& spec, std::uint32_t max_rows,
+                                                std::uint32_t max_outputs);
+
+  // Requires  reader, pager and backend outlive the decoder; buffers made from buffer_shapes() with
+  //           the same max_rows
+  // Fails     as ModelWeights::bind
+  static Result<Decoder> create(const QsfReader& reader, WeightPager& pager, Backend& backend,
+                                const DecoderBuffers& buffers, std::uint32_t max_rows);
+
+  // Runs a pass from tokens to logits. Allocates nothing.
+  // Fails  kCancelled; kCorrupt or kIo from the pager
+  Status run(const Pass& pass);
+
+  // The parts of run(), in this order, after begin().
+  void begin(const Pass& pass);
+  Status embed(const Pass& pass);
+  Status run_layers(const Pass& pass, std::uint32_t first, std::uint32_t last);
+  Status head(const Pass& pass);
+
+ private:
+  struct Product {
+    const MatrixRef* matrix;
+    std::span<const float> bias;
+    Buffer out;
+  };
+
+  Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
+          const DecoderBuffers& buffers, ModelWeights weights, std::uint32_t max_rows);
+
+  Status run_layer(const Pass& pass, std::uint32_t layer);
+  Status attention_block(const Pass& pass, const LayerWeights& w, std::uint32_t layer);
+  Status ffn_block(const Pass& pass, const LayerWeights& w);
+  void norm(Buffer in, Buffer out, std::span<const float> gain, std::span<const float> bias);
+  Status multiply(const Pass& pass, Buffer in, std::span<const Product> products);
+  Result<std::uint32_t> acquire(TileId first, std::uint32_t max_tiles, std::span<WeightTile> tiles);
+  Status multiply_head_tile(const Pass& pass, const WeightTile& tile);
+  void deliver_block(const Pass& pass, std::uint32_t first_token, std::uint32_t n_tokens);
+
+  const ModelSpec& spec_;
+  WeightPager& pager_;
+  Backend& backend_;
+  DecoderBuffers buffers_;
+  ModelWeights weights_;
+  std::vector<float> inverse_frequencies_;
+  std::vector<float> embedding_row_;        // [hidden]
+  std::vector<float> position_row_;         // [hidden]
+  std::vector<std::uint32_t> output_rows_;  // rows of the pass that want logits
+  RowCounts counts_;                        // of the pass
+  RowCounts output_counts_;                 // of output_rows_
+};
+
+}  // namespace qsf
+
+#endif  // QSF_MODEL_DECODER_H_

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+
+#include "model/rope_frequencies.h"
+
+#include <cmath>
+#include <numbers>
+
+namespace qsf {
+namespace {
+
+double scale_llama3(double frequency, const RopeSpec& rope) {
+  const double wavelength = 2.0 * std::numbers::pi / frequency;
+  const double turns = rope.original_context / wavelength;  // over the original context
+  const double low = rope.low_freq_factor;
+  const double high = rope.high_freq_factor;
+  if (turns < low) return frequency / rope.factor;
+  if (turns > high) return frequency;
+  const double blend = (turns - low) / (high - low);
+  return (1.0 - blend) * frequency / rope.factor + blend * frequency;
+}
+
+}  // namespace
+
+std::vector<float> rope_inverse_frequencies(const ModelSpec& spec) {
+  std::vector<float> frequencies;
+  if (spec.positions != PositionEncoding::kRope) return frequencies;
+  const std::uint32_t dims = spec.rope_dims();
+  frequencies.reserve(dims / 2);
+  for (std::uint32_t i = 0; i < dims / 2; ++i) {
+    // Rounded before scaling, as the reference does. Computed once per model, so the C library's
+    // pow is good enough: its last-bit differences vanish in the rounding to f32 all but never.
+    const float base =
+        static_cast<float>(std::pow(static_cast<double>(spec.rope.theta), -2.0 * i / dims));
+    switch (spec.rope.scaling) {
+      case RopeScaling::kNone: frequencies.push_back(base); break;
+      case RopeScaling::kLinear: frequencies.push_back(base / spec.rope.factor); break;
+      case RopeScaling::kLlama3:
+        frequencies.push_back(static_cast<float>(scale_llama3(base, spec.rope)));
+        break;
+    }
+  }
+  return frequencies;
+}
+
+}  // namespace qsf

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+
+#include "model/weights.h"
+
+#include <algorithm>
+#include <string>
+
+#include "model/architecture.h"
+
+namespace qsf {
+namespace {
+
+// Looks up the tensors of one section. Only tensors that passed check() are asked for.
+class SectionBinder {
+ public:
+  SectionBinder(const QsfReader& reader, const WeightPager& pager, std::uint32_t section)
+      : reader_(reader),
+        pager_(pager),
+        directory_(reader.directories()[section]),
+        section_(section) {}
+
+  // Holds the directory to the rules: nothing missing, nothing else, every shape as expected.
+  Status check(const std::vector<TensorRule>& rules) const {
+    const std::string where =
+        reader_.file().path() + ": " + section_label(directory_.kind, directory_.layer);
+    for (const TensorRule& rule : rules) {
+      const auto index = directory_.find(rule.kind);
+      const std::string name(tensor_kind_name(rule.kind));
+      if (!index.has_value()) {
+        if (!rule.required) continue;
+        return corrupt("%s: tensor %s is missing; architecture %s needs it", where.c_str(),
+                       name.c_str(), reader_.spec().architecture.c_str());
+      }
+      const TensorInfo& tensor = directory_.tensors[*index];
+      if (tensor.rows != rule.rows || tensor.cols != rule.cols) {
+        return corrupt("%s: tensor %s is %u x %u, expected %u x %u", where.c_str(), name.c_str(),
+                       tensor.rows, tensor.cols, rule.rows, rule.cols);
+      }
+    }
+    for (const TensorInfo& tensor : directory_.tensors) {
+      const bool known = std::any_of(rules.begin(), rules.end(), [&](const TensorRule& rule) {
+        return rule.kind == tensor.kind && tensor.expert == 0;
+      });
+      if (!known) {
+        return unsupported("%s: tensor %s has no place in architecture %s", where.c_str(),
+                           std::string(tensor_kind_name(tensor.kind)).c_str(),
+                           reader_.spec().architecture.c_str());
+      }
+    }
+    return ok_status();
+  }
+
+  MatrixRef matrix(TensorKind kind) const {
+    const auto index = directory_.find(kind);
+    if (!index.has_value()) return {};
+    const TensorInfo& tensor = directory_.tensors[*index];
+    return {section_, *index, tensor.rows, tensor.cols};
+  }
+
+  std::span<const float> vector(TensorKind kind) const {
+    const auto index = directory_.find(kind);
+    if (!index.has_value()) return {};
+    return pager_.vector(section_, *index).value();  // check() saw one row
+  }
+
+ private:
+  const QsfReader& reader_;
+  const WeightPager& pager_;
+  const SectionDirectory& directory_;
+  std::uint32_t section_;
+};
+
+LayerWeights bind_layer(const SectionBinder& section) {
+  LayerWeights layer;
+  layer.attn_norm = section.vector(TensorKind::kAttnNorm);
+  layer.attn_norm_bias = section.vector(TensorKind::kAttnNormBias);
+  layer.q = section.matrix(TensorKind::kAttnQ);
+  layer.k = section.matrix(TensorKind::kAttnK);
+  layer.v = section.matrix(TensorKind::kAttnV);
+  layer.o = section.matrix(TensorKind::kAttnO);
+  layer.q_bias = section.vector(TensorKind::kAttnQBias);
+  layer.k_bias = section.vector(TensorKind::kAttnKBias);
+  layer.v_bias = section.vector(TensorKind::kAttnVBias);
+  layer.o_bias = section.vector(TensorKind::kAttnOBias);
+  layer.ffn_norm = section.vector(TensorKind::kFfnNorm);
+  layer.ffn_norm_bias = section.vector(TensorKind::kFfnNormBias);
+  layer.gate = section.matrix(TensorKind::kFfnGate);
+  layer.up = section.matrix(TensorKind::kFfnUp);
+  layer.down = section.matrix(TensorKind::kFfnDown);
+  layer.gate_bias = section.vector(TensorKind::kFfnGateBias);
+  layer.up_bias = section.vector(TensorKind::kFfnUpBias);
+  layer.down_bias = section.vector(TensorKind::kFfnDownBias);
+  return layer;
+}
+
+}  // namespace
+
+Result<ModelWeights> ModelWeights::bind(const QsfReader& reader, const WeightPager& pager) {
+  const ModelSpec& spec = reader.spec();
+  QSF_RETURN_IF_ERROR(check_supported(spec).with_context(reader.file().path()));
+
+  ModelWeights weights;
+  const SectionBinder embedding(reader, pager, embedding_section());
+  QSF_RETURN_IF_ERROR(embedding.check(embedding_rules(spec)));
+  weights.token_embedding = embedding.matrix(TensorKind::kTokenEmbedding);
+  weights.position_embedding = embedding.matrix(TensorKind::kPositionEmbedding);
+
+  const std::vector<TensorRule> rules = layer_rules(spec);
+  weights.layers.reserve(spec.n_layers);
+  for (std::uint32_t i = 0; i < spec.n_layers; ++i) {
+    const SectionBinder layer(reader, pager, layer_section(i));
+    QSF_RETURN_IF_ERROR(layer.check(rules));
+    weights.layers.push_back(bind_layer(layer));
+  }
+
+  const SectionBinder last(reader, pager, final_section(spec.n_layers));
+  QSF_RETURN_IF_ERROR(last.check(final_rules(spec)));
+  weights.final_norm = last.vector(TensorKind::kFinalNorm);
+  weights.final_norm_bias = last.vector(TensorKind::kFinalNormBias);
+  weights.head = spec.tied_head ? weights.token_embedding : last.matrix(TensorKind::kHead);
+  return weights;
+}
+
+}  // namespace qsf

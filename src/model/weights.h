@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+//
+// The tensors of a model by name: which matrix stands in which section, and its norms and biases.
+//
+// Binding checks every shape against the spec once, so that the decoder never has to.
+
+#ifndef QSF_MODEL_WEIGHTS_H_
+#define QSF_MODEL_WEIGHTS_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "format/qsf_reader.h"
+#include "stream/weight_pager.h"
+
+namespace qsf {
+
+// A weight matrix [rows, cols] of a section.
+struct MatrixRef {
+  std::uint32_t section = 0;  // index in QsfReader::directories()
+  std::uint32_t tensor = 0;   // index in the section's directory
+  std::uint32_t rows = 0;
+  std::uint32_t cols = 0;
+};
+
+// One decoder layer. Spans are f32 and live as long as the pager; empty where the model has none.
+struct LayerWeights {
+  MatrixRef q, k, v, o;
+  MatrixRef gate, up, down;  // gate with a gated FFN alone
+  std::span<const float> attn_norm, attn_norm_bias;
+  std::span<const float> ffn_norm, ffn_norm_bias;
+  std::span<const float> q_bias, k_bias, v_bias, o_bias;
+  std::span<const float> gate_bias, up_bias, down_bias;
+};
+
+struct ModelWeights {
+  MatrixRef token_embedding;
+  MatrixRef position_embedding;  // with learned positions alone
+  std::vector<LayerWeights> layers;
+  std::span<const float> final_norm, final_norm_bias;
+  MatrixRef head;  // the token embedding where the head is tied
+
+  // Finds every tensor that the architecture needs.
+  // Fails  kCorrupt: a tensor is missing, unexpected or of another shape; kUnsupported from the
+  // spec
+  static Result<ModelWeights> bind(const QsfReader& reader, const WeightPager& pager);
+};
+
+}  // namespace qsf
+
+#endif  // QSF_MODEL_WEIGHTS_H_

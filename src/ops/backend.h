@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+//
+// The backend: where a pass's rows live and the operators that change them.
+//
+// A backend owns its memory (rows of activations, keys and values) behind handles, because a GPU's
+// bytes are not ours to point at. Operators are submitted in order and may run late; wait() makes
+// everything submitted so far visible and reports what went wrong. The CPU backend runs them at
+// once.
+//
+// Rows have roles. A pass's prompt rows come first, generated and drafted rows after them; every
+// operator that multiplies weights takes prompt rows through the prompt kernels and the others
+// through the decode kernels, so that the numbers of a row never depend on what shares its pass.
+
+#ifndef QSF_OPS_BACKEND_H_
+#define QSF_OPS_BACKEND_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "kv/kv_cache.h"
+#include "kv/row.h"
+#include "quant/types.h"
+
+namespace qsf {
+
+inline constexpr std::uint32_t kMaxHeadDim =
+    1024;  // columns of a head; attention keeps one on the stack
+
+// A matrix of f32 rows in a backend's memory. Copyable handle; lives as long as the backend.
+struct Buffer {
+  std::uint32_t id = 0xFFFFFFFFU;
+};
+
+// How many of the first rows of a buffer an operator works on: prompt rows, then the others.
+struct RowCounts {
+  std::uint32_t n_prompt = 0;
+  std::uint32_t n_rows = 0;  // prompt rows included
+};
+
+// The largest pass a backend has to serve; its scratch follows from it.
+struct PassLimits {
+  std::uint32_t max_rows = 1;         // rows of a pass
+  std::uint32_t max_decode_rows = 1;  // of which generated or drafted
+  std::uint32_t max_context = 1;      // positions of a sequence
+  std::uint32_t n_heads = 1;
+  std::uint32_t n_kv_heads = 1;
+  std::uint32_t head_dim = 1;
+  std::uint32_t rope_dims = 0;  // 0: no rotation
+};
+
+// One weight tile in layout 1, valid until the next wait().
+struct MatmulTile {
+  const std::byte* bytes = nullptr;  // 64-byte aligned
+  BlockFormat format{};
+  std::size_t group_bytes = 0;
+  std::uint32_t first_row = 0;  // in its matrix; a multiple of 16
+  std::uint32_t n_rows = 0;
+  std::uint32_t n_cols = 0;
+  std::uint32_t target = 0;  // index into MatmulArgs::targets
+};
+
+// Where the rows of one weight matrix go: weight row r becomes column r - first_weight_row of
+// `out`.
+struct MatmulTarget {
+  Buffer out;
+  std::uint32_t first_weight_row = 0;
+  std::span<const float> bias;  // [rows of the matrix] or empty
+};
+
+// Called with each finished piece of an output row, before the bias is added: adapters of single
+// rows add their part here. May run on any worker, for different pieces at once.
+struct MatmulHook {
+  void (*run)(void* user, std::uint32_t target, std::uint32_t row, std::uint32_t first_weight_row,
+              std::span<float> piece) = nullptr;
+  void* user = nullptr;
+};
+
+struct MatmulArgs {
+  Buffer in;
+  RowCounts rows;
+  std::span<const std::uint32_t>
+      row_list;  // rows of `in` and `out` to compute, ascending; empty: all
+  std::span<const MatmulTile> tiles;
+  std::span<const MatmulTarget> targets;
+  MatmulHook hook;
+};
+
+enum class NormKind : std::uint8_t { kLayerNorm, kRmsNorm };
+enum class ActivationKind : std::uint8_t { kGeluTanh, kGeluErf, kSilu, kRelu };
+
+struct NormArgs {
+  Buffer in;
+  Buffer out;
+  std::span<const std::uint32_t>
+      row_list;              // rows of `in`; row i of `out` is the norm of row_list[i]
+  std::uint32_t n_rows = 0;  // with an empty row_list: rows 0 .. n_rows - 1 in place
+  std::uint32_t n_cols = 0;
+  NormKind kind = NormKind::kRmsNorm;
+  float epsilon = 0.0F;
+  std::span<const float> gain;  // [n_cols]
+  std::span<const float> bias;  // [n_cols] or empty; LayerNorm alone
+};
+
+struct AttendArgs {
+  std::uint32_t layer = 0;
+  Buffer q;    // [rows, n_heads * head_dim]
+  Buffer out;  // the same shape
+  float scale = 1.0F;
+  std::uint32_t window = 0;  // positions a row sees, itself included; 0: all before it
+};
+
+// Time spent per kind of work since the backend was made, in nanoseconds.
+struct BackendTimes {
+  std::uint64_t matmul_ns = 0;
+  std::uint64_t attention_ns = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string_view instruction_set() const noexcept = 0;
+  virtual BackendTimes times() const noexcept = 0;
+
+  // Memory. The engine asks for the bytes, plans them, and hands the memory over once.
+  virtual std::uint64_t buffer_bytes(std::uint32_t n_rows, std::uint32_t n_cols) const noexcept = 0;
+  virtual std::uint64_t kv_bytes(const KvShape& shape, std::uint32_t n_pages) const noexcept = 0;
+  virtual std::uint64_t scratch_bytes(const PassLimits& limits) const noexcept = 0;
+  // Requires  memory of at least the bytes asked for, zeroed, 64-byte aligned, outliving the
+  // backend
+  virtual Buffer create_buffer(std::uint32_t n_rows, std::uint32_t n_cols,
+                               MutableByteSpan memory) = 0;
+  virtual void attach_kv(const KvShape& shape, MutableByteSpan memory) = 0;
+  virtual void attach_scratch(const PassLimits& limits, MutableByteSpan memory) = 0;
+
+  // Starts a pass. `rows` (prompt rows first) and `kv` stay unchanged until its last wait().
+  // `inverse_frequencies` has rope_dims / 2 values, or none without rotation.
+  virtual void begin_pass(std::span<const Row> rows, const KvCache& kv,
+                          std::span<const float> inverse_frequencies) = 0;
+
+  // Operators over the rows of the pass; widths are those of the buffers unless named.
+  virtual void upload_row(Buffer to, std::uint32_t row, std::span<const float> values) = 0;
+  virtual void norm(const NormArgs& args) = 0;
+  virtual void matmul(const MatmulArgs& args) = 0;
+  virtual void rope(Buffer x, std::uint32_t n_heads) = 0;
+  virtual void store_kv(std::uint32_t layer, Buffer k, Buffer v) = 0;
+  virtual void attend(const AttendArgs& args) = 0;
+  virtual void activate(ActivationKind kind, Buffer x) = 0;  // x = act(x)
+  virtual void activate_mul(ActivationKind kind, Buffer gate,
+                            Buffer up) = 0;      // gate = act(gate) * up
+  virtual void add(Buffer to, Buffer from) = 0;  // to += from
+  // Copies one page of keys and values of every layer, when a forked sequence writes to it.
+  virtual void copy_page(std::uint32_t from_page, std::uint32_t to_page) = 0;
+
+  // Waits for everything submitted.
+  virtual Status wait() = 0;
+  // Returns a row as the last wait() left it, valid until the next operator.
+  virtual std::span<const float> read_row(Buffer from, std::uint32_t row) = 0;
+};
+
+}  // namespace qsf
+
+#endif  // QSF_OPS_BACKEND_H_

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+//
+// Memory and row-wise operators of the CPU backend. Products are in cpu_matmul.cc, attention in
+// cpu_attention.cc.
+
+#include "ops/cpu_backend.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace qsf {
+namespace {
+
+constexpr std::uint32_t kMaxBuffers = 32;  // reserved, so that handles stay cheap and nothing moves
+
+}  // namespace
+
+CpuBackend::CpuBackend(ThreadPool& pool, const kernels::KernelSet& kernel_set)
+    : pool_(pool), kernels_(kernel_set) {
+  matrices_.reserve(kMaxBuffers);
+}
+
+std::string_view CpuBackend::instruction_set() const noexcept {
+  return kernels::isa_name(kernels_.best);
+}
+
+std::uint64_t CpuBackend::buffer_bytes(std::uint32_t n_rows, std::uint32_t n_cols) const noexcept {
+  return align_up(n_cols, kColumnAlign) * n_rows * sizeof(float);
+}
+
+Buffer CpuBackend::create_buffer(std::uint32_t n_rows, std::uint32_t n_cols,
+                                 MutableByteSpan memory) {
+  QSF_CHECK(matrices_.size() < kMaxBuffers);
+  QSF_CHECK(memory.size() >= buffer_bytes(n_rows, n_cols));
+  matrices_.push_back({reinterpret_cast<float*>(memory.data()),
+                       static_cast<std::size_t>(align_up(n_cols, kColumnAlign)), n_rows, n_cols});
+  return {static_cast<std::uint32_t>(matrices_.size() - 1)};
+}
+
+CpuBackend::Matrix& CpuBackend::matrix(Buffer buffer) noexcept {
+  QSF_CHECK(buffer.id < matrices_.size());
+  return matrices_[buffer.id];
+}
+
+void CpuBackend::begin_pass(std::span<const Row> rows, const KvCache& kv,
+                            std::span<const float> inverse_frequencies) {
+  QSF_CHECK(rows.size() <= limits_.max_rows);
+  QSF_CHECK(inverse_frequencies.size() == limits_.rope_dims / 2);
+  for (const Row& row : rows)
+    QSF_CHECK(row.visible.ancestors == 0);  // draft trees are not built yet
+  rows_ = rows;
+  kv_ = &kv;
+  const auto first_other = std::find_if(
+      rows.begin(), rows.end(), [](const Row& row) { return row.role != RowRole::kPrompt; });
+  n_prompt_ = static_cast<std::uint32_t>(first_other - rows.begin());
+  QSF_CHECK(std::none_of(first_other, rows.end(),
+                         [](const Row& row) { return row.role == RowRole::kPrompt; }));
+  QSF_CHECK(rows.size() - n_prompt_ <= limits_.max_decode_rows);
+  if (inverse_frequencies.empty()) return;
+  const std::size_t n_pairs = inverse_frequencies.size();
+  for_rows(static_cast<std::uint32_t>(rows.size()), [&](std::uint32_t row) {
+    kernels::rope_angles(static_cast<std::uint32_t>(rows_[row].position),
+                         inverse_frequencies.data(), static_cast<std::uint32_t>(n_pairs),
+                         cos_ + row * n_pairs, sin_ + row * n_pairs);
+  });
+}
+
+void CpuBackend::upload_row(Buffer to, std::uint32_t row, std::span<const float> values) {
+  Matrix& m = matrix(to);
+  QSF_CHECK(row < m.n_rows && values.size() <= m.n_cols);
+  std::copy(values.begin(), values.end(), m.row(row));
+}
+
+std::span<const float> CpuBackend::read_row(Buffer from, std::uint32_t row) {
+  const Matrix& m = matrix(from);
+  QSF_CHECK(row < m.n_rows);
+  return {m.row(row), m.n_cols};
+}
+
+Status CpuBackend::wait() {
+  return ok_status();
+}
+
+void CpuBackend::norm(const NormArgs& args) {
+  const Matrix& in = matrix(args.in);
+  const Matrix& out = matrix(args.out);
+  const bool listed = !args.row_list.empty();
+  const auto n_rows = listed ? static_cast<std::uint32_t>(args.row_list.size()) : args.n_rows;
+  for_rows(n_rows, [&](std::uint32_t i) {
+    const float* x = in.row(listed ? args.row_list[i] : i);
+    if (args.kind == NormKind::kRmsNorm) {
+      kernels_.norm.rms_norm(x, args.gain.data(), out.row(i), args.n_cols, args.epsilon);
+    } else {
+      kernels_.norm.layer_norm(x, args.gain.data(), args.bias.empty() ? nullptr : args.bias.data(),
+                               out.row(i), args.n_cols, args.epsilon);
+    }
+  });
+}
+
+void CpuBackend::rope(Buffer x, std::uint32_t n_heads) {
+  const Matrix& m = matrix(x);
+  const std::uint32_t n_pairs = limits_.rope_dims / 2;
+  for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
+    const std::size_t angles = static_cast<std::size_t>(row) * n_pairs;
+    kernels_.rope.rotate_half(m.row(row), cos_ + angles, sin_ + angles, n_pairs, n_heads,
+                              limits_.head_dim);
+  });
+}
+
+void CpuBackend::activate(ActivationKind kind, Buffer x) {
+  const Matrix& m = matrix(x);
+  for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
+    float* values = m.row(row);
+    switch (kind) {
+      case ActivationKind::kGeluTanh: kernels_.activation.gelu_tanh(values, m.n_cols); break;
+      case ActivationKind::kGeluErf: kernels_.activation.gelu_erf(values, m.n_cols); break;
+      case ActivationKind::kSilu: kernels_.activation.silu(values, m.n_cols); break;
+      case ActivationKind::kRelu: kernels_.activation.relu(values, m.n_cols); break;
+    }
+  });
+}
+
+void CpuBackend::activate_mul(ActivationKind kind, Buffer gate, Buffer up) {
+  activate(kind, gate);
+  const Matrix& g = matrix(gate);
+  const Matrix& u = matrix(up);
+  for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
+    kernels_.elementwise.mul(g.row(row), u.row(row), g.row(row), g.n_cols);
+  });
+}
+
+void CpuBackend::add(Buffer to, Buffer from) {
+  const Matrix& a = matrix(to);
+  const Matrix& b = matrix(from);
+  for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
+    kernels_.elementwise.add(a.row(row), b.row(row), a.row(row), a.n_cols);
+  });
+}
+
+}  // namespace qsf
