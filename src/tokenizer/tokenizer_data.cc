@@ -57,14 +57,14 @@ std::vector<const AddedToken*> sorted_added(const TokenizerData& data) {
 }
 
 Status check_sizes(const TokenizerData& data, std::uint64_t* n_token_bytes) {
-  if (data.tokens.size() > kMaxTokens || data.merges.size() > kMaxMerges ||
+  if (data.tokens.size() > kMaxVocabTokens || data.merges.size() > kMaxMerges ||
       data.added.size() > kMaxAdded || data.steps.size() > kMaxSteps ||
       data.stop_ids.size() > kMaxStopIds) {
     return unsupported(
         "tokenizer: %zu tokens, %zu merges, %zu added tokens, %zu steps, %zu stop ids: expected at "
         "most %u, %u, %u, %u, %u",
         data.tokens.size(), data.merges.size(), data.added.size(), data.steps.size(),
-        data.stop_ids.size(), kMaxTokens, kMaxMerges, kMaxAdded, kMaxSteps, kMaxStopIds);
+        data.stop_ids.size(), kMaxVocabTokens, kMaxMerges, kMaxAdded, kMaxSteps, kMaxStopIds);
   }
   *n_token_bytes = 0;
   for (const VocabToken& token : data.tokens) *n_token_bytes += token.text.size();

@@ -65,7 +65,7 @@ Result<SectionView> SectionView::parse_header(ByteSpan bytes) {
   view.n_token_bytes_ = view.field(48);
   view.n_string_bytes_ = view.field(52);
   const bool scored = view.kind_ == TokenizerKind::kScoredBpe;
-  QSF_RETURN_IF_ERROR(check_count("tokens", view.n_tokens_, kMaxTokens));
+  QSF_RETURN_IF_ERROR(check_count("tokens", view.n_tokens_, kMaxVocabTokens));
   QSF_RETURN_IF_ERROR(check_count("merges", view.n_merges_, scored ? 0 : kMaxMerges));
   QSF_RETURN_IF_ERROR(check_count("added tokens", view.n_added_, kMaxAdded));
   QSF_RETURN_IF_ERROR(check_count("steps", view.n_steps_, kMaxSteps));

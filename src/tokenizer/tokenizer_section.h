@@ -41,7 +41,7 @@ inline constexpr std::size_t kMergeBytes = 12;
 inline constexpr std::size_t kAddedBytes = 16;
 inline constexpr std::size_t kStepBytes = 24;
 
-inline constexpr std::uint32_t kMaxTokens = 1U << 24;
+inline constexpr std::uint32_t kMaxVocabTokens = 1U << 24;
 inline constexpr std::uint32_t kMaxMerges = 1U << 25;
 inline constexpr std::uint32_t kMaxAdded = 1U << 20;
 inline constexpr std::uint32_t kMaxSteps = 64;
