@@ -22,7 +22,7 @@ namespace qsf {
 
 struct LogitBias {
   TokenId token;
-  float bias;
+  float bias;  // finite, or -infinity: the token is never drawn
 };
 
 struct SamplingOptions {
@@ -33,7 +33,7 @@ struct SamplingOptions {
   float repeat_penalty = 1.0F;  // > 0
   std::uint32_t repeat_window = 64;
   std::uint64_t seed = 0;
-  std::vector<LogitBias> logit_bias;
+  std::vector<LogitBias> logit_bias;  // biases of one token add up
 };
 
 // Fails  kInvalidArgument with the name, the value and the range of the first option out of range.
@@ -43,25 +43,39 @@ Status validate(const SamplingOptions& options, std::uint32_t n_vocab);
 class Sampler final : public LogitsSink {
  public:
   // Shapes    logits [n_vocab], order [n_vocab]: working memory from the engine's plan
-  // Requires  validate(options, n_vocab) is OK
+  // Requires  validate(options, n_vocab) is OK; options and both spans outlive the sampler;
+  //           n_vocab > 0
   Sampler(const SamplingOptions& options, std::span<float> logits, std::span<std::uint32_t> order);
 
   void consume(std::uint32_t row, std::uint32_t first_token,
                std::span<const float> logits) noexcept override;
 
   // Draws a token from the gathered row, given the tokens so far (for the repetition penalty).
-  // Leaves the gathered logits changed. Allocates nothing.
+  // Tokens of `history` beyond the vocabulary are ignored.
+  // Guarantees  A NaN logit and one of -infinity are never drawn while there is another; with
+  //             nothing else the token is 0. Greedy uses no random number, everything else exactly
+  //             one. Leaves the gathered logits changed. Allocates nothing.
   TokenId draw(std::span<const TokenId> history) noexcept;
 
  private:
   void penalise(std::span<const TokenId> history) noexcept;
-  std::uint32_t keep_candidates() noexcept;
+  void bias() noexcept;
+  TokenId best() const noexcept;
+  std::uint32_t list_candidates() noexcept;
+  std::uint32_t keep_top_k(std::uint32_t n_candidates) noexcept;
+  double weigh(std::uint32_t n_candidates, float best_logit) noexcept;
+  std::uint32_t keep_top_p(std::uint32_t n_candidates, double total) noexcept;
+  TokenId pick(std::uint32_t n_candidates) noexcept;
 
   const SamplingOptions& options_;
-  std::span<float> logits_;
-  std::span<std::uint32_t> order_;  // candidate ids, most likely first
+  std::span<float> logits_;         // after weigh(), the candidates' weights
+  std::span<std::uint32_t> order_;  // candidate ids
   Rng rng_;
 };
+
+// Returns e^x for x <= 0 within 2 units in the last place of f64, 0 below -708; NaN gives 0. The
+// same bits everywhere.
+double exp_of_nonpositive(double x) noexcept;
 
 }  // namespace qsf
 
