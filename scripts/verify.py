@@ -292,7 +292,7 @@ def main():
             print(f"tidy: {len(changed)} changed files are many; ./check --tidy looks at all")
     if not arguments.quick:
         weak_symbols = "scripts/check_weak_symbols.py"
-        if os.path.exists(os.path.join(ROOT, weak_symbols)) and runner.build("release"):
+        if runner.build("release") and os.path.exists(os.path.join(ROOT, weak_symbols)):
             runner.checker("weak symbols", [python, weak_symbols, "build/release"], skip_status=77)
         if runner.build("asan"):
             runner.ctest("asan", None if arguments.slow_asan else "^slow$", SANITIZER_ENVIRONMENT)
