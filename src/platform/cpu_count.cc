@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+//
+// Physical cores by affinity, topology and control-group quota.
+//
+// One thread a core: the second hardware thread of a core shares the vector units and caches that
+// matrix kernels fill, and a bandwidth-bound decode gains nothing from it.
+
+#include "platform/cpu_count.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <set>
+
+#include "platform/threads.h"
+
+#ifdef __linux__
+#include <sched.h>
+#endif
+#include <unistd.h>
+
+namespace qsf {
+namespace {
+
+// Reads a small text file; empty when there is none.
+std::string read_text(const std::string& path) {
+  std::FILE* file = std::fopen(path.c_str(), "re");
+  if (file == nullptr) return {};
+  std::string text(16384, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  std::fclose(file);
+  return text;
+}
+
+// Takes the next word, up to white space or the end.
+std::string_view take_word(std::string_view* text) {
+  const std::size_t first = std::min(text->find_first_not_of(" \t\n"), text->size());
+  const std::size_t last = std::min(text->find_first_of(" \t\n", first), text->size());
+  const std::string_view word = text->substr(first, last - first);
+  text->remove_prefix(last);
+  return word;
+}
+
+bool parse_number(std::string_view text, std::int64_t* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return error == std::errc{} && end == text.data() + text.size();
+}
+
+double quota_of(std::int64_t quota_us, std::int64_t period_us) {
+  if (quota_us <= 0 || period_us <= 0) return kNoQuota;
+  return static_cast<double>(quota_us) / static_cast<double>(period_us);
+}
+
+// Visits `path`, its parents up to "/" included.
+template <typename Visit>
+void for_each_ancestor(std::string path, Visit visit) {
+  while (!path.empty() && path != "/") {
+    visit(path);
+    path.resize(path.find_last_of('/'));
+  }
+  visit(std::string());
+}
+
+}  // namespace
+
+std::vector<unsigned> parse_cpu_list(std::string_view text) {
+  constexpr std::int64_t kMaxCpu = 1 << 16;
+  std::vector<unsigned> cpus;
+  text = take_word(&text);
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    const std::string_view range = text.substr(0, comma);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+    const std::size_t dash = std::min(range.find('-'), range.size());
+    std::int64_t first = 0;
+    if (!parse_number(range.substr(0, dash), &first)) return {};
+    std::int64_t last = first;
+    if (dash < range.size() && !parse_number(range.substr(dash + 1), &last)) return {};
+    if (first < 0 || last < first || last > kMaxCpu) return {};
+    for (std::int64_t cpu = first; cpu <= last; ++cpu) cpus.push_back(static_cast<unsigned>(cpu));
+  }
+  return cpus;
+}
+
+double parse_cpu_max(std::string_view text) {
+  std::int64_t quota_us = 0;
+  std::int64_t period_us = 0;
+  if (!parse_number(take_word(&text), &quota_us)) return kNoQuota;
+  if (!parse_number(take_word(&text), &period_us)) return kNoQuota;
+  return quota_of(quota_us, period_us);
+}
+
+double parse_cfs_quota(std::string_view quota_text, std::string_view period_text) {
+  std::int64_t quota_us = 0;
+  std::int64_t period_us = 0;
+  if (!parse_number(take_word(&quota_text), &quota_us)) return kNoQuota;
+  if (!parse_number(take_word(&period_text), &period_us)) return kNoQuota;
+  return quota_of(quota_us, period_us);
+}
+
+double cgroup_cpu_quota(const std::string& root) {
+  double quota = kNoQuota;
+  // Lines are "hierarchy:controllers:path"; version 2 has no controllers.
+  const std::string groups = read_text(root + "/proc/self/cgroup");
+  std::string_view rest = groups;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    const std::size_t first = line.find(':');
+    const std::size_t second = first == line.npos ? line.npos : line.find(':', first + 1);
+    if (second == line.npos) continue;
+    const std::string controllers =
+        "," + std::string(line.substr(first + 1, second - first - 1)) + ",";
+    const std::string path(line.substr(second + 1));
+    if (controllers == ",,") {
+      for_each_ancestor(path, [&](const std::string& group) {
+        quota =
+            std::min(quota, parse_cpu_max(read_text(root + "/sys/fs/cgroup" + group + "/cpu.max")));
+      });
+    } else if (controllers.find(",cpu,") != controllers.npos) {
+      for_each_ancestor(path, [&](const std::string& group) {
+        const std::string folder = root + "/sys/fs/cgroup/cpu" + group;
+        quota = std::min(quota, parse_cfs_quota(read_text(folder + "/cpu.cfs_quota_us"),
+                                                read_text(folder + "/cpu.cfs_period_us")));
+      });
+    }
+  }
+  return quota;
+}
+
+unsigned count_physical_cores(const std::string& root, std::span<const unsigned> cpus) {
+  std::set<unsigned> cores;  // each core by its lowest hardware thread
+  for (const unsigned cpu : cpus) {
+    const std::vector<unsigned> siblings =
+        parse_cpu_list(read_text(root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
+                                 "/topology/thread_siblings_list"));
+    cores.insert(siblings.empty() ? cpu : *std::min_element(siblings.begin(), siblings.end()));
+  }
+  return static_cast<unsigned>(cores.size());
+}
+
+unsigned usable_cores(const std::string& root, std::span<const unsigned> cpus) {
+  const double cores = count_physical_cores(root, cpus);
+  const double usable =
+      std::min({cores, std::ceil(cgroup_cpu_quota(root)), static_cast<double>(kMaxThreads)});
+  return std::max(1U, static_cast<unsigned>(usable));
+}
+
+unsigned default_thread_count() {
+  std::vector<unsigned> cpus;
+#ifdef __linux__
+  // More CPUs than a fixed cpu_set_t holds make the call fail with EINVAL: ask for larger sets.
+  for (std::size_t n_cpus = 1024; n_cpus <= (1U << 16) && cpus.empty(); n_cpus *= 2) {
+    cpu_set_t* set = CPU_ALLOC(n_cpus);
+    if (set == nullptr) break;
+    const std::size_t set_bytes = CPU_ALLOC_SIZE(n_cpus);
+    if (::sched_getaffinity(0, set_bytes, set) == 0) {
+      for (unsigned cpu = 0; cpu < n_cpus; ++cpu) {
+        if (CPU_ISSET_S(cpu, set_bytes, set)) cpus.push_back(cpu);
+      }
+    }
+    CPU_FREE(set);
+  }
+#endif
+  if (cpus.empty()) {
+    const long n_online = ::sysconf(_SC_NPROCESSORS_ONLN);
+    for (long cpu = 0; cpu < std::max(1L, n_online); ++cpu)
+      cpus.push_back(static_cast<unsigned>(cpu));
+  }
+  return usable_cores("", cpus);
+}
+
+}  // namespace qsf

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+//
+// How many cores a process has for itself: the pieces behind default_thread_count(), apart so that
+// machines of every shape can be tested from text.
+
+#ifndef QSF_PLATFORM_CPU_COUNT_H_
+#define QSF_PLATFORM_CPU_COUNT_H_
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace qsf {
+
+inline constexpr double kNoQuota = std::numeric_limits<double>::infinity();
+
+// Parses a list such as "0-3,8" as Linux writes sets of CPUs; empty when it is malformed.
+std::vector<unsigned> parse_cpu_list(std::string_view text);
+
+// Returns the CPUs a control group may use at once: of version 2's cpu.max ("150000 100000": 1.5,
+// "max 100000": kNoQuota), and of version 1's pair of files. Malformed text is no quota.
+double parse_cpu_max(std::string_view text);
+double parse_cfs_quota(std::string_view quota_us, std::string_view period_us);
+
+// Returns the smallest quota of this process's control groups, their ancestors included. `root`
+// goes in front of /proc and /sys; empty on a real machine.
+double cgroup_cpu_quota(const std::string& root);
+
+// Returns how many physical cores `cpus` belong to; a CPU whose topology is unknown is one core.
+unsigned count_physical_cores(const std::string& root, std::span<const unsigned> cpus);
+
+// Puts both together. Returns at least 1.
+unsigned usable_cores(const std::string& root, std::span<const unsigned> cpus);
+
+}  // namespace qsf
+
+#endif  // QSF_PLATFORM_CPU_COUNT_H_
