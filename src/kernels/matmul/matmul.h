@@ -26,6 +26,8 @@ namespace qsf::kernels {
 //             y [n_x, n_rows]                row i at y + i * y_stride, overwritten
 // Requires    group_bytes >= qsf::group_bytes(format, n_cols) and a multiple of 64
 //             x_stride >= align_up(n_cols, 64) and a multiple of 16; y_stride >= n_rows
+//             every scale, min and float of the weights is finite, padding rows included (files are
+//             held to that by quant/codec.h check_blocks)
 //             weights and x are 64-byte aligned; y needs the alignment of a float alone
 //             y overlaps neither weights nor x
 // Guarantees  n_rows == 0 or n_x == 0 does nothing; elements between n_rows and y_stride stay

@@ -29,6 +29,8 @@ namespace qsf::kernels {
 //             x [align_up(n_cols, 64)]  f32, zero from n_cols on
 //             y [n_rows]                f32, overwritten
 // Requires    group_bytes >= qsf::group_bytes(format, n_cols) and a multiple of 64
+//             every scale, min and float of the weights is finite, padding rows included (files are
+//             held to that by quant/codec.h check_blocks)
 //             weights and x are 64-byte aligned; y needs the alignment of a float alone
 //             y overlaps neither weights nor x
 // Guarantees  n_rows == 0 does nothing; the last group may be partial: true rows alone are stored

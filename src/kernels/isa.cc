@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+//
+// Names, order and choice of the instruction-set tiers.
+
+#include "kernels/isa.h"
+
+#include <cstdlib>
+#include <string>
+
+namespace qsf::kernels {
+namespace {
+
+bool is_arm(Isa isa) noexcept {
+  return isa == Isa::kNeon || isa == Isa::kNeonDot;
+}
+
+#if defined(__aarch64__)
+constexpr bool kHostIsArm = true;
+#else
+constexpr bool kHostIsArm = false;
+#endif
+
+bool has_all(const CpuFeatures& cpu, std::initializer_list<CpuFeature> features) noexcept {
+  for (const CpuFeature feature : features) {
+    if (!cpu.has(feature)) return false;
+  }
+  return true;
+}
+
+// Whether the CPU has what `isa` adds to the tier below it.
+bool has_tier(const CpuFeatures& cpu, Isa isa) noexcept {
+  using enum CpuFeature;
+  switch (isa) {
+    case Isa::kScalar: return true;
+    case Isa::kSse42: return has_all(cpu, {kSse42});
+    case Isa::kAvx2: return has_all(cpu, {kAvx2, kFma, kF16c});
+    case Isa::kAvx512: return has_all(cpu, {kAvx512F, kAvx512Bw, kAvx512Dq, kAvx512Vl});
+    case Isa::kAvx512Vnni: return has_all(cpu, {kAvx512Vnni});
+    case Isa::kAmx: return has_all(cpu, {kAmxTile, kAmxInt8, kAmxBf16});
+    case Isa::kNeon: return has_all(cpu, {kNeon});
+    case Isa::kNeonDot: return has_all(cpu, {kNeonDot});
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string_view isa_name(Isa isa) noexcept {
+  switch (isa) {
+    case Isa::kScalar: return "scalar";
+    case Isa::kSse42: return "sse42";
+    case Isa::kAvx2: return "avx2";
+    case Isa::kAvx512: return "avx512";
+    case Isa::kAvx512Vnni: return "avx512vnni";
+    case Isa::kAmx: return "amx";
+    case Isa::kNeon: return "neon";
+    case Isa::kNeonDot: return "neondot";
+  }
+  return "unknown";
+}
+
+Result<Isa> parse_isa(std::string_view name) {
+  std::string known;
+  for (const Isa isa : kAllIsas) {
+    if (isa_name(isa) == name) return isa;
+    if (!known.empty()) known += ", ";
+    known += isa_name(isa);
+  }
+  return invalid_argument("instruction set \"%.*s\": unknown, expected one of %s",
+                          static_cast<int>(name.size() < 64 ? name.size() : 64), name.data(),
+                          known.c_str());
+}
+
+bool isa_covers(Isa best, Isa isa) noexcept {
+  if (isa == Isa::kScalar) return true;
+  return is_arm(best) == is_arm(isa) && isa <= best;
+}
+
+Isa best_isa(const CpuFeatures& cpu) noexcept {
+  Isa best = Isa::kScalar;
+  const bool arm = cpu.has(CpuFeature::kNeon);
+  for (const Isa isa : kAllIsas) {
+    if (isa == Isa::kScalar || is_arm(isa) != arm) continue;
+    if (!has_tier(cpu, isa)) break;
+    best = isa;
+  }
+  return best;
+}
+
+Result<Isa> choose_isa(const CpuFeatures& cpu, const char* cap) {
+  const Isa best = best_isa(cpu);
+  if (cap == nullptr || *cap == '\0') return best;
+  auto parsed = parse_isa(cap);
+  if (!parsed.has_value()) return std::move(parsed).error().with_context("QSF_ISA");
+  const Isa limit = *parsed;
+  if (limit != Isa::kScalar && is_arm(limit) != kHostIsArm) {
+    return invalid_argument(
+        "QSF_ISA: instruction set \"%s\" is not of this architecture, which is %s", cap,
+        kHostIsArm ? "AArch64" : "x86-64");
+  }
+  return limit < best ? limit : best;
+}
+
+Result<Isa> choose_host_isa() {
+  return choose_isa(host_cpu(), std::getenv("QSF_ISA"));
+}
+
+}  // namespace qsf::kernels

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+//
+// One set of kernels per tier, chosen from the tables when first asked for.
+
+#include "kernels/kernel_set.h"
+
+#include <array>
+#include <span>
+
+#include "base/check.h"
+
+namespace qsf::kernels {
+namespace {
+
+// Returns the first entry that `best` covers; tables end in scalar, so there is one.
+template <typename Kernels>
+const Kernels& first_covered(std::span<const Kernels> table, Isa best) noexcept {
+  for (const Kernels& kernels : table) {
+    if (isa_covers(best, kernels.isa)) return kernels;
+  }
+  QSF_CHECK(!"a kernel table without a scalar entry");
+  return table.front();
+}
+
+KernelSet make_set(Isa best) noexcept {
+  return {.best = best,
+          .norm = first_covered(norm_kernels(), best),
+          .rope = first_covered(rope_kernels(), best),
+          .activation = first_covered(activation_kernels(), best),
+          .elementwise = first_covered(elementwise_kernels(), best),
+          .softmax = first_covered(softmax_kernels(), best),
+          .attend = first_covered(attend_kernels(), best),
+          .convert = first_covered(convert_kernels(), best),
+          .sample = first_covered(sample_kernels(), best)};
+}
+
+using Sets = std::array<KernelSet, std::size(kAllIsas)>;
+
+Sets make_sets() noexcept {
+  Sets sets{};
+  for (const Isa isa : kAllIsas) sets[static_cast<std::size_t>(isa)] = make_set(isa);
+  return sets;
+}
+
+void append_line(std::string* text, std::string_view what, std::string_view name) {
+  text->append(what).append(": ").append(name).append("\n");
+}
+
+std::string format_text(BlockFormat format) {
+  std::string text(quant_type_name(format.type));
+  if (!is_float_type(format.type)) text.append("/").append(std::to_string(format.block));
+  return text;
+}
+
+}  // namespace
+
+const KernelSet& kernel_set(Isa best) noexcept {
+  static const Sets sets = make_sets();
+  return sets[static_cast<std::size_t>(best)];
+}
+
+std::string kernel_set_names(const KernelSet& set) {
+  std::string text;
+  for (const QuantType type : kAllQuantTypes) {
+    for (const std::uint32_t block : {32U, 64U}) {
+      if (is_float_type(type) && block == 64) continue;
+      const BlockFormat format = block_format(type, block);
+      append_line(&text, "matvec " + format_text(format), set.matvec(format).name);
+      append_line(&text, "matmul " + format_text(format), set.matmul(format).name);
+    }
+  }
+  for (const char* name : {set.norm.name, set.rope.name, set.activation.name, set.elementwise.name,
+                           set.softmax.name, set.attend.name, set.convert.name, set.sample.name}) {
+    const std::string_view whole = name;
+    append_line(&text, whole.substr(0, whole.find('_')), whole);
+  }
+  return text;
+}
+
+}  // namespace qsf::kernels
