@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <cstdarg>
 #include <cstdio>
 #include <utility>
 
@@ -35,10 +36,12 @@ struct Regions {
   RegionId sample_order;
 };
 
-std::string printed(const char* format, unsigned long long a, unsigned long long b,
-                    unsigned long long c) {
+[[gnu::format(printf, 1, 2)]] std::string printed(const char* format, ...) {
   char text[160];
-  std::snprintf(text, sizeof text, format, a, b, c);
+  std::va_list args;
+  va_start(args, format);
+  std::vsnprintf(text, sizeof text, format, args);
+  va_end(args);
   return text;
 }
 
@@ -140,7 +143,7 @@ class EngineOpener {
                       "tensors and tiles of the file, and where each tile lies in memory");
     plan.add_external(
         "thread_stacks", std::uint64_t{n_threads - 1} * thread_stack_bytes(),
-        printed("%llu worker threads of %llu bytes", n_threads - 1, thread_stack_bytes(), 0));
+        printed("%u worker threads of %zu bytes", n_threads - 1, thread_stack_bytes()));
     QSF_ASSIGN_OR_RETURN(Arena arena, Arena::create(plan));
     impl_->arena.emplace(std::move(arena));
     return ok_status();
@@ -171,9 +174,9 @@ class EngineOpener {
         impl_->backend->kv_bytes(kv_shape(spec(), impl_->options), limits.n_pages);
     regions_.kv_cache = impl_->plan.add(
         "kv_cache", std::max(kv_bytes, load_scratch_bytes),
-        printed("%llu sequences of %llu positions, %llu bytes each; scratch while loading",
+        printed("%u sequences of %u positions, %llu bytes each; scratch while loading",
                 impl_->options.n_sequences, impl_->max_context,
-                kv_bytes / limits.n_pages / kKvPageSlots));
+                static_cast<unsigned long long>(kv_bytes / limits.n_pages / kKvPageSlots)));
   }
 
   void plan_activations() {
@@ -182,7 +185,7 @@ class EngineOpener {
       regions_.buffers.push_back(impl_->plan.add(
           "rows_" + std::string(shape.name),
           impl_->backend->buffer_bytes(shape.n_rows, shape.n_cols),
-          printed("%llu rows of %llu f32, padded to whole blocks", shape.n_rows, shape.n_cols, 0)));
+          printed("%u rows of %u f32, padded to whole blocks", shape.n_rows, shape.n_cols)));
     }
     regions_.backend_scratch =
         impl_->plan.add("scratch", impl_->backend->scratch_bytes(pass_limits()),

@@ -30,17 +30,17 @@
 
 namespace qsf {
 
-enum class KvType : std::uint8_t;
 class Session;
 
 struct EngineOptions {
-  unsigned n_threads = 0;         // 0: the physical cores at hand
-  std::uint32_t max_context = 0;  // positions; 0: min(trained, 4,096)
+  unsigned n_threads = 0;           // 0: the physical cores at hand
+  std::uint32_t max_context = 0;    // positions; 0: min(trained, 4,096)
   std::uint32_t rows_per_pass = 0;  // 0: chosen from the context; results do not depend on it
-  bool kv_f32 = false;            // KV rows f32 instead of f16
-  std::uint32_t n_sequences = 1;  // sessions that may exist at once
+  bool kv_f32 = false;              // KV rows f32 instead of f16
+  std::uint32_t n_sequences = 1;    // sessions that may exist at once
   LogSink log;
-  void (*on_load_progress)(std::uint64_t done_bytes, std::uint64_t total_bytes, void* user) = nullptr;
+  void (*on_load_progress)(std::uint64_t done_bytes, std::uint64_t total_bytes,
+                           void* user) = nullptr;
   void* load_progress_user = nullptr;
 };
 
@@ -67,10 +67,10 @@ struct GenerateOptions {
   void* user = nullptr;
 };
 
-enum class StopReason { kMaxTokens, kEndOfText, kStopString, kContextFull, kCancelled };
+enum class StopReason { kTokenLimit, kEndOfText, kStopString, kContextFull, kCancelled };
 
 struct GenerateResult {
-  StopReason reason = StopReason::kMaxTokens;
+  StopReason reason = StopReason::kTokenLimit;
   std::uint32_t prompt_tokens = 0;
   std::uint32_t generated_tokens = 0;
   std::uint64_t prompt_ns = 0;
@@ -81,9 +81,11 @@ struct GenerateResult {
 class Engine {
  public:
   // Opens a .qsf file and loads it.
-  // Fails  kNotFound, kIo, kCorrupt, kUnsupported from the file; kInvalidArgument for options out of
+  // Fails  kNotFound, kIo, kCorrupt, kUnsupported from the file; kInvalidArgument for options out
+  // of
   //        range; kOutOfBudget when the arena cannot be mapped.
-  static Result<std::unique_ptr<Engine>> open(const std::string& path, const EngineOptions& options);
+  static Result<std::unique_ptr<Engine>> open(const std::string& path,
+                                              const EngineOptions& options);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -93,8 +95,8 @@ class Engine {
   std::uint32_t max_context() const noexcept;
   std::uint64_t file_bytes() const noexcept;
   std::uint64_t n_parameters() const noexcept;
-  std::string_view quant_name() const noexcept;        // "4bit", "mixed", ...
-  std::string_view instruction_set() const noexcept;   // tier of the kernels in use
+  std::string_view quant_name() const noexcept;       // "4bit", "mixed", ...
+  std::string_view instruction_set() const noexcept;  // tier of the kernels in use
   unsigned n_threads() const noexcept;
   const MemoryPlan& plan() const noexcept;
   const EngineStats& stats() const noexcept;
@@ -111,9 +113,9 @@ class Engine {
   // Fails   kInvalidArgument, kOutOfBudget (window longer than the context), kCancelled
   Status score(std::span<const TokenId> tokens, std::size_t first, std::span<double> log_probs);
 
+  struct Impl;  // engine_impl.h
+
  private:
-  friend class Session;
-  struct Impl;
   explicit Engine(std::unique_ptr<Impl> impl) noexcept;
   std::unique_ptr<Impl> impl_;
 };
