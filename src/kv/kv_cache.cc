@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT
+//
+// Page tables, reference counts and positions in one planned region.
+
+#include "kv/kv_cache.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <optional>
+
+namespace qsf {
+namespace {
+
+constexpr std::uint32_t kNoSequence = 0xFFFFFFFFU;
+
+// Byte offsets of the tables in the region, each at a multiple of 64.
+struct TableOffsets {
+  std::uint64_t sequence_slots;
+  std::uint64_t page_table;
+  std::uint64_t references;
+  std::uint64_t free;
+  std::uint64_t positions;
+  std::uint64_t end;
+};
+
+constexpr std::uint64_t after(std::uint64_t offset, std::uint64_t n_words) noexcept {
+  return align_up(offset + 4 * n_words, 64);
+}
+
+constexpr TableOffsets table_offsets(const KvLimits& limits) noexcept {
+  TableOffsets at{};
+  at.page_table = after(at.sequence_slots, limits.max_sequences);
+  at.references = after(at.page_table, static_cast<std::uint64_t>(limits.max_sequences) *
+                                           kv_pages_for(limits.max_slots));
+  at.free = after(at.references, limits.n_pages);
+  at.positions = after(at.free, limits.n_pages);
+  at.end = after(at.positions, static_cast<std::uint64_t>(limits.n_pages) * kKvPageSlots);
+  return at;
+}
+
+// Returns the bytes of `n_pages` pages, or nothing when a factor is 0 or 64 bits do not hold them.
+std::optional<std::uint64_t> cache_bytes(const KvShape& shape, std::uint32_t n_pages) noexcept {
+  const std::uint64_t pair = shape.block_bytes(KvPart::kKeys) + shape.block_bytes(KvPart::kValues);
+  const std::uint64_t n_blocks = static_cast<std::uint64_t>(shape.n_layers) * shape.n_kv_heads;
+  const auto page = checked_mul(n_blocks, pair);
+  const auto all = page ? checked_mul(*page, n_pages) : std::nullopt;
+  if (!all || *all == 0) return std::nullopt;
+  return all;
+}
+
+template <typename T>
+std::span<T> words_at(MutableByteSpan region, std::uint64_t offset, std::uint64_t n) noexcept {
+  static_assert(sizeof(T) == 4);
+  return {reinterpret_cast<T*>(region.data() + offset), static_cast<std::size_t>(n)};
+}
+
+}  // namespace
+
+std::uint64_t KvCache::region_bytes(const KvLimits& limits) noexcept {
+  return table_offsets(limits).end;
+}
+
+Result<KvCache> KvCache::create(const KvShape& shape, const KvLimits& limits,
+                                MutableByteSpan region) {
+  if (limits.max_sequences == 0 || limits.max_slots == 0 ||
+      limits.max_slots > static_cast<std::uint32_t>(std::numeric_limits<std::int32_t>::max()) ||
+      !cache_bytes(shape, limits.n_pages)) {
+    return invalid_argument(
+        "kv cache: %u pages, %u sequences of %u slots, %u layers x %u heads x %u elements: "
+        "expected "
+        "numbers above 0 whose products fit",
+        limits.n_pages, limits.max_sequences, limits.max_slots, shape.n_layers, shape.n_kv_heads,
+        shape.head_dim);
+  }
+  QSF_CHECK(region.size() >= region_bytes(limits));
+  QSF_CHECK(std::bit_cast<std::uintptr_t>(region.data()) % 64 == 0);
+
+  KvCache cache;
+  cache.shape_ = shape;
+  cache.limits_ = limits;
+  cache.pages_per_sequence_ = kv_pages_for(limits.max_slots);
+  const TableOffsets at = table_offsets(limits);
+  const std::uint64_t n_table =
+      static_cast<std::uint64_t>(limits.max_sequences) * cache.pages_per_sequence_;
+  const std::uint64_t n_positions = static_cast<std::uint64_t>(limits.n_pages) * kKvPageSlots;
+  cache.sequence_slots_ = words_at<std::uint32_t>(region, at.sequence_slots, limits.max_sequences);
+  cache.page_table_ = words_at<std::uint32_t>(region, at.page_table, n_table);
+  cache.references_ = words_at<std::uint32_t>(region, at.references, limits.n_pages);
+  cache.free_ = words_at<std::uint32_t>(region, at.free, limits.n_pages);
+  cache.positions_ = words_at<std::int32_t>(region, at.positions, n_positions);
+
+  std::fill(cache.sequence_slots_.begin(), cache.sequence_slots_.end(), kNoSequence);
+  std::fill(cache.references_.begin(), cache.references_.end(), 0U);
+  std::fill(cache.positions_.begin(), cache.positions_.end(), 0);
+  // A stack whose top is its end: pages are taken in ascending order from a new cache.
+  for (std::uint32_t i = 0; i < limits.n_pages; ++i) cache.free_[i] = limits.n_pages - 1 - i;
+  cache.n_free_ = limits.n_pages;
+  return cache;
+}
+
+bool KvCache::exists(SequenceId sequence) const noexcept {
+  return sequence < sequence_slots_.size() && sequence_slots_[sequence] != kNoSequence;
+}
+
+std::span<std::uint32_t> KvCache::table(SequenceId sequence) noexcept {
+  return page_table_.subspan(static_cast<std::size_t>(sequence) * pages_per_sequence_,
+                             pages_per_sequence_);
+}
+
+std::int32_t& KvCache::position_at(SequenceId sequence, std::uint32_t slot) noexcept {
+  const std::uint32_t page = table(sequence)[slot / kKvPageSlots];
+  return positions_[static_cast<std::size_t>(page) * kKvPageSlots + slot % kKvPageSlots];
+}
+
+std::uint32_t KvCache::take_page() noexcept {
+  QSF_CHECK(n_free_ > 0);
+  const std::uint32_t page = free_[--n_free_];
+  QSF_CHECK(references_[page] == 0);
+  references_[page] = 1;
+  return page;
+}
+
+void KvCache::drop_page(std::uint32_t page) noexcept {
+  QSF_CHECK(references_[page] > 0);
+  if (--references_[page] == 0) free_[n_free_++] = page;
+}
+
+Result<SequenceId> KvCache::create_sequence() {
+  const auto unused = std::find(sequence_slots_.begin(), sequence_slots_.end(), kNoSequence);
+  if (unused == sequence_slots_.end()) {
+    return out_of_budget("kv cache: all %u sequences are in use; end one or plan for more",
+                         limits_.max_sequences);
+  }
+  *unused = 0;
+  ++n_sequences_;
+  return static_cast<SequenceId>(unused - sequence_slots_.begin());
+}
+
+void KvCache::free_sequence(SequenceId sequence) {
+  truncate(sequence, 0);
+  sequence_slots_[sequence] = kNoSequence;
+  --n_sequences_;
+}
+
+// Adds slots whose positions the caller fills in.
+Result<Appended> KvCache::grow(SequenceId sequence, std::uint32_t n) {
+  QSF_CHECK(exists(sequence));
+  const std::uint32_t old_slots = sequence_slots_[sequence];
+  if (n > limits_.max_slots - old_slots) {
+    return out_of_budget(
+        "kv cache: %u more positions after %u exceed the context of %u; ask for a "
+        "larger context",
+        n, old_slots, limits_.max_slots);
+  }
+  Appended appended{old_slots, std::nullopt};
+  if (n == 0) return appended;
+
+  const std::span<std::uint32_t> pages = table(sequence);
+  const std::uint32_t n_old_pages = kv_pages_for(old_slots);
+  const std::uint32_t n_new_pages = kv_pages_for(old_slots + n) - n_old_pages;
+  const bool shares_last_page =
+      old_slots % kKvPageSlots != 0 && references_[pages[n_old_pages - 1]] > 1;
+  const std::uint32_t n_wanted = n_new_pages + (shares_last_page ? 1 : 0);
+  if (n_wanted > n_free_) {
+    return out_of_budget(
+        "kv cache: %u pages of %u positions wanted, %u of %u are free; end a "
+        "sequence or plan for more",
+        n_wanted, kKvPageSlots, n_free_, limits_.n_pages);
+  }
+  if (shares_last_page) {
+    std::uint32_t& last = pages[n_old_pages - 1];
+    const PageCopy copy{last, take_page()};
+    std::copy_n(positions_.begin() + static_cast<std::ptrdiff_t>(copy.from_page) * kKvPageSlots,
+                old_slots % kKvPageSlots,
+                positions_.begin() + static_cast<std::ptrdiff_t>(copy.to_page) * kKvPageSlots);
+    drop_page(last);
+    last = copy.to_page;
+    appended.copy = copy;
+  }
+  for (std::uint32_t i = 0; i < n_new_pages; ++i) pages[n_old_pages + i] = take_page();
+  sequence_slots_[sequence] = old_slots + n;
+  return appended;
+}
+
+Result<Appended> KvCache::append(SequenceId sequence, std::uint32_t n) {
+  QSF_ASSIGN_OR_RETURN(const Appended appended, grow(sequence, n));
+  const std::uint32_t first = appended.first_slot;
+  std::int32_t next = first == 0 ? 0 : position_at(sequence, first - 1) + 1;
+  for (std::uint32_t i = 0; i < n; ++i) position_at(sequence, first + i) = next++;
+  return appended;
+}
+
+Result<Appended> KvCache::append_at(SequenceId sequence, std::span<const std::int32_t> positions) {
+  const auto n = static_cast<std::uint32_t>(std::min<std::size_t>(positions.size(), 0xFFFFFFFFU));
+  QSF_ASSIGN_OR_RETURN(const Appended appended, grow(sequence, n));
+  for (std::uint32_t i = 0; i < n; ++i) {
+    position_at(sequence, appended.first_slot + i) = positions[i];
+  }
+  return appended;
+}
+
+void KvCache::truncate(SequenceId sequence, std::uint32_t n_slots) {
+  QSF_CHECK(exists(sequence) && n_slots <= sequence_slots_[sequence]);
+  const std::span<std::uint32_t> pages = table(sequence);
+  // Last page first, so that the next append takes them back in the same order.
+  for (std::uint32_t i = kv_pages_for(sequence_slots_[sequence]); i > kv_pages_for(n_slots); --i) {
+    drop_page(pages[i - 1]);
+  }
+  sequence_slots_[sequence] = n_slots;
+}
+
+Result<SequenceId> KvCache::fork(SequenceId sequence) {
+  QSF_CHECK(exists(sequence));
+  QSF_ASSIGN_OR_RETURN(const SequenceId child, create_sequence());
+  const std::uint32_t n_slots = sequence_slots_[sequence];
+  const std::span<const std::uint32_t> pages = table(sequence).first(kv_pages_for(n_slots));
+  for (const std::uint32_t page : pages) ++references_[page];
+  std::copy(pages.begin(), pages.end(), table(child).begin());
+  sequence_slots_[child] = n_slots;
+  return child;
+}
+
+std::uint32_t KvCache::commit_path(SequenceId sequence, std::uint32_t first_slot,
+                                   std::span<const std::uint32_t> accepted,
+                                   std::span<RowMove> moves) {
+  QSF_CHECK(exists(sequence) && first_slot <= sequence_slots_[sequence]);
+  QSF_CHECK(moves.size() >= accepted.size());
+  std::uint32_t n_moves = 0;
+  std::uint32_t to = first_slot;
+  const std::span<const std::uint32_t> pages = table(sequence);
+  for (const std::uint32_t from : accepted) {
+    // Ascending: the i-th accepted slot is never below first_slot + i, so moves only go down.
+    QSF_CHECK(from >= to && from < sequence_slots_[sequence]);
+    QSF_CHECK(n_moves == 0 || from > accepted[to - first_slot - 1]);
+    if (from != to) {
+      const RowMove move{pages[from / kKvPageSlots], from % kKvPageSlots, pages[to / kKvPageSlots],
+                         to % kKvPageSlots};
+      QSF_CHECK(references_[move.to_page] == 1);
+      position_at(sequence, to) = position_at(sequence, from);
+      moves[n_moves++] = move;
+    }
+    ++to;
+  }
+  truncate(sequence, to);
+  return n_moves;
+}
+
+}  // namespace qsf

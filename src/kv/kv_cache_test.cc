@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: MIT
+//
+// Tests of KvCache: page boundaries, forks, draft trees, exhaustion, and random operations against
+// a model that keeps the content of every sequence in plain vectors.
+
+#include "kv/kv_cache.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/rng.h"
+
+namespace qsf {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr KvShape kShape{2, 3, 20, KvType::kF16, KvType::kF32};
+
+// A cache and its region.
+class Cache {
+ public:
+  explicit Cache(const KvLimits& limits) : lines_(KvCache::region_bytes(limits) / sizeof(Line)) {
+    cache_.emplace(
+        KvCache::create(kShape, limits, std::as_writable_bytes(std::span(lines_))).value());
+  }
+  KvCache* operator->() { return &*cache_; }
+  KvCache& operator*() { return *cache_; }
+
+ private:
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  std::vector<Line> lines_;
+  std::optional<KvCache> cache_;
+};
+
+TEST(KvShapeTest, OffsetsTileThePageWithoutGapsOrOverlap) {
+  std::set<std::uint64_t> starts;
+  std::uint64_t bytes = 0;
+  for (std::uint32_t page = 0; page < 2; ++page) {
+    for (std::uint32_t layer = 0; layer < kShape.n_layers; ++layer) {
+      for (std::uint32_t head = 0; head < kShape.n_kv_heads; ++head) {
+        for (const KvPart part : {KvPart::kKeys, KvPart::kValues}) {
+          EXPECT_EQ(kShape.block_offset(page, layer, head, part), bytes);  // in this very order
+          EXPECT_EQ(bytes % 64, 0U);
+          starts.insert(bytes);
+          bytes += kShape.block_bytes(part);
+        }
+      }
+    }
+  }
+  EXPECT_EQ(bytes, 2 * kShape.page_bytes());
+  EXPECT_EQ(starts.size(), 24U);
+  EXPECT_EQ(kShape.block_bytes(KvPart::kKeys), 64U * 20 * 2);
+  EXPECT_EQ(kShape.block_bytes(KvPart::kValues), 64U * 20 * 4);
+}
+
+TEST(KvCacheTest, AppendsAcrossPageBoundaries) {
+  for (const std::uint32_t n : {1U, 63U, 64U, 65U, 128U, 129U}) {
+    Cache cache({.n_pages = 4, .max_sequences = 1, .max_slots = 256});
+    const SequenceId sequence = cache->create_sequence().value();
+    EXPECT_EQ(cache->append(sequence, n).value().first_slot, 0U);
+    EXPECT_EQ(cache->n_slots(sequence), n);
+    EXPECT_EQ(cache->n_free_pages(), 4 - (n + 63) / 64) << n;
+    EXPECT_EQ(cache->append(sequence, 1).value().first_slot, n);
+    for (std::uint32_t slot = 0; slot <= n; ++slot) {
+      EXPECT_EQ(cache->page_of(sequence, slot), slot / 64);  // a new pool gives 0, 1, 2 ...
+      EXPECT_EQ(cache->position(sequence, 1, 2, slot), static_cast<std::int32_t>(slot));
+    }
+  }
+}
+
+TEST(KvCacheTest, OneSlotAtATimeIsTheSameAsAllAtOnce) {
+  Cache cache({.n_pages = 8, .max_sequences = 2, .max_slots = 200});
+  const SequenceId whole = cache->create_sequence().value();
+  const SequenceId steps = cache->create_sequence().value();
+  ASSERT_TRUE(cache->append(whole, 130).has_value());
+  for (std::uint32_t i = 0; i < 130; ++i) {
+    EXPECT_EQ(cache->append(steps, 1).value().first_slot, i);
+  }
+  EXPECT_EQ(cache->pages(whole).size(), cache->pages(steps).size());
+  EXPECT_EQ(cache->position(steps, 0, 0, 129), cache->position(whole, 0, 0, 129));
+}
+
+TEST(KvCacheTest, TruncateReturnsPagesAndPositionsContinue) {
+  Cache cache({.n_pages = 4, .max_sequences = 1, .max_slots = 256});
+  const SequenceId sequence = cache->create_sequence().value();
+  ASSERT_TRUE(cache->append(sequence, 200).has_value());
+  EXPECT_EQ(cache->n_free_pages(), 0U);
+  cache->truncate(sequence, 65);
+  EXPECT_EQ(cache->n_free_pages(), 2U);
+  cache->truncate(sequence, 64);
+  EXPECT_EQ(cache->n_free_pages(), 3U);
+  EXPECT_EQ(cache->append(sequence, 2).value().first_slot, 64U);
+  EXPECT_EQ(cache->position(sequence, 0, 0, 65), 65);
+  cache->truncate(sequence, 0);
+  EXPECT_EQ(cache->n_free_pages(), 4U);
+  EXPECT_DEATH(cache->truncate(sequence, 1), "check failed");
+}
+
+TEST(KvCacheTest, ExhaustionNamesTheNumbersAndChangesNothing) {
+  Cache cache({.n_pages = 3, .max_sequences = 2, .max_slots = 192});
+  const SequenceId a = cache->create_sequence().value();
+  const SequenceId b = cache->create_sequence().value();
+  EXPECT_THAT(cache->create_sequence().error().message(), HasSubstr("all 2 sequences"));
+  ASSERT_TRUE(cache->append(a, 100).has_value());
+  const auto no_pages = cache->append(b, 65);
+  EXPECT_EQ(no_pages.error().code(), StatusCode::kOutOfBudget);
+  EXPECT_THAT(no_pages.error().message(), HasSubstr("2 pages of 64 positions wanted, 1 of 3"));
+  EXPECT_EQ(cache->n_slots(b), 0U);
+  EXPECT_EQ(cache->n_free_pages(), 1U);
+  ASSERT_TRUE(cache->append(b, 64).has_value());
+  const auto too_long = cache->append(a, 93);
+  EXPECT_EQ(too_long.error().code(), StatusCode::kOutOfBudget);
+  EXPECT_THAT(too_long.error().message(),
+              HasSubstr("93 more positions after 100 exceed the context of 192"));
+  EXPECT_EQ(cache->append(a, UINT32_MAX).error().code(), StatusCode::kOutOfBudget);
+  ASSERT_TRUE(cache->append(a, 28).has_value());  // fills its second page
+  EXPECT_FALSE(cache->append(a, 1).has_value());
+  cache->free_sequence(b);
+  EXPECT_FALSE(cache->exists(b));
+  EXPECT_TRUE(cache->append(a, 1).has_value());
+}
+
+TEST(KvCacheTest, ForkSharesPagesUntilOneAppends) {
+  Cache cache({.n_pages = 8, .max_sequences = 3, .max_slots = 256});
+  const SequenceId parent = cache->create_sequence().value();
+  ASSERT_TRUE(cache->append(parent, 100).has_value());
+  const SequenceId child = cache->fork(parent).value();
+  EXPECT_EQ(cache->n_free_pages(), 6U);
+  EXPECT_EQ(cache->page_references(0), 2U);
+  EXPECT_EQ(cache->page_of(child, 99), cache->page_of(parent, 99));
+
+  const Appended first = cache->append(child, 1).value();
+  EXPECT_EQ(first.first_slot, 100U);
+  EXPECT_EQ(first.copy, (PageCopy{1, 2}));
+  EXPECT_EQ(cache->page_of(child, 99), 2U);
+  EXPECT_EQ(cache->position(child, 0, 0, 99), 99);
+  EXPECT_EQ(cache->page_references(1), 1U);
+  EXPECT_EQ(cache->append(parent, 1).value().copy, std::nullopt);  // alone on its page again
+  EXPECT_EQ(cache->page_of(parent, 0), cache->page_of(child, 0));
+
+  cache->free_sequence(parent);
+  EXPECT_EQ(cache->page_references(0), 1U);
+  EXPECT_EQ(cache->n_free_pages(), 6U);
+  cache->free_sequence(child);
+  EXPECT_EQ(cache->n_free_pages(), 8U);
+}
+
+// A child cut back into a full shared page must not write into its parent's rows.
+TEST(KvCacheTest, AppendAfterTruncateIntoASharedPageCopies) {
+  Cache cache({.n_pages = 4, .max_sequences = 2, .max_slots = 256});
+  const SequenceId parent = cache->create_sequence().value();
+  ASSERT_TRUE(cache->append(parent, 128).has_value());
+  const SequenceId child = cache->fork(parent).value();
+  EXPECT_EQ(cache->append(child, 0).value().copy, std::nullopt);
+  cache->truncate(child, 70);
+  EXPECT_EQ(cache->append(child, 1).value().copy, (PageCopy{1, 2}));
+  EXPECT_EQ(cache->position(parent, 0, 0, 70), 70);
+  EXPECT_EQ(cache->page_of(parent, 127), 1U);
+}
+
+TEST(KvCacheTest, CommitKeepsTheAcceptedPath) {
+  Cache cache({.n_pages = 4, .max_sequences = 2, .max_slots = 256});
+  const SequenceId sequence = cache->create_sequence().value();
+  ASSERT_TRUE(cache->append(sequence, 62).has_value());
+  // A tree: two first tokens, three second ones, one third.
+  const std::vector<std::int32_t> positions = {62, 62, 63, 63, 63, 64};
+  ASSERT_TRUE(cache->append_at(sequence, positions).has_value());
+  EXPECT_EQ(cache->position(sequence, 0, 0, 66), 63);
+
+  RowMove moves[3];
+  const std::uint32_t accepted[] = {62, 65, 67};
+  ASSERT_EQ(cache->commit_path(sequence, 62, accepted, moves), 2U);
+  EXPECT_EQ(moves[0], (RowMove{1, 1, 0, 63}));
+  EXPECT_EQ(moves[1], (RowMove{1, 3, 1, 0}));
+  EXPECT_EQ(cache->n_slots(sequence), 65U);
+  for (std::uint32_t slot = 60; slot < 65; ++slot) {
+    EXPECT_EQ(cache->position(sequence, 0, 0, slot), static_cast<std::int32_t>(slot));
+  }
+  EXPECT_EQ(cache->append(sequence, 1).value().first_slot, 65U);
+  EXPECT_EQ(cache->position(sequence, 0, 0, 65), 65);
+
+  ASSERT_EQ(cache->commit_path(sequence, 65, {}, {}), 0U);
+  EXPECT_EQ(cache->n_slots(sequence), 65U);
+  const std::uint32_t unsorted[] = {62, 61};
+  EXPECT_DEATH(cache->commit_path(sequence, 60, unsorted, moves), "check failed");
+}
+
+TEST(KvCacheTest, RefusesShapesAndLimitsOutOfRange) {
+  const KvLimits limits{};
+  alignas(64) std::byte region[1024];
+  ASSERT_LE(KvCache::region_bytes(limits), sizeof(region));
+  EXPECT_TRUE(KvCache::create(kShape, limits, region).has_value());
+  KvShape shape = kShape;
+  shape.head_dim = 0;
+  EXPECT_EQ(KvCache::create(shape, limits, region).error().code(), StatusCode::kInvalidArgument);
+  shape = {UINT32_MAX, UINT32_MAX, 1, KvType::kF16, KvType::kF16};
+  EXPECT_EQ(KvCache::create(shape, limits, region).error().code(), StatusCode::kInvalidArgument);
+  for (const KvLimits& bad :
+       {KvLimits{0, 1, 64}, KvLimits{1, 0, 64}, KvLimits{1, 1, 0}, KvLimits{1, 1, UINT32_MAX}}) {
+    EXPECT_EQ(KvCache::create(kShape, bad, region).error().code(), StatusCode::kInvalidArgument);
+  }
+  EXPECT_DEATH(
+      static_cast<void>(KvCache::create(kShape, limits, MutableByteSpan(region).first(64))),
+      "check failed");
+}
+
+// What a sequence should hold: for each slot the value last stored there, and its position.
+struct ModelSlot {
+  std::uint32_t value;
+  std::int32_t position;
+};
+
+// The cache under test with a backend of one integer per slot, beside the naive model.
+class RandomRun {
+ public:
+  explicit RandomRun(std::uint64_t seed)
+      : rng_(seed), cache_({.n_pages = kPages, .max_sequences = 4, .max_slots = 300}) {
+    store_.resize(std::size_t{kPages} * kKvPageSlots);
+  }
+
+  void step() {
+    const std::uint32_t action = rng_.below(16);
+    if (model_.empty() || action == 0) return create();
+    auto chosen = model_.begin();
+    std::advance(chosen, rng_.below(static_cast<std::uint32_t>(model_.size())));
+    const SequenceId sequence = chosen->first;
+    const auto n_slots = static_cast<std::uint32_t>(chosen->second.size());
+    if (action == 1) {
+      cache_->free_sequence(sequence);
+      model_.erase(sequence);
+    } else if (action <= 3) {
+      fork(sequence);
+    } else if (action <= 6) {
+      const std::uint32_t keep = rng_.below(n_slots + 1);
+      cache_->truncate(sequence, keep);
+      chosen->second.resize(keep);
+    } else if (action <= 8) {
+      commit(sequence);
+    } else {
+      append(sequence, action <= 12 ? rng_.below(3) : rng_.below(100));
+    }
+  }
+
+  void verify() {
+    std::map<std::uint32_t, std::uint32_t> references;
+    for (const auto& [sequence, slots] : model_) {
+      ASSERT_TRUE(cache_->exists(sequence));
+      ASSERT_EQ(cache_->n_slots(sequence), slots.size());
+      for (std::uint32_t slot = 0; slot < slots.size(); ++slot) {
+        ASSERT_EQ(stored(sequence, slot), slots[slot].value);
+        ASSERT_EQ(cache_->position(sequence, 0, 0, slot), slots[slot].position);
+      }
+      for (const std::uint32_t page : cache_->pages(sequence)) ++references[page];
+    }
+    ASSERT_EQ(cache_->n_sequences(), model_.size());
+    ASSERT_EQ(cache_->n_free_pages(), kPages - references.size());
+    for (std::uint32_t page = 0; page < kPages; ++page) {
+      ASSERT_EQ(cache_->page_references(page), references[page]);
+    }
+  }
+  std::uint32_t n_refused() const { return n_refused_; }
+  std::uint32_t n_copies() const { return n_copies_; }
+  std::uint32_t n_moves() const { return n_moves_; }
+
+ private:
+  static constexpr std::uint32_t kPages = 14;
+
+  std::uint32_t& stored(SequenceId sequence, std::uint32_t slot) {
+    return store_[cache_->page_of(sequence, slot) * kKvPageSlots + slot % kKvPageSlots];
+  }
+  void create() {
+    const auto created = cache_->create_sequence();
+    ASSERT_EQ(created.has_value(), model_.size() < 4);
+    if (created) model_[*created] = {};
+  }
+  void fork(SequenceId sequence) {
+    const auto forked = cache_->fork(sequence);
+    ASSERT_EQ(forked.has_value(), model_.size() < 4);
+    if (forked) model_[*forked] = model_[sequence];
+  }
+  void append(SequenceId sequence, std::uint32_t n) {
+    std::vector<ModelSlot>& slots = model_[sequence];
+    const auto appended = cache_->append(sequence, n);
+    if (!appended) {
+      ++n_refused_;
+      return;
+    }
+    ASSERT_EQ(appended->first_slot, slots.size());
+    std::int32_t position = slots.empty() ? 0 : slots.back().position + 1;
+    copy(appended->copy);
+    for (std::uint32_t i = 0; i < n; ++i) {
+      slots.push_back({next_value_, position++});
+      stored(sequence, static_cast<std::uint32_t>(slots.size() - 1)) = next_value_++;
+    }
+  }
+  void commit(SequenceId sequence) {
+    std::vector<ModelSlot>& slots = model_[sequence];
+    std::vector<std::int32_t> positions(1 + rng_.below(8));
+    for (std::int32_t& position : positions) position = static_cast<std::int32_t>(rng_.below(1000));
+    const auto drafted = cache_->append_at(sequence, positions);
+    if (!drafted) {
+      ++n_refused_;
+      return;
+    }
+    copy(drafted->copy);
+    const std::uint32_t first = drafted->first_slot;
+    std::vector<std::uint32_t> accepted;
+    for (std::uint32_t i = 0; i < positions.size(); ++i) {
+      stored(sequence, first + i) = next_value_;
+      if (rng_.below(2) == 0) {
+        accepted.push_back(first + i);
+        slots.push_back({next_value_, positions[i]});
+      }
+      ++next_value_;
+    }
+    std::vector<RowMove> moves(accepted.size());
+    const std::uint32_t n_moves = cache_->commit_path(sequence, first, accepted, moves);
+    for (const RowMove& move : std::span(moves).first(n_moves)) {
+      store_[move.to_page * kKvPageSlots + move.to_slot] =
+          store_[move.from_page * kKvPageSlots + move.from_slot];
+    }
+    n_moves_ += n_moves;
+  }
+  void copy(const std::optional<PageCopy>& copy) {
+    if (!copy) return;
+    ++n_copies_;
+    std::copy_n(store_.begin() + copy->from_page * kKvPageSlots, kKvPageSlots,
+                store_.begin() + copy->to_page * kKvPageSlots);
+  }
+
+  Rng rng_;
+  Cache cache_;
+  std::vector<std::uint32_t> store_;
+  std::map<SequenceId, std::vector<ModelSlot>> model_;
+  std::uint32_t next_value_ = 1;
+  std::uint32_t n_refused_ = 0;
+  std::uint32_t n_copies_ = 0;
+  std::uint32_t n_moves_ = 0;
+};
+
+TEST(KvCacheTest, RandomOperationsMatchTheNaiveModel) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomRun run(seed);
+    for (int i = 0; i < 1000; ++i) {
+      run.step();
+      if (testing::Test::HasFatalFailure()) FAIL() << "step " << i;
+      if (i % 10 == 0) run.verify();
+      if (testing::Test::HasFatalFailure()) FAIL() << "step " << i;
+    }
+    EXPECT_GT(run.n_refused(), 0U);  // or the run never reached what it is meant to reach
+    EXPECT_GT(run.n_copies(), 0U);
+    EXPECT_GT(run.n_moves(), 0U);
+  }
+}
+
+}  // namespace
+}  // namespace qsf
