@@ -57,11 +57,13 @@ install_missing() {
 
 # Like install_missing, for packages that this release may not have.
 install_if_offered() {
-  local package
+  local package policy
   for package in $(missing_of "$@"); do
-    if apt-cache policy "$package" 2>/dev/null | grep -q 'Candidate: [^(]'; then
-      install_missing "$package"
-    fi
+    policy=$(apt-cache policy "$package" 2>/dev/null || true)
+    case $policy in
+      *'Candidate: (none)'* | '') ;;
+      *) install_missing "$package" ;;
+    esac
   done
 }
 

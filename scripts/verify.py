@@ -281,7 +281,8 @@ def main():
     runner.checker("layers", [python, "scripts/check_layers.py"])
     runner.checker("style", [python, "scripts/check_style.py"])
     runner.self_tests()
-    if runner.build("dev"):
+    dev_built = runner.build("dev")
+    if dev_built:
         runner.ctest("dev", "^slow$" if arguments.quick else None)
         docs = [python, "scripts/check_docs.py", "--build", "build/dev"]
         runner.checker("docs", docs + (["--run"] if arguments.run_docs else []))
@@ -290,7 +291,7 @@ def main():
             runner.tidy([] if arguments.tidy else changed)
         elif changed:
             print(f"tidy: {len(changed)} changed files are many; ./check --tidy looks at all")
-    if not arguments.quick:
+    if dev_built and not arguments.quick:
         weak_symbols = "scripts/check_weak_symbols.py"
         if runner.build("release") and os.path.exists(os.path.join(ROOT, weak_symbols)):
             runner.checker("weak symbols", [python, weak_symbols, "build/release"], skip_status=77)
