@@ -46,7 +46,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/NOTICE ${PROJE
         DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # Installs into the build tree and uses what was installed as a user would.
-if(QSF_BUILD_TESTS AND TARGET qsf_capi)
+if(QSF_BUILD_TESTS AND TARGET qsf_capi AND NOT QSF_COVERAGE)
   add_test(NAME install_test
            COMMAND bash ${PROJECT_SOURCE_DIR}/scripts/install_test.sh ${CMAKE_COMMAND} ${PROJECT_BINARY_DIR}
                    ${PROJECT_SOURCE_DIR} ${CMAKE_C_COMPILER} "${QSF_SANITIZE}")

@@ -4,7 +4,9 @@
 
     check_layers.py [ROOT]
 
+The table of docs/architecture.md must say the same as src/layers.txt.
 One line a violation: file:line: what is wrong; what is allowed. Exit status 0 when there is none.
+The public header may also be written in <>, as its users write it.
 Conditional compilation is ignored on purpose: an include counts in every configuration.
 """
 
@@ -16,6 +18,7 @@ import repo_files
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 TABLE_LINE = re.compile(r"^(\d+|extra|tests)\s+(\S+)\s*:\s*(.*)$")
+PAGE_ROW = re.compile(r"^\| (\d+) \| `src/(\w+)/` \| .* \|\s*([\w ]*?)\s*\|$")
 TEST_FILE = re.compile(r"_test\.(cc|c)$|(^|/)testing/")
 ISA_FILE = re.compile(r"_(sse42|avx2|avx512|avx512vnni|amx|neon|neondot|sve|wasm)\.cc$")
 OUTSIDE_SRC = ("tools", "examples", "fuzz")
@@ -131,13 +134,14 @@ def check_file(layers, path, text, files):
         match = INCLUDE.match(line)
         if not match:
             continue
-        if match.group(1) == '"':
+        public = "include/" + match.group(2) in files
+        if match.group(1) == '"' or public:
             violation = check_include(layers, path, number, match.group(2), files)
             if violation:
                 violations.append(violation)
         elif match.group(2).startswith(("gtest/", "gmock/")) and not TEST_FILE.search(path):
             violations.append(f"{path}:{number}: <{match.group(2)}> outside a test")
-        elif match.group(2) in ("qsf/qsf.h",) or "src/" + match.group(2) in files:
+        elif "src/" + match.group(2) in files:
             violations.append(f'{path}:{number}: <{match.group(2)}> is ours: write "{match.group(2)}"')
     return violations
 
@@ -156,12 +160,31 @@ def check_basenames(paths):
     return violations
 
 
+def check_page(layers, text, name="docs/architecture.md"):
+    """Compares the rows | level | `src/folder/` | what | may include | of the page to the table."""
+    violations = []
+    for number, line in enumerate(text.splitlines(), 1):
+        match = PAGE_ROW.match(line)
+        if not match:
+            continue
+        folder = match.group(2)
+        said = (int(match.group(1)), set(match.group(3).split()))
+        held = (layers.level.get(folder), layers.allowed.get(folder, set()))
+        if said != held:
+            violations.append(f"{name}:{number}: {folder} differs from src/layers.txt, which has: "
+                              f"{held[0]} {folder} : {' '.join(sorted(held[1]))}")
+    return violations
+
+
 def check(root):
     """Returns (violations, number of files looked at)."""
     paths = repo_files.repository_files(root)
     files = set(paths)
     layers = read_layers(repo_files.read_text(root, "src/layers.txt"))
     violations = list(layers.violations)
+    page = "docs/architecture.md"
+    if page in files:
+        violations += check_page(layers, repo_files.read_text(root, page), page)
     sources = [path for path in paths if repo_files.is_code(path) and folder_of(path)]
     for path in sources:
         violations += check_file(layers, path, repo_files.read_text(root, path), files)

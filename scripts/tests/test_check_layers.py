@@ -51,6 +51,15 @@ class TableTest(unittest.TestCase):
         self.assertIn("engine", layers.allowed["capi"])
 
 
+class PageTest(unittest.TestCase):
+    def test_the_page_says_what_the_table_says(self):
+        layers = check_layers.read_layers(TABLE)
+        page = "| 2 | `src/kv/` | keys, values | base kernels |\n| 0 | `src/base/` | all | |\n"
+        self.assertEqual(check_layers.check_page(layers, page), [])
+        for old, new in (("base kernels", "base"), ("| 2 |", "| 3 |"), ("src/kv/", "src/kw/")):
+            self.assertEqual(len(check_layers.check_page(layers, page.replace(old, new))), 1)
+
+
 class IncludeTest(unittest.TestCase):
     def test_allowed_includes_pass(self):
         self.assertEqual(violations_of("src/kv/cache.cc", '#include "kernels/isa.h"\n'
@@ -79,6 +88,8 @@ class IncludeTest(unittest.TestCase):
 
     def test_tools_see_the_public_header_and_their_extras(self):
         self.assertEqual(violations_of("tools/qsf_run.cc", '#include "qsf/qsf.h"\n'), [])
+        self.assertEqual(violations_of("tools/qsf_run.cc", "#include <qsf/qsf.h>\n"), [])
+        self.assertEqual(len(violations_of("src/kv/cache.cc", "#include <qsf/qsf.h>\n")), 1)
         self.assertEqual(violations_of("tools/qsf_run.cc", '#include "common.h"\n'), [])
         self.assertEqual(len(violations_of("tools/qsf_run.cc", '#include "base/status.h"\n')), 1)
         self.assertEqual(violations_of("tools/qsf_convert.cc", '#include "base/status.h"\n'), [])
