@@ -101,8 +101,10 @@ class WeightPager {
   WeightPager& operator=(const WeightPager&) = delete;
 
   std::uint32_t n_tiles() const noexcept { return static_cast<std::uint32_t>(tiles_.size()); }
-  // The tiles of a matrix in order of rows; empty for a tensor of one row. Consecutive numbers,
-  // except that a gate and an up projection alternate. Requires  section and tensor exist
+  // The tiles of a matrix in order of rows, ascending; empty for a tensor of one row. In files of
+  // QsfWriter they are consecutive, except that a gate and an up projection alternate; other files
+  // may order the tiles of a section as they like.
+  // Requires  section and tensor exist
   std::span<const TileId> tiles_of(std::uint32_t section, std::uint32_t tensor) const noexcept;
 
   // Waits until a tile is ready and holds it. Each acquire needs one release.
@@ -155,12 +157,15 @@ class WeightPager {
   WeightPager() = default;
   const Tensor& tensor(std::uint32_t section, std::uint32_t tensor) const noexcept;
   WeightTile view(const Tile& tile) const noexcept;
+  // The floats of a one-row tensor with the padding after them.
+  std::span<float> vector_space(std::uint32_t section, std::uint32_t tensor) const noexcept;
 
   MutableByteSpan region_;
   std::vector<Tile> tiles_;
   std::vector<TileId> tile_ids_;             // grouped by tensor
   std::vector<Tensor> tensors_;              // grouped by section
   std::vector<std::uint32_t> first_tensor_;  // by section, and the end
+  std::uint32_t embedding_tensor_ = 0;       // in its section
   PagerStats stats_;
 };
 
