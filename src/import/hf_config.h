@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+//
+// The configuration files of a Hugging Face folder as a ModelSpec.
+//
+// config.json says what the model is, generation_config.json which tokens end a text,
+// tokenizer_config.json or chat_template.jinja how a conversation is written. Every value that is
+// used has its type and range checked; what this version cannot run as the original would is
+// refused by name, never ignored.
+
+#ifndef QSF_IMPORT_HF_CONFIG_H_
+#define QSF_IMPORT_HF_CONFIG_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "format/model_spec.h"
+#include "io/file.h"
+
+namespace qsf {
+
+struct HfConfig {
+  ModelSpec spec;  // validate(spec) is OK; natively_ternary, default_type and block not filled in
+  // Which biases the weights must have, beside those that the architecture always has.
+  bool qkv_bias = false;
+  bool attn_out_bias = false;
+  bool ffn_bias = false;
+  std::vector<std::string> warnings;
+};
+
+// The texts of the files; empty means that the file is not there. config must be there.
+struct HfConfigTexts {
+  std::string_view config;
+  std::string_view generation_config;
+  std::string_view tokenizer_config;
+  std::string_view chat_template;  // chat_template.jinja
+};
+
+// Fails  kCorrupt on text that is not JSON or values of a wrong type or range; kUnsupported, naming
+//        it, on an architecture or feature that this version does not run. Messages begin with the
+//        file's name.
+Result<HfConfig> parse_hf_config(const HfConfigTexts& texts);
+
+// Reads the files of `folder`.
+// Fails  also kNotFound without config.json, kIo; messages begin with the folder
+Result<HfConfig> read_hf_config(const std::string& folder, FileOps& ops = system_file_ops());
+
+}  // namespace qsf
+
+#endif  // QSF_IMPORT_HF_CONFIG_H_

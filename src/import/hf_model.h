@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+//
+// A Hugging Face folder as a ModelSource: config.json and safetensors.
+//
+// Tensors are found by the names that transformers gives them, with or without the prefix of the
+// base model. GPT-2 keeps its matrices as [inputs, outputs] and Q, K and V in one; they are turned
+// and split while reading. RoPE order needs no change: both sides rotate halves.
+
+#ifndef QSF_IMPORT_HF_MODEL_H_
+#define QSF_IMPORT_HF_MODEL_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "import/hf_config.h"
+#include "import/model_source.h"
+#include "import/safetensors.h"
+
+namespace qsf {
+
+class HfModel final : public ModelSource {
+ public:
+  // Opens a folder and checks that exactly the tensors of its configuration are there.
+  // Requires  `ops` outlives the model
+  // Fails     as read_hf_config and SafetensorsModel::open; kCorrupt on a missing or unexpected
+  //           tensor or a shape that disagrees with the configuration, kUnsupported on a dtype
+  static Result<std::unique_ptr<HfModel>> open(const std::string& folder,
+                                               FileOps& ops = system_file_ops());
+
+  const ModelSpec& spec() const noexcept override { return config_.spec; }
+  std::span<const SourceTensor> tensors(SectionKind section,
+                                        std::uint32_t layer) const noexcept override;
+  Status read_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
+                   std::uint32_t first_row, std::span<float> out) const override;
+
+  const std::vector<std::string>& warnings() const noexcept { return config_.warnings; }
+
+ private:
+  // Element (row, col) stands at base + row * row_stride + col * col_stride of the stored tensor;
+  // one of the strides is 1.
+  struct Place {
+    const SafetensorsTensor* stored = nullptr;
+    std::uint64_t base = 0;
+    std::uint64_t row_stride = 0;
+    std::uint64_t col_stride = 1;
+  };
+  struct Section {
+    std::vector<SourceTensor> tensors;
+    std::vector<Place> places;
+  };
+  friend class HfModelMapper;
+
+  HfModel(std::string folder, HfConfig config, SafetensorsModel weights)
+      : folder_(std::move(folder)), config_(std::move(config)), weights_(std::move(weights)) {}
+  const Section& section(SectionKind kind, std::uint32_t layer) const noexcept;
+
+  std::string folder_;
+  HfConfig config_;
+  SafetensorsModel weights_;
+  std::vector<Section> sections_;  // embedding, layers, final
+};
+
+}  // namespace qsf
+
+#endif  // QSF_IMPORT_HF_MODEL_H_

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: MIT
+
+#include "import/transcode.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <span>
+#include <thread>
+#include <utility>
+
+#include "base/check.h"
+#include "base/f16.h"
+#include "quant/codec.h"
+#include "quant/floats.h"
+#include "quant/interleave.h"
+#include "quant/ternary.h"
+
+namespace qsf {
+namespace {
+
+constexpr std::uint32_t kUnitRows = kTileRowAlign;  // rows that one thread takes at a time
+
+struct SectionId {
+  SectionKind kind;
+  std::uint32_t layer;
+};
+
+// Sums over weights w and decoded weights q; added up in the order of rows, so that reports do not
+// depend on threads.
+struct ErrorSums {
+  double ww = 0.0;
+  double qq = 0.0;
+  double wq = 0.0;
+  double dd = 0.0;
+
+  void add(std::span<const float> w, std::span<const float> q) noexcept {
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      const double a = w[i];
+      const double b = q[i];
+      ww += a * a;
+      qq += b * b;
+      wq += a * b;
+      dd += (a - b) * (a - b);
+    }
+  }
+  void add(const ErrorSums& other) noexcept {
+    ww += other.ww;
+    qq += other.qq;
+    wq += other.wq;
+    dd += other.dd;
+  }
+  double relative_error() const noexcept { return ww > 0.0 ? std::sqrt(dd / ww) : 0.0; }
+  double cosine() const noexcept {
+    if (ww == 0.0 && qq == 0.0) return 1.0;
+    return ww > 0.0 && qq > 0.0 ? wq / std::sqrt(ww * qq) : 0.0;
+  }
+};
+
+// Runs work(0) .. work(n - 1) on up to n_threads threads. Returns the failure of the lowest number,
+// whichever thread finished first.
+template <typename Work>
+Status run_units(std::size_t n_units, unsigned n_threads, const Work& work) {
+  std::vector<Status> statuses(n_units);
+  std::atomic<std::size_t> next{0};
+  std::atomic<bool> failed{false};
+  const auto loop = [&] {
+    // A unit that was taken is always done and units are taken in order, so the lowest failing one
+    // is the same at any number of threads.
+    while (!failed) {
+      const std::size_t unit = next++;
+      if (unit >= n_units) return;
+      statuses[unit] = work(unit);
+      if (!statuses[unit].ok()) failed = true;
+    }
+  };
+  std::vector<std::thread> threads;
+  const std::size_t n_extra = std::min<std::size_t>(n_threads, n_units) - 1;
+  for (std::size_t i = 0; i < n_extra; ++i) threads.emplace_back(loop);
+  loop();
+  for (std::thread& thread : threads) thread.join();
+  for (Status& status : statuses) QSF_RETURN_IF_ERROR(std::move(status));
+  return ok_status();
+}
+
+class Transcoder {
+ public:
+  Transcoder(const ModelSource& source, const TranscodeOptions& options)
+      : source_(source), options_(options), spec_(source.spec()) {
+    sections_.push_back({SectionKind::kEmbedding, 0});
+    for (std::uint32_t i = 0; i < spec_.n_layers; ++i)
+      sections_.push_back({SectionKind::kLayer, i});
+    sections_.push_back({SectionKind::kFinal, 0});
+  }
+
+  Status choose_formats();
+  Result<TranscodeReport> write(const std::string& path, FileOps& ops);
+
+ private:
+  struct Tensor {
+    SectionId section;
+    std::size_t index;
+    const SourceTensor* source;
+    std::uint64_t weights() const noexcept { return std::uint64_t{source->rows} * source->cols; }
+  };
+
+  Tensor tensor(std::size_t section, std::size_t index) const {
+    const SectionId id = sections_[section];
+    return {id, index, &source_.tensors(id.kind, id.layer)[index]};
+  }
+  static std::string label(SectionId id) { return section_label(id.kind, id.layer); }
+  static std::string full_name(const Tensor& t) { return label(t.section) + ", " + t.source->name; }
+
+  Status check_cancelled() const {
+    if (options_.cancel == nullptr || !options_.cancel->load()) return ok_status();
+    return cancelled("the conversion was interrupted; nothing was written");
+  }
+  void report_progress(const char* stage, const SectionId& id) const {
+    if (options_.on_progress) options_.on_progress({stage, label(id), done_, total_});
+  }
+  void start_stage();
+
+  Status encode_unit(const Tensor& t, BlockFormat format, std::optional<Layout> layout,
+                     std::uint32_t first_row, std::uint32_t n_rows, MutableByteSpan out,
+                     ErrorSums& sums) const;
+  Result<ErrorSums> measure(const Tensor& t, BlockFormat format);
+  Result<TernaryScan> scan_ternary(const Tensor& t) const;
+  Result<BlockFormat> choose_mixed(const Tensor& t, BlockFormat format);
+  Status choose_one_row_formats(std::size_t section);
+  Status write_section(std::size_t section, QsfWriter& writer);
+  Status encode_one_rows(std::size_t section, std::span<const TensorInfo> infos,
+                         MutableByteSpan out, std::vector<ErrorSums>& sums) const;
+  void report_section(std::size_t section, std::span<const TensorInfo> infos,
+                      std::span<const ErrorSums> sums);
+
+  const ModelSource& source_;
+  const TranscodeOptions& options_;
+  ModelSpec spec_;
+  std::vector<SectionId> sections_;
+  std::vector<std::vector<BlockFormat>> formats_;  // by section and tensor
+  TranscodeReport report_;
+  std::uint64_t done_ = 0;
+  std::uint64_t total_ = 0;
+};
+
+void Transcoder::start_stage() {
+  done_ = 0;
+  total_ = 0;
+  for (std::size_t s = 0; s < sections_.size(); ++s) {
+    const std::size_t n = source_.tensors(sections_[s].kind, sections_[s].layer).size();
+    for (std::size_t i = 0; i < n; ++i) total_ += tensor(s, i).weights();
+  }
+}
+
+// Reads, encodes and measures rows [first_row, first_row + n_rows). Without a layout nothing is
+// kept: `out` is empty then.
+Status Transcoder::encode_unit(const Tensor& t, BlockFormat format, std::optional<Layout> layout,
+                               std::uint32_t first_row, std::uint32_t n_rows, MutableByteSpan out,
+                               ErrorSums& sums) const {
+  const std::size_t n_cols = t.source->cols;
+  const std::size_t row_bytes = row_major_bytes(format, n_cols);
+  std::vector<float> weights(n_rows * n_cols);
+  QSF_RETURN_IF_ERROR(
+      source_.read_rows(t.section.kind, t.section.layer, t.index, first_row, weights));
+  const bool any_magnitude = format.type == QuantType::kF32 || format.type == QuantType::kBF16;
+  std::vector<std::byte> rows;
+  MutableByteSpan row_major = out;
+  if (layout != Layout::kRowMajor) {
+    rows.resize(n_rows * row_bytes);
+    row_major = rows;
+  }
+  std::vector<float> decoded(n_cols);
+  for (std::uint32_t r = 0; r < n_rows; ++r) {
+    const std::span<const float> row = std::span(weights).subspan(r * n_cols, n_cols);
+    for (std::size_t c = 0; c < n_cols && !any_magnitude; ++c) {
+      if (!(std::fabs(row[c]) <= kF16Max)) {
+        return invalid_argument(
+            "%s: weight %g at row %u, column %zu is beyond the 65504 that %s can "
+            "hold; convert to bf16 or f32",
+            full_name(t).c_str(), static_cast<double>(row[c]), first_row + r, c,
+            std::string(quant_type_name(format.type)).c_str());
+      }
+    }
+    const MutableByteSpan bytes = row_major.subspan(r * row_bytes, row_bytes);
+    encode_row(format, row, bytes);
+    decode_row(format, bytes, decoded);
+    sums.add(row, decoded);
+  }
+  if (layout == Layout::kInterleaved) interleave_rows(format, n_rows, n_cols, rows, out);
+  return ok_status();
+}
+
+// Encodes a whole tensor and keeps nothing but the errors.
+Result<ErrorSums> Transcoder::measure(const Tensor& t, BlockFormat format) {
+  const std::uint32_t n_rows = t.source->rows;
+  const std::size_t n_units = ceil_div(n_rows, kUnitRows);
+  const std::size_t batch = std::size_t{4} * options_.n_threads;
+  ErrorSums all;
+  for (std::size_t first = 0; first < n_units; first += batch) {
+    QSF_RETURN_IF_ERROR(check_cancelled());
+    const std::size_t n = std::min(batch, n_units - first);
+    std::vector<ErrorSums> sums(n);
+    QSF_RETURN_IF_ERROR(run_units(n, options_.n_threads, [&](std::size_t unit) {
+      const auto row = static_cast<std::uint32_t>((first + unit) * kUnitRows);
+      return encode_unit(t, format, std::nullopt, row, std::min(kUnitRows, n_rows - row), {},
+                         sums[unit]);
+    }));
+    for (const ErrorSums& part : sums) all.add(part);
+    report_progress("measuring", t.section);
+  }
+  return all;
+}
+
+// Reads until a second magnitude shows, which for other weights is in the first row.
+Result<TernaryScan> Transcoder::scan_ternary(const Tensor& t) const {
+  TernaryScan scan;
+  std::vector<float> weights;
+  for (std::uint32_t row = 0; row < t.source->rows; row += kUnitRows) {
+    const std::uint32_t n_rows = std::min(kUnitRows, t.source->rows - row);
+    weights.resize(std::size_t{n_rows} * t.source->cols);
+    QSF_RETURN_IF_ERROR(source_.read_rows(t.section.kind, t.section.layer, t.index, row, weights));
+    scan.add(weights);
+    if (scan.magnitude() > 0.0F && !scan.is_natively_ternary()) break;
+  }
+  return scan;
+}
+
+Result<BlockFormat> Transcoder::choose_mixed(const Tensor& t, BlockFormat format) {
+  const QuantType planned = format.type;
+  for (;;) {
+    QSF_ASSIGN_OR_RETURN(const ErrorSums sums, measure(t, format));
+    if (sums.cosine() >= kLowCosine) break;
+    const std::optional<QuantType> wider = wider_type(format.type);
+    if (!wider) break;
+    format = block_format(*wider, options_.block);
+  }
+  if (format.type != planned) {
+    report_.warnings.push_back(full_name(t) + ": " + std::string(quant_type_name(planned)) +
+                               " falls below a cosine of 0.99; raised to " +
+                               std::string(quant_type_name(format.type)));
+  }
+  return format;
+}
+
+// Decides the format of every matrix; those of one row follow when their section is written.
+Status Transcoder::choose_formats() {
+  const bool scans =
+      options_.preset == QuantPreset::kTernary || options_.preset == QuantPreset::kMixed;
+  std::size_t n_matrices = 0;
+  std::size_t n_ternary = 0;
+  std::size_t n_exact = 0;
+  start_stage();
+  for (std::size_t s = 0; s < sections_.size(); ++s) {
+    const std::size_t n = source_.tensors(sections_[s].kind, sections_[s].layer).size();
+    std::vector<BlockFormat>& formats = formats_.emplace_back();
+    for (std::size_t i = 0; i < n; ++i) {
+      const Tensor t = tensor(s, i);
+      BlockFormat format =
+          block_format(preset_type(options_.preset, t.source->kind), options_.block);
+      if (scans && t.source->rows > 1 && t.section.kind == SectionKind::kLayer) {
+        QSF_RETURN_IF_ERROR(check_cancelled());
+        ++n_matrices;
+        QSF_ASSIGN_OR_RETURN(const TernaryScan scan, scan_ternary(t));
+        if (scan.is_natively_ternary()) {
+          ++n_ternary;
+          const float m = scan.magnitude();
+          if (f16_holds_exactly(std::span(&m, 1))) ++n_exact;
+          format = block_format(QuantType::kTernary, options_.block);
+        }
+      }
+      if (options_.preset == QuantPreset::kMixed && t.source->rows > 1 &&
+          format.type != QuantType::kTernary && !is_float_type(format.type)) {
+        QSF_ASSIGN_OR_RETURN(format, choose_mixed(t, format));
+      }
+      formats.push_back(format);
+      done_ += t.weights();
+      if (scans) report_progress("measuring", t.section);
+    }
+  }
+  spec_.natively_ternary = n_matrices > 0 && n_exact == n_matrices;
+  if (options_.preset == QuantPreset::kTernary && n_ternary < n_matrices) {
+    report_.warnings.push_back(std::to_string(n_matrices - n_ternary) + " of " +
+                               std::to_string(n_matrices) +
+                               " matrices are not natively ternary; a model that was not trained "
+                               "with ternary weights is unusable in this type");
+  }
+  return ok_status();
+}
+
+Status Transcoder::choose_one_row_formats(std::size_t section) {
+  for (std::size_t i = 0; i < formats_[section].size(); ++i) {
+    const Tensor t = tensor(section, i);
+    if (t.source->rows != 1) continue;
+    std::vector<float> values(t.source->cols);
+    QSF_RETURN_IF_ERROR(source_.read_rows(t.section.kind, t.section.layer, i, 0, values));
+    formats_[section][i] =
+        block_format(f16_holds_exactly(values) ? QuantType::kF16 : QuantType::kF32, 0);
+  }
+  return ok_status();
+}
+
+Status Transcoder::encode_one_rows(std::size_t section, std::span<const TensorInfo> infos,
+                                   MutableByteSpan out, std::vector<ErrorSums>& sums) const {
+  std::fill(out.begin(), out.end(), std::byte{0});
+  for (std::size_t i = 0; i < infos.size(); ++i) {
+    if (infos[i].rows != 1) continue;
+    const std::uint64_t offset = one_row_offset(infos, i);
+    QSF_RETURN_IF_ERROR(encode_unit(tensor(section, i), infos[i].format, Layout::kRowMajor, 0, 1,
+                                    out.subspan(offset, tile_bytes(infos[i], 1)), sums[i]));
+  }
+  return ok_status();
+}
+
+Status Transcoder::write_section(std::size_t section, QsfWriter& writer) {
+  QSF_RETURN_IF_ERROR(choose_one_row_formats(section));
+  const SectionId id = sections_[section];
+  std::vector<TensorInfo> infos;
+  for (std::size_t i = 0; i < formats_[section].size(); ++i) {
+    const SourceTensor& t = *tensor(section, i).source;
+    const Layout layout = t.rows == 1 ? Layout::kRowMajor : options_.layout;
+    infos.push_back({t.kind, t.rows, t.cols, formats_[section][i], layout, 0});
+  }
+  std::vector<ErrorSums> sums(infos.size());
+  QSF_RETURN_IF_ERROR(writer.begin_section(id.kind, id.layer, infos));
+  std::vector<std::byte> raw;
+  for (const TilePlan& tile : writer.tiles()) {
+    QSF_RETURN_IF_ERROR(check_cancelled());
+    raw.resize(tile.raw_bytes);
+    if (tile.tensor == kOneRowTensors) {
+      QSF_RETURN_IF_ERROR(encode_one_rows(section, infos, raw, sums));
+      for (const TensorInfo& info : infos) done_ += info.rows == 1 ? info.cols : 0;
+    } else {
+      const Tensor t = tensor(section, tile.tensor);
+      const TensorInfo& info = infos[tile.tensor];
+      const std::size_t n_units = ceil_div(tile.n_rows, kUnitRows);
+      std::vector<ErrorSums> parts(n_units);
+      QSF_RETURN_IF_ERROR(run_units(n_units, options_.n_threads, [&](std::size_t unit) {
+        const auto row = static_cast<std::uint32_t>(unit * kUnitRows);
+        const std::uint32_t n_rows = std::min(kUnitRows, tile.n_rows - row);
+        return encode_unit(
+            t, info.format, info.layout, tile.first_row + row, n_rows,
+            MutableByteSpan(raw).subspan(tile_bytes(info, row), tile_bytes(info, n_rows)),
+            parts[unit]);
+      }));
+      for (const ErrorSums& part : parts) sums[tile.tensor].add(part);
+      done_ += std::uint64_t{tile.n_rows} * info.cols;
+    }
+    QSF_RETURN_IF_ERROR(writer.write_tile(raw));
+    report_progress("converting", id);
+  }
+  report_section(section, infos, sums);
+  return writer.end_section();
+}
+
+void Transcoder::report_section(std::size_t section, std::span<const TensorInfo> infos,
+                                std::span<const ErrorSums> sums) {
+  for (std::size_t i = 0; i < infos.size(); ++i) {
+    const Tensor t = tensor(section, i);
+    TensorReport report;
+    report.section = label(t.section);
+    report.kind = infos[i].kind;
+    report.source_name = t.source->name;
+    report.rows = infos[i].rows;
+    report.cols = infos[i].cols;
+    report.format = infos[i].format;
+    report.bits_per_weight = 8.0 * static_cast<double>(tile_bytes(infos[i], infos[i].rows)) /
+                             static_cast<double>(t.weights());
+    report.relative_error = sums[i].relative_error();
+    report.cosine = sums[i].cosine();
+    report_.n_weights += t.weights();
+    report_.tensors.push_back(std::move(report));
+  }
+}
+
+Result<TranscodeReport> Transcoder::write(const std::string& path, FileOps& ops) {
+  spec_.default_type = preset_default_type(options_.preset);
+  spec_.block = options_.block;
+  spec_.quantiser = options_.program + (options_.program.empty() ? "" : ": ") +
+                    std::string(quant_preset_name(options_.preset)) + ", blocks of " +
+                    std::to_string(options_.block);
+  QSF_ASSIGN_OR_RETURN(
+      QsfWriter writer,
+      QsfWriter::create(path, spec_, {options_.compression, options_.tile_bytes}, ops));
+  if (!options_.tokenizer.empty()) QSF_RETURN_IF_ERROR(writer.set_tokenizer(options_.tokenizer));
+  start_stage();
+  for (std::size_t s = 0; s < sections_.size(); ++s) {
+    QSF_RETURN_IF_ERROR(write_section(s, writer));
+  }
+  report_.raw_bytes = writer.raw_bytes();
+  report_.stored_bytes = writer.stored_bytes();
+  QSF_RETURN_IF_ERROR(check_cancelled());
+  QSF_RETURN_IF_ERROR(writer.finish());
+  return std::move(report_);
+}
+
+}  // namespace
+
+Result<TranscodeReport> transcode(const ModelSource& source, const std::string& path,
+                                  const TranscodeOptions& options, FileOps& ops) {
+  if (options.n_threads < 1 || !is_valid({QuantType::kQ4, options.block})) {
+    return invalid_argument(
+        "%u threads and blocks of %u, expected at least 1 and 32, 64, 128 or "
+        "256",
+        options.n_threads, options.block);
+  }
+  Transcoder transcoder(source, options);
+  QSF_RETURN_IF_ERROR(transcoder.choose_formats());
+  return transcoder.write(path, ops);
+}
+
+}  // namespace qsf

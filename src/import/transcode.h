@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+//
+// The conversion: weights from a ModelSource, encoded, into a .qsf file.
+//
+// Works layer by layer and tile by tile: memory holds one tile and, for each thread, 64 rows of one
+// tensor. The same input and options give the same bytes at any number of threads.
+
+#ifndef QSF_IMPORT_TRANSCODE_H_
+#define QSF_IMPORT_TRANSCODE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "format/qsf_writer.h"
+#include "import/model_source.h"
+#include "import/transcode_types.h"
+
+namespace qsf {
+
+struct TranscodeProgress {
+  const char* stage = "";           // "measuring" or "converting"
+  std::string section;              // "embedding", "layer 3", "final"
+  std::uint64_t done_weights = 0;   // of this stage
+  std::uint64_t total_weights = 0;  // of this stage
+};
+
+struct TranscodeOptions {
+  QuantPreset preset = QuantPreset::k4Bit;
+  std::uint32_t block = 64;  // 32, 64, 128 or 256
+  Layout layout = Layout::kInterleaved;
+  Compression compression = Compression::kNone;
+  std::uint64_t tile_bytes = kDefaultTileBytes;
+  unsigned n_threads = 1;  // at least 1
+  std::string program;     // provenance: name and version; the preset is added
+  ByteSpan tokenizer;      // tokenizer section; empty: none
+  // Called from the calling thread at least once a tile.
+  std::function<void(const TranscodeProgress&)> on_progress;
+  const std::atomic<bool>* cancel = nullptr;  // checked once a tile
+};
+
+// What became of one tensor.
+struct TensorReport {
+  std::string section;
+  TensorKind kind = TensorKind::kAttnQ;
+  std::string source_name;
+  std::uint32_t rows = 0;
+  std::uint32_t cols = 0;
+  BlockFormat format{QuantType::kF32, 4};
+  double bits_per_weight = 0.0;  // of the bytes in the file before compression
+  double relative_error = 0.0;   // root of (squared error / squared weights); 0 for no weights
+  double cosine = 1.0;           // of weights and decoded weights; 1 when both are zero
+};
+
+struct TranscodeReport {
+  std::vector<TensorReport> tensors;  // in the order of the file
+  std::vector<std::string> warnings;
+  std::uint64_t n_weights = 0;
+  std::uint64_t raw_bytes = 0;     // of all tiles
+  std::uint64_t stored_bytes = 0;  // of all tiles, compressed
+};
+
+// A tensor below this is worth a warning, and mixed widens it.
+inline constexpr double kLowCosine = 0.99;
+
+// Converts a whole model. On failure nothing exists at `path` that was not there before.
+// Fails  kInvalidArgument on options out of range or weights beyond 65,504 in a type that cannot
+//        hold them, kCancelled, and whatever source and writer fail with
+Result<TranscodeReport> transcode(const ModelSource& source, const std::string& path,
+                                  const TranscodeOptions& options,
+                                  FileOps& ops = system_file_ops());
+
+}  // namespace qsf
+
+#endif  // QSF_IMPORT_TRANSCODE_H_

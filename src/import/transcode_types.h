@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+//
+// Which weight type a conversion gives to which tensor.
+
+#ifndef QSF_IMPORT_TRANSCODE_TYPES_H_
+#define QSF_IMPORT_TRANSCODE_TYPES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "format/qsf_layout.h"
+#include "quant/types.h"
+
+namespace qsf {
+
+// What a user asks for:
+//
+//   f32 f16 bf16 8bit 4bit 3bit   every matrix in that type
+//   2bit      layers 2-bit asymmetric; token embedding and head 4-bit
+//   ternary   layers ternary; token embedding and head 4-bit
+//   mixed     Q, K, V, gate and up 2-bit; attention output, down, embedding and head 4-bit. Each is
+//             measured and widened (2, 3, 4, 8 bits) until its cosine with the original reaches
+//             0.99; a natively ternary matrix becomes ternary.
+//
+// Attention output is 4-bit because, like down, it writes into the residual stream, where no norm
+// follows before the next layers read it. Position embeddings are f16 with every coded type: they
+// are small, and every token reads one. Norms and biases (one row) are f32 unless f16 holds them
+// exactly.
+enum class QuantPreset {
+  kF32,
+  kF16,
+  kBF16,
+  k8Bit,
+  k4Bit,
+  k3Bit,
+  k2Bit,
+  kTernary,
+  kMixed,
+};
+
+// Returns the name on the command line, and back; nothing for an unknown name.
+std::string_view quant_preset_name(QuantPreset preset) noexcept;
+std::optional<QuantPreset> find_quant_preset(std::string_view name) noexcept;
+
+// Returns the type of a matrix of that kind, before anything is measured.
+QuantType preset_type(QuantPreset preset, TensorKind kind) noexcept;
+
+// Returns the default type of the whole file, nothing for mixed.
+std::optional<QuantType> preset_default_type(QuantPreset preset) noexcept;
+
+// Returns the next wider type that mixed tries, or nothing after 8-bit.
+std::optional<QuantType> wider_type(QuantType type) noexcept;
+
+}  // namespace qsf
+
+#endif  // QSF_IMPORT_TRANSCODE_TYPES_H_
