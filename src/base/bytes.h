@@ -3,7 +3,8 @@
 // Little-endian bytes: loads and stores at explicit offsets, overflow-safe sizes, bounded cursors.
 //
 // Files are parsed with these and never by casting a pointer to a struct. Weight blocks are the one
-// exception: they are used in place, which is why a big-endian host is refused here at compile time.
+// exception: they are used in place, which is why a big-endian host is refused here at compile
+// time.
 
 #ifndef QSF_BASE_BYTES_H_
 #define QSF_BASE_BYTES_H_
@@ -73,8 +74,8 @@ inline std::optional<std::uint64_t> checked_mul(std::uint64_t a, std::uint64_t b
   return product;
 }
 
-// A cursor over bytes from outside. Reading past the end yields zeros and makes ok() false for good,
-// so a parser checks once, at the end of a group of fields, and never reads out of range.
+// A cursor over bytes from outside. Reading past the end yields zeros and makes ok() false for
+// good, so a parser checks once, at the end of a group of fields, and never reads out of range.
 class ByteReader {
  public:
   explicit ByteReader(ByteSpan bytes) noexcept : bytes_(bytes) {}
@@ -95,7 +96,9 @@ class ByteReader {
     return bytes_.subspan(position_ - static_cast<std::size_t>(n_bytes),
                           static_cast<std::size_t>(n_bytes));
   }
-  std::string_view read_text(std::uint64_t n_bytes) noexcept { return as_text(read_bytes(n_bytes)); }
+  std::string_view read_text(std::uint64_t n_bytes) noexcept {
+    return as_text(read_bytes(n_bytes));
+  }
   void skip(std::uint64_t n_bytes) noexcept { take(n_bytes); }
 
  private:

@@ -17,8 +17,8 @@ namespace qsf {
 
 }  // namespace qsf
 
-#define QSF_CHECK(condition)                                                          \
-  (static_cast<bool>(condition) ? static_cast<void>(0)                                \
+#define QSF_CHECK(condition)                           \
+  (static_cast<bool>(condition) ? static_cast<void>(0) \
                                 : ::qsf::check_failed(__FILE__, __LINE__, #condition))
 
 #ifdef QSF_ENABLE_DCHECK

@@ -28,7 +28,8 @@ inline constexpr float kF16Max = 65504.0F;
 inline float to_f32(F16 h) noexcept {
   const std::uint32_t magnitude = static_cast<std::uint32_t>(h.bits & 0x7FFFU) << 13;
   const std::uint32_t sign = static_cast<std::uint32_t>(h.bits & 0x8000U) << 16;
-  const float rebased = std::bit_cast<float>(magnitude) * std::bit_cast<float>(0x77800000U);  // 2^112
+  const float rebased =
+      std::bit_cast<float>(magnitude) * std::bit_cast<float>(0x77800000U);  // 2^112
   const std::uint32_t special = (h.bits & 0x7C00U) == 0x7C00U ? 0x7F800000U : 0U;
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(rebased) | special | sign);
 }
@@ -46,7 +47,8 @@ inline F16 to_f16(float value) noexcept {
   if (magnitude >= 0x477FF000U) return {static_cast<std::uint16_t>(sign | 0x7C00U)};  // >= 65520
   if (magnitude < 0x38800000U) {  // below 2^-14: subnormal, let the FPU round at 2^-24
     const float shifted = std::bit_cast<float>(magnitude) + 0.5F;  // ulp of 0.5 is 2^-24
-    return {static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3F000000U))};
+    return {
+        static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3F000000U))};
   }
   const std::uint32_t round = 0xFFFU + ((magnitude >> 13) & 1U);
   return {static_cast<std::uint16_t>(sign | ((magnitude - 0x38000000U + round) >> 13))};

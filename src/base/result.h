@@ -70,9 +70,10 @@ class [[nodiscard]] Result {
 // initialises `decl` with the value:  QSF_ASSIGN_OR_RETURN(const File file, File::open(path));
 #define QSF_ASSIGN_OR_RETURN(decl, expr) \
   QSF_ASSIGN_OR_RETURN_IMPL_(QSF_CONCAT_(qsf_result_, __LINE__), decl, expr)
-#define QSF_ASSIGN_OR_RETURN_IMPL_(result, decl, expr)                       \
-  auto result = (expr);                                                      \
-  if (!result.has_value()) [[unlikely]] return std::move(result).error();    \
+#define QSF_ASSIGN_OR_RETURN_IMPL_(result, decl, expr) \
+  auto result = (expr);                                \
+  if (!result.has_value()) [[unlikely]]                \
+    return std::move(result).error();                  \
   decl = std::move(result).value()
 
 #endif  // QSF_BASE_RESULT_H_

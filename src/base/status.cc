@@ -60,13 +60,13 @@ Status Status::with_context(std::string_view where) && {
 }
 
 // One definition per code; the names are the vocabulary of every error in the project.
-#define QSF_DEFINE_STATUS_BUILDER(name, code)              \
-  Status name(const char* format, ...) {                   \
-    std::va_list args;                                     \
-    va_start(args, format);                                \
-    Status status(code, format_message(format, args));     \
-    va_end(args);                                          \
-    return status;                                         \
+#define QSF_DEFINE_STATUS_BUILDER(name, code)          \
+  Status name(const char* format, ...) {               \
+    std::va_list args;                                 \
+    va_start(args, format);                            \
+    Status status(code, format_message(format, args)); \
+    va_end(args);                                      \
+    return status;                                     \
   }
 QSF_DEFINE_STATUS_BUILDER(invalid_argument, StatusCode::kInvalidArgument)
 QSF_DEFINE_STATUS_BUILDER(not_found, StatusCode::kNotFound)

@@ -57,7 +57,9 @@ class [[nodiscard]] Status {
   std::unique_ptr<Rep> rep_;
 };
 
-inline Status ok_status() noexcept { return {}; }
+inline Status ok_status() noexcept {
+  return {};
+}
 
 // Build a failed Status with a printf-style message.
 // Threads  any
@@ -73,10 +75,11 @@ inline Status ok_status() noexcept { return {}; }
 }  // namespace qsf
 
 // Returns from the calling function when `expr`, a Status, is not OK.
-#define QSF_RETURN_IF_ERROR(expr)                          \
-  do {                                                     \
-    ::qsf::Status qsf_status_ = (expr);                    \
-    if (!qsf_status_.ok()) [[unlikely]] return qsf_status_; \
+#define QSF_RETURN_IF_ERROR(expr)       \
+  do {                                  \
+    ::qsf::Status qsf_status_ = (expr); \
+    if (!qsf_status_.ok()) [[unlikely]] \
+      return qsf_status_;               \
   } while (false)
 
 #endif  // QSF_BASE_STATUS_H_
