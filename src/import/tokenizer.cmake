@@ -2,9 +2,16 @@
 #
 # Importing tokenizers, and the GGUF directory they may stand in.
 qsf_library(import_tokenizer
-  SOURCES byte_alphabet.cc gguf_pretokenizers.cc gguf_reader.cc gguf_tokenizer.cc
-  DEPS base tokenizer)
+  SOURCES byte_alphabet.cc gguf_pretokenizers.cc gguf_reader.cc gguf_tokenizer.cc hf_pipeline.cc
+          hf_tokenizer.cc hf_tokenizer_json.cc hf_vocabulary.cc sentencepiece_model.cc
+  DEPS base tokenizer
+  PRIVATE_DEPS qsf_json)
 qsf_test(gguf_tokenizer_test
   SOURCES gguf_tokenizer_test.cc
   DEPS base tokenizer import_tokenizer
+  LABELS unit)
+qsf_test(hf_tokenizer_test
+  SOURCES hf_tokenizer_test.cc
+  DEPS base tokenizer import_tokenizer
+  PRIVATE_DEPS qsf_json
   LABELS unit)

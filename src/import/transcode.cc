@@ -235,9 +235,9 @@ Result<BlockFormat> Transcoder::choose_mixed(const Tensor& t, BlockFormat format
     format = block_format(*wider, options_.block);
   }
   if (format.type != planned) {
-    report_.warnings.push_back(full_name(t) + ": " + std::string(quant_type_name(planned)) +
-                               " falls below a cosine of 0.99; raised to " +
-                               std::string(quant_type_name(format.type)));
+    report_.widened.push_back(full_name(t) + ": " + std::string(quant_type_name(planned)) +
+                              " falls below a cosine of 0.99; raised to " +
+                              std::string(quant_type_name(format.type)));
   }
   return format;
 }

@@ -59,6 +59,7 @@ struct TensorReport {
 struct TranscodeReport {
   std::vector<TensorReport> tensors;  // in the order of the file
   std::vector<std::string> warnings;
+  std::vector<std::string> widened;  // one line for each matrix that mixed gave more bits
   std::uint64_t n_weights = 0;
   std::uint64_t raw_bytes = 0;     // of all tiles
   std::uint64_t stored_bytes = 0;  // of all tiles, compressed
