@@ -65,7 +65,8 @@ class TileChecker {
         tile_rows_(directory.tensors.size(), 0),
         end_(directory_bytes(directory.tensors.size(), directory.tiles.size())) {}
 
-  Status check_all() {
+  // Checks everything and returns the bytes that the tiles hold.
+  Result<std::uint64_t> check_all() {
     std::uint64_t raw_bytes = 0;
     for (const TileInfo& tile : directory_.tiles) {
       QSF_RETURN_IF_ERROR(check_place(tile));
@@ -76,11 +77,8 @@ class TileChecker {
       return corrupt("the tiles end at byte %llu of the section, expected %llu", ull{end_},
                      ull{directory_.stored_bytes});
     }
-    if (raw_bytes != directory_.raw_bytes) {
-      return corrupt("the tiles hold %llu bytes, expected %llu", ull{raw_bytes},
-                     ull{directory_.raw_bytes});
-    }
-    return check_complete();
+    QSF_RETURN_IF_ERROR(check_complete());
+    return raw_bytes;
   }
 
  private:
@@ -218,12 +216,21 @@ Result<SectionDirectory> parse_directory(const File& file, const ModelSpec& spec
   }
   const Status valid = check_tensors(spec, directory.kind, directory.tensors);
   if (!valid.ok()) return Status(StatusCode::kCorrupt, valid.message());
+  if (common_type(directory.tensors) != place.default_type) {
+    return corrupt("weight type %u of the section is not that of its tensors, expected %u",
+                   place.default_type, common_type(directory.tensors));
+  }
   at += 4;
   directory.tiles.reserve((covered.size() - at) / kTileEntryBytes);
   for (; at < covered.size(); at += kTileEntryBytes) {
     directory.tiles.push_back(decode_tile_entry(covered.subspan(at, kTileEntryBytes)));
   }
-  QSF_RETURN_IF_ERROR(TileChecker(directory).check_all());
+  QSF_ASSIGN_OR_RETURN(const std::uint64_t raw_bytes, TileChecker(directory).check_all());
+  if (directory.kind == SectionKind::kLayer && raw_bytes != directory.raw_bytes) {
+    return corrupt("the tiles hold %llu bytes, but the layer index says %llu", ull{raw_bytes},
+                   ull{directory.raw_bytes});
+  }
+  directory.raw_bytes = raw_bytes;
   for (TileInfo& tile : directory.tiles) tile.file_offset += directory.file_offset;
   return directory;
 }

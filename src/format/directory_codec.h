@@ -27,9 +27,9 @@ std::vector<std::byte> encode_directory(const SectionDirectory& directory,
 
 // What the index or the section directory says of a section before it is read.
 struct SectionPlace {
-  SectionDirectory head;  // kind, layer, compression, offset, stored and raw bytes, crc
+  SectionDirectory head;  // all but tensors and tiles; raw_bytes for layers alone
   std::uint32_t n_tensors = 0;
-  std::uint8_t default_type = kMixedType;  // for tensors that name no type; kMixedType: none
+  std::uint8_t default_type = kMixedType;  // common_type of the tensors
 };
 
 // Reads and checks the directory of the section at `place`: codes, shapes, that the tiles cover

@@ -240,7 +240,7 @@ Result<SectionPlace> decode_index_entry(const File& file, ByteSpan e, std::uint3
     return unsupported("%s: weight type %u is not known to this version", label.c_str(),
                        place.default_type);
   }
-  if (!std::isfinite(place.head.importance) || place.head.importance < 0.0F) {
+  if (!std::isfinite(place.head.importance) || std::signbit(place.head.importance)) {
     return corrupt("%s: importance %g, expected a finite number >= 0", label.c_str(),
                    static_cast<double>(place.head.importance));
   }

@@ -18,18 +18,6 @@
 namespace qsf {
 namespace {
 
-// The type all matrices of a section share, or kMixedType.
-std::uint8_t common_type(std::span<const TensorInfo> tensors) noexcept {
-  std::uint8_t common = kMixedType;
-  for (const TensorInfo& tensor : tensors) {
-    if (tensor.rows == 1) continue;
-    const auto type = static_cast<std::uint8_t>(tensor.format.type);
-    if (common != kMixedType && common != type) return kMixedType;
-    common = type;
-  }
-  return common;
-}
-
 bool is_section_name(std::string_view name) noexcept {
   return !name.empty() && name.size() <= kSectionNameBytes &&
          std::all_of(name.begin(), name.end(), [](char c) {

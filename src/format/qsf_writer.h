@@ -56,6 +56,9 @@ class QsfWriter {
   // Writes a section of another kind. `required`: a reader that does not know it refuses the file.
   Status add_section(std::string_view name, ByteSpan bytes, bool required);
 
+  // Chooses the compression of the sections begun from now on (the embedding is never compressed).
+  void set_compression(Compression compression) noexcept { options_.compression = compression; }
+
   // Starts a section and plans its tiles. `layer` is 0 except for layers; `tensors` stand in order
   // of use, the norms of one row anywhere.
   // Fails  kInvalidArgument when a shape does not follow from the spec, a kind has no place in the

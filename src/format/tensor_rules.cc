@@ -161,4 +161,15 @@ Status check_tensors(const ModelSpec& spec, SectionKind section,
   return ok_status();
 }
 
+std::uint8_t common_type(std::span<const TensorInfo> tensors) noexcept {
+  std::uint8_t common = kMixedType;
+  for (const TensorInfo& tensor : tensors) {
+    if (tensor.rows == 1) continue;
+    const auto type = static_cast<std::uint8_t>(tensor.format.type);
+    if (common != kMixedType && common != type) return kMixedType;
+    common = type;
+  }
+  return common;
+}
+
 }  // namespace qsf

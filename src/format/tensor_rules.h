@@ -6,6 +6,7 @@
 #ifndef QSF_FORMAT_TENSOR_RULES_H_
 #define QSF_FORMAT_TENSOR_RULES_H_
 
+#include <cstdint>
 #include <span>
 
 #include "base/status.h"
@@ -19,6 +20,10 @@ namespace qsf {
 // Fails     kInvalidArgument, naming the tensor; the reader turns that into kCorrupt
 Status check_tensors(const ModelSpec& spec, SectionKind section,
                      std::span<const TensorInfo> tensors);
+
+// Returns the weight type that all tensors of more than one row share, kMixedType when they differ
+// or there are none: byte 16 of an index entry, byte 61 of a section entry.
+std::uint8_t common_type(std::span<const TensorInfo> tensors) noexcept;
 
 }  // namespace qsf
 

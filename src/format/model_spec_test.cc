@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT
+//
+// Tests of the spec and its metadata: every field survives, every range and relation is held.
+
+#include "format/model_spec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "format/qsf_layout.h"
+#include "format/spec_keys.h"
+#include "format/testing/small_models.h"
+
+namespace qsf {
+namespace {
+
+using testing::HasSubstr;
+using testing_support::compressed_model;
+using testing_support::full_model;
+using testing_support::minimal_model;
+using testing_support::types_model;
+
+using HeaderBytes = std::array<std::byte, kHeaderBytes>;
+
+HeaderBytes header_of(const ModelSpec& spec) {
+  HeaderBytes header{};
+  encode_spec_header(spec, header);
+  return header;
+}
+
+TEST(ModelSpecTest, SurvivesHeaderAndMetadata) {
+  for (const ModelSpec& spec :
+       {minimal_model().spec, types_model().spec, compressed_model().spec, full_model().spec}) {
+    ASSERT_TRUE(validate(spec).ok()) << validate(spec).message();
+    const Metadata metadata = encode_spec_metadata(spec);
+    const auto back = decode_spec(header_of(spec), metadata);
+    ASSERT_TRUE(back) << back.error().message();
+    EXPECT_EQ(*back, spec);
+    ByteWriter bytes;
+    metadata.encode(bytes);
+    ByteReader reader(bytes.view());
+    EXPECT_EQ(*Metadata::decode(reader, static_cast<std::uint32_t>(metadata.entries().size())),
+              metadata);
+  }
+}
+
+// The full model is only full if every known key is in it or in one of the others.
+TEST(ModelSpecTest, TheSmallModelsUseEveryKey) {
+  for (const std::string_view key : keys::kAll) {
+    bool used = key == keys::kFileBytes;
+    for (const ModelSpec& spec : {full_model().spec, types_model().spec}) {
+      used = used || encode_spec_metadata(spec).contains(key);
+    }
+    EXPECT_TRUE(used) << key;
+  }
+}
+
+TEST(ModelSpecTest, RefusesEveryFieldOutOfRange) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const std::function<void(ModelSpec&)> faults[] = {
+      [](ModelSpec& s) { s.architecture = ""; },
+      [](ModelSpec& s) { s.architecture = "a b"; },
+      [](ModelSpec& s) { s.architecture = std::string(65, 'a'); },
+      [](ModelSpec& s) { s.n_layers = 0; },
+      [](ModelSpec& s) { s.n_layers = 4097; },
+      [](ModelSpec& s) { s.hidden = 0; },
+      [](ModelSpec& s) { s.hidden = (1U << 20) + 1; },
+      [](ModelSpec& s) { s.n_heads = 0; },
+      [](ModelSpec& s) { s.n_heads = 3; },
+      [](ModelSpec& s) { s.n_kv_heads = 0; },
+      [](ModelSpec& s) { s.n_kv_heads = 8; },
+      [](ModelSpec& s) { s.head_dim = 0; },
+      [](ModelSpec& s) { s.head_dim = 65536, s.n_heads = s.n_kv_heads = 65536; },
+      [](ModelSpec& s) { s.n_vocab = 0; },
+      [](ModelSpec& s) { s.n_vocab = UINT32_MAX; },
+      [](ModelSpec& s) { s.max_positions = 0; },
+      [](ModelSpec& s) { s.ffn = 0; },
+      [](ModelSpec& s) { s.block = 0; },
+      [](ModelSpec& s) { s.block = 96; },
+      [](ModelSpec& s) { s.norm_epsilon = 0.0F; },
+      [=](ModelSpec& s) { s.norm_epsilon = kNan; },
+      [=](ModelSpec& s) { s.rope.theta = kInf; },
+      [](ModelSpec& s) { s.rope.theta = 0.0F; },
+      [](ModelSpec& s) { s.rope.dims = 7; },
+      [](ModelSpec& s) { s.rope.dims = 10; },
+      [](ModelSpec& s) { s.rope.factor = 0.5F; },
+      [](ModelSpec& s) { s.rope.scaling = RopeScaling::kLlama3; },
+      [](ModelSpec& s) {
+        s.rope.scaling = RopeScaling::kLlama3;
+        s.rope.original_context = 8192;
+        s.rope.low_freq_factor = 4.0F;
+      },
+      [](ModelSpec& s) {
+        s.sliding_window = {1, 2, 3};
+      },
+      [=](ModelSpec& s) { s.attention_scale = kNan; },
+      [](ModelSpec& s) { s.logit_soft_cap = -1.0F; },
+      [](ModelSpec& s) { s.logit_scale = 0.0F; },
+      [](ModelSpec& s) { s.n_experts_used = 3; },
+      [](ModelSpec& s) { s.n_experts = 0; },
+      [](ModelSpec& s) { s.bos_id = s.n_vocab; },
+      [](ModelSpec& s) { s.pad_id = UINT32_MAX; },
+      [](ModelSpec& s) {
+        s.eos_ids = {1, s.n_vocab};
+      },
+      [](ModelSpec& s) { s.eos_ids.assign(2000, 1); },
+      [](ModelSpec& s) { s.extra.set_u32(keys::kRopeDims, 4); },
+      [](ModelSpec& s) { s.extra.set_u32("user.x", 4, /*required=*/true); },
+  };
+  int index = 0;
+  for (const auto& fault : faults) {
+    ModelSpec spec = full_model().spec;
+    fault(spec);
+    EXPECT_EQ(validate(spec).code(), StatusCode::kInvalidArgument) << "fault " << index;
+    ++index;
+  }
+}
+
+TEST(ModelSpecTest, RefusesWhatItDoesNotKnow) {
+  const ModelSpec spec = types_model().spec;
+  const struct {
+    std::size_t offset;
+    std::uint8_t value;
+    const char* message;
+  } cases[] = {
+      {header_at::kDefaultType, 10, "default weight type 10"},
+      {header_at::kDefaultType, 0xFF, "default weight type 255"},
+      {header_at::kNorm, 2, "normalisation type 2"},
+      {header_at::kPositions, 3, "position encoding 3"},
+      {header_at::kFlags, 8, "header flags"},
+  };
+  for (const auto& c : cases) {
+    HeaderBytes header = header_of(spec);
+    store_le(header, c.offset, c.value);
+    const auto result = decode_spec(header, encode_spec_metadata(spec));
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code(), StatusCode::kUnsupported);
+    EXPECT_THAT(result.error().message(), HasSubstr(c.message));
+  }
+  Metadata metadata = encode_spec_metadata(spec);
+  metadata.set_u32("attention.sinks", 4, /*required=*/true);
+  EXPECT_EQ(decode_spec(header_of(spec), metadata).error().code(), StatusCode::kUnsupported);
+  metadata.set_u32("attention.sinks", 4, /*required=*/false);
+  EXPECT_TRUE(decode_spec(header_of(spec), metadata)->extra.contains("attention.sinks"));
+  metadata.set_text(keys::kRopeScaling, "yarn", true);
+  EXPECT_EQ(decode_spec(header_of(spec), metadata).error().code(), StatusCode::kUnsupported);
+}
+
+TEST(ModelSpecTest, HoldsHeaderAndMetadataToEachOther) {
+  const ModelSpec spec = types_model().spec;
+  const Metadata metadata = encode_spec_metadata(spec);
+  for (const std::size_t offset :
+       {header_at::kArchitecture, header_at::kActivation, header_at::kEos, header_at::kFlags}) {
+    HeaderBytes header = header_of(spec);
+    header[offset] ^= std::byte{1};
+    EXPECT_EQ(decode_spec(header, metadata).error().code(), StatusCode::kCorrupt) << offset;
+  }
+  for (const std::string_view key : {keys::kArchitecture, keys::kNormEpsilon, keys::kFfnActivation,
+                                     keys::kFfnGated, keys::kHeadTied}) {
+    Metadata without = metadata;
+    without.erase(key);
+    EXPECT_THAT(decode_spec(header_of(spec), without).error().message(), HasSubstr("is missing"));
+    without.set_f32_array(key, {});
+    EXPECT_THAT(decode_spec(header_of(spec), without).error().message(), HasSubstr("type 7"));
+  }
+}
+
+TEST(MetadataTest, ReturnsFallbacksAndRefusesOtherTypes) {
+  Metadata m;
+  m.set_u32("a", 7);
+  EXPECT_EQ(m.get_u32("a", 1).value(), 7U);
+  EXPECT_EQ(m.get_u32("b", 1).value(), 1U);
+  EXPECT_EQ(m.get_text("b", "x").value(), "x");
+  EXPECT_EQ(m.get_f32("a", 0).error().code(), StatusCode::kCorrupt);
+  m.set_u32("a", 8);
+  EXPECT_EQ(m.entries().size(), 1U);
+  m.set({"bad", ValueType::kU32, false, std::vector<std::byte>(3)});
+  EXPECT_EQ(m.get_u32("bad", 0).error().code(), StatusCode::kCorrupt);
+}
+
+TEST(MetadataTest, KeepsValuesOfTypesItDoesNotKnow) {
+  Metadata m;
+  m.set({"new", static_cast<ValueType>(99), false, std::vector<std::byte>(5, std::byte{3})});
+  ByteWriter bytes;
+  m.encode(bytes);
+  ByteReader reader(bytes.view());
+  EXPECT_EQ(Metadata::decode(reader, 1).value(), m);
+}
+
+TEST(MetadataTest, RefusesUnsortedRepeatedAndCutKeys) {
+  Metadata a;
+  a.set_u32("a", 1);
+  Metadata b;
+  b.set_u32("b", 1);
+  const auto decode = [](const std::vector<const Metadata*>& parts, std::size_t cut,
+                         std::uint32_t n_keys) {
+    ByteWriter bytes;
+    for (const Metadata* part : parts) part->encode(bytes);
+    ByteReader reader(bytes.view().first(bytes.size() - cut));
+    return Metadata::decode(reader, n_keys).has_value();
+  };
+  EXPECT_TRUE(decode({&a, &b}, 0, 2));
+  EXPECT_FALSE(decode({&b, &a}, 0, 2));
+  EXPECT_FALSE(decode({&a, &a}, 0, 2));
+  EXPECT_FALSE(decode({&a, &b}, 0, 3));
+  for (std::size_t cut = 1; cut < 12; ++cut) EXPECT_FALSE(decode({&a, &b}, cut, 2)) << cut;
+}
+
+}  // namespace
+}  // namespace qsf
