@@ -9,12 +9,18 @@
  *               last parameter, which may be NULL. No function prints, exits or sets errno as its
  *               way of reporting, except qsf_print_stats, whose job is to print.
  *   Text        UTF-8 in and out. Text given to the library may hold any bytes; text handed out is
- *               always valid UTF-8 and NUL-terminated where no length is given.
+ *               always valid UTF-8 and NUL-terminated, so a NUL character that a model generates
+ *               is handed out as U+FFFD.
  *   Threads     An engine may be used by one thread at a time, with its sessions. qsf_engine_cancel
  *               may be called from any thread and from a signal handler. Different engines are
- *               independent.
+ *               independent. Callbacks run on the thread of the call, the log callback perhaps on
+ *               another; none of them may call into the engine they come from, qsf_engine_cancel
+ *               excepted.
  *   Structs     Structs that begin with struct_size can grow: set it to sizeof of the struct you
- *               were compiled with (the *_init functions do).
+ *               were compiled with (the *_init functions do). A struct that is read must have a
+ *               size this library knows: a smaller one is QSF_INVALID_ARGUMENT, a larger one, from
+ *               a newer header, QSF_UNSUPPORTED. A struct that is filled is filled up to its
+ *               struct_size, which is then set to the bytes filled.
  *   Tokens      Token ids are int, 0 .. n_vocab - 1.
  */
 #ifndef QSF_QSF_H_
@@ -36,8 +42,6 @@ extern "C" {
 typedef struct QSFEngine QSFEngine;
 typedef struct QSFConfig QSFConfig;
 typedef struct QSFSession QSFSession;
-
-/* ---- Errors --------------------------------------------------------------------------------- */
 
 typedef enum qsf_code {
   QSF_OK = 0,
@@ -61,8 +65,6 @@ typedef struct qsf_error {
 /* Returns the version of the library, such as "0.1.0". Static; never free it. */
 QSF_API const char* qsf_version(void);
 
-/* ---- Configuration --------------------------------------------------------------------------- */
-
 typedef enum qsf_log_level { QSF_LOG_INFO = 0, QSF_LOG_WARNING = 1 } qsf_log_level;
 
 typedef enum qsf_kv_type { QSF_KV_F16 = 0, QSF_KV_F32 = 1 } qsf_kv_type;
@@ -79,7 +81,8 @@ typedef void (*QSFProgressCallback)(uint64_t done_bytes, uint64_t total_bytes, v
 
 /* Returns a configuration with default values, to be freed with qsf_config_free; NULL when there is
  * no memory for it. One configuration may open several engines; opening copies what it needs. The
- * setters ignore a NULL configuration; a value out of range is reported when an engine is opened. */
+ * setters ignore a NULL configuration; a value out of range is reported when an engine is opened.
+ */
 QSF_API QSFConfig* qsf_config_default(void);
 /* Upper bound of the process's memory in MB (10^6 bytes); 0, the default, sets no bound. This
  * version plans its memory but cannot hold a model to a budget yet: any other value makes opening
@@ -95,37 +98,44 @@ QSF_API void qsf_config_set_max_seq_len(QSFConfig* config, int max_seq_len);
 QSF_API void qsf_config_set_quality(QSFConfig* config, float quality);
 /* How keys and values are stored; the default is QSF_KV_F16. */
 QSF_API void qsf_config_set_kv_type(QSFConfig* config, qsf_kv_type type);
-/* Rows of a prompt that one pass carries through the layers; 0, the default, lets the engine choose.
- * The numbers computed do not depend on it. */
+/* Rows of a prompt that one pass carries through the layers; 0, the default, lets the engine
+ * choose. The numbers computed do not depend on it. */
 QSF_API void qsf_config_set_rows_per_pass(QSFConfig* config, int rows);
-QSF_API void qsf_config_set_log_callback(QSFConfig* config, QSFLogCallback callback, void* user_data);
+/* Sequences that may exist at once; the default is 1. Each costs keys and values for the whole
+ * context, planned when the engine opens. qsf_engine_generate, qsf_generate, qsf_engine_score and
+ * qsf_forward use one for the time of their call: with sessions of your own beside them, add one.
+ */
+QSF_API void qsf_config_set_max_sessions(QSFConfig* config, int sessions);
+QSF_API void qsf_config_set_log_callback(QSFConfig* config, QSFLogCallback callback,
+                                         void* user_data);
 QSF_API void qsf_config_set_error_callback(QSFConfig* config, QSFErrorCallback callback,
                                            void* user_data);
 QSF_API void qsf_config_set_progress_callback(QSFConfig* config, QSFProgressCallback callback,
                                               void* user_data);
 QSF_API void qsf_config_free(QSFConfig* config);
 
-/* ---- Engine ---------------------------------------------------------------------------------- */
-
 /* Opens a .qsf model. `config` may be NULL for the defaults. On success *engine is a handle to be
  * freed with qsf_free; on failure it is NULL. */
 QSF_API qsf_code qsf_engine_open(const char* model_path, const QSFConfig* config,
                                  QSFEngine** engine, qsf_error* error);
-/* The same, reporting through the configuration's error callback; NULL on failure. */
+/* The same, reporting through the configuration's error callback; NULL on failure. The callback of
+ * the configuration is also the one that qsf_generate, qsf_tokenize, qsf_detokenize and qsf_forward
+ * report to as long as the engine lives. */
 QSF_API QSFEngine* qsf_load(const char* model_path, QSFConfig* config);
 /* Frees an engine. Its sessions must have been freed before. */
 QSF_API void qsf_free(QSFEngine* engine);
 
 /* Asks the call in progress on this engine (open excepted) to stop: it returns QSF_CANCELLED within
- * about the time of one weight tile. Without a call in progress the next one is cancelled. Safe from
- * any thread and from a signal handler. */
+ * about the time of one weight tile; qsf_engine_generate returns QSF_OK and QSF_STOP_CANCELLED.
+ * Without a call in progress the next one that computes is cancelled. Safe from any thread and from
+ * a signal handler. */
 QSF_API void qsf_engine_cancel(QSFEngine* engine);
 
 /* What a model is. Strings live as long as the engine. */
 typedef struct qsf_model_info {
   size_t struct_size;
-  const char* architecture; /* "llama", "gpt2", ... */
-  const char* quant_type;   /* "4bit", "f16", "mixed", ... */
+  const char* architecture;  /* "llama", "gpt2", ... */
+  const char* quant_type;    /* "4bit", "f16", "mixed", ... */
   const char* chat_template; /* Jinja source as stored in the model, or NULL */
   int n_layers;
   int n_vocab;
@@ -137,7 +147,6 @@ typedef struct qsf_model_info {
   uint64_t n_parameters;
   uint64_t file_bytes;
 } qsf_model_info;
-/* Fills at most info->struct_size bytes. */
 QSF_API qsf_code qsf_engine_model_info(const QSFEngine* engine, qsf_model_info* info,
                                        qsf_error* error);
 
@@ -148,6 +157,7 @@ typedef struct qsf_memory_region {
   const char* reason;
   uint64_t bytes;
 } qsf_memory_region;
+/* Returns how many regions there are; 0 for NULL. */
 QSF_API int qsf_engine_memory_region_count(const QSFEngine* engine);
 /* Fills region number `index`, 0 .. count - 1. */
 QSF_API qsf_code qsf_engine_memory_region(const QSFEngine* engine, int index,
@@ -157,37 +167,35 @@ QSF_API qsf_code qsf_engine_memory_region(const QSFEngine* engine, int index,
 typedef struct qsf_engine_stats {
   size_t struct_size;
   int n_threads;
-  const char* instruction_set;      /* kernels in use: "scalar", "avx2", ... */
+  const char* instruction_set; /* kernels in use: "scalar", "avx2", ... */
   uint64_t load_ns;
-  uint64_t weight_bytes_read;       /* from the file */
+  uint64_t weight_bytes_read; /* from the file */
   uint64_t prompt_tokens;
   uint64_t prompt_ns;
   uint64_t generated_tokens;
   uint64_t generate_ns;
   uint64_t matmul_ns, attention_ns, other_ns, sample_ns; /* parts of the two times above */
-  uint64_t planned_bytes;           /* the memory plan's total */
-  uint64_t resident_bytes;          /* of the process, now */
-  uint64_t peak_resident_bytes;     /* of the process, so far */
+  uint64_t planned_bytes;                                /* the memory plan's total */
+  uint64_t resident_bytes;                               /* of the process, now */
+  uint64_t peak_resident_bytes;                          /* of the process, so far */
 } qsf_engine_stats;
 QSF_API qsf_code qsf_engine_get_stats(const QSFEngine* engine, qsf_engine_stats* stats,
                                       qsf_error* error);
-/* Prints the memory plan and the statistics to stderr. */
+/* Prints the memory plan and the statistics to stderr; nothing for NULL. */
 QSF_API void qsf_print_stats(QSFEngine* engine);
 
-/* ---- Text and tokens ------------------------------------------------------------------------- */
-
 typedef enum qsf_tokenize_flags {
-  QSF_TOKENIZE_DEFAULT = 0,       /* beginning-of-text as the model wants it, control text is text */
-  QSF_TOKENIZE_NO_BOS = 1,        /* never a beginning-of-text token */
-  QSF_TOKENIZE_PARSE_SPECIAL = 2  /* control tokens spelled in the text become those tokens */
+  QSF_TOKENIZE_DEFAULT = 0,      /* beginning-of-text as the model wants it, control text is text */
+  QSF_TOKENIZE_NO_BOS = 1,       /* never a beginning-of-text token */
+  QSF_TOKENIZE_PARSE_SPECIAL = 2 /* control tokens spelled in the text become those tokens */
 } qsf_tokenize_flags;
 
 /* Encodes `text_bytes` bytes of text. Writes at most `capacity` ids to `tokens` and the number the
- * text needs to *n_tokens; QSF_OUT_OF_BUDGET when that is more. `tokens` may be NULL with a capacity
- * of 0 to ask for the number. */
+ * text needs to *n_tokens; QSF_OUT_OF_BUDGET when that is more. `tokens` may be NULL with a
+ * capacity of 0 to ask for the number, which is QSF_OK. */
 QSF_API qsf_code qsf_engine_tokenize(QSFEngine* engine, const char* text, size_t text_bytes,
-                                     unsigned flags, int* tokens, size_t capacity,
-                                     size_t* n_tokens, qsf_error* error);
+                                     unsigned flags, int* tokens, size_t capacity, size_t* n_tokens,
+                                     qsf_error* error);
 /* Decodes tokens into *text, to be freed with qsf_string_free. Bytes that are no UTF-8 become
  * U+FFFD; control tokens are left out. */
 QSF_API qsf_code qsf_engine_detokenize(QSFEngine* engine, const int* tokens, size_t n_tokens,
@@ -199,15 +207,14 @@ QSF_API char* qsf_detokenize(QSFEngine* engine, const int* tokens, int num_token
 QSF_API void qsf_tokens_free(int* tokens);
 QSF_API void qsf_string_free(char* text);
 
-/* ---- Generation ------------------------------------------------------------------------------ */
-
 /* Receives each generated token with the text that became complete with it: whole UTF-8 characters,
  * possibly none. Valid only during the call. */
 typedef void (*QSFTokenCallback)(int token_id, const char* text, void* user_data);
 
 typedef struct qsf_logit_bias {
   int token;
-  float bias; /* added to the token's logit */
+  float bias; /* added to the token's logit; -INFINITY bans the token; NaN and +INFINITY are refused
+               */
 } qsf_logit_bias;
 
 /* How the next token is chosen, in this order: repetition penalty, logit bias, temperature, top-k,
@@ -224,7 +231,8 @@ typedef struct qsf_sampling {
   const qsf_logit_bias* logit_bias;
   size_t n_logit_bias;
 } qsf_sampling;
-/* Sets struct_size and the defaults: 0.7, 40, 0.9, 0, 1, 64, seed 0, no bias. */
+/* Sets struct_size and the defaults, in the order above: 0.7, 40, 0.9, 0, 1, 64, seed 0, no bias.
+ */
 QSF_API void qsf_sampling_init(qsf_sampling* sampling);
 
 typedef enum qsf_stop_reason {
@@ -239,15 +247,16 @@ typedef struct qsf_generate_options {
   size_t struct_size;
   const char* prompt;
   size_t prompt_bytes;
-  unsigned tokenize_flags;    /* qsf_tokenize_flags */
-  int max_tokens;             /* >= 0; 0 computes the prompt alone */
-  qsf_sampling sampling;
-  const char* const* stop;    /* generation ends before the first of these texts */
+  unsigned tokenize_flags;      /* qsf_tokenize_flags */
+  int max_tokens;               /* >= 0; 0 computes the prompt alone */
+  const qsf_sampling* sampling; /* NULL: the defaults of qsf_sampling_init */
+  const char* const*
+      stop; /* generation ends before the one of these texts that is complete first */
   size_t n_stop;
-  QSFTokenCallback on_token;  /* may be NULL */
+  QSFTokenCallback on_token; /* may be NULL */
   void* user_data;
 } qsf_generate_options;
-/* Sets struct_size and the defaults: no prompt, 256 tokens, qsf_sampling_init. */
+/* Sets struct_size and the defaults: no prompt, 256 tokens, default sampling, no stop texts. */
 QSF_API void qsf_generate_options_init(qsf_generate_options* options);
 
 typedef struct qsf_generate_result {
@@ -261,21 +270,21 @@ typedef struct qsf_generate_result {
 } qsf_generate_result;
 
 /* Completes a prompt from an empty context. A prompt longer than the context is QSF_OUT_OF_BUDGET
- * before anything is computed. Cancellation is no failure: QSF_OK with QSF_STOP_CANCELLED; the text
- * so far was delivered. `result` may be NULL. */
+ * before anything is computed; one of no tokens (empty text, and a model without a
+ * beginning-of-text token) QSF_INVALID_ARGUMENT. Cancellation is no failure: QSF_OK with
+ * QSF_STOP_CANCELLED; the text so far was delivered. `result` may be NULL. */
 QSF_API qsf_code qsf_engine_generate(QSFEngine* engine, const qsf_generate_options* options,
                                      qsf_generate_result* result, qsf_error* error);
 /* The short form: seed 0, the other settings as qsf_generate_options_init. */
 QSF_API void qsf_generate(QSFEngine* engine, const char* prompt, int max_tokens, float temperature,
                           float top_p, QSFTokenCallback callback, void* user_data);
 
-/* ---- Numbers --------------------------------------------------------------------------------- */
-
 /* Computes `tokens` from an empty context and returns the n_vocab logits after the last one. They
  * belong to the engine and stay valid until its next call; NULL on failure. */
 QSF_API float* qsf_forward(QSFEngine* engine, const int* tokens, int num_tokens);
-/* Draws a token from logits; the generator is seeded with 0 when the process starts and not safe for
- * several threads. Returns -1 when vocab_size < 1, logits is NULL or a parameter is out of range. */
+/* Draws a token from logits, with top_k 0 and min_p 0; the generator is seeded with 0 when the
+ * process starts and not safe for several threads. Returns -1 when vocab_size < 1, logits is NULL
+ * or a parameter is out of range. */
 QSF_API int qsf_sample(const float* logits, int vocab_size, float temperature, float top_p);
 
 /* Log probabilities (natural) of tokens[first] .. tokens[n - 1], each given all before it, computed
@@ -283,17 +292,20 @@ QSF_API int qsf_sample(const float* logits, int vocab_size, float temperature, f
 QSF_API qsf_code qsf_engine_score(QSFEngine* engine, const int* tokens, size_t n_tokens,
                                   size_t first, double* log_probs, qsf_error* error);
 
-/* A session is one sequence whose context is kept between calls. */
+/* A session is one sequence whose context is kept between calls. On success *session is a handle to
+ * be freed with qsf_session_free before its engine; QSF_OUT_OF_BUDGET when the engine has as many
+ * as qsf_config_set_max_sessions allows. */
 QSF_API qsf_code qsf_session_create(QSFEngine* engine, QSFSession** session, qsf_error* error);
 QSF_API void qsf_session_free(QSFSession* session);
-/* Appends tokens as prompt rows. With `logits` (n_vocab places, or NULL) the logits after the last. */
+/* Appends tokens as prompt rows. With `logits` (n_vocab places, or NULL) the logits after the last.
+ * On failure the session is as before. */
 QSF_API qsf_code qsf_session_prefill(QSFSession* session, const int* tokens, size_t n_tokens,
                                      float* logits, qsf_error* error);
 /* Appends one token as a generated row. */
 QSF_API qsf_code qsf_session_step(QSFSession* session, int token, float* logits, qsf_error* error);
-/* Forgets all but the first n_tokens tokens. */
+/* Forgets all but the first n_tokens tokens; more than there are is QSF_INVALID_ARGUMENT. */
 QSF_API qsf_code qsf_session_truncate(QSFSession* session, size_t n_tokens, qsf_error* error);
-/* Returns the tokens in the context. */
+/* Returns the number of tokens in the context; 0 for NULL. */
 QSF_API size_t qsf_session_length(const QSFSession* session);
 
 #ifdef __cplusplus

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: MIT
+//
+// The C API's configuration, engine and errors; the contract is include/qsf/qsf.h.
+
+#include <cinttypes>
+#include <cstdio>
+#include <limits>
+#include <type_traits>
+
+#include "capi/capi_handles.h"
+#include "engine/process_memory.h"
+
+namespace qsf::capi {
+
+namespace {
+
+constexpr bool same(qsf_code c, StatusCode status) {
+  return static_cast<int>(c) == static_cast<int>(status);
+}
+static_assert(same(QSF_OK, StatusCode::kOk));
+static_assert(same(QSF_INVALID_ARGUMENT, StatusCode::kInvalidArgument));
+static_assert(same(QSF_NOT_FOUND, StatusCode::kNotFound));
+static_assert(same(QSF_CORRUPT, StatusCode::kCorrupt));
+static_assert(same(QSF_UNSUPPORTED, StatusCode::kUnsupported));
+static_assert(same(QSF_OUT_OF_BUDGET, StatusCode::kOutOfBudget));
+static_assert(same(QSF_IO, StatusCode::kIo));
+static_assert(same(QSF_CANCELLED, StatusCode::kCancelled));
+static_assert(same(QSF_INTERNAL, StatusCode::kInternal));
+
+static_assert(static_cast<int>(QSF_LOG_INFO) == static_cast<int>(LogLevel::kInfo));
+static_assert(static_cast<int>(QSF_LOG_WARNING) == static_cast<int>(LogLevel::kWarning));
+
+constexpr int kMaxSessions = 1024;
+
+// Returns the bytes of the UTF-8 character that `text` begins with, 0 when it begins with none.
+std::size_t character_bytes(std::string_view text) noexcept {
+  const auto byte = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return 1;
+  const std::size_t n = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (lead < 0xC2 || lead > 0xF4 || text.size() < n) return 0;
+  for (std::size_t i = 1; i < n; ++i) {
+    if ((byte(i) & 0xC0U) != 0x80U) return 0;
+  }
+  const unsigned second = byte(1);
+  if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) ||
+      (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F)) {
+    return 0;
+  }
+  return n;
+}
+
+Status check_range(const char* name, int value, int max) {
+  if (value >= 0 && value <= max) return ok_status();
+  return invalid_argument("%s: %d, expected 0 to %d", name, value, max);
+}
+
+Status check(const QSFConfig& config) {
+  constexpr int kMaxInt = std::numeric_limits<int>::max();
+  if (config.ram_budget_mb != 0) {
+    return unsupported("ram_budget: %zu MB: holding a model to a budget is not built yet; use 0",
+                       config.ram_budget_mb);
+  }
+  if (!(config.quality >= 0.0F && config.quality <= 1.0F)) {
+    return invalid_argument("quality: %g, expected 0 to 1", static_cast<double>(config.quality));
+  }
+  if (config.quality != 1.0F) {
+    return unsupported("quality: %g: layer skipping is not built yet; use 1",
+                       static_cast<double>(config.quality));
+  }
+  if (config.kv_type != QSF_KV_F16 && config.kv_type != QSF_KV_F32) {
+    return invalid_argument("kv_type: %d, expected QSF_KV_F16 or QSF_KV_F32",
+                            static_cast<int>(config.kv_type));
+  }
+  QSF_RETURN_IF_ERROR(check_range("threads", config.threads, kMaxInt));
+  QSF_RETURN_IF_ERROR(check_range("max_seq_len", config.max_seq_len, kMaxInt));
+  QSF_RETURN_IF_ERROR(check_range("rows_per_pass", config.rows_per_pass, kMaxInt));
+  if (config.max_sessions < 1 || config.max_sessions > kMaxSessions) {
+    return invalid_argument("max_sessions: %d, expected 1 to %d", config.max_sessions,
+                            kMaxSessions);
+  }
+  return ok_status();
+}
+
+// Passes a line on with the NUL that C wants; no allocation, since it may run on any thread.
+void write_log(LogLevel level, std::string_view line, void* user) {
+  const auto& config = *static_cast<const QSFConfig*>(user);
+  char text[512];
+  const std::size_t n_bytes = std::min(line.size(), sizeof(text) - 1);
+  std::memcpy(text, line.data(), n_bytes);
+  text[n_bytes] = '\0';
+  config.log(static_cast<qsf_log_level>(level), text, config.log_user);
+}
+
+Status open_engine(const char* model_path, const QSFConfig* config, QSFEngine** out) {
+  if (out == nullptr) return null_argument("engine");
+  *out = nullptr;
+  if (model_path == nullptr) return null_argument("model_path");
+  auto handle = std::make_unique<QSFEngine>();
+  if (config != nullptr) handle->config = *config;
+  const QSFConfig& settings = handle->config;
+  QSF_RETURN_IF_ERROR(check(settings));
+
+  EngineOptions options;
+  options.n_threads = static_cast<unsigned>(settings.threads);
+  options.max_context = static_cast<std::uint32_t>(settings.max_seq_len);
+  options.rows_per_pass = static_cast<std::uint32_t>(settings.rows_per_pass);
+  options.kv_f32 = settings.kv_type == QSF_KV_F32;
+  options.n_sequences = static_cast<std::uint32_t>(settings.max_sessions);
+  if (settings.log != nullptr) options.log = {.write = write_log, .user = &handle->config};
+  options.on_load_progress = settings.progress;
+  options.load_progress_user = settings.progress_user;
+
+  auto opened = Engine::open(model_path, options);
+  if (!opened.has_value()) return std::move(opened).error();
+  handle->engine = std::move(opened).value();
+  handle->quant_type = handle->engine->quant_name();
+  handle->instruction_set = handle->engine->instruction_set();
+  *out = handle.release();
+  return ok_status();
+}
+
+int token_or_none(std::uint32_t token) noexcept {
+  return token == kNoToken ? -1 : static_cast<int>(token);
+}
+
+qsf_model_info model_info(const QSFEngine& handle) {
+  const Engine& engine = *handle.engine;
+  const ModelSpec& spec = engine.spec();
+  qsf_model_info info = {};
+  info.architecture = spec.architecture.c_str();
+  info.quant_type = handle.quant_type.c_str();
+  info.chat_template = spec.chat_template.empty() ? nullptr : spec.chat_template.c_str();
+  info.n_layers = static_cast<int>(spec.n_layers);
+  info.n_vocab = static_cast<int>(spec.n_vocab);
+  info.hidden_size = static_cast<int>(spec.hidden);
+  info.trained_context = static_cast<int>(spec.max_positions);
+  info.context = static_cast<int>(engine.max_context());
+  info.bos_token = token_or_none(spec.bos_id.value_or(engine.tokenizer().bos()));
+  info.eos_token =
+      token_or_none(spec.eos_ids.empty() ? engine.tokenizer().eos() : spec.eos_ids.front());
+  info.n_parameters = engine.n_parameters();
+  info.file_bytes = engine.file_bytes();
+  return info;
+}
+
+qsf_engine_stats engine_stats(const QSFEngine& handle) {
+  const Engine& engine = *handle.engine;
+  const EngineStats& stats = engine.stats();
+  const ProcessMemory memory = process_memory();
+  qsf_engine_stats out = {};
+  out.n_threads = static_cast<int>(engine.n_threads());
+  out.instruction_set = handle.instruction_set.c_str();
+  out.load_ns = stats.load_ns;
+  out.weight_bytes_read = stats.weight_bytes_read;
+  out.prompt_tokens = stats.prompt_tokens;
+  out.prompt_ns = stats.prompt_ns;
+  out.generated_tokens = stats.generated_tokens;
+  out.generate_ns = stats.generate_ns;
+  out.matmul_ns = stats.matmul_ns;
+  out.attention_ns = stats.attention_ns;
+  out.other_ns = stats.other_ns;
+  out.sample_ns = stats.sample_ns;
+  out.planned_bytes = engine.plan().total_bytes();
+  out.resident_bytes = memory.resident_bytes;
+  out.peak_resident_bytes = memory.peak_resident_bytes;
+  return out;
+}
+
+double per_second(std::uint64_t count, std::uint64_t ns) noexcept {
+  return ns == 0 ? 0.0 : static_cast<double>(count) * 1e9 / static_cast<double>(ns);
+}
+
+double milliseconds(std::uint64_t ns) noexcept {
+  return static_cast<double>(ns) / 1e6;
+}
+
+void print_stats(const QSFEngine& handle) {
+  std::fputs("memory plan (bytes, region, reason)\n", stderr);
+  for (const Region& region : handle.engine->plan().regions()) {
+    std::fprintf(stderr, "%14" PRIu64 "  %s: %s\n", region.bytes, region.name.c_str(),
+                 region.reason.c_str());
+  }
+  const qsf_engine_stats stats = engine_stats(handle);
+  std::fprintf(stderr, "%14" PRIu64 "  planned in all\n", stats.planned_bytes);
+  std::fprintf(stderr, "%14" PRIu64 "  resident now, at most %" PRIu64 "\n", stats.resident_bytes,
+               stats.peak_resident_bytes);
+  std::fprintf(stderr, "load: %" PRIu64 " weight bytes in %.1f ms\n", stats.weight_bytes_read,
+               milliseconds(stats.load_ns));
+  std::fprintf(stderr, "prompt: %" PRIu64 " tokens in %.1f ms, %.1f tokens/s\n",
+               stats.prompt_tokens, milliseconds(stats.prompt_ns),
+               per_second(stats.prompt_tokens, stats.prompt_ns));
+  std::fprintf(stderr, "generation: %" PRIu64 " tokens in %.1f ms, %.1f tokens/s\n",
+               stats.generated_tokens, milliseconds(stats.generate_ns),
+               per_second(stats.generated_tokens, stats.generate_ns));
+  std::fprintf(stderr,
+               "time: matrix products %.1f ms, attention %.1f ms, other layers %.1f ms, sampling "
+               "%.1f ms\n",
+               milliseconds(stats.matmul_ns), milliseconds(stats.attention_ns),
+               milliseconds(stats.other_ns), milliseconds(stats.sample_ns));
+  std::fprintf(stderr, "kernels: %s, %d threads\n", stats.instruction_set, stats.n_threads);
+}
+
+}  // namespace
+
+qsf_code fill_error(qsf_error* error, qsf_code code, std::string_view message) noexcept {
+  if (error == nullptr) return code;
+  error->code = code;
+  std::size_t n_filled = 0;
+  while (!message.empty()) {
+    const std::size_t n_bytes = character_bytes(message);
+    if (n_filled + std::max<std::size_t>(n_bytes, 1) >= sizeof(error->message)) break;
+    if (n_bytes == 0) {
+      error->message[n_filled++] = '?';
+    } else if (static_cast<unsigned char>(message[0]) < 0x20) {
+      error->message[n_filled++] = ' ';
+    } else {
+      std::memcpy(error->message + n_filled, message.data(), n_bytes);
+      n_filled += n_bytes;
+    }
+    message.remove_prefix(std::max<std::size_t>(n_bytes, 1));
+  }
+  error->message[n_filled] = '\0';
+  return code;
+}
+
+qsf_code fill_error(qsf_error* error, const Status& status) noexcept {
+  return fill_error(error, static_cast<qsf_code>(status.code()), status.message());
+}
+
+Status null_argument(const char* name) {
+  return invalid_argument("%s: NULL, expected a pointer", name);
+}
+
+}  // namespace qsf::capi
+
+using namespace qsf::capi;  // NOLINT: every entry below is a thin shell around these
+
+const char* qsf_version(void) {
+  return QSF_VERSION;
+}
+
+QSFConfig* qsf_config_default(void) {
+  return new (std::nothrow) QSFConfig();
+}
+void qsf_config_free(QSFConfig* config) {
+  delete config;
+}
+void qsf_config_set_ram_budget(QSFConfig* config, size_t megabytes) {
+  if (config != nullptr) config->ram_budget_mb = megabytes;
+}
+void qsf_config_set_threads(QSFConfig* config, int num_threads) {
+  if (config != nullptr) config->threads = num_threads;
+}
+void qsf_config_set_max_seq_len(QSFConfig* config, int max_seq_len) {
+  if (config != nullptr) config->max_seq_len = max_seq_len;
+}
+void qsf_config_set_quality(QSFConfig* config, float quality) {
+  if (config != nullptr) config->quality = quality;
+}
+void qsf_config_set_kv_type(QSFConfig* config, qsf_kv_type type) {
+  if (config != nullptr) config->kv_type = type;
+}
+void qsf_config_set_rows_per_pass(QSFConfig* config, int rows) {
+  if (config != nullptr) config->rows_per_pass = rows;
+}
+void qsf_config_set_max_sessions(QSFConfig* config, int sessions) {
+  if (config != nullptr) config->max_sessions = sessions;
+}
+void qsf_config_set_log_callback(QSFConfig* config, QSFLogCallback callback, void* user_data) {
+  if (config == nullptr) return;
+  config->log = callback;
+  config->log_user = user_data;
+}
+void qsf_config_set_error_callback(QSFConfig* config, QSFErrorCallback callback, void* user_data) {
+  if (config == nullptr) return;
+  config->error = callback;
+  config->error_user = user_data;
+}
+void qsf_config_set_progress_callback(QSFConfig* config, QSFProgressCallback callback,
+                                      void* user_data) {
+  if (config == nullptr) return;
+  config->progress = callback;
+  config->progress_user = user_data;
+}
+
+qsf_code qsf_engine_open(const char* model_path, const QSFConfig* config, QSFEngine** engine,
+                         qsf_error* error) {
+  return guarded(error, [&] { return open_engine(model_path, config, engine); });
+}
+
+QSFEngine* qsf_load(const char* model_path, QSFConfig* config) {
+  QSFEngine* engine = nullptr;
+  guarded_with_callback(config, [&] { return open_engine(model_path, config, &engine); });
+  return engine;
+}
+
+void qsf_free(QSFEngine* engine) {
+  delete engine;
+}
+
+void qsf_engine_cancel(QSFEngine* engine) {
+  if (engine != nullptr) engine->engine->cancel();
+}
+
+qsf_code qsf_engine_model_info(const QSFEngine* engine, qsf_model_info* info, qsf_error* error) {
+  return guarded(error, [&] {
+    if (engine == nullptr) return null_argument("engine");
+    return write_struct(model_info(*engine), "info", info);
+  });
+}
+
+int qsf_engine_memory_region_count(const QSFEngine* engine) {
+  return engine == nullptr ? 0 : static_cast<int>(engine->engine->plan().regions().size());
+}
+
+qsf_code qsf_engine_memory_region(const QSFEngine* engine, int index, qsf_memory_region* region,
+                                  qsf_error* error) {
+  return guarded(error, [&]() -> qsf::Status {
+    if (engine == nullptr) return null_argument("engine");
+    const std::span<const qsf::Region> regions = engine->engine->plan().regions();
+    if (index < 0 || static_cast<std::size_t>(index) >= regions.size()) {
+      return qsf::invalid_argument("index: %d, expected 0 to %zu", index, regions.size() - 1);
+    }
+    const qsf::Region& planned = regions[static_cast<std::size_t>(index)];
+    qsf_memory_region out = {};
+    out.name = planned.name.c_str();
+    out.reason = planned.reason.c_str();
+    out.bytes = planned.bytes;
+    return write_struct(out, "region", region);
+  });
+}
+
+qsf_code qsf_engine_get_stats(const QSFEngine* engine, qsf_engine_stats* stats, qsf_error* error) {
+  return guarded(error, [&] {
+    if (engine == nullptr) return null_argument("engine");
+    return write_struct(engine_stats(*engine), "stats", stats);
+  });
+}
+
+void qsf_print_stats(QSFEngine* engine) {
+  if (engine == nullptr) return;
+  guarded(nullptr, [&] {
+    print_stats(*engine);
+    return qsf::ok_status();
+  });
+}

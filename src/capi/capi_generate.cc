@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: MIT
+//
+// The C API's generation, numbers and sessions; the contract is include/qsf/qsf.h.
+//
+// Calls on an engine run in a session of their own that lives as long as the call, so that an
+// engine plans memory for no more sequences than its user asked for.
+
+#include <limits>
+
+#include "base/rng.h"
+#include "capi/capi_handles.h"
+
+namespace qsf::capi {
+
+namespace {
+
+static_assert(static_cast<int>(QSF_STOP_MAX_TOKENS) == static_cast<int>(StopReason::kTokenLimit));
+static_assert(static_cast<int>(QSF_STOP_END_OF_TEXT) == static_cast<int>(StopReason::kEndOfText));
+static_assert(static_cast<int>(QSF_STOP_STRING) == static_cast<int>(StopReason::kStopString));
+static_assert(static_cast<int>(QSF_STOP_CONTEXT_FULL) ==
+              static_cast<int>(StopReason::kContextFull));
+static_assert(static_cast<int>(QSF_STOP_CANCELLED) == static_cast<int>(StopReason::kCancelled));
+
+// Hands each piece to the caller with the NUL that C wants. The buffer is kept, so that a token
+// costs an allocation only when its text is the longest so far.
+struct TokenForwarder {
+  QSFTokenCallback callback = nullptr;
+  void* user_data = nullptr;
+  std::string piece;
+
+  static void forward(TokenId token, std::string_view text, void* user) {
+    auto& self = *static_cast<TokenForwarder*>(user);
+    self.piece.clear();
+    for (const char c : text) {
+      if (c != '\0') {
+        self.piece.push_back(c);
+      } else {
+        self.piece.append("\xEF\xBF\xBD");
+      }
+    }
+    self.callback(static_cast<int>(token), self.piece.c_str(), self.user_data);
+  }
+};
+constexpr std::size_t kPieceBytes = 1024;  // longer than the text of any usual token
+
+Status read_count(const char* name, int value, std::uint32_t& out) {
+  if (value < 0) return invalid_argument("%s: %d, expected at least 0", name, value);
+  out = static_cast<std::uint32_t>(value);
+  return ok_status();
+}
+
+Status read_sampling(const qsf_sampling* from, SamplingOptions& out) {
+  if (from == nullptr) return ok_status();
+  qsf_sampling sampling = {};
+  QSF_RETURN_IF_ERROR(read_struct(from, "sampling", sampling));
+  out.temperature = sampling.temperature;
+  out.top_p = sampling.top_p;
+  out.min_p = sampling.min_p;
+  out.repeat_penalty = sampling.repeat_penalty;
+  out.seed = sampling.seed;
+  QSF_RETURN_IF_ERROR(read_count("top_k", sampling.top_k, out.top_k));
+  QSF_RETURN_IF_ERROR(read_count("repeat_window", sampling.repeat_window, out.repeat_window));
+  if (sampling.logit_bias == nullptr && sampling.n_logit_bias > 0) {
+    return null_argument("logit_bias");
+  }
+  for (std::size_t i = 0; i < sampling.n_logit_bias; ++i) {
+    const qsf_logit_bias& entry = sampling.logit_bias[i];
+    if (entry.token < 0) {
+      return invalid_argument("logit_bias: token %d, expected at least 0", entry.token);
+    }
+    out.logit_bias.push_back({static_cast<TokenId>(entry.token), entry.bias});
+  }
+  return ok_status();
+}
+
+Status read_stops(const qsf_generate_options& options, std::vector<std::string>& out) {
+  if (options.stop == nullptr && options.n_stop > 0) return null_argument("stop");
+  for (std::size_t i = 0; i < options.n_stop; ++i) {
+    if (options.stop[i] == nullptr) return null_argument("stop");
+    if (options.stop[i][0] == '\0') {
+      return invalid_argument("stop[%zu]: empty, expected a text to stop at", i);
+    }
+    out.emplace_back(options.stop[i]);
+  }
+  return ok_status();
+}
+
+Status check_prompt(const QSFEngine& engine, std::size_t n_tokens) {
+  if (n_tokens == 0) {
+    return invalid_argument(
+        "prompt: no tokens: it is empty and the model has no beginning-of-text token");
+  }
+  if (n_tokens > engine.engine->max_context()) {
+    return out_of_budget("prompt: %zu tokens, the context holds %u", n_tokens,
+                         engine.engine->max_context());
+  }
+  return ok_status();
+}
+
+qsf_generate_result to_c(const GenerateResult& result) {
+  qsf_generate_result out = {};
+  out.reason = static_cast<qsf_stop_reason>(result.reason);
+  out.prompt_tokens = static_cast<int>(result.prompt_tokens);
+  out.generated_tokens = static_cast<int>(result.generated_tokens);
+  out.prompt_ns = result.prompt_ns;
+  out.first_token_ns = result.first_token_ns;
+  out.generate_ns = result.generate_ns;
+  return out;
+}
+
+Status generate(QSFEngine* engine, const qsf_generate_options* from, qsf_generate_result* result) {
+  if (engine == nullptr) return null_argument("engine");
+  qsf_generate_options options = {};
+  QSF_RETURN_IF_ERROR(read_struct(from, "options", options));
+  if (options.prompt == nullptr && options.prompt_bytes > 0) return null_argument("prompt");
+  if (result != nullptr) QSF_RETURN_IF_ERROR(write_struct(qsf_generate_result{}, "result", result));
+
+  GenerateOptions settings;
+  QSF_RETURN_IF_ERROR(read_count("max_tokens", options.max_tokens, settings.max_tokens));
+  QSF_RETURN_IF_ERROR(read_sampling(options.sampling, settings.sampling));
+  QSF_RETURN_IF_ERROR(validate(settings.sampling, engine->engine->spec().n_vocab));
+  QSF_RETURN_IF_ERROR(read_stops(options, settings.stop));
+  TokenForwarder forwarder{
+      .callback = options.on_token, .user_data = options.user_data, .piece = {}};
+  if (options.on_token != nullptr) {
+    forwarder.piece.reserve(kPieceBytes);
+    settings.on_token = TokenForwarder::forward;
+    settings.user = &forwarder;
+  }
+
+  std::vector<TokenId> prompt;
+  QSF_RETURN_IF_ERROR(
+      encode(*engine, {options.prompt, options.prompt_bytes}, options.tokenize_flags, prompt));
+  QSF_RETURN_IF_ERROR(check_prompt(*engine, prompt.size()));
+  QSF_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, engine->engine->create_session());
+  const Result<GenerateResult> outcome = session->generate(prompt, settings);
+  GenerateResult done;
+  if (outcome.has_value()) {
+    done = *outcome;
+  } else if (outcome.error().code() == StatusCode::kCancelled) {
+    done.reason = StopReason::kCancelled;  // before the first token
+  } else {
+    return outcome.error();
+  }
+  return result == nullptr ? ok_status() : write_struct(to_c(done), "result", result);
+}
+
+Status append(QSFSession* handle, std::span<const int> tokens, bool as_prompt, float* logits) {
+  Session& session = *handle->session;
+  const std::uint32_t n_vocab = handle->engine->engine->spec().n_vocab;
+  LogitsCopy copy(logits == nullptr ? std::span<float>() : std::span<float>(logits, n_vocab));
+  LogitsSink* sink = logits == nullptr ? nullptr : &copy;
+  std::vector<TokenId> ids;
+  QSF_RETURN_IF_ERROR(read_tokens(*handle->engine, tokens.data(), tokens.size(), ids));
+  return as_prompt ? session.prefill(ids, sink) : session.step(ids[0], sink);
+}
+
+}  // namespace
+
+}  // namespace qsf::capi
+
+using namespace qsf::capi;  // NOLINT: every entry below is a thin shell around these
+
+void qsf_sampling_init(qsf_sampling* sampling) {
+  if (sampling == nullptr) return;
+  const qsf::SamplingOptions defaults;
+  *sampling = {};
+  sampling->struct_size = sizeof(qsf_sampling);
+  sampling->temperature = defaults.temperature;
+  sampling->top_k = static_cast<int>(defaults.top_k);
+  sampling->top_p = defaults.top_p;
+  sampling->min_p = defaults.min_p;
+  sampling->repeat_penalty = defaults.repeat_penalty;
+  sampling->repeat_window = static_cast<int>(defaults.repeat_window);
+  sampling->seed = defaults.seed;
+}
+
+void qsf_generate_options_init(qsf_generate_options* options) {
+  if (options == nullptr) return;
+  *options = {};
+  options->struct_size = sizeof(qsf_generate_options);
+  options->max_tokens = static_cast<int>(qsf::GenerateOptions().max_tokens);
+}
+
+qsf_code qsf_engine_generate(QSFEngine* engine, const qsf_generate_options* options,
+                             qsf_generate_result* result, qsf_error* error) {
+  return guarded(error, [&] { return generate(engine, options, result); });
+}
+
+void qsf_generate(QSFEngine* engine, const char* prompt, int max_tokens, float temperature,
+                  float top_p, QSFTokenCallback callback, void* user_data) {
+  if (engine == nullptr) return;
+  guarded_with_callback(&engine->config, [&] {
+    if (prompt == nullptr) return null_argument("prompt");
+    qsf_sampling sampling;
+    qsf_sampling_init(&sampling);
+    sampling.temperature = temperature;
+    sampling.top_p = top_p;
+    qsf_generate_options options;
+    qsf_generate_options_init(&options);
+    options.prompt = prompt;
+    options.prompt_bytes = std::strlen(prompt);
+    options.max_tokens = max_tokens;
+    options.sampling = &sampling;
+    options.on_token = callback;
+    options.user_data = user_data;
+    return generate(engine, &options, nullptr);
+  });
+}
+
+float* qsf_forward(QSFEngine* engine, const int* tokens, int num_tokens) {
+  if (engine == nullptr) return nullptr;
+  const bool done = guarded_with_callback(&engine->config, [&]() -> qsf::Status {
+    if (num_tokens < 1) {
+      return qsf::invalid_argument("num_tokens: %d, expected at least 1", num_tokens);
+    }
+    std::vector<qsf::TokenId> ids;
+    QSF_RETURN_IF_ERROR(read_tokens(*engine, tokens, static_cast<std::size_t>(num_tokens), ids));
+    engine->logits.resize(engine->engine->spec().n_vocab);
+    QSF_ASSIGN_OR_RETURN(const std::unique_ptr<qsf::Session> session,
+                         engine->engine->create_session());
+    qsf::LogitsCopy copy(engine->logits);
+    return session->prefill(ids, &copy);
+  });
+  return done ? engine->logits.data() : nullptr;
+}
+
+int qsf_sample(const float* logits, int vocab_size, float temperature, float top_p) {
+  static qsf::Rng seeds(0);
+  if (logits == nullptr || vocab_size < 1) return -1;
+  int drawn = -1;
+  guarded(nullptr, [&]() -> qsf::Status {
+    const auto n_vocab = static_cast<std::uint32_t>(vocab_size);
+    qsf::SamplingOptions options;
+    options.temperature = temperature;
+    options.top_k = 0;
+    options.top_p = top_p;
+    options.seed = seeds.next_u64();
+    QSF_RETURN_IF_ERROR(validate(options, n_vocab));
+    std::vector<float> gathered(n_vocab);
+    std::vector<std::uint32_t> order(n_vocab);
+    qsf::Sampler sampler(options, gathered, order);
+    sampler.consume(0, 0, {logits, n_vocab});
+    drawn = static_cast<int>(sampler.draw({}));
+    return qsf::ok_status();
+  });
+  return drawn;
+}
+
+qsf_code qsf_engine_score(QSFEngine* engine, const int* tokens, size_t n_tokens, size_t first,
+                          double* log_probs, qsf_error* error) {
+  return guarded(error, [&]() -> qsf::Status {
+    if (engine == nullptr) return null_argument("engine");
+    if (log_probs == nullptr) return null_argument("log_probs");
+    std::vector<qsf::TokenId> ids;
+    QSF_RETURN_IF_ERROR(read_tokens(*engine, tokens, n_tokens, ids));
+    if (first < 1 || first >= n_tokens) {
+      return qsf::invalid_argument("first: %zu, expected 1 to %zu", first, n_tokens - 1);
+    }
+    return engine->engine->score(ids, first, {log_probs, n_tokens - first});
+  });
+}
+
+qsf_code qsf_session_create(QSFEngine* engine, QSFSession** session, qsf_error* error) {
+  return guarded(error, [&]() -> qsf::Status {
+    if (session == nullptr) return null_argument("session");
+    *session = nullptr;
+    if (engine == nullptr) return null_argument("engine");
+    auto handle = std::make_unique<QSFSession>();
+    handle->engine = engine;
+    QSF_ASSIGN_OR_RETURN(handle->session, engine->engine->create_session());
+    *session = handle.release();
+    return qsf::ok_status();
+  });
+}
+
+void qsf_session_free(QSFSession* session) {
+  delete session;
+}
+
+qsf_code qsf_session_prefill(QSFSession* session, const int* tokens, size_t n_tokens, float* logits,
+                             qsf_error* error) {
+  return guarded(error, [&] {
+    if (session == nullptr) return null_argument("session");
+    return append(session, {tokens, n_tokens}, /*as_prompt=*/true, logits);
+  });
+}
+
+qsf_code qsf_session_step(QSFSession* session, int token, float* logits, qsf_error* error) {
+  return guarded(error, [&] {
+    if (session == nullptr) return null_argument("session");
+    return append(session, {&token, 1}, /*as_prompt=*/false, logits);
+  });
+}
+
+qsf_code qsf_session_truncate(QSFSession* session, size_t n_tokens, qsf_error* error) {
+  return guarded(error, [&]() -> qsf::Status {
+    if (session == nullptr) return null_argument("session");
+    if (n_tokens > session->session->length()) {
+      return qsf::invalid_argument("n_tokens: %zu, the session has %zu", n_tokens,
+                                   session->session->length());
+    }
+    return session->session->truncate(n_tokens);
+  });
+}
+
+size_t qsf_session_length(const QSFSession* session) {
+  return session == nullptr ? 0 : session->session->length();
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+//
+// What stands behind the C API's handles, and the guard that every entry runs in.
+//
+// The engine neither throws nor catches; the standard library may throw bad_alloc. The guard is the
+// one place where that becomes a code, so that no exception ever crosses into C.
+
+#ifndef QSF_CAPI_CAPI_HANDLES_H_
+#define QSF_CAPI_CAPI_HANDLES_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/engine.h"
+#include "qsf/qsf.h"
+
+struct QSFConfig {
+  std::size_t ram_budget_mb = 0;
+  int threads = 0;
+  int max_seq_len = 0;
+  float quality = 1.0F;
+  qsf_kv_type kv_type = QSF_KV_F16;
+  int rows_per_pass = 0;
+  int max_sessions = 1;
+  QSFLogCallback log = nullptr;
+  void* log_user = nullptr;
+  QSFErrorCallback error = nullptr;
+  void* error_user = nullptr;
+  QSFProgressCallback progress = nullptr;
+  void* progress_user = nullptr;
+};
+
+struct QSFEngine {
+  QSFConfig config;  // the callbacks are used as long as the engine lives
+  std::unique_ptr<qsf::Engine> engine;
+  std::string quant_type;
+  std::string instruction_set;
+  std::vector<float> logits;  // of qsf_forward
+};
+
+struct QSFSession {
+  QSFEngine* engine = nullptr;
+  std::unique_ptr<qsf::Session> session;
+};
+
+namespace qsf::capi {
+
+// Fills `error`, which may be NULL, and returns its code. The message becomes one line of valid
+// UTF-8, cut at a character.
+qsf_code fill_error(qsf_error* error, qsf_code code, std::string_view message) noexcept;
+qsf_code fill_error(qsf_error* error, const Status& status) noexcept;
+
+// Runs the body of an entry, which returns a Status.
+template <typename Body>
+qsf_code guarded(qsf_error* error, Body&& body) noexcept {
+  try {
+    return fill_error(error, std::forward<Body>(body)());
+  } catch (const std::bad_alloc&) {
+    return fill_error(error, QSF_INTERNAL, "no memory for a small allocation");
+  } catch (...) {
+    return fill_error(error, QSF_INTERNAL, "unexpected exception: this is a bug of the library");
+  }
+}
+
+// The same for entries without a qsf_error: a failure goes to the configuration's error callback.
+// Returns whether the body succeeded.
+template <typename Body>
+bool guarded_with_callback(const QSFConfig* config, Body&& body) noexcept {
+  qsf_error error;
+  if (guarded(&error, std::forward<Body>(body)) == QSF_OK) return true;
+  if (config != nullptr && config->error != nullptr) config->error(&error, config->error_user);
+  return false;
+}
+
+Status null_argument(const char* name);
+
+// Copies a struct that the caller filled.
+// Fails  kInvalidArgument for a struct_size below what this library knows, kUnsupported above it
+template <typename T>
+Status read_struct(const T* from, const char* name, T& to) {
+  if (from == nullptr) return null_argument(name);
+  if (from->struct_size < sizeof(T)) {
+    return invalid_argument(
+        "%s: struct_size %zu, expected %zu: call its init function or set it to sizeof", name,
+        from->struct_size, sizeof(T));
+  }
+  if (from->struct_size > sizeof(T)) {
+    return unsupported("%s: struct_size %zu, expected %zu: compiled for a newer library", name,
+                       from->struct_size, sizeof(T));
+  }
+  to = *from;
+  return ok_status();
+}
+
+// Fills a struct of the caller up to its struct_size, which becomes the bytes filled.
+// Fails  kInvalidArgument for a struct_size that holds no field
+template <typename T>
+Status write_struct(T value, const char* name, T* to) {
+  if (to == nullptr) return null_argument(name);
+  if (to->struct_size <= sizeof(std::size_t)) {
+    return invalid_argument("%s: struct_size %zu, expected %zu: set it to sizeof", name,
+                            to->struct_size, sizeof(T));
+  }
+  value.struct_size = std::min(to->struct_size, sizeof(T));
+  std::memcpy(to, &value, value.struct_size);
+  return ok_status();
+}
+
+// Turns ids of C into tokens.
+// Fails  kInvalidArgument for NULL, no tokens at all or an id outside the vocabulary
+Status read_tokens(const QSFEngine& engine, const int* tokens, std::size_t n_tokens,
+                   std::vector<TokenId>& out);
+
+// Encodes a text as qsf_tokenize_flags say.
+Status encode(const QSFEngine& engine, std::string_view text, unsigned flags,
+              std::vector<TokenId>& out);
+
+}  // namespace qsf::capi
+
+#endif  // QSF_CAPI_CAPI_HANDLES_H_
