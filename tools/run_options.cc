@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+//
+// The command line of qsf-run.
+//
+// Options whose work is not built yet are known, so that they can say so instead of being ignored.
+
+#include "run_options.h"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "tool_support.h"
+
+namespace qsf_tools {
+
+namespace {
+
+constexpr int kMaxInt = std::numeric_limits<int>::max();
+constexpr int kMaxThreads = 1024;
+
+// Values as they were typed, before they mean anything.
+struct Unfinished {
+  std::vector<std::string> logit_bias;
+  std::string kv_type = "f16";
+  double quality = 1.0;
+  std::int64_t ram_budget = 0;
+  bool interactive = false;
+  bool bench = false;
+};
+
+constexpr const char* kDescription =
+    "Completes a prompt with a model, streaming the text to standard output.\n"
+    "Without a model it runs the bundled one; that one tells a story when there is no prompt.\n"
+    "The output is the text alone and ends with a newline, which is added when the text has none.\n"
+    "Statistics and warnings go to standard error. Ctrl-C ends the text and prints them.";
+
+void add_text_options(CLI::App& app, RunOptions& options) {
+  app.add_option("MODEL", options.model, "Model file (.qsf)")->type_name("");
+  app.add_option("--prompt", options.prompt, "Text to complete")->type_name("TEXT");
+  app.add_option("--prompt-file", options.prompt_file,
+                 "Read the prompt from a file, byte for byte; - for standard input")
+      ->type_name("FILE");
+  app.add_option("--max-tokens", options.max_tokens, "Tokens to generate at most; 0: none")
+      ->type_name("N")
+      ->check(integer_in(0, kMaxInt))
+      ->capture_default_str();
+  app.add_option("--stop", options.stop, "End before this text; may be given several times")
+      ->type_name("TEXT")
+      ->allow_extra_args(false);
+  app.add_flag("--no-echo", options.no_echo, "Leave the prompt out of the output");
+}
+
+void add_sampling_options(CLI::App& app, RunOptions& options, Unfinished& unfinished) {
+  app.add_option("--temperature", options.temperature,
+                 "Randomness; 0 always takes the likeliest token")
+      ->type_name("F")
+      ->check(number_in(0.0, 1e6))
+      ->capture_default_str();
+  app.add_option("--top-k", options.top_k, "Draw from the K likeliest tokens; 0: all")
+      ->type_name("N")
+      ->check(integer_in(0, kMaxInt))
+      ->capture_default_str();
+  app.add_option("--top-p", options.top_p,
+                 "Draw from the likeliest tokens that hold this probability")
+      ->type_name("F")
+      ->check(number_above(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--min-p", options.min_p,
+                 "Drop tokens below this share of the likeliest one's probability")
+      ->type_name("F")
+      ->check(number_in(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--repeat-penalty", options.repeat_penalty,
+                 "Make the newest 64 tokens less likely; 1: off")
+      ->type_name("F")
+      ->check(number_above(0.0, 1e6))
+      ->capture_default_str();
+  app.add_option("--logit-bias", unfinished.logit_bias,
+                 "Add F to the logit of token ID, -inf bans it; may be given several times")
+      ->type_name("ID=F")
+      ->allow_extra_args(false);
+  app.add_option("--seed", options.seed,
+                 "The same seed gives the same text; without one each run differs")
+      ->type_name("N")
+      ->check(unsigned_integer());
+}
+
+void add_engine_options(CLI::App& app, RunOptions& options, Unfinished& unfinished) {
+  app.add_option("--threads", options.threads, "Threads; by default one for each physical core")
+      ->type_name("N")
+      ->check(integer_in(1, kMaxThreads));
+  app.add_option("--max-seq-len", options.max_seq_len,
+                 "Context in tokens; by default the model's, at most 4096")
+      ->type_name("N")
+      ->check(integer_in(1, kMaxInt));
+  app.add_option("--kv-type", unfinished.kv_type, "How keys and values are stored: f16 or f32")
+      ->type_name("TYPE")
+      ->check(CLI::IsMember({"f16", "f32"}))
+      ->capture_default_str();
+  app.add_option("--ram-budget", unfinished.ram_budget, "Memory bound in MB (not built yet)")
+      ->type_name("N")
+      ->check(integer_in(1, kMaxInt));
+  app.add_option("--quality", unfinished.quality,
+                 "Trade of quality for speed, 0 to 1 (only 1 is built yet)")
+      ->type_name("F")
+      ->check(number_in(0.0, 1.0))
+      ->capture_default_str();
+  app.add_flag("--interactive", unfinished.interactive, "Chat (not built yet)");
+  app.add_flag("--bench", unfinished.bench, "Run a benchmark and exit (not built yet)");
+  app.add_flag("--verbose", options.verbose, "Print memory plan, kernels and where the time went");
+  app.add_flag("--quiet", options.quiet, "Print no statistics");
+}
+
+// Returns what is asked for but not built, as an error message; empty when there is nothing.
+std::string not_built(const Unfinished& unfinished) {
+  if (unfinished.interactive) return "--interactive: chat is not built yet";
+  if (unfinished.bench) return "--bench: benchmarks are not built yet";
+  if (unfinished.ram_budget != 0) {
+    return "--ram-budget: holding a model to a budget is not built yet; leave the option out";
+  }
+  if (unfinished.quality != 1.0) {
+    return "--quality: trading quality for speed is not built yet; the only value is 1";
+  }
+  return {};
+}
+
+std::optional<qsf_logit_bias> parse_logit_bias(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos) return std::nullopt;
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  qsf_logit_bias entry = {};
+  const auto id = std::from_chars(begin, begin + equals, entry.token);
+  const char* number = begin + equals + 1;
+  if (number != end && *number == '+') ++number;
+  const auto bias = std::from_chars(number, end, entry.bias);
+  const bool parsed =
+      id.ec == std::errc() && id.ptr == begin + equals && bias.ec == std::errc() && bias.ptr == end;
+  const bool in_range = entry.token >= 0 && !std::isnan(entry.bias) &&
+                        entry.bias < std::numeric_limits<float>::infinity();
+  if (!parsed || !in_range) return std::nullopt;
+  return entry;
+}
+
+}  // namespace
+
+std::optional<int> parse_run_options(int argc, const char* const* argv, RunOptions& options) {
+  Unfinished unfinished;
+  CLI::App app(kDescription, kRunTool);
+  app.set_version_flag("--version", std::string(kRunTool) + " " + qsf_version());
+  add_text_options(app, options);
+  add_sampling_options(app, options, unfinished);
+  add_engine_options(app, options, unfinished);
+  if (const std::optional<int> exit_code = parse_command_line(app, argc, argv)) return exit_code;
+
+  const auto refuse = [](const std::string& message) {
+    print_error(kRunTool, message);
+    return kUsage;
+  };
+  if (const std::string message = not_built(unfinished); !message.empty()) return refuse(message);
+  for (const std::string& text : unfinished.logit_bias) {
+    const std::optional<qsf_logit_bias> entry = parse_logit_bias(text);
+    if (!entry) {
+      return refuse("--logit-bias: '" + text + "', expected ID=F: a token id, a number or -inf");
+    }
+    options.logit_bias.push_back(*entry);
+  }
+  for (const std::string& text : options.stop) {
+    if (text.empty()) return refuse("--stop: empty, expected a text to stop at");
+  }
+  if (options.prompt && !options.prompt_file.empty()) {
+    return refuse("--prompt and --prompt-file exclude each other");
+  }
+  if (options.quiet && options.verbose) return refuse("--quiet and --verbose exclude each other");
+  options.kv_type = unfinished.kv_type == "f32" ? QSF_KV_F32 : QSF_KV_F16;
+  if (options.model && !options.prompt && options.prompt_file.empty()) {
+    return refuse("no prompt: give one with --prompt TEXT or --prompt-file FILE");
+  }
+  return std::nullopt;
+}
+
+}  // namespace qsf_tools

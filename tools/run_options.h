@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+//
+// What a user asks of qsf-run, checked.
+
+#ifndef QSF_TOOLS_RUN_OPTIONS_H_
+#define QSF_TOOLS_RUN_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "qsf/qsf.h"
+
+namespace qsf_tools {
+
+inline constexpr const char* kRunTool = "qsf-run";
+
+struct RunOptions {
+  std::optional<std::string> model;  // none: the bundled one
+  std::optional<std::string> prompt;
+  std::string prompt_file;  // empty: none; "-": standard input
+  int max_tokens = 256;
+  float temperature = 0.7F;
+  float top_p = 0.9F;
+  int top_k = 40;
+  float min_p = 0.0F;
+  float repeat_penalty = 1.0F;
+  std::vector<qsf_logit_bias> logit_bias;
+  std::vector<std::string> stop;
+  std::optional<std::uint64_t> seed;
+  int threads = 0;      // 0: automatic
+  int max_seq_len = 0;  // 0: the model's, at most 4,096
+  qsf_kv_type kv_type = QSF_KV_F16;
+  bool no_echo = false;
+  bool quiet = false;
+  bool verbose = false;
+};
+
+// Reads the command line into `options`. Returns the exit code when the program is to end here.
+std::optional<int> parse_run_options(int argc, const char* const* argv, RunOptions& options);
+
+}  // namespace qsf_tools
+
+#endif  // QSF_TOOLS_RUN_OPTIONS_H_

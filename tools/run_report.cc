@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+//
+// Reports of qsf-run; see run_report.h.
+
+#include "run_report.h"
+
+#include <cinttypes>
+#include <cstdio>
+
+#include "run_options.h"
+#include "tool_support.h"
+
+namespace qsf_tools {
+
+namespace {
+
+const char* reason_text(qsf_stop_reason reason) {
+  switch (reason) {
+    case QSF_STOP_MAX_TOKENS: return "token limit reached";
+    case QSF_STOP_END_OF_TEXT: return "end of text";
+    case QSF_STOP_STRING: return "stop text found";
+    case QSF_STOP_CONTEXT_FULL: return "context full";
+    case QSF_STOP_CANCELLED: return "interrupted";
+  }
+  return "unknown reason";
+}
+
+qsf_engine_stats stats_of(QSFEngine* engine) {
+  qsf_engine_stats stats = {};
+  stats.struct_size = sizeof stats;
+  qsf_engine_get_stats(engine, &stats, nullptr);
+  return stats;
+}
+
+void print_time(const char* what, std::uint64_t ns) {
+  std::fprintf(stderr, "%12.1f ms  %s\n", static_cast<double>(ns) / 1e6, what);
+}
+
+}  // namespace
+
+void print_plan(QSFEngine* engine) {
+  qsf_model_info info = {};
+  info.struct_size = sizeof info;
+  qsf_engine_model_info(engine, &info, nullptr);
+  const qsf_engine_stats stats = stats_of(engine);
+  std::fprintf(stderr,
+               "model: %s, %s, %" PRIu64
+               " parameters, %d layers, hidden %d, vocabulary %d, file "
+               "%s\n",
+               info.architecture, info.quant_type, info.n_parameters, info.n_layers,
+               info.hidden_size, info.n_vocab, megabytes(info.file_bytes).c_str());
+  std::fprintf(stderr, "context: %d tokens of %d trained\n", info.context, info.trained_context);
+  std::fprintf(stderr, "kernels: %s, %d threads\n", stats.instruction_set, stats.n_threads);
+  std::fprintf(stderr, "memory plan:\n");
+  const int n_regions = qsf_engine_memory_region_count(engine);
+  for (int i = 0; i < n_regions; ++i) {
+    qsf_memory_region region = {};
+    region.struct_size = sizeof region;
+    if (qsf_engine_memory_region(engine, i, &region, nullptr) != QSF_OK) continue;
+    std::fprintf(stderr, "%15" PRIu64 "  %s: %s\n", region.bytes, region.name, region.reason);
+  }
+  std::fprintf(stderr, "%15" PRIu64 "  in all\n", stats.planned_bytes);
+}
+
+void print_summary(QSFEngine* engine, const qsf_generate_result& result, std::uint64_t seed) {
+  const qsf_engine_stats stats = stats_of(engine);
+  // Speed is that of the steps between tokens: the first token came with the prompt.
+  const int n_steps = result.generated_tokens > 0 ? result.generated_tokens - 1 : 0;
+  std::fprintf(stderr,
+               "%s: prompt %d tokens, %.1f tokens/s; generated %d tokens, %.1f tokens/s; first "
+               "after %.3f s; %s; seed %" PRIu64 "\n",
+               kRunTool, result.prompt_tokens,
+               per_second(static_cast<std::uint64_t>(result.prompt_tokens), result.prompt_ns),
+               result.generated_tokens,
+               per_second(static_cast<std::uint64_t>(n_steps), result.generate_ns),
+               seconds(result.first_token_ns), reason_text(result.reason), seed);
+  std::fprintf(stderr, "%s: memory %s planned, %s peak; loaded %s in %.3f s; %d threads, %s\n",
+               kRunTool, megabytes(stats.planned_bytes).c_str(),
+               megabytes(stats.peak_resident_bytes).c_str(),
+               megabytes(stats.weight_bytes_read).c_str(), seconds(stats.load_ns), stats.n_threads,
+               stats.instruction_set);
+}
+
+void print_times(QSFEngine* engine, const qsf_generate_result& result) {
+  const qsf_engine_stats stats = stats_of(engine);
+  std::fprintf(stderr, "where the time went:\n");
+  print_time("loading", stats.load_ns);
+  print_time("prompt", result.prompt_ns);
+  print_time("generation", result.generate_ns);
+  print_time("of these two: matrix products", stats.matmul_ns);
+  print_time("of these two: attention", stats.attention_ns);
+  print_time("of these two: the rest of the layers", stats.other_ns);
+  print_time("of these two: sampling", stats.sample_ns);
+}
+
+}  // namespace qsf_tools
