@@ -168,6 +168,19 @@ TEST(KvCacheTest, AppendAfterTruncateIntoASharedPageCopies) {
   EXPECT_EQ(cache->page_of(parent, 127), 1U);
 }
 
+// The copy needs a page too; without one nothing may change.
+TEST(KvCacheTest, AppendToASharedPageCountsTheCopy) {
+  Cache cache({.n_pages = 2, .max_sequences = 2, .max_slots = 128});
+  const SequenceId parent = cache->create_sequence().value();
+  ASSERT_TRUE(cache->append(parent, 100).has_value());
+  const SequenceId child = cache->fork(parent).value();
+  EXPECT_EQ(cache->append(child, 1).error().code(), StatusCode::kOutOfBudget);
+  EXPECT_EQ(cache->n_slots(child), 100U);
+  EXPECT_EQ(cache->page_references(1), 2U);
+  cache->free_sequence(parent);
+  EXPECT_EQ(cache->append(child, 1).value().copy, std::nullopt);
+}
+
 TEST(KvCacheTest, CommitKeepsTheAcceptedPath) {
   Cache cache({.n_pages = 4, .max_sequences = 2, .max_slots = 256});
   const SequenceId sequence = cache->create_sequence().value();
