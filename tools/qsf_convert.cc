@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT
+//
+// qsf-convert: makes a .qsf file from a Hugging Face model folder.
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "import/hf_model.h"
+#include "import/hf_tokenizer.h"
+#include "import/transcode.h"
+#include "qsf_convert_options.h"
+#include "qsf_convert_report.h"
+#include "tokenizer/tokenizer_data.h"
+#include "tool_support.h"
+
+namespace qsf_tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTool = "qsf-convert";
+constexpr std::uint64_t kMaxTokenizerFileBytes = 256U << 20;
+
+std::atomic<bool> g_interrupted{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "set in a signal handler");
+
+void on_signal(int /*number*/) {
+  g_interrupted.store(true);
+}
+
+// An interrupted conversion removes its temporary file; a file-size limit is an error like a full
+// disk, not the end of the process.
+void handle_signals() {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
+  std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+// Refuses an output that is one of the files of the input. Older .qsf files in that folder are not.
+qsf::Status check_output(const ConvertOptions& options) {
+  std::error_code failure;
+  if (!fs::exists(options.output, failure)) return qsf::ok_status();
+  for (fs::directory_iterator entry(options.input, failure), end; !failure && entry != end;
+       entry.increment(failure)) {
+    std::error_code ignored;
+    if (entry->path().extension() != ".qsf" &&
+        fs::equivalent(entry->path(), options.output, ignored)) {
+      return qsf::invalid_argument("%s: this is a file of the input; choose another output",
+                                   options.output.c_str());
+    }
+  }
+  return qsf::ok_status();
+}
+
+qsf::Status check_input(const std::string& input) {
+  std::error_code failure;
+  const fs::file_status status = fs::status(input, failure);
+  if (status.type() == fs::file_type::not_found) {
+    return qsf::not_found("%s: no such folder", input.c_str());
+  }
+  if (status.type() == fs::file_type::directory) return qsf::ok_status();
+  if (input.ends_with(".gguf")) {
+    return qsf::unsupported(
+        "%s: weights in GGUF files are not read by this version yet; give a "
+        "Hugging Face folder",
+        input.c_str());
+  }
+  return qsf::invalid_argument("%s: not a folder; expected one with config.json and safetensors",
+                               input.c_str());
+}
+
+// Returns the tokenizer section, empty when the folder has no tokenizer.
+qsf::Result<std::vector<std::byte>> read_tokenizer(const std::string& folder,
+                                                   std::uint32_t n_vocab) {
+  qsf::HfTokenizerFiles files;
+  for (const qsf::HfTokenizerFileName& file : qsf::hf_tokenizer_file_names()) {
+    const std::string path = folder + "/" + file.name;
+    auto opened = qsf::File::open(path);
+    if (!opened && opened.error().code() == qsf::StatusCode::kNotFound) continue;
+    if (!opened) return std::move(opened).error();
+    QSF_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes,
+                         opened->read_all(kMaxTokenizerFileBytes));
+    files.*file.content = std::string(qsf::as_text(bytes));
+  }
+  auto data = qsf::tokenizer_from_hf(files);
+  if (!data && data.error().code() == qsf::StatusCode::kNotFound) return std::vector<std::byte>();
+  if (!data) return std::move(data).error().with_context(folder);
+  if (data->tokens.size() > n_vocab) {
+    print_error(kTool, "warning: the tokenizer has " + std::to_string(data->tokens.size()) +
+                           " tokens, the model " + std::to_string(n_vocab) +
+                           "; the last ones have no embedding");
+  }
+  return qsf::write_tokenizer_section(*data);
+}
+
+qsf::Compression compression_of(const std::string& name) {
+  for (const qsf::Compression compression :
+       {qsf::Compression::kLz4, qsf::Compression::kLz4Hc, qsf::Compression::kZstd}) {
+    if (qsf::compression_name(compression) == name) return compression;
+  }
+  return qsf::Compression::kNone;
+}
+
+std::string progress_text(const qsf::TranscodeProgress& progress, double elapsed) {
+  const double share = progress.total_weights == 0
+                           ? 1.0
+                           : static_cast<double>(progress.done_weights) /
+                                 static_cast<double>(progress.total_weights);
+  constexpr int kBar = 24;
+  const int filled = static_cast<int>(share * kBar);
+  char text[160];
+  std::snprintf(text, sizeof text, "%s [%.*s%.*s] %3.0f %%, %s, %.0f s left", progress.stage,
+                filled, "########################", kBar - filled, "........................",
+                100.0 * share, progress.section.c_str(),
+                share > 0.0 ? elapsed * (1.0 - share) / share : 0.0);
+  return text;
+}
+
+qsf::Status convert(const ConvertOptions& options) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  QSF_RETURN_IF_ERROR(check_input(options.input));
+  QSF_RETURN_IF_ERROR(check_output(options));
+  QSF_ASSIGN_OR_RETURN(const auto model, qsf::HfModel::open(options.input));
+  for (const std::string& warning : model->warnings()) print_error(kTool, "warning: " + warning);
+  QSF_ASSIGN_OR_RETURN(const std::vector<std::byte> tokenizer,
+                       read_tokenizer(options.input, model->spec().n_vocab));
+  if (tokenizer.empty()) {
+    print_error(kTool, "warning: " + options.input +
+                           ": no tokenizer; the file will take and give token ids alone");
+  }
+  qsf::TranscodeOptions transcode;
+  transcode.preset = *qsf::find_quant_preset(options.quant_type);
+  transcode.block = options.block;
+  transcode.layout = static_cast<qsf::Layout>(options.layout);
+  transcode.compression = compression_of(options.compression);
+  transcode.tile_bytes = options.tile_bytes;
+  transcode.n_threads = options.n_threads != 0 ? options.n_threads
+                                               : std::max(1U, std::thread::hardware_concurrency());
+  transcode.program = "qsf-convert " QSF_VERSION;
+  transcode.tokenizer = tokenizer;
+  transcode.cancel = &g_interrupted;
+  ProgressLine line(kTool, !options.quiet);
+  std::string stage;
+  auto stage_start = start;
+  transcode.on_progress = [&](const qsf::TranscodeProgress& progress) {
+    if (stage != progress.stage) stage_start = Clock::now();
+    stage = progress.stage;
+    if (!line.due()) return;
+    line.show(
+        progress_text(progress, std::chrono::duration<double>(Clock::now() - stage_start).count()));
+  };
+  auto report = qsf::transcode(*model, options.output, transcode);
+  line.clear();
+  if (!report) return std::move(report).error();
+  print_convert_warnings(*report);
+  if (options.verbose) print_tensor_table(*report);
+  if (!options.quiet) {
+    std::error_code ignored;
+    print_convert_summary(*report, options.output.c_str(), fs::file_size(options.output, ignored),
+                          std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  return qsf::ok_status();
+}
+
+}  // namespace
+}  // namespace qsf_tools
+
+int main(int argc, char** argv) {
+  qsf_tools::ConvertOptions options;
+  if (const auto code = qsf_tools::parse_convert_options(argc, argv, options)) return *code;
+  qsf_tools::handle_signals();
+  const qsf::Status status = qsf_tools::convert(options);
+  if (status.ok()) return qsf_tools::kSuccess;
+  qsf_tools::print_error(qsf_tools::kTool, status.message());
+  return qsf_tools::kFailure;
+}

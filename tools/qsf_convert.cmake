@@ -1,0 +1,5 @@
+#SPDX - License - Identifier : MIT
+add_executable(qsf - convert qsf_convert.cc qsf_convert_options.cc qsf_convert_report.cc)
+    target_link_libraries(qsf - convert PRIVATE qsf_import_models qsf_import_tokenizer
+                                    qsf_tool_support Threads::Threads)
+        target_compile_definitions(qsf - convert PRIVATE QSF_VERSION = "${PROJECT_VERSION}")

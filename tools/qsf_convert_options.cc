@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+
+#include "qsf_convert_options.h"
+
+#include "tool_support.h"
+
+namespace qsf_tools {
+namespace {
+
+constexpr const char* kTypeHelp =
+    "Weight type: f32, f16, bf16, 8bit, 4bit, 3bit: every matrix. 2bit, ternary: the layers, with "
+    "embedding and head at 4 bits. mixed: 2 bits for Q, K, V, gate and up, 4 for the rest, each "
+    "widened until its cosine with the original reaches 0.99";
+
+// Options that the interface promises and this version does not have yet.
+struct FutureOptions {
+  std::string calibration;
+  std::string target_size;
+  std::string ram_budget;
+};
+
+std::optional<int> refuse_future_options(const FutureOptions& future) {
+  const struct {
+    const char* name;
+    const std::string& value;
+  } options[] = {{"--calibration", future.calibration},
+                 {"--target-size", future.target_size},
+                 {"--ram-budget", future.ram_budget}};
+  for (const auto& option : options) {
+    if (option.value.empty()) continue;
+    print_error("qsf-convert",
+                std::string(option.name) + ": not built yet in this version; leave it out");
+    return kUsage;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<int> parse_convert_options(int argc, const char* const* argv,
+                                         ConvertOptions& options) {
+  FutureOptions future;
+  CLI::App app("Convert a Hugging Face model folder (config.json, safetensors) to a .qsf file.",
+               "qsf-convert");
+  app.set_version_flag("--version", "qsf-convert " QSF_VERSION);
+  app.add_option("IN", options.input, "Model folder")->required();
+  app.add_option("OUT", options.output, "File to write; replaced as a whole if it exists")
+      ->required();
+  app.add_option("--quant-type", options.quant_type, kTypeHelp)
+      ->check(
+          CLI::IsMember({"f32", "f16", "bf16", "8bit", "4bit", "3bit", "2bit", "ternary", "mixed"}))
+      ->capture_default_str();
+  app.add_option("--block-size", options.block, "Columns that share a scale: 32, 64, 128 or 256")
+      ->check(CLI::IsMember({32U, 64U, 128U, 256U}))
+      ->capture_default_str();
+  app.add_option("--compress", options.compression, "Tile compression: none, lz4, lz4hc or zstd")
+      ->check(CLI::IsMember({"none", "lz4", "lz4hc", "zstd"}))
+      ->capture_default_str();
+  app.add_option("--threads", options.n_threads, "Threads; default: as many as the machine has")
+      ->check(integer_in(1, 1024));
+  app.add_option("--layout", options.layout,
+                 "1: rows interleaved, as kernels read them; 0: row-major")
+      ->check(CLI::IsMember({0U, 1U}))
+      ->capture_default_str();
+  app.add_option("--tile-bytes", options.tile_bytes, "Largest tile, before compression")
+      ->check(integer_in(4096, 4 << 20))
+      ->capture_default_str();
+  app.add_option("--calibration", future.calibration, "Calibration text (not built yet)");
+  app.add_option("--target-size", future.target_size, "Size of the file in MB (not built yet)");
+  app.add_option("--ram-budget", future.ram_budget, "Memory in MB (not built yet)");
+  app.add_flag("--quiet", options.quiet, "Print errors and warnings alone");
+  app.add_flag("--verbose", options.verbose, "Print bits, error and cosine of every tensor");
+  if (const auto code = parse_command_line(app, argc, argv)) return code;
+  return refuse_future_options(future);
+}
+
+}  // namespace qsf_tools

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+//
+// The command line of qsf-convert, parsed and checked.
+
+#ifndef QSF_TOOLS_QSF_CONVERT_OPTIONS_H_
+#define QSF_TOOLS_QSF_CONVERT_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace qsf_tools {
+
+struct ConvertOptions {
+  std::string input;
+  std::string output;
+  std::string quant_type = "4bit";
+  std::string compression = "none";
+  std::uint32_t block = 64;
+  std::uint32_t layout = 1;
+  std::uint64_t tile_bytes = 1U << 20;
+  std::uint32_t n_threads = 0;  // 0: as many as the machine has
+  bool quiet = false;
+  bool verbose = false;
+};
+
+// Fills in `options`. Returns the exit code when the program is to end here; what was wrong is one
+// line on stderr then.
+std::optional<int> parse_convert_options(int argc, const char* const* argv,
+                                         ConvertOptions& options);
+
+}  // namespace qsf_tools
+
+#endif  // QSF_TOOLS_QSF_CONVERT_OPTIONS_H_

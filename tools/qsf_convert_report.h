@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+//
+// What qsf-convert prints about a finished conversion.
+
+#ifndef QSF_TOOLS_QSF_CONVERT_REPORT_H_
+#define QSF_TOOLS_QSF_CONVERT_REPORT_H_
+
+#include <cstdint>
+
+#include "import/transcode.h"
+
+namespace qsf_tools {
+
+// Prints warnings to stderr: those of the report, and one line about tensors whose cosine with the
+// original is low.
+void print_convert_warnings(const qsf::TranscodeReport& report);
+
+// Prints the table of tensors to stdout.
+void print_tensor_table(const qsf::TranscodeReport& report);
+
+// Prints sizes and bits per weight to stdout, in one line.
+void print_convert_summary(const qsf::TranscodeReport& report, const char* path,
+                           std::uint64_t file_bytes, double elapsed_seconds);
+
+}  // namespace qsf_tools
+
+#endif  // QSF_TOOLS_QSF_CONVERT_REPORT_H_
