@@ -49,7 +49,7 @@ namespace qsf::kernels::lanes {
   const f32x4 near = x + x * (z * p);
   const f32x4 far = 1.0F - 2.0F / (exp(a + a) + 1.0F);
   const u32x4 sign = bits_of(x) & 0x80000000U;
-  return select(a < splat(0.625F), near, from_bits(bits_of(far) | sign));
+  return from_bits(bits_of(select(a < splat(0.625F), near, far)) | sign);
 }
 
 // Below 1 an odd polynomial; above it 1 - exp(-p(|x|)) with p = -log(erfc).
@@ -77,7 +77,7 @@ namespace qsf::kernels::lanes {
   q = q * u + 0x1.d97fcp+0F;
   const f32x4 far = 1.0F - exp(-q);
   const u32x4 sign = bits_of(x) & 0x80000000U;
-  return select(a < splat(1.0F), near, from_bits(bits_of(far) | sign));
+  return from_bits(bits_of(select(a < splat(1.0F), near, far)) | sign);
 }
 
 }  // namespace qsf::kernels::lanes

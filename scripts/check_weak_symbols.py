@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Fails when an object of a per-ISA source defines a weak symbol.
+
+    check_weak_symbols.py PATH...
+
+PATH is an object, or a folder searched for objects. Objects count when they come from a source
+named *_<isa>.cc. An inline function of a shared header becomes a weak definition there, compiled
+with that tier's instructions; the linker may choose it for everybody, and a lesser CPU dies.
+
+One line a violation: object: symbol. Exit status 0 when there is none, 1 when there is one, 2 when
+nothing could be checked: no such object, or one in which nm sees no definition at all (an object
+of link-time optimisation).
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+ISA_OBJECT = re.compile(
+    r"_(scalar|sse42|avx2|avx512|avx512vnni|amx|neon|neondot|sve|wasm)\.(cc\.)?o(bj)?$")
+SYMBOL = re.compile(r"^[0-9a-fA-F]*\s*([A-Za-z])\s+(.+)$")
+WEAK_TYPES = "WwVvu"
+# Pointers to the exception personality, data that is the same in every object.
+HARMLESS = re.compile(r"^DW\.ref\.")
+
+
+def find_objects(paths):
+    """Returns the per-ISA objects among `paths` and below those that are folders, sorted."""
+    found = set()
+    for path in paths:
+        if os.path.isdir(path):
+            for folder, _, names in os.walk(path):
+                found.update(os.path.join(folder, n) for n in names if ISA_OBJECT.search(n))
+        elif ISA_OBJECT.search(os.path.basename(path)):
+            found.add(path)
+    return sorted(found)
+
+
+def defined_symbols(path):
+    """Returns (type, name) of every symbol that the object defines."""
+    text = subprocess.run([os.environ.get("NM", "nm"), "--defined-only", "-C", path], check=True,
+                          stdout=subprocess.PIPE, text=True).stdout
+    return [m.groups() for m in map(SYMBOL.match, text.splitlines()) if m]
+
+
+def weak_definitions(symbols):
+    return [name for kind, name in symbols if kind in WEAK_TYPES and not HARMLESS.match(name)]
+
+
+def main(arguments):
+    if not arguments:
+        print(__doc__.split("\n\n")[1].strip(), file=sys.stderr)
+        return 2
+    objects = find_objects(arguments)
+    if not objects:
+        print("check_weak_symbols: no per-ISA object under", *arguments, file=sys.stderr)
+        return 2
+    status = 0
+    for path in objects:
+        symbols = defined_symbols(path)
+        if not any(kind in "TtWwVvu" for kind, _ in symbols):
+            print(f"{path}: nm sees no definition; check objects built without link-time optimisation",
+                  file=sys.stderr)
+            return 2
+        for name in weak_definitions(symbols):
+            print(f"{path}: weak definition: {name}")
+            status = 1
+    if status == 0:
+        print(f"check_weak_symbols: {len(objects)} objects, no weak definition")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

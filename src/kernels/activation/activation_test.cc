@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+//
+// Holds every activation kernel to its contract.
+
+#include "kernels/activation/activation.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "kernels/testing/error_bound.h"
+#include "kernels/testing/guard_pages.h"
+#include "kernels/testing/isa_coverage.h"
+#include "kernels/testing/seeded_rng.h"
+
+namespace qsf::kernels {
+namespace {
+
+using testing_support::gamma_of;
+using testing_support::GuardedArray;
+using testing_support::kSmallestNormal;
+using testing_support::kUnitRoundoff;
+using testing_support::SeededRng;
+
+class ActivationTest : public testing::TestWithParam<ActivationKernels> {
+ protected:
+  void SetUp() override {
+    if (!testing_support::can_run(GetParam())) GTEST_SKIP() << GetParam().name;
+  }
+};
+
+struct Expected {
+  double value;
+  double bound;
+};
+
+// exp within 1 ulp (2 u), one addition, one division; past exp's range the result is at most
+// |x| * 2^-126 and may be flushed to zero.
+Expected expected_silu(double x) {
+  const double value = x / (1.0 + std::exp(-x));
+  return {value, gamma_of(5) * std::fabs(value) + std::fabs(x) * kSmallestNormal};
+}
+
+// The argument of exp passes seven roundings, so exp is off by 7 u |2u|, and then as silu.
+Expected expected_gelu_tanh(double x) {
+  const double twice = 2.0 * std::sqrt(2.0 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
+  const double value = x / (1.0 + std::exp(-twice));
+  const double roundings = 5.0 + 8.0 * std::min(std::fabs(twice), 110.0);
+  return {value, gamma_of(roundings) * std::fabs(value) + std::fabs(x) * kSmallestNormal};
+}
+
+// erf's argument is off by 2 u, which moves erf by at most 2 u * 0.49; erf within 2 ulp (4 u); the
+// sum and two products: an absolute error, because 1 + erf cancels for negative x.
+Expected expected_gelu_erf(double x) {
+  const double value = 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+  return {value, std::fabs(0.5 * x) * 9.0 * kUnitRoundoff + 2.0 * kUnitRoundoff * std::fabs(value) +
+                     kSmallestNormal};
+}
+
+Expected expected_relu(double x) {
+  return {std::max(x, 0.0), 0.0};
+}
+Expected expected_relu_squared(double x) {
+  const double value = std::max(x, 0.0) * std::max(x, 0.0);
+  return {value, kUnitRoundoff * value + 0x1p-149};
+}
+
+std::vector<float> sample_inputs() {
+  SeededRng rng;
+  std::vector<float> inputs = {0.0F,   -0.0F,  1.0F,    -1.0F, 1e-30F, -1e-30F, 88.0F,
+                               -88.0F, 103.0F, -103.0F, 1e10F, -1e10F, 1e18F,   -1e18F};
+  for (int i = 0; i < 20000; ++i) inputs.push_back(rng.uniform(-12.0F, 12.0F));
+  for (int i = 0; i < 2000; ++i) inputs.push_back(rng.uniform(-110.0F, 110.0F));
+  return inputs;
+}
+
+using InPlaceFn = void (*)(float*, std::uint32_t) noexcept;
+using GatedFn = void (*)(const float*, const float*, float*, std::uint32_t) noexcept;
+
+void check_in_place(InPlaceFn run, Expected (*expected)(double)) {
+  const std::vector<float> inputs = sample_inputs();
+  GuardedArray<float> x(inputs.size());
+  std::memcpy(x.data(), inputs.data(), inputs.size() * sizeof(float));
+  run(x.data(), static_cast<std::uint32_t>(inputs.size()));
+  std::vector<double> want;
+  std::vector<double> bounds;
+  for (const float input : inputs) {
+    const Expected e = expected(input);
+    want.push_back(e.value);
+    bounds.push_back(e.bound);
+  }
+  EXPECT_TRUE(testing_support::all_within(x.data(), want, bounds));
+  EXPECT_TRUE(x.front_intact());
+
+  // Whatever its place and the array's length, an element has the same bits.
+  for (std::uint32_t n = 1; n < 10; ++n) {
+    GuardedArray<float> part(n);
+    for (std::uint32_t i = 0; i < n; ++i) part[i] = inputs[100 + i];
+    run(part.data(), n);
+    EXPECT_EQ(std::memcmp(part.data(), x.data() + 100, n * sizeof(float)), 0) << n;
+  }
+  float nan = std::numeric_limits<float>::quiet_NaN();
+  run(&nan, 1);
+  EXPECT_TRUE(std::isnan(nan));
+}
+
+void check_gated(GatedFn run, Expected (*expected)(double)) {
+  SeededRng rng;
+  for (const std::uint32_t n : {0U, 1U, 3U, 4U, 5U, 63U, 64U, 65U, 172U}) {
+    const GuardedArray<float> gate(n);
+    const GuardedArray<float> up(n);
+    const GuardedArray<float> out(n);
+    std::vector<double> want;
+    std::vector<double> bounds;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      gate[i] = rng.uniform(-12.0F, 12.0F);
+      up[i] = rng.get().next_normal();
+      const Expected e = expected(gate[i]);
+      const double factor = up[i];
+      want.push_back(e.value * factor);
+      bounds.push_back(e.bound * std::fabs(factor) * 1.01 +
+                       kUnitRoundoff * std::fabs(e.value * factor));
+    }
+    run(gate.data(), up.data(), out.data(), n);
+    EXPECT_TRUE(testing_support::all_within(out.data(), want, bounds)) << n;
+    run(gate.data(), up.data(), gate.data(), n);
+    for (std::uint32_t i = 0; i < n; ++i) EXPECT_EQ(gate[i], out[i]);
+  }
+}
+
+TEST_P(ActivationTest, Relu) {
+  check_in_place(GetParam().relu, expected_relu);
+}
+TEST_P(ActivationTest, ReluSquared) {
+  check_in_place(GetParam().relu_squared, expected_relu_squared);
+}
+TEST_P(ActivationTest, Silu) {
+  check_in_place(GetParam().silu, expected_silu);
+}
+TEST_P(ActivationTest, GeluTanh) {
+  check_in_place(GetParam().gelu_tanh, expected_gelu_tanh);
+}
+TEST_P(ActivationTest, GeluErf) {
+  check_in_place(GetParam().gelu_erf, expected_gelu_erf);
+}
+TEST_P(ActivationTest, SiluMul) {
+  check_gated(GetParam().silu_mul, expected_silu);
+}
+TEST_P(ActivationTest, GeluTanhMul) {
+  check_gated(GetParam().gelu_tanh_mul, expected_gelu_tanh);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ActivationTest, testing::ValuesIn(activation_kernels()),
+                         testing_support::KernelName{});
+
+}  // namespace
+}  // namespace qsf::kernels

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+//
+// Holds every conversion kernel to base/f16.h, bit for bit.
+
+#include "kernels/convert/convert.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/testing/guard_pages.h"
+#include "kernels/testing/isa_coverage.h"
+#include "kernels/testing/seeded_rng.h"
+
+namespace qsf::kernels {
+namespace {
+
+using testing_support::GuardedArray;
+using testing_support::GuardedBytes;
+using testing_support::SeededRng;
+
+constexpr std::uint32_t kEvery = 0x10000;
+
+class ConvertTest : public testing::TestWithParam<ConvertKernels> {
+ protected:
+  void SetUp() override {
+    if (!testing_support::can_run(GetParam())) GTEST_SKIP() << GetParam().name;
+  }
+};
+
+void expect_same(float got, float want, std::uint32_t bits) {
+  if (std::isnan(want)) {
+    EXPECT_TRUE(std::isnan(got)) << bits;
+  } else {
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(got), std::bit_cast<std::uint32_t>(want)) << bits;
+  }
+}
+
+TEST_P(ConvertTest, WidensEveryHalf) {
+  const GuardedArray<F16> halves(kEvery);
+  const GuardedArray<BF16> brains(kEvery);
+  const GuardedArray<float> out(kEvery);
+  for (std::uint32_t i = 0; i < kEvery; ++i) {
+    halves[i].bits = static_cast<std::uint16_t>(i);
+    brains[i].bits = static_cast<std::uint16_t>(i);
+  }
+  GetParam().f16_to_f32(halves.data(), out.data(), kEvery);
+  for (std::uint32_t i = 0; i < kEvery; ++i) expect_same(out[i], to_f32(halves[i]), i);
+  GetParam().bf16_to_f32(brains.data(), out.data(), kEvery);
+  for (std::uint32_t i = 0; i < kEvery; ++i) expect_same(out[i], to_f32(brains[i]), i);
+}
+
+// All exponents, and mantissas on both sides of every rounding step.
+TEST_P(ConvertTest, NarrowsLikeTheDefinition) {
+  constexpr std::uint32_t kStep = 0x07FF;
+  constexpr std::size_t kCount = 0xFFFFFFFFU / kStep;
+  std::vector<float> values(kCount);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    values[i] = std::bit_cast<float>(static_cast<std::uint32_t>(i) * kStep);
+  }
+  for (const float edge : {65504.0F, 65519.99F, 65520.0F, 0x1p-14F, 0x1p-24F, 0x1p-25F, 0x1.8p-25F,
+                           0x1.ffep-15F, 0x1.fffp-15F}) {
+    values.push_back(edge);
+    values.push_back(-edge);
+  }
+  std::vector<F16> halves(values.size());
+  std::vector<BF16> brains(values.size());
+  GetParam().f32_to_f16(values.data(), halves.data(), values.size());
+  GetParam().f32_to_bf16(values.data(), brains.data(), values.size());
+  std::size_t n_wrong = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::isnan(values[i])) {
+      n_wrong += std::isnan(to_f32(halves[i])) && std::isnan(to_f32(brains[i])) ? 0 : 1;
+    } else {
+      n_wrong += halves[i] == to_f16(values[i]) && brains[i] == to_bf16(values[i]) ? 0 : 1;
+    }
+  }
+  EXPECT_EQ(n_wrong, 0U);
+}
+
+TEST_P(ConvertTest, StaysInsideItsOperands) {
+  SeededRng rng;
+  for (std::size_t n = 0; n < 40; ++n) {
+    const GuardedArray<float> wide(n);
+    const GuardedArray<F16> half(n);
+    const GuardedArray<BF16> brain(n);
+    for (float& v : wide) v = rng.get().next_normal();
+    GetParam().f32_to_f16(wide.data(), half.data(), n);
+    GetParam().f32_to_bf16(wide.data(), brain.data(), n);
+    for (std::size_t i = 0; i < n; ++i) EXPECT_EQ(half[i], to_f16(wide[i]));
+    for (std::size_t i = 0; i < n; ++i) EXPECT_EQ(brain[i], to_bf16(wide[i]));
+    GetParam().f16_to_f32(half.data(), wide.data(), n);
+    for (std::size_t i = 0; i < n; ++i) EXPECT_EQ(wide[i], to_f32(half[i]));
+    GetParam().bf16_to_f32(brain.data(), wide.data(), n);
+    for (std::size_t i = 0; i < n; ++i) EXPECT_EQ(wide[i], to_f32(brain[i]));
+    EXPECT_TRUE(wide.front_intact() && half.front_intact() && brain.front_intact());
+  }
+}
+
+TEST_P(ConvertTest, StoresKvRows) {
+  SeededRng rng;
+  std::vector<float> row(50);
+  for (float& v : row) v = rng.get().next_normal();
+  const GuardedBytes as_f32(kv_row_bytes(KvType::kF32, 50));
+  store_kv_row(GetParam(), KvType::kF32, row.data(), as_f32.data(), 50);
+  EXPECT_EQ(std::memcmp(as_f32.data(), row.data(), as_f32.size()), 0);
+  const GuardedBytes as_f16(kv_row_bytes(KvType::kF16, 50));
+  store_kv_row(GetParam(), KvType::kF16, row.data(), as_f16.data(), 50);
+  for (std::size_t i = 0; i < 50; ++i) {
+    F16 half;
+    std::memcpy(&half, as_f16.data() + 2 * i, 2);
+    EXPECT_EQ(half, to_f16(row[i]));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ConvertTest, testing::ValuesIn(convert_kernels()),
+                         testing_support::KernelName{});
+
+}  // namespace
+}  // namespace qsf::kernels

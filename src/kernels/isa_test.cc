@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+//
+// Tests of the tiers' names, order and choice, and of the kernel sets made from them.
+
+#include "kernels/isa.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/kernel_set.h"
+
+namespace qsf::kernels {
+namespace {
+
+CpuFeatures with(std::initializer_list<CpuFeature> features) {
+  CpuFeatures cpu;
+  for (const CpuFeature feature : features) cpu.add(feature);
+  return cpu;
+}
+
+TEST(IsaTest, NamesGoBothWays) {
+  for (const Isa isa : kAllIsas) EXPECT_EQ(parse_isa(isa_name(isa)).value(), isa);
+  const auto unknown = parse_isa("avx3");
+  ASSERT_FALSE(unknown.has_value());
+  EXPECT_EQ(unknown.error().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(unknown.error().message(),
+            "instruction set \"avx3\": unknown, expected one of scalar, sse42, avx2, avx512, "
+            "avx512vnni, amx, neon, neondot");
+  EXPECT_FALSE(parse_isa("").has_value());
+  EXPECT_FALSE(parse_isa("AVX2").has_value());
+}
+
+TEST(IsaTest, CoversLowerTiersOfItsArchitecture) {
+  for (const Isa best : kAllIsas) {
+    EXPECT_TRUE(isa_covers(best, Isa::kScalar));
+    EXPECT_TRUE(isa_covers(best, best));
+  }
+  EXPECT_TRUE(isa_covers(Isa::kAmx, Isa::kAvx2));
+  EXPECT_FALSE(isa_covers(Isa::kAvx2, Isa::kAvx512));
+  EXPECT_FALSE(isa_covers(Isa::kNeonDot, Isa::kAvx2));
+  EXPECT_FALSE(isa_covers(Isa::kAmx, Isa::kNeon));
+  EXPECT_FALSE(isa_covers(Isa::kScalar, Isa::kSse42));
+}
+
+TEST(IsaTest, BestNeedsEveryTierBelow) {
+  using enum CpuFeature;
+  EXPECT_EQ(best_isa({}), Isa::kScalar);
+  EXPECT_EQ(best_isa(with({kSse42})), Isa::kSse42);
+  EXPECT_EQ(best_isa(with({kSse42, kAvx2, kFma})), Isa::kSse42);  // no F16C
+  EXPECT_EQ(best_isa(with({kSse42, kAvx2, kFma, kF16c})), Isa::kAvx2);
+  EXPECT_EQ(best_isa(with({kAvx2, kFma, kF16c})), Isa::kScalar);
+  const CpuFeatures avx512 =
+      with({kSse42, kAvx2, kFma, kF16c, kAvx512F, kAvx512Bw, kAvx512Dq, kAvx512Vl});
+  EXPECT_EQ(best_isa(avx512), Isa::kAvx512);
+  CpuFeatures amx = avx512;
+  for (const CpuFeature f : {kAmxTile, kAmxInt8, kAmxBf16}) amx.add(f);
+  EXPECT_EQ(best_isa(amx), Isa::kAvx512);  // no VNNI
+  amx.add(kAvx512Vnni);
+  EXPECT_EQ(best_isa(amx), Isa::kAmx);
+  EXPECT_EQ(best_isa(with({kNeon})), Isa::kNeon);
+  EXPECT_EQ(best_isa(with({kNeon, kNeonDot})), Isa::kNeonDot);
+}
+
+#if defined(__x86_64__)
+TEST(IsaTest, CapLowersAndNeverRaises) {
+  using enum CpuFeature;
+  const CpuFeatures avx2 = with({kSse42, kAvx2, kFma, kF16c});
+  EXPECT_EQ(choose_isa(avx2, nullptr).value(), Isa::kAvx2);
+  EXPECT_EQ(choose_isa(avx2, "").value(), Isa::kAvx2);
+  EXPECT_EQ(choose_isa(avx2, "scalar").value(), Isa::kScalar);
+  EXPECT_EQ(choose_isa(avx2, "sse42").value(), Isa::kSse42);
+  EXPECT_EQ(choose_isa(avx2, "amx").value(), Isa::kAvx2);
+  EXPECT_EQ(choose_isa(avx2, "fast").error().message().substr(0, 9), "QSF_ISA: ");
+  EXPECT_EQ(choose_isa(avx2, "neon").error().code(), StatusCode::kInvalidArgument);
+}
+#endif
+
+TEST(KernelSetTest, EverySetHoldsWhatItsTierCovers) {
+  for (const Isa best : kAllIsas) {
+    const KernelSet& set = kernel_set(best);
+    EXPECT_EQ(&set, &kernel_set(best));
+    EXPECT_EQ(set.best, best);
+    EXPECT_TRUE(isa_covers(best, set.norm.isa));
+    EXPECT_TRUE(isa_covers(best, set.attend.isa));
+    EXPECT_NE(set.norm.rms_norm, nullptr);
+    EXPECT_NE(set.norm.layer_norm, nullptr);
+    EXPECT_NE(set.rope.rotate_half, nullptr);
+    EXPECT_NE(set.attend.page(KvType::kF16), nullptr);
+    EXPECT_NE(set.sample.argmax, nullptr);
+  }
+}
+
+TEST(KernelSetTest, NamesEveryTable) {
+  const std::string names = kernel_set_names(kernel_set(Isa::kScalar));
+  for (const char* line :
+       {"matvec 4bit/64: matvec_q4g64_scalar\n", "matmul f16: matmul_f16_scalar\n",
+        "norm: norm_scalar\n", "sample: sample_scalar\n"}) {
+    EXPECT_NE(names.find(line), std::string::npos) << names;
+  }
+}
+
+}  // namespace
+}  // namespace qsf::kernels

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT
+//
+// Making of problems and their exact answers.
+
+#include "kernels/testing/reference.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/bytes.h"
+#include "base/f16.h"
+#include "kernels/testing/error_bound.h"
+#include "quant/codec.h"
+#include "quant/interleave.h"
+
+namespace qsf::kernels::testing_support {
+namespace {
+
+constexpr F16 kLargestHalf{0x7BFF};   // 65504
+constexpr F16 kSmallestHalf{0x0001};  // 2^-24
+
+float random_weight(Data data, SeededRng& rng) {
+  if (data == Data::kUniform) return rng.uniform(-1.0F, 1.0F);
+  const float normal = rng.get().next_normal();
+  const bool outlier = data == Data::kOutliers && rng.get().below(64) == 0;
+  return outlier ? normal * 100.0F : normal;
+}
+
+// A finite half of any sign and exponent; 2^-24 to 65504.
+F16 random_half(SeededRng& rng) {
+  const std::uint32_t exponent = rng.get().below(31);
+  const std::uint32_t rest = rng.get().next_u32();
+  return {static_cast<std::uint16_t>((rest & 0x83FFU) | (exponent << 10))};
+}
+
+std::uint32_t largest_code(QuantType type) {
+  if (type == QuantType::kTernary) return 2;
+  return type == QuantType::kQ8 ? 127 : (1U << code_bits(type)) - 1U;
+}
+
+std::uint8_t choose_code(QuantType type, Data data, SeededRng& rng) {
+  const std::uint32_t largest = largest_code(type);
+  const bool is_signed = type == QuantType::kQ8;
+  switch (data) {
+    case Data::kLargest:
+    case Data::kTinyScales: return static_cast<std::uint8_t>(largest);
+    case Data::kSmallest:
+      return is_signed ? static_cast<std::uint8_t>(std::int8_t{-127}) : std::uint8_t{0};
+    case Data::kZeroWeights: return 0;
+    default: break;
+  }
+  const auto code = static_cast<std::int32_t>(rng.get().below(largest + 1));
+  const bool negative = is_signed && rng.get().below(2) == 1;
+  return static_cast<std::uint8_t>(static_cast<std::int8_t>(negative ? -code : code));
+}
+
+struct Scales {
+  F16 scale;
+  F16 min;
+};
+
+Scales choose_scales(Data data, SeededRng& rng) {
+  switch (data) {
+    case Data::kLargest: return {kLargestHalf, kLargestHalf};
+    case Data::kSmallest:
+      return {kLargestHalf, F16{static_cast<std::uint16_t>(kLargestHalf.bits | 0x8000U)}};
+    case Data::kTinyScales: return {kSmallestHalf, F16{0x8001}};
+    case Data::kZeroWeights: return {F16{0}, F16{0}};
+    default: return {random_half(rng), random_half(rng)};
+  }
+}
+
+bool is_encoded(Data data) {
+  return data == Data::kUniform || data == Data::kNormal || data == Data::kOutliers ||
+         data == Data::kZeroInput;
+}
+
+float extreme_float(QuantType type, Data data, SeededRng& rng) {
+  const float largest = type == QuantType::kF16 ? 65504.0F : 0x1p100F;
+  const float tiny = type == QuantType::kF16 ? 0x1p-24F : 0x1p-126F;
+  switch (data) {
+    case Data::kLargest: return largest;
+    case Data::kSmallest: return -largest;
+    case Data::kTinyScales: return tiny;
+    case Data::kZeroWeights: return 0.0F;
+    default: return to_f32(random_half(rng));
+  }
+}
+
+// Fills one layout-0 row.
+void make_row(BlockFormat format, std::uint32_t n_cols, Data data, SeededRng& rng,
+              MutableByteSpan row) {
+  if (is_encoded(data) || is_float_type(format.type)) {
+    std::vector<float> values(n_cols);
+    for (float& value : values) {
+      value = is_encoded(data) ? random_weight(data, rng) : extreme_float(format.type, data, rng);
+    }
+    encode_row(format, values, row);
+    return;
+  }
+  const std::size_t step = block_bytes(format);
+  const std::size_t codes_at = has_min(format.type) ? 4 : 2;
+  for (std::uint32_t first = 0; first < n_cols; first += format.block) {
+    const std::uint32_t n_true = std::min(format.block, n_cols - first);
+    const MutableByteSpan block = row.subspan(first / format.block * step, step);
+    const Scales scales = choose_scales(data, rng);
+    store_le<std::uint16_t>(block, 0, scales.scale.bits);
+    if (has_min(format.type)) store_le<std::uint16_t>(block, 2, scales.min.bits);
+    std::vector<std::uint8_t> codes(format.block, 0);
+    for (std::uint32_t i = 0; i < n_true; ++i) codes[i] = choose_code(format.type, data, rng);
+    block_codec(format.type).pack(codes.data(), format.block, n_true, block.data() + codes_at);
+  }
+}
+
+double read_float(QuantType type, ByteSpan row, std::uint32_t column) {
+  if (type == QuantType::kF32) return load_le<float>(row, std::size_t{column} * 4);
+  const auto bits = load_le<std::uint16_t>(row, std::size_t{column} * 2);
+  return type == QuantType::kF16 ? to_f32(F16{bits}) : to_f32(BF16{bits});
+}
+
+}  // namespace
+
+WeightProblem::WeightProblem(BlockFormat format, std::uint32_t n_rows, std::uint32_t n_cols,
+                             std::uint32_t n_x, Data data, SeededRng& rng)
+    : format_(format),
+      n_rows_(n_rows),
+      n_cols_(n_cols),
+      n_x_(n_x),
+      x_stride_(align_up(n_cols, kColumnAlign)),
+      groups_(rows_bytes(format, Layout::kInterleaved, n_rows, n_cols)),
+      x_(n_x * x_stride_),
+      exact_(std::size_t{n_rows} * n_cols),
+      magnitude_(exact_.size()),
+      name_(std::string(quant_type_name(format.type)) + "/" + std::to_string(format.block) + " " +
+            std::to_string(n_rows) + "x" + std::to_string(n_cols) + " n_x " + std::to_string(n_x) +
+            " data " + std::to_string(static_cast<int>(data))) {
+  const std::size_t row_bytes = row_major_bytes(format, n_cols);
+  std::vector<std::byte> rows(n_rows * row_bytes);
+  for (std::uint32_t r = 0; r < n_rows; ++r) {
+    const MutableByteSpan row = MutableByteSpan(rows).subspan(r * row_bytes, row_bytes);
+    make_row(format, n_cols, data, rng, row);
+    read_back(row, r);
+  }
+  if (n_rows > 0) {
+    interleave_rows(format, n_rows, n_cols, rows, MutableByteSpan(groups_.data(), groups_.size()));
+  }
+  for (std::uint32_t i = 0; i < n_x; ++i) {
+    for (std::uint32_t c = 0; c < n_cols; ++c) {
+      float& value = x_[i * x_stride_ + c];
+      const bool ones = data == Data::kLargest || data == Data::kSmallest;
+      value = data == Data::kZeroInput ? 0.0F : ones ? 1.0F : rng.get().next_normal();
+    }
+  }
+}
+
+void WeightProblem::read_back(ByteSpan row, std::uint32_t row_index) {
+  const std::size_t step = block_bytes(format_);
+  const std::size_t codes_at = has_min(format_.type) ? 4 : 2;
+  std::vector<std::uint8_t> codes(format_.block);
+  for (std::uint32_t c = 0; c < n_cols_; ++c) {
+    double& exact = exact_[std::size_t{row_index} * n_cols_ + c];
+    double& magnitude = magnitude_[std::size_t{row_index} * n_cols_ + c];
+    if (is_float_type(format_.type)) {
+      exact = read_float(format_.type, row, c);
+      magnitude = std::fabs(exact);
+      continue;
+    }
+    const ByteSpan block = row.subspan(c / format_.block * step, step);
+    if (c % format_.block == 0) {
+      block_codec(format_.type).unpack(block.data() + codes_at, format_.block, codes.data());
+    }
+    const std::uint8_t code = codes[c % format_.block];
+    const double scale = to_f32(F16{load_le<std::uint16_t>(block, 0)});
+    double min = 0.0;
+    double factor = code;
+    switch (format_.type) {
+      case QuantType::kQ2S: min = -1.5 * scale; break;
+      case QuantType::kTernary: min = -scale; break;
+      case QuantType::kQ8: factor = static_cast<std::int8_t>(code); break;
+      default: min = to_f32(F16{load_le<std::uint16_t>(block, 2)}); break;
+    }
+    exact = scale * factor + min;
+    magnitude = std::fabs(scale * factor) + std::fabs(min);
+  }
+}
+
+MatVecArgs WeightProblem::matvec_args(float* y) const {
+  return {.weights = groups_.data(),
+          .group_bytes = qsf::group_bytes(format_, n_cols_),
+          .x = x_.data(),
+          .y = y,
+          .n_rows = n_rows_,
+          .n_cols = n_cols_};
+}
+
+MatMulArgs WeightProblem::matmul_args(float* y, std::size_t y_stride) const {
+  return {.weights = groups_.data(),
+          .group_bytes = qsf::group_bytes(format_, n_cols_),
+          .x = x_.data(),
+          .x_stride = x_stride_,
+          .y = y,
+          .y_stride = y_stride,
+          .n_x = n_x_,
+          .n_rows = n_rows_,
+          .n_cols = n_cols_};
+}
+
+std::vector<float> WeightProblem::run(const MatVecKernel& kernel) const {
+  const GuardedArray<float> y(n_rows_);
+  kernel.run(matvec_args(y.data()));
+  EXPECT_TRUE(y.front_intact()) << kernel.name << " wrote in front of y";
+  return {y.begin(), y.end()};
+}
+
+std::vector<float> WeightProblem::run(const MatMulKernel& kernel) const {
+  const GuardedArray<float> y(std::size_t{n_x_} * n_rows_);
+  kernel.run(matmul_args(y.data(), n_rows_));
+  EXPECT_TRUE(y.front_intact()) << kernel.name << " wrote in front of y";
+  return {y.begin(), y.end()};
+}
+
+::testing::AssertionResult WeightProblem::within_bound(const std::vector<float>& y) const {
+  std::vector<double> want;
+  std::vector<double> bounds;
+  const std::size_t n_x = n_rows_ == 0 ? 0 : y.size() / n_rows_;
+  for (std::size_t i = 0; i < n_x; ++i) {
+    for (std::size_t r = 0; r < n_rows_; ++r) {
+      double sum = 0.0;
+      double size = 0.0;
+      for (std::size_t c = 0; c < n_cols_; ++c) {
+        const double x = x_[i * x_stride_ + c];
+        sum += exact_[r * n_cols_ + c] * x;
+        size += magnitude_[r * n_cols_ + c] * std::fabs(x);
+      }
+      want.push_back(sum);
+      bounds.push_back(product_bound(format_, n_cols_, size));
+    }
+  }
+  return all_within(y.data(), want, bounds) << " (" << name_ << ")";
+}
+
+}  // namespace qsf::kernels::testing_support

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+//
+// Problems for the weight kernels: guarded operands and the exact answer in f64.
+//
+// Weights are made as layout-0 rows, by encoding floats or by choosing codes and scales outright,
+// and interleaved by quant/interleave.h. The truth is computed from the definition of each type
+// (quant/types.h) on the codes and scales read back, so it shares no arithmetic with any kernel.
+
+#ifndef QSF_KERNELS_TESTING_REFERENCE_H_
+#define QSF_KERNELS_TESTING_REFERENCE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/bytes.h"
+#include "kernels/matmul/matmul.h"
+#include "kernels/matvec/matvec.h"
+#include "kernels/testing/guard_pages.h"
+#include "kernels/testing/seeded_rng.h"
+#include "quant/types.h"
+
+namespace qsf::kernels::testing_support {
+
+enum class Data {
+  kUniform,      // weights in [-1, 1), encoded
+  kNormal,       // normal weights, encoded
+  kOutliers,     // normal weights, one in 64 of them 100 times as large, encoded
+  kAnyCodes,     // every code and scales of either sign and any size
+  kLargest,      // largest codes, scales and mins; x all 1: the largest sums there are
+  kSmallest,     // smallest codes, most negative mins, largest scales
+  kTinyScales,   // largest codes under the smallest subnormal scale
+  kZeroWeights,  // scale 0, min 0
+  kZeroInput,    // x all 0
+};
+inline constexpr Data kAllData[] = {Data::kUniform,    Data::kNormal,      Data::kOutliers,
+                                    Data::kAnyCodes,   Data::kLargest,     Data::kSmallest,
+                                    Data::kTinyScales, Data::kZeroWeights, Data::kZeroInput};
+
+class WeightProblem {
+ public:
+  WeightProblem(BlockFormat format, std::uint32_t n_rows, std::uint32_t n_cols, std::uint32_t n_x,
+                Data data, SeededRng& rng);
+
+  // Operands as a kernel takes them; y is the caller's.
+  MatVecArgs matvec_args(float* y) const;
+  MatMulArgs matmul_args(float* y, std::size_t y_stride) const;
+
+  // Runs into a guarded y; fails when a byte in front of it changed.
+  std::vector<float> run(const MatVecKernel& kernel) const;
+  std::vector<float> run(const MatMulKernel& kernel) const;  // [n_x][n_rows]
+
+  // Compares with the exact answer. Shapes  y [n_rows] for matvec (row 0 of x), [n_x][n_rows].
+  ::testing::AssertionResult within_bound(const std::vector<float>& y) const;
+
+  BlockFormat format() const noexcept { return format_; }
+  std::uint32_t n_rows() const noexcept { return n_rows_; }
+  std::uint32_t n_cols() const noexcept { return n_cols_; }
+  // The exact weights, [n_rows][n_cols].
+  const std::vector<double>& weights() const noexcept { return exact_; }
+  const GuardedBytes& groups() const noexcept { return groups_; }
+  const std::string& name() const noexcept { return name_; }
+
+ private:
+  void read_back(ByteSpan row, std::uint32_t row_index);
+
+  BlockFormat format_;
+  std::uint32_t n_rows_;
+  std::uint32_t n_cols_;
+  std::uint32_t n_x_;
+  std::size_t x_stride_;
+  GuardedBytes groups_;
+  GuardedArray<float> x_;
+  std::vector<double> exact_;
+  std::vector<double> magnitude_;  // |scale * code| + |min|
+  std::string name_;
+};
+
+}  // namespace qsf::kernels::testing_support
+
+#endif  // QSF_KERNELS_TESTING_REFERENCE_H_
