@@ -1,0 +1,427 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""A second, tiny reader of .qsf files, written from docs/format.md and docs/format-blocks.md alone.
+
+It shares no code with the C++ reader and needs nothing but Python's standard library (and, for
+tensors compressed with ZSTD, the package zstandard or the system's libzstd). Slow and simple: it shows what the pages say
+and serves to compare.
+
+  qsf_reader.py FILE                      header, metadata, sections and tensors as JSON
+  qsf_reader.py FILE --tensor layer.0/attn_q   the weights of one tensor, a row a line
+"""
+
+import argparse
+import ctypes
+import ctypes.util
+import json
+import struct
+import sys
+import zlib
+
+try:
+    import zstandard
+except ImportError:
+    zstandard = None
+
+ALIGN = 4096
+ONE_ROW = 0xFFFFFFFF
+WEIGHT_TYPES = {0: "2bit-sym", 1: "2bit", 2: "3bit", 3: "4bit", 4: "ternary",
+                6: "f32", 7: "f16", 8: "bf16", 9: "8bit"}
+CODE_BITS = {0: 2, 1: 2, 2: 3, 3: 4, 4: 2, 6: 32, 7: 16, 8: 16, 9: 8}
+HAS_MIN = {1, 2, 3}
+FLOATS = {6, 7, 8}
+KINDS = {0: "attn_q", 1: "attn_k", 2: "attn_v", 3: "attn_o", 4: "ffn_gate", 5: "ffn_up",
+         6: "ffn_down", 7: "attn_norm", 8: "ffn_norm", 9: "attn_q_bias", 10: "attn_k_bias",
+         11: "attn_v_bias", 12: "attn_o_bias", 13: "ffn_biases", 16: "ffn_up_bias",
+         17: "ffn_down_bias", 18: "ffn_gate_bias", 19: "attn_norm_bias", 20: "ffn_norm_bias",
+         21: "q_norm", 22: "k_norm", 23: "attn_sub_norm", 24: "ffn_sub_norm", 25: "router",
+         26: "expert_gate", 27: "expert_up", 28: "expert_down", 31: "token_embedding",
+         32: "position_embedding", 33: "embedding_norm", 34: "embedding_norm_bias",
+         35: "final_norm", 36: "final_norm_bias", 37: "head", 38: "head_bias"}
+COMPRESSIONS = {0: "none", 1: "lz4", 2: "lz4hc", 3: "zstd"}
+HEADER_FIELDS = [("architecture", 12, "I"), ("layers", 16, "I"), ("hidden", 20, "I"),
+                 ("heads", 24, "I"), ("kv_heads", 28, "I"), ("vocabulary", 32, "I"),
+                 ("positions", 36, "I"), ("ffn", 40, "I"), ("head_dim", 44, "I"),
+                 ("weight_type", 48, "B"), ("activation", 49, "B"), ("norm", 50, "B"),
+                 ("position_encoding", 51, "B"), ("rope_theta", 52, "f"),
+                 ("layer_index_offset", 56, "Q"), ("embedding_offset", 64, "Q"),
+                 ("final_offset", 72, "Q"), ("bos", 80, "I"), ("eos", 84, "I"), ("pad", 88, "I"),
+                 ("file_bytes_low", 92, "I"), ("tokenizer_offset", 100, "Q"),
+                 ("metadata_offset", 108, "Q"), ("block", 116, "H"), ("flags", 118, "H")]
+
+
+class FormatError(Exception):
+    """The file is not what docs/format.md describes."""
+
+
+class MissingPackage(Exception):
+    """A tensor needs a package that is not installed."""
+
+
+def require(condition, message):
+    if not condition:
+        raise FormatError(message)
+
+
+def unpack(data, offset, code):
+    size = struct.calcsize("<" + code)
+    require(offset + size <= len(data), f"field at byte {offset} passes the end")
+    return struct.unpack_from("<" + code, data, offset)[0]
+
+
+def round_up(value, to):
+    return (value + to - 1) // to * to
+
+
+def ceil_div(a, b):
+    return (a + b - 1) // b
+
+
+def decompress_lz4(data, raw_bytes):
+    """One LZ4 block: sequences of literals and of copies from what was written before."""
+    out = bytearray()
+    at = 0
+
+    def length(start, nibble):
+        position, total = start, nibble
+        if nibble == 15:
+            while True:
+                extra = data[position]
+                position += 1
+                total += extra
+                if extra != 255:
+                    break
+        return position, total
+
+    while at < len(data):
+        token = data[at]
+        at, n_literals = length(at + 1, token >> 4)
+        out += data[at:at + n_literals]
+        at += n_literals
+        if at >= len(data):
+            break
+        distance = data[at] | data[at + 1] << 8
+        at, n_copied = length(at + 2, token & 15)
+        require(0 < distance <= len(out), "LZ4 copy from before the start")
+        for _ in range(n_copied + 4):
+            out.append(out[-distance])
+    require(len(out) == raw_bytes, f"LZ4 gives {len(out)} bytes, expected {raw_bytes}")
+    return bytes(out)
+
+
+def decompress(compression, data, raw_bytes):
+    if compression in (1, 2):
+        return decompress_lz4(data, raw_bytes)
+    if zstandard is not None:
+        return zstandard.ZstdDecompressor().decompress(data, max_output_size=raw_bytes)
+    return decompress_zstd_library(data, raw_bytes)
+
+
+def decompress_zstd_library(data, raw_bytes):
+    name = ctypes.util.find_library("zstd")
+    if name is None:
+        raise MissingPackage("neither zstandard nor libzstd is installed; ZSTD tiles cannot be read")
+    function = ctypes.CDLL(name).ZSTD_decompress
+    function.restype = ctypes.c_size_t
+    function.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
+    out = ctypes.create_string_buffer(raw_bytes)
+    require(function(out, raw_bytes, data, len(data)) == raw_bytes, "ZSTD data are damaged")
+    return out.raw
+
+
+# Weights. Values are Python floats; f32() rounds once, as docs/format-blocks.md asks.
+
+def f32(value):
+    return struct.unpack("<f", struct.pack("<f", value))[0]
+
+
+def element(weight_type, data, offset):
+    if weight_type == 6:
+        return struct.unpack_from("<f", data, offset)[0]
+    if weight_type == 7:
+        return struct.unpack_from("<e", data, offset)[0]
+    return struct.unpack("<f", b"\0\0" + data[offset:offset + 2])[0]
+
+
+def value_of(weight_type, scale, minimum, code):
+    if weight_type == 0:
+        return scale * (code - 1.5)
+    if weight_type == 4:
+        return scale * (code - 1)
+    if weight_type == 9:
+        return scale * (code - 256 if code > 127 else code)
+    return f32(scale * code + minimum)
+
+
+def row_major_row_bytes(weight_type, block, cols):
+    if weight_type in FLOATS:
+        return cols * CODE_BITS[weight_type] // 8
+    head = 4 if weight_type in HAS_MIN else 2
+    return ceil_div(cols, block) * (head + block * CODE_BITS[weight_type] // 8)
+
+
+def plane_bit(data, offset, i):
+    return data[offset + i // 8] >> (i % 8) & 1
+
+
+def two_bits(data, offset, block, i):
+    quarter = block // 4
+    return data[offset + i % quarter] >> (2 * (i // quarter)) & 3
+
+
+def row_major_code(weight_type, data, at, block, i):
+    """Code i of the block whose packed codes start at `at`."""
+    if weight_type in (0, 1):
+        return two_bits(data, at, block, i)
+    if weight_type == 2:
+        return plane_bit(data, at, i) | two_bits(data, at + block // 8, block, i) << 1
+    if weight_type == 3:
+        half = block // 2
+        return data[at + i % half] >> (4 * (i // half)) & 15
+    if weight_type == 4:
+        if plane_bit(data, at + block // 8, i):
+            return 1
+        return 0 if plane_bit(data, at, i) else 2
+    return data[at + i]
+
+
+def row_major_row(weight_type, block, cols, data, start):
+    if weight_type in FLOATS:
+        size = CODE_BITS[weight_type] // 8
+        return [element(weight_type, data, start + c * size) for c in range(cols)]
+    head = 4 if weight_type in HAS_MIN else 2
+    block_bytes = head + block * CODE_BITS[weight_type] // 8
+    row = []
+    for c in range(cols):
+        at = start + c // block * block_bytes
+        scale = struct.unpack_from("<e", data, at)[0]
+        minimum = struct.unpack_from("<e", data, at + 2)[0] if weight_type in HAS_MIN else 0.0
+        code = row_major_code(weight_type, data, at + head, block, c % block)
+        row.append(value_of(weight_type, scale, minimum, code))
+    return row
+
+
+def line_code(bits, data, lines, r, c):
+    """The code of row r, column c (counted from the first line) in lines of `bits`-bit codes."""
+    columns = 32 // bits
+    line = lines + c // columns * 64
+    c %= columns
+    return data[line + 4 * r + c % 4] >> (bits * (c // 4)) & ((1 << bits) - 1)
+
+
+def group_bytes(weight_type, block, cols):
+    if weight_type in FLOATS:
+        return round_up(cols, 4) * CODE_BITS[weight_type] // 8 * 16
+    blocks = ceil_div(cols, block)
+    lines = 16 * block * CODE_BITS[weight_type] // 8
+    if weight_type in HAS_MIN:
+        return blocks * (64 + lines)
+    return blocks * lines + ceil_div(blocks, 2) * 64
+
+
+def group_row(weight_type, block, cols, data, start, r):
+    if weight_type in FLOATS:
+        size = CODE_BITS[weight_type] // 8
+        per_line = 4 // size
+        return [element(weight_type, data, start + c // per_line * 64 + 4 * r + c % per_line * size)
+                for c in range(cols)]
+    lines = 16 * block * CODE_BITS[weight_type] // 8
+    row = []
+    for c in range(cols):
+        b, i = c // block, c % block
+        if weight_type in HAS_MIN:
+            base = start + b * (64 + lines)
+            scale = struct.unpack_from("<e", data, base + 2 * r)[0]
+            minimum = struct.unpack_from("<e", data, base + 32 + 2 * r)[0]
+            codes = base + 64
+        else:
+            base = start + b // 2 * (64 + 2 * lines)
+            scale = struct.unpack_from("<e", data, base + b % 2 * 32 + 2 * r)[0]
+            minimum = 0.0
+            codes = base + 64 + b % 2 * lines
+        if weight_type == 2:
+            code = (line_code(2, data, codes, r, i) << 1 |
+                    line_code(1, data, codes + block // 16 * 64, r, i))
+        else:
+            code = line_code(CODE_BITS[weight_type], data, codes, r, i)
+        row.append(value_of(weight_type, scale, minimum, code))
+    return row
+
+
+class QsfFile:
+    def __init__(self, data):
+        self.data = data
+        self.read_header()
+        self.read_metadata()
+        self.read_sections()
+
+    def read_header(self):
+        data = self.data
+        require(data[:4] == b"QSF1", "not a QSF file")
+        require(unpack(data, 4, "I") == 1, f"format version {unpack(data, 4, 'I')}")
+        require(unpack(data, 8, "I") == 128, "header size")
+        require(zlib.crc32(data[:96]) == unpack(data, 96, "I"), "header CRC")
+        require(zlib.crc32(data[100:120]) == unpack(data, 120, "I"), "second header CRC")
+        require(data[124:128] == bytes(4), "reserved header bytes")
+        self.header = {name: unpack(data, offset, code) for name, offset, code in HEADER_FIELDS}
+        self.header["kv_heads"] = self.header["kv_heads"] or self.header["heads"]
+        self.header["block"] = self.header["block"] or 64
+        require(len(data) % ALIGN == 0, "file length")
+        require(self.header["file_bytes_low"] == len(data) & 0xFFFFFFFF, "file size")
+
+    def read_metadata(self):
+        data, start = self.data, self.header["metadata_offset"]
+        crc, payload, n_keys, n_sections = struct.unpack_from("<IIII", data, start)
+        end = start + 16 + payload
+        require(zlib.crc32(data[start + 4:end]) == crc, "metadata CRC")
+        at = start + 16
+        self.metadata = {}
+        for _ in range(n_keys):
+            key_bytes, value_type, _flags, value_bytes = struct.unpack_from("<HBBI", data, at)
+            at += 8
+            key = data[at:at + key_bytes].decode()
+            value = data[at + key_bytes:at + key_bytes + value_bytes]
+            at += key_bytes + value_bytes
+            self.metadata[key] = self.metadata_value(value_type, value)
+        require(self.metadata["file.bytes"] == len(data), "file.bytes")
+        self.section_entries = {}
+        for _ in range(n_sections):
+            name = data[at:at + 32].rstrip(b"\0").decode()
+            fields = struct.unpack_from("<QQIIIBBH", data, at + 32)
+            self.section_entries[name] = dict(zip(
+                ("offset", "bytes", "crc", "flags", "tensors", "compression", "type"), fields))
+            at += 64
+        require(at == end, "bytes after the section directory")
+
+    @staticmethod
+    def metadata_value(value_type, value):
+        scalars = {2: "<I", 3: "<Q", 4: "<f"}
+        if value_type == 1:
+            return value != b"\0"
+        if value_type in scalars:
+            return struct.unpack(scalars[value_type], value)[0]
+        if value_type == 5:
+            return value.decode()
+        if value_type in (6, 7):
+            return list(struct.unpack(f"<{len(value) // 4}{'I' if value_type == 6 else 'f'}", value))
+        return value.hex()
+
+    def read_sections(self):
+        entries, header = self.section_entries, self.header
+        for name, field in (("layer_index", "layer_index_offset"),
+                            ("embedding", "embedding_offset"), ("final", "final_offset")):
+            require(entries[name]["offset"] == header[field], f"offset of {name}")
+        for name, entry in entries.items():
+            stored = self.data[entry["offset"]:entry["offset"] + entry["bytes"]]
+            require(zlib.crc32(stored) == entry["crc"], f"CRC of section {name}")
+        self.sections = {"embedding": self.read_tensors("embedding", entries["embedding"])}
+        for layer in range(header["layers"]):
+            at = header["layer_index_offset"] + 32 * layer
+            offset, stored, raw, weight_type, compression, tensors, crc, importance, high, raw_high = (
+                struct.unpack_from("<QIIBBHIfHH", self.data, at))
+            entry = {"offset": offset, "bytes": stored | high << 32, "crc": crc, "type": weight_type,
+                     "tensors": tensors, "compression": compression, "importance": importance}
+            data = self.data[offset:offset + entry["bytes"]]
+            require(zlib.crc32(data) == crc, f"CRC of layer {layer}")
+            section = self.read_tensors(f"layer.{layer}", entry)
+            require(sum(t["raw"] for t in section["tiles"]) == raw | raw_high << 32,
+                    f"raw size of layer {layer}")
+            self.sections[f"layer.{layer}"] = section
+        self.sections["final"] = self.read_tensors("final", entries["final"])
+
+    def read_tensors(self, name, entry):
+        data, start = self.data, entry["offset"]
+        tensors, at = [], start
+        for _ in range(entry["tensors"]):
+            kind, rows, cols, weight_type, layout, expert = struct.unpack_from("<IIIBBH", data, at)
+            weight_type = entry["type"] if weight_type == 0xFF else weight_type
+            require(kind in KINDS and weight_type in WEIGHT_TYPES, f"{name}: code not known")
+            require(layout & 15 < 2 and layout >> 4 < 5, f"{name}: layout not known")
+            block = 16 << (layout >> 4) if layout >> 4 else self.header["block"]
+            tensors.append({"kind": KINDS[kind], "rows": rows, "cols": cols, "type": weight_type,
+                            "layout": layout & 15, "expert": expert,
+                            "block": 4 if weight_type in FLOATS else block})
+            at += 16
+        n_tiles = unpack(data, at, "I")
+        at += 4
+        names = ("offset", "stored", "raw", "crc", "tensor", "first_row", "rows")
+        tiles = []
+        for _ in range(n_tiles):
+            tiles.append(dict(zip(names, struct.unpack_from("<QIIIIII", data, at))))
+            at += 32
+        require(zlib.crc32(data[start:at]) == unpack(data, at, "I"), f"{name}: directory CRC")
+        end = at + 4 - start
+        for tile in tiles:
+            require(tile["offset"] == round_up(end, ALIGN), f"{name}: place of a tile")
+            end = tile["offset"] + tile["stored"]
+            tile["offset"] += start
+        require(end == entry["bytes"], f"{name}: end of the last tile")
+        return {"compression": entry["compression"], "importance": entry.get("importance", 0.0),
+                "tensors": tensors, "tiles": tiles}
+
+    def tile_data(self, section, tile):
+        data = self.data[tile["offset"]:tile["offset"] + tile["stored"]]
+        require(zlib.crc32(data) == tile["crc"], f"CRC of the tile at {tile['offset']}")
+        if tile["stored"] == tile["raw"]:
+            return data
+        return decompress(section["compression"], data, tile["raw"])
+
+    def values(self, section_name, index):
+        """Rows of a tensor as lists of floats."""
+        section = self.sections[section_name]
+        tensor = section["tensors"][index]
+        shape = tensor["type"], tensor["block"], tensor["cols"]
+        rows = []
+        for tile in section["tiles"]:
+            if tile["tensor"] == ONE_ROW and tensor["rows"] == 1:
+                offset = sum(round_up(row_major_row_bytes(t["type"], t["block"], t["cols"]), 64)
+                             for t in section["tensors"][:index] if t["rows"] == 1)
+                rows.append(row_major_row(*shape, self.tile_data(section, tile), offset))
+            if tile["tensor"] != index:
+                continue
+            require(tile["first_row"] == len(rows), f"{section_name}: order of tiles")
+            data = self.tile_data(section, tile)
+            for r in range(tile["rows"]):
+                if tensor["layout"] == 0:
+                    rows.append(row_major_row(*shape, data, r * row_major_row_bytes(*shape)))
+                else:
+                    rows.append(group_row(*shape, data, r // 16 * group_bytes(*shape), r % 16))
+        require(len(rows) == tensor["rows"], f"{section_name}: rows missing")
+        return rows
+
+    def describe(self):
+        sections = {}
+        for name, section in self.sections.items():
+            tensors = [dict(t, type=WEIGHT_TYPES[t["type"]]) for t in section["tensors"]]
+            sections[name] = {"compression": COMPRESSIONS[section["compression"]],
+                              "importance": section["importance"],
+                              "tiles": len(section["tiles"]), "tensors": tensors}
+        return {"header": self.header, "metadata": self.metadata, "sections": sections}
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Reads a .qsf file, slowly and independently.")
+    parser.add_argument("file")
+    parser.add_argument("--tensor", metavar="SECTION/KIND[/EXPERT]", help="print a tensor's weights")
+    options = parser.parse_args()
+    try:
+        with open(options.file, "rb") as file:
+            qsf = QsfFile(file.read())
+        if options.tensor is None:
+            json.dump(qsf.describe(), sys.stdout, indent=1)
+            print()
+            return 0
+        section, kind, *expert = options.tensor.split("/")
+        for index, tensor in enumerate(qsf.sections.get(section, {"tensors": []})["tensors"]):
+            if tensor["kind"] == kind and tensor["expert"] == int(expert[0] if expert else 0):
+                for row in qsf.values(section, index):
+                    print(*(f"{value:.9g}" for value in row))
+                return 0
+        raise FormatError(f"there is no tensor {options.tensor}")
+    except (FormatError, MissingPackage, OSError, struct.error) as error:
+        print(f"qsf_reader.py: {options.file}: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
