@@ -1,5 +1,9 @@
-#SPDX - License - Identifier : MIT
-add_executable(qsf - convert qsf_convert.cc qsf_convert_options.cc qsf_convert_report.cc)
-    target_link_libraries(qsf - convert PRIVATE qsf_import_models qsf_import_tokenizer
-                                    qsf_tool_support Threads::Threads)
-        target_compile_definitions(qsf - convert PRIVATE QSF_VERSION = "${PROJECT_VERSION}")
+# SPDX-License-Identifier: MIT
+add_executable(qsf-convert qsf_convert.cc qsf_convert_options.cc qsf_convert_report.cc)
+target_link_libraries(qsf-convert PRIVATE qsf_import_models qsf_import_tokenizer qsf_tool_support
+                      Threads::Threads)
+target_compile_definitions(qsf-convert PRIVATE QSF_VERSION="${PROJECT_VERSION}")
+qsf_test(qsf_convert_test SOURCES qsf_convert_test.cc DEPS import_models LABELS unit)
+if(QSF_BUILD_TESTS)
+  add_dependencies(qsf_convert_test qsf-convert)
+endif()

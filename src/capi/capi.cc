@@ -136,9 +136,11 @@ qsf_model_info model_info(const QSFEngine& handle) {
   info.hidden_size = static_cast<int>(spec.hidden);
   info.trained_context = static_cast<int>(spec.max_positions);
   info.context = static_cast<int>(engine.max_context());
-  info.bos_token = token_or_none(spec.bos_id.value_or(engine.tokenizer().bos()));
-  info.eos_token =
-      token_or_none(spec.eos_ids.empty() ? engine.tokenizer().eos() : spec.eos_ids.front());
+  const Tokenizer* tokenizer = engine.tokenizer();
+  const TokenId bos = tokenizer == nullptr ? kNoToken : tokenizer->bos();
+  const TokenId eos = tokenizer == nullptr ? kNoToken : tokenizer->eos();
+  info.bos_token = token_or_none(spec.bos_id.value_or(bos));
+  info.eos_token = token_or_none(spec.eos_ids.empty() ? eos : spec.eos_ids.front());
   info.n_parameters = engine.n_parameters();
   info.file_bytes = engine.file_bytes();
   return info;

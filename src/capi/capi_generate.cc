@@ -150,9 +150,9 @@ Status append(QSFSession* handle, std::span<const int> tokens, bool as_prompt, f
   const std::uint32_t n_vocab = handle->engine->engine->spec().n_vocab;
   LogitsCopy copy(logits == nullptr ? std::span<float>() : std::span<float>(logits, n_vocab));
   LogitsSink* sink = logits == nullptr ? nullptr : &copy;
-  std::vector<TokenId> ids;
-  QSF_RETURN_IF_ERROR(read_tokens(*handle->engine, tokens.data(), tokens.size(), ids));
-  return as_prompt ? session.prefill(ids, sink) : session.step(ids[0], sink);
+  handle->tokens.clear();
+  QSF_RETURN_IF_ERROR(read_tokens(*handle->engine, tokens.data(), tokens.size(), handle->tokens));
+  return as_prompt ? session.prefill(handle->tokens, sink) : session.step(handle->tokens[0], sink);
 }
 
 }  // namespace

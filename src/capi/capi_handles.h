@@ -50,6 +50,8 @@ struct QSFEngine {
 struct QSFSession {
   QSFEngine* engine = nullptr;
   std::unique_ptr<qsf::Session> session;
+  std::vector<qsf::TokenId>
+      tokens;  // of the call in progress; kept, so that a step allocates nothing
 };
 
 namespace qsf::capi {

@@ -32,13 +32,22 @@ Result<char*> copy_text(const std::string& text) {
   return copy;
 }
 
+Result<const Tokenizer*> tokenizer_of(const QSFEngine& engine) {
+  const Tokenizer* tokenizer = engine.engine->tokenizer();
+  if (tokenizer == nullptr) {
+    return unsupported("the model file has no tokenizer: it takes and gives token ids alone");
+  }
+  return tokenizer;
+}
+
 Status detokenize(const QSFEngine* engine, const int* tokens, std::size_t n_tokens, char** text) {
   if (text == nullptr) return null_argument("text");
   *text = nullptr;
   if (engine == nullptr) return null_argument("engine");
   std::vector<TokenId> ids;
   if (n_tokens > 0) QSF_RETURN_IF_ERROR(read_tokens(*engine, tokens, n_tokens, ids));
-  QSF_ASSIGN_OR_RETURN(*text, copy_text(decode_text(engine->engine->tokenizer(), ids)));
+  QSF_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, tokenizer_of(*engine));
+  QSF_ASSIGN_OR_RETURN(*text, copy_text(decode_text(*tokenizer, ids)));
   return ok_status();
 }
 
@@ -68,7 +77,8 @@ Status encode(const QSFEngine& engine, std::string_view text, unsigned flags,
   EncodeOptions options;
   if ((flags & QSF_TOKENIZE_NO_BOS) != 0) options.add_bos = false;
   options.parse_special = (flags & QSF_TOKENIZE_PARSE_SPECIAL) != 0;
-  return engine.engine->tokenizer().encode(text, options, out);
+  QSF_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, tokenizer_of(engine));
+  return tokenizer->encode(text, options, out);
 }
 
 }  // namespace qsf::capi

@@ -150,12 +150,7 @@ class EngineOpener {
   }
 
   Status plan_tokenizer() {
-    if (impl_->reader->tokenizer_bytes() == 0) {
-      return unsupported(
-          "%s: the file has no tokenizer; convert the model again from a folder that "
-          "holds one",
-          impl_->reader->file().path().c_str());
-    }
+    if (impl_->reader->tokenizer_bytes() == 0) return ok_status();  // token ids in, numbers out
     QSF_ASSIGN_OR_RETURN(tokenizer_bytes_, impl_->reader->read_tokenizer());
     QSF_ASSIGN_OR_RETURN(const std::size_t index_bytes, Tokenizer::index_bytes(tokenizer_bytes_));
     regions_.tokenizer_section = impl_->plan.add("tokenizer", tokenizer_bytes_.size(),
@@ -198,6 +193,7 @@ class EngineOpener {
   }
 
   Status load_tokenizer() {
+    if (tokenizer_bytes_.empty()) return ok_status();
     const MutableByteSpan section = impl_->arena->carve(regions_.tokenizer_section);
     std::copy(tokenizer_bytes_.begin(), tokenizer_bytes_.end(), section.begin());
     tokenizer_bytes_ = {};
@@ -271,8 +267,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
 const ModelSpec& Engine::spec() const noexcept {
   return impl_->reader->spec();
 }
-const Tokenizer& Engine::tokenizer() const noexcept {
-  return *impl_->tokenizer;
+const Tokenizer* Engine::tokenizer() const noexcept {
+  return impl_->tokenizer.has_value() ? &*impl_->tokenizer : nullptr;
 }
 std::uint32_t Engine::max_context() const noexcept {
   return impl_->max_context;

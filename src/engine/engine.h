@@ -91,7 +91,7 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   const ModelSpec& spec() const noexcept;
-  const Tokenizer& tokenizer() const noexcept;
+  const Tokenizer* tokenizer() const noexcept;  // null when the file holds none
   std::uint32_t max_context() const noexcept;
   std::uint64_t file_bytes() const noexcept;
   std::uint64_t n_parameters() const noexcept;

@@ -147,6 +147,12 @@ bool ends_text(const Engine::Impl& engine, TokenId token) {
 
 Result<GenerateResult> Session::generate(std::span<const TokenId> prompt,
                                          const GenerateOptions& options) {
+  if (!engine_.tokenizer.has_value()) {
+    return unsupported(
+        "%s: the file has no tokenizer, so it cannot generate text; convert the model "
+        "again from a folder that holds one",
+        engine_.reader->file().path().c_str());
+  }
   QSF_RETURN_IF_ERROR(validate(options.sampling, engine_.reader->spec().n_vocab));
   GenerateResult result;
   const std::uint64_t start = monotonic_ns();

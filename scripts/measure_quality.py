@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Measures what each weight type costs in perplexity: converts one model to every type and scores a text.
+
+    measure_quality.py MODEL_DIR TEXT [--bin build/release/bin] [--bytes N] [--context 512]
+
+Prints a Markdown table: type, block, bits per weight, file size, perplexity, increase over f32, and the
+seconds that scoring took. docs/quality.md shows such a table.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+TYPES = [("f32", 64), ("f16", 64), ("8bit", 64), ("8bit", 32), ("4bit", 64), ("4bit", 32),
+         ("3bit", 64), ("3bit", 32), ("mixed", 64), ("2bit", 64), ("2bit", 32), ("ternary", 64)]
+
+
+def run(*command):
+    """Returns stdout; ends the script with the tool's own words when it fails."""
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        sys.exit(f"measure_quality.py: {' '.join(command)}: {result.stderr.strip()}")
+    return result.stdout
+
+
+def measure(args, text, folder, kind, block):
+    """Returns (bits per weight, file bytes, perplexity, its standard error, seconds)."""
+    model = os.path.join(folder, "model.qsf")
+    run(os.path.join(args.bin, "qsf-convert"), "--quiet", "--quant-type", kind, "--block-size",
+        str(block), args.model, model)
+    facts = run(os.path.join(args.bin, "qsf-inspect"), model)
+    bits = re.search(r"([0-9.]+) bits per weight", facts)
+    start = time.monotonic()
+    output = run(os.path.join(args.bin, "qsf-perplexity"), model, "--file", text, "--context",
+                 str(args.context))
+    seconds = time.monotonic() - start
+    ppl, error = re.findall(r"PPL = ([0-9.]+) \+/- ([0-9.]+)", output)[-1]
+    return bits.group(1) if bits else "?", os.path.getsize(model), float(ppl), float(error), seconds
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", help="Hugging Face folder")
+    parser.add_argument("text")
+    parser.add_argument("--bin", default="build/release/bin")
+    parser.add_argument("--bytes", type=int, default=0, help="score the first N bytes only")
+    parser.add_argument("--context", type=int, default=512)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        text = os.path.join(folder, "text.txt")
+        with open(args.text, "rb") as source, open(text, "wb") as head:
+            head.write(source.read(args.bytes or -1))
+        print("| type | block | bits per weight | file | perplexity | over f32 | seconds |")
+        print("|---|---|---|---|---|---|---|")
+        base = None
+        for kind, block in TYPES:
+            bits, size, ppl, error, seconds = measure(args, text, folder, kind, block)
+            base = base or ppl
+            print(f"| {kind} | {block} | {bits} | {size / 1e6:.2f} MB | {ppl:.3f} +/- {error:.3f} | "
+                  f"{100 * (ppl / base - 1):+.2f} % | {seconds:.0f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+//
+// Decoding allocates nothing: malloc itself is interposed here, so that C libraries count as well.
+
+#include <gtest/gtest.h>
+#include <qsf/qsf.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define QSF_SANITIZED 1
+#else
+#define QSF_SANITIZED 0
+#endif
+
+namespace {
+
+std::atomic<long> allocations{0};
+
+}  // namespace
+
+#if !QSF_SANITIZED
+extern "C" {
+void* __libc_malloc(std::size_t bytes);
+void* __libc_calloc(std::size_t count, std::size_t bytes);
+void* __libc_realloc(void* block, std::size_t bytes);
+void* __libc_memalign(std::size_t alignment, std::size_t bytes);
+
+void* malloc(std::size_t bytes) {
+  ++allocations;
+  return __libc_malloc(bytes);
+}
+void* calloc(std::size_t count, std::size_t bytes) {
+  ++allocations;
+  return __libc_calloc(count, bytes);
+}
+void* realloc(void* block, std::size_t bytes) {
+  ++allocations;
+  return __libc_realloc(block, bytes);
+}
+void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
+  ++allocations;
+  return __libc_memalign(alignment, bytes);
+}
+int posix_memalign(void** block, std::size_t alignment, std::size_t bytes) {
+  ++allocations;
+  *block = __libc_memalign(alignment, bytes);
+  return *block == nullptr ? ENOMEM : 0;
+}
+}  // extern "C"
+#endif
+
+namespace {
+
+struct Watch {
+  long at_token_5 = 0;
+  long at_last_token = 0;
+  int n_tokens = 0;
+};
+
+void on_token(int, const char*, void* user) {
+  auto* watch = static_cast<Watch*>(user);
+  if (++watch->n_tokens == 5) watch->at_token_5 = allocations.load();
+  watch->at_last_token = allocations.load();
+}
+
+class DecodeAllocationTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (QSF_SANITIZED != 0) GTEST_SKIP() << "a sanitizer owns malloc in this build";
+    QSFConfig* config = qsf_config_default();
+    qsf_config_set_threads(config, 2);
+    qsf_error error = {};
+    const std::string model = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
+    ASSERT_EQ(qsf_engine_open(model.c_str(), config, &engine_, &error), QSF_OK) << error.message;
+    qsf_config_free(config);
+  }
+  void TearDown() override { qsf_free(engine_); }
+
+  QSFEngine* engine_ = nullptr;
+};
+
+TEST_F(DecodeAllocationTest, TheCounterCounts) {
+  const long before = allocations.load();
+  std::vector<int> numbers(100);
+  EXPECT_EQ(numbers.size(), 100U);
+  EXPECT_GT(allocations.load(), before);
+}
+
+TEST_F(DecodeAllocationTest, GeneratingAllocatesNothingPerToken) {
+  const char* const stop[] = {"a text that does not come", "nor this one"};
+  const std::string prompt = "Once upon a time there was a king who had three sons";
+  Watch watch;
+  qsf_generate_options options;
+  qsf_generate_options_init(&options);
+  options.prompt = prompt.c_str();
+  options.prompt_bytes = prompt.size();
+  options.max_tokens = 200;
+  qsf_sampling sampling;
+  qsf_sampling_init(&sampling);
+  options.sampling = &sampling;
+  sampling.seed = 7;
+  sampling.repeat_penalty = 1.1F;
+  sampling.min_p = 0.02F;
+  options.stop = stop;
+  options.n_stop = 2;
+  options.on_token = on_token;
+  options.user_data = &watch;
+  const qsf_logit_bias never_end = {2, -1e9F};
+  sampling.logit_bias = &never_end;
+  sampling.n_logit_bias = 1;
+  qsf_generate_result result = {};
+  result.struct_size = sizeof result;
+  qsf_error error = {};
+  ASSERT_EQ(qsf_engine_generate(engine_, &options, &result, &error), QSF_OK) << error.message;
+  ASSERT_EQ(result.generated_tokens, 200);
+  ASSERT_GE(watch.n_tokens, 200);
+  EXPECT_EQ(watch.at_last_token - watch.at_token_5, 0);
+}
+
+TEST_F(DecodeAllocationTest, SteppingASessionAllocatesNothing) {
+  qsf_error error = {};
+  QSFSession* session = nullptr;
+  ASSERT_EQ(qsf_session_create(engine_, &session, &error), QSF_OK) << error.message;
+  std::vector<float> logits(4096);
+  const int prompt[] = {1, 100, 200, 300};
+  ASSERT_EQ(qsf_session_prefill(session, prompt, 4, logits.data(), &error), QSF_OK)
+      << error.message;
+  const long before = allocations.load();
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_EQ(qsf_session_step(session, 300 + i, logits.data(), &error), QSF_OK) << error.message;
+  }
+  EXPECT_EQ(allocations.load() - before, 0);
+  qsf_session_free(session);
+}
+
+}  // namespace

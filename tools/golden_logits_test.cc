@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: MIT
+//
+// Holds the whole column, from a Hugging Face folder to logits, to the logits of transformers.
+//
+// Every folder of testdata/golden is converted by qsf-convert and run through the public interface
+// at prompt lengths 1 to the full context, with 20 decode steps after each. The checker is on trial
+// too: with a field of the configuration changed or a tensor zeroed, the logits must be off by more
+// than a hundred tolerances. Tolerances are derived in docs/testing.md.
+
+#include <gtest/gtest.h>
+#include <qsf/qsf.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr double kTolerance = 1e-4;   // f32 weights and f32 keys and values
+constexpr double kFaultFactor = 100;  // a fault moves logits by this many tolerances
+const char* const kModels[] = {"gpt2",           "gpt2_untied",  "llama_mha",
+                               "llama_gqa_tied", "llama_biased", "llama3",
+                               "llama_linear",   "mistral",      "qwen2"};
+
+std::string read_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+void write_file(const fs::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+// testdata/golden/<model>/expected.bin: layout in scripts/make_golden_models.py.
+struct Golden {
+  struct Case {
+    std::uint32_t prompt_length;
+    std::vector<std::vector<float>> rows;  // after the prompt, then after each decode step
+  };
+  std::vector<int> tokens;
+  std::vector<Case> cases;
+  double largest = 0;  // |logit|
+
+  explicit Golden(const fs::path& path) {
+    const std::string bytes = read_file(path);
+    std::size_t at = 8;
+    const auto next_u32 = [&] {
+      std::uint32_t value;
+      std::memcpy(&value, bytes.data() + at, 4);
+      at += 4;
+      return value;
+    };
+    if (bytes.compare(0, 8, "QSFGOLD1") != 0) return;
+    const std::uint32_t n_vocab = next_u32();
+    const std::uint32_t n_tokens = next_u32();
+    const std::uint32_t n_cases = next_u32();
+    for (std::uint32_t i = 0; i < n_tokens; ++i) tokens.push_back(static_cast<int>(next_u32()));
+    for (std::uint32_t c = 0; c < n_cases; ++c) {
+      Case item{next_u32(), {}};
+      item.rows.resize(next_u32(), std::vector<float>(n_vocab));
+      for (std::vector<float>& row : item.rows) {
+        std::memcpy(row.data(), bytes.data() + at, n_vocab * 4);
+        at += n_vocab * 4;
+        for (const float logit : row)
+          largest = std::max(largest, std::fabs(static_cast<double>(logit)));
+      }
+      cases.push_back(std::move(item));
+    }
+  }
+};
+
+struct EngineDeleter {
+  void operator()(QSFEngine* engine) const { qsf_free(engine); }
+};
+struct SessionDeleter {
+  void operator()(QSFSession* session) const { qsf_session_free(session); }
+};
+using EnginePtr = std::unique_ptr<QSFEngine, EngineDeleter>;
+using SessionPtr = std::unique_ptr<QSFSession, SessionDeleter>;
+
+EnginePtr open_engine(const fs::path& path, qsf_kv_type kv, int rows_per_pass, int n_threads) {
+  QSFConfig* config = qsf_config_default();
+  qsf_config_set_kv_type(config, kv);
+  qsf_config_set_rows_per_pass(config, rows_per_pass);
+  qsf_config_set_threads(config, n_threads);
+  QSFEngine* engine = nullptr;
+  qsf_error error = {};
+  EXPECT_EQ(qsf_engine_open(path.c_str(), config, &engine, &error), QSF_OK) << error.message;
+  qsf_config_free(config);
+  return EnginePtr(engine);
+}
+
+SessionPtr open_session(QSFEngine* engine) {
+  QSFSession* session = nullptr;
+  qsf_error error = {};
+  EXPECT_EQ(qsf_session_create(engine, &session, &error), QSF_OK) << error.message;
+  return SessionPtr(session);
+}
+
+// Logits of one case: the last prompt row and every decode step.
+std::vector<std::vector<float>> run_case(QSFEngine* engine, const Golden& golden,
+                                         const Golden::Case& item,
+                                         std::size_t tokens_per_call = 0) {
+  const SessionPtr session = open_session(engine);
+  std::vector<std::vector<float>> rows(item.rows.size(), std::vector<float>(item.rows[0].size()));
+  const std::size_t step = tokens_per_call == 0 ? item.prompt_length : tokens_per_call;
+  qsf_error error = {};
+  for (std::size_t done = 0; done < item.prompt_length; done += step) {
+    const std::size_t n = std::min<std::size_t>(step, item.prompt_length - done);
+    EXPECT_EQ(
+        qsf_session_prefill(session.get(), golden.tokens.data() + done, n, rows[0].data(), &error),
+        QSF_OK)
+        << error.message;
+  }
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    EXPECT_EQ(qsf_session_step(session.get(), golden.tokens[item.prompt_length + i - 1],
+                               rows[i].data(), &error),
+              QSF_OK)
+        << error.message;
+  }
+  return rows;
+}
+
+// Largest |got - expected|; infinite when any of them is no number.
+double largest_error(const std::vector<std::vector<float>>& got,
+                     const std::vector<std::vector<float>>& expected) {
+  double worst = 0;
+  for (std::size_t row = 0; row < expected.size(); ++row) {
+    for (std::size_t i = 0; i < expected[row].size(); ++i) {
+      const double error = std::fabs(static_cast<double>(got[row][i]) - expected[row][i]);
+      if (!(error <= 1e30)) return HUGE_VAL;
+      worst = std::max(worst, error);
+    }
+  }
+  return worst;
+}
+
+class GoldenLogitsTest : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    scratch_ = fs::temp_directory_path() /
+               (std::string("qsf_golden_") + GetParam() + "_" + std::to_string(::getpid()));
+    fs::create_directories(scratch_);
+  }
+  void TearDown() override { fs::remove_all(scratch_); }
+
+  fs::path source() const { return fs::path(QSF_SOURCE_DIR) / "testdata/golden" / GetParam(); }
+
+  // Converts `folder`; returns the .qsf path.
+  fs::path convert(const fs::path& folder, const std::string& type, const std::string& more = "") {
+    const fs::path out = scratch_ / ("model-" + type + ".qsf");
+    const std::string command = std::string(QSF_BIN_DIR) + "/qsf-convert --quiet --quant-type " +
+                                type + " " + more + " " + folder.string() + " " + out.string();
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+    return out;
+  }
+
+  // A copy of the model folder in which anything may be broken.
+  fs::path copy_source() {
+    const fs::path copy = scratch_ / "copy";
+    fs::remove_all(copy);
+    fs::copy(source(), copy);
+    return copy;
+  }
+
+  fs::path scratch_;
+};
+
+TEST_P(GoldenLogitsTest, F32MatchesTransformersAtEveryLength) {
+  const Golden golden(source() / "expected.bin");
+  ASSERT_EQ(golden.cases.size(), 8U);
+  const EnginePtr engine = open_engine(convert(source(), "f32"), QSF_KV_F32, 0, 2);
+  ASSERT_NE(engine, nullptr);
+  for (const Golden::Case& item : golden.cases) {
+    const double error = largest_error(run_case(engine.get(), golden, item), item.rows);
+    EXPECT_LE(error, kTolerance * golden.largest) << "prompt of " << item.prompt_length;
+    RecordProperty("relative_error_" + std::to_string(item.prompt_length),
+                   std::to_string(error / golden.largest));
+  }
+}
+
+TEST_P(GoldenLogitsTest, OneTokenBeyondTheContextIsRefused) {
+  const Golden golden(source() / "expected.bin");
+  const EnginePtr engine = open_engine(convert(source(), "f32"), QSF_KV_F32, 0, 1);
+  ASSERT_NE(engine, nullptr);
+  const SessionPtr session = open_session(engine.get());
+  std::vector<int> tokens = golden.tokens;
+  tokens.push_back(0);
+  qsf_error error = {};
+  EXPECT_EQ(qsf_session_prefill(session.get(), tokens.data(), tokens.size(), nullptr, &error),
+            QSF_OUT_OF_BUDGET);
+  EXPECT_NE(std::string(error.message).find("544"), std::string::npos) << error.message;
+  EXPECT_EQ(qsf_session_length(session.get()), 0U);
+}
+
+// One pass, passes of 7 rows, token by token, 1 and 2 threads: the same bits.
+TEST_P(GoldenLogitsTest, BitsDoNotDependOnPassesOrThreads) {
+  const Golden golden(source() / "expected.bin");
+  const fs::path model = convert(source(), "4bit");
+  const Golden::Case& item = golden.cases[5];
+  ASSERT_EQ(item.prompt_length, 200U);
+  const auto whole = run_case(open_engine(model, QSF_KV_F16, 0, 1).get(), golden, item);
+  for (const int n_threads : {1, 2}) {
+    for (const int rows_per_pass : {0, 7}) {
+      const EnginePtr engine = open_engine(model, QSF_KV_F16, rows_per_pass, n_threads);
+      EXPECT_EQ(run_case(engine.get(), golden, item), whole) << rows_per_pass << " rows a pass";
+      EXPECT_EQ(run_case(engine.get(), golden, item, 1), whole) << "token by token";
+      EXPECT_EQ(run_case(engine.get(), golden, item, 13), whole) << "13 tokens a call";
+    }
+  }
+}
+
+// Narrower types move the logits, by no more than docs/testing.md derives for these models.
+TEST_P(GoldenLogitsTest, NarrowTypesStayInsideTheirBounds) {
+  const Golden golden(source() / "expected.bin");
+  const struct {
+    const char* type;
+    double bound;
+  } kTypes[] = {{"f16", 0.03}, {"8bit", 0.25}};
+  for (const auto& [type, bound] : kTypes) {
+    const EnginePtr engine = open_engine(convert(source(), type), QSF_KV_F16, 0, 2);
+    ASSERT_NE(engine, nullptr);
+    for (const Golden::Case& item : golden.cases) {
+      const double error = largest_error(run_case(engine.get(), golden, item), item.rows);
+      EXPECT_LE(error, bound * golden.largest) << type << ", prompt of " << item.prompt_length;
+      RecordProperty(std::string(type) + "_" + std::to_string(item.prompt_length),
+                     std::to_string(error / golden.largest));
+    }
+  }
+}
+
+// Runs the case of 65 tokens on a changed model and returns its error in tolerances.
+double error_in_tolerances(const fs::path& model, const Golden& golden) {
+  const EnginePtr engine = open_engine(model, QSF_KV_F32, 0, 2);
+  if (engine == nullptr) return 0;
+  const Golden::Case& item = golden.cases[4];
+  EXPECT_EQ(item.prompt_length, 65U);
+  return largest_error(run_case(engine.get(), golden, item), item.rows) /
+         (kTolerance * golden.largest);
+}
+
+TEST_P(GoldenLogitsTest, ChangedConfigurationIsCaught) {
+  const Golden golden(source() / "expected.bin");
+  const json config = json::parse(read_file(source() / "config.json"));
+  std::vector<std::pair<std::string, json>> faults;
+  const auto fault = [&](const std::string& key, const json& value) {
+    json changed = config;
+    if (value.is_null()) {
+      changed.erase(key);
+    } else {
+      changed[key] = value;
+    }
+    faults.emplace_back(key + " = " + value.dump(), changed);
+  };
+  for (const char* key : {"rms_norm_eps", "layer_norm_epsilon"}) {
+    if (config.contains(key)) fault(key, config[key].get<double>() / 2);
+  }
+  if (config.contains("rope_theta")) fault("rope_theta", config["rope_theta"].get<double>() * 1.1);
+  if (config.contains("rope_scaling") && !config["rope_scaling"].is_null()) {
+    fault("rope_scaling", nullptr);
+  }
+  if (config["model_type"] == "mistral") {
+    fault("sliding_window", 31);
+    fault("sliding_window", nullptr);
+  }
+  ASSERT_FALSE(faults.empty());
+  for (const auto& [what, changed] : faults) {
+    const fs::path copy = copy_source();
+    write_file(copy / "config.json", changed.dump());
+    EXPECT_GT(error_in_tolerances(convert(copy, "f32"), golden), kFaultFactor) << what;
+  }
+}
+
+TEST_P(GoldenLogitsTest, EveryZeroedTensorIsCaught) {
+  const Golden golden(source() / "expected.bin");
+  int n_tensors = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(source())) {
+    if (entry.path().extension() != ".safetensors") continue;
+    const std::string original = read_file(entry.path());
+    std::uint64_t header_bytes = 0;
+    std::memcpy(&header_bytes, original.data(), 8);
+    const json header = json::parse(original.substr(8, header_bytes));
+    for (const auto& [name, tensor] : header.items()) {
+      // Causal masks stored as tensors are no parameters.
+      if (name == "__metadata__" || name.ends_with("attn.bias") || name.ends_with("masked_bias")) {
+        continue;
+      }
+      std::string changed = original;
+      const std::size_t begin = 8 + header_bytes + tensor["data_offsets"][0].get<std::size_t>();
+      const std::size_t end = 8 + header_bytes + tensor["data_offsets"][1].get<std::size_t>();
+      std::fill(changed.begin() + static_cast<std::ptrdiff_t>(begin),
+                changed.begin() + static_cast<std::ptrdiff_t>(end), '\0');
+      const fs::path copy = copy_source();
+      write_file(copy / entry.path().filename(), changed);
+      EXPECT_GT(error_in_tolerances(convert(copy, "f32"), golden), kFaultFactor) << name;
+      ++n_tensors;
+    }
+  }
+  EXPECT_GE(n_tensors, 20);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GoldenLogitsTest, testing::ValuesIn(kModels),
+                         [](const auto& model) { return std::string(model.param); });
+
+TEST(LargestErrorTest, SeesEveryKindOfDifference) {
+  const std::vector<std::vector<float>> zero = {{0.0F, 0.0F}};
+  EXPECT_EQ(largest_error(zero, zero), 0);
+  EXPECT_EQ(largest_error({{-1.0F, -2.0F}}, {{-1.0F, -5.0F}}), 3);
+  EXPECT_EQ(largest_error({{0.0F, NAN}}, zero), HUGE_VAL);
+  EXPECT_EQ(largest_error(zero, {{NAN, 0.0F}}), HUGE_VAL);
+  EXPECT_EQ(largest_error({{HUGE_VALF, 0.0F}}, {{HUGE_VALF, 0.0F}}), HUGE_VAL);
+}
+
+}  // namespace
