@@ -229,7 +229,7 @@ TEST_P(GoldenLogitsTest, NarrowTypesStayInsideTheirBounds) {
   const struct {
     const char* type;
     double bound;
-  } kTypes[] = {{"f16", 0.03}, {"8bit", 0.25}};
+  } kTypes[] = {{"f16", 0.01}, {"8bit", 0.25}};
   for (const auto& [type, bound] : kTypes) {
     const EnginePtr engine = open_engine(convert(source(), type), QSF_KV_F16, 0, 2);
     ASSERT_NE(engine, nullptr);
