@@ -4,3 +4,6 @@ qsf_library(import_models
   SOURCES hf_config.cc hf_model.cc json_text.cc safetensors.cc transcode.cc transcode_types.cc
   DEPS base quant io format
   PRIVATE_DEPS qsf_json Threads::Threads)
+foreach(name IN ITEMS safetensors hf_config hf_model transcode)
+  qsf_test(${name}_test SOURCES ${name}_test.cc DEPS import_models io_testing PRIVATE_DEPS qsf_json LABELS unit)
+endforeach()

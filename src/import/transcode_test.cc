@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: MIT
+//
+// Conversions end to end: what is in the file, at every preset, block size and layout; equal bytes
+// at any number of threads; nothing left behind by a failure.
+
+#include "import/transcode.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "format/qsf_reader.h"
+#include "import/hf_model.h"
+#include "import/testing/hf_folder.h"
+#include "io/faulty_file.h"
+#include "quant/codec.h"
+#include "quant/floats.h"
+#include "quant/interleave.h"
+
+namespace qsf {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using namespace testing_support;
+
+std::unique_ptr<HfModel> open_model(const TemporaryFolder& folder, const TestTensors& tensors) {
+  write_model(folder, kTinyLlamaConfig, tensors);
+  auto model = HfModel::open(folder.path());
+  EXPECT_TRUE(model) << model.error().message();
+  return std::move(*model);
+}
+
+// Decodes a whole tensor of a file.
+std::vector<float> decode_tensor(const QsfReader& reader, const SectionDirectory& directory,
+                                 std::uint32_t index) {
+  const TensorInfo& info = directory.tensors[index];
+  std::vector<float> out(std::size_t{info.rows} * info.cols);
+  std::vector<std::byte> stored;
+  std::vector<std::byte> raw;
+  for (std::uint32_t i = 0; i < directory.tiles.size(); ++i) {
+    const TileInfo& tile = directory.tiles[i];
+    stored.resize(tile.stored_bytes);
+    raw.resize(tile.raw_bytes);
+    if (tile.tensor != index && !(tile.tensor == kOneRowTensors && info.rows == 1)) continue;
+    const Status status = reader.read_tile(directory, i, stored, raw);
+    EXPECT_TRUE(status.ok()) << status.message();
+    if (tile.tensor == kOneRowTensors) {
+      decode_row(info.format,
+                 ByteSpan(raw).subspan(one_row_offset(directory.tensors, index),
+                                       row_major_bytes(info.format, info.cols)),
+                 out);
+      continue;
+    }
+    EXPECT_TRUE(check_blocks(info.format, info.layout, tile.n_rows, info.cols, raw).ok());
+    for (std::uint32_t r = 0; r < tile.n_rows; ++r) {
+      const auto row =
+          std::span(out).subspan((std::size_t{tile.first_row} + r) * info.cols, info.cols);
+      if (info.layout == Layout::kRowMajor) {
+        const std::size_t n = row_major_bytes(info.format, info.cols);
+        decode_row(info.format, ByteSpan(raw).subspan(r * n, n), row);
+      } else {
+        const std::size_t n = group_bytes(info.format, info.cols);
+        decode_group_row(info.format, ByteSpan(raw).subspan(r / 16 * n, n), r % 16, info.cols, row);
+      }
+    }
+  }
+  return out;
+}
+
+// What the standard encoder makes of a tensor: the expectation, without the conversion's code.
+std::vector<float> encode_and_decode(BlockFormat format, const TestTensor& tensor) {
+  const std::size_t n_cols = tensor.shape.back();
+  std::vector<float> out(tensor.values.size());
+  std::vector<std::byte> bytes(row_major_bytes(format, n_cols));
+  for (std::size_t at = 0; at < out.size(); at += n_cols) {
+    encode_row(format, std::span(tensor.values).subspan(at, n_cols), bytes);
+    decode_row(format, bytes, std::span(out).subspan(at, n_cols));
+  }
+  return out;
+}
+
+Result<TranscodeReport> convert(const HfModel& model, const std::string& path,
+                                const TranscodeOptions& options) {
+  return transcode(model, path, options);
+}
+
+TEST(TranscodeTest, EveryPresetBlockAndLayoutHoldsTheWeights) {
+  const TemporaryFolder folder;
+  const TestTensors tensors = tiny_llama_tensors();
+  const auto model = open_model(folder, tensors);
+  for (int preset = 0; preset <= static_cast<int>(QuantPreset::kMixed); ++preset) {
+    for (const std::uint32_t block : {32U, 64U, 128U, 256U}) {
+      for (const Layout layout : {Layout::kRowMajor, Layout::kInterleaved}) {
+        TranscodeOptions options;
+        options.preset = static_cast<QuantPreset>(preset);
+        options.block = block;
+        options.layout = layout;
+        options.n_threads = 2;
+        const std::string path = folder.file("out.qsf");
+        const auto report = convert(*model, path, options);
+        ASSERT_TRUE(report) << report.error().message();
+        const auto reader = QsfReader::open(path);
+        ASSERT_TRUE(reader) << reader.error().message();
+        EXPECT_EQ(reader->spec().block, block);
+        EXPECT_EQ(reader->spec().default_type, preset_default_type(options.preset));
+        std::size_t n = 0;
+        for (const SectionDirectory& directory : reader->directories()) {
+          for (std::uint32_t i = 0; i < directory.tensors.size(); ++i, ++n) {
+            const TensorReport& line = report->tensors[n];
+            EXPECT_EQ(line.kind, directory.tensors[i].kind);
+            EXPECT_EQ(line.format, directory.tensors[i].format);
+            const std::vector<float> got = decode_tensor(*reader, directory, i);
+            const std::vector<float> want =
+                encode_and_decode(line.format, tensors.at(line.source_name));
+            ASSERT_EQ(got, want) << quant_preset_name(options.preset) << " " << line.source_name;
+            if (options.preset == QuantPreset::kF32) {
+              EXPECT_EQ(got, tensors.at(line.source_name).values);
+            }
+          }
+        }
+        EXPECT_EQ(n, report->tensors.size());
+      }
+    }
+  }
+}
+
+TEST(TranscodeTest, SmallTilesAndCompressionHoldTheSameWeights) {
+  const TemporaryFolder folder;
+  TestTensors tensors = tiny_llama_tensors();
+  auto config = std::string(kTinyLlamaConfig);
+  config.replace(config.find("\"vocab_size\":33"), 15, "\"vocab_size\":700");
+  Rng rng(9);
+  tensors["model.embed_tokens.weight"] = random_tensor({700, 16}, rng);
+  write_model(folder, config, tensors);
+  const auto model = HfModel::open(folder.path());
+  ASSERT_TRUE(model) << model.error().message();
+  for (const Compression compression :
+       {Compression::kNone, Compression::kLz4, Compression::kLz4Hc, Compression::kZstd}) {
+    TranscodeOptions options;
+    options.preset = QuantPreset::kF32;
+    options.compression = compression;
+    options.tile_bytes = 4096;
+    options.n_threads = 3;
+    ASSERT_TRUE(convert(**model, folder.file("out.qsf"), options));
+    const auto reader = QsfReader::open(folder.file("out.qsf"));
+    ASSERT_TRUE(reader) << reader.error().message();
+    EXPECT_EQ(reader->embedding().tiles.size(), 11U);
+    EXPECT_EQ(decode_tensor(*reader, reader->embedding(), 0),
+              tensors.at("model.embed_tokens.weight").values);
+  }
+}
+
+TEST(TranscodeTest, BytesDoNotDependOnThreads) {
+  const TemporaryFolder folder;
+  const auto model = open_model(folder, tiny_llama_tensors());
+  for (int preset = 0; preset <= static_cast<int>(QuantPreset::kMixed); ++preset) {
+    std::string first;
+    for (const unsigned n_threads : {1U, 2U, 3U, 1U}) {
+      TranscodeOptions options;
+      options.preset = static_cast<QuantPreset>(preset);
+      options.compression = Compression::kZstd;
+      options.n_threads = n_threads;
+      ASSERT_TRUE(convert(*model, folder.file("out.qsf"), options));
+      const std::string bytes = folder.read("out.qsf");
+      if (first.empty()) first = bytes;
+      EXPECT_EQ(bytes, first) << n_threads << " threads";
+    }
+  }
+}
+
+// Replaces the matrices of all layers by weights of -m, 0 and m.
+TestTensors ternary_tensors(float m) {
+  TestTensors tensors = tiny_llama_tensors();
+  Rng rng(3);
+  for (auto& [name, tensor] : tensors) {
+    if (tensor.shape.size() != 2 || name == "model.embed_tokens.weight") continue;
+    for (float& w : tensor.values) w = m * (static_cast<float>(rng.below(3)) - 1.0F);
+  }
+  return tensors;
+}
+
+TEST(TranscodeTest, NativelyTernaryMatricesAreRecognisedAndExact) {
+  const TemporaryFolder folder;
+  const TestTensors tensors = ternary_tensors(0.0421142578125F);  // an f16 number
+  const auto model = open_model(folder, tensors);
+  for (const QuantPreset preset : {QuantPreset::kTernary, QuantPreset::kMixed}) {
+    TranscodeOptions options;
+    options.preset = preset;
+    const auto report = convert(*model, folder.file("out.qsf"), options);
+    ASSERT_TRUE(report) << report.error().message();
+    EXPECT_TRUE(report->warnings.empty());
+    const auto reader = QsfReader::open(folder.file("out.qsf"));
+    EXPECT_TRUE(reader->spec().natively_ternary);
+    for (const TensorReport& line : report->tensors) {
+      if (line.rows == 1 || line.kind == TensorKind::kTokenEmbedding) continue;
+      EXPECT_EQ(line.format.type, QuantType::kTernary) << line.source_name;
+      EXPECT_EQ(line.relative_error, 0.0) << line.source_name;
+    }
+    const SectionDirectory& layer = reader->layer(1);
+    EXPECT_EQ(decode_tensor(*reader, layer, *layer.find(TensorKind::kFfnDown)),
+              tensors.at("model.layers.1.mlp.down_proj.weight").values);
+  }
+}
+
+TEST(TranscodeTest, OtherModelsAreWarnedOfTernary) {
+  const TemporaryFolder folder;
+  TestTensors tensors = ternary_tensors(0.1F);
+  tensors["model.layers.1.mlp.up_proj.weight"].values[7] = 0.11F;
+  const auto model = open_model(folder, tensors);
+  TranscodeOptions options;
+  options.preset = QuantPreset::kTernary;
+  const auto report = convert(*model, folder.file("out.qsf"), options);
+  ASSERT_TRUE(report);
+  ASSERT_EQ(report->warnings.size(), 1U);
+  EXPECT_THAT(report->warnings[0], HasSubstr("1 of 14 matrices"));
+  EXPECT_FALSE(QsfReader::open(folder.file("out.qsf"))->spec().natively_ternary);
+}
+
+TEST(TranscodeTest, MixedRaisesWhatItsWidthCannotHold) {
+  const TemporaryFolder folder;
+  TestTensors tensors = tiny_llama_tensors();
+  for (float& w : tensors["model.layers.0.self_attn.k_proj.weight"].values) {
+    w = w > 0.0F ? 0.3F : -0.2F;  // two values: 2 bits hold them
+  }
+  const auto model = open_model(folder, tensors);
+  TranscodeOptions options;
+  options.preset = QuantPreset::kMixed;
+  const auto report = convert(*model, folder.file("out.qsf"), options);
+  ASSERT_TRUE(report);
+  for (const TensorReport& line : report->tensors) {
+    if (line.rows == 1) continue;
+    EXPECT_GE(line.cosine, kLowCosine) << line.source_name;
+    if (line.section == "layer 0" && line.kind == TensorKind::kAttnK) {
+      EXPECT_EQ(line.format.type, QuantType::kQ2A);
+    }
+    if (line.section == "layer 0" && line.kind == TensorKind::kAttnQ) {
+      EXPECT_NE(line.format.type, QuantType::kQ2A);
+    }
+  }
+  EXPECT_FALSE(report->widened.empty());
+  EXPECT_THAT(report->widened[0], HasSubstr("layer 0, model.layers.0.self_attn.q_proj.weight"));
+}
+
+TEST(TranscodeTest, NormsAreF16WhereThatIsExact) {
+  const TemporaryFolder folder;
+  TestTensors tensors = tiny_llama_tensors();
+  tensors["model.norm.weight"].values.assign(16, 0.5F);
+  tensors["model.layers.0.input_layernorm.weight"].values.assign(16, 1e-32F);
+  const auto model = open_model(folder, tensors);
+  const auto report = convert(*model, folder.file("out.qsf"), {});
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->tensors.back().format.type, QuantType::kF16);
+  EXPECT_EQ(report->tensors[1].kind, TensorKind::kAttnNorm);
+  EXPECT_EQ(report->tensors[1].format.type, QuantType::kF32);
+  EXPECT_EQ(report->tensors[1].relative_error, 0.0);
+}
+
+TEST(TranscodeTest, WeightsBeyondTheTypeAreRefused) {
+  const TemporaryFolder folder;
+  TestTensors tensors = tiny_llama_tensors();
+  tensors["model.layers.1.mlp.down_proj.weight"].values[45] = 70000.0F;
+  const auto model = open_model(folder, tensors);
+  for (const QuantPreset preset : {QuantPreset::kF16, QuantPreset::k4Bit, QuantPreset::kMixed}) {
+    TranscodeOptions options;
+    options.preset = preset;
+    options.n_threads = 3;
+    const auto report = convert(*model, folder.file("out.qsf"), options);
+    ASSERT_FALSE(report);
+    EXPECT_THAT(report.error().message(),
+                HasSubstr("down_proj.weight: weight 70000 at row 2, column 5"));
+    EXPECT_FALSE(std::filesystem::exists(folder.file("out.qsf")));
+  }
+  TranscodeOptions options;
+  options.preset = QuantPreset::kBF16;
+  EXPECT_TRUE(convert(*model, folder.file("out.qsf"), options));
+}
+
+TEST(TranscodeTest, FailuresLeaveNothingBehindAndTheOldFileInPlace) {
+  TestTensors tensors = tiny_llama_tensors();
+  const TemporaryFolder out;
+  {
+    const TemporaryFolder folder;
+    tensors["model.norm.weight"].values[3] = std::nanf("");
+    const auto model = open_model(folder, tensors);
+    const auto report = convert(*model, out.file("out.qsf"), {});
+    ASSERT_FALSE(report);
+    EXPECT_THAT(report.error().message(), HasSubstr("\"model.norm.weight\": element 3 is NaN"));
+    EXPECT_TRUE(out.names().empty());
+  }
+  const TemporaryFolder folder;
+  const auto model = open_model(folder, tiny_llama_tensors());
+  out.write("out.qsf", "old");
+  // A disk that is full after any number of bytes, up to what the whole file needs.
+  std::uint64_t needed = 0;
+  for (std::uint64_t disk_bytes = 0;; disk_bytes += 5000) {
+    FaultyFileOps ops({.disk_bytes = disk_bytes});
+    const auto report = transcode(*model, out.file("out.qsf"), {}, ops);
+    if (report) {
+      needed = disk_bytes;
+      break;
+    }
+    EXPECT_EQ(report.error().code(), StatusCode::kIo);
+    EXPECT_THAT(out.names(), ElementsAre("out.qsf"));
+    EXPECT_EQ(out.read("out.qsf"), "old");
+  }
+  EXPECT_GT(needed, 20000U);
+  EXPECT_THAT(out.names(), ElementsAre("out.qsf"));
+  EXPECT_TRUE(QsfReader::open(out.file("out.qsf")));
+  const auto missing = convert(*model, out.file("no/such/folder/out.qsf"), {});
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code(), StatusCode::kIo);
+}
+
+TEST(TranscodeTest, StopsWhenAskedTo) {
+  const TemporaryFolder folder;
+  const auto model = open_model(folder, tiny_llama_tensors());
+  std::atomic<bool> cancel{false};
+  int n_calls = 0;
+  TranscodeOptions options;
+  options.cancel = &cancel;
+  options.on_progress = [&](const TranscodeProgress& progress) {
+    EXPECT_LE(progress.done_weights, progress.total_weights);
+    if (++n_calls == 3) cancel = true;
+  };
+  const TemporaryFolder out;
+  const auto report = convert(*model, out.file("out.qsf"), options);
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code(), StatusCode::kCancelled);
+  EXPECT_EQ(n_calls, 3);
+  EXPECT_TRUE(out.names().empty());
+}
+
+TEST(TranscodeTest, ProgressEndsAtTheWhole) {
+  const TemporaryFolder folder;
+  const auto model = open_model(folder, tiny_llama_tensors());
+  TranscodeProgress last;
+  TranscodeOptions options;
+  options.preset = QuantPreset::kMixed;
+  options.on_progress = [&](const TranscodeProgress& progress) { last = progress; };
+  const auto report = convert(*model, folder.file("out.qsf"), options);
+  ASSERT_TRUE(report);
+  EXPECT_STREQ(last.stage, "converting");
+  EXPECT_EQ(last.done_weights, last.total_weights);
+  EXPECT_EQ(report->n_weights, last.total_weights);
+}
+
+TEST(TranscodeTest, BadOptionsAreStatuses) {
+  const TemporaryFolder folder;
+  const auto model = open_model(folder, tiny_llama_tensors());
+  TranscodeOptions options;
+  options.block = 48;
+  EXPECT_EQ(convert(*model, folder.file("out.qsf"), options).error().code(),
+            StatusCode::kInvalidArgument);
+  options.block = 64;
+  options.n_threads = 0;
+  EXPECT_EQ(convert(*model, folder.file("out.qsf"), options).error().code(),
+            StatusCode::kInvalidArgument);
+}
+
+// The golden models of every architecture: f32 keeps every weight, 8-bit comes within its error.
+TEST(TranscodeTest, GoldenModelsConvert) {
+  const std::filesystem::path golden = std::filesystem::path(QSF_SOURCE_DIR) / "testdata/golden";
+  const TemporaryFolder out;
+  std::size_t n_models = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(golden)) {
+    if (!std::filesystem::exists(entry.path() / "config.json")) continue;
+    ++n_models;
+    const auto model = HfModel::open(entry.path().string());
+    ASSERT_TRUE(model) << model.error().message();
+    for (const QuantPreset preset : {QuantPreset::kF32, QuantPreset::k8Bit}) {
+      TranscodeOptions options;
+      options.preset = preset;
+      const auto report = convert(**model, out.file("out.qsf"), options);
+      ASSERT_TRUE(report) << report.error().message();
+      for (const TensorReport& line : report->tensors) {
+        EXPECT_LE(line.relative_error, preset == QuantPreset::kF32 ? 0.0 : 0.01)
+            << entry.path() << " " << line.source_name;
+      }
+      EXPECT_TRUE(QsfReader::open(out.file("out.qsf")));
+    }
+  }
+  EXPECT_GE(n_models, 9U);
+}
+
+}  // namespace
+}  // namespace qsf

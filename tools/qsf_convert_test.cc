@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT
+//
+// qsf-convert as a user runs it: exit codes, one-line errors, nothing left behind.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <thread>
+
+#include "format/qsf_reader.h"
+#include "import/testing/hf_folder.h"
+
+namespace qsf {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using namespace testing_support;
+
+struct Outcome {
+  int code = -1;  // -1: ended by a signal
+  std::string out;
+  std::string err;
+};
+
+constexpr rlim_t kNoLimit = RLIM_INFINITY;
+
+// Starts the tool with its output in files of `scratch`.
+pid_t start(const TemporaryFolder& scratch, std::vector<std::string> arguments, rlim_t file_bytes) {
+  arguments.insert(arguments.begin(), QSF_BIN_DIR "/qsf-convert");
+  const pid_t child = fork();
+  if (child != 0) return child;
+  static_cast<void>(!freopen(scratch.file("stdout").c_str(), "w", stdout));
+  static_cast<void>(!freopen(scratch.file("stderr").c_str(), "w", stderr));
+  if (file_bytes != kNoLimit) {
+    const rlimit limit = {file_bytes, file_bytes};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  execv(argv[0], argv.data());
+  _exit(127);
+}
+
+Outcome finish(const TemporaryFolder& scratch, pid_t child) {
+  int status = 0;
+  waitpid(child, &status, 0);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, scratch.read("stdout"),
+          scratch.read("stderr")};
+}
+
+Outcome run(const std::vector<std::string>& arguments, rlim_t file_bytes = kNoLimit) {
+  const TemporaryFolder scratch;
+  return finish(scratch, start(scratch, arguments, file_bytes));
+}
+
+// A failure is one line on stderr that begins with the tool's name, and nothing on stdout.
+void expect_failure(const Outcome& outcome, int code, const std::string& message) {
+  EXPECT_EQ(outcome.code, code) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+  std::string last = outcome.err;
+  while (last.starts_with("qsf-convert: warning:")) last = last.substr(last.find('\n') + 1);
+  EXPECT_EQ(std::count(last.begin(), last.end(), '\n'), 1) << outcome.err;
+  EXPECT_TRUE(last.starts_with("qsf-convert: ")) << outcome.err;
+  EXPECT_THAT(last, HasSubstr(message));
+}
+
+class QsfConvertTest : public testing::Test {
+ protected:
+  void SetUp() override { write_model(in_, kTinyLlamaConfig, tiny_llama_tensors()); }
+  TemporaryFolder in_;
+  TemporaryFolder out_;
+};
+
+TEST_F(QsfConvertTest, ConvertsAndReplaces) {
+  out_.write("m.qsf", "old");
+  const Outcome outcome = run({"--quant-type", "4bit", in_.path(), out_.file("m.qsf")});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("bits"));
+  EXPECT_THAT(outcome.err, HasSubstr("no tokenizer"));
+  EXPECT_THAT(out_.names(), ElementsAre("m.qsf"));
+  const auto reader = QsfReader::open(out_.file("m.qsf"));
+  ASSERT_TRUE(reader) << reader.error().message();
+  EXPECT_EQ(reader->spec().default_type, QuantType::kQ4);
+  EXPECT_THAT(reader->spec().quantiser, HasSubstr("qsf-convert"));
+}
+
+TEST_F(QsfConvertTest, OptionsReachTheFile) {
+  const Outcome outcome =
+      run({"--quant-type", "2bit", "--block-size", "32", "--compress", "zstd", "--layout", "0",
+           "--threads", "2", "--tile-bytes", "4096", "--verbose", in_.path(), out_.file("m.qsf")});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("cosine"));
+  EXPECT_THAT(outcome.err, HasSubstr("below 0.99"));
+  const auto reader = QsfReader::open(out_.file("m.qsf"));
+  ASSERT_TRUE(reader);
+  const SectionDirectory& layer = reader->layer(0);
+  EXPECT_EQ(layer.compression, Compression::kZstd);
+  const TensorInfo& q = layer.tensors[*layer.find(TensorKind::kAttnQ)];
+  EXPECT_EQ(q.format, (BlockFormat{QuantType::kQ2A, 32}));
+  EXPECT_EQ(q.layout, Layout::kRowMajor);
+  EXPECT_EQ(reader->embedding().tensors[0].format.type, QuantType::kQ4);
+}
+
+TEST_F(QsfConvertTest, HelpVersionQuiet) {
+  EXPECT_EQ(run({"--help"}).code, 0);
+  for (const char* option : {"--quant-type", "--block-size", "--compress", "--threads", "--layout",
+                             "--tile-bytes", "--calibration", "--target-size", "--quiet"}) {
+    EXPECT_THAT(run({"--help"}).out, HasSubstr(option));
+  }
+  EXPECT_EQ(run({"--version"}).code, 0);
+  EXPECT_THAT(run({"--version"}).out, HasSubstr("qsf-convert "));
+  const Outcome quiet = run({"--quiet", in_.path(), out_.file("m.qsf")});
+  EXPECT_EQ(quiet.code, 0);
+  EXPECT_EQ(quiet.out, "");
+}
+
+TEST_F(QsfConvertTest, BadUsageIsTwo) {
+  const std::string out = out_.file("m.qsf");
+  expect_failure(run({}), 2, "");
+  expect_failure(run({in_.path()}), 2, "OUT");
+  expect_failure(run({in_.path(), out, "more"}), 2, "more");
+  expect_failure(run({"--no-such-option", in_.path(), out}), 2, "--no-such-option");
+  expect_failure(run({"--quant-type", "5bit", in_.path(), out}), 2, "--quant-type");
+  expect_failure(run({"--block-size", "48", in_.path(), out}), 2, "--block-size");
+  expect_failure(run({"--compress", "gzip", in_.path(), out}), 2, "--compress");
+  expect_failure(run({"--threads", "0", in_.path(), out}), 2, "--threads");
+  expect_failure(run({"--threads", "-3", in_.path(), out}), 2, "--threads");
+  expect_failure(run({"--threads", "x", in_.path(), out}), 2, "--threads");
+  expect_failure(run({"--layout", "2", in_.path(), out}), 2, "--layout");
+  expect_failure(run({"--tile-bytes", "8388608", in_.path(), out}), 2, "--tile-bytes");
+  expect_failure(run({"--tile-bytes", "0", in_.path(), out}), 2, "--tile-bytes");
+  expect_failure(run({"--calibration", "a.txt", in_.path(), out}), 2, "not built yet");
+  expect_failure(run({"--target-size", "100", in_.path(), out}), 2, "not built yet");
+  expect_failure(run({"--ram-budget", "100", in_.path(), out}), 2, "not built yet");
+  EXPECT_TRUE(out_.names().empty());
+}
+
+TEST_F(QsfConvertTest, BadInputsAreOne) {
+  const std::string out = out_.file("m.qsf");
+  expect_failure(run({"/no/such/folder", out}), 1, "/no/such/folder");
+  expect_failure(run({in_.file("config.json"), out}), 1, "not a folder");
+  in_.write("model.gguf", "GGUF");
+  expect_failure(run({in_.file("model.gguf"), out}), 1, "GGUF");
+  TestTensors tensors = tiny_llama_tensors();
+  tensors["model.norm.weight"].values[5] = INFINITY;
+  write_model(in_, kTinyLlamaConfig, tensors);
+  expect_failure(run({in_.path(), out}), 1, "\"model.norm.weight\": element 5 is infinite");
+  in_.write("model.safetensors", "");
+  expect_failure(run({in_.path(), out}), 1, "model.safetensors");
+  std::filesystem::remove(in_.file("model.safetensors"));
+  expect_failure(run({in_.path(), out}), 1, "model.safetensors");
+  in_.write("pytorch_model.bin", "x");
+  expect_failure(run({in_.path(), out}), 1, "save the model as safetensors");
+  in_.write("config.json", R"({"architectures":["XyzForCausalLM"],"vocab_size":3})");
+  expect_failure(run({in_.path(), out}), 1, "XyzForCausalLM");
+  in_.write("config.json", "");
+  expect_failure(run({in_.path(), out}), 1, "config.json");
+  std::filesystem::remove(in_.file("config.json"));
+  expect_failure(run({in_.path(), out}), 1, "config.json");
+  EXPECT_TRUE(out_.names().empty());
+}
+
+TEST_F(QsfConvertTest, BadOutputsAreOneAndChangeNothing) {
+  expect_failure(run({in_.path(), "/no/such/folder/m.qsf"}), 1, "/no/such/folder");
+  expect_failure(run({in_.path(), out_.path()}), 1, out_.path());
+  const std::string weights = in_.read("model.safetensors");
+  expect_failure(run({in_.path(), in_.file("model.safetensors")}), 1, "a file of the input");
+  std::filesystem::create_hard_link(in_.file("config.json"), out_.file("link.qsf"));
+  expect_failure(run({in_.path(), out_.file("link.qsf")}), 1, "a file of the input");
+  EXPECT_EQ(in_.read("model.safetensors"), weights);
+  EXPECT_THAT(in_.names(), ElementsAre("config.json", "model.safetensors"));
+  if (geteuid() != 0) {  // root may write anywhere
+    std::filesystem::permissions(
+        out_.path(), std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
+    expect_failure(run({in_.path(), out_.file("m.qsf")}), 1, "m.qsf");
+    std::filesystem::permissions(out_.path(), std::filesystem::perms::owner_all);
+  }
+}
+
+TEST_F(QsfConvertTest, AFullDiskLeavesNothing) {
+  out_.write("m.qsf", "old");
+  for (const rlim_t bytes : {0U, 4096U, 20000U}) {
+    const Outcome outcome = run({in_.path(), out_.file("m.qsf")}, std::max<rlim_t>(bytes, 1024));
+    EXPECT_EQ(outcome.code, 1) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("m.qsf"));
+    EXPECT_THAT(out_.names(), ElementsAre("m.qsf"));
+    EXPECT_EQ(out_.read("m.qsf"), "old");
+  }
+}
+
+TEST_F(QsfConvertTest, SignalsLeaveNothing) {
+  // Large enough to be interrupted: 200,000 tokens of 16, with the slowest compression of layers.
+  std::string config = kTinyLlamaConfig;
+  config.replace(config.find("\"vocab_size\":33"), 15, "\"vocab_size\":400000");
+  TestTensors tensors = tiny_llama_tensors();
+  Rng rng(1);
+  tensors["model.embed_tokens.weight"] = random_tensor({400000, 16}, rng);
+  write_model(in_, config, tensors);
+  for (const int number : {SIGINT, SIGTERM}) {
+    const TemporaryFolder scratch;
+    const pid_t child =
+        start(scratch, {"--threads", "1", in_.path(), out_.file("m.qsf")}, kNoLimit);
+    while (out_.names().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    kill(child, number);
+    const Outcome outcome = finish(scratch, child);
+    EXPECT_EQ(outcome.code, 1) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("interrupted"));
+    EXPECT_TRUE(out_.names().empty());
+  }
+}
+
+}  // namespace
+}  // namespace qsf
