@@ -9,6 +9,8 @@
 
 #include <chrono>
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <string>
@@ -502,6 +504,32 @@ TEST(SectionTest, EveryPrefixFailsAndEveryChangedByteIsHarmless) {
       }
     }
   }
+}
+
+// testdata/tokenizer/section/v1.bin is the example of docs/format-tokenizer.md. It is read for
+// ever.
+TEST(SectionTest, TheFormatsExampleIsWrittenAndReadByteForByte) {
+  TokenizerData data;
+  data.kind = TokenizerKind::kRankedBpe;
+  data.byte_fallback = true;
+  data.unescape_spaces = true;
+  for (const char* text : {"a", "b", "ab"}) add(data, text);
+  add(data, "<0x0A>", TokenType::kByte);
+  add_special(data, "</s>");
+  data.merges.push_back({0, 1, 2});
+  data.eos = 4;
+  data.stop_ids.push_back(4);
+  TextStep step;
+  step.text = "\\d";
+  data.steps.push_back(step);
+  std::ifstream in(std::string(QSF_SOURCE_DIR) + "/testdata/tokenizer/section/v1.bin",
+                   std::ios::binary);
+  const std::string golden(std::istreambuf_iterator<char>(in), {});
+  EXPECT_EQ(as_text(write_tokenizer_section(data).value()), golden);
+  const ByteSpan bytes = as_bytes(golden);
+  auto tokenizer = open_section({bytes.begin(), bytes.end()});
+  ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message();
+  EXPECT_EQ(pieces(**tokenizer, "aab\n</s>1ab"), (Pieces{"a", "ab", "<0x0A>", "</s>", "ab"}));
 }
 
 TEST(SectionTest, NewerVersionsAndUnknownFlagsAreUnsupported) {
