@@ -40,6 +40,7 @@ TEST_P(SampleTest, ArgmaxFindsEveryPlaceAndTheLowestOfTies) {
     for (std::uint32_t at = 0; at < n; ++at) {
       for (float& v : x) v = -rng.get().next_f32() - 1.0F;
       x[at] = -0.5F;
+      if (at > 0) x[at - 1] = std::nextafter(-0.5F, -1.0F);
       if (at + 3 < n) x[at + 3] = -0.5F;
       EXPECT_EQ(GetParam().argmax(x.data(), n), at);
     }
