@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+//
+// Runs qsf-inspect: its reports, its exit codes, and that --verify finds damage wherever it is.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/crc32.h"
+#include "format/testing/checksum_repair.h"
+#include "format/testing/small_models.h"
+#include "io/atomic_file.h"
+
+namespace qsf {
+namespace {
+
+using testing::HasSubstr;
+
+struct Outcome {
+  int code;
+  std::string output;  // both streams
+};
+
+Outcome run(const std::string& arguments) {
+  const std::string command = std::string(QSF_BIN_DIR) + "/qsf-inspect " + arguments + " 2>&1";
+  FILE* pipe = ::popen(command.c_str(), "r");
+  Outcome outcome{-1, {}};
+  if (pipe == nullptr) return outcome;
+  char buffer[4096];
+  while (std::fgets(buffer, sizeof buffer, pipe) != nullptr) outcome.output += buffer;
+  outcome.code = WEXITSTATUS(::pclose(pipe));
+  return outcome;
+}
+
+class QsfInspectTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = (std::filesystem::temp_directory_path() /
+             ("qsf_inspect_test." + std::to_string(::getpid()) + ".qsf"))
+                .string();
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+  void write(const std::vector<std::byte>& bytes) const {
+    ASSERT_TRUE(write_file(path_, bytes).ok());
+  }
+  std::string path_;
+};
+
+TEST_F(QsfInspectTest, ReportsAsTextAndJson) {
+  ASSERT_TRUE(write_small_model(testing_support::types_model(), path_).ok());
+  const Outcome text = run("--tensors --verify " + path_);
+  EXPECT_EQ(text.code, 0) << text.output;
+  for (const char* part : {"architecture      llama", "layer 1", "ffn_down", "ternary",
+                           "tokenizer         none", "rope.scaling", "verified: every"}) {
+    EXPECT_THAT(text.output, HasSubstr(part));
+  }
+  const Outcome json = run("--json --tensors " + path_);
+  EXPECT_EQ(json.code, 0);
+  const auto report = nlohmann::json::parse(json.output, nullptr, false);
+  ASSERT_TRUE(report.is_object()) << json.output;
+  EXPECT_EQ(report["model"]["layers"], 2);
+  EXPECT_EQ(report["sections"][1]["tensors"][1]["type"], "2bit-sym");
+  EXPECT_EQ(report["metadata"]["rope.factor"], 8.0);
+  const Outcome dump = run("--dump-tensor layer.0/ffn_norm " + path_);
+  EXPECT_EQ(dump.code, 0);
+  EXPECT_EQ(std::count(dump.output.begin(), dump.output.end(), ' '), 85);
+}
+
+TEST_F(QsfInspectTest, ExitCodesTellMisuseFromFailure) {
+  EXPECT_EQ(run("--help").code, 0);
+  EXPECT_EQ(run("--version").code, 0);
+  EXPECT_EQ(run("").code, 2);
+  EXPECT_EQ(run("--no-such-option x").code, 2);
+  EXPECT_EQ(run("/no/such/file.qsf").code, 1);
+  write(std::vector<std::byte>(5000));
+  const Outcome outcome = run(path_);
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.output, HasSubstr("not a QSF file"));
+  EXPECT_EQ(std::count(outcome.output.begin(), outcome.output.end(), '\n'), 1);
+  ASSERT_TRUE(write_small_model(testing_support::minimal_model(), path_).ok());
+  EXPECT_EQ(run("--dump-tensor final/head " + path_).code, 1);
+}
+
+TEST_F(QsfInspectTest, VerifyFindsEveryKindOfDamage) {
+  const auto intact = small_model_bytes(testing_support::compressed_model()).value();
+  write(intact);
+  ASSERT_EQ(run("--verify " + path_).code, 0);
+  const QsfReader reader = QsfReader::open(path_).value();
+  const SectionDirectory& layer = reader.layer(1);
+  const TileInfo& tile = layer.tiles.back();
+  const struct {
+    std::uint64_t offset;
+    const char* message;
+  } damages[] = {
+      {tile.file_offset, "layer 1: tile"},
+      {tile.file_offset + tile.stored_bytes, "padding"},
+      {200, "padding"},
+      {reader.find_section("layer_index")->file_offset + 4000, "padding"},
+  };
+  for (const auto& damage : damages) {
+    std::vector<std::byte> bytes = intact;
+    bytes[static_cast<std::size_t>(damage.offset)] ^= std::byte{0x10};
+    write(bytes);
+    const Outcome outcome = run("--json --verify " + path_);
+    EXPECT_EQ(outcome.code, 1) << damage.message;
+    EXPECT_THAT(outcome.output, HasSubstr(damage.message));
+  }
+}
+
+// Weights that are not finite are damage although every checksum is right.
+TEST_F(QsfInspectTest, VerifyFindsWeightsThatAreNotFinite) {
+  std::vector<std::byte> bytes = small_model_bytes(testing_support::minimal_model()).value();
+  write(bytes);
+  const QsfReader reader = QsfReader::open(path_).value();
+  const TileInfo& tile = reader.embedding().tiles[0];
+  const auto at = static_cast<std::size_t>(tile.file_offset);
+  store_le(bytes, at, std::uint16_t{0x7C00});  // the first scale becomes infinite
+  const std::size_t crc_at = static_cast<std::size_t>(reader.embedding().file_offset) +
+                             kTensorHeaderBytes + 4 + tile_at::kCrc;
+  store_le(bytes, crc_at, crc32(ByteSpan(bytes).subspan(at, tile.stored_bytes)));
+  testing_support::ChecksumRepair(reader, bytes).repair(bytes);
+  write(bytes);
+  EXPECT_EQ(run(path_).code, 0);
+  const Outcome outcome = run("--verify " + path_);
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.output, HasSubstr("embedding: tile 0 at offset 8192: token_embedding"));
+}
+
+}  // namespace
+}  // namespace qsf
