@@ -47,5 +47,10 @@ if(QSF_COVERAGE)
   target_link_options(qsf_flags INTERFACE --coverage)
 endif()
 
+# A released tool needs the C library alone: compiler runtimes travel inside.
+if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT QSF_SANITIZE)
+  target_link_options(qsf_flags INTERFACE -static-libgcc $<$<LINK_LANGUAGE:CXX>:-static-libstdc++>)
+endif()
+
 set(CMAKE_C_FLAGS_RELEASE "-O3 -DNDEBUG")
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")

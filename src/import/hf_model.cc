@@ -15,9 +15,11 @@ namespace {
 std::string shape_text(std::span<const std::uint64_t> shape) {
   std::string text = "[";
   for (std::size_t i = 0; i < shape.size(); ++i) {
-    text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+    if (i != 0) text += ", ";
+    text += std::to_string(shape[i]);
   }
-  return text + "]";
+  text += "]";
+  return text;
 }
 
 // Buffers that older versions of transformers saved beside the weights.
@@ -279,7 +281,7 @@ Status HfModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t ten
   std::vector<float> column(n_rows);
   for (std::uint32_t c = 0; c < shape.cols; ++c) {
     QSF_RETURN_IF_ERROR(weights_.read(*place.stored, first + c * place.col_stride, column));
-    for (std::size_t r = 0; r < n_rows; ++r) out[r * shape.cols + c] = column[r];
+    for (std::size_t r = 0; r < n_rows; ++r) out[c * n_rows + r] = column[r];
   }
   return ok_status();
 }
