@@ -182,12 +182,20 @@ std::optional<std::string> read_prompt(const RunOptions& options, std::string& e
   return read_text(options.prompt_file, kMaxPromptBytes, error);
 }
 
-// Refuses what can be refused before the prompt is shown: a prompt that the context cannot hold.
-qsf_code check_prompt(QSFEngine* engine, const std::string& prompt, qsf_error& error) {
+// Refuses, before the prompt is shown, what only the model can tell to be wrong.
+qsf_code check_request(QSFEngine* engine, const RunOptions& options, const std::string& prompt,
+                       qsf_error& error) {
   qsf_model_info info = {};
   info.struct_size = sizeof info;
   qsf_code code = qsf_engine_model_info(engine, &info, &error);
   if (code != QSF_OK) return code;
+  for (const qsf_logit_bias& entry : options.logit_bias) {
+    if (entry.token < info.n_vocab) continue;
+    std::snprintf(error.message, sizeof error.message,
+                  "--logit-bias: token %d, expected an id below the vocabulary's %d", entry.token,
+                  info.n_vocab);
+    return error.code = QSF_INVALID_ARGUMENT;
+  }
   std::size_t n_tokens = 0;
   code = qsf_engine_tokenize(engine, prompt.data(), prompt.size(), QSF_TOKENIZE_DEFAULT, nullptr, 0,
                              &n_tokens, &error);
@@ -217,7 +225,7 @@ int run(const RunOptions& options) {
   EnginePtr engine;
   if (open_engine(options, *model, engine, error) != QSF_OK) return report(error);
   if (options.verbose) print_plan(engine.get());
-  if (check_prompt(engine.get(), *prompt, error) != QSF_OK) return report(error);
+  if (check_request(engine.get(), options, *prompt, error) != QSF_OK) return report(error);
 
   catch_interrupt(engine.get());
   TextOutput output;
@@ -231,7 +239,8 @@ int run(const RunOptions& options) {
   output.end_line();
   g_running.store(nullptr);
   if (code != QSF_OK) return report(error);
-  if (output.failed() && !output.reader_left()) {
+  if (output.reader_left()) return kSuccess;
+  if (output.failed()) {
     print_error(kRunTool, std::string("standard output: ") + output.reason());
     return kFailure;
   }

@@ -76,7 +76,7 @@ typedef void (*QSFLogCallback)(qsf_log_level level, const char* line, void* user
  * qsf_tokenize, qsf_detokenize, qsf_forward). Valid only during the call. */
 typedef void (*QSFErrorCallback)(const qsf_error* error, void* user_data);
 
-/* Called while a model loads with the bytes done and in all. */
+/* Called while a model loads with the bytes done and in all, which are equal in the last call. */
 typedef void (*QSFProgressCallback)(uint64_t done_bytes, uint64_t total_bytes, void* user_data);
 
 /* Returns a configuration with default values, to be freed with qsf_config_free; NULL when there is

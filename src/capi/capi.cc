@@ -92,6 +92,26 @@ void write_log(LogLevel level, std::string_view line, void* user) {
   config.log(static_cast<qsf_log_level>(level), text, config.log_user);
 }
 
+// Passes progress on, and makes sure that the last call says it is done: the loader reports when it
+// happens to be convenient, for a small model perhaps never.
+struct ProgressForwarder {
+  const QSFConfig& config;
+  std::uint64_t done_bytes = 0;
+  std::uint64_t total_bytes = 0;
+
+  static void forward(std::uint64_t done_bytes, std::uint64_t total_bytes, void* user) {
+    auto& self = *static_cast<ProgressForwarder*>(user);
+    self.done_bytes = done_bytes;
+    self.total_bytes = total_bytes;
+    self.config.progress(done_bytes, total_bytes, self.config.progress_user);
+  }
+  void finish(std::uint64_t bytes_read) {
+    if (config.progress == nullptr) return;
+    if (total_bytes == 0) total_bytes = bytes_read;
+    if (done_bytes != total_bytes) forward(total_bytes, total_bytes, this);
+  }
+};
+
 Status open_engine(const char* model_path, const QSFConfig* config, QSFEngine** out) {
   if (out == nullptr) return null_argument("engine");
   *out = nullptr;
@@ -108,12 +128,16 @@ Status open_engine(const char* model_path, const QSFConfig* config, QSFEngine** 
   options.kv_f32 = settings.kv_type == QSF_KV_F32;
   options.n_sequences = static_cast<std::uint32_t>(settings.max_sessions);
   if (settings.log != nullptr) options.log = {.write = write_log, .user = &handle->config};
-  options.on_load_progress = settings.progress;
-  options.load_progress_user = settings.progress_user;
+  ProgressForwarder progress{.config = settings};
+  if (settings.progress != nullptr) {
+    options.on_load_progress = ProgressForwarder::forward;
+    options.load_progress_user = &progress;
+  }
 
   auto opened = Engine::open(model_path, options);
   if (!opened.has_value()) return std::move(opened).error();
   handle->engine = std::move(opened).value();
+  progress.finish(handle->engine->stats().weight_bytes_read);
   handle->quant_type = handle->engine->quant_name();
   handle->instruction_set = handle->engine->instruction_set();
   *out = handle.release();

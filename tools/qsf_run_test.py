@@ -1,0 +1,342 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""qsf-run and qsf-perplexity as a user meets them: text, statistics, refusals, signals, pipes.
+
+Usage: qsf_run_test.py BIN_DIR SOURCE_DIR [unittest arguments]
+
+Converts the model of SOURCE_DIR/models with BIN_DIR/qsf-convert first. The class Damage runs the
+tool on thousands of damaged files and takes a minute; ctest runs it as a test of its own.
+"""
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BIN_DIR, SOURCE_DIR = sys.argv[1:3]
+RUN = os.path.join(BIN_DIR, "qsf-run")
+PERPLEXITY = os.path.join(BIN_DIR, "qsf-perplexity")
+TIMEOUT_S = 120
+
+
+def setUpModule():
+    global scratch, model
+    scratch = tempfile.TemporaryDirectory()
+    model = path("tales.qsf")
+    subprocess.run([os.path.join(BIN_DIR, "qsf-convert"), "--quiet", "--quant-type", "4bit",
+                    os.path.join(SOURCE_DIR, "models", "tales-5M"), model], check=True)
+
+
+def tearDownModule():
+    scratch.cleanup()
+
+
+def path(name):
+    return os.path.join(scratch.name, name)
+
+
+def write(name, data):
+    with open(path(name), "wb") as file:
+        file.write(data)
+    return path(name)
+
+
+def call(*arguments, tool=RUN, **keywords):
+    """Runs a tool; returns exit code, stdout and stderr as bytes."""
+    keywords.setdefault("stdin", subprocess.DEVNULL)
+    done = subprocess.run([tool, *arguments], capture_output=True, timeout=TIMEOUT_S, **keywords)
+    return done.returncode, done.stdout, done.stderr
+
+
+def text(*arguments, **keywords):
+    code, out, err = call(model, "--quiet", *arguments, **keywords)
+    assert code == 0 and err == b"", (code, err)
+    return out
+
+
+class Case(unittest.TestCase):
+    def refused(self, expected_code, word, *arguments, tool=RUN, out=b"", **keywords):
+        """Asserts an exit code, nothing on stdout and one line on stderr that holds `word`."""
+        code, stdout, err = call(*arguments, tool=tool, **keywords)
+        message = err.decode()
+        self.assertEqual(code, expected_code, (arguments, message))
+        self.assertEqual(stdout, out, arguments)
+        self.assertRegex(message, r"\A" + os.path.basename(tool) + r": [^\n]+\n\Z", arguments)
+        self.assertIn(word, message, arguments)
+
+
+class Usage(Case):
+    def test_help_and_version(self):
+        for tool in (RUN, PERPLEXITY):
+            code, out, err = call("--help", tool=tool)
+            self.assertEqual((code, err), (0, b""))
+            self.assertIn(b"MODEL", out)
+            code, out, err = call("--version", tool=tool)
+            self.assertEqual((code, err), (0, b""))
+            self.assertRegex(out.decode(), r"\A" + os.path.basename(tool) + r" \d+\.\d+\.\d+\n\Z")
+
+    def test_unknown_options_and_missing_values(self):
+        self.refused(2, "--frobnicate", model, "--prompt", "a", "--frobnicate")
+        self.refused(2, "--prompt", model, "--prompt")
+        self.refused(2, "not expected", model, "second", "--prompt", "a")
+        self.refused(2, "no prompt", model)
+        self.refused(2, "exclude", model, "--prompt", "a", "--prompt-file", "-")
+        self.refused(2, "exclude", model, "--prompt", "a", "--quiet", "--verbose")
+
+    def test_values_out_of_range(self):
+        bad = {
+            "--max-tokens": ["-1", "abc", "1.5", "", "99999999999", "1e3"],
+            "--temperature": ["-1", "nan", "inf", "warm"],
+            "--top-p": ["0", "1.5", "-0.1", "nan"],
+            "--top-k": ["-1", "many"],
+            "--min-p": ["-0.1", "1.1"],
+            "--repeat-penalty": ["0", "-1", "inf"],
+            "--threads": ["0", "-1", "10000"],
+            "--max-seq-len": ["0", "-5", "1000000"],
+            "--seed": ["-1", "18446744073709551616", "x"],
+            "--logit-bias": ["5", "=1", "5=", "5=x", "-1=1", "5=nan", "5=inf", "4096=1"],
+            "--stop": [""],
+            "--kv-type": ["f8"],
+            "--quality": ["-1", "2"],
+            "--ram-budget": ["-1"],
+        }
+        for option, values in bad.items():
+            for value in values:
+                word = {"--max-seq-len": "", "--logit-bias": "logit"}.get(option, option)
+                self.refused(2, word, model, "--prompt", "a", option, value)
+
+    def test_options_not_built_yet_say_so(self):
+        for arguments in (["--ram-budget", "200"], ["--quality", "0.5"], ["--interactive"],
+                          ["--bench"]):
+            self.refused(2, "not built yet", model, "--prompt", "a", *arguments)
+        self.assertTrue(text("--prompt", "a", "--quality", "1.0", "--max-tokens", "1"))
+
+    def test_perplexity(self):
+        self.refused(2, "MODEL", tool=PERPLEXITY)
+        self.refused(2, "--file", model, tool=PERPLEXITY)
+        self.refused(2, "--context", model, "--file", "x", "--context", "3", tool=PERPLEXITY)
+        self.refused(2, "--chunks", model, "--file", "x", "--chunks", "0", tool=PERPLEXITY)
+        self.refused(2, "--threads", model, "--file", "x", "--threads", "0", tool=PERPLEXITY)
+
+
+class Failures(Case):
+    def test_models_that_are_none(self):
+        self.refused(1, "no such file", path("absent.qsf"), "--prompt", "a")
+        self.refused(1, "folder", scratch.name, "--prompt", "a")
+        self.refused(1, "GGUF", path("x.gguf"), "--prompt", "a")
+        self.refused(1, "empty.qsf", write("empty.qsf", b""), "--prompt", "a")
+        self.refused(1, "not a QSF file", write("magic.qsf", b"GGUF" * 1000), "--prompt", "a")
+        self.refused(1, "no such file", "", "--prompt", "a")
+        unreadable = write("two\nlines.qsf", b"")
+        self.refused(1, "two lines.qsf", unreadable, "--prompt", "a")
+
+    def test_prompts(self):
+        long = write("long.txt", b"a rather long text. " * 2000)
+        self.refused(1, "the context holds 1024", model, "--prompt-file", long)
+        self.refused(1, "the context holds 8", model, "--max-seq-len", "8", "--prompt", "one " * 30)
+        self.refused(1, "No such file", model, "--prompt-file", path("absent.txt"))
+        self.refused(1, "directory", model, "--prompt-file", scratch.name)
+
+    def test_perplexity(self):
+        short = write("short.txt", b"too short")
+        self.refused(1, "at least one window", model, "--file", short, tool=PERPLEXITY)
+        self.refused(1, "No such file", model, "--file", path("absent.txt"), tool=PERPLEXITY)
+        self.refused(1, "QSF file", short, "--file", short, tool=PERPLEXITY)
+        self.refused(2, "1024", model, "--file", short, "--context", "2048", tool=PERPLEXITY)
+
+    def test_unwritable_output(self):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([RUN, model, "--prompt", "a"], stdout=full,
+                                  stderr=subprocess.PIPE, timeout=TIMEOUT_S)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr, b"qsf-run: standard output: No space left on device\n")
+
+
+class Text(Case):
+    def test_prompt_is_echoed_and_the_output_ends_with_a_newline(self):
+        out = text("--prompt", "Once upon a time", "--max-tokens", "20", "--seed", "1")
+        self.assertTrue(out.startswith(b"Once upon a time"))
+        self.assertTrue(out.endswith(b"\n"))
+        rest = text("--prompt", "Once upon a time", "--max-tokens", "20", "--seed", "1",
+                    "--no-echo")
+        self.assertEqual(b"Once upon a time" + rest, out)
+
+    def test_no_tokens(self):
+        self.assertEqual(text("--prompt", "A dog", "--max-tokens", "0"), b"A dog\n")
+        self.assertEqual(text("--prompt", "A dog", "--max-tokens", "0", "--no-echo"), b"")
+
+    def test_prompt_from_file_and_standard_input(self):
+        greedy = ["--temperature", "0", "--max-tokens", "12"]
+        expected = text("--prompt", "The king said\nto his", *greedy)
+        source = write("prompt.txt", b"The king said\nto his")
+        self.assertEqual(text("--prompt-file", source, *greedy), expected)
+        with open(source, "rb") as file:
+            self.assertEqual(text("--prompt-file", "-", *greedy, stdin=file), expected)
+
+    def test_any_bytes_are_a_prompt(self):
+        out = text("--prompt", os.fsdecode(b"\xff\xfe\xc3 dog"), "--max-tokens", "2")
+        self.assertTrue(out.decode().startswith("\ufffd\ufffd\ufffd dog"))
+        self.assertTrue(text("--prompt", "", "--max-tokens", "4"))
+
+    def test_the_same_seed_gives_the_same_text_at_any_thread_count(self):
+        arguments = ["--prompt", "A dog", "--max-tokens", "60"]
+        texts = {text(*arguments, "--seed", "5", "--threads", n) for n in ("1", "2", "3", "7")}
+        self.assertEqual(len(texts), 1)
+        self.assertNotEqual(text(*arguments, "--seed", "6"), texts.pop())
+        self.assertNotEqual(text(*arguments), text(*arguments))
+
+    def test_stop_texts(self):
+        arguments = ["--prompt", "Once", "--temperature", "0", "--max-tokens", "40"]
+        whole = text(*arguments).decode()
+        stop = whole[20:26]
+        self.assertEqual(text(*arguments, "--stop", "[x]", "--stop", stop).decode().rstrip("\n"),
+                         whole[:whole.index(stop)].rstrip("\n"))
+
+    def test_sampling_options_reach_the_sampler(self):
+        arguments = ["--prompt", "Once upon a time", "--max-tokens", "30", "--seed", "3"]
+        greedy = text(*arguments, "--temperature", "0")
+        self.assertEqual(text(*arguments, "--top-k", "1"), greedy)
+        self.assertEqual(text(*arguments, "--top-k", "0", "--min-p", "1"), greedy)
+        self.assertEqual(text(*arguments, "--top-k", "0", "--top-p", "0.000001"), greedy)
+        wild = text(*arguments, "--top-k", "0", "--top-p", "1", "--temperature", "3")
+        self.assertNotEqual(wild, greedy)
+        self.assertNotEqual(text(*arguments, "--temperature", "0", "--repeat-penalty", "5"), greedy)
+        biased = text(*arguments, "--temperature", "0", "--logit-bias", "70=100")
+        self.assertEqual(len(set(biased.removeprefix(b"Once upon a time").strip())), 1, biased)
+
+    def test_context(self):
+        code, out, err = call(model, "--prompt", "Once upon a time", "--max-seq-len", "8",
+                              "--temperature", "0")
+        self.assertEqual(code, 0)
+        self.assertIn(b"context full", err)
+
+    def test_statistics_go_to_standard_error(self):
+        code, out, err = call(model, "--prompt", "Once upon a time", "--max-tokens", "10")
+        self.assertEqual(code, 0)
+        for word in (b"prompt 5 tokens", b"generated 10 tokens", b"tokens/s", b"planned", b"peak",
+                     b"loaded", b"seed"):
+            self.assertIn(word, err)
+        self.assertNotIn(b"tokens/s", out)
+        seed = re.search(rb"seed (\d+)", err).group(1).decode()
+        again = text("--prompt", "Once upon a time", "--max-tokens", "10", "--seed", seed)
+        self.assertEqual(again, out)
+
+    def test_verbose_tells_plan_kernels_and_times(self):
+        code, out, err = call(model, "--prompt", "a", "--max-tokens", "2", "--verbose")
+        self.assertEqual(code, 0)
+        for word in (b"memory plan", b"kv_cache", b"weights", b"kernels", b"threads",
+                     b"matrix products", b"attention", b"sampling", b"loading"):
+            self.assertIn(word, err)
+        regions = [int(n) for n in re.findall(rb"^ *(\d+)  \w+: ", err, re.M)]
+        total = int(re.search(rb"^ *(\d+)  in all", err, re.M).group(1))
+        self.assertTrue(0 <= total - sum(regions) < 64 * len(regions), (total, sum(regions)))
+
+    def test_perplexity(self):
+        words = ("The king of the old country had three sons and a daughter. " * 60).encode()
+        source = write("words.txt", words)
+        code, out, err = call(model, "--file", source, "--context", "64", tool=PERPLEXITY)
+        self.assertEqual(code, 0)
+        lines = out.decode().splitlines()
+        last = re.fullmatch(r"PPL = (\d+\.\d+) \+/- (\d+\.\d+)", lines[-1])
+        self.assertTrue(1.0 < float(last.group(1)) < 100.0 and float(last.group(2)) > 0, lines)
+        self.assertTrue(any("tokens/s" in line for line in lines))
+        windows = int(lines[0].split()[0])
+        # The second half of a window without its first token, as llama.cpp scores.
+        self.assertIn(f"{windows * 31} tokens scored", lines[0])
+        code, some, err = call(model, "--file", source, "--context", "64", "--chunks", "2",
+                               tool=PERPLEXITY)
+        self.assertTrue(some.decode().startswith("2 windows of 64 tokens, 62 tokens scored"))
+        with open(source, "rb") as file:
+            code, piped, err = call(model, "--file", "-", "--context", "64", tool=PERPLEXITY,
+                                    stdin=file)
+        self.assertEqual(piped.splitlines()[-1], out.splitlines()[-1])
+
+
+class Streaming(Case):
+    ENDLESS = ["--prompt", "Once upon a time", "--max-tokens", "900", "--max-seq-len", "1024",
+               "--logit-bias", "2=-inf"]
+
+    def start(self, *arguments, **keywords):
+        return subprocess.Popen([RUN, model, *arguments], stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, **keywords)
+
+    def test_every_write_ends_with_a_whole_character(self):
+        arguments = [*self.ENDLESS, "--temperature", "20", "--top-k", "0", "--top-p", "1"]
+        process = self.start(*arguments)
+        read, n_reads = b"", 0
+        while chunk := os.read(process.stdout.fileno(), 4096):
+            read += chunk
+            n_reads += 1
+            read.decode()  # raises in the middle of a character
+        process.communicate(timeout=TIMEOUT_S)
+        self.assertEqual(process.returncode, 0)
+        self.assertGreater(n_reads, 20, "the text did not come piece by piece")
+        self.assertTrue(any(byte >= 0x80 for byte in read), "no character of several bytes")
+
+    def test_interrupt_ends_the_text_and_prints_the_statistics(self):
+        process = self.start(*self.ENDLESS)
+        os.read(process.stdout.fileno(), 1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=TIMEOUT_S)
+        self.assertEqual(process.returncode, 0)
+        self.assertTrue(out.endswith(b"\n"))
+        self.assertIn(b"tokens/s", err)
+        self.assertIn(b"interrupted", err)
+
+    def test_a_reader_that_leaves_is_no_error(self):
+        process = self.start(*self.ENDLESS)
+        os.read(process.stdout.fileno(), 1)
+        process.stdout.close()
+        err = process.stderr.read()
+        process.stderr.close()
+        self.assertEqual(process.wait(timeout=TIMEOUT_S), 0)
+        self.assertEqual(err, b"")
+
+    def test_on_a_terminal(self):
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execv(RUN, [RUN, model, *self.ENDLESS])
+        shown = b""
+        deadline = time.monotonic() + TIMEOUT_S
+        interrupted = False
+        while time.monotonic() < deadline:
+            ready, _, _ = select.select([terminal], [], [], 1)
+            try:
+                chunk = os.read(terminal, 4096) if ready else b""
+            except OSError:  # how a terminal says that the other end closed
+                break
+            shown += chunk
+            if len(shown) > 200 and not interrupted:
+                os.write(terminal, b"\x03")  # Ctrl-C
+                interrupted = True
+        _, status = os.waitpid(pid, 0)
+        self.assertEqual(status, 0)
+        self.assertIn(b"Once upon a time", shown)
+        self.assertIn(b"\r\nqsf-run: prompt 5 tokens", shown)
+        self.assertIn(b"interrupted", shown)
+
+
+class Damage(Case):
+    def test_truncated_at_every_997th_byte(self):
+        with open(model, "rb") as file:
+            whole = file.read()
+        for size in range(0, len(whole), 997):
+            self.refused(1, "cut.qsf", write("cut.qsf", whole[:size]), "--prompt", "a")
+
+    def test_every_header_byte_flipped(self):
+        with open(model, "rb") as file:
+            whole = bytearray(file.read())
+        for at in range(128):
+            whole[at] ^= 0xFF
+            self.refused(1, "flipped.qsf", write("flipped.qsf", whole), "--prompt", "a")
+            whole[at] ^= 0xFF
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
