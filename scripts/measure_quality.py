@@ -34,7 +34,7 @@ def measure(args, text, folder, kind, block):
     run(os.path.join(args.bin, "qsf-convert"), "--quiet", "--quant-type", kind, "--block-size",
         str(block), args.model, model)
     facts = run(os.path.join(args.bin, "qsf-inspect"), model)
-    bits = re.search(r"([0-9.]+) bits per weight", facts)
+    bits = re.search(r"([0-9.]+) bits each", facts)
     start = time.monotonic()
     output = run(os.path.join(args.bin, "qsf-perplexity"), model, "--file", text, "--context",
                  str(args.context))
