@@ -122,8 +122,8 @@ bool is_architecture_name(std::string_view name) noexcept {
 }
 
 constexpr std::string_view kArchitectureNames[] = {"gpt2", "llama", "mistral", "phi"};
-constexpr std::uint32_t kCustomArchitecture = 4;
 
+// The index of the name, 4 for every other one.
 std::uint32_t architecture_code(std::string_view name) noexcept {
   const auto found = std::find(std::begin(kArchitectureNames), std::end(kArchitectureNames), name);
   return static_cast<std::uint32_t>(found - std::begin(kArchitectureNames));
