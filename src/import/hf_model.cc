@@ -281,7 +281,7 @@ Status HfModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t ten
   std::vector<float> column(n_rows);
   for (std::uint32_t c = 0; c < shape.cols; ++c) {
     QSF_RETURN_IF_ERROR(weights_.read(*place.stored, first + c * place.col_stride, column));
-    for (std::size_t r = 0; r < n_rows; ++r) out[c * n_rows + r] = column[r];
+    for (std::size_t r = 0; r < n_rows; ++r) out[r * shape.cols + c] = column[r];
   }
   return ok_status();
 }
