@@ -90,33 +90,31 @@ template <typename V>
   return (x[0] + x[2]) + (x[1] + x[3]);
 }
 
-// Widens four halves, one in the low 16 bits of each lane, exactly: the exponent is rebased by one
-// multiplication, which also normalises subnormals; infinities and NaN get their exponent back.
-[[gnu::always_inline]] static inline f32x4 half_to_f32(u32x4 half) noexcept {
-  const u32x4 magnitude = (half & 0x7FFFU) << 13;
-  const u32x4 sign = (half & 0x8000U) << 16;
-  const f32x4 rebased = from_bits(magnitude) * 0x1p112F;
-  const u32x4 exponent = half & 0x7C00U;
-  const u32x4 special =
-      reinterpret_cast<u32x4>(exponent == splat_u32(0x7C00U)) & splat_u32(0x7F800000U);
-  return from_bits(bits_of(rebased) | special | sign);
-}
-
-// The same for finite halves in the HIGH 16 bits of each lane, whatever stands below: half the
-// work. Infinities and NaN come out as finite numbers, so only checked weights may take this path.
+// Widens four finite halves in the HIGH 16 bits of each lane, whatever stands below, exactly: an
+// arithmetic shift puts exponent and mantissa in their places and keeps the sign, the mask drops
+// its copies, and one multiplication rebases the exponent and normalises subnormals. Infinities and
+// NaN come out as finite numbers, so only checked weights may take this path.
 [[gnu::always_inline]] static inline f32x4 finite_high_half_to_f32(u32x4 word) noexcept {
   const u32x4 moved = reinterpret_cast<u32x4>(reinterpret_cast<i32x4>(word) >> 3);
   return from_bits(moved & 0x8FFFE000U) * 0x1p112F;
 }
 
-// Splits eight 16-bit values into two vectors of 32-bit lanes.
-[[gnu::always_inline]] static inline u32x4 widen_low(u16x8 x) noexcept {
-  const u16x8 zero = {};
-  return reinterpret_cast<u32x4>(__builtin_shufflevector(x, zero, 0, 8, 1, 8, 2, 8, 3, 8));
+// The same for any halves: infinities and NaN get their exponent back.
+[[gnu::always_inline]] static inline f32x4 high_half_to_f32(u32x4 word) noexcept {
+  const u32x4 exponent = word & 0x7C000000U;
+  const u32x4 special =
+      reinterpret_cast<u32x4>(exponent == splat_u32(0x7C000000U)) & splat_u32(0x7F800000U);
+  return from_bits(bits_of(finite_high_half_to_f32(word)) | special);
 }
-[[gnu::always_inline]] static inline u32x4 widen_high(u16x8 x) noexcept {
+
+// Splits eight 16-bit values into the high halves of two vectors, zeros below them.
+[[gnu::always_inline]] static inline u32x4 first_to_high(u16x8 x) noexcept {
   const u16x8 zero = {};
-  return reinterpret_cast<u32x4>(__builtin_shufflevector(x, zero, 4, 8, 5, 8, 6, 8, 7, 8));
+  return reinterpret_cast<u32x4>(__builtin_shufflevector(zero, x, 0, 8, 1, 9, 2, 10, 3, 11));
+}
+[[gnu::always_inline]] static inline u32x4 last_to_high(u16x8 x) noexcept {
+  const u16x8 zero = {};
+  return reinterpret_cast<u32x4>(__builtin_shufflevector(zero, x, 4, 12, 5, 13, 6, 14, 7, 15));
 }
 
 // Sixteen floats, one per row of a group.
@@ -132,10 +130,9 @@ struct Rows16 {
 [[gnu::always_inline]] static inline Rows16 load_half_rows(const std::byte* from) noexcept {
   const u16x8 low = load<u16x8>(from);
   const u16x8 high = load<u16x8>(from + 16);
-  return {{finite_high_half_to_f32(widen_low(low) << 16),
-           finite_high_half_to_f32(widen_high(low) << 16),
-           finite_high_half_to_f32(widen_low(high) << 16),
-           finite_high_half_to_f32(widen_high(high) << 16)}};
+  return {{finite_high_half_to_f32(first_to_high(low)), finite_high_half_to_f32(last_to_high(low)),
+           finite_high_half_to_f32(first_to_high(high)),
+           finite_high_half_to_f32(last_to_high(high))}};
 }
 
 }  // namespace qsf::kernels::lanes

@@ -30,30 +30,31 @@ template <KvType kType>
     std::uint32_t i = 0;
     for (; i + 8 <= n_values; i += 8) {
       const u16x8 halves = load<u16x8>(from + std::size_t{i} * 2);
-      store(to + i, half_to_f32(widen_low(halves)));
-      store(to + i + 4, half_to_f32(widen_high(halves)));
+      store(to + i, high_half_to_f32(first_to_high(halves)));
+      store(to + i + 4, high_half_to_f32(last_to_high(halves)));
     }
     for (; i < n_values; ++i) {
       std::uint16_t half;
       std::memcpy(&half, from + std::size_t{i} * 2, 2);
-      to[i] = half_to_f32(splat_u32(half))[0];
+      to[i] = high_half_to_f32(splat_u32(std::uint32_t{half} << 16))[0];
     }
   }
 }
 
-// Sums over 16 lanes, then over the rest in order.
-[[gnu::always_inline]] inline float dot(const float* a, const float* b,
+// Multiplies with the n_values floats at b: sums over 16 lanes, then over the rest in order.
+[[gnu::always_inline]] inline float dot(const float* a, const std::byte* b,
                                         std::uint32_t n_values) noexcept {
   f32x4 sum[4] = {splat(0.0F), splat(0.0F), splat(0.0F), splat(0.0F)};
   std::uint32_t i = 0;
   for (; i + 16 <= n_values; i += 16) {
     for (unsigned v = 0; v < 4; ++v) {
-      sum[v] += load<f32x4>(a + i + 4 * v) * load<f32x4>(b + i + 4 * v);
+      sum[v] += load<f32x4>(a + i + 4 * v) * load<f32x4>(b + std::size_t{i + 4 * v} * 4);
     }
   }
-  for (; i + 4 <= n_values; i += 4) sum[0] += load<f32x4>(a + i) * load<f32x4>(b + i);
+  for (; i + 4 <= n_values; i += 4)
+    sum[0] += load<f32x4>(a + i) * load<f32x4>(b + std::size_t{i} * 4);
   float rest = 0.0F;
-  for (; i < n_values; ++i) rest += a[i] * b[i];
+  for (; i < n_values; ++i) rest += a[i] * load<float>(b + std::size_t{i} * 4);
   return sum_lanes((sum[0] + sum[2]) + (sum[1] + sum[3])) + rest;
 }
 
@@ -77,14 +78,14 @@ float weigh(const float* scores, std::uint32_t n_slots, AttendState* state,
   return correction;
 }
 
-// Adds the weighted sum of n_slots rows of a strip, row_stride floats apart, to acc.
-[[gnu::always_inline]] inline void add_strip(const float* rows, std::size_t row_stride,
+// Adds the weighted sum of n_slots rows of kStrip floats, row_step bytes apart, to acc.
+[[gnu::always_inline]] inline void add_strip(const std::byte* rows, std::size_t row_step,
                                              const float* weights, std::uint32_t n_slots,
                                              float correction, float* acc) noexcept {
   f32x4 sum[4] = {splat(0.0F), splat(0.0F), splat(0.0F), splat(0.0F)};
   for (std::uint32_t j = 0; j < n_slots; ++j) {
     const f32x4 weight = splat(weights[j]);
-    for (unsigned v = 0; v < 4; ++v) sum[v] += load<f32x4>(rows + j * row_stride + 4 * v) * weight;
+    for (unsigned v = 0; v < 4; ++v) sum[v] += load<f32x4>(rows + j * row_step + 16 * v) * weight;
   }
   for (unsigned v = 0; v < 4; ++v) {
     store(acc + 4 * v, load<f32x4>(acc + 4 * v) * correction + sum[v]);
@@ -105,9 +106,13 @@ void attend_heads(const AttendPageArgs& args, std::uint32_t head, std::uint32_t 
   const std::byte* v = args.v + args.first * row_bytes;
 
   for (std::uint32_t j = 0; j < n_slots; ++j) {
-    widen<kType>(k + j * row_bytes, 0, args.head_dim, k_row);
+    const std::byte* row = k + j * row_bytes;
+    if constexpr (kType != KvType::kF32) {
+      widen<kType>(row, 0, args.head_dim, k_row);
+      row = reinterpret_cast<const std::byte*>(k_row);
+    }
     for (std::uint32_t h = 0; h < n_heads; ++h) {
-      scores[h][j] = dot(args.q + (head + h) * args.q_stride, k_row, args.head_dim) * args.scale;
+      scores[h][j] = dot(args.q + (head + h) * args.q_stride, row, args.head_dim) * args.scale;
     }
   }
   float corrections[kHeadsAtOnce];
@@ -116,19 +121,23 @@ void attend_heads(const AttendPageArgs& args, std::uint32_t head, std::uint32_t 
   }
   for (std::uint32_t d = 0; d < args.head_dim; d += kStrip) {
     const std::uint32_t width = args.head_dim - d < kStrip ? args.head_dim - d : kStrip;
-    for (std::uint32_t j = 0; j < n_slots; ++j) {
+    // f32 rows serve as they stand; what must be widened or padded goes to the strip.
+    const bool in_place = kType == KvType::kF32 && width == kStrip;
+    for (std::uint32_t j = 0; !in_place && j < n_slots; ++j) {
       float* row = strip + std::size_t{j} * kStrip;
       for (std::uint32_t i = width; i < kStrip; ++i) row[i] = 0.0F;
       widen<kType>(v + j * row_bytes, d, width, row);
     }
+    const std::byte* rows = in_place ? v + d * kElement : reinterpret_cast<const std::byte*>(strip);
+    const std::size_t row_step = in_place ? row_bytes : kStrip * sizeof(float);
     for (std::uint32_t h = 0; h < n_heads; ++h) {
       float* acc = args.acc + (head + h) * args.acc_stride + d;
       if (width == kStrip) {
-        add_strip(strip, kStrip, weights[h], n_slots, corrections[h], acc);
+        add_strip(rows, row_step, weights[h], n_slots, corrections[h], acc);
       } else {
         float part[kStrip] = {};
         std::memcpy(part, acc, width * sizeof(float));
-        add_strip(strip, kStrip, weights[h], n_slots, corrections[h], part);
+        add_strip(rows, row_step, weights[h], n_slots, corrections[h], part);
         std::memcpy(acc, part, width * sizeof(float));
       }
     }

@@ -34,12 +34,7 @@ using namespace lanes;
   return select_bits(magnitude > 0x7F800000, (bits >> 16) | 0x40U, rounded);
 }
 
-// Loads up to four 16-bit values into 32-bit lanes.
-[[gnu::always_inline]] inline u32x4 load_words(const void* from, std::size_t n_values) noexcept {
-  std::uint16_t words[4] = {0, 0, 0, 0};
-  std::memcpy(words, from, n_values * 2);
-  return u32x4{words[0], words[1], words[2], words[3]};
-}
+// Stores the low 16 bits of the first n_values (0 to 4) lanes.
 [[gnu::always_inline]] inline void store_words(void* to, u32x4 value,
                                                std::size_t n_values) noexcept {
   const std::uint16_t words[4] = {
@@ -54,21 +49,21 @@ void f16_to_f32_scalar(const F16* from, float* to, std::size_t n_values) noexcep
   std::size_t i = 0;
   for (; i + 8 <= n_values; i += 8) {
     const u16x8 halves = load<u16x8>(from + i);
-    store(to + i, half_to_f32(widen_low(halves)));
-    store(to + i + 4, half_to_f32(widen_high(halves)));
+    store(to + i, high_half_to_f32(first_to_high(halves)));
+    store(to + i + 4, high_half_to_f32(last_to_high(halves)));
   }
-  for (; i < n_values; ++i) to[i] = half_to_f32(splat_u32(from[i].bits))[0];
+  for (; i < n_values; ++i)
+    to[i] = high_half_to_f32(splat_u32(std::uint32_t{from[i].bits} << 16))[0];
 }
 
 void bf16_to_f32_scalar(const BF16* from, float* to, std::size_t n_values) noexcept {
   std::size_t i = 0;
-  for (; i + 4 <= n_values; i += 4) {
-    store(to + i, from_bits(load_words(from + i, 4) << 16));
+  for (; i + 8 <= n_values; i += 8) {
+    const u16x8 brains = load<u16x8>(from + i);
+    store(to + i, first_to_high(brains));
+    store(to + i + 4, last_to_high(brains));
   }
-  if (i < n_values) {
-    const std::size_t rest = n_values - i;
-    store_part(to + i, from_bits(load_words(from + i, rest) << 16), rest);
-  }
+  for (; i < n_values; ++i) store(to + i, std::uint32_t{from[i].bits} << 16);
 }
 
 void f32_to_f16_scalar(const float* from, F16* to, std::size_t n_values) noexcept {
