@@ -241,7 +241,7 @@ TEST(TranscodeTest, MixedRaisesWhatItsWidthCannotHold) {
       EXPECT_NE(line.format.type, QuantType::kQ2A);
     }
   }
-  EXPECT_FALSE(report->widened.empty());
+  ASSERT_FALSE(report->widened.empty());
   EXPECT_THAT(report->widened[0], HasSubstr("layer 0, model.layers.0.self_attn.q_proj.weight"));
 }
 
