@@ -5,13 +5,12 @@
 #ifndef QSF_TOOLS_TOOL_SUPPORT_H_
 #define QSF_TOOLS_TOOL_SUPPORT_H_
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
-
-#include "CLI/CLI.hpp"
 
 namespace qsf_tools {
 

@@ -312,138 +312,171 @@ static void test_text(QSFEngine* engine, Seen* seen) {
   CHECK(seen->n_errors == errors_before + 4);
 }
 
-static qsf_code generate(QSFEngine* engine, qsf_generate_options* options, Text* text,
-                         qsf_generate_result* result, qsf_error* error) {
-  memset(text, 0, sizeof *text);
-  options->on_token = on_token;
-  options->user_data = text;
-  memset(result, 0, sizeof *result);
-  result->struct_size = sizeof *result;
-  return qsf_engine_generate(engine, options, result, error);
+/* A short generation that a test changes to its liking. */
+typedef struct Request {
+  qsf_generate_options options;
+  qsf_sampling sampling;
+  qsf_generate_result result;
+  qsf_error error;
+} Request;
+
+static void init_request(Request* request) {
+  qsf_sampling_init(&request->sampling);
+  request->sampling.seed = 7;
+  qsf_generate_options_init(&request->options);
+  request->options.prompt = "Once upon a time";
+  request->options.prompt_bytes = strlen(request->options.prompt);
+  request->options.max_tokens = 20;
+  request->options.sampling = &request->sampling;
 }
 
-static void test_generate(QSFEngine* engine, Seen* seen) {
+/* Completes into `text`. */
+static qsf_code complete(QSFEngine* engine, Request* request, Text* text) {
+  memset(text, 0, sizeof *text);
+  request->options.on_token = on_token;
+  request->options.user_data = text;
+  memset(&request->result, 0, sizeof request->result);
+  request->result.struct_size = sizeof request->result;
+  return qsf_engine_generate(engine, &request->options, &request->result, &request->error);
+}
+
+/* The code of a completion whose text and result do not matter. */
+static qsf_code attempt(QSFEngine* engine, Request* request) {
+  request->options.on_token = NULL;
+  return qsf_engine_generate(engine, &request->options, NULL, &request->error);
+}
+
+/* Leaves the greedy text of 20 tokens in `greedy`. */
+static void test_generate(QSFEngine* engine, Text* greedy) {
   static Text first;
   static Text second;
-  qsf_error error;
-  qsf_generate_result result;
-  qsf_sampling sampling;
-  qsf_sampling_init(&sampling);
-  sampling.seed = 7;
-  qsf_generate_options options;
-  qsf_generate_options_init(&options);
-  options.prompt = "Once upon a time";
-  options.prompt_bytes = strlen(options.prompt);
-  options.max_tokens = 20;
-  options.sampling = &sampling;
-
-  CHECK(generate(engine, &options, &first, &result, &error) == QSF_OK);
-  CHECK(result.struct_size == sizeof result);
-  CHECK(result.prompt_tokens > 1 && result.prompt_ns > 0);
-  CHECK(result.generated_tokens > 0 && result.generated_tokens <= 20);
-  CHECK(result.reason == QSF_STOP_MAX_TOKENS || result.reason == QSF_STOP_END_OF_TEXT);
-  CHECK(first.n_tokens >= result.generated_tokens && first.bytes > 0);
-  CHECK(generate(engine, &options, &second, &result, &error) == QSF_OK);
+  Request request;
+  init_request(&request);
+  CHECK(complete(engine, &request, &first) == QSF_OK);
+  CHECK(request.result.struct_size == sizeof request.result);
+  CHECK(request.result.prompt_tokens > 1 && request.result.prompt_ns > 0);
+  CHECK(request.result.generated_tokens > 0 && request.result.generated_tokens <= 20);
+  CHECK(request.result.reason == QSF_STOP_MAX_TOKENS ||
+        request.result.reason == QSF_STOP_END_OF_TEXT);
+  CHECK(first.n_tokens >= request.result.generated_tokens && first.bytes > 0);
+  CHECK(complete(engine, &request, &second) == QSF_OK);
   CHECK(strcmp(first.text, second.text) == 0); /* the same seed */
-  sampling.seed = 8;
-  CHECK(generate(engine, &options, &second, &result, &error) == QSF_OK);
+  request.sampling.seed = 8;
+  CHECK(complete(engine, &request, &second) == QSF_OK);
   CHECK(strcmp(first.text, second.text) != 0);
 
-  /* A ban of every token but one, by a bias. */
-  sampling.temperature = 0.0f;
-  CHECK(generate(engine, &options, &first, &result, &error) == QSF_OK);
-  const qsf_logit_bias bias = {.token = first.last_token, .bias = 1e6f};
-  sampling.logit_bias = &bias;
-  sampling.n_logit_bias = 1;
-  options.max_tokens = 4;
-  CHECK(generate(engine, &options, &second, &result, &error) == QSF_OK);
-  CHECK(result.reason == QSF_STOP_MAX_TOKENS && second.last_token == bias.token);
-  sampling.logit_bias = NULL;
-  CHECK(generate(engine, &options, &second, &result, &error) == QSF_INVALID_ARGUMENT);
-  sampling.n_logit_bias = 0;
+  request.sampling.temperature = 0.0f;
+  CHECK(complete(engine, &request, greedy) == QSF_OK);
+  const qsf_logit_bias bias = {.token = greedy->last_token, .bias = 1e6f};
+  request.sampling.logit_bias = &bias;
+  request.sampling.n_logit_bias = 1;
+  request.options.max_tokens = 4;
+  CHECK(complete(engine, &request, &second) == QSF_OK);
+  CHECK(request.result.reason == QSF_STOP_MAX_TOKENS && second.last_token == bias.token);
+  request.sampling.logit_bias = NULL;
+  CHECK(attempt(engine, &request) == QSF_INVALID_ARGUMENT);
 
-  /* Stop at the second half of the greedy text. */
-  options.max_tokens = 20;
-  size_t half = first.bytes / 2;
-  while (half > 0 && ((unsigned char)first.text[half] & 0xC0) == 0x80) --half;
-  const char* stop = first.text + half;
-  options.stop = &stop;
-  options.n_stop = 1;
-  CHECK(generate(engine, &options, &second, &result, &error) == QSF_OK);
-  CHECK(result.reason == QSF_STOP_STRING);
-  CHECK(strncmp(second.text, first.text, second.bytes) == 0 && second.bytes <= half);
-  const char* no_stop = "";
-  options.stop = &no_stop;
-  CHECK(generate(engine, &options, &second, &result, &error) == QSF_INVALID_ARGUMENT);
-  no_stop = NULL;
-  CHECK(generate(engine, &options, &second, &result, &error) == QSF_INVALID_ARGUMENT);
-  options.stop = NULL;
-  CHECK(generate(engine, &options, &second, &result, &error) == QSF_INVALID_ARGUMENT);
-  options.n_stop = 0;
+  /* The prompt alone; the defaults for sampling; no result and no error wanted. */
+  init_request(&request);
+  request.options.max_tokens = 0;
+  CHECK(complete(engine, &request, &second) == QSF_OK);
+  CHECK(request.result.generated_tokens == 0 && second.bytes == 0);
+  CHECK(request.result.prompt_tokens > 1);
+  request.options.sampling = NULL;
+  request.options.max_tokens = 1;
+  request.options.on_token = NULL;
+  CHECK(qsf_engine_generate(engine, &request.options, NULL, NULL) == QSF_OK);
+}
 
-  /* The prompt alone; no result wanted; no callback. */
-  options.max_tokens = 0;
-  CHECK(generate(engine, &options, &second, &result, &error) == QSF_OK);
-  CHECK(result.generated_tokens == 0 && second.bytes == 0 && result.prompt_tokens > 1);
-  options.on_token = NULL;
-  options.max_tokens = 1;
-  CHECK(qsf_engine_generate(engine, &options, NULL, NULL) == QSF_OK);
+static void test_stop(QSFEngine* engine, const Text* greedy) {
+  static Text text;
+  Request request;
+  init_request(&request);
+  request.sampling.temperature = 0.0f;
+  size_t half = greedy->bytes / 2;
+  while (half > 0 && ((unsigned char)greedy->text[half] & 0xC0) == 0x80) --half;
+  const char* stop = greedy->text + half;
+  request.options.stop = &stop;
+  request.options.n_stop = 1;
+  CHECK(complete(engine, &request, &text) == QSF_OK);
+  CHECK(request.result.reason == QSF_STOP_STRING);
+  CHECK(strncmp(text.text, greedy->text, text.bytes) == 0 && text.bytes <= half);
+  stop = "";
+  CHECK(attempt(engine, &request) == QSF_INVALID_ARGUMENT);
+  stop = NULL;
+  CHECK(attempt(engine, &request) == QSF_INVALID_ARGUMENT);
+  request.options.stop = NULL;
+  CHECK(attempt(engine, &request) == QSF_INVALID_ARGUMENT);
+}
 
-  /* Cancelled in the middle, and before it began. */
-  memset(&second, 0, sizeof second);
-  second.cancel = engine;
-  options.max_tokens = 200;
-  options.on_token = on_token;
-  options.user_data = &second;
-  CHECK(qsf_engine_generate(engine, &options, &result, &error) == QSF_OK);
-  CHECK(result.reason == QSF_STOP_CANCELLED && result.generated_tokens >= 3);
-  CHECK(second.bytes > 0 && strncmp(second.text, first.text, second.bytes) == 0);
+/* Cancelled in the middle, before it began, and no longer afterwards. */
+static void test_cancel(QSFEngine* engine, const Text* greedy) {
+  static Text text;
+  Request request;
+  init_request(&request);
+  request.sampling.temperature = 0.0f;
+  request.options.max_tokens = 200;
+  memset(&text, 0, sizeof text);
+  text.cancel = engine;
+  request.options.on_token = on_token;
+  request.options.user_data = &text;
+  request.result.struct_size = sizeof request.result;
+  CHECK(qsf_engine_generate(engine, &request.options, &request.result, &request.error) == QSF_OK);
+  CHECK(request.result.reason == QSF_STOP_CANCELLED && request.result.generated_tokens >= 3);
+  CHECK(text.bytes > 0 && strncmp(text.text, greedy->text, text.bytes) == 0);
   qsf_engine_cancel(engine);
-  CHECK(generate(engine, &options, &second, &result, &error) == QSF_OK);
-  CHECK(result.reason == QSF_STOP_CANCELLED && second.n_tokens == 0);
-  options.max_tokens = 2;
-  CHECK(generate(engine, &options, &second, &result, &error) == QSF_OK);
-  CHECK(result.reason == QSF_STOP_MAX_TOKENS);
+  CHECK(complete(engine, &request, &text) == QSF_OK);
+  CHECK(request.result.reason == QSF_STOP_CANCELLED && text.n_tokens == 0);
+  request.options.max_tokens = 2;
+  CHECK(complete(engine, &request, &text) == QSF_OK);
+  CHECK(request.result.reason == QSF_STOP_MAX_TOKENS);
+}
 
-  /* Refusals. */
-  options.max_tokens = -1;
-  CHECK(qsf_engine_generate(engine, &options, NULL, &error) == QSF_INVALID_ARGUMENT);
-  CHECK(contains(error.message, "max_tokens"));
-  options.max_tokens = 1;
-  sampling.top_p = 2.0f;
-  CHECK(qsf_engine_generate(engine, &options, NULL, &error) == QSF_INVALID_ARGUMENT);
-  CHECK(contains(error.message, "top_p"));
-  sampling.top_p = 1.0f;
-  sampling.top_k = -1;
-  CHECK(qsf_engine_generate(engine, &options, NULL, &error) == QSF_INVALID_ARGUMENT);
-  sampling.top_k = 0;
-  sampling.repeat_window = -1;
-  CHECK(qsf_engine_generate(engine, &options, NULL, &error) == QSF_INVALID_ARGUMENT);
-  sampling.repeat_window = 0;
-  sampling.struct_size = 8;
-  CHECK(qsf_engine_generate(engine, &options, NULL, &error) == QSF_INVALID_ARGUMENT);
-  sampling.struct_size = sizeof sampling + 8;
-  CHECK(qsf_engine_generate(engine, &options, NULL, &error) == QSF_UNSUPPORTED);
-  options.sampling = NULL;
-  CHECK(qsf_engine_generate(engine, &options, NULL, &error) == QSF_OK);
-  options.struct_size = 0;
-  CHECK(qsf_engine_generate(engine, &options, NULL, &error) == QSF_INVALID_ARGUMENT);
-  options.struct_size = sizeof options + 1;
-  CHECK(qsf_engine_generate(engine, &options, NULL, &error) == QSF_UNSUPPORTED);
-  options.struct_size = sizeof options;
-  CHECK(qsf_engine_generate(engine, NULL, NULL, &error) == QSF_INVALID_ARGUMENT);
-  result.struct_size = 0;
-  CHECK(qsf_engine_generate(engine, &options, &result, &error) == QSF_INVALID_ARGUMENT);
-  options.prompt = NULL;
-  CHECK(qsf_engine_generate(engine, &options, NULL, &error) == QSF_INVALID_ARGUMENT);
+static void test_generate_refusals(QSFEngine* engine) {
+  Request request;
+  init_request(&request);
+  request.options.max_tokens = -1;
+  CHECK(attempt(engine, &request) == QSF_INVALID_ARGUMENT);
+  CHECK(contains(request.error.message, "max_tokens"));
+  request.options.max_tokens = 1;
+  request.sampling.top_p = 2.0f;
+  CHECK(attempt(engine, &request) == QSF_INVALID_ARGUMENT);
+  CHECK(contains(request.error.message, "top_p"));
+  request.sampling.top_p = 1.0f;
+  request.sampling.top_k = -1;
+  CHECK(attempt(engine, &request) == QSF_INVALID_ARGUMENT);
+  request.sampling.top_k = 0;
+  request.sampling.repeat_window = -1;
+  CHECK(attempt(engine, &request) == QSF_INVALID_ARGUMENT);
+  request.sampling.repeat_window = 0;
+  CHECK(attempt(engine, &request) == QSF_OK);
+  request.sampling.struct_size = 8;
+  CHECK(attempt(engine, &request) == QSF_INVALID_ARGUMENT);
+  request.sampling.struct_size = sizeof request.sampling + 8;
+  CHECK(attempt(engine, &request) == QSF_UNSUPPORTED);
+  request.options.sampling = NULL;
+  request.options.struct_size = 0;
+  CHECK(attempt(engine, &request) == QSF_INVALID_ARGUMENT);
+  request.options.struct_size = sizeof request.options + 1;
+  CHECK(attempt(engine, &request) == QSF_UNSUPPORTED);
+  request.options.struct_size = sizeof request.options;
+  CHECK(qsf_engine_generate(engine, NULL, NULL, &request.error) == QSF_INVALID_ARGUMENT);
+  request.result.struct_size = 0;
+  CHECK(qsf_engine_generate(engine, &request.options, &request.result, &request.error) ==
+        QSF_INVALID_ARGUMENT);
+  request.options.prompt = NULL;
+  CHECK(attempt(engine, &request) == QSF_INVALID_ARGUMENT);
+}
 
-  memset(&second, 0, sizeof second);
+static void test_short_generate(QSFEngine* engine, const Text* greedy, const Seen* seen) {
+  static Text text;
+  memset(&text, 0, sizeof text);
   const int errors_before = seen->n_errors;
-  qsf_generate(engine, "Once upon a time", 5, 0.0f, 1.0f, on_token, &second);
-  CHECK(second.n_tokens >= 5 && strncmp(first.text, second.text, second.bytes) == 0);
+  qsf_generate(engine, "Once upon a time", 5, 0.0f, 1.0f, on_token, &text);
+  CHECK(text.n_tokens >= 5 && strncmp(greedy->text, text.text, text.bytes) == 0);
   CHECK(seen->n_errors == errors_before);
-  qsf_generate(engine, NULL, 5, 0.0f, 1.0f, on_token, &second);
-  qsf_generate(engine, "x", -5, 0.0f, 1.0f, on_token, &second);
+  qsf_generate(engine, NULL, 5, 0.0f, 1.0f, on_token, &text);
+  qsf_generate(engine, "x", -5, 0.0f, 1.0f, on_token, &text);
   CHECK(seen->n_errors == errors_before + 2);
 }
 
@@ -553,7 +586,12 @@ static void test_model(const char* path) {
   CHECK(info.context == 256);
   test_information(engine);
   test_text(engine, &seen);
-  test_generate(engine, &seen);
+  static Text greedy;
+  test_generate(engine, &greedy);
+  test_stop(engine, &greedy);
+  test_cancel(engine, &greedy);
+  test_generate_refusals(engine);
+  test_short_generate(engine, &greedy, &seen);
   test_long_prompt(engine, info.context);
   test_numbers(engine, info.n_vocab, &seen);
   qsf_free(engine);
