@@ -69,8 +69,7 @@ Status check(const QSFConfig& config) {
                        static_cast<double>(config.quality));
   }
   if (config.kv_type != QSF_KV_F16 && config.kv_type != QSF_KV_F32) {
-    return invalid_argument("kv_type: %d, expected QSF_KV_F16 or QSF_KV_F32",
-                            static_cast<int>(config.kv_type));
+    return invalid_argument("kv_type: %d, expected QSF_KV_F16 or QSF_KV_F32", config.kv_type);
   }
   QSF_RETURN_IF_ERROR(check_range("threads", config.threads, kMaxInt));
   QSF_RETURN_IF_ERROR(check_range("max_seq_len", config.max_seq_len, kMaxInt));
@@ -285,7 +284,10 @@ void qsf_config_set_quality(QSFConfig* config, float quality) {
   if (config != nullptr) config->quality = quality;
 }
 void qsf_config_set_kv_type(QSFConfig* config, qsf_kv_type type) {
-  if (config != nullptr) config->kv_type = type;
+  if (config == nullptr) return;
+  // C may pass any number; as bytes, since a C++ enumerator out of range must not even be read.
+  static_assert(sizeof type == sizeof config->kv_type);
+  std::memcpy(&config->kv_type, &type, sizeof type);
 }
 void qsf_config_set_rows_per_pass(QSFConfig* config, int rows) {
   if (config != nullptr) config->rows_per_pass = rows;

@@ -28,7 +28,7 @@ struct QSFConfig {
   int threads = 0;
   int max_seq_len = 0;
   float quality = 1.0F;
-  qsf_kv_type kv_type = QSF_KV_F16;
+  int kv_type = QSF_KV_F16;  // a qsf_kv_type, or whatever the caller made of it
   int rows_per_pass = 0;
   int max_sessions = 1;
   QSFLogCallback log = nullptr;
