@@ -7,8 +7,8 @@
 #include <string>
 
 #include "format/tensor_values.h"
-#include "inspect_report.h"
-#include "inspect_verify.h"
+#include "qsf_inspect_report.h"
+#include "qsf_inspect_verify.h"
 #include "tool_support.h"
 
 namespace qsf_tools {

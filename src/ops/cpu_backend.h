@@ -51,8 +51,8 @@ class CpuBackend final : public Backend {
   std::span<const float> read_row(Buffer from, std::uint32_t row) override;
 
  private:
-  // Rows are `stride` floats apart, a multiple of 64 beyond n_cols that stays zero: kernels read
-  // whole blocks of columns.
+  // Rows are `stride` floats apart. What lies behind n_cols stays zero: kernels read whole blocks
+  // of columns.
   struct Matrix {
     float* data;
     std::size_t stride;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-#include "inspect_report.h"
+#include "qsf_inspect_report.h"
 
 #include <cstdarg>
 #include <cstdio>

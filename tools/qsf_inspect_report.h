@@ -2,8 +2,8 @@
 //
 // What qsf-inspect says of a file: as text for people and as JSON for programs.
 
-#ifndef QSF_TOOLS_INSPECT_REPORT_H_
-#define QSF_TOOLS_INSPECT_REPORT_H_
+#ifndef QSF_TOOLS_QSF_INSPECT_REPORT_H_
+#define QSF_TOOLS_QSF_INSPECT_REPORT_H_
 
 #include <string>
 
@@ -21,4 +21,4 @@ std::string json_report(const qsf::QsfReader& reader, const ReportOptions& optio
 
 }  // namespace qsf_tools
 
-#endif  // QSF_TOOLS_INSPECT_REPORT_H_
+#endif  // QSF_TOOLS_QSF_INSPECT_REPORT_H_

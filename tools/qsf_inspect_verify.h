@@ -2,8 +2,8 @@
 //
 // The check of every byte of a .qsf file behind `qsf-inspect --verify`.
 
-#ifndef QSF_TOOLS_INSPECT_VERIFY_H_
-#define QSF_TOOLS_INSPECT_VERIFY_H_
+#ifndef QSF_TOOLS_QSF_INSPECT_VERIFY_H_
+#define QSF_TOOLS_QSF_INSPECT_VERIFY_H_
 
 #include <cstdint>
 #include <functional>
@@ -22,4 +22,4 @@ qsf::Status verify_file(const qsf::QsfReader& reader,
 
 }  // namespace qsf_tools
 
-#endif  // QSF_TOOLS_INSPECT_VERIFY_H_
+#endif  // QSF_TOOLS_QSF_INSPECT_VERIFY_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-#include "inspect_verify.h"
+#include "qsf_inspect_verify.h"
 
 #include <algorithm>
 #include <string>
