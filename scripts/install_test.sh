@@ -40,6 +40,6 @@ flags=()
 "$compiler" -std=c11 -Wall -Werror "${flags[@]}" -I "$prefix/include" "$source/examples/hello.c" "$archive" \
   -lpcre2-8 -llz4 -lzstd -lstdc++ -lm -lpthread -o "$prefix/hello" ||
   fail "examples/hello.c does not build against the installed library"
-"$prefix/hello" "$model" >"$prefix/hello.txt" || fail "examples/hello.c fails on the bundled model"
+"$prefix/hello" "$model" "Once upon a time" >"$prefix/hello.txt" || fail "examples/hello.c fails on the bundled model"
 [ -s "$prefix/hello.txt" ] || fail "examples/hello.c printed nothing"
 echo "install_test: tools, model, header and archive work from $prefix"

@@ -137,12 +137,20 @@ qsf_code open_engine(const RunOptions& options, const std::string& model, Engine
 // What the token callback needs.
 struct Stream {
   TextOutput* output;
+  ProgressLine* progress;
   QSFEngine* engine;
 };
 
 void write_token(int, const char* text, void* user_data) {
   const auto& stream = *static_cast<const Stream*>(user_data);
+  stream.progress->clear();
   if (!stream.output->write(text)) qsf_engine_cancel(stream.engine);
+}
+
+void show_prompt_progress(std::uint64_t done, std::uint64_t total, void* user_data) {
+  const auto& stream = *static_cast<const Stream*>(user_data);
+  if (total == 0 || !stream.progress->due()) return;
+  stream.progress->show("computing the prompt: " + std::to_string(done * 100 / total) + " %");
 }
 
 qsf_code generate(QSFEngine* engine, const RunOptions& options, const std::string& prompt,
@@ -161,7 +169,8 @@ qsf_code generate(QSFEngine* engine, const RunOptions& options, const std::strin
 
   std::vector<const char*> stops;
   for (const std::string& stop : options.stop) stops.push_back(stop.c_str());
-  Stream stream{.output = &output, .engine = engine};
+  ProgressLine progress(kRunTool, !options.quiet);
+  Stream stream{.output = &output, .progress = &progress, .engine = engine};
   qsf_generate_options request;
   qsf_generate_options_init(&request);
   request.prompt = prompt.data();
@@ -172,6 +181,8 @@ qsf_code generate(QSFEngine* engine, const RunOptions& options, const std::strin
   request.n_stop = stops.size();
   request.on_token = write_token;
   request.user_data = &stream;
+  request.echo_prompt = options.no_echo ? 0 : 1;
+  request.on_prompt = show_prompt_progress;
   return qsf_engine_generate(engine, &request, &result, &error);
 }
 
@@ -229,13 +240,10 @@ int run(const RunOptions& options) {
 
   catch_interrupt(engine.get());
   TextOutput output;
-  if (!options.no_echo) output.write(valid_utf8(*prompt));
   const std::uint64_t seed = options.seed.value_or(std::random_device{}());
   qsf_generate_result result = {};
   result.struct_size = sizeof result;
-  const qsf_code code = output.failed()
-                            ? QSF_OK
-                            : generate(engine.get(), options, *prompt, seed, output, result, error);
+  const qsf_code code = generate(engine.get(), options, *prompt, seed, output, result, error);
   output.end_line();
   g_running.store(nullptr);
   if (code != QSF_OK) return report(error);

@@ -54,7 +54,7 @@ class SharedModelTest : public testing::Test {
 };
 
 constexpr const char* kStory =
-    "Once upon a time, there was a little girl named Lily. She loved to play outside in the park. "
+    " Once upon a time, there was a little girl named Lily. She loved to play outside in the park. "
     "One "
     "day, she saw a big, red ball.";
 
@@ -67,9 +67,8 @@ TEST_F(SharedModelTest, Stories260KTellsItsStory) {
       run(tool("qsf-run") + " --temperature 0 --max-tokens 64 --prompt 'Once upon a time' " + model,
           &code);
   EXPECT_EQ(code, 0);
-  const std::size_t start = text.find("Once");
-  ASSERT_NE(start, std::string::npos);
-  EXPECT_EQ(text.substr(start, std::string(kStory).size()), kStory);
+  // The echo is the prompt as the tokenizer reads it: SentencePiece puts a space in front.
+  EXPECT_EQ(text.substr(0, std::string(kStory).size()), kStory);
 }
 
 // Writes the first bytes of the validation tales to a file of their own.

@@ -255,6 +255,9 @@ typedef struct qsf_generate_options {
   size_t n_stop;
   QSFTokenCallback on_token; /* may be NULL */
   void* user_data;
+  int echo_prompt; /* not 0: once computed, the prompt's own tokens go to on_token as well */
+  QSFProgressCallback on_prompt; /* called while the prompt is computed, or NULL; parts of the work
+                                    done and in all, with user_data */
 } qsf_generate_options;
 /* Sets struct_size and the defaults: no prompt, 256 tokens, default sampling, no stop texts. */
 QSF_API void qsf_generate_options_init(qsf_generate_options* options);

@@ -21,10 +21,11 @@ static_assert(static_cast<int>(QSF_STOP_CONTEXT_FULL) ==
               static_cast<int>(StopReason::kContextFull));
 static_assert(static_cast<int>(QSF_STOP_CANCELLED) == static_cast<int>(StopReason::kCancelled));
 
-// Hands each piece to the caller with the NUL that C wants. The buffer is kept, so that a token
-// costs an allocation only when its text is the longest so far.
+// Hands progress and each piece of text to the caller, text with the NUL that C wants. The buffer
+// is kept, so that a token costs an allocation only when its text is the longest so far.
 struct TokenForwarder {
   QSFTokenCallback callback = nullptr;
+  QSFProgressCallback progress = nullptr;
   void* user_data = nullptr;
   std::string piece;
 
@@ -39,6 +40,11 @@ struct TokenForwarder {
       }
     }
     self.callback(static_cast<int>(token), self.piece.c_str(), self.user_data);
+  }
+
+  static void report(std::uint64_t done, std::uint64_t total, void* user) {
+    const auto& self = *static_cast<const TokenForwarder*>(user);
+    self.progress(done, total, self.user_data);
   }
 };
 constexpr std::size_t kPieceBytes = 1024;  // longer than the text of any usual token
@@ -120,12 +126,16 @@ Status generate(QSFEngine* engine, const qsf_generate_options* from, qsf_generat
   QSF_RETURN_IF_ERROR(read_sampling(options.sampling, settings.sampling));
   QSF_RETURN_IF_ERROR(validate(settings.sampling, engine->engine->spec().n_vocab));
   QSF_RETURN_IF_ERROR(read_stops(options, settings.stop));
-  TokenForwarder forwarder{
-      .callback = options.on_token, .user_data = options.user_data, .piece = {}};
+  settings.echo_prompt = options.echo_prompt != 0;
+  TokenForwarder forwarder{.callback = options.on_token,
+                           .progress = options.on_prompt,
+                           .user_data = options.user_data,
+                           .piece = {}};
+  settings.user = &forwarder;
+  if (options.on_prompt != nullptr) settings.on_prompt = TokenForwarder::report;
   if (options.on_token != nullptr) {
     forwarder.piece.reserve(kPieceBytes);
     settings.on_token = TokenForwarder::forward;
-    settings.user = &forwarder;
   }
 
   std::vector<TokenId> prompt;

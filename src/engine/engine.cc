@@ -87,6 +87,7 @@ class EngineOpener {
     QSF_RETURN_IF_ERROR(load_tokenizer().with_context(path));
     QSF_RETURN_IF_ERROR(load_weights());
     QSF_RETURN_IF_ERROR(make_decoder());
+    log_kernels();
     impl_->stats.load_ns = monotonic_ns() - start;
     impl_->stats.weight_bytes_read = impl_->pager->stats().bytes_read;
     return std::move(impl_);
@@ -147,6 +148,15 @@ class EngineOpener {
     QSF_ASSIGN_OR_RETURN(Arena arena, Arena::create(plan));
     impl_->arena.emplace(std::move(arena));
     return ok_status();
+  }
+
+  void log_kernels() const {
+    const std::string lines = impl_->backend->describe();
+    for (std::size_t at = 0; at < lines.size();) {
+      const std::size_t end = std::min(lines.find('\n', at), lines.size());
+      impl_->options.log.info(std::string_view(lines).substr(at, end - at));
+      at = end + 1;
+    }
   }
 
   Status plan_tokenizer() {

@@ -31,6 +31,7 @@
 namespace qsf {
 
 class Session;
+struct PromptProgress;  // engine_impl.h
 
 struct EngineOptions {
   unsigned n_threads = 0;           // 0: the physical cores at hand
@@ -62,6 +63,11 @@ struct GenerateOptions {
   std::uint32_t max_tokens = 256;
   SamplingOptions sampling;
   std::vector<std::string> stop;  // generation ends before the first of these texts
+  // Once the prompt is computed its text goes to on_token, token by token, as the tokenizer reads
+  // it.
+  bool echo_prompt = false;
+  // Called while the prompt is computed; the units are the engine's own.
+  void (*on_prompt)(std::uint64_t done, std::uint64_t total, void* user) = nullptr;
   // Called for every token with the text that became whole with it; UTF-8, possibly empty.
   void (*on_token)(TokenId token, std::string_view text, void* user) = nullptr;
   void* user = nullptr;
@@ -144,7 +150,8 @@ class Session {
  private:
   friend class Engine;
   Session(Engine::Impl& engine, SequenceId sequence);
-  Status append(std::span<const TokenId> tokens, RowRole role, LogitsSink* sink);
+  Status append(std::span<const TokenId> tokens, RowRole role, LogitsSink* sink,
+                PromptProgress* progress = nullptr);
 
   Engine::Impl& engine_;
   SequenceId sequence_;

@@ -23,6 +23,16 @@
 
 namespace qsf {
 
+// Who wants to know how far a prompt is; counts rows times layers.
+struct PromptProgress {
+  void (*report)(std::uint64_t done, std::uint64_t total, void* user) = nullptr;
+  void* user = nullptr;
+  std::uint64_t total_rows = 0;
+  std::uint64_t done_rows = 0;  // of passes that are over
+  std::uint64_t pass_rows = 0;
+  std::uint64_t n_layers = 0;
+};
+
 // In the order of construction: each member may use those above it.
 struct Engine::Impl {
   EngineOptions options;
@@ -49,11 +59,11 @@ struct Engine::Impl {
   // index in `tokens` is at least `first_output` send logits to `sink`, numbered from 0 in each
   // pass. Fails  as Session::prefill; the sequence then is as long as before
   Status append(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
-                std::size_t first_output, LogitsSink* sink);
+                std::size_t first_output, LogitsSink* sink, PromptProgress* progress = nullptr);
 
  private:
   Status run_pass(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
-                  std::size_t first_output, LogitsSink* sink);
+                  std::size_t first_output, LogitsSink* sink, PromptProgress* progress);
 };
 
 }  // namespace qsf

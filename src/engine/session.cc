@@ -13,8 +13,18 @@
 
 namespace qsf {
 
+namespace {
+
+void report_layer(std::uint32_t n_layers_done, void* user) {
+  const auto& progress = *static_cast<const PromptProgress*>(user);
+  progress.report(progress.done_rows * progress.n_layers + progress.pass_rows * n_layers_done,
+                  progress.total_rows * progress.n_layers, progress.user);
+}
+
+}  // namespace
+
 Status Engine::Impl::append(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
-                            std::size_t first_output, LogitsSink* sink) {
+                            std::size_t first_output, LogitsSink* sink, PromptProgress* progress) {
   const std::uint32_t n_vocab = reader->spec().n_vocab;
   if (tokens.empty()) return invalid_argument("no tokens to compute");
   for (const TokenId token : tokens) {
@@ -31,7 +41,7 @@ Status Engine::Impl::append(SequenceId sequence, std::span<const TokenId> tokens
   for (std::size_t done = 0; done < tokens.size();) {
     const std::size_t n = std::min<std::size_t>(rows_per_pass, tokens.size() - done);
     const std::size_t first = first_output > done ? first_output - done : 0;
-    Status status = run_pass(sequence, tokens.subspan(done, n), role, first, sink);
+    Status status = run_pass(sequence, tokens.subspan(done, n), role, first, sink, progress);
     if (!status.ok()) {
       kv->truncate(sequence, before);
       return status;
@@ -49,7 +59,8 @@ Status Engine::Impl::append(SequenceId sequence, std::span<const TokenId> tokens
 }
 
 Status Engine::Impl::run_pass(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
-                              std::size_t first_output, LogitsSink* sink) {
+                              std::size_t first_output, LogitsSink* sink,
+                              PromptProgress* progress) {
   QSF_ASSIGN_OR_RETURN(const Appended appended,
                        kv->append(sequence, static_cast<std::uint32_t>(tokens.size())));
   if (appended.copy.has_value()) {
@@ -67,7 +78,15 @@ Status Engine::Impl::run_pass(SequenceId sequence, std::span<const TokenId> toke
                     .adapter = 0,
                     .wants_output = i >= first_output});
   }
-  Status status = decoder->run({.rows = rows, .kv = &*kv, .cancel = &cancel, .sink = sink});
+  Pass pass = {.rows = rows, .kv = &*kv, .cancel = &cancel, .sink = sink};
+  if (progress != nullptr && progress->report != nullptr) {
+    progress->pass_rows = tokens.size();
+    progress->n_layers = reader->spec().n_layers;
+    pass.on_layer = report_layer;
+    pass.on_layer_user = progress;
+  }
+  Status status = decoder->run(pass);
+  if (progress != nullptr) progress->done_rows += tokens.size();
   // A cancellation is used up by the pass it ended.
   if (status.code() == StatusCode::kCancelled) cancel.store(false, std::memory_order_relaxed);
   return status;
@@ -81,8 +100,9 @@ Session::~Session() {
   engine_.kv->free_sequence(sequence_);
 }
 
-Status Session::append(std::span<const TokenId> tokens, RowRole role, LogitsSink* sink) {
-  QSF_RETURN_IF_ERROR(engine_.append(sequence_, tokens, role, tokens.size() - 1, sink));
+Status Session::append(std::span<const TokenId> tokens, RowRole role, LogitsSink* sink,
+                       PromptProgress* progress) {
+  QSF_RETURN_IF_ERROR(engine_.append(sequence_, tokens, role, tokens.size() - 1, sink, progress));
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   return ok_status();
 }
@@ -114,6 +134,8 @@ class TextStream {
         decoder_(tokenizer, {.skip_special = true, .at_text_start = false}),
         stops_(options.stop, tokenizer.longest_token_bytes() + 8) {}
 
+  // Delivers a token of the prompt; stop strings are looked for in what is generated alone.
+  void echo(TokenId token) { emit(token, decoder_.push(token)); }
   // Returns false when a stop string was found.
   bool push(TokenId token) {
     emit(token, stops_.push(decoder_.push(token)));
@@ -159,7 +181,10 @@ Result<GenerateResult> Session::generate(std::span<const TokenId> prompt,
   Sampler sampler(options.sampling, engine_.sample_logits, engine_.sample_order);
   TextStream text(*engine_.tokenizer, options);
 
-  Status status = prefill(prompt, options.max_tokens > 0 ? &sampler : nullptr);
+  PromptProgress progress = {.report = options.on_prompt, .user = options.user};
+  progress.total_rows = prompt.size();
+  Status status =
+      append(prompt, RowRole::kPrompt, options.max_tokens > 0 ? &sampler : nullptr, &progress);
   result.prompt_ns = monotonic_ns() - start;
   if (status.code() == StatusCode::kCancelled) {
     result.reason = StopReason::kCancelled;
@@ -167,6 +192,9 @@ Result<GenerateResult> Session::generate(std::span<const TokenId> prompt,
   }
   QSF_RETURN_IF_ERROR(std::move(status));
   result.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
+  if (options.echo_prompt) {
+    for (const TokenId token : prompt) text.echo(token);
+  }
 
   std::uint64_t first_token_at = start;
   TokenId token = 0;

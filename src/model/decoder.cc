@@ -118,6 +118,7 @@ Status Decoder::embed(const Pass& pass) {
 Status Decoder::run_layers(const Pass& pass, std::uint32_t first, std::uint32_t last) {
   for (std::uint32_t layer = first; layer < last; ++layer) {
     QSF_RETURN_IF_ERROR(run_layer(pass, layer));
+    if (pass.on_layer != nullptr) pass.on_layer(layer + 1, pass.on_layer_user);
   }
   return ok_status();
 }

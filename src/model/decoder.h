@@ -49,6 +49,8 @@ struct Pass {
   const KvCache* kv = nullptr;
   const std::atomic<bool>* cancel = nullptr;  // checked at every tile; may be null
   LogitsSink* sink = nullptr;                 // receives the rows that want output; may be null
+  void (*on_layer)(std::uint32_t n_layers_done, void* user) = nullptr;  // after every layer
+  void* on_layer_user = nullptr;
 };
 
 class Decoder {

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/bytes.h"
@@ -124,6 +125,8 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::string_view instruction_set() const noexcept = 0;
+  // Returns a line for each kernel in use, "matvec 4bit/64: matvec_q4g64_scalar", for people.
+  virtual std::string describe() const = 0;
   virtual BackendTimes times() const noexcept = 0;
 
   // Memory. The engine asks for the bytes, plans them, and hands the memory over once.

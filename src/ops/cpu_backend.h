@@ -26,6 +26,7 @@ class CpuBackend final : public Backend {
   CpuBackend(ThreadPool& pool, const kernels::KernelSet& kernel_set);
 
   std::string_view instruction_set() const noexcept override;
+  std::string describe() const override { return kernels::kernel_set_names(kernels_); }
   BackendTimes times() const noexcept override { return times_; }
 
   std::uint64_t buffer_bytes(std::uint32_t n_rows, std::uint32_t n_cols) const noexcept override;
