@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "base/rng.h"
 #include "base/status.h"
+#include "base/utf8_text.h"
 
 namespace qsf {
 namespace {
@@ -136,6 +137,32 @@ TEST(RngTest, SameSeedSameNumbersAndTheyVary) {
   }
   EXPECT_NEAR(sum / 10000, 0, 0.05);
   EXPECT_NEAR(squares / 10000, 1, 0.05);
+}
+
+TEST(Utf8TextTest, KnowsCharactersFromBytes) {
+  EXPECT_EQ(utf8_char_bytes("a"), 1U);
+  EXPECT_EQ(utf8_char_bytes("\xC3\xA4x"), 2U);
+  EXPECT_EQ(utf8_char_bytes("\xE2\x82\xAC"), 3U);
+  EXPECT_EQ(utf8_char_bytes("\xF0\x9F\x98\x80"), 4U);
+  for (const char* bad : {"", "\x80", "\xC3", "\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80",
+                          "\xF0\x80\x80\x80", "\xF4\x90\x80\x80", "\xFF", "\xE2\x82"}) {
+    EXPECT_EQ(utf8_char_bytes(bad), 0U) << bad;
+  }
+}
+
+TEST(Utf8TextTest, FindsWhatIsNoText) {
+  EXPECT_EQ(find_non_text(""), 0U);
+  EXPECT_EQ(find_non_text("a\xC3\xA4"), 3U);
+  EXPECT_EQ(find_non_text(std::string_view("a\0b", 3)), 1U);
+  EXPECT_EQ(find_non_text("ab\xFF"), 2U);
+  EXPECT_EQ(find_non_text("ab\xE2\x82"), 2U);
+}
+
+TEST(Utf8TextTest, CutsBetweenCharacters) {
+  const std::string_view text = "a\xE2\x82\xAC\xC3\xA4";
+  const std::size_t expected[] = {0, 1, 1, 1, 4, 4, 6, 6};
+  for (std::size_t n = 0; n < 8; ++n) EXPECT_EQ(utf8_fitting_bytes(text, n), expected[n]) << n;
+  EXPECT_EQ(utf8_fitting_bytes("\x80\x80\x80\x80\x80\x80", 5), 5U);
 }
 
 }  // namespace

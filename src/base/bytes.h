@@ -74,6 +74,15 @@ inline std::optional<std::uint64_t> checked_mul(std::uint64_t a, std::uint64_t b
   return product;
 }
 
+// The same, the largest value standing in for what does not fit: a plan that adds up to it is
+// refused for its size.
+inline std::uint64_t saturating_add(std::uint64_t a, std::uint64_t b) noexcept {
+  return checked_add(a, b).value_or(UINT64_MAX);
+}
+inline std::uint64_t saturating_mul(std::uint64_t a, std::uint64_t b) noexcept {
+  return checked_mul(a, b).value_or(UINT64_MAX);
+}
+
 // A cursor over bytes from outside. Reading past the end yields zeros and makes ok() false for
 // good, so a parser checks once, at the end of a group of fields, and never reads out of range.
 class ByteReader {

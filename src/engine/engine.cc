@@ -115,7 +115,7 @@ class EngineOpener {
   Status read_directories(const std::string& path) {
     QSF_ASSIGN_OR_RETURN(QsfReader reader, QsfReader::open(path));
     impl_->reader.emplace(std::move(reader));
-    QSF_RETURN_IF_ERROR(check_supported(spec()).with_context(path));
+    QSF_RETURN_IF_ERROR(check_tensors(*impl_->reader));
     QSF_RETURN_IF_ERROR(check_options(impl_->options, spec()).with_context(path));
     const EngineOptions& options = impl_->options;
     impl_->max_context = options.max_context != 0 ? options.max_context
@@ -145,8 +145,17 @@ class EngineOpener {
     plan.add_external(
         "thread_stacks", std::uint64_t{n_threads - 1} * thread_stack_bytes(),
         printed("%u worker threads of %zu bytes", n_threads - 1, thread_stack_bytes()));
-    QSF_ASSIGN_OR_RETURN(Arena arena, Arena::create(plan));
-    impl_->arena.emplace(std::move(arena));
+    plan.add_external(
+        "sequences",
+        std::uint64_t{impl_->max_context} * impl_->options.n_sequences * sizeof(TokenId) +
+            impl_->rows_per_pass * (sizeof(Row) + sizeof(std::uint32_t)),
+        "the tokens of every sequence and the rows of a pass");
+    Result<Arena> arena = Arena::create(plan);
+    if (!arena.has_value()) {
+      return out_of_budget("%s: %s; ask for a smaller context or fewer sequences",
+                           impl_->reader->file().path().c_str(), arena.error().message().c_str());
+    }
+    impl_->arena.emplace(std::move(*arena));
     return ok_status();
   }
 
@@ -206,13 +215,15 @@ class EngineOpener {
     if (tokenizer_bytes_.empty()) return ok_status();
     const MutableByteSpan section = impl_->arena->carve(regions_.tokenizer_section);
     std::copy(tokenizer_bytes_.begin(), tokenizer_bytes_.end(), section.begin());
-    tokenizer_bytes_ = {};
+    std::vector<std::byte>().swap(tokenizer_bytes_);
     QSF_ASSIGN_OR_RETURN(Tokenizer tokenizer,
                          Tokenizer::open(section, impl_->arena->carve(regions_.tokenizer_index)));
     if (tokenizer.n_tokens() > spec().n_vocab) {
       return corrupt("the tokenizer has %u tokens, but the embedding has %u rows",
                      tokenizer.n_tokens(), spec().n_vocab);
     }
+    impl_->plan.add_external("tokenizer_expressions", tokenizer.heap_bytes(),
+                             "compiled pre-tokeniser expressions");
     impl_->tokenizer.emplace(std::move(tokenizer));
     return ok_status();
   }

@@ -61,7 +61,11 @@ struct Engine::Impl {
   Status append(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
                 std::size_t first_output, LogitsSink* sink, PromptProgress* progress = nullptr);
 
+  // Returns whether a cancellation was asked for, and uses it up.
+  bool take_cancel() noexcept;
+
  private:
+  void count_work(RowRole role, std::size_t n_rows, std::uint64_t elapsed_ns);
   Status run_pass(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
                   std::size_t first_output, LogitsSink* sink, PromptProgress* progress);
 };

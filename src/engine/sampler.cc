@@ -87,6 +87,11 @@ void Sampler::consume(std::uint32_t row, std::uint32_t first_token,
   std::copy(logits.begin(), logits.end(), logits_.begin() + first_token);
 }
 
+bool Sampler::has_candidate() const noexcept {
+  return std::any_of(logits_.begin(), logits_.end(),
+                     [](float logit) { return std::isfinite(logit); });
+}
+
 TokenId Sampler::draw(std::span<const TokenId> history) noexcept {
   penalise(history);
   bias();

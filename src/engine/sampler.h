@@ -50,6 +50,9 @@ class Sampler final : public LogitsSink {
   void consume(std::uint32_t row, std::uint32_t first_token,
                std::span<const float> logits) noexcept override;
 
+  // Returns whether any gathered logit is a finite number: a row of a sound model always has one.
+  bool has_candidate() const noexcept;
+
   // Draws a token from the gathered row, given the tokens so far (for the repetition penalty).
   // Tokens of `history` beyond the vocabulary are ignored.
   // Guarantees  A NaN logit and one of -infinity are never drawn while there is another; with

@@ -2,6 +2,7 @@
 //
 // Log probabilities of a text, in constant memory per row.
 
+#include <cmath>
 #include <vector>
 
 #include "engine/engine_impl.h"
@@ -52,6 +53,10 @@ class ScoreSink final : public LogitsSink {
 
 Status Engine::score(std::span<const TokenId> tokens, std::size_t first,
                      std::span<double> log_probs) {
+  if (tokens.size() > impl_->max_context) {
+    return out_of_budget("%zu tokens to score, the context has %u positions", tokens.size(),
+                         impl_->max_context);
+  }
   if (first == 0 || first >= tokens.size() || log_probs.size() != tokens.size() - first) {
     return invalid_argument(
         "scoring from token %zu of %zu: expected at least one token before it and "
@@ -74,6 +79,16 @@ Status Engine::score(std::span<const TokenId> tokens, std::size_t first,
     QSF_RETURN_IF_ERROR(
         impl_->append(session->sequence_, inputs.subspan(row, n), RowRole::kPrompt, 0, &sink));
     row += n;
+  }
+  impl_->take_cancel();  // asked for after the last pass: too late to matter, and not for the next
+                         // call
+  for (const double log_prob : log_probs) {
+    if (!std::isfinite(log_prob)) {
+      return corrupt(
+          "%s: the model's logits are not finite; its weights or its configuration are "
+          "damaged",
+          impl_->reader->file().path().c_str());
+    }
   }
   return ok_status();
 }

@@ -38,24 +38,32 @@ Status Engine::Impl::append(SequenceId sequence, std::span<const TokenId> tokens
                          tokens.size(), max_context, before);
   }
   const std::uint64_t start = monotonic_ns();
-  for (std::size_t done = 0; done < tokens.size();) {
+  Status status;
+  std::size_t done = 0;
+  while (done < tokens.size() && status.ok()) {
     const std::size_t n = std::min<std::size_t>(rows_per_pass, tokens.size() - done);
     const std::size_t first = first_output > done ? first_output - done : 0;
-    Status status = run_pass(sequence, tokens.subspan(done, n), role, first, sink, progress);
-    if (!status.ok()) {
-      kv->truncate(sequence, before);
-      return status;
-    }
-    done += n;
+    status = run_pass(sequence, tokens.subspan(done, n), role, first, sink, progress);
+    if (status.ok()) done += n;
   }
-  const std::uint64_t elapsed = monotonic_ns() - start;
-  (role == RowRole::kPrompt ? stats.prompt_tokens : stats.generated_tokens) += tokens.size();
-  (role == RowRole::kPrompt ? stats.prompt_ns : stats.generate_ns) += elapsed;
+  if (!status.ok()) kv->truncate(sequence, before);
+  count_work(role, done, monotonic_ns() - start);
+  return status;
+}
+
+// Work that was cancelled or failed counts as well: its time was spent.
+void Engine::Impl::count_work(RowRole role, std::size_t n_rows, std::uint64_t elapsed_ns) {
+  const bool prompt = role == RowRole::kPrompt;
+  (prompt ? stats.prompt_tokens : stats.generated_tokens) += n_rows;
+  (prompt ? stats.prompt_ns : stats.generate_ns) += elapsed_ns;
   const BackendTimes times = backend->times();
   stats.matmul_ns = times.matmul_ns;
   stats.attention_ns = times.attention_ns;
   stats.other_ns = stats.prompt_ns + stats.generate_ns - times.matmul_ns - times.attention_ns;
-  return ok_status();
+}
+
+bool Engine::Impl::take_cancel() noexcept {
+  return cancel.exchange(false, std::memory_order_relaxed);
 }
 
 Status Engine::Impl::run_pass(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
@@ -88,7 +96,7 @@ Status Engine::Impl::run_pass(SequenceId sequence, std::span<const TokenId> toke
   Status status = decoder->run(pass);
   if (progress != nullptr) progress->done_rows += tokens.size();
   // A cancellation is used up by the pass it ended.
-  if (status.code() == StatusCode::kCancelled) cancel.store(false, std::memory_order_relaxed);
+  if (status.code() == StatusCode::kCancelled) take_cancel();
   return status;
 }
 
@@ -141,23 +149,26 @@ class TextStream {
     emit(token, stops_.push(decoder_.push(token)));
     return !stops_.stopped();
   }
-  // Delivers what was held back, under the id of the last token.
-  void finish(TokenId last) {
+  // Delivers what was held back, if anything, under the id of the last token.
+  void finish() {
     if (stops_.stopped()) return;
-    emit(last, stops_.push(decoder_.finish()));
+    const std::string_view text = stops_.push(decoder_.finish());
+    if (!text.empty()) emit(last_, text);
     if (stops_.stopped()) return;
     const std::string_view rest = stops_.finish();
-    if (!rest.empty()) emit(last, rest);
+    if (!rest.empty()) emit(last_, rest);
   }
 
  private:
   void emit(TokenId token, std::string_view text) {
+    last_ = token;
     if (options_.on_token != nullptr) options_.on_token(token, text, options_.user);
   }
 
   const GenerateOptions& options_;
   StreamDecoder decoder_;
   StopMatcher stops_;
+  TokenId last_ = 0;  // delivered last; text is held back only after some token
 };
 
 bool ends_text(const Engine::Impl& engine, TokenId token) {
@@ -186,21 +197,27 @@ Result<GenerateResult> Session::generate(std::span<const TokenId> prompt,
   Status status =
       append(prompt, RowRole::kPrompt, options.max_tokens > 0 ? &sampler : nullptr, &progress);
   result.prompt_ns = monotonic_ns() - start;
+  if (options.echo_prompt && (status.ok() || status.code() == StatusCode::kCancelled)) {
+    for (const TokenId token : prompt) text.echo(token);
+  }
   if (status.code() == StatusCode::kCancelled) {
+    text.finish();
     result.reason = StopReason::kCancelled;
     return result;
   }
   QSF_RETURN_IF_ERROR(std::move(status));
   result.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
-  if (options.echo_prompt) {
-    for (const TokenId token : prompt) text.echo(token);
-  }
 
   std::uint64_t first_token_at = start;
-  TokenId token = 0;
   while (result.generated_tokens < options.max_tokens) {
+    if (!sampler.has_candidate()) {
+      return corrupt(
+          "%s: the model's logits are not finite; its weights or its configuration are "
+          "damaged",
+          engine_.reader->file().path().c_str());
+    }
     const std::uint64_t sample_start = monotonic_ns();
-    token = sampler.draw(tokens_);
+    const TokenId token = sampler.draw(tokens_);
     const std::uint64_t now = monotonic_ns();
     engine_.stats.sample_ns += now - sample_start;
     if (ends_text(engine_, token)) {
@@ -228,7 +245,9 @@ Result<GenerateResult> Session::generate(std::span<const TokenId> prompt,
     }
     QSF_RETURN_IF_ERROR(std::move(status));
   }
-  text.finish(token);
+  text.finish();
+  // Asked for while the last token was delivered, when no pass was left to end.
+  if (engine_.take_cancel()) result.reason = StopReason::kCancelled;
   if (result.generated_tokens > 0) result.generate_ns = monotonic_ns() - first_token_at;
   return result;
 }

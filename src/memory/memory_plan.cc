@@ -4,6 +4,7 @@
 
 #include "memory/memory_plan.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/bytes.h"
@@ -12,12 +13,14 @@
 namespace qsf {
 
 RegionId MemoryPlan::add_region(Region region) {
-  constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 63;
+  // Sizes come from files and options. No sum may wrap; what exceeds every address space stays so
+  // large that no arena is made of it.
+  constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 62;
   QSF_CHECK(!region.name.empty() && find(region.name) == nullptr);
-  QSF_CHECK(region.bytes < kMaxBytes - kRegionAlign);
+  region.bytes = std::min(region.bytes, kMaxBytes);
   const std::uint64_t bytes = region.external ? region.bytes : align_up(region.bytes, kRegionAlign);
-  QSF_CHECK(bytes < kMaxBytes - total_bytes());
-  (region.external ? external_bytes_ : arena_bytes_) += bytes;
+  std::uint64_t& sum = region.external ? external_bytes_ : arena_bytes_;
+  sum = std::min(sum + bytes, kMaxBytes);
   regions_.push_back(std::move(region));
   return {static_cast<std::uint32_t>(regions_.size() - 1)};
 }

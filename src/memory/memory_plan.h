@@ -37,7 +37,8 @@ struct RegionId {
 class MemoryPlan {
  public:
   // Adds a region that the arena will hold; 0 bytes are allowed.
-  // Requires  a name no other region has; all bytes together below 2^63
+  // Requires  a name no other region has
+  // Guarantees  sums saturate at 2^62: no arena is made of a plan that large
   RegionId add(std::string_view name, std::uint64_t bytes, std::string_view reason);
   // Adds a region that is counted but never carved. Requires  as add
   RegionId add_external(std::string_view name, std::uint64_t bytes, std::string_view reason);

@@ -33,14 +33,22 @@ TEST(MemoryPlanTest, AddsUpRegionsRoundedToLines) {
   EXPECT_EQ(plan.find("d"), nullptr);
 }
 
-TEST(MemoryPlanTest, RefusesTwinsAndOverflow) {
+TEST(MemoryPlanTest, RefusesTwins) {
   MemoryPlan plan;
   plan.add("a", 1, "");
   EXPECT_DEATH(plan.add("a", 1, ""), "check failed");
   EXPECT_DEATH(plan.add("", 1, ""), "check failed");
-  EXPECT_DEATH(plan.add("huge", UINT64_MAX, ""), "check failed");
-  plan.add_external("half", (std::uint64_t{1} << 63) - 200, "");
-  EXPECT_DEATH(plan.add("rest", 200, ""), "check failed");
+}
+
+// Sizes follow from files: none may wrap around to something small, and none may end the process.
+TEST(MemoryPlanTest, HugeRegionsStayHugeAndFindNoArena) {
+  MemoryPlan plan;
+  plan.add("huge", UINT64_MAX, "");
+  plan.add("huger", UINT64_MAX - 1, "");
+  plan.add_external("outside", UINT64_MAX, "");
+  EXPECT_GE(plan.arena_bytes(), std::uint64_t{1} << 62);
+  EXPECT_GE(plan.total_bytes(), plan.arena_bytes());
+  EXPECT_EQ(Arena::create(plan).error().code(), StatusCode::kOutOfBudget);
 }
 
 TEST(ArenaTest, RegionsAreAlignedZeroedAndApart) {

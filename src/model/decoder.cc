@@ -57,8 +57,9 @@ std::vector<BufferShape> Decoder::buffer_shapes(const ModelSpec& spec, std::uint
 
 Result<Decoder> Decoder::create(const QsfReader& reader, WeightPager& pager, Backend& backend,
                                 const DecoderBuffers& buffers, std::uint32_t max_rows) {
-  QSF_ASSIGN_OR_RETURN(ModelWeights weights, ModelWeights::bind(reader, pager));
-  return Decoder(reader.spec(), pager, backend, buffers, std::move(weights), max_rows);
+  QSF_RETURN_IF_ERROR(check_tensors(reader));
+  return Decoder(reader.spec(), pager, backend, buffers, ModelWeights::bind(reader, pager),
+                 max_rows);
 }
 
 Decoder::Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
@@ -93,7 +94,7 @@ void Decoder::begin(const Pass& pass) {
     if (prompt) ++output_counts_.n_prompt;
   }
   output_counts_.n_rows = static_cast<std::uint32_t>(output_rows_.size());
-  backend_.begin_pass(pass.rows, *pass.kv, inverse_frequencies_);
+  backend_.begin_pass(pass.rows, *pass.kv, inverse_frequencies_, pass.cancel);
 }
 
 Status Decoder::embed(const Pass& pass) {
@@ -212,9 +213,12 @@ Status Decoder::multiply(const Pass& pass, Buffer in, std::span<const Product> p
     next = std::min(next, ids.front());
     end = std::max(end, ids.back() + 1);
   }
+  // A fork-join of many rows is long enough with one tile; more would only delay a cancellation.
+  const std::uint32_t max_tiles = std::max(1U, kTilesAtOnce / std::max(1U, counts_.n_rows));
   while (next < end) {
     if (is_cancelled(pass)) return cancelled("cancelled between two weight tiles");
-    QSF_ASSIGN_OR_RETURN(const std::uint32_t n_ready, acquire(next, end - next, tiles));
+    QSF_ASSIGN_OR_RETURN(const std::uint32_t n_ready,
+                         acquire(next, std::min(end - next, max_tiles), tiles));
     std::uint32_t n_operands = 0;
     for (std::uint32_t t = 0; t < n_ready; ++t) {
       for (std::uint32_t i = 0; i < products.size(); ++i) {
@@ -266,26 +270,31 @@ Status Decoder::head(const Pass& pass) {
   return ok_status();
 }
 
-// Computes the logits of one tile's tokens in blocks, so that no more than one block per row
-// exists.
+// Computes the logits of one tile's tokens and delivers each block of kLogitBlock tokens when its
+// last token is there. Blocks start at multiples of kLogitBlock whatever the tiles, so that a
+// sink's sums do not depend on how the file is cut.
 Status Decoder::multiply_head_tile(const Pass& pass, const WeightTile& tile) {
-  for (std::uint32_t done = 0; done < tile.n_rows; done += kLogitBlock) {
+  const std::uint32_t tile_end = tile.first_row + tile.n_rows;
+  for (std::uint32_t token = tile.first_row; token < tile_end;) {
     if (is_cancelled(pass)) return cancelled("cancelled in the output head");
-    const std::uint32_t n_tokens = std::min(kLogitBlock, tile.n_rows - done);
-    MatmulTile block = matmul_tile(tile, 0);
-    block.bytes += done / kRowGroup * tile.group_bytes;
-    block.first_row += done;
-    block.n_rows = n_tokens;
+    const std::uint32_t block_first = token / kLogitBlock * kLogitBlock;
+    const std::uint32_t block_end = std::min(block_first + kLogitBlock, weights_.head.rows);
+    const std::uint32_t end = std::min(block_end, tile_end);
+    MatmulTile piece = matmul_tile(tile, 0);
+    piece.bytes += (token - tile.first_row) / kRowGroup * tile.group_bytes;
+    piece.first_row = token;
+    piece.n_rows = end - token;
     const MatmulTarget target = {
-        .out = buffers_.logits, .first_weight_row = block.first_row, .bias = {}};
+        .out = buffers_.logits, .first_weight_row = block_first, .bias = {}};
     backend_.matmul({.in = buffers_.normed,
                      .rows = output_counts_,
                      .row_list = {},
-                     .tiles = {&block, 1},
+                     .tiles = {&piece, 1},
                      .targets = {&target, 1},
                      .hook = {}});
     QSF_RETURN_IF_ERROR(backend_.wait());
-    deliver_block(pass, block.first_row, n_tokens);
+    if (end == block_end) deliver_block(pass, block_first, block_end - block_first);
+    token = end;
   }
   return ok_status();
 }

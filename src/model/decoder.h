@@ -62,7 +62,7 @@ class Decoder {
 
   // Requires  reader, pager and backend outlive the decoder; buffers made from buffer_shapes() with
   //           the same max_rows
-  // Fails     as ModelWeights::bind
+  // Fails     as check_tensors
   static Result<Decoder> create(const QsfReader& reader, WeightPager& pager, Backend& backend,
                                 const DecoderBuffers& buffers, std::uint32_t max_rows);
 

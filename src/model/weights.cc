@@ -10,45 +10,43 @@
 namespace qsf {
 namespace {
 
-// Looks up the tensors of one section. Only tensors that passed check() are asked for.
+// Holds the directory to the rules: nothing missing, nothing else, every shape as expected.
+Status check_section(const QsfReader& reader, const SectionDirectory& directory,
+                     const std::vector<TensorRule>& rules) {
+  const std::string where =
+      reader.file().path() + ": " + section_label(directory.kind, directory.layer);
+  for (const TensorRule& rule : rules) {
+    const auto index = directory.find(rule.kind);
+    const std::string name(tensor_kind_name(rule.kind));
+    if (!index.has_value()) {
+      if (!rule.required) continue;
+      return corrupt("%s: tensor %s is missing; architecture %s needs it", where.c_str(),
+                     name.c_str(), reader.spec().architecture.c_str());
+    }
+    const TensorInfo& tensor = directory.tensors[*index];
+    if (tensor.rows != rule.rows || tensor.cols != rule.cols) {
+      return corrupt("%s: tensor %s is %u x %u, expected %u x %u", where.c_str(), name.c_str(),
+                     tensor.rows, tensor.cols, rule.rows, rule.cols);
+    }
+  }
+  for (const TensorInfo& tensor : directory.tensors) {
+    const bool known = std::any_of(rules.begin(), rules.end(), [&](const TensorRule& rule) {
+      return rule.kind == tensor.kind && tensor.expert == 0;
+    });
+    if (!known) {
+      return unsupported("%s: tensor %s has no place in architecture %s", where.c_str(),
+                         std::string(tensor_kind_name(tensor.kind)).c_str(),
+                         reader.spec().architecture.c_str());
+    }
+  }
+  return ok_status();
+}
+
+// Looks up the tensors of one section. Requires  its directory passed check_section
 class SectionBinder {
  public:
   SectionBinder(const QsfReader& reader, const WeightPager& pager, std::uint32_t section)
-      : reader_(reader),
-        pager_(pager),
-        directory_(reader.directories()[section]),
-        section_(section) {}
-
-  // Holds the directory to the rules: nothing missing, nothing else, every shape as expected.
-  Status check(const std::vector<TensorRule>& rules) const {
-    const std::string where =
-        reader_.file().path() + ": " + section_label(directory_.kind, directory_.layer);
-    for (const TensorRule& rule : rules) {
-      const auto index = directory_.find(rule.kind);
-      const std::string name(tensor_kind_name(rule.kind));
-      if (!index.has_value()) {
-        if (!rule.required) continue;
-        return corrupt("%s: tensor %s is missing; architecture %s needs it", where.c_str(),
-                       name.c_str(), reader_.spec().architecture.c_str());
-      }
-      const TensorInfo& tensor = directory_.tensors[*index];
-      if (tensor.rows != rule.rows || tensor.cols != rule.cols) {
-        return corrupt("%s: tensor %s is %u x %u, expected %u x %u", where.c_str(), name.c_str(),
-                       tensor.rows, tensor.cols, rule.rows, rule.cols);
-      }
-    }
-    for (const TensorInfo& tensor : directory_.tensors) {
-      const bool known = std::any_of(rules.begin(), rules.end(), [&](const TensorRule& rule) {
-        return rule.kind == tensor.kind && tensor.expert == 0;
-      });
-      if (!known) {
-        return unsupported("%s: tensor %s has no place in architecture %s", where.c_str(),
-                           std::string(tensor_kind_name(tensor.kind)).c_str(),
-                           reader_.spec().architecture.c_str());
-      }
-    }
-    return ok_status();
-  }
+      : pager_(pager), directory_(reader.directories()[section]), section_(section) {}
 
   MatrixRef matrix(TensorKind kind) const {
     const auto index = directory_.find(kind);
@@ -60,11 +58,10 @@ class SectionBinder {
   std::span<const float> vector(TensorKind kind) const {
     const auto index = directory_.find(kind);
     if (!index.has_value()) return {};
-    return pager_.vector(section_, *index).value();  // check() saw one row
+    return pager_.vector(section_, *index).value();  // check_section saw one row
   }
 
  private:
-  const QsfReader& reader_;
   const WeightPager& pager_;
   const SectionDirectory& directory_;
   std::uint32_t section_;
@@ -95,26 +92,30 @@ LayerWeights bind_layer(const SectionBinder& section) {
 
 }  // namespace
 
-Result<ModelWeights> ModelWeights::bind(const QsfReader& reader, const WeightPager& pager) {
+Status check_tensors(const QsfReader& reader) {
   const ModelSpec& spec = reader.spec();
   QSF_RETURN_IF_ERROR(check_supported(spec).with_context(reader.file().path()));
+  QSF_RETURN_IF_ERROR(check_section(reader, reader.embedding(), embedding_rules(spec)));
+  const std::vector<TensorRule> rules = layer_rules(spec);
+  for (std::uint32_t i = 0; i < spec.n_layers; ++i) {
+    QSF_RETURN_IF_ERROR(check_section(reader, reader.layer(i), rules));
+  }
+  return check_section(reader, reader.final_section(), final_rules(spec));
+}
 
+ModelWeights ModelWeights::bind(const QsfReader& reader, const WeightPager& pager) {
+  const ModelSpec& spec = reader.spec();
   ModelWeights weights;
   const SectionBinder embedding(reader, pager, embedding_section());
-  QSF_RETURN_IF_ERROR(embedding.check(embedding_rules(spec)));
   weights.token_embedding = embedding.matrix(TensorKind::kTokenEmbedding);
   weights.position_embedding = embedding.matrix(TensorKind::kPositionEmbedding);
 
-  const std::vector<TensorRule> rules = layer_rules(spec);
   weights.layers.reserve(spec.n_layers);
   for (std::uint32_t i = 0; i < spec.n_layers; ++i) {
-    const SectionBinder layer(reader, pager, layer_section(i));
-    QSF_RETURN_IF_ERROR(layer.check(rules));
-    weights.layers.push_back(bind_layer(layer));
+    weights.layers.push_back(bind_layer(SectionBinder(reader, pager, layer_section(i))));
   }
 
   const SectionBinder last(reader, pager, final_section(spec.n_layers));
-  QSF_RETURN_IF_ERROR(last.check(final_rules(spec)));
   weights.final_norm = last.vector(TensorKind::kFinalNorm);
   weights.final_norm_bias = last.vector(TensorKind::kFinalNormBias);
   weights.head = spec.tied_head ? weights.token_embedding : last.matrix(TensorKind::kHead);

@@ -35,6 +35,11 @@ struct LayerWeights {
   std::span<const float> gate_bias, up_bias, down_bias;
 };
 
+// Checks from the directories alone that a file holds what its architecture needs.
+// Fails  kCorrupt: a tensor is missing or of another shape; kUnsupported: a tensor too many, or a
+//        spec that this version cannot run
+Status check_tensors(const QsfReader& reader);
+
 struct ModelWeights {
   MatrixRef token_embedding;
   MatrixRef position_embedding;  // with learned positions alone
@@ -42,10 +47,8 @@ struct ModelWeights {
   std::span<const float> final_norm, final_norm_bias;
   MatrixRef head;  // the token embedding where the head is tied
 
-  // Finds every tensor that the architecture needs.
-  // Fails  kCorrupt: a tensor is missing, unexpected or of another shape; kUnsupported from the
-  // spec
-  static Result<ModelWeights> bind(const QsfReader& reader, const WeightPager& pager);
+  // Finds every tensor that the architecture needs. Requires  check_tensors(reader) is OK
+  static ModelWeights bind(const QsfReader& reader, const WeightPager& pager);
 };
 
 }  // namespace qsf

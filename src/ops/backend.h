@@ -14,6 +14,7 @@
 #ifndef QSF_OPS_BACKEND_H_
 #define QSF_OPS_BACKEND_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -133,8 +134,9 @@ class Backend {
   virtual std::uint64_t buffer_bytes(std::uint32_t n_rows, std::uint32_t n_cols) const noexcept = 0;
   virtual std::uint64_t kv_bytes(const KvShape& shape, std::uint32_t n_pages) const noexcept = 0;
   virtual std::uint64_t scratch_bytes(const PassLimits& limits) const noexcept = 0;
-  // Requires  memory of at least the bytes asked for, zeroed, 64-byte aligned, outliving the
-  // backend
+  // Requires  memory of at least the bytes asked for, 64-byte aligned, outliving the backend;
+  // zeroed
+  //           for buffers
   virtual Buffer create_buffer(std::uint32_t n_rows, std::uint32_t n_cols,
                                MutableByteSpan memory) = 0;
   virtual void attach_kv(const KvShape& shape, MutableByteSpan memory) = 0;
@@ -142,8 +144,11 @@ class Backend {
 
   // Starts a pass. `rows` (prompt rows first) and `kv` stay unchanged until its last wait().
   // `inverse_frequencies` has rope_dims / 2 values, or none without rotation.
+  // When `cancel`, which may be null, becomes true, operators may skip work; their results are void
+  // then.
   virtual void begin_pass(std::span<const Row> rows, const KvCache& kv,
-                          std::span<const float> inverse_frequencies) = 0;
+                          std::span<const float> inverse_frequencies,
+                          const std::atomic<bool>* cancel) = 0;
 
   // Operators over the rows of the pass; widths are those of the buffers unless named.
   virtual void upload_row(Buffer to, std::uint32_t row, std::span<const float> values) = 0;

@@ -39,7 +39,7 @@ CpuBackend::Partial CpuBackend::partial_at(float* memory) const noexcept {
 }
 
 std::uint64_t CpuBackend::kv_bytes(const KvShape& shape, std::uint32_t n_pages) const noexcept {
-  return shape.page_bytes() * n_pages;
+  return saturating_mul(shape.page_bytes(), n_pages);
 }
 
 void CpuBackend::attach_kv(const KvShape& shape, MutableByteSpan memory) {
@@ -170,6 +170,7 @@ void CpuBackend::attend_prompt_rows(const AttendArgs& args) {
   const std::size_t n_items = std::size_t{n_prompt_} * limits_.n_kv_heads;
   if (n_items == 0) return;
   pool_.parallel_for(n_items, 4, [&](std::size_t begin, std::size_t end, unsigned worker) {
+    if (is_cancelled()) return;
     float* memory = worker_partials_ + 2 * partial_floats() * worker;
     const Partial part = partial_at(memory);
     const Partial total = partial_at(memory + partial_floats());
@@ -201,6 +202,7 @@ void CpuBackend::attend_decode_rows(const AttendArgs& args) {
     return partial_at(decode_partials_ + (pair * spans + span) * partial_floats());
   };
   pool_.parallel_for(n_pairs * spans, 1, [&](std::size_t begin, std::size_t end, unsigned) {
+    if (is_cancelled()) return;
     for (std::size_t item = begin; item < end; ++item) {
       const std::size_t pair = item / spans;
       const auto span = static_cast<std::uint32_t>(item % spans);

@@ -54,13 +54,15 @@ CpuBackend::Matrix& CpuBackend::matrix(Buffer buffer) noexcept {
 }
 
 void CpuBackend::begin_pass(std::span<const Row> rows, const KvCache& kv,
-                            std::span<const float> inverse_frequencies) {
+                            std::span<const float> inverse_frequencies,
+                            const std::atomic<bool>* cancel) {
   QSF_CHECK(rows.size() <= limits_.max_rows);
   QSF_CHECK(inverse_frequencies.size() == limits_.rope_dims / 2);
   for (const Row& row : rows)
     QSF_CHECK(row.visible.ancestors == 0);  // draft trees are not built yet
   rows_ = rows;
   kv_ = &kv;
+  cancel_ = cancel;
   const auto first_other = std::find_if(
       rows.begin(), rows.end(), [](const Row& row) { return row.role != RowRole::kPrompt; });
   n_prompt_ = static_cast<std::uint32_t>(first_other - rows.begin());

@@ -37,7 +37,8 @@ class CpuBackend final : public Backend {
   void attach_scratch(const PassLimits& limits, MutableByteSpan memory) override;
 
   void begin_pass(std::span<const Row> rows, const KvCache& kv,
-                  std::span<const float> inverse_frequencies) override;
+                  std::span<const float> inverse_frequencies,
+                  const std::atomic<bool>* cancel) override;
   void upload_row(Buffer to, std::uint32_t row, std::span<const float> values) override;
   void norm(const NormArgs& args) override;
   void matmul(const MatmulArgs& args) override;
@@ -68,6 +69,9 @@ class CpuBackend final : public Backend {
   };
 
   Matrix& matrix(Buffer buffer) noexcept;
+  bool is_cancelled() const noexcept {
+    return cancel_ != nullptr && cancel_->load(std::memory_order_relaxed);
+  }
   // Runs body(row) for rows 0 .. n_rows - 1, on all workers when there are enough rows to pay for
   // the fork.
   template <typename Body>
@@ -119,6 +123,7 @@ class CpuBackend final : public Backend {
   std::span<const Row> rows_;
   std::uint32_t n_prompt_ = 0;
   const KvCache* kv_ = nullptr;
+  const std::atomic<bool>* cancel_ = nullptr;
 };
 
 }  // namespace qsf

@@ -74,7 +74,7 @@ class Bench {
                        .adapter = 0,
                        .wants_output = false});
     }
-    backend_.begin_pass(rows_, *kv_, {});
+    backend_.begin_pass(rows_, *kv_, {}, nullptr);
   }
 
   CpuBackend& backend() { return backend_; }
