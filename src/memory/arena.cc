@@ -12,6 +12,9 @@
 namespace qsf {
 
 Result<Arena> Arena::create(const MemoryPlan& plan) {
+  if (plan.arena_bytes() >= kPlanLimitBytes) {
+    return out_of_budget("memory: the plan needs 2^62 bytes or more, beyond any address space");
+  }
   Arena arena;
   std::uint64_t offset = 0;
   for (const Region& region : plan.regions()) {

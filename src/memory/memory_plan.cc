@@ -15,12 +15,11 @@ namespace qsf {
 RegionId MemoryPlan::add_region(Region region) {
   // Sizes come from files and options. No sum may wrap; what exceeds every address space stays so
   // large that no arena is made of it.
-  constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 62;
   QSF_CHECK(!region.name.empty() && find(region.name) == nullptr);
-  region.bytes = std::min(region.bytes, kMaxBytes);
+  region.bytes = std::min(region.bytes, kPlanLimitBytes);
   const std::uint64_t bytes = region.external ? region.bytes : align_up(region.bytes, kRegionAlign);
   std::uint64_t& sum = region.external ? external_bytes_ : arena_bytes_;
-  sum = std::min(sum + bytes, kMaxBytes);
+  sum = std::min(sum + bytes, kPlanLimitBytes);
   regions_.push_back(std::move(region));
   return {static_cast<std::uint32_t>(regions_.size() - 1)};
 }

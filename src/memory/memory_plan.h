@@ -21,6 +21,8 @@ namespace qsf {
 
 // Alignment of every carved region: a cache line, and the widest vector load.
 inline constexpr std::size_t kRegionAlign = 64;
+// Where the sums of a plan saturate: no arena is made of one that large.
+inline constexpr std::uint64_t kPlanLimitBytes = std::uint64_t{1} << 62;
 
 struct Region {
   std::string name;  // "kv_cache"
@@ -37,8 +39,8 @@ struct RegionId {
 class MemoryPlan {
  public:
   // Adds a region that the arena will hold; 0 bytes are allowed.
-  // Requires  a name no other region has
-  // Guarantees  sums saturate at 2^62: no arena is made of a plan that large
+  // Requires    a name no other region has
+  // Guarantees  sums saturate at kPlanLimitBytes
   RegionId add(std::string_view name, std::uint64_t bytes, std::string_view reason);
   // Adds a region that is counted but never carved. Requires  as add
   RegionId add_external(std::string_view name, std::uint64_t bytes, std::string_view reason);
