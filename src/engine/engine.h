@@ -119,7 +119,8 @@ class Engine {
   // Fails   kInvalidArgument, kOutOfBudget (window longer than the context), kCancelled
   Status score(std::span<const TokenId> tokens, std::size_t first, std::span<double> log_probs);
 
-  struct Impl;  // engine_impl.h
+  struct Impl;  // engine_impl.h, for the files of engine/ and their tests
+  const Impl& impl() const noexcept { return *impl_; }
 
  private:
   explicit Engine(std::unique_ptr<Impl> impl) noexcept;

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+//
+// The engine on the bundled model: the same text at any number of threads, with every thread at
+// work, and a memory plan that covers what is mapped.
+
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "engine/engine_impl.h"
+
+namespace qsf {
+namespace {
+
+struct Story {
+  std::string text;
+  std::vector<std::uint64_t> chunks;  // of each worker
+};
+
+void append_text(TokenId, std::string_view text, void* user) {
+  static_cast<std::string*>(user)->append(text);
+}
+
+Result<std::unique_ptr<Engine>> open_bundled(unsigned n_threads) {
+  EngineOptions options;
+  options.n_threads = n_threads;
+  return Engine::open(std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf", options);
+}
+
+Story tell(unsigned n_threads) {
+  Story story;
+  const std::unique_ptr<Engine> engine = open_bundled(n_threads).value();
+  std::vector<TokenId> prompt;
+  EXPECT_TRUE(engine->tokenizer()->encode("There was a king", {}, prompt).ok());
+  GenerateOptions options;
+  options.max_tokens = 80;
+  options.sampling.seed = 11;
+  options.on_token = append_text;
+  options.user = &story.text;
+  const std::unique_ptr<Session> session = engine->create_session().value();
+  EXPECT_EQ(session->generate(prompt, options).value().generated_tokens, 80U);
+  for (unsigned worker = 0; worker < n_threads; ++worker) {
+    story.chunks.push_back(engine->impl().threads->chunks_done(worker));
+  }
+  return story;
+}
+
+TEST(EngineTest, SameSeedSameTextAtOneAndTwoThreadsAndBothRan) {
+  const Story one = tell(1);
+  const Story two = tell(2);
+  EXPECT_FALSE(one.text.empty());
+  EXPECT_EQ(one.text, two.text);
+  EXPECT_GT(two.chunks[0], 0U);
+  EXPECT_GT(two.chunks[1], 0U);
+}
+
+TEST(EngineTest, SessionsAreBoundedAndReturned) {
+  const std::unique_ptr<Engine> engine = open_bundled(1).value();
+  {
+    const auto first = engine->create_session();
+    ASSERT_TRUE(first.has_value());
+    EXPECT_EQ(engine->create_session().error().code(), StatusCode::kOutOfBudget);
+  }
+  EXPECT_TRUE(engine->create_session().has_value());
+}
+
+TEST(EngineTest, OptionsOutOfRangeAreNamed) {
+  EngineOptions options;
+  options.max_context = 1025;
+  const std::string path = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
+  const Status status = Engine::open(path, options).error();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("1025"), std::string::npos);
+  EXPECT_NE(status.message().find("1024"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace qsf
