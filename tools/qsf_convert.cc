@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <new>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -16,6 +17,7 @@
 #include "import/hf_model.h"
 #include "import/hf_tokenizer.h"
 #include "import/transcode.h"
+#include "import/vocabulary_limit.h"
 #include "qsf_convert_options.h"
 #include "qsf_convert_report.h"
 #include "tokenizer/tokenizer_data.h"
@@ -79,6 +81,19 @@ qsf::Status check_input(const std::string& input) {
                                input.c_str());
 }
 
+void warn_of_dropped(const std::vector<std::string>& tokens, std::uint32_t n_vocab) {
+  constexpr std::size_t kMaxNamed = 8;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(tokens.size(), kMaxNamed); ++i) {
+    names += (i == 0 ? "" : ", ") + tokens[i];
+  }
+  if (tokens.size() > kMaxNamed) {
+    names += " and " + std::to_string(tokens.size() - kMaxNamed) + " more";
+  }
+  print_error(kTool, "warning: the model's embedding has " + std::to_string(n_vocab) +
+                         " rows; left out of the tokenizer: " + names);
+}
+
 // Returns the tokenizer section, empty when the folder has no tokenizer.
 qsf::Result<std::vector<std::byte>> read_tokenizer(const std::string& folder,
                                                    std::uint32_t n_vocab) {
@@ -95,11 +110,9 @@ qsf::Result<std::vector<std::byte>> read_tokenizer(const std::string& folder,
   auto data = qsf::tokenizer_from_hf(files);
   if (!data && data.error().code() == qsf::StatusCode::kNotFound) return std::vector<std::byte>();
   if (!data) return std::move(data).error().with_context(folder);
-  if (data->tokens.size() > n_vocab) {
-    print_error(kTool, "warning: the tokenizer has " + std::to_string(data->tokens.size()) +
-                           " tokens, the model " + std::to_string(n_vocab) +
-                           "; the last ones have no embedding");
-  }
+  auto dropped = qsf::limit_vocabulary(*data, n_vocab);
+  if (!dropped) return std::move(dropped).error().with_context(folder);
+  if (!dropped->empty()) warn_of_dropped(*dropped, n_vocab);
   return qsf::write_tokenizer_section(*data);
 }
 
@@ -180,7 +193,13 @@ int main(int argc, char** argv) {
   qsf_tools::ConvertOptions options;
   if (const auto code = qsf_tools::parse_convert_options(argc, argv, options)) return *code;
   qsf_tools::handle_signals();
-  const qsf::Status status = qsf_tools::convert(options);
+  qsf::Status status;
+  try {
+    status = qsf_tools::convert(options);
+  } catch (const std::bad_alloc&) {
+    // Caught, so that leaving convert() has removed the temporary file.
+    status = qsf::out_of_budget("not enough memory for this conversion");
+  }
   if (status.ok()) return qsf_tools::kSuccess;
   qsf_tools::print_error(qsf_tools::kTool, status.message());
   return qsf_tools::kFailure;

@@ -33,7 +33,8 @@ struct Outcome {
 constexpr rlim_t kNoLimit = RLIM_INFINITY;
 
 // Starts the tool with its output in files of `scratch`.
-pid_t start(const TemporaryFolder& scratch, std::vector<std::string> arguments, rlim_t file_bytes) {
+pid_t start(const TemporaryFolder& scratch, std::vector<std::string> arguments, rlim_t file_bytes,
+            rlim_t address_bytes = kNoLimit) {
   arguments.insert(arguments.begin(), QSF_BIN_DIR "/qsf-convert");
   const pid_t child = fork();
   if (child != 0) return child;
@@ -42,6 +43,10 @@ pid_t start(const TemporaryFolder& scratch, std::vector<std::string> arguments, 
   if (file_bytes != kNoLimit) {
     const rlimit limit = {file_bytes, file_bytes};
     setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  if (address_bytes != kNoLimit) {
+    const rlimit limit = {address_bytes, address_bytes};
+    setrlimit(RLIMIT_AS, &limit);
   }
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -195,6 +200,57 @@ TEST_F(QsfConvertTest, AFullDiskLeavesNothing) {
     EXPECT_THAT(out_.names(), ElementsAre("m.qsf"));
     EXPECT_EQ(out_.read("m.qsf"), "old");
   }
+}
+
+// A folder may name tokens that the model has no row for; the file must not.
+TEST_F(QsfConvertTest, TokensWithoutARowAreLeftOut) {
+  std::string vocabulary;
+  for (int id = 0; id < 32; ++id) {
+    vocabulary += (id == 0 ? "{\"" : ",\"") + std::string(1, static_cast<char>('A' + id)) +
+                  "\":" + std::to_string(id);
+  }
+  std::replace(vocabulary.begin(), vocabulary.end(), '\\', 'a');
+  in_.write("vocab.json", vocabulary + "}");
+  in_.write("merges.txt", "#version: 0.2\n");
+  in_.write("tokenizer_config.json", R"({"tokenizer_class":"GPT2Tokenizer","pad_token":"<pad>"})");
+  in_.write("added_tokens.json", R"({"<end>":32,"<pad>":33})");
+  const Outcome outcome = run({"--quiet", in_.path(), out_.file("m.qsf")});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err,
+            "qsf-convert: warning: the model's embedding has 33 rows; left out of the tokenizer: "
+            "\"<pad>\" (33)\n");
+  const auto reader = QsfReader::open(out_.file("m.qsf"));
+  ASSERT_TRUE(reader) << reader.error().message();
+  const auto bytes = reader->read_tokenizer();
+  ASSERT_TRUE(bytes);
+  EXPECT_EQ(load_le<std::uint32_t>(*bytes, 12), 33U);  // tokens
+
+  vocabulary.replace(vocabulary.find(":31"), 3, ":34");
+  in_.write("vocab.json", vocabulary + "}");
+  expect_failure(run({in_.path(), out_.file("n.qsf")}), 1, "the token 34");
+  EXPECT_THAT(out_.names(), ElementsAre("m.qsf"));
+}
+
+// Where threads cannot be started, those that run do the work.
+TEST_F(QsfConvertTest, RunsWithTheThreadsItGets) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer reserves more address space than the limit of this test";
+#elif defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer reserves more address space than the limit of this test";
+#else
+  std::string config = kTinyLlamaConfig;
+  config.replace(config.find("\"vocab_size\":33"), 15, "\"vocab_size\":40000");
+  TestTensors tensors = tiny_llama_tensors();
+  Rng rng(1);
+  tensors["model.embed_tokens.weight"] = random_tensor({40000, 16}, rng);
+  write_model(in_, config, tensors);
+  const TemporaryFolder scratch;
+  const Outcome outcome =
+      finish(scratch, start(scratch, {"--threads", "256", in_.path(), out_.file("m.qsf")}, kNoLimit,
+                            rlim_t{256} << 20));  // room for about 20 stacks
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(QsfReader::open(out_.file("m.qsf")));
+#endif
 }
 
 TEST_F(QsfConvertTest, SignalsLeaveNothing) {

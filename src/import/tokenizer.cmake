@@ -4,6 +4,7 @@
 qsf_library(import_tokenizer
   SOURCES byte_alphabet.cc gguf_pretokenizers.cc gguf_reader.cc gguf_tokenizer.cc hf_pipeline.cc
           hf_tokenizer.cc hf_tokenizer_json.cc hf_vocabulary.cc sentencepiece_model.cc
+          vocabulary_limit.cc
   DEPS base tokenizer
   PRIVATE_DEPS qsf_json)
 qsf_test(gguf_tokenizer_test
@@ -14,4 +15,8 @@ qsf_test(hf_tokenizer_test
   SOURCES hf_tokenizer_test.cc
   DEPS base tokenizer import_tokenizer
   PRIVATE_DEPS qsf_json
+  LABELS unit)
+qsf_test(vocabulary_limit_test
+  SOURCES vocabulary_limit_test.cc
+  DEPS base tokenizer import_tokenizer
   LABELS unit)

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <optional>
 #include <span>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -57,6 +59,16 @@ struct ErrorSums {
   }
 };
 
+// An exception that left a thread would end the process and leave the temporary file behind.
+template <typename Work>
+Status run_unit(const Work& work, std::size_t unit) {
+  try {
+    return work(unit);
+  } catch (const std::bad_alloc&) {
+    return out_of_budget("not enough memory to convert %u rows; use fewer threads", kUnitRows);
+  }
+}
+
 // Runs work(0) .. work(n - 1) on up to n_threads threads. Returns the failure of the lowest number,
 // whichever thread finished first.
 template <typename Work>
@@ -70,13 +82,18 @@ Status run_units(std::size_t n_units, unsigned n_threads, const Work& work) {
     while (!failed) {
       const std::size_t unit = next++;
       if (unit >= n_units) return;
-      statuses[unit] = work(unit);
+      statuses[unit] = run_unit(work, unit);
       if (!statuses[unit].ok()) failed = true;
     }
   };
   std::vector<std::thread> threads;
   const std::size_t n_extra = std::min<std::size_t>(n_threads, n_units) - 1;
-  for (std::size_t i = 0; i < n_extra; ++i) threads.emplace_back(loop);
+  threads.reserve(n_extra);
+  try {
+    for (std::size_t i = 0; i < n_extra; ++i) threads.emplace_back(loop);
+  } catch (const std::system_error&) {
+    // No more threads to be had: those that run and this one do the work.
+  }
   loop();
   for (std::thread& thread : threads) thread.join();
   for (Status& status : statuses) QSF_RETURN_IF_ERROR(std::move(status));
