@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/utf8_text.h"
 
 namespace qsf {
 namespace {
@@ -24,7 +25,14 @@ MetadataEntry scalar_entry(std::string_view key, ValueType type, T value, bool r
   return {std::string(key), type, required, bytes_of(std::span<const T>(&value, 1))};
 }
 
-// Checks that a value of a known type has a length that the type allows.
+Status check_text(const MetadataEntry& entry) {
+  const std::size_t at = find_non_text(as_text(entry.value));
+  if (at == entry.value.size()) return ok_status();
+  return corrupt("metadata key \"%s\": byte %zu of its text is NUL or no UTF-8", entry.key.c_str(),
+                 at);
+}
+
+// Checks that a value of a known type is one: its length fits, a text is UTF-8.
 Status check_value(const MetadataEntry& entry) {
   const std::size_t n = entry.value.size();
   bool fits = true;
@@ -35,7 +43,7 @@ Status check_value(const MetadataEntry& entry) {
     case ValueType::kU64: fits = n == 8; break;
     case ValueType::kU32Array:
     case ValueType::kF32Array: fits = n % 4 == 0; break;
-    case ValueType::kText: break;
+    case ValueType::kText: return check_text(entry);
   }
   if (fits) return ok_status();
   return corrupt("metadata key \"%s\": %zu bytes do not fit a value of type %u", entry.key.c_str(),

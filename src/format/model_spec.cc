@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/utf8_text.h"
 #include "format/qsf_layout.h"
 #include "format/spec_keys.h"
 
@@ -16,6 +17,9 @@ namespace qsf {
 namespace {
 
 namespace at = header_at;
+
+// Beyond it the angles of rope, up to one radian a position, are not computed exactly.
+constexpr std::uint32_t kMaxPositions = 1U << 26;
 
 struct Range {
   const char* name;
@@ -46,7 +50,7 @@ Status check_sizes(const ModelSpec& s) {
       {"head dimension", s.head_dim, 1, 1U << 16},
       {"heads x head dimension", std::uint64_t{s.n_heads} * s.head_dim, 1, 1U << 22},
       {"vocabulary", s.n_vocab, 1, 1U << 24},
-      {"positions", s.max_positions, 1, 1U << 30},
+      {"positions", s.max_positions, 1, kMaxPositions},
       {"ffn", s.ffn, 1, 1U << 24},
       {"experts", s.n_experts, 0, 1U << 16},
       {"experts used", s.n_experts_used, s.n_experts == 0 ? 0U : 1U, s.n_experts},
@@ -69,7 +73,11 @@ Status check_sizes(const ModelSpec& s) {
 
 Status check_rope(const ModelSpec& s) {
   if (s.positions != PositionEncoding::kRope) return ok_status();
-  QSF_RETURN_IF_ERROR(check_positive("rope theta", s.rope.theta, false));
+  // Below 1 the frequencies would rise above one radian a position.
+  if (!std::isfinite(s.rope.theta) || s.rope.theta < 1.0F) {
+    return invalid_argument("rope theta: %g, expected a finite number of at least 1",
+                            static_cast<double>(s.rope.theta));
+  }
   if (s.rope_dims() > s.head_dim || s.rope_dims() % 2 != 0) {
     return invalid_argument("rope dimensions: %u, expected an even number up to the head's %u",
                             s.rope_dims(), s.head_dim);
@@ -111,6 +119,23 @@ Status check_tokens(const ModelSpec& s) {
     if (id >= s.n_vocab) {
       return invalid_argument("token id %u: the vocabulary has %u tokens", id, s.n_vocab);
     }
+  }
+  return ok_status();
+}
+
+Status check_text(const char* name, std::string_view text) {
+  const std::size_t at = find_non_text(text);
+  if (at == text.size()) return ok_status();
+  return invalid_argument("%s: byte %zu is NUL or no UTF-8", name, at);
+}
+
+Status check_texts(const ModelSpec& s) {
+  QSF_RETURN_IF_ERROR(check_text("chat template", s.chat_template));
+  QSF_RETURN_IF_ERROR(check_text("quantiser", s.quantiser));
+  QSF_RETURN_IF_ERROR(check_text("source", s.source));
+  for (const MetadataEntry& entry : s.extra.entries()) {
+    if (entry.type != ValueType::kText) continue;
+    QSF_RETURN_IF_ERROR(check_text(entry.key.c_str(), as_text(entry.value)));
   }
   return ok_status();
 }
@@ -299,6 +324,7 @@ Status validate(const ModelSpec& spec) {
   QSF_RETURN_IF_ERROR(check_numbers(spec));
   QSF_RETURN_IF_ERROR(check_rope(spec));
   QSF_RETURN_IF_ERROR(check_tokens(spec));
+  QSF_RETURN_IF_ERROR(check_texts(spec));
   for (const MetadataEntry& entry : spec.extra.entries()) {
     if (keys::is_known(entry.key) || entry.required) {
       return invalid_argument(

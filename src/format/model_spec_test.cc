@@ -80,6 +80,7 @@ TEST(ModelSpecTest, RefusesEveryFieldOutOfRange) {
       [](ModelSpec& s) { s.n_vocab = 0; },
       [](ModelSpec& s) { s.n_vocab = UINT32_MAX; },
       [](ModelSpec& s) { s.max_positions = 0; },
+      [](ModelSpec& s) { s.max_positions = (1U << 26) + 1; },
       [](ModelSpec& s) { s.ffn = 0; },
       [](ModelSpec& s) { s.block = 0; },
       [](ModelSpec& s) { s.block = 96; },
@@ -87,6 +88,7 @@ TEST(ModelSpecTest, RefusesEveryFieldOutOfRange) {
       [=](ModelSpec& s) { s.norm_epsilon = kNan; },
       [=](ModelSpec& s) { s.rope.theta = kInf; },
       [](ModelSpec& s) { s.rope.theta = 0.0F; },
+      [](ModelSpec& s) { s.rope.theta = 0.99F; },
       [](ModelSpec& s) { s.rope.dims = 7; },
       [](ModelSpec& s) { s.rope.dims = 10; },
       [](ModelSpec& s) { s.rope.factor = 0.5F; },
@@ -110,6 +112,10 @@ TEST(ModelSpecTest, RefusesEveryFieldOutOfRange) {
         s.eos_ids = {1, s.n_vocab};
       },
       [](ModelSpec& s) { s.eos_ids.assign(2000, 1); },
+      [](ModelSpec& s) { s.chat_template = "a\xFF"; },
+      [](ModelSpec& s) { s.quantiser = std::string(1, '\0'); },
+      [](ModelSpec& s) { s.source = "\xC3"; },
+      [](ModelSpec& s) { s.extra.set_text("user.x", "\xED\xA0\x80"); },
       [](ModelSpec& s) { s.extra.set_u32(keys::kRopeDims, 4); },
       [](ModelSpec& s) { s.extra.set_u32("user.x", 4, /*required=*/true); },
   };
@@ -191,6 +197,21 @@ TEST(MetadataTest, KeepsValuesOfTypesItDoesNotKnow) {
   m.encode(bytes);
   ByteReader reader(bytes.view());
   EXPECT_EQ(Metadata::decode(reader, 1).value(), m);
+}
+
+TEST(MetadataTest, RefusesTextThatIsNone) {
+  for (const std::string_view text : {std::string_view("a\xFF"), std::string_view("a\0b", 3)}) {
+    Metadata m;
+    m.set_text("user.note", text);
+    EXPECT_EQ(m.get_text("user.note", "").error().code(), StatusCode::kCorrupt);
+    ByteWriter bytes;
+    m.encode(bytes);
+    ByteReader reader(bytes.view());
+    const auto decoded = Metadata::decode(reader, 1);
+    ASSERT_FALSE(decoded);
+    EXPECT_EQ(decoded.error().code(), StatusCode::kCorrupt);
+    EXPECT_THAT(decoded.error().message(), HasSubstr("\"user.note\": byte 1 of its text"));
+  }
 }
 
 TEST(MetadataTest, RefusesUnsortedRepeatedAndCutKeys) {

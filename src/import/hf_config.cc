@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/utf8_text.h"
 #include "import/json_text.h"
 
 namespace qsf {
@@ -423,6 +424,15 @@ Status parse_chat_template(const Json& json, HfConfig& config) {
   return ok_status();
 }
 
+Status check_chat_template(std::string_view text) {
+  if (text.size() > kMaxTemplateBytes) {
+    return corrupt("chat template: %zu bytes, expected at most 4 MiB", text.size());
+  }
+  const std::size_t at = find_non_text(text);
+  if (at == text.size()) return ok_status();
+  return corrupt("chat template: byte %zu is NUL or no UTF-8; save it as UTF-8 text", at);
+}
+
 Status parse_file(const char* name, std::string_view text, Status (*parse)(const Json&, HfConfig&),
                   HfConfig& config) {
   auto json = parse_json_object(text);
@@ -453,10 +463,9 @@ Result<HfConfig> parse_hf_config(const HfConfigTexts& texts) {
     QSF_RETURN_IF_ERROR(
         parse_file("tokenizer_config.json", texts.tokenizer_config, parse_chat_template, config));
   }
-  if (config.spec.chat_template.size() > kMaxTemplateBytes) {
-    return corrupt("chat template: %zu bytes, expected at most 4 MiB",
-                   config.spec.chat_template.size());
-  }
+  QSF_RETURN_IF_ERROR(check_chat_template(config.spec.chat_template)
+                          .with_context(texts.chat_template.empty() ? "tokenizer_config.json"
+                                                                    : "chat_template.jinja"));
   QSF_RETURN_IF_ERROR(validate(config.spec).with_context("config.json"));
   return config;
 }

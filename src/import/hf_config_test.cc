@@ -301,5 +301,25 @@ TEST(HfConfigTest, ChatTemplates) {
   EXPECT_FALSE(parse_hf_config({config, "", R"({"chat_template":[{"name":"default"}]})", ""}));
 }
 
+TEST(HfConfigTest, ChatTemplatesAreText) {
+  const std::string config = llama().dump();
+  const auto jinja = parse_hf_config({config, "", "", "{{ x }}\xFF"});
+  ASSERT_FALSE(jinja);
+  EXPECT_EQ(jinja.error().message(),
+            "chat_template.jinja: chat template: byte 7 is NUL or no UTF-8; save it as UTF-8 text");
+  const auto json = parse_hf_config({config, "", R"({"chat_template":"ab\u0000"})", ""});
+  ASSERT_FALSE(json);
+  EXPECT_THAT(json.error().message(), HasSubstr("tokenizer_config.json: chat template: byte 2"));
+}
+
+TEST(HfConfigTest, RopeThetaIsAtLeastOne) {
+  Json json = llama();
+  json["rope_theta"] = 1;
+  EXPECT_TRUE(parse(json)) << message_of(json);
+  json["rope_theta"] = 0.5;
+  EXPECT_THAT(message_of(json),
+              HasSubstr("rope theta: 0.5, expected a finite number of at least 1"));
+}
+
 }  // namespace
 }  // namespace qsf
