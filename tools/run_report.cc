@@ -90,7 +90,7 @@ void print_times(QSFEngine* engine, const qsf_generate_result& result) {
   print_time("of these two: matrix products", stats.matmul_ns);
   print_time("of these two: attention", stats.attention_ns);
   print_time("of these two: the rest of the layers", stats.other_ns);
-  print_time("of these two: sampling", stats.sample_ns);
+  print_time("sampling, on top of these two", stats.sample_ns);
 }
 
 }  // namespace qsf_tools

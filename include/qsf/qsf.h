@@ -101,9 +101,10 @@ QSF_API void qsf_config_set_kv_type(QSFConfig* config, qsf_kv_type type);
 /* Rows of a prompt that one pass carries through the layers; 0, the default, lets the engine
  * choose. The numbers computed do not depend on it. */
 QSF_API void qsf_config_set_rows_per_pass(QSFConfig* config, int rows);
-/* Sequences that may exist at once; the default is 1. Each costs keys and values for the whole
- * context, planned when the engine opens. qsf_engine_generate, qsf_generate, qsf_engine_score and
- * qsf_forward use one for the time of their call: with sessions of your own beside them, add one.
+/* Sequences that may exist at once, 1 to 64; the default is 1. Each costs keys and values for the
+ * whole context, planned when the engine opens. qsf_engine_generate, qsf_generate, qsf_engine_score
+ * and qsf_forward use one for the time of their call: with sessions of your own beside them, add
+ * one.
  */
 QSF_API void qsf_config_set_max_sessions(QSFConfig* config, int sessions);
 QSF_API void qsf_config_set_log_callback(QSFConfig* config, QSFLogCallback callback,
@@ -174,10 +175,11 @@ typedef struct qsf_engine_stats {
   uint64_t prompt_ns;
   uint64_t generated_tokens;
   uint64_t generate_ns;
-  uint64_t matmul_ns, attention_ns, other_ns, sample_ns; /* parts of the two times above */
-  uint64_t planned_bytes;                                /* the memory plan's total */
-  uint64_t resident_bytes;                               /* of the process, now */
-  uint64_t peak_resident_bytes;                          /* of the process, so far */
+  uint64_t matmul_ns, attention_ns, other_ns; /* parts of the two times above */
+  uint64_t sample_ns;                         /* choosing tokens: comes on top of them */
+  uint64_t planned_bytes;                     /* the memory plan's total */
+  uint64_t resident_bytes;                    /* of the process, now */
+  uint64_t peak_resident_bytes;               /* of the process, so far */
 } qsf_engine_stats;
 QSF_API qsf_code qsf_engine_get_stats(const QSFEngine* engine, qsf_engine_stats* stats,
                                       qsf_error* error);
@@ -207,8 +209,11 @@ QSF_API char* qsf_detokenize(QSFEngine* engine, const int* tokens, int num_token
 QSF_API void qsf_tokens_free(int* tokens);
 QSF_API void qsf_string_free(char* text);
 
-/* Receives each generated token with the text that became complete with it: whole UTF-8 characters,
- * possibly none. Valid only during the call. */
+/* Receives each generated token once, in order, with the text that became complete with it: whole
+ * UTF-8 characters, possibly none, since the end of a character or what may be the beginning of a
+ * stop text is held back. What is still held back after the last token follows with that token's id
+ * again, in further calls that are made only when there is such text: count tokens by
+ * qsf_generate_result, not by calls. The text is valid only during the call. */
 typedef void (*QSFTokenCallback)(int token_id, const char* text, void* user_data);
 
 typedef struct qsf_logit_bias {
@@ -291,7 +296,8 @@ QSF_API float* qsf_forward(QSFEngine* engine, const int* tokens, int num_tokens)
 QSF_API int qsf_sample(const float* logits, int vocab_size, float temperature, float top_p);
 
 /* Log probabilities (natural) of tokens[first] .. tokens[n - 1], each given all before it, computed
- * from an empty context as one window. log_probs has n - first places. 0 < first < n <= context. */
+ * from an empty context as one window. log_probs has n - first places. 0 < first < n; an n above
+ * the context is QSF_OUT_OF_BUDGET, numbers that are not finite QSF_CORRUPT. */
 QSF_API qsf_code qsf_engine_score(QSFEngine* engine, const int* tokens, size_t n_tokens,
                                   size_t first, double* log_probs, qsf_error* error);
 

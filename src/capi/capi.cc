@@ -7,6 +7,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "base/utf8_text.h"
 #include "capi/capi_handles.h"
 #include "engine/process_memory.h"
 
@@ -30,25 +31,7 @@ static_assert(same(QSF_INTERNAL, StatusCode::kInternal));
 static_assert(static_cast<int>(QSF_LOG_INFO) == static_cast<int>(LogLevel::kInfo));
 static_assert(static_cast<int>(QSF_LOG_WARNING) == static_cast<int>(LogLevel::kWarning));
 
-constexpr int kMaxSessions = 1024;
-
-// Returns the bytes of the UTF-8 character that `text` begins with, 0 when it begins with none.
-std::size_t character_bytes(std::string_view text) noexcept {
-  const auto byte = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return 1;
-  const std::size_t n = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (lead < 0xC2 || lead > 0xF4 || text.size() < n) return 0;
-  for (std::size_t i = 1; i < n; ++i) {
-    if ((byte(i) & 0xC0U) != 0x80U) return 0;
-  }
-  const unsigned second = byte(1);
-  if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) ||
-      (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F)) {
-    return 0;
-  }
-  return n;
-}
+constexpr int kMaxSessions = 64;  // the engine's
 
 Status check_range(const char* name, int value, int max) {
   if (value >= 0 && value <= max) return ok_status();
@@ -81,11 +64,12 @@ Status check(const QSFConfig& config) {
   return ok_status();
 }
 
-// Passes a line on with the NUL that C wants; no allocation, since it may run on any thread.
+// Passes a line on with the NUL that C wants, a long one cut at a character; no allocation, since
+// it may run on any thread.
 void write_log(LogLevel level, std::string_view line, void* user) {
   const auto& config = *static_cast<const QSFConfig*>(user);
   char text[512];
-  const std::size_t n_bytes = std::min(line.size(), sizeof(text) - 1);
+  const std::size_t n_bytes = utf8_fitting_bytes(line, sizeof(text) - 1);
   std::memcpy(text, line.data(), n_bytes);
   text[n_bytes] = '\0';
   config.log(static_cast<qsf_log_level>(level), text, config.log_user);
@@ -233,7 +217,7 @@ qsf_code fill_error(qsf_error* error, qsf_code code, std::string_view message) n
   error->code = code;
   std::size_t n_filled = 0;
   while (!message.empty()) {
-    const std::size_t n_bytes = character_bytes(message);
+    const std::size_t n_bytes = utf8_char_bytes(message);
     if (n_filled + std::max<std::size_t>(n_bytes, 1) >= sizeof(error->message)) break;
     if (n_bytes == 0) {
       error->message[n_filled++] = '?';

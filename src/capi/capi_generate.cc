@@ -262,6 +262,14 @@ qsf_code qsf_engine_score(QSFEngine* engine, const int* tokens, size_t n_tokens,
   return guarded(error, [&]() -> qsf::Status {
     if (engine == nullptr) return null_argument("engine");
     if (log_probs == nullptr) return null_argument("log_probs");
+    if (tokens == nullptr) return null_argument("tokens");
+    if (n_tokens < 2) {
+      return qsf::invalid_argument("n_tokens: %zu, expected at least two tokens", n_tokens);
+    }
+    if (n_tokens > engine->engine->max_context()) {
+      return qsf::out_of_budget("n_tokens: %zu, the context holds %u", n_tokens,
+                                engine->engine->max_context());
+    }
     std::vector<qsf::TokenId> ids;
     QSF_RETURN_IF_ERROR(read_tokens(*engine, tokens, n_tokens, ids));
     if (first < 1 || first >= n_tokens) {

@@ -62,7 +62,8 @@ static void on_log(qsf_log_level level, const char* line, void* user_data) {
 typedef struct Text {
   char text[65536];
   size_t bytes;
-  int n_tokens;
+  int n_calls;
+  int n_repeats; /* calls at the end that repeat a token's id and bring text */
   int last_token;
   QSFEngine* cancel; /* cancelled at the third token when not NULL */
 } Text;
@@ -74,8 +75,17 @@ static void on_token(int token, const char* text, void* user_data) {
     memcpy(out->text + out->bytes, text, bytes + 1);
     out->bytes += bytes;
   }
+  /* Seen from here a repeat is a call with text and the id of the call before. */
+  out->n_repeats =
+      out->n_calls > 0 && token == out->last_token && bytes > 0 ? out->n_repeats + 1 : 0;
   out->last_token = token;
-  if (++out->n_tokens == 3 && out->cancel != NULL) qsf_engine_cancel(out->cancel);
+  if (++out->n_calls == 3 && out->cancel != NULL) qsf_engine_cancel(out->cancel);
+}
+
+/* Each token is reported once; calls beyond that are the last ones, and bring text held back. */
+static int calls_fit(const Text* text, int generated_tokens) {
+  const int n_more = text->n_calls - generated_tokens;
+  return n_more >= 0 && n_more <= 2 && n_more <= text->n_repeats;
 }
 
 static void expect_refused(QSFConfig* config, qsf_code code, const char* word) {
@@ -126,6 +136,9 @@ static void test_configuration(void) {
   config = qsf_config_default();
   qsf_config_set_max_sessions(config, 0);
   expect_refused(config, QSF_INVALID_ARGUMENT, "max_sessions");
+  config = qsf_config_default();
+  qsf_config_set_max_sessions(config, 65);
+  expect_refused(config, QSF_INVALID_ARGUMENT, "max_sessions: 65, expected 1 to 64");
   config = qsf_config_default();
   qsf_config_set_kv_type(config, (qsf_kv_type)7);
   expect_refused(config, QSF_INVALID_ARGUMENT, "kv_type");
@@ -358,7 +371,7 @@ static void test_generate(QSFEngine* engine, Text* greedy) {
   CHECK(request.result.generated_tokens > 0 && request.result.generated_tokens <= 20);
   CHECK(request.result.reason == QSF_STOP_MAX_TOKENS ||
         request.result.reason == QSF_STOP_END_OF_TEXT);
-  CHECK(first.n_tokens >= request.result.generated_tokens && first.bytes > 0);
+  CHECK(calls_fit(&first, request.result.generated_tokens) && first.bytes > 0);
   CHECK(complete(engine, &request, &second) == QSF_OK);
   CHECK(strcmp(first.text, second.text) == 0); /* the same seed */
   request.sampling.seed = 8;
@@ -400,6 +413,7 @@ static void test_stop(QSFEngine* engine, const Text* greedy) {
   request.options.n_stop = 1;
   CHECK(complete(engine, &request, &text) == QSF_OK);
   CHECK(request.result.reason == QSF_STOP_STRING);
+  CHECK(text.n_calls == request.result.generated_tokens); /* nothing is held back before a stop */
   CHECK(strncmp(text.text, greedy->text, text.bytes) == 0 && text.bytes <= half);
   stop = "";
   CHECK(attempt(engine, &request) == QSF_INVALID_ARGUMENT);
@@ -426,7 +440,7 @@ static void test_cancel(QSFEngine* engine, const Text* greedy) {
   CHECK(text.bytes > 0 && strncmp(text.text, greedy->text, text.bytes) == 0);
   qsf_engine_cancel(engine);
   CHECK(complete(engine, &request, &text) == QSF_OK);
-  CHECK(request.result.reason == QSF_STOP_CANCELLED && text.n_tokens == 0);
+  CHECK(request.result.reason == QSF_STOP_CANCELLED && text.n_calls == 0);
   request.options.max_tokens = 2;
   CHECK(complete(engine, &request, &text) == QSF_OK);
   CHECK(request.result.reason == QSF_STOP_MAX_TOKENS);
@@ -473,7 +487,7 @@ static void test_short_generate(QSFEngine* engine, const Text* greedy, const See
   memset(&text, 0, sizeof text);
   const int errors_before = seen->n_errors;
   qsf_generate(engine, "Once upon a time", 5, 0.0f, 1.0f, on_token, &text);
-  CHECK(text.n_tokens >= 5 && strncmp(greedy->text, text.text, text.bytes) == 0);
+  CHECK(calls_fit(&text, 5) && strncmp(greedy->text, text.text, text.bytes) == 0);
   CHECK(seen->n_errors == errors_before);
   qsf_generate(engine, NULL, 5, 0.0f, 1.0f, on_token, &text);
   qsf_generate(engine, "x", -5, 0.0f, 1.0f, on_token, &text);
@@ -551,6 +565,12 @@ static void test_numbers(QSFEngine* engine, int n_vocab, Seen* seen) {
   CHECK(qsf_engine_score(engine, tokens, 5, 5, log_probs, &error) == QSF_INVALID_ARGUMENT);
   CHECK(qsf_engine_score(engine, tokens, 5, 1, NULL, &error) == QSF_INVALID_ARGUMENT);
   CHECK(qsf_engine_score(engine, NULL, 5, 1, log_probs, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(qsf_engine_score(engine, tokens, 0, 1, log_probs, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(qsf_engine_score(engine, tokens, 1, 1, log_probs, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(contains(error.message, "at least two tokens"));
+  int many[257] = {0}; /* one more than the context */
+  CHECK(qsf_engine_score(engine, many, 257, 256, log_probs, &error) == QSF_OUT_OF_BUDGET);
+  CHECK(contains(error.message, "the context holds 256"));
   qsf_session_free(session);
   free(whole);
   free(logits);
