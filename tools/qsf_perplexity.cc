@@ -208,6 +208,11 @@ int run(const Options& options) {
       measure(engine.get(), tokens, context, n_windows, leading_token(engine.get()), losses, error);
   if (code != QSF_OK) return report(error);
   const std::uint64_t elapsed_ns = now_ns() - start;
+  if (!std::isfinite(losses.perplexity()) || !std::isfinite(losses.perplexity_error())) {
+    print_error(kTool, options.model + ": the perplexity is no finite number, since the model's " +
+                           "logits are not finite; its weights or its configuration are damaged");
+    return kFailure;
+  }
   std::printf("%zu windows of %zu tokens, %zu tokens scored\n", n_windows, context,
               losses.n_tokens);
   std::printf("%.1f tokens/s\n", per_second(n_windows * context, elapsed_ns));

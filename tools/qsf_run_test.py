@@ -8,11 +8,14 @@ Converts the model of SOURCE_DIR/models with BIN_DIR/qsf-convert first. The clas
 tool on thousands of damaged files and takes a minute; ctest runs it as a test of its own.
 """
 
+import json
 import os
 import pty
 import re
 import select
+import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -58,6 +61,35 @@ def text(*arguments, **keywords):
     code, out, err = call(model, "--quiet", *arguments, **keywords)
     assert code == 0 and err == b"", (code, err)
     return out
+
+
+def overflowing_model():
+    """Converts the model with a final norm of 3e38: finite weights whose logits are not."""
+    folder = path("overflow")
+    shutil.copytree(os.path.join(SOURCE_DIR, "models", "tales-5M"), folder)
+    weights = os.path.join(folder, "model.safetensors")
+    with open(weights, "rb") as file:
+        content = file.read()
+    end = 8 + struct.unpack("<Q", content[:8])[0]
+    tensors = json.loads(content[8:end])
+    data = b""
+    for name, tensor in tensors.items():
+        if name == "__metadata__":
+            continue
+        first, last = tensor["data_offsets"]
+        values = content[end + first:end + last]
+        if name == "model.norm.weight":
+            tensor["dtype"] = "F32"
+            values = struct.pack("<f", 3e38) * tensor["shape"][0]
+        tensor["data_offsets"] = [len(data), len(data) + len(values)]
+        data += values
+    header = json.dumps(tensors).encode()
+    os.chmod(weights, 0o644)
+    with open(weights, "wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header + data)
+    subprocess.run([os.path.join(BIN_DIR, "qsf-convert"), "--quiet", "--quant-type", "4bit",
+                    folder, path("overflow.qsf")], check=True)
+    return path("overflow.qsf")
 
 
 class Case(unittest.TestCase):
@@ -149,6 +181,9 @@ class Failures(Case):
         self.refused(1, "No such file", model, "--file", path("absent.txt"), tool=PERPLEXITY)
         self.refused(1, "QSF file", short, "--file", short, tool=PERPLEXITY)
         self.refused(2, "1024", model, "--file", short, "--context", "2048", tool=PERPLEXITY)
+        words = write("many.txt", b"One two three. " * 60)
+        self.refused(1, "logits are not finite", overflowing_model(), "--file", words,
+                     "--context", "64", tool=PERPLEXITY)
 
     def test_unwritable_output(self):
         with open("/dev/full", "wb") as full:
