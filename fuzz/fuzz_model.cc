@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+//
+// Any bytes as a .qsf file, checksums not enforced, loaded as an engine loads a model: refused, or
+// every tile and tensor usable. Needs qsf_model. Seeds: testdata/format/v1.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "format/qsf_reader.h"
+#include "io/faulty_file.h"
+#include "model/weights.h"
+#include "stream/weight_pager.h"
+
+namespace qsf {
+namespace {
+
+constexpr std::uint64_t kMaxBytes = 64U << 20;  // keeps one input fast and small
+
+class AlignedBytes {
+ public:
+  explicit AlignedBytes(std::uint64_t n_bytes)
+      : n_bytes_(n_bytes), data_(::operator new (n_bytes, std::align_val_t{64})) {
+    std::memset(data_, 0, n_bytes);
+  }
+  AlignedBytes(const AlignedBytes&) = delete;
+  AlignedBytes& operator=(const AlignedBytes&) = delete;
+  ~AlignedBytes() { ::operator delete (data_, std::align_val_t{64}); }
+  MutableByteSpan bytes() const { return {static_cast<std::byte*>(data_), n_bytes_}; }
+
+ private:
+  std::uint64_t n_bytes_;
+  void* data_;
+};
+
+// Written to, so that the compiler cannot leave out what reads the weights.
+volatile unsigned g_seen_bytes = 0;
+volatile float g_seen_value = 0.0F;
+
+void use_tiles(WeightPager& pager) {
+  for (TileId id = 0; id < pager.n_tiles(); ++id) {
+    const auto tile = pager.acquire(id);
+    if (!tile) return;
+    const std::size_t n_groups = (tile->n_rows + 15) / 16;
+    QSF_CHECK(n_groups > 0);
+    g_seen_bytes = std::to_integer<unsigned>(tile->bytes[n_groups * tile->group_bytes - 1]);
+    pager.release(id);
+  }
+}
+
+void use_matrix(WeightPager& pager, const MatrixRef& matrix) {
+  if (matrix.rows == 0) return;
+  std::vector<float> row(matrix.cols);
+  for (const std::uint32_t i : {std::uint32_t{0}, matrix.rows - 1}) {
+    if (pager.decode_row(matrix.section, matrix.tensor, i, row).ok()) g_seen_value = row.back();
+  }
+}
+
+void use_weights(WeightPager& pager, const ModelWeights& weights) {
+  for (const MatrixRef& m : {weights.token_embedding, weights.position_embedding, weights.head}) {
+    use_matrix(pager, m);
+  }
+  for (const LayerWeights& layer : weights.layers) {
+    for (const MatrixRef& m :
+         {layer.q, layer.k, layer.v, layer.o, layer.gate, layer.up, layer.down}) {
+      use_matrix(pager, m);
+    }
+    for (const std::span<const float> vector :
+         {layer.attn_norm, layer.attn_norm_bias, layer.ffn_norm, layer.ffn_norm_bias, layer.q_bias,
+          layer.k_bias, layer.v_bias, layer.o_bias, layer.gate_bias, layer.up_bias,
+          layer.down_bias}) {
+      if (!vector.empty()) g_seen_value = vector.back();
+    }
+  }
+  if (!weights.final_norm.empty()) g_seen_value = weights.final_norm.back();
+}
+
+void load(const QsfReader& reader) {
+  const auto residency = WeightPager::plan(reader, 1);
+  if (!residency || residency->resident_bytes > kMaxBytes || residency->scratch_bytes > kMaxBytes ||
+      residency->table_bytes > kMaxBytes) {
+    return;
+  }
+  // Exactly as many bytes as planned: the sanitizer sees the first one beyond.
+  const AlignedBytes region(residency->resident_bytes);
+  const AlignedBytes scratch(residency->scratch_bytes);
+  const auto pager = WeightPager::load(reader, region.bytes(), scratch.bytes(), {});
+  if (!pager) return;
+  use_tiles(**pager);
+  if (check_tensors(reader).ok()) use_weights(**pager, ModelWeights::bind(reader, **pager));
+}
+
+}  // namespace
+}  // namespace qsf
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace qsf;
+  MemoryFileOps ops(std::as_bytes(std::span(data, size)));
+  auto file = File::open("fuzz.qsf", ops);
+  if (!file) return 0;
+  const auto reader = QsfReader::open(std::move(file).value(), {.verify_crc = false});
+  if (reader) load(*reader);
+  return 0;
+}
