@@ -16,6 +16,7 @@ import copy
 #                 softmax ignores a constant: the logits cannot move.
 EXEMPT = {
     "activation gelu_new -> gelu": "the two functions differ by less than 5e-4 everywhere",
+    "activation gelu -> gelu_new": "the two functions differ by less than 5e-4 everywhere",
     "attn.k_bias": "adds the same q.b_k to every score of a query, which softmax ignores",
 }
 
@@ -102,7 +103,11 @@ def _tensor_faults(config, state):
 def _gpt2_faults(config, state):
     epsilon = config["layer_norm_epsilon"]
     yield "epsilon halved", _with(config, layer_norm_epsilon=epsilon / 2), state
-    yield "activation gelu_new -> gelu", _with(config, activation_function="gelu"), state
+    activation = config["activation_function"]
+    others = {"gelu_new": ["gelu"], "gelu": ["gelu_new"], "relu": ["gelu_new", "gelu"]}
+    for wrong in others[activation]:
+        changed = _with(config, activation_function=wrong)
+        yield f"activation {activation} -> {wrong}", changed, state
     name = next(n for n in state if n.endswith("wpe.weight"))
     yield "position off by one", config, {**state, name: state[name].roll(1, dims=0)}
     if not config["tie_word_embeddings"]:
@@ -125,7 +130,19 @@ def _llama_faults(config, state):
         window = config["sliding_window"]
         for wrong in (None, window // 2, window - 1, window + 1):
             yield f"window {window} -> {wrong}", _with(config, sliding_window=wrong), state
-    if config["model_type"] == "qwen2":
+    if config["model_type"] == "qwen2" and config["use_sliding_window"]:
+        window, first = config["sliding_window"], config["max_window_layers"]
+        n_layers = config["num_hidden_layers"]
+        yield f"window {window} -> None", _with(config, use_sliding_window=False), state
+        for wrong in (window // 2, window - 1, window + 1):
+            yield f"window {window} -> {wrong}", _with(config, sliding_window=wrong), state
+        for wrong in (first - 1, first + 1):
+            changed = _with(config, max_window_layers=wrong)
+            yield f"first windowed layer {first} -> {wrong}", changed, state
+        types = ["sliding_attention" if layer < first else "full_attention"
+                 for layer in range(n_layers)]
+        yield "windowed layers exchanged for full ones", _with(config, layer_types=types), state
+    elif config["model_type"] == "qwen2":
         on = _with(config, use_sliding_window=True, max_window_layers=0)
         yield "unused window switched on", on, state
     if not config["tie_word_embeddings"]:

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Writes the golden models: tiny random Hugging Face checkpoints with the logits they must give.
 
-    make_golden_models.py OUT_DIR            writes OUT_DIR/<model>/ and OUT_DIR/faults.json
-    make_golden_models.py --check OUT_DIR    recomputes the logits of the checkpoints there
+    make_golden_models.py OUT_DIR                writes OUT_DIR/<model>/ and OUT_DIR/faults.json
+    make_golden_models.py --only MODEL OUT_DIR   makes one model, leaves the others' entries
+    make_golden_models.py --check OUT_DIR        recomputes the logits of the checkpoints there
 
 Each model folder holds config.json, model.safetensors (or shards with an index) and expected.bin.
 The logits come from Hugging Face transformers in float32 with eager attention, loaded from the
@@ -110,6 +111,14 @@ MODELS = {
     "qwen2": (
         llama_config(104, "qwen2", rope_theta=1000000.0, tie_word_embeddings=True,
                      sliding_window=32, max_window_layers=2, use_sliding_window=False,
+                     torch_dtype="bfloat16"), {}),
+    "gpt2_erf": (gpt2_config(109, n_inner=100, activation_function="gelu"), {"prefix": True}),
+    "gpt2_relu": (
+        gpt2_config(97, n_inner=72, activation_function="relu", torch_dtype="float16"),
+        {"prefix": True}),
+    "qwen2_windows": (
+        llama_config(106, "qwen2", rope_theta=1000000.0, num_hidden_layers=3,
+                     sliding_window=32, max_window_layers=1, use_sliding_window=True,
                      torch_dtype="bfloat16"), {}),
 }
 
@@ -284,6 +293,26 @@ def check_rope(model, config):
     np.testing.assert_allclose(used, np.array(expected), rtol=1e-5)
 
 
+def attention_reach(model, tokens):
+    """Returns for each layer the most positions that any query attends to."""
+    with torch.no_grad():
+        attentions = model(torch.from_numpy(tokens.astype(np.int64))[None],
+                           output_attentions=True).attentions
+    return [int((a > 0).sum(-1).max()) for a in attentions]
+
+
+def check_windows(model, config, tokens):
+    """Compares what each layer sees with the published rules, written out here again."""
+    n_layers = model.config.num_hidden_layers
+    window = config.get("sliding_window")
+    first = 0
+    if config["model_type"] == "qwen2":
+        first = config["max_window_layers"] if config["use_sliding_window"] else n_layers
+    expected = [window if window and layer >= first else len(tokens) for layer in range(n_layers)]
+    reach = attention_reach(model, tokens)
+    assert reach == expected, (reach, expected)
+
+
 def relative_change(a, b):
     return ((a - b).abs().max() / b.abs().max()).item()
 
@@ -316,6 +345,7 @@ def make(name, folder, seed):
     for parameter, tensor in drawn.state_dict().items():
         assert torch.equal(tensor, model.state_dict()[parameter]), (name, parameter)
     check_rope(model, config)
+    check_windows(model, config, tokens)
     scores = score_std(model, tokens)
     assert all(SCORE_STD[0] <= s <= SCORE_STD[1] for s in scores), (name, scores)
     logits = all_logits(model, tokens)
@@ -349,7 +379,9 @@ def check(out_dir):
     worst = 0.0
     for name in MODELS:
         tokens, expected = read_expected(out_dir / name / "expected.bin")
-        logits = all_logits(load(out_dir / name), tokens)[case_rows()]
+        model = load(out_dir / name)
+        check_windows(model, MODELS[name][0], tokens)
+        logits = all_logits(model, tokens)[case_rows()]
         change = relative_change(logits, expected)
         worst = max(worst, change)
         print(f"{name}: relative difference {change:.1e}")
@@ -361,7 +393,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("out_dir", type=pathlib.Path, metavar="OUT_DIR")
     parser.add_argument("--check", action="store_true", help="recompute, write nothing")
-    parser.add_argument("--only", choices=MODELS, help="make this model only, no faults.json")
+    parser.add_argument("--only", choices=MODELS, help="make this model only, keep the others")
     args = parser.parse_args()
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
@@ -370,12 +402,13 @@ def main():
           f"numpy {np.__version__}")
     if args.check:
         return check(args.out_dir)
-    faults = {}
+    faults_path = args.out_dir / "faults.json"
+    faults = json.loads(faults_path.read_text()) if args.only and faults_path.exists() else {}
     for seed, name in enumerate(MODELS):
         if args.only in (None, name):
             faults[name] = make(name, args.out_dir / name, seed)
-    if not args.only:
-        (args.out_dir / "faults.json").write_text(json.dumps(faults, indent=1) + "\n")
+    faults = {name: faults[name] for name in MODELS if name in faults}
+    faults_path.write_text(json.dumps(faults, indent=1) + "\n")
     return 0
 
 

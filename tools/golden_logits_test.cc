@@ -31,9 +31,9 @@ using nlohmann::json;
 
 constexpr double kTolerance = 1e-4;   // f32 weights and f32 keys and values
 constexpr double kFaultFactor = 100;  // a fault moves logits by this many tolerances
-const char* const kModels[] = {"gpt2",           "gpt2_untied",  "llama_mha",
-                               "llama_gqa_tied", "llama_biased", "llama3",
-                               "llama_linear",   "mistral",      "qwen2"};
+const char* const kModels[] = {"gpt2",         "gpt2_untied", "llama_mha",    "llama_gqa_tied",
+                               "llama_biased", "llama3",      "llama_linear", "mistral",
+                               "qwen2",        "gpt2_erf",    "gpt2_relu",    "qwen2_windows"};
 
 std::string read_file(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -276,6 +276,13 @@ TEST_P(GoldenLogitsTest, ChangedConfigurationIsCaught) {
     fault("sliding_window", 31);
     fault("sliding_window", nullptr);
   }
+  if (config.value("use_sliding_window", false)) {
+    fault("sliding_window", 31);
+    fault("use_sliding_window", false);
+    fault("max_window_layers", 0);
+    fault("max_window_layers", 2);
+  }
+  if (config.value("activation_function", "") == "relu") fault("activation_function", "gelu_new");
   ASSERT_FALSE(faults.empty());
   for (const auto& [what, changed] : faults) {
     const fs::path copy = copy_source();
