@@ -2,8 +2,8 @@
  *
  * The smallest program that completes a text:  hello MODEL.qsf "Once upon a time"
  *
- * Build it with the library and a C++ linker, for the library is C++ inside; examples/CMakeLists.txt
- * shows how.
+ * Build it with the library and a C++ linker, for the library is C++ inside;
+ * examples/CMakeLists.txt shows how.
  */
 #include <stdio.h>
 #include <string.h>
