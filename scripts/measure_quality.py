@@ -3,6 +3,7 @@
 """Measures what each weight type costs in perplexity: converts one model to every type and scores a text.
 
     measure_quality.py MODEL_DIR TEXT [--bin build/release/bin] [--bytes N] [--context 512]
+                       [--block 64]
 
 Prints a Markdown table: type, block, bits per weight, file size, perplexity, increase over f32, and the
 seconds that scoring took. docs/quality.md shows such a table.
@@ -50,6 +51,7 @@ def main():
     parser.add_argument("--bin", default="build/release/bin")
     parser.add_argument("--bytes", type=int, default=0, help="score the first N bytes only")
     parser.add_argument("--context", type=int, default=512)
+    parser.add_argument("--block", type=int, default=0, help="block size: this one only")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         text = os.path.join(folder, "text.txt")
@@ -59,6 +61,8 @@ def main():
         print("|---|---|---|---|---|---|---|")
         base = None
         for kind, block in TYPES:
+            if args.block not in (0, block):
+                continue
             bits, size, ppl, error, seconds = measure(args, text, folder, kind, block)
             base = base or ppl
             print(f"| {kind} | {block} | {bits} | {size / 1e6:.2f} MB | {ppl:.3f} +/- {error:.3f} | "
