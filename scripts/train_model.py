@@ -328,6 +328,8 @@ def parse_arguments():
     add("--valid-every", type=int, default=500, help="steps between validations")
     add("--log-every", type=int, default=20, help="steps between progress lines")
     add("--tokenizer", type=pathlib.Path, help="use this tokenizer.model, train none")
+    add("--resume", type=pathlib.Path, metavar="DIR",
+        help="train the model of DIR on, with its shape and tokenizer")
     add("--vocab", type=int, default=4096, help="pieces of the trained tokenizer")
     add("--character-coverage", type=float, default=0.9995)
     add("--hidden", type=int, default=256)
@@ -370,6 +372,8 @@ def main():
         return check(args.check, args)
     torch.manual_seed(args.seed)
     books = read_books(args.text)
+    if args.resume:
+        args.tokenizer = args.resume / "tokenizer.model"
     tokenizer_bytes = (args.tokenizer.read_bytes() if args.tokenizer
                        else train_tokenizer(books, args))
     tokenizer = sentencepiece.SentencePieceProcessor(model_proto=tokenizer_bytes)
@@ -378,7 +382,8 @@ def main():
         valid_ids = tokenize(tokenizer, read_books(args.valid))
     else:
         train_ids, valid_ids = train_ids.split(len(train_ids) - len(train_ids) // 50)
-    model = LanguageModel(make_config(args, tokenizer.vocab_size())).to(args.device)
+    model = (load(args.resume).train() if args.resume
+             else LanguageModel(make_config(args, tokenizer.vocab_size()))).to(args.device)
     print(f"{sum(p.numel() for p in model.parameters())} parameters, "
           f"{len(train_ids)} training tokens, {len(valid_ids)} validation tokens", flush=True)
     n_steps = train(model, train_ids, valid_ids, args)
