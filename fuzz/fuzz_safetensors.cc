@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t n_by
   qsf::MemoryFileOps ops(std::as_bytes(std::span(data, n_bytes)));
   const auto model = qsf::SafetensorsModel::open("model", ops);
   if (!model) return 0;
-  for (const qsf::SafetensorsTensor& tensor : model->tensors()) {
+  for (const qsf::StoredTensor& tensor : model->tensors()) {
     if (model->find(tensor.name) != &tensor) std::abort();
     std::vector<float> out(std::min<std::uint64_t>(tensor.elements, 256));
     static_cast<void>(model->read(tensor, tensor.elements - out.size(), out));

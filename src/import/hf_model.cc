@@ -34,13 +34,13 @@ bool is_ignored(std::string_view name) noexcept {
 class HfModelMapper {
  public:
   explicit HfModelMapper(HfModel& model)
-      : model_(model), used_(model.weights_.tensors().size(), false) {}
+      : model_(model), used_(model.weights_->tensors().size(), false) {}
 
   Status map() {
     const bool gpt2 = spec().architecture == "gpt2";
     const char* base = gpt2 ? "transformer." : "model.";
     const char* embedding = gpt2 ? "wte.weight" : "embed_tokens.weight";
-    if (model_.weights_.find(std::string(base) + embedding) != nullptr) prefix_ = base;
+    if (model_.weights_->find(std::string(base) + embedding) != nullptr) prefix_ = base;
     model_.sections_.resize(spec().n_layers + 2U);
     QSF_RETURN_IF_ERROR(map_embedding(gpt2));
     for (std::uint32_t layer = 0; layer < spec().n_layers; ++layer) {
@@ -57,8 +57,8 @@ class HfModelMapper {
   ModelSpec& spec() noexcept { return model_.config_.spec; }
 
   // Finds a tensor and checks its type and shape.
-  Result<const SafetensorsTensor*> take(const std::string& name, std::vector<std::uint64_t> shape) {
-    const SafetensorsTensor* found = model_.weights_.find(name);
+  Result<const StoredTensor*> take(const std::string& name, std::vector<std::uint64_t> shape) {
+    const StoredTensor* found = model_.weights_->find(name);
     if (found == nullptr) {
       return corrupt("tensor \"%s\" is missing, expected %s", name.c_str(),
                      shape_text(shape).c_str());
@@ -67,12 +67,11 @@ class HfModelMapper {
       return corrupt("tensor \"%s\": shape %s, expected %s from config.json", name.c_str(),
                      shape_text(found->shape).c_str(), shape_text(shape).c_str());
     }
-    if (found->type != SafetensorsType::kF32 && found->type != SafetensorsType::kF16 &&
-        found->type != SafetensorsType::kBF16) {
+    if (!is_weight_type(found->type)) {
       return unsupported("tensor \"%s\": dtype %s, expected F32, F16 or BF16", name.c_str(),
-                         std::string(safetensors_type_name(found->type)).c_str());
+                         std::string(stored_type_name(found->type)).c_str());
     }
-    used_[static_cast<std::size_t>(found - model_.weights_.tensors().data())] = true;
+    used_[static_cast<std::size_t>(found - model_.weights_->tensors().data())] = true;
     return found;
   }
 
@@ -83,18 +82,18 @@ class HfModelMapper {
 
   // A matrix stored as it is used: [rows, cols].
   Status matrix(TensorKind kind, const std::string& name, std::uint32_t rows, std::uint32_t cols) {
-    QSF_ASSIGN_OR_RETURN(const SafetensorsTensor* stored, take(name, {rows, cols}));
+    QSF_ASSIGN_OR_RETURN(const StoredTensor* stored, take(name, {rows, cols}));
     add(kind, rows, cols, {stored, 0, cols, 1});
     return ok_status();
   }
   // A matrix stored as [cols, rows].
   Status turned(TensorKind kind, const std::string& name, std::uint32_t rows, std::uint32_t cols) {
-    QSF_ASSIGN_OR_RETURN(const SafetensorsTensor* stored, take(name, {cols, rows}));
+    QSF_ASSIGN_OR_RETURN(const StoredTensor* stored, take(name, {cols, rows}));
     add(kind, rows, cols, {stored, 0, 1, rows});
     return ok_status();
   }
   Status vector(TensorKind kind, const std::string& name, std::uint32_t cols) {
-    QSF_ASSIGN_OR_RETURN(const SafetensorsTensor* stored, take(name, {cols}));
+    QSF_ASSIGN_OR_RETURN(const StoredTensor* stored, take(name, {cols}));
     add(kind, 1, cols, {stored, 0, cols, 1});
     return ok_status();
   }
@@ -121,9 +120,9 @@ class HfModelMapper {
     const std::string at = prefix_ + "h." + std::to_string(layer) + ".";
     QSF_RETURN_IF_ERROR(vector(TensorKind::kAttnNorm, at + "ln_1.weight", h));
     QSF_RETURN_IF_ERROR(vector(TensorKind::kAttnNormBias, at + "ln_1.bias", h));
-    QSF_ASSIGN_OR_RETURN(const SafetensorsTensor* qkv,
+    QSF_ASSIGN_OR_RETURN(const StoredTensor* qkv,
                          take(at + "attn.c_attn.weight", {h, std::uint64_t{3} * h}));
-    QSF_ASSIGN_OR_RETURN(const SafetensorsTensor* qkv_bias,
+    QSF_ASSIGN_OR_RETURN(const StoredTensor* qkv_bias,
                          take(at + "attn.c_attn.bias", {std::uint64_t{3} * h}));
     constexpr TensorKind kWeights[] = {TensorKind::kAttnQ, TensorKind::kAttnK, TensorKind::kAttnV};
     constexpr TensorKind kBiases[] = {TensorKind::kAttnQBias, TensorKind::kAttnKBias,
@@ -189,17 +188,17 @@ class HfModelMapper {
   Status map_head() {
     const std::string name = "lm_head.weight";
     const ModelSpec& s = spec();
-    if (s.tied_head && model_.weights_.find(name) == nullptr) return ok_status();
+    if (s.tied_head && model_.weights_->find(name) == nullptr) return ok_status();
     auto head = take(name, {s.n_vocab, s.hidden});
     if (!head) {
       Status status = std::move(head).error();
-      if (model_.weights_.find(name) != nullptr) return status;
+      if (model_.weights_->find(name) != nullptr) return status;
       return corrupt(
           "%s; if the head is the embedding, config.json must say tie_word_embeddings: "
           "true",
           status.message().c_str());
     }
-    const SafetensorsTensor& embedding = *model_.sections_.front().places[0].stored;
+    const StoredTensor& embedding = *model_.sections_.front().places[0].stored;
     QSF_ASSIGN_OR_RETURN(const bool equal, equal_weights(**head, embedding));
     if (s.tied_head && !equal) {
       return corrupt(
@@ -211,14 +210,14 @@ class HfModelMapper {
     return ok_status();
   }
 
-  Result<bool> equal_weights(const SafetensorsTensor& a, const SafetensorsTensor& b) {
+  Result<bool> equal_weights(const StoredTensor& a, const StoredTensor& b) {
     constexpr std::uint64_t kChunk = 1U << 18;
     std::vector<float> left(std::min(kChunk, a.elements));
     std::vector<float> right(left.size());
     for (std::uint64_t first = 0; first < a.elements; first += kChunk) {
       const std::size_t n = std::min(kChunk, a.elements - first);
-      QSF_RETURN_IF_ERROR(model_.weights_.read(a, first, std::span(left).first(n)));
-      QSF_RETURN_IF_ERROR(model_.weights_.read(b, first, std::span(right).first(n)));
+      QSF_RETURN_IF_ERROR(model_.weights_->read(a, first, std::span(left).first(n)));
+      QSF_RETURN_IF_ERROR(model_.weights_->read(b, first, std::span(right).first(n)));
       if (!std::equal(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(n), right.begin())) {
         return false;
       }
@@ -228,7 +227,7 @@ class HfModelMapper {
 
   Status check_all_used() {
     for (std::size_t i = 0; i < used_.size(); ++i) {
-      const SafetensorsTensor& tensor = model_.weights_.tensors()[i];
+      const StoredTensor& tensor = model_.weights_->tensors()[i];
       if (used_[i] || is_ignored(tensor.name)) continue;
       return corrupt("tensor \"%s\" %s is unexpected: a %s of this configuration has none",
                      tensor.name.c_str(), shape_text(tensor.shape).c_str(),
@@ -245,11 +244,11 @@ class HfModelMapper {
 
 Result<std::unique_ptr<HfModel>> HfModel::open(const std::string& folder, FileOps& ops) {
   QSF_ASSIGN_OR_RETURN(HfConfig config, read_hf_config(folder, ops));
-  QSF_ASSIGN_OR_RETURN(SafetensorsModel weights, SafetensorsModel::open(folder, ops));
+  QSF_ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> weights, open_checkpoint(folder, ops));
   // One layer has at least three tensors, so a configuration cannot make sections without end.
-  if (config.spec.n_layers > weights.tensors().size()) {
+  if (config.spec.n_layers > weights->tensors().size()) {
     return corrupt("%s: %zu tensors for %u layers; the weights do not belong to config.json",
-                   folder.c_str(), weights.tensors().size(), config.spec.n_layers);
+                   folder.c_str(), weights->tensors().size(), config.spec.n_layers);
   }
   std::unique_ptr<HfModel> model(new HfModel(folder, std::move(config), std::move(weights)));
   QSF_RETURN_IF_ERROR(HfModelMapper(*model).map().with_context(folder));
@@ -276,11 +275,11 @@ Status HfModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t ten
   const SourceTensor& shape = section(kind, layer).tensors[tensor];
   const Place& place = section(kind, layer).places[tensor];
   const std::uint64_t first = place.base + first_row * place.row_stride;
-  if (place.col_stride == 1) return weights_.read(*place.stored, first, out);
+  if (place.col_stride == 1) return weights_->read(*place.stored, first, out);
   const std::size_t n_rows = out.size() / shape.cols;
   std::vector<float> column(n_rows);
   for (std::uint32_t c = 0; c < shape.cols; ++c) {
-    QSF_RETURN_IF_ERROR(weights_.read(*place.stored, first + c * place.col_stride, column));
+    QSF_RETURN_IF_ERROR(weights_->read(*place.stored, first + c * place.col_stride, column));
     for (std::size_t r = 0; r < n_rows; ++r) out[r * shape.cols + c] = column[r];
   }
   return ok_status();

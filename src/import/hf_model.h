@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// A Hugging Face folder as a ModelSource: config.json and safetensors.
+// A Hugging Face folder as a ModelSource: config.json and the weights.
 //
 // Tensors are found by the names that transformers gives them, with or without the prefix of the
 // base model. GPT-2 keeps its matrices as [inputs, outputs] and Q, K and V in one; they are turned
@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "import/checkpoint.h"
 #include "import/hf_config.h"
 #include "import/model_source.h"
-#include "import/safetensors.h"
 
 namespace qsf {
 
@@ -24,7 +24,7 @@ class HfModel final : public ModelSource {
  public:
   // Opens a folder and checks that exactly the tensors of its configuration are there.
   // Requires  `ops` outlives the model
-  // Fails     as read_hf_config and SafetensorsModel::open; kCorrupt on a missing or unexpected
+  // Fails     as read_hf_config and open_checkpoint; kCorrupt on a missing or unexpected
   //           tensor or a shape that disagrees with the configuration, kUnsupported on a dtype
   static Result<std::unique_ptr<HfModel>> open(const std::string& folder,
                                                FileOps& ops = system_file_ops());
@@ -41,7 +41,7 @@ class HfModel final : public ModelSource {
   // Element (row, col) stands at base + row * row_stride + col * col_stride of the stored tensor;
   // one of the strides is 1.
   struct Place {
-    const SafetensorsTensor* stored = nullptr;
+    const StoredTensor* stored = nullptr;
     std::uint64_t base = 0;
     std::uint64_t row_stride = 0;
     std::uint64_t col_stride = 1;
@@ -52,13 +52,13 @@ class HfModel final : public ModelSource {
   };
   friend class HfModelMapper;
 
-  HfModel(std::string folder, HfConfig config, SafetensorsModel weights)
+  HfModel(std::string folder, HfConfig config, std::unique_ptr<Checkpoint> weights)
       : folder_(std::move(folder)), config_(std::move(config)), weights_(std::move(weights)) {}
   const Section& section(SectionKind kind, std::uint32_t layer) const noexcept;
 
   std::string folder_;
   HfConfig config_;
-  SafetensorsModel weights_;
+  std::unique_ptr<Checkpoint> weights_;
   std::vector<Section> sections_;  // embedding, layers, final
 };
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 # Models in Hugging Face folders, and their conversion.
 qsf_library(import_models
-  SOURCES hf_config.cc hf_model.cc json_text.cc safetensors.cc transcode.cc transcode_types.cc
+  SOURCES checkpoint.cc hf_config.cc hf_model.cc json_text.cc safetensors.cc sharded_checkpoint.cc
+          transcode.cc transcode_types.cc
   DEPS base quant io format
   PRIVATE_DEPS qsf_json Threads::Threads)
 foreach(name IN ITEMS safetensors hf_config hf_model transcode)

@@ -5,40 +5,27 @@
 #include <algorithm>
 #include <array>
 #include <cinttypes>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
-#include "base/check.h"
-#include "base/f16.h"
-#include "import/json_text.h"
-#include "quant/types.h"
+#include "base/bytes.h"
 
 namespace qsf {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::uint64_t kMaxIndexBytes = 32U << 20;
-constexpr std::size_t kMaxDimensions = 8;
-constexpr std::size_t kMaxNameBytes = 1024;
-constexpr std::size_t kMaxFiles = 1000;
-
-struct TypeInfo {
-  std::string_view name;
-  std::uint32_t bytes;
-};
-constexpr TypeInfo kTypes[] = {{"F32", 4},     {"F16", 2}, {"BF16", 2}, {"F64", 8}, {"F8_E4M3", 1},
-                               {"F8_E5M2", 1}, {"I64", 8}, {"I32", 4},  {"I16", 2}, {"I8", 1},
-                               {"U64", 8},     {"U32", 4}, {"U16", 2},  {"U8", 1},  {"BOOL", 1}};
-
-std::uint32_t element_bytes(SafetensorsType type) noexcept {
-  return kTypes[static_cast<std::size_t>(type)].bytes;
+std::optional<StoredType> find_type(std::string_view name) noexcept {
+  for (std::size_t i = 0; i < kStoredTypes; ++i) {
+    const auto type = static_cast<StoredType>(i);
+    if (stored_type_name(type) == name) return type;
+  }
+  return std::nullopt;
 }
 
 struct Entry {
-  SafetensorsTensor tensor;
+  StoredTensor tensor;
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
 };
@@ -61,7 +48,7 @@ class HeaderParser final : public nlohmann::json_sax<Json> {
 
   bool number_unsigned(number_unsigned_t value) override {
     if (place_ == Place::kShape) {
-      if (entries.back().tensor.shape.size() == kMaxDimensions) {
+      if (entries.back().tensor.shape.size() == kMaxTensorDimensions) {
         return tensor_error("more than 8 dimensions");
       }
       entries.back().tensor.shape.push_back(value);
@@ -77,14 +64,13 @@ class HeaderParser final : public nlohmann::json_sax<Json> {
   bool string(string_t& value) override {
     if (place_ == Place::kMetadata) return true;
     if (place_ != Place::kField || field_ != "dtype") return unexpected("a string");
-    const auto* found = std::find_if(std::begin(kTypes), std::end(kTypes),
-                                     [&](const TypeInfo& type) { return type.name == value; });
-    if (found == std::end(kTypes)) {
+    const auto type = find_type(value);
+    if (!type) {
       status = unsupported("tensor \"%s\": dtype \"%s\" is not known to this version",
                            entries.back().tensor.name.c_str(), value.substr(0, 32).c_str());
       return false;
     }
-    entries.back().tensor.type = static_cast<SafetensorsType>(found - std::begin(kTypes));
+    entries.back().tensor.type = *type;
     return finish_field(kHasType);
   }
 
@@ -136,7 +122,7 @@ class HeaderParser final : public nlohmann::json_sax<Json> {
   bool key(string_t& name) override {
     if (place_ == Place::kMetadata) return true;
     if (place_ == Place::kTop) {
-      if (name.size() > kMaxNameBytes) {
+      if (name.size() > kMaxTensorNameBytes) {
         status = corrupt("a tensor name of %zu bytes, expected at most 1024", name.size());
         return false;
       }
@@ -195,7 +181,7 @@ Status check_size(Entry& entry) {
     if (elements) elements = checked_mul(*elements, dimension);
   }
   const auto bytes =
-      elements ? checked_mul(*elements, element_bytes(entry.tensor.type)) : std::nullopt;
+      elements ? checked_mul(*elements, stored_type_bytes(entry.tensor.type)) : std::nullopt;
   if (!bytes) return corrupt("tensor \"%s\": its shape does not fit 64 bits", name);
   if (entry.end < entry.begin || entry.end - entry.begin != *bytes) {
     return corrupt("tensor \"%s\": data_offsets [%" PRIu64 ", %" PRIu64 "], expected %" PRIu64
@@ -232,59 +218,10 @@ Status check_cover(std::vector<Entry>& entries, std::uint64_t data_bytes) {
   return ok_status();
 }
 
-bool by_name(const SafetensorsTensor& a, const SafetensorsTensor& b) noexcept {
-  return a.name < b.name;
-}
-
-// Returns the first name that occurs twice among sorted tensors, or null.
-const SafetensorsTensor* find_repeated(std::span<const SafetensorsTensor> tensors) noexcept {
-  const auto found = std::adjacent_find(
-      tensors.begin(), tensors.end(),
-      [](const SafetensorsTensor& a, const SafetensorsTensor& b) { return a.name == b.name; });
-  return found == tensors.end() ? nullptr : &*found;
-}
-
-bool is_plain_file_name(const std::string& name) noexcept {
-  return !name.empty() && name.size() <= 255 && name.find('/') == std::string::npos &&
-         name.find('\0') == std::string::npos && name != "." && name != "..";
-}
-
-struct ShardIndex {
-  std::vector<std::string> files;                           // sorted
-  std::vector<std::pair<std::string, std::string>> places;  // tensor, file
-};
-
-Result<ShardIndex> parse_index(std::string_view text) {
-  QSF_ASSIGN_OR_RETURN(const Json json, parse_json_object(text));
-  const auto map = json.find("weight_map");
-  if (map == json.end() || !map->is_object() || map->empty()) {
-    return corrupt("weight_map is missing, empty or not an object");
-  }
-  ShardIndex index;
-  for (const auto& [tensor, file] : map->items()) {
-    if (!file.is_string() || !is_plain_file_name(file.get_ref<const std::string&>())) {
-      return corrupt("weight_map: the file of \"%s\" is not a plain file name",
-                     tensor.substr(0, 256).c_str());
-    }
-    index.places.emplace_back(tensor, file.get<std::string>());
-    index.files.push_back(index.places.back().second);
-  }
-  std::sort(index.files.begin(), index.files.end());
-  index.files.erase(std::unique(index.files.begin(), index.files.end()), index.files.end());
-  if (index.files.size() > kMaxFiles) {
-    return unsupported("weight_map names %zu files, expected at most 1000", index.files.size());
-  }
-  return index;
-}
-
 }  // namespace
 
-std::string_view safetensors_type_name(SafetensorsType type) noexcept {
-  return kTypes[static_cast<std::size_t>(type)].name;
-}
-
-Result<std::vector<SafetensorsTensor>> parse_safetensors_header(std::string_view json,
-                                                                std::uint64_t data_bytes) {
+Result<std::vector<StoredTensor>> parse_safetensors_header(std::string_view json,
+                                                           std::uint64_t data_bytes) {
   HeaderParser parser;
   if (!Json::sax_parse(json.begin(), json.end(), &parser)) {
     if (parser.status.ok()) return corrupt("the header is not valid JSON");
@@ -292,138 +229,53 @@ Result<std::vector<SafetensorsTensor>> parse_safetensors_header(std::string_view
   }
   for (Entry& entry : parser.entries) QSF_RETURN_IF_ERROR(check_size(entry));
   QSF_RETURN_IF_ERROR(check_cover(parser.entries, data_bytes));
-  std::vector<SafetensorsTensor> tensors;
+  std::vector<StoredTensor> tensors;
   tensors.reserve(parser.entries.size());
   for (Entry& entry : parser.entries) tensors.push_back(std::move(entry.tensor));
-  std::sort(tensors.begin(), tensors.end(), by_name);
-  if (const SafetensorsTensor* twice = find_repeated(tensors)) {
+  sort_by_name(tensors);
+  if (const StoredTensor* twice = find_repeated(tensors)) {
     return corrupt("tensor \"%s\" is described twice", twice->name.c_str());
   }
   return tensors;
 }
 
-Status SafetensorsModel::add_file(const std::string& path, FileOps& ops) {
-  QSF_ASSIGN_OR_RETURN(File file, File::open(path, ops));
+Result<std::vector<StoredTensor>> SafetensorsModel::parse_file(const File& file) const {
+  const char* path = file.path().c_str();
   std::array<std::byte, 9> start{};
   if (file.size_bytes() < start.size()) {
-    return corrupt("%s: %" PRIu64 " bytes, too short for a safetensors file", path.c_str(),
+    return corrupt("%s: %" PRIu64 " bytes, too short for a safetensors file", path,
                    file.size_bytes());
   }
   QSF_RETURN_IF_ERROR(file.read_exact_at(0, start));
   const auto header_bytes = load_le<std::uint64_t>(start, 0);
   if (header_bytes > kMaxSafetensorsHeaderBytes || start[8] != std::byte{'{'}) {
     return corrupt("%s: not a safetensors file: it does not begin with the length of a JSON header",
-                   path.c_str());
+                   path);
   }
   if (header_bytes > file.size_bytes() - 8) {
     return corrupt("%s: a header of %" PRIu64 " bytes in a file of %" PRIu64
                    "; the file is truncated",
-                   path.c_str(), header_bytes, file.size_bytes());
+                   path, header_bytes, file.size_bytes());
   }
   std::vector<std::byte> header(header_bytes);
   QSF_RETURN_IF_ERROR(file.read_exact_at(8, header));
   const std::uint64_t data_offset = 8 + header_bytes;
-  auto parsed = parse_safetensors_header(as_text(header), file.size_bytes() - data_offset);
-  if (!parsed) return std::move(parsed).error().with_context(path);
-  for (SafetensorsTensor& tensor : *parsed) {
-    tensor.offset += data_offset;
-    tensor.file = static_cast<std::uint32_t>(files_.size());
-    tensors_.push_back(std::move(tensor));
-  }
-  files_.push_back(std::move(file));
-  return ok_status();
-}
-
-Status SafetensorsModel::sort_names() {
-  std::sort(tensors_.begin(), tensors_.end(), by_name);
-  if (const SafetensorsTensor* twice = find_repeated(tensors_)) {
-    return corrupt("tensor \"%s\" stands in two files", twice->name.c_str());
-  }
-  return ok_status();
+  auto tensors = parse_safetensors_header(as_text(header), file.size_bytes() - data_offset);
+  if (!tensors) return std::move(tensors).error().with_context(file.path());
+  for (StoredTensor& tensor : *tensors) tensor.offset += data_offset;
+  return tensors;
 }
 
 Result<SafetensorsModel> SafetensorsModel::open(const std::string& folder, FileOps& ops) {
+  if (!is_in(folder, "model.safetensors", ops) && is_in(folder, "pytorch_model.bin", ops)) {
+    return unsupported(
+        "%s: weights in pytorch_model.bin are for a later version to read; save the model as "
+        "safetensors (save_pretrained with safe_serialization=True)",
+        folder.c_str());
+  }
   SafetensorsModel model;
-  const std::string single = folder + "/model.safetensors";
-  const std::string index_path = single + ".index.json";
-  if (ops.path_kind(single) != PathKind::kMissing) {
-    QSF_RETURN_IF_ERROR(model.add_file(single, ops));
-    return model;
-  }
-  if (ops.path_kind(index_path) == PathKind::kMissing) {
-    if (ops.path_kind(folder + "/pytorch_model.bin") != PathKind::kMissing ||
-        ops.path_kind(folder + "/pytorch_model.bin.index.json") != PathKind::kMissing) {
-      return unsupported(
-          "%s: weights in pytorch_model.bin are for a later version to read; save the model as "
-          "safetensors (save_pretrained with safe_serialization=True)",
-          folder.c_str());
-    }
-    return not_found("%s: neither model.safetensors nor model.safetensors.index.json is there",
-                     folder.c_str());
-  }
-  QSF_ASSIGN_OR_RETURN(const File index_file, File::open(index_path, ops));
-  QSF_ASSIGN_OR_RETURN(const std::vector<std::byte> text, index_file.read_all(kMaxIndexBytes));
-  auto index = parse_index(as_text(text));
-  if (!index) return std::move(index).error().with_context(index_path);
-  for (const std::string& name : index->files) {
-    const std::string path = folder + "/" + name;
-    if (ops.path_kind(path) == PathKind::kMissing) {
-      return not_found("%s: this file is missing; model.safetensors.index.json names it",
-                       path.c_str());
-    }
-    QSF_RETURN_IF_ERROR(model.add_file(path, ops));
-  }
-  QSF_RETURN_IF_ERROR(model.sort_names());
-  for (const auto& [tensor, file] : index->places) {
-    const SafetensorsTensor* found = model.find(tensor);
-    if (found == nullptr || model.file_of(*found).path() != folder + "/" + file) {
-      return corrupt("%s: tensor \"%s\" is not in %s", index_path.c_str(),
-                     tensor.substr(0, 256).c_str(), file.c_str());
-    }
-  }
+  QSF_RETURN_IF_ERROR(model.open_files(folder, "model.safetensors", ops));
   return model;
-}
-
-const SafetensorsTensor* SafetensorsModel::find(std::string_view name) const noexcept {
-  const auto found = std::lower_bound(
-      tensors_.begin(), tensors_.end(), name,
-      [](const SafetensorsTensor& tensor, std::string_view key) { return tensor.name < key; });
-  return found != tensors_.end() && found->name == name ? &*found : nullptr;
-}
-
-Status SafetensorsModel::read(const SafetensorsTensor& tensor, std::uint64_t first,
-                              std::span<float> out) const {
-  QSF_CHECK(first <= tensor.elements && out.size() <= tensor.elements - first);
-  QuantType type;
-  switch (tensor.type) {
-    case SafetensorsType::kF32: type = QuantType::kF32; break;
-    case SafetensorsType::kF16: type = QuantType::kF16; break;
-    case SafetensorsType::kBF16: type = QuantType::kBF16; break;
-    default:
-      return unsupported("%s: tensor \"%s\": weights of dtype %s, expected F32, F16 or BF16",
-                         file_of(tensor).path().c_str(), tensor.name.c_str(),
-                         std::string(safetensors_type_name(tensor.type)).c_str());
-  }
-  const std::size_t n_bytes = element_bytes(tensor.type);
-  // Narrow elements are read into the upper part of `out` and widened from the front: element i is
-  // written at 4i, never past byte 2n + 2i from which it was read.
-  const MutableByteSpan bytes = std::as_writable_bytes(out);
-  const MutableByteSpan narrow = bytes.subspan(bytes.size() - out.size() * n_bytes);
-  QSF_RETURN_IF_ERROR(file_of(tensor).read_exact_at(tensor.offset + first * n_bytes, narrow));
-  if (type == QuantType::kF16) {
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = to_f32(load_le<F16>(narrow, 2 * i));
-  } else if (type == QuantType::kBF16) {
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = to_f32(load_le<BF16>(narrow, 2 * i));
-  }
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    if (!std::isfinite(out[i])) {
-      return corrupt("%s: tensor \"%s\": element %" PRIu64
-                     " is %s; every weight must be a finite number",
-                     file_of(tensor).path().c_str(), tensor.name.c_str(), first + i,
-                     std::isnan(out[i]) ? "NaN" : "infinite");
-    }
-  }
-  return ok_status();
 }
 
 }  // namespace qsf

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+//
+// Checkpoint: the tensors of a model folder under their names, whatever files they stand in.
+//
+// Everything about the files is checked when a checkpoint is opened; weights are checked when they
+// are read, by ranges, so that a model larger than memory can be converted.
+
+#ifndef QSF_IMPORT_CHECKPOINT_H_
+#define QSF_IMPORT_CHECKPOINT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "io/file.h"
+
+namespace qsf {
+
+enum class StoredType : std::uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kF64,
+  kF8E4M3,
+  kF8E5M2,
+  kI64,
+  kI32,
+  kI16,
+  kI8,
+  kU64,
+  kU32,
+  kU16,
+  kU8,
+  kBool,
+};
+inline constexpr std::size_t kStoredTypes = 15;
+
+// Returns "F32", "BF16" ... as safetensors spells them. Threads: any.
+std::string_view stored_type_name(StoredType type) noexcept;
+std::uint32_t stored_type_bytes(StoredType type) noexcept;
+// Returns whether read() takes it: F32, F16 and BF16.
+bool is_weight_type(StoredType type) noexcept;
+
+inline constexpr std::size_t kMaxTensorDimensions = 8;
+inline constexpr std::size_t kMaxTensorNameBytes = 1024;
+
+struct StoredTensor {
+  std::string name;
+  StoredType type = StoredType::kF32;
+  std::vector<std::uint64_t> shape;  // at most kMaxTensorDimensions; empty: one number
+  std::uint64_t elements = 0;        // the product of `shape`
+  std::uint64_t offset = 0;          // of the first element, in its file
+  std::uint32_t file = 0;            // index into files()
+};
+
+class Checkpoint {
+ public:
+  virtual ~Checkpoint() = default;
+
+  // Sorted by name, all files together. No two have the same name.
+  virtual std::span<const StoredTensor> tensors() const noexcept = 0;
+  virtual std::span<const File> files() const noexcept = 0;
+
+  // Reads elements [first, first + out.size()) in row-major order as f32.
+  // Requires  `tensor` is one of tensors(); the range lies inside it
+  // Fails     kUnsupported for types other than F32, F16 and BF16; kCorrupt when an element is NaN
+  //           or infinite, naming tensor and index; kIo
+  // Threads   any number at once
+  virtual Status read(const StoredTensor& tensor, std::uint64_t first,
+                      std::span<float> out) const = 0;
+
+  // Returns null when there is none.
+  const StoredTensor* find(std::string_view name) const noexcept;
+  const File& file_of(const StoredTensor& tensor) const noexcept { return files()[tensor.file]; }
+
+ protected:
+  Checkpoint() = default;
+  Checkpoint(Checkpoint&&) = default;
+  Checkpoint& operator=(Checkpoint&&) = default;
+};
+
+// Opens the weights of a folder.
+// Requires  `ops` outlives the checkpoint
+// Fails     kNotFound when the folder has none; as SafetensorsModel::open
+Result<std::unique_ptr<Checkpoint>> open_checkpoint(const std::string& folder,
+                                                    FileOps& ops = system_file_ops());
+
+}  // namespace qsf
+
+#endif  // QSF_IMPORT_CHECKPOINT_H_
