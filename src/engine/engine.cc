@@ -258,8 +258,9 @@ class EngineOpener {
     }
     const DecoderBuffers buffers = {made[0], made[1], made[2], made[3], made[4],
                                     made[5], made[6], made[7], made[8], made[9]};
-    QSF_ASSIGN_OR_RETURN(Decoder decoder, Decoder::create(*impl_->reader, *impl_->pager, backend,
-                                                          buffers, impl_->rows_per_pass));
+    QSF_ASSIGN_OR_RETURN(Decoder decoder,
+                         Decoder::create(*impl_->reader, *impl_->pager, backend, buffers,
+                                         impl_->rows_per_pass, impl_->max_context));
     impl_->decoder.emplace(std::move(decoder));
     impl_->rows.reserve(impl_->rows_per_pass);
 

@@ -71,6 +71,23 @@ Status check_sizes(const ModelSpec& s) {
   return ok_status();
 }
 
+// Divisors of the frequencies theta^(-2i / dims), the largest of which is 1 radian a position.
+Status check_factors(const ModelSpec& s, const char* name, std::span<const float> factors) {
+  if (factors.size() != s.rope_dims() / 2) {
+    return invalid_argument("%s: %zu values, expected %u: one for each pair that rotates", name,
+                            factors.size(), s.rope_dims() / 2);
+  }
+  const double least = static_cast<double>(s.max_positions) / kMaxPositions;
+  for (const float factor : factors) {
+    QSF_RETURN_IF_ERROR(check_positive(name, factor, false));
+    if (static_cast<double>(factor) < least) {
+      return invalid_argument("%s: %g, expected at least %g with %u positions", name,
+                              static_cast<double>(factor), least, s.max_positions);
+    }
+  }
+  return ok_status();
+}
+
 Status check_rope(const ModelSpec& s) {
   if (s.positions != PositionEncoding::kRope) return ok_status();
   // Below 1 the frequencies would rise above one radian a position.
@@ -81,6 +98,16 @@ Status check_rope(const ModelSpec& s) {
   if (s.rope_dims() > s.head_dim || s.rope_dims() % 2 != 0) {
     return invalid_argument("rope dimensions: %u, expected an even number up to the head's %u",
                             s.rope_dims(), s.head_dim);
+  }
+  QSF_RETURN_IF_ERROR(check_positive("rope attention factor", s.rope.attention_factor, false));
+  if (s.rope.scaling == RopeScaling::kLongrope) {
+    QSF_RETURN_IF_ERROR(check_factors(s, "rope short factors", s.rope.short_factors));
+    QSF_RETURN_IF_ERROR(check_factors(s, "rope long factors", s.rope.long_factors));
+    return check_range({"rope original context", s.rope.original_context, 1, 1U << 30});
+  }
+  if (!s.rope.short_factors.empty() || !s.rope.long_factors.empty()) {
+    return invalid_argument("rope short and long factors: expected with longrope alone, got %s",
+                            std::string(rope_scaling_name(s.rope.scaling)).c_str());
   }
   if (s.rope.scaling == RopeScaling::kNone) return ok_status();
   if (!std::isfinite(s.rope.factor) || s.rope.factor < 1.0F) {
@@ -227,15 +254,39 @@ Result<ModelSpec> decode_header(ByteSpan h) {
 Status decode_rope(const Metadata& m, RopeSpec& rope) {
   QSF_ASSIGN_OR_RETURN(rope.dims, m.get_u32(keys::kRopeDims, 0));
   QSF_ASSIGN_OR_RETURN(const std::string scaling, m.get_text(keys::kRopeScaling, "none"));
-  QSF_ASSIGN_OR_RETURN(rope.scaling, parse_name(keys::kRopeScaling, scaling,
-                                                std::array{RopeScaling::kNone, RopeScaling::kLinear,
-                                                           RopeScaling::kLlama3},
-                                                &rope_scaling_name));
+  QSF_ASSIGN_OR_RETURN(rope.scaling,
+                       parse_name(keys::kRopeScaling, scaling,
+                                  std::array{RopeScaling::kNone, RopeScaling::kLinear,
+                                             RopeScaling::kLlama3, RopeScaling::kLongrope},
+                                  &rope_scaling_name));
   QSF_ASSIGN_OR_RETURN(rope.factor, m.get_f32(keys::kRopeFactor, rope.factor));
   QSF_ASSIGN_OR_RETURN(rope.low_freq_factor, m.get_f32(keys::kRopeLow, rope.low_freq_factor));
   QSF_ASSIGN_OR_RETURN(rope.high_freq_factor, m.get_f32(keys::kRopeHigh, rope.high_freq_factor));
   QSF_ASSIGN_OR_RETURN(rope.original_context, m.get_u32(keys::kRopeOriginalContext, 0));
+  QSF_ASSIGN_OR_RETURN(rope.attention_factor, m.get_f32(keys::kRopeAttentionFactor, 1.0F));
+  QSF_ASSIGN_OR_RETURN(rope.short_factors, m.get_f32_array(keys::kRopeShortFactors));
+  QSF_ASSIGN_OR_RETURN(rope.long_factors, m.get_f32_array(keys::kRopeLongFactors));
   return ok_status();
+}
+
+void encode_rope(const RopeSpec& rope, Metadata& m) {
+  if (rope.dims != 0) m.set_u32(keys::kRopeDims, rope.dims, true);
+  if (rope.attention_factor != 1.0F) {
+    m.set_f32(keys::kRopeAttentionFactor, rope.attention_factor, true);
+  }
+  if (rope.scaling == RopeScaling::kNone) return;
+  m.set_text(keys::kRopeScaling, rope_scaling_name(rope.scaling), true);
+  if (rope.scaling == RopeScaling::kLongrope) {
+    m.set_u32(keys::kRopeOriginalContext, rope.original_context, true);
+    m.set_f32_array(keys::kRopeShortFactors, rope.short_factors, true);
+    m.set_f32_array(keys::kRopeLongFactors, rope.long_factors, true);
+    return;
+  }
+  m.set_f32(keys::kRopeFactor, rope.factor, true);
+  if (rope.scaling != RopeScaling::kLlama3) return;
+  m.set_f32(keys::kRopeLow, rope.low_freq_factor, true);
+  m.set_f32(keys::kRopeHigh, rope.high_freq_factor, true);
+  m.set_u32(keys::kRopeOriginalContext, rope.original_context, true);
 }
 
 // Reads the fields whose keys may be missing.
@@ -311,6 +362,7 @@ std::string_view rope_scaling_name(RopeScaling scaling) noexcept {
     case RopeScaling::kNone: return "none";
     case RopeScaling::kLinear: return "linear";
     case RopeScaling::kLlama3: return "llama3";
+    case RopeScaling::kLongrope: return "longrope";
   }
   return "unknown";
 }
@@ -378,18 +430,7 @@ Metadata encode_spec_metadata(const ModelSpec& spec) {
   m.set_text(keys::kFfnActivation, activation_name(spec.activation), true);
   m.set_bool(keys::kFfnGated, spec.gated_ffn, true);
   m.set_bool(keys::kHeadTied, spec.tied_head, true);
-  if (spec.positions == PositionEncoding::kRope) {
-    set_u32_unless(keys::kRopeDims, spec.rope.dims, 0);
-    if (spec.rope.scaling != RopeScaling::kNone) {
-      m.set_text(keys::kRopeScaling, rope_scaling_name(spec.rope.scaling), true);
-      m.set_f32(keys::kRopeFactor, spec.rope.factor, true);
-    }
-    if (spec.rope.scaling == RopeScaling::kLlama3) {
-      m.set_f32(keys::kRopeLow, spec.rope.low_freq_factor, true);
-      m.set_f32(keys::kRopeHigh, spec.rope.high_freq_factor, true);
-      m.set_u32(keys::kRopeOriginalContext, spec.rope.original_context, true);
-    }
-  }
+  if (spec.positions == PositionEncoding::kRope) encode_rope(spec.rope, m);
   if (!spec.sliding_window.empty()) {
     m.set_u32_array(keys::kAttentionWindow, spec.sliding_window, true);
   }

@@ -25,7 +25,7 @@ namespace qsf {
 enum class Activation : std::uint8_t { kGeluTanh, kGeluErf, kSilu, kRelu, kReluSquared };
 enum class NormType : std::uint8_t { kLayerNorm = 0, kRmsNorm = 1 };
 enum class PositionEncoding : std::uint8_t { kLearned = 0, kRope = 1, kAlibi = 2 };
-enum class RopeScaling : std::uint8_t { kNone, kLinear, kLlama3 };
+enum class RopeScaling : std::uint8_t { kNone, kLinear, kLlama3, kLongrope };
 
 // Rotary position embedding; always rotates halves: element i with element i + dims / 2.
 struct RopeSpec {
@@ -35,12 +35,17 @@ struct RopeSpec {
   float factor = 1.0F;                 // linear and llama3: >= 1
   float low_freq_factor = 1.0F;        // llama3 alone
   float high_freq_factor = 4.0F;       // llama3 alone: > low_freq_factor
-  std::uint32_t original_context = 0;  // llama3 alone: > 0
+  std::uint32_t original_context = 0;  // llama3 and longrope: > 0
+  float attention_factor = 1.0F;       // multiplies cos and sin, whatever the scaling
+  // longrope alone: dims / 2 divisors of the frequencies each; the short ones serve a context of up
+  // to original_context positions, the long ones every larger one.
+  std::vector<float> short_factors;
+  std::vector<float> long_factors;
   friend bool operator==(const RopeSpec&, const RopeSpec&) = default;
 };
 
 struct ModelSpec {
-  std::string architecture;  // "gpt2", "llama", "mistral", "qwen2", "bitnet" ...; 1 to 64 bytes
+  std::string architecture;  // "gpt2", "llama", "phi3", "gemma2" ...; 1 to 64 bytes
   std::uint32_t n_layers = 0;
   std::uint32_t hidden = 0;
   std::uint32_t n_heads = 0;

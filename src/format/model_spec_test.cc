@@ -22,6 +22,7 @@ namespace {
 using testing::HasSubstr;
 using testing_support::compressed_model;
 using testing_support::full_model;
+using testing_support::longrope_model;
 using testing_support::minimal_model;
 using testing_support::types_model;
 
@@ -34,8 +35,8 @@ HeaderBytes header_of(const ModelSpec& spec) {
 }
 
 TEST(ModelSpecTest, SurvivesHeaderAndMetadata) {
-  for (const ModelSpec& spec :
-       {minimal_model().spec, types_model().spec, compressed_model().spec, full_model().spec}) {
+  for (const ModelSpec& spec : {minimal_model().spec, types_model().spec, compressed_model().spec,
+                                full_model().spec, longrope_model().spec}) {
     ASSERT_TRUE(validate(spec).ok()) << validate(spec).message();
     const Metadata metadata = encode_spec_metadata(spec);
     const auto back = decode_spec(header_of(spec), metadata);
@@ -53,7 +54,7 @@ TEST(ModelSpecTest, SurvivesHeaderAndMetadata) {
 TEST(ModelSpecTest, TheSmallModelsUseEveryKey) {
   for (const std::string_view key : keys::kAll) {
     bool used = key == keys::kFileBytes;
-    for (const ModelSpec& spec : {full_model().spec, types_model().spec}) {
+    for (const ModelSpec& spec : {full_model().spec, types_model().spec, longrope_model().spec}) {
       used = used || encode_spec_metadata(spec).contains(key);
     }
     EXPECT_TRUE(used) << key;
@@ -126,6 +127,47 @@ TEST(ModelSpecTest, RefusesEveryFieldOutOfRange) {
     EXPECT_EQ(validate(spec).code(), StatusCode::kInvalidArgument) << "fault " << index;
     ++index;
   }
+}
+
+TEST(ModelSpecTest, RefusesEveryLongropeFieldOutOfRange) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const std::function<void(ModelSpec&)> faults[] = {
+      [](ModelSpec& s) { s.rope.original_context = 0; },
+      [](ModelSpec& s) { s.rope.attention_factor = 0.0F; },
+      [=](ModelSpec& s) { s.rope.attention_factor = kInf; },
+      [](ModelSpec& s) { s.rope.short_factors.pop_back(); },
+      [](ModelSpec& s) { s.rope.short_factors.clear(); },
+      [](ModelSpec& s) { s.rope.long_factors.push_back(1.0F); },
+      [](ModelSpec& s) { s.rope.long_factors[0] = 0.0F; },
+      [](ModelSpec& s) { s.rope.long_factors[3] = -2.0F; },
+      [=](ModelSpec& s) { s.rope.short_factors[1] = kNan; },
+      [=](ModelSpec& s) { s.rope.short_factors[1] = kInf; },
+      // 19 positions at over 2^26 / 19 radians each: angles that are no longer exact
+      [](ModelSpec& s) { s.rope.short_factors[2] = 0x1p-22F; },
+      [](ModelSpec& s) { s.rope.scaling = RopeScaling::kNone; },
+      [](ModelSpec& s) { s.rope.scaling = RopeScaling::kLinear; },
+      [](ModelSpec& s) { s.rope.dims = 6; },
+  };
+  ASSERT_TRUE(validate(longrope_model().spec).ok());
+  int index = 0;
+  for (const auto& fault : faults) {
+    ModelSpec spec = longrope_model().spec;
+    fault(spec);
+    EXPECT_EQ(validate(spec).code(), StatusCode::kInvalidArgument) << "fault " << index;
+    ++index;
+  }
+}
+
+// A reader from before a key refuses the file by name, because every such key is marked required.
+TEST(ModelSpecTest, MarksWhatChangesTheModelAsRequired) {
+  const Metadata metadata = encode_spec_metadata(longrope_model().spec);
+  for (const char* key : {keys::kRopeAttentionFactor, keys::kRopeScaling, keys::kRopeShortFactors,
+                          keys::kRopeLongFactors, keys::kRopeOriginalContext}) {
+    ASSERT_TRUE(metadata.contains(key)) << key;
+    EXPECT_TRUE(metadata.find(key)->required) << key;
+  }
+  EXPECT_FALSE(metadata.contains(keys::kRopeFactor));
 }
 
 TEST(ModelSpecTest, RefusesWhatItDoesNotKnow) {

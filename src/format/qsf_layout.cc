@@ -36,6 +36,8 @@ std::string_view tensor_kind_name(TensorKind kind) noexcept {
     case TensorKind::kExpertGate: return "expert_gate";
     case TensorKind::kExpertUp: return "expert_up";
     case TensorKind::kExpertDown: return "expert_down";
+    case TensorKind::kAttnPostNorm: return "attn_post_norm";
+    case TensorKind::kFfnPostNorm: return "ffn_post_norm";
     case TensorKind::kTokenEmbedding: return "token_embedding";
     case TensorKind::kPositionEmbedding: return "position_embedding";
     case TensorKind::kEmbeddingNorm: return "embedding_norm";

@@ -127,6 +127,8 @@ enum class TensorKind : std::uint32_t {
   kExpertGate = 26,
   kExpertUp = 27,
   kExpertDown = 28,
+  kAttnPostNorm = 29,  // of a sublayer's output, before it joins the residual stream
+  kFfnPostNorm = 30,
   kTokenEmbedding = 31,
   kPositionEmbedding = 32,
   kEmbeddingNorm = 33,
@@ -139,7 +141,7 @@ enum class TensorKind : std::uint32_t {
 
 // Returns whether `code` is one of the kinds above.
 constexpr bool is_tensor_kind(std::uint32_t code) noexcept {
-  return code <= 13 || (code >= 16 && code <= 28) || (code >= 31 && code <= 38);
+  return code <= 13 || (code >= 16 && code <= 38);
 }
 // Returns a name such as "attn_q" or "final_norm_bias".
 std::string_view tensor_kind_name(TensorKind kind) noexcept;

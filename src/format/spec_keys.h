@@ -29,12 +29,15 @@ inline constexpr const char* kLogitSoftCap = "logit.soft_cap";
 inline constexpr const char* kNormEpsilon = "norm.epsilon";
 inline constexpr const char* kQuantiser = "quantiser";
 inline constexpr const char* kResidualScale = "residual.scale";
+inline constexpr const char* kRopeAttentionFactor = "rope.attention_factor";
 inline constexpr const char* kRopeDims = "rope.dims";
 inline constexpr const char* kRopeFactor = "rope.factor";
 inline constexpr const char* kRopeHigh = "rope.high_freq_factor";
 inline constexpr const char* kRopeLow = "rope.low_freq_factor";
+inline constexpr const char* kRopeLongFactors = "rope.long_factors";
 inline constexpr const char* kRopeOriginalContext = "rope.original_context";
 inline constexpr const char* kRopeScaling = "rope.scaling";
+inline constexpr const char* kRopeShortFactors = "rope.short_factors";
 inline constexpr const char* kSource = "source";
 inline constexpr const char* kChatTemplate = "tokenizer.chat_template";
 inline constexpr const char* kEosIds = "tokenizer.eos_ids";
@@ -57,12 +60,15 @@ inline constexpr std::string_view kAll[] = {kArchitecture,
                                             kNormEpsilon,
                                             kQuantiser,
                                             kResidualScale,
+                                            kRopeAttentionFactor,
                                             kRopeDims,
                                             kRopeFactor,
                                             kRopeHigh,
+                                            kRopeLongFactors,
                                             kRopeLow,
                                             kRopeOriginalContext,
                                             kRopeScaling,
+                                            kRopeShortFactors,
                                             kSource,
                                             kChatTemplate,
                                             kEosIds};

@@ -61,6 +61,8 @@ Shape expected_shape(const ModelSpec& s, TensorKind kind) noexcept {
     case TensorKind::kFfnDownBias:
     case TensorKind::kAttnNormBias:
     case TensorKind::kFfnNormBias:
+    case TensorKind::kAttnPostNorm:
+    case TensorKind::kFfnPostNorm:
     case TensorKind::kEmbeddingNorm:
     case TensorKind::kEmbeddingNormBias:
     case TensorKind::kFinalNorm:

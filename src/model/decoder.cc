@@ -56,20 +56,22 @@ std::vector<BufferShape> Decoder::buffer_shapes(const ModelSpec& spec, std::uint
 }
 
 Result<Decoder> Decoder::create(const QsfReader& reader, WeightPager& pager, Backend& backend,
-                                const DecoderBuffers& buffers, std::uint32_t max_rows) {
+                                const DecoderBuffers& buffers, std::uint32_t max_rows,
+                                std::uint32_t max_context) {
   QSF_RETURN_IF_ERROR(check_tensors(reader));
   return Decoder(reader.spec(), pager, backend, buffers, ModelWeights::bind(reader, pager),
-                 max_rows);
+                 max_rows, max_context);
 }
 
 Decoder::Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
-                 const DecoderBuffers& buffers, ModelWeights weights, std::uint32_t max_rows)
+                 const DecoderBuffers& buffers, ModelWeights weights, std::uint32_t max_rows,
+                 std::uint32_t max_context)
     : spec_(spec),
       pager_(pager),
       backend_(backend),
       buffers_(buffers),
       weights_(std::move(weights)),
-      inverse_frequencies_(rope_inverse_frequencies(spec)),
+      inverse_frequencies_(rope_inverse_frequencies(spec, max_context)),
       embedding_row_(spec.hidden),
       position_row_(spec.hidden) {
   output_rows_.reserve(max_rows);

@@ -61,10 +61,11 @@ class Decoder {
                                                 std::uint32_t max_outputs);
 
   // Requires  reader, pager and backend outlive the decoder; buffers made from buffer_shapes() with
-  //           the same max_rows
+  //           the same max_rows; no sequence has more than `max_context` positions
   // Fails     as check_tensors
   static Result<Decoder> create(const QsfReader& reader, WeightPager& pager, Backend& backend,
-                                const DecoderBuffers& buffers, std::uint32_t max_rows);
+                                const DecoderBuffers& buffers, std::uint32_t max_rows,
+                                std::uint32_t max_context);
 
   // Runs a pass from tokens to logits. Allocates nothing.
   // Fails  kCancelled; kCorrupt or kIo from the pager
@@ -84,7 +85,8 @@ class Decoder {
   };
 
   Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
-          const DecoderBuffers& buffers, ModelWeights weights, std::uint32_t max_rows);
+          const DecoderBuffers& buffers, ModelWeights weights, std::uint32_t max_rows,
+          std::uint32_t max_context);
 
   Status run_layer(const Pass& pass, std::uint32_t layer);
   Status attention_block(const Pass& pass, const LayerWeights& w, std::uint32_t layer);

@@ -21,10 +21,12 @@ double scale_llama3(double frequency, const RopeSpec& rope) {
 
 }  // namespace
 
-std::vector<float> rope_inverse_frequencies(const ModelSpec& spec) {
+std::vector<float> rope_inverse_frequencies(const ModelSpec& spec, std::uint32_t context) {
   std::vector<float> frequencies;
   if (spec.positions != PositionEncoding::kRope) return frequencies;
   const std::uint32_t dims = spec.rope_dims();
+  const bool is_long = context > spec.rope.original_context;
+  const std::vector<float>& factors = is_long ? spec.rope.long_factors : spec.rope.short_factors;
   frequencies.reserve(dims / 2);
   for (std::uint32_t i = 0; i < dims / 2; ++i) {
     // Rounded before scaling, as the reference does. Computed once per model, so the C library's
@@ -37,6 +39,7 @@ std::vector<float> rope_inverse_frequencies(const ModelSpec& spec) {
       case RopeScaling::kLlama3:
         frequencies.push_back(static_cast<float>(scale_llama3(base, spec.rope)));
         break;
+      case RopeScaling::kLongrope: frequencies.push_back(base / factors[i]); break;
     }
   }
   return frequencies;

@@ -11,6 +11,8 @@
 namespace qsf {
 namespace {
 
+constexpr std::uint32_t kContext = 4096;
+
 ModelSpec rope_spec(RopeScaling scaling) {
   ModelSpec spec;
   spec.positions = PositionEncoding::kRope;
@@ -25,8 +27,8 @@ ModelSpec rope_spec(RopeScaling scaling) {
 }
 
 TEST(RopeFrequenciesTest, PlainAndLinear) {
-  const auto plain = rope_inverse_frequencies(rope_spec(RopeScaling::kNone));
-  const auto linear = rope_inverse_frequencies(rope_spec(RopeScaling::kLinear));
+  const auto plain = rope_inverse_frequencies(rope_spec(RopeScaling::kNone), kContext);
+  const auto linear = rope_inverse_frequencies(rope_spec(RopeScaling::kLinear), kContext);
   ASSERT_EQ(plain.size(), 64U);
   EXPECT_EQ(plain[0], 1.0F);
   EXPECT_NEAR(plain[32], std::pow(500000.0, -0.5), 1e-9);
@@ -34,8 +36,8 @@ TEST(RopeFrequenciesTest, PlainAndLinear) {
 }
 
 TEST(RopeFrequenciesTest, Llama3KeepsFastAndDividesSlowFrequencies) {
-  const auto plain = rope_inverse_frequencies(rope_spec(RopeScaling::kNone));
-  const auto scaled = rope_inverse_frequencies(rope_spec(RopeScaling::kLlama3));
+  const auto plain = rope_inverse_frequencies(rope_spec(RopeScaling::kNone), kContext);
+  const auto scaled = rope_inverse_frequencies(rope_spec(RopeScaling::kLlama3), kContext);
   int n_kept = 0;
   int n_divided = 0;
   int n_blended = 0;
@@ -58,12 +60,39 @@ TEST(RopeFrequenciesTest, Llama3KeepsFastAndDividesSlowFrequencies) {
   EXPECT_GT(n_blended, 0);
 }
 
+// The published formula: 1 / (factor_i * theta^(2 i / dims)), with the factors of the context.
+TEST(RopeFrequenciesTest, LongropeTakesTheFactorsOfTheContext) {
+  ModelSpec spec = rope_spec(RopeScaling::kLongrope);
+  spec.rope.theta = 10000.0F;
+  spec.rope.dims = 96;
+  for (std::uint32_t i = 0; i < 48; ++i) {
+    spec.rope.short_factors.push_back(1.0F + 0.02F * static_cast<float>(i));
+    spec.rope.long_factors.push_back(1.1F + 1.3F * static_cast<float>(i));
+  }
+  const struct {
+    std::uint32_t context;
+    const std::vector<float>& factors;
+  } cases[] = {{1, spec.rope.short_factors},
+               {8192, spec.rope.short_factors},
+               {8193, spec.rope.long_factors},
+               {131072, spec.rope.long_factors}};
+  for (const auto& c : cases) {
+    const std::vector<float> got = rope_inverse_frequencies(spec, c.context);
+    ASSERT_EQ(got.size(), 48U);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const double power = std::pow(10000.0, 2.0 * static_cast<double>(i) / 96.0);
+      const double want = 1.0 / (static_cast<double>(c.factors[i]) * power);
+      EXPECT_NEAR(got[i], want, want * 0x1p-23) << i << " in a context of " << c.context;
+    }
+  }
+}
+
 TEST(RopeFrequenciesTest, PartialRotationAndNone) {
   ModelSpec spec = rope_spec(RopeScaling::kNone);
   spec.rope.dims = 32;
-  EXPECT_EQ(rope_inverse_frequencies(spec).size(), 16U);
+  EXPECT_EQ(rope_inverse_frequencies(spec, kContext).size(), 16U);
   spec.positions = PositionEncoding::kLearned;
-  EXPECT_TRUE(rope_inverse_frequencies(spec).empty());
+  EXPECT_TRUE(rope_inverse_frequencies(spec, kContext).empty());
 }
 
 }  // namespace

@@ -224,6 +224,39 @@ SmallModel full_model() {
   return model;
 }
 
+SmallModel longrope_model() {
+  using enum TensorKind;
+  using Q = QuantType;
+  SmallModel model;
+  model.name = "longrope";
+  ModelSpec& s = model.spec = base_spec("phi3");
+  s.hidden = 36;
+  s.norm = NormType::kRmsNorm;
+  s.activation = Activation::kSilu;
+  s.gated_ffn = true;
+  s.positions = PositionEncoding::kRope;
+  s.rope = {.dims = 8,
+            .scaling = RopeScaling::kLongrope,
+            .original_context = 7,
+            .attention_factor = 1.25F,
+            .short_factors = {1.0F, 1.0625F, 1.5F, 2.0F},
+            .long_factors = {0.9375F, 3.0F, 17.0F, 64.5F}};
+  s.default_type = Q::kQ8;
+  const std::uint32_t h = s.hidden;
+  model.sections = {
+      {{matrix(kTokenEmbedding, s.n_vocab, h, Q::kQ8, 64, kGroups)}},
+      {{vector_tensor(kAttnNorm, h), matrix(kAttnQ, s.q_dim(), h, Q::kQ8, 64, kGroups),
+        matrix(kAttnK, s.kv_dim(), h, Q::kQ8, 64, kGroups),
+        matrix(kAttnV, s.kv_dim(), h, Q::kQ8, 64, kGroups),
+        matrix(kAttnO, h, s.q_dim(), Q::kQ8, 64, kGroups), vector_tensor(kAttnPostNorm, h),
+        vector_tensor(kFfnNorm, h), matrix(kFfnGate, s.ffn, h, Q::kQ8, 64, kGroups),
+        matrix(kFfnUp, s.ffn, h, Q::kQ8, 64, kGroups),
+        matrix(kFfnDown, h, s.ffn, Q::kQ8, 64, kGroups), vector_tensor(kFfnPostNorm, h)}},
+      {{vector_tensor(kFinalNorm, h), matrix(kHead, s.n_vocab, h, Q::kQ8, 64, kGroups)}},
+  };
+  return model;
+}
+
 std::vector<float> small_row(std::uint32_t section, const TensorInfo& tensor, std::uint32_t row) {
   const auto kind = static_cast<std::uint64_t>(tensor.kind);
   Rng rng((std::uint64_t{section} << 48) | (kind << 40) | (std::uint64_t{tensor.expert} << 24) |

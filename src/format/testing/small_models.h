@@ -48,6 +48,9 @@ SmallModel compressed_model();
 // Every field and metadata key of a spec away from its default, experts, a tokenizer.
 SmallModel full_model();
 
+// Phi-3-like with norms behind the sublayers: longrope over some elements of a head.
+SmallModel longrope_model();
+
 // Returns the f32 weights of one row, as they were before encoding.
 std::vector<float> small_row(std::uint32_t section, const TensorInfo& tensor, std::uint32_t row);
 // Returns the bytes of one tile.
