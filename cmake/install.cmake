@@ -12,8 +12,6 @@
 #                              ../share/qsf/models when installed, models/ in a built tree
 #   share/doc/qsf/             licence, notice, readme
 
-include(GNUInstallDirs)
-
 set(QSF_BUNDLED_MODEL ${PROJECT_SOURCE_DIR}/models/tales-5M-4bit.qsf)
 
 # Every program that tools/ declares, and none of its tests.

@@ -7,10 +7,8 @@
 // for bad usage. It sees what every user of the library sees: include/qsf/qsf.h.
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -18,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "bundled_model.h"
 #include "qsf/qsf.h"
 #include "run_options.h"
 #include "run_report.h"
@@ -27,7 +26,6 @@
 namespace qsf_tools {
 namespace {
 
-constexpr const char* kBundledModel = "tales-5M-4bit.qsf";
 constexpr const char* kBundledPrompt = "Once upon a time";
 constexpr std::size_t kMaxPromptBytes = 256'000'000;
 
@@ -57,31 +55,9 @@ void catch_interrupt(QSFEngine* engine) {
   sigaction(SIGINT, &action, nullptr);
 }
 
-bool is_file(const std::string& path) {
-  struct stat about = {};
-  return ::stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode);
-}
-
 bool is_folder(const std::string& path) {
   struct stat about = {};
   return ::stat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode);
-}
-
-// Finds the bundled model from where this program lies: in a build tree (build/PRESET/bin) or an
-// installation (bin beside share). Returns nothing, with the places in `error`, when there is none.
-std::optional<std::string> find_bundled_model(std::string& error) {
-  char program[PATH_MAX];
-  const ssize_t n_bytes = ::readlink("/proc/self/exe", program, sizeof program);
-  const std::string path(program, n_bytes > 0 ? static_cast<std::size_t>(n_bytes) : 0);
-  const std::string folder = path.substr(0, path.rfind('/') + 1);
-  const std::string places[] = {folder + "../../../models/" + kBundledModel,
-                                folder + "../share/qsf/models/" + kBundledModel};
-  for (const std::string& place : places) {
-    if (is_file(place)) return place;
-  }
-  error = "no bundled model: looked for " + places[0] + " and " + places[1] +
-          "; name a model file instead";
-  return std::nullopt;
 }
 
 // Returns what is wrong with a path that can be told without opening it; empty for nothing.
