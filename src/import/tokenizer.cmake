@@ -7,6 +7,10 @@ qsf_library(import_tokenizer
           vocabulary_limit.cc
   DEPS base tokenizer
   PRIVATE_DEPS qsf_json)
+qsf_test(encode_pieces_test
+  SOURCES encode_pieces_test.cc
+  DEPS base tokenizer import_tokenizer
+  LABELS unit)
 qsf_test(gguf_tokenizer_test
   SOURCES gguf_tokenizer_test.cc
   DEPS base tokenizer import_tokenizer

@@ -54,7 +54,8 @@ AddedMatcher::AddedMatcher(const SectionView& section, bool normalized) : sectio
   }
 }
 
-std::uint32_t AddedMatcher::longest_at(std::string_view text, std::size_t position) const noexcept {
+std::uint32_t AddedMatcher::longest_at(std::string_view text, std::size_t position,
+                                       const SpecialMask* mask) const noexcept {
   std::uint32_t low = first_;
   std::uint32_t high = last_;
   std::uint32_t best = last_;
@@ -75,29 +76,52 @@ std::uint32_t AddedMatcher::longest_at(std::string_view text, std::size_t positi
     low = bound(low, false);
     high = bound(low, true);
     // The shortest of the range sorts first: it is the match when nothing of it is left.
-    if (low < high && section_.added(low).text.size() == depth + 1) best = low;
+    if (low >= high || section_.added(low).text.size() != depth + 1) continue;
+    if (mask == nullptr || (section_.added(low).flags & kAddedSpecial) == 0 ||
+        mask->allows(position, position + depth + 1)) {
+      best = low;
+    }
   }
   return best;
 }
 
-void AddedMatcher::split(std::string_view text, bool parse_special,
+std::uint32_t AddedMatcher::match_at(std::string_view text, const SpecialMask& mask,
+                                     std::size_t& position) const noexcept {
+  if (!first_bytes_.test(static_cast<unsigned char>(text[position]))) {
+    ++position;
+    return last_;
+  }
+  const std::uint32_t longest = longest_at(text, position, nullptr);
+  if (longest == last_) {
+    ++position;
+    return last_;
+  }
+  const AddedView entry = section_.added(longest);
+  const std::size_t end = position + entry.text.size();
+  if ((entry.flags & kAddedSpecial) == 0 || mask.allows(position, end)) return longest;
+  if (!mask.allows_any(position, end)) {
+    position = end;
+    return last_;
+  }
+  // It straddles a border: what is allowed inside it counts as if it were not there.
+  const std::uint32_t allowed = longest_at(text, position, &mask);
+  if (allowed == last_) ++position;
+  return allowed;
+}
+
+void AddedMatcher::split(std::string_view text, const SpecialMask& mask,
                          std::vector<Segment>& out) const {
   const auto piece = [](std::size_t begin, std::size_t end) {
     return Piece{static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end)};
   };
   std::size_t done = 0;
   for (std::size_t at = 0; !empty() && at < text.size();) {
-    const std::uint32_t index =
-        first_bytes_.test(static_cast<unsigned char>(text[at])) ? longest_at(text, at) : last_;
-    if (index == last_) {
-      ++at;
-      continue;
-    }
+    const std::uint32_t index = match_at(text, mask, at);
+    if (index == last_) continue;
     const AddedView entry = section_.added(index);
     std::size_t begin = at;
     std::size_t end = at + entry.text.size();
     at = end;
-    if ((entry.flags & kAddedSpecial) != 0 && !parse_special) continue;
     if ((entry.flags & kAddedSingleWord) != 0 && touches_word(text, begin, end)) continue;
     if ((entry.flags & kAddedLeftStrip) != 0) {
       while (begin > done) {

@@ -12,6 +12,7 @@
 #define QSF_TOKENIZER_ADDED_MATCHER_H_
 
 #include <bitset>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,41 @@ struct Segment {
   TokenId id;
 };
 
+// Where in a text special entries may be matched: everywhere, nowhere, or only where every byte of
+// the match is marked.
+class SpecialMask {
+ public:
+  static constexpr char kMarked = 1;
+  static constexpr char kUnmarked = 0;
+
+  explicit SpecialMask(bool everywhere) : everywhere_(everywhere) {}
+  // One mark a byte of the text; they must outlive the mask. None is a mask of an empty text.
+  explicit SpecialMask(std::string_view marks) : marks_(marks) {}
+
+  bool is_mixed() const noexcept { return !marks_.empty(); }
+  std::string_view marks() const noexcept { return marks_; }
+
+  // Returns the mask of the stretch [begin, end) of the text.
+  SpecialMask part(std::size_t begin, std::size_t end) const noexcept {
+    return is_mixed() ? SpecialMask(marks_.substr(begin, end - begin)) : *this;
+  }
+  // True when every byte of [begin, end) is marked, and when one of them is.
+  bool allows(std::size_t begin, std::size_t end) const noexcept {
+    return is_mixed() ? !holds(begin, end, kUnmarked) : everywhere_;
+  }
+  bool allows_any(std::size_t begin, std::size_t end) const noexcept {
+    return is_mixed() ? holds(begin, end, kMarked) : everywhere_;
+  }
+
+ private:
+  bool holds(std::size_t begin, std::size_t end, char mark) const noexcept {
+    return marks_.substr(begin, end - begin).find(mark) != std::string_view::npos;
+  }
+
+  std::string_view marks_;
+  bool everywhere_ = false;
+};
+
 class AddedMatcher {
  public:
   AddedMatcher() = default;
@@ -36,14 +72,20 @@ class AddedMatcher {
 
   bool empty() const noexcept { return first_ == last_; }
 
-  // Cuts `text` and appends its segments in order, none empty. Special entries count only with
-  // `parse_special`.
+  // Cuts `text` and appends its segments in order, none empty. Special entries count only where
+  // `mask`, which is of this text, allows them.
   // Threads  any
-  void split(std::string_view text, bool parse_special, std::vector<Segment>& out) const;
+  void split(std::string_view text, const SpecialMask& mask, std::vector<Segment>& out) const;
 
  private:
-  // Returns the entry of the longest match at `position`, or last_.
-  std::uint32_t longest_at(std::string_view text, std::size_t position) const noexcept;
+  // Returns the entry of the longest match at `position`, or last_; with a mask, of those it
+  // allows.
+  std::uint32_t longest_at(std::string_view text, std::size_t position,
+                           const SpecialMask* mask) const noexcept;
+  // Returns the entry that counts at `position`, or last_; moves `position` to where to look next
+  // if there is none.
+  std::uint32_t match_at(std::string_view text, const SpecialMask& mask,
+                         std::size_t& position) const noexcept;
 
   SectionView section_;
   std::uint32_t first_ = 0;  // entries [first_, last_) of the section

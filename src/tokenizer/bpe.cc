@@ -32,7 +32,14 @@ std::string_view text_of(std::string_view part, const BpeScratch::Symbol& symbol
 }  // namespace
 
 BpeModel::BpeModel(const SectionView& section, const VocabIndex& index)
-    : section_(section), index_(index) {
+    : section_(section), index_(index), unknown_(section.unk()) {
+  // Some models name their end of text as the unknown token too. Odd bytes must not end a text.
+  bool speaks = unknown_ != kNoToken && (unknown_ == section.bos() || unknown_ == section.eos() ||
+                                         section.token_type(unknown_) == TokenType::kControl);
+  for (std::uint32_t i = 0; i < section.n_stop_ids(); ++i) {
+    speaks = speaks || section.stop_id(i) == unknown_;
+  }
+  if (speaks) unknown_ = kNoToken;
   if (section.kind() != TokenizerKind::kScoredBpe) return;
   for (TokenId id = 0; id < section.n_tokens() && !has_unused_; ++id) {
     has_unused_ = section.token_type(id) == TokenType::kUnused && !section.token_text(id).empty();
@@ -116,6 +123,8 @@ void BpeModel::consider(std::string_view part, std::uint32_t left, BpeScratch& s
     candidate.merit = index_.find_merge(a.id, b.id);
     if (candidate.merit == kNoMerge) return;
     candidate.result = section_.merge(candidate.merit).result;
+    // Added tokens alone make control tokens: text that only spells one never becomes one.
+    if (section_.token_type(candidate.result) == TokenType::kControl) return;
   }
   scratch.queue.push_back(candidate);
   std::push_heap(scratch.queue.begin(), scratch.queue.end(), goes_after);
@@ -166,9 +175,8 @@ void BpeModel::emit_unknown(std::string_view text, BpeScratch& scratch,
       return;
     }
   }
-  if (section_.unk() == kNoToken) return;
-  if (!scratch.last_was_unknown || !section_.has(kSectionFuseUnknown))
-    out.push_back(section_.unk());
+  if (unknown_ == kNoToken) return;
+  if (!scratch.last_was_unknown || !section_.has(kSectionFuseUnknown)) out.push_back(unknown_);
   scratch.last_was_unknown = true;
 }
 

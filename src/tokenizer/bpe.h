@@ -74,6 +74,7 @@ class BpeModel {
 
   SectionView section_;
   VocabIndex index_;
+  TokenId unknown_ = kNoToken;  // what text without token becomes
   bool has_unused_ = false;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tokenizer/added_matcher.h"
 #include "tokenizer/utf8.h"
 
 namespace qsf {
@@ -15,30 +16,47 @@ constexpr std::size_t kMaxGrowth = 16;
 constexpr std::size_t kGrowthSlack = 4096;
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 31;
 
-void collapse_spaces(std::string& text) {
+void collapse_spaces(std::string& text, std::string* marks) {
   std::size_t kept = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == ' ' && (kept == 0 || text[kept - 1] == ' ')) continue;
+    if (text[i] == ' ' && (kept == 0 || text[kept - 1] == ' ')) {
+      if (marks != nullptr && kept > 0) (*marks)[kept - 1] &= (*marks)[i];
+      continue;
+    }
+    if (marks != nullptr) (*marks)[kept] = (*marks)[i];
     text[kept++] = text[i];
   }
   if (kept > 0 && text[kept - 1] == ' ') --kept;
   text.resize(kept);
+  if (marks != nullptr) marks->resize(kept);
 }
 
 // Returns false when the result would exceed `limit` bytes.
 bool replace_all(std::string_view wanted, std::string_view by, std::size_t limit,
-                 std::string& spare, std::string& text) {
+                 TextScratch& scratch, std::string& text, std::string* marks) {
   std::size_t at = text.find(wanted);
   if (at == std::string::npos) return true;
+  std::string& spare = scratch.spare;
+  std::string& spare_marks = scratch.spare_marks;
   spare.clear();
+  spare_marks.clear();
   std::size_t done = 0;
   for (; at != std::string::npos; at = text.find(wanted, done)) {
     if (spare.size() + (at - done) + by.size() > limit) return false;
     spare.append(text, done, at - done).append(by);
+    if (marks != nullptr) {
+      const bool allowed = SpecialMask(*marks).allows(at, at + wanted.size());
+      spare_marks.append(*marks, done, at - done)
+          .append(by.size(), allowed ? SpecialMask::kMarked : SpecialMask::kUnmarked);
+    }
     done = at + wanted.size();
   }
   spare.append(text, done);
   text.swap(spare);
+  if (marks != nullptr) {
+    spare_marks.append(*marks, done);
+    marks->swap(spare_marks);
+  }
   return text.size() <= limit;
 }
 
@@ -69,8 +87,8 @@ std::size_t TextSteps::code_bytes() const noexcept {
   return sum;
 }
 
-Status TextSteps::transform(TextStage stage, bool at_start, TextScratch& scratch,
-                            std::string& text) const {
+Status TextSteps::transform(TextStage stage, bool at_start, TextScratch& scratch, std::string& text,
+                            std::string* marks) const {
   const std::size_t limit = std::min(text.size() * kMaxGrowth + kGrowthSlack, kMaxTextBytes);
   for (const StepView& step : transforms_) {
     if (step.stage != stage) continue;
@@ -80,12 +98,14 @@ Status TextSteps::transform(TextStage stage, bool at_start, TextScratch& scratch
         if (text.empty() || ((step.flags & kStepFirstOnly) != 0 && !at_start)) break;
         if ((step.flags & kStepUnlessPresent) != 0 && text.starts_with(step.text)) break;
         fits = text.size() + step.text.size() <= limit;
-        if (fits) text.insert(0, step.text);
+        if (!fits) break;
+        text.insert(0, step.text);
+        if (marks != nullptr) marks->insert(0, step.text.size(), marks->front());
         break;
       case TextOp::kReplace:
-        fits = replace_all(step.text, step.replacement, limit, scratch.spare, text);
+        fits = replace_all(step.text, step.replacement, limit, scratch, text, marks);
         break;
-      case TextOp::kCollapseSpaces: collapse_spaces(text); break;
+      case TextOp::kCollapseSpaces: collapse_spaces(text, marks); break;
       case TextOp::kSplit: break;
     }
     if (!fits) {

@@ -23,6 +23,7 @@ namespace qsf {
 struct TextScratch {
   SplitScratch split;
   std::string spare;
+  std::string spare_marks;
   std::vector<Piece> valid;
   std::vector<Piece> next;
 };
@@ -34,9 +35,11 @@ class TextSteps {
   static Result<TextSteps> create(const SectionView& section);
 
   // Applies the steps of one stage that change text, in place. `at_start`: the segment begins where
-  // the whole text begins.
-  // Fails  kUnsupported when the text would grow more than 16 times and 4 KiB, or past 2 GiB
-  Status transform(TextStage stage, bool at_start, TextScratch& scratch, std::string& text) const;
+  // the whole text begins. `marks`, unless null, has a mark a byte of the text (see SpecialMask)
+  // and follows it: what replaces a stretch is marked if all of the stretch was. Fails kUnsupported
+  // when the text would grow more than 16 times and 4 KiB, or past 2 GiB
+  Status transform(TextStage stage, bool at_start, TextScratch& scratch, std::string& text,
+                   std::string* marks) const;
 
   // Cuts `text` by all splits and fills `pieces`, none empty.
   Status split(std::string_view text, TextScratch& scratch, std::vector<Piece>& pieces) const;

@@ -11,12 +11,37 @@ namespace {
 constexpr std::size_t kMaxTextBytes = (std::size_t{1} << 31) - 1;
 constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581
 
+struct MarkedText {
+  std::string_view text;
+  SpecialMask mask;
+};
+
+// Returns the pieces as one text, which lies in `joined` and `marks` unless it is a single piece.
+MarkedText join_pieces(std::span<const TextPiece> pieces, std::string& joined, std::string& marks) {
+  if (pieces.size() == 1) return {pieces[0].text, SpecialMask(pieces[0].parse_special)};
+  bool parsed = false;
+  bool unparsed = false;
+  for (const TextPiece& piece : pieces) {
+    joined.append(piece.text);
+    if (!piece.text.empty()) (piece.parse_special ? parsed : unparsed) = true;
+  }
+  if (!parsed || !unparsed) return {joined, SpecialMask(parsed)};
+  for (const TextPiece& piece : pieces) {
+    marks.append(piece.text.size(),
+                 piece.parse_special ? SpecialMask::kMarked : SpecialMask::kUnmarked);
+  }
+  return {joined, SpecialMask(marks)};
+}
+
 }  // namespace
 
 struct Tokenizer::Scratch {
   TextScratch text;
   BpeScratch bpe;
+  std::string joined;
+  std::string marks;
   std::string normalized;
+  std::string normalized_marks;
   std::string prepared;
   std::vector<Segment> segments;
   std::vector<Piece> pieces;
@@ -41,11 +66,20 @@ Result<Tokenizer> Tokenizer::open(ByteSpan section, MutableByteSpan index_memory
 
 Status Tokenizer::encode(std::string_view text, const EncodeOptions& options,
                          std::vector<TokenId>& out) const {
+  const TextPiece whole{text, options.parse_special};
+  return encode_pieces({&whole, 1}, options, out);
+}
+
+Status Tokenizer::encode_pieces(std::span<const TextPiece> pieces, const EncodeOptions& options,
+                                std::vector<TokenId>& out) const {
   const bool add_bos = options.add_bos.value_or(adds_bos());
   const bool add_eos = options.add_eos.value_or(adds_eos());
-  if (text.size() > kMaxTextBytes) {
-    return invalid_argument("tokenizer: %zu bytes of text, expected at most %zu", text.size(),
-                            kMaxTextBytes);
+  std::size_t n_bytes = 0;
+  for (const TextPiece& piece : pieces) {
+    if (piece.text.size() > kMaxTextBytes - n_bytes) {
+      return invalid_argument("tokenizer: the text has more than %zu bytes", kMaxTextBytes);
+    }
+    n_bytes += piece.text.size();
   }
   if ((add_bos && bos() == kNoToken) || (add_eos && eos() == kNoToken)) {
     return invalid_argument("tokenizer: asked to add %s, which this model does not have",
@@ -53,7 +87,9 @@ Status Tokenizer::encode(std::string_view text, const EncodeOptions& options,
   }
   const std::size_t before = out.size();
   if (add_bos) out.push_back(bos());
-  Status status = encode_text(text, options, out);
+  Scratch scratch;
+  const MarkedText marked = join_pieces(pieces, scratch.joined, scratch.marks);
+  Status status = encode_text(marked.text, marked.mask, options.at_text_start, scratch, out);
   if (!status.ok()) {
     out.resize(before);
     return status;
@@ -62,11 +98,10 @@ Status Tokenizer::encode(std::string_view text, const EncodeOptions& options,
   return ok_status();
 }
 
-Status Tokenizer::encode_text(std::string_view text, const EncodeOptions& options,
-                              std::vector<TokenId>& out) const {
-  Scratch scratch;
+Status Tokenizer::encode_text(std::string_view text, const SpecialMask& mask, bool at_start,
+                              Scratch& scratch, std::vector<TokenId>& out) const {
   std::vector<Segment> segments;
-  added_.split(text, options.parse_special, segments);
+  added_.split(text, mask, segments);
   for (const Segment& segment : segments) {
     if (segment.id != kNoToken) {
       out.push_back(segment.id);
@@ -74,24 +109,28 @@ Status Tokenizer::encode_text(std::string_view text, const EncodeOptions& option
     }
     const Piece piece = segment.piece;
     QSF_RETURN_IF_ERROR(encode_segment(text.substr(piece.begin, piece.end - piece.begin),
-                                       options.at_text_start && piece.begin == 0,
-                                       options.parse_special, scratch, out));
+                                       at_start && piece.begin == 0,
+                                       mask.part(piece.begin, piece.end), scratch, out));
   }
   return ok_status();
 }
 
 // Normalises text between added tokens and looks for those that are matched only then.
-Status Tokenizer::encode_segment(std::string_view text, bool at_start, bool parse_special,
+Status Tokenizer::encode_segment(std::string_view text, bool at_start, SpecialMask mask,
                                  Scratch& scratch, std::vector<TokenId>& out) const {
   if (steps_.transforms(TextStage::kNormalizer)) {
+    const bool follow_marks = mask.is_mixed() && !added_normalized_.empty();
     scratch.normalized.assign(text);
-    QSF_RETURN_IF_ERROR(
-        steps_.transform(TextStage::kNormalizer, at_start, scratch.text, scratch.normalized));
+    if (follow_marks) scratch.normalized_marks.assign(mask.marks());
+    QSF_RETURN_IF_ERROR(steps_.transform(TextStage::kNormalizer, at_start, scratch.text,
+                                         scratch.normalized,
+                                         follow_marks ? &scratch.normalized_marks : nullptr));
     text = scratch.normalized;
+    if (follow_marks) mask = SpecialMask(scratch.normalized_marks);
   }
   if (added_normalized_.empty()) return encode_normalized(text, at_start, scratch, out);
   scratch.segments.clear();
-  added_normalized_.split(text, parse_special, scratch.segments);
+  added_normalized_.split(text, mask, scratch.segments);
   for (const Segment& segment : scratch.segments) {
     if (segment.id != kNoToken) {
       out.push_back(segment.id);
@@ -108,8 +147,9 @@ Status Tokenizer::encode_normalized(std::string_view text, bool at_start, Scratc
                                     std::vector<TokenId>& out) const {
   if (steps_.transforms(TextStage::kPreTokenizer)) {
     scratch.prepared.assign(text);
-    QSF_RETURN_IF_ERROR(
-        steps_.transform(TextStage::kPreTokenizer, at_start, scratch.text, scratch.prepared));
+    QSF_RETURN_IF_ERROR(steps_.transform(TextStage::kPreTokenizer, at_start, scratch.text,
+                                         scratch.prepared,
+                                         /*marks=*/nullptr));
     text = scratch.prepared;
   }
   bpe_.begin_segment(scratch.bpe);

@@ -44,6 +44,12 @@ struct EncodeOptions {
   bool at_text_start = true;
 };
 
+// A part of a text for encode_pieces().
+struct TextPiece {
+  std::string_view text;
+  bool parse_special;  // as in EncodeOptions, for the bytes of this piece
+};
+
 struct DecodeOptions {
   bool skip_special = true;  // leaves out control and unknown tokens
   // Whether the tokens begin a text: the space that encoding put in front is dropped then.
@@ -69,6 +75,15 @@ class Tokenizer {
   // Threads  any
   Status encode(std::string_view text, const EncodeOptions& options,
                 std::vector<TokenId>& out) const;
+
+  // Appends the tokens of the pieces' texts, joined: tokens cross borders as they would anywhere in
+  // the whole text, but a control token is recognised only where all its bytes lie in pieces with
+  // parse_special. options.parse_special has no effect.
+  // Guarantees  pieces of equal parse_special give what encode() gives for the joined text
+  // Fails       as encode()
+  // Threads     any
+  Status encode_pieces(std::span<const TextPiece> pieces, const EncodeOptions& options,
+                       std::vector<TokenId>& out) const;
 
   // Appends the text of `tokens`, byte for byte; not always valid UTF-8 (see StreamDecoder).
   // Threads  any
@@ -113,12 +128,12 @@ class Tokenizer {
   struct Scratch;
 
   Tokenizer() = default;
-  Status encode_segment(std::string_view text, bool at_start, bool parse_special, Scratch& scratch,
+  Status encode_segment(std::string_view text, bool at_start, SpecialMask mask, Scratch& scratch,
                         std::vector<TokenId>& out) const;
   Status encode_normalized(std::string_view text, bool at_start, Scratch& scratch,
                            std::vector<TokenId>& out) const;
-  Status encode_text(std::string_view text, const EncodeOptions& options,
-                     std::vector<TokenId>& out) const;
+  Status encode_text(std::string_view text, const SpecialMask& mask, bool at_start,
+                     Scratch& scratch, std::vector<TokenId>& out) const;
 
   SectionView section_;
   TextSteps steps_;

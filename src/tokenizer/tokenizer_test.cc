@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -280,6 +281,19 @@ TEST(ScoredTest, UnknownCharactersWithoutFallback) {
   EXPECT_EQ(pieces(*open_data(data), "zaz"), (Pieces{"\xE2\x96\x81", "<unk>", "a", "<unk>"}));
 }
 
+TEST(ScoredTest, UnknownCharactersNeverBecomeAControlToken) {
+  TokenizerData data = byte_level_data();
+  data.tokens[0xFF].type = TokenType::kUnused;
+  data.tokens[0xFF].text.clear();
+  data.unk = add(data, "<unk>", TokenType::kUnknown);
+  EXPECT_EQ(pieces(*open_data(data), "a\xFF"), (Pieces{"a", "<unk>"}));
+  TokenizerData stops = data;
+  stops.stop_ids.push_back(data.unk);
+  EXPECT_EQ(pieces(*open_data(stops), "a\xFF"), Pieces{"a"});
+  data.unk = data.eos;
+  EXPECT_EQ(pieces(*open_data(data), "a\xFF"), Pieces{"a"});
+}
+
 TEST(AddedTokenTest, StripsAndStandsAlone) {
   TokenizerData data = byte_level_data();
   add_special(data, "<l>");
@@ -296,6 +310,82 @@ TEST(AddedTokenTest, StripsAndStandsAlone) {
   EXPECT_EQ(pieces(*tokenizer, "words"), (Pieces{"w", "o", "r", "d", "s"}));
   EXPECT_EQ(pieces(*tokenizer, "\xC3\xA9word"), (Pieces{"\xC3\xA9", "w", "o", "r", "d"}));
   EXPECT_EQ(pieces(*tokenizer, "<tool>s<tool>"), (Pieces{"<tool>s", "<tool>"}));
+}
+
+// Encodes parts in turn trusted and not, beginning with `trusted`.
+Pieces encode_parts(const Tokenizer& tokenizer, const Pieces& parts, bool trusted) {
+  std::vector<TextPiece> text;
+  for (const std::string& part : parts) {
+    text.push_back({part, trusted});
+    trusted = !trusted;
+  }
+  std::vector<TokenId> ids;
+  EXPECT_TRUE(tokenizer.encode_pieces(text, {}, ids).ok());
+  Pieces texts;
+  for (const TokenId id : ids) texts.emplace_back(tokenizer.token_text(id));
+  return texts;
+}
+
+TEST(EncodePiecesTest, TokensCrossBordersAndControlTokensDoNot) {
+  const Opened tokenizer = open_data(byte_level_data());
+  EXPECT_EQ(encode_parts(*tokenizer, {"he", "llo"}, true), Pieces{"hello"});
+  EXPECT_EQ(encode_parts(*tokenizer, {"<|end|>", "<|end|>", "<|end|>"}, true),
+            (Pieces{"<|end|>", "<", "|", "e", "n", "d", "|", ">", "<|end|>"}));
+  const Pieces spelled{"<", "|", "e", "n", "d", "|", ">"};
+  EXPECT_EQ(encode_parts(*tokenizer, {"<|en", "d|>"}, true), spelled);
+  EXPECT_EQ(encode_parts(*tokenizer, {"<|en", "d|>"}, false), spelled);
+  EXPECT_EQ(encode_parts(*tokenizer, {"<|en", "", "d|>"}, true), Pieces{"<|end|>"});
+  EXPECT_EQ(encode_parts(*tokenizer, {"<|e", "n", "d|>"}, true), spelled);
+  // Added tokens that are no control tokens are text, wherever they come from.
+  EXPECT_EQ(encode_parts(*tokenizer, {"<to", "ol>"}, true), Pieces{"<tool>"});
+  EXPECT_EQ(encode_parts(*tokenizer, {}, true), Pieces{});
+  EXPECT_EQ(encode_parts(*tokenizer, {"", ""}, true), Pieces{});
+}
+
+TEST(EncodePiecesTest, WhatStraddlesABorderHidesNoTokenBehindIt) {
+  TokenizerData data = byte_level_data();
+  add_special(data, "<a>");
+  add_special(data, "<a><b>");
+  add_special(data, "<b>");
+  const Opened tokenizer = open_data(data);
+  EXPECT_EQ(encode_parts(*tokenizer, {"<a>", "<b>"}, true), (Pieces{"<a>", "<", "b", ">"}));
+  EXPECT_EQ(encode_parts(*tokenizer, {"<a>", "<b>"}, false), (Pieces{"<", "a", ">", "<b>"}));
+  EXPECT_EQ(encode_parts(*tokenizer, {"<a", "><b>"}, true), (Pieces{"<", "a", ">", "<", "b", ">"}));
+  EXPECT_EQ(encode_parts(*tokenizer, {"<a", "><b>"}, false), (Pieces{"<", "a", ">", "<b>"}));
+}
+
+TEST(EncodePiecesTest, MarksFollowTheNormaliser) {
+  TokenizerData data = scored_data();
+  data.add_bos = false;
+  add_special(data, "\xE2\x96\x81<x\xE2\x96\x81y>");
+  data.added.back().normalized = true;
+  add_special(data, "y\xE2\x96\x81<x\xE2\x96\x81y>");
+  data.added.back().normalized = true;
+  TextStep collapse;
+  collapse.op = TextOp::kCollapseSpaces;
+  collapse.stage = TextStage::kNormalizer;
+  data.steps.insert(data.steps.begin(), collapse);
+  const Opened tokenizer = open_data(data);
+  const std::string token = "\xE2\x96\x81<x\xE2\x96\x81y>";
+  const auto found = [&](const Pieces& parts, bool trusted) {
+    const Pieces all = encode_parts(*tokenizer, parts, trusted);
+    return std::count(all.begin(), all.end(), token);
+  };
+  EXPECT_EQ(found({"<x y>"}, true), 1);
+  EXPECT_EQ(found({"<x y>"}, false), 0);
+  EXPECT_EQ(found({"<x   y>", "hello"}, true), 1);
+  EXPECT_EQ(found({"  hello", " <x   y>"}, false), 1);
+  EXPECT_EQ(found({"<x ", " ", "y>"}, true), 0);
+  EXPECT_EQ(found({"<x", " ", "y>"}, true), 0);
+  EXPECT_EQ(found({"<x y", ">"}, true), 0);
+  EXPECT_EQ(found({"hello ", "<x y>"}, false), 0);  // the space in front is of the token
+  EXPECT_EQ(found({"   ", "<x y>"}, false), 1);     // dropped, and put in front anew
+}
+
+TEST(EncodePiecesTest, MergesMakeNoControlToken) {
+  TokenizerData data = byte_level_data();
+  data.tokens[find(data, "hell")].type = TokenType::kControl;
+  EXPECT_EQ(pieces(*open_data(data), "hello"), (Pieces{"he", "ll", "o"}));
 }
 
 TEST(RoundTripTest, RandomTextFromAllPlanes) {
