@@ -29,6 +29,7 @@ void relu_squared_scalar(float* x, std::uint32_t n_values) noexcept;
 void silu_scalar(float* x, std::uint32_t n_values) noexcept;
 void gelu_tanh_scalar(float* x, std::uint32_t n_values) noexcept;
 void gelu_erf_scalar(float* x, std::uint32_t n_values) noexcept;
+void soft_cap_scalar(float* x, float cap, std::uint32_t n_values) noexcept;
 void silu_mul_scalar(const float* gate, const float* up, float* out,
                      std::uint32_t n_values) noexcept;
 void gelu_tanh_mul_scalar(const float* gate, const float* up, float* out,

@@ -18,6 +18,7 @@ constexpr ActivationKernels kKernels[] = {
      .silu = silu_scalar,
      .gelu_tanh = gelu_tanh_scalar,
      .gelu_erf = gelu_erf_scalar,
+     .soft_cap = soft_cap_scalar,
      .silu_mul = silu_mul_scalar,
      .gelu_tanh_mul = gelu_tanh_mul_scalar},
 };

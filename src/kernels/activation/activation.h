@@ -30,6 +30,8 @@ struct ActivationKernels {
   void (*gelu_tanh)(float* x, std::uint32_t n_values) noexcept;
   // 0.5 x (1 + erf(x / sqrt(2))): "gelu"
   void (*gelu_erf)(float* x, std::uint32_t n_values) noexcept;
+  // cap tanh(x / cap), of scores or logits. Requires  cap > 0
+  void (*soft_cap)(float* x, float cap, std::uint32_t n_values) noexcept;
 
   // out = silu(gate) * up
   void (*silu_mul)(const float* gate, const float* up, float* out, std::uint32_t n_values) noexcept;

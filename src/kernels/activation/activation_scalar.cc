@@ -70,6 +70,9 @@ void gelu_tanh_scalar(float* x, std::uint32_t n_values) noexcept {
 void gelu_erf_scalar(float* x, std::uint32_t n_values) noexcept {
   apply(x, n_values, [](f32x4 v) noexcept { return gelu_erf(v); });
 }
+void soft_cap_scalar(float* x, float cap, std::uint32_t n_values) noexcept {
+  apply(x, n_values, [cap](f32x4 v) noexcept { return tanh(v / splat(cap)) * splat(cap); });
+}
 void silu_mul_scalar(const float* gate, const float* up, float* out,
                      std::uint32_t n_values) noexcept {
   apply_mul(gate, up, out, n_values, [](f32x4 v) noexcept { return silu(v); });

@@ -146,6 +146,26 @@ TEST_P(ActivationTest, GeluTanh) {
 TEST_P(ActivationTest, GeluErf) {
   check_in_place(GetParam().gelu_erf, expected_gelu_erf);
 }
+// The quotient rounds once, tanh is within 2 ulp (up to 4 roundings), the product rounds once; the
+// slope of tanh is at most 1, and |cap tanh(x / cap)| at most |x|.
+TEST_P(ActivationTest, SoftCap) {
+  for (const float cap : {0.5F, 30.0F}) {
+    std::vector<float> x = sample_inputs();
+    std::vector<double> want;
+    std::vector<double> bounds;
+    for (const float value : x) {
+      const double v = value;
+      const double c = cap;
+      want.push_back(c * std::tanh(v / c));
+      const double bent = std::min(std::fabs(v), 20.0 * c);  // beyond it tanh is 1 and stays so
+      bounds.push_back(gamma_of(2.0) * bent + gamma_of(5.0) * std::fabs(want.back()) +
+                       2.0 * kSmallestNormal);
+    }
+    GetParam().soft_cap(x.data(), cap, static_cast<std::uint32_t>(x.size()));
+    EXPECT_TRUE(testing_support::all_within(x.data(), want, bounds)) << cap;
+    for (const float value : x) EXPECT_LE(std::fabs(value), cap);
+  }
+}
 TEST_P(ActivationTest, SiluMul) {
   check_gated(GetParam().silu_mul, expected_silu);
 }

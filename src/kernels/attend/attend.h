@@ -2,13 +2,18 @@
 //
 // Attention of one token's query heads over pages of stored K and V rows, by online softmax.
 //
-//   out[h] = sum over slots j of softmax_j(scale * q[h] . k[j]) * v[j]
+//   out[h] = sum over slots j of softmax_j(score[h][j]) * v[j]
+//   score[h][j] = cap(scale * q[h] . k[j]) + slope[h] * (position[j] - position of the token)
+//
+// where cap(s) is soft_cap * tanh(s / soft_cap), or s without a soft cap, and the second term is
+// there with slopes alone (ALiBi).
 //
 // A caller begins, feeds pages in a fixed order and finishes; spans of pages computed apart are
 // merged in a fixed order. All query heads that share a KV head are handed over together, so each K
 // and V row is read once for the group. The matrix of all scores never exists.
 //
-// Based on: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018.
+// Based on: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Press, Smith
+// and Lewis, "Train short, test long", 2022 (ALiBi).
 
 #ifndef QSF_KERNELS_ATTEND_ATTEND_H_
 #define QSF_KERNELS_ATTEND_ATTEND_H_
@@ -37,10 +42,13 @@ struct AttendState {
 // Shapes      q [n_q][q_stride], the first head_dim of each; after RoPE
 //             k, v [kKvPageSlots][head_dim] of the KV type, row-major
 //             state [n_q], acc [n_q][acc_stride], both updated
+//             slopes [n_q] or null for none; positions [kKvPageSlots], read with slopes alone
 // Requires    first <= last <= kKvPageSlots; slots outside [first, last) are not read
 //             head_dim <= kMaxHeadDim; strides >= head_dim; no alignment beyond the element's
+//             soft_cap >= 0, 0 for none; positions and q_position from 0 to 2^31 - 1
 // Guarantees  a head's result depends neither on n_q nor on the other heads, bit for bit
-//             first == last changes nothing; a score of -inf weighs nothing
+//             first == last changes nothing; a score of -inf weighs nothing (but a soft cap leaves
+//             no score below -soft_cap)
 // Threads     any; different states may run concurrently
 struct AttendPageArgs {
   const float* q;
@@ -55,6 +63,10 @@ struct AttendPageArgs {
   AttendState* state;
   float* acc;
   std::size_t acc_stride;  // floats
+  float soft_cap = 0.0F;
+  const float* slopes = nullptr;
+  const std::int32_t* positions = nullptr;
+  std::int32_t q_position = 0;
 };
 
 using AttendPageFn = void (*)(const AttendPageArgs&) noexcept;

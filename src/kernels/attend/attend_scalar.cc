@@ -58,6 +58,24 @@ template <KvType kType>
   return sum_lanes((sum[0] + sum[2]) + (sum[1] + sum[3])) + rest;
 }
 
+// Caps one head's n_slots scores, of the slots from args.first on, and adds the bias of distance.
+void cap_and_bias(const AttendPageArgs& args, std::uint32_t head, std::uint32_t n_slots,
+                  float* scores) noexcept {
+  if (args.soft_cap != 0.0F) {
+    const f32x4 cap = splat(args.soft_cap);
+    for (std::uint32_t j = 0; j < n_slots; j += 4) {
+      const std::uint32_t rest = n_slots - j < 4 ? n_slots - j : 4;
+      store_part(scores + j, tanh(load_part(scores + j, rest) / cap) * cap, rest);
+    }
+  }
+  if (args.slopes != nullptr) {
+    const float slope = args.slopes[head];
+    for (std::uint32_t j = 0; j < n_slots; ++j) {
+      scores[j] += slope * static_cast<float>(args.positions[args.first + j] - args.q_position);
+    }
+  }
+}
+
 // Turns one head's scores into weights exp(score - max), updates its state and returns what the
 // older sums are multiplied with. Slots behind n_slots up to a multiple of 4 get weight zero.
 float weigh(const float* scores, std::uint32_t n_slots, AttendState* state,
@@ -117,6 +135,7 @@ void attend_heads(const AttendPageArgs& args, std::uint32_t head, std::uint32_t 
   }
   float corrections[kHeadsAtOnce];
   for (std::uint32_t h = 0; h < n_heads; ++h) {
+    cap_and_bias(args, head + h, n_slots, scores[h]);
     corrections[h] = weigh(scores[h], n_slots, args.state + head + h, weights[h]);
   }
   for (std::uint32_t d = 0; d < args.head_dim; d += kStrip) {

@@ -17,6 +17,7 @@
 #include "kernels/testing/error_bound.h"
 #include "kernels/testing/guard_pages.h"
 #include "kernels/testing/isa_coverage.h"
+#include "kernels/testing/planted_faults.h"
 #include "kernels/testing/seeded_rng.h"
 
 namespace qsf::kernels {
@@ -72,7 +73,22 @@ class Problem {
             .scale = scale_,
             .state = state,
             .acc = acc,
-            .acc_stride = head_dim_};
+            .acc_stride = head_dim_,
+            .soft_cap = soft_cap_,
+            .slopes = slopes_.empty() ? nullptr : slopes_.data(),
+            .positions = slopes_.empty() ? nullptr : positions_.data() + page * kKvPageSlots,
+            .q_position = q_position_};
+  }
+
+  void set_soft_cap(float soft_cap) { soft_cap_ = soft_cap; }
+  // Slopes 2^-3, 2^-3.5 ... of the heads; slots at odd and unordered positions, the token behind
+  // them all.
+  void set_alibi(SeededRng& rng) {
+    for (std::uint32_t h = 0; h < n_q_; ++h) slopes_.push_back(std::exp2(-3.0F - 0.5F * h));
+    for (std::size_t i = 0; i < visible_.size() * kKvPageSlots; ++i) {
+      positions_.push_back(static_cast<std::int32_t>(3 * i + rng.get().below(3)));
+    }
+    q_position_ = static_cast<std::int32_t>(3 * positions_.size() + 5);
   }
 
   // Runs pages [from, to) into a state.
@@ -97,9 +113,11 @@ class Problem {
   }
 
   // A score is off by gamma(head_dim + 2) times its terms' magnitudes, which moves its weight by as
-  // much, relatively; differences to the maximum add u |d|, exp 2 u, the sum over slots one
-  // rounding a slot, and each page's correction u |d| + 3 u. Numerator and denominator both carry
-  // that, hence twice, times the weighted magnitudes of v.
+  // much, relatively. A soft cap divides (1), takes tanh (2 ulp, up to 4) and multiplies (1), and
+  // its slope of at most 1 enlarges nothing; a bias is a product (1) and is added (1). Differences
+  // to the maximum add u |d|, exp 2 u, the sum over slots one rounding a slot, and each page's
+  // correction u |d| + 3 u. Numerator and denominator both carry that, hence twice, times the
+  // weighted magnitudes of v.
   ::testing::AssertionResult within_bound(const std::vector<float>& out) const {
     std::vector<double> want;
     std::vector<double> bounds;
@@ -138,6 +156,12 @@ class Problem {
     return to_f32(half);
   }
 
+  double bias_of(std::uint32_t h, std::size_t page, std::uint32_t slot) const {
+    if (slopes_.empty()) return 0.0;
+    const std::int32_t distance = positions_[page * kKvPageSlots + slot] - q_position_;
+    return static_cast<double>(slopes_[h]) * distance;
+  }
+
   void expect_head(std::uint32_t h, std::vector<double>* want, std::vector<double>* bounds) const {
     std::vector<double> scores;
     double magnitude = 0.0;
@@ -150,8 +174,11 @@ class Problem {
           score += term;
           size += std::fabs(term);
         }
-        scores.push_back(score * static_cast<double>(scale_));
-        magnitude = std::max(magnitude, size * static_cast<double>(scale_));
+        const double bias = bias_of(h, p, j);
+        const double cap = soft_cap_;
+        score *= static_cast<double>(scale_);
+        scores.push_back((cap == 0.0 ? score : cap * std::tanh(score / cap)) + bias);
+        magnitude = std::max(magnitude, size * static_cast<double>(scale_) + std::fabs(bias));
       }
     }
     double max = -std::numeric_limits<double>::infinity();
@@ -164,7 +191,9 @@ class Problem {
       sum += s;
     }
     const double pages = static_cast<double>(visible_.size());
-    const double relative = 2.0 * (std::expm1(2.0 * gamma_of(head_dim_ + 2.0) * magnitude) +
+    const double roundings =
+        head_dim_ + 2.0 + (soft_cap_ == 0.0F ? 0.0 : 6.0) + (slopes_.empty() ? 0.0 : 2.0);
+    const double relative = 2.0 * (std::expm1(2.0 * gamma_of(roundings) * magnitude) +
                                    gamma_of(kKvPageSlots + 8.0 + widest + pages * (4.0 + widest)));
     for (std::uint32_t d = 0; d < head_dim_; ++d) {
       double value = 0.0;
@@ -190,7 +219,19 @@ class Problem {
   GuardedArray<float> q_;
   std::vector<GuardedBytes> k_;
   std::vector<GuardedBytes> v_;
+  float soft_cap_ = 0.0F;
+  std::vector<float> slopes_;
+  std::vector<std::int32_t> positions_;
+  std::int32_t q_position_ = 0;
 };
+
+// A problem of every feature at once, with scores that its cap bends and positions that matter.
+Problem capped_and_biased(KvType type, SeededRng& rng) {
+  Problem problem(type, 4, 24, {{0, 64}, {0, 64}, {5, 41}}, 3.0F, rng);
+  problem.set_soft_cap(2.0F);
+  problem.set_alibi(rng);
+  return problem;
+}
 
 TEST_P(AttendTest, MatchesReferenceForEveryShape) {
   SeededRng rng;
@@ -216,6 +257,47 @@ TEST_P(AttendTest, MatchesReferenceForEveryRange) {
       }
     }
   }
+}
+
+// From caps that every score reaches to one that none does.
+TEST_P(AttendTest, MatchesReferenceWithSoftCap) {
+  SeededRng rng;
+  for (const KvType type : kAllKvTypes) {
+    for (const float soft_cap : {0.5F, 2.0F, 50.0F, 1e30F}) {
+      for (const std::uint32_t last : {1U, 3U, 30U, 64U}) {
+        Problem problem(type, 9, 40, {{0, 64}, {0, last}}, 4.0F, rng);
+        problem.set_soft_cap(soft_cap);
+        EXPECT_TRUE(problem.within_bound(problem.run(GetParam()))) << soft_cap << " " << last;
+      }
+    }
+  }
+}
+
+TEST_P(AttendTest, MatchesReferenceWithSlopes) {
+  SeededRng rng;
+  for (const KvType type : kAllKvTypes) {
+    for (const std::uint32_t n_q : {1U, 3U, 9U}) {
+      for (const std::uint32_t first : {0U, 1U, 37U, 63U}) {
+        Problem problem(type, n_q, 20, {{first, 64}, {0, 64}, {0, first}}, 2.0F, rng);
+        problem.set_alibi(rng);
+        EXPECT_TRUE(problem.within_bound(problem.run(GetParam()))) << n_q << " " << first;
+      }
+    }
+    const Problem both = capped_and_biased(type, rng);
+    EXPECT_TRUE(both.within_bound(both.run(GetParam())));
+  }
+}
+
+// The comparison that accepts the right kernels rejects each wrong one.
+TEST(AttendFaultsTest, EveryPlantedFaultIsCaught) {
+  for (const KvType type : kAllKvTypes) {
+    SeededRng rng;
+    const Problem problem = capped_and_biased(type, rng);
+    for (const auto& fault : testing_support::planted_attend_faults()) {
+      EXPECT_FALSE(problem.within_bound(problem.run(fault.kernel))) << fault.what;
+    }
+  }
+  EXPECT_GE(testing_support::planted_attend_faults().size(), 6U);
 }
 
 TEST_P(AttendTest, NothingVisibleGivesZeros) {
@@ -280,7 +362,9 @@ TEST_P(AttendTest, InfiniteScores) {
 TEST_P(AttendTest, HeadsDoNotDependOnTheirGroup) {
   SeededRng rng;
   for (const KvType type : kAllKvTypes) {
-    const Problem problem(type, 11, 72, {{3, 64}, {0, 64}, {0, 31}}, 2.0F, rng);
+    Problem problem(type, 11, 72, {{3, 64}, {0, 64}, {0, 31}}, 2.0F, rng);
+    problem.set_soft_cap(6.0F);
+    problem.set_alibi(rng);
     const std::vector<float> whole = problem.run(GetParam());
     for (std::uint32_t h = 0; h < 11; ++h) {
       AttendState state;
@@ -289,6 +373,7 @@ TEST_P(AttendTest, HeadsDoNotDependOnTheirGroup) {
       for (std::size_t p = 0; p < 3; ++p) {
         AttendPageArgs args = problem.page_args(p, &state, acc.data());
         args.q += h * args.q_stride;
+        args.slopes += h;
         args.n_q = 1;
         GetParam().page(type)(args);
       }

@@ -10,6 +10,7 @@
 #include "base/f16.h"
 #include "kernels/matmul/matmul_variants.h"
 #include "kernels/matvec/matvec_variants.h"
+#include "kernels/variants_scalar.h"
 
 namespace qsf::kernels::testing_support {
 namespace {
@@ -155,6 +156,95 @@ constexpr PlantedFault<MatMulKernel> kMatMulFaults[] = {
     {"last block dropped", faulty("lose_block", lose_block)},
 };
 
+template <KvType kType>
+void right_page(const AttendPageArgs& args) noexcept {
+  if constexpr (kType == KvType::kF32) {
+    attend_page_f32_scalar(args);
+  } else {
+    attend_page_f16_scalar(args);
+  }
+}
+
+template <KvType kType>
+void ignore_cap(const AttendPageArgs& args) noexcept {
+  AttendPageArgs wrong = args;
+  wrong.soft_cap = 0.0F;
+  right_page<kType>(wrong);
+}
+
+template <KvType kType>
+void cap_at_one(const AttendPageArgs& args) noexcept {
+  AttendPageArgs wrong = args;
+  wrong.soft_cap = 1.0F;
+  right_page<kType>(wrong);
+}
+
+template <KvType kType>
+void ignore_slopes(const AttendPageArgs& args) noexcept {
+  AttendPageArgs wrong = args;
+  wrong.slopes = nullptr;
+  right_page<kType>(wrong);
+}
+
+template <KvType kType>
+void turn_slopes(const AttendPageArgs& args) noexcept {
+  AttendPageArgs wrong = args;
+  float slopes[16];
+  for (std::uint32_t h = 0; h < args.n_q; ++h) slopes[h] = -args.slopes[h];
+  wrong.slopes = slopes;
+  right_page<kType>(wrong);
+}
+
+template <KvType kType>
+void take_next_slope(const AttendPageArgs& args) noexcept {
+  AttendPageArgs wrong = args;
+  float slopes[16];
+  for (std::uint32_t h = 0; h < args.n_q; ++h) slopes[h] = args.slopes[(h + 1) % args.n_q];
+  wrong.slopes = slopes;
+  right_page<kType>(wrong);
+}
+
+// Takes a slot's number in its page for its position.
+template <KvType kType>
+void ignore_positions(const AttendPageArgs& args) noexcept {
+  AttendPageArgs wrong = args;
+  std::int32_t positions[kKvPageSlots];
+  for (std::uint32_t j = 0; j < kKvPageSlots; ++j) positions[j] = static_cast<std::int32_t>(j);
+  wrong.positions = positions;
+  right_page<kType>(wrong);
+}
+
+// Counts positions from the first visible slot instead of from the page's.
+template <KvType kType>
+void shift_positions(const AttendPageArgs& args) noexcept {
+  AttendPageArgs wrong = args;
+  std::int32_t positions[kKvPageSlots] = {};
+  for (std::uint32_t j = args.first; j < args.last; ++j) {
+    positions[j] = args.positions[j - args.first];
+  }
+  wrong.positions = positions;
+  right_page<kType>(wrong);
+}
+
+constexpr AttendKernels faulty(const char* name, AttendPageFn page_f32, AttendPageFn page_f16) {
+  return {name, Isa::kScalar, Exactness::kBounded, page_f32, page_f16};
+}
+
+constexpr PlantedFault<AttendKernels> kAttendFaults[] = {
+    {"soft cap ignored", faulty("ignore_cap", ignore_cap<KvType::kF32>, ignore_cap<KvType::kF16>)},
+    {"soft cap of 1", faulty("cap_at_one", cap_at_one<KvType::kF32>, cap_at_one<KvType::kF16>)},
+    {"slopes ignored",
+     faulty("ignore_slopes", ignore_slopes<KvType::kF32>, ignore_slopes<KvType::kF16>)},
+    {"sign of the slopes turned",
+     faulty("turn_slopes", turn_slopes<KvType::kF32>, turn_slopes<KvType::kF16>)},
+    {"slope of another head",
+     faulty("take_next_slope", take_next_slope<KvType::kF32>, take_next_slope<KvType::kF16>)},
+    {"positions ignored",
+     faulty("ignore_positions", ignore_positions<KvType::kF32>, ignore_positions<KvType::kF16>)},
+    {"positions shifted",
+     faulty("shift_positions", shift_positions<KvType::kF32>, shift_positions<KvType::kF16>)},
+};
+
 }  // namespace
 
 std::span<const PlantedFault<MatVecKernel>> planted_matvec_faults() noexcept {
@@ -162,6 +252,9 @@ std::span<const PlantedFault<MatVecKernel>> planted_matvec_faults() noexcept {
 }
 std::span<const PlantedFault<MatMulKernel>> planted_matmul_faults() noexcept {
   return kMatMulFaults;
+}
+std::span<const PlantedFault<AttendKernels>> planted_attend_faults() noexcept {
+  return kAttendFaults;
 }
 std::span<const PlantedFault<MatVecKernel>> planted_memory_faults() noexcept {
   return kMemoryFaults;
