@@ -96,7 +96,10 @@ void Decoder::begin(const Pass& pass) {
     if (prompt) ++output_counts_.n_prompt;
   }
   output_counts_.n_rows = static_cast<std::uint32_t>(output_rows_.size());
-  backend_.begin_pass(pass.rows, *pass.kv, inverse_frequencies_, pass.cancel);
+  backend_.begin_pass(
+      pass.rows, *pass.kv,
+      {.inverse_frequencies = inverse_frequencies_, .factor = spec_.rope.attention_factor},
+      pass.cancel);
 }
 
 Status Decoder::embed(const Pass& pass) {

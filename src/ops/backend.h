@@ -65,6 +65,13 @@ struct MatmulTile {
   std::uint32_t target = 0;  // index into MatmulArgs::targets
 };
 
+// How the rows of a pass rotate: by position * inverse_frequencies[i], with cos and sin multiplied
+// by `factor`.
+struct Rotation {
+  std::span<const float> inverse_frequencies;  // [rope_dims / 2]; none without rotation
+  float factor = 1.0F;
+};
+
 // Where the rows of one weight matrix go: weight row r becomes column r - first_weight_row of
 // `out`.
 struct MatmulTarget {
@@ -100,7 +107,10 @@ struct NormArgs {
   std::span<const std::uint32_t>
       row_list;              // rows of `in`; row i of `out` is the norm of row_list[i]
   std::uint32_t n_rows = 0;  // with an empty row_list: rows 0 .. n_rows - 1 in place
-  std::uint32_t n_cols = 0;
+  std::uint32_t n_cols = 0;  // that are normalised together
+  // Neighbouring parts of n_cols columns that are normalised apart by the same gain: the heads of
+  // queries or keys. Requires  n_parts * n_cols is at most the buffers' widths
+  std::uint32_t n_parts = 1;
   NormKind kind = NormKind::kRmsNorm;
   float epsilon = 0.0F;
   std::span<const float> gain;  // [n_cols]
@@ -113,6 +123,9 @@ struct AttendArgs {
   Buffer out;  // the same shape
   float scale = 1.0F;
   std::uint32_t window = 0;  // positions a row sees, itself included; 0: all before it
+  float soft_cap = 0.0F;     // scores become soft_cap * tanh(score / soft_cap); 0: they stay
+  // [n_heads] of ALiBi: slope * (key's position - row's position) is added to a score; empty: none
+  std::span<const float> slopes;
 };
 
 // Time spent per kind of work since the backend was made, in nanoseconds.
@@ -143,17 +156,16 @@ class Backend {
   virtual void attach_scratch(const PassLimits& limits, MutableByteSpan memory) = 0;
 
   // Starts a pass. `rows` (prompt rows first) and `kv` stay unchanged until its last wait().
-  // `inverse_frequencies` has rope_dims / 2 values, or none without rotation.
   // When `cancel`, which may be null, becomes true, operators may skip work; their results are void
   // then.
-  virtual void begin_pass(std::span<const Row> rows, const KvCache& kv,
-                          std::span<const float> inverse_frequencies,
+  virtual void begin_pass(std::span<const Row> rows, const KvCache& kv, const Rotation& rotation,
                           const std::atomic<bool>* cancel) = 0;
 
   // Operators over the rows of the pass; widths are those of the buffers unless named.
   virtual void upload_row(Buffer to, std::uint32_t row, std::span<const float> values) = 0;
   virtual void norm(const NormArgs& args) = 0;
   virtual void matmul(const MatmulArgs& args) = 0;
+  // Rotates the first rope_dims of the head_dim columns of each head; the others stay.
   virtual void rope(Buffer x, std::uint32_t n_heads) = 0;
   virtual void store_kv(std::uint32_t layer, Buffer k, Buffer v) = 0;
   virtual void attend(const AttendArgs& args) = 0;
@@ -161,6 +173,8 @@ class Backend {
   virtual void activate_mul(ActivationKind kind, Buffer gate,
                             Buffer up) = 0;      // gate = act(gate) * up
   virtual void add(Buffer to, Buffer from) = 0;  // to += from
+  // x = cap * tanh(x / cap) in the first n_cols columns of the first n_rows rows of `x`.
+  virtual void soft_cap(Buffer x, std::uint32_t n_rows, std::uint32_t n_cols, float cap) = 0;
   // Copies one page of keys and values of every layer, when a forked sequence writes to it.
   virtual void copy_page(std::uint32_t from_page, std::uint32_t to_page) = 0;
 

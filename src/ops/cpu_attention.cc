@@ -101,6 +101,7 @@ void CpuBackend::copy_page(std::uint32_t from_page, std::uint32_t to_page) {
 }
 
 void CpuBackend::attend(const AttendArgs& args) {
+  QSF_CHECK(args.slopes.empty() || args.slopes.size() == limits_.n_heads);
   const std::uint64_t start = monotonic_ns();
   attend_prompt_rows(args);
   attend_decode_rows(args);
@@ -137,6 +138,8 @@ void CpuBackend::attend_span(const AttendArgs& args, std::uint32_t row_index, st
       std::max(first_visible(row, args.layer, kv_head, args.window), span * kSpanSlots);
   const std::uint32_t last = std::min(row.visible.prefix, (span + 1) * kSpanSlots);
   const float* q = matrix(args.q).row(row_index) + std::size_t{kv_head} * group * head_dim;
+  const float* slopes =
+      args.slopes.empty() ? nullptr : args.slopes.data() + std::size_t{kv_head} * group;
   for (std::uint32_t slot = first; slot < last;) {
     const std::uint32_t page_first = slot / kKvPageSlots * kKvPageSlots;
     const std::uint32_t page_last = std::min(last, page_first + kKvPageSlots);
@@ -153,7 +156,11 @@ void CpuBackend::attend_span(const AttendArgs& args, std::uint32_t row_index, st
          .scale = args.scale,
          .state = partial.state,
          .acc = partial.acc,
-         .acc_stride = head_dim});
+         .acc_stride = head_dim,
+         .soft_cap = args.soft_cap,
+         .slopes = slopes,
+         .positions = kv_->page_positions(page, args.layer, kv_head).data(),
+         .q_position = row.position});
     slot = page_last;
   }
 }

@@ -53,11 +53,10 @@ CpuBackend::Matrix& CpuBackend::matrix(Buffer buffer) noexcept {
   return matrices_[buffer.id];
 }
 
-void CpuBackend::begin_pass(std::span<const Row> rows, const KvCache& kv,
-                            std::span<const float> inverse_frequencies,
+void CpuBackend::begin_pass(std::span<const Row> rows, const KvCache& kv, const Rotation& rotation,
                             const std::atomic<bool>* cancel) {
   QSF_CHECK(rows.size() <= limits_.max_rows);
-  QSF_CHECK(inverse_frequencies.size() == limits_.rope_dims / 2);
+  QSF_CHECK(rotation.inverse_frequencies.size() == limits_.rope_dims / 2);
   for (const Row& row : rows)
     QSF_CHECK(row.visible.ancestors == 0);  // draft trees are not built yet
   rows_ = rows;
@@ -69,12 +68,16 @@ void CpuBackend::begin_pass(std::span<const Row> rows, const KvCache& kv,
   QSF_CHECK(std::none_of(first_other, rows.end(),
                          [](const Row& row) { return row.role == RowRole::kPrompt; }));
   QSF_CHECK(rows.size() - n_prompt_ <= limits_.max_decode_rows);
-  if (inverse_frequencies.empty()) return;
-  const std::size_t n_pairs = inverse_frequencies.size();
+  if (rotation.inverse_frequencies.empty()) return;
+  const auto n_pairs = static_cast<std::uint32_t>(rotation.inverse_frequencies.size());
   for_rows(static_cast<std::uint32_t>(rows.size()), [&](std::uint32_t row) {
+    float* cos = cos_ + std::size_t{row} * n_pairs;
+    float* sin = sin_ + std::size_t{row} * n_pairs;
     kernels::rope_angles(static_cast<std::uint32_t>(rows_[row].position),
-                         inverse_frequencies.data(), static_cast<std::uint32_t>(n_pairs),
-                         cos_ + row * n_pairs, sin_ + row * n_pairs);
+                         rotation.inverse_frequencies.data(), n_pairs, cos, sin);
+    if (rotation.factor == 1.0F) return;
+    kernels_.elementwise.scale(cos, rotation.factor, n_pairs);
+    kernels_.elementwise.scale(sin, rotation.factor, n_pairs);
   });
 }
 
@@ -99,13 +102,17 @@ void CpuBackend::norm(const NormArgs& args) {
   const Matrix& out = matrix(args.out);
   const bool listed = !args.row_list.empty();
   const auto n_rows = listed ? static_cast<std::uint32_t>(args.row_list.size()) : args.n_rows;
+  const float* bias = args.bias.empty() ? nullptr : args.bias.data();
+  QSF_DCHECK(args.n_parts * args.n_cols <= std::min(in.n_cols, out.n_cols));
   for_rows(n_rows, [&](std::uint32_t i) {
     const float* x = in.row(listed ? args.row_list[i] : i);
-    if (args.kind == NormKind::kRmsNorm) {
-      kernels_.norm.rms_norm(x, args.gain.data(), out.row(i), args.n_cols, args.epsilon);
-    } else {
-      kernels_.norm.layer_norm(x, args.gain.data(), args.bias.empty() ? nullptr : args.bias.data(),
-                               out.row(i), args.n_cols, args.epsilon);
+    float* y = out.row(i);
+    for (std::uint32_t part = 0; part < args.n_parts; ++part, x += args.n_cols, y += args.n_cols) {
+      if (args.kind == NormKind::kRmsNorm) {
+        kernels_.norm.rms_norm(x, args.gain.data(), y, args.n_cols, args.epsilon);
+      } else {
+        kernels_.norm.layer_norm(x, args.gain.data(), bias, y, args.n_cols, args.epsilon);
+      }
     }
   });
 }
@@ -148,6 +155,13 @@ void CpuBackend::add(Buffer to, Buffer from) {
   for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
     kernels_.elementwise.add(a.row(row), b.row(row), a.row(row), a.n_cols);
   });
+}
+
+void CpuBackend::soft_cap(Buffer x, std::uint32_t n_rows, std::uint32_t n_cols, float cap) {
+  const Matrix& m = matrix(x);
+  QSF_DCHECK(n_rows <= m.n_rows && n_cols <= m.n_cols);
+  for_rows(n_rows,
+           [&](std::uint32_t row) { kernels_.activation.soft_cap(m.row(row), cap, n_cols); });
 }
 
 }  // namespace qsf

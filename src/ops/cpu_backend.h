@@ -36,8 +36,7 @@ class CpuBackend final : public Backend {
   void attach_kv(const KvShape& shape, MutableByteSpan memory) override;
   void attach_scratch(const PassLimits& limits, MutableByteSpan memory) override;
 
-  void begin_pass(std::span<const Row> rows, const KvCache& kv,
-                  std::span<const float> inverse_frequencies,
+  void begin_pass(std::span<const Row> rows, const KvCache& kv, const Rotation& rotation,
                   const std::atomic<bool>* cancel) override;
   void upload_row(Buffer to, std::uint32_t row, std::span<const float> values) override;
   void norm(const NormArgs& args) override;
@@ -48,6 +47,7 @@ class CpuBackend final : public Backend {
   void activate(ActivationKind kind, Buffer x) override;
   void activate_mul(ActivationKind kind, Buffer gate, Buffer up) override;
   void add(Buffer to, Buffer from) override;
+  void soft_cap(Buffer x, std::uint32_t n_rows, std::uint32_t n_cols, float cap) override;
   void copy_page(std::uint32_t from_page, std::uint32_t to_page) override;
   Status wait() override;
   std::span<const float> read_row(Buffer from, std::uint32_t row) override;
@@ -115,8 +115,8 @@ class CpuBackend final : public Backend {
   std::byte* kv_memory_ = nullptr;
 
   PassLimits limits_;
-  float* cos_ = nullptr;              // [max_rows, rope_dims / 2]
-  float* sin_ = nullptr;              // [max_rows, rope_dims / 2]
+  float* cos_ = nullptr;              // [max_rows, rope_dims / 2], times Rotation::factor
+  float* sin_ = nullptr;              // the same
   float* worker_partials_ = nullptr;  // [threads, 2] partials: one span, the total
   float* decode_partials_ = nullptr;  // [max_decode_rows, n_kv_heads, spans] partials
 

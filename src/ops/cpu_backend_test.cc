@@ -61,7 +61,7 @@ class Bench {
     return backend_.create_buffer(n_rows, n_cols, memory(backend_.buffer_bytes(n_rows, n_cols)));
   }
   // Starts a pass of `n` rows at the end of the sequence.
-  void begin(std::uint32_t n, RowRole role) {
+  void begin(std::uint32_t n, RowRole role, const Rotation& rotation = {}) {
     const std::uint32_t first = kv_->append(sequence_, n).value().first_slot;
     rows_.clear();
     for (std::uint32_t i = 0; i < n; ++i) {
@@ -74,7 +74,7 @@ class Bench {
                        .adapter = 0,
                        .wants_output = false});
     }
-    backend_.begin_pass(rows_, *kv_, {}, nullptr);
+    backend_.begin_pass(rows_, *kv_, rotation, nullptr);
   }
 
   CpuBackend& backend() { return backend_; }
@@ -124,10 +124,17 @@ struct Sequence {
   }
 };
 
+// What becomes of a score besides its scale.
+struct ScoreRule {
+  std::uint32_t window = 0;
+  float soft_cap = 0.0F;
+  std::vector<float> slopes;  // [kHeads] or empty
+};
+
 // Runs all positions in passes of the given sizes and returns the attention outputs of layer 1.
 std::vector<std::vector<float>> attend_all(const Sequence& sequence, unsigned n_threads,
                                            std::uint32_t rows_per_pass, RowRole role,
-                                           std::uint32_t window, KvType kv_type) {
+                                           const ScoreRule& rule, KvType kv_type) {
   PassLimits limits = attention_limits();
   limits.max_rows = rows_per_pass;
   limits.max_decode_rows = rows_per_pass;
@@ -147,7 +154,13 @@ std::vector<std::vector<float>> attend_all(const Sequence& sequence, unsigned n_
       backend.upload_row(v, i, sequence.v[done + i]);
     }
     backend.store_kv(1, k, v);
-    backend.attend({.layer = 1, .q = q, .out = out, .scale = 0.5F, .window = window});
+    backend.attend({.layer = 1,
+                    .q = q,
+                    .out = out,
+                    .scale = 0.5F,
+                    .window = rule.window,
+                    .soft_cap = rule.soft_cap,
+                    .slopes = rule.slopes});
     EXPECT_TRUE(backend.wait().ok());
     for (std::uint32_t i = 0; i < n; ++i) {
       const auto row = backend.read_row(out, i);
@@ -159,9 +172,10 @@ std::vector<std::vector<float>> attend_all(const Sequence& sequence, unsigned n_
 }
 
 // Attention by its definition, in f64.
-std::vector<double> naive_attention(const Sequence& s, std::uint32_t row, std::uint32_t window) {
+std::vector<double> naive_attention(const Sequence& s, std::uint32_t row, const ScoreRule& rule) {
   std::vector<double> out(std::size_t{kHeads} * kHeadDim);
-  const std::uint32_t first = window != 0 && row + 1 > window ? row + 1 - window : 0;
+  const std::uint32_t first = rule.window != 0 && row + 1 > rule.window ? row + 1 - rule.window : 0;
+  const double cap = rule.soft_cap;
   for (std::uint32_t head = 0; head < kHeads; ++head) {
     const std::uint32_t kv = head / (kHeads / kKvHeads) * kHeadDim;
     std::vector<double> weights;
@@ -171,7 +185,12 @@ std::vector<double> naive_attention(const Sequence& s, std::uint32_t row, std::u
       for (std::uint32_t d = 0; d < kHeadDim; ++d) {
         score += static_cast<double>(s.q[row][head * kHeadDim + d]) * s.k[j][kv + d];
       }
-      weights.push_back(std::exp(score * 0.5));
+      score *= 0.5;
+      if (cap != 0.0) score = cap * std::tanh(score / cap);
+      if (!rule.slopes.empty()) {
+        score += static_cast<double>(rule.slopes[head]) * (static_cast<double>(j) - row);
+      }
+      weights.push_back(std::exp(score));
       total += weights.back();
     }
     for (std::uint32_t j = first; j <= row; ++j) {
@@ -183,15 +202,27 @@ std::vector<double> naive_attention(const Sequence& s, std::uint32_t row, std::u
   return out;
 }
 
-TEST(CpuAttentionTest, MatchesTheDefinitionWithAndWithoutWindow) {
+// Slopes that leave far positions some weight, one a head.
+const std::vector<float> kSlopes = {0.5F, 0.0625F, 0.015625F, 0.001953125F};
+
+TEST(CpuAttentionTest, MatchesTheDefinition) {
   const Sequence sequence(1);
-  for (const std::uint32_t window : {0U, 1U, 32U, 700U}) {
-    const auto got = attend_all(sequence, 2, 300, RowRole::kPrompt, window, KvType::kF32);
+  const ScoreRule rules[] = {
+      {},
+      {.window = 1, .slopes = {}},
+      {.window = 32, .slopes = {}},
+      {.window = 700, .slopes = {}},
+      {.soft_cap = 1.5F, .slopes = {}},
+      {.slopes = kSlopes},
+      {.window = 700, .soft_cap = 1.5F, .slopes = kSlopes},
+  };
+  for (const ScoreRule& rule : rules) {
+    const auto got = attend_all(sequence, 2, 300, RowRole::kPrompt, rule, KvType::kF32);
     for (const std::uint32_t row : {0U, 1U, 31U, 32U, 63U, 64U, 511U, 512U, 513U, 1199U}) {
-      const auto expected = naive_attention(sequence, row, window);
+      const auto expected = naive_attention(sequence, row, rule);
       for (std::size_t i = 0; i < expected.size(); ++i) {
         // Weights sum to 1 and |v| stays below 6: the error is a few roundings of that.
-        EXPECT_NEAR(got[row][i], expected[i], 6 * 64 * 0x1p-24) << row << " window " << window;
+        EXPECT_NEAR(got[row][i], expected[i], 6 * 64 * 0x1p-24) << row << " rule " << &rule - rules;
       }
     }
   }
@@ -199,11 +230,107 @@ TEST(CpuAttentionTest, MatchesTheDefinitionWithAndWithoutWindow) {
 
 TEST(CpuAttentionTest, BitsDependNeitherOnPassesNorThreadsNorRole) {
   const Sequence sequence(2);
-  const auto expected = attend_all(sequence, 1, kContext, RowRole::kPrompt, 0, KvType::kF16);
-  EXPECT_EQ(attend_all(sequence, 2, kContext, RowRole::kPrompt, 0, KvType::kF16), expected);
-  EXPECT_EQ(attend_all(sequence, 2, 7, RowRole::kPrompt, 0, KvType::kF16), expected);
-  EXPECT_EQ(attend_all(sequence, 3, 1, RowRole::kGenerated, 0, KvType::kF16), expected);
-  EXPECT_EQ(attend_all(sequence, 2, 3, RowRole::kGenerated, 0, KvType::kF16), expected);
+  const ScoreRule rules[] = {{}, {.soft_cap = 1.5F, .slopes = kSlopes}};
+  for (const ScoreRule& rule : rules) {
+    const auto expected = attend_all(sequence, 1, kContext, RowRole::kPrompt, rule, KvType::kF16);
+    EXPECT_EQ(attend_all(sequence, 2, kContext, RowRole::kPrompt, rule, KvType::kF16), expected);
+    EXPECT_EQ(attend_all(sequence, 2, 7, RowRole::kPrompt, rule, KvType::kF16), expected);
+    EXPECT_EQ(attend_all(sequence, 3, 1, RowRole::kGenerated, rule, KvType::kF16), expected);
+    EXPECT_EQ(attend_all(sequence, 2, 3, RowRole::kGenerated, rule, KvType::kF16), expected);
+  }
+}
+
+// 3 heads of 8 columns in rows of 24, of which the first 6 columns rotate.
+class CpuHeadsTest : public testing::Test {
+ protected:
+  static constexpr std::uint32_t kRows = 11;
+  static constexpr std::uint32_t kRopeDims = 6;
+  static constexpr std::uint32_t kCols = 3 * kHeadDim;
+  CpuHeadsTest()
+      : bench_(2,
+               {.max_rows = kRows,
+                .max_decode_rows = 1,
+                .max_context = 64,
+                .n_heads = 3,
+                .n_kv_heads = 3,
+                .head_dim = kHeadDim,
+                .rope_dims = kRopeDims},
+               KvType::kF32) {
+    Rng rng(5);
+    buffer_ = bench_.buffer(kRows, kCols);
+    bench_.begin(kRows, RowRole::kPrompt, {.inverse_frequencies = frequencies_, .factor = 1.25F});
+    for (std::uint32_t i = 0; i < kRows; ++i) {
+      x_.push_back(random_values(kCols, rng));
+      bench_.backend().upload_row(buffer_, i, x_.back());
+    }
+  }
+
+  const std::vector<float> frequencies_ = {1.0F, 0.25F, 0.03125F};
+  Bench bench_;
+  std::vector<std::vector<float>> x_;
+  Buffer buffer_;
+};
+
+TEST_F(CpuHeadsTest, RopeTurnsTheFirstColumnsOfEachHead) {
+  bench_.backend().rope(buffer_, 3);
+  for (std::uint32_t row = 0; row < kRows; ++row) {
+    const auto y = bench_.backend().read_row(buffer_, row);
+    for (std::uint32_t head = 0; head < 3; ++head) {
+      const float* x = x_[row].data() + head * kHeadDim;
+      const auto got = y.subspan(head * kHeadDim, kHeadDim);
+      for (std::uint32_t i = 0; i < kRopeDims / 2; ++i) {
+        const double angle = static_cast<double>(row) * frequencies_[i];
+        const double low = 1.25 * (x[i] * std::cos(angle) - x[i + 3] * std::sin(angle));
+        const double high = 1.25 * (x[i + 3] * std::cos(angle) + x[i] * std::sin(angle));
+        EXPECT_NEAR(got[i], low, 64 * 0x1p-24) << row << ' ' << head << ' ' << i;
+        EXPECT_NEAR(got[i + 3], high, 64 * 0x1p-24) << row << ' ' << head << ' ' << i;
+      }
+      EXPECT_EQ(got[6], x[6]);
+      EXPECT_EQ(got[7], x[7]);
+    }
+  }
+}
+
+TEST_F(CpuHeadsTest, NormTakesEachPartAlone) {
+  const std::vector<float> gain = {1.0F, -2.0F, 0.5F, 3.0F, 1.5F, 0.25F, -1.0F, 2.0F};
+  bench_.backend().norm({.in = buffer_,
+                         .out = buffer_,
+                         .row_list = {},
+                         .n_rows = kRows - 1,
+                         .n_cols = kHeadDim,
+                         .n_parts = 2,
+                         .kind = NormKind::kRmsNorm,
+                         .epsilon = 0.5F,
+                         .gain = gain,
+                         .bias = {}});
+  for (std::uint32_t row = 0; row < kRows; ++row) {
+    const auto y = bench_.backend().read_row(buffer_, row);
+    for (std::uint32_t c = 0; c < kCols; ++c) {
+      if (row + 1 == kRows || c >= 2 * kHeadDim) {
+        EXPECT_EQ(y[c], x_[row][c]) << row << ' ' << c;
+        continue;
+      }
+      double squares = 0;
+      for (std::uint32_t i = 0; i < kHeadDim; ++i) {
+        const double value = x_[row][c / kHeadDim * kHeadDim + i];
+        squares += value * value;
+      }
+      const double want = x_[row][c] / std::sqrt(squares / kHeadDim + 0.5) * gain[c % kHeadDim];
+      EXPECT_NEAR(y[c], want, 64 * 0x1p-24) << row << ' ' << c;
+    }
+  }
+}
+
+TEST_F(CpuHeadsTest, SoftCapBendsTheColumnsNamed) {
+  bench_.backend().soft_cap(buffer_, kRows - 1, kCols - 3, 0.75F);
+  for (std::uint32_t row = 0; row < kRows; ++row) {
+    const auto y = bench_.backend().read_row(buffer_, row);
+    for (std::uint32_t c = 0; c < kCols; ++c) {
+      const double x = x_[row][c];
+      const bool named = row + 1 < kRows && c < kCols - 3;
+      EXPECT_NEAR(y[c], named ? 0.75 * std::tanh(x / 0.75) : x, named ? 8 * 0x1p-24 : 0.0);
+    }
+  }
 }
 
 // A weight matrix cut into tiles in layout 1.
