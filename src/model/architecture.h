@@ -2,9 +2,10 @@
 //
 // What an architecture consists of: which tensors a section must hold, and with which shapes.
 //
-// An architecture is data: the spec's fields say how its graph runs (model/decoder.cc), the table
-// here says which tensors it needs. Adding one is a row of that table and, where its graph differs,
-// a branch in the decoder with a field of the spec behind it.
+// An architecture is data: the spec's fields say how its graph runs (model/decoder.cc), its row in
+// the table of architecture.cc says which tensors it has that others lack. Adding one is a row of
+// that table and, where its graph differs, a branch in the decoder with a field of the spec or an
+// optional tensor behind it.
 
 #ifndef QSF_MODEL_ARCHITECTURE_H_
 #define QSF_MODEL_ARCHITECTURE_H_

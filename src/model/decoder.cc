@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "model/alibi_slopes.h"
 #include "model/rope_frequencies.h"
 
 namespace qsf {
@@ -28,6 +29,10 @@ ActivationKind activation_kind(Activation activation) {
     case Activation::kReluSquared: break;  // check_supported refuses squared ReLU
   }
   return ActivationKind::kRelu;
+}
+
+NormKind norm_kind(NormType type) {
+  return type == NormType::kRmsNorm ? NormKind::kRmsNorm : NormKind::kLayerNorm;
 }
 
 bool is_cancelled(const Pass& pass) {
@@ -72,6 +77,7 @@ Decoder::Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
       buffers_(buffers),
       weights_(std::move(weights)),
       inverse_frequencies_(rope_inverse_frequencies(spec, max_context)),
+      alibi_slopes_(alibi_slopes(spec)),
       embedding_row_(spec.hidden),
       position_row_(spec.hidden) {
   output_rows_.reserve(max_rows);
@@ -102,6 +108,8 @@ void Decoder::begin(const Pass& pass) {
       pass.cancel);
 }
 
+// hidden = embedding_scale * the token's row + the position's row, normalised where the model does
+// that
 Status Decoder::embed(const Pass& pass) {
   const bool learned = spec_.positions == PositionEncoding::kLearned;
   for (std::uint32_t i = 0; i < counts_.n_rows; ++i) {
@@ -109,6 +117,9 @@ Status Decoder::embed(const Pass& pass) {
     const MatrixRef& tokens = weights_.token_embedding;
     QSF_RETURN_IF_ERROR(
         pager_.decode_row(tokens.section, tokens.tensor, row.token, embedding_row_));
+    if (spec_.embedding_scale != 1.0F) {
+      for (float& value : embedding_row_) value *= spec_.embedding_scale;
+    }
     if (learned) {
       const MatrixRef& positions = weights_.position_embedding;
       QSF_RETURN_IF_ERROR(pager_.decode_row(positions.section, positions.tensor,
@@ -117,6 +128,9 @@ Status Decoder::embed(const Pass& pass) {
       for (std::size_t c = 0; c < embedding_row_.size(); ++c) embedding_row_[c] += position_row_[c];
     }
     backend_.upload_row(buffers_.hidden, i, embedding_row_);
+  }
+  if (!weights_.embedding_norm.empty()) {
+    norm(buffers_.hidden, buffers_.hidden, weights_.embedding_norm, weights_.embedding_norm_bias);
   }
   return ok_status();
 }
@@ -129,19 +143,30 @@ Status Decoder::run_layers(const Pass& pass, std::uint32_t first, std::uint32_t 
   return ok_status();
 }
 
+// One layer. Attention and FFN each leave what they add to the residual stream in `projected`:
+//   hidden += attention(norm(hidden)); hidden += ffn(norm'(hidden))
+// and in a parallel block, with one norm for both,
+//   n = norm(hidden); hidden += attention(n); hidden += ffn(n)
 Status Decoder::run_layer(const Pass& pass, std::uint32_t layer) {
   const LayerWeights& w = weights_.layers[layer];
-  QSF_RETURN_IF_ERROR(attention_block(pass, w, layer));
-  return ffn_block(pass, w);
+  norm(buffers_.hidden, buffers_.normed, w.attn_norm, w.attn_norm_bias);
+  QSF_RETURN_IF_ERROR(attention(pass, w, layer));
+  add_to_residual(w.attn_post_norm);
+
+  if (!spec_.parallel_block) norm(buffers_.hidden, buffers_.normed, w.ffn_norm, w.ffn_norm_bias);
+  QSF_RETURN_IF_ERROR(ffn(pass, w));
+  add_to_residual(w.ffn_post_norm);
+  return ok_status();
 }
 
-// hidden += Wo attend(rope(Wq n), rope(Wk n), Wv n) with n = norm(hidden)
-Status Decoder::attention_block(const Pass& pass, const LayerWeights& w, std::uint32_t layer) {
-  norm(buffers_.hidden, buffers_.normed, w.attn_norm, w.attn_norm_bias);
-
+// projected = Wo attend(rope(norm(Wq n)), rope(norm(Wk n)), Wv n) with n = normed, where the norms
+// of heads and the rotation are those that the model has
+Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t layer) {
   const std::array<Product, 3> qkv = {
       {{&w.q, w.q_bias, buffers_.q}, {&w.k, w.k_bias, buffers_.k}, {&w.v, w.v_bias, buffers_.v}}};
   QSF_RETURN_IF_ERROR(multiply(pass, buffers_.normed, qkv));
+  norm_heads(buffers_.q, spec_.n_heads, w.q_norm);
+  norm_heads(buffers_.k, spec_.n_kv_heads, w.k_norm);
   if (spec_.positions == PositionEncoding::kRope) {
     backend_.rope(buffers_.q, spec_.n_heads);
     backend_.rope(buffers_.k, spec_.n_kv_heads);
@@ -154,18 +179,16 @@ Status Decoder::attention_block(const Pass& pass, const LayerWeights& w, std::ui
                    .q = buffers_.q,
                    .out = buffers_.attended,
                    .scale = scale,
-                   .window = spec_.window_of(layer)});
+                   .window = spec_.window_of(layer),
+                   .soft_cap = spec_.attention_soft_cap,
+                   .slopes = alibi_slopes_});
 
   const std::array<Product, 1> o = {{{&w.o, w.o_bias, buffers_.projected}}};
-  QSF_RETURN_IF_ERROR(multiply(pass, buffers_.attended, o));
-  backend_.add(buffers_.hidden, buffers_.projected);
-  return ok_status();
+  return multiply(pass, buffers_.attended, o);
 }
 
-// hidden += Wdown (act(Wgate n) * Wup n), or Wdown act(Wup n) without a gate, with n = norm(hidden)
-Status Decoder::ffn_block(const Pass& pass, const LayerWeights& w) {
-  norm(buffers_.hidden, buffers_.normed, w.ffn_norm, w.ffn_norm_bias);
-
+// projected = Wdown (act(Wgate n) * Wup n), or Wdown act(Wup n) without a gate, with n = normed
+Status Decoder::ffn(const Pass& pass, const LayerWeights& w) {
   const ActivationKind activation = activation_kind(spec_.activation);
   Buffer inner = buffers_.up;
   if (spec_.gated_ffn) {
@@ -181,23 +204,42 @@ Status Decoder::ffn_block(const Pass& pass, const LayerWeights& w) {
   }
 
   const std::array<Product, 1> down = {{{&w.down, w.down_bias, buffers_.projected}}};
-  QSF_RETURN_IF_ERROR(multiply(pass, inner, down));
+  return multiply(pass, inner, down);
+}
+
+// hidden += projected, or its norm where the model has one behind its sublayers
+void Decoder::add_to_residual(std::span<const float> post_norm) {
+  if (!post_norm.empty()) norm(buffers_.projected, buffers_.projected, post_norm, {});
   backend_.add(buffers_.hidden, buffers_.projected);
-  return ok_status();
+}
+
+// Normalises each head of `x` in place, where the model does that.
+void Decoder::norm_heads(Buffer x, std::uint32_t n_heads, std::span<const float> gain) {
+  if (gain.empty()) return;
+  backend_.norm({.in = x,
+                 .out = x,
+                 .row_list = {},
+                 .n_rows = counts_.n_rows,
+                 .n_cols = spec_.head_dim,
+                 .n_parts = n_heads,
+                 .kind = norm_kind(spec_.norm),
+                 .epsilon = spec_.norm_epsilon,
+                 .gain = gain,
+                 .bias = {}});
 }
 
 void Decoder::norm(Buffer in, Buffer out, std::span<const float> gain,
                    std::span<const float> bias) {
-  backend_.norm(
-      {.in = in,
-       .out = out,
-       .row_list = {},
-       .n_rows = counts_.n_rows,
-       .n_cols = spec_.hidden,
-       .kind = spec_.norm == NormType::kRmsNorm ? NormKind::kRmsNorm : NormKind::kLayerNorm,
-       .epsilon = spec_.norm_epsilon,
-       .gain = gain,
-       .bias = bias});
+  backend_.norm({.in = in,
+                 .out = out,
+                 .row_list = {},
+                 .n_rows = counts_.n_rows,
+                 .n_cols = spec_.hidden,
+                 .n_parts = 1,
+                 .kind = norm_kind(spec_.norm),
+                 .epsilon = spec_.norm_epsilon,
+                 .gain = gain,
+                 .bias = bias});
 }
 
 // Multiplies the rows of `in` with matrices of one section that share their input, tile by tile in
@@ -256,16 +298,16 @@ Result<std::uint32_t> Decoder::acquire(TileId first, std::uint32_t max_tiles,
 
 Status Decoder::head(const Pass& pass) {
   if (output_rows_.empty()) return backend_.wait();
-  backend_.norm(
-      {.in = buffers_.hidden,
-       .out = buffers_.normed,
-       .row_list = output_rows_,
-       .n_rows = 0,
-       .n_cols = spec_.hidden,
-       .kind = spec_.norm == NormType::kRmsNorm ? NormKind::kRmsNorm : NormKind::kLayerNorm,
-       .epsilon = spec_.norm_epsilon,
-       .gain = weights_.final_norm,
-       .bias = weights_.final_norm_bias});
+  backend_.norm({.in = buffers_.hidden,
+                 .out = buffers_.normed,
+                 .row_list = output_rows_,
+                 .n_rows = 0,
+                 .n_cols = spec_.hidden,
+                 .n_parts = 1,
+                 .kind = norm_kind(spec_.norm),
+                 .epsilon = spec_.norm_epsilon,
+                 .gain = weights_.final_norm,
+                 .bias = weights_.final_norm_bias});
   for (const TileId id : pager_.tiles_of(weights_.head.section, weights_.head.tensor)) {
     QSF_ASSIGN_OR_RETURN(const WeightTile tile, pager_.acquire(id));
     const Status status = multiply_head_tile(pass, tile);
@@ -290,15 +332,19 @@ Status Decoder::multiply_head_tile(const Pass& pass, const WeightTile& tile) {
     piece.first_row = token;
     piece.n_rows = end - token;
     const MatmulTarget target = {
-        .out = buffers_.logits, .first_weight_row = block_first, .bias = {}};
+        .out = buffers_.logits, .first_weight_row = block_first, .bias = weights_.head_bias};
     backend_.matmul({.in = buffers_.normed,
                      .rows = output_counts_,
                      .row_list = {},
                      .tiles = {&piece, 1},
                      .targets = {&target, 1},
                      .hook = {}});
+    const std::uint32_t n_tokens = block_end - block_first;
+    if (end == block_end && spec_.logit_soft_cap != 0.0F) {
+      backend_.soft_cap(buffers_.logits, output_counts_.n_rows, n_tokens, spec_.logit_soft_cap);
+    }
     QSF_RETURN_IF_ERROR(backend_.wait());
-    if (end == block_end) deliver_block(pass, block_first, block_end - block_first);
+    if (end == block_end) deliver_block(pass, block_first, n_tokens);
     token = end;
   }
   return ok_status();

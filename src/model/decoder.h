@@ -39,7 +39,7 @@ struct DecoderBuffers {
   Buffer attended;   // [rows, q_dim]
   Buffer gate;       // [rows, ffn]
   Buffer up;         // [rows, ffn]
-  Buffer projected;  // [rows, hidden]    what a block adds to the residual stream
+  Buffer projected;  // [rows, hidden]    what attention or FFN adds to the residual stream
   Buffer logits;     // [output rows, kLogitBlock]
 };
 
@@ -89,8 +89,10 @@ class Decoder {
           std::uint32_t max_context);
 
   Status run_layer(const Pass& pass, std::uint32_t layer);
-  Status attention_block(const Pass& pass, const LayerWeights& w, std::uint32_t layer);
-  Status ffn_block(const Pass& pass, const LayerWeights& w);
+  Status attention(const Pass& pass, const LayerWeights& w, std::uint32_t layer);
+  Status ffn(const Pass& pass, const LayerWeights& w);
+  void add_to_residual(std::span<const float> post_norm);
+  void norm_heads(Buffer x, std::uint32_t n_heads, std::span<const float> gain);
   void norm(Buffer in, Buffer out, std::span<const float> gain, std::span<const float> bias);
   Status multiply(const Pass& pass, Buffer in, std::span<const Product> products);
   Result<std::uint32_t> acquire(TileId first, std::uint32_t max_tiles, std::span<WeightTile> tiles);
@@ -103,6 +105,7 @@ class Decoder {
   DecoderBuffers buffers_;
   ModelWeights weights_;
   std::vector<float> inverse_frequencies_;
+  std::vector<float> alibi_slopes_;         // [n_heads], or none
   std::vector<float> embedding_row_;        // [hidden]
   std::vector<float> position_row_;         // [hidden]
   std::vector<std::uint32_t> output_rows_;  // rows of the pass that want logits

@@ -71,6 +71,9 @@ LayerWeights bind_layer(const SectionBinder& section) {
   LayerWeights layer;
   layer.attn_norm = section.vector(TensorKind::kAttnNorm);
   layer.attn_norm_bias = section.vector(TensorKind::kAttnNormBias);
+  layer.q_norm = section.vector(TensorKind::kQNorm);
+  layer.k_norm = section.vector(TensorKind::kKNorm);
+  layer.attn_post_norm = section.vector(TensorKind::kAttnPostNorm);
   layer.q = section.matrix(TensorKind::kAttnQ);
   layer.k = section.matrix(TensorKind::kAttnK);
   layer.v = section.matrix(TensorKind::kAttnV);
@@ -81,6 +84,7 @@ LayerWeights bind_layer(const SectionBinder& section) {
   layer.o_bias = section.vector(TensorKind::kAttnOBias);
   layer.ffn_norm = section.vector(TensorKind::kFfnNorm);
   layer.ffn_norm_bias = section.vector(TensorKind::kFfnNormBias);
+  layer.ffn_post_norm = section.vector(TensorKind::kFfnPostNorm);
   layer.gate = section.matrix(TensorKind::kFfnGate);
   layer.up = section.matrix(TensorKind::kFfnUp);
   layer.down = section.matrix(TensorKind::kFfnDown);
@@ -109,6 +113,8 @@ ModelWeights ModelWeights::bind(const QsfReader& reader, const WeightPager& page
   const SectionBinder embedding(reader, pager, embedding_section());
   weights.token_embedding = embedding.matrix(TensorKind::kTokenEmbedding);
   weights.position_embedding = embedding.matrix(TensorKind::kPositionEmbedding);
+  weights.embedding_norm = embedding.vector(TensorKind::kEmbeddingNorm);
+  weights.embedding_norm_bias = embedding.vector(TensorKind::kEmbeddingNormBias);
 
   weights.layers.reserve(spec.n_layers);
   for (std::uint32_t i = 0; i < spec.n_layers; ++i) {
@@ -119,6 +125,7 @@ ModelWeights ModelWeights::bind(const QsfReader& reader, const WeightPager& page
   weights.final_norm = last.vector(TensorKind::kFinalNorm);
   weights.final_norm_bias = last.vector(TensorKind::kFinalNormBias);
   weights.head = spec.tied_head ? weights.token_embedding : last.matrix(TensorKind::kHead);
+  weights.head_bias = last.vector(TensorKind::kHeadBias);
   return weights;
 }
 

@@ -25,12 +25,15 @@ struct MatrixRef {
   std::uint32_t cols = 0;
 };
 
-// One decoder layer. Spans are f32 and live as long as the pager; empty where the model has none.
+// One decoder layer. Spans are f32 and live as long as the pager; empty where the model has none,
+// and then the decoder leaves out what they are for.
 struct LayerWeights {
   MatrixRef q, k, v, o;
   MatrixRef gate, up, down;  // gate with a gated FFN alone
   std::span<const float> attn_norm, attn_norm_bias;
-  std::span<const float> ffn_norm, ffn_norm_bias;
+  std::span<const float> ffn_norm, ffn_norm_bias;        // none in a parallel block
+  std::span<const float> q_norm, k_norm;                 // [head_dim], of every head
+  std::span<const float> attn_post_norm, ffn_post_norm;  // of what joins the residual stream
   std::span<const float> q_bias, k_bias, v_bias, o_bias;
   std::span<const float> gate_bias, up_bias, down_bias;
 };
@@ -43,9 +46,11 @@ Status check_tensors(const QsfReader& reader);
 struct ModelWeights {
   MatrixRef token_embedding;
   MatrixRef position_embedding;  // with learned positions alone
+  std::span<const float> embedding_norm, embedding_norm_bias;
   std::vector<LayerWeights> layers;
   std::span<const float> final_norm, final_norm_bias;
   MatrixRef head;  // the token embedding where the head is tied
+  std::span<const float> head_bias;
 
   // Finds every tensor that the architecture needs. Requires  check_tensors(reader) is OK
   static ModelWeights bind(const QsfReader& reader, const WeightPager& pager);
