@@ -18,6 +18,7 @@ endfunction()
 qsf_import_library(lz4 lz4.h)
 qsf_import_library(zstd zstd.h)
 qsf_import_library(pcre2-8 pcre2.h)
+qsf_import_library(utf8proc utf8proc.h)
 
 # Header-only: nlohmann-json (importers, qsf-inspect) and CLI11 (tools).
 find_path(QSF_JSON_INCLUDE nlohmann/json.hpp REQUIRED)

@@ -5,8 +5,10 @@
 Needs the packages `tokenizers` and `sentencepiece`. The committed files are what tests read; run
 this only to add cases, and review what changes:
 
-    scripts/make_tokenizer_vectors.py [--model NAME=PATH/tokenizer.model ...]
+    scripts/make_tokenizer_vectors.py [--only FOLDER ...] [--model NAME=PATH/tokenizer.model ...]
 
+--only makes the named folders and leaves the others as they are: the trainer breaks ties at random, so
+that the same command trains the tokenizers with byte fallback anew, a little differently.
 --model adds the ids of a SentencePiece model that stands elsewhere (vectors only).
 """
 
@@ -27,6 +29,8 @@ GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
           r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+ARCADE = QWEN2.replace("| ?[^", "|[ ]?[^")
+BLOOM = " ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+"
 
 PARAGRAPHS = [
     "The old house stood at the end of the road, and nobody had lived there for twenty years.",
@@ -79,7 +83,25 @@ def more_texts(count):
 ALL_TEXTS = TEXTS + more_texts(20)
 
 
+def decomposed_texts():
+    """Texts that normal form C changes, and some near it."""
+    rng = random.Random(7)
+    marks = "\u0300\u0301\u0308\u0323\u0315\u0327\u0345\u034f\u3099\u0f71\u1161\u11a8\u11a7"
+    texts = [unicodedata.normalize("NFD", t) for t in ALL_TEXTS + PARAGRAPHS]
+    texts = [t for t in texts if unicodedata.normalize("NFC", t) != t]
+    texts += ["\u212b \u2126 \u0958", "\u1112\u1161\u11ab\u1100\u1173\u11af", "\u0928\u093c", "\ufb1d \u2adc", "a\u0315\u0300\u05ae\u0062"]
+    for _ in range(30):
+        texts.append("".join(rng.choice("aeoAE \u00e9\u304b\u1100\uac00\u1e69<") + "".join(
+            rng.choice(marks) for _ in range(rng.randint(0, 3))) for _ in range(rng.randint(1, 6))))
+    return texts
+
+
+ONLY = []  # folders to write; empty: all
+
+
 def write(folder, name, content):
+    if ONLY and folder not in ONLY:
+        return
     path = OUT / folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
@@ -99,10 +121,23 @@ def add_tokens(tokenizer):
     tokenizer.add_tokens([AddedToken("thethe", normalized=False, single_word=True)])
 
 
-def save_hf(folder, tokenizer, edit=None, texts=None):
-    add_tokens(tokenizer)
+def special(*contents, **flags):
+    return [AddedToken(content, special=True, normalized=False, **flags) for content in contents]
+
+
+def strings_for_merges(data):
+    """The older form of tokenizer.json, in which published files of the time are."""
+    data["model"]["merges"] = [m if isinstance(m, str) else " ".join(m) for m in data["model"]["merges"]]
+
+
+def save_hf(folder, tokenizer, edits=(), texts=None, tokens=None):
+    if tokens is None:
+        add_tokens(tokenizer)
+    else:
+        tokenizer.add_special_tokens([t for t in tokens if t.special])
+        tokenizer.add_tokens([t for t in tokens if not t.special])
     data = json.loads(tokenizer.to_str())
-    if edit:
+    for edit in edits:
         edit(data)
     tokenizer = Tokenizer.from_str(json.dumps(data))
     write(folder, "tokenizer.json", json.dumps(data, ensure_ascii=True, indent=None, separators=(",", ":")) + "\n")
@@ -114,7 +149,8 @@ def save_hf(folder, tokenizer, edit=None, texts=None):
     return tokenizer
 
 
-def byte_level(folder, pre_tokenizer, vocab_size, normalizer=None, ignore_merges=False, bos=False, texts=None):
+def byte_level(folder, pre_tokenizer, vocab_size, normalizer=None, ignore_merges=False, bos=False, texts=None,
+               first=(), tokens=None, edits=()):
     tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges))
     if normalizer:
         tokenizer.normalizer = normalizer
@@ -122,17 +158,19 @@ def byte_level(folder, pre_tokenizer, vocab_size, normalizer=None, ignore_merges
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(vocab_size=vocab_size, show_progress=False,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-                                  special_tokens=["<s>"] if bos else [])
+                                  special_tokens=["<s>"] if bos else list(first))
     tokenizer.train_from_iterator(PARAGRAPHS, trainer)
     if bos:
         tokenizer.post_processor = processors.Sequence([
             processors.ByteLevel(trim_offsets=False),
             processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])])
-    return save_hf(folder, tokenizer, texts=texts)
+    return save_hf(folder, tokenizer, edits, texts, tokens)
 
 
-def ranked(folder, vocab_size, normalizer, pre_tokenizer, decoder, byte_fallback=True, eos=False):
-    control = ["<unk>", "<s>", "</s>"]
+def ranked(folder, vocab_size, normalizer, pre_tokenizer, decoder, byte_fallback=True, eos=False,
+           control=("<unk>", "<s>", "</s>"), tokens=None, edits=()):
+    control = list(control)
+    bos_token = next(t for t in control if t in ("<s>", "<bos>"))
     byte_tokens = ["<0x%02X>" % i for i in range(256)] if byte_fallback else []
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=byte_fallback))
     if normalizer:
@@ -144,12 +182,13 @@ def ranked(folder, vocab_size, normalizer, pre_tokenizer, decoder, byte_fallback
                                   special_tokens=control + byte_tokens, max_token_length=12)
     tokenizer.train_from_iterator(PARAGRAPHS, trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>" if eos else "<s> $A", special_tokens=[("<s>", 1), ("</s>", 2)])
+        single="<s> $A </s>" if eos else bos_token + " $A",
+        special_tokens=[(t, i) for i, t in enumerate(control) if t in ("<s>", "</s>", "<bos>")])
 
     def drop_byte_tokens(data):
         data["added_tokens"] = [t for t in data["added_tokens"] if t["content"] not in byte_tokens]
 
-    return save_hf(folder, tokenizer, drop_byte_tokens)
+    return save_hf(folder, tokenizer, [drop_byte_tokens, *edits], tokens=tokens)
 
 
 def sp_cases(processor, texts):
@@ -171,10 +210,91 @@ def spm(folder, **options):
     write_cases(folder, sp_cases(sentencepiece.SentencePieceProcessor(model_proto=model.getvalue()), texts))
 
 
+def write_config(folder, **members):
+    write(folder, "tokenizer_config.json", json.dumps(members) + "\n")
+
+
+def opt():
+    """GPT-2's files without a tokenizer.json, special tokens in front, </s> as BOS."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    front = ["<s>", "<pad>", "</s>", "<unk>"]
+    tokenizer.train_from_iterator(PARAGRAPHS, trainers.BpeTrainer(
+        vocab_size=400, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=front))
+    data = json.loads(tokenizer.to_str())
+    data["added_tokens"] = [t for t in data["added_tokens"] if t["content"] in ("</s>", "<pad>")]
+    tokenizer = Tokenizer.from_str(json.dumps(data))
+    tokenizer.post_processor = processors.TemplateProcessing(single="</s> $A", special_tokens=[("</s>", 2)])
+    write("opt", "vocab.json", json.dumps(data["model"]["vocab"], ensure_ascii=True) + "\n")
+    strings_for_merges(data)
+    write("opt", "merges.txt", "#version: 0.2\n" + "\n".join(data["model"]["merges"]) + "\n")
+    end = {"__type": "AddedToken", "content": "</s>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": True}
+    write_config("opt", tokenizer_class="GPT2Tokenizer", add_prefix_space=False, add_bos_token=True, bos_token=end,
+                 eos_token=end, unk_token=end, pad_token={**end, "content": "<pad>"})
+    cases = []
+    for text in ALL_TEXTS:
+        ids = tokenizer.encode(text, add_special_tokens=True).ids
+        cases.append({"text": text, "ids": ids, "decoded": tokenizer.decode(ids, skip_special_tokens=True)})
+    write_cases("opt", cases)
+
+
+def families():
+    """One folder for each pipeline that a supported architecture is published with."""
+    split = pre_tokenizers.Split
+    bytes_only = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    opt()
+    byte_level("bloom", pre_tokenizers.Sequence([split(Regex(BLOOM), "isolated"), bytes_only]), 380,
+               first=["<unk>", "<s>", "</s>", "<pad>"], tokens=[], edits=[strings_for_merges],
+               texts=ALL_TEXTS + ["a\u3002b\uff0c c \u0964\u06d4\u2026(x) [y] {z}", "( ) | [ ]", "a(b|c", "(((", "x, y. z! w?"])
+    byte_level("phi2", pre_tokenizers.ByteLevel(add_prefix_space=False), 380, edits=[strings_for_merges],
+               tokens=special("<|endoftext|>") + [AddedToken(" " * n, normalized=True) for n in range(31, 1, -1)] +
+               [AddedToken("\t" * n, normalized=True) for n in range(9, 1, -1)],
+               texts=ALL_TEXTS + ["\t" * n for n in range(12)] + ["x" + " " * n + "y" for n in range(35)])
+    write_config("phi2", tokenizer_class="CodeGenTokenizer", add_prefix_space=False, bos_token="<|endoftext|>",
+                 eos_token="<|endoftext|>", unk_token="<|endoftext|>")
+    byte_level("stablelm2", pre_tokenizers.Sequence([split(Regex(ARCADE), "isolated"), bytes_only]), 380,
+               tokens=special("<|endoftext|>", "<|fim_prefix|>", "<|im_start|>", "<|im_end|>", "<|reg0|>"))
+    byte_level("smollm2", pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
+                                                   pre_tokenizers.ByteLevel(add_prefix_space=False)]), 380,
+               first=["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<repo_name>"], tokens=[])
+
+    def end_is_text(data):
+        for token in data["added_tokens"]:
+            if token["content"] == "</s>":
+                token.update(special=False, rstrip=True)
+
+    llama = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(),
+                               decoders.Strip(" ", 1, 0)])
+    escape = normalizers.Replace(" ", "\u2581")
+    ranked("phi3", 540, normalizers.Sequence([normalizers.Prepend("\u2581"), escape]), None, llama,
+           tokens=special("<|endoftext|>", "<|placeholder1|>") +
+           special("<|assistant|>", "<|system|>", "<|end|>", "<|user|>", rstrip=True),
+           edits=[end_is_text, strings_for_merges])
+    write_config("phi3", tokenizer_class="LlamaTokenizer", add_bos_token=True, add_eos_token=False, legacy=False,
+                 bos_token="<s>", eos_token="<|endoftext|>", pad_token="<|endoftext|>", unk_token="<unk>")
+    listed = ["<unused0>", "<unused1>", "<unused2>"]
+    runs = ["\n" * n for n in range(1, 8)] + ["\u2581" * n for n in range(2, 8)] + ["<table>", "<h1>"]
+
+    def runs_are_text(data):
+        for token in data["added_tokens"]:
+            token["special"] = token["special"] and token["content"] not in listed + runs
+
+    ranked("gemma2", 560, escape, split(" ", "merged_with_previous"), decoders.Sequence([
+        decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]),
+        control=["<pad>", "<eos>", "<bos>", "<unk>", "<mask>", *listed, "<start_of_turn>", "<end_of_turn>", *runs],
+        tokens=[], edits=[runs_are_text])
+    write_config("gemma2", tokenizer_class="GemmaTokenizer", add_bos_token=True, add_eos_token=False, bos_token="<bos>",
+                 eos_token="<eos>", pad_token="<pad>", unk_token="<unk>",
+                 additional_special_tokens=["<start_of_turn>", "<end_of_turn>"])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", action="append", default=[])
+    parser.add_argument("--only", action="append", default=[])
     arguments = parser.parse_args()
+    ONLY.extend(arguments.only)
 
     split = pre_tokenizers.Split
     gpt2 = byte_level("gpt2", pre_tokenizers.ByteLevel(add_prefix_space=False), 400)
@@ -189,7 +309,7 @@ def main():
         ignore_merges=True, bos=True)
     byte_level("qwen2", pre_tokenizers.Sequence([
         split(Regex(QWEN2), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]), 380,
-        normalizer=normalizers.NFC(), texts=[t for t in ALL_TEXTS if unicodedata.normalize("NFC", t) == t])
+        normalizer=normalizers.NFC(), texts=ALL_TEXTS + decomposed_texts())
     byte_level("falcon", pre_tokenizers.Sequence([
         pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.ByteLevel(add_prefix_space=False),
         pre_tokenizers.Digits(individual_digits=False), split(Regex("[0-9][0-9][0-9]"), "isolated")]), 380)
@@ -213,6 +333,7 @@ def main():
         split_digits=True, allow_whitespace_only_pieces=True)
     spm("spm_collapse", vocab_size=300, character_coverage=0.98, user_defined_symbols=["<tool>", "<tools>", "the"],
         pad_id=3)
+    families()
     for argument in arguments.model:
         name, path = argument.split("=", 1)
         texts = [t for i, t in enumerate(ALL_TEXTS) if i % 3 == 0 or i > len(ALL_TEXTS) - 10]

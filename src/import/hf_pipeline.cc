@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "import/gguf_pretokenizers.h"
+#include "tokenizer/nfc.h"
 
 namespace qsf {
 
@@ -105,7 +106,10 @@ Status add_normalizer(const Json& json, int depth, TokenizerData& data) {
   }
   if (type == "Replace") return add_replace(json, data);
   if (type == "NFC") {
-    data.asks_for_nfc = true;
+    if (!data.steps.empty()) {
+      return unsupported("tokenizer.json: normaliser \"NFC\" behind another is not supported");
+    }
+    data.nfc = true;
     return ok_status();
   }
   return unknown_part("normaliser", json);
@@ -332,6 +336,7 @@ bool hf_part_has_type(const Json* json, std::string_view type) noexcept {
 
 std::string apply_hf_normalizer(const TokenizerData& data, std::string_view text) {
   std::string result(text);
+  if (data.nfc) normalize_nfc(result, nullptr);
   for (const TextStep& step : data.steps) {
     if (step.stage != TextStage::kNormalizer) continue;
     if (step.op == TextOp::kPrepend) result.insert(0, step.text);

@@ -40,6 +40,36 @@ const std::string* token_text(const Json& json, const char* name) noexcept {
   return text != nullptr ? text : json_string(*member, "content");
 }
 
+// Makes an added token special, whatever its own entry says.
+void make_special(std::string_view text, TokenizerData& data) {
+  const TokenId id = find_hf_token(data, text);
+  if (id == kNoToken) return;
+  for (AddedToken& token : data.added) {
+    if (token.id != id) continue;
+    token.special = true;
+    TokenType& type = data.tokens[id].type;
+    if (type == TokenType::kUserDefined) type = TokenType::kControl;
+  }
+}
+
+// The tokens that the configuration gives a role are control tokens: turn markers that a
+// tokenizer.json lists as plain text must not be spelled by text from outside.
+void make_named_tokens_special(const Json& json, TokenizerData& data) {
+  for (const char* name : {"bos_token", "eos_token", "pad_token", "sep_token", "cls_token"}) {
+    const std::string* text = token_text(json, name);
+    if (text != nullptr) make_special(*text, data);
+  }
+  for (const char* name : {"additional_special_tokens", "extra_special_tokens"}) {
+    const Json* list = json_member(json, name);
+    if (list == nullptr || !list->is_structured()) continue;
+    for (const Json& entry : *list) {
+      const std::string* text = json_string(entry);
+      if (text == nullptr) text = json_string(entry, "content");
+      if (text != nullptr) make_special(*text, data);
+    }
+  }
+}
+
 // Adds the tokens that only the configuration and added_tokens.json know.
 Status add_listed_tokens(const Json& config, const Json& listed, TokenizerData& data) {
   std::vector<TokenId> known;
@@ -151,10 +181,10 @@ Result<TokenizerData> from_vocab_and_merges(const HfTokenizerFiles& files, const
 
   const std::string* name = json_string(config, "tokenizer_class");
   const bool qwen = name != nullptr && name->starts_with("Qwen2");
-  if (name != nullptr && !qwen && !name->starts_with("GPT2")) {
+  if (name != nullptr && !qwen && !name->starts_with("GPT2") && !name->starts_with("CodeGen")) {
     return unsupported(
         "tokenizer_config.json: class \"%s\" with vocab.json and merges.txt, expected "
-        "GPT2Tokenizer or Qwen2Tokenizer; a tokenizer.json would state its rules",
+        "GPT2Tokenizer, CodeGenTokenizer or Qwen2Tokenizer; a tokenizer.json would state its rules",
         name->substr(0, 60).c_str());
   }
   TextStep step;
@@ -166,7 +196,7 @@ Result<TokenizerData> from_vocab_and_merges(const HfTokenizerFiles& files, const
     step = TextStep{};
   }
   step.text = qwen ? find_gguf_pretokenizer("qwen2")->expressions[0] : gpt2_expression();
-  data.asks_for_nfc = qwen;
+  data.nfc = qwen;
   data.steps.push_back(std::move(step));
   return data;
 }
@@ -188,6 +218,8 @@ Result<TokenizerData> tokenizer_from_hf(const HfTokenizerFiles& files) {
     QSF_ASSIGN_OR_RETURN(HfTokenizerJson read, read_hf_tokenizer_json(*files.tokenizer_json));
     set_special_ids(config, map, read.data);
     set_add_rules(config, read.has_template, /*bos_by_default=*/false, read.data);
+    make_named_tokens_special(config, read.data);
+    make_named_tokens_special(map, read.data);
     return std::move(read.data);
   }
   if (files.tokenizer_model.has_value()) {

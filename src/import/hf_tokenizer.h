@@ -3,9 +3,9 @@
 // The tokenizer of a Hugging Face model folder.
 //
 // In order of preference: tokenizer.json (BPE models), tokenizer.model (SentencePiece BPE),
-// vocab.json with merges.txt (GPT-2 and Qwen2). The other files say which tokens are special and
-// whether BOS and EOS are added. What is not supported - Unigram, WordPiece, normalisers that
-// change characters - is refused by name; Unicode normal forms NFC are recorded and not applied.
+// vocab.json with merges.txt (GPT-2, OPT, CodeGen and Qwen2). The other files say which tokens are
+// special and whether BOS and EOS are added. What is not supported - Unigram, WordPiece,
+// normalisers that change characters, NFC excepted - is refused by name.
 //
 // The importer takes contents, not paths: whoever reads the folder decides how.
 //

@@ -100,7 +100,8 @@ TEST_P(HfVectorTest, EncodesAndDecodesAsTheOriginal) {
 INSTANTIATE_TEST_SUITE_P(All, HfVectorTest,
                          testing::Values("gpt2", "gpt2_prefix", "llama3", "qwen2", "falcon",
                                          "splits", "llama2", "mistral", "metaspace", "gemma",
-                                         "no_fallback", "spm", "spm_collapse"),
+                                         "no_fallback", "spm", "spm_collapse", "opt", "bloom",
+                                         "phi2", "phi3", "gemma2", "stablelm2", "smollm2"),
                          [](const auto& named) { return std::string(named.param); });
 
 TEST(HfFolderTest, VocabularyAndMergesFilesEqualTheJson) {
@@ -175,6 +176,39 @@ TEST(HfFolderTest, ConfigurationSetsSpecialTokensAndRules) {
             (std::vector<TokenId>{481, 480, 481}));
 }
 
+TEST(HfFolderTest, TokensWithARoleAreControlTokens) {
+  HfTokenizerFiles files = read_folder(data_path("gemma2"));
+  std::string& json = *files.tokenizer_json;
+  const std::string entry = R"("content":"<start_of_turn>","single_word":false,"lstrip":false,)"
+                            R"("rstrip":false,"normalized":false,"special":)";
+  ASSERT_NE(json.find(entry + "true"), std::string::npos);
+  json.replace(json.find(entry), entry.size() + 4, entry + "false");
+  const auto data = tokenizer_from_hf(files);
+  ASSERT_TRUE(data.has_value()) << data.error().message();
+  auto opened = open_tokenizer(*data);
+  ASSERT_TRUE(opened->tokenizer.has_value()) << opened->error;
+  const TokenId turn = (*opened)->find_token("<start_of_turn>");
+  EXPECT_TRUE((*opened)->is_control(turn));
+  EXPECT_EQ(encode(*opened->tokenizer, "<start_of_turn>", true), std::vector<TokenId>{turn});
+  EXPECT_GT(encode(*opened->tokenizer, "<start_of_turn>", false).size(), 1U);
+  // What has no role stays text.
+  EXPECT_FALSE((*opened)->is_control((*opened)->find_token("<table>")));
+  files.tokenizer_config_json.reset();
+  const auto plain = tokenizer_from_hf(files);
+  ASSERT_TRUE(plain.has_value());
+  EXPECT_EQ(plain->tokens[turn].type, TokenType::kUserDefined);
+}
+
+TEST(HfFolderTest, OptPutsItsEndOfTextInFront) {
+  const auto data = tokenizer_from_hf(read_folder(data_path("opt")));
+  ASSERT_TRUE(data.has_value()) << data.error().message();
+  EXPECT_EQ(data->bos, 2U);
+  EXPECT_EQ(data->eos, 2U);
+  EXPECT_EQ(data->pad, 1U);
+  EXPECT_TRUE(data->add_bos);
+  EXPECT_EQ(data->stop_ids, std::vector<TokenId>{2});
+}
+
 TEST(HfFolderTest, NamesWhatItDoesNotSupport) {
   const auto refusal = [](const std::string& json) {
     HfTokenizerFiles files;
@@ -197,6 +231,11 @@ TEST(HfFolderTest, NamesWhatItDoesNotSupport) {
   EXPECT_NE(refusal(with(R"(, "normalizer": {"type": "Lowercase"})")).find("Lowercase"),
             std::string::npos);
   EXPECT_NE(refusal(with(R"(, "normalizer": {"type": "NFKC"})")).find("NFKC"), std::string::npos);
+  EXPECT_EQ(refusal(with(R"(, "normalizer": {"type": "NFC"})")), "accepted");
+  EXPECT_NE(refusal(with(R"(, "normalizer": {"type": "Sequence", "normalizers": [
+                {"type": "Prepend", "prepend": "x"}, {"type": "NFC"}]})"))
+                .find("NFC"),
+            std::string::npos);
   EXPECT_NE(
       refusal(with(R"(, "pre_tokenizer": {"type": "UnicodeScripts"})")).find("UnicodeScripts"),
       std::string::npos);

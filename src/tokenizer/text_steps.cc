@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tokenizer/added_matcher.h"
+#include "tokenizer/nfc.h"
 #include "tokenizer/utf8.h"
 
 namespace qsf {
@@ -64,6 +65,7 @@ bool replace_all(std::string_view wanted, std::string_view by, std::size_t limit
 
 Result<TextSteps> TextSteps::create(const SectionView& section) {
   TextSteps steps;
+  steps.nfc_ = section.has(kSectionNfc);
   for (std::uint32_t i = 0; i < section.n_steps(); ++i) {
     const StepView step = section.step(i);
     if (step.op != TextOp::kSplit) {
@@ -77,6 +79,7 @@ Result<TextSteps> TextSteps::create(const SectionView& section) {
 }
 
 bool TextSteps::transforms(TextStage stage) const noexcept {
+  if (nfc_ && stage == TextStage::kNormalizer) return true;
   return std::any_of(transforms_.begin(), transforms_.end(),
                      [stage](const StepView& step) { return step.stage == stage; });
 }
@@ -90,6 +93,7 @@ std::size_t TextSteps::code_bytes() const noexcept {
 Status TextSteps::transform(TextStage stage, bool at_start, TextScratch& scratch, std::string& text,
                             std::string* marks) const {
   const std::size_t limit = std::min(text.size() * kMaxGrowth + kGrowthSlack, kMaxTextBytes);
+  if (nfc_ && stage == TextStage::kNormalizer) normalize_nfc(text, marks);
   for (const StepView& step : transforms_) {
     if (step.stage != stage) continue;
     bool fits = true;

@@ -52,6 +52,7 @@ class TextSteps {
   std::size_t code_bytes() const noexcept;
 
  private:
+  bool nfc_ = false;  // first of the normaliser
   std::vector<StepView> transforms_;
   std::vector<Splitter> splitters_;
 };

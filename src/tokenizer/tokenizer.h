@@ -8,9 +8,8 @@
 // and, for the time of one encode() call, buffers proportional to the text.
 //
 // Text may be any bytes. For byte-level tokenizers and those with byte fallback, decoding gives the
-// text's bytes back (up to what the model's own normaliser changes, such as a literal U+2581).
-//
-// Text is taken as written: a tokenizer that asks for Unicode NFC gets the text unnormalised.
+// text's bytes back, up to what the model's own normaliser changes: a literal U+2581, or text that
+// is not in Unicode normal form C.
 
 #ifndef QSF_TOKENIZER_TOKENIZER_H_
 #define QSF_TOKENIZER_TOKENIZER_H_
@@ -110,7 +109,7 @@ class Tokenizer {
   TokenId unk() const noexcept { return section_.unk(); }
   bool adds_bos() const noexcept { return section_.has(kSectionAddBos); }
   bool adds_eos() const noexcept { return section_.has(kSectionAddEos); }
-  bool asks_for_nfc() const noexcept { return section_.has(kSectionAsksForNfc); }
+  bool applies_nfc() const noexcept { return section_.has(kSectionNfc); }
   // True when decoding a whole text drops the space that encoding put in front.
   bool strips_leading_space() const noexcept { return section_.has(kSectionStripLeadingSpace); }
   // True for the tokens that end a generation. Threads: any.

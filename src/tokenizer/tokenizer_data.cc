@@ -26,7 +26,7 @@ std::uint32_t section_flags(const TokenizerData& data) noexcept {
   if (data.ignore_merges) flags |= kSectionIgnoreMerges;
   if (data.strip_leading_space) flags |= kSectionStripLeadingSpace;
   if (data.unescape_spaces) flags |= kSectionUnescapeSpaces;
-  if (data.asks_for_nfc) flags |= kSectionAsksForNfc;
+  if (data.nfc) flags |= kSectionNfc;
   return flags;
 }
 

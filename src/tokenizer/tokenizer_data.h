@@ -107,7 +107,7 @@ struct TokenizerData {
   bool ignore_merges = false;  // a piece that is a token is that token, whatever the merges say
   bool strip_leading_space = false;  // decoding a whole text drops one space at its start
   bool unescape_spaces = false;      // U+2581 in a piece decodes to a space
-  bool asks_for_nfc = false;         // recorded; text is taken as written (format-tokenizer.md)
+  bool nfc = false;                  // brings text into Unicode normal form C before other steps
   TokenId bos = kNoToken;
   TokenId eos = kNoToken;
   TokenId pad = kNoToken;

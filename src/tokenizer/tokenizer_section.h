@@ -57,7 +57,7 @@ enum SectionFlag : std::uint32_t {
   kSectionIgnoreMerges = 1U << 4,
   kSectionStripLeadingSpace = 1U << 5,
   kSectionUnescapeSpaces = 1U << 6,
-  kSectionAsksForNfc = 1U << 7,
+  kSectionNfc = 1U << 7,
   kSectionKnownFlags = (1U << 8) - 1,
 };
 
