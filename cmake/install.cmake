@@ -4,7 +4,7 @@
 #
 #   bin/qsf-*                  the tools
 #   include/qsf/qsf.h          the C interface
-#   lib/libqsf.a               the engine, one archive; link it with pcre2-8 lz4 zstd stdc++ m pthread.
+#   lib/libqsf.a               the engine, one archive; link it with pcre2-8 utf8proc lz4 zstd stdc++ m pthread.
 #                              Release objects hold link-time-optimisation code, so link with the
 #                              compiler that built them, or build with
 #                              -DCMAKE_INTERPROCEDURAL_OPTIMIZATION=OFF

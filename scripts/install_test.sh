@@ -38,7 +38,7 @@ archive=$(find "$prefix" -name libqsf.a)
 flags=()
 [ -z "$sanitizers" ] || flags=("-fsanitize=$sanitizers")
 "$compiler" -std=c11 -Wall -Werror "${flags[@]}" -I "$prefix/include" "$source/examples/hello.c" "$archive" \
-  -lpcre2-8 -llz4 -lzstd -lstdc++ -lm -lpthread -o "$prefix/hello" ||
+  -lpcre2-8 -lutf8proc -llz4 -lzstd -lstdc++ -lm -lpthread -o "$prefix/hello" ||
   fail "examples/hello.c does not build against the installed library"
 "$prefix/hello" "$model" "Once upon a time" >"$prefix/hello.txt" || fail "examples/hello.c fails on the bundled model"
 [ -s "$prefix/hello.txt" ] || fail "examples/hello.c printed nothing"

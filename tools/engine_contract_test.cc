@@ -9,6 +9,8 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -135,6 +137,74 @@ TEST_F(EngineContractTest, ScoresDoNotDependOnTiles) {
     qsf_free(engine);
   }
   EXPECT_EQ(scores[0], scores[1]);
+  fs::remove_all(folder);
+}
+
+struct Drawn {
+  int end = 0;  // ids from here on have no token
+  int n = 0;
+  int n_beyond = 0;
+};
+
+void note_beyond(int token, const char*, void* user_data) {
+  auto* drawn = static_cast<Drawn*>(user_data);
+  ++drawn->n;
+  drawn->n_beyond += token >= drawn->end ? 1 : 0;
+}
+
+// Phi-2, Qwen2 and others pad their embedding: rows from some id on belong to no token.
+TEST_F(EngineContractTest, RowsBeyondTheTokenizerAreNeverDrawn) {
+  const fs::path folder = fs::temp_directory_path() / ("qsf_padded_" + std::to_string(::getpid()));
+  fs::create_directories(folder);
+  const fs::path golden = fs::path(QSF_SOURCE_DIR) / "testdata/golden/gpt2";
+  std::ifstream in(golden / "config.json");
+  std::string config(std::istreambuf_iterator<char>(in), {});
+  for (std::size_t at = config.find("112"); at != std::string::npos; at = config.find("112")) {
+    config.replace(at, 3, "7");  // the ends of text, which are the last of 113 rows
+  }
+  std::ofstream(folder / "config.json") << config;
+  fs::copy_file(golden / "model.safetensors", folder / "model.safetensors");
+  std::ofstream(folder / "vocab.json")
+      << R"({"a":0,"b":1,"c":2,"d":3,"e":4,"f":5,"g":6,"<end>":7})";
+  std::ofstream(folder / "merges.txt") << "#version: 0.2\n";
+  const std::string model = (folder / "model.qsf").string();
+  const std::string command =
+      std::string(QSF_BIN_DIR) + "/qsf-convert --quiet " + folder.string() + " " + model;
+  ASSERT_EQ(std::system(command.c_str()), 0) << command;
+  QSFEngine* engine = open(model);
+  ASSERT_NE(engine, nullptr);
+
+  qsf_logit_bias bias[] = {{100, 50.0F}, {7, -50.0F}};
+  qsf_sampling sampling;
+  qsf_sampling_init(&sampling);
+  sampling.temperature = 3;
+  sampling.top_k = 0;
+  sampling.top_p = 1;
+  sampling.logit_bias = bias;
+  sampling.n_logit_bias = 2;
+  Drawn drawn{.end = 8};
+  qsf_generate_options options;
+  qsf_generate_options_init(&options);
+  options.prompt = "abc";
+  options.prompt_bytes = 3;
+  options.max_tokens = 200;
+  options.sampling = &sampling;
+  options.on_token = note_beyond;
+  options.user_data = &drawn;
+  qsf_generate_result result = {};
+  result.struct_size = sizeof result;
+  qsf_error error = {};
+  EXPECT_EQ(qsf_engine_generate(engine, &options, &result, &error), QSF_OK) << error.message;
+  EXPECT_EQ(drawn.n, 200);
+  EXPECT_EQ(drawn.n_beyond, 0);
+
+  // They may still be put in, and are no text.
+  const int tokens[] = {0, 8, 112, 1};
+  char* text = nullptr;
+  EXPECT_EQ(qsf_engine_detokenize(engine, tokens, 4, &text, &error), QSF_OK) << error.message;
+  EXPECT_STREQ(text, "ab");
+  qsf_string_free(text);
+  qsf_free(engine);
   fs::remove_all(folder);
 }
 

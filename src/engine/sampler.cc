@@ -83,8 +83,9 @@ Sampler::Sampler(const SamplingOptions& options, std::span<float> logits,
 void Sampler::consume(std::uint32_t row, std::uint32_t first_token,
                       std::span<const float> logits) noexcept {
   if (row != 0) return;
-  QSF_CHECK(first_token <= logits_.size() && logits.size() <= logits_.size() - first_token);
-  std::copy(logits.begin(), logits.end(), logits_.begin() + first_token);
+  if (first_token >= logits_.size()) return;
+  const std::size_t n = std::min(logits.size(), logits_.size() - first_token);
+  std::copy_n(logits.begin(), n, logits_.begin() + first_token);
 }
 
 bool Sampler::has_candidate() const noexcept {
@@ -122,6 +123,7 @@ void Sampler::penalise(std::span<const TokenId> history) noexcept {
 
 void Sampler::bias() noexcept {
   for (const LogitBias& entry : options_.logit_bias) {
+    if (entry.token >= logits_.size()) continue;
     float& logit = logits_[entry.token];
     logit = entry.bias == kMinusInfinity ? kMinusInfinity : logit + entry.bias;
   }

@@ -42,9 +42,10 @@ Status validate(const SamplingOptions& options, std::uint32_t n_vocab);
 // A sink that gathers one row and draws from it.
 class Sampler final : public LogitsSink {
  public:
-  // Shapes    logits [n_vocab], order [n_vocab]: working memory from the engine's plan
+  // Shapes    logits [n], order [n]: working memory from the engine's plan. n may be less than
+  //           n_vocab: ids from n on are never drawn, whatever their logit or bias.
   // Requires  validate(options, n_vocab) is OK; options and both spans outlive the sampler;
-  //           n_vocab > 0
+  //           n > 0
   Sampler(const SamplingOptions& options, std::span<float> logits, std::span<std::uint32_t> order);
 
   void consume(std::uint32_t row, std::uint32_t first_token,

@@ -68,6 +68,20 @@ TokenId draw_once(const SamplingOptions& options, const std::vector<float>& logi
   return Bench(options, logits.size()).draw(logits, history);
 }
 
+TEST(SamplerTest, IdsBeyondItsMemoryAreNeverDrawn) {
+  std::vector<float> logits(2 * kLogitBlock + 5, 9.0F);
+  for (const std::size_t n :
+       {std::size_t{3}, std::size_t{kLogitBlock}, std::size_t{kLogitBlock + 1}}) {
+    for (SamplingOptions options : {plain(), greedy()}) {
+      options.logit_bias = {{static_cast<TokenId>(n), 100.0F}, {1, 5.0F}};
+      options.repeat_penalty = 1.5F;
+      const std::vector<TokenId> history = {0, static_cast<TokenId>(n), 2};
+      Bench bench(options, n);
+      for (int i = 0; i < 50; ++i) EXPECT_LT(bench.draw(logits, history), n);
+    }
+  }
+}
+
 std::set<TokenId> drawn(const SamplingOptions& options, const std::vector<float>& logits,
                         int n_draws = 2000) {
   std::set<TokenId> tokens;

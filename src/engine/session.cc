@@ -176,6 +176,16 @@ bool ends_text(const Engine::Impl& engine, TokenId token) {
   return std::find(ids.begin(), ids.end(), token) != ids.end() || engine.tokenizer->is_stop(token);
 }
 
+// Returns how many ids may be drawn. Embeddings are padded with rows that no token belongs to; an
+// end of text that the tokenizer does not list still ends it.
+std::size_t n_drawable(const Engine::Impl& engine) {
+  std::size_t n = engine.tokenizer->n_tokens();
+  for (const std::uint32_t id : engine.reader->spec().eos_ids) {
+    n = std::max<std::size_t>(n, std::size_t{id} + 1);
+  }
+  return std::min<std::size_t>(n, engine.sample_logits.size());
+}
+
 }  // namespace
 
 Result<GenerateResult> Session::generate(std::span<const TokenId> prompt,
@@ -189,7 +199,9 @@ Result<GenerateResult> Session::generate(std::span<const TokenId> prompt,
   QSF_RETURN_IF_ERROR(validate(options.sampling, engine_.reader->spec().n_vocab));
   GenerateResult result;
   const std::uint64_t start = monotonic_ns();
-  Sampler sampler(options.sampling, engine_.sample_logits, engine_.sample_order);
+  const std::size_t n_ids = n_drawable(engine_);
+  Sampler sampler(options.sampling, engine_.sample_logits.first(n_ids),
+                  engine_.sample_order.first(n_ids));
   TextStream text(*engine_.tokenizer, options);
 
   PromptProgress progress = {.report = options.on_prompt, .user = options.user};
