@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: MIT
+//
+// Holds the decoder to the definition of every architecture's graph, and its rows to their promise:
+// the same bits whatever shares their pass.
+
+#include "model/decoder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "format/qsf_reader.h"
+#include "kv/kv_cache.h"
+#include "model/architecture.h"
+#include "model/testing/naive_model.h"
+#include "ops/make_backend.h"
+#include "platform/threads.h"
+
+namespace qsf {
+namespace {
+
+using testing::HasSubstr;
+using testing_support::NaiveModel;
+
+constexpr std::uint32_t kTokens = 23;
+constexpr std::uint32_t kContext = 32;
+
+// A graph to run: what of a plain spec is changed, and the slopes where positions are ALiBi's.
+struct Graph {
+  const char* name;
+  std::function<void(ModelSpec&)> change;
+  std::uint32_t context = kContext;  // what the model is opened for
+  std::vector<double> slopes = {};
+};
+
+// RMSNorm, SiLU gate, RoPE on whole heads, own head: LLaMA. 1,100 tokens are two blocks of logits.
+ModelSpec plain_spec() {
+  ModelSpec s;
+  s.architecture = "llama";
+  s.n_layers = 2;
+  s.hidden = 32;
+  s.n_heads = 6;
+  s.n_kv_heads = 2;
+  s.head_dim = 8;
+  s.n_vocab = 1100;
+  s.max_positions = 64;
+  s.ffn = 44;
+  s.activation = Activation::kSilu;
+  s.gated_ffn = true;
+  s.norm = NormType::kRmsNorm;
+  s.norm_epsilon = 0.01F;
+  s.positions = PositionEncoding::kRope;
+  return s;
+}
+
+void set_longrope(ModelSpec& s) {
+  s.architecture = "phi3";
+  s.sliding_window = {9};
+  s.rope = {.dims = 6,
+            .scaling = RopeScaling::kLongrope,
+            .original_context = kContext,
+            .attention_factor = 1.2F,
+            .short_factors = {1.0F, 1.1F, 1.5F},
+            .long_factors = {1.3F, 4.0F, 20.0F}};
+}
+
+const Graph kGraphs[] = {
+    {"llama", [](ModelSpec&) {}},
+    {"qwen3", [](ModelSpec& s) { s.architecture = "qwen3"; }},
+    {"phi2",
+     [](ModelSpec& s) {
+       s.architecture = "phi2";
+       s.parallel_block = true;
+       s.norm = NormType::kLayerNorm;
+       s.activation = Activation::kGeluTanh;
+       s.gated_ffn = false;
+       s.rope.dims = 4;
+     }},
+    {"phi3_short", set_longrope},
+    {"phi3_long", set_longrope, kContext + 1},
+    {"opt",
+     [](ModelSpec& s) {
+       s.architecture = "opt";
+       s.norm = NormType::kLayerNorm;
+       s.activation = Activation::kRelu;
+       s.gated_ffn = false;
+       s.positions = PositionEncoding::kLearned;
+       s.rope = {};
+       s.tied_head = true;
+     }},
+    {"bloom",
+     [](ModelSpec& s) {
+       s.architecture = "bloom";
+       s.norm = NormType::kLayerNorm;
+       s.activation = Activation::kGeluTanh;
+       s.gated_ffn = false;
+       s.positions = PositionEncoding::kAlibi;
+       s.rope = {};
+       s.n_kv_heads = 6;
+       s.tied_head = true;
+     },
+     kContext,
+     {0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125}},
+    {"gemma",
+     [](ModelSpec& s) {
+       s.architecture = "gemma";
+       s.activation = Activation::kGeluTanh;
+       s.embedding_scale = 2.75F;
+       s.tied_head = true;
+       s.n_kv_heads = 1;
+     }},
+    {"gemma2",
+     [](ModelSpec& s) {
+       s.architecture = "gemma2";
+       s.activation = Activation::kGeluTanh;
+       s.embedding_scale = 2.75F;
+       s.tied_head = true;
+       s.attention_scale = 0.25F;
+       s.attention_soft_cap = 3.0F;
+       s.logit_soft_cap = 5.0F;
+       s.sliding_window = {9, 0};
+     }},
+    {"stablelm",
+     [](ModelSpec& s) {
+       s.architecture = "stablelm";
+       s.norm = NormType::kLayerNorm;
+       s.rope.dims = 2;
+     }},
+    {"stablelm_parallel",
+     [](ModelSpec& s) {
+       s.architecture = "stablelm";
+       s.norm = NormType::kLayerNorm;
+       s.parallel_block = true;
+     }},
+    {"alibi_with_window_and_cap",
+     [](ModelSpec& s) {
+       s.architecture = "bloom";
+       s.positions = PositionEncoding::kAlibi;
+       s.rope = {};
+       s.sliding_window = {0, 7};
+       s.attention_soft_cap = 2.0F;
+     },
+     kContext,
+     {0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125}},
+};
+
+// Everything that a decoder needs, over one file.
+class Runner {
+ public:
+  Runner(const std::string& path, std::uint32_t context)
+      : reader_(QsfReader::open(path).value()),
+        threads_(ThreadPool::create(2).value()),
+        backend_(make_cpu_backend(*threads_).value()) {
+    const ModelSpec& spec = reader_.spec();
+    const KvShape shape = {.n_layers = spec.n_layers,
+                           .n_kv_heads = spec.n_kv_heads,
+                           .head_dim = spec.head_dim,
+                           .k_type = KvType::kF32,
+                           .v_type = KvType::kF32};
+    const KvLimits limits = {
+        .n_pages = kv_pages_for(context), .max_sequences = 1, .max_slots = context};
+    const PassLimits pass_limits = {
+        .max_rows = kTokens,
+        .max_decode_rows = kTokens,
+        .max_context = context,
+        .n_heads = spec.n_heads,
+        .n_kv_heads = spec.n_kv_heads,
+        .head_dim = spec.head_dim,
+        .rope_dims = spec.positions == PositionEncoding::kRope ? spec.rope_dims() : 0};
+    kv_.emplace(KvCache::create(shape, limits, memory(KvCache::region_bytes(limits))).value());
+    backend_->attach_kv(shape, memory(backend_->kv_bytes(shape, limits.n_pages)));
+    backend_->attach_scratch(pass_limits, memory(backend_->scratch_bytes(pass_limits)));
+    const Residency residency = WeightPager::plan(reader_, 1).value();
+    pager_ = WeightPager::load(reader_, memory(residency.resident_bytes),
+                               memory(residency.scratch_bytes), {})
+                 .value();
+    std::vector<Buffer> made;
+    for (const BufferShape& b : Decoder::buffer_shapes(spec, kTokens, kTokens)) {
+      made.push_back(backend_->create_buffer(b.n_rows, b.n_cols,
+                                             memory(backend_->buffer_bytes(b.n_rows, b.n_cols))));
+    }
+    const DecoderBuffers buffers = {made[0], made[1], made[2], made[3], made[4],
+                                    made[5], made[6], made[7], made[8], made[9]};
+    decoder_.emplace(
+        Decoder::create(reader_, *pager_, *backend_, buffers, kTokens, context).value());
+  }
+
+  // Runs a text from its start in passes of `rows_per_pass` rows; returns the logits of every row.
+  std::vector<std::vector<float>> run(const std::vector<std::uint32_t>& tokens,
+                                      std::uint32_t rows_per_pass, RowRole role) {
+    const SequenceId sequence = kv_->create_sequence().value();
+    std::vector<std::vector<float>> logits;
+    for (std::uint32_t done = 0; done < tokens.size();) {
+      std::vector<Row> rows;
+      const auto n = std::min(rows_per_pass, static_cast<std::uint32_t>(tokens.size()) - done);
+      const std::uint32_t slot = kv_->append(sequence, n).value().first_slot;
+      for (std::uint32_t i = 0; i < n; ++i) {
+        rows.push_back({.sequence = sequence,
+                        .token = tokens[done + i],
+                        .position = static_cast<std::int32_t>(slot + i),
+                        .kv_slot = slot + i,
+                        .role = role,
+                        .visible = {.prefix = slot + i + 1, .ancestors = 0},
+                        .adapter = 0,
+                        .wants_output = true});
+      }
+      Collect sink(done, logits);
+      const Status status = decoder_->run(
+          {.rows = rows, .kv = &*kv_, .cancel = nullptr, .sink = &sink, .on_layer = nullptr});
+      EXPECT_TRUE(status.ok()) << status.message();
+      done += n;
+    }
+    kv_->free_sequence(sequence);
+    return logits;
+  }
+
+ private:
+  class Collect final : public LogitsSink {
+   public:
+    Collect(std::uint32_t first, std::vector<std::vector<float>>& logits)
+        : first_(first), logits_(logits) {}
+    void consume(std::uint32_t row, std::uint32_t first_token,
+                 std::span<const float> block) noexcept override {
+      if (logits_.size() <= first_ + row) logits_.resize(first_ + row + 1);
+      std::vector<float>& to = logits_[first_ + row];
+      EXPECT_EQ(to.size(), first_token);
+      to.insert(to.end(), block.begin(), block.end());
+    }
+
+   private:
+    std::uint32_t first_;
+    std::vector<std::vector<float>>& logits_;
+  };
+
+  MutableByteSpan memory(std::size_t n_bytes) {
+    constexpr std::size_t kAlign = 64;
+    blocks_.push_back(std::make_unique<std::byte[]>(n_bytes + kAlign));
+    void* at = blocks_.back().get();
+    std::size_t space = n_bytes + kAlign;
+    std::align(kAlign, n_bytes, at, space);
+    return {static_cast<std::byte*>(at), n_bytes};
+  }
+
+  std::vector<std::unique_ptr<std::byte[]>> blocks_;
+  QsfReader reader_;
+  std::unique_ptr<ThreadPool> threads_;
+  std::unique_ptr<Backend> backend_;
+  std::optional<KvCache> kv_;
+  std::unique_ptr<WeightPager> pager_;
+  std::optional<Decoder> decoder_;
+};
+
+class DecoderTest : public testing::TestWithParam<Graph> {
+ protected:
+  DecoderTest() : path_(testing::TempDir() + "qsf_decoder_" + GetParam().name + ".qsf") {
+    ModelSpec spec = plain_spec();
+    GetParam().change(spec);
+    model_.emplace(std::move(spec), 11);
+    for (std::uint32_t i = 0; i < kTokens; ++i) tokens_.push_back(i * 389 % 1100);
+  }
+  void SetUp() override {
+    const Status written = model_->write(path_);
+    ASSERT_TRUE(written.ok()) << written.message();
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  std::string path_;
+  std::optional<NaiveModel> model_;
+  std::vector<std::uint32_t> tokens_;
+};
+
+// The tolerance of docs/testing.md for f32 weights, keys and values.
+TEST_P(DecoderTest, MatchesTheDefinition) {
+  const auto want = model_->logits(tokens_, GetParam().context, GetParam().slopes);
+  Runner runner(path_, GetParam().context);
+  const auto got = runner.run(tokens_, kTokens, RowRole::kPrompt);
+  ASSERT_EQ(got.size(), want.size());
+  double largest = 0;
+  double worst = 0;
+  for (std::size_t row = 0; row < want.size(); ++row) {
+    ASSERT_EQ(got[row].size(), want[row].size());
+    for (std::size_t i = 0; i < want[row].size(); ++i) {
+      largest = std::max(largest, std::fabs(want[row][i]));
+      const double error = std::fabs(static_cast<double>(got[row][i]) - want[row][i]);
+      ASSERT_FALSE(std::isnan(error)) << row << ' ' << i;
+      worst = std::max(worst, error);
+    }
+  }
+  EXPECT_LE(worst, 1e-4 * largest);
+  RecordProperty("relative_error", std::to_string(worst / largest));
+}
+
+TEST_P(DecoderTest, RowsDoNotDependOnTheirPass) {
+  Runner runner(path_, GetParam().context);
+  const auto prompt = runner.run(tokens_, kTokens, RowRole::kPrompt);
+  EXPECT_EQ(runner.run(tokens_, 7, RowRole::kPrompt), prompt);
+  EXPECT_EQ(runner.run(tokens_, 1, RowRole::kPrompt), prompt);
+  const auto generated = runner.run(tokens_, 1, RowRole::kGenerated);
+  EXPECT_EQ(runner.run(tokens_, 3, RowRole::kGenerated), generated);
+  EXPECT_EQ(runner.run(tokens_, kTokens, RowRole::kGenerated), generated);
+}
+
+INSTANTIATE_TEST_SUITE_P(Graphs, DecoderTest, testing::ValuesIn(kGraphs),
+                         [](const auto& graph) { return graph.param.name; });
+
+bool asks_for(const std::vector<TensorRule>& rules, TensorKind kind) {
+  return std::any_of(rules.begin(), rules.end(),
+                     [kind](const TensorRule& rule) { return rule.kind == kind && rule.required; });
+}
+
+TEST(ArchitectureTest, EachAsksForItsOwnTensors) {
+  using enum TensorKind;
+  const struct {
+    const char* name;
+    std::vector<TensorKind> own;
+  } cases[] = {
+      {"gpt2", {}},
+      {"llama", {}},
+      {"mistral", {}},
+      {"qwen2", {}},
+      {"qwen3", {kQNorm, kKNorm}},
+      {"phi2", {kHeadBias}},
+      {"phi3", {}},
+      {"opt", {}},
+      {"bloom", {kEmbeddingNorm}},
+      {"gemma", {}},
+      {"gemma2", {kAttnPostNorm, kFfnPostNorm}},
+      {"stablelm", {}},
+  };
+  for (const auto& c : cases) {
+    ModelSpec spec = plain_spec();
+    spec.architecture = c.name;
+    ASSERT_TRUE(check_supported(spec).ok()) << c.name;
+    std::vector<TensorKind> found;
+    for (const TensorKind kind :
+         {kQNorm, kKNorm, kHeadBias, kEmbeddingNorm, kAttnPostNorm, kFfnPostNorm}) {
+      if (asks_for(embedding_rules(spec), kind) || asks_for(layer_rules(spec), kind) ||
+          asks_for(final_rules(spec), kind)) {
+        found.push_back(kind);
+      }
+    }
+    EXPECT_EQ(found, c.own) << c.name;
+    EXPECT_TRUE(asks_for(layer_rules(spec), kFfnNorm));
+    spec.parallel_block = true;
+    EXPECT_FALSE(asks_for(layer_rules(spec), kFfnNorm));
+  }
+}
+
+TEST(ArchitectureTest, RefusesWhatIsNotRun) {
+  const struct {
+    std::function<void(ModelSpec&)> change;
+    const char* message;
+  } cases[] = {
+      {[](ModelSpec& s) { s.architecture = "bitnet"; },
+       "this version runs gpt2, llama, mistral, qwen2, qwen3, phi2, phi3, opt, bloom, gemma, "
+       "gemma2 and stablelm"},
+      {[](ModelSpec& s) { s.activation = Activation::kReluSquared; }, "squared ReLU"},
+      {[](ModelSpec& s) { s.n_experts = 2; }, "experts"},
+      {[](ModelSpec& s) { s.logit_scale = 2.0F; }, "scaled residuals or logits"},
+      {[](ModelSpec& s) { s.residual_scale = 0.5F; }, "scaled residuals or logits"},
+      {[](ModelSpec& s) { s.head_dim = 1025; }, "heads of 1025 columns"},
+      {[](ModelSpec& s) { s.ffn = 1; }, "a weight matrix of one row"},
+  };
+  for (const auto& c : cases) {
+    ModelSpec spec = plain_spec();
+    c.change(spec);
+    const Status status = check_supported(spec);
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+    EXPECT_THAT(status.message(), HasSubstr(c.message));
+  }
+}
+
+}  // namespace
+}  // namespace qsf

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+
+#include "model/testing/naive_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+#include "base/bytes.h"
+#include "base/rng.h"
+#include "model/architecture.h"
+
+namespace qsf::testing_support {
+namespace {
+
+// A kind that none of these models has, for a product without a bias.
+constexpr TensorKind kNone = TensorKind::kRouter;
+
+double activated(Activation activation, double x) {
+  switch (activation) {
+    case Activation::kGeluTanh:
+      return 0.5 * x *
+             (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+    case Activation::kGeluErf: return 0.5 * x * (1.0 + std::erf(x / std::numbers::sqrt2));
+    case Activation::kSilu: return x / (1.0 + std::exp(-x));
+    case Activation::kRelu: return std::max(x, 0.0);
+    case Activation::kReluSquared: break;
+  }
+  return std::nan("");
+}
+
+double capped(double x, double cap) {
+  return cap == 0.0 ? x : cap * std::tanh(x / cap);
+}
+
+void add(std::vector<double>& to, const std::vector<double>& from) {
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] += from[i];
+}
+
+}  // namespace
+
+NaiveModel::NaiveModel(ModelSpec spec, std::uint64_t seed) : spec_(std::move(spec)) {
+  Rng rng(seed);
+  for (std::uint32_t section = 0; section < spec_.n_layers + 2; ++section) {
+    std::vector<TensorInfo> tensors;
+    for (const TensorRule& rule : section == 0                    ? embedding_rules(spec_)
+                                  : section == spec_.n_layers + 1 ? final_rules(spec_)
+                                                                  : layer_rules(spec_)) {
+      tensors.push_back(
+          {.kind = rule.kind, .rows = rule.rows, .cols = rule.cols, .layout = Layout::kRowMajor});
+      const std::string_view name = tensor_kind_name(rule.kind);
+      Weights values(std::size_t{rule.rows} * rule.cols);
+      for (float& value : values) {
+        const float normal = rng.next_normal();
+        if (rule.rows > 1) {
+          // Scores and gates of some size, so that softmax and activations bend.
+          value = normal * 2.0F / std::sqrt(static_cast<float>(rule.cols));
+        } else {
+          value = name.ends_with("bias") ? 0.3F * normal : 1.0F + 0.3F * normal;
+        }
+      }
+      weights_[{section, rule.kind}] = std::move(values);
+    }
+    sections_.push_back(std::move(tensors));
+  }
+}
+
+const NaiveModel::Weights& NaiveModel::weights(std::uint32_t section, TensorKind kind) const {
+  static const Weights none;
+  const auto found = weights_.find({section, kind});
+  return found == weights_.end() ? none : found->second;
+}
+
+Status NaiveModel::write_section(QsfWriter& writer, SectionKind kind, std::uint32_t section) const {
+  const std::vector<TensorInfo>& tensors = sections_[section];
+  QSF_RETURN_IF_ERROR(
+      writer.begin_section(kind, kind == SectionKind::kLayer ? section - 1 : 0, tensors));
+  for (const TilePlan& tile : writer.tiles()) {
+    std::vector<std::byte> bytes(tile.raw_bytes);
+    if (tile.tensor != kOneRowTensors) {
+      const TensorInfo& tensor = tensors[tile.tensor];
+      const float* rows =
+          weights(section, tensor.kind).data() + std::size_t{tile.first_row} * tensor.cols;
+      std::memcpy(bytes.data(), rows, bytes.size());
+    }
+    for (std::size_t i = 0; tile.tensor == kOneRowTensors && i < tensors.size(); ++i) {
+      if (tensors[i].rows != 1) continue;
+      const Weights& row = weights(section, tensors[i].kind);
+      std::memcpy(bytes.data() + one_row_offset(tensors, i), row.data(), row.size() * 4);
+    }
+    QSF_RETURN_IF_ERROR(writer.write_tile(bytes));
+  }
+  return writer.end_section();
+}
+
+Status NaiveModel::write(const std::string& path) const {
+  constexpr std::uint64_t kSmallTiles = 1;  // of 64 rows
+  QSF_ASSIGN_OR_RETURN(QsfWriter writer,
+                       QsfWriter::create(path, spec_, {.tile_bytes = kSmallTiles}));
+  QSF_RETURN_IF_ERROR(write_section(writer, SectionKind::kEmbedding, 0));
+  for (std::uint32_t layer = 0; layer < spec_.n_layers; ++layer) {
+    QSF_RETURN_IF_ERROR(write_section(writer, SectionKind::kLayer, layer + 1));
+  }
+  QSF_RETURN_IF_ERROR(write_section(writer, SectionKind::kFinal, spec_.n_layers + 1));
+  return writer.finish();
+}
+
+NaiveModel::Row NaiveModel::product(std::uint32_t section, TensorKind matrix, TensorKind bias,
+                                    const Row& x) const {
+  const Weights& w = weights(section, matrix);
+  const Weights& b = weights(section, bias);
+  Row y(w.size() / x.size());
+  for (std::size_t r = 0; r < y.size(); ++r) {
+    for (std::size_t c = 0; c < x.size(); ++c) y[r] += w[r * x.size() + c] * x[c];
+    if (!b.empty()) y[r] += b[r];
+  }
+  return y;
+}
+
+NaiveModel::Row NaiveModel::norm(const Row& x, const Weights& gain, const Weights& bias) const {
+  const auto n = static_cast<double>(x.size());
+  double mean = 0;
+  if (spec_.norm == NormType::kLayerNorm) {
+    for (const double value : x) mean += value / n;
+  }
+  double variance = 0;
+  for (const double value : x) variance += (value - mean) * (value - mean) / n;
+  Row y(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    y[i] = (x[i] - mean) / std::sqrt(variance + spec_.norm_epsilon) * gain[i];
+    if (!bias.empty()) y[i] += bias[i];
+  }
+  return y;
+}
+
+void NaiveModel::norm_heads(Row& x, const Weights& gain) const {
+  if (gain.empty()) return;
+  for (auto head = x.begin(); head != x.end(); head += spec_.head_dim) {
+    const Row normed = norm(Row(head, head + spec_.head_dim), gain, {});
+    std::copy(normed.begin(), normed.end(), head);
+  }
+}
+
+void NaiveModel::rotate(Row& x, std::uint32_t position, std::uint32_t context) const {
+  if (spec_.positions != PositionEncoding::kRope) return;
+  const std::uint32_t n_pairs = spec_.rope_dims() / 2;
+  for (std::size_t head = 0; head < x.size(); head += spec_.head_dim) {
+    for (std::uint32_t i = 0; i < n_pairs; ++i) {
+      double turn = position * std::pow(static_cast<double>(spec_.rope.theta), -1.0 * i / n_pairs);
+      if (spec_.rope.scaling == RopeScaling::kLongrope) {
+        turn /= context > spec_.rope.original_context ? spec_.rope.long_factors[i]
+                                                      : spec_.rope.short_factors[i];
+      }
+      const double low = x[head + i];
+      const double high = x[head + i + n_pairs];
+      const double factor = spec_.rope.attention_factor;
+      x[head + i] = factor * (low * std::cos(turn) - high * std::sin(turn));
+      x[head + i + n_pairs] = factor * (high * std::cos(turn) + low * std::sin(turn));
+    }
+  }
+}
+
+// Attention of the newest of the positions that keys and values hold.
+NaiveModel::Row NaiveModel::attend(const Row& q, const std::vector<Row>& keys,
+                                   const std::vector<Row>& values, std::uint32_t window,
+                                   const std::vector<double>& slopes) const {
+  const std::size_t n = keys.size();
+  const std::size_t first = window != 0 && n > window ? n - window : 0;
+  const double scale =
+      spec_.attention_scale != 0.0F ? spec_.attention_scale : 1.0 / std::sqrt(spec_.head_dim);
+  Row out(q.size());
+  for (std::uint32_t head = 0; head < spec_.n_heads; ++head) {
+    const std::size_t at = std::size_t{head} * spec_.head_dim;
+    const std::size_t kv_at = head / (spec_.n_heads / spec_.n_kv_heads) * spec_.head_dim;
+    Row exps(n);
+    double total = 0;
+    for (std::size_t j = first; j < n; ++j) {
+      double score = 0;
+      for (std::uint32_t d = 0; d < spec_.head_dim; ++d) score += q[at + d] * keys[j][kv_at + d];
+      score = capped(score * scale, spec_.attention_soft_cap);
+      if (!slopes.empty()) score -= slopes[head] * static_cast<double>(n - 1 - j);
+      exps[j] = std::exp(score);
+      total += exps[j];
+    }
+    for (std::size_t j = first; j < n; ++j) {
+      for (std::uint32_t d = 0; d < spec_.head_dim; ++d) {
+        out[at + d] += exps[j] / total * values[j][kv_at + d];
+      }
+    }
+  }
+  return out;
+}
+
+NaiveModel::Row NaiveModel::ffn(std::uint32_t section, const Row& x) const {
+  Row inner = product(section, TensorKind::kFfnUp, TensorKind::kFfnUpBias, x);
+  if (spec_.gated_ffn) {
+    const Row gate = product(section, TensorKind::kFfnGate, TensorKind::kFfnGateBias, x);
+    for (std::size_t i = 0; i < inner.size(); ++i) {
+      inner[i] *= activated(spec_.activation, gate[i]);
+    }
+  } else {
+    for (double& value : inner) value = activated(spec_.activation, value);
+  }
+  return product(section, TensorKind::kFfnDown, TensorKind::kFfnDownBias, inner);
+}
+
+std::vector<std::vector<double>> NaiveModel::logits(const std::vector<std::uint32_t>& tokens,
+                                                    std::uint32_t context,
+                                                    const std::vector<double>& slopes) const {
+  using enum TensorKind;
+  std::vector<Row> rows;
+  for (std::size_t position = 0; position < tokens.size(); ++position) {
+    Row x(spec_.hidden);
+    const Weights& positions = weights(0, kPositionEmbedding);
+    for (std::uint32_t c = 0; c < spec_.hidden; ++c) {
+      x[c] = static_cast<double>(spec_.embedding_scale) *
+             weights(0, kTokenEmbedding)[std::size_t{tokens[position]} * spec_.hidden + c];
+      if (!positions.empty()) x[c] += positions[position * spec_.hidden + c];
+    }
+    const Weights& gain = weights(0, kEmbeddingNorm);
+    rows.push_back(gain.empty() ? x : norm(x, gain, weights(0, kEmbeddingNormBias)));
+  }
+  for (std::uint32_t layer = 1; layer <= spec_.n_layers; ++layer) {
+    std::vector<Row> keys;
+    std::vector<Row> values;
+    for (std::uint32_t position = 0; position < rows.size(); ++position) {
+      Row& x = rows[position];
+      const Row n = norm(x, weights(layer, kAttnNorm), weights(layer, kAttnNormBias));
+      Row q = product(layer, kAttnQ, kAttnQBias, n);
+      Row k = product(layer, kAttnK, kAttnKBias, n);
+      norm_heads(q, weights(layer, kQNorm));
+      norm_heads(k, weights(layer, kKNorm));
+      rotate(q, position, context);
+      rotate(k, position, context);
+      keys.push_back(k);
+      values.push_back(product(layer, kAttnV, kAttnVBias, n));
+      const Row seen = attend(q, keys, values, spec_.window_of(layer - 1), slopes);
+      const auto behind = [&](const Row& y, TensorKind gain) {
+        return weights(layer, gain).empty() ? y : norm(y, weights(layer, gain), {});
+      };
+      add(x, behind(product(layer, kAttnO, kAttnOBias, seen), kAttnPostNorm));
+      const Row m = spec_.parallel_block
+                        ? n
+                        : norm(x, weights(layer, kFfnNorm), weights(layer, kFfnNormBias));
+      add(x, behind(ffn(layer, m), kFfnPostNorm));
+    }
+  }
+  const std::uint32_t last = spec_.n_layers + 1;
+  for (Row& x : rows) {
+    const Row n = norm(x, weights(last, kFinalNorm), weights(last, kFinalNormBias));
+    x = spec_.tied_head ? product(0, kTokenEmbedding, kNone, n)
+                        : product(last, kHead, kHeadBias, n);
+    for (double& logit : x) logit = capped(logit, spec_.logit_soft_cap);
+  }
+  return rows;
+}
+
+}  // namespace qsf::testing_support

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+//
+// A model of random weights, and its logits straight from the definition: whole sequences, f64, no
+// cache, no tiles. Slow, for tests alone; shares no arithmetic with the decoder.
+
+#ifndef QSF_MODEL_TESTING_NAIVE_MODEL_H_
+#define QSF_MODEL_TESTING_NAIVE_MODEL_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "format/model_spec.h"
+#include "format/qsf_layout.h"
+#include "format/qsf_writer.h"
+
+namespace qsf::testing_support {
+
+class NaiveModel {
+ public:
+  // Draws every tensor that the architecture may have, the optional ones included.
+  // Requires  check_supported(spec) is OK
+  NaiveModel(ModelSpec spec, std::uint64_t seed);
+
+  const ModelSpec& spec() const noexcept { return spec_; }
+  // Writes the model with f32 weights in several tiles.
+  Status write(const std::string& path) const;
+  // Returns the logits after every token, [tokens][n_vocab]. `context` is what the model is opened
+  // for; `slopes` has one ALiBi slope a head, or none.
+  std::vector<std::vector<double>> logits(const std::vector<std::uint32_t>& tokens,
+                                          std::uint32_t context,
+                                          const std::vector<double>& slopes) const;
+
+ private:
+  using Row = std::vector<double>;
+  using Weights = std::vector<float>;
+
+  const Weights& weights(std::uint32_t section, TensorKind kind) const;
+  Row product(std::uint32_t section, TensorKind matrix, TensorKind bias, const Row& x) const;
+  Row norm(const Row& x, const Weights& gain, const Weights& bias) const;
+  void norm_heads(Row& x, const Weights& gain) const;
+  void rotate(Row& x, std::uint32_t position, std::uint32_t context) const;
+  Row attend(const Row& q, const std::vector<Row>& keys, const std::vector<Row>& values,
+             std::uint32_t window, const std::vector<double>& slopes) const;
+  Row ffn(std::uint32_t section, const Row& x) const;
+  Status write_section(QsfWriter& writer, SectionKind kind, std::uint32_t section) const;
+
+  ModelSpec spec_;
+  std::vector<std::vector<TensorInfo>> sections_;  // embedding, layers, final
+  std::map<std::pair<std::uint32_t, TensorKind>, Weights> weights_;
+};
+
+}  // namespace qsf::testing_support
+
+#endif  // QSF_MODEL_TESTING_NAIVE_MODEL_H_
