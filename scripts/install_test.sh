@@ -1,45 +1,108 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# Test of cmake/install.cmake: installs a build into a folder of its own and uses what lies there as
-# a user would. The tools are all there, qsf-run finds the bundled model from its own place, and
-# examples/hello.c builds against the header and the archive and runs.
+# Test of cmake/install.cmake and cmake/library.cmake: installs a build, moves what was installed,
+# and uses it as a user would. The tools are all there; qsf-run finds the bundled model from its own
+# place, through PATH and a link too; the example programs build with pkg-config, with CMake and
+# with other compilers and linkers than the archive's, and run.
 #
-#   install_test.sh CMAKE BUILD_DIR SOURCE_DIR C_COMPILER SANITIZERS
+#   install_test.sh CMAKE BUILD_DIR [C_COMPILER [SANITIZERS]]
 set -euo pipefail
-cmake=$1 build=$2 source=$3 compiler=$4 sanitizers=${5//;/,}
+cmake=$1 build=$(cd "$2" && pwd) compiler=${3:-cc} sanitizers=${4:-}
+sanitizers=${sanitizers//;/,}
+scratch=$build/install_test
+log=$build/install_test.log
 
 fail() {
   echo "install_test: $*" >&2
+  [ ! -s "$log" ] || tail -n 20 "$log" >&2
   exit 1
 }
 
-prefix=$build/install_test
-rm -rf "$prefix"
-"$cmake" --install "$build" --prefix "$prefix" >"$build/install_test.log" ||
-  fail "cmake --install failed; see $build/install_test.log"
+# Runs a command whose output only a failure shows.
+quietly() { "$@" >"$log" 2>&1; }
 
+rm -rf "$scratch"
+mkdir -p "$scratch"
+trap 'rm -rf "$scratch"' EXIT
+
+# From another folder, so that nothing is found by luck.
+tells_a_story() {
+  local text
+  text=$(cd / && "$@" --prompt "Once upon a time" --max-tokens 5 --seed 7 2>"$log") &&
+    [ "${#text}" -gt 16 ]
+}
+
+quietly "$cmake" --install "$build" --prefix "$scratch/first" || fail "cmake --install failed"
+# Nothing may remember where it was installed.
+prefix=$scratch/moved
+mv "$scratch/first" "$prefix"
+
+n_tools=0
 for built in "$build"/bin/qsf-*; do
-  [ -x "$built" ] || continue
+  [ -x "$built" ] && [ ! -d "$built" ] || continue
+  n_tools=$((n_tools + 1))
   [ -x "$prefix/bin/${built##*/}" ] || fail "${built##*/} is built but not installed"
-  "$prefix/bin/${built##*/}" --version >/dev/null || fail "the installed ${built##*/} --version fails"
+  quietly "$prefix/bin/${built##*/}" --version || fail "the installed ${built##*/} --version fails"
 done
-[ -x "$prefix/bin/qsf-run" ] || fail "no qsf-run in $prefix/bin"
+[ "$n_tools" -ge 4 ] || fail "only $n_tools tools in $build/bin"
 
 model=$prefix/share/qsf/models/tales-5M-4bit.qsf
 [ -f "$model" ] || fail "the bundled model is not at $model"
-# From another folder, so that nothing is found by luck.
-text=$(cd / && "$prefix/bin/qsf-run" --prompt "Once upon a time" --max-tokens 5 --seed 7 2>/dev/null) ||
-  fail "the installed qsf-run fails with its bundled model"
-[ "${#text}" -gt 16 ] || fail "the installed qsf-run printed only: $text"
+tells_a_story "$prefix/bin/qsf-run" || fail "the installed qsf-run fails with its bundled model"
+mkdir "$scratch/links"
+ln -s "$prefix/bin/qsf-run" "$scratch/links/qsf-run"
+PATH=$scratch/links:$PATH tells_a_story qsf-run || fail "qsf-run fails through PATH and a link"
+mv "$model" "$model.away"
+! tells_a_story "$prefix/bin/qsf-run" || fail "qsf-run took a bundled model that is not the installed one"
+mv "$model.away" "$model"
+
+DESTDIR=$scratch/root quietly "$cmake" --install "$build" --prefix /usr || fail "cmake --install below DESTDIR failed"
+tells_a_story "$scratch/root/usr/bin/qsf-run" || fail "the qsf-run installed below DESTDIR fails"
+(cd "$prefix" && find . | sort) >"$scratch/moved.txt"
+(cd "$scratch/root/usr" && find . | sort) >"$scratch/root.txt"
+quietly diff "$scratch/moved.txt" "$scratch/root.txt" || fail "prefix and DESTDIR give different files"
 
 archive=$(find "$prefix" -name libqsf.a)
 [ -n "$archive" ] || fail "no libqsf.a under $prefix"
-flags=()
-[ -z "$sanitizers" ] || flags=("-fsanitize=$sanitizers")
-"$compiler" -std=c11 -Wall -Werror "${flags[@]}" -I "$prefix/include" "$source/examples/hello.c" "$archive" \
-  -lpcre2-8 -lutf8proc -llz4 -lzstd -lstdc++ -lm -lpthread -o "$prefix/hello" ||
-  fail "examples/hello.c does not build against the installed library"
-"$prefix/hello" "$model" "Once upon a time" >"$prefix/hello.txt" || fail "examples/hello.c fails on the bundled model"
-[ -s "$prefix/hello.txt" ] || fail "examples/hello.c printed nothing"
-echo "install_test: tools, model, header and archive work from $prefix"
+if grep -rlF "$scratch" "$prefix" --include='*.pc' --include='*.cmake' >"$log"; then
+  fail "these files hold the path they were installed to"
+fi
+
+# Runs the program that was built as $1 and demands a text that goes on.
+says_hello() {
+  local text
+  text=$("$1" "$model" "Once upon a time" 2>"$log") && [ "${#text}" -gt 20 ]
+}
+
+examples=$prefix/share/doc/qsf/examples
+flags="-Wall -Werror"
+[ -z "$sanitizers" ] || flags+=" -fsanitize=$sanitizers"
+
+pkg_config_path=${archive%/*}/pkgconfig
+if command -v pkg-config >/dev/null && command -v make >/dev/null; then
+  [ "$(PKG_CONFIG_PATH=$pkg_config_path pkg-config --modversion qsf)" = \
+    "$("$prefix/bin/qsf-run" --version | sed 's/.* //')" ] || fail "qsf.pc and qsf-run differ in version"
+  # The libraries of a compiler differ when they sanitise; the others must all link.
+  compilers=("$compiler")
+  if [ -z "$sanitizers" ]; then
+    compilers+=("$compiler -fno-lto")
+    ! command -v gcc >/dev/null || compilers+=("gcc -static")
+    ! command -v clang >/dev/null || compilers+=("clang")
+    ! { command -v clang && command -v ld.lld; } >/dev/null || compilers+=("clang -fuse-ld=lld")
+  fi
+  for with in "${compilers[@]}"; do
+    PKG_CONFIG_PATH=$pkg_config_path quietly make -B -C "$examples/pkg_config" CC="$with" CFLAGS="$flags" ||
+      fail "examples/pkg_config does not build with $with"
+    says_hello "$examples/pkg_config/hello" || fail "examples/pkg_config, built with $with, fails"
+  done
+else
+  fail "pkg-config and make are needed to test the installed library"
+fi
+
+quietly "$cmake" -S "$examples/cmake_package" -B "$scratch/cmake" -DCMAKE_PREFIX_PATH="$prefix" \
+  -DCMAKE_C_COMPILER="$compiler" -DCMAKE_C_FLAGS="$flags" ||
+  fail "examples/cmake_package does not find the installed library"
+quietly "$cmake" --build "$scratch/cmake" || fail "examples/cmake_package does not build"
+says_hello "$scratch/cmake/hello" || fail "examples/cmake_package fails on the bundled model"
+echo "install_test: $n_tools tools, model, header and archive work; linked by: $(printf '%s; ' "${compilers[@]}")CMake"

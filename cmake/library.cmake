@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: MIT
+#
+# libqsf.a for programs that embed the engine: one archive of all that capi links, since a user
+# should not have to know the folders, with what pkg-config and CMake need to find and link it.
+#
+#   include/qsf/qsf.h          the C interface
+#   lib/libqsf.a               the engine
+#   lib/pkgconfig/qsf.pc       pkg-config --static --cflags --libs qsf
+#   lib/cmake/qsf/             find_package(qsf), target qsf::qsf
+#   share/doc/qsf/examples/    a program, and how to build it with either
+
+include(CMakePackageConfigHelpers)
+
+# Sets `folders` to every library of ours that `target` links, itself included, and `externals` to
+# the libraries of the system that those link.
+function(qsf_linked_libraries target folders externals)
+  set(seen)
+  set(found_folders)
+  set(found_externals)
+  set(pending ${target})
+  while(pending)
+    list(POP_FRONT pending library)
+    if(library IN_LIST seen)
+      continue()
+    endif()
+    list(APPEND seen ${library})
+    if(library MATCHES "^qsf::(.*)")
+      list(APPEND found_externals ${CMAKE_MATCH_1})
+    elseif(library MATCHES "^qsf_" AND NOT library STREQUAL "qsf_flags")
+      list(APPEND found_folders ${library})
+      get_target_property(linked ${library} LINK_LIBRARIES)
+      if(linked)
+        list(APPEND pending ${linked})
+      endif()
+    elseif(NOT library MATCHES "^(qsf_flags|Threads::Threads)$")
+      message(FATAL_ERROR "cmake/library.cmake: ${target} links ${library}, which qsf.pc and qsfConfig.cmake do not know")
+    endif()
+  endwhile()
+  set(${folders} ${found_folders} PARENT_SCOPE)
+  set(${externals} ${found_externals} PARENT_SCOPE)
+endfunction()
+
+qsf_linked_libraries(qsf_capi qsf_archive_folders qsf_archive_externals)
+
+# Every compiler and linker has to be able to use the archive, and code for link-time optimisation
+# is its own compiler's alone. gcc can emit both kinds, of which the archive keeps the machine's.
+if(CMAKE_INTERPROCEDURAL_OPTIMIZATION)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    foreach(folder IN LISTS qsf_archive_folders)
+      # gcc 12 takes two appends to a string of the standard library for overflows at -O3.
+      target_compile_options(${folder} PRIVATE -ffat-lto-objects -Wno-restrict -Wno-stringop-overflow)
+    endforeach()
+  else()
+    message(STATUS "The engine is built without link-time optimisation, which would tie libqsf.a to ${CMAKE_CXX_COMPILER_ID}")
+    set_target_properties(${qsf_archive_folders} PROPERTIES INTERPROCEDURAL_OPTIMIZATION OFF)
+  endif()
+endif()
+
+set(qsf_archive_objects ${qsf_archive_folders})
+list(TRANSFORM qsf_archive_objects REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>")
+add_library(qsf STATIC ${qsf_archive_objects})
+set_target_properties(qsf PROPERTIES LINKER_LANGUAGE CXX)
+if(CMAKE_INTERPROCEDURAL_OPTIMIZATION AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_custom_command(TARGET qsf POST_BUILD VERBATIM
+    COMMAND ${CMAKE_OBJCOPY} --remove-section=.gnu.lto_* --remove-section=.gnu.debuglto_*
+            --strip-symbol=__gnu_lto_slim $<TARGET_FILE:qsf>)
+endif()
+
+# The C++ library that this compiler links by itself, as a C program has to name it.
+set(qsf_cxx_library stdc++)
+if("c++" IN_LIST CMAKE_CXX_IMPLICIT_LINK_LIBRARIES)
+  set(qsf_cxx_library c++)
+endif()
+
+# A library that describes itself to pkg-config is left to do so; another one is named plainly.
+find_package(PkgConfig QUIET)
+set(qsf_pc_requires)
+set(qsf_pc_libs)
+foreach(name IN LISTS qsf_archive_externals)
+  set(found)
+  if(PKG_CONFIG_FOUND)
+    foreach(module IN ITEMS lib${name} ${name})
+      if(NOT found)
+        execute_process(COMMAND ${PKG_CONFIG_EXECUTABLE} --exists ${module} RESULT_VARIABLE status)
+        if(status EQUAL 0)
+          set(found ${module})
+        endif()
+      endif()
+    endforeach()
+  endif()
+  if(found)
+    list(APPEND qsf_pc_requires ${found})
+  else()
+    string(APPEND qsf_pc_libs "-l${name} ")
+  endif()
+endforeach()
+list(JOIN qsf_pc_requires ", " qsf_pc_requires)
+string(APPEND qsf_pc_libs "-l${qsf_cxx_library} -lm -pthread")
+
+# Folders relative to the file itself, so that an installation may be moved.
+file(RELATIVE_PATH qsf_pc_prefix
+     ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" qsf_pc_prefix ${qsf_pc_prefix})
+file(RELATIVE_PATH qsf_pc_includedir ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
+file(RELATIVE_PATH qsf_pc_libdir ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_LIBDIR})
+set(qsf_config_folder ${PROJECT_BINARY_DIR}/packaging)
+configure_file(${PROJECT_SOURCE_DIR}/packaging/qsf.pc.in ${qsf_config_folder}/qsf.pc @ONLY)
+
+set(qsf_archive_path ${CMAKE_INSTALL_LIBDIR}/libqsf.a)
+configure_package_config_file(
+  ${PROJECT_SOURCE_DIR}/packaging/qsfConfig.cmake.in ${qsf_config_folder}/qsfConfig.cmake
+  INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/qsf
+  PATH_VARS CMAKE_INSTALL_INCLUDEDIR qsf_archive_path
+  NO_SET_AND_CHECK_MACRO NO_CHECK_REQUIRED_COMPONENTS_MACRO)
+# Until 1.0 the C interface may change with the minor version.
+write_basic_package_version_file(${qsf_config_folder}/qsfConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+
+install(TARGETS qsf ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+install(FILES ${PROJECT_SOURCE_DIR}/include/qsf/qsf.h
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/qsf COMPONENT development)
+install(FILES ${qsf_config_folder}/qsf.pc
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
+install(FILES ${qsf_config_folder}/qsfConfig.cmake ${qsf_config_folder}/qsfConfigVersion.cmake
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/qsf COMPONENT development)
+install(FILES ${PROJECT_SOURCE_DIR}/examples/hello.c
+        DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT development)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples/pkg_config ${PROJECT_SOURCE_DIR}/examples/cmake_package
+        DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT development)
