@@ -46,6 +46,7 @@ for built in "$build"/bin/qsf-*; do
   quietly "$prefix/bin/${built##*/}" --version || fail "the installed ${built##*/} --version fails"
 done
 [ "$n_tools" -ge 4 ] || fail "only $n_tools tools in $build/bin"
+[ "$(find "$prefix/share/man/man1" -name 'qsf-*.1' | wc -l)" -eq "$n_tools" ] || fail "not a man page for every tool"
 
 model=$prefix/share/qsf/models/tales-5M-4bit.qsf
 [ -f "$model" ] || fail "the bundled model is not at $model"

@@ -43,8 +43,9 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
   CLI::App app("Convert a Hugging Face model folder (config.json, safetensors) to a .qsf file.",
                "qsf-convert");
   app.set_version_flag("--version", "qsf-convert " QSF_VERSION);
-  app.add_option("IN", options.input, "Model folder")->required();
+  app.add_option("IN", options.input, "Model folder")->type_name("FOLDER")->required();
   app.add_option("OUT", options.output, "File to write; replaced as a whole if it exists")
+      ->type_name("FILE")
       ->required();
   app.add_option("--quant-type", options.quant_type, kTypeHelp)
       ->check(

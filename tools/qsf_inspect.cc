@@ -95,7 +95,7 @@ int run(int argc, const char* const* argv) {
   InspectOptions options;
   CLI::App app("Say what a .qsf file holds.", kTool);
   app.set_version_flag("--version", "qsf-inspect " QSF_VERSION);
-  app.add_option("FILE", options.path, "The .qsf file")->required();
+  app.add_option("FILE", options.path, "The .qsf file")->type_name("")->required();
   app.add_flag("--verify", options.verify,
                "Read every tile and check all checksums and weights; exit code 1 on damage");
   app.add_flag("--json", options.json, "Print JSON");

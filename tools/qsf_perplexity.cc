@@ -80,7 +80,7 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
   app.set_version_flag("--version", std::string(kTool) + " " + qsf_version());
   app.add_option("MODEL", options.model, "Model file (.qsf)")->type_name("")->required();
   app.add_option("--file", options.file, "Text to measure on; - for standard input")
-      ->type_name("TEXT")
+      ->type_name("FILE")
       ->required();
   app.add_option("--context", options.context, "Tokens of a window")
       ->type_name("N")

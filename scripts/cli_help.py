@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT
+"""Reads the --help text of a tool, which man pages and completions are made from.
+
+The text is CLI11's: a description, a Usage line, and sections of entries. An entry is a name with
+its argument, choices and default, followed by two spaces or a line break and what it does. A line
+that is none of these is an error, so that nothing gets lost when the layout changes.
+"""
+
+import dataclasses
+import re
+import subprocess
+
+SECTION = re.compile(r"^(\S.*):$")
+ENTRY = re.compile(r"^ {1,3}(\S.*)$")
+CONTINUATION = re.compile(r"^ {4,}(\S.*)$")
+SPEC = re.compile(
+    r"^(?P<names>-[^\s]+|[A-Za-z][\w-]*)"                   # --name, -n,--name or POSITIONAL
+    r"(?:\s(?!REQUIRED|\.\.\.)(?P<argument>[A-Za-z|]+(?:=[A-Z]+(?![^\s]))?))?"
+    r"(?::\{(?P<choices>[^}]*)\})?"
+    r"(?:=(?P<default>\S+)|\s\[(?P<bracketed>[^\]]*)\])?"
+    r"(?P<required>\sREQUIRED)?"
+    r"(?P<repeated>\s\.\.\.)?$")
+
+
+@dataclasses.dataclass
+class Entry:
+    """An option or, when its name has no dash, a positional argument."""
+    names: list
+    argument: str = ""
+    choices: list = dataclasses.field(default_factory=list)
+    default: str = ""
+    required: bool = False
+    repeated: bool = False
+    text: str = ""
+
+    def is_option(self):
+        return self.names[0].startswith("-")
+
+    def takes_value(self):
+        return bool(self.argument or self.choices)
+
+    def kind(self):
+        """Returns what a shell may offer as a value: choice, model, folder, file or text."""
+        if self.choices:
+            return "choice"
+        if re.search(r"(?<![\w])\.qsf\b", self.text):
+            return "model"
+        return {"FOLDER": "folder", "FILE": "file"}.get(self.argument, "text")
+
+
+@dataclasses.dataclass
+class Help:
+    tool: str
+    version: str
+    description: list  # of paragraphs
+    usage: str
+    entries: list
+
+    def options(self):
+        return [entry for entry in self.entries if entry.is_option()]
+
+    def positionals(self):
+        return [entry for entry in self.entries if not entry.is_option()]
+
+
+def parse_entry(spec):
+    """Returns the Entry that a line begins, without its text."""
+    match = SPEC.match(spec)
+    if not match:
+        raise ValueError(f"help: '{spec}', expected a name, its argument, choices and default")
+    return Entry(names=match["names"].split(","), argument=match["argument"] or "",
+                 choices=match["choices"].split(",") if match["choices"] else [],
+                 default=match["default"] or match["bracketed"] or "",
+                 required=bool(match["required"]), repeated=bool(match["repeated"]))
+
+
+def parse_help(tool, version, text):
+    """Returns the Help that `text` says."""
+    lines = text.rstrip().split("\n")
+    start = next((i for i, line in enumerate(lines) if line.startswith("Usage:")), None)
+    if start is None:
+        raise ValueError(f"help of {tool}: no line begins with Usage:")
+    usage = lines[start][len("Usage:"):].strip()
+    description = [line.strip() for line in lines[:start] if line.strip()]
+    entries = []
+    in_section = False
+    for line in lines[start + 1:]:
+        entry, more = ENTRY.match(line), CONTINUATION.match(line)
+        if not line.strip():
+            continue
+        if SECTION.match(line):
+            in_section = True
+        elif entry and in_section:
+            # Some versions align the long names: "-h,     --help".
+            spec, _, what = re.sub(r"^(-\w),\s+--", r"\1,--", entry.group(1)).partition("  ")
+            entries.append(parse_entry(spec))
+            entries[-1].text = what.strip()
+        elif more and entries:
+            entries[-1].text = (entries[-1].text + " " + more.group(1)).strip()
+        else:
+            raise ValueError(f"help of {tool}: '{line}', expected a section or an entry of one")
+    if not description or not any(entry.is_option() for entry in entries):
+        raise ValueError(f"help of {tool}: no description or no option")
+    return Help(tool, version, description, usage, entries)
+
+
+def read_help(program):
+    """Returns the Help of a program, which is run."""
+    def output(option):
+        return subprocess.run([program, option], check=True, capture_output=True, text=True).stdout
+    tool, version = output("--version").split()
+    return parse_help(tool, version, output("--help"))
