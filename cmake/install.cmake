@@ -5,7 +5,7 @@
 #   bin/qsf-*                  the tools
 #   share/qsf/models/          the bundled model, which qsf-run finds from its own place:
 #                              ../share/qsf/models when installed, models/ in a built tree
-#   share/doc/qsf/             licence, notice, readme
+#   share/doc/qsf/             readme, licence, and those of the libraries inside
 #
 # The folders are GNUInstallDirs' and nothing installed holds their paths, so that an installation
 # may be moved, or made below another root with DESTDIR.
@@ -27,6 +27,9 @@ if(EXISTS ${QSF_BUNDLED_MODEL})
   install(FILES ${QSF_BUNDLED_MODEL} DESTINATION ${CMAKE_INSTALL_DATADIR}/qsf/models COMPONENT tools)
 endif()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/NOTICE ${PROJECT_SOURCE_DIR}/README.md
+        DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT manual)
+
+install(FILES ${PROJECT_SOURCE_DIR}/packaging/debian/copyright
         DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tools)
 
 # Installs into the build tree and uses what was installed as a user would.

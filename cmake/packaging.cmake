@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: MIT
+#
+# What `cmake --build build/release --target package` makes, in packages/ of the build folder:
+#
+#   qsf_VERSION-1_ARCH.deb           tools, bundled model, man pages, completions
+#   libqsf-dev_VERSION-1_ARCH.deb    header, archive, files for pkg-config and CMake, examples
+#
+# and the same target of build/static:
+#
+#   qsf-VERSION-linux-ARCH.tar.gz    the static tools with all that the first package holds
+#
+# scripts/make_packages makes all of them.
+
+find_program(QSF_SHLIBDEPS dpkg-shlibdeps)
+find_program(QSF_GZIP gzip)
+mark_as_advanced(QSF_SHLIBDEPS QSF_GZIP)
+set(QSF_PACKAGE_MAINTAINER "The QSF authors <maintainers@qsf.example.org>"
+    CACHE STRING "Who answers for the packages: Name <address>")
+
+set(CPACK_PACKAGE_NAME qsf)
+set(CPACK_PACKAGE_VENDOR "The QSF authors")
+set(CPACK_PACKAGE_CONTACT "${QSF_PACKAGE_MAINTAINER}")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
+set(CPACK_OUTPUT_FILE_PREFIX ${PROJECT_BINARY_DIR}/packages)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_VERBATIM_VARIABLES ON)
+
+if(QSF_STATIC OR NOT QSF_SHLIBDEPS OR NOT QSF_GZIP OR NOT QSF_DOCUMENTATION)
+  set(CPACK_GENERATOR TGZ)
+  string(TOLOWER ${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR} qsf_system)
+  set(CPACK_PACKAGE_FILE_NAME qsf-${PROJECT_VERSION}-${qsf_system})
+  set(CPACK_PACKAGING_INSTALL_PREFIX /)
+  set(CPACK_ARCHIVE_COMPONENT_INSTALL ON)
+  set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)
+  set(CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY ON)
+  set(CPACK_COMPONENTS_ALL tools manual completions)
+  include(CPack)
+  return()
+endif()
+
+# The packages' own files, where Debian wants them: compressed, dated and one set for each package.
+set(qsf_debian_folder ${PROJECT_BINARY_DIR}/packaging/debian)
+set(ENV{SOURCE_DATE_EPOCH} ${QSF_DATE_EPOCH})
+string(TIMESTAMP qsf_date_of_packages "%a, %d %b %Y %H:%M:%S +0000" UTC)
+configure_file(${PROJECT_SOURCE_DIR}/packaging/debian/changelog.in ${qsf_debian_folder}/changelog @ONLY)
+set(qsf_compressed)
+function(qsf_compress from to)
+  add_custom_command(OUTPUT ${to} VERBATIM DEPENDS ${from}
+    COMMAND ${CMAKE_COMMAND} -DGZIP=${QSF_GZIP} -DFROM=${from} -DTO=${to} -P ${PROJECT_SOURCE_DIR}/cmake/compress.cmake)
+  set(qsf_compressed ${qsf_compressed} ${to} PARENT_SCOPE)
+endfunction()
+qsf_compress(${qsf_debian_folder}/changelog ${qsf_debian_folder}/changelog.Debian.gz)
+qsf_compress(${PROJECT_SOURCE_DIR}/CHANGELOG.md ${qsf_debian_folder}/changelog.gz)
+foreach(tool IN LISTS qsf_tools)
+  qsf_compress(${QSF_MAN_FOLDER}/${tool}.1 ${qsf_debian_folder}/man/${tool}.1.gz)
+endforeach()
+add_custom_target(debian_files ALL DEPENDS ${qsf_compressed})
+add_dependencies(debian_files documentation)
+
+install(DIRECTORY ${qsf_debian_folder}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1
+        COMPONENT debian EXCLUDE_FROM_ALL)
+install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/NOTICE
+              ${qsf_debian_folder}/changelog.Debian.gz ${qsf_debian_folder}/changelog.gz
+        DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT debian EXCLUDE_FROM_ALL)
+install(FILES ${PROJECT_SOURCE_DIR}/packaging/debian/copyright
+              ${qsf_debian_folder}/changelog.Debian.gz ${qsf_debian_folder}/changelog.gz
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libqsf-dev COMPONENT debian_development EXCLUDE_FROM_ALL)
+
+# The Debian packages that the libraries of libqsf.a come from.
+set(qsf_debian_libraries)
+foreach(name IN LISTS qsf_archive_externals)
+  execute_process(COMMAND dpkg-query --search ${QSF_${name}_LIBRARY}
+                  OUTPUT_VARIABLE owner RESULT_VARIABLE status ERROR_QUIET)
+  if(NOT status EQUAL 0)
+    message(STATUS "libqsf-dev will not name the package of ${name}: ${QSF_${name}_LIBRARY} belongs to none")
+  else()
+    string(REGEX REPLACE ":.*" "" owner "${owner}")
+    list(APPEND qsf_debian_libraries ${owner})
+  endif()
+endforeach()
+list(JOIN qsf_debian_libraries ", " qsf_debian_libraries)
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
+set(CPACK_COMPONENTS_ALL tools completions debian development debian_development)
+foreach(component IN ITEMS TOOLS COMPLETIONS DEBIAN)
+  set(CPACK_COMPONENT_${component}_GROUP programs)
+endforeach()
+foreach(component IN ITEMS DEVELOPMENT DEBIAN_DEVELOPMENT)
+  set(CPACK_COMPONENT_${component}_GROUP library)
+endforeach()
+
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
+set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
+set(CPACK_DEBIAN_PROGRAMS_PACKAGE_NAME qsf)
+set(CPACK_DEBIAN_PROGRAMS_PACKAGE_SECTION utils)
+set(CPACK_DEBIAN_PROGRAMS_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PROGRAMS_DESCRIPTION "\
+QSF converts language models to a weight file of its own, inspects and
+measures them, and runs them on the processor. A weight may take 2 to 32
+bits.
+.
+The package contains the tools and a small model that tells tales, so that
+they work without any download.")
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libqsf-dev)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_SOURCE qsf)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_DEPENDS "${qsf_debian_libraries}")
+set(CPACK_DEBIAN_LIBRARY_DESCRIPTION "\
+QSF converts language models to a weight file of its own and runs them.
+.
+The package contains the engine as a static library, its header for C, the
+files for pkg-config and CMake, and examples.")
+include(CPack)
