@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT
+//
+// What the renderer promises beyond its output: trust of every byte, errors with their place, and
+// an end to every template.
+
+#include "chat/chat_template.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "chat/jinja_interpreter.h"
+#include "chat/jinja_parser.h"
+
+namespace qsf {
+namespace {
+
+using testing::AnyOf;
+using testing::HasSubstr;
+
+// Renders with one user message; pieces of messages in square brackets.
+std::string render(std::string_view source, std::string_view content = "xy") {
+  const auto parsed = ChatTemplate::parse(source);
+  if (!parsed) return "parse: " + parsed.error().message();
+  const ChatMessage messages[] = {{"user", content}};
+  const auto pieces = parsed->render({.messages = messages, .bos_token = "<s>"});
+  if (!pieces) return "render: " + pieces.error().message();
+  std::string out;
+  for (const ChatPiece& piece : *pieces) out += piece.trusted ? piece.text : "[" + piece.text + "]";
+  return out;
+}
+
+std::string show(const std::string& expression, std::string_view content = "xy") {
+  return render("{% set c = messages[0].content %}{{ " + expression + " }}", content);
+}
+
+TEST(ChatTrustTest, FollowsTheBytesThroughOperators) {
+  EXPECT_EQ(render("<{{ messages[0].content }}>"), "<[xy]>");
+  EXPECT_EQ(show("'<' + c + '>'"), "<[xy]>");
+  EXPECT_EQ(show("'<' ~ c ~ 1 ~ '>'"), "<[xy]1>");
+  EXPECT_EQ(show("c * 2 + '|'"), "[xyxy]|");
+  EXPECT_EQ(show("('a' + c + 'b')[1:3]"), "[xy]");
+  EXPECT_EQ(show("('a' + c + 'b')[2:]"), "[y]b");
+  EXPECT_EQ(show("('a' + c + 'b')[::-1]"), "b[yx]a");
+  EXPECT_EQ(show("('a' + c + 'b')[1]"), "[x]");
+  EXPECT_EQ(show("'<%s>' % c"), "<[xy]>");
+  EXPECT_EQ(show("'<%5s>' % c"), "<   [xy]>");
+  EXPECT_EQ(show("c if c else 'no'"), "[xy]");
+  EXPECT_EQ(show("c or 'no'"), "[xy]");
+  EXPECT_EQ(show("[c, 'a']"), "['[xy]', 'a']");
+  EXPECT_EQ(show("{'k': c}.k"), "[xy]");
+}
+
+TEST(ChatTrustTest, FollowsTheBytesThroughMethods) {
+  EXPECT_EQ(show("('<' + c + '>').replace('x', '-')"), "<-[y]>");
+  EXPECT_EQ(show("('<' + c + '>').replace('<', c)"), "[xyxy]>");
+  EXPECT_EQ(show("'a.b'.replace('.', c)"), "a[xy]b");
+  EXPECT_EQ(show("('a ' + c).split(' ')[1]"), "[xy]");
+  EXPECT_EQ(show("c.split('y')[0] + '|'"), "[x]|");
+  EXPECT_EQ(show("(' ' + c + ' ').strip()"), "[xy]");
+  EXPECT_EQ(show("('a' + c).upper()"), "A[XY]");
+  EXPECT_EQ(show("('a' + c).title()"), "A[xy]");
+  EXPECT_EQ(show("c.join(['1', '2'])"), "1[xy]2");
+  EXPECT_EQ(show("', '.join([c, c])"), "[xy], [xy]");
+  EXPECT_EQ(show("'<{}{{'.format(c)"), "<[xy]{");
+  EXPECT_EQ(show("c.rjust(4, '.')"), "..[xy]");
+  EXPECT_EQ(show("c.partition('y')[1] ~ '|'"), "[y]|");
+  EXPECT_EQ(show("messages[0].get('content')"), "[xy]");
+  EXPECT_EQ(show("messages[0]['content']"), "[xy]");
+  EXPECT_EQ(show("(messages[0].items() | list)[1][1]"), "[xy]");
+}
+
+TEST(ChatTrustTest, FollowsTheBytesThroughFilters) {
+  EXPECT_EQ(show("('<' + c) | trim | upper"), "<[XY]");
+  EXPECT_EQ(show("('<' + c) | replace('<', '>')"), ">[xy]");
+  EXPECT_EQ(show("c | replace('', '-')"), "-[x]-[y]-");
+  EXPECT_EQ(show("[c, 'b'] | join('-')"), "[xy]-b");
+  EXPECT_EQ(show("c | tojson"), "\"[xy]\"");
+  EXPECT_EQ(show("c | tojson", "a\n\""), "\"[a\\n\\\"]\"");
+  EXPECT_EQ(show("messages | tojson"), "[{\"role\": \"user\", \"content\": \"[xy]\"}]");
+  EXPECT_EQ(show("nothing | default(c)"), "[xy]");
+  EXPECT_EQ(show("('a' + c) | reverse"), "[yx]a");
+  EXPECT_EQ(show("('a' + c) | list | last"), "[y]");
+  EXPECT_EQ(show("('a' + c) | first"), "a");
+  EXPECT_EQ(show("('a\n' + c) | indent(2)"), "a\n  [xy]");
+  EXPECT_EQ(show("messages | map(attribute='content') | join"), "[xy]");
+  EXPECT_EQ(show("c | e", "<"), "[&lt;]");
+  EXPECT_EQ(show("c | string | safe"), "[xy]");
+  EXPECT_EQ(show("[c, 'a'] | sort | join"), "a[xy]");
+  EXPECT_EQ(show("('<' ~ c) | title"), "<[Xy]");
+  EXPECT_EQ(show("'<%s>' | format(c)"), "<[xy]>");
+}
+
+TEST(ChatTrustTest, FollowsTheBytesThroughStatements) {
+  EXPECT_EQ(render("{% for m in messages %}<{{ m['content'] }}>{% endfor %}"), "<[xy]>");
+  EXPECT_EQ(render("{% set t %}<{{ messages[0].content }}>{% endset %}{{ t }}{{ t }}"),
+            "<[xy]><[xy]>");
+  EXPECT_EQ(render("{% macro m(t) %}<{{ t }}>{% endmacro %}{{ m(messages[0].content) }}"),
+            "<[xy]>");
+  EXPECT_EQ(render("{% filter upper %}a{{ messages[0].content }}{% endfilter %}"), "A[XY]");
+  EXPECT_EQ(
+      render("{% set ns = namespace(t='') %}{% for m in messages %}{% set ns.t = ns.t + '<' + "
+             "m.content %}{% endfor %}{{ ns.t }}"),
+      "<[xy]");
+}
+
+TEST(ChatTrustTest, RolesThatChatsAgreeOnAreStructure) {
+  const auto parsed = ChatTemplate::parse("{% for m in messages %}<|{{ m.role }}|>{% endfor %}");
+  ASSERT_TRUE(parsed);
+  const ChatMessage messages[] = {{"assistant", ""}, {"im_end", ""}};
+  const auto pieces = parsed->render({.messages = messages});
+  ASSERT_TRUE(pieces);
+  ASSERT_EQ(pieces->size(), 3U);
+  EXPECT_EQ((*pieces)[0].text, "<|assistant|><|");
+  EXPECT_TRUE((*pieces)[0].trusted);
+  EXPECT_EQ((*pieces)[1].text, "im_end");
+  EXPECT_FALSE((*pieces)[1].trusted);
+  EXPECT_TRUE((*pieces)[2].trusted);
+}
+
+TEST(ChatTrustTest, PiecesAlternateAndNoneIsEmpty) {
+  const auto parsed = ChatTemplate::parse("{% for m in messages %}{{ m.content }}{% endfor %}");
+  ASSERT_TRUE(parsed);
+  const ChatMessage messages[] = {{"user", "a"}, {"user", ""}, {"user", "b"}};
+  const auto pieces = parsed->render({.messages = messages});
+  ASSERT_TRUE(pieces);
+  ASSERT_EQ(pieces->size(), 1U);
+  EXPECT_EQ((*pieces)[0].text, "ab");
+  const auto empty = parsed->render({});
+  ASSERT_TRUE(empty);
+  EXPECT_TRUE(empty->empty());
+}
+
+TEST(ChatTemplateTest, BytesThatAreNoTextPassThrough) {
+  EXPECT_EQ(show("c", "a\xFF\xC3"), "[a\xFF\xC3]");
+  EXPECT_EQ(show("c | length", "a\xFF\xC3"), "3");
+  EXPECT_EQ(show("c[1:]", "a\xFF\xC3"), "[\xFF\xC3]");
+  EXPECT_EQ(show("c | upper", "a\xFF"), "[A\xFF]");
+  EXPECT_EQ(show("c | trim", " \xE2\x80 "), "[\xE2\x80]");
+  EXPECT_EQ(show("c", std::string("a\0b", 3)), "[" + std::string("a\0b", 3) + "]");
+}
+
+TEST(ChatTemplateTest, TokensThatAreMissingAreUndefined) {
+  EXPECT_EQ(render("{{ bos_token }}{{ eos_token is defined }}"), "<s>False");
+}
+
+TEST(ChatTemplateTest, DatesAreThoseOfTheCaller) {
+  const auto parsed =
+      ChatTemplate::parse("{{ strftime_now('%d %b %Y %H:%M:%S %j %-d %A %B %I %p %y %m %a %%') }}");
+  ASSERT_TRUE(parsed);
+  const auto date = [&](std::int64_t seconds) {
+    const auto pieces = parsed->render({.now_seconds = seconds});
+    return pieces && pieces->size() == 1 ? (*pieces)[0].text : std::string("failed");
+  };
+  EXPECT_EQ(date(0), "01 Jan 1970 00:00:00 001 1 Thursday January 12 AM 70 01 Thu %");
+  EXPECT_EQ(date(1709251199), "29 Feb 2024 23:59:59 060 29 Thursday February 11 PM 24 02 Thu %");
+  EXPECT_EQ(date(-1), "31 Dec 1969 23:59:59 365 31 Wednesday December 11 PM 69 12 Wed %");
+  EXPECT_EQ(date(INT64_MAX), "failed");
+}
+
+TEST(ChatTemplateTest, ErrorsTellWhereAndWhat) {
+  EXPECT_EQ(render("a\n\n{{ raise_exception('Roles must ' + 'alternate') }}"),
+            "render: chat template: line 3: Roles must alternate");
+  EXPECT_EQ(render("\n{{ nothing.more }}"),
+            "render: chat template: line 2: 'nothing' is undefined");
+  EXPECT_THAT(render("\n{% if %}"), HasSubstr("parse: chat template: line 2: "));
+  EXPECT_THAT(render("{{ 1 | nosuch }}"), HasSubstr("line 1: no filter is called 'nosuch'"));
+  EXPECT_THAT(render("{{ 1 is nosuch }}"), HasSubstr("line 1: no test is called 'nosuch'"));
+  EXPECT_THAT(render("\n{% include 'x' %}"), HasSubstr("line 2: the tag 'include'"));
+  EXPECT_THAT(render("{% for a in b recursive %}{% endfor %}"), HasSubstr("recursive"));
+  EXPECT_THAT(render("{{ 'x'.encode() }}"), HasSubstr("method 'encode'"));
+  const auto raised = ChatTemplate::parse("{{ raise_exception('no') }}")->render({});
+  ASSERT_FALSE(raised);
+  EXPECT_EQ(raised.error().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(ChatTemplate::parse("{{ 1 | nosuch }}").error().code(), StatusCode::kUnsupported);
+  EXPECT_EQ(ChatTemplate::parse("{{ ").error().code(), StatusCode::kCorrupt);
+}
+
+TEST(ChatLimitsTest, SourceAndItsNestingAreBounded) {
+  const auto nest = [](std::string_view open, std::string_view middle, std::string_view close,
+                       int n) {
+    std::string source = "{{ ";
+    for (int i = 0; i < n; ++i) source += open;
+    source += middle;
+    for (int i = 0; i < n; ++i) source += close;
+    return source + " }}";
+  };
+  EXPECT_EQ(render(nest("(", "1", ")", 20)), "1");
+  for (const auto& source :
+       {nest("(", "1", ")", 5000), nest("[", "1", "]", 5000), nest("-", "1", "", 5000),
+        nest("not ", "1", "", 5000), nest("1 + ", "1", "", 5000), nest("1 is in [", "1", "]", 5000),
+        nest("1 if 1 else ", "1", "", 5000), nest("", "1", "[0]", 5000),
+        nest("", "1", " | abs", 5000)}) {
+    EXPECT_THAT(render(source), AnyOf(HasSubstr("deeper than 100"), HasSubstr("more than 250")))
+        << source.substr(0, 40);
+  }
+  std::string tags;
+  for (int i = 0; i < 5000; ++i) tags += "{% if 1 %}";
+  EXPECT_THAT(render(tags), HasSubstr("nested deeper"));
+  EXPECT_THAT(render(std::string((1U << 20U) + 1, 'a')), HasSubstr("at most 1048576 are read"));
+  EXPECT_EQ(render(std::string(1U << 20U, 'a')).size(), 1U << 20U);
+}
+
+TEST(ChatLimitsTest, EveryTemplateEnds) {
+  const std::string loops =
+      "{% for a in range(90000) %}{% for b in range(90000) %}{% for c in range(90000) %}{% endfor "
+      "%}{% endfor %}{% endfor %}";
+  EXPECT_THAT(render(loops), HasSubstr("did not end"));
+  EXPECT_THAT(render("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"),
+              HasSubstr("nested deeper"));
+  EXPECT_THAT(render("{{ range(1000000) }}"), HasSubstr("more than 100000"));
+  EXPECT_THAT(render("{{ 'a' * 10 ** 12 }}"), HasSubstr("bytes of values"));
+  EXPECT_THAT(render("{{ [1] * 10 ** 12 }}"), HasSubstr("bytes of values"));
+  EXPECT_THAT(render("{{ 'a'.ljust(10 ** 12) }}"), HasSubstr("bytes of values"));
+  EXPECT_THAT(render("{{ 'a' | indent(10 ** 12) }}"), HasSubstr("past 1000"));
+  EXPECT_THAT(render("{{ 10 ** 100 }}"), HasSubstr("past 64 bits"));
+  EXPECT_THAT(render("{% set ns = namespace(l=[]) %}{% for i in range(5000) %}{% set ns.l = [ns.l] "
+                     "%}{% endfor %}{{ ns.l }}"),
+              HasSubstr("nested deeper"));
+  EXPECT_THAT(render("{% set ns = namespace(l=[1]) %}{% for i in range(50) %}{% set ns.l = [ns.l, "
+                     "ns.l] %}{% endfor %}{{ ns.l }}"),
+              HasSubstr("that holds more than"));
+  EXPECT_THAT(render("{% set ns = namespace(t='aaaaaaaa') %}{% for i in range(90) %}{% set ns.t = "
+                     "ns.t + ns.t %}{% endfor %}"),
+              HasSubstr("bytes of values"));
+  EXPECT_THAT(render("{% set t = 'a' * 1000000 %}{% for i in range(100) %}{{ t }}{% endfor %}"),
+              HasSubstr("wrote more than"));
+}
+
+TEST(ChatLimitsTest, SearchesAreLinear) {
+  // Quadratic, each of these would run for hours.
+  const std::string setup = "{% set t = 'a' * 4000000 %}{% set p = 'a' * 2000000 + 'b' %}";
+  EXPECT_EQ(render(setup + "{{ p in t }}"), "False");
+  EXPECT_EQ(render(setup + "{{ t.find('b' + p) }}{{ t.rfind('b' + p) }}"), "-1-1");
+  EXPECT_EQ(render(setup + "{{ t.count(p) }}{{ t.split(p) | length }}{{ t.rsplit(p) | length }}"),
+            "011");
+  EXPECT_EQ(render(setup + "{{ t.replace(p, '') | length }}"), "4000000");
+  EXPECT_EQ(render(setup + "{{ t | trim(p) | length }}"), "0");
+}
+
+TEST(ChatLimitsTest, StepsAndOutputCanBeLowered) {
+  const auto program = jinja::parse_program("{% for i in range(100) %}abc{% endfor %}");
+  ASSERT_TRUE(program);
+  EXPECT_TRUE(jinja::run_program(*program, {}, {}));
+  EXPECT_FALSE(jinja::run_program(*program, {}, {.steps = 100}));
+  EXPECT_FALSE(jinja::run_program(*program, {}, {.output_bytes = 299}));
+  EXPECT_TRUE(jinja::run_program(*program, {}, {.output_bytes = 300}));
+  EXPECT_FALSE(jinja::run_program(*program, {}, {.live_bytes = 1000}));
+}
+
+}  // namespace
+}  // namespace qsf

@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: MIT
+
+#include "chat/jinja_lexer.h"
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <utility>
+
+#include "chat/jinja_text.h"
+
+namespace qsf::jinja {
+namespace {
+
+constexpr auto npos = std::string_view::npos;
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+bool is_name_start(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+int hex_value(char c) {
+  if (is_digit(c)) return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+// All line ends as \n, and without the one at the end of the source.
+std::string normalize_newlines(std::string_view source) {
+  std::string out;
+  out.reserve(source.size());
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    if (source[i] == '\r') {
+      if (i + 1 < source.size() && source[i + 1] == '\n') ++i;
+      out.push_back('\n');
+    } else {
+      out.push_back(source[i]);
+    }
+  }
+  if (!out.empty() && out.back() == '\n') out.pop_back();
+  return out;
+}
+
+class Lexer {
+ public:
+  explicit Lexer(std::string source) : storage_(std::move(source)), source_(storage_) {}
+
+  Result<std::vector<Token>> run() {
+    while (at_ < source_.size()) QSF_RETURN_IF_ERROR(lex_text());
+    push(TokenKind::kEnd);
+    return std::move(tokens_);
+  }
+
+ private:
+  Status lex_text();
+  Status lex_tag(bool is_block);
+  Status lex_comment();
+  Status lex_raw();
+  Status lex_token();
+  Status lex_number();
+  Status lex_string(char quote);
+  Status lex_escape(std::string_view body, std::size_t& at, std::string& out) const;
+  Status lex_operator();
+
+  void push(TokenKind kind, std::string text = {}) {
+    tokens_.push_back({.kind = kind, .line = line_, .text = std::move(text)});
+  }
+  void push_data(std::string_view text, char sign, bool is_variable);
+  void advance_to(std::size_t offset) {
+    line_ +=
+        static_cast<int>(std::count(source_.begin() + static_cast<std::ptrdiff_t>(at_),
+                                    source_.begin() + static_cast<std::ptrdiff_t>(offset), '\n'));
+    at_ = offset;
+  }
+  std::size_t skip_space(std::size_t offset) const {
+    return offset + strip_space(source_.substr(offset), true, false).begin;
+  }
+  bool match(std::size_t offset, std::string_view text) const {
+    return source_.substr(offset, text.size()) == text;
+  }
+  // The end of the closing tag at `offset`, of which `marker` is `%}`, `}}` or `#}`; npos if none
+  // is there.
+  std::size_t match_end(std::size_t offset, std::string_view marker) const;
+  // The end of `{% NAME`, with its sign, where a raw tag called `name` begins at `offset`.
+  std::size_t match_raw_tag(std::size_t offset, std::string_view name, char& sign) const;
+
+  std::string storage_;
+  std::string_view source_;
+  std::size_t at_ = 0;
+  int line_ = 1;
+  std::vector<Token> tokens_;
+  std::string brackets_;  // the closing brackets that are due
+};
+
+std::size_t Lexer::match_end(std::size_t offset, std::string_view marker) const {
+  const bool is_variable = marker == "}}";
+  if (match(offset, "-") && match(offset + 1, marker)) return skip_space(offset + 3);
+  if (!is_variable && match(offset, "+") && match(offset + 1, marker)) return offset + 3;
+  if (!match(offset, marker)) return npos;
+  offset += 2;
+  return !is_variable && match(offset, "\n") ? offset + 1 : offset;
+}
+
+std::size_t Lexer::match_raw_tag(std::size_t offset, std::string_view name, char& sign) const {
+  if (!match(offset, "{%")) return npos;
+  offset += 2;
+  sign = ' ';
+  if (match(offset, "-") || match(offset, "+")) sign = source_[offset++];
+  offset = skip_space(offset);
+  if (!match(offset, name)) return npos;
+  return skip_space(offset + name.size());
+}
+
+// Adds the text before a tag, stripped as the tag's sign and kind say.
+void Lexer::push_data(std::string_view text, char sign, bool is_variable) {
+  if (sign == '-') {
+    text = text.substr(0, strip_space(text, false, true).end);
+  } else if (sign != '+' && !is_variable) {
+    const std::size_t newline = text.rfind('\n');
+    const std::size_t line_start = newline == npos ? 0 : newline + 1;
+    const bool begins_line = newline != npos || at_ == 0 || source_[at_ - 1] == '\n';
+    const std::string_view indent = text.substr(line_start);
+    if (begins_line && strip_space(indent, true, false).begin == indent.size()) {
+      text = text.substr(0, line_start);
+    }
+  }
+  if (!text.empty()) push(TokenKind::kData, std::string(text));
+}
+
+Status Lexer::lex_text() {
+  std::size_t tag = at_;
+  while (true) {
+    tag = source_.find('{', tag);
+    if (tag == npos || tag + 1 >= source_.size()) {
+      push(TokenKind::kData, std::string(source_.substr(at_)));
+      at_ = source_.size();
+      return ok_status();
+    }
+    const char next = source_[tag + 1];
+    if (next == '{' || next == '%' || next == '#') break;
+    ++tag;
+  }
+  char sign = ' ';
+  const std::size_t raw = match_raw_tag(tag, "raw", sign);
+  if (raw != npos && (match(raw, "%}") || match(raw, "-%}"))) {
+    push_data(source_.substr(at_, tag - at_), sign, false);
+    advance_to(match(raw, "%}") ? raw + 2 : skip_space(raw + 3));
+    return lex_raw();
+  }
+  std::size_t inside = tag + 2;
+  sign = ' ';
+  if (match(inside, "-") || match(inside, "+")) sign = source_[inside++];
+  const char kind = source_[tag + 1];
+  push_data(source_.substr(at_, tag - at_), sign, kind == '{');
+  advance_to(inside);
+  if (kind == '#') return lex_comment();
+  return lex_tag(kind == '%');
+}
+
+Status Lexer::lex_comment() {
+  const std::size_t marker = source_.find("#}", at_);
+  if (marker == npos) return corrupt("line %d: a comment that does not end; expected #}", line_);
+  const bool has_sign = marker > at_ && (source_[marker - 1] == '-' || source_[marker - 1] == '+');
+  advance_to(match_end(has_sign ? marker - 1 : marker, "#}"));
+  return ok_status();
+}
+
+Status Lexer::lex_raw() {
+  for (std::size_t tag = source_.find("{%", at_); tag != npos; tag = source_.find("{%", tag + 1)) {
+    char sign = ' ';
+    const std::size_t after_name = match_raw_tag(tag, "endraw", sign);
+    if (after_name == npos) continue;
+    const std::size_t end = match_end(after_name, "%}");
+    if (end == npos) continue;
+    push_data(source_.substr(at_, tag - at_), sign, false);
+    advance_to(end);
+    return ok_status();
+  }
+  return corrupt("line %d: a raw block that does not end; expected {%% endraw %%}", line_);
+}
+
+Status Lexer::lex_tag(bool is_block) {
+  push(is_block ? TokenKind::kBlockBegin : TokenKind::kVariableBegin);
+  brackets_.clear();
+  while (true) {
+    advance_to(skip_space(at_));
+    if (at_ >= source_.size()) {
+      return corrupt("line %d: a tag that does not end; expected %s", line_,
+                     is_block ? "%}" : "}}");
+    }
+    if (brackets_.empty()) {
+      const std::size_t end = match_end(at_, is_block ? "%}" : "}}");
+      if (end != npos) {
+        push(is_block ? TokenKind::kBlockEnd : TokenKind::kVariableEnd);
+        advance_to(end);
+        return ok_status();
+      }
+    }
+    QSF_RETURN_IF_ERROR(lex_token());
+  }
+}
+
+Status Lexer::lex_token() {
+  const char c = source_[at_];
+  if (is_digit(c)) return lex_number();
+  if (c == '\'' || c == '"') return lex_string(c);
+  if (!is_name_start(c)) return lex_operator();
+  std::size_t end = at_;
+  while (end < source_.size() && (is_name_start(source_[end]) || is_digit(source_[end]))) ++end;
+  if (end < source_.size() && static_cast<unsigned char>(source_[end]) >= 0x80) {
+    return unsupported("line %d: a name with characters beyond ASCII", line_);
+  }
+  push(TokenKind::kName, std::string(source_.substr(at_, end - at_)));
+  at_ = end;
+  return ok_status();
+}
+
+Status Lexer::lex_number() {
+  // A digit, then digits each of which one underscore may precede.
+  const auto digits_end = [this](std::size_t offset, int base) {
+    const auto is_one = [&](std::size_t i) {
+      const int value = i < source_.size() ? hex_value(source_[i]) : -1;
+      return value >= 0 && value < base;
+    };
+    while (is_one(offset) || (match(offset, "_") && is_one(offset + 1))) ++offset;
+    return offset;
+  };
+  const auto clean = [this](std::size_t begin, std::size_t end) {
+    std::string text(source_.substr(begin, end - begin));
+    std::erase(text, '_');
+    return text;
+  };
+  int base = 10;
+  std::size_t begin = at_;
+  if (source_[at_] == '0' && at_ + 1 < source_.size()) {
+    const char mark = static_cast<char>(source_[at_ + 1] | 0x20);
+    const int marked = mark == 'x' ? 16 : mark == 'o' ? 8 : mark == 'b' ? 2 : 10;
+    if (marked != 10 && digits_end(at_ + 2, marked) > at_ + 2) {
+      base = marked;
+      begin = at_ + 2;
+    }
+  }
+  std::size_t end = digits_end(begin, base);
+  if (base == 10) {
+    std::size_t float_end = end;
+    const bool after_dot = at_ > 0 && source_[at_ - 1] == '.';
+    if (match(end, ".") && end + 1 < source_.size() && is_digit(source_[end + 1])) {
+      float_end = digits_end(end + 1, 10);
+    }
+    if (match(float_end, "e") || match(float_end, "E")) {
+      std::size_t exponent = float_end + 1;
+      if (match(exponent, "+") || match(exponent, "-")) ++exponent;
+      if (exponent < source_.size() && is_digit(source_[exponent])) {
+        float_end = digits_end(exponent, 10);
+      }
+    }
+    if (float_end != end && !after_dot) {
+      const std::string text = clean(at_, float_end);
+      push(TokenKind::kFloat, text);
+      std::from_chars(text.data(), text.data() + text.size(), tokens_.back().number);
+      at_ = float_end;
+      return ok_status();
+    }
+    // 007 is three tokens in Jinja, which no expression accepts.
+    if (source_[at_] == '0') end = std::min(end, source_.find_first_not_of("0_", at_));
+  }
+  const std::string text = clean(begin, end);
+  push(TokenKind::kInteger, text);
+  const auto parsed =
+      std::from_chars(text.data(), text.data() + text.size(), tokens_.back().integer, base);
+  if (parsed.ec != std::errc()) {
+    return unsupported("line %d: integer %s is past 64 bits", line_, text.substr(0, 40).c_str());
+  }
+  at_ = end;
+  return ok_status();
+}
+
+Status Lexer::lex_escape(std::string_view body, std::size_t& at, std::string& out) const {
+  static constexpr std::string_view kNames = "abfnrtv\\'\"";
+  static constexpr std::string_view kValues = "\a\b\f\n\r\t\v\\'\"";
+  const char c = body[at++];
+  if (c == '\n') return ok_status();
+  if (const std::size_t simple = kNames.find(c); simple != npos) {
+    out.push_back(kValues[simple]);
+    return ok_status();
+  }
+  if (c >= '0' && c <= '7') {
+    std::uint32_t value = static_cast<std::uint32_t>(c - '0');
+    for (int i = 0; i < 2 && at < body.size() && body[at] >= '0' && body[at] <= '7'; ++i) {
+      value = value * 8 + static_cast<std::uint32_t>(body[at++] - '0');
+    }
+    append_utf8(value, out);
+    return ok_status();
+  }
+  if (c == 'N') return unsupported("line %d: the escape \\N{...} in a string", line_);
+  const int n_digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
+  if (n_digits == 0) {
+    out.push_back('\\');
+    out.push_back(c);
+    return ok_status();
+  }
+  std::uint32_t value = 0;
+  for (int i = 0; i < n_digits; ++i) {
+    const int digit = at < body.size() ? hex_value(body[at]) : -1;
+    if (digit < 0) return corrupt("line %d: an escape \\%c with too few digits", line_, c);
+    value = value << 4U | static_cast<std::uint32_t>(digit);
+    ++at;
+  }
+  if (value > 0x10FFFF || (value >= 0xD800 && value <= 0xDFFF)) {
+    return corrupt("line %d: the escape \\%c gives U+%X, which is no character", line_, c, value);
+  }
+  append_utf8(value, out);
+  return ok_status();
+}
+
+Status Lexer::lex_string(char quote) {
+  std::size_t end = at_ + 1;
+  while (end < source_.size() && source_[end] != quote) end += source_[end] == '\\' ? 2 : 1;
+  if (end >= source_.size()) return corrupt("line %d: a string that does not end", line_);
+  const std::string_view body = source_.substr(at_ + 1, end - at_ - 1);
+  std::string text;
+  for (std::size_t at = 0; at < body.size();) {
+    if (body[at] != '\\') {
+      text.push_back(body[at++]);
+      continue;
+    }
+    ++at;
+    // A backslash before a character beyond ASCII stays, and so does the character.
+    if (static_cast<unsigned char>(body[at]) >= 0x80) {
+      text.push_back('\\');
+      continue;
+    }
+    QSF_RETURN_IF_ERROR(lex_escape(body, at, text));
+  }
+  push(TokenKind::kString, std::move(text));
+  advance_to(end + 1);
+  return ok_status();
+}
+
+Status Lexer::lex_operator() {
+  static constexpr std::string_view kDouble[] = {"//", "**", "==", "!=", ">=", "<="};
+  static constexpr std::string_view kSingle = "+-/*%~[](){}<>=.:|,;";
+  const auto* found = std::find_if(std::begin(kDouble), std::end(kDouble),
+                                   [this](std::string_view op) { return match(at_, op); });
+  const char c = source_[at_];
+  if (found == std::end(kDouble) && kSingle.find(c) == npos) {
+    const bool printable = c > 0x20 && c < 0x7F;
+    return corrupt("line %d: unexpected character %s%.1s in a tag", line_, printable ? "" : "code ",
+                   printable ? &c : "?");
+  }
+  const std::string text(found != std::end(kDouble) ? *found : source_.substr(at_, 1));
+  if (c == '(' || c == '[' || c == '{') {
+    brackets_.push_back(c == '(' ? ')' : c == '[' ? ']' : '}');
+  } else if (c == ')' || c == ']' || c == '}') {
+    if (brackets_.empty() || brackets_.back() != c) {
+      return corrupt("line %d: unexpected '%c'%s%.1s", line_, c,
+                     brackets_.empty() ? "" : ", expected ",
+                     brackets_.empty() ? "" : &brackets_.back());
+    }
+    brackets_.pop_back();
+  }
+  push(TokenKind::kOperator, text);
+  at_ += text.size();
+  return ok_status();
+}
+
+}  // namespace
+
+Result<std::vector<Token>> tokenize(std::string_view source) {
+  return Lexer(normalize_newlines(source)).run();
+}
+
+}  // namespace qsf::jinja
