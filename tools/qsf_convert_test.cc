@@ -162,9 +162,9 @@ TEST_F(QsfConvertTest, BadInputsAreOne) {
   in_.write("model.safetensors", "");
   expect_failure(run({in_.path(), out}), 1, "model.safetensors");
   std::filesystem::remove(in_.file("model.safetensors"));
-  expect_failure(run({in_.path(), out}), 1, "model.safetensors");
+  expect_failure(run({in_.path(), out}), 1, "neither model.safetensors nor pytorch_model.bin");
   in_.write("pytorch_model.bin", "x");
-  expect_failure(run({in_.path(), out}), 1, "save the model as safetensors");
+  expect_failure(run({in_.path(), out}), 1, "pytorch_model.bin: neither a zip archive");
   in_.write("config.json", R"({"architectures":["XyzForCausalLM"],"vocab_size":3})");
   expect_failure(run({in_.path(), out}), 1, "XyzForCausalLM");
   in_.write("config.json", "");

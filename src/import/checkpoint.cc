@@ -3,8 +3,10 @@
 #include "import/checkpoint.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
+#include "import/pytorch_model.h"
 #include "import/safetensors.h"
 
 namespace qsf {
@@ -18,6 +20,12 @@ constexpr TypeInfo kTypes[] = {{"F32", 4},     {"F16", 2}, {"BF16", 2}, {"F64", 
                                {"F8_E5M2", 1}, {"I64", 8}, {"I32", 4},  {"I16", 2}, {"I8", 1},
                                {"U64", 8},     {"U32", 4}, {"U16", 2},  {"U8", 1},  {"BOOL", 1}};
 static_assert(std::size(kTypes) == kStoredTypes);
+
+template <typename Model>
+Result<std::unique_ptr<Checkpoint>> open_as(const std::string& folder, FileOps& ops) {
+  QSF_ASSIGN_OR_RETURN(Model model, Model::open(folder, ops));
+  return std::unique_ptr<Checkpoint>(std::make_unique<Model>(std::move(model)));
+}
 
 }  // namespace
 
@@ -42,8 +50,14 @@ const StoredTensor* Checkpoint::find(std::string_view name) const noexcept {
 }
 
 Result<std::unique_ptr<Checkpoint>> open_checkpoint(const std::string& folder, FileOps& ops) {
-  QSF_ASSIGN_OR_RETURN(SafetensorsModel model, SafetensorsModel::open(folder, ops));
-  return std::unique_ptr<Checkpoint>(std::make_unique<SafetensorsModel>(std::move(model)));
+  if (ShardedCheckpoint::is_in(folder, kSafetensorsName, ops)) {
+    return open_as<SafetensorsModel>(folder, ops);
+  }
+  if (ShardedCheckpoint::is_in(folder, kPytorchName, ops)) {
+    return open_as<PytorchModel>(folder, ops);
+  }
+  return not_found("%s: no weights: neither %s nor %s, nor an index of one (.index.json), is there",
+                   folder.c_str(), kSafetensorsName, kPytorchName);
 }
 
 }  // namespace qsf

@@ -53,9 +53,11 @@ struct StoredTensor {
   std::string name;
   StoredType type = StoredType::kF32;
   std::vector<std::uint64_t> shape;  // at most kMaxTensorDimensions; empty: one number
-  std::uint64_t elements = 0;        // the product of `shape`
-  std::uint64_t offset = 0;          // of the first element, in its file
-  std::uint32_t file = 0;            // index into files()
+  // Elements from one index of a dimension to the next; empty: row-major without gaps.
+  std::vector<std::uint64_t> strides;
+  std::uint64_t elements = 0;  // the product of `shape`
+  std::uint64_t offset = 0;    // of the first element, in its file
+  std::uint32_t file = 0;      // index into files()
 };
 
 class Checkpoint {
@@ -84,9 +86,9 @@ class Checkpoint {
   Checkpoint& operator=(Checkpoint&&) = default;
 };
 
-// Opens the weights of a folder.
+// Opens the weights of a folder: safetensors where there are any, else pytorch_model.bin.
 // Requires  `ops` outlives the checkpoint
-// Fails     kNotFound when the folder has none; as SafetensorsModel::open
+// Fails     kNotFound when the folder has neither; as SafetensorsModel::open, PytorchModel::open
 Result<std::unique_ptr<Checkpoint>> open_checkpoint(const std::string& folder,
                                                     FileOps& ops = system_file_ops());
 

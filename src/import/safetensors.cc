@@ -267,14 +267,8 @@ Result<std::vector<StoredTensor>> SafetensorsModel::parse_file(const File& file)
 }
 
 Result<SafetensorsModel> SafetensorsModel::open(const std::string& folder, FileOps& ops) {
-  if (!is_in(folder, "model.safetensors", ops) && is_in(folder, "pytorch_model.bin", ops)) {
-    return unsupported(
-        "%s: weights in pytorch_model.bin are for a later version to read; save the model as "
-        "safetensors (save_pretrained with safe_serialization=True)",
-        folder.c_str());
-  }
   SafetensorsModel model;
-  QSF_RETURN_IF_ERROR(model.open_files(folder, "model.safetensors", ops));
+  QSF_RETURN_IF_ERROR(model.open_files(folder, kSafetensorsName, ops));
   return model;
 }
 

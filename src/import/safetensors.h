@@ -21,6 +21,7 @@
 
 namespace qsf {
 
+inline constexpr const char* kSafetensorsName = "model.safetensors";
 inline constexpr std::uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
 // Reads the header's JSON.
@@ -35,8 +36,8 @@ class SafetensorsModel final : public ShardedCheckpoint {
  public:
   // Opens model.safetensors of a folder, or the files that model.safetensors.index.json names.
   // Requires  `ops` outlives the model
-  // Fails     kNotFound when the folder has neither, or a file of the index is missing;
-  //           kUnsupported when it has only pytorch_model.bin; kCorrupt; kIo
+  // Fails     kNotFound when the folder has neither, or a file of the index is missing; kCorrupt;
+  //           kUnsupported; kIo
   static Result<SafetensorsModel> open(const std::string& folder, FileOps& ops = system_file_ops());
 
  private:

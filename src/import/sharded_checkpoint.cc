@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/f16.h"
 #include "import/json_text.h"
+#include "import/strided_read.h"
 
 namespace qsf {
 namespace {
@@ -140,7 +141,7 @@ Status ShardedCheckpoint::read(const StoredTensor& tensor, std::uint64_t first,
   // written at 4i, never past byte 2n + 2i from which it was read.
   const MutableByteSpan bytes = std::as_writable_bytes(out);
   const MutableByteSpan narrow = bytes.subspan(bytes.size() - out.size() * n_bytes);
-  QSF_RETURN_IF_ERROR(file.read_exact_at(tensor.offset + first * n_bytes, narrow));
+  QSF_RETURN_IF_ERROR(read_elements(file, tensor, first, narrow));
   if (tensor.type == StoredType::kF16) {
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = to_f32(load_le<F16>(narrow, 2 * i));
   } else if (tensor.type == StoredType::kBF16) {
