@@ -77,8 +77,9 @@ qsf::Status check_input(const std::string& input) {
         "Hugging Face folder",
         input.c_str());
   }
-  return qsf::invalid_argument("%s: not a folder; expected one with config.json and safetensors",
-                               input.c_str());
+  return qsf::invalid_argument(
+      "%s: not a folder; expected one with config.json and safetensors or pytorch_model.bin",
+      input.c_str());
 }
 
 void warn_of_dropped(const std::vector<std::string>& tokens, std::uint32_t n_vocab) {

@@ -40,8 +40,11 @@ std::optional<int> refuse_future_options(const FutureOptions& future) {
 std::optional<int> parse_convert_options(int argc, const char* const* argv,
                                          ConvertOptions& options) {
   FutureOptions future;
-  CLI::App app("Convert a Hugging Face model folder (config.json, safetensors) to a .qsf file.",
-               "qsf-convert");
+  CLI::App app(
+      "Convert a Hugging Face model folder (config.json with safetensors or pytorch_model.bin) to "
+      "a "
+      ".qsf file.",
+      "qsf-convert");
   app.set_version_flag("--version", "qsf-convert " QSF_VERSION);
   app.add_option("IN", options.input, "Model folder")->type_name("FOLDER")->required();
   app.add_option("OUT", options.output, "File to write; replaced as a whole if it exists")
