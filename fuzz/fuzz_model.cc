@@ -72,12 +72,16 @@ void use_weights(WeightPager& pager, const ModelWeights& weights) {
     }
     for (const std::span<const float> vector :
          {layer.attn_norm, layer.attn_norm_bias, layer.ffn_norm, layer.ffn_norm_bias, layer.q_bias,
-          layer.k_bias, layer.v_bias, layer.o_bias, layer.gate_bias, layer.up_bias,
-          layer.down_bias}) {
+          layer.k_bias, layer.v_bias, layer.o_bias, layer.gate_bias, layer.up_bias, layer.down_bias,
+          layer.q_norm, layer.k_norm, layer.attn_post_norm, layer.ffn_post_norm}) {
       if (!vector.empty()) g_seen_value = vector.back();
     }
   }
-  if (!weights.final_norm.empty()) g_seen_value = weights.final_norm.back();
+  for (const std::span<const float> vector :
+       {weights.embedding_norm, weights.embedding_norm_bias, weights.final_norm,
+        weights.final_norm_bias, weights.head_bias}) {
+    if (!vector.empty()) g_seen_value = vector.back();
+  }
 }
 
 void load(const QsfReader& reader) {
