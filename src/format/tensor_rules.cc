@@ -10,13 +10,6 @@
 namespace qsf {
 namespace {
 
-constexpr std::uint32_t kAny = 0;  // a dimension that the spec does not fix
-
-struct Shape {
-  std::uint32_t rows;
-  std::uint32_t cols;
-};
-
 SectionKind home_of(TensorKind kind) noexcept {
   const auto code = static_cast<std::uint32_t>(kind);
   if (code < 31) return SectionKind::kLayer;
@@ -28,49 +21,6 @@ bool is_expert(TensorKind kind) noexcept {
          kind == TensorKind::kExpertDown;
 }
 
-Shape expected_shape(const ModelSpec& s, TensorKind kind) noexcept {
-  switch (kind) {
-    case TensorKind::kAttnQ: return {s.q_dim(), s.hidden};
-    case TensorKind::kAttnK:
-    case TensorKind::kAttnV: return {s.kv_dim(), s.hidden};
-    case TensorKind::kAttnO: return {s.hidden, s.q_dim()};
-    case TensorKind::kFfnGate:
-    case TensorKind::kFfnUp: return {s.ffn, s.hidden};
-    case TensorKind::kFfnDown: return {s.hidden, s.ffn};
-    case TensorKind::kAttnQBias:
-    case TensorKind::kAttnSubNorm: return {1, s.q_dim()};
-    case TensorKind::kAttnKBias:
-    case TensorKind::kAttnVBias: return {1, s.kv_dim()};
-    case TensorKind::kFfnBiases: return {1, s.ffn + s.hidden};
-    case TensorKind::kFfnUpBias:
-    case TensorKind::kFfnGateBias:
-    case TensorKind::kFfnSubNorm: return {1, s.ffn};
-    case TensorKind::kQNorm:
-    case TensorKind::kKNorm: return {1, kAny};
-    case TensorKind::kRouter: return {s.n_experts, s.hidden};
-    case TensorKind::kExpertGate:
-    case TensorKind::kExpertUp: return {s.expert_ffn, s.hidden};
-    case TensorKind::kExpertDown: return {s.hidden, s.expert_ffn};
-    case TensorKind::kTokenEmbedding:
-    case TensorKind::kHead: return {s.n_vocab, s.hidden};
-    case TensorKind::kPositionEmbedding: return {s.max_positions, s.hidden};
-    case TensorKind::kHeadBias: return {1, s.n_vocab};
-    case TensorKind::kAttnNorm:
-    case TensorKind::kFfnNorm:
-    case TensorKind::kAttnOBias:
-    case TensorKind::kFfnDownBias:
-    case TensorKind::kAttnNormBias:
-    case TensorKind::kFfnNormBias:
-    case TensorKind::kAttnPostNorm:
-    case TensorKind::kFfnPostNorm:
-    case TensorKind::kEmbeddingNorm:
-    case TensorKind::kEmbeddingNormBias:
-    case TensorKind::kFinalNorm:
-    case TensorKind::kFinalNormBias: return {1, s.hidden};
-  }
-  return {kAny, kAny};
-}
-
 // A norm of queries or keys runs over one head or over all of them.
 bool is_head_norm_shape(const ModelSpec& s, const TensorInfo& t) noexcept {
   const std::uint32_t all = t.kind == TensorKind::kQNorm ? s.q_dim() : s.kv_dim();
@@ -78,13 +28,13 @@ bool is_head_norm_shape(const ModelSpec& s, const TensorInfo& t) noexcept {
 }
 
 Status check_shape(const ModelSpec& s, const TensorInfo& t, const char* name) {
-  const Shape shape = expected_shape(s, t.kind);
+  const TensorShape shape = tensor_shape(s, t.kind);
   const bool head_norm = t.kind == TensorKind::kQNorm || t.kind == TensorKind::kKNorm;
   const bool fits =
       t.rows == shape.rows && (head_norm ? is_head_norm_shape(s, t) : t.cols == shape.cols);
   if (fits && t.rows > 0) return ok_status();
   return invalid_argument("%s: shape [%u, %u], expected [%u, %u]", name, t.rows, t.cols, shape.rows,
-                          head_norm ? s.head_dim : shape.cols);
+                          shape.cols);
 }
 
 Status check_storage(const TensorInfo& t, const char* name) {
@@ -124,6 +74,49 @@ bool holds(std::span<const TensorInfo> tensors, TensorKind kind) noexcept {
 }
 
 }  // namespace
+
+TensorShape tensor_shape(const ModelSpec& s, TensorKind kind) noexcept {
+  switch (kind) {
+    case TensorKind::kAttnQ: return {s.q_dim(), s.hidden};
+    case TensorKind::kAttnK:
+    case TensorKind::kAttnV: return {s.kv_dim(), s.hidden};
+    case TensorKind::kAttnO: return {s.hidden, s.q_dim()};
+    case TensorKind::kFfnGate:
+    case TensorKind::kFfnUp: return {s.ffn, s.hidden};
+    case TensorKind::kFfnDown: return {s.hidden, s.ffn};
+    case TensorKind::kAttnQBias:
+    case TensorKind::kAttnSubNorm: return {1, s.q_dim()};
+    case TensorKind::kAttnKBias:
+    case TensorKind::kAttnVBias: return {1, s.kv_dim()};
+    case TensorKind::kFfnBiases: return {1, s.ffn + s.hidden};
+    case TensorKind::kFfnUpBias:
+    case TensorKind::kFfnGateBias:
+    case TensorKind::kFfnSubNorm: return {1, s.ffn};
+    case TensorKind::kQNorm:
+    case TensorKind::kKNorm: return {1, s.head_dim};
+    case TensorKind::kRouter: return {s.n_experts, s.hidden};
+    case TensorKind::kExpertGate:
+    case TensorKind::kExpertUp: return {s.expert_ffn, s.hidden};
+    case TensorKind::kExpertDown: return {s.hidden, s.expert_ffn};
+    case TensorKind::kTokenEmbedding:
+    case TensorKind::kHead: return {s.n_vocab, s.hidden};
+    case TensorKind::kPositionEmbedding: return {s.max_positions, s.hidden};
+    case TensorKind::kHeadBias: return {1, s.n_vocab};
+    case TensorKind::kAttnNorm:
+    case TensorKind::kFfnNorm:
+    case TensorKind::kAttnOBias:
+    case TensorKind::kFfnDownBias:
+    case TensorKind::kAttnNormBias:
+    case TensorKind::kFfnNormBias:
+    case TensorKind::kAttnPostNorm:
+    case TensorKind::kFfnPostNorm:
+    case TensorKind::kEmbeddingNorm:
+    case TensorKind::kEmbeddingNormBias:
+    case TensorKind::kFinalNorm:
+    case TensorKind::kFinalNormBias: return {1, s.hidden};
+  }
+  return {};
+}
 
 Status check_tensors(const ModelSpec& spec, SectionKind section,
                      std::span<const TensorInfo> tensors) {

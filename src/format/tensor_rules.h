@@ -15,6 +15,14 @@
 
 namespace qsf {
 
+struct TensorShape {
+  std::uint32_t rows = 0;
+  std::uint32_t cols = 0;
+};
+
+// Returns the shape that the spec gives a kind; of a norm of queries or keys, that over one head.
+TensorShape tensor_shape(const ModelSpec& spec, TensorKind kind) noexcept;
+
 // Checks kinds, shapes, types, layouts, experts and uniqueness of a section's tensors.
 // Requires  validate(spec) is OK
 // Fails     kInvalidArgument, naming the tensor; the reader turns that into kCorrupt
