@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "format/tensor_rules.h"
+#include "import/hf_tensors.h"
 
 namespace qsf {
 namespace {
@@ -28,26 +30,53 @@ bool is_ignored(std::string_view name) noexcept {
          name.ends_with("rotary_emb.inv_freq");
 }
 
+// Vectors are stored with one dimension; a matrix keeps its two also when it has one row.
+bool is_vector(TensorKind kind) noexcept {
+  switch (kind) {
+    case TensorKind::kAttnQ:
+    case TensorKind::kAttnK:
+    case TensorKind::kAttnV:
+    case TensorKind::kAttnO:
+    case TensorKind::kFfnGate:
+    case TensorKind::kFfnUp:
+    case TensorKind::kFfnDown:
+    case TensorKind::kTokenEmbedding:
+    case TensorKind::kPositionEmbedding:
+    case TensorKind::kHead: return false;
+    default: return true;
+  }
+}
+
+// 0 for queries, 1 for keys, 2 for values.
+std::uint64_t qkv_part(TensorKind kind) noexcept {
+  if (kind == TensorKind::kAttnK || kind == TensorKind::kAttnKBias) return 1;
+  return kind == TensorKind::kAttnV || kind == TensorKind::kAttnVBias ? 2 : 0;
+}
+
 }  // namespace
 
 // Finds the tensors of a model under their names and notes where each row comes from.
 class HfModelMapper {
  public:
   explicit HfModelMapper(HfModel& model)
-      : model_(model), used_(model.weights_->tensors().size(), false) {}
+      : model_(model),
+        table_(tensor_table(model.config_.spec.architecture)),
+        used_(model.weights_->tensors().size(), false) {}
 
   Status map() {
-    const bool gpt2 = spec().architecture == "gpt2";
-    const char* base = gpt2 ? "transformer." : "model.";
-    const char* embedding = gpt2 ? "wte.weight" : "embed_tokens.weight";
-    if (model_.weights_->find(std::string(base) + embedding) != nullptr) prefix_ = base;
-    model_.sections_.resize(spec().n_layers + 2U);
-    QSF_RETURN_IF_ERROR(map_embedding(gpt2));
-    for (std::uint32_t layer = 0; layer < spec().n_layers; ++layer) {
-      to_ = &model_.sections_[1 + layer];
-      QSF_RETURN_IF_ERROR(gpt2 ? map_gpt2_layer(layer) : map_llama_layer(layer));
+    const std::string first = std::string(table_.base_prefix);
+    if (model_.weights_->find(first + std::string(table_.embedding[0].name)) != nullptr) {
+      prefix_ = first;
     }
-    QSF_RETURN_IF_ERROR(map_final(gpt2));
+    model_.sections_.resize(spec().n_layers + 2U);
+    QSF_RETURN_IF_ERROR(map_section(model_.sections_.front(), prefix_, table_.embedding));
+    const std::string layers = prefix_ + std::string(table_.layer_prefix);
+    for (std::uint32_t layer = 0; layer < spec().n_layers; ++layer) {
+      const std::string at = layers + std::to_string(layer) + ".";
+      QSF_RETURN_IF_ERROR(map_section(model_.sections_[1 + layer], at, table_.layer));
+    }
+    QSF_RETURN_IF_ERROR(map_section(model_.sections_.back(), prefix_, table_.final));
+    QSF_RETURN_IF_ERROR(map_head());
     return check_all_used();
   }
 
@@ -75,117 +104,82 @@ class HfModelMapper {
     return found;
   }
 
-  void add(TensorKind kind, std::uint32_t rows, std::uint32_t cols, Place place) {
-    to_->tensors.push_back({kind, rows, cols, place.stored->name});
-    to_->places.push_back(place);
+  bool is_present(Presence presence) noexcept {
+    const HfConfig& config = model_.config_;
+    switch (presence) {
+      case Presence::kAlways: return true;
+      case Presence::kQkvBias: return config.qkv_bias;
+      case Presence::kAttnOutBias: return config.attn_out_bias;
+      case Presence::kFfnBias: return config.ffn_bias;
+      case Presence::kSequential: return !spec().parallel_block;
+    }
+    return false;
   }
 
-  // A matrix stored as it is used: [rows, cols].
-  Status matrix(TensorKind kind, const std::string& name, std::uint32_t rows, std::uint32_t cols) {
-    QSF_ASSIGN_OR_RETURN(const StoredTensor* stored, take(name, {rows, cols}));
-    add(kind, rows, cols, {stored, 0, cols, 1});
+  Status map_section(HfModel::Section& to, const std::string& prefix,
+                     std::span<const TensorPlace> places) {
+    for (const TensorPlace& place : places) {
+      if (is_present(place.presence)) {
+        QSF_RETURN_IF_ERROR(map_tensor(to, prefix + std::string(place.name), place));
+      }
+    }
     return ok_status();
   }
-  // A matrix stored as [cols, rows].
-  Status turned(TensorKind kind, const std::string& name, std::uint32_t rows, std::uint32_t cols) {
-    QSF_ASSIGN_OR_RETURN(const StoredTensor* stored, take(name, {cols, rows}));
-    add(kind, rows, cols, {stored, 0, 1, rows});
+
+  Status map_tensor(HfModel::Section& to, const std::string& name, const TensorPlace& place) {
+    const TensorShape shape = tensor_shape(spec(), place.kind);
+    const bool vector = shape.rows == 1 && is_vector(place.kind);
+    const std::uint64_t n_outputs = vector ? shape.cols : shape.rows;
+    Place at = locate(place, n_outputs);
+    std::vector<std::uint64_t> stored = {at.n_stored};
+    if (!vector) stored.insert(at.transposed ? stored.begin() : stored.end(), shape.cols);
+    QSF_ASSIGN_OR_RETURN(at.stored, take(name, std::move(stored)));
+    to.tensors.push_back({place.kind, shape.rows, shape.cols, name});
+    to.places.push_back(at);
     return ok_status();
   }
-  Status vector(TensorKind kind, const std::string& name, std::uint32_t cols) {
-    QSF_ASSIGN_OR_RETURN(const StoredTensor* stored, take(name, {cols}));
-    add(kind, 1, cols, {stored, 0, cols, 1});
-    return ok_status();
-  }
-  Status vector_if(bool present, TensorKind kind, const std::string& name, std::uint32_t cols) {
-    return present ? vector(kind, name, cols) : ok_status();
-  }
 
-  Status map_embedding(bool gpt2) {
-    to_ = &model_.sections_.front();
-    const ModelSpec& s = spec();
-    if (!gpt2) {
-      return matrix(TensorKind::kTokenEmbedding, prefix_ + "embed_tokens.weight", s.n_vocab,
-                    s.hidden);
+  // Where `n_outputs` outputs of a kind stand in what the family stores.
+  Place locate(const TensorPlace& place, std::uint64_t n_outputs) noexcept {
+    const std::uint64_t q = spec().q_dim();
+    const std::uint64_t kv = spec().kv_dim();
+    const std::uint64_t part = qkv_part(place.kind);
+    Place at{.n_stored = n_outputs, .run = n_outputs};
+    switch (place.storage) {
+      case Storage::kPlain: break;
+      case Storage::kTransposed: at.transposed = true; break;
+      case Storage::kLessOne: at.less_one = true; break;
+      case Storage::kBehindTwoRows:
+        at.n_stored = n_outputs + 2;
+        at.first = 2;
+        break;
+      case Storage::kFusedQkvTransposed: at.transposed = true; [[fallthrough]];
+      case Storage::kFusedQkv:
+        at.n_stored = q + 2 * kv;
+        at.first = part == 0 ? 0 : q + (part - 1) * kv;
+        break;
+      case Storage::kFusedQkvByHead:
+        at.n_stored = 3 * q;
+        at.run = spec().head_dim;
+        at.first = part * at.run;
+        at.step = 3 * at.run;
+        break;
+      case Storage::kFusedGateUp:
+        at.n_stored = 2 * n_outputs;
+        at.first = place.kind == TensorKind::kFfnGate ? 0 : n_outputs;
+        break;
     }
-    QSF_RETURN_IF_ERROR(
-        matrix(TensorKind::kTokenEmbedding, prefix_ + "wte.weight", s.n_vocab, s.hidden));
-    return matrix(TensorKind::kPositionEmbedding, prefix_ + "wpe.weight", s.max_positions,
-                  s.hidden);
+    return at;
   }
 
-  Status map_gpt2_layer(std::uint32_t layer) {
-    const ModelSpec& s = spec();
-    const std::uint32_t h = s.hidden;
-    const std::string at = prefix_ + "h." + std::to_string(layer) + ".";
-    QSF_RETURN_IF_ERROR(vector(TensorKind::kAttnNorm, at + "ln_1.weight", h));
-    QSF_RETURN_IF_ERROR(vector(TensorKind::kAttnNormBias, at + "ln_1.bias", h));
-    QSF_ASSIGN_OR_RETURN(const StoredTensor* qkv,
-                         take(at + "attn.c_attn.weight", {h, std::uint64_t{3} * h}));
-    QSF_ASSIGN_OR_RETURN(const StoredTensor* qkv_bias,
-                         take(at + "attn.c_attn.bias", {std::uint64_t{3} * h}));
-    constexpr TensorKind kWeights[] = {TensorKind::kAttnQ, TensorKind::kAttnK, TensorKind::kAttnV};
-    constexpr TensorKind kBiases[] = {TensorKind::kAttnQBias, TensorKind::kAttnKBias,
-                                      TensorKind::kAttnVBias};
-    for (std::uint64_t part = 0; part < 3; ++part) {
-      add(kWeights[part], h, h, {qkv, part * h, 1, std::uint64_t{3} * h});
-      add(kBiases[part], 1, h, {qkv_bias, part * h, h, 1});
-    }
-    QSF_RETURN_IF_ERROR(turned(TensorKind::kAttnO, at + "attn.c_proj.weight", h, h));
-    QSF_RETURN_IF_ERROR(vector(TensorKind::kAttnOBias, at + "attn.c_proj.bias", h));
-    QSF_RETURN_IF_ERROR(vector(TensorKind::kFfnNorm, at + "ln_2.weight", h));
-    QSF_RETURN_IF_ERROR(vector(TensorKind::kFfnNormBias, at + "ln_2.bias", h));
-    QSF_RETURN_IF_ERROR(turned(TensorKind::kFfnUp, at + "mlp.c_fc.weight", s.ffn, h));
-    QSF_RETURN_IF_ERROR(vector(TensorKind::kFfnUpBias, at + "mlp.c_fc.bias", s.ffn));
-    QSF_RETURN_IF_ERROR(turned(TensorKind::kFfnDown, at + "mlp.c_proj.weight", h, s.ffn));
-    return vector(TensorKind::kFfnDownBias, at + "mlp.c_proj.bias", h);
-  }
-
-  Status map_llama_layer(std::uint32_t layer) {
-    const ModelSpec& s = spec();
-    const HfConfig& c = model_.config_;
-    const std::string at = prefix_ + "layers." + std::to_string(layer) + ".";
-    const std::string attn = at + "self_attn.";
-    const std::string mlp = at + "mlp.";
-    QSF_RETURN_IF_ERROR(vector(TensorKind::kAttnNorm, at + "input_layernorm.weight", s.hidden));
-    QSF_RETURN_IF_ERROR(matrix(TensorKind::kAttnQ, attn + "q_proj.weight", s.q_dim(), s.hidden));
-    QSF_RETURN_IF_ERROR(
-        vector_if(c.qkv_bias, TensorKind::kAttnQBias, attn + "q_proj.bias", s.q_dim()));
-    QSF_RETURN_IF_ERROR(matrix(TensorKind::kAttnK, attn + "k_proj.weight", s.kv_dim(), s.hidden));
-    QSF_RETURN_IF_ERROR(
-        vector_if(c.qkv_bias, TensorKind::kAttnKBias, attn + "k_proj.bias", s.kv_dim()));
-    QSF_RETURN_IF_ERROR(matrix(TensorKind::kAttnV, attn + "v_proj.weight", s.kv_dim(), s.hidden));
-    QSF_RETURN_IF_ERROR(
-        vector_if(c.qkv_bias, TensorKind::kAttnVBias, attn + "v_proj.bias", s.kv_dim()));
-    QSF_RETURN_IF_ERROR(matrix(TensorKind::kAttnO, attn + "o_proj.weight", s.hidden, s.q_dim()));
-    QSF_RETURN_IF_ERROR(
-        vector_if(c.attn_out_bias, TensorKind::kAttnOBias, attn + "o_proj.bias", s.hidden));
-    QSF_RETURN_IF_ERROR(
-        vector(TensorKind::kFfnNorm, at + "post_attention_layernorm.weight", s.hidden));
-    QSF_RETURN_IF_ERROR(
-        vector_if(c.ffn_bias, TensorKind::kFfnGateBias, mlp + "gate_proj.bias", s.ffn));
-    QSF_RETURN_IF_ERROR(vector_if(c.ffn_bias, TensorKind::kFfnUpBias, mlp + "up_proj.bias", s.ffn));
-    // Gate directly before up: their tiles alternate in the file.
-    QSF_RETURN_IF_ERROR(matrix(TensorKind::kFfnGate, mlp + "gate_proj.weight", s.ffn, s.hidden));
-    QSF_RETURN_IF_ERROR(matrix(TensorKind::kFfnUp, mlp + "up_proj.weight", s.ffn, s.hidden));
-    QSF_RETURN_IF_ERROR(matrix(TensorKind::kFfnDown, mlp + "down_proj.weight", s.hidden, s.ffn));
-    return vector_if(c.ffn_bias, TensorKind::kFfnDownBias, mlp + "down_proj.bias", s.hidden);
-  }
-
-  Status map_final(bool gpt2) {
-    to_ = &model_.sections_.back();
-    const ModelSpec& s = spec();
-    if (gpt2) {
-      QSF_RETURN_IF_ERROR(vector(TensorKind::kFinalNorm, prefix_ + "ln_f.weight", s.hidden));
-      QSF_RETURN_IF_ERROR(vector(TensorKind::kFinalNormBias, prefix_ + "ln_f.bias", s.hidden));
-    } else {
-      QSF_RETURN_IF_ERROR(vector(TensorKind::kFinalNorm, prefix_ + "norm.weight", s.hidden));
-    }
-    return map_head();
+  Status map_head() {
+    QSF_RETURN_IF_ERROR(map_head_weight());
+    if (!table_.head_bias) return ok_status();
+    return map_tensor(model_.sections_.back(), "lm_head.bias", {TensorKind::kHeadBias, ""});
   }
 
   // A head that equals the embedding is tied whatever the configuration says: same numbers, once.
-  Status map_head() {
+  Status map_head_weight() {
     const std::string name = "lm_head.weight";
     const ModelSpec& s = spec();
     if (s.tied_head && model_.weights_->find(name) == nullptr) return ok_status();
@@ -206,8 +200,8 @@ class HfModelMapper {
           "tie_word_embeddings: true; set it to false if the head is meant");
     }
     spec().tied_head = equal;
-    if (!equal) add(TensorKind::kHead, s.n_vocab, s.hidden, {*head, 0, s.hidden, 1});
-    return ok_status();
+    if (equal) return ok_status();
+    return map_tensor(model_.sections_.back(), name, {TensorKind::kHead, ""});
   }
 
   Result<bool> equal_weights(const StoredTensor& a, const StoredTensor& b) {
@@ -237,9 +231,9 @@ class HfModelMapper {
   }
 
   HfModel& model_;
+  const TensorTable& table_;
   std::vector<bool> used_;
   std::string prefix_;
-  HfModel::Section* to_ = nullptr;
 };
 
 Result<std::unique_ptr<HfModel>> HfModel::open(const std::string& folder, FileOps& ops) {
@@ -274,13 +268,32 @@ Status HfModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t ten
                           std::uint32_t first_row, std::span<float> out) const {
   const SourceTensor& shape = section(kind, layer).tensors[tensor];
   const Place& place = section(kind, layer).places[tensor];
-  const std::uint64_t first = place.base + first_row * place.row_stride;
-  if (place.col_stride == 1) return weights_->read(*place.stored, first, out);
-  const std::size_t n_rows = out.size() / shape.cols;
-  std::vector<float> column(n_rows);
-  for (std::uint32_t c = 0; c < shape.cols; ++c) {
-    QSF_RETURN_IF_ERROR(weights_->read(*place.stored, first + c * place.col_stride, column));
-    for (std::size_t r = 0; r < n_rows; ++r) out[r * shape.cols + c] = column[r];
+  const bool vector = is_vector(shape.kind);
+  const std::uint32_t n_inputs = vector ? 1 : shape.cols;
+  const std::uint64_t begin = vector ? std::uint64_t{first_row} * shape.cols : first_row;
+  const std::uint64_t end = begin + out.size() / n_inputs;
+  for (std::uint64_t i = begin; i < end;) {
+    const std::uint64_t in_run = i % place.run;
+    const std::uint64_t n = std::min(place.run - in_run, end - i);
+    const std::uint64_t stored = place.first + i / place.run * place.step + in_run;
+    QSF_RETURN_IF_ERROR(
+        read_run(place, stored, n_inputs, out.subspan((i - begin) * n_inputs, n * n_inputs)));
+    i += n;
+  }
+  if (place.less_one) {
+    for (float& gain : out) gain += 1.0F;
+  }
+  return ok_status();
+}
+
+// Reads outputs that stand side by side in the stored tensor, from `stored_first` on.
+Status HfModel::read_run(const Place& place, std::uint64_t stored_first, std::uint32_t n_inputs,
+                         std::span<float> out) const {
+  if (!place.transposed) return weights_->read(*place.stored, stored_first * n_inputs, out);
+  std::vector<float> column(out.size() / n_inputs);
+  for (std::uint32_t c = 0; c < n_inputs; ++c) {
+    QSF_RETURN_IF_ERROR(weights_->read(*place.stored, stored_first + c * place.n_stored, column));
+    for (std::size_t r = 0; r < column.size(); ++r) out[r * n_inputs + c] = column[r];
   }
   return ok_status();
 }

@@ -2,9 +2,9 @@
 //
 // A Hugging Face folder as a ModelSource: config.json and the weights.
 //
-// Tensors are found by the names that transformers gives them, with or without the prefix of the
-// base model. GPT-2 keeps its matrices as [inputs, outputs] and Q, K and V in one; they are turned
-// and split while reading. RoPE order needs no change: both sides rotate halves.
+// Tensors are found by the names that transformers gives them (hf_tensors.h), with or without the
+// prefix of the base model. What a family stores fused, transposed or shifted is taken apart while
+// reading. RoPE order needs no change: both sides rotate halves.
 
 #ifndef QSF_IMPORT_HF_MODEL_H_
 #define QSF_IMPORT_HF_MODEL_H_
@@ -38,13 +38,16 @@ class HfModel final : public ModelSource {
   const std::vector<std::string>& warnings() const noexcept { return config_.warnings; }
 
  private:
-  // Element (row, col) stands at base + row * row_stride + col * col_stride of the stored tensor;
-  // one of the strides is 1.
+  // Where the outputs of a tensor (rows of a matrix, elements of a vector) stand among those of the
+  // stored one: output i at first + i / run * step + i % run.
   struct Place {
     const StoredTensor* stored = nullptr;
-    std::uint64_t base = 0;
-    std::uint64_t row_stride = 0;
-    std::uint64_t col_stride = 1;
+    std::uint64_t n_stored = 0;  // outputs of the stored tensor
+    std::uint64_t first = 0;
+    std::uint64_t run = 0;
+    std::uint64_t step = 0;
+    bool transposed = false;  // stored as [inputs, outputs]
+    bool less_one = false;    // 1 is to be added to every element
   };
   struct Section {
     std::vector<SourceTensor> tensors;
@@ -55,6 +58,8 @@ class HfModel final : public ModelSource {
   HfModel(std::string folder, HfConfig config, std::unique_ptr<Checkpoint> weights)
       : folder_(std::move(folder)), config_(std::move(config)), weights_(std::move(weights)) {}
   const Section& section(SectionKind kind, std::uint32_t layer) const noexcept;
+  Status read_run(const Place& place, std::uint64_t stored_first, std::uint32_t n_inputs,
+                  std::span<float> out) const;
 
   std::string folder_;
   HfConfig config_;
