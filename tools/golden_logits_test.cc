@@ -3,7 +3,8 @@
 // Holds the whole column, from a Hugging Face folder to logits, to the logits of transformers.
 //
 // Every folder of testdata/golden is converted by qsf-convert and run through the public interface
-// at prompt lengths 1 to the full context, with 20 decode steps after each. The checker is on trial
+// at prompt lengths 1 to the full context, with 20 decode steps after each, and continues a prompt
+// by the tokens that transformers finds most likely. The checker is on trial
 // too: with a field of the configuration changed or a tensor zeroed, the logits must be off by more
 // than a hundred tolerances. Tolerances are derived in docs/testing.md.
 
@@ -31,9 +32,21 @@ using nlohmann::json;
 
 constexpr double kTolerance = 1e-4;   // f32 weights and f32 keys and values
 constexpr double kFaultFactor = 100;  // a fault moves logits by this many tolerances
-const char* const kModels[] = {"gpt2",         "gpt2_untied", "llama_mha",    "llama_gqa_tied",
-                               "llama_biased", "llama3",      "llama_linear", "mistral",
-                               "qwen2",        "gpt2_erf",    "gpt2_relu",    "qwen2_windows"};
+const char* const kModels[] = {"gpt2",           "gpt2_untied",  "llama_mha",
+                               "llama_gqa_tied", "llama_biased", "llama3",
+                               "llama_linear",   "mistral",      "qwen2",
+                               "gpt2_erf",       "gpt2_relu",    "qwen2_windows",
+                               "smollm2",        "qwen25",       "phi2",
+                               "phi2_gqa_tied",  "phi3",         "phi3_gqa",
+                               "phi3_long",      "phi3_short",   "qwen3",
+                               "qwen3_windows",  "opt",          "opt_unbiased",
+                               "bloom",          "bloom_heads",  "gemma",
+                               "gemma_biased",   "gemma2",       "gemma2_untied",
+                               "stablelm",       "stablelm_gqa", "stablelm_parallel"};
+
+fs::path golden_folder() {
+  return fs::path(QSF_SOURCE_DIR) / "testdata/golden";
+}
 
 std::string read_file(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -157,7 +170,7 @@ class GoldenLogitsTest : public testing::TestWithParam<const char*> {
   }
   void TearDown() override { fs::remove_all(scratch_); }
 
-  fs::path source() const { return fs::path(QSF_SOURCE_DIR) / "testdata/golden" / GetParam(); }
+  fs::path source() const { return golden_folder() / GetParam(); }
 
   // Converts `folder`; returns the .qsf path.
   fs::path convert(const fs::path& folder, const std::string& type, const std::string& more = "") {
@@ -190,6 +203,34 @@ TEST_P(GoldenLogitsTest, F32MatchesTransformersAtEveryLength) {
     RecordProperty("relative_error_" + std::to_string(item.prompt_length),
                    std::to_string(error / golden.largest));
   }
+}
+
+// At temperature 0 the engine continues a prompt as transformers does. The right logit leads the
+// next one by twenty tolerances or more at each of these tokens.
+TEST_P(GoldenLogitsTest, TemperatureZeroGivesTheTokensOfTransformers) {
+  const Golden golden(source() / "expected.bin");
+  const json all = json::parse(read_file(golden_folder() / "greedy.json"));
+  ASSERT_TRUE(all.contains(GetParam()));
+  const json& expected = all[GetParam()];
+  ASSERT_GE(expected["smallest_lead"].get<double>(), 20 * kTolerance);
+  const std::vector<int> tokens = expected["tokens"].get<std::vector<int>>();
+  ASSERT_EQ(tokens.size(), 20U);
+  const EnginePtr engine = open_engine(convert(source(), "f32"), QSF_KV_F32, 0, 2);
+  ASSERT_NE(engine, nullptr);
+  const SessionPtr session = open_session(engine.get());
+  std::vector<float> logits(golden.cases[0].rows[0].size());
+  const int n_vocab = static_cast<int>(logits.size());
+  const int* prompt = golden.tokens.data() + expected["first"].get<std::size_t>();
+  qsf_error error = {};
+  ASSERT_EQ(qsf_session_prefill(session.get(), prompt, 64, logits.data(), &error), QSF_OK)
+      << error.message;
+  std::vector<int> chosen = {qsf_sample(logits.data(), n_vocab, 0.0F, 1.0F)};
+  while (chosen.size() < tokens.size()) {
+    ASSERT_EQ(qsf_session_step(session.get(), chosen.back(), logits.data(), &error), QSF_OK)
+        << error.message;
+    chosen.push_back(qsf_sample(logits.data(), n_vocab, 0.0F, 1.0F));
+  }
+  EXPECT_EQ(chosen, tokens);
 }
 
 TEST_P(GoldenLogitsTest, OneTokenBeyondTheContextIsRefused) {
@@ -252,39 +293,85 @@ double error_in_tolerances(const fs::path& model, const Golden& golden) {
          (kTolerance * golden.largest);
 }
 
+// Configurations that are wrong in one field, with what is wrong.
+class ConfigFaults {
+ public:
+  explicit ConfigFaults(json config) : config_(std::move(config)) {
+    add_sizes_and_positions();
+    add_windows();
+    if (config_.value("activation_function", "") == "relu") add("activation_function", "gelu_new");
+    for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+      if (config_.contains(key)) add(key, nullptr);
+    }
+    if (has_number("query_pre_attn_scalar")) add_factor("query_pre_attn_scalar", 2);
+  }
+  const std::vector<std::pair<std::string, json>>& list() const { return list_; }
+
+ private:
+  bool has_number(const char* key) const {
+    return config_.contains(key) && config_[key].is_number();
+  }
+  void add(const std::string& key, const json& value) {
+    json changed = config_;
+    changed[key] = value;
+    list_.emplace_back(key + " = " + value.dump(), changed);
+  }
+  void add_factor(const char* key, double factor) { add(key, config_[key].get<double>() * factor); }
+
+  void add_sizes_and_positions() {
+    for (const char* key : {"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps"}) {
+      if (has_number(key)) add_factor(key, 0.5);
+    }
+    if (has_number("rope_theta")) add_factor("rope_theta", 1.1);
+    if (has_number("partial_rotary_factor")) add("partial_rotary_factor", 1.0);
+    // Without rotation, narrower heads fit the same tensors.
+    const std::string type = config_["model_type"];
+    if (type == "opt" || type == "bloom") {
+      add("num_attention_heads", 2 * config_["num_attention_heads"].get<int>());
+    }
+    if (!config_.contains("rope_scaling") || config_["rope_scaling"].is_null()) return;
+    add("rope_scaling", nullptr);
+    json scaling = config_["rope_scaling"];
+    if (!scaling.contains("long_factor")) return;
+    std::swap(scaling["long_factor"], scaling["short_factor"]);
+    add("rope_scaling", scaling);
+    scaling = config_["rope_scaling"];
+    scaling["attention_factor"] = 1.0;
+    add("rope_scaling", scaling);
+    const bool is_long = config_["original_max_position_embeddings"] < 544;
+    add("original_max_position_embeddings", is_long ? 544 : 543);
+  }
+
+  void add_windows() {
+    const bool qwen = config_.contains("use_sliding_window");
+    if (!has_number("sliding_window") || (qwen && !config_["use_sliding_window"])) return;
+    add("sliding_window", config_["sliding_window"].get<int>() - 1);
+    add("sliding_window", nullptr);
+    if (qwen) {
+      add("use_sliding_window", false);
+      add("max_window_layers", 0);
+      add("max_window_layers", 2);
+    }
+    if (config_["model_type"] != "gemma2") return;
+    const int n_layers = config_["num_hidden_layers"];
+    const bool first_is_full = config_.contains("layer_types");
+    json exchanged;
+    for (int layer = 0; layer < n_layers; ++layer) {
+      exchanged.push_back((layer % 2 == 0) == first_is_full ? "sliding_attention"
+                                                            : "full_attention");
+    }
+    add("layer_types", exchanged);
+  }
+
+  json config_;
+  std::vector<std::pair<std::string, json>> list_;
+};
+
 TEST_P(GoldenLogitsTest, ChangedConfigurationIsCaught) {
   const Golden golden(source() / "expected.bin");
-  const json config = json::parse(read_file(source() / "config.json"));
-  std::vector<std::pair<std::string, json>> faults;
-  const auto fault = [&](const std::string& key, const json& value) {
-    json changed = config;
-    if (value.is_null()) {
-      changed.erase(key);
-    } else {
-      changed[key] = value;
-    }
-    faults.emplace_back(key + " = " + value.dump(), changed);
-  };
-  for (const char* key : {"rms_norm_eps", "layer_norm_epsilon"}) {
-    if (config.contains(key)) fault(key, config[key].get<double>() / 2);
-  }
-  if (config.contains("rope_theta")) fault("rope_theta", config["rope_theta"].get<double>() * 1.1);
-  if (config.contains("rope_scaling") && !config["rope_scaling"].is_null()) {
-    fault("rope_scaling", nullptr);
-  }
-  if (config["model_type"] == "mistral") {
-    fault("sliding_window", 31);
-    fault("sliding_window", nullptr);
-  }
-  if (config.value("use_sliding_window", false)) {
-    fault("sliding_window", 31);
-    fault("use_sliding_window", false);
-    fault("max_window_layers", 0);
-    fault("max_window_layers", 2);
-  }
-  if (config.value("activation_function", "") == "relu") fault("activation_function", "gelu_new");
-  ASSERT_FALSE(faults.empty());
-  for (const auto& [what, changed] : faults) {
+  const ConfigFaults faults(json::parse(read_file(source() / "config.json")));
+  ASSERT_FALSE(faults.list().empty());
+  for (const auto& [what, changed] : faults.list()) {
     const fs::path copy = copy_source();
     write_file(copy / "config.json", changed.dump());
     EXPECT_GT(error_in_tolerances(convert(copy, "f32"), golden), kFaultFactor) << what;
@@ -293,6 +380,8 @@ TEST_P(GoldenLogitsTest, ChangedConfigurationIsCaught) {
 
 TEST_P(GoldenLogitsTest, EveryZeroedTensorIsCaught) {
   const Golden golden(source() / "expected.bin");
+  const json known = json::parse(read_file(golden_folder() / "faults.json"));
+  const json& not_asserted = known[GetParam()]["not_asserted"];
   int n_tensors = 0;
   for (const fs::directory_entry& entry : fs::directory_iterator(source())) {
     if (entry.path().extension() != ".safetensors") continue;
@@ -305,6 +394,7 @@ TEST_P(GoldenLogitsTest, EveryZeroedTensorIsCaught) {
       if (name == "__metadata__" || name.ends_with("attn.bias") || name.ends_with("masked_bias")) {
         continue;
       }
+      if (not_asserted.contains("bias zeroed: " + name)) continue;
       std::string changed = original;
       const std::size_t begin = 8 + header_bytes + tensor["data_offsets"][0].get<std::size_t>();
       const std::size_t end = 8 + header_bytes + tensor["data_offsets"][1].get<std::size_t>();
@@ -316,7 +406,7 @@ TEST_P(GoldenLogitsTest, EveryZeroedTensorIsCaught) {
       ++n_tensors;
     }
   }
-  EXPECT_GE(n_tensors, 20);
+  EXPECT_GE(n_tensors, 14);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenLogitsTest, testing::ValuesIn(kModels),
