@@ -26,6 +26,16 @@ set(CPACK_OUTPUT_FILE_PREFIX ${PROJECT_BINARY_DIR}/packages)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_VERBATIM_VARIABLES ON)
 
+# Who ships a library inside a program ships its licence.
+get_property(qsf_imported_libraries GLOBAL PROPERTY QSF_IMPORTED_LIBRARIES)
+file(READ ${PROJECT_SOURCE_DIR}/packaging/debian/copyright qsf_copyright)
+foreach(name IN LISTS qsf_imported_libraries)
+  string(REGEX REPLACE "-[0-9]+$" "" stem ${name})
+  if(NOT qsf_copyright MATCHES "\nFiles: ${stem}\n")
+    message(FATAL_ERROR "packaging/debian/copyright: no paragraph 'Files: ${stem}', whose code the tools contain; add its copyright and licence")
+  endif()
+endforeach()
+
 if(QSF_STATIC OR NOT QSF_SHLIBDEPS OR NOT QSF_GZIP OR NOT QSF_DOCUMENTATION)
   set(CPACK_GENERATOR TGZ)
   string(TOLOWER ${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR} qsf_system)

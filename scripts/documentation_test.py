@@ -11,6 +11,7 @@ that reads them is not installed.
 
 import glob
 import os
+import pty
 import re
 import select
 import shutil
@@ -98,7 +99,7 @@ class Zsh:
     """Completions as an interactive zsh lists them at a terminal of its own."""
 
     SETUP = """\
-PS1=; PS2=; RPS1=; unsetopt zle_bracketed_paste 2>/dev/null; unset zle_bracketed_paste
+KEYTIMEOUT=1; PS1=; PS2=; RPS1=; unsetopt zle_bracketed_paste 2>/dev/null; unset zle_bracketed_paste
 fpath=({folder} $fpath); autoload -Uz compinit; compinit -u -D
 offered=()
 compadd() {{
@@ -112,22 +113,22 @@ zle -N report; bindkey '^X' report; cd {scratch}; print -r -- "<<rea""dy>>"
 
     def __init__(self, build):
         self.folder = os.path.join(build, "packaging", "completions", "zsh")
+        self.terminal = None
 
-    def complete(self, line, scratch):
-        import pty
-        child, terminal = pty.fork()
+    def start(self, scratch):
+        child, self.terminal = pty.fork()
         if child == 0:
             os.chdir(scratch)
             os.execvpe("zsh", ["zsh", "-f", "-i"],
                        dict(os.environ, TERM="dumb", HOME=scratch, ZDOTDIR=scratch))
-        try:
-            os.write(terminal, self.SETUP.format(folder=self.folder, scratch=scratch).encode())
-            self.wait_for(terminal, rb"<<ready>>")
-            os.write(terminal, line.encode() + b"\x18")
-            offered = self.wait_for(terminal, rb"<<([^>]*)>>")
-        finally:
-            os.close(terminal)
-            os.waitpid(child, 0)
+        os.write(self.terminal, self.SETUP.format(folder=self.folder, scratch=scratch).encode())
+        self.wait_for(self.terminal, rb"<<ready>>")
+
+    def complete(self, line, scratch):
+        if self.terminal is None:
+            self.start(scratch)
+        os.write(self.terminal, line.encode() + b"\x18")
+        offered = self.wait_for(self.terminal, rb"<<([^>]*)>>")
         return {word.rstrip("/") for word in offered.group(1).decode().replace("\r\n", "").split("|") if word}
 
     @staticmethod

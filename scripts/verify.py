@@ -241,6 +241,14 @@ class Runner:
         self.checker("tidy", [sys.executable, "scripts/run_tidy.py", "--jobs", str(self.jobs),
                               *files], skip_status=77)
 
+    def packages(self):
+        """Makes the packages from the release and the static build, and tests them."""
+        builds = ["build/release", "build/static"]
+        if self.checker("packages made", ["bash", "scripts/make_packages"]):
+            self.checker("packages", [sys.executable, "scripts/package_test.py", *builds])
+            self.checker("packages in a fresh root", ["bash", "scripts/rootfs_test.sh", *builds],
+                         skip_status=77)
+
     def finish(self):
         """Prints what was skipped and what failed, and the last line. Returns the exit status."""
         print()
@@ -295,6 +303,7 @@ def main():
         weak_symbols = "scripts/check_weak_symbols.py"
         if runner.build("release") and os.path.exists(os.path.join(ROOT, weak_symbols)):
             runner.checker("weak symbols", [python, weak_symbols, "build/release"], skip_status=77)
+            runner.packages()
         if runner.build("asan"):
             runner.ctest("asan", None if arguments.slow_asan else "^slow$", SANITIZER_ENVIRONMENT)
     return runner.finish()
