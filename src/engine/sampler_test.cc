@@ -69,15 +69,22 @@ TokenId draw_once(const SamplingOptions& options, const std::vector<float>& logi
 }
 
 TEST(SamplerTest, IdsBeyondItsMemoryAreNeverDrawn) {
-  std::vector<float> logits(2 * kLogitBlock + 5, 9.0F);
-  for (const std::size_t n :
-       {std::size_t{3}, std::size_t{kLogitBlock}, std::size_t{kLogitBlock + 1}}) {
+  const std::vector<float> logits(kLogitBlock, 9.0F);
+  for (const std::uint32_t n : {3U, kLogitBlock, kLogitBlock + 1}) {
     for (SamplingOptions options : {plain(), greedy()}) {
-      options.logit_bias = {{static_cast<TokenId>(n), 100.0F}, {1, 5.0F}};
+      options.logit_bias = {{n, 100.0F}, {1, 5.0F}};
       options.repeat_penalty = 1.5F;
-      const std::vector<TokenId> history = {0, static_cast<TokenId>(n), 2};
-      Bench bench(options, n);
-      for (int i = 0; i < 50; ++i) EXPECT_LT(bench.draw(logits, history), n);
+      std::vector<float> memory(n + 1, 7.0F);
+      std::vector<std::uint32_t> order(n + 1, 7);
+      Sampler sampler(options, std::span(memory).first(n), std::span(order).first(n));
+      for (int i = 0; i < 50; ++i) {
+        for (const std::uint32_t block : {0U, 1U, 2U}) {
+          sampler.consume(0, block * kLogitBlock, logits);
+        }
+        EXPECT_LT(sampler.draw(std::vector<TokenId>{0, n, 2}), n);
+      }
+      EXPECT_EQ(memory[n], 7.0F);
+      EXPECT_EQ(order[n], 7U);
     }
   }
 }
