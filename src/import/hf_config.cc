@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/utf8_text.h"
 #include "import/config_fields.h"
+#include "import/hf_chat_template.h"
 #include "import/hf_families.h"
 #include "import/json_text.h"
 
@@ -18,7 +18,6 @@ using Json = nlohmann::json;
 
 constexpr std::uint64_t kMaxConfigBytes = 4U << 20;
 constexpr std::uint64_t kMaxTokenizerConfigBytes = 64U << 20;
-constexpr std::uint64_t kMaxTemplateBytes = 4U << 20;
 constexpr std::size_t kMaxEosIds = 1024;
 
 struct Family {
@@ -131,38 +130,6 @@ Status parse_generation(const Json& json, HfConfig& config) {
   return ok_status();
 }
 
-// chat_template is a string, or a list of {name, template} of which "default" is taken.
-Status parse_chat_template(const Json& json, HfConfig& config) {
-  const ConfigFields fields(json);
-  const Json* value = fields.find("chat_template");
-  if (value == nullptr) return ok_status();
-  if (value->is_string()) {
-    config.spec.chat_template = value->get<std::string>();
-    return ok_status();
-  }
-  if (!value->is_array()) return corrupt("chat_template: expected a string or a list");
-  for (const Json& entry : *value) {
-    if (!entry.is_object() || entry.value("name", Json()) != "default") continue;
-    const auto text = entry.find("template");
-    if (text == entry.end() || !text->is_string()) {
-      return corrupt("chat_template: the entry \"default\" has no template");
-    }
-    config.spec.chat_template = text->get<std::string>();
-    return ok_status();
-  }
-  config.warnings.push_back("tokenizer_config.json: none of its chat templates is called default");
-  return ok_status();
-}
-
-Status check_chat_template(std::string_view text) {
-  if (text.size() > kMaxTemplateBytes) {
-    return corrupt("chat template: %zu bytes, expected at most 4 MiB", text.size());
-  }
-  const std::size_t at = find_non_text(text);
-  if (at == text.size()) return ok_status();
-  return corrupt("chat template: byte %zu is NUL or no UTF-8; save it as UTF-8 text", at);
-}
-
 Status parse_file(const char* name, std::string_view text, Status (*parse)(const Json&, HfConfig&),
                   HfConfig& config) {
   auto json = parse_json_object(text);
@@ -187,15 +154,11 @@ Result<HfConfig> parse_hf_config(const HfConfigTexts& texts) {
     QSF_RETURN_IF_ERROR(
         parse_file("generation_config.json", texts.generation_config, parse_generation, config));
   }
-  if (!texts.chat_template.empty()) {
-    config.spec.chat_template = std::string(texts.chat_template);
-  } else if (!texts.tokenizer_config.empty()) {
-    QSF_RETURN_IF_ERROR(
-        parse_file("tokenizer_config.json", texts.tokenizer_config, parse_chat_template, config));
-  }
-  QSF_RETURN_IF_ERROR(check_chat_template(config.spec.chat_template)
-                          .with_context(texts.chat_template.empty() ? "tokenizer_config.json"
-                                                                    : "chat_template.jinja"));
+  QSF_ASSIGN_OR_RETURN(HfChatTemplate chat,
+                       read_hf_chat_template({texts.chat_template, texts.tokenizer_config,
+                                              texts.chat_template_json}));
+  config.spec.chat_template = std::move(chat.text);
+  config.warnings.insert(config.warnings.end(), chat.warnings.begin(), chat.warnings.end());
   QSF_RETURN_IF_ERROR(validate(config.spec).with_context("config.json"));
   return config;
 }
@@ -212,8 +175,10 @@ Result<HfConfig> read_hf_config(const std::string& folder, FileOps& ops) {
   QSF_ASSIGN_OR_RETURN(const std::string tokenizer,
                        read_text(folder + "/tokenizer_config.json", kMaxTokenizerConfigBytes, ops));
   QSF_ASSIGN_OR_RETURN(const std::string chat,
-                       read_text(folder + "/chat_template.jinja", kMaxTemplateBytes, ops));
-  auto result = parse_hf_config({config, generation, tokenizer, chat});
+                       read_text(folder + "/chat_template.jinja", kMaxChatTemplateBytes, ops));
+  QSF_ASSIGN_OR_RETURN(const std::string chat_json,
+                       read_text(folder + "/chat_template.json", kMaxChatTemplateJsonBytes, ops));
+  auto result = parse_hf_config({config, generation, tokenizer, chat, chat_json});
   if (!result) return std::move(result).error().with_context(folder);
   return result;
 }

@@ -2,10 +2,9 @@
 //
 // The configuration files of a Hugging Face folder as a ModelSpec.
 //
-// config.json says what the model is, generation_config.json which tokens end a text,
-// tokenizer_config.json or chat_template.jinja how a conversation is written. Every value that is
-// used has its type and range checked; what this version cannot run as the original would is
-// refused by name, never ignored.
+// config.json says what the model is, generation_config.json which tokens end a text, others how a
+// conversation is written (hf_chat_template.h). Every value that is used has its type and range
+// checked; what this version cannot run as the original would is refused by name, never ignored.
 
 #ifndef QSF_IMPORT_HF_CONFIG_H_
 #define QSF_IMPORT_HF_CONFIG_H_
@@ -34,7 +33,8 @@ struct HfConfigTexts {
   std::string_view config;
   std::string_view generation_config;
   std::string_view tokenizer_config;
-  std::string_view chat_template;  // chat_template.jinja
+  std::string_view chat_template;       // chat_template.jinja
+  std::string_view chat_template_json;  // chat_template.json
 };
 
 // Fails  kCorrupt on text that is not JSON or values of a wrong type or range; kUnsupported, naming

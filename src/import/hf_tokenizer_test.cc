@@ -199,6 +199,25 @@ TEST(HfFolderTest, TokensWithARoleAreControlTokens) {
   EXPECT_EQ(plain->tokens[turn].type, TokenType::kUserDefined);
 }
 
+// What chat templates call bos_token and eos_token.
+TEST(HfFolderTest, TextsOfSpecialTokensAreThoseOfTheConfiguration) {
+  const auto texts = [](const HfTokenizerFiles& files) {
+    const auto data = tokenizer_from_hf(files);
+    EXPECT_TRUE(data.has_value()) << data.error().message();
+    auto opened = open_tokenizer(*data);
+    const Tokenizer& tokenizer = *opened->tokenizer;
+    return std::string(tokenizer.token_text(tokenizer.bos())) + " " +
+           std::string(tokenizer.token_text(tokenizer.eos()));
+  };
+  EXPECT_EQ(texts(read_folder(data_path("opt"))), "</s> </s>");
+  EXPECT_EQ(texts(read_folder(data_path("phi2"))), "<|endoftext|> <|endoftext|>");
+  EXPECT_EQ(texts(read_folder(data_path("phi3"))), "<s> <|endoftext|>");
+  EXPECT_EQ(texts(read_folder(data_path("gemma2"))), "<bos> <eos>");
+  HfTokenizerFiles qwen = read_folder(data_path("qwen2"));
+  qwen.tokenizer_config_json = R"({"bos_token": null, "eos_token": {"content": "<|user|>"}})";
+  EXPECT_EQ(texts(qwen), " <|user|>");
+}
+
 TEST(HfFolderTest, OptPutsItsEndOfTextInFront) {
   const auto data = tokenizer_from_hf(read_folder(data_path("opt")));
   ASSERT_TRUE(data.has_value()) << data.error().message();
