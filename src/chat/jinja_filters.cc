@@ -211,7 +211,7 @@ std::optional<double> parse_float(std::string_view text) {
   return value;
 }
 
-// An integer in text as Python's int() reads it, without base prefixes.
+// An integer in text as Python's int() reads it.
 std::optional<std::int64_t> parse_int(std::string_view text, int base) {
   const ByteRange kept = strip_space(text, true, true);
   std::string clean(text.substr(kept.begin, kept.end - kept.begin));
@@ -222,14 +222,18 @@ std::optional<std::int64_t> parse_int(std::string_view text, int base) {
     if (i == 0 || !alnum(i - 1) || !alnum(i + 1)) return std::nullopt;
     clean.erase(i, 1);
   }
-  std::string_view digits = clean;
-  if (digits.starts_with('+')) digits.remove_prefix(1);
-  if (digits.starts_with('-') && digits.size() != clean.size()) return std::nullopt;
-  std::int64_t value = 0;
-  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
-  if (parsed.ec != std::errc() || parsed.ptr != digits.data() + digits.size() || digits.empty()) {
-    return std::nullopt;
+  const bool is_negative = clean.starts_with('-');
+  if (is_negative || clean.starts_with('+')) clean.erase(0, 1);
+  const char mark = clean.size() > 2 && clean[0] == '0' ? static_cast<char>(clean[1] | 0x20) : ' ';
+  if ((base == 16 && mark == 'x') || (base == 8 && mark == 'o') || (base == 2 && mark == 'b')) {
+    clean.erase(0, 2);
   }
+  if (clean.empty() || clean[0] == '-') return std::nullopt;
+  const std::string digits = (is_negative ? "-" : "") + clean;
+  std::int64_t value = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto parsed = std::from_chars(digits.data(), end, value, base);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
   return value;
 }
 

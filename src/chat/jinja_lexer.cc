@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -261,7 +262,11 @@ Status Lexer::lex_number() {
     if (float_end != end && !after_dot) {
       const std::string text = clean(at_, float_end);
       push(TokenKind::kFloat, text);
-      std::from_chars(text.data(), text.data() + text.size(), tokens_.back().number);
+      double& number = tokens_.back().number;
+      const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+      if (parsed.ec == std::errc::result_out_of_range) {
+        number = text.find('-') == std::string::npos ? HUGE_VAL : 0.0;
+      }
       at_ = float_end;
       return ok_status();
     }
