@@ -5,9 +5,13 @@
 #include <gtest/gtest.h>
 #include <qsf/qsf.h>
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -136,6 +140,39 @@ TEST_F(DecodeAllocationTest, SteppingASessionAllocatesNothing) {
   }
   EXPECT_EQ(allocations.load() - before, 0);
   qsf_session_free(session);
+}
+
+// Every branch of the graph: parallel blocks, norms of heads and behind sublayers, rotation by long
+// factors, ALiBi, soft caps, windows.
+TEST(GraphAllocationTest, SteppingAllocatesNothingInAnyGraph) {
+  if (QSF_SANITIZED != 0) GTEST_SKIP() << "a sanitizer owns malloc in this build";
+  const std::string path = testing::TempDir() + "qsf_allocation_" + std::to_string(::getpid());
+  for (const char* name : {"phi2", "phi3_long", "qwen3_windows", "opt", "bloom", "gemma2"}) {
+    const std::string command = std::string(QSF_BIN_DIR) +
+                                "/qsf-convert --quiet --quant-type 4bit " +
+                                QSF_SOURCE_DIR "/testdata/golden/" + name + " " + path;
+    ASSERT_EQ(std::system(command.c_str()), 0) << command;
+    QSFConfig* config = qsf_config_default();
+    qsf_config_set_threads(config, 2);
+    QSFEngine* engine = nullptr;
+    qsf_error error = {};
+    ASSERT_EQ(qsf_engine_open(path.c_str(), config, &engine, &error), QSF_OK) << error.message;
+    qsf_config_free(config);
+    std::filesystem::remove(path);
+    QSFSession* session = nullptr;
+    ASSERT_EQ(qsf_session_create(engine, &session, &error), QSF_OK) << error.message;
+    std::vector<float> logits(256);
+    const int prompt[] = {1, 20, 30, 40};
+    ASSERT_EQ(qsf_session_prefill(session, prompt, 4, logits.data(), &error), QSF_OK)
+        << error.message;
+    const long before = allocations.load();
+    for (int i = 0; i < 70; ++i) {
+      ASSERT_EQ(qsf_session_step(session, 3 + i, logits.data(), &error), QSF_OK) << error.message;
+    }
+    EXPECT_EQ(allocations.load() - before, 0) << name;
+    qsf_session_free(session);
+    qsf_free(engine);
+  }
 }
 
 }  // namespace

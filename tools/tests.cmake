@@ -6,6 +6,7 @@ qsf_test(decode_allocation_test SOURCES decode_allocation_test.cc DEPS capi LABE
 qsf_test(engine_contract_test SOURCES engine_contract_test.cc DEPS capi LABELS model)
 qsf_test(stories_test SOURCES stories_test.cc LABELS model TIMEOUT 1200)
 if(QSF_BUILD_TESTS)
+  add_dependencies(decode_allocation_test qsf-convert)
   add_dependencies(golden_logits_test qsf-convert)
   add_dependencies(engine_contract_test qsf-convert)
   add_dependencies(stories_test qsf-convert qsf-run qsf-perplexity)
