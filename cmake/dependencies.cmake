@@ -13,7 +13,6 @@ function(qsf_import_library name header)
   set_target_properties(qsf::${name} PROPERTIES
     IMPORTED_LOCATION ${QSF_${name}_LIBRARY}
     INTERFACE_INCLUDE_DIRECTORIES ${QSF_${name}_INCLUDE})
-  set_property(GLOBAL APPEND PROPERTY QSF_IMPORTED_LIBRARIES ${name})
 endfunction()
 
 qsf_import_library(lz4 lz4.h)

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: MIT
+#
+# An image of the static tools and the bundled model, and nothing else:
+#
+#   docker build -t qsf .
+#   docker run --rm qsf --prompt "Once upon a time"
+#   docker run --rm -v "$PWD:/models:ro" qsf --prompt "Once upon a time" /models/model.qsf
+#
+# scripts/dockerfile_test.py does in a chroot what the lines below say.
+
+FROM debian:bookworm-slim AS build
+COPY scripts/lib.sh /lib.sh
+RUN apt-get update && bash -c 'source /lib.sh && \
+      apt-get install -y --no-install-recommends "${build_packages[@]}" git python3'
+COPY . /source
+WORKDIR /source
+RUN cmake --preset static && cmake --build --preset static && \
+      cmake --install build/static --prefix /usr --component tools --strip
+
+FROM scratch
+COPY --from=build /usr/bin/qsf-* /usr/bin/
+COPY --from=build /usr/share/qsf /usr/share/qsf
+COPY --from=build /usr/share/doc/qsf /usr/share/doc/qsf
+USER 65534:65534
+ENTRYPOINT ["/usr/bin/qsf-run"]
