@@ -86,9 +86,11 @@ if command -v pkg-config >/dev/null && command -v make >/dev/null; then
     "$("$prefix/bin/qsf-run" --version | sed 's/.* //')" ] || fail "qsf.pc and qsf-run differ in version"
   # The libraries of a compiler differ when they sanitise; the others must all link.
   compilers=("$compiler")
+  echo "int main(void) { return 0; }" >"$scratch/empty.c"
   if [ -z "$sanitizers" ]; then
     compilers+=("$compiler -fno-lto")
-    ! command -v gcc >/dev/null || compilers+=("gcc -static")
+    # Some systems keep the C library's archive in a package of its own.
+    ! quietly "$compiler" -static -o "$scratch/empty" "$scratch/empty.c" || compilers+=("$compiler -static")
     ! command -v clang >/dev/null || compilers+=("clang")
     ! { command -v clang && command -v ld.lld; } >/dev/null || compilers+=("clang -fuse-ld=lld")
   fi
