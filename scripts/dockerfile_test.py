@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -130,6 +131,8 @@ def build(text, base, scratch):
 
 
 def main():
+    # So that a stopped test leaves no root file system behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     bases = glob.glob(os.path.join(ROOT, "build", "rootfs", "bookworm-*.tar"))
     if os.getuid() != 0 or not bases:
         print("dockerfile_test: needs root, and the root file system that scripts/rootfs_test.sh leaves in build/rootfs")
@@ -137,11 +140,14 @@ def main():
     with open(os.path.join(ROOT, "Dockerfile"), encoding="ascii") as file:
         text = file.read()
     with tempfile.TemporaryDirectory(dir=os.path.dirname(bases[0])) as scratch:
-        image = build(text, bases[0], scratch)
-        if not image.user or image.user.startswith("0"):
-            print("dockerfile_test: the image's user is root")
+        try:
+            image = build(text, bases[0], scratch)
+            if not image.user or image.user.startswith("0"):
+                raise RuntimeError("the image's user is root")
+            story = run_in(image, image.entry_point + STORY, image.user)
+        except RuntimeError as failure:
+            print(f"dockerfile_test: {failure}")
             return 1
-        story = run_in(image, image.entry_point + STORY, image.user)
         if len(story) < 40:
             print(f"dockerfile_test: the entry point printed {story!r}")
             return 1

@@ -17,6 +17,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -176,6 +177,8 @@ def main(arguments):
         print(__doc__.split("\n\n")[1].strip(), file=sys.stderr)
         return 2
     release, static = map(os.path.abspath, arguments)
+    # So that a stopped test leaves nothing unpacked behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory() as scratch:
         try:
             packages = {"qsf": only(os.path.join(release, "packages", "qsf_*.deb")),
