@@ -392,6 +392,7 @@ range(3) | list
 range(2, 5) | list
 range(5, 0, -2) | list
 range(3)[1]
+range(3).index(2)
 range(3)[1:] | list
 range(3) | length
 range(0, 1, 0)
@@ -423,6 +424,11 @@ none < 1
 1 % 0
 1 / 0
 messages[:'a']
+messages[0][1:]
+missing_thing[1:]
+messages[:missing_thing]
+messages[::0]
+messages | map(attribute='role') | reverse | length
 1e-400
 'ff' | int(base=8)
 '0x1A' | int

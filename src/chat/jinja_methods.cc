@@ -90,7 +90,7 @@ bool has_method(const Value& value, std::string_view name) {
   if (as_dict(value) != nullptr) return is_one_of(kDictMethods, name);
   const List* list = as_list(value);
   if (list == nullptr) return false;
-  const bool is_sequence = list->kind == ListKind::kList || list->kind == ListKind::kTuple;
+  const bool is_sequence = list->kind != ListKind::kView && list->kind != ListKind::kIterator;
   return is_sequence && is_one_of(kListMethods, name) &&
          (name != "copy" || list->kind == ListKind::kList);
 }

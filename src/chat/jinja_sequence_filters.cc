@@ -338,7 +338,11 @@ Result<Value> filter_reverse(Interpreter& interpreter, const Value& input, Args 
   QSF_ASSIGN_OR_RETURN(Values items, interpreter.iterate(input));
   std::reverse(items.begin(), items.end());
   if (as_text(input) == nullptr) {
-    return interpreter.heap().make_list(ListKind::kIterator, std::move(items));
+    // What Python cannot walk backwards it makes a list of; the rest gives an iterator.
+    const List* list = as_list(input);
+    const bool is_iterator = list != nullptr && list->kind == ListKind::kIterator;
+    return interpreter.heap().make_list(is_iterator ? ListKind::kList : ListKind::kIterator,
+                                        std::move(items));
   }
   Text reversed;
   for (const Value& item : items) reversed.append(*as_text(item));
