@@ -31,6 +31,8 @@ class ConfigFields {
   // Returns the value, or null when the key is absent or its value is null.
   const nlohmann::json* find(const char* key) const;
   bool has(const char* key) const { return object_.contains(key); }
+  // Returns whether the key is there with null for its value.
+  bool is_null(const char* key) const { return has(key) && find(key) == nullptr; }
   // Returns `key` when it has a value, otherwise `other`: for keys with an older name.
   const char* either(const char* key, const char* other) const {
     return find(key) != nullptr ? key : other;

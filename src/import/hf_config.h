@@ -21,7 +21,7 @@ namespace qsf {
 
 struct HfConfig {
   ModelSpec spec;  // validate(spec) is OK; natively_ternary, default_type and block not filled in
-  // Which biases the weights must have, beside those that the architecture always has.
+  // Which biases the weights must have.
   bool qkv_bias = false;
   bool attn_out_bias = false;
   bool ffn_bias = false;

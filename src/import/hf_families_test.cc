@@ -353,6 +353,8 @@ TEST(HfFamiliesTest, Gemma22b) {
   json["num_hidden_layers"] = 2;
   json["layer_types"] = {"full_attention", "sliding_attention"};
   EXPECT_THAT(parsed(json).spec.sliding_window, ElementsAre(0U, 4096U));
+  json["sliding_window"] = nullptr;
+  EXPECT_TRUE(parsed(json).spec.sliding_window.empty());
   json["hidden_activation"] = "gelu";  // here it means what it says
   EXPECT_EQ(parsed(json).spec.activation, Activation::kGeluErf);
 }

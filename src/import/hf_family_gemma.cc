@@ -13,8 +13,7 @@ namespace {
 
 // Null means no cap, an absent key the default.
 float parse_cap(ConfigFields& fields, const char* key, float fallback) {
-  if (fields.has(key) && fields.find(key) == nullptr) return 0.0F;
-  return fields.positive(key, fallback);
+  return fields.is_null(key) ? 0.0F : fields.positive(key, fallback);
 }
 
 Status parse_shared(ConfigFields& fields, std::uint32_t n_kv_heads, HfConfig& config) {
@@ -57,6 +56,7 @@ Status parse_gemma2(ConfigFields& fields, HfConfig& config) {
   spec.logit_soft_cap = parse_cap(fields, "final_logit_softcapping", 30.0F);
   const std::uint32_t window = fields.u32_or("sliding_window", 4096, 1, 1U << 30);
   QSF_RETURN_IF_ERROR(fields.status());
+  if (fields.is_null("sliding_window")) return ok_status();
   if (fields.find("layer_types") != nullptr) return set_windows(fields, window, spec);
   for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
     spec.sliding_window.push_back(layer % 2 == 0 ? window : 0);

@@ -11,17 +11,12 @@ namespace {
 constexpr std::uint32_t kMaxWindow = 1U << 30;
 constexpr std::uint32_t kDefaultWindow = 4096;  // of Mistral and Qwen, where the key is absent
 
-// A key that is there and null means that nothing is hidden.
-bool is_null(const ConfigFields& fields, const char* key) {
-  return fields.has(key) && fields.find(key) == nullptr;
-}
-
 // With use_sliding_window, layers from max_window_layers on see a window and those before it all.
 Status parse_qwen_windows(ConfigFields& fields, ModelSpec& spec) {
   constexpr std::uint32_t kDefaultFirst = 28;
   const bool windowed = fields.boolean("use_sliding_window", false);
   QSF_RETURN_IF_ERROR(fields.status());
-  if (!windowed || is_null(fields, "sliding_window")) return ok_status();
+  if (!windowed || fields.is_null("sliding_window")) return ok_status();
   const std::uint32_t window = fields.u32_or("sliding_window", kDefaultWindow, 1, kMaxWindow);
   const std::uint32_t first = fields.u32_or("max_window_layers", kDefaultFirst, 0, 4096);
   QSF_RETURN_IF_ERROR(fields.status());
@@ -49,7 +44,7 @@ Status parse_mistral(ConfigFields& fields, HfConfig& config) {
   spec.architecture = "mistral";
   QSF_RETURN_IF_ERROR(parse_decoder(fields, {.n_kv_heads = 8}, spec));
   QSF_RETURN_IF_ERROR(parse_silu(fields, spec));
-  if (is_null(fields, "sliding_window")) return ok_status();
+  if (fields.is_null("sliding_window")) return ok_status();
   const std::uint32_t window = fields.u32_or("sliding_window", kDefaultWindow, 1, kMaxWindow);
   QSF_RETURN_IF_ERROR(fields.status());
   return set_windows(fields, window, spec);
