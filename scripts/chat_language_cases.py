@@ -253,6 +253,8 @@ enable_thinking is defined and enable_thinking
 '%x %%' % 255
 '%r' % 'a'
 '%s' % [1]
+'a' % [1]
+'a' % (messages | map(attribute='role'))
 '%s %s' % 'a'
 '%d' % 'a'
 {'a': 1}.get('a')

@@ -149,8 +149,11 @@ Result<Value> format_percent(Heap& heap, const Text& format, const Value& value)
     append_padded(conversion, converted, out);
     QSF_RETURN_IF_ERROR(heap.check_bytes(out.size()));
   }
-  // A single dict or list may go unused, as in Python.
-  if (n_used < n_values && (is_tuple || (as_dict(value) == nullptr && list == nullptr))) {
+  // A single value that has items may go unused, as in Python.
+  const bool has_items =
+      as_dict(value) != nullptr ||
+      (list != nullptr && list->kind != ListKind::kView && list->kind != ListKind::kIterator);
+  if (n_used < n_values && (is_tuple || !has_items)) {
     return invalid_argument("'%%' of a string: got %zu values, expected %zu", n_values, n_used);
   }
   return heap.make_text(std::move(out));
