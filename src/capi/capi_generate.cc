@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "capi/capi_handles.h"
+#include "capi/capi_options.h"
 
 namespace qsf::capi {
 
@@ -20,76 +21,6 @@ static_assert(static_cast<int>(QSF_STOP_STRING) == static_cast<int>(StopReason::
 static_assert(static_cast<int>(QSF_STOP_CONTEXT_FULL) ==
               static_cast<int>(StopReason::kContextFull));
 static_assert(static_cast<int>(QSF_STOP_CANCELLED) == static_cast<int>(StopReason::kCancelled));
-
-// Hands progress and each piece of text to the caller, text with the NUL that C wants. The buffer
-// is kept, so that a token costs an allocation only when its text is the longest so far.
-struct TokenForwarder {
-  QSFTokenCallback callback = nullptr;
-  QSFProgressCallback progress = nullptr;
-  void* user_data = nullptr;
-  std::string piece;
-
-  static void forward(TokenId token, std::string_view text, void* user) {
-    auto& self = *static_cast<TokenForwarder*>(user);
-    self.piece.clear();
-    for (const char c : text) {
-      if (c != '\0') {
-        self.piece.push_back(c);
-      } else {
-        self.piece.append("\xEF\xBF\xBD");
-      }
-    }
-    self.callback(static_cast<int>(token), self.piece.c_str(), self.user_data);
-  }
-
-  static void report(std::uint64_t done, std::uint64_t total, void* user) {
-    const auto& self = *static_cast<const TokenForwarder*>(user);
-    self.progress(done, total, self.user_data);
-  }
-};
-constexpr std::size_t kPieceBytes = 1024;  // longer than the text of any usual token
-
-Status read_count(const char* name, int value, std::uint32_t& out) {
-  if (value < 0) return invalid_argument("%s: %d, expected at least 0", name, value);
-  out = static_cast<std::uint32_t>(value);
-  return ok_status();
-}
-
-Status read_sampling(const qsf_sampling* from, SamplingOptions& out) {
-  if (from == nullptr) return ok_status();
-  qsf_sampling sampling = {};
-  QSF_RETURN_IF_ERROR(read_struct(from, "sampling", sampling));
-  out.temperature = sampling.temperature;
-  out.top_p = sampling.top_p;
-  out.min_p = sampling.min_p;
-  out.repeat_penalty = sampling.repeat_penalty;
-  out.seed = sampling.seed;
-  QSF_RETURN_IF_ERROR(read_count("top_k", sampling.top_k, out.top_k));
-  QSF_RETURN_IF_ERROR(read_count("repeat_window", sampling.repeat_window, out.repeat_window));
-  if (sampling.logit_bias == nullptr && sampling.n_logit_bias > 0) {
-    return null_argument("logit_bias");
-  }
-  for (std::size_t i = 0; i < sampling.n_logit_bias; ++i) {
-    const qsf_logit_bias& entry = sampling.logit_bias[i];
-    if (entry.token < 0) {
-      return invalid_argument("logit_bias: token %d, expected at least 0", entry.token);
-    }
-    out.logit_bias.push_back({static_cast<TokenId>(entry.token), entry.bias});
-  }
-  return ok_status();
-}
-
-Status read_stops(const qsf_generate_options& options, std::vector<std::string>& out) {
-  if (options.stop == nullptr && options.n_stop > 0) return null_argument("stop");
-  for (std::size_t i = 0; i < options.n_stop; ++i) {
-    if (options.stop[i] == nullptr) return null_argument("stop");
-    if (options.stop[i][0] == '\0') {
-      return invalid_argument("stop[%zu]: empty, expected a text to stop at", i);
-    }
-    out.emplace_back(options.stop[i]);
-  }
-  return ok_status();
-}
 
 Status check_prompt(const QSFEngine& engine, std::size_t n_tokens) {
   if (n_tokens == 0) {
@@ -125,18 +56,10 @@ Status generate(QSFEngine* engine, const qsf_generate_options* from, qsf_generat
   QSF_RETURN_IF_ERROR(read_count("max_tokens", options.max_tokens, settings.max_tokens));
   QSF_RETURN_IF_ERROR(read_sampling(options.sampling, settings.sampling));
   QSF_RETURN_IF_ERROR(validate(settings.sampling, engine->engine->spec().n_vocab));
-  QSF_RETURN_IF_ERROR(read_stops(options, settings.stop));
+  QSF_RETURN_IF_ERROR(read_stops(options.stop, options.n_stop, settings.stop));
   settings.echo_prompt = options.echo_prompt != 0;
-  TokenForwarder forwarder{.callback = options.on_token,
-                           .progress = options.on_prompt,
-                           .user_data = options.user_data,
-                           .piece = {}};
-  settings.user = &forwarder;
-  if (options.on_prompt != nullptr) settings.on_prompt = TokenForwarder::report;
-  if (options.on_token != nullptr) {
-    forwarder.piece.reserve(kPieceBytes);
-    settings.on_token = TokenForwarder::forward;
-  }
+  TokenForwarder forwarder(options.on_token, options.on_prompt, options.user_data);
+  forwarder.attach(settings);
 
   std::vector<TokenId> prompt;
   QSF_RETURN_IF_ERROR(

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/result.h"
 #include "base/status.h"
 #include "engine/engine.h"
 #include "qsf/qsf.h"
@@ -121,6 +122,10 @@ Status write_struct(T value, const char* name, T* to) {
 // Fails  kInvalidArgument for NULL, no tokens at all or an id outside the vocabulary
 Status read_tokens(const QSFEngine& engine, const int* tokens, std::size_t n_tokens,
                    std::vector<TokenId>& out);
+
+// Returns a NUL-terminated copy for qsf_string_free; NUL characters inside become U+FFFD, which C
+// can see.
+Result<char*> copy_text(std::string_view text);
 
 // Encodes a text as qsf_tokenize_flags say.
 Status encode(const QSFEngine& engine, std::string_view text, unsigned flags,

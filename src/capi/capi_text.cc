@@ -14,24 +14,6 @@ namespace qsf::capi {
 
 namespace {
 
-// Returns a NUL-terminated copy; NUL characters inside become U+FFFD, which C can see.
-Result<char*> copy_text(const std::string& text) {
-  constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-  const auto n_nul = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\0'));
-  auto* copy = static_cast<char*>(std::malloc(text.size() + 2 * n_nul + 1));
-  if (copy == nullptr) return internal_error("no memory for a text of %zu bytes", text.size());
-  char* end = copy;
-  for (const char c : text) {
-    if (c != '\0') {
-      *end++ = c;
-    } else {
-      end = std::copy(kReplacement.begin(), kReplacement.end(), end);
-    }
-  }
-  *end = '\0';
-  return copy;
-}
-
 Result<const Tokenizer*> tokenizer_of(const QSFEngine& engine) {
   const Tokenizer* tokenizer = engine.engine->tokenizer();
   if (tokenizer == nullptr) {
@@ -52,6 +34,23 @@ Status detokenize(const QSFEngine* engine, const int* tokens, std::size_t n_toke
 }
 
 }  // namespace
+
+Result<char*> copy_text(std::string_view text) {
+  constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+  const auto n_nul = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\0'));
+  auto* copy = static_cast<char*>(std::malloc(text.size() + 2 * n_nul + 1));
+  if (copy == nullptr) return internal_error("no memory for a text of %zu bytes", text.size());
+  char* end = copy;
+  for (const char c : text) {
+    if (c != '\0') {
+      *end++ = c;
+    } else {
+      end = std::copy(kReplacement.begin(), kReplacement.end(), end);
+    }
+  }
+  *end = '\0';
+  return copy;
+}
 
 Status read_tokens(const QSFEngine& engine, const int* tokens, std::size_t n_tokens,
                    std::vector<TokenId>& out) {
