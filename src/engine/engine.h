@@ -63,6 +63,7 @@ struct GenerateOptions {
   std::uint32_t max_tokens = 256;
   SamplingOptions sampling;
   std::vector<std::string> stop;  // generation ends before the first of these texts
+  std::vector<TokenId> end_tokens;  // end it as well, beside those that end a text of the model
   // Once the prompt is computed its text goes to on_token, token by token, as the tokenizer reads
   // it.
   bool echo_prompt = false;
@@ -79,6 +80,9 @@ struct GenerateResult {
   StopReason reason = StopReason::kTokenLimit;
   std::uint32_t prompt_tokens = 0;
   std::uint32_t generated_tokens = 0;
+  // The last generated token where the session holds no row of it: the token counts as generated
+  // and its text was delivered, but nothing came after it. kNoToken when every one has its row.
+  TokenId rowless_token = kNoToken;
   std::uint64_t prompt_ns = 0;
   std::uint64_t first_token_ns = 0;
   std::uint64_t generate_ns = 0;

@@ -171,9 +171,12 @@ class TextStream {
   TokenId last_ = 0;  // delivered last; text is held back only after some token
 };
 
-bool ends_text(const Engine::Impl& engine, TokenId token) {
-  const std::vector<std::uint32_t>& ids = engine.reader->spec().eos_ids;
-  return std::find(ids.begin(), ids.end(), token) != ids.end() || engine.tokenizer->is_stop(token);
+bool ends_text(const Engine::Impl& engine, const GenerateOptions& options, TokenId token) {
+  const auto holds = [token](const auto& ids) {
+    return std::find(ids.begin(), ids.end(), token) != ids.end();
+  };
+  return holds(engine.reader->spec().eos_ids) || holds(options.end_tokens) ||
+         engine.tokenizer->is_stop(token);
 }
 
 // Returns how many ids may be drawn. Embeddings are padded with rows that no token belongs to; an
@@ -232,7 +235,7 @@ Result<GenerateResult> Session::generate(std::span<const TokenId> prompt,
     const TokenId token = sampler.draw(tokens_);
     const std::uint64_t now = monotonic_ns();
     engine_.stats.sample_ns += now - sample_start;
-    if (ends_text(engine_, token)) {
+    if (ends_text(engine_, options, token)) {
       result.reason = StopReason::kEndOfText;
       break;
     }
@@ -241,6 +244,7 @@ Result<GenerateResult> Session::generate(std::span<const TokenId> prompt,
       result.first_token_ns = now - start;
     }
     ++result.generated_tokens;
+    result.rowless_token = token;
     if (!text.push(token)) {
       result.reason = StopReason::kStopString;
       break;
@@ -256,6 +260,7 @@ Result<GenerateResult> Session::generate(std::span<const TokenId> prompt,
       break;
     }
     QSF_RETURN_IF_ERROR(std::move(status));
+    result.rowless_token = kNoToken;
   }
   text.finish();
   // Asked for while the last token was delivered, when no pass was left to end.
