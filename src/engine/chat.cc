@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+//
+// Turns of a conversation; the contract is in chat.h.
+
+#include "engine/chat.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/utf8_text.h"
+#include "tokenizer/stream_decoder.h"
+
+namespace qsf {
+
+namespace {
+
+constexpr std::uint32_t kReservedShare = 4;  // of the context, for an answer: at most one in
+constexpr std::uint32_t kKeptShare = 2;      // what turns are dropped down to: one in
+
+std::string as_utf8(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t n_bytes = utf8_char_bytes(text);
+    out += n_bytes == 0 ? std::string_view("\xEF\xBF\xBD") : text.substr(0, n_bytes);
+    text.remove_prefix(std::max<std::size_t>(n_bytes, 1));
+  }
+  return out;
+}
+
+// Passes everything on and counts the bytes: together with the tokens they tell what the answer's
+// text is, so that nothing has to be gathered while it is generated.
+struct CountedDelivery {
+  const GenerateOptions& options;
+  std::size_t n_bytes = 0;
+
+  static void forward(TokenId token, std::string_view text, void* user) {
+    auto& self = *static_cast<CountedDelivery*>(user);
+    self.n_bytes += text.size();
+    if (self.options.on_token != nullptr) self.options.on_token(token, text, self.options.user);
+  }
+  static void report(std::uint64_t done, std::uint64_t total, void* user) {
+    const auto& self = *static_cast<const CountedDelivery*>(user);
+    self.options.on_prompt(done, total, self.options.user);
+  }
+};
+
+// The text that a generation delivered for `tokens`, whole.
+std::string generated_text(const Tokenizer& tokenizer, std::span<const TokenId> tokens) {
+  StreamDecoder decoder(tokenizer, {.skip_special = true, .at_text_start = false});
+  std::string text;
+  for (const TokenId token : tokens) text += decoder.push(token);
+  text += decoder.finish();
+  return text;
+}
+
+Result<ChatFormat> make_format(const Engine& engine, const ChatOptions& options) {
+  if (engine.tokenizer() == nullptr) {
+    return unsupported(
+        "the model file has no tokenizer, so it cannot chat; convert the model again from a folder "
+        "that holds one");
+  }
+  return ChatFormat::create(engine.spec(), *engine.tokenizer(), options.chat_template,
+                            options.now_seconds);
+}
+
+}  // namespace
+
+Chat::Chat(Engine& engine, ChatFormat format, std::unique_ptr<Session> session)
+    : engine_(engine), format_(std::move(format)), session_(std::move(session)) {}
+
+Result<std::unique_ptr<Chat>> Chat::create(Engine& engine, const ChatOptions& options) {
+  QSF_ASSIGN_OR_RETURN(ChatFormat format, make_format(engine, options));
+  QSF_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, engine.create_session());
+  std::unique_ptr<Chat> chat(new Chat(engine, std::move(format), std::move(session)));
+  chat->set_system(options.system);
+  return chat;
+}
+
+Result<ChatResult> Chat::send(std::string_view text, const GenerateOptions& options) {
+  if (options.max_tokens == 0) return invalid_argument("max_tokens: 0, expected at least 1");
+  turns_.push_back({.user = as_utf8(text), .answer = {}});
+  Result<ChatResult> result = answer(options);
+  const bool kept = result.has_value() && (result->generated.reason != StopReason::kCancelled ||
+                                           result->generated.generated_tokens > 0);
+  if (!kept) turns_.pop_back();
+  return result;
+}
+
+Result<ChatTranscript::Prompt> Chat::prompt_without(std::size_t n_dropped) const {
+  QSF_ASSIGN_OR_RETURN(ChatText text,
+                       format_.render(system_, std::span(turns_).subspan(n_dropped)));
+  return transcript_.continue_with(std::move(text), format_);
+}
+
+// Fewer turns make a shorter prompt, so the number to drop is found by halving: a long history is
+// encoded a few times and not once for each of its turns.
+Result<Chat::Fitted> Chat::fit(std::uint32_t n_reserved) const {
+  const std::size_t context = engine_.max_context();
+  Fitted fitted;
+  QSF_ASSIGN_OR_RETURN(fitted.prompt, prompt_without(0));
+  if (fitted.prompt.tokens.empty()) {
+    return invalid_argument("chat template: it writes nothing of a conversation");
+  }
+  if (fitted.prompt.tokens.size() + n_reserved <= context) return fitted;
+
+  std::size_t too_few = 0;                    // turns whose dropping does not suffice
+  std::size_t n_dropped = turns_.size() - 1;  // suffices, or is all that can be done
+  if (n_dropped > 0) {
+    QSF_ASSIGN_OR_RETURN(fitted.prompt, prompt_without(n_dropped));
+    fitted.n_dropped = n_dropped;
+  }
+  while (n_dropped > too_few + 1 && fitted.prompt.tokens.size() <= context / kKeptShare) {
+    const std::size_t middle = too_few + (n_dropped - too_few) / 2;
+    QSF_ASSIGN_OR_RETURN(ChatTranscript::Prompt prompt, prompt_without(middle));
+    if (prompt.tokens.size() > context / kKeptShare) {
+      too_few = middle;
+      continue;
+    }
+    n_dropped = middle;
+    fitted = {.prompt = std::move(prompt), .n_dropped = middle};
+  }
+  if (fitted.prompt.tokens.size() > context) {
+    return out_of_budget(
+        "the message: %zu tokens with the system prompt and what the template adds, the context "
+        "holds %zu; shorten it or open the model with a longer context",
+        fitted.prompt.tokens.size(), context);
+  }
+  return fitted;
+}
+
+Result<ChatResult> Chat::answer(const GenerateOptions& options) {
+  const std::uint32_t n_reserved =
+      std::min(options.max_tokens, engine_.max_context() / kReservedShare);
+  QSF_ASSIGN_OR_RETURN(Fitted fitted, fit(n_reserved));
+  const std::span<const TokenId> tokens = fitted.prompt.tokens;
+
+  // At least one row is computed: the answer begins with the logits after the last one.
+  const std::span<const TokenId> held = session_->tokens();
+  const auto differ = std::mismatch(tokens.begin(), tokens.end() - 1, held.begin(), held.end());
+  ChatResult result;
+  result.reused_tokens = static_cast<std::uint32_t>(differ.first - tokens.begin());
+  result.dropped_messages = static_cast<std::uint32_t>(2 * fitted.n_dropped);
+  QSF_RETURN_IF_ERROR(session_->truncate(result.reused_tokens));
+
+  CountedDelivery delivery{.options = options};
+  GenerateOptions settings = options;
+  settings.echo_prompt = false;
+  settings.on_token = CountedDelivery::forward;
+  if (options.on_prompt != nullptr) settings.on_prompt = CountedDelivery::report;
+  settings.user = &delivery;
+  const auto append = [](auto& to, const auto& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  append(settings.end_tokens, format_.end_tokens());
+  append(settings.stop, format_.end_texts());
+  QSF_ASSIGN_OR_RETURN(result.generated,
+                       session_->generate(tokens.subspan(result.reused_tokens), settings));
+  GenerateResult& generated = result.generated;
+  if (generated.generated_tokens == 0 && generated.reason == StopReason::kCancelled) {
+    result.dropped_messages = 0;
+    return result;
+  }
+
+  const bool whole = generated.reason != StopReason::kStopString;
+  // The template's own end of an answer is an end like that of a control token.
+  if (!whole && options.stop.empty()) generated.reason = StopReason::kEndOfText;
+  turns_.erase(turns_.begin(), turns_.begin() + static_cast<std::ptrdiff_t>(fitted.n_dropped));
+  const std::span<const TokenId> rows = session_->tokens().subspan(tokens.size());
+  std::vector<TokenId> answer_tokens(rows.begin(), rows.end());
+  if (generated.rowless_token != kNoToken) answer_tokens.push_back(generated.rowless_token);
+  std::string& text = turns_.back().answer;
+  text = generated_text(*engine_.tokenizer(), answer_tokens);
+  text.resize(std::min(text.size(), delivery.n_bytes));
+  transcript_.record(std::move(fitted.prompt), text, answer_tokens, whole);
+  return result;
+}
+
+void Chat::clear() noexcept {
+  turns_.clear();
+  transcript_.clear();
+}
+
+void Chat::set_system(std::string_view text) {
+  system_ = as_utf8(text);
+}
+
+std::size_t Chat::n_messages() const noexcept {
+  return (system_.empty() ? 0 : 1) + 2 * turns_.size();
+}
+
+ChatMessage Chat::message(std::size_t index) const noexcept {
+  QSF_CHECK(index < n_messages());
+  if (!system_.empty() && index-- == 0) return {"system", system_};
+  const ChatTurn& turn = turns_[index / 2];
+  return index % 2 == 0 ? ChatMessage{"user", turn.user} : ChatMessage{"assistant", turn.answer};
+}
+
+Result<std::string> apply_chat_template(const Engine& engine, const ChatOptions& options,
+                                        std::span<const ChatMessage> messages,
+                                        bool add_generation_prompt) {
+  QSF_ASSIGN_OR_RETURN(const ChatFormat format, make_format(engine, options));
+  QSF_ASSIGN_OR_RETURN(ChatText text, format.render(messages, add_generation_prompt));
+  return std::move(text.text);
+}
+
+}  // namespace qsf
