@@ -3,19 +3,19 @@
  * QSF: run a language model in the memory you give it. The whole public interface, plain C11.
  *
  * Conventions
- *   Handles     QSFConfig, QSFEngine and QSFSession are opaque. Every handle that a function hands
- *               out is yours to free with the function its comment names; NULL is accepted there.
+ *   Handles     QSFConfig, QSFEngine, QSFSession and QSFChat are opaque. Every handle handed out is
+ *               yours to free with the function its comment names; NULL is accepted there.
  *   Errors      Functions return a qsf_code. Details go into a caller-owned qsf_error, always the
  *               last parameter, which may be NULL. No function prints, exits or sets errno as its
  *               way of reporting, except qsf_print_stats, whose job is to print.
  *   Text        UTF-8 in and out. Text given to the library may hold any bytes; text handed out is
  *               always valid UTF-8 and NUL-terminated, so a NUL character that a model generates
  *               is handed out as U+FFFD.
- *   Threads     An engine may be used by one thread at a time, with its sessions. qsf_engine_cancel
- *               may be called from any thread and from a signal handler. Different engines are
- *               independent. Callbacks run on the thread of the call, the log callback perhaps on
- *               another; none of them may call into the engine they come from, qsf_engine_cancel
- *               excepted.
+ *   Threads     An engine may be used by one thread at a time, with its sessions and chats; only
+ *               qsf_engine_cancel may be called from any thread and from a signal handler.
+ *               Different engines are independent. Callbacks run on the thread of the call, the
+ *               log callback perhaps on another; none of them may call into the engine they come
+ *               from, qsf_engine_cancel excepted.
  *   Structs     Structs that begin with struct_size can grow: set it to sizeof of the struct you
  *               were compiled with (the *_init functions do). A struct that is read must have a
  *               size this library knows: a smaller one is QSF_INVALID_ARGUMENT, a larger one, from
@@ -42,6 +42,7 @@ extern "C" {
 typedef struct QSFEngine QSFEngine;
 typedef struct QSFConfig QSFConfig;
 typedef struct QSFSession QSFSession;
+typedef struct QSFChat QSFChat;
 
 typedef enum qsf_code {
   QSF_OK = 0,
@@ -123,7 +124,7 @@ QSF_API qsf_code qsf_engine_open(const char* model_path, const QSFConfig* config
  * the configuration is also the one that qsf_generate, qsf_tokenize, qsf_detokenize and qsf_forward
  * report to as long as the engine lives. */
 QSF_API QSFEngine* qsf_load(const char* model_path, QSFConfig* config);
-/* Frees an engine. Its sessions must have been freed before. */
+/* Frees an engine. Its sessions and chats must have been freed before. */
 QSF_API void qsf_free(QSFEngine* engine);
 
 /* Asks the call in progress on this engine (open excepted) to stop: it returns QSF_CANCELLED within
@@ -316,6 +317,103 @@ QSF_API qsf_code qsf_session_step(QSFSession* session, int token, float* logits,
 QSF_API qsf_code qsf_session_truncate(QSFSession* session, size_t n_tokens, qsf_error* error);
 /* Returns the number of tokens in the context; 0 for NULL. */
 QSF_API size_t qsf_session_length(const QSFSession* session);
+
+/* A chat is a conversation in a session of its own, written as the model's chat template has it.
+ * What messages say never becomes a control token, whatever they spell; the template alone writes
+ * those. Between turns the context is kept, and of each turn only what is new is computed. When the
+ * context has no room for the next answer, whole turns are forgotten, oldest first; the system
+ * message stays. Bytes of a message that are no UTF-8 become U+FFFD. */
+typedef struct qsf_chat_options {
+  size_t struct_size;
+  const char* system; /* the system message, or NULL for none; a template without a place for it
+                         gets it in front of the first user message */
+  size_t system_bytes;
+  const char* chat_template; /* a name (qsf_chat_template_name) or Jinja source, which holds a '{';
+                                NULL: the model's own, or "plain" for a model without one */
+  int64_t now_seconds; /* what templates that write a date take for now, seconds since 1970 (UTC),
+                          for as long as the chat lives; 0: when it is created */
+} qsf_chat_options;
+/* Sets struct_size and the defaults: no system message, the model's template, now. */
+QSF_API void qsf_chat_options_init(qsf_chat_options* options);
+
+/* Returns the names of the templates that come with the library, for index 0, 1, ..., and NULL
+ * beyond the last. Static; never free them. */
+QSF_API const char* qsf_chat_template_name(int index);
+
+/* Begins a chat. `options` may be NULL for the defaults. On success *chat is a handle to be freed
+ * with qsf_chat_free before its engine. QSF_OUT_OF_BUDGET when the engine has as many sessions as
+ * qsf_config_set_max_sessions allows; QSF_INVALID_ARGUMENT or QSF_UNSUPPORTED for a template that
+ * cannot be used. */
+QSF_API qsf_code qsf_chat_create(QSFEngine* engine, const qsf_chat_options* options, QSFChat** chat,
+                                 qsf_error* error);
+QSF_API void qsf_chat_free(QSFChat* chat);
+
+typedef struct qsf_chat_send_options {
+  size_t struct_size;
+  int max_tokens;               /* > 0; INT_MAX, the default: as long as the context has room */
+  const qsf_sampling* sampling; /* NULL: the defaults of qsf_sampling_init */
+  const char* const* stop;      /* as in qsf_generate_options */
+  size_t n_stop;
+  QSFTokenCallback on_token; /* receives the answer; may be NULL */
+  void* user_data;
+  QSFProgressCallback on_prompt; /* as in qsf_generate_options; may be NULL */
+} qsf_chat_send_options;
+QSF_API void qsf_chat_send_options_init(qsf_chat_send_options* options);
+
+typedef struct qsf_chat_result {
+  size_t struct_size;
+  qsf_stop_reason reason;
+  int prompt_tokens;    /* computed for this turn before its answer */
+  int reused_tokens;    /* of earlier turns, not computed again */
+  int generated_tokens; /* of the answer */
+  int dropped_messages; /* oldest messages forgotten before this turn, to make room */
+  int context_tokens;   /* in the context now */
+  uint64_t prompt_ns;
+  uint64_t first_token_ns;
+  uint64_t generate_ns;
+} qsf_chat_result;
+
+/* Says a text and generates the answer, which ends at the model's end-of-text tokens and where the
+ * template closes a message. Both become messages of the chat, also when the answer was cancelled
+ * or filled the context. On failure the chat is as before; so it is when it was cancelled before
+ * the answer began (QSF_OK, QSF_STOP_CANCELLED, no generated tokens). A message longer than the
+ * context is QSF_OUT_OF_BUDGET. `options` and `result` may be NULL. */
+QSF_API qsf_code qsf_chat_send(QSFChat* chat, const char* text, size_t text_bytes,
+                               const qsf_chat_send_options* options, qsf_chat_result* result,
+                               qsf_error* error);
+/* Forgets all messages but the system message; nothing for NULL. */
+QSF_API void qsf_chat_clear(QSFChat* chat);
+/* Replaces the system message; no bytes: none. The conversation goes on. */
+QSF_API qsf_code qsf_chat_set_system(QSFChat* chat, const char* system, size_t system_bytes,
+                                     qsf_error* error);
+
+/* What a chat is. Strings live as long as the chat. */
+typedef struct qsf_chat_info {
+  size_t struct_size;
+  const char* template_name; /* "model", "custom", or one of qsf_chat_template_name */
+  int system_merged;         /* not 0: the template has no place for a system message */
+  int n_messages;            /* the system message included */
+  int context_tokens;        /* in the context now */
+  int context;               /* positions of the context */
+} qsf_chat_info;
+QSF_API qsf_code qsf_chat_get_info(const QSFChat* chat, qsf_chat_info* info, qsf_error* error);
+/* Message number `index`, 0 .. n_messages - 1. *role, static, is "system", "user" or "assistant";
+ * *content is a copy to be freed with qsf_string_free. */
+QSF_API qsf_code qsf_chat_get_message(const QSFChat* chat, int index, const char** role,
+                                      char** content, qsf_error* error);
+
+typedef struct qsf_chat_message {
+  const char* role; /* "system", "user", "assistant", or what else the template knows */
+  const char* content;
+} qsf_chat_message;
+/* Writes messages as a chat template has it, `chat_template` as in qsf_chat_options; with
+ * add_generation_prompt also the beginning of an answer. *text is to be freed with qsf_string_free.
+ * It no longer tells the template's words from the messages': tokenized with
+ * QSF_TOKENIZE_PARSE_SPECIAL, a message can speak as the system. qsf_chat_send keeps them apart. */
+QSF_API qsf_code qsf_engine_apply_chat_template(QSFEngine* engine, const char* chat_template,
+                                                const qsf_chat_message* messages, size_t n_messages,
+                                                int add_generation_prompt, char** text,
+                                                qsf_error* error);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -21,6 +21,7 @@
 
 #include "base/result.h"
 #include "base/status.h"
+#include "engine/chat.h"
 #include "engine/engine.h"
 #include "qsf/qsf.h"
 
@@ -53,6 +54,11 @@ struct QSFSession {
   std::unique_ptr<qsf::Session> session;
   std::vector<qsf::TokenId>
       tokens;  // of the call in progress; kept, so that a step allocates nothing
+};
+
+struct QSFChat {
+  std::unique_ptr<qsf::Chat> chat;
+  std::string template_name;
 };
 
 namespace qsf::capi {
