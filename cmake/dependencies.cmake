@@ -20,6 +20,17 @@ qsf_import_library(zstd zstd.h)
 qsf_import_library(pcre2-8 pcre2.h)
 qsf_import_library(utf8proc utf8proc.h)
 
+# libedit, which needs a terminal library, and as an archive also libbsd and libmd.
+qsf_import_library(edit histedit.h)
+add_library(qsf_libedit INTERFACE)
+target_link_libraries(qsf_libedit INTERFACE qsf::edit)
+foreach(name IN ITEMS bsd md tinfo)
+  find_library(QSF_${name}_LIBRARY NAMES lib${name}.a ${name})
+  if(QSF_${name}_LIBRARY)
+    target_link_libraries(qsf_libedit INTERFACE ${QSF_${name}_LIBRARY})
+  endif()
+endforeach()
+
 # Header-only: nlohmann-json (importers, qsf-inspect) and CLI11 (tools).
 find_path(QSF_JSON_INCLUDE nlohmann/json.hpp REQUIRED)
 add_library(qsf_json INTERFACE)

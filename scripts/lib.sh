@@ -6,7 +6,8 @@
 # shellcheck shell=bash disable=SC2034
 
 build_packages=(g++ cmake ninja-build ccache pkg-config
-                liblz4-dev libzstd-dev libpcre2-dev libutf8proc-dev nlohmann-json3-dev libcli11-dev)
+                liblz4-dev libzstd-dev libpcre2-dev libutf8proc-dev nlohmann-json3-dev libcli11-dev
+                libedit-dev)
 test_packages=(libgtest-dev libgmock-dev python3 binutils make)
 # What makes one check possible; where the release does not have it, that check is skipped and says so.
 optional_test_packages=(clang-format-14 mandoc zsh fish lintian debootstrap)

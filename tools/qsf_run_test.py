@@ -144,8 +144,7 @@ class Usage(Case):
                 self.refused(2, word, model, "--prompt", "a", option, value)
 
     def test_options_not_built_yet_say_so(self):
-        for arguments in (["--ram-budget", "200"], ["--quality", "0.5"], ["--interactive"],
-                          ["--bench"]):
+        for arguments in (["--ram-budget", "200"], ["--quality", "0.5"], ["--bench"]):
             self.refused(2, "not built yet", model, "--prompt", "a", *arguments)
         self.assertTrue(text("--prompt", "a", "--quality", "1.0", "--max-tokens", "1"))
 

@@ -10,14 +10,20 @@ if(QSF_BUILD_TESTS)
   set_tests_properties(qsf_run_test PROPERTIES LABELS model TIMEOUT 600)
   set_tests_properties(qsf_run_damage_test PROPERTIES LABELS slow TIMEOUT 1200)
 
+  add_test(NAME qsf_run_chat_test
+           COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/qsf_run_chat_test.py
+                   ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${PROJECT_SOURCE_DIR})
+  set_tests_properties(qsf_run_chat_test PROPERTIES LABELS model TIMEOUT 600)
+
   # A model of the tree's own for tests that take one as an argument.
   set(qsf_test_model ${PROJECT_BINARY_DIR}/tests/tales-5M-4bit.qsf)
   add_test(NAME convert_test_model COMMAND qsf-convert --quiet --quant-type 4bit
            ${PROJECT_SOURCE_DIR}/models/tales-5M ${qsf_test_model})
   add_test(NAME capi_model_test COMMAND capi_test ${qsf_test_model})
+  add_test(NAME capi_chat_model_test COMMAND capi_chat_test ${qsf_test_model})
   add_test(NAME hello_test COMMAND hello ${qsf_test_model} "Once upon a time")
   set_tests_properties(convert_test_model PROPERTIES FIXTURES_SETUP test_model LABELS model)
-  set_tests_properties(capi_model_test hello_test PROPERTIES
+  set_tests_properties(capi_model_test capi_chat_model_test hello_test PROPERTIES
     FIXTURES_REQUIRED test_model LABELS model TIMEOUT 600)
   set_tests_properties(hello_test PROPERTIES PASS_REGULAR_EXPRESSION "^Once upon a time[^\n]+")
 endif()

@@ -25,15 +25,33 @@ struct Unfinished {
   std::string kv_type = "f16";
   double quality = 1.0;
   std::int64_t ram_budget = 0;
-  bool interactive = false;
+  std::string chat_template;
+  std::string system_file;
   bool bench = false;
 };
 
+constexpr std::size_t kMaxChatFileBytes = 16'000'000;
+
 constexpr const char* kDescription =
-    "Completes a prompt with a model, streaming the text to standard output.\n"
+    "Completes a prompt with a model, or chats with it, streaming the text to standard output.\n"
     "Without a model it runs the bundled one; that one tells a story when there is no prompt.\n"
     "The output is the text alone and ends with a newline, which is added when the text has none.\n"
     "Statistics and warnings go to standard error. Ctrl-C ends the text and prints them.";
+
+std::string template_names() {
+  std::string names;
+  for (int i = 0; const char* name = qsf_chat_template_name(i); ++i) {
+    names += (i == 0 ? "" : ", ") + std::string(name);
+  }
+  return names;
+}
+
+bool is_template_name(const std::string& text) {
+  for (int i = 0; const char* name = qsf_chat_template_name(i); ++i) {
+    if (text == name) return true;
+  }
+  return false;
+}
 
 void add_text_options(CLI::App& app, RunOptions& options) {
   app.add_option("MODEL", options.model, "Model file (.qsf)")->type_name("");
@@ -41,14 +59,31 @@ void add_text_options(CLI::App& app, RunOptions& options) {
   app.add_option("--prompt-file", options.prompt_file,
                  "Read the prompt from a file, byte for byte; - for standard input")
       ->type_name("FILE");
-  app.add_option("--max-tokens", options.max_tokens, "Tokens to generate at most; 0: none")
+  app.add_option("--max-tokens", options.max_tokens,
+                 "Tokens to generate at most; 0: none. By default 256; for an answer of a chat "
+                 "until the model ends it or the context is full")
       ->type_name("N")
-      ->check(integer_in(0, kMaxInt))
-      ->capture_default_str();
+      ->check(integer_in(0, kMaxInt));
   app.add_option("--stop", options.stop, "End before this text; may be given several times")
       ->type_name("TEXT")
       ->allow_extra_args(false);
   app.add_flag("--no-echo", options.no_echo, "Leave the prompt out of the output");
+}
+
+void add_chat_options(CLI::App& app, RunOptions& options, Unfinished& unfinished) {
+  app.add_flag(
+      "--interactive", options.interactive,
+      "Chat: a line is a message, /help lists the commands; Ctrl-C stops an answer, Ctrl-D "
+      "leaves. Where standard input is no terminal its lines are the messages");
+  app.add_option("--system", options.system, "System prompt of the chat")->type_name("TEXT");
+  app.add_option("--system-file", unfinished.system_file, "Read the system prompt from a file")
+      ->type_name("FILE");
+  app.add_option("--chat-template", unfinished.chat_template,
+                 "How to write the chat, instead of the model's own way: " + template_names() +
+                     ", or a file with a Jinja template")
+      ->type_name("NAME|FILE");
+  app.add_flag("--no-history", options.no_history,
+               "Keep no file of the lines that were typed in chats");
 }
 
 void add_sampling_options(CLI::App& app, RunOptions& options, Unfinished& unfinished) {
@@ -106,7 +141,6 @@ void add_engine_options(CLI::App& app, RunOptions& options, Unfinished& unfinish
       ->type_name("F")
       ->check(number_in(0.0, 1.0))
       ->capture_default_str();
-  app.add_flag("--interactive", unfinished.interactive, "Chat (not built yet)");
   app.add_flag("--bench", unfinished.bench, "Run a benchmark and exit (not built yet)");
   app.add_flag("--verbose", options.verbose, "Print memory plan, kernels and where the time went");
   app.add_flag("--quiet", options.quiet, "Print no statistics");
@@ -114,7 +148,6 @@ void add_engine_options(CLI::App& app, RunOptions& options, Unfinished& unfinish
 
 // Returns what is asked for but not built, as an error message; empty when there is nothing.
 std::string not_built(const Unfinished& unfinished) {
-  if (unfinished.interactive) return "--interactive: chat is not built yet";
   if (unfinished.bench) return "--bench: benchmarks are not built yet";
   if (unfinished.ram_budget != 0) {
     return "--ram-budget: holding a model to a budget is not built yet; leave the option out";
@@ -122,6 +155,56 @@ std::string not_built(const Unfinished& unfinished) {
   if (unfinished.quality != 1.0) {
     return "--quality: trading quality for speed is not built yet; the only value is 1";
   }
+  return {};
+}
+
+// Returns what is wrong with a combination of options, empty for nothing.
+std::string check_combination(const RunOptions& options, const Unfinished& unfinished) {
+  const bool has_prompt = options.prompt || !options.prompt_file.empty();
+  const bool of_chat = !options.system.empty() || !unfinished.system_file.empty() ||
+                       !unfinished.chat_template.empty() || options.no_history;
+  if (options.prompt && !options.prompt_file.empty()) {
+    return "--prompt and --prompt-file exclude each other";
+  }
+  if (options.quiet && options.verbose) return "--quiet and --verbose exclude each other";
+  if (!options.system.empty() && !unfinished.system_file.empty()) {
+    return "--system and --system-file exclude each other";
+  }
+  if (options.interactive && has_prompt) {
+    return "--interactive and a prompt exclude each other: say it in the chat";
+  }
+  if (options.interactive && options.max_tokens == 0) {
+    return "--max-tokens: 0, expected at least 1 with --interactive";
+  }
+  if (of_chat && !options.interactive) {
+    return "--system, --system-file, --chat-template and --no-history need --interactive";
+  }
+  if (options.model && !has_prompt && !options.interactive) {
+    return "no prompt: give one with --prompt TEXT or --prompt-file FILE, or chat with "
+           "--interactive";
+  }
+  return {};
+}
+
+// Reads what the options of a chat name. Returns what is wrong, empty for nothing.
+std::string read_chat_files(const Unfinished& unfinished, RunOptions& options) {
+  std::string error;
+  if (!unfinished.system_file.empty()) {
+    const auto text = read_text(unfinished.system_file, kMaxChatFileBytes, error);
+    if (!text) return "--system-file: " + error;
+    options.system = text->substr(0, text->find_last_not_of('\n') + 1);
+  }
+  const std::string& choice = unfinished.chat_template;
+  if (choice.empty() || is_template_name(choice)) {
+    options.chat_template = choice;
+    return {};
+  }
+  const auto source = read_text(choice, kMaxChatFileBytes, error);
+  if (!source) return "--chat-template: none of " + template_names() + ", and " + error;
+  if (source->find('{') == std::string::npos) {
+    return "--chat-template: " + choice + ": no Jinja template: it writes no message";
+  }
+  options.chat_template = *source;
   return {};
 }
 
@@ -150,6 +233,7 @@ std::optional<int> parse_run_options(int argc, const char* const* argv, RunOptio
   CLI::App app(kDescription, kRunTool);
   app.set_version_flag("--version", std::string(kRunTool) + " " + qsf_version());
   add_text_options(app, options);
+  add_chat_options(app, options, unfinished);
   add_sampling_options(app, options, unfinished);
   add_engine_options(app, options, unfinished);
   if (const std::optional<int> exit_code = parse_command_line(app, argc, argv)) return exit_code;
@@ -169,13 +253,13 @@ std::optional<int> parse_run_options(int argc, const char* const* argv, RunOptio
   for (const std::string& text : options.stop) {
     if (text.empty()) return refuse("--stop: empty, expected a text to stop at");
   }
-  if (options.prompt && !options.prompt_file.empty()) {
-    return refuse("--prompt and --prompt-file exclude each other");
+  if (const std::string message = check_combination(options, unfinished); !message.empty()) {
+    return refuse(message);
   }
-  if (options.quiet && options.verbose) return refuse("--quiet and --verbose exclude each other");
   options.kv_type = unfinished.kv_type == "f32" ? QSF_KV_F32 : QSF_KV_F16;
-  if (options.model && !options.prompt && options.prompt_file.empty()) {
-    return refuse("no prompt: give one with --prompt TEXT or --prompt-file FILE");
+  if (const std::string message = read_chat_files(unfinished, options); !message.empty()) {
+    print_error(kRunTool, message);
+    return kFailure;
   }
   return std::nullopt;
 }

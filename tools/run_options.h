@@ -19,8 +19,8 @@ inline constexpr const char* kRunTool = "qsf-run";
 struct RunOptions {
   std::optional<std::string> model;  // none: the bundled one
   std::optional<std::string> prompt;
-  std::string prompt_file;  // empty: none; "-": standard input
-  int max_tokens = 256;
+  std::string prompt_file;        // empty: none; "-": standard input
+  std::optional<int> max_tokens;  // none: 256, in a chat as many as the context has room for
   float temperature = 0.7F;
   float top_p = 0.9F;
   int top_k = 40;
@@ -33,6 +33,10 @@ struct RunOptions {
   int max_seq_len = 0;  // 0: the model's, at most 4,096
   qsf_kv_type kv_type = QSF_KV_F16;
   bool no_echo = false;
+  bool interactive = false;
+  std::string system;         // of a chat; empty: none
+  std::string chat_template;  // as qsf_chat_options takes it; empty: the model's own
+  bool no_history = false;
   bool quiet = false;
   bool verbose = false;
 };

@@ -62,8 +62,28 @@ void print_plan(QSFEngine* engine) {
   std::fprintf(stderr, "%15" PRIu64 "  in all\n", stats.planned_bytes);
 }
 
-void print_summary(QSFEngine* engine, const qsf_generate_result& result, std::uint64_t seed) {
+void print_memory(QSFEngine* engine) {
   const qsf_engine_stats stats = stats_of(engine);
+  std::fprintf(stderr, "%s: memory %s planned, %s peak; loaded %s in %.3f s; %d threads, %s\n",
+               kRunTool, megabytes(stats.planned_bytes).c_str(),
+               megabytes(stats.peak_resident_bytes).c_str(),
+               megabytes(stats.weight_bytes_read).c_str(), seconds(stats.load_ns), stats.n_threads,
+               stats.instruction_set);
+}
+
+void print_answer(const qsf_chat_result& result) {
+  const int n_steps = result.generated_tokens > 0 ? result.generated_tokens - 1 : 0;
+  std::fprintf(stderr,
+               "%s: computed %d tokens, %.1f tokens/s, kept %d; generated %d tokens, %.1f "
+               "tokens/s; first after %.3f s; %s; context %d tokens\n",
+               kRunTool, result.prompt_tokens,
+               per_second(static_cast<std::uint64_t>(result.prompt_tokens), result.prompt_ns),
+               result.reused_tokens, result.generated_tokens,
+               per_second(static_cast<std::uint64_t>(n_steps), result.generate_ns),
+               seconds(result.first_token_ns), reason_text(result.reason), result.context_tokens);
+}
+
+void print_summary(QSFEngine* engine, const qsf_generate_result& result, std::uint64_t seed) {
   // Speed is that of the steps between tokens: the first token came with the prompt.
   const int n_steps = result.generated_tokens > 0 ? result.generated_tokens - 1 : 0;
   std::fprintf(stderr,
@@ -74,11 +94,7 @@ void print_summary(QSFEngine* engine, const qsf_generate_result& result, std::ui
                result.generated_tokens,
                per_second(static_cast<std::uint64_t>(n_steps), result.generate_ns),
                seconds(result.first_token_ns), reason_text(result.reason), seed);
-  std::fprintf(stderr, "%s: memory %s planned, %s peak; loaded %s in %.3f s; %d threads, %s\n",
-               kRunTool, megabytes(stats.planned_bytes).c_str(),
-               megabytes(stats.peak_resident_bytes).c_str(),
-               megabytes(stats.weight_bytes_read).c_str(), seconds(stats.load_ns), stats.n_threads,
-               stats.instruction_set);
+  print_memory(engine);
 }
 
 void print_times(QSFEngine* engine, const qsf_generate_result& result) {

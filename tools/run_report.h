@@ -17,6 +17,12 @@ void print_plan(QSFEngine* engine);
 // Prints the short summary: tokens and speed, memory and loading.
 void print_summary(QSFEngine* engine, const qsf_generate_result& result, std::uint64_t seed);
 
+// Prints memory and loading, the end of the summary.
+void print_memory(QSFEngine* engine);
+
+// Prints what one answer of a chat took.
+void print_answer(const qsf_chat_result& result);
+
 // Prints where the time went.
 void print_times(QSFEngine* engine, const qsf_generate_result& result);
 

@@ -1,0 +1,334 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""qsf-run --interactive as a user meets it: over pipes, and at a terminal.
+
+Usage: qsf_run_chat_test.py BIN_DIR SOURCE_DIR [unittest arguments]
+
+Chats with the bundled model, which has no chat template, and with the tiny one of
+testdata/chat_model, converted by BIN_DIR/qsf-convert.
+"""
+
+import json
+import os
+import pty
+import re
+import select
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BIN_DIR, SOURCE_DIR = sys.argv[1:3]
+RUN = os.path.join(BIN_DIR, "qsf-run")
+BUNDLED = os.path.join(SOURCE_DIR, "models", "tales-5M-4bit.qsf")
+TIMEOUT_S = 60
+# The tokens that would end an answer, never drawn: every answer is as long as it may be.
+ENDLESS = ["--logit-bias", "261=-inf", "--logit-bias", "262=-inf", "--logit-bias", "263=-inf"]
+TURN = re.compile(r"qsf-run: computed (\d+) tokens, .* kept (\d+); generated (\d+) tokens, "
+                  r".*; context (\d+) tokens")
+
+
+def setUpModule():
+    global scratch, tiny
+    scratch = tempfile.TemporaryDirectory()
+    tiny = path("tiny.qsf")
+    subprocess.run([os.path.join(BIN_DIR, "qsf-convert"), "--quiet", "--quant-type", "f32",
+                    os.path.join(SOURCE_DIR, "testdata", "chat_model"), tiny], check=True)
+
+
+def tearDownModule():
+    scratch.cleanup()
+
+
+def path(name):
+    return os.path.join(scratch.name, name)
+
+
+def write(name, text):
+    with open(path(name), "w", encoding="utf-8") as file:
+        file.write(text)
+    return path(name)
+
+
+def environment():
+    return {**os.environ, "XDG_STATE_HOME": path("state"), "TERM": "xterm", "LANG": "C.UTF-8"}
+
+
+def chat(lines, *arguments):
+    """Chats over pipes; returns exit code, stdout and stderr."""
+    done = subprocess.run([RUN, "--interactive", *arguments], input="".join(lines).encode(),
+                          capture_output=True, timeout=TIMEOUT_S, env=environment())
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+class Case(unittest.TestCase):
+    def refused(self, expected_code, word, *arguments):
+        code, out, err = chat([], *arguments)
+        self.assertEqual((code, out), (expected_code, ""), err)
+        self.assertRegex(err, r"\Aqsf-run: [^\n]+\n\Z")
+        self.assertIn(word, err)
+
+
+class Usage(Case):
+    def test_options_that_do_not_go_together(self):
+        self.refused(2, "exclude", "--prompt", "a")
+        self.refused(2, "exclude", "--system", "a", "--system-file", "b")
+        self.refused(2, "at least 1", "--max-tokens", "0")
+        self.refused(1, "No such file", "--system-file", path("absent"))
+        self.refused(1, "chatml", "--chat-template", "klingon")
+        self.refused(1, "no Jinja template", "--chat-template", write("t.jinja", "Hello"))
+        self.refused(1, "chat template: line 1", "--chat-template", write("t.jinja", "{% if %}"))
+        self.refused(2, "logit-bias", tiny, "--logit-bias", "264=1")
+        done = subprocess.run([RUN, tiny, "--prompt", "a", "--system", "b"], capture_output=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(b"need --interactive", done.stderr)
+
+
+class Piped(Case):
+    def test_only_answers_go_to_standard_output(self):
+        code, out, err = chat(["One\n", "\n", "Two"], tiny, "--max-tokens", "5", "--seed", "1",
+                              "--quiet", *ENDLESS)
+        self.assertEqual((code, err), (0, ""))
+        self.assertNotIn("> ", out)
+        self.assertTrue(out.endswith("\n"))
+        again = chat(["One\n", "Two\n"], tiny, "--max-tokens", "5", "--seed", "1", "--quiet",
+                     *ENDLESS)[1]
+        self.assertEqual(again, out)
+
+    def test_forty_turns_with_a_template(self):
+        lines = [f"Turn {10 + i}\n" for i in range(40)]
+        system = "You know me."
+        code, out, err = chat(lines, tiny, "--system", system, "--max-tokens", "8", "--verbose",
+                              "--max-seq-len", "256", "--seed", "5", *ENDLESS)
+        self.assertEqual(code, 0, err)
+        turns = [tuple(map(int, turn)) for turn in TURN.findall(err)]
+        self.assertEqual(len(turns), 40, err)
+        dropping = [i for i, line in enumerate(self.after_each_turn(err)) if "forgotten" in line]
+        self.assertTrue(4 < len(dropping) < 20, dropping)
+        # ChatML, a token for each byte: the answer's last token and its end, then the new messages.
+        system_rows = len("S" "system\n" "You know me." "E\n")
+        new_rows = 1 + len("E\n") + len("S" "user\n" "Turn 10" "E\n") + len("S" "assistant\n")
+        for i, (computed, kept, generated, context) in enumerate(turns):
+            self.assertEqual(generated, 8)
+            self.assertEqual(context, computed + kept + 7)
+            if i == 0:
+                self.assertEqual((computed, kept), (system_rows + new_rows - 3, 0))
+            elif i in dropping:
+                self.assertGreaterEqual(kept, system_rows)
+                self.assertLessEqual(computed + kept, 128)
+            else:
+                self.assertEqual((computed, kept), (new_rows, turns[i - 1][3]))
+
+    def after_each_turn(self, err):
+        """Returns what was told about each turn: the notices stand before its line of numbers."""
+        return re.split(r"qsf-run: computed .*\n", err)[:40]
+
+    def test_forty_turns_with_the_bundled_model(self):
+        lines = [f"Tell me more about the {i}th king.\n" for i in range(40)]
+        code, out, err = chat(lines, "--max-tokens", "40", "--max-seq-len", "512", "--verbose",
+                              "--seed", "5", "--system", "There are many kings.")
+        self.assertEqual(code, 0, err)
+        turns = TURN.findall(err)
+        self.assertEqual(len(turns), 40)
+        self.assertIn("no chat template", err)
+        self.assertIn("messages were forgotten", err)
+        self.assertTrue(all(int(context) <= 512 for _, _, _, context in turns))
+        self.assertGreater(len(out), 2000)
+
+    def test_save(self):
+        saved = path("chat.json")
+        script = ["/save " + saved + "\n", "Say \u00e9\n", '"""\n', " two\n", 'lines """\n',
+                  "one \\\n", "more\n", "//slash\n", "/save " + saved + "\n",
+                  "/save! " + saved + "\n", "/save\n", "/save /nonexistent/x\n"]
+        code, out, err = chat(script, tiny, "--system", "Be brief.", "--max-tokens", "4", *ENDLESS)
+        self.assertEqual(code, 0)
+        self.assertIn("saved 1 messages", err)
+        self.assertIn("exists; /save! writes over it", err)
+        self.assertIn("saved 9 messages", err)
+        self.assertIn("name a file", err)
+        self.assertIn("/nonexistent/x: No such file", err)
+        with open(saved, encoding="utf-8") as file:
+            messages = json.load(file)["messages"]
+        self.assertEqual([m["role"] for m in messages], ["system"] + ["user", "assistant"] * 4)
+        self.assertEqual([m["content"] for m in messages if m["role"] != "assistant"],
+                         ["Be brief.", "Say \u00e9", " two\nlines ", "one \nmore", "/slash"])
+        self.assertTrue(all(m["content"] for m in messages))
+        self.assertEqual([name for name in os.listdir(scratch.name) if ".tmp" in name], [])
+
+    def test_commands(self):
+        code, out, err = chat(["/frobnicate\n", "/help\n", "/system\n", "/system New.\n", "/system\n",
+                               "Hi\n", "/clear\n", "/stats\n", "/quit\n", "Not reached\n"],
+                              tiny, "--max-tokens", "3", *ENDLESS)
+        self.assertEqual(code, 0)
+        self.assertIn("/frobnicate: no such command", err)
+        self.assertIn("/save FILE", err)
+        self.assertIn("(no system prompt)\nNew.\n", err)
+        self.assertIn("1 messages; context", err)
+        self.assertIn("1 answers of 3 tokens", err)
+
+    def test_a_message_that_fails_does_not_end_the_chat(self):
+        code, out, err = chat(["x" * 300 + "\n", "Hi\n"], tiny, "--max-seq-len", "128",
+                              "--max-tokens", "4", *ENDLESS)
+        self.assertEqual(code, 1, "over a pipe a failure shows in the exit code")
+        self.assertIn("the context holds 128", err)
+        self.assertTrue(out.strip())
+
+    def test_an_answer_that_fills_the_context_says_so(self):
+        code, out, err = chat(["Hi\n", "Ho\n"], tiny, "--max-seq-len", "96", *ENDLESS)
+        self.assertEqual(code, 0)
+        self.assertIn("the context is full", err)
+        self.assertIn("the oldest 2 messages were forgotten", err)
+
+    def test_a_reader_that_leaves_is_no_error(self):
+        process = subprocess.Popen([RUN, tiny, "--interactive", "--quiet", *ENDLESS],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, env=environment())
+        process.stdin.write(b"Hi\nHo\nHu\n")
+        process.stdin.flush()
+        os.read(process.stdout.fileno(), 1)
+        process.stdout.close()
+        err = process.stderr.read()
+        self.assertEqual((process.wait(timeout=TIMEOUT_S), err), (0, b""))
+        process.stdin.close()
+        process.stderr.close()
+
+
+class Terminal:
+    """A chat at a pseudo-terminal."""
+
+    def __init__(self, *arguments):
+        self.shown = ""
+        self.pid, self.terminal = pty.fork()
+        if self.pid == 0:
+            os.execve(RUN, [RUN, "--interactive", *arguments], environment())
+
+    def type(self, text):
+        os.write(self.terminal, text.encode())
+
+    def read(self):
+        """Reads what is shown next. Returns False when the program closed its end."""
+        ready, _, _ = select.select([self.terminal], [], [], TIMEOUT_S)
+        if not ready:
+            raise AssertionError(f"nothing more after {self.shown!r}")
+        try:
+            self.shown += os.read(self.terminal, 4096).decode(errors="replace")
+        except OSError:  # how a terminal says that the other end closed
+            return False
+        return True
+
+    def wait_for(self, pattern):
+        """Reads until `pattern` was shown; returns what stood before its end and forgets that."""
+        while not (found := re.search(pattern, self.shown)):
+            if not self.read():
+                raise AssertionError(f"no {pattern!r} in {self.shown!r}")
+        before, self.shown = self.shown[:found.end()], self.shown[found.end():]
+        return before
+
+    def leave(self):
+        """Leaves by Ctrl-D at the prompt; returns the exit code."""
+        self.wait_for(PROMPT)
+        self.type("\x04")
+        while self.read():
+            pass
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.terminal)
+        return os.waitstatus_to_exitcode(status)
+
+
+PROMPT = r"> (\x1b\[[0-9;?]*[a-zA-Z])*$"
+
+
+class AtATerminal(Case):
+    def test_interrupt_stops_the_answer_and_not_the_program(self):
+        terminal = Terminal(tiny, "--verbose", "--no-history", *ENDLESS)
+        terminal.wait_for(PROMPT)
+        terminal.type("Hi\r")
+        terminal.wait_for(r"Hi\r\n[^>]{20}")  # twenty characters of the answer
+        terminal.type("\x03")
+        self.assertIn("interrupted", terminal.wait_for(r"context \d+ tokens"))
+        terminal.wait_for(PROMPT)
+        terminal.type("a line given up\x03")
+        self.assertIn("leaves", terminal.wait_for(r"leaves\)"))
+        terminal.wait_for(PROMPT)
+        terminal.type("/stats\r")
+        terminal.wait_for("2 messages; context")
+        self.assertEqual(terminal.leave(), 0)
+
+    def test_editing_and_history(self):
+        arguments = [tiny, "--max-tokens", "3", "--quiet", *ENDLESS]
+        terminal = Terminal(*arguments)
+        terminal.wait_for(PROMPT)
+        # Typed wrong, then put right with arrow keys: "/system h\u00e9llo".
+        terminal.type("/system h\u00e9lo\x1b[D\x1b[Dl\r")
+        terminal.wait_for(PROMPT)
+        terminal.type("/system\r")
+        terminal.wait_for("h\u00e9llo\r\n")
+        terminal.wait_for(PROMPT)
+        terminal.type("\x1b[A\x1b[A!\r")  # recalled and changed
+        terminal.wait_for(PROMPT)
+        terminal.type("/system\r")
+        terminal.wait_for("h\u00e9llo!\r\n")
+        self.assertEqual(terminal.leave(), 0)
+
+        history = os.path.join(path("state"), "qsf", "chat_history")
+        self.assertEqual(stat.S_IMODE(os.stat(history).st_mode), 0o600)
+        terminal = Terminal(*arguments)
+        terminal.wait_for(PROMPT)
+        terminal.type("\x1b[A\x1b[A\r")  # of the chat before
+        terminal.wait_for(PROMPT)
+        terminal.type("/system\r")
+        terminal.wait_for("h\u00e9llo!\r\n")
+        self.assertEqual(terminal.leave(), 0)
+
+        before = os.path.getsize(history)
+        terminal = Terminal(*arguments, "--no-history")
+        terminal.wait_for(PROMPT)
+        terminal.type("/stats\r")
+        terminal.wait_for("answers of")
+        self.assertEqual(terminal.leave(), 0)
+        self.assertEqual(os.path.getsize(history), before)
+
+    def test_messages_of_several_lines(self):
+        saved = path("terminal.json")
+        terminal = Terminal(tiny, "--max-tokens", "3", "--quiet", "--no-history", *ENDLESS)
+        terminal.wait_for(PROMPT)
+        terminal.type("one \\\r")
+        terminal.wait_for(r"\.\.\. $")
+        terminal.type("two\r")
+        terminal.wait_for(PROMPT)
+        terminal.type('"""\r')
+        terminal.wait_for(r"\.\.\. $")
+        terminal.type('a\r')
+        terminal.wait_for(r"\.\.\. $")
+        terminal.type('b"""\r')
+        terminal.wait_for(PROMPT)
+        terminal.type("\x1b[200~pasted\rlines\r\x1b[201~")
+        terminal.wait_for("lines")
+        terminal.type("!\r")
+        terminal.wait_for(PROMPT)
+        terminal.type("/save " + saved + "\r")
+        self.assertEqual(terminal.leave(), 0)
+        with open(saved, encoding="utf-8") as file:
+            messages = json.load(file)["messages"]
+        self.assertEqual([m["content"] for m in messages if m["role"] == "user"],
+                         ["one \ntwo", "a\nb", "pasted\nlines!"])
+
+    def test_interrupt_while_the_prompt_is_computed(self):
+        # One thread and a long message: computing it takes a while, or the answer has begun.
+        terminal = Terminal(BUNDLED, "--threads", "1", "--no-history", "--system",
+                            "a very long system prompt. " * 100, "--chat-template",
+                            write("plain.jinja", "{% for m in messages %}{{ m['content'] }}"
+                                  "{% endfor %}"), "--logit-bias", "2=-inf")
+        terminal.wait_for(PROMPT)
+        terminal.type("Hi\r")
+        terminal.wait_for("Hi\r\n")
+        terminal.type("\x03")
+        terminal.wait_for(PROMPT)
+        terminal.type("/stats\r")
+        terminal.wait_for(r"\d messages; context")
+        self.assertEqual(terminal.leave(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
