@@ -83,7 +83,7 @@ void add_chat_options(CLI::App& app, RunOptions& options, Unfinished& unfinished
                      ", or a file with a Jinja template")
       ->type_name("NAME|FILE");
   app.add_flag("--no-history", options.no_history,
-               "Keep no file of the lines that were typed in chats");
+               "Do not keep typed lines in ~/.local/state/qsf/chat_history (or $XDG_STATE_HOME)");
 }
 
 void add_sampling_options(CLI::App& app, RunOptions& options, Unfinished& unfinished) {
