@@ -96,6 +96,8 @@ class LineEditor final : public LineSource {
     continued_ = continued;
     stopped_ = Outcome::kLine;
     interrupt_.forget();
+    // libedit draws the prompt first and takes the terminal over then: a Ctrl-D in between is lost.
+    ::el_wset(editor_, EL_PREP_TERM, 1);
     bracket_pastes(true);
     int n_read = 0;
     const wchar_t* read = ::el_wgets(editor_, &n_read);

@@ -44,11 +44,27 @@ constexpr const char* kHelp =
     "message of several lines, which ends with three quotes. Pasted lines stay one message.\n"
     "Ctrl-C stops an answer, or gives a line up.\n";
 
+// Returns the text without what would command a terminal instead of showing in it.
+std::string for_terminal(std::string_view text) {
+  std::string shown;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool control = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F;
+    if (control) {
+      shown += "\xEF\xBF\xBD";
+    } else {
+      shown += c;
+    }
+  }
+  return shown;
+}
+
 // What an answer's callbacks need.
 struct Answer {
   TextOutput* output;
   ProgressLine* progress;
   QSFEngine* engine;
+  bool to_terminal;
   bool begun;
 };
 
@@ -60,7 +76,9 @@ void show_token(int, const char* token_text, void* user_data) {
   if (text.empty()) return;
   answer.begun = true;
   answer.progress->clear();
-  if (!answer.output->write(text)) qsf_engine_cancel(answer.engine);
+  const bool written =
+      answer.to_terminal ? answer.output->write(for_terminal(text)) : answer.output->write(text);
+  if (!written) qsf_engine_cancel(answer.engine);
 }
 
 void show_progress(std::uint64_t done, std::uint64_t total, void* user_data) {
@@ -250,7 +268,11 @@ qsf_code ChatLoop::send(const std::string& text, qsf_chat_result& result, qsf_er
   std::vector<const char*> stops;
   for (const std::string& stop : options_.stop) stops.push_back(stop.c_str());
   ProgressLine progress(kRunTool, !options_.quiet);
-  Answer answer{.output = &output_, .progress = &progress, .engine = engine_, .begun = false};
+  Answer answer{.output = &output_,
+                .progress = &progress,
+                .engine = engine_,
+                .to_terminal = ::isatty(STDOUT_FILENO) == 1,
+                .begun = false};
   qsf_chat_send_options request;
   qsf_chat_send_options_init(&request);
   request.max_tokens = options_.max_tokens.value_or(request.max_tokens);

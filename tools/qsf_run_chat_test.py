@@ -241,10 +241,11 @@ PROMPT = r"> (\x1b\[[0-9;?]*[a-zA-Z])*$"
 
 class AtATerminal(Case):
     def test_interrupt_stops_the_answer_and_not_the_program(self):
-        terminal = Terminal(tiny, "--verbose", "--no-history", *ENDLESS)
+        # The bundled model, whose answer of a thousand tokens leaves the time for it.
+        terminal = Terminal(BUNDLED, "--verbose", "--no-history", "--logit-bias", "2=-inf")
         terminal.wait_for(PROMPT)
         terminal.type("Hi\r")
-        terminal.wait_for(r"Hi\r\n[^>]{20}")  # twenty characters of the answer
+        terminal.wait_for(r"(?s)Hi\r\n.{20}")
         terminal.type("\x03")
         self.assertIn("interrupted", terminal.wait_for(r"context \d+ tokens"))
         terminal.wait_for(PROMPT)
@@ -313,6 +314,17 @@ class AtATerminal(Case):
             messages = json.load(file)["messages"]
         self.assertEqual([m["content"] for m in messages if m["role"] == "user"],
                          ["one \ntwo", "a\nb", "pasted\nlines!"])
+
+    def test_control_characters_of_an_answer_do_not_reach_the_terminal(self):
+        with open(os.path.join(SOURCE_DIR, "testdata", "chat_model", "tokenizer.json"),
+                  encoding="utf-8") as file:
+            escape = json.load(file)["model"]["vocab"]["\u011b"]  # the byte ESC
+        terminal = Terminal(tiny, "--quiet", "--no-history", "--max-tokens", "3",
+                            "--logit-bias", f"{escape}=1000")
+        terminal.wait_for(PROMPT)
+        terminal.type("Hi\r")
+        self.assertIn("\r\n\x1b[?2004l\ufffd\ufffd\ufffd\r\n", terminal.wait_for(r"\ufffd\r\n"))
+        self.assertEqual(terminal.leave(), 0)
 
     def test_interrupt_while_the_prompt_is_computed(self):
         # One thread and a long message: computing it takes a while, or the answer has begun.
