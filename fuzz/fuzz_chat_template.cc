@@ -29,7 +29,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                                   {"user", "x"}};
   const jinja::RunLimits limits{
       .steps = 100'000, .live_bytes = std::size_t{8} << 20U, .output_bytes = std::size_t{1} << 20U};
-  const auto text = jinja::run_program(*program, {.messages = messages, .bos_token = "<s>"}, limits);
+  const auto text =
+      jinja::run_program(*program, {.messages = messages, .bos_token = "<s>"}, limits);
   // Runs cover the text, in order, and neighbours differ.
   if (text) {
     std::size_t end = 0;

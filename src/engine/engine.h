@@ -62,7 +62,7 @@ struct EngineStats {
 struct GenerateOptions {
   std::uint32_t max_tokens = 256;
   SamplingOptions sampling;
-  std::vector<std::string> stop;  // generation ends before the first of these texts
+  std::vector<std::string> stop;    // generation ends before the first of these texts
   std::vector<TokenId> end_tokens;  // end it as well, beside those that end a text of the model
   // Once the prompt is computed its text goes to on_token, token by token, as the tokenizer reads
   // it.
