@@ -9,9 +9,12 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
+#include "chat/jinja_format.h"
 #include "chat/jinja_interpreter.h"
 #include "chat/jinja_parser.h"
+#include "chat/jinja_strings.h"
 
 namespace qsf {
 namespace {
@@ -237,6 +240,68 @@ TEST(ChatLimitsTest, SearchesAreLinear) {
             "011");
   EXPECT_EQ(render(setup + "{{ t.replace(p, '') | length }}"), "4000000");
   EXPECT_EQ(render(setup + "{{ t | trim(p) | length }}"), "0");
+  EXPECT_EQ(render("{{ (('1_' * 1000) * 10000 + '1') | int }}"), "0");
+}
+
+TEST(ChatLimitsTest, ArgumentsAreChargedForLikeWhatTheyAreGivenTo) {
+  for (const char* use : {"'a'.rfind(t)", "'a'.strip(t)", "{'a': 1}.get(t)", "loop.changed(t)",
+                          "range(1, t)", "'a' is eq(t)"}) {
+    const std::string source =
+        "{% set t = ('a' * 1000) * 1000 %}{% for i in range(9) %}{% set x = " + std::string(use) +
+        " %}{% endfor %}";
+    const auto program = jinja::parse_program(source);
+    ASSERT_TRUE(program) << use;
+    const auto text = jinja::run_program(*program, {}, {.steps = 30000});
+    ASSERT_FALSE(text) << use;
+    EXPECT_THAT(text.error().message(), HasSubstr("30000 steps")) << use;
+  }
+}
+
+TEST(ChatLimitsTest, WhatIsMadeOnTheWayIsBoundedToo) {
+  jinja::Heap heap({.live_bytes = 4000});
+  const jinja::Text lines(std::string(1000, '\n'), true);
+  const std::string newline = "\n";
+  EXPECT_FALSE(split(heap, lines, &newline, -1, false));
+  EXPECT_FALSE(split(heap, lines, &newline, -1, true));
+  EXPECT_TRUE(split(heap, lines, &newline, 5, true));
+  EXPECT_FALSE(split_lines(heap, lines, false));
+  std::string words;
+  for (int i = 0; i < 1000; ++i) words += "a ";
+  const jinja::Text text(words, true);
+  EXPECT_FALSE(split(heap, text, nullptr, -1, false));
+  EXPECT_FALSE(split(heap, text, nullptr, -1, true));
+  EXPECT_TRUE(split(heap, text, nullptr, 5, false));
+
+  const auto controls = heap.make_text(std::string(1000, '\x01'), true);
+  ASSERT_TRUE(controls);
+  EXPECT_FALSE(to_json(heap, *controls, {}));
+  EXPECT_FALSE(to_repr(heap, *controls));
+
+  const auto program = jinja::parse_program("{% set t = 'ab' * 500 %}{{ t[::-1] }}");
+  ASSERT_TRUE(program);
+  EXPECT_FALSE(jinja::run_program(*program, {}, {.live_bytes = 6000}));
+  EXPECT_TRUE(jinja::run_program(*program, {}, {.live_bytes = 20000}));
+}
+
+TEST(ChatLimitsTest, ChangesOfTrustCountAsOutput) {
+  const auto program = jinja::parse_program("{{ (messages[0].content + '.') * 1000 }}");
+  ASSERT_TRUE(program);
+  const ChatMessage messages[] = {{"user", "x"}};
+  EXPECT_FALSE(jinja::run_program(*program, {.messages = messages}, {.output_bytes = 10000}));
+  EXPECT_TRUE(jinja::run_program(*program, {.messages = messages}, {.output_bytes = 40000}));
+}
+
+TEST(ChatLimitsTest, NamesInMessagesAreCutShort) {
+  const std::string name(5000, 'n');
+  const std::vector<std::string> sources = {
+      "{{ " + name + ".a }}", "{{ 1." + name + ".a }}", "{{ 1['n' * 5000].a }}",
+      "{{ ({} | attr('n' * 5000)).a }}",
+      "{% macro m(" + name + ") %}{{ " + name + ".a }}{% endmacro %}{{ m() }}"};
+  for (const std::string& source : sources) {
+    const std::string shown = render(source);
+    EXPECT_THAT(shown, HasSubstr("nnn...'"));
+    EXPECT_LT(shown.size(), 250U) << shown;
+  }
 }
 
 TEST(ChatLimitsTest, StepsAndOutputCanBeLowered) {

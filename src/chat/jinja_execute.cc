@@ -169,7 +169,8 @@ Status Interpreter::bind_parameters(const Callable& callable, const CallArgs& ar
       if (!value) return value.error();
       assign_name(parameters[i].name, std::move(*value));
     } else {
-      assign_name(parameters[i].name, make_undefined("parameter '" + name + "' was not provided"));
+      assign_name(parameters[i].name,
+                  make_undefined("parameter '" + shown_name(name) + "' was not provided"));
     }
   }
   return bind_special(callable, args, unused);

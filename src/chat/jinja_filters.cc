@@ -106,6 +106,7 @@ Result<Value> filter_escape(Interpreter& interpreter, const Value& input, Args a
       out.append_slice(text, at, at + 1);
     } else {
       out.append(entity, text.trusted_at(at));
+      QSF_RETURN_IF_ERROR(interpreter.heap().check_bytes(out.size()));
     }
   }
   return interpreter.heap().make_markup(std::move(out));
@@ -132,7 +133,9 @@ Result<Value> filter_indent(Interpreter& interpreter, const Value& input, Args a
   ended.append("\n", true);
   Text out;
   bool is_first = true;
-  for (const Text& line : split_lines(ended, false)) {
+  QSF_ASSIGN_OR_RETURN(const std::vector<Text> lines,
+                       split_lines(interpreter.heap(), ended, false));
+  for (const Text& line : lines) {
     if (!is_first) out.append("\n", true);
     if (is_first ? first : (blank || !line.empty())) out.append(indention);
     out.append(line);
@@ -214,14 +217,15 @@ std::optional<double> parse_float(std::string_view text) {
 // An integer in text as Python's int() reads it.
 std::optional<std::int64_t> parse_int(std::string_view text, int base) {
   const ByteRange kept = strip_space(text, true, true);
-  std::string clean(text.substr(kept.begin, kept.end - kept.begin));
-  for (std::size_t i = clean.find('_'); i != std::string::npos; i = clean.find('_', i)) {
-    const auto alnum = [&](std::size_t at) {
-      return at < clean.size() && clean[at] != '_' && clean[at] != '+' && clean[at] != '-';
-    };
+  text = text.substr(kept.begin, kept.end - kept.begin);
+  const auto alnum = [text](std::size_t at) {
+    return at < text.size() && text[at] != '_' && text[at] != '+' && text[at] != '-';
+  };
+  for (std::size_t i = text.find('_'); i != std::string_view::npos; i = text.find('_', i + 1)) {
     if (i == 0 || !alnum(i - 1) || !alnum(i + 1)) return std::nullopt;
-    clean.erase(i, 1);
   }
+  std::string clean(text);
+  std::erase(clean, '_');
   const bool is_negative = clean.starts_with('-');
   if (is_negative || clean.starts_with('+')) clean.erase(0, 1);
   const char mark = clean.size() > 2 && clean[0] == '0' ? static_cast<char>(clean[1] | 0x20) : ' ';

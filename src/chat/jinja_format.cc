@@ -49,9 +49,13 @@ std::string json_escape(std::uint32_t c, bool ensure_ascii) {
   return hex_escape('u', 4, 0xD7C0 + (c >> 10U)) + hex_escape('u', 4, 0xDC00 + (c & 0x3FFU));
 }
 
+Status check_size(const Heap& heap, const Text& out) {
+  return heap.check_bytes(out.size());
+}
+
 // Appends `text` with the characters replaced for which `escape` has something.
 template <typename Escape>
-void append_escaped(const Text& text, Escape escape, Text& out) {
+Status append_escaped(const Heap& heap, const Text& text, Escape escape, Text& out) {
   const std::string& bytes = text.bytes();
   std::size_t plain = 0;
   for (std::size_t at = 0; at < bytes.size();) {
@@ -60,15 +64,13 @@ void append_escaped(const Text& text, Escape escape, Text& out) {
     if (!replacement.empty()) {
       out.append_slice(text, plain, at);
       out.append(replacement, text.trusted_at(at));
+      QSF_RETURN_IF_ERROR(check_size(heap, out));
       plain = at + next.n_bytes;
     }
     at += next.n_bytes;
   }
   out.append_slice(text, plain, bytes.size());
-}
-
-Status check_size(const Heap& heap, const Text& out) {
-  return heap.check_bytes(out.size());
+  return ok_status();
 }
 
 Status append_repr(Heap& heap, const Value& value, Text& out);
@@ -117,8 +119,8 @@ Status append_repr(Heap& heap, const Value& value, Text& out) {
                             text->bytes().find('"') == std::string::npos;
     const char quote = use_double ? '"' : '\'';
     out.append(std::string_view(&quote, 1), true);
-    append_escaped(
-        *text, [quote](std::uint32_t c) { return repr_escape(c, quote); }, out);
+    QSF_RETURN_IF_ERROR(append_escaped(
+        heap, *text, [quote](std::uint32_t c) { return repr_escape(c, quote); }, out));
     out.append(std::string_view(&quote, 1), true);
     return ok_status();
   }
@@ -146,7 +148,7 @@ class JsonWriter {
   Status write(const Value& value, int level) {
     QSF_RETURN_IF_ERROR(check_size(heap_, out_));
     if (const Text* text = as_text(value)) {
-      write_string(*text);
+      return write_string(*text);
     } else if (const List* list = as_list(value);
                list != nullptr &&
                (list->kind == ListKind::kList || list->kind == ListKind::kTuple)) {
@@ -175,12 +177,14 @@ class JsonWriter {
     return scalar_text(value);
   }
 
-  void write_string(const Text& text) {
+  Status write_string(const Text& text) {
     out_.append("\"", true);
     const bool ensure_ascii = options_.ensure_ascii;
-    append_escaped(
-        text, [ensure_ascii](std::uint32_t c) { return json_escape(c, ensure_ascii); }, out_);
+    QSF_RETURN_IF_ERROR(append_escaped(
+        heap_, text, [ensure_ascii](std::uint32_t c) { return json_escape(c, ensure_ascii); },
+        out_));
     out_.append("\"", true);
+    return ok_status();
   }
 
   void write_line(int level) {
@@ -212,7 +216,7 @@ class JsonWriter {
       is_first = false;
       write_line(level + 1);
       if (const Text* key = as_text(entry->key)) {
-        write_string(*key);
+        QSF_RETURN_IF_ERROR(write_string(*key));
       } else {
         const auto key_text = json_scalar(entry->key);
         out_.append("\"" + key_text.value_or("") + "\"", true);

@@ -106,7 +106,7 @@ Value Interpreter::lookup(NameId name, std::uint64_t& n_steps) const {
     if (found != scope->names.end()) return found->second;
     ++n_steps;
   }
-  return make_undefined("'" + program_.names[name] + "' is undefined");
+  return make_undefined("'" + shown_name(program_.names[name]) + "' is undefined");
 }
 
 void Interpreter::assign_name(NameId name, Value value) {
@@ -157,8 +157,10 @@ Status Interpreter::write(const Value& value) {
   auto text = to_str(heap_, value);
   if (!text) return text.error();
   QSF_RETURN_IF_ERROR(heap_.charge(1 + text->size() / 64 + text->runs().size() / 4));
-  if (out_->size() + text->size() > heap_.limits().output_bytes) {
-    return unsupported("the template wrote more than %zu bytes", heap_.limits().output_bytes);
+  const std::size_t limit = heap_.limits().output_bytes;
+  const std::size_t n_runs = out_->runs().size() + text->runs().size();
+  if (out_->size() + text->size() > limit || n_runs * sizeof(TrustRun) > limit) {
+    return unsupported("the template wrote more than %zu bytes", limit);
   }
   out_->append(*text);
   return ok_status();
@@ -220,7 +222,7 @@ Result<Value> Interpreter::attribute(const Value& value, std::string_view name) 
     if (const Value* found = dict->find(name)) return *found;
   }
   return make_undefined("'" + std::string(type_name(value)) + " object' has no attribute '" +
-                        std::string(name) + "'");
+                        shown_name(name) + "'");
 }
 
 Result<Value> Interpreter::item(const Value& value, const Value& key) {
@@ -238,6 +240,17 @@ Result<Value> Interpreter::item(const Value& value, const Value& key) {
                         (index ? std::to_string(*index) : std::string(type_name(key))));
 }
 
+// Functions may visit all of their arguments.
+Status Interpreter::charge_arguments(const CallArgs& args) {
+  for (const Value& value : args.positional) {
+    QSF_RETURN_IF_ERROR(heap_.charge(extent_of(value).cost));
+  }
+  for (const auto& [name, value] : args.keywords) {
+    QSF_RETURN_IF_ERROR(heap_.charge(1 + name.size() / 64 + extent_of(value).cost));
+  }
+  return ok_status();
+}
+
 Result<Value> Interpreter::apply_filter(std::string_view name, const Value& input,
                                         const CallArgs& args) {
   const FilterFunction filter = find_filter(name);
@@ -246,10 +259,8 @@ Result<Value> Interpreter::apply_filter(std::string_view name, const Value& inpu
   }
   const Nesting nesting(depth_);
   QSF_RETURN_IF_ERROR(nesting.check());
-  std::uint64_t cost = extent_of(input).cost;
-  for (const Value& value : args.positional) cost += extent_of(value).cost;
-  for (const auto& keyword : args.keywords) cost += extent_of(keyword.second).cost;
-  QSF_RETURN_IF_ERROR(heap_.charge(cost));
+  QSF_RETURN_IF_ERROR(heap_.charge(extent_of(input).cost));
+  QSF_RETURN_IF_ERROR(charge_arguments(args));
   return filter(*this, input, args);
 }
 
@@ -260,6 +271,7 @@ Result<bool> Interpreter::apply_test(std::string_view name, const Value& input,
     return unsupported("no test is called '%.60s' here", std::string(name).c_str());
   }
   QSF_RETURN_IF_ERROR(heap_.charge(extent_of(input).cost));
+  QSF_RETURN_IF_ERROR(charge_arguments(args));
   return test(*this, input, args);
 }
 
@@ -272,10 +284,10 @@ Result<Value> Interpreter::call(const Value& callee, const CallArgs& args) {
   }
   const Nesting nesting(depth_);
   QSF_RETURN_IF_ERROR(nesting.check());
-  switch ((*callable)->kind) {
-    case CallableKind::kFunction: return call_function(*this, (*callable)->name, args);
-    case CallableKind::kMacro: return call_macro(**callable, args);
-    case CallableKind::kMethod: break;
+  if ((*callable)->kind == CallableKind::kMacro) return call_macro(**callable, args);
+  QSF_RETURN_IF_ERROR(charge_arguments(args));
+  if ((*callable)->kind == CallableKind::kFunction) {
+    return call_function(*this, (*callable)->name, args);
   }
   const Value& self = (*callable)->self;
   if (const LoopRef* loop = self.get<LoopRef>()) {

@@ -76,6 +76,7 @@ class Interpreter {
   Result<Value> evaluate_filter(const Expr& expr, const Value* block);
   Result<CallArgs> evaluate_arguments(const CallSyntax& call);
   Status expand_keywords(const Value& value, CallArgs& args);
+  Status charge_arguments(const CallArgs& args);
 
   Result<Flow> execute(const Block& block);
   Result<Flow> execute(const Stmt& stmt);

@@ -72,7 +72,7 @@ Result<Value> Loop::attribute(std::string_view name) {
     QSF_ASSIGN_OR_RETURN(const std::int64_t n, length());
     return make_int(name == "length" ? n : name == "revindex" ? n - index0_ : n - index0_ - 1);
   }
-  return make_undefined("'LoopContext' object has no attribute '" + std::string(name) + "'");
+  return make_undefined("'LoopContext' object has no attribute '" + shown_name(name) + "'");
 }
 
 Result<Value> Loop::cycle(const CallArgs& args) const {

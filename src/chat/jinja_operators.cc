@@ -184,6 +184,7 @@ Result<Value> slice_text(Heap& heap, const Text& text, const Value& begin, const
     return heap.make_text(text.slice(first, first + n));
   }
   std::vector<std::size_t> offsets;
+  QSF_RETURN_IF_ERROR(heap.check_bytes((bytes.size() + 1) * sizeof(std::size_t)));
   for (std::size_t at = 0; at < bytes.size(); at += decode_char(bytes, at).n_bytes) {
     offsets.push_back(at);
   }

@@ -36,7 +36,8 @@ class AttributeGetter {
       return getter;
     }
     const std::string dot = ".";
-    for (Text& part : split(*text, &dot, -1, false)) {
+    QSF_ASSIGN_OR_RETURN(std::vector<Text> parts, split(heap, *text, &dot, -1, false));
+    for (Text& part : parts) {
       const std::string& name = part.bytes();
       const bool is_index = !name.empty() && name.size() < 10 &&
                             name.find_first_not_of("0123456789") == std::string::npos;
@@ -266,7 +267,8 @@ Result<Value> filter_sort(Interpreter& interpreter, const Value& input, Args arg
     getters.push_back(std::move(getter));
   } else {
     const std::string comma = ",";
-    for (Text& part : split(*text, &comma, -1, false)) {
+    QSF_ASSIGN_OR_RETURN(std::vector<Text> parts, split(heap, *text, &comma, -1, false));
+    for (Text& part : parts) {
       QSF_ASSIGN_OR_RETURN(const Value name, heap.make_text(std::move(part)));
       QSF_ASSIGN_OR_RETURN(AttributeGetter getter, AttributeGetter::make(heap, &name));
       getters.push_back(std::move(getter));
@@ -421,7 +423,7 @@ Result<Value> filter_attr(Interpreter& interpreter, const Value& input, Args arg
   const std::string* name = bound[0] == nullptr ? nullptr : as_bytes(*bound[0]);
   if (name == nullptr) return invalid_argument("attr: expected a name");
   if (as_dict(input) != nullptr) {
-    return make_undefined("'dict object' has no attribute '" + *name + "'");
+    return make_undefined("'dict object' has no attribute '" + shown_name(*name) + "'");
   }
   return interpreter.attribute(input, *name);
 }

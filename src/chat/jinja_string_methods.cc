@@ -62,6 +62,15 @@ Result<Value> call_strip(Interpreter& interpreter, const Text& self, Args args) 
       strip(self, kSide, chars == nullptr ? nullptr : &chars->bytes()));
 }
 
+Result<Value> make_list_of(Heap& heap, std::vector<Text> texts) {
+  std::vector<Value> items;
+  for (Text& text : texts) {
+    QSF_ASSIGN_OR_RETURN(Value item, heap.make_text(std::move(text)));
+    items.push_back(std::move(item));
+  }
+  return heap.make_list(ListKind::kList, std::move(items));
+}
+
 template <bool kFromRight>
 Result<Value> call_split(Interpreter& interpreter, const Text& self, Args args) {
   QSF_ASSIGN_OR_RETURN(const Bound bound, bind_arguments(args, "split", {"sep", "maxsplit"}));
@@ -70,23 +79,19 @@ Result<Value> call_split(Interpreter& interpreter, const Text& self, Args args) 
   if (separator != nullptr && separator->empty()) {
     return invalid_argument("split: the separator is empty");
   }
-  std::vector<Value> items;
-  for (Text& part :
-       split(self, separator == nullptr ? nullptr : &separator->bytes(), max_splits, kFromRight)) {
-    QSF_ASSIGN_OR_RETURN(Value item, interpreter.heap().make_text(std::move(part)));
-    items.push_back(std::move(item));
-  }
-  return interpreter.heap().make_list(ListKind::kList, std::move(items));
+  QSF_ASSIGN_OR_RETURN(
+      std::vector<Text> parts,
+      split(interpreter.heap(), self, separator == nullptr ? nullptr : &separator->bytes(),
+            max_splits, kFromRight));
+  return make_list_of(interpreter.heap(), std::move(parts));
 }
 
 Result<Value> call_splitlines(Interpreter& interpreter, const Text& self, Args args) {
   QSF_ASSIGN_OR_RETURN(const Bound bound, bind_arguments(args, "splitlines", {"keepends"}));
-  std::vector<Value> items;
-  for (Text& line : split_lines(self, bound[0] != nullptr && is_true(*bound[0]))) {
-    QSF_ASSIGN_OR_RETURN(Value item, interpreter.heap().make_text(std::move(line)));
-    items.push_back(std::move(item));
-  }
-  return interpreter.heap().make_list(ListKind::kList, std::move(items));
+  QSF_ASSIGN_OR_RETURN(
+      std::vector<Text> lines,
+      split_lines(interpreter.heap(), self, bound[0] != nullptr && is_true(*bound[0])));
+  return make_list_of(interpreter.heap(), std::move(lines));
 }
 
 // startswith and endswith: of a string, or of one out of a tuple.

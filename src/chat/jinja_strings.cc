@@ -3,7 +3,9 @@
 #include "chat/jinja_strings.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "chat/unicode_table.h"
 
@@ -59,16 +61,43 @@ bool is_line_end(std::uint32_t c) {
          c == 0x2029;
 }
 
-std::vector<Text> split_space(const Text& text, std::int64_t max_splits) {
-  std::vector<Text> parts;
+// The parts that a text is cut into. A part may be empty, so the text's size is no bound to what
+// they take; what they take once they are values is.
+class Parts {
+ public:
+  Parts(const Heap& heap, const Text& text) : heap_(heap), text_(text) {}
+
+  Status add(std::size_t begin, std::size_t end) {
+    QSF_RETURN_IF_ERROR(heap_.check_bytes((texts_.size() + 1) * sizeof(TextNode)));
+    texts_.push_back(text_.slice(begin, end));
+    return ok_status();
+  }
+  // Returns whether the text may be cut once more.
+  bool may_split(std::int64_t max_splits) const {
+    return max_splits < 0 || static_cast<std::int64_t>(texts_.size()) < max_splits;
+  }
+  std::vector<Text> take() { return std::move(texts_); }
+  std::vector<Text> take_reversed() {
+    std::reverse(texts_.begin(), texts_.end());
+    return std::move(texts_);
+  }
+
+ private:
+  const Heap& heap_;
+  const Text& text_;
+  std::vector<Text> texts_;
+};
+
+Result<std::vector<Text>> split_space(const Heap& heap, const Text& text, std::int64_t max_splits) {
+  Parts parts(heap, text);
   const std::string& bytes = text.bytes();
   std::size_t at = 0;
   while (true) {
     at += strip_space(std::string_view(bytes).substr(at), true, false).begin;
-    if (at >= bytes.size()) return parts;
-    if (max_splits >= 0 && static_cast<std::int64_t>(parts.size()) == max_splits) {
-      parts.push_back(text.slice(at, bytes.size()));
-      return parts;
+    if (at >= bytes.size()) return parts.take();
+    if (!parts.may_split(max_splits)) {
+      QSF_RETURN_IF_ERROR(parts.add(at, bytes.size()));
+      return parts.take();
     }
     const std::size_t begin = at;
     while (at < bytes.size()) {
@@ -76,19 +105,20 @@ std::vector<Text> split_space(const Text& text, std::int64_t max_splits) {
       if (is_space(next.code_point)) break;
       at += next.n_bytes;
     }
-    parts.push_back(text.slice(begin, at));
+    QSF_RETURN_IF_ERROR(parts.add(begin, at));
   }
 }
 
-std::vector<Text> split_space_from_right(const Text& text, std::int64_t max_splits) {
-  std::vector<Text> parts;
+Result<std::vector<Text>> split_space_from_right(const Heap& heap, const Text& text,
+                                                 std::int64_t max_splits) {
+  Parts parts(heap, text);
   const std::string_view bytes = text.bytes();
   std::size_t end = bytes.size();
   while (true) {
     end = strip_space(bytes.substr(0, end), false, true).end;
     if (end == 0) break;
-    if (max_splits >= 0 && static_cast<std::int64_t>(parts.size()) == max_splits) {
-      parts.push_back(text.slice(0, end));
+    if (!parts.may_split(max_splits)) {
+      QSF_RETURN_IF_ERROR(parts.add(0, end));
       break;
     }
     std::size_t begin = end;
@@ -97,11 +127,10 @@ std::vector<Text> split_space_from_right(const Text& text, std::int64_t max_spli
       if (is_space(decode_char(bytes.substr(0, begin), before).code_point)) break;
       begin = before;
     }
-    parts.push_back(text.slice(begin, end));
+    QSF_RETURN_IF_ERROR(parts.add(begin, end));
     end = begin;
   }
-  std::reverse(parts.begin(), parts.end());
-  return parts;
+  return parts.take_reversed();
 }
 
 }  // namespace
@@ -114,15 +143,14 @@ Text strip(const Text& text, Side side, const std::string* chars) {
     const ByteRange kept = strip_space(bytes, left, right);
     return text.slice(kept.begin, kept.end);
   }
-  std::vector<std::string_view> listed;
+  std::set<std::string_view> listed;
   for (std::size_t at = 0; at < chars->size();) {
     const std::size_t n = decode_char(*chars, at).n_bytes;
-    listed.push_back(std::string_view(*chars).substr(at, n));
+    listed.insert(std::string_view(*chars).substr(at, n));
     at += n;
   }
-  std::sort(listed.begin(), listed.end());
   const auto is_listed = [&listed](std::string_view character) {
-    return std::binary_search(listed.begin(), listed.end(), character);
+    return listed.find(character) != listed.end();
   };
   std::size_t begin = 0;
   std::size_t end = bytes.size();
@@ -224,44 +252,41 @@ std::size_t find_last_bytes(std::string_view text, std::string_view part) {
   return found == npos ? npos : text.size() - found - part.size();
 }
 
-std::vector<Text> split(const Text& text, const std::string* separator, std::int64_t max_splits,
-                        bool from_right) {
+Result<std::vector<Text>> split(const Heap& heap, const Text& text, const std::string* separator,
+                                std::int64_t max_splits, bool from_right) {
   if (separator == nullptr) {
-    return from_right ? split_space_from_right(text, max_splits) : split_space(text, max_splits);
+    return from_right ? split_space_from_right(heap, text, max_splits)
+                      : split_space(heap, text, max_splits);
   }
   const std::string_view bytes = text.bytes();
-  std::vector<Text> parts;
-  const auto may_split = [&] {
-    return max_splits < 0 || static_cast<std::int64_t>(parts.size()) < max_splits;
-  };
+  Parts parts(heap, text);
   if (from_right) {
     const std::string mirrored(bytes.rbegin(), bytes.rend());
     const std::string mirrored_separator(separator->rbegin(), separator->rend());
     std::size_t end = bytes.size();
-    while (may_split()) {
+    while (parts.may_split(max_splits)) {
       const std::size_t found = find_bytes(mirrored, mirrored_separator, bytes.size() - end);
       if (found == npos) break;
       const std::size_t behind = bytes.size() - found;
-      parts.push_back(text.slice(behind, end));
+      QSF_RETURN_IF_ERROR(parts.add(behind, end));
       end = behind - separator->size();
     }
-    parts.push_back(text.slice(0, end));
-    std::reverse(parts.begin(), parts.end());
-    return parts;
+    QSF_RETURN_IF_ERROR(parts.add(0, end));
+    return parts.take_reversed();
   }
   std::size_t begin = 0;
-  while (may_split()) {
+  while (parts.may_split(max_splits)) {
     const std::size_t found = find_bytes(bytes, *separator, begin);
     if (found == npos) break;
-    parts.push_back(text.slice(begin, found));
+    QSF_RETURN_IF_ERROR(parts.add(begin, found));
     begin = found + separator->size();
   }
-  parts.push_back(text.slice(begin, bytes.size()));
-  return parts;
+  QSF_RETURN_IF_ERROR(parts.add(begin, bytes.size()));
+  return parts.take();
 }
 
-std::vector<Text> split_lines(const Text& text, bool keep_ends) {
-  std::vector<Text> lines;
+Result<std::vector<Text>> split_lines(const Heap& heap, const Text& text, bool keep_ends) {
+  Parts lines(heap, text);
   const std::string& bytes = text.bytes();
   std::size_t begin = 0;
   for (std::size_t at = 0; at < bytes.size();) {
@@ -270,11 +295,11 @@ std::vector<Text> split_lines(const Text& text, bool keep_ends) {
     at += next.n_bytes;
     if (!is_line_end(next.code_point)) continue;
     if (next.code_point == '\r' && at < bytes.size() && bytes[at] == '\n') ++at;
-    lines.push_back(text.slice(begin, keep_ends ? at : end));
+    QSF_RETURN_IF_ERROR(lines.add(begin, keep_ends ? at : end));
     begin = at;
   }
-  if (begin < bytes.size()) lines.push_back(text.slice(begin, bytes.size()));
-  return lines;
+  if (begin < bytes.size()) QSF_RETURN_IF_ERROR(lines.add(begin, bytes.size()));
+  return lines.take();
 }
 
 std::int64_t count_occurrences(std::string_view text, std::string_view part) {

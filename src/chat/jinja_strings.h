@@ -36,10 +36,12 @@ Result<Text> replace(const Heap& heap, const Text& text, const Text& old_text, c
 
 // Splits at `separator`, at runs of white space where it is null; at most `max_splits` times where
 // that is not negative, counted from the right with `from_right`.
-std::vector<Text> split(const Text& text, const std::string* separator, std::int64_t max_splits,
-                        bool from_right);
+// Fails  kUnsupported when the parts are too many
+Result<std::vector<Text>> split(const Heap& heap, const Text& text, const std::string* separator,
+                                std::int64_t max_splits, bool from_right);
 
-std::vector<Text> split_lines(const Text& text, bool keep_ends);
+// Fails  kUnsupported when the lines are too many
+Result<std::vector<Text>> split_lines(const Heap& heap, const Text& text, bool keep_ends);
 
 // How many times `part` occurs without overlap; between all characters where it is empty.
 std::int64_t count_occurrences(std::string_view text, std::string_view part);

@@ -14,6 +14,12 @@ Value make_undefined(std::string why) {
   return {Undefined{std::make_shared<const std::string>(std::move(why))}};
 }
 
+std::string shown_name(std::string_view name) {
+  constexpr std::size_t kShownBytes = 100;
+  return name.size() <= kShownBytes ? std::string(name)
+                                    : std::string(name.substr(0, kShownBytes)) + "...";
+}
+
 std::optional<std::string> dict_key(const Value& key) {
   if (const std::string* text = as_bytes(key)) return "s" + *text;
   if (const auto integer = as_int(key)) return "i" + std::to_string(*integer);

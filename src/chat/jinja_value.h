@@ -71,6 +71,8 @@ inline Value make_float(double value) {
   return {value};
 }
 Value make_undefined(std::string why);
+// Returns the beginning of a name for `why`, which nothing bounds otherwise.
+std::string shown_name(std::string_view name);
 
 // Bytes of values alive, held down by their nodes.
 struct Usage {
