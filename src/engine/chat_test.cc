@@ -365,7 +365,7 @@ std::vector<float> logits_after(Engine& engine, std::span<const TokenId> tokens,
   return logits;
 }
 
-TEST_F(ChatTest, TurnsGiveTheBitsOfOneComputation) {
+TEST_F(ChatTest, TurnsGiveTheAnswerOfOneComputation) {
   open(512, 2);
   const std::unique_ptr<Chat> chat = start();
   std::vector<char> roles;
