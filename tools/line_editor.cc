@@ -262,11 +262,12 @@ class LineEditor final : public LineSource {
 std::string history_path() {
   const char* state = std::getenv("XDG_STATE_HOME");
   const char* home = std::getenv("HOME");
+  struct stat about = {};
   std::string folder;
   if (state != nullptr && state[0] == '/') {
     folder = state;
-  } else if (home != nullptr && home[0] == '/') {
-    folder = std::string(home) + "/.local/state";
+  } else if (home != nullptr && home[0] == '/' && ::stat(home, &about) == 0) {
+    folder = std::string(home) + "/.local/state";  // a home that is missing is not ours to make
   } else {
     return {};
   }

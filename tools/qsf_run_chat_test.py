@@ -140,14 +140,14 @@ class Piped(Case):
         saved = path("chat.json")
         script = ["/save " + saved + "\n", "Say \u00e9\n", '"""\n', " two\n", 'lines """\n',
                   "one \\\n", "more\n", "//slash\n", "/save " + saved + "\n",
-                  "/save! " + saved + "\n", "/save\n", "/save /nonexistent/x\n"]
+                  "/save! " + saved + "\n", "/save\n", "/save " + path("absent") + "/x\n"]
         code, out, err = chat(script, tiny, "--system", "Be brief.", "--max-tokens", "4", *ENDLESS)
         self.assertEqual(code, 0)
         self.assertIn("saved 1 messages", err)
         self.assertIn("exists; /save! writes over it", err)
         self.assertIn("saved 9 messages", err)
         self.assertIn("name a file", err)
-        self.assertIn("/nonexistent/x: No such file", err)
+        self.assertIn(path("absent") + "/x: No such file", err)
         with open(saved, encoding="utf-8") as file:
             messages = json.load(file)["messages"]
         self.assertEqual([m["role"] for m in messages], ["system"] + ["user", "assistant"] * 4)
@@ -197,11 +197,12 @@ class Piped(Case):
 class Terminal:
     """A chat at a pseudo-terminal."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, variables=None):
         self.shown = ""
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
-            os.execve(RUN, [RUN, "--interactive", *arguments], environment())
+            os.execve(RUN, [RUN, "--interactive", *arguments],
+                      {**environment(), **(variables or {})})
 
     def type(self, text):
         os.write(self.terminal, text.encode())
@@ -289,6 +290,12 @@ class AtATerminal(Case):
         terminal.wait_for("answers of")
         self.assertEqual(terminal.leave(), 0)
         self.assertEqual(os.path.getsize(history), before)
+
+    def test_a_home_that_is_missing_is_not_made(self):
+        absent = {"HOME": path("no_home"), "XDG_STATE_HOME": ""}
+        terminal = Terminal(tiny, "--quiet", variables=absent)
+        self.assertEqual(terminal.leave(), 0)
+        self.assertFalse(os.path.exists(path("no_home")))
 
     def test_messages_of_several_lines(self):
         saved = path("terminal.json")
