@@ -129,6 +129,10 @@ TEST(HfConfigTest, RopeScaling) {
   EXPECT_EQ(parse(json)->spec.rope.scaling, RopeScaling::kLlama3);
   json["rope_parameters"]["partial_rotary_factor"] = 0.5;
   EXPECT_THAT(message_of(json), HasSubstr("partial_rotary_factor"));
+  // Not as if nothing were said about theta.
+  json["rope_parameters"] = {{"full_attention", {{"rope_theta", 1e6}}}};
+  EXPECT_EQ(parse(json).error().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(message_of(json), HasSubstr("\"full_attention\""));
 }
 
 TEST(HfConfigTest, MistralWindows) {

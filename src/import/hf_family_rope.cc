@@ -63,6 +63,19 @@ Status parse_scaling(ConfigFields& outer, ConfigFields& inner, const char* key,
   return outer.status();
 }
 
+// In files of other families each type of layers has an object of parameters of its own; read as
+// one, such a file would seem to have no parameters at all.
+Status check_flat(const char* key, const nlohmann::json& object) {
+  for (const auto& [name, value] : object.items()) {
+    if (!value.is_object()) continue;
+    return unsupported(
+        "%s: %s is an object; parameters by type of layer are not known to this "
+        "version",
+        key, ConfigFields::shown(name).c_str());
+  }
+  return ok_status();
+}
+
 // Sets how many columns of a head rotate.
 Status set_rotating_columns(double share, bool may_be_partial, ModelSpec& spec) {
   const auto dims = static_cast<std::uint32_t>(spec.head_dim * share);
@@ -92,6 +105,7 @@ Status parse_rope(ConfigFields& fields, const DecoderDefaults& defaults, ModelSp
     if (!object->is_object()) {
       return corrupt("%s: %s, expected an object", key, ConfigFields::shown(*object).c_str());
     }
+    QSF_RETURN_IF_ERROR(check_flat(key, *object));
     ConfigFields inner(*object);
     spec.rope.theta = inner.positive("rope_theta", spec.rope.theta);
     share = inner.fraction("partial_rotary_factor", share);
