@@ -257,6 +257,21 @@ TEST(ChatLimitsTest, ArgumentsAreChargedForLikeWhatTheyAreGivenTo) {
   }
 }
 
+TEST(ChatLimitsTest, LongNamesAndManyParametersAreChargedFor) {
+  const std::string name(200000, 'n');
+  std::string parameters = "a";
+  for (int i = 0; i < 2000; ++i) parameters += ", p" + std::to_string(i);
+  for (const std::string& source :
+       {"{% for i in range(9) %}{{ messages." + name + " }}{% endfor %}",
+        "{% macro m(" + parameters + ") %}x{% endmacro %}{{ m() }}"}) {
+    const auto program = jinja::parse_program(source);
+    ASSERT_TRUE(program);
+    const auto text = jinja::run_program(*program, {}, {.steps = 20000});
+    ASSERT_FALSE(text) << source.substr(0, 40);
+    EXPECT_THAT(text.error().message(), HasSubstr("20000 steps"));
+  }
+}
+
 TEST(ChatLimitsTest, WhatIsMadeOnTheWayIsBoundedToo) {
   jinja::Heap heap({.live_bytes = 4000});
   const jinja::Text lines(std::string(1000, '\n'), true);

@@ -152,6 +152,9 @@ Status Interpreter::execute_call_block(const Stmt& stmt) {
 
 Status Interpreter::bind_parameters(const Callable& callable, const CallArgs& args) {
   const std::vector<Parameter>& parameters = callable.macro->parameters;
+  // Each is looked for among the names bound before it, and among the keywords.
+  QSF_RETURN_IF_ERROR(
+      heap_.charge(parameters.size() * (parameters.size() + args.keywords.size()) / 8));
   std::vector<std::pair<std::string, Value>> unused = args.keywords;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const std::string& name = program_.names[parameters[i].name];

@@ -205,6 +205,7 @@ Result<std::vector<Value>> Interpreter::iterate(const Value& value) {
 }
 
 Result<Value> Interpreter::attribute(const Value& value, std::string_view name) {
+  QSF_RETURN_IF_ERROR(heap_.charge(name.size() / 64));
   if (value.is_undefined()) return undefined_error(value);
   if (Namespace* const* space = value.get<Namespace*>()) {
     QSF_RETURN_IF_ERROR(heap_.charge(1 + (*space)->attributes.size() / 8));
