@@ -69,30 +69,29 @@ void append_new(std::vector<std::uint32_t>& ids, const std::vector<std::uint32_t
   }
 }
 
-Status check_id(const char* key, std::uint32_t id, std::uint32_t n_vocab) {
-  if (id < n_vocab) return ok_status();
-  return corrupt("%s: %u, expected an id below vocab_size, %u", key, id, n_vocab);
+// Drops ids that no row of the embedding belongs to, with a warning: models that were tuned with
+// added tokens but kept their embedding have such files, and run well without them.
+void drop_outside(const char* file, const char* key, std::vector<std::uint32_t>& ids,
+                  HfConfig& config) {
+  std::erase_if(ids, [&](std::uint32_t id) {
+    if (id < config.spec.n_vocab) return false;
+    config.warnings.push_back(std::string(file) + ": " + key + " " + std::to_string(id) +
+                              " lies outside the vocabulary and is left out");
+    return true;
+  });
 }
 
 Status parse_special_tokens(const ConfigFields& fields, HfConfig& config) {
   ModelSpec& spec = config.spec;
-  QSF_ASSIGN_OR_RETURN(const std::vector<std::uint32_t> bos, parse_ids(fields, "bos_token_id"));
-  QSF_ASSIGN_OR_RETURN(const std::vector<std::uint32_t> eos, parse_ids(fields, "eos_token_id"));
-  QSF_ASSIGN_OR_RETURN(const std::vector<std::uint32_t> pad, parse_ids(fields, "pad_token_id"));
-  if (!bos.empty()) {
-    QSF_RETURN_IF_ERROR(check_id("bos_token_id", bos[0], spec.n_vocab));
-    spec.bos_id = bos[0];
-  }
-  for (const std::uint32_t id : eos) {
-    QSF_RETURN_IF_ERROR(check_id("eos_token_id", id, spec.n_vocab));
-  }
+  QSF_ASSIGN_OR_RETURN(std::vector<std::uint32_t> bos, parse_ids(fields, "bos_token_id"));
+  QSF_ASSIGN_OR_RETURN(std::vector<std::uint32_t> eos, parse_ids(fields, "eos_token_id"));
+  QSF_ASSIGN_OR_RETURN(std::vector<std::uint32_t> pad, parse_ids(fields, "pad_token_id"));
+  drop_outside("config.json", "bos_token_id", bos, config);
+  drop_outside("config.json", "eos_token_id", eos, config);
+  drop_outside("config.json", "pad_token_id", pad, config);
+  if (!bos.empty()) spec.bos_id = bos[0];
   append_new(spec.eos_ids, eos);
-  if (!pad.empty() && pad[0] < spec.n_vocab) {
-    spec.pad_id = pad[0];
-  } else if (!pad.empty()) {
-    config.warnings.push_back("config.json: pad_token_id " + std::to_string(pad[0]) +
-                              " lies outside the vocabulary and is left out");
-  }
+  if (!pad.empty()) spec.pad_id = pad[0];
   return ok_status();
 }
 
@@ -120,9 +119,7 @@ Status parse_config(const Json& json, HfConfig& config) {
 Status parse_generation(const Json& json, HfConfig& config) {
   const ConfigFields fields(json);
   QSF_ASSIGN_OR_RETURN(std::vector<std::uint32_t> ids, parse_ids(fields, "eos_token_id"));
-  for (const std::uint32_t id : ids) {
-    QSF_RETURN_IF_ERROR(check_id("eos_token_id", id, config.spec.n_vocab));
-  }
+  drop_outside("generation_config.json", "eos_token_id", ids, config);
   std::vector<std::uint32_t> all;
   append_new(all, ids);
   append_new(all, config.spec.eos_ids);

@@ -129,6 +129,12 @@ TEST(HfConfigTest, RopeScaling) {
   EXPECT_EQ(parse(json)->spec.rope.scaling, RopeScaling::kLlama3);
   json["rope_parameters"]["partial_rotary_factor"] = 0.5;
   EXPECT_THAT(message_of(json), HasSubstr("partial_rotary_factor"));
+  // Of both spellings the older one counts, unless it is empty.
+  json["rope_parameters"] = {{"rope_type", "default"}};
+  json["rope_scaling"] = {{"type", "linear"}, {"factor", 2.0}};
+  EXPECT_EQ(parse(json)->spec.rope.scaling, RopeScaling::kLinear);
+  json["rope_scaling"] = Json::object();
+  EXPECT_EQ(parse(json)->spec.rope.scaling, RopeScaling::kNone);
   // Not as if nothing were said about theta.
   json["rope_parameters"] = {{"full_attention", {{"rope_theta", 1e6}}}};
   EXPECT_EQ(parse(json).error().code(), StatusCode::kUnsupported);
@@ -143,6 +149,12 @@ TEST(HfConfigTest, MistralWindows) {
   EXPECT_TRUE(parse(json)->spec.sliding_window.empty());
   json["sliding_window"] = 32;
   EXPECT_THAT(parse(json)->spec.sliding_window, ElementsAre(32U));
+  json["layer_types"] = {"sliding_attention", "sliding_attention"};
+  EXPECT_THAT(parse(json)->spec.sliding_window, ElementsAre(32U, 32U));
+  json["layer_types"] = {"sliding_attention", "full_attention"};
+  EXPECT_EQ(parse(json).error().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(message_of(json), HasSubstr("layer_types"));
+  json.erase("layer_types");
   json["sliding_window"] = 0;
   EXPECT_THAT(message_of(json), HasSubstr("sliding_window"));
   json.erase("num_key_value_heads");
@@ -211,9 +223,21 @@ TEST(HfConfigTest, RefusesByName) {
   json = llama();
   json["hidden_act"] = "gelu";
   EXPECT_THAT(message_of(json), HasSubstr("hidden_act"));
-  json = llama();
-  json["eos_token_id"] = 33;
-  EXPECT_THAT(message_of(json), HasSubstr("eos_token_id"));
+}
+
+TEST(HfConfigTest, LeavesOutSpecialTokensBeyondTheVocabulary) {
+  Json json = llama();
+  json["bos_token_id"] = 33;
+  json["eos_token_id"] = {2, 34};
+  json["pad_token_id"] = 35;
+  const auto config = parse(json);
+  ASSERT_TRUE(config) << config.error().message();
+  EXPECT_FALSE(config->spec.bos_id.has_value());
+  EXPECT_THAT(config->spec.eos_ids, ElementsAre(2U));
+  EXPECT_FALSE(config->spec.pad_id.has_value());
+  EXPECT_THAT(config->warnings, ElementsAre(HasSubstr("config.json: bos_token_id 33"),
+                                            HasSubstr("config.json: eos_token_id 34"),
+                                            HasSubstr("config.json: pad_token_id 35")));
 }
 
 // Every key that is read, with values of every wrong kind: a Status that names the file, never
@@ -284,7 +308,11 @@ TEST(HfConfigTest, EndTokensOfTheGenerationSettingsComeFirst) {
   EXPECT_THAT(result->spec.eos_ids, ElementsAre(7U, 2U, 9U));
   const auto one = parse_hf_config({config, R"({"eos_token_id":5})", "", ""});
   EXPECT_THAT(one->spec.eos_ids, ElementsAre(5U, 2U));
-  const auto bad = parse_hf_config({config, R"({"eos_token_id":99})", "", ""});
+  const auto beyond = parse_hf_config({config, R"({"eos_token_id":99})", "", ""});
+  ASSERT_TRUE(beyond) << beyond.error().message();
+  EXPECT_THAT(beyond->spec.eos_ids, ElementsAre(2U));
+  EXPECT_THAT(beyond->warnings, ElementsAre(HasSubstr("generation_config.json: eos_token_id 99")));
+  const auto bad = parse_hf_config({config, R"({"eos_token_id":"x"})", "", ""});
   EXPECT_THAT(bad.error().message(), HasSubstr("generation_config.json: eos_token_id"));
   EXPECT_FALSE(parse_hf_config({config, "{", "", ""}));
 }

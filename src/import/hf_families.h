@@ -2,8 +2,9 @@
 //
 // The families of models in Hugging Face folders: how each one's config.json becomes a ModelSpec.
 //
-// One function a family, in hf_family_*.cc, and what several of them share. A key that is absent
-// has the default of the family's configuration class in transformers 5.23; older spellings of
+// One function a family, in hf_family_*.cc, and what several of them share. The sizes of a model
+// have to be there, and a special token that is absent is none; any other key that is absent has
+// the default of the family's configuration class in transformers 5.23. Older spellings of
 // published files are read as well. What this version does not run is refused by name.
 
 #ifndef QSF_IMPORT_HF_FAMILIES_H_

@@ -3,6 +3,8 @@
 // LLaMA and its closest relatives: RMSNorm, RoPE, a gate with SiLU. They differ in biases, windows,
 // norms of queries and keys, and in how their weights are stored (hf_model.cc).
 
+#include <algorithm>
+
 #include "import/hf_families.h"
 
 namespace qsf {
@@ -47,7 +49,14 @@ Status parse_mistral(ConfigFields& fields, HfConfig& config) {
   if (fields.is_null("sliding_window")) return ok_status();
   const std::uint32_t window = fields.u32_or("sliding_window", kDefaultWindow, 1, kMaxWindow);
   QSF_RETURN_IF_ERROR(fields.status());
-  return set_windows(fields, window, spec);
+  QSF_RETURN_IF_ERROR(set_windows(fields, window, spec));
+  // transformers gives every layer of a mistral the window, whatever the list says.
+  if (std::find(spec.sliding_window.begin(), spec.sliding_window.end(), 0U) ==
+      spec.sliding_window.end()) {
+    return ok_status();
+  }
+  return unsupported(
+      "layer_types: a mistral with layers of full_attention is not known to this version");
 }
 
 Status parse_qwen2(ConfigFields& fields, HfConfig& config) {

@@ -98,7 +98,10 @@ Status set_rotating_columns(double share, bool may_be_partial, ModelSpec& spec) 
 Status parse_rope(ConfigFields& fields, const DecoderDefaults& defaults, ModelSpec& spec) {
   spec.rope.theta = fields.positive("rope_theta", 10000.0F);
   double share = fields.fraction("partial_rotary_factor", defaults.partial_rotary.value_or(1.0));
-  const char* key = fields.either("rope_parameters", "rope_scaling");
+  // Where a file has both, transformers takes rope_scaling unless it is empty.
+  const nlohmann::json* scaling = fields.find("rope_scaling");
+  const bool has_scaling = scaling != nullptr && !scaling->empty();
+  const char* key = has_scaling ? "rope_scaling" : fields.either("rope_parameters", "rope_scaling");
   const nlohmann::json* object = fields.find(key);
   QSF_RETURN_IF_ERROR(fields.status());
   if (object != nullptr) {
