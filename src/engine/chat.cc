@@ -163,15 +163,18 @@ Result<ChatResult> Chat::answer(const GenerateOptions& options) {
     return result;
   }
 
-  const bool whole = generated.reason != StopReason::kStopString;
   // The template's own end of an answer is an end like that of a control token.
-  if (!whole && options.stop.empty()) generated.reason = StopReason::kEndOfText;
+  if (generated.reason == StopReason::kStopString && options.stop.empty()) {
+    generated.reason = StopReason::kEndOfText;
+  }
   turns_.erase(turns_.begin(), turns_.begin() + static_cast<std::ptrdiff_t>(fitted.n_dropped));
   const std::span<const TokenId> rows = session_->tokens().subspan(tokens.size());
   std::vector<TokenId> answer_tokens(rows.begin(), rows.end());
   if (generated.rowless_token != kNoToken) answer_tokens.push_back(generated.rowless_token);
   std::string& text = turns_.back().answer;
   text = generated_text(*engine_.tokenizer(), answer_tokens);
+  // Beyond what was delivered stands a stop text, also where another reason is given for the end.
+  const bool whole = text.size() <= delivery.n_bytes;
   text.resize(std::min(text.size(), delivery.n_bytes));
   transcript_.record(std::move(fitted.prompt), text, answer_tokens, whole);
   return result;

@@ -206,6 +206,16 @@ TEST_F(ChatTest, ARewrittenHistoryIsKeptUpToTheChange) {
   }
 }
 
+struct CancelAt {
+  Engine* engine;
+  int token;
+
+  static void count(TokenId, std::string_view, void* user) {
+    auto& self = *static_cast<CancelAt*>(user);
+    if (--self.token == 0) self.engine->cancel();
+  }
+};
+
 // An answer that ended before a stop text has tokens beyond its text: it is encoded again.
 TEST_F(ChatTest, StopTextsLeaveNothingBehind) {
   open(512);
@@ -214,6 +224,22 @@ TEST_F(ChatTest, StopTextsLeaveNothingBehind) {
   GenerateOptions options = always(a, 20);
   options.stop = {"aaaa"};
   EXPECT_EQ(say(*chat, "Sing.", options).generated.reason, StopReason::kStopString);
+  EXPECT_EQ(chat->message(1).content, "");
+  say(*chat, "More.", answer_of(1));
+  const std::vector<TokenId> tokens = tokens_of(*chat);
+  EXPECT_EQ(std::count(tokens.begin(), tokens.end(), a), 4);  // those of the headers alone
+}
+
+TEST_F(ChatTest, StopTextsLeaveNothingBehindWhenCancelledAsWell) {
+  open(512);
+  const std::unique_ptr<Chat> chat = start("");
+  const TokenId a = engine_->tokenizer()->find_token("a");
+  CancelAt cancel{.engine = engine_.get(), .token = 4};  // the one that completes the stop text
+  GenerateOptions options = always(a, 20);
+  options.stop = {"aaaa"};
+  options.on_token = CancelAt::count;
+  options.user = &cancel;
+  EXPECT_EQ(say(*chat, "Sing.", options).generated.reason, StopReason::kCancelled);
   EXPECT_EQ(chat->message(1).content, "");
   say(*chat, "More.", answer_of(1));
   const std::vector<TokenId> tokens = tokens_of(*chat);
@@ -260,16 +286,6 @@ TEST_F(ChatTest, FortyTurnsInAContextForSix) {
   RecordProperty("dropping_turns", static_cast<int>(n_dropping));
   RecordProperty("prompt_rows", static_cast<int>(n_computed));
 }
-
-struct CancelAt {
-  Engine* engine;
-  int token;
-
-  static void count(TokenId, std::string_view, void* user) {
-    auto& self = *static_cast<CancelAt*>(user);
-    if (--self.token == 0) self.engine->cancel();
-  }
-};
 
 TEST_F(ChatTest, ACancelledAnswerStays) {
   open(512);
