@@ -12,11 +12,13 @@
 #include <histedit.h>
 #include <langinfo.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <clocale>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -69,6 +71,35 @@ int n_continuation(unsigned char lead) {
   return lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC2 ? 1 : 0;
 }
 
+// The terminal as it was found, which a signal that ends the program gives back: not every shell
+// looks after it.
+constexpr int kEndings[] = {SIGHUP, SIGQUIT, SIGTERM};
+constexpr std::string_view kPastesAsTyped = "\033[?2004l";
+termios g_found;
+int g_marking_fd = -1;  // the terminal that marks what is pasted, -1 for none
+
+void give_terminal_back(int number) {
+  // In the background it is another program's.
+  if (::tcgetpgrp(STDIN_FILENO) == ::getpgrp()) {
+    ::tcsetattr(STDIN_FILENO, TCSANOW, &g_found);
+    static_cast<void>(!::write(g_marking_fd, kPastesAsTyped.data(), kPastesAsTyped.size()));
+  }
+  std::raise(number);  // comes when this handler returns, and ends the program
+}
+
+void keep_terminal(int marking_fd) {
+  if (::tcgetattr(STDIN_FILENO, &g_found) != 0) return;
+  g_marking_fd = marking_fd;
+  struct sigaction action = {};
+  action.sa_handler = give_terminal_back;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  for (const int number : kEndings) {
+    struct sigaction before = {};
+    const bool known = sigaction(number, nullptr, &before) == 0;
+    if (known && before.sa_handler == SIG_DFL) sigaction(number, &action, nullptr);
+  }
+}
+
 class LineEditor final : public LineSource {
  public:
   LineEditor(ChatInterrupt& interrupt, const std::string& history)
@@ -79,6 +110,7 @@ class LineEditor final : public LineSource {
     out_ = ::isatty(STDOUT_FILENO) == 1 ? stdout : stderr;
     const char* terminal = std::getenv("TERM");
     brackets_pastes_ = terminal != nullptr && std::strcmp(terminal, "dumb") != 0;
+    keep_terminal(brackets_pastes_ ? ::fileno(out_) : -1);
     editor_ = ::el_init("qsf-run", stdin, out_, stderr);
     history_ = ::history_winit();
     if (ready()) set_up();
@@ -150,7 +182,7 @@ class LineEditor final : public LineSource {
   // Asks the terminal to mark what is pasted, so that its newlines end nothing.
   void bracket_pastes(bool on) {
     if (!brackets_pastes_) return;
-    std::fputs(on ? "\033[?2004h" : "\033[?2004l", out_);
+    std::fputs(on ? "\033[?2004h" : kPastesAsTyped.data(), out_);
     std::fflush(out_);
   }
 

@@ -13,10 +13,12 @@ import os
 import pty
 import re
 import select
+import signal
 import stat
 import subprocess
 import sys
 import tempfile
+import termios
 import unittest
 
 BIN_DIR, SOURCE_DIR = sys.argv[1:3]
@@ -155,6 +157,26 @@ class Piped(Case):
                          ["Be brief.", "Say \u00e9", " two\nlines ", "one \nmore", "/slash"])
         self.assertTrue(all(m["content"] for m in messages))
         self.assertEqual([name for name in os.listdir(scratch.name) if ".tmp" in name], [])
+
+    def test_save_replaces_regular_files_alone(self):
+        pipe = path("pipe")
+        os.mkfifo(pipe)
+        code, out, err = chat(["/save! " + pipe + "\n"], tiny)
+        self.assertIn("no regular file", err)
+        self.assertTrue(stat.S_ISFIFO(os.stat(pipe).st_mode))
+
+    def test_without_standard_input_there_is_no_message(self):
+        done = subprocess.run([RUN, "--interactive", tiny, "--max-tokens", "3", *ENDLESS],
+                              capture_output=True, timeout=TIMEOUT_S, env=environment(),
+                              preexec_fn=lambda: os.close(0))
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"", b""))
+
+    def test_a_template_cannot_command_the_terminal(self):
+        raising = write("raise.jinja", "{{ raise_exception('\u001b[31m and \u009b31m') }}")
+        code, out, err = chat(["Hi\n"], tiny, "--chat-template", raising)
+        self.assertEqual(code, 2)
+        self.assertIn("[31m and \ufffd31m", err)
+        self.assertNotIn("\x1b", err)
 
     def test_commands(self):
         code, out, err = chat(["/frobnicate\n", "/help\n", "/system\n", "/system New.\n", "/system\n",
