@@ -52,6 +52,10 @@ bool save_messages(const std::string& path, const std::vector<ChatEntry>& messag
     error = path + ": exists; /save! writes over it";
     return false;
   }
+  if (::stat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode)) {
+    error = path + ": is no regular file, so it is not replaced";
+    return false;
+  }
   auto list = nlohmann::ordered_json::array();
   for (const ChatEntry& message : messages) {
     nlohmann::ordered_json entry;

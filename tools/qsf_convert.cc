@@ -191,6 +191,7 @@ qsf::Status convert(const ConvertOptions& options) {
 }  // namespace qsf_tools
 
 int main(int argc, char** argv) {
+  qsf_tools::open_standard_streams();
   qsf_tools::ConvertOptions options;
   if (const auto code = qsf_tools::parse_convert_options(argc, argv, options)) return *code;
   qsf_tools::handle_signals();

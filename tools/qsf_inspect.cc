@@ -111,5 +111,6 @@ int run(int argc, const char* const* argv) {
 }  // namespace qsf_tools
 
 int main(int argc, char** argv) {
+  qsf_tools::open_standard_streams();
   return qsf_tools::run(argc, argv);
 }

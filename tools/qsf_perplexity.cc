@@ -228,6 +228,7 @@ int run(const Options& options) {
 }  // namespace qsf_tools
 
 int main(int argc, char** argv) {
+  qsf_tools::open_standard_streams();
   qsf_tools::Options options;
   if (const auto exit_code = qsf_tools::parse_options(argc, argv, options)) return *exit_code;
   return qsf_tools::run(options);

@@ -165,6 +165,7 @@ int run(const RunOptions& options) {
 }  // namespace qsf_tools
 
 int main(int argc, char** argv) {
+  qsf_tools::open_standard_streams();
   std::signal(SIGPIPE, SIG_IGN);
   qsf_tools::RunOptions options;
   if (const auto exit_code = qsf_tools::parse_run_options(argc, argv, options)) return *exit_code;

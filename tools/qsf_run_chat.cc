@@ -44,21 +44,6 @@ constexpr const char* kHelp =
     "message of several lines, which ends with three quotes. Pasted lines stay one message.\n"
     "Ctrl-C stops an answer, or gives a line up.\n";
 
-// Returns the text without what would command a terminal instead of showing in it.
-std::string for_terminal(std::string_view text) {
-  std::string shown;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool control = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F;
-    if (control) {
-      shown += "\xEF\xBF\xBD";
-    } else {
-      shown += c;
-    }
-  }
-  return shown;
-}
-
 // What an answer's callbacks need.
 struct Answer {
   TextOutput* output;
@@ -246,7 +231,8 @@ void ChatLoop::change_system(std::string_view text) {
   }
   const std::vector<ChatEntry> messages = messages_of(chat_.get());
   const bool has_system = !messages.empty() && messages[0].role == "system";
-  std::fprintf(stderr, "%s\n", has_system ? messages[0].content.c_str() : "(no system prompt)");
+  const std::string shown = has_system ? messages[0].content : "(no system prompt)";
+  std::fprintf(stderr, "%s\n", for_terminal(shown).c_str());
 }
 
 void ChatLoop::save(std::string_view path, bool overwrite) {

@@ -279,6 +279,19 @@ class AtATerminal(Case):
         terminal.wait_for("2 messages; context")
         self.assertEqual(terminal.leave(), 0)
 
+    def test_a_signal_that_ends_it_leaves_the_terminal_as_it_was(self):
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            terminal = Terminal(tiny, "--quiet", "--no-history", *ENDLESS)
+            line_by_line = termios.ECHO | termios.ICANON
+            terminal.wait_for(PROMPT)
+            self.assertEqual(termios.tcgetattr(terminal.terminal)[3] & line_by_line, 0)
+            os.kill(terminal.pid, number)
+            _, status = os.waitpid(terminal.pid, 0)
+            self.assertEqual(os.waitstatus_to_exitcode(status), -number)
+            self.assertEqual(termios.tcgetattr(terminal.terminal)[3] & line_by_line, line_by_line)
+            terminal.wait_for(r"\x1b\[\?2004l")
+            os.close(terminal.terminal)
+
     def test_editing_and_history(self):
         arguments = [tiny, "--max-tokens", "3", "--quiet", *ENDLESS]
         terminal = Terminal(*arguments)

@@ -94,7 +94,7 @@ void print_error(std::string_view tool, std::string_view message) {
   std::string line = std::string(tool) + ": " + valid_utf8(message);
   std::replace_if(
       line.begin(), line.end(), [](unsigned char c) { return c < 0x20; }, ' ');
-  std::fprintf(stderr, "%s\n", line.c_str());
+  std::fprintf(stderr, "%s\n", for_terminal(line).c_str());
 }
 
 std::optional<int> parse_command_line(CLI::App& app, int argc, const char* const* argv) {
@@ -169,6 +169,32 @@ std::string valid_utf8(std::string_view text) {
     text.remove_prefix(std::max<std::size_t>(n_bytes, 1));
   }
   return out;
+}
+
+std::string for_terminal(std::string_view text) {
+  constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+  std::string shown;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const unsigned next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
+    if (byte == 0xC2 && next >= 0x80 && next < 0xA0) {
+      shown += kReplacement;
+      ++i;
+    } else if ((byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F) {
+      shown += kReplacement;
+    } else {
+      shown += text[i];
+    }
+  }
+  return shown;
+}
+
+void open_standard_streams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+    // The lowest number that is free, which is this one. Output opened for reading refuses writes.
+    static_cast<void>(::open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY));
+  }
 }
 
 std::string megabytes(std::uint64_t bytes) {

@@ -37,6 +37,15 @@ std::optional<std::string> read_text(const std::string& path, std::size_t max_by
 // Returns `text` with every byte that is no UTF-8 replaced by U+FFFD.
 std::string valid_utf8(std::string_view text);
 
+// Returns UTF-8 text with U+FFFD for what would command a terminal instead of showing in it: the
+// control characters but newline and tab, also those of two bytes.
+std::string for_terminal(std::string_view text);
+
+// Opens what the program was started without of standard input, output and error, so that no other
+// file becomes one of them: an input at its end, an output that refuses, an error that goes
+// nowhere.
+void open_standard_streams();
+
 // Returns "12.3 MB" (10^6 bytes).
 std::string megabytes(std::uint64_t bytes);
 
