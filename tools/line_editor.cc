@@ -22,7 +22,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 namespace qsf_tools {
 
@@ -127,6 +129,7 @@ class LineEditor final : public LineSource {
   Outcome read(bool continued, std::string& line) override {
     continued_ = continued;
     stopped_ = Outcome::kLine;
+    unread_.reset();
     interrupt_.forget();
     // libedit draws the prompt first and takes the terminal over then: a Ctrl-D in between is lost.
     ::el_wset(editor_, EL_PREP_TERM, 1);
@@ -188,6 +191,10 @@ class LineEditor final : public LineSource {
 
   // Waits for a byte. Returns 1, or 0 at the end and -1 when the line is given up.
   int get_byte(unsigned char& byte) {
+    if (unread_.has_value()) {
+      byte = *std::exchange(unread_, std::nullopt);
+      return 1;
+    }
     for (;;) {
       switch (interrupt_.wait(STDIN_FILENO)) {
         case ChatInterrupt::Wake::kInterrupted:
@@ -216,6 +223,11 @@ class LineEditor final : public LineSource {
     unsigned c = n_more == 0 ? byte : byte & (0x3FU >> n_more);
     for (int i = 0; i < n_more; ++i) {
       if (const int got = editing.get_byte(byte); got != 1) return got;
+      if ((byte & 0xC0U) != 0x80) {  // no UTF-8: what interrupts a character, as Enter, stands
+        editing.unread_ = byte;
+        *out = 0xFFFD;
+        return 1;
+      }
       c = c << 6U | (byte & 0x3FU);
     }
     *out = static_cast<wchar_t>(n_more == 0 && byte >= 0x80 ? 0xFFFD : c);
@@ -285,6 +297,7 @@ class LineEditor final : public LineSource {
   bool brackets_pastes_ = false;
   EditLine* editor_ = nullptr;
   HistoryW* history_ = nullptr;
+  std::optional<unsigned char> unread_;  // read, but no part of the character it was read for
   bool continued_ = false;
   Outcome stopped_ = Outcome::kLine;  // why a line ended without one
 };

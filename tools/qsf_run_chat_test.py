@@ -332,6 +332,15 @@ class AtATerminal(Case):
         self.assertEqual(terminal.leave(), 0)
         self.assertFalse(os.path.exists(path("no_home")))
 
+    def test_a_byte_that_is_no_utf8_takes_no_other_with_it(self):
+        terminal = Terminal(tiny, "--quiet", "--no-history", "--max-tokens", "3", *ENDLESS)
+        terminal.wait_for(PROMPT)
+        os.write(terminal.terminal, b"/system caf\xe9\r")
+        terminal.wait_for(PROMPT)
+        terminal.type("/system\r")
+        terminal.wait_for("caf\ufffd\r\n")
+        self.assertEqual(terminal.leave(), 0)
+
     def test_messages_of_several_lines(self):
         saved = path("terminal.json")
         terminal = Terminal(tiny, "--max-tokens", "3", "--quiet", "--no-history", *ENDLESS)
