@@ -105,7 +105,7 @@ QSF_API void qsf_config_set_rows_per_pass(QSFConfig* config, int rows);
 /* Sequences that may exist at once, 1 to 64; the default is 1. Each costs keys and values for the
  * whole context, planned when the engine opens. qsf_engine_generate, qsf_generate, qsf_engine_score
  * and qsf_forward use one for the time of their call: with sessions of your own beside them, add
- * one.
+ * one. A chat is a session.
  */
 QSF_API void qsf_config_set_max_sessions(QSFConfig* config, int sessions);
 QSF_API void qsf_config_set_log_callback(QSFConfig* config, QSFLogCallback callback,

@@ -55,6 +55,30 @@ std::string generated_text(const Tokenizer& tokenizer, std::span<const TokenId> 
   return text;
 }
 
+// Takes the newest turn back when it goes out of scope, however that comes, unless it is kept.
+class NewTurn {
+ public:
+  NewTurn(std::vector<ChatTurn>& turns, std::string user) : turns_(turns) {
+    turns_.push_back({.user = std::move(user), .answer = {}});
+  }
+  ~NewTurn() {
+    if (!kept_) turns_.pop_back();
+  }
+  NewTurn(const NewTurn&) = delete;
+  NewTurn& operator=(const NewTurn&) = delete;
+  void keep() noexcept { kept_ = true; }
+
+ private:
+  std::vector<ChatTurn>& turns_;
+  bool kept_ = false;
+};
+
+bool begins_with_any(std::string_view text, std::span<const std::string> beginnings) noexcept {
+  return std::any_of(beginnings.begin(), beginnings.end(), [text](const std::string& beginning) {
+    return !beginning.empty() && text.starts_with(beginning);
+  });
+}
+
 Result<ChatFormat> make_format(const Engine& engine, const ChatOptions& options) {
   if (engine.tokenizer() == nullptr) {
     return unsupported(
@@ -80,11 +104,12 @@ Result<std::unique_ptr<Chat>> Chat::create(Engine& engine, const ChatOptions& op
 
 Result<ChatResult> Chat::send(std::string_view text, const GenerateOptions& options) {
   if (options.max_tokens == 0) return invalid_argument("max_tokens: 0, expected at least 1");
-  turns_.push_back({.user = as_utf8(text), .answer = {}});
+  NewTurn turn(turns_, as_utf8(text));
   Result<ChatResult> result = answer(options);
-  const bool kept = result.has_value() && (result->generated.reason != StopReason::kCancelled ||
-                                           result->generated.generated_tokens > 0);
-  if (!kept) turns_.pop_back();
+  if (result.has_value() && (result->generated.reason != StopReason::kCancelled ||
+                             result->generated.generated_tokens > 0)) {
+    turn.keep();
+  }
   return result;
 }
 
@@ -163,10 +188,6 @@ Result<ChatResult> Chat::answer(const GenerateOptions& options) {
     return result;
   }
 
-  // The template's own end of an answer is an end like that of a control token.
-  if (generated.reason == StopReason::kStopString && options.stop.empty()) {
-    generated.reason = StopReason::kEndOfText;
-  }
   turns_.erase(turns_.begin(), turns_.begin() + static_cast<std::ptrdiff_t>(fitted.n_dropped));
   const std::span<const TokenId> rows = session_->tokens().subspan(tokens.size());
   std::vector<TokenId> answer_tokens(rows.begin(), rows.end());
@@ -174,7 +195,12 @@ Result<ChatResult> Chat::answer(const GenerateOptions& options) {
   std::string& text = turns_.back().answer;
   text = generated_text(*engine_.tokenizer(), answer_tokens);
   // Beyond what was delivered stands a stop text, also where another reason is given for the end.
+  // The template's own end of an answer is an end like that of a control token.
   const bool whole = text.size() <= delivery.n_bytes;
+  if (!whole && generated.reason == StopReason::kStopString &&
+      !begins_with_any(std::string_view(text).substr(delivery.n_bytes), options.stop)) {
+    generated.reason = StopReason::kEndOfText;
+  }
   text.resize(std::min(text.size(), delivery.n_bytes));
   transcript_.record(std::move(fitted.prompt), text, answer_tokens, whole);
   return result;

@@ -5,6 +5,7 @@
 
 #include "engine/chat.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -215,6 +216,21 @@ struct CancelAt {
     if (--self.token == 0) self.engine->cancel();
   }
 };
+
+// The template closes an answer with text; which of two texts ended it decides the reason.
+TEST_F(ChatTest, TheTemplatesOwnEndingIsNoStopText) {
+  constexpr std::string_view kBees =
+      "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + 'bbbb\n' }}{% endfor %}"
+      "{{ 'assistant: ' }}";
+  open(512);
+  const std::unique_ptr<Chat> chat = start("", kBees);
+  ASSERT_THAT(chat->format().end_texts(), testing::ElementsAre("bbbb"));
+  GenerateOptions options = always(engine_->tokenizer()->find_token("b"), 20);
+  options.stop = {"", "zzz"};
+  EXPECT_EQ(say(*chat, "one", options).generated.reason, StopReason::kEndOfText);
+  options.stop = {"bbb"};
+  EXPECT_EQ(say(*chat, "two", options).generated.reason, StopReason::kStopString);
+}
 
 // An answer that ended before a stop text has tokens beyond its text: it is encoded again.
 TEST_F(ChatTest, StopTextsLeaveNothingBehind) {
