@@ -93,6 +93,8 @@ install(DIRECTORY ${qsf_debian_folder}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/
 install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/NOTICE
               ${qsf_debian_folder}/changelog.Debian.gz ${qsf_debian_folder}/changelog.gz
         DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT debian EXCLUDE_FROM_ALL)
+install(FILES ${PROJECT_SOURCE_DIR}/packaging/debian/qsf.lintian-overrides RENAME qsf
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides COMPONENT debian EXCLUDE_FROM_ALL)
 install(FILES ${PROJECT_SOURCE_DIR}/packaging/debian/copyright
               ${qsf_debian_folder}/changelog.Debian.gz ${qsf_debian_folder}/changelog.gz
         DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libqsf-dev COMPONENT debian_development EXCLUDE_FROM_ALL)

@@ -78,7 +78,7 @@ TEST(PytorchUnpicklerTest, StopsWhereThePickleStops) {
 
 TEST(PytorchUnpicklerTest, MemoAndFrames) {
   const Outcome list =
-      run(std::string("\x80\x04\x95\x0a\0\0\0\0\0\0\0]\x94(\x8c\x01x\x94h\x01h\0e.", 26));
+      run(std::string("\x80\x04\x95\x0d\0\0\0\0\0\0\0]\x94(\x8c\x01x\x94h\x01h\0e.", 24));
   ASSERT_TRUE(list.status.ok()) << list.status.message();
   const auto& items = list.objects.lists[list.value.index()];
   ASSERT_EQ(items.size(), 3U);
