@@ -99,7 +99,7 @@ TEST_F(SharedModelTest, Stories260KPerplexityEqualsLlamaCpp) {
 }
 
 TEST_F(SharedModelTest, Tales5MPerplexityEqualsLlamaCpp) {
-  const std::string model = convert(std::string(QSF_SOURCE_DIR) + "/models/tales-5M", "f16");
+  const std::string model = convert(std::string(QSF_SHARED_DIR) + "/models/tales-5M", "f16");
   EXPECT_NEAR(perplexity(model, text_head(scratch_, 120000)) / 40.4657, 1.0, 0.002);
 }
 
