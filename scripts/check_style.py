@@ -26,7 +26,7 @@ SELF = {"scripts/check_style.py", "scripts/tests/test_check_style.py"}
 MARKER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b(?!\s*\(#\d+\))")
 DEAD_BRANCH = re.compile(r"\bif\s*(constexpr\s*)?\(\s*(false|0)\s*\)|^\s*#\s*if\s+0\b")
 PRAGMA_ONCE = re.compile(r"^\s*#\s*pragma\s+once\b")
-MACHINE_PATH = re.compile(r"(?<![\w.~-])(/work/|/home/\w|/root/|/Users/\w|/tmp/)")
+MACHINE_PATH = re.compile(r"(?<![\w.~-])/(work/|home/\w|root/|Users/\w|tmp/)")
 BANNER = re.compile(r"^[-=*#~_/ ]*([-=*#~_/])\1{4,}[-=*#~_/ ]*$|^([-=*#~])\2{2,}\s+\S")
 COMMENTED_CODE = [re.compile(pattern) for pattern in (
     r"^#\s*(include|define|if|ifdef|ifndef|else|endif)\b",

@@ -58,11 +58,11 @@ mv "$model" "$model.away"
 ! tells_a_story "$prefix/bin/qsf-run" || fail "qsf-run took a bundled model that is not the installed one"
 mv "$model.away" "$model"
 
-DESTDIR=$scratch/root quietly "$cmake" --install "$build" --prefix /usr || fail "cmake --install below DESTDIR failed"
-tells_a_story "$scratch/root/usr/bin/qsf-run" || fail "the qsf-run installed below DESTDIR fails"
+DESTDIR=$scratch/destdir quietly "$cmake" --install "$build" --prefix /usr || fail "cmake --install below DESTDIR failed"
+tells_a_story "$scratch/destdir/usr/bin/qsf-run" || fail "the qsf-run installed below DESTDIR fails"
 (cd "$prefix" && find . | sort) >"$scratch/moved.txt"
-(cd "$scratch/root/usr" && find . | sort) >"$scratch/root.txt"
-quietly diff "$scratch/moved.txt" "$scratch/root.txt" || fail "prefix and DESTDIR give different files"
+(cd "$scratch/destdir/usr" && find . | sort) >"$scratch/destdir.txt"
+quietly diff "$scratch/moved.txt" "$scratch/destdir.txt" || fail "prefix and DESTDIR give different files"
 
 archive=$(find "$prefix" -name libqsf.a)
 [ -n "$archive" ] || fail "no libqsf.a under $prefix"
