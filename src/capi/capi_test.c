@@ -9,19 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "capi/testing/capi_check.h"
 #include "qsf/qsf.h"
-
-static int n_checks;
-static int n_failures;
-
-#define CHECK(condition)                                                      \
-  do {                                                                        \
-    ++n_checks;                                                               \
-    if (!(condition)) {                                                       \
-      ++n_failures;                                                           \
-      fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
-    }                                                                         \
-  } while (0)
 
 static int contains(const char* text, const char* part) {
   return strstr(text, part) != NULL;
