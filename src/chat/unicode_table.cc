@@ -22,22 +22,29 @@ bool contains(std::span<const CodePointRange> ranges, std::uint32_t code_point) 
   return find_range(ranges, code_point) != ranges.end();
 }
 
-}  // namespace
-
-void append_case(std::uint32_t code_point, LetterCase to, std::string& out) {
+// Returns false, and appends nothing, where the tables of that case do not name the code point.
+bool append_by_rule(std::uint32_t code_point, LetterCase to, std::string& out) {
   const auto expansions = case_expansions(to);
   const auto expansion = std::lower_bound(
       expansions.begin(), expansions.end(), code_point,
       [](const CaseExpansion& entry, std::uint32_t c) { return entry.code_point < c; });
   if (expansion != expansions.end() && expansion->code_point == code_point) {
     out += expansion->text;
-    return;
+    return true;
   }
   const auto ranges = case_ranges(to);
   const auto range = find_range(ranges, code_point);
-  if (range != ranges.end() && (code_point - range->first) % range->stride == 0) {
-    code_point = static_cast<std::uint32_t>(static_cast<std::int32_t>(code_point) + range->delta);
-  }
+  if (range == ranges.end() || (code_point - range->first) % range->stride != 0) return false;
+  append_utf8(static_cast<std::uint32_t>(static_cast<std::int32_t>(code_point) + range->delta),
+              out);
+  return true;
+}
+
+}  // namespace
+
+void append_case(std::uint32_t code_point, LetterCase to, std::string& out) {
+  if (append_by_rule(code_point, to, out)) return;
+  if (to == LetterCase::kTitle && append_by_rule(code_point, LetterCase::kUpper, out)) return;
   append_utf8(code_point, out);
 }
 

@@ -51,7 +51,8 @@ bool is_case_ignorable(std::uint32_t code_point);
 bool is_upper(std::uint32_t code_point);
 bool is_lower(std::uint32_t code_point);
 
-// The tables themselves, in unicode_table_data.cc.
+// The tables themselves, in unicode_case_data.cc and unicode_set_data.cc. Those of title case hold
+// what is not as in upper case.
 std::span<const CaseRange> case_ranges(LetterCase to);
 std::span<const CaseExpansion> case_expansions(LetterCase to);
 std::span<const CodePointRange> unprintable_ranges();
