@@ -92,7 +92,7 @@ TEST(KernelSetTest, EverySetHoldsWhatItsTierCovers) {
 TEST(KernelSetTest, NamesEveryTable) {
   const std::string names = kernel_set_names(kernel_set(Isa::kScalar));
   for (const char* line :
-       {"matvec 4bit/64: matvec_q4g64_scalar\n", "matmul f16: matmul_f16_scalar\n",
+       {"matmul 4bit/64 i8: matmul_q4g64_i8_scalar\n", "matmul f16 f32: matmul_f16_f32_scalar\n",
         "norm: norm_scalar\n", "sample: sample_scalar\n"}) {
     EXPECT_NE(names.find(line), std::string::npos) << names;
   }

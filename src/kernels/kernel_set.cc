@@ -31,7 +31,8 @@ KernelSet make_set(Isa best) noexcept {
           .softmax = first_covered(softmax_kernels(), best),
           .attend = first_covered(attend_kernels(), best),
           .convert = first_covered(convert_kernels(), best),
-          .sample = first_covered(sample_kernels(), best)};
+          .sample = first_covered(sample_kernels(), best),
+          .quantise = first_covered(quantise_kernels(), best)};
 }
 
 using Sets = std::array<KernelSet, std::size(kAllIsas)>;
@@ -65,12 +66,17 @@ std::string kernel_set_names(const KernelSet& set) {
     for (const std::uint32_t block : {32U, 64U}) {
       if (is_float_type(type) && block == 64) continue;
       const BlockFormat format = block_format(type, block);
-      append_line(&text, "matvec " + format_text(format), set.matvec(format).name);
-      append_line(&text, "matmul " + format_text(format), set.matmul(format).name);
+      for (const Input input : {Input::kInt8, Input::kBf16, Input::kF32}) {
+        const MatMulKernel* kernel = find_matmul(format, input, set.best);
+        if (kernel == nullptr) continue;
+        const std::string form(input_name(input));
+        append_line(&text, "matmul " + format_text(format) + " " + form, kernel->name);
+      }
     }
   }
-  for (const char* name : {set.norm.name, set.rope.name, set.activation.name, set.elementwise.name,
-                           set.softmax.name, set.attend.name, set.convert.name, set.sample.name}) {
+  for (const char* name :
+       {set.norm.name, set.rope.name, set.activation.name, set.elementwise.name, set.softmax.name,
+        set.attend.name, set.convert.name, set.sample.name, set.quantise.name}) {
     const std::string_view whole = name;
     append_line(&text, whole.substr(0, whole.find('_')), whole);
   }

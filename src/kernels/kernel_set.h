@@ -13,8 +13,8 @@
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/isa.h"
 #include "kernels/matmul/matmul.h"
-#include "kernels/matvec/matvec.h"
 #include "kernels/norm/norm.h"
+#include "kernels/quantise/quantise.h"
 #include "kernels/rope/rope.h"
 #include "kernels/sample/sample.h"
 #include "kernels/softmax/softmax.h"
@@ -31,13 +31,11 @@ struct KernelSet {
   AttendKernels attend;
   ConvertKernels convert;
   SampleKernels sample;
+  QuantiseKernels quantise;
 
-  // Requires  as select_matvec
-  const MatVecKernel& matvec(BlockFormat format) const noexcept {
-    return select_matvec(format, best);
-  }
-  const MatMulKernel& matmul(BlockFormat format) const noexcept {
-    return select_matmul(format, best);
+  // Requires  as select_matmul
+  const MatMulKernel& matmul(BlockFormat format, Input input) const noexcept {
+    return select_matmul(format, input, best);
   }
 };
 
@@ -45,7 +43,7 @@ struct KernelSet {
 // program. Threads  any
 const KernelSet& kernel_set(Isa best) noexcept;
 
-// Returns one line per table, "matvec 4bit/64: matvec_q4g64_scalar", for --verbose.
+// Returns one line per table, "matmul 4bit/64 i8: matmul_q4g64_i8_scalar", for --verbose.
 std::string kernel_set_names(const KernelSet& set);
 
 }  // namespace qsf::kernels

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // The scalar tier's functions behind the tables of the smaller kernels; for those tables alone.
-// Contracts are in each kernel's own header. matvec and matmul list theirs beside their tables.
+// Contracts are in each kernel's own header. matmul lists its own beside its table.
 
 #ifndef QSF_KERNELS_VARIANTS_SCALAR_H_
 #define QSF_KERNELS_VARIANTS_SCALAR_H_
@@ -23,6 +23,8 @@ void layer_norm_scalar(const float* x, const float* gain, const float* bias, flo
 
 void rotate_half_scalar(float* x, const float* cos, const float* sin, std::uint32_t n_pairs,
                         std::uint32_t n_heads, std::size_t head_stride) noexcept;
+
+void to_int8_scalar(const float* x, std::byte* out, std::uint32_t n_cols) noexcept;
 
 void relu_scalar(float* x, std::uint32_t n_values) noexcept;
 void relu_squared_scalar(float* x, std::uint32_t n_values) noexcept;

@@ -139,7 +139,7 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::string_view instruction_set() const noexcept = 0;
-  // Returns a line for each kernel in use, "matvec 4bit/64: matvec_q4g64_scalar", for people.
+  // Returns a line for each kernel in use, "matmul 4bit/64 i8: matmul_q4g64_i8_scalar", for people.
   virtual std::string describe() const = 0;
   virtual BackendTimes times() const noexcept = 0;
 

@@ -32,7 +32,7 @@ CpuBackend::CpuBackend(ThreadPool& pool, const kernels::KernelSet& kernel_set)
 
 std::string_view CpuBackend::instruction_set() const noexcept {
   // Of the kernels that run, not of the CPU: a tier may have no kernel of its own yet.
-  return kernels::isa_name(kernels_.matvec({QuantType::kQ4, 64}).isa);
+  return kernels::isa_name(kernels_.matmul({QuantType::kQ4, 64}, kernels::Input::kInt8).isa);
 }
 
 std::uint64_t CpuBackend::buffer_bytes(std::uint32_t n_rows, std::uint32_t n_cols) const noexcept {

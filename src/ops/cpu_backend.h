@@ -89,8 +89,7 @@ class CpuBackend final : public Backend {
   void multiply_band(const MatmulArgs& args, const MatmulTile& tile, std::uint32_t first_group,
                      std::uint32_t last_group);
   void multiply_run(const MatmulArgs& args, const MatmulTile& tile, std::uint32_t first_group,
-                    std::uint32_t n_band_rows, std::uint32_t first_row, std::uint32_t last_row,
-                    bool prompt);
+                    std::uint32_t n_band_rows, std::uint32_t first_row, std::uint32_t last_row);
 
   std::byte* kv_row(std::uint32_t page, std::uint32_t layer, std::uint32_t kv_head, KvPart part,
                     std::uint32_t slot) const noexcept;

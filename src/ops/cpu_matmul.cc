@@ -50,11 +50,10 @@ void CpuBackend::multiply_band(const MatmulArgs& args, const MatmulTile& tile,
       std::min(last_group * kRowGroup, tile.n_rows) - first_group * kRowGroup;
   if (args.row_list.empty()) {
     if (args.rows.n_prompt > 0) {
-      multiply_run(args, tile, first_group, n_band_rows, 0, args.rows.n_prompt, true);
+      multiply_run(args, tile, first_group, n_band_rows, 0, args.rows.n_prompt);
     }
     if (args.rows.n_rows > args.rows.n_prompt) {
-      multiply_run(args, tile, first_group, n_band_rows, args.rows.n_prompt, args.rows.n_rows,
-                   false);
+      multiply_run(args, tile, first_group, n_band_rows, args.rows.n_prompt, args.rows.n_rows);
     }
     return;
   }
@@ -67,15 +66,15 @@ void CpuBackend::multiply_band(const MatmulArgs& args, const MatmulTile& tile,
            args.row_list[j] < stop) {
       ++j;
     }
-    multiply_run(args, tile, first_group, n_band_rows, first_row, args.row_list[j - 1] + 1, prompt);
+    multiply_run(args, tile, first_group, n_band_rows, first_row, args.row_list[j - 1] + 1);
     i = j;
   }
 }
 
-// Rows [first_row, last_row), all prompt rows or none of them.
+// Rows [first_row, last_row).
 void CpuBackend::multiply_run(const MatmulArgs& args, const MatmulTile& tile,
                               std::uint32_t first_group, std::uint32_t n_band_rows,
-                              std::uint32_t first_row, std::uint32_t last_row, bool prompt) {
+                              std::uint32_t first_row, std::uint32_t last_row) {
   const MatmulTarget& target = args.targets[tile.target];
   const Matrix& in = matrix(args.in);
   const Matrix& out = matrix(target.out);
@@ -84,28 +83,16 @@ void CpuBackend::multiply_run(const MatmulArgs& args, const MatmulTile& tile,
   QSF_DCHECK(weight_row >= target.first_weight_row && column + n_band_rows <= out.n_cols);
   QSF_DCHECK(last_row <= in.n_rows && last_row <= out.n_rows && tile.n_cols <= in.n_cols);
   const std::byte* weights = tile.bytes + first_group * tile.group_bytes;
-  if (prompt) {
-    kernels_.matmul(tile.format)
-        .run({.weights = weights,
-              .group_bytes = tile.group_bytes,
-              .x = in.row(first_row),
-              .x_stride = in.stride,
-              .y = out.row(first_row) + column,
-              .y_stride = out.stride,
-              .n_x = last_row - first_row,
-              .n_rows = n_band_rows,
-              .n_cols = tile.n_cols});
-  } else {
-    for (std::uint32_t row = first_row; row < last_row; ++row) {
-      kernels_.matvec(tile.format)
-          .run({.weights = weights,
-                .group_bytes = tile.group_bytes,
-                .x = in.row(row),
-                .y = out.row(row) + column,
-                .n_rows = n_band_rows,
-                .n_cols = tile.n_cols});
-    }
-  }
+  kernels_.matmul(tile.format, kernels::Input::kF32)
+      .run({.weights = weights,
+            .group_bytes = tile.group_bytes,
+            .x = reinterpret_cast<const std::byte*>(in.row(first_row)),
+            .x_stride = in.stride * sizeof(float),
+            .y = out.row(first_row) + column,
+            .y_stride = out.stride,
+            .n_x = last_row - first_row,
+            .n_rows = n_band_rows,
+            .n_cols = tile.n_cols});
   for (std::uint32_t row = first_row; row < last_row; ++row) {
     float* y = out.row(row) + column;
     if (args.hook.run != nullptr) {

@@ -10,94 +10,40 @@
 namespace qsf::kernels {
 namespace {
 
-constexpr MatMulKernel kKernels[] = {
-    {.name = "matmul_q2sg32_scalar",
-     .isa = Isa::kScalar,
-     .format = {QuantType::kQ2S, 32},
-     .exactness = Exactness::kBounded,
-     .run = matmul_q2sg32_scalar},
-    {.name = "matmul_q2sg64_scalar",
-     .isa = Isa::kScalar,
-     .format = {QuantType::kQ2S, 64},
-     .exactness = Exactness::kBounded,
-     .run = matmul_q2sg64_scalar},
-    {.name = "matmul_q2ag32_scalar",
-     .isa = Isa::kScalar,
-     .format = {QuantType::kQ2A, 32},
-     .exactness = Exactness::kBounded,
-     .run = matmul_q2ag32_scalar},
-    {.name = "matmul_q2ag64_scalar",
-     .isa = Isa::kScalar,
-     .format = {QuantType::kQ2A, 64},
-     .exactness = Exactness::kBounded,
-     .run = matmul_q2ag64_scalar},
-    {.name = "matmul_q3g32_scalar",
-     .isa = Isa::kScalar,
-     .format = {QuantType::kQ3, 32},
-     .exactness = Exactness::kBounded,
-     .run = matmul_q3g32_scalar},
-    {.name = "matmul_q3g64_scalar",
-     .isa = Isa::kScalar,
-     .format = {QuantType::kQ3, 64},
-     .exactness = Exactness::kBounded,
-     .run = matmul_q3g64_scalar},
-    {.name = "matmul_q4g32_scalar",
-     .isa = Isa::kScalar,
-     .format = {QuantType::kQ4, 32},
-     .exactness = Exactness::kBounded,
-     .run = matmul_q4g32_scalar},
-    {.name = "matmul_q4g64_scalar",
-     .isa = Isa::kScalar,
-     .format = {QuantType::kQ4, 64},
-     .exactness = Exactness::kBounded,
-     .run = matmul_q4g64_scalar},
-    {.name = "matmul_ternaryg32_scalar",
-     .isa = Isa::kScalar,
-     .format = {QuantType::kTernary, 32},
-     .exactness = Exactness::kBounded,
-     .run = matmul_ternaryg32_scalar},
-    {.name = "matmul_ternaryg64_scalar",
-     .isa = Isa::kScalar,
-     .format = {QuantType::kTernary, 64},
-     .exactness = Exactness::kBounded,
-     .run = matmul_ternaryg64_scalar},
-    {.name = "matmul_q8g32_scalar",
-     .isa = Isa::kScalar,
-     .format = {QuantType::kQ8, 32},
-     .exactness = Exactness::kBounded,
-     .run = matmul_q8g32_scalar},
-    {.name = "matmul_q8g64_scalar",
-     .isa = Isa::kScalar,
-     .format = {QuantType::kQ8, 64},
-     .exactness = Exactness::kBounded,
-     .run = matmul_q8g64_scalar},
-    {.name = "matmul_f32_scalar",
-     .isa = Isa::kScalar,
-     .format = {QuantType::kF32, 4},
-     .exactness = Exactness::kBounded,
-     .run = matmul_f32_scalar},
-    {.name = "matmul_f16_scalar",
-     .isa = Isa::kScalar,
-     .format = {QuantType::kF16, 4},
-     .exactness = Exactness::kBounded,
-     .run = matmul_f16_scalar},
-    {.name = "matmul_bf16_scalar",
-     .isa = Isa::kScalar,
-     .format = {QuantType::kBF16, 4},
-     .exactness = Exactness::kBounded,
-     .run = matmul_bf16_scalar},
-};
+#define QSF_ENTRY(kernel, tier, type, block, form, exact) \
+  {.name = #kernel,                                       \
+   .isa = Isa::tier,                                      \
+   .format = {QuantType::type, block},                    \
+   .input = Input::form,                                  \
+   .exactness = Exactness::exact,                         \
+   .run = kernel},
+#define QSF_I8_SCALAR(name, type, block) \
+  QSF_ENTRY(matmul_##name##_i8_scalar, kScalar, type, block, kInt8, kBitExact)
+#define QSF_F32_SCALAR(name, type, block) \
+  QSF_ENTRY(matmul_##name##_f32_scalar, kScalar, type, block, kF32, kBounded)
 
-constexpr bool has_scalar(BlockFormat format) {
+constexpr MatMulKernel kKernels[] = {QSF_CODED_FORMATS(QSF_I8_SCALAR)   //
+                                     QSF_CODED_FORMATS(QSF_F32_SCALAR)  //
+                                     QSF_FLOAT_FORMATS(QSF_F32_SCALAR)};
+
+#undef QSF_F32_SCALAR
+#undef QSF_I8_SCALAR
+#undef QSF_ENTRY
+
+constexpr bool has_scalar(BlockFormat format, Input input) {
   for (const MatMulKernel& kernel : kKernels) {
-    if (kernel.isa == Isa::kScalar && kernel.format == format) return true;
+    if (kernel.isa == Isa::kScalar && kernel.format == format && kernel.input == input) return true;
   }
   return false;
 }
 
 constexpr bool every_format_has_scalar() {
   for (const QuantType type : kAllQuantTypes) {
-    if (!has_scalar(block_format(type, 32)) || !has_scalar(block_format(type, 64))) return false;
+    for (const std::uint32_t block : {32U, 64U}) {
+      const BlockFormat format = block_format(type, block);
+      if (!has_scalar(format, Input::kF32)) return false;
+      if (!is_float_type(type) && !has_scalar(format, Input::kInt8)) return false;
+    }
   }
   return true;
 }
@@ -105,17 +51,30 @@ static_assert(every_format_has_scalar(), "a format without a scalar kernel runs 
 
 }  // namespace
 
+std::string_view input_name(Input input) noexcept {
+  switch (input) {
+    case Input::kF32: return "f32";
+    case Input::kInt8: return "i8";
+    case Input::kBf16: return "bf16";
+  }
+  return "unknown";
+}
+
 std::span<const MatMulKernel> matmul_kernels() noexcept {
   return kKernels;
 }
 
-const MatMulKernel& select_matmul(BlockFormat format, Isa best) noexcept {
-  const MatMulKernel* found = nullptr;
+const MatMulKernel* find_matmul(BlockFormat format, Input input, Isa best) noexcept {
   for (const MatMulKernel& kernel : kKernels) {
-    if (found == nullptr && kernel.format == format && isa_covers(best, kernel.isa)) {
-      found = &kernel;
+    if (kernel.format == format && kernel.input == input && isa_covers(best, kernel.isa)) {
+      return &kernel;
     }
   }
+  return nullptr;
+}
+
+const MatMulKernel& select_matmul(BlockFormat format, Input input, Isa best) noexcept {
+  const MatMulKernel* found = find_matmul(format, input, best);
   QSF_CHECK(found != nullptr);
   return *found;
 }

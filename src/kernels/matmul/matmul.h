@@ -1,11 +1,31 @@
 // SPDX-License-Identifier: MIT
 //
-// Product of stored weights with many rows of activations: the kernel of prompts.
+// Products of stored weights with rows of activations: the kernels that dominate every pass.
 //
 //   y[i, r] = sum over c of  w[r, c] * x[i, c]        for i in [0, n_x), r in [0, n_rows)
 //
-// A block of weights is decoded once and used for many rows of x, so a variant is judged by
-// operations per second. Weights are never widened beyond one block of 16 rows.
+// Decode is the product with one row: it reads every weight byte once, so there a variant is judged
+// by the share of memory bandwidth it reaches. Prompts are products with many rows: a block of
+// weights is decoded once and used for all of them, so there operations per second count. Both are
+// one family, since an output has the same bits whatever the number of rows.
+//
+// Rows come in the form that a kernel states:
+//
+//   kF32   f32; every weight type; the reference for the others
+//   kInt8  kernels/quantise/quantise.h; coded weights. Integer sums are exact and every float
+//          operation is a separate rounding in one order, so all tiers give the same bits: for
+//          every block of columns in ascending order, with s and m its scale and min, q the codes
+//          of x and a the scale of their chunk,
+//
+//            acc = acc + a * (s * dot(code, q) + m * sum(q))
+//
+//          where a type without a min takes m = -1.5 s (2-bit symmetric), m = -s (ternary) or
+//          leaves the second term out (8-bit)
+//   kBf16  bf16 bits; matrix units
+//
+// This header is the whole contract. Implementations sit beside it, one file per form and
+// instruction set; the table in matmul.cc is the only list of them, and dispatch, tests and
+// benchmarks all walk that table, so a kernel cannot be reachable and untested.
 
 #ifndef QSF_KERNELS_MATMUL_MATMUL_H_
 #define QSF_KERNELS_MATMUL_MATMUL_H_
@@ -13,61 +33,84 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "kernels/isa.h"
+#include "kernels/quantise/quantise.h"
 #include "quant/types.h"
 
 namespace qsf::kernels {
 
+enum class Input : std::uint8_t { kF32, kInt8, kBf16 };
+
+// Returns "f32", "i8" or "bf16", as in kernel names.
+std::string_view input_name(Input input) noexcept;
+
+// Bytes of one row of x. Rows of floats are padded with zeros to whole chunks of 64 columns.
+constexpr std::size_t input_row_bytes(Input input, std::uint32_t n_cols) noexcept {
+  if (input == Input::kInt8) return int8_row_bytes(n_cols);
+  return int8_chunks(n_cols) * kChunkColumns * (input == Input::kF32 ? 4 : 2);
+}
+
 // One band of weight rows times all rows of x.
 //
-// An x_stride that is a multiple of 1,024 floats puts all rows into the same cache sets: 16 floats
-// more keep matmul_q4g64_scalar at 29 GFLOP/s a core where 2,048 fall to 13 to 29, as the load of
-// the second-level cache goes (EPYC Zen 3, 64 rows of x).
+// An x_stride that is a multiple of 4 KiB puts all rows into the same cache sets and may cost half
+// the speed of many rows; callers avoid it.
 //
 // Shapes      weights  ceil(n_rows / 16) groups of layout 1, group_bytes apart
-//             x [n_x, align_up(n_cols, 64)]  row i at x + i * x_stride; zero from n_cols on
-//             y [n_x, n_rows]                row i at y + i * y_stride, overwritten
+//             x [n_x, input_row_bytes(input, n_cols) bytes]  row i at x + i * x_stride
+//             y [n_x, n_rows]  f32, row i at y + i * y_stride, overwritten
 // Requires    group_bytes >= qsf::group_bytes(format, n_cols) and a multiple of 64
-//             x_stride >= align_up(n_cols, 64) and a multiple of 16; y_stride >= n_rows
+//             x_stride is a multiple of 64 and, for n_x > 1, at least a row; y_stride >= n_rows
 //             every scale, min and float of the weights is finite, padding rows included (files are
 //             held to that by quant/codec.h check_blocks)
 //             weights and x are 64-byte aligned; y needs the alignment of a float alone
 //             y overlaps neither weights nor x
-// Guarantees  n_rows == 0 or n_x == 0 does nothing; elements between n_rows and y_stride stay
+// Guarantees  n_rows == 0 or n_x == 0 does nothing; the last group may be partial: true rows alone
+//             are stored; elements between n_rows and y_stride stay
 //             y[i, r] depends on row r and x row i alone, bit for bit: neither n_x nor how rows
-//             are grouped into calls shows in it. It need not equal matvec's bits.
-//             no byte outside the three operands is read or written
+//             are grouped into calls shows in it
+//             no byte outside the three operands is read or written (a prefetch is no read)
 //             no allocation, no lock, no failure
 // Threads     any; bands of one matrix may run concurrently
 struct MatMulArgs {
   const std::byte* weights;
   std::size_t group_bytes;
-  const float* x;
-  std::size_t x_stride;  // floats
+  const std::byte* x;
+  std::size_t x_stride;  // bytes
   float* y;
   std::size_t y_stride;  // floats
   std::uint32_t n_x;
   std::uint32_t n_rows;
   std::uint32_t n_cols;
+  // How far ahead of the weights in work a kernel may prefetch when n_x is small; 0: not at all. A
+  // hint, which kernels may ignore.
+  std::uint32_t prefetch_bytes = 0;
 };
 
 using MatMulFn = void (*)(const MatMulArgs&) noexcept;
 
 struct MatMulKernel {
-  const char* name;  // "matmul_q4g64_scalar"
+  const char* name;  // "matmul_q4g64_i8_scalar", as printed by tests and benchmarks
   Isa isa;
   BlockFormat format;
+  Input input;
   Exactness exactness;
   MatMulFn run;
 };
 
-// Every matmul kernel in this binary, best instruction set first, scalar last. Threads  any
+// Every kernel in this binary, best instruction set first, scalar last. Threads  any
 std::span<const MatMulKernel> matmul_kernels() noexcept;
 
-// Returns the first kernel for `format` that `best` covers.
-// Requires  as select_matvec. Threads  any
-const MatMulKernel& select_matmul(BlockFormat format, Isa best) noexcept;
+// Returns the first kernel for `format` and `input` that `best` covers, or null: only coded types
+// have int8 kernels, and only matrix units bf16 ones.
+// Requires  format is a float type, or a coded type with blocks that kernels know (wider ones are
+//           cut at load, quant/interleave.h kernel_format)
+// Threads   any
+const MatMulKernel* find_matmul(BlockFormat format, Input input, Isa best) noexcept;
+
+// Returns the same where there is one. Requires  input is kF32, or kInt8 with a coded type.
+const MatMulKernel& select_matmul(BlockFormat format, Input input, Isa best) noexcept;
 
 }  // namespace qsf::kernels
 

@@ -15,6 +15,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/matmul/matmul.h"
 #include "quant/types.h"
 
 namespace qsf::kernels::testing_support {
@@ -24,13 +25,16 @@ inline constexpr double kSmallestNormal = 0x1p-126;
 
 double gamma_of(double n_roundings) noexcept;
 
-// Bound of one output of matvec or matmul. `magnitude` is the sum over columns of
+// Bound of one output of a product with rows of f32 or bf16. `magnitude` is the sum over columns of
 // (|scale * code| + |min|) * |x|, min standing for scale * zero point where a type has one.
 //
 // A term passes: its weight's min added (1), the product (1), at most `block` additions inside a
 // block, scale times sum (1), the min's term added (1), and one addition per block. Where floats
 // underflow, each of about four operations a column loses at most 2^-149, times the largest scale.
-double product_bound(BlockFormat format, std::uint64_t n_cols, double magnitude) noexcept;
+// With rows of bf16 the weight is rounded to bf16 as well, 2^-9 of itself, and sums run over all
+// columns.
+double product_bound(BlockFormat format, Input input, std::uint64_t n_cols,
+                     double magnitude) noexcept;
 
 // Whether `got` is what `want` allows: NaN only for NaN, infinity only for the same infinity or a
 // `want` past f32's range, else a difference of at most `bound`. A NaN bound allows nothing.

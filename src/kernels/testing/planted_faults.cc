@@ -5,155 +5,212 @@
 #include "kernels/testing/planted_faults.h"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "base/f16.h"
 #include "kernels/matmul/matmul_variants.h"
-#include "kernels/matvec/matvec_variants.h"
 #include "kernels/variants_scalar.h"
 
 namespace qsf::kernels::testing_support {
 namespace {
 
-void right(const MatVecArgs& args) noexcept {
-  matvec_q4g64_scalar(args);
-}
-
-void drop_last_block(const MatVecArgs& args) noexcept {
-  MatVecArgs wrong = args;
-  wrong.n_cols = (args.n_cols - 1) / 64 * 64;
-  right(wrong);
-}
-
-// The last column's share, if it is the whole rest of a block: one code of many.
-void drop_last_column(const MatVecArgs& args) noexcept {
-  MatVecArgs wrong = args;
-  alignas(64) float x[4096];
-  for (std::uint32_t c = 0; c < 4096; ++c) x[c] = c + 1 < args.n_cols ? args.x[c] : 0.0F;
-  wrong.x = x;
-  right(wrong);
-}
-
-void skip_first_block(const MatVecArgs& args) noexcept {
-  MatVecArgs wrong = args;
-  wrong.weights += kLineBytes + code_line_bytes({QuantType::kQ4, 64});
-  wrong.x += 64;
-  wrong.n_cols -= 64;
-  right(wrong);
-}
-
-void lose_sign(const MatVecArgs& args) noexcept {
-  right(args);
-  for (std::uint32_t r = 0; r < args.n_rows; ++r) args.y[r] = std::fabs(args.y[r]);
-}
-
-void spoil_negative(const MatVecArgs& args) noexcept {
-  right(args);
-  for (std::uint32_t r = 0; r < args.n_rows; ++r) {
-    if (args.y[r] < 0.0F) args.y[r] *= 1.0001F;
+template <Input kInput>
+void right(const MatMulArgs& args) noexcept {
+  if constexpr (kInput == Input::kF32) {
+    matmul_q4g64_f32_scalar(args);
+  } else {
+    matmul_q4g64_i8_scalar(args);
   }
 }
 
-void write_nan(const MatVecArgs& args) noexcept {
-  right(args);
+// Applies `change` to every output.
+template <typename Change>
+void change_outputs(const MatMulArgs& args, const Change& change) noexcept {
+  for (std::uint32_t i = 0; i < args.n_x; ++i) {
+    for (std::uint32_t r = 0; r < args.n_rows; ++r) change(args.y[i * args.y_stride + r]);
+  }
+}
+
+template <Input kInput>
+void drop_last_block(const MatMulArgs& args) noexcept {
+  for (std::uint32_t i = 0; i < args.n_x; ++i) {
+    std::byte row[8192];
+    alignas(64) std::byte cut[8192] = {};
+    std::memcpy(row, args.x + i * args.x_stride, input_row_bytes(kInput, args.n_cols));
+    const std::uint32_t n_kept = (args.n_cols - 1) / 64 * 64;
+    std::memcpy(cut, row, kInput == Input::kF32 ? std::size_t{n_kept} * 4 : n_kept);
+    if (kInput == Input::kInt8) {
+      std::memcpy(cut + int8_chunks_offset(args.n_cols), row + int8_chunks_offset(args.n_cols),
+                  n_kept / 64 * sizeof(Int8Chunk));
+    }
+    MatMulArgs wrong = args;
+    wrong.x = cut;
+    wrong.y += i * args.y_stride;
+    wrong.n_x = 1;
+    right<kInput>(wrong);
+  }
+}
+
+// Forgets the last column's share: one code of many.
+template <Input kInput>
+void drop_last_column(const MatMulArgs& args) noexcept {
+  for (std::uint32_t i = 0; i < args.n_x; ++i) {
+    alignas(64) std::byte row[8192];
+    std::memcpy(row, args.x + i * args.x_stride, input_row_bytes(kInput, args.n_cols));
+    constexpr std::size_t kElement = kInput == Input::kF32 ? 4 : 1;
+    std::memset(row + (args.n_cols - 1) * kElement, 0, kElement);
+    MatMulArgs wrong = args;
+    wrong.x = row;
+    wrong.y += i * args.y_stride;
+    wrong.n_x = 1;
+    right<kInput>(wrong);
+  }
+}
+
+// Multiplies every row of x with the scales and sums of the first.
+void take_other_chunks(const MatMulArgs& args) noexcept {
+  for (std::uint32_t i = 0; i < args.n_x; ++i) {
+    alignas(64) std::byte row[8192];
+    const std::size_t at = int8_chunks_offset(args.n_cols);
+    std::memcpy(row, args.x + i * args.x_stride, at);
+    std::memcpy(row + at, args.x + at, int8_chunks(args.n_cols) * sizeof(Int8Chunk));
+    MatMulArgs wrong = args;
+    wrong.x = row;
+    wrong.y += i * args.y_stride;
+    wrong.n_x = 1;
+    right<Input::kInt8>(wrong);
+  }
+}
+
+// Leaves the mins out: right where the sum of a chunk's codes is 0.
+void forget_sums(const MatMulArgs& args) noexcept {
+  for (std::uint32_t i = 0; i < args.n_x; ++i) {
+    alignas(64) std::byte row[8192];
+    std::memcpy(row, args.x + i * args.x_stride, int8_row_bytes(args.n_cols));
+    for (std::size_t c = 0; c < int8_chunks(args.n_cols); ++c) {
+      std::memset(row + int8_chunks_offset(args.n_cols) + c * sizeof(Int8Chunk) + sizeof(float), 0,
+                  sizeof(Int8Chunk) - sizeof(float));
+    }
+    MatMulArgs wrong = args;
+    wrong.x = row;
+    wrong.y += i * args.y_stride;
+    wrong.n_x = 1;
+    right<Input::kInt8>(wrong);
+  }
+}
+
+template <Input kInput>
+void lose_sign(const MatMulArgs& args) noexcept {
+  right<kInput>(args);
+  change_outputs(args, [](float& y) { y = std::fabs(y); });
+}
+
+template <Input kInput>
+void spoil_negative(const MatMulArgs& args) noexcept {
+  right<kInput>(args);
+  change_outputs(args, [](float& y) { y = y < 0.0F ? y * 1.0001F : y; });
+}
+
+template <Input kInput>
+void write_nan(const MatMulArgs& args) noexcept {
+  right<kInput>(args);
   args.y[args.n_rows - 1] = std::numeric_limits<float>::quiet_NaN();
 }
 
-void write_infinity(const MatVecArgs& args) noexcept {
-  right(args);
+template <Input kInput>
+void write_infinity(const MatMulArgs& args) noexcept {
+  right<kInput>(args);
   args.y[0] = std::numeric_limits<float>::infinity();
 }
 
-void rotate_rows(const MatVecArgs& args) noexcept {
-  right(args);
+template <Input kInput>
+void rotate_rows(const MatMulArgs& args) noexcept {
+  right<kInput>(args);
   const float first = args.y[0];
   for (std::uint32_t r = 0; r + 1 < args.n_rows; ++r) args.y[r] = args.y[r + 1];
   args.y[args.n_rows - 1] = first;
 }
 
 // A 2-bit kernel on 4-bit codes.
-void use_other_type(const MatVecArgs& args) noexcept {
-  matvec_q2ag64_scalar(args);
+void use_other_type(const MatMulArgs& args) noexcept {
+  matmul_q2ag64_f32_scalar(args);
 }
 
 // Rounded to bf16 at the end: right in its first digits alone.
-void round_coarsely(const MatVecArgs& args) noexcept {
-  right(args);
-  for (std::uint32_t r = 0; r < args.n_rows; ++r) args.y[r] = to_f32(to_bf16(args.y[r]));
+template <Input kInput>
+void round_coarsely(const MatMulArgs& args) noexcept {
+  right<kInput>(args);
+  change_outputs(args, [](float& y) { y = to_f32(to_bf16(y)); });
 }
 
-void write_whole_group(const MatVecArgs& args) noexcept {
-  MatVecArgs wrong = args;
-  wrong.n_rows = (args.n_rows + 15) / 16 * 16;
-  right(wrong);
-}
-
-void read_past_weights(const MatVecArgs& args) noexcept {
-  MatVecArgs wrong = args;
-  wrong.weights += 64;
-  right(wrong);
-}
-
-void read_past_input(const MatVecArgs& args) noexcept {
-  MatVecArgs wrong = args;
-  wrong.x += 1;
-  right(wrong);
-}
-
-constexpr MatVecKernel faulty(const char* name, MatVecFn run) {
-  return {name, Isa::kScalar, {QuantType::kQ4, 64}, Exactness::kBounded, run};
-}
-
-constexpr PlantedFault<MatVecKernel> kMatVecFaults[] = {
-    {"last block dropped", faulty("drop_last_block", drop_last_block)},
-    {"last column dropped", faulty("drop_last_column", drop_last_column)},
-    {"first block skipped", faulty("skip_first_block", skip_first_block)},
-    {"sign lost", faulty("lose_sign", lose_sign)},
-    {"wrong where negative", faulty("spoil_negative", spoil_negative)},
-    {"NaN written", faulty("write_nan", write_nan)},
-    {"infinity written", faulty("write_infinity", write_infinity)},
-    {"rows rotated", faulty("rotate_rows", rotate_rows)},
-    {"another type's kernel", faulty("use_other_type", use_other_type)},
-    {"result rounded to bf16", faulty("round_coarsely", round_coarsely)},
-};
-
-constexpr PlantedFault<MatVecKernel> kMemoryFaults[] = {
-    {"padding rows stored", faulty("write_whole_group", write_whole_group)},
-    {"weights read past their end", faulty("read_past_weights", read_past_weights)},
-    {"input read past its end", faulty("read_past_input", read_past_input)},
-};
-
+template <Input kInput>
 void swap_inputs(const MatMulArgs& args) noexcept {
   MatMulArgs wrong = args;
   wrong.x += args.x_stride;
   wrong.n_x -= 1;
-  matmul_q4g64_scalar(wrong);
+  right<kInput>(wrong);
   wrong = args;
   wrong.n_x = 1;
   wrong.y += (args.n_x - 1) * args.y_stride;
-  matmul_q4g64_scalar(wrong);
+  right<kInput>(wrong);
 }
 
+template <Input kInput>
 void forget_last_input(const MatMulArgs& args) noexcept {
   MatMulArgs wrong = args;
   wrong.n_x -= 1;
-  matmul_q4g64_scalar(wrong);
+  right<kInput>(wrong);
 }
 
-void lose_block(const MatMulArgs& args) noexcept {
+void write_whole_group(const MatMulArgs& args) noexcept {
   MatMulArgs wrong = args;
-  wrong.n_cols -= 64;
-  matmul_q4g64_scalar(wrong);
+  wrong.n_rows = (args.n_rows + 15) / 16 * 16;
+  right<Input::kInt8>(wrong);
 }
 
-constexpr MatMulKernel faulty(const char* name, MatMulFn run) {
-  return {name, Isa::kScalar, {QuantType::kQ4, 64}, Exactness::kBounded, run};
+void read_past_weights(const MatMulArgs& args) noexcept {
+  MatMulArgs wrong = args;
+  wrong.weights += 64;
+  right<Input::kInt8>(wrong);
 }
+
+void read_past_input(const MatMulArgs& args) noexcept {
+  MatMulArgs wrong = args;
+  wrong.x += 64;
+  right<Input::kInt8>(wrong);
+}
+
+constexpr MatMulKernel faulty(const char* name, Input input, MatMulFn run) {
+  return {name, Isa::kScalar, {QuantType::kQ4, 64}, input, Exactness::kBounded, run};
+}
+
+#define QSF_FAULT(what, function)                                       \
+  {what, faulty(#function, Input::kF32, function<Input::kF32>)}, {      \
+    what, faulty(#function "_i8", Input::kInt8, function<Input::kInt8>) \
+  }
 
 constexpr PlantedFault<MatMulKernel> kMatMulFaults[] = {
-    {"rows of x rotated", faulty("swap_inputs", swap_inputs)},
-    {"last row of x left out", faulty("forget_last_input", forget_last_input)},
-    {"last block dropped", faulty("lose_block", lose_block)},
+    QSF_FAULT("last block dropped", drop_last_block),
+    QSF_FAULT("last column dropped", drop_last_column),
+    QSF_FAULT("sign lost", lose_sign),
+    QSF_FAULT("wrong where negative", spoil_negative),
+    QSF_FAULT("NaN written", write_nan),
+    QSF_FAULT("infinity written", write_infinity),
+    QSF_FAULT("rows rotated", rotate_rows),
+    QSF_FAULT("result rounded to bf16", round_coarsely),
+    QSF_FAULT("rows of x rotated", swap_inputs),
+    QSF_FAULT("last row of x left out", forget_last_input),
+    {"another type's kernel", faulty("use_other_type", Input::kF32, use_other_type)},
+    {"another row's scales", faulty("take_other_chunks", Input::kInt8, take_other_chunks)},
+    {"mins left out", faulty("forget_sums", Input::kInt8, forget_sums)},
+};
+#undef QSF_FAULT
+
+constexpr PlantedFault<MatMulKernel> kMemoryFaults[] = {
+    {"padding rows stored", faulty("write_whole_group", Input::kInt8, write_whole_group)},
+    {"weights read past their end", faulty("read_past_weights", Input::kInt8, read_past_weights)},
+    {"input read past its end", faulty("read_past_input", Input::kInt8, read_past_input)},
 };
 
 template <KvType kType>
@@ -247,16 +304,13 @@ constexpr PlantedFault<AttendKernels> kAttendFaults[] = {
 
 }  // namespace
 
-std::span<const PlantedFault<MatVecKernel>> planted_matvec_faults() noexcept {
-  return kMatVecFaults;
-}
 std::span<const PlantedFault<MatMulKernel>> planted_matmul_faults() noexcept {
   return kMatMulFaults;
 }
 std::span<const PlantedFault<AttendKernels>> planted_attend_faults() noexcept {
   return kAttendFaults;
 }
-std::span<const PlantedFault<MatVecKernel>> planted_memory_faults() noexcept {
+std::span<const PlantedFault<MatMulKernel>> planted_memory_faults() noexcept {
   return kMemoryFaults;
 }
 

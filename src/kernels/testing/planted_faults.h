@@ -9,7 +9,6 @@
 
 #include "kernels/attend/attend.h"
 #include "kernels/matmul/matmul.h"
-#include "kernels/matvec/matvec.h"
 
 namespace qsf::kernels::testing_support {
 
@@ -19,15 +18,15 @@ struct PlantedFault {
   Kernel kernel;
 };
 
-// Faults whose numbers are wrong; all in 4-bit weights with blocks of 64.
-std::span<const PlantedFault<MatVecKernel>> planted_matvec_faults() noexcept;
+// Faults whose numbers are wrong, in 4-bit weights with blocks of 64 and rows of f32 and of int8;
+// for more than 2 rows of x and of weights, and columns that end inside a chunk.
 std::span<const PlantedFault<MatMulKernel>> planted_matmul_faults() noexcept;
 
 // Faults of a page of attention with a soft cap and slopes, for at most 16 heads.
 std::span<const PlantedFault<AttendKernels>> planted_attend_faults() noexcept;
 
 // Faults that touch memory they must not; a guarded run dies of them.
-std::span<const PlantedFault<MatVecKernel>> planted_memory_faults() noexcept;
+std::span<const PlantedFault<MatMulKernel>> planted_memory_faults() noexcept;
 
 }  // namespace qsf::kernels::testing_support
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "base/bytes.h"
 #include "base/f16.h"
@@ -118,6 +119,26 @@ double read_float(QuantType type, ByteSpan row, std::uint32_t column) {
   return type == QuantType::kF16 ? to_f32(F16{bits}) : to_f32(BF16{bits});
 }
 
+// Rows start a line apart from a whole number of KiB, as the callers of kernels lay them out.
+std::size_t row_stride(Input input, std::uint32_t n_cols) {
+  return align_up(input_row_bytes(input, n_cols), std::size_t{64});
+}
+
+// Quantises one chunk from the definition in quantise.h.
+void quantise_chunk(const float* x, std::byte* codes, std::byte* chunk_at) {
+  float max = 0.0F;
+  for (std::uint32_t c = 0; c < kChunkColumns; ++c) max = std::max(max, std::fabs(x[c]));
+  Int8Chunk chunk{.scale = max < 0x1p-100F ? 0.0F : max / 127.0F};
+  const float inverse = max < 0x1p-100F ? 0.0F : 127.0F / max;
+  for (std::uint32_t c = 0; c < kChunkColumns; ++c) {
+    const auto code = static_cast<std::int8_t>(std::nearbyint(x[c] * inverse));
+    codes[c] = static_cast<std::byte>(code);
+    (c < 32 ? chunk.low_sum : chunk.high_sum) += static_cast<float>(code);
+  }
+  chunk.sum = chunk.low_sum + chunk.high_sum;
+  std::memcpy(chunk_at, &chunk, sizeof(chunk));
+}
+
 }  // namespace
 
 WeightProblem::WeightProblem(BlockFormat format, std::uint32_t n_rows, std::uint32_t n_cols,
@@ -126,9 +147,12 @@ WeightProblem::WeightProblem(BlockFormat format, std::uint32_t n_rows, std::uint
       n_rows_(n_rows),
       n_cols_(n_cols),
       n_x_(n_x),
-      x_stride_(align_up(n_cols, kColumnAlign)),
       groups_(rows_bytes(format, Layout::kInterleaved, n_rows, n_cols)),
-      x_(n_x * x_stride_),
+      f32_rows_(n_x * row_stride(Input::kF32, n_cols)),
+      int8_rows_(n_x * row_stride(Input::kInt8, n_cols)),
+      bf16_rows_(n_x * row_stride(Input::kBf16, n_cols)),
+      codes_(is_float_type(format.type) ? 0 : std::size_t{n_rows} * n_cols),
+      blocks_(is_float_type(format.type) ? 0 : n_rows * blocks_per_row(format, n_cols)),
       exact_(std::size_t{n_rows} * n_cols),
       magnitude_(exact_.size()),
       name_(std::string(quant_type_name(format.type)) + "/" + std::to_string(format.block) + " " +
@@ -144,11 +168,30 @@ WeightProblem::WeightProblem(BlockFormat format, std::uint32_t n_rows, std::uint
   if (n_rows > 0) {
     interleave_rows(format, n_rows, n_cols, rows, MutableByteSpan(groups_.data(), groups_.size()));
   }
-  for (std::uint32_t i = 0; i < n_x; ++i) {
-    for (std::uint32_t c = 0; c < n_cols; ++c) {
-      float& value = x_[i * x_stride_ + c];
+  make_inputs(data, rng);
+}
+
+// Draws the rows of x and turns each into every form of input.
+void WeightProblem::make_inputs(Data data, SeededRng& rng) {
+  const std::size_t n_padded = align_up(n_cols_, kChunkColumns);
+  for (std::uint32_t i = 0; i < n_x_; ++i) {
+    std::vector<float> x(n_padded, 0.0F);
+    for (std::uint32_t c = 0; c < n_cols_; ++c) {
       const bool ones = data == Data::kLargest || data == Data::kSmallest;
-      value = data == Data::kZeroInput ? 0.0F : ones ? 1.0F : rng.get().next_normal();
+      x[c] = data == Data::kZeroInput ? 0.0F
+             : ones                   ? (i % 2 == 0 ? 1.0F : -1.0F)
+                                      : rng.get().next_normal();
+    }
+    std::memcpy(f32_rows_.data() + i * row_stride(Input::kF32, n_cols_), x.data(), n_padded * 4);
+    std::byte* int8_row = int8_rows_.data() + i * row_stride(Input::kInt8, n_cols_);
+    std::byte* bf16_row = bf16_rows_.data() + i * row_stride(Input::kBf16, n_cols_);
+    for (std::size_t chunk = 0; chunk < n_padded / kChunkColumns; ++chunk) {
+      quantise_chunk(&x[chunk * kChunkColumns], int8_row + chunk * kChunkColumns,
+                     int8_row + int8_chunks_offset(n_cols_) + chunk * sizeof(Int8Chunk));
+    }
+    for (std::size_t c = 0; c < n_padded; ++c) {
+      const BF16 half = to_bf16(x[c]);
+      std::memcpy(bf16_row + c * 2, &half, 2);
     }
   }
 }
@@ -170,34 +213,34 @@ void WeightProblem::read_back(ByteSpan row, std::uint32_t row_index) {
       block_codec(format_.type).unpack(block.data() + codes_at, format_.block, codes.data());
     }
     const std::uint8_t code = codes[c % format_.block];
-    const double scale = to_f32(F16{load_le<std::uint16_t>(block, 0)});
-    double min = 0.0;
-    double factor = code;
+    const float scale = to_f32(F16{load_le<std::uint16_t>(block, 0)});
+    float min = 0.0F;
+    std::int32_t factor = code;
     switch (format_.type) {
-      case QuantType::kQ2S: min = -1.5 * scale; break;
+      case QuantType::kQ2S: min = -1.5F * scale; break;
       case QuantType::kTernary: min = -scale; break;
       case QuantType::kQ8: factor = static_cast<std::int8_t>(code); break;
       default: min = to_f32(F16{load_le<std::uint16_t>(block, 2)}); break;
     }
-    exact = scale * factor + min;
-    magnitude = std::fabs(scale * factor) + std::fabs(min);
+    codes_[std::size_t{row_index} * n_cols_ + c] = factor;
+    blocks_[row_index * blocks_per_row(format_, n_cols_) + c / format_.block] = {scale, min};
+    exact = static_cast<double>(scale) * factor + min;
+    magnitude = std::fabs(static_cast<double>(scale) * factor) + std::fabs(min);
   }
 }
 
-MatVecArgs WeightProblem::matvec_args(float* y) const {
-  return {.weights = groups_.data(),
-          .group_bytes = qsf::group_bytes(format_, n_cols_),
-          .x = x_.data(),
-          .y = y,
-          .n_rows = n_rows_,
-          .n_cols = n_cols_};
+const std::byte* WeightProblem::input_row(Input input, std::size_t i) const {
+  const GuardedBytes& rows = input == Input::kF32    ? f32_rows_
+                             : input == Input::kInt8 ? int8_rows_
+                                                     : bf16_rows_;
+  return rows.data() + i * row_stride(input, n_cols_);
 }
 
-MatMulArgs WeightProblem::matmul_args(float* y, std::size_t y_stride) const {
+MatMulArgs WeightProblem::matmul_args(Input input, float* y, std::size_t y_stride) const {
   return {.weights = groups_.data(),
           .group_bytes = qsf::group_bytes(format_, n_cols_),
-          .x = x_.data(),
-          .x_stride = x_stride_,
+          .x = input_row(input, 0),
+          .x_stride = row_stride(input, n_cols_),
           .y = y,
           .y_stride = y_stride,
           .n_x = n_x_,
@@ -205,38 +248,86 @@ MatMulArgs WeightProblem::matmul_args(float* y, std::size_t y_stride) const {
           .n_cols = n_cols_};
 }
 
-std::vector<float> WeightProblem::run(const MatVecKernel& kernel) const {
-  const GuardedArray<float> y(n_rows_);
-  kernel.run(matvec_args(y.data()));
-  EXPECT_TRUE(y.front_intact()) << kernel.name << " wrote in front of y";
-  return {y.begin(), y.end()};
-}
-
 std::vector<float> WeightProblem::run(const MatMulKernel& kernel) const {
   const GuardedArray<float> y(std::size_t{n_x_} * n_rows_);
-  kernel.run(matmul_args(y.data(), n_rows_));
+  kernel.run(matmul_args(kernel.input, y.data(), n_rows_));
   EXPECT_TRUE(y.front_intact()) << kernel.name << " wrote in front of y";
   return {y.begin(), y.end()};
 }
 
-::testing::AssertionResult WeightProblem::within_bound(const std::vector<float>& y) const {
+// One output from the definition in matmul.h, one rounding an operation.
+float WeightProblem::int8_answer(std::size_t i, std::size_t row) const {
+  const std::byte* x = input_row(Input::kInt8, i);
+  const std::uint64_t n_blocks = blocks_per_row(format_, n_cols_);
+  float total = 0.0F;
+  for (std::uint64_t b = 0; b < n_blocks; ++b) {
+    const std::uint64_t first = b * format_.block;
+    const std::uint64_t last = std::min<std::uint64_t>(first + format_.block, n_cols_);
+    std::int32_t dot = 0;
+    std::int32_t sum = 0;
+    for (std::uint64_t c = first; c < last; ++c) {
+      const auto q = static_cast<std::int8_t>(x[c]);
+      dot += codes_[row * n_cols_ + c] * q;
+      sum += q;
+    }
+    Int8Chunk chunk;
+    std::memcpy(&chunk, x + int8_chunks_offset(n_cols_) + first / kChunkColumns * sizeof(chunk),
+                sizeof(chunk));
+    const Block& block = blocks_[row * n_blocks + b];
+    const float scaled = block.scale * static_cast<float>(dot);
+    const float shift = block.min * static_cast<float>(sum);
+    const float term = format_.type == QuantType::kQ8 ? scaled : scaled + shift;
+    const float product = term * chunk.scale;
+    total += product;
+  }
+  return total;
+}
+
+::testing::AssertionResult WeightProblem::is_right(Input input, const std::vector<float>& y) const {
+  return (input == Input::kInt8 ? has_int8_bits(y) : within_bound(input, y))
+         << " (" << input_name(input) << " " << name_ << ")";
+}
+
+::testing::AssertionResult WeightProblem::has_int8_bits(const std::vector<float>& y) const {
+  for (std::size_t i = 0; i < n_x_; ++i) {
+    for (std::size_t r = 0; r < n_rows_; ++r) {
+      const float want = int8_answer(i, r);
+      const float got = y[i * n_rows_ + r];
+      if (std::memcmp(&want, &got, sizeof(want)) == 0) continue;
+      if (std::isnan(want) && std::isnan(got)) continue;
+      return ::testing::AssertionFailure() << "x row " << i << ", weight row " << r << ": got "
+                                           << got << ", expected " << want << " bit for bit";
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+::testing::AssertionResult WeightProblem::within_bound(Input input,
+                                                       const std::vector<float>& y) const {
   std::vector<double> want;
   std::vector<double> bounds;
-  const std::size_t n_x = n_rows_ == 0 ? 0 : y.size() / n_rows_;
-  for (std::size_t i = 0; i < n_x; ++i) {
+  for (std::size_t i = 0; i < n_x_; ++i) {
+    const std::byte* row = input_row(input, i);
     for (std::size_t r = 0; r < n_rows_; ++r) {
       double sum = 0.0;
       double size = 0.0;
       for (std::size_t c = 0; c < n_cols_; ++c) {
-        const double x = x_[i * x_stride_ + c];
+        float x = 0.0F;
+        if (input == Input::kF32) {
+          std::memcpy(&x, row + c * 4, 4);
+        } else {
+          BF16 half{};
+          std::memcpy(&half, row + c * 2, 2);
+          x = to_f32(half);
+        }
         sum += exact_[r * n_cols_ + c] * x;
-        size += magnitude_[r * n_cols_ + c] * std::fabs(x);
+        size += magnitude_[r * n_cols_ + c] * std::fabs(static_cast<double>(x));
       }
       want.push_back(sum);
-      bounds.push_back(product_bound(format_, n_cols_, size));
+      bounds.push_back(product_bound(format_, input, n_cols_, size));
     }
   }
-  return all_within(y.data(), want, bounds) << " (" << name_ << ")";
+  return all_within(y.data(), want, bounds);
 }
 
 }  // namespace qsf::kernels::testing_support

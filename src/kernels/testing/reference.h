@@ -17,7 +17,6 @@
 
 #include "base/bytes.h"
 #include "kernels/matmul/matmul.h"
-#include "kernels/matvec/matvec.h"
 #include "kernels/testing/guard_pages.h"
 #include "kernels/testing/seeded_rng.h"
 #include "quant/types.h"
@@ -29,7 +28,7 @@ enum class Data {
   kNormal,       // normal weights, encoded
   kOutliers,     // normal weights, one in 64 of them 100 times as large, encoded
   kAnyCodes,     // every code and scales of either sign and any size
-  kLargest,      // largest codes, scales and mins; x all 1: the largest sums there are
+  kLargest,      // largest codes, scales and mins; rows of x all 1 or all -1: the largest sums
   kSmallest,     // smallest codes, most negative mins, largest scales
   kTinyScales,   // largest codes under the smallest subnormal scale
   kZeroWeights,  // scale 0, min 0
@@ -44,16 +43,15 @@ class WeightProblem {
   WeightProblem(BlockFormat format, std::uint32_t n_rows, std::uint32_t n_cols, std::uint32_t n_x,
                 Data data, SeededRng& rng);
 
-  // Operands as a kernel takes them; y is the caller's.
-  MatVecArgs matvec_args(float* y) const;
-  MatMulArgs matmul_args(float* y, std::size_t y_stride) const;
+  // Operands as a kernel of that input takes them; y is the caller's.
+  MatMulArgs matmul_args(Input input, float* y, std::size_t y_stride) const;
 
-  // Runs into a guarded y; fails when a byte in front of it changed.
-  std::vector<float> run(const MatVecKernel& kernel) const;
-  std::vector<float> run(const MatMulKernel& kernel) const;  // [n_x][n_rows]
+  // Runs into a guarded y [n_x][n_rows]; fails when a byte in front of it changed.
+  std::vector<float> run(const MatMulKernel& kernel) const;
 
-  // Compares with the exact answer. Shapes  y [n_rows] for matvec (row 0 of x), [n_x][n_rows].
-  ::testing::AssertionResult within_bound(const std::vector<float>& y) const;
+  // Compares y [n_x][n_rows], made from rows of `input`, with the exact answer: for kInt8 bit for
+  // bit with the sequence of operations that matmul.h promises, for the others within a bound.
+  ::testing::AssertionResult is_right(Input input, const std::vector<float>& y) const;
 
   BlockFormat format() const noexcept { return format_; }
   std::uint32_t n_rows() const noexcept { return n_rows_; }
@@ -64,15 +62,29 @@ class WeightProblem {
   const std::string& name() const noexcept { return name_; }
 
  private:
+  // What the kernels are told of one block of one row.
+  struct Block {
+    float scale;
+    float min;
+  };
+
   void read_back(ByteSpan row, std::uint32_t row_index);
+  void make_inputs(Data data, SeededRng& rng);
+  float int8_answer(std::size_t i, std::size_t row) const;
+  const std::byte* input_row(Input input, std::size_t i) const;
+  ::testing::AssertionResult within_bound(Input input, const std::vector<float>& y) const;
+  ::testing::AssertionResult has_int8_bits(const std::vector<float>& y) const;
 
   BlockFormat format_;
   std::uint32_t n_rows_;
   std::uint32_t n_cols_;
   std::uint32_t n_x_;
-  std::size_t x_stride_;
   GuardedBytes groups_;
-  GuardedArray<float> x_;
+  GuardedBytes f32_rows_;
+  GuardedBytes int8_rows_;
+  GuardedBytes bf16_rows_;
+  std::vector<std::int32_t> codes_;  // [n_rows][n_cols] as they are multiplied; coded types
+  std::vector<Block> blocks_;        // [n_rows][blocks of a row]; coded types
   std::vector<double> exact_;
   std::vector<double> magnitude_;  // |scale * code| + |min|
   std::string name_;

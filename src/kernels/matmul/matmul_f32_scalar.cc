@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Product with many rows of activations, scalar tier.
+// Products with rows of f32, scalar tier.
 //
 // A block of 16 rows is decoded once, scale and min folded in, to a strip [block][16] of f32 (4 KiB
 // at 64 columns) that stays in L1 and serves up to kRowsAtOnce rows of x. Every output is summed
@@ -55,6 +55,11 @@ void multiply_rows(const float* strip, std::uint32_t n_columns, const float* x,
   if (i < n_x) multiply_strip<1>(strip, n_columns, x + i * x_stride, x_stride, totals + i);
 }
 
+[[gnu::always_inline]] inline const float* input_row(const MatMulArgs& args,
+                                                     std::uint32_t i) noexcept {
+  return reinterpret_cast<const float*>(args.x + i * args.x_stride);
+}
+
 // Decodes one block of 16 rows to strip [kBlock][16].
 template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] inline void decode_strip(const std::byte* group, std::uint32_t block,
@@ -101,16 +106,17 @@ template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] inline void coded(const MatMulArgs& args) noexcept {
   alignas(64) float strip[kBlock * kRowGroup];
   Rows16 totals[kRowsAtOnce];
+  const std::size_t x_stride = args.x_stride / sizeof(float);
   const std::uint32_t n_blocks = (args.n_cols + kBlock - 1) / kBlock;
   for (std::uint32_t first = 0; first < args.n_x; first += kRowsAtOnce) {
     const std::uint32_t n_x = args.n_x - first < kRowsAtOnce ? args.n_x - first : kRowsAtOnce;
-    const float* x = args.x + first * args.x_stride;
+    const float* x = input_row(args, first);
     const std::byte* group = args.weights;
     for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
       for (std::uint32_t i = 0; i < n_x; ++i) totals[i] = zero_rows();
       for (std::uint32_t block = 0; block < n_blocks; ++block) {
         decode_strip<kType, kBlock>(group, block, strip);
-        multiply_rows(strip, kBlock, x + std::size_t{block} * kBlock, args.x_stride, n_x, totals);
+        multiply_rows(strip, kBlock, x + std::size_t{block} * kBlock, x_stride, n_x, totals);
       }
       store_totals(totals, n_x, args.y + first * args.y_stride + row, args.y_stride,
                    args.n_rows - row);
@@ -123,17 +129,18 @@ template <QuantType kType>
   constexpr std::size_t kFourColumns = std::size_t{4} * code_bits(kType) / 8 * kRowGroup;
   alignas(64) float strip[kFloatColumns * kRowGroup];
   Rows16 totals[kRowsAtOnce];
+  const std::size_t x_stride = args.x_stride / sizeof(float);
   const std::uint32_t n_padded = (args.n_cols + 3) / 4 * 4;
   for (std::uint32_t first = 0; first < args.n_x; first += kRowsAtOnce) {
     const std::uint32_t n_x = args.n_x - first < kRowsAtOnce ? args.n_x - first : kRowsAtOnce;
-    const float* x = args.x + first * args.x_stride;
+    const float* x = input_row(args, first);
     const std::byte* group = args.weights;
     for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
       for (std::uint32_t i = 0; i < n_x; ++i) totals[i] = zero_rows();
       for (std::uint32_t c = 0; c < n_padded; c += kFloatColumns) {
         const std::uint32_t n_columns = n_padded - c < kFloatColumns ? n_padded - c : kFloatColumns;
         widen_strip<kType>(group + c / 4 * kFourColumns, n_columns, strip);
-        multiply_rows(strip, n_columns, x + c, args.x_stride, n_x, totals);
+        multiply_rows(strip, n_columns, x + c, x_stride, n_x, totals);
       }
       store_totals(totals, n_x, args.y + first * args.y_stride + row, args.y_stride,
                    args.n_rows - row);
@@ -143,50 +150,18 @@ template <QuantType kType>
 
 }  // namespace
 
-void matmul_q2sg32_scalar(const MatMulArgs& args) noexcept {
-  coded<QuantType::kQ2S, 32>(args);
-}
-void matmul_q2sg64_scalar(const MatMulArgs& args) noexcept {
-  coded<QuantType::kQ2S, 64>(args);
-}
-void matmul_q2ag32_scalar(const MatMulArgs& args) noexcept {
-  coded<QuantType::kQ2A, 32>(args);
-}
-void matmul_q2ag64_scalar(const MatMulArgs& args) noexcept {
-  coded<QuantType::kQ2A, 64>(args);
-}
-void matmul_q3g32_scalar(const MatMulArgs& args) noexcept {
-  coded<QuantType::kQ3, 32>(args);
-}
-void matmul_q3g64_scalar(const MatMulArgs& args) noexcept {
-  coded<QuantType::kQ3, 64>(args);
-}
-void matmul_q4g32_scalar(const MatMulArgs& args) noexcept {
-  coded<QuantType::kQ4, 32>(args);
-}
-void matmul_q4g64_scalar(const MatMulArgs& args) noexcept {
-  coded<QuantType::kQ4, 64>(args);
-}
-void matmul_ternaryg32_scalar(const MatMulArgs& args) noexcept {
-  coded<QuantType::kTernary, 32>(args);
-}
-void matmul_ternaryg64_scalar(const MatMulArgs& args) noexcept {
-  coded<QuantType::kTernary, 64>(args);
-}
-void matmul_q8g32_scalar(const MatMulArgs& args) noexcept {
-  coded<QuantType::kQ8, 32>(args);
-}
-void matmul_q8g64_scalar(const MatMulArgs& args) noexcept {
-  coded<QuantType::kQ8, 64>(args);
-}
-void matmul_f32_scalar(const MatMulArgs& args) noexcept {
-  floats<QuantType::kF32>(args);
-}
-void matmul_f16_scalar(const MatMulArgs& args) noexcept {
-  floats<QuantType::kF16>(args);
-}
-void matmul_bf16_scalar(const MatMulArgs& args) noexcept {
-  floats<QuantType::kBF16>(args);
-}
+#define QSF_DEFINE(name, type, block)                                \
+  void matmul_##name##_f32_scalar(const MatMulArgs& args) noexcept { \
+    coded<QuantType::type, block>(args);                             \
+  }
+QSF_CODED_FORMATS(QSF_DEFINE)
+#undef QSF_DEFINE
+
+#define QSF_DEFINE(name, type, block)                                \
+  void matmul_##name##_f32_scalar(const MatMulArgs& args) noexcept { \
+    floats<QuantType::type>(args);                                   \
+  }
+QSF_FLOAT_FORMATS(QSF_DEFINE)
+#undef QSF_DEFINE
 
 }  // namespace qsf::kernels

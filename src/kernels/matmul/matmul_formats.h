@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+//
+// The weight formats that kernels multiply, as lists for the preprocessor: functions, tables and
+// tests are made from them, so that a format is named in one place.
+//
+//   X(name, type, block)   name as in "matmul_q4g64_i8_avx2", QuantType::type, columns of a block
+
+#ifndef QSF_KERNELS_MATMUL_MATMUL_FORMATS_H_
+#define QSF_KERNELS_MATMUL_MATMUL_FORMATS_H_
+
+#define QSF_CODED_FORMATS(X)  \
+  X(q2sg32, kQ2S, 32)         \
+  X(q2sg64, kQ2S, 64)         \
+  X(q2ag32, kQ2A, 32)         \
+  X(q2ag64, kQ2A, 64)         \
+  X(q3g32, kQ3, 32)           \
+  X(q3g64, kQ3, 64)           \
+  X(q4g32, kQ4, 32)           \
+  X(q4g64, kQ4, 64)           \
+  X(ternaryg32, kTernary, 32) \
+  X(ternaryg64, kTernary, 64) \
+  X(q8g32, kQ8, 32)           \
+  X(q8g64, kQ8, 64)
+
+#define QSF_FLOAT_FORMATS(X) \
+  X(f32, kF32, 4)            \
+  X(f16, kF16, 4)            \
+  X(bf16, kBF16, 4)
+
+#endif  // QSF_KERNELS_MATMUL_MATMUL_FORMATS_H_

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT
+//
+// Products with int8 rows, scalar tier: sixteen-bit lanes of the compiler's own vectors.
+//
+// A line holds 4 bytes of every row, that is two 16-bit lanes: one for columns 0 and 1 of a field,
+// one for columns 2 and 3. Its low bytes are the codes of columns 0 and 2, its high bytes those of
+// 1 and 3, so a line yields vectors of codes by shifts and masks alone, and the activations they
+// meet are a pattern that repeats every two lanes. Products are summed in 16 bits as long as the
+// largest ones fit, then the two lanes of a row are added up in 32.
+//
+// A block of 16 rows is decoded once, to a strip that stays in L1, for up to kRowsAtOnce rows of x.
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/decode_lanes.h"
+#include "kernels/matmul/matmul_variants.h"
+
+namespace qsf::kernels {
+namespace {
+
+using namespace lanes;
+
+typedef std::int16_t i16x8 __attribute__((vector_size(16)));
+
+static_assert(kRowGroup == 16 && kLineBytes == 64);
+
+constexpr std::uint32_t kRowsAtOnce = 32;  // rows of x that share a decoded strip
+
+// The codes of four columns of 16 rows: lanes of vector i are rows 4i .. 4i + 3, two a row.
+struct FourColumns {
+  i16x8 even[4];  // columns 0 and 2
+  i16x8 odd[4];   // columns 1 and 3
+};
+
+// Largest magnitude of a code of the type, as it is multiplied.
+template <QuantType kType>
+constexpr std::int32_t kLargestCode = kType == QuantType::kQ8        ? 127
+                                      : kType == QuantType::kTernary ? 2
+                                                                     : (1 << code_bits(kType)) - 1;
+
+// Groups of four columns whose products fit 16 bits: a lane sums two of the four.
+template <QuantType kType, std::uint32_t kBlock>
+constexpr std::uint32_t fours_per_sum() noexcept {
+  const std::uint32_t fit = 32767 / (2 * 127 * kLargestCode<kType>);
+  std::uint32_t fours = 1;
+  while (2 * fours <= fit && 2 * fours <= kBlock / 4) fours *= 2;
+  return fours;
+}
+
+[[gnu::always_inline]] inline i16x8 masked(u16x8 words, unsigned shift, unsigned mask) noexcept {
+  return reinterpret_cast<i16x8>((words >> static_cast<std::uint16_t>(shift)) &
+                                 static_cast<std::uint16_t>(mask));
+}
+
+// Decodes one field of one line: 4 columns of 2- or 4-bit codes.
+template <unsigned kBits>
+[[gnu::always_inline]] inline FourColumns decode_field(const std::byte* line,
+                                                       unsigned field) noexcept {
+  constexpr unsigned kMask = (1U << kBits) - 1U;
+  FourColumns out;
+  for (unsigned i = 0; i < 4; ++i) {
+    const u16x8 words = load<u16x8>(line + 16 * i);
+    out.even[i] = masked(words, field * kBits, kMask);
+    out.odd[i] = masked(words, 8 + field * kBits, kMask);
+  }
+  return out;
+}
+
+// Decodes columns 4 * four .. 4 * four + 3 of a block, `codes` its first code line.
+template <QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] inline FourColumns decode_four(const std::byte* codes,
+                                                      std::uint32_t four) noexcept {
+  if constexpr (kType == QuantType::kQ8) {
+    FourColumns out;
+    for (unsigned i = 0; i < 4; ++i) {
+      const u16x8 words = load<u16x8>(codes + four * kLineBytes + 16 * i);
+      out.even[i] = reinterpret_cast<i16x8>(words << 8) >> 8;
+      out.odd[i] = reinterpret_cast<i16x8>(words) >> 8;
+    }
+    return out;
+  } else if constexpr (kType == QuantType::kQ3) {
+    constexpr std::uint32_t kHighLines = kBlock / 16;
+    FourColumns out = decode_field<2>(codes + four / 4 * kLineBytes, four % 4);
+    const FourColumns low = decode_field<1>(codes + (kHighLines + four / 8) * kLineBytes, four % 8);
+    for (unsigned i = 0; i < 4; ++i) {
+      out.even[i] = out.even[i] + out.even[i] + low.even[i];
+      out.odd[i] = out.odd[i] + out.odd[i] + low.odd[i];
+    }
+    return out;
+  } else {
+    constexpr unsigned kBits = kType == QuantType::kQ4 ? 4 : 2;
+    constexpr std::uint32_t kFields = 8 / kBits;
+    return decode_field<kBits>(codes + four / kFields * kLineBytes, four % kFields);
+  }
+}
+
+// Spreads two codes over the lanes of every row.
+[[gnu::always_inline]] inline i16x8 pattern(std::byte first, std::byte second) noexcept {
+  const auto low = static_cast<std::uint16_t>(static_cast<std::int8_t>(first));
+  const auto high = static_cast<std::uint16_t>(static_cast<std::int8_t>(second));
+  return reinterpret_cast<i16x8>(splat_u32(std::uint32_t{low} | std::uint32_t{high} << 16));
+}
+
+// Exact sums of code * q over one block, row by row.
+template <QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] inline void dot_block(const FourColumns* strip, const std::byte* q,
+                                             i32x4 dots[4]) noexcept {
+  constexpr std::uint32_t kFours = fours_per_sum<kType, kBlock>();
+  for (unsigned i = 0; i < 4; ++i) dots[i] = i32x4{};
+  for (std::uint32_t first = 0; first < kBlock / 4; first += kFours) {
+    i16x8 sums[4] = {};
+    for (std::uint32_t four = first; four < first + kFours; ++four) {
+      const i16x8 even = pattern(q[4 * four], q[4 * four + 2]);
+      const i16x8 odd = pattern(q[4 * four + 1], q[4 * four + 3]);
+      for (unsigned i = 0; i < 4; ++i) {
+        sums[i] += strip[four].even[i] * even + strip[four].odd[i] * odd;
+      }
+    }
+    for (unsigned i = 0; i < 4; ++i) {
+      const i32x4 pairs = reinterpret_cast<i32x4>(sums[i]);
+      dots[i] +=
+          (reinterpret_cast<i32x4>(reinterpret_cast<u32x4>(pairs) << 16) >> 16) + (pairs >> 16);
+    }
+  }
+}
+
+// Stores the rows of weights that exist, for every row of x.
+void store_totals(const Rows16* totals, const MatMulArgs& args, std::uint32_t first_x,
+                  std::uint32_t n_x, std::uint32_t first_row) noexcept {
+  const std::uint32_t rest = args.n_rows - first_row;
+  for (std::uint32_t i = 0; i < n_x; ++i) {
+    std::memcpy(args.y + (first_x + i) * args.y_stride + first_row, &totals[i],
+                (rest < kRowGroup ? rest : kRowGroup) * sizeof(float));
+  }
+}
+
+// Adds one block of one group to the totals of n_x rows of x.
+template <QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] inline void add_block(const MatMulArgs& args, const std::byte* group,
+                                             std::uint32_t block, std::uint32_t first_x,
+                                             std::uint32_t n_x, Rows16* totals) noexcept {
+  FourColumns strip[kBlock / 4];
+  const auto place = BlockPlace<kType, kBlock>::of(group, block);
+  for (std::uint32_t four = 0; four < kBlock / 4; ++four) {
+    strip[four] = decode_four<kType, kBlock>(place.codes, four);
+  }
+  const Rows16 scales = load_half_rows(place.scales);
+  const Rows16 mins = load_mins<kType>(place.mins, scales);
+  const std::uint32_t column = block * kBlock;
+  const std::size_t chunk_at =
+      int8_chunks_offset(args.n_cols) + column / kChunkColumns * sizeof(Int8Chunk);
+  for (std::uint32_t i = 0; i < n_x; ++i) {
+    const std::byte* x = args.x + (first_x + i) * args.x_stride;
+    Int8Chunk chunk;
+    std::memcpy(&chunk, x + chunk_at, sizeof(chunk));
+    const float sum = kBlock == 64                  ? chunk.sum
+                      : column % kChunkColumns == 0 ? chunk.low_sum
+                                                    : chunk.high_sum;
+    i32x4 dots[4];
+    dot_block<kType, kBlock>(strip, x + column, dots);
+    for (unsigned v = 0; v < 4; ++v) {
+      f32x4 term = scales.v[v] * to_f32(dots[v]);
+      if constexpr (kType != QuantType::kQ8) term += mins.v[v] * sum;
+      totals[i].v[v] += term * chunk.scale;
+    }
+  }
+}
+
+template <QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] inline void coded(const MatMulArgs& args) noexcept {
+  Rows16 totals[kRowsAtOnce];
+  const std::uint32_t n_blocks = (args.n_cols + kBlock - 1) / kBlock;
+  for (std::uint32_t first = 0; first < args.n_x; first += kRowsAtOnce) {
+    const std::uint32_t n_x = args.n_x - first < kRowsAtOnce ? args.n_x - first : kRowsAtOnce;
+    const std::byte* group = args.weights;
+    for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
+      for (std::uint32_t i = 0; i < n_x; ++i) totals[i] = zero_rows();
+      for (std::uint32_t block = 0; block < n_blocks; ++block) {
+        add_block<kType, kBlock>(args, group, block, first, n_x, totals);
+      }
+      store_totals(totals, args, first, n_x, row);
+    }
+  }
+}
+
+}  // namespace
+
+#define QSF_DEFINE(name, type, block)                               \
+  void matmul_##name##_i8_scalar(const MatMulArgs& args) noexcept { \
+    coded<QuantType::type, block>(args);                            \
+  }
+QSF_CODED_FORMATS(QSF_DEFINE)
+#undef QSF_DEFINE
+
+}  // namespace qsf::kernels

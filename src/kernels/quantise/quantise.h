@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+//
+// Rows of activations as int8, the form that products with coded weights multiply.
+//
+// One row of n_cols values is cut into chunks of 64 columns. The bytes of a row with
+// C = ceil(n_cols / 64) chunks:
+//
+//   offset  size  field
+//        0  64 C  codes: column c at byte c, two's complement, -127 .. 127; 0 from n_cols on
+//     64 C  16 C  an Int8Chunk for each chunk
+//
+// Codes are x / scale rounded to the nearest integer, ties to even, with scale = max |x| / 127 over
+// the chunk. A product with weights w = s * code + m is then
+//
+//   sum w x = scale * (s * dot(code, q) + m * sum(q))
+//
+// with the sum of the codes q, not of x: multiplied with m, the sum of x would carry rounding
+// errors that the dot product does not have.
+
+#ifndef QSF_KERNELS_QUANTISE_QUANTISE_H_
+#define QSF_KERNELS_QUANTISE_QUANTISE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/isa.h"
+
+namespace qsf::kernels {
+
+inline constexpr std::uint32_t kChunkColumns = 64;
+
+// What a product needs of a chunk beside its codes. Sums are of the codes: whole numbers.
+struct Int8Chunk {
+  float scale;
+  float low_sum;   // of columns 0 to 31
+  float high_sum;  // of columns 32 to 63
+  float sum;       // of both
+};
+static_assert(sizeof(Int8Chunk) == 16);
+
+constexpr std::size_t int8_chunks(std::uint32_t n_cols) noexcept {
+  return (std::size_t{n_cols} + kChunkColumns - 1) / kChunkColumns;
+}
+// Byte offset of the chunks' Int8Chunk array in a row.
+constexpr std::size_t int8_chunks_offset(std::uint32_t n_cols) noexcept {
+  return int8_chunks(n_cols) * kChunkColumns;
+}
+// Bytes of a row.
+constexpr std::size_t int8_row_bytes(std::uint32_t n_cols) noexcept {
+  return int8_chunks(n_cols) * (kChunkColumns + sizeof(Int8Chunk));
+}
+
+// Common to all: every operation rounds once in one order, so every tier gives the same bits.
+struct QuantiseKernels {
+  const char* name;  // "quantise_scalar"
+  Isa isa;
+  Exactness exactness;
+
+  // Quantises one row: scale = max / 127 and code = rint(x * (127 / max)) in f32.
+  //
+  // Shapes      x [n_cols], out [int8_row_bytes(n_cols)]
+  // Requires    out is 16-byte aligned and does not overlap x; no alignment of x is assumed
+  // Guarantees  a chunk whose max is below 2^-100 has scale 0 and codes 0; one with a value that is
+  //             not finite has scale NaN and codes 0, so that its products are NaN
+  // Threads     any
+  void (*to_int8)(const float* x, std::byte* out, std::uint32_t n_cols) noexcept;
+};
+
+// Every implementation, best instruction set first, scalar last. Threads  any
+std::span<const QuantiseKernels> quantise_kernels() noexcept;
+
+}  // namespace qsf::kernels
+
+#endif  // QSF_KERNELS_QUANTISE_QUANTISE_H_

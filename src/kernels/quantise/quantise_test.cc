@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+//
+// Holds every quantiser of activations to its definition, bit for bit.
+
+#include "kernels/quantise/quantise.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "kernels/testing/guard_pages.h"
+#include "kernels/testing/isa_coverage.h"
+#include "kernels/testing/seeded_rng.h"
+
+namespace qsf::kernels {
+namespace {
+
+using testing_support::GuardedArray;
+using testing_support::GuardedBytes;
+using testing_support::KernelName;
+using testing_support::SeededRng;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+struct Row {
+  std::vector<std::int8_t> codes;
+  std::vector<Int8Chunk> chunks;
+};
+
+Row parse(const GuardedBytes& bytes, std::uint32_t n_cols) {
+  Row row;
+  row.codes.resize(int8_chunks_offset(n_cols));
+  row.chunks.resize(int8_chunks(n_cols));
+  std::memcpy(row.codes.data(), bytes.data(), row.codes.size());
+  if (!row.chunks.empty()) {
+    std::memcpy(row.chunks.data(), bytes.data() + row.codes.size(),
+                row.chunks.size() * sizeof(Int8Chunk));
+  }
+  return row;
+}
+
+class QuantiseTest : public testing::TestWithParam<QuantiseKernels> {
+ protected:
+  void SetUp() override {
+    if (!testing_support::can_run(GetParam())) GTEST_SKIP() << GetParam().name;
+  }
+  Row run(const std::vector<float>& x) {
+    const auto n_cols = static_cast<std::uint32_t>(x.size());
+    const GuardedArray<float> in(n_cols);
+    std::copy(x.begin(), x.end(), in.begin());
+    const GuardedBytes out(int8_row_bytes(n_cols));
+    GetParam().to_int8(in.data(), out.data(), n_cols);
+    EXPECT_TRUE(out.front_intact());
+    return parse(out, n_cols);
+  }
+};
+
+TEST_P(QuantiseTest, MatchesTheDefinition) {
+  SeededRng rng;
+  for (const std::uint32_t n_cols : {0U, 1U, 31U, 32U, 33U, 63U, 64U, 65U, 127U, 128U, 896U}) {
+    for (const float size : {1.0F, 0x1p-120F, 0x1p-99F, 0x1p-60F, 0x1p120F}) {
+      std::vector<float> x(n_cols);
+      for (float& value : x) value = rng.get().next_normal() * size;
+      const Row row = run(x);
+      x.resize(row.codes.size(), 0.0F);
+      for (std::size_t k = 0; k < row.chunks.size(); ++k) {
+        float max = 0.0F;
+        for (std::size_t c = 0; c < 64; ++c) max = std::max(max, std::fabs(x[k * 64 + c]));
+        const bool tiny = max < 0x1p-100F;
+        EXPECT_EQ(row.chunks[k].scale, tiny ? 0.0F : max / 127.0F);
+        float sums[2] = {0.0F, 0.0F};
+        for (std::size_t c = 0; c < 64; ++c) {
+          const float want = tiny ? 0.0F : std::nearbyint(x[k * 64 + c] * (127.0F / max));
+          ASSERT_EQ(static_cast<float>(row.codes[k * 64 + c]), want) << n_cols << ' ' << k;
+          sums[c / 32] += want;
+        }
+        EXPECT_EQ(row.chunks[k].low_sum, sums[0]);
+        EXPECT_EQ(row.chunks[k].high_sum, sums[1]);
+        EXPECT_EQ(row.chunks[k].sum, sums[0] + sums[1]);
+      }
+    }
+  }
+}
+
+TEST_P(QuantiseTest, HalvesGoToTheEvenCode) {
+  std::vector<float> x(64, 0.0F);
+  x[0] = 127.0F;
+  for (int i = 1; i < 63; ++i) x[i] = static_cast<float>(i - 32) + 0.5F;
+  const Row row = run(x);
+  for (int i = 1; i < 63; ++i) EXPECT_EQ(row.codes[i] % 2, 0) << i;
+}
+
+TEST_P(QuantiseTest, LargestMagnitudeIsCode127) {
+  for (const float max : {1.0F, -3.7F, 0x1.fffffep127F, -0x1p-100F}) {
+    std::vector<float> x(64, max / 3.0F);
+    x[17] = max;
+    EXPECT_EQ(run(x).codes[17], max > 0.0F ? 127 : -127);
+  }
+}
+
+TEST_P(QuantiseTest, ChunksThatAreNotFiniteBecomeNaN) {
+  for (const float bad : {kNaN, -kNaN, kInfinity, -kInfinity}) {
+    std::vector<float> x(192, 1.0F);
+    x[100] = bad;
+    const Row row = run(x);
+    EXPECT_EQ(row.chunks[0].scale, 1.0F / 127.0F);
+    EXPECT_TRUE(std::isnan(row.chunks[1].scale));
+    EXPECT_EQ(row.chunks[1].sum, 0.0F);
+    EXPECT_EQ(row.chunks[2].scale, 1.0F / 127.0F);
+    for (std::size_t c = 64; c < 128; ++c) EXPECT_EQ(row.codes[c], 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, QuantiseTest, testing::ValuesIn(quantise_kernels()), KernelName{});
+
+}  // namespace
+}  // namespace qsf::kernels
