@@ -2,17 +2,19 @@
 # SPDX-License-Identifier: MIT
 """Fails when an object of a per-ISA source defines a weak symbol.
 
-    check_weak_symbols.py PATH...
+    check_weak_symbols.py [--sources LIST] PATH...
 
 PATH is an object, or a folder searched for objects. Objects count when they come from a source
-named *_<isa>.cc. An inline function of a shared header becomes a weak definition there, compiled
+named *_<isa>.cc. LIST is a file with the path of such a source on each line, as CMake knows it
+(isa_sources.txt in the build folder): each must have its object among those found. An inline function of a shared header becomes a weak definition there, compiled
 with that tier's instructions; the linker may choose it for everybody, and a lesser CPU dies.
 
 One line a violation: object: symbol. Exit status 0 when there is none, 1 when there is one, 2 when
-nothing could be checked: no such object, or one in which nm sees no definition at all (an object
-of link-time optimisation).
+something could not be checked: no such object, none of a listed source, or one in which nm sees no
+definition at all (an object of link-time optimisation).
 """
 
+import argparse
 import os
 import re
 import subprocess
@@ -49,14 +51,30 @@ def weak_definitions(symbols):
     return [name for kind, name in symbols if kind in WEAK_TYPES and not HARMLESS.match(name)]
 
 
+def sources_without_object(sources, objects):
+    """Returns the sources, relative to their folder, that none of the objects was made from."""
+    made = [re.sub(r"(\.cc)?\.o(bj)?$", ".cc", path) for path in objects]
+    return [source for source in sources
+            if not any(("/" + path).endswith("/" + source) for path in made)]
+
+
 def main(arguments):
-    if not arguments:
-        print(__doc__.split("\n\n")[1].strip(), file=sys.stderr)
-        return 2
-    objects = find_objects(arguments)
+    parser = argparse.ArgumentParser(prog="check_weak_symbols.py", description=__doc__.split("\n")[0])
+    parser.add_argument("--sources", metavar="LIST", help="file that lists the per-ISA sources")
+    parser.add_argument("paths", metavar="PATH", nargs="+", help="an object, or a folder of objects")
+    options = parser.parse_args(arguments)
+    objects = find_objects(options.paths)
     if not objects:
-        print("check_weak_symbols: no per-ISA object under", *arguments, file=sys.stderr)
+        print("check_weak_symbols: no per-ISA object under", *options.paths, file=sys.stderr)
         return 2
+    if options.sources:
+        with open(options.sources, encoding="utf-8") as file:
+            sources = file.read().split()
+        missing = sources_without_object(sources, objects)
+        if missing or not sources:
+            for source in missing or [f"{options.sources} lists no source"]:
+                print(f"check_weak_symbols: no object: {source}", file=sys.stderr)
+            return 2
     status = 0
     for path in objects:
         symbols = defined_symbols(path)

@@ -66,6 +66,26 @@ class WeakSymbolsCase(unittest.TestCase):
         path = self.build("a_avx2.cc.o", "")
         self.assertEqual(self.check(path).returncode, 2)
 
+    def listed(self, *sources):
+        path = os.path.join(self.folder.name, "isa_sources.txt")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("".join(source + "\n" for source in sources))
+        return self.check("--sources", path, self.folder.name)
+
+    def test_every_listed_source_has_its_object(self):
+        os.mkdir(os.path.join(self.folder.name, "norm"))
+        self.build("norm/norm_avx2.cc.o", CLEAN)
+        self.assertEqual(self.listed("norm/norm_avx2.cc").returncode, 0)
+        result = self.listed("norm/norm_avx2.cc", "norm/norm_avx512.cc")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("norm/norm_avx512.cc", result.stdout)
+        for source in ("other/norm_avx2.cc", "rm/norm_avx2.cc"):
+            self.assertEqual(self.listed(source).returncode, 2, source)
+
+    def test_an_empty_list_is_an_error(self):
+        self.build("norm_avx2.cc.o", CLEAN)
+        self.assertEqual(self.listed().returncode, 2)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -28,7 +28,9 @@ using testing_support::SeededRng;
 class ActivationTest : public testing::TestWithParam<ActivationKernels> {
  protected:
   void SetUp() override {
-    if (!testing_support::can_run(GetParam())) GTEST_SKIP() << GetParam().name;
+    if (!testing_support::can_run(GetParam())) {
+      GTEST_SKIP() << testing_support::lacking(GetParam().isa);
+    }
   }
 };
 

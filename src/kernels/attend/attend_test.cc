@@ -34,7 +34,9 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 class AttendTest : public testing::TestWithParam<AttendKernels> {
  protected:
   void SetUp() override {
-    if (!testing_support::can_run(GetParam())) GTEST_SKIP() << GetParam().name;
+    if (!testing_support::can_run(GetParam())) {
+      GTEST_SKIP() << testing_support::lacking(GetParam().isa);
+    }
   }
 };
 

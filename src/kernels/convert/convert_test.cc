@@ -26,7 +26,9 @@ constexpr std::uint32_t kEvery = 0x10000;
 class ConvertTest : public testing::TestWithParam<ConvertKernels> {
  protected:
   void SetUp() override {
-    if (!testing_support::can_run(GetParam())) GTEST_SKIP() << GetParam().name;
+    if (!testing_support::can_run(GetParam())) {
+      GTEST_SKIP() << testing_support::lacking(GetParam().isa);
+    }
   }
 };
 

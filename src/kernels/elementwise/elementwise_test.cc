@@ -21,7 +21,9 @@ using testing_support::SeededRng;
 class ElementwiseTest : public testing::TestWithParam<ElementwiseKernels> {
  protected:
   void SetUp() override {
-    if (!testing_support::can_run(GetParam())) GTEST_SKIP() << GetParam().name;
+    if (!testing_support::can_run(GetParam())) {
+      GTEST_SKIP() << testing_support::lacking(GetParam().isa);
+    }
   }
 };
 

@@ -25,7 +25,9 @@ using testing_support::WeightProblem;
 class MatMulTest : public testing::TestWithParam<MatMulKernel> {
  protected:
   void SetUp() override {
-    if (!testing_support::can_run(GetParam())) GTEST_SKIP() << GetParam().name;
+    if (!testing_support::can_run(GetParam())) {
+      GTEST_SKIP() << testing_support::lacking(GetParam().isa);
+    }
   }
   void check(const WeightProblem& problem) {
     EXPECT_TRUE(problem.is_right(GetParam().input, problem.run(GetParam())));

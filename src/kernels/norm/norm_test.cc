@@ -27,7 +27,9 @@ constexpr std::uint32_t kSizes[] = {1, 3, 4, 5, 63, 64, 65, 172, 4097};
 class NormTest : public testing::TestWithParam<NormKernels> {
  protected:
   void SetUp() override {
-    if (!testing_support::can_run(GetParam())) GTEST_SKIP() << GetParam().name;
+    if (!testing_support::can_run(GetParam())) {
+      GTEST_SKIP() << testing_support::lacking(GetParam().isa);
+    }
   }
 };
 

@@ -46,7 +46,9 @@ Row parse(const GuardedBytes& bytes, std::uint32_t n_cols) {
 class QuantiseTest : public testing::TestWithParam<QuantiseKernels> {
  protected:
   void SetUp() override {
-    if (!testing_support::can_run(GetParam())) GTEST_SKIP() << GetParam().name;
+    if (!testing_support::can_run(GetParam())) {
+      GTEST_SKIP() << testing_support::lacking(GetParam().isa);
+    }
   }
   Row run(const std::vector<float>& x) {
     const auto n_cols = static_cast<std::uint32_t>(x.size());

@@ -43,7 +43,9 @@ TEST(RopeAnglesTest, UseTheAngleRoundedToF32) {
 class RopeTest : public testing::TestWithParam<RopeKernels> {
  protected:
   void SetUp() override {
-    if (!testing_support::can_run(GetParam())) GTEST_SKIP() << GetParam().name;
+    if (!testing_support::can_run(GetParam())) {
+      GTEST_SKIP() << testing_support::lacking(GetParam().isa);
+    }
   }
 };
 

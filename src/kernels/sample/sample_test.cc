@@ -29,7 +29,9 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 class SampleTest : public testing::TestWithParam<SampleKernels> {
  protected:
   void SetUp() override {
-    if (!testing_support::can_run(GetParam())) GTEST_SKIP() << GetParam().name;
+    if (!testing_support::can_run(GetParam())) {
+      GTEST_SKIP() << testing_support::lacking(GetParam().isa);
+    }
   }
 };
 

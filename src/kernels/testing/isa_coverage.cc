@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The record of tiers and the check at the end of a run.
+// The record of kernels and the check at the end of a run.
 
 #include "kernels/testing/isa_coverage.h"
 
@@ -8,23 +8,34 @@
 
 #include <cstdlib>
 #include <iostream>
+#include <sstream>
 
+#include "kernels/activation/activation.h"
+#include "kernels/attend/attend.h"
+#include "kernels/convert/convert.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/matmul/matmul.h"
+#include "kernels/norm/norm.h"
+#include "kernels/quantise/quantise.h"
+#include "kernels/rope/rope.h"
+#include "kernels/sample/sample.h"
+#include "kernels/softmax/softmax.h"
 #include "platform/cpu.h"
 
 namespace qsf::kernels::testing_support {
 namespace {
 
-constexpr std::uint32_t mask_of(Isa isa) {
-  return 1U << static_cast<unsigned>(isa);
+template <typename Table>
+void append(const Table& table, std::vector<KernelId>* kernels) {
+  for (const auto& kernel : table) kernels->push_back({kernel.name, kernel.isa});
 }
 
 class CoverageCheck : public ::testing::Environment {
  public:
   void TearDown() override {
-    for (const std::string& kernel : isa_coverage().skipped()) {
-      std::cout << "skipped, the CPU lacks the tier: " << kernel << "\n";
-    }
-    const std::string unmet = isa_coverage().unmet(std::getenv("QSF_EXPECT_ISA"));
+    std::cout << isa_coverage().report();
+    const std::string unmet =
+        isa_coverage().unmet(std::getenv("QSF_EXPECT_ISA"), all_kernels(), all_sources());
     if (!unmet.empty()) ADD_FAILURE() << unmet;
   }
 };
@@ -35,26 +46,89 @@ class CoverageCheck : public ::testing::Environment {
 
 }  // namespace
 
-bool IsaCoverage::can_run(std::string_view kernel, Isa isa) {
-  if (isa_covers(best_isa(host_cpu()), isa)) {
-    ran_ |= mask_of(isa);
-    return true;
-  }
-  skipped_.emplace(kernel);
-  return false;
+std::vector<KernelId> all_kernels() {
+  std::vector<KernelId> kernels;
+  append(activation_kernels(), &kernels);
+  append(attend_kernels(), &kernels);
+  append(convert_kernels(), &kernels);
+  append(elementwise_kernels(), &kernels);
+  append(matmul_kernels(), &kernels);
+  append(norm_kernels(), &kernels);
+  append(quantise_kernels(), &kernels);
+  append(rope_kernels(), &kernels);
+  append(sample_kernels(), &kernels);
+  append(softmax_kernels(), &kernels);
+  return kernels;
 }
 
-std::string IsaCoverage::unmet(const char* expected) const {
+std::vector<KernelId> all_sources() {
+  std::istringstream words(QSF_ISA_SOURCES);  // "norm/scalar norm/avx2", from CMakeLists.txt
+  std::vector<KernelId> sources;
+  for (std::string word; words >> word;) {
+    const std::size_t slash = word.find('/');
+    sources.push_back({word.substr(0, slash), parse_isa(word.substr(slash + 1)).value()});
+  }
+  return sources;
+}
+
+bool IsaCoverage::can_run(std::string_view kernel, Isa isa) {
+  asked_[isa].emplace(kernel);
+  return isa_covers(best_, isa);
+}
+
+bool IsaCoverage::has_run(const KernelId& kernel) const {
+  const auto tier = asked_.find(kernel.isa);
+  return tier != asked_.end() && tier->second.contains(kernel.name);
+}
+
+bool IsaCoverage::has_run_of(const KernelId& source) const {
+  const auto tier = asked_.find(source.isa);
+  if (tier == asked_.end()) return false;
+  const auto first = tier->second.lower_bound(source.name);
+  return first != tier->second.end() && first->starts_with(source.name);
+}
+
+std::string IsaCoverage::unmet(const char* expected, const std::vector<KernelId>& kernels,
+                               const std::vector<KernelId>& sources) const {
   if (expected == nullptr || *expected == '\0') return {};
   const auto isa = parse_isa(expected);
   if (!isa.has_value()) return "QSF_EXPECT_ISA: " + isa.error().message();
-  if ((ran_ & mask_of(*isa)) != 0) return {};
-  return std::string("QSF_EXPECT_ISA=") + expected + ": no kernel of that tier ran";
+  const std::string where = std::string("QSF_EXPECT_ISA=") + expected + ": ";
+  if (!isa_covers(best_, *isa)) {
+    return where + "the best tier found here is " + std::string(isa_name(best_));
+  }
+  std::string text;
+  for (const KernelId& kernel : kernels) {
+    if (isa_covers(*isa, kernel.isa) && !has_run(kernel)) {
+      text += where + "no test ran the kernel " + kernel.name + "\n";
+    }
+  }
+  for (const KernelId& source : sources) {
+    if (isa_covers(*isa, source.isa) && !has_run_of(source)) {
+      text += where + "of the sources of " + source.name + " for " +
+              std::string(isa_name(source.isa)) + " no kernel ran\n";
+    }
+  }
+  return text;
+}
+
+std::string IsaCoverage::report() const {
+  std::string text;
+  for (const auto& [isa, names] : asked_) {
+    text +=
+        "tier " + std::string(isa_name(isa)) + ": " + std::to_string(names.size()) +
+        (isa_covers(best_, isa) ? " kernels ran\n" : " kernels skipped: " + lacking(isa) + "\n");
+  }
+  return text;
 }
 
 IsaCoverage& isa_coverage() {
   static IsaCoverage coverage;
   return coverage;
+}
+
+std::string lacking(Isa isa) {
+  return "the CPU lacks the tier " + std::string(isa_name(isa));
 }
 
 }  // namespace qsf::kernels::testing_support

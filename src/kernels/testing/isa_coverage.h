@@ -1,37 +1,62 @@
 // SPDX-License-Identifier: MIT
 //
-// Which tiers a test run really executed.
+// Which kernels of which tiers a test run really executed.
 //
 // Kernel tests ask can_run() and skip when the CPU lacks the tier. At the end of the run the
-// skipped kernels are listed, and with QSF_EXPECT_ISA=avx2 in the environment the run fails unless
-// a kernel of that tier ran: a runner that lost a CPU feature cannot stay green.
+// kernels of each tier are counted and the skipped tiers listed. With QSF_EXPECT_ISA=avx2 in the
+// environment the run fails unless the CPU has that tier and every kernel of it and of all lower
+// ones was run: neither a machine that lost a CPU feature nor a table that no test walks stays
+// green.
 
 #ifndef QSF_KERNELS_TESTING_ISA_COVERAGE_H_
 #define QSF_KERNELS_TESTING_ISA_COVERAGE_H_
 
-#include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kernels/isa.h"
 
 namespace qsf::kernels::testing_support {
 
+struct KernelId {
+  std::string name;  // "norm_avx2"; begins with the folder of its source
+  Isa isa;
+};
+
+// Returns the kernels of all tables.
+std::vector<KernelId> all_kernels();
+
+// Returns folder and tier of each per-ISA source of this build, "norm" and kAvx2 of
+// norm/norm_avx2.cc.
+std::vector<KernelId> all_sources();
+
 // What ran and what did not; one global one records the run, others are for its own tests.
 class IsaCoverage {
  public:
+  explicit IsaCoverage(Isa best = best_isa(host_cpu())) : best_(best) {}
+
   // Returns whether this CPU runs `isa`, and keeps note of the answer.
   bool can_run(std::string_view kernel, Isa isa);
 
-  // Returns why `expected`, the value of QSF_EXPECT_ISA, is not met; empty when it is or is null.
-  std::string unmet(const char* expected) const;
+  // Returns why `expected`, the value of QSF_EXPECT_ISA, is not met by what ran of `kernels` and
+  // `sources`, a line each reason; empty when it is or is null.
+  std::string unmet(const char* expected, const std::vector<KernelId>& kernels,
+                    const std::vector<KernelId>& sources) const;
 
-  const std::set<std::string>& skipped() const noexcept { return skipped_; }
+  // Returns a line for each tier of which a kernel was asked for: how many ran, or were skipped.
+  std::string report() const;
 
  private:
-  std::uint32_t ran_ = 0;  // one bit per tier
-  std::set<std::string> skipped_;
+  using Names = std::set<std::string, std::less<>>;
+
+  bool has_run(const KernelId& kernel) const;
+  bool has_run_of(const KernelId& source) const;
+
+  Isa best_;
+  std::map<Isa, Names> asked_;
 };
 
 IsaCoverage& isa_coverage();
@@ -40,6 +65,9 @@ template <typename Kernel>
 bool can_run(const Kernel& kernel) {
   return isa_coverage().can_run(kernel.name, kernel.isa);
 }
+
+// Returns what a test says when it skips a kernel of that tier.
+std::string lacking(Isa isa);
 
 // Names a parameterised test after its kernel.
 struct KernelName {

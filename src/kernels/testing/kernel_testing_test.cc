@@ -120,22 +120,67 @@ TEST(ReferenceTest, DataVaries) {
   }
 }
 
-TEST(IsaCoverageTest, ExpectedTierMustHaveRun) {
-  IsaCoverage coverage;
-  EXPECT_EQ(coverage.unmet(nullptr), "");
-  EXPECT_EQ(coverage.unmet(""), "");
-  EXPECT_NE(coverage.unmet("scalar"), "");
-  EXPECT_TRUE(coverage.can_run("a", Isa::kScalar));
-  EXPECT_EQ(coverage.unmet("scalar"), "");
-  EXPECT_NE(coverage.unmet("amx"), "");
-  EXPECT_NE(coverage.unmet("no-such-tier"), "");
+const std::vector<KernelId> kTwoTiers = {{"norm_scalar", Isa::kScalar}, {"norm_avx2", Isa::kAvx2}};
+const std::vector<KernelId> kTwoSources = {{"norm", Isa::kScalar}, {"norm", Isa::kAvx2}};
+
+TEST(IsaCoverageTest, EveryKernelUpToTheExpectedTierMustHaveRun) {
+  IsaCoverage coverage(Isa::kAvx512);
+  EXPECT_EQ(coverage.unmet(nullptr, kTwoTiers, {}), "");
+  EXPECT_EQ(coverage.unmet("", kTwoTiers, {}), "");
+  EXPECT_EQ(coverage.unmet("scalar", kTwoTiers, {}),
+            "QSF_EXPECT_ISA=scalar: no test ran the kernel norm_scalar\n");
+  EXPECT_TRUE(coverage.can_run("norm_scalar", Isa::kScalar));
+  EXPECT_EQ(coverage.unmet("scalar", kTwoTiers, {}), "");
+  EXPECT_EQ(coverage.unmet("avx512", kTwoTiers, {}),
+            "QSF_EXPECT_ISA=avx512: no test ran the kernel norm_avx2\n");
+  EXPECT_TRUE(coverage.can_run("norm_avx2", Isa::kAvx2));
+  EXPECT_EQ(coverage.unmet("avx512", kTwoTiers, {}), "");
 }
 
-TEST(IsaCoverageTest, SkippedKernelsAreKept) {
-  IsaCoverage coverage;
-  const bool on_arm = host_cpu().has(CpuFeature::kNeon);
-  EXPECT_FALSE(coverage.can_run("foreign", on_arm ? Isa::kAvx2 : Isa::kNeon));
-  EXPECT_EQ(coverage.skipped().count("foreign"), 1U);
+TEST(IsaCoverageTest, ExpectedTierMustBeOneOfTheCpu) {
+  IsaCoverage coverage(Isa::kAvx2);
+  EXPECT_EQ(coverage.unmet("avx512", {}, {}),
+            "QSF_EXPECT_ISA=avx512: the best tier found here is avx2");
+  EXPECT_NE(coverage.unmet("neon", {}, {}), "");
+  EXPECT_NE(coverage.unmet("no-such-tier", {}, {}), "");
+  EXPECT_EQ(coverage.unmet("sse42", {}, {}), "");
+}
+
+TEST(IsaCoverageTest, EverySourceMustHaveARunKernel) {
+  IsaCoverage coverage(Isa::kAvx2);
+  EXPECT_TRUE(coverage.can_run("norm_scalar", Isa::kScalar));
+  EXPECT_TRUE(coverage.can_run("matmul_avx2", Isa::kAvx2));
+  EXPECT_EQ(coverage.unmet("avx2", {}, kTwoSources),
+            "QSF_EXPECT_ISA=avx2: of the sources of norm for avx2 no kernel ran\n");
+  EXPECT_TRUE(coverage.can_run("norm_rms_avx2", Isa::kAvx2));
+  EXPECT_EQ(coverage.unmet("avx2", {}, kTwoSources), "");
+}
+
+TEST(IsaCoverageTest, SkippedTiersAreReported) {
+  IsaCoverage coverage(Isa::kAvx2);
+  EXPECT_FALSE(coverage.can_run("foreign", Isa::kNeon));
+  EXPECT_FALSE(coverage.can_run("higher", Isa::kAvx512));
+  EXPECT_TRUE(coverage.can_run("lower", Isa::kSse42));
+  EXPECT_EQ(coverage.report(),
+            "tier sse42: 1 kernels ran\n"
+            "tier avx512: 1 kernels skipped: the CPU lacks the tier avx512\n"
+            "tier neon: 1 kernels skipped: the CPU lacks the tier neon\n");
+}
+
+// The tables and the list of sources that a build has are not empty, and name what there is.
+TEST(IsaCoverageTest, TablesAndSourcesAreListed) {
+  const std::vector<KernelId> sources = all_sources();
+  EXPECT_GE(sources.size(), 10U);
+  std::set<std::string> kernels;
+  for (const KernelId& kernel : all_kernels()) {
+    EXPECT_TRUE(kernels.insert(kernel.name).second) << kernel.name << " stands in two tables";
+    EXPECT_TRUE(kernel.name.ends_with(std::string("_") + std::string(isa_name(kernel.isa))))
+        << kernel.name << " of tier " << isa_name(kernel.isa);
+  }
+  for (const KernelId& source : sources) {
+    const auto first = kernels.lower_bound(source.name);
+    EXPECT_TRUE(first != kernels.end() && first->starts_with(source.name)) << source.name;
+  }
 }
 
 }  // namespace
