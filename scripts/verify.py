@@ -10,6 +10,7 @@ anything; ./test does that first.
 
 import argparse
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ import time
 import xml.etree.ElementTree
 
 import repo_files
+import tiers
 
 ROOT = repo_files.repository_root()
 SANITIZER_ENVIRONMENT = {
@@ -25,6 +27,7 @@ SANITIZER_ENVIRONMENT = {
     "UBSAN_OPTIONS": "print_stacktrace=1",
 }
 CLANG_FORMAT_MAJOR = "14"
+MAX_SKIPS_NAMED = 8
 MAX_CHANGED_TIDY = 8  # at about 5 s each; more is the work of --tidy
 
 GTEST_LINE = re.compile(r"\[ +(OK|FAILED|SKIPPED) +\] ([\w/.]+)(?:, where .*?)? \(\d+ ms\)")
@@ -32,6 +35,8 @@ GTEST_TOTAL = re.compile(r"\[=+\] (\d+) tests? from \d+ test (?:suites?|cases?) 
 GTEST_START = re.compile(r"\[=+\] Running \d+ tests?")
 GTEST_RUN = re.compile(r"\[ RUN +\] ([\w/.]+)")
 GTEST_DISABLED = re.compile(r"YOU HAVE (\d+) DISABLED TEST")
+# What kernels_test says of each tier at its end.
+TIER_RAN = re.compile(r"^tier (\w+): \d+ kernels ran$", re.MULTILINE)
 UNITTEST_TOTAL = re.compile(r"^Ran (\d+) tests? in", re.MULTILINE)
 
 
@@ -42,9 +47,11 @@ class Tally:
         self.passed = 0
         self.failed = []
         self.skipped = []
+        self.tiers = []
 
     def add(self, other):
         self.passed += other.passed
+        self.tiers += other.tiers
         self.failed += other.failed
         self.skipped += other.skipped
 
@@ -85,6 +92,7 @@ def tally_gtest(name, output, binary_passed):
         else:
             tally.failed.append(test)
         current = []
+    tally.tiers = TIER_RAN.findall(output)
     disabled = GTEST_DISABLED.search(output)
     if disabled:
         tally.skipped += [(f"{name}: a disabled test", "disabled in the source")] * int(disabled.group(1))
@@ -144,6 +152,20 @@ def tally_unittest(output, status):
     elif status != 0 and not tally.failed:
         tally.failed.append("scripts/tests: ended with an error")
     return tally
+
+
+def skip_lines(skipped):
+    """Returns a line for each (test, reason), and one for all tests of a binary with one reason
+    where they are many, as where the CPU lacks a tier."""
+    groups = {}
+    for name, reason in skipped:
+        groups.setdefault((name.split(": ")[0], reason), []).append(name)
+    lines = []
+    for (binary, reason), names in groups.items():
+        if len(names) > MAX_SKIPS_NAMED:
+            names = [f"{binary}: {len(names)} tests"]
+        lines += [f"{name}: {reason}" for name in names]
+    return lines
 
 
 class Runner:
@@ -215,9 +237,13 @@ class Runner:
         print(f"built in {time.monotonic() - begun:.0f} s", flush=True)
         return True
 
-    def ctest(self, preset, exclude=None, environment=None):
-        """Runs the tests of a built preset and counts what is inside each binary."""
-        begun = self.start(f"test {preset}" + (f" without label {exclude}" if exclude else ""))
+    def ctest(self, preset, label=None, exclude=None, environment=None):
+        """Runs the tests of a built preset, those with a label, and counts what is inside each
+        binary. Returns the counts."""
+        forced = (environment or {}).get("QSF_ISA")
+        name = preset + (f" with QSF_ISA={forced}" if forced else "")
+        begun = self.start(f"test {name}" + (f", label {label}" if label else "")
+                           + (f", not label {exclude}" if exclude else ""))
         report = os.path.join(ROOT, "build", preset, "junit.xml")
         if os.path.exists(report):
             os.remove(report)
@@ -225,17 +251,40 @@ class Runner:
                      "--output-on-failure", "--no-tests=error", "-j", str(self.jobs),
                      "--test-output-size-passed", "100000000",
                      "--test-output-size-failed", "100000000"]
-        status, _ = self.command(arguments + (["-LE", exclude] if exclude else []),
-                                 dict(environment or {}, CLICOLOR="0", GTEST_COLOR="no"), quiet=True)
+        arguments += ["-L", f"^{label}$"] if label else []
+        arguments += ["-LE", f"^{exclude}$"] if exclude else []
+        status, _ = self.command(arguments, dict(environment or {}, CLICOLOR="0", GTEST_COLOR="no"),
+                                 quiet=True)
+        tally = Tally()
         if not os.path.exists(report):
-            self.tally.failed.append(f"{preset}: ctest wrote no report")
-            return
+            self.tally.failed.append(f"{name}: ctest wrote no report")
+            return tally
         with open(report, encoding="utf-8", errors="replace") as file:
-            tally = tally_junit(file.read(), preset)
+            tally = tally_junit(file.read(), name)
         if status != 0 and not tally.failed:
-            tally.failed.append(f"{preset}: ctest ended with an error")
+            tally.failed.append(f"{name}: ctest ended with an error")
         self.tally.add(tally)
         print(f"{tally.last_line()} in {time.monotonic() - begun:.0f} s", flush=True)
+        return tally
+
+    def lower_tiers(self, ran):
+        """Tests again with each tier that the first run did not choose: everything but the slow with
+        the scalar kernels, what is labelled tier with the others. `ran` are the tiers that have
+        kernels and that this machine has, the best one last."""
+        for tier in ran[:-1]:
+            self.ctest("dev", None if tier == "scalar" else "tier", "slow", {"QSF_ISA": tier})
+
+    def aarch64(self):
+        """Builds the kernels for AArch64 and tests them in an emulator."""
+        name = "aarch64"
+        lacking = [path for path in ("aarch64-linux-gnu-g++", "qemu-aarch64") if not shutil.which(path)]
+        lacking += [path for path in ("/usr/src/googletest",) if not os.path.isdir(path)]
+        if platform.machine() == name:
+            self.tally.skipped.append((name, "this machine is one; the preset dev tested its kernels"))
+        elif lacking:
+            self.tally.skipped.append((name, f"needs {' and '.join(lacking)}; ./test installs them"))
+        elif self.build(name):
+            self.ctest(name, environment={"QSF_EXPECT_ISA": "neondot"})
 
     def tidy(self, files):
         self.checker("tidy", [sys.executable, "scripts/run_tidy.py", "--jobs", str(self.jobs),
@@ -253,12 +302,22 @@ class Runner:
         """Prints what was skipped and what failed, and the last line. Returns the exit status."""
         print()
         print("ran: " + ", ".join(self.ran))
-        for name, reason in self.tally.skipped:
-            print(f"skipped: {name}: {reason}")
+        for line in skip_lines(self.tally.skipped):
+            print(f"skipped: {line}")
         for name in self.tally.failed:
             print(f"FAILED: {name}")
         print(self.tally.last_line(), flush=True)
         return 0 if self.tally.ok() else 1
+
+
+def expected_environment(tally):
+    """Returns what makes kernels_test fail when it ran less than this machine can run."""
+    best = tiers.expected_tier()
+    if best is None:
+        tally.skipped.append(("tiers of this machine", "no /proc/cpuinfo to tell which it has"))
+        return {}
+    print(f"kernels are expected up to the tier {best}", flush=True)
+    return {"QSF_EXPECT_ISA": best}
 
 
 def changed_sources():
@@ -289,9 +348,12 @@ def main():
     runner.checker("layers", [python, "scripts/check_layers.py"])
     runner.checker("style", [python, "scripts/check_style.py"])
     runner.self_tests()
+    expected = expected_environment(runner.tally)
     dev_built = runner.build("dev")
     if dev_built:
-        runner.ctest("dev", "^slow$" if arguments.quick else None)
+        ran = runner.ctest("dev", exclude="slow" if arguments.quick else None, environment=expected)
+        if not arguments.quick:
+            runner.lower_tiers(ran.tiers)
         docs = [python, "scripts/check_docs.py", "--build", "build/dev"]
         runner.checker("docs", docs + (["--run"] if arguments.run_docs else []))
         changed = changed_sources() if arguments.changed_tidy else []
@@ -300,12 +362,15 @@ def main():
         elif changed:
             print(f"tidy: {len(changed)} changed files are many; ./check --tidy looks at all")
     if dev_built and not arguments.quick:
-        weak_symbols = "scripts/check_weak_symbols.py"
-        if runner.build("release") and os.path.exists(os.path.join(ROOT, weak_symbols)):
-            runner.checker("weak symbols", [python, weak_symbols, "build/release"], skip_status=77)
+        if runner.build("release"):
+            runner.checker("weak symbols", [python, "scripts/check_weak_symbols.py", "--sources",
+                                            "build/release/src/kernels/isa_sources.txt",
+                                            "build/release"])
             runner.packages()
+        runner.aarch64()
         if runner.build("asan"):
-            runner.ctest("asan", None if arguments.slow_asan else "^slow$", SANITIZER_ENVIRONMENT)
+            runner.ctest("asan", exclude=None if arguments.slow_asan else "slow",
+                         environment=dict(SANITIZER_ENVIRONMENT, **expected))
     return runner.finish()
 
 

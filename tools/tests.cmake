@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: MIT
 # Tests of the whole column: they run the tools and the public interface on real files.
 qsf_test(golden_logits_test SOURCES golden_logits_test.cc DEPS capi PRIVATE_DEPS qsf_json
-         LABELS golden TIMEOUT 1200)
+         LABELS golden tier TIMEOUT 1200)
 qsf_test(decode_allocation_test SOURCES decode_allocation_test.cc DEPS capi LABELS model)
-qsf_test(engine_contract_test SOURCES engine_contract_test.cc DEPS capi LABELS model)
-qsf_test(stories_test SOURCES stories_test.cc LABELS model TIMEOUT 1200)
+qsf_test(engine_contract_test SOURCES engine_contract_test.cc DEPS capi LABELS model tier)
+qsf_test(stories_test SOURCES stories_test.cc LABELS model tier TIMEOUT 1200)
 if(QSF_BUILD_TESTS)
   add_dependencies(decode_allocation_test qsf-convert)
   add_dependencies(golden_logits_test qsf-convert)
   add_dependencies(engine_contract_test qsf-convert)
   add_dependencies(stories_test qsf-convert qsf-run qsf-perplexity)
+  # The longest begin first, so that none is left over at the end.
+  set_tests_properties(golden_logits_test stories_test PROPERTIES COST 100)
 endif()

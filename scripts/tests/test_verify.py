@@ -92,6 +92,36 @@ class JunitTest(unittest.TestCase):
         self.assertEqual(len(verify.tally_junit(junit(), "dev").failed), 1)
 
 
+class TiersTest(unittest.TestCase):
+    def test_the_tiers_that_ran_are_found(self):
+        text = PASSING + "tier scalar: 3 kernels ran\ntier avx2: 1 kernels ran\n"
+        text += "tier amx: 2 kernels skipped: the CPU lacks the tier amx\n"
+        tally = verify.tally_junit(junit(("a", "run", output(text))), "dev")
+        self.assertEqual(tally.tiers, ["scalar", "avx2"])
+
+    def test_lower_tiers_run_again(self):
+        runner = verify.Runner(1)
+        asked = []
+        runner.ctest = lambda preset, label, exclude, environment: asked.append(
+            (label, environment["QSF_ISA"]))
+        runner.lower_tiers(["scalar", "avx2", "avx512"])
+        self.assertEqual(asked, [(None, "scalar"), ("tier", "avx2")])
+        runner.lower_tiers(["scalar"])
+        self.assertEqual(len(asked), 2)
+
+
+class SkipLinesTest(unittest.TestCase):
+    def test_few_are_named(self):
+        skipped = [("dev a: X.y", "no model"), ("dev a: X.z", "no model"), ("b", "no tool")]
+        self.assertEqual(verify.skip_lines(skipped),
+                         ["dev a: X.y: no model", "dev a: X.z: no model", "b: no tool"])
+
+    def test_many_are_counted(self):
+        skipped = [(f"dev a: X.{i}", "no tier") for i in range(20)] + [("dev b: X.0", "no tier")]
+        self.assertEqual(verify.skip_lines(skipped),
+                         ["dev a: 20 tests: no tier", "dev b: X.0: no tier"])
+
+
 class UnittestTest(unittest.TestCase):
     def test_counts(self):
         text = "FAIL: test_x (a.B)\n----\nRan 5 tests in 0.1s\n\nFAILED (failures=1)\n"

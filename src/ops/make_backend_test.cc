@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+//
+// QSF_ISA caps the tier of the backend that engines use.
+
+#include "ops/make_backend.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "kernels/kernel_set.h"
+#include "platform/cpu.h"
+#include "platform/threads.h"
+
+namespace qsf {
+namespace {
+
+// Sets QSF_ISA, and gives it back the value that the run was started with.
+class MakeBackendTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* const value = std::getenv("QSF_ISA");
+    if (value != nullptr) before_ = value;
+  }
+
+  void TearDown() override {
+    if (before_.empty()) {
+      unsetenv("QSF_ISA");
+    } else {
+      setenv("QSF_ISA", before_.c_str(), 1);
+    }
+  }
+
+  std::string before_;
+};
+
+TEST_F(MakeBackendTest, ObeysQsfIsa) {
+  const auto pool = ThreadPool::create(1);
+  ASSERT_TRUE(pool.has_value());
+  for (const kernels::Isa isa : kernels::kAllIsas) {
+    if (!kernels::isa_covers(kernels::best_isa(host_cpu()), isa)) continue;
+    const std::string name(kernels::isa_name(isa));
+    setenv("QSF_ISA", name.c_str(), 1);
+    const auto backend = make_cpu_backend(**pool);
+    ASSERT_TRUE(backend.has_value()) << backend.error().message();
+    const auto& kernel =
+        kernels::kernel_set(isa).matmul({QuantType::kQ4, 64}, kernels::Input::kInt8);
+    EXPECT_EQ((*backend)->instruction_set(), kernels::isa_name(kernel.isa)) << name;
+  }
+}
+
+TEST_F(MakeBackendTest, RefusesAnUnknownTier) {
+  const auto pool = ThreadPool::create(1);
+  ASSERT_TRUE(pool.has_value());
+  setenv("QSF_ISA", "no-such-tier", 1);
+  const auto backend = make_cpu_backend(**pool);
+  ASSERT_FALSE(backend.has_value());
+  EXPECT_EQ(backend.error().code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace qsf
