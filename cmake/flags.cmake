@@ -39,7 +39,7 @@ endif()
 if(QSF_SANITIZE)
   string(REPLACE ";" "," qsf_sanitize_list "${QSF_SANITIZE}")
   target_compile_options(qsf_flags INTERFACE -fsanitize=${qsf_sanitize_list} -fno-sanitize-recover=all
-                         -fno-omit-frame-pointer -g)
+                         -fno-omit-frame-pointer)
   target_link_options(qsf_flags INTERFACE -fsanitize=${qsf_sanitize_list})
 endif()
 if(QSF_COVERAGE)
