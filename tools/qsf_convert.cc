@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// qsf-convert: makes a .qsf file from a Hugging Face model folder.
+// qsf-convert: makes a .qsf file from a Hugging Face model folder, or one of random weights.
 
 #include <algorithm>
 #include <atomic>
@@ -16,6 +16,7 @@
 
 #include "import/hf_model.h"
 #include "import/hf_tokenizer.h"
+#include "import/random_model.h"
 #include "import/transcode.h"
 #include "import/vocabulary_limit.h"
 #include "qsf_convert_options.h"
@@ -187,6 +188,40 @@ qsf::Status convert(const ConvertOptions& options) {
   return qsf::ok_status();
 }
 
+qsf::Status make_random(const ConvertOptions& options) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  QSF_ASSIGN_OR_RETURN(const qsf::RandomShape shape, qsf::find_random_shape(options.random));
+  qsf::RandomModelOptions random;
+  random.preset = *qsf::find_quant_preset(options.quant_type);
+  for (const qsf::QuantType type : qsf::kAllQuantTypes) {
+    if (qsf::quant_type_name(type) == options.head_type) random.head_type = type;
+  }
+  random.block = options.block;
+  random.layout = static_cast<qsf::Layout>(options.layout);
+  random.compression = compression_of(options.compression);
+  random.tile_bytes = options.tile_bytes;
+  random.seed = options.seed;
+  random.program = "qsf-convert " QSF_VERSION;
+  random.cancel = &g_interrupted;
+  ProgressLine line(kTool, !options.quiet);
+  random.on_progress = [&](std::uint64_t done, std::uint64_t total) {
+    if (line.due()) line.show("writing: " + std::to_string(100 * done / total) + " %");
+  };
+  auto report = qsf::write_random_model(shape, options.output, random);
+  line.clear();
+  if (!report) return std::move(report).error();
+  if (options.quiet) return qsf::ok_status();
+  qsf::TranscodeReport sizes;
+  sizes.n_weights = report->n_weights;
+  sizes.raw_bytes = report->raw_bytes;
+  sizes.stored_bytes = report->stored_bytes;
+  std::error_code ignored;
+  print_convert_summary(sizes, options.output.c_str(), fs::file_size(options.output, ignored),
+                        std::chrono::duration<double>(Clock::now() - start).count());
+  return qsf::ok_status();
+}
+
 }  // namespace
 }  // namespace qsf_tools
 
@@ -197,7 +232,7 @@ int main(int argc, char** argv) {
   qsf_tools::handle_signals();
   qsf::Status status;
   try {
-    status = qsf_tools::convert(options);
+    status = options.random.empty() ? qsf_tools::convert(options) : qsf_tools::make_random(options);
   } catch (const std::bad_alloc&) {
     // Caught, so that leaving convert() has removed the temporary file.
     status = qsf::out_of_budget("not enough memory for this conversion");

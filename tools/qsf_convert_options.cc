@@ -2,6 +2,8 @@
 
 #include "qsf_convert_options.h"
 
+#include "import/random_shapes.h"
+#include "quant/types.h"
 #include "tool_support.h"
 
 namespace qsf_tools {
@@ -35,6 +37,75 @@ std::optional<int> refuse_future_options(const FutureOptions& future) {
   return std::nullopt;
 }
 
+std::string type_names() {
+  std::string names;
+  for (const qsf::QuantType type : qsf::kAllQuantTypes) {
+    names += (names.empty() ? "" : ", ") + std::string(qsf::quant_type_name(type));
+  }
+  return names;
+}
+
+CLI::Validator weight_type() {
+  return CLI::Validator(
+      [](const std::string& value) {
+        for (const qsf::QuantType type : qsf::kAllQuantTypes) {
+          if (qsf::quant_type_name(type) == value) return std::string();
+        }
+        return value + ": expected one of " + type_names();
+      },
+      "");
+}
+
+CLI::Validator shape_name() {
+  return CLI::Validator(
+      [](const std::string& value) {
+        const auto shape = qsf::find_random_shape(value);
+        return shape ? std::string() : std::string(shape.error().message());
+      },
+      "");
+}
+
+// Random weights have no input: the one path is the output.
+std::optional<int> check_paths(const CLI::App& app, ConvertOptions& options) {
+  std::string problem;
+  if (!options.random.empty()) {
+    if (options.output.empty()) {
+      options.output = std::move(options.input);
+      options.input.clear();
+    }
+    if (options.output.empty()) {
+      problem = "OUT is required";
+    } else if (!options.input.empty()) {
+      problem = options.input + ": --random reads no input, expected OUT alone";
+    }
+  } else if (options.output.empty()) {
+    problem = options.input.empty() ? "IN and OUT are required" : "OUT is required";
+  } else if (app.count("--seed") > 0 || app.count("--head-type") > 0) {
+    problem = "--seed and --head-type go with --random alone";
+  }
+  if (problem.empty()) return std::nullopt;
+  print_error("qsf-convert", problem + "; see qsf-convert --help");
+  return kUsage;
+}
+
+void add_random_options(CLI::App& app, ConvertOptions& options) {
+  app.add_option("--random", options.random,
+                 "Read no input: write random weights of a known shape, for measurements. One of " +
+                     qsf::random_shape_names())
+      ->type_name("SHAPE")
+      ->check(shape_name());
+  app.add_option("--seed", options.seed, "Seed of random weights")
+      ->type_name("N")
+      ->check(unsigned_integer())
+      ->capture_default_str();
+  app.add_option("--head-type", options.head_type,
+                 "Type of embedding and head of random weights, by default as --quant-type says. "
+                 "One of " +
+                     type_names())
+      ->type_name("TYPE")
+      ->check(weight_type());
+}
+
 }  // namespace
 
 std::optional<int> parse_convert_options(int argc, const char* const* argv,
@@ -42,14 +113,12 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
   FutureOptions future;
   CLI::App app(
       "Convert a Hugging Face model folder (config.json with safetensors or pytorch_model.bin) to "
-      "a "
-      ".qsf file.",
+      "a .qsf file, or with --random make a file of random weights.",
       "qsf-convert");
   app.set_version_flag("--version", "qsf-convert " QSF_VERSION);
-  app.add_option("IN", options.input, "Model folder")->type_name("FOLDER")->required();
+  app.add_option("IN", options.input, "Model folder")->type_name("FOLDER");
   app.add_option("OUT", options.output, "File to write; replaced as a whole if it exists")
-      ->type_name("FILE")
-      ->required();
+      ->type_name("FILE");
   app.add_option("--quant-type", options.quant_type, kTypeHelp)
       ->check(
           CLI::IsMember({"f32", "f16", "bf16", "8bit", "4bit", "3bit", "2bit", "ternary", "mixed"}))
@@ -69,12 +138,14 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
   app.add_option("--tile-bytes", options.tile_bytes, "Largest tile, before compression")
       ->check(integer_in(4096, 4 << 20))
       ->capture_default_str();
+  add_random_options(app, options);
   app.add_option("--calibration", future.calibration, "Calibration text (not built yet)");
   app.add_option("--target-size", future.target_size, "Size of the file in MB (not built yet)");
   app.add_option("--ram-budget", future.ram_budget, "Memory in MB (not built yet)");
   app.add_flag("--quiet", options.quiet, "Print errors and warnings alone");
   app.add_flag("--verbose", options.verbose, "Print bits, error and cosine of every tensor");
   if (const auto code = parse_command_line(app, argc, argv)) return code;
+  if (const auto code = check_paths(app, options)) return code;
   return refuse_future_options(future);
 }
 

@@ -12,8 +12,11 @@
 namespace qsf_tools {
 
 struct ConvertOptions {
-  std::string input;
+  std::string input;  // empty with `random`
   std::string output;
+  std::string random;      // name of a shape whose weights are made up; empty: none
+  std::uint64_t seed = 1;  // of random weights
+  std::string head_type;   // of embedding and head of random weights; empty: as the rest
   std::string quant_type = "4bit";
   std::string compression = "none";
   std::uint32_t block = 64;

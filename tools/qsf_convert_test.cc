@@ -117,8 +117,9 @@ TEST_F(QsfConvertTest, OptionsReachTheFile) {
 
 TEST_F(QsfConvertTest, HelpVersionQuiet) {
   EXPECT_EQ(run({"--help"}).code, 0);
-  for (const char* option : {"--quant-type", "--block-size", "--compress", "--threads", "--layout",
-                             "--tile-bytes", "--calibration", "--target-size", "--quiet"}) {
+  for (const char* option :
+       {"--quant-type", "--block-size", "--compress", "--threads", "--layout", "--tile-bytes",
+        "--calibration", "--target-size", "--quiet", "--random", "--seed", "--head-type"}) {
     EXPECT_THAT(run({"--help"}).out, HasSubstr(option));
   }
   EXPECT_EQ(run({"--version"}).code, 0);
@@ -146,6 +147,33 @@ TEST_F(QsfConvertTest, BadUsageIsTwo) {
   expect_failure(run({"--calibration", "a.txt", in_.path(), out}), 2, "not built yet");
   expect_failure(run({"--target-size", "100", in_.path(), out}), 2, "not built yet");
   expect_failure(run({"--ram-budget", "100", in_.path(), out}), 2, "not built yet");
+  EXPECT_TRUE(out_.names().empty());
+}
+
+TEST_F(QsfConvertTest, RandomWeightsNeedNoInput) {
+  const Outcome outcome = run({"--random", "tiny", "--quant-type", "3bit", "--block-size", "32",
+                               "--head-type", "8bit", "--seed", "7", out_.file("m.qsf")});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_THAT(outcome.out, HasSubstr("187600 weights"));
+  const auto reader = QsfReader::open(out_.file("m.qsf"));
+  ASSERT_TRUE(reader) << reader.error().message();
+  const SectionDirectory& layer = reader->layer(0);
+  EXPECT_EQ(layer.tensors[*layer.find(TensorKind::kAttnQ)].format,
+            (BlockFormat{QuantType::kQ3, 32}));
+  EXPECT_EQ(reader->embedding().tensors[0].format, (BlockFormat{QuantType::kQ8, 32}));
+  EXPECT_THAT(reader->spec().quantiser, HasSubstr("seed 7"));
+}
+
+TEST_F(QsfConvertTest, RandomIsRefusedWhereItMakesNoSense) {
+  const std::string out = out_.file("m.qsf");
+  expect_failure(run({"--random", "8b", out}), 2, "expected one of 1b, 3b, 7b, 7b-gqa, 13b, gpt2");
+  expect_failure(run({"--random", "1b"}), 2, "OUT is required");
+  expect_failure(run({"--random", "tiny", in_.path(), out}), 2, "reads no input");
+  expect_failure(run({"--random", "tiny", "--head-type", "7bit", out}), 2, "7bit: expected one of");
+  expect_failure(run({"--random", "tiny", "--seed", "-1", out}), 2, "--seed");
+  expect_failure(run({"--seed", "1", in_.path(), out}), 2, "--random");
+  expect_failure(run({"--random", "tiny", "/no/such/folder/m.qsf"}), 1, "/no/such/folder");
   EXPECT_TRUE(out_.names().empty());
 }
 

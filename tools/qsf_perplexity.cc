@@ -7,6 +7,10 @@
 // token, it replaces the first token of each window; each window is computed from an empty context
 // and its second half is scored, token context / 2 + 1 to the last.
 //
+// With --reference a second model computes the same windows, and the distance of the two next-token
+// distributions is measured at every scored token. Both run in turns over a number of rows whose
+// logits take at most 64 MiB.
+//
 // Exit code 0 for a result, 1 for a failure, 2 for bad usage.
 
 #include <algorithm>
@@ -14,9 +18,12 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "logits_compare.h"
 #include "qsf/qsf.h"
 #include "tool_support.h"
 
@@ -26,8 +33,13 @@ namespace {
 constexpr const char* kTool = "qsf-perplexity";
 constexpr std::size_t kMaxTextBytes = 2'000'000'000;  // the tokenizer takes texts below 2^31 bytes
 
+// Logits of the reference that are kept at once. Passes of fewer than about 100 rows would read the
+// weights too often: this is 500 rows of 32,000 tokens, or 125 of 128,000.
+constexpr std::size_t kReferenceBytes = 64U << 20;
+
 struct Options {
   std::string model;
+  std::string reference;  // empty: none
   std::string file;
   int context = 512;
   int threads = 0;
@@ -39,27 +51,48 @@ struct EngineFree {
   void operator()(QSFEngine* engine) const { qsf_free(engine); }
 };
 using EnginePtr = std::unique_ptr<QSFEngine, EngineFree>;
-
-// Negative log probabilities so far.
-struct Losses {
-  std::size_t n_tokens = 0;
-  double sum = 0.0;
-  double sum_of_squares = 0.0;
-
-  void add(double loss) {
-    ++n_tokens;
-    sum += loss;
-    sum_of_squares += loss * loss;
-  }
-  double perplexity() const { return std::exp(sum / static_cast<double>(n_tokens)); }
-  // Standard error of the mean loss, carried over to the perplexity.
-  double perplexity_error() const {
-    const auto n = static_cast<double>(n_tokens);
-    const double mean = sum / n;
-    const double variance = sum_of_squares / n - mean * mean;
-    return n_tokens < 2 || variance <= 0 ? 0.0 : std::sqrt(variance / (n - 1)) * perplexity();
-  }
+struct SessionFree {
+  void operator()(QSFSession* session) const { qsf_session_free(session); }
 };
+using SessionPtr = std::unique_ptr<QSFSession, SessionFree>;
+
+// A mean and its standard error, of numbers added one by one.
+class Mean {
+ public:
+  void add(double value) {
+    ++n_;
+    sum_ += value;
+    sum_of_squares_ += value * value;
+  }
+  std::size_t count() const { return n_; }
+  double value() const { return sum_ / static_cast<double>(n_); }
+  double error() const {
+    const auto n = static_cast<double>(n_);
+    const double variance = sum_of_squares_ / n - value() * value();
+    return n_ < 2 || variance <= 0 ? 0.0 : std::sqrt(variance / (n - 1));
+  }
+
+ private:
+  std::size_t n_ = 0;
+  double sum_ = 0.0;
+  double sum_of_squares_ = 0.0;
+};
+
+// What was measured so far, at each scored token.
+struct Scores {
+  Mean loss;  // negative log probability, of which the perplexity is the exponential
+  Mean reference_loss;
+  Mean divergence;
+  Mean same_top;  // 1 or 0
+};
+
+double perplexity(const Mean& loss) {
+  return std::exp(loss.value());
+}
+// The standard error of the mean loss, carried over to the perplexity.
+double perplexity_error(const Mean& loss) {
+  return loss.error() * perplexity(loss);
+}
 
 int report(const qsf_error& error) {
   print_error(kTool, error.message);
@@ -82,6 +115,10 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
   app.add_option("--file", options.file, "Text to measure on; - for standard input")
       ->type_name("FILE")
       ->required();
+  app.add_option("--reference", options.reference,
+                 "Model (.qsf) to compare with, usually the same in f16 or f32: prints the mean KL "
+                 "divergence from it and how often both find the same token most likely")
+      ->type_name("FILE");
   app.add_option("--context", options.context, "Tokens of a window")
       ->type_name("N")
       ->check(integer_in(4, kMaxInt))
@@ -99,14 +136,15 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
   return parse_command_line(app, argc, argv);
 }
 
-qsf_code open_engine(const Options& options, EnginePtr& engine, qsf_error& error) {
+qsf_code open_engine(const Options& options, const std::string& model, EnginePtr& engine,
+                     qsf_error& error) {
   QSFConfig* config = qsf_config_default();
   qsf_config_set_threads(config, options.threads);
   qsf_config_set_max_seq_len(config, options.context);
   qsf_config_set_kv_type(config, options.kv_type == "f32" ? QSF_KV_F32 : QSF_KV_F16);
   qsf_config_set_log_callback(config, print_warning, nullptr);
   QSFEngine* opened = nullptr;
-  const qsf_code code = qsf_engine_open(options.model.c_str(), config, &opened, &error);
+  const qsf_code code = qsf_engine_open(model.c_str(), config, &opened, &error);
   engine.reset(opened);
   qsf_config_free(config);
   return code;
@@ -144,36 +182,199 @@ std::uint64_t now_ns() {
       std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
 }
 
-std::string progress_text(std::size_t done, std::size_t n_windows, const Losses& losses,
+std::string progress_text(std::size_t done, std::size_t n_windows, const Mean& loss,
                           std::uint64_t elapsed_ns) {
   char text[128];
   const double left =
       seconds(elapsed_ns) * static_cast<double>(n_windows - done) / static_cast<double>(done);
   std::snprintf(text, sizeof text, "window %zu of %zu: PPL = %.4f, %.0f s left", done, n_windows,
-                losses.perplexity(), left);
+                perplexity(loss), left);
   return text;
 }
 
-// Scores the windows of `tokens`, whose first tokens it overwrites with `leading` unless that is
-// -1.
-qsf_code measure(QSFEngine* engine, std::vector<int>& tokens, std::size_t context,
-                 std::size_t n_windows, int leading, Losses& losses, qsf_error& error) {
+// The text as windows of tokens; the first token of each is `leading` unless that is -1.
+struct Windows {
+  std::vector<int> tokens;
+  std::size_t context = 0;
+  std::size_t count = 0;
+
+  std::size_t first_scored() const { return context / 2 + 1; }
+  std::span<const int> window(std::size_t index) const {
+    return std::span(tokens).subspan(index * context, context);
+  }
+};
+
+qsf_code score_window(QSFEngine* engine, std::span<const int> window, std::size_t first,
+                      Scores& scores, qsf_error& error) {
+  std::vector<double> log_probs(window.size() - first);
+  const qsf_code code =
+      qsf_engine_score(engine, window.data(), window.size(), first, log_probs.data(), &error);
+  if (code != QSF_OK) return code;
+  for (const double log_prob : log_probs) scores.loss.add(-log_prob);
+  return QSF_OK;
+}
+
+void add_reference_logits(std::size_t row, int first_token, const float* logits,
+                          std::size_t n_logits, void* user_data) {
+  static_cast<LogitsComparison*>(user_data)->add_reference(
+      row, static_cast<std::size_t>(first_token), {logits, n_logits});
+}
+
+void add_model_logits(std::size_t row, int first_token, const float* logits, std::size_t n_logits,
+                      void* user_data) {
+  static_cast<LogitsComparison*>(user_data)->add_model(row, static_cast<std::size_t>(first_token),
+                                                       {logits, n_logits});
+}
+
+// Runs model and reference over windows, a number of rows in turns.
+class Comparison {
+ public:
+  Comparison(std::size_t n_vocab, std::size_t max_rows)
+      : logits_(n_vocab,
+                std::clamp<std::size_t>(kReferenceBytes / (n_vocab * sizeof(float)), 1, max_rows)) {
+  }
+
+  qsf_code open(QSFEngine* model, QSFEngine* reference, qsf_error& error) {
+    const qsf_code code = create(model, model_, error);
+    return code == QSF_OK ? create(reference, reference_, error) : code;
+  }
+
+  qsf_code score_window(std::span<const int> window, std::size_t first, Scores& scores,
+                        qsf_error& error) {
+    // Row i predicts token i + 1: rows from first - 1 on are scored, and the last token is no row.
+    for (QSFSession* session : {model_.get(), reference_.get()}) {
+      qsf_code code = qsf_session_truncate(session, 0, &error);
+      if (code == QSF_OK && first > 1) {
+        code = qsf_session_prefill(session, window.data(), first - 1, nullptr, &error);
+      }
+      if (code != QSF_OK) return code;
+    }
+    for (std::size_t row = first - 1; row + 1 < window.size();) {
+      const std::size_t n = std::min(logits_.max_rows(), window.size() - 1 - row);
+      logits_.begin(window.subspan(row + 1, n));
+      const int* const tokens = window.data() + row;
+      qsf_code code = qsf_session_prefill_logits(reference_.get(), tokens, n, add_reference_logits,
+                                                 &logits_, &error);
+      if (code == QSF_OK) {
+        code =
+            qsf_session_prefill_logits(model_.get(), tokens, n, add_model_logits, &logits_, &error);
+      }
+      if (code != QSF_OK) return code;
+      for (std::size_t i = 0; i < n; ++i) add(logits_.row(i), scores);
+      row += n;
+    }
+    return QSF_OK;
+  }
+
+ private:
+  static qsf_code create(QSFEngine* engine, SessionPtr& session, qsf_error& error) {
+    QSFSession* created = nullptr;
+    const qsf_code code = qsf_session_create(engine, &created, &error);
+    session.reset(created);
+    return code;
+  }
+  static void add(const RowComparison& row, Scores& scores) {
+    scores.loss.add(-row.log_prob);
+    scores.reference_loss.add(-row.reference_log_prob);
+    scores.divergence.add(row.divergence);
+    scores.same_top.add(row.same_top ? 1.0 : 0.0);
+  }
+
+  LogitsComparison logits_;
+  SessionPtr model_;
+  SessionPtr reference_;
+};
+
+qsf_model_info info_of(QSFEngine* engine) {
+  qsf_model_info info = {};
+  info.struct_size = sizeof info;
+  qsf_engine_model_info(engine, &info, nullptr);
+  return info;
+}
+
+// Scores every window; `reference` may be null.
+qsf_code measure(QSFEngine* engine, QSFEngine* reference, const Windows& windows, Scores& scores,
+                 qsf_error& error) {
   ProgressLine progress(kTool, true);
   const std::uint64_t start = now_ns();
-  const std::size_t first = context / 2 + 1;
-  std::vector<double> log_probs(context - first);
-  for (std::size_t i = 0; i < n_windows; ++i) {
-    int* const window = tokens.data() + i * context;
-    if (leading >= 0) window[0] = leading;
-    const qsf_code code =
-        qsf_engine_score(engine, window, context, first, log_probs.data(), &error);
+  std::optional<Comparison> comparison;
+  if (reference != nullptr) {
+    comparison.emplace(static_cast<std::size_t>(info_of(engine).n_vocab),
+                       windows.context - windows.first_scored());
+    const qsf_code code = comparison->open(engine, reference, error);
     if (code != QSF_OK) return code;
-    for (const double log_prob : log_probs) losses.add(-log_prob);
+  }
+  for (std::size_t i = 0; i < windows.count; ++i) {
+    const std::size_t first = windows.first_scored();
+    const qsf_code code = comparison
+                              ? comparison->score_window(windows.window(i), first, scores, error)
+                              : score_window(engine, windows.window(i), first, scores, error);
+    if (code != QSF_OK) return code;
     if (progress.due()) {
-      progress.show(progress_text(i + 1, n_windows, losses, now_ns() - start));
+      progress.show(progress_text(i + 1, windows.count, scores.loss, now_ns() - start));
     }
   }
   return QSF_OK;
+}
+
+// Says what makes a comparison meaningless: other tokens, or other ids for the same text.
+std::string find_mismatch(QSFEngine* engine, QSFEngine* reference, const std::string& text,
+                          const std::vector<int>& tokens) {
+  const int n_vocab = info_of(engine).n_vocab;
+  const int n_reference = info_of(reference).n_vocab;
+  if (n_vocab != n_reference) {
+    return "a vocabulary of " + std::to_string(n_reference) + " tokens, the model has " +
+           std::to_string(n_vocab) + "; only models of one vocabulary can be compared";
+  }
+  std::vector<int> others;
+  qsf_error error = {};
+  if (encode(reference, text, others, error) != QSF_OK) return error.message;
+  if (others == tokens && leading_token(engine) == leading_token(reference)) return {};
+  return "it encodes the text to other tokens than the model; only models of one tokenizer can be "
+         "compared";
+}
+
+std::string cut_into_windows(const Options& options, Windows& windows, int leading) {
+  windows.context = static_cast<std::size_t>(options.context);
+  windows.count = windows.tokens.size() / windows.context;
+  if (windows.count == 0) {
+    return options.file + ": " + std::to_string(windows.tokens.size()) +
+           " tokens, expected at least one window of " + std::to_string(windows.context) +
+           "; give a longer text or a smaller --context";
+  }
+  if (options.max_windows > 0) {
+    windows.count = std::min(windows.count, static_cast<std::size_t>(options.max_windows));
+  }
+  for (std::size_t i = 0; i < windows.count && leading >= 0; ++i) {
+    windows.tokens[i * windows.context] = leading;
+  }
+  return {};
+}
+
+void print_scores(const Windows& windows, const Scores& scores, std::uint64_t elapsed_ns) {
+  std::printf("%zu windows of %zu tokens, %zu tokens scored\n", windows.count, windows.context,
+              scores.loss.count());
+  std::printf("%.1f tokens/s\n", per_second(windows.count * windows.context, elapsed_ns));
+  if (scores.divergence.count() > 0) {
+    std::printf("reference PPL = %.4f +/- %.4f\n", perplexity(scores.reference_loss),
+                perplexity_error(scores.reference_loss));
+    std::printf("mean KLD = %.6f +/- %.6f\n", scores.divergence.value(), scores.divergence.error());
+    std::printf("same top token = %.3f %% +/- %.3f %%\n", 100.0 * scores.same_top.value(),
+                100.0 * scores.same_top.error());
+  }
+  std::printf("PPL = %.4f +/- %.4f\n", perplexity(scores.loss), perplexity_error(scores.loss));
+}
+
+std::string find_non_finite(const Options& options, const Scores& scores) {
+  const auto finite = [](const Mean& loss) {
+    return std::isfinite(perplexity(loss)) && std::isfinite(perplexity_error(loss));
+  };
+  const bool compared = scores.divergence.count() > 0;
+  const bool reference = compared && !finite(scores.reference_loss);
+  if (finite(scores.loss) && !reference) return {};
+  return (reference ? options.reference : options.model) +
+         ": the perplexity is no finite number, since the model's logits are not finite; its "
+         "weights or its configuration are damaged";
 }
 
 int run(const Options& options) {
@@ -185,38 +386,36 @@ int run(const Options& options) {
   }
   qsf_error error = {};
   EnginePtr engine;
-  if (open_engine(options, engine, error) != QSF_OK) return report(error);
-  std::vector<int> tokens;
-  if (encode(engine.get(), *text, tokens, error) != QSF_OK) return report(error);
+  EnginePtr reference;
+  if (open_engine(options, options.model, engine, error) != QSF_OK) return report(error);
+  Windows windows;
+  if (encode(engine.get(), *text, windows.tokens, error) != QSF_OK) return report(error);
+  if (!options.reference.empty()) {
+    if (open_engine(options, options.reference, reference, error) != QSF_OK) return report(error);
+    problem = find_mismatch(engine.get(), reference.get(), *text, windows.tokens);
+    if (!problem.empty()) {
+      print_error(kTool, options.reference + ": " + problem);
+      return kFailure;
+    }
+  }
   text.reset();
-
-  const auto context = static_cast<std::size_t>(options.context);
-  std::size_t n_windows = tokens.size() / context;
-  if (n_windows == 0) {
-    print_error(kTool, options.file + ": " + std::to_string(tokens.size()) +
-                           " tokens, expected at least one window of " + std::to_string(context) +
-                           "; give a longer text or a smaller --context");
+  problem = cut_into_windows(options, windows, leading_token(engine.get()));
+  if (!problem.empty()) {
+    print_error(kTool, problem);
     return kFailure;
   }
-  if (options.max_windows > 0) {
-    n_windows = std::min(n_windows, static_cast<std::size_t>(options.max_windows));
-  }
-
-  Losses losses;
+  Scores scores;
   const std::uint64_t start = now_ns();
-  const qsf_code code =
-      measure(engine.get(), tokens, context, n_windows, leading_token(engine.get()), losses, error);
-  if (code != QSF_OK) return report(error);
+  if (measure(engine.get(), reference.get(), windows, scores, error) != QSF_OK) {
+    return report(error);
+  }
   const std::uint64_t elapsed_ns = now_ns() - start;
-  if (!std::isfinite(losses.perplexity()) || !std::isfinite(losses.perplexity_error())) {
-    print_error(kTool, options.model + ": the perplexity is no finite number, since the model's " +
-                           "logits are not finite; its weights or its configuration are damaged");
+  problem = find_non_finite(options, scores);
+  if (!problem.empty()) {
+    print_error(kTool, problem);
     return kFailure;
   }
-  std::printf("%zu windows of %zu tokens, %zu tokens scored\n", n_windows, context,
-              losses.n_tokens);
-  std::printf("%.1f tokens/s\n", per_second(n_windows * context, elapsed_ns));
-  std::printf("PPL = %.4f +/- %.4f\n", losses.perplexity(), losses.perplexity_error());
+  print_scores(windows, scores, elapsed_ns);
   if (std::fflush(stdout) != 0) {
     print_error(kTool, "standard output: cannot write the result");
     return kFailure;

@@ -292,6 +292,44 @@ class Text(Case):
                                     stdin=file)
         self.assertEqual(piped.splitlines()[-1], out.splitlines()[-1])
 
+    def compared(self, reference, *arguments):
+        """Returns the KLD, the share of equal top tokens in percent, PPL and the reference's PPL."""
+        source = write("compared.txt", b"The king of the old country had three sons. " * 40)
+        code, out, err = call(model, "--file", source, "--context", "64", "--reference", reference,
+                              *arguments, tool=PERPLEXITY)
+        self.assertEqual((code, err), (0, b""))
+        lines = out.decode().splitlines()
+        found = [re.fullmatch(pattern, line) for pattern, line in zip(
+            [r"reference PPL = (\S+) \+/- \S+", r"mean KLD = (\S+) \+/- \S+",
+             r"same top token = (\S+) % \+/- \S+ %", r"PPL = (\S+) \+/- \S+"], lines[-4:])]
+        self.assertTrue(all(found), lines)
+        reference_ppl, kld, top, ppl = [float(match.group(1)) for match in found]
+        plain = call(model, "--file", source, "--context", "64", *arguments, tool=PERPLEXITY)[1]
+        self.assertEqual(plain.decode().splitlines()[-1], lines[-1])
+        return kld, top, ppl, reference_ppl
+
+    def test_distance_from_a_reference(self):
+        kld, top, ppl, reference_ppl = self.compared(model)
+        self.assertEqual((kld, top), (0.0, 100.0))
+        self.assertEqual(ppl, reference_ppl)
+        folder = os.path.join(SOURCE_DIR, "models", "tales-5M")
+        for bits in ("f16", "2bit"):
+            subprocess.run([os.path.join(BIN_DIR, "qsf-convert"), "--quiet", "--quant-type", bits,
+                            folder, path(bits + ".qsf")], check=True, stderr=subprocess.DEVNULL)
+        near, near_top, ppl, reference_ppl = self.compared(path("f16.qsf"), "--chunks", "3")
+        far, far_top = self.compared(path("2bit.qsf"), "--chunks", "3")[:2]
+        self.assertTrue(0.0 < near < far and 100.0 > near_top > far_top, (near, far))
+        self.assertNotEqual(ppl, reference_ppl)
+
+    def test_references_that_cannot_be_compared(self):
+        source = write("compared.txt", b"The king of the old country had three sons. " * 40)
+        other = path("tiny.qsf")
+        subprocess.run([os.path.join(BIN_DIR, "qsf-convert"), "--quiet", "--random", "tiny", other],
+                       check=True)
+        arguments = [model, "--file", source, "--context", "64", "--reference"]
+        self.refused(1, "vocabulary of 330", *arguments, other, tool=PERPLEXITY)
+        self.refused(1, "absent.qsf", *arguments, path("absent.qsf"), tool=PERPLEXITY)
+
 
 class Streaming(Case):
     ENDLESS = ["--prompt", "Once upon a time", "--max-tokens", "900", "--max-seq-len", "1024",

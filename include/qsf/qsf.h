@@ -311,6 +311,16 @@ QSF_API void qsf_session_free(QSFSession* session);
  * On failure the session is as before. */
 QSF_API qsf_code qsf_session_prefill(QSFSession* session, const int* tokens, size_t n_tokens,
                                      float* logits, qsf_error* error);
+/* Receives the logits of tokens first_token .. first_token + n_logits - 1 after row `row` of a
+ * call, counted from 0. Valid only during the call. */
+typedef void (*QSFLogitsCallback)(size_t row, int first_token, const float* logits, size_t n_logits,
+                                  void* user_data);
+/* Appends tokens as prompt rows and hands out the logits after each of them, in blocks of the
+ * vocabulary, so that they are never stored whole. The blocks of one row come in ascending order;
+ * those of several rows may alternate. On failure the session is as before. */
+QSF_API qsf_code qsf_session_prefill_logits(QSFSession* session, const int* tokens, size_t n_tokens,
+                                            QSFLogitsCallback on_logits, void* user_data,
+                                            qsf_error* error);
 /* Appends one token as a generated row. */
 QSF_API qsf_code qsf_session_step(QSFSession* session, int token, float* logits, qsf_error* error);
 /* Forgets all but the first n_tokens tokens; more than there are is QSF_INVALID_ARGUMENT. */

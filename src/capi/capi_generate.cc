@@ -88,6 +88,20 @@ Status append(QSFSession* handle, std::span<const int> tokens, bool as_prompt, f
   return as_prompt ? session.prefill(handle->tokens, sink) : session.step(handle->tokens[0], sink);
 }
 
+class LogitsForwarder final : public LogitsSink {
+ public:
+  LogitsForwarder(QSFLogitsCallback callback, void* user_data) noexcept
+      : callback_(callback), user_data_(user_data) {}
+  void consume(std::uint32_t row, std::uint32_t first_token,
+               std::span<const float> logits) noexcept override {
+    callback_(row, static_cast<int>(first_token), logits.data(), logits.size(), user_data_);
+  }
+
+ private:
+  QSFLogitsCallback callback_;
+  void* user_data_;
+};
+
 }  // namespace
 
 }  // namespace qsf::capi
@@ -224,6 +238,19 @@ qsf_code qsf_session_prefill(QSFSession* session, const int* tokens, size_t n_to
   return guarded(error, [&] {
     if (session == nullptr) return null_argument("session");
     return append(session, {tokens, n_tokens}, /*as_prompt=*/true, logits);
+  });
+}
+
+qsf_code qsf_session_prefill_logits(QSFSession* session, const int* tokens, size_t n_tokens,
+                                    QSFLogitsCallback on_logits, void* user_data,
+                                    qsf_error* error) {
+  return guarded(error, [&]() -> qsf::Status {
+    if (session == nullptr) return null_argument("session");
+    if (on_logits == nullptr) return null_argument("on_logits");
+    session->tokens.clear();
+    QSF_RETURN_IF_ERROR(read_tokens(*session->engine, tokens, n_tokens, session->tokens));
+    LogitsForwarder forwarder(on_logits, user_data);
+    return session->session->prefill_rows(session->tokens, forwarder);
   });
 }
 

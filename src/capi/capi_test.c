@@ -497,6 +497,61 @@ static void test_long_prompt(QSFEngine* engine, int context) {
   free(prompt);
 }
 
+/* The logits of every row of a call, whole. */
+typedef struct Rows {
+  float* logits; /* [n_rows, n_vocab] */
+  int n_vocab;
+  size_t n_seen; /* logits */
+} Rows;
+
+static void store_rows(size_t row, int first_token, const float* logits, size_t n_logits,
+                       void* user_data) {
+  Rows* rows = user_data;
+  memcpy(rows->logits + row * (size_t)rows->n_vocab + first_token, logits,
+         n_logits * sizeof *logits);
+  rows->n_seen += n_logits;
+}
+
+/* Logits of every row are those that are computed row by row, over more rows than a pass holds. */
+static void test_logits_of_rows(QSFEngine* engine, int n_vocab) {
+  enum { kRows = 200 };
+  int tokens[kRows];
+  for (int i = 0; i < kRows; ++i) tokens[i] = (i * 7 + 3) % n_vocab;
+  const size_t row_bytes = (size_t)n_vocab * sizeof(float);
+  Rows rows = {malloc(kRows * row_bytes), n_vocab, 0};
+  float* logits = malloc(row_bytes);
+  QSFSession* session = NULL;
+  qsf_error error;
+  CHECK(qsf_session_create(engine, &session, &error) == QSF_OK);
+  CHECK(qsf_session_prefill_logits(NULL, tokens, 1, store_rows, &rows, &error) ==
+        QSF_INVALID_ARGUMENT);
+  CHECK(qsf_session_prefill_logits(session, tokens, 1, NULL, NULL, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(qsf_session_prefill_logits(session, tokens, 0, store_rows, &rows, &error) ==
+        QSF_INVALID_ARGUMENT);
+  CHECK(qsf_session_prefill(session, tokens, 2, NULL, &error) == QSF_OK);
+  qsf_engine_cancel(engine);
+  CHECK(qsf_session_prefill_logits(session, tokens + 2, kRows - 2, store_rows, &rows, &error) ==
+        QSF_CANCELLED);
+  CHECK(qsf_session_length(session) == 2);
+  rows.n_seen = 0;
+  CHECK(qsf_session_prefill_logits(session, tokens + 2, kRows - 2, store_rows, &rows, &error) ==
+        QSF_OK);
+  CHECK(qsf_session_length(session) == kRows);
+  CHECK(rows.n_seen == (size_t)(kRows - 2) * (size_t)n_vocab);
+  CHECK(qsf_session_prefill_logits(session, tokens, 57, store_rows, &rows, &error) ==
+        QSF_OUT_OF_BUDGET);
+  CHECK(qsf_session_length(session) == kRows);
+  const int at[] = {kRows - 1, 130, 3, 2};
+  for (size_t i = 0; i < sizeof at / sizeof at[0]; ++i) {
+    CHECK(qsf_session_truncate(session, (size_t)at[i], &error) == QSF_OK);
+    CHECK(qsf_session_prefill(session, tokens + at[i], 1, logits, &error) == QSF_OK);
+    CHECK(memcmp(logits, rows.logits + (size_t)(at[i] - 2) * (size_t)n_vocab, row_bytes) == 0);
+  }
+  qsf_session_free(session);
+  free(logits);
+  free(rows.logits);
+}
+
 static void test_numbers(QSFEngine* engine, int n_vocab, Seen* seen) {
   qsf_error error;
   const int tokens[5] = {1, 2, 3, 4, 5};
@@ -603,6 +658,7 @@ static void test_model(const char* path) {
   test_short_generate(engine, &greedy, &seen);
   test_long_prompt(engine, info.context);
   test_numbers(engine, info.n_vocab, &seen);
+  test_logits_of_rows(engine, info.n_vocab);
   qsf_free(engine);
 
   /* The short form opens the same model, from the same configuration and from none. */

@@ -145,6 +145,9 @@ class Session {
   // Fails  kInvalidArgument (no tokens, id out of range), kOutOfBudget (context), kCancelled: the
   //        rows of this call are forgotten then.
   Status prefill(std::span<const TokenId> tokens, LogitsSink* sink);
+  // Appends prompt rows; the logits after each of them go to `sink`, rows numbered from 0 in this
+  // call. Fails  as prefill
+  Status prefill_rows(std::span<const TokenId> tokens, LogitsSink& sink);
   // Appends one generated row. Allocates nothing.
   Status step(TokenId token, LogitsSink* sink);
   Status truncate(std::size_t n_tokens);

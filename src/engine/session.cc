@@ -21,6 +21,21 @@ void report_layer(std::uint32_t n_layers_done, void* user) {
                   progress.total_rows * progress.n_layers, progress.user);
 }
 
+// Numbers the rows of one pass after those of the passes before it.
+class NumberedRows final : public LogitsSink {
+ public:
+  NumberedRows(LogitsSink& to, std::size_t first_row) noexcept
+      : to_(to), first_row_(static_cast<std::uint32_t>(first_row)) {}
+  void consume(std::uint32_t row, std::uint32_t first_token,
+               std::span<const float> logits) noexcept override {
+    to_.consume(first_row_ + row, first_token, logits);
+  }
+
+ private:
+  LogitsSink& to_;
+  std::uint32_t first_row_;
+};
+
 }  // namespace
 
 Status Engine::Impl::append(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
@@ -117,6 +132,25 @@ Status Session::append(std::span<const TokenId> tokens, RowRole role, LogitsSink
 
 Status Session::prefill(std::span<const TokenId> tokens, LogitsSink* sink) {
   return append(tokens, RowRole::kPrompt, sink);
+}
+
+Status Session::prefill_rows(std::span<const TokenId> tokens, LogitsSink& sink) {
+  const std::size_t before = tokens_.size();
+  if (tokens.size() > engine_.max_context - before) {
+    return out_of_budget("%zu tokens do not fit: the context has %u positions, %zu of them in use",
+                         tokens.size(), engine_.max_context, before);
+  }
+  Status status = tokens.empty() ? invalid_argument("no tokens to compute") : ok_status();
+  for (std::size_t done = 0; done < tokens.size() && status.ok();) {
+    const std::size_t n = std::min<std::size_t>(engine_.rows_per_pass, tokens.size() - done);
+    const std::span<const TokenId> part = tokens.subspan(done, n);
+    NumberedRows numbered(sink, done);
+    status = engine_.append(sequence_, part, RowRole::kPrompt, 0, &numbered);
+    if (status.ok()) tokens_.insert(tokens_.end(), part.begin(), part.end());
+    done += n;
+  }
+  if (!status.ok()) QSF_RETURN_IF_ERROR(truncate(before));
+  return status;
 }
 
 Status Session::step(TokenId token, LogitsSink* sink) {

@@ -22,10 +22,20 @@ namespace {
 #define QSF_F32_SCALAR(name, type, block) \
   QSF_ENTRY(matmul_##name##_f32_scalar, kScalar, type, block, kF32, kBounded)
 
-constexpr MatMulKernel kKernels[] = {QSF_CODED_FORMATS(QSF_I8_SCALAR)   //
-                                     QSF_CODED_FORMATS(QSF_F32_SCALAR)  //
-                                     QSF_FLOAT_FORMATS(QSF_F32_SCALAR)};
+#define QSF_I8_AVX512VNNI(name, type, block) \
+  QSF_ENTRY(matmul_##name##_i8_avx512vnni, kAvx512Vnni, type, block, kInt8, kBitExact)
 
+// clang-format off
+constexpr MatMulKernel kKernels[] = {
+#if defined(__x86_64__)
+    QSF_CODED_FORMATS(QSF_I8_AVX512VNNI)
+#endif
+    QSF_CODED_FORMATS(QSF_I8_SCALAR)
+    QSF_CODED_FORMATS(QSF_F32_SCALAR)
+    QSF_FLOAT_FORMATS(QSF_F32_SCALAR)};
+// clang-format on
+
+#undef QSF_I8_AVX512VNNI
 #undef QSF_F32_SCALAR
 #undef QSF_I8_SCALAR
 #undef QSF_ENTRY

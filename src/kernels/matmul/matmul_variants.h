@@ -22,6 +22,13 @@ QSF_FLOAT_FORMATS(QSF_DECLARE)
 QSF_CODED_FORMATS(QSF_DECLARE)
 #undef QSF_DECLARE
 
+#if defined(__x86_64__)
+#define QSF_DECLARE(name, type, block) \
+  void matmul_##name##_i8_avx512vnni(const MatMulArgs& args) noexcept;
+QSF_CODED_FORMATS(QSF_DECLARE)
+#undef QSF_DECLARE
+#endif
+
 }  // namespace qsf::kernels
 
 #endif  // QSF_KERNELS_MATMUL_MATMUL_VARIANTS_H_

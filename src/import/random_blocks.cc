@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+
+#include "import/random_blocks.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "base/check.h"
+#include "base/f16.h"
+#include "quant/interleave.h"
+
+namespace qsf {
+namespace {
+
+constexpr double kWeightRms = 0.02;
+constexpr std::size_t kScales = 16;  // different scales of a type: four random bits choose one
+
+// Mean and root mean square about it of the codes that random bits give, in units of the scale.
+struct CodeMoments {
+  double mean;
+  double rms;
+};
+
+constexpr CodeMoments code_moments(QuantType type) noexcept {
+  switch (type) {
+    case QuantType::kQ2S:
+    case QuantType::kQ2A: return {1.5, 1.118};
+    case QuantType::kQ3: return {3.5, 2.291};
+    case QuantType::kQ4: return {7.5, 4.610};
+    case QuantType::kTernary: return {1.0, 0.707};
+    case QuantType::kQ8: return {0.0, 73.9};
+    case QuantType::kF32:
+    case QuantType::kF16:
+    case QuantType::kBF16: break;
+  }
+  return {0.0, 1.0};
+}
+
+// Scales from 0.75 to 1.22 of the one that gives weights their size, and the mins that make the
+// mean of the weights zero.
+struct ScaleTable {
+  std::array<F16, kScales> scales;
+  std::array<F16, kScales> mins;
+
+  explicit ScaleTable(QuantType type) noexcept {
+    const CodeMoments moments = code_moments(type);
+    for (std::size_t i = 0; i < kScales; ++i) {
+      const double scale = kWeightRms / moments.rms * (0.75 + static_cast<double>(i) / 32.0);
+      scales[i] = to_f16(static_cast<float>(scale));
+      mins[i] = to_f16(static_cast<float>(-moments.mean * scale));
+    }
+  }
+};
+
+void fill_random_bytes(Rng& rng, MutableByteSpan out) noexcept {
+  std::size_t at = 0;
+  for (; at + 8 <= out.size(); at += 8) store_le(out, at, rng.next_u64());
+  for (; at < out.size(); ++at) out[at] = static_cast<std::byte>(rng.next_u32() & 0xFFU);
+}
+
+// Keeps sign and mantissa of every float and sets the exponent: magnitudes from 2^-6 to 2^-5, whose
+// root mean square is 0.024.
+void set_exponents(QuantType type, MutableByteSpan out) noexcept {
+  // Of each of the four bytes of an f32, or of two neighbouring elements of 16 bits.
+  std::uint32_t keep = 0x807FFFFFU;
+  std::uint32_t exponent = 121U << 23;
+  if (type == QuantType::kF16) {
+    keep = 0x83FF83FFU;
+    exponent = 9U << 26 | 9U << 10;
+  } else if (type == QuantType::kBF16) {
+    keep = 0x807F807FU;
+    exponent = 121U << 23 | 121U << 7;
+  }
+  for (std::size_t at = 0; at + 4 <= out.size(); at += 4) {
+    store_le(out, at, (load_le<std::uint32_t>(out, at) & keep) | exponent);
+  }
+}
+
+// Replaces the codes that a type does not have: 3 of ternary by 1, -128 of 8bit by 127.
+void repair_codes(QuantType type, MutableByteSpan lines) noexcept {
+  if (type == QuantType::kTernary) {
+    for (std::size_t at = 0; at + 8 <= lines.size(); at += 8) {
+      const auto codes = load_le<std::uint64_t>(lines, at);
+      const std::uint64_t both = codes & codes >> 1 & 0x5555555555555555U;
+      store_le(lines, at, codes & ~(both << 1));
+    }
+  } else if (type == QuantType::kQ8) {
+    for (std::byte& code : lines) {
+      code = code == std::byte{0x80} ? std::byte{0x7F} : code;
+    }
+  }
+}
+
+// Fills one group as if all of its rows and columns existed.
+void fill_group(BlockFormat format, std::uint32_t n_cols, const ScaleTable& table, Rng& rng,
+                MutableByteSpan group) noexcept {
+  fill_random_bytes(rng, group);
+  if (is_float_type(format.type)) {
+    set_exponents(format.type, group);
+    return;
+  }
+  repair_codes(format.type, group);
+  const std::uint64_t n_blocks = blocks_per_row(format, n_cols);
+  for (std::uint64_t b = 0; b < n_blocks; ++b) {
+    const GroupBlock at = locate_block(format, b);
+    std::uint64_t choice = rng.next_u64();
+    for (std::size_t r = 0; r < kRowGroup; ++r, choice >>= 4) {
+      store_le(group, at.scales + 2 * r, table.scales[choice % kScales].bits);
+      if (has_min(format.type)) {
+        store_le(group, at.mins + 2 * r, table.mins[choice % kScales].bits);
+      }
+    }
+  }
+  if (!has_min(format.type) && n_blocks % 2 == 1) {
+    const GroupBlock last = locate_block(format, n_blocks - 1);
+    const MutableByteSpan unused = group.subspan(last.scales + 2 * kRowGroup, 2 * kRowGroup);
+    std::fill(unused.begin(), unused.end(), std::byte{0});
+  }
+}
+
+}  // namespace
+
+void fill_random_rows(BlockFormat format, Layout layout, std::uint32_t n_rows, std::uint32_t n_cols,
+                      Rng& rng, MutableByteSpan out) {
+  QSF_CHECK(out.size() == rows_bytes(format, layout, n_rows, n_cols));
+  const ScaleTable table(format.type);
+  const std::size_t n_group = group_bytes(format, n_cols);
+  const std::size_t n_row = row_major_bytes(format, n_cols);
+  const bool whole_columns = n_cols % format.block == 0;
+  std::vector<std::byte> group(n_group);
+  std::vector<std::byte> rows(kRowGroup * n_row);
+  for (std::uint32_t row = 0; row < n_rows; row += kRowGroup) {
+    const std::uint32_t n = std::min(kRowGroup, n_rows - row);
+    const MutableByteSpan to =
+        layout == Layout::kInterleaved ? out.subspan(row / kRowGroup * n_group, n_group) : group;
+    fill_group(format, n_cols, table, rng, to);
+    if (layout == Layout::kInterleaved && n == kRowGroup && whole_columns) continue;
+    // The way through layout 0 leaves zeros for what does not exist.
+    const MutableByteSpan row_major = layout == Layout::kRowMajor
+                                          ? out.subspan(row * n_row, n * n_row)
+                                          : MutableByteSpan(rows).first(n * n_row);
+    deinterleave_group(format, n, n_cols, to, row_major);
+    if (layout == Layout::kInterleaved) interleave_group(format, n, n_cols, row_major, to);
+  }
+}
+
+}  // namespace qsf

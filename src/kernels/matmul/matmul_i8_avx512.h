@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+//
+// Products with int8 rows in 512-bit vectors: the loops, for the tiers that differ in their dot
+// instruction alone; internal linkage.
+//
+// One row of x streams the weights: lines go from memory through mask and dot instruction, codes
+// are never stored, and a software prefetch runs args.prefetch_bytes ahead. More rows share the
+// work of decoding: the fours of 64 columns are made once, stay in registers, and meet every row of
+// x in turn, four rows at a time so that no sum waits for the one before; totals live in L1, and as
+// many rows are taken as their bytes leave room for in L2.
+//
+// Dot is a class of the tier:
+//
+//   template <QuantType, std::uint32_t block> static __m512i lines(lines, q)
+//       sums of code * q over the columns of a block, read from its code lines
+//   template <int largest, unsigned n_fours, unsigned n_rows> static void rows(fours, q, stride,
+//       dots)   the same for decoded codes up to `largest` and n_rows rows of x, `stride` apart
+
+#ifndef QSF_KERNELS_MATMUL_MATMUL_I8_AVX512_H_
+#define QSF_KERNELS_MATMUL_MATMUL_I8_AVX512_H_
+
+#include "kernels/matmul/coded_avx512.h"
+#include "kernels/matmul/matmul.h"
+
+namespace qsf::kernels::avx512 {
+
+static constexpr std::uint32_t kMostRows = 64;           // of x at a time: 4 KiB of totals
+static constexpr std::size_t kRowsBytes = 384U * 1024U;  // of x at a time, to stay in L2
+
+// One row of x.
+struct Row {
+  const std::byte* codes;
+  const std::byte* chunks;
+
+  [[gnu::always_inline]] static inline Row of(const MatMulArgs& args, std::uint32_t i) noexcept {
+    const std::byte* row = args.x + i * args.x_stride;
+    return {row, row + int8_chunks_offset(args.n_cols)};
+  }
+  // The field of an Int8Chunk: 0 is its scale, 1 and 2 are the sums of its halves, 3 that of both.
+  [[gnu::always_inline]] inline __m512 field(std::uint32_t chunk, unsigned index) const noexcept {
+    return _mm512_set1_ps(reinterpret_cast<const float*>(chunks)[4 * chunk + index]);
+  }
+};
+
+// The sum field of a block: `half` counts the blocks of its chunk.
+template <std::uint32_t kBlock>
+static constexpr unsigned sum_field(unsigned half) noexcept {
+  return kBlock == 64 ? 3 : 1 + half;
+}
+
+// Adds the products of one block and one row of x to `total`: each operation rounds once, in the
+// order that matmul.h gives. 8-bit codes carry an offset, which is taken out exactly: both terms of
+// that fused operation and its result are whole numbers below 2^24.
+template <QuantType kType>
+[[gnu::always_inline]] static inline __m512 add_dots(__m512 total, __m512i dots,
+                                                     const BlockScales& scales, __m512 sum,
+                                                     __m512 chunk_scale) noexcept {
+  __m512 term = _mm512_cvtepi32_ps(dots);
+  if constexpr (kType == QuantType::kQ8) {
+    term = _mm512_fnmadd_ps(sum, _mm512_set1_ps(kQ8Offset), term);
+    term = _mm512_mul_ps(scales.scale, term);
+  } else {
+    term = _mm512_add_ps(_mm512_mul_ps(scales.scale, term), _mm512_mul_ps(scales.min, sum));
+  }
+  return _mm512_add_ps(total, _mm512_mul_ps(chunk_scale, term));
+}
+
+// One row of x times all groups.
+template <typename Dot, QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] static inline void one_row(const MatMulArgs& args) noexcept {
+  constexpr std::uint32_t kHalves = kChunkColumns / kBlock;
+  constexpr std::uint32_t kLines = Lines<kType, kBlock>::kBytes + kLineBytes;
+  const Row x = Row::of(args, 0);
+  const std::uint32_t n_blocks = (args.n_cols + kBlock - 1) / kBlock;
+  const std::byte* group = args.weights;
+  for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
+    __m512 total = _mm512_setzero_ps();
+    BlockReader<kType, kBlock> reader(group);
+    BlockScales scales;
+    for (std::uint32_t block = 0; block < n_blocks; block += kHalves) {
+      const std::uint32_t chunk = block / kHalves;
+#pragma GCC unroll 2
+      for (unsigned half = 0; half < kHalves; ++half) {
+        if (half == 1 && block + 1 == n_blocks) break;
+        const std::byte* lines = reader.next(&scales);
+        prefetch_lines<kLines>(lines + args.prefetch_bytes);
+        const __m512i dots =
+            Dot::template lines<kType, kBlock>(lines, x.codes + (block + half) * kBlock);
+        total = add_dots<kType>(total, dots, scales, x.field(chunk, sum_field<kBlock>(half)),
+                                x.field(chunk, 0));
+      }
+    }
+    store_rows(args.y + row, total, args.n_rows - row);
+  }
+}
+
+// The weights of 64 columns of a group, decoded; of fewer where a row ends with half a chunk.
+template <QuantType kType, std::uint32_t kBlock>
+struct Chunk {
+  __m512i fours[kChunkColumns / 4];
+  BlockScales scales[kChunkColumns / kBlock];
+};
+
+// Adds the products of kBlocks blocks with kRows rows of x, the first of them `x`, to the totals.
+template <typename Dot, QuantType kType, std::uint32_t kBlock, unsigned kBlocks, unsigned kRows>
+[[gnu::always_inline]] static inline void add_rows(const Chunk<kType, kBlock>& weights,
+                                                   const std::byte* codes, const std::byte* chunk,
+                                                   std::size_t stride, __m512* totals) noexcept {
+  constexpr unsigned kFours = kBlock / 4;
+  __m512 sums[kRows];
+#pragma GCC unroll 4
+  for (unsigned i = 0; i < kRows; ++i) sums[i] = totals[i];
+#pragma GCC unroll 2
+  for (unsigned half = 0; half < kBlocks; ++half) {
+    __m512i dots[kRows];
+    Dot::template rows<Lines<kType, kBlock>::kLargest, kFours, kRows>(
+        weights.fours + half * kFours, codes + half * kBlock, stride, dots);
+#pragma GCC unroll 4
+    for (unsigned i = 0; i < kRows; ++i) {
+      const float* fields = reinterpret_cast<const float*>(chunk + i * stride);
+      sums[i] = add_dots<kType>(sums[i], dots[i], weights.scales[half],
+                                _mm512_set1_ps(fields[sum_field<kBlock>(half)]),
+                                _mm512_set1_ps(fields[0]));
+    }
+  }
+#pragma GCC unroll 4
+  for (unsigned i = 0; i < kRows; ++i) totals[i] = sums[i];
+}
+
+// Decodes kBlocks blocks and adds their products with n_x rows to the totals.
+template <typename Dot, QuantType kType, std::uint32_t kBlock, unsigned kBlocks>
+[[gnu::always_inline]] static inline void add_chunk(BlockReader<kType, kBlock>* reader,
+                                                    const std::byte* codes, const std::byte* chunk,
+                                                    const MatMulArgs& args, std::uint32_t n_x,
+                                                    __m512* totals) noexcept {
+  constexpr std::uint32_t kLines = Lines<kType, kBlock>::kBytes + kLineBytes;
+  Chunk<kType, kBlock> weights;
+#pragma GCC unroll 2
+  for (unsigned half = 0; half < kBlocks; ++half) {
+    const std::byte* lines = reader->next(&weights.scales[half]);
+    prefetch_lines<kLines>(lines + args.prefetch_bytes);
+    decode_fours<kType, kBlock>(lines, weights.fours + half * (kBlock / 4));
+  }
+  const std::size_t stride = args.x_stride;
+  std::uint32_t i = 0;
+  for (; i + 4 <= n_x; i += 4) {
+    add_rows<Dot, kType, kBlock, kBlocks, 4>(weights, codes, chunk, stride, totals + i);
+    codes += 4 * stride;
+    chunk += 4 * stride;
+  }
+  for (; i < n_x; ++i) {
+    add_rows<Dot, kType, kBlock, kBlocks, 1>(weights, codes, chunk, stride, totals + i);
+    codes += stride;
+    chunk += stride;
+  }
+}
+
+// Rows [first, first + n_x) of x times all groups.
+template <typename Dot, QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] static inline void some_rows(const MatMulArgs& args, std::uint32_t first,
+                                                    std::uint32_t n_x) noexcept {
+  constexpr std::uint32_t kHalves = kChunkColumns / kBlock;
+  __m512 totals[kMostRows];
+  const Row x = Row::of(args, first);
+  const std::uint32_t n_blocks = (args.n_cols + kBlock - 1) / kBlock;
+  const std::uint32_t n_whole = n_blocks / kHalves;  // chunks
+  const std::byte* group = args.weights;
+  for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
+    for (std::uint32_t i = 0; i < n_x; ++i) totals[i] = _mm512_setzero_ps();
+    BlockReader<kType, kBlock> reader(group);
+    for (std::uint32_t c = 0; c < n_whole; ++c) {
+      add_chunk<Dot, kType, kBlock, kHalves>(&reader, x.codes + c * kChunkColumns,
+                                             x.chunks + c * sizeof(Int8Chunk), args, n_x, totals);
+    }
+    if (n_blocks % kHalves != 0) {
+      add_chunk<Dot, kType, kBlock, 1>(&reader, x.codes + n_whole * kChunkColumns,
+                                       x.chunks + n_whole * sizeof(Int8Chunk), args, n_x, totals);
+    }
+    for (std::uint32_t i = 0; i < n_x; ++i) {
+      store_rows(args.y + (first + i) * args.y_stride + row, totals[i], args.n_rows - row);
+    }
+  }
+}
+
+// Rows of x to take at a time: a multiple of four.
+[[gnu::always_inline]] static inline std::uint32_t rows_at_once(std::size_t x_stride) noexcept {
+  const std::size_t fit = kRowsBytes / x_stride / 4 * 4;
+  return static_cast<std::uint32_t>(fit > kMostRows ? kMostRows : fit < 8 ? 8 : fit);
+}
+
+template <typename Dot, QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] static inline void coded(const MatMulArgs& args) noexcept {
+  if (args.n_x < 2) {
+    if (args.n_x == 1) one_row<Dot, kType, kBlock>(args);
+    return;
+  }
+  const std::uint32_t at_once = rows_at_once(args.x_stride);
+  for (std::uint32_t first = 0; first < args.n_x; first += at_once) {
+    const std::uint32_t rest = args.n_x - first;
+    some_rows<Dot, kType, kBlock>(args, first, rest < at_once ? rest : at_once);
+  }
+}
+
+}  // namespace qsf::kernels::avx512
+
+#endif  // QSF_KERNELS_MATMUL_MATMUL_I8_AVX512_H_
