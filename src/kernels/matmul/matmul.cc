@@ -24,17 +24,25 @@ namespace {
 
 #define QSF_I8_AVX512VNNI(name, type, block) \
   QSF_ENTRY(matmul_##name##_i8_avx512vnni, kAvx512Vnni, type, block, kInt8, kBitExact)
+#define QSF_I8_AVX2(name, type, block) \
+  QSF_ENTRY(matmul_##name##_i8_avx2, kAvx2, type, block, kInt8, kBitExact)
+#define QSF_I8_SSE42(name, type, block) \
+  QSF_ENTRY(matmul_##name##_i8_sse42, kSse42, type, block, kInt8, kBitExact)
 
 // clang-format off
 constexpr MatMulKernel kKernels[] = {
 #if defined(__x86_64__)
     QSF_CODED_FORMATS(QSF_I8_AVX512VNNI)
+    QSF_CODED_FORMATS(QSF_I8_AVX2)
+    QSF_CODED_FORMATS(QSF_I8_SSE42)
 #endif
     QSF_CODED_FORMATS(QSF_I8_SCALAR)
     QSF_CODED_FORMATS(QSF_F32_SCALAR)
     QSF_FLOAT_FORMATS(QSF_F32_SCALAR)};
 // clang-format on
 
+#undef QSF_I8_SSE42
+#undef QSF_I8_AVX2
 #undef QSF_I8_AVX512VNNI
 #undef QSF_F32_SCALAR
 #undef QSF_I8_SCALAR

@@ -1,0 +1,526 @@
+// SPDX-License-Identifier: MIT
+//
+// Products with int8 rows for CPUs whose widest product of bytes is maddubs (SSSE3, AVX2): one
+// algorithm over a thin wrapper V of a tier's vectors.
+//
+// maddubs multiplies unsigned by signed bytes and adds neighbours to 16 bits, with saturation.
+// Codes of up to 4 bits are the unsigned side, and their products are summed in 16 bits over as
+// many columns as the largest ones fit, so 32 products of an AVX2 vector cost two instructions.
+// 8-bit codes are split into magnitude and sign, and their sums leave 16 bits at once.
+//
+// Two ways through a block of 16 rows:
+//
+//   up to kFewRows rows of x   codes go from the line through registers into the products
+//   more rows of x             codes are unpacked to a strip in L1 first, and tiles of kTileRows
+//                              rows of x are multiplied with it from registers
+//
+// Everything has internal linkage: V is a type of an unnamed namespace of the including file.
+
+#ifndef QSF_KERNELS_MATMUL_MATMUL_I8_MADDUBS_H_
+#define QSF_KERNELS_MATMUL_MATMUL_I8_MADDUBS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/matmul/matmul.h"
+
+namespace qsf::kernels::maddubs {
+
+static_assert(kRowGroup == 16 && kLineBytes == 64 && kChunkColumns == 64);
+
+// Rows of x for which a block is unpacked straight into the products.
+static constexpr std::uint32_t kFewRows = 4;
+
+// Rows of x that share an unpacked block; their totals are 8 KiB.
+static constexpr std::uint32_t kRowsAtOnce = 128;
+
+// Bytes of x that stay in L2 while bands of weights pass by.
+static constexpr std::size_t kInputBytes = 512 * 1024;
+
+// Magnitude of the largest code, as it is multiplied.
+template <QuantType kType>
+static constexpr std::int32_t kLargestCode = kType == QuantType::kQ8 ? 127
+                                             : kType == QuantType::kTernary
+                                                 ? 2
+                                                 : (1 << code_bits(kType)) - 1;
+
+// Products of four columns that fit a 16-bit sum, a power of two: a lane adds two of the four.
+template <QuantType kType, std::uint32_t kBlock>
+static constexpr std::uint32_t fours_per_sum() noexcept {
+  const std::uint32_t fit = 32767 / (2 * 127 * kLargestCode<kType>);
+  std::uint32_t fours = 1;
+  while (2 * fours <= fit && 2 * fours <= kBlock / 4) fours *= 2;
+  return fours;
+}
+
+// What is multiplied with a scale to give the min of a type that stores none.
+template <QuantType kType>
+static constexpr float kZeroPoint = kType == QuantType::kQ2S       ? -1.5F
+                                    : kType == QuantType::kTernary ? -1.0F
+                                                                   : 0.0F;
+
+// Calls f(Index<0>), ... f(Index<kCount - 1>). Written out like this and not as a loop, arrays of
+// vectors are registers from the first pass of the compiler on.
+template <unsigned kIndex>
+struct Index {
+  [[gnu::always_inline]] constexpr operator unsigned() const noexcept { return kIndex; }
+};
+template <unsigned kCount, unsigned kFirst = 0, typename F>
+[[gnu::always_inline]] static inline void each(F&& f) noexcept {
+  if constexpr (kFirst < kCount) {
+    f(Index<kFirst>{});
+    each<kCount, kFirst + 1>(f);
+  }
+}
+
+// Fixes the place of a value among others so fixed. Compilers hoist the loads of a tile in front of
+// its products and, with all sixteen registers spoken for, pay for each with a spill.
+template <typename Ints>
+[[gnu::always_inline]] static inline Ints in_order(Ints value) noexcept {
+  asm volatile("" : "+x"(value));
+  return value;
+}
+
+// Scales and mins of the rows of a group in one block.
+template <typename V>
+struct Scales {
+  typename V::Floats scale[V::kVectors];
+  typename V::Floats min[V::kVectors];
+};
+
+// Where one block of a group is. Types without a min come in pairs of blocks behind one line.
+template <QuantType kType, std::uint32_t kBlock>
+struct Place {
+  static constexpr std::size_t kCodeBytes = std::size_t{kBlock} * code_bits(kType) / 8 * kRowGroup;
+  static constexpr std::size_t kBytes = kCodeBytes + (has_min(kType) ? kLineBytes : kLineBytes / 2);
+
+  const std::byte* scales;
+  const std::byte* codes;
+};
+
+template <QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] static inline Place<kType, kBlock> place_of(const std::byte* group,
+                                                                   std::size_t block) noexcept {
+  using At = Place<kType, kBlock>;
+  if constexpr (has_min(kType)) {
+    const std::byte* base = group + block * At::kBytes;
+    return {base, base + kLineBytes};
+  } else {
+    const std::byte* base = group + block / 2 * (2 * At::kBytes);
+    return {base + block % 2 * (2 * kRowGroup), base + kLineBytes + block % 2 * At::kCodeBytes};
+  }
+}
+
+template <typename V, QuantType kType>
+[[gnu::always_inline]] static inline Scales<V> load_scales(const std::byte* from) noexcept {
+  Scales<V> out;
+  each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+    out.scale[v] = V::widen_halves(from + v * V::kRows * 2);
+    if constexpr (has_min(kType)) {
+      out.min[v] = V::widen_halves(from + 2 * kRowGroup + v * V::kRows * 2);
+    } else {
+      out.min[v] = V::multiply(out.scale[v], V::splat(kZeroPoint<kType>));
+    }
+  });
+  return out;
+}
+
+// Codes of odd fields are left where they stand: unpacked, they are this many bits too large.
+template <QuantType kType>
+static constexpr int kOddShift = kType == QuantType::kQ3                              ? 1
+                                 : kType == QuantType::kQ4 || kType == QuantType::kQ8 ? 0
+                                                                                      : 2;
+
+// Calls take(four, codes, odd) for every four columns of a block in vector v of the lines, where
+// codes are shifted up by kOddShift if odd.
+template <typename V, QuantType kType, std::uint32_t kBlock, typename Take>
+[[gnu::always_inline]] static inline void for_fours(const std::byte* lines, unsigned v,
+                                                    Take&& take) noexcept {
+  using Ints = typename V::Ints;
+  const std::byte* from = lines + v * sizeof(Ints);
+  if constexpr (kType == QuantType::kQ8) {
+    each<kBlock / 4>([&](unsigned four) __attribute__((always_inline)) {
+      take(four, V::load(from + four * kLineBytes), false);
+    });
+  } else if constexpr (kType == QuantType::kQ4) {
+    const Ints mask = V::splat_bytes(0x0F);
+    each<kBlock / 8>([&](unsigned line) __attribute__((always_inline)) {
+      const Ints raw = V::load(from + line * kLineBytes);
+      take(2 * line, V::both(raw, mask), false);
+      take(2 * line + 1, V::both(V::template down<4>(raw), mask), false);
+    });
+  } else if constexpr (kType == QuantType::kQ3) {
+    const Ints high_even = V::splat_bytes(0x06);
+    const Ints high_odd = V::splat_bytes(0x0C);
+    const Ints low_even = V::splat_bytes(0x01);
+    const Ints low_odd = V::splat_bytes(0x02);
+    each<kBlock / 16>([&](unsigned line) __attribute__((always_inline)) {
+      const Ints high = V::load(from + line * kLineBytes);
+      Ints low = V::load(from + (kBlock / 16 + line / 2) * kLineBytes);
+      if (line % 2 == 1) low = V::template down<4>(low);
+      const Ints low2 = V::template down<2>(low);
+      const Ints high1 = V::both(V::template up<1>(high), high_even);
+      const Ints high3 = V::both(V::template down<3>(high), high_even);
+      const Ints high4 = V::both(V::template down<4>(high), high_odd);
+      take(4 * line, V::either(high1, V::both(low, low_even)), false);
+      take(4 * line + 1, V::either(V::both(high, high_odd), V::both(low, low_odd)), true);
+      take(4 * line + 2, V::either(high3, V::both(low2, low_even)), false);
+      take(4 * line + 3, V::either(high4, V::both(low2, low_odd)), true);
+    });
+  } else {
+    const Ints even = V::splat_bytes(0x03);
+    const Ints odd = V::splat_bytes(0x0C);
+    each<kBlock / 16>([&](unsigned line) __attribute__((always_inline)) {
+      const Ints raw = V::load(from + line * kLineBytes);
+      const Ints raw4 = V::template down<4>(raw);
+      take(4 * line, V::both(raw, even), false);
+      take(4 * line + 1, V::both(raw, odd), true);
+      take(4 * line + 2, V::both(raw4, even), false);
+      take(4 * line + 3, V::both(raw4, odd), true);
+    });
+  }
+}
+
+// Adds one block's term to the totals of the rows in one vector, in the order of matmul.h.
+template <typename V, QuantType kType>
+[[gnu::always_inline]] static inline typename V::Floats add_term(
+    typename V::Floats total, typename V::Ints dot, typename V::Floats scale,
+    typename V::Floats min, const std::byte* chunk, std::size_t sum_at) noexcept {
+  typename V::Floats term = V::multiply(scale, V::to_floats(dot));
+  if constexpr (kType != QuantType::kQ8) {
+    term = V::add(term, V::multiply(min, V::splat_at(chunk + sum_at)));
+  }
+  return V::add(total, V::multiply(term, V::splat_at(chunk)));
+}
+
+// Exact sums of a block's products with kRows rows of x, for the rows of vector v.
+template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows>
+[[gnu::always_inline]] static inline void dot_block(const std::byte* lines, unsigned v,
+                                                    const std::byte* x, std::size_t x_stride,
+                                                    typename V::Ints dots[kRows]) noexcept {
+  using Ints = typename V::Ints;
+  each<kRows>([&](unsigned i) __attribute__((always_inline)) { dots[i] = V::zero(); });
+  if constexpr (kType == QuantType::kQ8) {
+    for_fours<V, kType, kBlock>(
+        lines, v, [&](unsigned four, Ints codes, bool) __attribute__((always_inline)) {
+          const Ints size = V::magnitude(codes);
+          each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+            const Ints q = V::with_sign(V::splat_four(x + i * x_stride + 4 * four), codes);
+            dots[i] = in_order(V::add32(dots[i], V::add_pairs(V::multiply_pairs(size, q))));
+          });
+        });
+  } else {
+    constexpr std::uint32_t kFours = fours_per_sum<kType, kBlock>();
+    Ints even[kRows];
+    Ints odd[kRows];
+    each<kRows>([&](unsigned i) __attribute__((always_inline)) { even[i] = odd[i] = V::zero(); });
+    for_fours<V, kType, kBlock>(
+        lines, v, [&](unsigned four, Ints codes, bool is_odd) __attribute__((always_inline)) {
+          each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+            const Ints pairs = V::multiply_pairs(codes, V::splat_four(x + i * x_stride + 4 * four));
+            if (is_odd) {
+              odd[i] = in_order(V::add16(odd[i], pairs));
+            } else {
+              even[i] = in_order(V::add16(even[i], pairs));
+            }
+            if (four % kFours != kFours - 1) return;
+            if constexpr (kOddShift<kType> != 0) {
+              even[i] = V::add16(even[i], V::template down_signed<kOddShift<kType>>(odd[i]));
+            }
+            dots[i] = V::add32(dots[i], V::add_pairs(even[i]));
+            even[i] = odd[i] = V::zero();
+          });
+        });
+  }
+}
+
+// Where the sum over a block's columns is in its chunk.
+template <std::uint32_t kBlock>
+[[gnu::always_inline]] static inline std::size_t sum_offset(std::uint32_t block) noexcept {
+  if constexpr (kBlock == kChunkColumns) return offsetof(Int8Chunk, sum);
+  return block % 2 == 0 ? offsetof(Int8Chunk, low_sum) : offsetof(Int8Chunk, high_sum);
+}
+
+// Asks for the bytes of the block that lies `ahead` behind this one, across ends of groups.
+template <typename V, QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] static inline void prefetch(Place<kType, kBlock> place,
+                                                   std::size_t ahead) noexcept {
+  if (ahead == 0) return;
+  constexpr std::size_t kBytes = Place<kType, kBlock>::kBytes;
+  const std::byte* from = place.codes - (has_min(kType) ? kLineBytes : 0) + ahead;
+#pragma GCC unroll 17
+  for (std::size_t at = 0; at < kBytes; at += kLineBytes) V::prefetch(from + at);
+}
+
+template <typename V>
+[[gnu::always_inline]] static inline void store_rows(const typename V::Floats totals[V::kVectors],
+                                                     float* y, std::uint32_t n_rows) noexcept {
+  if (n_rows >= kRowGroup) {
+    for (unsigned v = 0; v < V::kVectors; ++v) V::store(y + v * V::kRows, totals[v]);
+    return;
+  }
+  alignas(64) float all[kRowGroup];
+  for (unsigned v = 0; v < V::kVectors; ++v) V::store(all + v * V::kRows, totals[v]);
+  std::memcpy(y, all, n_rows * sizeof(float));
+}
+
+// The product with kRows rows of x, unpacked codes in registers.
+template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows>
+[[gnu::always_inline]] static inline void few_rows(const MatMulArgs& args, const std::byte* x,
+                                                   float* y) noexcept {
+  const std::uint32_t n_blocks = (args.n_cols + kBlock - 1) / kBlock;
+  const std::byte* chunks = x + int8_chunks_offset(args.n_cols);
+  const std::byte* group = args.weights;
+  for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
+    typename V::Floats totals[kRows][V::kVectors];
+    each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+      each<V::kVectors>([&](unsigned v)
+                            __attribute__((always_inline)) { totals[i][v] = V::splat(0.0F); });
+    });
+    for (std::uint32_t block = 0; block < n_blocks; ++block) {
+      const auto place = place_of<kType, kBlock>(group, block);
+      prefetch<V>(place, args.prefetch_bytes);
+      const Scales<V> scales = load_scales<V, kType>(place.scales);
+      const std::uint32_t column = block * kBlock;
+      const std::byte* chunk = chunks + column / kChunkColumns * sizeof(Int8Chunk);
+      each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+        typename V::Ints dots[kRows];
+        dot_block<V, kType, kBlock, kRows>(place.codes, v, x + column, args.x_stride, dots);
+        each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+          totals[i][v] = add_term<V, kType>(totals[i][v], dots[i], scales.scale[v], scales.min[v],
+                                            chunk + i * args.x_stride, sum_offset<kBlock>(block));
+        });
+      });
+    }
+    each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+      store_rows<V>(totals[i], y + i * args.y_stride + row, args.n_rows - row);
+    });
+  }
+}
+
+// A block of 16 rows, unpacked: fours of columns as 8-bit codes, and its scales.
+template <std::uint32_t kBlock>
+struct alignas(64) Strip {
+  std::byte codes[kBlock * kRowGroup];
+  float scales[kRowGroup];
+  float mins[kRowGroup];
+};
+
+template <typename V, QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] static inline void unpack(Place<kType, kBlock> place,
+                                                 Strip<kBlock>* strip) noexcept {
+  const Scales<V> scales = load_scales<V, kType>(place.scales);
+  each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+    V::store(strip->scales + v * V::kRows, scales.scale[v]);
+    V::store(strip->mins + v * V::kRows, scales.min[v]);
+    std::byte* to = strip->codes + v * sizeof(typename V::Ints);
+    for_fours<V, kType, kBlock>(
+        place.codes,
+        v, [&](unsigned four, typename V::Ints codes, bool is_odd) __attribute__((always_inline)) {
+          V::store(to + four * kLineBytes,
+                   is_odd ? V::template down<kOddShift<kType>>(codes) : codes);
+        });
+  });
+}
+
+// How a strip's codes are multiplied: what differs between types once they are unpacked.
+template <QuantType kType>
+static constexpr QuantType kStripType =
+    kType == QuantType::kQ8 || kType == QuantType::kQ4 ? kType : QuantType::kQ3;
+
+// Rows of x at the columns of a block, and their chunks.
+struct Inputs {
+  const std::byte* x;
+  const std::byte* chunk;
+  std::size_t sum_at;  // of the block's sum in the chunk
+  std::size_t stride;
+
+  [[gnu::always_inline]] const std::byte* codes(std::uint32_t i) const { return x + i * stride; }
+};
+
+// Sums of a tile: kRows rows of x times 16 rows of weights.
+template <typename V, std::uint32_t kRows>
+struct Tile {
+  typename V::Ints sums[kRows][V::kVectors];
+};
+
+// Exact sums of kFours fours of columns of a strip with kRows rows of x, which fit 16 bits.
+template <typename V, std::uint32_t kFours, std::uint32_t kBlock, std::uint32_t kRows>
+[[gnu::always_inline]] static inline Tile<V, kRows> dot_fours(const Strip<kBlock>& strip,
+                                                              std::uint32_t first,
+                                                              const Inputs& in) noexcept {
+  using Ints = typename V::Ints;
+  Tile<V, kRows> tile;
+  each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+    each<V::kVectors>([&](unsigned v)
+                          __attribute__((always_inline)) { tile.sums[i][v] = V::zero(); });
+  });
+  for (std::uint32_t four = first; four < first + kFours; ++four) {
+    Ints codes[V::kVectors];
+    each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+      codes[v] = V::load(strip.codes + four * kLineBytes + v * sizeof(Ints));
+    });
+    each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+      const Ints q = in_order(V::splat_four(in.codes(i) + 4 * four));
+      each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+        tile.sums[i][v] = in_order(V::add16(tile.sums[i][v], V::multiply_pairs(codes[v], q)));
+      });
+    });
+  }
+  each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+    each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+      tile.sums[i][v] = V::add_pairs(tile.sums[i][v]);
+    });
+  });
+  return tile;
+}
+
+// Exact sums of a strip's products with kRows rows of x.
+template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows>
+[[gnu::always_inline]] static inline Tile<V, kRows> dot_strip(const Strip<kBlock>& strip,
+                                                              const Inputs& in) noexcept {
+  constexpr std::uint32_t kFours = fours_per_sum<kType, kBlock>();
+  Tile<V, kRows> tile = dot_fours<V, kFours, kBlock, kRows>(strip, 0, in);
+  each<kBlock / 4 / kFours - 1>([&](unsigned part) __attribute__((always_inline)) {
+    const auto more = dot_fours<V, kFours, kBlock, kRows>(strip, (part + 1) * kFours, in);
+    each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+      each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+        tile.sums[i][v] = V::add32(tile.sums[i][v], more.sums[i][v]);
+      });
+    });
+  });
+  return tile;
+}
+
+// The same for 8-bit codes, whose products leave 16 bits at once.
+template <typename V, std::uint32_t kBlock, std::uint32_t kRows>
+[[gnu::always_inline]] static inline Tile<V, kRows> dot_byte_strip(const Strip<kBlock>& strip,
+                                                                   const Inputs& in) noexcept {
+  using Ints = typename V::Ints;
+  Tile<V, kRows> tile;
+  each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+    each<V::kVectors>([&](unsigned v)
+                          __attribute__((always_inline)) { tile.sums[i][v] = V::zero(); });
+  });
+  for (std::uint32_t four = 0; four < kBlock / 4; ++four) {
+    Ints codes[V::kVectors];
+    Ints sizes[V::kVectors];
+    each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+      codes[v] = V::load(strip.codes + four * kLineBytes + v * sizeof(Ints));
+      sizes[v] = V::magnitude(codes[v]);
+    });
+    each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+      const Ints q = in_order(V::splat_four(in.codes(i) + 4 * four));
+      each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+        const Ints pairs = V::multiply_pairs(sizes[v], V::with_sign(q, codes[v]));
+        tile.sums[i][v] = in_order(V::add32(tile.sums[i][v], V::add_pairs(pairs)));
+      });
+    });
+  }
+  return tile;
+}
+
+// Adds a strip's products with kRows rows of x to their totals [kRows][16].
+template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows>
+[[gnu::always_inline]] static inline void multiply_tile(const Strip<kBlock>& strip,
+                                                        const Inputs& in, float* totals) noexcept {
+  Tile<V, kRows> tile;
+  if constexpr (kType == QuantType::kQ8) {
+    tile = dot_byte_strip<V, kBlock, kRows>(strip, in);
+  } else {
+    tile = dot_strip<V, kType, kBlock, kRows>(strip, in);
+  }
+  each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+    const std::byte* chunk = in.chunk + i * in.stride;
+    each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+      float* total = totals + i * kRowGroup + v * V::kRows;
+      V::store(total,
+               add_term<V, kType>(V::load_floats(total), tile.sums[i][v],
+                                  V::load_floats(strip.scales + v * V::kRows),
+                                  V::load_floats(strip.mins + v * V::kRows), chunk, in.sum_at));
+    });
+  });
+}
+
+// Adds a strip's products with n_x rows of x to their totals. Not inlined: types share it.
+template <typename V, QuantType kType, std::uint32_t kBlock>
+[[gnu::noinline]] static void multiply_strip(const Strip<kBlock>& strip, Inputs in,
+                                             std::uint32_t n_x, float* totals) noexcept {
+  constexpr std::uint32_t kTile = kType == QuantType::kQ8 ? V::kByteTileRows : V::kTileRows;
+  std::uint32_t i = 0;
+  for (; i + kTile <= n_x; i += kTile) {
+    multiply_tile<V, kType, kBlock, kTile>(strip, in, totals + i * kRowGroup);
+    in.x += kTile * in.stride;
+    in.chunk += kTile * in.stride;
+  }
+  if constexpr (kTile > 2) {
+    for (; i + 2 <= n_x; i += 2) {
+      multiply_tile<V, kType, kBlock, 2>(strip, in, totals + i * kRowGroup);
+      in.x += 2 * in.stride;
+      in.chunk += 2 * in.stride;
+    }
+  }
+  if (i < n_x) multiply_tile<V, kType, kBlock, 1>(strip, in, totals + i * kRowGroup);
+}
+
+// The product with n_x <= kRowsAtOnce rows of x, unpacked codes in a strip.
+template <typename V, QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] static inline void many_rows(const MatMulArgs& args, const std::byte* x,
+                                                    float* y, std::uint32_t n_x) noexcept {
+  alignas(64) float totals[kRowsAtOnce * kRowGroup];
+  Strip<kBlock> strip;
+  const std::uint32_t n_blocks = (args.n_cols + kBlock - 1) / kBlock;
+  const std::byte* chunks = x + int8_chunks_offset(args.n_cols);
+  const std::byte* group = args.weights;
+  for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
+    std::memset(totals, 0, n_x * kRowGroup * sizeof(float));
+    for (std::uint32_t block = 0; block < n_blocks; ++block) {
+      const auto place = place_of<kType, kBlock>(group, block);
+      prefetch<V>(place, args.prefetch_bytes);
+      unpack<V>(place, &strip);
+      const std::uint32_t column = block * kBlock;
+      const Inputs in{.x = x + column,
+                      .chunk = chunks + column / kChunkColumns * sizeof(Int8Chunk),
+                      .sum_at = sum_offset<kBlock>(block),
+                      .stride = args.x_stride};
+      multiply_strip<V, kStripType<kType>, kBlock>(strip, in, n_x, totals);
+    }
+    for (std::uint32_t i = 0; i < n_x; ++i) {
+      const float* from = totals + i * kRowGroup;
+      typename V::Floats rows[V::kVectors];
+      for (unsigned v = 0; v < V::kVectors; ++v) rows[v] = V::load_floats(from + v * V::kRows);
+      store_rows<V>(rows, y + i * args.y_stride + row, args.n_rows - row);
+    }
+  }
+}
+
+// Rows of x that are taken at once: whole tiles that fit L2.
+template <typename V>
+[[gnu::always_inline]] static inline std::uint32_t rows_at_once(std::size_t x_stride) noexcept {
+  std::uint32_t rows = kRowsAtOnce / V::kTileRows * V::kTileRows;
+  while (rows > V::kTileRows && rows * x_stride > kInputBytes) rows -= V::kTileRows;
+  return rows;
+}
+
+// The kernel of one format.
+template <typename V, QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] static inline void product(const MatMulArgs& args) noexcept {
+  const std::uint32_t step = args.n_x <= kFewRows ? kFewRows : rows_at_once<V>(args.x_stride);
+  for (std::uint32_t first = 0; first < args.n_x; first += step) {
+    const std::byte* x = args.x + first * args.x_stride;
+    float* y = args.y + first * args.y_stride;
+    const std::uint32_t rest = args.n_x - first;
+    switch (rest) {
+      case 1: few_rows<V, kType, kBlock, 1>(args, x, y); break;
+      case 2: few_rows<V, kType, kBlock, 2>(args, x, y); break;
+      case 3: few_rows<V, kType, kBlock, 3>(args, x, y); break;
+      case 4: few_rows<V, kType, kBlock, 4>(args, x, y); break;
+      default: many_rows<V, kType, kBlock>(args, x, y, rest < step ? rest : step); break;
+    }
+  }
+}
+
+}  // namespace qsf::kernels::maddubs
+
+#endif  // QSF_KERNELS_MATMUL_MATMUL_I8_MADDUBS_H_
