@@ -5,6 +5,24 @@
 
 find_package(Threads REQUIRED)
 
+# GoogleTest as built for this machine; another one's is built from the source that Debian ships.
+if(QSF_BUILD_TESTS AND CMAKE_CROSSCOMPILING)
+  set(QSF_GTEST_SOURCE /usr/src/googletest CACHE PATH "GoogleTest's source, for tests of another machine")
+  set(INSTALL_GTEST OFF)
+  add_subdirectory(${QSF_GTEST_SOURCE} ${PROJECT_BINARY_DIR}/googletest EXCLUDE_FROM_ALL SYSTEM)
+  foreach(name IN ITEMS gtest gtest_main gmock)
+    if(NOT TARGET GTest::${name})
+      add_library(GTest::${name} ALIAS ${name})
+    endif()
+  endforeach()
+elseif(QSF_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+
+if(QSF_KERNELS_ONLY)
+  return()
+endif()
+
 # Imports NAME as qsf::NAME from an archive, or from a shared library where no archive exists.
 function(qsf_import_library name header)
   find_path(QSF_${name}_INCLUDE ${header} REQUIRED)
@@ -38,7 +56,3 @@ target_include_directories(qsf_json SYSTEM INTERFACE ${QSF_JSON_INCLUDE})
 find_path(QSF_CLI11_INCLUDE CLI/CLI.hpp REQUIRED)
 add_library(qsf_cli11 INTERFACE)
 target_include_directories(qsf_cli11 SYSTEM INTERFACE ${QSF_CLI11_INCLUDE})
-
-if(QSF_BUILD_TESTS)
-  find_package(GTest REQUIRED)
-endif()

@@ -9,6 +9,10 @@ build_packages=(g++ cmake ninja-build ccache pkg-config
                 liblz4-dev libzstd-dev libpcre2-dev libutf8proc-dev nlohmann-json3-dev libcli11-dev
                 libedit-dev)
 test_packages=(libgtest-dev libgmock-dev python3 binutils make)
+# The kernels for AArch64, tested on any other machine.
+if [ "$(dpkg --print-architecture 2>/dev/null)" != arm64 ]; then
+  test_packages+=(g++-aarch64-linux-gnu qemu-user googletest)
+fi
 # What makes one check possible; where the release does not have it, that check is skipped and says so.
 optional_test_packages=(clang-format-14 mandoc zsh fish lintian debootstrap)
 

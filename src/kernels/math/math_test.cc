@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "kernels/testing/seeded_rng.h"
+#include "kernels/testing/sweep.h"
 
 namespace qsf::kernels {
 namespace {
@@ -36,11 +37,11 @@ double error_in_ulp(float got, double want) {
 // returns the largest error in ulp.
 template <typename Ours, typename Theirs>
 double worst_error(float largest, Ours ours, Theirs theirs) {
-  constexpr std::uint32_t kStep = 1009;
+  const std::uint32_t step = 1009 * testing_support::sweep_stride();
   double worst = 0.0;
   float at = 0.0F;
   const std::uint32_t end = std::bit_cast<std::uint32_t>(largest);
-  for (std::uint32_t bits = 0; bits <= end; bits += kStep) {
+  for (std::uint32_t bits = 0; bits <= end; bits += step) {
     for (const std::uint32_t sign : {0U, 0x80000000U}) {
       const float x = std::bit_cast<float>(bits | sign);
       const double error = error_in_ulp(ours(x), theirs(static_cast<double>(x)));
@@ -107,8 +108,9 @@ TEST(MathTest, SinAndCosAreWithinOneUlp) {
 
 // Where the reduction cancels most: f32 values next to multiples of pi/2.
 TEST(MathTest, SinAndCosHoldNextToMultiplesOfHalfPi) {
+  const std::uint32_t step = 41 * testing_support::sweep_stride();
   double worst = 0.0;
-  for (std::int64_t n = 1; n < 42'000'000; n += 41) {
+  for (std::int64_t n = 1; n < 42'000'000; n += step) {
     const auto x = static_cast<float>(static_cast<double>(n) * 1.5707963267948966);
     worst = std::max(worst, error_in_ulp(sin_f32(x), std::sin(static_cast<double>(x))));
     worst = std::max(worst, error_in_ulp(cos_f32(x), std::cos(static_cast<double>(x))));
@@ -130,7 +132,8 @@ TEST(MathTest, LogIsWithinTwoUlpOfDouble) {
     const auto error = static_cast<double>(std::fabs(static_cast<long double>(got) - want));
     worst = std::max(worst, error / ulp);
   };
-  for (int i = 0; i < 1'000'000; ++i) {
+  const std::uint32_t n_draws = 1'000'000 / testing_support::sweep_stride();
+  for (std::uint32_t i = 0; i < n_draws; ++i) {
     check(std::bit_cast<double>(rng.get().next_u64() % 0x7FF0000000000000U));
     check(0.5 + 1.5 * rng.get().next_f64());
   }

@@ -12,6 +12,7 @@
 #include "kernels/testing/isa_coverage.h"
 #include "kernels/testing/planted_faults.h"
 #include "kernels/testing/reference.h"
+#include "kernels/testing/sweep.h"
 
 namespace qsf::kernels {
 namespace {
@@ -61,7 +62,7 @@ TEST_P(MatMulTest, ManyRowsMatchReferenceForEveryRemainder) {
 TEST_P(MatMulTest, MatchesReferenceForEveryKindOfData) {
   SeededRng rng;
   for (const Data data : testing_support::kAllData) {
-    for (const std::uint32_t n_cols : {65U, 4096U}) {
+    for (const std::uint32_t n_cols : {65U, testing_support::longest_row()}) {
       for (const std::uint32_t n_x : {1U, 3U}) {
         check(WeightProblem(GetParam().format, 17, n_cols, n_x, data, rng));
       }
