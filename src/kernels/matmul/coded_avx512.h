@@ -120,11 +120,15 @@ struct BlockScales {
   __m512 min;  // without meaning for 8-bit
 };
 
-// Walks the blocks of one group in order.
+// Walks the blocks of one group in order, from the block of a column on that is a multiple of
+// kPanelAlign.
+static constexpr std::uint32_t kPanelAlign = 128;
+
 template <QuantType kType, std::uint32_t kBlock>
 class BlockReader {
  public:
-  [[gnu::always_inline]] explicit BlockReader(const std::byte* group) noexcept : at_(group) {}
+  [[gnu::always_inline]] BlockReader(const std::byte* group, std::uint32_t column) noexcept
+      : at_(group + std::size_t{column} / kPanelAlign * kPanelBytes) {}
 
   // Reads the scales of the next block; returns its code lines and moves past them.
   [[gnu::always_inline]] const std::byte* next(BlockScales* scales) noexcept {
@@ -150,6 +154,9 @@ class BlockReader {
   }
 
  private:
+  static constexpr std::uint32_t kPanelBytes =
+      kPanelAlign / kBlock * (Lines<kType, kBlock>::kBytes + kLineBytes / (has_min(kType) ? 1 : 2));
+
   const std::byte* at_;
   const std::byte* scale_line_ = nullptr;
   bool second_ = false;  // the next block is the second of its pair
@@ -165,7 +172,14 @@ class BlockReader {
   }
 }
 
-// Asks for `n_bytes` from `at` on, a line at a time, into L1.
+// Loads what store_rows stored.
+[[gnu::always_inline]] static inline __m512 load_rows(const float* y,
+                                                      std::uint32_t n_rows) noexcept {
+  if (n_rows >= kRowGroup) return _mm512_loadu_ps(y);
+  return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1U << n_rows) - 1U), y);
+}
+
+// Asks for kBytes from `at` on, a line at a time, into L1.
 template <std::uint32_t kBytes>
 [[gnu::always_inline]] static inline void prefetch_lines(const std::byte* at) noexcept {
 #pragma GCC unroll 32

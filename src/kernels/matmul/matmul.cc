@@ -29,10 +29,18 @@ namespace {
 #define QSF_I8_SSE42(name, type, block) \
   QSF_ENTRY(matmul_##name##_i8_sse42, kSse42, type, block, kInt8, kBitExact)
 
+#define QSF_I8_AVX512(name, type, block) \
+  QSF_ENTRY(matmul_##name##_i8_avx512, kAvx512, type, block, kInt8, kBitExact)
+#define QSF_F32_AVX512(name, type, block) \
+  QSF_ENTRY(matmul_##name##_f32_avx512, kAvx512, type, block, kF32, kBounded)
+
 // clang-format off
 constexpr MatMulKernel kKernels[] = {
 #if defined(__x86_64__)
     QSF_CODED_FORMATS(QSF_I8_AVX512VNNI)
+    QSF_CODED_FORMATS(QSF_I8_AVX512)
+    QSF_CODED_FORMATS(QSF_F32_AVX512)
+    QSF_FLOAT_FORMATS(QSF_F32_AVX512)
     QSF_CODED_FORMATS(QSF_I8_AVX2)
     QSF_CODED_FORMATS(QSF_I8_SSE42)
 #endif
@@ -41,6 +49,8 @@ constexpr MatMulKernel kKernels[] = {
     QSF_FLOAT_FORMATS(QSF_F32_SCALAR)};
 // clang-format on
 
+#undef QSF_F32_AVX512
+#undef QSF_I8_AVX512
 #undef QSF_I8_SSE42
 #undef QSF_I8_AVX2
 #undef QSF_I8_AVX512VNNI

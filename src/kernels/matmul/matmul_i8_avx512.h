@@ -24,8 +24,12 @@
 
 namespace qsf::kernels::avx512 {
 
-static constexpr std::uint32_t kMostRows = 64;           // of x at a time: 4 KiB of totals
-static constexpr std::size_t kRowsBytes = 384U * 1024U;  // of x at a time, to stay in L2
+// Many rows of x are taken as a panel of 64 rows x 4,096 columns at a time: 320 KiB, to stay in L2.
+// Totals are 4 KiB, and rest in y from one panel to the next.
+static constexpr std::uint32_t kPanelRows = 64;
+static constexpr std::uint32_t kPanelColumns = 4096;
+static constexpr std::uint32_t kFewRows = 8;  // these stream the weights as one row does
+static_assert(kPanelColumns % kPanelAlign == 0);
 
 // One row of x.
 struct Row {
@@ -75,7 +79,7 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     __m512 total = _mm512_setzero_ps();
-    BlockReader<kType, kBlock> reader(group);
+    BlockReader<kType, kBlock> reader(group, 0);
     BlockScales scales;
     for (std::uint32_t block = 0; block < n_blocks; block += kHalves) {
       const std::uint32_t chunk = block / kHalves;
@@ -138,7 +142,8 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock, unsigned kBlocks>
 #pragma GCC unroll 2
   for (unsigned half = 0; half < kBlocks; ++half) {
     const std::byte* lines = reader->next(&weights.scales[half]);
-    prefetch_lines<kLines>(lines + args.prefetch_bytes);
+    // Many rows take so long that the next lines are all that is worth asking for.
+    prefetch_lines<kLines>(lines + (n_x > kFewRows ? kBlocks * kLines : args.prefetch_bytes));
     decode_fours<kType, kBlock>(lines, weights.fours + half * (kBlock / 4));
   }
   const std::size_t stride = args.x_stride;
@@ -155,49 +160,55 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock, unsigned kBlocks>
   }
 }
 
-// Rows [first, first + n_x) of x times all groups.
+// n_columns from first_column on, and rows [first, first + n_x) of x, times all groups.
 template <typename Dot, QuantType kType, std::uint32_t kBlock>
-[[gnu::always_inline]] static inline void some_rows(const MatMulArgs& args, std::uint32_t first,
+[[gnu::always_inline]] static inline void one_panel(const MatMulArgs& args,
+                                                    std::uint32_t first_column,
+                                                    std::uint32_t n_columns, std::uint32_t first,
                                                     std::uint32_t n_x) noexcept {
   constexpr std::uint32_t kHalves = kChunkColumns / kBlock;
-  __m512 totals[kMostRows];
+  __m512 totals[kPanelRows];
   const Row x = Row::of(args, first);
-  const std::uint32_t n_blocks = (args.n_cols + kBlock - 1) / kBlock;
-  const std::uint32_t n_whole = n_blocks / kHalves;  // chunks
+  const std::uint32_t n_blocks = (n_columns + kBlock - 1) / kBlock;
+  const std::byte* codes = x.codes + first_column;
+  const std::byte* chunks = x.chunks + first_column / kChunkColumns * sizeof(Int8Chunk);
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
-    for (std::uint32_t i = 0; i < n_x; ++i) totals[i] = _mm512_setzero_ps();
-    BlockReader<kType, kBlock> reader(group);
-    for (std::uint32_t c = 0; c < n_whole; ++c) {
-      add_chunk<Dot, kType, kBlock, kHalves>(&reader, x.codes + c * kChunkColumns,
-                                             x.chunks + c * sizeof(Int8Chunk), args, n_x, totals);
+    float* y = args.y + first * args.y_stride + row;
+    const std::uint32_t n_rows = args.n_rows - row;
+    for (std::uint32_t i = 0; i < n_x; ++i) {
+      totals[i] =
+          first_column == 0 ? _mm512_setzero_ps() : load_rows(y + i * args.y_stride, n_rows);
+    }
+    BlockReader<kType, kBlock> reader(group, first_column);
+    std::uint32_t c = 0;
+    for (; c < n_blocks / kHalves; ++c) {
+      add_chunk<Dot, kType, kBlock, kHalves>(&reader, codes + c * kChunkColumns,
+                                             chunks + c * sizeof(Int8Chunk), args, n_x, totals);
     }
     if (n_blocks % kHalves != 0) {
-      add_chunk<Dot, kType, kBlock, 1>(&reader, x.codes + n_whole * kChunkColumns,
-                                       x.chunks + n_whole * sizeof(Int8Chunk), args, n_x, totals);
+      add_chunk<Dot, kType, kBlock, 1>(&reader, codes + c * kChunkColumns,
+                                       chunks + c * sizeof(Int8Chunk), args, n_x, totals);
     }
     for (std::uint32_t i = 0; i < n_x; ++i) {
-      store_rows(args.y + (first + i) * args.y_stride + row, totals[i], args.n_rows - row);
+      store_rows(y + i * args.y_stride, totals[i], n_rows);
     }
   }
-}
-
-// Rows of x to take at a time: a multiple of four.
-[[gnu::always_inline]] static inline std::uint32_t rows_at_once(std::size_t x_stride) noexcept {
-  const std::size_t fit = kRowsBytes / x_stride / 4 * 4;
-  return static_cast<std::uint32_t>(fit > kMostRows ? kMostRows : fit < 8 ? 8 : fit);
 }
 
 template <typename Dot, QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline void coded(const MatMulArgs& args) noexcept {
-  if (args.n_x < 2) {
-    if (args.n_x == 1) one_row<Dot, kType, kBlock>(args);
+  if (args.n_x == 1) {
+    one_row<Dot, kType, kBlock>(args);
     return;
   }
-  const std::uint32_t at_once = rows_at_once(args.x_stride);
-  for (std::uint32_t first = 0; first < args.n_x; first += at_once) {
-    const std::uint32_t rest = args.n_x - first;
-    some_rows<Dot, kType, kBlock>(args, first, rest < at_once ? rest : at_once);
+  const std::uint32_t panel = args.n_x > kFewRows ? kPanelColumns : args.n_cols;
+  for (std::uint32_t first = 0; first < args.n_x; first += kPanelRows) {
+    const std::uint32_t n_x = args.n_x - first < kPanelRows ? args.n_x - first : kPanelRows;
+    for (std::uint32_t c = 0; c < args.n_cols; c += panel) {
+      const std::uint32_t n_columns = args.n_cols - c < panel ? args.n_cols - c : panel;
+      one_panel<Dot, kType, kBlock>(args, c, n_columns, first, n_x);
+    }
   }
 }
 

@@ -59,6 +59,14 @@ TEST_P(MatMulTest, ManyRowsMatchReferenceForEveryRemainder) {
   }
 }
 
+// Rows longer than what a kernel may take of them at once, by a few columns and by many.
+TEST_P(MatMulTest, ManyLongRowsMatchReference) {
+  SeededRng rng;
+  for (const std::uint32_t n_cols : {1025U, 4300U, 8195U}) {
+    check(WeightProblem(GetParam().format, 19, n_cols, 9, Data::kNormal, rng));
+  }
+}
+
 TEST_P(MatMulTest, MatchesReferenceForEveryKindOfData) {
   SeededRng rng;
   for (const Data data : testing_support::kAllData) {

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT
+//
+// Products with rows of f32, AVX-512.
+//
+// A chunk of 64 columns of 16 rows is widened to a strip [64][16] of f32, 4 KiB in L1 (f32 lines
+// are one as they stand), that meets every row of x in turn, eight rows at a time.
+//
+// One row of x must keep the fused multiply-adds busy alone, so a chunk is summed in four sums of
+// 16 columns each, which are then added up in order. More rows keep to the same order: an output
+// has the same bits whatever the number of rows.
+
+#include "kernels/matmul/coded_avx512.h"
+#include "kernels/matmul/matmul.h"
+#include "kernels/matmul/matmul_variants.h"
+
+namespace qsf::kernels {
+namespace {
+
+using namespace avx512;
+
+constexpr std::uint32_t kQuarter = kChunkColumns / 4;
+// Rows of x are taken as a panel of 64 rows x 1,024 columns at a time: 256 KiB, to stay in L2.
+// Totals are 4 KiB, and rest in y from one panel to the next.
+constexpr std::uint32_t kPanelRows = 64;
+constexpr std::uint32_t kPanelColumns = 1024;
+constexpr std::uint32_t kFewRows = 8;  // these stream the weights
+static_assert(kPanelColumns % kPanelAlign == 0);
+
+struct alignas(64) Strip {
+  float weights[kChunkColumns][kRowGroup];
+};
+
+// Adds the products of n_columns of a strip with kRows rows of x, `stride` floats apart.
+template <unsigned kRows>
+[[gnu::always_inline]] inline void add_rows(const float* strip, std::uint32_t n_columns,
+                                            const float* x, std::size_t stride,
+                                            __m512* totals) noexcept {
+  __m512 chunk[kRows];
+#pragma GCC unroll 8
+  for (unsigned i = 0; i < kRows; ++i) chunk[i] = _mm512_setzero_ps();
+  for (std::uint32_t first = 0; first < n_columns; first += kQuarter) {
+    const std::uint32_t rest = n_columns - first;
+    const std::uint32_t last = first + (rest < kQuarter ? rest : kQuarter);
+    __m512 sums[kRows];
+#pragma GCC unroll 8
+    for (unsigned i = 0; i < kRows; ++i) sums[i] = _mm512_setzero_ps();
+#pragma GCC unroll 4
+    for (std::uint32_t c = first; c < last; ++c) {
+      const __m512 weights = _mm512_load_ps(strip + c * kRowGroup);
+#pragma GCC unroll 8
+      for (unsigned i = 0; i < kRows; ++i) {
+        sums[i] = _mm512_fmadd_ps(weights, _mm512_set1_ps(x[i * stride + c]), sums[i]);
+      }
+    }
+#pragma GCC unroll 8
+    for (unsigned i = 0; i < kRows; ++i) chunk[i] = _mm512_add_ps(chunk[i], sums[i]);
+  }
+#pragma GCC unroll 8
+  for (unsigned i = 0; i < kRows; ++i) totals[i] = _mm512_add_ps(totals[i], chunk[i]);
+}
+
+// The same for a whole chunk and one row of x: the four sums side by side.
+[[gnu::always_inline]] inline __m512 add_one_row(const float* strip, const float* x,
+                                                 __m512 total) noexcept {
+  __m512 sums[4] = {};
+#pragma GCC unroll 16
+  for (unsigned c = 0; c < kQuarter; ++c) {
+#pragma GCC unroll 4
+    for (unsigned quarter = 0; quarter < 4; ++quarter) {
+      const unsigned column = quarter * kQuarter + c;
+      const __m512 weights = _mm512_load_ps(strip + column * kRowGroup);
+      sums[quarter] = _mm512_fmadd_ps(weights, _mm512_set1_ps(x[column]), sums[quarter]);
+    }
+  }
+  __m512 chunk = _mm512_setzero_ps();
+  for (unsigned quarter = 0; quarter < 4; ++quarter) chunk = _mm512_add_ps(chunk, sums[quarter]);
+  return _mm512_add_ps(total, chunk);
+}
+
+void add_strip(const float* strip, std::uint32_t n_columns, const float* x, std::size_t stride,
+               std::uint32_t n_x, __m512* totals) noexcept {
+  std::uint32_t i = 0;
+  for (; i + 8 <= n_x; i += 8) add_rows<8>(strip, n_columns, x + i * stride, stride, totals + i);
+  for (; i + 4 <= n_x; i += 4) add_rows<4>(strip, n_columns, x + i * stride, stride, totals + i);
+  for (; i < n_x; ++i) {
+    if (n_columns == kChunkColumns) {
+      totals[i] = add_one_row(strip, x + i * stride, totals[i]);
+    } else {
+      add_rows<1>(strip, n_columns, x + i * stride, stride, totals + i);
+    }
+  }
+}
+
+// Widens the weights of a coded type, a chunk at a time.
+template <QuantType kType, std::uint32_t kBlock>
+class CodedStrips {
+ public:
+  CodedStrips(const std::byte* group, std::uint32_t column) noexcept : reader_(group, column) {}
+
+  // Widens the next n_columns, a multiple of kBlock.
+  [[gnu::always_inline]] const float* next(std::uint32_t n_columns, std::uint32_t prefetch_bytes,
+                                           Strip* strip) noexcept {
+    for (std::uint32_t first = 0; first < n_columns; first += kBlock) {
+      BlockScales scales;
+      const std::byte* lines = reader_.next(&scales);
+      prefetch_lines<Lines<kType, kBlock>::kBytes + kLineBytes>(lines + prefetch_bytes);
+      // 8-bit codes carry an offset.
+      if constexpr (kType == QuantType::kQ8) {
+        scales.min = _mm512_mul_ps(scales.scale, _mm512_set1_ps(-kQ8Offset));
+      }
+      __m512i fours[kBlock / 4];
+      decode_fours<kType, kBlock>(lines, fours);
+#pragma GCC unroll 16
+      for (unsigned four = 0; four < kBlock / 4; ++four) {
+#pragma GCC unroll 4
+        for (unsigned k = 0; k < 4; ++k) {
+          const __m512i codes =
+              _mm512_and_si512(_mm512_srli_epi32(fours[four], 8 * k), _mm512_set1_epi32(255));
+          _mm512_store_ps(strip->weights[first + 4 * four + k],
+                          _mm512_fmadd_ps(scales.scale, _mm512_cvtepi32_ps(codes), scales.min));
+        }
+      }
+    }
+    return strip->weights[0];
+  }
+
+ private:
+  BlockReader<kType, kBlock> reader_;
+};
+
+// The same for float types, whose columns are padded to a multiple of four.
+template <QuantType kType, std::uint32_t kBlock>
+class FloatStrips {
+ public:
+  FloatStrips(const std::byte* group, std::uint32_t column) noexcept
+      : at_(group + column / kColumns * kLineBytes) {}
+
+  [[gnu::always_inline]] const float* next(std::uint32_t n_columns, std::uint32_t prefetch_bytes,
+                                           Strip* strip) noexcept {
+    const std::byte* lines = at_;
+    at_ += n_columns / kColumns * kLineBytes;
+    for (std::uint32_t c = 0; c < n_columns; c += kColumns) {
+      const std::byte* line = lines + c / kColumns * kLineBytes;
+      prefetch_lines<kLineBytes>(line + prefetch_bytes);
+      if constexpr (kType == QuantType::kBF16) {
+        const __m512i pairs = load_line(line);
+        const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xFFFF0000U));
+        store(strip, c, _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)));
+        store(strip, c + 1, _mm512_castsi512_ps(_mm512_and_si512(pairs, upper)));
+      } else if constexpr (kType == QuantType::kF16) {
+        const __m512i columns = _mm512_permutexvar_epi16(even_then_odd(), load_line(line));
+        store(strip, c, _mm512_cvtph_ps(_mm512_castsi512_si256(columns)));
+        store(strip, c + 1, _mm512_cvtph_ps(_mm512_extracti64x4_epi64(columns, 1)));
+      }
+    }
+    return kType == QuantType::kF32 ? reinterpret_cast<const float*>(lines) : strip->weights[0];
+  }
+
+ private:
+  static constexpr std::uint32_t kColumns = 32 / code_bits(kType);  // of a line
+
+  [[gnu::always_inline]] static void store(Strip* strip, std::uint32_t column,
+                                           __m512 weights) noexcept {
+    _mm512_store_ps(strip->weights[column], weights);
+  }
+  // Lanes 0, 2, 4 ... 30 and then 1, 3, 5 ... 31.
+  [[gnu::always_inline]] static __m512i even_then_odd() noexcept {
+    const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m256i even = _mm512_cvtepi32_epi16(_mm512_slli_epi32(lanes, 1));
+    return _mm512_inserti64x4(_mm512_castsi256_si512(even),
+                              _mm256_add_epi16(even, _mm256_set1_epi16(1)), 1);
+  }
+
+  const std::byte* at_;
+};
+
+// Columns [first_column, last_column) and rows [first, first + n_x) of x, times all groups.
+template <template <QuantType, std::uint32_t> class Strips, QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] inline void one_panel(const MatMulArgs& args, std::uint32_t first_column,
+                                             std::uint32_t last_column, std::uint32_t first,
+                                             std::uint32_t n_x) noexcept {
+  Strip strip;
+  __m512 totals[kPanelRows];
+  const std::size_t stride = args.x_stride / sizeof(float);
+  const float* x = reinterpret_cast<const float*>(args.x + first * args.x_stride);
+  const std::uint32_t end = (last_column + kBlock - 1) / kBlock * kBlock;
+  const std::byte* group = args.weights;
+  for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
+    float* y = args.y + first * args.y_stride + row;
+    const std::uint32_t n_rows = args.n_rows - row;
+    for (std::uint32_t i = 0; i < n_x; ++i) {
+      totals[i] =
+          first_column == 0 ? _mm512_setzero_ps() : load_rows(y + i * args.y_stride, n_rows);
+    }
+    Strips<kType, kBlock> strips(group, first_column);
+    for (std::uint32_t c = first_column; c < end; c += kChunkColumns) {
+      const std::uint32_t n_columns = end - c < kChunkColumns ? end - c : kChunkColumns;
+      const float* weights = strips.next(n_columns, args.prefetch_bytes, &strip);
+      add_strip(weights, n_columns, x + c, stride, n_x, totals);
+    }
+    for (std::uint32_t i = 0; i < n_x; ++i) {
+      store_rows(y + i * args.y_stride, totals[i], n_rows);
+    }
+  }
+}
+
+template <template <QuantType, std::uint32_t> class Strips, QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] inline void all_rows(const MatMulArgs& args) noexcept {
+  const std::uint32_t panel = args.n_x > kFewRows ? kPanelColumns : args.n_cols;
+  for (std::uint32_t first = 0; first < args.n_x; first += kPanelRows) {
+    const std::uint32_t n_x = args.n_x - first < kPanelRows ? args.n_x - first : kPanelRows;
+    for (std::uint32_t c = 0; c < args.n_cols; c += panel) {
+      one_panel<Strips, kType, kBlock>(args, c, args.n_cols - c < panel ? args.n_cols : c + panel,
+                                       first, n_x);
+    }
+  }
+}
+
+}  // namespace
+
+#define QSF_DEFINE(name, type, block)                                \
+  void matmul_##name##_f32_avx512(const MatMulArgs& args) noexcept { \
+    all_rows<CodedStrips, QuantType::type, block>(args);             \
+  }
+QSF_CODED_FORMATS(QSF_DEFINE)
+#undef QSF_DEFINE
+
+#define QSF_DEFINE(name, type, block)                                \
+  void matmul_##name##_f32_avx512(const MatMulArgs& args) noexcept { \
+    all_rows<FloatStrips, QuantType::type, block>(args);             \
+  }
+QSF_FLOAT_FORMATS(QSF_DEFINE)
+#undef QSF_DEFINE
+
+}  // namespace qsf::kernels
