@@ -80,11 +80,13 @@ TEST(KernelSetTest, EverySetHoldsWhatItsTierCovers) {
     EXPECT_EQ(&set, &kernel_set(best));
     EXPECT_EQ(set.best, best);
     EXPECT_TRUE(isa_covers(best, set.norm.isa));
-    EXPECT_TRUE(isa_covers(best, set.attend.isa));
+    EXPECT_TRUE(isa_covers(best, set.attend_prompt.isa));
+    EXPECT_TRUE(isa_covers(best, set.attend_decode.isa));
     EXPECT_NE(set.norm.rms_norm, nullptr);
     EXPECT_NE(set.norm.layer_norm, nullptr);
     EXPECT_NE(set.rope.rotate_half, nullptr);
-    EXPECT_NE(set.attend.page(KvType::kF16), nullptr);
+    EXPECT_NE(set.attend_prompt.page, nullptr);
+    EXPECT_NE(set.attend_decode.page, nullptr);
     EXPECT_NE(set.sample.argmax, nullptr);
   }
 }

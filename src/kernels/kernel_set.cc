@@ -29,7 +29,8 @@ KernelSet make_set(Isa best) noexcept {
           .activation = first_covered(activation_kernels(), best),
           .elementwise = first_covered(elementwise_kernels(), best),
           .softmax = first_covered(softmax_kernels(), best),
-          .attend = first_covered(attend_kernels(), best),
+          .attend_prompt = first_covered(attend_prompt_kernels(), best),
+          .attend_decode = first_covered(attend_decode_kernels(), best),
           .convert = first_covered(convert_kernels(), best),
           .sample = first_covered(sample_kernels(), best),
           .quantise = first_covered(quantise_kernels(), best)};
@@ -74,9 +75,11 @@ std::string kernel_set_names(const KernelSet& set) {
       }
     }
   }
+  append_line(&text, "attend prompt", set.attend_prompt.name);
+  append_line(&text, "attend decode", set.attend_decode.name);
   for (const char* name :
        {set.norm.name, set.rope.name, set.activation.name, set.elementwise.name, set.softmax.name,
-        set.attend.name, set.convert.name, set.sample.name, set.quantise.name}) {
+        set.convert.name, set.sample.name, set.quantise.name}) {
     const std::string_view whole = name;
     append_line(&text, whole.substr(0, whole.find('_')), whole);
   }

@@ -28,7 +28,8 @@ struct KernelSet {
   ActivationKernels activation;
   ElementwiseKernels elementwise;
   SoftmaxKernels softmax;
-  AttendKernels attend;
+  AttendKernel attend_prompt;
+  AttendKernel attend_decode;
   ConvertKernels convert;
   SampleKernels sample;
   QuantiseKernels quantise;

@@ -13,7 +13,6 @@
 
 namespace qsf::kernels {
 
-struct AttendPageArgs;
 struct LogSumExpState;
 
 void rms_norm_scalar(const float* x, const float* gain, float* y, std::uint32_t n_values,
@@ -47,9 +46,6 @@ float max_value_scalar(const float* x, std::uint32_t n_values) noexcept;
 void softmax_in_place_scalar(float* x, std::uint32_t n_values) noexcept;
 void softmax_temperature_scalar(float* x, std::uint32_t n_values, float temperature) noexcept;
 void log_sum_exp_add_scalar(LogSumExpState* state, const float* x, std::uint32_t n_values) noexcept;
-
-void attend_page_f32_scalar(const AttendPageArgs& args) noexcept;
-void attend_page_f16_scalar(const AttendPageArgs& args) noexcept;
 
 void f16_to_f32_scalar(const F16* from, float* to, std::size_t n_values) noexcept;
 void bf16_to_f32_scalar(const BF16* from, float* to, std::size_t n_values) noexcept;

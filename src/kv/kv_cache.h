@@ -11,7 +11,8 @@
 // Layout of the backend's buffer, in bytes:
 //
 //   page p at p * page_bytes(), in it for layer, head in that order one K block and one V block,
-//   a block being [kKvPageSlots][head_dim] elements without padding: a multiple of 64 bytes.
+//   a K block being [head_dim][kKvPageSlots] and a V block [kKvPageSlots][head_dim] elements
+//   without padding: multiples of 64 bytes (quant/kv_type.h).
 //
 // All tables lie in a region that the caller plans; nothing is allocated after creation.
 
@@ -50,8 +51,8 @@ struct KvShape {
     return static_cast<std::uint64_t>(n_layers) * n_kv_heads *
            (block_bytes(KvPart::kKeys) + block_bytes(KvPart::kValues));
   }
-  // Byte offset of a block in the backend's buffer; slot s of the page is row s % kKvPageSlots of
-  // it.
+  // Byte offset of a block in the backend's buffer; slot s of a sequence is number
+  // s % kKvPageSlots of its page.
   constexpr std::uint64_t block_offset(std::uint32_t page, std::uint32_t layer,
                                        std::uint32_t kv_head, KvPart part) const noexcept {
     const std::uint64_t pair = block_bytes(KvPart::kKeys) + block_bytes(KvPart::kValues);

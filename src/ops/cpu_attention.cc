@@ -3,6 +3,10 @@
 // Attention over the paged cache. Positions are visited in spans of 512 slots and, inside a span,
 // page by page; the spans' online softmax states are merged in ascending order. The cut is the same
 // for prompt and decode rows, at any number of rows and threads, and so are the bits.
+//
+// Prompt rows go in tiles, as many rows of one sequence as make the kernel's tile with the query
+// heads of a KV head: each page is read once a tile. A generated row is a tile of its own, cut into
+// its spans, because such rows are few and their contexts long.
 
 #include <algorithm>
 #include <cstring>
@@ -14,28 +18,98 @@
 namespace qsf {
 namespace {
 
+using kernels::AttendKernel;
+using kernels::AttendRange;
+using kernels::AttendState;
+
 constexpr std::uint32_t kSpanSlots = 512;
 static_assert(kSpanSlots % kKvPageSlots == 0);
 
 static_assert(kMaxHeadDim == kernels::kMaxHeadDim);
 
-constexpr std::size_t kFloatsPerLine = 16;  // partials keep to cache lines of their own
+constexpr std::uint32_t kMaxTileRows = 128;  // their ranges lie on the stack
+constexpr std::uint32_t kStoreRows = 64;     // of one head, a worker's share of a store
+constexpr std::uint32_t kStoreRowsWorthAFork = 8;
+// Chunks of decode items per worker: few, since a chunk's pages follow one another in the cache,
+// where each next page is fetched ahead.
+constexpr std::size_t kDecodeChunks = 4;
 
 std::uint32_t n_spans(std::uint32_t n_slots) {
   return static_cast<std::uint32_t>(ceil_div(n_slots, kSpanSlots));
 }
 
-}  // namespace
-
-std::size_t CpuBackend::partial_floats() const noexcept {
-  const std::size_t group = group_size();
-  return align_up(2 * group, kFloatsPerLine) + align_up(group * limits_.head_dim, kFloatsPerLine);
+AttendRange span_slots(std::uint32_t span) {
+  return {span * kSpanSlots, (span + 1) * kSpanSlots};
 }
 
-CpuBackend::Partial CpuBackend::partial_at(float* memory) const noexcept {
-  static_assert(sizeof(kernels::AttendState) == 2 * sizeof(float));
-  return {reinterpret_cast<kernels::AttendState*>(memory),
-          memory + align_up(std::size_t{2} * group_size(), kFloatsPerLine)};
+AttendRange intersect(AttendRange a, AttendRange b) {
+  const std::uint32_t first = std::max(a.first, b.first);
+  return {first, std::max(first, std::min(a.last, b.last))};
+}
+
+// Floats from one accumulator to the next.
+std::size_t acc_stride_of(std::uint32_t head_dim) {
+  return align_up(head_dim, std::size_t{16});
+}
+
+std::size_t state_bytes(std::size_t n_queries) {
+  return align_up(n_queries * sizeof(AttendState), std::size_t{kLineBytes});
+}
+
+std::size_t partial_bytes(std::size_t n_queries, std::uint32_t head_dim) {
+  return state_bytes(n_queries) + n_queries * acc_stride_of(head_dim) * sizeof(float);
+}
+
+std::uint32_t group_of(const PassLimits& limits) {
+  return limits.n_heads / limits.n_kv_heads;
+}
+
+std::uint32_t tile_rows_of(const PassLimits& limits, const AttendKernel& kernel) {
+  const std::uint32_t most = std::min(kMaxTileRows, limits.max_rows);
+  return std::clamp(kernel.tile_queries / group_of(limits), 1U, most);
+}
+
+// Bytes of one worker's AttendWork.
+std::size_t work_bytes(const PassLimits& limits, const AttendKernel& kernel) {
+  const std::size_t n_queries = std::size_t{tile_rows_of(limits, kernel)} * group_of(limits);
+  return kernels::attend_query_bytes(n_queries, limits.head_dim) +
+         kernels::attend_scratch_bytes(n_queries, limits.head_dim) +
+         2 * partial_bytes(n_queries, limits.head_dim);
+}
+
+std::size_t angle_bytes(const PassLimits& limits) {
+  return align_up(std::size_t{limits.max_rows} * (limits.rope_dims / 2) * sizeof(float),
+                  std::size_t{kLineBytes});
+}
+
+// Returns the slots that any row of a tile sees, from the first to the last.
+AttendRange all_seen(const AttendRange* seen, std::uint32_t n_rows) {
+  AttendRange all = seen[0];
+  for (std::uint32_t i = 1; i < n_rows; ++i) {
+    all.first = std::min(all.first, seen[i].first);
+    all.last = std::max(all.last, seen[i].last);
+  }
+  return all;
+}
+
+}  // namespace
+
+std::size_t CpuBackend::acc_stride() const noexcept {
+  return acc_stride_of(limits_.head_dim);
+}
+
+CpuBackend::AttendWork CpuBackend::work_of(unsigned worker) const noexcept {
+  const AttendKernel& kernel = kernels_.attend_prompt;
+  const std::size_t n_queries = std::size_t{tile_rows_of(limits_, kernel)} * group_size();
+  std::byte* queries = attend_memory_ + worker * work_bytes(limits_, kernel);
+  std::byte* scratch = queries + kernels::attend_query_bytes(n_queries, limits_.head_dim);
+  std::byte* span = scratch + kernels::attend_scratch_bytes(n_queries, limits_.head_dim);
+  std::byte* total = span + partial_bytes(n_queries, limits_.head_dim);
+  const auto partial_at = [&](std::byte* at) {
+    return Partial{reinterpret_cast<AttendState*>(at),
+                   reinterpret_cast<float*>(at + state_bytes(n_queries))};
+  };
+  return {queries, scratch, partial_at(span), partial_at(total)};
 }
 
 std::uint64_t CpuBackend::kv_bytes(const KvShape& shape, std::uint32_t n_pages) const noexcept {
@@ -43,54 +117,67 @@ std::uint64_t CpuBackend::kv_bytes(const KvShape& shape, std::uint32_t n_pages) 
 }
 
 void CpuBackend::attach_kv(const KvShape& shape, MutableByteSpan memory) {
-  QSF_CHECK(shape.k_type == shape.v_type);  // the attend kernels read one type for both
   kv_shape_ = shape;
   kv_memory_ = memory.data();
 }
 
 std::uint64_t CpuBackend::scratch_bytes(const PassLimits& limits) const noexcept {
-  const std::uint64_t group = limits.n_heads / limits.n_kv_heads;
-  const std::uint64_t partial =
-      align_up(2 * group, kFloatsPerLine) + align_up(group * limits.head_dim, kFloatsPerLine);
-  const std::uint64_t angles =
-      align_up(std::uint64_t{limits.max_rows} * (limits.rope_dims / 2), kFloatsPerLine);
   const std::uint64_t n_decode_partials =
       std::uint64_t{limits.max_decode_rows} * limits.n_kv_heads * n_spans(limits.max_context);
-  return (2 * angles + partial * (2 * std::uint64_t{pool_.n_threads()} + n_decode_partials)) *
-         sizeof(float);
+  return 2 * angle_bytes(limits) +
+         std::uint64_t{pool_.n_threads()} * work_bytes(limits, kernels_.attend_prompt) +
+         n_decode_partials * partial_bytes(group_of(limits), limits.head_dim);
 }
 
 void CpuBackend::attach_scratch(const PassLimits& limits, MutableByteSpan memory) {
   QSF_CHECK(memory.size() >= scratch_bytes(limits));
   limits_ = limits;
-  const std::size_t angles =
-      align_up(std::size_t{limits.max_rows} * (limits.rope_dims / 2), kFloatsPerLine);
   cos_ = reinterpret_cast<float*>(memory.data());
-  sin_ = cos_ + angles;
-  worker_partials_ = sin_ + angles;
-  decode_partials_ = worker_partials_ + 2 * partial_floats() * pool_.n_threads();
+  sin_ = reinterpret_cast<float*>(memory.data() + angle_bytes(limits));
+  attend_memory_ = memory.data() + 2 * angle_bytes(limits);
+  decode_partials_ =
+      attend_memory_ + pool_.n_threads() * work_bytes(limits, kernels_.attend_prompt);
 }
 
-std::byte* CpuBackend::kv_row(std::uint32_t page, std::uint32_t layer, std::uint32_t kv_head,
-                              KvPart part, std::uint32_t slot) const noexcept {
-  const KvType type = part == KvPart::kKeys ? kv_shape_.k_type : kv_shape_.v_type;
-  return kv_memory_ + kv_shape_.block_offset(page, layer, kv_head, part) +
-         slot * kv_row_bytes(type, kv_shape_.head_dim);
+std::byte* CpuBackend::kv_block(std::uint32_t page, std::uint32_t layer, std::uint32_t kv_head,
+                                KvPart part) const noexcept {
+  return kv_memory_ + kv_shape_.block_offset(page, layer, kv_head, part);
 }
 
+void CpuBackend::store_kv_rows(std::uint32_t layer, std::uint32_t kv_head, std::uint32_t first_row,
+                               std::uint32_t last_row, const Matrix& keys, const Matrix& values) {
+  const std::uint32_t head_dim = kv_shape_.head_dim;
+  const std::size_t column = std::size_t{kv_head} * head_dim;
+  const std::size_t value_bytes = kv_row_bytes(kv_shape_.v_type, head_dim);
+  for (std::uint32_t i = first_row; i < last_row; ++i) {
+    const std::uint32_t page = kv_->page_of(rows_[i].sequence, rows_[i].kv_slot);
+    const std::uint32_t slot = rows_[i].kv_slot % kKvPageSlots;
+    kernels::store_key(kernels_.convert, kv_shape_.k_type, keys.row(i) + column,
+                       kv_block(page, layer, kv_head, KvPart::kKeys), slot, head_dim);
+    kernels::store_value(kernels_.convert, kv_shape_.v_type, values.row(i) + column,
+                         kv_block(page, layer, kv_head, KvPart::kValues) + slot * value_bytes,
+                         head_dim);
+  }
+}
+
+// Many rows are shared out by head and runs of rows: neighbouring slots of a key's dimension share
+// a line, which workers should not pass to and fro.
 void CpuBackend::store_kv(std::uint32_t layer, Buffer k, Buffer v) {
   const Matrix& keys = matrix(k);
   const Matrix& values = matrix(v);
-  for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t i) {
-    const Row& row = rows_[i];
-    const std::uint32_t page = kv_->page_of(row.sequence, row.kv_slot);
-    const std::uint32_t slot = row.kv_slot % kKvPageSlots;
+  const auto n_rows = static_cast<std::uint32_t>(rows_.size());
+  if (n_rows < kStoreRowsWorthAFork) {
     for (std::uint32_t head = 0; head < kv_shape_.n_kv_heads; ++head) {
-      const std::size_t column = std::size_t{head} * kv_shape_.head_dim;
-      kernels::store_kv_row(kernels_.convert, kv_shape_.k_type, keys.row(i) + column,
-                            kv_row(page, layer, head, KvPart::kKeys, slot), kv_shape_.head_dim);
-      kernels::store_kv_row(kernels_.convert, kv_shape_.v_type, values.row(i) + column,
-                            kv_row(page, layer, head, KvPart::kValues, slot), kv_shape_.head_dim);
+      store_kv_rows(layer, head, 0, n_rows, keys, values);
+    }
+    return;
+  }
+  const std::size_t n_items = ceil_div(n_rows, kStoreRows) * kv_shape_.n_kv_heads;
+  pool_.parallel_for(n_items, 1, [&](std::size_t begin, std::size_t end, unsigned) {
+    for (std::size_t item = begin; item < end; ++item) {
+      const auto first = static_cast<std::uint32_t>(item / kv_shape_.n_kv_heads) * kStoreRows;
+      store_kv_rows(layer, static_cast<std::uint32_t>(item % kv_shape_.n_kv_heads), first,
+                    std::min(n_rows, first + kStoreRows), keys, values);
     }
   });
 }
@@ -108,10 +195,11 @@ void CpuBackend::attend(const AttendArgs& args) {
   times_.attention_ns += monotonic_ns() - start;
 }
 
-// Returns the first slot a row sees: slots are in ascending order of position.
-std::uint32_t CpuBackend::first_visible(const Row& row, std::uint32_t layer, std::uint32_t kv_head,
-                                        std::uint32_t window) const noexcept {
-  if (window == 0 || row.visible.prefix <= window) return 0;
+// Returns the slots a row sees: all of its prefix, or those whose positions lie in its window,
+// which are the last ones, since slots are in ascending order of position.
+AttendRange CpuBackend::seen_by(const Row& row, std::uint32_t layer, std::uint32_t kv_head,
+                                std::uint32_t window) const noexcept {
+  if (window == 0 || row.visible.prefix <= window) return {0, row.visible.prefix};
   std::uint32_t low = 0;
   std::uint32_t high = row.visible.prefix;
   while (low < high) {
@@ -124,112 +212,184 @@ std::uint32_t CpuBackend::first_visible(const Row& row, std::uint32_t layer, std
       high = middle;
     }
   }
-  return low;
+  return {low, row.visible.prefix};
 }
 
-// Runs the pages of span number `span` that the row sees into a fresh partial.
-void CpuBackend::attend_span(const AttendArgs& args, std::uint32_t row_index, std::uint32_t kv_head,
-                             std::uint32_t span, const Partial& partial) {
-  const Row& row = rows_[row_index];
+void CpuBackend::load_queries(const AttendArgs& args, const AttendKernel& kernel,
+                              const AttendTile& tile, const AttendWork& work) {
+  const Matrix& q = matrix(args.q);
   const std::uint32_t group = group_size();
-  const std::uint32_t head_dim = limits_.head_dim;
-  kernels::attend_begin(partial.state, partial.acc, head_dim, group, head_dim);
-  const std::uint32_t first =
-      std::max(first_visible(row, args.layer, kv_head, args.window), span * kSpanSlots);
-  const std::uint32_t last = std::min(row.visible.prefix, (span + 1) * kSpanSlots);
-  const float* q = matrix(args.q).row(row_index) + std::size_t{kv_head} * group * head_dim;
+  kernel.load_queries(
+      {.q = q.row(tile.first_row) + std::size_t{tile.kv_head} * group * limits_.head_dim,
+       .row_stride = q.stride,
+       .n_rows = tile.n_rows,
+       .n_q = group,
+       .head_dim = limits_.head_dim,
+       .scale = args.scale,
+       .queries = work.queries});
+}
+
+// Runs the pages of `slots` that the tile's rows see into a fresh partial, each fetching the next
+// and the last one what `following`, which may be null, points to: a page of the same layer.
+void CpuBackend::attend_slots(const AttendArgs& args, const AttendKernel& kernel,
+                              const AttendTile& tile, AttendRange slots, const AttendWork& work,
+                              const Partial& partial, const std::byte* following) {
+  const std::uint32_t group = group_size();
+  kernels::attend_begin(partial.state, partial.acc, acc_stride(), tile.n_rows * group);
   const float* slopes =
-      args.slopes.empty() ? nullptr : args.slopes.data() + std::size_t{kv_head} * group;
-  for (std::uint32_t slot = first; slot < last;) {
+      args.slopes.empty() ? nullptr : args.slopes.data() + std::size_t{tile.kv_head} * group;
+  const SequenceId sequence = rows_[tile.first_row].sequence;
+  const auto keys_of = [&](std::uint32_t page) {
+    return kv_block(page, args.layer, tile.kv_head, KvPart::kKeys);
+  };
+  const AttendRange all = intersect(all_seen(tile.seen, tile.n_rows), slots);
+  for (std::uint32_t slot = all.first; slot < all.last;) {
     const std::uint32_t page_first = slot / kKvPageSlots * kKvPageSlots;
-    const std::uint32_t page_last = std::min(last, page_first + kKvPageSlots);
-    const std::uint32_t page = kv_->page_of(row.sequence, slot);
-    kernels_.attend.page(kv_shape_.k_type)(
-        {.q = q,
-         .q_stride = head_dim,
-         .n_q = group,
-         .k = kv_row(page, args.layer, kv_head, KvPart::kKeys, 0),
-         .v = kv_row(page, args.layer, kv_head, KvPart::kValues, 0),
-         .head_dim = head_dim,
-         .first = slot - page_first,
-         .last = page_last - page_first,
-         .scale = args.scale,
-         .state = partial.state,
-         .acc = partial.acc,
-         .acc_stride = head_dim,
-         .soft_cap = args.soft_cap,
-         .slopes = slopes,
-         .positions = kv_->page_positions(page, args.layer, kv_head).data(),
-         .q_position = row.position});
+    const std::uint32_t page_last = page_first + kKvPageSlots;
+    const std::uint32_t page = kv_->page_of(sequence, slot);
+    AttendRange visible[kMaxTileRows];
+    for (std::uint32_t i = 0; i < tile.n_rows; ++i) {
+      const AttendRange seen = intersect(tile.seen[i], {page_first, page_last});
+      visible[i] = {seen.first - page_first, seen.last - page_first};
+      if (seen.first >= seen.last) visible[i] = {0, 0};
+    }
+    const bool more = page_last < all.last;
+    const std::byte* next = more ? keys_of(kv_->page_of(sequence, page_last)) : following;
+    kernel.page({.queries = work.queries,
+                 .n_rows = tile.n_rows,
+                 .n_q = group,
+                 .head_dim = limits_.head_dim,
+                 .k = keys_of(page),
+                 .v = kv_block(page, args.layer, tile.kv_head, KvPart::kValues),
+                 .k_type = kv_shape_.k_type,
+                 .v_type = kv_shape_.v_type,
+                 .visible = visible,
+                 .state = partial.state,
+                 .acc = partial.acc,
+                 .acc_stride = acc_stride(),
+                 .scratch = work.scratch,
+                 .soft_cap = args.soft_cap,
+                 .slopes = slopes,
+                 .positions = kv_->page_positions(page, args.layer, tile.kv_head).data(),
+                 .q_positions = tile.positions,
+                 .next = next,
+                 .next_bytes = next == nullptr ? 0
+                                               : kv_shape_.block_bytes(KvPart::kKeys) +
+                                                     kv_shape_.block_bytes(KvPart::kValues)});
     slot = page_last;
   }
 }
 
-void CpuBackend::finish_row(const AttendArgs& args, std::uint32_t row, std::uint32_t kv_head,
-                            const Partial& total) {
+void CpuBackend::finish_tile(const AttendArgs& args, const AttendTile& tile, const Partial& total) {
+  const Matrix& out = matrix(args.out);
   const std::uint32_t group = group_size();
-  float* out = matrix(args.out).row(row) + std::size_t{kv_head} * group * limits_.head_dim;
-  kernels::attend_finish(total.state, total.acc, limits_.head_dim, out, limits_.head_dim, group,
-                         limits_.head_dim);
+  const std::size_t column = std::size_t{tile.kv_head} * group * limits_.head_dim;
+  for (std::uint32_t i = 0; i < tile.n_rows; ++i) {
+    const std::size_t query = std::size_t{i} * group;
+    kernels::attend_finish(total.state + query, total.acc + query * acc_stride(), acc_stride(),
+                           out.row(tile.first_row + i) + column, limits_.head_dim, group,
+                           limits_.head_dim);
+  }
 }
 
+// All spans of a tile of prompt rows.
+void CpuBackend::attend_tile(const AttendArgs& args, const AttendTile& tile,
+                             const AttendWork& work) {
+  const AttendKernel& kernel = kernels_.attend_prompt;
+  const std::uint32_t n_queries = tile.n_rows * group_size();
+  const AttendRange all = all_seen(tile.seen, tile.n_rows);
+  load_queries(args, kernel, tile, work);
+  kernels::attend_begin(work.total.state, work.total.acc, acc_stride(), n_queries);
+  for (std::uint32_t span = all.first / kSpanSlots; span < n_spans(all.last); ++span) {
+    attend_slots(args, kernel, tile, span_slots(span), work, work.span, nullptr);
+    kernels::attend_merge(work.total.state, work.total.acc, work.span.state, work.span.acc,
+                          acc_stride(), n_queries);
+  }
+  finish_tile(args, tile, work.total);
+}
+
+// Tiles are handed out from the end: the last rows see most, and what is left over for a worker at
+// the end is small.
 void CpuBackend::attend_prompt_rows(const AttendArgs& args) {
-  const std::size_t n_items = std::size_t{n_prompt_} * limits_.n_kv_heads;
-  if (n_items == 0) return;
-  pool_.parallel_for(n_items, 4, [&](std::size_t begin, std::size_t end, unsigned worker) {
+  if (n_prompt_ == 0) return;
+  const std::uint32_t tile_rows = tile_rows_of(limits_, kernels_.attend_prompt);
+  const std::size_t n_tiles = ceil_div(n_prompt_, tile_rows);
+  const std::size_t n_items = n_tiles * limits_.n_kv_heads;
+  pool_.parallel_for(n_items, 1, [&](std::size_t begin, std::size_t end, unsigned worker) {
     if (is_cancelled()) return;
-    float* memory = worker_partials_ + 2 * partial_floats() * worker;
-    const Partial part = partial_at(memory);
-    const Partial total = partial_at(memory + partial_floats());
-    const std::uint32_t group = group_size();
     for (std::size_t item = begin; item < end; ++item) {
-      const auto row = static_cast<std::uint32_t>(item / limits_.n_kv_heads);
+      const auto from = static_cast<std::uint32_t>(n_tiles - 1 - item / limits_.n_kv_heads);
       const auto kv_head = static_cast<std::uint32_t>(item % limits_.n_kv_heads);
-      kernels::attend_begin(total.state, total.acc, limits_.head_dim, group, limits_.head_dim);
-      for (std::uint32_t span = 0; span < n_spans(rows_[row].visible.prefix); ++span) {
-        attend_span(args, row, kv_head, span, part);
-        kernels::attend_merge(total.state, total.acc, part.state, part.acc, limits_.head_dim, group,
-                              limits_.head_dim);
+      const std::uint32_t stop = std::min(n_prompt_, (from + 1) * tile_rows);
+      for (std::uint32_t first = from * tile_rows; first < stop;) {
+        AttendRange seen[kMaxTileRows];
+        std::int32_t positions[kMaxTileRows];
+        std::uint32_t n = 0;
+        for (; first + n < stop && rows_[first + n].sequence == rows_[first].sequence; ++n) {
+          seen[n] = seen_by(rows_[first + n], args.layer, kv_head, args.window);
+          positions[n] = rows_[first + n].position;
+        }
+        attend_tile(args, {first, n, kv_head, seen, positions}, work_of(worker));
+        first += n;
       }
-      finish_row(args, row, kv_head, total);
     }
   });
 }
 
-// Decode rows are few and their contexts long, so each span is an item of its own; merging follows
-// afterwards, in the order of the spans.
+// Each span is an item of its own; merging follows afterwards, in the order of the spans.
 void CpuBackend::attend_decode_rows(const AttendArgs& args) {
   const auto n_decode = static_cast<std::uint32_t>(rows_.size()) - n_prompt_;
   if (n_decode == 0) return;
+  const AttendKernel& kernel = kernels_.attend_decode;
+  const std::uint32_t group = group_size();
   std::uint32_t spans = 0;
   for (const Row& row : rows_.subspan(n_prompt_))
     spans = std::max(spans, n_spans(row.visible.prefix));
-  const std::size_t n_pairs = std::size_t{n_decode} * limits_.n_kv_heads;
-  const auto partial_of = [&](std::size_t pair, std::uint32_t span) {
-    return partial_at(decode_partials_ + (pair * spans + span) * partial_floats());
+  const std::size_t n_items = std::size_t{n_decode} * limits_.n_kv_heads * spans;
+  const auto row_of = [&](std::size_t item) {
+    return n_prompt_ + static_cast<std::uint32_t>(item / spans / limits_.n_kv_heads);
   };
-  pool_.parallel_for(n_pairs * spans, 1, [&](std::size_t begin, std::size_t end, unsigned) {
+  const auto head_of = [&](std::size_t item) {
+    return static_cast<std::uint32_t>(item / spans % limits_.n_kv_heads);
+  };
+  // The slots of an item's span that its row sees, of which there may be none.
+  const auto slots_of = [&](std::size_t item) {
+    return intersect(seen_by(rows_[row_of(item)], args.layer, head_of(item), args.window),
+                     span_slots(static_cast<std::uint32_t>(item % spans)));
+  };
+  const auto partial_of = [&](std::size_t item) {
+    std::byte* at = decode_partials_ + item * partial_bytes(group, limits_.head_dim);
+    return Partial{reinterpret_cast<AttendState*>(at),
+                   reinterpret_cast<float*>(at + state_bytes(group))};
+  };
+  const std::size_t grain = std::max<std::size_t>(1, n_items / (pool_.n_threads() * kDecodeChunks));
+  pool_.parallel_for(n_items, grain, [&](std::size_t begin, std::size_t end, unsigned worker) {
     if (is_cancelled()) return;
+    const AttendWork work = work_of(worker);
     for (std::size_t item = begin; item < end; ++item) {
-      const std::size_t pair = item / spans;
-      const auto span = static_cast<std::uint32_t>(item % spans);
-      attend_span(args, n_prompt_ + static_cast<std::uint32_t>(pair / limits_.n_kv_heads),
-                  static_cast<std::uint32_t>(pair % limits_.n_kv_heads), span,
-                  partial_of(pair, span));
+      const AttendRange slots = slots_of(item);
+      const AttendTile tile = {row_of(item), 1, head_of(item), &slots,
+                               &rows_[row_of(item)].position};
+      const std::byte* following = nullptr;
+      if (item + 1 < end) {
+        const AttendRange next = slots_of(item + 1);
+        if (next.first < next.last) {
+          following = kv_block(kv_->page_of(rows_[row_of(item + 1)].sequence, next.first),
+                               args.layer, head_of(item + 1), KvPart::kKeys);
+        }
+      }
+      load_queries(args, kernel, tile, work);
+      attend_slots(args, kernel, tile, slots, work, partial_of(item), following);
     }
   });
-  for (std::size_t pair = 0; pair < n_pairs; ++pair) {
-    const std::uint32_t row = n_prompt_ + static_cast<std::uint32_t>(pair / limits_.n_kv_heads);
-    const auto kv_head = static_cast<std::uint32_t>(pair % limits_.n_kv_heads);
-    const Partial total = partial_at(worker_partials_);
-    const std::uint32_t group = group_size();
-    kernels::attend_begin(total.state, total.acc, limits_.head_dim, group, limits_.head_dim);
-    for (std::uint32_t span = 0; span < n_spans(rows_[row].visible.prefix); ++span) {
-      const Partial part = partial_of(pair, span);
-      kernels::attend_merge(total.state, total.acc, part.state, part.acc, limits_.head_dim, group,
-                            limits_.head_dim);
+  for (std::size_t item = 0; item < n_items; item += spans) {
+    const Partial total = work_of(0).total;
+    kernels::attend_begin(total.state, total.acc, acc_stride(), group);
+    for (std::uint32_t span = 0; span < n_spans(rows_[row_of(item)].visible.prefix); ++span) {
+      const Partial part = partial_of(item + span);
+      kernels::attend_merge(total.state, total.acc, part.state, part.acc, acc_stride(), group);
     }
-    finish_row(args, row, kv_head, total);
+    finish_tile(args, {row_of(item), 1, head_of(item), nullptr, nullptr}, total);
   }
 }
 

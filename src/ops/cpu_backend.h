@@ -62,10 +62,25 @@ class CpuBackend final : public Backend {
     std::uint32_t n_cols;
     float* row(std::size_t i) const noexcept { return data + i * stride; }
   };
-  // Online softmax of one GQA group over some positions.
+  // Online softmax of a tile's queries over some positions.
   struct Partial {
-    kernels::AttendState* state;  // [group]
-    float* acc;                   // [group, head_dim]
+    kernels::AttendState* state;  // [queries]
+    float* acc;                   // [queries][acc_stride()]
+  };
+  // What a worker attends with.
+  struct AttendWork {
+    std::byte* queries;
+    std::byte* scratch;
+    Partial span;
+    Partial total;
+  };
+  // Neighbouring rows of one sequence, with the query heads of one KV head.
+  struct AttendTile {
+    std::uint32_t first_row;
+    std::uint32_t n_rows;
+    std::uint32_t kv_head;
+    const kernels::AttendRange* seen;  // [n_rows], slots of the sequence
+    const std::int32_t* positions;     // [n_rows]
   };
 
   Matrix& matrix(Buffer buffer) noexcept;
@@ -91,17 +106,22 @@ class CpuBackend final : public Backend {
   void multiply_run(const MatmulArgs& args, const MatmulTile& tile, std::uint32_t first_group,
                     std::uint32_t n_band_rows, std::uint32_t first_row, std::uint32_t last_row);
 
-  std::byte* kv_row(std::uint32_t page, std::uint32_t layer, std::uint32_t kv_head, KvPart part,
-                    std::uint32_t slot) const noexcept;
+  std::byte* kv_block(std::uint32_t page, std::uint32_t layer, std::uint32_t kv_head,
+                      KvPart part) const noexcept;
+  void store_kv_rows(std::uint32_t layer, std::uint32_t kv_head, std::uint32_t first_row,
+                     std::uint32_t last_row, const Matrix& keys, const Matrix& values);
   std::uint32_t group_size() const noexcept { return limits_.n_heads / limits_.n_kv_heads; }
-  std::size_t partial_floats() const noexcept;
-  Partial partial_at(float* memory) const noexcept;
-  std::uint32_t first_visible(const Row& row, std::uint32_t layer, std::uint32_t kv_head,
-                              std::uint32_t window) const noexcept;
-  void attend_span(const AttendArgs& args, std::uint32_t row, std::uint32_t kv_head,
-                   std::uint32_t span, const Partial& partial);
-  void finish_row(const AttendArgs& args, std::uint32_t row, std::uint32_t kv_head,
-                  const Partial& total);
+  std::size_t acc_stride() const noexcept;
+  AttendWork work_of(unsigned worker) const noexcept;
+  kernels::AttendRange seen_by(const Row& row, std::uint32_t layer, std::uint32_t kv_head,
+                               std::uint32_t window) const noexcept;
+  void load_queries(const AttendArgs& args, const kernels::AttendKernel& kernel,
+                    const AttendTile& tile, const AttendWork& work);
+  void attend_slots(const AttendArgs& args, const kernels::AttendKernel& kernel,
+                    const AttendTile& tile, kernels::AttendRange slots, const AttendWork& work,
+                    const Partial& partial, const std::byte* following);
+  void attend_tile(const AttendArgs& args, const AttendTile& tile, const AttendWork& work);
+  void finish_tile(const AttendArgs& args, const AttendTile& tile, const Partial& total);
   void attend_prompt_rows(const AttendArgs& args);
   void attend_decode_rows(const AttendArgs& args);
 
@@ -114,10 +134,10 @@ class CpuBackend final : public Backend {
   std::byte* kv_memory_ = nullptr;
 
   PassLimits limits_;
-  float* cos_ = nullptr;              // [max_rows, rope_dims / 2], times Rotation::factor
-  float* sin_ = nullptr;              // the same
-  float* worker_partials_ = nullptr;  // [threads, 2] partials: one span, the total
-  float* decode_partials_ = nullptr;  // [max_decode_rows, n_kv_heads, spans] partials
+  float* cos_ = nullptr;                  // [max_rows, rope_dims / 2], times Rotation::factor
+  float* sin_ = nullptr;                  // the same
+  std::byte* attend_memory_ = nullptr;    // [threads] works
+  std::byte* decode_partials_ = nullptr;  // [max_decode_rows, n_kv_heads, spans] partials
 
   std::span<const Row> rows_;
   std::uint32_t n_prompt_ = 0;

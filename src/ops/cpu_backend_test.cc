@@ -34,9 +34,10 @@ struct AlignedBytes {
 // A backend with buffers, a cache of one sequence and everything it needs.
 class Bench {
  public:
-  Bench(unsigned n_threads, const PassLimits& limits, KvType kv_type)
+  Bench(unsigned n_threads, const PassLimits& limits, KvType kv_type,
+        kernels::Isa isa = kernels::Isa::kScalar)
       : pool_(ThreadPool::create(n_threads).value()),
-        backend_(*pool_, kernels::kernel_set(kernels::Isa::kScalar)),
+        backend_(*pool_, kernels::kernel_set(isa)),
         limits_(limits),
         shape_{.n_layers = 2,
                .n_kv_heads = limits.n_kv_heads,
@@ -134,11 +135,12 @@ struct ScoreRule {
 // Runs all positions in passes of the given sizes and returns the attention outputs of layer 1.
 std::vector<std::vector<float>> attend_all(const Sequence& sequence, unsigned n_threads,
                                            std::uint32_t rows_per_pass, RowRole role,
-                                           const ScoreRule& rule, KvType kv_type) {
+                                           const ScoreRule& rule, KvType kv_type,
+                                           kernels::Isa isa) {
   PassLimits limits = attention_limits();
   limits.max_rows = rows_per_pass;
   limits.max_decode_rows = rows_per_pass;
-  Bench bench(n_threads, limits, kv_type);
+  Bench bench(n_threads, limits, kv_type, isa);
   CpuBackend& backend = bench.backend();
   const Buffer q = bench.buffer(rows_per_pass, kHeads * kHeadDim);
   const Buffer k = bench.buffer(rows_per_pass, kKvHeads * kHeadDim);
@@ -205,7 +207,18 @@ std::vector<double> naive_attention(const Sequence& s, std::uint32_t row, const 
 // Slopes that leave far positions some weight, one a head.
 const std::vector<float> kSlopes = {0.5F, 0.0625F, 0.015625F, 0.001953125F};
 
-TEST(CpuAttentionTest, MatchesTheDefinition) {
+class CpuAttentionTest : public testing::TestWithParam<kernels::Isa> {};
+
+// The tiers that this CPU runs, scalar among them.
+std::vector<kernels::Isa> host_tiers() {
+  std::vector<kernels::Isa> tiers;
+  for (const kernels::Isa isa : kernels::kAllIsas) {
+    if (kernels::isa_covers(kernels::best_isa(host_cpu()), isa)) tiers.push_back(isa);
+  }
+  return tiers;
+}
+
+TEST_P(CpuAttentionTest, MatchesTheDefinition) {
   const Sequence sequence(1);
   const ScoreRule rules[] = {
       {},
@@ -217,7 +230,7 @@ TEST(CpuAttentionTest, MatchesTheDefinition) {
       {.window = 700, .soft_cap = 1.5F, .slopes = kSlopes},
   };
   for (const ScoreRule& rule : rules) {
-    const auto got = attend_all(sequence, 2, 300, RowRole::kPrompt, rule, KvType::kF32);
+    const auto got = attend_all(sequence, 2, 300, RowRole::kPrompt, rule, KvType::kF32, GetParam());
     for (const std::uint32_t row : {0U, 1U, 31U, 32U, 63U, 64U, 511U, 512U, 513U, 1199U}) {
       const auto expected = naive_attention(sequence, row, rule);
       for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -228,17 +241,32 @@ TEST(CpuAttentionTest, MatchesTheDefinition) {
   }
 }
 
-TEST(CpuAttentionTest, BitsDependNeitherOnPassesNorThreadsNorRole) {
+TEST_P(CpuAttentionTest, BitsDependNeitherOnPassesNorThreadsNorRole) {
   const Sequence sequence(2);
-  const ScoreRule rules[] = {{}, {.soft_cap = 1.5F, .slopes = kSlopes}};
+  const ScoreRule rules[] = {
+      {}, {.window = 100, .slopes = {}}, {.soft_cap = 1.5F, .slopes = kSlopes}};
   for (const ScoreRule& rule : rules) {
-    const auto expected = attend_all(sequence, 1, kContext, RowRole::kPrompt, rule, KvType::kF16);
-    EXPECT_EQ(attend_all(sequence, 2, kContext, RowRole::kPrompt, rule, KvType::kF16), expected);
-    EXPECT_EQ(attend_all(sequence, 2, 7, RowRole::kPrompt, rule, KvType::kF16), expected);
-    EXPECT_EQ(attend_all(sequence, 3, 1, RowRole::kGenerated, rule, KvType::kF16), expected);
-    EXPECT_EQ(attend_all(sequence, 2, 3, RowRole::kGenerated, rule, KvType::kF16), expected);
+    const auto run = [&](unsigned n_threads, std::uint32_t rows_per_pass, RowRole role) {
+      return attend_all(sequence, n_threads, rows_per_pass, role, rule, KvType::kF16, GetParam());
+    };
+    const auto expected = run(1, kContext, RowRole::kPrompt);
+    EXPECT_EQ(run(2, kContext, RowRole::kPrompt), expected);
+    EXPECT_EQ(run(2, 7, RowRole::kPrompt), expected);
+    EXPECT_EQ(run(2, 13, RowRole::kPrompt), expected);
+    EXPECT_EQ(run(1, 1, RowRole::kPrompt), expected);
+    const auto generated = run(3, 1, RowRole::kGenerated);
+    EXPECT_EQ(run(2, 3, RowRole::kGenerated), generated);
+    const kernels::KernelSet& set = kernels::kernel_set(GetParam());
+    if (set.attend_prompt.page == set.attend_decode.page) {
+      EXPECT_EQ(generated, expected);
+    }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Tiers, CpuAttentionTest, testing::ValuesIn(host_tiers()),
+                         [](const auto& tier) {
+                           return std::string(kernels::isa_name(tier.param));
+                         });
 
 // 3 heads of 8 columns in rows of 24, of which the first 6 columns rotate.
 class CpuHeadsTest : public testing::Test {

@@ -2,7 +2,10 @@
 //
 // How K and V rows are stored.
 //
-// A page holds kKvPageSlots rows of one KV head, one after the other: [kKvPageSlots][head_dim].
+// A page holds kKvPageSlots slots of one KV head: values by slot, [kKvPageSlots][head_dim], and
+// keys by dimension, [head_dim][kKvPageSlots]. So neighbouring elements are what a product of
+// attention has side by side in a vector: the slots of scores, the dimensions of the output.
+// Neither needs a sum across lanes or a transposition.
 
 #ifndef QSF_QUANT_KV_TYPE_H_
 #define QSF_QUANT_KV_TYPE_H_

@@ -1,37 +1,49 @@
 // SPDX-License-Identifier: MIT
 //
-// The table of attention kernels, and the begin, merge and finish around them.
+// The tables of attention kernels, and the begin, merge and finish around them.
 
 #include "kernels/attend/attend.h"
 
 #include <limits>
 
+#include "kernels/attend/attend_variants.h"
 #include "kernels/math/math.h"
-#include "kernels/variants_scalar.h"
 
 namespace qsf::kernels {
 namespace {
 
 constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
+constexpr std::size_t kLine = 64;
 
-constexpr AttendKernels kKernels[] = {
-    {.name = "attend_scalar",
-     .isa = Isa::kScalar,
-     .exactness = Exactness::kBounded,
-     .page_f32 = attend_page_f32_scalar,
-     .page_f16 = attend_page_f16_scalar},
+constexpr AttendKernel f32_kernel(const char* name, Isa isa, AttendPageFn page) {
+  // 128 queries: widening a page of 64 slots costs then under 3 % of its two products.
+  return {name, isa, Exactness::kBounded, attend_load_queries_f32, page, 128};
+}
+
+constexpr AttendKernel kKernels[] = {
+#if defined(__x86_64__)
+    f32_kernel("attend_avx512", Isa::kAvx512, attend_page_avx512),
+    f32_kernel("attend_avx2", Isa::kAvx2, attend_page_avx2),
+#elif defined(__aarch64__)
+    f32_kernel("attend_neon", Isa::kNeon, attend_page_neon),
+#endif
+    f32_kernel("attend_scalar", Isa::kScalar, attend_page_scalar),
 };
+
+constexpr std::size_t round_up(std::size_t n_bytes) {
+  return (n_bytes + kLine - 1) / kLine * kLine;
+}
 
 bool saw_nothing(const AttendState& state) noexcept {
   return state.max == kNegativeInfinity && state.sum == 0.0F;
 }
 
-void merge_head(AttendState* into, float* into_acc, const AttendState& from, const float* from_acc,
-                std::uint32_t head_dim) noexcept {
+void merge_query(AttendState* into, float* into_acc, const AttendState& from, const float* from_acc,
+                 std::size_t n_columns) noexcept {
   if (saw_nothing(from)) return;
   if (saw_nothing(*into)) {
     *into = from;
-    for (std::uint32_t d = 0; d < head_dim; ++d) into_acc[d] = from_acc[d];
+    for (std::size_t d = 0; d < n_columns; ++d) into_acc[d] = from_acc[d];
     return;
   }
   const float max = from.max > into->max ? from.max : into->max;
@@ -40,39 +52,60 @@ void merge_head(AttendState* into, float* into_acc, const AttendState& from, con
   const float take = exp_f32(from.max - base);
   into->max = max;
   into->sum = into->sum * keep + from.sum * take;
-  for (std::uint32_t d = 0; d < head_dim; ++d) {
+  for (std::size_t d = 0; d < n_columns; ++d) {
     into_acc[d] = into_acc[d] * keep + from_acc[d] * take;
   }
 }
 
 }  // namespace
 
-std::span<const AttendKernels> attend_kernels() noexcept {
+std::span<const AttendKernel> attend_prompt_kernels() noexcept {
+  return kKernels;
+}
+std::span<const AttendKernel> attend_decode_kernels() noexcept {
   return kKernels;
 }
 
-void attend_begin(AttendState* state, float* acc, std::size_t acc_stride, std::uint32_t n_q,
-                  std::uint32_t head_dim) noexcept {
-  for (std::uint32_t h = 0; h < n_q; ++h) {
-    state[h] = {kNegativeInfinity, 0.0F};
-    for (std::uint32_t d = 0; d < head_dim; ++d) acc[h * acc_stride + d] = 0.0F;
+std::size_t attend_query_bytes(std::size_t n_queries, std::uint32_t head_dim) noexcept {
+  return round_up(n_queries * head_dim * sizeof(float));
+}
+
+// A panel of 64 x 64 floats, and for each query a page of weights and what its older sums are
+// multiplied with.
+std::size_t attend_scratch_bytes(std::size_t n_queries, std::uint32_t) noexcept {
+  return round_up((kKvPageSlots * kKvPageSlots + n_queries * (kKvPageSlots + 1)) * sizeof(float));
+}
+
+void attend_load_queries_f32(const AttendQueryArgs& args) noexcept {
+  float* to = reinterpret_cast<float*>(args.queries);
+  const std::size_t row_values = std::size_t{args.n_q} * args.head_dim;
+  for (std::uint32_t row = 0; row < args.n_rows; ++row, to += row_values) {
+    const float* from = args.q + row * args.row_stride;
+    for (std::size_t i = 0; i < row_values; ++i) to[i] = from[i] * args.scale;
   }
 }
 
+void attend_begin(AttendState* state, float* acc, std::size_t acc_stride,
+                  std::uint32_t n_queries) noexcept {
+  for (std::uint32_t i = 0; i < n_queries; ++i) state[i] = {kNegativeInfinity, 0.0F};
+  for (std::size_t d = 0; d < n_queries * acc_stride; ++d) acc[d] = 0.0F;
+}
+
 void attend_merge(AttendState* into, float* into_acc, const AttendState* from,
-                  const float* from_acc, std::size_t acc_stride, std::uint32_t n_q,
-                  std::uint32_t head_dim) noexcept {
-  for (std::uint32_t h = 0; h < n_q; ++h) {
-    merge_head(into + h, into_acc + h * acc_stride, from[h], from_acc + h * acc_stride, head_dim);
+                  const float* from_acc, std::size_t acc_stride, std::uint32_t n_queries) noexcept {
+  for (std::uint32_t i = 0; i < n_queries; ++i) {
+    merge_query(into + i, into_acc + i * acc_stride, from[i], from_acc + i * acc_stride,
+                acc_stride);
   }
 }
 
 void attend_finish(const AttendState* state, const float* acc, std::size_t acc_stride, float* out,
-                   std::size_t out_stride, std::uint32_t n_q, std::uint32_t head_dim) noexcept {
-  for (std::uint32_t h = 0; h < n_q; ++h) {
-    const float* from = acc + h * acc_stride;
-    float* to = out + h * out_stride;
-    const float sum = state[h].sum;
+                   std::size_t out_stride, std::uint32_t n_queries,
+                   std::uint32_t head_dim) noexcept {
+  for (std::uint32_t i = 0; i < n_queries; ++i) {
+    const float* from = acc + i * acc_stride;
+    float* to = out + i * out_stride;
+    const float sum = state[i].sum;
     for (std::uint32_t d = 0; d < head_dim; ++d) to[d] = sum == 0.0F ? 0.0F : from[d] / sum;
   }
 }

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT
 //
-// Attention of one token's query heads over pages of stored K and V rows, by online softmax.
+// Attention of query rows over pages of stored K and V, by online softmax.
 //
-//   out[h] = sum over slots j of softmax_j(score[h][j]) * v[j]
-//   score[h][j] = cap(scale * q[h] . k[j]) + slope[h] * (position[j] - position of the token)
+//   out[i] = sum over slots j of softmax_j(score[i][j]) * v[j]
+//   score[i][j] = cap(scale * q[i] . k[j]) + slope[h] * (position[j] - position of the row)
 //
 // where cap(s) is soft_cap * tanh(s / soft_cap), or s without a soft cap, and the second term is
 // there with slopes alone (ALiBi).
 //
-// A caller begins, feeds pages in a fixed order and finishes; spans of pages computed apart are
-// merged in a fixed order. All query heads that share a KV head are handed over together, so each K
-// and V row is read once for the group. The matrix of all scores never exists.
+// A tile is neighbouring rows of one sequence with all query heads that share a KV head: query i is
+// head i % n_q of row i / n_q. A caller begins, feeds pages in a fixed order and finishes; spans of
+// pages computed apart are merged in a fixed order. K and V are read once a tile, so a decode row
+// reads them once for its GQA group and a prompt once for many rows. Masks are ranges of slots. The
+// matrix of all scores never exists.
 //
-// Based on: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Press, Smith
-// and Lewis, "Train short, test long", 2022 (ALiBi).
+// Based on: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al.,
+// "FlashAttention", 2022; Press, Smith and Lewis, "Train short, test long", 2022 (ALiBi).
 
 #ifndef QSF_KERNELS_ATTEND_ATTEND_H_
 #define QSF_KERNELS_ATTEND_ATTEND_H_
@@ -27,80 +29,113 @@
 
 namespace qsf::kernels {
 
-// Kernels hold one K row as f32 on the stack; models with wider heads are refused at load.
-inline constexpr std::uint32_t kMaxHeadDim = 1024;
+inline constexpr std::uint32_t kMaxHeadDim = 1024;  // wider heads are refused at load
 
-// What one query head has seen: acc[d] = sum of exp(score - max) * v[d], sum = sum of
-// exp(score - max). Nothing seen: max = -inf, sum = 0, acc = 0.
+// What one query has seen: acc[d] = sum of exp(score - max) * v[d], sum = sum of exp(score - max).
+// Nothing seen: max = -inf, sum = 0, acc = 0.
 struct AttendState {
   float max;
   float sum;
 };
 
-// One page.
-//
-// Shapes      q [n_q][q_stride], the first head_dim of each; after RoPE
-//             k, v [kKvPageSlots][head_dim] of the KV type, row-major
-//             state [n_q], acc [n_q][acc_stride], both updated
-//             slopes [n_q] or null for none; positions [kKvPageSlots], read with slopes alone
-// Requires    first <= last <= kKvPageSlots; slots outside [first, last) are not read
-//             head_dim <= kMaxHeadDim; strides >= head_dim; no alignment beyond the element's
-//             soft_cap >= 0, 0 for none; positions and q_position from 0 to 2^31 - 1
-// Guarantees  a head's result depends neither on n_q nor on the other heads, bit for bit
-//             first == last changes nothing; a score of -inf weighs nothing (but a soft cap leaves
-//             no score below -soft_cap)
-// Threads     any; different states may run concurrently
-struct AttendPageArgs {
-  const float* q;
-  std::size_t q_stride;  // floats
-  std::uint32_t n_q;     // query heads of one GQA group, same token
-  const std::byte* k;
-  const std::byte* v;
-  std::uint32_t head_dim;
+// Slots [first, last) of a page.
+struct AttendRange {
   std::uint32_t first;
   std::uint32_t last;
+};
+
+// Shapes    q: head h of row r at q + r * row_stride + h * head_dim
+//           queries: attend_query_bytes(n_rows * n_q, head_dim), 64-byte aligned
+struct AttendQueryArgs {
+  const float* q;          // after RoPE
+  std::size_t row_stride;  // floats
+  std::uint32_t n_rows;
+  std::uint32_t n_q;
+  std::uint32_t head_dim;
   float scale;
+  std::byte* queries;
+};
+
+// One page.
+//
+// Shapes      queries as load_queries of the same kernel left them
+//             k [head_dim][kKvPageSlots], v [kKvPageSlots][head_dim]: keys by dimension, values by
+//             slot (quant/kv_type.h)
+//             visible [n_rows]
+//             state [n_rows * n_q], acc [n_rows * n_q][acc_stride], both updated
+//             slopes [n_q] or null for none; positions [kKvPageSlots] and q_positions [n_rows],
+//             read with slopes alone
+//             scratch: attend_scratch_bytes(n_rows * n_q, head_dim), 64-byte aligned
+//             next: next_bytes bytes that the following call reads, or null
+// Requires    first <= last <= kKvPageSlots in each range; 1 <= head_dim <= kMaxHeadDim
+//             acc_stride a multiple of 16, at least head_dim; no alignment beyond the element's
+//             soft_cap >= 0, 0 for none; positions from 0 to 2^31 - 1
+// Guarantees  a query's result depends on no other query of the tile and on no slot outside its
+//             range, bit for bit; what stands in such slots may be read, and is ignored
+//             first == last changes nothing; a score of -inf weighs nothing (but a soft cap leaves
+//             no score below -soft_cap)
+//             acc is written up to the next multiple of 16 columns
+// Threads     any; different states may run concurrently
+struct AttendPageArgs {
+  const std::byte* queries;
+  std::uint32_t n_rows;
+  std::uint32_t n_q;
+  std::uint32_t head_dim;
+  const std::byte* k;
+  const std::byte* v;
+  KvType k_type;
+  KvType v_type;
+  const AttendRange* visible;
   AttendState* state;
   float* acc;
   std::size_t acc_stride;  // floats
+  std::byte* scratch;
   float soft_cap = 0.0F;
   const float* slopes = nullptr;
   const std::int32_t* positions = nullptr;
-  std::int32_t q_position = 0;
+  const std::int32_t* q_positions = nullptr;
+  const std::byte* next = nullptr;
+  std::size_t next_bytes = 0;
 };
 
+using AttendQueryFn = void (*)(const AttendQueryArgs&) noexcept;
 using AttendPageFn = void (*)(const AttendPageArgs&) noexcept;
 
-struct AttendKernels {
-  const char* name;  // "attend_scalar"
+struct AttendKernel {
+  const char* name;  // "attend_avx2"
   Isa isa;
   Exactness exactness;
-  AttendPageFn page_f32;
-  AttendPageFn page_f16;
-
-  AttendPageFn page(KvType type) const noexcept {
-    return type == KvType::kF32 ? page_f32 : page_f16;
-  }
+  AttendQueryFn load_queries;
+  AttendPageFn page;
+  std::uint32_t tile_queries;  // from here on, a larger tile is no faster
 };
 
-// Every implementation, best instruction set first, scalar last. Threads  any
-std::span<const AttendKernels> attend_kernels() noexcept;
+// Every implementation, best instruction set first, scalar last: of prompt rows, and of generated
+// and drafted rows. Threads  any
+std::span<const AttendKernel> attend_prompt_kernels() noexcept;
+std::span<const AttendKernel> attend_decode_kernels() noexcept;
 
-// Sets n_q states and accumulators to "nothing seen".
-void attend_begin(AttendState* state, float* acc, std::size_t acc_stride, std::uint32_t n_q,
-                  std::uint32_t head_dim) noexcept;
+// Bytes that hold the queries of a tile, and that a page kernel works in; multiples of 64.
+std::size_t attend_query_bytes(std::size_t n_queries, std::uint32_t head_dim) noexcept;
+std::size_t attend_scratch_bytes(std::size_t n_queries, std::uint32_t head_dim) noexcept;
+
+// Sets the states and accumulators of n_queries queries to "nothing seen".
+// Requires  acc_stride as for a page
+void attend_begin(AttendState* state, float* acc, std::size_t acc_stride,
+                  std::uint32_t n_queries) noexcept;
 
 // Joins `from` into `into`, both with rows acc_stride floats apart. The result depends on which is
 // `into`, so callers merge in ascending order of position. A state that saw nothing changes
 // nothing.
 void attend_merge(AttendState* into, float* into_acc, const AttendState* from,
-                  const float* from_acc, std::size_t acc_stride, std::uint32_t n_q,
-                  std::uint32_t head_dim) noexcept;
+                  const float* from_acc, std::size_t acc_stride, std::uint32_t n_queries) noexcept;
 
-// Writes out[h] = acc[h] / sum, or zeros for a head that saw nothing. out may be acc.
-// Shapes  acc [n_q][acc_stride], out [n_q][out_stride]
+// Writes out[i] = acc[i] / sum, or zeros for a query that saw nothing. out may be acc.
+// Shapes  acc [n_queries][acc_stride], out [n_queries][out_stride], head_dim columns of which are
+//         written
 void attend_finish(const AttendState* state, const float* acc, std::size_t acc_stride, float* out,
-                   std::size_t out_stride, std::uint32_t n_q, std::uint32_t head_dim) noexcept;
+                   std::size_t out_stride, std::uint32_t n_queries,
+                   std::uint32_t head_dim) noexcept;
 
 }  // namespace qsf::kernels
 

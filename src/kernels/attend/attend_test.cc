@@ -26,12 +26,11 @@ namespace {
 using testing_support::gamma_of;
 using testing_support::GuardedArray;
 using testing_support::GuardedBytes;
-using testing_support::kUnitRoundoff;
 using testing_support::SeededRng;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-class AttendTest : public testing::TestWithParam<AttendKernels> {
+class AttendTest : public testing::TestWithParam<AttendKernel> {
  protected:
   void SetUp() override {
     if (!testing_support::can_run(GetParam())) {
@@ -40,77 +39,113 @@ class AttendTest : public testing::TestWithParam<AttendKernels> {
   }
 };
 
-struct Visible {
-  std::uint32_t first;
-  std::uint32_t last;
+using Ranges = std::vector<AttendRange>;  // of the rows of a tile
+
+struct Shape {
+  std::uint32_t n_rows = 1;
+  std::uint32_t n_q = 1;
+  std::uint32_t head_dim = 1;
+  KvType k_type = KvType::kF16;
+  KvType v_type = KvType::kF16;
 };
 
-// Pages of random K and V; each page ends at a guard.
+std::size_t acc_stride_of(std::uint32_t head_dim) {
+  return (head_dim + 15U) / 16U * 16U;
+}
+
+// A tile over pages of random K and V; queries, pages and scratch end at guards.
 class Problem {
  public:
-  Problem(KvType type, std::uint32_t n_q, std::uint32_t head_dim, std::vector<Visible> visible,
-          float q_size, SeededRng& rng)
-      : type_(type),
-        n_q_(n_q),
-        head_dim_(head_dim),
-        visible_(std::move(visible)),
-        scale_(1.0F / std::sqrt(static_cast<float>(head_dim))),
-        q_(std::size_t{n_q} * head_dim) {
+  // Shapes  pages: for each page the ranges of the rows, or one that all have
+  Problem(const Shape& shape, std::vector<Ranges> pages, float q_size, SeededRng& rng)
+      : shape_(shape),
+        pages_(std::move(pages)),
+        scale_(1.0F / std::sqrt(static_cast<float>(shape.head_dim))),
+        q_(std::size_t{n_queries()} * shape.head_dim) {
     for (float& v : q_) v = q_size * rng.get().next_normal();
-    for (std::size_t p = 0; p < visible_.size(); ++p) {
-      k_.push_back(make_page(rng));
-      v_.push_back(make_page(rng));
+    for (Ranges& ranges : pages_) {
+      if (ranges.size() == 1) ranges.resize(shape.n_rows, ranges[0]);
+      k_.push_back(make_block(shape.k_type, true, rng));
+      v_.push_back(make_block(shape.v_type, false, rng));
     }
-  }
-
-  AttendPageArgs page_args(std::size_t page, AttendState* state, float* acc) const {
-    return {.q = q_.data(),
-            .q_stride = head_dim_,
-            .n_q = n_q_,
-            .k = k_[page].data(),
-            .v = v_[page].data(),
-            .head_dim = head_dim_,
-            .first = visible_[page].first,
-            .last = visible_[page].last,
-            .scale = scale_,
-            .state = state,
-            .acc = acc,
-            .acc_stride = head_dim_,
-            .soft_cap = soft_cap_,
-            .slopes = slopes_.empty() ? nullptr : slopes_.data(),
-            .positions = slopes_.empty() ? nullptr : positions_.data() + page * kKvPageSlots,
-            .q_position = q_position_};
+    for (std::uint32_t row = 0; row < shape.n_rows; ++row) q_positions_.push_back(0);
   }
 
   void set_soft_cap(float soft_cap) { soft_cap_ = soft_cap; }
-  // Slopes 2^-3, 2^-3.5 ... of the heads; slots at odd and unordered positions, the token behind
+  // Slopes 2^-3, 2^-3.5 ... of the heads; slots at odd and unordered positions, the rows behind
   // them all.
   void set_alibi(SeededRng& rng) {
-    for (std::uint32_t h = 0; h < n_q_; ++h) slopes_.push_back(std::exp2(-3.0F - 0.5F * h));
-    for (std::size_t i = 0; i < visible_.size() * kKvPageSlots; ++i) {
+    for (std::uint32_t h = 0; h < shape_.n_q; ++h) slopes_.push_back(std::exp2(-3.0F - 0.5F * h));
+    for (std::size_t i = 0; i < pages_.size() * kKvPageSlots; ++i) {
       positions_.push_back(static_cast<std::int32_t>(3 * i + rng.get().below(3)));
     }
-    q_position_ = static_cast<std::int32_t>(3 * positions_.size() + 5);
+    for (std::uint32_t row = 0; row < shape_.n_rows; ++row) {
+      q_positions_[row] = static_cast<std::int32_t>(3 * positions_.size() + 5 + 2 * row);
+    }
   }
 
-  // Runs pages [from, to) into a state.
-  void run(const AttendKernels& kernels, std::size_t from, std::size_t to, AttendState* state,
-           float* acc) const {
-    attend_begin(state, acc, head_dim_, n_q_, head_dim_);
-    for (std::size_t p = from; p < to; ++p) kernels.page(type_)(page_args(p, state, acc));
+  // Feeds rows [first_row, first_row + n_rows) and heads [first_head, first_head + n_q) as one tile
+  // through pages [from, to).
+  struct Part {
+    std::uint32_t first_row, n_rows, first_head, n_q;
+    std::size_t from, to;
+  };
+  Part whole() const { return {0, shape_.n_rows, 0, shape_.n_q, 0, pages_.size()}; }
+
+  void run(const AttendKernel& kernel, const Part& part, AttendState* state, float* acc) const {
+    const std::uint32_t n = part.n_rows * part.n_q;
+    const GuardedBytes queries(attend_query_bytes(n, shape_.head_dim));
+    const GuardedBytes scratch(attend_scratch_bytes(n, shape_.head_dim));
+    const std::size_t row_stride = std::size_t{shape_.n_q} * shape_.head_dim;
+    kernel.load_queries(
+        {.q = q_.data() + part.first_row * row_stride + part.first_head * shape_.head_dim,
+         .row_stride = row_stride,
+         .n_rows = part.n_rows,
+         .n_q = part.n_q,
+         .head_dim = shape_.head_dim,
+         .scale = scale_,
+         .queries = queries.data()});
+    for (std::size_t page = part.from; page < part.to; ++page) {
+      const bool next = page + 1 < part.to;
+      kernel.page({.queries = queries.data(),
+                   .n_rows = part.n_rows,
+                   .n_q = part.n_q,
+                   .head_dim = shape_.head_dim,
+                   .k = k_[page].data(),
+                   .v = v_[page].data(),
+                   .k_type = shape_.k_type,
+                   .v_type = shape_.v_type,
+                   .visible = pages_[page].data() + part.first_row,
+                   .state = state,
+                   .acc = acc,
+                   .acc_stride = acc_stride_of(shape_.head_dim),
+                   .scratch = scratch.data(),
+                   .soft_cap = soft_cap_,
+                   .slopes = slopes_.empty() ? nullptr : slopes_.data() + part.first_head,
+                   .positions = slopes_.empty() ? nullptr : positions_.data() + page * kKvPageSlots,
+                   .q_positions = q_positions_.data() + part.first_row,
+                   .next = next ? k_[page + 1].data() : nullptr,
+                   .next_bytes = next ? k_[page + 1].size() : 0});
+    }
+    EXPECT_TRUE(queries.front_intact() && scratch.front_intact());
   }
 
-  std::vector<float> run(const AttendKernels& kernels) const {
-    std::vector<AttendState> state(n_q_);
-    const GuardedArray<float> acc(q_.size());
-    run(kernels, 0, visible_.size(), state.data(), acc.data());
+  // Returns the outputs of a part, [n_rows * n_q][head_dim].
+  std::vector<float> run(const AttendKernel& kernel, const Part& part) const {
+    const std::uint32_t n = part.n_rows * part.n_q;
+    std::vector<AttendState> state(n);
+    const GuardedArray<float> acc(n * acc_stride_of(shape_.head_dim));
+    attend_begin(state.data(), acc.data(), acc_stride_of(shape_.head_dim), n);
+    run(kernel, part, state.data(), acc.data());
     EXPECT_TRUE(acc.front_intact());
     return finish(state, acc.data());
   }
+  std::vector<float> run(const AttendKernel& kernel) const { return run(kernel, whole()); }
 
   std::vector<float> finish(const std::vector<AttendState>& state, const float* acc) const {
-    const GuardedArray<float> out(q_.size());
-    attend_finish(state.data(), acc, head_dim_, out.data(), head_dim_, n_q_, head_dim_);
+    const GuardedArray<float> out(state.size() * shape_.head_dim);
+    attend_finish(state.data(), acc, acc_stride_of(shape_.head_dim), out.data(), shape_.head_dim,
+                  static_cast<std::uint32_t>(state.size()), shape_.head_dim);
     return {out.begin(), out.end()};
   }
 
@@ -119,104 +154,126 @@ class Problem {
   // its slope of at most 1 enlarges nothing; a bias is a product (1) and is added (1). Differences
   // to the maximum add u |d|, exp 2 u, the sum over slots one rounding a slot, and each page's
   // correction u |d| + 3 u. Numerator and denominator both carry that, hence twice, times the
-  // weighted magnitudes of v.
+  // weighted magnitudes of v. Weights below 2^-125 may count as 0: each loses at most that times
+  // |v|, which stays below 8.
   ::testing::AssertionResult within_bound(const std::vector<float>& out) const {
     std::vector<double> want;
     std::vector<double> bounds;
-    for (std::uint32_t h = 0; h < n_q_; ++h) expect_head(h, &want, &bounds);
+    for (std::uint32_t i = 0; i < n_queries(); ++i) expect_query(i, &want, &bounds);
     return testing_support::all_within(out.data(), want, bounds);
   }
 
-  std::uint32_t n_q() const { return n_q_; }
-  std::uint32_t head_dim() const { return head_dim_; }
-  KvType type() const { return type_; }
-  GuardedBytes& k_page(std::size_t page) { return k_[page]; }
-  GuardedBytes& v_page(std::size_t page) { return v_[page]; }
+  std::uint32_t n_queries() const { return shape_.n_rows * shape_.n_q; }
+  const Shape& shape() const { return shape_; }
 
- private:
-  GuardedBytes make_page(SeededRng& rng) const {
-    const std::size_t row_bytes = kv_row_bytes(type_, head_dim_);
-    GuardedBytes page(kKvPageSlots * row_bytes);
-    std::vector<float> row(head_dim_);
-    for (std::uint32_t j = 0; j < kKvPageSlots; ++j) {
-      for (float& v : row) v = rng.get().next_normal();
-      store_kv_row(convert_kernels().back(), type_, row.data(), page.data() + j * row_bytes,
-                   head_dim_);
-    }
-    return page;
+  // Writes `value` to all elements of one slot.
+  void fill_slot(std::size_t page, std::uint32_t slot, float value) {
+    const std::vector<float> row(shape_.head_dim, value);
+    store_key(convert_kernels().back(), shape_.k_type, row.data(), k_[page].data(), slot,
+              shape_.head_dim);
+    store_value(convert_kernels().back(), shape_.v_type, row.data(),
+                v_[page].data() + slot * kv_row_bytes(shape_.v_type, shape_.head_dim),
+                shape_.head_dim);
   }
 
-  double stored(const GuardedBytes& page, std::uint32_t slot, std::uint32_t d) const {
-    const std::byte* at = page.data() + slot * kv_row_bytes(type_, head_dim_);
-    if (type_ == KvType::kF32) {
+ private:
+  GuardedBytes make_block(KvType type, bool is_key, SeededRng& rng) const {
+    const std::size_t row_bytes = kv_row_bytes(type, shape_.head_dim);
+    GuardedBytes block(kKvPageSlots * row_bytes);
+    std::vector<float> row(shape_.head_dim);
+    for (std::uint32_t j = 0; j < kKvPageSlots; ++j) {
+      for (float& v : row) v = rng.get().next_normal();
+      if (is_key) {
+        store_key(convert_kernels().back(), type, row.data(), block.data(), j, shape_.head_dim);
+      } else {
+        store_value(convert_kernels().back(), type, row.data(), block.data() + j * row_bytes,
+                    shape_.head_dim);
+      }
+    }
+    return block;
+  }
+
+  static double element(const GuardedBytes& block, KvType type, std::size_t index) {
+    if (type == KvType::kF32) {
       float value;
-      std::memcpy(&value, at + std::size_t{d} * 4, 4);
+      std::memcpy(&value, block.data() + index * 4, 4);
       return value;
     }
     F16 half;
-    std::memcpy(&half, at + std::size_t{d} * 2, 2);
+    std::memcpy(&half, block.data() + index * 2, 2);
     return to_f32(half);
   }
-
-  double bias_of(std::uint32_t h, std::size_t page, std::uint32_t slot) const {
-    if (slopes_.empty()) return 0.0;
-    const std::int32_t distance = positions_[page * kKvPageSlots + slot] - q_position_;
-    return static_cast<double>(slopes_[h]) * distance;
+  double key(std::size_t page, std::uint32_t slot, std::uint32_t d) const {
+    return element(k_[page], shape_.k_type, std::size_t{d} * kKvPageSlots + slot);
+  }
+  double value(std::size_t page, std::uint32_t slot, std::uint32_t d) const {
+    return element(v_[page], shape_.v_type, std::size_t{slot} * shape_.head_dim + d);
   }
 
-  void expect_head(std::uint32_t h, std::vector<double>* want, std::vector<double>* bounds) const {
-    std::vector<double> scores;
+  double bias_of(std::uint32_t query, std::size_t page, std::uint32_t slot) const {
+    if (slopes_.empty()) return 0.0;
+    const std::int32_t distance =
+        positions_[page * kKvPageSlots + slot] - q_positions_[query / shape_.n_q];
+    return static_cast<double>(slopes_[query % shape_.n_q]) * distance;
+  }
+
+  void expect_query(std::uint32_t query, std::vector<double>* want,
+                    std::vector<double>* bounds) const {
+    struct Seen {
+      std::size_t page;
+      std::uint32_t slot;
+      double weight;
+    };
+    std::vector<Seen> seen;
     double magnitude = 0.0;
-    for (std::size_t p = 0; p < visible_.size(); ++p) {
-      for (std::uint32_t j = visible_[p].first; j < visible_[p].last; ++j) {
+    double max = -std::numeric_limits<double>::infinity();
+    for (std::size_t p = 0; p < pages_.size(); ++p) {
+      const AttendRange range = pages_[p][query / shape_.n_q];
+      for (std::uint32_t j = range.first; j < range.last; ++j) {
         double score = 0.0;
         double size = 0.0;
-        for (std::uint32_t d = 0; d < head_dim_; ++d) {
-          const double term = static_cast<double>(q_[h * head_dim_ + d]) * stored(k_[p], j, d);
+        for (std::uint32_t d = 0; d < shape_.head_dim; ++d) {
+          const double term =
+              static_cast<double>(q_[std::size_t{query} * shape_.head_dim + d]) * key(p, j, d);
           score += term;
           size += std::fabs(term);
         }
-        const double bias = bias_of(h, p, j);
+        const double bias = bias_of(query, p, j);
         const double cap = soft_cap_;
         score *= static_cast<double>(scale_);
-        scores.push_back((cap == 0.0 ? score : cap * std::tanh(score / cap)) + bias);
+        seen.push_back({p, j, (cap == 0.0 ? score : cap * std::tanh(score / cap)) + bias});
         magnitude = std::max(magnitude, size * static_cast<double>(scale_) + std::fabs(bias));
+        max = std::max(max, seen.back().weight);
       }
     }
-    double max = -std::numeric_limits<double>::infinity();
-    for (const double s : scores) max = std::max(max, s);
     double sum = 0.0;
     double widest = 0.0;
-    for (double& s : scores) {
-      if (max - s < 104.0) widest = std::max(widest, max - s);
-      s = std::exp(s - max);
-      sum += s;
+    for (Seen& s : seen) {
+      if (max - s.weight < 104.0) widest = std::max(widest, max - s.weight);
+      s.weight = std::exp(s.weight - max);
+      sum += s.weight;
     }
-    const double pages = static_cast<double>(visible_.size());
+    const double pages = static_cast<double>(pages_.size());
     const double roundings =
-        head_dim_ + 2.0 + (soft_cap_ == 0.0F ? 0.0 : 6.0) + (slopes_.empty() ? 0.0 : 2.0);
+        shape_.head_dim + 2.0 + (soft_cap_ == 0.0F ? 0.0 : 6.0) + (slopes_.empty() ? 0.0 : 2.0);
     const double relative = 2.0 * (std::expm1(2.0 * gamma_of(roundings) * magnitude) +
                                    gamma_of(kKvPageSlots + 8.0 + widest + pages * (4.0 + widest)));
-    for (std::uint32_t d = 0; d < head_dim_; ++d) {
-      double value = 0.0;
+    const double dropped = static_cast<double>(seen.size()) * 0x1p-125 * 8.0;
+    for (std::uint32_t d = 0; d < shape_.head_dim; ++d) {
+      double total = 0.0;
       double size = 0.0;
-      std::size_t i = 0;
-      for (std::size_t p = 0; p < visible_.size(); ++p) {
-        for (std::uint32_t j = visible_[p].first; j < visible_[p].last; ++j, ++i) {
-          const double term = scores[i] * stored(v_[p], j, d);
-          value += term;
-          size += std::fabs(term);
-        }
+      for (const Seen& s : seen) {
+        const double term = s.weight * value(s.page, s.slot, d);
+        total += term;
+        size += std::fabs(term);
       }
-      want->push_back(scores.empty() ? 0.0 : value / sum);
-      bounds->push_back(scores.empty() ? 0.0 : relative * size / sum + 0x1p-120);
+      want->push_back(seen.empty() ? 0.0 : total / sum);
+      bounds->push_back(seen.empty() ? 0.0 : relative * size / sum + dropped);
     }
   }
 
-  KvType type_;
-  std::uint32_t n_q_;
-  std::uint32_t head_dim_;
-  std::vector<Visible> visible_;
+  Shape shape_;
+  std::vector<Ranges> pages_;
   float scale_;
   GuardedArray<float> q_;
   std::vector<GuardedBytes> k_;
@@ -224,27 +281,69 @@ class Problem {
   float soft_cap_ = 0.0F;
   std::vector<float> slopes_;
   std::vector<std::int32_t> positions_;
-  std::int32_t q_position_ = 0;
+  std::vector<std::int32_t> q_positions_;
 };
+
+const AttendRange kWholePage = {0, kKvPageSlots};
+
+// Rows of a prompt in the middle of a page, with a window: each row begins and ends a slot later.
+std::vector<Ranges> staircase(std::uint32_t n_rows) {
+  std::vector<Ranges> pages(3);
+  for (std::uint32_t row = 0; row < n_rows; ++row) {
+    const std::uint32_t at = std::min(kKvPageSlots, 20 + row);
+    pages[0].push_back({std::min(kKvPageSlots, 7 + row), kKvPageSlots});
+    pages[1].push_back(kWholePage);
+    pages[2].push_back({0, at});
+  }
+  return pages;
+}
 
 // A problem of every feature at once, with scores that its cap bends and positions that matter.
 Problem capped_and_biased(KvType type, SeededRng& rng) {
-  Problem problem(type, 4, 24, {{0, 64}, {0, 64}, {5, 41}}, 3.0F, rng);
+  Problem problem({3, 4, 24, type, type}, staircase(3), 3.0F, rng);
   problem.set_soft_cap(2.0F);
   problem.set_alibi(rng);
   return problem;
 }
 
-TEST_P(AttendTest, MatchesReferenceForEveryShape) {
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+TEST_P(AttendTest, MatchesReferenceForEveryHeadSize) {
   SeededRng rng;
   for (const KvType type : kAllKvTypes) {
-    for (const std::uint32_t head_dim : {1U, 3U, 8U, 16U, 17U, 64U, 80U, 100U, 128U, 1024U}) {
-      for (const std::uint32_t n_q : {1U, 4U, 9U}) {
-        const Problem problem(type, n_q, head_dim, {{0, 64}, {0, 64}, {0, 5}}, 1.0F, rng);
+    for (const std::uint32_t head_dim :
+         {1U, 3U, 7U, 8U, 16U, 17U, 63U, 64U, 65U, 80U, 96U, 100U, 128U, 256U, 1024U}) {
+      for (const std::uint32_t n_rows : {1U, 9U}) {
+        const Problem problem({n_rows, 3, head_dim, type, type},
+                              {{kWholePage}, {kWholePage}, {{0, 5}}}, 1.0F, rng);
         EXPECT_TRUE(problem.within_bound(problem.run(GetParam())))
-            << kv_type_name(type) << " " << head_dim << " heads " << n_q;
+            << kv_type_name(type) << " " << head_dim << " rows " << n_rows;
       }
     }
+  }
+}
+
+TEST_P(AttendTest, MatchesReferenceForEveryGroupSize) {
+  SeededRng rng;
+  for (std::uint32_t n_q = 1; n_q <= 12; ++n_q) {
+    for (const std::uint32_t n_rows : {1U, 2U, 5U, 16U}) {
+      const Problem problem({n_rows, n_q, 40}, staircase(n_rows), 1.0F, rng);
+      EXPECT_TRUE(problem.within_bound(problem.run(GetParam()))) << n_q << " rows " << n_rows;
+    }
+  }
+}
+
+TEST_P(AttendTest, MatchesReferenceWhenTypesDiffer) {
+  SeededRng rng;
+  for (const std::uint32_t n_rows : {1U, 30U}) {
+    const Problem f16_keys({n_rows, 2, 72, KvType::kF16, KvType::kF32}, {{kWholePage}, {{3, 33}}},
+                           1.0F, rng);
+    EXPECT_TRUE(f16_keys.within_bound(f16_keys.run(GetParam())));
+    const Problem f32_keys({n_rows, 2, 72, KvType::kF32, KvType::kF16}, {{kWholePage}, {{3, 33}}},
+                           1.0F, rng);
+    EXPECT_TRUE(f32_keys.within_bound(f32_keys.run(GetParam())));
   }
 }
 
@@ -254,7 +353,7 @@ TEST_P(AttendTest, MatchesReferenceForEveryRange) {
   for (const KvType type : kAllKvTypes) {
     for (const float q_size : {0.0F, 1.0F, 30.0F}) {
       for (std::uint32_t at = 0; at <= 64; ++at) {
-        const Problem problem(type, 2, 20, {{0, at}, {at, 64}}, q_size, rng);
+        const Problem problem({1, 2, 20, type, type}, {{{0, at}}, {{at, 64}}}, q_size, rng);
         EXPECT_TRUE(problem.within_bound(problem.run(GetParam()))) << at << " " << q_size;
       }
     }
@@ -267,7 +366,7 @@ TEST_P(AttendTest, MatchesReferenceWithSoftCap) {
   for (const KvType type : kAllKvTypes) {
     for (const float soft_cap : {0.5F, 2.0F, 50.0F, 1e30F}) {
       for (const std::uint32_t last : {1U, 3U, 30U, 64U}) {
-        Problem problem(type, 9, 40, {{0, 64}, {0, last}}, 4.0F, rng);
+        Problem problem({2, 9, 40, type, type}, {{kWholePage}, {{0, last}}}, 4.0F, rng);
         problem.set_soft_cap(soft_cap);
         EXPECT_TRUE(problem.within_bound(problem.run(GetParam()))) << soft_cap << " " << last;
       }
@@ -280,7 +379,8 @@ TEST_P(AttendTest, MatchesReferenceWithSlopes) {
   for (const KvType type : kAllKvTypes) {
     for (const std::uint32_t n_q : {1U, 3U, 9U}) {
       for (const std::uint32_t first : {0U, 1U, 37U, 63U}) {
-        Problem problem(type, n_q, 20, {{first, 64}, {0, 64}, {0, first}}, 2.0F, rng);
+        Problem problem({3, n_q, 20, type, type}, {{{first, 64}}, {kWholePage}, {{0, first}}}, 2.0F,
+                        rng);
         problem.set_alibi(rng);
         EXPECT_TRUE(problem.within_bound(problem.run(GetParam()))) << n_q << " " << first;
       }
@@ -299,122 +399,161 @@ TEST(AttendFaultsTest, EveryPlantedFaultIsCaught) {
       EXPECT_FALSE(problem.within_bound(problem.run(fault.kernel))) << fault.what;
     }
   }
-  EXPECT_GE(testing_support::planted_attend_faults().size(), 6U);
+  EXPECT_GE(testing_support::planted_attend_faults().size(), 10U);
 }
 
 TEST_P(AttendTest, NothingVisibleGivesZeros) {
   SeededRng rng;
-  const Problem problem(KvType::kF16, 3, 24, {{0, 0}, {64, 64}}, 1.0F, rng);
+  const Problem problem({2, 3, 24}, {{{0, 0}}, {{64, 64}}}, 1.0F, rng);
   for (const float v : problem.run(GetParam())) EXPECT_EQ(v, 0.0F);
 }
 
-// Slots outside the range hold NaN and change nothing.
-TEST_P(AttendTest, HiddenSlotsAreNotRead) {
+// Slots outside the range hold NaN and change nothing, also where another row of the tile sees
+// them.
+TEST_P(AttendTest, HiddenSlotsChangeNothing) {
   for (const KvType type : kAllKvTypes) {
-    SeededRng rng;
-    Problem problem(type, 2, 32, {{10, 50}}, 1.0F, rng);
-    const std::vector<float> before = problem.run(GetParam());
-    const std::size_t row_bytes = kv_row_bytes(type, 32);
-    for (GuardedBytes* page : {&problem.k_page(0), &problem.v_page(0)}) {
-      std::memset(page->data(), 0xFF, 10 * row_bytes);
-      std::memset(page->data() + 50 * row_bytes, 0xFF, 14 * row_bytes);
+    for (const std::uint32_t n_rows : {1U, 20U}) {
+      SeededRng rng;
+      std::vector<Ranges> pages = {Ranges(n_rows, AttendRange{10, 50})};
+      Problem problem({n_rows, 2, 40, type, type}, pages, 1.0F, rng);
+      const std::vector<float> before = problem.run(GetParam());
+      for (std::uint32_t slot = 0; slot < kKvPageSlots; ++slot) {
+        if (slot < 10 || slot >= 50) {
+          problem.fill_slot(0, slot, std::numeric_limits<float>::quiet_NaN());
+        }
+      }
+      EXPECT_TRUE(same_bits(before, problem.run(GetParam())));
     }
-    const std::vector<float> after = problem.run(GetParam());
-    EXPECT_EQ(std::memcmp(before.data(), after.data(), before.size() * sizeof(float)), 0);
+    SeededRng rng;
+    Problem problem({2, 2, 40, type, type}, {{{0, 30}, {0, 31}}}, 1.0F, rng);
+    problem.fill_slot(0, 30, std::numeric_limits<float>::quiet_NaN());
+    const std::vector<float> out = problem.run(GetParam());
+    for (std::size_t i = 0; i < out.size(); ++i) EXPECT_EQ(std::isnan(out[i]), i >= out.size() / 2);
   }
 }
 
 // An infinite K gives scores of -inf, which weigh nothing, and NaN is not hidden.
 TEST_P(AttendTest, InfiniteScores) {
-  float q = 1.0F;
   float k[kKvPageSlots];
   float v[kKvPageSlots];
   std::fill_n(k, kKvPageSlots, -kInf);
   std::fill_n(v, kKvPageSlots, 7.0F);
+  alignas(64) float q[16] = {1.0F};
+  alignas(64) float acc[16];
   AttendState state;
-  float acc = 0.0F;
-  AttendPageArgs args{.q = &q,
-                      .q_stride = 1,
-                      .n_q = 1,
-                      .k = reinterpret_cast<const std::byte*>(k),
-                      .v = reinterpret_cast<const std::byte*>(v),
-                      .head_dim = 1,
-                      .first = 0,
-                      .last = 3,
-                      .scale = 1.0F,
-                      .state = &state,
-                      .acc = &acc,
-                      .acc_stride = 1};
+  const AttendRange range = {0, 3};
+  const GuardedBytes queries(attend_query_bytes(1, 1));
+  const GuardedBytes scratch(attend_scratch_bytes(1, 1));
+  GetParam().load_queries({.q = q,
+                           .row_stride = 1,
+                           .n_rows = 1,
+                           .n_q = 1,
+                           .head_dim = 1,
+                           .scale = 1.0F,
+                           .queries = queries.data()});
+  const AttendPageArgs args{.queries = queries.data(),
+                            .n_rows = 1,
+                            .n_q = 1,
+                            .head_dim = 1,
+                            .k = reinterpret_cast<const std::byte*>(k),
+                            .v = reinterpret_cast<const std::byte*>(v),
+                            .k_type = KvType::kF32,
+                            .v_type = KvType::kF32,
+                            .visible = &range,
+                            .state = &state,
+                            .acc = acc,
+                            .acc_stride = 16,
+                            .scratch = scratch.data()};
   float out = -1.0F;
-  attend_begin(&state, &acc, 1, 1, 1);
-  GetParam().page_f32(args);
-  attend_finish(&state, &acc, 1, &out, 1, 1, 1);
+  attend_begin(&state, acc, 16, 1);
+  GetParam().page(args);
+  attend_finish(&state, acc, 16, &out, 1, 1, 1);
   EXPECT_EQ(out, 0.0F);
   k[1] = 0.5F;
-  GetParam().page_f32(args);
-  attend_finish(&state, &acc, 1, &out, 1, 1, 1);
+  GetParam().page(args);
+  attend_finish(&state, acc, 16, &out, 1, 1, 1);
   EXPECT_EQ(out, 7.0F);
   k[2] = std::numeric_limits<float>::quiet_NaN();
-  GetParam().page_f32(args);
-  attend_finish(&state, &acc, 1, &out, 1, 1, 1);
+  GetParam().page(args);
+  attend_finish(&state, acc, 16, &out, 1, 1, 1);
   EXPECT_TRUE(std::isnan(out));
 }
 
-// A head alone has the bits it has in its group.
-TEST_P(AttendTest, HeadsDoNotDependOnTheirGroup) {
+// A query alone has the bits it has in its tile, whatever the cut: by head, by row, by both.
+TEST_P(AttendTest, QueriesDoNotDependOnTheirTile) {
   SeededRng rng;
+  constexpr std::uint32_t kRows = 37;
+  constexpr std::uint32_t kHeads = 11;
+  constexpr std::uint32_t kHeadDim = 72;
   for (const KvType type : kAllKvTypes) {
-    Problem problem(type, 11, 72, {{3, 64}, {0, 64}, {0, 31}}, 2.0F, rng);
-    problem.set_soft_cap(6.0F);
-    problem.set_alibi(rng);
-    const std::vector<float> whole = problem.run(GetParam());
-    for (std::uint32_t h = 0; h < 11; ++h) {
-      AttendState state;
-      std::vector<float> acc(72);
-      attend_begin(&state, acc.data(), 72, 1, 72);
-      for (std::size_t p = 0; p < 3; ++p) {
-        AttendPageArgs args = problem.page_args(p, &state, acc.data());
-        args.q += h * args.q_stride;
-        args.slopes += h;
-        args.n_q = 1;
-        GetParam().page(type)(args);
+    for (const bool plain : {true, false}) {
+      Problem problem({kRows, kHeads, kHeadDim, type, type}, staircase(kRows), 2.0F, rng);
+      if (!plain) {
+        problem.set_soft_cap(6.0F);
+        problem.set_alibi(rng);
       }
-      attend_finish(&state, acc.data(), 72, acc.data(), 72, 1, 72);
-      EXPECT_EQ(std::memcmp(acc.data(), &whole[h * 72], 72 * sizeof(float)), 0) << h;
+      const std::vector<float> whole = problem.run(GetParam());
+      for (const std::uint32_t tile_rows : {1U, 7U, 13U}) {
+        for (std::uint32_t row = 0; row < kRows; row += tile_rows) {
+          const std::uint32_t n = std::min(tile_rows, kRows - row);
+          const std::vector<float> part =
+              problem.run(GetParam(), {row, n, 0, kHeads, 0, problem.whole().to});
+          EXPECT_EQ(std::memcmp(part.data(), &whole[std::size_t{row} * kHeads * kHeadDim],
+                                part.size() * sizeof(float)),
+                    0)
+              << row << " of tiles of " << tile_rows;
+        }
+      }
+      for (std::uint32_t h = 0; h < kHeads; ++h) {
+        const std::vector<float> part =
+            problem.run(GetParam(), {0, kRows, h, 1, 0, problem.whole().to});
+        for (std::uint32_t row = 0; row < kRows; ++row) {
+          EXPECT_EQ(std::memcmp(&part[std::size_t{row} * kHeadDim],
+                                &whole[(std::size_t{row} * kHeads + h) * kHeadDim],
+                                kHeadDim * sizeof(float)),
+                    0)
+              << row << " head " << h;
+        }
+      }
     }
   }
 }
 
 TEST_P(AttendTest, MergedSpansMatchReference) {
   SeededRng rng;
-  const Problem problem(KvType::kF16, 3, 40, {{0, 64}, {0, 64}, {0, 64}, {0, 9}}, 5.0F, rng);
+  const Problem problem({1, 3, 40}, {{kWholePage}, {kWholePage}, {kWholePage}, {{0, 9}}}, 5.0F,
+                        rng);
   std::vector<AttendState> low(3);
   std::vector<AttendState> high(3);
-  std::vector<float> low_acc(120);
-  std::vector<float> high_acc(120);
-  problem.run(GetParam(), 0, 2, low.data(), low_acc.data());
-  problem.run(GetParam(), 2, 4, high.data(), high_acc.data());
-  attend_merge(low.data(), low_acc.data(), high.data(), high_acc.data(), 40, 3, 40);
+  std::vector<float> low_acc(3 * 48);
+  std::vector<float> high_acc(3 * 48);
+  attend_begin(low.data(), low_acc.data(), 48, 3);
+  attend_begin(high.data(), high_acc.data(), 48, 3);
+  problem.run(GetParam(), {0, 1, 0, 3, 0, 2}, low.data(), low_acc.data());
+  problem.run(GetParam(), {0, 1, 0, 3, 2, 4}, high.data(), high_acc.data());
+  attend_merge(low.data(), low_acc.data(), high.data(), high_acc.data(), 48, 3);
   EXPECT_TRUE(problem.within_bound(problem.finish(low, low_acc.data())));
 }
 
 TEST_P(AttendTest, MergingAnEmptySpanChangesNothing) {
   SeededRng rng;
-  const Problem problem(KvType::kF32, 2, 16, {{0, 20}}, 1.0F, rng);
+  const Problem problem({1, 2, 16}, {{{0, 20}}}, 1.0F, rng);
   std::vector<AttendState> state(2);
   std::vector<AttendState> empty(2);
   std::vector<float> acc(32);
   std::vector<float> empty_acc(32);
-  problem.run(GetParam(), 0, 1, state.data(), acc.data());
+  attend_begin(state.data(), acc.data(), 16, 2);
+  problem.run(GetParam(), problem.whole(), state.data(), acc.data());
   const std::vector<float> alone = problem.finish(state, acc.data());
-  attend_begin(empty.data(), empty_acc.data(), 16, 2, 16);
-  attend_merge(state.data(), acc.data(), empty.data(), empty_acc.data(), 16, 2, 16);
+  attend_begin(empty.data(), empty_acc.data(), 16, 2);
+  attend_merge(state.data(), acc.data(), empty.data(), empty_acc.data(), 16, 2);
   EXPECT_EQ(problem.finish(state, acc.data()), alone);
-  attend_merge(empty.data(), empty_acc.data(), state.data(), acc.data(), 16, 2, 16);
+  attend_merge(empty.data(), empty_acc.data(), state.data(), acc.data(), 16, 2);
   EXPECT_EQ(problem.finish(empty, empty_acc.data()), alone);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AttendTest, testing::ValuesIn(attend_kernels()),
+// Prompt and decode rows share the kernels that the prompt's table holds and may have others.
+INSTANTIATE_TEST_SUITE_P(Prompt, AttendTest, testing::ValuesIn(attend_prompt_kernels()),
                          testing_support::KernelName{});
 
 }  // namespace

@@ -31,10 +31,16 @@ struct ConvertKernels {
 // Every implementation, best instruction set first, scalar last. Threads  any
 std::span<const ConvertKernels> convert_kernels() noexcept;
 
-// Stores one K or V row of head_dim values at `to`, kv_row_bytes(type, head_dim) bytes.
+// Stores the head_dim values of one key as slot `slot` of a page's K block (quant/kv_type.h): every
+// kKvPageSlots-th element. Requires  slot < kKvPageSlots
+// Threads  any, for different slots too: no byte of another slot is written
+void store_key(const ConvertKernels& convert, KvType type, const float* from, std::byte* block,
+               std::uint32_t slot, std::uint32_t head_dim) noexcept;
+
+// Stores one V row of head_dim values at `to`, kv_row_bytes(type, head_dim) bytes.
 // Threads  any
-void store_kv_row(const ConvertKernels& convert, KvType type, const float* from, std::byte* to,
-                  std::uint32_t head_dim) noexcept;
+void store_value(const ConvertKernels& convert, KvType type, const float* from, std::byte* to,
+                 std::uint32_t head_dim) noexcept;
 
 }  // namespace qsf::kernels
 

@@ -49,7 +49,7 @@ class CoverageCheck : public ::testing::Environment {
 std::vector<KernelId> all_kernels() {
   std::vector<KernelId> kernels;
   append(activation_kernels(), &kernels);
-  append(attend_kernels(), &kernels);
+  append(attend_prompt_kernels(), &kernels);
   append(convert_kernels(), &kernels);
   append(elementwise_kernels(), &kernels);
   append(matmul_kernels(), &kernels);

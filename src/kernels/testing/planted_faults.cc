@@ -9,11 +9,14 @@
 #include <limits>
 
 #include "base/f16.h"
+#include "kernels/attend/attend_variants.h"
 #include "kernels/matmul/matmul_variants.h"
 #include "kernels/variants_scalar.h"
 
 namespace qsf::kernels::testing_support {
 namespace {
+
+constexpr std::uint32_t kMaxFaultyQueries = 64;
 
 template <Input kInput>
 void right(const MatMulArgs& args) noexcept {
@@ -213,93 +216,103 @@ constexpr PlantedFault<MatMulKernel> kMemoryFaults[] = {
     {"input read past its end", faulty("read_past_input", Input::kInt8, read_past_input)},
 };
 
-template <KvType kType>
-void right_page(const AttendPageArgs& args) noexcept {
-  if constexpr (kType == KvType::kF32) {
-    attend_page_f32_scalar(args);
-  } else {
-    attend_page_f16_scalar(args);
-  }
-}
-
-template <KvType kType>
 void ignore_cap(const AttendPageArgs& args) noexcept {
   AttendPageArgs wrong = args;
   wrong.soft_cap = 0.0F;
-  right_page<kType>(wrong);
+  attend_page_scalar(wrong);
 }
 
-template <KvType kType>
 void cap_at_one(const AttendPageArgs& args) noexcept {
   AttendPageArgs wrong = args;
   wrong.soft_cap = 1.0F;
-  right_page<kType>(wrong);
+  attend_page_scalar(wrong);
 }
 
-template <KvType kType>
 void ignore_slopes(const AttendPageArgs& args) noexcept {
   AttendPageArgs wrong = args;
   wrong.slopes = nullptr;
-  right_page<kType>(wrong);
+  attend_page_scalar(wrong);
 }
 
-template <KvType kType>
 void turn_slopes(const AttendPageArgs& args) noexcept {
   AttendPageArgs wrong = args;
-  float slopes[16];
+  float slopes[kMaxFaultyQueries];
   for (std::uint32_t h = 0; h < args.n_q; ++h) slopes[h] = -args.slopes[h];
   wrong.slopes = slopes;
-  right_page<kType>(wrong);
+  attend_page_scalar(wrong);
 }
 
-template <KvType kType>
 void take_next_slope(const AttendPageArgs& args) noexcept {
   AttendPageArgs wrong = args;
-  float slopes[16];
+  float slopes[kMaxFaultyQueries];
   for (std::uint32_t h = 0; h < args.n_q; ++h) slopes[h] = args.slopes[(h + 1) % args.n_q];
   wrong.slopes = slopes;
-  right_page<kType>(wrong);
+  attend_page_scalar(wrong);
 }
 
 // Takes a slot's number in its page for its position.
-template <KvType kType>
 void ignore_positions(const AttendPageArgs& args) noexcept {
   AttendPageArgs wrong = args;
   std::int32_t positions[kKvPageSlots];
   for (std::uint32_t j = 0; j < kKvPageSlots; ++j) positions[j] = static_cast<std::int32_t>(j);
   wrong.positions = positions;
-  right_page<kType>(wrong);
+  attend_page_scalar(wrong);
 }
 
-// Counts positions from the first visible slot instead of from the page's.
-template <KvType kType>
-void shift_positions(const AttendPageArgs& args) noexcept {
+// Calls the right kernel with other ranges.
+template <typename Change>
+void change_ranges(const AttendPageArgs& args, Change change) noexcept {
   AttendPageArgs wrong = args;
-  std::int32_t positions[kKvPageSlots] = {};
-  for (std::uint32_t j = args.first; j < args.last; ++j) {
-    positions[j] = args.positions[j - args.first];
+  AttendRange ranges[kMaxFaultyQueries];
+  for (std::uint32_t row = 0; row < args.n_rows; ++row) ranges[row] = change(args.visible, row);
+  wrong.visible = ranges;
+  attend_page_scalar(wrong);
+}
+
+void see_one_more(const AttendPageArgs& args) noexcept {
+  change_ranges(args, [](const AttendRange* visible, std::uint32_t row) {
+    const std::uint32_t last = visible[row].last;
+    return AttendRange{visible[row].first, last < kKvPageSlots ? last + 1 : last};
+  });
+}
+
+void miss_first_slot(const AttendPageArgs& args) noexcept {
+  change_ranges(args, [](const AttendRange* visible, std::uint32_t row) {
+    const AttendRange range = visible[row];
+    return AttendRange{range.first < range.last ? range.first + 1 : range.first, range.last};
+  });
+}
+
+void share_first_range(const AttendPageArgs& args) noexcept {
+  change_ranges(args, [](const AttendRange* visible, std::uint32_t) { return visible[0]; });
+}
+
+// Leaves what older pages gave under their own maximum.
+void forget_correction(const AttendPageArgs& args) noexcept {
+  float sums[kMaxFaultyQueries];
+  for (std::uint32_t i = 0; i < args.n_rows * args.n_q; ++i) {
+    sums[i] = args.state[i].sum;
+    args.state[i].sum = 0.0F;
   }
-  wrong.positions = positions;
-  right_page<kType>(wrong);
+  attend_page_scalar(args);
+  for (std::uint32_t i = 0; i < args.n_rows * args.n_q; ++i) args.state[i].sum += sums[i];
 }
 
-constexpr AttendKernels faulty(const char* name, AttendPageFn page_f32, AttendPageFn page_f16) {
-  return {name, Isa::kScalar, Exactness::kBounded, page_f32, page_f16};
+constexpr AttendKernel faulty(const char* name, AttendPageFn page) {
+  return {name, Isa::kScalar, Exactness::kBounded, attend_load_queries_f32, page, 128};
 }
 
-constexpr PlantedFault<AttendKernels> kAttendFaults[] = {
-    {"soft cap ignored", faulty("ignore_cap", ignore_cap<KvType::kF32>, ignore_cap<KvType::kF16>)},
-    {"soft cap of 1", faulty("cap_at_one", cap_at_one<KvType::kF32>, cap_at_one<KvType::kF16>)},
-    {"slopes ignored",
-     faulty("ignore_slopes", ignore_slopes<KvType::kF32>, ignore_slopes<KvType::kF16>)},
-    {"sign of the slopes turned",
-     faulty("turn_slopes", turn_slopes<KvType::kF32>, turn_slopes<KvType::kF16>)},
-    {"slope of another head",
-     faulty("take_next_slope", take_next_slope<KvType::kF32>, take_next_slope<KvType::kF16>)},
-    {"positions ignored",
-     faulty("ignore_positions", ignore_positions<KvType::kF32>, ignore_positions<KvType::kF16>)},
-    {"positions shifted",
-     faulty("shift_positions", shift_positions<KvType::kF32>, shift_positions<KvType::kF16>)},
+constexpr PlantedFault<AttendKernel> kAttendFaults[] = {
+    {"soft cap ignored", faulty("ignore_cap", ignore_cap)},
+    {"soft cap of 1", faulty("cap_at_one", cap_at_one)},
+    {"slopes ignored", faulty("ignore_slopes", ignore_slopes)},
+    {"sign of the slopes turned", faulty("turn_slopes", turn_slopes)},
+    {"slope of another head", faulty("take_next_slope", take_next_slope)},
+    {"positions ignored", faulty("ignore_positions", ignore_positions)},
+    {"one slot too many", faulty("see_one_more", see_one_more)},
+    {"first slot dropped", faulty("miss_first_slot", miss_first_slot)},
+    {"range of the first row", faulty("share_first_range", share_first_range)},
+    {"older sums not corrected", faulty("forget_correction", forget_correction)},
 };
 
 }  // namespace
@@ -307,7 +320,7 @@ constexpr PlantedFault<AttendKernels> kAttendFaults[] = {
 std::span<const PlantedFault<MatMulKernel>> planted_matmul_faults() noexcept {
   return kMatMulFaults;
 }
-std::span<const PlantedFault<AttendKernels>> planted_attend_faults() noexcept {
+std::span<const PlantedFault<AttendKernel>> planted_attend_faults() noexcept {
   return kAttendFaults;
 }
 std::span<const PlantedFault<MatMulKernel>> planted_memory_faults() noexcept {

@@ -22,8 +22,8 @@ struct PlantedFault {
 // for more than 2 rows of x and of weights, and columns that end inside a chunk.
 std::span<const PlantedFault<MatMulKernel>> planted_matmul_faults() noexcept;
 
-// Faults of a page of attention with a soft cap and slopes, for at most 16 heads.
-std::span<const PlantedFault<AttendKernels>> planted_attend_faults() noexcept;
+// Faults of a page of attention with a soft cap and slopes, for at most 64 queries.
+std::span<const PlantedFault<AttendKernel>> planted_attend_faults() noexcept;
 
 // Faults that touch memory they must not; a guarded run dies of them.
 std::span<const PlantedFault<MatMulKernel>> planted_memory_faults() noexcept;

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+//
+// Attention over one page, AVX2 with FMA: blocks of 6 queries by 16 columns fill 12 of 16
+// registers.
+
+#include <immintrin.h>
+
+#include "kernels/attend/attend_page.h"
+#include "kernels/attend/attend_variants.h"
+
+namespace qsf::kernels {
+namespace {
+
+struct Lanes {
+  using Vec = __m256;
+  using Half = std::uint16_t;
+  static constexpr unsigned kWidth = 8;
+  static constexpr unsigned kRows = 6;
+  static constexpr unsigned kVectors = 2;
+
+  [[gnu::always_inline]] static Vec splat(float value) noexcept { return _mm256_set1_ps(value); }
+  [[gnu::always_inline]] static Vec load(const float* from) noexcept {
+    return _mm256_loadu_ps(from);
+  }
+  [[gnu::always_inline]] static Vec load(const Half* from) noexcept {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
+  [[gnu::always_inline]] static void store(float* to, Vec x) noexcept { _mm256_storeu_ps(to, x); }
+  [[gnu::always_inline]] static Vec multiply_add(Vec a, Vec b, Vec c) noexcept {
+    return _mm256_fmadd_ps(a, b, c);
+  }
+  // The larger, or `old` where `x` is NaN.
+  [[gnu::always_inline]] static Vec larger(Vec x, Vec old) noexcept {
+    return _mm256_max_ps(x, old);
+  }
+  [[gnu::always_inline]] static Vec select_less(Vec a, Vec b, Vec yes, Vec no) noexcept {
+    return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
+  }
+  // mantissa * 2^n, n = shifted - magic = the low bits of `shifted`, or 0 where x < least.
+  [[gnu::always_inline]] static Vec scale_unless_less(Vec mantissa, Vec shifted, Vec, Vec x,
+                                                      Vec least) noexcept {
+    const __m256i power = _mm256_add_epi32(_mm256_slli_epi32(_mm256_castps_si256(shifted), 23),
+                                           _mm256_set1_epi32(127 << 23));
+    return _mm256_and_ps(_mm256_mul_ps(mantissa, _mm256_castsi256_ps(power)),
+                         _mm256_cmp_ps(x, least, _CMP_NLT_UQ));
+  }
+  [[gnu::always_inline]] static Vec distance(const std::int32_t* positions,
+                                             std::int32_t from) noexcept {
+    const __m256i at = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(positions));
+    return _mm256_cvtepi32_ps(_mm256_sub_epi32(at, _mm256_set1_epi32(from)));
+  }
+  [[gnu::always_inline]] static float first_lane(Vec x) noexcept { return _mm256_cvtss_f32(x); }
+  [[gnu::always_inline]] static float largest_lane(Vec x) noexcept {
+    __m128 y = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    y = _mm_max_ps(y, _mm_movehl_ps(y, y));
+    return _mm_cvtss_f32(_mm_max_ss(y, _mm_movehdup_ps(y)));
+  }
+  [[gnu::always_inline]] static float sum_lanes(Vec x) noexcept {
+    __m128 y = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    y = _mm_add_ps(y, _mm_movehl_ps(y, y));
+    return _mm_cvtss_f32(_mm_add_ss(y, _mm_movehdup_ps(y)));
+  }
+};
+
+}  // namespace
+
+void attend_page_avx2(const AttendPageArgs& args) noexcept {
+  attend_page_internal::attend_page<Lanes>(args);
+}
+
+}  // namespace qsf::kernels

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+//
+// The functions behind the tables of attention kernels; for those tables and for tests that spoil
+// them.
+
+#ifndef QSF_KERNELS_ATTEND_ATTEND_VARIANTS_H_
+#define QSF_KERNELS_ATTEND_ATTEND_VARIANTS_H_
+
+#include "kernels/attend/attend.h"
+
+namespace qsf::kernels {
+
+// Scales queries and packs them as rows of head_dim floats: what every f32 tier reads.
+void attend_load_queries_f32(const AttendQueryArgs& args) noexcept;
+
+void attend_page_scalar(const AttendPageArgs& args) noexcept;
+void attend_page_avx2(const AttendPageArgs& args) noexcept;
+void attend_page_avx512(const AttendPageArgs& args) noexcept;
+void attend_page_neon(const AttendPageArgs& args) noexcept;
+
+}  // namespace qsf::kernels
+
+#endif  // QSF_KERNELS_ATTEND_ATTEND_VARIANTS_H_
