@@ -36,7 +36,7 @@ bool has_tier(const CpuFeatures& cpu, Isa isa) noexcept {
     case Isa::kAvx2: return has_all(cpu, {kAvx2, kFma, kF16c});
     case Isa::kAvx512: return has_all(cpu, {kAvx512F, kAvx512Bw, kAvx512Dq, kAvx512Vl});
     case Isa::kAvx512Vnni: return has_all(cpu, {kAvx512Vnni});
-    case Isa::kAmx: return has_all(cpu, {kAmxTile, kAmxInt8, kAmxBf16});
+    case Isa::kAmx: return has_all(cpu, {kAvx512Bf16, kAmxTile, kAmxInt8, kAmxBf16});
     case Isa::kNeon: return has_all(cpu, {kNeon});
     case Isa::kNeonDot: return has_all(cpu, {kNeonDot});
   }
@@ -87,6 +87,19 @@ Isa best_isa(const CpuFeatures& cpu) noexcept {
   return best;
 }
 
+Isa runnable_isa(const CpuFeatures& cpu) noexcept {
+  const Isa best = best_isa(cpu);
+#if defined(QSF_EMULATE_AMX)
+  if (best == Isa::kAvx512Vnni && cpu.has(CpuFeature::kAvx512Bf16)) return Isa::kAmx;
+#endif
+  return best;
+}
+
+bool amx_is_native() noexcept {
+  static const bool native = best_isa(host_cpu()) == Isa::kAmx;
+  return native;
+}
+
 Result<Isa> choose_isa(const CpuFeatures& cpu, const char* cap) {
   const Isa best = best_isa(cpu);
   if (cap == nullptr || *cap == '\0') return best;
@@ -98,7 +111,8 @@ Result<Isa> choose_isa(const CpuFeatures& cpu, const char* cap) {
         "QSF_ISA: instruction set \"%s\" is not of this architecture, which is %s", cap,
         kHostIsArm ? "AArch64" : "x86-64");
   }
-  return limit < best ? limit : best;
+  const Isa runnable = runnable_isa(cpu);
+  return limit < runnable ? limit : limit == Isa::kAmx ? runnable : best;
 }
 
 Result<Isa> choose_host_isa() {

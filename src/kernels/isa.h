@@ -23,7 +23,7 @@ enum class Isa : std::uint8_t {
   kAvx2 = 2,    // with FMA and F16C
   kAvx512 = 3,  // F, BW, DQ, VL
   kAvx512Vnni = 4,
-  kAmx = 5,  // tiles, int8, bf16
+  kAmx = 5,  // tiles, int8, bf16, and AVX-512 BF16
   kNeon = 6,
   kNeonDot = 7,
 };
@@ -49,9 +49,16 @@ bool isa_covers(Isa best, Isa isa) noexcept;
 // Returns the highest tier all of whose features, and those of every lower tier, are there.
 Isa best_isa(const CpuFeatures& cpu) noexcept;
 
+// Returns the highest tier whose code this build can run there: best_isa(cpu), or kAmx where tests
+// emulate its tiles (amx_tiles.h).
+Isa runnable_isa(const CpuFeatures& cpu) noexcept;
+
+// Returns whether this CPU has the tiles of kAmx. Threads  any
+bool amx_is_native() noexcept;
+
 // Returns best_isa(cpu), capped by `cap`, the value of QSF_ISA: null or empty means no cap.
 // Fails  kInvalidArgument on an unknown name or a tier of another architecture. A cap above what
-//        the CPU has changes nothing.
+//        the CPU has changes nothing, except that "amx" chooses emulated tiles where there are any.
 Result<Isa> choose_isa(const CpuFeatures& cpu, const char* cap);
 
 // Returns choose_isa for this CPU and the QSF_ISA of this process's environment.

@@ -55,6 +55,8 @@ TEST(IsaTest, BestNeedsEveryTierBelow) {
   for (const CpuFeature f : {kAmxTile, kAmxInt8, kAmxBf16}) amx.add(f);
   EXPECT_EQ(best_isa(amx), Isa::kAvx512);  // no VNNI
   amx.add(kAvx512Vnni);
+  EXPECT_EQ(best_isa(amx), Isa::kAvx512Vnni);  // no bf16 beside the tiles
+  amx.add(kAvx512Bf16);
   EXPECT_EQ(best_isa(amx), Isa::kAmx);
   EXPECT_EQ(best_isa(with({kNeon})), Isa::kNeon);
   EXPECT_EQ(best_isa(with({kNeon, kNeonDot})), Isa::kNeonDot);
@@ -71,6 +73,19 @@ TEST(IsaTest, CapLowersAndNeverRaises) {
   EXPECT_EQ(choose_isa(avx2, "amx").value(), Isa::kAvx2);
   EXPECT_EQ(choose_isa(avx2, "fast").error().message().substr(0, 9), "QSF_ISA: ");
   EXPECT_EQ(choose_isa(avx2, "neon").error().code(), StatusCode::kInvalidArgument);
+}
+#endif
+
+#if defined(QSF_EMULATE_AMX)
+TEST(IsaTest, EmulatedTilesRunWhenNamed) {
+  using enum CpuFeature;
+  const CpuFeatures vnni = with({kSse42, kAvx2, kFma, kF16c, kAvx512F, kAvx512Bw, kAvx512Dq,
+                                 kAvx512Vl, kAvx512Vnni, kAvx512Bf16});
+  EXPECT_EQ(runnable_isa(vnni), Isa::kAmx);
+  EXPECT_EQ(choose_isa(vnni, nullptr).value(), Isa::kAvx512Vnni);
+  EXPECT_EQ(choose_isa(vnni, "amx").value(), Isa::kAmx);
+  EXPECT_EQ(choose_isa(vnni, "avx512vnni").value(), Isa::kAvx512Vnni);
+  EXPECT_EQ(runnable_isa(with({kSse42, kAvx2, kFma, kF16c})), Isa::kAvx2);
 }
 #endif
 

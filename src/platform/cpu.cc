@@ -11,6 +11,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #elif defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -34,6 +38,7 @@ constexpr NamedFeature kNames[] = {
     {CpuFeature::kAvx512Dq, "avx512dq"},
     {CpuFeature::kAvx512Vl, "avx512vl"},
     {CpuFeature::kAvx512Vnni, "avx512vnni"},
+    {CpuFeature::kAvx512Bf16, "avx512bf16"},
     {CpuFeature::kAmxTile, "amx-tile"},
     {CpuFeature::kAmxInt8, "amx-int8"},
     {CpuFeature::kAmxBf16, "amx-bf16"},
@@ -65,10 +70,22 @@ X86CpuidWords read_cpuid() noexcept {
     words.leaf7_ebx = ebx;
     words.leaf7_ecx = ecx;
     words.leaf7_edx = edx;
+    if (eax >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0) words.leaf7_1_eax = eax;
   }
   constexpr unsigned kOsxsave = 27;
   if (bit(words.leaf1_ecx, kOsxsave)) words.xcr0 = read_xcr0();
   return words;
+}
+
+// Asks for the tile registers, which Linux saves for programs that want them alone.
+bool request_tile_state() noexcept {
+#if defined(__linux__)
+  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr int kTileData = 18;               // XFEATURE_XTILEDATA
+  return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
 }
 #endif
 
@@ -94,6 +111,7 @@ CpuFeatures decode_x86_features(const X86CpuidWords& words) noexcept {
     if (bit(words.leaf7_ebx, 17)) cpu.add(CpuFeature::kAvx512Dq);
     if (bit(words.leaf7_ebx, 31)) cpu.add(CpuFeature::kAvx512Vl);
     if (bit(words.leaf7_ecx, 11)) cpu.add(CpuFeature::kAvx512Vnni);
+    if (bit(words.leaf7_1_eax, 5)) cpu.add(CpuFeature::kAvx512Bf16);
   }
   if ((words.xcr0 & kAmxState) == kAmxState && bit(words.leaf7_edx, 24)) {
     cpu.add(CpuFeature::kAmxTile);
@@ -105,7 +123,14 @@ CpuFeatures decode_x86_features(const X86CpuidWords& words) noexcept {
 
 CpuFeatures detect_cpu_features() noexcept {
 #if defined(__x86_64__)
-  return decode_x86_features(read_cpuid());
+  CpuFeatures cpu = decode_x86_features(read_cpuid());
+  if (cpu.has(CpuFeature::kAmxTile) && !request_tile_state()) {
+    for (const CpuFeature tile :
+         {CpuFeature::kAmxTile, CpuFeature::kAmxInt8, CpuFeature::kAmxBf16}) {
+      cpu.remove(tile);
+    }
+  }
+  return cpu;
 #elif defined(__aarch64__)
   CpuFeatures cpu;
   cpu.add(CpuFeature::kNeon);  // part of the base architecture

@@ -30,6 +30,7 @@ enum class CpuFeature : std::uint32_t {
   kPclmul = 1U << 12,
   kNeon = 1U << 13,
   kNeonDot = 1U << 14,
+  kAvx512Bf16 = 1U << 15,
 };
 
 struct CpuFeatures {
@@ -39,9 +40,11 @@ struct CpuFeatures {
     return (bits & static_cast<std::uint32_t>(feature)) != 0;
   }
   void add(CpuFeature feature) noexcept { bits |= static_cast<std::uint32_t>(feature); }
+  void remove(CpuFeature feature) noexcept { bits &= ~static_cast<std::uint32_t>(feature); }
 };
 
-// Asks the CPU. Costs some cpuid instructions: a caller keeps the answer.
+// Asks the CPU, and the system for the state of AMX where there is one: permission is given to a
+// process once, before its threads start. Costs some cpuid instructions: a caller keeps the answer.
 // Threads  any
 CpuFeatures detect_cpu_features() noexcept;
 
@@ -57,7 +60,8 @@ struct X86CpuidWords {
   std::uint32_t leaf7_ebx = 0;
   std::uint32_t leaf7_ecx = 0;
   std::uint32_t leaf7_edx = 0;
-  std::uint64_t xcr0 = 0;  // 0 when OSXSAVE is off
+  std::uint32_t leaf7_1_eax = 0;  // of subleaf 1
+  std::uint64_t xcr0 = 0;         // 0 when OSXSAVE is off
 };
 
 // Turns the words into features; a register file that the system does not save hides its features.

@@ -27,14 +27,16 @@ TEST(CpuTest, DecodesX86Words) {
   words.leaf7_ebx |= 1U << 16 | 1U << 17 | 1U << 30 | 1U << 31;
   words.leaf7_ecx = 1U << 11;
   words.leaf7_edx = 1U << 22 | 1U << 24 | 1U << 25;
+  words.leaf7_1_eax = 1U << 5;
   EXPECT_EQ(cpu_features_text(decode_x86_features(words)), "sse4.2 avx2 fma f16c");
   words.xcr0 = 0xE7;
   EXPECT_EQ(cpu_features_text(decode_x86_features(words)),
-            "sse4.2 avx2 fma f16c avx512f avx512bw avx512dq avx512vl avx512vnni");
+            "sse4.2 avx2 fma f16c avx512f avx512bw avx512dq avx512vl avx512vnni "
+            "avx512bf16");
   words.xcr0 = 0x600E7;
   EXPECT_EQ(cpu_features_text(decode_x86_features(words)),
-            "sse4.2 avx2 fma f16c avx512f avx512bw avx512dq avx512vl avx512vnni amx-tile amx-int8 "
-            "amx-bf16");
+            "sse4.2 avx2 fma f16c avx512f avx512bw avx512dq avx512vl avx512vnni avx512bf16 "
+            "amx-tile amx-int8 amx-bf16");
 }
 
 // Registers that the system does not save hide every feature that needs them.
@@ -77,6 +79,7 @@ TEST(CpuTest, AgreesWithTheKernel) {
   EXPECT_EQ(host_cpu().has(CpuFeature::kPclmul), listed("pclmulqdq"));
   EXPECT_EQ(host_cpu().has(CpuFeature::kAvx512F), listed("avx512f"));
   EXPECT_EQ(host_cpu().has(CpuFeature::kAvx512Vnni), listed("avx512_vnni"));
+  EXPECT_EQ(host_cpu().has(CpuFeature::kAvx512Bf16), listed("avx512_bf16"));
   EXPECT_EQ(host_cpu().has(CpuFeature::kAmxTile), listed("amx_tile"));
 }
 #endif

@@ -22,6 +22,10 @@ namespace {
 #define QSF_F32_SCALAR(name, type, block) \
   QSF_ENTRY(matmul_##name##_f32_scalar, kScalar, type, block, kF32, kBounded)
 
+#define QSF_I8_AMX(name, type, block) \
+  QSF_ENTRY(matmul_##name##_i8_amx, kAmx, type, block, kInt8, kBitExact)
+#define QSF_BF16_AMX(name, type, block) \
+  QSF_ENTRY(matmul_##name##_bf16_amx, kAmx, type, block, kBf16, kBounded)
 #define QSF_I8_AVX512VNNI(name, type, block) \
   QSF_ENTRY(matmul_##name##_i8_avx512vnni, kAvx512Vnni, type, block, kInt8, kBitExact)
 #define QSF_I8_AVX2(name, type, block) \
@@ -37,6 +41,9 @@ namespace {
 // clang-format off
 constexpr MatMulKernel kKernels[] = {
 #if defined(__x86_64__)
+    QSF_CODED_FORMATS(QSF_I8_AMX)
+    QSF_CODED_FORMATS(QSF_BF16_AMX)
+    QSF_BF16_AMX(bf16, kBF16, 4)
     QSF_CODED_FORMATS(QSF_I8_AVX512VNNI)
     QSF_CODED_FORMATS(QSF_I8_AVX512)
     QSF_CODED_FORMATS(QSF_F32_AVX512)
@@ -54,6 +61,8 @@ constexpr MatMulKernel kKernels[] = {
 #undef QSF_I8_SSE42
 #undef QSF_I8_AVX2
 #undef QSF_I8_AVX512VNNI
+#undef QSF_BF16_AMX
+#undef QSF_I8_AMX
 #undef QSF_F32_SCALAR
 #undef QSF_I8_SCALAR
 #undef QSF_ENTRY

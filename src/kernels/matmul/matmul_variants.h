@@ -28,7 +28,9 @@ QSF_CODED_FORMATS(QSF_DECLARE)
   void matmul_##name##_i8_avx2(const MatMulArgs& args) noexcept;       \
   void matmul_##name##_i8_avx512vnni(const MatMulArgs& args) noexcept; \
   void matmul_##name##_i8_avx512(const MatMulArgs& args) noexcept;     \
-  void matmul_##name##_f32_avx512(const MatMulArgs& args) noexcept;
+  void matmul_##name##_f32_avx512(const MatMulArgs& args) noexcept;    \
+  void matmul_##name##_i8_amx(const MatMulArgs& args) noexcept;        \
+  void matmul_##name##_bf16_amx(const MatMulArgs& args) noexcept;
 QSF_CODED_FORMATS(QSF_DECLARE)
 #undef QSF_DECLARE
 
@@ -36,6 +38,8 @@ QSF_CODED_FORMATS(QSF_DECLARE)
   void matmul_##name##_f32_avx512(const MatMulArgs& args) noexcept;
 QSF_FLOAT_FORMATS(QSF_DECLARE)
 #undef QSF_DECLARE
+
+void matmul_bf16_bf16_amx(const MatMulArgs& args) noexcept;
 #endif
 
 }  // namespace qsf::kernels

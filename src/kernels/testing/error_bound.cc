@@ -20,7 +20,9 @@ double product_bound(BlockFormat format, Input input, std::uint64_t n_cols,
   const double n_blocks = static_cast<double>(n_cols / block + 1);
   const double underflow = 4.0 * static_cast<double>(n_cols) * 0x1p-149 * 65504.0;
   if (input == Input::kBf16) {
-    return (0x1p-9 + 1.01 * gamma_of(static_cast<double>(n_cols) + 4.0)) * magnitude + underflow;
+    const double flushed = 2.0 * static_cast<double>(n_cols) * kSmallestNormal;
+    return (0x1p-8 + 1.01 * gamma_of(static_cast<double>(n_cols) + 4.0)) * magnitude + underflow +
+           flushed;
   }
   return gamma_of(block + n_blocks + 4.0) * magnitude + underflow;
 }

@@ -31,8 +31,8 @@ double gamma_of(double n_roundings) noexcept;
 // A term passes: its weight's min added (1), the product (1), at most `block` additions inside a
 // block, scale times sum (1), the min's term added (1), and one addition per block. Where floats
 // underflow, each of about four operations a column loses at most 2^-149, times the largest scale.
-// With rows of bf16 the weight is rounded to bf16 as well, 2^-9 of itself, and sums run over all
-// columns.
+// With rows of bf16 the weight is rounded to bf16 as well, 2^-8 of itself, sums run over all
+// columns, and matrix units take what is below 2^-126 for zero.
 double product_bound(BlockFormat format, Input input, std::uint64_t n_cols,
                      double magnitude) noexcept;
 

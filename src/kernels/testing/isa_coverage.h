@@ -36,7 +36,7 @@ std::vector<KernelId> all_sources();
 // What ran and what did not; one global one records the run, others are for its own tests.
 class IsaCoverage {
  public:
-  explicit IsaCoverage(Isa best = best_isa(host_cpu())) : best_(best) {}
+  explicit IsaCoverage(Isa best = runnable_isa(host_cpu())) : best_(best) {}
 
   // Returns whether this CPU runs `isa`, and keeps note of the answer.
   bool can_run(std::string_view kernel, Isa isa);
