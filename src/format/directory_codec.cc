@@ -16,7 +16,7 @@ using ull = unsigned long long;
 
 // Block field of a tensor header: 0 the file's, 1 to 4 for 32 to 256.
 std::uint8_t block_field(BlockFormat format, std::uint32_t file_block) noexcept {
-  if (is_float_type(format.type) || format.block == file_block) return 0;
+  if (fixed_block(format.type) != 0 || format.block == file_block) return 0;
   std::uint8_t field = 1;
   for (std::uint32_t block = 32; block < format.block; block *= 2) ++field;
   return field;
@@ -40,7 +40,7 @@ Result<TensorInfo> decode_tensor(ByteSpan h, std::uint8_t default_type, std::uin
   tensor.layout = static_cast<Layout>(layout);
   tensor.expert = load_le<std::uint16_t>(h, tensor_at::kExpert);
   const auto quant = static_cast<QuantType>(type);
-  if (is_float_type(quant) && block != 0) {
+  if (fixed_block(quant) != 0 && block != 0) {
     return corrupt("block size code %u with type %s, expected 0", block,
                    std::string(quant_type_name(quant)).c_str());
   }

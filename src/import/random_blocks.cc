@@ -25,28 +25,37 @@ struct CodeMoments {
 constexpr CodeMoments code_moments(QuantType type) noexcept {
   switch (type) {
     case QuantType::kQ2S:
-    case QuantType::kQ2A: return {1.5, 1.118};
-    case QuantType::kQ3: return {3.5, 2.291};
-    case QuantType::kQ4: return {7.5, 4.610};
-    case QuantType::kTernary: return {1.0, 0.707};
+    case QuantType::kQ2A:
+    case QuantType::kQ2Super: return {1.5, 1.118};
+    case QuantType::kQ3:
+    case QuantType::kQ3Super: return {3.5, 2.291};
+    case QuantType::kQ4:
+    case QuantType::kQ4Super: return {7.5, 4.610};
+    case QuantType::kTernary:
+    case QuantType::kTernaryRow: return {1.0, 0.707};
     case QuantType::kQ8: return {0.0, 73.9};
     case QuantType::kF32:
     case QuantType::kF16:
-    case QuantType::kBF16: break;
+    case QuantType::kBF16:
+    case QuantType::kQk256: break;
   }
   return {0.0, 1.0};
 }
 
+// The mean of the 6-bit fields that fill_super_fields draws, which are 32 to 63.
+constexpr double kMeanSixBits = 47.5;
+
 // Scales from 0.75 to 1.22 of the one that gives weights their size, and the mins that make the
-// mean of the weights zero.
+// mean of the weights zero; for super-blocks d and dmin.
 struct ScaleTable {
   std::array<F16, kScales> scales;
   std::array<F16, kScales> mins;
 
   explicit ScaleTable(QuantType type) noexcept {
     const CodeMoments moments = code_moments(type);
+    const double size = kWeightRms / moments.rms / (is_super_type(type) ? kMeanSixBits : 1.0);
     for (std::size_t i = 0; i < kScales; ++i) {
-      const double scale = kWeightRms / moments.rms * (0.75 + static_cast<double>(i) / 32.0);
+      const double scale = size * (0.75 + static_cast<double>(i) / 32.0);
       scales[i] = to_f16(static_cast<float>(scale));
       mins[i] = to_f16(static_cast<float>(-moments.mean * scale));
     }
@@ -79,7 +88,7 @@ void set_exponents(QuantType type, MutableByteSpan out) noexcept {
 
 // Replaces the codes that a type does not have: 3 of ternary by 1, -128 of 8bit by 127.
 void repair_codes(QuantType type, MutableByteSpan lines) noexcept {
-  if (type == QuantType::kTernary) {
+  if (type == QuantType::kTernary || type == QuantType::kTernaryRow) {
     for (std::size_t at = 0; at + 8 <= lines.size(); at += 8) {
       const auto codes = load_le<std::uint64_t>(lines, at);
       const std::uint64_t both = codes & codes >> 1 & 0x5555555555555555U;
@@ -92,16 +101,9 @@ void repair_codes(QuantType type, MutableByteSpan lines) noexcept {
   }
 }
 
-// Fills one group as if all of its rows and columns existed.
-void fill_group(BlockFormat format, std::uint32_t n_cols, const ScaleTable& table, Rng& rng,
-                MutableByteSpan group) noexcept {
-  fill_random_bytes(rng, group);
-  if (is_float_type(format.type)) {
-    set_exponents(format.type, group);
-    return;
-  }
-  repair_codes(format.type, group);
-  const std::uint64_t n_blocks = blocks_per_row(format, n_cols);
+// The fields of types with scales per block.
+void fill_block_fields(BlockFormat format, std::uint64_t n_blocks, const ScaleTable& table,
+                       Rng& rng, MutableByteSpan group) noexcept {
   for (std::uint64_t b = 0; b < n_blocks; ++b) {
     const GroupBlock at = locate_block(format, b);
     std::uint64_t choice = rng.next_u64();
@@ -116,6 +118,65 @@ void fill_group(BlockFormat format, std::uint32_t n_cols, const ScaleTable& tabl
     const GroupBlock last = locate_block(format, n_blocks - 1);
     const MutableByteSpan unused = group.subspan(last.scales + 2 * kRowGroup, 2 * kRowGroup);
     std::fill(unused.begin(), unused.end(), std::byte{0});
+  }
+}
+
+// The fields of super-blocks: the min of a sub-block equals its scale, so that dmin makes the mean
+// of every sub-block zero.
+void fill_super_fields(BlockFormat format, std::uint64_t n_blocks, const ScaleTable& table,
+                       Rng& rng, MutableByteSpan group) noexcept {
+  const std::uint64_t per_super = kSuperColumns / format.block;
+  for (std::uint64_t first = 0; first < n_blocks; first += per_super) {
+    const GroupSuperBlock at = locate_super_block(format, first / per_super);
+    std::uint64_t choice = rng.next_u64();
+    for (std::size_t r = 0; r < kRowGroup; ++r, choice >>= 4) {
+      store_le(group, at.d + 2 * r, table.scales[choice % kScales].bits);
+      store_le(group, at.d + 2 * kRowGroup + 2 * r, table.mins[choice % kScales].bits);
+      std::uint64_t draw = rng.next_u64();
+      std::uint32_t high = 0;
+      for (std::uint64_t k = 0; k < per_super; ++k, draw >>= 5) {
+        const bool exists = first + k < n_blocks;
+        const auto low = static_cast<unsigned>(draw % 16 * 0x11);        // equal low bits
+        const std::uint32_t high_bits = draw / 16 % 2 == 0 ? 10U : 15U;  // 2 and 2, or 3 and 3
+        group[at.low + k / 4 * kLineBytes + 4 * r + k % 4] =
+            static_cast<std::byte>(exists ? low : 0);
+        high |= (exists ? high_bits : 0U) << (4 * k);
+      }
+      if (format.block == 32) {
+        store_le(group, at.high + 4 * r, high);
+      } else {
+        store_le(group, at.high + 2 * r, static_cast<std::uint16_t>(high));
+      }
+    }
+  }
+  const std::uint64_t n_supers = ceil_div(n_blocks, per_super);
+  if (format.block == 64 && n_supers % 2 == 1) {
+    const GroupSuperBlock last = locate_super_block(format, n_supers - 1);
+    const MutableByteSpan unused = group.subspan(last.high + 2 * kRowGroup, 2 * kRowGroup);
+    std::fill(unused.begin(), unused.end(), std::byte{0});
+  }
+}
+
+// Fills one group as if all of its rows and columns existed.
+void fill_group(BlockFormat format, std::uint32_t n_cols, const ScaleTable& table, Rng& rng,
+                MutableByteSpan group) noexcept {
+  fill_random_bytes(rng, group);
+  if (is_float_type(format.type)) {
+    set_exponents(format.type, group);
+    return;
+  }
+  repair_codes(format.type, group);
+  const std::uint64_t n_blocks = blocks_per_row(format, n_cols);
+  switch (scale_form(format.type)) {
+    case ScaleForm::kNone: return;
+    case ScaleForm::kRow:
+      for (std::size_t r = 0; r < kRowGroup; ++r) {
+        store_le(group, 4 * r, to_f32(table.scales[rng.next_u64() % kScales]));
+      }
+      return;
+    case ScaleForm::kSuperBlock: fill_super_fields(format, n_blocks, table, rng, group); return;
+    case ScaleForm::kBlock:
+    case ScaleForm::kBlockMin: fill_block_fields(format, n_blocks, table, rng, group); return;
   }
 }
 

@@ -15,7 +15,8 @@ namespace qsf {
 
 // Fills rows of a matrix with random codes under scales that differ from block to block and give
 // weights with a mean of about 0 and a root mean square of about 0.02, which keeps activations and
-// logits in the range that they have in trained models.
+// logits in the range that they have in trained models. qk256 has no scale: its weights are what
+// they are.
 // Shapes      out [rows_bytes(format, layout, n_rows, n_cols)]
 // Requires    is_valid(format), n_rows and n_cols at least 1
 // Guarantees  check_blocks accepts the bytes; the same generator gives the same bytes

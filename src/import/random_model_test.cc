@@ -62,6 +62,7 @@ TEST(RandomBlocksTest, EveryTypeIsValidAndOfTheSizeStated) {
           const Status valid = check_blocks(format, layout, kRows, n_cols, bytes);
           EXPECT_TRUE(valid.ok()) << valid.message();
           if (layout == Layout::kRowMajor || n_cols < 1000) continue;
+          if (type == QuantType::kQk256) continue;  // its levels are fixed
           const Moments m = moments_of(format, kRows, n_cols, bytes);
           EXPECT_NEAR(m.mean, 0.0, 0.001);
           EXPECT_NEAR(m.rms, 0.02, 0.005);

@@ -24,8 +24,8 @@ struct Words16 {
 }
 
 // Calls take(column, rows) for the columns of one line of 2- or 4-bit codes, every column once, in
-// an order that is fixed by the layout.
-template <unsigned kBits, typename Take>
+// an order that is fixed by the layout. With kLevels codes 0, 1, 2, 3 become 0, 1, 3, 4: qk256's.
+template <unsigned kBits, bool kLevels, typename Take>
 [[gnu::always_inline]] static inline void for_line_columns(const std::byte* line,
                                                            Take&& take) noexcept {
   constexpr unsigned kFields = 8 / kBits;
@@ -40,7 +40,8 @@ template <unsigned kBits, typename Take>
 #pragma GCC unroll 4
       for (unsigned i = 0; i < 4; ++i) {
         const u32x4 moved = words.v[i] >> shift;
-        rows.v[i] = to_f32(shift + kBits == 32 ? moved : moved & kMask);
+        const u32x4 code = shift + kBits == 32 ? moved : moved & kMask;
+        rows.v[i] = to_f32(kLevels ? code + (code >> 1) : code);
       }
       take(4 * f + k, rows);
     }
@@ -99,7 +100,7 @@ template <QuantType kType, std::uint32_t kBlock, typename Take>
           codes + line * 64, [&](unsigned column, const Rows16& rows)
                                  __attribute__((always_inline)) { take(4 * line + column, rows); });
     }
-  } else if constexpr (kType == QuantType::kQ3) {
+  } else if constexpr (code_bits(kType) == 3) {
     constexpr std::uint32_t kHighLines = kBlock / 16;
     for (std::uint32_t line = 0; line < kHighLines; ++line) {
       for_three_bit_columns(
@@ -109,10 +110,10 @@ template <QuantType kType, std::uint32_t kBlock, typename Take>
           });
     }
   } else {
-    constexpr unsigned kBits = kType == QuantType::kQ4 ? 4 : 2;
+    constexpr unsigned kBits = code_bits(kType);
     constexpr std::uint32_t kColumns = 32 / kBits;
     for (std::uint32_t line = 0; line < kBlock / kColumns; ++line) {
-      for_line_columns<kBits>(
+      for_line_columns<kBits, kType == QuantType::kQk256>(
           codes + line * 64, [&](unsigned column, const Rows16& rows) __attribute__((
                                  always_inline)) { take(kColumns * line + column, rows); });
     }
@@ -149,43 +150,103 @@ template <QuantType kType, typename Take>
   }
 }
 
-// Bytes of one column block in layout 1, and where its scales and codes are. Types without a min
-// come in pairs of blocks behind one line of scales.
-template <QuantType kType, std::uint32_t kBlock>
-struct BlockPlace {
-  static constexpr std::size_t kCodeBytes = std::size_t{kBlock} * code_bits(kType) / 8 * kRowGroup;
-
-  const std::byte* scales;
-  const std::byte* mins;  // meaningful when the type has a min
+// What the codes of one block go with, in f32, and where they are.
+struct BlockFields {
+  Rows16 scales;
+  Rows16 mins;  // scale * zero point where a type has no min; zeros for 8-bit
   const std::byte* codes;
-
-  [[gnu::always_inline]] static inline BlockPlace of(const std::byte* group,
-                                                     std::size_t block) noexcept {
-    if constexpr (has_min(kType)) {
-      const std::byte* base = group + block * (kLineBytes + kCodeBytes);
-      return {base, base + 2 * kRowGroup, base + kLineBytes};
-    } else {
-      const std::byte* base = group + block / 2 * (kLineBytes + 2 * kCodeBytes);
-      return {base + block % 2 * (2 * kRowGroup), nullptr,
-              base + kLineBytes + block % 2 * kCodeBytes};
-    }
-  }
 };
 
 // What scale is multiplied with to give the min of a type that stores none: w = scale * (code + z).
 template <QuantType kType>
-static constexpr float kZeroPoint = kType == QuantType::kQ2S       ? -1.5F
-                                    : kType == QuantType::kTernary ? -1.0F
-                                                                   : 0.0F;
+static constexpr float kZeroPoint = kType == QuantType::kQ2S          ? -1.5F
+                                    : kType == QuantType::kTernary    ? -1.0F
+                                    : kType == QuantType::kTernaryRow ? -1.0F
+                                    : kType == QuantType::kQk256      ? -2.0F
+                                                                      : 0.0F;
 
-// Widens the mins of a block, or makes them from the scales.
+// Sixteen words of high bits: u32 of every row, or u16.
+template <std::uint32_t kBlock>
+[[gnu::always_inline]] static inline Words16 load_high_bits(const std::byte* from) noexcept {
+  if constexpr (kBlock == 32) return load_line(from);
+  const u16x8 low = load<u16x8>(from);
+  const u16x8 high = load<u16x8>(from + 16);
+  return {{first_to_high(low) >> 16, last_to_high(low) >> 16, first_to_high(high) >> 16,
+           last_to_high(high) >> 16}};
+}
+
+// The fields of sub-block `block` of a row of super-blocks.
+template <QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] static inline BlockFields load_super_fields(const std::byte* group,
+                                                                   std::size_t block) noexcept {
+  constexpr std::uint32_t kSubBlocks = kSuperColumns / kBlock;
+  constexpr std::size_t kCodeBytes = std::size_t{kBlock} * code_bits(kType) / 8 * kRowGroup;
+  constexpr std::size_t kFieldBytes =
+      (kBlock == 32 ? 4 : 2) * kLineBytes;  // H of a pair not counted
+  constexpr std::size_t kSuperBytes = kFieldBytes + kSubBlocks * kCodeBytes;
+  const std::size_t index = block / kSubBlocks;
+  const auto k = static_cast<unsigned>(block % kSubBlocks);
+  const std::byte* fields;  // line D, then low
+  const std::byte* high_at;
+  if constexpr (kBlock == 32) {
+    fields = group + index * kSuperBytes;
+    high_at = fields + 3 * kLineBytes;
+  } else {
+    const std::byte* pair = group + index / 2 * (kLineBytes + 2 * kSuperBytes);
+    fields = pair + kLineBytes + index % 2 * kSuperBytes;
+    high_at = pair + index % 2 * (2 * kRowGroup);
+  }
+  const Rows16 d = load_half_rows(fields);
+  const Rows16 dmin = load_half_rows(fields + 2 * kRowGroup);
+  const Words16 low = load_line(fields + (1 + k / 4) * kLineBytes);
+  const Words16 high = load_high_bits<kBlock>(high_at);
+  BlockFields out;
+  for (unsigned i = 0; i < 4; ++i) {
+    const u32x4 lows = low.v[i] >> (8 * (k % 4));
+    const u32x4 highs = high.v[i] >> (4 * k);
+    out.scales.v[i] = d.v[i] * to_f32((lows & 15U) | ((highs & 3U) << 4));
+    out.mins.v[i] = dmin.v[i] * to_f32(((lows >> 4) & 15U) | ((highs & 12U) << 2));
+  }
+  out.codes = fields + kFieldBytes + k * kCodeBytes;
+  return out;
+}
+
+// Finds one column block of a group and widens its fields. Types with a scale and no min come in
+// pairs of blocks behind one line of scales.
+template <QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] static inline BlockFields load_fields(const std::byte* group,
+                                                             std::size_t block) noexcept {
+  constexpr std::size_t kCodeBytes = std::size_t{kBlock} * code_bits(kType) / 8 * kRowGroup;
+  constexpr ScaleForm kForm = scale_form(kType);
+  if constexpr (kForm == ScaleForm::kSuperBlock) {
+    return load_super_fields<kType, kBlock>(group, block);
+  } else if constexpr (kForm == ScaleForm::kBlockMin) {
+    const std::byte* base = group + block * (kLineBytes + kCodeBytes);
+    return {load_half_rows(base), load_half_rows(base + 2 * kRowGroup), base + kLineBytes};
+  } else {
+    BlockFields out;
+    if constexpr (kForm == ScaleForm::kBlock) {
+      const std::byte* base = group + block / 2 * (kLineBytes + 2 * kCodeBytes);
+      out.scales = load_half_rows(base + block % 2 * (2 * kRowGroup));
+      out.codes = base + kLineBytes + block % 2 * kCodeBytes;
+    } else {
+      for (unsigned i = 0; i < 4; ++i) out.scales.v[i] = splat(1.0F);
+      out.codes = group + (kForm == ScaleForm::kRow ? kLineBytes : 0) + block * kCodeBytes;
+    }
+    for (unsigned i = 0; i < 4; ++i) out.mins.v[i] = out.scales.v[i] * kZeroPoint<kType>;
+    return out;
+  }
+}
+
+// Multiplies finished sums with the scales of their rows, where the type has such.
 template <QuantType kType>
-[[gnu::always_inline]] static inline Rows16 load_mins(const std::byte* mins,
-                                                      const Rows16& scales) noexcept {
-  if constexpr (has_min(kType)) return load_half_rows(mins);
-  Rows16 result;
-  for (unsigned i = 0; i < 4; ++i) result.v[i] = scales.v[i] * kZeroPoint<kType>;
-  return result;
+[[gnu::always_inline]] static inline void scale_totals(const std::byte* group, Rows16* totals,
+                                                       std::uint32_t n_x) noexcept {
+  if constexpr (scale_form(kType) == ScaleForm::kRow) {
+    for (std::uint32_t i = 0; i < n_x; ++i) {
+      for (unsigned v = 0; v < 4; ++v) totals[i].v[v] *= load<f32x4>(group + 16 * v);
+    }
+  }
 }
 
 }  // namespace qsf::kernels::lanes

@@ -50,7 +50,7 @@ void append_line(std::string* text, std::string_view what, std::string_view name
 
 std::string format_text(BlockFormat format) {
   std::string text(quant_type_name(format.type));
-  if (!is_float_type(format.type)) text.append("/").append(std::to_string(format.block));
+  if (fixed_block(format.type) == 0) text.append("/").append(std::to_string(format.block));
   return text;
 }
 
@@ -65,7 +65,7 @@ std::string kernel_set_names(const KernelSet& set) {
   std::string text;
   for (const QuantType type : kAllQuantTypes) {
     for (const std::uint32_t block : {32U, 64U}) {
-      if (is_float_type(type) && block == 64) continue;
+      if (fixed_block(type) != 0 && block == 64) continue;
       const BlockFormat format = block_format(type, block);
       for (const Input input : {Input::kInt8, Input::kBf16, Input::kF32}) {
         const MatMulKernel* kernel = find_matmul(format, input, set.best);

@@ -58,10 +58,8 @@ AffineFields fit_affine(std::span<const float> weights, std::uint32_t levels) no
   return {covering_scale(extent, levels), min};
 }
 
-void choose_affine_codes(std::span<const float> weights, AffineFields fields, std::uint32_t levels,
-                         std::uint8_t* codes) noexcept {
-  const float scale = to_f32(fields.scale);
-  const float min = to_f32(fields.min);
+void choose_affine_codes(std::span<const float> weights, float scale, float min,
+                         std::uint32_t levels, std::uint8_t* codes) noexcept {
   if (!(scale > 0.0F)) {
     std::fill_n(codes, weights.size(), std::uint8_t{0});
     return;

@@ -39,9 +39,10 @@ F16 covering_scale(float extent, std::uint32_t levels) noexcept;
 AffineFields fit_affine(std::span<const float> weights, std::uint32_t levels) noexcept;
 
 // Chooses the nearest code of every weight; all zero when the scale is zero.
-// Shapes  codes [weights.size()]
-void choose_affine_codes(std::span<const float> weights, AffineFields fields, std::uint32_t levels,
-                         std::uint8_t* codes) noexcept;
+// Shapes    codes [weights.size()]
+// Requires  scale is 0 or at least 2^-24, the smallest f16
+void choose_affine_codes(std::span<const float> weights, float scale, float min,
+                         std::uint32_t levels, std::uint8_t* codes) noexcept;
 
 }  // namespace qsf
 

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "base/f16.h"
+#include "quant/fields.h"
 #include "quant/floats.h"
 #include "quant/interleave.h"
 #include "quant/q2a.h"
@@ -16,6 +16,8 @@
 #include "quant/q3.h"
 #include "quant/q4.h"
 #include "quant/q8.h"
+#include "quant/qk256.h"
+#include "quant/super_block.h"
 #include "quant/ternary.h"
 
 namespace qsf {
@@ -27,6 +29,11 @@ constexpr BlockCodec kQ3Codec = {pack_q3, unpack_q3, encode_q3_block};
 constexpr BlockCodec kQ4Codec = {pack_q4, unpack_q4, encode_q4_block};
 constexpr BlockCodec kTernaryCodec = {pack_ternary, unpack_ternary, encode_ternary_block};
 constexpr BlockCodec kQ8Codec = {pack_q8, unpack_q8, encode_q8_block};
+constexpr BlockCodec kQk256Codec = {pack_qk256, unpack_qk256, nullptr};
+constexpr BlockCodec kTernaryRowCodec = {pack_q2a, unpack_q2a, nullptr};
+constexpr BlockCodec kQ2SuperCodec = {pack_q2a, unpack_q2a, nullptr};
+constexpr BlockCodec kQ3SuperCodec = {pack_q3, unpack_q3, nullptr};
+constexpr BlockCodec kQ4SuperCodec = {pack_q4, unpack_q4, nullptr};
 
 bool is_finite_f16(ByteSpan bytes, std::size_t offset) noexcept {
   return (load_le<std::uint16_t>(bytes, offset) & 0x7C00U) != 0x7C00U;
@@ -48,12 +55,15 @@ bool floats_are_finite(QuantType type, ByteSpan bytes) noexcept {
 }
 
 // Returns whether code bytes hold a code that the type does not have: -128, or ternary 3, which
-// only the 2-bit codes of layout 1 can express.
+// the bit planes of ternary blocks in layout 0 cannot express.
 bool has_bad_code(QuantType type, Layout layout, ByteSpan codes) noexcept {
   if (type == QuantType::kQ8) {
     return std::find(codes.begin(), codes.end(), std::byte{0x80}) != codes.end();
   }
-  if (type != QuantType::kTernary || layout != Layout::kInterleaved) return false;
+  if (type != QuantType::kTernaryRow &&
+      (type != QuantType::kTernary || layout != Layout::kInterleaved)) {
+    return false;
+  }
   for (const std::byte byte : codes) {
     const unsigned bits = static_cast<unsigned>(byte);
     if ((bits & (bits >> 1U) & 0x55U) != 0) return true;
@@ -65,21 +75,31 @@ Status bad_block(const char* what, std::uint64_t row, std::uint64_t block) {
   return corrupt("%s in row %" PRIu64 ", column block %" PRIu64, what, row, block);
 }
 
-Status check_row(BlockFormat format, std::uint64_t row, ByteSpan bytes) {
+// Checks the fields that count for block `b` of one row, at byte offsets `scale` and `min`.
+Status check_fields(QuantType type, ByteSpan bytes, std::uint64_t scale, std::uint64_t min,
+                    std::uint64_t row, std::uint64_t b) {
+  const ScaleForm form = scale_form(type);
+  if (form == ScaleForm::kNone) return ok_status();
+  const bool is_finite = form == ScaleForm::kRow
+                             ? floats_are_finite(QuantType::kF32, bytes.subspan(scale, 4))
+                             : is_finite_f16(bytes, scale);
+  if (!is_finite) return bad_block("a scale that is not finite", row, b);
+  if (has_min(type) && !is_finite_f16(bytes, min)) {
+    return bad_block("a min that is not finite", row, b);
+  }
+  return ok_status();
+}
+
+Status check_row(BlockFormat format, std::uint64_t row, std::uint64_t n_blocks, ByteSpan bytes) {
   if (is_float_type(format.type)) {
     return floats_are_finite(format.type, bytes)
                ? ok_status()
                : corrupt("a weight that is not finite in row %" PRIu64, row);
   }
-  const std::size_t n_bytes = block_bytes(format);
-  const std::size_t header = has_min(format.type) ? 4 : 2;
-  for (std::uint64_t b = 0; b * n_bytes < bytes.size(); ++b) {
-    const ByteSpan block = bytes.subspan(b * n_bytes, n_bytes);
-    if (!is_finite_f16(block, 0)) return bad_block("a scale that is not finite", row, b);
-    if (header == 4 && !is_finite_f16(block, 2)) {
-      return bad_block("a min that is not finite", row, b);
-    }
-    if (has_bad_code(format.type, Layout::kRowMajor, block.subspan(header))) {
+  for (std::uint64_t b = 0; b < n_blocks; ++b) {
+    const RowBlock at = locate_in_row(format, b);
+    QSF_RETURN_IF_ERROR(check_fields(format.type, bytes, at.fields, at.fields + 2, row, b));
+    if (has_bad_code(format.type, Layout::kRowMajor, bytes.subspan(at.codes, code_bytes(format)))) {
       return bad_block("a code that the type does not have", row, b);
     }
   }
@@ -93,15 +113,12 @@ Status check_group(BlockFormat format, std::uint64_t first_row, std::uint64_t n_
                ? ok_status()
                : corrupt("a weight that is not finite in the 16 rows from row %" PRIu64, first_row);
   }
+  const std::uint64_t scale_bytes = scale_form(format.type) == ScaleForm::kRow ? 4 : 2;
   for (std::uint64_t b = 0; b < n_blocks; ++b) {
     const GroupBlock at = locate_block(format, b);
     for (std::uint32_t r = 0; r < kRowGroup; ++r) {
-      if (!is_finite_f16(group, at.scales + 2 * r)) {
-        return bad_block("a scale that is not finite", first_row + r, b);
-      }
-      if (has_min(format.type) && !is_finite_f16(group, at.mins + 2 * r)) {
-        return bad_block("a min that is not finite", first_row + r, b);
-      }
+      QSF_RETURN_IF_ERROR(check_fields(format.type, group, at.scales + scale_bytes * r,
+                                       at.mins + 2 * r, first_row + r, b));
     }
     if (has_bad_code(format.type, Layout::kInterleaved,
                      group.subspan(at.codes, code_line_bytes(format)))) {
@@ -121,6 +138,11 @@ const BlockCodec& block_codec(QuantType type) noexcept {
     case QuantType::kQ4: return kQ4Codec;
     case QuantType::kTernary: return kTernaryCodec;
     case QuantType::kQ8: return kQ8Codec;
+    case QuantType::kQk256: return kQk256Codec;
+    case QuantType::kTernaryRow: return kTernaryRowCodec;
+    case QuantType::kQ2Super: return kQ2SuperCodec;
+    case QuantType::kQ3Super: return kQ3SuperCodec;
+    case QuantType::kQ4Super: return kQ4SuperCodec;
     case QuantType::kF32:
     case QuantType::kF16:
     case QuantType::kBF16: break;
@@ -128,14 +150,16 @@ const BlockCodec& block_codec(QuantType type) noexcept {
   QSF_CHECK(!"a coded type");
 }
 
-void decode_codes(QuantType type, float scale, float min, const std::uint8_t* codes,
+void decode_codes(QuantType type, BlockScale fields, const std::uint8_t* codes,
                   std::span<float> out) noexcept {
   const std::size_t n = out.size();
+  const float scale = fields.scale;
   switch (type) {
     case QuantType::kQ2S:
       for (std::size_t i = 0; i < n; ++i) out[i] = scale * (static_cast<float>(codes[i]) - 1.5F);
       return;
     case QuantType::kTernary:
+    case QuantType::kTernaryRow:
       for (std::size_t i = 0; i < n; ++i) out[i] = scale * (static_cast<float>(codes[i]) - 1.0F);
       return;
     case QuantType::kQ8:
@@ -143,18 +167,36 @@ void decode_codes(QuantType type, float scale, float min, const std::uint8_t* co
         out[i] = scale * static_cast<float>(static_cast<std::int8_t>(codes[i]));
       }
       return;
+    case QuantType::kQk256:
+      for (std::size_t i = 0; i < n; ++i) out[i] = kQk256Levels[codes[i]];
+      return;
     default:
-      for (std::size_t i = 0; i < n; ++i) out[i] = scale * static_cast<float>(codes[i]) + min;
+      for (std::size_t i = 0; i < n; ++i) {
+        out[i] = scale * static_cast<float>(codes[i]) + fields.min;
+      }
       return;
   }
 }
 
+namespace {
+
+void encode_super_blocks(BlockFormat format, std::span<const float> row, MutableByteSpan out) {
+  for (std::size_t first = 0; first < row.size(); first += kSuperColumns) {
+    const std::size_t n_true = std::min<std::size_t>(kSuperColumns, row.size() - first);
+    const std::uint64_t at = locate_in_row(format, first / format.block).fields;
+    encode_super_block(format, row.subspan(first, n_true),
+                       out.subspan(at, row_major_bytes(format, n_true)));
+  }
+}
+
+}  // namespace
+
 void encode_row(BlockFormat format, std::span<const float> row, MutableByteSpan out) {
   QSF_CHECK(is_valid(format) && out.size() == row_major_bytes(format, row.size()));
-  if (is_float_type(format.type)) {
-    encode_float_row(format.type, row, out);
-    return;
-  }
+  if (is_float_type(format.type)) return encode_float_row(format.type, row, out);
+  if (is_super_type(format.type)) return encode_super_blocks(format, row, out);
+  if (format.type == QuantType::kTernaryRow) return encode_ternary_row(row, out);
+  if (format.type == QuantType::kQk256) return encode_qk256_row(row, out);
   const BlockCodec& codec = block_codec(format.type);
   const std::size_t n_bytes = block_bytes(format);
   for (std::size_t first = 0, at = 0; first < row.size(); first += format.block, at += n_bytes) {
@@ -165,20 +207,15 @@ void encode_row(BlockFormat format, std::span<const float> row, MutableByteSpan 
 
 void decode_row(BlockFormat format, ByteSpan row, std::span<float> out) noexcept {
   QSF_CHECK(is_valid(format) && row.size() == row_major_bytes(format, out.size()));
-  if (is_float_type(format.type)) {
-    decode_float_row(format.type, row, out);
-    return;
-  }
+  if (is_float_type(format.type)) return decode_float_row(format.type, row, out);
   const BlockCodec& codec = block_codec(format.type);
-  const std::size_t n_bytes = block_bytes(format);
-  const bool with_min = has_min(format.type);
   std::array<std::uint8_t, kMaxBlock> codes;
-  for (std::size_t first = 0, at = 0; first < out.size(); first += format.block, at += n_bytes) {
+  for (std::size_t first = 0; first < out.size(); first += format.block) {
     const std::size_t n_true = std::min<std::size_t>(format.block, out.size() - first);
-    codec.unpack(row.data() + at + (with_min ? 4 : 2), format.block, codes.data());
-    const float scale = to_f32(load_le<F16>(row, at));
-    const float min = with_min ? to_f32(load_le<F16>(row, at + 2)) : 0.0F;
-    decode_codes(format.type, scale, min, codes.data(), out.subspan(first, n_true));
+    const std::uint64_t b = first / format.block;
+    codec.unpack(row.data() + locate_in_row(format, b).codes, format.block, codes.data());
+    decode_codes(format.type, row_block_scale(format, row, b), codes.data(),
+                 out.subspan(first, n_true));
   }
 }
 
@@ -192,7 +229,8 @@ Status check_blocks(BlockFormat format, Layout layout, std::uint64_t n_rows, std
   if (layout == Layout::kRowMajor) {
     const std::size_t n_bytes = row_major_bytes(format, n_cols);
     for (std::uint64_t row = 0; row < n_rows; ++row) {
-      QSF_RETURN_IF_ERROR(check_row(format, row, bytes.subspan(row * n_bytes, n_bytes)));
+      QSF_RETURN_IF_ERROR(check_row(format, row, blocks_per_row(format, n_cols),
+                                    bytes.subspan(row * n_bytes, n_bytes)));
     }
     return ok_status();
   }

@@ -14,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "quant/fields.h"
 #include "quant/types.h"
 
 namespace qsf {
@@ -24,6 +25,7 @@ struct BlockCodec {
   void (*pack)(const std::uint8_t* codes, std::uint32_t block, std::uint32_t n_true,
                std::byte* packed) noexcept;
   void (*unpack)(const std::byte* packed, std::uint32_t block, std::uint8_t* codes) noexcept;
+  // Null for types that are encoded by rows or super-blocks.
   void (*encode_block)(std::span<const float> weights, std::uint32_t block, MutableByteSpan out);
 };
 
@@ -32,13 +34,14 @@ const BlockCodec& block_codec(QuantType type) noexcept;
 
 // Turns codes into weights: scale * code + min and its variants by type.
 // Shapes  codes [out.size()]
-void decode_codes(QuantType type, float scale, float min, const std::uint8_t* codes,
+void decode_codes(QuantType type, BlockScale fields, const std::uint8_t* codes,
                   std::span<float> out) noexcept;
 
 // Encodes one row by plain rounding, block after block.
 // Shapes      row [n_cols], out [row_major_bytes(format, n_cols)]
 // Requires    is_valid(format); every weight is finite and, except for f32 and bf16, at most 65504
-//             in magnitude (a larger one would need a scale that f16 does not have)
+//             in magnitude (a larger one would need a scale that f16 does not have); ternary-row
+//             takes any finite weight, qk256 makes its levels of any
 // Guarantees  scales and mins depend on true columns alone; codes of other columns are 0
 // Threads     any
 void encode_row(BlockFormat format, std::span<const float> row, MutableByteSpan out);

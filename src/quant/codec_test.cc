@@ -25,11 +25,13 @@ constexpr std::size_t kGuard = 64;
 std::vector<BlockFormat> all_formats() {
   std::vector<BlockFormat> formats;
   for (const QuantType type : kAllQuantTypes) {
-    if (is_float_type(type)) {
+    if (fixed_block(type) != 0) {
       formats.push_back(block_format(type, 0));
       continue;
     }
-    for (const std::uint32_t block : {32U, 64U, 128U, 256U}) formats.push_back({type, block});
+    for (const std::uint32_t block : {32U, 64U, 128U, 256U}) {
+      if (is_valid({type, block})) formats.push_back({type, block});
+    }
   }
   return formats;
 }
@@ -69,6 +71,10 @@ std::vector<float> make_row(Data data, std::size_t n_cols, Rng& rng) {
     if (data == Data::kOutlier && rng.below(50) == 0) w *= 40.0F;
   }
   return row;
+}
+
+bool has_block_scales(QuantType type) {
+  return scale_form(type) == ScaleForm::kBlock || scale_form(type) == ScaleForm::kBlockMin;
 }
 
 std::uint32_t levels_of(QuantType type) {
@@ -143,7 +149,7 @@ TEST(CodecTest, EveryCodeOfTheSymmetricTypesDecodesAsDefined) {
 TEST(CodecTest, EncodingDecodedWeightsGivesTheSameBytes) {
   Rng rng(1);
   for (const BlockFormat format : all_formats()) {
-    if (is_float_type(format.type)) continue;
+    if (!has_block_scales(format.type)) continue;
     const BlockCodec& codec = block_codec(format.type);
     const std::size_t header = has_min(format.type) ? 4 : 2;
     for (int trial = 0; trial < 200; ++trial) {
@@ -175,8 +181,7 @@ TEST(CodecTest, EncodingDecodedWeightsGivesTheSameBytes) {
 
 float largest_error_allowed(BlockFormat format, const std::vector<std::byte>& bytes,
                             std::size_t column, float w) {
-  const std::size_t at = column / format.block * block_bytes(format);
-  const float scale = to_f32(load_le<F16>(bytes, at));
+  const float scale = row_block_scale(format, bytes, column / format.block).scale;
   return 0.5F * scale * 1.0001F + 4e-7F * std::fabs(w);
 }
 
@@ -227,6 +232,8 @@ TEST(CodecTest, RelativeErrorsOnNormalDataAreWhatTheWidthsPromise) {
        {Limits{QuantType::kQ2S, 0.30, 0.37}, Limits{QuantType::kQ2A, 0.40, 0.50},
         Limits{QuantType::kQ3, 0.17, 0.22}, Limits{QuantType::kQ4, 0.08, 0.105},
         Limits{QuantType::kQ8, 0.004, 0.007}, Limits{QuantType::kTernary, 0.50, 0.60},
+        Limits{QuantType::kQ2Super, 0.40, 0.51}, Limits{QuantType::kQ3Super, 0.17, 0.225},
+        Limits{QuantType::kQ4Super, 0.08, 0.105}, Limits{QuantType::kTernaryRow, 0.50, 0.60},
         Limits{QuantType::kF16, 1e-4, 3e-4}, Limits{QuantType::kBF16, 1e-3, 2.5e-3}}) {
     const BlockFormat format = block_format(limits.type, 64);
     const double error = relative_error(row, decode(format, encode(format, row), row.size()));
@@ -250,9 +257,8 @@ TEST(CodecTest, TailsIgnoreColumnsThatDoNotExist) {
       if (!is_float_type(format.type)) {
         // The codes past the end are zero: unpack the last block and look.
         std::vector<std::uint8_t> codes(format.block);
-        const std::size_t last = bytes.size() - block_bytes(format);
-        const std::size_t header = has_min(format.type) ? 4 : 2;
-        block_codec(format.type).unpack(bytes.data() + last + header, format.block, codes.data());
+        const RowBlock last = locate_in_row(format, blocks_per_row(format, n_cols) - 1);
+        block_codec(format.type).unpack(bytes.data() + last.codes, format.block, codes.data());
         const std::uint8_t padding = format.type == QuantType::kTernary ? 2 : 0;  // no bit set
         for (std::size_t i = (n_cols - 1) % format.block + 1; i < format.block; ++i) {
           EXPECT_EQ(codes[i], padding) << name_of(format) << " columns " << n_cols;
@@ -287,7 +293,7 @@ TEST(CodecTest, ExtremeRowsStayFiniteAndWithinLimits) {
           EXPECT_LE(std::fabs(back[i] - row[i]), largest_error_allowed(format, bytes, i, row[i]))
               << name_of(format) << " weight " << row[i];
         }
-        if (row[i] == 0.0F && row.size() == 64) {
+        if (row[i] == 0.0F && row.size() == 64 && format.type != QuantType::kQk256) {
           EXPECT_EQ(back[i], 0.0F) << name_of(format);
         }
       }
@@ -299,6 +305,8 @@ TEST(CodecTest, ConstantRowsAreExactWhereF16HoldsTheValue) {
   for (const BlockFormat format : all_formats()) {
     if (format.type == QuantType::kQ2S) continue;  // has no level that equals its scale
     if (format.type == QuantType::kQ8) continue;   // 127 * scale is f16 / 127 rounded
+    if (is_super_type(format.type)) continue;      // 63 * dmin is f16 / 63 rounded
+    if (format.type == QuantType::kQk256) continue;
     const std::vector<float> row(100, -0.375F);
     EXPECT_EQ(decode(format, encode(format, row), 100), row) << name_of(format);
   }
@@ -312,6 +320,10 @@ TEST(CodecTest, NativelyTernaryBlocksAreExact) {
     const BlockFormat format = {QuantType::kTernary, block};
     EXPECT_EQ(decode(format, encode(format, row), row.size()), row);
   }
+  const BlockFormat by_row = block_format(QuantType::kTernaryRow, 0);
+  for (float& w : row) w *= 1.2345678F;  // no f16
+  EXPECT_EQ(decode(by_row, encode(by_row, row), row.size()), row);
+  for (float& w : row) w = 0.0625F * (w > 0.0F ? 1.0F : w < 0.0F ? -1.0F : 0.0F);
   TernaryScan scan;
   scan.add(row);
   scan.add(std::vector<float>(10, 0.0F));
@@ -328,7 +340,10 @@ TEST(CodecTest, TernaryFollowsTheRuleOnOtherData) {
   // Mean magnitude 1: 0.29 becomes zero, 0.31 does not.
   const std::vector<float> row = {0.29F, -0.29F, 0.31F, -0.31F, 2.4F, -2.4F, 1.0F, 1.0F};
   const std::vector<float> expected = {0, 0, 1, -1, 1, -1, 1, 1};
-  EXPECT_EQ(decode({QuantType::kTernary, 32}, encode({QuantType::kTernary, 32}, row), 8), expected);
+  for (const BlockFormat format :
+       {BlockFormat{QuantType::kTernary, 32}, block_format(QuantType::kTernaryRow, 0)}) {
+    EXPECT_EQ(decode(format, encode(format, row), 8), expected);
+  }
 }
 
 TEST(CodecTest, FloatsNarrowToNearestAndKnowWhatF16Holds) {
@@ -348,13 +363,18 @@ TEST(CheckBlocksTest, RefusesFieldsThatAreNotFiniteAndCodesThatDoNotExist) {
     const std::size_t n_cols = 300;
     const std::vector<std::byte> good = encode(format, make_row(Data::kNormal, n_cols, rng));
     ASSERT_TRUE(check_blocks(format, Layout::kRowMajor, 1, n_cols, good).ok());
-    const std::size_t last = is_float_type(format.type) ? 0 : good.size() - block_bytes(format);
+    const std::size_t last = is_float_type(format.type)
+                                 ? 0
+                                 : locate_in_row(format, blocks_per_row(format, n_cols) - 1).fields;
     for (const std::size_t field : {0U, 2U}) {
       if (field == 2 && !has_min(format.type)) continue;
+      if (format.type == QuantType::kQk256) continue;
       for (const std::uint16_t bits : {0x7C00, 0xFC00, 0x7E00}) {
         std::vector<std::byte> bad = good;
         if (format.type == QuantType::kF32) {
           store_le(MutableByteSpan(bad), 8, static_cast<std::uint32_t>(bits | 0x7F80) << 16);
+        } else if (format.type == QuantType::kTernaryRow) {
+          store_le(MutableByteSpan(bad), 0, static_cast<std::uint32_t>(bits | 0x7F80) << 16);
         } else if (format.type == QuantType::kBF16) {
           store_le(MutableByteSpan(bad), 8, static_cast<std::uint16_t>(bits | 0x7F80));
         } else {
@@ -368,9 +388,9 @@ TEST(CheckBlocksTest, RefusesFieldsThatAreNotFiniteAndCodesThatDoNotExist) {
     EXPECT_FALSE(
         check_blocks(format, Layout::kRowMajor, 1, n_cols, ByteSpan(good).first(good.size() - 1))
             .ok());
-    if (format.type == QuantType::kQ8) {
+    if (format.type == QuantType::kQ8 || format.type == QuantType::kTernaryRow) {
       std::vector<std::byte> bad = good;
-      bad[5] = std::byte{0x80};
+      bad[5] = format.type == QuantType::kQ8 ? std::byte{0x80} : std::byte{0x30};
       EXPECT_FALSE(check_blocks(format, Layout::kRowMajor, 1, n_cols, bad).ok());
     }
   }

@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "base/f16.h"
 #include "quant/codec.h"
+#include "quant/fields.h"
 #include "quant/floats.h"
 
 namespace qsf {
@@ -117,20 +117,18 @@ void interleave_coded(BlockFormat from, std::uint32_t to_block, std::uint32_t n_
                       std::uint64_t n_cols, ByteSpan rows, MutableByteSpan out) noexcept {
   const BlockFormat to = {from.type, to_block};
   const BlockCodec& codec = block_codec(from.type);
-  const std::size_t n_bytes = block_bytes(from);
   const std::size_t row_bytes = row_major_bytes(from, n_cols);
-  const bool with_min = has_min(from.type);
   Codes codes;
   for (std::uint32_t r = 0; r < n_rows; ++r) {
-    const std::byte* block = rows.data() + r * row_bytes;
-    for (std::uint64_t first = 0; first < n_cols; first += from.block, block += n_bytes) {
-      codec.unpack(block + (with_min ? 4 : 2), from.block, codes.data());
+    const ByteSpan row = rows.subspan(r * row_bytes, row_bytes);
+    put_row_fields(from, to_block, row, r, n_cols, out);
+    for (std::uint64_t first = 0; first < n_cols; first += from.block) {
+      codec.unpack(row.data() + locate_in_row(from, first / from.block).codes, from.block,
+                   codes.data());
       const std::uint64_t n_true = std::min<std::uint64_t>(from.block, n_cols - first);
       std::fill(codes.data() + n_true, codes.data() + from.block, std::uint8_t{0});
       for (std::uint32_t part = 0; part < n_true; part += to_block) {
         const GroupBlock at = locate_block(to, (first + part) / to_block);
-        std::memcpy(out.data() + at.scales + 2 * r, block, 2);
-        if (with_min) std::memcpy(out.data() + at.mins + 2 * r, block + 2, 2);
         put_codes(to.type, codes.data() + part, to_block, out.data() + at.codes + 4 * r);
       }
     }
@@ -188,20 +186,19 @@ void deinterleave_group(BlockFormat format, std::uint32_t n_rows, std::uint64_t 
     return;
   }
   const BlockCodec& codec = block_codec(format.type);
-  const std::size_t n_bytes = block_bytes(format);
-  const bool with_min = has_min(format.type);
   Codes codes;
+  std::fill(out.begin(), out.end(), std::byte{0});  // qk256 has code bytes of no columns
   for (std::uint32_t r = 0; r < n_rows; ++r) {
-    std::byte* block = out.data() + r * row_bytes;
-    for (std::uint64_t first = 0; first < n_cols; first += format.block, block += n_bytes) {
+    const MutableByteSpan row = out.subspan(r * row_bytes, row_bytes);
+    take_row_fields(format, group, r, n_cols, row);
+    for (std::uint64_t first = 0; first < n_cols; first += format.block) {
       const GroupBlock at = locate_block(format, first / format.block);
       take_codes(format.type, group.data() + at.codes + 4 * r, format.block, codes.data());
       const auto n_true =
           static_cast<std::uint32_t>(std::min<std::uint64_t>(format.block, n_cols - first));
       std::fill(codes.data() + n_true, codes.data() + format.block, std::uint8_t{0});
-      std::memcpy(block, group.data() + at.scales + 2 * r, 2);
-      if (with_min) std::memcpy(block + 2, group.data() + at.mins + 2 * r, 2);
-      codec.pack(codes.data(), format.block, n_true, block + (with_min ? 4 : 2));
+      codec.pack(codes.data(), format.block, n_true,
+                 row.data() + locate_in_row(format, first / format.block).codes);
     }
   }
 }
@@ -211,7 +208,7 @@ void expand_group(BlockFormat format, std::uint64_t n_cols, ByteSpan group,
   const BlockFormat to = kernel_format(format);
   QSF_CHECK(is_valid(format) && to.block < format.block);
   QSF_CHECK(group.size() == group_bytes(format, n_cols) && out.size() == group_bytes(to, n_cols));
-  const std::size_t code_bytes = code_line_bytes(to);
+  const std::size_t lines = code_line_bytes(to);
   const std::uint64_t n_blocks = blocks_per_row(to, n_cols);
   const std::uint64_t parts = format.block / to.block;
   for (std::uint64_t b = 0; b < n_blocks; ++b) {
@@ -223,12 +220,11 @@ void expand_group(BlockFormat format, std::uint64_t n_cols, ByteSpan group,
       std::memcpy(out.data() + target.mins, group.data() + source.mins, 2 * kRowGroup);
     }
     if (to.type != QuantType::kQ3) {
-      std::memcpy(out.data() + target.codes, group.data() + source.codes + part * code_bytes,
-                  code_bytes);
+      std::memcpy(out.data() + target.codes, group.data() + source.codes + part * lines, lines);
       continue;
     }
     const std::size_t high = high_line_bytes(to.block);
-    const std::size_t low = code_bytes - high;
+    const std::size_t low = lines - high;
     std::memcpy(out.data() + target.codes, group.data() + source.codes + part * high, high);
     std::memcpy(out.data() + target.codes + high,
                 group.data() + source.codes + high_line_bytes(format.block) + part * low, low);
@@ -283,9 +279,8 @@ void decode_group_row(BlockFormat format, ByteSpan group, std::uint32_t row_in_g
     const GroupBlock at = locate_block(format, first / format.block);
     const std::uint64_t n_true = std::min<std::uint64_t>(format.block, n_cols - first);
     take_codes(format.type, group.data() + at.codes + 4 * row_in_group, format.block, codes.data());
-    const float scale = to_f32(load_le<F16>(group, at.scales + 2 * row_in_group));
-    const float min = to_f32(load_le<F16>(group, at.mins + 2 * row_in_group));
-    decode_codes(format.type, scale, min, codes.data(), out.subspan(first, n_true));
+    decode_codes(format.type, group_block_scale(format, group, row_in_group, first / format.block),
+                 codes.data(), out.subspan(first, n_true));
   }
 }
 

@@ -18,31 +18,63 @@
 namespace qsf {
 
 // Where one column block of a group stands: byte offsets from the start of the group. Row r has its
-// scale at scales + 2r, its min at mins + 2r, and bytes 4r .. 4r+3 of every line from codes on.
+// scale at scales + 2r, its min at mins + 2r, and bytes 4r .. 4r+3 of every line from codes on. Of
+// super-blocks scales and mins are d and dmin; ternary-row has its f32 scale at scales + 4r.
 struct GroupBlock {
   std::uint64_t scales;
   std::uint64_t mins;  // equal to scales for types without a min
   std::uint64_t codes;
 };
 
+// Where the fields of one super-block of a group stand: row r has d at d + 2r and dmin 32 bytes on,
+// its bytes of low bits at low + 4r (sub-blocks 4 to 7: 64 bytes on), and its word of high bits at
+// high + 2r or, of blocks of 32, at high + 4r.
+struct GroupSuperBlock {
+  std::uint64_t d;
+  std::uint64_t low;
+  std::uint64_t high;
+};
+
+// Returns the place of a super-block. Requires  `format` is of a super type and valid.
+constexpr GroupSuperBlock locate_super_block(BlockFormat format,
+                                             std::uint64_t super_index) noexcept {
+  const std::uint64_t lines = kSuperColumns / format.block * code_line_bytes(format);
+  if (format.block == 32) {
+    const std::uint64_t base = super_index * (4 * kLineBytes + lines);
+    return {base, base + kLineBytes, base + 3 * kLineBytes};
+  }
+  const std::uint64_t pair = super_index / 2 * (kLineBytes + 2 * (2 * kLineBytes + lines));
+  const std::uint64_t d = pair + kLineBytes + super_index % 2 * (2 * kLineBytes + lines);
+  return {d, d + kLineBytes, pair + super_index % 2 * 2 * kRowGroup};
+}
+
 // Returns the place of column block `block_index`. Requires  `format` is valid.
 constexpr GroupBlock locate_block(BlockFormat format, std::uint64_t block_index) noexcept {
-  const std::uint64_t code_bytes = code_line_bytes(format);
-  if (is_float_type(format.type)) {
-    return {block_index * code_bytes, block_index * code_bytes, block_index * code_bytes};
+  const std::uint64_t lines = code_line_bytes(format);
+  switch (scale_form(format.type)) {
+    case ScaleForm::kNone: return {block_index * lines, block_index * lines, block_index * lines};
+    case ScaleForm::kRow: return {0, 0, kLineBytes + block_index * lines};
+    case ScaleForm::kBlockMin: {
+      const std::uint64_t base = block_index * (kLineBytes + lines);
+      return {base, base + 2 * kRowGroup, base + kLineBytes};
+    }
+    case ScaleForm::kSuperBlock: {
+      const std::uint64_t n_sub_blocks = kSuperColumns / format.block;
+      const std::uint64_t d = locate_super_block(format, block_index / n_sub_blocks).d;
+      const std::uint64_t field_lines = format.block == 32 ? 4 : 2;
+      return {d, d + 2 * kRowGroup,
+              d + field_lines * kLineBytes + block_index % n_sub_blocks * lines};
+    }
+    case ScaleForm::kBlock: break;
   }
-  if (has_min(format.type)) {
-    const std::uint64_t base = block_index * (kLineBytes + code_bytes);
-    return {base, base + 2 * kRowGroup, base + kLineBytes};
-  }
-  const std::uint64_t base = block_index / 2 * (kLineBytes + 2 * code_bytes);
+  const std::uint64_t base = block_index / 2 * (kLineBytes + 2 * lines);
   const std::uint64_t scales = base + block_index % 2 * 2 * kRowGroup;
-  return {scales, scales, base + kLineBytes + block_index % 2 * code_bytes};
+  return {scales, scales, base + kLineBytes + block_index % 2 * lines};
 }
 
 // The block format that kernels know: 64 columns for blocks of 128 and 256, else `format` itself.
 constexpr BlockFormat kernel_format(BlockFormat format) noexcept {
-  return is_float_type(format.type) || format.block <= 64 ? format : BlockFormat{format.type, 64};
+  return format.block <= 64 ? format : BlockFormat{format.type, 64};
 }
 
 // Interleaves up to 16 rows.

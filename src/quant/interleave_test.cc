@@ -26,11 +26,13 @@ constexpr std::size_t kGuard = 64;
 std::vector<BlockFormat> all_formats() {
   std::vector<BlockFormat> formats;
   for (const QuantType type : kAllQuantTypes) {
-    if (is_float_type(type)) {
+    if (fixed_block(type) != 0) {
       formats.push_back(block_format(type, 0));
       continue;
     }
-    for (const std::uint32_t block : {32U, 64U, 128U, 256U}) formats.push_back({type, block});
+    for (const std::uint32_t block : {32U, 64U, 128U, 256U}) {
+      if (is_valid({type, block})) formats.push_back({type, block});
+    }
   }
   return formats;
 }
@@ -72,52 +74,108 @@ std::vector<std::byte> random_rows(BlockFormat format, std::size_t n_rows, std::
   return rows;
 }
 
+float half(const std::vector<std::byte>& bytes, std::size_t at) {
+  return to_f32(load_le<F16>(bytes, at));
+}
+
+// What the codes of one block go with, and where its code lines begin.
+struct Place {
+  std::size_t codes_at;
+  float scale = 1.0F;
+  float min = 0.0F;
+};
+
+Place super_place_by_definition(BlockFormat format, const std::vector<std::byte>& group, unsigned r,
+                                unsigned column) {
+  const auto byte = [&](std::size_t at) { return static_cast<unsigned>(group[at]); };
+  const std::size_t lines = std::size_t{format.block} * code_bits(format.type) * 2;
+  const std::size_t super_index = column / 256;
+  const unsigned k = column % 256 / format.block;
+  std::size_t line_d;
+  std::size_t codes_at;
+  unsigned low;
+  unsigned high;  // the 4 bits of sub-block k
+  if (format.block == 64) {
+    const std::size_t line_h = super_index / 2 * (5 * 64 + 8 * lines);
+    line_d = line_h + 64 + super_index % 2 * (2 * 64 + 4 * lines);
+    low = byte(line_d + 64 + 4 * r + k);
+    high = byte(line_h + super_index % 2 * 32 + 2 * r + k / 2) >> (k % 2 * 4) & 15U;
+    codes_at = line_d + 2 * 64 + k * lines;
+  } else {
+    line_d = super_index * (4 * 64 + 8 * lines);
+    low = byte(line_d + 64 + k / 4 * 64 + 4 * r + k % 4);
+    high = byte(line_d + 3 * 64 + 4 * r + k / 2) >> (k % 2 * 4) & 15U;
+    codes_at = line_d + 4 * 64 + k * lines;
+  }
+  return {codes_at,
+          half(group, line_d + 2 * r) * static_cast<float>((low & 15U) + 16 * (high & 3U)),
+          half(group, line_d + 32 + 2 * r) * static_cast<float>((low >> 4U) + 16 * (high >> 2U))};
+}
+
+Place place_by_definition(BlockFormat format, const std::vector<std::byte>& group, unsigned r,
+                          unsigned column) {
+  const std::size_t block = column / format.block;
+  const std::size_t lines = std::size_t{format.block} * code_bits(format.type) * 2;
+  switch (format.type) {
+    case QuantType::kQ2A:
+    case QuantType::kQ3:
+    case QuantType::kQ4: {
+      const std::size_t at = block * (64 + lines);
+      return {at + 64, half(group, at + 2 * r), half(group, at + 32 + 2 * r)};
+    }
+    case QuantType::kQ2Super:
+    case QuantType::kQ3Super:
+    case QuantType::kQ4Super: return super_place_by_definition(format, group, r, column);
+    case QuantType::kQk256: return {block * lines};
+    case QuantType::kTernaryRow: return {64 + block * lines, load_le<float>(group, 4 * r)};
+    default: break;
+  }
+  const std::size_t pair = block / 2 * (64 + 2 * lines);
+  return {pair + 64 + block % 2 * lines, half(group, pair + block % 2 * 32 + 2 * r)};
+}
+
 // Reads one weight out of a group by the rules of the layout, bit by bit; shares no code with the
 // implementation.
 float weight_by_definition(BlockFormat format, const std::vector<std::byte>& group, unsigned r,
                            unsigned column) {
-  const auto half = [&](std::size_t at) { return to_f32(load_le<F16>(group, at)); };
-  const unsigned bits = code_bits(format.type);
   if (is_float_type(format.type)) {
     if (format.type == QuantType::kF32) return load_le<float>(group, 64 * column + 4 * r);
     const std::size_t at = 64 * (column / 2) + 2 * (2 * r + column % 2);
-    return format.type == QuantType::kF16 ? half(at) : to_f32(load_le<BF16>(group, at));
+    return format.type == QuantType::kF16 ? half(group, at) : to_f32(load_le<BF16>(group, at));
   }
-  const unsigned block = column / format.block;
+  const Place place = place_by_definition(format, group, r, column);
   const unsigned i = column % format.block;
-  const std::size_t code_bytes = std::size_t{format.block} * bits * 16 / 8;
-  std::size_t scale_at;
-  std::size_t codes_at;
-  float min = 0.0F;
-  if (has_min(format.type)) {
-    scale_at = block * (64 + code_bytes) + 2 * r;
-    min = half(scale_at + 32);
-    codes_at = block * (64 + code_bytes) + 64;
-  } else {
-    scale_at = block / 2 * (64 + 2 * code_bytes) + block % 2 * 32 + 2 * r;
-    codes_at = block / 2 * (64 + 2 * code_bytes) + 64 + block % 2 * code_bytes;
-  }
   const auto field = [&](std::size_t lines_at, unsigned width) {
     const unsigned per_line = 32 / width;  // columns
     const unsigned in_line = i % per_line;
     const std::size_t at = lines_at + 64 * (i / per_line) + 4 * r + in_line % 4;
     return (static_cast<unsigned>(group[at]) >> (width * (in_line / 4))) & ((1U << width) - 1U);
   };
-  const float scale = half(scale_at);
   switch (format.type) {
-    case QuantType::kQ2S: return scale * (static_cast<float>(field(codes_at, 2)) - 1.5F);
-    case QuantType::kTernary: return scale * (static_cast<float>(field(codes_at, 2)) - 1.0F);
-    case QuantType::kQ8:
-      return scale * static_cast<float>(static_cast<std::int8_t>(field(codes_at, 8)));
-    case QuantType::kQ3: {
-      const std::size_t low_at = codes_at + 64 * (format.block / 16);
-      return scale * static_cast<float>(2 * field(codes_at, 2) + field(low_at, 1)) + min;
+    case QuantType::kQ2S:
+      return place.scale * (static_cast<float>(field(place.codes_at, 2)) - 1.5F);
+    case QuantType::kQk256: {
+      constexpr float kLevels[] = {-2.0F, -1.0F, 1.0F, 2.0F};
+      return kLevels[field(place.codes_at, 2)];
     }
-    default: return scale * static_cast<float>(field(codes_at, bits)) + min;
+    case QuantType::kTernary:
+    case QuantType::kTernaryRow:
+      return place.scale * (static_cast<float>(field(place.codes_at, 2)) - 1.0F);
+    case QuantType::kQ8:
+      return place.scale * static_cast<float>(static_cast<std::int8_t>(field(place.codes_at, 8)));
+    case QuantType::kQ3:
+    case QuantType::kQ3Super: {
+      const std::size_t low_at = place.codes_at + 64 * (format.block / 16);
+      const unsigned code = 2 * field(place.codes_at, 2) + field(low_at, 1);
+      return place.scale * static_cast<float>(code) + place.min;
+    }
+    default:
+      return place.scale * static_cast<float>(field(place.codes_at, code_bits(format.type))) +
+             place.min;
   }
 }
 
-constexpr std::size_t kColumns[] = {1, 3, 31, 32, 63, 64, 65, 96, 172, 256, 300};
+constexpr std::size_t kColumns[] = {1, 3, 31, 32, 63, 64, 65, 96, 172, 256, 300, 512, 600};
 
 TEST(InterleaveTest, EveryWeightStandsWhereTheLayoutSays) {
   Rng rng(1);
@@ -138,7 +196,8 @@ TEST(InterleaveTest, EveryWeightStandsWhereTheLayoutSays) {
           decode_group_row(format, bytes, r, n_cols, std::span(decoded).first(n_cols));
           ASSERT_EQ(decoded[n_cols], -7.0F);
           for (unsigned c = 0; c < n_cols; ++c) {
-            const float want = r < n_rows ? expected[c] : 0.0F;
+            const float zero = format.type == QuantType::kQk256 ? -2.0F : 0.0F;  // of code 0
+            const float want = r < n_rows ? expected[c] : zero;
             ASSERT_EQ(decoded[c], want) << name_of(format) << " " << r << "," << c;
             ASSERT_EQ(weight_by_definition(format, bytes, r, c), want)
                 << name_of(format) << " row " << r << " column " << c << " of " << n_cols;
@@ -257,18 +316,21 @@ TEST(InterleaveTest, CheckFindsBadFieldsAndCodesInGroups) {
     const GroupBlock at = locate_block(format, blocks_per_row(format, n_cols) - 1);
     if (is_float_type(format.type)) {
       store_le(MutableByteSpan(bad), second + 128, std::uint32_t{0x7FC07FC0});
-    } else {
+    } else if (format.type == QuantType::kTernaryRow) {
+      store_le(MutableByteSpan(bad), second + 60, std::uint32_t{0x7F800000});  // of row 31
+    } else if (format.type != QuantType::kQk256) {
       store_le(MutableByteSpan(bad), second + at.scales + 6, std::uint16_t{0x7C00});
     }
     EXPECT_EQ(check_blocks(format, Layout::kInterleaved, 20, n_cols, bad).code(),
-              StatusCode::kCorrupt)
+              format.type == QuantType::kQk256 ? StatusCode::kOk : StatusCode::kCorrupt)
         << name_of(format);
     if (has_min(format.type)) {
       bad = good;
       store_le(MutableByteSpan(bad), at.mins + 2, std::uint16_t{0xFE00});
       EXPECT_FALSE(check_blocks(format, Layout::kInterleaved, 20, n_cols, bad).ok());
     }
-    if (format.type == QuantType::kTernary || format.type == QuantType::kQ8) {
+    if (format.type == QuantType::kTernary || format.type == QuantType::kTernaryRow ||
+        format.type == QuantType::kQ8) {
       bad = good;
       bad[at.codes] = format.type == QuantType::kQ8 ? std::byte{0x80} : std::byte{0x0C};
       EXPECT_FALSE(check_blocks(format, Layout::kInterleaved, 20, n_cols, bad).ok());
@@ -338,7 +400,7 @@ TEST(InterleaveTest, WorkedExamplesOfTheFormatPage) {
 TEST(InterleaveTest, ReportsItsSpeed) {
   Rng rng(7);
   for (const BlockFormat format : all_formats()) {
-    if (!is_float_type(format.type) && format.block != 64) continue;
+    if (fixed_block(format.type) == 0 && format.block != 64) continue;
     const std::size_t n_rows = 256;
     const std::size_t n_cols = 1024;
     const std::vector<std::byte> rows = random_rows(format, n_rows, n_cols, rng);
@@ -347,7 +409,7 @@ TEST(InterleaveTest, ReportsItsSpeed) {
     constexpr int kRepeats = 4;
     for (int i = 0; i < kRepeats; ++i) interleave_rows(format, n_rows, n_cols, rows, groups);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    std::printf("interleave %-8s %7.0f MB/s\n", name_of(format).c_str(),
+    std::printf("interleave %-14s %7.0f MB/s\n", name_of(format).c_str(),
                 kRepeats * static_cast<double>(rows.size()) / elapsed.count() / 1e6);
   }
 }

@@ -48,28 +48,56 @@ void TernaryScan::add(std::span<const float> weights) noexcept {
   }
 }
 
-void encode_ternary_block(std::span<const float> weights, std::uint32_t block,
-                          MutableByteSpan out) {
+namespace {
+
+// What every weight is measured by: the one magnitude of native weights, else the mean.
+struct TernaryFit {
+  bool is_native;
+  float magnitude;
+};
+
+TernaryFit fit_ternary(std::span<const float> weights) noexcept {
   TernaryScan scan;
   scan.add(weights);
-  F16 scale;
-  float threshold;
-  if (scan.is_natively_ternary()) {
-    scale = to_f16(scan.magnitude());
-    threshold = scan.magnitude();
-  } else {
-    double sum = 0.0;
-    for (const float w : weights) sum += std::fabs(w);
-    scale = to_f16(static_cast<float>(sum / static_cast<double>(weights.size())));
-    threshold = 0.3F * to_f32(scale);
-  }
-  std::uint8_t codes[kMaxBlock] = {};
+  if (scan.is_natively_ternary()) return {true, scan.magnitude()};
+  double sum = 0.0;
+  for (const float w : weights) sum += std::fabs(w);
+  return {false, static_cast<float>(sum / static_cast<double>(weights.size()))};
+}
+
+void choose_ternary_codes(std::span<const float> weights, float threshold,
+                          std::uint8_t* codes) noexcept {
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const bool is_zero = weights[i] == 0.0F || std::fabs(weights[i]) < threshold;
     codes[i] = is_zero ? 1 : weights[i] > 0.0F ? 2 : 0;
   }
+}
+
+}  // namespace
+
+void encode_ternary_block(std::span<const float> weights, std::uint32_t block,
+                          MutableByteSpan out) {
+  const TernaryFit fit = fit_ternary(weights);
+  const F16 scale = to_f16(fit.magnitude);
+  std::uint8_t codes[kMaxBlock] = {};
+  choose_ternary_codes(weights, fit.is_native ? fit.magnitude : 0.3F * to_f32(scale), codes);
   store_le(out, 0, scale);
   pack_ternary(codes, block, static_cast<std::uint32_t>(weights.size()), out.data() + 2);
+}
+
+void encode_ternary_row(std::span<const float> weights, MutableByteSpan out) {
+  constexpr BlockFormat kFormat = block_format(QuantType::kTernaryRow, 0);
+  const TernaryFit fit = fit_ternary(weights);
+  const float threshold = fit.is_native ? fit.magnitude : 0.3F * fit.magnitude;
+  store_le(out, 0, fit.magnitude);
+  for (std::size_t first = 0; first < weights.size(); first += kFormat.block) {
+    std::uint8_t codes[kFormat.block] = {};
+    choose_ternary_codes(
+        weights.subspan(first, std::min<std::size_t>(kFormat.block, weights.size() - first)),
+        threshold, codes);
+    pack_2bit(codes, kFormat.block,
+              out.data() + locate_in_row(kFormat, first / kFormat.block).codes);
+  }
 }
 
 }  // namespace qsf

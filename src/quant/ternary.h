@@ -15,6 +15,13 @@
 // a zero bit; readers ignore it. The scale is the mean magnitude of the block and weights below 0.3
 // of it become zero, except where a block is ternary already (all its magnitudes are 0 or one m):
 // then the scale is m and the block is exact, if f16 holds m.
+//
+// Ternary-row is the same with one scale a row, in f32, so that natively ternary rows are exact
+// whatever their m; 2 bits per weight and 4 bytes a row. One row in layout 0:
+//
+//   offset                 size  field   meaning
+//   0                         4  scale   f32, finite; writers store one >= 0
+//   4   16 * ceil(n_cols / 64)  codes   of each 64 columns, byte j: code[j + 16f] in bits 2f, 2f+1
 
 #ifndef QSF_QUANT_TERNARY_H_
 #define QSF_QUANT_TERNARY_H_
@@ -37,6 +44,11 @@ void unpack_ternary(const std::byte* packed, std::uint32_t block, std::uint8_t* 
 // Shapes    weights [1 .. block], the columns that exist; out [block_bytes]
 // Requires  every weight is finite and at most 65504 in magnitude
 void encode_ternary_block(std::span<const float> weights, std::uint32_t block, MutableByteSpan out);
+
+// Encodes one row of ternary-row, by the same rule over the whole row.
+// Shapes    weights [n_cols], out [row_major_bytes]
+// Requires  every weight is finite
+void encode_ternary_row(std::span<const float> weights, MutableByteSpan out);
 
 // Follows a tensor row by row to tell whether it is natively ternary: every magnitude 0 or one m.
 class TernaryScan {

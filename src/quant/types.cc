@@ -15,6 +15,11 @@ std::string_view quant_type_name(QuantType type) noexcept {
     case QuantType::kF16: return "f16";
     case QuantType::kBF16: return "bf16";
     case QuantType::kQ8: return "8bit";
+    case QuantType::kQk256: return "qk256";
+    case QuantType::kTernaryRow: return "ternary-row";
+    case QuantType::kQ2Super: return "2bit-super";
+    case QuantType::kQ3Super: return "3bit-super";
+    case QuantType::kQ4Super: return "4bit-super";
   }
   return "unknown";
 }

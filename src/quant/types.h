@@ -29,6 +29,26 @@
 //                                    then those of the second. An odd last block has zeros for the
 //                                    second scales and no second code lines.
 //   f32, f16, bf16                   lines alone, columns padded to a multiple of 4
+//   ternary-row, qk256               the code lines of all chunks of 64 columns; ternary-row has a
+//                                    line with the 16 scales (f32) of its rows in front
+//   2-, 3- and 4-bit super-blocks    see below
+//
+// A *super-block* is 256 columns: 4 sub-blocks of 64 or 8 of 32, each with a scale and a min of 6
+// bits that multiply one pair of f16, d and dmin. Three kinds of lines hold those fields:
+//
+//   D    16 d, then 16 dmin (f16)
+//   low  byte 4r + k of row r, sub-block k of 4: bits 0-3 the low bits of the scale, 4-7 of the min
+//   H    the high bits: sub-block k has bits 4k, 4k+1 (scale) and 4k+2, 4k+3 (min) of one word a
+//   row
+//
+//   sub-blocks of 64, per pair of super-blocks   H (u16: the first in bytes 0-31, the second in
+//                                                32-63), then for each one D, low, its code lines
+//   sub-blocks of 32, per super-block            D, low of sub-blocks 0-3, low of 4-7, H (u32), its
+//                                                code lines
+//
+// Code lines are those of the plain type, sub-block after sub-block. The last super-block of a row
+// has the lines of its ceil(rest / block) sub-blocks alone; an odd last one has zeros in the second
+// half of H.
 //
 // Rows are padded to a multiple of 16 and columns to whole blocks with zero codes, zero scales and
 // zero mins for rows that do not exist, zero codes for columns that do not exist.
@@ -44,8 +64,8 @@
 
 namespace qsf {
 
-// Part of the file format: a code once released never changes meaning. 10 to 12 and 16 upwards are
-// reserved in docs/format.md.
+// Part of the file format: a code once released never changes meaning. Those that are missing here
+// are named in docs/format-blocks.md.
 enum class QuantType : std::uint8_t {
   kQ2S = 0,      // 2-bit symmetric:   w = scale * (code - 1.5)
   kQ2A = 1,      // 2-bit asymmetric:  w = scale * code + min
@@ -55,23 +75,41 @@ enum class QuantType : std::uint8_t {
   kF32 = 6,
   kF16 = 7,
   kBF16 = 8,
-  kQ8 = 9,  // 8-bit:             w = scale * code, code in -127 .. 127
+  kQ8 = 9,           // 8-bit:        w = scale * code, code in -127 .. 127
+  kQk256 = 10,       // qk256:        w = -2, -1, 1, 2 for codes 0 .. 3; no scale
+  kTernaryRow = 12,  // ternary-row:  w = scale * (code - 1), one f32 scale a row
+  kQ2Super = 32,     // 2-bit super:  w = (d * scale) * code + (dmin * min), both fields of 6 bits
+  kQ3Super = 33,     // 3-bit super:  the same
+  kQ4Super = 34,     // 4-bit super:  the same
 };
 
 inline constexpr QuantType kAllQuantTypes[] = {
-    QuantType::kQ2S, QuantType::kQ2A, QuantType::kQ3,   QuantType::kQ4, QuantType::kTernary,
-    QuantType::kF32, QuantType::kF16, QuantType::kBF16, QuantType::kQ8};
+    QuantType::kQ2S,     QuantType::kQ2A,    QuantType::kQ3,         QuantType::kQ4,
+    QuantType::kTernary, QuantType::kF32,    QuantType::kF16,        QuantType::kBF16,
+    QuantType::kQ8,      QuantType::kQk256,  QuantType::kTernaryRow, QuantType::kQ2Super,
+    QuantType::kQ3Super, QuantType::kQ4Super};
 
-inline constexpr std::uint32_t kRowGroup = 16;   // rows that layout 1 interleaves
-inline constexpr std::size_t kLineBytes = 64;    // 16 rows x 4 bytes
-inline constexpr std::uint32_t kMaxBlock = 256;  // columns of the largest block
+inline constexpr std::uint32_t kRowGroup = 16;       // rows that layout 1 interleaves
+inline constexpr std::size_t kLineBytes = 64;        // 16 rows x 4 bytes
+inline constexpr std::uint32_t kMaxBlock = 256;      // columns of the largest block
+inline constexpr std::uint32_t kSuperColumns = 256;  // columns of a super-block
 inline constexpr std::uint32_t kColumnAlign =
     64;  // activations are zero-padded to this many columns
 
 enum class Layout : std::uint8_t { kRowMajor = 0, kInterleaved = 1 };
 
+// Where the scales of a type are.
+enum class ScaleForm : std::uint8_t {
+  kNone,       // floats and qk256
+  kBlock,      // an f16 scale per block
+  kBlockMin,   // an f16 scale and an f16 min per block
+  kRow,        // an f32 scale per row
+  kSuperBlock  // a scale and a min of 6 bits per block, under two f16 per super-block
+};
+
 // How one tensor's weights are stored: the type and the columns of a block. `block` is 32, 64, 128
-// or 256 for coded types (kernels know 32 and 64 alone) and 4 for f32, f16 and bf16.
+// or 256 for types with scales per block (kernels know 32 and 64 alone), 32 or 64 for super-blocks,
+// 64 for qk256 and ternary-row, 4 for f32, f16 and bf16.
 struct BlockFormat {
   QuantType type;
   std::uint32_t block;
@@ -80,22 +118,58 @@ struct BlockFormat {
 
 // Returns whether `code` is the number of a type above.
 constexpr bool is_quant_type(std::uint8_t code) noexcept {
-  return code <= 4 || (code >= 6 && code <= 9);
+  for (const QuantType type : kAllQuantTypes) {
+    if (code == static_cast<std::uint8_t>(type)) return true;
+  }
+  return false;
 }
 constexpr bool is_float_type(QuantType type) noexcept {
   return type == QuantType::kF32 || type == QuantType::kF16 || type == QuantType::kBF16;
 }
+constexpr ScaleForm scale_form(QuantType type) noexcept {
+  switch (type) {
+    case QuantType::kQ2S:
+    case QuantType::kTernary:
+    case QuantType::kQ8: return ScaleForm::kBlock;
+    case QuantType::kQ2A:
+    case QuantType::kQ3:
+    case QuantType::kQ4: return ScaleForm::kBlockMin;
+    case QuantType::kTernaryRow: return ScaleForm::kRow;
+    case QuantType::kQ2Super:
+    case QuantType::kQ3Super:
+    case QuantType::kQ4Super: return ScaleForm::kSuperBlock;
+    case QuantType::kF32:
+    case QuantType::kF16:
+    case QuantType::kBF16:
+    case QuantType::kQk256: break;
+  }
+  return ScaleForm::kNone;
+}
+constexpr bool is_super_type(QuantType type) noexcept {
+  return scale_form(type) == ScaleForm::kSuperBlock;
+}
+// Whether weights are scale * code + min, the min being a number of its own.
 constexpr bool has_min(QuantType type) noexcept {
-  return type == QuantType::kQ2A || type == QuantType::kQ3 || type == QuantType::kQ4;
+  return scale_form(type) == ScaleForm::kBlockMin || is_super_type(type);
+}
+// The columns of a block of a type that leaves no choice; 0 for the others.
+constexpr std::uint32_t fixed_block(QuantType type) noexcept {
+  if (is_float_type(type)) return 4;
+  return type == QuantType::kQk256 || type == QuantType::kTernaryRow ? 64 : 0;
 }
 // Bits of one code (or of one float), scales not counted.
 constexpr std::uint32_t code_bits(QuantType type) noexcept {
   switch (type) {
     case QuantType::kQ2S:
     case QuantType::kQ2A:
-    case QuantType::kTernary: return 2;
-    case QuantType::kQ3: return 3;
-    case QuantType::kQ4: return 4;
+    case QuantType::kTernary:
+    case QuantType::kQk256:
+    case QuantType::kTernaryRow:
+    case QuantType::kQ2Super: return 2;
+    case QuantType::kQ3:
+    case QuantType::kQ3Super: return 3;
+    case QuantType::kQ4:
+    case QuantType::kQ4Super: return 4;
     case QuantType::kQ8: return 8;
     case QuantType::kF16:
     case QuantType::kBF16: return 16;
@@ -105,51 +179,110 @@ constexpr std::uint32_t code_bits(QuantType type) noexcept {
 }
 
 // Returns the name used on command lines and in messages: "2bit-sym", "2bit", "3bit", "4bit",
-// "ternary", "8bit", "f16", "bf16", "f32".
+// "ternary", "8bit", "f16", "bf16", "f32", "qk256", "ternary-row", "2bit-super", "3bit-super",
+// "4bit-super".
 std::string_view quant_type_name(QuantType type) noexcept;
 
-// Returns the block format with `block` columns, or 4 for float types.
+// Returns the block format with `block` columns, or with those that the type demands.
 constexpr BlockFormat block_format(QuantType type, std::uint32_t block) noexcept {
-  return {type, is_float_type(type) ? 4U : block};
+  return {type, fixed_block(type) != 0 ? fixed_block(type) : block};
 }
 
 // Returns whether the pair is one that files may hold.
 constexpr bool is_valid(BlockFormat format) noexcept {
-  if (is_float_type(format.type)) return format.block == 4;
-  return format.block == 32 || format.block == 64 || format.block == 128 || format.block == 256;
+  if (fixed_block(format.type) != 0) return format.block == fixed_block(format.type);
+  if (format.block == 32 || format.block == 64) return true;
+  return !is_super_type(format.type) && (format.block == 128 || format.block == 256);
 }
 
 constexpr std::uint64_t blocks_per_row(BlockFormat format, std::uint64_t n_cols) noexcept {
   return (n_cols + format.block - 1) / format.block;
 }
+constexpr std::uint64_t super_blocks_per_row(std::uint64_t n_cols) noexcept {
+  return (n_cols + kSuperColumns - 1) / kSuperColumns;
+}
 
-// Bytes of one block in layout 0: scale, min where the type has one, codes. For float types a
-// "block" is one element there (rows are not padded), see row_major_bytes.
+// Bytes of the codes of one block in layout 0.
+constexpr std::uint64_t code_bytes(BlockFormat format) noexcept {
+  return static_cast<std::uint64_t>(format.block) * code_bits(format.type) / 8;
+}
+
+// Bytes of the fields in front of the codes in layout 0: of a block, of the whole row for kRow, of
+// a super-block (d, dmin, a byte of low bits and half a byte of high bits for each sub-block).
+constexpr std::uint64_t field_bytes(BlockFormat format) noexcept {
+  switch (scale_form(format.type)) {
+    case ScaleForm::kNone: return 0;
+    case ScaleForm::kBlock: return 2;
+    case ScaleForm::kBlockMin:
+    case ScaleForm::kRow: return 4;
+    case ScaleForm::kSuperBlock: return 4 + kSuperColumns / format.block * 3 / 2;
+  }
+  return 0;
+}
+
+// Bytes of one block in layout 0: scale, min where the type has one, codes.
+// Requires  the type has scales per block
 constexpr std::uint64_t block_bytes(BlockFormat format) noexcept {
-  return (is_float_type(format.type) ? 0U
-          : has_min(format.type)     ? 4U
-                                     : 2U) +
-         static_cast<std::uint64_t>(format.block) * code_bits(format.type) / 8;
+  return field_bytes(format) + code_bytes(format);
+}
+
+// Where block `block_index` of a row stands in layout 0: its codes, and the fields that count for
+// it (its own, its super-block's or its row's), as byte offsets from the start of the row.
+// Requires  not a float type
+struct RowBlock {
+  std::uint64_t fields;
+  std::uint64_t codes;
+};
+constexpr RowBlock locate_in_row(BlockFormat format, std::uint64_t block_index) noexcept {
+  const std::uint64_t codes_before = block_index * code_bytes(format);
+  switch (scale_form(format.type)) {
+    case ScaleForm::kNone:
+    case ScaleForm::kRow: return {0, field_bytes(format) + codes_before};
+    case ScaleForm::kBlock:
+    case ScaleForm::kBlockMin: break;
+    case ScaleForm::kSuperBlock: {
+      const std::uint64_t n_sub_blocks = kSuperColumns / format.block;
+      const std::uint64_t super_index = block_index / n_sub_blocks;
+      const std::uint64_t fields_before = super_index * field_bytes(format);
+      return {fields_before + super_index * n_sub_blocks * code_bytes(format),
+              fields_before + field_bytes(format) + codes_before};
+    }
+  }
+  const std::uint64_t fields = block_index * block_bytes(format);
+  return {fields, fields + field_bytes(format)};
 }
 
 // Bytes of one row of `n_cols` columns in layout 0.
 constexpr std::uint64_t row_major_bytes(BlockFormat format, std::uint64_t n_cols) noexcept {
   if (is_float_type(format.type)) return n_cols * code_bits(format.type) / 8;
-  return blocks_per_row(format, n_cols) * block_bytes(format);
+  if (format.type == QuantType::kQk256) return super_blocks_per_row(n_cols) * 64;
+  const std::uint64_t n_blocks = blocks_per_row(format, n_cols);
+  const std::uint64_t n_fields = scale_form(format.type) == ScaleForm::kRow ? 1
+                                 : is_super_type(format.type) ? super_blocks_per_row(n_cols)
+                                                              : n_blocks;
+  return n_fields * field_bytes(format) + n_blocks * code_bytes(format);
 }
 
 // Bytes of the code lines of one column block of 16 rows in layout 1; a multiple of 64.
 constexpr std::uint64_t code_line_bytes(BlockFormat format) noexcept {
-  return static_cast<std::uint64_t>(format.block) * code_bits(format.type) / 8 * kRowGroup;
+  return code_bytes(format) * kRowGroup;
 }
 
 // Bytes of one group of 16 rows of `n_cols` columns in layout 1; a multiple of 64.
 constexpr std::uint64_t group_bytes(BlockFormat format, std::uint64_t n_cols) noexcept {
   const std::uint64_t n_blocks = blocks_per_row(format, n_cols);
-  const std::uint64_t codes = n_blocks * code_line_bytes(format);
-  if (is_float_type(format.type)) return codes;
-  const std::uint64_t scale_lines = has_min(format.type) ? n_blocks : (n_blocks + 1) / 2;
-  return codes + scale_lines * kLineBytes;
+  const std::uint64_t n_supers = super_blocks_per_row(n_cols);
+  std::uint64_t n_field_lines = 0;
+  switch (scale_form(format.type)) {
+    case ScaleForm::kNone: break;
+    case ScaleForm::kBlock: n_field_lines = (n_blocks + 1) / 2; break;
+    case ScaleForm::kBlockMin: n_field_lines = n_blocks; break;
+    case ScaleForm::kRow: n_field_lines = 1; break;
+    case ScaleForm::kSuperBlock:
+      n_field_lines = format.block == 32 ? 4 * n_supers : 2 * n_supers + (n_supers + 1) / 2;
+      break;
+  }
+  return n_field_lines * kLineBytes + n_blocks * code_line_bytes(format);
 }
 
 // Bytes of `n_rows` rows in `layout`. Requires  n_rows and n_cols below 2^32, so nothing overflows.
@@ -166,6 +299,16 @@ static_assert(block_bytes({QuantType::kQ4, 64}) == 36);
 static_assert(block_bytes({QuantType::kTernary, 64}) == 18);
 static_assert(group_bytes({QuantType::kQ4, 32}, 32) == 64 + 256);
 static_assert(group_bytes({QuantType::kTernary, 32}, 96) == 2 * 64 + 3 * 128);
+static_assert(row_major_bytes({QuantType::kQ2Super, 64}, 256) == 10 + 64);
+static_assert(row_major_bytes({QuantType::kQ4Super, 32}, 300) == 2 * 16 + 10 * 16);
+static_assert(row_major_bytes({QuantType::kQk256, 64}, 257) == 128);
+static_assert(row_major_bytes({QuantType::kTernaryRow, 64}, 257) == 4 + 5 * 16);
+static_assert(group_bytes({QuantType::kQ2Super, 64}, 512) == 5 * 64 + 8 * 256);  // 2.3125 bits
+static_assert(group_bytes({QuantType::kQ3Super, 64}, 512) == 5 * 64 + 8 * 384);  // 3.3125
+static_assert(group_bytes({QuantType::kQ4Super, 64}, 512) == 5 * 64 + 8 * 512);  // 4.3125
+static_assert(group_bytes({QuantType::kQ4Super, 64}, 300) == 5 * 64 + 5 * 512);
+static_assert(group_bytes({QuantType::kQ4Super, 32}, 300) == 8 * 64 + 10 * 256);
+static_assert(group_bytes({QuantType::kTernaryRow, 64}, 257) == 64 + 5 * 256);
 
 }  // namespace qsf
 

@@ -64,14 +64,12 @@ void multiply_rows(const float* strip, std::uint32_t n_columns, const float* x,
 template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] inline void decode_strip(const std::byte* group, std::uint32_t block,
                                                 float* strip) noexcept {
-  const auto place = BlockPlace<kType, kBlock>::of(group, block);
-  const Rows16 scales = load_half_rows(place.scales);
-  const Rows16 mins = load_mins<kType>(place.mins, scales);
+  const BlockFields fields = load_fields<kType, kBlock>(group, block);
   for_block_columns<kType, kBlock>(
-      place.codes, [&](unsigned column, const Rows16& codes) __attribute__((always_inline)) {
+      fields.codes, [&](unsigned column, const Rows16& codes) __attribute__((always_inline)) {
         for (unsigned v = 0; v < 4; ++v) {
-          f32x4 weight = codes.v[v] * scales.v[v];
-          if constexpr (kType != QuantType::kQ8) weight += mins.v[v];
+          f32x4 weight = codes.v[v] * fields.scales.v[v];
+          if constexpr (kType != QuantType::kQ8) weight += fields.mins.v[v];
           store(strip + std::size_t{column} * kRowGroup + 4 * v, weight);
         }
       });
@@ -118,6 +116,7 @@ template <QuantType kType, std::uint32_t kBlock>
         decode_strip<kType, kBlock>(group, block, strip);
         multiply_rows(strip, kBlock, x + std::size_t{block} * kBlock, x_stride, n_x, totals);
       }
+      scale_totals<kType>(group, totals, n_x);
       store_totals(totals, n_x, args.y + first * args.y_stride + row, args.y_stride,
                    args.n_rows - row);
     }
@@ -155,6 +154,8 @@ template <QuantType kType>
     coded<QuantType::type, block>(args);                             \
   }
 QSF_CODED_FORMATS(QSF_DEFINE)
+QSF_SUPER_FORMATS(QSF_DEFINE)
+QSF_ROW_FORMATS(QSF_DEFINE)
 #undef QSF_DEFINE
 
 #define QSF_DEFINE(name, type, block)                                \

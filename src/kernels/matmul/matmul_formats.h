@@ -4,6 +4,8 @@
 // tests are made from them, so that a format is named in one place.
 //
 //   X(name, type, block)   name as in "matmul_q4g64_i8_avx2", QuantType::type, columns of a block
+//
+// The lists part types by what stands in front of their code lines; a tier may leave one out.
 
 #ifndef QSF_KERNELS_MATMUL_MATMUL_FORMATS_H_
 #define QSF_KERNELS_MATMUL_MATMUL_FORMATS_H_
@@ -21,6 +23,20 @@
   X(ternaryg64, kTernary, 64) \
   X(q8g32, kQ8, 32)           \
   X(q8g64, kQ8, 64)
+
+// Super-blocks: scales and mins are made of two numbers each.
+#define QSF_SUPER_FORMATS(X)  \
+  X(q2superg32, kQ2Super, 32) \
+  X(q2superg64, kQ2Super, 64) \
+  X(q3superg32, kQ3Super, 32) \
+  X(q3superg64, kQ3Super, 64) \
+  X(q4superg32, kQ4Super, 32) \
+  X(q4superg64, kQ4Super, 64)
+
+// Code lines alone, behind a line of row scales or nothing.
+#define QSF_ROW_FORMATS(X)       \
+  X(ternaryrow, kTernaryRow, 64) \
+  X(qk256, kQk256, 64)
 
 #define QSF_FLOAT_FORMATS(X) \
   X(f32, kF32, 4)            \

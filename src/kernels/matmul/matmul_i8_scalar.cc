@@ -35,9 +35,11 @@ struct FourColumns {
 
 // Largest magnitude of a code of the type, as it is multiplied.
 template <QuantType kType>
-constexpr std::int32_t kLargestCode = kType == QuantType::kQ8        ? 127
-                                      : kType == QuantType::kTernary ? 2
-                                                                     : (1 << code_bits(kType)) - 1;
+constexpr std::int32_t kLargestCode = kType == QuantType::kQ8           ? 127
+                                      : kType == QuantType::kTernary    ? 2
+                                      : kType == QuantType::kTernaryRow ? 2
+                                      : kType == QuantType::kQk256      ? 4
+                                                                   : (1 << code_bits(kType)) - 1;
 
 // Groups of four columns whose products fit 16 bits: a lane sums two of the four.
 template <QuantType kType, std::uint32_t kBlock>
@@ -79,7 +81,7 @@ template <QuantType kType, std::uint32_t kBlock>
       out.odd[i] = reinterpret_cast<i16x8>(words) >> 8;
     }
     return out;
-  } else if constexpr (kType == QuantType::kQ3) {
+  } else if constexpr (code_bits(kType) == 3) {
     constexpr std::uint32_t kHighLines = kBlock / 16;
     FourColumns out = decode_field<2>(codes + four / 4 * kLineBytes, four % 4);
     const FourColumns low = decode_field<1>(codes + (kHighLines + four / 8) * kLineBytes, four % 8);
@@ -89,9 +91,16 @@ template <QuantType kType, std::uint32_t kBlock>
     }
     return out;
   } else {
-    constexpr unsigned kBits = kType == QuantType::kQ4 ? 4 : 2;
+    constexpr unsigned kBits = code_bits(kType);
     constexpr std::uint32_t kFields = 8 / kBits;
-    return decode_field<kBits>(codes + four / kFields * kLineBytes, four % kFields);
+    FourColumns out = decode_field<kBits>(codes + four / kFields * kLineBytes, four % kFields);
+    if constexpr (kType == QuantType::kQk256) {  // 0, 1, 2, 3 become 0, 1, 3, 4
+      for (unsigned i = 0; i < 4; ++i) {
+        out.even[i] += out.even[i] >> 1;
+        out.odd[i] += out.odd[i] >> 1;
+      }
+    }
+    return out;
   }
 }
 
@@ -141,12 +150,10 @@ template <QuantType kType, std::uint32_t kBlock>
                                              std::uint32_t block, std::uint32_t first_x,
                                              std::uint32_t n_x, Rows16* totals) noexcept {
   FourColumns strip[kBlock / 4];
-  const auto place = BlockPlace<kType, kBlock>::of(group, block);
+  const BlockFields fields = load_fields<kType, kBlock>(group, block);
   for (std::uint32_t four = 0; four < kBlock / 4; ++four) {
-    strip[four] = decode_four<kType, kBlock>(place.codes, four);
+    strip[four] = decode_four<kType, kBlock>(fields.codes, four);
   }
-  const Rows16 scales = load_half_rows(place.scales);
-  const Rows16 mins = load_mins<kType>(place.mins, scales);
   const std::uint32_t column = block * kBlock;
   const std::size_t chunk_at =
       int8_chunks_offset(args.n_cols) + column / kChunkColumns * sizeof(Int8Chunk);
@@ -160,8 +167,8 @@ template <QuantType kType, std::uint32_t kBlock>
     i32x4 dots[4];
     dot_block<kType, kBlock>(strip, x + column, dots);
     for (unsigned v = 0; v < 4; ++v) {
-      f32x4 term = scales.v[v] * to_f32(dots[v]);
-      if constexpr (kType != QuantType::kQ8) term += mins.v[v] * sum;
+      f32x4 term = fields.scales.v[v] * to_f32(dots[v]);
+      if constexpr (kType != QuantType::kQ8) term += fields.mins.v[v] * sum;
       totals[i].v[v] += term * chunk.scale;
     }
   }
@@ -179,6 +186,7 @@ template <QuantType kType, std::uint32_t kBlock>
       for (std::uint32_t block = 0; block < n_blocks; ++block) {
         add_block<kType, kBlock>(args, group, block, first, n_x, totals);
       }
+      scale_totals<kType>(group, totals, n_x);
       store_totals(totals, args, first, n_x, row);
     }
   }
@@ -191,6 +199,8 @@ template <QuantType kType, std::uint32_t kBlock>
     coded<QuantType::type, block>(args);                            \
   }
 QSF_CODED_FORMATS(QSF_DEFINE)
+QSF_SUPER_FORMATS(QSF_DEFINE)
+QSF_ROW_FORMATS(QSF_DEFINE)
 #undef QSF_DEFINE
 
 }  // namespace qsf::kernels

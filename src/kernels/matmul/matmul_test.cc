@@ -41,7 +41,8 @@ class MatMulTest : public testing::TestWithParam<MatMulKernel> {
 TEST_P(MatMulTest, OneRowMatchesReferenceForEveryRemainder) {
   SeededRng rng;
   for (const std::uint32_t n_rows : {0U, 1U, 3U, 4U, 5U, 15U, 16U, 17U, 33U}) {
-    for (const std::uint32_t n_cols : {1U, 31U, 32U, 33U, 63U, 64U, 65U, 128U, 172U, 896U}) {
+    for (const std::uint32_t n_cols :
+         {1U, 31U, 32U, 33U, 63U, 64U, 65U, 128U, 172U, 320U, 600U, 896U}) {
       check(WeightProblem(GetParam().format, n_rows, n_cols, 1, Data::kAnyCodes, rng));
     }
   }
@@ -76,6 +77,36 @@ TEST_P(MatMulTest, MatchesReferenceForEveryKindOfData) {
       }
     }
   }
+}
+
+// The vector that qk256 came with: every code 2, which is a weight of 1, and inputs of 0.5.
+TEST_P(MatMulTest, Qk256GivesWhatItsVectorSays) {
+  constexpr std::uint32_t kRows = 64;
+  constexpr std::uint32_t kCols = 256;
+  if (GetParam().format.type != QuantType::kQk256 || GetParam().input == Input::kBf16) return;
+  const testing_support::GuardedBytes weights(
+      rows_bytes(GetParam().format, Layout::kInterleaved, kRows, kCols));
+  std::memset(weights.data(), 0xAA, weights.size());
+  const std::vector<float> x(kCols, 0.5F);
+  const testing_support::GuardedBytes input(input_row_bytes(GetParam().input, kCols));
+  if (GetParam().input == Input::kF32) {
+    std::memcpy(input.data(), x.data(), input.size());
+  } else {
+    quantise_kernels().back().to_int8(x.data(), input.data(), kCols);
+  }
+  std::vector<float> y(kRows);
+  GetParam().run({.weights = weights.data(),
+                  .group_bytes = group_bytes(GetParam().format, kCols),
+                  .x = input.data(),
+                  .x_stride = input.size(),
+                  .y = y.data(),
+                  .y_stride = kRows,
+                  .n_x = 1,
+                  .n_rows = kRows,
+                  .n_cols = kCols});
+  // Of int8 rows, the scale, four products and three sums are rounded.
+  const float bound = GetParam().input == Input::kF32 ? 0.0F : 128.0F * 8.0F * 0x1p-24F;
+  for (const float value : y) EXPECT_NEAR(value, 128.0F, bound);
 }
 
 TEST_P(MatMulTest, ZeroInputGivesZero) {

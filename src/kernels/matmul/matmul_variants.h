@@ -14,12 +14,16 @@ namespace qsf::kernels {
 #define QSF_DECLARE(name, type, block) \
   void matmul_##name##_f32_scalar(const MatMulArgs& args) noexcept;
 QSF_CODED_FORMATS(QSF_DECLARE)
+QSF_SUPER_FORMATS(QSF_DECLARE)
+QSF_ROW_FORMATS(QSF_DECLARE)
 QSF_FLOAT_FORMATS(QSF_DECLARE)
 #undef QSF_DECLARE
 
 #define QSF_DECLARE(name, type, block) \
   void matmul_##name##_i8_scalar(const MatMulArgs& args) noexcept;
 QSF_CODED_FORMATS(QSF_DECLARE)
+QSF_SUPER_FORMATS(QSF_DECLARE)
+QSF_ROW_FORMATS(QSF_DECLARE)
 #undef QSF_DECLARE
 
 #if defined(__x86_64__)

@@ -35,7 +35,7 @@ F16 random_half(SeededRng& rng) {
 }
 
 std::uint32_t largest_code(QuantType type) {
-  if (type == QuantType::kTernary) return 2;
+  if (type == QuantType::kTernary || type == QuantType::kTernaryRow) return 2;
   return type == QuantType::kQ8 ? 127 : (1U << code_bits(type)) - 1U;
 }
 
@@ -88,6 +88,43 @@ float extreme_float(QuantType type, Data data, SeededRng& rng) {
   }
 }
 
+// Draws the 6-bit fields of a super-block, those of sub-blocks that do not exist included: nobody
+// may look at them.
+void make_six_bit_fields(BlockFormat format, Data data, SeededRng& rng, MutableByteSpan fields) {
+  const std::uint32_t n_sub_blocks = kSuperColumns / format.block;
+  std::uint32_t high = 0;
+  for (std::uint32_t k = 0; k < n_sub_blocks; ++k) {
+    const bool largest = data == Data::kLargest || data == Data::kSmallest;
+    const bool tiny = data == Data::kTinyScales;
+    const std::uint32_t scale = largest ? 63 : tiny ? 1 : rng.get().below(64);
+    const std::uint32_t min = largest ? 63 : tiny ? 1 : rng.get().below(64);
+    fields[k] = static_cast<std::byte>(scale % 16 + min % 16 * 16);
+    high |= (scale / 16 + min / 16 * 4) << (4 * k);
+  }
+  std::memcpy(fields.data() + n_sub_blocks, &high, n_sub_blocks / 2);
+}
+
+// Draws the fields that block `b` is the first to need.
+void make_fields(BlockFormat format, std::uint64_t b, Data data, SeededRng& rng,
+                 MutableByteSpan row) {
+  const std::uint64_t at = locate_in_row(format, b).fields;
+  switch (scale_form(format.type)) {
+    case ScaleForm::kNone: return;
+    case ScaleForm::kRow:
+      if (b == 0) store_le(row, 0, extreme_float(QuantType::kF32, data, rng));
+      return;
+    case ScaleForm::kSuperBlock:
+      if (b * format.block % kSuperColumns != 0) return;
+      make_six_bit_fields(format, data, rng, row.subspan(at + 4, field_bytes(format) - 4));
+      break;
+    case ScaleForm::kBlock:
+    case ScaleForm::kBlockMin: break;
+  }
+  const Scales scales = choose_scales(data, rng);
+  store_le<std::uint16_t>(row, at, scales.scale.bits);
+  if (has_min(format.type)) store_le<std::uint16_t>(row, at + 2, scales.min.bits);
+}
+
 // Fills one layout-0 row.
 void make_row(BlockFormat format, std::uint32_t n_cols, Data data, SeededRng& rng,
               MutableByteSpan row) {
@@ -99,18 +136,39 @@ void make_row(BlockFormat format, std::uint32_t n_cols, Data data, SeededRng& rn
     encode_row(format, values, row);
     return;
   }
-  const std::size_t step = block_bytes(format);
-  const std::size_t codes_at = has_min(format.type) ? 4 : 2;
   for (std::uint32_t first = 0; first < n_cols; first += format.block) {
     const std::uint32_t n_true = std::min(format.block, n_cols - first);
-    const MutableByteSpan block = row.subspan(first / format.block * step, step);
-    const Scales scales = choose_scales(data, rng);
-    store_le<std::uint16_t>(block, 0, scales.scale.bits);
-    if (has_min(format.type)) store_le<std::uint16_t>(block, 2, scales.min.bits);
+    make_fields(format, first / format.block, data, rng, row);
     std::vector<std::uint8_t> codes(format.block, 0);
     for (std::uint32_t i = 0; i < n_true; ++i) codes[i] = choose_code(format.type, data, rng);
-    block_codec(format.type).pack(codes.data(), format.block, n_true, block.data() + codes_at);
+    block_codec(format.type)
+        .pack(codes.data(), format.block, n_true,
+              row.data() + locate_in_row(format, first / format.block).codes);
   }
+}
+
+struct Fields {
+  float scale;
+  float min;
+};
+
+// Reads what the type stores for block `b`; a min that is not stored is 0.
+Fields read_fields(BlockFormat format, ByteSpan row, std::uint64_t b) {
+  const std::uint64_t at = locate_in_row(format, b).fields;
+  const auto half = [&](std::uint64_t offset) { return to_f32(load_le<F16>(row, offset)); };
+  switch (scale_form(format.type)) {
+    case ScaleForm::kNone:
+    case ScaleForm::kRow: return {1.0F, 0.0F};
+    case ScaleForm::kBlock: return {half(at), 0.0F};
+    case ScaleForm::kBlockMin: return {half(at), half(at + 2)};
+    case ScaleForm::kSuperBlock: break;
+  }
+  const std::uint64_t n = kSuperColumns / format.block;
+  const std::uint64_t k = b % n;
+  const auto low = static_cast<unsigned>(row[at + 4 + k]);
+  const unsigned high = static_cast<unsigned>(row[at + 4 + n + k / 2]) >> (k % 2 * 4);
+  return {half(at) * static_cast<float>(low % 16 + high % 4 * 16),
+          half(at + 2) * static_cast<float>(low / 16 + high / 4 % 4 * 16)};
 }
 
 double read_float(QuantType type, ByteSpan row, std::uint32_t column) {
@@ -153,6 +211,7 @@ WeightProblem::WeightProblem(BlockFormat format, std::uint32_t n_rows, std::uint
       bf16_rows_(n_x * row_stride(Input::kBf16, n_cols)),
       codes_(is_float_type(format.type) ? 0 : std::size_t{n_rows} * n_cols),
       blocks_(is_float_type(format.type) ? 0 : n_rows * blocks_per_row(format, n_cols)),
+      row_scales_(n_rows, 1.0F),
       exact_(std::size_t{n_rows} * n_cols),
       magnitude_(exact_.size()),
       name_(std::string(quant_type_name(format.type)) + "/" + std::to_string(format.block) + " " +
@@ -197,9 +256,9 @@ void WeightProblem::make_inputs(Data data, SeededRng& rng) {
 }
 
 void WeightProblem::read_back(ByteSpan row, std::uint32_t row_index) {
-  const std::size_t step = block_bytes(format_);
-  const std::size_t codes_at = has_min(format_.type) ? 4 : 2;
   std::vector<std::uint8_t> codes(format_.block);
+  float& row_scale = row_scales_[row_index];
+  if (format_.type == QuantType::kTernaryRow) row_scale = load_le<float>(row, 0);
   for (std::uint32_t c = 0; c < n_cols_; ++c) {
     double& exact = exact_[std::size_t{row_index} * n_cols_ + c];
     double& magnitude = magnitude_[std::size_t{row_index} * n_cols_ + c];
@@ -208,24 +267,30 @@ void WeightProblem::read_back(ByteSpan row, std::uint32_t row_index) {
       magnitude = std::fabs(exact);
       continue;
     }
-    const ByteSpan block = row.subspan(c / format_.block * step, step);
+    const std::uint64_t b = c / format_.block;
     if (c % format_.block == 0) {
-      block_codec(format_.type).unpack(block.data() + codes_at, format_.block, codes.data());
+      block_codec(format_.type)
+          .unpack(row.data() + locate_in_row(format_, b).codes, format_.block, codes.data());
     }
     const std::uint8_t code = codes[c % format_.block];
-    const float scale = to_f32(F16{load_le<std::uint16_t>(block, 0)});
-    float min = 0.0F;
+    auto [scale, min] = read_fields(format_, row, b);
     std::int32_t factor = code;
     switch (format_.type) {
       case QuantType::kQ2S: min = -1.5F * scale; break;
-      case QuantType::kTernary: min = -scale; break;
+      case QuantType::kTernary:
+      case QuantType::kTernaryRow: min = -scale; break;
       case QuantType::kQ8: factor = static_cast<std::int8_t>(code); break;
-      default: min = to_f32(F16{load_le<std::uint16_t>(block, 2)}); break;
+      case QuantType::kQk256:
+        factor = code < 2 ? code : code + 1;
+        min = -2.0F;
+        break;
+      default: break;
     }
     codes_[std::size_t{row_index} * n_cols_ + c] = factor;
-    blocks_[row_index * blocks_per_row(format_, n_cols_) + c / format_.block] = {scale, min};
-    exact = static_cast<double>(scale) * factor + min;
-    magnitude = std::fabs(static_cast<double>(scale) * factor) + std::fabs(min);
+    blocks_[row_index * blocks_per_row(format_, n_cols_) + b] = {scale, min};
+    exact = (static_cast<double>(scale) * factor + min) * row_scale;
+    magnitude = (std::fabs(static_cast<double>(scale) * factor) + std::fabs(min)) *
+                std::fabs(static_cast<double>(row_scale));
   }
 }
 
@@ -280,7 +345,7 @@ float WeightProblem::int8_answer(std::size_t i, std::size_t row) const {
     const float product = term * chunk.scale;
     total += product;
   }
-  return total;
+  return total * row_scales_[row];
 }
 
 ::testing::AssertionResult WeightProblem::is_right(Input input, const std::vector<float>& y) const {

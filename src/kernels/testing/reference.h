@@ -85,6 +85,7 @@ class WeightProblem {
   GuardedBytes bf16_rows_;
   std::vector<std::int32_t> codes_;  // [n_rows][n_cols] as they are multiplied; coded types
   std::vector<Block> blocks_;        // [n_rows][blocks of a row]; coded types
+  std::vector<float> row_scales_;    // [n_rows], 1 for types without
   std::vector<double> exact_;
   std::vector<double> magnitude_;  // |scale * code| + |min|
   std::string name_;
