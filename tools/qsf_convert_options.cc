@@ -10,8 +10,10 @@ namespace qsf_tools {
 namespace {
 
 constexpr const char* kTypeHelp =
-    "Weight type: f32, f16, bf16, 8bit, 4bit, 3bit: every matrix. 2bit, ternary: the layers, with "
-    "embedding and head at 4 bits. mixed: 2 bits for Q, K, V, gate and up, 4 for the rest, each "
+    "Weight type: f32, f16, bf16, 8bit, 4bit, 3bit, 4bit-super, 3bit-super: every matrix. 2bit, "
+    "2bit-sym, 2bit-super, ternary, ternary-row: the layers, with embedding and head at 4 bits. "
+    "-super: 256 columns share two numbers that scale the blocks in them; fewer bytes. mixed: 2 "
+    "bits for Q, K, V, gate and up, 4 for the rest, each "
     "widened until its cosine with the original reaches 0.99";
 
 // Options that the interface promises and this version does not have yet.
@@ -120,10 +122,12 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
   app.add_option("OUT", options.output, "File to write; replaced as a whole if it exists")
       ->type_name("FILE");
   app.add_option("--quant-type", options.quant_type, kTypeHelp)
-      ->check(
-          CLI::IsMember({"f32", "f16", "bf16", "8bit", "4bit", "3bit", "2bit", "ternary", "mixed"}))
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "8bit", "4bit", "3bit", "2bit", "2bit-sym",
+                             "ternary", "ternary-row", "4bit-super", "3bit-super", "2bit-super",
+                             "mixed"}))
       ->capture_default_str();
-  app.add_option("--block-size", options.block, "Columns that share a scale: 32, 64, 128 or 256")
+  app.add_option("--block-size", options.block,
+                 "Columns that share a scale: 32, 64, 128 or 256; 32 or 64 in super-blocks")
       ->check(CLI::IsMember({32U, 64U, 128U, 256U}))
       ->capture_default_str();
   app.add_option("--compress", options.compression, "Tile compression: none, lz4, lz4hc or zstd")

@@ -115,6 +115,31 @@ TEST_F(QsfConvertTest, OptionsReachTheFile) {
   EXPECT_EQ(reader->embedding().tensors[0].format.type, QuantType::kQ4);
 }
 
+TEST_F(QsfConvertTest, EveryQuantTypeIsWhatItIsCalled) {
+  const std::pair<const char*, QuantType> types[] = {{"f32", QuantType::kF32},
+                                                     {"f16", QuantType::kF16},
+                                                     {"bf16", QuantType::kBF16},
+                                                     {"8bit", QuantType::kQ8},
+                                                     {"4bit", QuantType::kQ4},
+                                                     {"3bit", QuantType::kQ3},
+                                                     {"2bit", QuantType::kQ2A},
+                                                     {"2bit-sym", QuantType::kQ2S},
+                                                     {"ternary", QuantType::kTernary},
+                                                     {"ternary-row", QuantType::kTernaryRow},
+                                                     {"4bit-super", QuantType::kQ4Super},
+                                                     {"3bit-super", QuantType::kQ3Super},
+                                                     {"2bit-super", QuantType::kQ2Super}};
+  for (const auto& [name, type] : types) {
+    const Outcome outcome = run({"--quant-type", name, "--quiet", in_.path(), out_.file("m.qsf")});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    const auto reader = QsfReader::open(out_.file("m.qsf"));
+    ASSERT_TRUE(reader) << reader.error().message();
+    EXPECT_EQ(reader->spec().default_type, type) << name;
+    const SectionDirectory& layer = reader->layer(0);
+    EXPECT_EQ(layer.tensors[*layer.find(TensorKind::kAttnQ)].format, block_format(type, 64));
+  }
+}
+
 TEST_F(QsfConvertTest, HelpVersionQuiet) {
   EXPECT_EQ(run({"--help"}).code, 0);
   for (const char* option :
@@ -137,6 +162,7 @@ TEST_F(QsfConvertTest, BadUsageIsTwo) {
   expect_failure(run({"--no-such-option", in_.path(), out}), 2, "--no-such-option");
   expect_failure(run({"--quant-type", "5bit", in_.path(), out}), 2, "--quant-type");
   expect_failure(run({"--block-size", "48", in_.path(), out}), 2, "--block-size");
+  expect_failure(run({"--quant-type", "qk256", in_.path(), out}), 2, "--quant-type");
   expect_failure(run({"--compress", "gzip", in_.path(), out}), 2, "--compress");
   expect_failure(run({"--threads", "0", in_.path(), out}), 2, "--threads");
   expect_failure(run({"--threads", "-3", in_.path(), out}), 2, "--threads");

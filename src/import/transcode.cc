@@ -261,8 +261,9 @@ Result<BlockFormat> Transcoder::choose_mixed(const Tensor& t, BlockFormat format
 
 // Decides the format of every matrix; those of one row follow when their section is written.
 Status Transcoder::choose_formats() {
-  const bool scans =
-      options_.preset == QuantPreset::kTernary || options_.preset == QuantPreset::kMixed;
+  const bool by_row = options_.preset == QuantPreset::kTernaryRow;
+  const bool asks_ternary = options_.preset == QuantPreset::kTernary || by_row;
+  const bool scans = asks_ternary || options_.preset == QuantPreset::kMixed;
   std::size_t n_matrices = 0;
   std::size_t n_ternary = 0;
   std::size_t n_exact = 0;
@@ -281,8 +282,9 @@ Status Transcoder::choose_formats() {
         if (scan.is_natively_ternary()) {
           ++n_ternary;
           const float m = scan.magnitude();
-          if (f16_holds_exactly(std::span(&m, 1))) ++n_exact;
-          format = block_format(QuantType::kTernary, options_.block);
+          if (by_row || f16_holds_exactly(std::span(&m, 1))) ++n_exact;
+          format =
+              block_format(by_row ? QuantType::kTernaryRow : QuantType::kTernary, options_.block);
         }
       }
       if (options_.preset == QuantPreset::kMixed && t.source->rows > 1 &&
@@ -295,7 +297,7 @@ Status Transcoder::choose_formats() {
     }
   }
   spec_.natively_ternary = n_matrices > 0 && n_exact == n_matrices;
-  if (options_.preset == QuantPreset::kTernary && n_ternary < n_matrices) {
+  if (asks_ternary && n_ternary < n_matrices) {
     report_.warnings.push_back(std::to_string(n_matrices - n_ternary) + " of " +
                                std::to_string(n_matrices) +
                                " matrices are not natively ternary; a model that was not trained "
@@ -419,6 +421,12 @@ Result<TranscodeReport> transcode(const ModelSource& source, const std::string& 
         "%u threads and blocks of %u, expected at least 1 and 32, 64, 128 or "
         "256",
         options.n_threads, options.block);
+  }
+  const BlockFormat format =
+      block_format(preset_type(options.preset, TensorKind::kAttnQ), options.block);
+  if (!is_valid(format)) {
+    return invalid_argument("blocks of %u with %s, expected 32 or 64", options.block,
+                            std::string(quant_preset_name(options.preset)).c_str());
   }
   Transcoder transcoder(source, options);
   QSF_RETURN_IF_ERROR(transcoder.choose_formats());

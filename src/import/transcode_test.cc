@@ -97,6 +97,8 @@ TEST(TranscodeTest, EveryPresetBlockAndLayoutHoldsTheWeights) {
       for (const Layout layout : {Layout::kRowMajor, Layout::kInterleaved}) {
         TranscodeOptions options;
         options.preset = static_cast<QuantPreset>(preset);
+        const QuantType type = preset_type(options.preset, TensorKind::kAttnQ);
+        if (!is_valid(block_format(type, block))) continue;
         options.block = block;
         options.layout = layout;
         options.n_threads = 2;
@@ -204,6 +206,46 @@ TEST(TranscodeTest, NativelyTernaryMatricesAreRecognisedAndExact) {
     EXPECT_EQ(decode_tensor(*reader, layer, *layer.find(TensorKind::kFfnDown)),
               tensors.at("model.layers.1.mlp.down_proj.weight").values);
   }
+}
+
+TEST(TranscodeTest, TernaryRowsAreExactWhateverTheirMagnitude) {
+  const TemporaryFolder folder;
+  const TestTensors tensors = ternary_tensors(0.1F);  // no f16 number
+  const auto model = open_model(folder, tensors);
+  TranscodeOptions options;
+  options.preset = QuantPreset::kTernaryRow;
+  const auto report = convert(*model, folder.file("out.qsf"), options);
+  ASSERT_TRUE(report) << report.error().message();
+  EXPECT_TRUE(report->warnings.empty());
+  const auto reader = QsfReader::open(folder.file("out.qsf"));
+  EXPECT_TRUE(reader->spec().natively_ternary);
+  const SectionDirectory& layer = reader->layer(1);
+  const std::uint32_t down = *layer.find(TensorKind::kFfnDown);
+  EXPECT_EQ(layer.tensors[down].format.type, QuantType::kTernaryRow);
+  EXPECT_EQ(decode_tensor(*reader, layer, down),
+            tensors.at("model.layers.1.mlp.down_proj.weight").values);
+}
+
+TEST(TranscodeTest, SuperBlocksTakeEmbeddingAndHeadAlong) {
+  const TemporaryFolder folder;
+  const auto model = open_model(folder, tiny_llama_tensors());
+  TranscodeOptions options;
+  options.preset = QuantPreset::k2BitSuper;
+  options.block = 32;
+  const auto report = convert(*model, folder.file("out.qsf"), options);
+  ASSERT_TRUE(report) << report.error().message();
+  for (const TensorReport& line : report->tensors) {
+    if (line.rows == 1) continue;
+    const bool vocabulary =
+        line.kind == TensorKind::kTokenEmbedding || line.kind == TensorKind::kHead;
+    EXPECT_EQ(line.format,
+              (BlockFormat{vocabulary ? QuantType::kQ4Super : QuantType::kQ2Super, 32}))
+        << line.source_name;
+  }
+  options.block = 128;
+  const auto refused = convert(*model, folder.file("out.qsf"), options);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message(), HasSubstr("2bit-super, expected 32 or 64"));
 }
 
 TEST(TranscodeTest, OtherModelsAreWarnedOfTernary) {

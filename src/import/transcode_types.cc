@@ -5,8 +5,9 @@
 namespace qsf {
 namespace {
 
-constexpr std::string_view kNames[] = {"f32",  "f16",  "bf16",    "8bit", "4bit",
-                                       "3bit", "2bit", "ternary", "mixed"};
+constexpr std::string_view kNames[] = {
+    "f32",      "f16",     "bf16",        "8bit",       "4bit",       "3bit",       "2bit",
+    "2bit-sym", "ternary", "ternary-row", "4bit-super", "3bit-super", "2bit-super", "mixed"};
 
 QuantType mixed_type(TensorKind kind) noexcept {
   switch (kind) {
@@ -47,7 +48,12 @@ QuantType preset_type(QuantPreset preset, TensorKind kind) noexcept {
     case QuantPreset::k4Bit: return QuantType::kQ4;
     case QuantPreset::k3Bit: return QuantType::kQ3;
     case QuantPreset::k2Bit: return vocabulary ? QuantType::kQ4 : QuantType::kQ2A;
+    case QuantPreset::k2BitSym: return vocabulary ? QuantType::kQ4 : QuantType::kQ2S;
     case QuantPreset::kTernary: return vocabulary ? QuantType::kQ4 : QuantType::kTernary;
+    case QuantPreset::kTernaryRow: return vocabulary ? QuantType::kQ4 : QuantType::kTernaryRow;
+    case QuantPreset::k4BitSuper: return QuantType::kQ4Super;
+    case QuantPreset::k3BitSuper: return QuantType::kQ3Super;
+    case QuantPreset::k2BitSuper: return vocabulary ? QuantType::kQ4Super : QuantType::kQ2Super;
     case QuantPreset::kMixed: return mixed_type(kind);
   }
   return QuantType::kF32;

@@ -17,8 +17,11 @@ namespace qsf {
 // What a user asks for:
 //
 //   f32 f16 bf16 8bit 4bit 3bit   every matrix in that type
-//   2bit      layers 2-bit asymmetric; token embedding and head 4-bit
-//   ternary   layers ternary; token embedding and head 4-bit
+//   4bit-super 3bit-super         the same in super-blocks
+//   2bit 2bit-sym                 layers 2-bit asymmetric or symmetric; token embedding and head
+//                                 4-bit
+//   2bit-super                    layers 2-bit, token embedding and head 4-bit, in super-blocks
+//   ternary ternary-row           layers ternary; token embedding and head 4-bit
 //   mixed     Q, K, V, gate and up 2-bit; attention output, down, embedding and head 4-bit. Each is
 //             measured and widened (2, 3, 4, 8 bits) until its cosine with the original reaches
 //             0.99; a natively ternary matrix becomes ternary.
@@ -35,7 +38,12 @@ enum class QuantPreset {
   k4Bit,
   k3Bit,
   k2Bit,
+  k2BitSym,
   kTernary,
+  kTernaryRow,
+  k4BitSuper,
+  k3BitSuper,
+  k2BitSuper,
   kMixed,
 };
 
