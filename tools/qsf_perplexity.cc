@@ -45,6 +45,7 @@ struct Options {
   int threads = 0;
   int max_windows = 0;  // 0: all
   std::string kv_type = "f16";
+  bool exact = false;
 };
 
 struct EngineFree {
@@ -133,15 +134,19 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
       ->type_name("TYPE")
       ->check(CLI::IsMember({"f16", "f32"}))
       ->capture_default_str();
+  app.add_flag("--exact", options.exact,
+               "Multiply weights by 32-bit floats: slower, without the rounding to 8 bits; a "
+               "reference model always does");
   return parse_command_line(app, argc, argv);
 }
 
-qsf_code open_engine(const Options& options, const std::string& model, EnginePtr& engine,
-                     qsf_error& error) {
+qsf_code open_engine(const Options& options, const std::string& model, bool exact,
+                     EnginePtr& engine, qsf_error& error) {
   QSFConfig* config = qsf_config_default();
   qsf_config_set_threads(config, options.threads);
   qsf_config_set_max_seq_len(config, options.context);
   qsf_config_set_kv_type(config, options.kv_type == "f32" ? QSF_KV_F32 : QSF_KV_F16);
+  qsf_config_set_exact(config, exact ? 1 : 0);
   qsf_config_set_log_callback(config, print_warning, nullptr);
   QSFEngine* opened = nullptr;
   const qsf_code code = qsf_engine_open(model.c_str(), config, &opened, &error);
@@ -387,11 +392,15 @@ int run(const Options& options) {
   qsf_error error = {};
   EnginePtr engine;
   EnginePtr reference;
-  if (open_engine(options, options.model, engine, error) != QSF_OK) return report(error);
+  if (open_engine(options, options.model, options.exact, engine, error) != QSF_OK) {
+    return report(error);
+  }
   Windows windows;
   if (encode(engine.get(), *text, windows.tokens, error) != QSF_OK) return report(error);
   if (!options.reference.empty()) {
-    if (open_engine(options, options.reference, reference, error) != QSF_OK) return report(error);
+    if (open_engine(options, options.reference, true, reference, error) != QSF_OK) {
+      return report(error);
+    }
     problem = find_mismatch(engine.get(), reference.get(), *text, windows.tokens);
     if (!problem.empty()) {
       print_error(kTool, options.reference + ": " + problem);

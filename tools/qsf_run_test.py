@@ -143,6 +143,11 @@ class Usage(Case):
                 word = {"--max-seq-len": "", "--logit-bias": "logit"}.get(option, option)
                 self.refused(2, word, model, "--prompt", "a", option, value)
 
+    def test_more_pinned_threads_than_cores(self):
+        if len(os.sched_getaffinity(0)) < 1000:
+            self.refused(2, "physical cores; ask for at most", model, "--prompt", "a", "--pin",
+                         "--threads", "1000")
+
     def test_options_not_built_yet_say_so(self):
         for arguments in (["--ram-budget", "200"], ["--quality", "0.5"], ["--bench"]):
             self.refused(2, "not built yet", model, "--prompt", "a", *arguments)
@@ -225,6 +230,14 @@ class Text(Case):
         self.assertEqual(len(texts), 1)
         self.assertNotEqual(text(*arguments, "--seed", "6"), texts.pop())
         self.assertNotEqual(text(*arguments), text(*arguments))
+
+    def test_exact_products_are_other_products(self):
+        arguments = ["--prompt", "A dog", "--max-tokens", "2", "--verbose", "--temperature", "0"]
+        rounded = call(model, *arguments)
+        exact = call(model, *arguments, "--exact", "--pin", "--threads", "1")
+        self.assertEqual((rounded[0], exact[0]), (0, 0))
+        self.assertIn(b"\nproducts: of int8 rows", rounded[2])
+        self.assertIn(b"\nproducts: exact, of f32 rows\n", exact[2])
 
     def test_stop_texts(self):
         arguments = ["--prompt", "Once", "--temperature", "0", "--max-tokens", "40"]

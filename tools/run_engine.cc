@@ -66,6 +66,8 @@ qsf_code open_engine(const RunOptions& options, const std::string& model, Engine
   qsf_config_set_threads(config.get(), options.threads);
   qsf_config_set_max_seq_len(config.get(), options.max_seq_len);
   qsf_config_set_kv_type(config.get(), options.kv_type);
+  qsf_config_set_exact(config.get(), options.exact ? 1 : 0);
+  qsf_config_set_pin(config.get(), options.pin ? 1 : 0);
   qsf_config_set_progress_callback(config.get(), show_loading, &progress);
   // The library only hands this pointer back to print_log, which does not write through it.
   qsf_config_set_log_callback(config.get(), print_log, const_cast<RunOptions*>(&options));

@@ -133,6 +133,9 @@ void add_engine_options(CLI::App& app, RunOptions& options, Unfinished& unfinish
       ->type_name("TYPE")
       ->check(CLI::IsMember({"f16", "f32"}))
       ->capture_default_str();
+  app.add_flag("--exact", options.exact,
+               "Multiply weights by 32-bit floats: slower, without the rounding to 8 bits");
+  app.add_flag("--pin", options.pin, "Bind each thread to a physical core of its own");
   app.add_option("--ram-budget", unfinished.ram_budget, "Memory bound in MB (not built yet)")
       ->type_name("N")
       ->check(integer_in(1, kMaxInt));

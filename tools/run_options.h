@@ -32,6 +32,8 @@ struct RunOptions {
   int threads = 0;      // 0: automatic
   int max_seq_len = 0;  // 0: the model's, at most 4,096
   qsf_kv_type kv_type = QSF_KV_F16;
+  bool exact = false;
+  bool pin = false;
   bool no_echo = false;
   bool interactive = false;
   std::string system;         // of a chat; empty: none

@@ -109,6 +109,8 @@ Status open_engine(const char* model_path, const QSFConfig* config, QSFEngine** 
   options.max_context = static_cast<std::uint32_t>(settings.max_seq_len);
   options.rows_per_pass = static_cast<std::uint32_t>(settings.rows_per_pass);
   options.kv_f32 = settings.kv_type == QSF_KV_F32;
+  options.exact = settings.exact;
+  options.pin = settings.pin;
   options.n_sequences = static_cast<std::uint32_t>(settings.max_sessions);
   if (settings.log != nullptr) options.log = {.write = write_log, .user = &handle->config};
   ProgressForwarder progress{.config = settings};
@@ -272,6 +274,12 @@ void qsf_config_set_kv_type(QSFConfig* config, qsf_kv_type type) {
   // C may pass any number; as bytes, since a C++ enumerator out of range must not even be read.
   static_assert(sizeof type == sizeof config->kv_type);
   std::memcpy(&config->kv_type, &type, sizeof type);
+}
+void qsf_config_set_exact(QSFConfig* config, int exact) {
+  if (config != nullptr) config->exact = exact != 0;
+}
+void qsf_config_set_pin(QSFConfig* config, int pin) {
+  if (config != nullptr) config->pin = pin != 0;
 }
 void qsf_config_set_rows_per_pass(QSFConfig* config, int rows) {
   if (config != nullptr) config->rows_per_pass = rows;

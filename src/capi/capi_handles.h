@@ -32,6 +32,8 @@ struct QSFConfig {
   float quality = 1.0F;
   int kv_type = QSF_KV_F16;  // a qsf_kv_type, or whatever the caller made of it
   int rows_per_pass = 0;
+  bool exact = false;
+  bool pin = false;
   int max_sessions = 1;
   QSFLogCallback log = nullptr;
   void* log_user = nullptr;

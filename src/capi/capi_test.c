@@ -95,6 +95,8 @@ static void test_configuration(void) {
   qsf_config_set_quality(NULL, 1.0f);
   qsf_config_set_kv_type(NULL, QSF_KV_F32);
   qsf_config_set_rows_per_pass(NULL, 1);
+  qsf_config_set_exact(NULL, 1);
+  qsf_config_set_pin(NULL, 1);
   qsf_config_set_max_sessions(NULL, 1);
   qsf_config_set_log_callback(NULL, on_log, &seen);
   qsf_config_set_error_callback(NULL, on_error, &seen);

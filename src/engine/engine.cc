@@ -109,7 +109,8 @@ class EngineOpener {
             .n_heads = spec().n_heads,
             .n_kv_heads = spec().n_kv_heads,
             .head_dim = spec().head_dim,
-            .rope_dims = spec().positions == PositionEncoding::kRope ? spec().rope_dims() : 0};
+            .rope_dims = spec().positions == PositionEncoding::kRope ? spec().rope_dims() : 0,
+            .max_cols = Decoder::max_product_cols(spec())};
   }
 
   Status read_directories(const std::string& path) {
@@ -125,8 +126,9 @@ class EngineOpener {
                  impl_->max_context);
     QSF_ASSIGN_OR_RETURN(
         impl_->threads,
-        ThreadPool::create(options.n_threads != 0 ? options.n_threads : default_thread_count()));
-    QSF_ASSIGN_OR_RETURN(impl_->backend, make_cpu_backend(*impl_->threads));
+        ThreadPool::create(options.n_threads != 0 ? options.n_threads : default_thread_count(),
+                           {.pin = options.pin}));
+    QSF_ASSIGN_OR_RETURN(impl_->backend, make_cpu_backend(*impl_->threads, options.exact));
     return ok_status();
   }
 
@@ -194,8 +196,7 @@ class EngineOpener {
   }
 
   void plan_activations() {
-    for (const BufferShape& shape :
-         Decoder::buffer_shapes(spec(), impl_->rows_per_pass, impl_->rows_per_pass)) {
+    for (const BufferShape& shape : Decoder::buffer_shapes(spec(), impl_->rows_per_pass)) {
       regions_.buffers.push_back(impl_->plan.add(
           "rows_" + std::string(shape.name),
           impl_->backend->buffer_bytes(shape.n_rows, shape.n_cols),
@@ -203,7 +204,7 @@ class EngineOpener {
     }
     regions_.backend_scratch =
         impl_->plan.add("scratch", impl_->backend->scratch_bytes(pass_limits()),
-                        "rotation angles and partial attention states");
+                        "rotation angles, partial attention states, rows as int8 and bf16");
     regions_.sample_logits =
         impl_->plan.add("sample_logits", std::uint64_t{spec().n_vocab} * sizeof(float),
                         "the logits of the row being sampled");
@@ -249,8 +250,7 @@ class EngineOpener {
     backend.attach_kv(shape, kv_memory_);
     backend.attach_scratch(pass_limits(), impl_->arena->carve(regions_.backend_scratch));
 
-    const std::vector<BufferShape> shapes =
-        Decoder::buffer_shapes(spec(), impl_->rows_per_pass, impl_->rows_per_pass);
+    const std::vector<BufferShape> shapes = Decoder::buffer_shapes(spec(), impl_->rows_per_pass);
     std::vector<Buffer> made;
     for (std::size_t i = 0; i < shapes.size(); ++i) {
       made.push_back(backend.create_buffer(shapes[i].n_rows, shapes[i].n_cols,

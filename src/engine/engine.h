@@ -26,6 +26,7 @@
 #include "kv/row.h"
 #include "memory/memory_plan.h"
 #include "model/logits_sink.h"
+#include "ops/operator_times.h"
 #include "tokenizer/tokenizer.h"
 
 namespace qsf {
@@ -38,6 +39,8 @@ struct EngineOptions {
   std::uint32_t max_context = 0;    // positions; 0: min(trained, 4,096)
   std::uint32_t rows_per_pass = 0;  // 0: chosen from the context; results do not depend on it
   bool kv_f32 = false;              // KV rows f32 instead of f16
+  bool exact = false;               // products take f32 rows, never int8 or bf16
+  bool pin = false;                 // a physical core for each thread, the opening one included
   std::uint32_t n_sequences = 1;    // sessions that may exist at once
   LogSink log;
   void (*on_load_progress)(std::uint64_t done_bytes, std::uint64_t total_bytes,
@@ -57,6 +60,7 @@ struct EngineStats {
   std::uint64_t attention_ns = 0;
   std::uint64_t other_ns = 0;
   std::uint64_t sample_ns = 0;
+  OperatorProfile operators;  // what the three times before that one consist of, embedding aside
 };
 
 struct GenerateOptions {

@@ -71,10 +71,10 @@ void Engine::Impl::count_work(RowRole role, std::size_t n_rows, std::uint64_t el
   const bool prompt = role == RowRole::kPrompt;
   (prompt ? stats.prompt_tokens : stats.generated_tokens) += n_rows;
   (prompt ? stats.prompt_ns : stats.generate_ns) += elapsed_ns;
-  const BackendTimes times = backend->times();
-  stats.matmul_ns = times.matmul_ns;
-  stats.attention_ns = times.attention_ns;
-  stats.other_ns = stats.prompt_ns + stats.generate_ns - times.matmul_ns - times.attention_ns;
+  stats.operators = backend->profile();
+  stats.matmul_ns = stats.operators.product_ns();
+  stats.attention_ns = stats.operators[OperatorKind::kAttend].ns;
+  stats.other_ns = stats.prompt_ns + stats.generate_ns - stats.matmul_ns - stats.attention_ns;
 }
 
 bool Engine::Impl::take_cancel() noexcept {

@@ -19,6 +19,8 @@ namespace {
 
 constexpr std::uint32_t kTilesAtOnce = 64;  // tiles multiplied in one fork-join when they are ready
 constexpr std::uint32_t kMaxProducts = 3;   // q, k and v
+constexpr std::uint32_t kHeadBlocks = 32;   // blocks of logits in one fork-join: 32,768 tokens
+static_assert(kTilesAtOnce + kHeadBlocks <= kMaxMatmulTiles);
 
 ActivationKind activation_kind(Activation activation) {
   switch (activation) {
@@ -49,15 +51,22 @@ MatmulTile matmul_tile(const WeightTile& tile, std::uint32_t target) {
           .target = target};
 }
 
+std::uint32_t logit_rows(std::uint32_t max_rows) {
+  return std::max(max_rows, kHeadBlocks);
+}
+
 }  // namespace
 
-std::vector<BufferShape> Decoder::buffer_shapes(const ModelSpec& spec, std::uint32_t max_rows,
-                                                std::uint32_t max_outputs) {
+std::vector<BufferShape> Decoder::buffer_shapes(const ModelSpec& spec, std::uint32_t max_rows) {
   return {{"hidden", max_rows, spec.hidden},    {"normed", max_rows, spec.hidden},
           {"q", max_rows, spec.q_dim()},        {"k", max_rows, spec.kv_dim()},
           {"v", max_rows, spec.kv_dim()},       {"attended", max_rows, spec.q_dim()},
           {"gate", max_rows, spec.ffn},         {"up", max_rows, spec.ffn},
-          {"projected", max_rows, spec.hidden}, {"logits", max_outputs, kLogitBlock}};
+          {"projected", max_rows, spec.hidden}, {"logits", logit_rows(max_rows), kLogitBlock}};
+}
+
+std::uint32_t Decoder::max_product_cols(const ModelSpec& spec) {
+  return std::max({spec.hidden, spec.q_dim(), spec.ffn});
 }
 
 Result<Decoder> Decoder::create(const QsfReader& reader, WeightPager& pager, Backend& backend,
@@ -79,7 +88,8 @@ Decoder::Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
       inverse_frequencies_(rope_inverse_frequencies(spec, max_context)),
       alibi_slopes_(alibi_slopes(spec)),
       embedding_row_(spec.hidden),
-      position_row_(spec.hidden) {
+      position_row_(spec.hidden),
+      logit_rows_(logit_rows(max_rows)) {
   output_rows_.reserve(max_rows);
 }
 
@@ -143,7 +153,7 @@ Status Decoder::run_layers(const Pass& pass, std::uint32_t first, std::uint32_t 
   return ok_status();
 }
 
-// One layer. Attention and FFN each leave what they add to the residual stream in `projected`:
+// One layer. Attention and FFN each add to the residual stream:
 //   hidden += attention(norm(hidden)); hidden += ffn(norm'(hidden))
 // and in a parallel block, with one norm for both,
 //   n = norm(hidden); hidden += attention(n); hidden += ffn(n)
@@ -151,20 +161,16 @@ Status Decoder::run_layer(const Pass& pass, std::uint32_t layer) {
   const LayerWeights& w = weights_.layers[layer];
   norm(buffers_.hidden, buffers_.normed, w.attn_norm, w.attn_norm_bias);
   QSF_RETURN_IF_ERROR(attention(pass, w, layer));
-  add_to_residual(w.attn_post_norm);
-
   if (!spec_.parallel_block) norm(buffers_.hidden, buffers_.normed, w.ffn_norm, w.ffn_norm_bias);
-  QSF_RETURN_IF_ERROR(ffn(pass, w));
-  add_to_residual(w.ffn_post_norm);
-  return ok_status();
+  return ffn(pass, w);
 }
 
-// projected = Wo attend(rope(norm(Wq n)), rope(norm(Wk n)), Wv n) with n = normed, where the norms
-// of heads and the rotation are those that the model has
+// hidden += Wo attend(rope(norm(Wq n)), rope(norm(Wk n)), Wv n) with n = normed, where the norms of
+// heads and the rotation are those that the model has
 Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t layer) {
   const std::array<Product, 3> qkv = {
       {{&w.q, w.q_bias, buffers_.q}, {&w.k, w.k_bias, buffers_.k}, {&w.v, w.v_bias, buffers_.v}}};
-  QSF_RETURN_IF_ERROR(multiply(pass, buffers_.normed, qkv));
+  QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kQkv, buffers_.normed, qkv, {}));
   norm_heads(buffers_.q, spec_.n_heads, w.q_norm);
   norm_heads(buffers_.k, spec_.n_kv_heads, w.k_norm);
   if (spec_.positions == PositionEncoding::kRope) {
@@ -182,35 +188,37 @@ Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t
                    .window = spec_.window_of(layer),
                    .soft_cap = spec_.attention_soft_cap,
                    .slopes = alibi_slopes_});
-
-  const std::array<Product, 1> o = {{{&w.o, w.o_bias, buffers_.projected}}};
-  return multiply(pass, buffers_.attended, o);
+  return add_product(pass, OperatorKind::kAttentionOut, buffers_.attended, w.o, w.o_bias,
+                     w.attn_post_norm);
 }
 
-// projected = Wdown (act(Wgate n) * Wup n), or Wdown act(Wup n) without a gate, with n = normed
+// hidden += Wdown (act(Wgate n) * Wup n), or Wdown act(Wup n) without a gate, with n = normed
 Status Decoder::ffn(const Pass& pass, const LayerWeights& w) {
-  const ActivationKind activation = activation_kind(spec_.activation);
-  Buffer inner = buffers_.up;
+  const Product gate = {&w.gate, w.gate_bias, buffers_.gate};
+  const Product up = {&w.up, w.up_bias, buffers_.up};
+  const MatmulFinish finish = {
+      .activation = activation_kind(spec_.activation), .joined = spec_.gated_ffn, .add_to = {}};
   if (spec_.gated_ffn) {
-    const std::array<Product, 2> gate_up = {
-        {{&w.gate, w.gate_bias, buffers_.gate}, {&w.up, w.up_bias, buffers_.up}}};
-    QSF_RETURN_IF_ERROR(multiply(pass, buffers_.normed, gate_up));
-    backend_.activate_mul(activation, buffers_.gate, buffers_.up);
-    inner = buffers_.gate;
+    const std::array<Product, 2> gate_up = {{gate, up}};
+    QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kGateUp, buffers_.normed, gate_up, finish));
   } else {
-    const std::array<Product, 1> up = {{{&w.up, w.up_bias, buffers_.up}}};
-    QSF_RETURN_IF_ERROR(multiply(pass, buffers_.normed, up));
-    backend_.activate(activation, buffers_.up);
+    QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kGateUp, buffers_.normed, {&up, 1}, finish));
   }
-
-  const std::array<Product, 1> down = {{{&w.down, w.down_bias, buffers_.projected}}};
-  return multiply(pass, inner, down);
+  return add_product(pass, OperatorKind::kDown, spec_.gated_ffn ? gate.out : up.out, w.down,
+                     w.down_bias, w.ffn_post_norm);
 }
 
-// hidden += projected, or its norm where the model has one behind its sublayers
-void Decoder::add_to_residual(std::span<const float> post_norm) {
-  if (!post_norm.empty()) norm(buffers_.projected, buffers_.projected, post_norm, {});
+// hidden += matrix in, or the norm of that where the model has one behind its sublayers
+Status Decoder::add_product(const Pass& pass, OperatorKind kind, Buffer in, const MatrixRef& matrix,
+                            std::span<const float> bias, std::span<const float> post_norm) {
+  const Product product = {&matrix, bias, buffers_.projected};
+  if (post_norm.empty()) {
+    return multiply(pass, kind, in, {&product, 1}, {.activation = {}, .add_to = buffers_.hidden});
+  }
+  QSF_RETURN_IF_ERROR(multiply(pass, kind, in, {&product, 1}, {}));
+  norm(buffers_.projected, buffers_.projected, post_norm, {});
   backend_.add(buffers_.hidden, buffers_.projected);
+  return ok_status();
 }
 
 // Normalises each head of `x` in place, where the model does that.
@@ -245,11 +253,12 @@ void Decoder::norm(Buffer in, Buffer out, std::span<const float> gain,
 // Multiplies the rows of `in` with matrices of one section that share their input, tile by tile in
 // the order of the file, as many tiles at once as the pager has ready. The writer puts such
 // matrices side by side; tiles of other matrices between them are passed over.
-Status Decoder::multiply(const Pass& pass, Buffer in, std::span<const Product> products) {
+Status Decoder::multiply(const Pass& pass, OperatorKind kind, Buffer in,
+                         std::span<const Product> products, const MatmulFinish& finish) {
   QSF_DCHECK(products.size() <= kMaxProducts);
   std::array<MatmulTarget, kMaxProducts> targets;
   for (std::size_t i = 0; i < products.size(); ++i) {
-    targets[i] = {.out = products[i].out, .first_weight_row = 0, .bias = products[i].bias};
+    targets[i] = {.out = products[i].out, .bias = products[i].bias};
   }
   std::array<WeightTile, kTilesAtOnce> tiles;
   std::array<MatmulTile, kTilesAtOnce> operands;
@@ -260,12 +269,9 @@ Status Decoder::multiply(const Pass& pass, Buffer in, std::span<const Product> p
     next = std::min(next, ids.front());
     end = std::max(end, ids.back() + 1);
   }
-  // A fork-join of many rows is long enough with one tile; more would only delay a cancellation.
-  const std::uint32_t max_tiles = std::max(1U, kTilesAtOnce / std::max(1U, counts_.n_rows));
   while (next < end) {
     if (is_cancelled(pass)) return cancelled("cancelled between two weight tiles");
-    QSF_ASSIGN_OR_RETURN(const std::uint32_t n_ready,
-                         acquire(next, std::min(end - next, max_tiles), tiles));
+    QSF_ASSIGN_OR_RETURN(const std::uint32_t n_ready, acquire(next, end - next, tiles));
     std::uint32_t n_operands = 0;
     for (std::uint32_t t = 0; t < n_ready; ++t) {
       for (std::uint32_t i = 0; i < products.size(); ++i) {
@@ -274,13 +280,18 @@ Status Decoder::multiply(const Pass& pass, Buffer in, std::span<const Product> p
         }
       }
     }
-    backend_.matmul({.in = in,
+    backend_.matmul({.kind = kind,
+                     .in = in,
                      .rows = counts_,
                      .row_list = {},
                      .tiles = {operands.data(), n_operands},
                      .targets = {targets.data(), products.size()},
-                     .hook = {}});
+                     .hook = {},
+                     .finish = finish});
     QSF_RETURN_IF_ERROR(backend_.wait());
+    for (std::uint32_t i = 0; i < n_operands; ++i) {
+      targets[operands[i].target].n_rows_done += operands[i].n_rows;
+    }
     pager_.release(next, n_ready);
     next += n_ready;
   }
@@ -297,6 +308,7 @@ Result<std::uint32_t> Decoder::acquire(TileId first, std::uint32_t max_tiles,
 }
 
 Status Decoder::head(const Pass& pass) {
+  if (is_cancelled(pass)) return cancelled("cancelled before the output head");
   if (output_rows_.empty()) return backend_.wait();
   backend_.norm({.in = buffers_.hidden,
                  .out = buffers_.normed,
@@ -308,51 +320,96 @@ Status Decoder::head(const Pass& pass) {
                  .epsilon = spec_.norm_epsilon,
                  .gain = weights_.final_norm,
                  .bias = weights_.final_norm_bias});
-  for (const TileId id : pager_.tiles_of(weights_.head.section, weights_.head.tensor)) {
-    QSF_ASSIGN_OR_RETURN(const WeightTile tile, pager_.acquire(id));
-    const Status status = multiply_head_tile(pass, tile);
-    pager_.release(id);
+  const auto ids = pager_.tiles_of(weights_.head.section, weights_.head.tensor);
+  std::array<WeightTile, kTilesAtOnce> tiles;
+  for (TileId next = ids.front(); next <= ids.back();) {
+    QSF_ASSIGN_OR_RETURN(const std::uint32_t n_ready, acquire(next, ids.back() + 1 - next, tiles));
+    const auto others = std::remove_if(
+        tiles.begin(), tiles.begin() + n_ready,
+        [this](const WeightTile& tile) { return tile.tensor != weights_.head.tensor; });
+    const Status status =
+        multiply_head(pass, {tiles.data(), static_cast<std::size_t>(others - tiles.begin())});
+    pager_.release(next, n_ready);
     QSF_RETURN_IF_ERROR(status);
+    next += n_ready;
   }
   return ok_status();
 }
 
-// Computes the logits of one tile's tokens and delivers each block of kLogitBlock tokens when its
-// last token is there. Blocks start at multiples of kLogitBlock whatever the tiles, so that a
-// sink's sums do not depend on how the file is cut.
-Status Decoder::multiply_head_tile(const Pass& pass, const WeightTile& tile) {
-  const std::uint32_t tile_end = tile.first_row + tile.n_rows;
-  for (std::uint32_t token = tile.first_row; token < tile_end;) {
-    if (is_cancelled(pass)) return cancelled("cancelled in the output head");
-    const std::uint32_t block_first = token / kLogitBlock * kLogitBlock;
-    const std::uint32_t block_end = std::min(block_first + kLogitBlock, weights_.head.rows);
-    const std::uint32_t end = std::min(block_end, tile_end);
-    MatmulTile piece = matmul_tile(tile, 0);
-    piece.bytes += (token - tile.first_row) / kRowGroup * tile.group_bytes;
-    piece.first_row = token;
-    piece.n_rows = end - token;
-    const MatmulTarget target = {
-        .out = buffers_.logits, .first_weight_row = block_first, .bias = weights_.head_bias};
-    backend_.matmul({.in = buffers_.normed,
-                     .rows = output_counts_,
-                     .row_list = {},
-                     .tiles = {&piece, 1},
-                     .targets = {&target, 1},
-                     .hook = {}});
-    const std::uint32_t n_tokens = block_end - block_first;
-    if (end == block_end && spec_.logit_soft_cap != 0.0F) {
-      backend_.soft_cap(buffers_.logits, output_counts_.n_rows, n_tokens, spec_.logit_soft_cap);
-    }
+// Returns how many blocks of logits the buffer takes side by side.
+std::uint32_t Decoder::blocks_at_once() const noexcept {
+  return std::min(logit_rows_ / output_counts_.n_rows, kHeadBlocks);
+}
+
+// Returns the row of the logits buffer where a block's first output row goes.
+std::uint32_t Decoder::logit_row(std::uint32_t block) const noexcept {
+  return block % blocks_at_once() * output_counts_.n_rows;
+}
+
+// Computes the logits of neighbouring tiles' tokens, as many blocks of kLogitBlock at once as the
+// buffer takes, and delivers each when its last token is there. Blocks start at multiples of
+// kLogitBlock whatever the tiles, so that a sink's sums do not depend on how the file is cut.
+Status Decoder::multiply_head(const Pass& pass, std::span<const WeightTile> tiles) {
+  if (tiles.empty()) return ok_status();
+  const std::uint32_t end = tiles.back().first_row + tiles.back().n_rows;
+  for (std::uint32_t token = tiles.front().first_row; token < end;) {
+    const std::uint32_t first_block = token / kLogitBlock;
+    const std::uint32_t last = std::min(end, (first_block + blocks_at_once()) * kLogitBlock);
+    multiply_head_blocks(tiles, token, last);
     QSF_RETURN_IF_ERROR(backend_.wait());
-    if (end == block_end) deliver_block(pass, block_first, n_tokens);
-    token = end;
+    if (is_cancelled(pass)) return cancelled("cancelled in the output head");
+    for (std::uint32_t block = first_block; block * kLogitBlock < last; ++block) {
+      if (std::min((block + 1) * kLogitBlock, weights_.head.rows) <= last) {
+        deliver_block(pass, block);
+      }
+    }
+    token = last;
   }
   return ok_status();
 }
 
-void Decoder::deliver_block(const Pass& pass, std::uint32_t first_token, std::uint32_t n_tokens) {
+// Each block is a target of its own, with the pieces of tiles that lie in it.
+void Decoder::multiply_head_blocks(std::span<const WeightTile> tiles, std::uint32_t first_token,
+                                   std::uint32_t last_token) {
+  std::array<MatmulTile, kMaxMatmulTiles> pieces;
+  std::array<MatmulTarget, kHeadBlocks> targets;
+  std::uint32_t n_pieces = 0;
+  const std::uint32_t first_block = first_token / kLogitBlock;
+  std::uint32_t n_targets = 0;
+  for (; (first_block + n_targets) * kLogitBlock < last_token; ++n_targets) {
+    const std::uint32_t block = first_block + n_targets;
+    targets[n_targets] = {.out = buffers_.logits,
+                          .first_row = logit_row(block),
+                          .first_weight_row = block * kLogitBlock,
+                          .bias = weights_.head_bias};
+    for (const WeightTile& tile : tiles) {
+      const std::uint32_t first = std::max({block * kLogitBlock, first_token, tile.first_row});
+      const std::uint32_t last =
+          std::min({(block + 1) * kLogitBlock, last_token, tile.first_row + tile.n_rows});
+      if (first >= last) continue;
+      MatmulTile& piece = pieces[n_pieces++];
+      piece = matmul_tile(tile, n_targets);
+      piece.bytes += (first - tile.first_row) / kRowGroup * tile.group_bytes;
+      piece.first_row = first;
+      piece.n_rows = last - first;
+    }
+  }
+  backend_.matmul({.kind = OperatorKind::kHead,
+                   .in = buffers_.normed,
+                   .rows = output_counts_,
+                   .row_list = {},
+                   .tiles = {pieces.data(), n_pieces},
+                   .targets = {targets.data(), n_targets},
+                   .hook = {},
+                   .finish = {.activation = {}, .soft_cap = spec_.logit_soft_cap, .add_to = {}}});
+}
+
+void Decoder::deliver_block(const Pass& pass, std::uint32_t block) {
+  const std::uint32_t first_token = block * kLogitBlock;
+  const std::uint32_t n_tokens = std::min(kLogitBlock, weights_.head.rows - first_token);
   for (std::uint32_t row = 0; row < output_counts_.n_rows; ++row) {
-    pass.sink->consume(row, first_token, backend_.read_row(buffers_.logits, row).first(n_tokens));
+    pass.sink->consume(row, first_token,
+                       backend_.read_row(buffers_.logits, logit_row(block) + row).first(n_tokens));
   }
 }
 

@@ -40,7 +40,7 @@ struct DecoderBuffers {
   Buffer gate;       // [rows, ffn]
   Buffer up;         // [rows, ffn]
   Buffer projected;  // [rows, hidden]    what attention or FFN adds to the residual stream
-  Buffer logits;     // [output rows, kLogitBlock]
+  Buffer logits;     // [at least rows, kLogitBlock]
 };
 
 // One pass: rows in the order prompt, then generated and drafted.
@@ -55,10 +55,11 @@ struct Pass {
 
 class Decoder {
  public:
-  // Returns the buffers that a decoder of this spec needs for passes of `max_rows` rows of which
-  // `max_outputs` want logits.
-  static std::vector<BufferShape> buffer_shapes(const ModelSpec& spec, std::uint32_t max_rows,
-                                                std::uint32_t max_outputs);
+  // Returns the buffers that a decoder of this spec needs for passes of `max_rows` rows, all of
+  // which may want logits.
+  static std::vector<BufferShape> buffer_shapes(const ModelSpec& spec, std::uint32_t max_rows);
+  // Returns the columns of the widest row that a product reads.
+  static std::uint32_t max_product_cols(const ModelSpec& spec);
 
   // Requires  reader, pager and backend outlive the decoder; buffers made from buffer_shapes() with
   //           the same max_rows; no sequence has more than `max_context` positions
@@ -91,13 +92,19 @@ class Decoder {
   Status run_layer(const Pass& pass, std::uint32_t layer);
   Status attention(const Pass& pass, const LayerWeights& w, std::uint32_t layer);
   Status ffn(const Pass& pass, const LayerWeights& w);
-  void add_to_residual(std::span<const float> post_norm);
+  Status add_product(const Pass& pass, OperatorKind kind, Buffer in, const MatrixRef& matrix,
+                     std::span<const float> bias, std::span<const float> post_norm);
   void norm_heads(Buffer x, std::uint32_t n_heads, std::span<const float> gain);
   void norm(Buffer in, Buffer out, std::span<const float> gain, std::span<const float> bias);
-  Status multiply(const Pass& pass, Buffer in, std::span<const Product> products);
+  Status multiply(const Pass& pass, OperatorKind kind, Buffer in, std::span<const Product> products,
+                  const MatmulFinish& finish);
   Result<std::uint32_t> acquire(TileId first, std::uint32_t max_tiles, std::span<WeightTile> tiles);
-  Status multiply_head_tile(const Pass& pass, const WeightTile& tile);
-  void deliver_block(const Pass& pass, std::uint32_t first_token, std::uint32_t n_tokens);
+  Status multiply_head(const Pass& pass, std::span<const WeightTile> tiles);
+  void multiply_head_blocks(std::span<const WeightTile> tiles, std::uint32_t first_token,
+                            std::uint32_t last_token);
+  std::uint32_t blocks_at_once() const noexcept;
+  std::uint32_t logit_row(std::uint32_t block) const noexcept;
+  void deliver_block(const Pass& pass, std::uint32_t block);
 
   const ModelSpec& spec_;
   WeightPager& pager_;
@@ -111,6 +118,7 @@ class Decoder {
   std::vector<std::uint32_t> output_rows_;  // rows of the pass that want logits
   RowCounts counts_;                        // of the pass
   RowCounts output_counts_;                 // of output_rows_
+  std::uint32_t logit_rows_;                // of the logits buffer
 };
 
 }  // namespace qsf

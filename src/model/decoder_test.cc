@@ -156,7 +156,7 @@ class Runner {
   Runner(const std::string& path, std::uint32_t context)
       : reader_(QsfReader::open(path).value()),
         threads_(ThreadPool::create(2).value()),
-        backend_(make_cpu_backend(*threads_).value()) {
+        backend_(make_cpu_backend(*threads_, false).value()) {
     const ModelSpec& spec = reader_.spec();
     const KvShape shape = {.n_layers = spec.n_layers,
                            .n_kv_heads = spec.n_kv_heads,
@@ -172,7 +172,8 @@ class Runner {
         .n_heads = spec.n_heads,
         .n_kv_heads = spec.n_kv_heads,
         .head_dim = spec.head_dim,
-        .rope_dims = spec.positions == PositionEncoding::kRope ? spec.rope_dims() : 0};
+        .rope_dims = spec.positions == PositionEncoding::kRope ? spec.rope_dims() : 0,
+        .max_cols = Decoder::max_product_cols(spec)};
     kv_.emplace(KvCache::create(shape, limits, memory(KvCache::region_bytes(limits))).value());
     backend_->attach_kv(shape, memory(backend_->kv_bytes(shape, limits.n_pages)));
     backend_->attach_scratch(pass_limits, memory(backend_->scratch_bytes(pass_limits)));
@@ -181,7 +182,7 @@ class Runner {
                                memory(residency.scratch_bytes), {})
                  .value();
     std::vector<Buffer> made;
-    for (const BufferShape& b : Decoder::buffer_shapes(spec, kTokens, kTokens)) {
+    for (const BufferShape& b : Decoder::buffer_shapes(spec, kTokens)) {
       made.push_back(backend_->create_buffer(b.n_rows, b.n_cols,
                                              memory(backend_->buffer_bytes(b.n_rows, b.n_cols))));
     }

@@ -17,6 +17,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +26,7 @@
 #include "base/status.h"
 #include "kv/kv_cache.h"
 #include "kv/row.h"
+#include "ops/operator_times.h"
 #include "quant/types.h"
 
 namespace qsf {
@@ -34,7 +36,8 @@ inline constexpr std::uint32_t kMaxHeadDim =
 
 // A matrix of f32 rows in a backend's memory. Copyable handle; lives as long as the backend.
 struct Buffer {
-  std::uint32_t id = 0xFFFFFFFFU;
+  static constexpr std::uint32_t kNone = 0xFFFFFFFFU;
+  std::uint32_t id = kNone;
 };
 
 // How many of the first rows of a buffer an operator works on: prompt rows, then the others.
@@ -52,6 +55,7 @@ struct PassLimits {
   std::uint32_t n_kv_heads = 1;
   std::uint32_t head_dim = 1;
   std::uint32_t rope_dims = 0;  // 0: no rotation
+  std::uint32_t max_cols = 0;   // of a row that a product reads
 };
 
 // One weight tile in layout 1, valid until the next wait().
@@ -73,11 +77,15 @@ struct Rotation {
 };
 
 // Where the rows of one weight matrix go: weight row r becomes column r - first_weight_row of
-// `out`.
+// `out`, and row i of the input row first_row + i.
 struct MatmulTarget {
   Buffer out;
+  std::uint32_t first_row = 0;
   std::uint32_t first_weight_row = 0;
   std::span<const float> bias;  // [rows of the matrix] or empty
+  // Weight rows that calls before this one have computed, where two targets are joined: their tiles
+  // may arrive in any portions, each matrix's in ascending order.
+  std::uint32_t n_rows_done = 0;
 };
 
 // Called with each finished piece of an output row, before the bias is added: adapters of single
@@ -88,18 +96,31 @@ struct MatmulHook {
   void* user = nullptr;
 };
 
+enum class NormKind : std::uint8_t { kLayerNorm, kRmsNorm };
+enum class ActivationKind : std::uint8_t { kGeluTanh, kGeluErf, kSilu, kRelu };
+
+// What becomes of outputs, done by the worker that computed them while it has them at hand; in the
+// order of the members, behind hook and bias.
+struct MatmulFinish {
+  // out = act(out); with joined targets, gate and up, gate = act(gate) * up.
+  std::optional<ActivationKind> activation;
+  bool joined = false;
+  float soft_cap = 0.0F;  // out = soft_cap * tanh(out / soft_cap); 0: it stays
+  Buffer add_to;          // add_to += out, at the same row and column, where there is one
+};
+
 struct MatmulArgs {
+  OperatorKind kind = OperatorKind::kQkv;
   Buffer in;
   RowCounts rows;
   std::span<const std::uint32_t>
-      row_list;  // rows of `in` and `out` to compute, ascending; empty: all
-  std::span<const MatmulTile> tiles;
+      row_list;                       // rows of `in` and `out` to compute, ascending; empty: all
+  std::span<const MatmulTile> tiles;  // at most kMaxMatmulTiles
   std::span<const MatmulTarget> targets;
   MatmulHook hook;
+  MatmulFinish finish;  // joined: of two targets, gate and up, without a row_list
 };
-
-enum class NormKind : std::uint8_t { kLayerNorm, kRmsNorm };
-enum class ActivationKind : std::uint8_t { kGeluTanh, kGeluErf, kSilu, kRelu };
+inline constexpr std::size_t kMaxMatmulTiles = 128;
 
 struct NormArgs {
   Buffer in;
@@ -128,12 +149,6 @@ struct AttendArgs {
   std::span<const float> slopes;
 };
 
-// Time spent per kind of work since the backend was made, in nanoseconds.
-struct BackendTimes {
-  std::uint64_t matmul_ns = 0;
-  std::uint64_t attention_ns = 0;
-};
-
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -141,7 +156,7 @@ class Backend {
   virtual std::string_view instruction_set() const noexcept = 0;
   // Returns a line for each kernel in use, "matmul 4bit/64 i8: matmul_q4g64_i8_scalar", for people.
   virtual std::string describe() const = 0;
-  virtual BackendTimes times() const noexcept = 0;
+  virtual const OperatorProfile& profile() const noexcept = 0;
 
   // Memory. The engine asks for the bytes, plans them, and hands the memory over once.
   virtual std::uint64_t buffer_bytes(std::uint32_t n_rows, std::uint32_t n_cols) const noexcept = 0;
@@ -169,12 +184,7 @@ class Backend {
   virtual void rope(Buffer x, std::uint32_t n_heads) = 0;
   virtual void store_kv(std::uint32_t layer, Buffer k, Buffer v) = 0;
   virtual void attend(const AttendArgs& args) = 0;
-  virtual void activate(ActivationKind kind, Buffer x) = 0;  // x = act(x)
-  virtual void activate_mul(ActivationKind kind, Buffer gate,
-                            Buffer up) = 0;      // gate = act(gate) * up
   virtual void add(Buffer to, Buffer from) = 0;  // to += from
-  // x = cap * tanh(x / cap) in the first n_cols columns of the first n_rows rows of `x`.
-  virtual void soft_cap(Buffer x, std::uint32_t n_rows, std::uint32_t n_cols, float cap) = 0;
   // Copies one page of keys and values of every layer, when a forked sequence writes to it.
   virtual void copy_page(std::uint32_t from_page, std::uint32_t to_page) = 0;
 

@@ -13,7 +13,6 @@
 
 #include "base/check.h"
 #include "ops/cpu_backend.h"
-#include "platform/clock.h"
 
 namespace qsf {
 namespace {
@@ -121,7 +120,7 @@ void CpuBackend::attach_kv(const KvShape& shape, MutableByteSpan memory) {
   kv_memory_ = memory.data();
 }
 
-std::uint64_t CpuBackend::scratch_bytes(const PassLimits& limits) const noexcept {
+std::uint64_t CpuBackend::attention_scratch_bytes(const PassLimits& limits) const noexcept {
   const std::uint64_t n_decode_partials =
       std::uint64_t{limits.max_decode_rows} * limits.n_kv_heads * n_spans(limits.max_context);
   return 2 * angle_bytes(limits) +
@@ -129,14 +128,12 @@ std::uint64_t CpuBackend::scratch_bytes(const PassLimits& limits) const noexcept
          n_decode_partials * partial_bytes(group_of(limits), limits.head_dim);
 }
 
-void CpuBackend::attach_scratch(const PassLimits& limits, MutableByteSpan memory) {
-  QSF_CHECK(memory.size() >= scratch_bytes(limits));
-  limits_ = limits;
+void CpuBackend::attach_attention_scratch(MutableByteSpan memory) {
   cos_ = reinterpret_cast<float*>(memory.data());
-  sin_ = reinterpret_cast<float*>(memory.data() + angle_bytes(limits));
-  attend_memory_ = memory.data() + 2 * angle_bytes(limits);
+  sin_ = reinterpret_cast<float*>(memory.data() + angle_bytes(limits_));
+  attend_memory_ = memory.data() + 2 * angle_bytes(limits_);
   decode_partials_ =
-      attend_memory_ + pool_.n_threads() * work_bytes(limits, kernels_.attend_prompt);
+      attend_memory_ + pool_.n_threads() * work_bytes(limits_, kernels_.attend_prompt);
 }
 
 std::byte* CpuBackend::kv_block(std::uint32_t page, std::uint32_t layer, std::uint32_t kv_head,
@@ -163,6 +160,7 @@ void CpuBackend::store_kv_rows(std::uint32_t layer, std::uint32_t kv_head, std::
 // Many rows are shared out by head and runs of rows: neighbouring slots of a key's dimension share
 // a line, which workers should not pass to and fro.
 void CpuBackend::store_kv(std::uint32_t layer, Buffer k, Buffer v) {
+  const OperatorTimer timer(profile_[OperatorKind::kStoreKv]);
   const Matrix& keys = matrix(k);
   const Matrix& values = matrix(v);
   const auto n_rows = static_cast<std::uint32_t>(rows_.size());
@@ -189,10 +187,30 @@ void CpuBackend::copy_page(std::uint32_t from_page, std::uint32_t to_page) {
 
 void CpuBackend::attend(const AttendArgs& args) {
   QSF_CHECK(args.slopes.empty() || args.slopes.size() == limits_.n_heads);
-  const std::uint64_t start = monotonic_ns();
+  OperatorTimes& times = profile_[OperatorKind::kAttend];
+  const OperatorTimer timer(times);
+  input_rows_.forget(args.out.id);
   attend_prompt_rows(args);
   attend_decode_rows(args);
-  times_.attention_ns += monotonic_ns() - start;
+  count_attention(args, times);
+}
+
+// Every KV head's visible keys and values are read once for all rows of a pass, or once for each
+// generated row; each query head multiplies and adds twice a column of both.
+void CpuBackend::count_attention(const AttendArgs& args, OperatorTimes& times) const noexcept {
+  std::uint64_t slots = 0;
+  std::uint64_t slots_read = 0;
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    const Row& row = rows_[i];
+    const AttendRange seen = seen_by(row, args.layer, 0, args.window);
+    const std::uint64_t visible = seen.last - seen.first;
+    slots += visible;
+    if (i >= n_prompt_) slots_read += visible;
+    if (i + 1 == n_prompt_) slots_read += row.visible.prefix;
+  }
+  times.bytes +=
+      slots_read * limits_.n_kv_heads * 2 * kv_row_bytes(kv_shape_.k_type, limits_.head_dim);
+  times.operations += slots * limits_.n_heads * limits_.head_dim * 4;
 }
 
 // Returns the slots a row sees: all of its prefix, or those whose positions lie in its window,

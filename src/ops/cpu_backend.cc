@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "platform/cpu.h"
 
 namespace qsf {
 namespace {
@@ -23,16 +24,53 @@ std::size_t row_stride(std::uint32_t n_cols) {
 
 constexpr std::uint32_t kMaxBuffers = 32;  // reserved, so that handles stay cheap and nothing moves
 
+bool has_bf16_products(kernels::Isa best) {
+  const auto table = kernels::matmul_kernels();
+  return std::any_of(table.begin(), table.end(), [best](const kernels::MatMulKernel& kernel) {
+    return kernel.input == kernels::Input::kBf16 && kernels::isa_covers(best, kernel.isa);
+  });
+}
+
 }  // namespace
 
-CpuBackend::CpuBackend(ThreadPool& pool, const kernels::KernelSet& kernel_set)
-    : pool_(pool), kernels_(kernel_set) {
+CpuBackend::CpuBackend(ThreadPool& pool, const kernels::KernelSet& kernel_set,
+                       const CpuBackendOptions& options)
+    : pool_(pool),
+      kernels_(kernel_set),
+      exact_(options.exact),
+      bf16_inputs_(!options.exact && has_bf16_products(kernel_set.best)),
+      split_(pool.n_parallel()),
+      prefetch_(options.prefetch_bytes, last_level_cache_bytes()) {
   matrices_.reserve(kMaxBuffers);
 }
 
 std::string_view CpuBackend::instruction_set() const noexcept {
   // Of the kernels that run, not of the CPU: a tier may have no kernel of its own yet.
   return kernels::isa_name(kernels_.matmul({QuantType::kQ4, 64}, kernels::Input::kInt8).isa);
+}
+
+std::string CpuBackend::describe() const {
+  std::string text = "instruction set: ";
+  text.append(instruction_set());
+  text.append(exact_ ? "\nproducts: exact, of f32 rows\n"
+              : bf16_inputs_
+                  ? "\nproducts: of int8 rows, bf16 for prompts, f32 with float weights\n"
+                  : "\nproducts: of int8 rows, f32 with float weights\n");
+  return text + kernels::kernel_set_names(kernels_);
+}
+
+std::uint64_t CpuBackend::scratch_bytes(const PassLimits& limits) const noexcept {
+  return align_up(attention_scratch_bytes(limits), kLineBytes) +
+         InputRows::bytes(limits.max_rows, limits.max_cols, bf16_inputs_);
+}
+
+void CpuBackend::attach_scratch(const PassLimits& limits, MutableByteSpan memory) {
+  QSF_CHECK(memory.size() >= scratch_bytes(limits));
+  limits_ = limits;
+  const std::size_t attention_bytes = align_up(attention_scratch_bytes(limits), kLineBytes);
+  attach_attention_scratch(memory.first(attention_bytes));
+  input_rows_.attach(limits.max_rows, limits.max_cols, bf16_inputs_,
+                     memory.subspan(attention_bytes));
 }
 
 std::uint64_t CpuBackend::buffer_bytes(std::uint32_t n_rows, std::uint32_t n_cols) const noexcept {
@@ -43,8 +81,11 @@ Buffer CpuBackend::create_buffer(std::uint32_t n_rows, std::uint32_t n_cols,
                                  MutableByteSpan memory) {
   QSF_CHECK(matrices_.size() < kMaxBuffers);
   QSF_CHECK(memory.size() >= buffer_bytes(n_rows, n_cols));
-  matrices_.push_back(
-      {reinterpret_cast<float*>(memory.data()), row_stride(n_cols), n_rows, n_cols});
+  matrices_.push_back({.data = reinterpret_cast<float*>(memory.data()),
+                       .stride = row_stride(n_cols),
+                       .n_rows = n_rows,
+                       .n_cols = n_cols,
+                       .inputs = {}});
   return {static_cast<std::uint32_t>(matrices_.size() - 1)};
 }
 
@@ -68,6 +109,10 @@ void CpuBackend::begin_pass(std::span<const Row> rows, const KvCache& kv, const 
   QSF_CHECK(std::none_of(first_other, rows.end(),
                          [](const Row& row) { return row.role == RowRole::kPrompt; }));
   QSF_CHECK(rows.size() - n_prompt_ <= limits_.max_decode_rows);
+  if (product_bytes_ != 0) prefetch_.end_pass(product_bytes_, product_ns_);
+  product_bytes_ = 0;
+  product_ns_ = 0;
+  const OperatorTimer timer(profile_[OperatorKind::kRope]);
   if (rotation.inverse_frequencies.empty()) return;
   const auto n_pairs = static_cast<std::uint32_t>(rotation.inverse_frequencies.size());
   for_rows(static_cast<std::uint32_t>(rows.size()), [&](std::uint32_t row) {
@@ -82,7 +127,9 @@ void CpuBackend::begin_pass(std::span<const Row> rows, const KvCache& kv, const 
 }
 
 void CpuBackend::upload_row(Buffer to, std::uint32_t row, std::span<const float> values) {
+  const OperatorTimer timer(profile_[OperatorKind::kUpload]);
   Matrix& m = matrix(to);
+  input_rows_.forget(to.id);
   QSF_CHECK(row < m.n_rows && values.size() <= m.n_cols);
   std::copy(values.begin(), values.end(), m.row(row));
 }
@@ -97,16 +144,53 @@ Status CpuBackend::wait() {
   return ok_status();
 }
 
+void CpuBackend::form_inputs(Buffer buffer, std::uint32_t n_cols, const RoleInputs& inputs,
+                             RowCounts rows) {
+  const Matrix& in = matrix(buffer);
+  for (const kernels::Input input : {kernels::Input::kInt8, kernels::Input::kBf16}) {
+    const RowRange range = inputs.range(input, rows);
+    if (range.first == range.last || input_rows_.has(input, buffer.id, n_cols, range)) continue;
+    const OperatorTimer timer(profile_[OperatorKind::kInputRows]);
+    input_rows_.begin(input, buffer.id, n_cols, range);
+    for_rows(range.last - range.first, [&](std::uint32_t i) {
+      input_rows_.form_row(kernels_, input, range.first + i, in.row(range.first + i));
+    });
+  }
+}
+
+// Forms each row while it is in the first-level cache, as the last product that read `out` took it:
+// a right guess on every pass but the first.
 void CpuBackend::norm(const NormArgs& args) {
+  const OperatorTimer timer(profile_[OperatorKind::kNorm]);
   const Matrix& in = matrix(args.in);
   const Matrix& out = matrix(args.out);
   const bool listed = !args.row_list.empty();
-  const auto n_rows = listed ? static_cast<std::uint32_t>(args.row_list.size()) : args.n_rows;
+  RowCounts rows = {.n_prompt = std::min(n_prompt_, args.n_rows), .n_rows = args.n_rows};
+  if (listed) {
+    const auto first_other =
+        std::lower_bound(args.row_list.begin(), args.row_list.end(), n_prompt_);
+    rows = {.n_prompt = static_cast<std::uint32_t>(first_other - args.row_list.begin()),
+            .n_rows = static_cast<std::uint32_t>(args.row_list.size())};
+  }
   const float* bias = args.bias.empty() ? nullptr : args.bias.data();
   QSF_DCHECK(args.n_parts * args.n_cols <= std::min(in.n_cols, out.n_cols));
-  for_rows(n_rows, [&](std::uint32_t i) {
+  input_rows_.forget(args.out.id);
+  RowRange i8;
+  RowRange bf16;
+  if (args.n_parts * args.n_cols == out.input_cols) {
+    i8 = out.inputs.range(kernels::Input::kInt8, rows);
+    bf16 = out.inputs.range(kernels::Input::kBf16, rows);
+  }
+  if (i8.first != i8.last) {
+    input_rows_.begin(kernels::Input::kInt8, args.out.id, out.input_cols, i8);
+  }
+  if (bf16.first != bf16.last) {
+    input_rows_.begin(kernels::Input::kBf16, args.out.id, out.input_cols, bf16);
+  }
+  for_rows(rows.n_rows, [&](std::uint32_t i) {
     const float* x = in.row(listed ? args.row_list[i] : i);
-    float* y = out.row(i);
+    float* const first = out.row(i);
+    float* y = first;
     for (std::uint32_t part = 0; part < args.n_parts; ++part, x += args.n_cols, y += args.n_cols) {
       if (args.kind == NormKind::kRmsNorm) {
         kernels_.norm.rms_norm(x, args.gain.data(), y, args.n_cols, args.epsilon);
@@ -114,11 +198,19 @@ void CpuBackend::norm(const NormArgs& args) {
         kernels_.norm.layer_norm(x, args.gain.data(), bias, y, args.n_cols, args.epsilon);
       }
     }
+    if (i8.first <= i && i < i8.last) {
+      input_rows_.form_row(kernels_, kernels::Input::kInt8, i, first);
+    }
+    if (bf16.first <= i && i < bf16.last) {
+      input_rows_.form_row(kernels_, kernels::Input::kBf16, i, first);
+    }
   });
 }
 
 void CpuBackend::rope(Buffer x, std::uint32_t n_heads) {
+  const OperatorTimer timer(profile_[OperatorKind::kRope]);
   const Matrix& m = matrix(x);
+  input_rows_.forget(x.id);
   const std::uint32_t n_pairs = limits_.rope_dims / 2;
   for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
     const std::size_t angles = static_cast<std::size_t>(row) * n_pairs;
@@ -127,41 +219,14 @@ void CpuBackend::rope(Buffer x, std::uint32_t n_heads) {
   });
 }
 
-void CpuBackend::activate(ActivationKind kind, Buffer x) {
-  const Matrix& m = matrix(x);
-  for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
-    float* values = m.row(row);
-    switch (kind) {
-      case ActivationKind::kGeluTanh: kernels_.activation.gelu_tanh(values, m.n_cols); break;
-      case ActivationKind::kGeluErf: kernels_.activation.gelu_erf(values, m.n_cols); break;
-      case ActivationKind::kSilu: kernels_.activation.silu(values, m.n_cols); break;
-      case ActivationKind::kRelu: kernels_.activation.relu(values, m.n_cols); break;
-    }
-  });
-}
-
-void CpuBackend::activate_mul(ActivationKind kind, Buffer gate, Buffer up) {
-  activate(kind, gate);
-  const Matrix& g = matrix(gate);
-  const Matrix& u = matrix(up);
-  for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
-    kernels_.elementwise.mul(g.row(row), u.row(row), g.row(row), g.n_cols);
-  });
-}
-
 void CpuBackend::add(Buffer to, Buffer from) {
+  const OperatorTimer timer(profile_[OperatorKind::kResidual]);
   const Matrix& a = matrix(to);
   const Matrix& b = matrix(from);
+  input_rows_.forget(to.id);
   for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
-    kernels_.elementwise.add(a.row(row), b.row(row), a.row(row), a.n_cols);
+    kernels_.elementwise.add_in_place(a.row(row), b.row(row), a.n_cols);
   });
-}
-
-void CpuBackend::soft_cap(Buffer x, std::uint32_t n_rows, std::uint32_t n_cols, float cap) {
-  const Matrix& m = matrix(x);
-  QSF_DCHECK(n_rows <= m.n_rows && n_cols <= m.n_cols);
-  for_rows(n_rows,
-           [&](std::uint32_t row) { kernels_.activation.soft_cap(m.row(row), cap, n_cols); });
 }
 
 }  // namespace qsf

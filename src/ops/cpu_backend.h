@@ -9,25 +9,37 @@
 #ifndef QSF_OPS_CPU_BACKEND_H_
 #define QSF_OPS_CPU_BACKEND_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "kernels/kernel_set.h"
 #include "ops/backend.h"
+#include "ops/input_rows.h"
+#include "ops/prefetch_tuner.h"
+#include "ops/work_split.h"
+#include "platform/clock.h"
 #include "platform/threads.h"
 
 namespace qsf {
 
+struct CpuBackendOptions {
+  bool exact = false;                           // products take f32 rows, whatever the weights
+  std::optional<std::uint32_t> prefetch_bytes;  // of decode products; none: tuned
+};
+
 class CpuBackend final : public Backend {
  public:
   // Requires  pool and kernels outlive the backend
-  CpuBackend(ThreadPool& pool, const kernels::KernelSet& kernel_set);
+  CpuBackend(ThreadPool& pool, const kernels::KernelSet& kernel_set,
+             const CpuBackendOptions& options);
 
   std::string_view instruction_set() const noexcept override;
-  std::string describe() const override { return kernels::kernel_set_names(kernels_); }
-  BackendTimes times() const noexcept override { return times_; }
+  std::string describe() const override;
+  const OperatorProfile& profile() const noexcept override { return profile_; }
 
   std::uint64_t buffer_bytes(std::uint32_t n_rows, std::uint32_t n_cols) const noexcept override;
   std::uint64_t kv_bytes(const KvShape& shape, std::uint32_t n_pages) const noexcept override;
@@ -44,15 +56,50 @@ class CpuBackend final : public Backend {
   void rope(Buffer x, std::uint32_t n_heads) override;
   void store_kv(std::uint32_t layer, Buffer k, Buffer v) override;
   void attend(const AttendArgs& args) override;
-  void activate(ActivationKind kind, Buffer x) override;
-  void activate_mul(ActivationKind kind, Buffer gate, Buffer up) override;
   void add(Buffer to, Buffer from) override;
-  void soft_cap(Buffer x, std::uint32_t n_rows, std::uint32_t n_cols, float cap) override;
   void copy_page(std::uint32_t from_page, std::uint32_t to_page) override;
   Status wait() override;
   std::span<const float> read_row(Buffer from, std::uint32_t row) override;
 
  private:
+  // The forms that products ask for, of prompt rows and of the others.
+  class RoleInputs {
+   public:
+    void add(bool prompt, kernels::Input input) noexcept { bits_[prompt] |= bit(input); }
+    // Rows that are asked for in that form; prompt rows are the first n_prompt.
+    RowRange range(kernels::Input input, RowCounts rows) const noexcept {
+      RowRange range = {rows.n_prompt, rows.n_prompt};
+      if ((bits_[true] & bit(input)) != 0) range.first = 0;
+      if ((bits_[false] & bit(input)) != 0) range.last = rows.n_rows;
+      return range;
+    }
+
+   private:
+    static std::uint8_t bit(kernels::Input input) noexcept {
+      return static_cast<std::uint8_t>(1U << static_cast<unsigned>(input));
+    }
+    std::array<std::uint8_t, 2> bits_{};
+  };
+  // The kernels of a tile.
+  struct TileKernels {
+    const kernels::MatMulKernel* prompt;
+    const kernels::MatMulKernel* other;
+  };
+  // Adds the time of its life to an operator's.
+  class OperatorTimer {
+   public:
+    explicit OperatorTimer(OperatorTimes& times) noexcept : times_(times), start_(monotonic_ns()) {}
+    ~OperatorTimer() {
+      ++times_.calls;
+      times_.ns += monotonic_ns() - start_;
+    }
+    OperatorTimer(const OperatorTimer&) = delete;
+    OperatorTimer& operator=(const OperatorTimer&) = delete;
+
+   private:
+    OperatorTimes& times_;
+    std::uint64_t start_;
+  };
   // Rows are `stride` floats apart. What lies behind n_cols stays zero: kernels read whole blocks
   // of columns.
   struct Matrix {
@@ -60,6 +107,10 @@ class CpuBackend final : public Backend {
     std::size_t stride;
     std::uint32_t n_rows;
     std::uint32_t n_cols;
+    // How products took rows of this buffer last: prompt rows, other rows. A norm that writes the
+    // buffer forms its rows so at once.
+    RoleInputs inputs;
+    std::uint32_t input_cols = 0;
     float* row(std::size_t i) const noexcept { return data + i * stride; }
   };
   // Online softmax of a tile's queries over some positions.
@@ -101,10 +152,16 @@ class CpuBackend final : public Backend {
     });
   }
 
-  void multiply_band(const MatmulArgs& args, const MatmulTile& tile, std::uint32_t first_group,
-                     std::uint32_t last_group);
-  void multiply_run(const MatmulArgs& args, const MatmulTile& tile, std::uint32_t first_group,
-                    std::uint32_t n_band_rows, std::uint32_t first_row, std::uint32_t last_row);
+  // Forms rows of `matrix` as products want them, where that is not done yet.
+  void form_inputs(Buffer buffer, std::uint32_t n_cols, const RoleInputs& inputs, RowCounts rows);
+  RoleInputs choose_kernels(std::span<const MatmulTile> tiles, RowCounts rows);
+  void compute(const MatmulArgs& args, const WorkItem& item);
+  void multiply(const MatmulArgs& args, const MatmulTile& tile, const WorkItem& item,
+                RowRange rows);
+  void finish(const MatmulArgs& args, const WorkItem& item, RowRange rows);
+  void activate(ActivationKind kind, float* x, std::uint32_t n_values) const noexcept;
+  void activate_mul(ActivationKind kind, float* gate, const float* up,
+                    std::uint32_t n_values) const noexcept;
 
   std::byte* kv_block(std::uint32_t page, std::uint32_t layer, std::uint32_t kv_head,
                       KvPart part) const noexcept;
@@ -122,13 +179,25 @@ class CpuBackend final : public Backend {
                     const Partial& partial, const std::byte* following);
   void attend_tile(const AttendArgs& args, const AttendTile& tile, const AttendWork& work);
   void finish_tile(const AttendArgs& args, const AttendTile& tile, const Partial& total);
+  std::uint64_t attention_scratch_bytes(const PassLimits& limits) const noexcept;
+  void attach_attention_scratch(MutableByteSpan memory);
+  void count_attention(const AttendArgs& args, OperatorTimes& times) const noexcept;
   void attend_prompt_rows(const AttendArgs& args);
   void attend_decode_rows(const AttendArgs& args);
 
   ThreadPool& pool_;
   const kernels::KernelSet& kernels_;
+  const bool exact_;
+  const bool bf16_inputs_;  // some product of this tier takes them
   std::vector<Matrix> matrices_;
-  BackendTimes times_;
+  OperatorProfile profile_;
+
+  InputRows input_rows_;
+  WorkSplit split_;
+  std::array<TileKernels, kMaxMatmulTiles> tile_kernels_{};  // of the product in work
+  PrefetchTuner prefetch_;
+  std::uint64_t product_bytes_ = 0;  // of the pass
+  std::uint64_t product_ns_ = 0;
 
   KvShape kv_shape_{};
   std::byte* kv_memory_ = nullptr;

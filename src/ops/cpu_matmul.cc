@@ -1,107 +1,193 @@
 // SPDX-License-Identifier: MIT
 //
-// Products of rows and weight tiles: the work is cut into bands of 16-row groups of the weights, so
-// that the column dimension is never split and each output is computed by one worker in one order.
+// Products of rows and weight tiles, and what joins them: bias, activation, residual sum. One
+// fork-join a product; work_split.h cuts the work, and each output is computed and finished by one
+// worker in one order.
 
 #include <algorithm>
 
 #include "base/check.h"
 #include "ops/cpu_backend.h"
-#include "platform/clock.h"
 
 namespace qsf {
 namespace {
 
-constexpr std::uint32_t kBandsPerWorker = 8;  // enough to even out a worker that is held up
-
-std::uint32_t n_groups(const MatmulTile& tile) {
-  return static_cast<std::uint32_t>(ceil_div(tile.n_rows, kRowGroup));
+// Calls visit(rows) for every run of neighbouring rows of one role among the rows number
+// [first_x, last_x) that a product computes.
+template <typename Visit>
+void for_runs(const MatmulArgs& args, std::uint32_t first_x, std::uint32_t last_x,
+              const Visit& visit) {
+  const std::uint32_t n_prompt = args.rows.n_prompt;
+  if (args.row_list.empty()) {
+    if (first_x < n_prompt) visit(RowRange{first_x, std::min(last_x, n_prompt)});
+    if (last_x > n_prompt) visit(RowRange{std::max(first_x, n_prompt), last_x});
+    return;
+  }
+  for (std::uint32_t i = first_x; i < last_x;) {
+    const std::uint32_t first = args.row_list[i];
+    const std::uint32_t stop = first < n_prompt ? n_prompt : args.rows.n_rows;
+    std::uint32_t next = first + 1;
+    for (++i; i < last_x && args.row_list[i] == next && next < stop; ++i) ++next;
+    visit(RowRange{first, next});
+  }
 }
 
 }  // namespace
 
 void CpuBackend::matmul(const MatmulArgs& args) {
-  const std::uint64_t start = monotonic_ns();
-  std::size_t total_groups = 0;
-  for (const MatmulTile& tile : args.tiles) total_groups += n_groups(tile);
-  const std::size_t grain = std::max<std::size_t>(
-      1, total_groups / (static_cast<std::size_t>(pool_.n_threads()) * kBandsPerWorker));
-  pool_.parallel_for(total_groups, grain, [&](std::size_t begin, std::size_t end, unsigned) {
-    std::size_t before = 0;  // groups of the tiles already passed
-    for (const MatmulTile& tile : args.tiles) {
-      const std::size_t groups = n_groups(tile);
-      const std::size_t first = std::max(begin, before) - before;
-      const std::size_t last = std::min(end, before + groups);
-      if (last > before && first < last - before) {
-        multiply_band(args, tile, static_cast<std::uint32_t>(first),
-                      static_cast<std::uint32_t>(last - before));
-      }
-      before += groups;
-      if (before >= end) break;
+  QSF_DCHECK(args.row_list.empty() || !args.finish.joined);
+  if (args.tiles.empty()) return;
+  const RoleInputs inputs = choose_kernels(args.tiles, args.rows);
+  const std::uint32_t n_cols = args.tiles.front().n_cols;
+  form_inputs(args.in, n_cols, inputs, args.rows);
+  Matrix& in = matrix(args.in);
+  in.inputs = inputs;
+  in.input_cols = n_cols;
+  for (const MatmulTarget& target : args.targets) input_rows_.forget(target.out.id);
+  if (args.finish.add_to.id != Buffer::kNone) input_rows_.forget(args.finish.add_to.id);
+
+  OperatorTimes& times = profile_[args.kind];
+  const std::uint64_t ns_before = times.ns;
+  const auto n_x =
+      args.row_list.empty() ? args.rows.n_rows : static_cast<std::uint32_t>(args.row_list.size());
+  {
+    const OperatorTimer timer(times);
+    std::uint32_t rows_done[2] = {};
+    for (std::size_t i = 0; args.finish.joined && i < 2; ++i) {
+      rows_done[i] = args.targets[i].n_rows_done;
     }
+    split_.cut(args.tiles, n_x, args.finish.joined, rows_done);
+    pool_.parallel_for(split_.n_items(), 1, [&](std::size_t begin, std::size_t end, unsigned) {
+      for (std::size_t i = begin; i < end && !is_cancelled(); ++i) compute(args, split_.item(i));
+    });
+  }
+  times.bytes += split_.weight_bytes();
+  for (const MatmulTile& tile : args.tiles) {
+    times.operations += 2 * std::uint64_t{tile.n_rows} * tile.n_cols * n_x;
+  }
+  if (args.rows.n_prompt == 0) {
+    product_bytes_ += split_.weight_bytes();
+    product_ns_ += times.ns - ns_before;
+  }
+}
+
+// Looks up the kernels of every tile; returns the forms of rows that they take.
+CpuBackend::RoleInputs CpuBackend::choose_kernels(std::span<const MatmulTile> tiles,
+                                                  RowCounts rows) {
+  QSF_CHECK(tiles.size() <= kMaxMatmulTiles);
+  RoleInputs inputs;
+  for (std::size_t i = 0; i < tiles.size(); ++i) {
+    QSF_DCHECK(tiles[i].n_cols == tiles.front().n_cols);
+    const BlockFormat format = tiles[i].format;
+    if (i > 0 && format == tiles[i - 1].format) {
+      tile_kernels_[i] = tile_kernels_[i - 1];
+      continue;
+    }
+    const auto kernel = [&](bool prompt) {
+      return &kernels_.matmul(format, product_input(format, prompt, exact_, kernels_.best));
+    };
+    tile_kernels_[i] = {.prompt = kernel(true), .other = kernel(false)};
+    if (rows.n_prompt > 0) inputs.add(true, tile_kernels_[i].prompt->input);
+    if (rows.n_rows > rows.n_prompt) inputs.add(false, tile_kernels_[i].other->input);
+  }
+  return inputs;
+}
+
+void CpuBackend::compute(const MatmulArgs& args, const WorkItem& item) {
+  for_runs(args, item.first_x, item.last_x, [&](RowRange rows) {
+    for (const MatmulTile* tile : item.piece->tiles) {
+      if (tile != nullptr) multiply(args, *tile, item, rows);
+    }
+    finish(args, item, rows);
   });
-  times_.matmul_ns += monotonic_ns() - start;
 }
 
-// Multiplies groups [first_group, last_group) of one tile with every row, run by run.
-void CpuBackend::multiply_band(const MatmulArgs& args, const MatmulTile& tile,
-                               std::uint32_t first_group, std::uint32_t last_group) {
-  const std::uint32_t n_band_rows =
-      std::min(last_group * kRowGroup, tile.n_rows) - first_group * kRowGroup;
-  if (args.row_list.empty()) {
-    if (args.rows.n_prompt > 0) {
-      multiply_run(args, tile, first_group, n_band_rows, 0, args.rows.n_prompt);
-    }
-    if (args.rows.n_rows > args.rows.n_prompt) {
-      multiply_run(args, tile, first_group, n_band_rows, args.rows.n_prompt, args.rows.n_rows);
-    }
-    return;
-  }
-  for (std::size_t i = 0; i < args.row_list.size();) {
-    const std::uint32_t first_row = args.row_list[i];
-    const bool prompt = first_row < args.rows.n_prompt;
-    const std::uint32_t stop = prompt ? args.rows.n_prompt : args.rows.n_rows;
-    std::size_t j = i + 1;
-    while (j < args.row_list.size() && args.row_list[j] == args.row_list[j - 1] + 1 &&
-           args.row_list[j] < stop) {
-      ++j;
-    }
-    multiply_run(args, tile, first_group, n_band_rows, first_row, args.row_list[j - 1] + 1);
-    i = j;
-  }
-}
-
-// Rows [first_row, last_row).
-void CpuBackend::multiply_run(const MatmulArgs& args, const MatmulTile& tile,
-                              std::uint32_t first_group, std::uint32_t n_band_rows,
-                              std::uint32_t first_row, std::uint32_t last_row) {
+void CpuBackend::multiply(const MatmulArgs& args, const MatmulTile& tile, const WorkItem& item,
+                          RowRange rows) {
   const MatmulTarget& target = args.targets[tile.target];
   const Matrix& in = matrix(args.in);
   const Matrix& out = matrix(target.out);
-  const std::uint32_t weight_row = tile.first_row + first_group * kRowGroup;
-  const std::uint32_t column = weight_row - target.first_weight_row;
-  QSF_DCHECK(weight_row >= target.first_weight_row && column + n_band_rows <= out.n_cols);
-  QSF_DCHECK(last_row <= in.n_rows && last_row <= out.n_rows && tile.n_cols <= in.n_cols);
-  const std::byte* weights = tile.bytes + first_group * tile.group_bytes;
-  kernels_.matmul(tile.format, kernels::Input::kF32)
-      .run({.weights = weights,
-            .group_bytes = tile.group_bytes,
-            .x = reinterpret_cast<const std::byte*>(in.row(first_row)),
-            .x_stride = in.stride * sizeof(float),
-            .y = out.row(first_row) + column,
-            .y_stride = out.stride,
-            .n_x = last_row - first_row,
-            .n_rows = n_band_rows,
-            .n_cols = tile.n_cols});
-  for (std::uint32_t row = first_row; row < last_row; ++row) {
-    float* y = out.row(row) + column;
+  const std::uint32_t column = item.first_row - target.first_weight_row;
+  const std::uint32_t n_x = rows.last - rows.first;
+  QSF_DCHECK(item.first_row >= target.first_weight_row && column + item.n_rows <= out.n_cols);
+  QSF_DCHECK(rows.last <= in.n_rows && target.first_row + rows.last <= out.n_rows);
+  QSF_DCHECK(tile.n_cols <= in.n_cols);
+  const TileKernels& choice = tile_kernels_[static_cast<std::size_t>(&tile - args.tiles.data())];
+  const kernels::MatMulKernel& kernel =
+      rows.first < args.rows.n_prompt ? *choice.prompt : *choice.other;
+  const FormedRows x =
+      kernel.input == kernels::Input::kF32
+          ? FormedRows{reinterpret_cast<const std::byte*>(in.data), in.stride * sizeof(float)}
+          : input_rows_.rows(kernel.input);
+  float* const y = out.row(target.first_row + rows.first) + column;
+  kernel.run(
+      {.weights = tile.bytes + (item.first_row - tile.first_row) / kRowGroup * tile.group_bytes,
+       .group_bytes = tile.group_bytes,
+       .x = x.row(rows.first),
+       .x_stride = x.stride,
+       .y = y,
+       .y_stride = out.stride,
+       .n_x = n_x,
+       .n_rows = item.n_rows,
+       .n_cols = tile.n_cols,
+       .prefetch_bytes = prefetch_.bytes()});
+  for (std::uint32_t i = 0; i < n_x; ++i) {
+    float* const piece = y + i * out.stride;
     if (args.hook.run != nullptr) {
-      args.hook.run(args.hook.user, tile.target, row, weight_row, {y, n_band_rows});
+      args.hook.run(args.hook.user, tile.target, rows.first + i, item.first_row,
+                    {piece, item.n_rows});
     }
     if (!target.bias.empty()) {
-      kernels_.elementwise.add(y, target.bias.data() + weight_row, y, n_band_rows);
+      kernels_.elementwise.add_in_place(piece, target.bias.data() + item.first_row, item.n_rows);
     }
   }
+}
+
+void CpuBackend::finish(const MatmulArgs& args, const WorkItem& item, RowRange rows) {
+  const MatmulFinish& finish = args.finish;
+  if (finish.joined && !item.piece->completes) return;
+  const auto piece_of = [&](const MatmulTarget& target, std::uint32_t row) {
+    return matrix(target.out).row(target.first_row + row) + item.first_row -
+           target.first_weight_row;
+  };
+  const MatmulTarget& target =
+      finish.joined ? args.targets[0] : args.targets[item.piece->tiles[0]->target];
+  for (std::uint32_t row = rows.first; row < rows.last; ++row) {
+    float* const out = piece_of(target, row);
+    if (finish.joined) {
+      activate_mul(*finish.activation, out, piece_of(args.targets[1], row), item.n_rows);
+    } else if (finish.activation.has_value()) {
+      activate(*finish.activation, out, item.n_rows);
+    }
+    if (finish.soft_cap != 0.0F) kernels_.activation.soft_cap(out, finish.soft_cap, item.n_rows);
+    if (finish.add_to.id != Buffer::kNone) {
+      float* const sum = matrix(finish.add_to).row(row) + item.first_row - target.first_weight_row;
+      kernels_.elementwise.add_in_place(sum, out, item.n_rows);
+    }
+  }
+}
+
+void CpuBackend::activate(ActivationKind kind, float* x, std::uint32_t n_values) const noexcept {
+  switch (kind) {
+    case ActivationKind::kGeluTanh: kernels_.activation.gelu_tanh(x, n_values); break;
+    case ActivationKind::kGeluErf: kernels_.activation.gelu_erf(x, n_values); break;
+    case ActivationKind::kSilu: kernels_.activation.silu(x, n_values); break;
+    case ActivationKind::kRelu: kernels_.activation.relu(x, n_values); break;
+  }
+}
+
+void CpuBackend::activate_mul(ActivationKind kind, float* gate, const float* up,
+                              std::uint32_t n_values) const noexcept {
+  switch (kind) {
+    case ActivationKind::kGeluTanh:
+      kernels_.activation.gelu_tanh_mul(gate, up, gate, n_values);
+      return;
+    case ActivationKind::kSilu: kernels_.activation.silu_mul(gate, up, gate, n_values); return;
+    case ActivationKind::kGeluErf:
+    case ActivationKind::kRelu: break;
+  }
+  activate(kind, gate, n_values);
+  kernels_.elementwise.mul(gate, up, gate, n_values);
 }
 
 }  // namespace qsf

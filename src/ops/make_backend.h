@@ -16,9 +16,12 @@ namespace qsf {
 class ThreadPool;
 
 // Returns the CPU backend with the best instruction set that this machine has and the environment
-// variable QSF_ISA allows. Requires  the pool outlives it
-// Fails  kInvalidArgument when QSF_ISA names no instruction set
-Result<std::unique_ptr<Backend>> make_cpu_backend(ThreadPool& pool);
+// variable QSF_ISA allows. Exact, every product multiplies f32 rows; else rows are int8, or bf16
+// where a matrix unit takes them, for weights that are codes. QSF_PREFETCH_BYTES=N sets how far
+// decode products prefetch, which is measured otherwise.
+// Requires  the pool outlives it
+// Fails     kInvalidArgument when QSF_ISA names no instruction set or QSF_PREFETCH_BYTES no number
+Result<std::unique_ptr<Backend>> make_cpu_backend(ThreadPool& pool, bool exact);
 
 }  // namespace qsf
 

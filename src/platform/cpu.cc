@@ -7,6 +7,9 @@
 
 #include "platform/cpu.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <string_view>
 
 #if defined(__x86_64__)
@@ -156,6 +159,14 @@ std::string cpu_features_text(const CpuFeatures& features) {
     text += named.name;
   }
   return text;
+}
+
+std::uint64_t last_level_cache_bytes() noexcept {
+  long n_bytes = 0;
+#if defined(_SC_LEVEL2_CACHE_SIZE) && defined(_SC_LEVEL3_CACHE_SIZE)
+  n_bytes = std::max(::sysconf(_SC_LEVEL2_CACHE_SIZE), ::sysconf(_SC_LEVEL3_CACHE_SIZE));
+#endif
+  return n_bytes > 0 ? static_cast<std::uint64_t>(n_bytes) : std::uint64_t{32} << 20;
 }
 
 }  // namespace qsf

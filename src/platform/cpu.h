@@ -54,6 +54,9 @@ const CpuFeatures& host_cpu() noexcept;
 // Returns the features as words, such as "sse4.2 avx2 fma f16c"; empty when there are none.
 std::string cpu_features_text(const CpuFeatures& features);
 
+// Returns the bytes of the largest cache, 32 MiB where the system does not say. Threads  any
+std::uint64_t last_level_cache_bytes() noexcept;
+
 // The raw words that the x86 instructions report, so that decoding them can be tested anywhere.
 struct X86CpuidWords {
   std::uint32_t leaf1_ecx = 0;

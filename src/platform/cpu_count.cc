@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Physical cores by affinity, topology and control-group quota.
+// Physical cores by affinity, topology and control-group quota, and threads bound to them.
 //
 // One thread a core: the second hardware thread of a core shares the vector units and caches that
 // matrix kernels fill, and a bandwidth-bound decode gains nothing from it.
@@ -8,6 +8,7 @@
 #include "platform/cpu_count.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -130,25 +131,40 @@ double cgroup_cpu_quota(const std::string& root) {
   return quota;
 }
 
-unsigned count_physical_cores(const std::string& root, std::span<const unsigned> cpus) {
+std::vector<unsigned> one_cpu_per_core(const std::string& root, std::span<const unsigned> cpus) {
   std::set<unsigned> cores;  // each core by its lowest hardware thread
+  std::vector<unsigned> chosen;
   for (const unsigned cpu : cpus) {
     const std::vector<unsigned> siblings =
         parse_cpu_list(read_text(root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
                                  "/topology/thread_siblings_list"));
-    cores.insert(siblings.empty() ? cpu : *std::min_element(siblings.begin(), siblings.end()));
+    const unsigned core =
+        siblings.empty() ? cpu : *std::min_element(siblings.begin(), siblings.end());
+    if (cores.insert(core).second) chosen.push_back(cpu);
   }
-  return static_cast<unsigned>(cores.size());
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
 }
 
-unsigned usable_cores(const std::string& root, std::span<const unsigned> cpus) {
-  const double cores = count_physical_cores(root, cpus);
-  const double usable =
-      std::min({cores, std::ceil(cgroup_cpu_quota(root)), static_cast<double>(kMaxThreads)});
+namespace {
+
+unsigned at_most_quota(const std::string& root, std::size_t n_cpus) {
+  const double usable = std::min({static_cast<double>(n_cpus), std::ceil(cgroup_cpu_quota(root)),
+                                  static_cast<double>(kMaxThreads)});
   return std::max(1U, static_cast<unsigned>(usable));
 }
 
-unsigned default_thread_count() {
+}  // namespace
+
+unsigned usable_cores(const std::string& root, std::span<const unsigned> cpus) {
+  return at_most_quota(root, one_cpu_per_core(root, cpus).size());
+}
+
+unsigned usable_cpus(const std::string& root, std::span<const unsigned> cpus) {
+  return at_most_quota(root, cpus.size());
+}
+
+std::vector<unsigned> allowed_cpus() {
   std::vector<unsigned> cpus;
 #ifdef __linux__
   // More CPUs than a fixed cpu_set_t holds make the call fail with EINVAL: ask for larger sets.
@@ -169,7 +185,29 @@ unsigned default_thread_count() {
     for (long cpu = 0; cpu < std::max(1L, n_online); ++cpu)
       cpus.push_back(static_cast<unsigned>(cpu));
   }
-  return usable_cores("", cpus);
+  return cpus;
+}
+
+int bind_thread(pthread_t thread, std::span<const unsigned> cpus) {
+#ifdef __linux__
+  const std::size_t n_cpus = std::size_t{*std::max_element(cpus.begin(), cpus.end())} + 1;
+  cpu_set_t* set = CPU_ALLOC(n_cpus);
+  if (set == nullptr) return ENOMEM;
+  const std::size_t set_bytes = CPU_ALLOC_SIZE(n_cpus);
+  CPU_ZERO_S(set_bytes, set);
+  for (const unsigned cpu : cpus) CPU_SET_S(cpu, set_bytes, set);
+  const int error = ::pthread_setaffinity_np(thread, set_bytes, set);
+  CPU_FREE(set);
+  return error;
+#else
+  static_cast<void>(thread);
+  static_cast<void>(cpus);
+  return ENOTSUP;
+#endif
+}
+
+unsigned default_thread_count() {
+  return usable_cores("", allowed_cpus());
 }
 
 }  // namespace qsf

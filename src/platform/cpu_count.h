@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// How many cores a process has for itself: the pieces behind default_thread_count(), apart so that
-// machines of every shape can be tested from text.
+// Which cores a process has for itself: the pieces behind default_thread_count() and pinning, apart
+// so that machines of every shape can be tested from text.
 
 #ifndef QSF_PLATFORM_CPU_COUNT_H_
 #define QSF_PLATFORM_CPU_COUNT_H_
+
+#include <pthread.h>
 
 #include <cstdint>
 #include <limits>
@@ -29,11 +31,21 @@ double parse_cfs_quota(std::string_view quota_us, std::string_view period_us);
 // goes in front of /proc and /sys; empty on a real machine.
 double cgroup_cpu_quota(const std::string& root);
 
-// Returns how many physical cores `cpus` belong to; a CPU whose topology is unknown is one core.
-unsigned count_physical_cores(const std::string& root, std::span<const unsigned> cpus);
+// Returns the CPUs that the calling thread may run on; all there are where the system does not say.
+std::vector<unsigned> allowed_cpus();
 
-// Puts both together. Returns at least 1.
+// Returns one of `cpus` for each physical core they belong to, ascending; a CPU whose topology is
+// unknown is one core.
+std::vector<unsigned> one_cpu_per_core(const std::string& root, std::span<const unsigned> cpus);
+
+// Returns how many threads can run at once: one for each physical core of `cpus`, or for each CPU,
+// bounded by the quota. At least 1.
 unsigned usable_cores(const std::string& root, std::span<const unsigned> cpus);
+unsigned usable_cpus(const std::string& root, std::span<const unsigned> cpus);
+
+// Lets a thread run on `cpus` alone. Returns 0 or the system's error number, ENOTSUP where threads
+// cannot be bound.
+int bind_thread(pthread_t thread, std::span<const unsigned> cpus);
 
 }  // namespace qsf
 

@@ -80,10 +80,14 @@ TEST_F(MachineTest, CountsEachPhysicalCoreOnce) {
   for (unsigned cpu = 0; cpu < 8; ++cpu) {
     put_siblings(cpu, std::to_string(cpu % 4) + "," + std::to_string(cpu % 4 + 4) + "\n");
   }
-  EXPECT_EQ(count_physical_cores(root_, std::vector<unsigned>{0, 1, 2, 3, 4, 5, 6, 7}), 4U);
-  EXPECT_EQ(count_physical_cores(root_, std::vector<unsigned>{1, 5}), 1U);
-  EXPECT_EQ(count_physical_cores(root_, std::vector<unsigned>{4, 5, 9}), 3U);  // 9: not described
+  using testing::ElementsAre;
+  EXPECT_THAT(one_cpu_per_core(root_, std::vector<unsigned>{0, 1, 2, 3, 4, 5, 6, 7}),
+              ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(one_cpu_per_core(root_, std::vector<unsigned>{5, 1}), ElementsAre(5));
+  EXPECT_THAT(one_cpu_per_core(root_, std::vector<unsigned>{9, 4, 5}),
+              ElementsAre(4, 5, 9));  // 9: not described
   EXPECT_EQ(usable_cores(root_, std::vector<unsigned>{0, 1, 2, 3, 4, 5, 6, 7}), 4U);
+  EXPECT_EQ(usable_cpus(root_, std::vector<unsigned>{0, 1, 2, 3, 4, 5, 6, 7}), 8U);
   EXPECT_EQ(usable_cores(root_, {}), 1U);
 }
 

@@ -12,12 +12,16 @@
 // itself (n_parked, caller_parked) before it looks a last time, and the other changes the word it
 // looks at before it reads the announcement, all sequentially consistent: no wake-up is lost, and
 // none is sent to somebody who is awake.
+//
+// No more workers are woken than there are CPUs besides the caller's, so a pool larger than the
+// machine costs its stacks and nothing else, and whoever spins does not spin in the way of another.
 
 #include "platform/threads.h"
 
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
@@ -29,6 +33,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "platform/clock.h"
+#include "platform/cpu_count.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define QSF_WITH_SANITIZER 1
@@ -43,7 +48,7 @@ namespace {
 
 constexpr std::size_t kDestructiveBytes = 64;  // of a cache line: no two threads' words share one
 constexpr unsigned kPausesPerLook = 32;        // between two looks at the clock while spinning
-constexpr std::uint64_t kSpinNs = 50'000;      // longer than the gap between two tiles of a layer
+constexpr std::uint64_t kSpinNs = 50'000;      // longer than the gap between two products
 
 void pause() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
@@ -55,10 +60,9 @@ void pause() noexcept {
 
 // Spins until `ready` or the time is up; returns what `ready` last said.
 template <typename Ready>
-bool spin_until(std::uint64_t spin_ns, Ready ready) {
+bool spin_until(Ready ready) {
   if (ready()) return true;
-  if (spin_ns == 0) return false;
-  const std::uint64_t end_ns = monotonic_ns() + spin_ns;
+  const std::uint64_t end_ns = monotonic_ns() + kSpinNs;
   do {
     for (unsigned i = 0; i < kPausesPerLook; ++i) {
       if (ready()) return true;
@@ -94,6 +98,10 @@ struct ThreadPool::State {
   static void* run_thread(void* argument);
   void serve(unsigned worker);
   void run_chunks(unsigned worker);
+  template <typename HasWork>
+  void park(HasWork has_work);
+  void wake(std::uint32_t n_wanted);
+  Status pin(const std::vector<unsigned>& cpus);
   void wait_for_chunks(std::uint32_t n_chunks);
 
   alignas(kDestructiveBytes) std::atomic<std::uint64_t> ticket{0};
@@ -103,15 +111,17 @@ struct ThreadPool::State {
   std::atomic<bool> stopping{false};
   std::atomic<bool> in_use{false};
   Job job;  // written while no chunk is out, read by owners of chunks
-  std::uint64_t spin_ns = 0;
 
-  std::mutex mutex;  // guards nothing but the waits
+  std::mutex mutex;      // guards the waits and n_woken
+  unsigned n_woken = 0;  // workers that were told to wake up and have not yet
   std::condition_variable work_ready;
   std::condition_variable work_done;
 
   std::vector<Worker> workers;
   std::vector<Start> starts;
   std::vector<pthread_t> threads;
+  pthread_t pinned_caller{};
+  std::vector<unsigned> caller_cpus;  // that it may run on without us; empty: not pinned
 };
 
 void* ThreadPool::State::run_thread(void* argument) {
@@ -120,15 +130,23 @@ void* ThreadPool::State::run_thread(void* argument) {
   return nullptr;
 }
 
+// Sleeps until woken, unless `has_work` says at the last moment that there is some.
+template <typename HasWork>
+void ThreadPool::State::park(HasWork has_work) {
+  std::unique_lock lock(mutex);
+  n_parked.fetch_add(1);
+  if (has_work()) {
+    n_parked.fetch_sub(1);
+    return;
+  }
+  while (n_woken == 0 && !stopping.load()) work_ready.wait(lock);
+  if (n_woken > 0) --n_woken;  // who woke us took us off n_parked
+}
+
 void ThreadPool::State::serve(unsigned worker) {
   const auto has_work = [this] { return remaining_of(ticket.load()) != 0 || stopping.load(); };
   for (;;) {
-    if (!spin_until(spin_ns, has_work)) {
-      std::unique_lock lock(mutex);
-      n_parked.fetch_add(1);
-      while (!has_work()) work_ready.wait(lock);
-      n_parked.fetch_sub(1);
-    }
+    if (!spin_until(has_work)) park(has_work);
     if (stopping.load()) return;
     run_chunks(worker);
   }
@@ -152,13 +170,52 @@ void ThreadPool::State::run_chunks(unsigned worker) {
   }
 }
 
+// Makes sure that `n_wanted` workers besides the caller are awake or waking up, or all there are.
+void ThreadPool::State::wake(std::uint32_t n_wanted) {
+  if (n_parked.load() == 0) return;
+  unsigned n = 0;
+  {
+    const std::lock_guard lock(mutex);
+    const unsigned parked = n_parked.load();
+    const unsigned awake = static_cast<unsigned>(threads.size()) - parked;
+    n = awake < n_wanted ? std::min(n_wanted - awake, parked) : 0;
+    n_parked.fetch_sub(n);
+    n_woken += n;
+  }
+  for (unsigned i = 0; i < n; ++i) work_ready.notify_one();
+}
+
 void ThreadPool::State::wait_for_chunks(std::uint32_t n_chunks) {
   const auto all_done = [&] { return n_done.load() == n_chunks; };
-  if (spin_until(spin_ns, all_done)) return;
+  if (spin_until(all_done)) return;
   std::unique_lock lock(mutex);
   caller_parked.store(true);
   while (!all_done()) work_done.wait(lock);
   caller_parked.store(false);
+}
+
+// Binds the calling thread, worker 0, and all others to a core each.
+Status ThreadPool::State::pin(const std::vector<unsigned>& cpus) {
+  const std::vector<unsigned> cores = one_cpu_per_core("", cpus);
+  if (cores.size() < workers.size()) {
+    return invalid_argument(
+        "pinning: %zu threads, but this process may run on %zu physical cores; ask for at most "
+        "that many threads, or leave pinning out",
+        workers.size(), cores.size());
+  }
+  for (std::size_t worker = 0; worker < workers.size(); ++worker) {
+    const pthread_t thread = worker == 0 ? ::pthread_self() : threads[worker - 1];
+    const int error = bind_thread(thread, {&cores[worker], 1});
+    if (error != 0) {
+      return unsupported("pinning: the system did not bind a thread to CPU %u: %s; leave it out",
+                         cores[worker], std::strerror(error));
+    }
+    if (worker == 0) {
+      pinned_caller = thread;
+      caller_cpus = cpus;
+    }
+  }
+  return ok_status();
 }
 
 std::size_t thread_stack_bytes() noexcept {
@@ -169,17 +226,18 @@ std::size_t thread_stack_bytes() noexcept {
 #endif
 }
 
-ThreadPool::ThreadPool(unsigned n_threads)
-    : n_threads_(n_threads), state_(std::make_unique<State>(n_threads)) {}
+ThreadPool::ThreadPool(unsigned n_threads, unsigned n_parallel)
+    : n_threads_(n_threads), n_parallel_(n_parallel), state_(std::make_unique<State>(n_threads)) {}
 
-Result<std::unique_ptr<ThreadPool>> ThreadPool::create(unsigned n_threads) {
+Result<std::unique_ptr<ThreadPool>> ThreadPool::create(unsigned n_threads,
+                                                       const ThreadPoolOptions& options) {
   if (n_threads < 1 || n_threads > kMaxThreads) {
     return invalid_argument("threads: %u, expected 1 to %u", n_threads, kMaxThreads);
   }
-  std::unique_ptr<ThreadPool> pool(new ThreadPool(n_threads));
+  const std::vector<unsigned> cpus = allowed_cpus();
+  std::unique_ptr<ThreadPool> pool(
+      new ThreadPool(n_threads, std::min(n_threads, usable_cpus("", cpus))));
   State& state = *pool->state_;
-  // More threads than cores: spinning would take the core from whom it waits for.
-  state.spin_ns = n_threads <= default_thread_count() ? kSpinNs : 0;
   state.threads.reserve(n_threads - 1);
 
   pthread_attr_t attributes;
@@ -203,6 +261,7 @@ Result<std::unique_ptr<ThreadPool>> ThreadPool::create(unsigned n_threads) {
     return out_of_budget("threads: the system started %zu of %u threads: %s; ask for fewer",
                          state.threads.size() + 1, n_threads, std::strerror(error));
   }
+  if (options.pin) QSF_RETURN_IF_ERROR(state.pin(cpus));
   return pool;
 }
 
@@ -212,6 +271,10 @@ ThreadPool::~ThreadPool() {
   { const std::lock_guard lock(state_->mutex); }
   state_->work_ready.notify_all();
   for (const pthread_t thread : state_->threads) QSF_CHECK(::pthread_join(thread, nullptr) == 0);
+  const std::vector<unsigned>& cpus = state_->caller_cpus;
+  if (!cpus.empty() && ::pthread_equal(state_->pinned_caller, ::pthread_self()) != 0) {
+    bind_thread(state_->pinned_caller, cpus);  // what worked before may fail, and then it stays
+  }
 }
 
 void ThreadPool::parallel_for(std::size_t n_items, std::size_t grain, Work work) {
@@ -225,14 +288,7 @@ void ThreadPool::parallel_for(std::size_t n_items, std::size_t grain, Work work)
     state.n_done.store(0);
     const std::uint64_t job_number = (state.ticket.load() >> 32) + 1;
     state.ticket.store(job_number << 32 | n_chunks);
-    if (n_chunks > 1 && state.n_parked.load() != 0) {
-      { const std::lock_guard lock(state.mutex); }
-      if (n_chunks == 2) {
-        state.work_ready.notify_one();
-      } else {
-        state.work_ready.notify_all();
-      }
-    }
+    state.wake(static_cast<std::uint32_t>(std::min<std::uint64_t>(n_chunks, n_parallel_) - 1));
     state.run_chunks(0);
     state.wait_for_chunks(static_cast<std::uint32_t>(n_chunks));
   }

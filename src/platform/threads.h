@@ -29,20 +29,31 @@ std::size_t thread_stack_bytes() noexcept;
 // by the CPU quota of its control groups, rounded up; at least 1. Threads  any
 unsigned default_thread_count();
 
+struct ThreadPoolOptions {
+  // Binds each worker to a physical core of its own, the thread that creates the pool included:
+  // that one gets its CPUs back when it destroys the pool.
+  bool pin = false;
+};
+
 class ThreadPool {
  public:
   // Receives items [begin, end) and the number of the worker that runs them, below n_threads().
   using Work = FunctionRef<void(std::size_t begin, std::size_t end, unsigned worker)>;
 
   // Starts n_threads - 1 threads: whoever calls parallel_for is worker 0.
-  // Fails  kInvalidArgument unless 1 <= n_threads <= kMaxThreads; kOutOfBudget when the system
-  //        refuses a thread
-  static Result<std::unique_ptr<ThreadPool>> create(unsigned n_threads);
+  // Fails  kInvalidArgument unless 1 <= n_threads <= kMaxThreads, or with pinning when there are
+  //        fewer physical cores; kOutOfBudget when the system refuses a thread; kUnsupported where
+  //        it cannot bind one
+  static Result<std::unique_ptr<ThreadPool>> create(unsigned n_threads,
+                                                    const ThreadPoolOptions& options = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   unsigned n_threads() const noexcept { return n_threads_; }
+  // Returns how many of them run at once: no more than there are CPUs, because more would only take
+  // turns. Which ones may differ from job to job.
+  unsigned n_parallel() const noexcept { return n_parallel_; }
 
   // Runs `work` over [0, n_items) in chunks of `grain` items (the last may be shorter), each chunk
   // exactly once, on whichever worker is free, and returns when all are done.
@@ -59,9 +70,10 @@ class ThreadPool {
 
  private:
   struct State;
-  explicit ThreadPool(unsigned n_threads);
+  ThreadPool(unsigned n_threads, unsigned n_parallel);
 
   unsigned n_threads_;
+  unsigned n_parallel_;
   std::unique_ptr<State> state_;
 };
 

@@ -9,11 +9,13 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <vector>
 
 #include "platform/clock.h"
+#include "platform/cpu_count.h"
 
 namespace qsf {
 namespace {
@@ -94,6 +96,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, ThreadPoolTest, testing::Values(1U, 2U, 3U, 4U, 
 // One chunk waits until another worker has started the other: passes only if two really ran.
 TEST(ThreadPoolWorkersTest, TwoWorkersRunAtOnce) {
   const auto pool = ThreadPool::create(2).value();
+  if (pool->n_parallel() < 2) GTEST_SKIP() << "one CPU: workers take turns";
   std::atomic<int> n_started{0};
   pool->parallel_for(2, 1, [&](std::size_t, std::size_t, unsigned) {
     n_started.fetch_add(1);
@@ -105,6 +108,7 @@ TEST(ThreadPoolWorkersTest, TwoWorkersRunAtOnce) {
 
 TEST(ThreadPoolWorkersTest, ParkedWorkersWakeUp) {
   const auto pool = ThreadPool::create(2).value();
+  if (pool->n_parallel() < 2) GTEST_SKIP() << "one CPU: workers take turns";
   for (int round = 0; round < 20; ++round) {
     compute_for(1'000'000);  // far longer than workers spin
     std::atomic<int> n_started{0};
@@ -119,6 +123,7 @@ TEST(ThreadPoolWorkersTest, ParkedWorkersWakeUp) {
 // A worker held up in one chunk costs the others nothing: they take the rest.
 TEST(ThreadPoolWorkersTest, FreeWorkersTakeTheChunksOfABusyOne) {
   const auto pool = ThreadPool::create(2).value();
+  if (pool->n_parallel() < 2) GTEST_SKIP() << "one CPU: workers take turns";
   std::atomic<int> n_done{0};
   std::atomic<std::uint64_t> by_worker[2] = {};
   pool->parallel_for(10, 1, [&](std::size_t begin, std::size_t, unsigned worker) {
@@ -130,6 +135,62 @@ TEST(ThreadPoolWorkersTest, FreeWorkersTakeTheChunksOfABusyOne) {
     by_worker[worker].fetch_add(1);
   });
   EXPECT_EQ(by_worker[0].load() * by_worker[1].load(), 9U);
+}
+
+// A pool larger than the machine keeps no more workers awake than there are CPUs, once those that
+// it started have parked.
+TEST(ThreadPoolWorkersTest, NoMoreRunAtOnceThanThereAreCpus) {
+  const auto pool = ThreadPool::create(64).value();
+  EXPECT_EQ(pool->n_threads(), 64U);
+  EXPECT_GE(pool->n_parallel(), 1U);
+  EXPECT_LE(pool->n_parallel(), allowed_cpus().size());
+  int n_good_in_a_row = 0;
+  for (int round = 0; round < 20'000 && n_good_in_a_row < 200; ++round) {
+    std::atomic<unsigned> n_inside{0};
+    std::atomic<unsigned> most_inside{0};
+    pool->parallel_for(64, 1, [&](std::size_t, std::size_t, unsigned) {
+      const unsigned inside = n_inside.fetch_add(1) + 1;
+      unsigned most = most_inside.load();
+      while (inside > most && !most_inside.compare_exchange_weak(most, inside)) {
+      }
+      compute_for(2'000);
+      n_inside.fetch_sub(1);
+    });
+    n_good_in_a_row = most_inside.load() <= pool->n_parallel() ? n_good_in_a_row + 1 : 0;
+  }
+  EXPECT_EQ(n_good_in_a_row, 200);
+}
+
+TEST(PinnedThreadPoolTest, EachWorkerHasACoreOfItsOwnAndTheCallerGetsItsOwnBack) {
+  const std::vector<unsigned> before = allowed_cpus();
+  const std::vector<unsigned> cores = one_cpu_per_core("", before);
+  const unsigned n_threads = std::min<unsigned>(2, static_cast<unsigned>(cores.size()));
+  {
+    const auto pool = ThreadPool::create(n_threads, {.pin = true}).value();
+    EXPECT_THAT(allowed_cpus(), testing::ElementsAre(cores[0]));
+    std::vector<std::vector<unsigned>> cpus(n_threads);
+    std::atomic<unsigned> n_started{0};
+    pool->parallel_for(n_threads, 1, [&](std::size_t, std::size_t, unsigned worker) {
+      n_started.fetch_add(1);
+      while (n_started.load() < std::min(n_threads, pool->n_parallel())) compute_for(1000);
+      cpus[worker] = allowed_cpus();
+    });
+    for (unsigned worker = 0; worker < std::min(n_threads, pool->n_parallel()); ++worker) {
+      EXPECT_THAT(cpus[worker], testing::ElementsAre(cores[worker]));
+    }
+  }
+  EXPECT_EQ(allowed_cpus(), before);
+}
+
+TEST(PinnedThreadPoolTest, RefusesMoreThreadsThanCores) {
+  const std::vector<unsigned> before = allowed_cpus();
+  const std::size_t n_cores = one_cpu_per_core("", before).size();
+  if (n_cores >= kMaxThreads) GTEST_SKIP() << "a core for every thread there can be";
+  const auto refused = ThreadPool::create(static_cast<unsigned>(n_cores) + 1, {.pin = true});
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.error().message(), HasSubstr("physical cores; ask for at most"));
+  EXPECT_EQ(allowed_cpus(), before);
 }
 
 TEST(ThreadPoolWorkersTest, NestedAndEmptyMisuseIsChecked) {
@@ -154,6 +215,7 @@ TEST(ThreadPoolWorkersTest, RefusesNumbersOutOfRange) {
 
 TEST(ThreadPoolWorkersTest, StacksHaveThePlannedSize) {
   const auto pool = ThreadPool::create(2).value();
+  if (pool->n_parallel() < 2) GTEST_SKIP() << "one CPU: workers take turns";
   std::atomic<int> n_started{0};
   std::size_t stack_bytes = 0;
   pool->parallel_for(2, 1, [&](std::size_t, std::size_t, unsigned worker) {

@@ -1,0 +1,568 @@
+// SPDX-License-Identifier: MIT
+//
+// Holds products of the CPU backend to plain loops in f64, what joins them (bias, hook, activation,
+// residual sum) to separate steps, bit for bit, and rows of int8 to their bound. Bits may depend
+// neither on threads nor on what shares a pass, nor on how tiles cut a matrix.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "kernels/kernel_set.h"
+#include "ops/input_rows.h"
+#include "ops/testing/bench.h"
+#include "quant/codec.h"
+#include "quant/interleave.h"
+
+namespace qsf {
+namespace {
+
+using kernels::Input;
+using testing_support::AlignedBytes;
+using testing_support::Bench;
+using testing_support::host_tiers;
+using testing_support::random_values;
+
+constexpr BlockFormat kF32 = {QuantType::kF32, 4};
+constexpr BlockFormat kQ4 = {QuantType::kQ4, 64};
+constexpr BlockFormat kTernary32 = {QuantType::kTernary, 32};
+constexpr std::uint32_t kRows = 200;
+constexpr std::uint32_t kCols = 172;
+
+// A weight matrix that can be cut into tiles in layout 1.
+class Weights {
+ public:
+  Weights(BlockFormat format, Rng& rng, std::uint32_t n_cols = kCols)
+      : format_(format),
+        n_cols_(n_cols),
+        bytes_(rows_bytes(format, Layout::kInterleaved, kRows, n_cols)),
+        values_(std::size_t{kRows} * n_cols) {
+    const std::uint64_t row_bytes = row_major_bytes(format, n_cols);
+    std::vector<std::byte> rows(kRows * row_bytes);
+    for (std::uint32_t row = 0; row < kRows; ++row) {
+      const MutableByteSpan bytes = MutableByteSpan(rows).subspan(row * row_bytes, row_bytes);
+      encode_row(format, random_values(n_cols, rng), bytes);
+      decode_row(format, bytes, std::span(values_).subspan(std::size_t{row} * n_cols, n_cols));
+    }
+    interleave_rows(format, kRows, n_cols, rows, bytes_.span());
+  }
+
+  MatmulTile tile(std::uint32_t first_row, std::uint32_t n_rows, std::uint32_t target = 0) {
+    const std::uint64_t group = group_bytes(format_, n_cols_);
+    return {.bytes = bytes_.span().data() + first_row / kRowGroup * group,
+            .format = format_,
+            .group_bytes = group,
+            .first_row = first_row,
+            .n_rows = n_rows,
+            .n_cols = n_cols_,
+            .target = target};
+  }
+  std::span<const float> row(std::uint32_t row) const {
+    return std::span(values_).subspan(std::size_t{row} * n_cols_, n_cols_);
+  }
+  double product(std::uint32_t row_index, const std::vector<float>& x) const {
+    double sum = 0;
+    for (std::uint32_t c = 0; c < n_cols_; ++c) {
+      sum += static_cast<double>(row(row_index)[c]) * x[c];
+    }
+    return sum;
+  }
+
+ private:
+  BlockFormat format_;
+  std::uint32_t n_cols_;
+  AlignedBytes bytes_;
+  std::vector<float> values_;
+};
+
+PassLimits limits(std::uint32_t max_rows) {
+  return {.max_rows = max_rows,
+          .max_decode_rows = max_rows,
+          .max_context = 64,
+          .n_heads = 1,
+          .n_kv_heads = 1,
+          .head_dim = 8,
+          .rope_dims = 0,
+          .max_cols = 256};
+}
+
+using Matrix = std::vector<std::vector<float>>;
+
+Matrix random_rows(std::uint32_t n_rows, std::uint32_t n_cols, Rng& rng) {
+  Matrix rows;
+  for (std::uint32_t i = 0; i < n_rows; ++i) rows.push_back(random_values(n_cols, rng));
+  return rows;
+}
+
+void upload(Bench& bench, Buffer to, const Matrix& rows) {
+  for (std::uint32_t i = 0; i < rows.size(); ++i) bench.backend().upload_row(to, i, rows[i]);
+}
+
+Matrix read(Bench& bench, Buffer from, std::uint32_t n_rows) {
+  Matrix rows;
+  for (std::uint32_t i = 0; i < n_rows; ++i) {
+    const auto row = bench.backend().read_row(from, i);
+    rows.emplace_back(row.begin(), row.end());
+  }
+  return rows;
+}
+
+class CpuMatmulTest : public testing::Test {
+ protected:
+  static constexpr std::uint32_t kPassRows = 21;
+  static constexpr std::uint32_t kPromptRows = 15;
+  CpuMatmulTest() : weights_(kF32, rng_), bench_(2, limits(kPassRows), KvType::kF32) {
+    in_ = bench_.buffer(kPassRows, kCols);
+    out_ = bench_.buffer(kPassRows, kRows);
+    upload(bench_, in_, x_);
+  }
+  // 172 products of normal values: f32 sums stay within 172 roundings of their magnitude.
+  static constexpr double kBound = 172 * 172 * 0x1p-24;
+
+  Rng rng_{3};
+  Matrix x_ = random_rows(kPassRows, kCols, rng_);
+  Weights weights_;
+  Bench bench_;
+  Buffer in_, out_;
+};
+
+TEST_F(CpuMatmulTest, TilesBiasAndBothRoles) {
+  const std::vector<float> bias = random_values(kRows, rng_);
+  const MatmulTile tiles[] = {weights_.tile(0, 64), weights_.tile(64, 128), weights_.tile(192, 8)};
+  const MatmulTarget target = {.out = out_, .bias = bias};
+  bench_.backend().matmul({.in = in_,
+                           .rows = {.n_prompt = kPromptRows, .n_rows = kPassRows},
+                           .row_list = {},
+                           .tiles = tiles,
+                           .targets = {&target, 1},
+                           .hook = {},
+                           .finish = {}});
+  for (std::uint32_t i = 0; i < kPassRows; ++i) {
+    const auto y = bench_.backend().read_row(out_, i);
+    for (std::uint32_t r = 0; r < kRows; ++r) {
+      EXPECT_NEAR(y[r], weights_.product(r, x_[i]) + bias[r], kBound) << i << ' ' << r;
+    }
+  }
+}
+
+TEST_F(CpuMatmulTest, RowListAndHookTouchOnlyTheirRows) {
+  const std::uint32_t list[] = {1, 2, 5, 14, 15, 18};
+  const MatmulTile tile = weights_.tile(64, 64);
+  const MatmulTarget target = {.out = out_, .first_weight_row = 64, .bias = {}};
+  const auto add_row = [](void*, std::uint32_t, std::uint32_t row, std::uint32_t first,
+                          std::span<float> piece) {
+    for (std::size_t i = 0; i < piece.size(); ++i) {
+      piece[i] += static_cast<float>(row * 1000 + first + i);
+    }
+  };
+  bench_.backend().matmul({.in = in_,
+                           .rows = {.n_prompt = kPromptRows, .n_rows = kPassRows},
+                           .row_list = list,
+                           .tiles = {&tile, 1},
+                           .targets = {&target, 1},
+                           .hook = {.run = add_row, .user = nullptr},
+                           .finish = {}});
+  for (std::uint32_t i = 0; i < kPassRows; ++i) {
+    const auto y = bench_.backend().read_row(out_, i);
+    const bool listed = std::find(std::begin(list), std::end(list), i) != std::end(list);
+    for (std::uint32_t r = 0; r < 64; ++r) {
+      const double expected = listed ? weights_.product(64 + r, x_[i]) + i * 1000 + 64 + r : 0.0;
+      EXPECT_NEAR(y[r], expected, listed ? kBound + 2e-3 : 0.0) << i << ' ' << r;
+    }
+    EXPECT_EQ(y[64], 0.0F);
+  }
+}
+
+TEST_F(CpuMatmulTest, ATargetMayStartAtAnyRowOfItsBuffer) {
+  const Buffer tall = bench_.buffer(2 * kPassRows, 64);
+  const MatmulTile tiles[] = {weights_.tile(0, 64, 0), weights_.tile(64, 64, 1)};
+  const MatmulTarget targets[] = {
+      {.out = tall, .first_row = 0, .bias = {}},
+      {.out = tall, .first_row = kPassRows, .first_weight_row = 64, .bias = {}}};
+  bench_.backend().matmul({.in = in_,
+                           .rows = {.n_prompt = 0, .n_rows = kPassRows},
+                           .row_list = {},
+                           .tiles = tiles,
+                           .targets = targets,
+                           .hook = {},
+                           .finish = {}});
+  for (std::uint32_t i = 0; i < 2 * kPassRows; ++i) {
+    const auto y = bench_.backend().read_row(tall, i);
+    for (std::uint32_t r = 0; r < 64; ++r) {
+      const std::uint32_t row = i < kPassRows ? r : 64 + r;
+      EXPECT_NEAR(y[r], weights_.product(row, x_[i % kPassRows]), kBound) << i << ' ' << r;
+    }
+  }
+}
+
+TEST_F(CpuMatmulTest, BothWorkersRun) {
+  if (bench_.pool().n_parallel() < 2) GTEST_SKIP() << "one CPU: workers take turns";
+  const MatmulTile tile = weights_.tile(0, kRows);
+  const MatmulTarget target = {.out = out_, .bias = {}};
+  // Items go to whoever is free, so one product alone may be done by either worker.
+  const auto both_ran = [&] {
+    return bench_.pool().chunks_done(0) > 0 && bench_.pool().chunks_done(1) > 0;
+  };
+  for (int i = 0; i < 100000 && !both_ran(); ++i) {
+    bench_.backend().matmul({.in = in_,
+                             .rows = {.n_prompt = kPassRows, .n_rows = kPassRows},
+                             .row_list = {},
+                             .tiles = {&tile, 1},
+                             .targets = {&target, 1},
+                             .hook = {},
+                             .finish = {}});
+  }
+  EXPECT_GT(bench_.pool().chunks_done(0), 0U);
+  EXPECT_GT(bench_.pool().chunks_done(1), 0U);
+}
+
+TEST_F(CpuMatmulTest, NormGathersListedRows) {
+  const std::vector<float> gain(kCols, 2.0F);
+  const Buffer normed = bench_.buffer(kPassRows, kCols);
+  const std::uint32_t list[] = {3, 9};
+  bench_.backend().norm({.in = in_,
+                         .out = normed,
+                         .row_list = list,
+                         .n_rows = 0,
+                         .n_cols = kCols,
+                         .kind = NormKind::kRmsNorm,
+                         .epsilon = 0.5F,
+                         .gain = gain,
+                         .bias = {}});
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    double squares = 0;
+    for (const float value : x_[list[i]]) squares += static_cast<double>(value) * value;
+    const double scale = 2.0 / std::sqrt(squares / kCols + 0.5);
+    const auto y = bench_.backend().read_row(normed, i);
+    for (std::uint32_t c = 0; c < kCols; ++c) EXPECT_NEAR(y[c], x_[list[i]][c] * scale, 1e-5);
+  }
+}
+
+// What a test varies about a product.
+struct Setting {
+  kernels::Isa isa = kernels::Isa::kScalar;
+  unsigned n_threads = 2;
+  bool exact = false;
+  RowCounts rows = {.n_prompt = 13, .n_rows = 20};  // other rows follow the prompt rows
+  std::uint32_t rows_per_call = 20;
+};
+
+// Multiplies in calls of some rows each, and returns all outputs.
+Matrix multiply(Weights& weights, const Matrix& x, const Setting& setting) {
+  Bench bench(setting.n_threads, limits(setting.rows_per_call), KvType::kF32, setting.isa,
+              setting.exact);
+  const auto n_cols = static_cast<std::uint32_t>(x.front().size());
+  const Buffer in = bench.buffer(setting.rows_per_call, n_cols);
+  const Buffer out = bench.buffer(setting.rows_per_call, kRows);
+  const MatmulTile tile = weights.tile(0, kRows);
+  const MatmulTarget target = {.out = out, .bias = {}};
+  Matrix y;
+  for (std::uint32_t done = 0; done < setting.rows.n_rows; done += setting.rows_per_call) {
+    const std::uint32_t n = std::min(setting.rows_per_call, setting.rows.n_rows - done);
+    const std::uint32_t n_prompt = std::clamp(setting.rows.n_prompt, done, done + n) - done;
+    upload(bench, in, Matrix(x.begin() + done, x.begin() + done + n));
+    bench.backend().matmul({.in = in,
+                            .rows = {.n_prompt = n_prompt, .n_rows = n},
+                            .row_list = {},
+                            .tiles = {&tile, 1},
+                            .targets = {&target, 1},
+                            .hook = {},
+                            .finish = {}});
+    const Matrix part = read(bench, out, n);
+    y.insert(y.end(), part.begin(), part.end());
+  }
+  return y;
+}
+
+TEST(CpuMatmulRowsTest, BitsDependNeitherOnThreadsNorOnCompany) {
+  Rng rng(21);
+  for (const BlockFormat format : {kF32, kQ4, kTernary32}) {
+    Weights weights(format, rng);
+    const Matrix x = random_rows(20, kCols, rng);
+    for (const kernels::Isa isa : host_tiers()) {
+      for (const bool exact : {false, true}) {
+        const Setting alone = {.isa = isa, .n_threads = 1, .exact = exact};
+        const Matrix expected = multiply(weights, x, alone);
+        for (const unsigned n_threads : {2U, 3U, 64U}) {
+          Setting setting = alone;
+          setting.n_threads = n_threads;
+          EXPECT_EQ(multiply(weights, x, setting), expected) << kernels::isa_name(isa);
+        }
+        for (const std::uint32_t rows_per_call : {1U, 3U, 7U}) {
+          Setting setting = alone;
+          setting.rows_per_call = rows_per_call;
+          EXPECT_EQ(multiply(weights, x, setting), expected) << kernels::isa_name(isa);
+        }
+      }
+    }
+  }
+}
+
+// Rounding x to int8 moves each value by at most half a step of its chunk, amax / 254, so a product
+// by at most the sum of |w| times that. On top come roundings of both sums, of C chunks and 172
+// columns, each below 2^-23 of the sum of |w x|, with a min up to 2.1 times as large.
+TEST(CpuMatmulRowsTest, Int8RowsStayWithinTheirBound) {
+  Rng rng(22);
+  for (const BlockFormat format : {kQ4, kTernary32}) {
+    Weights weights(format, rng);
+    const Matrix x = random_rows(20, kCols, rng);
+    const Matrix rounded = multiply(weights, x, {});
+    const Matrix exact = multiply(weights, x, {.exact = true});
+    double largest_share = 0;
+    for (std::uint32_t i = 0; i < x.size(); ++i) {
+      for (std::uint32_t r = 0; r < kRows; ++r) {
+        double step_bound = 0;
+        double magnitude = 0;
+        for (std::uint32_t first = 0; first < kCols; first += kernels::kChunkColumns) {
+          const std::uint32_t last = std::min(first + kernels::kChunkColumns, kCols);
+          double amax = 0;
+          double weight_sum = 0;
+          for (std::uint32_t c = first; c < last; ++c) {
+            amax = std::max(amax, std::fabs(static_cast<double>(x[i][c])));
+            weight_sum += std::fabs(static_cast<double>(weights.row(r)[c]));
+          }
+          step_bound += weight_sum * amax / 254;
+          magnitude += weight_sum * amax;
+        }
+        const double bound = step_bound + magnitude * 172 * 2.1 * 0x1p-23;
+        const double error = std::fabs(static_cast<double>(rounded[i][r]) - exact[i][r]);
+        ASSERT_LE(error, bound) << i << ' ' << r;
+        largest_share = std::max(largest_share, error / bound);
+      }
+    }
+    EXPECT_GT(largest_share, 0.02) << "the rows were not rounded at all";
+  }
+}
+
+TEST(CpuMatmulRowsTest, TheRuleOfForms) {
+  using kernels::Isa;
+  for (const Isa isa : kernels::kAllIsas) {
+    for (const QuantType type : kAllQuantTypes) {
+      const BlockFormat format = block_format(type, 64);
+      const bool matrix_unit = kernels::find_matmul(format, Input::kBf16, isa) != nullptr;
+      const Input plain = is_float_type(type) ? Input::kF32 : Input::kInt8;
+      EXPECT_EQ(product_input(format, true, false, isa), matrix_unit ? Input::kBf16 : plain);
+      EXPECT_EQ(product_input(format, false, false, isa), plain);
+      EXPECT_EQ(product_input(format, true, true, isa), Input::kF32);
+      EXPECT_EQ(product_input(format, false, true, isa), Input::kF32);
+    }
+  }
+}
+
+// Forms of rows are kept until their buffer is written, by whichever operator.
+TEST(CpuMatmulRowsTest, WrittenBuffersAreFormedAnew) {
+  constexpr std::uint32_t kN = 9;
+  constexpr std::uint32_t kSquare = 192;  // columns of the input, of which all are outputs too
+  Rng rng(23);
+  Weights weights(kQ4, rng, kSquare);
+  const Matrix x = random_rows(kN, kSquare, rng);
+  const Matrix more = random_rows(kN, kSquare, rng);
+  const std::vector<float> gain = random_values(kSquare, rng);
+  Bench bench(2, limits(kN), KvType::kF32);
+  CpuBackend& backend = bench.backend();
+  const Buffer in = bench.buffer(kN, kSquare);
+  const Buffer other = bench.buffer(kN, kSquare);
+  const Buffer out = bench.buffer(kN, kRows);
+  bench.begin(kN, RowRole::kPrompt);
+  const MatmulTile tile = weights.tile(0, kRows);
+  const auto product_of = [&](Buffer from) {
+    const MatmulTarget target = {.out = out, .bias = {}};
+    backend.matmul({.in = from,
+                    .rows = {.n_prompt = kN, .n_rows = kN},
+                    .row_list = {},
+                    .tiles = {&tile, 1},
+                    .targets = {&target, 1},
+                    .hook = {},
+                    .finish = {}});
+    return read(bench, out, kN);
+  };
+  const auto norm_into = [&](Buffer to) {
+    backend.norm({.in = other,
+                  .out = to,
+                  .row_list = {},
+                  .n_rows = kN,
+                  .n_cols = kSquare,
+                  .kind = NormKind::kRmsNorm,
+                  .epsilon = 0.5F,
+                  .gain = gain,
+                  .bias = {}});
+  };
+  const MatmulTile square = weights.tile(0, kSquare);
+  const std::function<void()> writers[] = {
+      [&] { upload(bench, in, more); },
+      [&] { backend.add(in, other); },
+      [&] { norm_into(in); },  // forms its rows in one visit, as the product before took them
+      [&] {
+        const MatmulTarget target = {.out = in, .bias = {}};
+        backend.matmul({.in = other,
+                        .rows = {.n_prompt = kN, .n_rows = kN},
+                        .row_list = {},
+                        .tiles = {&square, 1},
+                        .targets = {&target, 1},
+                        .hook = {},
+                        .finish = {}});
+      },
+      [&] {
+        const MatmulTarget target = {.out = out, .bias = {}};
+        backend.matmul({.in = other,
+                        .rows = {.n_prompt = kN, .n_rows = kN},
+                        .row_list = {},
+                        .tiles = {&square, 1},
+                        .targets = {&target, 1},
+                        .hook = {},
+                        .finish = {.activation = {}, .add_to = in}});
+      },
+  };
+  upload(bench, in, x);
+  upload(bench, other, more);
+  for (std::size_t i = 0; i < std::size(writers); ++i) {
+    const Matrix before = product_of(in);
+    writers[i]();
+    const Matrix after = product_of(in);
+    EXPECT_NE(after, before) << i;
+    // The same values in a buffer that no product has read.
+    const Matrix values = read(bench, in, kN);
+    EXPECT_EQ(
+        multiply(weights, values, {.rows = {.n_prompt = kN, .n_rows = kN}, .rows_per_call = kN}),
+        after)
+        << i;
+  }
+}
+
+// A feed-forward's first half, by one product with its activation, or by steps.
+class CpuJointTest : public testing::Test {
+ protected:
+  static constexpr std::uint32_t kN = 20;
+  static constexpr std::uint32_t kPrompt = 13;
+  using Calls = std::vector<std::vector<MatmulTile>>;
+
+  CpuJointTest() { upload(bench_, in_, x_); }
+
+  MatmulArgs args(std::span<const MatmulTile> tiles, std::span<const MatmulTarget> targets,
+                  const MatmulFinish& finish) const {
+    return {.kind = OperatorKind::kGateUp,
+            .in = in_,
+            .rows = {.n_prompt = kPrompt, .n_rows = kN},
+            .row_list = {},
+            .tiles = tiles,
+            .targets = targets,
+            .hook = {},
+            .finish = finish};
+  }
+
+  // act(gate) * up, whole matrices multiplied on their own.
+  Matrix by_steps(ActivationKind kind) {
+    const kernels::KernelSet& set = kernels::kernel_set(kernels::Isa::kScalar);
+    const MatmulTile tiles[] = {gate_.tile(0, kRows, 0), up_.tile(0, kRows, 1)};
+    const MatmulTarget targets[] = {{.out = gate_out_, .bias = gate_bias_},
+                                    {.out = up_out_, .bias = up_bias_}};
+    bench_.backend().matmul(args(tiles, targets, {}));
+    Matrix gate = read(bench_, gate_out_, kN);
+    const Matrix up = read(bench_, up_out_, kN);
+    for (std::uint32_t i = 0; i < kN; ++i) {
+      float* values = gate[i].data();
+      switch (kind) {
+        case ActivationKind::kGeluTanh: set.activation.gelu_tanh(values, kRows); break;
+        case ActivationKind::kGeluErf: set.activation.gelu_erf(values, kRows); break;
+        case ActivationKind::kSilu: set.activation.silu(values, kRows); break;
+        case ActivationKind::kRelu: set.activation.relu(values, kRows); break;
+      }
+      for (std::uint32_t c = 0; c < kRows; ++c) values[c] *= up[i][c];
+    }
+    return gate;
+  }
+
+  Matrix joined(ActivationKind kind, const Calls& calls) {
+    MatmulTarget targets[] = {{.out = gate_out_, .bias = gate_bias_},
+                              {.out = up_out_, .bias = up_bias_}};
+    for (const auto& tiles : calls) {
+      bench_.backend().matmul(
+          args(tiles, targets, {.activation = kind, .joined = true, .add_to = {}}));
+      for (const MatmulTile& tile : tiles) targets[tile.target].n_rows_done += tile.n_rows;
+    }
+    return read(bench_, gate_out_, kN);
+  }
+
+  Rng rng_{24};
+  Weights gate_{kQ4, rng_};
+  Weights up_{kTernary32, rng_};
+  std::vector<float> gate_bias_ = random_values(kRows, rng_);
+  std::vector<float> up_bias_ = random_values(kRows, rng_);
+  Matrix x_ = random_rows(kN, kCols, rng_);
+  Bench bench_{2, limits(kN), KvType::kF32};
+  Buffer in_ = bench_.buffer(kN, kCols);
+  Buffer gate_out_ = bench_.buffer(kN, kRows);
+  Buffer up_out_ = bench_.buffer(kN, kRows);
+};
+
+TEST_F(CpuJointTest, GateAndUpInOneSweepEqualTheSteps) {
+  for (const ActivationKind kind : {ActivationKind::kSilu, ActivationKind::kGeluTanh,
+                                    ActivationKind::kGeluErf, ActivationKind::kRelu}) {
+    const Matrix expected = by_steps(kind);
+    EXPECT_EQ(joined(kind, {{gate_.tile(0, kRows, 0), up_.tile(0, kRows, 1)}}), expected);
+  }
+}
+
+TEST_F(CpuJointTest, TilesMayEndAtDifferentRowsAndComeInPortions) {
+  const Matrix expected = by_steps(ActivationKind::kSilu);
+  const auto gate = [this](std::uint32_t first, std::uint32_t n) {
+    return gate_.tile(first, n, 0);
+  };
+  const auto up = [this](std::uint32_t first, std::uint32_t n) { return up_.tile(first, n, 1); };
+  const Calls orders[] = {
+      {{gate(0, 128), up(0, 128), gate(128, 72), up(128, 72)}},
+      {{gate(0, 64), up(0, 192), gate(64, 136), up(192, 8)}},
+      {{gate(0, 64)}, {up(0, 192)}, {gate(64, 136), up(192, 8)}},
+      {{up(0, 128)}, {gate(0, 192), up(128, 64)}, {up(192, 8)}, {gate(192, 8)}},
+      {{gate(0, kRows)}, {up(0, 64), up(64, 136)}},
+  };
+  for (const Calls& calls : orders) EXPECT_EQ(joined(ActivationKind::kSilu, calls), expected);
+}
+
+TEST_F(CpuJointTest, ActivationCapAndSumEqualTheSteps) {
+  const kernels::KernelSet& set = kernels::kernel_set(kernels::Isa::kScalar);
+  const MatmulTile tiles[] = {gate_.tile(0, 128), gate_.tile(128, 72)};
+  const MatmulTarget target = {.out = gate_out_, .bias = gate_bias_};
+  const Matrix sums = random_rows(kN, kRows, rng_);
+  const Buffer sum = bench_.buffer(kN, kRows);
+  bench_.backend().matmul(args(tiles, {&target, 1}, {}));
+  Matrix expected = read(bench_, gate_out_, kN);
+  for (std::uint32_t i = 0; i < kN; ++i) {
+    set.activation.gelu_tanh(expected[i].data(), kRows);
+    set.activation.soft_cap(expected[i].data(), 1.5F, kRows);
+  }
+  upload(bench_, sum, sums);
+  bench_.backend().matmul(
+      args(tiles, {&target, 1},
+           {.activation = ActivationKind::kGeluTanh, .soft_cap = 1.5F, .add_to = sum}));
+  EXPECT_EQ(read(bench_, gate_out_, kN), expected);
+  const Matrix got = read(bench_, sum, kN);
+  for (std::uint32_t i = 0; i < kN; ++i) {
+    for (std::uint32_t c = 0; c < kRows; ++c) {
+      ASSERT_EQ(got[i][c], sums[i][c] + expected[i][c]) << i << ' ' << c;
+    }
+  }
+}
+
+TEST_F(CpuJointTest, TheProfileCountsCallsBytesAndOperations) {
+  const MatmulTile tiles[] = {gate_.tile(0, kRows, 0), up_.tile(0, kRows, 1)};
+  const MatmulTarget targets[] = {{.out = gate_out_, .bias = {}}, {.out = up_out_, .bias = {}}};
+  bench_.backend().matmul(args(tiles, targets, {}));
+  const OperatorTimes& times = bench_.backend().profile()[OperatorKind::kGateUp];
+  EXPECT_EQ(times.calls, 1U);
+  EXPECT_GT(times.ns, 0U);
+  EXPECT_EQ(times.bytes, rows_bytes(kQ4, Layout::kInterleaved, kRows, kCols) +
+                             rows_bytes(kTernary32, Layout::kInterleaved, kRows, kCols));
+  EXPECT_EQ(times.operations, 2U * 2 * kRows * kCols * kN);
+  EXPECT_EQ(bench_.backend().profile()[OperatorKind::kInputRows].calls, 1U);
+  EXPECT_EQ(bench_.backend().profile()[OperatorKind::kDown].calls, 0U);
+  EXPECT_EQ(bench_.backend().profile().product_ns(), times.ns);
+}
+
+}  // namespace
+}  // namespace qsf

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+
+#include "ops/input_rows.h"
+
+#include <cstring>
+
+#include "base/check.h"
+
+namespace qsf {
+namespace {
+
+using kernels::Input;
+
+// Bytes from one row to the next: lines, and no multiple of 4 KiB, because rows that far apart fall
+// into the same cache sets and cost the products half their speed.
+std::size_t row_stride(Input input, std::uint32_t n_cols) noexcept {
+  constexpr std::size_t kSetStride = 4096;
+  const std::size_t lines = align_up(kernels::input_row_bytes(input, n_cols), kLineBytes);
+  return lines % kSetStride == 0 ? lines + kLineBytes : lines;
+}
+
+}  // namespace
+
+Input product_input(BlockFormat format, bool prompt, bool exact, kernels::Isa best) noexcept {
+  const bool matrix_unit =
+      prompt && !exact && kernels::find_matmul(format, Input::kBf16, best) != nullptr;
+  if (matrix_unit) return Input::kBf16;
+  return exact || is_float_type(format.type) ? Input::kF32 : Input::kInt8;
+}
+
+std::uint64_t InputRows::bytes(std::uint32_t max_rows, std::uint32_t max_cols, bool bf16) noexcept {
+  const std::uint64_t row_bytes =
+      row_stride(Input::kInt8, max_cols) + (bf16 ? row_stride(Input::kBf16, max_cols) : 0);
+  return saturating_mul(row_bytes, max_rows);
+}
+
+void InputRows::attach(std::uint32_t max_rows, std::uint32_t max_cols, bool bf16,
+                       MutableByteSpan memory) noexcept {
+  QSF_CHECK(memory.size() >= bytes(max_rows, max_cols, bf16));
+  max_rows_ = max_rows;
+  max_cols_ = max_cols;
+  i8_ = {.memory = memory.data()};
+  bf16_ = {};
+  if (bf16) bf16_.memory = memory.data() + row_stride(Input::kInt8, max_cols) * max_rows;
+}
+
+void InputRows::forget(std::uint32_t buffer) noexcept {
+  if (i8_.buffer == buffer) i8_.buffer = kNone;
+  if (bf16_.buffer == buffer) bf16_.buffer = kNone;
+}
+
+bool InputRows::has(Input input, std::uint32_t buffer, std::uint32_t n_cols,
+                    RowRange rows) const noexcept {
+  const Form& found = form(input);
+  return found.buffer == buffer && found.n_cols == n_cols && found.rows.first <= rows.first &&
+         rows.last <= found.rows.last;
+}
+
+void InputRows::begin(Input input, std::uint32_t buffer, std::uint32_t n_cols, RowRange rows) {
+  Form& to = form(input);
+  QSF_CHECK(to.memory != nullptr && rows.last <= max_rows_ && n_cols <= max_cols_);
+  to = {to.memory, buffer, n_cols, row_stride(input, n_cols), rows};
+}
+
+void InputRows::form_row(const kernels::KernelSet& kernels, Input input, std::uint32_t row,
+                         const float* values) const noexcept {
+  const Form& to = form(input);
+  std::byte* out = to.memory + row * to.stride;
+  if (input == Input::kInt8) {
+    kernels.quantise.to_int8(values, out, to.n_cols);
+    return;
+  }
+  auto* halves = reinterpret_cast<BF16*>(out);
+  kernels.convert.f32_to_bf16(values, halves, to.n_cols);
+  const std::size_t row_bytes = kernels::input_row_bytes(input, to.n_cols);
+  std::memset(out + to.n_cols * sizeof(BF16), 0, row_bytes - to.n_cols * sizeof(BF16));
+}
+
+FormedRows InputRows::rows(Input input) const noexcept {
+  const Form& from = form(input);
+  return {from.memory, from.stride};
+}
+
+}  // namespace qsf

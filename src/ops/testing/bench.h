@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+//
+// A CPU backend with memory, threads and a cache of one sequence, for tests.
+
+#ifndef QSF_OPS_TESTING_BENCH_H_
+#define QSF_OPS_TESTING_BENCH_H_
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/rng.h"
+#include "kernels/kernel_set.h"
+#include "ops/cpu_backend.h"
+#include "platform/cpu.h"
+
+namespace qsf::testing_support {
+
+class AlignedBytes {
+ public:
+  explicit AlignedBytes(std::size_t n) : storage_(n + 64) {}
+  MutableByteSpan span() {
+    void* p = storage_.data();
+    std::size_t space = storage_.size();
+    std::align(64, space - 64, p, space);
+    return {static_cast<std::byte*>(p), storage_.size() - 64};
+  }
+
+ private:
+  std::vector<std::byte> storage_;
+};
+
+// A backend with buffers, a cache of one sequence and everything it needs.
+class Bench {
+ public:
+  Bench(unsigned n_threads, const PassLimits& limits, KvType kv_type,
+        kernels::Isa isa = kernels::Isa::kScalar, bool exact = false)
+      : pool_(ThreadPool::create(n_threads).value()),
+        backend_(*pool_, kernels::kernel_set(isa), {.exact = exact, .prefetch_bytes = 0}),
+        limits_(limits),
+        shape_{.n_layers = 2,
+               .n_kv_heads = limits.n_kv_heads,
+               .head_dim = limits.head_dim,
+               .k_type = kv_type,
+               .v_type = kv_type} {
+    const KvLimits kv_limits = {.n_pages = kv_pages_for(limits.max_context),
+                                .max_sequences = 1,
+                                .max_slots = limits.max_context};
+    kv_.emplace(
+        KvCache::create(shape_, kv_limits, memory(KvCache::region_bytes(kv_limits))).value());
+    sequence_ = kv_->create_sequence().value();
+    backend_.attach_kv(shape_, memory(backend_.kv_bytes(shape_, kv_limits.n_pages)));
+    backend_.attach_scratch(limits, memory(backend_.scratch_bytes(limits)));
+  }
+
+  MutableByteSpan memory(std::size_t n) {
+    blocks_.push_back(std::make_unique<AlignedBytes>(n));
+    return blocks_.back()->span();
+  }
+  Buffer buffer(std::uint32_t n_rows, std::uint32_t n_cols) {
+    return backend_.create_buffer(n_rows, n_cols, memory(backend_.buffer_bytes(n_rows, n_cols)));
+  }
+  // Starts a pass of `n` rows at the end of the sequence.
+  void begin(std::uint32_t n, RowRole role, const Rotation& rotation = {}) {
+    const std::uint32_t first = kv_->append(sequence_, n).value().first_slot;
+    rows_.clear();
+    for (std::uint32_t i = 0; i < n; ++i) {
+      rows_.push_back({.sequence = sequence_,
+                       .token = 0,
+                       .position = static_cast<std::int32_t>(first + i),
+                       .kv_slot = first + i,
+                       .role = role,
+                       .visible = {.prefix = first + i + 1, .ancestors = 0},
+                       .adapter = 0,
+                       .wants_output = false});
+    }
+    backend_.begin_pass(rows_, *kv_, rotation, nullptr);
+  }
+
+  CpuBackend& backend() { return backend_; }
+  ThreadPool& pool() { return *pool_; }
+
+ private:
+  std::unique_ptr<ThreadPool> pool_;
+  CpuBackend backend_;
+  PassLimits limits_;
+  KvShape shape_;
+  std::vector<std::unique_ptr<AlignedBytes>> blocks_;
+  std::optional<KvCache> kv_;
+  SequenceId sequence_ = 0;
+  std::vector<Row> rows_;
+};
+
+// The tiers that this CPU runs, scalar among them.
+inline std::vector<kernels::Isa> host_tiers() {
+  std::vector<kernels::Isa> tiers;
+  for (const kernels::Isa isa : kernels::kAllIsas) {
+    if (kernels::isa_covers(kernels::best_isa(host_cpu()), isa)) tiers.push_back(isa);
+  }
+  return tiers;
+}
+
+inline std::vector<float> random_values(std::size_t n, Rng& rng) {
+  std::vector<float> values(n);
+  for (float& value : values) value = rng.next_normal();
+  return values;
+}
+
+}  // namespace qsf::testing_support
+
+#endif  // QSF_OPS_TESTING_BENCH_H_
