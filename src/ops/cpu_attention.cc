@@ -26,7 +26,7 @@ static_assert(kSpanSlots % kKvPageSlots == 0);
 
 static_assert(kMaxHeadDim == kernels::kMaxHeadDim);
 
-constexpr std::uint32_t kMaxTileRows = 128;  // their ranges lie on the stack
+constexpr std::uint32_t kMaxTileRows = 512;  // their ranges lie on the stack, 10 KiB
 constexpr std::uint32_t kStoreRows = 64;     // of one head, a worker's share of a store
 constexpr std::uint32_t kStoreRowsWorthAFork = 8;
 // Chunks of decode items per worker: few, since a chunk's pages follow one another in the cache,

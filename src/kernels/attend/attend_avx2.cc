@@ -17,6 +17,7 @@ struct Lanes {
   static constexpr unsigned kWidth = 8;
   static constexpr unsigned kRows = 6;
   static constexpr unsigned kVectors = 2;
+  static constexpr std::uint32_t kQueriesWorthAPanel = 24;
 
   [[gnu::always_inline]] static Vec splat(float value) noexcept { return _mm256_set1_ps(value); }
   [[gnu::always_inline]] static Vec load(const float* from) noexcept {

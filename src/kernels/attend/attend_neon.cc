@@ -16,6 +16,7 @@ struct Lanes {
   static constexpr unsigned kWidth = 4;
   static constexpr unsigned kRows = 6;
   static constexpr unsigned kVectors = 4;
+  static constexpr std::uint32_t kQueriesWorthAPanel = 24;
 
   [[gnu::always_inline]] static Vec splat(float value) noexcept { return vdupq_n_f32(value); }
   [[gnu::always_inline]] static Vec load(const float* from) noexcept { return vld1q_f32(from); }

@@ -10,7 +10,9 @@
 // not depend on the block it falls into. Queries of one block see the same slots, so masks are a
 // matter of the ends of a range: of the chains over slots, and of -inf in a vector's hidden lanes.
 //
-// All functions have internal linkage, because L has: each tier compiles its own.
+// From L::kQueriesWorthAPanel queries on, halves are widened once into a panel, not by each block.
+//
+// All functions have internal linkage: each tier compiles its own.
 
 #ifndef QSF_KERNELS_ATTEND_ATTEND_PAGE_H_
 #define QSF_KERNELS_ATTEND_ATTEND_PAGE_H_
@@ -25,8 +27,6 @@ constexpr std::uint32_t kStrip = 64;  // columns of a panel: a panel of 64 rows 
                                       // L1 cache
 constexpr float kNegativeInfinity = -__builtin_inff();
 constexpr float kLeastExponent = -87.0F;  // exp below it is no normal number and counts as 0
-// From how many queries on halves are widened once into a panel, not by each block.
-constexpr std::uint32_t kQueriesWorthAPanel = 24;
 
 static_assert(kStrip == kKvPageSlots);
 
@@ -222,7 +222,7 @@ static void score_run(const AttendPageArgs& args, const Run& run, const Scratch&
                       Ahead* ahead) noexcept {
   const std::uint32_t begin = run.first / L::kWidth * L::kWidth;
   const std::uint32_t n_vectors = (run.last - begin + L::kWidth - 1) / L::kWidth;
-  const bool use_panel = sizeof(T) != sizeof(float) && run.n_queries >= kQueriesWorthAPanel;
+  const bool use_panel = sizeof(T) != sizeof(float) && run.n_queries >= L::kQueriesWorthAPanel;
   const float* queries =
       reinterpret_cast<const float*>(args.queries) + std::size_t{run.first_query} * args.head_dim;
   for (std::uint32_t d = 0; d < args.head_dim; d += kStrip) {
@@ -312,7 +312,7 @@ template <typename L, typename T>
 static void add_values(const AttendPageArgs& args, const Run& run, const Scratch& scratch,
                        Ahead* ahead) noexcept {
   const std::uint32_t n_slots = run.last - run.first;
-  const bool many = sizeof(T) != sizeof(float) && run.n_queries >= kQueriesWorthAPanel;
+  const bool many = sizeof(T) != sizeof(float) && run.n_queries >= L::kQueriesWorthAPanel;
   const T* rows = reinterpret_cast<const T*>(args.v) + std::size_t{run.first} * args.head_dim;
   for (std::uint32_t d = 0; d < args.head_dim; d += kStrip) {
     const std::uint32_t n_columns = args.head_dim - d < kStrip ? args.head_dim - d : kStrip;

@@ -19,6 +19,7 @@ struct Lanes {
   static constexpr unsigned kWidth = 4;
   static constexpr unsigned kRows = 4;
   static constexpr unsigned kVectors = 2;
+  static constexpr std::uint32_t kQueriesWorthAPanel = 5;
 
   [[gnu::always_inline]] static Vec splat(float value) noexcept { return lanes::splat(value); }
   [[gnu::always_inline]] static Vec load(const float* from) noexcept {

@@ -156,10 +156,16 @@ class Problem {
   // correction u |d| + 3 u. Numerator and denominator both carry that, hence twice, times the
   // weighted magnitudes of v. Weights below 2^-125 may count as 0: each loses at most that times
   // |v|, which stays below 8.
-  ::testing::AssertionResult within_bound(const std::vector<float>& out) const {
+  //
+  // Tiles of bf16 round q and k, 2^-8 each, which moves a score by as many parts of its terms'
+  // magnitudes, and weights and values, 2^-8 each. Products with subnormal factors are lost, each
+  // below 2^-126 times 8.
+  ::testing::AssertionResult within_bound(const std::vector<float>& out,
+                                          const AttendKernel& kernel) const {
+    const double input_roundoff = kernel.isa == Isa::kAmx ? 0x1p-8 : 0.0;
     std::vector<double> want;
     std::vector<double> bounds;
-    for (std::uint32_t i = 0; i < n_queries(); ++i) expect_query(i, &want, &bounds);
+    for (std::uint32_t i = 0; i < n_queries(); ++i) expect_query(i, input_roundoff, &want, &bounds);
     return testing_support::all_within(out.data(), want, bounds);
   }
 
@@ -217,7 +223,7 @@ class Problem {
     return static_cast<double>(slopes_[query % shape_.n_q]) * distance;
   }
 
-  void expect_query(std::uint32_t query, std::vector<double>* want,
+  void expect_query(std::uint32_t query, double input_roundoff, std::vector<double>* want,
                     std::vector<double>* bounds) const {
     struct Seen {
       std::size_t page;
@@ -256,8 +262,11 @@ class Problem {
     const double pages = static_cast<double>(pages_.size());
     const double roundings =
         shape_.head_dim + 2.0 + (soft_cap_ == 0.0F ? 0.0 : 6.0) + (slopes_.empty() ? 0.0 : 2.0);
-    const double relative = 2.0 * (std::expm1(2.0 * gamma_of(roundings) * magnitude) +
-                                   gamma_of(kKvPageSlots + 8.0 + widest + pages * (4.0 + widest)));
+    const double score_roundoff =
+        gamma_of(roundings) + 2.0 * input_roundoff + input_roundoff * input_roundoff;
+    const double relative =
+        2.0 * (std::expm1(2.0 * score_roundoff * magnitude) + 2.0 * input_roundoff +
+               gamma_of(kKvPageSlots + 8.0 + widest + pages * (4.0 + widest)));
     const double dropped = static_cast<double>(seen.size()) * 0x1p-125 * 8.0;
     for (std::uint32_t d = 0; d < shape_.head_dim; ++d) {
       double total = 0.0;
@@ -318,7 +327,7 @@ TEST_P(AttendTest, MatchesReferenceForEveryHeadSize) {
       for (const std::uint32_t n_rows : {1U, 9U}) {
         const Problem problem({n_rows, 3, head_dim, type, type},
                               {{kWholePage}, {kWholePage}, {{0, 5}}}, 1.0F, rng);
-        EXPECT_TRUE(problem.within_bound(problem.run(GetParam())))
+        EXPECT_TRUE(problem.within_bound(problem.run(GetParam()), GetParam()))
             << kv_type_name(type) << " " << head_dim << " rows " << n_rows;
       }
     }
@@ -330,7 +339,8 @@ TEST_P(AttendTest, MatchesReferenceForEveryGroupSize) {
   for (std::uint32_t n_q = 1; n_q <= 12; ++n_q) {
     for (const std::uint32_t n_rows : {1U, 2U, 5U, 16U}) {
       const Problem problem({n_rows, n_q, 40}, staircase(n_rows), 1.0F, rng);
-      EXPECT_TRUE(problem.within_bound(problem.run(GetParam()))) << n_q << " rows " << n_rows;
+      EXPECT_TRUE(problem.within_bound(problem.run(GetParam()), GetParam()))
+          << n_q << " rows " << n_rows;
     }
   }
 }
@@ -340,10 +350,10 @@ TEST_P(AttendTest, MatchesReferenceWhenTypesDiffer) {
   for (const std::uint32_t n_rows : {1U, 30U}) {
     const Problem f16_keys({n_rows, 2, 72, KvType::kF16, KvType::kF32}, {{kWholePage}, {{3, 33}}},
                            1.0F, rng);
-    EXPECT_TRUE(f16_keys.within_bound(f16_keys.run(GetParam())));
+    EXPECT_TRUE(f16_keys.within_bound(f16_keys.run(GetParam()), GetParam()));
     const Problem f32_keys({n_rows, 2, 72, KvType::kF32, KvType::kF16}, {{kWholePage}, {{3, 33}}},
                            1.0F, rng);
-    EXPECT_TRUE(f32_keys.within_bound(f32_keys.run(GetParam())));
+    EXPECT_TRUE(f32_keys.within_bound(f32_keys.run(GetParam()), GetParam()));
   }
 }
 
@@ -354,7 +364,8 @@ TEST_P(AttendTest, MatchesReferenceForEveryRange) {
     for (const float q_size : {0.0F, 1.0F, 30.0F}) {
       for (std::uint32_t at = 0; at <= 64; ++at) {
         const Problem problem({1, 2, 20, type, type}, {{{0, at}}, {{at, 64}}}, q_size, rng);
-        EXPECT_TRUE(problem.within_bound(problem.run(GetParam()))) << at << " " << q_size;
+        EXPECT_TRUE(problem.within_bound(problem.run(GetParam()), GetParam()))
+            << at << " " << q_size;
       }
     }
   }
@@ -368,7 +379,8 @@ TEST_P(AttendTest, MatchesReferenceWithSoftCap) {
       for (const std::uint32_t last : {1U, 3U, 30U, 64U}) {
         Problem problem({2, 9, 40, type, type}, {{kWholePage}, {{0, last}}}, 4.0F, rng);
         problem.set_soft_cap(soft_cap);
-        EXPECT_TRUE(problem.within_bound(problem.run(GetParam()))) << soft_cap << " " << last;
+        EXPECT_TRUE(problem.within_bound(problem.run(GetParam()), GetParam()))
+            << soft_cap << " " << last;
       }
     }
   }
@@ -382,11 +394,12 @@ TEST_P(AttendTest, MatchesReferenceWithSlopes) {
         Problem problem({3, n_q, 20, type, type}, {{{first, 64}}, {kWholePage}, {{0, first}}}, 2.0F,
                         rng);
         problem.set_alibi(rng);
-        EXPECT_TRUE(problem.within_bound(problem.run(GetParam()))) << n_q << " " << first;
+        EXPECT_TRUE(problem.within_bound(problem.run(GetParam()), GetParam()))
+            << n_q << " " << first;
       }
     }
     const Problem both = capped_and_biased(type, rng);
-    EXPECT_TRUE(both.within_bound(both.run(GetParam())));
+    EXPECT_TRUE(both.within_bound(both.run(GetParam()), GetParam()));
   }
 }
 
@@ -396,7 +409,7 @@ TEST(AttendFaultsTest, EveryPlantedFaultIsCaught) {
     SeededRng rng;
     const Problem problem = capped_and_biased(type, rng);
     for (const auto& fault : testing_support::planted_attend_faults()) {
-      EXPECT_FALSE(problem.within_bound(problem.run(fault.kernel))) << fault.what;
+      EXPECT_FALSE(problem.within_bound(problem.run(fault.kernel), fault.kernel)) << fault.what;
     }
   }
   EXPECT_GE(testing_support::planted_attend_faults().size(), 10U);
@@ -532,7 +545,7 @@ TEST_P(AttendTest, MergedSpansMatchReference) {
   problem.run(GetParam(), {0, 1, 0, 3, 0, 2}, low.data(), low_acc.data());
   problem.run(GetParam(), {0, 1, 0, 3, 2, 4}, high.data(), high_acc.data());
   attend_merge(low.data(), low_acc.data(), high.data(), high_acc.data(), 48, 3);
-  EXPECT_TRUE(problem.within_bound(problem.finish(low, low_acc.data())));
+  EXPECT_TRUE(problem.within_bound(problem.finish(low, low_acc.data()), GetParam()));
 }
 
 TEST_P(AttendTest, MergingAnEmptySpanChangesNothing) {

@@ -13,9 +13,13 @@ namespace qsf::kernels {
 // Scales queries and packs them as rows of head_dim floats: what every f32 tier reads.
 void attend_load_queries_f32(const AttendQueryArgs& args) noexcept;
 
+// Rounds queries to bf16, in rows padded to whole tiles.
+void attend_load_queries_amx(const AttendQueryArgs& args) noexcept;
+
 void attend_page_scalar(const AttendPageArgs& args) noexcept;
 void attend_page_avx2(const AttendPageArgs& args) noexcept;
 void attend_page_avx512(const AttendPageArgs& args) noexcept;
+void attend_page_amx(const AttendPageArgs& args) noexcept;
 void attend_page_neon(const AttendPageArgs& args) noexcept;
 
 }  // namespace qsf::kernels
