@@ -32,6 +32,8 @@ namespace {
   QSF_ENTRY(matmul_##name##_i8_avx2, kAvx2, type, block, kInt8, kBitExact)
 #define QSF_I8_SSE42(name, type, block) \
   QSF_ENTRY(matmul_##name##_i8_sse42, kSse42, type, block, kInt8, kBitExact)
+#define QSF_F32_AVX2(name, type, block) \
+  QSF_ENTRY(matmul_##name##_f32_avx2, kAvx2, type, block, kF32, kBounded)
 
 #define QSF_I8_AVX512(name, type, block) \
   QSF_ENTRY(matmul_##name##_i8_avx512, kAvx512, type, block, kInt8, kBitExact)
@@ -49,7 +51,15 @@ constexpr MatMulKernel kKernels[] = {
     QSF_CODED_FORMATS(QSF_F32_AVX512)
     QSF_FLOAT_FORMATS(QSF_F32_AVX512)
     QSF_CODED_FORMATS(QSF_I8_AVX2)
+    QSF_SUPER_FORMATS(QSF_I8_AVX2)
+    QSF_ROW_FORMATS(QSF_I8_AVX2)
     QSF_CODED_FORMATS(QSF_I8_SSE42)
+    QSF_SUPER_FORMATS(QSF_I8_SSE42)
+    QSF_ROW_FORMATS(QSF_I8_SSE42)
+    QSF_CODED_FORMATS(QSF_F32_AVX2)
+    QSF_SUPER_FORMATS(QSF_F32_AVX2)
+    QSF_ROW_FORMATS(QSF_F32_AVX2)
+    QSF_FLOAT_FORMATS(QSF_F32_AVX2)
 #endif
     QSF_CODED_FORMATS(QSF_I8_SCALAR)
     QSF_SUPER_FORMATS(QSF_I8_SCALAR)
@@ -62,6 +72,7 @@ constexpr MatMulKernel kKernels[] = {
 
 #undef QSF_F32_AVX512
 #undef QSF_I8_AVX512
+#undef QSF_F32_AVX2
 #undef QSF_I8_SSE42
 #undef QSF_I8_AVX2
 #undef QSF_I8_AVX512VNNI

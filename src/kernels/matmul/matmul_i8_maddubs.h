@@ -19,6 +19,8 @@
 #ifndef QSF_KERNELS_MATMUL_MATMUL_I8_MADDUBS_H_
 #define QSF_KERNELS_MATMUL_MATMUL_I8_MADDUBS_H_
 
+#include <immintrin.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -40,9 +42,11 @@ static constexpr std::size_t kInputBytes = 512 * 1024;
 
 // Magnitude of the largest code, as it is multiplied.
 template <QuantType kType>
-static constexpr std::int32_t kLargestCode = kType == QuantType::kQ8 ? 127
-                                             : kType == QuantType::kTernary
-                                                 ? 2
+static constexpr std::int32_t kLargestCode = kType == QuantType::kQ8           ? 127
+                                             : kType == QuantType::kTernary    ? 2
+                                             : kType == QuantType::kTernaryRow ? 2
+                                             : kType == QuantType::kQk256
+                                                 ? 4
                                                  : (1 << code_bits(kType)) - 1;
 
 // Products of four columns that fit a 16-bit sum, a power of two: a lane adds two of the four.
@@ -56,14 +60,17 @@ static constexpr std::uint32_t fours_per_sum() noexcept {
 
 // What is multiplied with a scale to give the min of a type that stores none.
 template <QuantType kType>
-static constexpr float kZeroPoint = kType == QuantType::kQ2S       ? -1.5F
-                                    : kType == QuantType::kTernary ? -1.0F
-                                                                   : 0.0F;
+static constexpr float kZeroPoint = kType == QuantType::kQ2S          ? -1.5F
+                                    : kType == QuantType::kTernary    ? -1.0F
+                                    : kType == QuantType::kTernaryRow ? -1.0F
+                                    : kType == QuantType::kQk256      ? -2.0F
+                                                                      : 0.0F;
 
 // Calls f(Index<0>), ... f(Index<kCount - 1>). Written out like this and not as a loop, arrays of
 // vectors are registers from the first pass of the compiler on.
 template <unsigned kIndex>
 struct Index {
+  static constexpr unsigned value = kIndex;
   [[gnu::always_inline]] constexpr operator unsigned() const noexcept { return kIndex; }
 };
 template <unsigned kCount, unsigned kFirst = 0, typename F>
@@ -82,55 +89,109 @@ template <typename Ints>
   return value;
 }
 
-// Scales and mins of the rows of a group in one block.
+// One block of a group: its code lines, and scales and mins of its rows.
 template <typename V>
-struct Scales {
-  typename V::Floats scale[V::kVectors];
-  typename V::Floats min[V::kVectors];
-};
-
-// Where one block of a group is. Types without a min come in pairs of blocks behind one line.
-template <QuantType kType, std::uint32_t kBlock>
-struct Place {
-  static constexpr std::size_t kCodeBytes = std::size_t{kBlock} * code_bits(kType) / 8 * kRowGroup;
-  static constexpr std::size_t kBytes = kCodeBytes + (has_min(kType) ? kLineBytes : kLineBytes / 2);
-
-  const std::byte* scales;
+struct Block {
   const std::byte* codes;
+  typename V::Floats scales[V::kVectors];
+  typename V::Floats mins[V::kVectors];
 };
 
 template <QuantType kType, std::uint32_t kBlock>
-[[gnu::always_inline]] static inline Place<kType, kBlock> place_of(const std::byte* group,
-                                                                   std::size_t block) noexcept {
-  using At = Place<kType, kBlock>;
-  if constexpr (has_min(kType)) {
-    const std::byte* base = group + block * At::kBytes;
-    return {base, base + kLineBytes};
+static constexpr std::size_t kCodeBytes = std::size_t{kBlock} * code_bits(kType) / 8 * kRowGroup;
+
+// Sub-block `index` of a row of super-blocks.
+template <typename V, QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] static inline Block<V> load_sub_block(const std::byte* group,
+                                                             std::size_t index) noexcept {
+  using Ints = typename V::Ints;
+  constexpr std::uint32_t kSubBlocks = kSuperColumns / kBlock;
+  // Lines of d, low bits and, with eight sub-blocks, of more low bits and of high bits.
+  constexpr std::size_t kFieldBytes = (kBlock == 32 ? 4 : 2) * kLineBytes;
+  constexpr std::size_t kSuperBytes = kFieldBytes + kSubBlocks * kCodeBytes<kType, kBlock>;
+  const std::size_t super = index / kSubBlocks;
+  const auto k = static_cast<unsigned>(index % kSubBlocks);
+  const std::byte* fields = group + super * kSuperBytes;
+  const std::byte* high = fields + 3 * kLineBytes;
+  if constexpr (kBlock == 64) {  // pairs behind a line of high bits
+    const std::byte* pair = group + super / 2 * (kLineBytes + 2 * kSuperBytes);
+    fields = pair + kLineBytes + super % 2 * kSuperBytes;
+    high = pair + super % 2 * (2 * kRowGroup);
+  }
+  const std::byte* low = fields + (1 + k / 4) * kLineBytes;
+  Block<V> out;
+  each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+    const Ints lows = V::down32(V::load(low + v * sizeof(Ints)), 8 * (k % 4));
+    const Ints highs = V::down32(
+        kBlock == 32 ? V::load(high + v * sizeof(Ints)) : V::widen_words(high + v * V::kRows * 2),
+        4 * k);
+    const Ints scale =
+        V::either(V::both(lows, V::splat_int(15)), V::up32(V::both(highs, V::splat_int(3)), 4));
+    const Ints min = V::either(V::both(V::down32(lows, 4), V::splat_int(15)),
+                               V::up32(V::both(highs, V::splat_int(12)), 2));
+    const std::byte* d = fields + v * V::kRows * 2;
+    out.scales[v] = V::multiply(V::widen_halves(d), V::to_floats(scale));
+    out.mins[v] = V::multiply(V::widen_halves(d + 2 * kRowGroup), V::to_floats(min));
+  });
+  out.codes = fields + kFieldBytes + k * kCodeBytes<kType, kBlock>;
+  return out;
+}
+
+// Block `index` of a group. Types with a scale and no min come in pairs behind one line of scales.
+template <typename V, QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] static inline Block<V> load_block(const std::byte* group,
+                                                         std::size_t index) noexcept {
+  constexpr std::size_t kBytes = kCodeBytes<kType, kBlock>;
+  constexpr ScaleForm kForm = scale_form(kType);
+  if constexpr (kForm == ScaleForm::kSuperBlock) {
+    return load_sub_block<V, kType, kBlock>(group, index);
   } else {
-    const std::byte* base = group + block / 2 * (2 * At::kBytes);
-    return {base + block % 2 * (2 * kRowGroup), base + kLineBytes + block % 2 * At::kCodeBytes};
+    Block<V> out;
+    const std::byte* scales = nullptr;
+    if constexpr (kForm == ScaleForm::kBlockMin) {
+      scales = group + index * (kLineBytes + kBytes);
+      out.codes = scales + kLineBytes;
+    } else if constexpr (kForm == ScaleForm::kBlock) {
+      const std::byte* pair = group + index / 2 * (kLineBytes + 2 * kBytes);
+      scales = pair + index % 2 * (2 * kRowGroup);
+      out.codes = pair + kLineBytes + index % 2 * kBytes;
+    } else {
+      out.codes = group + (kForm == ScaleForm::kRow ? kLineBytes : 0) + index * kBytes;
+    }
+    each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+      if constexpr (kForm == ScaleForm::kBlockMin || kForm == ScaleForm::kBlock) {
+        out.scales[v] = V::widen_halves(scales + v * V::kRows * 2);
+      } else {
+        out.scales[v] = V::splat(1.0F);
+      }
+      if constexpr (kForm == ScaleForm::kBlockMin) {
+        out.mins[v] = V::widen_halves(scales + 2 * kRowGroup + v * V::kRows * 2);
+      } else {
+        out.mins[v] = V::multiply(out.scales[v], V::splat(kZeroPoint<kType>));
+      }
+    });
+    return out;
   }
 }
 
+// Multiplies the finished sums of one row of x with the scales of the rows, if there are such.
 template <typename V, QuantType kType>
-[[gnu::always_inline]] static inline Scales<V> load_scales(const std::byte* from) noexcept {
-  Scales<V> out;
-  each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
-    out.scale[v] = V::widen_halves(from + v * V::kRows * 2);
-    if constexpr (has_min(kType)) {
-      out.min[v] = V::widen_halves(from + 2 * kRowGroup + v * V::kRows * 2);
-    } else {
-      out.min[v] = V::multiply(out.scale[v], V::splat(kZeroPoint<kType>));
-    }
-  });
-  return out;
+[[gnu::always_inline]] static inline void scale_rows(
+    const std::byte* group, typename V::Floats totals[V::kVectors]) noexcept {
+  if constexpr (scale_form(kType) == ScaleForm::kRow) {
+    const auto* scales = reinterpret_cast<const float*>(group);
+    each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+      totals[v] = V::multiply(totals[v], V::load_floats(scales + v * V::kRows));
+    });
+  }
 }
 
 // Codes of odd fields are left where they stand: unpacked, they are this many bits too large.
 template <QuantType kType>
-static constexpr int kOddShift = kType == QuantType::kQ3                              ? 1
-                                 : kType == QuantType::kQ4 || kType == QuantType::kQ8 ? 0
-                                                                                      : 2;
+static constexpr int kOddShift = kType == QuantType::kQk256 ? 0
+                                 : code_bits(kType) == 2    ? 2
+                                 : code_bits(kType) == 3    ? 1
+                                                            : 0;
 
 // Calls take(four, codes, odd) for every four columns of a block in vector v of the lines, where
 // codes are shifted up by kOddShift if odd.
@@ -143,14 +204,14 @@ template <typename V, QuantType kType, std::uint32_t kBlock, typename Take>
     each<kBlock / 4>([&](unsigned four) __attribute__((always_inline)) {
       take(four, V::load(from + four * kLineBytes), false);
     });
-  } else if constexpr (kType == QuantType::kQ4) {
+  } else if constexpr (code_bits(kType) == 4) {
     const Ints mask = V::splat_bytes(0x0F);
     each<kBlock / 8>([&](unsigned line) __attribute__((always_inline)) {
       const Ints raw = V::load(from + line * kLineBytes);
       take(2 * line, V::both(raw, mask), false);
       take(2 * line + 1, V::both(V::template down<4>(raw), mask), false);
     });
-  } else if constexpr (kType == QuantType::kQ3) {
+  } else if constexpr (code_bits(kType) == 3) {
     const Ints high_even = V::splat_bytes(0x06);
     const Ints high_odd = V::splat_bytes(0x0C);
     const Ints low_even = V::splat_bytes(0x01);
@@ -167,6 +228,20 @@ template <typename V, QuantType kType, std::uint32_t kBlock, typename Take>
       take(4 * line + 1, V::either(V::both(high, high_odd), V::both(low, low_odd)), true);
       take(4 * line + 2, V::either(high3, V::both(low2, low_even)), false);
       take(4 * line + 3, V::either(high4, V::both(low2, low_odd)), true);
+    });
+  } else if constexpr (kType == QuantType::kQk256) {
+    // A nibble holds two codes; 0, 1, 2, 3 become 0, 1, 3, 4.
+    const Ints mask = V::splat_bytes(0x0F);
+    const Ints first = V::repeat(_mm_setr_epi8(0, 1, 3, 4, 0, 1, 3, 4, 0, 1, 3, 4, 0, 1, 3, 4));
+    const Ints second = V::repeat(_mm_setr_epi8(0, 0, 0, 0, 1, 1, 1, 1, 3, 3, 3, 3, 4, 4, 4, 4));
+    each<kBlock / 16>([&](unsigned line) __attribute__((always_inline)) {
+      const Ints raw = V::load(from + line * kLineBytes);
+      const Ints low = V::both(raw, mask);
+      const Ints high = V::both(V::template down<4>(raw), mask);
+      take(4 * line, V::look_up(first, low), false);
+      take(4 * line + 1, V::look_up(second, low), false);
+      take(4 * line + 2, V::look_up(first, high), false);
+      take(4 * line + 3, V::look_up(second, high), false);
     });
   } else {
     const Ints even = V::splat_bytes(0x03);
@@ -197,7 +272,8 @@ template <typename V, QuantType kType>
 // Exact sums of a block's products with kRows rows of x, for the rows of vector v.
 template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows>
 [[gnu::always_inline]] static inline void dot_block(const std::byte* lines, unsigned v,
-                                                    const std::byte* x, std::size_t x_stride,
+                                                    const std::byte* const x[kRows],
+                                                    std::size_t column,
                                                     typename V::Ints dots[kRows]) noexcept {
   using Ints = typename V::Ints;
   each<kRows>([&](unsigned i) __attribute__((always_inline)) { dots[i] = V::zero(); });
@@ -206,7 +282,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
         lines, v, [&](unsigned four, Ints codes, bool) __attribute__((always_inline)) {
           const Ints size = V::magnitude(codes);
           each<kRows>([&](unsigned i) __attribute__((always_inline)) {
-            const Ints q = V::with_sign(V::splat_four(x + i * x_stride + 4 * four), codes);
+            const Ints q = V::with_sign(in_order(V::splat_four(x[i] + column + 4 * four)), codes);
             dots[i] = in_order(V::add32(dots[i], V::add_pairs(V::multiply_pairs(size, q))));
           });
         });
@@ -218,7 +294,8 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
     for_fours<V, kType, kBlock>(
         lines, v, [&](unsigned four, Ints codes, bool is_odd) __attribute__((always_inline)) {
           each<kRows>([&](unsigned i) __attribute__((always_inline)) {
-            const Ints pairs = V::multiply_pairs(codes, V::splat_four(x + i * x_stride + 4 * four));
+            const Ints pairs =
+                V::multiply_pairs(codes, in_order(V::splat_four(x[i] + column + 4 * four)));
             if (is_odd) {
               odd[i] = in_order(V::add16(odd[i], pairs));
             } else {
@@ -242,15 +319,12 @@ template <std::uint32_t kBlock>
   return block % 2 == 0 ? offsetof(Int8Chunk, low_sum) : offsetof(Int8Chunk, high_sum);
 }
 
-// Asks for the bytes of the block that lies `ahead` behind this one, across ends of groups.
-template <typename V, QuantType kType, std::uint32_t kBlock>
-[[gnu::always_inline]] static inline void prefetch(Place<kType, kBlock> place,
+// Asks for the lines that lie `ahead` behind [from, to), across ends of groups.
+template <typename V>
+[[gnu::always_inline]] static inline void prefetch(const std::byte* from, const std::byte* to,
                                                    std::size_t ahead) noexcept {
   if (ahead == 0) return;
-  constexpr std::size_t kBytes = Place<kType, kBlock>::kBytes;
-  const std::byte* from = place.codes - (has_min(kType) ? kLineBytes : 0) + ahead;
-#pragma GCC unroll 17
-  for (std::size_t at = 0; at < kBytes; at += kLineBytes) V::prefetch(from + at);
+  for (; from < to; from += kLineBytes) V::prefetch(from + ahead);
 }
 
 template <typename V>
@@ -265,12 +339,15 @@ template <typename V>
   std::memcpy(y, all, n_rows * sizeof(float));
 }
 
-// The product with kRows rows of x, unpacked codes in registers.
+// The product with n_x <= kRows rows of x, unpacked codes in registers. Rows that are too many are
+// the last one again, and not stored.
 template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows>
-[[gnu::always_inline]] static inline void few_rows(const MatMulArgs& args, const std::byte* x,
-                                                   float* y) noexcept {
+[[gnu::always_inline]] static inline void few_rows(const MatMulArgs& args) noexcept {
   const std::uint32_t n_blocks = (args.n_cols + kBlock - 1) / kBlock;
-  const std::byte* chunks = x + int8_chunks_offset(args.n_cols);
+  const std::byte* x[kRows];
+  each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+    x[i] = args.x + (i < args.n_x ? i : args.n_x - 1) * args.x_stride;
+  });
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     typename V::Floats totals[kRows][V::kVectors];
@@ -278,23 +355,30 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
       each<V::kVectors>([&](unsigned v)
                             __attribute__((always_inline)) { totals[i][v] = V::splat(0.0F); });
     });
-    for (std::uint32_t block = 0; block < n_blocks; ++block) {
-      const auto place = place_of<kType, kBlock>(group, block);
-      prefetch<V>(place, args.prefetch_bytes);
-      const Scales<V> scales = load_scales<V, kType>(place.scales);
-      const std::uint32_t column = block * kBlock;
-      const std::byte* chunk = chunks + column / kChunkColumns * sizeof(Int8Chunk);
-      each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+    const std::byte* done = group;
+    for (std::uint32_t b = 0; b < n_blocks; ++b) {
+      const Block<V> block = load_block<V, kType, kBlock>(group, b);
+      const std::byte* end = block.codes + kCodeBytes<kType, kBlock>;
+      prefetch<V>(done, end, args.prefetch_bytes);
+      done = end;
+      const std::uint32_t column = b * kBlock;
+      const std::size_t chunk =
+          int8_chunks_offset(args.n_cols) + column / kChunkColumns * sizeof(Int8Chunk);
+      // No more than this loop is left to run: unrolled as well, code would outgrow the L1.
+#pragma GCC unroll 1
+      for (unsigned v = 0; v < V::kVectors; ++v) {
         typename V::Ints dots[kRows];
-        dot_block<V, kType, kBlock, kRows>(place.codes, v, x + column, args.x_stride, dots);
+        dot_block<V, kType, kBlock, kRows>(block.codes, v, x, column, dots);
         each<kRows>([&](unsigned i) __attribute__((always_inline)) {
-          totals[i][v] = add_term<V, kType>(totals[i][v], dots[i], scales.scale[v], scales.min[v],
-                                            chunk + i * args.x_stride, sum_offset<kBlock>(block));
+          totals[i][v] = add_term<V, kType>(totals[i][v], dots[i], block.scales[v], block.mins[v],
+                                            x[i] + chunk, sum_offset<kBlock>(b));
         });
-      });
+      }
     }
     each<kRows>([&](unsigned i) __attribute__((always_inline)) {
-      store_rows<V>(totals[i], y + i * args.y_stride + row, args.n_rows - row);
+      if (i >= args.n_x) return;
+      scale_rows<V, kType>(group, totals[i]);
+      store_rows<V>(totals[i], args.y + i * args.y_stride + row, args.n_rows - row);
     });
   }
 }
@@ -307,27 +391,31 @@ struct alignas(64) Strip {
   float mins[kRowGroup];
 };
 
+// Unpacks a block; returns the end of its code lines.
 template <typename V, QuantType kType, std::uint32_t kBlock>
-[[gnu::always_inline]] static inline void unpack(Place<kType, kBlock> place,
-                                                 Strip<kBlock>* strip) noexcept {
-  const Scales<V> scales = load_scales<V, kType>(place.scales);
+[[gnu::always_inline]] static inline const std::byte* unpack(const std::byte* group,
+                                                             std::size_t index,
+                                                             Strip<kBlock>* strip) noexcept {
+  const Block<V> block = load_block<V, kType, kBlock>(group, index);
   each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
-    V::store(strip->scales + v * V::kRows, scales.scale[v]);
-    V::store(strip->mins + v * V::kRows, scales.min[v]);
+    V::store(strip->scales + v * V::kRows, block.scales[v]);
+    V::store(strip->mins + v * V::kRows, block.mins[v]);
     std::byte* to = strip->codes + v * sizeof(typename V::Ints);
     for_fours<V, kType, kBlock>(
-        place.codes,
+        block.codes,
         v, [&](unsigned four, typename V::Ints codes, bool is_odd) __attribute__((always_inline)) {
           V::store(to + four * kLineBytes,
                    is_odd ? V::template down<kOddShift<kType>>(codes) : codes);
         });
   });
+  return block.codes + kCodeBytes<kType, kBlock>;
 }
 
 // How a strip's codes are multiplied: what differs between types once they are unpacked.
 template <QuantType kType>
-static constexpr QuantType kStripType =
-    kType == QuantType::kQ8 || kType == QuantType::kQ4 ? kType : QuantType::kQ3;
+static constexpr QuantType kStripType = code_bits(kType) == 8   ? QuantType::kQ8
+                                        : code_bits(kType) == 4 ? QuantType::kQ4
+                                                                : QuantType::kQ3;
 
 // Rows of x at the columns of a block, and their chunks.
 struct Inputs {
@@ -475,10 +563,11 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     std::memset(totals, 0, n_x * kRowGroup * sizeof(float));
+    const std::byte* done = group;
     for (std::uint32_t block = 0; block < n_blocks; ++block) {
-      const auto place = place_of<kType, kBlock>(group, block);
-      prefetch<V>(place, args.prefetch_bytes);
-      unpack<V>(place, &strip);
+      const std::byte* end = unpack<V, kType, kBlock>(group, block, &strip);
+      prefetch<V>(done, end, args.prefetch_bytes);
+      done = end;
       const std::uint32_t column = block * kBlock;
       const Inputs in{.x = x + column,
                       .chunk = chunks + column / kChunkColumns * sizeof(Int8Chunk),
@@ -490,34 +579,37 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
       const float* from = totals + i * kRowGroup;
       typename V::Floats rows[V::kVectors];
       for (unsigned v = 0; v < V::kVectors; ++v) rows[v] = V::load_floats(from + v * V::kRows);
+      scale_rows<V, kType>(group, rows);
       store_rows<V>(rows, y + i * args.y_stride + row, args.n_rows - row);
     }
   }
 }
 
-// Rows of x that are taken at once: whole tiles that fit L2.
-template <typename V>
-[[gnu::always_inline]] static inline std::uint32_t rows_at_once(std::size_t x_stride) noexcept {
-  std::uint32_t rows = kRowsAtOnce / V::kTileRows * V::kTileRows;
-  while (rows > V::kTileRows && rows * x_stride > kInputBytes) rows -= V::kTileRows;
+// Rows of x that are taken at once: at most `most`, and whole tiles whose bytes stay in L2.
+[[gnu::always_inline]] static inline std::uint32_t rows_at_once(std::size_t x_stride,
+                                                                std::uint32_t most,
+                                                                std::uint32_t tile_rows) noexcept {
+  std::uint32_t rows = most / tile_rows * tile_rows;
+  while (rows > tile_rows && rows * x_stride > kInputBytes) rows -= tile_rows;
   return rows;
 }
 
 // The kernel of one format.
 template <typename V, QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline void product(const MatMulArgs& args) noexcept {
-  const std::uint32_t step = args.n_x <= kFewRows ? kFewRows : rows_at_once<V>(args.x_stride);
+  switch (args.n_x) {
+    case 0: return;
+    case 1: few_rows<V, kType, kBlock, 1>(args); return;
+    case 2: few_rows<V, kType, kBlock, 2>(args); return;
+    case 3:
+    case kFewRows: few_rows<V, kType, kBlock, kFewRows>(args); return;
+    default: break;
+  }
+  const std::uint32_t step = rows_at_once(args.x_stride, kRowsAtOnce, V::kTileRows);
   for (std::uint32_t first = 0; first < args.n_x; first += step) {
-    const std::byte* x = args.x + first * args.x_stride;
-    float* y = args.y + first * args.y_stride;
     const std::uint32_t rest = args.n_x - first;
-    switch (rest) {
-      case 1: few_rows<V, kType, kBlock, 1>(args, x, y); break;
-      case 2: few_rows<V, kType, kBlock, 2>(args, x, y); break;
-      case 3: few_rows<V, kType, kBlock, 3>(args, x, y); break;
-      case 4: few_rows<V, kType, kBlock, 4>(args, x, y); break;
-      default: many_rows<V, kType, kBlock>(args, x, y, rest < step ? rest : step); break;
-    }
+    many_rows<V, kType, kBlock>(args, args.x + first * args.x_stride,
+                                args.y + first * args.y_stride, rest < step ? rest : step);
   }
 }
 

@@ -50,6 +50,21 @@ struct Sse42 {
   [[gnu::always_inline]] static Ints down_signed(Ints a) noexcept {
     return _mm_srai_epi16(a, kBits);
   }
+  // Shifts of 32-bit lanes.
+  [[gnu::always_inline]] static Ints up32(Ints a, unsigned bits) noexcept {
+    return _mm_slli_epi32(a, static_cast<int>(bits));
+  }
+  [[gnu::always_inline]] static Ints down32(Ints a, unsigned bits) noexcept {
+    return _mm_srli_epi32(a, static_cast<int>(bits));
+  }
+  [[gnu::always_inline]] static Ints splat_int(int value) noexcept { return _mm_set1_epi32(value); }
+  [[gnu::always_inline]] static Ints widen_words(const std::byte* from) noexcept {
+    return _mm_cvtepu16_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+  }
+  [[gnu::always_inline]] static Ints repeat(__m128i a) noexcept { return a; }
+  [[gnu::always_inline]] static Ints look_up(Ints table, Ints index) noexcept {
+    return _mm_shuffle_epi8(table, index);
+  }
   [[gnu::always_inline]] static Ints magnitude(Ints a) noexcept { return _mm_abs_epi8(a); }
   [[gnu::always_inline]] static Ints with_sign(Ints a, Ints sign) noexcept {
     return _mm_sign_epi8(a, sign);
@@ -99,6 +114,8 @@ struct Sse42 {
     maddubs::product<Sse42, QuantType::type, block>(args);         \
   }
 QSF_CODED_FORMATS(QSF_DEFINE)
+QSF_SUPER_FORMATS(QSF_DEFINE)
+QSF_ROW_FORMATS(QSF_DEFINE)
 #undef QSF_DEFINE
 
 }  // namespace qsf::kernels
