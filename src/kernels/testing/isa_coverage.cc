@@ -16,6 +16,7 @@
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/norm/norm.h"
+#include "kernels/probe/probe.h"
 #include "kernels/quantise/quantise.h"
 #include "kernels/rope/rope.h"
 #include "kernels/sample/sample.h"
@@ -54,6 +55,8 @@ std::vector<KernelId> all_kernels() {
   append(elementwise_kernels(), &kernels);
   append(matmul_kernels(), &kernels);
   append(norm_kernels(), &kernels);
+  append(arithmetic_probes(), &kernels);
+  append(read_probes(), &kernels);
   append(quantise_kernels(), &kernels);
   append(rope_kernels(), &kernels);
   append(sample_kernels(), &kernels);

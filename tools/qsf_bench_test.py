@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""qsf-bench as a user meets it: tables, JSON, refusals, and a peer that only pretends.
+
+Usage: qsf_bench_test.py BIN_DIR SOURCE_DIR [unittest arguments]
+"""
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BIN_DIR, SOURCE_DIR = sys.argv[1:3]
+BENCH = os.path.join(BIN_DIR, "qsf-bench")
+MODEL = os.path.join(SOURCE_DIR, "models", "tales-5M-4bit.qsf")
+TIMEOUT_S = 300
+
+# Says what it was asked, and answers as llama-bench does: 10 tokens/s in the first run, 20 in the next.
+FAKE_PEER = """#!/bin/sh
+echo "$@" >> "$LOG"
+n=$(wc -l < "$LOG")
+echo "loading" >&2
+echo "[{\\"build_commit\\": \\"abc\\", \\"model_type\\": \\"llama 1B\\", \\"model_size\\": 5000000, \\"avg_ts\\": ${n}0.0}]"
+"""
+
+
+def setUpModule():
+    global scratch
+    scratch = tempfile.TemporaryDirectory()
+
+
+def tearDownModule():
+    scratch.cleanup()
+
+
+def path(name):
+    return os.path.join(scratch.name, name)
+
+
+def write(name, text, mode=0o644):
+    with open(path(name), "w", encoding="ascii") as file:
+        file.write(text)
+    os.chmod(path(name), mode)
+    return path(name)
+
+
+def call(*arguments, **environment):
+    """Runs qsf-bench; returns exit code, stdout and stderr."""
+    clean = {name: value for name, value in os.environ.items() if name != "QSF_LLAMA_BENCH"}
+    done = subprocess.run([BENCH, *arguments], capture_output=True, text=True, timeout=TIMEOUT_S,
+                          stdin=subprocess.DEVNULL, env={**clean, **environment})
+    return done.returncode, done.stdout, done.stderr
+
+
+class Case(unittest.TestCase):
+    def refused(self, expected_code, word, *arguments, **environment):
+        """Asserts an exit code, nothing on stdout and one line on stderr that holds `word`."""
+        code, out, err = call(*arguments, **environment)
+        self.assertEqual((code, out), (expected_code, ""), err)
+        self.assertEqual(err.count("\n"), 1, err)
+        self.assertTrue(err.startswith("qsf-bench: "), err)
+        self.assertIn(word, err)
+
+    def measured(self, *arguments, **environment):
+        """Returns the JSON of a run."""
+        code, out, err = call(*arguments, "--json", **environment)
+        self.assertEqual((code, err), (0, ""))
+        return json.loads(out)
+
+
+class Usage(Case):
+    def test_help_and_version(self):
+        code, out, _ = call("--help")
+        self.assertEqual(code, 0)
+        for option in ("--prompt", "--generate", "--depth", "--peer", "--kernels", "--json"):
+            self.assertIn(option, out)
+        self.assertRegex(call("--version")[1], r"\Aqsf-bench \d+\.\d+\.\d+\n\Z")
+
+    def test_bad_usage(self):
+        self.refused(2, "MODEL is required")
+        self.refused(2, "--frobnicate", MODEL, "--frobnicate")
+        for text in ("-1", "1,", ",1", "1;2", "x", "99999999999999999999"):
+            self.refused(2, "numbers of tokens", MODEL, "-p=" + text)
+        self.refused(2, "nothing to measure", MODEL, "-p", "0", "-n", "0")
+        self.refused(2, "--repetitions", MODEL, "-r", "0")
+        self.refused(2, "--threads", MODEL, "--threads", "0")
+        self.refused(2, "--kv-type", MODEL, "--kv-type", "q8")
+
+    def test_models_that_cannot_be_measured(self):
+        self.refused(1, "no such file", path("absent.qsf"))
+        self.refused(1, "magic.qsf", write("magic.qsf", "GGUF" * 1000))
+        self.refused(1, "context of 1100 tokens", MODEL, "-p", "100", "-d", "1000")
+
+
+class Models(Case):
+    def test_table(self):
+        code, out, err = call(MODEL, "-p", "8,4", "-n", "3", "-d", "0,5", "-r", "2", "--no-probe")
+        self.assertEqual((code, err), (0, ""))
+        for row in ("prompt 8", "prompt 4", "generate 3", "prompt 8 at 5", "generate 3 at 5"):
+            self.assertEqual(len(re.findall(rf"^{row}  +[\d.]+", out, re.M)), 1, out)
+            self.assertEqual(len(re.findall(rf"^{row} +ms a run", out, re.M)), 1, out)
+        self.assertEqual(len(re.findall(r"^  gate and up +[\d.]+ +\d+ % +[\d.]+ +[\d.]+$", out, re.M)), 6)
+
+    def test_json(self):
+        for repetitions in (1, 2, 3):
+            found = self.measured(MODEL, "-p", "8", "-n", "3", "-r", str(repetitions),
+                                  "--threads", "1", "--no-probe")
+            self.assertEqual(found["machine"]["threads"], 1)
+            self.assertNotIn("limits", found)
+            self.assertNotIn("peer", found)
+            self.assertEqual([(t["kind"], t["tokens"]) for t in found["tests"]],
+                             [("prompt", 8), ("generate", 3)])
+            for test in found["tests"]:
+                rates = [test["tokens"] / s for s in test["run_seconds"]]
+                self.assertEqual(len(rates), repetitions)
+                spread = test["tokens_per_second"]
+                self.assertAlmostEqual(spread["median"] / statistics.median(rates), 1.0, 9)
+                self.assertAlmostEqual(spread["min"] / min(rates), 1.0, 9)
+                self.assertAlmostEqual(spread["max"] / max(rates), 1.0, 9)
+                # The parts are what the runs took, and neither the warm-up nor the context before.
+                parts = sum(operator["ns"] for operator in test["operators"].values()) * 1e-9
+                self.assertLessEqual(parts, sum(test["run_seconds"]) * 1.01)
+                self.assertGreater(parts, 0.0)
+
+    def test_costs_of_a_known_shape(self):
+        model = path("tiny.qsf")
+        subprocess.run([os.path.join(BIN_DIR, "qsf-convert"), "--quiet", "--random", "tiny",
+                        "--quant-type", "f32", model], check=True)
+        found = self.measured(model, "-p", "2", "-n", "3", "-d", "10", "-r", "1", "--no-probe")
+        # Rows are padded to groups of 16: 40 to 48, 200 to 208, 330 to 336.
+        layer = 80 * 80 + 2 * 48 * 80 + 80 * 80 + 2 * 208 * 80 + 80 * 200
+        self.assertEqual(found["model"]["weight_bytes_per_token"], 4 * (2 * layer + 336 * 80))
+        prompt, generate = found["tests"]
+        seconds = generate["run_seconds"][0]
+        # Tokens 10, 11 and 12 see themselves and all before: 2 layers of keys and values of 40 f16.
+        read = 3 * 4 * (2 * layer + 336 * 80) + (11 + 12 + 13) * 2 * 2 * 40 * 2
+        self.assertAlmostEqual(generate["bytes_per_second"] * seconds / read, 1.0, 9)
+        layer = 80 * 80 + 2 * 40 * 80 + 80 * 80 + 2 * 200 * 80 + 80 * 200
+        attention = 4 * 2 * 80
+        operations = 3 * 2 * (2 * layer + 330 * 80) + (11 + 12 + 13) * attention
+        self.assertAlmostEqual(generate["operations_per_second"] * seconds / operations, 1.0, 9)
+        # Of a prompt the last token alone has logits.
+        operations = 2 * 2 * 2 * layer + 2 * 330 * 80 + (11 + 12) * attention
+        seconds = prompt["run_seconds"][0]
+        self.assertAlmostEqual(prompt["operations_per_second"] * seconds / operations, 1.0, 9)
+        self.assertNotIn("bytes_per_second", prompt)
+
+    def test_limits(self):
+        found = self.measured(MODEL, "-p", "0", "-n", "1", "-r", "1")
+        limits = found["limits"]
+        self.assertIn(limits["read_streams"], (1, 4, 8))
+        for name in ("read_bytes", "int8_operations", "f32_operations"):
+            self.assertGreater(limits[name + "_per_second"], 0.0)
+        code, out, _ = call(MODEL, "-p", "4", "-n", "1", "-r", "1", QSF_ISA="scalar")
+        self.assertEqual(code, 0)
+        self.assertIn("probe_i8_scalar", out)
+        self.assertRegex(out, r"(?m)^generate 1 .*\d %.*\d %")
+
+
+class Peers(Case):
+    ARGUMENTS = [MODEL, "-p", "8", "-n", "3", "-d", "4", "-r", "2", "--threads", "1", "--no-probe"]
+
+    def setUp(self):
+        self.gguf = write("model.gguf", "")
+        self.log = path("log")
+        if os.path.exists(self.log):
+            os.remove(self.log)
+
+    def test_a_peer_runs_in_turns(self):
+        peer = write("llama-bench", FAKE_PEER, 0o755)
+        found = self.measured(*self.ARGUMENTS, "--peer", "llama-bench=" + peer, "--peer-model",
+                              self.gguf, LOG=self.log)
+        with open(self.log, encoding="ascii") as file:
+            calls = file.read().splitlines()
+        common = f"-m {self.gguf} -t 1 "
+        self.assertEqual(calls, 2 * [common + "-p 8 -n 0 -r 1 -o json -d 4"]
+                         + 2 * [common + "-p 0 -n 3 -r 1 -o json -d 4"])
+        self.assertEqual(found["peer"]["commit"], "abc")
+        self.assertEqual(found["peer"]["model_bytes"], 5000000)
+        for test, median in zip(found["tests"], (15.0, 35.0)):
+            self.assertEqual(test["peer_tokens_per_second"]["median"], median)
+            self.assertAlmostEqual(test["ratio"], test["tokens_per_second"]["median"] / median)
+
+    def test_a_peer_of_the_environment_in_the_table(self):
+        peer = write("llama-bench", FAKE_PEER, 0o755)
+        code, out, err = call(*self.ARGUMENTS, "--peer-model", self.gguf, LOG=self.log,
+                              QSF_LLAMA_BENCH=peer)
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn(peer, out)
+        self.assertRegex(out, r"(?m)^generate 3 at 4 .* 35\.00 +\d+\.\d\d$")
+
+    def test_peers_that_are_none(self):
+        self.refused(2, "QSF_LLAMA_BENCH", *self.ARGUMENTS, "--peer-model", self.gguf)
+        self.refused(2, "--peer-model", *self.ARGUMENTS, "--peer", "llama-bench=/bin/true")
+        self.refused(2, "no such program", *self.ARGUMENTS, "--peer", path("absent"),
+                     "--peer-model", self.gguf)
+        self.refused(2, "no such program", *self.ARGUMENTS, "--peer", "no-such-llama-bench",
+                     "--peer-model", self.gguf)
+        self.refused(2, "cannot be read", *self.ARGUMENTS, "--peer", "sh", "--peer-model",
+                     path("absent.gguf"))
+        failing = write("failing", "#!/bin/sh\nexit 3\n", 0o755)
+        self.refused(1, "exit code 3", *self.ARGUMENTS, "--peer", failing, "--peer-model", self.gguf)
+        for answer in ("hello", "[]", "[1]", "[{}]", "{}", '[{"avg_ts": "1"}]'):
+            peer = write("odd", f"#!/bin/sh\necho '{answer}'\n", 0o755)
+            self.refused(1, "avg_ts", *self.ARGUMENTS, "--peer", peer, "--peer-model", self.gguf)
+
+
+class Kernels(Case):
+    def test_filter(self):
+        code, out, err = call("--kernels", "norm_scalar")
+        self.assertEqual((code, err), (0, ""))
+        lines = out.splitlines()
+        self.assertEqual([line.split()[0] for line in lines], ["kernel"] + 2 * ["norm_scalar"])
+        self.refused(1, "no-such-kernel", "--kernels", "no-such-kernel")
+
+    def test_products(self):
+        found = self.measured("--kernels", "matmul_q4g64_i8_scalar", "--threads", "1")
+        self.assertEqual([k["kernel"] for k in found["kernels"]], 3 * ["matmul_q4g64_i8_scalar"])
+        for kernel in found["kernels"]:
+            self.assertGreater(kernel["ns"], 0.0)
+            # 4096 columns in 64 blocks of 36 bytes: 2304 bytes a row.
+            self.assertAlmostEqual(kernel["bytes"] % 2304, 0)
+        one, many = [k["operations"] for k in found["kernels"]][:2]
+        self.assertEqual(many, 64 * one)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
