@@ -22,6 +22,12 @@ namespace {
 #define QSF_F32_SCALAR(name, type, block) \
   QSF_ENTRY(matmul_##name##_f32_scalar, kScalar, type, block, kF32, kBounded)
 
+#define QSF_I8_NEONDOT(name, type, block) \
+  QSF_ENTRY(matmul_##name##_i8_neondot, kNeonDot, type, block, kInt8, kBitExact)
+#define QSF_I8_NEON(name, type, block) \
+  QSF_ENTRY(matmul_##name##_i8_neon, kNeon, type, block, kInt8, kBitExact)
+#define QSF_F32_NEON(name, type, block) \
+  QSF_ENTRY(matmul_##name##_f32_neon, kNeon, type, block, kF32, kBounded)
 #define QSF_I8_AMX(name, type, block) \
   QSF_ENTRY(matmul_##name##_i8_amx, kAmx, type, block, kInt8, kBitExact)
 #define QSF_BF16_AMX(name, type, block) \
@@ -60,6 +66,14 @@ constexpr MatMulKernel kKernels[] = {
     QSF_SUPER_FORMATS(QSF_F32_AVX2)
     QSF_ROW_FORMATS(QSF_F32_AVX2)
     QSF_FLOAT_FORMATS(QSF_F32_AVX2)
+#elif defined(__aarch64__)
+    QSF_CODED_FORMATS(QSF_I8_NEONDOT)
+    QSF_SUPER_FORMATS(QSF_I8_NEONDOT)
+    QSF_ROW_FORMATS(QSF_I8_NEONDOT)
+    QSF_CODED_FORMATS(QSF_I8_NEON)
+    QSF_SUPER_FORMATS(QSF_I8_NEON)
+    QSF_ROW_FORMATS(QSF_I8_NEON)
+    QSF_FLOAT_FORMATS(QSF_F32_NEON)
 #endif
     QSF_CODED_FORMATS(QSF_I8_SCALAR)
     QSF_SUPER_FORMATS(QSF_I8_SCALAR)
@@ -78,6 +92,9 @@ constexpr MatMulKernel kKernels[] = {
 #undef QSF_I8_AVX512VNNI
 #undef QSF_BF16_AMX
 #undef QSF_I8_AMX
+#undef QSF_I8_NEONDOT
+#undef QSF_I8_NEON
+#undef QSF_F32_NEON
 #undef QSF_F32_SCALAR
 #undef QSF_I8_SCALAR
 #undef QSF_ENTRY

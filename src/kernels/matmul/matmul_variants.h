@@ -56,6 +56,19 @@ QSF_FLOAT_FORMATS(QSF_DECLARE)
 #undef QSF_DECLARE
 
 void matmul_bf16_bf16_amx(const MatMulArgs& args) noexcept;
+#elif defined(__aarch64__)
+#define QSF_DECLARE(name, type, block)                           \
+  void matmul_##name##_i8_neon(const MatMulArgs& args) noexcept; \
+  void matmul_##name##_i8_neondot(const MatMulArgs& args) noexcept;
+QSF_CODED_FORMATS(QSF_DECLARE)
+QSF_SUPER_FORMATS(QSF_DECLARE)
+QSF_ROW_FORMATS(QSF_DECLARE)
+#undef QSF_DECLARE
+
+#define QSF_DECLARE(name, type, block) \
+  void matmul_##name##_f32_neon(const MatMulArgs& args) noexcept;
+QSF_FLOAT_FORMATS(QSF_DECLARE)
+#undef QSF_DECLARE
 #endif
 
 }  // namespace qsf::kernels
