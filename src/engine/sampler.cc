@@ -3,47 +3,40 @@
 // Sampling of the next token; the contract is in sampler.h.
 //
 // The order of logits is the order of probabilities, so the k most likely are found first and only
-// they are exponentiated. Nothing ever sorts the whole vocabulary: top-p sorts a prefix that grows
-// until it holds enough probability.
+// they are exponentiated. Nothing ever sorts the whole vocabulary: without top-k, top-p looks for
+// the bound above which its share lies and sorts the few weights next to it.
 
 #include "engine/sampler.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
+#include "kernels/kernel_set.h"
 
 namespace qsf {
 
 namespace {
 
-constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kMinusInfinity = -kInfinity;
 
-// How many candidates top-p sorts first; it usually stops within them.
-constexpr std::uint32_t kFirstSorted = 64;
+// 1 / temperature, finite also where that is not: 0 times it has to stay 0.
+float inverse_of(float temperature) noexcept {
+  return std::min(1.0F / temperature, std::numeric_limits<float>::max());
+}
+
+const kernels::SampleKernels& sample() noexcept {
+  return kernels::host_kernel_set().sample;
+}
+
+std::uint32_t count(std::size_t n) noexcept {
+  return static_cast<std::uint32_t>(n);
+}
 
 }  // namespace
-
-double exp_of_nonpositive(double x) noexcept {
-  constexpr double kLog2E = 0x1.71547652b82fep+0;
-  constexpr double kLn2High = 0x1.62e42feep-1;  // 21 trailing zero bits: n * kLn2High is exact
-  constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
-  if (!(x >= -708.0)) return 0.0;
-  if (x > 0.0) x = 0.0;
-  const int n = static_cast<int>(x * kLog2E - 0.5);   // truncation of a non-positive number
-  const double r = (x - n * kLn2High) - n * kLn2Low;  // |r| <= ln(2) / 2
-  // Taylor series: the first term left out, r^14 / 14!, is below 2^-57.
-  constexpr double kInverseFactorials[] = {1.0 / 6227020800.0, 1.0 / 479001600.0, 1.0 / 39916800.0,
-                                           1.0 / 3628800.0,    1.0 / 362880.0,    1.0 / 40320.0,
-                                           1.0 / 5040.0,       1.0 / 720.0,       1.0 / 120.0,
-                                           1.0 / 24.0,         1.0 / 6.0,         0.5};
-  double sum = 0.0;
-  for (const double coefficient : kInverseFactorials) sum = sum * r + coefficient;
-  const double mantissa = 1.0 + (r + r * r * sum);
-  return mantissa * std::bit_cast<double>(static_cast<std::uint64_t>(1023 + n) << 52);
-}
 
 Status validate(const SamplingOptions& options, std::uint32_t n_vocab) {
   const auto out_of_range = [](const char* name, float value, const char* range) {
@@ -96,13 +89,21 @@ bool Sampler::has_candidate() const noexcept {
 TokenId Sampler::draw(std::span<const TokenId> history) noexcept {
   penalise(history);
   bias();
-  if (options_.temperature == 0.0F) return best();
+  const TokenId best = sample().argmax(logits_.data(), count(logits_.size()));
+  float best_logit = logits_[best];
+  const bool any = best_logit > kMinusInfinity;
+  if (options_.temperature == 0.0F) return any ? best : 0;
 
-  const float best_logit = logits_[best()];
-  std::uint32_t n_candidates = keep_top_k(list_candidates());
-  const double total = weigh(n_candidates, best_logit);
-  n_candidates = keep_top_p(n_candidates, total);
-  return pick(n_candidates);
+  const double share = rng_.next_f64();
+  if (!any) return 0;
+  if (best_logit == kInfinity) {  // differences to it would be NaN
+    for (float& logit : logits_) logit = logit == kInfinity ? 0.0F : kMinusInfinity;
+    best_logit = 0.0F;
+  }
+  const bool all = options_.top_k == 0 || options_.top_k >= logits_.size();
+  const std::uint32_t n = all ? weigh_all(best_logit) : weigh_top_k(best_logit);
+  const double total = sample().sum_at_least(logits_.data(), n, 0.0F).sum;
+  return order_[sample().pick(logits_.data(), n, share * total)];
 }
 
 void Sampler::penalise(std::span<const TokenId> history) noexcept {
@@ -129,100 +130,67 @@ void Sampler::bias() noexcept {
   }
 }
 
-TokenId Sampler::best() const noexcept {
-  TokenId best_token = 0;
-  float best_logit = kMinusInfinity;
-  for (std::uint32_t token = 0; token < logits_.size(); ++token) {
-    if (logits_[token] > best_logit) {
-      best_logit = logits_[token];
-      best_token = token;
-    }
-  }
-  return best_token;
+// Moves the logits or weights of the ids in order_, which ascend, to the front.
+void Sampler::gather(std::uint32_t n_candidates) noexcept {
+  for (std::uint32_t i = 0; i < n_candidates; ++i) logits_[i] = logits_[order_[i]];
 }
 
-// Lists the ids whose logit is a number above -infinity, in ascending order.
-std::uint32_t Sampler::list_candidates() noexcept {
-  std::uint32_t n_candidates = 0;
-  for (std::uint32_t token = 0; token < logits_.size(); ++token) {
-    order_[n_candidates] = token;
-    n_candidates += logits_[token] > kMinusInfinity ? 1 : 0;
-  }
-  return n_candidates;
-}
-
-// Moves the k most likely candidates to the front, best first.
-std::uint32_t Sampler::keep_top_k(std::uint32_t n_candidates) noexcept {
-  if (options_.top_k == 0 || options_.top_k >= n_candidates) return n_candidates;
-  const auto more_likely = [this](std::uint32_t a, std::uint32_t b) {
-    return logits_[a] != logits_[b] ? logits_[a] > logits_[b] : a < b;
-  };
-  std::partial_sort(order_.begin(), order_.begin() + options_.top_k, order_.begin() + n_candidates,
-                    more_likely);
-  return options_.top_k;
-}
-
-// Replaces the candidates' logits by weights proportional to their probability at the temperature,
-// the best one's being 1, and returns their sum.
-double Sampler::weigh(std::uint32_t n_candidates, float best_logit) noexcept {
-  const double temperature = static_cast<double>(options_.temperature);
-  double total = 0.0;
-  for (const std::uint32_t token : order_.first(n_candidates)) {
-    float& logit = logits_[token];
-    // Equality first: an infinite best logit would make the difference NaN.
-    const double below =
-        logit == best_logit ? 0.0 : static_cast<double>(logit) - static_cast<double>(best_logit);
-    logit = static_cast<float>(exp_of_nonpositive(below / temperature));
-    total += static_cast<double>(logit);
-  }
-  return total;
-}
-
-// Keeps the smallest set of most likely candidates that holds the share top_p of `total`, then
-// those among them whose weight reaches min_p.
-std::uint32_t Sampler::keep_top_p(std::uint32_t n_candidates, double total) noexcept {
-  if (options_.top_p < 1.0F) {
-    const auto heavier = [this](std::uint32_t a, std::uint32_t b) {
-      return logits_[a] != logits_[b] ? logits_[a] > logits_[b] : a < b;
-    };
-    const double wanted = static_cast<double>(options_.top_p) * total;
-    double held = 0.0;
-    std::uint32_t n_sorted = 0;
-    std::uint32_t n_kept = 0;
-    while (n_kept < n_candidates && (n_kept == 0 || held < wanted)) {
-      if (n_kept == n_sorted) {
-        const std::uint32_t n_more =
-            std::min(n_candidates - n_sorted, std::max(kFirstSorted, 3 * n_sorted));
-        std::partial_sort(order_.begin() + n_sorted, order_.begin() + n_sorted + n_more,
-                          order_.begin() + n_candidates, heavier);
-        n_sorted += n_more;
-      }
-      held += static_cast<double>(logits_[order_[n_kept++]]);
-    }
-    n_candidates = n_kept;
-  }
+// Replaces the logits of the k most likely by weights proportional to their probability at the
+// temperature, the best one's being 1, and returns how many pass top-p and min-p.
+std::uint32_t Sampler::weigh_top_k(float best_logit) noexcept {
+  std::uint32_t n = kernels::list_top_k_candidates(sample(), logits_.data(), count(logits_.size()),
+                                                   options_.top_k, order_.data());
+  gather(n);
+  n = kernels::top_k_select(logits_.data(), order_.data(), n, options_.top_k);
+  const double total =
+      sample().exp_weights(logits_.data(), n, best_logit, inverse_of(options_.temperature));
+  const double wanted = static_cast<double>(options_.top_p) * total;
+  double held = 0.0;
   std::uint32_t n_kept = 0;
-  for (std::uint32_t i = 0; i < n_candidates; ++i) {
-    if (logits_[order_[i]] >= options_.min_p) order_[n_kept++] = order_[i];
+  while (n_kept < n && logits_[n_kept] >= options_.min_p) {
+    if (options_.top_p < 1.0F && n_kept > 0 && held >= wanted) break;
+    held += static_cast<double>(logits_[n_kept++]);
   }
   return n_kept;
 }
 
-// Draws one of the candidates by weight.
-TokenId Sampler::pick(std::uint32_t n_candidates) noexcept {
-  const std::span<const std::uint32_t> candidates = order_.first(n_candidates);
-  double total = 0.0;
-  for (const std::uint32_t token : candidates) total += static_cast<double>(logits_[token]);
-  const double target = rng_.next_f64() * total;
-  double passed = 0.0;
-  TokenId last = 0;
-  for (const std::uint32_t token : candidates) {
-    if (logits_[token] == 0.0F) continue;
-    passed += static_cast<double>(logits_[token]);
-    if (target < passed) return token;
-    last = token;
+// The same for all ids; what is kept stands in no order but a fixed one.
+std::uint32_t Sampler::weigh_all(float best_logit) noexcept {
+  const std::uint32_t n_ids = count(logits_.size());
+  const double total =
+      sample().exp_weights(logits_.data(), n_ids, best_logit, inverse_of(options_.temperature));
+  const double wanted = static_cast<double>(options_.top_p) * total;
+  kernels::WeightBounds bounds{.at_least = std::numeric_limits<float>::denorm_min(),
+                               .above = kInfinity};
+  if (options_.top_p < 1.0F) {
+    bounds = kernels::find_weight_bounds(sample(), logits_.data(), n_ids, wanted);
   }
-  return last;  // rounding left target at the very end
+  const float bound = std::max(bounds.at_least, options_.min_p);
+  const std::uint32_t n = sample().list_at_least(logits_.data(), n_ids, bound, 0, order_.data());
+  gather(n);
+  return options_.top_p < 1.0F ? complete_share(bounds, n, wanted) : n;
+}
+
+// Keeps what lies above the bounds and of what lies between them as many as complete the share,
+// best first. Returns how many are kept.
+std::uint32_t Sampler::complete_share(const kernels::WeightBounds& bounds,
+                                      std::uint32_t n_candidates, double wanted) noexcept {
+  std::uint32_t n_kept = 0;
+  for (std::uint32_t i = 0; i < n_candidates; ++i) {
+    if (logits_[i] < bounds.above) continue;
+    std::swap(logits_[i], logits_[n_kept]);
+    std::swap(order_[i], order_[n_kept++]);
+  }
+  double held = sample().sum_at_least(logits_.data(), n_kept, 0.0F).sum;
+  const std::uint32_t n_between = n_candidates - n_kept;
+  const double most = (wanted - held) / static_cast<double>(bounds.at_least) + 2.0;
+  const std::uint32_t n_sorted = most < n_between ? static_cast<std::uint32_t>(most) : n_between;
+  kernels::top_k_select(logits_.data() + n_kept, order_.data() + n_kept, n_between, n_sorted);
+  const std::uint32_t last = n_kept + n_sorted;
+  while (n_kept < last && (n_kept == 0 || held < wanted)) {
+    held += static_cast<double>(logits_[n_kept++]);
+  }
+  return n_kept;
 }
 
 }  // namespace qsf

@@ -4,7 +4,7 @@
 //
 // Order of the steps: repetition penalty, logit bias, temperature, top-k, top-p, min-p, draw. The
 // same seed and logits give the same token on every machine: ties break towards the smaller id, and
-// exp is our own.
+// the kernels behind it give the same bits on every instruction set.
 
 #ifndef QSF_ENGINE_SAMPLER_H_
 #define QSF_ENGINE_SAMPLER_H_
@@ -15,6 +15,7 @@
 
 #include "base/rng.h"
 #include "base/status.h"
+#include "kernels/sample/sample.h"
 #include "model/logits_sink.h"
 #include "tokenizer/tokenizer.h"
 
@@ -64,22 +65,18 @@ class Sampler final : public LogitsSink {
  private:
   void penalise(std::span<const TokenId> history) noexcept;
   void bias() noexcept;
-  TokenId best() const noexcept;
-  std::uint32_t list_candidates() noexcept;
-  std::uint32_t keep_top_k(std::uint32_t n_candidates) noexcept;
-  double weigh(std::uint32_t n_candidates, float best_logit) noexcept;
-  std::uint32_t keep_top_p(std::uint32_t n_candidates, double total) noexcept;
-  TokenId pick(std::uint32_t n_candidates) noexcept;
+  std::uint32_t weigh_top_k(float best_logit) noexcept;
+  std::uint32_t weigh_all(float best_logit) noexcept;
+  std::uint32_t complete_share(const kernels::WeightBounds& bounds, std::uint32_t n_candidates,
+                               double wanted) noexcept;
+  void gather(std::uint32_t n_candidates) noexcept;
 
   const SamplingOptions& options_;
-  std::span<float> logits_;         // after weigh(), the candidates' weights
-  std::span<std::uint32_t> order_;  // candidate ids
+  // At first the logits of all ids; then of candidates alone, and order_ has their ids.
+  std::span<float> logits_;
+  std::span<std::uint32_t> order_;
   Rng rng_;
 };
-
-// Returns e^x for x <= 0 within 2 units in the last place of f64, 0 below -708; NaN gives 0. The
-// same bits everywhere.
-double exp_of_nonpositive(double x) noexcept;
 
 }  // namespace qsf
 

@@ -110,9 +110,26 @@ TEST(KernelSetTest, NamesEveryTable) {
   const std::string names = kernel_set_names(kernel_set(Isa::kScalar));
   for (const char* line :
        {"matmul 4bit/64 i8: matmul_q4g64_i8_scalar\n", "matmul f16 f32: matmul_f16_f32_scalar\n",
-        "norm: norm_scalar\n", "sample: sample_scalar\n"}) {
+        "norm: norm_scalar\n", "sample: sample_scalar\n", "kv_rows: kv_rows_scalar\n"}) {
     EXPECT_NE(names.find(line), std::string::npos) << names;
   }
+}
+
+// Every table of the smaller kernels has every tier that one of them has.
+TEST(KernelSetTest, SmallKernelsComeInTheSameTiers) {
+  for (const Isa best : kAllIsas) {
+    const KernelSet& set = kernel_set(best);
+    for (const Isa isa : {set.rope.isa, set.activation.isa, set.elementwise.isa, set.softmax.isa,
+                          set.convert.isa, set.sample.isa, set.quantise.isa, set.kv_rows.isa}) {
+      EXPECT_EQ(isa, set.norm.isa) << isa_name(best);
+    }
+  }
+#if defined(__x86_64__)
+  EXPECT_EQ(kernel_set(Isa::kAvx2).norm.isa, Isa::kAvx2);
+  EXPECT_EQ(kernel_set(Isa::kAmx).norm.isa, Isa::kAvx512);
+#elif defined(__aarch64__)
+  EXPECT_EQ(kernel_set(Isa::kNeonDot).norm.isa, Isa::kNeon);
+#endif
 }
 
 }  // namespace

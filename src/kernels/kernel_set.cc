@@ -33,7 +33,8 @@ KernelSet make_set(Isa best) noexcept {
           .attend_decode = first_covered(attend_decode_kernels(), best),
           .convert = first_covered(convert_kernels(), best),
           .sample = first_covered(sample_kernels(), best),
-          .quantise = first_covered(quantise_kernels(), best)};
+          .quantise = first_covered(quantise_kernels(), best),
+          .kv_rows = first_covered(kv_row_kernels(), best)};
 }
 
 using Sets = std::array<KernelSet, std::size(kAllIsas)>;
@@ -61,6 +62,14 @@ const KernelSet& kernel_set(Isa best) noexcept {
   return sets[static_cast<std::size_t>(best)];
 }
 
+const KernelSet& host_kernel_set() noexcept {
+  static const KernelSet& set = []() -> const KernelSet& {
+    const auto isa = choose_host_isa();
+    return kernel_set(isa.has_value() ? *isa : Isa::kScalar);
+  }();
+  return set;
+}
+
 std::string kernel_set_names(const KernelSet& set) {
   std::string text;
   for (const QuantType type : kAllQuantTypes) {
@@ -79,9 +88,9 @@ std::string kernel_set_names(const KernelSet& set) {
   append_line(&text, "attend decode", set.attend_decode.name);
   for (const char* name :
        {set.norm.name, set.rope.name, set.activation.name, set.elementwise.name, set.softmax.name,
-        set.convert.name, set.sample.name, set.quantise.name}) {
+        set.convert.name, set.sample.name, set.quantise.name, set.kv_rows.name}) {
     const std::string_view whole = name;
-    append_line(&text, whole.substr(0, whole.find('_')), whole);
+    append_line(&text, whole.substr(0, whole.rfind('_')), whole);
   }
   return text;
 }

@@ -12,6 +12,7 @@
 #include "kernels/convert/convert.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/isa.h"
+#include "kernels/kv_rows/kv_rows.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/norm/norm.h"
 #include "kernels/quantise/quantise.h"
@@ -33,6 +34,7 @@ struct KernelSet {
   ConvertKernels convert;
   SampleKernels sample;
   QuantiseKernels quantise;
+  KvRowKernels kv_rows;
 
   // Requires  as select_matmul
   const MatMulKernel& matmul(BlockFormat format, Input input) const noexcept {
@@ -43,6 +45,10 @@ struct KernelSet {
 // Returns the kernels to use where `best` is the highest tier allowed. The set lives as long as the
 // program. Threads  any
 const KernelSet& kernel_set(Isa best) noexcept;
+
+// Returns the kernels of this CPU, capped by QSF_ISA (scalar where that names no tier here, which
+// whoever makes a backend reports). For what is kBitExact: no result may depend on this choice.
+const KernelSet& host_kernel_set() noexcept;
 
 // Returns one line per table, "matmul 4bit/64 i8: matmul_q4g64_i8_scalar", for --verbose.
 std::string kernel_set_names(const KernelSet& set);

@@ -118,7 +118,7 @@ void CpuBackend::begin_pass(std::span<const Row> rows, const KvCache& kv, const 
   for_rows(static_cast<std::uint32_t>(rows.size()), [&](std::uint32_t row) {
     float* cos = cos_ + std::size_t{row} * n_pairs;
     float* sin = sin_ + std::size_t{row} * n_pairs;
-    kernels::rope_angles(static_cast<std::uint32_t>(rows_[row].position),
+    kernels_.rope.angles(static_cast<std::uint32_t>(rows_[row].position),
                          rotation.inverse_frequencies.data(), n_pairs, cos, sin);
     if (rotation.factor == 1.0F) return;
     kernels_.elementwise.scale(cos, rotation.factor, n_pairs);

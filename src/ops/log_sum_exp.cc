@@ -4,12 +4,14 @@
 
 #include <cstdint>
 
+#include "kernels/kernel_set.h"
+
 namespace qsf {
 
 void LogSumExp::add(std::span<const float> values) noexcept {
-  // The portable implementation, last in the table: a score must not depend on the instruction set.
-  kernels::softmax_kernels().back().log_sum_exp_add(&state_, values.data(),
-                                                    static_cast<std::uint32_t>(values.size()));
+  // The same bits on every tier: a score must not depend on the instruction set.
+  kernels::host_kernel_set().softmax.log_sum_exp_add(&state_, values.data(),
+                                                     static_cast<std::uint32_t>(values.size()));
 }
 
 }  // namespace qsf

@@ -6,15 +6,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "kernels/testing/error_bound.h"
 #include "kernels/testing/guard_pages.h"
 #include "kernels/testing/isa_coverage.h"
 #include "kernels/testing/seeded_rng.h"
+#include "kernels/testing/tier_agreement.h"
 
 namespace qsf::kernels {
 namespace {
@@ -173,6 +176,87 @@ TEST_P(ActivationTest, SiluMul) {
 }
 TEST_P(ActivationTest, GeluTanhMul) {
   check_gated(GetParam().gelu_tanh_mul, expected_gelu_tanh);
+}
+
+// Whether every function has the scalar tier's bits on all data and sizes.
+::testing::AssertionResult agrees(const ActivationKernels& kernels) {
+  const ActivationKernels& scalar = activation_kernels().back();
+  const InPlaceFn got_fns[] = {kernels.relu, kernels.relu_squared, kernels.silu, kernels.gelu_tanh,
+                               kernels.gelu_erf};
+  const InPlaceFn want_fns[] = {scalar.relu, scalar.relu_squared, scalar.silu, scalar.gelu_tanh,
+                                scalar.gelu_erf};
+  SeededRng rng;
+  for (const std::uint32_t n : testing_support::sizes_around_vectors()) {
+    for (const testing_support::Data data : testing_support::kAllData) {
+      const auto x = make_data(data, n, rng);
+      const auto up = make_data(testing_support::Data::kNormal, n, rng);
+      for (float& value : x) value *= 5.0F;
+      const GuardedArray<float> got(n);
+      std::vector<float> want(n);
+      const auto compare = [&](const auto& run, const char* what) {
+        std::copy(x.begin(), x.end(), got.begin());
+        std::copy(x.begin(), x.end(), want.begin());
+        run();
+        auto same = testing_support::same_bits(got.data(), want.data(), n);
+        if (!got.front_intact()) same = ::testing::AssertionFailure() << "wrote in front";
+        return same ? same : same << ", " << what << " of data " << static_cast<int>(data);
+      };
+      for (std::size_t f = 0; f < std::size(got_fns); ++f) {
+        const auto same = compare(
+            [&] {
+              got_fns[f](got.data(), n);
+              want_fns[f](want.data(), n);
+            },
+            "function");
+        if (!same) return ::testing::AssertionResult(same) << ' ' << f;
+      }
+      auto same = compare(
+          [&] {
+            kernels.soft_cap(got.data(), 1.7F, n);
+            scalar.soft_cap(want.data(), 1.7F, n);
+          },
+          "soft_cap");
+      if (!same) return same;
+      for (const auto& [run, reference] :
+           {std::pair{kernels.silu_mul, scalar.silu_mul},
+            std::pair{kernels.gelu_tanh_mul, scalar.gelu_tanh_mul}}) {
+        same = compare(
+            [&] {
+              run(x.data(), up.data(), got.data(), n);
+              reference(x.data(), up.data(), want.data(), n);
+            },
+            "product");
+        if (!same) return same;
+      }
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+TEST_P(ActivationTest, GivesTheBitsOfTheScalarTier) {
+  EXPECT_TRUE(agrees(GetParam()));
+}
+
+TEST(ActivationCheckerTest, CatchesEveryPlantedFault) {
+  ActivationKernels tail_kept = activation_kernels().back();
+  tail_kept.silu = [](float* x, std::uint32_t n) noexcept {
+    activation_kernels().back().silu(x, n - n % 16);
+  };
+  EXPECT_FALSE(agrees(tail_kept));
+  ActivationKernels other_gelu = activation_kernels().back();
+  other_gelu.gelu_erf = other_gelu.gelu_tanh;
+  EXPECT_FALSE(agrees(other_gelu));
+  ActivationKernels library_exp = activation_kernels().back();
+  library_exp.silu_mul = [](const float* gate, const float* up, float* out,
+                            std::uint32_t n) noexcept {
+    for (std::uint32_t i = 0; i < n; ++i) out[i] = gate[i] / (1.0F + std::exp(-gate[i])) * up[i];
+  };
+  EXPECT_FALSE(agrees(library_exp));
+  ActivationKernels nan_dropped = activation_kernels().back();
+  nan_dropped.relu = [](float* x, std::uint32_t n) noexcept {
+    for (std::uint32_t i = 0; i < n; ++i) x[i] = x[i] > 0.0F ? x[i] : 0.0F;
+  };
+  EXPECT_FALSE(agrees(nan_dropped));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ActivationTest, testing::ValuesIn(activation_kernels()),

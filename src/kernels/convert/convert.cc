@@ -6,25 +6,15 @@
 
 #include <cstring>
 
-#include "kernels/variants_scalar.h"
+#include "kernels/tiers.h"
 
 namespace qsf::kernels {
-namespace {
 
-constexpr ConvertKernels kKernels[] = {
-    {.name = "convert_scalar",
-     .isa = Isa::kScalar,
-     .exactness = Exactness::kBitExact,
-     .f16_to_f32 = f16_to_f32_scalar,
-     .bf16_to_f32 = bf16_to_f32_scalar,
-     .f32_to_f16 = f32_to_f16_scalar,
-     .f32_to_bf16 = f32_to_bf16_scalar},
-};
-
-}  // namespace
+extern const ConvertKernels QSF_TIERS_OF(kConvert);
 
 std::span<const ConvertKernels> convert_kernels() noexcept {
-  return kKernels;
+  static const ConvertKernels table[] = {QSF_TIERS_OF(kConvert)};
+  return table;
 }
 
 void store_key(const ConvertKernels& convert, KvType type, const float* from, std::byte* block,

@@ -9,10 +9,12 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "kernels/testing/guard_pages.h"
 #include "kernels/testing/isa_coverage.h"
 #include "kernels/testing/seeded_rng.h"
+#include "kernels/testing/tier_agreement.h"
 
 namespace qsf::kernels {
 namespace {
@@ -143,6 +145,64 @@ TEST_P(ConvertTest, StoresKeysByDimension) {
       }
     }
   }
+}
+
+// Whether arrays of every kind and size are narrowed and widened as base/f16.h does.
+::testing::AssertionResult agrees(const ConvertKernels& kernels) {
+  SeededRng rng;
+  for (const std::uint32_t n : testing_support::sizes_around_vectors()) {
+    for (const testing_support::Data data : testing_support::kAllData) {
+      const auto x = make_data(data, n, rng);
+      const GuardedArray<F16> halves(n);
+      const GuardedArray<BF16> brains(n);
+      kernels.f32_to_f16(x.data(), halves.data(), n);
+      kernels.f32_to_bf16(x.data(), brains.data(), n);
+      const GuardedArray<float> from_halves(n);
+      const GuardedArray<float> from_brains(n);
+      kernels.f16_to_f32(halves.data(), from_halves.data(), n);
+      kernels.bf16_to_f32(brains.data(), from_brains.data(), n);
+      std::vector<float> want_halves(n);
+      std::vector<float> want_brains(n);
+      for (std::uint32_t i = 0; i < n; ++i) {
+        want_halves[i] = to_f32(to_f16(x[i]));
+        want_brains[i] = to_f32(to_bf16(x[i]));
+      }
+      auto same = testing_support::same_bits(from_halves.data(), want_halves.data(), n);
+      if (!same) return same << ", f16 of data " << static_cast<int>(data);
+      same = testing_support::same_bits(from_brains.data(), want_brains.data(), n);
+      if (!same) return same << ", bf16 of data " << static_cast<int>(data);
+      if (!halves.front_intact() || !brains.front_intact()) {
+        return ::testing::AssertionFailure() << "wrote in front";
+      }
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+TEST_P(ConvertTest, AgreesOnEveryKindOfData) {
+  EXPECT_TRUE(agrees(GetParam()));
+}
+
+TEST(ConvertCheckerTest, CatchesEveryPlantedFault) {
+  ConvertKernels truncating = convert_kernels().back();
+  truncating.f32_to_bf16 = [](const float* from, BF16* to, std::size_t n) noexcept {
+    for (std::size_t i = 0; i < n; ++i) {
+      to[i].bits = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(from[i]) >> 16);
+    }
+  };
+  EXPECT_FALSE(agrees(truncating));
+  ConvertKernels flushing = convert_kernels().back();
+  flushing.f16_to_f32 = [](const F16* from, float* to, std::size_t n) noexcept {
+    convert_kernels().back().f16_to_f32(from, to, n);
+    for (std::size_t i = 0; i < n; ++i) to[i] = std::fabs(to[i]) < 0x1p-14F ? 0.0F : to[i];
+  };
+  EXPECT_FALSE(agrees(flushing));
+  ConvertKernels tail_lost = convert_kernels().back();
+  tail_lost.f32_to_f16 = [](const float* from, F16* to, std::size_t n) noexcept {
+    convert_kernels().back().f32_to_f16(from, to, n - n % 8);
+    for (std::size_t i = n - n % 8; i < n; ++i) to[i].bits = 0;
+  };
+  EXPECT_FALSE(agrees(tail_lost));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ConvertTest, testing::ValuesIn(convert_kernels()),

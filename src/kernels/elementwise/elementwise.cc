@@ -4,26 +4,15 @@
 
 #include "kernels/elementwise/elementwise.h"
 
-#include "kernels/variants_scalar.h"
+#include "kernels/tiers.h"
 
 namespace qsf::kernels {
-namespace {
 
-constexpr ElementwiseKernels kKernels[] = {
-    {.name = "elementwise_scalar",
-     .isa = Isa::kScalar,
-     .exactness = Exactness::kBitExact,
-     .add = add_scalar,
-     .add_in_place = add_in_place_scalar,
-     .mul = mul_scalar,
-     .scale = scale_scalar,
-     .copy = copy_scalar},
-};
-
-}  // namespace
+extern const ElementwiseKernels QSF_TIERS_OF(kElementwise);
 
 std::span<const ElementwiseKernels> elementwise_kernels() noexcept {
-  return kKernels;
+  static const ElementwiseKernels table[] = {QSF_TIERS_OF(kElementwise)};
+  return table;
 }
 
 }  // namespace qsf::kernels

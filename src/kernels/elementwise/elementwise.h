@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // Sums, products and copies of arrays: residual connections, biases, gates.
+//
+// There is no kernel that fills memory with a pattern: std::fill does, and becomes the C library's
+// memset or a loop of stores, which memory bounds either way.
 
 #ifndef QSF_KERNELS_ELEMENTWISE_ELEMENTWISE_H_
 #define QSF_KERNELS_ELEMENTWISE_ELEMENTWISE_H_

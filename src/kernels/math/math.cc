@@ -8,76 +8,23 @@
 #include <cstdint>
 #include <limits>
 
-#include "kernels/math/math_lanes.h"
+#include "kernels/math/math_vectors.h"
 
 namespace qsf::kernels {
-namespace {
-
-struct Reduced {
-  double r;                // in [-pi/4, pi/4]
-  std::uint64_t quadrant;  // its lowest two bits count
-};
-
-// Takes multiples of pi/2 off x, |x| <= 2^26. pi/2 stands in three parts; the first two have 27
-// bits, so their products with n < 2^26 are exact and r keeps over 60 good bits behind the point.
-Reduced reduce(double x) noexcept {
-  constexpr double kMagic = 0x1.8p52;  // adding it rounds to an integer in the low bits
-  const double shifted = x * 0x1.45f306dc9c883p-1 + kMagic;
-  const double n = shifted - kMagic;
-  double r = x - n * 0x1.921fb54p+0;
-  r -= n * 0x1.10b461p-30;
-  r -= n * 0x1.a62633145c06ep-58;
-  return {r, std::bit_cast<std::uint64_t>(shifted)};
-}
-
-// (sin(r) / r - 1) / r^2 over [-pi/4, pi/4], fit error 4.7e-15
-double sin_reduced(double r) noexcept {
-  const double z = r * r;
-  double p = -0x1.a966d440cb0ccp-26;
-  p = p * z + 0x1.71d77cd4a6db4p-19;
-  p = p * z + -0x1.a019f95a4d06dp-13;
-  p = p * z + 0x1.1111110ca24f6p-7;
-  p = p * z + -0x1.55555555523f6p-3;
-  return r + r * (z * p);
-}
-
-// (cos(r) - 1 + r^2 / 2) / r^4 over [-pi/4, pi/4], fit error 7.7e-17
-double cos_reduced(double r) noexcept {
-  const double z = r * r;
-  double p = 0x1.1bc79be36e0a1p-29;
-  p = p * z + -0x1.27e02a0cb5753p-22;
-  p = p * z + 0x1.a019faa9525adp-16;
-  p = p * z + -0x1.6c16c1676ab4fp-10;
-  p = p * z + 0x1.555555555310ap-5;
-  return 1.0 + (z * z * p - 0.5 * z);
-}
-
-// Returns sin(x + quarter_turns * pi/2).
-float sin_turned(float x, std::uint64_t quarter_turns) noexcept {
-  if (!(x >= -kMaxAngle && x <= kMaxAngle)) return std::numeric_limits<float>::quiet_NaN();
-  const Reduced reduced = reduce(static_cast<double>(x));
-  const std::uint64_t quadrant = reduced.quadrant + quarter_turns;
-  const double value = (quadrant & 1U) != 0 ? cos_reduced(reduced.r) : sin_reduced(reduced.r);
-  return static_cast<float>((quadrant & 2U) != 0 ? -value : value);
-}
-
-}  // namespace
-
 float exp_f32(float x) noexcept {
-  return lanes::exp(lanes::splat(x))[0];
+  return tier_scalar::exp(tier_scalar::splat<1>(x)).r[0][0];
 }
 float tanh_f32(float x) noexcept {
-  return lanes::tanh(lanes::splat(x))[0];
+  return tier_scalar::tanh(tier_scalar::splat<1>(x)).r[0][0];
 }
 float erf_f32(float x) noexcept {
-  return lanes::erf(lanes::splat(x))[0];
+  return tier_scalar::erf(tier_scalar::splat<1>(x)).r[0][0];
 }
 float sin_f32(float x) noexcept {
-  if (x == 0.0F) return x;  // keeps the sign of zero
-  return sin_turned(x, 0);
+  return tier_scalar::sin_cos(tier_scalar::splat<1>(x)).sin.r[0][0];
 }
 float cos_f32(float x) noexcept {
-  return sin_turned(x, 1);
+  return tier_scalar::sin_cos(tier_scalar::splat<1>(x)).cos.r[0][0];
 }
 
 // x = 2^k m, m in [sqrt(1/2), sqrt(2)); log(m) = 2 atanh(s), s = (m - 1) / (m + 1).

@@ -4,23 +4,15 @@
 
 #include "kernels/norm/norm.h"
 
-#include "kernels/variants_scalar.h"
+#include "kernels/tiers.h"
 
 namespace qsf::kernels {
-namespace {
 
-constexpr NormKernels kKernels[] = {
-    {.name = "norm_scalar",
-     .isa = Isa::kScalar,
-     .exactness = Exactness::kBounded,
-     .rms_norm = rms_norm_scalar,
-     .layer_norm = layer_norm_scalar},
-};
-
-}  // namespace
+extern const NormKernels QSF_TIERS_OF(kNorm);
 
 std::span<const NormKernels> norm_kernels() noexcept {
-  return kKernels;
+  static const NormKernels table[] = {QSF_TIERS_OF(kNorm)};
+  return table;
 }
 
 }  // namespace qsf::kernels

@@ -3,7 +3,8 @@
 // Normalisation of one row of hidden values.
 //
 // Sums are taken in double in a fixed order of lanes, so a row of any length loses nothing that f32
-// results could show, and the result never depends on what else is computed.
+// results could show, and the result never depends on what else is computed. Every tier gives the
+// same bits.
 
 #ifndef QSF_KERNELS_NORM_NORM_H_
 #define QSF_KERNELS_NORM_NORM_H_

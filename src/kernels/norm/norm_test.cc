@@ -13,6 +13,7 @@
 #include "kernels/testing/guard_pages.h"
 #include "kernels/testing/isa_coverage.h"
 #include "kernels/testing/seeded_rng.h"
+#include "kernels/testing/tier_agreement.h"
 
 namespace qsf::kernels {
 namespace {
@@ -122,6 +123,65 @@ TEST_P(NormTest, WorksInPlaceAndOnZeros) {
   GetParam().rms_norm(zeros, nullptr, zeros, 5, kEps);
   GetParam().layer_norm(zeros, nullptr, nullptr, zeros, 5, kEps);
   for (const float v : zeros) EXPECT_EQ(v, 0.0F);
+}
+
+// Whether both norms have the scalar tier's bits on all data and sizes, and stay in their operands.
+::testing::AssertionResult agrees(const NormKernels& kernels) {
+  const NormKernels& scalar = norm_kernels().back();
+  SeededRng rng;
+  for (const std::uint32_t n : testing_support::sizes_around_vectors()) {
+    if (n == 0) continue;
+    for (const testing_support::Data data : testing_support::kAllData) {
+      const auto x = make_data(data, n, rng);
+      const auto gain = make_data(testing_support::Data::kUniform, n, rng);
+      const auto bias = make_data(testing_support::Data::kNormal, n, rng);
+      const GuardedArray<float> got(n);
+      const GuardedArray<float> want(n);
+      for (const float* g : {static_cast<float*>(nullptr), gain.data()}) {
+        kernels.rms_norm(x.data(), g, got.data(), n, kEps);
+        scalar.rms_norm(x.data(), g, want.data(), n, kEps);
+        auto same = testing_support::same_bits(got.data(), want.data(), n);
+        if (!same) return same << ", rms_norm of data " << static_cast<int>(data);
+        for (const float* b : {static_cast<float*>(nullptr), bias.data()}) {
+          kernels.layer_norm(x.data(), g, b, got.data(), n, kEps);
+          scalar.layer_norm(x.data(), g, b, want.data(), n, kEps);
+          same = testing_support::same_bits(got.data(), want.data(), n);
+          if (!same) return same << ", layer_norm of data " << static_cast<int>(data);
+        }
+      }
+      if (!got.front_intact()) return ::testing::AssertionFailure() << "wrote in front";
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+TEST_P(NormTest, GivesTheBitsOfTheScalarTier) {
+  EXPECT_TRUE(agrees(GetParam()));
+}
+
+TEST(NormCheckerTest, CatchesEveryPlantedFault) {
+  NormKernels tail_lost = norm_kernels().back();
+  tail_lost.rms_norm = [](const float* x, const float* gain, float* y, std::uint32_t n,
+                          float eps) noexcept {
+    norm_kernels().back().rms_norm(x, gain, y, n, eps);
+    if (n % 16 == 15) y[n - 1] = 0.0F;
+  };
+  EXPECT_FALSE(agrees(tail_lost));
+  NormKernels summed_in_order = norm_kernels().back();
+  summed_in_order.rms_norm = [](const float* x, const float* gain, float* y, std::uint32_t n,
+                                float eps) noexcept {
+    float sum = 0.0F;
+    for (std::uint32_t i = 0; i < n; ++i) sum += x[i] * x[i];
+    const float factor = 1.0F / std::sqrt(sum / static_cast<float>(n) + eps);
+    for (std::uint32_t i = 0; i < n; ++i) y[i] = x[i] * factor * (gain ? gain[i] : 1.0F);
+  };
+  EXPECT_FALSE(agrees(summed_in_order));
+  NormKernels mean_kept = norm_kernels().back();
+  mean_kept.layer_norm = [](const float* x, const float* gain, const float* /*bias*/, float* y,
+                            std::uint32_t n, float eps) noexcept {
+    norm_kernels().back().layer_norm(x, gain, nullptr, y, n, eps);
+  };
+  EXPECT_FALSE(agrees(mean_kept));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, NormTest, testing::ValuesIn(norm_kernels()),

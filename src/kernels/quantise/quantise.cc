@@ -4,22 +4,15 @@
 
 #include "kernels/quantise/quantise.h"
 
-#include "kernels/variants_scalar.h"
+#include "kernels/tiers.h"
 
 namespace qsf::kernels {
-namespace {
 
-constexpr QuantiseKernels kKernels[] = {
-    {.name = "quantise_scalar",
-     .isa = Isa::kScalar,
-     .exactness = Exactness::kBitExact,
-     .to_int8 = to_int8_scalar},
-};
-
-}  // namespace
+extern const QuantiseKernels QSF_TIERS_OF(kQuantise);
 
 std::span<const QuantiseKernels> quantise_kernels() noexcept {
-  return kKernels;
+  static const QuantiseKernels table[] = {QSF_TIERS_OF(kQuantise)};
+  return table;
 }
 
 }  // namespace qsf::kernels

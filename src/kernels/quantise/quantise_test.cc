@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -14,6 +15,7 @@
 #include "kernels/testing/guard_pages.h"
 #include "kernels/testing/isa_coverage.h"
 #include "kernels/testing/seeded_rng.h"
+#include "kernels/testing/tier_agreement.h"
 
 namespace qsf::kernels {
 namespace {
@@ -115,6 +117,51 @@ TEST_P(QuantiseTest, ChunksThatAreNotFiniteBecomeNaN) {
     EXPECT_EQ(row.chunks[2].scale, 1.0F / 127.0F);
     for (std::size_t c = 64; c < 128; ++c) EXPECT_EQ(row.codes[c], 0);
   }
+}
+
+// Whether rows of every kind and size have the scalar tier's bytes.
+::testing::AssertionResult agrees(const QuantiseKernels& kernels) {
+  SeededRng rng;
+  for (const std::uint32_t n : testing_support::sizes_around_vectors()) {
+    for (const testing_support::Data data : testing_support::kAllData) {
+      const auto x = make_data(data, n, rng);
+      const GuardedBytes got(int8_row_bytes(n));
+      const GuardedBytes want(int8_row_bytes(n));
+      kernels.to_int8(x.data(), got.data(), n);
+      quantise_kernels().back().to_int8(x.data(), want.data(), n);
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        if (got.data()[i] != want.data()[i]) {
+          return ::testing::AssertionFailure()
+                 << "byte " << i << " of " << n << " values of data " << static_cast<int>(data);
+        }
+      }
+      if (!got.front_intact()) return ::testing::AssertionFailure() << "wrote in front";
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+TEST_P(QuantiseTest, GivesTheBytesOfTheScalarTier) {
+  EXPECT_TRUE(agrees(GetParam()));
+}
+
+TEST(QuantiseCheckerTest, CatchesEveryPlantedFault) {
+  QuantiseKernels rounds_up = quantise_kernels().back();
+  rounds_up.to_int8 = [](const float* x, std::byte* out, std::uint32_t n) noexcept {
+    quantise_kernels().back().to_int8(x, out, n);
+    if (n > 40 && out[40] != std::byte{0})
+      out[40] = static_cast<std::byte>(static_cast<int>(out[40]) ^ 1);
+  };
+  EXPECT_FALSE(agrees(rounds_up));
+  QuantiseKernels halves_swapped = quantise_kernels().back();
+  halves_swapped.to_int8 = [](const float* x, std::byte* out, std::uint32_t n) noexcept {
+    quantise_kernels().back().to_int8(x, out, n);
+    for (std::size_t k = 0; k < int8_chunks(n); ++k) {
+      std::byte* sums = out + int8_chunks_offset(n) + k * sizeof(Int8Chunk) + sizeof(float);
+      std::swap_ranges(sums, sums + sizeof(float), sums + sizeof(float));
+    }
+  };
+  EXPECT_FALSE(agrees(halves_swapped));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, QuantiseTest, testing::ValuesIn(quantise_kernels()), KernelName{});

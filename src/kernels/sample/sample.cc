@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: MIT
 //
-// The table of logit searches, and the selection of the k best.
+// The table of logit searches, and what is put together from them.
 
 #include "kernels/sample/sample.h"
 
+#include <bit>
+#include <limits>
 #include <utility>
 
-#include "kernels/variants_scalar.h"
+#include "kernels/tiers.h"
 
 namespace qsf::kernels {
-namespace {
 
-constexpr SampleKernels kKernels[] = {
-    {.name = "sample_scalar",
-     .isa = Isa::kScalar,
-     .exactness = Exactness::kBitExact,
-     .argmax = argmax_scalar},
-};
+extern const SampleKernels QSF_TIERS_OF(kSample);
+
+namespace {
 
 // (value, id) pairs in two arrays; a heap over the first of them has its worst pair at the root.
 struct Pairs {
@@ -49,7 +47,8 @@ struct Pairs {
 }  // namespace
 
 std::span<const SampleKernels> sample_kernels() noexcept {
-  return kKernels;
+  static const SampleKernels table[] = {QSF_TIERS_OF(kSample)};
+  return table;
 }
 
 std::uint32_t top_k_select(float* values, std::uint32_t* ids, std::uint32_t n_values,
@@ -71,6 +70,74 @@ std::uint32_t top_k_select(float* values, std::uint32_t* ids, std::uint32_t n_va
   }
   while (k > 0 && pairs.is_nan(k - 1)) --k;
   return k;
+}
+
+// At least k of the maxima of k or more blocks are at least as large as the k-th largest of them,
+// so the k best values are, too.
+std::uint32_t list_top_k_candidates(const SampleKernels& kernels, const float* x,
+                                    std::uint32_t n_values, std::uint32_t k,
+                                    std::uint32_t* ids) noexcept {
+  constexpr std::uint32_t kMaxBlocks = 1024;
+  constexpr float kLowest = std::numeric_limits<float>::lowest();
+  const std::uint32_t block = (n_values / kMaxBlocks / 32 + 1) * 32;
+  const std::uint32_t n_blocks = (n_values + block - 1) / block;
+  if (k == 0) return 0;
+  if (k > n_blocks / 2) return kernels.list_at_least(x, n_values, kLowest, 0, ids);
+  float maxima[kMaxBlocks];
+  float ordered[kMaxBlocks];
+  std::uint32_t places[kMaxBlocks];
+  kernels.block_maxima(x, n_values, block, maxima);
+  for (std::uint32_t i = 0; i < n_blocks; ++i) {
+    ordered[i] = maxima[i];
+    places[i] = i;
+  }
+  top_k_select(ordered, places, n_blocks, k);
+  const float bound = ordered[k - 1] > kLowest ? ordered[k - 1] : kLowest;
+  std::uint32_t n_listed = 0;
+  for (std::uint32_t i = 0; i < n_blocks; ++i) {
+    if (maxima[i] < bound) continue;
+    const std::uint32_t first = i * block;
+    const std::uint32_t n = n_values - first < block ? n_values - first : block;
+    n_listed += kernels.list_at_least(x + first, n, bound, first, ids + n_listed);
+  }
+  return n_listed;
+}
+
+WeightBounds find_weight_bounds(const SampleKernels& kernels, const float* weights,
+                                std::uint32_t n_values, double wanted) noexcept {
+  constexpr std::uint32_t kFewBetween = 256;
+  // Magnitudes order as their bits do. The first steps go down by factors of four, since most
+  // weight is near the best one; then the interval is halved.
+  std::uint32_t above = std::bit_cast<std::uint32_t>(std::numeric_limits<float>::infinity());
+  std::uint32_t at_least = 1;  // the smallest number above 0
+  std::uint32_t n_above = 0;
+  std::uint32_t n_at_least = n_values;
+  const auto sum_at = [&](std::uint32_t bits) {
+    return kernels.sum_at_least(weights, n_values, std::bit_cast<float>(bits));
+  };
+  for (float bound = 0.25F; bound > 0.0F; bound *= 0.25F) {
+    const std::uint32_t bits = std::bit_cast<std::uint32_t>(bound);
+    const WeightSum sum = sum_at(bits);
+    if (sum.sum >= wanted) {
+      at_least = bits;
+      n_at_least = sum.n_values;
+      break;
+    }
+    above = bits;
+    n_above = sum.n_values;
+  }
+  while (above - at_least > 1 && n_at_least - n_above > kFewBetween) {
+    const std::uint32_t middle = at_least + (above - at_least) / 2;
+    const WeightSum sum = sum_at(middle);
+    if (sum.sum >= wanted) {
+      at_least = middle;
+      n_at_least = sum.n_values;
+    } else {
+      above = middle;
+      n_above = sum.n_values;
+    }
+  }
+  return {.at_least = std::bit_cast<float>(at_least), .above = std::bit_cast<float>(above)};
 }
 
 }  // namespace qsf::kernels

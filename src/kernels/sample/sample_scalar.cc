@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// Search for the largest logit, scalar tier: the maximum first, then its first place.
+// Searches over logits and weights, scalar tier.
 
-#include "kernels/sample/sample.h"
-#include "kernels/variants_scalar.h"
+#include "kernels/sample/sample_lanes.h"
 
 namespace qsf::kernels {
 
-std::uint32_t argmax_scalar(const float* x, std::uint32_t n_values) noexcept {
-  const float max = max_value_scalar(x, n_values);
-  for (std::uint32_t i = 0; i < n_values; ++i) {
-    if (x[i] == max) return i;
-  }
-  return 0;
-}
+extern const SampleKernels kSampleScalar;
+const SampleKernels kSampleScalar = tier_scalar::kSampleKernels;
 
 }  // namespace qsf::kernels

@@ -5,25 +5,15 @@
 #include "kernels/softmax/softmax.h"
 
 #include "kernels/math/math.h"
-#include "kernels/variants_scalar.h"
+#include "kernels/tiers.h"
 
 namespace qsf::kernels {
-namespace {
 
-constexpr SoftmaxKernels kKernels[] = {
-    {.name = "softmax_scalar",
-     .isa = Isa::kScalar,
-     .exactness = Exactness::kBounded,
-     .max_value = max_value_scalar,
-     .softmax_in_place = softmax_in_place_scalar,
-     .softmax_temperature = softmax_temperature_scalar,
-     .log_sum_exp_add = log_sum_exp_add_scalar},
-};
-
-}  // namespace
+extern const SoftmaxKernels QSF_TIERS_OF(kSoftmax);
 
 std::span<const SoftmaxKernels> softmax_kernels() noexcept {
-  return kKernels;
+  static const SoftmaxKernels table[] = {QSF_TIERS_OF(kSoftmax)};
+  return table;
 }
 
 double log_sum_exp_value(const LogSumExpState& state) noexcept {

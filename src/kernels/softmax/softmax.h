@@ -29,7 +29,7 @@ double log_sum_exp_value(const LogSumExpState& state) noexcept;
 void log_sum_exp_merge(LogSumExpState* into, const LogSumExpState& from) noexcept;
 
 // Common to all: x is [n_values] f32, no alignment is assumed. Sums run in double over lanes in a
-// fixed order.
+// fixed order, so every tier gives the same bits.
 struct SoftmaxKernels {
   const char* name;  // "softmax_scalar"
   Isa isa;

@@ -16,6 +16,7 @@
 #include "kernels/testing/guard_pages.h"
 #include "kernels/testing/isa_coverage.h"
 #include "kernels/testing/seeded_rng.h"
+#include "kernels/testing/tier_agreement.h"
 
 namespace qsf::kernels {
 namespace {
@@ -158,6 +159,68 @@ TEST_P(SoftmaxTest, LogSumExpOfNothing) {
   EXPECT_EQ(log_sum_exp_value(state), 3.0);
   log_sum_exp_merge(&empty, state);
   EXPECT_EQ(log_sum_exp_value(empty), 3.0);
+}
+
+// Whether everything has the scalar tier's bits on all data and sizes.
+::testing::AssertionResult agrees(const SoftmaxKernels& kernels) {
+  const SoftmaxKernels& scalar = softmax_kernels().back();
+  SeededRng rng;
+  for (const std::uint32_t n : testing_support::sizes_around_vectors()) {
+    for (const testing_support::Data data : testing_support::kAllData) {
+      const auto got = make_data(data, n, rng);
+      std::vector<float> want(got.begin(), got.end());
+      const float max = kernels.max_value(got.data(), n);
+      const float want_max = scalar.max_value(want.data(), n);
+      auto same = testing_support::same_bits(&max, &want_max, 1);
+      if (!same) return same << ", max_value of data " << static_cast<int>(data);
+      LogSumExpState state{.max = 0.5F, .sum = 2.0};
+      LogSumExpState want_state = state;
+      kernels.log_sum_exp_add(&state, got.data(), n);
+      scalar.log_sum_exp_add(&want_state, want.data(), n);
+      const bool nan = std::isnan(state.sum) && std::isnan(want_state.sum);
+      if (state.max != want_state.max || !(nan || state.sum == want_state.sum)) {
+        return ::testing::AssertionFailure() << "log_sum_exp_add of data " << static_cast<int>(data)
+                                             << ": " << state.sum << " and " << want_state.sum;
+      }
+      kernels.softmax_temperature(got.data(), n, 0.7F);
+      scalar.softmax_temperature(want.data(), n, 0.7F);
+      same = testing_support::same_bits(got.data(), want.data(), n);
+      if (!same) return same << ", softmax_temperature of data " << static_cast<int>(data);
+      kernels.softmax_in_place(got.data(), n);
+      scalar.softmax_in_place(want.data(), n);
+      same = testing_support::same_bits(got.data(), want.data(), n);
+      if (!same) return same << ", softmax_in_place of data " << static_cast<int>(data);
+      if (!got.front_intact()) return ::testing::AssertionFailure() << "wrote in front";
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+TEST_P(SoftmaxTest, GivesTheBitsOfTheScalarTier) {
+  EXPECT_TRUE(agrees(GetParam()));
+}
+
+TEST(SoftmaxCheckerTest, CatchesEveryPlantedFault) {
+  SoftmaxKernels tail_missed = softmax_kernels().back();
+  tail_missed.max_value = [](const float* x, std::uint32_t n) noexcept {
+    return softmax_kernels().back().max_value(x, n - n % 16);
+  };
+  EXPECT_FALSE(agrees(tail_missed));
+  SoftmaxKernels zeros_counted = softmax_kernels().back();
+  zeros_counted.log_sum_exp_add = [](LogSumExpState* state, const float* x,
+                                     std::uint32_t n) noexcept {
+    softmax_kernels().back().log_sum_exp_add(state, x, n);
+    state->sum += n % 16 == 0 ? 0.0 : 1.0;  // the empty lanes of a last vector
+  };
+  EXPECT_FALSE(agrees(zeros_counted));
+  SoftmaxKernels f32_sum = softmax_kernels().back();
+  f32_sum.softmax_in_place = [](float* x, std::uint32_t n) noexcept {
+    const float max = softmax_kernels().back().max_value(x, n);
+    float sum = 0.0F;
+    for (std::uint32_t i = 0; i < n; ++i) sum += x[i] = std::exp(x[i] - max);
+    for (std::uint32_t i = 0; i < n; ++i) x[i] /= sum;
+  };
+  EXPECT_FALSE(agrees(f32_sum));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SoftmaxTest, testing::ValuesIn(softmax_kernels()),

@@ -14,6 +14,7 @@
 #include "kernels/attend/attend.h"
 #include "kernels/convert/convert.h"
 #include "kernels/elementwise/elementwise.h"
+#include "kernels/kv_rows/kv_rows.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/norm/norm.h"
 #include "kernels/probe/probe.h"
@@ -53,6 +54,7 @@ std::vector<KernelId> all_kernels() {
   append(attend_prompt_kernels(), &kernels);
   append(convert_kernels(), &kernels);
   append(elementwise_kernels(), &kernels);
+  append(kv_row_kernels(), &kernels);
   append(matmul_kernels(), &kernels);
   append(norm_kernels(), &kernels);
   append(arithmetic_probes(), &kernels);

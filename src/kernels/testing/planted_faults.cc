@@ -11,7 +11,6 @@
 #include "base/f16.h"
 #include "kernels/attend/attend_variants.h"
 #include "kernels/matmul/matmul_variants.h"
-#include "kernels/variants_scalar.h"
 
 namespace qsf::kernels::testing_support {
 namespace {
