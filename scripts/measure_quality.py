@@ -18,7 +18,9 @@ import tempfile
 import time
 
 TYPES = [("f32", 64), ("f16", 64), ("8bit", 64), ("8bit", 32), ("4bit", 64), ("4bit", 32),
-         ("3bit", 64), ("3bit", 32), ("mixed", 64), ("2bit", 64), ("2bit", 32), ("ternary", 64)]
+         ("4bit-super", 64), ("4bit-super", 32), ("3bit", 64), ("3bit", 32), ("3bit-super", 64),
+         ("3bit-super", 32), ("mixed", 64), ("2bit", 64), ("2bit", 32), ("2bit-super", 64),
+         ("2bit-super", 32), ("2bit-sym", 64), ("ternary", 64), ("ternary-row", 64)]
 
 
 def run(*command):

@@ -26,10 +26,14 @@ except ImportError:
 ALIGN = 4096
 ONE_ROW = 0xFFFFFFFF
 WEIGHT_TYPES = {0: "2bit-sym", 1: "2bit", 2: "3bit", 3: "4bit", 4: "ternary",
-                6: "f32", 7: "f16", 8: "bf16", 9: "8bit"}
-CODE_BITS = {0: 2, 1: 2, 2: 3, 3: 4, 4: 2, 6: 32, 7: 16, 8: 16, 9: 8}
+                6: "f32", 7: "f16", 8: "bf16", 9: "8bit", 10: "qk256", 12: "ternary-row",
+                32: "2bit-super", 33: "3bit-super", 34: "4bit-super"}
+CODE_BITS = {0: 2, 1: 2, 2: 3, 3: 4, 4: 2, 6: 32, 7: 16, 8: 16, 9: 8, 10: 2, 12: 2, 32: 2, 33: 3, 34: 4}
 HAS_MIN = {1, 2, 3}
 FLOATS = {6, 7, 8}
+QK256, TERNARY_ROW = 10, 12
+SUPER_CODES = {32: 1, 33: 2, 34: 3}  # the type whose codes the sub-blocks have
+FIXED_BLOCK = {6: 4, 7: 4, 8: 4, QK256: 64, TERNARY_ROW: 64}
 KINDS = {0: "attn_q", 1: "attn_k", 2: "attn_v", 3: "attn_o", 4: "ffn_gate", 5: "ffn_up",
          6: "ffn_down", 7: "attn_norm", 8: "ffn_norm", 9: "attn_q_bias", 10: "attn_k_bias",
          11: "attn_v_bias", 12: "attn_o_bias", 13: "ffn_biases", 16: "ffn_up_bias",
@@ -153,9 +157,32 @@ def value_of(weight_type, scale, minimum, code):
     return f32(scale * code + minimum)
 
 
+def code_bytes(weight_type, block):
+    return block * CODE_BITS[weight_type] // 8
+
+
+def super_head_bytes(block):
+    return 4 + 256 // block * 3 // 2
+
+
+def super_value(d_at, dmin_at, low, high, k, data, code):
+    """The weight of sub-block k: `low` is its byte, `high` the number of all high bits."""
+    scale = low & 15 | (high >> 4 * k & 3) << 4
+    minimum = low >> 4 | (high >> 4 * k + 2 & 3) << 4
+    d, dmin = struct.unpack_from("<e", data, d_at)[0], struct.unpack_from("<e", data, dmin_at)[0]
+    return f32(d * scale * code + dmin * minimum)
+
+
 def row_major_row_bytes(weight_type, block, cols):
     if weight_type in FLOATS:
         return cols * CODE_BITS[weight_type] // 8
+    if weight_type == QK256:
+        return ceil_div(cols, 256) * 64
+    if weight_type == TERNARY_ROW:
+        return 4 + ceil_div(cols, 64) * 16
+    if weight_type in SUPER_CODES:
+        return (ceil_div(cols, 256) * super_head_bytes(block) +
+                ceil_div(cols, block) * code_bytes(weight_type, block))
     head = 4 if weight_type in HAS_MIN else 2
     return ceil_div(cols, block) * (head + block * CODE_BITS[weight_type] // 8)
 
@@ -185,10 +212,35 @@ def row_major_code(weight_type, data, at, block, i):
     return data[at + i]
 
 
+def qk256_value(code):
+    return (-2.0, -1.0, 1.0, 2.0)[code]
+
+
+def row_major_super_row(weight_type, block, cols, data, start):
+    subs, size = 256 // block, code_bytes(weight_type, block)
+    row = []
+    for c in range(cols):
+        at = start + c // 256 * (super_head_bytes(block) + subs * size)
+        k = c % 256 // block
+        high = int.from_bytes(data[at + 4 + subs:at + 4 + subs + subs // 2], "little")
+        code = row_major_code(SUPER_CODES[weight_type], data,
+                              at + super_head_bytes(block) + k * size, block, c % block)
+        row.append(super_value(at, at + 2, data[at + 4 + k], high, k, data, code))
+    return row
+
+
 def row_major_row(weight_type, block, cols, data, start):
     if weight_type in FLOATS:
         size = CODE_BITS[weight_type] // 8
         return [element(weight_type, data, start + c * size) for c in range(cols)]
+    if weight_type == QK256:
+        return [qk256_value(data[start + c // 4] >> 2 * (c % 4) & 3) for c in range(cols)]
+    if weight_type == TERNARY_ROW:
+        scale = struct.unpack_from("<f", data, start)[0]
+        return [scale * (two_bits(data, start + 4 + c // 64 * 16, 64, c % 64) - 1)
+                for c in range(cols)]
+    if weight_type in SUPER_CODES:
+        return row_major_super_row(weight_type, block, cols, data, start)
     head = 4 if weight_type in HAS_MIN else 2
     block_bytes = head + block * CODE_BITS[weight_type] // 8
     row = []
@@ -214,12 +266,55 @@ def group_bytes(weight_type, block, cols):
         return round_up(cols, 4) * CODE_BITS[weight_type] // 8 * 16
     blocks = ceil_div(cols, block)
     lines = 16 * block * CODE_BITS[weight_type] // 8
+    if weight_type in (QK256, TERNARY_ROW):
+        return blocks * 256 + (64 if weight_type == TERNARY_ROW else 0)
+    if weight_type in SUPER_CODES:
+        supers = ceil_div(cols, 256)
+        return blocks * lines + (supers * 256 if block == 32 else
+                                 supers * 128 + ceil_div(supers, 2) * 64)
     if weight_type in HAS_MIN:
         return blocks * (64 + lines)
     return blocks * lines + ceil_div(blocks, 2) * 64
 
 
+def block_code(weight_type, block, data, codes, r, i):
+    """Column i of row r of the block whose code lines begin at `codes`."""
+    if CODE_BITS[weight_type] == 3:
+        return (line_code(2, data, codes, r, i) << 1 |
+                line_code(1, data, codes + block // 16 * 64, r, i))
+    return line_code(CODE_BITS[weight_type], data, codes, r, i)
+
+
+def group_super_row(weight_type, block, cols, data, start, r):
+    subs = 256 // block
+    lines = 16 * code_bytes(weight_type, block)
+    row = []
+    for c in range(cols):
+        s, k = c // 256, c % 256 // block
+        if block == 32:
+            line_d = start + s * (256 + subs * lines)
+            codes = line_d + 256
+            high = int.from_bytes(data[line_d + 192 + 4 * r:line_d + 196 + 4 * r], "little")
+        else:
+            line_h = start + s // 2 * (64 + 2 * (128 + subs * lines))
+            line_d = line_h + 64 + s % 2 * (128 + subs * lines)
+            codes = line_d + 128
+            at = line_h + s % 2 * 32 + 2 * r
+            high = int.from_bytes(data[at:at + 2], "little")
+        low = data[line_d + 64 + k // 4 * 64 + 4 * r + k % 4]
+        code = block_code(weight_type, block, data, codes + k * lines, r, c % block)
+        row.append(super_value(line_d + 2 * r, line_d + 32 + 2 * r, low, high, k, data, code))
+    return row
+
+
 def group_row(weight_type, block, cols, data, start, r):
+    if weight_type == QK256:
+        return [qk256_value(line_code(2, data, start, r, c)) for c in range(cols)]
+    if weight_type == TERNARY_ROW:
+        scale = struct.unpack_from("<f", data, start + 4 * r)[0]
+        return [scale * (line_code(2, data, start + 64, r, c) - 1) for c in range(cols)]
+    if weight_type in SUPER_CODES:
+        return group_super_row(weight_type, block, cols, data, start, r)
     if weight_type in FLOATS:
         size = CODE_BITS[weight_type] // 8
         per_line = 4 // size
@@ -239,11 +334,7 @@ def group_row(weight_type, block, cols, data, start, r):
             scale = struct.unpack_from("<e", data, base + b % 2 * 32 + 2 * r)[0]
             minimum = 0.0
             codes = base + 64 + b % 2 * lines
-        if weight_type == 2:
-            code = (line_code(2, data, codes, r, i) << 1 |
-                    line_code(1, data, codes + block // 16 * 64, r, i))
-        else:
-            code = line_code(CODE_BITS[weight_type], data, codes, r, i)
+        code = block_code(weight_type, block, data, codes, r, i)
         row.append(value_of(weight_type, scale, minimum, code))
     return row
 
@@ -338,9 +429,11 @@ class QsfFile:
             require(kind in KINDS and weight_type in WEIGHT_TYPES, f"{name}: code not known")
             require(layout & 15 < 2 and layout >> 4 < 5, f"{name}: layout not known")
             block = 16 << (layout >> 4) if layout >> 4 else self.header["block"]
+            require(weight_type not in FIXED_BLOCK or layout >> 4 == 0, f"{name}: block size")
+            require(weight_type not in SUPER_CODES or block in (32, 64), f"{name}: block size")
             tensors.append({"kind": KINDS[kind], "rows": rows, "cols": cols, "type": weight_type,
                             "layout": layout & 15, "expert": expert,
-                            "block": 4 if weight_type in FLOATS else block})
+                            "block": FIXED_BLOCK.get(weight_type, block)})
             at += 16
         n_tiles = unpack(data, at, "I")
         at += 4

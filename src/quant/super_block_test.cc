@@ -8,7 +8,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
+#include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/f16.h"
@@ -252,6 +255,65 @@ TEST(Qk256Test, NeighboursShareAByteAndBitsPastTheEndAreIgnored) {
     std::vector<std::byte> back(bytes.size(), std::byte{0xFF});
     deinterleave_group(format, 1, n_cols, group, back);
     EXPECT_EQ(back, encode(format, row));
+  }
+}
+
+// The worked examples of docs/format-blocks.md, made there from the definition alone.
+TEST(WorkedExamplesTest, AreWhatThePageSays) {
+  struct Example {
+    BlockFormat format;
+    std::size_t n_cols;
+    const char* row;    // layout 0, up to the zeros at its end
+    const char* group;  // row 0 of every line of layout 1: its first 4 bytes
+  };
+  const Example examples[] = {
+      {block_format(QuantType::kTernaryRow, 0), 32, "0000003f08090004000100060208090004000100",
+       "0000003f20055008422220050000000000000000"},
+      {block_format(QuantType::kQk256, 0), 32, "b4e5f1b4e5f1b4e5",
+       "1445fbbe4551beef0000000000000000"},
+      {{QuantType::kQ2Super, 32},
+       32,
+       "003800bc6500000000000000060000001451efbe5145befb",
+       "003800006500000000000000060000001445fbbe4551beef"},
+      {{QuantType::kQ2Super, 64},
+       128,
+       "003800bc65fa0000c6001445fbbe4551beef5114effb1445fbbe1445fbbe4551beef5114effb1445fbbe",
+       "c60000000038000065fa0000"}};
+  for (const Example& example : examples) {
+    const std::string_view text = example.row;
+    std::vector<std::byte> row(row_major_bytes(example.format, example.n_cols));
+    ASSERT_LE(text.size() / 2, row.size()) << name_of(example.format);
+    for (std::size_t i = 0; i < text.size() / 2; ++i) {
+      row[i] = static_cast<std::byte>(std::stoi(std::string(text.substr(2 * i, 2)), nullptr, 16));
+    }
+    const std::vector<float> weights = decode(example.format, row, example.n_cols);
+    for (std::size_t c = 0; c < example.n_cols; ++c) {
+      const std::size_t i = c % 64;
+      const auto code = static_cast<float>((i * i / 3 + i) % 4);
+      const auto three = static_cast<float>((i * i / 3 + i) % 3);
+      const float want = example.format.type == QuantType::kTernaryRow ? 0.5F * (three - 1.0F)
+                         : example.format.type == QuantType::kQk256
+                             ? code - 2.0F + (code > 1.0F ? 1.0F : 0.0F)
+                         : c < 64 ? 18.5F * code - 22.0F
+                                  : 5.0F * code - 63.0F;
+      ASSERT_EQ(weights[c], want) << name_of(example.format) << " column " << c;
+    }
+    std::vector<std::byte> group(group_bytes(example.format, example.n_cols));
+    interleave_group(example.format, 1, example.n_cols, row, group);
+    std::string lines;
+    for (std::size_t at = 0; at < group.size() && lines.size() < std::strlen(example.group);
+         at += 64) {
+      for (std::size_t i = 0; i < 4; ++i) {
+        char two[3];
+        std::snprintf(two, sizeof(two), "%02x", static_cast<unsigned>(group[at + i]));
+        lines += two;
+      }
+    }
+    EXPECT_EQ(lines, example.group) << name_of(example.format);
+    if (is_super_type(example.format.type)) {  // dmin of row 0
+      const std::size_t line_d = example.format.block == 64 ? 64 : 0;
+      EXPECT_EQ(to_f32(load_le<F16>(group, line_d + 32)), -1.0F);
+    }
   }
 }
 

@@ -257,6 +257,39 @@ SmallModel longrope_model() {
   return model;
 }
 
+SmallModel super_model() {
+  using enum TensorKind;
+  using Q = QuantType;
+  SmallModel model;
+  model.name = "super";
+  ModelSpec& s = model.spec = base_spec("llama");
+  s.n_layers = 8;
+  s.hidden = 20;
+  s.n_heads = 25;
+  s.n_kv_heads = 5;
+  s.ffn = 600;
+  s.norm = NormType::kRmsNorm;
+  s.activation = Activation::kSilu;
+  s.gated_ffn = true;
+  s.positions = PositionEncoding::kRope;
+  s.default_type = Q::kQ2Super;
+  const std::uint32_t h = s.hidden, q = s.q_dim(), f = s.ffn;  // rows of 20, 300 and 600 columns
+  model.sections.push_back({{matrix(kTokenEmbedding, s.n_vocab, h, Q::kQ4Super, 64, kGroups)}});
+  for (const QuantType type : {Q::kQ2Super, Q::kQ3Super, Q::kQ4Super}) {
+    for (const Layout layout : {kRows, kGroups}) {
+      model.sections.push_back(
+          {{matrix(kAttnO, h, q, type, 32, layout), matrix(kFfnDown, h, f, type, 64, layout)}});
+    }
+  }
+  model.sections.push_back({{matrix(kAttnO, h, q, Q::kQk256, 0, kRows),
+                             matrix(kFfnDown, h, f, Q::kTernaryRow, 0, kRows)}});
+  model.sections.push_back({{matrix(kAttnO, h, q, Q::kTernaryRow, 0, kGroups),
+                             matrix(kFfnDown, h, f, Q::kQk256, 0, kGroups)}});
+  model.sections.push_back(
+      {{vector_tensor(kFinalNorm, h), matrix(kHead, s.n_vocab, h, Q::kQ2Super, 32, kRows)}});
+  return model;
+}
+
 std::vector<float> small_row(std::uint32_t section, const TensorInfo& tensor, std::uint32_t row) {
   const auto kind = static_cast<std::uint64_t>(tensor.kind);
   Rng rng((std::uint64_t{section} << 48) | (kind << 40) | (std::uint64_t{tensor.expert} << 24) |

@@ -40,7 +40,8 @@ struct SmallModel {
 
 // One layer that holds a single norm, a tied head: the smallest file there is.
 SmallModel minimal_model();
-// Llama-like: every weight type in both layouts, every block size, partial rows and columns.
+// Llama-like: the types with scales per block and the floats in both layouts, every block size,
+// partial rows and columns.
 SmallModel types_model();
 // GPT-2-like: biases, learned positions, an untied head, one layer for each compression, tensors
 // cut into several tiles.
@@ -50,6 +51,9 @@ SmallModel full_model();
 
 // Phi-3-like with norms behind the sublayers: longrope over some elements of a head.
 SmallModel longrope_model();
+
+// Super-blocks, ternary-row and qk256 in both layouts, over one to three super-blocks a row.
+SmallModel super_model();
 
 // Returns the f32 weights of one row, as they were before encoding.
 std::vector<float> small_row(std::uint32_t section, const TensorInfo& tensor, std::uint32_t row);
