@@ -91,7 +91,7 @@ typedef I32Reg MaskReg;
 
 [[gnu::always_inline]] static inline F32Reg scale_reg(F32Reg x, F32Reg magic_n,
                                                       F32Reg /*n*/) noexcept {
-  const I32Reg exponent = cast_reg<I32Reg>(magic_n) - 0x4B400000;
+  const I32Reg exponent = cast_reg<I32Reg>(cast_reg<U32Reg>(magic_n) - 0x4B400000U);
   const I32Reg half = exponent >> 1;
   const U32Reg first = cast_reg<U32Reg>(half) + 127U;
   const U32Reg second = cast_reg<U32Reg>(exponent - half) + 127U;

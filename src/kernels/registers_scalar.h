@@ -90,7 +90,7 @@ typedef I32Reg MaskReg;  // a comparison's result: all ones or zero
 }
 [[gnu::always_inline]] static inline I32Reg round_reg(F32Reg x) noexcept {
   const F32Reg shifted = x + 0x1.8p23F;  // rounds to an integer in the low bits
-  return cast_reg<I32Reg>(shifted) - 0x4B400000;
+  return cast_reg<I32Reg>(cast_reg<U32Reg>(shifted) - 0x4B400000U);
 }
 [[gnu::always_inline]] static inline F64Reg widen_low_reg(F32Reg x) noexcept {
   return F64Reg{static_cast<double>(x[0]), static_cast<double>(x[1])};
@@ -107,7 +107,7 @@ typedef I32Reg MaskReg;  // a comparison's result: all ones or zero
 // halves, so that overflow and subnormal results come out of the multiplication itself.
 [[gnu::always_inline]] static inline F32Reg scale_reg(F32Reg x, F32Reg magic_n,
                                                       F32Reg /*n*/) noexcept {
-  const I32Reg exponent = cast_reg<I32Reg>(magic_n) - 0x4B400000;
+  const I32Reg exponent = cast_reg<I32Reg>(cast_reg<U32Reg>(magic_n) - 0x4B400000U);
   const I32Reg half = exponent >> 1;
   const U32Reg first = cast_reg<U32Reg>(half) + 127U;
   const U32Reg second = cast_reg<U32Reg>(exponent - half) + 127U;

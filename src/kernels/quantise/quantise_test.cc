@@ -37,8 +37,8 @@ Row parse(const GuardedBytes& bytes, std::uint32_t n_cols) {
   Row row;
   row.codes.resize(int8_chunks_offset(n_cols));
   row.chunks.resize(int8_chunks(n_cols));
-  std::memcpy(row.codes.data(), bytes.data(), row.codes.size());
   if (!row.chunks.empty()) {
+    std::memcpy(row.codes.data(), bytes.data(), row.codes.size());
     std::memcpy(row.chunks.data(), bytes.data() + row.codes.size(),
                 row.chunks.size() * sizeof(Int8Chunk));
   }
