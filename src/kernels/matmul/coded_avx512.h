@@ -39,13 +39,24 @@ static_assert(kRowGroup == 16 && kLineBytes == 64);
 // What is added to the stored bytes of 8-bit codes to make them unsigned.
 static constexpr int kQ8Offset = 128;
 
+// Lines of scales that may stand in front of the code lines of a block, beside those of a pair.
+template <QuantType kType>
+static constexpr std::uint32_t kFieldLines = is_super_type(kType)                        ? 2
+                                             : scale_form(kType) == ScaleForm::kBlock    ? 1
+                                             : scale_form(kType) == ScaleForm::kBlockMin ? 1
+                                                                                         : 0;
+
 // The code lines of one block.
 template <QuantType kType, std::uint32_t kBlock>
 struct Lines {
   static constexpr std::uint32_t kFours = kBlock / 4;
   static constexpr std::uint32_t kBytes = kBlock * code_bits(kType) / 8 * kRowGroup;
   // Largest value of a byte of a four.
-  static constexpr int kLargest = kType == QuantType::kQ8 ? 255 : (1 << code_bits(kType)) - 1;
+  static constexpr int kLargest = kType == QuantType::kQ8      ? 255
+                                  : kType == QuantType::kQk256 ? 4
+                                                               : (1 << code_bits(kType)) - 1;
+  // The code lines of a block and about as many lines of scales as come with it.
+  static constexpr std::uint32_t kWithFields = kBytes + kFieldLines<kType> * kLineBytes;
 };
 
 // Makes the two vectors of 3-bit codes whose columns are field f and f + 1 of the lines' four.
@@ -73,7 +84,7 @@ template <QuantType kType, std::uint32_t kBlock, typename Take>
     for (unsigned four = 0; four < kBlock / 4; ++four) {
       take(four, 0, _mm512_xor_si512(load_line(lines + four * kLineBytes), bytes_of(kQ8Offset)));
     }
-  } else if constexpr (kType == QuantType::kQ3) {
+  } else if constexpr (code_bits(kType) == 3) {
     constexpr unsigned kHighLines = kBlock / 16;
     const __m512i* low_lines = reinterpret_cast<const __m512i*>(lines) + kHighLines;
 #pragma GCC unroll 4
@@ -86,6 +97,22 @@ template <QuantType kType, std::uint32_t kBlock, typename Take>
       take(4 * line + 1, kThreeBitShift[1], three_bit_field<1>(high, low));
       take(4 * line + 2, kThreeBitShift[2], three_bit_field<2>(high, low));
       take(4 * line + 3, kThreeBitShift[3], three_bit_field<3>(high, low));
+    }
+  } else if constexpr (kType == QuantType::kQk256) {
+    // Half a byte is two codes, and a table of 16 bytes has the level of either.
+    const __m512i first =
+        _mm512_broadcast_i32x4(_mm_set_epi8(4, 3, 1, 0, 4, 3, 1, 0, 4, 3, 1, 0, 4, 3, 1, 0));
+    const __m512i second =
+        _mm512_broadcast_i32x4(_mm_set_epi8(4, 4, 4, 4, 3, 3, 3, 3, 1, 1, 1, 1, 0, 0, 0, 0));
+#pragma GCC unroll 4
+    for (unsigned line = 0; line < kBlock / 16; ++line) {
+      const __m512i codes = load_line(lines + line * kLineBytes);
+      const __m512i low = _mm512_and_si512(codes, bytes_of(15));
+      const __m512i high = _mm512_and_si512(_mm512_srli_epi32(codes, 4), bytes_of(15));
+      take(4 * line, 0, _mm512_shuffle_epi8(first, low));
+      take(4 * line + 1, 0, _mm512_shuffle_epi8(second, low));
+      take(4 * line + 2, 0, _mm512_shuffle_epi8(first, high));
+      take(4 * line + 3, 0, _mm512_shuffle_epi8(second, high));
     }
   } else {
     constexpr unsigned kBits = code_bits(kType);
@@ -103,63 +130,136 @@ template <QuantType kType, std::uint32_t kBlock, typename Take>
   }
 }
 
-// Decodes the fours of a block: bytes are the codes, 8-bit ones plus kQ8Offset.
-template <QuantType kType, std::uint32_t kBlock>
-[[gnu::always_inline]] static inline void decode_fours(const std::byte* lines,
-                                                       __m512i* fours) noexcept {
-  // Bits that a shift of 32-bit lanes brings over from the next byte are masked off before.
+// Calls take(four, codes) for every four of a block: bytes are codes, 8-bit ones plus kQ8Offset and
+// those of qk256 as 0, 1, 3 and 4.
+template <QuantType kType, std::uint32_t kBlock, typename Take>
+[[gnu::always_inline]] static inline void for_fours(const std::byte* lines, Take&& take) noexcept {
+  // Codes alone are left of the line, so what a shift brings over from the next byte is zero.
   for_shifted_fours<kType, kBlock>(
       lines, [&](unsigned four, int shift, __m512i codes) __attribute__((always_inline)) {
-        fours[four] = shift == 0 ? codes : _mm512_srli_epi32(codes, static_cast<unsigned>(shift));
+        take(four, shift == 0 ? codes : _mm512_srli_epi32(codes, static_cast<unsigned>(shift)));
       });
 }
 
-// Scale and min of one block for 16 rows.
+// Decodes the fours of a block.
+template <QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] static inline void decode_fours(const std::byte* lines,
+                                                       __m512i* fours) noexcept {
+  for_fours<kType, kBlock>(
+      lines, [&](unsigned four, __m512i codes)
+                 __attribute__((always_inline)) { fours[four] = codes; });
+}
+
+// What one block of 16 rows has: w = scale * code + min.
 struct BlockScales {
   __m512 scale;
   __m512 min;  // without meaning for 8-bit
 };
 
-// Walks the blocks of one group in order, from the block of a column on that is a multiple of
-// kPanelAlign.
-static constexpr std::uint32_t kPanelAlign = 128;
+// Walks the blocks of one group in order. Panels start at columns that are a multiple of
+// kPanelAlign, two super-blocks.
+static constexpr std::uint32_t kPanelAlign = 2 * kSuperColumns;
 
 template <QuantType kType, std::uint32_t kBlock>
 class BlockReader {
  public:
   [[gnu::always_inline]] BlockReader(const std::byte* group, std::uint32_t column) noexcept
-      : at_(group + std::size_t{column} / kPanelAlign * kPanelBytes) {}
+      : group_(group), at_(group + kHeadBytes + column / kPanelAlign * kPanelBytes) {}
 
   // Reads the scales of the next block; returns its code lines and moves past them.
   [[gnu::always_inline]] const std::byte* next(BlockScales* scales) noexcept {
-    if constexpr (has_min(kType)) {
-      scales->scale = load_halves(at_);
-      scales->min = load_halves(at_ + 2 * kRowGroup);
+    if constexpr (kForm == ScaleForm::kSuperBlock) {
+      read_super(scales);
+    } else if constexpr (kForm == ScaleForm::kBlockMin) {
+      *scales = {load_halves(at_), load_halves(at_ + 2 * kRowGroup)};
       at_ += kLineBytes;
-    } else {
-      if (!second_) {
-        scale_line_ = at_;
+    } else if constexpr (kForm == ScaleForm::kBlock) {
+      if (index_ == 0) {
+        pair_line_ = at_;
         at_ += kLineBytes;
       }
-      scales->scale = load_halves(scale_line_ + (second_ ? 2 * kRowGroup : 0));
-      second_ = !second_;
-      if constexpr (kType != QuantType::kQ8) {
-        constexpr float kZeroPoint = kType == QuantType::kQ2S ? -1.5F : -1.0F;
-        scales->min = _mm512_mul_ps(scales->scale, _mm512_set1_ps(kZeroPoint));
-      }
+      scales->scale = load_halves(pair_line_ + index_ * (2 * kRowGroup));
+      index_ ^= 1;
+      constexpr float kZeroPoint = kType == QuantType::kQ2S ? -1.5F : -1.0F;
+      scales->min = _mm512_mul_ps(scales->scale, _mm512_set1_ps(kZeroPoint));
+    } else if constexpr (kForm == ScaleForm::kRow) {
+      scales->scale = row_scales();
+      scales->min = _mm512_sub_ps(_mm512_setzero_ps(), scales->scale);
+    } else {
+      *scales = {_mm512_set1_ps(1.0F), _mm512_set1_ps(-2.0F)};
     }
     const std::byte* lines = at_;
     at_ += Lines<kType, kBlock>::kBytes;
     return lines;
   }
 
- private:
-  static constexpr std::uint32_t kPanelBytes =
-      kPanelAlign / kBlock * (Lines<kType, kBlock>::kBytes + kLineBytes / (has_min(kType) ? 1 : 2));
+  // Requires  scale_form(kType) is kRow
+  [[gnu::always_inline]] __m512 row_scales() const noexcept {
+    return _mm512_load_ps(reinterpret_cast<const float*>(group_));
+  }
 
+ private:
+  static constexpr ScaleForm kForm = scale_form(kType);
+  static constexpr std::uint32_t kHeadBytes = kForm == ScaleForm::kRow ? kLineBytes : 0;
+  static constexpr std::uint32_t kBlocks = kPanelAlign / kBlock;
+  static constexpr std::uint32_t kSubBlocks = kSuperColumns / kBlock;
+  // Lines of scales of kPanelAlign columns.
+  static constexpr std::uint32_t kPanelFieldLines = kForm == ScaleForm::kBlockMin     ? kBlocks
+                                                    : kForm == ScaleForm::kBlock      ? kBlocks / 2
+                                                    : kForm != ScaleForm::kSuperBlock ? 0
+                                                    : kBlock == 64                    ? 5
+                                                                                      : 8;
+  static constexpr std::uint32_t kPanelBytes =
+      kBlocks * Lines<kType, kBlock>::kBytes + kPanelFieldLines * kLineBytes;
+
+  // The fields of a super-block are loaded with its first sub-block, and moved down by one
+  // sub-block's bits after each.
+  [[gnu::always_inline]] void read_super(BlockScales* scales) noexcept {
+    if (index_ == 0) {
+      if constexpr (kBlock == 64) {
+        if (!second_) {
+          pair_line_ = at_;
+          at_ += kLineBytes;
+        }
+        const std::byte* high = pair_line_ + (second_ ? 2 * kRowGroup : 0);
+        high_ = _mm512_cvtepu16_epi32(_mm256_load_si256(reinterpret_cast<const __m256i*>(high)));
+        second_ = !second_;
+      }
+      d_ = load_halves(at_);
+      dmin_ = load_halves(at_ + 2 * kRowGroup);
+      low_ = load_line(at_ + kLineBytes);
+      at_ += 2 * kLineBytes;
+      if constexpr (kBlock == 32) {
+        second_low_ = load_line(at_);
+        high_ = load_line(at_ + kLineBytes);
+        at_ += 2 * kLineBytes;
+      }
+    }
+    if constexpr (kBlock == 32) {
+      if (index_ == 4) low_ = second_low_;
+    }
+    const __m512i nibble = _mm512_set1_epi32(15);
+    const __m512i upper = _mm512_set1_epi32(48);
+    const __m512i scale = merge(_mm512_slli_epi32(high_, 4), upper, _mm512_and_si512(low_, nibble));
+    const __m512i min = merge(_mm512_slli_epi32(high_, 2), upper,
+                              _mm512_and_si512(_mm512_srli_epi32(low_, 4), nibble));
+    scales->scale = _mm512_mul_ps(d_, _mm512_cvtepi32_ps(scale));
+    scales->min = _mm512_mul_ps(dmin_, _mm512_cvtepi32_ps(min));
+    low_ = _mm512_srli_epi32(low_, 8);
+    high_ = _mm512_srli_epi32(high_, 4);
+    index_ = (index_ + 1) % kSubBlocks;
+  }
+
+  const std::byte* group_;
   const std::byte* at_;
-  const std::byte* scale_line_ = nullptr;
-  bool second_ = false;  // the next block is the second of its pair
+  const std::byte* pair_line_ = nullptr;  // scales of a pair of blocks, H of a pair of super-blocks
+  std::uint32_t index_ = 0;               // of the next block in its pair or super-block
+  bool second_ = false;                   // the next super-block is the second of its pair
+  __m512 d_ = {};
+  __m512 dmin_ = {};
+  __m512i low_ = {};
+  __m512i second_low_ = {};
+  __m512i high_ = {};
 };
 
 // Stores sums of 16 rows, or of those that exist.

@@ -59,69 +59,43 @@ template <unsigned kRows>
   for (unsigned i = 0; i < kRows; ++i) totals[i] = _mm512_add_ps(totals[i], chunk[i]);
 }
 
-// The same for a whole chunk and one row of x: the four sums side by side.
-[[gnu::always_inline]] inline __m512 add_one_row(const float* strip, const float* x,
-                                                 __m512 total) noexcept {
-  __m512 sums[4] = {};
-#pragma GCC unroll 16
-  for (unsigned c = 0; c < kQuarter; ++c) {
-#pragma GCC unroll 4
-    for (unsigned quarter = 0; quarter < 4; ++quarter) {
-      const unsigned column = quarter * kQuarter + c;
-      const __m512 weights = _mm512_load_ps(strip + column * kRowGroup);
-      sums[quarter] = _mm512_fmadd_ps(weights, _mm512_set1_ps(x[column]), sums[quarter]);
-    }
-  }
-  __m512 chunk = _mm512_setzero_ps();
-  for (unsigned quarter = 0; quarter < 4; ++quarter) chunk = _mm512_add_ps(chunk, sums[quarter]);
-  return _mm512_add_ps(total, chunk);
-}
-
 void add_strip(const float* strip, std::uint32_t n_columns, const float* x, std::size_t stride,
                std::uint32_t n_x, __m512* totals) noexcept {
   std::uint32_t i = 0;
   for (; i + 8 <= n_x; i += 8) add_rows<8>(strip, n_columns, x + i * stride, stride, totals + i);
   for (; i + 4 <= n_x; i += 4) add_rows<4>(strip, n_columns, x + i * stride, stride, totals + i);
   for (; i < n_x; ++i) {
-    if (n_columns == kChunkColumns) {
-      totals[i] = add_one_row(strip, x + i * stride, totals[i]);
-    } else {
-      add_rows<1>(strip, n_columns, x + i * stride, stride, totals + i);
-    }
+    add_rows<1>(strip, n_columns, x + i * stride, stride, totals + i);
   }
 }
 
-// Widens the weights of a coded type, a chunk at a time.
+// Widens the weights of a coded type, a block at a time.
 template <QuantType kType, std::uint32_t kBlock>
-class CodedStrips {
+class Columns {
  public:
-  CodedStrips(const std::byte* group, std::uint32_t column) noexcept : reader_(group, column) {}
+  static constexpr std::uint32_t kUnit = kBlock;  // columns that next() widens
 
-  // Widens the next n_columns, a multiple of kBlock.
-  [[gnu::always_inline]] const float* next(std::uint32_t n_columns, std::uint32_t prefetch_bytes,
-                                           Strip* strip) noexcept {
-    for (std::uint32_t first = 0; first < n_columns; first += kBlock) {
-      BlockScales scales;
-      const std::byte* lines = reader_.next(&scales);
-      prefetch_lines<Lines<kType, kBlock>::kBytes + kLineBytes>(lines + prefetch_bytes);
-      // 8-bit codes carry an offset.
-      if constexpr (kType == QuantType::kQ8) {
-        scales.min = _mm512_mul_ps(scales.scale, _mm512_set1_ps(-kQ8Offset));
-      }
-      __m512i fours[kBlock / 4];
-      decode_fours<kType, kBlock>(lines, fours);
-#pragma GCC unroll 16
-      for (unsigned four = 0; four < kBlock / 4; ++four) {
-#pragma GCC unroll 4
-        for (unsigned k = 0; k < 4; ++k) {
-          const __m512i codes =
-              _mm512_and_si512(_mm512_srli_epi32(fours[four], 8 * k), _mm512_set1_epi32(255));
-          _mm512_store_ps(strip->weights[first + 4 * four + k],
-                          _mm512_fmadd_ps(scales.scale, _mm512_cvtepi32_ps(codes), scales.min));
-        }
-      }
+  Columns(const std::byte* group, std::uint32_t column) noexcept : reader_(group, column) {}
+
+  // Calls take(column, weights) for kUnit columns, the first of which is 0.
+  template <typename Take>
+  [[gnu::always_inline]] void next(std::uint32_t prefetch_bytes, Take&& take) noexcept {
+    BlockScales scales;
+    const std::byte* lines = reader_.next(&scales);
+    prefetch_lines<Lines<kType, kBlock>::kWithFields>(lines + prefetch_bytes);
+    // 8-bit codes carry an offset.
+    if constexpr (kType == QuantType::kQ8) {
+      scales.min = _mm512_mul_ps(scales.scale, _mm512_set1_ps(-kQ8Offset));
     }
-    return strip->weights[0];
+    for_fours<kType, kBlock>(
+        lines, [&](unsigned four, __m512i codes) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+          for (unsigned k = 0; k < 4; ++k) {
+            __m512i code = k == 0 ? codes : _mm512_srli_epi32(codes, 8 * k);
+            if (k < 3) code = _mm512_and_si512(code, _mm512_set1_epi32(255));
+            take(4 * four + k, _mm512_fmadd_ps(scales.scale, _mm512_cvtepi32_ps(code), scales.min));
+          }
+        });
   }
 
  private:
@@ -129,40 +103,46 @@ class CodedStrips {
 };
 
 // The same for float types, whose columns are padded to a multiple of four.
-template <QuantType kType, std::uint32_t kBlock>
-class FloatStrips {
+template <QuantType kType>
+class Columns<kType, 4> {
  public:
-  FloatStrips(const std::byte* group, std::uint32_t column) noexcept
-      : at_(group + column / kColumns * kLineBytes) {}
+  static constexpr std::uint32_t kUnit = 4;
 
-  [[gnu::always_inline]] const float* next(std::uint32_t n_columns, std::uint32_t prefetch_bytes,
-                                           Strip* strip) noexcept {
-    const std::byte* lines = at_;
-    at_ += n_columns / kColumns * kLineBytes;
-    for (std::uint32_t c = 0; c < n_columns; c += kColumns) {
-      const std::byte* line = lines + c / kColumns * kLineBytes;
-      prefetch_lines<kLineBytes>(line + prefetch_bytes);
-      if constexpr (kType == QuantType::kBF16) {
-        const __m512i pairs = load_line(line);
+  Columns(const std::byte* group, std::uint32_t column) noexcept
+      : at_(group + column / kUnit * kUnitBytes) {}
+
+  template <typename Take>
+  [[gnu::always_inline]] void next(std::uint32_t prefetch_bytes, Take&& take) noexcept {
+    prefetch_lines<kUnitBytes>(at_ + prefetch_bytes);
+    constexpr unsigned kOfLine = kUnit * kLineBytes / kUnitBytes;
+#pragma GCC unroll 4
+    for (unsigned c = 0; c < kUnit; c += kOfLine) {
+      const __m512i line = load_line(at_ + c / kOfLine * kLineBytes);
+      if constexpr (kType == QuantType::kF32) {
+        take(c, _mm512_castsi512_ps(line));
+      } else if constexpr (kType == QuantType::kBF16) {
         const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xFFFF0000U));
-        store(strip, c, _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)));
-        store(strip, c + 1, _mm512_castsi512_ps(_mm512_and_si512(pairs, upper)));
-      } else if constexpr (kType == QuantType::kF16) {
-        const __m512i columns = _mm512_permutexvar_epi16(even_then_odd(), load_line(line));
-        store(strip, c, _mm512_cvtph_ps(_mm512_castsi512_si256(columns)));
-        store(strip, c + 1, _mm512_cvtph_ps(_mm512_extracti64x4_epi64(columns, 1)));
+        take(c, _mm512_castsi512_ps(_mm512_slli_epi32(line, 16)));
+        take(c + 1, _mm512_castsi512_ps(_mm512_and_si512(line, upper)));
+      } else {
+        const __m512i columns = _mm512_permutexvar_epi16(even_then_odd(), line);
+        take(c, _mm512_cvtph_ps(_mm512_castsi512_si256(columns)));
+        take(c + 1, _mm512_cvtph_ps(_mm512_extracti64x4_epi64(columns, 1)));
       }
     }
-    return kType == QuantType::kF32 ? reinterpret_cast<const float*>(lines) : strip->weights[0];
+    at_ += kUnitBytes;
+  }
+
+  // Moves past n_columns; returns their lines.
+  [[gnu::always_inline]] const std::byte* skip(std::uint32_t n_columns) noexcept {
+    const std::byte* lines = at_;
+    at_ += n_columns / kUnit * kUnitBytes;
+    return lines;
   }
 
  private:
-  static constexpr std::uint32_t kColumns = 32 / code_bits(kType);  // of a line
+  static constexpr std::uint32_t kUnitBytes = kUnit * code_bits(kType) / 8 * kRowGroup;
 
-  [[gnu::always_inline]] static void store(Strip* strip, std::uint32_t column,
-                                           __m512 weights) noexcept {
-    _mm512_store_ps(strip->weights[column], weights);
-  }
   // Lanes 0, 2, 4 ... 30 and then 1, 3, 5 ... 31.
   [[gnu::always_inline]] static __m512i even_then_odd() noexcept {
     const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
@@ -174,8 +154,64 @@ class FloatStrips {
   const std::byte* at_;
 };
 
+// Returns the next n_columns as a strip: `strip`, or the lines where they are one.
+template <QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] inline const float* next_strip(Columns<kType, kBlock>* columns,
+                                                      std::uint32_t n_columns,
+                                                      std::uint32_t prefetch_bytes,
+                                                      Strip* strip) noexcept {
+  if constexpr (kType == QuantType::kF32) {
+    return reinterpret_cast<const float*>(columns->skip(n_columns));
+  } else {
+    for (std::uint32_t c = 0; c < n_columns; c += kBlock) {
+      columns->next(
+          prefetch_bytes, [&](unsigned column, __m512 weights) __attribute__((always_inline)) {
+            _mm512_store_ps(strip->weights[c + column], weights);
+          });
+    }
+    return strip->weights[0];
+  }
+}
+
+// One row of x times all groups: weights go from memory to their products.
+template <QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] inline void one_row(const MatMulArgs& args) noexcept {
+  const float* x = reinterpret_cast<const float*>(args.x);
+  const std::uint32_t end = (args.n_cols + kBlock - 1) / kBlock * kBlock;
+  const std::byte* group = args.weights;
+  for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
+    Columns<kType, kBlock> columns(group, 0);
+    __m512 total = _mm512_setzero_ps();
+    std::uint32_t c = 0;
+    for (; c + kChunkColumns <= end; c += kChunkColumns) {
+      __m512 sums[4] = {};
+#pragma GCC unroll 16
+      for (std::uint32_t first = 0; first < kChunkColumns; first += kBlock) {
+        columns.next(
+            args.prefetch_bytes, [&](unsigned column,
+                                     __m512 weights) __attribute__((always_inline)) {
+              __m512& sum = sums[(first + column) / kQuarter];
+              sum = _mm512_fmadd_ps(weights, _mm512_set1_ps(x[c + first + column]), sum);
+            });
+      }
+      __m512 chunk = _mm512_setzero_ps();
+#pragma GCC unroll 4
+      for (unsigned quarter = 0; quarter < 4; ++quarter) {
+        chunk = _mm512_add_ps(chunk, sums[quarter]);
+      }
+      total = _mm512_add_ps(total, chunk);
+    }
+    if (c < end) {
+      Strip strip;
+      const float* weights = next_strip(&columns, end - c, args.prefetch_bytes, &strip);
+      add_rows<1>(weights, end - c, x + c, 0, &total);
+    }
+    store_rows(args.y + row, total, args.n_rows - row);
+  }
+}
+
 // Columns [first_column, last_column) and rows [first, first + n_x) of x, times all groups.
-template <template <QuantType, std::uint32_t> class Strips, QuantType kType, std::uint32_t kBlock>
+template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] inline void one_panel(const MatMulArgs& args, std::uint32_t first_column,
                                              std::uint32_t last_column, std::uint32_t first,
                                              std::uint32_t n_x) noexcept {
@@ -192,10 +228,10 @@ template <template <QuantType, std::uint32_t> class Strips, QuantType kType, std
       totals[i] =
           first_column == 0 ? _mm512_setzero_ps() : load_rows(y + i * args.y_stride, n_rows);
     }
-    Strips<kType, kBlock> strips(group, first_column);
+    Columns<kType, kBlock> columns(group, first_column);
     for (std::uint32_t c = first_column; c < end; c += kChunkColumns) {
       const std::uint32_t n_columns = end - c < kChunkColumns ? end - c : kChunkColumns;
-      const float* weights = strips.next(n_columns, args.prefetch_bytes, &strip);
+      const float* weights = next_strip(&columns, n_columns, args.prefetch_bytes, &strip);
       add_strip(weights, n_columns, x + c, stride, n_x, totals);
     }
     for (std::uint32_t i = 0; i < n_x; ++i) {
@@ -204,14 +240,18 @@ template <template <QuantType, std::uint32_t> class Strips, QuantType kType, std
   }
 }
 
-template <template <QuantType, std::uint32_t> class Strips, QuantType kType, std::uint32_t kBlock>
+template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] inline void all_rows(const MatMulArgs& args) noexcept {
+  if (args.n_x == 1) {
+    one_row<kType, kBlock>(args);
+    return;
+  }
   const std::uint32_t panel = args.n_x > kFewRows ? kPanelColumns : args.n_cols;
   for (std::uint32_t first = 0; first < args.n_x; first += kPanelRows) {
     const std::uint32_t n_x = args.n_x - first < kPanelRows ? args.n_x - first : kPanelRows;
     for (std::uint32_t c = 0; c < args.n_cols; c += panel) {
-      one_panel<Strips, kType, kBlock>(args, c, args.n_cols - c < panel ? args.n_cols : c + panel,
-                                       first, n_x);
+      one_panel<kType, kBlock>(args, c, args.n_cols - c < panel ? args.n_cols : c + panel, first,
+                               n_x);
     }
   }
 }
@@ -220,15 +260,11 @@ template <template <QuantType, std::uint32_t> class Strips, QuantType kType, std
 
 #define QSF_DEFINE(name, type, block)                                \
   void matmul_##name##_f32_avx512(const MatMulArgs& args) noexcept { \
-    all_rows<CodedStrips, QuantType::type, block>(args);             \
+    all_rows<QuantType::type, block>(args);                          \
   }
 QSF_CODED_FORMATS(QSF_DEFINE)
-#undef QSF_DEFINE
-
-#define QSF_DEFINE(name, type, block)                                \
-  void matmul_##name##_f32_avx512(const MatMulArgs& args) noexcept { \
-    all_rows<FloatStrips, QuantType::type, block>(args);             \
-  }
+QSF_SUPER_FORMATS(QSF_DEFINE)
+QSF_ROW_FORMATS(QSF_DEFINE)
 QSF_FLOAT_FORMATS(QSF_DEFINE)
 #undef QSF_DEFINE
 

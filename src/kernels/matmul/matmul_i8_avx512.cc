@@ -95,6 +95,8 @@ struct PairDot {
     coded<PairDot, QuantType::type, block>(args);                   \
   }
 QSF_CODED_FORMATS(QSF_DEFINE)
+QSF_SUPER_FORMATS(QSF_DEFINE)
+QSF_ROW_FORMATS(QSF_DEFINE)
 #undef QSF_DEFINE
 
 }  // namespace qsf::kernels

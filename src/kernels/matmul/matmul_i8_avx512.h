@@ -52,28 +52,44 @@ static constexpr unsigned sum_field(unsigned half) noexcept {
   return kBlock == 64 ? 3 : 1 + half;
 }
 
+// What has to be taken out of dots, times the sum of x: the offset of 8-bit codes, and the zero
+// point of types without a scale per block. 0 where mins do that.
+template <QuantType kType>
+static constexpr float kOffset = kType == QuantType::kQ8           ? kQ8Offset
+                                 : kType == QuantType::kTernaryRow ? 1.0F
+                                 : kType == QuantType::kQk256      ? 2.0F
+                                                                   : 0.0F;
+
 // Adds the products of one block and one row of x to `total`: each operation rounds once, in the
-// order that matmul.h gives. 8-bit codes carry an offset, which is taken out exactly: both terms of
-// that fused operation and its result are whole numbers below 2^24.
+// order that matmul.h gives. Offsets are taken out exactly: both terms of that fused operation and
+// its result are whole numbers below 2^24.
 template <QuantType kType>
 [[gnu::always_inline]] static inline __m512 add_dots(__m512 total, __m512i dots,
                                                      const BlockScales& scales, __m512 sum,
                                                      __m512 chunk_scale) noexcept {
   __m512 term = _mm512_cvtepi32_ps(dots);
-  if constexpr (kType == QuantType::kQ8) {
-    term = _mm512_fnmadd_ps(sum, _mm512_set1_ps(kQ8Offset), term);
-    term = _mm512_mul_ps(scales.scale, term);
+  if constexpr (kOffset<kType> != 0.0F) {
+    term = _mm512_fnmadd_ps(sum, _mm512_set1_ps(kOffset<kType>), term);
+    if constexpr (kType == QuantType::kQ8) term = _mm512_mul_ps(scales.scale, term);
   } else {
     term = _mm512_add_ps(_mm512_mul_ps(scales.scale, term), _mm512_mul_ps(scales.min, sum));
   }
   return _mm512_add_ps(total, _mm512_mul_ps(chunk_scale, term));
 }
 
+// Multiplies finished sums with the scales of their rows, where the type has such.
+template <QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] static inline __m512 scale_rows(const BlockReader<kType, kBlock>& reader,
+                                                       __m512 total) noexcept {
+  if constexpr (scale_form(kType) != ScaleForm::kRow) return total;
+  return _mm512_mul_ps(total, reader.row_scales());
+}
+
 // One row of x times all groups.
 template <typename Dot, QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline void one_row(const MatMulArgs& args) noexcept {
   constexpr std::uint32_t kHalves = kChunkColumns / kBlock;
-  constexpr std::uint32_t kLines = Lines<kType, kBlock>::kBytes + kLineBytes;
+  constexpr std::uint32_t kLines = Lines<kType, kBlock>::kWithFields;
   const Row x = Row::of(args, 0);
   const std::uint32_t n_blocks = (args.n_cols + kBlock - 1) / kBlock;
   const std::byte* group = args.weights;
@@ -94,6 +110,7 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
                                 x.field(chunk, 0));
       }
     }
+    total = scale_rows<kType>(reader, total);
     store_rows(args.y + row, total, args.n_rows - row);
   }
 }
@@ -137,7 +154,7 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock, unsigned kBlocks>
                                                     const std::byte* codes, const std::byte* chunk,
                                                     const MatMulArgs& args, std::uint32_t n_x,
                                                     __m512* totals) noexcept {
-  constexpr std::uint32_t kLines = Lines<kType, kBlock>::kBytes + kLineBytes;
+  constexpr std::uint32_t kLines = Lines<kType, kBlock>::kWithFields;
   Chunk<kType, kBlock> weights;
 #pragma GCC unroll 2
   for (unsigned half = 0; half < kBlocks; ++half) {
@@ -191,6 +208,7 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
                                        chunks + c * sizeof(Int8Chunk), args, n_x, totals);
     }
     for (std::uint32_t i = 0; i < n_x; ++i) {
+      if (first_column + n_columns == args.n_cols) totals[i] = scale_rows<kType>(reader, totals[i]);
       store_rows(y + i * args.y_stride, totals[i], n_rows);
     }
   }

@@ -63,6 +63,8 @@ struct VnniDot {
     coded<VnniDot, QuantType::type, block>(args);                       \
   }
 QSF_CODED_FORMATS(QSF_DEFINE)
+QSF_SUPER_FORMATS(QSF_DEFINE)
+QSF_ROW_FORMATS(QSF_DEFINE)
 #undef QSF_DEFINE
 
 }  // namespace qsf::kernels
