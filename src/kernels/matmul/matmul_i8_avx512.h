@@ -170,10 +170,14 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock, unsigned kBlocks>
     codes += 4 * stride;
     chunk += 4 * stride;
   }
-  for (; i < n_x; ++i) {
+  if (i + 2 <= n_x) {
+    add_rows<Dot, kType, kBlock, kBlocks, 2>(weights, codes, chunk, stride, totals + i);
+    codes += 2 * stride;
+    chunk += 2 * stride;
+    i += 2;
+  }
+  if (i < n_x) {
     add_rows<Dot, kType, kBlock, kBlocks, 1>(weights, codes, chunk, stride, totals + i);
-    codes += stride;
-    chunk += stride;
   }
 }
 

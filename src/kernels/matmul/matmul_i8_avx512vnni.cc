@@ -44,14 +44,22 @@ struct VnniDot {
   template <int kLargest, unsigned kFours, unsigned kRows>
   [[gnu::always_inline]] static inline void rows(const __m512i* fours, const std::byte* q,
                                                  std::size_t stride, __m512i* dots) noexcept {
-#pragma GCC unroll 4
-    for (unsigned i = 0; i < kRows; ++i) dots[i] = _mm512_setzero_si512();
+    // Fewer than four rows have more sums each, so that none waits for the one before.
+    constexpr unsigned kSums = 4 / kRows;
+    __m512i sums[kRows][kSums] = {};
 #pragma GCC unroll 16
     for (unsigned four = 0; four < kFours; ++four) {
 #pragma GCC unroll 4
       for (unsigned i = 0; i < kRows; ++i) {
-        dots[i] = dot_four(dots[i], fours[four], q + i * stride + 4 * four);
+        __m512i& sum = sums[i][four % kSums];
+        sum = dot_four(sum, fours[four], q + i * stride + 4 * four);
       }
+    }
+#pragma GCC unroll 4
+    for (unsigned i = 0; i < kRows; ++i) {
+      dots[i] = sums[i][0];
+#pragma GCC unroll 4
+      for (unsigned k = 1; k < kSums; ++k) dots[i] = _mm512_add_epi32(dots[i], sums[i][k]);
     }
   }
 };
