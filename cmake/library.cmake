@@ -49,30 +49,10 @@ endfunction()
 
 qsf_linked_libraries(qsf_capi qsf_archive_folders qsf_archive_externals)
 
-# Every compiler and linker has to be able to use the archive, and code for link-time optimisation
-# is its own compiler's alone. gcc can emit both kinds, of which the archive keeps the machine's.
-if(CMAKE_INTERPROCEDURAL_OPTIMIZATION)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    foreach(folder IN LISTS qsf_archive_folders)
-      # gcc 12 takes two appends to a string of the standard library for overflows at -O3.
-      target_compile_options(${folder} PRIVATE -ffat-lto-objects -Wno-restrict -Wno-stringop-overflow)
-    endforeach()
-  else()
-    message(STATUS "The engine is built without link-time optimisation, which would tie libqsf.a to ${CMAKE_CXX_COMPILER_ID}")
-    set_target_properties(${qsf_archive_folders} PROPERTIES INTERPROCEDURAL_OPTIMIZATION OFF)
-  endif()
-endif()
-
 set(qsf_archive_objects ${qsf_archive_folders})
 list(TRANSFORM qsf_archive_objects REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>")
 add_library(qsf STATIC ${qsf_archive_objects})
 set_target_properties(qsf PROPERTIES LINKER_LANGUAGE CXX)
-if(CMAKE_INTERPROCEDURAL_OPTIMIZATION AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  add_custom_command(TARGET qsf POST_BUILD VERBATIM
-    COMMAND ${CMAKE_OBJCOPY} --remove-section=.gnu.lto_* --remove-section=.gnu.debuglto_*
-            --strip-symbol=__gnu_lto_slim $<TARGET_FILE:qsf>)
-endif()
-
 # The C++ library that this compiler links by itself, as a C program has to name it.
 set(qsf_cxx_library stdc++)
 if("c++" IN_LIST CMAKE_CXX_IMPLICIT_LINK_LIBRARIES)
