@@ -245,6 +245,8 @@ template <QuantType kType, std::uint32_t kBlock>
     multiply<QuantType::type, block>(args);                        \
   }
 QSF_CODED_FORMATS(QSF_DEFINE)
+QSF_SUPER_FORMATS(QSF_DEFINE)
+QSF_ROW_FORMATS(QSF_DEFINE)
 QSF_DEFINE(bf16, kBF16, 4)
 #undef QSF_DEFINE
 

@@ -91,7 +91,8 @@ template <QuantType kType, std::uint32_t kBlock>
                                args.x_stride, n_x, totals);
     }
     for (std::uint32_t i = 0; i < n_x; ++i) {
-      store_rows(args.y + (first + i) * args.y_stride + row, totals[i], args.n_rows - row);
+      store_rows(args.y + (first + i) * args.y_stride + row, scale_rows(reader, totals[i]),
+                 args.n_rows - row);
     }
   }
   amx::release();
@@ -116,6 +117,8 @@ template <QuantType kType, std::uint32_t kBlock>
     }                                                            \
   }
 QSF_CODED_FORMATS(QSF_DEFINE)
+QSF_SUPER_FORMATS(QSF_DEFINE)
+QSF_ROW_FORMATS(QSF_DEFINE)
 #undef QSF_DEFINE
 
 }  // namespace qsf::kernels

@@ -27,36 +27,22 @@ QSF_ROW_FORMATS(QSF_DECLARE)
 #undef QSF_DECLARE
 
 #if defined(__x86_64__)
-#define QSF_DECLARE(name, type, block)                            \
-  void matmul_##name##_i8_sse42(const MatMulArgs& args) noexcept; \
-  void matmul_##name##_i8_avx2(const MatMulArgs& args) noexcept;  \
-  void matmul_##name##_f32_avx2(const MatMulArgs& args) noexcept;
-QSF_CODED_FORMATS(QSF_DECLARE)
-QSF_SUPER_FORMATS(QSF_DECLARE)
-QSF_ROW_FORMATS(QSF_DECLARE)
-#undef QSF_DECLARE
-
-#define QSF_DECLARE(name, type, block) \
-  void matmul_##name##_f32_avx2(const MatMulArgs& args) noexcept;
-QSF_FLOAT_FORMATS(QSF_DECLARE)
-#undef QSF_DECLARE
-
 #define QSF_DECLARE(name, type, block)                                 \
-  void matmul_##name##_i8_avx512vnni(const MatMulArgs& args) noexcept; \
+  void matmul_##name##_i8_sse42(const MatMulArgs& args) noexcept;      \
+  void matmul_##name##_i8_avx2(const MatMulArgs& args) noexcept;       \
+  void matmul_##name##_f32_avx2(const MatMulArgs& args) noexcept;      \
   void matmul_##name##_i8_avx512(const MatMulArgs& args) noexcept;     \
-  void matmul_##name##_f32_avx512(const MatMulArgs& args) noexcept;
-QSF_CODED_FORMATS(QSF_DECLARE)
-QSF_SUPER_FORMATS(QSF_DECLARE)
-QSF_ROW_FORMATS(QSF_DECLARE)
-#undef QSF_DECLARE
-
-#define QSF_DECLARE(name, type, block)                          \
-  void matmul_##name##_i8_amx(const MatMulArgs& args) noexcept; \
+  void matmul_##name##_f32_avx512(const MatMulArgs& args) noexcept;    \
+  void matmul_##name##_i8_avx512vnni(const MatMulArgs& args) noexcept; \
+  void matmul_##name##_i8_amx(const MatMulArgs& args) noexcept;        \
   void matmul_##name##_bf16_amx(const MatMulArgs& args) noexcept;
 QSF_CODED_FORMATS(QSF_DECLARE)
+QSF_SUPER_FORMATS(QSF_DECLARE)
+QSF_ROW_FORMATS(QSF_DECLARE)
 #undef QSF_DECLARE
 
-#define QSF_DECLARE(name, type, block) \
+#define QSF_DECLARE(name, type, block)                            \
+  void matmul_##name##_f32_avx2(const MatMulArgs& args) noexcept; \
   void matmul_##name##_f32_avx512(const MatMulArgs& args) noexcept;
 QSF_FLOAT_FORMATS(QSF_DECLARE)
 #undef QSF_DECLARE
