@@ -61,7 +61,7 @@ def limit_of(run, test):
     if "limits" not in run:
         return "-"
     if test["kind"] == "generate":
-        return share(test["bytes_per_second"], run["limits"]["read_bytes_per_second"]) + " of memory"
+        return f"{100 * test['read_share']['median']:.0f} % of memory"
     return share(test["operations_per_second"], prompt_peak(run)) + " of arithmetic"
 
 

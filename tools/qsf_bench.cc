@@ -20,20 +20,13 @@
 namespace qsf_tools {
 namespace {
 
-// The limits are measured before and after the tests, since a machine with neighbours is not always
-// as fast as it can be.
-qsf::Status add_limits(const BenchModel& model, BenchReport& report) {
+qsf::Result<std::optional<MachineProbe>> make_probe(const BenchOptions& options,
+                                                    const BenchModel& model) {
+  if (options.no_probe) return std::optional<MachineProbe>();
   QSF_ASSIGN_OR_RETURN(const qsf::kernels::Isa best,
                        qsf::kernels::parse_isa(model.engine().instruction_set()));
-  QSF_ASSIGN_OR_RETURN(const std::unique_ptr<qsf::ThreadPool> threads,
-                       qsf::ThreadPool::create(model.engine().n_threads()));
-  QSF_ASSIGN_OR_RETURN(MachineLimits limits, measure_limits(*threads, best));
-  if (report.limits) {
-    keep_better(limits, *report.limits);
-  } else {
-    report.limits = std::move(limits);
-  }
-  return qsf::ok_status();
+  QSF_ASSIGN_OR_RETURN(MachineProbe probe, MachineProbe::create(model.engine().n_threads(), best));
+  return std::optional<MachineProbe>(std::move(probe));
 }
 
 void add_difference(const qsf::OperatorProfile& after, const qsf::OperatorProfile& before,
@@ -47,9 +40,11 @@ void add_difference(const qsf::OperatorProfile& after, const qsf::OperatorProfil
   }
 }
 
-// Runs one test, in turns with the peer where there is one.
-qsf::Status measure(const BenchOptions& options, BenchModel& model, BenchResult& result,
-                    std::optional<PeerInfo>& peer, ProgressLine& progress) {
+// Runs one test, in turns with the peer and with sweeps of memory where there are such.
+qsf::Status measure(const BenchOptions& options, BenchModel& model,
+                    std::optional<MachineProbe>& probe, BenchReport& report, BenchResult& result,
+                    ProgressLine& progress) {
+  const bool sweeps = probe && result.test.generate;
   QSF_RETURN_IF_ERROR(model.warm_up(result.test));
   for (unsigned i = 0; i < options.repetitions; ++i) {
     if (progress.due()) {
@@ -58,14 +53,16 @@ qsf::Status measure(const BenchOptions& options, BenchModel& model, BenchResult&
     }
     // What fills the context before a run is not part of it.
     QSF_RETURN_IF_ERROR(model.reach_depth(result.test.depth));
+    const double swept = sweeps ? probe->sweep(report.limits->read) : 0.0;
     const qsf::OperatorProfile before = model.engine().stats().operators;
     QSF_ASSIGN_OR_RETURN(const double seconds, model.run(result.test));
     result.run_seconds.push_back(seconds);
+    if (sweeps) result.read_beside.push_back((swept + probe->sweep(report.limits->read)) / 2);
     add_difference(model.engine().stats().operators, before, result.operators);
     if (!options.peer_model.empty()) {
-      if (!peer) peer.emplace();
-      QSF_ASSIGN_OR_RETURN(const double rate,
-                           run_peer(options, model.engine().n_threads(), result.test, *peer));
+      if (!report.peer) report.peer.emplace();
+      QSF_ASSIGN_OR_RETURN(const double rate, run_peer(options, model.engine().n_threads(),
+                                                       result.test, *report.peer));
       result.peer_tokens_per_second.push_back(rate);
     }
   }
@@ -76,15 +73,17 @@ qsf::Status measure(const BenchOptions& options, BenchModel& model, BenchResult&
 qsf::Status bench_model(const BenchOptions& options) {
   QSF_ASSIGN_OR_RETURN(BenchModel model, BenchModel::open(options));
   BenchReport report;
-  if (!options.no_probe) QSF_RETURN_IF_ERROR(add_limits(model, report));
+  QSF_ASSIGN_OR_RETURN(std::optional<MachineProbe> probe, make_probe(options, model));
+  if (probe) report.limits = probe->measure();
   ProgressLine progress(kBenchTool, true);
   for (const BenchTest& test : model.tests(options)) {
     BenchResult result;
     result.test = test;
-    QSF_RETURN_IF_ERROR(measure(options, model, result, report.peer, progress));
+    QSF_RETURN_IF_ERROR(measure(options, model, probe, report, result, progress));
     report.results.push_back(std::move(result));
   }
-  if (!options.no_probe) QSF_RETURN_IF_ERROR(add_limits(model, report));
+  // A machine with neighbours is not always as fast as it can be.
+  if (probe) keep_better(probe->measure(), *report.limits);
   progress.clear();
   (options.json ? print_json : print_tables)(options, model, report);
   return qsf::ok_status();

@@ -29,29 +29,6 @@ constexpr double kBurstNs = 1e6;
 // Keeps a result whose computation is what is measured.
 std::atomic<std::uint64_t> g_result{0};
 
-ReadLimit measure_read(qsf::ThreadPool& threads, const ReadProbe& probe,
-                       qsf::MutableByteSpan memory) {
-  ReadLimit best;
-  for (const std::uint32_t n_streams : {1U, 4U, 8U}) {
-    for (const std::uint32_t prefetch_bytes : {0U, 2048U}) {
-      for (int sweep = 0; sweep < kReadSweeps; ++sweep) {
-        const std::uint64_t start = qsf::monotonic_ns();
-        threads.parallel_for(
-            memory.size() / kChunkBytes, 1, [&](std::size_t first, std::size_t last, unsigned) {
-              for (std::size_t i = first; i < last; ++i) {
-                g_result += probe.run(
-                    {memory.data() + i * kChunkBytes, kChunkBytes, n_streams, prefetch_bytes});
-              }
-            });
-        const auto elapsed_ns = static_cast<double>(qsf::monotonic_ns() - start);
-        const double rate = static_cast<double>(memory.size()) / elapsed_ns * 1e9;
-        if (rate > best.bytes_per_second) best = {rate, n_streams, prefetch_bytes};
-      }
-    }
-  }
-  return best;
-}
-
 // Operations a second of all threads together: each runs a burst of its own at the same time.
 double measure_arithmetic(qsf::ThreadPool& threads, const ArithmeticProbe& probe) {
   std::uint32_t n_rounds = 1024;
@@ -89,22 +66,62 @@ double MachineLimits::peak(ProbeKind kind) const noexcept {
   return 0.0;
 }
 
-qsf::Result<MachineLimits> measure_limits(qsf::ThreadPool& threads, qsf::kernels::Isa best) {
-  MachineLimits limits;
-  for (const ProbeKind kind : {ProbeKind::kInt8, ProbeKind::kF32, ProbeKind::kBf16}) {
-    const ArithmeticProbe* const probe = qsf::kernels::find_arithmetic_probe(kind, best);
-    if (probe == nullptr) continue;
-    limits.arithmetic.push_back({probe->name, kind, measure_arithmetic(threads, *probe)});
-  }
+MachineProbe::MachineProbe(std::unique_ptr<qsf::ThreadPool> threads, qsf::kernels::Isa best,
+                           qsf::MutableByteSpan memory) noexcept
+    : threads_(std::move(threads)), best_(best), memory_(memory) {}
+
+MachineProbe::MachineProbe(MachineProbe&& other) noexcept
+    : threads_(std::move(other.threads_)),
+      best_(other.best_),
+      memory_(std::exchange(other.memory_, {})) {}
+
+MachineProbe::~MachineProbe() {
+  qsf::unmap_pages(memory_);
+}
+
+qsf::Result<MachineProbe> MachineProbe::create(unsigned n_threads, qsf::kernels::Isa best) {
+  QSF_ASSIGN_OR_RETURN(std::unique_ptr<qsf::ThreadPool> threads,
+                       qsf::ThreadPool::create(n_threads));
   QSF_ASSIGN_OR_RETURN(const qsf::MutableByteSpan memory,
                        qsf::map_pages(kReadBytes, qsf::HugePages::kAllow));
   // Pages that were never written are all the same page of zeros.
-  threads.parallel_for(
+  threads->parallel_for(
       kReadBytes / kChunkBytes, 1, [&](std::size_t first, std::size_t last, unsigned) {
         std::memset(memory.data() + first * kChunkBytes, 1, (last - first) * kChunkBytes);
       });
-  limits.read = measure_read(threads, qsf::kernels::select_read_probe(best), memory);
-  qsf::unmap_pages(memory);
+  return MachineProbe(std::move(threads), best, memory);
+}
+
+double MachineProbe::sweep(const ReadLimit& way) {
+  const ReadProbe& probe = qsf::kernels::select_read_probe(best_);
+  const std::uint64_t start = qsf::monotonic_ns();
+  threads_->parallel_for(
+      memory_.size() / kChunkBytes, 1, [&](std::size_t first, std::size_t last, unsigned) {
+        for (std::size_t i = first; i < last; ++i) {
+          g_result += probe.run(
+              {memory_.data() + i * kChunkBytes, kChunkBytes, way.n_streams, way.prefetch_bytes});
+        }
+      });
+  const auto elapsed_ns = static_cast<double>(qsf::monotonic_ns() - start);
+  return static_cast<double>(memory_.size()) / elapsed_ns * 1e9;
+}
+
+MachineLimits MachineProbe::measure() {
+  MachineLimits limits;
+  for (const ProbeKind kind : {ProbeKind::kInt8, ProbeKind::kF32, ProbeKind::kBf16}) {
+    const ArithmeticProbe* const probe = qsf::kernels::find_arithmetic_probe(kind, best_);
+    if (probe == nullptr) continue;
+    limits.arithmetic.push_back({probe->name, kind, measure_arithmetic(*threads_, *probe)});
+  }
+  for (const std::uint32_t n_streams : {1U, 4U, 8U}) {
+    for (const std::uint32_t prefetch_bytes : {0U, 2048U}) {
+      ReadLimit way{0.0, n_streams, prefetch_bytes};
+      for (int i = 0; i < kReadSweeps; ++i) {
+        way.bytes_per_second = std::max(way.bytes_per_second, sweep(way));
+      }
+      if (way.bytes_per_second > limits.read.bytes_per_second) limits.read = way;
+    }
+  }
   return limits;
 }
 

@@ -7,9 +7,11 @@
 #define QSF_TOOLS_QSF_BENCH_LIMITS_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/result.h"
 #include "kernels/isa.h"
 #include "kernels/probe/probe.h"
@@ -37,9 +39,31 @@ struct MachineLimits {
   double peak(qsf::kernels::ProbeKind kind) const noexcept;
 };
 
-// Measures for about a second.
-// Fails  kOutOfBudget when there is not 1 GiB of memory to read
-qsf::Result<MachineLimits> measure_limits(qsf::ThreadPool& threads, qsf::kernels::Isa best);
+// The limits of a machine, with 1 GiB of memory to read. On a machine with neighbours the rate of
+// memory changes by half from one second to the next, so a test is set against sweeps right before
+// and after each of its runs, in the way that was found to be the fastest.
+class MachineProbe {
+ public:
+  // Fails  kOutOfBudget when there is not 1 GiB of memory to read
+  static qsf::Result<MachineProbe> create(unsigned n_threads, qsf::kernels::Isa best);
+  MachineProbe(MachineProbe&& other) noexcept;
+  ~MachineProbe();
+  MachineProbe(const MachineProbe&) = delete;
+  MachineProbe& operator=(const MachineProbe&) = delete;
+
+  // Measures everything, for about a second.
+  MachineLimits measure();
+  // Returns bytes a second of one sweep with the streams and the prefetch of `way`.
+  double sweep(const ReadLimit& way);
+
+ private:
+  MachineProbe(std::unique_ptr<qsf::ThreadPool> threads, qsf::kernels::Isa best,
+               qsf::MutableByteSpan memory) noexcept;
+
+  std::unique_ptr<qsf::ThreadPool> threads_;
+  qsf::kernels::Isa best_;
+  qsf::MutableByteSpan memory_;
+};
 
 // Keeps the better of two measurements of one machine.
 void keep_better(const MachineLimits& other, MachineLimits& limits);

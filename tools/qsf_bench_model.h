@@ -31,6 +31,8 @@ struct BenchResult {
   BenchTest test;
   std::vector<double> run_seconds;
   std::vector<double> peer_tokens_per_second;
+  // Bytes a second that plain sweeps read before and after each run that generates, their mean.
+  std::vector<double> read_beside;
   std::uint64_t bytes_read = 0;  // of one run that generates: weights, keys and values once a token
   std::uint64_t operations = 0;  // of one run
   qsf::OperatorProfile operators;  // of all measured runs together

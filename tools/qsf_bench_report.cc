@@ -20,6 +20,7 @@ struct Rates {
   Spread peer_tokens;
   double bytes_per_second = 0.0;
   double operations_per_second = 0.0;
+  Spread read_share;  // of what the sweeps beside each run read
 };
 
 Rates rates_of(const BenchResult& result) {
@@ -29,6 +30,12 @@ Rates rates_of(const BenchResult& result) {
   const double seconds = result.test.n_tokens / rates.tokens.median;
   rates.bytes_per_second = static_cast<double>(result.bytes_read) / seconds;
   rates.operations_per_second = static_cast<double>(result.operations) / seconds;
+  std::vector<double> shares;
+  for (std::size_t i = 0; i < result.read_beside.size(); ++i) {
+    shares.push_back(static_cast<double>(result.bytes_read) / result.run_seconds[i] /
+                     result.read_beside[i]);
+  }
+  rates.read_share = spread_of(std::move(shares));
   return rates;
 }
 
@@ -134,6 +141,10 @@ nlohmann::ordered_json result_json(const BenchResult& result) {
   json["run_seconds"] = result.run_seconds;
   json["operations_per_second"] = rates.operations_per_second;
   if (result.bytes_read > 0) json["bytes_per_second"] = rates.bytes_per_second;
+  if (!result.read_beside.empty()) {
+    json["read_beside_bytes_per_second"] = result.read_beside;
+    json["read_share"] = spread_json(rates.read_share);
+  }
   json["operators"] = operators_json(result.operators);
   if (!result.peer_tokens_per_second.empty()) {
     json["peer_tokens_per_second"] = spread_json(rates.peer_tokens);
@@ -173,7 +184,6 @@ void print_tables(const BenchOptions& options, const BenchModel& model, const Be
   const ArithmeticLimit* const peak =
       report.limits ? prompt_limit(*report.limits, options.exact, model.cost().float_weights())
                     : nullptr;
-  const double read_limit = report.limits ? report.limits->read.bytes_per_second : 0.0;
   std::printf("\n%-24s %10s %19s %7s %8s %7s %8s %9s %6s\n", "test", "tokens/s", "min to max",
               "GB/s", "of limit", "TOPS", "of limit", "peer", "ratio");
   for (const BenchResult& result : report.results) {
@@ -184,7 +194,7 @@ void print_tables(const BenchOptions& options, const BenchModel& model, const Be
     std::printf(
         "%-24s %10.2f %19s %7s %8s %7s %8s %9s %6s\n", test_name(result.test).c_str(),
         rates.tokens.median, range, number(rates.bytes_per_second * 1e-9, 2).c_str(),
-        result.bytes_read > 0 ? percent(rates.bytes_per_second, read_limit).c_str() : "-",
+        rates.read_share.median > 0.0 ? percent(rates.read_share.median, 1.0).c_str() : "-",
         number(rates.operations_per_second * 1e-12, 3).c_str(),
         percent(rates.operations_per_second, peak == nullptr ? 0.0 : peak->operations_per_second)
             .c_str(),

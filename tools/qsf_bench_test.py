@@ -155,6 +155,9 @@ class Models(Case):
         self.assertIn(limits["read_streams"], (1, 4, 8))
         for name in ("read_bytes", "int8_operations", "f32_operations"):
             self.assertGreater(limits[name + "_per_second"], 0.0)
+        generate = found["tests"][0]
+        read = generate["bytes_per_second"] / generate["read_beside_bytes_per_second"][0]
+        self.assertAlmostEqual(generate["read_share"]["median"] / read, 1.0, 9)
         code, out, _ = call(MODEL, "-p", "4", "-n", "1", "-r", "1", QSF_ISA="scalar")
         self.assertEqual(code, 0)
         self.assertIn("probe_i8_scalar", out)
