@@ -96,7 +96,8 @@ def plot_bits(plot, runs, path):
                           textcoords="offset points", xytext=(5, 5), fontsize=7)
     limited = [run for of_set in points.values() for run, _ in of_set.values() if "limits" in run]
     if limited:
-        by_bytes = sorted((run["model"]["weight_bytes_per_token"], run) for run in limited)
+        by_bytes = sorted(((run["model"]["weight_bytes_per_token"], run) for run in limited),
+                          key=lambda pair: pair[0])
         axes.plot([8 * n / run["model"]["parameters"] for n, run in by_bytes],
                   [run["limits"]["read_bytes_per_second"] / n for n, run in by_bytes], "--",
                   label="limit of memory")
