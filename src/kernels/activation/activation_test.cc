@@ -187,9 +187,9 @@ TEST_P(ActivationTest, GeluTanhMul) {
                                 scalar.gelu_erf};
   SeededRng rng;
   for (const std::uint32_t n : testing_support::sizes_around_vectors()) {
-    for (const testing_support::Data data : testing_support::kAllData) {
+    for (const testing_support::RowData data : testing_support::kAllRowData) {
       const auto x = make_data(data, n, rng);
-      const auto up = make_data(testing_support::Data::kNormal, n, rng);
+      const auto up = make_data(testing_support::RowData::kNormal, n, rng);
       for (float& value : x) value *= 5.0F;
       const GuardedArray<float> got(n);
       std::vector<float> want(n);

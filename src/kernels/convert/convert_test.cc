@@ -151,7 +151,7 @@ TEST_P(ConvertTest, StoresKeysByDimension) {
 ::testing::AssertionResult agrees(const ConvertKernels& kernels) {
   SeededRng rng;
   for (const std::uint32_t n : testing_support::sizes_around_vectors()) {
-    for (const testing_support::Data data : testing_support::kAllData) {
+    for (const testing_support::RowData data : testing_support::kAllRowData) {
       const auto x = make_data(data, n, rng);
       const GuardedArray<F16> halves(n);
       const GuardedArray<BF16> brains(n);

@@ -61,7 +61,7 @@ TEST_P(ElementwiseTest, EveryElementIsExact) {
   const ElementwiseKernels& scalar = elementwise_kernels().back();
   SeededRng rng;
   for (const std::uint32_t n : testing_support::sizes_around_vectors()) {
-    for (const testing_support::Data data : testing_support::kAllData) {
+    for (const testing_support::RowData data : testing_support::kAllRowData) {
       const auto a = make_data(data, n, rng);
       const auto b = make_data(data, n, rng);
       const GuardedArray<float> got(n);

@@ -23,9 +23,9 @@
 namespace qsf::kernels {
 namespace {
 
-using testing_support::Data;
 using testing_support::GuardedArray;
 using testing_support::GuardedBytes;
+using testing_support::RowData;
 using testing_support::SeededRng;
 
 class KvRowsTest : public testing::TestWithParam<KvRowKernels> {
@@ -74,7 +74,8 @@ float value_of(int code, float scale, std::uint32_t bits) {
 TEST_P(KvRowsTest, CodesAreTheNearestLevels) {
   SeededRng rng;
   for (const KvRowFormat& format : formats()) {
-    for (const Data data : {Data::kUniform, Data::kNormal, Data::kOutliers, Data::kZeros}) {
+    for (const RowData data :
+         {RowData::kUniform, RowData::kNormal, RowData::kOutliers, RowData::kZeros}) {
       const auto x = make_data(data, format.head_dim, rng);
       const GuardedBytes row(kv_quantised_row_bytes(format));
       GetParam().quantise(x.data(), row.data(), format);
@@ -95,7 +96,7 @@ TEST_P(KvRowsTest, CodesAreTheNearestLevels) {
 TEST_P(KvRowsTest, ScalesFollowTheirFormulas) {
   SeededRng rng;
   for (const KvRowFormat& format : formats()) {
-    const auto x = make_data(Data::kNormal, format.head_dim, rng);
+    const auto x = make_data(RowData::kNormal, format.head_dim, rng);
     const GuardedBytes row(kv_quantised_row_bytes(format));
     GetParam().quantise(x.data(), row.data(), format);
     for (std::uint32_t first = 0; first < format.head_dim; first += format.group) {
@@ -160,7 +161,7 @@ TEST_P(KvRowsTest, RotationIsTheHadamardTransform) {
   for (const std::uint32_t head_dim :
        {16U, 32U, 48U, 64U, 80U, 96U, 112U, 128U, 192U, 256U, 512U}) {
     const std::uint32_t block = hadamard_block(head_dim);
-    const auto x = make_data(Data::kOutliers, head_dim, rng);
+    const auto x = make_data(RowData::kOutliers, head_dim, rng);
     const std::vector<float> before(x.begin(), x.end());
     GetParam().rotate(x.data(), head_dim);
     EXPECT_TRUE(x.front_intact());
@@ -188,7 +189,7 @@ TEST_P(KvRowsTest, RotationSavesRowsWithOutliers) {
   double plain = 0.0;
   double rotated = 0.0;
   for (int i = 0; i < 50; ++i) {
-    auto x = make_data(Data::kNormal, 128, rng);
+    auto x = make_data(RowData::kNormal, 128, rng);
     x[i] = 50.0F;
     const auto error = [&] {
       const GuardedBytes row(kv_quantised_row_bytes(format));
@@ -211,7 +212,7 @@ TEST_P(KvRowsTest, RotationSavesRowsWithOutliers) {
   const KvRowKernels& scalar = kv_row_kernels().back();
   SeededRng rng;
   for (const KvRowFormat& format : formats()) {
-    for (const Data data : testing_support::kAllData) {
+    for (const RowData data : testing_support::kAllRowData) {
       const auto x = make_data(data, format.head_dim, rng);
       const GuardedBytes got(kv_quantised_row_bytes(format));
       const GuardedBytes want(kv_quantised_row_bytes(format));

@@ -131,10 +131,10 @@ TEST_P(NormTest, WorksInPlaceAndOnZeros) {
   SeededRng rng;
   for (const std::uint32_t n : testing_support::sizes_around_vectors()) {
     if (n == 0) continue;
-    for (const testing_support::Data data : testing_support::kAllData) {
+    for (const testing_support::RowData data : testing_support::kAllRowData) {
       const auto x = make_data(data, n, rng);
-      const auto gain = make_data(testing_support::Data::kUniform, n, rng);
-      const auto bias = make_data(testing_support::Data::kNormal, n, rng);
+      const auto gain = make_data(testing_support::RowData::kUniform, n, rng);
+      const auto bias = make_data(testing_support::RowData::kNormal, n, rng);
       const GuardedArray<float> got(n);
       const GuardedArray<float> want(n);
       for (const float* g : {static_cast<float*>(nullptr), gain.data()}) {

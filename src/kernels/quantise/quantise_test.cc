@@ -123,7 +123,7 @@ TEST_P(QuantiseTest, ChunksThatAreNotFiniteBecomeNaN) {
 ::testing::AssertionResult agrees(const QuantiseKernels& kernels) {
   SeededRng rng;
   for (const std::uint32_t n : testing_support::sizes_around_vectors()) {
-    for (const testing_support::Data data : testing_support::kAllData) {
+    for (const testing_support::RowData data : testing_support::kAllRowData) {
       const auto x = make_data(data, n, rng);
       const GuardedBytes got(int8_row_bytes(n));
       const GuardedBytes want(int8_row_bytes(n));

@@ -103,7 +103,7 @@ TEST_P(RopeTest, PositionZeroChangesNothing) {
   SeededRng rng;
   for (std::uint32_t n_pairs = 1; n_pairs < 70; ++n_pairs) {
     constexpr std::uint32_t kRows = 3;
-    const auto frequencies = make_data(testing_support::Data::kUniform, n_pairs, rng);
+    const auto frequencies = make_data(testing_support::RowData::kUniform, n_pairs, rng);
     const GuardedArray<float> cos(std::size_t{kRows} * n_pairs);
     const GuardedArray<float> sin(std::size_t{kRows} * n_pairs);
     const GuardedArray<float> cos_want(n_pairs);
@@ -121,7 +121,7 @@ TEST_P(RopeTest, PositionZeroChangesNothing) {
     const std::size_t stride = 2 * n_pairs + n_pairs % 3;
     const std::size_t row_stride = 2 * stride + 1;
     const std::size_t n_values = (kRows - 1) * row_stride + 2 * stride;
-    for (const testing_support::Data data : testing_support::kAllData) {
+    for (const testing_support::RowData data : testing_support::kAllRowData) {
       const auto got = make_data(data, n_values, rng);
       std::vector<float> want(got.begin(), got.end());
       kernels.rotate_half_rows({.x = got.data(),

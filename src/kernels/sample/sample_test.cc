@@ -61,7 +61,8 @@ TEST_P(SampleTest, ArgmaxNeverTakesNaN) {
   EXPECT_EQ(GetParam().argmax(zeros, 2), 0U);
 }
 
-::testing::AssertionResult differs(const char* what, std::uint32_t n, testing_support::Data data) {
+::testing::AssertionResult differs(const char* what, std::uint32_t n,
+                                   testing_support::RowData data) {
   return ::testing::AssertionFailure()
          << what << " of " << n << " values of data " << static_cast<int>(data);
 }
@@ -73,7 +74,7 @@ TEST_P(SampleTest, ArgmaxNeverTakesNaN) {
   SeededRng rng;
   for (const std::uint32_t n : testing_support::sizes_around_vectors()) {
     if (n == 0) continue;
-    for (const testing_support::Data data : testing_support::kAllData) {
+    for (const testing_support::RowData data : testing_support::kAllRowData) {
       const auto x = make_data(data, n, rng);
       if (kernels.argmax(x.data(), n) != scalar.argmax(x.data(), n)) {
         return differs("argmax", n, data);
@@ -169,7 +170,7 @@ TEST_P(SampleTest, PickGoesByRunningSums) {
 TEST_P(SampleTest, TopKCandidatesHoldTheKBest) {
   SeededRng rng;
   for (const std::uint32_t n : {1U, 31U, 32U, 33U, 1000U, 32768U, 40001U, 128256U}) {
-    for (const testing_support::Data data : testing_support::kAllData) {
+    for (const testing_support::RowData data : testing_support::kAllRowData) {
       const auto x = make_data(data, n, rng);
       std::vector<std::uint32_t> order;
       for (std::uint32_t i = 0; i < n; ++i) {
@@ -188,7 +189,7 @@ TEST_P(SampleTest, TopKCandidatesHoldTheKBest) {
           EXPECT_TRUE(std::binary_search(ids.begin(), ids.begin() + n_listed, order[i]))
               << n << ' ' << k << ' ' << i;
         }
-        if (data == testing_support::Data::kNormal && n == 128256 && k == 40) {
+        if (data == testing_support::RowData::kNormal && n == 128256 && k == 40) {
           EXPECT_LT(n_listed, 80U);
         }
       }

@@ -166,7 +166,7 @@ TEST_P(SoftmaxTest, LogSumExpOfNothing) {
   const SoftmaxKernels& scalar = softmax_kernels().back();
   SeededRng rng;
   for (const std::uint32_t n : testing_support::sizes_around_vectors()) {
-    for (const testing_support::Data data : testing_support::kAllData) {
+    for (const testing_support::RowData data : testing_support::kAllRowData) {
       const auto got = make_data(data, n, rng);
       std::vector<float> want(got.begin(), got.end());
       const float max = kernels.max_value(got.data(), n);

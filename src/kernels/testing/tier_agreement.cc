@@ -17,16 +17,16 @@ float special_value(SeededRng& rng) {
   return kValues[rng.get().below(std::size(kValues))];
 }
 
-float make_value(Data data, SeededRng& rng) {
+float make_value(RowData data, SeededRng& rng) {
   const float normal = rng.get().next_normal();
   switch (data) {
-    case Data::kUniform: return rng.uniform(-1.0F, 1.0F);
-    case Data::kNormal: return normal;
-    case Data::kOutliers: return rng.get().below(50) == 0 ? 100.0F * normal : normal;
-    case Data::kTiny: return normal * 0x1p-130F;
-    case Data::kHuge: return rng.uniform(-1.0F, 1.0F) * std::numeric_limits<float>::max();
-    case Data::kZeros: return normal < 0.0F ? -0.0F : 0.0F;
-    case Data::kSpecial: return rng.get().below(10) == 0 ? special_value(rng) : normal;
+    case RowData::kUniform: return rng.uniform(-1.0F, 1.0F);
+    case RowData::kNormal: return normal;
+    case RowData::kOutliers: return rng.get().below(50) == 0 ? 100.0F * normal : normal;
+    case RowData::kTiny: return normal * 0x1p-130F;
+    case RowData::kHuge: return rng.uniform(-1.0F, 1.0F) * std::numeric_limits<float>::max();
+    case RowData::kZeros: return normal < 0.0F ? -0.0F : 0.0F;
+    case RowData::kSpecial: return rng.get().below(10) == 0 ? special_value(rng) : normal;
   }
   return normal;
 }
@@ -42,7 +42,7 @@ std::vector<std::uint32_t> sizes_around_vectors() {
   return sizes;
 }
 
-GuardedArray<float> make_data(Data data, std::size_t n_values, SeededRng& rng) {
+GuardedArray<float> make_data(RowData data, std::size_t n_values, SeededRng& rng) {
   GuardedArray<float> values(n_values);
   for (float& value : values) value = make_value(data, rng);
   return values;

@@ -17,7 +17,7 @@
 
 namespace qsf::kernels::testing_support {
 
-enum class Data : std::uint8_t {
+enum class RowData : std::uint8_t {
   kUniform,   // in [-1, 1)
   kNormal,    // standard normal
   kOutliers,  // normal, one in fifty a hundred times as large
@@ -26,16 +26,17 @@ enum class Data : std::uint8_t {
   kZeros,     // of both signs
   kSpecial,   // normal, with infinities, NaN and zeros among them
 };
-inline constexpr Data kFiniteData[] = {Data::kUniform, Data::kNormal, Data::kOutliers,
-                                       Data::kTiny,    Data::kHuge,   Data::kZeros};
-inline constexpr Data kAllData[] = {Data::kUniform, Data::kNormal, Data::kOutliers, Data::kTiny,
-                                    Data::kHuge,    Data::kZeros,  Data::kSpecial};
+inline constexpr RowData kFiniteData[] = {RowData::kUniform, RowData::kNormal, RowData::kOutliers,
+                                          RowData::kTiny,    RowData::kHuge,   RowData::kZeros};
+inline constexpr RowData kAllRowData[] = {RowData::kUniform, RowData::kNormal, RowData::kOutliers,
+                                          RowData::kTiny,    RowData::kHuge,   RowData::kZeros,
+                                          RowData::kSpecial};
 
 // Returns every size up to 70, and some around more vectors than a loop unrolls.
 std::vector<std::uint32_t> sizes_around_vectors();
 
 // Returns n values of that kind, between guards.
-GuardedArray<float> make_data(Data data, std::size_t n_values, SeededRng& rng);
+GuardedArray<float> make_data(RowData data, std::size_t n_values, SeededRng& rng);
 
 // Whether both arrays hold the same bits, any NaN counting as any other.
 ::testing::AssertionResult same_bits(const float* got, const float* want, std::size_t n_values);
