@@ -9,6 +9,7 @@
 #ifndef QSF_KERNELS_DECODE_LANES_H_
 #define QSF_KERNELS_DECODE_LANES_H_
 
+#include "kernels/block_place.h"
 #include "kernels/lanes.h"
 #include "quant/types.h"
 
@@ -157,14 +158,6 @@ struct BlockFields {
   const std::byte* codes;
 };
 
-// What scale is multiplied with to give the min of a type that stores none: w = scale * (code + z).
-template <QuantType kType>
-static constexpr float kZeroPoint = kType == QuantType::kQ2S          ? -1.5F
-                                    : kType == QuantType::kTernary    ? -1.0F
-                                    : kType == QuantType::kTernaryRow ? -1.0F
-                                    : kType == QuantType::kQk256      ? -2.0F
-                                                                      : 0.0F;
-
 // Sixteen words of high bits: u32 of every row, or u16.
 template <std::uint32_t kBlock>
 [[gnu::always_inline]] static inline Words16 load_high_bits(const std::byte* from) noexcept {
@@ -175,67 +168,33 @@ template <std::uint32_t kBlock>
            last_to_high(high) >> 16}};
 }
 
-// The fields of sub-block `block` of a row of super-blocks.
-template <QuantType kType, std::uint32_t kBlock>
-[[gnu::always_inline]] static inline BlockFields load_super_fields(const std::byte* group,
-                                                                   std::size_t block) noexcept {
-  constexpr std::uint32_t kSubBlocks = kSuperColumns / kBlock;
-  constexpr std::size_t kCodeBytes = std::size_t{kBlock} * code_bits(kType) / 8 * kRowGroup;
-  constexpr std::size_t kFieldBytes =
-      (kBlock == 32 ? 4 : 2) * kLineBytes;  // H of a pair not counted
-  constexpr std::size_t kSuperBytes = kFieldBytes + kSubBlocks * kCodeBytes;
-  const std::size_t index = block / kSubBlocks;
-  const auto k = static_cast<unsigned>(block % kSubBlocks);
-  const std::byte* fields;  // line D, then low
-  const std::byte* high_at;
-  if constexpr (kBlock == 32) {
-    fields = group + index * kSuperBytes;
-    high_at = fields + 3 * kLineBytes;
-  } else {
-    const std::byte* pair = group + index / 2 * (kLineBytes + 2 * kSuperBytes);
-    fields = pair + kLineBytes + index % 2 * kSuperBytes;
-    high_at = pair + index % 2 * (2 * kRowGroup);
-  }
-  const Rows16 d = load_half_rows(fields);
-  const Rows16 dmin = load_half_rows(fields + 2 * kRowGroup);
-  const Words16 low = load_line(fields + (1 + k / 4) * kLineBytes);
-  const Words16 high = load_high_bits<kBlock>(high_at);
-  BlockFields out;
-  for (unsigned i = 0; i < 4; ++i) {
-    const u32x4 lows = low.v[i] >> (8 * (k % 4));
-    const u32x4 highs = high.v[i] >> (4 * k);
-    out.scales.v[i] = d.v[i] * to_f32((lows & 15U) | ((highs & 3U) << 4));
-    out.mins.v[i] = dmin.v[i] * to_f32(((lows >> 4) & 15U) | ((highs & 12U) << 2));
-  }
-  out.codes = fields + kFieldBytes + k * kCodeBytes;
-  return out;
-}
-
-// Finds one column block of a group and widens its fields. Types with a scale and no min come in
-// pairs of blocks behind one line of scales.
+// Finds one column block of a group and widens its fields.
 template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline BlockFields load_fields(const std::byte* group,
                                                              std::size_t block) noexcept {
-  constexpr std::size_t kCodeBytes = std::size_t{kBlock} * code_bits(kType) / 8 * kRowGroup;
-  constexpr ScaleForm kForm = scale_form(kType);
-  if constexpr (kForm == ScaleForm::kSuperBlock) {
-    return load_super_fields<kType, kBlock>(group, block);
-  } else if constexpr (kForm == ScaleForm::kBlockMin) {
-    const std::byte* base = group + block * (kLineBytes + kCodeBytes);
-    return {load_half_rows(base), load_half_rows(base + 2 * kRowGroup), base + kLineBytes};
-  } else {
-    BlockFields out;
-    if constexpr (kForm == ScaleForm::kBlock) {
-      const std::byte* base = group + block / 2 * (kLineBytes + 2 * kCodeBytes);
-      out.scales = load_half_rows(base + block % 2 * (2 * kRowGroup));
-      out.codes = base + kLineBytes + block % 2 * kCodeBytes;
-    } else {
-      for (unsigned i = 0; i < 4; ++i) out.scales.v[i] = splat(1.0F);
-      out.codes = group + (kForm == ScaleForm::kRow ? kLineBytes : 0) + block * kCodeBytes;
+  const BlockPlace place = place_of<kType, kBlock>(group, block);
+  BlockFields out;
+  out.codes = place.codes;
+  if constexpr (scale_form(kType) == ScaleForm::kSuperBlock) {
+    const Rows16 d = load_half_rows(place.scales);
+    const Rows16 dmin = load_half_rows(place.mins);
+    const Words16 low = load_line(place.low);
+    const Words16 high = load_high_bits<kBlock>(place.high);
+    for (unsigned i = 0; i < 4; ++i) {
+      const u32x4 lows = low.v[i] >> (8 * (place.k % 4));
+      const u32x4 highs = high.v[i] >> (4 * place.k);
+      out.scales.v[i] = d.v[i] * to_f32((lows & 15U) | ((highs & 3U) << 4));
+      out.mins.v[i] = dmin.v[i] * to_f32(((lows >> 4) & 15U) | ((highs & 12U) << 2));
     }
+  } else if constexpr (has_min(kType)) {
+    out.scales = load_half_rows(place.scales);
+    out.mins = load_half_rows(place.mins);
+  } else {
+    for (unsigned i = 0; i < 4; ++i) out.scales.v[i] = splat(1.0F);
+    if constexpr (scale_form(kType) == ScaleForm::kBlock) out.scales = load_half_rows(place.scales);
     for (unsigned i = 0; i < 4; ++i) out.mins.v[i] = out.scales.v[i] * kZeroPoint<kType>;
-    return out;
   }
+  return out;
 }
 
 // Multiplies finished sums with the scales of their rows, where the type has such.

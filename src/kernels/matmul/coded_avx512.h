@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/block_place.h"
 #include "quant/types.h"
 
 namespace qsf::kernels::avx512 {
@@ -180,8 +181,7 @@ class BlockReader {
       }
       scales->scale = load_halves(pair_line_ + index_ * (2 * kRowGroup));
       index_ ^= 1;
-      constexpr float kZeroPoint = kType == QuantType::kQ2S ? -1.5F : -1.0F;
-      scales->min = _mm512_mul_ps(scales->scale, _mm512_set1_ps(kZeroPoint));
+      scales->min = _mm512_mul_ps(scales->scale, _mm512_set1_ps(kZeroPoint<kType>));
     } else if constexpr (kForm == ScaleForm::kRow) {
       scales->scale = row_scales();
       scales->min = _mm512_sub_ps(_mm512_setzero_ps(), scales->scale);

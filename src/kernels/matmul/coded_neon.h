@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/block_place.h"
 #include "quant/types.h"
 
 namespace qsf::kernels::neon {
@@ -111,33 +112,17 @@ struct BlockFields {
   const std::byte* codes;
 };
 
-// The fields of sub-block `block` of a row of super-blocks.
-template <QuantType kType, std::uint32_t kBlock>
-[[gnu::always_inline]] static inline BlockFields load_super_fields(const std::byte* group,
-                                                                   std::size_t block) noexcept {
-  constexpr std::uint32_t kSubBlocks = kSuperColumns / kBlock;
-  constexpr std::size_t kCodeBytes = std::size_t{kBlock} * code_bits(kType) / 8 * kRowGroup;
-  constexpr std::size_t kFieldBytes = (kBlock == 32 ? 4 : 2) * kLineBytes;
-  constexpr std::size_t kSuperBytes = kFieldBytes + kSubBlocks * kCodeBytes;
-  const std::size_t index = block / kSubBlocks;
-  const auto k = static_cast<int>(block % kSubBlocks);
-  const std::byte* fields;
-  const std::byte* high_at;
-  if constexpr (kBlock == 32) {
-    fields = group + index * kSuperBytes;
-    high_at = fields + 3 * kLineBytes;
-  } else {
-    const std::byte* pair = group + index / 2 * (kLineBytes + 2 * kSuperBytes);
-    fields = pair + kLineBytes + index % 2 * kSuperBytes;
-    high_at = pair + index % 2 * (2 * kRowGroup);
-  }
-  const Rows d = load_halves(fields);
-  const Rows dmin = load_halves(fields + 2 * kRowGroup);
-  const Words low = load_words(fields + (1 + k / 4) * kLineBytes);
-  const Words high = load_high_bits<kBlock>(high_at);
+// The scales and mins of a super-block's sub-block.
+template <std::uint32_t kBlock>
+[[gnu::always_inline]] static inline void load_super_fields(const BlockPlace& place,
+                                                            BlockFields* out) noexcept {
+  const Rows d = load_halves(place.scales);
+  const Rows dmin = load_halves(place.mins);
+  const Words low = load_words(place.low);
+  const Words high = load_high_bits<kBlock>(place.high);
+  const auto k = static_cast<std::int32_t>(place.k);
   const uint32x4_t four_bits = vdupq_n_u32(15);
   const uint32x4_t upper_bits = vdupq_n_u32(0x30);
-  BlockFields out;
 #pragma GCC unroll 4
   for (unsigned i = 0; i < 4; ++i) {
     const uint32x4_t lows = vshlq_u32(low.v[i], vdupq_n_s32(-8 * (k % 4)));
@@ -145,45 +130,32 @@ template <QuantType kType, std::uint32_t kBlock>
     const uint32x4_t scale = vorrq_u32(vandq_u32(lows, four_bits), vandq_u32(highs, upper_bits));
     const uint32x4_t min = vorrq_u32(vandq_u32(vshrq_n_u32(lows, 4), four_bits),
                                      vandq_u32(vshrq_n_u32(highs, 2), upper_bits));
-    out.scales.v[i] = vmulq_f32(d.v[i], vcvtq_f32_u32(scale));
-    out.mins.v[i] = vmulq_f32(dmin.v[i], vcvtq_f32_u32(min));
+    out->scales.v[i] = vmulq_f32(d.v[i], vcvtq_f32_u32(scale));
+    out->mins.v[i] = vmulq_f32(dmin.v[i], vcvtq_f32_u32(min));
   }
-  out.codes = fields + kFieldBytes + k * kCodeBytes;
-  return out;
 }
-
-template <QuantType kType>
-static constexpr float kZeroPoint = kType == QuantType::kQ2S     ? -1.5F
-                                    : kType == QuantType::kQk256 ? -2.0F
-                                                                 : -1.0F;
 
 // Finds one column block of a group and widens its fields.
 template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline BlockFields load_fields(const std::byte* group,
                                                              std::size_t block) noexcept {
-  constexpr std::size_t kCodeBytes = std::size_t{kBlock} * code_bits(kType) / 8 * kRowGroup;
-  constexpr ScaleForm kForm = scale_form(kType);
-  if constexpr (kForm == ScaleForm::kSuperBlock) {
-    return load_super_fields<kType, kBlock>(group, block);
-  } else if constexpr (kForm == ScaleForm::kBlockMin) {
-    const std::byte* base = group + block * (kLineBytes + kCodeBytes);
-    return {load_halves(base), load_halves(base + 2 * kRowGroup), base + kLineBytes};
+  const BlockPlace place = place_of<kType, kBlock>(group, block);
+  BlockFields out;
+  out.codes = place.codes;
+  if constexpr (scale_form(kType) == ScaleForm::kSuperBlock) {
+    load_super_fields<kBlock>(place, &out);
+  } else if constexpr (has_min(kType)) {
+    out.scales = load_halves(place.scales);
+    out.mins = load_halves(place.mins);
   } else {
-    BlockFields out;
-    if constexpr (kForm == ScaleForm::kBlock) {
-      const std::byte* base = group + block / 2 * (kLineBytes + 2 * kCodeBytes);
-      out.scales = load_halves(base + block % 2 * (2 * kRowGroup));
-      out.codes = base + kLineBytes + block % 2 * kCodeBytes;
-    } else {
-      for (unsigned i = 0; i < 4; ++i) out.scales.v[i] = vdupq_n_f32(1.0F);
-      out.codes = group + (kForm == ScaleForm::kRow ? kLineBytes : 0) + block * kCodeBytes;
-    }
+    for (unsigned i = 0; i < 4; ++i) out.scales.v[i] = vdupq_n_f32(1.0F);
+    if constexpr (scale_form(kType) == ScaleForm::kBlock) out.scales = load_halves(place.scales);
 #pragma GCC unroll 4
     for (unsigned i = 0; i < 4; ++i) {
       out.mins.v[i] = vmulq_n_f32(out.scales.v[i], kZeroPoint<kType>);
     }
-    return out;
   }
+  return out;
 }
 
 // Stores sums of 16 rows, or of those that exist.

@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/block_place.h"
 #include "kernels/matmul/matmul.h"
 
 namespace qsf::kernels::maddubs {
@@ -57,14 +58,6 @@ static constexpr std::uint32_t fours_per_sum() noexcept {
   while (2 * fours <= fit && 2 * fours <= kBlock / 4) fours *= 2;
   return fours;
 }
-
-// What is multiplied with a scale to give the min of a type that stores none.
-template <QuantType kType>
-static constexpr float kZeroPoint = kType == QuantType::kQ2S          ? -1.5F
-                                    : kType == QuantType::kTernary    ? -1.0F
-                                    : kType == QuantType::kTernaryRow ? -1.0F
-                                    : kType == QuantType::kQk256      ? -2.0F
-                                                                      : 0.0F;
 
 // Calls f(Index<0>), ... f(Index<kCount - 1>). Written out like this and not as a loop, arrays of
 // vectors are registers from the first pass of the compiler on.
@@ -100,78 +93,51 @@ struct Block {
 template <QuantType kType, std::uint32_t kBlock>
 static constexpr std::size_t kCodeBytes = std::size_t{kBlock} * code_bits(kType) / 8 * kRowGroup;
 
-// Sub-block `index` of a row of super-blocks.
-template <typename V, QuantType kType, std::uint32_t kBlock>
-[[gnu::always_inline]] static inline Block<V> load_sub_block(const std::byte* group,
-                                                             std::size_t index) noexcept {
+// The scales and mins of a super-block's sub-block.
+template <typename V, std::uint32_t kBlock>
+[[gnu::always_inline]] static inline void load_super_fields(const BlockPlace& place,
+                                                            Block<V>* out) noexcept {
   using Ints = typename V::Ints;
-  constexpr std::uint32_t kSubBlocks = kSuperColumns / kBlock;
-  // Lines of d, low bits and, with eight sub-blocks, of more low bits and of high bits.
-  constexpr std::size_t kFieldBytes = (kBlock == 32 ? 4 : 2) * kLineBytes;
-  constexpr std::size_t kSuperBytes = kFieldBytes + kSubBlocks * kCodeBytes<kType, kBlock>;
-  const std::size_t super = index / kSubBlocks;
-  const auto k = static_cast<unsigned>(index % kSubBlocks);
-  const std::byte* fields = group + super * kSuperBytes;
-  const std::byte* high = fields + 3 * kLineBytes;
-  if constexpr (kBlock == 64) {  // pairs behind a line of high bits
-    const std::byte* pair = group + super / 2 * (kLineBytes + 2 * kSuperBytes);
-    fields = pair + kLineBytes + super % 2 * kSuperBytes;
-    high = pair + super % 2 * (2 * kRowGroup);
-  }
-  const std::byte* low = fields + (1 + k / 4) * kLineBytes;
-  Block<V> out;
   each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
-    const Ints lows = V::down32(V::load(low + v * sizeof(Ints)), 8 * (k % 4));
-    const Ints highs = V::down32(
-        kBlock == 32 ? V::load(high + v * sizeof(Ints)) : V::widen_words(high + v * V::kRows * 2),
-        4 * k);
+    const Ints lows = V::down32(V::load(place.low + v * sizeof(Ints)), 8 * (place.k % 4));
+    const Ints highs = V::down32(kBlock == 32 ? V::load(place.high + v * sizeof(Ints))
+                                              : V::widen_words(place.high + v * V::kRows * 2),
+                                 4 * place.k);
     const Ints scale =
         V::either(V::both(lows, V::splat_int(15)), V::up32(V::both(highs, V::splat_int(3)), 4));
     const Ints min = V::either(V::both(V::down32(lows, 4), V::splat_int(15)),
                                V::up32(V::both(highs, V::splat_int(12)), 2));
-    const std::byte* d = fields + v * V::kRows * 2;
-    out.scales[v] = V::multiply(V::widen_halves(d), V::to_floats(scale));
-    out.mins[v] = V::multiply(V::widen_halves(d + 2 * kRowGroup), V::to_floats(min));
+    const std::size_t halves = v * V::kRows * 2;
+    out->scales[v] = V::multiply(V::widen_halves(place.scales + halves), V::to_floats(scale));
+    out->mins[v] = V::multiply(V::widen_halves(place.mins + halves), V::to_floats(min));
   });
-  out.codes = fields + kFieldBytes + k * kCodeBytes<kType, kBlock>;
-  return out;
 }
 
-// Block `index` of a group. Types with a scale and no min come in pairs behind one line of scales.
+// Block `index` of a group.
 template <typename V, QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline Block<V> load_block(const std::byte* group,
                                                          std::size_t index) noexcept {
-  constexpr std::size_t kBytes = kCodeBytes<kType, kBlock>;
   constexpr ScaleForm kForm = scale_form(kType);
+  const BlockPlace place = place_of<kType, kBlock>(group, index);
+  Block<V> out;
+  out.codes = place.codes;
   if constexpr (kForm == ScaleForm::kSuperBlock) {
-    return load_sub_block<V, kType, kBlock>(group, index);
+    load_super_fields<V, kBlock>(place, &out);
   } else {
-    Block<V> out;
-    const std::byte* scales = nullptr;
-    if constexpr (kForm == ScaleForm::kBlockMin) {
-      scales = group + index * (kLineBytes + kBytes);
-      out.codes = scales + kLineBytes;
-    } else if constexpr (kForm == ScaleForm::kBlock) {
-      const std::byte* pair = group + index / 2 * (kLineBytes + 2 * kBytes);
-      scales = pair + index % 2 * (2 * kRowGroup);
-      out.codes = pair + kLineBytes + index % 2 * kBytes;
-    } else {
-      out.codes = group + (kForm == ScaleForm::kRow ? kLineBytes : 0) + index * kBytes;
-    }
     each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
       if constexpr (kForm == ScaleForm::kBlockMin || kForm == ScaleForm::kBlock) {
-        out.scales[v] = V::widen_halves(scales + v * V::kRows * 2);
+        out.scales[v] = V::widen_halves(place.scales + v * V::kRows * 2);
       } else {
         out.scales[v] = V::splat(1.0F);
       }
       if constexpr (kForm == ScaleForm::kBlockMin) {
-        out.mins[v] = V::widen_halves(scales + 2 * kRowGroup + v * V::kRows * 2);
+        out.mins[v] = V::widen_halves(place.mins + v * V::kRows * 2);
       } else {
         out.mins[v] = V::multiply(out.scales[v], V::splat(kZeroPoint<kType>));
       }
     });
-    return out;
   }
+  return out;
 }
 
 // Multiplies the finished sums of one row of x with the scales of the rows, if there are such.

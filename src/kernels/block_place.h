@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+//
+// Where one column block of a group of layout 1 stands, for kernels of any tier; internal linkage.
+//
+// The table is in quant/types.h and docs/format-blocks.md.
+
+#ifndef QSF_KERNELS_BLOCK_PLACE_H_
+#define QSF_KERNELS_BLOCK_PLACE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "quant/types.h"
+
+namespace qsf::kernels {
+
+struct BlockPlace {
+  const std::byte* scales;  // 16 halves: scales, or d of a super-block; null without any
+  const std::byte* mins;    // 16 halves: mins, or dmin; null without any
+  const std::byte* low;     // super-blocks: the line of low bits, sub-block `k` % 4 of it
+  const std::byte* high;    // super-blocks: high bits, u32 of a row for blocks of 32, else u16
+  unsigned k;               // super-blocks: number of the sub-block
+  const std::byte* codes;   // first code line
+};
+
+// Returns the place of column block `block`, counted in kBlock columns.
+template <QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] static inline BlockPlace place_of(const std::byte* group,
+                                                         std::size_t block) noexcept {
+  constexpr std::size_t kCodeBytes = std::size_t{kBlock} * code_bits(kType) / 8 * kRowGroup;
+  constexpr std::size_t kHalves = 2 * kRowGroup;  // bytes of 16 of them
+  constexpr ScaleForm kForm = scale_form(kType);
+  BlockPlace place = {};
+  if constexpr (kForm == ScaleForm::kSuperBlock) {
+    constexpr std::size_t kSubBlocks = kSuperColumns / kBlock;
+    // Lines of d and dmin, of low bits and, for blocks of 32, of high bits.
+    constexpr std::size_t kFieldBytes = (kBlock == 32 ? 4 : 2) * kLineBytes;
+    constexpr std::size_t kSuperBytes = kFieldBytes + kSubBlocks * kCodeBytes;
+    const std::size_t index = block / kSubBlocks;
+    if constexpr (kBlock == 32) {
+      place.scales = group + index * kSuperBytes;
+      place.high = place.scales + 3 * kLineBytes;
+    } else {
+      const std::byte* pair = group + index / 2 * (kLineBytes + 2 * kSuperBytes);
+      place.scales = pair + kLineBytes + index % 2 * kSuperBytes;
+      place.high = pair + index % 2 * kHalves;
+    }
+    place.k = static_cast<unsigned>(block % kSubBlocks);
+    place.mins = place.scales + kHalves;
+    place.low = place.scales + (1 + place.k / 4) * kLineBytes;
+    place.codes = place.scales + kFieldBytes + place.k * kCodeBytes;
+  } else if constexpr (kForm == ScaleForm::kBlockMin) {
+    place.scales = group + block * (kLineBytes + kCodeBytes);
+    place.mins = place.scales + kHalves;
+    place.codes = place.scales + kLineBytes;
+  } else if constexpr (kForm == ScaleForm::kBlock) {
+    const std::byte* pair = group + block / 2 * (kLineBytes + 2 * kCodeBytes);
+    place.scales = pair + block % 2 * kHalves;
+    place.codes = pair + kLineBytes + block % 2 * kCodeBytes;
+  } else {
+    place.codes = group + (kForm == ScaleForm::kRow ? kLineBytes : 0) + block * kCodeBytes;
+  }
+  return place;
+}
+
+// What a scale is multiplied with to give the min of a type that stores none:
+// w = scale * (code + zero point).
+template <QuantType kType>
+static constexpr float kZeroPoint = kType == QuantType::kQ2S          ? -1.5F
+                                    : kType == QuantType::kTernary    ? -1.0F
+                                    : kType == QuantType::kTernaryRow ? -1.0F
+                                    : kType == QuantType::kQk256      ? -2.0F
+                                                                      : 0.0F;
+
+}  // namespace qsf::kernels
+
+#endif  // QSF_KERNELS_BLOCK_PLACE_H_
