@@ -19,6 +19,12 @@
 namespace qsf {
 namespace {
 
+// Whether a model's weights are floats whose accuracy bf16 would take away: its prompts then stay
+// in f32 also where a matrix unit could take them.
+bool keeps_floats(const ModelSpec& spec) {
+  return spec.default_type == QuantType::kF32 || spec.default_type == QuantType::kF16;
+}
+
 constexpr std::uint32_t kDefaultContext = 4096;
 constexpr std::uint32_t kDefaultRowsPerPass = 512;
 constexpr std::uint32_t kMaxSequences = 64;
@@ -128,7 +134,8 @@ class EngineOpener {
         impl_->threads,
         ThreadPool::create(options.n_threads != 0 ? options.n_threads : default_thread_count(),
                            {.pin = options.pin}));
-    QSF_ASSIGN_OR_RETURN(impl_->backend, make_cpu_backend(*impl_->threads, options.exact));
+    QSF_ASSIGN_OR_RETURN(impl_->backend,
+                         make_cpu_backend(*impl_->threads, options.exact || keeps_floats(spec())));
     return ok_status();
   }
 

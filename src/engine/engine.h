@@ -39,7 +39,7 @@ struct EngineOptions {
   std::uint32_t max_context = 0;    // positions; 0: min(trained, 4,096)
   std::uint32_t rows_per_pass = 0;  // 0: chosen from the context; results do not depend on it
   bool kv_f32 = false;              // KV rows f32 instead of f16
-  bool exact = false;               // products take f32 rows, never int8 or bf16
+  bool exact = false;               // products and attention take f32 rows, never int8 or bf16
   bool pin = false;                 // a physical core for each thread, the opening one included
   std::uint32_t n_sequences = 1;    // sessions that may exist at once
   LogSink log;

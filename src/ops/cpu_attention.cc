@@ -98,7 +98,7 @@ std::size_t CpuBackend::acc_stride() const noexcept {
 }
 
 CpuBackend::AttendWork CpuBackend::work_of(unsigned worker) const noexcept {
-  const AttendKernel& kernel = kernels_.attend_prompt;
+  const AttendKernel& kernel = attend_prompt_;
   const std::size_t n_queries = std::size_t{tile_rows_of(limits_, kernel)} * group_size();
   std::byte* queries = attend_memory_ + worker * work_bytes(limits_, kernel);
   std::byte* scratch = queries + kernels::attend_query_bytes(n_queries, limits_.head_dim);
@@ -124,7 +124,7 @@ std::uint64_t CpuBackend::attention_scratch_bytes(const PassLimits& limits) cons
   const std::uint64_t n_decode_partials =
       std::uint64_t{limits.max_decode_rows} * limits.n_kv_heads * n_spans(limits.max_context);
   return 2 * angle_bytes(limits) +
-         std::uint64_t{pool_.n_threads()} * work_bytes(limits, kernels_.attend_prompt) +
+         std::uint64_t{pool_.n_threads()} * work_bytes(limits, attend_prompt_) +
          n_decode_partials * partial_bytes(group_of(limits), limits.head_dim);
 }
 
@@ -132,8 +132,7 @@ void CpuBackend::attach_attention_scratch(MutableByteSpan memory) {
   cos_ = reinterpret_cast<float*>(memory.data());
   sin_ = reinterpret_cast<float*>(memory.data() + angle_bytes(limits_));
   attend_memory_ = memory.data() + 2 * angle_bytes(limits_);
-  decode_partials_ =
-      attend_memory_ + pool_.n_threads() * work_bytes(limits_, kernels_.attend_prompt);
+  decode_partials_ = attend_memory_ + pool_.n_threads() * work_bytes(limits_, attend_prompt_);
 }
 
 std::byte* CpuBackend::kv_block(std::uint32_t page, std::uint32_t layer, std::uint32_t kv_head,
@@ -313,7 +312,7 @@ void CpuBackend::finish_tile(const AttendArgs& args, const AttendTile& tile, con
 // All spans of a tile of prompt rows.
 void CpuBackend::attend_tile(const AttendArgs& args, const AttendTile& tile,
                              const AttendWork& work) {
-  const AttendKernel& kernel = kernels_.attend_prompt;
+  const AttendKernel& kernel = attend_prompt_;
   const std::uint32_t n_queries = tile.n_rows * group_size();
   const AttendRange all = all_seen(tile.seen, tile.n_rows);
   load_queries(args, kernel, tile, work);
@@ -330,7 +329,7 @@ void CpuBackend::attend_tile(const AttendArgs& args, const AttendTile& tile,
 // the end is small.
 void CpuBackend::attend_prompt_rows(const AttendArgs& args) {
   if (n_prompt_ == 0) return;
-  const std::uint32_t tile_rows = tile_rows_of(limits_, kernels_.attend_prompt);
+  const std::uint32_t tile_rows = tile_rows_of(limits_, attend_prompt_);
   const std::size_t n_tiles = ceil_div(n_prompt_, tile_rows);
   const std::size_t n_items = n_tiles * limits_.n_kv_heads;
   pool_.parallel_for(n_items, 1, [&](std::size_t begin, std::size_t end, unsigned worker) {

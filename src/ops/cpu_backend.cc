@@ -38,6 +38,7 @@ CpuBackend::CpuBackend(ThreadPool& pool, const kernels::KernelSet& kernel_set,
     : pool_(pool),
       kernels_(kernel_set),
       exact_(options.exact),
+      attend_prompt_(options.exact ? kernel_set.attend_decode : kernel_set.attend_prompt),
       bf16_inputs_(!options.exact && has_bf16_products(kernel_set.best)),
       split_(pool.n_parallel()),
       prefetch_(options.prefetch_bytes, last_level_cache_bytes()) {

@@ -27,7 +27,8 @@
 namespace qsf {
 
 struct CpuBackendOptions {
-  bool exact = false;                           // products take f32 rows, whatever the weights
+  // Products take f32 rows, whatever the weights, and attention multiplies f32 on every tier.
+  bool exact = false;
   std::optional<std::uint32_t> prefetch_bytes;  // of decode products; none: tuned
 };
 
@@ -188,6 +189,8 @@ class CpuBackend final : public Backend {
   ThreadPool& pool_;
   const kernels::KernelSet& kernels_;
   const bool exact_;
+  // Of prompt rows: that of generated ones where the other would round to bf16 and must not.
+  const kernels::AttendKernel& attend_prompt_;
   const bool bf16_inputs_;  // some product of this tier takes them
   std::vector<Matrix> matrices_;
   OperatorProfile profile_;
