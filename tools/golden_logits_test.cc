@@ -283,6 +283,21 @@ TEST_P(GoldenLogitsTest, NarrowTypesStayInsideTheirBounds) {
   }
 }
 
+// A run that names a tier says so when the CPU made it another.
+TEST(GoldenTierTest, RunsOnTheTierThatIsNamed) {
+  const char* const named = std::getenv("QSF_ISA");
+  const fs::path model = fs::path(QSF_SOURCE_DIR) / "models" / "tales-5M-4bit.qsf";
+  const EnginePtr engine = open_engine(model, QSF_KV_F32, 0, 1);
+  ASSERT_NE(engine, nullptr);
+  qsf_engine_stats stats = {};
+  stats.struct_size = sizeof(stats);
+  ASSERT_EQ(qsf_engine_get_stats(engine.get(), &stats, nullptr), QSF_OK);
+  if (named != nullptr && *named != '\0' && std::string(named) != stats.instruction_set) {
+    GTEST_SKIP() << "the CPU lacks the tier " << named << ": ran on " << stats.instruction_set;
+  }
+  EXPECT_STRNE(stats.instruction_set, "");
+}
+
 // Runs the case of 65 tokens on a changed model and returns its error in tolerances.
 double error_in_tolerances(const fs::path& model, const Golden& golden) {
   const EnginePtr engine = open_engine(model, QSF_KV_F32, 0, 2);

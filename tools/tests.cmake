@@ -11,6 +11,12 @@ if(QSF_BUILD_TESTS)
   add_dependencies(golden_logits_test qsf-convert)
   add_dependencies(engine_contract_test qsf-convert)
   add_dependencies(stories_test qsf-convert qsf-run qsf-perplexity)
+  # Prompts on matrix units, which builds for tests have in software: some models of each kind.
+  add_test(NAME golden_logits_amx_test
+    COMMAND golden_logits_test
+            --gtest_filter=*F32Matches*/llama_gqa_tied:*Narrow*/llama_gqa_tied:*F32Matches*/gemma2*:GoldenTierTest.*)
+  set_tests_properties(golden_logits_amx_test PROPERTIES
+    LABELS golden TIMEOUT 1200 ENVIRONMENT QSF_ISA=amx)
   # The longest begin first, so that none is left over at the end.
   set_tests_properties(golden_logits_test stories_test PROPERTIES COST 100)
 endif()
