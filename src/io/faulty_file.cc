@@ -27,18 +27,53 @@ int FaultyFileOps::check_regular(int handle) {
   return base_.check_regular(handle);
 }
 std::int64_t FaultyFileOps::file_bytes(int handle) {
-  return base_.file_bytes(handle);
+  const std::int64_t bytes = base_.file_bytes(handle);
+  if (bytes < 0 || static_cast<std::uint64_t>(bytes) <= plan.truncate_at) return bytes;
+  return static_cast<std::int64_t>(plan.truncate_at);
 }
 
+bool FaultyFileOps::is_direct(int handle) {
+  const std::lock_guard lock(mutex_);
+  return direct_handles_.contains(handle);
+}
+
+int FaultyFileOps::reopen(int handle, bool direct) {
+  if (plan.reopen_errno != 0) return -plan.reopen_errno;
+  if (direct && plan.direct_open_errno != 0) return -plan.direct_open_errno;
+  const int opened = base_.reopen(handle, direct);
+  if (opened >= 0 && direct) {
+    const std::lock_guard lock(mutex_);
+    direct_handles_.insert(opened);
+  }
+  return opened;
+}
+
+FileStorage FaultyFileOps::storage(int handle) {
+  FileStorage storage = base_.storage(handle);
+  if (plan.direct_alignment != UINT32_MAX) storage.direct_alignment = plan.direct_alignment;
+  if (plan.in_memory) storage.is_in_memory = true;
+  return storage;
+}
+
+int FaultyFileOps::advise(int handle, std::uint64_t offset, std::uint64_t bytes,
+                          FileAdvice advice) {
+  return base_.advise(handle, offset, bytes, advice);
+}
+
+// A part of the range, or an errno instead: what the plan makes of a read. A direct one must keep
+// its length for the disk to take it, so its shortness is made afterwards.
 std::int64_t FaultyFileOps::read_at(int handle, MutableByteSpan to, std::uint64_t offset) {
   if (interrupted()) return -EINTR;
-  if (plan.max_transfer_bytes != 0) to = to.first(std::min(to.size(), plan.max_transfer_bytes));
+  const bool direct = is_direct(handle);
+  if (direct && plan.direct_read_errno != 0) return -plan.direct_read_errno;
+  std::size_t shown = to.size();
+  if (plan.max_transfer_bytes != 0) shown = std::min(shown, plan.max_transfer_bytes);
   if (offset >= plan.truncate_at) return 0;
-  if (to.size() > plan.truncate_at - offset) {
-    to = to.first(static_cast<std::size_t>(plan.truncate_at - offset));
-  }
-  if (offset <= plan.read_error_at && plan.read_error_at - offset < to.size()) return -EIO;
-  return base_.read_at(handle, to, offset);
+  shown = static_cast<std::size_t>(std::min<std::uint64_t>(shown, plan.truncate_at - offset));
+  if (offset <= plan.read_error_at && plan.read_error_at - offset < shown) return -EIO;
+  if (!direct) to = to.first(shown);
+  const std::int64_t n = base_.read_at(handle, to, offset);
+  return std::min(n, static_cast<std::int64_t>(shown));
 }
 
 std::int64_t FaultyFileOps::write_at(int handle, ByteSpan from, std::uint64_t offset) {
@@ -66,6 +101,10 @@ int FaultyFileOps::sync(int handle) {
 }
 
 int FaultyFileOps::close(int handle) {
+  {
+    const std::lock_guard lock(mutex_);
+    direct_handles_.erase(handle);
+  }
   const int result = base_.close(handle);
   return plan.close_errno != 0 ? -plan.close_errno : result;
 }
@@ -98,6 +137,16 @@ int MemoryFileOps::check_regular(int) {
 
 std::int64_t MemoryFileOps::file_bytes(int) {
   return static_cast<std::int64_t>(bytes_.size());
+}
+
+int MemoryFileOps::reopen(int, bool direct) {
+  return direct ? -EINVAL : 0;
+}
+FileStorage MemoryFileOps::storage(int) {
+  return {.disk_id = 0, .direct_alignment = 0, .is_in_memory = true};
+}
+int MemoryFileOps::advise(int, std::uint64_t, std::uint64_t, FileAdvice) {
+  return 0;
 }
 
 std::int64_t MemoryFileOps::read_at(int, MutableByteSpan to, std::uint64_t offset) {

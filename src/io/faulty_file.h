@@ -11,6 +11,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "io/file_ops.h"
@@ -23,8 +25,13 @@ struct FaultPlan {
   std::uint32_t interrupt_every = 0;   // every n-th read, write or sync fails with EINTR first
   std::uint64_t read_error_at = UINT64_MAX;  // a read that covers this offset fails with EIO
   std::uint64_t truncate_at = UINT64_MAX;    // reads see the end of the file here, after opening
+  int direct_read_errno = 0;                 // reads of handles that were opened directly
   std::uint64_t disk_bytes = UINT64_MAX;     // writes past this many bytes in all fail with ENOSPC
   int open_errno = 0;
+  int reopen_errno = 0;                         // opening the same file once more, either way
+  int direct_open_errno = 0;                    // the same for direct reads alone
+  std::uint32_t direct_alignment = UINT32_MAX;  // what the file system says; UINT32_MAX: its own
+  bool in_memory = false;                       // as if on tmpfs
   int create_errno = 0;
   int sync_errno = 0;
   int close_errno = 0;
@@ -47,6 +54,9 @@ class FaultyFileOps final : public FileOps {
   PathKind path_kind(const std::string& path) override;
   int check_regular(int handle) override;
   std::int64_t file_bytes(int handle) override;
+  int reopen(int handle, bool direct) override;
+  FileStorage storage(int handle) override;
+  int advise(int handle, std::uint64_t offset, std::uint64_t bytes, FileAdvice advice) override;
   std::int64_t read_at(int handle, MutableByteSpan to, std::uint64_t offset) override;
   std::int64_t write_at(int handle, ByteSpan from, std::uint64_t offset) override;
   int resize(int handle, std::uint64_t bytes) override;
@@ -58,8 +68,11 @@ class FaultyFileOps final : public FileOps {
 
  private:
   bool interrupted() noexcept;
+  bool is_direct(int handle);
 
   FileOps& base_;
+  std::mutex mutex_;
+  std::set<int> direct_handles_;  // held by mutex_
   std::atomic<std::uint64_t> calls_{0};
   std::atomic<std::uint64_t> written_bytes_{0};
 };
@@ -76,6 +89,9 @@ class MemoryFileOps final : public FileOps {
   PathKind path_kind(const std::string& path) override;
   int check_regular(int handle) override;
   std::int64_t file_bytes(int handle) override;
+  int reopen(int handle, bool direct) override;
+  FileStorage storage(int handle) override;
+  int advise(int handle, std::uint64_t offset, std::uint64_t bytes, FileAdvice advice) override;
   std::int64_t read_at(int handle, MutableByteSpan to, std::uint64_t offset) override;
   std::int64_t write_at(int handle, ByteSpan from, std::uint64_t offset) override;
   int resize(int handle, std::uint64_t bytes) override;

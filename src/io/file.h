@@ -39,6 +39,7 @@ class File {
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
   // The operating system's handle, for asynchronous readers; valid as long as the File.
   int handle() const noexcept { return handle_; }
+  FileOps& ops() const noexcept { return *ops_; }
 
   // Fills `to` with the bytes at `offset`; interrupted and short reads are continued.
   // Fails    kCorrupt when the range passes the end of the file (also when the file shrank since it

@@ -5,9 +5,12 @@
 #include "io/file_ops.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <limits>
@@ -43,6 +46,37 @@ class SystemFileOps final : public FileOps {
     struct stat info;
     return ::fstat(handle, &info) != 0 ? -errno : static_cast<std::int64_t>(info.st_size);
   }
+  // Through the link that the kernel keeps for every handle: the file itself, also when it was
+  // renamed, replaced or removed since.
+  int reopen(int handle, bool direct) override {
+    const std::string link = "/proc/self/fd/" + std::to_string(handle);
+    return or_errno(::open(link.c_str(), O_RDONLY | O_CLOEXEC | (direct ? O_DIRECT : 0)));
+  }
+  FileStorage storage(int handle) override {
+    FileStorage result;
+    struct stat info;
+    if (::fstat(handle, &info) == 0) result.disk_id = info.st_dev;
+    struct statfs system;
+    if (::fstatfs(handle, &system) == 0) {
+      const auto magic = static_cast<unsigned long>(system.f_type);
+      result.is_in_memory = magic == TMPFS_MAGIC || magic == RAMFS_MAGIC;
+    }
+#ifdef STATX_DIOALIGN
+    struct statx detail;
+    if (::statx(handle, "", AT_EMPTY_PATH, STATX_DIOALIGN, &detail) == 0 &&
+        (detail.stx_mask & STATX_DIOALIGN) != 0) {
+      result.direct_alignment = std::max(detail.stx_dio_mem_align, detail.stx_dio_offset_align);
+    }
+#endif
+    return result;
+  }
+  int advise(int handle, std::uint64_t offset, std::uint64_t bytes, FileAdvice advice) override {
+    if (offset > kMaxOffset || bytes > kMaxOffset - offset) return -EFBIG;
+    const int what = advice == FileAdvice::kRandom     ? POSIX_FADV_RANDOM
+                     : advice == FileAdvice::kWillNeed ? POSIX_FADV_WILLNEED
+                                                       : POSIX_FADV_DONTNEED;
+    return -::posix_fadvise(handle, static_cast<off_t>(offset), static_cast<off_t>(bytes), what);
+  }
   std::int64_t read_at(int handle, MutableByteSpan to, std::uint64_t offset) override {
     if (offset > kMaxOffset) return 0;
     const ssize_t n = ::pread(handle, to.data(), to.size(), static_cast<off_t>(offset));
@@ -57,12 +91,18 @@ class SystemFileOps final : public FileOps {
     if (bytes > kMaxOffset) return -EFBIG;
     return or_errno(::ftruncate(handle, static_cast<off_t>(bytes)));
   }
-  int sync(int handle) override { return or_errno(::fsync(handle)); }
-  int close(int handle) override { return or_errno(::close(handle)); }
+  int sync(int handle) override {
+    return or_errno(::fsync(handle));
+  }
+  int close(int handle) override {
+    return or_errno(::close(handle));
+  }
   int rename(const std::string& from, const std::string& to) override {
     return or_errno(std::rename(from.c_str(), to.c_str()));
   }
-  int remove(const std::string& path) override { return or_errno(::unlink(path.c_str())); }
+  int remove(const std::string& path) override {
+    return or_errno(::unlink(path.c_str()));
+  }
   int sync_directory_of(const std::string& path) override {
     const std::size_t slash = path.rfind('/');
     const std::string directory = slash == std::string::npos ? "."

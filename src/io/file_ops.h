@@ -2,8 +2,9 @@
 //
 // FileOps: the operating system's file calls behind one seam.
 //
-// File and AtomicFile make every call through it, so that a test can make any of them fail, come
-// back short or be interrupted (io/faulty_file.h) without touching a disk that really is full.
+// File, AtomicFile and ReadDevice make every call through it, so that a test can make any of them
+// fail, come back short or be interrupted (io/faulty_file.h) without touching a disk that really is
+// full.
 
 #ifndef QSF_IO_FILE_OPS_H_
 #define QSF_IO_FILE_OPS_H_
@@ -19,6 +20,16 @@ namespace qsf {
 // What a path names.
 enum class PathKind { kMissing, kRegular, kDirectory, kOther };
 
+// What is known of the place where an open file lies.
+struct FileStorage {
+  std::uint64_t disk_id = 0;              // a number of the disk; 0: none
+  std::uint32_t direct_alignment = 4096;  // of a direct read; 0: the file system has none
+  bool is_in_memory = false;              // tmpfs: its pages are memory, not a cache
+};
+
+// What the page cache is told of a range.
+enum class FileAdvice { kRandom, kWillNeed, kDontNeed };
+
 // Every function returns a negative errno on failure; none retries and none logs.
 // Threads  any; one handle may be read or written by several threads at once
 class FileOps {
@@ -33,6 +44,12 @@ class FileOps {
   // Returns 0, or the errno of a handle that is not a readable regular file (EISDIR, EINVAL).
   virtual int check_regular(int handle) = 0;
   virtual std::int64_t file_bytes(int handle) = 0;
+  // Opens the file of `handle` once more for reading, whatever its name means by now, past the page
+  // cache where `direct`; returns a handle >= 0 with settings of its own.
+  virtual int reopen(int handle, bool direct) = 0;
+  virtual FileStorage storage(int handle) = 0;
+  // A hint; a range of 0 bytes reaches to the end of the file.
+  virtual int advise(int handle, std::uint64_t offset, std::uint64_t bytes, FileAdvice advice) = 0;
   // Returns the bytes read, 0 at the end of the file; may return fewer than asked for.
   virtual std::int64_t read_at(int handle, MutableByteSpan to, std::uint64_t offset) = 0;
   // Returns the bytes written, at least 1; may return fewer than asked for.
