@@ -66,15 +66,18 @@ def limit_of(run, test):
 
 
 def machine(runs):
-    run = next((run for run in runs if "limits" in run), None)
-    if run is None:
+    """Names the machine by the run with the fastest arithmetic, whose kernels are the machine's best."""
+    limited = [run for run in runs if "limits" in run]
+    if not limited:
         return None
+    run = max(limited, key=lambda run: run["limits"].get("int8_operations_per_second", 0))
     limits = run["limits"]
     arithmetic = ", ".join(f"{key.split('_')[0]} {limits[key] * 1e-12:.2f} TOPS" for key in limits
                            if key.endswith("_operations_per_second"))
+    reads = [run["limits"]["read_bytes_per_second"] * 1e-9 for run in limited]
     return (f"Measured on {machine_text(run)}, {run['machine']['memory_bytes'] / 1e9:.0f} GB of memory, "
-            f"{run['machine']['system']}, qsf-bench {run['version']}. Limits found in one of the runs: memory "
-            f"{limits['read_bytes_per_second'] * 1e-9:.1f} GB/s; {arithmetic}.")
+            f"{run['machine']['system']}, qsf-bench {run['version']}. Limits found: memory {min(reads):.1f} to "
+            f"{max(reads):.1f} GB/s, by run; {arithmetic}.")
 
 
 def speed(runs):

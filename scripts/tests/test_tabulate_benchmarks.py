@@ -69,6 +69,14 @@ class Tabulate(unittest.TestCase):
         self.assertNotIn("old speed", text)
         self.assertIn("old peers", text)
 
+    def test_the_machine_is_that_of_the_fastest_arithmetic(self):
+        slower, faster = run(), run()
+        faster["machine"]["instruction_set"] = "avx512"
+        faster["limits"] = {"read_bytes_per_second": 30e9, "int8_operations_per_second": 2e12}
+        text = self.tabulate(a=slower, b=faster)
+        self.assertIn("avx512", text.split("<!-- end machine -->", maxsplit=1)[0])
+        self.assertIn("memory 20.0 to 30.0 GB/s, by run; int8 2.00 TOPS.", text)
+
     def test_models_of_floats_have_the_limit_of_floats(self):
         faster = run(layer_type="f16")
         faster["tests"][0]["operations_per_second"] = 1e11
