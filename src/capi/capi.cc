@@ -108,7 +108,8 @@ Status open_engine(const char* model_path, const QSFConfig* config, QSFEngine** 
   options.n_threads = static_cast<unsigned>(settings.threads);
   options.max_context = static_cast<std::uint32_t>(settings.max_seq_len);
   options.rows_per_pass = static_cast<std::uint32_t>(settings.rows_per_pass);
-  options.kv_f32 = settings.kv_type == QSF_KV_F32;
+  options.k_type = settings.kv_type == QSF_KV_F32 ? KvType::kF32 : KvType::kF16;
+  options.v_type = options.k_type;
   options.exact = settings.exact;
   options.pin = settings.pin;
   options.n_sequences = static_cast<std::uint32_t>(settings.max_sessions);

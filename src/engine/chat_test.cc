@@ -52,7 +52,8 @@ class ChatTest : public testing::Test {
     EngineOptions options;
     options.n_threads = 1;
     options.max_context = context;
-    options.kv_f32 = true;
+    options.k_type = KvType::kF32;
+    options.v_type = KvType::kF32;
     options.n_sequences = n_sequences;
     auto opened = Engine::open(model(), options);
     ASSERT_TRUE(opened.has_value()) << opened.error().message();

@@ -69,12 +69,11 @@ Status check_options(const EngineOptions& options, const ModelSpec& spec) {
 }
 
 KvShape kv_shape(const ModelSpec& spec, const EngineOptions& options) {
-  const KvType type = options.kv_f32 ? KvType::kF32 : KvType::kF16;
   return {.n_layers = spec.n_layers,
           .n_kv_heads = spec.n_kv_heads,
           .head_dim = spec.head_dim,
-          .k_type = type,
-          .v_type = type};
+          .k_type = options.k_type,
+          .v_type = options.v_type};
 }
 
 }  // namespace

@@ -27,6 +27,7 @@
 #include "memory/memory_plan.h"
 #include "model/logits_sink.h"
 #include "ops/operator_times.h"
+#include "quant/kv_type.h"
 #include "tokenizer/tokenizer.h"
 
 namespace qsf {
@@ -38,10 +39,11 @@ struct EngineOptions {
   unsigned n_threads = 0;           // 0: the physical cores at hand
   std::uint32_t max_context = 0;    // positions; 0: min(trained, 4,096)
   std::uint32_t rows_per_pass = 0;  // 0: chosen from the context; results do not depend on it
-  bool kv_f32 = false;              // KV rows f32 instead of f16
-  bool exact = false;               // products and attention take f32 rows, never int8 or bf16
-  bool pin = false;                 // a physical core for each thread, the opening one included
-  std::uint32_t n_sequences = 1;    // sessions that may exist at once
+  KvType k_type = KvType::kF16;     // how keys are stored, and values
+  KvType v_type = KvType::kF16;
+  bool exact = false;             // products and attention take f32 rows, never int8 or bf16
+  bool pin = false;               // a physical core for each thread, the opening one included
+  std::uint32_t n_sequences = 1;  // sessions that may exist at once
   LogSink log;
   void (*on_load_progress)(std::uint64_t done_bytes, std::uint64_t total_bytes,
                            void* user) = nullptr;
