@@ -11,9 +11,9 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <set>
 
+#include "platform/cgroup.h"
 #include "platform/threads.h"
 
 #ifdef __linux__
@@ -23,16 +23,6 @@
 
 namespace qsf {
 namespace {
-
-// Reads a small text file; empty when there is none.
-std::string read_text(const std::string& path) {
-  std::FILE* file = std::fopen(path.c_str(), "re");
-  if (file == nullptr) return {};
-  std::string text(16384, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file));
-  std::fclose(file);
-  return text;
-}
 
 // Takes the next word, up to white space or the end.
 std::string_view take_word(std::string_view* text) {
@@ -51,16 +41,6 @@ bool parse_number(std::string_view text, std::int64_t* value) {
 double quota_of(std::int64_t quota_us, std::int64_t period_us) {
   if (quota_us <= 0 || period_us <= 0) return kNoQuota;
   return static_cast<double>(quota_us) / static_cast<double>(period_us);
-}
-
-// Visits `path`, its parents up to "/" included.
-template <typename Visit>
-void for_each_ancestor(std::string path, Visit visit) {
-  while (!path.empty() && path != "/") {
-    visit(path);
-    path.resize(path.find_last_of('/'));
-  }
-  visit(std::string());
 }
 
 }  // namespace
@@ -102,31 +82,12 @@ double parse_cfs_quota(std::string_view quota_text, std::string_view period_text
 
 double cgroup_cpu_quota(const std::string& root) {
   double quota = kNoQuota;
-  // Lines are "hierarchy:controllers:path"; version 2 has no controllers.
-  const std::string groups = read_text(root + "/proc/self/cgroup");
-  std::string_view rest = groups;
-  while (!rest.empty()) {
-    const std::size_t end = std::min(rest.find('\n'), rest.size());
-    const std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    const std::size_t first = line.find(':');
-    const std::size_t second = first == line.npos ? line.npos : line.find(':', first + 1);
-    if (second == line.npos) continue;
-    const std::string controllers =
-        "," + std::string(line.substr(first + 1, second - first - 1)) + ",";
-    const std::string path(line.substr(second + 1));
-    if (controllers == ",,") {
-      for_each_ancestor(path, [&](const std::string& group) {
-        quota =
-            std::min(quota, parse_cpu_max(read_text(root + "/sys/fs/cgroup" + group + "/cpu.max")));
-      });
-    } else if (controllers.find(",cpu,") != controllers.npos) {
-      for_each_ancestor(path, [&](const std::string& group) {
-        const std::string folder = root + "/sys/fs/cgroup/cpu" + group;
-        quota = std::min(quota, parse_cfs_quota(read_text(folder + "/cpu.cfs_quota_us"),
-                                                read_text(folder + "/cpu.cfs_period_us")));
-      });
-    }
+  for (const CgroupFolder& group : cgroup_folders(root, "cpu")) {
+    quota =
+        std::min(quota, group.version_2
+                            ? parse_cpu_max(read_system_text(group.path + "/cpu.max"))
+                            : parse_cfs_quota(read_system_text(group.path + "/cpu.cfs_quota_us"),
+                                              read_system_text(group.path + "/cpu.cfs_period_us")));
   }
   return quota;
 }
@@ -136,8 +97,8 @@ std::vector<unsigned> one_cpu_per_core(const std::string& root, std::span<const 
   std::vector<unsigned> chosen;
   for (const unsigned cpu : cpus) {
     const std::vector<unsigned> siblings =
-        parse_cpu_list(read_text(root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
-                                 "/topology/thread_siblings_list"));
+        parse_cpu_list(read_system_text(root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
+                                        "/topology/thread_siblings_list"));
     const unsigned core =
         siblings.empty() ? cpu : *std::min_element(siblings.begin(), siblings.end());
     if (cores.insert(core).second) chosen.push_back(cpu);

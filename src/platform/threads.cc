@@ -32,16 +32,9 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/sanitizer.h"
 #include "platform/clock.h"
 #include "platform/cpu_count.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define QSF_WITH_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define QSF_WITH_SANITIZER 1
-#endif
-#endif
 
 namespace qsf {
 namespace {
