@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "format/qsf_reader.h"
 #include "io/faulty_file.h"
+#include "io/read_device.h"
 #include "model/weights.h"
 #include "stream/weight_pager.h"
 
@@ -25,12 +26,12 @@ constexpr std::uint64_t kMaxBytes = 64U << 20;  // keeps one input fast and smal
 class AlignedBytes {
  public:
   explicit AlignedBytes(std::uint64_t n_bytes)
-      : n_bytes_(n_bytes), data_(::operator new (n_bytes, std::align_val_t{64})) {
+      : n_bytes_(n_bytes), data_(::operator new (n_bytes, std::align_val_t{kTileAlign})) {
     std::memset(data_, 0, n_bytes);
   }
   AlignedBytes(const AlignedBytes&) = delete;
   AlignedBytes& operator=(const AlignedBytes&) = delete;
-  ~AlignedBytes() { ::operator delete (data_, std::align_val_t{64}); }
+  ~AlignedBytes() { ::operator delete (data_, std::align_val_t{kTileAlign}); }
   MutableByteSpan bytes() const { return {static_cast<std::byte*>(data_), n_bytes_}; }
 
  private:
@@ -85,16 +86,16 @@ void use_weights(WeightPager& pager, const ModelWeights& weights) {
 }
 
 void load(const QsfReader& reader) {
-  const auto residency = WeightPager::plan(reader, 1);
-  if (!residency || residency->resident_bytes > kMaxBytes || residency->scratch_bytes > kMaxBytes ||
-      residency->table_bytes > kMaxBytes) {
+  const auto residency = WeightPager::plan(reader, {});
+  if (!residency || residency->region_bytes > kMaxBytes || residency->table_bytes > kMaxBytes) {
     return;
   }
   // Exactly as many bytes as planned: the sanitizer sees the first one beyond.
-  const AlignedBytes region(residency->resident_bytes);
-  const AlignedBytes scratch(residency->scratch_bytes);
-  const auto pager = WeightPager::load(reader, region.bytes(), scratch.bytes(), {});
-  if (!pager) return;
+  const AlignedBytes region(residency->region_bytes);
+  const auto device = ReadDevice::open(reader.file(), {.path = ReadPath::kPread});
+  QSF_CHECK(device.has_value());
+  const auto pager = WeightPager::open(reader, *device, *residency, region.bytes());
+  if (!pager || !(*pager)->load().ok()) return;
   use_tiles(**pager);
   if (check_tensors(reader).ok()) use_weights(**pager, ModelWeights::bind(reader, **pager));
 }

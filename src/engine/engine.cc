@@ -142,17 +142,23 @@ class EngineOpener {
   Status plan_memory() {
     MemoryPlan& plan = impl_->plan;
     const unsigned n_threads = impl_->threads->n_threads();
-    QSF_ASSIGN_OR_RETURN(const Residency residency, WeightPager::plan(*impl_->reader, n_threads));
-    regions_.weights = plan.add("weights", residency.resident_bytes,
+    QSF_ASSIGN_OR_RETURN(ReadDevice device,
+                         ReadDevice::open(impl_->reader->file(), {.direct = false}));
+    impl_->device.emplace(std::move(device));
+    QSF_ASSIGN_OR_RETURN(
+        residency_, WeightPager::plan(*impl_->reader, {.n_queues = impl_->device->n_queues()}));
+    regions_.weights = plan.add("weights", residency_.region_bytes,
                                 "every tile, ready for the kernels; norms and biases as f32");
     QSF_RETURN_IF_ERROR(plan_tokenizer());
-    plan_kv(residency.scratch_bytes);
+    plan_kv();
     plan_activations();
-    plan.add_external("directories", impl_->reader->heap_bytes() + residency.table_bytes,
+    plan.add_external("directories", impl_->reader->heap_bytes() + residency_.table_bytes,
                       "tensors and tiles of the file, and where each tile lies in memory");
     plan.add_external(
-        "thread_stacks", std::uint64_t{n_threads - 1} * thread_stack_bytes(),
-        printed("%u worker threads of %zu bytes", n_threads - 1, thread_stack_bytes()));
+        "thread_stacks",
+        std::uint64_t{n_threads - 1 + residency_.limits.n_queues} * thread_stack_bytes(),
+        printed("%u worker threads and %u reading threads of %zu bytes", n_threads - 1,
+                residency_.limits.n_queues, thread_stack_bytes()));
     plan.add_external(
         "sequences",
         std::uint64_t{impl_->max_context} * impl_->options.n_sequences * sizeof(TokenId) +
@@ -187,17 +193,16 @@ class EngineOpener {
     return ok_status();
   }
 
-  // The cache is empty while weights load, so loading borrows its region.
-  void plan_kv(std::uint64_t load_scratch_bytes) {
+  void plan_kv() {
     const KvLimits limits = kv_limits();
     regions_.kv_tables = impl_->plan.add("kv_tables", KvCache::region_bytes(limits),
                                          "page tables and the position of every slot");
     const std::uint64_t kv_bytes =
         impl_->backend->kv_bytes(kv_shape(spec(), impl_->options), limits.n_pages);
     regions_.kv_cache = impl_->plan.add(
-        "kv_cache", std::max(kv_bytes, load_scratch_bytes),
-        printed("%u sequences of %u positions, %llu bytes each; scratch while loading",
-                impl_->options.n_sequences, impl_->max_context,
+        "kv_cache", kv_bytes,
+        printed("%u sequences of %u positions, %llu bytes each", impl_->options.n_sequences,
+                impl_->max_context,
                 static_cast<unsigned long long>(kv_bytes / limits.n_pages / kKvPageSlots)));
   }
 
@@ -237,14 +242,10 @@ class EngineOpener {
 
   Status load_weights() {
     kv_memory_ = impl_->arena->carve(regions_.kv_cache);
-    QSF_ASSIGN_OR_RETURN(
-        impl_->pager,
-        WeightPager::load(*impl_->reader, impl_->arena->carve(regions_.weights), kv_memory_,
-                          {.threads = impl_->threads.get(),
-                           .cancel = &impl_->cancel,
-                           .on_progress = impl_->options.on_load_progress,
-                           .progress_user = impl_->options.load_progress_user}));
-    return ok_status();
+    QSF_ASSIGN_OR_RETURN(impl_->pager, WeightPager::open(*impl_->reader, *impl_->device, residency_,
+                                                         impl_->arena->carve(regions_.weights),
+                                                         {.cancel = &impl_->cancel}));
+    return impl_->pager->load(impl_->options.on_load_progress, impl_->options.load_progress_user);
   }
 
   Status make_decoder() {
@@ -278,6 +279,7 @@ class EngineOpener {
   }
 
   std::unique_ptr<Engine::Impl> impl_;
+  Residency residency_;
   Regions regions_;
   std::vector<std::byte> tokenizer_bytes_;
   MutableByteSpan kv_memory_;

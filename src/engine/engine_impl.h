@@ -13,6 +13,7 @@
 
 #include "engine/engine.h"
 #include "format/qsf_reader.h"
+#include "io/read_device.h"
 #include "kv/kv_cache.h"
 #include "memory/arena.h"
 #include "model/decoder.h"
@@ -46,6 +47,7 @@ struct Engine::Impl {
   MemoryPlan plan;
   std::optional<Arena> arena;
   std::optional<Tokenizer> tokenizer;
+  std::optional<ReadDevice> device;
   std::unique_ptr<WeightPager> pager;
   std::optional<KvCache> kv;
   std::unique_ptr<Backend> backend;

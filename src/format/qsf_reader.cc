@@ -101,22 +101,36 @@ Status QsfReader::read_tile(const SectionDirectory& directory, std::uint32_t til
 
 Status QsfReader::decode_tile(const SectionDirectory& directory, std::uint32_t tile,
                               ByteSpan stored, MutableByteSpan raw) const {
-  QSF_CHECK(tile < directory.tiles.size());
+  QSF_RETURN_IF_ERROR(check_tile(directory, tile, stored));
   const TileInfo& info = directory.tiles[tile];
-  QSF_CHECK(stored.size() == info.stored_bytes && raw.size() == info.raw_bytes);
-  Status status;
-  if (options_.verify_crc && crc32(stored) != info.crc) {
-    status = corrupt("CRC 0x%08x, expected 0x%08x", crc32(stored), info.crc);
-  } else if (info.stored_bytes != info.raw_bytes) {
-    status = decompress_tile(directory.compression, stored, raw);
+  QSF_CHECK(raw.size() == info.raw_bytes);
+  if (info.stored_bytes != info.raw_bytes) {
+    Status status = decompress_tile(directory.compression, stored, raw);
+    if (!status.ok()) {
+      return std::move(status).with_context(tile_label(directory, tile) +
+                                            ": the weights are damaged");
+    }
   } else if (stored.data() != raw.data()) {
     std::memcpy(raw.data(), stored.data(), raw.size());
   }
-  if (status.ok()) return status;
-  return std::move(status).with_context(
-      file_.path() + ": " + section_label(directory.kind, directory.layer) + ": tile " +
-      std::to_string(tile) + " at offset " + std::to_string(info.file_offset) +
-      ": the weights are damaged");
+  return ok_status();
+}
+
+Status QsfReader::check_tile(const SectionDirectory& directory, std::uint32_t tile,
+                             ByteSpan stored) const {
+  QSF_CHECK(tile < directory.tiles.size());
+  const TileInfo& info = directory.tiles[tile];
+  QSF_CHECK(stored.size() == info.stored_bytes);
+  if (!options_.verify_crc) return ok_status();
+  const std::uint32_t crc = crc32(stored);
+  if (crc == info.crc) return ok_status();
+  return corrupt("%s: the weights are damaged: CRC 0x%08x, expected 0x%08x",
+                 tile_label(directory, tile).c_str(), crc, info.crc);
+}
+
+std::string QsfReader::tile_label(const SectionDirectory& directory, std::uint32_t tile) const {
+  return file_.path() + ": " + section_label(directory.kind, directory.layer) + ": tile " +
+         std::to_string(tile) + " at offset " + std::to_string(directory.tiles[tile].file_offset);
 }
 
 std::size_t QsfReader::heap_bytes() const noexcept {

@@ -87,6 +87,12 @@ class QsfReader {
   Status decode_tile(const SectionDirectory& directory, std::uint32_t tile, ByteSpan stored,
                      MutableByteSpan raw) const;
 
+  // The checksum alone, for bytes that the caller read itself. Requires  as decode_tile
+  Status check_tile(const SectionDirectory& directory, std::uint32_t tile, ByteSpan stored) const;
+
+  // Returns "model.qsf: layer 7: tile 3 at offset 4096", for messages.
+  std::string tile_label(const SectionDirectory& directory, std::uint32_t tile) const;
+
   // Heap bytes of this object, for the memory plan (estimate from above, vectors' capacity).
   std::size_t heap_bytes() const noexcept;
 

@@ -6,6 +6,8 @@
 #include <lz4hc.h>
 #include <zstd.h>
 
+#include <utility>
+
 #include "base/check.h"
 
 namespace qsf {
@@ -52,7 +54,10 @@ Status compress_tile(Compression compression, ByteSpan raw, std::vector<std::byt
   return ok_status();
 }
 
-Status decompress_tile(Compression compression, ByteSpan stored, MutableByteSpan raw) {
+namespace {
+
+Status decompress_with(ZSTD_DCtx* zstd, Compression compression, ByteSpan stored,
+                       MutableByteSpan raw) {
   switch (compression) {
     case Compression::kNone: break;
     case Compression::kLz4:
@@ -64,13 +69,56 @@ Status decompress_tile(Compression compression, ByteSpan stored, MutableByteSpan
       return corrupt("LZ4 data do not decompress to the %zu bytes expected", raw.size());
     }
     case Compression::kZstd: {
-      const std::size_t n = ZSTD_decompress(raw.data(), raw.size(), stored.data(), stored.size());
+      const std::size_t n =
+          zstd != nullptr
+              ? ZSTD_decompressDCtx(zstd, raw.data(), raw.size(), stored.data(), stored.size())
+              : ZSTD_decompress(raw.data(), raw.size(), stored.data(), stored.size());
       if (n == raw.size()) return ok_status();
       return corrupt("ZSTD data do not decompress to the %zu bytes expected: %s", raw.size(),
                      ZSTD_isError(n) != 0 ? ZSTD_getErrorName(n) : "fewer bytes");
     }
   }
   return internal_error("decompression of a tile that is not compressed");
+}
+
+}  // namespace
+
+Status decompress_tile(Compression compression, ByteSpan stored, MutableByteSpan raw) {
+  return decompress_with(nullptr, compression, stored, raw);
+}
+
+struct TileDecompressor::Context {
+  Context() = default;
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+  ~Context() { ZSTD_freeDCtx(zstd); }
+
+  ZSTD_DCtx* zstd = ZSTD_createDCtx();
+};
+
+TileDecompressor::TileDecompressor(std::unique_ptr<Context> context) noexcept
+    : context_(std::move(context)) {}
+TileDecompressor::TileDecompressor(TileDecompressor&&) noexcept = default;
+TileDecompressor& TileDecompressor::operator=(TileDecompressor&&) noexcept = default;
+TileDecompressor::~TileDecompressor() = default;
+
+Result<TileDecompressor> TileDecompressor::create() {
+  auto context = std::make_unique<Context>();
+  if (context->zstd == nullptr) return out_of_budget("zstd: no memory to decompress with");
+  return TileDecompressor(std::move(context));
+}
+
+Status TileDecompressor::run(Compression compression, ByteSpan stored, MutableByteSpan raw) {
+  return decompress_with(context_->zstd, compression, stored, raw);
+}
+
+std::size_t TileDecompressor::heap_bytes() noexcept {
+  // What ZSTD_sizeof_DCtx says of one that was just made; the library states no constant.
+  static const std::size_t bytes = [] {
+    const Context context;
+    return sizeof(Context) + ZSTD_sizeof_DCtx(context.zstd);
+  }();
+  return bytes;
 }
 
 }  // namespace qsf

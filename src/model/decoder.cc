@@ -112,6 +112,7 @@ void Decoder::begin(const Pass& pass) {
     if (prompt) ++output_counts_.n_prompt;
   }
   output_counts_.n_rows = static_cast<std::uint32_t>(output_rows_.size());
+  pager_.start_pass(!output_rows_.empty());
   backend_.begin_pass(
       pass.rows, *pass.kv,
       {.inverse_frequencies = inverse_frequencies_, .factor = spec_.rope.attention_factor},
@@ -288,11 +289,12 @@ Status Decoder::multiply(const Pass& pass, OperatorKind kind, Buffer in,
                      .targets = {targets.data(), products.size()},
                      .hook = {},
                      .finish = finish});
-    QSF_RETURN_IF_ERROR(backend_.wait());
+    const Status status = backend_.wait();
+    pager_.release(next, n_ready);
+    QSF_RETURN_IF_ERROR(status);
     for (std::uint32_t i = 0; i < n_operands; ++i) {
       targets[operands[i].target].n_rows_done += operands[i].n_rows;
     }
-    pager_.release(next, n_ready);
     next += n_ready;
   }
   return ok_status();

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "format/qsf_reader.h"
+#include "io/read_device.h"
 #include "kv/kv_cache.h"
 #include "model/architecture.h"
 #include "model/testing/naive_model.h"
@@ -155,6 +156,7 @@ class Runner {
  public:
   Runner(const std::string& path, std::uint32_t context)
       : reader_(QsfReader::open(path).value()),
+        device_(ReadDevice::open(reader_.file()).value()),
         threads_(ThreadPool::create(2).value()),
         backend_(make_cpu_backend(*threads_, false).value()) {
     const ModelSpec& spec = reader_.spec();
@@ -177,10 +179,8 @@ class Runner {
     kv_.emplace(KvCache::create(shape, limits, memory(KvCache::region_bytes(limits))).value());
     backend_->attach_kv(shape, memory(backend_->kv_bytes(shape, limits.n_pages)));
     backend_->attach_scratch(pass_limits, memory(backend_->scratch_bytes(pass_limits)));
-    const Residency residency = WeightPager::plan(reader_, 1).value();
-    pager_ = WeightPager::load(reader_, memory(residency.resident_bytes),
-                               memory(residency.scratch_bytes), {})
-                 .value();
+    const Residency residency = WeightPager::plan(reader_, {}).value();
+    pager_ = WeightPager::open(reader_, device_, residency, memory(residency.region_bytes)).value();
     std::vector<Buffer> made;
     for (const BufferShape& b : Decoder::buffer_shapes(spec, kTokens)) {
       made.push_back(backend_->create_buffer(b.n_rows, b.n_cols,
@@ -240,7 +240,7 @@ class Runner {
   };
 
   MutableByteSpan memory(std::size_t n_bytes) {
-    constexpr std::size_t kAlign = 64;
+    constexpr std::size_t kAlign = kTileAlign;
     blocks_.push_back(std::make_unique<std::byte[]>(n_bytes + kAlign));
     void* at = blocks_.back().get();
     std::size_t space = n_bytes + kAlign;
@@ -250,6 +250,7 @@ class Runner {
 
   std::vector<std::unique_ptr<std::byte[]>> blocks_;
   QsfReader reader_;
+  ReadDevice device_;
   std::unique_ptr<ThreadPool> threads_;
   std::unique_ptr<Backend> backend_;
   std::optional<KvCache> kv_;

@@ -219,6 +219,21 @@ std::size_t thread_stack_bytes() noexcept {
 #endif
 }
 
+int start_thread(void* (*run)(void* argument), void* argument, pthread_t* thread) {
+  pthread_attr_t attributes;
+  QSF_CHECK(::pthread_attr_init(&attributes) == 0);
+  QSF_CHECK(::pthread_attr_setstacksize(&attributes, thread_stack_bytes()) == 0);
+  // Signals belong to the threads of the program that uses us.
+  sigset_t all_signals;
+  sigset_t old_signals;
+  ::sigfillset(&all_signals);
+  ::pthread_sigmask(SIG_SETMASK, &all_signals, &old_signals);
+  const int error = ::pthread_create(thread, &attributes, run, argument);
+  ::pthread_sigmask(SIG_SETMASK, &old_signals, nullptr);
+  ::pthread_attr_destroy(&attributes);
+  return error;
+}
+
 ThreadPool::ThreadPool(unsigned n_threads, unsigned n_parallel)
     : n_threads_(n_threads), n_parallel_(n_parallel), state_(std::make_unique<State>(n_threads)) {}
 
@@ -233,23 +248,13 @@ Result<std::unique_ptr<ThreadPool>> ThreadPool::create(unsigned n_threads,
   State& state = *pool->state_;
   state.threads.reserve(n_threads - 1);
 
-  pthread_attr_t attributes;
-  QSF_CHECK(::pthread_attr_init(&attributes) == 0);
-  QSF_CHECK(::pthread_attr_setstacksize(&attributes, thread_stack_bytes()) == 0);
-  // Signals belong to the threads of the program that uses us.
-  sigset_t all_signals;
-  sigset_t old_signals;
-  ::sigfillset(&all_signals);
-  ::pthread_sigmask(SIG_SETMASK, &all_signals, &old_signals);
   int error = 0;
   for (unsigned worker = 1; worker < n_threads && error == 0; ++worker) {
     state.starts[worker] = {&state, worker};
     pthread_t thread;
-    error = ::pthread_create(&thread, &attributes, &State::run_thread, &state.starts[worker]);
+    error = start_thread(&State::run_thread, &state.starts[worker], &thread);
     if (error == 0) state.threads.push_back(thread);
   }
-  ::pthread_sigmask(SIG_SETMASK, &old_signals, nullptr);
-  ::pthread_attr_destroy(&attributes);
   if (error != 0) {
     return out_of_budget("threads: the system started %zu of %u threads: %s; ask for fewer",
                          state.threads.size() + 1, n_threads, std::strerror(error));

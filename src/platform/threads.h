@@ -10,6 +10,8 @@
 #ifndef QSF_PLATFORM_THREADS_H_
 #define QSF_PLATFORM_THREADS_H_
 
+#include <pthread.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -28,6 +30,10 @@ std::size_t thread_stack_bytes() noexcept;
 // Returns how many threads compute best: the physical cores that this process may run on, bounded
 // by the CPU quota of its control groups, rounded up; at least 1. Threads  any
 unsigned default_thread_count();
+
+// Starts a thread with a stack of thread_stack_bytes(), which receives none of the program's
+// signals and is to be joined. Returns 0 or the system's error number.
+int start_thread(void* (*run)(void* argument), void* argument, pthread_t* thread);
 
 struct ThreadPoolOptions {
   // Binds each worker to a physical core of its own, the thread that creates the pool included:

@@ -1,136 +1,149 @@
 // SPDX-License-Identifier: MIT
-//
-// Handing out tiles that are all resident.
 
 #include "stream/weight_pager.h"
 
 #include <algorithm>
 #include <bit>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
-#include "format/qsf_reader.h"
-#include "platform/clock.h"
-#include "platform/threads.h"
 #include "quant/interleave.h"
-#include "stream/weight_loader.h"
 
 namespace qsf {
 
-Result<Residency> WeightPager::plan(const QsfReader& reader, unsigned n_threads) {
-  WeightPager pager;
-  return WeightLoader::lay_out(reader, n_threads, pager);
+Result<Residency> WeightPager::plan(const QsfReader& reader, const WeightLimits& limits) {
+  QSF_ASSIGN_OR_RETURN(const TileTable table, TileTable::build(reader, limits));
+  Residency residency = table.residency();
+  residency.table_bytes += sizeof(WeightPager) + TileSchedule::heap_bytes(table) +
+                           limits.n_queues * TileReader::heap_bytes() + RowCache::heap_bytes(table);
+  return residency;
 }
 
-Result<std::unique_ptr<WeightPager>> WeightPager::load(const QsfReader& reader,
+Result<std::unique_ptr<WeightPager>> WeightPager::open(const QsfReader& reader,
+                                                       const ReadDevice& device,
+                                                       const Residency& residency,
                                                        MutableByteSpan region,
-                                                       MutableByteSpan scratch,
-                                                       const LoadOptions& options) {
-  const std::uint64_t start_ns = monotonic_ns();
-  std::unique_ptr<WeightPager> pager(new WeightPager);
-  const unsigned n_threads = options.threads == nullptr ? 1 : options.threads->n_threads();
-  QSF_ASSIGN_OR_RETURN(const Residency needs, WeightLoader::lay_out(reader, n_threads, *pager));
-  QSF_CHECK(region.size() >= needs.resident_bytes && scratch.size() >= needs.scratch_bytes);
-  QSF_CHECK(std::bit_cast<std::uintptr_t>(region.data()) % 64 == 0);
-  pager->region_ = region;
-  QSF_RETURN_IF_ERROR(WeightLoader(reader, *pager, scratch, options).run());
-  pager->stats_.bytes_read = needs.stored_bytes;
-  for (const SectionDirectory& directory : reader.directories()) {
-    pager->stats_.tiles_read += directory.tiles.size();
+                                                       const PagerOptions& options) {
+  QSF_ASSIGN_OR_RETURN(TileTable table, TileTable::build(reader, residency.limits));
+  QSF_CHECK(table.residency().region_bytes == residency.region_bytes);
+  QSF_CHECK(region.size() >= residency.region_bytes);
+  QSF_CHECK(std::bit_cast<std::uintptr_t>(region.data()) % kTileAlign == 0);
+  QSF_CHECK(!residency.limits.mapped || device.path() == ReadPath::kMmap);
+  std::unique_ptr<WeightPager> pager(new WeightPager(std::move(table), device, region, options));
+  const TileTable& tiles = pager->table_;
+  if (residency.row_cache_bytes > 0) {
+    QSF_ASSIGN_OR_RETURN(
+        pager->rows_,
+        RowCache::create(tiles, device, pager->schedule_,
+                         region.subspan(static_cast<std::size_t>(tiles.row_cache_offset()),
+                                        static_cast<std::size_t>(residency.row_cache_bytes))));
   }
-  pager->stats_.load_ns = monotonic_ns() - start_ns;
+  const auto staging_bytes =
+      static_cast<std::size_t>(residency.staging_bytes / residency.limits.n_queues);
+  const auto staging_at = static_cast<std::size_t>(tiles.staging_offset());
+  for (unsigned i = 0; i < residency.limits.n_queues; ++i) {
+    QSF_ASSIGN_OR_RETURN(
+        std::unique_ptr<TileReader> tile_reader,
+        TileReader::start(tiles, device, pager->schedule_, region,
+                          region.subspan(staging_at + i * staging_bytes, staging_bytes)));
+    pager->readers_.push_back(std::move(tile_reader));
+  }
+  QSF_RETURN_IF_ERROR(pager->schedule_.wait_for_vectors());
   return pager;
 }
 
-const WeightPager::Tensor& WeightPager::tensor(std::uint32_t section,
-                                               std::uint32_t index) const noexcept {
-  QSF_CHECK(section + 1 < first_tensor_.size());
-  QSF_CHECK(index < first_tensor_[section + 1] - first_tensor_[section]);
-  return tensors_[first_tensor_[section] + index];
+WeightPager::WeightPager(TileTable table, const ReadDevice& device, MutableByteSpan region,
+                         const PagerOptions& options)
+    : table_(std::move(table)), region_(region), schedule_(table_, device, region, options.cancel) {
+  readers_.reserve(table_.residency().limits.n_queues);
+}
+
+WeightPager::~WeightPager() {
+  schedule_.stop();
+}
+
+Status WeightPager::load(LoadProgress on_progress, void* user) {
+  return schedule_.load(on_progress, user);
+}
+
+void WeightPager::start_pass(bool with_head) {
+  schedule_.start_pass(with_head);
 }
 
 std::span<const TileId> WeightPager::tiles_of(std::uint32_t section,
-                                              std::uint32_t index) const noexcept {
-  const Tensor& t = tensor(section, index);
-  return std::span(tile_ids_).subspan(t.first_id, t.n_ids);
+                                              std::uint32_t tensor) const noexcept {
+  return table_.tiles_of(table_.tensor(section, tensor));
 }
 
-WeightTile WeightPager::view(const Tile& tile) const noexcept {
-  return {region_.data() + tile.offset,
-          tile.format,
-          static_cast<std::size_t>(tile.group_bytes),
-          tile.tensor,
-          tile.first_row,
-          tile.n_rows,
-          tile.n_cols};
+WeightTile WeightPager::view(TileId id) const noexcept {
+  const TileInfo& info = table_.info(id);
+  const TensorInfo& tensor = table_.tensor_info(id);
+  const BlockFormat format = kernel_format(tensor.format);
+  return {schedule_.bytes_of(id),
+          format,
+          static_cast<std::size_t>(group_bytes(format, tensor.cols)),
+          info.tensor,
+          info.first_row,
+          info.n_rows,
+          tensor.cols};
 }
 
 Result<WeightTile> WeightPager::acquire(TileId id) {
-  QSF_CHECK(id < tiles_.size());
-  ++tiles_[id].holds;
-  ++stats_.tiles_acquired;
-  return view(tiles_[id]);
+  QSF_RETURN_IF_ERROR(schedule_.acquire(id));
+  return view(id);
 }
 
 std::uint32_t WeightPager::acquire_ready(TileId first, std::uint32_t max_tiles,
                                          std::span<WeightTile> out) {
-  QSF_CHECK(first <= tiles_.size());
-  const auto n = static_cast<std::uint32_t>(
-      std::min<std::size_t>({max_tiles, out.size(), tiles_.size() - first}));
-  for (std::uint32_t i = 0; i < n; ++i) {
-    ++tiles_[first + i].holds;
-    out[i] = view(tiles_[first + i]);
-  }
-  stats_.tiles_acquired += n;
+  const auto most = static_cast<std::uint32_t>(std::min<std::size_t>(max_tiles, out.size()));
+  const std::uint32_t n = schedule_.acquire_ready(first, most);
+  for (std::uint32_t i = 0; i < n; ++i) out[i] = view(first + i);
   return n;
 }
 
 void WeightPager::release(TileId id) {
-  release(id, 1);
+  schedule_.release(id, 1);
 }
 
 void WeightPager::release(TileId first, std::uint32_t n_tiles) {
-  QSF_CHECK(first <= tiles_.size() && n_tiles <= tiles_.size() - first);
-  for (std::uint32_t i = 0; i < n_tiles; ++i) {
-    QSF_CHECK(tiles_[first + i].holds > 0);
-    --tiles_[first + i].holds;
-  }
+  schedule_.release(first, n_tiles);
 }
 
-std::span<float> WeightPager::vector_space(std::uint32_t section,
-                                           std::uint32_t index) const noexcept {
-  const Tensor& t = tensor(section, index);
-  return {reinterpret_cast<float*>(region_.data() + t.vector_offset),
-          static_cast<std::size_t>(align_up(t.n_cols, 16))};
+std::span<const float> WeightPager::vector_space(const PagedTensor& tensor) const noexcept {
+  return {reinterpret_cast<const float*>(region_.data() + tensor.vector_offset), tensor.n_cols};
 }
 
 Result<std::span<const float>> WeightPager::vector(std::uint32_t section,
-                                                   std::uint32_t index) const {
-  const Tensor& t = tensor(section, index);
+                                                   std::uint32_t tensor) const {
+  const PagedTensor& t = table_.tensor(section, tensor);
   if (t.n_rows != 1) {
     return invalid_argument("%s: %u rows, expected a tensor of one row",
                             std::string(tensor_kind_name(t.kind)).c_str(), t.n_rows);
   }
-  return std::span<const float>(vector_space(section, index).first(t.n_cols));
+  return vector_space(t);
 }
 
-Status WeightPager::decode_row(std::uint32_t section, std::uint32_t index, std::uint32_t row,
+Status WeightPager::decode_row(std::uint32_t section, std::uint32_t tensor, std::uint32_t row,
                                std::span<float> out) {
-  const Tensor& t = tensor(section, index);
+  const PagedTensor& t = table_.tensor(section, tensor);
   QSF_CHECK(out.size() == t.n_cols);
   if (row >= t.n_rows) {
     return invalid_argument("%s: row %u, expected 0 to %u",
                             std::string(tensor_kind_name(t.kind)).c_str(), row, t.n_rows - 1);
   }
   if (t.n_rows == 1) {
-    std::ranges::copy(vector_space(section, index).first(t.n_cols), out.begin());
+    std::ranges::copy(vector_space(t), out.begin());
     return ok_status();
   }
-  const std::span<const TileId> ids = tiles_of(section, index);
+  const std::span<const TileId> ids = table_.tiles_of(t);
   const auto after = std::upper_bound(
       ids.begin(), ids.end(), row,
-      [this](std::uint32_t wanted, TileId id) { return wanted < tiles_[id].first_row; });
+      [this](std::uint32_t wanted, TileId id) { return wanted < table_.info(id).first_row; });
   const TileId id = *(after - 1);
+  if (section == embedding_section() && !schedule_.is_resident(id)) {
+    return rows_->decode(table_.tensor_number(section, tensor), id, row, out);
+  }
   QSF_ASSIGN_OR_RETURN(const WeightTile tile, acquire(id));
   const std::uint32_t row_in_tile = row - tile.first_row;
   decode_group_row(tile.format,
@@ -141,7 +154,7 @@ Status WeightPager::decode_row(std::uint32_t section, std::uint32_t index, std::
 }
 
 Status WeightPager::embedding_row(std::uint32_t row, std::span<float> out) {
-  return decode_row(embedding_section(), embedding_tensor_, row, out);
+  return decode_row(embedding_section(), table_.embedding_tensor(), row, out);
 }
 
 }  // namespace qsf

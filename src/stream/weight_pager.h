@@ -3,10 +3,13 @@
 // WeightPager: the weights of a file as tiles that a pass acquires, uses and releases.
 //
 // Tiles are what the file stores (whole rows of one matrix, at most 4 MiB) in the form that kernels
-// read: layout 1, blocks of at most 64 columns. Today all of them are read, checked and re-laid at
-// load and stay resident; the interface is that of streaming, where acquire() waits for a disk and
-// acquire_ready() hands out what has arrived. Tensors of one row (norms, biases) are widened to f32
-// at load and never page.
+// read: layout 1, blocks of at most 64 columns. As many as the limits allow stay in memory; the
+// others pass through a ring of slots, read ahead of the pass that uses them, across layers and
+// from the end of one pass to the beginning of the next. Tensors of one row (norms, biases) are
+// widened to f32 and always stay. Rows of an embedding that does not stay come one by one.
+//
+// Where a tile lies, how large the ring is, how many threads read and by which path: none of it
+// changes a byte that kernels see. docs/streaming.md tells how the parts work together.
 
 #ifndef QSF_STREAM_WEIGHT_PAGER_H_
 #define QSF_STREAM_WEIGHT_PAGER_H_
@@ -21,17 +24,17 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "base/status.h"
-#include "format/qsf_layout.h"
+#include "format/qsf_reader.h"
+#include "io/read_device.h"
 #include "quant/types.h"
+#include "stream/pager_stats.h"
+#include "stream/residency.h"
+#include "stream/row_cache.h"
+#include "stream/tile_reader.h"
+#include "stream/tile_schedule.h"
+#include "stream/tile_table.h"
 
 namespace qsf {
-
-class QsfReader;
-class ThreadPool;
-
-// Numbers the tiles of all matrices in the order of the file, which is the order of use. The tiles
-// of one-row tensors have no number.
-using TileId = std::uint32_t;
 
 // One tile, ready for kernels. Valid until it is released.
 struct WeightTile {
@@ -44,28 +47,8 @@ struct WeightTile {
   std::uint32_t n_cols = 0;          // true columns
 };
 
-// What load() needs, computed from the directories alone.
-struct Residency {
-  std::uint64_t resident_bytes = 0;  // region for the weights
-  std::uint64_t scratch_bytes = 0;   // region used while loading alone, free to reuse afterwards
-  std::uint64_t table_bytes = 0;     // heap that the pager itself takes
-  std::uint64_t stored_bytes = 0;    // bytes load() reads from the file
-};
-
-struct LoadOptions {
-  ThreadPool* threads = nullptr;              // null: the calling thread alone
-  const std::atomic<bool>* cancel = nullptr;  // checked before every tile
-  // Called by the loading thread after some tiles; bytes of the file.
-  void (*on_progress)(std::uint64_t done_bytes, std::uint64_t total_bytes, void* user) = nullptr;
-  void* progress_user = nullptr;
-};
-
-struct PagerStats {
-  std::uint64_t load_ns = 0;
-  std::uint64_t bytes_read = 0;
-  std::uint64_t tiles_read = 0;
-  std::uint64_t tiles_acquired = 0;
-  std::uint64_t wait_ns = 0;  // time that acquire() waited for a disk
+struct PagerOptions {
+  const std::atomic<bool>* cancel = nullptr;  // ends every wait; may be set by a signal handler
 };
 
 // Sections are named by their index in QsfReader::directories().
@@ -82,45 +65,63 @@ constexpr std::uint32_t final_section(std::uint32_t n_layers) noexcept {
 // Threads  one at a time (the thread that runs passes); tiles may be read by any
 class WeightPager {
  public:
-  // Returns what loading with `n_threads` threads needs.
-  // Fails  kUnsupported when tables or weights exceed what this build addresses
-  static Result<Residency> plan(const QsfReader& reader, unsigned n_threads);
+  // Returns what stays and what is streamed within `limits`, without touching weights.
+  // Fails  kUnsupported when tables or weights exceed what this build addresses; kOutOfBudget when
+  //        limits.bytes is below Residency::least_bytes, with both numbers
+  static Result<Residency> plan(const QsfReader& reader, const WeightLimits& limits);
 
-  // Reads, checks, decompresses and re-lays every tile.
-  // Requires  both regions of at least plan()'s bytes, 64-byte aligned, `region` outliving the
-  // pager;
-  //           plan() was asked for the threads of options.threads
-  // Fails     kCorrupt or kIo, naming the section, the tile and its file offset (the first bad tile
-  // of
-  //           the file when there are several); kCancelled
-  static Result<std::unique_ptr<WeightPager>> load(const QsfReader& reader, MutableByteSpan region,
-                                                   MutableByteSpan scratch,
-                                                   const LoadOptions& options);
-
+  // Starts the reading threads, which read at once: the vectors, for which open() waits, then
+  // resident and streamed tiles in the order of a pass, as far as there is room.
+  // Requires  plan() returned `residency` for this reader; reader, device and region outlive the
+  //           pager; `region` has residency.region_bytes, aligned to kTileAlign; with
+  //           limits.mapped the device's path is kMmap
+  // Fails     kCorrupt or kIo, naming the section, the tile and its file offset, for vectors;
+  //           kCancelled; kOutOfBudget when the system refuses a thread; kIo without a queue
+  static Result<std::unique_ptr<WeightPager>> open(const QsfReader& reader,
+                                                   const ReadDevice& device,
+                                                   const Residency& residency,
+                                                   MutableByteSpan region,
+                                                   const PagerOptions& options = {});
+  // Ends the threads; reads in flight are waited for. Requires  no tile is used any more
+  ~WeightPager();
   WeightPager(const WeightPager&) = delete;
   WeightPager& operator=(const WeightPager&) = delete;
 
-  std::uint32_t n_tiles() const noexcept { return static_cast<std::uint32_t>(tiles_.size()); }
+  // Waits until every resident tile is there, reporting stored bytes now and then. A pass may as
+  // well begin without it: acquire() then waits for what is still missing.
+  // Fails  kCorrupt or kIo of the resident tile that comes first in the file; kCancelled
+  Status load(LoadProgress on_progress = nullptr, void* user = nullptr);
+
+  // Hints that a pass begins with the first layer, and whether it will want the output head. After
+  // the pass reading ahead goes on with the first layer. Requires  no tile is held
+  void start_pass(bool with_head);
+
+  std::uint32_t n_tiles() const noexcept { return table_.n_tiles(); }
   // The tiles of a matrix in order of rows, ascending; empty for a tensor of one row. In files of
   // QsfWriter they are consecutive, except that a gate and an up projection alternate; other files
   // may order the tiles of a section as they like.
   // Requires  section and tensor exist
   std::span<const TileId> tiles_of(std::uint32_t section, std::uint32_t tensor) const noexcept;
 
-  // Waits until a tile is ready and holds it. Each acquire needs one release.
+  // Waits until a tile is ready and holds it. Each acquire needs one release. Any order works; fast
+  // is the order of a pass: a tile that is passed over leaves the ring, and one that is not in it
+  // makes it begin there anew.
   // Requires  id < n_tiles()
-  // Fails     kIo, kCorrupt, kCancelled (none of them while everything is resident)
+  // Fails     kIo, kCorrupt: the tile cannot be had, now or later, and the message names the
+  //           section, the tile and its file offset; kCancelled; kOutOfBudget when the tiles held
+  //           leave no room for another
   Result<WeightTile> acquire(TileId id);
   // Holds as many of the tiles first, first + 1 ... as are ready without waiting, at most
-  // max_tiles, out.size() and those that exist, and returns how many; 0 means: acquire(first).
+  // max_tiles, out.size() and those that exist, and returns how many; 0 means: acquire(first). Of
+  // streamed tiles at most half of the ring's bytes are handed out, so that the other half fills.
   std::uint32_t acquire_ready(TileId first, std::uint32_t max_tiles, std::span<WeightTile> out);
   // Requires  the tiles are held (checked)
   void release(TileId id);
   void release(TileId first, std::uint32_t n_tiles);
 
   // Returns a tensor of one row: n_cols floats, 64-byte aligned, followed by zeros up to a multiple
-  // of 16 floats. Requires  section and tensor exist Fails     kInvalidArgument when the tensor has
-  // several rows
+  // of 16 floats. Requires  section and tensor exist
+  // Fails  kInvalidArgument when the tensor has several rows
   Result<std::span<const float>> vector(std::uint32_t section, std::uint32_t tensor) const;
 
   // Decodes one row of a matrix, or copies the row of a one-row tensor.
@@ -132,41 +133,25 @@ class WeightPager {
   // decode_row of the token embedding.
   Status embedding_row(std::uint32_t row, std::span<float> out);
 
-  const PagerStats& stats() const noexcept { return stats_; }
+  const Residency& residency() const noexcept { return table_.residency(); }
+  PagerStats stats() const { return schedule_.stats(); }
+
+  // Records the tiles that are read from now on, as many as `events` has room for; an empty span
+  // ends it. Requires  `events` outlives the recording
+  void set_trace(std::span<TileEvent> events) { schedule_.set_trace(events); }
+  std::size_t n_traced() const { return schedule_.n_traced(); }
 
  private:
-  friend class WeightLoader;
-  struct Tile {
-    std::uint64_t offset = 0;  // in region_
-    std::uint64_t group_bytes = 0;
-    BlockFormat format{};
-    std::uint32_t tensor = 0;
-    std::uint32_t first_row = 0;
-    std::uint32_t n_rows = 0;
-    std::uint32_t n_cols = 0;
-    std::uint32_t holds = 0;
-  };
-  struct Tensor {
-    TensorKind kind{};
-    std::uint32_t n_rows = 0;
-    std::uint32_t n_cols = 0;
-    std::uint32_t first_id = 0;  // in tile_ids_
-    std::uint32_t n_ids = 0;
-    std::uint64_t vector_offset = 0;  // in region_, tensors of one row
-  };
-  WeightPager() = default;
-  const Tensor& tensor(std::uint32_t section, std::uint32_t tensor) const noexcept;
-  WeightTile view(const Tile& tile) const noexcept;
-  // The floats of a one-row tensor with the padding after them.
-  std::span<float> vector_space(std::uint32_t section, std::uint32_t tensor) const noexcept;
+  WeightPager(TileTable table, const ReadDevice& device, MutableByteSpan region,
+              const PagerOptions& options);
+  WeightTile view(TileId id) const noexcept;
+  std::span<const float> vector_space(const PagedTensor& tensor) const noexcept;
 
+  TileTable table_;
   MutableByteSpan region_;
-  std::vector<Tile> tiles_;
-  std::vector<TileId> tile_ids_;             // grouped by tensor
-  std::vector<Tensor> tensors_;              // grouped by section
-  std::vector<std::uint32_t> first_tensor_;  // by section, and the end
-  std::uint32_t embedding_tensor_ = 0;       // in its section
-  PagerStats stats_;
+  TileSchedule schedule_;
+  std::unique_ptr<RowCache> rows_;  // where an embedding does not stay
+  std::vector<std::unique_ptr<TileReader>> readers_;
 };
 
 }  // namespace qsf

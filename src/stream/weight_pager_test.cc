@@ -8,27 +8,18 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <cmath>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <limits>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/rng.h"
 #include "format/qsf_reader.h"
-#include "format/qsf_writer.h"
 #include "io/faulty_file.h"
-#include "memory/arena.h"
-#include "platform/threads.h"
 #include "quant/codec.h"
 #include "quant/interleave.h"
+#include "stream/testing/pager_files.h"
 
 namespace qsf {
 namespace {
@@ -37,174 +28,29 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// How a test file stores its matrices.
-struct Storage {
-  BlockFormat format{QuantType::kQ4, 64};
-  Layout layout = Layout::kInterleaved;
-  Compression compression = Compression::kNone;
-};
+using testing_support::expect_same_bits;
+using testing_support::open_pager;
+using testing_support::open_reader;
+using testing_support::OpenedPager;
+using testing_support::OpenOptions;
+using testing_support::pager_file_path;
+using testing_support::PagerFile;
 
-// 200 and 150 are multiples of neither 16, 64 nor a block; 300 rows make several tiles of 64 rows.
-ModelSpec small_spec() {
-  ModelSpec spec;
-  spec.architecture = "gpt2";
-  spec.n_layers = 2;
-  spec.hidden = 150;
-  spec.n_heads = 5;
-  spec.n_kv_heads = 5;
-  spec.head_dim = 30;
-  spec.n_vocab = 300;
-  spec.max_positions = 70;
-  spec.ffn = 200;
-  spec.gated_ffn = true;
-  return spec;
-}
-
-using Key = std::pair<std::uint32_t, std::uint32_t>;  // section, tensor
-
-// Writes a file of random weights and keeps what each row decodes to.
-class TestFile {
- public:
-  TestFile(std::string path, const Storage& storage, float poison = 0.0F)
-      : path_(std::move(path)), poison_(poison) {
-    const Storage f32{{QuantType::kF32, 4}, storage.layout, storage.compression};
-    auto writer = QsfWriter::create(path_, small_spec(),
-                                    {.compression = storage.compression, .tile_bytes = 4096});
-    EXPECT_TRUE(writer.has_value()) << writer.error().message();
-    const auto matrix = [](TensorKind kind, std::uint32_t rows, std::uint32_t cols,
-                           const Storage& as) {
-      return TensorInfo{kind, rows, cols, as.format, as.layout};
-    };
-    const auto vector = [](TensorKind kind, std::uint32_t cols, QuantType type) {
-      return TensorInfo{kind, 1, cols, {type, 4}, Layout::kRowMajor};
-    };
-    write(*writer, SectionKind::kEmbedding, 0,
-          {matrix(TensorKind::kTokenEmbedding, 300, 150, storage),
-           matrix(TensorKind::kPositionEmbedding, 70, 150, f32)});
-    for (std::uint32_t layer = 0; layer < 2; ++layer) {
-      write(*writer, SectionKind::kLayer, layer,
-            {vector(TensorKind::kAttnNorm, 150, QuantType::kF32),
-             matrix(TensorKind::kAttnQ, 150, 150, storage),
-             vector(TensorKind::kAttnQBias, 150, QuantType::kF16),
-             matrix(TensorKind::kFfnGate, 200, 150, storage),
-             matrix(TensorKind::kFfnUp, 200, 150, storage),
-             vector(TensorKind::kFfnUpBias, 200, QuantType::kBF16),
-             matrix(TensorKind::kFfnDown, 150, 200, storage)});
-    }
-    write(*writer, SectionKind::kFinal, 0,
-          {vector(TensorKind::kFinalNorm, 150, QuantType::kF32),
-           matrix(TensorKind::kHead, 300, 150, storage)});
-    const Status finished = writer->finish();
-    EXPECT_TRUE(finished.ok()) << finished.message();
-  }
-  ~TestFile() { std::filesystem::remove(path_); }
-
-  const std::string& path() const { return path_; }
-  // What every row of a tensor decodes to.
-  const std::map<Key, std::vector<std::vector<float>>>& rows() const { return rows_; }
-
- private:
-  void write(QsfWriter& writer, SectionKind kind, std::uint32_t layer,
-             std::vector<TensorInfo> tensors) {
-    ASSERT_TRUE(writer.begin_section(kind, layer, tensors).ok());
-    std::vector<std::vector<std::byte>> encoded;
-    for (std::uint32_t t = 0; t < tensors.size(); ++t) encoded.push_back(encode(tensors[t], t));
-    for (const TilePlan& tile : writer.tiles()) {
-      std::vector<std::byte> raw(tile.raw_bytes);
-      if (tile.tensor == kOneRowTensors) {
-        for (std::size_t t = 0; t < tensors.size(); ++t) {
-          if (tensors[t].rows != 1) continue;
-          std::copy(encoded[t].begin(), encoded[t].end(),
-                    raw.begin() + static_cast<std::ptrdiff_t>(one_row_offset(tensors, t)));
-        }
-      } else {
-        const TensorInfo& tensor = tensors[tile.tensor];
-        const ByteSpan plain =
-            ByteSpan(encoded[tile.tensor])
-                .subspan(tile.first_row * row_bytes(tensor), tile.n_rows * row_bytes(tensor));
-        if (tensor.layout == Layout::kRowMajor) {
-          std::copy(plain.begin(), plain.end(), raw.begin());
-        } else {
-          interleave_rows(tensor.format, tile.n_rows, tensor.cols, plain, raw);
-        }
-      }
-      ASSERT_TRUE(writer.write_tile(raw).ok());
-    }
-    ASSERT_TRUE(writer.end_section().ok());
-    ++section_;
-  }
-
-  static std::size_t row_bytes(const TensorInfo& tensor) {
-    return static_cast<std::size_t>(row_major_bytes(tensor.format, tensor.cols));
-  }
-
-  std::vector<std::byte> encode(const TensorInfo& tensor, std::uint32_t index) {
-    std::vector<std::byte> bytes(tensor.rows * row_bytes(tensor));
-    std::vector<std::vector<float>>& decoded = rows_[{section_, index}];
-    for (std::uint32_t row = 0; row < tensor.rows; ++row) {
-      std::vector<float> weights(tensor.cols);
-      for (float& weight : weights) weight = rng_.next_normal() * 0.1F;
-      const MutableByteSpan out =
-          MutableByteSpan(bytes).subspan(row * row_bytes(tensor), row_bytes(tensor));
-      encode_row(tensor.format, weights, out);
-      if (poison_ != 0.0F && tensor.kind == TensorKind::kAttnNorm && section_ == 2) {
-        store_le(out, 40, poison_);
-      }
-      decode_row(tensor.format, out, weights);
-      decoded.push_back(weights);
-    }
-    return bytes;
-  }
-
-  std::string path_;
-  float poison_;
-  Rng rng_{7};
-  std::uint32_t section_ = 0;
-  std::map<Key, std::vector<std::vector<float>>> rows_;
-};
-
-QsfReader open_reader(const std::string& path) {
-  auto reader = QsfReader::open(path);
-  EXPECT_TRUE(reader.has_value()) << reader.error().message();
-  return std::move(reader).value();
-}
-
-// A pager with the memory it was planned.
-struct Loaded {
-  Arena arena;
-  std::unique_ptr<WeightPager> pager;
-};
-
-Result<Loaded> load(const QsfReader& reader, LoadOptions options = {}) {
-  const unsigned n_threads = options.threads == nullptr ? 1 : options.threads->n_threads();
-  QSF_ASSIGN_OR_RETURN(const Residency needs, WeightPager::plan(reader, n_threads));
-  MemoryPlan plan;
-  const RegionId weights = plan.add("weights", needs.resident_bytes, "");
-  const RegionId scratch = plan.add("scratch", needs.scratch_bytes, "");
-  QSF_ASSIGN_OR_RETURN(Arena arena, Arena::create(plan));
-  const MutableByteSpan region = arena.carve(weights);
-  std::fill(region.begin(), region.end(), std::byte{0xEE});  // nothing may count on zeroed memory
-  QSF_ASSIGN_OR_RETURN(std::unique_ptr<WeightPager> pager,
-                       WeightPager::load(reader, region, arena.carve(scratch), options));
-  return Loaded{std::move(arena), std::move(pager)};
-}
-
-void expect_same_bits(std::span<const float> got, std::span<const float> expected) {
-  ASSERT_EQ(got.size(), expected.size());
-  EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size_bytes()), 0);
+// Opens a pager that keeps everything, and waits for it.
+Result<OpenedPager> load(const QsfReader& reader, const OpenOptions& options = {},
+                         LoadProgress on_progress = nullptr, void* user = nullptr) {
+  QSF_ASSIGN_OR_RETURN(OpenedPager opened, open_pager(reader, options));
+  QSF_RETURN_IF_ERROR(opened.pager->load(on_progress, user));
+  return opened;
 }
 
 class WeightPagerTest : public testing::Test {
  protected:
-  static std::string path() {
-    return (std::filesystem::temp_directory_path() /
-            ("qsf_pager_test." + std::to_string(::getpid()) + "." +
-             testing::UnitTest::GetInstance()->current_test_info()->name() + ".qsf"))
-        .string();
-  }
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+  static std::string path() { return pager_file_path(); }
 
   // Every row of every tensor, by row and by tile.
-  static void expect_all_rows(const TestFile& file, const QsfReader& reader, WeightPager& pager) {
+  static void expect_all_rows(const PagerFile& file, const QsfReader& reader, WeightPager& pager) {
     for (const auto& [key, rows] : file.rows()) {
       const auto [section, index] = key;
       const TensorInfo& tensor = reader.directories()[section].tensors[index];
@@ -252,7 +98,7 @@ TEST_F(WeightPagerTest, EveryTypeLayoutAndBlockSizeGivesTheSameWeights) {
       for (const Layout layout : {Layout::kRowMajor, Layout::kInterleaved}) {
         SCOPED_TRACE(std::string(quant_type_name(type)) + " block " + std::to_string(block) +
                      " layout " + std::to_string(static_cast<int>(layout)));
-        const TestFile file(path(), {block_format(type, block), layout, Compression::kNone});
+        const PagerFile file(path(), {block_format(type, block), layout, Compression::kNone});
         const QsfReader reader = open_reader(file.path());
         const auto loaded = load(reader);
         ASSERT_TRUE(loaded.has_value()) << loaded.error().message();
@@ -265,16 +111,15 @@ TEST_F(WeightPagerTest, EveryTypeLayoutAndBlockSizeGivesTheSameWeights) {
 }
 
 TEST_F(WeightPagerTest, CompressedFilesAndThreadsGiveTheSameWeights) {
-  const auto threads = ThreadPool::create(3).value();
   for (const Compression compression :
        {Compression::kLz4, Compression::kLz4Hc, Compression::kZstd}) {
     for (const BlockFormat format :
          {BlockFormat{QuantType::kF32, 4}, BlockFormat{QuantType::kQ4, 64},
           BlockFormat{QuantType::kTernary, 256}}) {
       for (const Layout layout : {Layout::kRowMajor, Layout::kInterleaved}) {
-        const TestFile file(path(), {format, layout, compression});
+        const PagerFile file(path(), {format, layout, compression});
         const QsfReader reader = open_reader(file.path());
-        const auto loaded = load(reader, {.threads = threads.get()});
+        const auto loaded = load(reader, {.limits = {.n_queues = 3}});
         ASSERT_TRUE(loaded.has_value()) << loaded.error().message();
         expect_all_rows(file, reader, *loaded->pager);
       }
@@ -283,37 +128,48 @@ TEST_F(WeightPagerTest, CompressedFilesAndThreadsGiveTheSameWeights) {
 }
 
 TEST_F(WeightPagerTest, PlanCountsWhatLoadingReads) {
-  const TestFile file(path(), {});
+  const PagerFile file(path(), {});
   const QsfReader reader = open_reader(file.path());
-  const Residency needs = WeightPager::plan(reader, 2).value();
+  const Residency needs = WeightPager::plan(reader, {.n_queues = 2}).value();
   std::uint64_t stored_bytes = 0;
+  std::uint64_t read_bytes = 0;
   std::uint64_t n_tiles = 0;
   for (const SectionDirectory& directory : reader.directories()) {
-    for (const TileInfo& tile : directory.tiles) stored_bytes += tile.stored_bytes;
+    for (const TileInfo& tile : directory.tiles) {
+      stored_bytes += tile.stored_bytes;
+      read_bytes += align_up(tile.stored_bytes, kTileAlign);
+    }
     n_tiles += directory.tiles.size();
   }
+  EXPECT_TRUE(needs.everything_resident);
+  EXPECT_EQ(needs.resident_share, 1.0);
+  EXPECT_EQ(needs.streamed_bytes, 0U);
+  EXPECT_EQ(needs.ring_bytes, 0U);
+  EXPECT_EQ(needs.row_cache_bytes, 0U);
   EXPECT_EQ(needs.stored_bytes, stored_bytes);
-  EXPECT_GT(needs.resident_bytes, stored_bytes / 2);
-  EXPECT_LT(needs.resident_bytes, stored_bytes * 2);
-  EXPECT_EQ(needs.scratch_bytes, 2 * WeightPager::plan(reader, 1).value().scratch_bytes);
+  EXPECT_EQ(needs.resident_stored_bytes, stored_bytes);
+  EXPECT_GT(needs.weight_bytes, stored_bytes / 2);
+  EXPECT_EQ(needs.region_bytes, needs.vector_bytes + needs.pinned_bytes + needs.staging_bytes);
+  EXPECT_EQ(needs.staging_bytes, 2 * WeightPager::plan(reader, {}).value().staging_bytes);
   EXPECT_GT(needs.table_bytes, n_tiles * 32);
 
   const auto loaded = load(reader);
-  EXPECT_EQ(loaded->pager->stats().bytes_read, stored_bytes);
+  EXPECT_EQ(loaded->pager->stats().bytes_read, read_bytes);
   EXPECT_EQ(loaded->pager->stats().tiles_read, n_tiles);
   EXPECT_GT(loaded->pager->stats().load_ns, 0U);
+  EXPECT_GT(loaded->pager->stats().read_ns, 0U);
 }
 
-// Matrices stored as kernels read them need no scratch but for the one-row tensors and compression.
-TEST_F(WeightPagerTest, TilesInKernelFormNeedNoScratch) {
-  const TestFile file(path(), {});
+// Matrices stored as kernels read them need staging for one-row tensors alone.
+TEST_F(WeightPagerTest, TilesInKernelFormNeedNoStaging) {
+  const PagerFile file(path(), {});
   const QsfReader reader = open_reader(file.path());
-  EXPECT_EQ(WeightPager::plan(reader, 1).value().scratch_bytes,
-            one_row_tile_bytes(reader.layer(0).tensors));
+  EXPECT_EQ(WeightPager::plan(reader, {}).value().staging_bytes,
+            align_up(one_row_tile_bytes(reader.layer(0).tensors), kTileAlign));
 }
 
 TEST_F(WeightPagerTest, TilesAreNumberedInOrderOfUseAndHeldByCount) {
-  const TestFile file(path(), {{QuantType::kF32, 4}, Layout::kInterleaved, Compression::kNone});
+  const PagerFile file(path(), {{QuantType::kF32, 4}, Layout::kInterleaved, Compression::kNone});
   const QsfReader reader = open_reader(file.path());
   const auto loaded = load(reader);
   WeightPager& pager = *loaded->pager;
@@ -341,7 +197,7 @@ TEST_F(WeightPagerTest, TilesAreNumberedInOrderOfUseAndHeldByCount) {
 }
 
 TEST_F(WeightPagerTest, RowsAndVectorsOutOfRangeAreRefused) {
-  const TestFile file(path(), {});
+  const PagerFile file(path(), {});
   const QsfReader reader = open_reader(file.path());
   const auto loaded = load(reader);
   std::vector<float> row(150);
@@ -358,7 +214,7 @@ TEST_F(WeightPagerTest, RowsAndVectorsOutOfRangeAreRefused) {
 }
 
 TEST_F(WeightPagerTest, VectorsEndInZeros) {
-  const TestFile file(path(), {});
+  const PagerFile file(path(), {});
   const QsfReader reader = open_reader(file.path());
   const auto loaded = load(reader);
   const std::span<const float> norm = loaded->pager->vector(layer_section(1), 0).value();
@@ -370,7 +226,7 @@ TEST_F(WeightPagerTest, VectorsEndInZeros) {
 // the first, whatever the number of threads.
 TEST_F(WeightPagerTest, DamageNamesTheFirstBadTile) {
   for (const Compression compression : {Compression::kNone, Compression::kZstd}) {
-    const TestFile file(path(), {{QuantType::kQ4, 64}, Layout::kRowMajor, compression});
+    const PagerFile file(path(), {{QuantType::kQ4, 64}, Layout::kRowMajor, compression});
     const QsfReader good = open_reader(file.path());
     for (const std::uint32_t first_bad : {0U, 3U, 7U}) {
       std::vector<std::byte> bytes = good.file().read_all(1U << 24).value();
@@ -379,9 +235,8 @@ TEST_F(WeightPagerTest, DamageNamesTheFirstBadTile) {
       }
       MemoryFileOps ops(bytes);
       const QsfReader reader = QsfReader::open(File::open("damaged.qsf", ops).value()).value();
-      const auto threads = ThreadPool::create(4).value();
-      for (ThreadPool* pool : {static_cast<ThreadPool*>(nullptr), threads.get()}) {
-        const auto loaded = load(reader, {.threads = pool});
+      for (const unsigned n_queues : {1U, 4U}) {
+        const auto loaded = load(reader, {.limits = {.n_queues = n_queues}});
         ASSERT_FALSE(loaded.has_value());
         EXPECT_EQ(loaded.error().code(), StatusCode::kCorrupt);
         EXPECT_THAT(loaded.error().message(),
@@ -398,7 +253,7 @@ TEST_F(WeightPagerTest, DamageNamesTheFirstBadTile) {
 TEST_F(WeightPagerTest, ValuesThatAreNotFiniteAreRefused) {
   for (const float poison :
        {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
-    const TestFile file(path(), {}, poison);
+    const PagerFile file(path(), {}, {.poison = poison});
     const QsfReader reader = open_reader(file.path());
     const auto loaded = load(reader);
     ASSERT_FALSE(loaded.has_value());
@@ -409,7 +264,7 @@ TEST_F(WeightPagerTest, ValuesThatAreNotFiniteAreRefused) {
 }
 
 TEST_F(WeightPagerTest, ReadErrorsAreReportedWithTheirPlace) {
-  const TestFile file(path(), {});
+  const PagerFile file(path(), {});
   FaultyFileOps ops;
   const QsfReader reader = QsfReader::open(File::open(file.path(), ops).value()).value();
   ops.plan.max_transfer_bytes = 1000;  // short and interrupted reads alone change nothing
@@ -422,9 +277,10 @@ TEST_F(WeightPagerTest, ReadErrorsAreReportedWithTheirPlace) {
   EXPECT_EQ(load(reader).error().code(), StatusCode::kCorrupt);
 }
 
-TEST_F(WeightPagerTest, CancelStopsAtTheNextTile) {
-  const TestFile file(path(), {});
-  const QsfReader reader = open_reader(file.path());
+TEST_F(WeightPagerTest, CancelStopsLoading) {
+  const PagerFile file(path(), {});
+  FaultyFileOps ops;
+  const QsfReader reader = QsfReader::open(File::open(file.path(), ops).value()).value();
   std::atomic<bool> cancel{true};
   EXPECT_EQ(load(reader, {.cancel = &cancel}).error().code(), StatusCode::kCancelled);
 
@@ -442,21 +298,18 @@ TEST_F(WeightPagerTest, CancelStopsAtTheNextTile) {
     seen.total_bytes = total_bytes;
     if (++seen.n_calls == seen.cancel_at) seen.cancel.store(true);
   };
-  const LoadOptions options{
-      .cancel = &progress.cancel, .on_progress = note, .progress_user = &progress};
-  EXPECT_TRUE(load(reader, options).has_value());
+  EXPECT_TRUE(load(reader, {.cancel = &progress.cancel}, note, &progress).has_value());
   EXPECT_EQ(progress.done_bytes, progress.total_bytes);
-  EXPECT_EQ(progress.total_bytes, WeightPager::plan(reader, 1).value().stored_bytes);
-  const int n_tiles = progress.n_calls;
+  EXPECT_EQ(progress.total_bytes, WeightPager::plan(reader, {}).value().stored_bytes);
+  EXPECT_GE(progress.n_calls, 1);
 
   progress.done_bytes = 0;
   progress.n_calls = 0;
-  progress.cancel_at = 3;
-  const auto cancelled = load(reader, options);
+  progress.cancel_at = 1;
+  const auto cancelled = load(reader, {.cancel = &progress.cancel}, note, &progress);
   EXPECT_EQ(cancelled.error().code(), StatusCode::kCancelled);
-  EXPECT_THAT(cancelled.error().message(), HasSubstr(std::to_string(progress.done_bytes)));
-  EXPECT_EQ(progress.n_calls, 3);
-  EXPECT_GT(n_tiles, 20);
+  EXPECT_THAT(cancelled.error().message(), HasSubstr("bytes"));
+  EXPECT_EQ(progress.n_calls, 1);
 }
 
 }  // namespace

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+//
+// TileReader: a thread that reads tiles and makes them what kernels want.
+//
+// Every tile is read straight to its place. Where the file holds other bytes than kernels read, the
+// thread copies them to its staging first and decompresses or re-lays them back to the place, so
+// staging is for one tile however many reads are in flight. The first time in a session a tile's
+// checksum and values are checked.
+
+#ifndef QSF_STREAM_TILE_READER_H_
+#define QSF_STREAM_TILE_READER_H_
+
+#include <pthread.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "base/status.h"
+#include "format/tile_codec.h"
+#include "io/async_reader.h"
+#include "io/read_device.h"
+#include "stream/tile_schedule.h"
+#include "stream/tile_table.h"
+
+namespace qsf {
+
+class TileReader {
+ public:
+  // Starts the thread, which works off `schedule` until that is stopped.
+  // Shapes    staging [table.stored_staging_bytes() + table.raw_staging_bytes()]
+  // Requires  all of them outlive the reader; `region` is the whole one of the pager;
+  //           schedule.stop() before the reader is destroyed
+  // Fails     kIo when the device gives no queue; kOutOfBudget without a thread or memory
+  static Result<std::unique_ptr<TileReader>> start(const TileTable& table, const ReadDevice& device,
+                                                   TileSchedule& schedule, MutableByteSpan region,
+                                                   MutableByteSpan staging);
+  ~TileReader();
+  TileReader(const TileReader&) = delete;
+  TileReader& operator=(const TileReader&) = delete;
+
+  static std::uint64_t heap_bytes() noexcept {
+    return sizeof(TileReader) + TileDecompressor::heap_bytes();
+  }
+
+ private:
+  TileReader(const TileTable& table, const ReadDevice& device, TileSchedule& schedule,
+             MutableByteSpan region, MutableByteSpan staging, TileDecompressor decompressor,
+             std::unique_ptr<AsyncReader> queue);
+
+  static void* run_thread(void* self);
+  void run();
+  bool start_jobs();
+  void finish_read();
+  void finish_mapped();
+  void finish(const ReadJob& job, Status status);
+  Status prepare(const ReadJob& job, PrepareTimes& times);
+  Status prepare_in_place(const ReadJob& job, MutableByteSpan bytes);
+  Status prepare_staged(const ReadJob& job, MutableByteSpan stored, PrepareTimes& times);
+  Status prepare_vectors(const ReadJob& job, MutableByteSpan stored);
+  Status check_values(TileId id, ByteSpan raw) const;
+  Status decompress(TileId id, ByteSpan stored, MutableByteSpan raw);
+
+  const TileTable& table_;
+  const ReadDevice& device_;
+  TileSchedule& schedule_;
+  MutableByteSpan region_;
+  MutableByteSpan stored_staging_;
+  MutableByteSpan raw_staging_;
+  TileDecompressor decompressor_;
+  std::unique_ptr<AsyncReader> queue_;
+  std::vector<ReadJob> reading_;  // by tag; without a tile when free
+  std::vector<ReadJob> mapped_;   // claimed and not yet touched, oldest first
+  pthread_t thread_{};
+  bool started_ = false;
+};
+
+}  // namespace qsf
+
+#endif  // QSF_STREAM_TILE_READER_H_

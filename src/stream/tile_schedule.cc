@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: MIT
+
+#include "stream/tile_schedule.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+
+#include "base/check.h"
+#include "platform/clock.h"
+
+namespace qsf {
+namespace {
+
+// A cancellation comes from a signal handler, which can set a flag and wake nobody.
+constexpr std::chrono::milliseconds kCancelPoll{20};
+
+std::uint32_t max_slots(const TileTable& table) noexcept {
+  const std::uint64_t most = table.residency().ring_bytes / kTileAlign;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(most, table.n_tiles()));
+}
+
+}  // namespace
+
+TileSchedule::TileSchedule(const TileTable& table, const ReadDevice& device, MutableByteSpan region,
+                           const std::atomic<bool>* cancel)
+    : table_(table),
+      device_(device),
+      region_(region),
+      ring_offset_(table.ring_offset()),
+      cancel_(cancel),
+      uses_(table.n_all_tiles()),
+      ring_(table.residency().ring_bytes, max_slots(table)),
+      next_vectors_(table.n_tiles()),
+      open_ns_(monotonic_ns()) {
+  for (TileId id = 0; id < table.n_all_tiles(); ++id) {
+    uses_[id].resident = table.tile(id).resident;
+    if (table.is_vectors(id)) {
+      ++n_vectors_unsettled_;
+    } else if (uses_[id].resident) {
+      ++n_residents_unsettled_;
+    }
+  }
+  cursor_ = next_streamed(table.head_end() == 0 ? 0 : table.head_end() - 1);
+}
+
+std::uint64_t TileSchedule::heap_bytes(const TileTable& table) noexcept {
+  return sizeof(TileSchedule) + table.n_all_tiles() * sizeof(TileUse) +
+         TileRing::heap_bytes(max_slots(table));
+}
+
+// Returns the position of the streamed tile that a pass wants after `position`, the next pass's
+// first after the last; kNoPosition when there is none.
+std::uint32_t TileSchedule::next_streamed(std::uint32_t position) const {
+  const std::span<const TileId> order = table_.order();
+  std::uint32_t p = position;
+  for (std::size_t n = 0; n < order.size(); ++n) {
+    ++p;
+    const bool past_layers = p == table_.head_begin() && !with_head_;
+    if (past_layers || p == table_.head_end() || p >= order.size()) p = 0;
+    const TileUse& use = uses_[order[p]];
+    if (!use.resident && use.state != TileState::kFailed) return p;
+  }
+  return kNoPosition;
+}
+
+// Returns the tile to be read next, or kNoTile while there is nothing to read or no room for it.
+// Vectors come first, because nobody waits for each of them; then what the caller waits for; then
+// resident and streamed tiles in the order of the pass, and residents alone while the ring is full.
+TileId TileSchedule::pick() {
+  if (next_vectors_ < table_.n_all_tiles()) return next_vectors_;
+  if (urgent_ != kNoTile && uses_[urgent_].state == TileState::kAbsent) return urgent_;
+  const std::span<const TileId> order = table_.order();
+  while (resident_cursor_ < order.size()) {
+    const TileUse& use = uses_[order[resident_cursor_]];
+    if (use.resident && use.state == TileState::kAbsent) break;
+    ++resident_cursor_;
+  }
+  if (cursor_ != kNoPosition && uses_[order[cursor_]].state == TileState::kFailed) {
+    cursor_ = next_streamed(cursor_);
+  }
+  const TileId resident = resident_cursor_ < order.size() ? order[resident_cursor_] : kNoTile;
+  if (cursor_ == kNoPosition) return resident;
+  const TileId streamed = order[cursor_];
+  // A ring that holds all streamed tiles has come round to one that is still there.
+  const bool can_stream =
+      uses_[streamed].state == TileState::kAbsent && ring_.has_room(table_.place_bytes(streamed));
+  if (!can_stream) return resident;
+  return resident != kNoTile && resident_cursor_ < cursor_ ? resident : streamed;
+}
+
+void TileSchedule::take(TileId id, ReadJob& job) {
+  TileUse& use = uses_[id];
+  use.state = TileState::kReading;
+  if (id == next_vectors_) ++next_vectors_;
+  if (id == urgent_) urgent_ = kNoTile;
+  if (!use.resident) {
+    use.slot = ring_.take(id, table_.place_bytes(id));
+    cursor_ = next_streamed(cursor_);
+    ++n_ring_jobs_;
+  }
+  const std::uint64_t now_ns = monotonic_ns();
+  if (n_reading_++ == 0) reading_since_ns_ = now_ns;
+  use.event = kNoEvent;
+  if (n_events_ < trace_.size()) {
+    use.event = n_events_++;
+    trace_[use.event] = {.tile = id, .read_start_ns = now_ns};
+  }
+  job = {.tile = id, .slot = use.slot, .place = place_of(id, use.slot), .first = !use.checked};
+}
+
+TileSchedule::Claim TileSchedule::claim(bool wait, ReadJob& job) {
+  Lock lock(mutex_);
+  for (;;) {
+    if (stopping_) return Claim::kStop;
+    const TileId id = pick();
+    if (id != kNoTile) {
+      take(id, job);
+      wake_readers();
+      return Claim::kJob;
+    }
+    if (!wait) return Claim::kNothing;
+    ++n_idle_readers_;
+    work_ready_.wait(lock);
+    --n_idle_readers_;
+  }
+}
+
+// One is enough: whoever finds a job wakes the next.
+void TileSchedule::wake_readers() {
+  if (n_idle_readers_ > 0 && pick() != kNoTile) work_ready_.notify_one();
+}
+
+bool TileSchedule::read_ended(const ReadJob& job) {
+  const Lock lock(mutex_);
+  const std::uint64_t now_ns = monotonic_ns();
+  if (--n_reading_ == 0) stats_.read_ns += now_ns - reading_since_ns_;
+  stats_.bytes_read += align_up(table_.info(job.tile).stored_bytes, kTileAlign);
+  ++stats_.tiles_read;
+  if (stopping_ || !is_in_ring(job.tile, job.slot)) return false;
+  if (TileEvent* event = event_of(job.tile)) event->read_end_ns = now_ns;
+  return true;
+}
+
+void TileSchedule::complete(const ReadJob& job, const PrepareTimes& times, Status status) {
+  const Lock lock(mutex_);
+  if (stopping_) return;
+  stats_.check_ns += times.check_ns;
+  stats_.decompress_ns += times.decompress_ns;
+  TileUse& use = uses_[job.tile];
+  if (job.slot != kNoSlot) --n_ring_jobs_;
+  if (!is_in_ring(job.tile, job.slot)) {
+    ring_.give_back(job.slot);
+  } else {
+    if (use.resident) {
+      --(table_.is_vectors(job.tile) ? n_vectors_unsettled_ : n_residents_unsettled_);
+    }
+    if (status.ok()) {
+      use.state = TileState::kReady;
+      use.checked = true;
+      if (use.resident) loaded_bytes_ += table_.info(job.tile).stored_bytes;
+      if (TileEvent* event = event_of(job.tile)) event->ready_ns = monotonic_ns();
+    } else {
+      use.state = TileState::kFailed;
+      if (job.slot != kNoSlot) ring_.give_back(std::exchange(use.slot, kNoSlot));
+      failures_.emplace_back(job.tile, std::move(status));
+    }
+  }
+  if (caller_waits_) tile_settled_.notify_one();
+  wake_readers();
+}
+
+void TileSchedule::stop() {
+  const Lock lock(mutex_);
+  stopping_ = true;
+  work_ready_.notify_all();
+}
+
+void TileSchedule::wait_for_tiles(Lock& lock) {
+  caller_waits_ = true;
+  tile_settled_.wait_for(lock, kCancelPoll);
+  caller_waits_ = false;
+}
+
+Status TileSchedule::failure_of(TileId id) const {
+  for (const auto& [tile, status] : failures_) {
+    if (tile == id) return status;
+  }
+  return ok_status();
+}
+
+// Returns the failed tile in [begin, end) that comes first in the file, or kNoTile.
+TileId TileSchedule::first_failed(TileId begin, TileId end) const {
+  TileId first = kNoTile;
+  for (const auto& [tile, status] : failures_) {
+    if (tile >= begin && tile < end) first = std::min(first, tile);
+  }
+  return first;
+}
+
+bool TileSchedule::is_settled_before(TileId id) const {
+  return std::all_of(uses_.begin(), uses_.begin() + id, [](const TileUse& use) {
+    return !use.resident || use.state == TileState::kReady || use.state == TileState::kFailed;
+  });
+}
+
+Status TileSchedule::wait_for_vectors() {
+  Lock lock(mutex_);
+  while (n_vectors_unsettled_ > 0) {
+    if (is_cancelled()) {
+      return cancelled("%s: loading was cancelled", table_.reader().file().path().c_str());
+    }
+    wait_for_tiles(lock);
+  }
+  return failure_of(first_failed(table_.n_tiles(), table_.n_all_tiles()));
+}
+
+Status TileSchedule::load(LoadProgress on_progress, void* user) {
+  const std::uint64_t total = table_.residency().resident_stored_bytes;
+  std::uint64_t reported = 0;
+  Lock lock(mutex_);
+  for (;;) {
+    if (is_cancelled()) {
+      return cancelled("%s: loading was cancelled after %llu of %llu bytes",
+                       table_.reader().file().path().c_str(),
+                       static_cast<unsigned long long>(loaded_bytes_),
+                       static_cast<unsigned long long>(total));
+    }
+    // Tiles are read in another order than the file's, but the error is the first of the file.
+    const TileId failed = first_failed(0, table_.n_tiles());
+    if (failed != kNoTile && is_settled_before(failed)) return failure_of(failed);
+    if (on_progress != nullptr && loaded_bytes_ != reported) {
+      reported = loaded_bytes_;
+      lock.unlock();
+      on_progress(reported, total, user);
+      lock.lock();
+      continue;
+    }
+    if (n_residents_unsettled_ == 0) break;
+    wait_for_tiles(lock);
+  }
+  stats_.load_ns = monotonic_ns() - open_ns_;
+  return ok_status();
+}
+
+void TileSchedule::start_pass(bool with_head) {
+  const Lock lock(mutex_);
+  with_head_ = with_head;
+  const std::uint32_t first = next_streamed(table_.head_end() == 0 ? 0 : table_.head_end() - 1);
+  if (first == kNoPosition) return;
+  const TileId id = table_.order()[first];
+  if (uses_[id].slot == kNoSlot) {
+    restart_at(id);
+  } else {
+    pass_over_older(uses_[id].slot);
+  }
+  // What was read ahead of this pass may end with a head that it does not want.
+  if (!with_head && cursor_ != kNoPosition && cursor_ >= table_.head_begin()) cursor_ = first;
+  wake_readers();
+}
+
+// Gives back the slot of a tile that nobody holds.
+void TileSchedule::leave_ring(TileId id) {
+  TileUse& use = uses_[id];
+  if (table_.tile(id).mapped) {
+    device_.drop(table_.info(id).file_offset, table_.info(id).stored_bytes);
+  }
+  ring_.give_back(std::exchange(use.slot, kNoSlot));
+  use.state = TileState::kAbsent;
+}
+
+void TileSchedule::pass_over(RingSlot slot) {
+  const TileId id = ring_.tile(slot);
+  TileUse& use = uses_[id];
+  if (!ring_.is_taken(slot) || !is_in_ring(id, slot) || use.holds > 0) return;
+  if (use.state == TileState::kReady) {
+    leave_ring(id);
+  } else {  // the read goes on, for nobody
+    use.slot = kNoSlot;
+    use.state = TileState::kAbsent;
+  }
+}
+
+// Passes over the tiles that were read before the one in `slot`; all of them for kNoSlot.
+void TileSchedule::pass_over_older(RingSlot slot) {
+  for (std::uint32_t age = 0; age < ring_.n_slots();) {
+    const RingSlot older = ring_.slot(age);
+    if (older == slot) return;
+    const std::uint32_t n_before = ring_.n_slots();
+    pass_over(older);
+    // Slots given back at the front move the others up.
+    age = ring_.n_slots() < n_before ? 0 : age + 1;
+  }
+}
+
+// Makes a tile that is not in the ring the next to be read, at the cost of all that is.
+void TileSchedule::restart_at(TileId id) {
+  const std::uint32_t position = table_.tile(id).position;
+  if (cursor_ != position) ++stats_.ring_restarts;
+  pass_over_older(kNoSlot);
+  cursor_ = position;
+  wake_readers();
+}
+
+// A tile that is next and has no room though nothing is being read will never have any.
+bool TileSchedule::is_stuck(TileId id) const {
+  return n_ring_jobs_ == 0 && !ring_.has_room(table_.place_bytes(id));
+}
+
+void TileSchedule::hold(TileId id) {
+  TileUse& use = uses_[id];
+  const bool is_first = use.holds++ == 0;
+  if (is_first && use.slot != kNoSlot) held_ring_bytes_ += ring_.bytes(use.slot);
+  if (use.slot != kNoSlot) pass_over_older(use.slot);
+  if (TileEvent* event = event_of(id); event != nullptr && event->acquired_ns == 0) {
+    event->acquired_ns = monotonic_ns();
+  }
+}
+
+Status TileSchedule::acquire(TileId id) {
+  QSF_CHECK(id < table_.n_tiles());
+  Lock lock(mutex_);
+  TileUse& use = uses_[id];
+  const std::uint64_t start_ns = use.state == TileState::kReady ? 0 : monotonic_ns();
+  while (use.state != TileState::kReady) {
+    if (use.state == TileState::kFailed) return failure_of(id);
+    if (is_cancelled()) return cancelled("cancelled while waiting for a weight tile");
+    if (use.resident) {
+      if (use.state == TileState::kAbsent) urgent_ = id;
+      wake_readers();
+    } else if (use.slot != kNoSlot) {
+      pass_over_older(use.slot);
+      wake_readers();
+    } else {
+      restart_at(id);
+      if (is_stuck(id)) {
+        return out_of_budget(
+            "a weight tile of %llu bytes finds no room in a ring of %llu bytes of which %llu are "
+            "held; release tiles first",
+            static_cast<unsigned long long>(table_.place_bytes(id)),
+            static_cast<unsigned long long>(ring_.size_bytes()),
+            static_cast<unsigned long long>(held_ring_bytes_));
+      }
+    }
+    wait_for_tiles(lock);
+  }
+  if (start_ns != 0) stats_.wait_ns += monotonic_ns() - start_ns;
+  ++stats_.tiles_acquired;
+  hold(id);
+  wake_readers();
+  return ok_status();
+}
+
+std::uint32_t TileSchedule::acquire_ready(TileId first, std::uint32_t max_tiles) {
+  QSF_CHECK(first <= table_.n_tiles());
+  const Lock lock(mutex_);
+  max_tiles = std::min(max_tiles, table_.n_tiles() - first);
+  std::uint32_t n = 0;
+  for (; n < max_tiles; ++n) {
+    const TileUse& use = uses_[first + n];
+    if (use.state != TileState::kReady) break;
+    // The other half of the ring is for tiles that are read while these are computed with.
+    const bool adds = use.slot != kNoSlot && use.holds == 0;
+    if (adds && held_ring_bytes_ > 0 &&
+        held_ring_bytes_ + ring_.bytes(use.slot) > ring_.size_bytes() / 2) {
+      break;
+    }
+    hold(first + n);
+  }
+  stats_.tiles_acquired += n;
+  if (n > 0) wake_readers();
+  return n;
+}
+
+void TileSchedule::release(TileId first, std::uint32_t n_tiles) {
+  QSF_CHECK(first <= table_.n_tiles() && n_tiles <= table_.n_tiles() - first);
+  const Lock lock(mutex_);
+  for (TileId id = first; id < first + n_tiles; ++id) {
+    TileUse& use = uses_[id];
+    QSF_CHECK(use.holds > 0);
+    if (--use.holds > 0) continue;
+    if (TileEvent* event = event_of(id)) {
+      event->released_ns = monotonic_ns();
+      use.event = kNoEvent;
+    }
+    if (use.slot == kNoSlot) continue;
+    held_ring_bytes_ -= ring_.bytes(use.slot);
+    leave_ring(id);
+  }
+  wake_readers();
+}
+
+std::byte* TileSchedule::place_of(TileId id, RingSlot slot) const noexcept {
+  const PagedTile& tile = table_.tile(id);
+  if (tile.mapped) return nullptr;
+  const std::uint64_t offset = slot == kNoSlot ? tile.offset : ring_offset_ + ring_.offset(slot);
+  return region_.data() + offset;
+}
+
+const std::byte* TileSchedule::bytes_of(TileId id) const noexcept {
+  if (table_.tile(id).mapped) return device_.mapping().data() + table_.info(id).file_offset;
+  return place_of(id, uses_[id].slot);
+}
+
+bool TileSchedule::is_checked(TileId id) {
+  const Lock lock(mutex_);
+  return uses_[id].checked;
+}
+
+void TileSchedule::note_checked(TileId id) {
+  const Lock lock(mutex_);
+  uses_[id].checked = true;
+}
+
+void TileSchedule::count_row(std::uint64_t bytes_read) {
+  const Lock lock(mutex_);
+  ++stats_.rows_read;
+  stats_.bytes_read += bytes_read;
+}
+
+PagerStats TileSchedule::stats() const {
+  const Lock lock(mutex_);
+  PagerStats stats = stats_;
+  stats.ring_wraps = ring_.wraps();
+  if (n_reading_ > 0) stats.read_ns += monotonic_ns() - reading_since_ns_;
+  return stats;
+}
+
+TileEvent* TileSchedule::event_of(TileId id) {
+  const std::uint32_t event = uses_[id].event;
+  return event < trace_.size() ? &trace_[event] : nullptr;
+}
+
+void TileSchedule::set_trace(std::span<TileEvent> events) {
+  const Lock lock(mutex_);
+  trace_ = events;
+  n_events_ = 0;
+  for (TileUse& use : uses_) use.event = kNoEvent;
+}
+
+std::size_t TileSchedule::n_traced() const {
+  const Lock lock(mutex_);
+  return n_events_;
+}
+
+}  // namespace qsf

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+//
+// TileSchedule: what state every tile is in, which one is read next, and who waits for what.
+//
+// Between the thread that runs passes and the threads that read. All state is behind one mutex:
+// tiles are hundreds of kilobytes, so it is taken some thousand times a second. Both sides park
+// when there is nothing to do, because on a small machine the other side needs the core.
+//
+// A tile is absent, being read, ready or failed. A streamed tile that is read or ready has a slot
+// of the ring; when it is released, or passed over, the slot is given back and the tile is absent
+// again. A read that nobody waits for any more is left to end in its slot, which no tile names by
+// then, and the slot is given back. A tile that failed stays so, and whoever asks for it gets its
+// error.
+
+#ifndef QSF_STREAM_TILE_SCHEDULE_H_
+#define QSF_STREAM_TILE_SCHEDULE_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "base/status.h"
+#include "io/read_device.h"
+#include "stream/pager_stats.h"
+#include "stream/tile_ring.h"
+#include "stream/tile_table.h"
+
+namespace qsf {
+
+// One tile that a reading thread shall bring.
+struct ReadJob {
+  TileId tile = kNoTile;
+  RingSlot slot = kNoSlot;  // of the ring; none: the tile's own place
+  std::byte* place = nullptr;
+  bool first = true;  // nobody has checked its bytes yet
+};
+
+// What a reading thread spent on a job after the read.
+struct PrepareTimes {
+  std::uint64_t check_ns = 0;
+  std::uint64_t decompress_ns = 0;
+};
+
+using LoadProgress = void (*)(std::uint64_t done_bytes, std::uint64_t total_bytes, void* user);
+
+class TileSchedule {
+ public:
+  // Requires  `table` and `device` outlive it, and `region` is as table.residency() says;
+  //           `cancel` may be null
+  TileSchedule(const TileTable& table, const ReadDevice& device, MutableByteSpan region,
+               const std::atomic<bool>* cancel);
+
+  enum class Claim { kJob, kNothing, kStop };
+
+  // For reading threads, any number at once.
+  //
+  // Takes the next job; with `wait`, parks until there is one or stop() was called.
+  Claim claim(bool wait, ReadJob& job);
+  // Says that the bytes of a job are there; returns whether anybody still wants them.
+  bool read_ended(const ReadJob& job);
+  // Ends a job. Requires  read_ended(job) was called
+  void complete(const ReadJob& job, const PrepareTimes& times, Status status);
+  // Makes claim() return kStop from now on.
+  void stop();
+
+  // For the thread that runs passes.
+  Status wait_for_vectors();
+  Status load(LoadProgress on_progress, void* user);
+  void start_pass(bool with_head);
+  Status acquire(TileId id);
+  // Holds ready tiles from `first` on, at most `max_tiles`, and returns how many.
+  std::uint32_t acquire_ready(TileId first, std::uint32_t max_tiles);
+  void release(TileId first, std::uint32_t n_tiles);
+  // Bytes of a tile that is held. Threads  any
+  const std::byte* bytes_of(TileId id) const noexcept;
+  bool is_resident(TileId id) const noexcept { return uses_[id].resident; }
+  // Whether the bytes of a tile were checked since open(), and noting that they were.
+  bool is_checked(TileId id);
+  void note_checked(TileId id);
+  void count_row(std::uint64_t bytes_read);
+  void drop_residents(std::uint64_t bytes);
+
+  PagerStats stats() const;
+  void set_trace(std::span<TileEvent> events);
+  std::size_t n_traced() const;
+
+  // Heap bytes for a table.
+  static std::uint64_t heap_bytes(const TileTable& table) noexcept;
+
+ private:
+  enum class TileState : std::uint8_t { kAbsent, kReading, kReady, kFailed };
+  struct TileUse {
+    RingSlot slot = kNoSlot;
+    std::uint32_t holds = 0;
+    std::uint32_t event = kNoEvent;
+    TileState state = TileState::kAbsent;
+    bool checked = false;
+    bool resident = false;
+  };
+  static constexpr std::uint32_t kNoEvent = 0xFFFFFFFFU;
+  using Lock = std::unique_lock<std::mutex>;
+
+  // All of these want the mutex held.
+  TileId pick();
+  void take(TileId id, ReadJob& job);
+  std::uint32_t next_streamed(std::uint32_t position) const;
+  bool is_in_ring(TileId id, RingSlot slot) const { return uses_[id].slot == slot; }
+  void hold(TileId id);
+  void restart_at(TileId id);
+  void pass_over(RingSlot slot);
+  void pass_over_older(RingSlot slot);
+  void leave_ring(TileId id);
+  bool is_stuck(TileId id) const;
+  void wake_readers();
+  bool is_cancelled() const { return cancel_ != nullptr && cancel_->load(); }
+  void wait_for_tiles(Lock& lock);
+  Status failure_of(TileId id) const;
+  bool is_settled_before(TileId id) const;
+  TileId first_failed(TileId begin, TileId end) const;
+  TileEvent* event_of(TileId id);
+  std::byte* place_of(TileId id, RingSlot slot) const noexcept;
+
+  const TileTable& table_;
+  const ReadDevice& device_;
+  MutableByteSpan region_;
+  std::uint64_t ring_offset_;
+  const std::atomic<bool>* cancel_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable work_ready_;    // for reading threads
+  std::condition_variable tile_settled_;  // for the thread that runs passes
+  bool stopping_ = false;
+  bool caller_waits_ = false;
+  unsigned n_idle_readers_ = 0;
+
+  std::vector<TileUse> uses_;
+  TileRing ring_;
+  std::uint32_t cursor_ = kNoPosition;  // position of the streamed tile to be read next
+  std::uint32_t resident_cursor_ = 0;   // no resident tile before it is absent
+  TileId next_vectors_;                 // tile of one-row tensors to be read next
+  TileId urgent_ = kNoTile;             // resident, absent, and waited for
+  bool with_head_ = true;
+  std::uint32_t n_residents_unsettled_ = 0;  // matrices' tiles
+  std::uint32_t n_vectors_unsettled_ = 0;
+  std::uint64_t loaded_bytes_ = 0;  // stored bytes of resident tiles that are ready
+  std::uint32_t n_ring_jobs_ = 0;   // claimed and not completed
+  std::uint32_t n_reading_ = 0;     // claimed and read_ended() not called
+  std::uint64_t reading_since_ns_ = 0;
+  std::uint64_t held_ring_bytes_ = 0;
+  std::uint64_t open_ns_;
+  std::vector<std::pair<TileId, Status>> failures_;
+  std::span<TileEvent> trace_;
+  std::uint32_t n_events_ = 0;
+  PagerStats stats_;
+};
+
+}  // namespace qsf
+
+#endif  // QSF_STREAM_TILE_SCHEDULE_H_
