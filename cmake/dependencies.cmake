@@ -38,6 +38,11 @@ qsf_import_library(zstd zstd.h)
 qsf_import_library(pcre2-8 pcre2.h)
 qsf_import_library(utf8proc utf8proc.h)
 
+# io_uring of the Linux kernel; without it files are read by threads.
+if(QSF_URING)
+  qsf_import_library(uring liburing.h)
+endif()
+
 # libedit, which needs a terminal library, and as an archive also libbsd and libmd.
 qsf_import_library(edit histedit.h)
 add_library(qsf_libedit INTERFACE)

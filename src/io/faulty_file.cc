@@ -4,8 +4,20 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <deque>
+#include <map>
+#include <thread>
+#include <utility>
 
 namespace qsf {
+namespace {
+
+void sleep_us(std::uint32_t us) {
+  if (us != 0) std::this_thread::sleep_for(std::chrono::microseconds(us));
+}
+
+}  // namespace
 
 bool FaultyFileOps::interrupted() noexcept {
   const std::uint64_t call = calls_.fetch_add(1) + 1;
@@ -60,20 +72,91 @@ int FaultyFileOps::advise(int handle, std::uint64_t offset, std::uint64_t bytes,
   return base_.advise(handle, offset, bytes, advice);
 }
 
-// A part of the range, or an errno instead: what the plan makes of a read. A direct one must keep
-// its length for the disk to take it, so its shortness is made afterwards.
-std::int64_t FaultyFileOps::read_at(int handle, MutableByteSpan to, std::uint64_t offset) {
-  if (interrupted()) return -EINTR;
-  const bool direct = is_direct(handle);
-  if (direct && plan.direct_read_errno != 0) return -plan.direct_read_errno;
-  std::size_t shown = to.size();
+FaultyFileOps::ReadFault FaultyFileOps::fault_of_read(int handle, std::size_t n_bytes,
+                                                      std::uint64_t offset) {
+  const auto answer = [](std::int64_t result) {
+    return ReadFault{.result = result, .is_answer = true};
+  };
+  if (interrupted()) return answer(-EINTR);
+  if (plan.direct_read_errno != 0 && is_direct(handle)) return answer(-plan.direct_read_errno);
+  std::size_t shown = n_bytes;
   if (plan.max_transfer_bytes != 0) shown = std::min(shown, plan.max_transfer_bytes);
-  if (offset >= plan.truncate_at) return 0;
+  if (offset >= plan.truncate_at) return answer(0);
   shown = static_cast<std::size_t>(std::min<std::uint64_t>(shown, plan.truncate_at - offset));
-  if (offset <= plan.read_error_at && plan.read_error_at - offset < shown) return -EIO;
-  if (!direct) to = to.first(shown);
+  if (offset <= plan.read_error_at && plan.read_error_at - offset < shown) return answer(-EIO);
+  return {.shown = shown};
+}
+
+std::int64_t FaultyFileOps::read_at(int handle, MutableByteSpan to, std::uint64_t offset) {
+  const ReadFault fault = fault_of_read(handle, to.size(), offset);
+  sleep_us(plan.read_delay_us);
+  if (fault.is_answer) return fault.result;
+  // A direct read keeps the length that its alignment demands; it becomes short afterwards.
+  if (!is_direct(handle)) to = to.first(fault.shown);
   const std::int64_t n = base_.read_at(handle, to, offset);
-  return std::min(n, static_cast<std::int64_t>(shown));
+  return std::min(n, static_cast<std::int64_t>(fault.shown));
+}
+
+// Reads that the plan answers never reach the ring below, and overtake those that do.
+class FaultyFileOps::Ring final : public ReadRing {
+ public:
+  Ring(FaultyFileOps& ops, std::unique_ptr<ReadRing> base) noexcept
+      : ops_(&ops), base_(std::move(base)) {}
+
+  int register_memory(MutableByteSpan memory) override {
+    return memory.size() > ops_->plan.lockable_bytes ? -ENOMEM : base_->register_memory(memory);
+  }
+  int submit(int handle, MutableByteSpan to, std::uint64_t offset, std::uint64_t tag) override {
+    if (ops_->plan.ring_submit_errno != 0) return -ops_->plan.ring_submit_errno;
+    const ReadFault fault = ops_->fault_of_read(handle, to.size(), offset);
+    if (fault.is_answer) {
+      answers_.push_back({.tag = tag, .result = fault.result});
+      return 0;
+    }
+    if (!ops_->is_direct(handle)) to = to.first(fault.shown);
+    const int result = base_->submit(handle, to, offset, tag);
+    if (result == 0) shown_[tag] = fault.shown;
+    return result;
+  }
+  int wait(RingDone& done) override {
+    if (ops_->interrupted()) return -EINTR;
+    sleep_us(ops_->plan.read_delay_us);
+    if (!answers_.empty()) {
+      done = answers_.front();
+      answers_.pop_front();
+      return 0;
+    }
+    const int result = base_->wait(done);
+    // A read that is really over: the test's memory must not be written later.
+    if (ops_->plan.ring_wait_errno != 0) return -ops_->plan.ring_wait_errno;
+    if (result == 0)
+      done.result = std::min(done.result, static_cast<std::int64_t>(shown_[done.tag]));
+    return result;
+  }
+
+ private:
+  FaultyFileOps* ops_;
+  std::unique_ptr<ReadRing> base_;
+  std::deque<RingDone> answers_;
+  std::map<std::uint64_t, std::size_t> shown_;  // bytes at most of each read in the ring below
+};
+
+int FaultyFileOps::open_ring(unsigned depth, std::unique_ptr<ReadRing>& ring) {
+  if (plan.ring_errno != 0) return -plan.ring_errno;
+  std::unique_ptr<ReadRing> base;
+  const int result = base_.open_ring(depth, base);
+  if (result == 0) ring = std::make_unique<Ring>(*this, std::move(base));
+  return result;
+}
+
+int FaultyFileOps::map(int handle, std::uint64_t bytes, ByteSpan& mapping) {
+  return plan.map_errno != 0 ? -plan.map_errno : base_.map(handle, bytes, mapping);
+}
+void FaultyFileOps::unmap(ByteSpan mapping) {
+  base_.unmap(mapping);
+}
+int FaultyFileOps::advise_mapping(ByteSpan part, FileAdvice advice) {
+  return base_.advise_mapping(part, advice);
 }
 
 std::int64_t FaultyFileOps::write_at(int handle, ByteSpan from, std::uint64_t offset) {
@@ -147,6 +230,19 @@ FileStorage MemoryFileOps::storage(int) {
 }
 int MemoryFileOps::advise(int, std::uint64_t, std::uint64_t, FileAdvice) {
   return 0;
+}
+
+int MemoryFileOps::map(int, std::uint64_t bytes, ByteSpan& mapping) {
+  if (bytes > bytes_.size()) return -EINVAL;
+  mapping = bytes_.first(static_cast<std::size_t>(bytes));
+  return 0;
+}
+void MemoryFileOps::unmap(ByteSpan) {}
+int MemoryFileOps::advise_mapping(ByteSpan, FileAdvice) {
+  return 0;
+}
+int MemoryFileOps::open_ring(unsigned, std::unique_ptr<ReadRing>&) {
+  return -ENOSYS;
 }
 
 std::int64_t MemoryFileOps::read_at(int, MutableByteSpan to, std::uint64_t offset) {

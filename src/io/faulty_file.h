@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -32,6 +33,12 @@ struct FaultPlan {
   int direct_open_errno = 0;                    // the same for direct reads alone
   std::uint32_t direct_alignment = UINT32_MAX;  // what the file system says; UINT32_MAX: its own
   bool in_memory = false;                       // as if on tmpfs
+  int map_errno = 0;
+  int ring_errno = 0;                     // no io_uring: ENOSYS, EPERM
+  int ring_submit_errno = 0;              // a ring that takes no read
+  int ring_wait_errno = 0;                // a ring that breaks
+  std::size_t lockable_bytes = SIZE_MAX;  // registering more memory than this fails with ENOMEM
+  std::uint32_t read_delay_us = 0;        // a slow disk: every read takes this much longer
   int create_errno = 0;
   int sync_errno = 0;
   int close_errno = 0;
@@ -57,6 +64,10 @@ class FaultyFileOps final : public FileOps {
   int reopen(int handle, bool direct) override;
   FileStorage storage(int handle) override;
   int advise(int handle, std::uint64_t offset, std::uint64_t bytes, FileAdvice advice) override;
+  int map(int handle, std::uint64_t bytes, ByteSpan& mapping) override;
+  void unmap(ByteSpan mapping) override;
+  int advise_mapping(ByteSpan part, FileAdvice advice) override;
+  int open_ring(unsigned depth, std::unique_ptr<ReadRing>& ring) override;
   std::int64_t read_at(int handle, MutableByteSpan to, std::uint64_t offset) override;
   std::int64_t write_at(int handle, ByteSpan from, std::uint64_t offset) override;
   int resize(int handle, std::uint64_t bytes) override;
@@ -67,8 +78,18 @@ class FaultyFileOps final : public FileOps {
   int sync_directory_of(const std::string& path) override;
 
  private:
+  class Ring;
+
+  // What the plan makes of a read: `result` instead of it, or `shown` bytes of its range at most.
+  struct ReadFault {
+    std::int64_t result = 0;
+    bool is_answer = false;
+    std::size_t shown = 0;
+  };
+
   bool interrupted() noexcept;
   bool is_direct(int handle);
+  ReadFault fault_of_read(int handle, std::size_t n_bytes, std::uint64_t offset);
 
   FileOps& base_;
   std::mutex mutex_;
@@ -92,6 +113,10 @@ class MemoryFileOps final : public FileOps {
   int reopen(int handle, bool direct) override;
   FileStorage storage(int handle) override;
   int advise(int handle, std::uint64_t offset, std::uint64_t bytes, FileAdvice advice) override;
+  int map(int handle, std::uint64_t bytes, ByteSpan& mapping) override;
+  void unmap(ByteSpan mapping) override;
+  int advise_mapping(ByteSpan part, FileAdvice advice) override;
+  int open_ring(unsigned depth, std::unique_ptr<ReadRing>& ring) override;
   std::int64_t read_at(int handle, MutableByteSpan to, std::uint64_t offset) override;
   std::int64_t write_at(int handle, ByteSpan from, std::uint64_t offset) override;
   int resize(int handle, std::uint64_t bytes) override;

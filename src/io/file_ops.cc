@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
@@ -14,6 +15,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <limits>
+
+#include "io/uring.h"
 
 namespace qsf {
 namespace {
@@ -76,6 +79,26 @@ class SystemFileOps final : public FileOps {
                      : advice == FileAdvice::kWillNeed ? POSIX_FADV_WILLNEED
                                                        : POSIX_FADV_DONTNEED;
     return -::posix_fadvise(handle, static_cast<off_t>(offset), static_cast<off_t>(bytes), what);
+  }
+  int map(int handle, std::uint64_t bytes, ByteSpan& mapping) override {
+    if (bytes > kMaxOffset) return -EFBIG;
+    const auto n = static_cast<std::size_t>(bytes);
+    void* pages = ::mmap(nullptr, n, PROT_READ, MAP_SHARED, handle, 0);
+    if (pages == MAP_FAILED) return -errno;
+    mapping = {static_cast<const std::byte*>(pages), n};
+    return 0;
+  }
+  void unmap(ByteSpan mapping) override {
+    ::munmap(const_cast<std::byte*>(mapping.data()), mapping.size());
+  }
+  int advise_mapping(ByteSpan part, FileAdvice advice) override {
+    const int what = advice == FileAdvice::kRandom     ? MADV_RANDOM
+                     : advice == FileAdvice::kWillNeed ? MADV_WILLNEED
+                                                       : MADV_DONTNEED;
+    return or_errno(::madvise(const_cast<std::byte*>(part.data()), part.size(), what));
+  }
+  int open_ring(unsigned depth, std::unique_ptr<ReadRing>& ring) override {
+    return open_uring(depth, ring);
   }
   std::int64_t read_at(int handle, MutableByteSpan to, std::uint64_t offset) override {
     if (offset > kMaxOffset) return 0;

@@ -11,9 +11,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "base/bytes.h"
+#include "io/read_ring.h"
 
 namespace qsf {
 
@@ -50,6 +52,14 @@ class FileOps {
   virtual FileStorage storage(int handle) = 0;
   // A hint; a range of 0 bytes reaches to the end of the file.
   virtual int advise(int handle, std::uint64_t offset, std::uint64_t bytes, FileAdvice advice) = 0;
+  // Maps the first `bytes` of a file for reading, as long as the mapping is not unmapped.
+  virtual int map(int handle, std::uint64_t bytes, ByteSpan& mapping) = 0;
+  virtual void unmap(ByteSpan mapping) = 0;
+  // A hint about a part of a mapping.
+  virtual int advise_mapping(ByteSpan part, FileAdvice advice) = 0;
+  // Makes a ring for `depth` reads in flight; -ENOSYS where there is none, -EPERM where it is
+  // forbidden.
+  virtual int open_ring(unsigned depth, std::unique_ptr<ReadRing>& ring) = 0;
   // Returns the bytes read, 0 at the end of the file; may return fewer than asked for.
   virtual std::int64_t read_at(int handle, MutableByteSpan to, std::uint64_t offset) = 0;
   // Returns the bytes written, at least 1; may return fewer than asked for.

@@ -2,8 +2,10 @@
 
 #include "io/read_device.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <string>
 #include <utility>
@@ -11,6 +13,8 @@
 #include "base/check.h"
 #include "io/blocking_reader.h"
 #include "io/pending_read.h"
+#include "io/ring_reader.h"
+#include "platform/memory.h"
 
 namespace qsf {
 
@@ -19,9 +23,14 @@ struct ReadDevice::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State() {
+    if (!mapping.empty()) source.ops->unmap(mapping);
     if (owns_handle) source.ops->close(source.handle);
   }
 
+  void open_handle(const File& file, const ReadDeviceOptions& options);
+  ByteSpan mapped_pages(std::uint64_t offset, std::uint64_t bytes) const noexcept;
+  bool open_mapping(const File& file, const ReadDeviceOptions& options);
+  void choose_path(std::optional<ReadPath> wanted);
   void add_reason(const std::string& reason) {
     if (!fall_back.empty()) fall_back += "; ";
     fall_back += reason;
@@ -33,6 +42,10 @@ struct ReadDevice::State {
   unsigned depth = kDefaultReadDepth;
   bool owns_handle = false;
   std::string fall_back;
+  ByteSpan mapping;
+  // The ring that showed that there are rings, for whoever makes the first queue.
+  std::mutex mutex;
+  std::unique_ptr<ReadRing> spare_ring;
 };
 
 namespace {
@@ -44,6 +57,12 @@ struct AlignedDelete {
   }
 };
 
+using AlignedPage = std::unique_ptr<std::byte, AlignedDelete>;
+
+AlignedPage make_page() {
+  return AlignedPage(new (std::align_val_t{kDirectAlign}) std::byte[kDirectAlign]);
+}
+
 // Reads the first bytes of a handle that was opened directly: some file systems refuse only then.
 int try_direct_read(FileOps& ops, int handle) {
   const std::unique_ptr<std::byte, AlignedDelete> page(new (std::align_val_t{kDirectAlign})
@@ -53,6 +72,31 @@ int try_direct_read(FileOps& ops, int handle) {
     n = ops.read_at(handle, {page.get(), kDirectAlign}, 0);
   } while (n == -EINTR);
   return n < 0 ? static_cast<int>(n) : 0;
+}
+
+// Reads the first bytes by a ring: a sandbox may let a program make one and not use it.
+int try_ring_read(ReadRing& ring, int handle) {
+  const AlignedPage page = make_page();
+  RingDone done;
+  do {
+    const int submitted = ring.submit(handle, {page.get(), kDirectAlign}, 0, 0);
+    if (submitted < 0) return submitted;
+    int waited;
+    do {
+      waited = ring.wait(done);
+    } while (waited == -EINTR);
+    if (waited < 0) return waited;
+  } while (done.result == -EINTR);
+  return done.result < 0 ? static_cast<int>(done.result) : 0;
+}
+
+std::string ring_refusal(int error) {
+  switch (error) {
+    case ENOSYS: return "this kernel or this build has none";
+    case EPERM: return "forbidden here, by a sandbox or by kernel.io_uring_disabled";
+    case ENOMEM: return "no memory for its queues; ulimit -l bounds it on old kernels";
+    default: return std::strerror(error);
+  }
 }
 
 // Returns a handle for direct reads, or the reason why there is none.
@@ -90,39 +134,83 @@ std::string_view read_path_name(ReadPath path) noexcept {
   return "unknown";
 }
 
+// Returns the whole pages of the mapping that a range touches.
+ByteSpan ReadDevice::State::mapped_pages(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+  if (bytes == 0 || offset >= mapping.size()) return {};
+  const std::uint64_t begin = offset - offset % page_bytes();
+  const std::uint64_t end = std::min<std::uint64_t>(mapping.size(), saturating_add(offset, bytes));
+  return mapping.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+}
+
+// Opens the handle that reads go to.
+void ReadDevice::State::open_handle(const File& file, const ReadDeviceOptions& options) {
+  FileOps& ops = file.ops();
+  if (options.direct) {
+    const DirectHandle direct = open_direct(file, storage);
+    if (direct.handle >= 0) {
+      source.handle = direct.handle;
+      source.alignment = storage.direct_alignment;
+      owns_handle = true;
+      return;
+    }
+    add_reason("direct reads: " + direct.refusal + "; reading through the page cache");
+  }
+  // A handle of its own where there can be one, so that what it says of its reads does not bind
+  // other readers of the file.
+  const int handle = ops.reopen(file.handle(), /*direct=*/false);
+  if (handle >= 0) {
+    source.handle = handle;
+    owns_handle = true;
+  }
+  source.drop_cached = options.direct || !options.keep_cached;
+  if (source.drop_cached) ops.advise(source.handle, 0, 0, FileAdvice::kRandom);
+}
+
+// Maps the file; where that fails it is as before, with a reason.
+bool ReadDevice::State::open_mapping(const File& file, const ReadDeviceOptions& options) {
+  FileOps& ops = file.ops();
+  const int handle = ops.reopen(file.handle(), /*direct=*/false);
+  const int mapped_handle = handle >= 0 ? handle : file.handle();
+  const int mapped =
+      source.size_bytes == 0 ? 0 : ops.map(mapped_handle, source.size_bytes, mapping);
+  if (mapped < 0) {
+    add_reason(std::string("mmap: ") + std::strerror(-mapped) + "; reading instead");
+    if (handle >= 0) ops.close(handle);
+    return false;
+  }
+  path = ReadPath::kMmap;
+  source.handle = mapped_handle;
+  source.drop_cached = options.direct || !options.keep_cached;
+  owns_handle = handle >= 0;
+  return true;
+}
+
+// Finds the best path that works for reads of the handle.
+void ReadDevice::State::choose_path(std::optional<ReadPath> wanted) {
+  if (wanted == ReadPath::kPread) return;
+  int opened = source.ops->open_ring(depth, spare_ring);
+  if (opened == 0) opened = try_ring_read(*spare_ring, source.handle);
+  if (opened == 0) {
+    path = ReadPath::kUring;
+    return;
+  }
+  spare_ring.reset();
+  add_reason("io_uring: " + ring_refusal(-opened) + "; reading with threads (pread)");
+}
+
 Result<ReadDevice> ReadDevice::open(const File& file, const ReadDeviceOptions& options) {
   QSF_CHECK(options.depth <= kMaxReadDepth);
-  FileOps& ops = file.ops();
   auto state = std::make_unique<State>();
-  state->source = {.ops = &ops,
+  state->source = {.ops = &file.ops(),
                    .name = file.path(),
                    .size_bytes = file.size_bytes(),
                    .handle = file.handle(),
                    .cached_handle = file.handle()};
-  state->storage = ops.storage(file.handle());
+  state->storage = file.ops().storage(file.handle());
   if (options.depth != 0) state->depth = options.depth;
-  ReadSource& source = state->source;
-
-  if (options.direct) {
-    DirectHandle direct = open_direct(file, state->storage);
-    if (direct.handle >= 0) {
-      source.handle = direct.handle;
-      source.alignment = state->storage.direct_alignment;
-      state->owns_handle = true;
-    } else {
-      state->add_reason("direct reads: " + direct.refusal + "; reading through the page cache");
-    }
-  }
-  if (!state->owns_handle) {
-    // A handle of its own where there can be one, so that what it says of its reads does not bind
-    // other readers of the file.
-    const int handle = ops.reopen(file.handle(), /*direct=*/false);
-    if (handle >= 0) {
-      source.handle = handle;
-      state->owns_handle = true;
-    }
-    source.drop_cached = options.direct || !options.keep_cached;
-    if (source.drop_cached) ops.advise(source.handle, 0, 0, FileAdvice::kRandom);
+  if (options.path != ReadPath::kMmap || !state->open_mapping(file, options)) {
+    state->open_handle(file, options);
+    state->choose_path(options.path);
   }
   return ReadDevice(std::move(state));
 }
@@ -163,12 +251,25 @@ unsigned ReadDevice::n_queues() const noexcept {
   return 1;
 }
 
-Result<std::unique_ptr<AsyncReader>> ReadDevice::make_queue(MutableByteSpan) const {
-  return std::unique_ptr<AsyncReader>(std::make_unique<BlockingReader>(state_->source));
+Result<std::unique_ptr<AsyncReader>> ReadDevice::make_queue(MutableByteSpan registered) const {
+  if (state_->path != ReadPath::kUring) return {std::make_unique<BlockingReader>(state_->source)};
+  std::unique_ptr<ReadRing> ring;
+  {
+    const std::lock_guard lock(state_->mutex);
+    ring = std::move(state_->spare_ring);
+  }
+  if (ring == nullptr) {
+    const int opened = state_->source.ops->open_ring(state_->depth, ring);
+    if (opened < 0) {
+      return io_error("%s: another queue of io_uring: %s", state_->source.name.c_str(),
+                      ring_refusal(-opened).c_str());
+    }
+  }
+  return {std::make_unique<RingReader>(state_->source, std::move(ring), state_->depth, registered)};
 }
 
 ByteSpan ReadDevice::mapping() const noexcept {
-  return {};
+  return state_->mapping;
 }
 
 Status ReadDevice::check_size() const {
@@ -188,10 +289,19 @@ Status ReadDevice::check_size() const {
 
 void ReadDevice::drop(std::uint64_t offset, std::uint64_t bytes) const noexcept {
   const ReadSource& source = state_->source;
-  if (bytes == 0 || !source.drop_cached) return;
-  source.ops->advise(source.handle, offset, bytes, FileAdvice::kDontNeed);
+  if (offset >= source.size_bytes || bytes == 0) return;
+  bytes = std::min(bytes, source.size_bytes - offset);
+  // A page that is mapped stays in the cache, so the mapping lets go of it first.
+  const ByteSpan mapped = state_->mapped_pages(offset, bytes);
+  if (!mapped.empty()) source.ops->advise_mapping(mapped, FileAdvice::kDontNeed);
+  if (source.drop_cached) {
+    source.ops->advise(source.handle, offset, bytes, FileAdvice::kDontNeed);
+  }
 }
 
-void ReadDevice::will_need(std::uint64_t, std::uint64_t) const noexcept {}
+void ReadDevice::will_need(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+  const ByteSpan mapped = state_->mapped_pages(offset, bytes);
+  if (!mapped.empty()) state_->source.ops->advise_mapping(mapped, FileAdvice::kWillNeed);
+}
 
 }  // namespace qsf

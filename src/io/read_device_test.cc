@@ -9,15 +9,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
+#include <iostream>
 #include <memory>
 #include <new>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/rng.h"
@@ -92,6 +97,13 @@ class ReadDeviceTest : public testing::Test {
     return first_error;
   }
 
+  // Starts a test of what the page cache holds.
+  void forget_cached_pages() const {
+    const File file = File::open(path_).value();
+    EXPECT_EQ(::fsync(file.handle()), 0);
+    EXPECT_EQ(::posix_fadvise(file.handle(), 0, 0, POSIX_FADV_DONTNEED), 0);
+  }
+
   // Pages of the test's file that the page cache holds.
   std::size_t cached_pages() const {
     const File file = File::open(path_).value();
@@ -112,6 +124,10 @@ struct PathCase {
   ReadPath path;
   bool direct;
 };
+
+void PrintTo(const PathCase& tested, std::ostream* to) {
+  *to << tested.name;
+}
 
 // One way of reading.
 class ReadPathTest : public ReadDeviceTest, public testing::WithParamInterface<PathCase> {
@@ -224,20 +240,285 @@ TEST_P(ReadPathTest, RangesPastTheEndAreNotRead) {
   EXPECT_EQ(ops_.calls(), calls);
 }
 
+TEST_P(ReadPathTest, FinishesDirectReadsThatTheDiskRefusesLater) {
+  if (!GetParam().direct) return;
+  forget_cached_pages();
+  const FaultPlan plans[] = {{.direct_read_errno = EINVAL}, {.max_transfer_bytes = 100}};
+  for (const FaultPlan& plan : plans) {
+    ops_.plan = plan;
+    std::fill(memory_.span().begin(), memory_.span().end(), std::byte{0});
+    const auto queue = device_->make_queue({}).value();
+    const Status status = read_all(*queue, memory_.span(), 16 * kDirectAlign);
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(std::equal(bytes_.begin(), bytes_.end(), memory_.span().begin()));
+    EXPECT_THAT(std::string(queue->note()), HasSubstr("page cache instead"));
+  }
+  EXPECT_EQ(cached_pages(), 0U);
+}
+
+TEST_P(ReadPathTest, WaitsForASlowDiskBeforeItEnds) {
+  ops_.plan = {.interrupt_every = 3, .read_delay_us = 2000};
+  const std::size_t block = kFileBytes / queue_->depth();
+  for (unsigned i = 0; i < queue_->depth(); ++i) {
+    queue_->start({.offset = i * block, .to = memory_.span().subspan(i * block, block), .tag = i});
+  }
+  EXPECT_EQ(queue_->in_flight(), queue_->depth());
+  queue_.reset();
+  if (GetParam().path == ReadPath::kUring) {
+    EXPECT_TRUE(std::equal(bytes_.begin(), bytes_.end(), memory_.span().begin()));
+  }
+}
+
+TEST_P(ReadPathTest, ReadsFromSeveralThreads) {
+  std::vector<std::thread> threads;
+  std::vector<Status> outcomes(4);
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    threads.emplace_back([this, i, &outcomes] {
+      const std::size_t part = kFileBytes / outcomes.size();
+      const auto queue = device_->make_queue({}).value();
+      const MutableByteSpan to = memory_.span().subspan(i * part, part);
+      queue->start({.offset = i * part, .to = to, .tag = i});
+      outcomes[i] = queue->wait().status;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Status& status : outcomes) EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(std::equal(bytes_.begin(), bytes_.end(), memory_.span().begin()));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, ReadPathTest,
                          testing::Values(PathCase{"pread_direct", ReadPath::kPread, true},
-                                         PathCase{"pread_cached", ReadPath::kPread, false}),
+                                         PathCase{"pread_cached", ReadPath::kPread, false},
+                                         PathCase{"uring_direct", ReadPath::kUring, true},
+                                         PathCase{"uring_cached", ReadPath::kUring, false},
+                                         PathCase{"mmap", ReadPath::kMmap, false}),
                          [](const auto& tested) { return tested.param.name; });
 
 TEST_F(ReadDeviceTest, DirectReadsLeaveThePageCacheAlone) {
   const File file = File::open(path_).value();
-  ASSERT_EQ(::fsync(file.handle()), 0);
-  ASSERT_EQ(::posix_fadvise(file.handle(), 0, 0, POSIX_FADV_DONTNEED), 0);
+  forget_cached_pages();
   const ReadDevice device = ReadDevice::open(file, {.path = ReadPath::kPread}).value();
   if (!device.is_direct()) GTEST_SKIP() << "not on this machine: " << device.fall_back();
   AlignedBytes memory(kFileBytes);
   EXPECT_TRUE(read_all(*device.make_queue({}).value(), memory.span(), 8 * kDirectAlign).ok());
   EXPECT_EQ(cached_pages(), 0U);
+}
+
+TEST_F(ReadDeviceTest, ReadsThroughThePageCacheLeaveOrDropWhatTheyRead) {
+  const struct {
+    ReadDeviceOptions options;
+    FaultPlan plan;
+    bool dropped;
+  } cases[] = {
+      {{.direct = false}, {}, false},
+      {{.direct = false, .keep_cached = false}, {}, true},
+      {{.direct = true}, {.direct_open_errno = EINVAL}, true},
+  };
+  for (const auto& c : cases) {
+    for (const ReadPath path : {ReadPath::kUring, ReadPath::kPread}) {
+      FaultyFileOps ops(c.plan);
+      const File file = File::open(path_, ops).value();
+      forget_cached_pages();
+      ReadDeviceOptions options = c.options;
+      options.path = path;
+      const ReadDevice device = ReadDevice::open(file, options).value();
+      if (device.is_in_memory()) GTEST_SKIP() << "the build folder lies in memory";
+      if (device.path() != path) continue;
+      AlignedBytes memory(kFileBytes);
+      EXPECT_TRUE(read_all(*device.make_queue({}).value(), memory.span(), 8 * kDirectAlign).ok());
+      EXPECT_EQ(cached_pages() == 0, c.dropped) << read_path_name(path);
+      device.drop(0, kFileBytes);
+      EXPECT_EQ(cached_pages() == 0, c.dropped);
+    }
+  }
+}
+
+TEST_F(ReadDeviceTest, SaysWhyItIsNotWhatWasAskedFor) {
+  const struct {
+    FaultPlan plan;
+    ReadDeviceOptions options;
+    ReadPath path;
+    bool direct;
+    const char* reason;
+  } cases[] = {
+      {{.ring_errno = ENOSYS}, {}, ReadPath::kPread, true, "io_uring: this kernel"},
+      {{.ring_errno = EPERM}, {}, ReadPath::kPread, true, "io_uring: forbidden"},
+      {{.ring_errno = ENOMEM}, {}, ReadPath::kPread, true, "ulimit -l"},
+      {{.ring_submit_errno = EPERM}, {}, ReadPath::kPread, true, "io_uring: forbidden"},
+      {{.reopen_errno = EACCES},
+       {.path = ReadPath::kPread},
+       ReadPath::kPread,
+       false,
+       "direct reads: opening the file for them failed: Permission denied"},
+      {{.direct_open_errno = EINVAL},
+       {.path = ReadPath::kPread},
+       ReadPath::kPread,
+       false,
+       "direct reads: opening the file for them failed: Invalid argument"},
+      {{.direct_read_errno = EINVAL},
+       {.path = ReadPath::kPread},
+       ReadPath::kPread,
+       false,
+       "direct reads: the first one failed: Invalid argument"},
+      {{.direct_alignment = 0},
+       {.path = ReadPath::kPread},
+       ReadPath::kPread,
+       false,
+       "this file system has none"},
+      {{.direct_alignment = 8192},
+       {.path = ReadPath::kPread},
+       ReadPath::kPread,
+       false,
+       "multiples of 8192 bytes"},
+      {{.in_memory = true}, {.path = ReadPath::kPread}, ReadPath::kPread, false, "in memory"},
+      {{.map_errno = ENODEV, .ring_errno = ENOSYS},
+       {.path = ReadPath::kMmap},
+       ReadPath::kPread,
+       true,
+       "mmap: No such device; reading instead; io_uring: this kernel"},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.reason);
+    FaultyFileOps ops(c.plan);
+    const File file = File::open(path_, ops).value();
+    const ReadDevice device = ReadDevice::open(file, c.options).value();
+    EXPECT_EQ(device.path(), c.path);
+    // A disk without direct reads of its own adds a reason of its own.
+    if (device.is_direct() != c.direct) {
+      EXPECT_THAT(std::string(device.fall_back()), HasSubstr("direct reads"));
+    }
+    EXPECT_THAT(std::string(device.fall_back()), HasSubstr(c.reason));
+    AlignedBytes memory(kFileBytes);
+    const auto queue = device.make_queue(memory.span()).value();
+    const Status status = read_all(*queue, memory.span(), 4 * kDirectAlign);
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(std::equal(bytes_.begin(), bytes_.end(), memory.span().begin()));
+  }
+}
+
+TEST_F(ReadDeviceTest, ARingThatBreaksLaterIsAnErrorAndNoHang) {
+  FaultyFileOps ops;
+  const File file = File::open(path_, ops).value();
+  const ReadDevice device = ReadDevice::open(file, {.path = ReadPath::kUring}).value();
+  if (device.path() != ReadPath::kUring) GTEST_SKIP() << device.fall_back();
+  AlignedBytes memory(kFileBytes);
+  const auto queue = device.make_queue({}).value();
+  ops.plan = {.ring_submit_errno = EBADF};
+  EXPECT_EQ(read_all(*queue, memory.span(), 4 * kDirectAlign).code(), StatusCode::kIo);
+  ops.plan = {.ring_wait_errno = EBADF};
+  EXPECT_EQ(read_all(*queue, memory.span().first(kDirectAlign), kDirectAlign).code(),
+            StatusCode::kIo);
+  // A kernel that is short of memory gets its reads another way.
+  ops.plan = {.ring_submit_errno = EAGAIN};
+  EXPECT_TRUE(read_all(*device.make_queue({}).value(), memory.span(), 4 * kDirectAlign).ok());
+  EXPECT_TRUE(std::equal(bytes_.begin(), bytes_.end(), memory.span().begin()));
+  ops.plan = {.ring_errno = EMFILE};
+  EXPECT_EQ(device.make_queue({}).error().code(), StatusCode::kIo);
+}
+
+TEST_F(ReadDeviceTest, RegistersWhatMayBeLocked) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  const struct {
+    std::size_t lockable_bytes;
+    const char* note;
+  } cases[] = {
+      {8 * kMiB, ""},
+      {3 * kMiB,
+       "8388608 bytes of buffers were not registered (Cannot allocate memory; ulimit -l "
+       "bounds them), but 2097152 of them"},
+      {kMiB / 2, "8388608 bytes of buffers were not registered"},
+  };
+  for (const auto& c : cases) {
+    FaultyFileOps ops({.lockable_bytes = c.lockable_bytes});
+    const File file = File::open(path_, ops).value();
+    const ReadDevice device = ReadDevice::open(file, {.path = ReadPath::kUring}).value();
+    if (device.path() != ReadPath::kUring) GTEST_SKIP() << device.fall_back();
+    AlignedBytes memory(8 * kMiB);
+    const auto queue = device.make_queue(memory.span()).value();
+    EXPECT_THAT(std::string(queue->note()), HasSubstr(c.note));
+    EXPECT_EQ(queue->note().empty(), std::string(c.note).empty());
+    // Inside the registered part, across its end, and outside.
+    for (const std::size_t at : {std::size_t{0}, 2 * kMiB - kFileBytes / 2, 7 * kMiB}) {
+      const MutableByteSpan to = memory.span().subspan(at, kFileBytes);
+      EXPECT_TRUE(read_all(*queue, to, kFileBytes).ok());
+      EXPECT_TRUE(std::equal(bytes_.begin(), bytes_.end(), to.begin()));
+    }
+  }
+}
+
+// Runs as a user without privileges, whom alone the limit binds, and ends the process: 0 when the
+// file was read, with what the queue has to say on stderr.
+[[noreturn]] void read_with_little_lockable_memory(const std::string& path, rlim_t lockable_bytes) {
+  const rlimit limit{lockable_bytes, lockable_bytes};
+  const File file = File::open(path).value();
+  std::filesystem::remove(path);  // this process has a file of its own and no end of test
+  if (::setrlimit(RLIMIT_MEMLOCK, &limit) != 0) std::exit(3);
+  if (::geteuid() == 0) {
+    constexpr uid_t kNobody = 65534;
+    if (::setresuid(kNobody, kNobody, kNobody) != 0) std::exit(4);
+    // Giving up privileges closes /proc/self, which an ordinary user's process has.
+    if (::prctl(PR_SET_DUMPABLE, 1) != 0) std::exit(5);
+  }
+  const ReadDevice device = ReadDevice::open(file, {.path = ReadPath::kUring}).value();
+  AlignedBytes memory(std::size_t{4} << 20);
+  const auto queue = device.make_queue(memory.span()).value();
+  queue->start({.offset = 0, .to = memory.span().first(kFileBytes), .tag = 1});
+  const bool ok = queue->wait().status.ok();
+  std::cerr << "path " << read_path_name(device.path()) << ", " << device.fall_back() << ", note "
+            << queue->note() << "\n";
+  std::exit(ok ? 0 : 6);
+}
+
+TEST_F(ReadDeviceTest, AnUnprivilegedUserMayLockOnlySoMuch) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const File file = File::open(path_).value();
+  const ReadDevice device = ReadDevice::open(file, {.path = ReadPath::kUring}).value();
+  if (device.path() != ReadPath::kUring) GTEST_SKIP() << device.fall_back();
+  EXPECT_EXIT(read_with_little_lockable_memory(path_, rlim_t{64} << 10), testing::ExitedWithCode(0),
+              "path io_uring, , note .*4194304 bytes of buffers were not registered \\(Cannot");
+  EXPECT_EXIT(read_with_little_lockable_memory(path_, rlim_t{3} << 20), testing::ExitedWithCode(0),
+              "path io_uring, , note .*not registered .*but 2097152 of them");
+}
+
+TEST_F(ReadDeviceTest, MapsTheWholeFileAndForgetsIt) {
+  const File file = File::open(path_).value();
+  const ReadDevice device = ReadDevice::open(file, {.path = ReadPath::kMmap}).value();
+  ASSERT_EQ(device.path(), ReadPath::kMmap) << device.fall_back();
+  EXPECT_FALSE(device.is_direct());
+  EXPECT_EQ(device.n_queues(), 2U);
+  ASSERT_EQ(device.mapping().size(), kFileBytes);
+  forget_cached_pages();
+  device.will_need(5, kFileBytes);
+  EXPECT_TRUE(std::equal(bytes_.begin(), bytes_.end(), device.mapping().begin()));
+  EXPECT_EQ(cached_pages(), kFileBytes / static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)));
+  device.drop(0, UINT64_MAX);
+  device.drop(kFileBytes, 1);
+  if (!device.is_in_memory()) {
+    EXPECT_EQ(cached_pages(), 0U);
+  }
+  EXPECT_TRUE(std::equal(bytes_.begin(), bytes_.end(), device.mapping().begin()));
+}
+
+TEST_F(ReadDeviceTest, ReadsFilesInMemoryAndEmptyOnes) {
+  MemoryFileOps ops(bytes_);
+  const File file = File::open("m", ops).value();
+  for (const ReadPath path : {ReadPath::kUring, ReadPath::kPread, ReadPath::kMmap}) {
+    const ReadDevice device = ReadDevice::open(file, {.path = path}).value();
+    EXPECT_EQ(device.path(), path == ReadPath::kMmap ? path : ReadPath::kPread);
+    EXPECT_TRUE(device.is_in_memory());
+    AlignedBytes memory(kFileBytes);
+    EXPECT_TRUE(read_all(*device.make_queue({}).value(), memory.span(), kFileBytes).ok());
+    EXPECT_TRUE(std::equal(bytes_.begin(), bytes_.end(), memory.span().begin()));
+  }
+  ASSERT_TRUE(write_file(path_, {}).ok());
+  const File empty = File::open(path_).value();
+  for (const ReadPath path : {ReadPath::kUring, ReadPath::kPread, ReadPath::kMmap}) {
+    const ReadDevice device = ReadDevice::open(empty, {.path = path}).value();
+    const auto queue = device.make_queue({}).value();
+    queue->start({.offset = 0, .to = {}, .tag = 3});
+    EXPECT_TRUE(queue->wait().status.ok());
+    EXPECT_TRUE(device.mapping().empty());
+  }
 }
 
 }  // namespace

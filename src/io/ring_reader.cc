@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+
+#include "io/ring_reader.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+
+namespace qsf {
+namespace {
+
+// Less registered memory than one block is not worth its entry.
+constexpr std::size_t kLeastRegisteredBytes = std::size_t{1} << 20;
+
+}  // namespace
+
+RingReader::RingReader(const ReadSource& source, std::unique_ptr<ReadRing> ring, unsigned depth,
+                       MutableByteSpan memory)
+    : source_(&source), ring_(std::move(ring)), slots_(depth) {
+  if (!memory.empty()) register_memory(memory);
+}
+
+// What RLIMIT_MEMLOCK does not let in whole may fit by half: reads go to all of the memory in turn,
+// and those into the registered part gain.
+void RingReader::register_memory(MutableByteSpan memory) {
+  int error = ring_->register_memory(memory);
+  if (error == 0) return;
+  note_ = "io_uring: " + std::to_string(memory.size()) + " bytes of buffers were not registered (" +
+          std::strerror(-error) + (error == -ENOMEM ? "; ulimit -l bounds them)" : ")");
+  std::size_t bytes = memory.size() / 2;
+  for (; error == -ENOMEM && bytes >= kLeastRegisteredBytes; bytes /= 2) {
+    bytes -= bytes % kDirectAlign;
+    error = ring_->register_memory(memory.first(bytes));
+    if (error == 0) note_ += ", but " + std::to_string(bytes) + " of them";
+  }
+}
+
+RingReader::~RingReader() {
+  while (n_in_flight_ > 0) wait();
+}
+
+void RingReader::start(const ReadRequest& request) {
+  QSF_CHECK(n_in_flight_ < slots_.size());
+  const auto is_free = [](const Entry& entry) { return entry.state == Slot::kFree; };
+  const auto slot = static_cast<std::size_t>(std::find_if(slots_.begin(), slots_.end(), is_free) -
+                                             slots_.begin());
+  slots_[slot].read = PendingRead(*source_, request);
+  ++n_in_flight_;
+  go_on(slot);
+}
+
+// Submits what is left of a read, until it is in the ring or over.
+void RingReader::go_on(std::size_t slot) {
+  PendingRead& read = slots_[slot].read;
+  while (!read.is_done()) {
+    const int submitted = ring_->submit(source_->handle, read.to(), read.offset(), slot);
+    if (submitted == 0) {
+      slots_[slot].state = Slot::kInRing;
+      return;
+    }
+    read.take(submitted == -EBUSY ? -EAGAIN : submitted);
+  }
+  slots_[slot].state = Slot::kDone;
+}
+
+ReadDone RingReader::hand_out(std::size_t slot) {
+  Entry& entry = slots_[slot];
+  if (entry.read.used_cache() && !used_cache_) {
+    used_cache_ = true;
+    if (!note_.empty()) note_ += "; ";
+    note_ += kReadThroughCache;
+  }
+  entry.state = Slot::kFree;
+  --n_in_flight_;
+  return entry.read.outcome();
+}
+
+ReadDone RingReader::wait() {
+  QSF_CHECK(n_in_flight_ > 0);
+  for (;;) {
+    const auto is_done = [](const Entry& entry) { return entry.state == Slot::kDone; };
+    const auto done = std::find_if(slots_.begin(), slots_.end(), is_done);
+    if (done != slots_.end()) return hand_out(static_cast<std::size_t>(done - slots_.begin()));
+    RingDone answer;
+    const int waited = ring_->wait(answer);
+    if (waited == -EINTR || waited == -EAGAIN) continue;
+    if (waited < 0) {
+      // The ring itself is broken: whatever was in it is lost.
+      const auto is_lost = [](const Entry& entry) { return entry.state == Slot::kInRing; };
+      const auto lost = std::find_if(slots_.begin(), slots_.end(), is_lost);
+      answer = {.tag = static_cast<std::uint64_t>(lost - slots_.begin()), .result = -EIO};
+    }
+    Entry& entry = slots_[static_cast<std::size_t>(answer.tag)];
+    entry.read.take(answer.result);
+    go_on(static_cast<std::size_t>(answer.tag));
+  }
+}
+
+}  // namespace qsf
