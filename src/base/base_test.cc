@@ -7,10 +7,12 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/crc32.h"
+#include "base/crc32_methods.h"
 #include "base/f16.h"
 #include "base/result.h"
 #include "base/rng.h"
@@ -121,6 +123,46 @@ TEST(Crc32Test, KnownVectorAndContinuation) {
   for (std::size_t split = 0; split <= text.size(); ++split) {
     const std::uint32_t head = crc32(as_bytes(std::string_view(text).substr(0, split)));
     EXPECT_EQ(crc32(as_bytes(std::string_view(text).substr(split)), head), 0x414FA339U);
+  }
+}
+
+// From the definition: the remainder of the message, bit by bit.
+std::uint32_t crc32_by_bits(ByteSpan bytes, std::uint32_t crc) {
+  for (const std::byte byte : bytes) {
+    crc ^= static_cast<std::uint32_t>(byte);
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1U) != 0 ? 0xEDB88320U : 0U);
+  }
+  return crc;
+}
+
+// Every method this CPU has, at every length and start near its strides, whatever came before.
+TEST(Crc32Test, EveryMethodAgreesWithTheDefinition) {
+  Rng rng(5);
+  std::vector<std::byte> bytes(5000);
+  for (std::byte& b : bytes) b = static_cast<std::byte>(rng.next_u32() & 0xFF);
+  int n_methods = 0;
+  for (const Crc32Method& method : crc32_methods()) {
+    if (!method.is_available()) continue;
+    ++n_methods;
+    SCOPED_TRACE(method.name);
+    for (std::size_t length = 0; length < 400; ++length) {
+      const std::size_t start = length % 17;
+      const ByteSpan part = ByteSpan(bytes).subspan(start, length);
+      const std::uint32_t before = rng.next_u32();
+      ASSERT_EQ(method.run(part, before), crc32_by_bits(part, before)) << length;
+    }
+    for (std::size_t start = 0; start < 70; ++start) {
+      const ByteSpan part = ByteSpan(bytes).subspan(start);
+      ASSERT_EQ(method.run(part, ~0U), crc32_by_bits(part, ~0U)) << start;
+    }
+  }
+  EXPECT_GE(n_methods, 1);
+#if defined(__x86_64__)
+  EXPECT_EQ(n_methods, __builtin_cpu_supports("pclmul") != 0 ? 2 : 1);
+#endif
+  for (std::size_t split = 0; split <= 300; ++split) {
+    EXPECT_EQ(crc32(ByteSpan(bytes).subspan(split), crc32(ByteSpan(bytes).first(split))),
+              ~crc32_by_bits(bytes, ~0U));
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Eight tables, eight bytes a step ("slicing by 8"): portable, about 2 GB/s a core.
+// Chooses the CPU's best way, and the one that runs everywhere: eight tables, eight bytes a step
+// ("slicing by 8").
 //
 // Based on: Kounavis and Berry, "Novel table lookup-based algorithms for high-performance CRC
 // generation", 2008.
@@ -8,6 +9,8 @@
 #include "base/crc32.h"
 
 #include <array>
+
+#include "base/crc32_methods.h"
 
 namespace qsf {
 namespace {
@@ -32,10 +35,29 @@ constexpr Tables make_tables() noexcept {
 
 constexpr Tables kTables = make_tables();
 
+bool always() noexcept {
+  return true;
+}
+
+constexpr Crc32Method kMethods[] = {
+    {.name = "clmul", .is_available = has_crc32_clmul, .run = crc32_clmul},
+    {.name = "instruction", .is_available = has_crc32_instruction, .run = crc32_instruction},
+    {.name = "tables", .is_available = always, .run = crc32_tables},
+};
+
+Crc32Fn choose_method() noexcept {
+  const Crc32Method* method = kMethods;
+  while (!method->is_available()) ++method;
+  return method->run;
+}
+
 }  // namespace
 
-std::uint32_t crc32(ByteSpan bytes, std::uint32_t crc) noexcept {
-  crc = ~crc;
+std::span<const Crc32Method> crc32_methods() noexcept {
+  return kMethods;
+}
+
+std::uint32_t crc32_tables(ByteSpan bytes, std::uint32_t crc) noexcept {
   std::size_t i = 0;
   for (; i + 8 <= bytes.size(); i += 8) {
     const std::uint64_t word = load_le<std::uint64_t>(bytes, i) ^ crc;
@@ -47,7 +69,12 @@ std::uint32_t crc32(ByteSpan bytes, std::uint32_t crc) noexcept {
   for (; i < bytes.size(); ++i) {
     crc = (crc >> 8) ^ kTables[0][(crc ^ static_cast<std::uint32_t>(bytes[i])) & 0xFFU];
   }
-  return ~crc;
+  return crc;
+}
+
+std::uint32_t crc32(ByteSpan bytes, std::uint32_t crc) noexcept {
+  static const Crc32Fn run = choose_method();
+  return ~run(bytes, ~crc);
 }
 
 }  // namespace qsf
