@@ -36,6 +36,7 @@ struct Storage {
   BlockFormat format{QuantType::kQ4, 64};
   Layout layout = Layout::kInterleaved;
   Compression compression = Compression::kNone;
+  friend bool operator==(const Storage&, const Storage&) = default;
 };
 
 struct FileShape {
@@ -188,7 +189,7 @@ inline std::string pager_file_path() {
 
 struct OpenOptions {
   WeightLimits limits;
-  ReadDeviceOptions device{.path = ReadPath::kPread, .direct = false};
+  ReadDeviceOptions device{.path = ReadPath::kPread, .direct = false, .depth = 2};
   const std::atomic<bool>* cancel = nullptr;
 };
 
