@@ -47,8 +47,8 @@ struct Tokenizer::Scratch {
   std::vector<Piece> pieces;
 };
 
-Result<std::size_t> Tokenizer::index_bytes(ByteSpan section) {
-  QSF_ASSIGN_OR_RETURN(const SectionView view, SectionView::parse_header(section));
+Result<std::size_t> Tokenizer::index_bytes(ByteSpan header, std::uint64_t section_bytes) {
+  QSF_ASSIGN_OR_RETURN(const SectionView view, SectionView::parse_header(header, section_bytes));
   return VocabIndex::bytes_needed(view);
 }
 

@@ -57,9 +57,13 @@ struct DecodeOptions {
 
 class Tokenizer {
  public:
-  // Returns the bytes of index memory open() needs; reads only the section's header.
+  // Returns the bytes of index memory that open() needs for a section of `section_bytes`, of which
+  // at least the header is given.
   // Fails  as open() does on a bad header
-  static Result<std::size_t> index_bytes(ByteSpan section);
+  static Result<std::size_t> index_bytes(ByteSpan header, std::uint64_t section_bytes);
+  static Result<std::size_t> index_bytes(ByteSpan section) {
+    return index_bytes(section, section.size());
+  }
 
   // Checks the whole section and builds the index. Both spans must outlive the tokenizer.
   // Fails  kCorrupt or kUnsupported for a section that is wrong or too new; kInvalidArgument for

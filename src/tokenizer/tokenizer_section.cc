@@ -32,7 +32,7 @@ int byte_token_value(std::string_view text) noexcept {
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-Result<SectionView> SectionView::parse_header(ByteSpan bytes) {
+Result<SectionView> SectionView::parse_header(ByteSpan bytes, std::uint64_t section_bytes) {
   if (bytes.size() < kSectionHeaderBytes) {
     return corrupt("tokenizer section: %zu bytes, expected at least the %zu of its header",
                    bytes.size(), kSectionHeaderBytes);
@@ -88,14 +88,15 @@ Result<SectionView> SectionView::parse_header(ByteSpan bytes) {
   view.at_types_ = place(view.n_tokens_, 1);
   view.at_token_bytes_ = place(view.n_token_bytes_, 1);
   view.at_strings_ = place(view.n_string_bytes_, 1);
-  if (at != bytes.size()) {
-    return corrupt("tokenizer section: %zu bytes, expected %zu from its counts", bytes.size(), at);
+  if (at != section_bytes) {
+    return corrupt("tokenizer section: %llu bytes, expected %zu from its counts",
+                   static_cast<unsigned long long>(section_bytes), at);
   }
   return view;
 }
 
 Result<SectionView> SectionView::parse(ByteSpan bytes) {
-  QSF_ASSIGN_OR_RETURN(SectionView view, parse_header(bytes));
+  QSF_ASSIGN_OR_RETURN(SectionView view, parse_header(bytes, bytes.size()));
   QSF_RETURN_IF_ERROR(view.check_tokens());
   QSF_RETURN_IF_ERROR(view.check_ids());
   QSF_RETURN_IF_ERROR(view.check_merges());

@@ -97,9 +97,10 @@ class SectionView {
   // An empty view, of which nothing but assignment may be asked.
   SectionView() = default;
 
-  // Checks the header and that the counts give exactly bytes.size(); nothing behind it.
+  // Checks the header and that its counts give exactly `section_bytes`; of `bytes` nothing behind
+  // the header is read, or need be there.
   // Fails  kCorrupt; kUnsupported on a newer version, kind or flag
-  static Result<SectionView> parse_header(ByteSpan bytes);
+  static Result<SectionView> parse_header(ByteSpan bytes, std::uint64_t section_bytes);
   // Checks every field, so that no accessor can read out of range. `bytes` must outlive the view.
   static Result<SectionView> parse(ByteSpan bytes);
 

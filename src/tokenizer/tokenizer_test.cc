@@ -594,6 +594,16 @@ TEST(SectionTest, TooLittleIndexMemoryIsAnError) {
   EXPECT_EQ(Tokenizer::open(section, memory).error().code(), StatusCode::kInvalidArgument);
 }
 
+// What memory a tokenizer takes is known before its section is read.
+TEST(SectionTest, TheHeaderAloneTellsTheIndexMemory) {
+  const auto section = write_tokenizer_section(byte_level_data()).value();
+  const ByteSpan header = ByteSpan(section).first(kSectionHeaderBytes);
+  EXPECT_EQ(Tokenizer::index_bytes(header, section.size()).value(),
+            Tokenizer::index_bytes(section).value());
+  EXPECT_FALSE(Tokenizer::index_bytes(header, section.size() - 1).has_value());
+  EXPECT_FALSE(Tokenizer::index_bytes(header.first(63), section.size()).has_value());
+}
+
 void expect_harmless(std::vector<std::byte> section) {
   auto opened = open_section(std::move(section));
   if (!opened) return;
