@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "engine/engine_plan.h"
 #include "qsf_bench_machine.h"
 #include "qsf_bench_samples.h"
 #include "tool_support.h"
@@ -165,7 +166,7 @@ nlohmann::ordered_json model_json(const BenchOptions& options, const BenchModel&
           {"exact", options.exact},
           {"file_bytes", engine.file_bytes()},
           {"weight_bytes_per_token", model.cost().weight_bytes()},
-          {"planned_bytes", engine.plan().total_bytes()}};
+          {"planned_bytes", engine.plan().memory.total_bytes()}};
 }
 
 }  // namespace

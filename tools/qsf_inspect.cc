@@ -7,6 +7,7 @@
 #include <string>
 
 #include "format/tensor_values.h"
+#include "qsf_inspect_plan.h"
 #include "qsf_inspect_report.h"
 #include "qsf_inspect_verify.h"
 #include "tool_support.h"
@@ -22,6 +23,8 @@ struct InspectOptions {
   bool json = false;
   bool tensors = false;
   std::string dump_tensor;
+  bool plan = false;
+  PlanOptions plan_options;
 };
 
 int fail(const qsf::Status& status) {
@@ -80,7 +83,16 @@ int dump_tensor(const qsf::QsfReader& reader, const std::string& name) {
   return kFailure;
 }
 
+int plan(const InspectOptions& options) {
+  std::string problem;
+  const auto text = plan_report(options.path, options.plan_options, options.json, problem);
+  if (text) return print(*text);
+  print_error(kTool, problem);
+  return kFailure;
+}
+
 int inspect(const InspectOptions& options) {
+  if (options.plan) return plan(options);
   const auto reader = qsf::QsfReader::open(options.path);
   if (!reader) return fail(reader.error());
   if (!options.dump_tensor.empty()) return dump_tensor(*reader, options.dump_tensor);
@@ -103,7 +115,15 @@ int run(int argc, const char* const* argv) {
   app.add_option("--dump-tensor", options.dump_tensor,
                  "Print the weights of one tensor, a row a line: layer.0/attn_q, final/head, "
                  "layer.1/expert_up/3");
+  app.add_flag("--plan", options.plan,
+               "Say what memory qsf-run would take and what it would read, and measure the disk "
+               "for how fast it could be");
+  add_plan_options(app, options.plan_options);
   if (const std::optional<int> code = parse_command_line(app, argc, argv)) return *code;
+  if (!options.plan && !options.plan_options.is_default()) {
+    print_error(kTool, "--ram-budget, --max-seq-len, --threads, --io and --kv-type need --plan");
+    return kUsage;
+  }
   return inspect(options);
 }
 

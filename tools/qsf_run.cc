@@ -6,6 +6,10 @@
 // error. Exit code 0 for a text, also one that Ctrl-C or a closed pipe ended; 1 for a failure, 2
 // for bad usage. It sees what every user of the library sees: include/qsf/qsf.h.
 
+#include <malloc.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -28,6 +32,10 @@ namespace {
 
 constexpr const char* kBundledPrompt = "Once upon a time";
 constexpr std::size_t kMaxPromptBytes = 256'000'000;
+// Text costs memory while it becomes tokens. Under a budget no more of it is read than a hundredth
+// part, nor made into tokens than what a context of long words could hold.
+constexpr std::size_t kBudgetOfPromptBytes = 100;
+constexpr std::size_t kMaxBytesOfPosition = 64;
 
 // The engine that Ctrl-C cancels.
 std::atomic<QSFEngine*> g_running{nullptr};
@@ -51,18 +59,25 @@ struct Stream {
   TextOutput* output;
   ProgressLine* progress;
   QSFEngine* engine;
+  bool live = false;  // a line about the generation has a terminal for itself
+  int n_tokens = 0;
 };
 
 void write_token(int, const char* text, void* user_data) {
-  const auto& stream = *static_cast<const Stream*>(user_data);
-  stream.progress->clear();
+  auto& stream = *static_cast<Stream*>(user_data);
+  if (!stream.live) stream.progress->clear();
   if (!stream.output->write(text)) qsf_engine_cancel(stream.engine);
+  ++stream.n_tokens;
+  if (!stream.live || !stream.progress->due()) return;
+  stream.progress->show("generated " + std::to_string(stream.n_tokens) + " tokens" +
+                        memory_now(stream.engine));
 }
 
 void show_prompt_progress(std::uint64_t done, std::uint64_t total, void* user_data) {
   const auto& stream = *static_cast<const Stream*>(user_data);
   if (total == 0 || !stream.progress->due()) return;
-  stream.progress->show("computing the prompt: " + std::to_string(done * 100 / total) + " %");
+  stream.progress->show("computing the prompt: " + std::to_string(done * 100 / total) + " %" +
+                        memory_now(stream.engine));
 }
 
 qsf_code generate(QSFEngine* engine, const RunOptions& options, const std::string& prompt,
@@ -73,6 +88,7 @@ qsf_code generate(QSFEngine* engine, const RunOptions& options, const std::strin
   for (const std::string& stop : options.stop) stops.push_back(stop.c_str());
   ProgressLine progress(kRunTool, !options.quiet);
   Stream stream{.output = &output, .progress = &progress, .engine = engine};
+  stream.live = ::isatty(STDERR_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 0;
   qsf_generate_options request;
   qsf_generate_options_init(&request);
   request.prompt = prompt.data();
@@ -92,7 +108,11 @@ qsf_code generate(QSFEngine* engine, const RunOptions& options, const std::strin
 std::optional<std::string> read_prompt(const RunOptions& options, std::string& error) {
   if (options.prompt) return options.prompt;
   if (options.prompt_file.empty()) return kBundledPrompt;
-  return read_text(options.prompt_file, kMaxPromptBytes, error);
+  const std::size_t budget_bytes = std::size_t{1'000'000} * options.ram_budget;
+  const std::size_t max_bytes =
+      options.ram_budget == 0 ? kMaxPromptBytes
+                              : std::min(kMaxPromptBytes, budget_bytes / kBudgetOfPromptBytes);
+  return read_text(options.prompt_file, max_bytes, error);
 }
 
 // Refuses, before the prompt is shown, what only the model can tell to be wrong.
@@ -104,6 +124,13 @@ qsf_code check_request(QSFEngine* engine, const RunOptions& options, const std::
   if (code != QSF_OK) return code;
   code = check_logit_bias(options, engine, error);
   if (code != QSF_OK) return code;
+  if (options.ram_budget != 0 &&
+      prompt.size() / kMaxBytesOfPosition > static_cast<std::size_t>(info.context)) {
+    std::snprintf(error.message, sizeof error.message,
+                  "the prompt has %zu bytes, the context holds %d tokens", prompt.size(),
+                  info.context);
+    return error.code = QSF_OUT_OF_BUDGET;
+  }
   std::size_t n_tokens = 0;
   code = qsf_engine_tokenize(engine, prompt.data(), prompt.size(), QSF_TOKENIZE_DEFAULT, nullptr, 0,
                              &n_tokens, &error);
@@ -165,6 +192,10 @@ int run(const RunOptions& options) {
 }  // namespace qsf_tools
 
 int main(int argc, char** argv) {
+#ifdef __GLIBC__
+  // Threads share one heap: one of their own each would cost memory that no budget knows of.
+  mallopt(M_ARENA_MAX, 1);
+#endif
   qsf_tools::open_standard_streams();
   std::signal(SIGPIPE, SIG_IGN);
   qsf_tools::RunOptions options;

@@ -69,7 +69,8 @@ void show_token(int, const char* token_text, void* user_data) {
 void show_progress(std::uint64_t done, std::uint64_t total, void* user_data) {
   const auto& answer = *static_cast<const Answer*>(user_data);
   if (total == 0 || !answer.progress->due()) return;
-  answer.progress->show("computing the prompt: " + std::to_string(done * 100 / total) + " %");
+  answer.progress->show("computing the prompt: " + std::to_string(done * 100 / total) + " %" +
+                        memory_now(answer.engine));
 }
 
 // What a chat has done so far.

@@ -136,7 +136,9 @@ class Usage(Case):
             "--stop": [""],
             "--kv-type": ["f8"],
             "--quality": ["-1", "2"],
-            "--ram-budget": ["-1"],
+            "--ram-budget": ["-1", "0", "1.5", "many"],
+            "--io": ["", "aio"],
+            "--rows-per-pass": ["0", "-1"],
         }
         for option, values in bad.items():
             for value in values:
@@ -149,7 +151,7 @@ class Usage(Case):
                          "--threads", "1000")
 
     def test_options_not_built_yet_say_so(self):
-        for arguments in (["--ram-budget", "200"], ["--quality", "0.5"], ["--bench"]):
+        for arguments in (["--quality", "0.5"], ["--bench"]):
             self.refused(2, "not built yet", model, "--prompt", "a", *arguments)
         self.assertTrue(text("--prompt", "a", "--quality", "1.0", "--max-tokens", "1"))
 
@@ -268,7 +270,7 @@ class Text(Case):
         code, out, err = call(model, "--prompt", "Once upon a time", "--max-tokens", "10")
         self.assertEqual(code, 0)
         for word in (b"prompt 5 tokens", b"generated 10 tokens", b"tokens/s", b"planned", b"peak",
-                     b"loaded", b"seed"):
+                     b"read 3.3 MB", b"mode: resident; ", b"seed"):
             self.assertIn(word, err)
         self.assertNotIn(b"tokens/s", out)
         seed = re.search(rb"seed (\d+)", err).group(1).decode()
@@ -279,7 +281,8 @@ class Text(Case):
         code, out, err = call(model, "--prompt", "a", "--max-tokens", "2", "--verbose")
         self.assertEqual(code, 0)
         for word in (b"memory plan", b"kv_cache", b"weights", b"kernels", b"threads",
-                     b"matrix products", b"attention", b"sampling", b"loading"):
+                     b"matrix products", b"attention", b"sampling", b"opening",
+                     b"waiting for the disk", b"disk: "):
             self.assertIn(word, err)
         regions = [int(n) for n in re.findall(rb"^ *(\d+)  \w+: ", err, re.M)]
         total = int(re.search(rb"^ *(\d+)  in all", err, re.M).group(1))

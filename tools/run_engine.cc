@@ -65,6 +65,10 @@ qsf_code open_engine(const RunOptions& options, const std::string& model, Engine
   const ConfigPtr config(qsf_config_default());
   qsf_config_set_threads(config.get(), options.threads);
   qsf_config_set_max_seq_len(config.get(), options.max_seq_len);
+  qsf_config_set_ram_budget(config.get(), static_cast<std::size_t>(options.ram_budget));
+  qsf_config_set_io(config.get(), options.read_path);
+  qsf_config_set_rows_per_pass(config.get(), options.rows_per_pass);
+  qsf_config_set_preload(config.get(), 0);
   qsf_config_set_kv_type(config.get(), options.kv_type);
   qsf_config_set_exact(config.get(), options.exact ? 1 : 0);
   qsf_config_set_pin(config.get(), options.pin ? 1 : 0);

@@ -24,7 +24,7 @@ struct Unfinished {
   std::vector<std::string> logit_bias;
   std::string kv_type = "f16";
   double quality = 1.0;
-  std::int64_t ram_budget = 0;
+  std::string read_path = "auto";
   std::string chat_template;
   std::string system_file;
   bool bench = false;
@@ -136,7 +136,20 @@ void add_engine_options(CLI::App& app, RunOptions& options, Unfinished& unfinish
   app.add_flag("--exact", options.exact,
                "Multiply weights by 32-bit floats: slower, without the rounding to 8 bits");
   app.add_flag("--pin", options.pin, "Bind each thread to a physical core of its own");
-  app.add_option("--ram-budget", unfinished.ram_budget, "Memory bound in MB (not built yet)")
+  app.add_option("--ram-budget", options.ram_budget,
+                 "Bound of all memory in MB (10^6 bytes); what does not fit is read from the disk "
+                 "in every pass. By default what the machine has to spare")
+      ->type_name("N")
+      ->check(integer_in(1, kMaxInt));
+  app.add_option("--io", unfinished.read_path,
+                 "How weights are read: auto, uring, pread, or mmap, which leaves it to the kernel "
+                 "what stays in memory")
+      ->type_name("PATH")
+      ->check(CLI::IsMember({"auto", "uring", "pread", "mmap"}))
+      ->capture_default_str();
+  app.add_option("--rows-per-pass", options.rows_per_pass,
+                 "Tokens of a prompt that one pass carries, at most; by default up to 512, and "
+                 "fewer when memory is short")
       ->type_name("N")
       ->check(integer_in(1, kMaxInt));
   app.add_option("--quality", unfinished.quality,
@@ -152,9 +165,6 @@ void add_engine_options(CLI::App& app, RunOptions& options, Unfinished& unfinish
 // Returns what is asked for but not built, as an error message; empty when there is nothing.
 std::string not_built(const Unfinished& unfinished) {
   if (unfinished.bench) return "--bench: benchmarks are not built yet";
-  if (unfinished.ram_budget != 0) {
-    return "--ram-budget: holding a model to a budget is not built yet; leave the option out";
-  }
   if (unfinished.quality != 1.0) {
     return "--quality: trading quality for speed is not built yet; the only value is 1";
   }
@@ -211,6 +221,13 @@ std::string read_chat_files(const Unfinished& unfinished, RunOptions& options) {
   return {};
 }
 
+// Requires  one of the names that --io allows
+qsf_read_path parse_read_path(const std::string& name) {
+  if (name == "uring") return QSF_READ_URING;
+  if (name == "pread") return QSF_READ_PREAD;
+  return name == "mmap" ? QSF_READ_MMAP : QSF_READ_AUTO;
+}
+
 std::optional<qsf_logit_bias> parse_logit_bias(const std::string& text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos) return std::nullopt;
@@ -259,6 +276,7 @@ std::optional<int> parse_run_options(int argc, const char* const* argv, RunOptio
   if (const std::string message = check_combination(options, unfinished); !message.empty()) {
     return refuse(message);
   }
+  options.read_path = parse_read_path(unfinished.read_path);
   options.kv_type = unfinished.kv_type == "f32" ? QSF_KV_F32 : QSF_KV_F16;
   if (const std::string message = read_chat_files(unfinished, options); !message.empty()) {
     print_error(kRunTool, message);

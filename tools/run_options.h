@@ -29,8 +29,11 @@ struct RunOptions {
   std::vector<qsf_logit_bias> logit_bias;
   std::vector<std::string> stop;
   std::optional<std::uint64_t> seed;
-  int threads = 0;      // 0: automatic
-  int max_seq_len = 0;  // 0: the model's, at most 4,096
+  int threads = 0;        // 0: automatic
+  int max_seq_len = 0;    // 0: the model's, at most 4,096
+  int ram_budget = 0;     // MB; 0: what the machine has to spare
+  int rows_per_pass = 0;  // 0: automatic
+  qsf_read_path read_path = QSF_READ_AUTO;
   qsf_kv_type kv_type = QSF_KV_F16;
   bool exact = false;
   bool pin = false;

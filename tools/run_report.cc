@@ -4,6 +4,7 @@
 
 #include "run_report.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 
@@ -30,6 +31,13 @@ qsf_engine_stats stats_of(QSFEngine* engine) {
   stats.struct_size = sizeof stats;
   qsf_engine_get_stats(engine, &stats, nullptr);
   return stats;
+}
+
+qsf_plan_info plan_of(QSFEngine* engine) {
+  qsf_plan_info info = {};
+  info.struct_size = sizeof info;
+  qsf_plan_get_info(qsf_engine_plan(engine), &info, nullptr);
+  return info;
 }
 
 void print_time(const char* what, std::uint64_t ns) {
@@ -64,11 +72,17 @@ void print_plan(QSFEngine* engine) {
 
 void print_memory(QSFEngine* engine) {
   const qsf_engine_stats stats = stats_of(engine);
-  std::fprintf(stderr, "%s: memory %s planned, %s peak; loaded %s in %.3f s; %d threads, %s\n",
-               kRunTool, megabytes(stats.planned_bytes).c_str(),
+  const qsf_plan_info plan = plan_of(engine);
+  const std::string budget = plan.budget_named != 0 ? " of " + megabytes(plan.budget_bytes) : "";
+  std::fprintf(stderr, "%s: memory %s planned%s, %s peak; read %s; %d threads, %s\n", kRunTool,
+               megabytes(stats.planned_bytes).c_str(), budget.c_str(),
                megabytes(stats.peak_resident_bytes).c_str(),
-               megabytes(stats.weight_bytes_read).c_str(), seconds(stats.load_ns), stats.n_threads,
-               stats.instruction_set);
+               megabytes(stats.weight_bytes_read).c_str(), stats.n_threads, stats.instruction_set);
+  std::fprintf(stderr, "%s: mode: %s\n", kRunTool, plan.reading_mode);
+}
+
+std::string memory_now(QSFEngine* engine) {
+  return ", " + megabytes(stats_of(engine).resident_bytes) + " in memory";
 }
 
 void print_answer(const qsf_chat_result& result) {
@@ -100,13 +114,26 @@ void print_summary(QSFEngine* engine, const qsf_generate_result& result, std::ui
 void print_times(QSFEngine* engine, const qsf_generate_result& result) {
   const qsf_engine_stats stats = stats_of(engine);
   std::fprintf(stderr, "where the time went:\n");
-  print_time("loading", stats.load_ns);
+  print_time("opening", stats.load_ns);
   print_time("prompt", result.prompt_ns);
   print_time("generation", result.generate_ns);
+  // Products wait for the tiles they multiply before they begin.
+  print_time("of these two: waiting for the disk", stats.read_wait_ns);
   print_time("of these two: matrix products", stats.matmul_ns);
   print_time("of these two: attention", stats.attention_ns);
-  print_time("of these two: the rest of the layers", stats.other_ns);
+  print_time("of these two: the rest of the layers",
+             stats.other_ns - std::min(stats.other_ns, stats.read_wait_ns));
   print_time("sampling, on top of these two", stats.sample_ns);
+  print_time("meanwhile: reading", stats.read_ns);
+  print_time("meanwhile: unpacking, over all readers", stats.unpack_ns);
+  const qsf_plan_info plan = plan_of(engine);
+  std::fprintf(stderr, "disk: %s read at %.2f GB/s", megabytes(stats.weight_bytes_read).c_str(),
+               per_second(stats.weight_bytes_read, stats.read_ns) / 1e9);
+  if (plan.disk_bytes_per_second > 0) {
+    std::fprintf(stderr, " of %.2f GB/s that it gave when it was probed",
+                 plan.disk_bytes_per_second / 1e9);
+  }
+  std::fputc('\n', stderr);
 }
 
 }  // namespace qsf_tools

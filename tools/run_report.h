@@ -6,6 +6,7 @@
 #define QSF_TOOLS_RUN_REPORT_H_
 
 #include <cstdint>
+#include <string>
 
 #include "qsf/qsf.h"
 
@@ -17,8 +18,11 @@ void print_plan(QSFEngine* engine);
 // Prints the short summary: tokens and speed, memory and loading.
 void print_summary(QSFEngine* engine, const qsf_generate_result& result, std::uint64_t seed);
 
-// Prints memory and loading, the end of the summary.
+// Prints memory, reading and where the weights are, the end of the summary.
 void print_memory(QSFEngine* engine);
+
+// Returns what a line of progress says of the process's memory: ", 198.2 MB in memory".
+std::string memory_now(QSFEngine* engine);
 
 // Prints what one answer of a chat took.
 void print_answer(const qsf_chat_result& result);

@@ -3,25 +3,21 @@
  * QSF: run a language model in the memory you give it. The whole public interface, plain C11.
  *
  * Conventions
- *   Handles     QSFConfig, QSFEngine, QSFSession and QSFChat are opaque. Every handle handed out is
- *               yours to free with the function its comment names; NULL is accepted there.
- *   Errors      Functions return a qsf_code. Details go into a caller-owned qsf_error, always the
- *               last parameter, which may be NULL. No function prints, exits or sets errno as its
- *               way of reporting, except qsf_print_stats, whose job is to print.
- *   Text        UTF-8 in and out. Text given to the library may hold any bytes; text handed out is
- *               always valid UTF-8 and NUL-terminated, so a NUL character that a model generates
- *               is handed out as U+FFFD.
- *   Threads     An engine may be used by one thread at a time, with its sessions and chats; only
- *               qsf_engine_cancel may be called from any thread and from a signal handler.
- *               Different engines are independent. Callbacks run on the thread of the call, the
- *               log callback perhaps on another; none of them may call into the engine they come
- *               from, qsf_engine_cancel excepted.
- *   Structs     Structs that begin with struct_size can grow: set it to sizeof of the struct you
- *               were compiled with (the *_init functions do). A struct that is read must have a
- *               size this library knows: a smaller one is QSF_INVALID_ARGUMENT, a larger one, from
- *               a newer header, QSF_UNSUPPORTED. A struct that is filled is filled up to its
- *               struct_size, which is then set to the bytes filled.
- *   Tokens      Token ids are int, 0 .. n_vocab - 1.
+ *   Handles     QSFConfig, QSFEngine, QSFSession, QSFChat and QSFPlan are opaque. Every handle
+ * handed out is yours to free with the function its comment names; NULL is accepted there. Errors
+ * Functions return a qsf_code. Details go into a caller-owned qsf_error, always the last parameter,
+ * which may be NULL. No function prints, exits or sets errno as its way of reporting, except
+ * qsf_print_stats, whose job is to print. Text        UTF-8 in and out. Text given to the library
+ * may hold any bytes; text handed out is always valid UTF-8 and NUL-terminated, so a NUL character
+ * that a model generates is handed out as U+FFFD. Threads     An engine may be used by one thread
+ * at a time, with its sessions and chats; only qsf_engine_cancel may be called from any thread and
+ * from a signal handler. Different engines are independent. Callbacks run on the thread of the
+ * call, the log callback perhaps on another; none of them may call into the engine they come from,
+ * qsf_engine_cancel excepted. Structs     Structs that begin with struct_size can grow: set it to
+ * sizeof of the struct you were compiled with (the *_init functions do). A struct that is read must
+ * have a size this library knows: a smaller one is QSF_INVALID_ARGUMENT, a larger one, from a newer
+ * header, QSF_UNSUPPORTED. A struct that is filled is filled up to its struct_size, which is then
+ * set to the bytes filled. Tokens      Token ids are int, 0 .. n_vocab - 1.
  */
 #ifndef QSF_QSF_H_
 #define QSF_QSF_H_
@@ -43,6 +39,7 @@ typedef struct QSFEngine QSFEngine;
 typedef struct QSFConfig QSFConfig;
 typedef struct QSFSession QSFSession;
 typedef struct QSFChat QSFChat;
+typedef struct QSFPlan QSFPlan;
 
 typedef enum qsf_code {
   QSF_OK = 0,
@@ -70,6 +67,13 @@ typedef enum qsf_log_level { QSF_LOG_INFO = 0, QSF_LOG_WARNING = 1 } qsf_log_lev
 
 typedef enum qsf_kv_type { QSF_KV_F16 = 0, QSF_KV_F32 = 1 } qsf_kv_type;
 
+typedef enum qsf_read_path {
+  QSF_READ_AUTO = 0,
+  QSF_READ_URING = 1, /* io_uring */
+  QSF_READ_PREAD = 2, /* several threads of ordinary reads */
+  QSF_READ_MMAP = 3   /* the file is mapped */
+} qsf_read_path;
+
 /* Receives one line without its newline, valid only during the call. */
 typedef void (*QSFLogCallback)(qsf_log_level level, const char* line, void* user_data);
 
@@ -85,10 +89,21 @@ typedef void (*QSFProgressCallback)(uint64_t done_bytes, uint64_t total_bytes, v
  * setters ignore a NULL configuration; a value out of range is reported when an engine is opened.
  */
 QSF_API QSFConfig* qsf_config_default(void);
-/* Upper bound of the process's memory in MB (10^6 bytes); 0, the default, sets no bound. This
- * version plans its memory but cannot hold a model to a budget yet: any other value makes opening
- * an engine fail with QSF_UNSUPPORTED. */
+/* Upper bound of the process's memory in MB (10^6 bytes): of everything the process holds and the
+ * kernel holds for it, the program's own pages and what was allocated before the engine included.
+ * Weights that do not fit are read from the disk in every pass; results are the same with any
+ * budget. What had to be given up is logged as a warning; a budget that is too small fails with
+ * QSF_OUT_OF_BUDGET, naming one that is not. 0, the default, takes what the machine and its control
+ * groups have to spare. With QSF_READ_MMAP the kernel decides which weights stay in memory: the
+ * process is not killed within the budget, but may come up to it. */
 QSF_API void qsf_config_set_ram_budget(QSFConfig* config, size_t megabytes);
+/* How weights are read from the file. QSF_READ_AUTO, the default, takes the best that works here;
+ * another that does not work is replaced, and qsf_plan_info.reading_mode says so. */
+QSF_API void qsf_config_set_io(QSFConfig* config, qsf_read_path path);
+/* 0: opening returns before the weights that stay in memory are read, and the first pass computes
+ * the first layers while the last ones arrive; errors of the file may then come from any pass. Not
+ * 0, the default: opening reads them. */
+QSF_API void qsf_config_set_preload(QSFConfig* config, int preload);
 /* Worker threads, the calling one included; 0, the default, takes the physical cores at hand. */
 QSF_API void qsf_config_set_threads(QSFConfig* config, int num_threads);
 /* Positions of the context; 0, the default, takes the smaller of the model's trained length and
@@ -175,6 +190,42 @@ QSF_API int qsf_engine_memory_region_count(const QSFEngine* engine);
 QSF_API qsf_code qsf_engine_memory_region(const QSFEngine* engine, int index,
                                           qsf_memory_region* region, qsf_error* error);
 
+/* The plan of an engine: every region of memory it takes and what follows from that. */
+typedef struct qsf_plan_info {
+  size_t struct_size;
+  uint64_t budget_bytes;  /* planned for; 0: no bound is known */
+  int budget_named;       /* not 0: by qsf_config_set_ram_budget */
+  uint64_t planned_bytes; /* of all regions; never above budget_bytes */
+  int context;            /* positions */
+  int rows_per_pass;      /* rows of a prompt that one pass carries */
+  int everything_resident;
+  double resident_share;          /* of the weights that a pass multiplies, 0 to 1 */
+  uint64_t weight_bytes;          /* of all weights as kernels read them */
+  uint64_t pass_read_bytes;       /* read from the file by a pass that computes logits */
+  double disk_bytes_per_second;   /* measured by qsf_plan_create; 0: not measured */
+  double memory_bytes_per_second; /* likewise */
+  double tokens_per_second;       /* of generation, no more than both rates allow; 0: unknown */
+  const char* reading_mode;       /* one line: where the weights are and how they are read */
+} qsf_plan_info;
+/* Plans a model without loading it: what qsf_engine_open would do now in this process. Measures
+ * disk and memory, which takes up to a second. `config` may be NULL. On success *plan is a handle
+ * to be freed with qsf_plan_free. Fails as qsf_engine_open does before it reads weights. */
+QSF_API qsf_code qsf_plan_create(const char* model_path, const QSFConfig* config, QSFPlan** plan,
+                                 qsf_error* error);
+QSF_API void qsf_plan_free(QSFPlan* plan);
+/* Returns the plan that an engine was opened with. It belongs to the engine: never free it. */
+QSF_API const QSFPlan* qsf_engine_plan(const QSFEngine* engine);
+/* Strings live as long as the plan. */
+QSF_API qsf_code qsf_plan_get_info(const QSFPlan* plan, qsf_plan_info* info, qsf_error* error);
+/* Returns how many regions there are; 0 for NULL. */
+QSF_API int qsf_plan_region_count(const QSFPlan* plan);
+/* Fills region number `index`, 0 .. count - 1. */
+QSF_API qsf_code qsf_plan_region(const QSFPlan* plan, int index, qsf_memory_region* region,
+                                 qsf_error* error);
+/* Returns, for index 0, 1, ..., what was given up to fit the budget, in that order, and NULL beyond
+ * the last. */
+QSF_API const char* qsf_plan_step(const QSFPlan* plan, int index);
+
 /* What an engine has done since it was opened. Times in nanoseconds. */
 typedef struct qsf_engine_stats {
   size_t struct_size;
@@ -191,6 +242,9 @@ typedef struct qsf_engine_stats {
   uint64_t planned_bytes;                     /* the memory plan's total */
   uint64_t resident_bytes;                    /* of the process, now */
   uint64_t peak_resident_bytes;               /* of the process, so far */
+  uint64_t read_wait_ns;                      /* waiting for the disk: a part of the times above */
+  uint64_t read_ns;                           /* with at least one read in flight */
+  uint64_t unpack_ns; /* decompressing and arranging weights, on the threads that read */
 } qsf_engine_stats;
 QSF_API qsf_code qsf_engine_get_stats(const QSFEngine* engine, qsf_engine_stats* stats,
                                       qsf_error* error);

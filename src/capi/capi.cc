@@ -32,6 +32,7 @@ static_assert(static_cast<int>(QSF_LOG_INFO) == static_cast<int>(LogLevel::kInfo
 static_assert(static_cast<int>(QSF_LOG_WARNING) == static_cast<int>(LogLevel::kWarning));
 
 constexpr int kMaxSessions = 64;  // the engine's
+constexpr std::size_t kMegabyte = 1'000'000;
 
 Status check_range(const char* name, int value, int max) {
   if (value >= 0 && value <= max) return ok_status();
@@ -40,9 +41,13 @@ Status check_range(const char* name, int value, int max) {
 
 Status check(const QSFConfig& config) {
   constexpr int kMaxInt = std::numeric_limits<int>::max();
-  if (config.ram_budget_mb != 0) {
-    return unsupported("ram_budget: %zu MB: holding a model to a budget is not built yet; use 0",
-                       config.ram_budget_mb);
+  constexpr std::size_t kMaxBudgetMb = std::numeric_limits<std::int64_t>::max() / kMegabyte;
+  if (config.ram_budget_mb > kMaxBudgetMb) {
+    return invalid_argument("ram_budget: %zu MB, expected at most %zu", config.ram_budget_mb,
+                            kMaxBudgetMb);
+  }
+  if (config.read_path < QSF_READ_AUTO || config.read_path > QSF_READ_MMAP) {
+    return invalid_argument("io: %d, expected a qsf_read_path", config.read_path);
   }
   if (!(config.quality >= 0.0F && config.quality <= 1.0F)) {
     return invalid_argument("quality: %g, expected 0 to 1", static_cast<double>(config.quality));
@@ -102,17 +107,7 @@ Status open_engine(const char* model_path, const QSFConfig* config, QSFEngine** 
   auto handle = std::make_unique<QSFEngine>();
   if (config != nullptr) handle->config = *config;
   const QSFConfig& settings = handle->config;
-  QSF_RETURN_IF_ERROR(check(settings));
-
-  EngineOptions options;
-  options.n_threads = static_cast<unsigned>(settings.threads);
-  options.max_context = static_cast<std::uint32_t>(settings.max_seq_len);
-  options.rows_per_pass = static_cast<std::uint32_t>(settings.rows_per_pass);
-  options.k_type = settings.kv_type == QSF_KV_F32 ? KvType::kF32 : KvType::kF16;
-  options.v_type = options.k_type;
-  options.exact = settings.exact;
-  options.pin = settings.pin;
-  options.n_sequences = static_cast<std::uint32_t>(settings.max_sessions);
+  QSF_ASSIGN_OR_RETURN(EngineOptions options, read_config(settings));
   if (settings.log != nullptr) options.log = {.write = write_log, .user = &handle->config};
   ProgressForwarder progress{.config = settings};
   if (settings.progress != nullptr) {
@@ -124,6 +119,7 @@ Status open_engine(const char* model_path, const QSFConfig* config, QSFEngine** 
   if (!opened.has_value()) return std::move(opened).error();
   handle->engine = std::move(opened).value();
   progress.finish(handle->engine->stats().weight_bytes_read);
+  handle->plan.plan = handle->engine->plan();
   handle->quant_type = handle->engine->quant_name();
   handle->instruction_set = handle->engine->instruction_set();
   *out = handle.release();
@@ -158,7 +154,7 @@ qsf_model_info model_info(const QSFEngine& handle) {
 
 qsf_engine_stats engine_stats(const QSFEngine& handle) {
   const Engine& engine = *handle.engine;
-  const EngineStats& stats = engine.stats();
+  const EngineStats stats = engine.stats();
   const ProcessMemory memory = process_memory();
   qsf_engine_stats out = {};
   out.n_threads = static_cast<int>(engine.n_threads());
@@ -173,9 +169,12 @@ qsf_engine_stats engine_stats(const QSFEngine& handle) {
   out.attention_ns = stats.attention_ns;
   out.other_ns = stats.other_ns;
   out.sample_ns = stats.sample_ns;
-  out.planned_bytes = engine.plan().total_bytes();
+  out.planned_bytes = engine.plan().memory.total_bytes();
   out.resident_bytes = memory.resident_bytes;
   out.peak_resident_bytes = memory.peak_resident_bytes;
+  out.read_wait_ns = stats.read_wait_ns;
+  out.read_ns = stats.read_ns;
+  out.unpack_ns = stats.unpack_ns;
   return out;
 }
 
@@ -189,7 +188,7 @@ double milliseconds(std::uint64_t ns) noexcept {
 
 void print_stats(const QSFEngine& handle) {
   std::fputs("memory plan (bytes, region, reason)\n", stderr);
-  for (const Region& region : handle.engine->plan().regions()) {
+  for (const Region& region : handle.engine->plan().memory.regions()) {
     std::fprintf(stderr, "%14" PRIu64 "  %s: %s\n", region.bytes, region.name.c_str(),
                  region.reason.c_str());
   }
@@ -244,6 +243,28 @@ Status null_argument(const char* name) {
   return invalid_argument("%s: NULL, expected a pointer", name);
 }
 
+Result<EngineOptions> read_config(const QSFConfig& config) {
+  QSF_RETURN_IF_ERROR(check(config));
+  EngineOptions options;
+  options.n_threads = static_cast<unsigned>(config.threads);
+  options.max_context = static_cast<std::uint32_t>(config.max_seq_len);
+  options.rows_per_pass = static_cast<std::uint32_t>(config.rows_per_pass);
+  options.k_type = config.kv_type == QSF_KV_F32 ? KvType::kF32 : KvType::kF16;
+  options.v_type = options.k_type;
+  options.exact = config.exact;
+  options.pin = config.pin;
+  options.n_sequences = static_cast<std::uint32_t>(config.max_sessions);
+  options.ram_budget_bytes = std::uint64_t{config.ram_budget_mb} * kMegabyte;
+  options.preload = config.preload;
+  switch (config.read_path) {
+    case QSF_READ_URING: options.read_path = ReadPath::kUring; break;
+    case QSF_READ_PREAD: options.read_path = ReadPath::kPread; break;
+    case QSF_READ_MMAP: options.read_path = ReadPath::kMmap; break;
+    default: break;
+  }
+  return options;
+}
+
 }  // namespace qsf::capi
 
 using namespace qsf::capi;  // NOLINT: every entry below is a thin shell around these
@@ -275,6 +296,14 @@ void qsf_config_set_kv_type(QSFConfig* config, qsf_kv_type type) {
   // C may pass any number; as bytes, since a C++ enumerator out of range must not even be read.
   static_assert(sizeof type == sizeof config->kv_type);
   std::memcpy(&config->kv_type, &type, sizeof type);
+}
+void qsf_config_set_io(QSFConfig* config, qsf_read_path path) {
+  if (config == nullptr) return;
+  static_assert(sizeof path == sizeof config->read_path);
+  std::memcpy(&config->read_path, &path, sizeof path);  // as with qsf_kv_type
+}
+void qsf_config_set_preload(QSFConfig* config, int preload) {
+  if (config != nullptr) config->preload = preload != 0;
 }
 void qsf_config_set_exact(QSFConfig* config, int exact) {
   if (config != nullptr) config->exact = exact != 0;
@@ -328,27 +357,6 @@ qsf_code qsf_engine_model_info(const QSFEngine* engine, qsf_model_info* info, qs
   return guarded(error, [&] {
     if (engine == nullptr) return null_argument("engine");
     return write_struct(model_info(*engine), "info", info);
-  });
-}
-
-int qsf_engine_memory_region_count(const QSFEngine* engine) {
-  return engine == nullptr ? 0 : static_cast<int>(engine->engine->plan().regions().size());
-}
-
-qsf_code qsf_engine_memory_region(const QSFEngine* engine, int index, qsf_memory_region* region,
-                                  qsf_error* error) {
-  return guarded(error, [&]() -> qsf::Status {
-    if (engine == nullptr) return null_argument("engine");
-    const std::span<const qsf::Region> regions = engine->engine->plan().regions();
-    if (index < 0 || static_cast<std::size_t>(index) >= regions.size()) {
-      return qsf::invalid_argument("index: %d, expected 0 to %zu", index, regions.size() - 1);
-    }
-    const qsf::Region& planned = regions[static_cast<std::size_t>(index)];
-    qsf_memory_region out = {};
-    out.name = planned.name.c_str();
-    out.reason = planned.reason.c_str();
-    out.bytes = planned.bytes;
-    return write_struct(out, "region", region);
   });
 }
 

@@ -23,6 +23,7 @@
 #include "base/status.h"
 #include "engine/chat.h"
 #include "engine/engine.h"
+#include "engine/engine_plan.h"
 #include "qsf/qsf.h"
 
 struct QSFConfig {
@@ -32,6 +33,8 @@ struct QSFConfig {
   float quality = 1.0F;
   int kv_type = QSF_KV_F16;  // a qsf_kv_type, or whatever the caller made of it
   int rows_per_pass = 0;
+  int read_path = QSF_READ_AUTO;  // a qsf_read_path, or whatever the caller made of it
+  bool preload = true;
   bool exact = false;
   bool pin = false;
   int max_sessions = 1;
@@ -43,8 +46,13 @@ struct QSFConfig {
   void* progress_user = nullptr;
 };
 
+struct QSFPlan {
+  qsf::EnginePlan plan;
+};
+
 struct QSFEngine {
   QSFConfig config;  // the callbacks are used as long as the engine lives
+  QSFPlan plan;
   std::unique_ptr<qsf::Engine> engine;
   std::string quant_type;
   std::string instruction_set;
@@ -93,6 +101,10 @@ bool guarded_with_callback(const QSFConfig* config, Body&& body) noexcept {
 }
 
 Status null_argument(const char* name);
+
+// Reads a configuration into what the engine takes, callbacks aside.
+// Fails  kInvalidArgument or kUnsupported, naming the setting
+Result<EngineOptions> read_config(const QSFConfig& config);
 
 // Copies a struct that the caller filled.
 // Fails  kInvalidArgument for a struct_size below what this library knows, kUnsupported above it

@@ -23,8 +23,8 @@
 #include "base/result.h"
 #include "engine/sampler.h"
 #include "format/model_spec.h"
+#include "io/read_device.h"
 #include "kv/row.h"
-#include "memory/memory_plan.h"
 #include "model/logits_sink.h"
 #include "ops/operator_times.h"
 #include "quant/kv_type.h"
@@ -33,6 +33,7 @@
 namespace qsf {
 
 class Session;
+struct EnginePlan;      // engine_plan.h
 struct PromptProgress;  // engine_impl.h
 
 struct EngineOptions {
@@ -44,6 +45,12 @@ struct EngineOptions {
   bool exact = false;             // products and attention take f32 rows, never int8 or bf16
   bool pin = false;               // a physical core for each thread, the opening one included
   std::uint32_t n_sequences = 1;  // sessions that may exist at once
+  // Bound of all memory of the process; 0: what the machine and its control groups have to spare.
+  std::uint64_t ram_budget_bytes = 0;
+  std::optional<ReadPath> read_path;  // none: the best that works
+  // false: open() returns before the weights that stay in memory are read, and the first pass reads
+  // along.
+  bool preload = true;
   LogSink log;
   void (*on_load_progress)(std::uint64_t done_bytes, std::uint64_t total_bytes,
                            void* user) = nullptr;
@@ -63,6 +70,9 @@ struct EngineStats {
   std::uint64_t other_ns = 0;
   std::uint64_t sample_ns = 0;
   OperatorProfile operators;  // what the three times before that one consist of, embedding aside
+  std::uint64_t read_wait_ns = 0;  // that passes waited for the disk, a part of the times above
+  std::uint64_t read_ns = 0;       // with at least one read in flight
+  std::uint64_t unpack_ns = 0;     // decompressing and re-laying, on the threads that read
 };
 
 struct GenerateOptions {
@@ -98,10 +108,13 @@ class Engine {
  public:
   // Opens a .qsf file and loads it.
   // Fails  kNotFound, kIo, kCorrupt, kUnsupported from the file; kInvalidArgument for options out
-  // of
-  //        range; kOutOfBudget when the arena cannot be mapped.
+  //        of range; kOutOfBudget when the budget is too small, naming one that is not, or the
+  //        arena cannot be mapped
   static Result<std::unique_ptr<Engine>> open(const std::string& path,
                                               const EngineOptions& options);
+  // Returns what open() would plan now, without reading a weight.
+  // Fails  as open() does before it loads
+  static Result<EnginePlan> plan_file(const std::string& path, const EngineOptions& options);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -114,8 +127,8 @@ class Engine {
   std::string_view quant_name() const noexcept;       // "4bit", "mixed", ...
   std::string_view instruction_set() const noexcept;  // tier of the kernels in use
   unsigned n_threads() const noexcept;
-  const MemoryPlan& plan() const noexcept;
-  const EngineStats& stats() const noexcept;
+  const EnginePlan& plan() const noexcept;
+  EngineStats stats() const noexcept;
   const LogSink& log() const noexcept;
 
   // Cancels the pass in progress, or the next one. Async-signal-safe.

@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/budget_watch.h"
 #include "engine/engine.h"
+#include "engine/engine_plan.h"
 #include "format/qsf_reader.h"
 #include "io/read_device.h"
 #include "kv/kv_cache.h"
@@ -37,14 +39,14 @@ struct PromptProgress {
 // In the order of construction: each member may use those above it.
 struct Engine::Impl {
   EngineOptions options;
-  std::uint32_t max_context = 0;
-  std::uint32_t rows_per_pass = 0;
+  EnginePlan plan;
+  std::uint32_t max_context = 0;    // of the plan
+  std::uint32_t rows_per_pass = 0;  // of the plan
   std::atomic<bool> cancel{false};
   EngineStats stats;
 
   std::optional<QsfReader> reader;
   std::unique_ptr<ThreadPool> threads;
-  MemoryPlan plan;
   std::optional<Arena> arena;
   std::optional<Tokenizer> tokenizer;
   std::optional<ReadDevice> device;
@@ -52,6 +54,7 @@ struct Engine::Impl {
   std::optional<KvCache> kv;
   std::unique_ptr<Backend> backend;
   std::optional<Decoder> decoder;
+  std::optional<BudgetWatch> watch;
 
   std::vector<Row> rows;                  // [rows_per_pass], of the pass in progress
   std::span<float> sample_logits;         // [n_vocab]

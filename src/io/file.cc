@@ -88,6 +88,10 @@ Status File::read_exact_at(std::uint64_t offset, MutableByteSpan to) const {
   return ok_status();
 }
 
+void File::drop_cached() const noexcept {
+  static_cast<void>(ops_->advise(handle_, 0, size_bytes_, FileAdvice::kDontNeed));
+}
+
 Result<std::vector<std::byte>> File::read_all(std::uint64_t max_bytes) const {
   if (size_bytes_ > max_bytes) {
     return corrupt("%s: %llu bytes, expected at most %llu", path_.c_str(),

@@ -47,6 +47,10 @@ class File {
   // Threads  any number at once
   Status read_exact_at(std::uint64_t offset, MutableByteSpan to) const;
 
+  // Forgets what the page cache holds of the file, as far as nobody needs it; a system that does
+  // not want to is left alone. Threads  any
+  void drop_cached() const noexcept;
+
   // Reads the whole file into memory.
   // Fails  as read_exact_at; kCorrupt when it holds more than `max_bytes`
   Result<std::vector<std::byte>> read_all(std::uint64_t max_bytes) const;

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT
+//
+// Opening a model: read and check the file's directories, plan every region of memory, map it,
+// load.
+
+#include "engine/engine_opener.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include "engine/engine_impl.h"
+#include "engine/memory_rate.h"
+#include "model/architecture.h"
+#include "ops/make_backend.h"
+#include "platform/clock.h"
+#include "tokenizer/tokenizer_section.h"
+
+namespace qsf {
+namespace {
+
+// Whether a model's weights are floats whose accuracy bf16 would take away: its prompts then stay
+// in f32 also where a matrix unit could take them.
+bool keeps_floats(const ModelSpec& spec) {
+  return spec.default_type == QuantType::kF32 || spec.default_type == QuantType::kF16;
+}
+
+}  // namespace
+
+EngineOpener::EngineOpener(const EngineOptions& options) : impl_(std::make_unique<Engine::Impl>()) {
+  impl_->options = options;
+}
+EngineOpener::~EngineOpener() = default;
+
+const ModelSpec& EngineOpener::spec() const {
+  return impl_->reader->spec();
+}
+
+Result<std::unique_ptr<Engine::Impl>> EngineOpener::open(const std::string& path) {
+  const std::uint64_t start = monotonic_ns();
+  QSF_RETURN_IF_ERROR(prepare(path));
+  log_plan();
+  QSF_RETURN_IF_ERROR(map_memory());
+  QSF_RETURN_IF_ERROR(load_tokenizer().with_context(path));
+  QSF_RETURN_IF_ERROR(load_weights());
+  QSF_RETURN_IF_ERROR(make_decoder());
+  impl_->stats.load_ns = monotonic_ns() - start;
+  return std::move(impl_);
+}
+
+Result<EnginePlan> EngineOpener::plan(const std::string& path) {
+  QSF_RETURN_IF_ERROR(prepare(path));
+  impl_->plan.memory_bytes_per_second = measure_memory_rate(*impl_->threads);
+  return std::move(impl_->plan);
+}
+
+// A model that fits and was given no budget goes through the page cache, which keeps it warm for
+// the next run; what is streamed, or bound, goes past it.
+Status EngineOpener::prepare(const std::string& path) {
+  QSF_RETURN_IF_ERROR(read_directories(path));
+  machine_ = measure_machine();  // before a mapped file looks like a part of the program
+  const bool bound = impl_->options.ram_budget_bytes != 0;
+  QSF_RETURN_IF_ERROR(open_device(/*direct=*/bound));
+  QSF_RETURN_IF_ERROR(make_plan().with_context(path));
+  if (bound || impl_->plan.residency.everything_resident) return ok_status();
+  QSF_RETURN_IF_ERROR(open_device(/*direct=*/true));
+  return make_plan().with_context(path);
+}
+
+Status EngineOpener::read_directories(const std::string& path) {
+  QSF_ASSIGN_OR_RETURN(QsfReader reader, QsfReader::open(path));
+  impl_->reader.emplace(std::move(reader));
+  QSF_RETURN_IF_ERROR(check_tensors(*impl_->reader));
+  QSF_RETURN_IF_ERROR(check_options(impl_->options, spec()).with_context(path));
+  if (const SectionInfo* section = impl_->reader->find_section("tokenizer")) {
+    std::array<std::byte, kSectionHeaderBytes> header{};
+    const std::size_t n_bytes = std::min<std::size_t>(section->bytes, header.size());
+    const MutableByteSpan read = MutableByteSpan(header).first(n_bytes);
+    QSF_RETURN_IF_ERROR(impl_->reader->file().read_exact_at(section->file_offset, read));
+    Result<std::size_t> index_bytes = Tokenizer::index_bytes(read, section->bytes);
+    if (!index_bytes.has_value()) return std::move(index_bytes).error().with_context(path);
+    tokenizer_index_bytes_ = *index_bytes;
+  }
+  const EngineOptions& options = impl_->options;
+  QSF_ASSIGN_OR_RETURN(
+      impl_->threads,
+      ThreadPool::create(options.n_threads != 0 ? options.n_threads : default_thread_count(),
+                         {.pin = options.pin}));
+  QSF_ASSIGN_OR_RETURN(impl_->backend,
+                       make_cpu_backend(*impl_->threads, options.exact || keeps_floats(spec())));
+  return ok_status();
+}
+
+Status EngineOpener::open_device(bool direct) {
+  impl_->device.reset();
+  QSF_ASSIGN_OR_RETURN(ReadDevice device,
+                       ReadDevice::open(impl_->reader->file(),
+                                        {.path = impl_->options.read_path,
+                                         .direct = direct,
+                                         .keep_cached = impl_->options.ram_budget_bytes == 0}));
+  impl_->device.emplace(std::move(device));
+  return ok_status();
+}
+
+Status EngineOpener::make_plan() {
+  QSF_ASSIGN_OR_RETURN(
+      impl_->plan, plan_engine({.reader = *impl_->reader,
+                                .backend = *impl_->backend,
+                                .options = impl_->options,
+                                .n_threads = impl_->threads->n_threads(),
+                                .tokenizer_index_bytes = tokenizer_index_bytes_,
+                                .machine = machine_,
+                                .reading = {.n_queues = impl_->device->n_queues(),
+                                            .mapped = impl_->device->path() == ReadPath::kMmap}}));
+  impl_->max_context = impl_->plan.max_context;
+  impl_->rows_per_pass = impl_->plan.rows_per_pass;
+  describe_reading();
+  return ok_status();
+}
+
+Status EngineOpener::map_memory() {
+  Result<Arena> arena = Arena::create(impl_->plan.memory);
+  if (!arena.has_value()) {
+    return out_of_budget("%s: %s; ask for a smaller context or fewer sequences",
+                         impl_->reader->file().path().c_str(), arena.error().message().c_str());
+  }
+  impl_->arena.emplace(std::move(*arena));
+  return ok_status();
+}
+
+Status EngineOpener::load_tokenizer() {
+  const SectionInfo* section = impl_->reader->find_section("tokenizer");
+  if (section == nullptr) return ok_status();  // token ids in, numbers out
+  const PlanRegions& regions = impl_->plan.regions;
+  const MutableByteSpan bytes = impl_->arena->carve(regions.tokenizer_section);
+  QSF_RETURN_IF_ERROR(impl_->reader->read_section(*section, bytes));
+  QSF_ASSIGN_OR_RETURN(Tokenizer tokenizer,
+                       Tokenizer::open(bytes, impl_->arena->carve(regions.tokenizer_index)));
+  if (tokenizer.n_tokens() > spec().n_vocab) {
+    return corrupt("the tokenizer has %u tokens, but the embedding has %u rows",
+                   tokenizer.n_tokens(), spec().n_vocab);
+  }
+  impl_->tokenizer.emplace(std::move(tokenizer));
+  return ok_status();
+}
+
+Status EngineOpener::load_weights() {
+  // Header, directories and tokenizer went through the page cache, where a budget counts them.
+  if (impl_->options.ram_budget_bytes != 0) impl_->reader->file().drop_cached();
+  QSF_ASSIGN_OR_RETURN(impl_->pager,
+                       WeightPager::open(*impl_->reader, *impl_->device, impl_->plan.residency,
+                                         impl_->arena->carve(impl_->plan.regions.weights),
+                                         {.cancel = &impl_->cancel}));
+  if (!impl_->options.preload) return ok_status();
+  return impl_->pager->load(impl_->options.on_load_progress, impl_->options.load_progress_user);
+}
+
+Status EngineOpener::make_decoder() {
+  Backend& backend = *impl_->backend;
+  const EnginePlan& plan = impl_->plan;
+  const KvShape shape = kv_shape(spec(), impl_->options);
+  QSF_ASSIGN_OR_RETURN(KvCache kv,
+                       KvCache::create(shape, kv_limits(impl_->options, plan.max_context),
+                                       impl_->arena->carve(plan.regions.kv_tables)));
+  impl_->kv.emplace(std::move(kv));
+  backend.attach_kv(shape, impl_->arena->carve(plan.regions.kv_cache));
+  backend.attach_scratch(pass_limits(spec(), impl_->options, plan.max_context, plan.rows_per_pass),
+                         impl_->arena->carve(plan.regions.backend_scratch));
+
+  const std::vector<BufferShape> shapes = Decoder::buffer_shapes(spec(), plan.rows_per_pass);
+  std::vector<Buffer> made;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    made.push_back(backend.create_buffer(shapes[i].n_rows, shapes[i].n_cols,
+                                         impl_->arena->carve(plan.regions.buffers[i])));
+  }
+  const DecoderBuffers buffers = {made[0], made[1], made[2], made[3], made[4],
+                                  made[5], made[6], made[7], made[8], made[9]};
+  QSF_ASSIGN_OR_RETURN(Decoder decoder,
+                       Decoder::create(*impl_->reader, *impl_->pager, backend, buffers,
+                                       plan.rows_per_pass, plan.max_context));
+  impl_->decoder.emplace(std::move(decoder));
+  impl_->rows.reserve(plan.rows_per_pass);
+
+  const MutableByteSpan logits = impl_->arena->carve(plan.regions.sample_logits);
+  const MutableByteSpan order = impl_->arena->carve(plan.regions.sample_order);
+  impl_->sample_logits = {reinterpret_cast<float*>(logits.data()), spec().n_vocab};
+  impl_->sample_order = {reinterpret_cast<std::uint32_t*>(order.data()), spec().n_vocab};
+  impl_->watch.emplace(plan.memory.total_bytes(), std::string());
+  return ok_status();
+}
+
+void EngineOpener::describe_reading() {
+  const ReadDevice& device = *impl_->device;
+  const Residency& residency = impl_->plan.residency;
+  std::string& mode = impl_->plan.reading_mode;
+  char text[200];
+  if (residency.mapped_bytes != 0) {
+    mode = "mapped; the kernel decides what stays in memory";
+  } else if (residency.everything_resident) {
+    mode = "resident";
+  } else {
+    std::snprintf(text, sizeof text, "streamed; %.1f %% of the weights stay in memory",
+                  100 * residency.resident_share);
+    mode = text;
+  }
+  std::snprintf(text, sizeof text, "; %s, %s, depth %u",
+                std::string(read_path_name(device.path())).c_str(),
+                device.is_direct() ? "direct" : "through the page cache", device.depth());
+  mode += text;
+  if (!device.fall_back().empty()) mode.append("; ").append(device.fall_back());
+}
+
+void EngineOpener::log_plan() const {
+  const LogSink& log = impl_->options.log;
+  for (const std::string& step : impl_->plan.steps) log.warning(step);
+  const std::string lines = impl_->backend->describe();
+  for (std::size_t at = 0; at < lines.size();) {
+    const std::size_t end = std::min(lines.find('\n', at), lines.size());
+    log.info(std::string_view(lines).substr(at, end - at));
+    at = end + 1;
+  }
+}
+
+}  // namespace qsf

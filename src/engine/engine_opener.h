@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+//
+// EngineOpener: makes an engine step by step; each step may fail and leaves nothing behind.
+
+#ifndef QSF_ENGINE_ENGINE_OPENER_H_
+#define QSF_ENGINE_ENGINE_OPENER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "engine/engine_plan.h"
+
+namespace qsf {
+
+class EngineOpener {
+ public:
+  explicit EngineOpener(const EngineOptions& options);
+  ~EngineOpener();
+
+  // Fails  as Engine::open
+  Result<std::unique_ptr<Engine::Impl>> open(const std::string& path);
+  // Fails  as Engine::plan_file
+  Result<EnginePlan> plan(const std::string& path);
+
+ private:
+  const ModelSpec& spec() const;
+  Status prepare(const std::string& path);
+  Status read_directories(const std::string& path);
+  Status open_device(bool direct);
+  Status make_plan();
+  Status map_memory();
+  Status load_tokenizer();
+  Status load_weights();
+  Status make_decoder();
+  void describe_reading();
+  void log_plan() const;
+
+  std::unique_ptr<Engine::Impl> impl_;
+  MachineFacts machine_;
+  std::uint64_t tokenizer_index_bytes_ = 0;
+};
+
+}  // namespace qsf
+
+#endif  // QSF_ENGINE_ENGINE_OPENER_H_

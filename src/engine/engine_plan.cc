@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: MIT
+//
+// Regions, and what they cost for a context and for rows.
+
+#include "engine/engine_plan.h"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+
+#include "base/check.h"
+#include "engine/budget_fit.h"
+#include "model/decoder.h"
+#include "platform/cpu_count.h"
+#include "platform/threads.h"
+#include "stream/weight_pager.h"
+
+namespace qsf {
+namespace {
+
+constexpr std::uint32_t kDefaultContext = 4096;
+constexpr std::uint32_t kDefaultRowsPerPass = 512;
+constexpr std::uint32_t kMaxSequences = 64;
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+
+// What lies outside the arena and cannot be computed. Measured as decision 015 tells; each is about
+// twice the most that was seen.
+constexpr std::uint64_t kMainStackBytes = 256 << 10;    // deepest: reading a chat template
+constexpr std::uint64_t kHeapBytes = 2 * kMiB;          // expressions, templates, the line editor
+constexpr std::uint64_t kHeapBytesPerPosition = 256;    // of a prompt: its text, pieces and tokens
+constexpr std::uint64_t kKernelBytes = kMiB;            // tables of the process and of its files
+constexpr std::uint64_t kKernelThreadBytes = 32 << 10;  // stack and tables of a thread
+constexpr std::uint64_t kKernelQueueBytes = 64 << 10;   // rings and requests of a reading queue
+constexpr std::uint64_t kChargeBatchBytes = 256 << 10;  // taken in advance by each CPU
+constexpr std::uint64_t kBytesOfAPageTableByte = 512;   // 8 bytes for 4 KiB
+// Regions begin at multiples of a line.
+constexpr std::uint64_t kRounding = 64 * kRegionAlign;
+
+[[gnu::format(printf, 1, 2)]] std::string printed(const char* format, ...) {
+  char text[200];
+  std::va_list args;
+  va_start(args, format);
+  std::vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  return text;
+}
+
+unsigned long long llu(std::uint64_t value) {
+  return value;
+}
+double megabytes(std::uint64_t bytes) {
+  return static_cast<double>(bytes) / 1e6;
+}
+
+class Planner {
+ public:
+  explicit Planner(const PlanInputs& inputs)
+      : inputs_(inputs), options_(inputs.options), spec_(inputs.reader.spec()) {}
+
+  Result<EnginePlan> run() {
+    choose_budget();
+    add_program();
+    add_tokenizer();
+    QSF_ASSIGN_OR_RETURN(const Residency whole, weights_for(UINT64_MAX));
+    QSF_ASSIGN_OR_RETURN(const Residency least, weights_for(whole.least_bytes));
+    // Streaming takes tables that a resident model does not.
+    const std::uint64_t table_bytes = std::max(whole.table_bytes, least.table_bytes);
+    QSF_ASSIGN_OR_RETURN(const BudgetFit fit, choose(whole, table_bytes));
+    plan_.max_context = fit.context;
+    plan_.rows_per_pass = fit.rows;
+    QSF_ASSIGN_OR_RETURN(plan_.residency,
+                         weights_for(fit.everything_resident ? UINT64_MAX : fit.weight_bytes));
+    add_weights();
+    add_context();
+    add_rows();
+    plan_.memory.add_external("page_tables", plan_.memory.arena_bytes() / kBytesOfAPageTableByte,
+                              "8 bytes for each page of the regions above");
+    note_steps();
+    if (plan_.memory.total_bytes() > plan_.budget_bytes) {
+      return internal_error("the plan takes %llu bytes of a budget of %llu",
+                            llu(plan_.memory.total_bytes()), llu(plan_.budget_bytes));
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  std::uint32_t wished_context() const {
+    return options_.max_context != 0 ? options_.max_context
+                                     : std::min(spec_.max_positions, kDefaultContext);
+  }
+  std::uint32_t wished_rows() const {
+    return std::min(options_.rows_per_pass != 0 ? options_.rows_per_pass : kDefaultRowsPerPass,
+                    wished_context());
+  }
+
+  void choose_budget() {
+    const ProgramMemory& program = inputs_.machine.program;
+    const MemoryLimits& limits = inputs_.machine.limits;
+    const std::uint64_t own_bytes = program.anonymous_bytes + program.stack_bytes;
+    plan_.budget_named = options_.ram_budget_bytes != 0;
+    if (!plan_.budget_named) {
+      plan_.budget_bytes = default_budget_bytes(limits, own_bytes);
+      return;
+    }
+    plan_.budget_bytes = std::min(options_.ram_budget_bytes, limits.limit_bytes);
+    const std::uint64_t asked = options_.ram_budget_bytes;
+    if (asked > limits.limit_bytes && asked - limits.limit_bytes > kMiB) {
+      plan_.steps.push_back(printed("budget: %.0f MB were asked for, but there are %.0f MB",
+                                    megabytes(asked), megabytes(limits.limit_bytes)));
+    }
+    if (limits.headroom_bytes < plan_.budget_bytes &&
+        limits.headroom_bytes + own_bytes + kMiB + program.file_bytes < plan_.budget_bytes) {
+      plan_.steps.push_back(
+          printed("budget: only %.0f MB are free now: others use what this budget counts on",
+                  megabytes(limits.headroom_bytes)));
+    }
+  }
+
+  // What there is before a model, and what the model's parts take outside the arena.
+  void add_program() {
+    MemoryPlan& plan = plan_.memory;
+    const ProgramMemory& program = inputs_.machine.program;
+    const unsigned n_workers = inputs_.n_threads - 1;
+    const unsigned n_queues = inputs_.reading.n_queues;
+    const std::uint64_t directories = inputs_.reader.heap_bytes();
+    plan.add_external("program", program.file_bytes,
+                      "file pages of the executable and its libraries");
+    plan.add_external("process",
+                      program.anonymous_bytes - std::min(program.anonymous_bytes, directories) +
+                          std::max(program.stack_bytes, kMainStackBytes),
+                      "heap, data and stack of the process before the model");
+    plan.add_external("thread_stacks", std::uint64_t{n_workers + n_queues} * thread_stack_bytes(),
+                      printed("%u workers and %u readers, %zu bytes each", n_workers, n_queues,
+                              thread_stack_bytes()));
+    plan.add_external(
+        "kernel",
+        kKernelBytes + inputs_.machine.n_cpus * kChargeBatchBytes +
+            (n_workers + n_queues) * kKernelThreadBytes + n_queues * kKernelQueueBytes,
+        printed("tables of the process, and %u CPUs that take memory %llu bytes in advance",
+                inputs_.machine.n_cpus, llu(kChargeBatchBytes)));
+  }
+
+  void add_tokenizer() {
+    const std::uint64_t section = inputs_.reader.tokenizer_bytes();
+    if (section == 0) return;  // token ids in, numbers out
+    tokenizer_bytes_ = align_up(section, kRegionAlign) + inputs_.tokenizer_index_bytes;
+  }
+
+  Result<Residency> weights_for(std::uint64_t bytes) const {
+    return WeightPager::plan(inputs_.reader, {.bytes = bytes,
+                                              .n_queues = inputs_.reading.n_queues,
+                                              .ring_bytes = inputs_.reading.ring_bytes,
+                                              .mapped = inputs_.reading.mapped});
+  }
+
+  std::uint64_t kv_bytes(std::uint32_t context) const {
+    return inputs_.backend.kv_bytes(kv_shape(spec_, options_),
+                                    kv_limits(options_, context).n_pages);
+  }
+  // Tokens of the sequences, and a prompt in the making.
+  std::uint64_t token_bytes(std::uint32_t context) const {
+    return std::uint64_t{context} * options_.n_sequences * sizeof(TokenId) +
+           std::uint64_t{context} * kHeapBytesPerPosition;
+  }
+  std::uint64_t scratch_bytes(std::uint32_t rows, std::uint32_t context) const {
+    return inputs_.backend.scratch_bytes(pass_limits(spec_, options_, context, rows));
+  }
+  static std::uint64_t row_list_bytes(std::uint32_t rows) {
+    return rows * (sizeof(Row) + sizeof(std::uint32_t));
+  }
+
+  Result<BudgetFit> choose(const Residency& whole, std::uint64_t table_bytes) const {
+    const std::uint64_t ring =
+        inputs_.reading.ring_bytes != 0 ? inputs_.reading.ring_bytes : kDefaultRingBytes;
+    BudgetCosts costs;
+    costs.all_weight_bytes = whole.region_bytes + whole.mapped_bytes;
+    costs.least_weight_bytes = std::min(whole.least_bytes, costs.all_weight_bytes);
+    costs.ring_weight_bytes = std::min(costs.least_weight_bytes + ring, costs.all_weight_bytes);
+    costs.base_bytes = plan_.memory.total_bytes() + kRounding + kHeapBytes + table_bytes +
+                       inputs_.reader.heap_bytes() + sample_bytes() + tokenizer_bytes_;
+    costs.base_bytes += (tokenizer_bytes_ + sample_bytes()) / kBytesOfAPageTableByte;
+    costs.context_bytes = [this](std::uint32_t context) {
+      return kv_bytes(context) + KvCache::region_bytes(kv_limits(options_, context)) +
+             token_bytes(context);
+    };
+    costs.rows_bytes = [this](std::uint32_t rows, std::uint32_t context) {
+      std::uint64_t bytes = scratch_bytes(rows, context) + row_list_bytes(rows);
+      for (const BufferShape& shape : Decoder::buffer_shapes(spec_, rows)) {
+        bytes += align_up(inputs_.backend.buffer_bytes(shape.n_rows, shape.n_cols), kRegionAlign);
+      }
+      return bytes;
+    };
+    return fit_budget(costs, {.budget_bytes = plan_.budget_bytes,
+                              .context = wished_context(),
+                              .context_named = options_.max_context != 0,
+                              .rows = wished_rows()});
+  }
+
+  std::uint64_t sample_bytes() const {
+    return std::uint64_t{spec_.n_vocab} * (sizeof(float) + sizeof(std::uint32_t));
+  }
+
+  // First of the arena, which begins at a page: its tiles do too.
+  void add_weights() {
+    const Residency& r = plan_.residency;
+    MemoryPlan& plan = plan_.memory;
+    plan_.regions.weights =
+        plan.add("weights", r.region_bytes,
+                 r.everything_resident
+                     ? printed("every tile, ready for the kernels; norms and biases as f32")
+                     : printed("%.1f %% of the tiles stay (%llu bytes), a ring of %llu bytes, "
+                               "%llu to unpack, %llu of embedding rows",
+                               100 * r.resident_share, llu(r.pinned_bytes), llu(r.ring_bytes),
+                               llu(r.staging_bytes), llu(r.row_cache_bytes)));
+    if (r.mapped_bytes != 0) {
+      plan.add_external("mapped_weights", r.mapped_bytes, "pages of the file that stay mapped");
+    }
+    plan.add_external("directories", inputs_.reader.heap_bytes() + r.table_bytes,
+                      "tensors and tiles of the file, and where each tile lies in memory");
+    if (tokenizer_bytes_ != 0) {
+      plan_.regions.tokenizer_section = plan.add("tokenizer", inputs_.reader.tokenizer_bytes(),
+                                                 "vocabulary and merges as stored in the file");
+      plan_.regions.tokenizer_index = plan.add("tokenizer_index", inputs_.tokenizer_index_bytes,
+                                               "hash slots of vocabulary and merges");
+    }
+  }
+
+  void add_context() {
+    MemoryPlan& plan = plan_.memory;
+    const std::uint32_t context = plan_.max_context;
+    const KvLimits limits = kv_limits(options_, context);
+    plan_.regions.kv_tables = plan.add("kv_tables", KvCache::region_bytes(limits),
+                                       "page tables and the position of every slot");
+    plan_.regions.kv_cache =
+        plan.add("kv_cache", kv_bytes(context),
+                 printed("%u sequences of %u positions, %llu bytes each", options_.n_sequences,
+                         context, llu(kv_bytes(context) / limits.n_pages / kKvPageSlots)));
+    plan.add_external("heap", kHeapBytes + token_bytes(context),
+                      "expressions of the tokenizer, the chat's template, prompts and tokens");
+  }
+
+  void add_rows() {
+    MemoryPlan& plan = plan_.memory;
+    const std::uint32_t rows = plan_.rows_per_pass;
+    for (const BufferShape& shape : Decoder::buffer_shapes(spec_, rows)) {
+      plan_.regions.buffers.push_back(plan.add(
+          "rows_" + std::string(shape.name),
+          inputs_.backend.buffer_bytes(shape.n_rows, shape.n_cols),
+          printed("%u rows of %u f32, padded to whole blocks", shape.n_rows, shape.n_cols)));
+    }
+    plan_.regions.backend_scratch =
+        plan.add("scratch", scratch_bytes(rows, plan_.max_context),
+                 "rotation angles, partial attention states, rows as int8 and bf16");
+    plan_.regions.sample_logits = plan.add("sample_logits", spec_.n_vocab * sizeof(float),
+                                           "the logits of the row being sampled");
+    plan_.regions.sample_order =
+        plan.add("sample_order", spec_.n_vocab * sizeof(std::uint32_t), "its candidates");
+    plan.add_external("row_lists", row_list_bytes(rows), "the rows of a pass");
+  }
+
+  void note_steps() {
+    std::vector<std::string>& steps = plan_.steps;
+    const Residency& r = plan_.residency;
+    if (plan_.rows_per_pass < std::min(wished_rows(), plan_.max_context)) {
+      steps.push_back(printed("rows per pass: %u instead of %u; a longer prompt takes more passes",
+                              plan_.rows_per_pass, wished_rows()));
+    }
+    if (!r.everything_resident && !inputs_.reading.mapped) {
+      steps.push_back(
+          printed("weights: %.1f %% stay in memory; each pass reads %.1f MB of the file",
+                  100 * r.resident_share, megabytes(r.streamed_bytes)));
+      const std::uint64_t ring =
+          inputs_.reading.ring_bytes != 0 ? inputs_.reading.ring_bytes : kDefaultRingBytes;
+      if (r.ring_bytes < ring && r.ring_bytes < r.streamed_bytes) {
+        steps.push_back(printed("ring: %.1f MB instead of %.1f MB; the disk may have to wait",
+                                megabytes(r.ring_bytes), megabytes(ring)));
+      }
+    }
+    if (plan_.max_context < wished_context()) {
+      steps.push_back(printed("context: %u positions instead of %u; name one to refuse instead",
+                              plan_.max_context, wished_context()));
+    }
+  }
+
+  const PlanInputs& inputs_;
+  const EngineOptions& options_;
+  const ModelSpec& spec_;
+  EnginePlan plan_;
+  std::uint64_t tokenizer_bytes_ = 0;  // in the arena
+};
+
+}  // namespace
+
+double predicted_tokens_per_second(const EnginePlan& plan) noexcept {
+  const Residency& residency = plan.residency;
+  double seconds = 0.0;
+  if (plan.memory_bytes_per_second > 0) {
+    seconds = static_cast<double>(residency.weight_bytes) / plan.memory_bytes_per_second;
+  }
+  if (residency.streamed_bytes != 0) {
+    if (plan.disk_bytes_per_second <= 0) return 0.0;
+    // Reading and computing overlap.
+    seconds = std::max(seconds,
+                       static_cast<double>(residency.streamed_bytes) / plan.disk_bytes_per_second);
+  }
+  return seconds > 0 ? 1 / seconds : 0.0;
+}
+
+MachineFacts measure_machine() {
+  return {.limits = read_memory_limits(""),
+          .program = program_memory(),
+          .n_cpus = static_cast<unsigned>(allowed_cpus().size())};
+}
+
+KvShape kv_shape(const ModelSpec& spec, const EngineOptions& options) {
+  return {.n_layers = spec.n_layers,
+          .n_kv_heads = spec.n_kv_heads,
+          .head_dim = spec.head_dim,
+          .k_type = options.k_type,
+          .v_type = options.v_type};
+}
+
+KvLimits kv_limits(const EngineOptions& options, std::uint32_t max_context) {
+  return {.n_pages = kv_pages_for(max_context) * options.n_sequences,
+          .max_sequences = options.n_sequences,
+          .max_slots = max_context};
+}
+
+PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
+                       std::uint32_t max_context, std::uint32_t rows_per_pass) {
+  return {.max_rows = rows_per_pass,
+          .max_decode_rows = std::min(options.n_sequences, rows_per_pass),
+          .max_context = max_context,
+          .n_heads = spec.n_heads,
+          .n_kv_heads = spec.n_kv_heads,
+          .head_dim = spec.head_dim,
+          .rope_dims = spec.positions == PositionEncoding::kRope ? spec.rope_dims() : 0,
+          .max_cols = Decoder::max_product_cols(spec)};
+}
+
+Status check_options(const EngineOptions& options, const ModelSpec& spec) {
+  if (options.n_threads > kMaxThreads) {
+    return invalid_argument("threads: %u, expected 0 (automatic) to %u", options.n_threads,
+                            kMaxThreads);
+  }
+  if (options.max_context > spec.max_positions) {
+    return invalid_argument(
+        "context: %u positions, but the model was trained for %u; ask for at most "
+        "that",
+        options.max_context, spec.max_positions);
+  }
+  if (options.n_sequences == 0 || options.n_sequences > kMaxSequences) {
+    return invalid_argument("sequences: %u, expected 1 to %u", options.n_sequences, kMaxSequences);
+  }
+  return ok_status();
+}
+
+Result<EnginePlan> plan_engine(const PlanInputs& inputs) {
+  return Planner(inputs).run();
+}
+
+}  // namespace qsf

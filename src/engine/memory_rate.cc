@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+
+#include "engine/memory_rate.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "kernels/isa.h"
+#include "kernels/probe/probe.h"
+#include "platform/clock.h"
+#include "platform/memory.h"
+#include "platform/threads.h"
+
+namespace qsf {
+namespace {
+
+constexpr std::size_t kBytes = std::size_t{128} << 20;
+constexpr std::size_t kChunkBytes = std::size_t{4} << 20;
+constexpr int kSweeps = 3;
+
+}  // namespace
+
+double measure_memory_rate(ThreadPool& threads) {
+  const auto isa = kernels::choose_host_isa();
+  if (!isa.has_value()) return 0.0;
+  const auto memory = map_pages(kBytes, HugePages::kAllow);
+  if (!memory.has_value()) return 0.0;
+  const kernels::ReadProbe& probe = kernels::select_read_probe(*isa);
+  const auto for_chunks = [&](auto work) {
+    threads.parallel_for(kBytes / kChunkBytes, 1,
+                         [&](std::size_t first, std::size_t last, unsigned) {
+                           for (std::size_t i = first; i < last; ++i)
+                             work(memory->data() + i * kChunkBytes);
+                         });
+  };
+  // Pages that were never written are all the same page of zeros.
+  for_chunks([](std::byte* chunk) { std::memset(chunk, 1, kChunkBytes); });
+  std::atomic<std::uint64_t> sum{0};  // without a result there is no work
+  double best = 0.0;
+  for (int i = 0; i < kSweeps; ++i) {
+    const std::uint64_t start = monotonic_ns();
+    for_chunks([&](const std::byte* chunk) {
+      sum += probe.run({chunk, kChunkBytes, /*n_streams=*/4, /*prefetch_bytes=*/2048});
+    });
+    const std::uint64_t elapsed_ns = std::max<std::uint64_t>(monotonic_ns() - start, 1);
+    best = std::max(best, static_cast<double>(kBytes) / static_cast<double>(elapsed_ns) * 1e9);
+  }
+  unmap_pages(*memory);
+  return best;
+}
+
+}  // namespace qsf
