@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+
+#include "io/disk_probe.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "base/check.h"
+#include "platform/clock.h"
+#include "platform/threads.h"
+
+namespace qsf {
+namespace {
+
+constexpr std::uint32_t kLeastBlockBytes = 64U << 10;
+constexpr std::uint32_t kBlockBytes = 1U << 20;
+constexpr std::uint32_t kBlocks[] = {256U << 10, kBlockBytes, 4U << 20};
+constexpr unsigned kDepths[] = {1, 2, 4, 8, 16, 32};
+constexpr std::uint64_t kQuickCellNs = 60'000'000;
+constexpr std::uint64_t kThoroughCellNs = 500'000'000;
+constexpr double kGoodEnough = 0.97;
+
+// One combination on its way: what its threads share.
+struct Run {
+  const ReadDevice* device = nullptr;
+  MutableByteSpan memory;
+  std::uint32_t block_bytes = 0;
+  std::uint64_t n_blocks = 0;  // of the file
+  std::uint64_t deadline_ns = 0;
+  std::atomic<std::uint64_t> next_block{0};
+  std::atomic<std::uint64_t> bytes_read{0};
+};
+
+// One thread with its queue and its part of the memory.
+struct Worker {
+  Run* run = nullptr;
+  std::unique_ptr<AsyncReader> queue;
+  MutableByteSpan memory;
+  Status status;
+};
+
+void start_block(Worker& worker, std::uint64_t slot) {
+  const std::uint32_t block_bytes = worker.run->block_bytes;
+  const std::uint64_t block = worker.run->next_block.fetch_add(1) % worker.run->n_blocks;
+  worker.queue->start(
+      {.offset = block * block_bytes,
+       .to = worker.memory.subspan(static_cast<std::size_t>(slot * block_bytes), block_bytes),
+       .tag = slot});
+}
+
+// Keeps the queue full until the time is up, then waits for what is in flight: all of it counts,
+// and so does the time it takes.
+void work(Worker& worker) {
+  for (std::uint64_t slot = 0; slot < worker.queue->depth(); ++slot) start_block(worker, slot);
+  while (worker.queue->in_flight() > 0) {
+    ReadDone done = worker.queue->wait();
+    if (!done.status.ok()) {
+      if (worker.status.ok()) worker.status = std::move(done.status);
+      continue;
+    }
+    worker.run->bytes_read.fetch_add(worker.run->block_bytes);
+    if (worker.status.ok() && monotonic_ns() < worker.run->deadline_ns) {
+      start_block(worker, done.tag);
+    }
+  }
+}
+
+void* work_entry(void* worker) {
+  work(*static_cast<Worker*>(worker));
+  return nullptr;
+}
+
+// Runs every worker, the first one on this thread, with stacks as small as those of a pool: what is
+// measured may run under a budget.
+Status run_workers(std::vector<Worker>& workers) {
+  pthread_attr_t attributes;
+  QSF_CHECK(::pthread_attr_init(&attributes) == 0);
+  QSF_CHECK(::pthread_attr_setstacksize(&attributes, thread_stack_bytes()) == 0);
+  std::vector<pthread_t> threads;
+  for (std::size_t i = 1; i < workers.size(); ++i) {
+    pthread_t thread;
+    if (::pthread_create(&thread, &attributes, work_entry, &workers[i]) != 0) break;
+    threads.push_back(thread);
+  }
+  ::pthread_attr_destroy(&attributes);
+  work(workers[0]);
+  for (const pthread_t thread : threads) ::pthread_join(thread, nullptr);
+  if (threads.size() + 1 < workers.size()) {
+    return out_of_budget("probing a disk with %zu threads: the system refused one", workers.size());
+  }
+  for (Worker& worker : workers) QSF_RETURN_IF_ERROR(worker.status);
+  return ok_status();
+}
+
+class Prober {
+ public:
+  Prober(const File& file, const ReadDeviceOptions& options, MutableByteSpan memory,
+         std::uint64_t cell_ns)
+      : file_(file), options_(options), memory_(memory), cell_ns_(cell_ns) {
+    next_offset_ = file.size_bytes() / 2;
+  }
+
+  DiskProbe& probe() noexcept { return probe_; }
+
+  // Whether there is memory, file and time for a combination: a slow disk is not asked for reads
+  // that would be in flight for longer than the measurement.
+  bool is_possible(unsigned depth, std::uint32_t block_bytes) const {
+    const std::uint64_t in_flight = std::uint64_t{depth} * block_bytes;
+    if (in_flight > memory_.size() || block_bytes > file_.size_bytes()) return false;
+    double rate = 0;
+    for (const ProbeCell& cell : probe_.matrix) rate = std::max(rate, cell.bytes_per_second);
+    return rate == 0 || static_cast<double>(in_flight) / rate * 1e9 < static_cast<double>(cell_ns_);
+  }
+
+  Status measure(unsigned depth, std::uint32_t block_bytes) {
+    ReadDeviceOptions options = options_;
+    options.depth = depth;
+    QSF_ASSIGN_OR_RETURN(const ReadDevice device, ReadDevice::open(file_, options));
+    probe_.path = device.path();
+    probe_.is_direct = device.is_direct();
+    const unsigned n_queues = device.path() == ReadPath::kMmap ? depth : device.n_queues();
+    Run run;
+    run.device = &device;
+    run.block_bytes = block_bytes;
+    run.n_blocks = file_.size_bytes() / block_bytes;
+    run.next_block = next_offset_ / block_bytes;
+    std::vector<Worker> workers(n_queues);
+    const std::size_t share = std::size_t{depth} * block_bytes / n_queues;
+    for (unsigned i = 0; i < n_queues; ++i) {
+      workers[i].run = &run;
+      workers[i].memory = memory_.subspan(i * share, share);
+      QSF_ASSIGN_OR_RETURN(workers[i].queue, device.make_queue(workers[i].memory));
+    }
+    const std::uint64_t begin_ns = monotonic_ns();
+    run.deadline_ns = begin_ns + cell_ns_;
+    QSF_RETURN_IF_ERROR(run_workers(workers));
+    const std::uint64_t took_ns = std::max<std::uint64_t>(monotonic_ns() - begin_ns, 1);
+    next_offset_ = run.next_block % run.n_blocks * block_bytes;
+    const double rate = static_cast<double>(run.bytes_read) * 1e9 / static_cast<double>(took_ns);
+    probe_.matrix.push_back({.depth = depth, .block_bytes = block_bytes, .bytes_per_second = rate});
+    return ok_status();
+  }
+
+  Status measure_if_possible(unsigned depth, std::uint32_t block_bytes) {
+    return is_possible(depth, block_bytes) ? measure(depth, block_bytes) : ok_status();
+  }
+
+  void choose() {
+    double fastest = 0;
+    for (const ProbeCell& cell : probe_.matrix) fastest = std::max(fastest, cell.bytes_per_second);
+    probe_.best = {};
+    const auto in_flight = [](const ProbeCell& cell) {
+      return std::uint64_t{cell.depth} * cell.block_bytes;
+    };
+    for (const ProbeCell& cell : probe_.matrix) {
+      if (cell.bytes_per_second < kGoodEnough * fastest) continue;
+      if (probe_.best.depth == 0 || in_flight(cell) < in_flight(probe_.best)) probe_.best = cell;
+    }
+  }
+
+ private:
+  const File& file_;
+  ReadDeviceOptions options_;
+  MutableByteSpan memory_;
+  std::uint64_t cell_ns_;
+  std::uint64_t next_offset_ = 0;
+  DiskProbe probe_;
+};
+
+Status measure_quickly(Prober& prober, std::uint32_t block_bytes) {
+  for (const unsigned depth : kDepths) {
+    if (depth > 16) break;
+    QSF_RETURN_IF_ERROR(prober.measure_if_possible(depth, block_bytes));
+  }
+  prober.choose();
+  const unsigned depth = prober.probe().best.depth;
+  for (const std::uint32_t block : kBlocks) {
+    if (block == block_bytes) continue;
+    QSF_RETURN_IF_ERROR(prober.measure_if_possible(depth, block));
+  }
+  return ok_status();
+}
+
+Status measure_thoroughly(Prober& prober) {
+  for (const std::uint32_t block : kBlocks) {
+    for (const unsigned depth : kDepths) {
+      QSF_RETURN_IF_ERROR(prober.measure_if_possible(depth, block));
+    }
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+Result<DiskProbe> probe_disk(const File& file, const DiskProbeOptions& options,
+                             MutableByteSpan memory) {
+  const std::uint64_t available = std::min<std::uint64_t>(file.size_bytes(), memory.size());
+  if (available < kLeastBlockBytes) {
+    return invalid_argument(
+        "%s: %llu bytes of file and %zu bytes of memory are too few to measure "
+        "a disk with; at least %u of each are needed",
+        file.path().c_str(), static_cast<unsigned long long>(file.size_bytes()), memory.size(),
+        kLeastBlockBytes);
+  }
+  const std::uint64_t usual_ns = options.thorough ? kThoroughCellNs : kQuickCellNs;
+  Prober prober(file, options.device, memory, options.cell_ns != 0 ? options.cell_ns : usual_ns);
+  // The largest power of two that is there, where a whole block is not.
+  std::uint32_t block_bytes = kBlockBytes;
+  while (block_bytes > available) block_bytes /= 2;
+  if (options.thorough) QSF_RETURN_IF_ERROR(measure_thoroughly(prober));
+  if (prober.probe().matrix.empty()) QSF_RETURN_IF_ERROR(measure_quickly(prober, block_bytes));
+  prober.choose();
+  return std::move(prober.probe());
+}
+
+}  // namespace qsf
