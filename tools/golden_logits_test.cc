@@ -264,6 +264,44 @@ TEST_P(GoldenLogitsTest, BitsDoNotDependOnPassesOrThreads) {
   }
 }
 
+// The same for each quantised type of keys and values; f16 and f32 differ in the store alone.
+TEST_P(GoldenLogitsTest, BitsOfQuantisedRowsDoNotDependOnPassesOrThreads) {
+  const Golden golden(source() / "expected.bin");
+  const fs::path model = convert(source(), "4bit");
+  const Golden::Case& item = golden.cases[5];
+  for (const qsf_kv_type kv : {QSF_KV_8BIT, QSF_KV_4BIT}) {
+    const auto whole = run_case(open_engine(model, kv, 512, 1).get(), golden, item);
+    const EnginePtr by_seven = open_engine(model, kv, 7, 2);
+    EXPECT_EQ(run_case(by_seven.get(), golden, item), whole) << "7 rows a pass";
+    EXPECT_EQ(run_case(by_seven.get(), golden, item, 13), whole) << "13 tokens a call";
+    const EnginePtr by_one = open_engine(model, kv, 1, 1);
+    EXPECT_EQ(run_case(by_one.get(), golden, item), whole) << "1 row a pass";
+    const EnginePtr two_threads = open_engine(model, kv, 512, 2);
+    EXPECT_EQ(run_case(two_threads.get(), golden, item), whole) << "2 threads";
+  }
+}
+
+// Quantised keys and values move the logits, by no more than docs/testing.md derives.
+TEST_P(GoldenLogitsTest, QuantisedRowsStayInsideTheirBounds) {
+  const Golden golden(source() / "expected.bin");
+  const fs::path model = convert(source(), "f32");
+  const struct {
+    qsf_kv_type kv;
+    double bound;
+  } kTypes[] = {{QSF_KV_8BIT, 0.08}, {QSF_KV_4BIT, 1.3}};
+  for (const auto& [kv, bound] : kTypes) {
+    const EnginePtr engine = open_engine(model, kv, 0, 2);
+    ASSERT_NE(engine, nullptr);
+    for (const Golden::Case& item : golden.cases) {
+      const double error = largest_error(run_case(engine.get(), golden, item), item.rows);
+      EXPECT_LE(error, bound * golden.largest) << kv << ", prompt of " << item.prompt_length;
+      EXPECT_GT(error, 0.0);
+      RecordProperty("kv_" + std::to_string(kv) + "_" + std::to_string(item.prompt_length),
+                     std::to_string(error / golden.largest));
+    }
+  }
+}
+
 // Narrower types move the logits, by no more than docs/testing.md derives for these models.
 TEST_P(GoldenLogitsTest, NarrowTypesStayInsideTheirBounds) {
   const Golden golden(source() / "expected.bin");

@@ -23,8 +23,8 @@ std::string type_text(qsf::BlockFormat format) {
 
 }  // namespace
 
-ModelCost::ModelCost(const qsf::QsfReader& reader, std::uint32_t kv_element_bytes)
-    : spec_(reader.spec()), kv_element_bytes_(kv_element_bytes) {
+ModelCost::ModelCost(const qsf::QsfReader& reader, qsf::KvType kv_type)
+    : spec_(reader.spec()), kv_type_(kv_type) {
   std::map<std::string, std::uint64_t> weights_by_type;
   std::uint64_t n_floats = 0;
   for (const qsf::SectionDirectory& section : reader.directories()) {
@@ -58,7 +58,8 @@ std::uint64_t ModelCost::visible(std::uint64_t position) const noexcept {
 }
 
 std::uint64_t ModelCost::kv_bytes(std::uint64_t position) const noexcept {
-  return visible(position) * 2 * spec_.kv_dim() * kv_element_bytes_;
+  return visible(position) * spec_.n_kv_heads * 2 * qsf::kv_block_bytes(kv_type_, spec_.head_dim) /
+         qsf::kKvPageSlots;
 }
 
 std::uint64_t ModelCost::operations(std::uint64_t position, bool with_logits) const noexcept {

@@ -10,13 +10,14 @@
 
 #include "base/result.h"
 #include "format/qsf_reader.h"
+#include "quant/kv_type.h"
 
 namespace qsf_tools {
 
 class ModelCost {
  public:
-  // Requires  kv_element_bytes is 2 or 4
-  ModelCost(const qsf::QsfReader& reader, std::uint32_t kv_element_bytes);
+  // `kv_type` is that of keys and of values.
+  ModelCost(const qsf::QsfReader& reader, qsf::KvType kv_type);
 
   // Bytes of weights that a pass reads once, whatever the number of its rows: every matrix of the
   // layers and the output head, as they lie in memory. Of the embedding it reads single rows, which
@@ -38,7 +39,7 @@ class ModelCost {
   std::uint64_t visible(std::uint64_t position) const noexcept;
 
   qsf::ModelSpec spec_;
-  std::uint32_t kv_element_bytes_;
+  qsf::KvType kv_type_;
   std::uint64_t weight_bytes_ = 0;
   std::uint64_t layer_weights_ = 0;
   std::uint64_t head_weights_ = 0;

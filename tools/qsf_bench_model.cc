@@ -44,7 +44,9 @@ qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options) {
   QSF_ASSIGN_OR_RETURN(const qsf::QsfReader reader, qsf::QsfReader::open(options.model));
   qsf::EngineOptions settings;
   settings.n_threads = options.n_threads;
-  settings.k_type = options.kv_type == "f32" ? qsf::KvType::kF32 : qsf::KvType::kF16;
+  for (const qsf::KvType type : qsf::kAllKvTypes) {
+    if (qsf::kv_type_name(type) == options.kv_type) settings.k_type = type;
+  }
   settings.v_type = settings.k_type;
   settings.exact = options.exact;
   settings.pin = options.pin;
@@ -62,8 +64,7 @@ qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options) {
   settings.log.write = print_warning;
   QSF_ASSIGN_OR_RETURN(std::unique_ptr<qsf::Engine> engine,
                        qsf::Engine::open(options.model, settings));
-  BenchModel model(std::move(engine),
-                   ModelCost(reader, settings.k_type == qsf::KvType::kF32 ? 4 : 2));
+  BenchModel model(std::move(engine), ModelCost(reader, settings.k_type));
   QSF_ASSIGN_OR_RETURN(model.session_, model.engine_->create_session());
   const std::uint32_t n_vocab = model.engine_->spec().n_vocab;
   qsf::Rng rng(1);

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "kv_type_option.h"
 #include "tool_support.h"
 
 namespace qsf_tools {
@@ -145,10 +146,7 @@ std::optional<int> parse_bench_options(int argc, const char* const* argv, BenchO
       ->type_name("N")
       ->check(integer_in(1, 1000))
       ->capture_default_str();
-  app.add_option("--kv-type", options.kv_type, "How keys and values are stored: f16 or f32")
-      ->type_name("TYPE")
-      ->check(CLI::IsMember({"f16", "f32"}))
-      ->capture_default_str();
+  add_kv_type_option(app, options.kv_type);
   app.add_flag("--exact", options.exact,
                "Multiply weights of few bits with 32-bit floats, not with activations of 8 bits");
   app.add_flag("--pin", options.pin, "Bind each thread to a physical core of its own");

@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "kv_type_option.h"
 #include "qsf/qsf.h"
 
 namespace qsf_tools {
@@ -136,9 +137,7 @@ void add_plan_options(CLI::App& app, PlanOptions& options) {
   app.add_option("--io", options.read_path, "With --plan: as qsf-run has it")
       ->type_name("PATH")
       ->check(CLI::IsMember({"auto", "uring", "pread", "mmap"}));
-  app.add_option("--kv-type", options.kv_type, "With --plan: as qsf-run has it")
-      ->type_name("TYPE")
-      ->check(CLI::IsMember({"f16", "f32"}));
+  add_kv_type_option(app, options.kv_type, "With --plan: as qsf-run has it");
 }
 
 std::optional<std::string> plan_report(const std::string& path, const PlanOptions& options,
@@ -148,7 +147,7 @@ std::optional<std::string> plan_report(const std::string& path, const PlanOption
   qsf_config_set_max_seq_len(config.get(), options.max_seq_len);
   qsf_config_set_threads(config.get(), options.threads);
   qsf_config_set_io(config.get(), read_path_of(options.read_path));
-  qsf_config_set_kv_type(config.get(), options.kv_type == "f32" ? QSF_KV_F32 : QSF_KV_F16);
+  qsf_config_set_kv_type(config.get(), kv_type_of(options.kv_type));
   qsf_error error = {};
   QSFPlan* made = nullptr;
   if (qsf_plan_create(path.c_str(), config.get(), &made, &error) != QSF_OK) {

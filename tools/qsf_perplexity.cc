@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "kv_type_option.h"
 #include "logits_compare.h"
 #include "qsf/qsf.h"
 #include "tool_support.h"
@@ -130,10 +131,7 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
   app.add_option("--threads", options.threads, "Threads; by default one for each physical core")
       ->type_name("N")
       ->check(integer_in(1, 1024));
-  app.add_option("--kv-type", options.kv_type, "How keys and values are stored: f16 or f32")
-      ->type_name("TYPE")
-      ->check(CLI::IsMember({"f16", "f32"}))
-      ->capture_default_str();
+  add_kv_type_option(app, options.kv_type);
   app.add_flag("--exact", options.exact,
                "Multiply weights by 32-bit floats: slower, without the rounding to 8 bits; a "
                "reference model always does");
@@ -145,7 +143,7 @@ qsf_code open_engine(const Options& options, const std::string& model, bool exac
   QSFConfig* config = qsf_config_default();
   qsf_config_set_threads(config, options.threads);
   qsf_config_set_max_seq_len(config, options.context);
-  qsf_config_set_kv_type(config, options.kv_type == "f32" ? QSF_KV_F32 : QSF_KV_F16);
+  qsf_config_set_kv_type(config, kv_type_of(options.kv_type));
   qsf_config_set_exact(config, exact ? 1 : 0);
   qsf_config_set_log_callback(config, print_warning, nullptr);
   QSFEngine* opened = nullptr;

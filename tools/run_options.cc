@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kv_type_option.h"
 #include "tool_support.h"
 
 namespace qsf_tools {
@@ -129,10 +130,7 @@ void add_engine_options(CLI::App& app, RunOptions& options, Unfinished& unfinish
                  "Context in tokens; by default the model's, at most 4096")
       ->type_name("N")
       ->check(integer_in(1, kMaxInt));
-  app.add_option("--kv-type", unfinished.kv_type, "How keys and values are stored: f16 or f32")
-      ->type_name("TYPE")
-      ->check(CLI::IsMember({"f16", "f32"}))
-      ->capture_default_str();
+  add_kv_type_option(app, unfinished.kv_type);
   app.add_flag("--exact", options.exact,
                "Multiply weights by 32-bit floats: slower, without the rounding to 8 bits");
   app.add_flag("--pin", options.pin, "Bind each thread to a physical core of its own");
@@ -277,7 +275,7 @@ std::optional<int> parse_run_options(int argc, const char* const* argv, RunOptio
     return refuse(message);
   }
   options.read_path = parse_read_path(unfinished.read_path);
-  options.kv_type = unfinished.kv_type == "f32" ? QSF_KV_F32 : QSF_KV_F16;
+  options.kv_type = kv_type_of(unfinished.kv_type);
   if (const std::string message = read_chat_files(unfinished, options); !message.empty()) {
     print_error(kRunTool, message);
     return kFailure;

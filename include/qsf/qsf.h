@@ -65,7 +65,13 @@ QSF_API const char* qsf_version(void);
 
 typedef enum qsf_log_level { QSF_LOG_INFO = 0, QSF_LOG_WARNING = 1 } qsf_log_level;
 
-typedef enum qsf_kv_type { QSF_KV_F16 = 0, QSF_KV_F32 = 1 } qsf_kv_type;
+/* 8 and 4 bits are codes with scales: for each row of a head in 8 bits, for 32 values in 4. */
+typedef enum qsf_kv_type {
+  QSF_KV_F16 = 0,
+  QSF_KV_F32 = 1,
+  QSF_KV_8BIT = 2,
+  QSF_KV_4BIT = 3
+} qsf_kv_type;
 
 typedef enum qsf_read_path {
   QSF_READ_AUTO = 0,
@@ -112,7 +118,8 @@ QSF_API void qsf_config_set_max_seq_len(QSFConfig* config, int max_seq_len);
 /* Trade of quality for speed in 0.0 .. 1.0; 1.0, the default, is full quality. Layer skipping is
  * not built yet: any other value makes opening an engine fail with QSF_UNSUPPORTED. */
 QSF_API void qsf_config_set_quality(QSFConfig* config, float quality);
-/* How keys and values are stored; the default is QSF_KV_F16. */
+/* How keys and values are stored; the default is QSF_KV_F16. QSF_KV_8BIT halves their memory and
+ * QSF_KV_4BIT takes 28 % of it, at a price that docs/quality.md has. */
 QSF_API void qsf_config_set_kv_type(QSFConfig* config, qsf_kv_type type);
 /* Not 0: products of weights stored in few bits take the rows of activations as 32-bit floats. The
  * default, 0, rounds them to 8 bits with a scale for every 64 values (16-bit floats for prompts

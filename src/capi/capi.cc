@@ -56,8 +56,9 @@ Status check(const QSFConfig& config) {
     return unsupported("quality: %g: layer skipping is not built yet; use 1",
                        static_cast<double>(config.quality));
   }
-  if (config.kv_type != QSF_KV_F16 && config.kv_type != QSF_KV_F32) {
-    return invalid_argument("kv_type: %d, expected QSF_KV_F16 or QSF_KV_F32", config.kv_type);
+  if (config.kv_type < QSF_KV_F16 || config.kv_type > QSF_KV_4BIT) {
+    return invalid_argument(
+        "kv_type: %d, expected QSF_KV_F16, QSF_KV_F32, QSF_KV_8BIT or QSF_KV_4BIT", config.kv_type);
   }
   QSF_RETURN_IF_ERROR(check_range("threads", config.threads, kMaxInt));
   QSF_RETURN_IF_ERROR(check_range("max_seq_len", config.max_seq_len, kMaxInt));
@@ -67,6 +68,12 @@ Status check(const QSFConfig& config) {
                             kMaxSessions);
   }
   return ok_status();
+}
+
+// Requires  one that check() accepts
+KvType kv_type_of(int type) {
+  constexpr KvType kTypes[] = {KvType::kF16, KvType::kF32, KvType::k8Bit, KvType::k4Bit};
+  return kTypes[type];
 }
 
 // Passes a line on with the NUL that C wants, a long one cut at a character; no allocation, since
@@ -249,7 +256,7 @@ Result<EngineOptions> read_config(const QSFConfig& config) {
   options.n_threads = static_cast<unsigned>(config.threads);
   options.max_context = static_cast<std::uint32_t>(config.max_seq_len);
   options.rows_per_pass = static_cast<std::uint32_t>(config.rows_per_pass);
-  options.k_type = config.kv_type == QSF_KV_F32 ? KvType::kF32 : KvType::kF16;
+  options.k_type = kv_type_of(config.kv_type);
   options.v_type = options.k_type;
   options.exact = config.exact;
   options.pin = config.pin;

@@ -11,8 +11,7 @@
 // Layout of the backend's buffer, in bytes:
 //
 //   page p at p * page_bytes(), in it for layer, head in that order one K block and one V block,
-//   a K block being [head_dim][kKvPageSlots] and a V block [kKvPageSlots][head_dim] elements
-//   without padding: multiples of 64 bytes (quant/kv_type.h).
+//   as quant/kv_type.h lays them out: multiples of 64 bytes.
 //
 // All tables lie in a region that the caller plans; nothing is allocated after creation.
 
@@ -44,7 +43,7 @@ struct KvShape {
 
   // Bytes of the K (V) block of one layer and head in a page.
   constexpr std::uint64_t block_bytes(KvPart part) const noexcept {
-    return kKvPageSlots * kv_row_bytes(part == KvPart::kKeys ? k_type : v_type, head_dim);
+    return kv_block_bytes(part == KvPart::kKeys ? k_type : v_type, head_dim);
   }
   // Bytes of one page: every layer and head, K and V.
   constexpr std::uint64_t page_bytes() const noexcept {

@@ -63,6 +63,20 @@ TEST(KvShapeTest, OffsetsTileThePageWithoutGapsOrOverlap) {
   EXPECT_EQ(kShape.block_bytes(KvPart::kValues), 64U * 20 * 4);
 }
 
+TEST(KvShapeTest, BlocksOfEveryTypeAreMultiplesOf64Bytes) {
+  for (const KvType type : kAllKvTypes) {
+    for (const std::uint32_t head_dim : {1U, 8U, 20U, 64U, 80U, 96U, 128U}) {
+      const KvShape shape{2, 3, head_dim, type, KvType::kF16};
+      EXPECT_EQ(shape.block_bytes(KvPart::kKeys) % 64, 0U);
+      EXPECT_EQ(shape.block_offset(1, 1, 2, KvPart::kValues),
+                2 * shape.page_bytes() - shape.block_bytes(KvPart::kValues));
+    }
+  }
+  const KvShape eight{1, 1, 128, KvType::k8Bit, KvType::k4Bit};
+  EXPECT_EQ(eight.block_bytes(KvPart::kKeys), 64U * 130);
+  EXPECT_EQ(eight.block_bytes(KvPart::kValues), 64U * 72);
+}
+
 TEST(KvCacheTest, AppendsAcrossPageBoundaries) {
   for (const std::uint32_t n : {1U, 63U, 64U, 65U, 128U, 129U}) {
     Cache cache({.n_pages = 4, .max_sequences = 1, .max_slots = 256});

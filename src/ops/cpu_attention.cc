@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "kernels/kv_rows/kv_store.h"
 #include "ops/cpu_backend.h"
 
 namespace qsf {
@@ -27,8 +28,8 @@ static_assert(kSpanSlots % kKvPageSlots == 0);
 static_assert(kMaxHeadDim == kernels::kMaxHeadDim);
 
 constexpr std::uint32_t kMaxTileRows = 512;  // their ranges lie on the stack, 10 KiB
-constexpr std::uint32_t kStoreRows = 64;     // of one head, a worker's share of a store
 constexpr std::uint32_t kStoreRowsWorthAFork = 8;
+constexpr std::uint32_t kStoreChunks = 4;  // of a head's pages, for each worker
 // Chunks of decode items per worker: few, since a chunk's pages follow one another in the cache,
 // where each next page is fetched ahead.
 constexpr std::size_t kDecodeChunks = 4;
@@ -140,24 +141,25 @@ std::byte* CpuBackend::kv_block(std::uint32_t page, std::uint32_t layer, std::ui
   return kv_memory_ + kv_shape_.block_offset(page, layer, kv_head, part);
 }
 
-void CpuBackend::store_kv_rows(std::uint32_t layer, std::uint32_t kv_head, std::uint32_t first_row,
-                               std::uint32_t last_row, const Matrix& keys, const Matrix& values) {
+// Stores the rows of one head whose page is number `part` of n_parts.
+void CpuBackend::store_kv_rows(std::uint32_t layer, std::uint32_t kv_head, std::uint32_t part,
+                               std::uint32_t n_parts, const Matrix& keys, const Matrix& values) {
+  const kernels::KvStore store = {kernels_.convert, kernels_.kv_rows};
   const std::uint32_t head_dim = kv_shape_.head_dim;
   const std::size_t column = std::size_t{kv_head} * head_dim;
-  const std::size_t value_bytes = kv_row_bytes(kv_shape_.v_type, head_dim);
-  for (std::uint32_t i = first_row; i < last_row; ++i) {
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
     const std::uint32_t page = kv_->page_of(rows_[i].sequence, rows_[i].kv_slot);
+    if (page % n_parts != part) continue;
     const std::uint32_t slot = rows_[i].kv_slot % kKvPageSlots;
-    kernels::store_key(kernels_.convert, kv_shape_.k_type, keys.row(i) + column,
+    kernels::store_key(store, kv_shape_.k_type, keys.row(i) + column,
                        kv_block(page, layer, kv_head, KvPart::kKeys), slot, head_dim);
-    kernels::store_value(kernels_.convert, kv_shape_.v_type, values.row(i) + column,
-                         kv_block(page, layer, kv_head, KvPart::kValues) + slot * value_bytes,
-                         head_dim);
+    kernels::store_value(store, kv_shape_.v_type, values.row(i) + column,
+                         kv_block(page, layer, kv_head, KvPart::kValues), slot, head_dim);
   }
 }
 
-// Many rows are shared out by head and runs of rows: neighbouring slots of a key's dimension share
-// a line, which workers should not pass to and fro.
+// Many rows are shared out by head and page: slots of a page share lines of every dimension of a
+// key, in 4 bits even bytes, which two workers must not write.
 void CpuBackend::store_kv(std::uint32_t layer, Buffer k, Buffer v) {
   const OperatorTimer timer(profile_[OperatorKind::kStoreKv]);
   const Matrix& keys = matrix(k);
@@ -165,16 +167,17 @@ void CpuBackend::store_kv(std::uint32_t layer, Buffer k, Buffer v) {
   const auto n_rows = static_cast<std::uint32_t>(rows_.size());
   if (n_rows < kStoreRowsWorthAFork) {
     for (std::uint32_t head = 0; head < kv_shape_.n_kv_heads; ++head) {
-      store_kv_rows(layer, head, 0, n_rows, keys, values);
+      store_kv_rows(layer, head, 0, 1, keys, values);
     }
     return;
   }
-  const std::size_t n_items = ceil_div(n_rows, kStoreRows) * kv_shape_.n_kv_heads;
+  const std::uint32_t n_parts =
+      std::min(kv_pages_for(n_rows), std::uint32_t{pool_.n_threads()} * kStoreChunks);
+  const std::size_t n_items = std::size_t{n_parts} * kv_shape_.n_kv_heads;
   pool_.parallel_for(n_items, 1, [&](std::size_t begin, std::size_t end, unsigned) {
     for (std::size_t item = begin; item < end; ++item) {
-      const auto first = static_cast<std::uint32_t>(item / kv_shape_.n_kv_heads) * kStoreRows;
-      store_kv_rows(layer, static_cast<std::uint32_t>(item % kv_shape_.n_kv_heads), first,
-                    std::min(n_rows, first + kStoreRows), keys, values);
+      store_kv_rows(layer, static_cast<std::uint32_t>(item % kv_shape_.n_kv_heads),
+                    static_cast<std::uint32_t>(item / kv_shape_.n_kv_heads), n_parts, keys, values);
     }
   });
 }
@@ -207,8 +210,9 @@ void CpuBackend::count_attention(const AttendArgs& args, OperatorTimes& times) c
     if (i >= n_prompt_) slots_read += visible;
     if (i + 1 == n_prompt_) slots_read += row.visible.prefix;
   }
-  times.bytes +=
-      slots_read * limits_.n_kv_heads * 2 * kv_row_bytes(kv_shape_.k_type, limits_.head_dim);
+  times.bytes += slots_read * limits_.n_kv_heads *
+                 (kv_shape_.block_bytes(KvPart::kKeys) + kv_shape_.block_bytes(KvPart::kValues)) /
+                 kKvPageSlots;
   times.operations += slots * limits_.n_heads * limits_.head_dim * 4;
 }
 
@@ -243,7 +247,9 @@ void CpuBackend::load_queries(const AttendArgs& args, const AttendKernel& kernel
        .n_q = group,
        .head_dim = limits_.head_dim,
        .scale = args.scale,
-       .queries = work.queries});
+       .queries = work.queries,
+       .k_type = kv_shape_.k_type,
+       .rotate = kernels_.kv_rows.rotate});
 }
 
 // Runs the pages of `slots` that the tile's rows see into a fresh partial, each fetching the next

@@ -166,8 +166,8 @@ class CpuBackend final : public Backend {
 
   std::byte* kv_block(std::uint32_t page, std::uint32_t layer, std::uint32_t kv_head,
                       KvPart part) const noexcept;
-  void store_kv_rows(std::uint32_t layer, std::uint32_t kv_head, std::uint32_t first_row,
-                     std::uint32_t last_row, const Matrix& keys, const Matrix& values);
+  void store_kv_rows(std::uint32_t layer, std::uint32_t kv_head, std::uint32_t part,
+                     std::uint32_t n_parts, const Matrix& keys, const Matrix& values);
   std::uint32_t group_size() const noexcept { return limits_.n_heads / limits_.n_kv_heads; }
   std::size_t acc_stride() const noexcept;
   AttendWork work_of(unsigned worker) const noexcept;

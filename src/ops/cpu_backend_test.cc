@@ -10,9 +10,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
+#include "kernels/kv_rows/kv_store.h"
 #include "ops/testing/bench.h"
 
 namespace qsf {
@@ -132,6 +134,32 @@ std::vector<double> naive_attention(const Sequence& s, std::uint32_t row, const 
 // Slopes that leave far positions some weight, one a head.
 const std::vector<float> kSlopes = {0.5F, 0.0625F, 0.015625F, 0.001953125F};
 
+// The keys and values that a cache of this type holds, by the definition of its codes: in 8 and 4
+// bits rows filled up with zeros, keys turned, coded and turned back.
+Sequence as_stored(Sequence sequence, KvType type) {
+  if (!kv_is_quantised(type)) return sequence;
+  const kernels::KvRowKernels& kv_rows = kernels::kv_row_kernels().back();
+  const kernels::KvRowFormat format = kernels::kv_row_format(type, kHeadDim);
+  std::vector<std::byte> coded(kernels::kv_quantised_row_bytes(format));
+  std::vector<float> row(format.head_dim);
+  for (std::uint32_t i = 0; i < kContext; ++i) {
+    for (const bool keys : {true, false}) {
+      std::vector<float>& x = keys ? sequence.k[i] : sequence.v[i];
+      for (std::uint32_t head = 0; head < kKvHeads; ++head) {
+        const auto at = x.begin() + head * kHeadDim;
+        std::fill(row.begin(), row.end(), 0.0F);
+        std::copy(at, at + kHeadDim, row.begin());
+        if (keys) kv_rows.rotate(row.data(), format.head_dim);
+        kv_rows.quantise(row.data(), coded.data(), format);
+        kv_rows.dequantise(coded.data(), row.data(), format);
+        if (keys) kv_rows.rotate(row.data(), format.head_dim);
+        std::copy(row.begin(), row.begin() + kHeadDim, at);
+      }
+    }
+  }
+  return sequence;
+}
+
 class CpuAttentionTest : public testing::TestWithParam<kernels::Isa> {};
 
 TEST_P(CpuAttentionTest, MatchesTheDefinition) {
@@ -149,12 +177,16 @@ TEST_P(CpuAttentionTest, MatchesTheDefinition) {
   // weights and v are rounded to 2^-8 of themselves; scores of magnitude 8 move weights by 16 such.
   const bool bf16 = kernels::kernel_set(GetParam()).attend_prompt.isa == kernels::Isa::kAmx;
   const double bound = bf16 ? 6 * (2 * 8 + 2) * 0x1p-8 : 6 * 64 * 0x1p-24;
-  for (const ScoreRule& rule : rules) {
-    const auto got = attend_all(sequence, 2, 300, RowRole::kPrompt, rule, KvType::kF32, GetParam());
-    for (const std::uint32_t row : {0U, 1U, 31U, 32U, 63U, 64U, 511U, 512U, 513U, 1199U}) {
-      const auto expected = naive_attention(sequence, row, rule);
-      for (std::size_t i = 0; i < expected.size(); ++i) {
-        EXPECT_NEAR(got[row][i], expected[i], bound) << row << " rule " << &rule - rules;
+  for (const KvType type : {KvType::kF32, KvType::k8Bit, KvType::k4Bit}) {
+    const Sequence stored = as_stored(sequence, type);
+    for (const ScoreRule& rule : rules) {
+      const auto got = attend_all(sequence, 2, 300, RowRole::kPrompt, rule, type, GetParam());
+      for (const std::uint32_t row : {0U, 1U, 31U, 32U, 63U, 64U, 511U, 512U, 513U, 1199U}) {
+        const auto expected = naive_attention(stored, row, rule);
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          EXPECT_NEAR(got[row][i], expected[i], bound)
+              << kv_type_name(type) << ' ' << row << " rule " << &rule - rules;
+        }
       }
     }
   }
@@ -164,9 +196,15 @@ TEST_P(CpuAttentionTest, BitsDependNeitherOnPassesNorThreadsNorRole) {
   const Sequence sequence(2);
   const ScoreRule rules[] = {
       {}, {.window = 100, .slopes = {}}, {.soft_cap = 1.5F, .slopes = kSlopes}};
-  for (const ScoreRule& rule : rules) {
-    const auto run = [&](unsigned n_threads, std::uint32_t rows_per_pass, RowRole role) {
-      return attend_all(sequence, n_threads, rows_per_pass, role, rule, KvType::kF16, GetParam());
+  for (const auto& [rule, type] : {std::pair{rules[0], KvType::kF16},
+                                   {rules[1], KvType::kF16},
+                                   {rules[2], KvType::kF16},
+                                   {rules[0], KvType::k8Bit},
+                                   {rules[1], KvType::k4Bit},
+                                   {rules[2], KvType::k4Bit}}) {
+    const auto run = [&, &rule = rule, type = type](unsigned n_threads, std::uint32_t rows_per_pass,
+                                                    RowRole role) {
+      return attend_all(sequence, n_threads, rows_per_pass, role, rule, type, GetParam());
     };
     const auto expected = run(1, kContext, RowRole::kPrompt);
     EXPECT_EQ(run(2, kContext, RowRole::kPrompt), expected);

@@ -2,10 +2,25 @@
 //
 // How K and V rows are stored.
 //
-// A page holds kKvPageSlots slots of one KV head: values by slot, [kKvPageSlots][head_dim], and
-// keys by dimension, [head_dim][kKvPageSlots]. So neighbouring elements are what a product of
-// attention has side by side in a vector: the slots of scores, the dimensions of the output.
-// Neither needs a sum across lanes or a transposition.
+// A page holds kKvPageSlots slots of one KV head in a K block and a V block: values by slot,
+// [kKvPageSlots][columns], and keys by dimension, [columns][kKvPageSlots]. So neighbouring elements
+// are what a product of attention has side by side in a vector: the slots of scores, the dimensions
+// of the output. Neither needs a sum across lanes or a transposition.
+//
+// Columns are those of the head in f32 and f16. In 8 and 4 bits zeros fill them up to a multiple of
+// 16, keys are rotated, and codes and f16 scales are those of kernels/kv_rows/kv_rows.h, a scale
+// for kv_group columns of a slot. A block has the codes first, then the scales:
+//
+//            K block                                 V block
+//   8 bits   int8 [columns][kKvPageSlots]            int8 [kKvPageSlots][columns]
+//   4 bits   [columns][kKvPageSlots / 2] bytes,      [kKvPageSlots][columns / 16] units of 8 bytes,
+//            byte j holding slot j in bits 0-3       byte j of a unit holding column j in bits 0-3
+//            and slot j + 32 in bits 4-7             and column j + 8 in bits 4-7
+//   scales   [columns / group][kKvPageSlots]         [kKvPageSlots][columns / group]
+//
+// Every block is a multiple of 64 bytes.
+//
+// Numbers are inlined wherever they are used, kernels of one instruction set among them.
 
 #ifndef QSF_QUANT_KV_TYPE_H_
 #define QSF_QUANT_KV_TYPE_H_
@@ -15,17 +30,56 @@
 
 namespace qsf {
 
-enum class KvType : std::uint8_t { kF32 = 0, kF16 = 1 };
+enum class KvType : std::uint8_t { kF32 = 0, kF16 = 1, k8Bit = 2, k4Bit = 3 };
 
-inline constexpr KvType kAllKvTypes[] = {KvType::kF32, KvType::kF16};
+inline constexpr KvType kAllKvTypes[] = {KvType::kF32, KvType::kF16, KvType::k8Bit, KvType::k4Bit};
 inline constexpr std::uint32_t kKvPageSlots = 64;
 
-constexpr std::uint64_t kv_row_bytes(KvType type, std::uint64_t head_dim) noexcept {
-  return head_dim * (type == KvType::kF32 ? 4U : 2U);
+[[gnu::always_inline]] constexpr bool kv_is_quantised(KvType type) noexcept {
+  return type == KvType::k8Bit || type == KvType::k4Bit;
 }
 
+[[gnu::always_inline]] constexpr std::uint32_t kv_bits(KvType type) noexcept {
+  constexpr std::uint32_t kBits[] = {32, 16, 8, 4};
+  return kBits[static_cast<unsigned>(type)];
+}
+
+// Elements of a stored row.
+[[gnu::always_inline]] constexpr std::uint32_t kv_columns(KvType type,
+                                                          std::uint32_t head_dim) noexcept {
+  return kv_is_quantised(type) ? (head_dim + 15) / 16 * 16 : head_dim;
+}
+
+// Columns that share a scale: in 8 bits all of a row, in 4 bits 32, or 16 where the rotation's
+// block is no larger. Requires  type is quantised
+[[gnu::always_inline]] constexpr std::uint32_t kv_group(KvType type,
+                                                        std::uint32_t head_dim) noexcept {
+  const std::uint32_t columns = kv_columns(type, head_dim);
+  if (type == KvType::k8Bit) return columns;
+  return columns % 32 == 0 ? 32 : 16;
+}
+
+// Scales of a slot; 0 in f32 and f16.
+[[gnu::always_inline]] constexpr std::uint32_t kv_groups(KvType type,
+                                                         std::uint32_t head_dim) noexcept {
+  return kv_is_quantised(type) ? kv_columns(type, head_dim) / kv_group(type, head_dim) : 0;
+}
+
+// Bytes of a block, and of its codes, after which its scales follow.
+[[gnu::always_inline]] constexpr std::uint64_t kv_scales_offset(KvType type,
+                                                                std::uint32_t head_dim) noexcept {
+  return std::uint64_t{kKvPageSlots} * kv_columns(type, head_dim) * kv_bits(type) / 8;
+}
+[[gnu::always_inline]] constexpr std::uint64_t kv_block_bytes(KvType type,
+                                                              std::uint32_t head_dim) noexcept {
+  return kv_scales_offset(type, head_dim) +
+         std::uint64_t{2} * kKvPageSlots * kv_groups(type, head_dim);
+}
+
+// As the options of programs name it.
 constexpr std::string_view kv_type_name(KvType type) noexcept {
-  return type == KvType::kF32 ? "f32" : "f16";
+  constexpr std::string_view kNames[] = {"f32", "f16", "8", "4"};
+  return kNames[static_cast<unsigned>(type)];
 }
 
 }  // namespace qsf

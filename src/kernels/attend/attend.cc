@@ -76,17 +76,19 @@ std::span<const AttendKernel> attend_decode_kernels() noexcept {
 }
 
 std::size_t attend_query_bytes(std::size_t n_queries, std::uint32_t head_dim) noexcept {
-  const std::size_t packed = n_queries * head_dim * sizeof(float);
+  const std::size_t packed = n_queries * round_up(head_dim, 16) * sizeof(float);
   const std::size_t tiles = round_up(n_queries, 16) * round_up(head_dim, 32) * 2;
   return round_up(packed > tiles ? packed : tiles, kLine);
 }
 
-// In f32 a panel of 64 x 64, and for each query a page of weights and what its older sums are
-// multiplied with. In tiles a page of K and of V in bf16, and for 16 queries weights in f32 and
-// bf16, sums, and what older sums are multiplied with.
+// In f32 a panel of 64 x 64, for each query a page of weights and what its older sums are
+// multiplied with, and a page of scales for each 16 columns of values. In tiles a page of K and of
+// V in bf16, and for 16 queries weights in f32 and bf16, sums, and what older sums are multiplied
+// with.
 std::size_t attend_scratch_bytes(std::size_t n_queries, std::uint32_t head_dim) noexcept {
   const std::size_t page = kKvPageSlots * sizeof(float);
-  const std::size_t packed = (kKvPageSlots + n_queries) * page + n_queries * sizeof(float);
+  const std::size_t packed =
+      (kKvPageSlots + n_queries + round_up(head_dim, 16) / 16) * page + n_queries * sizeof(float);
   const std::size_t tiles = (round_up(head_dim, 32) + round_up(head_dim, 16)) * page / 2 +
                             16 * (2 * page + page / 2 + sizeof(float));
   return round_up(packed > tiles ? packed : tiles, kLine);
@@ -94,10 +96,13 @@ std::size_t attend_scratch_bytes(std::size_t n_queries, std::uint32_t head_dim) 
 
 void attend_load_queries_f32(const AttendQueryArgs& args) noexcept {
   float* to = reinterpret_cast<float*>(args.queries);
-  const std::size_t row_values = std::size_t{args.n_q} * args.head_dim;
-  for (std::uint32_t row = 0; row < args.n_rows; ++row, to += row_values) {
-    const float* from = args.q + row * args.row_stride;
-    for (std::size_t i = 0; i < row_values; ++i) to[i] = from[i] * args.scale;
+  const std::uint32_t n_columns = kv_columns(args.k_type, args.head_dim);
+  for (std::uint32_t i = 0; i < args.n_rows * args.n_q; ++i, to += n_columns) {
+    const float* from =
+        args.q + i / args.n_q * args.row_stride + std::size_t{i % args.n_q} * args.head_dim;
+    for (std::uint32_t d = 0; d < args.head_dim; ++d) to[d] = from[d] * args.scale;
+    for (std::uint32_t d = args.head_dim; d < n_columns; ++d) to[d] = 0.0F;
+    if (kv_is_quantised(args.k_type)) args.rotate(to, n_columns);
   }
 }
 

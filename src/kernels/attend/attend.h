@@ -46,6 +46,7 @@ struct AttendRange {
 
 // Shapes    q: head h of row r at q + r * row_stride + h * head_dim
 //           queries: attend_query_bytes(n_rows * n_q, head_dim), 64-byte aligned
+// Requires  rotate that of KvRowKernels for keys of a quantised type; unused for others
 struct AttendQueryArgs {
   const float* q;          // after RoPE
   std::size_t row_stride;  // floats
@@ -54,13 +55,14 @@ struct AttendQueryArgs {
   std::uint32_t head_dim;
   float scale;
   std::byte* queries;
+  KvType k_type = KvType::kF16;
+  void (*rotate)(float* x, std::uint32_t head_dim) noexcept = nullptr;
 };
 
 // One page.
 //
-// Shapes      queries as load_queries of the same kernel left them
-//             k [head_dim][kKvPageSlots], v [kKvPageSlots][head_dim]: keys by dimension, values by
-//             slot (quant/kv_type.h)
+// Shapes      queries as load_queries of the same kernel left them for k_type
+//             k, v: a K block and a V block of quant/kv_type.h, keys by dimension, values by slot
 //             visible [n_rows]
 //             state [n_rows * n_q], acc [n_rows * n_q][acc_stride], both updated
 //             slopes [n_q] or null for none; positions [kKvPageSlots] and q_positions [n_rows],

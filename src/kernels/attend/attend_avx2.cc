@@ -18,6 +18,8 @@ struct Lanes {
   static constexpr unsigned kRows = 6;
   static constexpr unsigned kVectors = 2;
   static constexpr std::uint32_t kQueriesWorthAPanel = 24;
+  static constexpr std::uint32_t kQueriesWorthABytePanel = 13;
+  static constexpr std::uint32_t kQueriesWorthANibblePanel = 7;
 
   [[gnu::always_inline]] static Vec splat(float value) noexcept { return _mm256_set1_ps(value); }
   [[gnu::always_inline]] static Vec load(const float* from) noexcept {
@@ -25,6 +27,37 @@ struct Lanes {
   }
   [[gnu::always_inline]] static Vec load(const Half* from) noexcept {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
+  [[gnu::always_inline]] static Vec load(const std::int8_t* from) noexcept {
+    const __m128i codes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes));
+  }
+  // 2 code - 15 of codes in the low bits of 16 bytes, whose high bits are 0.
+  [[gnu::always_inline]] static void widen(__m128i codes, Vec (&columns)[2]) noexcept {
+    const __m128i levels =
+        _mm_setr_epi8(-15, -13, -11, -9, -7, -5, -3, -1, 1, 3, 5, 7, 9, 11, 13, 15);
+    const __m128i numbers = _mm_shuffle_epi8(levels, codes);
+    columns[0] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(numbers));
+    columns[1] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(numbers, numbers)));
+  }
+  // Slots [slot, slot + 16) of a row of 32 bytes.
+  [[gnu::always_inline]] static void load_key_nibbles(const std::uint8_t* row, std::uint32_t slot,
+                                                      Vec (&slots)[2]) noexcept {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(row + slot % 32));
+    const __m128i shift = _mm_cvtsi32_si128(static_cast<int>(slot / 32 * 4));
+    widen(_mm_and_si128(_mm_srl_epi16(bytes, shift), _mm_set1_epi8(15)), slots);
+  }
+  // The unit of 8 bytes that holds 16 columns of values.
+  template <unsigned kGroup>
+  [[gnu::always_inline]] static void load_value_nibbles(const std::uint8_t* row,
+                                                        const float* scales, std::uint32_t column,
+                                                        Vec (&columns)[2]) noexcept {
+    const __m128i unit = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(row + column / 2));
+    const __m128i both = _mm_unpacklo_epi64(unit, _mm_srli_epi16(unit, 4));
+    widen(_mm_and_si128(both, _mm_set1_epi8(15)), columns);
+    const Vec scale = splat(scales[column / kGroup]);
+    columns[0] = _mm256_mul_ps(columns[0], scale);
+    columns[1] = _mm256_mul_ps(columns[1], scale);
   }
   [[gnu::always_inline]] static void store(float* to, Vec x) noexcept { _mm256_storeu_ps(to, x); }
   [[gnu::always_inline]] static Vec multiply_add(Vec a, Vec b, Vec c) noexcept {

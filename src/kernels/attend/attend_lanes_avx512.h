@@ -18,6 +18,8 @@ struct Avx512Lanes {
   static constexpr unsigned kRows = 6;
   static constexpr unsigned kVectors = 4;
   static constexpr std::uint32_t kQueriesWorthAPanel = 24;
+  static constexpr std::uint32_t kQueriesWorthABytePanel = 13;
+  static constexpr std::uint32_t kQueriesWorthANibblePanel = 7;
 
   [[gnu::always_inline]] static Vec splat(float value) noexcept { return _mm512_set1_ps(value); }
   [[gnu::always_inline]] static Vec load(const float* from) noexcept {
@@ -26,7 +28,46 @@ struct Avx512Lanes {
   [[gnu::always_inline]] static Vec load(const Half* from) noexcept {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
   }
-  [[gnu::always_inline]] static void store(float* to, Vec x) noexcept { _mm512_storeu_ps(to, x); }
+  [[gnu::always_inline]] static Vec load(const std::int8_t* from) noexcept {
+    const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes));
+  }
+  // 2 code - 15 of each code; what permutes by it ignores all but the low four bits.
+  [[gnu::always_inline]] static Vec levels() noexcept {
+    return _mm512_setr_ps(-15.0F, -13.0F, -11.0F, -9.0F, -7.0F, -5.0F, -3.0F, -1.0F, 1.0F, 3.0F,
+                          5.0F, 7.0F, 9.0F, 11.0F, 13.0F, 15.0F);
+  }
+  // All 64 slots of a row of 32 bytes.
+  [[gnu::always_inline]] static void load_key_nibbles(const std::uint8_t* row, std::uint32_t,
+                                                      Vec (&slots)[4]) noexcept {
+    const __m128i* bytes = reinterpret_cast<const __m128i*>(row);
+    const __m512i first = _mm512_cvtepu8_epi32(_mm_loadu_si128(bytes));
+    const __m512i second = _mm512_cvtepu8_epi32(_mm_loadu_si128(bytes + 1));
+    slots[0] = _mm512_permutexvar_ps(first, levels());
+    slots[1] = _mm512_permutexvar_ps(second, levels());
+    slots[2] = _mm512_permutexvar_ps(_mm512_srli_epi32(first, 4), levels());
+    slots[3] = _mm512_permutexvar_ps(_mm512_srli_epi32(second, 4), levels());
+  }
+  // The unit of 8 bytes that holds 16 columns of values.
+  [[gnu::always_inline]] static __m512i codes_of_unit(const std::uint8_t* unit) noexcept {
+    const __m128i twice = _mm_castpd_si128(_mm_loaddup_pd(reinterpret_cast<const double*>(unit)));
+    const __m512i shifts = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4);
+    return _mm512_srlv_epi32(_mm512_cvtepu8_epi32(twice), shifts);
+  }
+  template <unsigned kGroup, unsigned kV>
+  [[gnu::always_inline]] static void load_value_nibbles(const std::uint8_t* row,
+                                                        const float* scales, std::uint32_t column,
+                                                        Vec (&columns)[kV]) noexcept {
+    scales += column / kGroup;
+#pragma GCC unroll 8
+    for (unsigned v = 0; v < kV; ++v) {
+      const Vec scaled = _mm512_mul_ps(levels(), splat(scales[v * kWidth / kGroup]));
+      columns[v] = _mm512_permutexvar_ps(codes_of_unit(row + column / 2 + v * 8), scaled);
+    }
+  }
+  [[gnu::always_inline]] static void store(float* to, Vec x) noexcept {
+    _mm512_storeu_ps(to, x);
+  }
   [[gnu::always_inline]] static Vec multiply_add(Vec a, Vec b, Vec c) noexcept {
     return _mm512_fmadd_ps(a, b, c);
   }
@@ -48,12 +89,16 @@ struct Avx512Lanes {
     return _mm512_cvtepi32_ps(
         _mm512_sub_epi32(_mm512_loadu_si512(positions), _mm512_set1_epi32(from)));
   }
-  [[gnu::always_inline]] static float first_lane(Vec x) noexcept { return _mm512_cvtss_f32(x); }
+  [[gnu::always_inline]] static float first_lane(Vec x) noexcept {
+    return _mm512_cvtss_f32(x);
+  }
   [[gnu::always_inline]] static float largest_lane(Vec x) noexcept {
     return _mm512_reduce_max_ps(x);
   }
   // Halves first: lanes 0 + 8, then 0 + 4 and so on.
-  [[gnu::always_inline]] static float sum_lanes(Vec x) noexcept { return _mm512_reduce_add_ps(x); }
+  [[gnu::always_inline]] static float sum_lanes(Vec x) noexcept {
+    return _mm512_reduce_add_ps(x);
+  }
 };
 
 }  // namespace qsf::kernels::attend_page_internal

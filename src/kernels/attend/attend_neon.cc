@@ -17,13 +17,52 @@ struct Lanes {
   static constexpr unsigned kRows = 6;
   static constexpr unsigned kVectors = 4;
   static constexpr std::uint32_t kQueriesWorthAPanel = 24;
+  static constexpr std::uint32_t kQueriesWorthABytePanel = 13;
+  static constexpr std::uint32_t kQueriesWorthANibblePanel = 7;
 
   [[gnu::always_inline]] static Vec splat(float value) noexcept { return vdupq_n_f32(value); }
   [[gnu::always_inline]] static Vec load(const float* from) noexcept { return vld1q_f32(from); }
   [[gnu::always_inline]] static Vec load(const Half* from) noexcept {
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(from)));
   }
-  [[gnu::always_inline]] static void store(float* to, Vec x) noexcept { vst1q_f32(to, x); }
+  [[gnu::always_inline]] static Vec load(const std::int8_t* from) noexcept {
+    std::uint32_t four;
+    std::memcpy(&four, from, sizeof four);
+    const int16x8_t codes = vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four)));
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(codes)));
+  }
+  // 2 code - 15 of 16 codes.
+  [[gnu::always_inline]] static void widen(uint8x16_t codes, Vec (&columns)[4]) noexcept {
+    static constexpr std::int8_t kLevels[16] = {-15, -13, -11, -9, -7, -5, -3, -1,
+                                                1,   3,   5,   7,  9,  11, 13, 15};
+    const int8x16_t numbers = vqtbl1q_s8(vld1q_s8(kLevels), codes);
+    const int16x8_t low = vmovl_s8(vget_low_s8(numbers));
+    const int16x8_t high = vmovl_s8(vget_high_s8(numbers));
+    columns[0] = vcvtq_f32_s32(vmovl_s16(vget_low_s16(low)));
+    columns[1] = vcvtq_f32_s32(vmovl_s16(vget_high_s16(low)));
+    columns[2] = vcvtq_f32_s32(vmovl_s16(vget_low_s16(high)));
+    columns[3] = vcvtq_f32_s32(vmovl_s16(vget_high_s16(high)));
+  }
+  // Slots [slot, slot + 16) of a row of 32 bytes.
+  [[gnu::always_inline]] static void load_key_nibbles(const std::uint8_t* row, std::uint32_t slot,
+                                                      Vec (&slots)[4]) noexcept {
+    const int8x16_t shift = vdupq_n_s8(static_cast<std::int8_t>(-static_cast<int>(slot / 32 * 4)));
+    widen(vandq_u8(vshlq_u8(vld1q_u8(row + slot % 32), shift), vdupq_n_u8(15)), slots);
+  }
+  // The unit of 8 bytes that holds 16 columns of values.
+  template <unsigned kGroup>
+  [[gnu::always_inline]] static void load_value_nibbles(const std::uint8_t* row,
+                                                        const float* scales, std::uint32_t column,
+                                                        Vec (&columns)[4]) noexcept {
+    const uint8x8_t unit = vld1_u8(row + column / 2);
+    widen(vcombine_u8(vand_u8(unit, vdup_n_u8(15)), vshr_n_u8(unit, 4)), columns);
+    const Vec scale = splat(scales[column / kGroup]);
+#pragma GCC unroll 4
+    for (Vec& vector : columns) vector = vmulq_f32(vector, scale);
+  }
+  [[gnu::always_inline]] static void store(float* to, Vec x) noexcept {
+    vst1q_f32(to, x);
+  }
   [[gnu::always_inline]] static Vec multiply_add(Vec a, Vec b, Vec c) noexcept {
     return vfmaq_f32(c, a, b);
   }
@@ -47,8 +86,12 @@ struct Lanes {
                                              std::int32_t from) noexcept {
     return vcvtq_f32_s32(vsubq_s32(vld1q_s32(positions), vdupq_n_s32(from)));
   }
-  [[gnu::always_inline]] static float first_lane(Vec x) noexcept { return vgetq_lane_f32(x, 0); }
-  [[gnu::always_inline]] static float largest_lane(Vec x) noexcept { return vmaxvq_f32(x); }
+  [[gnu::always_inline]] static float first_lane(Vec x) noexcept {
+    return vgetq_lane_f32(x, 0);
+  }
+  [[gnu::always_inline]] static float largest_lane(Vec x) noexcept {
+    return vmaxvq_f32(x);
+  }
   [[gnu::always_inline]] static float sum_lanes(Vec x) noexcept {
     const float32x2_t y = vadd_f32(vget_low_f32(x), vget_high_f32(x));
     return vget_lane_f32(vpadd_f32(y, y), 0);

@@ -10,16 +10,18 @@
 // not depend on the block it falls into. Queries of one block see the same slots, so masks are a
 // matter of the ends of a range: of the chains over slots, and of -inf in a vector's hidden lanes.
 //
-// From L::kQueriesWorthAPanel queries on, halves are widened once into a panel, not by each block.
+// From some queries on, halves and codes are widened once into a panel, not by each block
+// (attend_rows.h). Scales of codes come in where they cost least: in 8 bits a slot has one, which
+// multiplies its scores and its weights; in 4 bits the scores of a group of dimensions are summed
+// apart and multiplied, and values are multiplied as they are widened.
 //
 // All functions have internal linkage: each tier compiles its own.
 
 #ifndef QSF_KERNELS_ATTEND_ATTEND_PAGE_H_
 #define QSF_KERNELS_ATTEND_ATTEND_PAGE_H_
 
-#include <cstring>
-
 #include "kernels/attend/attend.h"
+#include "kernels/attend/attend_rows.h"
 
 namespace qsf::kernels::attend_page_internal {
 
@@ -35,6 +37,7 @@ struct Scratch {
   float* weights;      // [n_queries][kKvPageSlots]: scores first, then weights
   float* panel;        // [kStrip][kStrip]
   float* corrections;  // [n_queries]: what older sums are multiplied with
+  float* scales;       // [kKvPageSlots][groups of a row]: of values in 4 bits
 };
 
 // The queries [first_query, first_query + n_queries) of a tile, all of which see [first, last).
@@ -91,21 +94,18 @@ template <typename L>
   return L::select_less(a, L::splat(0.625F), near, L::select_less(x, zero, zero - far, far));
 }
 
-// Adds a[r][k] * b[k][:] to sum[r][:] for k in [0, n), rows of `a` and of `b` a_stride and b_stride
-// elements apart.
-template <typename L, unsigned kR, unsigned kV, typename T>
+// Adds a[r][k] * b[k][:] to sum[r][:] for k in [0, n), rows of `a` a_stride elements apart.
+template <typename L, unsigned kR, unsigned kV, typename Rows>
 [[gnu::always_inline]] static inline void add_products(typename L::Vec (&sum)[kR][kV],
-                                                       const float* a, std::size_t a_stride,
-                                                       const T* b, std::size_t b_stride,
+                                                       const float* a, std::size_t a_stride, Rows b,
                                                        std::uint32_t n,
                                                        const Ahead& ahead) noexcept {
   const std::byte* fetched = ahead.at;
-  for (std::uint32_t k = 0; k < n; ++k, b += b_stride, fetched += ahead.step) {
+  for (std::uint32_t k = 0; k < n; ++k, b.next(), fetched += ahead.step) {
     __builtin_prefetch(fetched, 0, 2);
-    __builtin_prefetch(fetched + ahead.step / 2, 0, 2);
+    if constexpr (Rows::kFetchesTwice) __builtin_prefetch(fetched + ahead.step / 2, 0, 2);
     typename L::Vec columns[kV];
-#pragma GCC unroll 8
-    for (unsigned v = 0; v < kV; ++v) columns[v] = L::load(b + v * L::kWidth);
+    b.load(columns);
 #pragma GCC unroll 8
     for (unsigned r = 0; r < kR; ++r) {
       const typename L::Vec factor = L::splat(a[r * a_stride + k]);
@@ -121,17 +121,17 @@ template <typename L, unsigned kR, unsigned kV, typename T>
 struct Block {
   const float* a;
   std::size_t a_stride;
-  std::size_t b_stride;
   std::uint32_t n;
   float* c;
   std::size_t c_stride;
   // Of each row of c: null for scores, which are added to c, or are set with `start`.
   const float* corrections;
+  const std::uint16_t* scales;  // of the columns of scores, or null
   bool start;
 };
 
-template <typename L, unsigned kR, unsigned kV, typename T>
-[[gnu::noinline]] static void run_block(const Block& block, const T* b,
+template <typename L, unsigned kR, unsigned kV, typename Rows>
+[[gnu::noinline]] static void run_block(const Block& block, const Rows& b,
                                         const Ahead& ahead) noexcept {
   typename L::Vec sum[kR][kV];
 #pragma GCC unroll 8
@@ -139,7 +139,8 @@ template <typename L, unsigned kR, unsigned kV, typename T>
 #pragma GCC unroll 8
     for (unsigned v = 0; v < kV; ++v) sum[r][v] = L::splat(0.0F);
   }
-  const bool add = block.corrections == nullptr && !block.start;
+  const bool scaled = block.scales != nullptr;
+  const bool add = block.corrections == nullptr && !scaled && !block.start;
   if (add) {
 #pragma GCC unroll 8
     for (unsigned r = 0; r < kR; ++r) {
@@ -149,7 +150,7 @@ template <typename L, unsigned kR, unsigned kV, typename T>
       }
     }
   }
-  add_products<L, kR, kV, T>(sum, block.a, block.a_stride, b, block.b_stride, block.n, ahead);
+  add_products<L, kR, kV>(sum, block.a, block.a_stride, b, block.n, ahead);
 #pragma GCC unroll 8
   for (unsigned r = 0; r < kR; ++r) {
     float* c = block.c + r * block.c_stride;
@@ -158,27 +159,32 @@ template <typename L, unsigned kR, unsigned kV, typename T>
       if (block.corrections != nullptr) {
         const typename L::Vec older = L::load(c + v * L::kWidth);
         sum[r][v] = L::multiply_add(older, L::splat(block.corrections[r]), sum[r][v]);
+      } else if (scaled) {
+        const typename L::Vec older = block.start ? L::splat(0.0F) : L::load(c + v * L::kWidth);
+        sum[r][v] = L::multiply_add(sum[r][v], L::load(block.scales + v * L::kWidth), older);
       }
       L::store(c + v * L::kWidth, sum[r][v]);
     }
   }
 }
 
-template <typename L, unsigned kR, typename T>
+template <typename L, unsigned kR, typename Rows>
 [[gnu::always_inline]] static inline void run_rows(std::uint32_t n_rows, const Block& block,
-                                                   bool wide, const T* b,
+                                                   bool wide, const Rows& b,
                                                    const Ahead& ahead) noexcept {
   if constexpr (kR > 1) {
-    if (n_rows < kR) return run_rows<L, kR - 1, T>(n_rows, block, wide, b, ahead);
+    if (n_rows < kR) return run_rows<L, kR - 1>(n_rows, block, wide, b, ahead);
   }
-  wide ? run_block<L, kR, L::kVectors, T>(block, b, ahead)
-       : run_block<L, kR, 1, T>(block, b, ahead);
+  if constexpr (!Rows::kWhole) {
+    if (!wide) return run_block<L, kR, 1>(block, b, ahead);
+  }
+  run_block<L, kR, L::kVectors>(block, b, ahead);
 }
 
 // Runs all queries of a run and n_vectors vectors of columns, block by block.
-template <typename L, typename T>
+template <typename L, typename Rows>
 static void run_blocks(std::uint32_t n_queries, std::uint32_t n_vectors, const Block& whole,
-                       const T* b, Ahead* ahead) noexcept {
+                       const Rows& b, Ahead* ahead) noexcept {
   const std::uint32_t n_blocks = (n_queries + L::kRows - 1) / L::kRows;
   const std::uint32_t block_rows = (n_queries + n_blocks - 1) / n_blocks;
   for (std::uint32_t i = 0; i < n_queries; i += block_rows) {
@@ -189,59 +195,117 @@ static void run_blocks(std::uint32_t n_queries, std::uint32_t n_vectors, const B
       block.a += i * whole.a_stride;
       block.c += i * whole.c_stride + v * L::kWidth;
       if (whole.corrections != nullptr) block.corrections += i;
-      const T* columns = b + v * L::kWidth;
-      const Ahead nothing = {reinterpret_cast<const std::byte*>(columns), nullptr, 0};
+      if (whole.scales != nullptr) block.scales += v * L::kWidth;
+      const Ahead nothing = {reinterpret_cast<const std::byte*>(block.c), nullptr, 0};
       const bool fetch = ahead->at < ahead->end;
-      run_rows<L, L::kRows, T>(n_rows, block, wide, columns, fetch ? *ahead : nothing);
+      run_rows<L, L::kRows>(n_rows, block, wide, b.from_column(v * L::kWidth),
+                            fetch ? *ahead : nothing);
       if (fetch) ahead->at += block.n * ahead->step;
       v += wide ? L::kVectors : 1;
     }
   }
 }
 
-// Widens columns [0, n_columns) of n_rows rows, from_stride elements apart, to rows of kStrip
-// floats; zeros follow up to the next vector.
-template <typename L, typename T>
-static void fill_panel(const T* from, std::size_t from_stride, std::uint32_t n_rows,
-                       std::uint32_t n_columns, float* panel) noexcept {
-  const std::uint32_t n_whole = n_columns / L::kWidth * L::kWidth;
-  for (std::uint32_t row = 0; row < n_rows; ++row, from += from_stride, panel += kStrip) {
-    std::uint32_t column = 0;
-    for (; column < n_whole; column += L::kWidth) L::store(panel + column, L::load(from + column));
-    if (column == n_columns) continue;
-    T rest[L::kWidth] = {};
-    std::memcpy(rest, from + column, (n_columns - column) * sizeof(T));
-    L::store(panel + column, L::load(rest));
+// Widens columns [0, n_columns) of n_rows rows, kV vectors at a time, to rows of kStrip floats;
+// zeros follow up to the next vector.
+template <typename L, unsigned kV, typename Rows>
+static void widen_rows(Rows rows, std::uint32_t n_rows, std::uint32_t n_columns,
+                       float* panel) noexcept {
+  constexpr std::uint32_t kStep = kV * L::kWidth;
+  const std::uint32_t n_whole = n_columns / kStep * kStep;
+  for (std::uint32_t row = 0; row < n_rows; ++row, rows.next(), panel += kStrip) {
+    for (std::uint32_t column = 0; column < n_whole; column += kStep) {
+      typename L::Vec columns[kV];
+      rows.from_column(column).load(columns);
+#pragma GCC unroll 8
+      for (unsigned v = 0; v < kV; ++v) L::store(panel + column + v * L::kWidth, columns[v]);
+    }
+    if constexpr (requires { rows.load_rest(1U); }) {
+      if (n_whole < n_columns) {
+        L::store(panel + n_whole, rows.from_column(n_whole).load_rest(n_columns - n_whole));
+      }
+    }
   }
 }
 
+template <typename L, typename Rows>
+static void fill_panel(const Rows& rows, std::uint32_t n_rows, std::uint32_t n_columns,
+                       float* panel) noexcept {
+  if (Rows::kWhole || n_columns % (L::kVectors * L::kWidth) == 0) {
+    return widen_rows<L, L::kVectors>(rows, n_rows, n_columns, panel);
+  }
+  if constexpr (!Rows::kWhole) widen_rows<L, 1>(rows, n_rows, n_columns, panel);
+}
+
 // Scores of a run, times 1: queries come scaled. Vectors of slots are computed whole; hidden slots
-// are masked later.
-template <typename L, typename T>
+// are masked later. Dimensions are summed `strip` at a time, each strip times its scales, if any:
+// rows of kKvPageSlots.
+template <typename L, typename Rows>
+static void score_strips(const AttendPageArgs& args, const Run& run, const Scratch& scratch,
+                         Ahead* ahead, const Rows& keys, std::uint32_t strip,
+                         const std::uint16_t* scales) noexcept {
+  constexpr std::uint32_t kStep = (Rows::kWhole ? L::kVectors : 1) * L::kWidth;
+  const std::uint32_t begin = run.first / kStep * kStep;
+  const std::uint32_t n_vectors = (run.last - begin + kStep - 1) / kStep * kStep / L::kWidth;
+  const std::uint32_t n_dims = kv_columns(args.k_type, args.head_dim);
+  const float* queries =
+      reinterpret_cast<const float*>(args.queries) + std::size_t{run.first_query} * n_dims;
+  for (std::uint32_t d = 0; d < n_dims; d += strip) {
+    const std::uint32_t n = n_dims - d < strip ? n_dims - d : strip;
+    const Rows rows = keys.from_row(d).from_column(begin);
+    Block block = {.a = queries + d,
+                   .a_stride = n_dims,
+                   .n = n,
+                   .c = scratch.weights + begin,
+                   .c_stride = kKvPageSlots,
+                   .corrections = nullptr,
+                   .scales = nullptr,
+                   .start = d == 0};
+    if (scales != nullptr) block.scales = scales + d / strip * kKvPageSlots + begin;
+    if (run.n_queries >= Rows::kPanelFrom) {
+      fill_panel<L>(rows, n, n_vectors * L::kWidth, scratch.panel);
+      run_blocks<L>(run.n_queries, n_vectors, block, Elements<L, float>{scratch.panel, kStrip},
+                    ahead);
+    } else {
+      run_blocks<L>(run.n_queries, n_vectors, block, rows, ahead);
+    }
+  }
+}
+
+// Multiplies what a run has for each slot it sees, and for hidden slots of its vectors, with the
+// slot's scale.
+template <typename L>
+static void scale_slots(const Run& run, const std::uint16_t* scales, float* of_slots) noexcept {
+  const std::uint32_t begin = run.first / L::kWidth * L::kWidth;
+  for (std::uint32_t i = 0; i < run.n_queries; ++i, of_slots += kKvPageSlots) {
+    for (std::uint32_t j = begin; j < run.last; j += L::kWidth) {
+      L::store(of_slots + j, L::load(of_slots + j) * L::load(scales + j));
+    }
+  }
+}
+
+[[gnu::always_inline]] static inline const std::uint16_t* scales_of(
+    const std::byte* block, KvType type, std::uint32_t head_dim) noexcept {
+  return reinterpret_cast<const std::uint16_t*>(block + kv_scales_offset(type, head_dim));
+}
+
+template <typename L>
 static void score_run(const AttendPageArgs& args, const Run& run, const Scratch& scratch,
                       Ahead* ahead) noexcept {
-  const std::uint32_t begin = run.first / L::kWidth * L::kWidth;
-  const std::uint32_t n_vectors = (run.last - begin + L::kWidth - 1) / L::kWidth;
-  const bool use_panel = sizeof(T) != sizeof(float) && run.n_queries >= L::kQueriesWorthAPanel;
-  const float* queries =
-      reinterpret_cast<const float*>(args.queries) + std::size_t{run.first_query} * args.head_dim;
-  for (std::uint32_t d = 0; d < args.head_dim; d += kStrip) {
-    const std::uint32_t n = args.head_dim - d < kStrip ? args.head_dim - d : kStrip;
-    const T* keys = reinterpret_cast<const T*>(args.k) + std::size_t{d} * kKvPageSlots + begin;
-    const Block block = {.a = queries + d,
-                         .a_stride = args.head_dim,
-                         .b_stride = kKvPageSlots,
-                         .n = n,
-                         .c = scratch.weights + begin,
-                         .c_stride = kKvPageSlots,
-                         .corrections = nullptr,
-                         .start = d == 0};
-    if (use_panel) {
-      fill_panel<L, T>(keys, kKvPageSlots, n, n_vectors * L::kWidth, scratch.panel);
-      run_blocks<L, float>(run.n_queries, n_vectors, block, scratch.panel, ahead);
-    } else {
-      run_blocks<L, T>(run.n_queries, n_vectors, block, keys, ahead);
-    }
+  const auto score = [&]<typename T>(const T* keys) {
+    score_strips<L>(args, run, scratch, ahead, Elements<L, T>{keys, kKvPageSlots}, kStrip, nullptr);
+  };
+  switch (args.k_type) {
+    case KvType::kF32: return score(reinterpret_cast<const float*>(args.k));
+    case KvType::kF16: return score(reinterpret_cast<const typename L::Half*>(args.k));
+    case KvType::k8Bit:
+      score(reinterpret_cast<const std::int8_t*>(args.k));
+      return scale_slots<L>(run, scales_of(args.k, args.k_type, args.head_dim), scratch.weights);
+    case KvType::k4Bit:
+      return score_strips<L>(args, run, scratch, ahead,
+                             KeyNibbles<L>{reinterpret_cast<const std::uint8_t*>(args.k), 0},
+                             kv_group(args.k_type, args.head_dim),
+                             scales_of(args.k, args.k_type, args.head_dim));
   }
 }
 
@@ -308,51 +372,84 @@ static void weigh_run(const AttendPageArgs& args, const Run& run, const Scratch&
 }
 
 // Adds the weighted values of a run to its accumulators.
-template <typename L, typename T>
-static void add_values(const AttendPageArgs& args, const Run& run, const Scratch& scratch,
-                       Ahead* ahead) noexcept {
+template <typename L, typename Rows>
+static void add_strips(const AttendPageArgs& args, const Run& run, const Scratch& scratch,
+                       Ahead* ahead, const Rows& values) noexcept {
   const std::uint32_t n_slots = run.last - run.first;
-  const bool many = sizeof(T) != sizeof(float) && run.n_queries >= L::kQueriesWorthAPanel;
-  const T* rows = reinterpret_cast<const T*>(args.v) + std::size_t{run.first} * args.head_dim;
-  for (std::uint32_t d = 0; d < args.head_dim; d += kStrip) {
-    const std::uint32_t n_columns = args.head_dim - d < kStrip ? args.head_dim - d : kStrip;
+  const std::uint32_t n_all = kv_columns(args.v_type, args.head_dim);
+  for (std::uint32_t d = 0; d < n_all; d += kStrip) {
+    const std::uint32_t n_columns = n_all - d < kStrip ? n_all - d : kStrip;
     const std::uint32_t n_vectors = (n_columns + L::kWidth - 1) / L::kWidth;
-    Block block = {.a = scratch.weights + run.first,
-                   .a_stride = kKvPageSlots,
-                   .b_stride = args.head_dim,
-                   .n = n_slots,
-                   .c = args.acc + run.first_query * args.acc_stride + d,
-                   .c_stride = args.acc_stride,
-                   .corrections = scratch.corrections,
-                   .start = false};
-    if (many || n_columns % L::kWidth != 0) {
-      fill_panel<L, T>(rows + d, args.head_dim, n_slots, n_columns, scratch.panel);
-      block.b_stride = kStrip;
-      run_blocks<L, float>(run.n_queries, n_vectors, block, scratch.panel, ahead);
+    const Rows rows = values.from_row(run.first).from_column(d);
+    const Block block = {.a = scratch.weights + run.first,
+                         .a_stride = kKvPageSlots,
+                         .n = n_slots,
+                         .c = args.acc + run.first_query * args.acc_stride + d,
+                         .c_stride = args.acc_stride,
+                         .corrections = scratch.corrections,
+                         .scales = nullptr,
+                         .start = false};
+    if (run.n_queries >= Rows::kPanelFrom || n_columns % L::kWidth != 0) {
+      fill_panel<L>(rows, n_slots, n_columns, scratch.panel);
+      run_blocks<L>(run.n_queries, n_vectors, block, Elements<L, float>{scratch.panel, kStrip},
+                    ahead);
     } else {
-      run_blocks<L, T>(run.n_queries, n_vectors, block, rows + d, ahead);
+      run_blocks<L>(run.n_queries, n_vectors, block, rows, ahead);
     }
   }
+}
+
+template <typename L>
+static void add_values(const AttendPageArgs& args, const Run& run, const Scratch& scratch,
+                       Ahead* ahead) noexcept {
+  const std::size_t n_columns = kv_columns(args.v_type, args.head_dim);
+  const auto add = [&]<typename T>(const T* values) {
+    add_strips<L>(args, run, scratch, ahead, Elements<L, T>{values, n_columns});
+  };
+  const auto add_nibbles = [&]<unsigned kGroup>() {
+    add_strips<L>(args, run, scratch, ahead,
+                  ValueNibbles<L, kGroup>{reinterpret_cast<const std::uint8_t*>(args.v),
+                                          n_columns / 2, scratch.scales, n_columns / kGroup, 0});
+  };
+  switch (args.v_type) {
+    case KvType::kF32: return add(reinterpret_cast<const float*>(args.v));
+    case KvType::kF16: return add(reinterpret_cast<const typename L::Half*>(args.v));
+    case KvType::k8Bit:
+      scale_slots<L>(run, scales_of(args.v, args.v_type, args.head_dim), scratch.weights);
+      return add(reinterpret_cast<const std::int8_t*>(args.v));
+    case KvType::k4Bit:
+      if (kv_group(args.v_type, args.head_dim) == 32) return add_nibbles.template operator()<32>();
+      return add_nibbles.template operator()<16>();
+  }
+}
+
+// Widens the scales of values in 4 bits, all of a page.
+template <typename L>
+static void widen_scales(const AttendPageArgs& args, float* to) noexcept {
+  if (args.v_type != KvType::k4Bit) return;
+  const std::uint16_t* from = scales_of(args.v, args.v_type, args.head_dim);
+  const std::size_t n = std::size_t{kKvPageSlots} * kv_groups(args.v_type, args.head_dim);
+  for (std::size_t i = 0; i < n; i += L::kWidth) L::store(to + i, L::load(from + i));
 }
 
 // Spreads the fetch of what follows over the steps that this page takes.
 template <typename L>
 static Ahead plan_ahead(const AttendPageArgs& args) noexcept {
-  constexpr std::size_t kLine = 64;
   if (args.next == nullptr) return {nullptr, nullptr, 0};
   const std::size_t n_blocks = (std::size_t{args.n_rows} * args.n_q + L::kRows - 1) / L::kRows;
   const std::size_t width = std::size_t{L::kVectors} * L::kWidth;
   const std::size_t n_steps = n_blocks * 2 * args.head_dim * (kKvPageSlots / width);
-  const std::size_t n_lines = args.next_bytes / kLine;
-  return {args.next, args.next + args.next_bytes, (n_lines + n_steps - 1) / n_steps * kLine};
+  return {args.next, args.next + args.next_bytes, (args.next_bytes + n_steps - 1) / n_steps};
 }
 
 template <typename L>
 static void attend_page(const AttendPageArgs& args) noexcept {
   const std::size_t n_queries = std::size_t{args.n_rows} * args.n_q;
   float* memory = reinterpret_cast<float*>(args.scratch);
-  const Scratch scratch = {memory + std::size_t{kStrip} * kStrip, memory,
-                           memory + kStrip * kStrip + n_queries * kKvPageSlots};
+  float* weights = memory + std::size_t{kStrip} * kStrip;
+  float* corrections = weights + n_queries * kKvPageSlots;
+  const Scratch scratch = {weights, memory, corrections, corrections + n_queries};
+  widen_scales<L>(args, scratch.scales);
   Ahead ahead = plan_ahead<L>(args);
   for (std::uint32_t row = 0; row < args.n_rows;) {
     const AttendRange range = args.visible[row];
@@ -364,17 +461,9 @@ static void attend_page(const AttendPageArgs& args) noexcept {
     const Run run = {row * args.n_q, (end - row) * args.n_q, range.first, range.last};
     row = end;
     if (range.first >= range.last) continue;
-    if (args.k_type == KvType::kF32) {
-      score_run<L, float>(args, run, scratch, &ahead);
-    } else {
-      score_run<L, typename L::Half>(args, run, scratch, &ahead);
-    }
+    score_run<L>(args, run, scratch, &ahead);
     weigh_run<L>(args, run, scratch);
-    if (args.v_type == KvType::kF32) {
-      add_values<L, float>(args, run, scratch, &ahead);
-    } else {
-      add_values<L, typename L::Half>(args, run, scratch, &ahead);
-    }
+    add_values<L>(args, run, scratch, &ahead);
   }
 }
 

@@ -20,6 +20,8 @@ struct Lanes {
   static constexpr unsigned kRows = 4;
   static constexpr unsigned kVectors = 2;
   static constexpr std::uint32_t kQueriesWorthAPanel = 5;
+  static constexpr std::uint32_t kQueriesWorthABytePanel = 5;
+  static constexpr std::uint32_t kQueriesWorthANibblePanel = 5;
 
   [[gnu::always_inline]] static Vec splat(float value) noexcept { return lanes::splat(value); }
   [[gnu::always_inline]] static Vec load(const float* from) noexcept {
@@ -30,8 +32,41 @@ struct Lanes {
     return lanes::high_half_to_f32(__builtin_convertvector(lanes::load<u16x4>(from), lanes::u32x4)
                                    << 16);
   }
-  [[gnu::always_inline]] static void store(float* to, Vec x) noexcept { lanes::store(to, x); }
-  [[gnu::always_inline]] static Vec multiply_add(Vec a, Vec b, Vec c) noexcept { return a * b + c; }
+  [[gnu::always_inline]] static Vec load(const std::int8_t* from) noexcept {
+    typedef std::int8_t i8x4 __attribute__((vector_size(4)));
+    return lanes::to_f32(__builtin_convertvector(lanes::load<i8x4>(from), i32x4));
+  }
+  // 2 code - 15 of codes `shift` bits up in eight bytes.
+  [[gnu::always_inline]] static void widen(const std::uint8_t* bytes, std::uint32_t shift,
+                                           Vec (&columns)[2]) noexcept {
+    typedef std::uint8_t u8x4 __attribute__((vector_size(4)));
+#pragma GCC unroll 2
+    for (unsigned v = 0; v < 2; ++v) {
+      const i32x4 four = __builtin_convertvector(lanes::load<u8x4>(bytes + 4 * v), i32x4);
+      const i32x4 codes = (four >> static_cast<int>(shift)) & 15;
+      columns[v] = lanes::to_f32(codes + codes - 15);
+    }
+  }
+  // Slots [slot, slot + 8) of a row of 32 bytes.
+  [[gnu::always_inline]] static void load_key_nibbles(const std::uint8_t* row, std::uint32_t slot,
+                                                      Vec (&slots)[2]) noexcept {
+    widen(row + slot % 32, slot / 32 * 4, slots);
+  }
+  // Half of the unit of 8 bytes that holds 16 columns of values.
+  template <unsigned kGroup>
+  [[gnu::always_inline]] static void load_value_nibbles(const std::uint8_t* row,
+                                                        const float* scales, std::uint32_t column,
+                                                        Vec (&columns)[2]) noexcept {
+    widen(row + column / 16 * 8, column % 16 / 8 * 4, columns);
+    columns[0] = columns[0] * scales[column / kGroup];
+    columns[1] = columns[1] * scales[column / kGroup];
+  }
+  [[gnu::always_inline]] static void store(float* to, Vec x) noexcept {
+    lanes::store(to, x);
+  }
+  [[gnu::always_inline]] static Vec multiply_add(Vec a, Vec b, Vec c) noexcept {
+    return a * b + c;
+  }
   // The larger, or `old` where `x` is NaN.
   [[gnu::always_inline]] static Vec larger(Vec x, Vec old) noexcept {
     return lanes::select(x > old, x, old);
@@ -49,13 +84,17 @@ struct Lanes {
                                              std::int32_t from) noexcept {
     return lanes::to_f32(lanes::load<i32x4>(positions) - from);
   }
-  [[gnu::always_inline]] static float first_lane(Vec x) noexcept { return x[0]; }
+  [[gnu::always_inline]] static float first_lane(Vec x) noexcept {
+    return x[0];
+  }
   [[gnu::always_inline]] static float largest_lane(Vec x) noexcept {
     const float a = x[0] > x[2] ? x[0] : x[2];
     const float b = x[1] > x[3] ? x[1] : x[3];
     return a > b ? a : b;
   }
-  [[gnu::always_inline]] static float sum_lanes(Vec x) noexcept { return lanes::sum_lanes(x); }
+  [[gnu::always_inline]] static float sum_lanes(Vec x) noexcept {
+    return lanes::sum_lanes(x);
+  }
 };
 
 }  // namespace

@@ -7,13 +7,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <vector>
 
 #include "base/f16.h"
-#include "kernels/convert/convert.h"
+#include "kernels/kv_rows/kv_store.h"
 #include "kernels/testing/error_bound.h"
 #include "kernels/testing/guard_pages.h"
 #include "kernels/testing/isa_coverage.h"
@@ -48,6 +49,11 @@ struct Shape {
   KvType k_type = KvType::kF16;
   KvType v_type = KvType::kF16;
 };
+
+// Stores are those of the scalar tier, whose bits all tiers share.
+KvStore scalar_store() {
+  return {convert_kernels().back(), kv_row_kernels().back()};
+}
 
 std::size_t acc_stride_of(std::uint32_t head_dim) {
   return (head_dim + 15U) / 16U * 16U;
@@ -104,7 +110,9 @@ class Problem {
          .n_q = part.n_q,
          .head_dim = shape_.head_dim,
          .scale = scale_,
-         .queries = queries.data()});
+         .queries = queries.data(),
+         .k_type = shape_.k_type,
+         .rotate = kv_row_kernels().back().rotate});
     for (std::size_t page = part.from; page < part.to; ++page) {
       const bool next = page + 1 < part.to;
       kernel.page({.queries = queries.data(),
@@ -153,9 +161,12 @@ class Problem {
   // much, relatively. A soft cap divides (1), takes tanh (2 ulp, up to 4) and multiplies (1), and
   // its slope of at most 1 enlarges nothing; a bias is a product (1) and is added (1). Differences
   // to the maximum add u |d|, exp 2 u, the sum over slots one rounding a slot, and each page's
-  // correction u |d| + 3 u. Numerator and denominator both carry that, hence twice, times the
-  // weighted magnitudes of v. Weights below 2^-125 may count as 0: each loses at most that times
-  // |v|, which stays below 8.
+  // correction u |d| + 3 u; the scale of a slot's values in 8 bits multiplies its weight (1).
+  // Numerator and denominator both carry that, hence twice, times the weighted magnitudes of v.
+  // Weights below 2^-125 may count as 0: each loses at most that times |v|, which stays below 8.
+  //
+  // Codes are widened exactly. A rotated query has a rounding a stage, one of its factor and one of
+  // `scale`, of the magnitudes that it is the sum of; a score has two more for each group's scale.
   //
   // Tiles of bf16 round q and k, 2^-8 each, which moves a score by as many parts of its terms'
   // magnitudes, and weights and values, 2^-8 each. Products with subnormal factors are lost, each
@@ -175,45 +186,97 @@ class Problem {
   // Writes `value` to all elements of one slot.
   void fill_slot(std::size_t page, std::uint32_t slot, float value) {
     const std::vector<float> row(shape_.head_dim, value);
-    store_key(convert_kernels().back(), shape_.k_type, row.data(), k_[page].data(), slot,
-              shape_.head_dim);
-    store_value(convert_kernels().back(), shape_.v_type, row.data(),
-                v_[page].data() + slot * kv_row_bytes(shape_.v_type, shape_.head_dim),
-                shape_.head_dim);
+    store_key(scalar_store(), shape_.k_type, row.data(), k_[page].data(), slot, shape_.head_dim);
+    store_value(scalar_store(), shape_.v_type, row.data(), v_[page].data(), slot, shape_.head_dim);
   }
 
  private:
   GuardedBytes make_block(KvType type, bool is_key, SeededRng& rng) const {
-    const std::size_t row_bytes = kv_row_bytes(type, shape_.head_dim);
-    GuardedBytes block(kKvPageSlots * row_bytes);
+    GuardedBytes block(kv_block_bytes(type, shape_.head_dim));
     std::vector<float> row(shape_.head_dim);
     for (std::uint32_t j = 0; j < kKvPageSlots; ++j) {
       for (float& v : row) v = rng.get().next_normal();
       if (is_key) {
-        store_key(convert_kernels().back(), type, row.data(), block.data(), j, shape_.head_dim);
+        store_key(scalar_store(), type, row.data(), block.data(), j, shape_.head_dim);
       } else {
-        store_value(convert_kernels().back(), type, row.data(), block.data() + j * row_bytes,
-                    shape_.head_dim);
+        store_value(scalar_store(), type, row.data(), block.data(), j, shape_.head_dim);
       }
     }
     return block;
   }
 
-  static double element(const GuardedBytes& block, KvType type, std::size_t index) {
+  static double half_at(const GuardedBytes& block, std::size_t offset) {
+    F16 half;
+    std::memcpy(&half, block.data() + offset, 2);
+    return to_f32(half);
+  }
+
+  // Elements as quant/kv_type.h lays them out, of a key (column d, slot j) or a value.
+  double element(const GuardedBytes& block, bool is_key, std::uint32_t j, std::uint32_t d) const {
+    const KvType type = is_key ? shape_.k_type : shape_.v_type;
+    const std::size_t columns = kv_columns(type, shape_.head_dim);
+    const std::size_t index =
+        is_key ? std::size_t{d} * kKvPageSlots + j : std::size_t{j} * columns + d;
     if (type == KvType::kF32) {
       float value;
       std::memcpy(&value, block.data() + index * 4, 4);
       return value;
     }
-    F16 half;
-    std::memcpy(&half, block.data() + index * 2, 2);
-    return to_f32(half);
+    if (type == KvType::kF16) return half_at(block, index * 2);
+    const std::size_t group = d / kv_group(type, shape_.head_dim);
+    const std::size_t n_groups = kv_groups(type, shape_.head_dim);
+    const std::size_t codes = kKvPageSlots * columns * kv_bits(type) / 8;
+    const double scale =
+        half_at(block, codes + 2 * (is_key ? group * kKvPageSlots + j : j * n_groups + group));
+    if (type == KvType::k8Bit) return scale * static_cast<std::int8_t>(block.data()[index]);
+    const std::size_t byte =
+        is_key ? std::size_t{d} * 32 + j % 32 : j * columns / 2 + d / 16 * 8 + d % 8;
+    const bool high = is_key ? j >= 32 : d % 16 >= 8;
+    const int code = static_cast<int>(block.data()[byte]) >> (high ? 4 : 0) & 15;
+    return scale * (2 * code - 15);
   }
   double key(std::size_t page, std::uint32_t slot, std::uint32_t d) const {
-    return element(k_[page], shape_.k_type, std::size_t{d} * kKvPageSlots + slot);
+    return element(k_[page], true, slot, d);
   }
   double value(std::size_t page, std::uint32_t slot, std::uint32_t d) const {
-    return element(v_[page], shape_.v_type, std::size_t{slot} * shape_.head_dim + d);
+    return element(v_[page], false, slot, d);
+  }
+
+  // What a stored key is multiplied with: a query's columns, or for quantised keys those of its
+  // Hadamard transform; and the magnitudes of what each is the sum of.
+  struct Query {
+    std::vector<double> columns;
+    std::vector<double> sizes;
+  };
+  Query query_of(std::uint32_t query) const {
+    const std::uint32_t n = kv_columns(shape_.k_type, shape_.head_dim);
+    std::vector<double> q(n);
+    for (std::uint32_t d = 0; d < shape_.head_dim; ++d) {
+      q[d] = static_cast<double>(q_[std::size_t{query} * shape_.head_dim + d]);
+    }
+    Query as_read = {q, q};
+    for (double& size : as_read.sizes) size = std::fabs(size);
+    if (!kv_is_quantised(shape_.k_type)) return as_read;
+    const std::uint32_t block = hadamard_block(n);
+    for (std::uint32_t i = 0; i < n; ++i) {
+      as_read.columns[i] = as_read.sizes[i] = 0.0;
+      for (std::uint32_t j = i / block * block; j < i / block * block + block; ++j) {
+        const double term = q[j] / std::sqrt(block);
+        as_read.columns[i] += std::popcount(i % block & j % block) % 2 == 0 ? term : -term;
+        as_read.sizes[i] += std::fabs(term);
+      }
+    }
+    return as_read;
+  }
+  // A score's, and its query's where that is rotated.
+  double score_roundings() const {
+    const double columns = kv_columns(shape_.k_type, shape_.head_dim);
+    double roundings = columns + 2.0;
+    if (kv_is_quantised(shape_.k_type)) {
+      const std::uint32_t block = hadamard_block(kv_columns(shape_.k_type, shape_.head_dim));
+      roundings += std::log2(block) + 3.0 + 2.0 * kv_groups(shape_.k_type, shape_.head_dim);
+    }
+    return roundings + (soft_cap_ == 0.0F ? 0.0 : 6.0) + (slopes_.empty() ? 0.0 : 2.0);
   }
 
   double bias_of(std::uint32_t query, std::size_t page, std::uint32_t slot) const {
@@ -231,6 +294,7 @@ class Problem {
       double weight;
     };
     std::vector<Seen> seen;
+    const Query q = query_of(query);
     double magnitude = 0.0;
     double max = -std::numeric_limits<double>::infinity();
     for (std::size_t p = 0; p < pages_.size(); ++p) {
@@ -238,11 +302,10 @@ class Problem {
       for (std::uint32_t j = range.first; j < range.last; ++j) {
         double score = 0.0;
         double size = 0.0;
-        for (std::uint32_t d = 0; d < shape_.head_dim; ++d) {
-          const double term =
-              static_cast<double>(q_[std::size_t{query} * shape_.head_dim + d]) * key(p, j, d);
-          score += term;
-          size += std::fabs(term);
+        for (std::uint32_t d = 0; d < q.columns.size(); ++d) {
+          const double stored = key(p, j, d);
+          score += q.columns[d] * stored;
+          size += q.sizes[d] * std::fabs(stored);
         }
         const double bias = bias_of(query, p, j);
         const double cap = soft_cap_;
@@ -260,13 +323,11 @@ class Problem {
       sum += s.weight;
     }
     const double pages = static_cast<double>(pages_.size());
-    const double roundings =
-        shape_.head_dim + 2.0 + (soft_cap_ == 0.0F ? 0.0 : 6.0) + (slopes_.empty() ? 0.0 : 2.0);
     const double score_roundoff =
-        gamma_of(roundings) + 2.0 * input_roundoff + input_roundoff * input_roundoff;
+        gamma_of(score_roundings()) + 2.0 * input_roundoff + input_roundoff * input_roundoff;
     const double relative =
         2.0 * (std::expm1(2.0 * score_roundoff * magnitude) + 2.0 * input_roundoff +
-               gamma_of(kKvPageSlots + 8.0 + widest + pages * (4.0 + widest)));
+               gamma_of(kKvPageSlots + 9.0 + widest + pages * (4.0 + widest)));
     const double dropped = static_cast<double>(seen.size()) * 0x1p-125 * 8.0;
     for (std::uint32_t d = 0; d < shape_.head_dim; ++d) {
       double total = 0.0;
@@ -348,12 +409,31 @@ TEST_P(AttendTest, MatchesReferenceForEveryGroupSize) {
 TEST_P(AttendTest, MatchesReferenceWhenTypesDiffer) {
   SeededRng rng;
   for (const std::uint32_t n_rows : {1U, 30U}) {
-    const Problem f16_keys({n_rows, 2, 72, KvType::kF16, KvType::kF32}, {{kWholePage}, {{3, 33}}},
-                           1.0F, rng);
-    EXPECT_TRUE(f16_keys.within_bound(f16_keys.run(GetParam()), GetParam()));
-    const Problem f32_keys({n_rows, 2, 72, KvType::kF32, KvType::kF16}, {{kWholePage}, {{3, 33}}},
-                           1.0F, rng);
-    EXPECT_TRUE(f32_keys.within_bound(f32_keys.run(GetParam()), GetParam()));
+    for (const KvType k_type : kAllKvTypes) {
+      for (const KvType v_type : kAllKvTypes) {
+        const Problem problem({n_rows, 2, 72, k_type, v_type}, {{kWholePage}, {{3, 33}}}, 1.0F,
+                              rng);
+        EXPECT_TRUE(problem.within_bound(problem.run(GetParam()), GetParam()))
+            << kv_type_name(k_type) << " " << kv_type_name(v_type);
+      }
+    }
+  }
+}
+
+// Groups of query heads over quantised rows, each with heads whose last vectors, blocks of the
+// rotation and groups of scales differ.
+TEST_P(AttendTest, MatchesReferenceForEveryGroupOfQuantisedRows) {
+  SeededRng rng;
+  for (const KvType type : {KvType::k8Bit, KvType::k4Bit}) {
+    for (const std::uint32_t n_q : {1U, 2U, 4U, 7U, 8U}) {
+      for (const std::uint32_t head_dim : {64U, 80U, 96U, 128U}) {
+        for (const std::uint32_t n_rows : {1U, 5U}) {
+          const Problem problem({n_rows, n_q, head_dim, type, type}, staircase(n_rows), 1.0F, rng);
+          EXPECT_TRUE(problem.within_bound(problem.run(GetParam()), GetParam()))
+              << kv_type_name(type) << " " << head_dim << " rows " << n_rows << " heads " << n_q;
+        }
+      }
+    }
   }
 }
 
@@ -413,6 +493,20 @@ TEST(AttendFaultsTest, EveryPlantedFaultIsCaught) {
     }
   }
   EXPECT_GE(testing_support::planted_attend_faults().size(), 10U);
+}
+
+TEST(AttendFaultsTest, EveryPlantedFaultOfQuantisedRowsIsCaught) {
+  for (const KvType type : {KvType::k8Bit, KvType::k4Bit}) {
+    SeededRng rng;
+    const Problem problem({2, 4, 96, type, type}, staircase(2), 1.0F, rng);
+    EXPECT_TRUE(problem.within_bound(problem.run(attend_decode_kernels().back()),
+                                     attend_decode_kernels().back()));
+    for (const auto& fault : testing_support::planted_quantised_faults()) {
+      EXPECT_FALSE(problem.within_bound(problem.run(fault.kernel), fault.kernel))
+          << fault.what << ' ' << kv_type_name(type);
+    }
+  }
+  EXPECT_GE(testing_support::planted_quantised_faults().size(), 7U);
 }
 
 TEST_P(AttendTest, NothingVisibleGivesZeros) {

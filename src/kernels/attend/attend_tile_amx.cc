@@ -21,6 +21,7 @@ namespace {
 
 using attend_page_internal::Avx512Lanes;
 using attend_page_internal::Run;
+using attend_page_internal::scales_of;
 using attend_page_internal::Scratch;
 
 constexpr std::uint32_t kBlockQueries = 16;  // rows of a tile
@@ -67,25 +68,92 @@ Work work_in(const AttendPageArgs& args) noexcept {
 [[gnu::always_inline]] inline __m512 load_part(const std::uint16_t* from, __mmask16 mask) noexcept {
   return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, from));
 }
+[[gnu::always_inline]] inline float widen_half(std::uint16_t half) noexcept {
+  return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(half)));
+}
+
+// Rows of a block, 16 columns at a time: `load` gives columns [c, c + 16) of a row, zeros where the
+// mask is. Codes times scales are exact in f32.
+template <typename T>
+struct PlainRows {
+  const T* at;
+  std::size_t stride;
+  [[gnu::always_inline]] __m512 load(std::uint32_t row, std::uint32_t c,
+                                     __mmask16 mask) const noexcept {
+    return load_part(at + row * stride + c, mask);
+  }
+};
+
+// Keys in 8 bits, a scale a column; values, a scale a row.
+struct KeyBytes {
+  const std::int8_t* codes;
+  const std::uint16_t* scales;
+  [[gnu::always_inline]] __m512 load(std::uint32_t row, std::uint32_t c,
+                                     __mmask16 mask) const noexcept {
+    if (mask == 0) return _mm512_setzero_ps();
+    return _mm512_mul_ps(Avx512Lanes::load(codes + row * kKvPageSlots + c),
+                         Avx512Lanes::load(scales + c));
+  }
+};
+struct ValueBytes {
+  const std::int8_t* codes;
+  const std::uint16_t* scales;
+  std::size_t n_columns;
+  [[gnu::always_inline]] __m512 load(std::uint32_t row, std::uint32_t c,
+                                     __mmask16 mask) const noexcept {
+    if (mask == 0) return _mm512_setzero_ps();
+    return _mm512_mul_ps(Avx512Lanes::load(codes + row * n_columns + c),
+                         _mm512_set1_ps(widen_half(scales[row])));
+  }
+};
+
+// The same in 4 bits, a scale for `group` dimensions.
+struct KeyNibbles {
+  const std::uint8_t* codes;
+  const std::uint16_t* scales;
+  std::uint32_t group;
+  [[gnu::always_inline]] __m512 load(std::uint32_t row, std::uint32_t c,
+                                     __mmask16 mask) const noexcept {
+    if (mask == 0) return _mm512_setzero_ps();
+    const std::uint8_t* bytes = codes + row * (kKvPageSlots / 2) + c % (kKvPageSlots / 2);
+    const __m512i wide =
+        _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
+    const __m512i indices = c < kKvPageSlots / 2 ? wide : _mm512_srli_epi32(wide, 4);
+    return _mm512_mul_ps(_mm512_permutexvar_ps(indices, Avx512Lanes::levels()),
+                         Avx512Lanes::load(scales + row / group * kKvPageSlots + c));
+  }
+};
+struct ValueNibbles {
+  const std::uint8_t* codes;
+  const std::uint16_t* scales;
+  std::size_t n_columns;
+  std::uint32_t group;
+  [[gnu::always_inline]] __m512 load(std::uint32_t row, std::uint32_t c,
+                                     __mmask16 mask) const noexcept {
+    if (mask == 0) return _mm512_setzero_ps();
+    const __m512i indices = Avx512Lanes::codes_of_unit(codes + (row * n_columns + c) / 2);
+    const float scale = widen_half(scales[row * (n_columns / group) + c / group]);
+    return _mm512_mul_ps(_mm512_permutexvar_ps(indices, Avx512Lanes::levels()),
+                         _mm512_set1_ps(scale));
+  }
+};
 
 // Writes rows 2 p and 2 p + 1, rounded, as row p of `pairs`: zeros for rows outside `valid` and
 // columns from n_columns up to the next 16. Returns whether all that was read is finite in bf16.
-template <typename T>
-[[gnu::noinline]] bool make_pairs(const T* rows, std::size_t stride, AttendRange valid,
-                                  std::uint32_t n_pairs, std::uint32_t n_columns,
-                                  std::uint32_t* pairs) noexcept {
+template <typename Rows>
+[[gnu::noinline]] bool make_pairs(const Rows& rows, AttendRange valid, std::uint32_t n_pairs,
+                                  std::uint32_t n_columns, std::uint32_t* pairs) noexcept {
   constexpr int kNotFinite = 0x99;  // NaN of both kinds, infinities of both signs
   __mmask16 not_finite = 0;
   for (std::uint32_t pair = 0; pair < n_pairs; ++pair) {
     const std::uint32_t row = 2 * pair;
     const bool first = row >= valid.first && row < valid.last;
     const bool second = row + 1 >= valid.first && row + 1 < valid.last;
-    const T* from = rows + row * stride;
     for (std::uint32_t c = 0; c < n_columns; c += kTileColumns, pairs += kTileColumns) {
       const std::uint32_t rest = n_columns - c;
       const auto mask = static_cast<__mmask16>(rest < 16 ? (1U << rest) - 1U : 0xFFFFU);
-      const __m512 x = load_part(from + c, first ? mask : __mmask16{0});
-      const __m512 y = load_part(from + stride + c, second ? mask : __mmask16{0});
+      const __m512 x = rows.load(row, c, first ? mask : __mmask16{0});
+      const __m512 y = rows.load(row + 1, c, second ? mask : __mmask16{0});
       const __m512i low = _mm512_cvtepu16_epi32(round_to_bf16(x));
       const __m512i high = _mm512_slli_epi32(_mm512_cvtepu16_epi32(round_to_bf16(y)), 16);
       const __m512 again = _mm512_castsi512_ps(_mm512_slli_epi32(low, 16));
@@ -99,25 +167,45 @@ template <typename T>
 }
 
 void make_key_pairs(const AttendPageArgs& args, const Work& work) noexcept {
-  const AttendRange valid = {0, args.head_dim};
-  const std::uint32_t n_pairs = round_up(args.head_dim, kTileTerms) / 2;
-  if (args.k_type == KvType::kF32) {
-    make_pairs(reinterpret_cast<const float*>(args.k), kKvPageSlots, valid, n_pairs, kKvPageSlots,
-               work.k_pairs);
-  } else {
-    make_pairs(reinterpret_cast<const std::uint16_t*>(args.k), kKvPageSlots, valid, n_pairs,
-               kKvPageSlots, work.k_pairs);
+  const std::uint32_t n_dims = kv_columns(args.k_type, args.head_dim);
+  const std::uint32_t n_pairs = round_up(n_dims, kTileTerms) / 2;
+  const auto make = [&](const auto& rows) {
+    make_pairs(rows, {0, n_dims}, n_pairs, kKvPageSlots, work.k_pairs);
+  };
+  const std::uint16_t* scales = scales_of(args.k, args.k_type, args.head_dim);
+  switch (args.k_type) {
+    case KvType::kF32:
+      return make(PlainRows<float>{reinterpret_cast<const float*>(args.k), kKvPageSlots});
+    case KvType::kF16:
+      return make(
+          PlainRows<std::uint16_t>{reinterpret_cast<const std::uint16_t*>(args.k), kKvPageSlots});
+    case KvType::k8Bit: return make(KeyBytes{reinterpret_cast<const std::int8_t*>(args.k), scales});
+    case KvType::k4Bit:
+      return make(KeyNibbles{reinterpret_cast<const std::uint8_t*>(args.k), scales,
+                             kv_group(args.k_type, args.head_dim)});
   }
 }
 
 // Returns whether the values of slots `valid` are finite.
 bool make_value_pairs(const AttendPageArgs& args, AttendRange valid, const Work& work) noexcept {
-  if (args.v_type == KvType::kF32) {
-    return make_pairs(reinterpret_cast<const float*>(args.v), args.head_dim, valid,
-                      kKvPageSlots / 2, args.head_dim, work.v_pairs);
+  const std::uint32_t n_columns = kv_columns(args.v_type, args.head_dim);
+  const auto make = [&](const auto& rows) {
+    return make_pairs(rows, valid, kKvPageSlots / 2, n_columns, work.v_pairs);
+  };
+  const std::uint16_t* scales = scales_of(args.v, args.v_type, args.head_dim);
+  switch (args.v_type) {
+    case KvType::kF32:
+      return make(PlainRows<float>{reinterpret_cast<const float*>(args.v), n_columns});
+    case KvType::kF16:
+      return make(
+          PlainRows<std::uint16_t>{reinterpret_cast<const std::uint16_t*>(args.v), n_columns});
+    case KvType::k8Bit:
+      return make(ValueBytes{reinterpret_cast<const std::int8_t*>(args.v), scales, n_columns});
+    case KvType::k4Bit:
+      return make(ValueNibbles{reinterpret_cast<const std::uint8_t*>(args.v), scales, n_columns,
+                               kv_group(args.v_type, args.head_dim)});
   }
-  return make_pairs(reinterpret_cast<const std::uint16_t*>(args.v), args.head_dim, valid,
-                    kKvPageSlots / 2, args.head_dim, work.v_pairs);
+  return false;
 }
 
 // sums[16][:] = left x right, for n_tiles tiles of columns: left [16] rows left_stride bytes apart,
@@ -228,15 +316,19 @@ void attend_load_queries_amx(const AttendQueryArgs& args) noexcept {
   const std::uint32_t n_queries = args.n_rows * args.n_q;
   auto* to = reinterpret_cast<std::uint16_t*>(args.queries);
   const __m512 scale = _mm512_set1_ps(args.scale);
+  alignas(64) float row[kMaxHeadDim] = {};
   for (std::uint32_t i = 0; i < n_queries; ++i) {
     const float* from =
         args.q + i / args.n_q * args.row_stride + std::size_t{i % args.n_q} * args.head_dim;
-    for (std::uint32_t d = 0; d < n_columns; d += 16, to += 16) {
-      const std::uint32_t rest = d < args.head_dim ? args.head_dim - d : 0;
+    for (std::uint32_t d = 0; d < args.head_dim; d += 16) {
+      const std::uint32_t rest = args.head_dim - d;
       const auto mask = static_cast<__mmask16>(rest < 16 ? (1U << rest) - 1U : 0xFFFFU);
-      const __m512 x = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, from + d), scale);
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
-                          round_to_bf16(_mm512_maskz_mov_ps(mask, x)));
+      _mm512_store_ps(row + d,
+                      _mm512_maskz_mul_ps(mask, _mm512_maskz_loadu_ps(mask, from + d), scale));
+    }
+    if (kv_is_quantised(args.k_type)) args.rotate(row, kv_columns(args.k_type, args.head_dim));
+    for (std::uint32_t d = 0; d < n_columns; d += 16, to += 16) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), round_to_bf16(_mm512_load_ps(row + d)));
     }
   }
   const std::size_t n_missing = round_up(n_queries, kBlockQueries) - n_queries;

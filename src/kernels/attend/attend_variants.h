@@ -10,10 +10,11 @@
 
 namespace qsf::kernels {
 
-// Scales queries and packs them as rows of head_dim floats: what every f32 tier reads.
+// Scales queries, rotates them for quantised keys and packs them as rows of kv_columns floats: what
+// every f32 tier reads.
 void attend_load_queries_f32(const AttendQueryArgs& args) noexcept;
 
-// Rounds queries to bf16, in rows padded to whole tiles.
+// The same, rounded to bf16, in rows padded to whole tiles.
 void attend_load_queries_amx(const AttendQueryArgs& args) noexcept;
 
 void attend_page_scalar(const AttendPageArgs& args) noexcept;

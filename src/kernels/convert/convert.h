@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Arrays between f32 and the half-width storage types, and the store of K and V rows.
+// Arrays between f32 and the half-width storage types.
 
 #ifndef QSF_KERNELS_CONVERT_CONVERT_H_
 #define QSF_KERNELS_CONVERT_CONVERT_H_
@@ -11,7 +11,6 @@
 
 #include "base/f16.h"
 #include "kernels/isa.h"
-#include "quant/kv_type.h"
 
 namespace qsf::kernels {
 
@@ -30,17 +29,6 @@ struct ConvertKernels {
 
 // Every implementation, best instruction set first, scalar last. Threads  any
 std::span<const ConvertKernels> convert_kernels() noexcept;
-
-// Stores the head_dim values of one key as slot `slot` of a page's K block (quant/kv_type.h): every
-// kKvPageSlots-th element. Requires  slot < kKvPageSlots
-// Threads  any, for different slots too: no byte of another slot is written
-void store_key(const ConvertKernels& convert, KvType type, const float* from, std::byte* block,
-               std::uint32_t slot, std::uint32_t head_dim) noexcept;
-
-// Stores one V row of head_dim values at `to`, kv_row_bytes(type, head_dim) bytes.
-// Threads  any
-void store_value(const ConvertKernels& convert, KvType type, const float* from, std::byte* to,
-                 std::uint32_t head_dim) noexcept;
 
 }  // namespace qsf::kernels
 

@@ -103,50 +103,6 @@ TEST_P(ConvertTest, StaysInsideItsOperands) {
   }
 }
 
-TEST_P(ConvertTest, StoresValues) {
-  SeededRng rng;
-  std::vector<float> row(50);
-  for (float& v : row) v = rng.get().next_normal();
-  const GuardedBytes as_f32(kv_row_bytes(KvType::kF32, 50));
-  store_value(GetParam(), KvType::kF32, row.data(), as_f32.data(), 50);
-  EXPECT_EQ(std::memcmp(as_f32.data(), row.data(), as_f32.size()), 0);
-  const GuardedBytes as_f16(kv_row_bytes(KvType::kF16, 50));
-  store_value(GetParam(), KvType::kF16, row.data(), as_f16.data(), 50);
-  for (std::size_t i = 0; i < 50; ++i) {
-    F16 half;
-    std::memcpy(&half, as_f16.data() + 2 * i, 2);
-    EXPECT_EQ(half, to_f16(row[i]));
-  }
-}
-
-// A key's elements are a page's slots apart, and no other slot changes.
-TEST_P(ConvertTest, StoresKeysByDimension) {
-  SeededRng rng;
-  for (const KvType type : kAllKvTypes) {
-    for (const std::uint32_t head_dim : {1U, 63U, 64U, 150U}) {
-      std::vector<float> row(head_dim);
-      for (float& v : row) v = rng.get().next_normal();
-      const GuardedBytes block(kKvPageSlots * kv_row_bytes(type, head_dim));
-      for (const std::uint32_t slot : {0U, 37U, kKvPageSlots - 1}) {
-        std::memset(block.data(), 0x5A, block.size());
-        store_key(GetParam(), type, row.data(), block.data(), slot, head_dim);
-        std::vector<std::byte> want(block.size(), std::byte{0x5A});
-        for (std::uint32_t d = 0; d < head_dim; ++d) {
-          const std::size_t index = std::size_t{d} * kKvPageSlots + slot;
-          const F16 half = to_f16(row[d]);
-          if (type == KvType::kF32) {
-            std::memcpy(&want[index * 4], &row[d], 4);
-          } else {
-            std::memcpy(&want[index * 2], &half, 2);
-          }
-        }
-        EXPECT_EQ(std::memcmp(block.data(), want.data(), want.size()), 0)
-            << head_dim << ' ' << slot;
-      }
-    }
-  }
-}
-
 // Whether arrays of every kind and size are narrowed and widened as base/f16.h does.
 ::testing::AssertionResult agrees(const ConvertKernels& kernels) {
   SeededRng rng;

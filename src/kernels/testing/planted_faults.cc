@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "base/f16.h"
 #include "kernels/attend/attend_variants.h"
@@ -297,6 +298,79 @@ void forget_correction(const AttendPageArgs& args) noexcept {
   for (std::uint32_t i = 0; i < args.n_rows * args.n_q; ++i) args.state[i].sum += sums[i];
 }
 
+constexpr std::size_t kMaxQuantisedBlock = kv_block_bytes(KvType::k8Bit, 128);
+
+// Calls the right kernel with a changed copy of the K block, or of the V block.
+template <typename Change>
+void change_block(const AttendPageArgs& args, bool keys, Change change) noexcept {
+  alignas(64) std::byte block[kMaxQuantisedBlock];
+  const KvType type = keys ? args.k_type : args.v_type;
+  AttendPageArgs wrong = args;
+  const std::byte*& at = keys ? wrong.k : wrong.v;
+  std::memcpy(block, at, kv_block_bytes(type, args.head_dim));
+  change(block, block + kv_scales_offset(type, args.head_dim), type);
+  at = block;
+  attend_page_scalar(wrong);
+}
+
+// Takes every slot's key scales from the slot after it.
+void take_next_key_scale(const AttendPageArgs& args) noexcept {
+  change_block(args, true, [](std::byte*, std::byte* scales, KvType) {
+    std::memmove(scales, scales + sizeof(F16), (kKvPageSlots - 1) * sizeof(F16));
+  });
+}
+
+void take_next_value_scale(const AttendPageArgs& args) noexcept {
+  const std::size_t row_bytes = kv_groups(args.v_type, args.head_dim) * sizeof(F16);
+  change_block(args, false, [row_bytes](std::byte*, std::byte* scales, KvType) {
+    std::memmove(scales, scales + row_bytes, (kKvPageSlots - 1) * row_bytes);
+  });
+}
+
+// Leaves out the last dimension of keys, the least that a loop can lose.
+void drop_last_dimension(const AttendPageArgs& args) noexcept {
+  const std::size_t row_bytes = std::size_t{kKvPageSlots} * kv_bits(args.k_type) / 8;
+  change_block(args, true, [row_bytes](std::byte*, std::byte* scales, KvType) {
+    std::memset(scales - row_bytes, 0, row_bytes);
+  });
+}
+
+// Takes a byte's two numbers for each other's, or in 8 bits a code for its neighbour's.
+void exchange_codes(const AttendPageArgs& args, bool keys) noexcept {
+  change_block(args, keys, [](std::byte* codes, std::byte* scales, KvType type) {
+    for (; codes < scales; codes += 2) {
+      if (type == KvType::k8Bit) {
+        std::swap(codes[0], codes[1]);
+      } else {
+        codes[0] = codes[0] << 4 | codes[0] >> 4;
+        codes[1] = codes[1] << 4 | codes[1] >> 4;
+      }
+    }
+  });
+}
+void exchange_key_codes(const AttendPageArgs& args) noexcept {
+  exchange_codes(args, true);
+}
+void exchange_value_codes(const AttendPageArgs& args) noexcept {
+  exchange_codes(args, false);
+}
+
+// Reads the codes of values without their sign, or from 0 to 15 instead of around 0.
+void shift_value_codes(const AttendPageArgs& args) noexcept {
+  change_block(args, false, [](std::byte* codes, std::byte* scales, KvType type) {
+    for (; codes < scales; ++codes) {
+      *codes = type == KvType::k8Bit ? *codes & std::byte{0x7F} : *codes | std::byte{0x11};
+    }
+  });
+}
+
+// Leaves queries as they are, though keys are rotated.
+void forget_rotation(const AttendQueryArgs& args) noexcept {
+  AttendQueryArgs wrong = args;
+  wrong.rotate = [](float*, std::uint32_t) noexcept {};
+  attend_load_queries_f32(wrong);
+}
+
 constexpr AttendKernel faulty(const char* name, AttendPageFn page) {
   return {name, Isa::kScalar, Exactness::kBounded, attend_load_queries_f32, page, 128};
 }
@@ -314,6 +388,18 @@ constexpr PlantedFault<AttendKernel> kAttendFaults[] = {
     {"older sums not corrected", faulty("forget_correction", forget_correction)},
 };
 
+constexpr PlantedFault<AttendKernel> kQuantisedFaults[] = {
+    {"queries not rotated",
+     {"forget_rotation", Isa::kScalar, Exactness::kBounded, forget_rotation, attend_page_scalar,
+      128}},
+    {"key scale of the next slot", faulty("take_next_key_scale", take_next_key_scale)},
+    {"value scale of the next slot", faulty("take_next_value_scale", take_next_value_scale)},
+    {"last dimension dropped", faulty("drop_last_dimension", drop_last_dimension)},
+    {"codes of keys exchanged", faulty("exchange_key_codes", exchange_key_codes)},
+    {"codes of values exchanged", faulty("exchange_value_codes", exchange_value_codes)},
+    {"codes of values shifted", faulty("shift_value_codes", shift_value_codes)},
+};
+
 }  // namespace
 
 std::span<const PlantedFault<MatMulKernel>> planted_matmul_faults() noexcept {
@@ -321,6 +407,9 @@ std::span<const PlantedFault<MatMulKernel>> planted_matmul_faults() noexcept {
 }
 std::span<const PlantedFault<AttendKernel>> planted_attend_faults() noexcept {
   return kAttendFaults;
+}
+std::span<const PlantedFault<AttendKernel>> planted_quantised_faults() noexcept {
+  return kQuantisedFaults;
 }
 std::span<const PlantedFault<MatMulKernel>> planted_memory_faults() noexcept {
   return kMemoryFaults;

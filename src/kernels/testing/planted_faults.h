@@ -25,6 +25,10 @@ std::span<const PlantedFault<MatMulKernel>> planted_matmul_faults() noexcept;
 // Faults of a page of attention with a soft cap and slopes, for at most 64 queries.
 std::span<const PlantedFault<AttendKernel>> planted_attend_faults() noexcept;
 
+// Faults of pages whose keys and values are both quantised, in heads of at most 128 columns with
+// more than one scale a row in 4 bits.
+std::span<const PlantedFault<AttendKernel>> planted_quantised_faults() noexcept;
+
 // Faults that touch memory they must not; a guarded run dies of them.
 std::span<const PlantedFault<MatMulKernel>> planted_memory_faults() noexcept;
 
