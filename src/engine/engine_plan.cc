@@ -62,9 +62,7 @@ class Planner {
     add_program();
     add_tokenizer();
     QSF_ASSIGN_OR_RETURN(const Residency whole, weights_for(UINT64_MAX));
-    QSF_ASSIGN_OR_RETURN(const Residency least, weights_for(whole.least_bytes));
-    // Streaming takes tables that a resident model does not.
-    const std::uint64_t table_bytes = std::max(whole.table_bytes, least.table_bytes);
+    QSF_ASSIGN_OR_RETURN(const std::uint64_t table_bytes, most_table_bytes(whole));
     QSF_ASSIGN_OR_RETURN(const BudgetFit fit, choose(whole, table_bytes));
     plan_.max_context = fit.context;
     plan_.rows_per_pass = fit.rows;
@@ -91,6 +89,10 @@ class Planner {
   std::uint32_t wished_rows() const {
     return std::min(options_.rows_per_pass != 0 ? options_.rows_per_pass : kDefaultRowsPerPass,
                     wished_context());
+  }
+
+  std::uint64_t wished_ring() const {
+    return inputs_.reading.ring_bytes != 0 ? inputs_.reading.ring_bytes : kDefaultRingBytes;
   }
 
   void choose_budget() {
@@ -153,6 +155,19 @@ class Planner {
                                               .mapped = inputs_.reading.mapped});
   }
 
+  // Streaming takes tables that a resident model does not, the larger the ring the more.
+  Result<std::uint64_t> most_table_bytes(const Residency& whole) const {
+    std::uint64_t most = whole.table_bytes;
+    const std::uint64_t all = whole.region_bytes + whole.mapped_bytes;
+    for (const std::uint64_t bytes :
+         {whole.least_bytes, whole.least_bytes + wished_ring(), all - 1}) {
+      if (bytes < whole.least_bytes || bytes >= all) continue;
+      QSF_ASSIGN_OR_RETURN(const Residency streamed, weights_for(bytes));
+      most = std::max(most, streamed.table_bytes);
+    }
+    return most;
+  }
+
   std::uint64_t kv_bytes(std::uint32_t context) const {
     return inputs_.backend.kv_bytes(kv_shape(spec_, options_),
                                     kv_limits(options_, context).n_pages);
@@ -170,12 +185,11 @@ class Planner {
   }
 
   Result<BudgetFit> choose(const Residency& whole, std::uint64_t table_bytes) const {
-    const std::uint64_t ring =
-        inputs_.reading.ring_bytes != 0 ? inputs_.reading.ring_bytes : kDefaultRingBytes;
     BudgetCosts costs;
     costs.all_weight_bytes = whole.region_bytes + whole.mapped_bytes;
     costs.least_weight_bytes = std::min(whole.least_bytes, costs.all_weight_bytes);
-    costs.ring_weight_bytes = std::min(costs.least_weight_bytes + ring, costs.all_weight_bytes);
+    costs.ring_weight_bytes =
+        std::min(costs.least_weight_bytes + wished_ring(), costs.all_weight_bytes);
     costs.base_bytes = plan_.memory.total_bytes() + kRounding + kHeapBytes + table_bytes +
                        inputs_.reader.heap_bytes() + sample_bytes() + tokenizer_bytes_;
     costs.base_bytes += (tokenizer_bytes_ + sample_bytes()) / kBytesOfAPageTableByte;
@@ -269,11 +283,9 @@ class Planner {
       steps.push_back(
           printed("weights: %.1f %% stay in memory; each pass reads %.1f MB of the file",
                   100 * r.resident_share, megabytes(r.streamed_bytes)));
-      const std::uint64_t ring =
-          inputs_.reading.ring_bytes != 0 ? inputs_.reading.ring_bytes : kDefaultRingBytes;
-      if (r.ring_bytes < ring && r.ring_bytes < r.streamed_bytes) {
+      if (r.ring_bytes < wished_ring() && r.ring_bytes < r.streamed_bytes) {
         steps.push_back(printed("ring: %.1f MB instead of %.1f MB; the disk may have to wait",
-                                megabytes(r.ring_bytes), megabytes(ring)));
+                                megabytes(r.ring_bytes), megabytes(wished_ring())));
       }
     }
     if (plan_.max_context < wished_context()) {

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT
+//
+// Plans of the bundled model for made-up machines, and engines that keep to them.
+
+#include "engine/engine_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/engine_impl.h"
+#include "ops/make_backend.h"
+#include "platform/memory.h"
+#include "platform/threads.h"
+
+namespace qsf {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+constexpr std::uint64_t kMB = 1'000'000;
+const std::string kModel = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
+
+class EnginePlanTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    threads_ = ThreadPool::create(2).value();
+    backend_ = make_cpu_backend(*threads_, /*exact=*/false).value();
+    machine_.limits = {64'000 * kMB, 60'000 * kMB};
+    machine_.program = {.file_bytes = 9 * kMB, .anonymous_bytes = kMB, .stack_bytes = 40'000};
+    machine_.n_cpus = 2;
+  }
+
+  Result<EnginePlan> plan(std::uint64_t budget_bytes) const {
+    EngineOptions options = options_;
+    options.ram_budget_bytes = budget_bytes;
+    return plan_engine({.reader = reader_,
+                        .backend = *backend_,
+                        .options = options,
+                        .n_threads = 2,
+                        .tokenizer_index_bytes = 40'000,
+                        .machine = machine_,
+                        .reading = reading_});
+  }
+
+  QsfReader reader_ = QsfReader::open(kModel).value();
+  std::unique_ptr<ThreadPool> threads_;
+  std::unique_ptr<Backend> backend_;
+  MachineFacts machine_;
+  ReadingFacts reading_;
+  EngineOptions options_;
+};
+
+TEST_F(EnginePlanTest, WithoutABudgetTheMachineBoundsAModelThatIsResident) {
+  const EnginePlan got = plan(0).value();
+  EXPECT_FALSE(got.budget_named);
+  EXPECT_EQ(got.budget_bytes, default_budget_bytes(machine_.limits, kMB + 40'000));
+  EXPECT_TRUE(got.residency.everything_resident);
+  EXPECT_EQ(got.rows_per_pass, 512U);
+  EXPECT_EQ(got.max_context, 1024U);
+  EXPECT_THAT(got.steps, IsEmpty());
+  machine_.limits = {};  // a system that tells nothing
+  EXPECT_EQ(plan(0).value().budget_bytes, kNoMemoryLimit);
+}
+
+// Every budget from one that is too small to one that is too large: kept to the byte, or refused.
+TEST_F(EnginePlanTest, KeepsEveryBudget) {
+  bool fitted = false;
+  int n_streamed = 0;
+  for (std::uint64_t budget = 12 * kMB; budget < 60 * kMB; budget += 37'000) {
+    const Result<EnginePlan> got = plan(budget);
+    if (!got.has_value()) {
+      EXPECT_EQ(got.error().code(), StatusCode::kOutOfBudget) << got.error().message();
+      EXPECT_FALSE(fitted) << "a smaller budget worked: " << got.error().message();
+      continue;
+    }
+    fitted = true;
+    EXPECT_LE(got->memory.total_bytes(), budget);
+    EXPECT_EQ(got->max_context, 1024U);
+    if (got->residency.everything_resident) continue;
+    ++n_streamed;
+    EXPECT_GT(got->residency.streamed_bytes, 0U);
+    EXPECT_THAT(got->steps, Contains(HasSubstr("stay in memory; each pass reads")));
+    EXPECT_GT(got->memory.total_bytes() + 200'000, budget) << "memory is left";
+  }
+  EXPECT_TRUE(plan(60 * kMB).value().residency.everything_resident);
+  EXPECT_GT(n_streamed, 10);
+}
+
+// Where readers have staging memory too, and where nobody named a context.
+TEST_F(EnginePlanTest, KeepsEveryBudgetWithManyReadersAndSequences) {
+  reading_ = {.n_queues = 8, .ring_bytes = 1'500'000, .mapped = false};
+  options_.n_sequences = 3;
+  options_.max_context = 200;
+  options_.rows_per_pass = 1000;
+  for (std::uint64_t budget = 14 * kMB; budget < 50 * kMB; budget += 91'000) {
+    const Result<EnginePlan> got = plan(budget);
+    if (got.has_value()) {
+      EXPECT_LE(got->memory.total_bytes(), budget);
+      EXPECT_LE(got->rows_per_pass, 200U);
+    } else {
+      EXPECT_EQ(got.error().code(), StatusCode::kOutOfBudget) << got.error().message();
+    }
+  }
+}
+
+TEST_F(EnginePlanTest, TheBudgetThatARefusalNamesWorksAndOneLessDoesNot) {
+  for (const std::uint32_t context : {0U, 64U, 1024U}) {
+    options_.max_context = context;
+    const std::string message = plan(5 * kMB).error().message();
+    const std::size_t at = message.find("needs ");
+    ASSERT_NE(at, message.npos) << message;
+    const std::uint64_t named = std::strtoull(message.c_str() + at + 6, nullptr, 10);
+    EXPECT_TRUE(plan(named * kMB).has_value()) << message;
+    EXPECT_FALSE(plan((named - 1) * kMB).has_value()) << message;
+  }
+}
+
+TEST_F(EnginePlanTest, RegionsCountWhatIsNotTheArena) {
+  const EnginePlan got = plan(60 * kMB).value();
+  EXPECT_EQ(got.memory.find("program")->bytes, 9 * kMB);
+  EXPECT_EQ(got.memory.find("thread_stacks")->bytes, 2 * thread_stack_bytes());
+  EXPECT_GE(got.memory.find("kernel")->bytes, 2U * 262'144);
+  EXPECT_EQ(got.memory.find("process")->bytes + reader_.heap_bytes(), kMB + 262'144);
+  EXPECT_GE(got.memory.find("page_tables")->bytes, got.memory.arena_bytes() / 512);
+  for (const char* name : {"program", "process", "thread_stacks", "kernel", "heap"}) {
+    EXPECT_TRUE(got.memory.find(name)->external) << name;
+  }
+  // Tiles begin at pages: their region is the first of an arena that does.
+  EXPECT_EQ(got.regions.weights.index, 4U);
+  EXPECT_EQ(got.memory.region(got.regions.weights).name, "weights");
+}
+
+TEST_F(EnginePlanTest, ABudgetBeyondTheMachineIsCutDown) {
+  machine_.limits = {100 * kMB, 90 * kMB};
+  const EnginePlan got = plan(5000 * kMB).value();
+  EXPECT_EQ(got.budget_bytes, 100 * kMB);
+  EXPECT_THAT(got.steps, Contains(HasSubstr("5000 MB were asked for, but there are 100 MB")));
+  machine_.limits = {100 * kMB, 20 * kMB};
+  EXPECT_THAT(plan(60 * kMB).value().steps, Contains(HasSubstr("only 20 MB are free")));
+  machine_.limits = {50 * kMB, 49 * kMB};  // as in a container of that size: what is used is ours
+  EXPECT_THAT(plan(50 * kMB).value().steps, Not(Contains(HasSubstr("are free"))));
+}
+
+TEST_F(EnginePlanTest, PredictsByTheSlowerOfDiskAndMemory) {
+  EnginePlan made = plan(60 * kMB).value();
+  EXPECT_EQ(predicted_tokens_per_second(made), 0.0);
+  made.residency.weight_bytes = 2000 * kMB;
+  made.memory_bytes_per_second = 20e9;
+  EXPECT_DOUBLE_EQ(predicted_tokens_per_second(made), 10.0);
+  made.residency.streamed_bytes = 1000 * kMB;
+  EXPECT_EQ(predicted_tokens_per_second(made), 0.0);  // and the disk is not known
+  made.disk_bytes_per_second = 2e9;
+  EXPECT_DOUBLE_EQ(predicted_tokens_per_second(made), 2.0);
+  made.disk_bytes_per_second = 200e9;
+  EXPECT_DOUBLE_EQ(predicted_tokens_per_second(made), 10.0);
+}
+
+// Engines at work within budgets of this process: the smallest and a few more, each the same text.
+class BudgetedEngineTest : public testing::Test {
+ protected:
+  static EngineOptions options(std::uint64_t budget_bytes) {
+    EngineOptions options;
+    options.n_threads = 2;
+    options.ram_budget_bytes = budget_bytes;
+    return options;
+  }
+
+  // Returns the smallest budget that a plan of this process accepts, give or take 50 KB.
+  static std::uint64_t least_budget() {
+    std::uint64_t refused = 0;
+    std::uint64_t accepted = 2000 * kMB;
+    while (accepted - refused > 50'000) {
+      const std::uint64_t middle = refused + (accepted - refused) / 2;
+      (Engine::plan_file(kModel, options(middle)).has_value() ? accepted : refused) = middle;
+    }
+    return accepted;
+  }
+
+  static std::string tell(Engine& engine) {
+    std::string text;
+    std::vector<TokenId> prompt;
+    EXPECT_TRUE(engine.tokenizer()->encode("There was a king and a queen", {}, prompt).ok());
+    GenerateOptions generate;
+    generate.max_tokens = 100;
+    generate.sampling.seed = 5;
+    generate.on_token = [](TokenId, std::string_view piece, void* user) {
+      static_cast<std::string*>(user)->append(piece);
+    };
+    generate.user = &text;
+    const std::unique_ptr<Session> session = engine.create_session().value();
+    EXPECT_TRUE(session->generate(prompt, generate).has_value());
+    return text;
+  }
+};
+
+TEST_F(BudgetedEngineTest, EveryBudgetTellsTheSame) {
+  const std::string expected = tell(*Engine::open(kModel, options(0)).value());
+  EXPECT_GT(expected.size(), 100U);
+  const std::uint64_t least = least_budget() + 200'000;  // the heap of this process has grown since
+  bool streamed = false;
+  for (const std::uint64_t more : {0U, 400'000U, 1'000'000U, 2'000'000U, 5'000'000U}) {
+    for (const bool preload : {false, true}) {
+      EngineOptions bound = options(least + more);
+      bound.preload = preload;
+      const auto engine = Engine::open(kModel, bound);
+      ASSERT_TRUE(engine.has_value()) << engine.error().message();
+      EXPECT_EQ(tell(**engine), expected) << more;
+      const EnginePlan& plan = (*engine)->plan();
+      EXPECT_LE(plan.memory.total_bytes(), least + more);
+      const EngineStats stats = (*engine)->stats();
+      if (!plan.residency.everything_resident) {
+        streamed = true;
+        EXPECT_THAT(plan.reading_mode, StartsWith("streamed; "));
+        EXPECT_GT(stats.weight_bytes_read, 50 * plan.residency.streamed_bytes);
+      } else {
+        EXPECT_THAT(plan.reading_mode, StartsWith("resident; "));
+      }
+    }
+  }
+  EXPECT_TRUE(streamed) << "no budget was small enough";
+}
+
+TEST_F(BudgetedEngineTest, TooSmallABudgetIsRefusedBeforeAnyWeightIsRead) {
+  const Status status = Engine::open(kModel, options(3 * kMB)).error();
+  EXPECT_EQ(status.code(), StatusCode::kOutOfBudget);
+  EXPECT_THAT(status.message(), HasSubstr("tales-5M-4bit.qsf: a budget of 3 MB is too small"));
+}
+
+TEST_F(BudgetedEngineTest, WithoutPreloadOpeningReadsNoMoreThanItMust) {
+  EngineOptions lazy = options(0);
+  lazy.preload = false;
+  const std::unique_ptr<Engine> engine = Engine::open(kModel, lazy).value();
+  const std::string text = tell(*engine);
+  EXPECT_EQ(text, tell(*Engine::open(kModel, options(0)).value()));
+}
+
+}  // namespace
+}  // namespace qsf
