@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -65,6 +66,15 @@ void unmap_pages(MutableByteSpan pages) noexcept {
   if (pages.empty()) return;
   QSF_CHECK(
       ::munmap(pages.data(), static_cast<std::size_t>(align_up(pages.size(), page_bytes()))) == 0);
+}
+
+void discard_pages(MutableByteSpan bytes) noexcept {
+  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
+  const std::uintptr_t first = align_up(begin, page_bytes());
+  const std::uintptr_t end = (begin + bytes.size()) & ~(page_bytes() - 1);
+  if (first >= end) return;
+  std::byte* const at = bytes.data() + (first - begin);
+  QSF_CHECK(::madvise(at, end - first, MADV_DONTNEED) == 0);
 }
 
 std::uint64_t resident_bytes() noexcept {

@@ -28,6 +28,10 @@ Result<MutableByteSpan> map_pages(std::uint64_t n_bytes, HugePages huge_pages);
 // one
 void unmap_pages(MutableByteSpan pages) noexcept;
 
+// Gives the memory behind part of a mapping back to the system, whole pages of it; they read as
+// zeros from then on. Requires  inside a span that map_pages returned
+void discard_pages(MutableByteSpan bytes) noexcept;
+
 // Bytes of physical memory this process holds now, and the most it ever held; 0 when the system
 // does not say.
 std::uint64_t resident_bytes() noexcept;

@@ -21,6 +21,7 @@ struct PagerStats {
   std::uint64_t read_ns = 0;        // with at least one read of a tile in flight
   std::uint64_t decompress_ns = 0;  // decompressing and re-laying, over all reading threads
   std::uint64_t check_ns = 0;       // CRC and values, over all reading threads
+  std::uint64_t dropped_bytes = 0;  // of resident tiles, given back to the system
   std::uint64_t wait_ns = 0;        // of acquire(), for a tile to arrive
 };
 

@@ -102,7 +102,7 @@ Result<ByteSpan> RowCache::read_range(TileId id, std::uint64_t offset, std::uint
   queue_->start({.offset = table_.info(id).file_offset + begin,
                  .to = read_.first(static_cast<std::size_t>(length)),
                  .tag = 0});
-  QSF_RETURN_IF_ERROR(queue_->wait().status);
+  QSF_RETURN_IF_ERROR(table_.at_tile(id, queue_->wait().status));
   schedule_.count_row(length);
   return ByteSpan(read_).subspan(static_cast<std::size_t>(offset - begin),
                                  static_cast<std::size_t>(bytes));
@@ -122,17 +122,16 @@ Result<ByteSpan> RowCache::read_whole(TileId id) {
     const MutableByteSpan to = raw_.first(info.raw_bytes);
     Status status = decompressor_.run(directory.compression, stored, to);
     if (!status.ok()) {
-      return std::move(status).with_context(table_.reader().tile_label(directory, index) +
-                                            ": the weights are damaged");
+      return table_.at_tile(id, std::move(status).with_context("the weights are damaged"));
     }
     raw = to;
   }
   if (!first) return raw;
   Status valid = check_blocks(tensor.format, tensor.layout, info.n_rows, tensor.cols, raw);
   if (!valid.ok()) {
-    return std::move(valid).with_context(table_.reader().tile_label(directory, index) + ": " +
-                                         std::string(tensor_kind_name(tensor.kind)) + " from row " +
-                                         std::to_string(info.first_row));
+    return table_.at_tile(
+        id, std::move(valid).with_context(std::string(tensor_kind_name(tensor.kind)) +
+                                          " from row " + std::to_string(info.first_row)));
   }
   schedule_.note_checked(id);
   return raw;

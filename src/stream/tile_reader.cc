@@ -146,6 +146,7 @@ void TileReader::finish_mapped() {
 void TileReader::finish(const ReadJob& job, Status status) {
   PrepareTimes times;
   const bool is_wanted = schedule_.read_ended(job);
+  status = table_.at_tile(job.tile, std::move(status));
   if (status.ok() && is_wanted) status = prepare(job, times);
   schedule_.complete(job, times, std::move(status));
 }
@@ -221,9 +222,7 @@ Status TileReader::prepare_vectors(const ReadJob& job, MutableByteSpan stored) {
         static_cast<std::size_t>(row_major_bytes(tensor.format, tensor.cols)));
     Status valid = check_blocks(tensor.format, Layout::kRowMajor, 1, tensor.cols, row);
     if (!valid.ok()) {
-      return std::move(valid).with_context(
-          table_.reader().tile_label(table_.directory(job.tile), tile.index) + ": " +
-          std::string(tensor_kind_name(tensor.kind)));
+      return table_.at_tile(job.tile, std::move(valid).with_context(tensor_kind_name(tensor.kind)));
     }
     const std::uint64_t at = table_.tensor(tile.section, t).vector_offset;
     const std::span<float> out(reinterpret_cast<float*>(region_.data() + at),
@@ -239,17 +238,14 @@ Status TileReader::check_values(TileId id, ByteSpan raw) const {
   const TensorInfo& tensor = table_.tensor_info(id);
   Status valid = check_blocks(tensor.format, tensor.layout, info.n_rows, tensor.cols, raw);
   if (valid.ok()) return valid;
-  return std::move(valid).with_context(
-      table_.reader().tile_label(table_.directory(id), table_.tile(id).index) + ": " +
-      std::string(tensor_kind_name(tensor.kind)) + " from row " + std::to_string(info.first_row));
+  return table_.at_tile(
+      id, std::move(valid).with_context(std::string(tensor_kind_name(tensor.kind)) + " from row " +
+                                        std::to_string(info.first_row)));
 }
 
 Status TileReader::decompress(TileId id, ByteSpan stored, MutableByteSpan raw) {
-  const SectionDirectory& directory = table_.directory(id);
-  Status status = decompressor_.run(directory.compression, stored, raw);
-  if (status.ok()) return status;
-  return std::move(status).with_context(
-      table_.reader().tile_label(directory, table_.tile(id).index) + ": the weights are damaged");
+  Status status = decompressor_.run(table_.directory(id).compression, stored, raw);
+  return table_.at_tile(id, std::move(status).with_context("the weights are damaged"));
 }
 
 }  // namespace qsf

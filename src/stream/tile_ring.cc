@@ -11,6 +11,12 @@ TileRing::TileRing(std::uint64_t bytes, std::uint32_t max_slots)
   QSF_CHECK(max_slots < kNoSlot);
 }
 
+void TileRing::resize(std::uint64_t bytes) {
+  QSF_CHECK(empty());
+  size_bytes_ = bytes;
+  end_ = 0;
+}
+
 std::uint64_t TileRing::place(std::uint64_t bytes) const noexcept {
   if (n_slots_ == slots_.size() || bytes > size_bytes_) return size_bytes_;
   const bool fits_behind = bytes <= size_bytes_ - end_;

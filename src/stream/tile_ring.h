@@ -19,6 +19,8 @@ namespace qsf {
 
 using RingSlot = std::uint32_t;
 inline constexpr RingSlot kNoSlot = 0xFFFFFFFFU;
+// Of the largest size: one in use and one being read, wherever they lie.
+inline constexpr std::uint64_t kLeastRingTiles = 3;
 
 class TileRing {
  public:
@@ -29,6 +31,9 @@ class TileRing {
   static std::uint64_t heap_bytes(std::uint32_t max_slots) noexcept {
     return std::uint64_t{max_slots} * sizeof(Slot);
   }
+
+  // Gives a ring another span. Requires  it is empty (checked)
+  void resize(std::uint64_t bytes);
 
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
   bool empty() const noexcept { return n_slots_ == 0; }

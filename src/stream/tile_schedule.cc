@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "platform/clock.h"
+#include "platform/memory.h"
 
 namespace qsf {
 namespace {
@@ -15,9 +16,9 @@ namespace {
 // A cancellation comes from a signal handler, which can set a flag and wake nobody.
 constexpr std::chrono::milliseconds kCancelPoll{20};
 
+// A ring may be made, or made of other tiles, when residents are dropped.
 std::uint32_t max_slots(const TileTable& table) noexcept {
-  const std::uint64_t most = table.residency().ring_bytes / kTileAlign;
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(most, table.n_tiles()));
+  return table.n_tiles();
 }
 
 }  // namespace
@@ -41,7 +42,7 @@ TileSchedule::TileSchedule(const TileTable& table, const ReadDevice& device, Mut
       ++n_residents_unsettled_;
     }
   }
-  cursor_ = next_streamed(table.head_end() == 0 ? 0 : table.head_end() - 1);
+  cursor_ = first_streamed();
 }
 
 std::uint64_t TileSchedule::heap_bytes(const TileTable& table) noexcept {
@@ -62,6 +63,11 @@ std::uint32_t TileSchedule::next_streamed(std::uint32_t position) const {
     if (!use.resident && use.state != TileState::kFailed) return p;
   }
   return kNoPosition;
+}
+
+// Returns the position of the first streamed tile of a pass, kNoPosition when there is none.
+std::uint32_t TileSchedule::first_streamed() const {
+  return next_streamed(table_.head_end() == 0 ? 0 : table_.head_end() - 1);
 }
 
 // Returns the tile to be read next, or kNoTile while there is nothing to read or no room for it.
@@ -246,7 +252,7 @@ Status TileSchedule::load(LoadProgress on_progress, void* user) {
 void TileSchedule::start_pass(bool with_head) {
   const Lock lock(mutex_);
   with_head_ = with_head;
-  const std::uint32_t first = next_streamed(table_.head_end() == 0 ? 0 : table_.head_end() - 1);
+  const std::uint32_t first = first_streamed();
   if (first == kNoPosition) return;
   const TileId id = table_.order()[first];
   if (uses_[id].slot == kNoSlot) {
@@ -388,6 +394,81 @@ void TileSchedule::release(TileId first, std::uint32_t n_tiles) {
     leave_ring(id);
   }
   wake_readers();
+}
+
+// Makes a resident tile a streamed one. Requires  it is not held and not being read
+void TileSchedule::stop_keeping(TileId id) {
+  TileUse& use = uses_[id];
+  QSF_CHECK(use.resident && use.holds == 0 && use.state != TileState::kReading);
+  use.resident = false;
+  if (use.state == TileState::kAbsent) --n_residents_unsettled_;
+  if (use.state == TileState::kReady) {
+    use.state = TileState::kAbsent;
+    loaded_bytes_ -= table_.info(id).stored_bytes;
+  }
+}
+
+// Where everything was resident there is no ring: the places of the last layers' tiles, which lie
+// side by side before the staging, become one. False when they are too few.
+bool TileSchedule::make_ring(Lock& lock) {
+  const WeightLimits& limits = table_.residency().limits;
+  const std::uint64_t least = kLeastRingTiles * table_.largest_place_bytes();
+  const std::uint64_t wanted =
+      std::max(least, std::min(limits.ring_bytes != 0 ? limits.ring_bytes : kDefaultRingBytes,
+                               table_.residency().pinned_bytes / 4));
+  const std::span<const TileId> layers = table_.order().first(table_.head_begin());
+  // Mapped tiles have no place here. They take their share of a ring's bytes, but give it none
+  // unless all of them are mapped, and no byte of it is ever used.
+  const bool copies = std::any_of(layers.begin(), layers.end(),
+                                  [this](TileId id) { return !table_.tile(id).mapped; });
+  std::size_t first = layers.size();
+  std::uint64_t bytes = 0;
+  for (; first > 0 && bytes < wanted; --first) {
+    const TileId id = layers[first - 1];
+    if (table_.tile(id).mapped != copies) bytes += table_.place_bytes(id);
+  }
+  if (bytes < least) return false;
+  for (const TileId id : layers.subspan(first)) {
+    while (uses_[id].state == TileState::kReading) wait_for_tiles(lock);
+    stop_keeping(id);
+  }
+  ring_offset_ = copies ? table_.staging_offset() - bytes : table_.ring_offset();
+  ring_.resize(bytes);
+  return true;
+}
+
+std::uint64_t TileSchedule::drop_residents(std::uint64_t bytes) {
+  Lock lock(mutex_);
+  if (ring_.size_bytes() == 0 && !make_ring(lock)) return 0;
+  const std::span<const TileId> layers = table_.order().first(table_.head_begin());
+  const auto can_drop = [this](TileId id) {
+    return uses_[id].resident && uses_[id].holds == 0 && uses_[id].state == TileState::kReady;
+  };
+  std::uint64_t total = 0;
+  for (const TileId id : layers) total += can_drop(id) ? table_.place_bytes(id) : 0;
+  bytes = std::min(bytes, total);
+  std::uint64_t seen = 0;
+  std::uint64_t dropped = 0;
+  for (const TileId id : layers) {
+    if (!can_drop(id)) continue;
+    const std::uint64_t place_bytes = table_.place_bytes(id);
+    seen += place_bytes;
+    const double due =
+        static_cast<double>(bytes) * (static_cast<double>(seen) / static_cast<double>(total));
+    if (static_cast<double>(dropped) >= due) continue;
+    dropped += place_bytes;
+    if (table_.tile(id).mapped) {
+      device_.drop(table_.info(id).file_offset, table_.info(id).stored_bytes);
+    } else {
+      discard_pages({place_of(id, kNoSlot), static_cast<std::size_t>(place_bytes)});
+    }
+    stop_keeping(id);
+  }
+  stats_.dropped_bytes += dropped;
+  pass_over_older(kNoSlot);
+  cursor_ = first_streamed();
+  wake_readers();
+  return dropped;
 }
 
 std::byte* TileSchedule::place_of(TileId id, RingSlot slot) const noexcept {

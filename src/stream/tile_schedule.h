@@ -85,7 +85,7 @@ class TileSchedule {
   bool is_checked(TileId id);
   void note_checked(TileId id);
   void count_row(std::uint64_t bytes_read);
-  void drop_residents(std::uint64_t bytes);
+  std::uint64_t drop_residents(std::uint64_t bytes);
 
   PagerStats stats() const;
   void set_trace(std::span<TileEvent> events);
@@ -126,6 +126,9 @@ class TileSchedule {
   TileId first_failed(TileId begin, TileId end) const;
   TileEvent* event_of(TileId id);
   std::byte* place_of(TileId id, RingSlot slot) const noexcept;
+  bool make_ring(Lock& lock);
+  void stop_keeping(TileId id);
+  std::uint32_t first_streamed() const;
 
   const TileTable& table_;
   const ReadDevice& device_;

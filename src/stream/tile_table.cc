@@ -6,16 +6,17 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
 #include "quant/interleave.h"
+#include "stream/tile_ring.h"
 
 namespace qsf {
 namespace {
 
-constexpr std::uint64_t kVectorAlign = 64;    // of each one-row tensor
-constexpr std::uint64_t kLeastRingTiles = 3;  // one in use and one being read, wherever they lie
+constexpr std::uint64_t kVectorAlign = 64;  // of each one-row tensor
 // Rows of the row cache. A generated token looks up one; fewer rows than a prompt has different
 // tokens cost a read of some kilobytes for each that comes again.
 constexpr std::uint64_t kLeastCachedRows = 16;
@@ -38,6 +39,16 @@ std::uint64_t widened_bytes(const SectionDirectory& directory) noexcept {
 }
 
 }  // namespace
+
+Status TileTable::at_tile(TileId id, Status status) const {
+  if (status.ok()) return status;
+  const std::string& path = reader_->file().path();
+  const std::string& message = status.message();
+  // Messages of the file layer name it themselves.
+  const std::size_t named = message.starts_with(path + ": ") ? path.size() + 2 : 0;
+  return {status.code(),
+          reader_->tile_label(directory(id), tiles_[id].index) + ": " + message.substr(named)};
+}
 
 std::uint64_t TileTable::kernel_bytes(TileId id) const noexcept {
   if (is_vectors(id)) return widened_bytes(directory(id));

@@ -71,6 +71,8 @@ class TileTable {
   const TensorInfo& tensor_info(TileId id) const noexcept {
     return directory(id).tensors[info(id).tensor];
   }
+  // Puts the place of a tile in front of what a reader of its bytes says.
+  Status at_tile(TileId id, Status status) const;
   // Bytes of a tile as kernels read it; of one-row tensors, as f32.
   std::uint64_t kernel_bytes(TileId id) const noexcept;
   // Bytes of its place: whole pages for what is read and for what becomes of it.

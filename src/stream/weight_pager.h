@@ -96,6 +96,11 @@ class WeightPager {
   // the pass reading ahead goes on with the first layer. Requires  no tile is held
   void start_pass(bool with_head);
 
+  // Gives at least `bytes` of resident tiles back to the system, as many of each layer as of any,
+  // or all of the layers; they are streamed from then on. Returns the bytes given back.
+  // Requires  no tile is held
+  std::uint64_t drop_residents(std::uint64_t bytes) { return schedule_.drop_residents(bytes); }
+
   std::uint32_t n_tiles() const noexcept { return table_.n_tiles(); }
   // The tiles of a matrix in order of rows, ascending; empty for a tensor of one row. In files of
   // QsfWriter they are consecutive, except that a gate and an up projection alternate; other files
