@@ -114,7 +114,7 @@ TEST_F(DiskProbeTest, SmallFilesAndLittleMemoryAreMeasuredAsFarAsTheyGo) {
 TEST_F(DiskProbeTest, ReportsWhatCannotBeRead) {
   FaultyFileOps ops;
   const File file = File::open(path_, ops).value();
-  ops.plan = {.read_error_at = 5 * kMiB};
+  ops.plan = {.read_error_at = 4 * kMiB};  // the middle, where it begins
   for (const ReadPath path : {ReadPath::kUring, ReadPath::kPread}) {
     const auto probe = probe_disk(file, {.device = {.path = path}, .cell_ns = kCellNs}, memory_);
     ASSERT_FALSE(probe.has_value());

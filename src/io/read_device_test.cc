@@ -377,8 +377,11 @@ TEST_F(ReadDeviceTest, SaysWhyItIsNotWhatWasAskedFor) {
        true,
        "mmap: No such device; reading instead; io_uring: this kernel"},
   };
+  const File healthy = File::open(path_).value();
+  const bool has_rings = ReadDevice::open(healthy).value().path() == ReadPath::kUring;
   for (const auto& c : cases) {
     SCOPED_TRACE(c.reason);
+    if (c.plan.ring_submit_errno != 0 && !has_rings) continue;
     FaultyFileOps ops(c.plan);
     const File file = File::open(path_, ops).value();
     const ReadDevice device = ReadDevice::open(file, c.options).value();
