@@ -11,6 +11,7 @@
 
 #include "kv_type_option.h"
 #include "qsf/qsf.h"
+#include "read_path_option.h"
 
 namespace qsf_tools {
 namespace {
@@ -115,12 +116,6 @@ std::string json_plan(const QSFPlan* plan) {
   return report.dump(2) + "\n";
 }
 
-qsf_read_path read_path_of(const std::string& name) {
-  if (name == "uring") return QSF_READ_URING;
-  if (name == "pread") return QSF_READ_PREAD;
-  return name == "mmap" ? QSF_READ_MMAP : QSF_READ_AUTO;
-}
-
 }  // namespace
 
 void add_plan_options(CLI::App& app, PlanOptions& options) {
@@ -134,9 +129,7 @@ void add_plan_options(CLI::App& app, PlanOptions& options) {
   app.add_option("--threads", options.threads, "With --plan: as qsf-run has it")
       ->type_name("N")
       ->check(integer_in(1, 1024));
-  app.add_option("--io", options.read_path, "With --plan: as qsf-run has it")
-      ->type_name("PATH")
-      ->check(CLI::IsMember({"auto", "uring", "pread", "mmap"}));
+  add_read_path_option(app, options.read_path, "With --plan: as qsf-run has it");
   add_kv_type_option(app, options.kv_type, "With --plan: as qsf-run has it");
 }
 

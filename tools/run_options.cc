@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "kv_type_option.h"
+#include "read_path_option.h"
 #include "tool_support.h"
 
 namespace qsf_tools {
@@ -139,12 +140,7 @@ void add_engine_options(CLI::App& app, RunOptions& options, Unfinished& unfinish
                  "in every pass. By default what the machine has to spare")
       ->type_name("N")
       ->check(integer_in(1, kMaxInt));
-  app.add_option("--io", unfinished.read_path,
-                 "How weights are read: auto, uring, pread, or mmap, which leaves it to the kernel "
-                 "what stays in memory")
-      ->type_name("PATH")
-      ->check(CLI::IsMember({"auto", "uring", "pread", "mmap"}))
-      ->capture_default_str();
+  add_read_path_option(app, unfinished.read_path);
   app.add_option("--rows-per-pass", options.rows_per_pass,
                  "Tokens of a prompt that one pass carries, at most; by default up to 512, and "
                  "fewer when memory is short")
@@ -219,13 +215,6 @@ std::string read_chat_files(const Unfinished& unfinished, RunOptions& options) {
   return {};
 }
 
-// Requires  one of the names that --io allows
-qsf_read_path parse_read_path(const std::string& name) {
-  if (name == "uring") return QSF_READ_URING;
-  if (name == "pread") return QSF_READ_PREAD;
-  return name == "mmap" ? QSF_READ_MMAP : QSF_READ_AUTO;
-}
-
 std::optional<qsf_logit_bias> parse_logit_bias(const std::string& text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos) return std::nullopt;
@@ -274,7 +263,7 @@ std::optional<int> parse_run_options(int argc, const char* const* argv, RunOptio
   if (const std::string message = check_combination(options, unfinished); !message.empty()) {
     return refuse(message);
   }
-  options.read_path = parse_read_path(unfinished.read_path);
+  options.read_path = read_path_of(unfinished.read_path);
   options.kv_type = kv_type_of(unfinished.kv_type);
   if (const std::string message = read_chat_files(unfinished, options); !message.empty()) {
     print_error(kRunTool, message);

@@ -16,6 +16,7 @@
 #include "model/architecture.h"
 #include "ops/make_backend.h"
 #include "platform/clock.h"
+#include "platform/memory.h"
 #include "tokenizer/tokenizer_section.h"
 
 namespace qsf {
@@ -64,9 +65,26 @@ Status EngineOpener::prepare(const std::string& path) {
   const bool bound = impl_->options.ram_budget_bytes != 0;
   QSF_RETURN_IF_ERROR(open_device(/*direct=*/bound));
   QSF_RETURN_IF_ERROR(make_plan().with_context(path));
-  if (bound || impl_->plan.residency.everything_resident) return ok_status();
+  if (impl_->plan.residency.everything_resident) return ok_status();
+  QSF_RETURN_IF_ERROR(ask_disk());
   QSF_RETURN_IF_ERROR(open_device(/*direct=*/true));
   return make_plan().with_context(path);
+}
+
+// Measures how the disk wants to be asked, or remembers. The memory for it is not mapped yet, so
+// the budget has room for as much.
+Status EngineOpener::ask_disk() {
+  const File& file = impl_->reader->file();
+  if (file.size_bytes() < kLeastRememberedBytes) return ok_status();
+  const std::uint64_t n_bytes =
+      std::min(kProbeMemoryBytes, impl_->plan.memory.arena_bytes() & ~(kTileAlign - 1));
+  QSF_ASSIGN_OR_RETURN(const MutableByteSpan memory, map_pages(n_bytes, HugePages::kNever));
+  const auto probe = remembered_disk_probe(file, {.device = {.path = impl_->options.read_path}},
+                                           memory, default_probe_folder());
+  unmap_pages(memory);
+  // A disk that cannot be measured is read as disks usually like it, and says itself what is wrong.
+  if (probe.has_value()) disk_ = probe->best;
+  return ok_status();
 }
 
 Status EngineOpener::read_directories(const std::string& path) {
@@ -95,16 +113,21 @@ Status EngineOpener::read_directories(const std::string& path) {
 
 Status EngineOpener::open_device(bool direct) {
   impl_->device.reset();
-  QSF_ASSIGN_OR_RETURN(ReadDevice device,
-                       ReadDevice::open(impl_->reader->file(),
-                                        {.path = impl_->options.read_path,
-                                         .direct = direct,
-                                         .keep_cached = impl_->options.ram_budget_bytes == 0}));
+  QSF_ASSIGN_OR_RETURN(
+      ReadDevice device,
+      ReadDevice::open(impl_->reader->file(), {.path = impl_->options.read_path,
+                                               .direct = direct,
+                                               .keep_cached = impl_->options.ram_budget_bytes == 0,
+                                               .depth = disk_.has_value() ? disk_->depth : 0}));
   impl_->device.emplace(std::move(device));
   return ok_status();
 }
 
 Status EngineOpener::make_plan() {
+  // Half of the ring is read into while the other half is computed with.
+  const std::uint64_t in_flight_bytes =
+      disk_.has_value() ? std::uint64_t{disk_->depth} * disk_->block_bytes : 0;
+  const std::uint64_t ring_bytes = std::max(kDefaultRingBytes, 2 * in_flight_bytes);
   QSF_ASSIGN_OR_RETURN(
       impl_->plan, plan_engine({.reader = *impl_->reader,
                                 .backend = *impl_->backend,
@@ -113,7 +136,9 @@ Status EngineOpener::make_plan() {
                                 .tokenizer_index_bytes = tokenizer_index_bytes_,
                                 .machine = machine_,
                                 .reading = {.n_queues = impl_->device->n_queues(),
+                                            .ring_bytes = ring_bytes,
                                             .mapped = impl_->device->path() == ReadPath::kMmap}}));
+  if (disk_.has_value()) impl_->plan.disk_bytes_per_second = disk_->bytes_per_second;
   impl_->max_context = impl_->plan.max_context;
   impl_->rows_per_pass = impl_->plan.rows_per_pass;
   describe_reading();

@@ -7,11 +7,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
 #include "engine/engine.h"
 #include "engine/engine_plan.h"
+#include "io/disk_probe.h"
 
 namespace qsf {
 
@@ -30,6 +32,7 @@ class EngineOpener {
   Status prepare(const std::string& path);
   Status read_directories(const std::string& path);
   Status open_device(bool direct);
+  Status ask_disk();
   Status make_plan();
   Status map_memory();
   Status load_tokenizer();
@@ -40,6 +43,7 @@ class EngineOpener {
 
   std::unique_ptr<Engine::Impl> impl_;
   MachineFacts machine_;
+  std::optional<ProbeCell> disk_;  // how the disk wants to be asked; none: nobody measured
   std::uint64_t tokenizer_index_bytes_ = 0;
 };
 
