@@ -73,6 +73,43 @@ TEST_F(QsfInspectTest, ReportsAsTextAndJson) {
   EXPECT_EQ(std::count(dump.output.begin(), dump.output.end(), ' '), 85);
 }
 
+// The plan is the library's: regions add up, and a budget is kept or refused.
+TEST_F(QsfInspectTest, PlansAsTextAndJson) {
+  const std::string model = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
+  const Outcome text = run("--plan --ram-budget 500 --max-seq-len 200 " + model);
+  EXPECT_EQ(text.code, 0) << text.output;
+  for (const char* part : {"budget            500.0 MB", "context           200 positions",
+                           "resident; ", "read per pass     0.0 MB", "kv_cache", "in all"}) {
+    EXPECT_THAT(text.output, HasSubstr(part));
+  }
+  const Outcome json = run("--plan --json --io pread --kv-type 8 --threads 3 " + model);
+  EXPECT_EQ(json.code, 0);
+  const auto plan = nlohmann::json::parse(json.output, nullptr, false);
+  ASSERT_TRUE(plan.is_object()) << json.output;
+  EXPECT_EQ(plan["budget_named"], false);
+  EXPECT_EQ(plan["everything_resident"], true);
+  EXPECT_EQ(plan["rows_per_pass"], 512);
+  EXPECT_GT(plan["tokens_per_second"], 1.0);
+  EXPECT_TRUE(plan["disk_bytes_per_second"].is_null());  // nothing is streamed
+  EXPECT_THAT(plan["mode"].get<std::string>(), HasSubstr("pread"));
+  std::uint64_t sum = 0;
+  for (const auto& region : plan["regions"]) {
+    sum += region["bytes"].get<std::uint64_t>();
+    EXPECT_FALSE(region["reason"].get<std::string>().empty());
+    if (region["name"] == "thread_stacks") {
+      EXPECT_THAT(region["reason"].get<std::string>(), HasSubstr("2 workers"));
+    }
+  }
+  const auto planned = plan["planned_bytes"].get<std::uint64_t>();
+  EXPECT_GE(planned, sum);
+  EXPECT_LT(planned, sum + 64 * plan["regions"].size());
+  const Outcome refused = run("--plan --ram-budget 1 " + model);
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.output, HasSubstr("a budget of 1 MB is too small"));
+  EXPECT_EQ(run("--ram-budget 100 " + model).code, 2);
+  EXPECT_EQ(run("--plan --ram-budget 0 " + model).code, 2);
+}
+
 TEST_F(QsfInspectTest, ExitCodesTellMisuseFromFailure) {
   EXPECT_EQ(run("--help").code, 0);
   EXPECT_EQ(run("--version").code, 0);

@@ -349,6 +349,65 @@ class Text(Case):
         self.refused(1, "absent.qsf", *arguments, path("absent.qsf"), tool=PERPLEXITY)
 
 
+class Budget(Case):
+    STORY = ["--prompt", "There was a king", "--max-tokens", "40", "--seed", "4"]
+
+    def least(self, *arguments):
+        """Returns the smallest budget in MB that a refusal of a smaller one names."""
+        code, out, err = call(model, *self.STORY, *arguments, "--ram-budget", "2")
+        self.assertEqual((code, out), (1, b""))
+        self.assertRegex(err, rb"\Aqsf-run: [^\n]+tales.qsf: a budget of 2 MB is too small[^\n]+\n\Z")
+        return int(re.search(rb"needs (\d+) MB", err).group(1))
+
+    def test_the_budget_that_a_refusal_names_works_and_one_less_does_not(self):
+        for arguments in ([], ["--max-seq-len", "128"], ["--io", "pread"]):
+            least = self.least(*arguments)
+            code, out, err = call(model, *self.STORY, *arguments, "--ram-budget", str(least))
+            self.assertEqual(code, 0, err)
+            self.assertIn(b"planned of %d.0 MB" % least, err)
+            self.assertEqual(out, call(model, *self.STORY)[1])
+            self.refused(1, f"budget of {least - 1} MB", model, *self.STORY, *arguments,
+                         "--ram-budget", str(least - 1))
+
+    def test_the_context_that_a_refusal_names_fits(self):
+        short = self.least("--max-seq-len", "128")
+        arguments = [model, *self.STORY, "--ram-budget", str(short + 1)]
+        err = call(*arguments, "--max-seq-len", "1024")[2]
+        found = re.search(rb"a context of (\d+) positions would fit", err)
+        if found is None:  # on a machine whose keys and values are no part of the question
+            self.skipTest(err.decode())
+        context = int(found.group(1))
+        self.assertEqual(call(*arguments, "--max-seq-len", str(context - 8))[0], 0)
+        self.refused(1, "too small", *arguments, "--max-seq-len", str(context + 40))
+
+    def test_small_budgets_say_what_they_gave_up_and_tell_the_same(self):
+        expected = text(*self.STORY)
+        least = self.least()
+        code, out, err = call(model, *self.STORY, "--ram-budget", str(least))
+        self.assertEqual((code, out), (0, expected))
+        self.assertIn(b"qsf-run: warning: rows per pass: ", err)
+        self.assertIn(b"qsf-run: mode: ", err)
+        code, out, err = call(model, *self.STORY, "--ram-budget", str(least + 100))
+        self.assertEqual((code, out), (0, expected))
+        self.assertNotIn(b"warning", err)
+        self.assertIn(b"mode: resident; ", err)
+        self.assertIn(b", direct", err)
+
+    def test_every_path_tells_the_same_and_says_which_it_is(self):
+        expected = text(*self.STORY)
+        for path, name in (("pread", b"; pread, "), ("mmap", b"; mmap, "), ("auto", b"resident; ")):
+            code, out, err = call(model, *self.STORY, "--io", path)
+            self.assertEqual((code, out), (0, expected), err)
+            self.assertIn(name, err)
+        self.assertIn(b"the kernel decides", call(model, *self.STORY, "--io", "mmap")[2])
+
+    def test_long_prompts_are_refused_before_they_become_tokens(self):
+        long = write("words.txt", b"one two " * 60000)
+        self.refused(1, "of text", model, "--prompt-file", long, "--ram-budget", "40")
+        self.refused(1, "the prompt has 480000 bytes", model, "--prompt-file", long,
+                     "--ram-budget", "400")
+
+
 class Streaming(Case):
     ENDLESS = ["--prompt", "Once upon a time", "--max-tokens", "900", "--max-seq-len", "1024",
                "--logit-bias", "2=-inf"]
