@@ -70,6 +70,8 @@ struct Engine::Impl {
   bool take_cancel() noexcept;
 
  private:
+  // Gives weights back when the memory that the process may take was made less.
+  void keep_within_limits();
   void count_work(RowRole role, std::size_t n_rows, std::uint64_t elapsed_ns);
   Status run_pass(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
                   std::size_t first_output, LogitsSink* sink, PromptProgress* progress);

@@ -7,10 +7,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "engine/engine_impl.h"
@@ -228,6 +234,37 @@ TEST_F(BudgetedEngineTest, EveryBudgetTellsTheSame) {
     }
   }
   EXPECT_TRUE(streamed) << "no budget was small enough";
+}
+
+// A control group's limit that falls while the engine runs: weights go, the text stays.
+TEST_F(BudgetedEngineTest, ALimitThatFallsTakesWeightsAway) {
+  const std::string root = (std::filesystem::temp_directory_path() /
+                            ("qsf_engine_plan_test." + std::to_string(::getpid())))
+                               .string();
+  std::filesystem::create_directories(root + "/proc/self");
+  std::filesystem::create_directories(root + "/sys/fs/cgroup/box");
+  std::ofstream(root + "/proc/self/cgroup") << "0::/box\n";
+  std::ofstream(root + "/sys/fs/cgroup/box/memory.max") << "max\n";
+  std::vector<std::string> warnings;
+  EngineOptions unbound = options(0);
+  unbound.log.write = [](LogLevel level, std::string_view line, void* user) {
+    if (level != LogLevel::kWarning) return;
+    static_cast<std::vector<std::string>*>(user)->emplace_back(line);
+  };
+  unbound.log.user = &warnings;
+  const std::unique_ptr<Engine> engine = Engine::open(kModel, unbound).value();
+  const std::uint64_t planned = engine->plan().memory.total_bytes();
+  const_cast<Engine::Impl&>(engine->impl()).watch.emplace(planned, root);
+  const std::string expected = tell(*engine);
+  const std::uint64_t read_before = engine->stats().weight_bytes_read;
+  EXPECT_THAT(warnings, IsEmpty());
+  std::ofstream(root + "/sys/fs/cgroup/box/memory.max") << planned - 1'000'000 << "\n";
+  std::this_thread::sleep_for(std::chrono::milliseconds(110));  // it is looked at every 100 ms
+  EXPECT_EQ(tell(*engine), expected);
+  EXPECT_THAT(warnings, Contains(HasSubstr("the memory limit fell by 1.0 MB")));
+  EXPECT_GT(engine->stats().weight_bytes_read, read_before + 50 * 1'000'000);
+  EXPECT_EQ(warnings.size(), 1U);
+  std::filesystem::remove_all(root);
 }
 
 TEST_F(BudgetedEngineTest, TooSmallABudgetIsRefusedBeforeAnyWeightIsRead) {

@@ -3,6 +3,7 @@
 // Sequences at work: appending rows in passes, and generating text token by token.
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "base/check.h"
@@ -81,9 +82,22 @@ bool Engine::Impl::take_cancel() noexcept {
   return cancel.exchange(false, std::memory_order_relaxed);
 }
 
+void Engine::Impl::keep_within_limits() {
+  const std::uint64_t excess = watch->bytes_to_give_back(monotonic_ns());
+  if (excess == 0) return;
+  const std::uint64_t given_back = pager->drop_residents(excess);
+  char line[160];
+  std::snprintf(line, sizeof line,
+                "the memory limit fell by %.1f MB: %.1f MB of weights were given back and are read "
+                "from the disk from now on",
+                static_cast<double>(excess) / 1e6, static_cast<double>(given_back) / 1e6);
+  options.log.warning(line);
+}
+
 Status Engine::Impl::run_pass(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
                               std::size_t first_output, LogitsSink* sink,
                               PromptProgress* progress) {
+  keep_within_limits();
   QSF_ASSIGN_OR_RETURN(const Appended appended,
                        kv->append(sequence, static_cast<std::uint32_t>(tokens.size())));
   if (appended.copy.has_value()) {
