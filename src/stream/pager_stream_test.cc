@@ -128,7 +128,9 @@ TEST_F(PagerStreamTest, PassesWithoutTheHeadDoNotReadIt) {
   auto opened = open_pager(reader, {.limits = {.bytes = least, .ring_bytes = 1}}).value();
   reference.expect_pass(*opened.pager, false);
   const std::uint64_t before = opened.pager->stats().tiles_read;
+  const std::uint64_t n_restarts = opened.pager->stats().ring_restarts;
   for (int pass = 0; pass < 4; ++pass) reference.expect_pass(*opened.pager, false);
+  EXPECT_EQ(opened.pager->stats().ring_restarts, n_restarts);
   // Give or take what the ring holds of the next pass.
   const std::uint64_t slack = opened.pager->residency().ring_bytes / kTileAlign;
   const std::uint64_t n_layer_tiles = reference.n_layer_tiles();
