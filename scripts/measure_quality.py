@@ -3,10 +3,11 @@
 """Measures what each weight type costs in perplexity: converts one model to every type and scores a text.
 
     measure_quality.py MODEL_DIR TEXT [--bin build/release/bin] [--bytes N] [--context 512]
-                       [--block 64]
+                       [--block 64 | --kv-types]
 
 Prints a Markdown table: type, block, bits per weight, file size, perplexity, increase over f32, and the
-seconds that scoring took. docs/quality.md shows such a table.
+seconds that scoring took. With --kv-types weights stay f32 and the types of keys and values change.
+docs/quality.md shows such tables.
 """
 
 import argparse
@@ -21,6 +22,7 @@ TYPES = [("f32", 64), ("f16", 64), ("8bit", 64), ("8bit", 32), ("4bit", 64), ("4
          ("4bit-super", 64), ("4bit-super", 32), ("3bit", 64), ("3bit", 32), ("3bit-super", 64),
          ("3bit-super", 32), ("mixed", 64), ("2bit", 64), ("2bit", 32), ("2bit-super", 64),
          ("2bit-super", 32), ("2bit-sym", 64), ("ternary", 64), ("ternary-row", 64)]
+KV_TYPES = ["f32", "f16", "8", "4"]
 
 
 def run(*command):
@@ -31,7 +33,7 @@ def run(*command):
     return result.stdout
 
 
-def measure(args, text, folder, kind, block):
+def measure(args, text, folder, kind, block, kv_type):
     """Returns (bits per weight, file bytes, perplexity, its standard error, seconds)."""
     model = os.path.join(folder, "model.qsf")
     run(os.path.join(args.bin, "qsf-convert"), "--quiet", "--quant-type", kind, "--block-size",
@@ -40,10 +42,21 @@ def measure(args, text, folder, kind, block):
     bits = re.search(r"([0-9.]+) bits each", facts)
     start = time.monotonic()
     output = run(os.path.join(args.bin, "qsf-perplexity"), model, "--file", text, "--context",
-                 str(args.context))
+                 str(args.context), "--kv-type", kv_type)
     seconds = time.monotonic() - start
     ppl, error = re.findall(r"PPL = ([0-9.]+) \+/- ([0-9.]+)", output)[-1]
     return bits.group(1) if bits else "?", os.path.getsize(model), float(ppl), float(error), seconds
+
+
+def print_kv_types(args, text, folder):
+    print("| keys and values | perplexity | over f32 | seconds |")
+    print("|---|---|---|---|")
+    base = None
+    for kv_type in KV_TYPES:
+        _, _, ppl, error, seconds = measure(args, text, folder, "f32", 64, kv_type)
+        base = base or ppl
+        print(f"| {kv_type} | {ppl:.3f} +/- {error:.3f} | {100 * (ppl / base - 1):+.2f} % | {seconds:.0f} |",
+              flush=True)
 
 
 def main():
@@ -54,18 +67,22 @@ def main():
     parser.add_argument("--bytes", type=int, default=0, help="score the first N bytes only")
     parser.add_argument("--context", type=int, default=512)
     parser.add_argument("--block", type=int, default=0, help="block size: this one only")
+    parser.add_argument("--kv-types", action="store_true", help="types of keys and values instead")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         text = os.path.join(folder, "text.txt")
         with open(args.text, "rb") as source, open(text, "wb") as head:
             head.write(source.read(args.bytes or -1))
+        if args.kv_types:
+            print_kv_types(args, text, folder)
+            return
         print("| type | block | bits per weight | file | perplexity | over f32 | seconds |")
         print("|---|---|---|---|---|---|---|")
         base = None
         for kind, block in TYPES:
             if args.block not in (0, block):
                 continue
-            bits, size, ppl, error, seconds = measure(args, text, folder, kind, block)
+            bits, size, ppl, error, seconds = measure(args, text, folder, kind, block, "f16")
             base = base or ppl
             print(f"| {kind} | {block} | {bits} | {size / 1e6:.2f} MB | {ppl:.3f} +/- {error:.3f} | "
                   f"{100 * (ppl / base - 1):+.2f} % | {seconds:.0f} |", flush=True)

@@ -19,7 +19,7 @@ struct Avx512Lanes {
   static constexpr unsigned kVectors = 4;
   static constexpr std::uint32_t kQueriesWorthAPanel = 24;
   static constexpr std::uint32_t kQueriesWorthABytePanel = 13;
-  static constexpr std::uint32_t kQueriesWorthANibblePanel = 7;
+  static constexpr std::uint32_t kQueriesWorthANibblePanel = 13;
 
   [[gnu::always_inline]] static Vec splat(float value) noexcept { return _mm512_set1_ps(value); }
   [[gnu::always_inline]] static Vec load(const float* from) noexcept {

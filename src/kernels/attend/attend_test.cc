@@ -180,6 +180,31 @@ class Problem {
     return testing_support::all_within(out.data(), want, bounds);
   }
 
+  // The same problem with keys and values as f32 numbers and queries as the keys want them, both of
+  // whole quantised rows. Requires  both types quantised, head_dim a multiple of 16
+  Problem widened() const {
+    SeededRng rng;
+    Problem wide({shape_.n_rows, shape_.n_q, shape_.head_dim, KvType::kF32, KvType::kF32}, pages_,
+                 1.0F, rng);
+    wide.scale_ = 1.0F;
+    for (std::uint32_t i = 0; i < q_.size(); ++i) wide.q_[i] = q_[i] * scale_;
+    for (std::uint32_t i = 0; i < n_queries(); ++i) {
+      kv_row_kernels().back().rotate(wide.q_.data() + std::size_t{i} * shape_.head_dim,
+                                     shape_.head_dim);
+    }
+    for (std::size_t p = 0; p < pages_.size(); ++p) {
+      auto* k = reinterpret_cast<float*>(wide.k_[p].data());
+      auto* v = reinterpret_cast<float*>(wide.v_[p].data());
+      for (std::uint32_t slot = 0; slot < kKvPageSlots; ++slot) {
+        for (std::uint32_t d = 0; d < shape_.head_dim; ++d) {
+          k[d * kKvPageSlots + slot] = static_cast<float>(key(p, slot, d));
+          v[slot * shape_.head_dim + d] = static_cast<float>(value(p, slot, d));
+        }
+      }
+    }
+    return wide;
+  }
+
   std::uint32_t n_queries() const { return shape_.n_rows * shape_.n_q; }
   const Shape& shape() const { return shape_; }
 
@@ -296,15 +321,18 @@ class Problem {
     std::vector<Seen> seen;
     const Query q = query_of(query);
     double magnitude = 0.0;
+    double magnitude_read = 0.0;  // of what a tile of bf16 rounds
     double max = -std::numeric_limits<double>::infinity();
     for (std::size_t p = 0; p < pages_.size(); ++p) {
       const AttendRange range = pages_[p][query / shape_.n_q];
       for (std::uint32_t j = range.first; j < range.last; ++j) {
         double score = 0.0;
         double size = 0.0;
+        double size_read = 0.0;
         for (std::uint32_t d = 0; d < q.columns.size(); ++d) {
           const double stored = key(p, j, d);
           score += q.columns[d] * stored;
+          size_read += std::fabs(q.columns[d] * stored);
           size += q.sizes[d] * std::fabs(stored);
         }
         const double bias = bias_of(query, p, j);
@@ -312,6 +340,7 @@ class Problem {
         score *= static_cast<double>(scale_);
         seen.push_back({p, j, (cap == 0.0 ? score : cap * std::tanh(score / cap)) + bias});
         magnitude = std::max(magnitude, size * static_cast<double>(scale_) + std::fabs(bias));
+        magnitude_read = std::max(magnitude_read, size_read * static_cast<double>(scale_));
         max = std::max(max, seen.back().weight);
       }
     }
@@ -323,11 +352,11 @@ class Problem {
       sum += s.weight;
     }
     const double pages = static_cast<double>(pages_.size());
-    const double score_roundoff =
-        gamma_of(score_roundings()) + 2.0 * input_roundoff + input_roundoff * input_roundoff;
-    const double relative =
-        2.0 * (std::expm1(2.0 * score_roundoff * magnitude) + 2.0 * input_roundoff +
-               gamma_of(kKvPageSlots + 9.0 + widest + pages * (4.0 + widest)));
+    const double score_error =
+        gamma_of(score_roundings()) * magnitude +
+        (2.0 * input_roundoff + input_roundoff * input_roundoff) * magnitude_read;
+    const double relative = 2.0 * (std::expm1(2.0 * score_error) + 2.0 * input_roundoff +
+                                   gamma_of(kKvPageSlots + 9.0 + widest + pages * (4.0 + widest)));
     const double dropped = static_cast<double>(seen.size()) * 0x1p-125 * 8.0;
     for (std::uint32_t d = 0; d < shape_.head_dim; ++d) {
       double total = 0.0;
@@ -431,6 +460,27 @@ TEST_P(AttendTest, MatchesReferenceForEveryGroupOfQuantisedRows) {
           const Problem problem({n_rows, n_q, head_dim, type, type}, staircase(n_rows), 1.0F, rng);
           EXPECT_TRUE(problem.within_bound(problem.run(GetParam()), GetParam()))
               << kv_type_name(type) << " " << head_dim << " rows " << n_rows << " heads " << n_q;
+        }
+      }
+    }
+  }
+}
+
+// Codes stand for numbers: rows of f32 that hold them give the same. A tile of bf16, whose bounds
+// are wide, is held to the same bits, since it rounds the same numbers.
+TEST_P(AttendTest, ReadsQuantisedRowsAsTheirNumbers) {
+  SeededRng rng;
+  for (const KvType k_type : {KvType::k8Bit, KvType::k4Bit}) {
+    for (const KvType v_type : {KvType::k8Bit, KvType::k4Bit}) {
+      for (const std::uint32_t head_dim : {16U, 64U, 80U, 96U, 128U}) {
+        const Problem problem({6, 4, head_dim, k_type, v_type}, staircase(6), 1.0F, rng);
+        const Problem wide = problem.widened();
+        const std::vector<float> got = problem.run(GetParam());
+        EXPECT_TRUE(wide.within_bound(got, GetParam()))
+            << kv_type_name(k_type) << ' ' << kv_type_name(v_type) << ' ' << head_dim;
+        if (GetParam().isa == Isa::kAmx) {
+          EXPECT_TRUE(same_bits(got, wide.run(GetParam())))
+              << kv_type_name(k_type) << ' ' << kv_type_name(v_type) << ' ' << head_dim;
         }
       }
     }
