@@ -201,6 +201,21 @@ TEST_F(PagerFaultTest, WhatTheSystemRefusesIsReplaced) {
   expect_works({.ring_errno = EPERM}, ReadPath::kUring, ReadPath::kPread, true);
 }
 
+// What a queue finds out by itself is handed on.
+TEST_F(PagerFaultTest, NotesOfQueuesAreHandedOn) {
+  Faulty faulty;
+  faulty.ops.plan.lockable_bytes = kTileAlign;
+  auto opened = faulty.open(ReadPath::kUring).value();
+  faulty.reference.expect_pass(*opened.pager, true);
+  const std::string note = opened.pager->reading_note();
+  const bool has_ring = opened.device->path() == ReadPath::kUring;  // not allowed everywhere
+  EXPECT_THAT(note, HasSubstr(has_ring ? "not registered" : ""));
+  Faulty healthy;
+  auto quiet = healthy.open(ReadPath::kPread).value();
+  healthy.reference.expect_pass(*quiet.pager, true);
+  EXPECT_EQ(quiet.pager->reading_note(), "");
+}
+
 // Rows of an embedding fail as its tiles do.
 TEST_F(PagerFaultTest, RowsOfABadTileFail) {
   Faulty faulty;

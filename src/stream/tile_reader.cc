@@ -90,6 +90,7 @@ void* TileReader::run_thread(void* self) {
 }
 
 void TileReader::run() {
+  note_queue();
   for (;;) {
     const bool goes_on = start_jobs();
     if (!mapped_.empty()) {
@@ -126,8 +127,16 @@ bool TileReader::start_jobs() {
   return true;
 }
 
+// A queue may find out later that it has to read otherwise than its device says.
+void TileReader::note_queue() {
+  const std::string_view note = queue_->note();
+  if (note.size() != note_chars_) schedule_.note_queue(note);
+  note_chars_ = note.size();
+}
+
 void TileReader::finish_read() {
   ReadDone done = queue_->wait();
+  note_queue();
   finish(std::exchange(reading_[static_cast<std::size_t>(done.tag)], ReadJob{}),
          std::move(done.status));
 }

@@ -12,6 +12,7 @@
 
 #include <pthread.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -54,6 +55,7 @@ class TileReader {
   void run();
   bool start_jobs();
   void finish_read();
+  void note_queue();
   void finish_mapped();
   void finish(const ReadJob& job, Status status);
   Status prepare(const ReadJob& job, PrepareTimes& times);
@@ -71,6 +73,7 @@ class TileReader {
   MutableByteSpan raw_staging_;
   TileDecompressor decompressor_;
   std::unique_ptr<AsyncReader> queue_;
+  std::size_t note_chars_ = 0;    // of what the queue has said of itself so far
   std::vector<ReadJob> reading_;  // by tag; without a tile when free
   std::vector<ReadJob> mapped_;   // claimed and not yet touched, oldest first
   pthread_t thread_{};

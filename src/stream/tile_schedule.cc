@@ -176,6 +176,16 @@ void TileSchedule::complete(const ReadJob& job, const PrepareTimes& times, Statu
   wake_readers();
 }
 
+void TileSchedule::note_queue(std::string_view note) {
+  const Lock lock(mutex_);
+  queue_note_ = note;
+}
+
+std::string TileSchedule::reading_note() const {
+  const Lock lock(mutex_);
+  return queue_note_;
+}
+
 void TileSchedule::stop() {
   const Lock lock(mutex_);
   stopping_ = true;

@@ -21,6 +21,8 @@
 #include <cstdint>
 #include <mutex>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -67,6 +69,8 @@ class TileSchedule {
   bool read_ended(const ReadJob& job);
   // Ends a job. Requires  read_ended(job) was called
   void complete(const ReadJob& job, const PrepareTimes& times, Status status);
+  // Keeps what a queue says of itself, for reading_note().
+  void note_queue(std::string_view note);
   // Makes claim() return kStop from now on.
   void stop();
 
@@ -88,6 +92,7 @@ class TileSchedule {
   std::uint64_t drop_residents(std::uint64_t bytes);
 
   PagerStats stats() const;
+  std::string reading_note() const;
   void set_trace(std::span<TileEvent> events);
   std::size_t n_traced() const;
 
@@ -162,6 +167,7 @@ class TileSchedule {
   std::span<TileEvent> trace_;
   std::uint32_t n_events_ = 0;
   PagerStats stats_;
+  std::string queue_note_;
 };
 
 }  // namespace qsf

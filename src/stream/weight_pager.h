@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/bytes.h"
@@ -140,6 +141,9 @@ class WeightPager {
 
   const Residency& residency() const noexcept { return table_.residency(); }
   PagerStats stats() const { return schedule_.stats(); }
+
+  // Returns what the queues do otherwise than their device says, and why; empty when nothing.
+  std::string reading_note() const { return schedule_.reading_note(); }
 
   // Records the tiles that are read from now on, as many as `events` has room for; an empty span
   // ends it. Requires  `events` outlives the recording
