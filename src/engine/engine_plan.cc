@@ -204,10 +204,13 @@ class Planner {
       }
       return bytes;
     };
-    return fit_budget(costs, {.budget_bytes = plan_.budget_bytes,
-                              .context = wished_context(),
-                              .context_named = options_.max_context != 0,
-                              .rows = wished_rows()});
+    Result<BudgetFit> fit = fit_budget(costs, {.budget_bytes = plan_.budget_bytes,
+                                               .context = wished_context(),
+                                               .context_named = options_.max_context != 0,
+                                               .rows = wished_rows()});
+    if (fit.has_value() || plan_.budget_named) return fit;
+    return std::move(fit).error().with_context(
+        "no budget was named, so it is what the machine has to spare");
   }
 
   std::uint64_t sample_bytes() const {

@@ -74,6 +74,8 @@ TEST_F(EnginePlanTest, WithoutABudgetTheMachineBoundsAModelThatIsResident) {
   EXPECT_EQ(got.rows_per_pass, 512U);
   EXPECT_EQ(got.max_context, 1024U);
   EXPECT_THAT(got.steps, IsEmpty());
+  machine_.limits = {64'000 * kMB, 15 * kMB};  // a machine that is full
+  EXPECT_THAT(plan(0).error().message(), HasSubstr("no budget was named"));
   machine_.limits = {};  // a system that tells nothing
   EXPECT_EQ(plan(0).value().budget_bytes, kNoMemoryLimit);
 }
