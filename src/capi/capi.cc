@@ -203,8 +203,9 @@ void print_stats(const QSFEngine& handle) {
   std::fprintf(stderr, "%14" PRIu64 "  planned in all\n", stats.planned_bytes);
   std::fprintf(stderr, "%14" PRIu64 "  resident now, at most %" PRIu64 "\n", stats.resident_bytes,
                stats.peak_resident_bytes);
-  std::fprintf(stderr, "load: %" PRIu64 " weight bytes in %.1f ms\n", stats.weight_bytes_read,
-               milliseconds(stats.load_ns));
+  std::fprintf(stderr, "mode: %s\n", handle.plan.plan.reading_mode.c_str());
+  std::fprintf(stderr, "read: %" PRIu64 " weight bytes, opened in %.1f ms\n",
+               stats.weight_bytes_read, milliseconds(stats.load_ns));
   std::fprintf(stderr, "prompt: %" PRIu64 " tokens in %.1f ms, %.1f tokens/s\n",
                stats.prompt_tokens, milliseconds(stats.prompt_ns),
                per_second(stats.prompt_tokens, stats.prompt_ns));

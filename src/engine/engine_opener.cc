@@ -124,10 +124,13 @@ Status EngineOpener::open_device(bool direct) {
 }
 
 Status EngineOpener::make_plan() {
-  // Half of the ring is read into while the other half is computed with.
+  // Half of the ring is read into while the other half is computed with. It is bounded, because
+  // rows and weights make room for it when memory is short.
+  constexpr std::uint64_t kMostRingBytes = 2 * kDefaultRingBytes;
   const std::uint64_t in_flight_bytes =
       disk_.has_value() ? std::uint64_t{disk_->depth} * disk_->block_bytes : 0;
-  const std::uint64_t ring_bytes = std::max(kDefaultRingBytes, 2 * in_flight_bytes);
+  const std::uint64_t ring_bytes =
+      std::clamp(2 * in_flight_bytes, kDefaultRingBytes, kMostRingBytes);
   QSF_ASSIGN_OR_RETURN(
       impl_->plan, plan_engine({.reader = *impl_->reader,
                                 .backend = *impl_->backend,
@@ -178,6 +181,8 @@ Status EngineOpener::load_weights() {
                        WeightPager::open(*impl_->reader, *impl_->device, impl_->plan.residency,
                                          impl_->arena->carve(impl_->plan.regions.weights),
                                          {.cancel = &impl_->cancel}));
+  const std::string note = impl_->pager->reading_note();
+  if (!note.empty()) impl_->plan.reading_mode.append("; ").append(note);
   if (!impl_->options.preload) return ok_status();
   return impl_->pager->load(impl_->options.on_load_progress, impl_->options.load_progress_user);
 }
