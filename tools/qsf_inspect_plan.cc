@@ -131,6 +131,8 @@ void add_plan_options(CLI::App& app, PlanOptions& options) {
       ->check(integer_in(1, 1024));
   add_read_path_option(app, options.read_path, "With --plan: as qsf-run has it");
   add_kv_type_option(app, options.kv_type, "With --plan: as qsf-run has it");
+  app.add_option("--kv-spill", options.kv_spill, "With --plan: as qsf-run has it; nothing is made")
+      ->type_name("FILE");
 }
 
 std::optional<std::string> plan_report(const std::string& path, const PlanOptions& options,
@@ -141,6 +143,7 @@ std::optional<std::string> plan_report(const std::string& path, const PlanOption
   qsf_config_set_threads(config.get(), options.threads);
   qsf_config_set_io(config.get(), read_path_of(options.read_path));
   qsf_config_set_kv_type(config.get(), kv_type_of(options.kv_type));
+  qsf_config_set_kv_spill(config.get(), options.kv_spill.c_str());
   qsf_error error = {};
   QSFPlan* made = nullptr;
   if (qsf_plan_create(path.c_str(), config.get(), &made, &error) != QSF_OK) {

@@ -18,10 +18,11 @@ struct PlanOptions {
   int threads = 0;      // 0: automatic
   std::string read_path = "auto";
   std::string kv_type = "f16";
+  std::string kv_spill;
 
   bool is_default() const {
     return ram_budget == 0 && max_seq_len == 0 && threads == 0 && read_path == "auto" &&
-           kv_type == "f16";
+           kv_type == "f16" && kv_spill.empty();
   }
 };
 

@@ -138,6 +138,7 @@ class Usage(Case):
             "--quality": ["-1", "2"],
             "--ram-budget": ["-1", "0", "1.5", "many"],
             "--io": ["", "aio"],
+            "--kv-spill": [""],
             "--rows-per-pass": ["0", "-1"],
         }
         for option, values in bad.items():
@@ -259,6 +260,17 @@ class Text(Case):
         self.assertNotEqual(text(*arguments, "--temperature", "0", "--repeat-penalty", "5"), greedy)
         biased = text(*arguments, "--temperature", "0", "--logit-bias", "70=100")
         self.assertEqual(len(set(biased.removeprefix(b" Once upon a time").strip())), 1, biased)
+
+    def test_keys_in_a_file_change_no_text(self):
+        arguments = ["--prompt", "Once upon a time", "--max-tokens", "30", "--seed", "3"]
+        spill = path("keys")
+        self.assertEqual(text(*arguments, "--kv-spill", spill), text(*arguments))
+        self.assertFalse(os.path.exists(spill))
+        code, _, err = call(model, *arguments, "--verbose", "--kv-spill", spill)
+        self.assertEqual(code, 0, err)
+        self.assertIn(b"keys and values: in " + os.fsencode(spill), err)
+        self.refused(2, "exists already", model, *arguments, "--kv-spill", model)
+        self.refused(1, "cannot be created", model, *arguments, "--kv-spill", path("no/such/file"))
 
     def test_context(self):
         code, out, err = call(model, "--prompt", "Once upon a time", "--max-seq-len", "8",

@@ -132,6 +132,16 @@ void add_engine_options(CLI::App& app, RunOptions& options, Unfinished& unfinish
       ->type_name("N")
       ->check(integer_in(1, kMaxInt));
   add_kv_type_option(app, unfinished.kv_type);
+  app.add_option(
+         "--kv-spill", options.kv_spill,
+         "Keep keys and values in FILE, which must not exist and is gone afterwards; memory "
+         "holds two layers of them")
+      ->type_name("FILE")
+      ->check(CLI::Validator(
+          [](const std::string& path) {
+            return std::string(path.empty() ? "expected the name of a file" : "");
+          },
+          ""));
   app.add_flag("--exact", options.exact,
                "Multiply weights by 32-bit floats: slower, without the rounding to 8 bits");
   app.add_flag("--pin", options.pin, "Bind each thread to a physical core of its own");

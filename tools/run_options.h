@@ -35,6 +35,7 @@ struct RunOptions {
   int rows_per_pass = 0;  // 0: automatic
   qsf_read_path read_path = QSF_READ_AUTO;
   qsf_kv_type kv_type = QSF_KV_F16;
+  std::string kv_spill;  // empty: keys and values stay in memory
   bool exact = false;
   bool pin = false;
   bool no_echo = false;

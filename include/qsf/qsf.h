@@ -121,6 +121,15 @@ QSF_API void qsf_config_set_quality(QSFConfig* config, float quality);
 /* How keys and values are stored; the default is QSF_KV_F16. QSF_KV_8BIT halves their memory and
  * QSF_KV_4BIT takes 28 % of it, at a price that docs/quality.md has. */
 QSF_API void qsf_config_set_kv_type(QSFConfig* config, qsf_kv_type type);
+/* Keeps keys and values in a file, of which memory holds two layers: a context that memory has no
+ * room for is then read from the disk with every pass, layer by layer ahead of the computing, and
+ * results are the same. The file is made when an engine is opened, with its whole space, and its
+ * name is removed at once: nothing is left however the process ends. A file of that name that
+ * exists already is refused, and so is one on a file system in memory (tmpfs) together with a
+ * budget. Without room on the disk opening fails with QSF_IO; on a file system that cannot set
+ * space aside a pass may, which changes nothing and may be tried again. NULL or "", the default:
+ * keys and values stay in memory. The string is copied. */
+QSF_API void qsf_config_set_kv_spill(QSFConfig* config, const char* path);
 /* Not 0: products of weights stored in few bits take the rows of activations as 32-bit floats. The
  * default, 0, rounds them to 8 bits with a scale for every 64 values (16-bit floats for prompts
  * where a matrix unit takes those), which is several times faster and moves the perplexity of a

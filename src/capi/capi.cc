@@ -60,6 +60,7 @@ Status check(const QSFConfig& config) {
     return invalid_argument(
         "kv_type: %d, expected QSF_KV_F16, QSF_KV_F32, QSF_KV_8BIT or QSF_KV_4BIT", config.kv_type);
   }
+  if (config.kv_spill_lost) return out_of_budget("kv_spill: there was no memory for its path");
   QSF_RETURN_IF_ERROR(check_range("threads", config.threads, kMaxInt));
   QSF_RETURN_IF_ERROR(check_range("max_seq_len", config.max_seq_len, kMaxInt));
   QSF_RETURN_IF_ERROR(check_range("rows_per_pass", config.rows_per_pass, kMaxInt));
@@ -264,6 +265,7 @@ Result<EngineOptions> read_config(const QSFConfig& config) {
   options.n_sequences = static_cast<std::uint32_t>(config.max_sessions);
   options.ram_budget_bytes = std::uint64_t{config.ram_budget_mb} * kMegabyte;
   options.preload = config.preload;
+  options.kv_spill_path = config.kv_spill;
   switch (config.read_path) {
     case QSF_READ_URING: options.read_path = ReadPath::kUring; break;
     case QSF_READ_PREAD: options.read_path = ReadPath::kPread; break;
@@ -309,6 +311,14 @@ void qsf_config_set_io(QSFConfig* config, qsf_read_path path) {
   if (config == nullptr) return;
   static_assert(sizeof path == sizeof config->read_path);
   std::memcpy(&config->read_path, &path, sizeof path);  // as with qsf_kv_type
+}
+void qsf_config_set_kv_spill(QSFConfig* config, const char* path) {
+  if (config == nullptr) return;
+  const qsf_code code = guarded(nullptr, [&] {
+    config->kv_spill = path == nullptr ? "" : path;
+    return qsf::ok_status();
+  });
+  config->kv_spill_lost = code != QSF_OK;
 }
 void qsf_config_set_preload(QSFConfig* config, int preload) {
   if (config != nullptr) config->preload = preload != 0;

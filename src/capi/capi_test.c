@@ -92,6 +92,7 @@ static void test_configuration(void) {
   qsf_config_set_ram_budget(NULL, 1);
   qsf_config_set_io(NULL, QSF_READ_PREAD);
   qsf_config_set_preload(NULL, 0);
+  qsf_config_set_kv_spill(NULL, "keys");
   qsf_config_set_threads(NULL, 1);
   qsf_config_set_max_seq_len(NULL, 1);
   qsf_config_set_quality(NULL, 1.0f);
@@ -723,6 +724,10 @@ static void test_plan(const char* path) {
   CHECK(qsf_engine_open(path, config, &engine, &error) == QSF_OUT_OF_BUDGET && engine == NULL);
 
   qsf_config_set_ram_budget(config, 400);
+  qsf_config_set_kv_spill(config, "/no/such/folder/keys");
+  CHECK(qsf_engine_open(path, config, &engine, &error) == QSF_IO && engine == NULL);
+  CHECK(contains(error.message, "/no/such/folder/keys: cannot be created"));
+  qsf_config_set_kv_spill(config, NULL);
   qsf_config_set_io(config, QSF_READ_PREAD);
   qsf_config_set_preload(config, 0);
   qsf_config_set_max_seq_len(config, 256);

@@ -52,6 +52,12 @@ EngineStats Engine::stats() const noexcept {
   stats.read_wait_ns = reading.wait_ns;
   stats.read_ns = reading.read_ns;
   stats.unpack_ns = reading.decompress_ns;
+  if (impl_->spilled != nullptr) {
+    const KvSpillStats spill = impl_->spilled->stats();
+    stats.kv_bytes_read = spill.bytes_read;
+    stats.kv_bytes_written = spill.bytes_written;
+    stats.read_wait_ns += spill.wait_ns;
+  }
   return stats;
 }
 const LogSink& Engine::log() const noexcept {

@@ -48,6 +48,9 @@ struct EngineOptions {
   // Bound of all memory of the process; 0: what the machine and its control groups have to spare.
   std::uint64_t ram_budget_bytes = 0;
   std::optional<ReadPath> read_path;  // none: the best that works
+  // A file to be made, for keys and values: memory then holds two layers of them. Empty: they stay
+  // in memory.
+  std::string kv_spill_path;
   // false: open() returns before the weights that stay in memory are read, and the first pass reads
   // along.
   bool preload = true;
@@ -70,9 +73,11 @@ struct EngineStats {
   std::uint64_t other_ns = 0;
   std::uint64_t sample_ns = 0;
   OperatorProfile operators;  // what the three times before that one consist of, embedding aside
-  std::uint64_t read_wait_ns = 0;  // that passes waited for the disk, a part of the times above
-  std::uint64_t read_ns = 0;       // with at least one read in flight
-  std::uint64_t unpack_ns = 0;     // decompressing and re-laying, on the threads that read
+  std::uint64_t read_wait_ns = 0;      // that passes waited for the disk, a part of the times above
+  std::uint64_t read_ns = 0;           // with at least one read in flight
+  std::uint64_t unpack_ns = 0;         // decompressing and re-laying, on the threads that read
+  std::uint64_t kv_bytes_read = 0;     // of keys and values in a file
+  std::uint64_t kv_bytes_written = 0;  // the same
 };
 
 struct GenerateOptions {

@@ -17,6 +17,8 @@
 #include "format/qsf_reader.h"
 #include "io/read_device.h"
 #include "kv/kv_cache.h"
+#include "kv/kv_page_store.h"
+#include "kv/spilled_kv_store.h"
 #include "memory/arena.h"
 #include "model/decoder.h"
 #include "ops/backend.h"
@@ -52,6 +54,8 @@ struct Engine::Impl {
   std::optional<ReadDevice> device;
   std::unique_ptr<WeightPager> pager;
   std::optional<KvCache> kv;
+  std::unique_ptr<KvPageStore> kv_store;
+  SpilledKvStore* spilled = nullptr;  // kv_store, where keys and values are in a file
   std::unique_ptr<Backend> backend;
   std::optional<Decoder> decoder;
   std::optional<BudgetWatch> watch;

@@ -187,6 +187,42 @@ Status EngineOpener::load_weights() {
   return impl_->pager->load(impl_->options.on_load_progress, impl_->options.load_progress_user);
 }
 
+// A file in memory (tmpfs) would only move keys and values to where no plan counts them.
+Status EngineOpener::make_kv_store(const KvShape& shape) {
+  const EngineOptions& options = impl_->options;
+  const MutableByteSpan memory = impl_->arena->carve(impl_->plan.regions.kv_cache);
+  const std::string& path = options.kv_spill_path;
+  if (path.empty()) {
+    impl_->kv_store = std::make_unique<ResidentKvStore>(shape, memory);
+    return ok_status();
+  }
+  const std::uint32_t n_pages = kv_limits(options, impl_->plan.max_context).n_pages;
+  QSF_ASSIGN_OR_RETURN(
+      std::unique_ptr<ScratchFile> file,
+      ScratchFile::create(path, SpilledKvStore::file_bytes(shape, n_pages), options.read_path));
+  const ReadDevice& device = file->device();
+  if (device.is_in_memory() && options.ram_budget_bytes != 0) {
+    return invalid_argument(
+        "%s: keys and values cannot be spilled there within a memory budget: its file system lies "
+        "in memory (tmpfs); name a file on a disk",
+        path.c_str());
+  }
+  std::string line = "keys and values: in " + path + ", read by ";
+  line.append(read_path_name(device.path()));
+  line.append(device.is_direct() ? ", direct" : ", through the page cache");
+  if (!device.fall_back().empty()) line.append("; ").append(device.fall_back());
+  if (device.is_in_memory()) {
+    options.log.warning(line);
+  } else {
+    options.log.info(line);
+  }
+  QSF_ASSIGN_OR_RETURN(std::unique_ptr<SpilledKvStore> store,
+                       SpilledKvStore::open(shape, n_pages, std::move(file), memory));
+  impl_->spilled = store.get();
+  impl_->kv_store = std::move(store);
+  return ok_status();
+}
+
 Status EngineOpener::make_decoder() {
   Backend& backend = *impl_->backend;
   const EnginePlan& plan = impl_->plan;
@@ -195,7 +231,8 @@ Status EngineOpener::make_decoder() {
                        KvCache::create(shape, kv_limits(impl_->options, plan.max_context),
                                        impl_->arena->carve(plan.regions.kv_tables)));
   impl_->kv.emplace(std::move(kv));
-  backend.attach_kv(shape, impl_->arena->carve(plan.regions.kv_cache));
+  QSF_RETURN_IF_ERROR(make_kv_store(shape));
+  backend.attach_kv(*impl_->kv_store);
   backend.attach_scratch(pass_limits(spec(), impl_->options, plan.max_context, plan.rows_per_pass),
                          impl_->arena->carve(plan.regions.backend_scratch));
 

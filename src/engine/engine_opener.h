@@ -37,6 +37,7 @@ class EngineOpener {
   Status map_memory();
   Status load_tokenizer();
   Status load_weights();
+  Status make_kv_store(const KvShape& shape);
   Status make_decoder();
   void describe_reading();
   void log_plan() const;

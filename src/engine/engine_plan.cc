@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "engine/budget_fit.h"
+#include "kv/spilled_kv_store.h"
 #include "model/decoder.h"
 #include "platform/cpu_count.h"
 #include "platform/threads.h"
@@ -123,7 +124,7 @@ class Planner {
     MemoryPlan& plan = plan_.memory;
     const ProgramMemory& program = inputs_.machine.program;
     const unsigned n_workers = inputs_.n_threads - 1;
-    const unsigned n_queues = inputs_.reading.n_queues;
+    const unsigned n_queues = inputs_.reading.n_queues + (spills() ? 1 : 0);
     const std::uint64_t directories = inputs_.reader.heap_bytes();
     plan.add_external("program", program.file_bytes,
                       "file pages of the executable and its libraries");
@@ -168,9 +169,16 @@ class Planner {
     return most;
   }
 
-  std::uint64_t kv_bytes(std::uint32_t context) const {
-    return inputs_.backend.kv_bytes(kv_shape(spec_, options_),
-                                    kv_limits(options_, context).n_pages);
+  bool spills() const { return !options_.kv_spill_path.empty(); }
+  // Of memory: all keys and values, or two layers of them.
+  std::uint64_t kv_bytes(std::uint32_t context, bool spilled) const {
+    const KvShape shape = kv_shape(spec_, options_);
+    const std::uint32_t n_pages = kv_limits(options_, context).n_pages;
+    if (!spilled) return inputs_.backend.kv_bytes(shape, n_pages);
+    return SpilledKvStore::region_bytes(shape, n_pages);
+  }
+  std::uint64_t spill_table_bytes(std::uint32_t context, bool spilled) const {
+    return spilled ? SpilledKvStore::heap_bytes(kv_limits(options_, context).n_pages) : 0;
   }
   // Tokens of the sequences, and a prompt in the making.
   std::uint64_t token_bytes(std::uint32_t context) const {
@@ -185,6 +193,33 @@ class Planner {
   }
 
   Result<BudgetFit> choose(const Residency& whole, std::uint64_t table_bytes) const {
+    Result<BudgetFit> fit = fit_budget(costs_of(whole, table_bytes, spills()), wishes());
+    if (fit.has_value()) return fit;
+    Status refusal = std::move(fit).error();
+    if (would_fit_spilled(whole, table_bytes)) {
+      refusal = out_of_budget("%s; it would also fit with keys and values in a file (kv_spill)",
+                              refusal.message().c_str());
+    }
+    if (plan_.budget_named) return refusal;
+    return std::move(refusal).with_context(
+        "no budget was named, so it is what the machine has to spare");
+  }
+
+  bool would_fit_spilled(const Residency& whole, std::uint64_t table_bytes) const {
+    if (spills()) return false;
+    BudgetCosts costs = costs_of(whole, table_bytes, true);
+    costs.base_bytes += thread_stack_bytes() + kKernelThreadBytes + kKernelQueueBytes;
+    return fit_budget(costs, wishes()).has_value();
+  }
+
+  BudgetWishes wishes() const {
+    return {.budget_bytes = plan_.budget_bytes,
+            .context = wished_context(),
+            .context_named = options_.max_context != 0,
+            .rows = wished_rows()};
+  }
+
+  BudgetCosts costs_of(const Residency& whole, std::uint64_t table_bytes, bool spilled) const {
     BudgetCosts costs;
     costs.all_weight_bytes = whole.region_bytes + whole.mapped_bytes;
     costs.least_weight_bytes = std::min(whole.least_bytes, costs.all_weight_bytes);
@@ -193,9 +228,10 @@ class Planner {
     costs.base_bytes = plan_.memory.total_bytes() + kRounding + kHeapBytes + table_bytes +
                        inputs_.reader.heap_bytes() + sample_bytes() + tokenizer_bytes_;
     costs.base_bytes += (tokenizer_bytes_ + sample_bytes()) / kBytesOfAPageTableByte;
-    costs.context_bytes = [this](std::uint32_t context) {
-      return kv_bytes(context) + KvCache::region_bytes(kv_limits(options_, context)) +
-             token_bytes(context);
+    costs.context_bytes = [this, spilled](std::uint32_t context) {
+      return saturating_add(kv_bytes(context, spilled),
+                            spill_table_bytes(context, spilled) + token_bytes(context) +
+                                KvCache::region_bytes(kv_limits(options_, context)));
     };
     costs.rows_bytes = [this](std::uint32_t rows, std::uint32_t context) {
       std::uint64_t bytes = scratch_bytes(rows, context) + row_list_bytes(rows);
@@ -204,13 +240,7 @@ class Planner {
       }
       return bytes;
     };
-    Result<BudgetFit> fit = fit_budget(costs, {.budget_bytes = plan_.budget_bytes,
-                                               .context = wished_context(),
-                                               .context_named = options_.max_context != 0,
-                                               .rows = wished_rows()});
-    if (fit.has_value() || plan_.budget_named) return fit;
-    return std::move(fit).error().with_context(
-        "no budget was named, so it is what the machine has to spare");
+    return costs;
   }
 
   std::uint64_t sample_bytes() const {
@@ -248,11 +278,15 @@ class Planner {
     const KvLimits limits = kv_limits(options_, context);
     plan_.regions.kv_tables = plan.add("kv_tables", KvCache::region_bytes(limits),
                                        "page tables and the position of every slot");
-    plan_.regions.kv_cache =
-        plan.add("kv_cache", kv_bytes(context),
-                 printed("%u sequences of %u positions, %llu bytes each", options_.n_sequences,
-                         context, llu(kv_bytes(context) / limits.n_pages / kKvPageSlots)));
-    plan.add_external("heap", kHeapBytes + token_bytes(context),
+    const std::uint64_t bytes = kv_bytes(context, spills());
+    plan_.regions.kv_cache = plan.add(
+        "kv_cache", bytes,
+        spills() ? printed("two layers of %u sequences of %u positions; the rest is in the file",
+                           options_.n_sequences, context)
+                 : printed("%u sequences of %u positions, %llu bytes each", options_.n_sequences,
+                           context, llu(bytes / limits.n_pages / kKvPageSlots)));
+    plan.add_external("heap",
+                      kHeapBytes + token_bytes(context) + spill_table_bytes(context, spills()),
                       "expressions of the tokenizer, the chat's template, prompts and tokens");
   }
 

@@ -32,6 +32,10 @@ int FaultyFileOps::create_new(const std::string& path) {
   return plan.create_errno != 0 ? -plan.create_errno : base_.create_new(path);
 }
 
+int FaultyFileOps::create_scratch(const std::string& path) {
+  return plan.create_errno != 0 ? -plan.create_errno : base_.create_scratch(path);
+}
+
 PathKind FaultyFileOps::path_kind(const std::string& path) {
   return base_.path_kind(path);
 }
@@ -52,12 +56,21 @@ bool FaultyFileOps::is_direct(int handle) {
 int FaultyFileOps::reopen(int handle, bool direct) {
   if (plan.reopen_errno != 0) return -plan.reopen_errno;
   if (direct && plan.direct_open_errno != 0) return -plan.direct_open_errno;
-  const int opened = base_.reopen(handle, direct);
-  if (opened >= 0 && direct) {
+  return note_reopened(base_.reopen(handle, direct), direct);
+}
+
+int FaultyFileOps::reopen_for_writing(int handle, bool direct) {
+  if (plan.reopen_errno != 0) return -plan.reopen_errno;
+  if (direct && plan.direct_open_errno != 0) return -plan.direct_open_errno;
+  return note_reopened(base_.reopen_for_writing(handle, direct), direct);
+}
+
+int FaultyFileOps::note_reopened(int handle, bool direct) {
+  if (handle >= 0 && direct) {
     const std::lock_guard lock(mutex_);
-    direct_handles_.insert(opened);
+    direct_handles_.insert(handle);
   }
-  return opened;
+  return handle;
 }
 
 FileStorage FaultyFileOps::storage(int handle) {
@@ -164,14 +177,24 @@ std::int64_t FaultyFileOps::write_at(int handle, ByteSpan from, std::uint64_t of
   if (plan.max_transfer_bytes != 0) {
     from = from.first(std::min(from.size(), plan.max_transfer_bytes));
   }
+  if (offset <= plan.write_error_at && plan.write_error_at - offset < from.size()) return -EIO;
   const std::uint64_t written = written_bytes_.load();
   if (written >= plan.disk_bytes) return -ENOSPC;
   if (from.size() > plan.disk_bytes - written) {
     from = from.first(static_cast<std::size_t>(plan.disk_bytes - written));
   }
+  // A direct write is of whole units at a whole one, also where the disk is full behind them.
+  if (is_direct(handle) && offset % 4096 != 0) return -EINVAL;
+  if (is_direct(handle)) from = from.first(from.size() - from.size() % 512);
+  if (from.empty()) return -ENOSPC;
   const std::int64_t n = base_.write_at(handle, from, offset);
   if (n > 0) written_bytes_.fetch_add(static_cast<std::uint64_t>(n));
   return n;
+}
+
+int FaultyFileOps::allocate(int handle, std::uint64_t bytes) {
+  if (plan.allocate_errno != 0) return -plan.allocate_errno;
+  return bytes > plan.disk_bytes ? -ENOSPC : base_.allocate(handle, bytes);
 }
 
 int FaultyFileOps::resize(int handle, std::uint64_t bytes) {
@@ -211,6 +234,9 @@ int MemoryFileOps::open_read(const std::string&) {
 int MemoryFileOps::create_new(const std::string&) {
   return -EROFS;
 }
+int MemoryFileOps::create_scratch(const std::string&) {
+  return -EROFS;
+}
 PathKind MemoryFileOps::path_kind(const std::string&) {
   return PathKind::kRegular;
 }
@@ -224,6 +250,9 @@ std::int64_t MemoryFileOps::file_bytes(int) {
 
 int MemoryFileOps::reopen(int, bool direct) {
   return direct ? -EINVAL : 0;
+}
+int MemoryFileOps::reopen_for_writing(int, bool) {
+  return -EROFS;
 }
 FileStorage MemoryFileOps::storage(int) {
   return {.disk_id = 0, .direct_alignment = 0, .is_in_memory = true};
@@ -253,6 +282,9 @@ std::int64_t MemoryFileOps::read_at(int, MutableByteSpan to, std::uint64_t offse
 }
 
 std::int64_t MemoryFileOps::write_at(int, ByteSpan, std::uint64_t) {
+  return -EROFS;
+}
+int MemoryFileOps::allocate(int, std::uint64_t) {
   return -EROFS;
 }
 int MemoryFileOps::resize(int, std::uint64_t) {

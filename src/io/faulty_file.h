@@ -40,6 +40,8 @@ struct FaultPlan {
   std::size_t lockable_bytes = SIZE_MAX;  // registering more memory than this fails with ENOMEM
   std::uint32_t read_delay_us = 0;        // a slow disk: every read takes this much longer
   int create_errno = 0;
+  int allocate_errno = 0;
+  std::uint64_t write_error_at = UINT64_MAX;  // a write that covers this offset fails with EIO
   int sync_errno = 0;
   int close_errno = 0;
   int rename_errno = 0;
@@ -58,10 +60,12 @@ class FaultyFileOps final : public FileOps {
 
   int open_read(const std::string& path) override;
   int create_new(const std::string& path) override;
+  int create_scratch(const std::string& path) override;
   PathKind path_kind(const std::string& path) override;
   int check_regular(int handle) override;
   std::int64_t file_bytes(int handle) override;
   int reopen(int handle, bool direct) override;
+  int reopen_for_writing(int handle, bool direct) override;
   FileStorage storage(int handle) override;
   int advise(int handle, std::uint64_t offset, std::uint64_t bytes, FileAdvice advice) override;
   int map(int handle, std::uint64_t bytes, ByteSpan& mapping) override;
@@ -70,6 +74,7 @@ class FaultyFileOps final : public FileOps {
   int open_ring(unsigned depth, std::unique_ptr<ReadRing>& ring) override;
   std::int64_t read_at(int handle, MutableByteSpan to, std::uint64_t offset) override;
   std::int64_t write_at(int handle, ByteSpan from, std::uint64_t offset) override;
+  int allocate(int handle, std::uint64_t bytes) override;
   int resize(int handle, std::uint64_t bytes) override;
   int sync(int handle) override;
   int close(int handle) override;
@@ -89,6 +94,7 @@ class FaultyFileOps final : public FileOps {
 
   bool interrupted() noexcept;
   bool is_direct(int handle);
+  int note_reopened(int handle, bool direct);
   ReadFault fault_of_read(int handle, std::size_t n_bytes, std::uint64_t offset);
 
   FileOps& base_;
@@ -107,10 +113,12 @@ class MemoryFileOps final : public FileOps {
 
   int open_read(const std::string& path) override;
   int create_new(const std::string& path) override;
+  int create_scratch(const std::string& path) override;
   PathKind path_kind(const std::string& path) override;
   int check_regular(int handle) override;
   std::int64_t file_bytes(int handle) override;
   int reopen(int handle, bool direct) override;
+  int reopen_for_writing(int handle, bool direct) override;
   FileStorage storage(int handle) override;
   int advise(int handle, std::uint64_t offset, std::uint64_t bytes, FileAdvice advice) override;
   int map(int handle, std::uint64_t bytes, ByteSpan& mapping) override;
@@ -119,6 +127,7 @@ class MemoryFileOps final : public FileOps {
   int open_ring(unsigned depth, std::unique_ptr<ReadRing>& ring) override;
   std::int64_t read_at(int handle, MutableByteSpan to, std::uint64_t offset) override;
   std::int64_t write_at(int handle, ByteSpan from, std::uint64_t offset) override;
+  int allocate(int handle, std::uint64_t bytes) override;
   int resize(int handle, std::uint64_t bytes) override;
   int sync(int handle) override;
   int close(int handle) override;

@@ -30,13 +30,22 @@ Result<File> File::open(const std::string& path, FileOps& ops) {
     handle = ops.open_read(path);
   } while (handle == -EINTR);
   if (handle < 0) return open_failed(path, -handle);
+  return adopt(path, handle, ops);
+}
+
+Result<File> File::adopt(const std::string& path, int handle, FileOps& ops) {
   File file(ops, path, handle, 0);  // owns the handle from here on
   const int regular = ops.check_regular(handle);
   if (regular < 0) return open_failed(path, -regular);
-  const std::int64_t bytes = ops.file_bytes(handle);
-  if (bytes < 0) return open_failed(path, static_cast<int>(-bytes));
-  file.size_bytes_ = static_cast<std::uint64_t>(bytes);
+  QSF_RETURN_IF_ERROR(file.refresh_size());
   return file;
+}
+
+Status File::refresh_size() {
+  const std::int64_t bytes = ops_->file_bytes(handle_);
+  if (bytes < 0) return open_failed(path_, static_cast<int>(-bytes));
+  size_bytes_ = static_cast<std::uint64_t>(bytes);
+  return ok_status();
 }
 
 File::File(FileOps& ops, std::string path, int handle, std::uint64_t size_bytes) noexcept

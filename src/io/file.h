@@ -28,6 +28,11 @@ class File {
   //           regular file
   static Result<File> open(const std::string& path, FileOps& ops = system_file_ops());
 
+  // Takes over a handle of `ops` that reads a regular file, under the name it was opened with.
+  // Requires  `ops` outlives the File
+  // Fails     kIo when its size cannot be read; the handle is closed then
+  static Result<File> adopt(const std::string& path, int handle, FileOps& ops);
+
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
   File(const File&) = delete;
@@ -35,8 +40,10 @@ class File {
   ~File();
 
   const std::string& path() const noexcept { return path_; }
-  // Bytes of the file when it was opened.
+  // Bytes of the file when it was opened, or when refresh_size() was called last.
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
+  // Asks for the size again, of a file that is meant to have changed. Fails  kIo
+  Status refresh_size();
   // The operating system's handle, for asynchronous readers; valid as long as the File.
   int handle() const noexcept { return handle_; }
   FileOps& ops() const noexcept { return *ops_; }

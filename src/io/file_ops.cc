@@ -33,6 +33,9 @@ class SystemFileOps final : public FileOps {
   int create_new(const std::string& path) override {
     return or_errno(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   }
+  int create_scratch(const std::string& path) override {
+    return or_errno(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  }
   PathKind path_kind(const std::string& path) override {
     struct stat info;
     if (::stat(path.c_str(), &info) != 0) return PathKind::kMissing;
@@ -51,9 +54,9 @@ class SystemFileOps final : public FileOps {
   }
   // Through the link that the kernel keeps for every handle: the file itself, also when it was
   // renamed, replaced or removed since.
-  int reopen(int handle, bool direct) override {
-    const std::string link = "/proc/self/fd/" + std::to_string(handle);
-    return or_errno(::open(link.c_str(), O_RDONLY | O_CLOEXEC | (direct ? O_DIRECT : 0)));
+  int reopen(int handle, bool direct) override { return open_link(handle, O_RDONLY, direct); }
+  int reopen_for_writing(int handle, bool direct) override {
+    return open_link(handle, O_RDWR, direct);
   }
   FileStorage storage(int handle) override {
     FileStorage result;
@@ -110,6 +113,10 @@ class SystemFileOps final : public FileOps {
     const ssize_t n = ::pwrite(handle, from.data(), from.size(), static_cast<off_t>(offset));
     return n < 0 ? -errno : static_cast<std::int64_t>(n);
   }
+  int allocate(int handle, std::uint64_t bytes) override {
+    if (bytes > kMaxOffset) return -EFBIG;
+    return or_errno(::fallocate(handle, 0, 0, static_cast<off_t>(bytes)));
+  }
   int resize(int handle, std::uint64_t bytes) override {
     if (bytes > kMaxOffset) return -EFBIG;
     return or_errno(::ftruncate(handle, static_cast<off_t>(bytes)));
@@ -142,6 +149,11 @@ class SystemFileOps final : public FileOps {
   }
 
  private:
+  static int open_link(int handle, int access, bool direct) {
+    const std::string link = "/proc/self/fd/" + std::to_string(handle);
+    return or_errno(::open(link.c_str(), access | O_CLOEXEC | (direct ? O_DIRECT : 0)));
+  }
+
   static constexpr std::uint64_t kMaxOffset =
       static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
 };

@@ -42,6 +42,9 @@ class FileOps {
   virtual int open_read(const std::string& path) = 0;
   // Creates a file that must not exist yet, for writing; returns a handle >= 0.
   virtual int create_new(const std::string& path) = 0;
+  // Creates a file that must not exist yet, for reading and writing, for its owner alone; returns a
+  // handle >= 0.
+  virtual int create_scratch(const std::string& path) = 0;
   virtual PathKind path_kind(const std::string& path) = 0;
   // Returns 0, or the errno of a handle that is not a readable regular file (EISDIR, EINVAL).
   virtual int check_regular(int handle) = 0;
@@ -49,6 +52,8 @@ class FileOps {
   // Opens the file of `handle` once more for reading, whatever its name means by now, past the page
   // cache where `direct`; returns a handle >= 0 with settings of its own.
   virtual int reopen(int handle, bool direct) = 0;
+  // The same for reading and writing. Requires  a handle of create_scratch
+  virtual int reopen_for_writing(int handle, bool direct) = 0;
   virtual FileStorage storage(int handle) = 0;
   // A hint; a range of 0 bytes reaches to the end of the file.
   virtual int advise(int handle, std::uint64_t offset, std::uint64_t bytes, FileAdvice advice) = 0;
@@ -64,6 +69,9 @@ class FileOps {
   virtual std::int64_t read_at(int handle, MutableByteSpan to, std::uint64_t offset) = 0;
   // Returns the bytes written, at least 1; may return fewer than asked for.
   virtual std::int64_t write_at(int handle, ByteSpan from, std::uint64_t offset) = 0;
+  // Makes the file `bytes` long and takes its space on the disk; -EOPNOTSUPP where the file system
+  // cannot.
+  virtual int allocate(int handle, std::uint64_t bytes) = 0;
   virtual int resize(int handle, std::uint64_t bytes) = 0;
   virtual int sync(int handle) = 0;
   virtual int close(int handle) = 0;

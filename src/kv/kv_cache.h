@@ -2,16 +2,15 @@
 //
 // KvCache: which page of keys and values belongs to which sequence, and the position of every slot.
 //
-// It owns indices, never the bytes: those are the backend's, at offsets that KvShape defines. A
+// It owns indices, never the bytes: those are a KvPageStore's, in memory or in a file. A
 // sequence is a list of slots 0, 1, 2 ... in pages of kKvPageSlots; page ids come from a fixed pool
 // and are reference-counted, so a forked sequence shares the pages of its origin until one of them
 // appends to a page that both hold. That page is then copied: append says which, the backend does
 // it.
 //
-// Layout of the backend's buffer, in bytes:
-//
-//   page p at p * page_bytes(), in it for layer, head in that order one K block and one V block,
-//   as quant/kv_type.h lays them out: multiples of 64 bytes.
+// What a page holds of one layer is for each head one K block and one V block, as quant/kv_type.h
+// lays them out: multiples of 64 bytes, at the offsets that KvShape tells. Where a page's layers
+// lie is the store's business (kv_page_store.h).
 //
 // All tables lie in a region that the caller plans; nothing is allocated after creation.
 
@@ -45,18 +44,17 @@ struct KvShape {
   constexpr std::uint64_t block_bytes(KvPart part) const noexcept {
     return kv_block_bytes(part == KvPart::kKeys ? k_type : v_type, head_dim);
   }
-  // Bytes of one page: every layer and head, K and V.
-  constexpr std::uint64_t page_bytes() const noexcept {
-    return static_cast<std::uint64_t>(n_layers) * n_kv_heads *
-           (block_bytes(KvPart::kKeys) + block_bytes(KvPart::kValues));
+  // Bytes of one layer in a page: every head, K and V.
+  constexpr std::uint64_t layer_bytes() const noexcept {
+    return n_kv_heads * (block_bytes(KvPart::kKeys) + block_bytes(KvPart::kValues));
   }
-  // Byte offset of a block in the backend's buffer; slot s of a sequence is number
+  // Bytes of one page, every layer.
+  constexpr std::uint64_t page_bytes() const noexcept { return n_layers * layer_bytes(); }
+  // Byte offset of a block in its layer's part of a page; slot s of a sequence is number
   // s % kKvPageSlots of its page.
-  constexpr std::uint64_t block_offset(std::uint32_t page, std::uint32_t layer,
-                                       std::uint32_t kv_head, KvPart part) const noexcept {
+  constexpr std::uint64_t block_offset(std::uint32_t kv_head, KvPart part) const noexcept {
     const std::uint64_t pair = block_bytes(KvPart::kKeys) + block_bytes(KvPart::kValues);
-    return page * page_bytes() + (static_cast<std::uint64_t>(layer) * n_kv_heads + kv_head) * pair +
-           (part == KvPart::kKeys ? 0 : block_bytes(KvPart::kKeys));
+    return kv_head * pair + (part == KvPart::kKeys ? 0 : block_bytes(KvPart::kKeys));
   }
 };
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "kv/kv_page_store.h"
 
 namespace qsf {
 namespace {
@@ -43,13 +44,17 @@ class Cache {
 };
 
 TEST(KvShapeTest, OffsetsTileThePageWithoutGapsOrOverlap) {
+  std::vector<std::byte> memory(static_cast<std::size_t>(2 * kShape.page_bytes()));
+  ResidentKvStore store(kShape, memory);
   std::set<std::uint64_t> starts;
   std::uint64_t bytes = 0;
   for (std::uint32_t page = 0; page < 2; ++page) {
     for (std::uint32_t layer = 0; layer < kShape.n_layers; ++layer) {
+      const std::byte* at = store.acquire_layer(layer).page(page);
       for (std::uint32_t head = 0; head < kShape.n_kv_heads; ++head) {
         for (const KvPart part : {KvPart::kKeys, KvPart::kValues}) {
-          EXPECT_EQ(kShape.block_offset(page, layer, head, part), bytes);  // in this very order
+          const auto place = static_cast<std::uint64_t>(at - memory.data());
+          EXPECT_EQ(place + kShape.block_offset(head, part), bytes);  // in this very order
           EXPECT_EQ(bytes % 64, 0U);
           starts.insert(bytes);
           bytes += kShape.block_bytes(part);
@@ -68,8 +73,9 @@ TEST(KvShapeTest, BlocksOfEveryTypeAreMultiplesOf64Bytes) {
     for (const std::uint32_t head_dim : {1U, 8U, 20U, 64U, 80U, 96U, 128U}) {
       const KvShape shape{2, 3, head_dim, type, KvType::kF16};
       EXPECT_EQ(shape.block_bytes(KvPart::kKeys) % 64, 0U);
-      EXPECT_EQ(shape.block_offset(1, 1, 2, KvPart::kValues),
-                2 * shape.page_bytes() - shape.block_bytes(KvPart::kValues));
+      EXPECT_EQ(shape.block_offset(2, KvPart::kValues),
+                shape.layer_bytes() - shape.block_bytes(KvPart::kValues));
+      EXPECT_EQ(shape.page_bytes(), 2 * shape.layer_bytes());
     }
   }
   const KvShape eight{1, 1, 128, KvType::k8Bit, KvType::k4Bit};

@@ -97,7 +97,8 @@ Status Decoder::run(const Pass& pass) {
   begin(pass);
   QSF_RETURN_IF_ERROR(embed(pass));
   QSF_RETURN_IF_ERROR(run_layers(pass, 0, spec_.n_layers));
-  return head(pass);
+  QSF_RETURN_IF_ERROR(head(pass));
+  return backend_.end_pass();
 }
 
 void Decoder::begin(const Pass& pass) {

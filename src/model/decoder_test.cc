@@ -177,7 +177,8 @@ class Runner {
         .rope_dims = spec.positions == PositionEncoding::kRope ? spec.rope_dims() : 0,
         .max_cols = Decoder::max_product_cols(spec)};
     kv_.emplace(KvCache::create(shape, limits, memory(KvCache::region_bytes(limits))).value());
-    backend_->attach_kv(shape, memory(backend_->kv_bytes(shape, limits.n_pages)));
+    kv_store_.emplace(shape, memory(backend_->kv_bytes(shape, limits.n_pages)));
+    backend_->attach_kv(*kv_store_);
     backend_->attach_scratch(pass_limits, memory(backend_->scratch_bytes(pass_limits)));
     const Residency residency = WeightPager::plan(reader_, {}).value();
     pager_ = WeightPager::open(reader_, device_, residency, memory(residency.region_bytes)).value();
@@ -254,6 +255,7 @@ class Runner {
   std::unique_ptr<ThreadPool> threads_;
   std::unique_ptr<Backend> backend_;
   std::optional<KvCache> kv_;
+  std::optional<ResidentKvStore> kv_store_;
   std::unique_ptr<WeightPager> pager_;
   std::optional<Decoder> decoder_;
 };

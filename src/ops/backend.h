@@ -25,6 +25,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "kv/kv_cache.h"
+#include "kv/kv_page_store.h"
 #include "kv/row.h"
 #include "ops/operator_times.h"
 #include "quant/types.h"
@@ -167,7 +168,8 @@ class Backend {
   //           for buffers
   virtual Buffer create_buffer(std::uint32_t n_rows, std::uint32_t n_cols,
                                MutableByteSpan memory) = 0;
-  virtual void attach_kv(const KvShape& shape, MutableByteSpan memory) = 0;
+  // Requires  the store outlives the backend
+  virtual void attach_kv(KvPageStore& store) = 0;
   virtual void attach_scratch(const PassLimits& limits, MutableByteSpan memory) = 0;
 
   // Starts a pass. `rows` (prompt rows first) and `kv` stay unchanged until its last wait().
@@ -190,6 +192,9 @@ class Backend {
 
   // Waits for everything submitted.
   virtual Status wait() = 0;
+  // Ends the pass: waits also until its keys and values are kept. A pass that is given up is not
+  // ended.
+  virtual Status end_pass() = 0;
   // Returns a row as the last wait() left it, valid until the next operator.
   virtual std::span<const float> read_row(Buffer from, std::uint32_t row) = 0;
 };

@@ -9,7 +9,6 @@
 // its spans, because such rows are few and their contexts long.
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
 #include "kernels/kv_rows/kv_store.h"
@@ -113,12 +112,12 @@ CpuBackend::AttendWork CpuBackend::work_of(unsigned worker) const noexcept {
 }
 
 std::uint64_t CpuBackend::kv_bytes(const KvShape& shape, std::uint32_t n_pages) const noexcept {
-  return saturating_mul(shape.page_bytes(), n_pages);
+  return ResidentKvStore::region_bytes(shape, n_pages);
 }
 
-void CpuBackend::attach_kv(const KvShape& shape, MutableByteSpan memory) {
-  kv_shape_ = shape;
-  kv_memory_ = memory.data();
+void CpuBackend::attach_kv(KvPageStore& store) {
+  kv_store_ = &store;
+  kv_shape_ = store.shape();
 }
 
 std::uint64_t CpuBackend::attention_scratch_bytes(const PassLimits& limits) const noexcept {
@@ -136,14 +135,14 @@ void CpuBackend::attach_attention_scratch(MutableByteSpan memory) {
   decode_partials_ = attend_memory_ + pool_.n_threads() * work_bytes(limits_, attend_prompt_);
 }
 
-std::byte* CpuBackend::kv_block(std::uint32_t page, std::uint32_t layer, std::uint32_t kv_head,
+std::byte* CpuBackend::kv_block(std::uint32_t page, std::uint32_t kv_head,
                                 KvPart part) const noexcept {
-  return kv_memory_ + kv_shape_.block_offset(page, layer, kv_head, part);
+  return kv_pages_.page(page) + kv_shape_.block_offset(kv_head, part);
 }
 
 // Stores the rows of one head whose page is number `part` of n_parts.
-void CpuBackend::store_kv_rows(std::uint32_t layer, std::uint32_t kv_head, std::uint32_t part,
-                               std::uint32_t n_parts, const Matrix& keys, const Matrix& values) {
+void CpuBackend::store_kv_rows(std::uint32_t kv_head, std::uint32_t part, std::uint32_t n_parts,
+                               const Matrix& keys, const Matrix& values) {
   const kernels::KvStore store = {kernels_.convert, kernels_.kv_rows};
   const std::uint32_t head_dim = kv_shape_.head_dim;
   const std::size_t column = std::size_t{kv_head} * head_dim;
@@ -152,9 +151,9 @@ void CpuBackend::store_kv_rows(std::uint32_t layer, std::uint32_t kv_head, std::
     if (page % n_parts != part) continue;
     const std::uint32_t slot = rows_[i].kv_slot % kKvPageSlots;
     kernels::store_key(store, kv_shape_.k_type, keys.row(i) + column,
-                       kv_block(page, layer, kv_head, KvPart::kKeys), slot, head_dim);
+                       kv_block(page, kv_head, KvPart::kKeys), slot, head_dim);
     kernels::store_value(store, kv_shape_.v_type, values.row(i) + column,
-                         kv_block(page, layer, kv_head, KvPart::kValues), slot, head_dim);
+                         kv_block(page, kv_head, KvPart::kValues), slot, head_dim);
   }
 }
 
@@ -162,12 +161,13 @@ void CpuBackend::store_kv_rows(std::uint32_t layer, std::uint32_t kv_head, std::
 // key, in 4 bits even bytes, which two workers must not write.
 void CpuBackend::store_kv(std::uint32_t layer, Buffer k, Buffer v) {
   const OperatorTimer timer(profile_[OperatorKind::kStoreKv]);
+  kv_pages_ = kv_store_->acquire_layer(layer);
   const Matrix& keys = matrix(k);
   const Matrix& values = matrix(v);
   const auto n_rows = static_cast<std::uint32_t>(rows_.size());
   if (n_rows < kStoreRowsWorthAFork) {
     for (std::uint32_t head = 0; head < kv_shape_.n_kv_heads; ++head) {
-      store_kv_rows(layer, head, 0, 1, keys, values);
+      store_kv_rows(head, 0, 1, keys, values);
     }
     return;
   }
@@ -176,15 +176,14 @@ void CpuBackend::store_kv(std::uint32_t layer, Buffer k, Buffer v) {
   const std::size_t n_items = std::size_t{n_parts} * kv_shape_.n_kv_heads;
   pool_.parallel_for(n_items, 1, [&](std::size_t begin, std::size_t end, unsigned) {
     for (std::size_t item = begin; item < end; ++item) {
-      store_kv_rows(layer, static_cast<std::uint32_t>(item % kv_shape_.n_kv_heads),
+      store_kv_rows(static_cast<std::uint32_t>(item % kv_shape_.n_kv_heads),
                     static_cast<std::uint32_t>(item / kv_shape_.n_kv_heads), n_parts, keys, values);
     }
   });
 }
 
 void CpuBackend::copy_page(std::uint32_t from_page, std::uint32_t to_page) {
-  const std::size_t page_bytes = kv_shape_.page_bytes();
-  std::memcpy(kv_memory_ + to_page * page_bytes, kv_memory_ + from_page * page_bytes, page_bytes);
+  kv_store_->copy_page(from_page, to_page);
 }
 
 void CpuBackend::attend(const AttendArgs& args) {
@@ -192,8 +191,10 @@ void CpuBackend::attend(const AttendArgs& args) {
   OperatorTimes& times = profile_[OperatorKind::kAttend];
   const OperatorTimer timer(times);
   input_rows_.forget(args.out.id);
+  kv_pages_ = kv_store_->acquire_layer(args.layer);
   attend_prompt_rows(args);
   attend_decode_rows(args);
+  kv_store_->release_layer(args.layer);
   count_attention(args, times);
 }
 
@@ -263,7 +264,7 @@ void CpuBackend::attend_slots(const AttendArgs& args, const AttendKernel& kernel
       args.slopes.empty() ? nullptr : args.slopes.data() + std::size_t{tile.kv_head} * group;
   const SequenceId sequence = rows_[tile.first_row].sequence;
   const auto keys_of = [&](std::uint32_t page) {
-    return kv_block(page, args.layer, tile.kv_head, KvPart::kKeys);
+    return kv_block(page, tile.kv_head, KvPart::kKeys);
   };
   const AttendRange all = intersect(all_seen(tile.seen, tile.n_rows), slots);
   for (std::uint32_t slot = all.first; slot < all.last;) {
@@ -283,7 +284,7 @@ void CpuBackend::attend_slots(const AttendArgs& args, const AttendKernel& kernel
                  .n_q = group,
                  .head_dim = limits_.head_dim,
                  .k = keys_of(page),
-                 .v = kv_block(page, args.layer, tile.kv_head, KvPart::kValues),
+                 .v = kv_block(page, tile.kv_head, KvPart::kValues),
                  .k_type = kv_shape_.k_type,
                  .v_type = kv_shape_.v_type,
                  .visible = visible,
@@ -398,7 +399,7 @@ void CpuBackend::attend_decode_rows(const AttendArgs& args) {
         const AttendRange next = slots_of(item + 1);
         if (next.first < next.last) {
           following = kv_block(kv_->page_of(rows_[row_of(item + 1)].sequence, next.first),
-                               args.layer, head_of(item + 1), KvPart::kKeys);
+                               head_of(item + 1), KvPart::kKeys);
         }
       }
       load_queries(args, kernel, tile, work);

@@ -110,6 +110,7 @@ void CpuBackend::begin_pass(std::span<const Row> rows, const KvCache& kv, const 
   QSF_CHECK(std::none_of(first_other, rows.end(),
                          [](const Row& row) { return row.role == RowRole::kPrompt; }));
   QSF_CHECK(rows.size() - n_prompt_ <= limits_.max_decode_rows);
+  kv_store_->begin_pass(rows, kv);
   if (product_bytes_ != 0) prefetch_.end_pass(product_bytes_, product_ns_);
   product_bytes_ = 0;
   product_ns_ = 0;
@@ -142,7 +143,11 @@ std::span<const float> CpuBackend::read_row(Buffer from, std::uint32_t row) {
 }
 
 Status CpuBackend::wait() {
-  return ok_status();
+  return kv_store_ == nullptr ? ok_status() : kv_store_->status();
+}
+
+Status CpuBackend::end_pass() {
+  return kv_store_->end_pass();
 }
 
 void CpuBackend::form_inputs(Buffer buffer, std::uint32_t n_cols, const RoleInputs& inputs,

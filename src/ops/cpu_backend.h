@@ -3,8 +3,9 @@
 // The CPU backend: rows in ordinary memory, kernels of one instruction set, one fork-join an
 // operator.
 //
-// Operators run when they are submitted; wait() has nothing to wait for and no way to fail. All
-// threads and all scratch live here: kernels below are leaf functions.
+// Operators run when they are submitted; wait() has nothing to wait for, and what fails is the
+// store of keys and values alone. All threads and all scratch live here: kernels below are leaf
+// functions.
 
 #ifndef QSF_OPS_CPU_BACKEND_H_
 #define QSF_OPS_CPU_BACKEND_H_
@@ -46,7 +47,7 @@ class CpuBackend final : public Backend {
   std::uint64_t kv_bytes(const KvShape& shape, std::uint32_t n_pages) const noexcept override;
   std::uint64_t scratch_bytes(const PassLimits& limits) const noexcept override;
   Buffer create_buffer(std::uint32_t n_rows, std::uint32_t n_cols, MutableByteSpan memory) override;
-  void attach_kv(const KvShape& shape, MutableByteSpan memory) override;
+  void attach_kv(KvPageStore& store) override;
   void attach_scratch(const PassLimits& limits, MutableByteSpan memory) override;
 
   void begin_pass(std::span<const Row> rows, const KvCache& kv, const Rotation& rotation,
@@ -60,6 +61,7 @@ class CpuBackend final : public Backend {
   void add(Buffer to, Buffer from) override;
   void copy_page(std::uint32_t from_page, std::uint32_t to_page) override;
   Status wait() override;
+  Status end_pass() override;
   std::span<const float> read_row(Buffer from, std::uint32_t row) override;
 
  private:
@@ -164,10 +166,10 @@ class CpuBackend final : public Backend {
   void activate_mul(ActivationKind kind, float* gate, const float* up,
                     std::uint32_t n_values) const noexcept;
 
-  std::byte* kv_block(std::uint32_t page, std::uint32_t layer, std::uint32_t kv_head,
-                      KvPart part) const noexcept;
-  void store_kv_rows(std::uint32_t layer, std::uint32_t kv_head, std::uint32_t part,
-                     std::uint32_t n_parts, const Matrix& keys, const Matrix& values);
+  // Of the layer that was acquired last.
+  std::byte* kv_block(std::uint32_t page, std::uint32_t kv_head, KvPart part) const noexcept;
+  void store_kv_rows(std::uint32_t kv_head, std::uint32_t part, std::uint32_t n_parts,
+                     const Matrix& keys, const Matrix& values);
   std::uint32_t group_size() const noexcept { return limits_.n_heads / limits_.n_kv_heads; }
   std::size_t acc_stride() const noexcept;
   AttendWork work_of(unsigned worker) const noexcept;
@@ -203,7 +205,8 @@ class CpuBackend final : public Backend {
   std::uint64_t product_ns_ = 0;
 
   KvShape kv_shape_{};
-  std::byte* kv_memory_ = nullptr;
+  KvPageStore* kv_store_ = nullptr;
+  KvLayerPages kv_pages_;  // of the layer in work
 
   PassLimits limits_;
   float* cos_ = nullptr;                  // [max_rows, rope_dims / 2], times Rotation::factor

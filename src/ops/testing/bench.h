@@ -49,7 +49,8 @@ class Bench {
     kv_.emplace(
         KvCache::create(shape_, kv_limits, memory(KvCache::region_bytes(kv_limits))).value());
     sequence_ = kv_->create_sequence().value();
-    backend_.attach_kv(shape_, memory(backend_.kv_bytes(shape_, kv_limits.n_pages)));
+    kv_store_.emplace(shape_, memory(backend_.kv_bytes(shape_, kv_limits.n_pages)));
+    backend_.attach_kv(*kv_store_);
     backend_.attach_scratch(limits, memory(backend_.scratch_bytes(limits)));
   }
 
@@ -87,6 +88,7 @@ class Bench {
   KvShape shape_;
   std::vector<std::unique_ptr<AlignedBytes>> blocks_;
   std::optional<KvCache> kv_;
+  std::optional<ResidentKvStore> kv_store_;
   SequenceId sequence_ = 0;
   std::vector<Row> rows_;
 };

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+//
+// ScratchFile: bytes of this process on a disk, read and written past the page cache.
+//
+// The file is made anew and its name is removed at once, so that nothing is left behind however the
+// process ends and nobody else's file is ever written. Its length is taken from the disk when it is
+// made, where the file system can do that.
+
+#ifndef QSF_IO_SCRATCH_FILE_H_
+#define QSF_IO_SCRATCH_FILE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "base/status.h"
+#include "io/file.h"
+#include "io/read_device.h"
+
+namespace qsf {
+
+class ScratchFile {
+ public:
+  // Makes a file of `n_bytes`, which read as zeros. Direct reads and writes are used where the file
+  // system allows; else device().fall_back() says why.
+  // Requires  `ops` outlives the file; n_bytes a multiple of kDirectAlign
+  // Fails     kInvalidArgument when the name is empty or belongs to a file, which stays as it is;
+  //           kIo when the file cannot be made, opened again, or the disk lacks the space
+  static Result<std::unique_ptr<ScratchFile>> create(const std::string& path, std::uint64_t n_bytes,
+                                                     std::optional<ReadPath> read_path,
+                                                     FileOps& ops = system_file_ops());
+  ~ScratchFile();
+  ScratchFile(const ScratchFile&) = delete;
+  ScratchFile& operator=(const ScratchFile&) = delete;
+
+  const std::string& path() const noexcept { return file_.path(); }
+  // How it is read. Reads see what write() has returned from.
+  const ReadDevice& device() const noexcept { return *device_; }
+
+  // Writes all of `from`; interrupted and short writes are continued.
+  // Shapes   offset, address and length are multiples of kDirectAlign
+  // Fails    kIo, naming place and reason; a full disk in so many words
+  // Threads  one at a time
+  Status write(std::uint64_t offset, ByteSpan from);
+
+ private:
+  explicit ScratchFile(File file) noexcept;
+  Status take_space(std::uint64_t n_bytes);
+  Status open_for_writing(bool direct);
+
+  File file_;
+  std::optional<ReadDevice> device_;
+  int write_handle_ = -1;
+  bool direct_ = false;
+};
+
+}  // namespace qsf
+
+#endif  // QSF_IO_SCRATCH_FILE_H_

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+//
+// KvPageStore: where the bytes of keys and values lie, layer by layer.
+//
+// A pass visits the layers in order and needs the pages of one at a time. A store hands a layer out
+// and takes it back; between the two the pages lie in memory, at places that follow from the page
+// alone. The resident store holds every layer at once; spilled_kv_store.h keeps them in a file.
+
+#ifndef QSF_KV_KV_PAGE_STORE_H_
+#define QSF_KV_KV_PAGE_STORE_H_
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "kv/kv_cache.h"
+#include "kv/row.h"
+
+namespace qsf {
+
+// One layer's part of every page.
+struct KvLayerPages {
+  std::byte* base = nullptr;
+  std::uint64_t page_stride = 0;
+  std::byte* page(std::uint32_t page) const noexcept { return base + page * page_stride; }
+};
+
+// Threads  one at a time
+class KvPageStore {
+ public:
+  virtual ~KvPageStore() = default;
+
+  virtual const KvShape& shape() const noexcept = 0;
+
+  // Starts a pass, whether or not the one before was ended; `rows` and `kv` stay unchanged until
+  // its end.
+  virtual void begin_pass(std::span<const Row> rows, const KvCache& kv) = 0;
+  // Returns the pages of a layer that the pass's sequences hold, until release_layer(). Asked for
+  // again meanwhile it returns the same. What cannot be had is said by status(); the memory is
+  // there all the same, with bytes that mean nothing.
+  // Requires  layers in ascending order from 0
+  virtual KvLayerPages acquire_layer(std::uint32_t layer) = 0;
+  // Takes the layer back, with the pass's rows stored in it.
+  virtual void release_layer(std::uint32_t layer) = 0;
+  // Copies a page, of every layer, between two passes.
+  virtual void copy_page(std::uint32_t from_page, std::uint32_t to_page) = 0;
+  // Waits until the rows of the pass are kept for the passes that follow.
+  // Fails  as status()
+  virtual Status end_pass() = 0;
+  // Returns what went wrong in this pass first; its results are void then, and rows of passes that
+  // were ended well are as they were.
+  virtual Status status() const = 0;
+};
+
+// Page p lies at p * page_bytes(), its layers one behind the other.
+class ResidentKvStore final : public KvPageStore {
+ public:
+  static std::uint64_t region_bytes(const KvShape& shape, std::uint32_t n_pages) noexcept {
+    return saturating_mul(shape.page_bytes(), n_pages);
+  }
+  // Shapes    memory [region_bytes()]
+  // Requires  64-byte aligned, outliving the store
+  ResidentKvStore(const KvShape& shape, MutableByteSpan memory) noexcept
+      : shape_(shape), memory_(memory.data()) {}
+
+  const KvShape& shape() const noexcept override { return shape_; }
+  void begin_pass(std::span<const Row>, const KvCache&) override {}
+  KvLayerPages acquire_layer(std::uint32_t layer) override {
+    QSF_DCHECK(layer < shape_.n_layers);
+    return {memory_ + layer * shape_.layer_bytes(), shape_.page_bytes()};
+  }
+  void release_layer(std::uint32_t) override {}
+  void copy_page(std::uint32_t from_page, std::uint32_t to_page) override {
+    const std::uint64_t n_bytes = shape_.page_bytes();
+    std::memcpy(memory_ + to_page * n_bytes, memory_ + from_page * n_bytes,
+                static_cast<std::size_t>(n_bytes));
+  }
+  Status end_pass() override { return ok_status(); }
+  Status status() const override { return ok_status(); }
+
+ private:
+  KvShape shape_;
+  std::byte* memory_;
+};
+
+}  // namespace qsf
+
+#endif  // QSF_KV_KV_PAGE_STORE_H_
