@@ -23,6 +23,7 @@
 #include "base/result.h"
 #include "engine/sampler.h"
 #include "format/model_spec.h"
+#include "io/file_ops.h"
 #include "io/read_device.h"
 #include "kv/row.h"
 #include "model/logits_sink.h"
@@ -54,6 +55,7 @@ struct EngineOptions {
   // false: open() returns before the weights that stay in memory are read, and the first pass reads
   // along.
   bool preload = true;
+  FileOps* file_ops = nullptr;  // outlives the engine; null: the calls of the operating system
   LogSink log;
   void (*on_load_progress)(std::uint64_t done_bytes, std::uint64_t total_bytes,
                            void* user) = nullptr;

@@ -88,7 +88,9 @@ Status EngineOpener::ask_disk() {
 }
 
 Status EngineOpener::read_directories(const std::string& path) {
-  QSF_ASSIGN_OR_RETURN(QsfReader reader, QsfReader::open(path));
+  FileOps* const ops = impl_->options.file_ops;
+  QSF_ASSIGN_OR_RETURN(File file, File::open(path, ops != nullptr ? *ops : system_file_ops()));
+  QSF_ASSIGN_OR_RETURN(QsfReader reader, QsfReader::open(std::move(file)));
   impl_->reader.emplace(std::move(reader));
   QSF_RETURN_IF_ERROR(check_tensors(*impl_->reader));
   QSF_RETURN_IF_ERROR(check_options(impl_->options, spec()).with_context(path));
