@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -140,6 +141,46 @@ TEST_F(DecodeAllocationTest, SteppingASessionAllocatesNothing) {
   }
   EXPECT_EQ(allocations.load() - before, 0);
   qsf_session_free(session);
+}
+
+// In the smallest budget, which a refusal names, weights and embedding rows come from the disk.
+TEST(StreamedAllocationTest, SteppingAStreamedSessionAllocatesNothing) {
+  if (QSF_SANITIZED != 0) GTEST_SKIP() << "a sanitizer owns malloc in this build";
+  const std::string model = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
+  for (const qsf_read_path path : {QSF_READ_AUTO, QSF_READ_PREAD}) {
+    QSFConfig* config = qsf_config_default();
+    qsf_config_set_threads(config, 2);
+    qsf_config_set_io(config, path);
+    qsf_config_set_ram_budget(config, 1);
+    QSFEngine* engine = nullptr;
+    qsf_error error = {};
+    ASSERT_EQ(qsf_engine_open(model.c_str(), config, &engine, &error), QSF_OUT_OF_BUDGET);
+    const std::string message = error.message;
+    const std::size_t at = message.find("needs ");
+    ASSERT_NE(at, message.npos) << message;
+    qsf_config_set_ram_budget(config, std::strtoul(message.c_str() + at + 6, nullptr, 10));
+    ASSERT_EQ(qsf_engine_open(model.c_str(), config, &engine, &error), QSF_OK) << error.message;
+    qsf_config_free(config);
+    QSFSession* session = nullptr;
+    ASSERT_EQ(qsf_session_create(engine, &session, &error), QSF_OK) << error.message;
+    std::vector<float> logits(4096);
+    const int prompt[] = {1, 100, 200, 300};
+    ASSERT_EQ(qsf_session_prefill(session, prompt, 4, logits.data(), &error), QSF_OK)
+        << error.message;
+    qsf_engine_stats stats = {};
+    stats.struct_size = sizeof(stats);
+    ASSERT_EQ(qsf_engine_get_stats(engine, &stats, nullptr), QSF_OK);
+    const std::uint64_t read_before = stats.weight_bytes_read;
+    const long before = allocations.load();
+    for (int i = 0; i < 100; ++i) {
+      ASSERT_EQ(qsf_session_step(session, 300 + i, logits.data(), &error), QSF_OK) << error.message;
+    }
+    EXPECT_EQ(allocations.load() - before, 0);
+    ASSERT_EQ(qsf_engine_get_stats(engine, &stats, nullptr), QSF_OK);
+    EXPECT_GT(stats.weight_bytes_read, read_before + 100'000'000);
+    qsf_session_free(session);
+    qsf_free(engine);
+  }
 }
 
 // Every branch of the graph: parallel blocks, norms of heads and behind sublayers, rotation by long

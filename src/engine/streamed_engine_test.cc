@@ -37,7 +37,7 @@ using testing_support::Watchdog;
 
 constexpr StreamedShape kShape{
     .n_layers = 24, .hidden = 512, .ffn = 1408, .n_vocab = 1000, .tile_bytes = 256 << 10};
-constexpr std::size_t kPrompt = 24;
+constexpr std::size_t kPrompt = 12;
 constexpr int kPasses = 1 + kSteps;
 
 // Bytes that the system has read from disks for this process; none where it does not say.
