@@ -15,6 +15,7 @@
 #include "qsf_bench_options.h"
 #include "qsf_bench_peer.h"
 #include "qsf_bench_report.h"
+#include "qsf_bench_stream.h"
 #include "tool_support.h"
 
 namespace qsf_tools {
@@ -90,7 +91,10 @@ qsf::Status bench_model(const BenchOptions& options) {
 }
 
 int run(const BenchOptions& options) {
-  const qsf::Status status = options.kernels ? bench_kernels(options) : bench_model(options);
+  const qsf::Status status = options.kernels            ? bench_kernels(options)
+                             : options.disk             ? bench_disk(options)
+                             : !options.streams.empty() ? bench_streams(options)
+                                                        : bench_model(options);
   if (!status.ok()) {
     print_error(kBenchTool, status.message());
     return kFailure;

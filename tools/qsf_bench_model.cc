@@ -40,7 +40,8 @@ std::vector<double> BenchResult::tokens_per_second() const {
 BenchModel::BenchModel(std::unique_ptr<qsf::Engine> engine, ModelCost cost) noexcept
     : engine_(std::move(engine)), cost_(std::move(cost)) {}
 
-qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options) {
+qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options,
+                                         std::uint64_t ram_budget_bytes) {
   QSF_ASSIGN_OR_RETURN(const qsf::QsfReader reader, qsf::QsfReader::open(options.model));
   qsf::EngineOptions settings;
   settings.n_threads = options.n_threads;
@@ -50,6 +51,8 @@ qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options) {
   settings.v_type = settings.k_type;
   settings.exact = options.exact;
   settings.pin = options.pin;
+  settings.ram_budget_bytes = ram_budget_bytes;
+  settings.read_path = options.read_path;
   const std::uint64_t positions =
       std::uint64_t{largest(options.depths)} +
       std::max({largest(options.prompts), largest(options.generate), kWarmUpSteps});

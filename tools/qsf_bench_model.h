@@ -44,9 +44,12 @@ struct BenchResult {
 // A model and the context that tests run in.
 class BenchModel {
  public:
-  static qsf::Result<BenchModel> open(const BenchOptions& options);
+  // `ram_budget_bytes` bounds all memory; 0: what the machine has to spare.
+  static qsf::Result<BenchModel> open(const BenchOptions& options,
+                                      std::uint64_t ram_budget_bytes = 0);
 
   const qsf::Engine& engine() const noexcept { return *engine_; }
+  qsf::Engine& engine() noexcept { return *engine_; }
   const ModelCost& cost() const noexcept { return cost_; }
   std::vector<BenchTest> tests(const BenchOptions& options) const;
 

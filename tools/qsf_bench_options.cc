@@ -51,6 +51,8 @@ struct Lists {
   std::string prompts = "512";
   std::string generate = "32";
   std::string depths = "0";
+  std::string streams;
+  std::string io = "auto";
 };
 
 void drop_zeros(std::vector<std::uint32_t>& values) {
@@ -103,6 +105,15 @@ std::string check(const Lists& lists, BenchOptions& options) {
     return "";
   }
   if (options.model.empty()) return "MODEL is required, or --kernels";
+  if (!lists.streams.empty()) options.streams = parse_list(lists.streams);
+  if (!options.streams.empty() && !options.peer_model.empty()) {
+    return "--stream and --peer-model exclude each other: scripts/compare_streaming runs a peer "
+           "under the same memory limit";
+  }
+  if (!options.timeline.empty() && options.streams.empty()) return "--timeline needs --stream";
+  if (lists.io == "uring") options.read_path = qsf::ReadPath::kUring;
+  if (lists.io == "pread") options.read_path = qsf::ReadPath::kPread;
+  if (lists.io == "mmap") options.read_path = qsf::ReadPath::kMmap;
   options.prompts = parse_list(lists.prompts);
   options.generate = parse_list(lists.generate);
   options.depths = parse_list(lists.depths);
@@ -158,6 +169,20 @@ std::optional<int> parse_bench_options(int argc, const char* const* argv, BenchO
       ->type_name("PATH");
   app.add_option("--peer-model", options.peer_model, "Model of the peer (.gguf)")
       ->type_name("FILE");
+  app.add_option("--stream", lists.streams,
+                 "Stream the model within each of these memory budgets, in MB, and set what it "
+                 "reads against probes of the disk before and after each run")
+      ->type_name("LIST")
+      ->check(token_list());
+  app.add_option("--timeline", options.timeline,
+                 "With --stream: write when each tile of the last run was read and used, as JSON")
+      ->type_name("FILE");
+  app.add_flag("--disk", options.disk,
+               "Measure the disk of the model's file, by depth and block, and no model");
+  app.add_option("--io", lists.io, "How weights are read: auto, uring, pread or mmap")
+      ->type_name("PATH")
+      ->check(CLI::IsMember({"auto", "uring", "pread", "mmap"}))
+      ->capture_default_str();
   app.add_flag("--kernels", options.kernels,
                "Measure single kernels of every instruction set that this machine has, and no "
                "model");

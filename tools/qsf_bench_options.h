@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "io/read_device.h"
+
 namespace qsf_tools {
 
 inline constexpr const char* kBenchTool = "qsf-bench";
@@ -28,6 +30,10 @@ struct BenchOptions {
   bool pin = false;       // a physical core for each thread
   bool no_probe = false;  // do not measure the machine's limits
   bool json = false;
+  std::vector<std::uint32_t> streams;  // memory budgets in MB to stream within
+  std::string timeline;                // file for the tiles of the last streamed run; empty: none
+  bool disk = false;                   // measure the disk of the model's file and nothing else
+  std::optional<qsf::ReadPath> read_path;
   std::string peer;        // path of a llama-bench; empty: none
   std::string peer_model;  // its GGUF file
 };

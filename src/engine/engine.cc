@@ -60,6 +60,15 @@ EngineStats Engine::stats() const noexcept {
   }
   return stats;
 }
+PagerStats Engine::pager_stats() const {
+  return impl_->pager->stats();
+}
+void Engine::set_trace(std::span<TileEvent> events) {
+  impl_->pager->set_trace(events);
+}
+std::size_t Engine::n_traced() const {
+  return impl_->pager->n_traced();
+}
 const LogSink& Engine::log() const noexcept {
   return impl_->options.log;
 }

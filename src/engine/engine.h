@@ -29,6 +29,7 @@
 #include "model/logits_sink.h"
 #include "ops/operator_times.h"
 #include "quant/kv_type.h"
+#include "stream/pager_stats.h"
 #include "tokenizer/tokenizer.h"
 
 namespace qsf {
@@ -136,6 +137,12 @@ class Engine {
   unsigned n_threads() const noexcept;
   const EnginePlan& plan() const noexcept;
   EngineStats stats() const noexcept;
+  // What the pager of weights has counted.
+  PagerStats pager_stats() const;
+  // Records the tiles that are read from now on, as many as `events` has room for; an empty span
+  // ends it. Requires  `events` outlives the recording
+  void set_trace(std::span<TileEvent> events);
+  std::size_t n_traced() const;
   const LogSink& log() const noexcept;
 
   // Cancels the pass in progress, or the next one. Async-signal-safe.
