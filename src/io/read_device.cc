@@ -14,6 +14,7 @@
 #include "io/blocking_reader.h"
 #include "io/pending_read.h"
 #include "io/ring_reader.h"
+#include "io/split_reader.h"
 #include "platform/memory.h"
 
 namespace qsf {
@@ -40,6 +41,7 @@ struct ReadDevice::State {
   FileStorage storage;
   ReadPath path = ReadPath::kPread;
   unsigned depth = kDefaultReadDepth;
+  std::uint32_t block_bytes = 0;
   bool owns_handle = false;
   std::string fall_back;
   ByteSpan mapping;
@@ -208,6 +210,7 @@ Result<ReadDevice> ReadDevice::open(const File& file, const ReadDeviceOptions& o
                    .cached_handle = file.handle()};
   state->storage = file.ops().storage(file.handle());
   if (options.depth != 0) state->depth = options.depth;
+  state->block_bytes = options.block_bytes;
   if (options.path != ReadPath::kMmap || !state->open_mapping(file, options)) {
     state->open_handle(file, options);
     state->choose_path(options.path);
@@ -265,7 +268,10 @@ Result<std::unique_ptr<AsyncReader>> ReadDevice::make_queue(MutableByteSpan regi
                       ring_refusal(-opened).c_str());
     }
   }
-  return {std::make_unique<RingReader>(state_->source, std::move(ring), state_->depth, registered)};
+  auto queue =
+      std::make_unique<RingReader>(state_->source, std::move(ring), state_->depth, registered);
+  if (state_->block_bytes == 0) return {std::move(queue)};
+  return {std::make_unique<SplitReader>(std::move(queue), state_->block_bytes)};
 }
 
 ByteSpan ReadDevice::mapping() const noexcept {

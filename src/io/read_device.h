@@ -39,6 +39,9 @@ struct ReadDeviceOptions {
   bool direct = true;
   bool keep_cached = true;  // of reads that were asked to go through the page cache: left in it
   unsigned depth = 0;       // reads in flight; 0: kDefaultReadDepth
+  // A longer read is made of several of io_uring, of this size; a multiple of kDirectAlign. 0: any
+  // read is one. Blocking reads go whole: each has a thread.
+  std::uint32_t block_bytes = 0;
 };
 
 // Deep enough for an NVMe disk in blocks of 1 MiB (decision 013); a probe knows better.
