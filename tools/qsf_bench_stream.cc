@@ -22,6 +22,7 @@ namespace qsf_tools {
 namespace {
 
 constexpr std::uint64_t kMegabyte = 1'000'000;
+constexpr std::uint64_t kCellNs = 150'000'000;  // of a probe beside a run
 constexpr std::size_t kTracedTiles = 1U << 16;
 
 double fastest(const qsf::DiskProbe& probe) {
@@ -47,6 +48,7 @@ class DiskMeter {
   qsf::Result<qsf::DiskProbe> probe(bool thorough) const {
     qsf::DiskProbeOptions options;
     options.thorough = thorough;
+    if (!thorough) options.cell_ns = kCellNs;
     return qsf::probe_disk(file_, options, memory_);
   }
 

@@ -117,22 +117,26 @@ Status EngineOpener::open_device(bool direct) {
   impl_->device.reset();
   QSF_ASSIGN_OR_RETURN(
       ReadDevice device,
-      ReadDevice::open(impl_->reader->file(), {.path = impl_->options.read_path,
-                                               .direct = direct,
-                                               .keep_cached = impl_->options.ram_budget_bytes == 0,
-                                               .depth = disk_.has_value() ? disk_->depth : 0}));
+      ReadDevice::open(impl_->reader->file(),
+                       {.path = impl_->options.read_path,
+                        .direct = direct,
+                        .keep_cached = impl_->options.ram_budget_bytes == 0,
+                        .depth = disk_.has_value() ? disk_->depth : 0,
+                        .block_bytes = disk_.has_value() ? disk_->block_bytes : 0}));
   impl_->device.emplace(std::move(device));
   return ok_status();
 }
 
 Status EngineOpener::make_plan() {
-  // Half of the ring is read into while the other half is computed with. It is bounded, because
-  // rows and weights make room for it when memory is short.
-  constexpr std::uint64_t kMostRingBytes = 2 * kDefaultRingBytes;
-  const std::uint64_t in_flight_bytes =
-      disk_.has_value() ? std::uint64_t{disk_->depth} * disk_->block_bytes : 0;
-  const std::uint64_t ring_bytes =
-      std::clamp(2 * in_flight_bytes, kDefaultRingBytes, kMostRingBytes);
+  // Half of the ring is read into while the other half is computed with. A ring no larger than that
+  // stays in the caches that a disk writes through; decision 014 has the measurements.
+  constexpr std::uint64_t kLeastRingBytes = std::uint64_t{4} << 20;
+  constexpr std::uint64_t kMostRingBytes = std::uint64_t{32} << 20;
+  std::uint64_t ring_bytes = 0;
+  if (disk_.has_value()) {
+    const std::uint64_t in_flight_bytes = std::uint64_t{disk_->depth} * disk_->block_bytes;
+    ring_bytes = std::clamp(2 * in_flight_bytes, kLeastRingBytes, kMostRingBytes);
+  }
   QSF_ASSIGN_OR_RETURN(
       impl_->plan, plan_engine({.reader = *impl_->reader,
                                 .backend = *impl_->backend,

@@ -26,7 +26,7 @@ struct ProbeCell {
 };
 
 struct DiskProbe {
-  // The cell that needs least memory in flight among those within 3 % of the fastest.
+  // The cell that needs least memory in flight among those within a tenth of the fastest.
   ProbeCell best;
   std::vector<ProbeCell> matrix;  // in the order of measuring
   ReadPath path = ReadPath::kPread;
@@ -44,7 +44,7 @@ struct DiskProbeOptions {
 // Enough for every combination that is measured.
 inline constexpr std::uint64_t kProbeMemoryBytes = std::uint64_t{64} << 20;
 
-// Measures by reading the file itself, from its middle on and around. Combinations that the memory
+// Measures by reading the file itself, from some place on, another each time, and around. Combinations that the memory
 // or the file is too small for, or the disk too slow, are left out.
 // Requires  `memory` begins at a multiple of kDirectAlign
 // Fails     kInvalidArgument when the file or the memory is below 64 KiB; as reading does
