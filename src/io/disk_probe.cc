@@ -102,7 +102,8 @@ class Prober {
   Prober(const File& file, const ReadDeviceOptions& options, MutableByteSpan memory,
          std::uint64_t cell_ns)
       : file_(file), options_(options), memory_(memory), cell_ns_(cell_ns) {
-    // Another place each time: a disk, or the host of a virtual one, remembers what was read lately.
+    // Another place each time: a disk, or the host of a virtual one, remembers what was read
+    // lately.
     next_offset_ = monotonic_ns() / 1000 * kProbeStride % file.size_bytes();
   }
 

@@ -44,8 +44,8 @@ struct DiskProbeOptions {
 // Enough for every combination that is measured.
 inline constexpr std::uint64_t kProbeMemoryBytes = std::uint64_t{64} << 20;
 
-// Measures by reading the file itself, from some place on, another each time, and around. Combinations that the memory
-// or the file is too small for, or the disk too slow, are left out.
+// Measures by reading the file itself, from some place on, another each time, and around.
+// Combinations that the memory or the file is too small for, or the disk too slow, are left out.
 // Requires  `memory` begins at a multiple of kDirectAlign
 // Fails     kInvalidArgument when the file or the memory is below 64 KiB; as reading does
 Result<DiskProbe> probe_disk(const File& file, const DiskProbeOptions& options,
