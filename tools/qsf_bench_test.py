@@ -231,5 +231,46 @@ class Kernels(Case):
         self.assertEqual(many, 64 * one)
 
 
+class Streams(Case):
+    def test_runs_within_each_budget(self):
+        timeline = path("timeline.json")
+        result = self.measured(MODEL, "--stream", "48,64", "-p", "8", "-n", "4", "-r", "2", "--no-probe", "--timeline",
+                               timeline)
+        self.assertEqual([stream["budget_bytes"] for stream in result["streams"]], [48_000_000, 64_000_000])
+        for stream in result["streams"]:
+            self.assertLessEqual(stream["planned_bytes"], stream["budget_bytes"])
+            self.assertIn("resident", stream["mode"])
+            prompt, generate = stream["tests"]
+            self.assertEqual((prompt["kind"], prompt["tokens"]), ("prompt", 8))
+            self.assertEqual((generate["kind"], generate["tokens"], len(generate["runs"])), ("generate", 4, 2))
+            self.assertGreater(generate["tokens_per_second"]["median"], 0)
+            # All of it stays in memory, so a run reads nothing.
+            self.assertEqual((generate["resident_share"], generate["runs"][1]["bytes_read"]), (1.0, 0))
+        with open(timeline, encoding="ascii") as file:
+            self.assertIsInstance(json.load(file), list)
+
+    def test_sets_a_run_against_the_disk(self):
+        code, out, err = call(MODEL, "--stream", "128", "-p", "0", "-n", "2", "-r", "1")
+        self.assertEqual(code, 0, err)
+        self.assertIn("of disk", out)
+        stream = self.measured(MODEL, "--stream", "128", "-p", "0", "-n", "2", "-r", "1")["streams"][0]
+        self.assertGreater(stream["tests"][0]["runs"][0]["disk_beside_bytes_per_second"], 0)
+
+    def test_a_budget_that_is_too_small_is_refused_with_one_that_is_not(self):
+        self.refused(1, "budget", MODEL, "--stream", "3", "-p", "0", "-n", "2")
+
+    def test_measures_the_disk(self):
+        disk = self.measured(MODEL, "--disk")["disk"]
+        self.assertEqual(disk["bytes_per_second"], max(cell["bytes_per_second"] for cell in disk["matrix"]))
+        code, out, err = call(MODEL, "--disk")
+        self.assertEqual(code, 0, err)
+        self.assertEqual(out.count("chosen"), 1)
+
+    def test_refuses_what_does_not_go_together(self):
+        self.refused(2, "--timeline needs --stream", MODEL, "--timeline", path("t.json"))
+        self.refused(2, "compare_streaming", MODEL, "--stream", "100", "--peer", "true", "--peer-model", MODEL)
+        self.refused(1, "no such file", path("missing.qsf"), "--disk")
+
+
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1] + sys.argv[3:])

@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Tests of control groups: a program within its limit, and one beyond it. Skipped, saying so, where
+none can be made."""
+
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import memory_group  # noqa: E402  (the path has to be there first)
+
+LIMIT = 64 << 20
+
+
+class MemoryGroupTest(unittest.TestCase):
+    def run_with(self, n_bytes):
+        try:
+            with memory_group.MemoryGroup(LIMIT) as group:
+                return group.run([sys.executable, "-c", f"bytearray({n_bytes})"], cold=False)
+        except memory_group.NoMemoryGroup as error:
+            self.skipTest(str(error))
+
+    def test_counts_what_a_program_takes(self):
+        run = self.run_with(32 << 20)
+        self.assertEqual((run.status, run.oom_kills), (0, 0), run.stderr)
+        self.assertGreater(run.peak_bytes, 32 << 20)
+        self.assertLessEqual(run.peak_bytes, LIMIT)
+
+    def test_sees_a_program_killed(self):
+        run = self.run_with(128 << 20)
+        self.assertNotEqual(run.status, 0)
+        self.assertGreater(run.oom_kills, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
