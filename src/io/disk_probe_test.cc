@@ -152,7 +152,7 @@ TEST_F(DiskProbeTest, WhatItCannotReadBackIsMeasuredAgain) {
   ASSERT_TRUE(write_file(path, as_bytes("qsf disk probe 1\nbest 0 0 0\nend\n")).ok());
   const std::uint64_t calls = ops.calls();
   ASSERT_TRUE(remembered_disk_probe(file, options, memory_, cache()).has_value());
-  EXPECT_GT(ops.calls(), calls + 3);
+  EXPECT_GT(ops.calls(), calls + 1) << "more than the first read of a direct handle";
   const auto again = File::open(path).value().read_all(1U << 20).value();
   EXPECT_TRUE(parse_disk_probe(std::string(as_text(again))).has_value());
   // A folder that cannot be made costs the memory of it, not the measurement.
