@@ -197,6 +197,8 @@ Status EngineOpener::load_weights() {
 Status EngineOpener::make_kv_store(const KvShape& shape) {
   const EngineOptions& options = impl_->options;
   const MutableByteSpan memory = impl_->arena->carve(impl_->plan.regions.kv_cache);
+  // Within a budget memory is taken before work starts: a text that grows takes no more.
+  if (options.ram_budget_bytes != 0) touch_pages(memory);
   const std::string& path = options.kv_spill_path;
   if (path.empty()) {
     impl_->kv_store = std::make_unique<ResidentKvStore>(shape, memory);

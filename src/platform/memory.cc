@@ -77,6 +77,16 @@ void discard_pages(MutableByteSpan bytes) noexcept {
   QSF_CHECK(::madvise(at, end - first, MADV_DONTNEED) == 0);
 }
 
+void touch_pages(MutableByteSpan bytes) noexcept {
+  for (std::size_t at = 0; at < bytes.size(); at += page_bytes()) {
+    volatile std::byte& byte = bytes[at];
+    byte = byte;
+  }
+  if (bytes.empty()) return;
+  volatile std::byte& last = bytes.back();
+  last = last;
+}
+
 std::uint64_t resident_bytes() noexcept {
   return status_field_bytes("VmRSS:");
 }

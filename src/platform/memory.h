@@ -32,6 +32,10 @@ void unmap_pages(MutableByteSpan pages) noexcept;
 // zeros from then on. Requires  inside a span that map_pages returned
 void discard_pages(MutableByteSpan bytes) noexcept;
 
+// Makes all pages of a span physical memory now instead of when they are first written; its bytes
+// stay. Requires  nobody else writes there meanwhile
+void touch_pages(MutableByteSpan bytes) noexcept;
+
 // Bytes of physical memory this process holds now, and the most it ever held; 0 when the system
 // does not say.
 std::uint64_t resident_bytes() noexcept;

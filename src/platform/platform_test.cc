@@ -157,5 +157,24 @@ TEST(PagesTest, ResidentBytesFollowWhatIsTouched) {
   EXPECT_GT(peak_resident_bytes(), before + kBytes - kSlack);
 }
 
+TEST(PagesTest, TouchedPagesAreThereWithTheirBytes) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "shadow memory moves the figures";
+#endif
+  constexpr std::uint64_t kBytes = 32U << 20;
+  constexpr std::uint64_t kSlack = 4U << 20;
+  const std::uint64_t before = resident_bytes();
+  const MutableByteSpan pages = map_pages(kBytes, HugePages::kNever).value();
+  pages[5] = std::byte{7};
+  pages[0] = std::byte{9};
+  touch_pages(pages);
+  touch_pages({});
+  EXPECT_GT(resident_bytes(), before + kBytes - kSlack);
+  EXPECT_EQ(pages[0], std::byte{9});
+  EXPECT_EQ(pages[5], std::byte{7});
+  EXPECT_EQ(pages[kBytes - 1], std::byte{0});
+  unmap_pages(pages);
+}
+
 }  // namespace
 }  // namespace qsf
