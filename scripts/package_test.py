@@ -135,12 +135,12 @@ def write_model(folder):
 
 
 def expression_bytes(tools, model):
-    """Returns the bytes of compiled expressions, machine code included, that qsf-run planned."""
+    """Returns the bytes of compiled expressions, machine code included, that qsf-run took."""
     done = subprocess.run([os.path.join(tools, "bin", "qsf-run"), "--verbose", "--prompt", "a", "--max-tokens", "1",
                            model], capture_output=True, check=False)
-    match = re.search(rb"(\d+)\s+tokenizer_expressions", done.stderr)
+    match = re.search(rb"tokenizer: (\d+) bytes of compiled expressions", done.stderr)
     if not match:
-        raise Failed(f"qsf-run --verbose of {tools} names no tokenizer_expressions")
+        raise Failed(f"qsf-run --verbose of {tools} names no compiled expressions of the tokenizer")
     return int(match.group(1))
 
 

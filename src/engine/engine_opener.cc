@@ -176,6 +176,8 @@ Status EngineOpener::load_tokenizer() {
     return corrupt("the tokenizer has %u tokens, but the embedding has %u rows",
                    tokenizer.n_tokens(), spec().n_vocab);
   }
+  impl_->options.log.info("tokenizer: " + std::to_string(tokenizer.heap_bytes()) +
+                          " bytes of compiled expressions");
   impl_->tokenizer.emplace(std::move(tokenizer));
   return ok_status();
 }
