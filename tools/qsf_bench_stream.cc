@@ -22,7 +22,7 @@ namespace qsf_tools {
 namespace {
 
 constexpr std::uint64_t kMegabyte = 1'000'000;
-constexpr std::uint64_t kCellNs = 150'000'000;  // of a probe beside a run
+constexpr std::uint64_t kCellNs = 50'000'000;  // of each round of a probe beside a run
 constexpr std::size_t kTracedTiles = 1U << 16;
 
 double fastest(const qsf::DiskProbe& probe) {

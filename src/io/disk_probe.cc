@@ -19,9 +19,11 @@ namespace {
 constexpr std::uint64_t kProbeStride = 2'654'435'761;  // odd: spreads places over the file
 constexpr std::uint32_t kLeastBlockBytes = 64U << 10;
 constexpr std::uint32_t kBlockBytes = 1U << 20;
-constexpr std::uint32_t kBlocks[] = {256U << 10, kBlockBytes, 4U << 20};
+constexpr std::uint32_t kSmallBlockBytes = 256U << 10;
+constexpr std::uint32_t kBlocks[] = {kSmallBlockBytes, kBlockBytes, 4U << 20};
 constexpr unsigned kDepths[] = {1, 2, 4, 8, 16, 32};
-constexpr std::uint64_t kQuickCellNs = 60'000'000;
+constexpr std::uint64_t kQuickCellNs = 25'000'000;  // of each round
+constexpr unsigned kQuickRounds = 3;
 constexpr std::uint64_t kThoroughCellNs = 500'000'000;
 constexpr double kGoodEnough = 0.90;
 
@@ -144,7 +146,7 @@ class Prober {
     const std::uint64_t took_ns = std::max<std::uint64_t>(monotonic_ns() - begin_ns, 1);
     next_offset_ = run.next_block % run.n_blocks * block_bytes;
     const double rate = static_cast<double>(run.bytes_read) * 1e9 / static_cast<double>(took_ns);
-    probe_.matrix.push_back({.depth = depth, .block_bytes = block_bytes, .bytes_per_second = rate});
+    take({.depth = depth, .block_bytes = block_bytes, .bytes_per_second = rate});
     return ok_status();
   }
 
@@ -166,6 +168,16 @@ class Prober {
   }
 
  private:
+  // Keeps the best of what was measured of a combination.
+  void take(const ProbeCell& cell) {
+    for (ProbeCell& known : probe_.matrix) {
+      if (known.depth != cell.depth || known.block_bytes != cell.block_bytes) continue;
+      known.bytes_per_second = std::max(known.bytes_per_second, cell.bytes_per_second);
+      return;
+    }
+    probe_.matrix.push_back(cell);
+  }
+
   const File& file_;
   ReadDeviceOptions options_;
   MutableByteSpan memory_;
@@ -174,16 +186,17 @@ class Prober {
   DiskProbe probe_;
 };
 
+// In rounds, so that a disk that is slow for a moment is not so for one combination alone. No block
+// is larger than a tile usually is: that is all that is read at once.
 Status measure_quickly(Prober& prober, std::uint32_t block_bytes) {
-  for (const unsigned depth : kDepths) {
-    if (depth > 16) break;
-    QSF_RETURN_IF_ERROR(prober.measure_if_possible(depth, block_bytes));
-  }
-  prober.choose();
-  const unsigned depth = prober.probe().best.depth;
-  for (const std::uint32_t block : kBlocks) {
-    if (block == block_bytes) continue;
-    QSF_RETURN_IF_ERROR(prober.measure_if_possible(depth, block));
+  for (unsigned round = 0; round < kQuickRounds; ++round) {
+    for (const unsigned depth : {1U, 2U, 4U, 8U, 16U}) {
+      QSF_RETURN_IF_ERROR(prober.measure_if_possible(depth, block_bytes));
+    }
+    if (block_bytes <= kSmallBlockBytes) continue;
+    for (const unsigned depth : {4U, 8U, 16U}) {
+      QSF_RETURN_IF_ERROR(prober.measure_if_possible(depth, kSmallBlockBytes));
+    }
   }
   return ok_status();
 }
