@@ -83,7 +83,10 @@ Status EngineOpener::ask_disk() {
                                            memory, default_probe_folder());
   unmap_pages(memory);
   // A disk that cannot be measured is read as disks usually like it, and says itself what is wrong.
-  if (probe.has_value()) disk_ = probe->best;
+  if (!probe.has_value()) return ok_status();
+  disk_ = probe->best;
+  // One read at a time would leave the disk idle while the thread that reads takes in a tile.
+  disk_->depth = std::max(disk_->depth, 2U);
   return ok_status();
 }
 
