@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Draws how reading, unpacking and computing overlap while a model is streamed.
 
-    plot_timeline.py TIMELINE.json OUT.png [--milliseconds 60]
+    plot_timeline.py TIMELINE.json OUT.png [--milliseconds 12]
 
 TIMELINE.json is what `qsf-bench MODEL --stream BUDGET --timeline TIMELINE.json` writes. The picture
 shows that long a stretch from the middle of the run: a line a tile, in the order of reading, from
@@ -56,7 +56,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("timeline")
     parser.add_argument("out")
-    parser.add_argument("--milliseconds", type=float, default=60.0)
+    parser.add_argument("--milliseconds", type=float, default=12.0)
     args = parser.parse_args()
     with open(args.timeline, encoding="ascii") as file:
         events = finished(json.load(file))
