@@ -166,7 +166,7 @@ TEST(KvSpillTest, FitsBudgetsThatKeysInMemoryDoNot) {
     (Engine::plan_file(kModel, options).has_value() ? accepted : refused) =
         options.ram_budget_bytes;
   }
-  options.ram_budget_bytes = accepted - all_keys / 2;
+  options.ram_budget_bytes = accepted - all_keys / 4;
   const Status status = Engine::open(kModel, options).error();
   EXPECT_EQ(status.code(), StatusCode::kOutOfBudget);
   EXPECT_THAT(status.message(), HasSubstr("also fit with keys and values in a file (kv_spill)"));
