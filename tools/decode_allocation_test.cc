@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// Decoding allocates nothing: malloc itself is interposed here, so that C libraries count as well.
+// Decoding allocates nothing: malloc itself is counted, so that C libraries count as well.
 
 #include <gtest/gtest.h>
 #include <qsf/qsf.h>
 
 #include <unistd.h>
 
-#include <atomic>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -16,50 +14,12 @@
 #include <string>
 #include <vector>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define QSF_SANITIZED 1
-#else
-#define QSF_SANITIZED 0
-#endif
+#include "base/testing/allocation_counter.h"
 
 namespace {
 
-std::atomic<long> allocations{0};
-
-}  // namespace
-
-#if !QSF_SANITIZED
-extern "C" {
-void* __libc_malloc(std::size_t bytes);
-void* __libc_calloc(std::size_t count, std::size_t bytes);
-void* __libc_realloc(void* block, std::size_t bytes);
-void* __libc_memalign(std::size_t alignment, std::size_t bytes);
-
-void* malloc(std::size_t bytes) {
-  ++allocations;
-  return __libc_malloc(bytes);
-}
-void* calloc(std::size_t count, std::size_t bytes) {
-  ++allocations;
-  return __libc_calloc(count, bytes);
-}
-void* realloc(void* block, std::size_t bytes) {
-  ++allocations;
-  return __libc_realloc(block, bytes);
-}
-void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
-  ++allocations;
-  return __libc_memalign(alignment, bytes);
-}
-int posix_memalign(void** block, std::size_t alignment, std::size_t bytes) {
-  ++allocations;
-  *block = __libc_memalign(alignment, bytes);
-  return *block == nullptr ? ENOMEM : 0;
-}
-}  // extern "C"
-#endif
-
-namespace {
+using qsf::testing_support::counts_allocations;
+using qsf::testing_support::n_allocations;
 
 struct Watch {
   long at_token_5 = 0;
@@ -69,14 +29,14 @@ struct Watch {
 
 void on_token(int, const char*, void* user) {
   auto* watch = static_cast<Watch*>(user);
-  if (++watch->n_tokens == 5) watch->at_token_5 = allocations.load();
-  watch->at_last_token = allocations.load();
+  if (++watch->n_tokens == 5) watch->at_token_5 = n_allocations();
+  watch->at_last_token = n_allocations();
 }
 
 class DecodeAllocationTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (QSF_SANITIZED != 0) GTEST_SKIP() << "a sanitizer owns malloc in this build";
+    if (!counts_allocations()) GTEST_SKIP() << "a sanitizer owns malloc in this build";
     QSFConfig* config = qsf_config_default();
     qsf_config_set_threads(config, 2);
     qsf_error error = {};
@@ -90,10 +50,10 @@ class DecodeAllocationTest : public testing::Test {
 };
 
 TEST_F(DecodeAllocationTest, TheCounterCounts) {
-  const long before = allocations.load();
+  const long before = n_allocations();
   std::vector<int> numbers(100);
   EXPECT_EQ(numbers.size(), 100U);
-  EXPECT_GT(allocations.load(), before);
+  EXPECT_GT(n_allocations(), before);
 }
 
 TEST_F(DecodeAllocationTest, GeneratingAllocatesNothingPerToken) {
@@ -135,17 +95,17 @@ TEST_F(DecodeAllocationTest, SteppingASessionAllocatesNothing) {
   const int prompt[] = {1, 100, 200, 300};
   ASSERT_EQ(qsf_session_prefill(session, prompt, 4, logits.data(), &error), QSF_OK)
       << error.message;
-  const long before = allocations.load();
+  const long before = n_allocations();
   for (int i = 0; i < 100; ++i) {
     ASSERT_EQ(qsf_session_step(session, 300 + i, logits.data(), &error), QSF_OK) << error.message;
   }
-  EXPECT_EQ(allocations.load() - before, 0);
+  EXPECT_EQ(n_allocations() - before, 0);
   qsf_session_free(session);
 }
 
 // In the smallest budget, which a refusal names, weights and embedding rows come from the disk.
 TEST(StreamedAllocationTest, SteppingAStreamedSessionAllocatesNothing) {
-  if (QSF_SANITIZED != 0) GTEST_SKIP() << "a sanitizer owns malloc in this build";
+  if (!counts_allocations()) GTEST_SKIP() << "a sanitizer owns malloc in this build";
   const std::string model = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
   for (const qsf_read_path path : {QSF_READ_AUTO, QSF_READ_PREAD}) {
     QSFConfig* config = qsf_config_default();
@@ -171,11 +131,11 @@ TEST(StreamedAllocationTest, SteppingAStreamedSessionAllocatesNothing) {
     stats.struct_size = sizeof(stats);
     ASSERT_EQ(qsf_engine_get_stats(engine, &stats, nullptr), QSF_OK);
     const std::uint64_t read_before = stats.weight_bytes_read;
-    const long before = allocations.load();
+    const long before = n_allocations();
     for (int i = 0; i < 100; ++i) {
       ASSERT_EQ(qsf_session_step(session, 300 + i, logits.data(), &error), QSF_OK) << error.message;
     }
-    EXPECT_EQ(allocations.load() - before, 0);
+    EXPECT_EQ(n_allocations() - before, 0);
     ASSERT_EQ(qsf_engine_get_stats(engine, &stats, nullptr), QSF_OK);
     EXPECT_GT(stats.weight_bytes_read, read_before + 100'000'000);
     qsf_session_free(session);
@@ -186,7 +146,7 @@ TEST(StreamedAllocationTest, SteppingAStreamedSessionAllocatesNothing) {
 // Every branch of the graph: parallel blocks, norms of heads and behind sublayers, rotation by long
 // factors, ALiBi, soft caps, windows.
 TEST(GraphAllocationTest, SteppingAllocatesNothingInAnyGraph) {
-  if (QSF_SANITIZED != 0) GTEST_SKIP() << "a sanitizer owns malloc in this build";
+  if (!counts_allocations()) GTEST_SKIP() << "a sanitizer owns malloc in this build";
   const std::string path = testing::TempDir() + "qsf_allocation_" + std::to_string(::getpid());
   for (const char* name : {"phi2", "phi3_long", "qwen3_windows", "opt", "bloom", "gemma2"}) {
     const std::string command = std::string(QSF_BIN_DIR) +
@@ -206,11 +166,11 @@ TEST(GraphAllocationTest, SteppingAllocatesNothingInAnyGraph) {
     const int prompt[] = {1, 20, 30, 40};
     ASSERT_EQ(qsf_session_prefill(session, prompt, 4, logits.data(), &error), QSF_OK)
         << error.message;
-    const long before = allocations.load();
+    const long before = n_allocations();
     for (int i = 0; i < 70; ++i) {
       ASSERT_EQ(qsf_session_step(session, 3 + i, logits.data(), &error), QSF_OK) << error.message;
     }
-    EXPECT_EQ(allocations.load() - before, 0) << name;
+    EXPECT_EQ(n_allocations() - before, 0) << name;
     qsf_session_free(session);
     qsf_free(engine);
   }

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/sanitizer.h"
 #include "format/qsf_reader.h"
 #include "import/testing/hf_folder.h"
 
@@ -287,9 +288,7 @@ TEST_F(QsfConvertTest, TokensWithoutARowAreLeftOut) {
 
 // Where threads cannot be started, those that run do the work.
 TEST_F(QsfConvertTest, RunsWithTheThreadsItGets) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the sanitizer reserves more address space than the limit of this test";
-#elif defined(__SANITIZE_THREAD__)
+#ifdef QSF_WITH_SANITIZER
   GTEST_SKIP() << "the sanitizer reserves more address space than the limit of this test";
 #else
   std::string config = kTinyLlamaConfig;

@@ -2,7 +2,7 @@
 # Tests of the whole column: they run the tools and the public interface on real files.
 qsf_test(golden_logits_test SOURCES golden_logits_test.cc DEPS capi PRIVATE_DEPS qsf_json
          LABELS golden tier TIMEOUT 1200)
-qsf_test(decode_allocation_test SOURCES decode_allocation_test.cc DEPS capi LABELS model)
+qsf_test(decode_allocation_test SOURCES decode_allocation_test.cc DEPS allocation_counter capi LABELS model)
 qsf_test(int8_rows_test SOURCES int8_rows_test.cc DEPS capi LABELS model tier)
 qsf_test(engine_contract_test SOURCES engine_contract_test.cc DEPS capi LABELS model tier)
 qsf_test(stories_test SOURCES stories_test.cc LABELS model tier TIMEOUT 1200)

@@ -211,17 +211,21 @@ TEST(StreamedDeepModelTest, AFifthOfTheModelGivesTheSameLogits) {
   const StreamedModel file("deep", shape);
   EngineOptions resident = options_for(ReadPath::kPread, 2, 0);
   const Passes expected = run_passes(*Engine::open(file.path(), resident).value(), kPrompt).value();
+  std::string missing;
   for (const ReadPath path : {ReadPath::kUring, ReadPath::kPread, ReadPath::kMmap}) {
     EngineOptions options = options_for(path, 2, 0);
     options.ram_budget_bytes = named_budget_mb(file.path(), options) * kMB;
     const auto engine = Engine::open(file.path(), options);
     ASSERT_TRUE(engine.has_value()) << engine.error().message();
+    const ReadDevice& device = *(*engine)->impl().device;
+    if (device.path() != path) missing.append(device.fall_back());
     const Residency& r = (*engine)->plan().residency;
     EXPECT_TRUE(run_passes(**engine, kPrompt).value() == expected) << read_path_name(path);
     expect_reads(**engine);
     EXPECT_LT(r.resident_share, 0.05);
     EXPECT_GT(r.stored_bytes, 5 * options.ram_budget_bytes);
   }
+  if (!missing.empty()) GTEST_SKIP() << "not by every path: " << missing;
 }
 
 INSTANTIATE_TEST_SUITE_P(

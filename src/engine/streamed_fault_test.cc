@@ -22,6 +22,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/sanitizer.h"
 #include "engine/testing/streamed_model.h"
 #include "io/faulty_file.h"
 #include "stream/testing/pager_reference.h"
@@ -41,7 +42,7 @@ using testing_support::StreamedModel;
 using testing_support::StreamedShape;
 using testing_support::Watchdog;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef QSF_WITH_SANITIZER
 constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/sanitizer.h"
 #include "platform/clock.h"
 #include "platform/cpu_count.h"
 #include "platform/memory.h"
@@ -141,7 +142,7 @@ TEST(PagesTest, RefusalsSayHowMuch) {
 
 // Touching 32 MiB must show in both figures, and giving them back in the first alone.
 TEST(PagesTest, ResidentBytesFollowWhatIsTouched) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef QSF_WITH_SANITIZER
   GTEST_SKIP() << "shadow memory moves the figures";
 #endif
   constexpr std::uint64_t kBytes = 32U << 20;
@@ -158,7 +159,7 @@ TEST(PagesTest, ResidentBytesFollowWhatIsTouched) {
 }
 
 TEST(PagesTest, TouchedPagesAreThereWithTheirBytes) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef QSF_WITH_SANITIZER
   GTEST_SKIP() << "shadow memory moves the figures";
 #endif
   constexpr std::uint64_t kBytes = 32U << 20;

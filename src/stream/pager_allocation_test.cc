@@ -1,65 +1,23 @@
 // SPDX-License-Identifier: MIT
 //
-// Streaming allocates nothing once a pager is open: malloc itself is interposed here, so that the
-// libraries of compression count as well.
+// Streaming allocates nothing once a pager is open: malloc itself is counted, so that the libraries
+// of compression count as well.
 
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cerrno>
 #include <cstddef>
 #include <vector>
 
+#include "base/testing/allocation_counter.h"
 #include "stream/testing/pager_files.h"
 #include "stream/testing/pager_reference.h"
 #include "stream/weight_pager.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define QSF_SANITIZED 1
-#else
-#define QSF_SANITIZED 0
-#endif
-
-namespace {
-
-std::atomic<long> allocations{0};
-
-}  // namespace
-
-#if !QSF_SANITIZED
-extern "C" {
-void* __libc_malloc(std::size_t bytes);
-void* __libc_calloc(std::size_t count, std::size_t bytes);
-void* __libc_realloc(void* block, std::size_t bytes);
-void* __libc_memalign(std::size_t alignment, std::size_t bytes);
-
-void* malloc(std::size_t bytes) {
-  ++allocations;
-  return __libc_malloc(bytes);
-}
-void* calloc(std::size_t count, std::size_t bytes) {
-  ++allocations;
-  return __libc_calloc(count, bytes);
-}
-void* realloc(void* block, std::size_t bytes) {
-  ++allocations;
-  return __libc_realloc(block, bytes);
-}
-void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
-  ++allocations;
-  return __libc_memalign(alignment, bytes);
-}
-int posix_memalign(void** block, std::size_t alignment, std::size_t bytes) {
-  ++allocations;
-  *block = __libc_memalign(alignment, bytes);
-  return *block == nullptr ? ENOMEM : 0;
-}
-}  // extern "C"
-#endif
-
 namespace qsf {
 namespace {
 
+using testing_support::counts_allocations;
+using testing_support::n_allocations;
 using testing_support::open_pager;
 using testing_support::open_reader;
 using testing_support::pager_file_path;
@@ -68,7 +26,7 @@ using testing_support::Storage;
 using testing_support::Watchdog;
 
 TEST(PagerAllocationTest, PassesAndRowsAllocateNothing) {
-  if (QSF_SANITIZED != 0) GTEST_SKIP() << "a sanitizer owns malloc in this build";
+  if (!counts_allocations()) GTEST_SKIP() << "a sanitizer owns malloc in this build";
   const Watchdog watchdog{120};
   for (const Storage& storage :
        {Storage{}, Storage{{QuantType::kQ4, 64}, Layout::kRowMajor, Compression::kZstd},
@@ -84,7 +42,7 @@ TEST(PagerAllocationTest, PassesAndRowsAllocateNothing) {
       std::vector<float> row(150);
       ASSERT_TRUE(pager.load().ok());
       const TileId first = pager.tiles_of(layer_section(0), 1).front();
-      const long before = allocations.load();
+      const long before = n_allocations();
       bool all_ok = true;
       for (int pass = 0; pass < 5; ++pass) {
         pager.start_pass(true);
@@ -95,12 +53,12 @@ TEST(PagerAllocationTest, PassesAndRowsAllocateNothing) {
           pager.release(id);
         }
       }
-      EXPECT_EQ(allocations.load(), before);
+      EXPECT_EQ(n_allocations(), before);
       EXPECT_TRUE(all_ok);
       EXPECT_GT(pager.stats().ring_wraps, 0U);
     }
   }
-  EXPECT_GT(allocations.load(), 0);
+  EXPECT_GT(n_allocations(), 0);
 }
 
 }  // namespace
