@@ -12,7 +12,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/atomic_file.h"
@@ -74,9 +76,11 @@ TEST_F(DiskProbeTest, MeasuresEveryPath) {
     EXPECT_GE(probe->matrix.size(), 1U);
     double fastest = 0;
     bool best_is_one = false;
+    std::set<std::pair<unsigned, std::uint32_t>> ways;
     for (const ProbeCell& cell : probe->matrix) {
       EXPECT_LE(std::uint64_t{cell.depth} * cell.block_bytes, memory_.size());
       EXPECT_GT(cell.bytes_per_second, 0);
+      EXPECT_TRUE(ways.insert({cell.depth, cell.block_bytes}).second) << "measured as two";
       fastest = std::max(fastest, cell.bytes_per_second);
       best_is_one |= cell.depth == probe->best.depth && cell.block_bytes == probe->best.block_bytes;
     }
