@@ -4,9 +4,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "kv_type_option.h"
+#include "read_path_option.h"
 #include "tool_support.h"
 
 namespace qsf_tools {
@@ -44,6 +46,16 @@ CLI::Validator token_list() {
                                         : std::string();
       },
       "");
+}
+
+std::optional<qsf::ReadPath> path_of(const std::string& value) {
+  switch (read_path_of(value)) {
+    case QSF_READ_URING: return qsf::ReadPath::kUring;
+    case QSF_READ_PREAD: return qsf::ReadPath::kPread;
+    case QSF_READ_MMAP: return qsf::ReadPath::kMmap;
+    case QSF_READ_AUTO: break;
+  }
+  return std::nullopt;
 }
 
 // As they stand on the command line.
@@ -111,9 +123,13 @@ std::string check(const Lists& lists, BenchOptions& options) {
            "under the same memory limit";
   }
   if (!options.timeline.empty() && options.streams.empty()) return "--timeline needs --stream";
-  if (lists.io == "uring") options.read_path = qsf::ReadPath::kUring;
-  if (lists.io == "pread") options.read_path = qsf::ReadPath::kPread;
-  if (lists.io == "mmap") options.read_path = qsf::ReadPath::kMmap;
+  if (std::find(options.streams.begin(), options.streams.end(), 0U) != options.streams.end()) {
+    return "--stream: 0, expected budgets in MB";
+  }
+  if (options.disk && (!options.streams.empty() || !options.peer_model.empty())) {
+    return "--disk measures no model: leave out --stream and --peer-model";
+  }
+  options.read_path = path_of(lists.io);
   options.prompts = parse_list(lists.prompts);
   options.generate = parse_list(lists.generate);
   options.depths = parse_list(lists.depths);
@@ -179,10 +195,7 @@ std::optional<int> parse_bench_options(int argc, const char* const* argv, BenchO
       ->type_name("FILE");
   app.add_flag("--disk", options.disk,
                "Measure the disk of the model's file, by depth and block, and no model");
-  app.add_option("--io", lists.io, "How weights are read: auto, uring, pread or mmap")
-      ->type_name("PATH")
-      ->check(CLI::IsMember({"auto", "uring", "pread", "mmap"}))
-      ->capture_default_str();
+  add_read_path_option(app, lists.io);
   app.add_flag("--kernels", options.kernels,
                "Measure single kernels of every instruction set that this machine has, and no "
                "model");

@@ -34,30 +34,34 @@ double fastest(const qsf::DiskProbe& probe) {
 // The disk of one file, and memory to read it into.
 class DiskMeter {
  public:
-  static qsf::Result<DiskMeter> open(const std::string& path) {
-    QSF_ASSIGN_OR_RETURN(qsf::File file, qsf::File::open(path));
+  static qsf::Result<DiskMeter> open(const BenchOptions& options) {
+    QSF_ASSIGN_OR_RETURN(qsf::File file, qsf::File::open(options.model));
     QSF_ASSIGN_OR_RETURN(const qsf::MutableByteSpan memory,
                          qsf::map_pages(qsf::kProbeMemoryBytes, qsf::HugePages::kAllow));
-    return DiskMeter(std::move(file), memory);
+    return DiskMeter(std::move(file), memory, options.read_path);
   }
   DiskMeter(DiskMeter&& other) noexcept
-      : file_(std::move(other.file_)), memory_(std::exchange(other.memory_, {})) {}
+      : file_(std::move(other.file_)),
+        memory_(std::exchange(other.memory_, {})),
+        path_(other.path_) {}
   DiskMeter& operator=(DiskMeter&&) = delete;
   ~DiskMeter() { qsf::unmap_pages(memory_); }
 
   qsf::Result<qsf::DiskProbe> probe(bool thorough) const {
     qsf::DiskProbeOptions options;
+    options.device.path = path_;
     options.thorough = thorough;
     if (!thorough) options.cell_ns = kCellNs;
     return qsf::probe_disk(file_, options, memory_);
   }
 
  private:
-  DiskMeter(qsf::File file, qsf::MutableByteSpan memory)
-      : file_(std::move(file)), memory_(memory) {}
+  DiskMeter(qsf::File file, qsf::MutableByteSpan memory, std::optional<qsf::ReadPath> path)
+      : file_(std::move(file)), memory_(memory), path_(path) {}
 
   qsf::File file_;
   qsf::MutableByteSpan memory_;
+  std::optional<qsf::ReadPath> path_;
 };
 
 // What one run took.
@@ -263,7 +267,7 @@ void print_json(const nlohmann::ordered_json& json) {
 qsf::Status bench_streams(const BenchOptions& options) {
   std::optional<DiskMeter> meter;
   if (!options.no_probe) {
-    QSF_ASSIGN_OR_RETURN(DiskMeter opened, DiskMeter::open(options.model));
+    QSF_ASSIGN_OR_RETURN(DiskMeter opened, DiskMeter::open(options));
     meter.emplace(std::move(opened));
   }
   std::vector<Stream> streams;
@@ -289,7 +293,7 @@ qsf::Status bench_streams(const BenchOptions& options) {
 }
 
 qsf::Status bench_disk(const BenchOptions& options) {
-  QSF_ASSIGN_OR_RETURN(const DiskMeter meter, DiskMeter::open(options.model));
+  QSF_ASSIGN_OR_RETURN(const DiskMeter meter, DiskMeter::open(options));
   QSF_ASSIGN_OR_RETURN(const qsf::DiskProbe probe, meter.probe(true));
   if (options.json) {
     print_json({{"tool", "qsf-bench"}, {"model", options.model}, {"disk", disk_json(probe)}});
