@@ -92,7 +92,7 @@ void* TileReader::run_thread(void* self) {
 void TileReader::run() {
   note_queue();
   for (;;) {
-    const bool goes_on = start_jobs();
+    const bool goes_on = start_jobs(/*may_wait=*/true);
     if (!mapped_.empty()) {
       finish_mapped();
     } else if (queue_->in_flight() > 0) {
@@ -104,10 +104,11 @@ void TileReader::run() {
 }
 
 // Starts reads until the queue is full or there is nothing to read; false: the pager is closing.
-bool TileReader::start_jobs() {
+// Waits for something to read where it may and nothing else is under way.
+bool TileReader::start_jobs(bool may_wait) {
   while (queue_->in_flight() < queue_->depth() && mapped_.size() < kMappedAhead) {
     ReadJob job;
-    const bool is_idle = queue_->in_flight() == 0 && mapped_.empty();
+    const bool is_idle = may_wait && queue_->in_flight() == 0 && mapped_.empty();
     const TileSchedule::Claim claim = schedule_.claim(is_idle, job);
     if (claim != TileSchedule::Claim::kJob) return claim == TileSchedule::Claim::kNothing;
     const TileInfo& info = table_.info(job.tile);
@@ -155,6 +156,7 @@ void TileReader::finish_mapped() {
 void TileReader::finish(const ReadJob& job, Status status) {
   PrepareTimes times;
   const bool is_wanted = schedule_.read_ended(job);
+  start_jobs(/*may_wait=*/false);  // the disk goes on while this tile is checked and unpacked
   status = table_.at_tile(job.tile, std::move(status));
   if (status.ok() && is_wanted) status = prepare(job, times);
   schedule_.complete(job, times, std::move(status));

@@ -53,7 +53,7 @@ class TileReader {
 
   static void* run_thread(void* self);
   void run();
-  bool start_jobs();
+  bool start_jobs(bool may_wait);
   void finish_read();
   void note_queue();
   void finish_mapped();

@@ -411,6 +411,7 @@ void TileSchedule::stop_keeping(TileId id) {
   TileUse& use = uses_[id];
   QSF_CHECK(use.resident && use.holds == 0 && use.state != TileState::kReading);
   use.resident = false;
+  if (urgent_ == id) urgent_ = kNoTile;  // of a wait that was cancelled: its place is gone
   if (use.state == TileState::kAbsent) --n_residents_unsettled_;
   if (use.state == TileState::kReady) {
     use.state = TileState::kAbsent;

@@ -98,7 +98,7 @@ class TileTable {
   // Bytes of a thread's staging, for stored and for decompressed bytes of one tile.
   std::uint64_t stored_staging_bytes() const noexcept { return stored_staging_bytes_; }
   std::uint64_t raw_staging_bytes() const noexcept { return raw_staging_bytes_; }
-  // Bytes at the end of the row cache that take what is read and what is decompressed.
+  // Bytes at the beginning of the row cache that take what is read and what is decompressed.
   std::uint64_t row_read_bytes() const noexcept { return row_read_bytes_; }
   std::uint64_t row_raw_bytes() const noexcept { return row_raw_bytes_; }
   std::uint32_t row_cols() const noexcept { return row_cols_; }

@@ -182,7 +182,8 @@ inline std::string pager_file_path() {
   const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
   std::string name = std::string(test.test_suite_name()) + "." + test.name();
   std::replace(name.begin(), name.end(), '/', '.');
-  return (std::filesystem::temp_directory_path() /
+  // Beside the build: the folder of temporary files is often in memory, where nothing is direct.
+  return (std::filesystem::path(QSF_BIN_DIR) /
           ("qsf_pager_test." + std::to_string(::getpid()) + "." + name + ".qsf"))
       .string();
 }
