@@ -77,19 +77,14 @@ void* work_entry(void* worker) {
   return nullptr;
 }
 
-// Runs every worker, the first one on this thread, with stacks as small as those of a pool: what is
-// measured may run under a budget.
+// Runs every worker, the first one on this thread.
 Status run_workers(std::vector<Worker>& workers) {
-  pthread_attr_t attributes;
-  QSF_CHECK(::pthread_attr_init(&attributes) == 0);
-  QSF_CHECK(::pthread_attr_setstacksize(&attributes, thread_stack_bytes()) == 0);
   std::vector<pthread_t> threads;
   for (std::size_t i = 1; i < workers.size(); ++i) {
     pthread_t thread;
-    if (::pthread_create(&thread, &attributes, work_entry, &workers[i]) != 0) break;
+    if (start_thread(work_entry, &workers[i], &thread) != 0) break;
     threads.push_back(thread);
   }
-  ::pthread_attr_destroy(&attributes);
   work(workers[0]);
   for (const pthread_t thread : threads) ::pthread_join(thread, nullptr);
   if (threads.size() + 1 < workers.size()) {

@@ -21,7 +21,9 @@ namespace {
 constexpr std::string_view kFirstLine = "qsf disk probe 1";
 constexpr std::uint64_t kMaxTextBytes = 16U << 10;
 constexpr std::size_t kMaxCells = 64;
-constexpr std::uint32_t kMaxBlockBytes = 1U << 30;
+// Beyond what is ever measured.
+constexpr std::uint32_t kMaxBlockBytes = 4U << 20;
+constexpr unsigned kMaxProbedDepth = 32;
 
 Status not_a_probe(const char* what) {
   return corrupt("a remembered disk probe: %s", what);
@@ -45,7 +47,7 @@ bool parse_number(std::string_view word, T least, T most, T& value) {
 bool parse_cell(std::string_view line, ProbeCell& cell) {
   std::uint64_t rate = 0;
   const bool ok =
-      parse_number(take_word(line, ' '), 1U, kMaxReadDepth, cell.depth) &&
+      parse_number(take_word(line, ' '), 1U, kMaxProbedDepth, cell.depth) &&
       parse_number(take_word(line, ' '), kDirectAlign, kMaxBlockBytes, cell.block_bytes) &&
       parse_number(line, std::uint64_t{1}, std::uint64_t{1} << 50, rate) &&
       cell.block_bytes % kDirectAlign == 0;
@@ -135,6 +137,7 @@ Result<DiskProbe> remembered_disk_probe(const File& file, const DiskProbeOptions
   std::string path;
   {
     QSF_ASSIGN_OR_RETURN(const ReadDevice device, ReadDevice::open(file, options.device));
+    if (device.disk_id() == 0) return probe_disk(file, options, memory);
     path = file_in(folder, device);
   }
   if (std::optional<DiskProbe> known = recall(path)) return *std::move(known);

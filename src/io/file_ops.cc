@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -61,7 +62,8 @@ class SystemFileOps final : public FileOps {
   FileStorage storage(int handle) override {
     FileStorage result;
     struct stat info;
-    if (::fstat(handle, &info) == 0) result.disk_id = info.st_dev;
+    // File systems without a disk of their own (NFS, overlayfs, btrfs) number themselves anew.
+    if (::fstat(handle, &info) == 0 && major(info.st_dev) != 0) result.disk_id = info.st_dev;
     struct statfs system;
     if (::fstatfs(handle, &system) == 0) {
       const auto magic = static_cast<unsigned long>(system.f_type);
