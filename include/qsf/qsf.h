@@ -3,21 +3,26 @@
  * QSF: run a language model in the memory you give it. The whole public interface, plain C11.
  *
  * Conventions
- *   Handles     QSFConfig, QSFEngine, QSFSession, QSFChat and QSFPlan are opaque. Every handle
- * handed out is yours to free with the function its comment names; NULL is accepted there. Errors
- * Functions return a qsf_code. Details go into a caller-owned qsf_error, always the last parameter,
- * which may be NULL. No function prints, exits or sets errno as its way of reporting, except
- * qsf_print_stats, whose job is to print. Text        UTF-8 in and out. Text given to the library
- * may hold any bytes; text handed out is always valid UTF-8 and NUL-terminated, so a NUL character
- * that a model generates is handed out as U+FFFD. Threads     An engine may be used by one thread
- * at a time, with its sessions and chats; only qsf_engine_cancel may be called from any thread and
- * from a signal handler. Different engines are independent. Callbacks run on the thread of the
- * call, the log callback perhaps on another; none of them may call into the engine they come from,
- * qsf_engine_cancel excepted. Structs     Structs that begin with struct_size can grow: set it to
- * sizeof of the struct you were compiled with (the *_init functions do). A struct that is read must
- * have a size this library knows: a smaller one is QSF_INVALID_ARGUMENT, a larger one, from a newer
- * header, QSF_UNSUPPORTED. A struct that is filled is filled up to its struct_size, which is then
- * set to the bytes filled. Tokens      Token ids are int, 0 .. n_vocab - 1.
+ *   Handles     QSFConfig, QSFEngine, QSFSession, QSFChat and QSFPlan are opaque. Every handle that
+ *               is handed out is yours to free with the function its comment names; NULL is
+ *               accepted there.
+ *   Errors      Functions return a qsf_code. Details go into a caller-owned qsf_error, always the
+ *               last parameter, which may be NULL. No function prints, exits or sets errno as its
+ *               way of reporting, except qsf_print_stats, whose job is to print.
+ *   Text        UTF-8 in and out. Text given to the library may hold any bytes; text handed out is
+ *               always valid UTF-8 and NUL-terminated, so a NUL character that a model generates
+ *               is handed out as U+FFFD.
+ *   Threads     An engine may be used by one thread at a time, with its sessions and chats; only
+ *               qsf_engine_cancel may be called from any thread and from a signal handler.
+ *               Different engines are independent. Callbacks run on the thread of the call, the
+ *               log callback perhaps on another; none of them may call into the engine they come
+ *               from, qsf_engine_cancel excepted.
+ *   Structs     Structs that begin with struct_size can grow: set it to sizeof of the struct you
+ *               were compiled with (the *_init functions do). A struct that is read must have a
+ *               size this library knows: a smaller one is QSF_INVALID_ARGUMENT, a larger one, from
+ *               a newer header, QSF_UNSUPPORTED. A struct that is filled is filled up to its
+ *               struct_size, which is then set to the bytes filled.
+ *   Tokens      Token ids are int, 0 .. n_vocab - 1.
  */
 #ifndef QSF_QSF_H_
 #define QSF_QSF_H_
@@ -113,7 +118,8 @@ QSF_API void qsf_config_set_preload(QSFConfig* config, int preload);
 /* Worker threads, the calling one included; 0, the default, takes the physical cores at hand. */
 QSF_API void qsf_config_set_threads(QSFConfig* config, int num_threads);
 /* Positions of the context; 0, the default, takes the smaller of the model's trained length and
- * 4,096. More than the trained length is refused. */
+ * 4,096, or less, down to 1,024, where memory is short, with a warning. A number of positions is
+ * kept or refused; more than the trained length is refused. */
 QSF_API void qsf_config_set_max_seq_len(QSFConfig* config, int max_seq_len);
 /* Trade of quality for speed in 0.0 .. 1.0; 1.0, the default, is full quality. Layer skipping is
  * not built yet: any other value makes opening an engine fail with QSF_UNSUPPORTED. */
@@ -140,8 +146,9 @@ QSF_API void qsf_config_set_exact(QSFConfig* config, int exact);
  * run on fewer cores than there are threads. Good on a machine that does nothing else, bad on one
  * that does; the default is 0. */
 QSF_API void qsf_config_set_pin(QSFConfig* config, int pin);
-/* Rows of a prompt that one pass carries through the layers; 0, the default, lets the engine
- * choose. The numbers computed do not depend on it. */
+/* Rows of a prompt that one pass carries through the layers at most; 0, the default, lets the
+ * engine choose. Where memory is short there are fewer. The numbers computed do not depend on it.
+ */
 QSF_API void qsf_config_set_rows_per_pass(QSFConfig* config, int rows);
 /* Sequences that may exist at once, 1 to 64; the default is 1. Each costs keys and values for the
  * whole context, planned when the engine opens. qsf_engine_generate, qsf_generate, qsf_engine_score
@@ -218,9 +225,9 @@ typedef struct qsf_plan_info {
   double resident_share;          /* of the weights that a pass multiplies, 0 to 1 */
   uint64_t weight_bytes;          /* of all weights as kernels read them */
   uint64_t pass_read_bytes;       /* read from the file by a pass that computes logits */
-  double disk_bytes_per_second;   /* measured by qsf_plan_create; 0: not measured */
-  double memory_bytes_per_second; /* likewise */
-  double tokens_per_second;       /* of generation, no more than both rates allow; 0: unknown */
+  double disk_bytes_per_second;   /* as measured, or remembered; 0: nobody asked the disk */
+  double memory_bytes_per_second; /* measured by qsf_plan_create alone; else 0 */
+  double tokens_per_second;       /* of generation, what both rates allow; 0: one is unknown */
   const char* reading_mode;       /* one line: where the weights are and how they are read */
 } qsf_plan_info;
 /* Plans a model without loading it: what qsf_engine_open would do now in this process. Measures
