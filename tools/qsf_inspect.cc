@@ -121,9 +121,9 @@ int run(int argc, const char* const* argv) {
   add_plan_options(app, options.plan_options);
   if (const std::optional<int> code = parse_command_line(app, argc, argv)) return *code;
   if (!options.plan && !options.plan_options.is_default()) {
-    print_error(
-        kTool,
-        "--ram-budget, --max-seq-len, --threads, --io, --kv-type and --kv-spill need --plan");
+    print_error(kTool,
+                "--ram-budget, --max-seq-len, --threads, --rows-per-pass, --io, --kv-type and "
+                "--kv-spill need --plan");
     return kUsage;
   }
   return inspect(options);

@@ -75,7 +75,7 @@ std::string text_plan(const QSFPlan* plan) {
     add_line(text, "tokens            at most %.2f a second", info.tokens_per_second);
   }
   for (int i = 0; const char* step = qsf_plan_step(plan, i); ++i) {
-    add_line(text, "given up          %s", step);
+    add_line(text, "note              %s", step);
   }
   add_line(text, "%s", "");
   add_line(text, "%15s  %-18s %s", "bytes", "region", "why");
@@ -103,10 +103,10 @@ std::string json_plan(const QSFPlan* plan) {
                  {"disk_bytes_per_second", known(info.disk_bytes_per_second)},
                  {"memory_bytes_per_second", known(info.memory_bytes_per_second)},
                  {"tokens_per_second", known(info.tokens_per_second)},
-                 {"given_up", Json::array()},
+                 {"notes", Json::array()},
                  {"regions", Json::array()}};
   for (int i = 0; const char* step = qsf_plan_step(plan, i); ++i) {
-    report["given_up"].push_back(step);
+    report["notes"].push_back(step);
   }
   for (int i = 0; i < qsf_plan_region_count(plan); ++i) {
     const qsf_memory_region region = region_of(plan, i);
@@ -129,6 +129,9 @@ void add_plan_options(CLI::App& app, PlanOptions& options) {
   app.add_option("--threads", options.threads, "With --plan: as qsf-run has it")
       ->type_name("N")
       ->check(integer_in(1, 1024));
+  app.add_option("--rows-per-pass", options.rows_per_pass, "With --plan: as qsf-run has it")
+      ->type_name("N")
+      ->check(integer_in(1, kMaxInt));
   add_read_path_option(app, options.read_path, "With --plan: as qsf-run has it");
   add_kv_type_option(app, options.kv_type, "With --plan: as qsf-run has it");
   app.add_option("--kv-spill", options.kv_spill, "With --plan: as qsf-run has it; nothing is made")
@@ -141,6 +144,7 @@ std::optional<std::string> plan_report(const std::string& path, const PlanOption
   qsf_config_set_ram_budget(config.get(), static_cast<std::size_t>(options.ram_budget));
   qsf_config_set_max_seq_len(config.get(), options.max_seq_len);
   qsf_config_set_threads(config.get(), options.threads);
+  qsf_config_set_rows_per_pass(config.get(), options.rows_per_pass);
   qsf_config_set_io(config.get(), read_path_of(options.read_path));
   qsf_config_set_kv_type(config.get(), kv_type_of(options.kv_type));
   qsf_config_set_kv_spill(config.get(), options.kv_spill.c_str());

@@ -13,16 +13,17 @@
 namespace qsf_tools {
 
 struct PlanOptions {
-  int ram_budget = 0;   // MB; 0: what the machine has to spare
-  int max_seq_len = 0;  // 0: the model's, at most 4,096
-  int threads = 0;      // 0: automatic
+  int ram_budget = 0;     // MB; 0: what the machine has to spare
+  int max_seq_len = 0;    // 0: the model's, at most 4,096
+  int threads = 0;        // 0: automatic
+  int rows_per_pass = 0;  // 0: automatic
   std::string read_path = "auto";
   std::string kv_type = "f16";
   std::string kv_spill;
 
   bool is_default() const {
-    return ram_budget == 0 && max_seq_len == 0 && threads == 0 && read_path == "auto" &&
-           kv_type == "f16" && kv_spill.empty();
+    return ram_budget == 0 && max_seq_len == 0 && threads == 0 && rows_per_pass == 0 &&
+           read_path == "auto" && kv_type == "f16" && kv_spill.empty();
   }
 };
 

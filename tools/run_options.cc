@@ -127,8 +127,10 @@ void add_engine_options(CLI::App& app, RunOptions& options, Unfinished& unfinish
   app.add_option("--threads", options.threads, "Threads; by default one for each physical core")
       ->type_name("N")
       ->check(integer_in(1, kMaxThreads));
-  app.add_option("--max-seq-len", options.max_seq_len,
-                 "Context in tokens; by default the model's, at most 4096")
+  app.add_option(
+         "--max-seq-len", options.max_seq_len,
+         "Context in tokens; by default the model's, at most 4096, and down to 1024 when memory "
+         "is short")
       ->type_name("N")
       ->check(integer_in(1, kMaxInt));
   add_kv_type_option(app, unfinished.kv_type);

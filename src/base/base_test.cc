@@ -4,6 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 #include <cmath>
 #include <limits>
 #include <string>
@@ -159,6 +164,8 @@ TEST(Crc32Test, EveryMethodAgreesWithTheDefinition) {
   EXPECT_GE(n_methods, 1);
 #if defined(__x86_64__)
   EXPECT_EQ(n_methods, __builtin_cpu_supports("pclmul") != 0 ? 2 : 1);
+#elif defined(__aarch64__)
+  EXPECT_EQ(n_methods, (::getauxval(AT_HWCAP) & HWCAP_CRC32) != 0 ? 2 : 1);
 #endif
   for (std::size_t split = 0; split <= 300; ++split) {
     EXPECT_EQ(crc32(ByteSpan(bytes).subspan(split), crc32(ByteSpan(bytes).first(split))),

@@ -22,6 +22,9 @@ constexpr std::uint32_t kFewRows = 16;
 // A table of 8 bytes for every page of 4 KiB that is mapped.
 constexpr std::uint64_t kBytesOfAPageTableByte = 512;
 constexpr std::uint64_t kMegabyte = 1'000'000;
+// What a process measures of itself moves by some pages: a budget that a refusal names is still
+// enough when the next start finds a few more.
+constexpr std::uint64_t kMovementBytes = std::uint64_t{256} << 10;
 
 // Sums of bytes that may come from a stranger's file: they saturate, far above every budget.
 std::uint64_t plus(std::uint64_t a, std::uint64_t b) {
@@ -102,7 +105,8 @@ class Fitter {
   }
 
   Status refuse() const {
-    const std::uint64_t needed = bytes_of(costs_, least_context(), 1, costs_.least_weight_bytes);
+    const std::uint64_t needed =
+        plus(bytes_of(costs_, least_context(), 1, costs_.least_weight_bytes), kMovementBytes);
     const auto budget_mb = static_cast<unsigned long long>(wishes_.budget_bytes / kMegabyte);
     const auto needed_mb =
         static_cast<unsigned long long>(needed / kMegabyte + (needed % kMegabyte != 0 ? 1 : 0));

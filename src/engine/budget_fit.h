@@ -27,8 +27,8 @@ struct BudgetCosts {
   // Of the activations of passes of so many rows. Grows with both arguments.
   std::function<std::uint64_t(std::uint32_t rows, std::uint32_t context)> rows_bytes;
   std::uint64_t all_weight_bytes = 0;  // every weight in memory
-  std::uint64_t ring_weight_bytes =
-      0;  // none but what must be, and a ring for the disk's full rate
+  // None but what must be, and a ring for the disk's full rate.
+  std::uint64_t ring_weight_bytes = 0;
   std::uint64_t least_weight_bytes = 0;  // none but what must be, and the smallest ring
 };
 

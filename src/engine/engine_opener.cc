@@ -43,6 +43,7 @@ Result<std::unique_ptr<Engine::Impl>> EngineOpener::open(const std::string& path
   const std::uint64_t start = monotonic_ns();
   QSF_RETURN_IF_ERROR(prepare(path));
   log_plan();
+  QSF_RETURN_IF_ERROR(make_spill_file());
   QSF_RETURN_IF_ERROR(map_memory());
   QSF_RETURN_IF_ERROR(load_tokenizer().with_context(path));
   QSF_RETURN_IF_ERROR(load_weights());
@@ -53,7 +54,9 @@ Result<std::unique_ptr<Engine::Impl>> EngineOpener::open(const std::string& path
 
 Result<EnginePlan> EngineOpener::plan(const std::string& path) {
   QSF_RETURN_IF_ERROR(prepare(path));
-  impl_->plan.memory_bytes_per_second = measure_memory_rate(*impl_->threads);
+  // Nothing of the plan is mapped, so half of what is left is there for a moment.
+  impl_->plan.memory_bytes_per_second =
+      measure_memory_rate(*impl_->threads, machine_.limits.headroom_bytes / 2);
   return std::move(impl_->plan);
 }
 
@@ -63,12 +66,24 @@ Status EngineOpener::prepare(const std::string& path) {
   QSF_RETURN_IF_ERROR(read_directories(path));
   machine_ = measure_machine();  // before a mapped file looks like a part of the program
   const bool bound = impl_->options.ram_budget_bytes != 0;
-  QSF_RETURN_IF_ERROR(open_device(/*direct=*/bound));
+  // One read at a time takes least memory: what does not fit so does not fit, and a refusal names
+  // the smallest budget.
+  QSF_RETURN_IF_ERROR(open_device(/*direct=*/bound, /*depth=*/1));
   QSF_RETURN_IF_ERROR(make_plan().with_context(path));
-  if (impl_->plan.residency.everything_resident) return ok_status();
-  QSF_RETURN_IF_ERROR(ask_disk());
-  QSF_RETURN_IF_ERROR(open_device(/*direct=*/true));
-  return make_plan().with_context(path);
+  const bool resident = impl_->plan.residency.everything_resident;
+  if (!resident) QSF_RETURN_IF_ERROR(ask_disk());
+  const unsigned wished = disk_.has_value() ? disk_->depth : kDefaultReadDepth;
+  for (unsigned depth = wished;; depth /= 2) {
+    QSF_RETURN_IF_ERROR(open_device(bound || !resident, depth));
+    Status status = make_plan();
+    const bool fits = status.ok() && impl_->plan.residency.everything_resident == resident;
+    if (!fits && depth > 1) continue;
+    if (status.ok() && depth < wished) {
+      impl_->plan.steps.push_back("reads at once: " + std::to_string(depth) + " instead of " +
+                                  std::to_string(wished) + "; the disk may have to wait");
+    }
+    return std::move(status).with_context(path);
+  }
 }
 
 // Measures how the disk wants to be asked, or remembers. The memory for it is not mapped yet, so
@@ -116,7 +131,7 @@ Status EngineOpener::read_directories(const std::string& path) {
   return ok_status();
 }
 
-Status EngineOpener::open_device(bool direct) {
+Status EngineOpener::open_device(bool direct, unsigned depth) {
   impl_->device.reset();
   QSF_ASSIGN_OR_RETURN(
       ReadDevice device,
@@ -124,7 +139,7 @@ Status EngineOpener::open_device(bool direct) {
                        {.path = impl_->options.read_path,
                         .direct = direct,
                         .keep_cached = impl_->options.ram_budget_bytes == 0,
-                        .depth = disk_.has_value() ? disk_->depth : 0,
+                        .depth = depth,
                         .block_bytes = disk_.has_value() ? disk_->block_bytes : 0}));
   impl_->device.emplace(std::move(device));
   return ok_status();
@@ -198,22 +213,16 @@ Status EngineOpener::load_weights() {
   return impl_->pager->load(impl_->options.on_load_progress, impl_->options.load_progress_user);
 }
 
-// A file in memory (tmpfs) would only move keys and values to where no plan counts them.
-Status EngineOpener::make_kv_store(const KvShape& shape) {
+// Before any weight is read, so that a name that is taken or a disk that is full is told at once. A
+// file in memory (tmpfs) would only move keys and values to where no plan counts them.
+Status EngineOpener::make_spill_file() {
   const EngineOptions& options = impl_->options;
-  const MutableByteSpan memory = impl_->arena->carve(impl_->plan.regions.kv_cache);
-  // Within a budget memory is taken before work starts: a text that grows takes no more.
-  if (options.ram_budget_bytes != 0) touch_pages(memory);
   const std::string& path = options.kv_spill_path;
-  if (path.empty()) {
-    impl_->kv_store = std::make_unique<ResidentKvStore>(shape, memory);
-    return ok_status();
-  }
+  if (path.empty()) return ok_status();
   const std::uint32_t n_pages = kv_limits(options, impl_->plan.max_context).n_pages;
-  QSF_ASSIGN_OR_RETURN(
-      std::unique_ptr<ScratchFile> file,
-      ScratchFile::create(path, SpilledKvStore::file_bytes(shape, n_pages), options.read_path));
-  const ReadDevice& device = file->device();
+  const std::uint64_t n_bytes = SpilledKvStore::file_bytes(kv_shape(spec(), options), n_pages);
+  QSF_ASSIGN_OR_RETURN(spill_file_, ScratchFile::create(path, n_bytes, options.read_path));
+  const ReadDevice& device = spill_file_->device();
   if (device.is_in_memory() && options.ram_budget_bytes != 0) {
     return invalid_argument(
         "%s: keys and values cannot be spilled there within a memory budget: its file system lies "
@@ -229,8 +238,21 @@ Status EngineOpener::make_kv_store(const KvShape& shape) {
   } else {
     options.log.info(line);
   }
+  return ok_status();
+}
+
+Status EngineOpener::make_kv_store(const KvShape& shape) {
+  const EngineOptions& options = impl_->options;
+  const MutableByteSpan memory = impl_->arena->carve(impl_->plan.regions.kv_cache);
+  // Within a budget memory is taken before work starts: a text that grows takes no more.
+  if (options.ram_budget_bytes != 0) touch_pages(memory);
+  if (spill_file_ == nullptr) {
+    impl_->kv_store = std::make_unique<ResidentKvStore>(shape, memory);
+    return ok_status();
+  }
+  const std::uint32_t n_pages = kv_limits(options, impl_->plan.max_context).n_pages;
   QSF_ASSIGN_OR_RETURN(std::unique_ptr<SpilledKvStore> store,
-                       SpilledKvStore::open(shape, n_pages, std::move(file), memory));
+                       SpilledKvStore::open(shape, n_pages, std::move(spill_file_), memory));
   impl_->spilled = store.get();
   impl_->kv_store = std::move(store);
   return ok_status();

@@ -14,6 +14,7 @@
 #include "engine/engine.h"
 #include "engine/engine_plan.h"
 #include "io/disk_probe.h"
+#include "io/scratch_file.h"
 
 namespace qsf {
 
@@ -31,9 +32,10 @@ class EngineOpener {
   const ModelSpec& spec() const;
   Status prepare(const std::string& path);
   Status read_directories(const std::string& path);
-  Status open_device(bool direct);
+  Status open_device(bool direct, unsigned depth);
   Status ask_disk();
   Status make_plan();
+  Status make_spill_file();
   Status map_memory();
   Status load_tokenizer();
   Status load_weights();
@@ -46,6 +48,7 @@ class EngineOpener {
   MachineFacts machine_;
   std::optional<ProbeCell> disk_;  // how the disk wants to be asked; none: nobody measured
   std::uint64_t tokenizer_index_bytes_ = 0;
+  std::unique_ptr<ScratchFile> spill_file_;  // until the store of keys and values takes it
 };
 
 }  // namespace qsf

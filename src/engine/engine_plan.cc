@@ -316,7 +316,12 @@ class Planner {
       steps.push_back(printed("rows per pass: %u instead of %u; a longer prompt takes more passes",
                               plan_.rows_per_pass, wished_rows()));
     }
-    if (!r.everything_resident && !inputs_.reading.mapped) {
+    if (!r.everything_resident && inputs_.reading.mapped) {
+      steps.push_back(
+          printed("weights: %.1f MB of the file may be in memory at once; the kernel "
+                  "decides which",
+                  megabytes(r.mapped_bytes)));
+    } else if (!r.everything_resident) {
       steps.push_back(
           printed("weights: %.1f %% stay in memory; each pass reads %.1f MB of the file",
                   100 * r.resident_share, megabytes(r.streamed_bytes)));
@@ -342,10 +347,8 @@ class Planner {
 
 double predicted_tokens_per_second(const EnginePlan& plan) noexcept {
   const Residency& residency = plan.residency;
-  double seconds = 0.0;
-  if (plan.memory_bytes_per_second > 0) {
-    seconds = static_cast<double>(residency.weight_bytes) / plan.memory_bytes_per_second;
-  }
+  if (plan.memory_bytes_per_second <= 0) return 0.0;
+  double seconds = static_cast<double>(residency.weight_bytes) / plan.memory_bytes_per_second;
   if (residency.streamed_bytes != 0) {
     if (plan.disk_bytes_per_second <= 0) return 0.0;
     // Reading and computing overlap.

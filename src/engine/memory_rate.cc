@@ -15,20 +15,24 @@
 namespace qsf {
 namespace {
 
-constexpr std::size_t kBytes = std::size_t{128} << 20;
+constexpr std::uint64_t kWishedBytes = std::uint64_t{128} << 20;
+constexpr std::uint64_t kLeastBytes = std::uint64_t{32} << 20;
 constexpr std::size_t kChunkBytes = std::size_t{4} << 20;
 constexpr int kSweeps = 3;
 
 }  // namespace
 
-double measure_memory_rate(ThreadPool& threads) {
+double measure_memory_rate(ThreadPool& threads, std::uint64_t most_bytes) {
   const auto isa = kernels::choose_host_isa();
   if (!isa.has_value()) return 0.0;
-  const auto memory = map_pages(kBytes, HugePages::kAllow);
+  if (most_bytes < kLeastBytes) return 0.0;
+  const auto n_bytes =
+      static_cast<std::size_t>(std::min(kWishedBytes, most_bytes)) / kChunkBytes * kChunkBytes;
+  const auto memory = map_pages(n_bytes, HugePages::kAllow);
   if (!memory.has_value()) return 0.0;
   const kernels::ReadProbe& probe = kernels::select_read_probe(*isa);
   const auto for_chunks = [&](auto work) {
-    threads.parallel_for(kBytes / kChunkBytes, 1,
+    threads.parallel_for(n_bytes / kChunkBytes, 1,
                          [&](std::size_t first, std::size_t last, unsigned) {
                            for (std::size_t i = first; i < last; ++i)
                              work(memory->data() + i * kChunkBytes);
@@ -44,7 +48,7 @@ double measure_memory_rate(ThreadPool& threads) {
       sum += probe.run({chunk, kChunkBytes, /*n_streams=*/4, /*prefetch_bytes=*/2048});
     });
     const std::uint64_t elapsed_ns = std::max<std::uint64_t>(monotonic_ns() - start, 1);
-    best = std::max(best, static_cast<double>(kBytes) / static_cast<double>(elapsed_ns) * 1e9);
+    best = std::max(best, static_cast<double>(n_bytes) / static_cast<double>(elapsed_ns) * 1e9);
   }
   unmap_pages(*memory);
   return best;

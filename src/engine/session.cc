@@ -86,11 +86,13 @@ void Engine::Impl::keep_within_limits() {
   const std::uint64_t excess = watch->bytes_to_give_back(monotonic_ns());
   if (excess == 0) return;
   const std::uint64_t given_back = pager->drop_residents(excess);
-  char line[160];
-  std::snprintf(line, sizeof line,
-                "the memory limit fell by %.1f MB: %.1f MB of weights were given back and are read "
-                "from the disk from now on",
-                static_cast<double>(excess) / 1e6, static_cast<double>(given_back) / 1e6);
+  char line[240];
+  std::snprintf(
+      line, sizeof line,
+      "the memory limit fell to %.1f MB below what is planned: %.1f MB of weights are given "
+      "back and read from the disk from now on%s",
+      static_cast<double>(excess) / 1e6, static_cast<double>(given_back) / 1e6,
+      given_back < excess ? "; that is not enough, and the system may end this process" : "");
   options.log.warning(line);
 }
 

@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -31,7 +32,7 @@ constexpr std::uint32_t kPages = 12;
 constexpr std::uint32_t kContext = 5 * kKvPageSlots;
 
 std::string scratch_path() {
-  return testing::TempDir() + "spilled_kv_store_" +
+  return std::string(QSF_BIN_DIR) + "/spilled_kv_store." + std::to_string(::getpid()) + "." +
          testing::UnitTest::GetInstance()->current_test_info()->name();
 }
 
