@@ -6,12 +6,15 @@
 #define QSF_IMPORT_MODEL_SOURCE_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
+#include "base/bytes.h"
 #include "base/status.h"
 #include "format/model_spec.h"
 #include "format/qsf_layout.h"
+#include "quant/types.h"
 
 namespace qsf {
 
@@ -21,6 +24,7 @@ struct SourceTensor {
   std::uint32_t rows = 0;
   std::uint32_t cols = 0;
   std::string name;  // in the input, for messages
+  std::string type;  // of the weights in the input, "Q4_K" or "BF16"; empty: not told
 };
 
 class ModelSource {
@@ -41,6 +45,34 @@ class ModelSource {
   // Threads     any number at once
   virtual Status read_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
                            std::uint32_t first_row, std::span<float> out) const = 0;
+
+  // Returns the format that holds the tensor exactly as the input does, nothing where there is
+  // none. A source that has rows a format cannot hold says so in read_kept_rows().
+  // Requires  the tensor has more than one row
+  virtual std::optional<BlockFormat> kept_format(SectionKind section, std::uint32_t layer,
+                                                 std::size_t tensor) const noexcept {
+    static_cast<void>(section);
+    static_cast<void>(layer);
+    static_cast<void>(tensor);
+    return std::nullopt;
+  }
+
+  // Reads whole rows as the bytes of kept_format(), which decode to what read_rows() gives.
+  // Shapes    out [n_rows, row_major_bytes(format, cols)], layout 0
+  // Requires  kept_format() gives a type with codes; floats are read by read_rows()
+  // Fails     kUnsupported when one of the rows cannot be held exactly, saying why; kIo
+  // Threads   any number at once
+  virtual Status read_kept_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
+                                std::uint32_t first_row, std::uint32_t n_rows,
+                                MutableByteSpan out) const {
+    static_cast<void>(section);
+    static_cast<void>(layer);
+    static_cast<void>(tensor);
+    static_cast<void>(first_row);
+    static_cast<void>(n_rows);
+    static_cast<void>(out);
+    return unsupported("this source keeps no blocks");
+  }
 };
 
 }  // namespace qsf

@@ -10,6 +10,6 @@ qsf_library(import_models
   DEPS base quant io format tokenizer
   PRIVATE_DEPS qsf_json Threads::Threads)
 foreach(name IN ITEMS safetensors pytorch_model pytorch_unpickler hf_chat_template hf_config hf_families hf_model
-                      hf_tensors random_model transcode)
+                      hf_tensors random_model transcode transcode_keep)
   qsf_test(${name}_test SOURCES ${name}_test.cc DEPS import_models io_testing PRIVATE_DEPS qsf_json LABELS unit)
 endforeach()

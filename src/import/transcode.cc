@@ -100,6 +100,10 @@ Status run_units(std::size_t n_units, unsigned n_threads, const Work& work) {
   return ok_status();
 }
 
+bool is_ternary(QuantType type) noexcept {
+  return type == QuantType::kTernary || type == QuantType::kTernaryRow;
+}
+
 class Transcoder {
  public:
   Transcoder(const ModelSource& source, const TranscodeOptions& options)
@@ -112,6 +116,9 @@ class Transcoder {
 
   Status choose_formats();
   Result<TranscodeReport> write(const std::string& path, FileOps& ops);
+  // After write() failed: gives up keeping the blocks that cannot be held exactly. Returns whether
+  // there were any, so that writing once more makes sense.
+  Result<bool> give_up_keeping();
 
  private:
   struct Tensor {
@@ -140,6 +147,10 @@ class Transcoder {
   Status encode_unit(const Tensor& t, BlockFormat format, std::optional<Layout> layout,
                      std::uint32_t first_row, std::uint32_t n_rows, MutableByteSpan out,
                      ErrorSums& sums) const;
+  Status keep_unit(const Tensor& t, BlockFormat format, Layout layout, std::uint32_t first_row,
+                   std::uint32_t n_rows, MutableByteSpan out) const;
+  Status scan_kept(const Tensor& t, BlockFormat format) const;
+  void warn_of_requantised();
   Result<ErrorSums> measure(const Tensor& t, BlockFormat format);
   Result<TernaryScan> scan_ternary(const Tensor& t) const;
   Result<BlockFormat> choose_mixed(const Tensor& t, BlockFormat format);
@@ -155,6 +166,8 @@ class Transcoder {
   ModelSpec spec_;
   std::vector<SectionId> sections_;
   std::vector<std::vector<BlockFormat>> formats_;  // by section and tensor
+  std::vector<std::vector<bool>> kept_;            // the same: the source's blocks are written
+  bool could_not_keep_ = false;                    // read_kept_rows() refused a row
   TranscodeReport report_;
   std::uint64_t done_ = 0;
   std::uint64_t total_ = 0;
@@ -205,6 +218,94 @@ Status Transcoder::encode_unit(const Tensor& t, BlockFormat format, std::optiona
   }
   if (layout == Layout::kInterleaved) interleave_rows(format, n_rows, n_cols, rows, out);
   return ok_status();
+}
+
+// Reads rows as the source keeps them and brings them into the layout of the file. Their bytes are
+// a stranger's, so they are held to what the format may contain.
+Status Transcoder::keep_unit(const Tensor& t, BlockFormat format, Layout layout,
+                             std::uint32_t first_row, std::uint32_t n_rows,
+                             MutableByteSpan out) const {
+  const std::size_t n_cols = t.source->cols;
+  std::vector<std::byte> rows;
+  MutableByteSpan row_major = out;
+  if (layout != Layout::kRowMajor) {
+    rows.resize(n_rows * row_major_bytes(format, n_cols));
+    row_major = rows;
+  }
+  QSF_RETURN_IF_ERROR(source_.read_kept_rows(t.section.kind, t.section.layer, t.index, first_row,
+                                             n_rows, row_major));
+  QSF_RETURN_IF_ERROR(check_blocks(format, Layout::kRowMajor, n_rows, n_cols, row_major)
+                          .with_context(full_name(t)));
+  if (layout == Layout::kInterleaved) interleave_rows(format, n_rows, n_cols, rows, out);
+  return ok_status();
+}
+
+// Reads all rows of a tensor whose blocks are kept, for what the source says of them.
+Status Transcoder::scan_kept(const Tensor& t, BlockFormat format) const {
+  const std::uint32_t n_rows = t.source->rows;
+  return run_units(ceil_div(n_rows, kUnitRows), options_.n_threads, [&](std::size_t unit) {
+    QSF_RETURN_IF_ERROR(check_cancelled());
+    const auto row = static_cast<std::uint32_t>(unit * kUnitRows);
+    const std::uint32_t n = std::min(kUnitRows, n_rows - row);
+    std::vector<std::byte> bytes(n * row_major_bytes(format, t.source->cols));
+    return source_.read_kept_rows(t.section.kind, t.section.layer, t.index, row, n, bytes);
+  });
+}
+
+// A block that no type holds is rare, and looking for one would read every file twice: so the
+// search begins when writing has come upon the first.
+Result<bool> Transcoder::give_up_keeping() {
+  if (!could_not_keep_) return false;
+  could_not_keep_ = false;
+  report_ = {};
+  bool found = false;
+  for (std::size_t s = 0; s < sections_.size(); ++s) {
+    for (std::size_t i = 0; i < formats_[s].size(); ++i) {
+      if (!kept_[s][i] || is_float_type(formats_[s][i].type)) continue;
+      const Tensor t = tensor(s, i);
+      Status status = scan_kept(t, formats_[s][i]);
+      if (status.ok()) continue;
+      if (status.code() != StatusCode::kUnsupported) return status;
+      if (is_ternary(formats_[s][i].type)) spec_.natively_ternary = false;
+      kept_[s][i] = false;
+      formats_[s][i] = block_format(preset_type(options_.preset, t.source->kind), options_.block);
+      report_.warnings.push_back(std::string(status.message()) + "; stored as " +
+                                 std::string(quant_type_name(formats_[s][i].type)));
+      found = true;
+    }
+  }
+  warn_of_requantised();
+  return found;
+}
+
+// One line for each pair of types, in the order of the file.
+void Transcoder::warn_of_requantised() {
+  struct Pair {
+    std::string source_type;
+    QuantType type;
+    std::size_t n_tensors;
+  };
+  std::vector<Pair> pairs;
+  for (std::size_t s = 0; s < sections_.size(); ++s) {
+    for (std::size_t i = 0; i < formats_[s].size(); ++i) {
+      const SourceTensor& source = *tensor(s, i).source;
+      if (kept_[s][i] || source.rows == 1) continue;
+      const auto same = std::find_if(pairs.begin(), pairs.end(), [&](const Pair& pair) {
+        return pair.source_type == source.type && pair.type == formats_[s][i].type;
+      });
+      if (same != pairs.end()) {
+        ++same->n_tensors;
+      } else {
+        pairs.push_back({source.type, formats_[s][i].type, 1});
+      }
+    }
+  }
+  for (const Pair& pair : pairs) {
+    report_.warnings.push_back(std::to_string(pair.n_tensors) + " matrices of " +
+                               (pair.source_type.empty() ? "an unknown type" : pair.source_type) +
+                               " are not kept as they are: requantised to " +
+                               std::string(quant_type_name(pair.type)));
+  }
 }
 
 // Encodes a whole tensor and keeps nothing but the errors.
@@ -264,6 +365,7 @@ Status Transcoder::choose_formats() {
   const bool by_row = options_.preset == QuantPreset::kTernaryRow;
   const bool asks_ternary = options_.preset == QuantPreset::kTernary || by_row;
   const bool scans = asks_ternary || options_.preset == QuantPreset::kMixed;
+  const bool keeps = options_.preset == QuantPreset::kKeep;
   std::size_t n_matrices = 0;
   std::size_t n_ternary = 0;
   std::size_t n_exact = 0;
@@ -271,10 +373,18 @@ Status Transcoder::choose_formats() {
   for (std::size_t s = 0; s < sections_.size(); ++s) {
     const std::size_t n = source_.tensors(sections_[s].kind, sections_[s].layer).size();
     std::vector<BlockFormat>& formats = formats_.emplace_back();
+    std::vector<bool>& kept = kept_.emplace_back(n, false);
     for (std::size_t i = 0; i < n; ++i) {
       const Tensor t = tensor(s, i);
       BlockFormat format =
           block_format(preset_type(options_.preset, t.source->kind), options_.block);
+      if (keeps && t.source->rows > 1) {
+        const auto own = source_.kept_format(t.section.kind, t.section.layer, i);
+        kept[i] = own.has_value();
+        format = own.value_or(format);
+        n_matrices += t.section.kind == SectionKind::kLayer ? 1 : 0;
+        n_exact += t.section.kind == SectionKind::kLayer && is_ternary(format.type) ? 1 : 0;
+      }
       if (scans && t.source->rows > 1 && t.section.kind == SectionKind::kLayer) {
         QSF_RETURN_IF_ERROR(check_cancelled());
         ++n_matrices;
@@ -297,6 +407,7 @@ Status Transcoder::choose_formats() {
     }
   }
   spec_.natively_ternary = n_matrices > 0 && n_exact == n_matrices;
+  if (keeps) warn_of_requantised();
   if (asks_ternary && n_ternary < n_matrices) {
     report_.warnings.push_back(std::to_string(n_matrices - n_ternary) + " of " +
                                std::to_string(n_matrices) +
@@ -353,14 +464,18 @@ Status Transcoder::write_section(std::size_t section, QsfWriter& writer) {
       const TensorInfo& info = infos[tile.tensor];
       const std::size_t n_units = ceil_div(tile.n_rows, kUnitRows);
       std::vector<ErrorSums> parts(n_units);
-      QSF_RETURN_IF_ERROR(run_units(n_units, options_.n_threads, [&](std::size_t unit) {
+      const bool keep = kept_[section][tile.tensor] && !is_float_type(info.format.type);
+      Status encoded = run_units(n_units, options_.n_threads, [&](std::size_t unit) {
         const auto row = static_cast<std::uint32_t>(unit * kUnitRows);
         const std::uint32_t n_rows = std::min(kUnitRows, tile.n_rows - row);
-        return encode_unit(
-            t, info.format, info.layout, tile.first_row + row, n_rows,
-            MutableByteSpan(raw).subspan(tile_bytes(info, row), tile_bytes(info, n_rows)),
-            parts[unit]);
-      }));
+        const auto out =
+            MutableByteSpan(raw).subspan(tile_bytes(info, row), tile_bytes(info, n_rows));
+        if (keep) return keep_unit(t, info.format, info.layout, tile.first_row + row, n_rows, out);
+        return encode_unit(t, info.format, info.layout, tile.first_row + row, n_rows, out,
+                           parts[unit]);
+      });
+      could_not_keep_ = keep && encoded.code() == StatusCode::kUnsupported;
+      QSF_RETURN_IF_ERROR(std::move(encoded));
       for (const ErrorSums& part : parts) sums[tile.tensor].add(part);
       done_ += std::uint64_t{tile.n_rows} * info.cols;
     }
@@ -379,9 +494,11 @@ void Transcoder::report_section(std::size_t section, std::span<const TensorInfo>
     report.section = label(t.section);
     report.kind = infos[i].kind;
     report.source_name = t.source->name;
+    report.source_type = t.source->type;
     report.rows = infos[i].rows;
     report.cols = infos[i].cols;
     report.format = infos[i].format;
+    report.kept = kept_[section][i];
     report.bits_per_weight = 8.0 * static_cast<double>(tile_bytes(infos[i], infos[i].rows)) /
                              static_cast<double>(t.weights());
     report.relative_error = sums[i].relative_error();
@@ -430,6 +547,10 @@ Result<TranscodeReport> transcode(const ModelSource& source, const std::string& 
   }
   Transcoder transcoder(source, options);
   QSF_RETURN_IF_ERROR(transcoder.choose_formats());
+  auto report = transcoder.write(path, ops);
+  if (report) return report;
+  QSF_ASSIGN_OR_RETURN(const bool again, transcoder.give_up_keeping());
+  if (!again) return report;
   return transcoder.write(path, ops);
 }
 

@@ -48,9 +48,11 @@ struct TensorReport {
   std::string section;
   TensorKind kind = TensorKind::kAttnQ;
   std::string source_name;
+  std::string source_type;  // as SourceTensor::type
   std::uint32_t rows = 0;
   std::uint32_t cols = 0;
   BlockFormat format{QuantType::kF32, 4};
+  bool kept = false;             // the input's own blocks, bit for bit
   double bits_per_weight = 0.0;  // of the bytes in the file before compression
   double relative_error = 0.0;   // root of (squared error / squared weights); 0 for no weights
   double cosine = 1.0;           // of weights and decoded weights; 1 when both are zero

@@ -6,8 +6,8 @@ namespace qsf {
 namespace {
 
 constexpr std::string_view kNames[] = {
-    "f32",      "f16",     "bf16",        "8bit",       "4bit",       "3bit",       "2bit",
-    "2bit-sym", "ternary", "ternary-row", "4bit-super", "3bit-super", "2bit-super", "mixed"};
+    "f32",     "f16",         "bf16",       "8bit",       "4bit",       "3bit",  "2bit", "2bit-sym",
+    "ternary", "ternary-row", "4bit-super", "3bit-super", "2bit-super", "mixed", "keep"};
 
 QuantType mixed_type(TensorKind kind) noexcept {
   switch (kind) {
@@ -55,12 +55,13 @@ QuantType preset_type(QuantPreset preset, TensorKind kind) noexcept {
     case QuantPreset::k3BitSuper: return QuantType::kQ3Super;
     case QuantPreset::k2BitSuper: return vocabulary ? QuantType::kQ4Super : QuantType::kQ2Super;
     case QuantPreset::kMixed: return mixed_type(kind);
+    case QuantPreset::kKeep: return QuantType::kQ8;
   }
   return QuantType::kF32;
 }
 
 std::optional<QuantType> preset_default_type(QuantPreset preset) noexcept {
-  if (preset == QuantPreset::kMixed) return std::nullopt;
+  if (preset == QuantPreset::kMixed || preset == QuantPreset::kKeep) return std::nullopt;
   return preset_type(preset, TensorKind::kAttnQ);
 }
 

@@ -25,6 +25,8 @@ namespace qsf {
 //   mixed     Q, K, V, gate and up 2-bit; attention output, down, embedding and head 4-bit. Each is
 //             measured and widened (2, 3, 4, 8 bits) until its cosine with the original reaches
 //             0.99; a natively ternary matrix becomes ternary.
+//   keep      what the input holds, bit for bit, in a type that can hold it exactly; 8-bit where
+//             there is none
 //
 // Attention output is 4-bit because, like down, it writes into the residual stream, where no norm
 // follows before the next layers read it. Position embeddings are f16 with every coded type: they
@@ -45,16 +47,17 @@ enum class QuantPreset {
   k3BitSuper,
   k2BitSuper,
   kMixed,
+  kKeep,
 };
 
 // Returns the name on the command line, and back; nothing for an unknown name.
 std::string_view quant_preset_name(QuantPreset preset) noexcept;
 std::optional<QuantPreset> find_quant_preset(std::string_view name) noexcept;
 
-// Returns the type of a matrix of that kind, before anything is measured.
+// Returns the type of a matrix of that kind, before anything is measured or kept.
 QuantType preset_type(QuantPreset preset, TensorKind kind) noexcept;
 
-// Returns the default type of the whole file, nothing for mixed.
+// Returns the default type of the whole file, nothing for mixed and keep.
 std::optional<QuantType> preset_default_type(QuantPreset preset) noexcept;
 
 // Returns the next wider type that mixed tries, or nothing after 8-bit.
