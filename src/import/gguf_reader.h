@@ -19,6 +19,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "import/ggml_types.h"
 
 namespace qsf {
 
@@ -46,17 +47,6 @@ struct GgufKey {
   ByteSpan payload;          // of a string: its bytes; of an array: its elements
 };
 
-// How a tensor type stores its elements.
-struct GgmlTypeInfo {
-  const char* name;
-  std::uint32_t block_elements;
-  std::uint32_t block_bytes;
-};
-
-// Returns what is known of a tensor type, or nothing for a number that is removed or foreign (such
-// as 36, which BitNet files use).
-std::optional<GgmlTypeInfo> ggml_type_info(std::uint32_t type) noexcept;
-
 struct GgufTensor {
   std::string_view name;
   std::uint32_t n_dims;
@@ -64,7 +54,7 @@ struct GgufTensor {
   std::uint32_t type;
   std::uint64_t n_elements;
   std::uint64_t file_offset;      // from the start of the file
-  std::uint64_t n_bytes;          // by its type; 0 when the type is not known
+  std::uint64_t n_bytes;          // by its type; 0 when that does not tell
   std::uint64_t available_bytes;  // up to the next tensor or the end of the file
 };
 

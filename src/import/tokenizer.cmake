@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: MIT
 #
 # Importing tokenizers, and the GGUF directory they may stand in.
+qsf_library(import_ggml
+  SOURCES ggml_decode.cc ggml_decode_k.cc ggml_repack.cc ggml_types.cc
+  DEPS base quant)
 qsf_library(import_tokenizer
   SOURCES byte_alphabet.cc gguf_pretokenizers.cc gguf_reader.cc gguf_tokenizer.cc hf_pipeline.cc
           hf_tokenizer.cc hf_tokenizer_json.cc hf_vocabulary.cc sentencepiece_model.cc
           vocabulary_limit.cc
-  DEPS base tokenizer
+  DEPS base tokenizer import_ggml
   PRIVATE_DEPS qsf_json)
+qsf_test(ggml_repack_test
+  SOURCES ggml_repack_test.cc
+  DEPS base quant import_ggml
+  LABELS unit)
 qsf_test(encode_pieces_test
   SOURCES encode_pieces_test.cc
   DEPS base tokenizer import_tokenizer

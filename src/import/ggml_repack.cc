@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+//
+// GGUF's rows as rows of our own types, where one holds the same numbers. Which types those are and
+// what they cost stands in docs/decisions/018-kept-gguf-types.md.
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstring>
+
+#include "base/check.h"
+#include "import/ggml_decode.h"
+#include "import/ggml_types.h"
+#include "quant/codec.h"
+
+namespace qsf {
+namespace {
+
+// Repacks one block, whose index serves messages.
+using Repack = Status (*)(ByteSpan block, std::uint64_t index, MutableByteSpan out);
+
+struct Kept {
+  GgmlType type;
+  BlockFormat format;
+  Repack repack;  // null: the bytes are the same
+};
+
+Status not_finite(std::uint64_t index) {
+  return corrupt("block %" PRIu64 ": a scale that is not finite; the file is damaged", index);
+}
+
+bool is_finite(F16 value) noexcept {
+  return (value.bits & 0x7C00U) != 0x7C00U;
+}
+
+// d * (q - 8) = d * q + (-8 d): the nibbles stay where they are.
+Status repack_q4_0(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
+  const auto d = load_le<F16>(block, 0);
+  if (!is_finite(d)) return not_finite(index);
+  const F16 min = to_f16(-8.0F * to_f32(d));
+  if (!is_finite(min)) {
+    return unsupported("block %" PRIu64
+                       ": a scale of %g, whose multiple -8 is beyond f16; convert to 8bit or f32",
+                       index, static_cast<double>(to_f32(d)));
+  }
+  store_le(out, 0, d);
+  store_le(out, 2, min);
+  std::memcpy(out.data() + 4, block.data() + 2, 16);
+  return ok_status();
+}
+
+// d * q + m is the formula of 4-bit blocks, and the bytes are the same.
+Status repack_q4_1(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
+  if (!is_finite(load_le<F16>(block, 0)) || !is_finite(load_le<F16>(block, 2))) {
+    return not_finite(index);
+  }
+  std::memcpy(out.data(), block.data(), 20);
+  return ok_status();
+}
+
+Status repack_q8_0(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
+  if (!is_finite(load_le<F16>(block, 0))) return not_finite(index);
+  for (unsigned j = 0; j < 32; ++j) {
+    if (ggml_byte(block, 2 + j) == 0x80U) {
+      return unsupported("block %" PRIu64
+                         ": a code of -128, which 8-bit blocks do not have; convert to 8bit, f16 "
+                         "or f32",
+                         index);
+    }
+  }
+  std::memcpy(out.data(), block.data(), 34);
+  return ok_status();
+}
+
+// The fields of 8 sub-blocks in our order: a byte of low bits each, then a word of high bits.
+void put_super_fields(ByteSpan scales, MutableByteSpan out) noexcept {
+  std::uint32_t high = 0;
+  for (unsigned k = 0; k < 8; ++k) {
+    const KScaleMin fields = ggml_k_scale_min(scales, k);
+    out[4 + k] = static_cast<std::byte>((fields.scale & 15U) | (fields.min & 15U) << 4U);
+    high |= (fields.scale >> 4U | (fields.min >> 4U) << 2U) << (4 * k);
+  }
+  store_le(out, 12, high);
+}
+
+// (d * scale) * q - dmin * min: dmin changes its sign.
+Status repack_q4_k(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
+  const auto d = load_le<F16>(block, 0);
+  const auto dmin = load_le<F16>(block, 2);
+  if (!is_finite(d) || !is_finite(dmin)) return not_finite(index);
+  store_le(out, 0, d);
+  store_le(out, 2, F16{static_cast<std::uint16_t>(dmin.bits ^ 0x8000U)});
+  put_super_fields(block.subspan(4, 12), out);
+  for (unsigned sub = 0; sub < 8; ++sub) {
+    const unsigned from = 16 + sub / 2 * 32;
+    const unsigned shift = sub % 2 * 4;
+    for (unsigned j = 0; j < 16; ++j) {
+      const unsigned low = ggml_byte(block, from + j) >> shift & 15U;
+      const unsigned high = ggml_byte(block, from + 16 + j) >> shift & 15U;
+      out[16 + 16 * sub + j] = static_cast<std::byte>(low | high << 4U);
+    }
+  }
+  return ok_status();
+}
+
+constexpr Kept kKept[] = {
+    {GgmlType::kF32, block_format(QuantType::kF32, 0), nullptr},
+    {GgmlType::kF16, block_format(QuantType::kF16, 0), nullptr},
+    {GgmlType::kBF16, block_format(QuantType::kBF16, 0), nullptr},
+    {GgmlType::kQ4_0, {QuantType::kQ4, 32}, repack_q4_0},
+    {GgmlType::kQ4_1, {QuantType::kQ4, 32}, repack_q4_1},
+    {GgmlType::kQ8_0, {QuantType::kQ8, 32}, repack_q8_0},
+    {GgmlType::kQ4K, {QuantType::kQ4Super, 32}, repack_q4_k},
+};
+
+const Kept* find_kept(std::uint32_t type) noexcept {
+  for (const Kept& kept : kKept) {
+    if (static_cast<std::uint32_t>(kept.type) == type) return &kept;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::optional<BlockFormat> kept_format(std::uint32_t type) noexcept {
+  const Kept* kept = find_kept(type);
+  return kept == nullptr ? std::nullopt : std::optional(kept->format);
+}
+
+Status repack_ggml_row(std::uint32_t type, ByteSpan row, std::uint32_t n_cols,
+                       MutableByteSpan out) {
+  const Kept* kept = find_kept(type);
+  QSF_CHECK(kept != nullptr && ggml_row_bytes(type, n_cols) == row.size() &&
+            row_major_bytes(kept->format, n_cols) == out.size());
+  if (kept->repack == nullptr) {
+    QSF_RETURN_IF_ERROR(check_blocks(kept->format, Layout::kRowMajor, 1, n_cols, row));
+    std::copy(row.begin(), row.end(), out.begin());
+    return ok_status();
+  }
+  const GgmlTypeInfo info = *ggml_type_info(type);
+  const std::uint64_t n_blocks = n_cols / info.block_elements;
+  const std::uint64_t out_bytes = row_major_bytes(kept->format, info.block_elements);
+  for (std::uint64_t b = 0; b < n_blocks; ++b) {
+    QSF_RETURN_IF_ERROR(kept->repack(row.subspan(b * info.block_bytes, info.block_bytes), b,
+                                     out.subspan(b * out_bytes, out_bytes)));
+  }
+  return ok_status();
+}
+
+}  // namespace qsf
