@@ -294,6 +294,7 @@ Status decode_optional(const Metadata& m, ModelSpec& s) {
   if (s.positions == PositionEncoding::kRope) QSF_RETURN_IF_ERROR(decode_rope(m, s.rope));
   QSF_ASSIGN_OR_RETURN(s.sliding_window, m.get_u32_array(keys::kAttentionWindow));
   QSF_ASSIGN_OR_RETURN(s.parallel_block, m.get_bool(keys::kBlockParallel, false));
+  QSF_ASSIGN_OR_RETURN(s.int8_rows, m.get_bool(keys::kInt8Rows, false));
   QSF_ASSIGN_OR_RETURN(s.attention_scale, m.get_f32(keys::kAttentionScale, 0.0F));
   QSF_ASSIGN_OR_RETURN(s.attention_soft_cap, m.get_f32(keys::kAttentionSoftCap, 0.0F));
   QSF_ASSIGN_OR_RETURN(s.logit_soft_cap, m.get_f32(keys::kLogitSoftCap, 0.0F));
@@ -435,6 +436,7 @@ Metadata encode_spec_metadata(const ModelSpec& spec) {
     m.set_u32_array(keys::kAttentionWindow, spec.sliding_window, true);
   }
   if (spec.parallel_block) m.set_bool(keys::kBlockParallel, true, true);
+  if (spec.int8_rows) m.set_bool(keys::kInt8Rows, true, true);
   set_f32_unless(keys::kAttentionScale, spec.attention_scale, 0.0F);
   set_f32_unless(keys::kAttentionSoftCap, spec.attention_soft_cap, 0.0F);
   set_f32_unless(keys::kLogitSoftCap, spec.logit_soft_cap, 0.0F);

@@ -68,7 +68,10 @@ struct ModelSpec {
   bool calibrated = false;        // quantised with calibration data
 
   // For architectures that need them; the values below mean "absent".
-  bool parallel_block = false;      // attention and FFN read the same normalised input
+  bool parallel_block = false;  // attention and FFN read the same normalised input
+  // The products of layers take rows as int8 with one scale a row, as the model was trained to
+  // (BitNet); the head's do not.
+  bool int8_rows = false;
   float attention_scale = 0.0F;     // 0: 1 / sqrt(head_dim)
   float attention_soft_cap = 0.0F;  // 0: none; otherwise cap * tanh(score / cap)
   float logit_soft_cap = 0.0F;      // 0: none

@@ -24,6 +24,7 @@ inline constexpr const char* kFfnActivation = "ffn.activation";
 inline constexpr const char* kFfnGated = "ffn.gated";
 inline constexpr const char* kFileBytes = "file.bytes";
 inline constexpr const char* kHeadTied = "head.tied";
+inline constexpr const char* kInt8Rows = "input.int8_rows";
 inline constexpr const char* kLogitScale = "logit.scale";
 inline constexpr const char* kLogitSoftCap = "logit.soft_cap";
 inline constexpr const char* kNormEpsilon = "norm.epsilon";
@@ -55,6 +56,7 @@ inline constexpr std::string_view kAll[] = {kArchitecture,
                                             kFfnGated,
                                             kFileBytes,
                                             kHeadTied,
+                                            kInt8Rows,
                                             kLogitScale,
                                             kLogitSoftCap,
                                             kNormEpsilon,

@@ -17,6 +17,7 @@ namespace {
 struct Architecture {
   std::string_view name;
   bool head_norms = false;      // of every head of queries and keys
+  bool sub_norms = false;       // of what the attention output and the down projection take
   bool post_norms = false;      // of what attention and FFN give to the residual stream
   bool embedding_norm = false;  // of the embedded tokens
   bool head_bias = false;       // of the output head
@@ -35,6 +36,9 @@ constexpr Architecture kArchitectures[] = {
     {.name = "gemma"},
     {.name = "gemma2", .post_norms = true},
     {.name = "stablelm"},
+    {.name = "bitnet", .sub_norms = true},
+    {.name = "bitnet-25", .sub_norms = true},
+    {.name = "bitnet-b1.58", .sub_norms = true},
 };
 
 // Returns the row of that name, null when there is none.
@@ -44,7 +48,7 @@ const Architecture* find_architecture(std::string_view name) noexcept {
   return found == std::end(kArchitectures) ? nullptr : found;
 }
 
-// "gpt2, llama, ... and stablelm"
+// "gpt2, llama, ... and bitnet-b1.58"
 std::string architecture_names() {
   std::string names;
   for (const Architecture& a : kArchitectures) {
@@ -81,7 +85,6 @@ Status check_supported(const ModelSpec& spec) {
   if (std::min({spec.hidden, spec.q_dim(), spec.kv_dim(), spec.ffn, spec.n_vocab}) < 2) {
     return unsupported_feature("a weight matrix of one row");
   }
-  if (spec.activation == Activation::kReluSquared) return unsupported_feature("squared ReLU");
   if (spec.n_experts != 0) return unsupported_feature("experts");
   if (spec.logit_scale != 1.0F || spec.residual_scale != 1.0F) {
     return unsupported_feature("scaled residuals or logits");
@@ -124,6 +127,10 @@ std::vector<TensorRule> layer_rules(const ModelSpec& spec) {
   if (architecture.head_norms) {
     rules.push_back({TensorKind::kQNorm, 1, spec.head_dim, true});
     rules.push_back({TensorKind::kKNorm, 1, spec.head_dim, true});
+  }
+  if (architecture.sub_norms) {
+    rules.push_back({TensorKind::kAttnSubNorm, 1, spec.q_dim(), true});
+    rules.push_back({TensorKind::kFfnSubNorm, 1, spec.ffn, true});
   }
   if (architecture.post_norms) {
     rules.push_back({TensorKind::kAttnPostNorm, 1, spec.hidden, true});

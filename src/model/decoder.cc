@@ -27,8 +27,8 @@ ActivationKind activation_kind(Activation activation) {
     case Activation::kGeluTanh: return ActivationKind::kGeluTanh;
     case Activation::kGeluErf: return ActivationKind::kGeluErf;
     case Activation::kSilu: return ActivationKind::kSilu;
-    case Activation::kRelu:
-    case Activation::kReluSquared: break;  // check_supported refuses squared ReLU
+    case Activation::kReluSquared: return ActivationKind::kReluSquared;
+    case Activation::kRelu: break;
   }
   return ActivationKind::kRelu;
 }
@@ -167,8 +167,8 @@ Status Decoder::run_layer(const Pass& pass, std::uint32_t layer) {
   return ffn(pass, w);
 }
 
-// hidden += Wo attend(rope(norm(Wq n)), rope(norm(Wk n)), Wv n) with n = normed, where the norms of
-// heads and the rotation are those that the model has
+// hidden += Wo norm(attend(rope(norm(Wq n)), rope(norm(Wk n)), Wv n)) with n = normed, where the
+// norms and the rotation are those that the model has
 Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t layer) {
   const std::array<Product, 3> qkv = {
       {{&w.q, w.q_bias, buffers_.q}, {&w.k, w.k_bias, buffers_.k}, {&w.v, w.v_bias, buffers_.v}}};
@@ -190,11 +190,13 @@ Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t
                    .window = spec_.window_of(layer),
                    .soft_cap = spec_.attention_soft_cap,
                    .slopes = alibi_slopes_});
+  if (!w.attn_sub_norm.empty()) norm(buffers_.attended, buffers_.attended, w.attn_sub_norm, {});
   return add_product(pass, OperatorKind::kAttentionOut, buffers_.attended, w.o, w.o_bias,
                      w.attn_post_norm);
 }
 
-// hidden += Wdown (act(Wgate n) * Wup n), or Wdown act(Wup n) without a gate, with n = normed
+// hidden += Wdown (act(Wgate n) * Wup n), or Wdown act(Wup n) without a gate, with n = normed; some
+// models norm what Wdown takes
 Status Decoder::ffn(const Pass& pass, const LayerWeights& w) {
   const Product gate = {&w.gate, w.gate_bias, buffers_.gate};
   const Product up = {&w.up, w.up_bias, buffers_.up};
@@ -206,8 +208,9 @@ Status Decoder::ffn(const Pass& pass, const LayerWeights& w) {
   } else {
     QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kGateUp, buffers_.normed, {&up, 1}, finish));
   }
-  return add_product(pass, OperatorKind::kDown, spec_.gated_ffn ? gate.out : up.out, w.down,
-                     w.down_bias, w.ffn_post_norm);
+  const Buffer activated = spec_.gated_ffn ? gate.out : up.out;
+  if (!w.ffn_sub_norm.empty()) norm(activated, activated, w.ffn_sub_norm, {});
+  return add_product(pass, OperatorKind::kDown, activated, w.down, w.down_bias, w.ffn_post_norm);
 }
 
 // hidden += matrix in, or the norm of that where the model has one behind its sublayers
@@ -238,13 +241,14 @@ void Decoder::norm_heads(Buffer x, std::uint32_t n_heads, std::span<const float>
                  .bias = {}});
 }
 
+// Normalises as many columns of every row as there are gains.
 void Decoder::norm(Buffer in, Buffer out, std::span<const float> gain,
                    std::span<const float> bias) {
   backend_.norm({.in = in,
                  .out = out,
                  .row_list = {},
                  .n_rows = counts_.n_rows,
-                 .n_cols = spec_.hidden,
+                 .n_cols = static_cast<std::uint32_t>(gain.size()),
                  .n_parts = 1,
                  .kind = norm_kind(spec_.norm),
                  .epsilon = spec_.norm_epsilon,
@@ -289,7 +293,8 @@ Status Decoder::multiply(const Pass& pass, OperatorKind kind, Buffer in,
                      .tiles = {operands.data(), n_operands},
                      .targets = {targets.data(), products.size()},
                      .hook = {},
-                     .finish = finish});
+                     .finish = finish,
+                     .int8_rows = spec_.int8_rows});
     const Status status = backend_.wait();
     pager_.release(next, n_ready);
     QSF_RETURN_IF_ERROR(status);

@@ -139,6 +139,13 @@ const Graph kGraphs[] = {
        s.norm = NormType::kLayerNorm;
        s.parallel_block = true;
      }},
+    {"bitnet", [](ModelSpec& s) { s.architecture = "bitnet"; }},
+    {"bitnet_relu_squared",
+     [](ModelSpec& s) {
+       s.architecture = "bitnet-b1.58";
+       s.activation = Activation::kReluSquared;
+       s.tied_head = true;
+     }},
     {"alibi_with_window_and_cap",
      [](ModelSpec& s) {
        s.architecture = "bloom";
@@ -361,10 +368,9 @@ TEST(ArchitectureTest, RefusesWhatIsNotRun) {
     std::function<void(ModelSpec&)> change;
     const char* message;
   } cases[] = {
-      {[](ModelSpec& s) { s.architecture = "bitnet"; },
+      {[](ModelSpec& s) { s.architecture = "mamba"; },
        "this version runs gpt2, llama, mistral, qwen2, qwen3, phi2, phi3, opt, bloom, gemma, "
-       "gemma2 and stablelm"},
-      {[](ModelSpec& s) { s.activation = Activation::kReluSquared; }, "squared ReLU"},
+       "gemma2, stablelm, bitnet, bitnet-25 and bitnet-b1.58"},
       {[](ModelSpec& s) { s.n_experts = 2; }, "experts"},
       {[](ModelSpec& s) { s.logit_scale = 2.0F; }, "scaled residuals or logits"},
       {[](ModelSpec& s) { s.residual_scale = 0.5F; }, "scaled residuals or logits"},

@@ -73,6 +73,7 @@ LayerWeights bind_layer(const SectionBinder& section) {
   layer.attn_norm_bias = section.vector(TensorKind::kAttnNormBias);
   layer.q_norm = section.vector(TensorKind::kQNorm);
   layer.k_norm = section.vector(TensorKind::kKNorm);
+  layer.attn_sub_norm = section.vector(TensorKind::kAttnSubNorm);
   layer.attn_post_norm = section.vector(TensorKind::kAttnPostNorm);
   layer.q = section.matrix(TensorKind::kAttnQ);
   layer.k = section.matrix(TensorKind::kAttnK);
@@ -84,6 +85,7 @@ LayerWeights bind_layer(const SectionBinder& section) {
   layer.o_bias = section.vector(TensorKind::kAttnOBias);
   layer.ffn_norm = section.vector(TensorKind::kFfnNorm);
   layer.ffn_norm_bias = section.vector(TensorKind::kFfnNormBias);
+  layer.ffn_sub_norm = section.vector(TensorKind::kFfnSubNorm);
   layer.ffn_post_norm = section.vector(TensorKind::kFfnPostNorm);
   layer.gate = section.matrix(TensorKind::kFfnGate);
   layer.up = section.matrix(TensorKind::kFfnUp);

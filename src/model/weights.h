@@ -33,6 +33,7 @@ struct LayerWeights {
   std::span<const float> attn_norm, attn_norm_bias;
   std::span<const float> ffn_norm, ffn_norm_bias;        // none in a parallel block
   std::span<const float> q_norm, k_norm;                 // [head_dim], of every head
+  std::span<const float> attn_sub_norm, ffn_sub_norm;    // [q_dim], [ffn]: before o and down
   std::span<const float> attn_post_norm, ffn_post_norm;  // of what joins the residual stream
   std::span<const float> q_bias, k_bias, v_bias, o_bias;
   std::span<const float> gate_bias, up_bias, down_bias;

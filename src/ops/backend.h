@@ -98,7 +98,7 @@ struct MatmulHook {
 };
 
 enum class NormKind : std::uint8_t { kLayerNorm, kRmsNorm };
-enum class ActivationKind : std::uint8_t { kGeluTanh, kGeluErf, kSilu, kRelu };
+enum class ActivationKind : std::uint8_t { kGeluTanh, kGeluErf, kSilu, kRelu, kReluSquared };
 
 // What becomes of outputs, done by the worker that computed them while it has them at hand; in the
 // order of the members, behind hook and bias.
@@ -120,6 +120,10 @@ struct MatmulArgs {
   std::span<const MatmulTarget> targets;
   MatmulHook hook;
   MatmulFinish finish;  // joined: of two targets, gate and up, without a row_list
+  // Rows are taken as int8 with one scale a row, whatever the engine's own choice, because the
+  // model says so (kernels/quantise/quantise.h row_to_int8). A backend may leave rows of `in`
+  // rounded to that where weights are floats.
+  bool int8_rows = false;
 };
 inline constexpr std::size_t kMaxMatmulTiles = 128;
 

@@ -86,7 +86,7 @@ Buffer CpuBackend::create_buffer(std::uint32_t n_rows, std::uint32_t n_cols,
                        .stride = row_stride(n_cols),
                        .n_rows = n_rows,
                        .n_cols = n_cols,
-                       .inputs = {}});
+                       .inputs = RoleInputs()});
   return {static_cast<std::uint32_t>(matrices_.size() - 1)};
 }
 
@@ -156,13 +156,22 @@ void CpuBackend::form_inputs(Buffer buffer, std::uint32_t n_cols, const RoleInpu
   const Matrix& in = matrix(buffer);
   for (const kernels::Input input : {kernels::Input::kInt8, kernels::Input::kBf16}) {
     const RowRange range = inputs.range(input, rows);
-    if (range.first == range.last || input_rows_.has(input, buffer.id, n_cols, range)) continue;
+    if (range.first == range.last ||
+        input_rows_.has(input, inputs.int8_rows(), buffer.id, n_cols, range)) {
+      continue;
+    }
     const OperatorTimer timer(profile_[OperatorKind::kInputRows]);
-    input_rows_.begin(input, buffer.id, n_cols, range);
+    input_rows_.begin(input, inputs.int8_rows(), buffer.id, n_cols, range);
     for_rows(range.last - range.first, [&](std::uint32_t i) {
       input_rows_.form_row(kernels_, input, range.first + i, in.row(range.first + i));
     });
   }
+  const RowRange floats = inputs.range(kernels::Input::kF32, rows);
+  if (!inputs.int8_rows() || floats.first == floats.last || !input_rows_.take_rounding()) return;
+  const OperatorTimer timer(profile_[OperatorKind::kInputRows]);
+  for_rows(floats.last - floats.first, [&](std::uint32_t i) {
+    input_rows_.round_row(floats.first + i, in.row(floats.first + i));
+  });
 }
 
 // Forms each row while it is in the first-level cache, as the last product that read `out` took it:
@@ -189,10 +198,12 @@ void CpuBackend::norm(const NormArgs& args) {
     bf16 = out.inputs.range(kernels::Input::kBf16, rows);
   }
   if (i8.first != i8.last) {
-    input_rows_.begin(kernels::Input::kInt8, args.out.id, out.input_cols, i8);
+    input_rows_.begin(kernels::Input::kInt8, out.inputs.int8_rows(), args.out.id, out.input_cols,
+                      i8);
   }
   if (bf16.first != bf16.last) {
-    input_rows_.begin(kernels::Input::kBf16, args.out.id, out.input_cols, bf16);
+    input_rows_.begin(kernels::Input::kBf16, out.inputs.int8_rows(), args.out.id, out.input_cols,
+                      bf16);
   }
   for_rows(rows.n_rows, [&](std::uint32_t i) {
     const float* x = in.row(listed ? args.row_list[i] : i);

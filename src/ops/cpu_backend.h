@@ -68,7 +68,13 @@ class CpuBackend final : public Backend {
   // The forms that products ask for, of prompt rows and of the others.
   class RoleInputs {
    public:
-    void add(bool prompt, kernels::Input input) noexcept { bits_[prompt] |= bit(input); }
+    // With `int8_rows`, int8 has one scale a row, and f32 is rounded to that.
+    explicit RoleInputs(bool int8_rows = false) noexcept : int8_rows_(int8_rows) {}
+    bool int8_rows() const noexcept { return int8_rows_; }
+    void add(bool prompt, kernels::Input input) noexcept {
+      bits_[prompt] |= bit(input);
+      if (int8_rows_) bits_[prompt] |= bit(kernels::Input::kInt8);
+    }
     // Rows that are asked for in that form; prompt rows are the first n_prompt.
     RowRange range(kernels::Input input, RowCounts rows) const noexcept {
       RowRange range = {rows.n_prompt, rows.n_prompt};
@@ -82,6 +88,7 @@ class CpuBackend final : public Backend {
       return static_cast<std::uint8_t>(1U << static_cast<unsigned>(input));
     }
     std::array<std::uint8_t, 2> bits_{};
+    bool int8_rows_;
   };
   // The kernels of a tile.
   struct TileKernels {
@@ -157,7 +164,7 @@ class CpuBackend final : public Backend {
 
   // Forms rows of `matrix` as products want them, where that is not done yet.
   void form_inputs(Buffer buffer, std::uint32_t n_cols, const RoleInputs& inputs, RowCounts rows);
-  RoleInputs choose_kernels(std::span<const MatmulTile> tiles, RowCounts rows);
+  RoleInputs choose_kernels(std::span<const MatmulTile> tiles, RowCounts rows, bool int8_rows);
   void compute(const MatmulArgs& args, const WorkItem& item);
   void multiply(const MatmulArgs& args, const MatmulTile& tile, const WorkItem& item,
                 RowRange rows);

@@ -37,7 +37,7 @@ void for_runs(const MatmulArgs& args, std::uint32_t first_x, std::uint32_t last_
 void CpuBackend::matmul(const MatmulArgs& args) {
   QSF_DCHECK(args.row_list.empty() || !args.finish.joined);
   if (args.tiles.empty()) return;
-  const RoleInputs inputs = choose_kernels(args.tiles, args.rows);
+  const RoleInputs inputs = choose_kernels(args.tiles, args.rows, args.int8_rows);
   const std::uint32_t n_cols = args.tiles.front().n_cols;
   form_inputs(args.in, n_cols, inputs, args.rows);
   Matrix& in = matrix(args.in);
@@ -72,10 +72,10 @@ void CpuBackend::matmul(const MatmulArgs& args) {
 }
 
 // Looks up the kernels of every tile; returns the forms of rows that they take.
-CpuBackend::RoleInputs CpuBackend::choose_kernels(std::span<const MatmulTile> tiles,
-                                                  RowCounts rows) {
+CpuBackend::RoleInputs CpuBackend::choose_kernels(std::span<const MatmulTile> tiles, RowCounts rows,
+                                                  bool int8_rows) {
   QSF_CHECK(tiles.size() <= kMaxMatmulTiles);
-  RoleInputs inputs;
+  RoleInputs inputs(int8_rows);
   for (std::size_t i = 0; i < tiles.size(); ++i) {
     QSF_DCHECK(tiles[i].n_cols == tiles.front().n_cols);
     const BlockFormat format = tiles[i].format;
@@ -84,7 +84,8 @@ CpuBackend::RoleInputs CpuBackend::choose_kernels(std::span<const MatmulTile> ti
       continue;
     }
     const auto kernel = [&](bool prompt) {
-      return &kernels_.matmul(format, product_input(format, prompt, exact_, kernels_.best));
+      return &kernels_.matmul(format,
+                              product_input(format, prompt, exact_, int8_rows, kernels_.best));
     };
     tile_kernels_[i] = {.prompt = kernel(true), .other = kernel(false)};
     if (rows.n_prompt > 0) inputs.add(true, tile_kernels_[i].prompt->input);
@@ -133,6 +134,9 @@ void CpuBackend::multiply(const MatmulArgs& args, const MatmulTile& tile, const 
        .prefetch_bytes = prefetch_.bytes()});
   for (std::uint32_t i = 0; i < n_x; ++i) {
     float* const piece = y + i * out.stride;
+    if (args.int8_rows && kernel.input == kernels::Input::kInt8) {
+      kernels_.elementwise.scale(piece, input_rows_.row_scale(rows.first + i), item.n_rows);
+    }
     if (args.hook.run != nullptr) {
       args.hook.run(args.hook.user, tile.target, rows.first + i, item.first_row,
                     {piece, item.n_rows});
@@ -173,6 +177,7 @@ void CpuBackend::activate(ActivationKind kind, float* x, std::uint32_t n_values)
     case ActivationKind::kGeluErf: kernels_.activation.gelu_erf(x, n_values); break;
     case ActivationKind::kSilu: kernels_.activation.silu(x, n_values); break;
     case ActivationKind::kRelu: kernels_.activation.relu(x, n_values); break;
+    case ActivationKind::kReluSquared: kernels_.activation.relu_squared(x, n_values); break;
   }
 }
 
@@ -183,6 +188,9 @@ void CpuBackend::activate_mul(ActivationKind kind, float* gate, const float* up,
       kernels_.activation.gelu_tanh_mul(gate, up, gate, n_values);
       return;
     case ActivationKind::kSilu: kernels_.activation.silu_mul(gate, up, gate, n_values); return;
+    case ActivationKind::kReluSquared:
+      kernels_.activation.relu_squared_mul(gate, up, gate, n_values);
+      return;
     case ActivationKind::kGeluErf:
     case ActivationKind::kRelu: break;
   }

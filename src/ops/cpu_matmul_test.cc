@@ -112,6 +112,21 @@ Matrix read(Bench& bench, Buffer from, std::uint32_t n_rows) {
   return rows;
 }
 
+// Rows of int8 with one scale, by the definition, and that scale.
+struct IntegerRow {
+  std::vector<int> codes;
+  float scale;
+};
+IntegerRow quantised(const std::vector<float>& x) {
+  float max = 1e-5F;
+  for (const float value : x) max = std::max(max, std::fabs(value));
+  IntegerRow row{{}, max / 127.0F};
+  for (const float value : x) {
+    row.codes.push_back(static_cast<int>(std::nearbyint(value * (127.0F / max))));
+  }
+  return row;
+}
+
 class CpuMatmulTest : public testing::Test {
  protected:
   static constexpr std::uint32_t kPassRows = 21;
@@ -346,10 +361,14 @@ TEST(CpuMatmulRowsTest, TheRuleOfForms) {
       const BlockFormat format = block_format(type, 64);
       const bool matrix_unit = kernels::find_matmul(format, Input::kBf16, isa) != nullptr;
       const Input plain = is_float_type(type) ? Input::kF32 : Input::kInt8;
-      EXPECT_EQ(product_input(format, true, false, isa), matrix_unit ? Input::kBf16 : plain);
-      EXPECT_EQ(product_input(format, false, false, isa), plain);
-      EXPECT_EQ(product_input(format, true, true, isa), Input::kF32);
-      EXPECT_EQ(product_input(format, false, true, isa), Input::kF32);
+      EXPECT_EQ(product_input(format, true, false, false, isa), matrix_unit ? Input::kBf16 : plain);
+      EXPECT_EQ(product_input(format, false, false, false, isa), plain);
+      EXPECT_EQ(product_input(format, true, true, false, isa), Input::kF32);
+      EXPECT_EQ(product_input(format, false, true, false, isa), Input::kF32);
+      for (const bool exact : {false, true}) {
+        EXPECT_EQ(product_input(format, true, exact, true, isa), plain);
+        EXPECT_EQ(product_input(format, false, exact, true, isa), plain);
+      }
     }
   }
 }
@@ -471,6 +490,7 @@ class CpuJointTest : public testing::Test {
         case ActivationKind::kGeluErf: set.activation.gelu_erf(values, kRows); break;
         case ActivationKind::kSilu: set.activation.silu(values, kRows); break;
         case ActivationKind::kRelu: set.activation.relu(values, kRows); break;
+        case ActivationKind::kReluSquared: set.activation.relu_squared(values, kRows); break;
       }
       for (std::uint32_t c = 0; c < kRows; ++c) values[c] *= up[i][c];
     }
@@ -501,8 +521,9 @@ class CpuJointTest : public testing::Test {
 };
 
 TEST_F(CpuJointTest, GateAndUpInOneSweepEqualTheSteps) {
-  for (const ActivationKind kind : {ActivationKind::kSilu, ActivationKind::kGeluTanh,
-                                    ActivationKind::kGeluErf, ActivationKind::kRelu}) {
+  for (const ActivationKind kind :
+       {ActivationKind::kSilu, ActivationKind::kGeluTanh, ActivationKind::kGeluErf,
+        ActivationKind::kRelu, ActivationKind::kReluSquared}) {
     const Matrix expected = by_steps(kind);
     EXPECT_EQ(joined(kind, {{gate_.tile(0, kRows, 0), up_.tile(0, kRows, 1)}}), expected);
   }
@@ -562,6 +583,93 @@ TEST_F(CpuJointTest, TheProfileCountsCallsBytesAndOperations) {
   EXPECT_EQ(bench_.backend().profile()[OperatorKind::kInputRows].calls, 1U);
   EXPECT_EQ(bench_.backend().profile()[OperatorKind::kDown].calls, 0U);
   EXPECT_EQ(bench_.backend().profile().product_ns(), times.ns);
+}
+
+// Weights of codes -1, 0 and 1 times one scale meet rows of int8 with one scale in whole numbers:
+// two roundings are left, by the scale of the weights and by that of the row, on every tier, in
+// prompt rows as in others, exact or not.
+TEST(CpuInt8RowsTest, TernaryRowsAreMultipliedInWholeNumbers) {
+  constexpr BlockFormat kFormat = block_format(QuantType::kTernaryRow, 0);
+  constexpr std::uint32_t kWide = 1100;
+  constexpr float kScale = 0.37F;
+  Rng rng(8);
+  std::vector<std::vector<int>> codes(kRows);
+  std::vector<std::byte> rows;
+  for (std::vector<int>& row : codes) {
+    std::vector<float> values;
+    for (std::uint32_t c = 0; c < kWide; ++c) {
+      row.push_back(static_cast<int>(rng.next_u64() % 3) - 1);
+      values.push_back(kScale * static_cast<float>(row.back()));
+    }
+    std::vector<std::byte> bytes(row_major_bytes(kFormat, kWide));
+    encode_row(kFormat, values, bytes);
+    rows.insert(rows.end(), bytes.begin(), bytes.end());
+  }
+  AlignedBytes tile_bytes(rows_bytes(kFormat, Layout::kInterleaved, kRows, kWide));
+  interleave_rows(kFormat, kRows, kWide, rows, tile_bytes.span());
+  const MatmulTile tile = {.bytes = tile_bytes.span().data(),
+                           .format = kFormat,
+                           .group_bytes = group_bytes(kFormat, kWide),
+                           .first_row = 0,
+                           .n_rows = kRows,
+                           .n_cols = kWide,
+                           .target = 0};
+  const Matrix x = random_rows(9, kWide, rng);
+  PassLimits wide = limits(9);
+  wide.max_cols = kWide;
+  for (const kernels::Isa isa : host_tiers()) {
+    for (const bool exact : {false, true}) {
+      Bench bench(2, wide, KvType::kF32, isa, exact);
+      const Buffer in = bench.buffer(9, kWide);
+      const Buffer out = bench.buffer(9, kRows);
+      upload(bench, in, x);
+      const MatmulTarget target = {.out = out, .bias = {}};
+      bench.backend().matmul({.in = in,
+                              .rows = {5, 9},
+                              .row_list = {},
+                              .tiles = {&tile, 1},
+                              .targets = {&target, 1},
+                              .hook = {},
+                              .finish = {},
+                              .int8_rows = true});
+      const Matrix y = read(bench, out, 9);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const IntegerRow row = quantised(x[i]);
+        for (std::uint32_t r = 0; r < kRows; ++r) {
+          int dot = 0;
+          for (std::uint32_t c = 0; c < kWide; ++c) dot += codes[r][c] * row.codes[c];
+          ASSERT_EQ(y[i][r], static_cast<float>(dot) * kScale * row.scale)
+              << kernels::isa_name(isa) << ' ' << i << ' ' << r;
+        }
+      }
+    }
+  }
+}
+
+// Float weights take the same rows, rounded once however many tiles read them.
+TEST_F(CpuMatmulTest, FloatWeightsTakeRowsRoundedToInt8) {
+  const MatmulTarget target = {.out = out_, .bias = {}};
+  for (const auto& [first, n] : {std::pair{0U, 64U}, std::pair{64U, kRows - 64U}}) {
+    const MatmulTile tile = weights_.tile(first, n);
+    bench_.backend().matmul({.in = in_,
+                             .rows = {kPromptRows, kPassRows},
+                             .row_list = {},
+                             .tiles = {&tile, 1},
+                             .targets = {&target, 1},
+                             .hook = {},
+                             .finish = {},
+                             .int8_rows = true});
+  }
+  const Matrix y = read(bench_, out_, kPassRows);
+  for (std::size_t i = 0; i < x_.size(); ++i) {
+    const IntegerRow row = quantised(x_[i]);
+    std::vector<float> rounded;
+    for (const int code : row.codes) rounded.push_back(static_cast<float>(code) * row.scale);
+    for (std::uint32_t r = 0; r < kRows; ++r) {
+      EXPECT_NEAR(y[i][r], weights_.product(r, rounded), kBound);
+    }
+  }
+  EXPECT_EQ(bench_.backend().profile()[OperatorKind::kInputRows].calls, 2U);  // formed, rounded
 }
 
 }  // namespace

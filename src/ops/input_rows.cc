@@ -3,6 +3,7 @@
 #include "ops/input_rows.h"
 
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 
@@ -11,17 +12,24 @@ namespace {
 
 using kernels::Input;
 
+// Bytes of a row: int8 rows have room for a scale behind them.
+std::size_t form_bytes(Input input, std::uint32_t n_cols) noexcept {
+  return kernels::input_row_bytes(input, n_cols) + (input == Input::kInt8 ? sizeof(float) : 0);
+}
+
 // Bytes from one row to the next: lines, and no multiple of 4 KiB, because rows that far apart fall
 // into the same cache sets and cost the products half their speed.
 std::size_t row_stride(Input input, std::uint32_t n_cols) noexcept {
   constexpr std::size_t kSetStride = 4096;
-  const std::size_t lines = align_up(kernels::input_row_bytes(input, n_cols), kLineBytes);
+  const std::size_t lines = align_up(form_bytes(input, n_cols), kLineBytes);
   return lines % kSetStride == 0 ? lines + kLineBytes : lines;
 }
 
 }  // namespace
 
-Input product_input(BlockFormat format, bool prompt, bool exact, kernels::Isa best) noexcept {
+Input product_input(BlockFormat format, bool prompt, bool exact, bool int8_rows,
+                    kernels::Isa best) noexcept {
+  if (int8_rows) return is_float_type(format.type) ? Input::kF32 : Input::kInt8;
   const bool matrix_unit =
       prompt && !exact && kernels::find_matmul(format, Input::kBf16, best) != nullptr;
   if (matrix_unit) return Input::kBf16;
@@ -49,23 +57,29 @@ void InputRows::forget(std::uint32_t buffer) noexcept {
   if (bf16_.buffer == buffer) bf16_.buffer = kNone;
 }
 
-bool InputRows::has(Input input, std::uint32_t buffer, std::uint32_t n_cols,
+bool InputRows::has(Input input, bool int8_rows, std::uint32_t buffer, std::uint32_t n_cols,
                     RowRange rows) const noexcept {
   const Form& found = form(input);
-  return found.buffer == buffer && found.n_cols == n_cols && found.rows.first <= rows.first &&
-         rows.last <= found.rows.last;
+  return found.buffer == buffer && found.int8_rows == int8_rows && found.n_cols == n_cols &&
+         found.rows.first <= rows.first && rows.last <= found.rows.last;
 }
 
-void InputRows::begin(Input input, std::uint32_t buffer, std::uint32_t n_cols, RowRange rows) {
+void InputRows::begin(Input input, bool int8_rows, std::uint32_t buffer, std::uint32_t n_cols,
+                      RowRange rows) {
   Form& to = form(input);
   QSF_CHECK(to.memory != nullptr && rows.last <= max_rows_ && n_cols <= max_cols_);
-  to = {to.memory, buffer, n_cols, row_stride(input, n_cols), rows};
+  to = {to.memory, buffer, n_cols, row_stride(input, n_cols), rows, int8_rows, false};
 }
 
 void InputRows::form_row(const kernels::KernelSet& kernels, Input input, std::uint32_t row,
                          const float* values) const noexcept {
   const Form& to = form(input);
   std::byte* out = to.memory + row * to.stride;
+  if (input == Input::kInt8 && to.int8_rows) {
+    const float scale = kernels.quantise.row_to_int8(values, out, to.n_cols);
+    std::memcpy(out + kernels::int8_row_bytes(to.n_cols), &scale, sizeof(scale));
+    return;
+  }
   if (input == Input::kInt8) {
     kernels.quantise.to_int8(values, out, to.n_cols);
     return;
@@ -74,6 +88,26 @@ void InputRows::form_row(const kernels::KernelSet& kernels, Input input, std::ui
   kernels.convert.f32_to_bf16(values, halves, to.n_cols);
   const std::size_t row_bytes = kernels::input_row_bytes(input, to.n_cols);
   std::memset(out + to.n_cols * sizeof(BF16), 0, row_bytes - to.n_cols * sizeof(BF16));
+}
+
+float InputRows::row_scale(std::uint32_t row) const noexcept {
+  QSF_DCHECK(i8_.int8_rows);
+  float scale;
+  std::memcpy(&scale, i8_.memory + row * i8_.stride + kernels::int8_row_bytes(i8_.n_cols),
+              sizeof(scale));
+  return scale;
+}
+
+void InputRows::round_row(std::uint32_t row, float* values) const noexcept {
+  const float scale = row_scale(row);
+  const std::byte* codes = i8_.memory + row * i8_.stride;
+  for (std::uint32_t c = 0; c < i8_.n_cols; ++c) {
+    values[c] = static_cast<float>(static_cast<std::int8_t>(codes[c])) * scale;
+  }
+}
+
+bool InputRows::take_rounding() noexcept {
+  return !std::exchange(i8_.rounded, true);
 }
 
 FormedRows InputRows::rows(Input input) const noexcept {

@@ -20,9 +20,10 @@ namespace qsf {
 
 // Returns the form in which products of weights of `format` take rows. This is the whole rule:
 // float weights and exact engines multiply f32; prompt rows go to a matrix unit where the tier has
-// one for the type; everything else is int8.
+// one for the type; everything else is int8. Where the model says that rows are int8 with one scale
+// a row, coded weights take nothing else, and float weights f32 rows rounded to that.
 // Threads  any
-kernels::Input product_input(BlockFormat format, bool prompt, bool exact,
+kernels::Input product_input(BlockFormat format, bool prompt, bool exact, bool int8_rows,
                              kernels::Isa best) noexcept;
 
 // A range of rows; empty when first == last.
@@ -49,18 +50,27 @@ class InputRows {
 
   // Forgets the forms of a buffer, because it is about to be written.
   void forget(std::uint32_t buffer) noexcept;
-  // Returns whether the rows are there in that form.
-  bool has(kernels::Input input, std::uint32_t buffer, std::uint32_t n_cols,
+  // Returns whether the rows are there in that form, int8 with one scale a row or not.
+  bool has(kernels::Input input, bool int8_rows, std::uint32_t buffer, std::uint32_t n_cols,
            RowRange rows) const noexcept;
   // Announces that rows of `buffer` will be formed, each by form_row; what was there is forgotten.
   // Requires  input is kInt8 or kBf16; rows and columns within those of attach()
-  void begin(kernels::Input input, std::uint32_t buffer, std::uint32_t n_cols, RowRange rows);
+  void begin(kernels::Input input, bool int8_rows, std::uint32_t buffer, std::uint32_t n_cols,
+             RowRange rows);
   // Forms one announced row from its f32 values.
   // Threads  any, different rows at once
   void form_row(const kernels::KernelSet& kernels, kernels::Input input, std::uint32_t row,
                 const float* values) const noexcept;
   // Requires  has(input, ...)
   FormedRows rows(kernels::Input input) const noexcept;
+
+  // What products of a row of int8 with one scale have to be multiplied with.
+  // Requires  has(kInt8, true, ...)
+  float row_scale(std::uint32_t row) const noexcept;
+  // Gives a row's values as its int8 codes stand for them. Requires  has(kInt8, true, ...)
+  void round_row(std::uint32_t row, float* values) const noexcept;
+  // Returns true once for rows that has(kInt8, true, ...) names: round them then.
+  bool take_rounding() noexcept;
 
  private:
   static constexpr std::uint32_t kNone = 0xFFFFFFFFU;
@@ -70,6 +80,8 @@ class InputRows {
     std::uint32_t n_cols = 0;
     std::size_t stride = 0;
     RowRange rows;
+    bool int8_rows = false;
+    bool rounded = false;  // the buffer itself was rounded to the codes
   };
   Form& form(kernels::Input input) noexcept { return input == kernels::Input::kInt8 ? i8_ : bf16_; }
   const Form& form(kernels::Input input) const noexcept {

@@ -72,6 +72,7 @@ static constexpr ActivationKernels kActivationKernels = {.name = "activation_" Q
                                                          .gelu_erf = apply<GeluErf>,
                                                          .soft_cap = soft_cap,
                                                          .silu_mul = apply_mul<Silu>,
+                                                         .relu_squared_mul = apply_mul<ReluSquared>,
                                                          .gelu_tanh_mul = apply_mul<GeluTanh>};
 
 }  // namespace qsf::kernels::QSF_TIER_NAMESPACE

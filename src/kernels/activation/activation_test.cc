@@ -174,6 +174,9 @@ TEST_P(ActivationTest, SoftCap) {
 TEST_P(ActivationTest, SiluMul) {
   check_gated(GetParam().silu_mul, expected_silu);
 }
+TEST_P(ActivationTest, ReluSquaredMul) {
+  check_gated(GetParam().relu_squared_mul, expected_relu_squared);
+}
 TEST_P(ActivationTest, GeluTanhMul) {
   check_gated(GetParam().gelu_tanh_mul, expected_gelu_tanh);
 }
@@ -219,6 +222,7 @@ TEST_P(ActivationTest, GeluTanhMul) {
       if (!same) return same;
       for (const auto& [run, reference] :
            {std::pair{kernels.silu_mul, scalar.silu_mul},
+            std::pair{kernels.relu_squared_mul, scalar.relu_squared_mul},
             std::pair{kernels.gelu_tanh_mul, scalar.gelu_tanh_mul}}) {
         same = compare(
             [&] {

@@ -16,6 +16,10 @@
 //
 // with the sum of the codes q, not of x: multiplied with m, the sum of x would carry rounding
 // errors that the dot product does not have.
+//
+// Models that were trained with int8 activations (BitNet) have one scale for the whole row instead.
+// Their chunks have the scale 1, so that every product is a sum of whole numbers, exact in f32 up
+// to 132,104 columns of ternary codes, and the row's scale multiplies what comes out.
 
 #ifndef QSF_KERNELS_QUANTISE_QUANTISE_H_
 #define QSF_KERNELS_QUANTISE_QUANTISE_H_
@@ -65,6 +69,13 @@ struct QuantiseKernels {
   //             not finite has scale NaN and codes 0, so that its products are NaN
   // Threads     any
   void (*to_int8)(const float* x, std::byte* out, std::uint32_t n_cols) noexcept;
+
+  // Quantises one row with one scale: max = the largest |x|, at least 1e-5, and code =
+  // rint(x * (127 / max)) in f32; the scale of every chunk is 1. Returns max / 127.
+  //
+  // Shapes, Requires, Threads  as to_int8
+  // Guarantees  with a value that is not finite, all codes are 0 and what is returned is NaN
+  float (*row_to_int8)(const float* x, std::byte* out, std::uint32_t n_cols) noexcept;
 };
 
 // Every implementation, best instruction set first, scalar last. Threads  any

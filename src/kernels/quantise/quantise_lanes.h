@@ -11,36 +11,43 @@
 namespace qsf::kernels::QSF_TIER_NAMESPACE {
 
 constexpr float kSmallestMax = 0x1p-100F;
+constexpr float kSmallestRowMax = 1e-5F;
+constexpr std::int32_t kInfinityBits = 0x7F800000;
 
-// Quantises 64 values.
-[[gnu::always_inline]] static inline void quantise_chunk(const float* x, std::byte* codes,
-                                                         std::byte* chunk) noexcept {
-  F32<k16> values[4];
-  I32<k16> max_bits = {};
+// 64 values.
+struct Values64 {
+  F32<k16> lanes[4];
+
+  [[gnu::always_inline]] static inline Values64 load_from(const float* x) noexcept {
+    Values64 values;
 #pragma GCC unroll 4
-  for (unsigned k = 0; k < 4; ++k) {
-    // Magnitudes order as their bits do, and what is not finite comes out above all numbers.
-    values[k] = load<F32<k16>>(x + 16 * k);
-    max_bits = max_of(max_bits, cast_regs<I32Reg>(abs(values[k])));
+    for (unsigned k = 0; k < 4; ++k) values.lanes[k] = load<F32<k16>>(x + 16 * k);
+    return values;
   }
-  const std::int32_t largest = max_lane(max_bits);
-  float max;
-  std::memcpy(&max, &largest, sizeof max);
+  // Magnitudes order as their bits do, and what is not finite comes out above all numbers.
+  [[gnu::always_inline]] inline I32<k16> max_bits(I32<k16> before) const noexcept {
+#pragma GCC unroll 4
+    for (unsigned k = 0; k < 4; ++k) {
+      before = max_of(before, cast_regs<I32Reg>(abs(lanes[k])));
+    }
+    return before;
+  }
+};
 
-  Int8Chunk out{.scale = 0.0F, .low_sum = 0.0F, .high_sum = 0.0F, .sum = 0.0F};
-  const bool finite = largest < 0x7F800000;
-  if (!finite || max < kSmallestMax) {
-    if (!finite) out.scale = __builtin_nanf("");
-    std::memset(codes, 0, kChunkColumns);
-    std::memcpy(chunk, &out, sizeof out);
-    return;
-  }
-  out.scale = max / 127.0F;
-  const F32<k16> inverse = splat<k16>(127.0F / max);
+[[gnu::always_inline]] static inline float magnitude_of(std::int32_t bits) noexcept {
+  float magnitude;
+  std::memcpy(&magnitude, &bits, sizeof magnitude);
+  return magnitude;
+}
+
+// Stores the codes of 64 values and, with the scale of `out`, their sums.
+[[gnu::always_inline]] static inline void store_chunk(const Values64& values, float inverse,
+                                                      Int8Chunk out, std::byte* codes,
+                                                      std::byte* chunk) noexcept {
   I32<k16> code[4];
 #pragma GCC unroll 4
   for (unsigned k = 0; k < 4; ++k) {
-    code[k] = round_to_i32(values[k] * inverse);
+    code[k] = round_to_i32(values.lanes[k] * splat<k16>(inverse));
     const U8x16 bytes = to_bytes(code[k]);
     std::memcpy(codes + 16 * k, &bytes, sizeof bytes);
   }
@@ -50,6 +57,24 @@ constexpr float kSmallestMax = 0x1p-100F;
   out.high_sum = static_cast<float>(high);
   out.sum = static_cast<float>(low + high);
   std::memcpy(chunk, &out, sizeof out);
+}
+
+// Quantises 64 values.
+[[gnu::always_inline]] static inline void quantise_chunk(const float* x, std::byte* codes,
+                                                         std::byte* chunk) noexcept {
+  const Values64 values = Values64::load_from(x);
+  const std::int32_t largest = max_lane(values.max_bits(I32<k16>{}));
+  const float max = magnitude_of(largest);
+  Int8Chunk out{.scale = 0.0F, .low_sum = 0.0F, .high_sum = 0.0F, .sum = 0.0F};
+  const bool finite = largest < kInfinityBits;
+  if (!finite || max < kSmallestMax) {
+    if (!finite) out.scale = __builtin_nanf("");
+    std::memset(codes, 0, kChunkColumns);
+    std::memcpy(chunk, &out, sizeof out);
+    return;
+  }
+  out.scale = max / 127.0F;
+  store_chunk(values, 127.0F / max, out, codes, chunk);
 }
 
 static void to_int8(const float* x, std::byte* out, std::uint32_t n_cols) noexcept {
@@ -65,10 +90,43 @@ static void to_int8(const float* x, std::byte* out, std::uint32_t n_cols) noexce
   quantise_chunk(rest, out + c, chunks);
 }
 
+// Calls visit(values, first column) for every 64 values, zeros behind the last.
+template <typename Visit>
+[[gnu::always_inline]] static inline void for_chunks(const float* x, std::uint32_t n_cols,
+                                                     const Visit& visit) noexcept {
+  std::uint32_t c = 0;
+  for (; c + kChunkColumns <= n_cols; c += kChunkColumns) visit(Values64::load_from(x + c), c);
+  if (c == n_cols) return;
+  float rest[kChunkColumns] = {};
+  std::memcpy(rest, x + c, (n_cols - c) * sizeof(float));
+  visit(Values64::load_from(rest), c);
+}
+
+static float row_to_int8(const float* x, std::byte* out, std::uint32_t n_cols) noexcept {
+  I32<k16> max_bits = {};
+  for_chunks(x, n_cols, [&](const Values64& values, std::uint32_t) QSF_INLINE {
+    max_bits = values.max_bits(max_bits);
+  });
+  const std::int32_t largest = max_lane(max_bits);
+  const bool finite = largest < kInfinityBits;
+  float max = magnitude_of(largest);
+  if (!(max > kSmallestRowMax)) max = kSmallestRowMax;
+  std::byte* const chunks =
+      out + ((std::size_t{n_cols} + kChunkColumns - 1) / kChunkColumns) * kChunkColumns;
+  const Int8Chunk chunk{.scale = 1.0F, .low_sum = 0.0F, .high_sum = 0.0F, .sum = 0.0F};
+  for_chunks(x, n_cols, [&](const Values64& values, std::uint32_t c) QSF_INLINE {
+    // Nothing that is not finite meets a conversion to whole numbers.
+    store_chunk(finite ? values : Values64{}, 127.0F / max, chunk, out + c,
+                chunks + c / kChunkColumns * sizeof(Int8Chunk));
+  });
+  return finite ? max / 127.0F : __builtin_nanf("");
+}
+
 static constexpr QuantiseKernels kQuantiseKernels = {.name = "quantise_" QSF_TIER_NAME,
                                                      .isa = kTier,
                                                      .exactness = Exactness::kBitExact,
-                                                     .to_int8 = to_int8};
+                                                     .to_int8 = to_int8,
+                                                     .row_to_int8 = row_to_int8};
 
 }  // namespace qsf::kernels::QSF_TIER_NAMESPACE
 

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "kernels/testing/guard_pages.h"
@@ -60,6 +61,15 @@ class QuantiseTest : public testing::TestWithParam<QuantiseKernels> {
     GetParam().to_int8(in.data(), out.data(), n_cols);
     EXPECT_TRUE(out.front_intact());
     return parse(out, n_cols);
+  }
+  std::pair<Row, float> run_row(const std::vector<float>& x) {
+    const auto n_cols = static_cast<std::uint32_t>(x.size());
+    const GuardedArray<float> in(n_cols);
+    std::copy(x.begin(), x.end(), in.begin());
+    const GuardedBytes out(int8_row_bytes(n_cols));
+    const float scale = GetParam().row_to_int8(in.data(), out.data(), n_cols);
+    EXPECT_TRUE(out.front_intact());
+    return {parse(out, n_cols), scale};
   }
 };
 
@@ -119,6 +129,44 @@ TEST_P(QuantiseTest, ChunksThatAreNotFiniteBecomeNaN) {
   }
 }
 
+TEST_P(QuantiseTest, RowsWithOneScaleMatchTheDefinition) {
+  SeededRng rng;
+  for (const std::uint32_t n_cols : {0U, 1U, 31U, 63U, 64U, 65U, 127U, 128U, 896U}) {
+    for (const float size : {1.0F, 0x1p-120F, 1e-6F, 0x1p120F}) {
+      std::vector<float> x(n_cols);
+      for (float& value : x) value = rng.get().next_normal() * size;
+      float max = 1e-5F;
+      for (const float value : x) max = std::max(max, std::fabs(value));
+      const auto [row, scale] = run_row(x);
+      EXPECT_EQ(scale, max / 127.0F);
+      x.resize(row.codes.size(), 0.0F);
+      for (std::size_t k = 0; k < row.chunks.size(); ++k) {
+        EXPECT_EQ(row.chunks[k].scale, 1.0F);
+        float sums[2] = {0.0F, 0.0F};
+        for (std::size_t c = 0; c < 64; ++c) {
+          const float want = std::nearbyint(x[k * 64 + c] * (127.0F / max));
+          ASSERT_EQ(static_cast<float>(row.codes[k * 64 + c]), want) << n_cols << ' ' << k;
+          sums[c / 32] += want;
+        }
+        EXPECT_EQ(row.chunks[k].low_sum, sums[0]);
+        EXPECT_EQ(row.chunks[k].high_sum, sums[1]);
+        EXPECT_EQ(row.chunks[k].sum, sums[0] + sums[1]);
+      }
+    }
+  }
+}
+
+TEST_P(QuantiseTest, RowsWithOneScaleThatAreNotFiniteBecomeNaN) {
+  for (const float bad : {kNaN, -kNaN, kInfinity, -kInfinity}) {
+    std::vector<float> x(100, 1.0F);
+    x[99] = bad;
+    const auto [row, scale] = run_row(x);
+    EXPECT_TRUE(std::isnan(scale));
+    for (const std::int8_t code : row.codes) EXPECT_EQ(code, 0);
+    for (const Int8Chunk& chunk : row.chunks) EXPECT_EQ(chunk.sum, 0.0F);
+  }
+}
+
 // Whether rows of every kind and size have the scalar tier's bytes.
 ::testing::AssertionResult agrees(const QuantiseKernels& kernels) {
   SeededRng rng;
@@ -127,12 +175,23 @@ TEST_P(QuantiseTest, ChunksThatAreNotFiniteBecomeNaN) {
       const auto x = make_data(data, n, rng);
       const GuardedBytes got(int8_row_bytes(n));
       const GuardedBytes want(int8_row_bytes(n));
-      kernels.to_int8(x.data(), got.data(), n);
-      quantise_kernels().back().to_int8(x.data(), want.data(), n);
-      for (std::size_t i = 0; i < got.size(); ++i) {
-        if (got.data()[i] != want.data()[i]) {
-          return ::testing::AssertionFailure()
-                 << "byte " << i << " of " << n << " values of data " << static_cast<int>(data);
+      for (const bool whole_rows : {false, true}) {
+        float scales[2] = {0.0F, 0.0F};
+        if (whole_rows) {
+          scales[0] = kernels.row_to_int8(x.data(), got.data(), n);
+          scales[1] = quantise_kernels().back().row_to_int8(x.data(), want.data(), n);
+        } else {
+          kernels.to_int8(x.data(), got.data(), n);
+          quantise_kernels().back().to_int8(x.data(), want.data(), n);
+        }
+        if (std::memcmp(scales, scales + 1, sizeof(float)) != 0) {
+          return ::testing::AssertionFailure() << "scale of " << n << " values";
+        }
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          if (got.data()[i] != want.data()[i]) {
+            return ::testing::AssertionFailure()
+                   << "byte " << i << " of " << n << " values of data " << static_cast<int>(data);
+          }
         }
       }
       if (!got.front_intact()) return ::testing::AssertionFailure() << "wrote in front";
@@ -153,6 +212,12 @@ TEST(QuantiseCheckerTest, CatchesEveryPlantedFault) {
       out[40] = static_cast<std::byte>(static_cast<int>(out[40]) ^ 1);
   };
   EXPECT_FALSE(agrees(rounds_up));
+  QuantiseKernels scaled_by_chunk = quantise_kernels().back();
+  scaled_by_chunk.row_to_int8 = [](const float* x, std::byte* out, std::uint32_t n) noexcept {
+    quantise_kernels().back().to_int8(x, out, n);
+    return 1.0F;
+  };
+  EXPECT_FALSE(agrees(scaled_by_chunk));
   QuantiseKernels halves_swapped = quantise_kernels().back();
   halves_swapped.to_int8 = [](const float* x, std::byte* out, std::uint32_t n) noexcept {
     quantise_kernels().back().to_int8(x, out, n);

@@ -25,7 +25,7 @@ double activated(Activation activation, double x) {
     case Activation::kGeluErf: return 0.5 * x * (1.0 + std::erf(x / std::numbers::sqrt2));
     case Activation::kSilu: return x / (1.0 + std::exp(-x));
     case Activation::kRelu: return std::max(x, 0.0);
-    case Activation::kReluSquared: break;
+    case Activation::kReluSquared: return std::max(x, 0.0) * std::max(x, 0.0);
   }
   return std::nan("");
 }
@@ -202,6 +202,8 @@ NaiveModel::Row NaiveModel::ffn(std::uint32_t section, const Row& x) const {
   } else {
     for (double& value : inner) value = activated(spec_.activation, value);
   }
+  const Weights& gain = weights(section, TensorKind::kFfnSubNorm);
+  if (!gain.empty()) inner = norm(inner, gain, {});
   return product(section, TensorKind::kFfnDown, TensorKind::kFfnDownBias, inner);
 }
 
@@ -235,10 +237,11 @@ std::vector<std::vector<double>> NaiveModel::logits(const std::vector<std::uint3
       rotate(k, position, context);
       keys.push_back(k);
       values.push_back(product(layer, kAttnV, kAttnVBias, n));
-      const Row seen = attend(q, keys, values, spec_.window_of(layer - 1), slopes);
+      Row seen = attend(q, keys, values, spec_.window_of(layer - 1), slopes);
       const auto behind = [&](const Row& y, TensorKind gain) {
         return weights(layer, gain).empty() ? y : norm(y, weights(layer, gain), {});
       };
+      seen = behind(seen, kAttnSubNorm);
       add(x, behind(product(layer, kAttnO, kAttnOBias, seen), kAttnPostNorm));
       const Row m = spec_.parallel_block
                         ? n
