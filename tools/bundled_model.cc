@@ -36,13 +36,17 @@ std::string program_path() {
 
 }  // namespace
 
-std::optional<std::string> find_bundled_model(std::string& error) {
+std::string program_folder() {
   const std::string path = program_path();
-  if (path.empty()) {
+  return path.substr(0, path.rfind('/') + 1);
+}
+
+std::optional<std::string> find_bundled_model(std::string& error) {
+  const std::string folder = program_folder();
+  if (folder.empty()) {
     error = "no bundled model: this program cannot tell its own place; name a model file instead";
     return std::nullopt;
   }
-  const std::string folder = path.substr(0, path.rfind('/') + 1);
   // An installation first: what lies three folders above one belongs to somebody else.
   const std::string places[] = {folder + QSF_MODELS_FROM_BIN "/" + kBundledModel,
                                 folder + "../../../models/" + kBundledModel};

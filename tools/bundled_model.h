@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Where the bundled model lies: found from the program's own place, so that an installation works
-// wherever it was put.
+// Where the bundled model and the other tools lie: found from the program's own place, so that an
+// installation works wherever it was put.
 
 #ifndef QSF_TOOLS_BUNDLED_MODEL_H_
 #define QSF_TOOLS_BUNDLED_MODEL_H_
@@ -10,6 +10,10 @@
 #include <string>
 
 namespace qsf_tools {
+
+// Returns the folder of this program with a slash at its end, links followed; empty when that
+// cannot be told.
+std::string program_folder();
 
 // Finds the bundled model: in the data folder of the installation that this program belongs to, or
 // in the models/ of the tree it was built in. Links to the program are followed.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// qsf-convert: makes a .qsf file from a Hugging Face model folder, or one of random weights.
+// qsf-convert: makes a .qsf file from a Hugging Face model folder or a GGUF file, or one of random
+// weights.
 
 #include <algorithm>
 #include <atomic>
@@ -8,12 +9,16 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <new>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "import/gguf_model.h"
 #include "import/hf_model.h"
 #include "import/hf_tokenizer.h"
 #include "import/random_model.h"
@@ -49,15 +54,23 @@ void handle_signals() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-// Refuses an output that is one of the files of the input. Older .qsf files in that folder are not.
+// Refuses an output that is one of the files of the input: of a folder any but older .qsf files, of
+// a GGUF file itself and, since it may be in parts, any GGUF file beside it.
 qsf::Status check_output(const ConvertOptions& options) {
   std::error_code failure;
   if (!fs::exists(options.output, failure)) return qsf::ok_status();
-  for (fs::directory_iterator entry(options.input, failure), end; !failure && entry != end;
+  const bool is_folder = fs::is_directory(options.input, failure);
+  const fs::path folder =
+      is_folder ? fs::path(options.input) : fs::absolute(options.input, failure).parent_path();
+  const auto is_input = [&](const fs::path& path) {
+    std::error_code ignored;
+    if (is_folder) return path.extension() != ".qsf";
+    return path.extension() == ".gguf" || fs::equivalent(path, options.input, ignored);
+  };
+  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end;
        entry.increment(failure)) {
     std::error_code ignored;
-    if (entry->path().extension() != ".qsf" &&
-        fs::equivalent(entry->path(), options.output, ignored)) {
+    if (is_input(entry->path()) && fs::equivalent(entry->path(), options.output, ignored)) {
       return qsf::invalid_argument("%s: this is a file of the input; choose another output",
                                    options.output.c_str());
     }
@@ -65,21 +78,29 @@ qsf::Status check_output(const ConvertOptions& options) {
   return qsf::ok_status();
 }
 
+// Tells a GGUF file by its name or its first bytes.
+qsf::Result<bool> is_gguf(const std::string& path) {
+  constexpr std::string_view kMagic = "GGUF";
+  if (path.ends_with(".gguf")) return true;
+  QSF_ASSIGN_OR_RETURN(const qsf::File file, qsf::File::open(path));
+  std::byte start[kMagic.size()];
+  if (file.size_bytes() < sizeof start) return false;
+  QSF_RETURN_IF_ERROR(file.read_exact_at(0, start));
+  return qsf::as_text(start) == kMagic;
+}
+
 qsf::Status check_input(const std::string& input) {
   std::error_code failure;
   const fs::file_status status = fs::status(input, failure);
   if (status.type() == fs::file_type::not_found) {
-    return qsf::not_found("%s: no such folder", input.c_str());
+    return qsf::not_found("%s: no such file or folder", input.c_str());
   }
   if (status.type() == fs::file_type::directory) return qsf::ok_status();
-  if (input.ends_with(".gguf")) {
-    return qsf::unsupported(
-        "%s: weights in GGUF files are not read by this version yet; give a "
-        "Hugging Face folder",
-        input.c_str());
-  }
+  QSF_ASSIGN_OR_RETURN(const bool gguf, is_gguf(input));
+  if (gguf) return qsf::ok_status();
   return qsf::invalid_argument(
-      "%s: not a folder; expected one with config.json and safetensors or pytorch_model.bin",
+      "%s: not a folder and no GGUF file; expected a folder with config.json and safetensors or "
+      "pytorch_model.bin",
       input.c_str());
 }
 
@@ -118,6 +139,33 @@ qsf::Result<std::vector<std::byte>> read_tokenizer(const std::string& folder,
   return qsf::write_tokenizer_section(*data);
 }
 
+// A model to convert, with what of it stands in the tokenizer section.
+struct Input {
+  std::unique_ptr<qsf::ModelSource> model;
+  std::vector<std::byte> tokenizer;  // empty: none
+  qsf::QuantPreset default_preset;
+};
+
+qsf::Result<Input> open_folder(const std::string& folder) {
+  QSF_ASSIGN_OR_RETURN(auto model, qsf::HfModel::open(folder));
+  for (const std::string& warning : model->warnings()) print_error(kTool, "warning: " + warning);
+  QSF_ASSIGN_OR_RETURN(std::vector<std::byte> tokenizer,
+                       read_tokenizer(folder, model->spec().n_vocab));
+  return Input{std::move(model), std::move(tokenizer), qsf::QuantPreset::k4Bit};
+}
+
+qsf::Result<Input> open_gguf(const std::string& path) {
+  QSF_ASSIGN_OR_RETURN(auto model, qsf::GgufModel::open(path));
+  for (const std::string& warning : model->warnings()) print_error(kTool, "warning: " + warning);
+  const auto& data = model->tokenizer();
+  if (!data) return qsf::Status(data.error()).with_context(path);
+  std::vector<std::byte> tokenizer;
+  if (data->has_value()) {
+    QSF_ASSIGN_OR_RETURN(tokenizer, qsf::write_tokenizer_section(**data));
+  }
+  return Input{std::move(model), std::move(tokenizer), qsf::QuantPreset::kKeep};
+}
+
 qsf::Compression compression_of(const std::string& name) {
   for (const qsf::Compression compression :
        {qsf::Compression::kLz4, qsf::Compression::kLz4Hc, qsf::Compression::kZstd}) {
@@ -146,16 +194,16 @@ qsf::Status convert(const ConvertOptions& options) {
   const auto start = Clock::now();
   QSF_RETURN_IF_ERROR(check_input(options.input));
   QSF_RETURN_IF_ERROR(check_output(options));
-  QSF_ASSIGN_OR_RETURN(const auto model, qsf::HfModel::open(options.input));
-  for (const std::string& warning : model->warnings()) print_error(kTool, "warning: " + warning);
-  QSF_ASSIGN_OR_RETURN(const std::vector<std::byte> tokenizer,
-                       read_tokenizer(options.input, model->spec().n_vocab));
-  if (tokenizer.empty()) {
+  std::error_code ignored;
+  QSF_ASSIGN_OR_RETURN(const Input input, fs::is_directory(options.input, ignored)
+                                              ? open_folder(options.input)
+                                              : open_gguf(options.input));
+  if (input.tokenizer.empty()) {
     print_error(kTool, "warning: " + options.input +
                            ": no tokenizer; the file will take and give token ids alone");
   }
   qsf::TranscodeOptions transcode;
-  transcode.preset = *qsf::find_quant_preset(options.quant_type);
+  transcode.preset = qsf::find_quant_preset(options.quant_type).value_or(input.default_preset);
   transcode.block = options.block;
   transcode.layout = static_cast<qsf::Layout>(options.layout);
   transcode.compression = compression_of(options.compression);
@@ -163,7 +211,7 @@ qsf::Status convert(const ConvertOptions& options) {
   transcode.n_threads = options.n_threads != 0 ? options.n_threads
                                                : std::max(1U, std::thread::hardware_concurrency());
   transcode.program = "qsf-convert " QSF_VERSION;
-  transcode.tokenizer = tokenizer;
+  transcode.tokenizer = input.tokenizer;
   transcode.cancel = &g_interrupted;
   ProgressLine line(kTool, !options.quiet);
   std::string stage;
@@ -175,13 +223,13 @@ qsf::Status convert(const ConvertOptions& options) {
     line.show(
         progress_text(progress, std::chrono::duration<double>(Clock::now() - stage_start).count()));
   };
-  auto report = qsf::transcode(*model, options.output, transcode);
+  auto report = qsf::transcode(*input.model, options.output, transcode);
   line.clear();
   if (!report) return std::move(report).error();
   print_convert_warnings(*report);
   if (options.verbose) print_tensor_table(*report);
   if (!options.quiet) {
-    std::error_code ignored;
+    print_kept_summary(*report);
     print_convert_summary(*report, options.output.c_str(), fs::file_size(options.output, ignored),
                           std::chrono::duration<double>(Clock::now() - start).count());
   }
@@ -193,7 +241,7 @@ qsf::Status make_random(const ConvertOptions& options) {
   const auto start = Clock::now();
   QSF_ASSIGN_OR_RETURN(const qsf::RandomShape shape, qsf::find_random_shape(options.random));
   qsf::RandomModelOptions random;
-  random.preset = *qsf::find_quant_preset(options.quant_type);
+  random.preset = qsf::find_quant_preset(options.quant_type).value_or(qsf::QuantPreset::k4Bit);
   for (const qsf::QuantType type : qsf::kAllQuantTypes) {
     if (qsf::quant_type_name(type) == options.head_type) random.head_type = type;
   }

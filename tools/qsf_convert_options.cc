@@ -10,11 +10,14 @@ namespace qsf_tools {
 namespace {
 
 constexpr const char* kTypeHelp =
-    "Weight type: f32, f16, bf16, 8bit, 4bit, 3bit, 4bit-super, 3bit-super: every matrix. 2bit, "
+    "Weight type, by default keep for a GGUF file and 4bit otherwise. f32, f16, bf16, 8bit, 4bit, "
+    "3bit, 4bit-super, 3bit-super: every matrix. 2bit, "
     "2bit-sym, 2bit-super, ternary, ternary-row: the layers, with embedding and head at 4 bits. "
     "-super: 256 columns share two numbers that scale the blocks in them; fewer bytes. mixed: 2 "
     "bits for Q, K, V, gate and up, 4 for the rest, each "
-    "widened until its cosine with the original reaches 0.99";
+    "widened until its cosine with the original reaches 0.99. keep: the weights as they are, bit "
+    "for "
+    "bit, where a type can hold them exactly, and 8bit where none can";
 
 // Options that the interface promises and this version does not have yet.
 struct FutureOptions {
@@ -79,6 +82,8 @@ std::optional<int> check_paths(const CLI::App& app, ConvertOptions& options) {
       problem = "OUT is required";
     } else if (!options.input.empty()) {
       problem = options.input + ": --random reads no input, expected OUT alone";
+    } else if (options.quant_type == "keep") {
+      problem = "--random has no weights to keep; expected another --quant-type";
     }
   } else if (options.output.empty()) {
     problem = options.input.empty() ? "IN and OUT are required" : "OUT is required";
@@ -114,18 +119,20 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
                                          ConvertOptions& options) {
   FutureOptions future;
   CLI::App app(
-      "Convert a Hugging Face model folder (config.json with safetensors or pytorch_model.bin) to "
-      "a .qsf file, or with --random make a file of random weights.",
+      "Convert a Hugging Face model folder (config.json with safetensors or pytorch_model.bin) or "
+      "a "
+      "GGUF file to a .qsf file, or with --random make a file of random weights.",
       "qsf-convert");
   app.set_version_flag("--version", "qsf-convert " QSF_VERSION);
-  app.add_option("IN", options.input, "Model folder")->type_name("FOLDER");
+  app.add_option("IN", options.input,
+                 "Model folder or GGUF file; of a model in parts any of its files")
+      ->type_name("FOLDER|FILE");
   app.add_option("OUT", options.output, "File to write; replaced as a whole if it exists")
       ->type_name("FILE");
   app.add_option("--quant-type", options.quant_type, kTypeHelp)
       ->check(CLI::IsMember({"f32", "f16", "bf16", "8bit", "4bit", "3bit", "2bit", "2bit-sym",
                              "ternary", "ternary-row", "4bit-super", "3bit-super", "2bit-super",
-                             "mixed"}))
-      ->capture_default_str();
+                             "mixed", "keep"}));
   app.add_option("--block-size", options.block,
                  "Columns that share a scale: 32, 64, 128 or 256; 32 or 64 in super-blocks")
       ->check(CLI::IsMember({32U, 64U, 128U, 256U}))

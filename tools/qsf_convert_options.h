@@ -17,7 +17,7 @@ struct ConvertOptions {
   std::string random;      // name of a shape whose weights are made up; empty: none
   std::uint64_t seed = 1;  // of random weights
   std::string head_type;   // of embedding and head of random weights; empty: as the rest
-  std::string quant_type = "4bit";
+  std::string quant_type;  // empty: what suits the input
   std::string compression = "none";
   std::uint32_t block = 64;
   std::uint32_t layout = 1;

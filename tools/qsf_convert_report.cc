@@ -3,6 +3,7 @@
 #include "qsf_convert_report.h"
 
 #include <cstdio>
+#include <map>
 #include <string>
 
 #include "tool_support.h"
@@ -45,6 +46,22 @@ void print_tensor_table(const qsf::TranscodeReport& report) {
                 t.bits_per_weight, t.relative_error, t.cosine);
   }
   for (const std::string& line : report.widened) std::printf("%s\n", line.c_str());
+}
+
+void print_kept_summary(const qsf::TranscodeReport& report) {
+  std::map<std::string, std::size_t> counts;
+  for (const qsf::TensorReport& t : report.tensors) {
+    if (!t.kept) continue;
+    const std::string format(qsf::quant_type_name(t.format.type));
+    ++counts[t.source_type == "F32" || t.source_type == "F16" || t.source_type == "BF16"
+                 ? format
+                 : t.source_type + " (as " + format + ")"];
+  }
+  std::string line;
+  for (const auto& [types, count] : counts) {
+    line += (line.empty() ? "" : ", ") + std::to_string(count) + " of " + types;
+  }
+  if (!line.empty()) std::printf("kept bit for bit: matrices, %s\n", line.c_str());
 }
 
 void print_convert_summary(const qsf::TranscodeReport& report, const char* path,

@@ -18,6 +18,10 @@ void print_convert_warnings(const qsf::TranscodeReport& report);
 // Prints the table of tensors to stdout.
 void print_tensor_table(const qsf::TranscodeReport& report);
 
+// Prints to stdout how many matrices of which types were kept as they are, in one line; nothing
+// when none was.
+void print_kept_summary(const qsf::TranscodeReport& report);
+
 // Prints sizes and bits per weight to stdout, in one line.
 void print_convert_summary(const qsf::TranscodeReport& report, const char* path,
                            std::uint64_t file_bytes, double elapsed_seconds);

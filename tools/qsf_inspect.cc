@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
-// qsf-inspect: says what a .qsf file holds, and checks every byte of it.
+// qsf-inspect: says what a .qsf file holds, and checks every byte of it; says what a GGUF file
+// holds and what a conversion would keep of it.
 
 #include <cinttypes>
 #include <cstdio>
 #include <string>
 
 #include "format/tensor_values.h"
+#include "qsf_inspect_gguf.h"
 #include "qsf_inspect_plan.h"
 #include "qsf_inspect_report.h"
 #include "qsf_inspect_verify.h"
@@ -91,7 +93,20 @@ int plan(const InspectOptions& options) {
   return kFailure;
 }
 
+int inspect_gguf(const InspectOptions& options) {
+  if (options.verify || options.plan || !options.dump_tensor.empty()) {
+    print_error(kTool, options.path +
+                           ": a GGUF file, expected a .qsf file for --verify, --plan and "
+                           "--dump-tensor; convert it: qsf-convert MODEL.gguf MODEL.qsf");
+    return kUsage;
+  }
+  const auto text = options.json ? gguf_json_report(options.path)
+                                 : gguf_text_report(options.path, options.tensors);
+  return text ? print(*text) : fail(text.error());
+}
+
 int inspect(const InspectOptions& options) {
+  if (is_gguf_file(options.path)) return inspect_gguf(options);
   if (options.plan) return plan(options);
   const auto reader = qsf::QsfReader::open(options.path);
   if (!reader) return fail(reader.error());
@@ -105,9 +120,9 @@ int inspect(const InspectOptions& options) {
 
 int run(int argc, const char* const* argv) {
   InspectOptions options;
-  CLI::App app("Say what a .qsf file holds.", kTool);
+  CLI::App app("Say what a .qsf file or a GGUF file holds.", kTool);
   app.set_version_flag("--version", "qsf-inspect " QSF_VERSION);
-  app.add_option("FILE", options.path, "The .qsf file")->type_name("")->required();
+  app.add_option("FILE", options.path, "The .qsf or .gguf file")->type_name("")->required();
   app.add_flag("--verify", options.verify,
                "Read every tile and check all checksums and weights; exit code 1 on damage");
   app.add_flag("--json", options.json, "Print JSON");

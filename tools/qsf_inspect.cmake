@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-add_executable(qsf-inspect qsf_inspect.cc qsf_inspect_plan.cc qsf_inspect_report.cc qsf_inspect_verify.cc)
-target_link_libraries(qsf-inspect PRIVATE qsf_capi qsf_format qsf_tokenizer qsf_tool_support qsf_json)
+add_executable(qsf-inspect qsf_inspect.cc qsf_inspect_gguf.cc qsf_inspect_plan.cc qsf_inspect_report.cc qsf_inspect_verify.cc)
+target_link_libraries(qsf-inspect PRIVATE qsf_capi qsf_format qsf_import_models qsf_tokenizer qsf_tool_support qsf_json)
 target_compile_definitions(qsf-inspect PRIVATE QSF_VERSION="${PROJECT_VERSION}")
 qsf_test(qsf_inspect_test SOURCES qsf_inspect_test.cc DEPS format format_testing PRIVATE_DEPS qsf_json
          LABELS unit)

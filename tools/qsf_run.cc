@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "bundled_model.h"
+#include "model_cache.h"
 #include "qsf/qsf.h"
 #include "qsf_run_chat.h"
 #include "run_engine.h"
@@ -172,9 +173,11 @@ int run(const RunOptions& options) {
   std::string problem;
   std::optional<std::string> prompt;
   if (!options.interactive) prompt = read_prompt(options, problem);
-  const std::optional<std::string> model =
-      options.model ? options.model : find_bundled_model(problem);
+  std::optional<std::string> model = options.model ? options.model : find_bundled_model(problem);
   if (problem.empty() && options.model) problem = check_model_path(*options.model);
+  if (problem.empty() && is_gguf_path(*model)) {
+    model = converted_model(*model, options.quiet, problem);
+  }
   if (!problem.empty()) {
     print_error(kRunTool, problem);
     return kFailure;

@@ -168,7 +168,7 @@ class Failures(Case):
     def test_models_that_are_none(self):
         self.refused(1, "no such file", path("absent.qsf"), "--prompt", "a")
         self.refused(1, "folder", scratch.name, "--prompt", "a")
-        self.refused(1, "GGUF", path("x.gguf"), "--prompt", "a")
+        self.refused(1, "no such file", path("x.gguf"), "--prompt", "a")
         self.refused(1, "empty.qsf", write("empty.qsf", b""), "--prompt", "a")
         self.refused(1, "not a QSF file", write("magic.qsf", b"GGUF" * 1000), "--prompt", "a")
         self.refused(1, "no such file", "", "--prompt", "a")

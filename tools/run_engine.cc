@@ -46,11 +46,6 @@ std::string check_model_path(const std::string& path) {
   if (is_folder(path)) {
     return path + ": is a folder, expected a .qsf file; convert it: qsf-convert FOLDER MODEL.qsf";
   }
-  if (path.ends_with(".gguf")) {
-    return path +
-           ": importing GGUF is not built yet; convert a Hugging Face folder with "
-           "qsf-convert";
-  }
   return {};
 }
 

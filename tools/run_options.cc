@@ -56,7 +56,10 @@ bool is_template_name(const std::string& text) {
 }
 
 void add_text_options(CLI::App& app, RunOptions& options) {
-  app.add_option("MODEL", options.model, "Model file (.qsf)")->type_name("");
+  app.add_option("MODEL", options.model,
+                 "Model file (.qsf), or a GGUF file (.gguf), which is converted once into "
+                 "~/.cache/qsf/converted (or $XDG_CACHE_HOME) and run from there")
+      ->type_name("");
   app.add_option("--prompt", options.prompt, "Text to complete")->type_name("TEXT");
   app.add_option("--prompt-file", options.prompt_file,
                  "Read the prompt from a file, byte for byte; - for standard input")

@@ -142,11 +142,19 @@ Status read_merges(const GgufReader& gguf, TokenizerData& data) {
   return ok_status();
 }
 
+// Files of BitNet's own converter leave the key out, whose vocabulary is that of LLaMA 3. No other
+// one in use has its size.
+const char* unnamed_pretokenizer(const GgufReader& gguf) {
+  constexpr std::uint64_t kLlama3Tokens = 128256;
+  const GgufKey* tokens = gguf.find_key("tokenizer.ggml.tokens");
+  return tokens != nullptr && tokens->n_elements == kLlama3Tokens ? "llama-bpe" : "default";
+}
+
 Result<TokenizerData> byte_level(const GgufReader& gguf) {
   TokenizerData data;
   data.kind = TokenizerKind::kByteBpe;
   QSF_ASSIGN_OR_RETURN(const auto named, gguf.get_string("tokenizer.ggml.pre"));
-  const std::string name(named.value_or("default"));
+  const std::string name(named.value_or(unnamed_pretokenizer(gguf)));
   const GgufPretokenizer* pre = find_gguf_pretokenizer(name);
   if (pre == nullptr) {
     return unsupported(

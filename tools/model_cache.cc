@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT
+//
+// The cache of converted models; see model_cache.h.
+
+#include "model_cache.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "bundled_model.h"
+#include "run_options.h"
+#include "tool_support.h"
+
+extern char** environ;
+
+namespace qsf_tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kSuffix = ".gguf";
+
+// FNV-1a, 64 bits: names files apart that nobody chose to be alike.
+class Fingerprint {
+ public:
+  void add(std::uint64_t value) {
+    for (int i = 0; i < 8; ++i) {
+      hash_ = (hash_ ^ (value >> (8 * i) & 0xFFU)) * 0x100000001B3U;
+    }
+  }
+  void add(std::string_view text) {
+    for (const char c : text) hash_ = (hash_ ^ static_cast<unsigned char>(c)) * 0x100000001B3U;
+    add(text.size());
+  }
+  // Adds what tells a file from every other and from its own past.
+  void add(const struct stat& about) {
+    add(about.st_ino);
+    add(static_cast<std::uint64_t>(about.st_size));
+    add(static_cast<std::uint64_t>(about.st_mtim.tv_sec));
+    add(static_cast<std::uint64_t>(about.st_mtim.tv_nsec));
+  }
+  std::string text() const {
+    char digits[20];
+    std::snprintf(digits, sizeof digits, "%016" PRIx64, hash_);
+    return digits;
+  }
+
+ private:
+  std::uint64_t hash_ = 0xCBF29CE484222325U;
+};
+
+// An open file whose lock lasts as long as this.
+class LockedFile {
+ public:
+  explicit LockedFile(int handle) : handle_(handle) {}
+  ~LockedFile() {
+    if (handle_ >= 0) ::close(handle_);
+  }
+  LockedFile(const LockedFile&) = delete;
+  LockedFile& operator=(const LockedFile&) = delete;
+  bool is_open() const { return handle_ >= 0; }
+
+  // Waits for whoever holds the lock.
+  bool lock(bool quiet) const {
+    if (::flock(handle_, LOCK_EX | LOCK_NB) == 0) return true;
+    if (errno != EWOULDBLOCK) return false;
+    if (!quiet) print_error(kRunTool, "waiting for another qsf-run, which converts a model");
+    while (::flock(handle_, LOCK_EX) != 0) {
+      if (errno != EINTR) return false;
+    }
+    return true;
+  }
+
+ private:
+  int handle_;
+};
+
+// Returns the paths of all parts of a model: those whose names differ in the number of
+// "-00001-of-00003.gguf" alone, or the file itself.
+std::vector<std::string> part_paths(const std::string& path) {
+  constexpr std::string_view kPattern = "-00000-of-00000.gguf";
+  if (path.size() < kPattern.size()) return {path};
+  const std::size_t start = path.size() - kPattern.size();
+  unsigned number = 0;
+  unsigned count = 0;
+  int n_read = 0;
+  if (std::sscanf(path.c_str() + start, "-%5u-of-%5u.gguf%n", &number, &count, &n_read) != 2 ||
+      static_cast<std::size_t>(n_read) != kPattern.size() || count == 0) {
+    return {path};
+  }
+  std::vector<std::string> paths;
+  for (unsigned i = 1; i <= count; ++i) {
+    char end[32];
+    std::snprintf(end, sizeof end, "-%05u-of-%05u.gguf", i, count);
+    paths.push_back(path.substr(0, start) + end);
+  }
+  return paths;
+}
+
+struct Identity {
+  std::string text;
+  std::uint64_t bytes = 0;  // of all parts
+};
+
+// Returns what tells this model from others; nothing with a reason when a part cannot be looked at.
+std::optional<Identity> identify(const std::string& path, std::string& error) {
+  Fingerprint print;
+  Identity identity;
+  for (const std::string& part : part_paths(path)) {
+    struct stat about = {};
+    if (::stat(part.c_str(), &about) != 0) {
+      error = part + ": " + (errno == ENOENT ? "no such file" : std::strerror(errno));
+      return std::nullopt;
+    }
+    if (!S_ISREG(about.st_mode)) {
+      error = part + ": not a regular file";
+      return std::nullopt;
+    }
+    print.add(about);
+    identity.bytes += static_cast<std::uint64_t>(about.st_size);
+  }
+  identity.text = print.text();
+  return identity;
+}
+
+// Returns the folder of converted models, made if need be.
+std::optional<std::string> cache_folder(std::string& error) {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  std::string folder;
+  if (cache != nullptr && cache[0] == '/') {
+    folder = cache;
+  } else if (home != nullptr && home[0] == '/') {
+    folder = std::string(home) + "/.cache";
+  } else {
+    error = "neither XDG_CACHE_HOME nor HOME names a folder to keep converted models in";
+    return std::nullopt;
+  }
+  folder += "/qsf/converted";
+  std::error_code failure;
+  fs::create_directories(folder, failure);
+  if (!failure) return folder;
+  error = folder + ": cannot be made: " + failure.message();
+  return std::nullopt;
+}
+
+bool is_file(const std::string& path) {
+  struct stat about = {};
+  return ::stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode);
+}
+
+// Runs the converter and waits for it; returns its exit code, 128 and the signal that ended it, or
+// 127 when it could not be started.
+int run_converter(const std::string& converter, const std::string& from, const std::string& to,
+                  bool quiet) {
+  std::vector<std::string> arguments = {converter, "--quant-type", "keep"};
+  if (quiet) arguments.emplace_back("--quiet");
+  // Behind this a path may begin with a dash.
+  arguments.insert(arguments.end(), {"--", from, to});
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  // Standard output is for the text of the model alone.
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+  pid_t child = 0;
+  const int failure =
+      ::posix_spawn(&child, converter.c_str(), &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (failure != 0) return 127;
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return 127;
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// Removes what earlier versions made of the same file.
+void remove_older(const std::string& folder, const std::string& prefix, const std::string& kept) {
+  std::error_code failure;
+  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end;
+       entry.increment(failure)) {
+    const std::string name = entry->path().filename().string();
+    std::error_code ignored;
+    if (name != kept && name.starts_with(prefix) && name.ends_with(".qsf")) {
+      fs::remove(entry->path(), ignored);
+    }
+  }
+}
+
+// Refuses to begin what cannot end: a converted model has about the size of the original.
+bool has_room(const std::string& folder, std::uint64_t n_bytes, std::string& error) {
+  struct statvfs about = {};
+  if (::statvfs(folder.c_str(), &about) != 0) return true;
+  const std::uint64_t n_free = std::uint64_t{about.f_bavail} * about.f_frsize;
+  if (n_free >= n_bytes) return true;
+  error =
+      folder + ": " + megabytes(n_free) + " are free, and the converted model takes about " +
+      megabytes(n_bytes) +
+      "; remove older models from this folder, or set XDG_CACHE_HOME to a place on another disk";
+  return false;
+}
+
+// Makes `target`. Requires  the lock is held
+bool convert(const std::string& path, const Identity& identity, const std::string& converter,
+             const std::string& folder, const std::string& target, bool quiet, std::string& error) {
+  if (!has_room(folder, identity.bytes, error)) return false;
+  if (!quiet) print_error(kRunTool, path + ": converting it once, to " + target);
+  const int code = run_converter(converter, path, target, quiet);
+  if (code != 0) {
+    error = path + ": could not be converted: " + converter +
+            (code == 127  ? " cannot be started"
+             : code > 128 ? " was ended by signal " + std::to_string(code - 128)
+                          : " failed, as it says above") +
+            "; converted models are kept in " + folder;
+    return false;
+  }
+  std::string gone;
+  const auto after = identify(path, gone);
+  if (after && after->text == identity.text) return true;
+  ::unlink(target.c_str());
+  error = path + ": the file was changed while it was converted; run it again";
+  return false;
+}
+
+}  // namespace
+
+bool is_gguf_path(const std::string& path) {
+  return path.ends_with(kSuffix);
+}
+
+std::optional<std::string> converted_model(const std::string& path, bool quiet,
+                                           std::string& error) {
+  const auto identity = identify(path, error);
+  if (!identity) return std::nullopt;
+  const std::string converter = program_folder() + "qsf-convert";
+  struct stat about = {};
+  if (::stat(converter.c_str(), &about) != 0) {
+    error = path + ": a GGUF file is converted before it runs, and there is no " + converter +
+            "; convert it where there is one: qsf-convert MODEL.gguf MODEL.qsf";
+    return std::nullopt;
+  }
+  const auto folder = cache_folder(error);
+  if (!folder) {
+    error = path + ": " + error;
+    return std::nullopt;
+  }
+  Fingerprint maker;
+  maker.add(qsf_version());
+  maker.add(about);
+  std::string stem = fs::path(path).stem().string();
+  if (stem.size() > 100) stem.resize(100);
+  const std::string prefix = stem + "-" + identity->text + "-";
+  const std::string name = prefix + maker.text() + ".qsf";
+  const std::string target = *folder + "/" + name;
+  if (is_file(target)) return target;
+
+  const std::string lock_path = *folder + "/lock";
+  const LockedFile lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (!lock.is_open() || !lock.lock(quiet)) {
+    error = lock_path + ": " + std::strerror(errno);
+    return std::nullopt;
+  }
+  // Another process may have made it meanwhile.
+  if (is_file(target)) return target;
+  if (!convert(path, *identity, converter, *folder, target, quiet, error)) return std::nullopt;
+  remove_older(*folder, prefix, name);
+  return target;
+}
+
+}  // namespace qsf_tools

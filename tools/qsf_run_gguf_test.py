@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""qsf-run on GGUF files: converted once, into a cache that nothing can leave half-written.
+
+Usage: qsf_run_gguf_test.py BIN_DIR SOURCE_DIR [unittest arguments]
+"""
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BIN_DIR, SOURCE_DIR = sys.argv[1:3]
+RUN = os.path.join(BIN_DIR, "qsf-run")
+CONVERT = os.path.join(BIN_DIR, "qsf-convert")
+MODEL = os.path.join(SOURCE_DIR, "testdata", "gguf", "llama_gqa_tied.gguf")
+ARGUMENTS = ["--prompt", "t5 t6", "--max-tokens", "12", "--temperature", "0"]
+TIMEOUT_S = 120
+
+
+class GgufCase(unittest.TestCase):
+    def setUp(self):
+        self.scratch = tempfile.TemporaryDirectory()
+        self.model = self.path("my model.gguf")
+        shutil.copy(MODEL, self.model)
+        self.folder = self.path("cache/qsf/converted")
+
+    def tearDown(self):
+        self.scratch.cleanup()
+
+    def path(self, name):
+        return os.path.join(self.scratch.name, name)
+
+    def environment(self, **changes):
+        env = {**os.environ, "XDG_CACHE_HOME": self.path("cache")}
+        for name, value in changes.items():
+            env.pop(name, None)
+            if value is not None:
+                env[name] = value
+        return env
+
+    def call(self, model, *arguments, tool=RUN, env=None, **keywords):
+        done = subprocess.run([tool, model, *ARGUMENTS, *arguments], capture_output=True,
+                              timeout=TIMEOUT_S, stdin=subprocess.DEVNULL,
+                              env=env or self.environment(), **keywords)
+        return done.returncode, done.stdout, done.stderr.decode()
+
+    def refused(self, word, model=None, **keywords):
+        code, out, err = self.call(model or self.model, **keywords)
+        self.assertEqual((code, out), (1, b""), err)
+        self.assertIn(word, err)
+        self.assertEqual(self.cached(), [])
+
+    def cached(self):
+        names = os.listdir(self.folder) if os.path.isdir(self.folder) else []
+        return sorted(name for name in names if name != "lock")
+
+    def test_a_model_is_converted_once_and_runs_as_its_conversion_does(self):
+        converted = self.path("m.qsf")
+        subprocess.run([CONVERT, "--quiet", self.model, converted], check=True)
+        expected = self.call(converted)[1]
+        code, out, err = self.call(self.model)
+        self.assertEqual(code, 0, err)
+        self.assertIn("converting it once", err)
+        self.assertEqual(out, expected)
+        self.assertEqual(len(self.cached()), 1)
+        before = os.stat(os.path.join(self.folder, self.cached()[0]))
+        code, out, err = self.call(self.model, "--ram-budget", "64")
+        self.assertEqual((code, out), (0, expected), err)
+        self.assertNotIn("converting", err)
+        after = os.stat(os.path.join(self.folder, self.cached()[0]))
+        self.assertEqual(before.st_ino, after.st_ino)
+
+    def test_quiet_says_nothing(self):
+        code, _, err = self.call(self.model, "--quiet")
+        self.assertEqual((code, err), (0, ""))
+
+    def test_a_moved_file_is_the_same_and_a_changed_one_is_not(self):
+        self.assertEqual(self.call(self.model)[0], 0)
+        other = self.path("elsewhere.gguf")
+        os.rename(self.model, other)
+        os.makedirs(self.path("sub"))
+        shutil.move(other, self.path("sub/my model.gguf"))
+        code, _, err = self.call(self.path("sub/my model.gguf"))
+        self.assertEqual(code, 0, err)
+        self.assertNotIn("converting", err)
+        os.utime(self.path("sub/my model.gguf"), (1, 1))
+        code, _, err = self.call(self.path("sub/my model.gguf"))
+        self.assertEqual(code, 0, err)
+        self.assertIn("converting it once", err)
+        self.assertEqual(len(self.cached()), 2)
+
+    def test_two_at_once_do_not_harm_each_other(self):
+        runs = [subprocess.Popen([RUN, self.model, *ARGUMENTS], stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, env=self.environment()) for _ in range(4)]
+        ended = [run.communicate(timeout=TIMEOUT_S) for run in runs]
+        self.assertEqual([run.returncode for run in runs], [0] * 4, ended)
+        self.assertEqual(len({out for out, _ in ended}), 1)
+        self.assertEqual(sum(b"converting it once" in err for _, err in ended), 1)
+        self.assertEqual(len(self.cached()), 1)
+
+    def test_a_full_disk_leaves_nothing(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+        self.refused("could not be converted", preexec_fn=limit)
+        self.assertEqual(self.call(self.model)[0], 0)
+
+    def test_a_converter_is_needed_beside_it(self):
+        alone = self.path("qsf-run")
+        shutil.copy(RUN, alone)
+        self.refused("qsf-convert", tool=alone)
+
+    def test_a_place_for_the_cache_is_needed(self):
+        env = self.environment(XDG_CACHE_HOME=None, HOME=None)
+        self.refused("XDG_CACHE_HOME", env=env)
+        with open(self.path("file"), "wb"):
+            pass
+        self.refused("cannot be made", env=self.environment(XDG_CACHE_HOME=self.path("file")))
+        code, _, err = self.call(self.model, env=self.environment(
+            XDG_CACHE_HOME=None, HOME=self.path("home")))
+        self.assertEqual(code, 0, err)
+        self.assertEqual(len(os.listdir(self.path("home/.cache/qsf/converted"))), 2)
+
+    def test_files_that_are_no_models(self):
+        self.refused("no such file", model=self.path("absent.gguf"))
+        with open(self.model, "rb") as file:
+            content = file.read()
+        for n_bytes in (0, 3, 100, 5000, len(content) - 1):
+            with open(self.path("cut.gguf"), "wb") as file:
+                file.write(content[:n_bytes])
+            self.refused("could not be converted", model=self.path("cut.gguf"))
+        os.mkdir(self.path("folder.gguf"))
+        self.refused("folder", model=self.path("folder.gguf"))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
