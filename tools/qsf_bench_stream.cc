@@ -22,7 +22,6 @@ namespace qsf_tools {
 namespace {
 
 constexpr std::uint64_t kMegabyte = 1'000'000;
-constexpr std::uint64_t kCellNs = 50'000'000;  // of each round of a probe beside a run
 constexpr std::size_t kTracedTiles = 1U << 16;
 
 double fastest(const qsf::DiskProbe& probe) {
@@ -43,25 +42,66 @@ class DiskMeter {
   DiskMeter(DiskMeter&& other) noexcept
       : file_(std::move(other.file_)),
         memory_(std::exchange(other.memory_, {})),
-        path_(other.path_) {}
+        path_(other.path_),
+        best_(other.best_) {}
   DiskMeter& operator=(DiskMeter&&) = delete;
   ~DiskMeter() { qsf::unmap_pages(memory_); }
 
-  qsf::Result<qsf::DiskProbe> probe(bool thorough) const {
+  qsf::Result<qsf::DiskProbe> probe(std::uint64_t cell_ns) const {
     qsf::DiskProbeOptions options;
     options.device.path = path_;
-    options.thorough = thorough;
-    if (!thorough) options.cell_ns = kCellNs;
+    options.thorough = true;
+    options.cell_ns = cell_ns;
     return qsf::probe_disk(file_, options, memory_);
   }
 
+  // Finds the way of asking that is fastest in the median of rounds over the whole matrix. What is
+  // measured from then on is that way alone: the best of many short measurements would be the best
+  // moment of the disk, not what it gives.
+  qsf::Status choose() {
+    std::vector<std::pair<qsf::ProbeCell, std::vector<double>>> cells;
+    for (unsigned round = 0; round < kRounds; ++round) {
+      QSF_ASSIGN_OR_RETURN(const qsf::DiskProbe found, probe(kRoundCellNs));
+      for (const qsf::ProbeCell& cell : found.matrix) {
+        const auto known = std::ranges::find_if(cells, [&](const auto& other) {
+          return other.first.depth == cell.depth && other.first.block_bytes == cell.block_bytes;
+        });
+        if (known != cells.end()) {
+          known->second.push_back(cell.bytes_per_second);
+        } else if (round == 0) {
+          cells.push_back({cell, {cell.bytes_per_second}});
+        }
+      }
+    }
+    best_ = {};
+    for (auto& [cell, rates] : cells) {
+      cell.bytes_per_second = spread_of(std::move(rates)).median;
+      if (cell.bytes_per_second > best_.bytes_per_second) best_ = cell;
+    }
+    return qsf::ok_status();
+  }
+  const qsf::ProbeCell& best() const { return best_; }
+
+  // Returns the bytes a second of that way now. Requires  choose()
+  qsf::Result<double> measure() const {
+    qsf::DiskProbeOptions options;
+    options.device.path = path_;
+    options.cell_ns = kBesideNs;
+    return qsf::measure_disk(file_, options, best_, memory_);
+  }
+
  private:
+  static constexpr unsigned kRounds = 3;
+  static constexpr std::uint64_t kRoundCellNs = 100'000'000;
+  static constexpr std::uint64_t kBesideNs = 500'000'000;  // before and after each run
+
   DiskMeter(qsf::File file, qsf::MutableByteSpan memory, std::optional<qsf::ReadPath> path)
       : file_(std::move(file)), memory_(memory), path_(path) {}
 
   qsf::File file_;
   qsf::MutableByteSpan memory_;
   std::optional<qsf::ReadPath> path_;
+  qsf::ProbeCell best_;
 };
 
 // What one run took.
@@ -69,7 +109,7 @@ struct StreamRun {
   double seconds = 0.0;
   std::uint64_t bytes_read = 0;  // from the file
   double wait_seconds = 0.0;     // of those, that a pass waited for the disk
-  double disk_beside = 0.0;      // bytes a second that probes before and after found, their mean
+  double disk_beside = 0.0;      // bytes a second of the disk just before and after, their mean
 };
 
 struct StreamResult {
@@ -113,8 +153,7 @@ qsf::Result<StreamRun> run_once(BenchModel& model, const BenchTest& test, const 
   QSF_RETURN_IF_ERROR(model.reach_depth(test.depth));
   StreamRun run;
   if (meter != nullptr) {
-    QSF_ASSIGN_OR_RETURN(const qsf::DiskProbe before, meter->probe(false));
-    run.disk_beside = fastest(before);
+    QSF_ASSIGN_OR_RETURN(run.disk_beside, meter->measure());
   }
   const qsf::PagerStats before = model.engine().pager_stats();
   QSF_ASSIGN_OR_RETURN(run.seconds, model.run(test));
@@ -122,8 +161,8 @@ qsf::Result<StreamRun> run_once(BenchModel& model, const BenchTest& test, const 
   run.bytes_read = after.bytes_read - before.bytes_read;
   run.wait_seconds = static_cast<double>(after.wait_ns - before.wait_ns) * 1e-9;
   if (meter != nullptr) {
-    QSF_ASSIGN_OR_RETURN(const qsf::DiskProbe beside, meter->probe(false));
-    run.disk_beside = (run.disk_beside + fastest(beside)) / 2;
+    QSF_ASSIGN_OR_RETURN(const double beside, meter->measure());
+    run.disk_beside = (run.disk_beside + beside) / 2;
   }
   return run;
 }
@@ -227,7 +266,8 @@ void print_stream(const Stream& stream) {
   }
 }
 
-void print_streams(const BenchOptions& options, const std::vector<Stream>& streams) {
+void print_streams(const BenchOptions& options, const std::vector<Stream>& streams,
+                   const DiskMeter* meter) {
   const Machine machine = describe_machine();
   std::printf("qsf-bench " QSF_VERSION ": %s, %s\n", machine.cpu.c_str(), options.model.c_str());
   for (const Stream& stream : streams) {
@@ -235,6 +275,10 @@ void print_streams(const BenchOptions& options, const std::vector<Stream>& strea
                 megabytes(stream.budget_bytes).c_str(), megabytes(stream.planned_bytes).c_str(),
                 stream.rows_per_pass, megabytes(stream.streamed_bytes).c_str(),
                 stream.mode.c_str());
+  }
+  if (meter != nullptr) {
+    std::printf("disk: read %u at once of %u KiB, which was fastest, before and after each run\n",
+                meter->best().depth, meter->best().block_bytes >> 10);
   }
   std::printf("\n%10s %10s %-22s %10s %20s %10s %8s %8s %9s\n", "budget", "resident", "test",
               "tokens/s", "min to max", "read", "GB/s", "of disk", "waiting");
@@ -268,6 +312,7 @@ qsf::Status bench_streams(const BenchOptions& options) {
   std::optional<DiskMeter> meter;
   if (!options.no_probe) {
     QSF_ASSIGN_OR_RETURN(DiskMeter opened, DiskMeter::open(options));
+    QSF_RETURN_IF_ERROR(opened.choose());
     meter.emplace(std::move(opened));
   }
   std::vector<Stream> streams;
@@ -279,7 +324,7 @@ qsf::Status bench_streams(const BenchOptions& options) {
   }
   progress.clear();
   if (!options.json) {
-    print_streams(options, streams);
+    print_streams(options, streams, meter ? &*meter : nullptr);
     return qsf::ok_status();
   }
   nlohmann::ordered_json json = {{"tool", "qsf-bench"},
@@ -287,6 +332,10 @@ qsf::Status bench_streams(const BenchOptions& options) {
                                  {"model", options.model},
                                  {"repetitions", options.repetitions},
                                  {"streams", nlohmann::ordered_json::array()}};
+  if (meter) {
+    json["disk_probe"] = {{"depth", meter->best().depth},
+                          {"block_bytes", meter->best().block_bytes}};
+  }
   for (const Stream& stream : streams) json["streams"].push_back(stream_json(stream));
   print_json(json);
   return qsf::ok_status();
@@ -294,7 +343,7 @@ qsf::Status bench_streams(const BenchOptions& options) {
 
 qsf::Status bench_disk(const BenchOptions& options) {
   QSF_ASSIGN_OR_RETURN(const DiskMeter meter, DiskMeter::open(options));
-  QSF_ASSIGN_OR_RETURN(const qsf::DiskProbe probe, meter.probe(true));
+  QSF_ASSIGN_OR_RETURN(const qsf::DiskProbe probe, meter.probe(0));
   if (options.json) {
     print_json({{"tool", "qsf-bench"}, {"model", options.model}, {"disk", disk_json(probe)}});
     return qsf::ok_status();

@@ -93,7 +93,7 @@ Status EngineOpener::ask_disk() {
   if (file.size_bytes() < kLeastRememberedBytes) return ok_status();
   const std::uint64_t n_bytes =
       std::min(kProbeMemoryBytes, impl_->plan.memory.arena_bytes() & ~(kTileAlign - 1));
-  QSF_ASSIGN_OR_RETURN(const MutableByteSpan memory, map_pages(n_bytes, HugePages::kNever));
+  QSF_ASSIGN_OR_RETURN(const MutableByteSpan memory, map_pages(n_bytes, HugePages::kAllow));
   const auto probe = remembered_disk_probe(file, {.device = {.path = impl_->options.read_path}},
                                            memory, default_probe_folder());
   unmap_pages(memory);

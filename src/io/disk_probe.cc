@@ -207,6 +207,22 @@ Status measure_thoroughly(Prober& prober) {
 
 }  // namespace
 
+Result<double> measure_disk(const File& file, const DiskProbeOptions& options,
+                            const ProbeCell& wished, MutableByteSpan memory) {
+  Prober prober(file, options.device, memory,
+                options.cell_ns != 0 ? options.cell_ns : kThoroughCellNs);
+  if (wished.depth == 0 || wished.block_bytes == 0 ||
+      !prober.is_possible(wished.depth, wished.block_bytes)) {
+    return invalid_argument(
+        "%s: %u reads of %u bytes at once need more than %zu bytes of memory, or more than the "
+        "file "
+        "has; measure with fewer or smaller ones",
+        file.path().c_str(), wished.depth, wished.block_bytes, memory.size());
+  }
+  QSF_RETURN_IF_ERROR(prober.measure(wished.depth, wished.block_bytes));
+  return prober.probe().matrix.front().bytes_per_second;
+}
+
 Result<DiskProbe> probe_disk(const File& file, const DiskProbeOptions& options,
                              MutableByteSpan memory) {
   const std::uint64_t available = std::min<std::uint64_t>(file.size_bytes(), memory.size());

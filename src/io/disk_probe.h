@@ -51,6 +51,13 @@ inline constexpr std::uint64_t kProbeMemoryBytes = std::uint64_t{64} << 20;
 Result<DiskProbe> probe_disk(const File& file, const DiskProbeOptions& options,
                              MutableByteSpan memory);
 
+// Measures one way of asking alone, as `wished` has it, for `options.cell_ns`, and returns the
+// bytes a second: what a program reaches can be set against it again and again. Requires  `memory`
+// begins at a multiple of kDirectAlign and holds depth * block_bytes of `wished` Fails
+// kInvalidArgument when it or the file is too small for that; as reading does
+Result<double> measure_disk(const File& file, const DiskProbeOptions& options,
+                            const ProbeCell& wished, MutableByteSpan memory);
+
 // Returns the folder where measurements are remembered, $XDG_CACHE_HOME/qsf or ~/.cache/qsf; empty
 // when neither variable is set.
 std::string default_probe_folder();

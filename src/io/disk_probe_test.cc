@@ -115,6 +115,25 @@ TEST_F(DiskProbeTest, SmallFilesAndLittleMemoryAreMeasuredAsFarAsTheyGo) {
   EXPECT_EQ(probe_disk(file, {.cell_ns = kCellNs}, memory_.first(65536))->matrix.size(), 1U);
 }
 
+TEST_F(DiskProbeTest, MeasuresOneWayOfAskingAlone) {
+  const File file = File::open(path_).value();
+  const DiskProbeOptions options = {.device = {.path = ReadPath::kPread}, .cell_ns = kCellNs};
+  EXPECT_GT(measure_disk(file, options, {.depth = 2, .block_bytes = kMiB}, memory_).value(), 0.0);
+  for (const ProbeCell& wished :
+       {ProbeCell{}, ProbeCell{.depth = 1}, ProbeCell{.block_bytes = kMiB},
+        ProbeCell{.depth = 17, .block_bytes = kMiB},         // more memory than there is
+        ProbeCell{.depth = 1, .block_bytes = 16 * kMiB}}) {  // more file
+    const auto rate = measure_disk(file, options, wished, memory_);
+    ASSERT_FALSE(rate.has_value()) << wished.depth << " of " << wished.block_bytes;
+    EXPECT_EQ(rate.error().code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(rate.error().message(), HasSubstr(path_));
+  }
+  FaultyFileOps ops({.read_error_at = 0});
+  const File faulty = File::open(path_, ops).value();
+  EXPECT_FALSE(
+      measure_disk(faulty, options, {.depth = 8, .block_bytes = kMiB}, memory_).has_value());
+}
+
 TEST_F(DiskProbeTest, ReportsWhatCannotBeRead) {
   FaultyFileOps ops;
   const File file = File::open(path_, ops).value();
