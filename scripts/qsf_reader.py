@@ -26,14 +26,14 @@ except ImportError:
 ALIGN = 4096
 ONE_ROW = 0xFFFFFFFF
 WEIGHT_TYPES = {0: "2bit-sym", 1: "2bit", 2: "3bit", 3: "4bit", 4: "ternary",
-                6: "f32", 7: "f16", 8: "bf16", 9: "8bit", 10: "qk256", 12: "ternary-row",
+                6: "f32", 7: "f16", 8: "bf16", 9: "8bit", 10: "qk256", 11: "ternary-base3", 12: "ternary-row",
                 32: "2bit-super", 33: "3bit-super", 34: "4bit-super"}
-CODE_BITS = {0: 2, 1: 2, 2: 3, 3: 4, 4: 2, 6: 32, 7: 16, 8: 16, 9: 8, 10: 2, 12: 2, 32: 2, 33: 3, 34: 4}
+CODE_BITS = {0: 2, 1: 2, 2: 3, 3: 4, 4: 2, 6: 32, 7: 16, 8: 16, 9: 8, 10: 2, 11: 2, 12: 2, 32: 2, 33: 3, 34: 4}
 HAS_MIN = {1, 2, 3}
 FLOATS = {6, 7, 8}
-QK256, TERNARY_ROW = 10, 12
+QK256, TERNARY_BASE3, TERNARY_ROW = 10, 11, 12
 SUPER_CODES = {32: 1, 33: 2, 34: 3}  # the type whose codes the sub-blocks have
-FIXED_BLOCK = {6: 4, 7: 4, 8: 4, QK256: 64, TERNARY_ROW: 64}
+FIXED_BLOCK = {6: 4, 7: 4, 8: 4, QK256: 64, TERNARY_BASE3: 80, TERNARY_ROW: 64}
 KINDS = {0: "attn_q", 1: "attn_k", 2: "attn_v", 3: "attn_o", 4: "ffn_gate", 5: "ffn_up",
          6: "ffn_down", 7: "attn_norm", 8: "ffn_norm", 9: "attn_q_bias", 10: "attn_k_bias",
          11: "attn_v_bias", 12: "attn_o_bias", 13: "ffn_biases", 16: "ffn_up_bias",
@@ -180,6 +180,8 @@ def row_major_row_bytes(weight_type, block, cols):
         return ceil_div(cols, 256) * 64
     if weight_type == TERNARY_ROW:
         return 4 + ceil_div(cols, 64) * 16
+    if weight_type == TERNARY_BASE3:
+        return 4 + ceil_div(cols, 80) * 16
     if weight_type in SUPER_CODES:
         return (ceil_div(cols, 256) * super_head_bytes(block) +
                 ceil_div(cols, block) * code_bytes(weight_type, block))
@@ -216,6 +218,11 @@ def qk256_value(code):
     return (-2.0, -1.0, 1.0, 2.0)[code]
 
 
+def base3_code(byte, t):
+    """Code t of the five in a byte, the first in the highest place."""
+    return byte * 243 // 256 // 3 ** (4 - t) % 3
+
+
 def row_major_super_row(weight_type, block, cols, data, start):
     subs, size = 256 // block, code_bytes(weight_type, block)
     row = []
@@ -238,6 +245,10 @@ def row_major_row(weight_type, block, cols, data, start):
     if weight_type == TERNARY_ROW:
         scale = struct.unpack_from("<f", data, start)[0]
         return [scale * (two_bits(data, start + 4 + c // 64 * 16, 64, c % 64) - 1)
+                for c in range(cols)]
+    if weight_type == TERNARY_BASE3:
+        scale = struct.unpack_from("<f", data, start)[0]
+        return [scale * (base3_code(data[start + 4 + c // 80 * 16 + c % 16], c % 80 // 16) - 1)
                 for c in range(cols)]
     if weight_type in SUPER_CODES:
         return row_major_super_row(weight_type, block, cols, data, start)
@@ -268,6 +279,8 @@ def group_bytes(weight_type, block, cols):
     lines = 16 * block * CODE_BITS[weight_type] // 8
     if weight_type in (QK256, TERNARY_ROW):
         return blocks * 256 + (64 if weight_type == TERNARY_ROW else 0)
+    if weight_type == TERNARY_BASE3:
+        return 64 + blocks * 256
     if weight_type in SUPER_CODES:
         supers = ceil_div(cols, 256)
         return blocks * lines + (supers * 256 if block == 32 else
@@ -313,6 +326,11 @@ def group_row(weight_type, block, cols, data, start, r):
     if weight_type == TERNARY_ROW:
         scale = struct.unpack_from("<f", data, start + 4 * r)[0]
         return [scale * (line_code(2, data, start + 64, r, c) - 1) for c in range(cols)]
+    if weight_type == TERNARY_BASE3:
+        scale = struct.unpack_from("<f", data, start + 4 * r)[0]
+        return [scale * (base3_code(data[start + 64 + c // 80 * 256 + c % 16 // 4 * 64 + 4 * r + c % 4],
+                                    c % 80 // 16) - 1)
+                for c in range(cols)]
     if weight_type in SUPER_CODES:
         return group_super_row(weight_type, block, cols, data, start, r)
     if weight_type in FLOATS:

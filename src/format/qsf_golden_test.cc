@@ -45,13 +45,12 @@ TEST_P(QsfGoldenTest, ReadsAsItAlwaysDid) {
   EXPECT_FALSE(lines >> rest);
 }
 
-INSTANTIATE_TEST_SUITE_P(V1, QsfGoldenTest,
-                         testing::Values(testing_support::minimal_model(),
-                                         testing_support::types_model(),
-                                         testing_support::compressed_model(),
-                                         testing_support::longrope_model(),
-                                         testing_support::super_model()),
-                         [](const auto& model) { return model.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    V1, QsfGoldenTest,
+    testing::Values(testing_support::minimal_model(), testing_support::types_model(),
+                    testing_support::compressed_model(), testing_support::longrope_model(),
+                    testing_support::super_model(), testing_support::base3_model()),
+    [](const auto& model) { return model.param.name; });
 
 }  // namespace
 }  // namespace qsf

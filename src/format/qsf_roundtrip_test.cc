@@ -35,7 +35,8 @@ using testing_support::write_small_model;
 std::vector<SmallModel> all_models() {
   return {testing_support::minimal_model(),    testing_support::types_model(),
           testing_support::compressed_model(), testing_support::full_model(),
-          testing_support::longrope_model(),   testing_support::super_model()};
+          testing_support::longrope_model(),   testing_support::super_model(),
+          testing_support::base3_model()};
 }
 
 class QsfRoundtripTest : public testing::Test {

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/f16.h"
+#include "quant/base3.h"
 #include "quant/interleave.h"
 
 namespace qsf {
@@ -31,6 +32,7 @@ constexpr CodeMoments code_moments(QuantType type) noexcept {
     case QuantType::kQ3Super: return {3.5, 2.291};
     case QuantType::kQ4:
     case QuantType::kQ4Super: return {7.5, 4.610};
+    case QuantType::kTernaryBase3: return {1.0, 0.816};
     case QuantType::kTernary:
     case QuantType::kTernaryRow: return {1.0, 0.707};
     case QuantType::kQ8: return {0.0, 73.9};
@@ -86,13 +88,19 @@ void set_exponents(QuantType type, MutableByteSpan out) noexcept {
   }
 }
 
-// Replaces the codes that a type does not have: 3 of ternary by 1, -128 of 8bit by 127.
+// Replaces the codes that a type does not have: 3 of ternary by 1, -128 of 8bit by 127, and the
+// bytes that are no base-3 number by those below them, which are.
 void repair_codes(QuantType type, MutableByteSpan lines) noexcept {
   if (type == QuantType::kTernary || type == QuantType::kTernaryRow) {
     for (std::size_t at = 0; at + 8 <= lines.size(); at += 8) {
       const auto codes = load_le<std::uint64_t>(lines, at);
       const std::uint64_t both = codes & codes >> 1 & 0x5555555555555555U;
       store_le(lines, at, codes & ~(both << 1));
+    }
+  } else if (type == QuantType::kTernaryBase3) {
+    for (std::byte& digits : lines) {
+      const auto byte = static_cast<unsigned>(digits);
+      if (!are_base3_bytes(ByteSpan(&digits, 1))) digits = static_cast<std::byte>(byte - 1);
     }
   } else if (type == QuantType::kQ8) {
     for (std::byte& code : lines) {

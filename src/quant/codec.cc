@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "quant/base3.h"
 #include "quant/fields.h"
 #include "quant/floats.h"
 #include "quant/interleave.h"
@@ -30,6 +31,7 @@ constexpr BlockCodec kQ4Codec = {pack_q4, unpack_q4, encode_q4_block};
 constexpr BlockCodec kTernaryCodec = {pack_ternary, unpack_ternary, encode_ternary_block};
 constexpr BlockCodec kQ8Codec = {pack_q8, unpack_q8, encode_q8_block};
 constexpr BlockCodec kQk256Codec = {pack_qk256, unpack_qk256, nullptr};
+constexpr BlockCodec kTernaryBase3Codec = {pack_base3, unpack_base3, nullptr};
 constexpr BlockCodec kTernaryRowCodec = {pack_q2a, unpack_q2a, nullptr};
 constexpr BlockCodec kQ2SuperCodec = {pack_q2a, unpack_q2a, nullptr};
 constexpr BlockCodec kQ3SuperCodec = {pack_q3, unpack_q3, nullptr};
@@ -54,12 +56,13 @@ bool floats_are_finite(QuantType type, ByteSpan bytes) noexcept {
   return true;
 }
 
-// Returns whether code bytes hold a code that the type does not have: -128, or ternary 3, which
-// the bit planes of ternary blocks in layout 0 cannot express.
+// Returns whether code bytes hold a code that the type does not have: -128, ternary 3, which the
+// bit planes of ternary blocks in layout 0 cannot express, or a byte that is no base-3 number.
 bool has_bad_code(QuantType type, Layout layout, ByteSpan codes) noexcept {
   if (type == QuantType::kQ8) {
     return std::find(codes.begin(), codes.end(), std::byte{0x80}) != codes.end();
   }
+  if (type == QuantType::kTernaryBase3) return !are_base3_bytes(codes);
   if (type != QuantType::kTernaryRow &&
       (type != QuantType::kTernary || layout != Layout::kInterleaved)) {
     return false;
@@ -139,6 +142,7 @@ const BlockCodec& block_codec(QuantType type) noexcept {
     case QuantType::kTernary: return kTernaryCodec;
     case QuantType::kQ8: return kQ8Codec;
     case QuantType::kQk256: return kQk256Codec;
+    case QuantType::kTernaryBase3: return kTernaryBase3Codec;
     case QuantType::kTernaryRow: return kTernaryRowCodec;
     case QuantType::kQ2Super: return kQ2SuperCodec;
     case QuantType::kQ3Super: return kQ3SuperCodec;
@@ -159,6 +163,7 @@ void decode_codes(QuantType type, BlockScale fields, const std::uint8_t* codes,
       for (std::size_t i = 0; i < n; ++i) out[i] = scale * (static_cast<float>(codes[i]) - 1.5F);
       return;
     case QuantType::kTernary:
+    case QuantType::kTernaryBase3:
     case QuantType::kTernaryRow:
       for (std::size_t i = 0; i < n; ++i) out[i] = scale * (static_cast<float>(codes[i]) - 1.0F);
       return;
@@ -196,6 +201,7 @@ void encode_row(BlockFormat format, std::span<const float> row, MutableByteSpan 
   if (is_float_type(format.type)) return encode_float_row(format.type, row, out);
   if (is_super_type(format.type)) return encode_super_blocks(format, row, out);
   if (format.type == QuantType::kTernaryRow) return encode_ternary_row(row, out);
+  if (format.type == QuantType::kTernaryBase3) return encode_base3_row(row, out);
   if (format.type == QuantType::kQk256) return encode_qk256_row(row, out);
   const BlockCodec& codec = block_codec(format.type);
   const std::size_t n_bytes = block_bytes(format);

@@ -41,7 +41,7 @@ void decode_codes(QuantType type, BlockScale fields, const std::uint8_t* codes,
 // Shapes      row [n_cols], out [row_major_bytes(format, n_cols)]
 // Requires    is_valid(format); every weight is finite and, except for f32 and bf16, at most 65504
 //             in magnitude (a larger one would need a scale that f16 does not have); ternary-row
-//             takes any finite weight, qk256 makes its levels of any
+//             and ternary-base3 take any finite weight, qk256 makes its levels of any
 // Guarantees  scales and mins depend on true columns alone; codes of other columns are 0
 // Threads     any
 void encode_row(BlockFormat format, std::span<const float> row, MutableByteSpan out);

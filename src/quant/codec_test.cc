@@ -234,7 +234,8 @@ TEST(CodecTest, RelativeErrorsOnNormalDataAreWhatTheWidthsPromise) {
         Limits{QuantType::kQ8, 0.004, 0.007}, Limits{QuantType::kTernary, 0.50, 0.60},
         Limits{QuantType::kQ2Super, 0.40, 0.51}, Limits{QuantType::kQ3Super, 0.17, 0.225},
         Limits{QuantType::kQ4Super, 0.08, 0.105}, Limits{QuantType::kTernaryRow, 0.50, 0.60},
-        Limits{QuantType::kF16, 1e-4, 3e-4}, Limits{QuantType::kBF16, 1e-3, 2.5e-3}}) {
+        Limits{QuantType::kTernaryBase3, 0.50, 0.60}, Limits{QuantType::kF16, 1e-4, 3e-4},
+        Limits{QuantType::kBF16, 1e-3, 2.5e-3}}) {
     const BlockFormat format = block_format(limits.type, 64);
     const double error = relative_error(row, decode(format, encode(format, row), row.size()));
     EXPECT_GT(error, limits.low) << name_of(format);
@@ -320,9 +321,11 @@ TEST(CodecTest, NativelyTernaryBlocksAreExact) {
     const BlockFormat format = {QuantType::kTernary, block};
     EXPECT_EQ(decode(format, encode(format, row), row.size()), row);
   }
-  const BlockFormat by_row = block_format(QuantType::kTernaryRow, 0);
   for (float& w : row) w *= 1.2345678F;  // no f16
-  EXPECT_EQ(decode(by_row, encode(by_row, row), row.size()), row);
+  for (const QuantType type : {QuantType::kTernaryRow, QuantType::kTernaryBase3}) {
+    const BlockFormat by_row = block_format(type, 0);
+    EXPECT_EQ(decode(by_row, encode(by_row, row), row.size()), row);
+  }
   for (float& w : row) w = 0.0625F * (w > 0.0F ? 1.0F : w < 0.0F ? -1.0F : 0.0F);
   TernaryScan scan;
   scan.add(row);
@@ -341,7 +344,8 @@ TEST(CodecTest, TernaryFollowsTheRuleOnOtherData) {
   const std::vector<float> row = {0.29F, -0.29F, 0.31F, -0.31F, 2.4F, -2.4F, 1.0F, 1.0F};
   const std::vector<float> expected = {0, 0, 1, -1, 1, -1, 1, 1};
   for (const BlockFormat format :
-       {BlockFormat{QuantType::kTernary, 32}, block_format(QuantType::kTernaryRow, 0)}) {
+       {BlockFormat{QuantType::kTernary, 32}, block_format(QuantType::kTernaryRow, 0),
+        block_format(QuantType::kTernaryBase3, 0)}) {
     EXPECT_EQ(decode(format, encode(format, row), 8), expected);
   }
 }
@@ -373,7 +377,7 @@ TEST(CheckBlocksTest, RefusesFieldsThatAreNotFiniteAndCodesThatDoNotExist) {
         std::vector<std::byte> bad = good;
         if (format.type == QuantType::kF32) {
           store_le(MutableByteSpan(bad), 8, static_cast<std::uint32_t>(bits | 0x7F80) << 16);
-        } else if (format.type == QuantType::kTernaryRow) {
+        } else if (scale_form(format.type) == ScaleForm::kRow) {
           store_le(MutableByteSpan(bad), 0, static_cast<std::uint32_t>(bits | 0x7F80) << 16);
         } else if (format.type == QuantType::kBF16) {
           store_le(MutableByteSpan(bad), 8, static_cast<std::uint16_t>(bits | 0x7F80));
@@ -388,9 +392,11 @@ TEST(CheckBlocksTest, RefusesFieldsThatAreNotFiniteAndCodesThatDoNotExist) {
     EXPECT_FALSE(
         check_blocks(format, Layout::kRowMajor, 1, n_cols, ByteSpan(good).first(good.size() - 1))
             .ok());
-    if (format.type == QuantType::kQ8 || format.type == QuantType::kTernaryRow) {
+    if (format.type == QuantType::kQ8 || scale_form(format.type) == ScaleForm::kRow) {
       std::vector<std::byte> bad = good;
-      bad[5] = format.type == QuantType::kQ8 ? std::byte{0x80} : std::byte{0x30};
+      bad[5] = format.type == QuantType::kQ8           ? std::byte{0x80}
+               : format.type == QuantType::kTernaryRow ? std::byte{0x30}
+                                                       : std::byte{0x01};
       EXPECT_FALSE(check_blocks(format, Layout::kRowMajor, 1, n_cols, bad).ok());
     }
   }

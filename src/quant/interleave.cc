@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "quant/base3.h"
 #include "quant/codec.h"
 #include "quant/fields.h"
 #include "quant/floats.h"
@@ -57,6 +58,14 @@ std::size_t high_line_bytes(std::uint32_t block) noexcept {
 // `lines` points at the row's own 4 bytes of the first code line.
 void put_codes(QuantType type, const std::uint8_t* codes, std::uint32_t block,
                std::byte* lines) noexcept {
+  if (type == QuantType::kTernaryBase3) {
+    std::byte packed[kBase3Block / 5];
+    pack_base3(codes, block, block, packed);
+    for (std::uint32_t f = 0; f < 4; ++f) {
+      store_word(lines + f * kLineBytes, load_word(packed + std::size_t{4} * f));
+    }
+    return;
+  }
   switch (code_bits(type)) {
     case 2: put_lines<2>(codes, block, lines); return;
     case 4: put_lines<4>(codes, block, lines); return;
@@ -76,6 +85,14 @@ void put_codes(QuantType type, const std::uint8_t* codes, std::uint32_t block,
 
 void take_codes(QuantType type, const std::byte* lines, std::uint32_t block,
                 std::uint8_t* codes) noexcept {
+  if (type == QuantType::kTernaryBase3) {
+    std::byte packed[kBase3Block / 5];
+    for (std::uint32_t f = 0; f < 4; ++f) {
+      store_word(packed + std::size_t{4} * f, load_word(lines + f * kLineBytes));
+    }
+    unpack_base3(packed, block, codes);
+    return;
+  }
   switch (code_bits(type)) {
     case 2: take_lines<2>(lines, block, codes); return;
     case 4: take_lines<4>(lines, block, codes); return;
@@ -135,6 +152,44 @@ void interleave_coded(BlockFormat from, std::uint32_t to_block, std::uint32_t n_
   }
 }
 
+// The lines of 2-bit codes of a group of ternary-row.
+std::uint64_t ternary_row_lines(std::uint64_t n_cols) noexcept {
+  return ceil_div(n_cols, 64) * 4;
+}
+
+// Interleaves rows of ternary-base3 as ternary-row, 16 columns a line, whatever the blocks.
+void interleave_base3(std::uint32_t n_rows, std::uint64_t n_cols, ByteSpan rows,
+                      MutableByteSpan out) noexcept {
+  constexpr BlockFormat kFrom = block_format(QuantType::kTernaryBase3, 0);
+  const std::size_t row_bytes = row_major_bytes(kFrom, n_cols);
+  const std::uint64_t n_lines = ternary_row_lines(n_cols);
+  Codes codes;
+  for (std::uint32_t r = 0; r < n_rows; ++r) {
+    const ByteSpan row = rows.subspan(r * row_bytes, row_bytes);
+    std::memcpy(out.data() + 4 * r, row.data(), 4);
+    for (std::uint64_t first = 0; first < n_cols; first += kFrom.block) {
+      const std::uint64_t b = first / kFrom.block;
+      unpack_base3(row.data() + locate_in_row(kFrom, b).codes, kFrom.block, codes.data());
+      const std::uint64_t n_true = std::min<std::uint64_t>(kFrom.block, n_cols - first);
+      std::fill(codes.data() + n_true, codes.data() + kFrom.block, std::uint8_t{0});
+      const auto n = static_cast<std::uint32_t>(std::min<std::uint64_t>(5, n_lines - 5 * b));
+      put_lines<2>(codes.data(), 16 * n, out.data() + (1 + 5 * b) * kLineBytes + 4 * r);
+    }
+  }
+}
+
+void expand_base3_group(std::uint64_t n_cols, ByteSpan group, MutableByteSpan out) noexcept {
+  const std::uint64_t n_lines = ternary_row_lines(n_cols);
+  const std::uint64_t n_stored = 5 * ceil_div(n_cols, kBase3Block);
+  std::copy_n(group.data(), kLineBytes, out.data());
+  base3_to_2bit_lines(group.data() + kLineBytes, std::min(n_lines, n_stored),
+                      out.data() + kLineBytes);
+  if (n_lines > n_stored) {
+    std::fill(out.begin() + static_cast<std::ptrdiff_t>((1 + n_stored) * kLineBytes), out.end(),
+              std::byte{0});
+  }
+}
+
 void interleave_one(BlockFormat from, BlockFormat to, std::uint32_t n_rows, std::uint64_t n_cols,
                     ByteSpan rows, MutableByteSpan out) noexcept {
   QSF_CHECK(is_valid(from) && n_rows >= 1 && n_rows <= kRowGroup);
@@ -143,6 +198,8 @@ void interleave_one(BlockFormat from, BlockFormat to, std::uint32_t n_rows, std:
   std::fill(out.begin(), out.end(), std::byte{0});
   if (is_float_type(from.type)) {
     interleave_floats(from, n_rows, n_cols, rows, out);
+  } else if (to.type != from.type) {
+    interleave_base3(n_rows, n_cols, rows, out);
   } else {
     interleave_coded(from, to.block, n_rows, n_cols, rows, out);
   }
@@ -206,8 +263,9 @@ void deinterleave_group(BlockFormat format, std::uint32_t n_rows, std::uint64_t 
 void expand_group(BlockFormat format, std::uint64_t n_cols, ByteSpan group,
                   MutableByteSpan out) noexcept {
   const BlockFormat to = kernel_format(format);
-  QSF_CHECK(is_valid(format) && to.block < format.block);
+  QSF_CHECK(is_valid(format) && to != format);
   QSF_CHECK(group.size() == group_bytes(format, n_cols) && out.size() == group_bytes(to, n_cols));
+  if (to.type != format.type) return expand_base3_group(n_cols, group, out);
   const std::size_t lines = code_line_bytes(to);
   const std::uint64_t n_blocks = blocks_per_row(to, n_cols);
   const std::uint64_t parts = format.block / to.block;

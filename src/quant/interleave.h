@@ -72,8 +72,10 @@ constexpr GroupBlock locate_block(BlockFormat format, std::uint64_t block_index)
   return {scales, scales, base + kLineBytes + block_index % 2 * lines};
 }
 
-// The block format that kernels know: 64 columns for blocks of 128 and 256, else `format` itself.
+// The block format that kernels know: ternary-row for ternary-base3, 64 columns for blocks of 128
+// and 256, else `format` itself.
 constexpr BlockFormat kernel_format(BlockFormat format) noexcept {
+  if (format.type == QuantType::kTernaryBase3) return block_format(QuantType::kTernaryRow, 0);
   return format.block <= 64 ? format : BlockFormat{format.type, 64};
 }
 
@@ -95,11 +97,11 @@ void deinterleave_group(BlockFormat format, std::uint32_t n_rows, std::uint64_t 
 void interleave_rows(BlockFormat format, std::uint64_t n_rows, std::uint64_t n_cols, ByteSpan rows,
                      MutableByteSpan out) noexcept;
 
-// Re-cuts one interleaved group, or all groups of n_rows rows, into blocks of 64 columns, each with
-// a copy of its block's scale and min. Decoded weights are equal bit for bit. Blocks that would lie
-// wholly past n_cols are dropped.
-// Shapes    group [group_bytes(format, ..)], out [group_bytes(kernel_format(format), ..)]
-// Requires  format.block is 128 or 256; out does not overlap the input
+// Re-cuts one interleaved group, or all groups of n_rows rows, into kernel_format(format): blocks
+// of 64 columns, each with a copy of its block's scale and min, or the 2-bit codes of
+// ternary-base3. Decoded weights are equal bit for bit. Blocks that would lie wholly past n_cols
+// are dropped. Shapes    group [group_bytes(format, ..)], out [group_bytes(kernel_format(format),
+// ..)] Requires  kernel_format(format) is another; out does not overlap the input
 void expand_group(BlockFormat format, std::uint64_t n_cols, ByteSpan group,
                   MutableByteSpan out) noexcept;
 void expand_rows(BlockFormat format, std::uint64_t n_rows, std::uint64_t n_cols, ByteSpan groups,

@@ -128,6 +128,7 @@ Place place_by_definition(BlockFormat format, const std::vector<std::byte>& grou
     case QuantType::kQ4Super: return super_place_by_definition(format, group, r, column);
     case QuantType::kQk256: return {block * lines};
     case QuantType::kTernaryRow: return {64 + block * lines, load_le<float>(group, 4 * r)};
+    case QuantType::kTernaryBase3: return {64 + block * 256, load_le<float>(group, 4 * r)};
     default: break;
   }
   const std::size_t pair = block / 2 * (64 + 2 * lines);
@@ -157,6 +158,13 @@ float weight_by_definition(BlockFormat format, const std::vector<std::byte>& gro
     case QuantType::kQk256: {
       constexpr float kLevels[] = {-2.0F, -1.0F, 1.0F, 2.0F};
       return kLevels[field(place.codes_at, 2)];
+    }
+    case QuantType::kTernaryBase3: {  // code i / 16 of five, the first in the highest place
+      const unsigned rest = static_cast<unsigned>(
+          group[place.codes_at + 64 * (i % 16 / 4) + 4 * std::size_t{r} + i % 4]);
+      unsigned value = rest * 243 / 256;
+      for (unsigned digit = i / 16; digit < 4; ++digit) value /= 3;
+      return place.scale * (static_cast<float>(value % 3) - 1.0F);
     }
     case QuantType::kTernary:
     case QuantType::kTernaryRow:
@@ -260,7 +268,9 @@ TEST(InterleaveTest, LargeBlocksExpandToEqualWeights) {
       continue;
     }
     const BlockFormat small = kernel_format(format);
-    EXPECT_EQ(small, (BlockFormat{format.type, 64}));
+    EXPECT_EQ(small, format.type == QuantType::kTernaryBase3
+                         ? block_format(QuantType::kTernaryRow, 0)
+                         : (BlockFormat{format.type, 64}));
     for (const std::size_t n_cols : {64U, 65U, 172U, 256U, 300U, 512U, 700U}) {
       const std::size_t n_rows = 21;
       const std::vector<std::byte> rows = random_rows(format, n_rows, n_cols, rng);
@@ -316,7 +326,7 @@ TEST(InterleaveTest, CheckFindsBadFieldsAndCodesInGroups) {
     const GroupBlock at = locate_block(format, blocks_per_row(format, n_cols) - 1);
     if (is_float_type(format.type)) {
       store_le(MutableByteSpan(bad), second + 128, std::uint32_t{0x7FC07FC0});
-    } else if (format.type == QuantType::kTernaryRow) {
+    } else if (scale_form(format.type) == ScaleForm::kRow) {
       store_le(MutableByteSpan(bad), second + 60, std::uint32_t{0x7F800000});  // of row 31
     } else if (format.type != QuantType::kQk256) {
       store_le(MutableByteSpan(bad), second + at.scales + 6, std::uint16_t{0x7C00});
@@ -329,10 +339,12 @@ TEST(InterleaveTest, CheckFindsBadFieldsAndCodesInGroups) {
       store_le(MutableByteSpan(bad), at.mins + 2, std::uint16_t{0xFE00});
       EXPECT_FALSE(check_blocks(format, Layout::kInterleaved, 20, n_cols, bad).ok());
     }
-    if (format.type == QuantType::kTernary || format.type == QuantType::kTernaryRow ||
+    if (format.type == QuantType::kTernary || scale_form(format.type) == ScaleForm::kRow ||
         format.type == QuantType::kQ8) {
       bad = good;
-      bad[at.codes] = format.type == QuantType::kQ8 ? std::byte{0x80} : std::byte{0x0C};
+      bad[at.codes] = format.type == QuantType::kQ8             ? std::byte{0x80}
+                      : format.type == QuantType::kTernaryBase3 ? std::byte{0x01}
+                                                                : std::byte{0x0C};
       EXPECT_FALSE(check_blocks(format, Layout::kInterleaved, 20, n_cols, bad).ok());
     }
     EXPECT_FALSE(check_blocks(format, Layout::kInterleaved, 20, n_cols,

@@ -16,6 +16,7 @@ std::string_view quant_type_name(QuantType type) noexcept {
     case QuantType::kBF16: return "bf16";
     case QuantType::kQ8: return "8bit";
     case QuantType::kQk256: return "qk256";
+    case QuantType::kTernaryBase3: return "ternary-base3";
     case QuantType::kTernaryRow: return "ternary-row";
     case QuantType::kQ2Super: return "2bit-super";
     case QuantType::kQ3Super: return "3bit-super";

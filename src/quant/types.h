@@ -31,6 +31,8 @@
 //   f32, f16, bf16                   lines alone, columns padded to a multiple of 4
 //   ternary-row, qk256               the code lines of all chunks of 64 columns; ternary-row has a
 //                                    line with the 16 scales (f32) of its rows in front
+//   ternary-base3                    the same line of scales, then 4 lines for every 80 columns, in
+//                                    the order that quant/base3.h states
 //   2-, 3- and 4-bit super-blocks    see below
 //
 // A *super-block* is 256 columns: 4 sub-blocks of 64 or 8 of 32, each with a scale and a min of 6
@@ -75,19 +77,20 @@ enum class QuantType : std::uint8_t {
   kF32 = 6,
   kF16 = 7,
   kBF16 = 8,
-  kQ8 = 9,           // 8-bit:        w = scale * code, code in -127 .. 127
-  kQk256 = 10,       // qk256:        w = -2, -1, 1, 2 for codes 0 .. 3; no scale
-  kTernaryRow = 12,  // ternary-row:  w = scale * (code - 1), one f32 scale a row
-  kQ2Super = 32,     // 2-bit super:  w = (d * scale) * code + (dmin * min), both fields of 6 bits
-  kQ3Super = 33,     // 3-bit super:  the same
-  kQ4Super = 34,     // 4-bit super:  the same
+  kQ8 = 9,             // 8-bit:        w = scale * code, code in -127 .. 127
+  kQk256 = 10,         // qk256:        w = -2, -1, 1, 2 for codes 0 .. 3; no scale
+  kTernaryBase3 = 11,  // ternary-base3: as ternary-row, 5 codes in a byte; files alone
+  kTernaryRow = 12,    // ternary-row:  w = scale * (code - 1), one f32 scale a row
+  kQ2Super = 32,       // 2-bit super:  w = (d * scale) * code + (dmin * min), both fields of 6 bits
+  kQ3Super = 33,       // 3-bit super:  the same
+  kQ4Super = 34,       // 4-bit super:  the same
 };
 
 inline constexpr QuantType kAllQuantTypes[] = {
-    QuantType::kQ2S,     QuantType::kQ2A,    QuantType::kQ3,         QuantType::kQ4,
-    QuantType::kTernary, QuantType::kF32,    QuantType::kF16,        QuantType::kBF16,
-    QuantType::kQ8,      QuantType::kQk256,  QuantType::kTernaryRow, QuantType::kQ2Super,
-    QuantType::kQ3Super, QuantType::kQ4Super};
+    QuantType::kQ2S,     QuantType::kQ2A,     QuantType::kQ3,           QuantType::kQ4,
+    QuantType::kTernary, QuantType::kF32,     QuantType::kF16,          QuantType::kBF16,
+    QuantType::kQ8,      QuantType::kQk256,   QuantType::kTernaryBase3, QuantType::kTernaryRow,
+    QuantType::kQ2Super, QuantType::kQ3Super, QuantType::kQ4Super};
 
 inline constexpr std::uint32_t kRowGroup = 16;       // rows that layout 1 interleaves
 inline constexpr std::size_t kLineBytes = 64;        // 16 rows x 4 bytes
@@ -109,7 +112,7 @@ enum class ScaleForm : std::uint8_t {
 
 // How one tensor's weights are stored: the type and the columns of a block. `block` is 32, 64, 128
 // or 256 for types with scales per block (kernels know 32 and 64 alone), 32 or 64 for super-blocks,
-// 64 for qk256 and ternary-row, 4 for f32, f16 and bf16.
+// 64 for qk256 and ternary-row, 80 for ternary-base3, 4 for f32, f16 and bf16.
 struct BlockFormat {
   QuantType type;
   std::uint32_t block;
@@ -134,6 +137,7 @@ constexpr ScaleForm scale_form(QuantType type) noexcept {
     case QuantType::kQ2A:
     case QuantType::kQ3:
     case QuantType::kQ4: return ScaleForm::kBlockMin;
+    case QuantType::kTernaryBase3:
     case QuantType::kTernaryRow: return ScaleForm::kRow;
     case QuantType::kQ2Super:
     case QuantType::kQ3Super:
@@ -155,15 +159,18 @@ constexpr bool has_min(QuantType type) noexcept {
 // The columns of a block of a type that leaves no choice; 0 for the others.
 constexpr std::uint32_t fixed_block(QuantType type) noexcept {
   if (is_float_type(type)) return 4;
+  if (type == QuantType::kTernaryBase3) return 80;
   return type == QuantType::kQk256 || type == QuantType::kTernaryRow ? 64 : 0;
 }
-// Bits of one code (or of one float), scales not counted.
+// Bits of one code (or of one float) where kernels read it, scales not counted. In files
+// ternary-base3 has 1.6, which code_bytes() knows.
 constexpr std::uint32_t code_bits(QuantType type) noexcept {
   switch (type) {
     case QuantType::kQ2S:
     case QuantType::kQ2A:
     case QuantType::kTernary:
     case QuantType::kQk256:
+    case QuantType::kTernaryBase3:
     case QuantType::kTernaryRow:
     case QuantType::kQ2Super: return 2;
     case QuantType::kQ3:
@@ -179,8 +186,8 @@ constexpr std::uint32_t code_bits(QuantType type) noexcept {
 }
 
 // Returns the name used on command lines and in messages: "2bit-sym", "2bit", "3bit", "4bit",
-// "ternary", "8bit", "f16", "bf16", "f32", "qk256", "ternary-row", "2bit-super", "3bit-super",
-// "4bit-super".
+// "ternary", "8bit", "f16", "bf16", "f32", "qk256", "ternary-base3", "ternary-row", "2bit-super",
+// "3bit-super", "4bit-super".
 std::string_view quant_type_name(QuantType type) noexcept;
 
 // Returns the block format with `block` columns, or with those that the type demands.
@@ -204,6 +211,7 @@ constexpr std::uint64_t super_blocks_per_row(std::uint64_t n_cols) noexcept {
 
 // Bytes of the codes of one block in layout 0.
 constexpr std::uint64_t code_bytes(BlockFormat format) noexcept {
+  if (format.type == QuantType::kTernaryBase3) return format.block / 5;
   return static_cast<std::uint64_t>(format.block) * code_bits(format.type) / 8;
 }
 
@@ -309,6 +317,8 @@ static_assert(group_bytes({QuantType::kQ4Super, 64}, 512) == 5 * 64 + 8 * 512); 
 static_assert(group_bytes({QuantType::kQ4Super, 64}, 300) == 5 * 64 + 5 * 512);
 static_assert(group_bytes({QuantType::kQ4Super, 32}, 300) == 8 * 64 + 10 * 256);
 static_assert(group_bytes({QuantType::kTernaryRow, 64}, 257) == 64 + 5 * 256);
+static_assert(row_major_bytes({QuantType::kTernaryBase3, 80}, 257) == 4 + 4 * 16);
+static_assert(group_bytes({QuantType::kTernaryBase3, 80}, 257) == 64 + 4 * 256);
 
 }  // namespace qsf
 

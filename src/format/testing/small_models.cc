@@ -290,6 +290,33 @@ SmallModel super_model() {
   return model;
 }
 
+SmallModel base3_model() {
+  using enum TensorKind;
+  using Q = QuantType;
+  SmallModel model;
+  model.name = "base3";
+  ModelSpec& s = model.spec = base_spec("llama");
+  s.n_layers = 2;
+  s.hidden = 20;
+  s.n_heads = 25;
+  s.n_kv_heads = 5;
+  s.ffn = 400;
+  s.norm = NormType::kRmsNorm;
+  s.activation = Activation::kSilu;
+  s.gated_ffn = true;
+  s.positions = PositionEncoding::kRope;
+  s.default_type = Q::kTernaryBase3;
+  const std::uint32_t h = s.hidden, q = s.q_dim(), f = s.ffn;  // rows of 20, 300 and 400 columns
+  model.sections.push_back({{matrix(kTokenEmbedding, s.n_vocab, h, Q::kTernaryBase3, 0, kRows)}});
+  for (const Layout layout : {kRows, kGroups}) {
+    model.sections.push_back({{matrix(kAttnO, h, q, Q::kTernaryBase3, 0, layout),
+                               matrix(kFfnDown, h, f, Q::kTernaryBase3, 0, layout)}});
+  }
+  model.sections.push_back(
+      {{vector_tensor(kFinalNorm, h), matrix(kHead, s.n_vocab, h, Q::kTernaryBase3, 0, kGroups)}});
+  return model;
+}
+
 std::vector<float> small_row(std::uint32_t section, const TensorInfo& tensor, std::uint32_t row) {
   const auto kind = static_cast<std::uint64_t>(tensor.kind);
   Rng rng((std::uint64_t{section} << 48) | (kind << 40) | (std::uint64_t{tensor.expert} << 24) |

@@ -55,6 +55,9 @@ SmallModel longrope_model();
 // Super-blocks, ternary-row and qk256 in both layouts, over one to three super-blocks a row.
 SmallModel super_model();
 
+// ternary-base3 in both layouts, over less than one block, a part of one and whole ones.
+SmallModel base3_model();
+
 // Returns the f32 weights of one row, as they were before encoding.
 std::vector<float> small_row(std::uint32_t section, const TensorInfo& tensor, std::uint32_t row);
 // Returns the bytes of one tile.

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "kernels/matmul/matmul_variants.h"
+#include "quant/interleave.h"
 
 namespace qsf::kernels {
 namespace {
@@ -119,7 +120,7 @@ constexpr bool has_scalar(BlockFormat format, Input input) {
 constexpr bool every_format_has_scalar() {
   for (const QuantType type : kAllQuantTypes) {
     for (const std::uint32_t block : {32U, 64U}) {
-      const BlockFormat format = block_format(type, block);
+      const BlockFormat format = kernel_format(block_format(type, block));
       if (!has_scalar(format, Input::kF32)) return false;
       if (!is_float_type(type) && !has_scalar(format, Input::kInt8)) return false;
     }

@@ -93,7 +93,7 @@ TEST(ReferenceTest, AgreesWithTheCodec) {
   SeededRng rng;
   for (const QuantType type : kAllQuantTypes) {
     for (const std::uint32_t block : {32U, 64U}) {
-      const BlockFormat format = block_format(type, block);
+      const BlockFormat format = kernel_format(block_format(type, block));
       for (const Data data : kAllData) {
         const WeightProblem problem(format, 18, 172, 1, data, rng);
         const std::size_t step = qsf::group_bytes(format, 172);

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+
+#include "quant/base3.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <vector>
+
+#include "quant/bit_pack.h"
+#include "quant/ternary.h"
+#include "quant/types.h"
+
+namespace qsf {
+namespace {
+
+constexpr std::uint32_t kBytes = 16;  // of a block of one row
+constexpr std::uint32_t kDigits = 5;  // codes of a byte
+constexpr std::uint32_t kFields = 4;  // lines of a block, and 2-bit codes of a byte
+
+// Vectors that every machine has: SSE2 and NEON do what is needed here at 16 bytes an operation.
+using Bytes [[gnu::vector_size(kBytes)]] = std::uint8_t;
+using SignedBytes [[gnu::vector_size(kBytes)]] = std::int8_t;
+
+constexpr std::uint8_t kMove = 128;  // for comparisons, which have a sign
+
+Bytes load_moved(const std::byte* from) noexcept {
+  Bytes bytes;
+  std::memcpy(&bytes, from, kBytes);
+  return bytes ^ kMove;
+}
+
+// Returns the first code of each byte, and leaves in `rest` the bytes of those that follow. Times
+// three is the same for a byte that is moved and for one that is not.
+Bytes take_code(Bytes& rest) noexcept {
+  constexpr std::int8_t kOneThird = 85 - kMove;    // the last byte of which the first code is 0
+  constexpr std::int8_t kTwoThirds = 170 - kMove;  // and is 1
+  const auto moved = std::bit_cast<SignedBytes>(rest);
+  rest += rest + rest;
+  // A comparison that holds is -1 in every byte.
+  return -std::bit_cast<Bytes>((moved > kOneThird) + (moved > kTwoThirds));
+}
+
+// 16 neighbouring bytes of 4 lines of base-3 into those of `n_lines` lines of 2-bit codes.
+void turn_bytes(const std::byte* base3, std::byte* lines, std::uint64_t n_lines) noexcept {
+  Bytes codes[kDigits] = {};
+  for (std::uint32_t f = kFields; f-- > 0;) {
+    Bytes rest = load_moved(base3 + f * kLineBytes);
+    for (Bytes& code : codes) {
+      code += code;
+      code += code;
+      code += take_code(rest);
+    }
+  }
+  for (std::uint64_t t = 0; t < n_lines; ++t) {
+    std::memcpy(lines + t * kLineBytes, &codes[t], kBytes);
+  }
+}
+
+}  // namespace
+
+void pack_base3(const std::uint8_t* codes, std::uint32_t /*block*/, std::uint32_t /*n_true*/,
+                std::byte* packed) noexcept {
+  for (std::uint32_t j = 0; j < kBytes; ++j) {
+    unsigned value = 0;
+    for (std::uint32_t t = 0; t < kDigits; ++t) value = 3 * value + codes[kBytes * t + j];
+    packed[j] = static_cast<std::byte>((256 * value + 242) / 243);
+  }
+}
+
+void unpack_base3(const std::byte* packed, std::uint32_t /*block*/, std::uint8_t* codes) noexcept {
+  Bytes rest = load_moved(packed);
+  for (std::uint32_t t = 0; t < kDigits; ++t) {
+    const Bytes code = take_code(rest);
+    std::memcpy(codes + std::size_t{kBytes} * t, &code, kBytes);
+  }
+}
+
+bool are_base3_bytes(ByteSpan bytes) noexcept {
+  // 243 * byte is 256 * v and less than 243 more, for the bytes that are some ceil(256 * v / 243).
+  std::uint8_t largest = 0;
+  for (const std::byte byte : bytes) {
+    largest = std::max(largest, static_cast<std::uint8_t>(243U * static_cast<unsigned>(byte)));
+  }
+  return largest < 243;
+}
+
+void base3_to_2bit_lines(const std::byte* base3, std::uint64_t n_lines, std::byte* lines) noexcept {
+  for (; n_lines >= kDigits; n_lines -= kDigits) {
+    for (std::size_t p = 0; p < kLineBytes; p += kBytes) turn_bytes(base3 + p, lines + p, kDigits);
+    base3 += kFields * kLineBytes;
+    lines += kDigits * kLineBytes;
+  }
+  if (n_lines == 0) return;
+  for (std::size_t p = 0; p < kLineBytes; p += kBytes) turn_bytes(base3 + p, lines + p, n_lines);
+}
+
+void ternary_row_to_base3(std::uint64_t n_cols, ByteSpan row, MutableByteSpan out) noexcept {
+  constexpr BlockFormat kFrom = block_format(QuantType::kTernaryRow, 0);
+  constexpr BlockFormat kTo = block_format(QuantType::kTernaryBase3, 0);
+  constexpr std::uint32_t kBoth = 320;  // columns that are whole blocks of either type
+  std::copy_n(row.data(), 4, out.data());
+  for (std::uint64_t first = 0; first < n_cols; first += kBoth) {
+    std::uint8_t codes[kBoth] = {};
+    const auto n = static_cast<std::uint32_t>(std::min<std::uint64_t>(kBoth, n_cols - first));
+    for (std::uint32_t c = 0; c < n; c += kFrom.block) {
+      unpack_2bit(row.data() + locate_in_row(kFrom, (first + c) / kFrom.block).codes, kFrom.block,
+                  codes + c);
+    }
+    std::fill(codes + n, codes + kBoth, std::uint8_t{0});
+    for (std::uint32_t c = 0; c < n; c += kTo.block) {
+      pack_base3(codes + c, kTo.block, kTo.block,
+                 out.data() + locate_in_row(kTo, (first + c) / kTo.block).codes);
+    }
+  }
+}
+
+void encode_base3_row(std::span<const float> weights, MutableByteSpan out) {
+  std::vector<std::byte> row(
+      row_major_bytes(block_format(QuantType::kTernaryRow, 0), weights.size()));
+  encode_ternary_row(weights, row);
+  ternary_row_to_base3(weights.size(), row, out);
+}
+
+}  // namespace qsf

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+//
+// Base-3: ternary codes, five in a byte; 1.6 bits per weight. A form of files: where weights are
+// multiplied they are ternary-row.
+//
+//   byte = ceil(256 * v / 243), v = 81 c0 + 27 c1 + 9 c2 + 3 c3 + c4      c0 .. c4 in 0 .. 2
+//
+// so that a code comes out as the carry of a byte times three: c0 = 3 * byte / 256, the rest of the
+// product is the byte of the next code. 243 of the 256 bytes exist.
+//
+// A block is 80 columns in 16 bytes: byte 4f + k holds the codes of columns 16t + 4f + k, t = 0 ..
+// 4. In lines (layout 1) the bytes 4f .. 4f+3 of row r are bytes 4r .. 4r+3 of line f of the
+// block's four. Code t of those is what field f of the t-th line of 2-bit codes has at the same
+// place, so that whole lines turn into whole lines: four of base-3 into five of 2-bit codes.
+
+#ifndef QSF_QUANT_BASE3_H_
+#define QSF_QUANT_BASE3_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/bytes.h"
+
+namespace qsf {
+
+inline constexpr std::uint32_t kBase3Block = 80;
+
+// Packs codes, one byte each, into a block, and unpacks them.
+// Shapes      codes [80], packed [16]
+// Requires    block is 80; codes are below 3 when packing
+// Guarantees  any bytes unpack to codes below 3
+void pack_base3(const std::uint8_t* codes, std::uint32_t block, std::uint32_t n_true,
+                std::byte* packed) noexcept;
+void unpack_base3(const std::byte* packed, std::uint32_t block, std::uint8_t* codes) noexcept;
+
+// Returns whether every byte is one that packing writes.
+bool are_base3_bytes(ByteSpan bytes) noexcept;
+
+// Turns lines of base-3 codes into lines of 2-bit codes.
+// Shapes    base3 [256 * n_blocks], lines [64 * n_lines]
+// Requires  n_lines <= 5 * n_blocks; what is past them is dropped; lines does not overlap base3
+void base3_to_2bit_lines(const std::byte* base3, std::uint64_t n_lines, std::byte* lines) noexcept;
+
+// Encodes one row as encode_ternary_row() does.
+// Shapes    weights [n_cols], out [row_major_bytes]
+// Requires  every weight is finite
+void encode_base3_row(std::span<const float> weights, MutableByteSpan out);
+
+// Packs one row of ternary-row, in layout 0, as base-3 in layout 0: the same weights bit for bit.
+// Shapes    row [row_major_bytes of ternary-row], out [row_major_bytes of ternary-base3]
+// Requires  no code is 3
+void ternary_row_to_base3(std::uint64_t n_cols, ByteSpan row, MutableByteSpan out) noexcept;
+
+}  // namespace qsf
+
+#endif  // QSF_QUANT_BASE3_H_

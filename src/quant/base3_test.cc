@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+//
+// Base-3: every byte, every group of five codes, and the way from files to what kernels read.
+
+#include "quant/base3.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <vector>
+
+#include "base/rng.h"
+#include "quant/codec.h"
+#include "quant/interleave.h"
+
+namespace qsf {
+namespace {
+
+constexpr BlockFormat kBase3 = block_format(QuantType::kTernaryBase3, 0);
+constexpr BlockFormat kByRow = block_format(QuantType::kTernaryRow, 0);
+
+TEST(Base3Test, EveryFiveCodesHaveAByteOfTheirOwn) {
+  std::set<std::byte> bytes;
+  for (unsigned value = 0; value < 243; ++value) {
+    std::uint8_t codes[80] = {};
+    for (unsigned t = 5, rest = value; t-- > 0; rest /= 3) {
+      codes[16 * t + 7] = static_cast<std::uint8_t>(rest % 3);
+    }
+    std::byte packed[16];
+    pack_base3(codes, 80, 80, packed);
+    EXPECT_EQ(static_cast<unsigned>(packed[7]), (256 * value + 242) / 243);
+    EXPECT_EQ(packed[6], std::byte{0});
+    EXPECT_TRUE(are_base3_bytes(packed));
+    bytes.insert(packed[7]);
+    std::uint8_t back[80];
+    unpack_base3(packed, 80, back);
+    EXPECT_TRUE(std::equal(codes, codes + 80, back)) << value;
+  }
+  EXPECT_EQ(bytes.size(), 243U);
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    const auto one = static_cast<std::byte>(byte);
+    EXPECT_EQ(are_base3_bytes(ByteSpan(&one, 1)), bytes.contains(one)) << byte;
+  }
+}
+
+// Any bytes, the 13 that no writer writes included: codes of rows and of whole lines agree, and
+// none is 3, which kernels would take.
+TEST(Base3Test, LinesTurnIntoTheCodesOfTheirRows) {
+  Rng rng(1);
+  std::vector<std::byte> base3(3 * 256);
+  for (std::byte& byte : base3) byte = static_cast<std::byte>(rng.below(256));
+  for (const std::uint64_t n_lines : {1U, 4U, 5U, 8U, 15U}) {
+    std::vector<std::byte> lines(64 * (n_lines + 1), std::byte{0xA5});
+    base3_to_2bit_lines(base3.data(), n_lines, lines.data());
+    for (std::uint64_t at = 0; at < n_lines * 64; ++at) {
+      const std::uint64_t line = at / 64;
+      for (unsigned f = 0; f < 4; ++f) {
+        std::byte packed[16] = {base3[line / 5 * 256 + f * 64 + at % 64]};
+        std::uint8_t codes[80];
+        unpack_base3(packed, 80, codes);
+        ASSERT_LT(codes[16 * (line % 5)], 3);
+        ASSERT_EQ(static_cast<unsigned>(lines[at]) >> (2 * f) & 3U, codes[16 * (line % 5)])
+            << "line " << line << " byte " << at % 64 << " field " << f;
+      }
+    }
+    for (std::size_t i = 0; i < 64; ++i) EXPECT_EQ(lines[64 * n_lines + i], std::byte{0xA5});
+  }
+}
+
+// A file of base-3 and one of ternary-row give kernels the same bytes, whatever the layout.
+TEST(Base3Test, BecomesTernaryRowOnArrival) {
+  Rng rng(2);
+  constexpr std::uint32_t kRows = 21;
+  for (const std::uint32_t n_cols :
+       {1U, 15U, 16U, 64U, 65U, 79U, 80U, 81U, 128U, 160U, 300U, 320U, 321U, 640U, 1000U}) {
+    std::vector<std::byte> by_row(rows_bytes(kByRow, Layout::kRowMajor, kRows, n_cols));
+    std::vector<std::byte> base3(rows_bytes(kBase3, Layout::kRowMajor, kRows, n_cols));
+    const std::size_t n_by_row = row_major_bytes(kByRow, n_cols);
+    const std::size_t n_base3 = row_major_bytes(kBase3, n_cols);
+    for (std::uint32_t r = 0; r < kRows; ++r) {
+      const float scale = 0.1F + rng.next_f32();
+      std::vector<float> row(n_cols);
+      for (float& w : row) w = scale * (static_cast<float>(rng.below(3)) - 1.0F);
+      const MutableByteSpan to = MutableByteSpan(by_row).subspan(r * n_by_row, n_by_row);
+      encode_row(kByRow, row, to);
+      const MutableByteSpan packed = MutableByteSpan(base3).subspan(r * n_base3, n_base3);
+      ternary_row_to_base3(n_cols, to, packed);
+      std::vector<std::byte> encoded(n_base3);
+      encode_row(kBase3, row, encoded);
+      EXPECT_TRUE(std::equal(encoded.begin(), encoded.end(), packed.begin()));
+      std::vector<float> back(n_cols);
+      decode_row(kBase3, packed, back);
+      EXPECT_EQ(back, row) << n_cols;
+    }
+    EXPECT_TRUE(check_blocks(kBase3, Layout::kRowMajor, kRows, n_cols, base3).ok());
+    std::vector<std::byte> want(rows_bytes(kByRow, Layout::kInterleaved, kRows, n_cols));
+    interleave_rows(kByRow, kRows, n_cols, by_row, want);
+    std::vector<std::byte> got(want.size(), std::byte{0xA5});
+    to_kernel_form(kBase3, Layout::kRowMajor, kRows, n_cols, base3, got);
+    EXPECT_EQ(got, want) << n_cols;
+    std::vector<std::byte> groups(rows_bytes(kBase3, Layout::kInterleaved, kRows, n_cols));
+    interleave_rows(kBase3, kRows, n_cols, base3, groups);
+    EXPECT_TRUE(check_blocks(kBase3, Layout::kInterleaved, kRows, n_cols, groups).ok());
+    std::fill(got.begin(), got.end(), std::byte{0xA5});
+    to_kernel_form(kBase3, Layout::kInterleaved, kRows, n_cols, groups, got);
+    EXPECT_EQ(got, want) << n_cols;
+  }
+}
+
+TEST(Base3Test, TakesFourFifthsOfTernaryRow) {
+  EXPECT_EQ(group_bytes(kBase3, 2560), 64U + 2560 * 16 / 5);
+  EXPECT_EQ(group_bytes(kByRow, 2560), 64U + 2560 * 16 / 4);
+}
+
+// The worked example of docs/format-blocks.md, made there by hand from the definition.
+TEST(Base3Test, TheExampleOfTheFormatPage) {
+  std::vector<float> row(32);
+  for (std::uint32_t i = 0; i < 32; ++i) {
+    row[i] = 0.5F * (static_cast<float>((i * i / 3 + i) % 3) - 1.0F);
+  }
+  const std::uint8_t expected[] = {0x00, 0x00, 0x00, 0x3F, 0x39, 0x8F, 0x00, 0x1D, 0x00, 0x56,
+                                   0x00, 0xC8, 0xAB, 0x39, 0x8F, 0x00, 0x1D, 0x00, 0x56, 0x00};
+  std::vector<std::byte> bytes(row_major_bytes(kBase3, 32));
+  encode_row(kBase3, row, bytes);
+  ASSERT_EQ(bytes.size(), sizeof expected);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    EXPECT_EQ(static_cast<unsigned>(bytes[i]), expected[i]) << i;
+  }
+}
+
+}  // namespace
+}  // namespace qsf
