@@ -88,4 +88,28 @@ void decode_ggml_q8_0(ByteSpan row, std::span<float> out) noexcept {
   });
 }
 
+// f16 d, nibbles that choose one of 16 levels: d * level.
+void decode_ggml_iq4_nl(ByteSpan row, std::span<float> out) noexcept {
+  for_each_ggml_block<32, 18>(row, out, [](ByteSpan block, float* y) {
+    const float d = ggml_half(block, 0);
+    for (unsigned j = 0; j < 16; ++j) {
+      const Nibbles q = ggml_nibbles(block, 2 + j);
+      y[j] = d * static_cast<float>(kIq4Levels[q.low]);
+      y[j + 16] = d * static_cast<float>(kIq4Levels[q.high]);
+    }
+  });
+}
+
+// A byte that is the exponent of a scale, nibbles in the floating-point form E2M1.
+void decode_ggml_mxfp4(ByteSpan row, std::span<float> out) noexcept {
+  for_each_ggml_block<32, 17>(row, out, [](ByteSpan block, float* y) {
+    const float d = mxfp4_scale(ggml_byte(block, 0));
+    for (unsigned j = 0; j < 16; ++j) {
+      const Nibbles q = ggml_nibbles(block, 1 + j);
+      y[j] = static_cast<float>(kMxfp4Levels[q.low]) * d;
+      y[j + 16] = static_cast<float>(kMxfp4Levels[q.high]) * d;
+    }
+  });
+}
+
 }  // namespace qsf

@@ -7,6 +7,7 @@
 #ifndef QSF_IMPORT_GGML_DECODE_H_
 #define QSF_IMPORT_GGML_DECODE_H_
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -29,6 +30,8 @@ void decode_ggml_q4_1(ByteSpan row, std::span<float> out) noexcept;
 void decode_ggml_q5_0(ByteSpan row, std::span<float> out) noexcept;
 void decode_ggml_q5_1(ByteSpan row, std::span<float> out) noexcept;
 void decode_ggml_q8_0(ByteSpan row, std::span<float> out) noexcept;
+void decode_ggml_iq4_nl(ByteSpan row, std::span<float> out) noexcept;
+void decode_ggml_mxfp4(ByteSpan row, std::span<float> out) noexcept;
 
 // Super-blocks of 256 (ggml_decode_k.cc).
 void decode_ggml_q2_k(ByteSpan row, std::span<float> out) noexcept;
@@ -37,6 +40,25 @@ void decode_ggml_q4_k(ByteSpan row, std::span<float> out) noexcept;
 void decode_ggml_q5_k(ByteSpan row, std::span<float> out) noexcept;
 void decode_ggml_q6_k(ByteSpan row, std::span<float> out) noexcept;
 void decode_ggml_q8_k(ByteSpan row, std::span<float> out) noexcept;
+void decode_ggml_iq4_xs(ByteSpan row, std::span<float> out) noexcept;
+
+// Ternary (ggml_decode_ternary.cc).
+void decode_ggml_tq1_0(ByteSpan row, std::span<float> out) noexcept;
+void decode_ggml_tq2_0(ByteSpan row, std::span<float> out) noexcept;
+void decode_ggml_iq1_bn(ByteSpan row, std::span<float> out) noexcept;
+void decode_ggml_iq2_bn(ByteSpan row, std::span<float> out) noexcept;
+
+// What the nibbles of IQ4_NL and IQ4_XS, and those of MXFP4, stand for; the latter are doubled.
+inline constexpr std::int8_t kIq4Levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                               1,    13,   25,  38,  53,  69,  89,  113};
+inline constexpr std::int8_t kMxfp4Levels[16] = {0, 1,  2,  3,  4,  6,  8,  12,
+                                                 0, -1, -2, -3, -4, -6, -8, -12};
+
+// Half the scale of an MXFP4 block, 2^(exponent - 128): its levels are doubled.
+inline float mxfp4_scale(unsigned exponent) noexcept {
+  const std::uint32_t bits = exponent < 2 ? 0x00200000U << exponent : (exponent - 1) << 23U;
+  return std::bit_cast<float>(bits);
+}
 
 // The fields of blocks that repacking reads as well.
 inline float ggml_half(ByteSpan bytes, std::size_t offset) noexcept {

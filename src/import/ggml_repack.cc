@@ -71,6 +71,53 @@ Status repack_q8_0(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
   return ok_status();
 }
 
+// Codes of five bits are a part of those of eight.
+Status repack_q5_0(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
+  const auto d = load_le<F16>(block, 0);
+  if (!is_finite(d)) return not_finite(index);
+  store_le(out, 0, d);
+  const auto high = load_le<std::uint32_t>(block, 2);
+  for (unsigned j = 0; j < 16; ++j) {
+    const Nibbles q = ggml_nibbles(block, 6 + j);
+    out[2 + j] = static_cast<std::byte>((q.low | (high >> j & 1U) << 4U) - 16U);
+    out[18 + j] = static_cast<std::byte>((q.high | (high >> (j + 16) & 1U) << 4U) - 16U);
+  }
+  return ok_status();
+}
+
+// Puts the levels that 16 bytes of nibbles choose where 8-bit blocks have their codes.
+void put_levels(const std::int8_t (&levels)[16], ByteSpan nibbles, MutableByteSpan out) noexcept {
+  for (unsigned j = 0; j < 16; ++j) {
+    const Nibbles q = ggml_nibbles(nibbles, j);
+    out[2 + j] = static_cast<std::byte>(levels[q.low]);
+    out[18 + j] = static_cast<std::byte>(levels[q.high]);
+  }
+}
+
+Status repack_iq4_nl(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
+  const auto d = load_le<F16>(block, 0);
+  if (!is_finite(d)) return not_finite(index);
+  store_le(out, 0, d);
+  put_levels(kIq4Levels, block.subspan(2), out);
+  return ok_status();
+}
+
+// An f16 has the powers of two from -24 to 15. Blocks of zeros have any exponent.
+Status repack_mxfp4(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
+  put_levels(kMxfp4Levels, block.subspan(1), out);
+  const auto codes = out.subspan(2);
+  const bool is_zero =
+      std::all_of(codes.begin(), codes.end(), [](std::byte code) { return code == std::byte{0}; });
+  const F16 d = is_zero ? F16{0} : to_f16(mxfp4_scale(ggml_byte(block, 0)));
+  if (!is_zero && (d.bits == 0 || !is_finite(d))) {
+    return unsupported("block %" PRIu64
+                       ": a scale of 2^%d, which f16 does not have; convert to 8bit or f32",
+                       index, static_cast<int>(ggml_byte(block, 0)) - 128);
+  }
+  store_le(out, 0, d);
+  return ok_status();
+}
+
 // The fields of 8 sub-blocks in our order: a byte of low bits each, then a word of high bits.
 void put_super_fields(ByteSpan scales, MutableByteSpan out) noexcept {
   std::uint32_t high = 0;
@@ -108,8 +155,11 @@ constexpr Kept kKept[] = {
     {GgmlType::kBF16, block_format(QuantType::kBF16, 0), nullptr},
     {GgmlType::kQ4_0, {QuantType::kQ4, 32}, repack_q4_0},
     {GgmlType::kQ4_1, {QuantType::kQ4, 32}, repack_q4_1},
+    {GgmlType::kQ5_0, {QuantType::kQ8, 32}, repack_q5_0},
     {GgmlType::kQ8_0, {QuantType::kQ8, 32}, repack_q8_0},
     {GgmlType::kQ4K, {QuantType::kQ4Super, 32}, repack_q4_k},
+    {GgmlType::kIQ4NL, {QuantType::kQ8, 32}, repack_iq4_nl},
+    {GgmlType::kMXFP4, {QuantType::kQ8, 32}, repack_mxfp4},
 };
 
 const Kept* find_kept(std::uint32_t type) noexcept {

@@ -36,11 +36,21 @@ struct KeptCase {
 };
 
 std::vector<KeptCase> kept_cases() {
-  return {
-      {GgmlType::kF32, QuantType::kF32, 4, {}},         {GgmlType::kF16, QuantType::kF16, 4, {0}},
-      {GgmlType::kBF16, QuantType::kBF16, 4, {}},       {GgmlType::kQ4_0, QuantType::kQ4, 32, {0}},
-      {GgmlType::kQ4_1, QuantType::kQ4, 32, {0, 2}},    {GgmlType::kQ8_0, QuantType::kQ8, 32, {0}},
-      {GgmlType::kQ4K, QuantType::kQ4Super, 32, {0, 2}}};
+  std::vector<KeptCase> cases = {{GgmlType::kF32, QuantType::kF32, 4, {}}};
+  const auto add = [&cases](GgmlType type, QuantType kept, std::uint32_t block,
+                            std::vector<std::size_t> halves) {
+    cases.push_back({type, kept, block, std::move(halves)});
+  };
+  add(GgmlType::kF16, QuantType::kF16, 4, {0});
+  add(GgmlType::kBF16, QuantType::kBF16, 4, {});
+  add(GgmlType::kQ4_0, QuantType::kQ4, 32, {0});
+  add(GgmlType::kQ4_1, QuantType::kQ4, 32, {0, 2});
+  add(GgmlType::kQ5_0, QuantType::kQ8, 32, {0});
+  add(GgmlType::kQ8_0, QuantType::kQ8, 32, {0});
+  add(GgmlType::kQ4K, QuantType::kQ4Super, 32, {0, 2});
+  add(GgmlType::kIQ4NL, QuantType::kQ8, 32, {0});
+  add(GgmlType::kMXFP4, QuantType::kQ8, 32, {});
+  return cases;
 }
 
 std::vector<std::byte> random_row(std::uint32_t type, Rng& rng) {
@@ -91,7 +101,8 @@ bool expect_kept_exactly(const KeptCase& kept, ByteSpan row) {
   if (!status.ok()) {
     EXPECT_EQ(status.code(), StatusCode::kUnsupported);
     EXPECT_THAT(status.message(), HasSubstr("convert to"));
-    EXPECT_TRUE(kept.type == GgmlType::kQ4_0 || kept.type == GgmlType::kQ8_0);
+    EXPECT_TRUE(kept.type == GgmlType::kQ4_0 || kept.type == GgmlType::kQ8_0 ||
+                kept.type == GgmlType::kMXFP4);
     return false;
   }
   EXPECT_TRUE(finite);
@@ -113,7 +124,12 @@ TEST(GgmlRepackTest, KeepsRandomRowsExactly) {
     SCOPED_TRACE(ggml_type_name(number(kept.type)));
     for (int i = 0; i < 400 && !HasFailure(); ++i) {
       std::vector<std::byte> row = edge_row(kept, rng);
-      if (kept.type == GgmlType::kQ8_0) std::replace(row.begin(), row.end(), std::byte{0x80}, {});
+      if (kept.type == GgmlType::kQ8_0) {
+        std::replace(row.begin(), row.end(), std::byte{0x80}, std::byte{0});
+      }
+      for (std::size_t at = 0; kept.type == GgmlType::kMXFP4 && at < row.size(); at += 17) {
+        row[at] = static_cast<std::byte>(104 + rng.below(40));  // 2^-24 to 2^15
+      }
       if (is_float_type(kept.kept)) {
         for (std::size_t at = 1; at < row.size(); at += 2) row[at] &= std::byte{0xBB};
       }
@@ -146,6 +162,18 @@ TEST(GgmlRepackTest, SaysWhatCannotBeHeld) {
   const Status scale = repack_ggml_row(number(GgmlType::kQ4_0), row, 32, packed);
   EXPECT_EQ(scale.code(), StatusCode::kUnsupported);
   EXPECT_THAT(scale.message(), HasSubstr("a scale of 8192"));
+
+  packed.resize(row_major_bytes({QuantType::kQ8, 32}, 32));
+  row.assign(17, std::byte{0x80});  // both nibbles choose zero, as in a block of zeros
+  row[0] = std::byte{103};
+  EXPECT_TRUE(repack_ggml_row(number(GgmlType::kMXFP4), row, 32, packed).ok());
+  row[16] = std::byte{0x10};
+  const Status exponent = repack_ggml_row(number(GgmlType::kMXFP4), row, 32, packed);
+  EXPECT_EQ(exponent.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(exponent.message(), HasSubstr("a scale of 2^-25"));
+  row[0] = std::byte{144};
+  EXPECT_THAT(repack_ggml_row(number(GgmlType::kMXFP4), row, 32, packed).message(),
+              HasSubstr("a scale of 2^16"));
 }
 
 TEST(GgmlRepackTest, HasNothingForOtherTypes) {

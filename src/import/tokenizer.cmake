@@ -2,7 +2,7 @@
 #
 # Importing tokenizers, and the GGUF directory they may stand in.
 qsf_library(import_ggml
-  SOURCES ggml_decode.cc ggml_decode_k.cc ggml_repack.cc ggml_types.cc
+  SOURCES ggml_decode.cc ggml_decode_k.cc ggml_decode_ternary.cc ggml_repack.cc ggml_types.cc
   DEPS base quant)
 qsf_library(import_tokenizer
   SOURCES byte_alphabet.cc gguf_pretokenizers.cc gguf_reader.cc gguf_tokenizer.cc hf_pipeline.cc
@@ -10,6 +10,10 @@ qsf_library(import_tokenizer
           vocabulary_limit.cc
   DEPS base tokenizer import_ggml
   PRIVATE_DEPS qsf_json)
+qsf_test(ggml_types_test
+  SOURCES ggml_types_test.cc
+  DEPS base quant import_ggml
+  LABELS unit golden)
 qsf_test(ggml_repack_test
   SOURCES ggml_repack_test.cc
   DEPS base quant import_ggml
