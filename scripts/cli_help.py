@@ -40,11 +40,11 @@ class Entry:
         return bool(self.argument or self.choices)
 
     def kind(self):
-        """Returns what a shell may offer as a value: choice, model, folder, file or text."""
+        """Returns what a shell may offer as a value: choice, model, model_or_gguf, folder, file or text."""
         if self.choices:
             return "choice"
         if re.search(r"(?<![\w])\.qsf\b", self.text):
-            return "model"
+            return "model_or_gguf" if ".gguf" in self.text else "model"
         return {"FOLDER": "folder", "FILE": "file"}.get(self.argument, "text")
 
 

@@ -147,7 +147,7 @@ def check_shell(shell, pages):
     failures = []
     with tempfile.TemporaryDirectory() as scratch:
         os.mkdir(os.path.join(scratch, "folder"))
-        for name in ("a.qsf", "b.txt"):
+        for name in ("a.qsf", "b.txt", "m.gguf"):
             with open(os.path.join(scratch, name), "w", encoding="ascii"):
                 pass
 
@@ -168,8 +168,9 @@ def check_shell(shell, pages):
         expect("qsf-run --kv-type=f3", ["f32"], ["f16"])
         expect("qsf-run --prompt ", [], ["a.qsf", "b.txt", "folder"])
         expect("qsf-run --prompt-file ", ["a.qsf", "b.txt", "folder"])
-        expect("qsf-run --seed 7 ", ["a.qsf", "folder"], ["b.txt"])
-        expect("qsf-convert ", ["folder"], ["b.txt"] if not isinstance(shell, Fish) else [])
+        expect("qsf-run --seed 7 ", ["a.qsf", "m.gguf", "folder"], ["b.txt"])
+        expect("qsf-perplexity --context 7 ", ["a.qsf", "folder"], ["b.txt", "m.gguf"])
+        expect("qsf-convert ", ["folder", "m.gguf"])
         expect("qsf-convert --quant-type 8bit folder ", ["a.qsf", "b.txt"])
     return failures
 

@@ -5,8 +5,8 @@
     make_completions.py PROGRAM OUT_DIR
 
 OUT_DIR/bash/TOOL, OUT_DIR/zsh/_TOOL and OUT_DIR/fish/TOOL.fish are written. Options are offered
-with their choices; a model argument offers .qsf files and folders, one that is called FILE or
-FOLDER those, and any other value is the user's alone.
+with their choices; a model argument offers .qsf files (and .gguf where it names them) and folders,
+one that is called FILE or FOLDER those, and any other value is the user's alone.
 """
 
 import os
@@ -50,6 +50,9 @@ BASH = """\
   case $kind in
     model) compopt -o filenames 2>/dev/null
       mapfile -t COMPREPLY < <(compgen -f -X '!*.qsf' -- "$current"; compgen -d -- "$current") ;;
+    model_or_gguf) compopt -o filenames 2>/dev/null
+      mapfile -t COMPREPLY < <(compgen -f -X '!*.qsf' -- "$current"; compgen -f -X '!*.gguf' -- "$current"
+                               compgen -d -- "$current") ;;
     folder) compopt -o filenames 2>/dev/null
       mapfile -t COMPREPLY < <(compgen -d -- "$current") ;;
     file) compopt -o filenames 2>/dev/null
@@ -88,7 +91,8 @@ def bash(help_page):
         valued="|".join(valued) or "''", positions="\n".join(positions) or "      '') ;;")
 
 
-ZSH_ACTIONS = {"model": '_files -g "*.qsf"', "folder": "_files -/", "file": "_files", "text": " "}
+ZSH_ACTIONS = {"model": '_files -g "*.qsf"', "model_or_gguf": '_files -g "*.(qsf|gguf)"',
+               "folder": "_files -/", "file": "_files", "text": " "}
 
 
 def zsh_value(entry):
@@ -119,6 +123,8 @@ def zsh(help_page):
 
 
 FISH_ARGUMENTS = {"model": r"""'(__fish_complete_suffix .qsf | string match -r ".*(?:\.qsf|/)(?:\t.*)?\$")'""",
+                  "model_or_gguf": r"""'(begin; __fish_complete_suffix .qsf; __fish_complete_suffix .gguf; end """
+                                   r"""| string match -r ".*(?:\.qsf|\.gguf|/)(?:\t.*)?\$" | sort -u)'""",
                   "folder": "'(__fish_complete_directories)'"}
 
 

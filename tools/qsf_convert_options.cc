@@ -126,7 +126,7 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
   app.set_version_flag("--version", "qsf-convert " QSF_VERSION);
   app.add_option("IN", options.input,
                  "Model folder or GGUF file; of a model in parts any of its files")
-      ->type_name("FOLDER|FILE");
+      ->type_name("FILE");
   app.add_option("OUT", options.output, "File to write; replaced as a whole if it exists")
       ->type_name("FILE");
   app.add_option("--quant-type", options.quant_type, kTypeHelp)
