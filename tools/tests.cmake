@@ -2,6 +2,7 @@
 # Tests of the whole column: they run the tools and the public interface on real files.
 qsf_test(golden_logits_test SOURCES golden_logits_test.cc DEPS capi PRIVATE_DEPS qsf_json
          LABELS golden tier TIMEOUT 1200)
+qsf_test(bitnet_golden_test SOURCES bitnet_golden_test.cc DEPS capi PRIVATE_DEPS qsf_json LABELS golden tier)
 qsf_test(decode_allocation_test SOURCES decode_allocation_test.cc DEPS allocation_counter capi LABELS model)
 qsf_test(int8_rows_test SOURCES int8_rows_test.cc DEPS capi LABELS model tier)
 qsf_test(engine_contract_test SOURCES engine_contract_test.cc DEPS capi LABELS model tier)
@@ -9,6 +10,7 @@ qsf_test(stories_test SOURCES stories_test.cc LABELS model tier TIMEOUT 1200)
 if(QSF_BUILD_TESTS)
   add_dependencies(decode_allocation_test qsf-convert)
   add_dependencies(golden_logits_test qsf-convert)
+  add_dependencies(bitnet_golden_test qsf-convert)
   add_dependencies(engine_contract_test qsf-convert)
   add_dependencies(stories_test qsf-convert qsf-run qsf-perplexity)
   # Prompts on matrix units, which builds for tests have in software: some models of each kind.

@@ -34,9 +34,16 @@ HeaderBytes header_of(const ModelSpec& spec) {
   return header;
 }
 
+// The files of the small models are older than this key.
+ModelSpec int8_rows_spec() {
+  ModelSpec spec = minimal_model().spec;
+  spec.int8_rows = true;
+  return spec;
+}
+
 TEST(ModelSpecTest, SurvivesHeaderAndMetadata) {
   for (const ModelSpec& spec : {minimal_model().spec, types_model().spec, compressed_model().spec,
-                                full_model().spec, longrope_model().spec}) {
+                                full_model().spec, longrope_model().spec, int8_rows_spec()}) {
     ASSERT_TRUE(validate(spec).ok()) << validate(spec).message();
     const Metadata metadata = encode_spec_metadata(spec);
     const auto back = decode_spec(header_of(spec), metadata);
@@ -54,7 +61,8 @@ TEST(ModelSpecTest, SurvivesHeaderAndMetadata) {
 TEST(ModelSpecTest, TheSmallModelsUseEveryKey) {
   for (const std::string_view key : keys::kAll) {
     bool used = key == keys::kFileBytes;
-    for (const ModelSpec& spec : {full_model().spec, types_model().spec, longrope_model().spec}) {
+    for (const ModelSpec& spec :
+         {full_model().spec, types_model().spec, longrope_model().spec, int8_rows_spec()}) {
       used = used || encode_spec_metadata(spec).contains(key);
     }
     EXPECT_TRUE(used) << key;

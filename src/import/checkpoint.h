@@ -43,7 +43,7 @@ inline constexpr std::size_t kStoredTypes = 15;
 // Returns "F32", "BF16" ... as safetensors spells them. Threads: any.
 std::string_view stored_type_name(StoredType type) noexcept;
 std::uint32_t stored_type_bytes(StoredType type) noexcept;
-// Returns whether read() takes it: F32, F16 and BF16.
+// Returns whether it is one of weights: F32, F16 and BF16.
 bool is_weight_type(StoredType type) noexcept;
 
 inline constexpr std::size_t kMaxTensorDimensions = 8;
@@ -68,9 +68,10 @@ class Checkpoint {
   virtual std::span<const StoredTensor> tensors() const noexcept = 0;
   virtual std::span<const File> files() const noexcept = 0;
 
-  // Reads elements [first, first + out.size()) in row-major order as f32.
+  // Reads elements [first, first + out.size()) in row-major order as f32; U8 as whole numbers.
   // Requires  `tensor` is one of tensors(); the range lies inside it
-  // Fails     kUnsupported for types other than F32, F16 and BF16; kCorrupt when an element is NaN
+  // Fails     kUnsupported for types other than F32, F16, BF16 and U8; kCorrupt when an element is
+  // NaN
   //           or infinite, naming tensor and index; kIo
   // Threads   any number at once
   virtual Status read(const StoredTensor& tensor, std::uint64_t first,

@@ -25,12 +25,13 @@ struct Family {
   Status (*parse)(ConfigFields&, HfConfig&);
 };
 constexpr Family kFamilies[] = {
-    {"BloomForCausalLM", parse_bloom}, {"Gemma2ForCausalLM", parse_gemma2},
-    {"GemmaForCausalLM", parse_gemma}, {"GPT2LMHeadModel", parse_gpt2},
-    {"LlamaForCausalLM", parse_llama}, {"MistralForCausalLM", parse_mistral},
-    {"OPTForCausalLM", parse_opt},     {"Phi3ForCausalLM", parse_phi3},
-    {"PhiForCausalLM", parse_phi2},    {"Qwen2ForCausalLM", parse_qwen2},
-    {"Qwen3ForCausalLM", parse_qwen3}, {"StableLmForCausalLM", parse_stablelm},
+    {"BitNetForCausalLM", parse_bitnet}, {"BitnetForCausalLM", parse_bitnet_1bit},
+    {"BloomForCausalLM", parse_bloom},   {"Gemma2ForCausalLM", parse_gemma2},
+    {"GemmaForCausalLM", parse_gemma},   {"GPT2LMHeadModel", parse_gpt2},
+    {"LlamaForCausalLM", parse_llama},   {"MistralForCausalLM", parse_mistral},
+    {"OPTForCausalLM", parse_opt},       {"Phi3ForCausalLM", parse_phi3},
+    {"PhiForCausalLM", parse_phi2},      {"Qwen2ForCausalLM", parse_qwen2},
+    {"Qwen3ForCausalLM", parse_qwen3},   {"StableLmForCausalLM", parse_stablelm},
 };
 
 Result<const Family*> find_family(const std::string& name) {
@@ -103,14 +104,12 @@ Status parse_config(const Json& json, HfConfig& config) {
     return corrupt("architectures: expected a list of one name");
   }
   const auto name = (*architectures)[0].get<std::string>();
-  if (fields.find("quantization_config") != nullptr) {
-    return unsupported(
-        "quantization_config: the weights are quantised already; convert the "
-        "original model");
-  }
   QSF_ASSIGN_OR_RETURN(const Family* family, find_family(name));
   config.spec.n_vocab = fields.u32("vocab_size", 1, 1U << 24);
   QSF_RETURN_IF_ERROR(family->parse(fields, config));
+  const Json* quantisation = fields.find("quantization_config");
+  if (quantisation != nullptr) QSF_RETURN_IF_ERROR(parse_quantisation(*quantisation, config));
+  config.spec.int8_rows = config.ternary != TernaryStorage::kNone;
   config.spec.source = "Hugging Face " + name;
   return parse_special_tokens(fields, config);
 }

@@ -9,6 +9,7 @@
 #ifndef QSF_IMPORT_HF_CONFIG_H_
 #define QSF_IMPORT_HF_CONFIG_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,12 +20,21 @@
 
 namespace qsf {
 
+// How the matrices of layers are stored where they are ternary.
+enum class TernaryStorage : std::uint8_t {
+  kNone,        // they are not
+  kTimesScale,  // codes, a byte for four rows, or numbers; times NAME_scale
+  kOverScale,   // the same; over NAME_scale
+  kMasters,     // as they were trained; to be rounded to ternary, by the mean of their magnitudes
+};
+
 struct HfConfig {
   ModelSpec spec;  // validate(spec) is OK; natively_ternary, default_type and block not filled in
   // Which biases the weights must have.
   bool qkv_bias = false;
   bool attn_out_bias = false;
   bool ffn_bias = false;
+  TernaryStorage ternary = TernaryStorage::kNone;
   std::vector<std::string> warnings;
 };
 

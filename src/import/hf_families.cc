@@ -29,6 +29,7 @@ Result<Activation> parse_activation(const char* key, const std::string& name) {
   if (name == "gelu") return Activation::kGeluErf;
   if (name == "relu") return Activation::kRelu;
   if (name == "silu" || name == "swish") return Activation::kSilu;
+  if (name == "relu2") return Activation::kReluSquared;
   return unsupported("%s: \"%s\" is not known to this version", key, name.substr(0, 64).c_str());
 }
 

@@ -11,6 +11,7 @@
 #define QSF_IMPORT_HF_FAMILIES_H_
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,6 +35,11 @@ Status parse_phi3(ConfigFields& fields, HfConfig& config);
 Status parse_stablelm(ConfigFields& fields, HfConfig& config);
 Status parse_gemma(ConfigFields& fields, HfConfig& config);
 Status parse_gemma2(ConfigFields& fields, HfConfig& config);
+Status parse_bitnet(ConfigFields& fields, HfConfig& config);
+Status parse_bitnet_1bit(ConfigFields& fields, HfConfig& config);
+
+// quantization_config: how ternary weights are stored. Every other method is refused.
+Status parse_quantisation(const nlohmann::json& object, HfConfig& config);
 
 // What differs between the families that spell their sizes as LLaMA does.
 struct DecoderDefaults {
@@ -47,6 +53,7 @@ struct DecoderDefaults {
   // Share of a head that rotates; without a value the whole head does and the key must not differ.
   std::optional<double> partial_rotary = std::nullopt;
   std::uint32_t rope_original_context = 0;  // of longrope; 0: max_position_embeddings
+  float rope_theta = 10000.0F;
 };
 
 // Reads sizes, norm, head tying and RoPE: all but activation, biases and windows.

@@ -96,7 +96,7 @@ Status set_rotating_columns(double share, bool may_be_partial, ModelSpec& spec) 
 }  // namespace
 
 Status parse_rope(ConfigFields& fields, const DecoderDefaults& defaults, ModelSpec& spec) {
-  spec.rope.theta = fields.positive("rope_theta", 10000.0F);
+  spec.rope.theta = fields.positive("rope_theta", defaults.rope_theta);
   double share = fields.fraction("partial_rotary_factor", defaults.partial_rotary.value_or(1.0));
   // Where a file has both, transformers takes rope_scaling unless it is empty.
   const nlohmann::json* scaling = fields.find("rope_scaling");

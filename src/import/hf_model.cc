@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <cmath>
 #include <optional>
 #include <utility>
 
 #include "base/check.h"
 #include "format/tensor_rules.h"
 #include "import/hf_tensors.h"
+#include "quant/ternary.h"
 
 namespace qsf {
 namespace {
@@ -45,6 +47,19 @@ bool is_vector(TensorKind kind) noexcept {
     case TensorKind::kHead: return false;
     default: return true;
   }
+}
+
+// The matrices that are ternary where a model's are.
+bool is_layer_matrix(TensorKind kind) noexcept {
+  return kind <= TensorKind::kFfnDown;
+}
+static_assert(static_cast<int>(TensorKind::kAttnQ) == 0 &&
+              static_cast<int>(TensorKind::kFfnDown) == 6);
+
+bool is_ternary(std::span<const float> row) noexcept {
+  TernaryScan scan;
+  scan.add(row);
+  return scan.is_natively_ternary() || scan.magnitude() == 0.0F;
 }
 
 // 0 for queries, 1 for keys, 2 for values.
@@ -86,7 +101,8 @@ class HfModelMapper {
   ModelSpec& spec() noexcept { return model_.config_.spec; }
 
   // Finds a tensor and checks its type and shape.
-  Result<const StoredTensor*> take(const std::string& name, std::vector<std::uint64_t> shape) {
+  Result<const StoredTensor*> take(const std::string& name, std::vector<std::uint64_t> shape,
+                                   bool packed = false) {
     const StoredTensor* found = model_.weights_->find(name);
     if (found == nullptr) {
       return corrupt("tensor \"%s\" is missing, expected %s", name.c_str(),
@@ -96,7 +112,7 @@ class HfModelMapper {
       return corrupt("tensor \"%s\": shape %s, expected %s from config.json", name.c_str(),
                      shape_text(found->shape).c_str(), shape_text(shape).c_str());
     }
-    if (!is_weight_type(found->type)) {
+    if (!is_weight_type(found->type) && !(packed && found->type == StoredType::kU8)) {
       return unsupported("tensor \"%s\": dtype %s, expected F32, F16 or BF16", name.c_str(),
                          std::string(stored_type_name(found->type)).c_str());
     }
@@ -133,10 +149,62 @@ class HfModelMapper {
     Place at = locate(place, n_outputs);
     std::vector<std::uint64_t> stored = {at.n_stored};
     if (!vector) stored.insert(at.transposed ? stored.begin() : stored.end(), shape.cols);
-    QSF_ASSIGN_OR_RETURN(at.stored, take(name, std::move(stored)));
-    to.tensors.push_back({place.kind, shape.rows, shape.cols, name});
+    if (model_.config_.ternary != TernaryStorage::kNone && is_layer_matrix(place.kind)) {
+      if (place.storage != Storage::kPlain) {
+        return unsupported("tensor \"%s\": ternary weights that are stored fused or transposed",
+                           name.c_str());
+      }
+      QSF_RETURN_IF_ERROR(map_ternary(name, shape, at));
+    } else {
+      QSF_ASSIGN_OR_RETURN(at.stored, take(name, std::move(stored)));
+    }
+    to.tensors.push_back({place.kind, shape.rows, shape.cols, name,
+                          std::string(stored_type_name(at.stored->type))});
     to.places.push_back(at);
     return ok_status();
+  }
+
+  // Finds a ternary matrix, its scale, and how it is stored.
+  Status map_ternary(const std::string& name, TensorShape shape, Place& at) {
+    if (model_.config_.ternary == TernaryStorage::kMasters) {
+      at.ternary = Place::Ternary::kMasters;
+      QSF_ASSIGN_OR_RETURN(at.stored, take(name, {shape.rows, shape.cols}));
+      QSF_ASSIGN_OR_RETURN(at.scale, mean_magnitude(*at.stored));
+      return ok_status();
+    }
+    const StoredTensor* found = model_.weights_->find(name);
+    at.ternary = Place::Ternary::kPlain;
+    if (found == nullptr || found->type == StoredType::kU8) {
+      if (shape.rows % 4 != 0) {
+        return unsupported("tensor \"%s\": %u rows, expected a multiple of 4 in packed bytes",
+                           name.c_str(), shape.rows);
+      }
+      at.ternary = Place::Ternary::kPacked;
+      at.n_stored = shape.rows / 4;
+      at.run = at.n_stored;  // step 0: the same bytes once more
+    }
+    QSF_ASSIGN_OR_RETURN(at.stored, take(name, {at.n_stored, shape.cols}, true));
+    const std::string scale_name = name + "_scale";
+    QSF_ASSIGN_OR_RETURN(const StoredTensor* scale, take(scale_name, {1}));
+    QSF_RETURN_IF_ERROR(model_.weights_->read(*scale, 0, {&at.scale, 1}));
+    if (model_.config_.ternary == TernaryStorage::kOverScale) at.scale = 1.0F / at.scale;
+    if (at.scale > 0.0F && std::isfinite(at.scale)) return ok_status();
+    return corrupt("tensor \"%s\": expected a number above 0", scale_name.c_str());
+  }
+
+  // Of all weights, at least 1e-5.
+  Result<float> mean_magnitude(const StoredTensor& tensor) {
+    constexpr std::uint64_t kChunk = 1U << 18;
+    std::vector<float> values(std::min(kChunk, tensor.elements));
+    double sum = 0.0;
+    for (std::uint64_t first = 0; first < tensor.elements; first += kChunk) {
+      const std::span<float> part =
+          std::span(values).first(std::min(kChunk, tensor.elements - first));
+      QSF_RETURN_IF_ERROR(model_.weights_->read(tensor, first, part));
+      for (const float value : part) sum += std::fabs(value);
+    }
+    const auto mean = static_cast<float>(sum / static_cast<double>(tensor.elements));
+    return std::max(mean, 1e-5F);
   }
 
   // Where `n_outputs` outputs of a kind stand in what the family stores.
@@ -276,12 +344,70 @@ Status HfModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t ten
     const std::uint64_t in_run = i % place.run;
     const std::uint64_t n = std::min(place.run - in_run, end - i);
     const std::uint64_t stored = place.first + i / place.run * place.step + in_run;
-    QSF_RETURN_IF_ERROR(
-        read_run(place, stored, n_inputs, out.subspan((i - begin) * n_inputs, n * n_inputs)));
+    const std::span<float> part = out.subspan((i - begin) * n_inputs, n * n_inputs);
+    QSF_RETURN_IF_ERROR(read_run(place, stored, n_inputs, part));
+    QSF_RETURN_IF_ERROR(make_ternary(place, i / place.run, part));
     i += n;
   }
   if (place.less_one) {
     for (float& gain : out) gain += 1.0F;
+  }
+  return ok_status();
+}
+
+// Turns what is stored of ternary weights into the weights; `field` counts the codes of a byte.
+Status HfModel::make_ternary(const Place& place, std::uint64_t field, std::span<float> out) const {
+  switch (place.ternary) {
+    case Place::Ternary::kNone: return ok_status();
+    case Place::Ternary::kPacked:
+      for (float& value : out) {
+        const unsigned code = static_cast<unsigned>(value) >> (2 * field) & 3U;
+        if (code == 3) {
+          return corrupt("%s: tensor \"%s\": a code of 3, expected 0, 1 or 2", folder_.c_str(),
+                         place.stored->name.c_str());
+        }
+        value = static_cast<float>(static_cast<int>(code) - 1) * place.scale;
+      }
+      return ok_status();
+    case Place::Ternary::kPlain:
+      for (float& value : out) value *= place.scale;
+      return ok_status();
+    case Place::Ternary::kMasters: {
+      const float inverse = 1.0F / place.scale;
+      for (float& value : out) {
+        value = std::clamp(std::nearbyint(value * inverse), -1.0F, 1.0F) * place.scale;
+      }
+      return ok_status();
+    }
+  }
+  return ok_status();
+}
+
+std::optional<BlockFormat> HfModel::kept_format(SectionKind kind, std::uint32_t layer,
+                                                std::size_t tensor) const noexcept {
+  const Place& place = section(kind, layer).places[tensor];
+  if (place.ternary != Place::Ternary::kNone) return block_format(QuantType::kTernaryRow, 0);
+  switch (place.stored->type) {
+    case StoredType::kF16: return block_format(QuantType::kF16, 0);
+    case StoredType::kBF16: return block_format(QuantType::kBF16, 0);
+    default: return block_format(QuantType::kF32, 0);
+  }
+}
+
+Status HfModel::read_kept_rows(SectionKind kind, std::uint32_t layer, std::size_t tensor,
+                               std::uint32_t first_row, std::uint32_t n_rows,
+                               MutableByteSpan out) const {
+  const std::uint32_t n_cols = section(kind, layer).tensors[tensor].cols;
+  std::vector<float> weights(std::size_t{n_rows} * n_cols);
+  QSF_RETURN_IF_ERROR(read_rows(kind, layer, tensor, first_row, weights));
+  const std::size_t row_bytes = row_major_bytes(block_format(QuantType::kTernaryRow, 0), n_cols);
+  for (std::uint32_t r = 0; r < n_rows; ++r) {
+    const std::span<const float> row = std::span(weights).subspan(std::size_t{r} * n_cols, n_cols);
+    if (!is_ternary(row)) {
+      return unsupported("tensor \"%s\": row %u is not ternary",
+                         section(kind, layer).tensors[tensor].name.c_str(), first_row + r);
+    }
+    encode_ternary_row(row, out.subspan(r * row_bytes, row_bytes));
   }
   return ok_status();
 }

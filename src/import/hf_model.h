@@ -9,7 +9,9 @@
 #ifndef QSF_IMPORT_HF_MODEL_H_
 #define QSF_IMPORT_HF_MODEL_H_
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +37,13 @@ class HfModel final : public ModelSource {
   Status read_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
                    std::uint32_t first_row, std::span<float> out) const override;
 
+  // Ternary matrices are kept with one scale a row, the others as the floats they are.
+  std::optional<BlockFormat> kept_format(SectionKind section, std::uint32_t layer,
+                                         std::size_t tensor) const noexcept override;
+  Status read_kept_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
+                        std::uint32_t first_row, std::uint32_t n_rows,
+                        MutableByteSpan out) const override;
+
   const std::vector<std::string>& warnings() const noexcept { return config_.warnings; }
 
  private:
@@ -48,6 +57,11 @@ class HfModel final : public ModelSource {
     std::uint64_t step = 0;
     bool transposed = false;  // stored as [inputs, outputs]
     bool less_one = false;    // 1 is to be added to every element
+    // Ternary weights: -scale, 0 and scale. Packed, a byte holds the codes of the outputs `run`
+    // apart, the first in its lowest bits; masters are rounded to multiples of the scale.
+    enum class Ternary : std::uint8_t { kNone, kPacked, kPlain, kMasters };
+    Ternary ternary = Ternary::kNone;
+    float scale = 1.0F;
   };
   struct Section {
     std::vector<SourceTensor> tensors;
@@ -60,6 +74,7 @@ class HfModel final : public ModelSource {
   const Section& section(SectionKind kind, std::uint32_t layer) const noexcept;
   Status read_run(const Place& place, std::uint64_t stored_first, std::uint32_t n_inputs,
                   std::span<float> out) const;
+  Status make_ternary(const Place& place, std::uint64_t field, std::span<float> out) const;
 
   std::string folder_;
   HfConfig config_;

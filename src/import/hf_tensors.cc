@@ -196,6 +196,30 @@ constexpr TensorPlace kGemma2Layer[] = {
     {K::kFfnDown, "mlp.down_proj.weight"},
     {K::kFfnPostNorm, "post_feedforward_layernorm.weight", S::kLessOne}};
 
+// Microsoft's names and those of 1bitLLM.
+constexpr TensorPlace kBitnetLayer[] = {{K::kAttnNorm, "input_layernorm.weight"},
+                                        {K::kAttnQ, "self_attn.q_proj.weight"},
+                                        {K::kAttnK, "self_attn.k_proj.weight"},
+                                        {K::kAttnV, "self_attn.v_proj.weight"},
+                                        {K::kAttnSubNorm, "self_attn.attn_sub_norm.weight"},
+                                        {K::kAttnO, "self_attn.o_proj.weight"},
+                                        {K::kFfnNorm, "post_attention_layernorm.weight"},
+                                        {K::kFfnGate, "mlp.gate_proj.weight"},
+                                        {K::kFfnUp, "mlp.up_proj.weight"},
+                                        {K::kFfnSubNorm, "mlp.ffn_sub_norm.weight"},
+                                        {K::kFfnDown, "mlp.down_proj.weight"}};
+constexpr TensorPlace kBitnet1bitLayer[] = {{K::kAttnNorm, "input_layernorm.weight"},
+                                            {K::kAttnQ, "self_attn.q_proj.weight"},
+                                            {K::kAttnK, "self_attn.k_proj.weight"},
+                                            {K::kAttnV, "self_attn.v_proj.weight"},
+                                            {K::kAttnSubNorm, "self_attn.inner_attn_ln.weight"},
+                                            {K::kAttnO, "self_attn.o_proj.weight"},
+                                            {K::kFfnNorm, "post_attention_layernorm.weight"},
+                                            {K::kFfnGate, "mlp.gate_proj.weight"},
+                                            {K::kFfnUp, "mlp.up_proj.weight"},
+                                            {K::kFfnSubNorm, "mlp.ffn_layernorm.weight"},
+                                            {K::kFfnDown, "mlp.down_proj.weight"}};
+
 constexpr TensorTable kTables[] = {
     {"gpt2", "transformer.", "h.", kGpt2Embedding, kGpt2Layer, kLnFinal},
     {"bloom", "transformer.", "h.", kBloomEmbedding, kBloomLayer, kLnFinal},
@@ -209,6 +233,8 @@ constexpr TensorTable kTables[] = {
     {"stablelm", "model.", "layers.", kEmbedTokens, kStablelmLayer, kStablelmFinal},
     {"gemma", "model.", "layers.", kEmbedTokens, kGemmaLayer, kGemmaFinal},
     {"gemma2", "model.", "layers.", kEmbedTokens, kGemma2Layer, kGemmaFinal},
+    {"bitnet-b1.58", "model.", "layers.", kEmbedTokens, kBitnetLayer, kNormFinal},
+    {"bitnet", "model.", "layers.", kEmbedTokens, kBitnet1bitLayer, kNormFinal},
 };
 
 }  // namespace

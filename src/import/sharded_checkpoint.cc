@@ -131,14 +131,14 @@ Status ShardedCheckpoint::read(const StoredTensor& tensor, std::uint64_t first,
                                std::span<float> out) const {
   QSF_CHECK(first <= tensor.elements && out.size() <= tensor.elements - first);
   const File& file = file_of(tensor);
-  if (!is_weight_type(tensor.type)) {
-    return unsupported("%s: tensor \"%s\": weights of dtype %s, expected F32, F16 or BF16",
+  if (!is_weight_type(tensor.type) && tensor.type != StoredType::kU8) {
+    return unsupported("%s: tensor \"%s\": weights of dtype %s, expected F32, F16, BF16 or U8",
                        file.path().c_str(), tensor.name.c_str(),
                        std::string(stored_type_name(tensor.type)).c_str());
   }
   const std::size_t n_bytes = stored_type_bytes(tensor.type);
   // Narrow elements are read into the upper part of `out` and widened from the front: element i is
-  // written at 4i, never past byte 2n + 2i from which it was read.
+  // written at 4i, never past the byte from which it was read.
   const MutableByteSpan bytes = std::as_writable_bytes(out);
   const MutableByteSpan narrow = bytes.subspan(bytes.size() - out.size() * n_bytes);
   QSF_RETURN_IF_ERROR(read_elements(file, tensor, first, narrow));
@@ -146,6 +146,8 @@ Status ShardedCheckpoint::read(const StoredTensor& tensor, std::uint64_t first,
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = to_f32(load_le<F16>(narrow, 2 * i));
   } else if (tensor.type == StoredType::kBF16) {
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = to_f32(load_le<BF16>(narrow, 2 * i));
+  } else if (tensor.type == StoredType::kU8) {
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::to_integer<std::uint8_t>(narrow[i]);
   }
   for (std::size_t i = 0; i < out.size(); ++i) {
     if (!std::isfinite(out[i])) {

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+//
+// Holds BitNet models, from a Hugging Face folder to logits, to those of transformers, whichever
+// way the weights are stored; and what can go wrong with them to a hundred tolerances at least. The
+// models and why logits can be compared so closely: scripts/make_bitnet_golden.py.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "golden_model.h"
+
+namespace {
+
+using namespace qsf_tools;
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr double kTolerance = 1e-4;  // of the largest logit
+constexpr double kFaultFactor = 100;
+
+fs::path bitnet_folder() {
+  return fs::path(QSF_SOURCE_DIR) / "testdata/bitnet";
+}
+
+class BitnetGoldenTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    scratch_ = fs::temp_directory_path() / ("qsf_bitnet_" + std::to_string(::getpid()));
+    fs::create_directories(scratch_);
+  }
+  void TearDown() override { fs::remove_all(scratch_); }
+
+  fs::path convert(const fs::path& folder, const std::string& type) {
+    const fs::path out = scratch_ / (folder.filename().string() + "-" + type + ".qsf");
+    const std::string command = std::string(QSF_BIN_DIR) + "/qsf-convert --quiet --quant-type " +
+                                type + " " + folder.string() + " " + out.string() + " 2>/dev/null";
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+    return out;
+  }
+
+  // A copy of a model whose configuration is changed.
+  fs::path changed_copy(const char* model, const json& change) {
+    const fs::path copy = scratch_ / "copy";
+    fs::remove_all(copy);
+    fs::copy(bitnet_folder() / model, copy);
+    json config = json::parse(read_file(copy / "config.json"));
+    config.merge_patch(change);
+    std::ofstream(copy / "config.json") << config;
+    return copy;
+  }
+
+  // Of all cases, in units of the largest logit.
+  double error_of(const fs::path& model, const Golden& golden, bool exact = false) {
+    const EnginePtr engine = open_engine(model, QSF_KV_F32, 0, 2, exact);
+    if (engine == nullptr) return HUGE_VAL;
+    double worst = 0;
+    for (const Golden::Case& item : golden.cases) {
+      worst = std::max(worst, largest_error(run_case(engine.get(), golden, item), item.rows));
+    }
+    return worst / golden.largest;
+  }
+
+  fs::path scratch_;
+};
+
+// Records errors in tolerances. Kept as ternary rows, products are sums of whole numbers; as f32
+// they are not, and --exact may change neither.
+TEST_F(BitnetGoldenTest, LogitsAreThoseOfTransformers) {
+  for (const char* model : {"wide", "packed", "masters", "bitnet_1bit", "bitlinear"}) {
+    const Golden golden(bitnet_folder() / model / "expected.bin");
+    ASSERT_EQ(golden.cases.size(), 4U) << model;
+    for (const char* type : {"keep", "f32"}) {
+      const fs::path file = convert(bitnet_folder() / model, type);
+      for (const bool exact : {false, true}) {
+        const double error = error_of(file, golden, exact);
+        EXPECT_LE(error, kTolerance) << model << ' ' << type << (exact ? ", exact" : "");
+        RecordProperty(std::string(model) + "_" + type + (exact ? "_exact" : ""),
+                       std::to_string(error / kTolerance));
+      }
+    }
+  }
+}
+
+// The same weights as packed codes and as the numbers they were rounded from make the same bytes.
+TEST_F(BitnetGoldenTest, PackedCodesAndMastersMakeOneFile) {
+  EXPECT_EQ(read_file(convert(bitnet_folder() / "packed", "keep")),
+            read_file(convert(bitnet_folder() / "masters", "keep")));
+}
+
+TEST_F(BitnetGoldenTest, NumbersDoNotDependOnPassesOrThreads) {
+  const Golden golden(bitnet_folder() / "wide/expected.bin");
+  const fs::path model = convert(bitnet_folder() / "wide", "keep");
+  const Golden::Case& item = golden.cases.back();
+  const auto whole = run_case(open_engine(model, QSF_KV_F32, 0, 1).get(), golden, item);
+  for (const int rows_per_pass : {0, 7}) {
+    const EnginePtr engine = open_engine(model, QSF_KV_F32, rows_per_pass, 2);
+    EXPECT_EQ(run_case(engine.get(), golden, item), whole) << rows_per_pass << " rows a pass";
+    EXPECT_EQ(run_case(engine.get(), golden, item, 1), whole) << "token by token";
+  }
+}
+
+// What an importer can get wrong is heard by far.
+TEST_F(BitnetGoldenTest, FaultsAreHeard) {
+  const struct {
+    const char* model;
+    json change;
+  } faults[] = {
+      {"packed", {{"quantization_config", {{"linear_class", "bitlinear"}}}}},
+      {"packed", {{"hidden_act", "silu"}}},
+      {"packed", {{"hidden_act", "relu"}}},
+      {"packed", {{"rms_norm_eps", 0.05}}},
+      {"packed", {{"rope_theta", 10000.0}}},
+      {"masters", {{"quantization_config", nullptr}}},  // neither weights nor rows are rounded
+      {"bitnet_1bit", {{"hidden_act", "relu2"}}},
+      {"bitlinear",
+       {{"quantization_config",
+         {{"linear_class", "autobitlinear"}, {"quantization_mode", "offline"}}}}},
+  };
+  for (const auto& fault : faults) {
+    const Golden golden(bitnet_folder() / fault.model / "expected.bin");
+    const double error = error_of(convert(changed_copy(fault.model, fault.change), "keep"), golden);
+    EXPECT_GT(error, kFaultFactor * kTolerance) << fault.model << ' ' << fault.change;
+  }
+}
+
+}  // namespace
