@@ -151,7 +151,10 @@ qsf::Result<Input> open_folder(const std::string& folder) {
   for (const std::string& warning : model->warnings()) print_error(kTool, "warning: " + warning);
   QSF_ASSIGN_OR_RETURN(std::vector<std::byte> tokenizer,
                        read_tokenizer(folder, model->spec().n_vocab));
-  return Input{std::move(model), std::move(tokenizer), qsf::QuantPreset::k4Bit};
+  // Layers that are ternary already would lose by any other type.
+  const bool ternary = model->spec().int8_rows;
+  return Input{std::move(model), std::move(tokenizer),
+               ternary ? qsf::QuantPreset::kKeep : qsf::QuantPreset::k4Bit};
 }
 
 qsf::Result<Input> open_gguf(const std::string& path) {

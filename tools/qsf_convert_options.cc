@@ -10,7 +10,8 @@ namespace qsf_tools {
 namespace {
 
 constexpr const char* kTypeHelp =
-    "Weight type, by default keep for a GGUF file and 4bit otherwise. f32, f16, bf16, 8bit, 4bit, "
+    "Weight type, by default keep for a GGUF file and for ternary layers, 4bit otherwise. f32, "
+    "f16, bf16, 8bit, 4bit, "
     "3bit, 4bit-super, 3bit-super: every matrix. 2bit, "
     "2bit-sym, 2bit-super, ternary, ternary-row: the layers, with embedding and head at 4 bits. "
     "-super: 256 columns share two numbers that scale the blocks in them; fewer bytes. mixed: 2 "
