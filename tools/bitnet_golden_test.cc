@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "golden_model.h"
+#include "testing/golden_model.h"
 
 namespace {
 

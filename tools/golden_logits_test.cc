@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "golden_model.h"
+#include "testing/golden_model.h"
 
 namespace {
 

@@ -2,8 +2,8 @@
 //
 // Golden models: the logits they must give, and an engine's through the public interface.
 
-#ifndef QSF_TOOLS_GOLDEN_MODEL_H_
-#define QSF_TOOLS_GOLDEN_MODEL_H_
+#ifndef QSF_TOOLS_TESTING_GOLDEN_MODEL_H_
+#define QSF_TOOLS_TESTING_GOLDEN_MODEL_H_
 
 #include <gtest/gtest.h>
 #include <qsf/qsf.h>
@@ -134,4 +134,4 @@ inline double largest_error(const std::vector<std::vector<float>>& got,
 
 }  // namespace qsf_tools
 
-#endif  // QSF_TOOLS_GOLDEN_MODEL_H_
+#endif  // QSF_TOOLS_TESTING_GOLDEN_MODEL_H_
