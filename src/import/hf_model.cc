@@ -158,8 +158,8 @@ class HfModelMapper {
     } else {
       QSF_ASSIGN_OR_RETURN(at.stored, take(name, std::move(stored)));
     }
-    to.tensors.push_back({place.kind, shape.rows, shape.cols, name,
-                          std::string(stored_type_name(at.stored->type))});
+    to.tensors.push_back(
+        {place.kind, shape.rows, shape.cols, name, std::string(stored_type_name(at.stored->type))});
     to.places.push_back(at);
     return ok_status();
   }
