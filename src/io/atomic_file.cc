@@ -13,7 +13,6 @@
 namespace qsf {
 namespace {
 
-constexpr std::size_t kMaxTransferBytes = std::size_t{1} << 30;
 constexpr int kMaxNameAttempts = 100;
 
 // Unique among the processes of this machine and the files of this process; a name that a dead

@@ -16,9 +16,7 @@ ReadDone BlockingReader::wait() {
   QSF_CHECK(is_waiting_);
   is_waiting_ = false;
   PendingRead read(*source_, request_);
-  while (!read.is_done()) {
-    read.take(source_->ops->read_at(source_->handle, read.to(), read.offset()));
-  }
+  read.read_blocking();
   if (read.used_cache()) note_ = kReadThroughCache;
   return read.outcome();
 }

@@ -139,9 +139,8 @@ class FaultyFileOps::Ring final : public ReadRing {
       answers_.pop_front();
       return 0;
     }
-    const int result = base_->wait(done);
-    // A read that is really over: the test's memory must not be written later.
     if (ops_->plan.ring_wait_errno != 0) return -ops_->plan.ring_wait_errno;
+    const int result = base_->wait(done);
     if (result == 0)
       done.result = std::min(done.result, static_cast<std::int64_t>(shown_[done.tag]));
     return result;
@@ -156,10 +155,13 @@ class FaultyFileOps::Ring final : public ReadRing {
 
 int FaultyFileOps::open_ring(unsigned depth, std::unique_ptr<ReadRing>& ring) {
   if (plan.ring_errno != 0) return -plan.ring_errno;
+  if (n_rings_.load() >= plan.max_rings) return -EMFILE;
   std::unique_ptr<ReadRing> base;
   const int result = base_.open_ring(depth, base);
-  if (result == 0) ring = std::make_unique<Ring>(*this, std::move(base));
-  return result;
+  if (result != 0) return result;
+  ring = std::make_unique<Ring>(*this, std::move(base));
+  n_rings_.fetch_add(1);
+  return 0;
 }
 
 int FaultyFileOps::map(int handle, std::uint64_t bytes, ByteSpan& mapping) {

@@ -9,6 +9,7 @@
 #define QSF_IO_FAULTY_FILE_H_
 
 #include <atomic>
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -35,6 +36,7 @@ struct FaultPlan {
   bool in_memory = false;                       // as if on tmpfs
   int map_errno = 0;
   int ring_errno = 0;                     // no io_uring: ENOSYS, EPERM
+  unsigned max_rings = UINT_MAX;          // more than these fail with EMFILE
   int ring_submit_errno = 0;              // a ring that takes no read
   int ring_wait_errno = 0;                // a ring that breaks
   std::size_t lockable_bytes = SIZE_MAX;  // registering more memory than this fails with ENOMEM
@@ -102,6 +104,7 @@ class FaultyFileOps final : public FileOps {
   std::set<int> direct_handles_;  // held by mutex_
   std::atomic<std::uint64_t> calls_{0};
   std::atomic<std::uint64_t> written_bytes_{0};
+  std::atomic<unsigned> n_rings_{0};  // made so far
 };
 
 // One read-only file whose content is `bytes`, under any name; writing fails with EROFS.

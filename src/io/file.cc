@@ -10,9 +10,6 @@
 namespace qsf {
 namespace {
 
-// One call moves at most this much: below the 2 GiB limit of one Linux read.
-constexpr std::size_t kMaxTransferBytes = std::size_t{1} << 30;
-
 Status open_failed(const std::string& path, int error) {
   if (error == ENOENT || error == ENOTDIR) {
     return not_found("%s: no such file; check the path", path.c_str());

@@ -32,6 +32,14 @@ struct FileStorage {
 // What the page cache is told of a range.
 enum class FileAdvice { kRandom, kWillNeed, kDontNeed };
 
+// One call moves at most this much: below the 2 GiB limit of one Linux read or write, and a
+// multiple of every alignment.
+inline constexpr std::size_t kMaxTransferBytes = std::size_t{1} << 30;
+
+// Direct transfers that came back without a whole unit of alignment are repeated this often: a disk
+// does that at the end of the file alone, a network file system perhaps once.
+inline constexpr unsigned kMaxStalls = 4;
+
 // Every function returns a negative errno on failure; none retries and none logs.
 // Threads  any; one handle may be read or written by several threads at once
 class FileOps {

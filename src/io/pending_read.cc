@@ -8,18 +8,6 @@
 #include <utility>
 
 namespace qsf {
-namespace {
-
-// One call moves at most this much: below the 2 GiB limit of one Linux read, and a multiple of
-// every alignment.
-constexpr std::uint64_t kMaxTransferBytes = std::uint64_t{1} << 30;
-
-// Direct reads that came back without a whole unit of alignment are repeated this often before the
-// page cache has to help: a disk does that at the end of the file alone, a network file system
-// perhaps once.
-constexpr unsigned kMaxStalls = 4;
-
-}  // namespace
 
 Status check_range(const ReadSource& source, std::uint64_t offset, std::uint64_t bytes) {
   if (offset <= source.size_bytes && bytes <= source.size_bytes - offset) return ok_status();
@@ -41,8 +29,7 @@ PendingRead::PendingRead(const ReadSource& source, const ReadRequest& request)
 
 MutableByteSpan PendingRead::to() const noexcept {
   const MutableByteSpan rest = request_.to.subspan(static_cast<std::size_t>(done_bytes_));
-  return rest.first(
-      static_cast<std::size_t>(std::min<std::uint64_t>(rest.size(), kMaxTransferBytes)));
+  return rest.first(std::min(rest.size(), kMaxTransferBytes));
 }
 
 void PendingRead::take(std::int64_t result) {
@@ -61,6 +48,10 @@ void PendingRead::take(std::int64_t result) {
                   to().size(), static_cast<unsigned long long>(offset()),
                   std::strerror(static_cast<int>(-result))));
   }
+}
+
+void PendingRead::read_blocking() {
+  while (!is_done_) take(source_->ops->read_at(source_->handle, to(), offset()));
 }
 
 // A direct read goes on where its alignment lets it: at the last unit that arrived whole.

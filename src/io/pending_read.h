@@ -59,6 +59,9 @@ class PendingRead {
   // Takes the system's answer to that: bytes read, 0 for the end of the file, or a negative errno.
   void take(std::int64_t result);
 
+  // Reads by blocking calls until the outcome is known.
+  void read_blocking();
+
   // Requires  is_done(); called once
   ReadDone outcome();
 

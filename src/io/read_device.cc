@@ -26,9 +26,11 @@ struct ReadDevice::State {
   ~State() {
     if (!mapping.empty()) source.ops->unmap(mapping);
     if (owns_handle) source.ops->close(source.handle);
+    if (owns_cached_handle) source.ops->close(source.cached_handle);
   }
 
   void open_handle(const File& file, const ReadDeviceOptions& options);
+  void open_cached_handle(const File& file);
   ByteSpan mapped_pages(std::uint64_t offset, std::uint64_t bytes) const noexcept;
   bool open_mapping(const File& file, const ReadDeviceOptions& options);
   void choose_path(std::optional<ReadPath> wanted);
@@ -43,6 +45,7 @@ struct ReadDevice::State {
   unsigned depth = kDefaultReadDepth;
   std::uint32_t block_bytes = 0;
   bool owns_handle = false;
+  bool owns_cached_handle = false;
   std::string fall_back;
   ByteSpan mapping;
   // The ring that showed that there are rings, for whoever makes the first queue.
@@ -77,17 +80,20 @@ int try_direct_read(FileOps& ops, int handle) {
 }
 
 // Reads the first bytes by a ring: a sandbox may let a program make one and not use it.
-int try_ring_read(ReadRing& ring, int handle) {
+int try_ring_read(std::unique_ptr<ReadRing>& ring, int handle) {
   const AlignedPage page = make_page();
   RingDone done;
   do {
-    const int submitted = ring.submit(handle, {page.get(), kDirectAlign}, 0, 0);
+    const int submitted = ring->submit(handle, {page.get(), kDirectAlign}, 0, 0);
     if (submitted < 0) return submitted;
     int waited;
     do {
-      waited = ring.wait(done);
+      waited = ring->wait(done);
     } while (waited == -EINTR);
-    if (waited < 0) return waited;
+    if (waited < 0) {
+      ring.reset();  // before the page: until then the kernel may write there
+      return waited;
+    }
   } while (done.result == -EINTR);
   return done.result < 0 ? static_cast<int>(done.result) : 0;
 }
@@ -153,7 +159,7 @@ void ReadDevice::State::open_handle(const File& file, const ReadDeviceOptions& o
       source.handle = direct.handle;
       source.alignment = storage.direct_alignment;
       owns_handle = true;
-      return;
+      return open_cached_handle(file);
     }
     add_reason("direct reads: " + direct.refusal + "; reading through the page cache");
   }
@@ -166,6 +172,18 @@ void ReadDevice::State::open_handle(const File& file, const ReadDeviceOptions& o
   }
   source.drop_cached = options.direct || !options.keep_cached;
   if (source.drop_cached) ops.advise(source.handle, 0, 0, FileAdvice::kRandom);
+}
+
+// Opens the handle for what direct reads leave to the page cache. Nobody counts the pages that the
+// kernel would read ahead there.
+void ReadDevice::State::open_cached_handle(const File& file) {
+  FileOps& ops = file.ops();
+  const int handle = ops.reopen(file.handle(), /*direct=*/false);
+  if (handle >= 0) {
+    source.cached_handle = handle;
+    owns_cached_handle = true;
+  }
+  ops.advise(source.cached_handle, 0, 0, FileAdvice::kRandom);
 }
 
 // Maps the file; where that fails it is as before, with a reason.
@@ -191,7 +209,7 @@ bool ReadDevice::State::open_mapping(const File& file, const ReadDeviceOptions& 
 void ReadDevice::State::choose_path(std::optional<ReadPath> wanted) {
   if (wanted == ReadPath::kPread) return;
   int opened = source.ops->open_ring(depth, spare_ring);
-  if (opened == 0) opened = try_ring_read(*spare_ring, source.handle);
+  if (opened == 0) opened = try_ring_read(spare_ring, source.handle);
   if (opened == 0) {
     path = ReadPath::kUring;
     return;
@@ -255,7 +273,7 @@ unsigned ReadDevice::n_queues() const noexcept {
 }
 
 Result<std::unique_ptr<AsyncReader>> ReadDevice::make_queue(MutableByteSpan registered) const {
-  if (state_->path != ReadPath::kUring) return {std::make_unique<BlockingReader>(state_->source)};
+  if (state_->path != ReadPath::kUring) return make_blocking_queue();
   std::unique_ptr<ReadRing> ring;
   {
     const std::lock_guard lock(state_->mutex);
@@ -272,6 +290,10 @@ Result<std::unique_ptr<AsyncReader>> ReadDevice::make_queue(MutableByteSpan regi
       std::make_unique<RingReader>(state_->source, std::move(ring), state_->depth, registered);
   if (state_->block_bytes == 0) return {std::move(queue)};
   return {std::make_unique<SplitReader>(std::move(queue), state_->block_bytes)};
+}
+
+std::unique_ptr<AsyncReader> ReadDevice::make_blocking_queue() const {
+  return std::make_unique<BlockingReader>(state_->source);
 }
 
 ByteSpan ReadDevice::mapping() const noexcept {

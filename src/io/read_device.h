@@ -86,6 +86,12 @@ class ReadDevice {
   // Threads   any number at once
   Result<std::unique_ptr<AsyncReader>> make_queue(MutableByteSpan registered) const;
 
+  // Makes a queue of one read at a time, by a blocking call of the thread that waits for it. It
+  // takes no ring, which would be memory of the system's.
+  // Requires  the device outlives the queue
+  // Threads   any number at once
+  std::unique_ptr<AsyncReader> make_blocking_queue() const;
+
   // Returns the whole file when the path is kMmap, else nothing. Touching bytes of a file that
   // shrank, or that the disk cannot read, kills the process (SIGBUS); queues of this device report
   // either as an error.

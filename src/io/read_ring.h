@@ -24,7 +24,7 @@ class ReadRing {
   ReadRing() = default;
   ReadRing(const ReadRing&) = delete;
   ReadRing& operator=(const ReadRing&) = delete;
-  // Requires  nothing is in flight
+  // Guarantees  nothing is written to the memory of its reads any more: waits for those in flight
   virtual ~ReadRing() = default;
 
   // Lets reads into this memory skip looking up its pages each time, and pins it until the ring is
@@ -35,7 +35,8 @@ class ReadRing {
   // depth
   virtual int submit(int handle, MutableByteSpan to, std::uint64_t offset, std::uint64_t tag) = 0;
 
-  // Waits for a read to end. Requires  something in flight
+  // Waits for a read to end. Where it fails, reads in flight may go on until the ring is gone.
+  // Requires  something in flight
   virtual int wait(RingDone& done) = 0;
 };
 

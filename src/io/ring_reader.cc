@@ -52,26 +52,39 @@ void RingReader::start(const ReadRequest& request) {
   go_on(slot);
 }
 
-// Submits what is left of a read, until it is in the ring or over.
+// Submits what is left of a read, until it is in the ring or over. Without a ring wait() reads it.
 void RingReader::go_on(std::size_t slot) {
   PendingRead& read = slots_[slot].read;
-  while (!read.is_done()) {
+  slots_[slot].state = Slot::kStarted;
+  while (!read.is_done() && ring_ != nullptr) {
     const int submitted = ring_->submit(source_->handle, read.to(), read.offset(), slot);
-    if (submitted == 0) {
-      slots_[slot].state = Slot::kInRing;
-      return;
+    if (submitted == 0) return;
+    if (submitted == -EINTR || submitted == -EAGAIN || submitted == -EBUSY) {
+      read.take(submitted == -EBUSY ? -EAGAIN : submitted);
+    } else {
+      give_up_ring(-submitted);
     }
-    read.take(submitted == -EBUSY ? -EAGAIN : submitted);
   }
-  slots_[slot].state = Slot::kDone;
+  if (read.is_done()) slots_[slot].state = Slot::kDone;
+}
+
+// Nobody gets memory back before the ring is gone: until then the kernel may write there.
+void RingReader::give_up_ring(int error) {
+  ring_.reset();
+  add_note(std::string("io_uring: the ring broke (") + std::strerror(error) +
+           "); reading one at a time (pread)");
+}
+
+void RingReader::add_note(std::string_view text) {
+  if (!note_.empty()) note_ += "; ";
+  note_ += text;
 }
 
 ReadDone RingReader::hand_out(std::size_t slot) {
   Entry& entry = slots_[slot];
   if (entry.read.used_cache() && !used_cache_) {
     used_cache_ = true;
-    if (!note_.empty()) note_ += "; ";
-    note_ += kReadThroughCache;
+    add_note(kReadThroughCache);
   }
   entry.state = Slot::kFree;
   --n_in_flight_;
@@ -80,21 +93,27 @@ ReadDone RingReader::hand_out(std::size_t slot) {
 
 ReadDone RingReader::wait() {
   QSF_CHECK(n_in_flight_ > 0);
+  const auto first = [this](Slot state) {
+    return std::find_if(slots_.begin(), slots_.end(),
+                        [state](const Entry& entry) { return entry.state == state; });
+  };
   for (;;) {
-    const auto is_done = [](const Entry& entry) { return entry.state == Slot::kDone; };
-    const auto done = std::find_if(slots_.begin(), slots_.end(), is_done);
+    const auto done = first(Slot::kDone);
     if (done != slots_.end()) return hand_out(static_cast<std::size_t>(done - slots_.begin()));
+    if (ring_ == nullptr) {
+      const auto next = first(Slot::kStarted);
+      next->read.read_blocking();
+      next->state = Slot::kDone;
+      continue;
+    }
     RingDone answer;
     const int waited = ring_->wait(answer);
     if (waited == -EINTR || waited == -EAGAIN) continue;
     if (waited < 0) {
-      // The ring itself is broken: whatever was in it is lost.
-      const auto is_lost = [](const Entry& entry) { return entry.state == Slot::kInRing; };
-      const auto lost = std::find_if(slots_.begin(), slots_.end(), is_lost);
-      answer = {.tag = static_cast<std::uint64_t>(lost - slots_.begin()), .result = -EIO};
+      give_up_ring(-waited);
+      continue;
     }
-    Entry& entry = slots_[static_cast<std::size_t>(answer.tag)];
-    entry.read.take(answer.result);
+    slots_[static_cast<std::size_t>(answer.tag)].read.take(answer.result);
     go_on(static_cast<std::size_t>(answer.tag));
   }
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // RingReader: a queue of reads on io_uring, as many in flight as the device likes, by one thread.
+//
+// A ring that breaks is given up, which ends what the kernel does with it; what was in it and all
+// that follows is read by blocking calls, one at a time.
 
 #ifndef QSF_IO_RING_READER_H_
 #define QSF_IO_RING_READER_H_
@@ -32,7 +35,7 @@ class RingReader final : public AsyncReader {
   std::string_view note() const noexcept override { return note_; }
 
  private:
-  enum class Slot { kFree, kInRing, kDone };
+  enum class Slot { kFree, kStarted, kDone };
   struct Entry {
     Slot state = Slot::kFree;
     PendingRead read;
@@ -40,10 +43,12 @@ class RingReader final : public AsyncReader {
 
   void register_memory(MutableByteSpan memory);
   void go_on(std::size_t slot);
+  void give_up_ring(int error);
+  void add_note(std::string_view text);
   ReadDone hand_out(std::size_t slot);
 
   const ReadSource* source_;
-  std::unique_ptr<ReadRing> ring_;
+  std::unique_ptr<ReadRing> ring_;  // null when it was given up
   std::vector<Entry> slots_;
   unsigned n_in_flight_ = 0;
   bool used_cache_ = false;

@@ -12,10 +12,6 @@
 namespace qsf {
 namespace {
 
-constexpr std::size_t kMaxTransferBytes = std::size_t{1} << 30;
-// Direct writes that came back without a whole unit of alignment are repeated this often.
-constexpr unsigned kMaxStalls = 4;
-
 unsigned long long llu(std::uint64_t value) {
   return value;
 }

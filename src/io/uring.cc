@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,11 +20,16 @@ constexpr std::size_t kMaxBufferBytes = std::size_t{1} << 30;
 // The tag of an entry that stands in for one the kernel refused to take.
 constexpr std::uint64_t kNobody = UINT64_MAX;
 
+// How often a ring that is to end looks for reads that are over.
+constexpr std::chrono::milliseconds kEndPoll{1};
+
 class Uring final : public ReadRing {
  public:
   Uring() = default;
   ~Uring() override {
-    if (is_open_) ::io_uring_queue_exit(&ring_);
+    if (!is_open_) return;
+    end_reads();
+    ::io_uring_queue_exit(&ring_);
   }
 
   int open(unsigned depth) {
@@ -59,7 +66,10 @@ class Uring final : public ReadRing {
     }
     ::io_uring_sqe_set_data64(entry, tag);
     const int result = ::io_uring_submit(&ring_);
-    if (::io_uring_sq_ready(&ring_) == 0) return 0;
+    if (::io_uring_sq_ready(&ring_) == 0) {
+      ++n_in_flight_;
+      return 0;
+    }
     // The kernel has not taken the entry and will see it with the next one: it must not read then.
     ::io_uring_prep_nop(entry);
     ::io_uring_sqe_set_data64(entry, kNobody);
@@ -71,13 +81,35 @@ class Uring final : public ReadRing {
       io_uring_cqe* entry = nullptr;
       const int result = ::io_uring_wait_cqe(&ring_, &entry);
       if (result < 0) return result;
-      done = {.tag = ::io_uring_cqe_get_data64(entry), .result = entry->res};
-      ::io_uring_cqe_seen(&ring_, entry);
-      if (done.tag != kNobody) return 0;
+      if (take(entry, done)) return 0;
     }
   }
 
  private:
+  // Takes what the kernel says off the ring; returns whether it is of a read.
+  bool take(io_uring_cqe* entry, RingDone& done) noexcept {
+    done = {.tag = ::io_uring_cqe_get_data64(entry), .result = entry->res};
+    ::io_uring_cqe_seen(&ring_, entry);
+    if (done.tag == kNobody) return false;
+    --n_in_flight_;
+    return true;
+  }
+
+  // Closing a ring ends no read that a disk has begun: it would go on into memory that is somebody
+  // else's by then. That a read is over is written to memory shared with the kernel, also when no
+  // call to the ring works any more.
+  void end_reads() noexcept {
+    RingDone ignored;
+    while (n_in_flight_ > 0) {
+      io_uring_cqe* entry = nullptr;
+      if (::io_uring_peek_cqe(&ring_, &entry) == 0) {
+        take(entry, ignored);
+      } else {
+        std::this_thread::sleep_for(kEndPoll);
+      }
+    }
+  }
+
   // Returns which registered buffer holds all of the span, -1 when none does.
   int buffer_of(MutableByteSpan span) const noexcept {
     const std::byte* begin = registered_.data();
@@ -91,6 +123,7 @@ class Uring final : public ReadRing {
 
   io_uring ring_{};
   bool is_open_ = false;
+  unsigned n_in_flight_ = 0;
   MutableByteSpan registered_;
 };
 

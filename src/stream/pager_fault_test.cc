@@ -216,6 +216,20 @@ TEST_F(PagerFaultTest, NotesOfQueuesAreHandedOn) {
   EXPECT_EQ(quiet.pager->reading_note(), "");
 }
 
+// They would take memory of the system's that no plan counts.
+TEST_F(PagerFaultTest, RowsOfAnEmbeddingTakeNoRing) {
+  Faulty faulty;
+  faulty.ops.plan.max_rings = 1;
+  const auto opened = faulty.open(ReadPath::kUring);
+  ASSERT_TRUE(opened.has_value()) << opened.error().message();
+  if (opened->device->path() != ReadPath::kUring) GTEST_SKIP() << opened->device->fall_back();
+  ASSERT_GT(opened->pager->residency().row_cache_bytes, 0U);
+  faulty.reference.expect_pass(*opened->pager, true);
+  std::vector<float> row(150);
+  EXPECT_TRUE(opened->pager->embedding_row(100, row).ok());
+  testing_support::expect_same_bits(row, faulty.file.rows().at({0, 0})[100]);
+}
+
 // Rows of an embedding fail as its tiles do.
 TEST_F(PagerFaultTest, RowsOfABadTileFail) {
   Faulty faulty;

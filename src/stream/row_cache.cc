@@ -3,7 +3,6 @@
 #include "stream/row_cache.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -33,9 +32,8 @@ std::uint64_t RowCache::heap_bytes(const TileTable& table) noexcept {
 Result<std::unique_ptr<RowCache>> RowCache::create(const TileTable& table, const ReadDevice& device,
                                                    TileSchedule& schedule, MutableByteSpan memory) {
   QSF_ASSIGN_OR_RETURN(TileDecompressor decompressor, TileDecompressor::create());
-  QSF_ASSIGN_OR_RETURN(std::unique_ptr<AsyncReader> queue, device.make_queue({}));
   return std::unique_ptr<RowCache>(
-      new RowCache(table, schedule, memory, std::move(decompressor), std::move(queue)));
+      new RowCache(table, schedule, memory, std::move(decompressor), device.make_blocking_queue()));
 }
 
 RowCache::RowCache(const TileTable& table, TileSchedule& schedule, MutableByteSpan memory,
@@ -110,29 +108,18 @@ Result<ByteSpan> RowCache::read_range(TileId id, std::uint64_t offset, std::uint
 
 // Reads, checks and decompresses a tile; what comes back is as the file would hold it uncompressed.
 Result<ByteSpan> RowCache::read_whole(TileId id) {
-  const SectionDirectory& directory = table_.directory(id);
-  const std::uint32_t index = table_.tile(id).index;
   const TileInfo& info = table_.info(id);
-  const TensorInfo& tensor = table_.tensor_info(id);
   QSF_ASSIGN_OR_RETURN(const ByteSpan stored, read_range(id, 0, info.stored_bytes));
   const bool first = !schedule_.is_checked(id);
-  if (first) QSF_RETURN_IF_ERROR(table_.reader().check_tile(directory, index, stored));
+  if (first) QSF_RETURN_IF_ERROR(table_.check_stored(id, stored));
   ByteSpan raw = stored;
   if (info.stored_bytes != info.raw_bytes) {
     const MutableByteSpan to = raw_.first(info.raw_bytes);
-    Status status = decompressor_.run(directory.compression, stored, to);
-    if (!status.ok()) {
-      return table_.at_tile(id, std::move(status).with_context("the weights are damaged"));
-    }
+    QSF_RETURN_IF_ERROR(table_.decompress(decompressor_, id, stored, to));
     raw = to;
   }
   if (!first) return raw;
-  Status valid = check_blocks(tensor.format, tensor.layout, info.n_rows, tensor.cols, raw);
-  if (!valid.ok()) {
-    return table_.at_tile(
-        id, std::move(valid).with_context(std::string(tensor_kind_name(tensor.kind)) +
-                                          " from row " + std::to_string(info.first_row)));
-  }
+  QSF_RETURN_IF_ERROR(table_.check_values(id, raw));
   schedule_.note_checked(id);
   return raw;
 }

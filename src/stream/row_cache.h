@@ -30,7 +30,7 @@ class RowCache {
  public:
   // Shapes    memory [table.residency().row_cache_bytes], not 0
   // Requires  all of them outlive the cache
-  // Fails     kIo when the device gives no queue; kOutOfBudget without memory
+  // Fails     kOutOfBudget without memory
   static Result<std::unique_ptr<RowCache>> create(const TileTable& table, const ReadDevice& device,
                                                   TileSchedule& schedule, MutableByteSpan memory);
 

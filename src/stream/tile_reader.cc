@@ -175,7 +175,7 @@ Status TileReader::prepare(const ReadJob& job, PrepareTimes& times) {
   std::memcpy(staged.data(), stored.data(), staged.size());
   if (job.first) {
     const Timer timer(times.check_ns);
-    QSF_RETURN_IF_ERROR(table_.reader().check_tile(table_.directory(job.tile), tile.index, staged));
+    QSF_RETURN_IF_ERROR(table_.check_stored(job.tile, staged));
   }
   return table_.is_vectors(job.tile) ? prepare_vectors(job, staged)
                                      : prepare_staged(job, staged, times);
@@ -188,8 +188,8 @@ Status TileReader::prepare_in_place(const ReadJob& job, MutableByteSpan bytes) {
       tile.mapped
           ? device_.mapping().subspan(static_cast<std::size_t>(info.file_offset), info.stored_bytes)
           : ByteSpan(bytes);
-  QSF_RETURN_IF_ERROR(table_.reader().check_tile(table_.directory(job.tile), tile.index, stored));
-  return check_values(job.tile, stored);
+  QSF_RETURN_IF_ERROR(table_.check_stored(job.tile, stored));
+  return table_.check_values(job.tile, stored);
 }
 
 Status TileReader::prepare_staged(const ReadJob& job, MutableByteSpan stored, PrepareTimes& times) {
@@ -202,11 +202,11 @@ Status TileReader::prepare_staged(const ReadJob& job, MutableByteSpan stored, Pr
   if (info.stored_bytes != info.raw_bytes) {
     raw = relaid ? raw_staging_.first(info.raw_bytes) : out;
     const Timer timer(times.decompress_ns);
-    QSF_RETURN_IF_ERROR(decompress(job.tile, stored, raw));
+    QSF_RETURN_IF_ERROR(table_.decompress(decompressor_, job.tile, stored, raw));
   }
   if (job.first) {
     const Timer timer(times.check_ns);
-    QSF_RETURN_IF_ERROR(check_values(job.tile, raw));
+    QSF_RETURN_IF_ERROR(table_.check_values(job.tile, raw));
   }
   if (relaid) {
     const Timer timer(times.decompress_ns);
@@ -223,7 +223,7 @@ Status TileReader::prepare_vectors(const ReadJob& job, MutableByteSpan stored) {
   MutableByteSpan raw = stored;
   if (info.stored_bytes != info.raw_bytes) {
     raw = raw_staging_.first(info.raw_bytes);
-    QSF_RETURN_IF_ERROR(decompress(job.tile, stored, raw));
+    QSF_RETURN_IF_ERROR(table_.decompress(decompressor_, job.tile, stored, raw));
   }
   for (std::uint32_t t = 0; t < tensors.size(); ++t) {
     const TensorInfo& tensor = tensors[t];
@@ -242,21 +242,6 @@ Status TileReader::prepare_vectors(const ReadJob& job, MutableByteSpan stored) {
     decode_row(tensor.format, row, out.first(tensor.cols));
   }
   return ok_status();
-}
-
-Status TileReader::check_values(TileId id, ByteSpan raw) const {
-  const TileInfo& info = table_.info(id);
-  const TensorInfo& tensor = table_.tensor_info(id);
-  Status valid = check_blocks(tensor.format, tensor.layout, info.n_rows, tensor.cols, raw);
-  if (valid.ok()) return valid;
-  return table_.at_tile(
-      id, std::move(valid).with_context(std::string(tensor_kind_name(tensor.kind)) + " from row " +
-                                        std::to_string(info.first_row)));
-}
-
-Status TileReader::decompress(TileId id, ByteSpan stored, MutableByteSpan raw) {
-  Status status = decompressor_.run(table_.directory(id).compression, stored, raw);
-  return table_.at_tile(id, std::move(status).with_context("the weights are damaged"));
 }
 
 }  // namespace qsf

@@ -62,8 +62,6 @@ class TileReader {
   Status prepare_in_place(const ReadJob& job, MutableByteSpan bytes);
   Status prepare_staged(const ReadJob& job, MutableByteSpan stored, PrepareTimes& times);
   Status prepare_vectors(const ReadJob& job, MutableByteSpan stored);
-  Status check_values(TileId id, ByteSpan raw) const;
-  Status decompress(TileId id, ByteSpan stored, MutableByteSpan raw);
 
   const TileTable& table_;
   const ReadDevice& device_;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "quant/codec.h"
 #include "quant/interleave.h"
 #include "stream/tile_ring.h"
 
@@ -48,6 +49,25 @@ Status TileTable::at_tile(TileId id, Status status) const {
   const std::size_t named = message.starts_with(path + ": ") ? path.size() + 2 : 0;
   return {status.code(),
           reader_->tile_label(directory(id), tiles_[id].index) + ": " + message.substr(named)};
+}
+
+Status TileTable::check_stored(TileId id, ByteSpan stored) const {
+  return reader_->check_tile(directory(id), tiles_[id].index, stored);
+}
+
+Status TileTable::decompress(TileDecompressor& decompressor, TileId id, ByteSpan stored,
+                             MutableByteSpan raw) const {
+  Status status = decompressor.run(directory(id).compression, stored, raw);
+  return at_tile(id, std::move(status).with_context("the weights are damaged"));
+}
+
+Status TileTable::check_values(TileId id, ByteSpan raw) const {
+  const TileInfo& tile = info(id);
+  const TensorInfo& tensor = tensor_info(id);
+  Status valid = check_blocks(tensor.format, tensor.layout, tile.n_rows, tensor.cols, raw);
+  if (valid.ok()) return valid;
+  return at_tile(id, std::move(valid).with_context(std::string(tensor_kind_name(tensor.kind)) +
+                                                   " from row " + std::to_string(tile.first_row)));
 }
 
 std::uint64_t TileTable::kernel_bytes(TileId id) const noexcept {

@@ -20,6 +20,7 @@
 
 #include "base/result.h"
 #include "format/qsf_reader.h"
+#include "format/tile_codec.h"
 #include "stream/residency.h"
 
 namespace qsf {
@@ -73,6 +74,12 @@ class TileTable {
   }
   // Puts the place of a tile in front of what a reader of its bytes says.
   Status at_tile(TileId id, Status status) const;
+  // What a tile goes through on its way from the file. The values of matrices' tiles alone.
+  // Fails  kCorrupt, with the tile's place
+  Status check_stored(TileId id, ByteSpan stored) const;
+  Status decompress(TileDecompressor& decompressor, TileId id, ByteSpan stored,
+                    MutableByteSpan raw) const;
+  Status check_values(TileId id, ByteSpan raw) const;
   // Bytes of a tile as kernels read it; of one-row tensors, as f32.
   std::uint64_t kernel_bytes(TileId id) const noexcept;
   // Bytes of its place: whole pages for what is read and for what becomes of it.
