@@ -14,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "import/gguf_pretokenizers.h"
+#include "import/testing/gguf_writer.h"
 #include "import/testing/tokenizer_fixture.h"
 
 namespace qsf {
@@ -248,6 +249,28 @@ TEST(GgufTokenizerTest, ReadsAByteLevelTokenizer) {
   ASSERT_TRUE(tokenizer->tokenizer.has_value()) << tokenizer->error;
   EXPECT_EQ(encode(*tokenizer->tokenizer, "ab a<|eot_id|><user>"),
             (std::vector<TokenId>{2, 3, 0, 4, 5}));
+}
+
+// BitNet's converter leaves the name of the splits out; the size of the vocabulary tells them.
+TEST(GgufTokenizerTest, AVocabularyOfLlama3WithoutANameIsSplitAsItsOwn) {
+  for (const std::size_t n_tokens : {128256U, 128255U}) {
+    testing_support::GgufWriter writer;
+    writer.add_text("tokenizer.ggml.model", "gpt2");
+    std::vector<std::string> tokens;
+    for (std::size_t i = 0; i < n_tokens; ++i) tokens.push_back("t" + std::to_string(i));
+    writer.add_texts("tokenizer.ggml.tokens", tokens);
+    writer.add_texts("tokenizer.ggml.merges", {});
+    const std::string file = writer.finish();
+    const auto gguf = GgufReader::parse(as_bytes(file), file.size());
+    ASSERT_TRUE(gguf) << gguf.error().message();
+    const auto data = tokenizer_from_gguf(*gguf);
+    ASSERT_TRUE(data) << data.error().message();
+    const GgufPretokenizer& pre =
+        *find_gguf_pretokenizer(n_tokens == 128256 ? "llama-bpe" : "default");
+    EXPECT_EQ(data->ignore_merges, pre.ignore_merges);
+    ASSERT_FALSE(data->steps.empty());
+    EXPECT_EQ(data->steps.front().text, pre.expressions[0]);
+  }
 }
 
 TEST(GgufTokenizerTest, EveryPreTokenizerCompilesAndUnknownOnesAreNamed) {

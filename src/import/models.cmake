@@ -11,7 +11,7 @@ qsf_library(import_models
           safetensors.cc sharded_checkpoint.cc strided_read.cc transcode.cc transcode_types.cc
   DEPS base quant io format tokenizer import_tokenizer
   PRIVATE_DEPS qsf_json Threads::Threads)
-foreach(name IN ITEMS gguf_file safetensors pytorch_model pytorch_unpickler hf_bitnet hf_chat_template hf_config hf_families hf_model
+foreach(name IN ITEMS gguf_file gguf_model safetensors pytorch_model pytorch_unpickler hf_bitnet hf_chat_template hf_config hf_families hf_model
                       hf_tensors i2s_decoder i2s_flavor random_model transcode transcode_keep)
   qsf_test(${name}_test SOURCES ${name}_test.cc DEPS import_models io_testing PRIVATE_DEPS qsf_json LABELS unit)
 endforeach()

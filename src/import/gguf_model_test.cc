@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: MIT
+//
+// GGUF models against the folders they were made from: the same tensors bit for bit, the same
+// specification; blocks that are kept; and what is refused.
+
+#include "import/gguf_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "base/rng.h"
+#include "format/qsf_reader.h"
+#include "format/tensor_values.h"
+#include "import/ggml_types.h"
+#include "import/hf_model.h"
+#include "import/testing/gguf_writer.h"
+#include "import/testing/hf_folder.h"
+#include "import/transcode.h"
+#include "io/faulty_file.h"
+
+namespace qsf {
+namespace {
+
+using testing::HasSubstr;
+using namespace testing_support;
+
+template <typename Visit>
+void for_each_section(const ModelSpec& spec, const Visit& visit) {
+  visit(SectionKind::kEmbedding, 0U);
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) visit(SectionKind::kLayer, layer);
+  visit(SectionKind::kFinal, 0U);
+}
+
+std::vector<float> all_rows(const ModelSource& source, SectionKind section, std::uint32_t layer,
+                            std::size_t tensor) {
+  const SourceTensor& t = source.tensors(section, layer)[tensor];
+  std::vector<float> values(std::size_t{t.rows} * t.cols);
+  const Status status = source.read_rows(section, layer, tensor, 0, values);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return values;
+}
+
+void expect_equal_tensors(const ModelSource& gguf, const ModelSource& folder) {
+  for_each_section(folder.spec(), [&](SectionKind section, std::uint32_t layer) {
+    const auto ours = gguf.tensors(section, layer);
+    const auto theirs = folder.tensors(section, layer);
+    ASSERT_EQ(ours.size(), theirs.size());
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      EXPECT_EQ(ours[i].kind, theirs[i].kind);
+      ASSERT_EQ(ours[i].rows, theirs[i].rows) << ours[i].name;
+      ASSERT_EQ(ours[i].cols, theirs[i].cols) << ours[i].name;
+      EXPECT_EQ(all_rows(gguf, section, layer, i), all_rows(folder, section, layer, i))
+          << ours[i].name;
+    }
+  });
+}
+
+class GgufGoldenTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(GgufGoldenTest, HasTheTensorsAndTheSpecOfItsFolder) {
+  const auto data = std::filesystem::path(QSF_SOURCE_DIR) / "testdata";
+  const std::string name = GetParam();
+  const auto folder = HfModel::open((data / "golden" / name).string());
+  ASSERT_TRUE(folder) << folder.error().message();
+  const auto gguf = GgufModel::open((data / "gguf" / (name + ".gguf")).string());
+  ASSERT_TRUE(gguf) << gguf.error().message();
+  expect_equal_tensors(**gguf, **folder);
+
+  ModelSpec ours = (*gguf)->spec();
+  ModelSpec theirs = (*folder)->spec();
+  EXPECT_EQ(ours.source, "GGUF " + ours.architecture);
+  EXPECT_EQ(ours.chat_template, "{{ messages[0].content }}");
+  EXPECT_EQ(ours.bos_id, 1U);
+  EXPECT_EQ(ours.eos_ids, (std::vector<std::uint32_t>{2}));
+  EXPECT_TRUE((*gguf)->tokenizer() && (*gguf)->tokenizer()->has_value());
+  // What GGUF has no key for: how scores of Gemma 2 are scaled, and the rule behind the divisors
+  // of LLaMA 3.
+  if (name == "gemma2") theirs.attention_scale = 1.0F / std::sqrt(14.0F);
+  if (name == "llama3") {
+    EXPECT_EQ(ours.rope.scaling, RopeScaling::kLongrope);
+    EXPECT_EQ(ours.rope.long_factors, ours.rope.short_factors);
+    ASSERT_EQ(ours.rope.long_factors.size(), theirs.head_dim / 2);
+    EXPECT_EQ(ours.rope.long_factors.front(), 1.0F);
+    EXPECT_EQ(ours.rope.long_factors.back(), theirs.rope.factor);
+    theirs.rope = ours.rope;
+    EXPECT_EQ(ours.rope.theta, 500000.0F);
+  }
+  EXPECT_FLOAT_EQ(ours.rope.attention_factor, theirs.rope.attention_factor);
+  theirs.rope.attention_factor = ours.rope.attention_factor;
+  for (ModelSpec* spec : {&ours, &theirs}) {
+    spec->source.clear();
+    spec->chat_template.clear();
+    spec->bos_id.reset();
+    spec->pad_id.reset();
+    spec->eos_ids.clear();
+  }
+  EXPECT_EQ(ours, theirs);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GgufGoldenTest,
+                         testing::Values("llama_gqa_tied", "llama3", "qwen2", "qwen3", "phi2",
+                                         "phi3_long", "gemma", "gemma2", "gpt2_untied",
+                                         "stablelm_parallel", "bloom"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST(GgufModelTest, StoriesOfBothFormsAreOneModel) {
+  const std::string folder = std::string(QSF_SHARED_DIR) + "/models/stories260K";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is not there";
+  const auto hf = HfModel::open(folder);
+  ASSERT_TRUE(hf) << hf.error().message();
+  const auto gguf = GgufModel::open(folder + "/stories260K-f32.gguf");
+  ASSERT_TRUE(gguf) << gguf.error().message();
+  expect_equal_tensors(**gguf, **hf);
+  EXPECT_TRUE((*gguf)->spec().tied_head);
+}
+
+// Three byte orders of I2_S hold one model; what is kept of it is ternary.
+TEST(GgufModelTest, EveryOrderOfI2sIsOneBitnet) {
+  const std::string folder = QSF_SOURCE_DIR "/testdata/gguf/bitnet/";
+  const auto first = GgufModel::open(folder + "i2s_a.gguf");
+  ASSERT_TRUE(first) << first.error().message();
+  EXPECT_EQ((*first)->spec().architecture, "bitnet-b1.58");
+  EXPECT_EQ((*first)->spec().activation, Activation::kReluSquared);
+  EXPECT_TRUE((*first)->spec().int8_rows);
+  const std::pair<const char*, I2sLayout> others[] = {{"i2s_b.gguf", I2sLayout::kMs64},
+                                                      {"i2s_c.gguf", I2sLayout::kMs4Row}};
+  for (const auto& [name, layout] : others) {
+    const auto other = GgufModel::open(folder + name, layout);
+    ASSERT_TRUE(other) << other.error().message();
+    expect_equal_tensors(**other, **first);
+  }
+  const TemporaryFolder out;
+  TranscodeOptions options;
+  options.preset = QuantPreset::kKeep;
+  const auto report = transcode(**first, out.file("m.qsf"), options);
+  ASSERT_TRUE(report) << report.error().message();
+  EXPECT_TRUE(report->warnings.empty());
+  const auto reader = QsfReader::open(out.file("m.qsf"));
+  ASSERT_TRUE(reader) << reader.error().message();
+  EXPECT_TRUE(reader->spec().natively_ternary);
+  const SectionDirectory& layer = reader->directories()[1];
+  for (std::uint32_t i = 0; i < layer.tensors.size(); ++i) {
+    const auto values = read_tensor_values(*reader, layer, i);
+    ASSERT_TRUE(values) << values.error().message();
+    EXPECT_EQ(*values, all_rows(**first, SectionKind::kLayer, 0, i));
+  }
+}
+
+// A LLaMA of one layer whose matrices have a type of one's choice, with random blocks.
+struct TinyLlama {
+  static constexpr std::uint32_t kHidden = 256, kHeads = 4, kKvHeads = 2, kFfn = 256, kVocab = 32;
+  std::string architecture = "llama";
+  std::uint32_t type = 8;                     // of matrices: Q8_0
+  std::map<std::string, std::uint32_t> keys;  // more of them, or others
+  std::map<std::string, std::string> texts;
+  std::string without_key;  // left out
+  std::string without_tensor;
+  std::string extra_tensor;
+  std::string misshapen;  // a tensor with one row too many
+  std::function<void(std::string_view name, std::string& data)> change;
+
+  std::string block_bytes(std::uint64_t rows, std::uint64_t cols, Rng& rng) const {
+    const std::uint64_t n_bytes = *ggml_row_bytes(type, cols) * rows;
+    std::string data(n_bytes, '\0');
+    for (char& c : data) c = static_cast<char>(rng.next_u64());
+    const GgmlTypeInfo info = *ggml_type_info(type);
+    // Scales that are finite and not zero: f16 of 2^-5 wherever a block of these types has one.
+    for (std::uint64_t at = 0; at < n_bytes; at += info.block_bytes) {
+      const auto put = [&](std::size_t offset) {
+        data[at + offset] = '\0';
+        data[at + offset + 1] = '\x28';
+      };
+      if (type == 14) {
+        put(208);
+      } else {
+        put(0);
+      }
+      if (type == 12 || type == 3) put(2);
+      for (std::uint64_t i = 2; type == 8 && i < 34; ++i) {
+        if (data[at + i] == '\x80') data[at + i] = '\0';
+      }
+    }
+    return data;
+  }
+
+  std::string write() const {
+    GgufWriter writer;
+    writer.add_text("general.architecture", architecture);
+    std::map<std::string, std::uint32_t> all = {
+        {"embedding_length", kHidden},    {"block_count", 1},
+        {"attention.head_count", kHeads}, {"attention.head_count_kv", kKvHeads},
+        {"context_length", 64},           {"feed_forward_length", kFfn}};
+    for (const auto& [name, value] : keys) all[name] = value;
+    for (const auto& [name, value] : all) {
+      if (name != without_key) writer.add_u32(architecture + "." + name, value);
+    }
+    for (const auto& [name, value] : texts) writer.add_text(architecture + "." + name, value);
+    if (without_key != "attention.layer_norm_rms_epsilon") {
+      writer.add_f32(architecture + ".attention.layer_norm_rms_epsilon", 1e-5F);
+    }
+    Rng rng(7);
+    const auto matrix = [&](const std::string& name, std::uint64_t rows, std::uint64_t cols) {
+      if (name == without_tensor) return;
+      std::string data = block_bytes(rows + (name == misshapen ? 1 : 0), cols, rng);
+      if (change) change(name, data);
+      writer.add_tensor(name, {cols, rows + (name == misshapen ? 1 : 0)}, type, data);
+    };
+    const auto norm = [&](const std::string& name) {
+      if (name != without_tensor) {
+        writer.add_f32_tensor(name, {kHidden}, std::vector<float>(kHidden, 1.0F));
+      }
+    };
+    matrix("token_embd.weight", kVocab, kHidden);
+    norm("output_norm.weight");
+    norm("blk.0.attn_norm.weight");
+    matrix("blk.0.attn_q.weight", kHidden, kHidden);
+    matrix("blk.0.attn_k.weight", kHidden / 2, kHidden);
+    matrix("blk.0.attn_v.weight", kHidden / 2, kHidden);
+    matrix("blk.0.attn_output.weight", kHidden, kHidden);
+    norm("blk.0.ffn_norm.weight");
+    matrix("blk.0.ffn_gate.weight", kFfn, kHidden);
+    matrix("blk.0.ffn_up.weight", kFfn, kHidden);
+    matrix("blk.0.ffn_down.weight", kHidden, kFfn);
+    if (!extra_tensor.empty()) norm(extra_tensor);
+    return writer.finish();
+  }
+};
+
+class TinyGgufTest : public testing::Test {
+ protected:
+  Result<std::unique_ptr<GgufModel>> open(const TinyLlama& tiny) {
+    folder_.write("m.gguf", tiny.write());
+    return GgufModel::open(folder_.file("m.gguf"));
+  }
+  void expect_refused(const TinyLlama& tiny, StatusCode code, const char* part) {
+    const auto model = open(tiny);
+    ASSERT_FALSE(model) << part;
+    EXPECT_EQ(model.error().code(), code) << model.error().message();
+    EXPECT_THAT(std::string(model.error().message()), HasSubstr(part));
+    EXPECT_THAT(std::string(model.error().message()), HasSubstr("m.gguf"));
+  }
+  Result<TranscodeReport> keep(const GgufModel& model) {
+    TranscodeOptions options;
+    options.preset = QuantPreset::kKeep;
+    options.n_threads = 2;
+    return transcode(model, folder_.file("m.qsf"), options);
+  }
+  TemporaryFolder folder_;
+};
+
+// The values in the file are those that the GGUF decodes to, whatever the type, rows of queries and
+// keys in their new order included.
+TEST_F(TinyGgufTest, KeptBlocksDecodeToTheSameBits) {
+  for (const std::uint32_t type : {2U, 3U, 8U, 12U}) {
+    TinyLlama tiny;
+    tiny.type = type;
+    const auto model = open(tiny);
+    ASSERT_TRUE(model) << model.error().message();
+    const auto report = keep(**model);
+    ASSERT_TRUE(report) << report.error().message();
+    EXPECT_TRUE(report->warnings.empty()) << report->warnings[0];
+    const auto reader = QsfReader::open(folder_.file("m.qsf"));
+    ASSERT_TRUE(reader) << reader.error().message();
+    for (const SectionDirectory& section : reader->directories()) {
+      for (std::uint32_t i = 0; i < section.tensors.size(); ++i) {
+        const auto values = read_tensor_values(*reader, section, i);
+        ASSERT_TRUE(values) << values.error().message();
+        if (section.tensors[i].rows > 1) {
+          EXPECT_EQ(section.tensors[i].format, *kept_format(type));
+        }
+        EXPECT_EQ(*values, all_rows(**model, section.kind, section.layer, i));
+      }
+    }
+  }
+}
+
+// Rows of a head, in file order 0, half, 1, half + 1 ...
+TEST_F(TinyGgufTest, RowsThatRotateInPairsArePutInHalves) {
+  const auto llama = open({});
+  ASSERT_TRUE(llama) << llama.error().message();
+  const std::vector<float> ours = all_rows(**llama, SectionKind::kLayer, 0, 1);
+  const GgufFile::Entry& entry = *(*llama)->file().find("blk.0.attn_q.weight");
+  const std::size_t row_bytes = *ggml_row_bytes(8, TinyLlama::kHidden);
+  std::vector<std::byte> bytes(row_bytes);
+  std::vector<float> row(TinyLlama::kHidden);
+  constexpr std::uint32_t kHeadDim = TinyLlama::kHidden / TinyLlama::kHeads;
+  for (std::uint32_t head = 0; head < TinyLlama::kHeads; ++head) {
+    for (std::uint32_t i = 0; i < kHeadDim; ++i) {
+      const std::uint32_t stored =
+          head * kHeadDim + (i < kHeadDim / 2 ? 2 * i : 2 * i - kHeadDim + 1);
+      ASSERT_TRUE((*llama)->file().read(entry, stored * row_bytes, bytes).ok());
+      decode_ggml_row(8, bytes, row);
+      const auto at = ours.begin() + (head * kHeadDim + i) * TinyLlama::kHidden;
+      EXPECT_TRUE(std::equal(row.begin(), row.end(), at)) << "head " << head << ", row " << i;
+    }
+  }
+}
+
+TEST_F(TinyGgufTest, ACodeThatNoTypeHoldsIsRequantisedWithAWarning) {
+  TinyLlama tiny;
+  tiny.change = [](std::string_view name, std::string& data) {
+    if (name == "blk.0.attn_v.weight") data[data.size() - 1] = '\x80';
+  };
+  const auto model = open(tiny);
+  ASSERT_TRUE(model) << model.error().message();
+  const auto report = keep(**model);
+  ASSERT_TRUE(report) << report.error().message();
+  ASSERT_FALSE(report->warnings.empty());
+  EXPECT_THAT(report->warnings[0], HasSubstr("blk.0.attn_v.weight"));
+}
+
+TEST_F(TinyGgufTest, WeightsThatAreNotFiniteAreRefused) {
+  TinyLlama tiny;
+  tiny.change = [](std::string_view name, std::string& data) {
+    if (name == "blk.0.ffn_up.weight") data[1] = '\x7C';  // an infinite scale
+  };
+  const auto model = open(tiny);
+  ASSERT_TRUE(model) << model.error().message();
+  std::vector<float> row(TinyLlama::kHidden);
+  const auto tensors = (*model)->tensors(SectionKind::kLayer, 0);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].kind != TensorKind::kFfnUp) continue;
+    const Status status = (*model)->read_rows(SectionKind::kLayer, 0, i, 0, row);
+    EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("ffn_up"));
+  }
+  EXPECT_EQ(keep(**model).error().code(), StatusCode::kCorrupt);
+}
+
+TEST_F(TinyGgufTest, WhatIsMissingOrTooMuchIsNamed) {
+  TinyLlama tiny;
+  for (const char* key :
+       {"embedding_length", "block_count", "attention.head_count", "context_length",
+        "feed_forward_length", "attention.layer_norm_rms_epsilon"}) {
+    tiny.without_key = key;
+    expect_refused(tiny, StatusCode::kCorrupt, key);
+  }
+  tiny = {};
+  for (const char* name :
+       {"token_embd.weight", "output_norm.weight", "blk.0.attn_q.weight", "blk.0.ffn_norm.weight",
+        "blk.0.ffn_gate.weight", "blk.0.ffn_down.weight"}) {
+    tiny.without_tensor = name;
+    expect_refused(tiny, StatusCode::kCorrupt, name);
+  }
+  tiny = {};
+  for (const char* name : {"blk.0.attn_q.weight", "blk.0.attn_k.weight", "blk.0.ffn_down.weight"}) {
+    tiny.misshapen = name;
+    expect_refused(tiny, StatusCode::kCorrupt, name);
+  }
+  tiny = {};
+  for (const char* name : {"blk.1.attn_norm.weight", "blk.0.attn_q_norm.weight", "mm.0.weight"}) {
+    tiny.extra_tensor = name;
+    expect_refused(tiny, StatusCode::kUnsupported, name);
+  }
+}
+
+TEST_F(TinyGgufTest, WhatIsNotRunIsRefusedByName) {
+  TinyLlama tiny;
+  tiny.architecture = "mamba";
+  expect_refused(tiny, StatusCode::kUnsupported, "\"mamba\"");
+  tiny = {};
+  tiny.keys["expert_count"] = 8;
+  expect_refused(tiny, StatusCode::kUnsupported, "mixture of experts");
+  tiny = {};
+  tiny.texts["rope.scaling.type"] = "yarn";
+  expect_refused(tiny, StatusCode::kUnsupported, "\"yarn\"");
+  tiny = {};
+  tiny.keys["rope.dimension_count"] = 32;
+  expect_refused(tiny, StatusCode::kUnsupported, "rope.dimension_count");
+  tiny = {};
+  tiny.keys["attention.value_length"] = 32;
+  expect_refused(tiny, StatusCode::kUnsupported, "values of 32 columns");
+  tiny = {};
+  tiny.type = 16;  // IQ2_XXS
+  expect_refused(tiny, StatusCode::kUnsupported, "IQ2_XXS");
+  tiny = {};
+  tiny.keys["block_count"] = 4000;
+  expect_refused(tiny, StatusCode::kCorrupt, "tensors for 4000 layers");
+  tiny.keys["block_count"] = 0;
+  expect_refused(tiny, StatusCode::kCorrupt, "block_count");
+  tiny = {};
+  tiny.keys["attention.head_count"] = 3;
+  expect_refused(tiny, StatusCode::kCorrupt, "no multiple of the 3 heads");
+}
+
+TEST_F(TinyGgufTest, RopeIsScaledByAFactorWhereTheFileSaysSo) {
+  TinyLlama tiny;
+  tiny.texts["rope.scaling.type"] = "linear";
+  auto model = open(tiny);
+  ASSERT_TRUE(model) << model.error().message();
+  EXPECT_EQ((*model)->spec().rope.scaling, RopeScaling::kNone);
+  tiny.texts["rope.scaling.type"] = "none";
+  model = open(tiny);
+  ASSERT_TRUE(model) << model.error().message();
+  EXPECT_EQ((*model)->spec().rope.scaling, RopeScaling::kNone);
+  GgufWriter keys;
+  keys.add_f32("llama.rope.scaling.factor", 4.0F);
+  const std::string bytes = keys.finish();
+  const auto gguf = GgufReader::parse(as_bytes(bytes), bytes.size());
+  ASSERT_TRUE(gguf);
+  GgufFields fields(*gguf, "llama");
+  folder_.write("m.gguf", tiny.write());
+  const auto file = GgufFile::open(folder_.file("m.gguf"));
+  ASSERT_TRUE(file);
+  ModelSpec spec;
+  spec.head_dim = 64;
+  ASSERT_TRUE(read_gguf_rope(*file, fields, spec).ok());
+  EXPECT_EQ(spec.rope.scaling, RopeScaling::kLinear);
+  EXPECT_EQ(spec.rope.factor, 4.0F);
+}
+
+// A model cut anywhere is an error with the file's name, never a crash.
+TEST_F(TinyGgufTest, EveryPrefixOfAModelFails) {
+  const std::string bytes = TinyLlama().write();
+  MemoryFileOps whole(as_bytes(bytes));
+  ASSERT_TRUE(GgufModel::open("m.gguf", I2sLayout::kAuto, whole));
+  for (std::size_t n = 0; n < bytes.size(); n += n < 4096 ? 1 : 997) {
+    MemoryFileOps ops(as_bytes(std::string_view(bytes).substr(0, n)));
+    const auto model = GgufModel::open("m.gguf", I2sLayout::kAuto, ops);
+    ASSERT_FALSE(model) << n << " bytes";
+    EXPECT_THAT(std::string(model.error().message()), HasSubstr("m.gguf"));
+  }
+}
+
+}  // namespace
+}  // namespace qsf
