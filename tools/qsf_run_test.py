@@ -8,6 +8,7 @@ Converts the model of SOURCE_DIR/models with BIN_DIR/qsf-convert first. The clas
 tool on thousands of damaged files and takes a minute; ctest runs it as a test of its own.
 """
 
+import glob
 import json
 import os
 import pty
@@ -418,6 +419,38 @@ class Budget(Case):
         self.refused(1, "of text", model, "--prompt-file", long, "--ram-budget", "40")
         self.refused(1, "the prompt has 480000 bytes", model, "--prompt-file", long,
                      "--ram-budget", "400")
+
+
+class Disk(Case):
+    """A model whose disk is asked how it wants to be read, which smaller ones are not worth, on the
+    disk of the build: temporary files are often in memory."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(dir=BIN_DIR)
+        self.addCleanup(self.folder.cleanup)
+        self.model = os.path.join(self.folder.name, "gpt2.qsf")
+        subprocess.run([os.path.join(BIN_DIR, "qsf-convert"), "--quiet", "--random", "gpt2", "--quant-type",
+                        "4bit", self.model], check=True)
+
+    def run_within(self, budget):
+        return call(self.model, "--prompt", "one", "--max-tokens", "2", "--max-seq-len", "64", "--seed", "1", "--io",
+                    "pread", "--ram-budget", str(budget), env={**os.environ, "XDG_CACHE_HOME": self.folder.name})
+
+    def test_a_remembered_depth_that_does_not_fit_is_halved(self):
+        least = int(re.search(rb"needs (\d+) MB", self.run_within(2)[2]).group(1))
+        code, expected, err = self.run_within(least)
+        self.assertEqual(code, 0, err)
+        if b", direct" not in err:
+            self.skipTest("no direct reads here: " + err.decode())
+        remembered, = glob.glob(os.path.join(self.folder.name, "qsf", "disk-*-pread-direct"))
+        with open(remembered, encoding="ascii") as file:
+            lines = file.read()
+        self.assertGreater(os.path.getsize(self.model), 64 << 20)
+        with open(remembered, "w", encoding="ascii") as file:
+            file.write(re.sub(r"(?m)^best .*$", "best 32 1048576 1000000000", lines))
+        code, out, err = self.run_within(least)
+        self.assertEqual((code, out), (0, expected), err)
+        self.assertRegex(err, rb"warning: reads at once: \d+ instead of 32; the disk may have to wait")
 
 
 class Streaming(Case):

@@ -5,7 +5,7 @@ if(QSF_BUILD_TESTS)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   set(qsf_run_test ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/qsf_run_test.py
                    ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${PROJECT_SOURCE_DIR})
-  add_test(NAME qsf_run_test COMMAND ${qsf_run_test} Usage Failures Text Budget Streaming)
+  add_test(NAME qsf_run_test COMMAND ${qsf_run_test} Usage Failures Text Budget Disk Streaming)
   add_test(NAME qsf_run_damage_test COMMAND ${qsf_run_test} Damage)
   set_tests_properties(qsf_run_test PROPERTIES LABELS model TIMEOUT 600)
   set_tests_properties(qsf_run_damage_test PROPERTIES LABELS slow TIMEOUT 1200)
