@@ -257,6 +257,30 @@ TEST_F(QsfConvertTest, AFullDiskLeavesNothing) {
   }
 }
 
+// By default weights are kept as they are, and the tokenizer comes along.
+TEST_F(QsfConvertTest, AGgufFileIsKeptBitForBit) {
+  const std::string gguf = QSF_SOURCE_DIR "/testdata/gguf/qwen2.gguf";
+  const Outcome outcome = run({gguf, out_.file("m.qsf")});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_THAT(outcome.out, HasSubstr("kept bit for bit: matrices, "));
+  EXPECT_THAT(outcome.out, HasSubstr(" of bf16"));
+  const auto reader = QsfReader::open(out_.file("m.qsf"));
+  ASSERT_TRUE(reader) << reader.error().message();
+  EXPECT_GT(reader->tokenizer_bytes(), 0U);
+  EXPECT_EQ(reader->spec().architecture, "qwen2");
+  const Outcome narrow = run({"--quiet", "--quant-type", "4bit", gguf, out_.file("n.qsf")});
+  EXPECT_EQ(narrow.code, 0) << narrow.err;
+  EXPECT_EQ(QsfReader::open(out_.file("n.qsf"))->spec().default_type, QuantType::kQ4);
+
+  in_.write("m.gguf", in_.read("config.json"));
+  expect_failure(run({in_.file("m.gguf"), out_.file("o.qsf")}), 1, "GGUF: magic");
+  expect_failure(run({in_.file("config.json"), out_.file("o.qsf")}), 1, "not a folder");
+  std::filesystem::copy_file(gguf, in_.file("n.gguf"));
+  expect_failure(run({in_.file("n.gguf"), in_.file("n.gguf")}), 1, "a file of the input");
+  expect_failure(run({"--random", "tiny", "--quant-type", "keep", out_.file("o.qsf")}), 2, "keep");
+}
+
 // A folder may name tokens that the model has no row for; the file must not.
 TEST_F(QsfConvertTest, TokensWithoutARowAreLeftOut) {
   std::string vocabulary;

@@ -53,6 +53,53 @@ class QsfInspectTest : public testing::Test {
   std::string path_;
 };
 
+TEST_F(QsfInspectTest, ReportsGgufFiles) {
+  const std::string gguf = QSF_SOURCE_DIR "/testdata/gguf/qwen3.gguf";
+  const Outcome text = run("--tensors " + gguf);
+  EXPECT_EQ(text.code, 0) << text.output;
+  for (const char* part :
+       {"GGUF version 3", "architecture      qwen3", "matrices of BF16 kept bit for bit as bf16",
+        "qwen3.block_count = ", "blk.0.attn_q_norm.weight [14]"}) {
+    EXPECT_THAT(text.output, HasSubstr(part));
+  }
+  const Outcome json = run("--json " + gguf);
+  EXPECT_EQ(json.code, 0);
+  const auto report = nlohmann::json::parse(json.output, nullptr, false);
+  ASSERT_TRUE(report.is_object()) << json.output;
+  EXPECT_EQ(report["version"], 3);
+  EXPECT_EQ(report["keys"]["tokenizer.ggml.bos_token_id"], 1);
+  EXPECT_GT(report["tensors"].size(), 20U);
+  EXPECT_EQ(report["conversion"]["possible"], true);
+  EXPECT_EQ(report["conversion"]["matrices"][0]["kept_as"], "bf16");
+  EXPECT_EQ(run("--verify " + gguf).code, 2);
+}
+
+// What cannot be converted is still described, with the reason.
+TEST_F(QsfInspectTest, ReportsGgufFilesThatAreNoModelsOrDamaged) {
+  std::filesystem::remove(path_);
+  path_ += ".gguf";
+  const auto write_text = [&](std::string_view bytes) {
+    write({as_bytes(bytes).begin(), as_bytes(bytes).end()});
+  };
+  using namespace std::string_view_literals;
+  constexpr auto kEmpty = "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv;
+  static_assert(kEmpty.size() == 24);
+  write_text(kEmpty);
+  const Outcome empty = run("--json " + path_);
+  EXPECT_EQ(empty.code, 0) << empty.output;
+  const auto report = nlohmann::json::parse(empty.output, nullptr, false);
+  ASSERT_TRUE(report.is_object());
+  EXPECT_EQ(report["conversion"]["possible"], false);
+  EXPECT_THAT(std::string(report["conversion"]["error"]), HasSubstr("general.architecture"));
+  EXPECT_THAT(run(path_).output, HasSubstr("not possible"));
+  for (std::size_t n = 0; n < kEmpty.size(); ++n) {
+    write_text(kEmpty.substr(0, n));
+    const Outcome cut = run(path_);
+    EXPECT_EQ(cut.code, 1) << n;
+    EXPECT_THAT(cut.output, HasSubstr("GGUF"));
+  }
+}
+
 TEST_F(QsfInspectTest, ReportsAsTextAndJson) {
   ASSERT_TRUE(write_small_model(testing_support::types_model(), path_).ok());
   const Outcome text = run("--tensors --verify " + path_);
