@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <ostream>
+#include <string>
 #include <vector>
 
 #include "base/f16.h"
@@ -34,6 +36,10 @@ struct KeptCase {
   std::uint32_t block;
   std::vector<std::size_t> halves;
 };
+
+void PrintTo(const KeptCase& kept, std::ostream* out) {
+  *out << ggml_type_name(number(kept.type));
+}
 
 std::vector<KeptCase> kept_cases() {
   std::vector<KeptCase> cases = {{GgmlType::kF32, QuantType::kF32, 4, {}}};
@@ -118,33 +124,36 @@ bool expect_kept_exactly(const KeptCase& kept, ByteSpan row) {
   return true;
 }
 
-TEST(GgmlRepackTest, KeepsRandomRowsExactly) {
+class GgmlKeptTest : public testing::TestWithParam<KeptCase> {};
+
+TEST_P(GgmlKeptTest, KeepsRandomRowsExactly) {
   Rng rng(1);
-  for (const KeptCase& kept : kept_cases()) {
-    SCOPED_TRACE(ggml_type_name(number(kept.type)));
-    for (int i = 0; i < 400 && !HasFailure(); ++i) {
-      std::vector<std::byte> row = edge_row(kept, rng);
-      if (kept.type == GgmlType::kQ8_0) {
-        std::replace(row.begin(), row.end(), std::byte{0x80}, std::byte{0});
-      }
-      for (std::size_t at = 0; kept.type == GgmlType::kMXFP4 && at < row.size(); at += 17) {
-        row[at] = static_cast<std::byte>(104 + rng.below(40));  // 2^-24 to 2^15
-      }
-      if (is_float_type(kept.kept)) {
-        for (std::size_t at = 1; at < row.size(); at += 2) row[at] &= std::byte{0xBB};
-      }
-      EXPECT_TRUE(expect_kept_exactly(kept, row));
+  const KeptCase& kept = GetParam();
+  for (int i = 0; i < 400 && !HasFailure(); ++i) {
+    std::vector<std::byte> row = edge_row(kept, rng);
+    if (kept.type == GgmlType::kQ8_0) {
+      std::replace(row.begin(), row.end(), std::byte{0x80}, std::byte{0});
     }
+    for (std::size_t at = 0; kept.type == GgmlType::kMXFP4 && at < row.size(); at += 17) {
+      row[at] = static_cast<std::byte>(104 + rng.below(40));  // 2^-24 to 2^15
+    }
+    if (is_float_type(kept.kept)) {
+      for (std::size_t at = 1; at < row.size(); at += 2) row[at] &= std::byte{0xBB};
+    }
+    EXPECT_TRUE(expect_kept_exactly(kept, row));
   }
 }
 
-TEST(GgmlRepackTest, RefusesOrKeepsAnyBytes) {
+TEST_P(GgmlKeptTest, RefusesOrKeepsAnyBytes) {
   Rng rng(2);
-  for (const KeptCase& kept : kept_cases()) {
-    SCOPED_TRACE(ggml_type_name(number(kept.type)));
-    for (int i = 0; i < 200; ++i) expect_kept_exactly(kept, random_row(number(kept.type), rng));
-  }
+  const KeptCase& kept = GetParam();
+  for (int i = 0; i < 200; ++i) expect_kept_exactly(kept, random_row(number(kept.type), rng));
 }
+
+INSTANTIATE_TEST_SUITE_P(Types, GgmlKeptTest, testing::ValuesIn(kept_cases()),
+                         [](const auto& param) {
+                           return std::string(ggml_type_name(number(param.param.type)));
+                         });
 
 TEST(GgmlRepackTest, SaysWhatCannotBeHeld) {
   std::vector<std::byte> packed(row_major_bytes({QuantType::kQ8, 32}, 64));
