@@ -92,6 +92,16 @@ inline KScaleMin ggml_k_scale_min(ByteSpan scales, unsigned k) noexcept {
                                                                            << 4U};
 }
 
+// The codes of one super-block in the order of its columns, and what repacking wants besides.
+// Shapes  block, one block of the type; codes [256]
+void ggml_q2_k_codes(ByteSpan block, std::uint8_t* codes) noexcept;
+void ggml_q3_k_codes(ByteSpan block, std::uint8_t* codes) noexcept;
+void ggml_q4_k_codes(ByteSpan block, std::uint8_t* codes) noexcept;
+void ggml_q5_k_codes(ByteSpan block, std::uint8_t* codes) noexcept;
+void ggml_q6_k_codes(ByteSpan block, std::uint8_t* codes) noexcept;
+// The scale of sub-block 0 .. 15 of Q3_K, -32 to 31.
+int ggml_q3_k_scale(ByteSpan block, unsigned sub) noexcept;
+
 // Calls decode(block, out) for each block of a row.
 template <std::size_t kElements, std::size_t kBytes, typename Decode>
 void for_each_ggml_block(ByteSpan row, std::span<float> out, Decode decode) noexcept {

@@ -32,6 +32,10 @@ bool is_finite(F16 value) noexcept {
   return (value.bits & 0x7C00U) != 0x7C00U;
 }
 
+F16 negated(F16 value) noexcept {
+  return {static_cast<std::uint16_t>(value.bits ^ 0x8000U)};
+}
+
 // d * (q - 8) = d * q + (-8 d): the nibbles stay where they are.
 Status repack_q4_0(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
   const auto d = load_le<F16>(block, 0);
@@ -118,34 +122,38 @@ Status repack_mxfp4(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
   return ok_status();
 }
 
-// The fields of 8 sub-blocks in our order: a byte of low bits each, then a word of high bits.
-void put_super_fields(ByteSpan scales, MutableByteSpan out) noexcept {
-  std::uint32_t high = 0;
-  for (unsigned k = 0; k < 8; ++k) {
-    const KScaleMin fields = ggml_k_scale_min(scales, k);
-    out[4 + k] = static_cast<std::byte>((fields.scale & 15U) | (fields.min & 15U) << 4U);
-    high |= (fields.scale >> 4U | (fields.min >> 4U) << 2U) << (4 * k);
+// Codes of one super-block, each sub-block packed as the type packs its own.
+void put_codes(BlockFormat format, const std::uint8_t* codes, MutableByteSpan out) noexcept {
+  for (std::uint32_t sub = 0; sub < kSuperColumns / format.block; ++sub) {
+    block_codec(format.type)
+        .pack(codes + std::size_t{sub} * format.block, format.block, format.block,
+              out.data() + locate_in_row(format, sub).codes);
   }
-  store_le(out, 12, high);
 }
 
-// (d * scale) * q - dmin * min: dmin changes its sign.
-Status repack_q4_k(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
+// (d * scale) * q - dmin * min of Q4_K and Q5_K: dmin changes its sign. Of 8 sub-blocks a byte of
+// low bits each, then a word of high bits.
+Status put_super_fields(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
   const auto d = load_le<F16>(block, 0);
   const auto dmin = load_le<F16>(block, 2);
   if (!is_finite(d) || !is_finite(dmin)) return not_finite(index);
   store_le(out, 0, d);
-  store_le(out, 2, F16{static_cast<std::uint16_t>(dmin.bits ^ 0x8000U)});
-  put_super_fields(block.subspan(4, 12), out);
-  for (unsigned sub = 0; sub < 8; ++sub) {
-    const unsigned from = 16 + sub / 2 * 32;
-    const unsigned shift = sub % 2 * 4;
-    for (unsigned j = 0; j < 16; ++j) {
-      const unsigned low = ggml_byte(block, from + j) >> shift & 15U;
-      const unsigned high = ggml_byte(block, from + 16 + j) >> shift & 15U;
-      out[16 + 16 * sub + j] = static_cast<std::byte>(low | high << 4U);
-    }
+  store_le(out, 2, negated(dmin));
+  std::uint32_t high = 0;
+  for (unsigned k = 0; k < 8; ++k) {
+    const KScaleMin fields = ggml_k_scale_min(block.subspan(4, 12), k);
+    out[4 + k] = static_cast<std::byte>((fields.scale & 15U) | (fields.min & 15U) << 4U);
+    high |= (fields.scale >> 4U | (fields.min >> 4U) << 2U) << (4 * k);
   }
+  store_le(out, 12, high);
+  return ok_status();
+}
+
+Status repack_q4_k(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
+  QSF_RETURN_IF_ERROR(put_super_fields(block, index, out));
+  std::uint8_t codes[kSuperColumns];
+  ggml_q4_k_codes(block, codes);
+  put_codes({QuantType::kQ4Super, 32}, codes, out);
   return ok_status();
 }
 
