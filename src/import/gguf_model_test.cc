@@ -120,21 +120,24 @@ TEST(GgufModelTest, StoriesOfBothFormsAreOneModel) {
   EXPECT_TRUE((*gguf)->spec().tied_head);
 }
 
-// Three byte orders of I2_S hold one model; what is kept of it is ternary.
-TEST(GgufModelTest, EveryOrderOfI2sIsOneBitnet) {
-  const std::string folder = QSF_SOURCE_DIR "/testdata/gguf/bitnet/";
-  const auto first = GgufModel::open(folder + "i2s_a.gguf");
-  ASSERT_TRUE(first) << first.error().message();
-  EXPECT_EQ((*first)->spec().architecture, "bitnet-b1.58");
-  EXPECT_EQ((*first)->spec().activation, Activation::kReluSquared);
-  EXPECT_TRUE((*first)->spec().int8_rows);
-  const std::pair<const char*, I2sLayout> others[] = {{"i2s_b.gguf", I2sLayout::kMs64},
-                                                      {"i2s_c.gguf", I2sLayout::kMs4Row}};
-  for (const auto& [name, layout] : others) {
-    const auto other = GgufModel::open(folder + name, layout);
-    ASSERT_TRUE(other) << other.error().message();
-    expect_equal_tensors(**other, **first);
+// Six types and byte orders hold the weights of one folder; what is kept of them is ternary.
+TEST(GgufModelTest, EveryTernaryTypeIsOneBitnet) {
+  const std::string data = QSF_SOURCE_DIR "/testdata/";
+  const auto wide = HfModel::open(data + "bitnet/wide");
+  ASSERT_TRUE(wide) << wide.error().message();
+  const std::pair<const char*, I2sLayout> files[] = {
+      {"i2s_a", I2sLayout::kAuto}, {"i2s_b", I2sLayout::kMs64}, {"i2s_c", I2sLayout::kMs4Row},
+      {"tq1_0", I2sLayout::kAuto}, {"tq2_0", I2sLayout::kAuto}, {"iq2_bn", I2sLayout::kAuto}};
+  for (const auto& [name, layout] : files) {
+    const auto gguf = GgufModel::open(data + "gguf/bitnet/" + name + ".gguf", layout);
+    ASSERT_TRUE(gguf) << gguf.error().message();
+    expect_equal_tensors(**gguf, **wide);
+    EXPECT_EQ((*gguf)->spec().architecture, "bitnet-b1.58");
+    EXPECT_EQ((*gguf)->spec().activation, Activation::kReluSquared);
+    EXPECT_TRUE((*gguf)->spec().int8_rows) << name;
   }
+  const auto first = GgufModel::open(data + "gguf/bitnet/i2s_a.gguf");
+  ASSERT_TRUE(first) << first.error().message();
   const TemporaryFolder out;
   TranscodeOptions options;
   options.preset = QuantPreset::kKeep;
