@@ -27,13 +27,18 @@ ALIGN = 4096
 ONE_ROW = 0xFFFFFFFF
 WEIGHT_TYPES = {0: "2bit-sym", 1: "2bit", 2: "3bit", 3: "4bit", 4: "ternary",
                 6: "f32", 7: "f16", 8: "bf16", 9: "8bit", 10: "qk256", 11: "ternary-base3", 12: "ternary-row",
+                13: "q2_k", 14: "q3_k", 15: "q5_k", 16: "q6_k",
                 32: "2bit-super", 33: "3bit-super", 34: "4bit-super"}
-CODE_BITS = {0: 2, 1: 2, 2: 3, 3: 4, 4: 2, 6: 32, 7: 16, 8: 16, 9: 8, 10: 2, 11: 2, 12: 2, 32: 2, 33: 3, 34: 4}
+CODE_BITS = {0: 2, 1: 2, 2: 3, 3: 4, 4: 2, 6: 32, 7: 16, 8: 16, 9: 8, 10: 2, 11: 2, 12: 2, 13: 2, 14: 3, 15: 5,
+             16: 6, 32: 2, 33: 3, 34: 4}
 HAS_MIN = {1, 2, 3}
 FLOATS = {6, 7, 8}
 QK256, TERNARY_BASE3, TERNARY_ROW = 10, 11, 12
-SUPER_CODES = {32: 1, 33: 2, 34: 3}  # the type whose codes the sub-blocks have
-FIXED_BLOCK = {6: 4, 7: 4, 8: 4, QK256: 64, TERNARY_BASE3: 80, TERNARY_ROW: 64}
+Q2_K, Q3_K, Q5_K, Q6_K = 13, 14, 15, 16
+SUPER_CODES = {32: 1, 33: 2, 34: 3, Q5_K: Q5_K}  # the type whose codes the sub-blocks have
+BYTE_CODES = {Q2_K: 1, Q3_K: 2, Q6_K: Q6_K}  # the same, of sub-blocks with one byte of fields
+FIXED_BLOCK = {6: 4, 7: 4, 8: 4, QK256: 64, TERNARY_BASE3: 80, TERNARY_ROW: 64, Q2_K: 16, Q3_K: 16, Q5_K: 32,
+               Q6_K: 16}
 KINDS = {0: "attn_q", 1: "attn_k", 2: "attn_v", 3: "attn_o", 4: "ffn_gate", 5: "ffn_up",
          6: "ffn_down", 7: "attn_norm", 8: "ffn_norm", 9: "attn_q_bias", 10: "attn_k_bias",
          11: "attn_v_bias", 12: "attn_o_bias", 13: "ffn_biases", 16: "ffn_up_bias",
@@ -173,6 +178,18 @@ def super_value(d_at, dmin_at, low, high, k, data, code):
     return f32(d * scale * code + dmin * minimum)
 
 
+def byte_head_bytes(weight_type):
+    return 20 if weight_type == Q2_K else 18
+
+
+def byte_value(weight_type, d_at, dmin_at, byte, data, code):
+    """The weight of a sub-block whose fields are one byte."""
+    d = struct.unpack_from("<e", data, d_at)[0]
+    if weight_type == Q2_K:
+        return f32(d * (byte & 15) * code + struct.unpack_from("<e", data, dmin_at)[0] * (byte >> 4))
+    return d * (byte - 256 if byte > 127 else byte) * (code - (32 if weight_type == Q6_K else 4))
+
+
 def row_major_row_bytes(weight_type, block, cols):
     if weight_type in FLOATS:
         return cols * CODE_BITS[weight_type] // 8
@@ -185,6 +202,9 @@ def row_major_row_bytes(weight_type, block, cols):
     if weight_type in SUPER_CODES:
         return (ceil_div(cols, 256) * super_head_bytes(block) +
                 ceil_div(cols, block) * code_bytes(weight_type, block))
+    if weight_type in BYTE_CODES:
+        return (ceil_div(cols, 256) * byte_head_bytes(weight_type) +
+                ceil_div(cols, 16) * code_bytes(weight_type, 16))
     head = 4 if weight_type in HAS_MIN else 2
     return ceil_div(cols, block) * (head + block * CODE_BITS[weight_type] // 8)
 
@@ -207,6 +227,11 @@ def row_major_code(weight_type, data, at, block, i):
     if weight_type == 3:
         half = block // 2
         return data[at + i % half] >> (4 * (i // half)) & 15
+    if weight_type in (Q5_K, Q6_K):
+        half = block // 2
+        low = data[at + i % half] >> (4 * (i // half)) & 15
+        high = plane_bit(data, at + half, i) if weight_type == Q5_K else two_bits(data, at + half, block, i)
+        return low | high << 4
     if weight_type == 4:
         if plane_bit(data, at + block // 8, i):
             return 1
@@ -236,6 +261,17 @@ def row_major_super_row(weight_type, block, cols, data, start):
     return row
 
 
+def row_major_byte_row(weight_type, cols, data, start):
+    head, size = byte_head_bytes(weight_type), code_bytes(weight_type, 16)
+    row = []
+    for c in range(cols):
+        at = start + c // 256 * (head + 16 * size)
+        k = c % 256 // 16
+        code = row_major_code(BYTE_CODES[weight_type], data, at + head + k * size, 16, c % 16)
+        row.append(byte_value(weight_type, at, at + 2, data[at + head - 16 + k], data, code))
+    return row
+
+
 def row_major_row(weight_type, block, cols, data, start):
     if weight_type in FLOATS:
         size = CODE_BITS[weight_type] // 8
@@ -252,6 +288,8 @@ def row_major_row(weight_type, block, cols, data, start):
                 for c in range(cols)]
     if weight_type in SUPER_CODES:
         return row_major_super_row(weight_type, block, cols, data, start)
+    if weight_type in BYTE_CODES:
+        return row_major_byte_row(weight_type, cols, data, start)
     head = 4 if weight_type in HAS_MIN else 2
     block_bytes = head + block * CODE_BITS[weight_type] // 8
     row = []
@@ -285,6 +323,10 @@ def group_bytes(weight_type, block, cols):
         supers = ceil_div(cols, 256)
         return blocks * lines + (supers * 256 if block == 32 else
                                  supers * 128 + ceil_div(supers, 2) * 64)
+    if weight_type in BYTE_CODES:
+        supers = ceil_div(cols, 256)
+        fields = supers * 5 if weight_type == Q2_K else supers * 4 + ceil_div(supers, 2)
+        return ceil_div(cols, 64) * 4 * lines + fields * 64
     if weight_type in HAS_MIN:
         return blocks * (64 + lines)
     return blocks * lines + ceil_div(blocks, 2) * 64
@@ -295,6 +337,9 @@ def block_code(weight_type, block, data, codes, r, i):
     if CODE_BITS[weight_type] == 3:
         return (line_code(2, data, codes, r, i) << 1 |
                 line_code(1, data, codes + block // 16 * 64, r, i))
+    if weight_type in (Q5_K, Q6_K):
+        return (line_code(4, data, codes, r, i) |
+                line_code(CODE_BITS[weight_type] - 4, data, codes + block // 8 * 64, r, i) << 4)
     return line_code(CODE_BITS[weight_type], data, codes, r, i)
 
 
@@ -320,6 +365,28 @@ def group_super_row(weight_type, block, cols, data, start, r):
     return row
 
 
+def group_byte_row(weight_type, cols, data, start, r):
+    lines = 16 * code_bytes(weight_type, 16)
+    unit = 4 * 64 + 16 * lines  # of a super-block, behind its line of d
+    row = []
+    for c in range(cols):
+        s, k = c // 256, c % 256 // 16
+        if weight_type == Q2_K:
+            d_at = start + s * (64 + unit) + 2 * r
+            fields = d_at - 2 * r + 64
+        else:
+            pair = start + s // 2 * (64 + 2 * unit)
+            d_at = pair + s % 2 * 32 + 2 * r
+            fields = pair + 64 + s % 2 * unit
+        codes = fields + 256 + k * lines
+        if weight_type == Q3_K:  # lines of a pair of sub-blocks
+            code = block_code(2, 32, data, codes - k % 2 * lines, r, k % 2 * 16 + c % 16)
+        else:
+            code = block_code(weight_type, 16, data, codes, r, c % 16)
+        row.append(byte_value(weight_type, d_at, d_at + 32, data[fields + k // 4 * 64 + 4 * r + k % 4], data, code))
+    return row
+
+
 def group_row(weight_type, block, cols, data, start, r):
     if weight_type == QK256:
         return [qk256_value(line_code(2, data, start, r, c)) for c in range(cols)]
@@ -333,6 +400,8 @@ def group_row(weight_type, block, cols, data, start, r):
                 for c in range(cols)]
     if weight_type in SUPER_CODES:
         return group_super_row(weight_type, block, cols, data, start, r)
+    if weight_type in BYTE_CODES:
+        return group_byte_row(weight_type, cols, data, start, r)
     if weight_type in FLOATS:
         size = CODE_BITS[weight_type] // 8
         per_line = 4 // size

@@ -14,11 +14,11 @@ constexpr const char* kTypeHelp =
     "f16, bf16, 8bit, 4bit, "
     "3bit, 4bit-super, 3bit-super: every matrix. 2bit, "
     "2bit-sym, 2bit-super, ternary, ternary-row: the layers, with embedding and head at 4 bits. "
-    "-super: 256 columns share two numbers that scale the blocks in them; fewer bytes. mixed: 2 "
-    "bits for Q, K, V, gate and up, 4 for the rest, each "
+    "-super: 256 columns share two numbers that scale the blocks in them; fewer bytes. q6_k, q5_k, "
+    "q3_k, q2_k: GGUF's types of these names, the last two for the layers, with q6_k beside. "
+    "mixed: 2 bits for Q, K, V, gate and up, 4 for the rest, each "
     "widened until its cosine with the original reaches 0.99. keep: the weights as they are, bit "
-    "for "
-    "bit, where a type can hold them exactly, and 8bit where none can";
+    "for bit, where a type can hold them exactly, and 8bit where none can";
 
 // Options that the interface promises and this version does not have yet.
 struct FutureOptions {
@@ -133,7 +133,7 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
   app.add_option("--quant-type", options.quant_type, kTypeHelp)
       ->check(CLI::IsMember({"f32", "f16", "bf16", "8bit", "4bit", "3bit", "2bit", "2bit-sym",
                              "ternary", "ternary-row", "4bit-super", "3bit-super", "2bit-super",
-                             "mixed", "keep"}));
+                             "q6_k", "q5_k", "q3_k", "q2_k", "mixed", "keep"}));
   app.add_option("--block-size", options.block,
                  "Columns that share a scale: 32, 64, 128 or 256; 32 or 64 in super-blocks")
       ->check(CLI::IsMember({32U, 64U, 128U, 256U}))

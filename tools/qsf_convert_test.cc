@@ -129,7 +129,11 @@ TEST_F(QsfConvertTest, EveryQuantTypeIsWhatItIsCalled) {
                                                      {"ternary-row", QuantType::kTernaryRow},
                                                      {"4bit-super", QuantType::kQ4Super},
                                                      {"3bit-super", QuantType::kQ3Super},
-                                                     {"2bit-super", QuantType::kQ2Super}};
+                                                     {"2bit-super", QuantType::kQ2Super},
+                                                     {"q6_k", QuantType::kQ6K},
+                                                     {"q5_k", QuantType::kQ5K},
+                                                     {"q3_k", QuantType::kQ3K},
+                                                     {"q2_k", QuantType::kQ2K}};
   for (const auto& [name, type] : types) {
     const Outcome outcome = run({"--quant-type", name, "--quiet", in_.path(), out_.file("m.qsf")});
     EXPECT_EQ(outcome.code, 0) << outcome.err;

@@ -49,7 +49,8 @@ INSTANTIATE_TEST_SUITE_P(
     V1, QsfGoldenTest,
     testing::Values(testing_support::minimal_model(), testing_support::types_model(),
                     testing_support::compressed_model(), testing_support::longrope_model(),
-                    testing_support::super_model(), testing_support::base3_model()),
+                    testing_support::super_model(), testing_support::base3_model(),
+                    testing_support::k_quant_model()),
     [](const auto& model) { return model.param.name; });
 
 }  // namespace

@@ -27,12 +27,17 @@ constexpr CodeMoments code_moments(QuantType type) noexcept {
   switch (type) {
     case QuantType::kQ2S:
     case QuantType::kQ2A:
-    case QuantType::kQ2Super: return {1.5, 1.118};
+    case QuantType::kQ2Super:
+    case QuantType::kQ2K: return {1.5, 1.118};
     case QuantType::kQ3:
     case QuantType::kQ3Super: return {3.5, 2.291};
     case QuantType::kQ4:
     case QuantType::kQ4Super: return {7.5, 4.610};
     case QuantType::kTernaryBase3: return {1.0, 0.816};
+    case QuantType::kQ5K: return {15.5, 9.233};
+    // About the code of zero, which scales of either sign leave the mean.
+    case QuantType::kQ3K: return {0.0, 2.345};
+    case QuantType::kQ6K: return {0.0, 18.480};
     case QuantType::kTernary:
     case QuantType::kTernaryRow: return {1.0, 0.707};
     case QuantType::kQ8: return {0.0, 73.9};
@@ -44,8 +49,16 @@ constexpr CodeMoments code_moments(QuantType type) noexcept {
   return {0.0, 1.0};
 }
 
-// The mean of the 6-bit fields that fill_super_fields draws, which are 32 to 63.
-constexpr double kMeanSixBits = 47.5;
+// The mean of the fields that fill_super_fields and fill_byte_fields draw: 32 to 63 of 6 bits, 8 to
+// 15 of 4, and 16 to 30 of those with a sign.
+constexpr double mean_field(QuantType type) noexcept {
+  switch (scale_form(type)) {
+    case ScaleForm::kSuperBlock: return 47.5;
+    case ScaleForm::kSuperNibble: return 11.5;
+    case ScaleForm::kSuperSigned: return 23.0;
+    default: return 1.0;
+  }
+}
 
 // Scales from 0.75 to 1.22 of the one that gives weights their size, and the mins that make the
 // mean of the weights zero; for super-blocks d and dmin.
@@ -55,7 +68,7 @@ struct ScaleTable {
 
   explicit ScaleTable(QuantType type) noexcept {
     const CodeMoments moments = code_moments(type);
-    const double size = kWeightRms / moments.rms / (is_super_type(type) ? kMeanSixBits : 1.0);
+    const double size = kWeightRms / moments.rms / mean_field(type);
     for (std::size_t i = 0; i < kScales; ++i) {
       const double scale = size * (0.75 + static_cast<double>(i) / 32.0);
       scales[i] = to_f16(static_cast<float>(scale));
@@ -165,6 +178,37 @@ void fill_super_fields(BlockFormat format, std::uint64_t n_blocks, const ScaleTa
   }
 }
 
+// The fields of super-blocks with one byte a sub-block: as above, or a scale of either sign.
+void fill_byte_fields(BlockFormat format, std::uint64_t n_blocks, const ScaleTable& table, Rng& rng,
+                      MutableByteSpan group) noexcept {
+  constexpr std::uint64_t kPerSuper = kSuperColumns / 16;
+  const bool is_signed = scale_form(format.type) == ScaleForm::kSuperSigned;
+  for (std::uint64_t first = 0; first < n_blocks; first += kPerSuper) {
+    const GroupSuperBlock at = locate_super_block(format, first / kPerSuper);
+    std::uint64_t choice = rng.next_u64();
+    for (std::size_t r = 0; r < kRowGroup; ++r, choice >>= 4) {
+      store_le(group, at.d + 2 * r, table.scales[choice % kScales].bits);
+      if (!is_signed) {
+        store_le(group, at.d + 2 * kRowGroup + 2 * r, table.mins[choice % kScales].bits);
+      }
+      std::uint64_t draw = rng.next_u64();
+      for (std::uint64_t k = 0; k < kPerSuper; ++k, draw >>= 4) {
+        const int size = static_cast<int>(draw % 8) * 2 + 16;
+        unsigned byte = (8 + static_cast<unsigned>(draw % 8)) * 0x11;  // equal fields
+        if (is_signed) byte = static_cast<std::uint8_t>(draw / 8 % 2 == 0 ? size : -size);
+        group[at.low + k / 4 * kLineBytes + 4 * r + k % 4] =
+            static_cast<std::byte>(first + k < n_blocks ? byte : 0);
+      }
+    }
+  }
+  const std::uint64_t n_supers = ceil_div(n_blocks, kPerSuper);
+  if (is_signed && n_supers % 2 == 1) {
+    const GroupSuperBlock last = locate_super_block(format, n_supers - 1);
+    const MutableByteSpan unused = group.subspan(last.d + 2 * kRowGroup, 2 * kRowGroup);
+    std::fill(unused.begin(), unused.end(), std::byte{0});
+  }
+}
+
 // Fills one group as if all of its rows and columns existed.
 void fill_group(BlockFormat format, std::uint32_t n_cols, const ScaleTable& table, Rng& rng,
                 MutableByteSpan group) noexcept {
@@ -183,6 +227,8 @@ void fill_group(BlockFormat format, std::uint32_t n_cols, const ScaleTable& tabl
       }
       return;
     case ScaleForm::kSuperBlock: fill_super_fields(format, n_blocks, table, rng, group); return;
+    case ScaleForm::kSuperNibble:
+    case ScaleForm::kSuperSigned: fill_byte_fields(format, n_blocks, table, rng, group); return;
     case ScaleForm::kBlock:
     case ScaleForm::kBlockMin: fill_block_fields(format, n_blocks, table, rng, group); return;
   }
@@ -196,7 +242,7 @@ void fill_random_rows(BlockFormat format, Layout layout, std::uint32_t n_rows, s
   const ScaleTable table(format.type);
   const std::size_t n_group = group_bytes(format, n_cols);
   const std::size_t n_row = row_major_bytes(format, n_cols);
-  const bool whole_columns = n_cols % format.block == 0;
+  const bool whole_columns = n_cols % std::max(format.block, kColumnAlign) == 0;
   std::vector<std::byte> group(n_group);
   std::vector<std::byte> rows(kRowGroup * n_row);
   for (std::uint32_t row = 0; row < n_rows; row += kRowGroup) {

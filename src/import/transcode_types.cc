@@ -6,8 +6,9 @@ namespace qsf {
 namespace {
 
 constexpr std::string_view kNames[] = {
-    "f32",     "f16",         "bf16",       "8bit",       "4bit",       "3bit",  "2bit", "2bit-sym",
-    "ternary", "ternary-row", "4bit-super", "3bit-super", "2bit-super", "mixed", "keep"};
+    "f32",      "f16",     "bf16",        "8bit",       "4bit",       "3bit",       "2bit",
+    "2bit-sym", "ternary", "ternary-row", "4bit-super", "3bit-super", "2bit-super", "q6_k",
+    "q5_k",     "q3_k",    "q2_k",        "mixed",      "keep"};
 
 QuantType mixed_type(TensorKind kind) noexcept {
   switch (kind) {
@@ -54,6 +55,10 @@ QuantType preset_type(QuantPreset preset, TensorKind kind) noexcept {
     case QuantPreset::k4BitSuper: return QuantType::kQ4Super;
     case QuantPreset::k3BitSuper: return QuantType::kQ3Super;
     case QuantPreset::k2BitSuper: return vocabulary ? QuantType::kQ4Super : QuantType::kQ2Super;
+    case QuantPreset::kQ6K: return QuantType::kQ6K;
+    case QuantPreset::kQ5K: return QuantType::kQ5K;
+    case QuantPreset::kQ3K: return vocabulary ? QuantType::kQ6K : QuantType::kQ3K;
+    case QuantPreset::kQ2K: return vocabulary ? QuantType::kQ6K : QuantType::kQ2K;
     case QuantPreset::kMixed: return mixed_type(kind);
     case QuantPreset::kKeep: return QuantType::kQ8;
   }

@@ -21,6 +21,8 @@ namespace qsf {
 //   2bit 2bit-sym                 layers 2-bit asymmetric or symmetric; token embedding and head
 //                                 4-bit
 //   2bit-super                    layers 2-bit, token embedding and head 4-bit, in super-blocks
+//   q6_k q5_k                     every matrix in the form that GGUF's type of that name has
+//   q3_k q2_k                     layers likewise, token embedding and head q6_k
 //   ternary ternary-row           layers ternary; token embedding and head 4-bit
 //   mixed     Q, K, V, gate and up 2-bit; attention output, down, embedding and head 4-bit. Each is
 //             measured and widened (2, 3, 4, 8 bits) until its cosine with the original reaches
@@ -46,6 +48,10 @@ enum class QuantPreset {
   k4BitSuper,
   k3BitSuper,
   k2BitSuper,
+  kQ6K,
+  kQ5K,
+  kQ3K,
+  kQ2K,
   kMixed,
   kKeep,
 };

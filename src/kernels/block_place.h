@@ -17,11 +17,25 @@ namespace qsf::kernels {
 struct BlockPlace {
   const std::byte* scales;  // 16 halves: scales, or d of a super-block; null without any
   const std::byte* mins;    // 16 halves: mins, or dmin; null without any
-  const std::byte* low;     // super-blocks: the line of low bits, sub-block `k` % 4 of it
+  const std::byte* low;     // super-blocks: the line of low bits or bytes, sub-block `k` % 4 of it
   const std::byte* high;    // super-blocks: high bits, u32 of a row for blocks of 32, else u16
   unsigned k;               // super-blocks: number of the sub-block
-  const std::byte* codes;   // first code line
+  const std::byte* codes;   // first code line; of q3_k that of the pair of sub-blocks
 };
+
+// Whether codes are multiplied as signed numbers, their zero taken out, and there is no min.
+template <QuantType kType>
+static constexpr bool kMultipliesSigned = kType == QuantType::kQ8 || code_zero(kType) != 0;
+
+// Whether a code has high bits in lines of their own behind 4-bit lines.
+template <QuantType kType>
+static constexpr bool kIsWide = code_bits(kType) == 5 || code_bits(kType) == 6;
+
+// The half of a 1-bit line that belongs to a sub-block of q3_k: 1 of odd ones. 0 of other types.
+template <QuantType kType>
+[[gnu::always_inline]] static inline unsigned half_of(const BlockPlace& place) noexcept {
+  return kType == QuantType::kQ3K ? place.k % 2 : 0;
+}
 
 // Returns the place of column block `block`, counted in kBlock columns.
 template <QuantType kType, std::uint32_t kBlock>
@@ -49,6 +63,24 @@ template <QuantType kType, std::uint32_t kBlock>
     place.mins = place.scales + kHalves;
     place.low = place.scales + (1 + place.k / 4) * kLineBytes;
     place.codes = place.scales + kFieldBytes + place.k * kCodeBytes;
+  } else if constexpr (kForm == ScaleForm::kSuperNibble || kForm == ScaleForm::kSuperSigned) {
+    constexpr std::size_t kSubBlocks = kSuperColumns / kBlock;
+    constexpr std::size_t kSuperBytes = 4 * kLineBytes + kSubBlocks * kCodeBytes;
+    const std::size_t index = block / kSubBlocks;
+    const std::byte* lines;
+    if constexpr (kForm == ScaleForm::kSuperNibble) {
+      place.scales = group + index * (kLineBytes + kSuperBytes);
+      place.mins = place.scales + kHalves;
+      lines = place.scales + kLineBytes;
+    } else {
+      const std::byte* pair = group + index / 2 * (kLineBytes + 2 * kSuperBytes);
+      place.scales = pair + index % 2 * kHalves;
+      lines = pair + kLineBytes + index % 2 * kSuperBytes;
+    }
+    place.k = static_cast<unsigned>(block % kSubBlocks);
+    place.low = lines + place.k / 4 * kLineBytes;
+    const unsigned before = kType == QuantType::kQ3K ? place.k / 2 * 2 : place.k;
+    place.codes = lines + 4 * kLineBytes + before * kCodeBytes;
   } else if constexpr (kForm == ScaleForm::kBlockMin) {
     place.scales = group + block * (kLineBytes + kCodeBytes);
     place.mins = place.scales + kHalves;
@@ -69,8 +101,9 @@ template <QuantType kType>
 static constexpr float kZeroPoint = kType == QuantType::kQ2S          ? -1.5F
                                     : kType == QuantType::kTernary    ? -1.0F
                                     : kType == QuantType::kTernaryRow ? -1.0F
-                                    : kType == QuantType::kQk256      ? -2.0F
-                                                                      : 0.0F;
+                                    : kType == QuantType::kQk256
+                                        ? -2.0F
+                                        : -static_cast<float>(code_zero(kType));
 
 }  // namespace qsf::kernels
 

@@ -91,11 +91,49 @@ template <typename Take>
   }
 }
 
-// Calls take(column, rows) for every column of one block of codes, `codes` its first code line.
+// Calls take(column, rows) for the 8 columns of a line of 4-bit codes that have kHighBits bits
+// more, which are fields 2 * pair and 2 * pair + 1 of `high_line`.
+template <unsigned kHighBits, typename Take>
+[[gnu::always_inline]] static inline void for_wide_columns(const std::byte* line,
+                                                           const std::byte* high_line,
+                                                           unsigned pair, Take&& take) noexcept {
+  constexpr std::uint32_t kHighMask = (1U << kHighBits) - 1U;
+  const Words16 low = load_line(line);
+  Words16 high = load_line(high_line);
+  for (unsigned i = 0; i < 4; ++i) high.v[i] >>= 2 * pair * kHighBits;
+#pragma GCC unroll 2
+  for (unsigned f = 0; f < 2; ++f) {
+#pragma GCC unroll 4
+    for (unsigned k = 0; k < 4; ++k) {
+      Rows16 rows;
+#pragma GCC unroll 4
+      for (unsigned i = 0; i < 4; ++i) {
+        const u32x4 upper = (high.v[i] >> (8 * k + f * kHighBits)) & kHighMask;
+        rows.v[i] = to_f32(((low.v[i] >> (8 * k + 4 * f)) & 15U) | upper << 4);
+      }
+      take(4 * f + k, rows);
+    }
+  }
+}
+
+// Calls take(column, rows) for every column of one block of codes, `codes` its first code line and
+// `half` its half of a line that it shares.
 template <QuantType kType, std::uint32_t kBlock, typename Take>
 [[gnu::always_inline]] static inline void for_block_columns(const std::byte* codes,
+                                                            [[maybe_unused]] unsigned half,
                                                             Take&& take) noexcept {
-  if constexpr (kType == QuantType::kQ8) {
+  if constexpr (kType == QuantType::kQ3K) {
+    for_three_bit_columns(codes + half * 64, codes + 128, half, take);
+  } else if constexpr (kIsWide<kType>) {
+    constexpr std::uint32_t kLines = kBlock / 8;
+    for (std::uint32_t line = 0; line < kLines; ++line) {
+      for_wide_columns<code_bits(kType) - 4>(
+          codes + line * 64, codes + kLines * 64,
+          line, [&](unsigned column, const Rows16& rows) __attribute__((always_inline)) {
+            take(8 * line + column, rows);
+          });
+    }
+  } else if constexpr (kType == QuantType::kQ8) {
     for (std::uint32_t line = 0; line < kBlock / 4; ++line) {
       for_byte_columns(
           codes + line * 64, [&](unsigned column, const Rows16& rows)
@@ -156,6 +194,7 @@ struct BlockFields {
   Rows16 scales;
   Rows16 mins;  // scale * zero point where a type has no min; zeros for 8-bit
   const std::byte* codes;
+  unsigned half;  // of a line that the block shares
 };
 
 // Sixteen words of high bits: u32 of every row, or u16.
@@ -175,6 +214,7 @@ template <QuantType kType, std::uint32_t kBlock>
   const BlockPlace place = place_of<kType, kBlock>(group, block);
   BlockFields out;
   out.codes = place.codes;
+  out.half = half_of<kType>(place);
   if constexpr (scale_form(kType) == ScaleForm::kSuperBlock) {
     const Rows16 d = load_half_rows(place.scales);
     const Rows16 dmin = load_half_rows(place.mins);
@@ -185,6 +225,23 @@ template <QuantType kType, std::uint32_t kBlock>
       const u32x4 highs = high.v[i] >> (4 * place.k);
       out.scales.v[i] = d.v[i] * to_f32((lows & 15U) | ((highs & 3U) << 4));
       out.mins.v[i] = dmin.v[i] * to_f32(((lows >> 4) & 15U) | ((highs & 12U) << 2));
+    }
+  } else if constexpr (scale_form(kType) == ScaleForm::kSuperNibble) {
+    const Rows16 d = load_half_rows(place.scales);
+    const Rows16 dmin = load_half_rows(place.mins);
+    const Words16 bytes = load_line(place.low);
+    for (unsigned i = 0; i < 4; ++i) {
+      const u32x4 fields = bytes.v[i] >> (8 * (place.k % 4));
+      out.scales.v[i] = d.v[i] * to_f32(fields & 15U);
+      out.mins.v[i] = dmin.v[i] * to_f32((fields >> 4) & 15U);
+    }
+  } else if constexpr (scale_form(kType) == ScaleForm::kSuperSigned) {
+    const Rows16 d = load_half_rows(place.scales);
+    const Words16 bytes = load_line(place.low);
+    for (unsigned i = 0; i < 4; ++i) {
+      const u32x4 top = bytes.v[i] << (24 - 8 * (place.k % 4));
+      out.scales.v[i] = d.v[i] * to_f32(reinterpret_cast<i32x4>(top) >> 24);
+      out.mins.v[i] = out.scales.v[i] * kZeroPoint<kType>;
     }
   } else if constexpr (has_min(kType)) {
     out.scales = load_half_rows(place.scales);

@@ -29,6 +29,15 @@ void pack_2bit(const std::uint8_t* codes, std::uint32_t block, std::byte* packed
 
 void unpack_2bit(const std::byte* packed, std::uint32_t block, std::uint8_t* codes) noexcept {
   const std::uint32_t quarter = block / 4;
+  if (quarter == 4) {
+    std::uint32_t four;
+    std::memcpy(&four, packed, sizeof(four));
+    for (std::uint32_t f = 0; f < 4; ++f) {
+      const std::uint32_t run = (four >> (2 * f)) & 0x03030303U;
+      std::memcpy(codes + 4 * f, &run, sizeof(run));
+    }
+    return;
+  }
   for (std::uint32_t j = 0; j < quarter; j += 8) {
     const std::uint64_t eight = load_eight(packed + j);
     for (std::uint32_t f = 0; f < 4; ++f) {

@@ -17,7 +17,8 @@
 namespace qsf {
 
 // Shapes    codes [block], packed [block / 4], [block / 2] and [block / 8] bytes
-// Requires  block is a multiple of 32 and at most 256; codes are below 4, 16 and 2 when packing
+// Requires  block is 16, or a multiple of 32 and at most 256; codes are below 4, 16 and 2 when
+// packing
 void pack_2bit(const std::uint8_t* codes, std::uint32_t block, std::byte* packed) noexcept;
 void unpack_2bit(const std::byte* packed, std::uint32_t block, std::uint8_t* codes) noexcept;
 void pack_4bit(const std::uint8_t* codes, std::uint32_t block, std::byte* packed) noexcept;

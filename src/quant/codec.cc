@@ -16,8 +16,11 @@
 #include "quant/q2s.h"
 #include "quant/q3.h"
 #include "quant/q4.h"
+#include "quant/q5.h"
+#include "quant/q6.h"
 #include "quant/q8.h"
 #include "quant/qk256.h"
+#include "quant/signed_super_block.h"
 #include "quant/super_block.h"
 #include "quant/ternary.h"
 
@@ -36,6 +39,8 @@ constexpr BlockCodec kTernaryRowCodec = {pack_q2a, unpack_q2a, nullptr};
 constexpr BlockCodec kQ2SuperCodec = {pack_q2a, unpack_q2a, nullptr};
 constexpr BlockCodec kQ3SuperCodec = {pack_q3, unpack_q3, nullptr};
 constexpr BlockCodec kQ4SuperCodec = {pack_q4, unpack_q4, nullptr};
+constexpr BlockCodec kQ5KCodec = {pack_q5, unpack_q5, nullptr};
+constexpr BlockCodec kQ6KCodec = {pack_q6, unpack_q6, nullptr};
 
 bool is_finite_f16(ByteSpan bytes, std::size_t offset) noexcept {
   return (load_le<std::uint16_t>(bytes, offset) & 0x7C00U) != 0x7C00U;
@@ -144,9 +149,13 @@ const BlockCodec& block_codec(QuantType type) noexcept {
     case QuantType::kQk256: return kQk256Codec;
     case QuantType::kTernaryBase3: return kTernaryBase3Codec;
     case QuantType::kTernaryRow: return kTernaryRowCodec;
-    case QuantType::kQ2Super: return kQ2SuperCodec;
-    case QuantType::kQ3Super: return kQ3SuperCodec;
+    case QuantType::kQ2Super:
+    case QuantType::kQ2K: return kQ2SuperCodec;
+    case QuantType::kQ3Super:
+    case QuantType::kQ3K: return kQ3SuperCodec;
     case QuantType::kQ4Super: return kQ4SuperCodec;
+    case QuantType::kQ5K: return kQ5KCodec;
+    case QuantType::kQ6K: return kQ6KCodec;
     case QuantType::kF32:
     case QuantType::kF16:
     case QuantType::kBF16: break;
@@ -175,6 +184,12 @@ void decode_codes(QuantType type, BlockScale fields, const std::uint8_t* codes,
     case QuantType::kQk256:
       for (std::size_t i = 0; i < n; ++i) out[i] = kQk256Levels[codes[i]];
       return;
+    case QuantType::kQ3K:
+    case QuantType::kQ6K:
+      for (std::size_t i = 0; i < n; ++i) {
+        out[i] = scale * static_cast<float>(static_cast<int>(codes[i]) - code_zero(type));
+      }
+      return;
     default:
       for (std::size_t i = 0; i < n; ++i) {
         out[i] = scale * static_cast<float>(codes[i]) + fields.min;
@@ -189,8 +204,10 @@ void encode_super_blocks(BlockFormat format, std::span<const float> row, Mutable
   for (std::size_t first = 0; first < row.size(); first += kSuperColumns) {
     const std::size_t n_true = std::min<std::size_t>(kSuperColumns, row.size() - first);
     const std::uint64_t at = locate_in_row(format, first / format.block).fields;
-    encode_super_block(format, row.subspan(first, n_true),
-                       out.subspan(at, row_major_bytes(format, n_true)));
+    const auto encode = scale_form(format.type) == ScaleForm::kSuperSigned
+                            ? encode_signed_super_block
+                            : encode_super_block;
+    encode(format, row.subspan(first, n_true), out.subspan(at, row_major_bytes(format, n_true)));
   }
 }
 

@@ -77,6 +77,10 @@ bool has_block_scales(QuantType type) {
   return scale_form(type) == ScaleForm::kBlock || scale_form(type) == ScaleForm::kBlockMin;
 }
 
+bool keeps_to_half_a_step(QuantType type) {
+  return has_min(type) || type == QuantType::kQ8 || code_zero(type) != 0;
+}
+
 std::uint32_t levels_of(QuantType type) {
   return (1U << code_bits(type)) - 1U;
 }
@@ -188,7 +192,7 @@ float largest_error_allowed(BlockFormat format, const std::vector<std::byte>& by
 TEST(CodecTest, ErrorsStayWithinHalfAStepAndReachNearIt) {
   Rng rng(2);
   for (const BlockFormat format : all_formats()) {
-    if (!has_min(format.type) && format.type != QuantType::kQ8) continue;
+    if (!keeps_to_half_a_step(format.type)) continue;
     for (const Data data : {Data::kUniform, Data::kNormal, Data::kOutlier}) {
       float worst_share = 0.0F;
       for (int trial = 0; trial < 20; ++trial) {
@@ -233,7 +237,9 @@ TEST(CodecTest, RelativeErrorsOnNormalDataAreWhatTheWidthsPromise) {
         Limits{QuantType::kQ3, 0.17, 0.22}, Limits{QuantType::kQ4, 0.08, 0.105},
         Limits{QuantType::kQ8, 0.004, 0.007}, Limits{QuantType::kTernary, 0.50, 0.60},
         Limits{QuantType::kQ2Super, 0.40, 0.51}, Limits{QuantType::kQ3Super, 0.17, 0.225},
-        Limits{QuantType::kQ4Super, 0.08, 0.105}, Limits{QuantType::kTernaryRow, 0.50, 0.60},
+        Limits{QuantType::kQ4Super, 0.08, 0.105}, Limits{QuantType::kQ2K, 0.28, 0.40},
+        Limits{QuantType::kQ3K, 0.15, 0.22}, Limits{QuantType::kQ5K, 0.033, 0.046},
+        Limits{QuantType::kQ6K, 0.014, 0.021}, Limits{QuantType::kTernaryRow, 0.50, 0.60},
         Limits{QuantType::kTernaryBase3, 0.50, 0.60}, Limits{QuantType::kF16, 1e-4, 3e-4},
         Limits{QuantType::kBF16, 1e-3, 2.5e-3}}) {
     const BlockFormat format = block_format(limits.type, 64);
@@ -250,7 +256,7 @@ TEST(CodecTest, TailsIgnoreColumnsThatDoNotExist) {
       const std::vector<float> row = make_row(Data::kNormal, n_cols, rng);
       const std::vector<std::byte> bytes = encode(format, row);
       const std::vector<float> back = decode(format, bytes, n_cols);
-      if (has_min(format.type) || format.type == QuantType::kQ8) {
+      if (keeps_to_half_a_step(format.type)) {
         for (std::size_t i = 0; i < n_cols; ++i) {
           ASSERT_LE(std::fabs(back[i] - row[i]), largest_error_allowed(format, bytes, i, row[i]));
         }
@@ -290,7 +296,7 @@ TEST(CodecTest, ExtremeRowsStayFiniteAndWithinLimits) {
       const std::vector<float> back = decode(format, bytes, row.size());
       for (std::size_t i = 0; i < row.size(); ++i) {
         ASSERT_TRUE(std::isfinite(back[i])) << name_of(format);
-        if (has_min(format.type) || format.type == QuantType::kQ8) {
+        if (keeps_to_half_a_step(format.type)) {
           EXPECT_LE(std::fabs(back[i] - row[i]), largest_error_allowed(format, bytes, i, row[i]))
               << name_of(format) << " weight " << row[i];
         }

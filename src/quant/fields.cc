@@ -19,6 +19,15 @@ BlockScale join(float d, float dmin, SixBitFields fields) noexcept {
   return {d * static_cast<float>(fields.scale), dmin * static_cast<float>(fields.min)};
 }
 
+// The fields of one byte: a signed scale alone, or a scale and a min of 4 bits.
+BlockScale join_byte(ScaleForm form, float d, float dmin, std::byte byte) noexcept {
+  const auto bits = static_cast<unsigned>(byte);
+  if (form == ScaleForm::kSuperSigned) {
+    return {d * static_cast<float>(static_cast<std::int8_t>(bits)), 0.0F};
+  }
+  return join(d, dmin, {bits & 15U, bits >> 4U});
+}
+
 // A word of high bits: 2 bytes for 4 sub-blocks, 4 bytes for 8.
 std::uint32_t load_high(ByteSpan bytes, std::uint64_t offset, std::uint32_t block) noexcept {
   return block == 32 ? load_le<std::uint32_t>(bytes, offset)
@@ -46,6 +55,22 @@ void for_each_field(BlockFormat format, std::uint32_t to_block, std::uint32_t r,
         }
         move(row + 8, at.low + kLineBytes + 4 * r, 4);
         move(row + 12, at.high + 4 * r, 4);
+      }
+      return;
+    case ScaleForm::kSuperNibble:
+    case ScaleForm::kSuperSigned:
+      for (std::uint64_t s = 0; s < super_blocks_per_row(n_cols); ++s) {
+        std::uint64_t row = locate_in_row(format, s * kSuperColumns / format.block).fields;
+        const GroupSuperBlock at = locate_super_block(format, s);
+        move(row, at.d + 2 * r, 2);
+        row += 2;
+        if (has_min(format.type)) {
+          move(row, at.d + 2 * kRowGroup + 2 * r, 2);
+          row += 2;
+        }
+        for (std::uint64_t line = 0; line < 4; ++line) {
+          move(row + 4 * line, at.low + line * kLineBytes + 4 * r, 4);
+        }
       }
       return;
     case ScaleForm::kBlock:
@@ -76,6 +101,13 @@ BlockScale row_block_scale(BlockFormat format, ByteSpan row, std::uint64_t block
       const std::uint32_t high = load_high(row, at + 4 + n_sub_blocks, format.block);
       return join(half(row, at), half(row, at + 2), join_six_bits(low, high, index));
     }
+    case ScaleForm::kSuperNibble:
+    case ScaleForm::kSuperSigned: {
+      const std::uint64_t index = block_index % (kSuperColumns / format.block);
+      const std::uint64_t first = at + (has_min(format.type) ? 4 : 2);
+      return join_byte(scale_form(format.type), half(row, at), half(row, at + 2),
+                       row[first + index]);
+    }
   }
   return {1.0F, 0.0F};
 }
@@ -99,6 +131,15 @@ BlockScale group_block_scale(BlockFormat format, ByteSpan group, std::uint32_t r
           load_high(group, fields.high + (format.block == 32 ? 4 : 2) * r, format.block);
       return join(half(group, at.scales + 2 * r), half(group, at.mins + 2 * r),
                   join_six_bits(low, high, index));
+    }
+    case ScaleForm::kSuperNibble:
+    case ScaleForm::kSuperSigned: {
+      const std::uint32_t n_sub_blocks = kSuperColumns / format.block;
+      const std::uint64_t low = locate_super_block(format, block_index / n_sub_blocks).low;
+      const std::uint64_t index = block_index % n_sub_blocks;
+      return join_byte(scale_form(format.type), half(group, at.scales + 2 * r),
+                       half(group, at.mins + 2 * r),
+                       group[low + index / 4 * kLineBytes + 4 * r + index % 4]);
     }
   }
   return {1.0F, 0.0F};

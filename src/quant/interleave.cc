@@ -55,9 +55,58 @@ std::size_t high_line_bytes(std::uint32_t block) noexcept {
   return block / 16 * kLineBytes;
 }
 
-// `lines` points at the row's own 4 bytes of the first code line.
-void put_codes(QuantType type, const std::uint8_t* codes, std::uint32_t block,
+// Codes of 5 or 6 bits: the 4-bit lines of their low bits, then the lines of the high ones.
+template <unsigned kHighBits>
+void put_wide_lines(const std::uint8_t* codes, std::uint32_t block, std::byte* lines) noexcept {
+  Codes part;
+  for (std::uint32_t i = 0; i < block; i += 4) {
+    store_word(&part[i], load_word(codes + i) & 0x0F0F0F0FU);
+  }
+  put_lines<4>(part.data(), block, lines);
+  for (std::uint32_t i = 0; i < block; i += 4) {
+    store_word(&part[i], (load_word(codes + i) >> 4U) & 0x0F0F0F0FU);
+  }
+  put_lines<kHighBits>(part.data(), block, lines + block / 8 * kLineBytes);
+}
+
+template <unsigned kHighBits>
+void take_wide_lines(const std::byte* lines, std::uint32_t block, std::uint8_t* codes) noexcept {
+  Codes high;
+  take_lines<4>(lines, block, codes);
+  take_lines<kHighBits>(lines + block / 8 * kLineBytes, block, high.data());
+  for (std::uint32_t i = 0; i < block; i += 4) {
+    store_word(codes + i, load_word(codes + i) | load_word(&high[i]) << 4U);
+  }
+}
+
+// 16 codes of 3 bits, the first or second of a pair of blocks (half 0 or 1) that shares a 1-bit
+// line.
+void put_half_lines(const std::uint8_t* codes, unsigned half, std::byte* lines) noexcept {
+  std::byte* plane = lines + 2 * kLineBytes;
+  std::uint32_t high = 0;
+  std::uint32_t low = load_word(plane);
+  for (unsigned f = 0; f < 4; ++f) {
+    const std::uint32_t four = load_word(codes + 4 * f);
+    high |= ((four >> 1U) & 0x03030303U) << (2 * f);
+    low |= (four & 0x01010101U) << (4 * half + f);
+  }
+  store_word(lines + half * kLineBytes, high);
+  store_word(plane, low);
+}
+
+void take_half_lines(const std::byte* lines, unsigned half, std::uint8_t* codes) noexcept {
+  const std::uint32_t high = load_word(lines + half * kLineBytes);
+  const std::uint32_t low = load_word(lines + 2 * kLineBytes) >> (4 * half);
+  for (unsigned f = 0; f < 4; ++f) {
+    store_word(codes + 4 * f, ((high >> (2 * f)) & 0x03030303U) << 1U | ((low >> f) & 0x01010101U));
+  }
+}
+
+// `lines` points at the row's own 4 bytes of the first code line of block `index`; lines that two
+// blocks share are zero where nothing was put.
+void put_codes(QuantType type, std::uint64_t index, const std::uint8_t* codes, std::uint32_t block,
                std::byte* lines) noexcept {
+  if (type == QuantType::kQ3K) return put_half_lines(codes, index % 2, lines);
   if (type == QuantType::kTernaryBase3) {
     std::byte packed[kBase3Block / 5];
     pack_base3(codes, block, block, packed);
@@ -69,6 +118,8 @@ void put_codes(QuantType type, const std::uint8_t* codes, std::uint32_t block,
   switch (code_bits(type)) {
     case 2: put_lines<2>(codes, block, lines); return;
     case 4: put_lines<4>(codes, block, lines); return;
+    case 5: put_wide_lines<1>(codes, block, lines); return;
+    case 6: put_wide_lines<2>(codes, block, lines); return;
     case 8: put_lines<8>(codes, block, lines); return;
     default: break;
   }
@@ -83,8 +134,9 @@ void put_codes(QuantType type, const std::uint8_t* codes, std::uint32_t block,
   put_lines<1>(part.data(), block, lines + high_line_bytes(block));
 }
 
-void take_codes(QuantType type, const std::byte* lines, std::uint32_t block,
+void take_codes(QuantType type, std::uint64_t index, const std::byte* lines, std::uint32_t block,
                 std::uint8_t* codes) noexcept {
+  if (type == QuantType::kQ3K) return take_half_lines(lines, index % 2, codes);
   if (type == QuantType::kTernaryBase3) {
     std::byte packed[kBase3Block / 5];
     for (std::uint32_t f = 0; f < 4; ++f) {
@@ -96,6 +148,8 @@ void take_codes(QuantType type, const std::byte* lines, std::uint32_t block,
   switch (code_bits(type)) {
     case 2: take_lines<2>(lines, block, codes); return;
     case 4: take_lines<4>(lines, block, codes); return;
+    case 5: take_wide_lines<1>(lines, block, codes); return;
+    case 6: take_wide_lines<2>(lines, block, codes); return;
     case 8: take_lines<8>(lines, block, codes); return;
     default: break;
   }
@@ -145,8 +199,9 @@ void interleave_coded(BlockFormat from, std::uint32_t to_block, std::uint32_t n_
       const std::uint64_t n_true = std::min<std::uint64_t>(from.block, n_cols - first);
       std::fill(codes.data() + n_true, codes.data() + from.block, std::uint8_t{0});
       for (std::uint32_t part = 0; part < n_true; part += to_block) {
-        const GroupBlock at = locate_block(to, (first + part) / to_block);
-        put_codes(to.type, codes.data() + part, to_block, out.data() + at.codes + 4 * r);
+        const std::uint64_t index = (first + part) / to_block;
+        put_codes(to.type, index, codes.data() + part, to_block,
+                  out.data() + locate_block(to, index).codes + 4 * r);
       }
     }
   }
@@ -249,8 +304,9 @@ void deinterleave_group(BlockFormat format, std::uint32_t n_rows, std::uint64_t 
     const MutableByteSpan row = out.subspan(r * row_bytes, row_bytes);
     take_row_fields(format, group, r, n_cols, row);
     for (std::uint64_t first = 0; first < n_cols; first += format.block) {
-      const GroupBlock at = locate_block(format, first / format.block);
-      take_codes(format.type, group.data() + at.codes + 4 * r, format.block, codes.data());
+      const std::uint64_t index = first / format.block;
+      take_codes(format.type, index, group.data() + locate_block(format, index).codes + 4 * r,
+                 format.block, codes.data());
       const auto n_true =
           static_cast<std::uint32_t>(std::min<std::uint64_t>(format.block, n_cols - first));
       std::fill(codes.data() + n_true, codes.data() + format.block, std::uint8_t{0});
@@ -334,11 +390,13 @@ void decode_group_row(BlockFormat format, ByteSpan group, std::uint32_t row_in_g
   }
   Codes codes;
   for (std::uint64_t first = 0; first < n_cols; first += format.block) {
-    const GroupBlock at = locate_block(format, first / format.block);
+    const std::uint64_t index = first / format.block;
     const std::uint64_t n_true = std::min<std::uint64_t>(format.block, n_cols - first);
-    take_codes(format.type, group.data() + at.codes + 4 * row_in_group, format.block, codes.data());
-    decode_codes(format.type, group_block_scale(format, group, row_in_group, first / format.block),
-                 codes.data(), out.subspan(first, n_true));
+    take_codes(format.type, index,
+               group.data() + locate_block(format, index).codes + 4 * row_in_group, format.block,
+               codes.data());
+    decode_codes(format.type, group_block_scale(format, group, row_in_group, index), codes.data(),
+                 out.subspan(first, n_true));
   }
 }
 

@@ -112,6 +112,30 @@ Place super_place_by_definition(BlockFormat format, const std::vector<std::byte>
           half(group, line_d + 32 + 2 * r) * static_cast<float>((low >> 4U) + 16 * (high >> 2U))};
 }
 
+// Sub-blocks of 16 with one byte of fields.
+Place byte_place_by_definition(BlockFormat format, const std::vector<std::byte>& group, unsigned r,
+                               unsigned column) {
+  const std::size_t super_index = column / 256;
+  const std::size_t k = column % 256 / 16;
+  const std::size_t lines = std::size_t{16} * code_bits(format.type) * 2;  // of a sub-block
+  const bool nibbles = format.type == QuantType::kQ2K;
+  const std::size_t unit = 256 + 16 * lines;  // behind the line of d
+  const std::size_t d_at = nibbles ? super_index * (64 + unit)
+                                   : super_index / 2 * (64 + 2 * unit) + super_index % 2 * 32;
+  const std::size_t s_at =
+      nibbles ? d_at + 64 : super_index / 2 * (64 + 2 * unit) + 64 + super_index % 2 * unit;
+  const auto byte = static_cast<unsigned>(group[s_at + k / 4 * 64 + 4 * r + k % 4]);
+  const std::size_t codes_at =
+      s_at + 256 + (format.type == QuantType::kQ3K ? k / 2 * 192 : k * lines);
+  const float d = half(group, d_at + 2 * r);
+  if (nibbles) {
+    return {codes_at, d * static_cast<float>(byte % 16),
+            half(group, d_at + 32 + 2 * r) * static_cast<float>(byte / 16)};
+  }
+  return {codes_at, d * static_cast<float>(byte < 128 ? static_cast<int>(byte)
+                                                      : static_cast<int>(byte) - 256)};
+}
+
 Place place_by_definition(BlockFormat format, const std::vector<std::byte>& group, unsigned r,
                           unsigned column) {
   const std::size_t block = column / format.block;
@@ -125,7 +149,11 @@ Place place_by_definition(BlockFormat format, const std::vector<std::byte>& grou
     }
     case QuantType::kQ2Super:
     case QuantType::kQ3Super:
-    case QuantType::kQ4Super: return super_place_by_definition(format, group, r, column);
+    case QuantType::kQ4Super:
+    case QuantType::kQ5K: return super_place_by_definition(format, group, r, column);
+    case QuantType::kQ2K:
+    case QuantType::kQ3K:
+    case QuantType::kQ6K: return byte_place_by_definition(format, group, r, column);
     case QuantType::kQk256: return {block * lines};
     case QuantType::kTernaryRow: return {64 + block * lines, load_le<float>(group, 4 * r)};
     case QuantType::kTernaryBase3: return {64 + block * 256, load_le<float>(group, 4 * r)};
@@ -171,6 +199,21 @@ float weight_by_definition(BlockFormat format, const std::vector<std::byte>& gro
       return place.scale * (static_cast<float>(field(place.codes_at, 2)) - 1.0F);
     case QuantType::kQ8:
       return place.scale * static_cast<float>(static_cast<std::int8_t>(field(place.codes_at, 8)));
+    case QuantType::kQ5K:
+      return place.scale * static_cast<float>(field(place.codes_at, 4) +
+                                              16 * field(place.codes_at + 4 * 64, 1)) +
+             place.min;
+    case QuantType::kQ6K:
+      return place.scale * (static_cast<float>(field(place.codes_at, 4) +
+                                               16 * field(place.codes_at + 2 * 64, 2)) -
+                            32.0F);
+    case QuantType::kQ3K: {
+      const unsigned in_pair = column / 16 % 2;
+      const auto plane = static_cast<unsigned>(group[place.codes_at + 128 + 4 * r + i % 4]);
+      const unsigned low = plane >> (4 * in_pair + i / 4) & 1U;
+      const unsigned high = field(place.codes_at + in_pair * 64, 2);
+      return place.scale * (static_cast<float>(2 * high + low) - 4.0F);
+    }
     case QuantType::kQ3:
     case QuantType::kQ3Super: {
       const std::size_t low_at = place.codes_at + 64 * (format.block / 16);

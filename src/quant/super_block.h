@@ -16,6 +16,10 @@
 //                          4k+2, 4k+3 (bits 4-5 of its min)
 //   4 + 3n/2       codes   of each sub-block, packed as the plain type packs a block of N
 //
+// q5_k is of this form with 32 columns a sub-block and 5 bits a code: 5.5 bits per weight. q2_k has
+// 16 sub-blocks of 16 columns and fields of 4 bits: its low bytes are whole fields, and nothing is
+// high; 2.625 bits per weight.
+//
 // The last super-block of a row has the codes of ceil(rest / N) sub-blocks alone; the fields of the
 // others are 0 and mean nothing.
 //
@@ -34,8 +38,9 @@
 
 namespace qsf {
 
-inline constexpr unsigned kSixBitTop = 63;         // the largest scale or min of a sub-block
-inline constexpr std::uint32_t kMaxSubBlocks = 8;  // of 32 columns
+inline constexpr unsigned kSixBitTop = 63;          // the largest scale or min of a sub-block
+inline constexpr unsigned kFourBitTop = 15;         // the same of q2_k
+inline constexpr std::uint32_t kMaxSubBlocks = 16;  // of 16 columns
 
 // The 6-bit fields of one sub-block.
 struct SixBitFields {
@@ -51,7 +56,7 @@ constexpr SixBitFields join_six_bits(unsigned low, std::uint32_t high, unsigned 
 
 // Encodes the columns of one super-block that exist, which may be fewer than 256.
 // Shapes    weights [1 .. 256]; out: the fields and the codes of ceil(size / block) sub-blocks
-// Requires  a super type; every weight is finite and at most 65504 in magnitude
+// Requires  a super type with mins; every weight is finite and at most 65504 in magnitude
 void encode_super_block(BlockFormat format, std::span<const float> weights, MutableByteSpan out);
 
 }  // namespace qsf

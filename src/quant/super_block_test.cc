@@ -26,8 +26,8 @@ namespace {
 std::vector<BlockFormat> super_formats() {
   std::vector<BlockFormat> formats;
   for (const QuantType type : kAllQuantTypes) {
-    if (!is_super_type(type)) continue;
-    formats.push_back({type, 64});
+    if (scale_form(type) != ScaleForm::kSuperBlock) continue;
+    if (is_valid({type, 64})) formats.push_back({type, 64});
     formats.push_back({type, 32});
   }
   return formats;
@@ -87,6 +87,10 @@ float weight_by_definition(BlockFormat format, const std::vector<std::byte>& byt
     code = bits(codes, format.block / 4, 2);
   } else if (format.type == QuantType::kQ4Super) {
     code = bits(codes, format.block / 2, 4);
+  } else if (format.type == QuantType::kQ5K) {
+    const std::size_t plane = codes + format.block / 2;
+    code = bits(codes, format.block / 2, 4) |
+           (static_cast<unsigned>(bytes[plane + i / 8]) >> (i % 8) & 1U) << 4U;
   } else {
     code = (static_cast<unsigned>(bytes[codes + i / 8]) >> (i % 8) & 1U) |
            bits(codes + format.block / 8, format.block / 4, 2) << 1U;

@@ -21,6 +21,10 @@ std::string_view quant_type_name(QuantType type) noexcept {
     case QuantType::kQ2Super: return "2bit-super";
     case QuantType::kQ3Super: return "3bit-super";
     case QuantType::kQ4Super: return "4bit-super";
+    case QuantType::kQ2K: return "q2_k";
+    case QuantType::kQ3K: return "q3_k";
+    case QuantType::kQ5K: return "q5_k";
+    case QuantType::kQ6K: return "q6_k";
   }
   return "unknown";
 }

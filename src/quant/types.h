@@ -33,7 +33,7 @@
 //                                    line with the 16 scales (f32) of its rows in front
 //   ternary-base3                    the same line of scales, then 4 lines for every 80 columns, in
 //                                    the order that quant/base3.h states
-//   2-, 3- and 4-bit super-blocks    see below
+//   super-blocks                     see below
 //
 // A *super-block* is 256 columns: 4 sub-blocks of 64 or 8 of 32, each with a scale and a min of 6
 // bits that multiply one pair of f16, d and dmin. Three kinds of lines hold those fields:
@@ -48,9 +48,22 @@
 //   sub-blocks of 32, per super-block            D, low of sub-blocks 0-3, low of 4-7, H (u32), its
 //                                                code lines
 //
-// Code lines are those of the plain type, sub-block after sub-block. The last super-block of a row
-// has the lines of its ceil(rest / block) sub-blocks alone; an odd last one has zeros in the second
-// half of H.
+// Code lines are those of the plain type, sub-block after sub-block; 5-bit codes are the 4-bit
+// lines of code & 15 and then the 1-bit lines of code >> 4. The last super-block of a row has the
+// lines of its ceil(rest / block) sub-blocks alone; an odd last one has zeros in the second half of
+// H.
+//
+// Super-blocks of 16 sub-blocks of 16 have one byte a sub-block: a signed scale, or a scale and a
+// min of 4 bits. Four lines S hold them as two lines low hold those of 8 sub-blocks.
+//
+//   q6_k, q3_k   per pair of super-blocks a line with the 16 d of the first and the 16 of the
+//                second, then for each one S, its code lines
+//   q2_k         per super-block D, S, its code lines
+//
+// 6-bit codes are the 4-bit lines of code & 15 and then the 2-bit line of code >> 4. 3-bit codes of
+// 16 columns fill half a 1-bit line: a pair of sub-blocks has the 2-bit line of either and then one
+// 1-bit line, fields 0 to 3 of the first and 4 to 7 of the second. The last super-block has the
+// code lines of whole 64 columns.
 //
 // Rows are padded to a multiple of 16 and columns to whole blocks with zero codes, zero scales and
 // zero mins for rows that do not exist, zero codes for columns that do not exist.
@@ -81,6 +94,10 @@ enum class QuantType : std::uint8_t {
   kQk256 = 10,         // qk256:        w = -2, -1, 1, 2 for codes 0 .. 3; no scale
   kTernaryBase3 = 11,  // ternary-base3: as ternary-row, 5 codes in a byte; files alone
   kTernaryRow = 12,    // ternary-row:  w = scale * (code - 1), one f32 scale a row
+  kQ2K = 13,           // q2_k:         w = (d * scale) * code + (dmin * min), both fields of 4 bits
+  kQ3K = 14,           // q3_k:         w = (d * scale) * (code - 4), a signed scale of 8 bits
+  kQ5K = 15,           // q5_k:         w = (d * scale) * code + (dmin * min), both fields of 6 bits
+  kQ6K = 16,           // q6_k:         w = (d * scale) * (code - 32), a scale as that of q3_k
   kQ2Super = 32,       // 2-bit super:  w = (d * scale) * code + (dmin * min), both fields of 6 bits
   kQ3Super = 33,       // 3-bit super:  the same
   kQ4Super = 34,       // 4-bit super:  the same
@@ -90,7 +107,8 @@ inline constexpr QuantType kAllQuantTypes[] = {
     QuantType::kQ2S,     QuantType::kQ2A,     QuantType::kQ3,           QuantType::kQ4,
     QuantType::kTernary, QuantType::kF32,     QuantType::kF16,          QuantType::kBF16,
     QuantType::kQ8,      QuantType::kQk256,   QuantType::kTernaryBase3, QuantType::kTernaryRow,
-    QuantType::kQ2Super, QuantType::kQ3Super, QuantType::kQ4Super};
+    QuantType::kQ2Super, QuantType::kQ3Super, QuantType::kQ4Super,      QuantType::kQ2K,
+    QuantType::kQ3K,     QuantType::kQ5K,     QuantType::kQ6K};
 
 inline constexpr std::uint32_t kRowGroup = 16;       // rows that layout 1 interleaves
 inline constexpr std::size_t kLineBytes = 64;        // 16 rows x 4 bytes
@@ -103,16 +121,19 @@ enum class Layout : std::uint8_t { kRowMajor = 0, kInterleaved = 1 };
 
 // Where the scales of a type are.
 enum class ScaleForm : std::uint8_t {
-  kNone,       // floats and qk256
-  kBlock,      // an f16 scale per block
-  kBlockMin,   // an f16 scale and an f16 min per block
-  kRow,        // an f32 scale per row
-  kSuperBlock  // a scale and a min of 6 bits per block, under two f16 per super-block
+  kNone,         // floats and qk256
+  kBlock,        // an f16 scale per block
+  kBlockMin,     // an f16 scale and an f16 min per block
+  kRow,          // an f32 scale per row
+  kSuperBlock,   // a scale and a min of 6 bits per block, under two f16 per super-block
+  kSuperNibble,  // a scale and a min of 4 bits per block, under two f16 per super-block
+  kSuperSigned   // a scale of 8 bits, two's complement, per block, under one f16 per super-block
 };
 
 // How one tensor's weights are stored: the type and the columns of a block. `block` is 32, 64, 128
 // or 256 for types with scales per block (kernels know 32 and 64 alone), 32 or 64 for super-blocks,
-// 64 for qk256 and ternary-row, 80 for ternary-base3, 4 for f32, f16 and bf16.
+// 32 for q5_k, 16 for q2_k, q3_k and q6_k, 64 for qk256 and ternary-row, 80 for ternary-base3, 4
+// for f32, f16 and bf16.
 struct BlockFormat {
   QuantType type;
   std::uint32_t block;
@@ -141,7 +162,11 @@ constexpr ScaleForm scale_form(QuantType type) noexcept {
     case QuantType::kTernaryRow: return ScaleForm::kRow;
     case QuantType::kQ2Super:
     case QuantType::kQ3Super:
-    case QuantType::kQ4Super: return ScaleForm::kSuperBlock;
+    case QuantType::kQ4Super:
+    case QuantType::kQ5K: return ScaleForm::kSuperBlock;
+    case QuantType::kQ2K: return ScaleForm::kSuperNibble;
+    case QuantType::kQ3K:
+    case QuantType::kQ6K: return ScaleForm::kSuperSigned;
     case QuantType::kF32:
     case QuantType::kF16:
     case QuantType::kBF16:
@@ -150,17 +175,33 @@ constexpr ScaleForm scale_form(QuantType type) noexcept {
   return ScaleForm::kNone;
 }
 constexpr bool is_super_type(QuantType type) noexcept {
-  return scale_form(type) == ScaleForm::kSuperBlock;
+  const ScaleForm form = scale_form(type);
+  return form == ScaleForm::kSuperBlock || form == ScaleForm::kSuperNibble ||
+         form == ScaleForm::kSuperSigned;
 }
 // Whether weights are scale * code + min, the min being a number of its own.
 constexpr bool has_min(QuantType type) noexcept {
-  return scale_form(type) == ScaleForm::kBlockMin || is_super_type(type);
+  const ScaleForm form = scale_form(type);
+  return form == ScaleForm::kBlockMin || form == ScaleForm::kSuperBlock ||
+         form == ScaleForm::kSuperNibble;
+}
+// The code of a weight of 0 of types with signed scales: w = scale * (code - zero). 0 for others.
+constexpr std::uint8_t code_zero(QuantType type) noexcept {
+  return type == QuantType::kQ6K ? 32 : type == QuantType::kQ3K ? 4 : 0;
 }
 // The columns of a block of a type that leaves no choice; 0 for the others.
 constexpr std::uint32_t fixed_block(QuantType type) noexcept {
   if (is_float_type(type)) return 4;
-  if (type == QuantType::kTernaryBase3) return 80;
-  return type == QuantType::kQk256 || type == QuantType::kTernaryRow ? 64 : 0;
+  switch (type) {
+    case QuantType::kQk256:
+    case QuantType::kTernaryRow: return 64;
+    case QuantType::kTernaryBase3: return 80;
+    case QuantType::kQ5K: return 32;
+    case QuantType::kQ2K:
+    case QuantType::kQ3K:
+    case QuantType::kQ6K: return 16;
+    default: return 0;
+  }
 }
 // Bits of one code (or of one float) where kernels read it, scales not counted. In files
 // ternary-base3 has 1.6, which code_bytes() knows.
@@ -172,11 +213,15 @@ constexpr std::uint32_t code_bits(QuantType type) noexcept {
     case QuantType::kQk256:
     case QuantType::kTernaryBase3:
     case QuantType::kTernaryRow:
-    case QuantType::kQ2Super: return 2;
+    case QuantType::kQ2Super:
+    case QuantType::kQ2K: return 2;
     case QuantType::kQ3:
-    case QuantType::kQ3Super: return 3;
+    case QuantType::kQ3Super:
+    case QuantType::kQ3K: return 3;
     case QuantType::kQ4:
     case QuantType::kQ4Super: return 4;
+    case QuantType::kQ5K: return 5;
+    case QuantType::kQ6K: return 6;
     case QuantType::kQ8: return 8;
     case QuantType::kF16:
     case QuantType::kBF16: return 16;
@@ -187,7 +232,7 @@ constexpr std::uint32_t code_bits(QuantType type) noexcept {
 
 // Returns the name used on command lines and in messages: "2bit-sym", "2bit", "3bit", "4bit",
 // "ternary", "8bit", "f16", "bf16", "f32", "qk256", "ternary-base3", "ternary-row", "2bit-super",
-// "3bit-super", "4bit-super".
+// "3bit-super", "4bit-super", "q2_k", "q3_k", "q5_k", "q6_k".
 std::string_view quant_type_name(QuantType type) noexcept;
 
 // Returns the block format with `block` columns, or with those that the type demands.
@@ -216,7 +261,8 @@ constexpr std::uint64_t code_bytes(BlockFormat format) noexcept {
 }
 
 // Bytes of the fields in front of the codes in layout 0: of a block, of the whole row for kRow, of
-// a super-block (d, dmin, a byte of low bits and half a byte of high bits for each sub-block).
+// a super-block (d, dmin where there is one, and of each sub-block a byte or, of fields of 6 bits,
+// a byte and a half).
 constexpr std::uint64_t field_bytes(BlockFormat format) noexcept {
   switch (scale_form(format.type)) {
     case ScaleForm::kNone: return 0;
@@ -224,6 +270,8 @@ constexpr std::uint64_t field_bytes(BlockFormat format) noexcept {
     case ScaleForm::kBlockMin:
     case ScaleForm::kRow: return 4;
     case ScaleForm::kSuperBlock: return 4 + kSuperColumns / format.block * 3 / 2;
+    case ScaleForm::kSuperNibble: return 4 + kSuperColumns / format.block;
+    case ScaleForm::kSuperSigned: return 2 + kSuperColumns / format.block;
   }
   return 0;
 }
@@ -248,7 +296,9 @@ constexpr RowBlock locate_in_row(BlockFormat format, std::uint64_t block_index) 
     case ScaleForm::kRow: return {0, field_bytes(format) + codes_before};
     case ScaleForm::kBlock:
     case ScaleForm::kBlockMin: break;
-    case ScaleForm::kSuperBlock: {
+    case ScaleForm::kSuperBlock:
+    case ScaleForm::kSuperNibble:
+    case ScaleForm::kSuperSigned: {
       const std::uint64_t n_sub_blocks = kSuperColumns / format.block;
       const std::uint64_t super_index = block_index / n_sub_blocks;
       const std::uint64_t fields_before = super_index * field_bytes(format);
@@ -271,14 +321,20 @@ constexpr std::uint64_t row_major_bytes(BlockFormat format, std::uint64_t n_cols
   return n_fields * field_bytes(format) + n_blocks * code_bytes(format);
 }
 
-// Bytes of the code lines of one column block of 16 rows in layout 1; a multiple of 64.
+// Bytes of the code lines of one column block of 16 rows in layout 1; a multiple of 64, but of q3_k
+// half the lines of a pair of blocks.
 constexpr std::uint64_t code_line_bytes(BlockFormat format) noexcept {
   return code_bytes(format) * kRowGroup;
 }
 
+// Column blocks that have code lines in layout 1: of blocks of 16, those of whole 64 columns.
+constexpr std::uint64_t line_blocks(BlockFormat format, std::uint64_t n_cols) noexcept {
+  return format.block == 16 ? (n_cols + 63) / 64 * 4 : blocks_per_row(format, n_cols);
+}
+
 // Bytes of one group of 16 rows of `n_cols` columns in layout 1; a multiple of 64.
 constexpr std::uint64_t group_bytes(BlockFormat format, std::uint64_t n_cols) noexcept {
-  const std::uint64_t n_blocks = blocks_per_row(format, n_cols);
+  const std::uint64_t n_blocks = line_blocks(format, n_cols);
   const std::uint64_t n_supers = super_blocks_per_row(n_cols);
   std::uint64_t n_field_lines = 0;
   switch (scale_form(format.type)) {
@@ -289,6 +345,8 @@ constexpr std::uint64_t group_bytes(BlockFormat format, std::uint64_t n_cols) no
     case ScaleForm::kSuperBlock:
       n_field_lines = format.block == 32 ? 4 * n_supers : 2 * n_supers + (n_supers + 1) / 2;
       break;
+    case ScaleForm::kSuperNibble: n_field_lines = 5 * n_supers; break;
+    case ScaleForm::kSuperSigned: n_field_lines = 4 * n_supers + (n_supers + 1) / 2; break;
   }
   return n_field_lines * kLineBytes + n_blocks * code_line_bytes(format);
 }
@@ -319,6 +377,15 @@ static_assert(group_bytes({QuantType::kQ4Super, 32}, 300) == 8 * 64 + 10 * 256);
 static_assert(group_bytes({QuantType::kTernaryRow, 64}, 257) == 64 + 5 * 256);
 static_assert(row_major_bytes({QuantType::kTernaryBase3, 80}, 257) == 4 + 4 * 16);
 static_assert(group_bytes({QuantType::kTernaryBase3, 80}, 257) == 64 + 4 * 256);
+static_assert(row_major_bytes({QuantType::kQ2K, 16}, 256) == 84);
+static_assert(row_major_bytes({QuantType::kQ3K, 16}, 256) == 114);
+static_assert(row_major_bytes({QuantType::kQ5K, 32}, 256) == 176);
+static_assert(row_major_bytes({QuantType::kQ6K, 16}, 256) == 210);
+static_assert(group_bytes({QuantType::kQ2K, 16}, 512) == 2 * 16 * 84);   // 2.625 bits
+static_assert(group_bytes({QuantType::kQ3K, 16}, 512) == 2 * 16 * 114);  // 3.5625
+static_assert(group_bytes({QuantType::kQ5K, 32}, 512) == 2 * 16 * 176);  // 5.5
+static_assert(group_bytes({QuantType::kQ6K, 16}, 512) == 2 * 16 * 210);  // 6.5625
+static_assert(group_bytes({QuantType::kQ6K, 16}, 300) == 9 * 64 + 20 * 192);
 
 }  // namespace qsf
 

@@ -317,6 +317,28 @@ SmallModel base3_model() {
   return model;
 }
 
+SmallModel k_quant_model() {
+  using enum TensorKind;
+  using Q = QuantType;
+  SmallModel model = super_model();
+  model.name = "k_quants";
+  ModelSpec& s = model.spec;
+  s.n_layers = 8;
+  s.default_type = Q::kQ6K;
+  const std::uint32_t h = s.hidden, q = s.q_dim(), f = s.ffn;  // rows of 20, 300 and 600 columns
+  model.sections.clear();
+  model.sections.push_back({{matrix(kTokenEmbedding, s.n_vocab, h, Q::kQ6K, 0, kGroups)}});
+  for (const QuantType type : {Q::kQ2K, Q::kQ3K, Q::kQ5K, Q::kQ6K}) {
+    for (const Layout layout : {kRows, kGroups}) {
+      model.sections.push_back(
+          {{matrix(kAttnO, h, q, type, 0, layout), matrix(kFfnDown, h, f, type, 0, layout)}});
+    }
+  }
+  model.sections.push_back(
+      {{vector_tensor(kFinalNorm, h), matrix(kHead, s.n_vocab, h, Q::kQ5K, 0, kRows)}});
+  return model;
+}
+
 std::vector<float> small_row(std::uint32_t section, const TensorInfo& tensor, std::uint32_t row) {
   const auto kind = static_cast<std::uint64_t>(tensor.kind);
   Rng rng((std::uint64_t{section} << 48) | (kind << 40) | (std::uint64_t{tensor.expert} << 24) |

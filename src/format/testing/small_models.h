@@ -58,6 +58,9 @@ SmallModel super_model();
 // ternary-base3 in both layouts, over less than one block, a part of one and whole ones.
 SmallModel base3_model();
 
+// The types of GGUF's K-quants likewise.
+SmallModel k_quant_model();
+
 // Returns the f32 weights of one row, as they were before encoding.
 std::vector<float> small_row(std::uint32_t section, const TensorInfo& tensor, std::uint32_t row);
 // Returns the bytes of one tile.

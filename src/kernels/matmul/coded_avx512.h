@@ -37,12 +37,15 @@ static_assert(kRowGroup == 16 && kLineBytes == 64);
   return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(halves)));
 }
 
-// What is added to the stored bytes of 8-bit codes to make them unsigned.
-static constexpr int kQ8Offset = 128;
+// What makes codes unsigned: 128 is added to the stored bytes of 8 bits, other signed codes are
+// stored with their zero.
+template <QuantType kType>
+static constexpr int kSignedOffset = kType == QuantType::kQ8 ? 128 : code_zero(kType);
 
 // Lines of scales that may stand in front of the code lines of a block, beside those of a pair.
 template <QuantType kType>
-static constexpr std::uint32_t kFieldLines = is_super_type(kType)                        ? 2
+static constexpr std::uint32_t kFieldLines = fixed_block(kType) == 16                    ? 0
+                                             : is_super_type(kType)                      ? 2
                                              : scale_form(kType) == ScaleForm::kBlock    ? 1
                                              : scale_form(kType) == ScaleForm::kBlockMin ? 1
                                                                                          : 0;
@@ -75,15 +78,64 @@ template <unsigned kField>
   return merge(high, bytes_of(6 << kShift), _mm512_and_si512(low, bytes_of(1 << kShift)));
 }
 
-// Calls take(four, shift, codes) for every four of a block, `lines` its first code line; the bytes
-// of `codes` are the codes times 2^shift.
+// Moves bits that stand `from` bits up in their byte to `to` bits up.
+[[gnu::always_inline]] static inline __m512i move_bits(__m512i a, unsigned from,
+                                                       unsigned to) noexcept {
+  if (from == to) return a;
+  return from < to ? _mm512_slli_epi32(a, to - from) : _mm512_srli_epi32(a, from - to);
+}
+
+// Calls take(four, codes) for the fours of a block of 5- or 6-bit codes.
+template <unsigned kHighBits, std::uint32_t kBlock, typename Take>
+[[gnu::always_inline]] static inline void for_wide_fours(const std::byte* lines,
+                                                         Take&& take) noexcept {
+  const __m512i high = load_line(lines + kBlock / 8 * kLineBytes);
+  const __m512i high_mask = bytes_of(((1 << kHighBits) - 1) << 4);
+#pragma GCC unroll 4
+  for (unsigned line = 0; line < kBlock / 8; ++line) {
+    const __m512i raw = load_line(lines + line * kLineBytes);
+#pragma GCC unroll 2
+    for (unsigned f = 0; f < 2; ++f) {
+      const unsigned four = 2 * line + f;
+      const __m512i low = _mm512_and_si512(move_bits(raw, 4 * f, 0), bytes_of(15));
+      take(four, merge(move_bits(high, four * kHighBits, 4), high_mask, low));
+    }
+  }
+}
+
+// Calls take(four, codes) for 16 columns of 3-bit codes, `half` 0 or 1 of a pair of blocks.
+template <typename Take>
+[[gnu::always_inline]] static inline void for_half_fours(const std::byte* lines, unsigned half,
+                                                         Take&& take) noexcept {
+  const __m512i high = load_line(lines + half * kLineBytes);
+  const __m512i low = _mm512_srli_epi32(load_line(lines + 2 * kLineBytes), 4 * half);
+#pragma GCC unroll 4
+  for (unsigned four = 0; four < 4; ++four) {
+    const __m512i bit = _mm512_and_si512(move_bits(low, four, 0), bytes_of(1));
+    take(four, merge(move_bits(high, 2 * four, 1), bytes_of(6), bit));
+  }
+}
+
+// Calls take(four, shift, codes) for every four of a block, `lines` its first code line and `half`
+// its half of a line that it shares; the bytes of `codes` are the codes times 2^shift.
 template <QuantType kType, std::uint32_t kBlock, typename Take>
 [[gnu::always_inline]] static inline void for_shifted_fours(const std::byte* lines,
+                                                            [[maybe_unused]] unsigned half,
                                                             Take&& take) noexcept {
-  if constexpr (kType == QuantType::kQ8) {
+  if constexpr (kType == QuantType::kQ3K) {
+    for_half_fours(
+        lines, half, [&](unsigned four, __m512i codes) __attribute__((always_inline)) {
+          take(four, 0, codes);
+        });
+  } else if constexpr (kIsWide<kType>) {
+    for_wide_fours<code_bits(kType) - 4, kBlock>(
+        lines, [&](unsigned four, __m512i codes)
+                   __attribute__((always_inline)) { take(four, 0, codes); });
+  } else if constexpr (kType == QuantType::kQ8) {
 #pragma GCC unroll 16
     for (unsigned four = 0; four < kBlock / 4; ++four) {
-      take(four, 0, _mm512_xor_si512(load_line(lines + four * kLineBytes), bytes_of(kQ8Offset)));
+      take(four, 0,
+           _mm512_xor_si512(load_line(lines + four * kLineBytes), bytes_of(kSignedOffset<kType>)));
     }
   } else if constexpr (code_bits(kType) == 3) {
     constexpr unsigned kHighLines = kBlock / 16;
@@ -131,30 +183,33 @@ template <QuantType kType, std::uint32_t kBlock, typename Take>
   }
 }
 
-// Calls take(four, codes) for every four of a block: bytes are codes, 8-bit ones plus kQ8Offset and
-// those of qk256 as 0, 1, 3 and 4.
+// Calls take(four, codes) for every four of a block: bytes are codes, signed ones plus
+// kSignedOffset and those of qk256 as 0, 1, 3 and 4.
 template <QuantType kType, std::uint32_t kBlock, typename Take>
-[[gnu::always_inline]] static inline void for_fours(const std::byte* lines, Take&& take) noexcept {
+[[gnu::always_inline]] static inline void for_fours(const std::byte* lines, unsigned half,
+                                                    Take&& take) noexcept {
   // Codes alone are left of the line, so what a shift brings over from the next byte is zero.
   for_shifted_fours<kType, kBlock>(
-      lines, [&](unsigned four, int shift, __m512i codes) __attribute__((always_inline)) {
+      lines, half, [&](unsigned four, int shift, __m512i codes) __attribute__((always_inline)) {
         take(four, shift == 0 ? codes : _mm512_srli_epi32(codes, static_cast<unsigned>(shift)));
       });
 }
 
 // Decodes the fours of a block.
 template <QuantType kType, std::uint32_t kBlock>
-[[gnu::always_inline]] static inline void decode_fours(const std::byte* lines,
+[[gnu::always_inline]] static inline void decode_fours(const std::byte* lines, unsigned half,
                                                        __m512i* fours) noexcept {
   for_fours<kType, kBlock>(
-      lines, [&](unsigned four, __m512i codes)
-                 __attribute__((always_inline)) { fours[four] = codes; });
+      lines, half, [&](unsigned four, __m512i codes) __attribute__((always_inline)) {
+        fours[four] = codes;
+      });
 }
 
 // What one block of 16 rows has: w = scale * code + min.
 struct BlockScales {
   __m512 scale;
-  __m512 min;  // without meaning for 8-bit
+  __m512 min;         // without meaning for 8-bit
+  unsigned half = 0;  // of a line that the block shares
 };
 
 // Walks the blocks of one group in order. Panels start at columns that are a multiple of
@@ -171,6 +226,8 @@ class BlockReader {
   [[gnu::always_inline]] const std::byte* next(BlockScales* scales) noexcept {
     if constexpr (kForm == ScaleForm::kSuperBlock) {
       read_super(scales);
+    } else if constexpr (is_super_type(kType)) {
+      read_bytes(scales);
     } else if constexpr (kForm == ScaleForm::kBlockMin) {
       *scales = {load_halves(at_), load_halves(at_ + 2 * kRowGroup)};
       at_ += kLineBytes;
@@ -189,7 +246,11 @@ class BlockReader {
       *scales = {_mm512_set1_ps(1.0F), _mm512_set1_ps(-2.0F)};
     }
     const std::byte* lines = at_;
-    at_ += Lines<kType, kBlock>::kBytes;
+    if constexpr (kType == QuantType::kQ3K) {  // a pair of blocks has its lines together
+      if (scales->half == 1) at_ += 2 * Lines<kType, kBlock>::kBytes;
+    } else {
+      at_ += Lines<kType, kBlock>::kBytes;
+    }
     return lines;
   }
 
@@ -204,11 +265,13 @@ class BlockReader {
   static constexpr std::uint32_t kBlocks = kPanelAlign / kBlock;
   static constexpr std::uint32_t kSubBlocks = kSuperColumns / kBlock;
   // Lines of scales of kPanelAlign columns.
-  static constexpr std::uint32_t kPanelFieldLines = kForm == ScaleForm::kBlockMin     ? kBlocks
-                                                    : kForm == ScaleForm::kBlock      ? kBlocks / 2
-                                                    : kForm != ScaleForm::kSuperBlock ? 0
-                                                    : kBlock == 64                    ? 5
-                                                                                      : 8;
+  static constexpr std::uint32_t kPanelFieldLines = kForm == ScaleForm::kBlockMin      ? kBlocks
+                                                    : kForm == ScaleForm::kBlock       ? kBlocks / 2
+                                                    : kForm == ScaleForm::kSuperNibble ? 10
+                                                    : kForm == ScaleForm::kSuperSigned ? 9
+                                                    : kForm != ScaleForm::kSuperBlock  ? 0
+                                                    : kBlock == 64                     ? 5
+                                                                                       : 8;
   static constexpr std::uint32_t kPanelBytes =
       kBlocks * Lines<kType, kBlock>::kBytes + kPanelFieldLines * kLineBytes;
 
@@ -250,8 +313,42 @@ class BlockReader {
     index_ = (index_ + 1) % kSubBlocks;
   }
 
+  // The same for sub-blocks with one byte of fields.
+  [[gnu::always_inline]] void read_bytes(BlockScales* scales) noexcept {
+    if (index_ == 0) {
+      if constexpr (kForm == ScaleForm::kSuperSigned) {
+        if (!second_) {
+          pair_line_ = at_;
+          at_ += kLineBytes;
+        }
+        d_ = load_halves(pair_line_ + (second_ ? 2 * kRowGroup : 0));
+        second_ = !second_;
+      } else {
+        d_ = load_halves(at_);
+        dmin_ = load_halves(at_ + 2 * kRowGroup);
+        at_ += kLineBytes;
+      }
+      byte_lines_ = at_;
+      at_ += 4 * kLineBytes;
+    }
+    if (index_ % 4 == 0) low_ = load_line(byte_lines_ + index_ / 4 * kLineBytes);
+    if constexpr (kForm == ScaleForm::kSuperSigned) {
+      const __m512i scale = _mm512_srai_epi32(_mm512_slli_epi32(low_, 24), 24);
+      scales->scale = _mm512_mul_ps(d_, _mm512_cvtepi32_ps(scale));
+    } else {
+      const __m512i nibble = _mm512_set1_epi32(15);
+      const __m512i min = _mm512_and_si512(_mm512_srli_epi32(low_, 4), nibble);
+      scales->scale = _mm512_mul_ps(d_, _mm512_cvtepi32_ps(_mm512_and_si512(low_, nibble)));
+      scales->min = _mm512_mul_ps(dmin_, _mm512_cvtepi32_ps(min));
+    }
+    if constexpr (kType == QuantType::kQ3K) scales->half = index_ % 2;
+    low_ = _mm512_srli_epi32(low_, 8);
+    index_ = (index_ + 1) % kSubBlocks;
+  }
+
   const std::byte* group_;
   const std::byte* at_;
+  const std::byte* byte_lines_ = nullptr;  // of a super-block with one byte a sub-block
   const std::byte* pair_line_ = nullptr;  // scales of a pair of blocks, H of a pair of super-blocks
   std::uint32_t index_ = 0;               // of the next block in its pair or super-block
   bool second_ = false;                   // the next super-block is the second of its pair

@@ -41,15 +41,30 @@ template <unsigned kBits>
   return vandq_u8(moved, vdupq_n_u8((1U << kBits) - 1U));
 }
 
-// Decodes columns 4 * index .. 4 * index + 3 of a block, `codes` its first code line.
+// Decodes columns 4 * index .. 4 * index + 3 of a block, `codes` its first code line and `half` its
+// half of a line that it shares.
 template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline Four decode_four(const std::byte* codes,
+                                                      [[maybe_unused]] unsigned half,
                                                       unsigned index) noexcept {
   Four four;
 #pragma GCC unroll 4
   for (unsigned i = 0; i < 4; ++i) {
     if constexpr (kType == QuantType::kQ8) {
       four.v[i] = vreinterpretq_s8_u8(load_quarter(codes + index * kLineBytes, i));
+    } else if constexpr (kType == QuantType::kQ3K) {
+      const uint8x16_t high = load_quarter(codes + half * kLineBytes, i);
+      const uint8x16_t low = load_quarter(codes + 2 * kLineBytes, i);
+      const uint8x16_t upper = vshlq_n_u8(field_of<2>(high, index), 1);
+      const uint8x16_t code = vorrq_u8(upper, field_of<1>(low, 4 * half + index));
+      four.v[i] = vsubq_s8(vreinterpretq_s8_u8(code), vdupq_n_s8(code_zero(kType)));
+    } else if constexpr (kIsWide<kType>) {
+      constexpr unsigned kHighBits = code_bits(kType) - 4;
+      const uint8x16_t low = load_quarter(codes + index / 2 * kLineBytes, i);
+      const uint8x16_t high = load_quarter(codes + kBlock / 8 * kLineBytes, i);
+      const uint8x16_t upper = vshlq_n_u8(field_of<kHighBits>(high, index), 4);
+      const uint8x16_t code = vorrq_u8(upper, field_of<4>(low, index % 2));
+      four.v[i] = vsubq_s8(vreinterpretq_s8_u8(code), vdupq_n_s8(code_zero(kType)));
     } else if constexpr (code_bits(kType) == 3) {
       constexpr unsigned kHighLines = kBlock / 16;
       const uint8x16_t high = load_quarter(codes + index / 4 * kLineBytes, i);
@@ -108,8 +123,9 @@ template <std::uint32_t kBlock>
 // What the codes of one block go with, in f32, and where they are.
 struct BlockFields {
   Rows scales;
-  Rows mins;  // scale * zero point where a type has no min; without meaning for 8-bit
+  Rows mins;  // scale * zero point where a type has no min; without meaning for signed codes
   const std::byte* codes;
+  unsigned half;  // of a line that the block shares
 };
 
 // The scales and mins of a super-block's sub-block.
@@ -135,6 +151,34 @@ template <std::uint32_t kBlock>
   }
 }
 
+// The scales and mins of a sub-block that has one byte of them.
+template <QuantType kType>
+[[gnu::always_inline]] static inline void load_byte_fields(const BlockPlace& place,
+                                                           BlockFields* out) noexcept {
+  const Rows d = load_halves(place.scales);
+  const Words bytes = load_words(place.low);
+  const auto k = static_cast<std::int32_t>(place.k % 4);
+  if constexpr (scale_form(kType) == ScaleForm::kSuperSigned) {
+#pragma GCC unroll 4
+    for (unsigned i = 0; i < 4; ++i) {
+      const uint32x4_t top = vshlq_u32(bytes.v[i], vdupq_n_s32(24 - 8 * k));
+      const int32x4_t scale = vshrq_n_s32(vreinterpretq_s32_u32(top), 24);
+      out->scales.v[i] = vmulq_f32(d.v[i], vcvtq_f32_s32(scale));
+      out->mins.v[i] = vdupq_n_f32(0.0F);
+    }
+  } else {
+    const Rows dmin = load_halves(place.mins);
+    const uint32x4_t four_bits = vdupq_n_u32(15);
+#pragma GCC unroll 4
+    for (unsigned i = 0; i < 4; ++i) {
+      const uint32x4_t fields = vshlq_u32(bytes.v[i], vdupq_n_s32(-8 * k));
+      const uint32x4_t min = vandq_u32(vshrq_n_u32(fields, 4), four_bits);
+      out->scales.v[i] = vmulq_f32(d.v[i], vcvtq_f32_u32(vandq_u32(fields, four_bits)));
+      out->mins.v[i] = vmulq_f32(dmin.v[i], vcvtq_f32_u32(min));
+    }
+  }
+}
+
 // Finds one column block of a group and widens its fields.
 template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline BlockFields load_fields(const std::byte* group,
@@ -142,8 +186,11 @@ template <QuantType kType, std::uint32_t kBlock>
   const BlockPlace place = place_of<kType, kBlock>(group, block);
   BlockFields out;
   out.codes = place.codes;
+  out.half = half_of<kType>(place);
   if constexpr (scale_form(kType) == ScaleForm::kSuperBlock) {
     load_super_fields<kBlock>(place, &out);
+  } else if constexpr (is_super_type(kType)) {
+    load_byte_fields<kType>(place, &out);
   } else if constexpr (has_min(kType)) {
     out.scales = load_halves(place.scales);
     out.mins = load_halves(place.mins);

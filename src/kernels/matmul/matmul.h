@@ -20,9 +20,10 @@
 //            acc = acc + a * (s * dot(code, q) + m * sum(q))
 //
 //          where a type without a min takes m = -1.5 s (2-bit symmetric), m = -s (ternary) or
-//          leaves the second term out (8-bit). Sub-blocks of super-blocks have s = d * scale and
-//          m = dmin * min. ternary-row has s = 1 and m = -1, and acc is multiplied by the scale of
-//          the row at the end; qk256 has s = 1, m = -2 and 0, 1, 3, 4 for its codes
+//          leaves the second term out (8-bit, and q3_k and q6_k, whose codes are taken less 4 and
+//          32). Sub-blocks of super-blocks have s = d * scale and m = dmin * min. ternary-row has s
+//          = 1 and m = -1, and acc is multiplied by the scale of the row at the end; qk256 has s =
+//          1, m = -2 and 0, 1, 3, 4 for its codes
 //   kBf16  bf16 bits; matrix units
 //
 // This header is the whole contract. Implementations sit beside it, one file per form and

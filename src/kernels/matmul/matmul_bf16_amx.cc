@@ -106,10 +106,11 @@ class StripReader {
   [[gnu::always_inline]] std::byte* decode_block(std::byte* line) noexcept {
     __m512i fours[kBlock / 4];
     BlockScales scales;
-    decode_fours<kType, kBlock>(reader_.next(&scales), fours);
-    // 8-bit codes come with an offset, which their scale takes out exactly.
-    const __m512 min = kType == QuantType::kQ8
-                           ? _mm512_mul_ps(scales.scale, _mm512_set1_ps(-kQ8Offset))
+    const std::byte* lines = reader_.next(&scales);
+    decode_fours<kType, kBlock>(lines, scales.half, fours);
+    // Signed codes come with an offset, which their scale takes out exactly.
+    const __m512 min = kMultipliesSigned<kType>
+                           ? _mm512_mul_ps(scales.scale, _mm512_set1_ps(-kSignedOffset<kType>))
                            : scales.min;
     for (unsigned four = 0; four < kBlock / 4; ++four, line += 2 * kLineBytes) {
       store_line(line, _mm512_fmadd_ps(scales.scale, column_of<0>(fours[four]), min),

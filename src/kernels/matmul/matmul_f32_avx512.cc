@@ -83,12 +83,12 @@ class Columns {
     BlockScales scales;
     const std::byte* lines = reader_.next(&scales);
     prefetch_lines<Lines<kType, kBlock>::kWithFields>(lines + prefetch_bytes);
-    // 8-bit codes carry an offset.
-    if constexpr (kType == QuantType::kQ8) {
-      scales.min = _mm512_mul_ps(scales.scale, _mm512_set1_ps(-kQ8Offset));
+    // Signed codes carry an offset.
+    if constexpr (kMultipliesSigned<kType>) {
+      scales.min = _mm512_mul_ps(scales.scale, _mm512_set1_ps(-kSignedOffset<kType>));
     }
     for_fours<kType, kBlock>(
-        lines, [&](unsigned four, __m512i codes) __attribute__((always_inline)) {
+        lines, scales.half, [&](unsigned four, __m512i codes) __attribute__((always_inline)) {
 #pragma GCC unroll 4
           for (unsigned k = 0; k < 4; ++k) {
             __m512i code = k == 0 ? codes : _mm512_srli_epi32(codes, 8 * k);

@@ -66,7 +66,8 @@ template <QuantType kType, std::uint32_t kBlock>
                                                 float* strip) noexcept {
   const BlockFields fields = load_fields<kType, kBlock>(group, block);
   for_block_columns<kType, kBlock>(
-      fields.codes, [&](unsigned column, const Rows16& codes) __attribute__((always_inline)) {
+      fields.codes,
+      fields.half, [&](unsigned column, const Rows16& codes) __attribute__((always_inline)) {
         for (unsigned v = 0; v < 4; ++v) {
           f32x4 weight = codes.v[v] * fields.scales.v[v];
           if constexpr (kType != QuantType::kQ8) weight += fields.mins.v[v];

@@ -31,7 +31,11 @@
   X(q3superg32, kQ3Super, 32) \
   X(q3superg64, kQ3Super, 64) \
   X(q4superg32, kQ4Super, 32) \
-  X(q4superg64, kQ4Super, 64)
+  X(q4superg64, kQ4Super, 64) \
+  X(q2k, kQ2K, 16)            \
+  X(q3k, kQ3K, 16)            \
+  X(q5k, kQ5K, 32)            \
+  X(q6k, kQ6K, 16)
 
 // Code lines alone, behind a line of row scales or nothing.
 #define QSF_ROW_FORMATS(X)       \

@@ -84,7 +84,8 @@ template <QuantType kType, std::uint32_t kBlock>
     BlockReader<kType, kBlock> reader(group, 0);
     BlockScales scales;
     for (std::uint32_t block = 0; block < n_blocks; ++block) {
-      decode_fours<kType, kBlock>(reader.next(&scales), fours);
+      const std::byte* lines = reader.next(&scales);
+      decode_fours<kType, kBlock>(lines, scales.half, fours);
       amx::load<kWeights>(fours, amx::kTileRowBytes);
       add_block<kType, kBlock>(scales, x.codes + block * kBlock,
                                x.chunks + block / kHalves * sizeof(Int8Chunk), block % kHalves,

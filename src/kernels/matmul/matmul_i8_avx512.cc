@@ -41,10 +41,10 @@ constexpr int kLargestInt8 = 127;  // magnitude of a code of x
 
 struct PairDot {
   template <QuantType kType, std::uint32_t kBlock>
-  [[gnu::always_inline]] static inline __m512i lines(const std::byte* lines,
+  [[gnu::always_inline]] static inline __m512i lines(const std::byte* lines, unsigned half,
                                                      const std::byte* q) noexcept {
     __m512i fours[kBlock / 4];
-    decode_fours<kType, kBlock>(lines, fours);
+    decode_fours<kType, kBlock>(lines, half, fours);
     __m512i dots;
     rows<Lines<kType, kBlock>::kLargest, kBlock / 4, 1>(fours, q, 0, &dots);
     return dots;
@@ -53,10 +53,10 @@ struct PairDot {
   template <int kLargest, unsigned kFours, unsigned kRows>
   [[gnu::always_inline]] static inline void rows(const __m512i* fours, const std::byte* q,
                                                  std::size_t stride, __m512i* dots) noexcept {
-    constexpr bool kHalves = kLargest > 15;
+    constexpr bool kHalves = kLargest > 63;
     // Fours whose pairs fit 16 bits, as a part of all.
     constexpr unsigned kFit = 32767 / (2 * kLargestInt8 * (kHalves ? 15 : kLargest));
-    constexpr unsigned kPart = kFours <= kFit ? kFours : 8;
+    constexpr unsigned kPart = kFours <= kFit ? kFours : kFit >= 8 ? 8 : kFit >= 4 ? 4 : 2;
     static_assert(kPart <= kFit && kFours % kPart == 0);
     const __m512i low_half = bytes_of(15);
 #pragma GCC unroll 4

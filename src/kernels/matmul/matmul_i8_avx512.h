@@ -11,7 +11,7 @@
 //
 // Dot is a class of the tier:
 //
-//   template <QuantType, std::uint32_t block> static __m512i lines(lines, q)
+//   template <QuantType, std::uint32_t block> static __m512i lines(lines, half, q)
 //       sums of code * q over the columns of a block, read from its code lines
 //   template <int largest, unsigned n_fours, unsigned n_rows> static void rows(fours, q, stride,
 //       dots)   the same for decoded codes up to `largest` and n_rows rows of x, `stride` apart
@@ -24,7 +24,7 @@
 
 namespace qsf::kernels::avx512 {
 
-// Many rows of x are taken as a panel of 64 rows x 4,096 columns at a time: 320 KiB, to stay in L2.
+// Many rows of x are taken as a panel of 64 rows x 4,096 columns at a time: 384 KiB, to stay in L2.
 // Totals are 4 KiB, and rest in y from one panel to the next.
 static constexpr std::uint32_t kPanelRows = 64;
 static constexpr std::uint32_t kPanelColumns = 4096;
@@ -40,22 +40,30 @@ struct Row {
     const std::byte* row = args.x + i * args.x_stride;
     return {row, row + int8_chunks_offset(args.n_cols)};
   }
-  // The field of an Int8Chunk: 0 is its scale, 1 and 2 are the sums of its halves, 3 that of both.
+  // The field of an Int8Chunk: 0 is its scale, 1 and 2 are the sums of its halves, 3 that of both,
+  // 4 to 7 those of its quarters.
   [[gnu::always_inline]] inline __m512 field(std::uint32_t chunk, unsigned index) const noexcept {
-    return _mm512_set1_ps(reinterpret_cast<const float*>(chunks)[4 * chunk + index]);
+    return _mm512_set1_ps(reinterpret_cast<const float*>(chunks)[8 * chunk + index]);
   }
 };
 
 // The sum field of a block: `half` counts the blocks of its chunk.
 template <std::uint32_t kBlock>
 static constexpr unsigned sum_field(unsigned half) noexcept {
-  return kBlock == 64 ? 3 : 1 + half;
+  return kBlock == 64 ? 3 : kBlock == 32 ? 1 + half : 4 + half;
 }
 
-// What has to be taken out of dots, times the sum of x: the offset of 8-bit codes, and the zero
+// The blocks of a row to multiply: of blocks of 16, those of whole chunks.
+template <std::uint32_t kBlock>
+static constexpr std::uint32_t n_blocks_of(std::uint32_t n_columns) noexcept {
+  constexpr std::uint32_t kUnit = kBlock == 16 ? kChunkColumns : kBlock;
+  return (n_columns + kUnit - 1) / kUnit * (kUnit / kBlock);
+}
+
+// What has to be taken out of dots, times the sum of x: the offset of signed codes, and the zero
 // point of types without a scale per block. 0 where mins do that.
 template <QuantType kType>
-static constexpr float kOffset = kType == QuantType::kQ8           ? kQ8Offset
+static constexpr float kOffset = kMultipliesSigned<kType>          ? kSignedOffset<kType>
                                  : kType == QuantType::kTernaryRow ? 1.0F
                                  : kType == QuantType::kQk256      ? 2.0F
                                                                    : 0.0F;
@@ -70,7 +78,7 @@ template <QuantType kType>
   __m512 term = _mm512_cvtepi32_ps(dots);
   if constexpr (kOffset<kType> != 0.0F) {
     term = _mm512_fnmadd_ps(sum, _mm512_set1_ps(kOffset<kType>), term);
-    if constexpr (kType == QuantType::kQ8) term = _mm512_mul_ps(scales.scale, term);
+    if constexpr (kMultipliesSigned<kType>) term = _mm512_mul_ps(scales.scale, term);
   } else {
     term = _mm512_add_ps(_mm512_mul_ps(scales.scale, term), _mm512_mul_ps(scales.min, sum));
   }
@@ -91,7 +99,7 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
   constexpr std::uint32_t kHalves = kChunkColumns / kBlock;
   constexpr std::uint32_t kLines = Lines<kType, kBlock>::kWithFields;
   const Row x = Row::of(args, 0);
-  const std::uint32_t n_blocks = (args.n_cols + kBlock - 1) / kBlock;
+  const std::uint32_t n_blocks = n_blocks_of<kBlock>(args.n_cols);
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     __m512 total = _mm512_setzero_ps();
@@ -99,13 +107,13 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
     BlockScales scales;
     for (std::uint32_t block = 0; block < n_blocks; block += kHalves) {
       const std::uint32_t chunk = block / kHalves;
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (unsigned half = 0; half < kHalves; ++half) {
-        if (half == 1 && block + 1 == n_blocks) break;
+        if (kHalves == 2 && half == 1 && block + 1 == n_blocks) break;
         const std::byte* lines = reader.next(&scales);
         prefetch_lines<kLines>(lines + args.prefetch_bytes);
-        const __m512i dots =
-            Dot::template lines<kType, kBlock>(lines, x.codes + (block + half) * kBlock);
+        const __m512i dots = Dot::template lines<kType, kBlock>(lines, scales.half,
+                                                                x.codes + (block + half) * kBlock);
         total = add_dots<kType>(total, dots, scales, x.field(chunk, sum_field<kBlock>(half)),
                                 x.field(chunk, 0));
       }
@@ -131,7 +139,7 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock, unsigned kBlocks,
   __m512 sums[kRows];
 #pragma GCC unroll 4
   for (unsigned i = 0; i < kRows; ++i) sums[i] = totals[i];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (unsigned half = 0; half < kBlocks; ++half) {
     __m512i dots[kRows];
     Dot::template rows<Lines<kType, kBlock>::kLargest, kFours, kRows>(
@@ -156,12 +164,13 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock, unsigned kBlocks>
                                                     __m512* totals) noexcept {
   constexpr std::uint32_t kLines = Lines<kType, kBlock>::kWithFields;
   Chunk<kType, kBlock> weights;
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (unsigned half = 0; half < kBlocks; ++half) {
     const std::byte* lines = reader->next(&weights.scales[half]);
     // Many rows take so long that the next lines are all that is worth asking for.
     prefetch_lines<kLines>(lines + (n_x > kFewRows ? kBlocks * kLines : args.prefetch_bytes));
-    decode_fours<kType, kBlock>(lines, weights.fours + half * (kBlock / 4));
+    decode_fours<kType, kBlock>(lines, weights.scales[half].half,
+                                weights.fours + half * (kBlock / 4));
   }
   const std::size_t stride = args.x_stride;
   std::uint32_t i = 0;
@@ -190,7 +199,7 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
   constexpr std::uint32_t kHalves = kChunkColumns / kBlock;
   __m512 totals[kPanelRows];
   const Row x = Row::of(args, first);
-  const std::uint32_t n_blocks = (n_columns + kBlock - 1) / kBlock;
+  const std::uint32_t n_blocks = n_blocks_of<kBlock>(n_columns);
   const std::byte* codes = x.codes + first_column;
   const std::byte* chunks = x.chunks + first_column / kChunkColumns * sizeof(Int8Chunk);
   const std::byte* group = args.weights;

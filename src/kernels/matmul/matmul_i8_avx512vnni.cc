@@ -24,12 +24,21 @@ struct VnniDot {
   // Codes stay shifted where they stand in their line: sums of one shift are kept together and
   // shifted back, exactly, when the block is done.
   template <QuantType kType, std::uint32_t kBlock>
-  [[gnu::always_inline]] static inline __m512i lines(const std::byte* lines,
+  [[gnu::always_inline]] static inline __m512i lines(const std::byte* lines, unsigned half,
                                                      const std::byte* q) noexcept {
+    if constexpr (kBlock == 16) {
+      // So few that shifting codes costs less than shifting sums; blocks overlap each other.
+      __m512i sum = _mm512_setzero_si512();
+      for_fours<kType, kBlock>(
+          lines, half, [&](unsigned four, __m512i codes) __attribute__((always_inline)) {
+            sum = dot_four(sum, codes, q + 4 * four);
+          });
+      return sum;
+    }
     __m512i sums[4] = {};
     int shifts[4] = {};
     for_shifted_fours<kType, kBlock>(
-        lines, [&](unsigned four, int shift, __m512i codes) __attribute__((always_inline)) {
+        lines, half, [&](unsigned four, int shift, __m512i codes) __attribute__((always_inline)) {
           // Fours of one index have one shift; 4-bit ones have two sums for each of their shifts.
           sums[four % 4] = dot_four(sums[four % 4], codes, q + 4 * four);
           shifts[four % 4] = shift;

@@ -86,6 +86,7 @@ template <typename Ints>
 template <typename V>
 struct Block {
   const std::byte* codes;
+  unsigned half;  // of a line that the block shares
   typename V::Floats scales[V::kVectors];
   typename V::Floats mins[V::kVectors];
 };
@@ -113,6 +114,29 @@ template <typename V, std::uint32_t kBlock>
   });
 }
 
+// The scales and mins of a sub-block that has one byte of them.
+template <typename V, QuantType kType>
+[[gnu::always_inline]] static inline void load_byte_fields(const BlockPlace& place,
+                                                           Block<V>* out) noexcept {
+  using Ints = typename V::Ints;
+  each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+    const Ints bytes = V::load(place.low + v * sizeof(Ints));
+    const std::size_t halves = v * V::kRows * 2;
+    const auto d = V::widen_halves(place.scales + halves);
+    if constexpr (scale_form(kType) == ScaleForm::kSuperSigned) {
+      const Ints scale = V::down32_signed(V::up32(bytes, 24 - 8 * (place.k % 4)), 24);
+      out->scales[v] = V::multiply(d, V::to_floats(scale));
+      out->mins[v] = V::multiply(out->scales[v], V::splat(kZeroPoint<kType>));
+    } else {
+      const Ints fields = V::down32(bytes, 8 * (place.k % 4));
+      const Ints scale = V::both(fields, V::splat_int(15));
+      const Ints min = V::both(V::down32(fields, 4), V::splat_int(15));
+      out->scales[v] = V::multiply(d, V::to_floats(scale));
+      out->mins[v] = V::multiply(V::widen_halves(place.mins + halves), V::to_floats(min));
+    }
+  });
+}
+
 // Block `index` of a group.
 template <typename V, QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline Block<V> load_block(const std::byte* group,
@@ -121,8 +145,11 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
   const BlockPlace place = place_of<kType, kBlock>(group, index);
   Block<V> out;
   out.codes = place.codes;
+  out.half = half_of<kType>(place);
   if constexpr (kForm == ScaleForm::kSuperBlock) {
     load_super_fields<V, kBlock>(place, &out);
+  } else if constexpr (is_super_type(kType)) {
+    load_byte_fields<V, kType>(place, &out);
   } else {
     each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
       if constexpr (kForm == ScaleForm::kBlockMin || kForm == ScaleForm::kBlock) {
@@ -155,18 +182,71 @@ template <typename V, QuantType kType>
 // Codes of odd fields are left where they stand: unpacked, they are this many bits too large.
 template <QuantType kType>
 static constexpr int kOddShift = kType == QuantType::kQk256 ? 0
+                                 : kType == QuantType::kQ3K ? 0
                                  : code_bits(kType) == 2    ? 2
                                  : code_bits(kType) == 3    ? 1
                                                             : 0;
 
+// Moves bits that stand kFrom bits up in their byte to kTo bits up.
+template <typename V, int kFrom, int kTo>
+[[gnu::always_inline]] static inline typename V::Ints moved(typename V::Ints a) noexcept {
+  if constexpr (kFrom < kTo) return V::template up<kTo - kFrom>(a);
+  if constexpr (kFrom > kTo) return V::template down<kFrom - kTo>(a);
+  return a;
+}
+
+// The fours of codes of 5 or 6 bits.
+template <typename V, unsigned kHighBits, std::uint32_t kBlock, typename Take>
+[[gnu::always_inline]] static inline void for_wide_fours(const std::byte* from,
+                                                         Take&& take) noexcept {
+  using Ints = typename V::Ints;
+  const Ints low_mask = V::splat_bytes(0x0F);
+  const Ints high_mask = V::splat_bytes(static_cast<char>(((1U << kHighBits) - 1U) << 4U));
+  const Ints high = V::load(from + kBlock / 8 * kLineBytes);
+  each<kBlock / 8>([&](auto line) __attribute__((always_inline)) {
+    constexpr int kAt = 2 * static_cast<int>(decltype(line)::value * kHighBits);
+    constexpr int kNext = kAt + static_cast<int>(kHighBits);
+    const Ints raw = V::load(from + line * kLineBytes);
+    take(2 * line, V::either(V::both(raw, low_mask), V::both(moved<V, kAt, 4>(high), high_mask)),
+         false);
+    take(2 * line + 1,
+         V::either(V::both(V::template down<4>(raw), low_mask),
+                   V::both(moved<V, kNext, 4>(high), high_mask)),
+         false);
+  });
+}
+
+// The fours of 16 columns of 3-bit codes that share a 1-bit line with 16 others.
+template <typename V, typename Take>
+[[gnu::always_inline]] static inline void for_half_fours(const std::byte* from, unsigned half,
+                                                         Take&& take) noexcept {
+  using Ints = typename V::Ints;
+  const Ints high_mask = V::splat_bytes(0x06);
+  const Ints low_mask = V::splat_bytes(0x01);
+  const Ints high = V::load(from + half * kLineBytes);
+  const Ints low = V::down32(V::load(from + 2 * kLineBytes), 4 * half);
+  each<4>([&](auto field) __attribute__((always_inline)) {
+    constexpr int kField = static_cast<int>(decltype(field)::value);
+    take(field,
+         V::either(V::both(moved<V, 2 * kField, 1>(high), high_mask),
+                   V::both(moved<V, kField, 0>(low), low_mask)),
+         false);
+  });
+}
+
 // Calls take(four, codes, odd) for every four columns of a block in vector v of the lines, where
-// codes are shifted up by kOddShift if odd.
+// codes are shifted up by kOddShift if odd. `half` is the block's half of a line that it shares.
 template <typename V, QuantType kType, std::uint32_t kBlock, typename Take>
-[[gnu::always_inline]] static inline void for_fours(const std::byte* lines, unsigned v,
+[[gnu::always_inline]] static inline void for_fours(const std::byte* lines,
+                                                    [[maybe_unused]] unsigned half, unsigned v,
                                                     Take&& take) noexcept {
   using Ints = typename V::Ints;
   const std::byte* from = lines + v * sizeof(Ints);
-  if constexpr (kType == QuantType::kQ8) {
+  if constexpr (kType == QuantType::kQ3K) {
+    for_half_fours<V>(from, half, take);
+  } else if constexpr (kIsWide<kType>) {
+    for_wide_fours<V, code_bits(kType) - 4, kBlock>(from, take);
+  } else if constexpr (kType == QuantType::kQ8) {
     each<kBlock / 4>([&](unsigned four) __attribute__((always_inline)) {
       take(four, V::load(from + four * kLineBytes), false);
     });
@@ -228,8 +308,14 @@ template <typename V, QuantType kType>
 [[gnu::always_inline]] static inline typename V::Floats add_term(
     typename V::Floats total, typename V::Ints dot, typename V::Floats scale,
     typename V::Floats min, const std::byte* chunk, std::size_t sum_at) noexcept {
-  typename V::Floats term = V::multiply(scale, V::to_floats(dot));
-  if constexpr (kType != QuantType::kQ8) {
+  typename V::Floats products = V::to_floats(dot);
+  if constexpr (code_zero(kType) != 0) {
+    // Whole numbers below 2^24: the zero of the codes is taken out exactly.
+    products =
+        V::add(products, V::multiply(V::splat(kZeroPoint<kType>), V::splat_at(chunk + sum_at)));
+  }
+  typename V::Floats term = V::multiply(scale, products);
+  if constexpr (!kMultipliesSigned<kType>) {
     term = V::add(term, V::multiply(min, V::splat_at(chunk + sum_at)));
   }
   return V::add(total, V::multiply(term, V::splat_at(chunk)));
@@ -237,15 +323,15 @@ template <typename V, QuantType kType>
 
 // Exact sums of a block's products with kRows rows of x, for the rows of vector v.
 template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows>
-[[gnu::always_inline]] static inline void dot_block(const std::byte* lines, unsigned v,
-                                                    const std::byte* const x[kRows],
+[[gnu::always_inline]] static inline void dot_block(const std::byte* lines, unsigned half,
+                                                    unsigned v, const std::byte* const x[kRows],
                                                     std::size_t column,
                                                     typename V::Ints dots[kRows]) noexcept {
   using Ints = typename V::Ints;
   each<kRows>([&](unsigned i) __attribute__((always_inline)) { dots[i] = V::zero(); });
   if constexpr (kType == QuantType::kQ8) {
     for_fours<V, kType, kBlock>(
-        lines, v, [&](unsigned four, Ints codes, bool) __attribute__((always_inline)) {
+        lines, half, v, [&](unsigned four, Ints codes, bool) __attribute__((always_inline)) {
           const Ints size = V::magnitude(codes);
           each<kRows>([&](unsigned i) __attribute__((always_inline)) {
             const Ints q = V::with_sign(in_order(V::splat_four(x[i] + column + 4 * four)), codes);
@@ -258,7 +344,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
     Ints odd[kRows];
     each<kRows>([&](unsigned i) __attribute__((always_inline)) { even[i] = odd[i] = V::zero(); });
     for_fours<V, kType, kBlock>(
-        lines, v, [&](unsigned four, Ints codes, bool is_odd) __attribute__((always_inline)) {
+        lines, half, v, [&](unsigned four, Ints codes, bool is_odd) __attribute__((always_inline)) {
           each<kRows>([&](unsigned i) __attribute__((always_inline)) {
             const Ints pairs =
                 V::multiply_pairs(codes, in_order(V::splat_four(x[i] + column + 4 * four)));
@@ -282,6 +368,9 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
 template <std::uint32_t kBlock>
 [[gnu::always_inline]] static inline std::size_t sum_offset(std::uint32_t block) noexcept {
   if constexpr (kBlock == kChunkColumns) return offsetof(Int8Chunk, sum);
+  if constexpr (kBlock == 16) {
+    return offsetof(Int8Chunk, quarter_sums) + block % 4 * sizeof(float);
+  }
   return block % 2 == 0 ? offsetof(Int8Chunk, low_sum) : offsetof(Int8Chunk, high_sum);
 }
 
@@ -334,7 +423,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
 #pragma GCC unroll 1
       for (unsigned v = 0; v < V::kVectors; ++v) {
         typename V::Ints dots[kRows];
-        dot_block<V, kType, kBlock, kRows>(block.codes, v, x, column, dots);
+        dot_block<V, kType, kBlock, kRows>(block.codes, block.half, v, x, column, dots);
         each<kRows>([&](unsigned i) __attribute__((always_inline)) {
           totals[i][v] = add_term<V, kType>(totals[i][v], dots[i], block.scales[v], block.mins[v],
                                             x[i] + chunk, sum_offset<kBlock>(b));
@@ -368,7 +457,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
     V::store(strip->mins + v * V::kRows, block.mins[v]);
     std::byte* to = strip->codes + v * sizeof(typename V::Ints);
     for_fours<V, kType, kBlock>(
-        block.codes,
+        block.codes, block.half,
         v, [&](unsigned four, typename V::Ints codes, bool is_odd) __attribute__((always_inline)) {
           V::store(to + four * kLineBytes,
                    is_odd ? V::template down<kOddShift<kType>>(codes) : codes);
@@ -379,7 +468,8 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
 
 // How a strip's codes are multiplied: what differs between types once they are unpacked.
 template <QuantType kType>
-static constexpr QuantType kStripType = code_bits(kType) == 8   ? QuantType::kQ8
+static constexpr QuantType kStripType = code_zero(kType) != 0 || code_bits(kType) == 5 ? kType
+                                        : code_bits(kType) == 8 ? QuantType::kQ8
                                         : code_bits(kType) == 4 ? QuantType::kQ4
                                                                 : QuantType::kQ3;
 

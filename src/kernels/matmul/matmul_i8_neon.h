@@ -30,7 +30,7 @@ template <QuantType kType>
                                                           float32x4_t scale, float32x4_t min,
                                                           float sum, float chunk_scale) noexcept {
   float32x4_t term = vmulq_f32(scale, vcvtq_f32_s32(dots));
-  if constexpr (kType != QuantType::kQ8) term = vaddq_f32(term, vmulq_n_f32(min, sum));
+  if constexpr (!kMultipliesSigned<kType>) term = vaddq_f32(term, vmulq_n_f32(min, sum));
   return vaddq_f32(total, vmulq_n_f32(term, chunk_scale));
 }
 
@@ -75,12 +75,12 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
     const BlockFields fields = load_fields<kType, kBlock>(group, block);
     __builtin_prefetch(fields.codes + args.prefetch_bytes);
     for (unsigned four = 0; four < kBlock / 4; ++four) {
-      strip[four] = decode_four<kType, kBlock>(fields.codes, four);
+      strip[four] = decode_four<kType, kBlock>(fields.codes, fields.half, four);
     }
     const std::byte* codes = x + std::size_t{block} * kBlock;
     const std::byte* chunk =
         x + int8_chunks_offset(args.n_cols) + block / kHalves * sizeof(Int8Chunk);
-    const unsigned sum_field = kBlock == 64 ? 3 : 1 + block % 2;
+    const unsigned sum_field = kBlock == 64 ? 3 : kBlock == 32 ? 1 + block % 2 : 4 + block % 4;
     std::uint32_t i = 0;
     for (; i + 2 <= n_x; i += 2) {
       add_block<Dot, kType, kBlock, 2>(strip, fields, codes + i * args.x_stride,

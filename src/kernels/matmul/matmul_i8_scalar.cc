@@ -39,7 +39,8 @@ constexpr std::int32_t kLargestCode = kType == QuantType::kQ8           ? 127
                                       : kType == QuantType::kTernary    ? 2
                                       : kType == QuantType::kTernaryRow ? 2
                                       : kType == QuantType::kQk256      ? 4
-                                                                   : (1 << code_bits(kType)) - 1;
+                                      : code_zero(kType) != 0           ? code_zero(kType)
+                                                              : (1 << code_bits(kType)) - 1;
 
 // Groups of four columns whose products fit 16 bits: a lane sums two of the four.
 template <QuantType kType, std::uint32_t kBlock>
@@ -69,11 +70,33 @@ template <unsigned kBits>
   return out;
 }
 
-// Decodes columns 4 * four .. 4 * four + 3 of a block, `codes` its first code line.
+// Joins low bits with those from bit kShift on, and takes the zero of signed codes out.
+template <QuantType kType, int kShift>
+[[gnu::always_inline]] inline FourColumns join(const FourColumns& low,
+                                               const FourColumns& high) noexcept {
+  constexpr std::int16_t kZero = code_zero(kType);
+  FourColumns out;
+  for (unsigned i = 0; i < 4; ++i) {
+    out.even[i] = (high.even[i] << kShift) + low.even[i] - kZero;
+    out.odd[i] = (high.odd[i] << kShift) + low.odd[i] - kZero;
+  }
+  return out;
+}
+
+// Decodes columns 4 * four .. 4 * four + 3 of a block, `codes` its first code line and `half` its
+// half of a line that it shares.
 template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] inline FourColumns decode_four(const std::byte* codes,
+                                                      [[maybe_unused]] unsigned half,
                                                       std::uint32_t four) noexcept {
-  if constexpr (kType == QuantType::kQ8) {
+  if constexpr (kType == QuantType::kQ3K) {
+    return join<kType, 1>(decode_field<1>(codes + 2 * kLineBytes, 4 * half + four),
+                          decode_field<2>(codes + half * kLineBytes, four));
+  } else if constexpr (kIsWide<kType>) {
+    constexpr unsigned kHighBits = code_bits(kType) - 4;
+    return join<kType, 4>(decode_field<4>(codes + four / 2 * kLineBytes, four % 2),
+                          decode_field<kHighBits>(codes + kBlock / 8 * kLineBytes, four));
+  } else if constexpr (kType == QuantType::kQ8) {
     FourColumns out;
     for (unsigned i = 0; i < 4; ++i) {
       const u16x8 words = load<u16x8>(codes + four * kLineBytes + 16 * i);
@@ -152,7 +175,7 @@ template <QuantType kType, std::uint32_t kBlock>
   FourColumns strip[kBlock / 4];
   const BlockFields fields = load_fields<kType, kBlock>(group, block);
   for (std::uint32_t four = 0; four < kBlock / 4; ++four) {
-    strip[four] = decode_four<kType, kBlock>(fields.codes, four);
+    strip[four] = decode_four<kType, kBlock>(fields.codes, fields.half, four);
   }
   const std::uint32_t column = block * kBlock;
   const std::size_t chunk_at =
@@ -161,14 +184,15 @@ template <QuantType kType, std::uint32_t kBlock>
     const std::byte* x = args.x + (first_x + i) * args.x_stride;
     Int8Chunk chunk;
     std::memcpy(&chunk, x + chunk_at, sizeof(chunk));
-    const float sum = kBlock == 64                  ? chunk.sum
+    const float sum = kBlock == 16                  ? chunk.quarter_sums[block % 4]
+                      : kBlock == 64                ? chunk.sum
                       : column % kChunkColumns == 0 ? chunk.low_sum
                                                     : chunk.high_sum;
     i32x4 dots[4];
     dot_block<kType, kBlock>(strip, x + column, dots);
     for (unsigned v = 0; v < 4; ++v) {
       f32x4 term = fields.scales.v[v] * to_f32(dots[v]);
-      if constexpr (kType != QuantType::kQ8) term += fields.mins.v[v] * sum;
+      if constexpr (!kMultipliesSigned<kType>) term += fields.mins.v[v] * sum;
       totals[i].v[v] += term * chunk.scale;
     }
   }

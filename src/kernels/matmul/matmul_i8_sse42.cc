@@ -57,6 +57,9 @@ struct Sse42 {
   [[gnu::always_inline]] static Ints down32(Ints a, unsigned bits) noexcept {
     return _mm_srli_epi32(a, static_cast<int>(bits));
   }
+  [[gnu::always_inline]] static Ints down32_signed(Ints a, unsigned bits) noexcept {
+    return _mm_srai_epi32(a, static_cast<int>(bits));
+  }
   [[gnu::always_inline]] static Ints splat_int(int value) noexcept { return _mm_set1_epi32(value); }
   [[gnu::always_inline]] static Ints widen_words(const std::byte* from) noexcept {
     return _mm_cvtepu16_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));

@@ -67,6 +67,9 @@ struct Avx2 {
   [[gnu::always_inline]] static Ints down32(Ints a, unsigned bits) noexcept {
     return _mm256_srli_epi32(a, static_cast<int>(bits));
   }
+  [[gnu::always_inline]] static Ints down32_signed(Ints a, unsigned bits) noexcept {
+    return _mm256_srai_epi32(a, static_cast<int>(bits));
+  }
   [[gnu::always_inline]] static Ints splat_int(int value) noexcept {
     return _mm256_set1_epi32(value);
   }

@@ -7,7 +7,7 @@
 //
 //   offset  size  field
 //        0  64 C  codes: column c at byte c, two's complement, -127 .. 127; 0 from n_cols on
-//     64 C  16 C  an Int8Chunk for each chunk
+//     64 C  32 C  an Int8Chunk for each chunk
 //
 // Codes are x / scale rounded to the nearest integer, ties to even, with scale = max |x| / 127 over
 // the chunk. A product with weights w = s * code + m is then
@@ -37,11 +37,12 @@ inline constexpr std::uint32_t kChunkColumns = 64;
 // What a product needs of a chunk beside its codes. Sums are of the codes: whole numbers.
 struct Int8Chunk {
   float scale;
-  float low_sum;   // of columns 0 to 31
-  float high_sum;  // of columns 32 to 63
-  float sum;       // of both
+  float low_sum;          // of columns 0 to 31
+  float high_sum;         // of columns 32 to 63
+  float sum;              // of both
+  float quarter_sums[4];  // of 16 columns each
 };
-static_assert(sizeof(Int8Chunk) == 16);
+static_assert(sizeof(Int8Chunk) == 32);
 
 constexpr std::size_t int8_chunks(std::uint32_t n_cols) noexcept {
   return (std::size_t{n_cols} + kChunkColumns - 1) / kChunkColumns;

@@ -50,12 +50,12 @@ struct Values64 {
     code[k] = round_to_i32(values.lanes[k] * splat<k16>(inverse));
     const U8x16 bytes = to_bytes(code[k]);
     std::memcpy(codes + 16 * k, &bytes, sizeof bytes);
+    out.quarter_sums[k] = static_cast<float>(sum_lanes(code[k]));
   }
-  const std::int32_t low = sum_lanes(code[0] + code[1]);
-  const std::int32_t high = sum_lanes(code[2] + code[3]);
-  out.low_sum = static_cast<float>(low);
-  out.high_sum = static_cast<float>(high);
-  out.sum = static_cast<float>(low + high);
+  // Whole numbers far below 2^24: no sum is rounded.
+  out.low_sum = out.quarter_sums[0] + out.quarter_sums[1];
+  out.high_sum = out.quarter_sums[2] + out.quarter_sums[3];
+  out.sum = out.low_sum + out.high_sum;
   std::memcpy(chunk, &out, sizeof out);
 }
 
@@ -65,7 +65,7 @@ struct Values64 {
   const Values64 values = Values64::load_from(x);
   const std::int32_t largest = max_lane(values.max_bits(I32<k16>{}));
   const float max = magnitude_of(largest);
-  Int8Chunk out{.scale = 0.0F, .low_sum = 0.0F, .high_sum = 0.0F, .sum = 0.0F};
+  Int8Chunk out = {};
   const bool finite = largest < kInfinityBits;
   if (!finite || max < kSmallestMax) {
     if (!finite) out.scale = __builtin_nanf("");

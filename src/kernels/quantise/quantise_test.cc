@@ -86,15 +86,16 @@ TEST_P(QuantiseTest, MatchesTheDefinition) {
         for (std::size_t c = 0; c < 64; ++c) max = std::max(max, std::fabs(x[k * 64 + c]));
         const bool tiny = max < 0x1p-100F;
         EXPECT_EQ(row.chunks[k].scale, tiny ? 0.0F : max / 127.0F);
-        float sums[2] = {0.0F, 0.0F};
+        float sums[4] = {};
         for (std::size_t c = 0; c < 64; ++c) {
           const float want = tiny ? 0.0F : std::nearbyint(x[k * 64 + c] * (127.0F / max));
           ASSERT_EQ(static_cast<float>(row.codes[k * 64 + c]), want) << n_cols << ' ' << k;
-          sums[c / 32] += want;
+          sums[c / 16] += want;
         }
-        EXPECT_EQ(row.chunks[k].low_sum, sums[0]);
-        EXPECT_EQ(row.chunks[k].high_sum, sums[1]);
-        EXPECT_EQ(row.chunks[k].sum, sums[0] + sums[1]);
+        EXPECT_EQ(row.chunks[k].low_sum, sums[0] + sums[1]);
+        EXPECT_EQ(row.chunks[k].high_sum, sums[2] + sums[3]);
+        EXPECT_EQ(row.chunks[k].sum, sums[0] + sums[1] + sums[2] + sums[3]);
+        for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(row.chunks[k].quarter_sums[i], sums[i]);
       }
     }
   }

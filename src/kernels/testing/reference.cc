@@ -104,6 +104,18 @@ void make_six_bit_fields(BlockFormat format, Data data, SeededRng& rng, MutableB
   std::memcpy(fields.data() + n_sub_blocks, &high, n_sub_blocks / 2);
 }
 
+// The same for one byte a sub-block: a signed scale, or a scale and a min of 4 bits.
+void make_byte_fields(ScaleForm form, Data data, SeededRng& rng, MutableByteSpan fields) {
+  for (std::byte& field : fields) {
+    const bool is_signed = form == ScaleForm::kSuperSigned;
+    std::uint32_t bits = rng.get().below(256);
+    if (data == Data::kLargest) bits = is_signed ? 127 : 0xFF;
+    if (data == Data::kSmallest) bits = is_signed ? 0x80 : 0xFF;
+    if (data == Data::kTinyScales) bits = is_signed ? 0xFF : 0x11;
+    field = static_cast<std::byte>(bits);
+  }
+}
+
 // Draws the fields that block `b` is the first to need.
 void make_fields(BlockFormat format, std::uint64_t b, Data data, SeededRng& rng,
                  MutableByteSpan row) {
@@ -117,6 +129,13 @@ void make_fields(BlockFormat format, std::uint64_t b, Data data, SeededRng& rng,
       if (b * format.block % kSuperColumns != 0) return;
       make_six_bit_fields(format, data, rng, row.subspan(at + 4, field_bytes(format) - 4));
       break;
+    case ScaleForm::kSuperNibble:
+    case ScaleForm::kSuperSigned: {
+      if (b * format.block % kSuperColumns != 0) return;
+      const std::uint64_t head = has_min(format.type) ? 4 : 2;
+      make_byte_fields(scale_form(format.type), data, rng, row.subspan(at + head, 16));
+      break;
+    }
     case ScaleForm::kBlock:
     case ScaleForm::kBlockMin: break;
   }
@@ -161,6 +180,15 @@ Fields read_fields(BlockFormat format, ByteSpan row, std::uint64_t b) {
     case ScaleForm::kRow: return {1.0F, 0.0F};
     case ScaleForm::kBlock: return {half(at), 0.0F};
     case ScaleForm::kBlockMin: return {half(at), half(at + 2)};
+    case ScaleForm::kSuperNibble: {
+      const auto byte = static_cast<unsigned>(row[at + 4 + b % 16]);
+      return {half(at) * static_cast<float>(byte % 16),
+              half(at + 2) * static_cast<float>(byte / 16)};
+    }
+    case ScaleForm::kSuperSigned: {
+      const auto scale = static_cast<std::int8_t>(row[at + 2 + b % 16]);
+      return {half(at) * static_cast<float>(scale), 0.0F};
+    }
     case ScaleForm::kSuperBlock: break;
   }
   const std::uint64_t n = kSuperColumns / format.block;
@@ -186,12 +214,14 @@ std::size_t row_stride(Input input, std::uint32_t n_cols) {
 void quantise_chunk(const float* x, std::byte* codes, std::byte* chunk_at) {
   float max = 0.0F;
   for (std::uint32_t c = 0; c < kChunkColumns; ++c) max = std::max(max, std::fabs(x[c]));
-  Int8Chunk chunk{.scale = max < 0x1p-100F ? 0.0F : max / 127.0F};
+  Int8Chunk chunk = {};
+  chunk.scale = max < 0x1p-100F ? 0.0F : max / 127.0F;
   const float inverse = max < 0x1p-100F ? 0.0F : 127.0F / max;
   for (std::uint32_t c = 0; c < kChunkColumns; ++c) {
     const auto code = static_cast<std::int8_t>(std::nearbyint(x[c] * inverse));
     codes[c] = static_cast<std::byte>(code);
     (c < 32 ? chunk.low_sum : chunk.high_sum) += static_cast<float>(code);
+    chunk.quarter_sums[c / 16] += static_cast<float>(code);
   }
   chunk.sum = chunk.low_sum + chunk.high_sum;
   std::memcpy(chunk_at, &chunk, sizeof(chunk));
@@ -284,6 +314,8 @@ void WeightProblem::read_back(ByteSpan row, std::uint32_t row_index) {
         factor = code < 2 ? code : code + 1;
         min = -2.0F;
         break;
+      case QuantType::kQ3K: factor = code - 4; break;
+      case QuantType::kQ6K: factor = code - 32; break;
       default: break;
     }
     codes_[std::size_t{row_index} * n_cols_ + c] = factor;
@@ -341,7 +373,9 @@ float WeightProblem::int8_answer(std::size_t i, std::size_t row) const {
     const Block& block = blocks_[row * n_blocks + b];
     const float scaled = block.scale * static_cast<float>(dot);
     const float shift = block.min * static_cast<float>(sum);
-    const float term = format_.type == QuantType::kQ8 ? scaled : scaled + shift;
+    const bool is_signed = format_.type == QuantType::kQ8 || format_.type == QuantType::kQ3K ||
+                           format_.type == QuantType::kQ6K;
+    const float term = is_signed ? scaled : scaled + shift;
     const float product = term * chunk.scale;
     total += product;
   }
