@@ -212,6 +212,25 @@ struct BlockScales {
   unsigned half = 0;  // of a line that the block shares
 };
 
+// Indices of shuffles: kToTop[k] brings byte k of every word to its top, kToBottom[k] to its
+// bottom, and makes zeros of the other bytes.
+alignas(16) static constexpr std::uint32_t kToTop[4][4] = {
+    {0x00808080, 0x04808080, 0x08808080, 0x0C808080},
+    {0x01808080, 0x05808080, 0x09808080, 0x0D808080},
+    {0x02808080, 0x06808080, 0x0A808080, 0x0E808080},
+    {0x03808080, 0x07808080, 0x0B808080, 0x0F808080}};
+alignas(16) static constexpr std::uint32_t kToBottom[4][4] = {
+    {0x80808000, 0x80808004, 0x80808008, 0x8080800C},
+    {0x80808001, 0x80808005, 0x80808009, 0x8080800D},
+    {0x80808002, 0x80808006, 0x8080800A, 0x8080800E},
+    {0x80808003, 0x80808007, 0x8080800B, 0x8080800F}};
+
+[[gnu::always_inline]] static inline __m512i shuffle(__m512i words,
+                                                     const std::uint32_t indices[4]) noexcept {
+  const __m128i of_four = _mm_load_si128(reinterpret_cast<const __m128i*>(indices));
+  return _mm512_shuffle_epi8(words, _mm512_broadcast_i32x4(of_four));
+}
+
 // Walks the blocks of one group in order. Panels start at columns that are a multiple of
 // kPanelAlign, two super-blocks.
 static constexpr std::uint32_t kPanelAlign = 2 * kSuperColumns;
@@ -321,7 +340,9 @@ class BlockReader {
           pair_line_ = at_;
           at_ += kLineBytes;
         }
-        d_ = load_halves(pair_line_ + (second_ ? 2 * kRowGroup : 0));
+        // Scales are taken at the top of their words, 2^24 times as large; d is that much smaller.
+        d_ = _mm512_mul_ps(load_halves(pair_line_ + (second_ ? 2 * kRowGroup : 0)),
+                           _mm512_set1_ps(0x1p-24F));
         second_ = !second_;
       } else {
         d_ = load_halves(at_);
@@ -331,18 +352,19 @@ class BlockReader {
       byte_lines_ = at_;
       at_ += 4 * kLineBytes;
     }
-    if (index_ % 4 == 0) low_ = load_line(byte_lines_ + index_ / 4 * kLineBytes);
     if constexpr (kForm == ScaleForm::kSuperSigned) {
-      const __m512i scale = _mm512_srai_epi32(_mm512_slli_epi32(low_, 24), 24);
-      scales->scale = _mm512_mul_ps(d_, _mm512_cvtepi32_ps(scale));
+      if (index_ % 4 == 0) low_ = load_line(byte_lines_ + index_ / 4 * kLineBytes);
+      scales->scale = _mm512_mul_ps(d_, _mm512_cvtepi32_ps(shuffle(low_, kToTop[index_ % 4])));
     } else {
-      const __m512i nibble = _mm512_set1_epi32(15);
-      const __m512i min = _mm512_and_si512(_mm512_srli_epi32(low_, 4), nibble);
-      scales->scale = _mm512_mul_ps(d_, _mm512_cvtepi32_ps(_mm512_and_si512(low_, nibble)));
-      scales->min = _mm512_mul_ps(dmin_, _mm512_cvtepi32_ps(min));
+      if (index_ % 4 == 0) {
+        const __m512i bytes = load_line(byte_lines_ + index_ / 4 * kLineBytes);
+        low_ = _mm512_and_si512(bytes, bytes_of(15));
+        high_ = _mm512_and_si512(_mm512_srli_epi32(bytes, 4), bytes_of(15));
+      }
+      scales->scale = _mm512_mul_ps(d_, _mm512_cvtepi32_ps(shuffle(low_, kToBottom[index_ % 4])));
+      scales->min = _mm512_mul_ps(dmin_, _mm512_cvtepi32_ps(shuffle(high_, kToBottom[index_ % 4])));
     }
     if constexpr (kType == QuantType::kQ3K) scales->half = index_ % 2;
-    low_ = _mm512_srli_epi32(low_, 8);
     index_ = (index_ + 1) % kSubBlocks;
   }
 
