@@ -23,10 +23,20 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr double kTolerance = 1e-4;  // of the largest logit
+// Attention of prompts on matrix units rounds to bf16, which turns values near the border of a
+// code.
+constexpr double kMatrixUnitTolerance = 0.05;
 constexpr double kFaultFactor = 100;
 
 fs::path bitnet_folder() {
   return fs::path(QSF_SOURCE_DIR) / "testdata/bitnet";
+}
+
+bool has_matrix_unit(QSFEngine* engine) {
+  qsf_engine_stats stats = {};
+  stats.struct_size = sizeof(stats);
+  EXPECT_EQ(qsf_engine_get_stats(engine, &stats, nullptr), QSF_OK);
+  return std::string(stats.instruction_set) == "amx";
 }
 
 class BitnetGoldenTest : public testing::Test {
@@ -56,10 +66,14 @@ class BitnetGoldenTest : public testing::Test {
     return copy;
   }
 
-  // Of all cases, in units of the largest logit.
-  double error_of(const fs::path& model, const Golden& golden, bool exact = false) {
+  // Of all cases, in units of the largest logit; `bound` becomes what it may be.
+  double error_of(const fs::path& model, const Golden& golden, bool exact = false,
+                  double* bound = nullptr) {
     const EnginePtr engine = open_engine(model, QSF_KV_F32, 0, 2, exact);
     if (engine == nullptr) return HUGE_VAL;
+    if (bound != nullptr) {
+      *bound = !exact && has_matrix_unit(engine.get()) ? kMatrixUnitTolerance : kTolerance;
+    }
     double worst = 0;
     for (const Golden::Case& item : golden.cases) {
       worst = std::max(worst, largest_error(run_case(engine.get(), golden, item), item.rows));
@@ -79,8 +93,9 @@ TEST_F(BitnetGoldenTest, LogitsAreThoseOfTransformers) {
     for (const char* type : {"keep", "f32"}) {
       const fs::path file = convert(bitnet_folder() / model, type);
       for (const bool exact : {false, true}) {
-        const double error = error_of(file, golden, exact);
-        EXPECT_LE(error, kTolerance) << model << ' ' << type << (exact ? ", exact" : "");
+        double bound = 0;
+        const double error = error_of(file, golden, exact, &bound);
+        EXPECT_LE(error, bound) << model << ' ' << type << (exact ? ", exact" : "");
         RecordProperty(std::string(model) + "_" + type + (exact ? "_exact" : ""),
                        std::to_string(error / kTolerance));
       }
