@@ -25,7 +25,7 @@ import tempfile
 import repo_files
 
 ROOT = repo_files.repository_root()
-TOOLS = ["qsf-bench", "qsf-convert", "qsf-inspect", "qsf-perplexity", "qsf-run"]
+TOOLS = ["qsf-bench", "qsf-convert", "qsf-inspect", "qsf-parity", "qsf-perplexity", "qsf-run"]
 MODEL = "share/qsf/models/tales-5M-4bit.qsf"
 WIDTH, N_HEADS, N_POSITIONS = 64, 2, 128
 

@@ -86,7 +86,7 @@ tells_a_story() {
   text=$("$@" --prompt "Once upon a time" --max-tokens 20 --seed 7 2>"$log" </dev/null) && [ "${#text}" -gt 40 ]
 }
 tells_a_story inside qsf-run || fail "the packaged qsf-run fails with its bundled model"
-for tool in qsf-run qsf-convert qsf-inspect qsf-perplexity qsf-bench; do
+for tool in qsf-run qsf-convert qsf-inspect qsf-perplexity qsf-bench qsf-parity; do
   quietly inside "$tool" --version || fail "the packaged $tool --version fails"
   [ -s "$root/usr/share/man/man1/$tool.1.gz" ] || fail "$tool has no man page"
 done

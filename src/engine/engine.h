@@ -35,8 +35,9 @@
 namespace qsf {
 
 class Session;
-struct EnginePlan;      // engine_plan.h
-struct PromptProgress;  // engine_impl.h
+class OperatorObserver;  // ops/operator_observer.h
+struct EnginePlan;       // engine_plan.h
+struct PromptProgress;   // engine_impl.h
 
 struct EngineOptions {
   unsigned n_threads = 0;           // 0: the physical cores at hand
@@ -56,6 +57,7 @@ struct EngineOptions {
   // false: open() returns before the weights that stay in memory are read, and the first pass reads
   // along.
   bool preload = true;
+  OperatorObserver* observer = nullptr;  // of every operator; outlives the engine
   FileOps* file_ops = nullptr;  // outlives the engine; null: the calls of the operating system
   LogSink log;
   void (*on_load_progress)(std::uint64_t done_bytes, std::uint64_t total_bytes,

@@ -128,6 +128,7 @@ Status EngineOpener::read_directories(const std::string& path) {
                          {.pin = options.pin}));
   QSF_ASSIGN_OR_RETURN(impl_->backend,
                        make_cpu_backend(*impl_->threads, options.exact || keeps_floats(spec())));
+  impl_->backend->set_observer(options.observer);
   return ok_status();
 }
 

@@ -154,6 +154,8 @@ struct AttendArgs {
   std::span<const float> slopes;
 };
 
+class OperatorObserver;  // operator_observer.h
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -162,6 +164,9 @@ class Backend {
   // Returns a line for each kernel in use, "matmul 4bit/64 i8: matmul_q4g64_i8_scalar", for people.
   virtual std::string describe() const = 0;
   virtual const OperatorProfile& profile() const noexcept = 0;
+  // Has every operator from the next pass on reported to `observer`, which outlives the backend;
+  // null ends that.
+  virtual void set_observer(OperatorObserver* observer) noexcept = 0;
 
   // Memory. The engine asks for the bytes, plans them, and hands the memory over once.
   virtual std::uint64_t buffer_bytes(std::uint32_t n_rows, std::uint32_t n_cols) const noexcept = 0;

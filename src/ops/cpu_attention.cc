@@ -160,6 +160,10 @@ void CpuBackend::store_kv_rows(std::uint32_t kv_head, std::uint32_t part, std::u
 // Many rows are shared out by head and page: slots of a page share lines of every dimension of a
 // key, in 4 bits even bytes, which two workers must not write.
 void CpuBackend::store_kv(std::uint32_t layer, Buffer k, Buffer v) {
+  const bool floats = kv_shape_.k_type == KvType::kF16 || kv_shape_.k_type == KvType::kF32;
+  Observation observed(*this, OperatorKind::kStoreKv, k, v,
+                       floats ? kernels_.convert.name : kernels_.kv_rows.name);
+  observed.set_layer(layer);
   const OperatorTimer timer(profile_[OperatorKind::kStoreKv]);
   kv_pages_ = kv_store_->acquire_layer(layer);
   const Matrix& keys = matrix(k);
@@ -188,6 +192,10 @@ void CpuBackend::copy_page(std::uint32_t from_page, std::uint32_t to_page) {
 
 void CpuBackend::attend(const AttendArgs& args) {
   QSF_CHECK(args.slopes.empty() || args.slopes.size() == limits_.n_heads);
+  const bool prompt = n_prompt_ > 0;
+  Observation observed(*this, OperatorKind::kAttend, args.q, args.out,
+                       prompt ? attend_prompt_.name : kernels_.attend_decode.name);
+  observed.set_layer(args.layer);
   OperatorTimes& times = profile_[OperatorKind::kAttend];
   const OperatorTimer timer(times);
   input_rows_.forget(args.out.id);

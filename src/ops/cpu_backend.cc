@@ -115,6 +115,7 @@ void CpuBackend::begin_pass(std::span<const Row> rows, const KvCache& kv, const 
   if (product_bytes_ != 0) prefetch_.end_pass(product_bytes_, product_ns_);
   product_bytes_ = 0;
   product_ns_ = 0;
+  if (observer_ != nullptr) observer_->pass_began(rows);
   const OperatorTimer timer(profile_[OperatorKind::kRope]);
   if (rotation.inverse_frequencies.empty()) return;
   const auto n_pairs = static_cast<std::uint32_t>(rotation.inverse_frequencies.size());
@@ -130,6 +131,7 @@ void CpuBackend::begin_pass(std::span<const Row> rows, const KvCache& kv, const 
 }
 
 void CpuBackend::upload_row(Buffer to, std::uint32_t row, std::span<const float> values) {
+  const Observation observed(*this, OperatorKind::kUpload, to, to, {});
   const OperatorTimer timer(profile_[OperatorKind::kUpload]);
   Matrix& m = matrix(to);
   input_rows_.forget(to.id);
@@ -177,6 +179,8 @@ void CpuBackend::form_inputs(Buffer buffer, std::uint32_t n_cols, const RoleInpu
 // Forms each row while it is in the first-level cache, as the last product that read `out` took it:
 // a right guess on every pass but the first.
 void CpuBackend::norm(const NormArgs& args) {
+  Observation observed(*this, OperatorKind::kNorm, args.in, args.out, kernels_.norm.name);
+  if (!args.row_list.empty()) observed.set_listed_rows(args.row_list.size());
   const OperatorTimer timer(profile_[OperatorKind::kNorm]);
   const Matrix& in = matrix(args.in);
   const Matrix& out = matrix(args.out);
@@ -226,6 +230,7 @@ void CpuBackend::norm(const NormArgs& args) {
 }
 
 void CpuBackend::rope(Buffer x, std::uint32_t n_heads) {
+  const Observation observed(*this, OperatorKind::kRope, x, x, kernels_.rope.name);
   const OperatorTimer timer(profile_[OperatorKind::kRope]);
   const Matrix& m = matrix(x);
   input_rows_.forget(x.id);
@@ -238,6 +243,7 @@ void CpuBackend::rope(Buffer x, std::uint32_t n_heads) {
 }
 
 void CpuBackend::add(Buffer to, Buffer from) {
+  const Observation observed(*this, OperatorKind::kResidual, from, to, kernels_.elementwise.name);
   const OperatorTimer timer(profile_[OperatorKind::kResidual]);
   const Matrix& a = matrix(to);
   const Matrix& b = matrix(from);

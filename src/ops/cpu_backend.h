@@ -20,6 +20,7 @@
 #include "kernels/kernel_set.h"
 #include "ops/backend.h"
 #include "ops/input_rows.h"
+#include "ops/operator_observer.h"
 #include "ops/prefetch_tuner.h"
 #include "ops/work_split.h"
 #include "platform/clock.h"
@@ -42,6 +43,7 @@ class CpuBackend final : public Backend {
   std::string_view instruction_set() const noexcept override;
   std::string describe() const override;
   const OperatorProfile& profile() const noexcept override { return profile_; }
+  void set_observer(OperatorObserver* observer) noexcept override { observer_ = observer; }
 
   std::uint64_t buffer_bytes(std::uint32_t n_rows, std::uint32_t n_cols) const noexcept override;
   std::uint64_t kv_bytes(const KvShape& shape, std::uint32_t n_pages) const noexcept override;
@@ -109,6 +111,25 @@ class CpuBackend final : public Backend {
    private:
     OperatorTimes& times_;
     std::uint64_t start_;
+  };
+  // Reports an operator to the observer, if there is one, when it goes.
+  class Observation {
+   public:
+    Observation(CpuBackend& backend, OperatorKind kind, Buffer in, Buffer out,
+                std::string_view kernel) noexcept;
+    ~Observation();
+    Observation(const Observation&) = delete;
+    Observation& operator=(const Observation&) = delete;
+    void set_product(const MatmulArgs& args);
+    void set_layer(std::uint32_t layer) noexcept { event_.layer = layer; }
+    void set_listed_rows(std::size_t n_rows) noexcept {
+      event_.listed = true;
+      event_.n_rows = static_cast<std::uint32_t>(n_rows);
+    }
+
+   private:
+    CpuBackend& backend_;
+    OperatorEvent event_;
   };
   // Rows are `stride` floats apart. What lies behind n_cols stays zero: kernels read whole blocks
   // of columns.
@@ -203,6 +224,8 @@ class CpuBackend final : public Backend {
   const bool bf16_inputs_;  // some product of this tier takes them
   std::vector<Matrix> matrices_;
   OperatorProfile profile_;
+  OperatorObserver* observer_ = nullptr;
+  std::vector<ProductPart> observed_parts_;  // of the product in work, where it is observed
 
   InputRows input_rows_;
   WorkSplit split_;

@@ -46,6 +46,8 @@ void CpuBackend::matmul(const MatmulArgs& args) {
   for (const MatmulTarget& target : args.targets) input_rows_.forget(target.out.id);
   if (args.finish.add_to.id != Buffer::kNone) input_rows_.forget(args.finish.add_to.id);
 
+  Observation observed(*this, args.kind, args.in, args.targets.front().out, {});
+  observed.set_product(args);
   OperatorTimes& times = profile_[args.kind];
   const std::uint64_t ns_before = times.ns;
   const auto n_x =

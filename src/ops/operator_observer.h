@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+//
+// OperatorObserver: sees every operator of a backend as it ends, with the kernels that computed it,
+// for those who trace values or prove what ran. Without one a backend pays a comparison an
+// operator.
+
+#ifndef QSF_OPS_OPERATOR_OBSERVER_H_
+#define QSF_OPS_OPERATOR_OBSERVER_H_
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "ops/backend.h"
+
+namespace qsf {
+
+// What one product call computed with one kernel for one of its targets.
+struct ProductPart {
+  std::string_view prompt_kernel;  // of prompt rows; empty: there were none
+  std::string_view other_kernel;   // of the other rows; empty: there were none
+  BlockFormat format{};
+  std::uint32_t target = 0;  // index into MatmulArgs::targets
+  std::uint32_t n_rows = 0;  // weight rows of this call
+  std::uint32_t n_cols = 0;
+  std::uint64_t bytes = 0;  // of weights
+};
+
+// One operator, which has ended.
+struct OperatorEvent {
+  static constexpr std::uint32_t kNoLayer = 0xFFFFFFFFU;
+
+  OperatorKind kind = OperatorKind::kNorm;
+  std::uint64_t start_ns = 0;  // of the monotonic clock
+  std::uint64_t ns = 0;
+  std::uint32_t layer = kNoLayer;       // of attention and of storing keys and values alone
+  std::uint32_t n_rows = 0;             // rows of activations
+  std::string_view kernel;              // of what is no product; empty: no kernel of its own
+  Buffer in;                            // of a residual sum: what was added
+  Buffer out;                           // of a product: the first target's
+  bool listed = false;                  // a norm of listed rows: the one in front of the head
+  const MatmulArgs* product = nullptr;  // of products alone, with
+  std::span<const ProductPart> parts;   // what they consist of
+};
+
+class OperatorObserver {
+ public:
+  virtual ~OperatorObserver() = default;
+
+  // `rows` are those of the pass that begins.
+  virtual void pass_began(std::span<const Row> rows) = 0;
+  // Called on the thread of the pass, in order. Buffers may be read; `event` and what it points to
+  // are valid only during the call. A matrix may arrive in several products.
+  virtual void operator_ended(Backend& backend, const OperatorEvent& event) = 0;
+};
+
+}  // namespace qsf
+
+#endif  // QSF_OPS_OPERATOR_OBSERVER_H_

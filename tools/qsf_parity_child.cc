@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+
+#include "qsf_parity_child.h"
+
+#include <cstring>
+#include <utility>
+
+#include "platform/clock.h"
+#include "tool_support.h"
+
+namespace qsf_tools {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x50465351;  // "QSFP"
+constexpr std::uint32_t kProtocol = 1;
+enum Kind : std::uint32_t {
+  kHello = 1,
+  kTokenize = 2,
+  kTokens = 3,
+  kEvaluate = 4,
+  kLogits = 5,
+  kRefusal = 6
+};
+constexpr std::uint64_t kMaxTextBytes = 1U << 20;    // of a hello or a refusal
+constexpr std::uint64_t kMaxTokensBytes = 1U << 28;  // ids of a text
+constexpr std::uint32_t kMaxVocab = 1U << 24;
+
+struct Header {
+  std::uint32_t magic;
+  std::uint32_t kind;
+  std::uint64_t bytes;
+};
+static_assert(sizeof(Header) == 16);
+
+void append_u32(std::string& to, std::uint32_t value) {
+  char bytes[4];
+  std::memcpy(bytes, &value, sizeof bytes);
+  to.append(bytes, sizeof bytes);
+}
+
+std::uint32_t u32_at(const std::string& from, std::size_t offset) {
+  std::uint32_t value = 0;
+  std::memcpy(&value, from.data() + offset, sizeof value);
+  return value;
+}
+
+const char* kind_name(std::uint32_t kind) {
+  switch (kind) {
+    case kHello: return "hello";
+    case kTokens: return "tokens";
+    case kLogits: return "logits";
+    default: return "no known message";
+  }
+}
+
+}  // namespace
+
+ChildSource::ChildSource(ChildOptions options, std::unique_ptr<ChildProcess> process)
+    : options_(std::move(options)), process_(std::move(process)) {}
+
+qsf::Result<std::unique_ptr<ChildSource>> ChildSource::start(const ChildOptions& options) {
+  QSF_ASSIGN_OR_RETURN(
+      std::unique_ptr<ChildProcess> process,
+      ChildProcess::start({options.program, options.model, "--context",
+                           std::to_string(options.context), "--threads",
+                           std::to_string(options.n_threads), "--kv-type", options.kv_type}));
+  std::unique_ptr<ChildSource> source(new ChildSource(options, std::move(process)));
+  QSF_RETURN_IF_ERROR(source->hear_hello());
+  return source;
+}
+
+std::uint64_t ChildSource::deadline() const {
+  return qsf::monotonic_ns() + static_cast<std::uint64_t>(options_.timeout_seconds * 1e9);
+}
+
+qsf::Status ChildSource::send(std::uint32_t kind, const std::string& payload) {
+  const Header header = {kMagic, kind, payload.size()};
+  const std::uint64_t by = deadline();
+  QSF_RETURN_IF_ERROR(process_->write({reinterpret_cast<const char*>(&header), sizeof header}, by));
+  return process_->write(payload, by);
+}
+
+qsf::Result<std::string> ChildSource::receive(std::uint32_t kind, std::uint64_t max_bytes) {
+  const char* const name = options_.program.c_str();
+  const std::uint64_t by = deadline();
+  Header header = {};
+  QSF_RETURN_IF_ERROR(process_->read({reinterpret_cast<char*>(&header), sizeof header}, by));
+  if (header.magic != kMagic) {
+    return qsf::corrupt("%s: its answer begins with 0x%08x, expected a message of the protocol",
+                        name, header.magic);
+  }
+  const bool refusal = header.kind == kRefusal;
+  const std::uint64_t most = refusal ? kMaxTextBytes : max_bytes;
+  if (header.bytes > most || (!refusal && header.kind != kind)) {
+    return qsf::corrupt("%s: message of kind %u and %llu bytes, expected %s of at most %llu bytes",
+                        name, header.kind, static_cast<unsigned long long>(header.bytes),
+                        kind_name(kind), static_cast<unsigned long long>(most));
+  }
+  std::string payload(static_cast<std::size_t>(header.bytes), '\0');
+  QSF_RETURN_IF_ERROR(process_->read(payload, by));
+  if (refusal) return qsf::unsupported("%s: %s", name, valid_utf8(payload).c_str());
+  return payload;
+}
+
+qsf::Status ChildSource::hear_hello() {
+  QSF_ASSIGN_OR_RETURN(const std::string text, receive(kHello, kMaxTextBytes));
+  hello_ = nlohmann::json::parse(text, nullptr, false);
+  const char* const name = options_.program.c_str();
+  const auto number = [&](const char* key) -> std::uint64_t {
+    const auto found = hello_.find(key);
+    return found != hello_.end() && found->is_number_unsigned() ? found->get<std::uint64_t>() : 0;
+  };
+  if (!hello_.is_object()) return qsf::corrupt("%s: its hello is no JSON object", name);
+  if (number("protocol") != kProtocol) {
+    return qsf::unsupported("%s: speaks protocol %llu, expected %u; build it again", name,
+                            static_cast<unsigned long long>(number("protocol")), kProtocol);
+  }
+  if (number("n_vocab") == 0 || number("n_vocab") > kMaxVocab) {
+    return qsf::corrupt("%s: its hello has no n_vocab from 1 to %u", name, kMaxVocab);
+  }
+  n_vocab_ = static_cast<std::uint32_t>(number("n_vocab"));
+  return qsf::ok_status();
+}
+
+qsf::Result<std::vector<std::uint32_t>> ChildSource::tokenize(const std::string& text,
+                                                              bool parse_special) {
+  std::string payload;
+  append_u32(payload, parse_special ? 1 : 0);
+  payload += text;
+  QSF_RETURN_IF_ERROR(send(kTokenize, payload));
+  QSF_ASSIGN_OR_RETURN(const std::string answer, receive(kTokens, kMaxTokensBytes));
+  if (answer.size() % 4 != 0) {
+    return qsf::corrupt("%s: tokens of %zu bytes, expected a multiple of 4",
+                        options_.program.c_str(), answer.size());
+  }
+  std::vector<std::uint32_t> tokens(answer.size() / 4);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = u32_at(answer, 4 * i);
+  return tokens;
+}
+
+qsf::Status ChildSource::evaluate(std::span<const std::uint32_t> tokens, bool,
+                                  std::span<float> logits) {
+  std::string payload;
+  append_u32(payload, n_past_);
+  append_u32(payload, static_cast<std::uint32_t>(tokens.size()));
+  for (const std::uint32_t token : tokens) append_u32(payload, token);
+  QSF_RETURN_IF_ERROR(send(kEvaluate, payload));
+  const std::size_t row_bytes = std::size_t{n_vocab_} * sizeof(float);
+  for (std::size_t row = 0; row < tokens.size(); ++row) {
+    QSF_ASSIGN_OR_RETURN(const std::string answer, receive(kLogits, 8 + row_bytes));
+    if (answer.size() != 8 + row_bytes || u32_at(answer, 0) != row ||
+        u32_at(answer, 4) != n_vocab_) {
+      return qsf::corrupt(
+          "%s: logits of %zu bytes, row %u of %u tokens; expected %zu bytes, row %zu of %u tokens",
+          options_.program.c_str(), answer.size(), answer.size() >= 8 ? u32_at(answer, 0) : 0,
+          answer.size() >= 8 ? u32_at(answer, 4) : 0, 8 + row_bytes, row, n_vocab_);
+    }
+    std::memcpy(logits.data() + row * n_vocab_, answer.data() + 8, row_bytes);
+  }
+  n_past_ += static_cast<std::uint32_t>(tokens.size());
+  return qsf::ok_status();
+}
+
+nlohmann::json ChildSource::describe() const {
+  const auto text = [&](const char* key) -> std::string {
+    const auto found = hello_.find(key);
+    return found != hello_.end() && found->is_string() ? found->get<std::string>() : "unknown";
+  };
+  return {{"kind", "child"},          {"program", options_.program},
+          {"name", text("name")},     {"commit", text("commit")},
+          {"system", text("system")}, {"kv_type", text("kv_type")},
+          {"n_vocab", n_vocab_},      {"timeout_seconds", options_.timeout_seconds}};
+}
+
+}  // namespace qsf_tools

@@ -1,0 +1,572 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""qsf-parity as a user meets it: references that are right, wrong, dead, slow and lying; receipts that were
+changed after they were written; traces and records.
+
+Usage: qsf_parity_test.py BIN_DIR SOURCE_DIR [unittest arguments]
+"""
+
+import copy
+import hashlib
+import json
+import os
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BIN_DIR, SOURCE_DIR = sys.argv[1:3]
+PARITY = os.path.join(BIN_DIR, "qsf-parity")
+MODEL = os.path.join(SOURCE_DIR, "models", "tales-5M-4bit.qsf")
+PROMPT = "Once upon a time there was a little girl"
+TIMEOUT_S = 120
+
+# Speaks the protocol and answers from recorded logits, each mode with a fault of its own.
+FAKE_CHILD = r'''#!/usr/bin/env python3
+import os, signal, struct, sys, time
+mode = os.environ.get("FAKE_MODE", "right")
+with open(os.environ["FAKE_LOGITS"], "rb") as file:
+    data = file.read()
+n_vocab, n_tokens, n_rows, n_source = struct.unpack_from("<4I", data, 12)
+tokens = list(struct.unpack_from(f"<{n_tokens}I", data, 32 + n_source))
+body = 32 + n_source + 4 * n_tokens
+out, inp = sys.stdout.buffer, sys.stdin.buffer
+
+def send(kind, payload, magic=0x50465351, size=None):
+    out.write(struct.pack("<IIQ", magic, kind, len(payload) if size is None else size) + payload)
+    out.flush()
+
+def row(i):
+    return data[body + 4 * n_vocab * i:body + 4 * n_vocab * (i + 1)]
+
+if mode == "dead":
+    sys.exit("no model for me")
+if mode == "deaf":
+    time.sleep(600)
+if mode == "chatter":
+    sys.stderr.write("words " * 200000)
+if mode == "no magic":
+    send(1, b"{}", magic=7)
+if mode == "refuses":
+    send(6, b"this model is not for me")
+hello_vocab = n_vocab + 1 if mode == "other vocabulary" else n_vocab
+if mode == "no json":
+    send(1, b"hello")
+elif mode == "old":
+    send(1, b'{"protocol": 9, "n_vocab": 4}')
+elif mode == "huge":
+    send(1, b"", size=1 << 60)
+else:
+    send(1, f'{{"protocol": 1, "name": "fake", "commit": "c0ffee", "n_vocab": {hello_vocab}}}'.encode())
+while True:
+    head = inp.read(16)
+    if len(head) < 16:
+        break
+    magic, kind, size = struct.unpack("<IIQ", head)
+    payload = inp.read(size)
+    if kind == 2:
+        ids = list(tokens)
+        if mode == "wrong ids":
+            ids[3] += 1
+        if mode == "fewer ids":
+            ids.pop()
+        send(3, struct.pack(f"<{len(ids)}I", *ids))
+    if kind == 4:
+        past, n = struct.unpack_from("<2I", payload)
+        for i in range(n):
+            values = row(past + i)
+            here = past + i
+            if mode == "crash" and here == 2:
+                os.kill(os.getpid(), signal.SIGSEGV)
+            if mode == "leaves" and here == 2:
+                sys.exit(5)
+            if mode == "hangs" and here == 2:
+                time.sleep(600)
+            if mode == "short" and here == 2:
+                out.write(struct.pack("<IIQ", 0x50465351, 5, 8 + len(values)) + values[:100])
+                out.flush()
+                sys.exit(0)
+            if mode == "wrong row size" and here == 2:
+                values = values[:-4]
+            if mode == "wrong row number" and here == 2:
+                i += 1
+            if mode == "wrong kind" and here == 2:
+                send(3, b"")
+                continue
+            numbers = list(struct.unpack(f"<{len(values) // 4}f", values))
+            if mode == "nan" and here == 4:
+                numbers[17] = float("nan")
+            if mode == "infinity" and here == 4:
+                numbers[17] = float("inf")
+            if mode == "nan later" and here == n_tokens:
+                numbers[0] = float("nan")
+            if mode == "zeros":
+                numbers = [0.0] * len(numbers)
+            if mode == "wrong logits" and here == 4:
+                numbers = numbers[1:] + numbers[:1]
+            if mode == "negated" and here == 4:
+                numbers = [-x for x in numbers]
+            if mode == "other tokens" and here >= n_tokens - 1:
+                top = max(range(len(numbers)), key=lambda k: numbers[k])
+                numbers[(top + 1) % len(numbers)] = numbers[top] + 0.01
+            values = struct.pack(f"<{len(numbers)}f", *numbers)
+            send(5, struct.pack("<2I", i, n_vocab) + values)
+'''
+
+
+class Number(str):
+    """A number as it was written."""
+
+
+def canonical(value):
+    """Returns JSON without blanks, with sorted keys and numbers as they were written."""
+    if isinstance(value, Number):
+        return str(value)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(k)}:{canonical(v)}" for k, v in sorted(value.items())) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(canonical, value)) + "]"
+    return json.dumps(value)
+
+
+def load(name):
+    with open(path(name), encoding="utf-8") as file:
+        return json.load(file, parse_float=Number)
+
+
+def save(name, receipt, digest=True):
+    """Writes a receipt, with the digest that its content has now or the one it had."""
+    receipt = copy.deepcopy(receipt)
+    if digest:
+        receipt.pop("receipt_sha256", None)
+        receipt["receipt_sha256"] = hashlib.sha256(canonical(receipt).encode()).hexdigest()
+    with open(path(name), "w", encoding="utf-8") as file:
+        file.write(canonical(receipt))
+
+
+def setUpModule():
+    global scratch
+    scratch = tempfile.TemporaryDirectory()
+    with open(path("fake"), "w", encoding="ascii") as file:
+        file.write(FAKE_CHILD)
+    os.chmod(path("fake"), stat.S_IRWXU)
+    code, _, err = call(MODEL, "--prompt", PROMPT, "--steps", "6", "--record", path("own.logits"))
+    assert code == 0, err
+
+
+def tearDownModule():
+    scratch.cleanup()
+
+
+def path(name):
+    return os.path.join(scratch.name, name)
+
+
+def call(*arguments, **environment):
+    clean = {name: value for name, value in os.environ.items() if name != "QSF_PARITY_CHILD"}
+    done = subprocess.run([PARITY, *arguments], capture_output=True, text=True, timeout=TIMEOUT_S,
+                          stdin=subprocess.DEVNULL, env={**clean, **environment}, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def compare(*arguments, **environment):
+    return call(MODEL, "--prompt", PROMPT, *arguments, **environment)
+
+
+def fake(mode, *arguments):
+    return compare("--reference", "llama", "--reference-model", "any.gguf", "--child", path("fake"), *arguments,
+                   FAKE_MODE=mode, FAKE_LOGITS=path("own.logits"))
+
+
+class Usage(unittest.TestCase):
+    def test_help_and_version(self):
+        code, out, _ = call("--help")
+        self.assertEqual(code, 0)
+        for option in ("--reference", "--receipt", "--cos-tol", "--trace", "--kernel-records", "--timeout"):
+            self.assertIn(option, out)
+        self.assertEqual(call("--version")[1].split()[0], "qsf-parity")
+        self.assertEqual(call("verify", "--help")[0], 0)
+        self.assertEqual(call("diff", "--help")[0], 0)
+
+    def test_refusals(self):
+        for arguments, word in (
+                ((MODEL, "--reference", "exact"), "--prompt"),
+                ((MODEL, "--prompt", "a", "--ids", "1", "--reference", "exact"), "one of"),
+                ((MODEL, "--prompt", "a"), "--reference"),
+                ((MODEL, "--prompt", "a", "--record", path("x"), "--receipt", path("y")), "--reference"),
+                ((MODEL, "--ids", "1,,2", "--reference", "exact"), "token ids"),
+                ((MODEL, "--ids", "1,-2", "--reference", "exact"), "token ids"),
+                ((MODEL, "--prompt", "a", "--reference", "exact", "--cos-tol", "1.5"), "1.5"),
+                ((MODEL, "--prompt", "a", "--reference", "exact", "--child", "x"), "llama"),
+                ((MODEL, "--prompt", "a", "--reference", "llama", "--child", "x"), "--reference-model"),
+                ((MODEL, "--prompt", "a", "--reference", "llama"), "build_parity_shim"),
+                ((MODEL, "--prompt", "a", "--reference", "x", "--trace-reference", "y"), "exact")):
+            code, out, err = call(*arguments, XDG_CACHE_HOME=path("none"))
+            self.assertEqual((code, out), (2, ""), err)
+            self.assertIn(word, err)
+            self.assertEqual(err.count("\n"), 1, err)
+
+
+class References(unittest.TestCase):
+    def test_recorded_logits_of_the_same_run_are_the_same(self):
+        code, out, err = compare("--reference", path("own.logits"), "--steps", "6", "--cos-tol", "1",
+                                 "--max-error", "0", "--kl-tol", "0", "--top1")
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("largest error: 0\n", out)
+        self.assertIn("greedy tokens equal: 6 of 6", out)
+        self.assertIn("status: ok", out)
+
+    def test_exact_is_near_but_not_the_same(self):
+        code, _, err = compare("--reference", "exact")
+        self.assertEqual((code, err), (0, ""))
+        code, out, err = compare("--reference", "exact", "--max-error", "0")
+        self.assertEqual(code, 1, out)
+        self.assertIn("position 0", err)
+        code, out, err = compare("--exact", "--reference", "exact", "--max-error", "0", "--steps", "8")
+        self.assertEqual((code, err), (0, ""), out)
+
+    def test_ids_instead_of_a_prompt(self):
+        code, out, _ = call(MODEL, "--ids", "1,5,7,9", "--reference", "exact", "--steps", "0", "--exact")
+        self.assertEqual(code, 0, out)
+        self.assertIn("rows compared: 4 of 4", out)
+        code, _, err = call(MODEL, "--ids", "1,99999999", "--reference", "exact")
+        self.assertEqual(code, 3)
+        self.assertIn("token 99999999", err)
+
+    def test_positions_bound_what_is_compared(self):
+        code, out, _ = compare("--reference", "exact", "--positions", "2", "--steps", "0")
+        self.assertEqual(code, 0)
+        self.assertIn("rows compared: 2 of 2", out)
+
+    def test_files_that_are_no_reference(self):
+        with open(path("own.logits"), "rb") as file:
+            good = file.read()
+        changed = bytearray(good)
+        changed[-5] ^= 1
+        for name, content in (("empty", b""), ("cut", good[:-4]), ("head", good[:40]), ("changed", changed),
+                              ("text", b"QSFLOGIT" + b"x" * 100), ("longer", good + b"\0"),
+                              ("sizes", good[:12] + struct.pack("<4I", *[0xFFFFFFFF] * 4) + good[28:])):
+            with open(path(name), "wb") as file:
+                file.write(content)
+            code, out, err = compare("--reference", path(name), "--receipt", path("bad.json"))
+            self.assertEqual(code, 3, (name, err))
+            self.assertIn("status: not_compared", out)
+            self.assertEqual(load("bad.json")["status"], "not_compared")
+            self.assertEqual(call("verify", path("bad.json"))[0], 3, name)
+        code, _, err = compare("--reference", path("own.logits"), "--steps", "20")
+        self.assertEqual(code, 3)
+        self.assertIn("fewer --steps", err)
+        code, _, err = call(MODEL, "--prompt", "Another text", "--reference", path("own.logits"))
+        self.assertEqual(code, 1)
+        self.assertIn("token ids differ at", err)
+
+    def test_a_model_that_is_not_there(self):
+        code, out, err = call(path("no.qsf"), "--prompt", "a", "--reference", "exact", "--receipt", path("r.json"))
+        self.assertEqual(code, 3, err)
+        self.assertIn("no.qsf", err)
+        self.assertIn("status: not_compared", out)
+        self.assertEqual(call("verify", path("r.json"))[0], 3)
+
+    def test_recording_leaves_no_file_when_it_fails(self):
+        code, _, _ = fake("crash", "--record", path("never.logits"))
+        self.assertEqual(code, 3)
+        self.assertFalse(os.path.exists(path("never.logits")))
+
+
+class Children(unittest.TestCase):
+    def test_right(self):
+        for mode in ("right", "chatter"):
+            code, out, err = fake(mode, "--steps", "6", "--max-error", "0", "--record", path("of-child.logits"))
+            self.assertEqual((code, err), (0, ""), mode)
+            self.assertIn("status: ok", out)
+        code, out, _ = compare("--reference", path("of-child.logits"), "--max-error", "0", "--steps", "6")
+        self.assertEqual(code, 0, out)
+
+    def test_divergence(self):
+        for mode, word in (("wrong logits", "position 4"), ("negated", "position 4: cosine -1"),
+                           ("nan", "position 4: a logit is not finite"), ("infinity", "not finite"),
+                           ("nan later", "not finite"), ("wrong ids", "token ids differ at 3: ours "),
+                           ("fewer ids", "the reference's none"), ("other vocabulary", "vocabulary"),
+                           ("other tokens", "greedy tokens differ from step 0")):
+            code, out, err = fake(mode, "--receipt", path("child.json"))
+            self.assertEqual(code, 1, (mode, out, err))
+            self.assertIn("status: divergence", out)
+            self.assertIn(word, err, mode)
+            self.assertEqual(load("child.json")["status"], "divergence")
+            self.assertEqual(call("verify", path("child.json"))[0], 1, mode)
+
+    def test_a_child_that_fails_compares_nothing(self):
+        for mode, word in (("dead", "no model for me"), ("crash", "signal 11"), ("leaves", "exit code 5"),
+                           ("short", "ended with exit code 0"), ("wrong row size", "expected"),
+                           ("wrong row number", "expected"), ("wrong kind", "expected logits"),
+                           ("no magic", "0x00000007"), ("refuses", "this model is not for me"),
+                           ("no json", "JSON"), ("old", "protocol 9"), ("huge", "expected hello")):
+            code, out, err = fake(mode, "--receipt", path("child.json"))
+            self.assertEqual(code, 3, (mode, out, err))
+            self.assertIn("status: not_compared", out)
+            self.assertIn(word, err, mode)
+            receipt = load("child.json")
+            self.assertEqual((receipt["status"], receipt["failure"]), ("not_compared", receipt["reason"]))
+            self.assertEqual(call("verify", path("child.json"))[0], 3, mode)
+
+    def test_zeros_are_no_logits(self):
+        # Beside numbers they are wrong; only two sides of zeros would be nothing.
+        code, _, err = fake("zeros")
+        self.assertEqual(code, 1, err)
+        self.assertIn("zeros", err)
+
+    def test_waiting_ends(self):
+        for mode in ("deaf", "hangs"):
+            start = time.monotonic()
+            code, out, err = fake(mode, "--timeout", "0.5")
+            self.assertEqual(code, 3, out)
+            self.assertIn("--timeout", err)
+            self.assertLess(time.monotonic() - start, 60)
+
+    def test_a_program_that_is_not_there(self):
+        code, _, err = compare("--reference", "llama", "--reference-model", "x.gguf", "--child", path("nothing"))
+        self.assertEqual(code, 3)
+        self.assertIn("cannot be run", err)
+
+
+class Receipts(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        code, _, err = compare("--reference", path("own.logits"), "--steps", "6", "--receipt", path("good.json"))
+        assert code == 0, err
+        code, _, _ = fake("wrong logits", "--receipt", path("diverged.json"))
+        assert code == 1
+        cls.good = load("good.json")
+        cls.diverged = load("diverged.json")
+
+    def verify(self, receipt, digest=True):
+        save("tampered.json", receipt, digest)
+        return call("verify", path("tampered.json"))
+
+    def test_right_receipts(self):
+        code, out, err = call("verify", path("good.json"))
+        self.assertEqual((code, err), (0, ""), out)
+        self.assertIn("receipt: right", out)
+        self.assertEqual(call("verify", path("diverged.json"))[0], 1)
+        # The digest of this test is the tool's, so what follows is refused for what it says.
+        self.assertEqual(self.verify(self.good)[0], 0)
+        self.assertEqual(self.verify(self.good, digest=False)[0], 0)
+
+    def test_content(self):
+        good = self.good
+        self.assertEqual(len(good["rows"]), good["tokenization"]["n_ours"] + 5)
+        self.assertEqual(good["rows"][-1]["role"], "generated")
+        with open(MODEL, "rb") as file:
+            self.assertEqual(good["model"]["sha256"], hashlib.sha256(file.read()).hexdigest())
+        self.assertEqual(good["ours"]["backend"], "cpu")
+        ids = [kernel["kernel_id"] for kernel in good["kernels"]]
+        self.assertTrue(any(name.startswith("matmul_q4") for name in ids), ids)
+        self.assertTrue(any(name.startswith("attend_") for name in ids), ids)
+        self.assertTrue(any(name.startswith("norm_") for name in ids), ids)
+        self.assertTrue(good["environment"]["cpu"])
+
+    def test_the_kernels_are_those_that_ran(self):
+        code, _, _ = compare("--exact", "--reference", "exact", "--receipt", path("scalar.json"), QSF_ISA="scalar")
+        self.assertEqual(code, 0)
+        for kernel in load("scalar.json")["kernels"]:
+            self.assertTrue(kernel["kernel_id"].endswith("_scalar"), kernel)
+            if kernel["kernel_id"].startswith("matmul_"):
+                self.assertIn("_f32_", kernel["kernel_id"])
+
+    def test_any_change_without_a_new_digest(self):
+        for change in (lambda r: r["environment"].update(cpu="another"), lambda r: r.update(timestamp="2" * 20),
+                       lambda r: r["timing"].update(ours_seconds=Number("1.5"))):
+            receipt = copy.deepcopy(self.good)
+            change(receipt)
+            code, _, err = self.verify(receipt, digest=False)
+            self.assertEqual(code, 1)
+            self.assertIn("receipt_sha256", err)
+
+    def tampered(self, base, change, word):
+        receipt = copy.deepcopy(base)
+        change(receipt)
+        code, out, err = self.verify(receipt)
+        self.assertEqual(code, 1, (word, out, err))
+        self.assertIn("receipt: wrong", out, word)
+        self.assertIn(word, err)
+
+    def test_a_divergence_cannot_be_called_ok(self):
+        def hide(receipt):
+            receipt["status"] = "ok"
+            receipt["reason"] = ""
+        self.tampered(self.diverged, hide, "status")
+        self.tampered(self.diverged, lambda r: r["rows"][4].update(outcome="ok"), "rows/4/outcome")
+        self.tampered(self.diverged, lambda r: r["thresholds"].update(cosine=Number("0.0")), "outcome")
+        self.tampered(self.diverged, lambda r: r["rows"].pop(4), "position")
+        self.tampered(self.diverged, lambda r: r["summary"].update(first_divergence=None), "first_divergence")
+        self.tampered(self.diverged, lambda r: r["summary"].update(cosine_ok=True), "cosine_ok")
+
+    def test_nothing_compared_cannot_be_called_ok(self):
+        def empty(receipt):
+            receipt["rows"] = []
+            for key in receipt["summary"]:
+                if key not in ("positions", "cosine_ok", "first_divergence"):
+                    receipt["summary"][key] = 0 if key in ("rows", "compared") else None
+        self.tampered(self.good, empty, "status")
+
+        def no_positions(receipt):
+            empty(receipt)
+            receipt["summary"].update(positions=0, cosine_ok=False)
+        self.tampered(self.good, no_positions, "status")
+        self.tampered(self.good, lambda r: r["kernels"].clear(), "kernels")
+        self.tampered(self.good, lambda r: r.update(failure="the child died"), "status")
+
+    def test_every_number_is_held_to_the_others(self):
+        for key, value in self.good["summary"].items():
+            other = {True: False, False: True}[value] if isinstance(value, bool) else \
+                0 if value is None else value + 1 if isinstance(value, int) else Number("0.25")
+            self.tampered(self.good, lambda r, k=key, o=other: r["summary"].update({k: o}), "summary/" + key
+                          if key not in ("positions",) else "")
+        for key, value in (("matches", 5), ("match_rate", Number("0.5")), ("first_divergence_step", 2),
+                           ("finite", False)):
+            self.tampered(self.good, lambda r, k=key, v=value: r["greedy"].update({k: v}), "greedy")
+        self.tampered(self.good, lambda r: r["greedy"]["reference"].__setitem__(2, 7), "greedy")
+        self.tampered(self.good, lambda r: [r["greedy"][k].__setitem__(0, 7) for k in ("ours", "reference")], "token")
+        for key, value in (("match", False), ("n_ours", 3), ("first_difference", 1)):
+            self.tampered(self.good, lambda r, k=key, v=value: r["tokenization"].update({k: v}), "tokenization")
+        self.tampered(self.good, lambda r: r["tokenization"]["reference"].__setitem__(1, 3), "tokenization")
+
+    def test_every_part_of_a_row_is_held_to_the_others(self):
+        for key, value in (("position", 9), ("token", 1), ("role", "generated"), ("finite", False), ("zero", True),
+                           ("cosine", Number("0.25")), ("cosine", None), ("centred_cosine", Number("-0.5")),
+                           ("mse", Number("4.0")), ("max_abs_error", Number("0.5")), ("kl", Number("3.0")),
+                           ("kl", None), ("top_ours", [1, 2, 3, 4, 4]), ("top_ours", []), ("top1_match", False),
+                           ("top_reference", [1, 2]), ("top_reference", [999999, 1, 2, 3, 4]),
+                           ("top5_agreement", Number("0.5")), ("outcome", "not_compared")):
+            self.tampered(self.good, lambda r, k=key, v=value: r["rows"][1].update({k: v}), "")
+
+    def test_sides_kernels_and_files(self):
+        good = self.good
+        self.tampered(good, lambda r: r["kernels"][0].update(kernel_id="mock_matmul"), "mock")
+        self.tampered(good, lambda r: r["ours"].update(exact=True), "rounds")
+        self.tampered(good, lambda r: r["ours"].update(backend="none"), "sides")
+        self.tampered(good, lambda r: r["ours"].update(n_vocab=5), "")
+        self.tampered(good, lambda r: r["reference"].update(n_vocab=5), "n_vocab")
+        self.tampered(good, lambda r: r["reference"].update(kind="none"), "sides")
+        self.tampered(good, lambda r: r["model"].update(sha256="0" * 64), "another SHA-256")
+        self.tampered(good, lambda r: r["model"].update(sha256=None), "sha256")
+        self.tampered(good, lambda r: r["model"].update(path=path("own.logits")), "another SHA-256")
+        self.tampered(good, lambda r: r["reference"].update(sha256="1" * 64), "another SHA-256")
+
+    def test_the_schema(self):
+        good = self.good
+        for key in good:
+            if key != "receipt_sha256":
+                self.tampered(good, lambda r, k=key: r.pop(k), "has no " + key)
+        self.tampered(good, lambda r: r.update(extra=1), "extra")
+        self.tampered(good, lambda r: r.update(schema_version="2.0"), "schema_version")
+        self.tampered(good, lambda r: r.update(status="fine"), "status")
+        self.tampered(good, lambda r: r["rows"][0].update(more=1), "rows/0")
+        self.tampered(good, lambda r: r["rows"][0].update(cosine="high"), "rows/0/cosine")
+        self.tampered(good, lambda r: r["rows"][0].update(cosine=Number("1.5")), "rows/0/cosine")
+        self.tampered(good, lambda r: r["thresholds"].update(cosine=None), "thresholds/cosine")
+        self.tampered(good, lambda r: r["greedy"].update(steps=-1), "greedy/steps")
+        for content in ("", "[]", "{}", "3", '{"status": "ok"}'):
+            with open(path("odd.json"), "w", encoding="ascii") as file:
+                file.write(content)
+            self.assertEqual(call("verify", path("odd.json"))[0], 1, content)
+        self.assertEqual(call("verify", path("none.json"))[0], 1)
+
+    def test_a_model_that_moved(self):
+        receipt = copy.deepcopy(self.good)
+        receipt["model"]["path"] = path("moved.qsf")
+        code, out, _ = self.verify(receipt)
+        self.assertEqual(code, 0)
+        self.assertIn("not checked: model", out)
+        self.assertEqual(call("verify", path("tampered.json"), "--model", MODEL)[0], 0)
+        self.assertEqual(call("verify", path("tampered.json"), "--model", path("own.logits"))[0], 1)
+
+
+class Traces(unittest.TestCase):
+    def test_equal_runs_have_equal_traces(self):
+        compare("--reference", "exact", "--trace", path("a.trace"), "--threads", "1")
+        compare("--reference", "exact", "--trace", path("b.trace"), "--threads", "2")
+        code, out, err = call("diff", path("a.trace"), path("b.trace"))
+        self.assertEqual((code, err), (0, ""), out)
+        self.assertIn("no difference in", out)
+        self.assertEqual(call("--diff", path("a.trace"), path("b.trace"))[0], 0)
+        with open(path("a.trace"), encoding="utf-8") as file:
+            head, *points = [json.loads(line) for line in file]
+        self.assertEqual(head["points"], len(points))
+        first = [(p["layer"], p["name"]) for p in points if p["pass"] == 0]
+        self.assertEqual(first[:5], [(-1, "embedding"), (0, "attn_norm"), (0, "attn_q"), (0, "attn_k"), (0, "attn_v")])
+        self.assertEqual(first[-1][1], "output_norm")
+        for name in ("attention", "attn_out", "ffn_norm", "ffn_act", "ffn_out", "attn_q.rope"):
+            self.assertIn((1, name), first)
+        self.assertEqual(len(first), len(set(first)))
+        for point in points:
+            self.assertEqual(point["shape"][0], len(head["tokens"]) if point["pass"] == 0 else 1)
+
+    def test_the_first_difference_is_named(self):
+        code, _, _ = compare("--reference", "exact", "--trace", path("ours.trace"), "--trace-reference",
+                             path("exact.trace"))
+        self.assertEqual(code, 0)
+        code, out, _ = call("diff", path("ours.trace"), path("exact.trace"))
+        self.assertEqual(code, 1)
+        # Products are the first that rounds to 8 bits.
+        self.assertIn("pass 0, layer 0, attn_q: other bits", out)
+        self.assertEqual(call("diff", path("ours.trace"), path("exact.trace"), "--tol", "0.2")[0], 0)
+        self.assertEqual(call("diff", path("ours.trace"), path("exact.trace"), "--tol", "1e-9")[0], 1)
+
+    def test_a_changed_sign_is_seen(self):
+        compare("--reference", "exact", "--trace", path("a.trace"))
+        with open(path("a.trace"), encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        point = json.loads(lines[9])
+        point["projection"] += point["rms"]
+        lines[9] = json.dumps(point)
+        with open(path("c.trace"), "w", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+        code, out, _ = call("diff", path("a.trace"), path("c.trace"), "--tol", "0.01")
+        self.assertEqual(code, 1)
+        self.assertIn("projection", out)
+
+    def test_files_that_are_no_traces(self):
+        compare("--reference", "exact", "--trace", path("a.trace"))
+        with open(path("a.trace"), encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        for content in ("", "{}\n", "\n".join(lines[:-1]) + "\n", lines[0] + "\n", "\n".join(lines[1:]) + "\n",
+                        lines[0] + "\n[]\n"):
+            with open(path("bad.trace"), "w", encoding="utf-8") as file:
+                file.write(content)
+            self.assertEqual(call("diff", path("a.trace"), path("bad.trace"))[0], 3, content[:40])
+        self.assertEqual(call("diff", path("a.trace"), path("missing.trace"))[0], 3)
+
+
+class Records(unittest.TestCase):
+    def test_a_record_of_every_kernel_call(self):
+        code, _, err = compare("--reference", "exact", "--kernel-records", path("kernels.jsonl"), "--receipt",
+                               path("records.json"))
+        self.assertEqual((code, err), (0, ""))
+        receipt = load("records.json")
+        with open(path("kernels.jsonl"), encoding="utf-8") as file:
+            records = [json.loads(line) for line in file]
+        self.assertEqual(receipt["kernel_records"]["records"], len(records))
+        self.assertEqual({r["kernel_id"] for r in records}, {k["kernel_id"] for k in receipt["kernels"]})
+        for name, key in (("blk.0.attn_q", "hidden"), ("blk.1.ffn_gate", "hidden")):
+            mine = [r for r in records if r["layer"] == name and r["pass"] == 0]
+            self.assertTrue(mine, name)
+            self.assertEqual({r["cols"] for r in mine}, {receipt["model"][key]})
+        heads = [r for r in records if r["layer"] == "output" and r["pass"] == 0]
+        self.assertEqual(sum(r["rows"] for r in heads), receipt["model"]["n_vocab"])
+        layers = {r["layer"].split(".")[1] for r in records if r["layer"].startswith("blk.") and "attn_q" in r["layer"]}
+        self.assertEqual(layers, {str(i) for i in range(receipt["model"]["layers"])})
+        for record in records:
+            self.assertEqual((record["backend"], record["device"]), ("cpu", "cpu"))
+            self.assertGreaterEqual(record["duration_us"], 0)
+        self.assertEqual(call("verify", path("records.json"))[0], 0)
+        with open(path("kernels.jsonl"), "a", encoding="utf-8") as file:
+            file.write("{}\n")
+        self.assertEqual(call("verify", path("records.json"))[0], 1)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
