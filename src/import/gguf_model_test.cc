@@ -166,6 +166,7 @@ struct TinyLlama {
   std::string without_tensor;
   std::string extra_tensor;
   std::string misshapen;  // a tensor with one row too many
+  float q_scale = 1.0F;   // of the matrix of queries, in a tensor of its own
   std::function<void(std::string_view name, std::string& data)> change;
 
   std::string block_bytes(std::uint64_t rows, std::uint64_t cols, Rng& rng) const {
@@ -179,12 +180,18 @@ struct TinyLlama {
         data[at + offset] = '\0';
         data[at + offset + 1] = '\x28';
       };
-      if (type == 14) {
-        put(208);
-      } else {
-        put(0);
+      switch (type) {
+        case 10:  // Q2_K
+          put(80);
+          put(82);
+          break;
+        case 11: put(108); break;  // Q3_K
+        case 14: put(208); break;  // Q6_K
+        case 3:
+        case 12:
+        case 13: put(2); [[fallthrough]];  // Q4_1, Q4_K, Q5_K
+        default: put(0);
       }
-      if (type == 12 || type == 3) put(2);
       for (std::uint64_t i = 2; type == 8 && i < 34; ++i) {
         if (data[at + i] == '\x80') data[at + i] = '\0';
       }
@@ -231,6 +238,7 @@ struct TinyLlama {
     matrix("blk.0.ffn_up.weight", kFfn, kHidden);
     matrix("blk.0.ffn_down.weight", kHidden, kFfn);
     if (!extra_tensor.empty()) norm(extra_tensor);
+    if (q_scale != 1.0F) writer.add_f32_tensor("blk.0.attn_q.scale", {1}, {q_scale});
     return writer.finish();
   }
 };
@@ -303,6 +311,21 @@ TEST_F(TinyGgufTest, RowsThatRotateInPairsArePutInHalves) {
       EXPECT_TRUE(std::equal(row.begin(), row.end(), at)) << "head " << head << ", row " << i;
     }
   }
+}
+
+// As in some files of BitNet.
+TEST_F(TinyGgufTest, AScaleInATensorOfItsOwnIsApplied) {
+  TinyLlama tiny;
+  const auto plain = open(tiny);
+  ASSERT_TRUE(plain) << plain.error().message();
+  std::vector<float> expected = all_rows(**plain, SectionKind::kLayer, 0, 1);
+  tiny.q_scale = 0.375F;
+  const auto scaled = open(tiny);
+  ASSERT_TRUE(scaled) << scaled.error().message();
+  for (float& w : expected) w *= 0.375F;
+  EXPECT_EQ(all_rows(**scaled, SectionKind::kLayer, 0, 1), expected);
+  EXPECT_EQ((*scaled)->kept_format(SectionKind::kLayer, 0, 1), std::nullopt);
+  EXPECT_NE((*scaled)->kept_format(SectionKind::kLayer, 0, 2), std::nullopt);
 }
 
 TEST_F(TinyGgufTest, ACodeThatNoTypeHoldsIsRequantisedWithAWarning) {
