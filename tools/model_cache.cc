@@ -165,12 +165,19 @@ bool is_file(const std::string& path) {
   return ::stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode);
 }
 
+// The converter to run, and how.
+struct Converter {
+  std::string path;
+  std::string i2s_layout;
+  bool quiet;
+};
+
 // Runs the converter and waits for it; returns its exit code, 128 and the signal that ended it, or
 // 127 when it could not be started.
-int run_converter(const std::string& converter, const std::string& from, const std::string& to,
-                  bool quiet) {
-  std::vector<std::string> arguments = {converter, "--quant-type", "keep"};
-  if (quiet) arguments.emplace_back("--quiet");
+int run_converter(const Converter& converter, const std::string& from, const std::string& to) {
+  std::vector<std::string> arguments = {converter.path, "--quant-type", "keep", "--i2s-layout",
+                                        converter.i2s_layout};
+  if (converter.quiet) arguments.emplace_back("--quiet");
   // Behind this a path may begin with a dash.
   arguments.insert(arguments.end(), {"--", from, to});
   std::vector<char*> argv;
@@ -183,7 +190,7 @@ int run_converter(const std::string& converter, const std::string& from, const s
   posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
   pid_t child = 0;
   const int failure =
-      ::posix_spawn(&child, converter.c_str(), &actions, nullptr, argv.data(), environ);
+      ::posix_spawn(&child, converter.path.c_str(), &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (failure != 0) return 127;
   int status = 0;
@@ -220,13 +227,13 @@ bool has_room(const std::string& folder, std::uint64_t n_bytes, std::string& err
 }
 
 // Makes `target`. Requires  the lock is held
-bool convert(const std::string& path, const Identity& identity, const std::string& converter,
-             const std::string& folder, const std::string& target, bool quiet, std::string& error) {
+bool convert(const std::string& path, const Identity& identity, const Converter& converter,
+             const std::string& folder, const std::string& target, std::string& error) {
   if (!has_room(folder, identity.bytes, error)) return false;
-  if (!quiet) print_error(kRunTool, path + ": converting it once, to " + target);
-  const int code = run_converter(converter, path, target, quiet);
+  if (!converter.quiet) print_error(kRunTool, path + ": converting it once, to " + target);
+  const int code = run_converter(converter, path, target);
   if (code != 0) {
-    error = path + ": could not be converted: " + converter +
+    error = path + ": could not be converted: " + converter.path +
             (code == 127  ? " cannot be started"
              : code > 128 ? " was ended by signal " + std::to_string(code - 128)
                           : " failed, as it says above") +
@@ -247,14 +254,14 @@ bool is_gguf_path(const std::string& path) {
   return path.ends_with(kSuffix);
 }
 
-std::optional<std::string> converted_model(const std::string& path, bool quiet,
-                                           std::string& error) {
+std::optional<std::string> converted_model(const std::string& path, const std::string& i2s_layout,
+                                           bool quiet, std::string& error) {
   const auto identity = identify(path, error);
   if (!identity) return std::nullopt;
-  const std::string converter = program_folder() + "qsf-convert";
+  const Converter converter = {program_folder() + "qsf-convert", i2s_layout, quiet};
   struct stat about = {};
-  if (::stat(converter.c_str(), &about) != 0) {
-    error = path + ": a GGUF file is converted before it runs, and there is no " + converter +
+  if (::stat(converter.path.c_str(), &about) != 0) {
+    error = path + ": a GGUF file is converted before it runs, and there is no " + converter.path +
             "; convert it where there is one: qsf-convert MODEL.gguf MODEL.qsf";
     return std::nullopt;
   }
@@ -266,6 +273,7 @@ std::optional<std::string> converted_model(const std::string& path, bool quiet,
   Fingerprint maker;
   maker.add(qsf_version());
   maker.add(about);
+  maker.add(i2s_layout);
   std::string stem = fs::path(path).stem().string();
   if (stem.size() > 100) stem.resize(100);
   const std::string prefix = stem + "-" + identity->text + "-";
@@ -281,7 +289,7 @@ std::optional<std::string> converted_model(const std::string& path, bool quiet,
   }
   // Another process may have made it meanwhile.
   if (is_file(target)) return target;
-  if (!convert(path, *identity, converter, *folder, target, quiet, error)) return std::nullopt;
+  if (!convert(path, *identity, converter, *folder, target, error)) return std::nullopt;
   remove_older(*folder, prefix, name);
   return target;
 }

@@ -17,6 +17,7 @@
 #include "kernels/sample/sample.h"
 #include "kernels/softmax/softmax.h"
 #include "qsf_bench_kernels.h"
+#include "quant/base3.h"
 
 namespace qsf_tools {
 namespace {
@@ -128,6 +129,20 @@ void bench_rotations(Rows& rows, KernelBench& bench) {
   }
 }
 
+// From the base-3 of files to what kernels read: no kernel of a tier, but work of the same kind.
+void bench_base3(KernelBench& bench) {
+  constexpr std::size_t kBlocks = 32;  // of 80 columns and 16 rows
+  constexpr std::size_t kLines = 5 * kBlocks;
+  constexpr const char* kName = "base3_to_2bit_lines";
+  if (!bench.wants(kName, qsf::kernels::Isa::kScalar)) return;
+  qsf::Rng rng(2);
+  std::vector<std::byte> base3(4 * kBlocks * qsf::kLineBytes);
+  for (std::byte& byte : base3) byte = static_cast<std::byte>(rng.below(256));
+  std::vector<std::byte> lines(kLines * qsf::kLineBytes);
+  bench.measure(kName, "32 blocks of 80 columns", static_cast<double>(base3.size() + lines.size()),
+                0.0, [&] { qsf::base3_to_2bit_lines(base3.data(), kLines, lines.data()); });
+}
+
 }  // namespace
 
 void bench_small_kernels(KernelBench& bench) {
@@ -138,6 +153,7 @@ void bench_small_kernels(KernelBench& bench) {
   bench_softmax(rows, bench);
   bench_conversions(rows, bench);
   bench_rotations(rows, bench);
+  bench_base3(bench);
 }
 
 }  // namespace qsf_tools

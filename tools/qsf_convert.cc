@@ -157,8 +157,8 @@ qsf::Result<Input> open_folder(const std::string& folder) {
                ternary ? qsf::QuantPreset::kKeep : qsf::QuantPreset::k4Bit};
 }
 
-qsf::Result<Input> open_gguf(const std::string& path) {
-  QSF_ASSIGN_OR_RETURN(auto model, qsf::GgufModel::open(path));
+qsf::Result<Input> open_gguf(const std::string& path, qsf::I2sLayout i2s_layout) {
+  QSF_ASSIGN_OR_RETURN(auto model, qsf::GgufModel::open(path, i2s_layout));
   for (const std::string& warning : model->warnings()) print_error(kTool, "warning: " + warning);
   const auto& data = model->tokenizer();
   if (!data) return qsf::Status(data.error()).with_context(path);
@@ -198,15 +198,18 @@ qsf::Status convert(const ConvertOptions& options) {
   QSF_RETURN_IF_ERROR(check_input(options.input));
   QSF_RETURN_IF_ERROR(check_output(options));
   std::error_code ignored;
+  const qsf::I2sLayout i2s_layout = *qsf::find_i2s_layout(options.i2s_layout);
   QSF_ASSIGN_OR_RETURN(const Input input, fs::is_directory(options.input, ignored)
                                               ? open_folder(options.input)
-                                              : open_gguf(options.input));
+                                              : open_gguf(options.input, i2s_layout));
   if (input.tokenizer.empty()) {
     print_error(kTool, "warning: " + options.input +
                            ": no tokenizer; the file will take and give token ids alone");
   }
   qsf::TranscodeOptions transcode;
   transcode.preset = qsf::find_quant_preset(options.quant_type).value_or(input.default_preset);
+  transcode.native_ternary =
+      options.purpose == "ram" ? qsf::QuantType::kTernaryRow : qsf::QuantType::kTernaryBase3;
   transcode.block = options.block;
   transcode.layout = static_cast<qsf::Layout>(options.layout);
   transcode.compression = compression_of(options.compression);

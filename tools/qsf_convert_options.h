@@ -14,10 +14,12 @@ namespace qsf_tools {
 struct ConvertOptions {
   std::string input;  // empty with `random`
   std::string output;
-  std::string random;      // name of a shape whose weights are made up; empty: none
-  std::uint64_t seed = 1;  // of random weights
-  std::string head_type;   // of embedding and head of random weights; empty: as the rest
-  std::string quant_type;  // empty: what suits the input
+  std::string random;               // name of a shape whose weights are made up; empty: none
+  std::uint64_t seed = 1;           // of random weights
+  std::string head_type;            // of embedding and head of random weights; empty: as the rest
+  std::string quant_type;           // empty: what suits the input
+  std::string purpose = "disk";     // of natively ternary matrices: disk or ram
+  std::string i2s_layout = "auto";  // of a GGUF file's tensors of type I2_S
   std::string compression = "none";
   std::uint32_t block = 64;
   std::uint32_t layout = 1;

@@ -176,7 +176,7 @@ int run(const RunOptions& options) {
   std::optional<std::string> model = options.model ? options.model : find_bundled_model(problem);
   if (problem.empty() && options.model) problem = check_model_path(*options.model);
   if (problem.empty() && is_gguf_path(*model)) {
-    model = converted_model(*model, options.quiet, problem);
+    model = converted_model(*model, options.i2s_layout, options.quiet, problem);
   }
   if (!problem.empty()) {
     print_error(kRunTool, problem);

@@ -18,6 +18,7 @@ inline constexpr const char* kRunTool = "qsf-run";
 
 struct RunOptions {
   std::optional<std::string> model;  // none: the bundled one
+  std::string i2s_layout = "auto";   // of a GGUF file, as qsf-convert takes it
   std::optional<std::string> prompt;
   std::string prompt_file;        // empty: none; "-": standard input
   std::optional<int> max_tokens;  // none: 256, in a chat as many as the context has room for

@@ -229,7 +229,7 @@ Status I2sDecoder::keep_blocks(const Rows& rows, std::uint64_t row, std::span<st
     if (std::fabs(min) > kF16Max) {
       return unsupported("%s: row %" PRIu64
                          " has a scale of %g, beyond what 2bit can hold; convert "
-                         "to another type, such as --type bf16",
+                         "to another type, such as --quant-type bf16",
                          name_.c_str(), row, static_cast<double>(scale));
     }
     if (scale < 0.0F) {

@@ -219,7 +219,7 @@ TEST(I2sDecoderTest, ScalesThat2BitCannotHoldAreDecodedAlone) {
   std::vector<std::byte> kept(row_major_bytes(*decoder->kept_format(), 64));
   const Status status = decoder->read_kept_rows(0, 1, kept);
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-  EXPECT_NE(status.message().find("--type"), std::string::npos);
+  EXPECT_NE(status.message().find("--quant-type"), std::string::npos);
 }
 
 TEST(I2sDecoderTest, Qk256HasFourLevelsAndIsKeptAsItIs) {

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/f16.h"
+#include "quant/base3.h"
 #include "quant/codec.h"
 #include "quant/floats.h"
 #include "quant/interleave.h"
@@ -101,7 +102,7 @@ Status run_units(std::size_t n_units, unsigned n_threads, const Work& work) {
 }
 
 bool is_ternary(QuantType type) noexcept {
-  return type == QuantType::kTernary || type == QuantType::kTernaryRow;
+  return type == QuantType::kTernary || scale_form(type) == ScaleForm::kRow;
 }
 
 class Transcoder {
@@ -149,7 +150,13 @@ class Transcoder {
                      ErrorSums& sums) const;
   Status keep_unit(const Tensor& t, BlockFormat format, Layout layout, std::uint32_t first_row,
                    std::uint32_t n_rows, MutableByteSpan out) const;
-  Status scan_kept(const Tensor& t, BlockFormat format) const;
+  // The format of what read_kept_rows() gives. Requires  the source keeps the tensor
+  BlockFormat source_format(const Tensor& t) const noexcept {
+    return *source_.kept_format(t.section.kind, t.section.layer, t.index);
+  }
+  Result<bool> has_row_scales(const Tensor& t, BlockFormat format) const;
+  Result<BlockFormat> choose_kept(const Tensor& t, BlockFormat own) const;
+  Status scan_kept(const Tensor& t) const;
   void warn_of_requantised();
   Result<ErrorSums> measure(const Tensor& t, BlockFormat format);
   Result<TernaryScan> scan_ternary(const Tensor& t) const;
@@ -232,16 +239,61 @@ Status Transcoder::keep_unit(const Tensor& t, BlockFormat format, Layout layout,
     rows.resize(n_rows * row_major_bytes(format, n_cols));
     row_major = rows;
   }
-  QSF_RETURN_IF_ERROR(source_.read_kept_rows(t.section.kind, t.section.layer, t.index, first_row,
-                                             n_rows, row_major));
-  QSF_RETURN_IF_ERROR(check_blocks(format, Layout::kRowMajor, n_rows, n_cols, row_major)
-                          .with_context(full_name(t)));
+  const BlockFormat own = source_format(t);
+  std::vector<std::byte> own_rows;
+  if (own != format) own_rows.resize(n_rows * row_major_bytes(own, n_cols));
+  const MutableByteSpan read = own != format ? MutableByteSpan(own_rows) : row_major;
+  QSF_RETURN_IF_ERROR(
+      source_.read_kept_rows(t.section.kind, t.section.layer, t.index, first_row, n_rows, read));
+  QSF_RETURN_IF_ERROR(
+      check_blocks(own, Layout::kRowMajor, n_rows, n_cols, read).with_context(full_name(t)));
+  const std::size_t own_bytes = row_major_bytes(own, n_cols);
+  const std::size_t n_bytes = row_major_bytes(format, n_cols);
+  for (std::uint32_t r = 0; r < n_rows && own != format; ++r) {
+    repack_ternary_row(own, format, n_cols, read.subspan(r * own_bytes, own_bytes),
+                       row_major.subspan(r * n_bytes, n_bytes));
+  }
   if (layout == Layout::kInterleaved) interleave_rows(format, n_rows, n_cols, rows, out);
   return ok_status();
 }
 
+// Returns whether every row of a tensor of ternary blocks has one scale. Rows that the source
+// cannot keep are left to be found when they are written.
+Result<bool> Transcoder::has_row_scales(const Tensor& t, BlockFormat format) const {
+  const std::uint32_t n_rows = t.source->rows;
+  std::atomic<bool> all{true};
+  Status status = run_units(ceil_div(n_rows, kUnitRows), options_.n_threads, [&](std::size_t unit) {
+    QSF_RETURN_IF_ERROR(check_cancelled());
+    const auto row = static_cast<std::uint32_t>(unit * kUnitRows);
+    const std::uint32_t n = std::min(kUnitRows, n_rows - row);
+    const std::size_t n_bytes = row_major_bytes(format, t.source->cols);
+    if (!all) return ok_status();
+    std::vector<std::byte> bytes(n * n_bytes);
+    QSF_RETURN_IF_ERROR(
+        source_.read_kept_rows(t.section.kind, t.section.layer, t.index, row, n, bytes));
+    for (std::uint32_t r = 0; r < n; ++r) {
+      const auto one = ByteSpan(bytes).subspan(r * n_bytes, n_bytes);
+      if (!has_one_ternary_scale(format, t.source->cols, one)) all = false;
+    }
+    return ok_status();
+  });
+  if (status.code() == StatusCode::kUnsupported) return false;
+  QSF_RETURN_IF_ERROR(std::move(status));
+  return all.load();
+}
+
+// Returns the type that a file gives a tensor that the source keeps in `own`.
+Result<BlockFormat> Transcoder::choose_kept(const Tensor& t, BlockFormat own) const {
+  bool by_row = own.type == QuantType::kTernaryRow;
+  if (own.type == QuantType::kTernary) {
+    QSF_ASSIGN_OR_RETURN(by_row, has_row_scales(t, own));
+  }
+  return by_row ? block_format(options_.native_ternary, 0) : own;
+}
+
 // Reads all rows of a tensor whose blocks are kept, for what the source says of them.
-Status Transcoder::scan_kept(const Tensor& t, BlockFormat format) const {
+Status Transcoder::scan_kept(const Tensor& t) const {
+  const BlockFormat format = source_format(t);
   const std::uint32_t n_rows = t.source->rows;
   return run_units(ceil_div(n_rows, kUnitRows), options_.n_threads, [&](std::size_t unit) {
     QSF_RETURN_IF_ERROR(check_cancelled());
@@ -263,7 +315,7 @@ Result<bool> Transcoder::give_up_keeping() {
     for (std::size_t i = 0; i < formats_[s].size(); ++i) {
       if (!kept_[s][i] || is_float_type(formats_[s][i].type)) continue;
       const Tensor t = tensor(s, i);
-      Status status = scan_kept(t, formats_[s][i]);
+      Status status = scan_kept(t);
       if (status.ok()) continue;
       if (status.code() != StatusCode::kUnsupported) return status;
       if (is_ternary(formats_[s][i].type)) spec_.natively_ternary = false;
@@ -381,7 +433,9 @@ Status Transcoder::choose_formats() {
       if (keeps && t.source->rows > 1) {
         const auto own = source_.kept_format(t.section.kind, t.section.layer, i);
         kept[i] = own.has_value();
-        format = own.value_or(format);
+        if (own) {
+          QSF_ASSIGN_OR_RETURN(format, choose_kept(t, *own));
+        }
         n_matrices += t.section.kind == SectionKind::kLayer ? 1 : 0;
         n_exact += t.section.kind == SectionKind::kLayer && is_ternary(format.type) ? 1 : 0;
       }
@@ -391,14 +445,12 @@ Status Transcoder::choose_formats() {
         QSF_ASSIGN_OR_RETURN(const TernaryScan scan, scan_ternary(t));
         if (scan.is_natively_ternary()) {
           ++n_ternary;
-          const float m = scan.magnitude();
-          if (by_row || f16_holds_exactly(std::span(&m, 1))) ++n_exact;
-          format =
-              block_format(by_row ? QuantType::kTernaryRow : QuantType::kTernary, options_.block);
+          ++n_exact;
+          format = block_format(by_row ? QuantType::kTernaryRow : options_.native_ternary, 0);
         }
       }
       if (options_.preset == QuantPreset::kMixed && t.source->rows > 1 &&
-          format.type != QuantType::kTernary && !is_float_type(format.type)) {
+          !is_ternary(format.type) && !is_float_type(format.type)) {
         QSF_ASSIGN_OR_RETURN(format, choose_mixed(t, format));
       }
       formats.push_back(format);
@@ -533,6 +585,7 @@ Result<TranscodeReport> Transcoder::write(const std::string& path, FileOps& ops)
 
 Result<TranscodeReport> transcode(const ModelSource& source, const std::string& path,
                                   const TranscodeOptions& options, FileOps& ops) {
+  QSF_CHECK(scale_form(options.native_ternary) == ScaleForm::kRow);
   if (options.n_threads < 1 || !is_valid({QuantType::kQ4, options.block})) {
     return invalid_argument(
         "%u threads and blocks of %u, expected at least 1 and 32, 64, 128 or "

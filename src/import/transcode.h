@@ -32,6 +32,9 @@ struct TranscodeProgress {
 struct TranscodeOptions {
   QuantPreset preset = QuantPreset::k4Bit;
   std::uint32_t block = 64;  // 32, 64, 128 or 256
+  // What natively ternary matrices become with ternary, mixed and keep: kTernaryBase3, 1.6 bits for
+  // reading weights from disk all the time, or kTernaryRow, which is read once and kept as it is.
+  QuantType native_ternary = QuantType::kTernaryBase3;
   Layout layout = Layout::kInterleaved;
   Compression compression = Compression::kNone;
   std::uint64_t tile_bytes = kDefaultTileBytes;

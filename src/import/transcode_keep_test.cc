@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/rng.h"
 #include "format/qsf_reader.h"
 #include "format/tensor_values.h"
 #include "import/hf_model.h"
@@ -33,6 +34,7 @@ class KeepingSource final : public ModelSource {
     add(SectionKind::kFinal, 0);
   }
 
+  BlockFormat kept = kKept;
   TensorKind not_kept = TensorKind::kFfnDown;
   TensorKind refused = TensorKind::kRouter;   // kept_format() says yes, read_kept_rows() no
   TensorKind infinite = TensorKind::kRouter;  // has a scale that is not finite
@@ -50,7 +52,7 @@ class KeepingSource final : public ModelSource {
   std::optional<BlockFormat> kept_format(SectionKind section, std::uint32_t layer,
                                          std::size_t tensor) const noexcept override {
     if (tensors(section, layer)[tensor].kind == not_kept) return std::nullopt;
-    return kKept;
+    return kept;
   }
   Status read_kept_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
                         std::uint32_t first_row, std::uint32_t n_rows,
@@ -61,9 +63,9 @@ class KeepingSource final : public ModelSource {
     }
     std::vector<float> weights(std::size_t{n_rows} * t.cols);
     QSF_RETURN_IF_ERROR(read_rows(section, layer, tensor, first_row, weights));
-    const std::size_t n_bytes = row_major_bytes(kKept, t.cols);
+    const std::size_t n_bytes = row_major_bytes(kept, t.cols);
     for (std::uint32_t r = 0; r < n_rows; ++r) {
-      encode_row(kKept, std::span(weights).subspan(std::size_t{r} * t.cols, t.cols),
+      encode_row(kept, std::span(weights).subspan(std::size_t{r} * t.cols, t.cols),
                  out.subspan(r * n_bytes, n_bytes));
     }
     if (t.kind == infinite) store_le<std::uint16_t>(out, 0, 0x7C00);
@@ -90,8 +92,10 @@ class TranscodeKeepTest : public testing::Test {
     source_ = std::make_unique<KeepingSource>(std::move(*model));
   }
 
-  Result<TranscodeReport> convert(Layout layout) {
+  Result<TranscodeReport> convert(Layout layout,
+                                  QuantType native_ternary = QuantType::kTernaryBase3) {
     TranscodeOptions options;
+    options.native_ternary = native_ternary;
     options.preset = QuantPreset::kKeep;
     options.block = 64;
     options.layout = layout;
@@ -145,6 +149,72 @@ TEST_F(TranscodeKeepTest, BlocksOfTheSourceReachTheFileInEveryLayout) {
     }
     ASSERT_EQ(report->warnings.size(), 1U);
     EXPECT_THAT(report->warnings[0], HasSubstr("matrices of Q4_1 are not kept"));
+  }
+}
+
+// Weights of -m, 0 and m, one m for each row of each matrix, kept in blocks or rows of ternary.
+TEST_F(TranscodeKeepTest, TernaryRowsGetOneScaleAndStayExact) {
+  TestTensors tensors = tiny_llama_tensors();
+  Rng rng(5);
+  for (auto& [name, tensor] : tensors) {
+    if (tensor.shape.size() != 2) continue;
+    float m = 0.0F;
+    for (std::size_t i = 0; i < tensor.values.size(); ++i) {
+      if (i % tensor.shape[1] == 0) m = 0.25F * static_cast<float>(1 + rng.below(9));
+      tensor.values[i] = m * (static_cast<float>(rng.below(3)) - 1.0F);
+    }
+  }
+  write_model(folder_, kTinyLlamaConfig, tensors);
+  source_ = std::make_unique<KeepingSource>(std::move(*HfModel::open(folder_.path())));
+  source_->not_kept = TensorKind::kRouter;
+  for (const BlockFormat kept :
+       {BlockFormat{QuantType::kTernary, 256}, block_format(QuantType::kTernaryRow, 0)}) {
+    for (const QuantType native : {QuantType::kTernaryBase3, QuantType::kTernaryRow}) {
+      source_->kept = kept;
+      for (const Layout layout : {Layout::kRowMajor, Layout::kInterleaved}) {
+        const auto report = convert(layout, native);
+        ASSERT_TRUE(report) << report.error().message();
+        EXPECT_TRUE(report->warnings.empty());
+        const auto reader = QsfReader::open(folder_.file("out.qsf"));
+        ASSERT_TRUE(reader) << reader.error().message();
+        EXPECT_TRUE(reader->spec().natively_ternary);
+        for (const SectionDirectory& section : reader->directories()) {
+          for (std::uint32_t i = 0; i < section.tensors.size(); ++i) {
+            const TensorInfo& info = section.tensors[i];
+            if (info.rows == 1) continue;
+            EXPECT_EQ(info.format, block_format(native, 0));
+            std::vector<float> want(std::size_t{info.rows} * info.cols);
+            ASSERT_TRUE(source_->read_rows(section.kind, section.layer, i, 0, want).ok());
+            EXPECT_EQ(*read_tensor_values(*reader, section, i), want);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Scales that differ within a row cannot become one: the blocks stay.
+TEST_F(TranscodeKeepTest, TernaryBlocksOfDifferentScalesStayBlocks) {
+  std::string config = kTinyLlamaConfig;
+  config.replace(config.find(":20"), 3, ":72");
+  TestTensors tensors = tiny_llama_tensors();
+  Rng rng(6);
+  for (auto& [name, tensor] : tensors) {
+    if (name.find("mlp.") == std::string::npos) continue;
+    const bool down = name.find("down_proj") != std::string::npos;
+    tensor = random_tensor(
+        down ? std::vector<std::uint64_t>{16, 72} : std::vector<std::uint64_t>{72, 16}, rng);
+  }
+  write_model(folder_, config.c_str(), tensors);
+  source_ = std::make_unique<KeepingSource>(std::move(*HfModel::open(folder_.path())));
+  source_->kept = {QuantType::kTernary, 32};
+  source_->not_kept = TensorKind::kRouter;
+  const auto report = convert(Layout::kInterleaved);
+  ASSERT_TRUE(report) << report.error().message();
+  for (const TensorReport& t : report->tensors) {
+    if (t.rows == 1) continue;
+    const BlockFormat one_block = block_format(QuantType::kTernaryBase3, 0);  // of 16 columns
+    EXPECT_EQ(t.format, t.cols > 32 ? source_->kept : one_block) << t.source_name;
   }
 }
 

@@ -187,11 +187,17 @@ TestTensors ternary_tensors(float m) {
 
 TEST(TranscodeTest, NativelyTernaryMatricesAreRecognisedAndExact) {
   const TemporaryFolder folder;
-  const TestTensors tensors = ternary_tensors(0.0421142578125F);  // an f16 number
+  const TestTensors tensors = ternary_tensors(0.1F);  // no f16 number
   const auto model = open_model(folder, tensors);
-  for (const QuantPreset preset : {QuantPreset::kTernary, QuantPreset::kMixed}) {
+  const std::pair<QuantPreset, QuantType> cases[] = {
+      {QuantPreset::kTernary, QuantType::kTernaryBase3},
+      {QuantPreset::kTernary, QuantType::kTernaryRow},
+      {QuantPreset::kMixed, QuantType::kTernaryBase3},
+      {QuantPreset::kMixed, QuantType::kTernaryRow}};
+  for (const auto& [preset, native_ternary] : cases) {
     TranscodeOptions options;
     options.preset = preset;
+    options.native_ternary = native_ternary;
     const auto report = convert(*model, folder.file("out.qsf"), options);
     ASSERT_TRUE(report) << report.error().message();
     EXPECT_TRUE(report->warnings.empty());
@@ -199,7 +205,7 @@ TEST(TranscodeTest, NativelyTernaryMatricesAreRecognisedAndExact) {
     EXPECT_TRUE(reader->spec().natively_ternary);
     for (const TensorReport& line : report->tensors) {
       if (line.rows == 1 || line.kind == TensorKind::kTokenEmbedding) continue;
-      EXPECT_EQ(line.format.type, QuantType::kTernary) << line.source_name;
+      EXPECT_EQ(line.format.type, native_ternary) << line.source_name;
       EXPECT_EQ(line.relative_error, 0.0) << line.source_name;
     }
     const SectionDirectory& layer = reader->layer(1);

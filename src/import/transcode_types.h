@@ -26,9 +26,11 @@ namespace qsf {
 //   ternary ternary-row           layers ternary; token embedding and head 4-bit
 //   mixed     Q, K, V, gate and up 2-bit; attention output, down, embedding and head 4-bit. Each is
 //             measured and widened (2, 3, 4, 8 bits) until its cosine with the original reaches
-//             0.99; a natively ternary matrix becomes ternary.
+//             0.99.
 //   keep      what the input holds, bit for bit, in a type that can hold it exactly; 8-bit where
 //             there is none
+//
+// With ternary, mixed and keep a natively ternary matrix gets one scale a row and stays exact.
 //
 // Attention output is 4-bit because, like down, it writes into the residual stream, where no norm
 // follows before the next layers read it. Position embeddings are f16 with every coded type: they

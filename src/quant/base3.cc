@@ -7,9 +7,9 @@
 #include <cstring>
 #include <vector>
 
-#include "quant/bit_pack.h"
+#include "quant/codec.h"
+#include "quant/fields.h"
 #include "quant/ternary.h"
-#include "quant/types.h"
 
 namespace qsf {
 namespace {
@@ -95,31 +95,61 @@ void base3_to_2bit_lines(const std::byte* base3, std::uint64_t n_lines, std::byt
   for (std::size_t p = 0; p < kLineBytes; p += kBytes) turn_bytes(base3 + p, lines + p, n_lines);
 }
 
-void ternary_row_to_base3(std::uint64_t n_cols, ByteSpan row, MutableByteSpan out) noexcept {
-  constexpr BlockFormat kFrom = block_format(QuantType::kTernaryRow, 0);
-  constexpr BlockFormat kTo = block_format(QuantType::kTernaryBase3, 0);
-  constexpr std::uint32_t kBoth = 320;  // columns that are whole blocks of either type
-  std::copy_n(row.data(), 4, out.data());
-  for (std::uint64_t first = 0; first < n_cols; first += kBoth) {
-    std::uint8_t codes[kBoth] = {};
-    const auto n = static_cast<std::uint32_t>(std::min<std::uint64_t>(kBoth, n_cols - first));
-    for (std::uint32_t c = 0; c < n; c += kFrom.block) {
-      unpack_2bit(row.data() + locate_in_row(kFrom, (first + c) / kFrom.block).codes, kFrom.block,
-                  codes + c);
-    }
-    std::fill(codes + n, codes + kBoth, std::uint8_t{0});
-    for (std::uint32_t c = 0; c < n; c += kTo.block) {
-      pack_base3(codes + c, kTo.block, kTo.block,
-                 out.data() + locate_in_row(kTo, (first + c) / kTo.block).codes);
-    }
+namespace {
+
+// One block of a row: its scale and the codes of the columns that exist.
+struct TernaryBlock {
+  float scale;
+  bool is_zero;
+  std::uint32_t n_true;
+};
+
+TernaryBlock unpack_ternary_block(BlockFormat from, std::uint64_t n_cols, ByteSpan row,
+                                  std::uint64_t b, std::uint8_t* codes) noexcept {
+  block_codec(from.type).unpack(row.data() + locate_in_row(from, b).codes, from.block, codes);
+  const auto n =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(from.block, n_cols - b * from.block));
+  const float scale = row_block_scale(from, row, b).scale;
+  return {scale, scale == 0.0F || std::count(codes, codes + n, std::uint8_t{1}) == n, n};
+}
+
+}  // namespace
+
+bool has_one_ternary_scale(BlockFormat from, std::uint64_t n_cols, ByteSpan row) noexcept {
+  float scale = 0.0F;
+  for (std::uint64_t b = 0; b < blocks_per_row(from, n_cols); ++b) {
+    std::uint8_t codes[kMaxBlock];
+    const TernaryBlock block = unpack_ternary_block(from, n_cols, row, b, codes);
+    if (block.is_zero || block.scale == scale) continue;
+    if (scale != 0.0F) return false;
+    scale = block.scale;
+  }
+  return true;
+}
+
+void repack_ternary_row(BlockFormat from, BlockFormat to, std::uint64_t n_cols, ByteSpan row,
+                        MutableByteSpan out) {
+  std::vector<std::uint8_t> codes(n_cols + 2 * std::size_t{kMaxBlock});
+  float scale = row_block_scale(from, row, 0).scale;
+  for (std::uint64_t b = 0; b < blocks_per_row(from, n_cols); ++b) {
+    std::uint8_t* own = codes.data() + b * from.block;
+    const TernaryBlock block = unpack_ternary_block(from, n_cols, row, b, own);
+    if (block.is_zero) std::fill_n(own, block.n_true, std::uint8_t{1});
+    if (!block.is_zero) scale = block.scale;
+    std::fill(own + block.n_true, own + from.block, std::uint8_t{0});
+  }
+  store_le(out, 0, scale);
+  for (std::uint64_t b = 0; b < blocks_per_row(to, n_cols); ++b) {
+    block_codec(to.type).pack(codes.data() + b * to.block, to.block, to.block,
+                              out.data() + locate_in_row(to, b).codes);
   }
 }
 
 void encode_base3_row(std::span<const float> weights, MutableByteSpan out) {
-  std::vector<std::byte> row(
-      row_major_bytes(block_format(QuantType::kTernaryRow, 0), weights.size()));
+  constexpr BlockFormat kByRow = block_format(QuantType::kTernaryRow, 0);
+  std::vector<std::byte> row(row_major_bytes(kByRow, weights.size()));
   encode_ternary_row(weights, row);
-  ternary_row_to_base3(weights.size(), row, out);
+  repack_ternary_row(kByRow, block_format(QuantType::kTernaryBase3, 0), weights.size(), row, out);
 }
 
 }  // namespace qsf

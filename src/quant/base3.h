@@ -21,6 +21,7 @@
 #include <span>
 
 #include "base/bytes.h"
+#include "quant/types.h"
 
 namespace qsf {
 
@@ -47,10 +48,16 @@ void base3_to_2bit_lines(const std::byte* base3, std::uint64_t n_lines, std::byt
 // Requires  every weight is finite
 void encode_base3_row(std::span<const float> weights, MutableByteSpan out);
 
-// Packs one row of ternary-row, in layout 0, as base-3 in layout 0: the same weights bit for bit.
-// Shapes    row [row_major_bytes of ternary-row], out [row_major_bytes of ternary-base3]
-// Requires  no code is 3
-void ternary_row_to_base3(std::uint64_t n_cols, ByteSpan row, MutableByteSpan out) noexcept;
+// Returns whether one row of ternary or ternary-row has at most one scale, blocks of zeros aside.
+// Shapes  row [row_major_bytes(from, n_cols)]
+bool has_one_ternary_scale(BlockFormat from, std::uint64_t n_cols, ByteSpan row) noexcept;
+
+// Repacks one row of ternary or ternary-row as ternary-row or ternary-base3, all in layout 0: the
+// same weights bit for bit, but for the signs of zeros.
+// Shapes    row [row_major_bytes(from, n_cols)], out [row_major_bytes(to, n_cols)]
+// Requires  has_one_ternary_scale(from, n_cols, row); check_blocks() accepts the row
+void repack_ternary_row(BlockFormat from, BlockFormat to, std::uint64_t n_cols, ByteSpan row,
+                        MutableByteSpan out);
 
 }  // namespace qsf
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "base/f16.h"
 #include "base/rng.h"
 #include "quant/codec.h"
 #include "quant/interleave.h"
@@ -84,7 +85,7 @@ TEST(Base3Test, BecomesTernaryRowOnArrival) {
       const MutableByteSpan to = MutableByteSpan(by_row).subspan(r * n_by_row, n_by_row);
       encode_row(kByRow, row, to);
       const MutableByteSpan packed = MutableByteSpan(base3).subspan(r * n_base3, n_base3);
-      ternary_row_to_base3(n_cols, to, packed);
+      repack_ternary_row(kByRow, kBase3, n_cols, to, packed);
       std::vector<std::byte> encoded(n_base3);
       encode_row(kBase3, row, encoded);
       EXPECT_TRUE(std::equal(encoded.begin(), encoded.end(), packed.begin()));
@@ -105,6 +106,34 @@ TEST(Base3Test, BecomesTernaryRowOnArrival) {
     to_kernel_form(kBase3, Layout::kInterleaved, kRows, n_cols, groups, got);
     EXPECT_EQ(got, want) << n_cols;
   }
+}
+
+// Blocks of 256 as other formats have them: one scale for a row, zeros under any scale, rows whose
+// scales differ.
+TEST(Base3Test, BlocksOfOneScaleBecomeARow) {
+  constexpr BlockFormat kBlocks = {QuantType::kTernary, 256};
+  constexpr std::uint32_t kCols = 700;
+  Rng rng(3);
+  std::vector<float> row(kCols);
+  for (float& w : row) w = 0.375F * (static_cast<float>(rng.below(3)) - 1.0F);
+  std::fill_n(row.begin() + 256, 256, 0.0F);
+  std::vector<std::byte> blocks(row_major_bytes(kBlocks, kCols));
+  encode_row(kBlocks, row, blocks);
+  for (const float scale_of_zeros : {0.0F, 7.0F}) {
+    store_le(MutableByteSpan(blocks), block_bytes(kBlocks), to_f16(scale_of_zeros));
+    ASSERT_TRUE(has_one_ternary_scale(kBlocks, kCols, blocks));
+    for (const BlockFormat to : {kByRow, kBase3}) {
+      std::vector<std::byte> packed(row_major_bytes(to, kCols));
+      repack_ternary_row(kBlocks, to, kCols, blocks, packed);
+      EXPECT_TRUE(check_blocks(to, Layout::kRowMajor, 1, kCols, packed).ok());
+      EXPECT_TRUE(has_one_ternary_scale(to, kCols, packed));
+      std::vector<float> back(kCols);
+      decode_row(to, packed, back);
+      EXPECT_EQ(back, row);
+    }
+  }
+  store_le(MutableByteSpan(blocks), 2 * block_bytes(kBlocks), to_f16(0.5F));
+  EXPECT_FALSE(has_one_ternary_scale(kBlocks, kCols, blocks));
 }
 
 TEST(Base3Test, TakesFourFifthsOfTernaryRow) {
