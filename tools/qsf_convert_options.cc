@@ -100,6 +100,22 @@ std::optional<int> check_paths(const CLI::App& app, ConvertOptions& options) {
   return kUsage;
 }
 
+void add_ternary_options(CLI::App& app, ConvertOptions& options) {
+  app.add_option(
+         "--for", options.purpose,
+         "Natively ternary matrices, with ternary, mixed and keep: disk, 1.6 bits a weight, "
+         "or ram, 2 bits as kernels read them. Both are exact")
+      ->check(CLI::IsMember({"disk", "ram"}))
+      ->capture_default_str();
+  app.add_option("--i2s-layout", options.i2s_layout,
+                 "How a GGUF file stores tensors of type I2_S, where auto, by their sizes, cannot "
+                 "tell: Microsoft's ms128, ms64 (quantised on ARM) or ms4row; inline32, split32, "
+                 "qk256; seed: qk256 first, within 128 bytes")
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(qsf::kI2sLayoutNames),
+                                                     std::end(qsf::kI2sLayoutNames))))
+      ->capture_default_str();
+}
+
 void add_random_options(CLI::App& app, ConvertOptions& options) {
   app.add_option("--random", options.random,
                  "Read no input: write random weights of a known shape, for measurements. One of " +
@@ -138,19 +154,7 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
       ->check(CLI::IsMember({"f32", "f16", "bf16", "8bit", "4bit", "3bit", "2bit", "2bit-sym",
                              "ternary", "ternary-row", "4bit-super", "3bit-super", "2bit-super",
                              "q6_k", "q5_k", "q3_k", "q2_k", "mixed", "keep"}));
-  app.add_option(
-         "--for", options.purpose,
-         "Natively ternary matrices, with ternary, mixed and keep: disk, 1.6 bits a weight, "
-         "or ram, 2 bits as kernels read them. Both are exact")
-      ->check(CLI::IsMember({"disk", "ram"}))
-      ->capture_default_str();
-  app.add_option("--i2s-layout", options.i2s_layout,
-                 "How a GGUF file stores tensors of type I2_S, where auto, by their sizes, cannot "
-                 "tell: Microsoft's ms128, ms64 (quantised on ARM) or ms4row; inline32, split32, "
-                 "qk256; seed: qk256 first, within 128 bytes")
-      ->check(CLI::IsMember(std::vector<std::string>(std::begin(qsf::kI2sLayoutNames),
-                                                     std::end(qsf::kI2sLayoutNames))))
-      ->capture_default_str();
+  add_ternary_options(app, options);
   app.add_option("--block-size", options.block,
                  "Columns that share a scale: 32, 64, 128 or 256; 32 or 64 in super-blocks")
       ->check(CLI::IsMember({32U, 64U, 128U, 256U}))

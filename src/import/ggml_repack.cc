@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "import/ggml_decode.h"
+#include "import/ggml_repack.h"
 #include "import/ggml_types.h"
 #include "quant/codec.h"
 
@@ -21,7 +22,8 @@ using Repack = Status (*)(ByteSpan block, std::uint64_t index, MutableByteSpan o
 struct Kept {
   GgmlType type;
   BlockFormat format;
-  Repack repack;  // null: the bytes are the same
+  Repack repack;  // null: the bytes are the same, or the row has another order
+  Status (*repack_row)(ByteSpan row, MutableByteSpan out) = nullptr;
 };
 
 Status not_finite(std::uint64_t index) {
@@ -168,6 +170,10 @@ constexpr Kept kKept[] = {
     {GgmlType::kQ4K, {QuantType::kQ4Super, 32}, repack_q4_k},
     {GgmlType::kIQ4NL, {QuantType::kQ8, 32}, repack_iq4_nl},
     {GgmlType::kMXFP4, {QuantType::kQ8, 32}, repack_mxfp4},
+    {GgmlType::kTQ1_0, {QuantType::kTernary, 256}, nullptr, repack_ggml_tq1_0},
+    {GgmlType::kTQ2_0, {QuantType::kTernary, 256}, nullptr, repack_ggml_tq2_0},
+    {GgmlType::kIQ1BN, block_format(QuantType::kTernaryRow, 0), nullptr, repack_ggml_iq1_bn},
+    {GgmlType::kIQ2BN, block_format(QuantType::kTernaryRow, 0), nullptr, repack_ggml_iq2_bn},
 };
 
 const Kept* find_kept(std::uint32_t type) noexcept {
@@ -189,6 +195,7 @@ Status repack_ggml_row(std::uint32_t type, ByteSpan row, std::uint32_t n_cols,
   const Kept* kept = find_kept(type);
   QSF_CHECK(kept != nullptr && ggml_row_bytes(type, n_cols) == row.size() &&
             row_major_bytes(kept->format, n_cols) == out.size());
+  if (kept->repack_row != nullptr) return kept->repack_row(row, out);
   if (kept->repack == nullptr) {
     QSF_RETURN_IF_ERROR(check_blocks(kept->format, Layout::kRowMajor, 1, n_cols, row));
     std::copy(row.begin(), row.end(), out.begin());

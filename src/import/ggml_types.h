@@ -99,8 +99,8 @@ std::optional<BlockFormat> kept_format(std::uint32_t type) noexcept;
 // Repacks one row into layout 0 of kept_format(type).
 // Shapes      row [ggml_row_bytes(type, n_cols)], out [row_major_bytes(kept_format, n_cols)]
 // Requires    the type has a kept_format
-// Guarantees  the row decodes to the values of decode_ggml_row(), bit for bit; of Q4_0 alone a zero
-//             may lose its sign
+// Guarantees  the row decodes to the values of decode_ggml_row(), bit for bit; of Q4_0 and the
+//             ternary types a zero may lose its sign
 // Fails       kCorrupt     a scale or a weight is not finite
 //             kUnsupported the format cannot hold this row; the message says what to convert to
 // Threads     any

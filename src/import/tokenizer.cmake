@@ -2,7 +2,7 @@
 #
 # Importing tokenizers, and the GGUF directory they may stand in.
 qsf_library(import_ggml
-  SOURCES ggml_decode.cc ggml_decode_k.cc ggml_decode_ternary.cc ggml_repack.cc ggml_types.cc
+  SOURCES ggml_decode.cc ggml_decode_k.cc ggml_decode_ternary.cc ggml_repack.cc ggml_repack_ternary.cc ggml_types.cc
   DEPS base quant)
 qsf_library(import_tokenizer
   SOURCES byte_alphabet.cc gguf_pretokenizers.cc gguf_reader.cc gguf_tokenizer.cc hf_pipeline.cc
@@ -16,6 +16,10 @@ qsf_test(ggml_types_test
   LABELS unit golden)
 qsf_test(ggml_repack_test
   SOURCES ggml_repack_test.cc
+  DEPS base quant import_ggml
+  LABELS unit)
+qsf_test(ggml_repack_ternary_test
+  SOURCES ggml_repack_ternary_test.cc
   DEPS base quant import_ggml
   LABELS unit)
 qsf_test(encode_pieces_test

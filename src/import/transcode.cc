@@ -341,7 +341,7 @@ void Transcoder::warn_of_requantised() {
   for (std::size_t s = 0; s < sections_.size(); ++s) {
     for (std::size_t i = 0; i < formats_[s].size(); ++i) {
       const SourceTensor& source = *tensor(s, i).source;
-      if (kept_[s][i] || source.rows == 1) continue;
+      if (kept_[s][i] || source.rows == 1 || is_ternary(formats_[s][i].type)) continue;
       const auto same = std::find_if(pairs.begin(), pairs.end(), [&](const Pair& pair) {
         return pair.source_type == source.type && pair.type == formats_[s][i].type;
       });
@@ -435,6 +435,9 @@ Status Transcoder::choose_formats() {
         kept[i] = own.has_value();
         if (own) {
           QSF_ASSIGN_OR_RETURN(format, choose_kept(t, *own));
+        } else if (t.section.kind == SectionKind::kLayer) {
+          QSF_ASSIGN_OR_RETURN(const TernaryScan scan, scan_ternary(t));
+          if (scan.is_natively_ternary()) format = block_format(options_.native_ternary, 0);
         }
         n_matrices += t.section.kind == SectionKind::kLayer ? 1 : 0;
         n_exact += t.section.kind == SectionKind::kLayer && is_ternary(format.type) ? 1 : 0;
