@@ -60,7 +60,8 @@ void ParityRun::compare() {
 qsf::Status ParityRun::open_sources() {
   if (is_gguf_path(options_.model)) {
     std::string problem;
-    const std::optional<std::string> converted = converted_model(options_.model, true, problem);
+    const std::optional<std::string> converted =
+        converted_model(options_.model, "auto", true, problem);
     if (!converted) return qsf::unsupported("%s", problem.c_str());
     engine_path_ = *converted;
   }
