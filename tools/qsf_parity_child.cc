@@ -98,7 +98,10 @@ qsf::Result<std::string> ChildSource::receive(std::uint32_t kind, std::uint64_t 
   }
   std::string payload(static_cast<std::size_t>(header.bytes), '\0');
   QSF_RETURN_IF_ERROR(process_->read(payload, by));
-  if (refusal) return qsf::unsupported("%s: %s", name, valid_utf8(payload).c_str());
+  if (refusal) {
+    return qsf::unsupported("%s: %s%s", name, valid_utf8(payload).c_str(),
+                            process_->last_words().c_str());
+  }
   return payload;
 }
 

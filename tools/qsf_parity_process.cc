@@ -117,7 +117,8 @@ void ChildProcess::drain_errors() {
   }
 }
 
-std::string ChildProcess::last_words() const {
+std::string ChildProcess::last_words() {
+  drain_errors();
   std::string text =
       errors_.size() <= kErrorBytes ? errors_ : errors_.substr(errors_.size() - kErrorBytes);
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
@@ -127,7 +128,6 @@ std::string ChildProcess::last_words() const {
 // Says what became of a child that closed a pipe too early.
 qsf::Status ChildProcess::gone() {
   const bool ended = reap(qsf::monotonic_ns() + kNsPerSecond);
-  drain_errors();
   if (ended && WIFSIGNALED(exit_status_)) {
     return qsf::io_error("%s: died of signal %d%s", name_.c_str(), WTERMSIG(exit_status_),
                          last_words().c_str());
@@ -144,7 +144,6 @@ qsf::Status ChildProcess::wait_for(int handle, short events, std::uint64_t deadl
   for (;;) {
     const std::uint64_t now = qsf::monotonic_ns();
     if (now >= deadline_ns) {
-      drain_errors();
       return qsf::io_error("%s: no answer in time; raise --timeout if it needs longer%s",
                            name_.c_str(), last_words().c_str());
     }

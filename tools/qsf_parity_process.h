@@ -37,6 +37,9 @@ class ChildProcess {
   //        last are in the message
   qsf::Status write(std::span<const char> bytes, std::uint64_t deadline_ns);
   qsf::Status read(std::span<char> bytes, std::uint64_t deadline_ns);
+  // Returns "; it said: ..." with the end of what the child wrote to standard error, empty for
+  // nothing.
+  std::string last_words();
 
  private:
   ChildProcess(std::string name, pid_t pid, int in, int out, int err) noexcept;
@@ -46,7 +49,6 @@ class ChildProcess {
   // Waits for the child to end; returns whether it did.
   bool reap(std::uint64_t deadline_ns);
   qsf::Status gone();
-  std::string last_words() const;
 
   std::string name_;
   pid_t pid_;

@@ -51,6 +51,8 @@ if mode == "chatter":
 if mode == "no magic":
     send(1, b"{}", magic=7)
 if mode == "refuses":
+    sys.stderr.write("of another architecture")
+    sys.stderr.flush()
     send(6, b"this model is not for me")
 hello_vocab = n_vocab + 1 if mode == "other vocabulary" else n_vocab
 if mode == "no json":
@@ -302,7 +304,7 @@ class Children(unittest.TestCase):
         for mode, word in (("dead", "no model for me"), ("crash", "signal 11"), ("leaves", "exit code 5"),
                            ("short", "ended with exit code 0"), ("wrong row size", "expected"),
                            ("wrong row number", "expected"), ("wrong kind", "expected logits"),
-                           ("no magic", "0x00000007"), ("refuses", "this model is not for me"),
+                           ("no magic", "0x00000007"), ("refuses", "this model is not for me; it said: of another architecture"),
                            ("no json", "JSON"), ("old", "protocol 9"), ("huge", "expected hello")):
             code, out, err = fake(mode, "--receipt", path("child.json"))
             self.assertEqual(code, 3, (mode, out, err))
