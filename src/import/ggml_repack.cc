@@ -159,6 +159,52 @@ Status repack_q4_k(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
   return ok_status();
 }
 
+// The same formula with fields of 4 bits; a byte of both is what we have as well.
+Status repack_q2_k(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
+  const auto d = load_le<F16>(block, 80);
+  const auto dmin = load_le<F16>(block, 82);
+  if (!is_finite(d) || !is_finite(dmin)) return not_finite(index);
+  store_le(out, 0, d);
+  store_le(out, 2, negated(dmin));
+  std::memcpy(out.data() + 4, block.data(), 16);
+  std::uint8_t codes[kSuperColumns];
+  ggml_q2_k_codes(block, codes);
+  put_codes({QuantType::kQ2K, 16}, codes, out);
+  return ok_status();
+}
+
+Status repack_q3_k(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
+  const auto d = load_le<F16>(block, 108);
+  if (!is_finite(d)) return not_finite(index);
+  store_le(out, 0, d);
+  for (unsigned sub = 0; sub < 16; ++sub) {
+    out[2 + sub] = static_cast<std::byte>(ggml_q3_k_scale(block, sub));
+  }
+  std::uint8_t codes[kSuperColumns];
+  ggml_q3_k_codes(block, codes);
+  put_codes({QuantType::kQ3K, 16}, codes, out);
+  return ok_status();
+}
+
+Status repack_q5_k(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
+  QSF_RETURN_IF_ERROR(put_super_fields(block, index, out));
+  std::uint8_t codes[kSuperColumns];
+  ggml_q5_k_codes(block, codes);
+  put_codes({QuantType::kQ5K, 32}, codes, out);
+  return ok_status();
+}
+
+Status repack_q6_k(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
+  const auto d = load_le<F16>(block, 208);
+  if (!is_finite(d)) return not_finite(index);
+  store_le(out, 0, d);
+  std::memcpy(out.data() + 2, block.data() + 192, 16);
+  std::uint8_t codes[kSuperColumns];
+  ggml_q6_k_codes(block, codes);
+  put_codes({QuantType::kQ6K, 16}, codes, out);
+  return ok_status();
+}
+
 constexpr Kept kKept[] = {
     {GgmlType::kF32, block_format(QuantType::kF32, 0), nullptr},
     {GgmlType::kF16, block_format(QuantType::kF16, 0), nullptr},
@@ -167,7 +213,11 @@ constexpr Kept kKept[] = {
     {GgmlType::kQ4_1, {QuantType::kQ4, 32}, repack_q4_1},
     {GgmlType::kQ5_0, {QuantType::kQ8, 32}, repack_q5_0},
     {GgmlType::kQ8_0, {QuantType::kQ8, 32}, repack_q8_0},
+    {GgmlType::kQ2K, {QuantType::kQ2K, 16}, repack_q2_k},
+    {GgmlType::kQ3K, {QuantType::kQ3K, 16}, repack_q3_k},
     {GgmlType::kQ4K, {QuantType::kQ4Super, 32}, repack_q4_k},
+    {GgmlType::kQ5K, {QuantType::kQ5K, 32}, repack_q5_k},
+    {GgmlType::kQ6K, {QuantType::kQ6K, 16}, repack_q6_k},
     {GgmlType::kIQ4NL, {QuantType::kQ8, 32}, repack_iq4_nl},
     {GgmlType::kMXFP4, {QuantType::kQ8, 32}, repack_mxfp4},
     {GgmlType::kTQ1_0, {QuantType::kTernary, 256}, nullptr, repack_ggml_tq1_0},

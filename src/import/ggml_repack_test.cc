@@ -53,7 +53,11 @@ std::vector<KeptCase> kept_cases() {
   add(GgmlType::kQ4_1, QuantType::kQ4, 32, {0, 2});
   add(GgmlType::kQ5_0, QuantType::kQ8, 32, {0});
   add(GgmlType::kQ8_0, QuantType::kQ8, 32, {0});
+  add(GgmlType::kQ2K, QuantType::kQ2K, 16, {80, 82});
+  add(GgmlType::kQ3K, QuantType::kQ3K, 16, {108});
   add(GgmlType::kQ4K, QuantType::kQ4Super, 32, {0, 2});
+  add(GgmlType::kQ5K, QuantType::kQ5K, 32, {0, 2});
+  add(GgmlType::kQ6K, QuantType::kQ6K, 16, {208});
   add(GgmlType::kIQ4NL, QuantType::kQ8, 32, {0});
   add(GgmlType::kMXFP4, QuantType::kQ8, 32, {});
   return cases;
