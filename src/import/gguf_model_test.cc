@@ -268,7 +268,7 @@ class TinyGgufTest : public testing::Test {
 // The values in the file are those that the GGUF decodes to, whatever the type, rows of queries and
 // keys in their new order included.
 TEST_F(TinyGgufTest, KeptBlocksDecodeToTheSameBits) {
-  for (const std::uint32_t type : {2U, 3U, 8U, 12U}) {
+  for (const std::uint32_t type : {2U, 3U, 8U, 10U, 11U, 12U, 13U, 14U}) {
     TinyLlama tiny;
     tiny.type = type;
     const auto model = open(tiny);
