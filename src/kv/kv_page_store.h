@@ -9,6 +9,7 @@
 #ifndef QSF_KV_KV_PAGE_STORE_H_
 #define QSF_KV_KV_PAGE_STORE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -36,16 +37,19 @@ class KvPageStore {
   virtual const KvShape& shape() const noexcept = 0;
 
   // Starts a pass, whether or not the one before was ended; `rows` and `kv` stay unchanged until
-  // its end.
-  virtual void begin_pass(std::span<const Row> rows, const KvCache& kv) = 0;
+  // its end. When `cancel`, which may be null, becomes true, every wait of the pass ends within 20
+  // ms, and status() is kCancelled.
+  virtual void begin_pass(std::span<const Row> rows, const KvCache& kv,
+                          const std::atomic<bool>* cancel) = 0;
   // Returns the pages of a layer that the pass's sequences hold, until release_layer(). Asked for
   // again meanwhile it returns the same. What cannot be had is said by status(); the memory is
-  // there all the same, with bytes that mean nothing.
+  // there all the same, with bytes that mean nothing. Without a base after a wait was cancelled:
+  // the layer is to be released and nothing else.
   // Requires  layers in ascending order from 0
   virtual KvLayerPages acquire_layer(std::uint32_t layer) = 0;
   // Takes the layer back, with the pass's rows stored in it.
   virtual void release_layer(std::uint32_t layer) = 0;
-  // Copies a page, of every layer, between two passes.
+  // Copies a page, of every layer, between two passes; what is read later is the copy.
   virtual void copy_page(std::uint32_t from_page, std::uint32_t to_page) = 0;
   // Waits until the rows of the pass are kept for the passes that follow.
   // Fails  as status()
@@ -67,7 +71,7 @@ class ResidentKvStore final : public KvPageStore {
       : shape_(shape), memory_(memory.data()) {}
 
   const KvShape& shape() const noexcept override { return shape_; }
-  void begin_pass(std::span<const Row>, const KvCache&) override {}
+  void begin_pass(std::span<const Row>, const KvCache&, const std::atomic<bool>*) override {}
   KvLayerPages acquire_layer(std::uint32_t layer) override {
     QSF_DCHECK(layer < shape_.n_layers);
     return {memory_ + layer * shape_.layer_bytes(), shape_.page_bytes()};

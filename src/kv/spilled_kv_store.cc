@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -18,6 +19,9 @@ namespace {
 // One read or write moves so much at most, whole pages of at least one: what a disk wants to be
 // asked for at once (decision 013).
 constexpr std::uint64_t kRunBytes = std::uint64_t{1} << 20;
+
+// A cancellation comes from a signal handler, which can set a flag and wake nobody.
+constexpr std::chrono::milliseconds kCancelPoll{20};
 
 unsigned n_windows(const KvShape& shape) noexcept {
   return std::min(shape.n_layers, 2U);
@@ -107,10 +111,11 @@ KvSpillStats SpilledKvStore::stats() const {
   return stats_;
 }
 
+// There is room, but for copies that one cancelled pass after the other left behind on a slow disk.
 void SpilledKvStore::submit(const Job& job) {
   {
-    const std::lock_guard lock(mutex_);
-    QSF_CHECK(n_jobs_ < jobs_.size());
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return n_jobs_ < jobs_.size(); });
     jobs_[(first_job_ + n_jobs_++) % jobs_.size()] = job;
     ++windows_[job.window].n_jobs;
     if (job.work == Work::kWrite) ++n_writes_;
@@ -118,29 +123,30 @@ void SpilledKvStore::submit(const Job& job) {
   changed_.notify_all();
 }
 
+// Returns whether it came true; else the pass was cancelled, and nothing of it is written any more.
 template <typename Condition>
-void SpilledKvStore::wait_until(const Condition& done) {
+bool SpilledKvStore::wait_until(const Condition& done) {
   std::unique_lock lock(mutex_);
-  if (done()) return;
+  if (done()) return true;
   const std::uint64_t start = monotonic_ns();
-  changed_.wait(lock, done);
+  while (!done() && !is_cancelled_) {
+    is_cancelled_ = cancel_ != nullptr && cancel_->load();
+    if (!is_cancelled_) changed_.wait_for(lock, kCancelPoll);
+  }
   stats_.wait_ns += monotonic_ns() - start;
-}
-
-void SpilledKvStore::drain() {
-  wait_until([this] { return n_jobs_ == 0; });
-}
-
-void SpilledKvStore::forget_windows() {
-  for (Window& window : windows_) window.layer = kNoLayer;
+  if (is_cancelled_) status_ = cancelled("cancelled while waiting for keys and values");
+  return !is_cancelled_;
 }
 
 // A pass that was given up may have changed a window and not the file: in slots of its own rows,
 // which no pass sees before it stores them again.
-void SpilledKvStore::begin_pass(std::span<const Row> rows, const KvCache& kv) {
-  drain();
+void SpilledKvStore::begin_pass(std::span<const Row> rows, const KvCache& kv,
+                                const std::atomic<bool>* cancel) {
   in_pass_ = true;
   acquired_ = kNoLayer;
+  cancel_ = cancel;
+  is_cancelled_ = false;
+  if (!wait_until([this] { return n_jobs_ == 0; })) return;
   {
     const std::lock_guard lock(mutex_);
     status_ = ok_status();
@@ -178,7 +184,7 @@ KvLayerPages SpilledKvStore::acquire_layer(std::uint32_t layer) {
   const Window& window = windows_[next_window_];
   if (acquired_ == layer) return {window.base, stride_};
   QSF_CHECK(in_pass_ && acquired_ == kNoLayer);
-  wait_until([&window] { return window.n_jobs == 0; });
+  if (is_cancelled_ || !wait_until([&window] { return window.n_jobs == 0; })) return {};
   QSF_CHECK(window.layer == layer);
   acquired_ = layer;
   // Slots that nobody stored in are masked, not skipped: a new page must hold numbers.
@@ -190,6 +196,7 @@ KvLayerPages SpilledKvStore::acquire_layer(std::uint32_t layer) {
 }
 
 void SpilledKvStore::release_layer(std::uint32_t layer) {
+  if (is_cancelled_) return;
   QSF_CHECK(acquired_ == layer);
   acquired_ = kNoLayer;
   const auto ahead = static_cast<std::uint32_t>(windows_.size());
@@ -203,7 +210,7 @@ void SpilledKvStore::release_layer(std::uint32_t layer) {
 
 Status SpilledKvStore::end_pass() {
   QSF_CHECK(in_pass_ && acquired_ == kNoLayer);
-  wait_until([this] { return n_writes_ == 0; });
+  if (!is_cancelled_) wait_until([this] { return n_writes_ == 0; });
   Status result = status();
   in_pass_ = !result.ok();
   return result;
@@ -211,10 +218,7 @@ Status SpilledKvStore::end_pass() {
 
 void SpilledKvStore::copy_page(std::uint32_t from_page, std::uint32_t to_page) {
   QSF_CHECK(from_page < n_pages_ && to_page < n_pages_);
-  drain();
-  forget_windows();
   submit({.work = Work::kCopy, .from_page = from_page, .to_page = to_page});
-  drain();
 }
 
 void* SpilledKvStore::run_thread(void* self) {
@@ -256,6 +260,7 @@ Status SpilledKvStore::do_job(const Job& job) {
     case Work::kWrite: return write_pages(window);
     case Work::kCopy: break;
   }
+  for (Window& other : windows_) other.layer = kNoLayer;
   Status copied = copy_layers(job.from_page, job.to_page);
   is_lost_[job.to_page] = copied.ok() ? is_lost_[job.from_page] : 1;
   if (!copied.ok()) {

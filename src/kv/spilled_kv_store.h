@@ -17,6 +17,7 @@
 #include <pthread.h>
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -61,7 +62,8 @@ class SpilledKvStore final : public KvPageStore {
   SpilledKvStore& operator=(const SpilledKvStore&) = delete;
 
   const KvShape& shape() const noexcept override { return shape_; }
-  void begin_pass(std::span<const Row> rows, const KvCache& kv) override;
+  void begin_pass(std::span<const Row> rows, const KvCache& kv,
+                  const std::atomic<bool>* cancel) override;
   KvLayerPages acquire_layer(std::uint32_t layer) override;
   void release_layer(std::uint32_t layer) override;
   void copy_page(std::uint32_t from_page, std::uint32_t to_page) override;
@@ -109,9 +111,7 @@ class SpilledKvStore final : public KvPageStore {
   void note_pages(std::span<const Row> rows, const KvCache& kv);
   void submit(const Job& job);
   template <typename Condition>
-  void wait_until(const Condition& done);
-  void drain();
-  void forget_windows();
+  bool wait_until(const Condition& done);
 
   // Of the thread that reads and writes.
   static void* run_thread(void* self);
@@ -143,6 +143,8 @@ class SpilledKvStore final : public KvPageStore {
   unsigned next_window_ = 0;  // of the layer to be acquired next
   std::uint32_t acquired_ = kNoLayer;
   bool in_pass_ = false;
+  const std::atomic<bool>* cancel_ = nullptr;  // of the pass
+  bool is_cancelled_ = false;                  // the pass, in one of its waits
 
   mutable std::mutex mutex_;  // holds all below, and the jobs of windows
   std::condition_variable changed_;

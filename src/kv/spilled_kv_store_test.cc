@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -79,6 +80,7 @@ class BothStores {
   Status run(SequenceId sequence, std::uint32_t n_rows, End end = End::kEnded,
              std::uint32_t stop = UINT32_MAX) {
     const std::uint32_t before = kv.n_slots(sequence);
+    cancel.store(cancel_at == 0U);
     const Appended appended = kv.append(sequence, n_rows).value();
     if (appended.copy.has_value()) {
       ++n_copies;
@@ -89,10 +91,12 @@ class BothStores {
     for (std::uint32_t i = 0; i < n_rows; ++i) {
       rows.push_back({.sequence = sequence, .kv_slot = appended.first_slot + i});
     }
-    store->begin_pass(rows, kv);
+    store->begin_pass(rows, kv, &cancel);
     for (std::uint32_t layer = 0; layer < std::min(shape_.n_layers, stop); ++layer) {
+      if (cancel_at == layer + 1) cancel.store(true);
       run_layer(sequence, before, layer);
     }
+    if (cancel_at == shape_.n_layers + 1) cancel.store(true);
     Status status = end == End::kEnded ? store->end_pass() : cancelled("given up");
     if (!status.ok()) kv.truncate(sequence, before);
     return status;
@@ -106,6 +110,10 @@ class BothStores {
   // pass written.
   void run_layer(SequenceId sequence, std::uint32_t before, std::uint32_t layer) {
     const KvLayerPages spilled = store->acquire_layer(layer);
+    if (spilled.base == nullptr) {
+      EXPECT_EQ(store->status().code(), StatusCode::kCancelled);
+      return store->release_layer(layer);
+    }
     const KvLayerPages resident = resident_.acquire_layer(layer);
     const bool good = store->status().ok();
     const std::size_t slot_bytes = shape_.layer_bytes() / kKvPageSlots;
@@ -148,6 +156,9 @@ class BothStores {
   Status opened;
   std::unique_ptr<SpilledKvStore> store;
   std::uint32_t n_copies = 0;
+  // Whether passes are cancelled, and before what: 0 all of it, 1 + l layer l, and then the end.
+  std::optional<std::uint32_t> cancel_at;
+  std::atomic<bool> cancel{false};
 };
 
 KvShape shape_of(std::uint32_t n_layers, KvType type = KvType::kF16) {
@@ -318,6 +329,32 @@ TEST(SpilledKvStoreTest, APageThatCouldNotBeCopiedIsNeverRead) {
   EXPECT_TRUE(both.run(parent, 1).ok());
   both.kv.truncate(child, 64);
   EXPECT_TRUE(both.run(child, 10).ok());
+  EXPECT_TRUE(both.run(child, 1).ok());
+}
+
+// On a disk so slow that nothing is there when it is wanted: a pass that waits all the same ends
+// well instead.
+TEST(SpilledKvStoreTest, ACancelledWaitEndsThePassAndLosesNothing) {
+  BothStores both(shape_of(3), {.read_delay_us = 60'000}, ReadPath::kPread);
+  const SequenceId parent = both.kv.create_sequence().value();
+  ASSERT_TRUE(both.run(parent, 100).ok());
+  for (std::uint32_t step = 0; step < 5; ++step) {
+    SCOPED_TRACE(step);
+    ASSERT_TRUE(both.run(parent, 1).ok());
+    both.cancel_at = step;
+    EXPECT_EQ(both.run(parent, 30).code(), StatusCode::kCancelled);
+    both.cancel_at.reset();
+  }
+  EXPECT_TRUE(both.run(parent, 1).ok());
+  // The page of a fork is copied in the end, whoever waited for it.
+  const SequenceId child = both.kv.fork(parent).value();
+  both.cancel_at = 0;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(both.run(child, 1).code(), StatusCode::kCancelled);
+  }
+  both.cancel_at.reset();
+  EXPECT_EQ(both.n_copies, 1U);
+  EXPECT_TRUE(both.run(parent, 1).ok());
   EXPECT_TRUE(both.run(child, 1).ok());
 }
 

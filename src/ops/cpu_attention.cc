@@ -166,6 +166,7 @@ void CpuBackend::store_kv(std::uint32_t layer, Buffer k, Buffer v) {
   observed.set_layer(layer);
   const OperatorTimer timer(profile_[OperatorKind::kStoreKv]);
   kv_pages_ = kv_store_->acquire_layer(layer);
+  if (kv_pages_.base == nullptr) return;  // cancelled
   const Matrix& keys = matrix(k);
   const Matrix& values = matrix(v);
   const auto n_rows = static_cast<std::uint32_t>(rows_.size());
@@ -200,8 +201,10 @@ void CpuBackend::attend(const AttendArgs& args) {
   const OperatorTimer timer(times);
   input_rows_.forget(args.out.id);
   kv_pages_ = kv_store_->acquire_layer(args.layer);
-  attend_prompt_rows(args);
-  attend_decode_rows(args);
+  if (kv_pages_.base != nullptr) {  // or cancelled
+    attend_prompt_rows(args);
+    attend_decode_rows(args);
+  }
   kv_store_->release_layer(args.layer);
   count_attention(args, times);
 }

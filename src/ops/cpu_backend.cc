@@ -111,7 +111,7 @@ void CpuBackend::begin_pass(std::span<const Row> rows, const KvCache& kv, const 
                          [](const Row& row) { return row.role == RowRole::kPrompt; }));
   QSF_CHECK(rows.size() - n_prompt_ <= limits_.max_decode_rows);
   QSF_CHECK(kv_store_ != nullptr);
-  kv_store_->begin_pass(rows, kv);
+  kv_store_->begin_pass(rows, kv, cancel);
   if (product_bytes_ != 0) prefetch_.end_pass(product_bytes_, product_ns_);
   product_bytes_ = 0;
   product_ns_ = 0;
