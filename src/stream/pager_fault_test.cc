@@ -7,10 +7,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -351,6 +354,34 @@ TEST_F(PagerFaultTest, DroppedResidentsAreStreamed) {
       testing_support::expect_same_bits(row, faulty.file.rows().at({0, 0})[100]);
     }
   }
+}
+
+// A tile that a cancelled wait asked for, and that then stops staying, is not read out of its turn:
+// the ring begins with the first tile of a pass that is not in memory.
+TEST_F(PagerFaultTest, ATileOfACancelledWaitThatIsDroppedWaitsForItsTurn) {
+  Faulty faulty;
+  const TileTable table = TileTable::build(faulty.reader, {}).value();
+  const ReadDevice device =
+      ReadDevice::open(faulty.reader.file(), {.path = ReadPath::kPread}).value();
+  std::vector<std::byte> region(static_cast<std::size_t>(table.residency().region_bytes));
+  std::atomic<bool> cancel{false};
+  TileSchedule schedule(table, device, region, &cancel);  // no thread reads
+  const std::span<const TileId> layers = table.order().first(table.head_begin());
+  std::thread other([&cancel] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    cancel.store(true);
+  });
+  EXPECT_EQ(schedule.acquire(layers.back()).code(), StatusCode::kCancelled);
+  other.join();
+  EXPECT_EQ(schedule.drop_residents(1), 0U);  // none is there yet; the last ones become a ring
+  const auto first_streamed = std::find_if(layers.begin(), layers.end(),
+                                           [&](TileId id) { return !schedule.is_resident(id); });
+  ASSERT_LT(first_streamed, layers.end() - 1);
+  ReadJob job;
+  do {
+    ASSERT_EQ(schedule.claim(/*wait=*/false, job), TileSchedule::Claim::kJob);
+  } while (job.slot == kNoSlot);
+  EXPECT_EQ(job.tile, *first_streamed);
 }
 
 }  // namespace
