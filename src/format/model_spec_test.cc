@@ -185,7 +185,7 @@ TEST(ModelSpecTest, RefusesWhatItDoesNotKnow) {
     std::uint8_t value;
     const char* message;
   } cases[] = {
-      {header_at::kDefaultType, 11, "default weight type 11"},
+      {header_at::kDefaultType, 31, "default weight type 31"},
       {header_at::kDefaultType, 0xFF, "default weight type 255"},
       {header_at::kNorm, 2, "normalisation type 2"},
       {header_at::kPositions, 3, "position encoding 3"},
