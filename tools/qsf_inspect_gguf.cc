@@ -171,7 +171,7 @@ qsf::Result<std::string> gguf_text_report(const std::string& path, bool tensors)
   std::map<std::string, std::uint64_t> types;
   std::uint64_t n_weights = 0;
   for (const qsf::GgufFile::Entry& entry : file.tensors()) {
-    ++types[qsf::ggml_type_name(entry.tensor->type)];
+    ++types[entry.tensor->type_name];
     n_weights += entry.tensor->n_elements;
   }
   std::string type_list;
@@ -196,8 +196,7 @@ qsf::Result<std::string> gguf_text_report(const std::string& path, bool tensors)
   for (const qsf::GgufFile::Entry& entry : file.tensors()) {
     const qsf::GgufTensor& t = *entry.tensor;
     char line[96];
-    std::snprintf(line, sizeof line, "  %-8s %12" PRIu64 " bytes  ", qsf::ggml_type_name(t.type),
-                  bytes_of(t));
+    std::snprintf(line, sizeof line, "  %-8s %12" PRIu64 " bytes  ", t.type_name, bytes_of(t));
     text += line + for_terminal(valid_utf8(t.name)) + " " + dims_text(t) + "\n";
   }
   return text;
@@ -220,7 +219,7 @@ qsf::Result<std::string> gguf_json_report(const std::string& path) {
   for (const qsf::GgufFile::Entry& entry : file.tensors()) {
     const qsf::GgufTensor& t = *entry.tensor;
     tensors.push_back({{"name", valid_utf8(t.name)},
-                       {"type", qsf::ggml_type_name(t.type)},
+                       {"type", t.type_name},
                        {"type_number", t.type},
                        {"dims", std::vector<std::uint64_t>(t.dims, t.dims + t.n_dims)},
                        {"bytes", bytes_of(t)},

@@ -118,15 +118,6 @@ const char* bitnet_type_name(std::uint32_t type) noexcept {
   return type >= 37 && type <= 39 ? kNames[type - 37] : nullptr;
 }
 
-// Three weights take 5 bits, except those of the last 256 columns: two of them take 4 bits.
-std::optional<std::uint64_t> tl2_tensor_bytes(std::uint64_t n_cols, std::uint64_t n_rows) noexcept {
-  if (n_cols < 256 || n_cols >= UINT64_C(1) << 31 || n_rows >= UINT64_C(1) << 31) {
-    return std::nullopt;
-  }
-  const std::uint64_t n_bytes = (n_cols - 256) * n_rows / 3 * 5 / 8 + 256 * n_rows / 2 * 4 / 8;
-  return align_up(n_bytes, 32) + 32;
-}
-
 std::optional<std::uint64_t> ggml_row_bytes(std::uint32_t type, std::uint64_t n_cols) noexcept {
   const Row* row = find_row(type);
   if (row == nullptr || row->info.block_bytes == 0 || n_cols % row->info.block_elements != 0) {

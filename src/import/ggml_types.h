@@ -74,10 +74,6 @@ const char* ggml_type_name(std::uint32_t type) noexcept;
 // 39, or null.
 const char* bitnet_type_name(std::uint32_t type) noexcept;
 
-// Returns the bytes of a TL2 tensor of bitnet.cpp (number 39), or nothing when it has none of that
-// shape. They are less than half of those of MXFP4.
-std::optional<std::uint64_t> tl2_tensor_bytes(std::uint64_t n_cols, std::uint64_t n_rows) noexcept;
-
 // Returns the bytes of a row, or nothing when n_cols is no multiple of the type's block, the size
 // of the type is not known or the row has 2^61 bytes or more.
 std::optional<std::uint64_t> ggml_row_bytes(std::uint32_t type, std::uint64_t n_cols) noexcept;

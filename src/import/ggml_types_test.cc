@@ -112,11 +112,6 @@ TEST(GgmlTypesTest, KnowsTheNumbersOfBitnet) {
   EXPECT_STREQ(bitnet_type_name(38), "TL1");
   EXPECT_STREQ(bitnet_type_name(39), "TL2");
   EXPECT_EQ(bitnet_type_name(40), nullptr);
-  // 2560 x 2560: 2304 columns by threes, 256 by twos, and 32 bytes behind.
-  EXPECT_EQ(tl2_tensor_bytes(2560, 2560), 1228800U + 163840U + 32U);
-  EXPECT_EQ(tl2_tensor_bytes(255, 1), std::nullopt);
-  EXPECT_EQ(tl2_tensor_bytes(UINT64_C(1) << 31, 1), std::nullopt);
-  EXPECT_LT(*tl2_tensor_bytes(2560, 640) * 2, *ggml_row_bytes(39, 2560) * 640);
 }
 
 TEST(GgmlTypesTest, SizesRows) {

@@ -293,7 +293,7 @@ Result<std::vector<float>> read_gguf_vector(const GgufFile& file, const GgufFile
   const auto row_bytes = ggml_row_bytes(t.type, t.n_elements);
   if (!can_decode(t.type) || !row_bytes || *row_bytes > t.available_bytes) {
     return unsupported("tensor \"%s\": type %s is not decoded by this version", name.c_str(),
-                       ggml_type_name(t.type));
+                       t.type_name);
   }
   std::vector<std::byte> bytes(*row_bytes);
   std::vector<float> values(t.n_elements);

@@ -166,7 +166,7 @@ class GgufModelMapper {
     const bool decoded = can_decode(tensor.type) && row_bytes && tensor.n_bytes != 0;
     if (!decoded && (!matrix || place.i2s == nullptr)) {
       return unsupported("tensor \"%s\": type %s (%u) is not read by this version",
-                         found.name.c_str(), ggml_type_name(tensor.type), tensor.type);
+                         found.name.c_str(), tensor.type_name, tensor.type);
     }
     const bool paired = architecture_.paired_rope && qkv_part(kind).value_or(2) < 2;
     place.row_bytes = row_bytes.value_or(0);
@@ -174,7 +174,7 @@ class GgufModelMapper {
     QSF_RETURN_IF_ERROR(read_scale(found.name, place));
     if (place.i2s != nullptr && is_microsoft(place.i2s->flavor())) spec().int8_rows = true;
     mark_used(entry);
-    to.tensors.push_back({kind, shape.rows, shape.cols, found.name, ggml_type_name(tensor.type)});
+    to.tensors.push_back({kind, shape.rows, shape.cols, found.name, tensor.type_name});
     to.places.push_back(place);
     return ok_status();
   }

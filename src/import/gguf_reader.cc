@@ -213,6 +213,9 @@ Status GgufReader::read_tensors(ByteReader& reader, std::uint64_t n_tensors) {
     return corrupt("GGUF: %llu tensors do not fit the %zu bytes left",
                    static_cast<unsigned long long>(n_tensors), reader.remaining());
   }
+  const auto architecture = get_string("general.architecture");
+  const bool is_bitnet = architecture.has_value() && architecture->has_value() &&
+                         (*architecture)->starts_with("bitnet");
   for (std::uint64_t i = 0; i < n_tensors; ++i) {
     GgufTensor tensor{};
     QSF_ASSIGN_OR_RETURN(tensor.name, read_string(reader, kMaxNameBytes, "tensor", i));
@@ -236,7 +239,10 @@ Status GgufReader::read_tensors(ByteReader& reader, std::uint64_t n_tensors) {
     tensor.type = reader.read<std::uint32_t>();
     tensor.file_offset = reader.read<std::uint64_t>();  // made absolute by place_tensors()
     if (!reader.ok()) return corrupt("GGUF: tensor \"%s\": the file ends inside it", name.c_str());
-    if (const auto info = ggml_type_info(tensor.type); info.has_value()) {
+    const char* of_bitnet = is_bitnet ? bitnet_type_name(tensor.type) : nullptr;
+    tensor.type_name = of_bitnet != nullptr ? of_bitnet : ggml_type_name(tensor.type);
+    const auto info = ggml_type_info(tensor.type);
+    if (info.has_value() && of_bitnet == nullptr) {
       if (tensor.dims[0] % info->block_elements != 0) {
         return corrupt("GGUF: tensor \"%s\": %llu columns, expected a multiple of %u for %s",
                        name.c_str(), static_cast<unsigned long long>(tensor.dims[0]),

@@ -52,6 +52,7 @@ struct GgufTensor {
   std::uint32_t n_dims;
   std::uint64_t dims[4];  // dims[0] is contiguous; 1 beyond n_dims; all non-zero
   std::uint32_t type;
+  const char* type_name;  // as the file counts types: those of BitNet have three of their own
   std::uint64_t n_elements;
   std::uint64_t file_offset;      // from the start of the file
   std::uint64_t n_bytes;          // by its type; 0 when that does not tell

@@ -176,6 +176,21 @@ TEST(GgufReaderTest, ReadsKeysAndTensors) {
   EXPECT_EQ(gguf->find_tensor("v"), nullptr);
 }
 
+// 39 is MXFP4 to ggml and TL2, which has other sizes, to bitnet.cpp.
+TEST(GgufReaderTest, TheFamilyOfAFileSaysWhatItsTypesAreCalled) {
+  for (const auto& [architecture, name, n_bytes] :
+       {std::tuple("llama", "MXFP4", 34U), std::tuple("bitnet-b1.58", "TL2", 0U)}) {
+    GgufBuilder builder;
+    builder.text("general.architecture", architecture);
+    builder.tensor("t", {32, 2}, 39, 0);
+    const std::string file = builder.file(34);
+    const auto gguf = GgufReader::parse(as_bytes(file), file.size());
+    ASSERT_TRUE(gguf.has_value()) << gguf.error().message();
+    EXPECT_STREQ(gguf->find_tensor("t")->type_name, name);
+    EXPECT_EQ(gguf->find_tensor("t")->n_bytes, n_bytes);
+  }
+}
+
 TEST(GgufReaderTest, RefusesWhatDoesNotFit) {
   const auto with_tensor = [](std::vector<std::uint64_t> dims, std::uint32_t type,
                               std::uint64_t offset) {
