@@ -285,6 +285,42 @@ TEST_F(QsfConvertTest, AGgufFileIsKeptBitForBit) {
   expect_failure(run({"--random", "tiny", "--quant-type", "keep", out_.file("o.qsf")}), 2, "keep");
 }
 
+// Natively ternary weights take 1.6 bits for the disk and 2 for memory, and are the same weights.
+TEST_F(QsfConvertTest, TernaryWeightsAreStoredForDiskOrMemory) {
+  const std::string gguf = QSF_SOURCE_DIR "/testdata/gguf/bitnet/i2s_a.gguf";
+  const auto type_for = [&](const std::vector<std::string>& options) {
+    std::vector<std::string> arguments = {"--quiet", gguf, out_.file("m.qsf")};
+    arguments.insert(arguments.begin(), options.begin(), options.end());
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    const auto reader = QsfReader::open(out_.file("m.qsf"));
+    return reader->layer(0).tensors.at(1).format.type;
+  };
+  EXPECT_EQ(type_for({}), QuantType::kTernaryBase3);
+  EXPECT_EQ(type_for({"--for", "disk"}), QuantType::kTernaryBase3);
+  EXPECT_EQ(type_for({"--for", "ram"}), QuantType::kTernaryRow);
+  expect_failure(run({"--for", "tape", gguf, out_.file("o.qsf")}), 2, "--for");
+}
+
+// Of the three byte orders that nothing in a file tells apart, the user may name one.
+TEST_F(QsfConvertTest, TheOrderOfI2sIsTheOneThatWasNamed) {
+  const auto converted = [&](const std::string& name, const std::string& layout) {
+    const Outcome outcome =
+        run({"--quiet", "--i2s-layout", layout,
+             QSF_SOURCE_DIR "/testdata/gguf/bitnet/" + name + ".gguf", out_.file(name + ".qsf")});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return out_.read(name + ".qsf");
+  };
+  const std::string right = converted("i2s_a", "auto");
+  EXPECT_EQ(converted("i2s_a", "ms128"), right);
+  EXPECT_EQ(converted("i2s_b", "ms64"), right);
+  EXPECT_EQ(converted("i2s_c", "ms4row"), right);
+  EXPECT_NE(converted("i2s_b", "auto"), right);
+  const std::string gguf = QSF_SOURCE_DIR "/testdata/gguf/bitnet/i2s_a.gguf";
+  expect_failure(run({"--i2s-layout", "inline32", gguf, out_.file("o.qsf")}), 1, "bytes");
+  expect_failure(run({"--i2s-layout", "ms32", gguf, out_.file("o.qsf")}), 2, "--i2s-layout");
+}
+
 // A folder may name tokens that the model has no row for; the file must not.
 TEST_F(QsfConvertTest, TokensWithoutARowAreLeftOut) {
   std::string vocabulary;
