@@ -54,9 +54,14 @@ Result<std::unique_ptr<Engine::Impl>> EngineOpener::open(const std::string& path
 
 Result<EnginePlan> EngineOpener::plan(const std::string& path) {
   QSF_RETURN_IF_ERROR(prepare(path));
-  // Nothing of the plan is mapped, so half of what is left is there for a moment.
-  impl_->plan.memory_bytes_per_second =
-      measure_memory_rate(*impl_->threads, machine_.limits.headroom_bytes / 2);
+  // Nothing of the plan is mapped, so half of what is left is there for a moment, and of a budget
+  // all that the process does not hold yet.
+  std::uint64_t most_bytes = machine_.limits.headroom_bytes / 2;
+  if (const std::uint64_t budget = impl_->options.ram_budget_bytes; budget != 0) {
+    const MemoryPlan& memory = impl_->plan.memory;
+    most_bytes = std::min(most_bytes, budget - (memory.total_bytes() - memory.arena_bytes()));
+  }
+  impl_->plan.memory_bytes_per_second = measure_memory_rate(*impl_->threads, most_bytes);
   return std::move(impl_->plan);
 }
 
