@@ -7,7 +7,7 @@
 // One block in layout 0, little-endian, no padding, N columns (32, 64, 128 or 256):
 //
 //   offset    size  field   meaning
-//   0            2  scale   f16, finite, >= 0; 0 means that the whole block equals min
+//   0            2  scale   f16, finite; 0 means that the whole block equals min
 //   2            2  min     f16, finite
 //   4          N/2  codes   byte j holds code[j] in bits 0-3 and code[j + N/2] in bits 4-7
 //

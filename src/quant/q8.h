@@ -7,7 +7,7 @@
 // One block in layout 0, little-endian, no padding, N columns (32, 64, 128 or 256):
 //
 //   offset    size  field   meaning
-//   0            2  scale   f16, finite, >= 0; 0 means that the whole block is zero
+//   0            2  scale   f16, finite; 0 means that the whole block is zero
 //   2            N  codes   byte i is code[i], two's complement
 //
 // Accuracy   The scale is rounded so that 127 * scale reaches the largest magnitude: every weight
