@@ -13,6 +13,7 @@
 #include "import/ggml_types.h"
 #include "import/gguf_file.h"
 #include "import/gguf_model.h"
+#include "quant/types.h"
 #include "tool_support.h"
 
 namespace qsf_tools {
@@ -142,11 +143,14 @@ void add_conversion(const Conversion& conversion, std::string& text) {
     add_line(text, "conversion", "not possible: " + for_terminal(conversion.error));
     return;
   }
+  const std::string_view ternary = qsf::quant_type_name(qsf::QuantType::kTernaryRow);
   for (const TypeCount& count : conversion.matrices) {
     const std::string matrices = std::to_string(count.n_tensors) + " matrices of " + count.source;
     add_line(text, "conversion",
-             count.format.empty() ? matrices + " requantised, to 8bit unless asked otherwise"
-                                  : matrices + " kept bit for bit as " + count.format);
+             count.format.empty()
+                 ? matrices + " requantised, to 8bit unless asked otherwise"
+                 : matrices + " kept bit for bit as " + count.format +
+                       (count.format == ternary ? ", for the disk as ternary-base3" : ""));
   }
   if (!conversion.tokenizer.empty()) {
     add_line(text, "tokenizer", "not read: " + for_terminal(conversion.tokenizer));

@@ -72,6 +72,8 @@ TEST_F(QsfInspectTest, ReportsGgufFiles) {
   EXPECT_EQ(report["conversion"]["possible"], true);
   EXPECT_EQ(report["conversion"]["matrices"][0]["kept_as"], "bf16");
   EXPECT_EQ(run("--verify " + gguf).code, 2);
+  EXPECT_THAT(run(QSF_SOURCE_DIR "/testdata/gguf/bitnet/i2s_a.gguf").output,
+              HasSubstr("I2_S kept bit for bit as ternary-row, for the disk as ternary-base3\n"));
 }
 
 // What cannot be converted is still described, with the reason.
