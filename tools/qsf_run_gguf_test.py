@@ -68,7 +68,7 @@ class GgufCase(unittest.TestCase):
         self.assertEqual(out, expected)
         self.assertEqual(len(self.cached()), 1)
         before = os.stat(os.path.join(self.folder, self.cached()[0]))
-        code, out, err = self.call(self.model, "--ram-budget", "64")
+        code, out, err = self.call(self.model, "--ram-budget", "256")
         self.assertEqual((code, out), (0, expected), err)
         self.assertNotIn("converting", err)
         after = os.stat(os.path.join(self.folder, self.cached()[0]))
