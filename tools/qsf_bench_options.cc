@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "command_line.h"
 #include "kv_type_option.h"
 #include "read_path_option.h"
 #include "tool_support.h"

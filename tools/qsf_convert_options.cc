@@ -5,6 +5,7 @@
 #include <iterator>
 #include <vector>
 
+#include "command_line.h"
 #include "import/i2s_flavor.h"
 #include "import/random_shapes.h"
 #include "quant/types.h"

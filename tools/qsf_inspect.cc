@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <string>
 
+#include "command_line.h"
 #include "format/tensor_values.h"
 #include "qsf_inspect_gguf.h"
 #include "qsf_inspect_plan.h"

@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "command_line.h"
 #include "kv_type_option.h"
 #include "qsf/qsf.h"
 #include "read_path_option.h"

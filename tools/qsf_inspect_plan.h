@@ -8,7 +8,9 @@
 #include <optional>
 #include <string>
 
-#include "tool_support.h"
+namespace CLI {
+class App;
+}
 
 namespace qsf_tools {
 

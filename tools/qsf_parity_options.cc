@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "command_line.h"
 #include "kv_type_option.h"
 #include "qsf_parity_source.h"
 #include "tool_support.h"

@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "command_line.h"
 #include "kv_type_option.h"
 #include "logits_compare.h"
 #include "qsf/qsf.h"

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 
+#include "command_line.h"
 #include "kv_type_option.h"
 #include "read_path_option.h"
 #include "tool_support.h"

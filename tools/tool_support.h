@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// What the command-line tools have in common: exit codes, one-line errors, checked values, files.
+// What the command-line tools have in common: exit codes, one-line errors, files, progress.
 
 #ifndef QSF_TOOLS_TOOL_SUPPORT_H_
 #define QSF_TOOLS_TOOL_SUPPORT_H_
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,16 +16,6 @@ enum ExitCode : int { kSuccess = 0, kFailure = 1, kUsage = 2 };
 
 // Prints "tool: message" as one line on stderr.
 void print_error(std::string_view tool, std::string_view message);
-
-// Parses the command line. Returns the exit code when the program is to end here: help and version
-// were printed on stdout, or what is wrong as one line on stderr.
-std::optional<int> parse_command_line(CLI::App& app, int argc, const char* const* argv);
-
-// Check the value of an option: a whole decimal number, a number in [min, max] or in (min, max].
-CLI::Validator integer_in(std::int64_t min, std::int64_t max);
-CLI::Validator unsigned_integer();
-CLI::Validator number_in(double min, double max);
-CLI::Validator number_above(double min, double max = std::numeric_limits<double>::max());
 
 // Reads a whole file, or standard input for "-". On failure returns nothing and says in `error`
 // where and why. More than `max_bytes` is a failure.
