@@ -137,6 +137,16 @@ class Checker {
 
 }  // namespace
 
+json parse_json(std::string_view text) {
+  bool is_deep = false;
+  const auto keep = [&](int depth, json::parse_event_t, json&) {
+    is_deep = is_deep || depth > kMaxDepth;
+    return !is_deep;
+  };
+  json value = json::parse(text, keep, false);
+  return is_deep ? json(json::value_t::discarded) : value;
+}
+
 std::string check_schema(const json& value, const json& schema) {
   return Checker(schema).check(value, schema, "", 0);
 }

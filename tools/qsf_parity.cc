@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "io/atomic_file.h"
+#include "json_schema.h"
 #include "qsf_parity_options.h"
 #include "qsf_parity_receipt.h"
 #include "qsf_parity_run.h"
@@ -100,8 +101,9 @@ int run_verify(int argc, char** argv) {
   std::string problem;
   const std::optional<std::string> text = read_text(options.receipt, kMaxReceiptBytes, problem);
   if (!text) return fail(problem, kFailure);
-  const nlohmann::json receipt = nlohmann::json::parse(*text, nullptr, false);
-  if (receipt.is_discarded()) return fail(options.receipt + ": no JSON", kFailure);
+  const nlohmann::json receipt = parse_json(*text);
+  if (receipt.is_discarded())
+    return fail(options.receipt + ": no JSON, or nested too deep", kFailure);
   const ReceiptCheck check = check_receipt(receipt, options.model);
   for (const std::string& line : check.unchecked) std::printf("not checked: %s\n", line.c_str());
   for (const std::string& line : check.problems)

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "json_schema.h"
 #include "platform/clock.h"
 #include "tool_support.h"
 
@@ -107,7 +108,7 @@ qsf::Result<std::string> ChildSource::receive(std::uint32_t kind, std::uint64_t 
 
 qsf::Status ChildSource::hear_hello() {
   QSF_ASSIGN_OR_RETURN(const std::string text, receive(kHello, kMaxTextBytes));
-  hello_ = nlohmann::json::parse(text, nullptr, false);
+  hello_ = parse_json(text);
   const char* const name = options_.program.c_str();
   const auto number = [&](const char* key) -> std::uint64_t {
     const auto found = hello_.find(key);

@@ -110,6 +110,7 @@ nlohmann::json describe_model(const qsf::Engine& engine) {
           {"n_vocab", spec.n_vocab},
           {"parameters", engine.n_parameters()},
           {"natively_ternary", spec.natively_ternary},
+          {"int8_rows", spec.int8_rows},
           {"source", spec.source},
           {"quantiser", spec.quantiser}};
 }

@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/crc32.h"
+#include "json_schema.h"
 #include "sha256.h"
 #include "tool_support.h"
 
@@ -110,7 +111,7 @@ qsf::Result<std::unique_ptr<RecordedSource>> RecordedSource::open(const std::str
   if (qsf::crc32(as_span(body.data(), body.size())) != get_u32(*bytes, 28)) {
     return qsf::corrupt("%s: the checksum is another; the file is damaged", name);
   }
-  source->source_ = nlohmann::json::parse(body.substr(0, source_bytes), nullptr, false);
+  source->source_ = parse_json(body.substr(0, source_bytes));
   if (!source->source_.is_object()) {
     return qsf::corrupt("%s: does not say where its logits come from", name);
   }

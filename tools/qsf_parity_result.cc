@@ -132,14 +132,12 @@ std::string row_reason(const ParityResult& result, std::size_t position) {
 
 // What makes the sides different; empty: nothing that was compared.
 std::string divergence_of(const ParityResult& result, const ParityVerdict& verdict) {
-  if (!result.ids_given) {
-    if (const auto at = result.first_token_difference()) {
-      const auto id = [&](const std::vector<std::uint32_t>& tokens) {
-        return *at < tokens.size() ? std::to_string(tokens[*at]) : std::string("none");
-      };
-      return "token ids differ at " + std::to_string(*at) + ": ours " + id(result.tokens) +
-             ", the reference's " + id(result.reference_tokens);
-    }
+  if (const auto at = result.first_token_difference()) {
+    const auto id = [&](const std::vector<std::uint32_t>& tokens) {
+      return *at < tokens.size() ? std::to_string(tokens[*at]) : std::string("none");
+    };
+    return "token ids differ at " + std::to_string(*at) + ": ours " + id(result.tokens) +
+           ", the reference's " + id(result.reference_tokens);
   }
   const bool both_known = result.n_vocab != 0 && result.reference_n_vocab != 0;
   if (both_known && result.n_vocab != result.reference_n_vocab) {

@@ -378,6 +378,19 @@ class Receipts(unittest.TestCase):
             if kernel["kernel_id"].startswith("matmul_"):
                 self.assertIn("_f32_", kernel["kernel_id"])
 
+    def test_an_exact_run_of_a_bitnet_rounds_its_rows(self):
+        # That is the model's own rounding: its receipt is right, and that of another model would not be.
+        model = os.path.join(SOURCE_DIR, "testdata", "gguf", "bitnet", "i2s_a.gguf")
+        code, _, err = call(model, "--ids", "1,5,7,9", "--exact", "--reference", "exact", "--receipt",
+                            path("bitnet.json"), XDG_CACHE_HOME=path("cache"))
+        self.assertEqual(code, 0, err)
+        receipt = load("bitnet.json")
+        products = [k["kernel_id"] for k in receipt["kernels"] if k["kernel_id"].startswith("matmul_")]
+        self.assertTrue(any("ternaryrow_i8" in name for name in products), products)
+        self.assertTrue(receipt["model"]["int8_rows"])
+        self.assertEqual(call("verify", path("bitnet.json"))[0], 0)
+        self.tampered(receipt, lambda r: r["model"].update(int8_rows=False), "rounds")
+
     def test_any_change_without_a_new_digest(self):
         for change in (lambda r: r["environment"].update(cpu="another"), lambda r: r.update(timestamp="2" * 20),
                        lambda r: r["timing"].update(ours_seconds=Number("1.5"))):
@@ -436,6 +449,11 @@ class Receipts(unittest.TestCase):
             self.tampered(self.good, lambda r, k=key, v=value: r["tokenization"].update({k: v}), "tokenization")
         self.tampered(self.good, lambda r: r["tokenization"]["reference"].__setitem__(1, 3), "tokenization")
 
+        def other_ids(receipt):
+            receipt["tokenization"]["reference"][1] += 1
+            receipt["tokenization"].update(ids_given=True, match=False, first_difference=1)
+        self.tampered(self.good, other_ids, "token ids differ")
+
     def test_every_part_of_a_row_is_held_to_the_others(self):
         for key, value in (("position", 9), ("token", 1), ("role", "generated"), ("finite", False), ("zero", True),
                            ("cosine", Number("0.25")), ("cosine", None), ("centred_cosine", Number("-0.5")),
@@ -476,6 +494,13 @@ class Receipts(unittest.TestCase):
                 file.write(content)
             self.assertEqual(call("verify", path("odd.json"))[0], 1, content)
         self.assertEqual(call("verify", path("none.json"))[0], 1)
+        # So deep that a value which was built would end the program as it is walked.
+        deep = '{"environment": {"variables": ' + "[" * 200000 + "]" * 200000 + "}}"
+        with open(path("deep.json"), "w", encoding="ascii") as file:
+            file.write(deep)
+        code, _, err = call("verify", path("deep.json"))
+        self.assertEqual(code, 1)
+        self.assertIn("nested too deep", err)
 
     def test_a_model_that_moved(self):
         receipt = copy.deepcopy(self.good)
@@ -536,7 +561,7 @@ class Traces(unittest.TestCase):
         with open(path("a.trace"), encoding="utf-8") as file:
             lines = file.read().splitlines()
         for content in ("", "{}\n", "\n".join(lines[:-1]) + "\n", lines[0] + "\n", "\n".join(lines[1:]) + "\n",
-                        lines[0] + "\n[]\n"):
+                        lines[0] + "\n[]\n", lines[0] + "\n" + "[" * 200000 + "]" * 200000 + "\n"):
             with open(path("bad.trace"), "w", encoding="utf-8") as file:
                 file.write(content)
             self.assertEqual(call("diff", path("a.trace"), path("bad.trace"))[0], 3, content[:40])

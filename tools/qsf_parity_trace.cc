@@ -13,6 +13,7 @@
 #include "base/bytes.h"
 #include "base/crc32.h"
 #include "io/atomic_file.h"
+#include "json_schema.h"
 #include "tool_support.h"
 
 namespace qsf_tools {
@@ -150,8 +151,7 @@ qsf::Result<Trace> read_trace(const std::string& path) {
   bool has_head = false;
   for (std::size_t begin = 0; begin < text->size();) {
     const std::size_t end = std::min(text->find('\n', begin), text->size());
-    const nlohmann::json line =
-        nlohmann::json::parse(std::string_view(*text).substr(begin, end - begin), nullptr, false);
+    const nlohmann::json line = parse_json(std::string_view(*text).substr(begin, end - begin));
     begin = end + 1;
     if (has_head) {
       QSF_ASSIGN_OR_RETURN(TracePoint point, read_point(line, path.c_str()));
