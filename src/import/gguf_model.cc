@@ -171,7 +171,7 @@ class GgufModelMapper {
     const bool paired = architecture_.paired_rope && qkv_part(kind).value_or(2) < 2;
     place.row_bytes = row_bytes.value_or(0);
     place.pair_width = paired ? spec().head_dim : 0;
-    QSF_RETURN_IF_ERROR(read_scale(found.name, place));
+    if (matrix) QSF_RETURN_IF_ERROR(read_scale(found.name, place));
     if (place.i2s != nullptr && is_microsoft(place.i2s->flavor())) spec().int8_rows = true;
     mark_used(entry);
     to.tensors.push_back({kind, shape.rows, shape.cols, found.name, tensor.type_name});
@@ -206,9 +206,11 @@ class GgufModelMapper {
     const GgufFile::Entry* head = model_.file_.find("output.weight");
     spec().tied_head = head == nullptr;
     if (head != nullptr) {
-      const GgufFile::Entry& embedding = *model_.sections_.front().places[0].stored;
+      const Place& embedding = model_.sections_.front().places[0];
       QSF_RETURN_IF_ERROR(map_tensor(last, 0, TensorKind::kHead));
-      QSF_ASSIGN_OR_RETURN(spec().tied_head, equal_bytes(*head, embedding));
+      if (last.places.back().scale == embedding.scale) {
+        QSF_ASSIGN_OR_RETURN(spec().tied_head, equal_bytes(*head, *embedding.stored));
+      }
       if (spec().tied_head) {
         last.tensors.pop_back();
         last.places.pop_back();
@@ -220,6 +222,7 @@ class GgufModelMapper {
   Result<bool> equal_bytes(const GgufFile::Entry& a, const GgufFile::Entry& b) {
     constexpr std::uint64_t kChunk = 1U << 20;
     if (a.tensor->type != b.tensor->type || a.tensor->n_bytes != b.tensor->n_bytes) return false;
+    if (a.tensor->n_bytes == 0) return false;  // I2_S, whose sizes are not known here
     std::vector<std::byte> left(std::min(kChunk, a.tensor->n_bytes));
     std::vector<std::byte> right(left.size());
     for (std::uint64_t at = 0; at < a.tensor->n_bytes; at += kChunk) {

@@ -167,9 +167,15 @@ struct TinyLlama {
   std::string extra_tensor;
   std::string misshapen;  // a tensor with one row too many
   float q_scale = 1.0F;   // of the matrix of queries, in a tensor of its own
+  bool has_head = false;  // one that equals the embedding
+  float head_scale = 1.0F;
   std::function<void(std::string_view name, std::string& data)> change;
 
   std::string block_bytes(std::uint64_t rows, std::uint64_t cols, Rng& rng) const {
+    if (type == kGgmlTypeI2S) {  // zeros, and the scale 2
+      return std::string(rows * cols / 4, '\x55') + std::string("\0\0\0\x40", 4) +
+             std::string(28, '\0');
+    }
     const std::uint64_t n_bytes = *ggml_row_bytes(type, cols) * rows;
     std::string data(n_bytes, '\0');
     for (char& c : data) c = static_cast<char>(rng.next_u64());
@@ -237,6 +243,11 @@ struct TinyLlama {
     matrix("blk.0.ffn_gate.weight", kFfn, kHidden);
     matrix("blk.0.ffn_up.weight", kFfn, kHidden);
     matrix("blk.0.ffn_down.weight", kHidden, kFfn);
+    if (has_head) {
+      rng = Rng(7);
+      matrix("output.weight", kVocab, kHidden);
+      if (head_scale != 1.0F) writer.add_f32_tensor("output.scale", {1}, {head_scale});
+    }
     if (!extra_tensor.empty()) norm(extra_tensor);
     if (q_scale != 1.0F) writer.add_f32_tensor("blk.0.attn_q.scale", {1}, {q_scale});
     return writer.finish();
@@ -326,6 +337,30 @@ TEST_F(TinyGgufTest, AScaleInATensorOfItsOwnIsApplied) {
   EXPECT_EQ(all_rows(**scaled, SectionKind::kLayer, 0, 1), expected);
   EXPECT_EQ((*scaled)->kept_format(SectionKind::kLayer, 0, 1), std::nullopt);
   EXPECT_NE((*scaled)->kept_format(SectionKind::kLayer, 0, 2), std::nullopt);
+}
+
+TEST_F(TinyGgufTest, AHeadIsTiedWhenItIsTheEmbedding) {
+  const auto is_tied = [&](const TinyLlama& tiny) {
+    const auto model = open(tiny);
+    EXPECT_TRUE(model) << model.error().message();
+    if (!model) return false;
+    const bool tied = (*model)->spec().tied_head;
+    EXPECT_EQ((*model)->tensors(SectionKind::kFinal, 0).size(), tied ? 1U : 2U);
+    return tied;
+  };
+  TinyLlama tiny;
+  EXPECT_TRUE(is_tied(tiny));
+  tiny.has_head = true;
+  EXPECT_TRUE(is_tied(tiny));
+  tiny.head_scale = 0.5F;
+  EXPECT_FALSE(is_tied(tiny));
+  tiny.head_scale = 1.0F;
+  tiny.change = [](std::string_view name, std::string& data) {
+    if (name == "output.weight") data[data.size() - 40] ^= '\1';
+  };
+  EXPECT_FALSE(is_tied(tiny));
+  tiny.type = kGgmlTypeI2S;
+  EXPECT_FALSE(is_tied(tiny));
 }
 
 TEST_F(TinyGgufTest, ACodeThatNoTypeHoldsIsRequantisedWithAWarning) {
