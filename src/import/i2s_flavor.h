@@ -3,15 +3,14 @@
 // I2_S, GGUF's tensor type 36: six byte orders under one number and without a mark. This says which
 // of them a file has.
 //
-//   name      flavour                        bytes of n = rows * cols weights     weight
-//   ms128     Microsoft, 128 in 32 bytes     n/4 + 32, cols a multiple of 128     scale * (code -
-//   1) ms64      Microsoft on ARM, 64 in 16     n/4 + 32, cols a multiple of 64      the same
-//   ms4row    Microsoft, 4 rows a byte       n/4 + 32, rows a multiple of 4       the same
-//   inline32  BitNet32F16                    10 * ceil(n / 32)                    scale * (code -
-//   2) split32   Split32WithSibling             8 * ceil(n / 32), ceil(n / 32)       scale * (code
-//   - 2)
-//                                            scales in a tensor beside it
-//   qk256     GgmlQk256NoScale               64 * rows * ceil(cols / 256)         -2, -1, 1, 2
+//   name      flavour               bytes of n = rows * cols weights         weight
+//   ms128     Microsoft, 128 in 32  n/4 + 32, cols a multiple of 128         scale * (code - 1)
+//   ms64      its ARM, 64 in 16     n/4 + 32, cols a multiple of 64          the same
+//   ms4row    its 4 rows a byte     n/4 + 32, rows a multiple of 4           the same
+//   inline32  BitNet32F16           10 * ceil(n / 32)                        scale * (code - 2)
+//   split32   Split32WithSibling    8 * ceil(n / 32), scales in a tensor     the same
+//                                   beside it, ceil(n / 32) of them
+//   qk256     GgmlQk256NoScale      64 * rows * ceil(cols / 256)             -2, -1, 1, 2
 //
 // The bytes of each are at the head of import/i2s_decoder.h. Sizes are compared exactly, up to the
 // file's alignment, and one flavour is chosen for a whole file: the sizes of ms128 and inline32 are
