@@ -109,11 +109,12 @@ def write_file(path, values, tensors):
     """Writes GGUF v3. values: {key: value}; tensors: [(name, type, shape of rows first, bytes)]."""
     head = struct.pack("<4sIqq", b"GGUF", 3, len(tensors), len(values))
     head += b"".join(key_value(k, v) for k, v in values.items())
-    data = b""
+    data, offset = [], 0
     for name, kind, shape, content in tensors:
         sizes = struct.pack(f"<I{len(shape)}q", len(shape), *reversed(shape))
-        head += text(name) + sizes + struct.pack("<IQ", kind, len(data))
-        data += content + bytes(-len(content) % ALIGNMENT)
+        head += text(name) + sizes + struct.pack("<IQ", kind, offset)
+        data += [content, bytes(-len(content) % ALIGNMENT)]
+        offset += len(content) + len(data[-1])
     head += bytes(-len(head) % ALIGNMENT)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(head + data)
+    path.write_bytes(head + b"".join(data))

@@ -2,7 +2,7 @@
 //
 // The reference of qsf-parity: llama.cpp, or a fork of it, in a program of its own.
 //
-//   qsf-parity-llama MODEL.gguf --context N --threads N --kv-type f16|f32
+//   qsf-parity-llama MODEL.gguf --context N --threads N --kv-type f16|f32 [--trace 1]
 //
 // It says hello on standard output, then answers what comes on standard input until that ends;
 // docs/parity.md has the protocol. scripts/build_parity_shim compiles it against the header of the
@@ -13,15 +13,19 @@
 //   QSF_LLAMA_MODEL_LOAD  llama_model_load_from_file and llama_init_from_model
 //   QSF_LLAMA_MEMORY      llama_memory_clear; QSF_LLAMA_KV_SELF llama_kv_self_clear
 //   QSF_LLAMA_FLASH_TYPE  flash_attn_type instead of flash_attn
+//   QSF_LLAMA_ROPE_TYPE   llama_model_rope_type instead of llama_rope_type
+//   QSF_LLAMA_FUSED       nodes are fused under names that then mean something else: no trace
 
 #include <llama.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #ifndef QSF_LLAMA_COMMIT
@@ -29,6 +33,12 @@
 #endif
 #ifndef QSF_LLAMA_NAME
 #define QSF_LLAMA_NAME "llama.cpp"
+#endif
+
+#ifdef QSF_LLAMA_FUSED
+#define QSF_LLAMA_TRACES "false"
+#else
+#define QSF_LLAMA_TRACES "true"
 #endif
 
 namespace {
@@ -40,7 +50,8 @@ enum Kind : std::uint32_t {
   kTokens = 3,
   kEvaluate = 4,
   kLogits = 5,
-  kRefusal = 6
+  kRefusal = 6,
+  kPoint = 7
 };
 constexpr std::uint64_t kMaxRequestBytes = 1U << 28;
 
@@ -100,9 +111,65 @@ std::string escaped(const char* text) {
   return out;
 }
 
+// What a node of the library's graph is called in a trace. A node keeps the last name that the
+// library gave it, followed by its layer; where one name stands for several, the operation tells.
+struct PointName {
+  const char* node;
+  ggml_op op;  // GGML_OP_NONE: any
+  const char* point;
+};
+constexpr PointName kPointNames[] = {
+    {"embd", GGML_OP_NONE, "embedding"},
+    {"inp_embd", GGML_OP_NONE, "embedding"},
+    {"inp_scaled", GGML_OP_NONE, "embedding"},
+    {"attn_norm", GGML_OP_NONE, "attn_norm"},
+    {"Qcur", GGML_OP_MUL_MAT, "attn_q"},
+    {"Qcur", GGML_OP_ADD, "attn_q"},
+    {"Qcur", GGML_OP_ROPE, "attn_q.rope"},
+    {"Qcur_normed", GGML_OP_MUL, "attn_q.norm"},
+    {"Kcur", GGML_OP_MUL_MAT, "attn_k"},
+    {"Kcur", GGML_OP_ADD, "attn_k"},
+    {"Kcur", GGML_OP_ROPE, "attn_k.rope"},
+    {"Kcur_normed", GGML_OP_MUL, "attn_k.norm"},
+    {"Vcur", GGML_OP_MUL_MAT, "attn_v"},
+    {"Vcur", GGML_OP_ADD, "attn_v"},
+    {"kqv_out", GGML_OP_NONE, "attention"},
+    {"attn_sub_norm", GGML_OP_NONE, "attention.norm"},
+    {"attn_out", GGML_OP_MUL_MAT, "attn_output"},
+    {"ffn_inp", GGML_OP_NONE, "attn_out"},
+    {"ffn_norm", GGML_OP_NONE, "ffn_norm"},
+    {"ffn_gate_par", GGML_OP_NONE, "ffn_act"},
+    {"ffn_swiglu", GGML_OP_NONE, "ffn_act"},
+    {"ffn_geglu", GGML_OP_NONE, "ffn_act"},
+    {"ffn_reglu", GGML_OP_NONE, "ffn_act"},
+    {"ffn_sub_out", GGML_OP_NONE, "ffn_act"},
+    {"ffn_sub_norm", GGML_OP_NONE, "ffn_act.norm"},
+    {"l_out", GGML_OP_NONE, "ffn_out"},
+    {"result_norm", GGML_OP_NONE, "output_norm"},
+};
+
+// bool, but int in some forks.
+using NodeAnswer =
+    decltype(std::declval<ggml_backend_sched_eval_callback>()(nullptr, false, nullptr));
+
+// Returns the name of a node's point, null for a node that has none; -1 for no layer.
+const char* point_name(const ggml_tensor& node, std::int32_t& layer) {
+  std::string name = node.name;
+  const std::size_t dash = name.rfind('-');
+  layer = -1;
+  if (dash != std::string::npos) {
+    layer = std::atoi(name.c_str() + dash + 1);
+    name.resize(dash);
+  }
+  for (const PointName& known : kPointNames) {
+    if (name == known.node && (known.op == GGML_OP_NONE || known.op == node.op)) return known.point;
+  }
+  return nullptr;
+}
+
 class Reference {
  public:
-  Reference(const char* path, std::uint32_t context, int threads, bool f32_cache) {
+  Reference(const char* path, std::uint32_t context, int threads, bool f32_cache, bool trace) {
     llama_model_params model_params = llama_model_default_params();
     model_params.n_gpu_layers = 0;
 #ifdef QSF_LLAMA_MODEL_LOAD
@@ -123,6 +190,15 @@ class Reference {
 #else
     params.flash_attn = false;
 #endif
+    if (trace) {
+      params.cb_eval = on_node;
+      params.cb_eval_user_data = this;
+#ifdef QSF_LLAMA_ROPE_TYPE
+      in_pairs_ = llama_model_rope_type(model_) == LLAMA_ROPE_TYPE_NORM;
+#else
+      in_pairs_ = llama_rope_type(model_) == LLAMA_ROPE_TYPE_NORM;
+#endif
+    }
     kv_type_ = f32_cache ? "f32" : "f16";
     context_ = make_context(params);
     if (context_ == nullptr && f32_cache) {
@@ -138,7 +214,8 @@ class Reference {
 
   void hello() const {
     send(kHello, "{\"protocol\": 1, \"name\": \"" QSF_LLAMA_NAME
-                 "\", \"commit\": \"" QSF_LLAMA_COMMIT "\", \"n_vocab\": " +
+                 "\", \"commit\": \"" QSF_LLAMA_COMMIT "\", \"trace\": " QSF_LLAMA_TRACES
+                 ", \"n_vocab\": " +
                      std::to_string(n_vocab_) + ", \"n_context\": " + std::to_string(n_context_) +
                      ", \"kv_type\": \"" + kv_type_ + "\", \"system\": \"" +
                      escaped(llama_print_system_info()) + "\"}");
@@ -182,6 +259,7 @@ class Reference {
       batch.seq_id[i][0] = 0;
       batch.logits[i] = 1;
     }
+    n_rows_ = n;
     const int failure = llama_decode(context_, batch);
     if (failure != 0) refuse("llama_decode failed with " + std::to_string(failure));
     for (std::uint32_t i = 0; i < n; ++i) {
@@ -197,6 +275,61 @@ class Reference {
   }
 
  private:
+  // Called twice for each node: whether it is wanted, and when its values are there.
+  static NodeAnswer on_node(ggml_tensor* node, bool ask, void* self) {
+    std::int32_t layer = -1;
+    const char* const name = point_name(*node, layer);
+    if (ask) return name != nullptr;
+    if (name != nullptr) static_cast<const Reference*>(self)->send_point(*node, name, layer);
+    return true;
+  }
+
+  // Sends a row of a node's values for each token of the pass. A graph that leaves out rows, or
+  // holds other numbers than f32, has no such point.
+  void send_point(const ggml_tensor& node, const std::string& name, std::int32_t layer) const {
+    const auto n_values = static_cast<std::size_t>(ggml_nelements(&node));
+    if (n_rows_ == 0 || n_values % n_rows_ != 0 || node.type != GGML_TYPE_F32) return;
+    if (!ggml_is_contiguous(&node)) return;
+    std::vector<float> values(n_values);
+    std::memcpy(values.data(), node.data, n_values * sizeof(float));
+    const bool heads = name.rfind("attn_q", 0) == 0 || name.rfind("attn_k", 0) == 0;
+    if (heads && in_pairs_) to_halves(values);
+    // Behind the last layer, where the library counts none.
+    if (name == "output_norm") layer = static_cast<std::int32_t>(number("block_count"));
+    const auto n_rows = static_cast<std::uint32_t>(n_rows_);
+    const auto n_cols = static_cast<std::uint32_t>(n_values / n_rows_);
+    const std::uint32_t shape[4] = {static_cast<std::uint32_t>(layer), n_rows, n_cols,
+                                    static_cast<std::uint32_t>(name.size())};
+    std::string payload(reinterpret_cast<const char*>(shape), sizeof shape);
+    payload += name;
+    payload.append(reinterpret_cast<const char*>(values.data()), n_values * sizeof(float));
+    send(kPoint, payload);
+  }
+
+  // Returns a number of the model's architecture from its file, 0 where it has none.
+  std::size_t number(const std::string& key) const {
+    char text[64] = {};
+    if (llama_model_meta_val_str(model_, "general.architecture", text, sizeof text) < 0) return 0;
+    const std::string name = std::string(text) + "." + key;
+    if (llama_model_meta_val_str(model_, name.c_str(), text, sizeof text) < 0) return 0;
+    return static_cast<std::size_t>(std::strtoull(text, nullptr, 10));
+  }
+
+  // The values of a head that are turned together stand side by side in this library's files of
+  // some architectures; in a trace the first half of a head is turned with the second.
+  void to_halves(std::vector<float>& values) const {
+    std::size_t n = number("attention.key_length");
+    if (n == 0) {
+      n = number("embedding_length") / std::max<std::size_t>(1, number("attention.head_count"));
+    }
+    if (n < 2) refuse("the file does not say how many values a head has");
+    std::vector<float> head(n);
+    for (std::size_t at = 0; at + n <= values.size(); at += n) {
+      for (std::size_t i = 0; i < n; ++i) head[i] = values[at + 2 * (i % (n / 2)) + i / (n / 2)];
+      std::copy(head.begin(), head.end(), values.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+  }
+
   llama_context* make_context(const llama_context_params& params) const {
 #ifdef QSF_LLAMA_MODEL_LOAD
     return llama_init_from_model(model_, params);
@@ -226,6 +359,8 @@ class Reference {
   std::string kv_type_;
   std::uint32_t n_context_ = 0;
   std::uint32_t n_vocab_ = 0;
+  std::size_t n_rows_ = 0;  // tokens of the pass in work
+  bool in_pairs_ = false;   // values of a head that are turned together are neighbours
 };
 
 void answer_requests(Reference& reference) {
@@ -250,21 +385,24 @@ int main(int argc, char** argv) {
   g_answers = ::dup(STDOUT_FILENO);
   ::dup2(STDERR_FILENO, STDOUT_FILENO);
   if (argc < 2) {
-    std::fprintf(stderr, "usage: %s MODEL.gguf --context N --threads N --kv-type f16|f32\n",
+    std::fprintf(stderr,
+                 "usage: %s MODEL.gguf --context N --threads N --kv-type f16|f32 [--trace 1]\n",
                  argv[0]);
     return 2;
   }
   std::uint32_t context = 512;
   int threads = 1;
   bool f32_cache = false;
+  bool trace = false;
   for (int i = 2; i + 1 < argc; i += 2) {
     const std::string name = argv[i];
     if (name == "--context") context = static_cast<std::uint32_t>(std::atoi(argv[i + 1]));
     if (name == "--threads") threads = std::atoi(argv[i + 1]);
+    if (name == "--trace") trace = std::atoi(argv[i + 1]) != 0;
     if (name == "--kv-type") f32_cache = std::string(argv[i + 1]) == "f32";
   }
   llama_backend_init();
-  Reference reference(argv[1], context, threads, f32_cache);
+  Reference reference(argv[1], context, threads, f32_cache, trace);
   reference.hello();
   answer_requests(reference);
   return 0;

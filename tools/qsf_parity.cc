@@ -125,13 +125,20 @@ int run_diff(int argc, char** argv) {
   if (!first) return fail(first.error().message(), kNotCompared);
   const auto second = read_trace(options.second);
   if (!second) return fail(second.error().message(), kNotCompared);
-  const TraceDifference difference = compare_traces(*first, *second, options.tolerance);
-  if (difference.first) {
-    std::printf("first difference: %s\n", difference.first->c_str());
+  const TraceComparison comparison = compare_traces(*first, *second, options.tolerance);
+  if (options.list) {
+    for (const TraceComparison::Point& point : comparison.compared) {
+      std::printf("%.3g  %s\n", point.difference, point.place.c_str());
+    }
+  }
+  if (comparison.first) {
+    std::printf("first difference: %s\n", comparison.first->c_str());
     return finish_output(kFailure);
   }
-  if (difference.n_compared == 0) return fail("the traces have no points", kNotCompared);
-  std::printf("no difference in %zu points\n", difference.n_compared);
+  if (comparison.compared.empty()) return fail("the traces share no point", kNotCompared);
+  std::printf("no difference in %zu points", comparison.compared.size());
+  if (comparison.n_alone > 0) std::printf("; %zu are in one trace alone", comparison.n_alone);
+  std::printf("\n");
   return finish_output(kSuccess);
 }
 

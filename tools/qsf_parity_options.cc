@@ -101,8 +101,9 @@ std::string check(const Texts& texts, bool has_prompt, ParityOptions& options) {
   if (options.reference.empty() && (options.record.empty() || !options.receipt.empty())) {
     return "--reference is required, but to --record alone";
   }
-  if (!options.trace_reference.empty() && options.reference != "exact") {
-    return "--trace-reference needs --reference exact";
+  const bool computes = options.reference == "exact" || options.reference == "llama";
+  if (!options.trace_reference.empty() && !computes) {
+    return "--trace-reference needs --reference exact or llama";
   }
   if (options.reference == "llama") return choose_child(options);
   if (!options.child.empty() || !options.reference_model.empty()) {
@@ -201,7 +202,7 @@ void add_outputs(CLI::App& app, ParityOptions& options) {
                  "Write what every point of the graph held here: name, shape, RMS, checksum")
       ->type_name("FILE");
   app.add_option("--trace-reference", options.trace_reference,
-                 "Write the same of --reference exact here")
+                 "Write the same of the reference here, which is exact or llama")
       ->type_name("FILE");
   app.add_option("--kernel-records", options.kernel_records,
                  "Write a record of every kernel call here, one a line")
@@ -250,11 +251,14 @@ std::optional<int> parse_diff_options(int argc, const char* const* argv, DiffOpt
       "qsf-parity diff");
   app.add_option("A", options.first, "Trace of qsf-parity --trace")->type_name("")->required();
   app.add_option("B", options.second, "Another one")->type_name("")->required();
-  app.add_option("--tol", options.tolerance,
-                 "Share of its RMS by which a point may differ; 0 asks for the same bits")
+  app.add_option(
+         "--tol", options.tolerance,
+         "Share of its RMS by which a point may differ; 0 asks for the same bits, which two "
+         "engines never have")
       ->type_name("X")
       ->check(number_in(0.0, 1.0))
       ->capture_default_str();
+  app.add_flag("--list", options.list, "Print how far apart each point is, as a share of its RMS");
   return parse_command_line(app, argc, argv);
 }
 

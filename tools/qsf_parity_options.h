@@ -48,6 +48,7 @@ struct DiffOptions {
   std::string first;
   std::string second;
   double tolerance = 0.0;
+  bool list = false;
 };
 std::optional<int> parse_diff_options(int argc, const char* const* argv, DiffOptions& options);
 

@@ -17,6 +17,7 @@ namespace {
 // Logits of one side that are kept at once.
 constexpr std::size_t kLogitsBytes = 32U << 20;
 constexpr std::size_t kMaxRows = 512;
+constexpr const char* kEngineName = "qsf";
 
 bool all_zero(std::span<const float> logits) {
   return std::all_of(logits.begin(), logits.end(), [](float x) { return x == 0.0F; });
@@ -93,7 +94,8 @@ qsf::Status ParityRun::open_reference(std::uint32_t context) {
                                              .context = context,
                                              .n_threads = ours_->engine().n_threads(),
                                              .kv_type = options_.kv_type == "f32" ? "f32" : "f16",
-                                             .timeout_seconds = options_.timeout_seconds}));
+                                             .timeout_seconds = options_.timeout_seconds,
+                                             .trace = !options_.trace_reference.empty()}));
   } else {
     QSF_ASSIGN_OR_RETURN(reference_, RecordedSource::open(options_.reference));
   }
@@ -230,14 +232,18 @@ qsf::Status ParityRun::compare_greedy() {
 }
 
 qsf::Status ParityRun::write_outputs() {
-  const auto trace_of = [&](const ParityObserver& observer) {
-    return Trace{options_.model, result_.tokens, observer.points()};
+  const auto trace_of = [&](const std::string& engine, std::span<const TracePoint> points) {
+    return Trace{engine, options_.model, result_.tokens, {points.begin(), points.end()}};
   };
   if (!options_.trace.empty()) {
-    QSF_RETURN_IF_ERROR(write_trace(options_.trace, trace_of(observer_)));
+    QSF_RETURN_IF_ERROR(write_trace(options_.trace, trace_of(kEngineName, observer_.points())));
   }
   if (!options_.trace_reference.empty()) {
-    QSF_RETURN_IF_ERROR(write_trace(options_.trace_reference, trace_of(reference_observer_)));
+    const bool child = options_.reference == "llama" && reference_ != nullptr;
+    const Trace trace =
+        child ? trace_of(reference_->describe()["name"].get<std::string>(), reference_->points())
+              : trace_of(kEngineName, reference_observer_.points());
+    QSF_RETURN_IF_ERROR(write_trace(options_.trace_reference, trace));
   }
   if (!options_.kernel_records.empty()) {
     QSF_RETURN_IF_ERROR(write_bytes(options_.kernel_records, observer_.records()));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "qsf_parity_trace.h"
 
 namespace qsf_tools {
 
@@ -31,6 +32,8 @@ class LogitsSource {
   // with `generated`
   virtual qsf::Status evaluate(std::span<const std::uint32_t> tokens, bool generated,
                                std::span<float> logits) = 0;
+  // The points of the graph, where it was asked to trace and can.
+  virtual std::span<const TracePoint> points() const { return {}; }
   // What the receipt says of it.
   virtual nlohmann::json describe() const = 0;
 };

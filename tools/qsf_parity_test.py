@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import unittest
+import zlib
 
 BIN_DIR, SOURCE_DIR = sys.argv[1:3]
 PARITY = os.path.join(BIN_DIR, "qsf-parity")
@@ -62,7 +63,35 @@ elif mode == "old":
 elif mode == "huge":
     send(1, b"", size=1 << 60)
 else:
-    send(1, f'{{"protocol": 1, "name": "fake", "commit": "c0ffee", "n_vocab": {hello_vocab}}}'.encode())
+    traces = "true" if mode.startswith("point") else "false"
+    send(1, f'{{"protocol": 1, "name": "fake", "commit": "c0ffee", "n_vocab": {hello_vocab}, "trace": {traces}}}'.encode())
+
+def send_points(past, n):
+    def point(name, layer, cols, rows=n, cut=0, value=lambda i: 0.5 * i - 3):
+        name = name.encode()
+        numbers = [value(i) for i in range(rows * cols)]
+        send(7, (struct.pack("<i3I", layer, rows, cols, len(name)) + name +
+                 struct.pack(f"<{len(numbers)}f", *numbers))[:-cut or None])
+    if mode == "point unasked" or "--trace" in sys.argv:
+        point("attn_norm", 0, 5)
+        point("attn_q", 0, 7, value=lambda i: 9.0)
+        point("attn_q", 0, 7)  # behind its bias
+        point("ffn_out", 0, 5, value=lambda i: -3 + 0.5 * (i + (i == 2 and mode == "points changed")))
+        if mode == "point of other rows":
+            point("ffn_out", 1, 5, rows=n + 1)
+        if mode == "point cut":
+            point("ffn_out", 1, 5, cut=4)
+        if mode == "point without a name":
+            point("", 1, 5)
+        if mode == "point with a long name":
+            point("x" * 65, 1, 5)
+        if mode == "point of no layer":
+            point("ffn_out", -2, 5)
+        if mode == "point without a head":
+            send(7, b"abc")
+        if mode == "point nan":
+            point("output_norm", 2, 5, value=lambda i: float("nan"))
+
 while True:
     head = inp.read(16)
     if len(head) < 16:
@@ -78,6 +107,8 @@ while True:
         send(3, struct.pack(f"<{len(ids)}I", *ids))
     if kind == 4:
         past, n = struct.unpack_from("<2I", payload)
+        if mode.startswith("point"):
+            send_points(past, n)
         for i in range(n):
             values = row(past + i)
             here = past + i
@@ -548,13 +579,80 @@ class Traces(unittest.TestCase):
         with open(path("a.trace"), encoding="utf-8") as file:
             lines = file.read().splitlines()
         point = json.loads(lines[9])
-        point["projection"] += point["rms"]
+        point["projections"][3] += point["rms"]
         lines[9] = json.dumps(point)
         with open(path("c.trace"), "w", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")
         code, out, _ = call("diff", path("a.trace"), path("c.trace"), "--tol", "0.01")
         self.assertEqual(code, 1)
-        self.assertIn("projection", out)
+        self.assertIn("by the projections", out)
+
+    def traced(self, mode, name, *arguments):
+        return fake(mode, "--steps", "2", "--trace-reference", path(name), *arguments)
+
+    def test_the_points_of_a_child(self):
+        code, out, err = self.traced("points", "child.trace", "--trace", path("own.trace"))
+        self.assertEqual((code, err), (0, ""), out)
+        with open(path("child.trace"), encoding="utf-8") as file:
+            head, *points = [json.loads(line) for line in file]
+        self.assertEqual(head["engine"], "fake")
+        n_tokens = len(head["tokens"])
+        self.assertEqual([(p["pass"], p["layer"], p["name"], p["shape"]) for p in points],
+                         [(0, 0, "attn_norm", [n_tokens, 5]), (0, 0, "attn_q", [n_tokens, 7]),
+                          (0, 0, "ffn_out", [n_tokens, 5]), (1, 0, "attn_norm", [1, 5]), (1, 0, "attn_q", [1, 7]),
+                          (1, 0, "ffn_out", [1, 5])])
+        values = [0.5 * i - 3 for i in range(7)]
+        self.assertAlmostEqual(points[4]["rms"], (sum(x * x for x in values) / 7) ** 0.5)
+        self.assertEqual(points[4]["checksum"], zlib.crc32(struct.pack("<7f", *values)))
+        # Two engines keep other points; the first that both have is compared.
+        code, out, _ = call("diff", path("own.trace"), path("child.trace"), "--tol", "0.5")
+        self.assertEqual(code, 1)
+        self.assertIn("layer 0, attn_norm: shape", out)
+
+    def test_two_traces_of_a_child(self):
+        self.traced("points", "child.trace")
+        self.traced("points changed", "changed.trace")
+        code, out, _ = call("diff", path("child.trace"), path("changed.trace"), "--tol", "0.001", "--list")
+        self.assertEqual(code, 1)
+        self.assertIn("first difference: pass 0, layer 0, ffn_out: ", out)
+        self.assertIn("0  pass 0, layer 0, attn_norm\n", out)
+        self.assertEqual(call("diff", path("child.trace"), path("changed.trace"), "--tol", "0.5")[0], 0)
+
+    def test_a_point_that_one_trace_lacks(self):
+        self.traced("points", "child.trace")
+        with open(path("child.trace"), encoding="utf-8") as file:
+            head, *lines = file.read().splitlines()
+        fewer = json.loads(head)
+        fewer["points"] -= 1
+        for engine, code, word in (("fake", 1, "lacks"), ("another", 0, "no difference in 5 points; 1 are in one")):
+            fewer["engine"] = engine
+            with open(path("fewer.trace"), "w", encoding="utf-8") as file:
+                file.write("\n".join([json.dumps(fewer)] + lines[:-1]) + "\n")
+            result = call("diff", path("child.trace"), path("fewer.trace")) if engine == "fake" else \
+                call("diff", path("child.trace"), path("fewer.trace"), "--tol", "0.001")
+            self.assertEqual(result[0], code, result)
+            if code == 0:
+                self.assertIn(word, result[1])
+            result = call("diff", path("fewer.trace"), path("child.trace"), "--tol", "0.001")
+            self.assertEqual(result[0], code, result)
+            self.assertIn(word, result[1])
+        with open(path("fewer.trace"), "w", encoding="utf-8") as file:
+            file.write(json.dumps({**fewer, "points": 0}) + "\n")
+        self.assertEqual(call("diff", path("child.trace"), path("fewer.trace"), "--tol", "0.1")[0], 3)
+
+    def test_points_that_are_none(self):
+        for mode, word in (("right", "cannot trace"), ("point of other rows", "a point of"), ("point cut", "a point of"),
+                           ("point without a name", "a point of"), ("point with a long name", "a name of 65 bytes"),
+                           ("point of no layer", "layer -2"), ("point without a head", "a point of 3 bytes")):
+            code, out, err = self.traced(mode, "bad.trace")
+            self.assertEqual(code, 3, (mode, out, err))
+            self.assertIn(word, err, mode)
+        code, _, err = fake("point unasked")
+        self.assertEqual(code, 3)
+        self.assertIn("expected logits", err)
+        self.assertEqual(self.traced("point nan", "nan.trace")[0], 0)
+        # A value that is no number is within no bound, not even of itself.
+        self.assertEqual(call("diff", path("nan.trace"), path("nan.trace"), "--tol", "1")[0], 1)
 
     def test_files_that_are_no_traces(self):
         compare("--reference", "exact", "--trace", path("a.trace"))

@@ -20,14 +20,15 @@ namespace qsf_tools {
 namespace {
 
 constexpr std::size_t kMaxTraceBytes = std::size_t{1} << 31;
-constexpr std::uint64_t kTraceVersion = 1;
+constexpr std::uint64_t kTraceVersion = 2;
 
-// The sign of value number `i`: a bit of a mixed counter, so that neither order nor period hides.
-double sign_of(std::uint64_t i) {
+// The signs of value number `i`, a bit for each direction: bits of a mixed counter, so that neither
+// order nor period hides.
+std::uint64_t signs_of(std::uint64_t i) {
   std::uint64_t x = i + 0x9E3779B97F4A7C15U;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
-  return ((x ^ (x >> 31)) & 1U) != 0 ? 1.0 : -1.0;
+  return x ^ (x >> 31);
 }
 
 nlohmann::json number(double value) {
@@ -54,6 +55,19 @@ std::string shown(double value) {
   return text;
 }
 
+// Returns the RMS of the difference of two points over the larger RMS, as far as their projections
+// tell it; NaN where a value is no number.
+double relative_difference(const TracePoint& a, const TracePoint& b) {
+  double squares = 0.0;
+  for (std::size_t i = 0; i < kTraceProjections; ++i) {
+    const double apart = a.projections[i] - b.projections[i];
+    squares += apart * apart;
+  }
+  const double difference = std::sqrt(squares / static_cast<double>(kTraceProjections));
+  const double rms = std::max(a.rms, b.rms);
+  return rms == 0.0 ? 0.0 : difference / rms;
+}
+
 // Returns how two points differ, empty for not at all.
 std::string difference_of(const TracePoint& a, const TracePoint& b, double tolerance) {
   if (a.n_rows != b.n_rows || a.n_cols != b.n_cols) {
@@ -63,13 +77,13 @@ std::string difference_of(const TracePoint& a, const TracePoint& b, double toler
     if (a.checksum == b.checksum) return {};
     return differing("other bits, RMS", shown(a.rms), shown(b.rms));
   }
-  const double bound = tolerance * std::max(a.rms, b.rms);
   // A value that is no number is within no bound.
-  if (!(std::fabs(a.rms - b.rms) <= bound)) return differing("RMS", shown(a.rms), shown(b.rms));
-  if (!(std::fabs(a.projection - b.projection) <= 4 * bound)) {
-    return differing("projection", shown(a.projection), shown(b.projection));
+  if (!(std::fabs(a.rms - b.rms) <= tolerance * std::max(a.rms, b.rms))) {
+    return differing("RMS", shown(a.rms), shown(b.rms));
   }
-  return {};
+  const double relative = relative_difference(a, b);
+  if (relative <= tolerance) return {};
+  return ": other values, " + shown(relative) + " of their RMS apart by the projections";
 }
 
 qsf::Result<TracePoint> read_point(const nlohmann::json& line, const char* path) {
@@ -86,10 +100,14 @@ qsf::Result<TracePoint> read_point(const nlohmann::json& line, const char* path)
   const auto shape = [](const nlohmann::json& v) {
     return v.is_array() && v.size() == 2 && v[0].is_number_unsigned() && v[1].is_number_unsigned();
   };
+  const auto projections = [&](const nlohmann::json& v) {
+    return v.is_array() && v.size() == kTraceProjections &&
+           std::all_of(v.begin(), v.end(), number_or_null);
+  };
   const auto is_text = [](const nlohmann::json& v) { return v.is_string(); };
   const auto is_unsigned = [](const nlohmann::json& v) { return v.is_number_unsigned(); };
   if (!has("pass", integer) || !has("layer", integer) || !has("name", is_text) ||
-      !has("shape", shape) || !has("rms", number_or_null) || !has("projection", number_or_null) ||
+      !has("shape", shape) || !has("rms", number_or_null) || !has("projections", projections) ||
       !has("checksum", is_unsigned)) {
     return bad();
   }
@@ -101,7 +119,10 @@ qsf::Result<TracePoint> read_point(const nlohmann::json& line, const char* path)
   point.n_rows = line["shape"][0].get<std::uint32_t>();
   point.n_cols = line["shape"][1].get<std::uint32_t>();
   point.rms = line["rms"].is_null() ? nan : line["rms"].get<double>();
-  point.projection = line["projection"].is_null() ? nan : line["projection"].get<double>();
+  for (std::size_t i = 0; i < kTraceProjections; ++i) {
+    const nlohmann::json& projection = line["projections"][i];
+    point.projections[i] = projection.is_null() ? nan : projection.get<double>();
+  }
   point.checksum = line["checksum"].get<std::uint32_t>();
   return point;
 }
@@ -112,7 +133,10 @@ void TracePointSum::add(std::span<const float> row) {
   for (const float x : row) {
     const auto value = static_cast<double>(x);
     squares_ += value * value;
-    projected_ += sign_of(n_values_++) * value;
+    const std::uint64_t signs = signs_of(n_values_++);
+    for (std::size_t i = 0; i < kTraceProjections; ++i) {
+      projected_[i] += ((signs >> i) & 1U) != 0 ? value : -value;
+    }
   }
   checksum_ =
       qsf::crc32({reinterpret_cast<const std::byte*>(row.data()), row.size_bytes()}, checksum_);
@@ -121,21 +145,26 @@ void TracePointSum::add(std::span<const float> row) {
 void TracePointSum::finish(TracePoint& point) const {
   const double n = std::max(1.0, static_cast<double>(n_values_));
   point.rms = std::sqrt(squares_ / n);
-  point.projection = projected_ / std::sqrt(n);
+  for (std::size_t i = 0; i < kTraceProjections; ++i) {
+    point.projections[i] = projected_[i] / std::sqrt(n);
+  }
   point.checksum = checksum_;
 }
 
 qsf::Status write_trace(const std::string& path, const Trace& trace) {
   const nlohmann::json head = {{"qsf_parity_trace", kTraceVersion},
+                               {"engine", trace.engine},
                                {"model", trace.model},
                                {"tokens", trace.tokens},
                                {"points", trace.points.size()}};
   std::string text = head.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
   for (const TracePoint& point : trace.points) {
+    nlohmann::json projections = nlohmann::json::array();
+    for (const double projection : point.projections) projections.push_back(number(projection));
     const nlohmann::json line = {
         {"pass", point.pass},        {"layer", point.layer},
         {"name", point.name},        {"shape", {point.n_rows, point.n_cols}},
-        {"rms", number(point.rms)},  {"projection", number(point.projection)},
+        {"rms", number(point.rms)},  {"projections", projections},
         {"checksum", point.checksum}};
     text += line.dump() + "\n";
   }
@@ -158,11 +187,12 @@ qsf::Result<Trace> read_trace(const std::string& path) {
       trace.points.push_back(std::move(point));
       continue;
     }
-    const bool good = line.is_object() &&
-                      line.value("qsf_parity_trace", nlohmann::json()) == kTraceVersion &&
-                      line.contains("points") && line["points"].is_number_unsigned() &&
-                      line.contains("tokens") && line["tokens"].is_array();
-    if (!good) return qsf::corrupt("%s: no trace of version 1", path.c_str());
+    const bool good =
+        line.is_object() && line.value("qsf_parity_trace", nlohmann::json()) == kTraceVersion &&
+        line.contains("points") && line["points"].is_number_unsigned() && line.contains("tokens") &&
+        line["tokens"].is_array() && line.contains("engine") && line["engine"].is_string();
+    if (!good) return qsf::corrupt("%s: no trace of version 2", path.c_str());
+    trace.engine = line["engine"].get<std::string>();
     for (const nlohmann::json& token : line["tokens"]) {
       if (token.is_number_unsigned()) trace.tokens.push_back(token.get<std::uint32_t>());
     }
@@ -176,12 +206,16 @@ qsf::Result<Trace> read_trace(const std::string& path) {
   return trace;
 }
 
-TraceDifference compare_traces(const Trace& a, const Trace& b, double tolerance) {
-  TraceDifference result;
+TraceComparison compare_traces(const Trace& a, const Trace& b, double tolerance) {
+  TraceComparison result;
   if (a.tokens != b.tokens) {
     result.first = "the traces are of different tokens";
     return result;
   }
+  const bool same_engine = a.engine == b.engine;
+  const auto differs = [&](const std::string& what) {
+    if (!result.first) result.first = what;
+  };
   std::map<std::tuple<std::int32_t, std::int32_t, std::string>, const TracePoint*> others;
   for (const TracePoint& point : b.points) {
     others[{point.pass, point.layer, point.name}] = &point;
@@ -189,19 +223,19 @@ TraceDifference compare_traces(const Trace& a, const Trace& b, double tolerance)
   for (const TracePoint& point : a.points) {
     const auto found = others.find({point.pass, point.layer, point.name});
     if (found == others.end()) {
-      result.first = place_of(point) + ": a point of the first trace alone";
-      return result;
+      ++result.n_alone;
+      if (same_engine) differs(place_of(point) + ": a point of the first trace alone");
+      continue;
     }
-    ++result.n_compared;
+    result.compared.push_back({place_of(point), relative_difference(point, *found->second)});
     const std::string difference = difference_of(point, *found->second, tolerance);
-    if (!difference.empty()) {
-      result.first = place_of(point) + difference;
-      return result;
-    }
+    if (!difference.empty()) differs(place_of(point) + difference);
   }
-  if (result.n_compared < b.points.size()) {
-    result.first = "the second trace has " + std::to_string(b.points.size() - result.n_compared) +
-                   " points that the first one lacks";
+  const std::size_t n_lacking = b.points.size() - std::min(b.points.size(), result.compared.size());
+  result.n_alone += n_lacking;
+  if (same_engine && n_lacking > 0) {
+    differs("the second trace has " + std::to_string(n_lacking) +
+            " points that the first one lacks");
   }
   return result;
 }

@@ -17,6 +17,7 @@ BIN_DIR, SOURCE_DIR = sys.argv[1:3]
 RUN = os.path.join(BIN_DIR, "qsf-run")
 CONVERT = os.path.join(BIN_DIR, "qsf-convert")
 MODEL = os.path.join(SOURCE_DIR, "testdata", "gguf", "llama_gqa_tied.gguf")
+PARTS = os.path.join(SOURCE_DIR, "testdata", "gguf", "split")
 ARGUMENTS = ["--prompt", "t5 t6", "--max-tokens", "12", "--temperature", "0"]
 TIMEOUT_S = 120
 
@@ -73,6 +74,16 @@ class GgufCase(unittest.TestCase):
         self.assertNotIn("converting", err)
         after = os.stat(os.path.join(self.folder, self.cached()[0]))
         self.assertEqual(before.st_ino, after.st_ino)
+
+    def test_parts_of_llama_cpp_convert_to_the_same_bytes(self):
+        def converted(model):
+            out = self.path("m.qsf")
+            subprocess.run([CONVERT, "--quiet", model, out], check=True)
+            with open(out, "rb") as file:
+                return file.read()
+        whole = converted(MODEL)
+        for part in range(1, 5):
+            self.assertEqual(converted(os.path.join(PARTS, f"llama_gqa_tied-{part:05}-of-00004.gguf")), whole)
 
     def test_quiet_says_nothing(self):
         code, _, err = self.call(self.model, "--quiet")
