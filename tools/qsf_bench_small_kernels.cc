@@ -141,6 +141,13 @@ void bench_base3(KernelBench& bench) {
   std::vector<std::byte> lines(kLines * qsf::kLineBytes);
   bench.measure(kName, "32 blocks of 80 columns", static_cast<double>(base3.size() + lines.size()),
                 0.0, [&] { qsf::base3_to_2bit_lines(base3.data(), kLines, lines.data()); });
+  bench.measure(kName, "the same row-major", static_cast<double>(base3.size() + lines.size()), 0.0,
+                [&] {
+                  for (std::size_t b = 0; b < kBlocks; ++b) {
+                    qsf::base3_rows_to_2bit_lines(base3.data() + 16 * b, 16 * kBlocks, 16,
+                                                  lines.data() + 5 * b * qsf::kLineBytes);
+                  }
+                });
 }
 
 }  // namespace

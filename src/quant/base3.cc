@@ -41,11 +41,11 @@ Bytes take_code(Bytes& rest) noexcept {
   return -std::bit_cast<Bytes>((moved > kOneThird) + (moved > kTwoThirds));
 }
 
-// 16 neighbouring bytes of 4 lines of base-3 into those of `n_lines` lines of 2-bit codes.
-void turn_bytes(const std::byte* base3, std::byte* lines, std::uint64_t n_lines) noexcept {
+// 16 neighbouring bytes of 4 lines of base-3, moved, into those of `n_lines` lines of 2-bit codes.
+void turn_bytes(const Bytes (&base3)[kFields], std::byte* lines, std::uint64_t n_lines) noexcept {
   Bytes codes[kDigits] = {};
   for (std::uint32_t f = kFields; f-- > 0;) {
-    Bytes rest = load_moved(base3 + f * kLineBytes);
+    Bytes rest = base3[f];
     for (Bytes& code : codes) {
       code += code;
       code += code;
@@ -54,6 +54,33 @@ void turn_bytes(const std::byte* base3, std::byte* lines, std::uint64_t n_lines)
   }
   for (std::uint64_t t = 0; t < n_lines; ++t) {
     std::memcpy(lines + t * kLineBytes, &codes[t], kBytes);
+  }
+}
+
+// The same where the lines stand one after the other.
+void turn_lines(const std::byte* base3, std::byte* lines, std::uint64_t n_lines) noexcept {
+  for (std::size_t p = 0; p < kLineBytes; p += kBytes) {
+    Bytes moved[kFields];
+    for (std::uint32_t f = 0; f < kFields; ++f) moved[f] = load_moved(base3 + f * kLineBytes + p);
+    turn_bytes(moved, lines + p, n_lines);
+  }
+}
+
+// Of four rows of four words the columns: what the lines of a block have of these rows.
+void transpose_words(Bytes (&rows)[kFields]) noexcept {
+  using Words [[gnu::vector_size(kBytes)]] = std::uint32_t;
+  Words pairs[kFields];
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    const auto upper = std::bit_cast<Words>(rows[i]);
+    const auto lower = std::bit_cast<Words>(rows[i + 2]);
+    pairs[i] = __builtin_shufflevector(upper, lower, 0, 4, 1, 5);
+    pairs[i + 2] = __builtin_shufflevector(upper, lower, 2, 6, 3, 7);
+  }
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    const Words left = pairs[2 * i];
+    const Words right = pairs[2 * i + 1];
+    rows[2 * i] = std::bit_cast<Bytes>(__builtin_shufflevector(left, right, 0, 4, 1, 5));
+    rows[2 * i + 1] = std::bit_cast<Bytes>(__builtin_shufflevector(left, right, 2, 6, 3, 7));
   }
 }
 
@@ -87,12 +114,24 @@ bool are_base3_bytes(ByteSpan bytes) noexcept {
 
 void base3_to_2bit_lines(const std::byte* base3, std::uint64_t n_lines, std::byte* lines) noexcept {
   for (; n_lines >= kDigits; n_lines -= kDigits) {
-    for (std::size_t p = 0; p < kLineBytes; p += kBytes) turn_bytes(base3 + p, lines + p, kDigits);
+    turn_lines(base3, lines, kDigits);
     base3 += kFields * kLineBytes;
     lines += kDigits * kLineBytes;
   }
-  if (n_lines == 0) return;
-  for (std::size_t p = 0; p < kLineBytes; p += kBytes) turn_bytes(base3 + p, lines + p, n_lines);
+  if (n_lines > 0) turn_lines(base3, lines, n_lines);
+}
+
+void base3_rows_to_2bit_lines(const std::byte* base3, std::size_t row_bytes, std::uint32_t n_rows,
+                              std::byte* lines) noexcept {
+  for (std::uint32_t row = 0; row < n_rows; row += kFields) {
+    Bytes moved[kFields];
+    for (std::uint32_t r = 0; r < kFields; ++r) {
+      // A row that is not there has codes of 0.
+      moved[r] = row + r < n_rows ? load_moved(base3 + (row + r) * row_bytes) : Bytes{} ^ kMove;
+    }
+    transpose_words(moved);
+    turn_bytes(moved, lines + std::size_t{4} * row, kDigits);
+  }
 }
 
 namespace {

@@ -43,6 +43,13 @@ bool are_base3_bytes(ByteSpan bytes) noexcept;
 // Requires  n_lines <= 5 * n_blocks; what is past them is dropped; lines does not overlap base3
 void base3_to_2bit_lines(const std::byte* base3, std::uint64_t n_lines, std::byte* lines) noexcept;
 
+// Turns a block of each of some rows in layout 0, `row_bytes` apart, into lines of 2-bit codes.
+// Shapes    base3 [16] of every row, lines [320], of which bytes of rows past the last whole four
+//           of n_rows are left alone
+// Requires  n_rows is 1 .. 16; lines does not overlap base3
+void base3_rows_to_2bit_lines(const std::byte* base3, std::size_t row_bytes, std::uint32_t n_rows,
+                              std::byte* lines) noexcept;
+
 // Encodes one row as encode_ternary_row() does.
 // Shapes    weights [n_cols], out [row_major_bytes]
 // Requires  every weight is finite

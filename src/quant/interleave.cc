@@ -212,24 +212,35 @@ std::uint64_t ternary_row_lines(std::uint64_t n_cols) noexcept {
   return ceil_div(n_cols, 64) * 4;
 }
 
+// The columns behind the last whole block of a row of ternary-base3, as interleave_base3() does.
+void interleave_base3_tail(std::uint32_t row, std::uint64_t n_cols, const std::byte* block,
+                           std::byte* lines) noexcept {
+  const std::uint64_t first = n_cols / kBase3Block * kBase3Block;
+  const std::uint64_t n_lines = ternary_row_lines(n_cols) - first / 16;
+  Codes codes;
+  unpack_base3(block, kBase3Block, codes.data());
+  std::fill(codes.data() + (n_cols - first), codes.data() + kBase3Block, std::uint8_t{0});
+  const auto n = static_cast<std::uint32_t>(std::min<std::uint64_t>(5, n_lines));
+  put_lines<2>(codes.data(), 16 * n, lines + 4 * row);
+}
+
 // Interleaves rows of ternary-base3 as ternary-row, 16 columns a line, whatever the blocks.
 void interleave_base3(std::uint32_t n_rows, std::uint64_t n_cols, ByteSpan rows,
                       MutableByteSpan out) noexcept {
   constexpr BlockFormat kFrom = block_format(QuantType::kTernaryBase3, 0);
   const std::size_t row_bytes = row_major_bytes(kFrom, n_cols);
-  const std::uint64_t n_lines = ternary_row_lines(n_cols);
-  Codes codes;
   for (std::uint32_t r = 0; r < n_rows; ++r) {
-    const ByteSpan row = rows.subspan(r * row_bytes, row_bytes);
-    std::memcpy(out.data() + 4 * r, row.data(), 4);
-    for (std::uint64_t first = 0; first < n_cols; first += kFrom.block) {
-      const std::uint64_t b = first / kFrom.block;
-      unpack_base3(row.data() + locate_in_row(kFrom, b).codes, kFrom.block, codes.data());
-      const std::uint64_t n_true = std::min<std::uint64_t>(kFrom.block, n_cols - first);
-      std::fill(codes.data() + n_true, codes.data() + kFrom.block, std::uint8_t{0});
-      const auto n = static_cast<std::uint32_t>(std::min<std::uint64_t>(5, n_lines - 5 * b));
-      put_lines<2>(codes.data(), 16 * n, out.data() + (1 + 5 * b) * kLineBytes + 4 * r);
-    }
+    std::memcpy(out.data() + 4 * r, rows.data() + r * row_bytes, 4);
+  }
+  std::byte* lines = out.data() + kLineBytes;
+  const std::uint64_t n_whole = n_cols / kBase3Block;
+  for (std::uint64_t b = 0; b < n_whole; ++b, lines += 5 * kLineBytes) {
+    base3_rows_to_2bit_lines(rows.data() + locate_in_row(kFrom, b).codes, row_bytes, n_rows, lines);
+  }
+  if (n_cols % kBase3Block == 0) return;
+  const std::size_t tail = locate_in_row(kFrom, n_whole).codes;
+  for (std::uint32_t r = 0; r < n_rows; ++r) {
+    interleave_base3_tail(r, n_cols, rows.data() + r * row_bytes + tail, lines);
   }
 }
 
