@@ -278,7 +278,7 @@ TEST_F(QsfConvertTest, AGgufFileIsKeptBitForBit) {
   EXPECT_EQ(QsfReader::open(out_.file("n.qsf"))->spec().default_type, QuantType::kQ4);
 
   in_.write("m.gguf", in_.read("config.json"));
-  expect_failure(run({in_.file("m.gguf"), out_.file("o.qsf")}), 1, "GGUF: magic");
+  expect_failure(run({in_.file("m.gguf"), out_.file("o.qsf")}), 1, "not a GGUF file");
   expect_failure(run({in_.file("config.json"), out_.file("o.qsf")}), 1, "not a folder");
   std::filesystem::copy_file(gguf, in_.file("n.gguf"));
   expect_failure(run({in_.file("n.gguf"), in_.file("n.gguf")}), 1, "a file of the input");

@@ -243,7 +243,7 @@ Result<const GgufArchitecture*> find_gguf_architecture(const GgufReader& gguf) {
   for (const GgufArchitecture& architecture : kArchitectures) {
     if (architecture.name == *name) return &architecture;
   }
-  return unsupported("GGUF: architecture \"%s\": this version reads %s",
+  return unsupported("GGUF: architecture \"%s\" is not known to this version, which reads %s",
                      shown_gguf_text(*name).c_str(), architecture_names().c_str());
 }
 

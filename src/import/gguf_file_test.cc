@@ -118,6 +118,23 @@ TEST(GgufFileTest, EveryPrefixFails) {
   EXPECT_TRUE(GgufFile::open("m.gguf", whole));
 }
 
+// What stands in the place of a model is called by its name, and what to do is said.
+TEST(GgufFileTest, WhatIsNoModelSaysWhatItIs) {
+  const std::pair<std::string, const char*> files[] = {
+      {"<!DOCTYPE html><html>", "begins with \"<!DOCTYP\", expected \"GGUF\": a web page"},
+      {"version https://git-lfs.github.com/spec/v1\noid", "a Git LFS pointer"},
+      {std::string("PK\3\4archive", 11), "begins with \"PK??arch\", expected \"GGUF\": a zip"},
+      {"QSF1" + std::string(60, '\0'), "a .qsf file"},
+      {std::string(64, '\0'), "downloaded whole"},
+      {"GGUF", "expected at least the 24 of its header"},
+      {std::string("GGUF\0\0\0\3", 8) + std::string(16, '\0'), "the file is big-endian"},
+      {std::string("GGUF\1\0\0\0", 8) + std::string(16, '\0'), "newer llama.cpp"},
+      {std::string("GGUF\4\0\0\0", 8) + std::string(16, '\0'), "newer than this program"}};
+  for (const auto& [bytes, part] : files) {
+    EXPECT_THAT(std::string(parse_error(bytes).message()), HasSubstr(part));
+  }
+}
+
 TEST(GgufFileTest, AZeroDimensionIsRefused) {
   GgufWriter writer;
   writer.add_tensor("t", {4, 0}, kF32, "");

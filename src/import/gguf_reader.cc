@@ -48,13 +48,44 @@ std::string shown(std::string_view name) {
   return text;
 }
 
+// Says what a file is that does not begin as GGUF files do: most often a page or a pointer that was
+// saved in place of the model.
+Status wrong_magic(ByteSpan bytes) {
+  const std::string_view start = as_text(bytes.first(std::min<std::size_t>(bytes.size(), 24)));
+  const char* what = "; is it a model, and was it downloaded whole?";
+  if (start.starts_with("version https://git-lfs")) {
+    what = ": a Git LFS pointer, which stands for the model; fetch the file itself: git lfs pull";
+  } else if (start.starts_with("<")) {
+    what = ": a web page; download the model itself";
+  } else if (start.starts_with("QSF1")) {
+    what = ": a .qsf file, which needs no conversion; give it a name that ends in .qsf";
+  } else if (start.starts_with("PK")) {
+    what = ": a zip archive or a PyTorch checkpoint; give the folder of the model";
+  }
+  return corrupt("not a GGUF file: it begins with \"%s\", expected \"GGUF\"%s",
+                 shown(start.substr(0, 8)).c_str(), what);
+}
+
+Status wrong_version(std::uint32_t version) {
+  if (version != 0 && (version & 0xFFFFU) == 0) {
+    return unsupported(
+        "GGUF: the file is big-endian, expected little-endian; get or make the model for "
+        "little-endian machines, such as x86 and ARM");
+  }
+  return unsupported("GGUF: version %u, expected 2 or 3; %s", version,
+                     version < 2 ? "convert the original model again with a newer llama.cpp"
+                                 : "the file is damaged, or newer than this program");
+}
+
 Result<std::string_view> read_string(ByteReader& reader, std::uint64_t limit, const char* what,
                                      std::uint64_t index) {
   const auto n_bytes = reader.read<std::uint64_t>();
   if (!reader.ok() || n_bytes > reader.remaining() || n_bytes > limit) {
-    return corrupt("GGUF: %s %llu: %llu bytes, but %zu are left; the file is truncated or damaged",
-                   what, static_cast<unsigned long long>(index),
-                   static_cast<unsigned long long>(n_bytes), reader.remaining());
+    return corrupt(
+        "GGUF: %s %llu: %llu bytes, but %zu are left; the file is truncated or damaged, "
+        "download it again",
+        what, static_cast<unsigned long long>(index), static_cast<unsigned long long>(n_bytes),
+        reader.remaining());
   }
   return reader.read_text(n_bytes);
 }
@@ -141,15 +172,13 @@ Result<GgufReader> GgufReader::parse(ByteSpan bytes, std::uint64_t file_bytes) {
   const auto version = reader.read<std::uint32_t>();
   const auto n_tensors = reader.read<std::uint64_t>();
   const auto n_keys = reader.read<std::uint64_t>();
+  if (bytes.size() >= 4 && magic != kMagic) return wrong_magic(bytes);
   if (!reader.ok()) {
-    return corrupt("GGUF: %zu bytes, expected at least the 24 of its header", bytes.size());
+    return corrupt(
+        "GGUF: %zu bytes, expected at least the 24 of its header; the download is not complete",
+        bytes.size());
   }
-  if (magic != kMagic) return corrupt("GGUF: magic 0x%08x, expected \"GGUF\"", magic);
-  if (version != 2 && version != 3) {
-    const bool swapped = version != 0 && (version & 0xFFFFU) == 0;
-    return unsupported("GGUF: version %u, expected 2 or 3%s", version,
-                       swapped ? "; the file is big-endian" : "; convert the model again");
-  }
+  if (version != 2 && version != 3) return wrong_version(version);
   GgufReader gguf;
   gguf.version_ = version;
   QSF_RETURN_IF_ERROR(gguf.read_keys(bytes, reader, n_keys));
@@ -265,13 +294,18 @@ Status GgufReader::place_tensors(std::uint64_t file_bytes) {
     order[i] = i;
     GgufTensor& tensor = tensors_[i];
     const auto begin = checked_add(data_offset_, tensor.file_offset);
-    if (!begin.has_value() || tensor.file_offset % alignment_ != 0 || *begin >= file_bytes) {
+    if (tensor.file_offset % alignment_ != 0) {
       return corrupt(
-          "GGUF: tensor \"%s\": at data offset %llu, expected a multiple of %llu inside the file "
-          "of "
-          "%llu bytes; the file is truncated or damaged",
+          "GGUF: tensor \"%s\": at data offset %llu, expected a multiple of %llu; the file is "
+          "damaged",
           shown(tensor.name).c_str(), static_cast<unsigned long long>(tensor.file_offset),
-          static_cast<unsigned long long>(alignment_), static_cast<unsigned long long>(file_bytes));
+          static_cast<unsigned long long>(alignment_));
+    }
+    if (!begin.has_value() || *begin >= file_bytes) {
+      return corrupt(
+          "GGUF: tensor \"%s\" begins behind the end of the file of %llu bytes; the file is "
+          "truncated or damaged, download it again",
+          shown(tensor.name).c_str(), static_cast<unsigned long long>(file_bytes));
     }
     tensor.file_offset = *begin;
   }
@@ -286,7 +320,7 @@ Status GgufReader::place_tensors(std::uint64_t file_bytes) {
     if (tensor.n_bytes > tensor.available_bytes || tensor.available_bytes == 0) {
       return corrupt(
           "GGUF: tensor \"%s\": %llu bytes, but %llu up to the next tensor or the file's end; the "
-          "file is truncated or damaged",
+          "file is truncated or damaged, download it again",
           shown(tensor.name).c_str(), static_cast<unsigned long long>(tensor.n_bytes),
           static_cast<unsigned long long>(tensor.available_bytes));
     }

@@ -229,8 +229,10 @@ Result<TokenizerData> tokenizer_from_gguf(const GgufReader& gguf) {
   }
   if (*model == "gpt2") return byte_level(gguf);
   if (*model == "llama") return scored(gguf);
-  return unsupported("GGUF: tokenizer model \"%s\", expected \"gpt2\" or \"llama\"",
-                     std::string(model->substr(0, 60)).c_str());
+  return unsupported(
+      "GGUF: tokenizer model \"%s\" is not known to this version, which reads \"gpt2\" "
+      "(byte-level BPE) and \"llama\" (SentencePiece BPE)",
+      std::string(model->substr(0, 60)).c_str());
 }
 
 }  // namespace qsf
