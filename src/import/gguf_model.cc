@@ -12,6 +12,7 @@
 #include "import/ggml_types.h"
 #include "import/gguf_tokenizer.h"
 #include "import/hf_tensors.h"
+#include "import/i2s_dead_channels.h"
 #include "import/vocabulary_limit.h"
 
 namespace qsf {
@@ -151,7 +152,10 @@ class GgufModelMapper {
         matrix ? "[" + std::to_string(dims[0]) + ", " + std::to_string(dims[1]) + "]"
                : "[" + std::to_string(dims[0]) + "]";
     if (entry == nullptr) {
-      return corrupt("tensor \"%s\" is missing, expected %s", found.name.c_str(), expected.c_str());
+      return corrupt(
+          "tensor \"%s\" is missing, expected one of %s in a %s; the file is incomplete, or a "
+          "variant that this version does not know",
+          found.name.c_str(), expected.c_str(), std::string(architecture_.name).c_str());
     }
     const GgufTensor& tensor = *entry->tensor;
     if (tensor.dims[0] != dims[0] || tensor.dims[1] != dims[1] || tensor.dims[2] != 1 ||
@@ -165,8 +169,10 @@ class GgufModelMapper {
     const auto row_bytes = ggml_row_bytes(tensor.type, tensor.dims[0]);
     const bool decoded = can_decode(tensor.type) && row_bytes && tensor.n_bytes != 0;
     if (!decoded && (!matrix || place.i2s == nullptr)) {
-      return unsupported("tensor \"%s\": type %s (%u) is not read by this version",
-                         found.name.c_str(), tensor.type_name, tensor.type);
+      return unsupported(
+          "tensor \"%s\": weights of type %s (number %u) are not read by this version; take the "
+          "model in another quantisation, such as Q4_K_M or Q8_0",
+          found.name.c_str(), tensor.type_name, tensor.type);
     }
     const bool paired = architecture_.paired_rope && qkv_part(kind).value_or(2) < 2;
     place.row_bytes = row_bytes.value_or(0);
@@ -254,6 +260,34 @@ class GgufModelMapper {
   std::vector<bool> used_;
 };
 
+// Asks the layers which of Microsoft's orders the file has; nothing where none can tell.
+Result<std::optional<I2sFlavor>> GgufModel::order_by_dead_channels(
+    std::span<const GgufFile::Entry* const> entries, std::span<const I2sTensor> tensors) {
+  constexpr std::string_view kDown = ".ffn_down.weight";
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const std::string name(tensors[i].name);
+    if (!name.ends_with(kDown)) continue;
+    const std::string norm = name.substr(0, name.size() - kDown.size()) + ".ffn_sub_norm.weight";
+    const GgufFile::Entry* gains = file_.find(norm);
+    if (gains == nullptr || gains->tensor->n_elements != tensors[i].cols) continue;
+    QSF_ASSIGN_OR_RETURN(const std::vector<float> values, read_gguf_vector(file_, *gains));
+    const auto read = [this, entry = entries[i]](std::uint64_t offset, MutableByteSpan out) {
+      return file_.read(*entry, offset, out);
+    };
+    QSF_ASSIGN_OR_RETURN(const auto order, i2s_order_by_dead_channels(tensors[i], values, read));
+    if (!order) continue;
+    if (*order != I2sFlavor::kMicrosoft128) {
+      warnings_.push_back("tensors of type I2_S are read as " +
+                          std::string(i2s_flavor_name(*order)) + ": the columns of " +
+                          shown_gguf_text(name) + " that " + shown_gguf_text(norm) +
+                          " has switched off are zeros in that order alone; --i2s-layout ms128 "
+                          "reads them as most files have them");
+    }
+    return order;
+  }
+  return std::optional<I2sFlavor>();
+}
+
 // Tells the flavour of the file's I2_S tensors and makes a decoder of each.
 Status GgufModel::open_i2s(I2sLayout layout) {
   std::vector<const GgufFile::Entry*> entries;
@@ -278,8 +312,15 @@ Status GgufModel::open_i2s(I2sLayout layout) {
   }
   if (entries.empty()) return ok_status();
   QSF_ASSIGN_OR_RETURN(const auto file_type, file_.keys().get_unsigned("general.file_type"));
-  QSF_ASSIGN_OR_RETURN(const std::vector<I2sFlavor> flavors,
-                       detect_i2s_flavors({tensors, file_.keys().alignment(), file_type}, layout));
+  const I2sFile file = {tensors, file_.keys().alignment(), file_type};
+  QSF_ASSIGN_OR_RETURN(std::vector<I2sFlavor> flavors, detect_i2s_flavors(file, layout));
+  if (layout == I2sLayout::kAuto && flavors[0] == I2sFlavor::kMicrosoft128) {
+    QSF_ASSIGN_OR_RETURN(const auto order, order_by_dead_channels(entries, tensors));
+    if (order && *order != flavors[0]) {
+      QSF_ASSIGN_OR_RETURN(flavors,
+                           detect_i2s_flavors(file, *find_i2s_layout(i2s_flavor_name(*order))));
+    }
+  }
   for (std::size_t i = 0; i < entries.size(); ++i) {
     std::vector<float> scales;
     if (flavors[i] == I2sFlavor::kSplit32WithSibling && siblings[i] != nullptr) {

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -76,6 +77,8 @@ class GgufModel final : public ModelSource {
   explicit GgufModel(GgufFile file) : file_(std::move(file)) {}
   const Section& section(SectionKind kind, std::uint32_t layer) const noexcept;
   Status open_i2s(I2sLayout layout);
+  Result<std::optional<I2sFlavor>> order_by_dead_channels(
+      std::span<const GgufFile::Entry* const> entries, std::span<const I2sTensor> tensors);
   void read_vocabulary();
   Status read_vector(const SourceTensor& tensor, const Place& place, std::span<float> out) const;
   Status read_i2s_rows(const Place& place, std::uint32_t first_row, std::uint32_t n_cols,
