@@ -8,7 +8,6 @@
 #include <spawn.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -113,15 +112,9 @@ std::vector<std::string> part_paths(const std::string& path) {
   return paths;
 }
 
-struct Identity {
-  std::string text;
-  std::uint64_t bytes = 0;  // of all parts
-};
-
 // Returns what tells this model from others; nothing with a reason when a part cannot be looked at.
-std::optional<Identity> identify(const std::string& path, std::string& error) {
+std::optional<std::string> identify(const std::string& path, std::string& error) {
   Fingerprint print;
-  Identity identity;
   for (const std::string& part : part_paths(path)) {
     struct stat about = {};
     if (::stat(part.c_str(), &about) != 0) {
@@ -133,10 +126,8 @@ std::optional<Identity> identify(const std::string& path, std::string& error) {
       return std::nullopt;
     }
     print.add(about);
-    identity.bytes += static_cast<std::uint64_t>(about.st_size);
   }
-  identity.text = print.text();
-  return identity;
+  return print.text();
 }
 
 // Returns the folder of converted models, made if need be.
@@ -213,36 +204,22 @@ void remove_older(const std::string& folder, const std::string& prefix, const st
   }
 }
 
-// Refuses to begin what cannot end: a converted model has about the size of the original.
-bool has_room(const std::string& folder, std::uint64_t n_bytes, std::string& error) {
-  struct statvfs about = {};
-  if (::statvfs(folder.c_str(), &about) != 0) return true;
-  const std::uint64_t n_free = std::uint64_t{about.f_bavail} * about.f_frsize;
-  if (n_free >= n_bytes) return true;
-  error =
-      folder + ": " + megabytes(n_free) + " are free, and the converted model takes about " +
-      megabytes(n_bytes) +
-      "; remove older models from this folder, or set XDG_CACHE_HOME to a place on another disk";
-  return false;
-}
-
 // Makes `target`. Requires  the lock is held
-bool convert(const std::string& path, const Identity& identity, const Converter& converter,
+bool convert(const std::string& path, const std::string& identity, const Converter& converter,
              const std::string& folder, const std::string& target, std::string& error) {
-  if (!has_room(folder, identity.bytes, error)) return false;
   if (!converter.quiet) print_error(kRunTool, path + ": converting it once, to " + target);
   const int code = run_converter(converter, path, target);
   if (code != 0) {
     error = path + ": could not be converted: " + converter.path +
             (code == 127  ? " cannot be started"
              : code > 128 ? " was ended by signal " + std::to_string(code - 128)
-                          : " failed, as it says above") +
-            "; converted models are kept in " + folder;
+                          : " says why above") +
+            "; converted models are kept in " + folder + ", which XDG_CACHE_HOME can change";
     return false;
   }
   std::string gone;
   const auto after = identify(path, gone);
-  if (after && after->text == identity.text) return true;
+  if (after && *after == identity) return true;
   ::unlink(target.c_str());
   error = path + ": the file was changed while it was converted; run it again";
   return false;
@@ -276,7 +253,7 @@ std::optional<std::string> converted_model(const std::string& path, const std::s
   maker.add(i2s_layout);
   std::string stem = fs::path(path).stem().string();
   if (stem.size() > 100) stem.resize(100);
-  const std::string prefix = stem + "-" + identity->text + "-";
+  const std::string prefix = stem + "-" + *identity + "-";
   const std::string name = prefix + maker.text() + ".qsf";
   const std::string target = *folder + "/" + name;
   if (is_file(target)) return target;

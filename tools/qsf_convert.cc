@@ -3,6 +3,8 @@
 // qsf-convert: makes a .qsf file from a Hugging Face model folder or a GGUF file, or one of random
 // weights.
 
+#include <sys/statvfs.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -192,6 +194,30 @@ std::string progress_text(const qsf::TranscodeProgress& progress, double elapsed
   return text;
 }
 
+// Refuses to begin what cannot end: a disk that has less room than the file will take.
+qsf::Status check_room(const std::string& output, std::uint64_t file_bytes) {
+  std::error_code failure;
+  fs::path folder = fs::absolute(output, failure).parent_path();
+  struct statvfs about = {};
+  // What cannot be asked, or counts no blocks at all, is found out by writing.
+  if (failure || ::statvfs(folder.c_str(), &about) != 0 || about.f_blocks == 0) {
+    return qsf::ok_status();
+  }
+  const std::uint64_t free_bytes = std::uint64_t{about.f_bavail} * about.f_frsize;
+  if (free_bytes >= file_bytes) return qsf::ok_status();
+  return qsf::io_error(
+      "%s: the file takes %s, and %s has %s free; make room there, or write to "
+      "another disk",
+      output.c_str(), megabytes(file_bytes).c_str(), folder.c_str(), megabytes(free_bytes).c_str());
+}
+
+std::optional<qsf::QuantType> find_type(const std::string& name) {
+  for (const qsf::QuantType type : qsf::kAllQuantTypes) {
+    if (qsf::quant_type_name(type) == name) return type;
+  }
+  return std::nullopt;
+}
+
 qsf::Status convert(const ConvertOptions& options) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
@@ -210,6 +236,8 @@ qsf::Status convert(const ConvertOptions& options) {
   transcode.preset = qsf::find_quant_preset(options.quant_type).value_or(input.default_preset);
   transcode.native_ternary =
       options.purpose == "ram" ? qsf::QuantType::kTernaryRow : qsf::QuantType::kTernaryBase3;
+  transcode.vocabulary_type = find_type(options.head_type);
+  transcode.int8_rows = options.int8_rows;
   transcode.block = options.block;
   transcode.layout = static_cast<qsf::Layout>(options.layout);
   transcode.compression = compression_of(options.compression);
@@ -219,6 +247,10 @@ qsf::Status convert(const ConvertOptions& options) {
   transcode.program = "qsf-convert " QSF_VERSION;
   transcode.tokenizer = input.tokenizer;
   transcode.cancel = &g_interrupted;
+  // Compressed, it takes less, and nobody knows how much.
+  if (transcode.compression == qsf::Compression::kNone) {
+    transcode.on_size = [&](std::uint64_t bytes) { return check_room(options.output, bytes); };
+  }
   ProgressLine line(kTool, !options.quiet);
   std::string stage;
   auto stage_start = start;
@@ -248,9 +280,7 @@ qsf::Status make_random(const ConvertOptions& options) {
   QSF_ASSIGN_OR_RETURN(const qsf::RandomShape shape, qsf::find_random_shape(options.random));
   qsf::RandomModelOptions random;
   random.preset = qsf::find_quant_preset(options.quant_type).value_or(qsf::QuantPreset::k4Bit);
-  for (const qsf::QuantType type : qsf::kAllQuantTypes) {
-    if (qsf::quant_type_name(type) == options.head_type) random.head_type = type;
-  }
+  random.head_type = find_type(options.head_type);
   random.block = options.block;
   random.layout = static_cast<qsf::Layout>(options.layout);
   random.compression = compression_of(options.compression);

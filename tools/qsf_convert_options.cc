@@ -56,6 +56,15 @@ std::string type_names() {
   return names;
 }
 
+// Whether embedding and head of a real model can be stored so: every row of them counts.
+bool is_vocabulary_type(const std::string& name) {
+  for (const qsf::QuantType type : {qsf::QuantType::kTernary, qsf::QuantType::kTernaryRow,
+                                    qsf::QuantType::kTernaryBase3, qsf::QuantType::kQk256}) {
+    if (qsf::quant_type_name(type) == name) return false;
+  }
+  return true;
+}
+
 CLI::Validator weight_type() {
   return CLI::Validator(
       [](const std::string& value) {
@@ -93,8 +102,12 @@ std::optional<int> check_paths(const CLI::App& app, ConvertOptions& options) {
     }
   } else if (options.output.empty()) {
     problem = options.input.empty() ? "IN and OUT are required" : "OUT is required";
-  } else if (app.count("--seed") > 0 || app.count("--head-type") > 0) {
-    problem = "--seed and --head-type go with --random alone";
+  } else if (app.count("--seed") > 0) {
+    problem = "--seed goes with --random alone";
+  } else if (!is_vocabulary_type(options.head_type)) {
+    problem = "--head-type " + options.head_type +
+              ": embedding and head of a model cannot be ternary; expected a type such as 8bit, "
+              "q6_k or 4bit";
   }
   if (problem.empty()) return std::nullopt;
   print_error("qsf-convert", problem + "; see qsf-convert --help");
@@ -108,10 +121,15 @@ void add_ternary_options(CLI::App& app, ConvertOptions& options) {
          "or ram, 2 bits as kernels read them. Both are exact")
       ->check(CLI::IsMember({"disk", "ram"}))
       ->capture_default_str();
+  app.add_flag(
+      "--int8-rows", options.int8_rows,
+      "The model was trained with activations rounded to 8 bits by token, as BitNet models "
+      "are, and its file does not say so: a GGUF file of architecture llama with TQ1_0, "
+      "TQ2_0, IQ1_BN or IQ2_BN");
   app.add_option("--i2s-layout", options.i2s_layout,
-                 "How a GGUF file stores tensors of type I2_S, where auto, by their sizes, cannot "
-                 "tell: Microsoft's ms128, ms64 (quantised on ARM) or ms4row; inline32, split32, "
-                 "qk256; seed: qk256 first, within 128 bytes")
+                 "How a GGUF file stores tensors of type I2_S, where auto, by their sizes and dead "
+                 "channels, cannot tell: Microsoft's ms128, ms64 (quantised on ARM) or ms4row; "
+                 "inline32, split32, qk256; seed: qk256 first, within 128 bytes")
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(qsf::kI2sLayoutNames),
                                                      std::end(qsf::kI2sLayoutNames))))
       ->capture_default_str();
@@ -127,12 +145,6 @@ void add_random_options(CLI::App& app, ConvertOptions& options) {
       ->type_name("N")
       ->check(unsigned_integer())
       ->capture_default_str();
-  app.add_option("--head-type", options.head_type,
-                 "Type of embedding and head of random weights, by default as --quant-type says. "
-                 "One of " +
-                     type_names())
-      ->type_name("TYPE")
-      ->check(weight_type());
 }
 
 }  // namespace
@@ -155,6 +167,11 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
       ->check(CLI::IsMember({"f32", "f16", "bf16", "8bit", "4bit", "3bit", "2bit", "2bit-sym",
                              "ternary", "ternary-row", "4bit-super", "3bit-super", "2bit-super",
                              "q6_k", "q5_k", "q3_k", "q2_k", "mixed", "keep"}));
+  app.add_option(
+         "--head-type", options.head_type,
+         "Type of embedding and head, by default as --quant-type says. One of " + type_names())
+      ->type_name("TYPE")
+      ->check(weight_type());
   add_ternary_options(app, options);
   app.add_option("--block-size", options.block,
                  "Columns that share a scale: 32, 64, 128 or 256; 32 or 64 in super-blocks")

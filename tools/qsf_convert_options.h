@@ -16,10 +16,11 @@ struct ConvertOptions {
   std::string output;
   std::string random;               // name of a shape whose weights are made up; empty: none
   std::uint64_t seed = 1;           // of random weights
-  std::string head_type;            // of embedding and head of random weights; empty: as the rest
+  std::string head_type;            // of embedding and head; empty: as quant_type says
   std::string quant_type;           // empty: what suits the input
   std::string purpose = "disk";     // of natively ternary matrices: disk or ram
   std::string i2s_layout = "auto";  // of a GGUF file's tensors of type I2_S
+  bool int8_rows = false;           // the model was trained with activations of 8 bits
   std::string compression = "none";
   std::uint32_t block = 64;
   std::uint32_t layout = 1;

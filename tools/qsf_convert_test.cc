@@ -23,6 +23,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using namespace testing_support;
 
 struct Outcome {
@@ -278,7 +279,8 @@ TEST_F(QsfConvertTest, AGgufFileIsKeptBitForBit) {
   EXPECT_EQ(QsfReader::open(out_.file("n.qsf"))->spec().default_type, QuantType::kQ4);
 
   in_.write("m.gguf", in_.read("config.json"));
-  expect_failure(run({in_.file("m.gguf"), out_.file("o.qsf")}), 1, "not a GGUF file");
+  expect_failure(run({in_.file("m.gguf"), out_.file("o.qsf")}), 1,
+                 "not a GGUF file: it begins with \"");
   expect_failure(run({in_.file("config.json"), out_.file("o.qsf")}), 1, "not a folder");
   std::filesystem::copy_file(gguf, in_.file("n.gguf"));
   expect_failure(run({in_.file("n.gguf"), in_.file("n.gguf")}), 1, "a file of the input");
@@ -300,6 +302,33 @@ TEST_F(QsfConvertTest, TernaryWeightsAreStoredForDiskOrMemory) {
   EXPECT_EQ(type_for({"--for", "disk"}), QuantType::kTernaryBase3);
   EXPECT_EQ(type_for({"--for", "ram"}), QuantType::kTernaryRow);
   expect_failure(run({"--for", "tape", gguf, out_.file("o.qsf")}), 2, "--for");
+}
+
+// The embedding of a BitNet, which is its head too, stays f16 unless another type is asked for,
+// from a folder as from a GGUF file; the layers stay what they are.
+TEST_F(QsfConvertTest, TheTiedEmbeddingOfABitNetIsQuantisedOnRequest) {
+  for (const char* model : {"/testdata/bitnet/packed", "/testdata/gguf/bitnet/i2s_a.gguf"}) {
+    const auto convert = [&](const std::vector<std::string>& options) {
+      std::vector<std::string> arguments = options;
+      arguments.insert(arguments.end(),
+                       {"--quiet", std::string(QSF_SOURCE_DIR) + model, out_.file("m.qsf")});
+      const Outcome outcome = run(arguments);
+      EXPECT_EQ(outcome.code, 0) << outcome.err;
+      EXPECT_THAT(outcome.err, Not(HasSubstr("requantised")));
+      auto reader = QsfReader::open(out_.file("m.qsf"));
+      EXPECT_TRUE(reader->spec().tied_head && reader->spec().natively_ternary);
+      EXPECT_EQ(reader->layer(0).tensors.at(1).format.type, QuantType::kTernaryBase3);
+      return reader->embedding().tensors.at(0).format.type;
+    };
+    const QuantType own = convert({});
+    EXPECT_TRUE(own == QuantType::kF16 || own == QuantType::kBF16 || own == QuantType::kF32);
+    EXPECT_EQ(convert({"--head-type", "8bit"}), QuantType::kQ8);
+    EXPECT_EQ(convert({"--head-type", "q6_k", "--quant-type", "keep"}), QuantType::kQ6K);
+    EXPECT_EQ(convert({"--quant-type", "ternary"}), QuantType::kQ4);
+  }
+  expect_failure(run({"--head-type", "ternary", in_.path(), out_.file("o.qsf")}), 2,
+                 "cannot be ternary");
+  expect_failure(run({"--seed", "3", in_.path(), out_.file("o.qsf")}), 2, "--random alone");
 }
 
 // Of the three byte orders that nothing in a file tells apart, the user may name one.

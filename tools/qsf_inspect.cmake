@@ -5,5 +5,5 @@ target_compile_definitions(qsf-inspect PRIVATE QSF_VERSION="${PROJECT_VERSION}")
 qsf_test(qsf_inspect_test SOURCES qsf_inspect_test.cc DEPS format format_testing PRIVATE_DEPS qsf_json
          LABELS unit)
 if(QSF_BUILD_TESTS)
-  add_dependencies(qsf_inspect_test qsf-inspect)
+  add_dependencies(qsf_inspect_test qsf-inspect qsf-convert)
 endif()

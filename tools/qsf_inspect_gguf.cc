@@ -35,6 +35,7 @@ struct Conversion {
   std::string architecture;
   std::string tokenizer;  // why it is not read; empty: it is, or there is none
   std::vector<TypeCount> matrices;
+  std::vector<std::string> notes;  // what a conversion would warn of
 };
 
 void count_section(const qsf::GgufModel& model, qsf::SectionKind kind, std::uint32_t layer,
@@ -57,6 +58,23 @@ void count_section(const qsf::GgufModel& model, qsf::SectionKind kind, std::uint
   }
 }
 
+// Whether every matrix of the layers is ternary, and activations are not rounded as in a BitNet.
+bool may_want_int8_rows(const qsf::GgufModel& model) {
+  if (model.spec().int8_rows) return false;
+  for (std::uint32_t layer = 0; layer < model.spec().n_layers; ++layer) {
+    const auto tensors = model.tensors(qsf::SectionKind::kLayer, layer);
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (tensors[i].rows == 1) continue;
+      const auto format = model.kept_format(qsf::SectionKind::kLayer, layer, i);
+      if (!format || (format->type != qsf::QuantType::kTernary &&
+                      format->type != qsf::QuantType::kTernaryRow)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 Conversion plan_conversion(const std::string& path) {
   Conversion conversion;
   const auto opened = qsf::GgufModel::open(path);
@@ -67,6 +85,14 @@ Conversion plan_conversion(const std::string& path) {
   const qsf::GgufModel& model = **opened;
   conversion.architecture = model.spec().architecture;
   if (!model.tokenizer()) conversion.tokenizer = valid_utf8(model.tokenizer().error().message());
+  for (const std::string& warning : model.warnings()) {
+    conversion.notes.push_back(valid_utf8(warning));
+  }
+  if (may_want_int8_rows(model)) {
+    conversion.notes.emplace_back(
+        "ternary, and the file does not say whether its activations are to be rounded to 8 bits as "
+        "a BitNet's are; if so, qsf-convert --int8-rows");
+  }
   count_section(model, qsf::SectionKind::kEmbedding, 0, conversion);
   for (std::uint32_t layer = 0; layer < model.spec().n_layers; ++layer) {
     count_section(model, qsf::SectionKind::kLayer, layer, conversion);
@@ -152,6 +178,7 @@ void add_conversion(const Conversion& conversion, std::string& text) {
                  : matrices + " kept bit for bit as " + count.format +
                        (count.format == ternary ? ", for the disk as ternary-base3" : ""));
   }
+  for (const std::string& note : conversion.notes) add_line(text, "note", for_terminal(note));
   if (!conversion.tokenizer.empty()) {
     add_line(text, "tokenizer", "not read: " + for_terminal(conversion.tokenizer));
   }
@@ -237,6 +264,7 @@ qsf::Result<std::string> gguf_json_report(const std::string& path) {
   if (!plan.tokenizer.empty()) conversion["error"] = plan.tokenizer;
   if (plan.error.empty()) {
     conversion["architecture"] = plan.architecture;
+    conversion["notes"] = plan.notes;
     Json& matrices = conversion["matrices"] = Json::array();
     for (const TypeCount& count : plan.matrices) {
       matrices.push_back({{"type", count.source},

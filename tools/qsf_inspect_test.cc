@@ -4,16 +4,19 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/crc32.h"
+#include "base/sanitizer.h"
 #include "format/testing/checksum_repair.h"
 #include "format/testing/small_models.h"
 #include "io/atomic_file.h"
@@ -74,6 +77,25 @@ TEST_F(QsfInspectTest, ReportsGgufFiles) {
   EXPECT_EQ(run("--verify " + gguf).code, 2);
   EXPECT_THAT(run(QSF_SOURCE_DIR "/testdata/gguf/bitnet/i2s_a.gguf").output,
               HasSubstr("I2_S kept bit for bit as ternary-row, for the disk as ternary-base3\n"));
+}
+
+// A file of weights that were kept says what it holds, in text and as JSON.
+TEST_F(QsfInspectTest, ReportsWhichTypesAFileHolds) {
+  const std::string convert = QSF_BIN_DIR "/qsf-convert --quiet " QSF_SOURCE_DIR
+                                          "/testdata/gguf/bitnet/tq1_0.gguf " +
+                              path_ + " 2>&1";
+  ASSERT_EQ(std::system(convert.c_str()), 0);
+  const Outcome text = run(path_);
+  EXPECT_THAT(text.output,
+              HasSubstr("weights           ternary-base3 95.7 %, f16 4.3 %; natively ternary\n"));
+  EXPECT_THAT(text.output, HasSubstr("activations       rounded to 8 bits by row"));
+  const auto report = nlohmann::json::parse(run("--json " + path_).output, nullptr, false);
+  ASSERT_TRUE(report.is_object());
+  EXPECT_EQ(report["model"]["weight_type"], "mixed");
+  ASSERT_EQ(report["weight_types"].size(), 2U);
+  EXPECT_EQ(report["weight_types"][0]["type"], "ternary-base3");
+  EXPECT_EQ(report["weight_types"][0]["tensors"], 7);
+  EXPECT_EQ(report["weight_types"][1]["type"], "f16");
 }
 
 // What cannot be converted is still described, with the reason.
@@ -157,6 +179,34 @@ TEST_F(QsfInspectTest, PlansAsTextAndJson) {
   EXPECT_THAT(refused.output, HasSubstr("a budget of 1 MB is too small"));
   EXPECT_EQ(run("--ram-budget 100 " + model).code, 2);
   EXPECT_EQ(run("--plan --ram-budget 0 " + model).code, 2);
+}
+
+// A plan measures the memory, and what it takes for that is inside the budget as well: the peak is
+// the system's own count, whatever the machine has.
+TEST_F(QsfInspectTest, APlanKeepsWithinTheBudgetThatItPlans) {
+#ifdef QSF_WITH_SANITIZER
+  GTEST_SKIP() << "the sanitizer's own memory counts";
+#else
+  for (const char* budget : {"60", "100", "150"}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      static_cast<void>(!freopen(path_.c_str(), "w", stdout));
+      execl(QSF_BIN_DIR "/qsf-inspect", "qsf-inspect", "--plan", "--json", "--ram-budget", budget,
+            QSF_SOURCE_DIR "/models/tales-5M-4bit.qsf", nullptr);
+      _exit(127);
+    }
+    int status = 0;
+    rusage usage = {};
+    ASSERT_EQ(wait4(child, &status, 0, &usage), child);
+    ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    EXPECT_LE(std::uint64_t{1024} * static_cast<std::uint64_t>(usage.ru_maxrss),
+              std::stoull(budget) * 1'000'000);
+    std::ifstream file(path_);
+    const auto plan = nlohmann::json::parse(file, nullptr, false);
+    ASSERT_TRUE(plan.is_object());
+    EXPECT_GT(plan["memory_bytes_per_second"], 1e8) << "nothing was measured";
+  }
+#endif
 }
 
 TEST_F(QsfInspectTest, ExitCodesTellMisuseFromFailure) {

@@ -119,6 +119,25 @@ class GgufCase(unittest.TestCase):
         self.refused("could not be converted", preexec_fn=limit)
         self.assertEqual(self.call(self.model)[0], 0)
 
+    def test_a_disk_without_room_is_refused_before_it_fills(self):
+        """A disk of 64 KB, in a name space of its own."""
+        disk = self.path("cache")
+        os.mkdir(disk)
+        mount = "mount -t tmpfs -o size=64k none \"$1\" && shift && \"$@\"; code=$?; " \
+                "find {} -name '*.qsf*' >&2; exit $code".format(disk)
+        spaced = ["unshare", "--mount", "--map-root-user", "sh", "-c", mount, "sh", disk]
+        if shutil.which("unshare") is None or subprocess.run(
+                [*spaced, "true"], capture_output=True).returncode != 0:
+            self.skipTest("no file system may be mounted here, to have a small one")
+        done = subprocess.run([*spaced, RUN, self.model, *ARGUMENTS], capture_output=True,
+                              timeout=TIMEOUT_S, stdin=subprocess.DEVNULL, env=self.environment())
+        err = done.stderr.decode()
+        self.assertEqual((done.returncode, done.stdout), (1, b""), err)
+        self.assertRegex(err, r"the file takes 0\.\d MB, and .*/cache/qsf/converted has 0\.1 MB free; "
+                              r"make room there, or write to another disk")
+        self.assertIn("XDG_CACHE_HOME", err)
+        self.assertFalse(err.splitlines()[-1].endswith(".qsf"), err)  # nothing was left there
+
     def test_a_converter_is_needed_beside_it(self):
         alone = self.path("qsf-run")
         shutil.copy(RUN, alone)

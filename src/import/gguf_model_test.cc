@@ -376,6 +376,33 @@ TEST_F(TinyGgufTest, ACodeThatNoTypeHoldsIsRequantisedWithAWarning) {
   EXPECT_THAT(report->warnings[0], HasSubstr("blk.0.attn_v.weight"));
 }
 
+// Ternary blocks under a name that is not BitNet's say nothing of activations; the user may.
+TEST_F(TinyGgufTest, TernaryBlocksOfALlamaLeaveActivationsToTheUser) {
+  TinyLlama tiny;
+  tiny.type = 35;  // TQ2_0: 64 bytes of codes, an f16 scale
+  tiny.change = [](std::string_view, std::string& data) {
+    for (std::size_t at = 0; at < data.size(); ++at) {
+      const std::size_t in_block = at % 66;
+      data[at] = in_block < 64 ? '\x18' : in_block == 64 ? '\0' : '\x38';
+    }
+  };
+  const auto model = open(tiny);
+  ASSERT_TRUE(model) << model.error().message();
+  EXPECT_FALSE((*model)->spec().int8_rows);
+  for (const bool asked : {false, true}) {
+    TranscodeOptions options;
+    options.preset = QuantPreset::kKeep;
+    options.int8_rows = asked;
+    const auto report = transcode(**model, folder_.file("m.qsf"), options);
+    ASSERT_TRUE(report) << report.error().message();
+    EXPECT_EQ(report->warnings.empty(), asked);
+    const auto reader = QsfReader::open(folder_.file("m.qsf"));
+    ASSERT_TRUE(reader) << reader.error().message();
+    EXPECT_TRUE(reader->spec().natively_ternary);
+    EXPECT_EQ(reader->spec().int8_rows, asked);
+  }
+}
+
 TEST_F(TinyGgufTest, WeightsThatAreNotFiniteAreRefused) {
   TinyLlama tiny;
   tiny.change = [](std::string_view name, std::string& data) {

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/f16.h"
+#include "format/file_size.h"
 #include "quant/base3.h"
 #include "quant/codec.h"
 #include "quant/floats.h"
@@ -101,6 +102,10 @@ Status run_units(std::size_t n_units, unsigned n_threads, const Work& work) {
   return ok_status();
 }
 
+bool is_vocabulary(TensorKind kind) noexcept {
+  return kind == TensorKind::kTokenEmbedding || kind == TensorKind::kHead;
+}
+
 bool is_ternary(QuantType type) noexcept {
   return type == QuantType::kTernary || scale_form(type) == ScaleForm::kRow;
 }
@@ -133,6 +138,16 @@ class Transcoder {
     const SectionId id = sections_[section];
     return {id, index, &source_.tensors(id.kind, id.layer)[index]};
   }
+  // Whether the user has said what becomes of the tensor, whatever the preset.
+  bool is_asked_for(const Tensor& t) const noexcept {
+    return options_.vocabulary_type && is_vocabulary(t.source->kind);
+  }
+  // The format of a tensor before anything is measured or kept.
+  BlockFormat planned_format(const Tensor& t) const noexcept {
+    return block_format(
+        is_asked_for(t) ? *options_.vocabulary_type : preset_type(options_.preset, t.source->kind),
+        options_.block);
+  }
   static std::string label(SectionId id) { return section_label(id.kind, id.layer); }
   static std::string full_name(const Tensor& t) { return label(t.section) + ", " + t.source->name; }
 
@@ -162,6 +177,9 @@ class Transcoder {
   Result<TernaryScan> scan_ternary(const Tensor& t) const;
   Result<BlockFormat> choose_mixed(const Tensor& t, BlockFormat format);
   Status choose_one_row_formats(std::size_t section);
+  std::vector<TensorInfo> tensor_infos(std::size_t section) const;
+  std::optional<QuantType> common_matrix_type() const;
+  Status announce_size() const;
   Status write_section(std::size_t section, QsfWriter& writer);
   Status encode_one_rows(std::size_t section, std::span<const TensorInfo> infos,
                          MutableByteSpan out, std::vector<ErrorSums>& sums) const;
@@ -320,7 +338,7 @@ Result<bool> Transcoder::give_up_keeping() {
       if (status.code() != StatusCode::kUnsupported) return status;
       if (is_ternary(formats_[s][i].type)) spec_.natively_ternary = false;
       kept_[s][i] = false;
-      formats_[s][i] = block_format(preset_type(options_.preset, t.source->kind), options_.block);
+      formats_[s][i] = planned_format(t);
       report_.warnings.push_back(std::string(status.message()) + "; stored as " +
                                  std::string(quant_type_name(formats_[s][i].type)));
       found = true;
@@ -340,8 +358,10 @@ void Transcoder::warn_of_requantised() {
   std::vector<Pair> pairs;
   for (std::size_t s = 0; s < sections_.size(); ++s) {
     for (std::size_t i = 0; i < formats_[s].size(); ++i) {
-      const SourceTensor& source = *tensor(s, i).source;
+      const Tensor t = tensor(s, i);
+      const SourceTensor& source = *t.source;
       if (kept_[s][i] || source.rows == 1 || is_ternary(formats_[s][i].type)) continue;
+      if (is_asked_for(t)) continue;
       const auto same = std::find_if(pairs.begin(), pairs.end(), [&](const Pair& pair) {
         return pair.source_type == source.type && pair.type == formats_[s][i].type;
       });
@@ -428,10 +448,10 @@ Status Transcoder::choose_formats() {
     std::vector<bool>& kept = kept_.emplace_back(n, false);
     for (std::size_t i = 0; i < n; ++i) {
       const Tensor t = tensor(s, i);
-      BlockFormat format =
-          block_format(preset_type(options_.preset, t.source->kind), options_.block);
+      BlockFormat format = planned_format(t);
       if (keeps && t.source->rows > 1) {
-        const auto own = source_.kept_format(t.section.kind, t.section.layer, i);
+        auto own = source_.kept_format(t.section.kind, t.section.layer, i);
+        if (own && is_asked_for(t) && own->type != format.type) own.reset();
         kept[i] = own.has_value();
         if (own) {
           QSF_ASSIGN_OR_RETURN(format, choose_kept(t, *own));
@@ -452,7 +472,7 @@ Status Transcoder::choose_formats() {
           format = block_format(by_row ? QuantType::kTernaryRow : options_.native_ternary, 0);
         }
       }
-      if (options_.preset == QuantPreset::kMixed && t.source->rows > 1 &&
+      if (options_.preset == QuantPreset::kMixed && t.source->rows > 1 && !is_asked_for(t) &&
           !is_ternary(format.type) && !is_float_type(format.type)) {
         QSF_ASSIGN_OR_RETURN(format, choose_mixed(t, format));
       }
@@ -496,15 +516,31 @@ Status Transcoder::encode_one_rows(std::size_t section, std::span<const TensorIn
   return ok_status();
 }
 
-Status Transcoder::write_section(std::size_t section, QsfWriter& writer) {
-  QSF_RETURN_IF_ERROR(choose_one_row_formats(section));
-  const SectionId id = sections_[section];
+std::vector<TensorInfo> Transcoder::tensor_infos(std::size_t section) const {
   std::vector<TensorInfo> infos;
   for (std::size_t i = 0; i < formats_[section].size(); ++i) {
     const SourceTensor& t = *tensor(section, i).source;
     const Layout layout = t.rows == 1 ? Layout::kRowMajor : options_.layout;
     infos.push_back({t.kind, t.rows, t.cols, formats_[section][i], layout, 0});
   }
+  return infos;
+}
+
+// Says what the file will take before it takes anything.
+Status Transcoder::announce_size() const {
+  if (!options_.on_size) return ok_status();
+  std::uint64_t sum = other_file_bytes(spec_, options_.tokenizer.size());
+  for (std::size_t s = 0; s < sections_.size(); ++s) {
+    QSF_ASSIGN_OR_RETURN(const std::uint64_t bytes,
+                         section_file_bytes(tensor_infos(s), options_.tile_bytes));
+    sum += bytes;
+  }
+  return options_.on_size(sum);
+}
+
+Status Transcoder::write_section(std::size_t section, QsfWriter& writer) {
+  const SectionId id = sections_[section];
+  const std::vector<TensorInfo> infos = tensor_infos(section);
   std::vector<ErrorSums> sums(infos.size());
   QSF_RETURN_IF_ERROR(writer.begin_section(id.kind, id.layer, infos));
   std::vector<std::byte> raw;
@@ -563,12 +599,31 @@ void Transcoder::report_section(std::size_t section, std::span<const TensorInfo>
   }
 }
 
+// What a file of kept weights can say of all of them: their type, where they have the same.
+std::optional<QuantType> Transcoder::common_matrix_type() const {
+  std::optional<QuantType> common;
+  for (std::size_t s = 0; s < sections_.size(); ++s) {
+    for (std::size_t i = 0; i < formats_[s].size(); ++i) {
+      if (tensor(s, i).source->rows == 1) continue;
+      if (common && *common != formats_[s][i].type) return std::nullopt;
+      common = formats_[s][i].type;
+    }
+  }
+  return common;
+}
+
 Result<TranscodeReport> Transcoder::write(const std::string& path, FileOps& ops) {
-  spec_.default_type = preset_default_type(options_.preset);
+  for (std::size_t s = 0; s < sections_.size(); ++s) {
+    QSF_RETURN_IF_ERROR(choose_one_row_formats(s));
+  }
+  spec_.default_type = options_.preset == QuantPreset::kKeep ? common_matrix_type()
+                                                             : preset_default_type(options_.preset);
+  spec_.int8_rows = spec_.int8_rows || options_.int8_rows;
   spec_.block = options_.block;
   spec_.quantiser = options_.program + (options_.program.empty() ? "" : ": ") +
                     std::string(quant_preset_name(options_.preset)) + ", blocks of " +
                     std::to_string(options_.block);
+  QSF_RETURN_IF_ERROR(announce_size());
   QSF_ASSIGN_OR_RETURN(
       QsfWriter writer,
       QsfWriter::create(path, spec_, {options_.compression, options_.tile_bytes}, ops));
@@ -581,6 +636,12 @@ Result<TranscodeReport> Transcoder::write(const std::string& path, FileOps& ops)
   report_.stored_bytes = writer.stored_bytes();
   QSF_RETURN_IF_ERROR(check_cancelled());
   QSF_RETURN_IF_ERROR(writer.finish());
+  if (spec_.natively_ternary && !spec_.int8_rows) {
+    report_.warnings.push_back(
+        "every matrix of the layers is ternary, and nothing in the input says whether the model "
+        "was trained with activations rounded to 8 bits, as BitNet models are; if it was, convert "
+        "it with qsf-convert --int8-rows");
+  }
   return std::move(report_);
 }
 
@@ -600,6 +661,11 @@ Result<TranscodeReport> transcode(const ModelSource& source, const std::string& 
   if (!is_valid(format)) {
     return invalid_argument("blocks of %u with %s, expected 32 or 64", options.block,
                             std::string(quant_preset_name(options.preset)).c_str());
+  }
+  if (options.vocabulary_type && !is_valid(block_format(*options.vocabulary_type, options.block))) {
+    return invalid_argument("blocks of %u with %s for the vocabulary, expected 32 or 64",
+                            options.block,
+                            std::string(quant_type_name(*options.vocabulary_type)).c_str());
   }
   Transcoder transcoder(source, options);
   QSF_RETURN_IF_ERROR(transcoder.choose_formats());

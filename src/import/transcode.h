@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,12 +36,20 @@ struct TranscodeOptions {
   // What natively ternary matrices become with ternary, mixed and keep: kTernaryBase3, 1.6 bits for
   // reading weights from disk all the time, or kTernaryRow, which is read once and kept as it is.
   QuantType native_ternary = QuantType::kTernaryBase3;
+  // Of token embedding and head; nothing: what the preset says.
+  std::optional<QuantType> vocabulary_type;
+  // The model was trained with rows rounded to int8, each with one scale, and its source does not
+  // say so.
+  bool int8_rows = false;
   Layout layout = Layout::kInterleaved;
   Compression compression = Compression::kNone;
   std::uint64_t tile_bytes = kDefaultTileBytes;
   unsigned n_threads = 1;  // at least 1
   std::string program;     // provenance: name and version; the preset is added
   ByteSpan tokenizer;      // tokenizer section; empty: none
+  // Called before anything is written with the bytes that the file takes without compression, at
+  // most 64 KiB more than it does; ends the conversion when it fails.
+  std::function<Status(std::uint64_t file_bytes)> on_size;
   // Called from the calling thread at least once a tile.
   std::function<void(const TranscodeProgress&)> on_progress;
   const std::atomic<bool>* cancel = nullptr;  // checked once a tile
@@ -75,7 +84,7 @@ inline constexpr double kLowCosine = 0.99;
 
 // Converts a whole model. On failure nothing exists at `path` that was not there before.
 // Fails  kInvalidArgument on options out of range or weights beyond 65,504 in a type that cannot
-//        hold them, kCancelled, and whatever source and writer fail with
+//        hold them, kCancelled, and whatever source, writer and on_size fail with
 Result<TranscodeReport> transcode(const ModelSource& source, const std::string& path,
                                   const TranscodeOptions& options,
                                   FileOps& ops = system_file_ops());

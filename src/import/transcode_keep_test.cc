@@ -174,10 +174,13 @@ TEST_F(TranscodeKeepTest, TernaryRowsGetOneScaleAndStayExact) {
       for (const Layout layout : {Layout::kRowMajor, Layout::kInterleaved}) {
         const auto report = convert(layout, native);
         ASSERT_TRUE(report) << report.error().message();
-        EXPECT_TRUE(report->warnings.empty());
+        ASSERT_EQ(report->warnings.size(), 1U);
+        EXPECT_THAT(report->warnings[0], HasSubstr("--int8-rows"));
         const auto reader = QsfReader::open(folder_.file("out.qsf"));
         ASSERT_TRUE(reader) << reader.error().message();
         EXPECT_TRUE(reader->spec().natively_ternary);
+        EXPECT_FALSE(reader->spec().int8_rows);
+        EXPECT_EQ(reader->spec().default_type, native);  // all matrices have it
         for (const SectionDirectory& section : reader->directories()) {
           for (std::uint32_t i = 0; i < section.tensors.size(); ++i) {
             const TensorInfo& info = section.tensors[i];
@@ -190,6 +193,30 @@ TEST_F(TranscodeKeepTest, TernaryRowsGetOneScaleAndStayExact) {
         }
       }
     }
+  }
+}
+
+// A source that does not say how its model was trained leaves it to the user.
+TEST_F(TranscodeKeepTest, RowsOfInt8AreTakenWhereTheUserSaysSo) {
+  TestTensors tensors = tiny_llama_tensors();
+  Rng rng(8);
+  for (auto& [name, tensor] : tensors) {
+    for (float& w : tensor.values) {
+      if (tensor.shape.size() == 2) w = static_cast<float>(rng.below(3)) - 1.0F;
+    }
+  }
+  write_model(folder_, kTinyLlamaConfig, tensors);
+  const auto model = std::move(*HfModel::open(folder_.path()));
+  for (const bool int8_rows : {false, true}) {
+    TranscodeOptions options;
+    options.preset = QuantPreset::kTernary;
+    options.int8_rows = int8_rows;
+    const auto report = transcode(*model, folder_.file("out.qsf"), options);
+    ASSERT_TRUE(report) << report.error().message();
+    EXPECT_EQ(report->warnings.empty(), int8_rows);
+    const auto reader = QsfReader::open(folder_.file("out.qsf"));
+    ASSERT_TRUE(reader) << reader.error().message();
+    EXPECT_EQ(reader->spec().int8_rows, int8_rows);
   }
 }
 

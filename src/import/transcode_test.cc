@@ -200,7 +200,7 @@ TEST(TranscodeTest, NativelyTernaryMatricesAreRecognisedAndExact) {
     options.native_ternary = native_ternary;
     const auto report = convert(*model, folder.file("out.qsf"), options);
     ASSERT_TRUE(report) << report.error().message();
-    EXPECT_TRUE(report->warnings.empty());
+    EXPECT_THAT(report->warnings, ElementsAre(HasSubstr("--int8-rows")));
     const auto reader = QsfReader::open(folder.file("out.qsf"));
     EXPECT_TRUE(reader->spec().natively_ternary);
     for (const TensorReport& line : report->tensors) {
@@ -222,7 +222,7 @@ TEST(TranscodeTest, TernaryRowsAreExactWhateverTheirMagnitude) {
   options.preset = QuantPreset::kTernaryRow;
   const auto report = convert(*model, folder.file("out.qsf"), options);
   ASSERT_TRUE(report) << report.error().message();
-  EXPECT_TRUE(report->warnings.empty());
+  EXPECT_THAT(report->warnings, ElementsAre(HasSubstr("--int8-rows")));
   const auto reader = QsfReader::open(folder.file("out.qsf"));
   EXPECT_TRUE(reader->spec().natively_ternary);
   const SectionDirectory& layer = reader->layer(1);
@@ -325,6 +325,68 @@ TEST(TranscodeTest, WeightsBeyondTheTypeAreRefused) {
   TranscodeOptions options;
   options.preset = QuantPreset::kBF16;
   EXPECT_TRUE(convert(*model, folder.file("out.qsf"), options));
+}
+
+// What the file takes is said before it takes anything, and whoever hears it may refuse.
+TEST(TranscodeTest, TheSizeIsAnnouncedBeforeAnythingIsWritten) {
+  const TemporaryFolder folder;
+  const auto model = open_model(folder, tiny_llama_tensors());
+  const std::string path = folder.file("out.qsf");
+  const std::vector<std::byte> tokenizer(10'000, std::byte{7});
+  for (const QuantPreset preset : {QuantPreset::kF32, QuantPreset::k4Bit, QuantPreset::k2BitSuper,
+                                   QuantPreset::kMixed, QuantPreset::kKeep}) {
+    for (const bool with_tokenizer : {false, true}) {
+      TranscodeOptions options;
+      options.preset = preset;
+      options.tile_bytes = 4096;
+      if (with_tokenizer) options.tokenizer = tokenizer;
+      std::uint64_t announced = 0;
+      options.on_size = [&](std::uint64_t bytes) {
+        EXPECT_FALSE(std::filesystem::exists(path));
+        announced = bytes;
+        return ok_status();
+      };
+      ASSERT_TRUE(convert(*model, path, options));
+      const std::uint64_t bytes = std::filesystem::file_size(path);
+      EXPECT_GE(announced, bytes) << quant_preset_name(preset);
+      EXPECT_LE(announced, bytes + (64U << 10)) << quant_preset_name(preset);
+      std::filesystem::remove(path);
+      options.on_size = [](std::uint64_t) { return io_error("no room for it"); };
+      const auto refused = convert(*model, path, options);
+      ASSERT_FALSE(refused);
+      EXPECT_THAT(std::string(refused.error().message()), HasSubstr("no room for it"));
+      EXPECT_FALSE(std::filesystem::exists(path));
+    }
+  }
+}
+
+// Embedding and head have the type that is asked for, the rest what the preset says.
+TEST(TranscodeTest, TheVocabularyMayHaveATypeOfItsOwn) {
+  const TemporaryFolder folder;
+  const auto model = open_model(folder, tiny_llama_tensors());
+  const std::string path = folder.file("out.qsf");
+  for (const QuantPreset preset :
+       {QuantPreset::kF16, QuantPreset::k2Bit, QuantPreset::kMixed, QuantPreset::kKeep}) {
+    TranscodeOptions options;
+    options.preset = preset;
+    const auto plain = convert(*model, path, options);
+    ASSERT_TRUE(plain) << plain.error().message();
+    options.vocabulary_type = QuantType::kQ6K;
+    const auto report = convert(*model, path, options);
+    ASSERT_TRUE(report) << report.error().message();
+    std::size_t n_asked = 0;
+    for (std::size_t i = 0; i < report->tensors.size(); ++i) {
+      const TensorReport& t = report->tensors[i];
+      const bool asked = t.kind == TensorKind::kTokenEmbedding || t.kind == TensorKind::kHead;
+      n_asked += asked ? 1 : 0;
+      EXPECT_EQ(t.format, asked ? block_format(QuantType::kQ6K, 64) : plain->tensors[i].format);
+    }
+    EXPECT_GE(n_asked, 1U);
+  }
+  TranscodeOptions odd;
+  odd.block = 128;
+  odd.vocabulary_type = QuantType::kQ4Super;
+  EXPECT_EQ(convert(*model, path, odd).error().code(), StatusCode::kInvalidArgument);
 }
 
 TEST(TranscodeTest, FailuresLeaveNothingBehindAndTheOldFileInPlace) {
