@@ -13,6 +13,7 @@
 #include "kv_type_option.h"
 #include "qsf/qsf.h"
 #include "read_path_option.h"
+#include "tool_support.h"
 
 namespace qsf_tools {
 namespace {
