@@ -269,11 +269,11 @@ class Runner:
         return tally
 
     def lower_tiers(self, ran):
-        """Tests again with each tier that the first run did not choose: everything but the slow with
-        the scalar kernels, what is labelled tier with the others. `ran` are the tiers that have
-        kernels and that this machine has, the best one last."""
+        """The tests labelled tier again with each tier that the first run did not choose: those whose
+        results depend on kernels. `ran` are the tiers that have kernels and that this machine has,
+        the best one last."""
         for tier in ran[:-1]:
-            self.ctest("dev", None if tier == "scalar" else "tier", "slow", {"QSF_ISA": tier})
+            self.ctest("dev", "tier", "slow", {"QSF_ISA": tier})
 
     def aarch64(self):
         """Builds the kernels for AArch64 and tests them in an emulator."""
