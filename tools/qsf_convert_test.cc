@@ -17,6 +17,7 @@
 #include "base/sanitizer.h"
 #include "format/qsf_reader.h"
 #include "import/testing/hf_folder.h"
+#include "import/testing/ternary_llama.h"
 
 namespace qsf {
 namespace {
@@ -329,6 +330,19 @@ TEST_F(QsfConvertTest, TheTiedEmbeddingOfABitNetIsQuantisedOnRequest) {
   expect_failure(run({"--head-type", "ternary", in_.path(), out_.file("o.qsf")}), 2,
                  "cannot be ternary");
   expect_failure(run({"--seed", "3", in_.path(), out_.file("o.qsf")}), 2, "--random alone");
+}
+
+// A ternary model that is not called BitNet: the user says how it was trained, or is asked.
+TEST_F(QsfConvertTest, RowsOfInt8AreAskedForOrTold) {
+  in_.write("m.gguf", ternary_llama());
+  const Outcome silent = run({"--quiet", in_.file("m.gguf"), out_.file("m.qsf")});
+  EXPECT_EQ(silent.code, 0) << silent.err;
+  EXPECT_THAT(silent.err, HasSubstr("convert it with qsf-convert --int8-rows\n"));
+  EXPECT_FALSE(QsfReader::open(out_.file("m.qsf"))->spec().int8_rows);
+  const Outcome asked = run({"--quiet", "--int8-rows", in_.file("m.gguf"), out_.file("m.qsf")});
+  EXPECT_EQ(asked.code, 0) << asked.err;
+  EXPECT_THAT(asked.err, Not(HasSubstr("int8-rows")));
+  EXPECT_TRUE(QsfReader::open(out_.file("m.qsf"))->spec().int8_rows);
 }
 
 // Of the three byte orders that nothing in a file tells apart, the user may name one.

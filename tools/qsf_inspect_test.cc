@@ -19,12 +19,14 @@
 #include "base/sanitizer.h"
 #include "format/testing/checksum_repair.h"
 #include "format/testing/small_models.h"
+#include "import/testing/ternary_llama.h"
 #include "io/atomic_file.h"
 
 namespace qsf {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 struct Outcome {
   int code;
@@ -77,6 +79,20 @@ TEST_F(QsfInspectTest, ReportsGgufFiles) {
   EXPECT_EQ(run("--verify " + gguf).code, 2);
   EXPECT_THAT(run(QSF_SOURCE_DIR "/testdata/gguf/bitnet/i2s_a.gguf").output,
               HasSubstr("I2_S kept bit for bit as ternary-row, for the disk as ternary-base3\n"));
+}
+
+TEST_F(QsfInspectTest, NotesWhatAGgufFileDoesNotSay) {
+  std::filesystem::remove(path_);
+  path_ += ".gguf";
+  const std::string gguf = testing_support::ternary_llama();
+  write({as_bytes(std::string_view(gguf)).begin(), as_bytes(std::string_view(gguf)).end()});
+  EXPECT_THAT(run(path_).output, HasSubstr("note              ternary, and the file does not say"));
+  const auto report = nlohmann::json::parse(run("--json " + path_).output, nullptr, false);
+  ASSERT_TRUE(report.is_object());
+  ASSERT_EQ(report["conversion"]["notes"].size(), 1U);
+  EXPECT_THAT(report["conversion"]["notes"][0].get<std::string>(), HasSubstr("--int8-rows"));
+  EXPECT_THAT(run(QSF_SOURCE_DIR "/testdata/gguf/bitnet/tq2_0.gguf").output,
+              Not(HasSubstr("note  ")));
 }
 
 // A file of weights that were kept says what it holds, in text and as JSON.

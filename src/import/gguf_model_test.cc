@@ -21,6 +21,7 @@
 #include "import/hf_model.h"
 #include "import/testing/gguf_writer.h"
 #include "import/testing/hf_folder.h"
+#include "import/testing/ternary_llama.h"
 #include "import/transcode.h"
 #include "io/faulty_file.h"
 
@@ -378,15 +379,8 @@ TEST_F(TinyGgufTest, ACodeThatNoTypeHoldsIsRequantisedWithAWarning) {
 
 // Ternary blocks under a name that is not BitNet's say nothing of activations; the user may.
 TEST_F(TinyGgufTest, TernaryBlocksOfALlamaLeaveActivationsToTheUser) {
-  TinyLlama tiny;
-  tiny.type = 35;  // TQ2_0: 64 bytes of codes, an f16 scale
-  tiny.change = [](std::string_view, std::string& data) {
-    for (std::size_t at = 0; at < data.size(); ++at) {
-      const std::size_t in_block = at % 66;
-      data[at] = in_block < 64 ? '\x18' : in_block == 64 ? '\0' : '\x38';
-    }
-  };
-  const auto model = open(tiny);
+  folder_.write("m.gguf", ternary_llama());
+  const auto model = GgufModel::open(folder_.file("m.gguf"));
   ASSERT_TRUE(model) << model.error().message();
   EXPECT_FALSE((*model)->spec().int8_rows);
   for (const bool asked : {false, true}) {

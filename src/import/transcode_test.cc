@@ -332,7 +332,7 @@ TEST(TranscodeTest, TheSizeIsAnnouncedBeforeAnythingIsWritten) {
   const TemporaryFolder folder;
   const auto model = open_model(folder, tiny_llama_tensors());
   const std::string path = folder.file("out.qsf");
-  const std::vector<std::byte> tokenizer(10'000, std::byte{7});
+  const std::vector<std::byte> tokenizer(200'000, std::byte{7});
   for (const QuantPreset preset : {QuantPreset::kF32, QuantPreset::k4Bit, QuantPreset::k2BitSuper,
                                    QuantPreset::kMixed, QuantPreset::kKeep}) {
     for (const bool with_tokenizer : {false, true}) {
@@ -371,17 +371,19 @@ TEST(TranscodeTest, TheVocabularyMayHaveATypeOfItsOwn) {
     options.preset = preset;
     const auto plain = convert(*model, path, options);
     ASSERT_TRUE(plain) << plain.error().message();
-    options.vocabulary_type = QuantType::kQ6K;
-    const auto report = convert(*model, path, options);
-    ASSERT_TRUE(report) << report.error().message();
-    std::size_t n_asked = 0;
-    for (std::size_t i = 0; i < report->tensors.size(); ++i) {
-      const TensorReport& t = report->tensors[i];
-      const bool asked = t.kind == TensorKind::kTokenEmbedding || t.kind == TensorKind::kHead;
-      n_asked += asked ? 1 : 0;
-      EXPECT_EQ(t.format, asked ? block_format(QuantType::kQ6K, 64) : plain->tensors[i].format);
+    for (const QuantType type : {QuantType::kQ6K, QuantType::kQ2A}) {
+      options.vocabulary_type = type;
+      const auto report = convert(*model, path, options);
+      ASSERT_TRUE(report) << report.error().message();
+      std::size_t n_asked = 0;
+      for (std::size_t i = 0; i < report->tensors.size(); ++i) {
+        const TensorReport& t = report->tensors[i];
+        const bool asked = t.kind == TensorKind::kTokenEmbedding || t.kind == TensorKind::kHead;
+        n_asked += asked ? 1 : 0;
+        EXPECT_EQ(t.format, asked ? block_format(type, 64) : plain->tensors[i].format);
+      }
+      EXPECT_GE(n_asked, 1U);
     }
-    EXPECT_GE(n_asked, 1U);
   }
   TranscodeOptions odd;
   odd.block = 128;

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
@@ -106,6 +107,32 @@ TEST(Base3Test, BecomesTernaryRowOnArrival) {
     to_kernel_form(kBase3, Layout::kInterleaved, kRows, n_cols, groups, got);
     EXPECT_EQ(got, want) << n_cols;
   }
+}
+
+// A stranger's file may have codes for columns that do not exist; kernels get none of them.
+TEST(Base3Test, CodesBehindTheLastColumnAreDropped) {
+  Rng rng(4);
+  constexpr std::uint32_t kRows = 16;
+  constexpr std::uint64_t kCols = 90;
+  const std::size_t n_base3 = row_major_bytes(kBase3, kCols);
+  std::vector<std::byte> base3(rows_bytes(kBase3, Layout::kRowMajor, kRows, kCols));
+  std::vector<float> row(kCols);
+  for (std::uint32_t r = 0; r < kRows; ++r) {
+    for (float& w : row) w = static_cast<float>(rng.below(3)) - 1.0F;
+    encode_row(kBase3, row, MutableByteSpan(base3).subspan(r * n_base3, n_base3));
+  }
+  std::vector<std::byte> want(rows_bytes(kByRow, Layout::kInterleaved, kRows, kCols));
+  to_kernel_form(kBase3, Layout::kRowMajor, kRows, kCols, base3, want);
+  for (std::uint32_t r = 0; r < kRows; ++r) {
+    std::byte* last = base3.data() + (r + 1) * n_base3 - 16;
+    std::uint8_t codes[80];
+    unpack_base3(last, 80, codes);
+    std::fill(codes + kCols % 80, codes + 80, std::uint8_t{2});
+    pack_base3(codes, 80, 80, last);
+  }
+  std::vector<std::byte> got(want.size());
+  to_kernel_form(kBase3, Layout::kRowMajor, kRows, kCols, base3, got);
+  EXPECT_EQ(got, want);
 }
 
 // Blocks of 256 as other formats have them: one scale for a row, zeros under any scale, rows whose
