@@ -5,6 +5,7 @@
 #include "model_cache.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -18,6 +19,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -191,22 +193,50 @@ int run_converter(const Converter& converter, const std::string& from, const std
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// Removes what earlier versions made of the same file.
-void remove_older(const std::string& folder, const std::string& prefix, const std::string& kept) {
+// Calls visit(name) for every file of a folder.
+template <typename Visit>
+void for_each_file(const std::string& folder, const Visit& visit) {
   std::error_code failure;
   for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end;
        entry.increment(failure)) {
-    const std::string name = entry->path().filename().string();
-    std::error_code ignored;
-    if (name != kept && name.starts_with(prefix) && name.ends_with(".qsf")) {
-      fs::remove(entry->path(), ignored);
-    }
+    visit(entry->path().filename().string());
   }
+}
+
+// Returns the name of the model file that ends like that, whatever its GGUF file was called then.
+std::optional<std::string> find_ending(const std::string& folder, const std::string& ending) {
+  std::optional<std::string> found;
+  for_each_file(folder, [&](const std::string& name) {
+    if (name.ends_with(ending) && is_file(folder + "/" + name)) found = name;
+  });
+  return found;
+}
+
+// Removes what earlier versions made of the same file.
+void remove_older(const std::string& folder, const std::string& identity, const std::string& kept) {
+  for_each_file(folder, [&](const std::string& name) {
+    const bool is_of_it = name.find("-" + identity + "-") != std::string::npos;
+    if (is_of_it && name != kept && name.ends_with(".qsf")) ::unlink((folder + "/" + name).c_str());
+  });
+}
+
+// Removes what converters left that were killed: files as large as their models. Requires  the lock
+// is held
+void remove_abandoned(const std::string& folder) {
+  constexpr std::string_view kMark = ".qsf.tmp-";
+  for_each_file(folder, [&](const std::string& name) {
+    const std::size_t mark = name.rfind(kMark);
+    if (mark == std::string::npos) return;
+    const long pid = std::strtol(name.c_str() + mark + kMark.size(), nullptr, 10);
+    const bool is_alive = pid <= 0 || ::kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH;
+    if (!is_alive) ::unlink((folder + "/" + name).c_str());
+  });
 }
 
 // Makes `target`. Requires  the lock is held
 bool convert(const std::string& path, const std::string& identity, const Converter& converter,
              const std::string& folder, const std::string& target, std::string& error) {
+  remove_abandoned(folder);
   if (!converter.quiet) print_error(kRunTool, path + ": converting it once, to " + target);
   const int code = run_converter(converter, path, target);
   if (code != 0) {
@@ -228,7 +258,13 @@ bool convert(const std::string& path, const std::string& identity, const Convert
 }  // namespace
 
 bool is_gguf_path(const std::string& path) {
-  return path.ends_with(kSuffix);
+  constexpr std::string_view kMagic = "GGUF";
+  if (path.ends_with(kSuffix)) return true;
+  if (!is_file(path)) return false;  // a pipe would keep us waiting
+  char start[kMagic.size()] = {};
+  std::ifstream file(path, std::ios::binary);
+  file.read(start, sizeof start);
+  return std::string_view(start, sizeof start) == kMagic;
 }
 
 std::optional<std::string> converted_model(const std::string& path, const std::string& i2s_layout,
@@ -253,10 +289,8 @@ std::optional<std::string> converted_model(const std::string& path, const std::s
   maker.add(i2s_layout);
   std::string stem = fs::path(path).stem().string();
   if (stem.size() > 100) stem.resize(100);
-  const std::string prefix = stem + "-" + *identity + "-";
-  const std::string name = prefix + maker.text() + ".qsf";
-  const std::string target = *folder + "/" + name;
-  if (is_file(target)) return target;
+  const std::string ending = "-" + *identity + "-" + maker.text() + ".qsf";
+  if (const auto found = find_ending(*folder, ending)) return *folder + "/" + *found;
 
   const std::string lock_path = *folder + "/lock";
   const LockedFile lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
@@ -265,9 +299,10 @@ std::optional<std::string> converted_model(const std::string& path, const std::s
     return std::nullopt;
   }
   // Another process may have made it meanwhile.
-  if (is_file(target)) return target;
+  if (const auto found = find_ending(*folder, ending)) return *folder + "/" + *found;
+  const std::string target = *folder + "/" + stem + ending;
   if (!convert(path, *identity, converter, *folder, target, error)) return std::nullopt;
-  remove_older(*folder, prefix, name);
+  remove_older(*folder, *identity, stem + ending);
   return target;
 }
 

@@ -3,9 +3,9 @@
 // GGUF models that qsf-run has converted, so that each is converted once.
 //
 // They lie in $XDG_CACHE_HOME/qsf/converted, or ~/.cache/qsf/converted, under the name of the model
-// and a number that stands for the file (its inode, size and time of change, those of all parts of
-// a model in parts) and for the qsf-convert that was used and how. A file that was moved or renamed
-// is still the same; one that was changed, or another version of the program, is converted anew.
+// and two numbers, for the file (its inode, size and time of change, those of all parts of a model
+// in parts) and for the qsf-convert that was used and how. A file that was moved or renamed is
+// still the same; one that was changed, or another version of the program, is converted anew.
 // Removing the folder is always safe.
 
 #ifndef QSF_TOOLS_MODEL_CACHE_H_
@@ -16,7 +16,8 @@
 
 namespace qsf_tools {
 
-// Returns whether a path names a GGUF file, which is converted before it runs.
+// Returns whether a path names a GGUF file, by its first bytes or its name: one that is converted
+// before it runs.
 bool is_gguf_path(const std::string& path);
 
 // Returns the .qsf file of a GGUF model. Makes it first, where it is not there yet, by the

@@ -185,7 +185,14 @@ int run(const RunOptions& options) {
 
   qsf_error error = {};
   EnginePtr engine;
-  if (open_engine(options, *model, engine, error) != QSF_OK) return report(error);
+  if (open_engine(options, *model, engine, error) != QSF_OK) {
+    const int code = report(error);
+    if (error.code == QSF_CORRUPT && options.model && *model != *options.model) {
+      print_error(kRunTool,
+                  "remove " + *model + ": the next run converts " + *options.model + " again");
+    }
+    return code;
+  }
   if (options.verbose) print_plan(engine.get());
   return options.interactive ? run_chat(options, engine.get(), *model)
                              : complete(options, engine.get(), *prompt);

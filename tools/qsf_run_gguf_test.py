@@ -91,18 +91,56 @@ class GgufCase(unittest.TestCase):
 
     def test_a_moved_file_is_the_same_and_a_changed_one_is_not(self):
         self.assertEqual(self.call(self.model)[0], 0)
-        other = self.path("elsewhere.gguf")
-        os.rename(self.model, other)
         os.makedirs(self.path("sub"))
-        shutil.move(other, self.path("sub/my model.gguf"))
-        code, _, err = self.call(self.path("sub/my model.gguf"))
+        other = self.path("sub/another name.gguf")
+        os.rename(self.model, other)
+        code, _, err = self.call(other)
         self.assertEqual(code, 0, err)
         self.assertNotIn("converting", err)
-        os.utime(self.path("sub/my model.gguf"), (1, 1))
-        code, _, err = self.call(self.path("sub/my model.gguf"))
+        self.assertEqual(len(self.cached()), 1)
+        os.utime(other, (1, 1))
+        code, _, err = self.call(other)
         self.assertEqual(code, 0, err)
         self.assertIn("converting it once", err)
         self.assertEqual(len(self.cached()), 2)
+
+    def test_a_link_is_the_file_that_it_leads_to(self):
+        self.assertEqual(self.call(self.model)[0], 0)
+        os.symlink(self.model, self.path("link.gguf"))
+        code, _, err = self.call(self.path("link.gguf"))
+        self.assertEqual(code, 0, err)
+        self.assertNotIn("converting", err)
+
+    def test_a_name_without_an_ending_is_no_hindrance(self):
+        # As stores that name files after their content have them.
+        expected = self.call(self.model)[1]
+        os.rename(self.model, self.path("sha256-0123"))
+        self.assertEqual(self.call(self.path("sha256-0123"))[:2], (0, expected))
+
+    def test_a_damaged_conversion_says_how_to_go_on(self):
+        expected = self.call(self.model)[1]
+        converted = os.path.join(self.folder, self.cached()[0])
+        os.truncate(converted, 1000)
+        code, out, err = self.call(self.model)
+        self.assertEqual((code, out), (1, b""))
+        self.assertIn(f"remove {converted}", err)
+        os.remove(converted)
+        self.assertEqual(self.call(self.model)[:2], (0, expected))
+
+    def test_what_a_killed_converter_left_is_removed(self):
+        self.assertEqual(self.call(self.model)[0], 0)
+        ended = subprocess.Popen([CONVERT, "--version"], stdout=subprocess.DEVNULL)
+        ended.wait()
+        kept = f"other-0-0.qsf.tmp-{os.getpid()}-0"
+        for name in (f"other-0-0.qsf.tmp-{ended.pid}-0", kept):
+            with open(os.path.join(self.folder, name), "wb") as file:
+                file.write(b"half a model")
+        # Nothing to convert, nothing to tidy: another process may be at it.
+        self.assertEqual(self.call(self.model)[0], 0)
+        self.assertEqual(len(self.cached()), 3)
+        os.utime(self.model, (1, 1))
+        self.assertEqual(self.call(self.model)[0], 0)
+        self.assertEqual([name for name in self.cached() if "tmp" in name], [kept])
 
     def test_two_at_once_do_not_harm_each_other(self):
         runs = [subprocess.Popen([RUN, self.model, *ARGUMENTS], stdout=subprocess.PIPE,
