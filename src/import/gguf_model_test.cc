@@ -340,6 +340,31 @@ TEST_F(TinyGgufTest, AScaleInATensorOfItsOwnIsApplied) {
   EXPECT_NE((*scaled)->kept_format(SectionKind::kLayer, 0, 2), std::nullopt);
 }
 
+TEST_F(TinyGgufTest, FloatsThatAreTernaryAreKeptAsSuch) {
+  TinyLlama tiny;
+  tiny.type = 0;  // F32
+  tiny.change = [](std::string_view name, std::string& data) {
+    for (std::size_t i = 0; i < data.size() / 4; ++i) {
+      // The embedding has another magnitude for every value, the queries a second one at their end.
+      float w = 0.375F * static_cast<float>(static_cast<int>(i * i % 7 % 3) - 1);
+      if (name == "token_embd.weight") w = static_cast<float>(i % 100);
+      if (name == "blk.0.attn_q.weight" && i + 4 > data.size() / 4) w = 0.25F;
+      std::memcpy(data.data() + 4 * i, &w, sizeof w);
+    }
+  };
+  const auto model = open(tiny);
+  ASSERT_TRUE(model) << model.error().message();
+  const auto report = keep(**model);
+  ASSERT_TRUE(report) << report.error().message();
+  for (const TensorReport& tensor : report->tensors) {
+    if (tensor.rows == 1) continue;
+    const bool ternary = tensor.section == "layer 0" && tensor.kind != TensorKind::kAttnQ;
+    EXPECT_EQ(tensor.format.type, ternary ? QuantType::kTernaryBase3 : QuantType::kF32)
+        << tensor.source_name;
+    EXPECT_EQ(tensor.relative_error, 0.0) << tensor.source_name;
+  }
+}
+
 TEST_F(TinyGgufTest, AHeadIsTiedWhenItIsTheEmbedding) {
   const auto is_tied = [&](const TinyLlama& tiny) {
     const auto model = open(tiny);

@@ -452,13 +452,18 @@ Status Transcoder::choose_formats() {
       if (keeps && t.source->rows > 1) {
         auto own = source_.kept_format(t.section.kind, t.section.layer, i);
         if (own && is_asked_for(t) && own->type != format.type) own.reset();
-        kept[i] = own.has_value();
         if (own) {
           QSF_ASSIGN_OR_RETURN(format, choose_kept(t, *own));
-        } else if (t.section.kind == SectionKind::kLayer) {
-          QSF_ASSIGN_OR_RETURN(const TernaryScan scan, scan_ternary(t));
-          if (scan.is_natively_ternary()) format = block_format(options_.native_ternary, 0);
         }
+        // Ternary weights that are stored as floats are the same numbers in a tenth of the bits.
+        if ((!own || is_float_type(own->type)) && t.section.kind == SectionKind::kLayer) {
+          QSF_ASSIGN_OR_RETURN(const TernaryScan scan, scan_ternary(t));
+          if (scan.is_natively_ternary()) {
+            format = block_format(options_.native_ternary, 0);
+            own.reset();
+          }
+        }
+        kept[i] = own.has_value();
         n_matrices += t.section.kind == SectionKind::kLayer ? 1 : 0;
         n_exact += t.section.kind == SectionKind::kLayer && is_ternary(format.type) ? 1 : 0;
       }
