@@ -5,8 +5,8 @@
     make_random_gguf.py MODEL.qsf TYPE OUT.gguf [--head-type Q6_K] [--bin build/release/bin]
 
 MODEL.qsf is of the LLaMA family, such as `qsf-convert --random 1b` writes. TYPE is Q4_0, Q8_0,
-Q2_K, Q3_K, Q4_K, TQ1_0, TQ2_0 or F16. Needs numpy and gguf. Speed does not depend on the values;
-the text of such a model is nonsense by construction.
+Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, TQ1_0, TQ2_0 or F16. Needs numpy and gguf. Speed does not depend on
+the values; the text of such a model is nonsense by construction.
 """
 
 import argparse
@@ -59,7 +59,7 @@ class Writer:
     def scale_offsets(self, kind, n_bytes):
         """Where the f16 scales of a block stand: random bytes there could be no number."""
         names = self.gguf.GGMLQuantizationType
-        return {names.Q4_0: [0], names.Q8_0: [0], names.Q4_K: [0, 2],
+        return {names.Q4_0: [0], names.Q8_0: [0], names.Q4_K: [0, 2], names.Q5_K: [0, 2],
                 names.Q2_K: [n_bytes - 4, n_bytes - 2], names.Q3_K: [n_bytes - 2],
                 names.Q6_K: [n_bytes - 2], names.TQ1_0: [n_bytes - 2],
                 names.TQ2_0: [n_bytes - 2]}[kind]
@@ -114,7 +114,8 @@ class Writer:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("model", metavar="MODEL.qsf")
-    parser.add_argument("type", choices=["Q4_0", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "TQ1_0", "TQ2_0", "F16"])
+    parser.add_argument("type", choices=["Q4_0", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "TQ1_0",
+                                         "TQ2_0", "F16"])
     parser.add_argument("out", metavar="OUT.gguf")
     parser.add_argument("--head-type", choices=["Q6_K", "Q8_0", "Q4_0", "F16"],
                         help="of embedding and head; default Q6_K, with F16 weights F16")

@@ -37,6 +37,19 @@ template <QuantType kType>
   return kType == QuantType::kQ3K ? place.k % 2 : 0;
 }
 
+// Whether the scales of a type's sub-blocks of 16 columns are bytes or less: whole numbers that
+// multiply whole sums, so that a chunk of 64 columns needs floats once (matmul.h).
+template <QuantType kType>
+static constexpr bool kWholeScales = fixed_block(kType) == 16;
+
+// Where the code lines of sub-block `k` of a chunk of such a type are, from those of its first on;
+// for q3_k those of its pair.
+template <QuantType kType>
+[[gnu::always_inline]] static inline constexpr std::size_t quarter_offset(unsigned k) noexcept {
+  return (kType == QuantType::kQ3K ? k / 2 * 2 : k) * (std::size_t{2} * kRowGroup) *
+         code_bits(kType);
+}
+
 // Returns the place of column block `block`, counted in kBlock columns.
 template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline BlockPlace place_of(const std::byte* group,

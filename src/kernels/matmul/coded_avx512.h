@@ -32,6 +32,10 @@ static_assert(kRowGroup == 16 && kLineBytes == 64);
 [[gnu::always_inline]] static inline __m512i merge(__m512i a, __m512i mask, __m512i b) noexcept {
   return _mm512_ternarylogic_epi32(a, mask, b, 0xEA);
 }
+// a where the mask has a bit, b elsewhere.
+[[gnu::always_inline]] static inline __m512i choose(__m512i mask, __m512i a, __m512i b) noexcept {
+  return _mm512_ternarylogic_epi32(mask, a, b, 0xCA);
+}
 // Widens the 16 halves at `halves`.
 [[gnu::always_inline]] static inline __m512 load_halves(const std::byte* halves) noexcept {
   return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(halves)));
@@ -225,10 +229,20 @@ alignas(16) static constexpr std::uint32_t kToBottom[4][4] = {
     {0x80808002, 0x80808006, 0x8080800A, 0x8080800E},
     {0x80808003, 0x80808007, 0x8080800B, 0x8080800F}};
 
+// The lower half of every word at its top, the lower half twice and the upper half twice.
+alignas(16) static constexpr std::uint32_t kToUpperHalf[4] = {0x01008080, 0x05048080, 0x09088080,
+                                                              0x0D0C8080};
+alignas(16) static constexpr std::uint32_t kLowerHalfTwice[4] = {0x01000100, 0x05040504, 0x09080908,
+                                                                 0x0D0C0D0C};
+alignas(16) static constexpr std::uint32_t kUpperHalfTwice[4] = {0x03020302, 0x07060706, 0x0B0A0B0A,
+                                                                 0x0F0E0F0E};
+
+[[gnu::always_inline]] static inline __m512i indices_of(const std::uint32_t of_four[4]) noexcept {
+  return _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(of_four)));
+}
 [[gnu::always_inline]] static inline __m512i shuffle(__m512i words,
-                                                     const std::uint32_t indices[4]) noexcept {
-  const __m128i of_four = _mm_load_si128(reinterpret_cast<const __m128i*>(indices));
-  return _mm512_shuffle_epi8(words, _mm512_broadcast_i32x4(of_four));
+                                                     const std::uint32_t of_four[4]) noexcept {
+  return _mm512_shuffle_epi8(words, indices_of(of_four));
 }
 
 // Walks the blocks of one group in order. Panels start at columns that are a multiple of

@@ -23,7 +23,11 @@
 //          leaves the second term out (8-bit, and q3_k and q6_k, whose codes are taken less 4 and
 //          32). Sub-blocks of super-blocks have s = d * scale and m = dmin * min. ternary-row has s
 //          = 1 and m = -1, and acc is multiplied by the scale of the row at the end; qk256 has s =
-//          1, m = -2 and 0, 1, 3, 4 for its codes
+//          1, m = -2 and 0, 1, 3, 4 for its codes. q2_k, q3_k and q6_k, whose blocks have 16
+//          columns, are added up in whole numbers over a chunk of 64, which may be rounded once,
+//          when they become floats:
+//
+//            acc = acc + a * (d * sum(scale * dot(code, q)) + dmin * sum(min * sum(q)))
 //   kBf16  bf16 bits; matrix units
 //
 // This header is the whole contract. Implementations sit beside it, one file per form and

@@ -9,8 +9,8 @@
 // One or two rows of x would leave most of a tile empty; they take the kernel of VNNI.
 
 #include "kernels/amx_tiles.h"
-#include "kernels/matmul/matmul_i8_avx512.h"
 #include "kernels/matmul/matmul_variants.h"
+#include "kernels/matmul/whole_scales_avx512.h"
 
 namespace qsf::kernels {
 namespace {
@@ -39,12 +39,11 @@ template <std::uint32_t kBlock>
   return shapes;
 }
 
-// Adds the products of the block in the weight tile with n_x rows of x to their totals.
-template <QuantType kType, std::uint32_t kBlock>
-[[gnu::always_inline]] inline void add_block(const BlockScales& scales, const std::byte* codes,
-                                             const std::byte* chunk, unsigned half,
-                                             std::size_t stride, std::uint32_t n_x,
-                                             __m512* totals) noexcept {
+// Calls take(i, dots) for n_x rows of x, dots being their products with the block in the weight
+// tile.
+template <typename Take>
+[[gnu::always_inline]] inline void for_dots(const std::byte* codes, std::size_t stride,
+                                            std::uint32_t n_x, Take&& take) noexcept {
   alignas(64) std::int32_t dots[amx::kTileRows][kRowGroup];
   for (std::uint32_t first = 0; first < n_x; first += amx::kTileRows) {
     const std::uint32_t rest = n_x - first;
@@ -60,40 +59,103 @@ template <QuantType kType, std::uint32_t kBlock>
       amx::store<kLastSums>(dots, sizeof(dots[0]));
     }
     for (std::uint32_t i = 0; i < (rest < amx::kTileRows ? rest : amx::kTileRows); ++i) {
-      const float* fields = reinterpret_cast<const float*>(chunk + (first + i) * stride);
-      totals[first + i] = add_dots<kType>(totals[first + i], _mm512_load_si512(dots[i]), scales,
-                                          _mm512_set1_ps(fields[sum_field<kBlock>(half)]),
-                                          _mm512_set1_ps(fields[0]));
+      take(first + i, _mm512_load_si512(dots[i]));
     }
   }
+}
+
+// Adds the products of the block in the weight tile with n_x rows of x to their totals.
+template <QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] inline void add_block(const BlockScales& scales, const std::byte* codes,
+                                             const std::byte* chunk, unsigned half,
+                                             std::size_t stride, std::uint32_t n_x,
+                                             __m512* totals) noexcept {
+  for_dots(
+      codes, stride, n_x, [&](std::uint32_t i, __m512i dots) __attribute__((always_inline)) {
+        const float* fields = reinterpret_cast<const float*>(chunk + i * stride);
+        totals[i] = add_dots<kType>(totals[i], dots, scales,
+                                    _mm512_set1_ps(fields[sum_field<kBlock>(half)]),
+                                    _mm512_set1_ps(fields[0]));
+      });
+}
+
+// How the numbers of 16 bits of a chunk are multiplied.
+struct PairWords {
+  [[gnu::always_inline]] static inline __m512i words(__m512i sums, __m512i a, __m512i b) noexcept {
+    return _mm512_dpwssd_epi32(sums, a, b);
+  }
+};
+
+// Rows [first, first + n_x) of x times one group of a type with whole scales.
+template <QuantType kType>
+[[gnu::always_inline]] inline void multiply_whole_group(const std::byte* group, const Row& x,
+                                                        std::uint32_t n_chunks, std::size_t stride,
+                                                        std::uint32_t n_x,
+                                                        __m512* totals) noexcept {
+  __m512i fours[kChunkColumns / 4];
+  __m512i sums[kRowsAtOnce];
+  ChunkReader<kType> reader(group, 0);
+  ChunkFields fields;
+  for (std::uint32_t c = 0; c < n_chunks; ++c) {
+    decode_chunk<kType>(reader.next(&fields), fours);
+    const std::byte* chunk = x.chunks + c * sizeof(Int8Chunk);
+    for (std::uint32_t i = 0; i < n_x; ++i) {
+      sums[i] = zeros_of<PairWords, kType>(fields.scales, chunk + i * stride);
+    }
+    for (unsigned k = 0; k < 4; ++k) {
+      amx::load<kWeights>(fours + 4 * k, amx::kTileRowBytes);
+      const __m512i scale = scale_of(fields.scales, k);
+      for_dots(
+          x.codes + c * kChunkColumns + 16 * k, stride,
+          n_x, [&](std::uint32_t i, __m512i dots) __attribute__((always_inline)) {
+            sums[i] = _mm512_add_epi32(sums[i], _mm512_mullo_epi32(dots, scale));
+          });
+    }
+    for (std::uint32_t i = 0; i < n_x; ++i) {
+      totals[i] = add_chunk_sums<PairWords, kType>(totals[i], sums[i], fields, chunk + i * stride);
+    }
+  }
+}
+
+// Rows [first, first + n_x) of x times one group.
+template <QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] inline void multiply_group(const std::byte* group, const Row& x,
+                                                  std::uint32_t n_blocks, std::size_t stride,
+                                                  std::uint32_t n_x, __m512* totals) noexcept {
+  constexpr std::uint32_t kHalves = kChunkColumns / kBlock;
+  __m512i fours[kBlock / 4];
+  BlockReader<kType, kBlock> reader(group, 0);
+  BlockScales scales;
+  for (std::uint32_t block = 0; block < n_blocks; ++block) {
+    const std::byte* lines = reader.next(&scales);
+    decode_fours<kType, kBlock>(lines, scales.half, fours);
+    amx::load<kWeights>(fours, amx::kTileRowBytes);
+    add_block<kType, kBlock>(scales, x.codes + block * kBlock,
+                             x.chunks + block / kHalves * sizeof(Int8Chunk), block % kHalves,
+                             stride, n_x, totals);
+  }
+  for (std::uint32_t i = 0; i < n_x; ++i) totals[i] = scale_rows(reader, totals[i]);
 }
 
 // Rows [first, first + n_x) of x, at most kRowsAtOnce, times all groups.
 template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] inline void multiply_rows(const MatMulArgs& args, std::uint32_t first,
                                                  std::uint32_t n_x) noexcept {
-  constexpr std::uint32_t kHalves = kChunkColumns / kBlock;
   __m512 totals[kRowsAtOnce];
-  __m512i fours[kBlock / 4];
   const Row x = Row::of(args, first);
-  const std::uint32_t n_blocks = (args.n_cols + kBlock - 1) / kBlock;
   amx::configure(shapes_for<kBlock>(n_x));
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     for (std::uint32_t i = 0; i < n_x; ++i) totals[i] = _mm512_setzero_ps();
-    BlockReader<kType, kBlock> reader(group, 0);
-    BlockScales scales;
-    for (std::uint32_t block = 0; block < n_blocks; ++block) {
-      const std::byte* lines = reader.next(&scales);
-      decode_fours<kType, kBlock>(lines, scales.half, fours);
-      amx::load<kWeights>(fours, amx::kTileRowBytes);
-      add_block<kType, kBlock>(scales, x.codes + block * kBlock,
-                               x.chunks + block / kHalves * sizeof(Int8Chunk), block % kHalves,
-                               args.x_stride, n_x, totals);
+    if constexpr (kWholeScales<kType>) {
+      const auto n_chunks = static_cast<std::uint32_t>(int8_chunks(args.n_cols));
+      multiply_whole_group<kType>(group, x, n_chunks, args.x_stride, n_x, totals);
+    } else {
+      const std::uint32_t n_blocks = (args.n_cols + kBlock - 1) / kBlock;
+      multiply_group<kType, kBlock>(group, x, n_blocks, args.x_stride, n_x, totals);
     }
     for (std::uint32_t i = 0; i < n_x; ++i) {
-      store_rows(args.y + (first + i) * args.y_stride + row, scale_rows(reader, totals[i]),
-                 args.n_rows - row);
+      store_rows(args.y + (first + i) * args.y_stride + row, totals[i], args.n_rows - row);
     }
   }
   amx::release();

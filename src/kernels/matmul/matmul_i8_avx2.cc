@@ -2,9 +2,9 @@
 //
 // Products with int8 rows, AVX2 tier.
 
-#include "kernels/matmul/matmul_i8_maddubs.h"
 #include "kernels/matmul/matmul_variants.h"
 #include "kernels/matmul/vectors_avx2.h"
+#include "kernels/matmul/whole_scales_maddubs.h"
 
 namespace qsf::kernels {
 #define QSF_DEFINE(name, type, block)                             \
@@ -12,8 +12,14 @@ namespace qsf::kernels {
     maddubs::product<Avx2, QuantType::type, block>(args);         \
   }
 QSF_CODED_FORMATS(QSF_DEFINE)
-QSF_SUPER_FORMATS(QSF_DEFINE)
 QSF_ROW_FORMATS(QSF_DEFINE)
+#undef QSF_DEFINE
+
+#define QSF_DEFINE(name, type, block)                             \
+  void matmul_##name##_i8_avx2(const MatMulArgs& args) noexcept { \
+    maddubs::super_product<Avx2, QuantType::type, block>(args);   \
+  }
+QSF_SUPER_FORMATS(QSF_DEFINE)
 #undef QSF_DEFINE
 
 }  // namespace qsf::kernels

@@ -8,8 +8,8 @@
 
 #include <cstring>
 
-#include "kernels/matmul/matmul_i8_avx512.h"
 #include "kernels/matmul/matmul_variants.h"
+#include "kernels/matmul/whole_scales_avx512.h"
 
 namespace qsf::kernels {
 namespace {
@@ -86,6 +86,48 @@ struct PairDot {
       }
     }
   }
+
+  [[gnu::always_inline]] static inline __m512i words(__m512i sums, __m512i a, __m512i b) noexcept {
+    return _mm512_add_epi32(sums, _mm512_madd_epi16(a, b));
+  }
+
+  template <QuantType kType>
+  [[gnu::always_inline]] static inline __m512i chunk(const std::byte* lines, const std::byte* q,
+                                                     const QuarterPairs& scales,
+                                                     __m512i sums) noexcept {
+    __m512i fours[kChunkColumns / 4];
+    decode_chunk<kType>(lines, fours);
+    chunk_rows<Lines<kType, 16>::kLargest, 1>(fours, q, 0, scales, &sums);
+    return sums;
+  }
+
+  template <int kLargest, unsigned kRows>
+  [[gnu::always_inline]] static inline void chunk_rows(const __m512i* fours, const std::byte* q,
+                                                       std::size_t stride,
+                                                       const QuarterPairs& scales,
+                                                       __m512i* sums) noexcept {
+    // Fours of a sub-block whose pairs fit 16 bits.
+    constexpr unsigned kPart = kLargest <= 32767 / (2 * kLargestInt8 * 4) ? 4 : 2;
+#pragma GCC unroll 4
+    for (unsigned k = 0; k < 4; ++k) {
+      // Both halves of a row's word are sums of sub-block k: both take its scale.
+      const __m512i factors =
+          shuffle(scales.pair[k % 2], k < 2 ? kLowerHalfTwice : kUpperHalfTwice);
+#pragma GCC unroll 2
+      for (unsigned first = 4 * k; first < 4 * k + 4; first += kPart) {
+        __m512i pairs[kRows] = {};
+#pragma GCC unroll 4
+        for (unsigned four = first; four < first + kPart; ++four) {
+#pragma GCC unroll 4
+          for (unsigned i = 0; i < kRows; ++i) {
+            pairs[i] = add_pairs(pairs[i], fours[four], columns_of(q + i * stride + 4 * four));
+          }
+        }
+#pragma GCC unroll 4
+        for (unsigned i = 0; i < kRows; ++i) sums[i] = words(sums[i], pairs[i], factors);
+      }
+    }
+  }
 };
 
 }  // namespace
@@ -95,8 +137,14 @@ struct PairDot {
     coded<PairDot, QuantType::type, block>(args);                   \
   }
 QSF_CODED_FORMATS(QSF_DEFINE)
-QSF_SUPER_FORMATS(QSF_DEFINE)
 QSF_ROW_FORMATS(QSF_DEFINE)
+#undef QSF_DEFINE
+
+#define QSF_DEFINE(name, type, block)                               \
+  void matmul_##name##_i8_avx512(const MatMulArgs& args) noexcept { \
+    super<PairDot, QuantType::type, block>(args);                   \
+  }
+QSF_SUPER_FORMATS(QSF_DEFINE)
 #undef QSF_DEFINE
 
 }  // namespace qsf::kernels

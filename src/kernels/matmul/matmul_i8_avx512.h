@@ -40,8 +40,7 @@ struct Row {
     const std::byte* row = args.x + i * args.x_stride;
     return {row, row + int8_chunks_offset(args.n_cols)};
   }
-  // The field of an Int8Chunk: 0 is its scale, 1 and 2 are the sums of its halves, 3 that of both,
-  // 4 to 7 those of its quarters.
+  // The field of an Int8Chunk: 0 is its scale, 1 and 2 are the sums of its halves, 3 that of both.
   [[gnu::always_inline]] inline __m512 field(std::uint32_t chunk, unsigned index) const noexcept {
     return _mm512_set1_ps(reinterpret_cast<const float*>(chunks)[8 * chunk + index]);
   }
@@ -50,14 +49,7 @@ struct Row {
 // The sum field of a block: `half` counts the blocks of its chunk.
 template <std::uint32_t kBlock>
 static constexpr unsigned sum_field(unsigned half) noexcept {
-  return kBlock == 64 ? 3 : kBlock == 32 ? 1 + half : 4 + half;
-}
-
-// The blocks of a row to multiply: of blocks of 16, those of whole chunks.
-template <std::uint32_t kBlock>
-static constexpr std::uint32_t n_blocks_of(std::uint32_t n_columns) noexcept {
-  constexpr std::uint32_t kUnit = kBlock == 16 ? kChunkColumns : kBlock;
-  return (n_columns + kUnit - 1) / kUnit * (kUnit / kBlock);
+  return kBlock == 64 ? 3 : 1 + half;
 }
 
 // What has to be taken out of dots, times the sum of x: the offset of signed codes, and the zero
@@ -99,7 +91,7 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
   constexpr std::uint32_t kHalves = kChunkColumns / kBlock;
   constexpr std::uint32_t kLines = Lines<kType, kBlock>::kWithFields;
   const Row x = Row::of(args, 0);
-  const std::uint32_t n_blocks = n_blocks_of<kBlock>(args.n_cols);
+  const std::uint32_t n_blocks = (args.n_cols + kBlock - 1) / kBlock;
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     __m512 total = _mm512_setzero_ps();
@@ -199,7 +191,7 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
   constexpr std::uint32_t kHalves = kChunkColumns / kBlock;
   __m512 totals[kPanelRows];
   const Row x = Row::of(args, first);
-  const std::uint32_t n_blocks = n_blocks_of<kBlock>(n_columns);
+  const std::uint32_t n_blocks = (n_columns + kBlock - 1) / kBlock;
   const std::byte* codes = x.codes + first_column;
   const std::byte* chunks = x.chunks + first_column / kChunkColumns * sizeof(Int8Chunk);
   const std::byte* group = args.weights;

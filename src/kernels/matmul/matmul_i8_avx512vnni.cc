@@ -5,8 +5,8 @@
 
 #include <cstring>
 
-#include "kernels/matmul/matmul_i8_avx512.h"
 #include "kernels/matmul/matmul_variants.h"
+#include "kernels/matmul/whole_scales_avx512.h"
 
 namespace qsf::kernels {
 namespace {
@@ -20,21 +20,57 @@ using namespace avx512;
   return _mm512_dpbusd_epi32(sums, four, _mm512_set1_epi32(columns));
 }
 
+// Sums over the columns of a sub-block of q2_k. Of the four fields of its line only two are shifted
+// down: the others are summed four times too large, first, and the sum goes on from there.
+[[gnu::always_inline]] inline __m512i dot_two_bits(const std::byte* line,
+                                                   const std::byte* q) noexcept {
+  const __m512i even = bytes_of(0x03);
+  const __m512i odd = bytes_of(0x0C);
+  const __m512i raw = load_line(line);
+  const __m512i raw4 = _mm512_srli_epi32(raw, 4);
+  __m512i sum = dot_four(_mm512_setzero_si512(), _mm512_and_si512(raw, odd), q + 4);
+  sum = _mm512_srai_epi32(dot_four(sum, _mm512_and_si512(raw4, odd), q + 12), 2);
+  sum = dot_four(sum, _mm512_and_si512(raw, even), q);
+  return dot_four(sum, _mm512_and_si512(raw4, even), q + 8);
+}
+
+// The same for a pair of sub-blocks of q3_k. The first is kept in the lower half of every byte and
+// the second in the upper one, so that one step joins the bits of both.
+[[gnu::always_inline]] inline void dot_three_bits(const std::byte* lines, const std::byte* q,
+                                                  __m512i dots[2]) noexcept {
+  const __m512i lower_half = bytes_of(0x0F);
+  const __m512i upper_bits = bytes_of(0x66);
+  const __m512i first = load_line(lines);
+  const __m512i second = load_line(lines + kLineBytes);
+  const __m512i low = load_line(lines + 2 * kLineBytes);
+  const __m512i high[2] = {choose(lower_half, first, _mm512_slli_epi32(second, 4)),
+                           choose(lower_half, _mm512_srli_epi32(first, 4), second)};
+  __m512i sums[2] = {};
+#pragma GCC unroll 4
+  for (unsigned four = 0; four < 4; ++four) {
+    const __m512i codes =
+        choose(upper_bits, move_bits(high[four / 2], four % 2 * 2, 1), move_bits(low, four, 0));
+    sums[0] = dot_four(sums[0], _mm512_and_si512(codes, bytes_of(0x07)), q + 4 * four);
+    sums[1] = dot_four(sums[1], _mm512_and_si512(codes, bytes_of(0x70)), q + 16 + 4 * four);
+  }
+  dots[0] = sums[0];
+  dots[1] = _mm512_srai_epi32(sums[1], 4);
+}
+
+// Adds two dots that fit 16 bits, each times its half of `scales`.
+[[gnu::always_inline]] inline __m512i add_scaled(__m512i sums, __m512i low, __m512i high,
+                                                 __m512i scales) noexcept {
+  const __m512i to_upper = indices_of(kToUpperHalf);
+  const __m512i both = _mm512_mask_shuffle_epi8(low, 0xCCCCCCCCCCCCCCCC, high, to_upper);
+  return _mm512_dpwssd_epi32(sums, both, scales);
+}
+
 struct VnniDot {
   // Codes stay shifted where they stand in their line: sums of one shift are kept together and
   // shifted back, exactly, when the block is done.
   template <QuantType kType, std::uint32_t kBlock>
   [[gnu::always_inline]] static inline __m512i lines(const std::byte* lines, unsigned half,
                                                      const std::byte* q) noexcept {
-    if constexpr (kBlock == 16) {
-      // So few that shifting codes costs less than shifting sums; blocks overlap each other.
-      __m512i sum = _mm512_setzero_si512();
-      for_fours<kType, kBlock>(
-          lines, half, [&](unsigned four, __m512i codes) __attribute__((always_inline)) {
-            sum = dot_four(sum, codes, q + 4 * four);
-          });
-      return sum;
-    }
     __m512i sums[4] = {};
     int shifts[4] = {};
     for_shifted_fours<kType, kBlock>(
@@ -71,6 +107,74 @@ struct VnniDot {
       for (unsigned k = 1; k < kSums; ++k) dots[i] = _mm512_add_epi32(dots[i], sums[i][k]);
     }
   }
+
+  [[gnu::always_inline]] static inline __m512i words(__m512i sums, __m512i a, __m512i b) noexcept {
+    return _mm512_dpwssd_epi32(sums, a, b);
+  }
+
+  template <QuantType kType>
+  [[gnu::always_inline]] static inline __m512i chunk(const std::byte* lines, const std::byte* q,
+                                                     const QuarterPairs& scales,
+                                                     __m512i sums) noexcept {
+    __m512i dots[4];
+    if constexpr (kType == QuantType::kQ2K) {
+#pragma GCC unroll 4
+      for (unsigned k = 0; k < 4; ++k) dots[k] = dot_two_bits(lines + k * kLineBytes, q + 16 * k);
+    } else if constexpr (kType == QuantType::kQ3K) {
+      dot_three_bits(lines, q, dots);
+      dot_three_bits(lines + 3 * kLineBytes, q + 32, dots + 2);
+    } else {
+#pragma GCC unroll 4
+      for (unsigned k = 0; k < 4; ++k) {
+        dots[k] = _mm512_setzero_si512();
+        for_fours<kType, 16>(
+            lines + quarter_offset<kType>(k),
+            0, [&](unsigned four, __m512i codes) __attribute__((always_inline)) {
+              dots[k] = dot_four(dots[k], codes, q + 16 * k + 4 * four);
+            });
+      }
+    }
+    return add_quarters<Lines<kType, 16>::kLargest>(dots, scales, sums);
+  }
+
+  template <int kLargest, unsigned kRows>
+  [[gnu::always_inline]] static inline void chunk_rows(const __m512i* fours, const std::byte* q,
+                                                       std::size_t stride,
+                                                       const QuarterPairs& scales,
+                                                       __m512i* sums) noexcept {
+    __m512i dots[kRows][4] = {};
+#pragma GCC unroll 4
+    for (unsigned k = 0; k < 4; ++k) {
+#pragma GCC unroll 4
+      for (unsigned four = 4 * k; four < 4 * k + 4; ++four) {
+#pragma GCC unroll 4
+        for (unsigned i = 0; i < kRows; ++i) {
+          dots[i][k] = dot_four(dots[i][k], fours[four], q + i * stride + 4 * four);
+        }
+      }
+    }
+#pragma GCC unroll 4
+    for (unsigned i = 0; i < kRows; ++i) {
+      sums[i] = add_quarters<kLargest>(dots[i], scales, sums[i]);
+    }
+  }
+
+ private:
+  // Adds the dots of the four sub-blocks of a chunk, times their scales.
+  template <int kLargest>
+  [[gnu::always_inline]] static inline __m512i add_quarters(const __m512i dots[4],
+                                                            const QuarterPairs& scales,
+                                                            __m512i sums) noexcept {
+    if constexpr (kLargest * 127 * 16 <= 32767) {
+      sums = add_scaled(sums, dots[0], dots[2], scales.pair[0]);
+      return add_scaled(sums, dots[1], dots[3], scales.pair[1]);
+    }
+#pragma GCC unroll 4
+    for (unsigned k = 0; k < 4; ++k) {
+      sums = _mm512_add_epi32(sums, _mm512_mullo_epi32(dots[k], scale_of(scales, k)));
+    }
+    return sums;
+  }
 };
 
 }  // namespace
@@ -80,8 +184,14 @@ struct VnniDot {
     coded<VnniDot, QuantType::type, block>(args);                       \
   }
 QSF_CODED_FORMATS(QSF_DEFINE)
-QSF_SUPER_FORMATS(QSF_DEFINE)
 QSF_ROW_FORMATS(QSF_DEFINE)
+#undef QSF_DEFINE
+
+#define QSF_DEFINE(name, type, block)                                   \
+  void matmul_##name##_i8_avx512vnni(const MatMulArgs& args) noexcept { \
+    super<VnniDot, QuantType::type, block>(args);                       \
+  }
+QSF_SUPER_FORMATS(QSF_DEFINE)
 #undef QSF_DEFINE
 
 }  // namespace qsf::kernels

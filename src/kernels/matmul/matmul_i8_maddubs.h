@@ -224,7 +224,8 @@ template <typename V, typename Take>
   const Ints high_mask = V::splat_bytes(0x06);
   const Ints low_mask = V::splat_bytes(0x01);
   const Ints high = V::load(from + half * kLineBytes);
-  const Ints low = V::down32(V::load(from + 2 * kLineBytes), 4 * half);
+  Ints low = V::load(from + 2 * kLineBytes);
+  if (half != 0) low = V::down32(low, 4);
   each<4>([&](auto field) __attribute__((always_inline)) {
     constexpr int kField = static_cast<int>(decltype(field)::value);
     take(field,
@@ -308,13 +309,7 @@ template <typename V, QuantType kType>
 [[gnu::always_inline]] static inline typename V::Floats add_term(
     typename V::Floats total, typename V::Ints dot, typename V::Floats scale,
     typename V::Floats min, const std::byte* chunk, std::size_t sum_at) noexcept {
-  typename V::Floats products = V::to_floats(dot);
-  if constexpr (code_zero(kType) != 0) {
-    // Whole numbers below 2^24: the zero of the codes is taken out exactly.
-    products =
-        V::add(products, V::multiply(V::splat(kZeroPoint<kType>), V::splat_at(chunk + sum_at)));
-  }
-  typename V::Floats term = V::multiply(scale, products);
+  typename V::Floats term = V::multiply(scale, V::to_floats(dot));
   if constexpr (!kMultipliesSigned<kType>) {
     term = V::add(term, V::multiply(min, V::splat_at(chunk + sum_at)));
   }
@@ -368,9 +363,6 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
 template <std::uint32_t kBlock>
 [[gnu::always_inline]] static inline std::size_t sum_offset(std::uint32_t block) noexcept {
   if constexpr (kBlock == kChunkColumns) return offsetof(Int8Chunk, sum);
-  if constexpr (kBlock == 16) {
-    return offsetof(Int8Chunk, quarter_sums) + block % 4 * sizeof(float);
-  }
   return block % 2 == 0 ? offsetof(Int8Chunk, low_sum) : offsetof(Int8Chunk, high_sum);
 }
 
@@ -468,7 +460,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
 
 // How a strip's codes are multiplied: what differs between types once they are unpacked.
 template <QuantType kType>
-static constexpr QuantType kStripType = code_zero(kType) != 0 || code_bits(kType) == 5 ? kType
+static constexpr QuantType kStripType = code_bits(kType) == 5   ? kType
                                         : code_bits(kType) == 8 ? QuantType::kQ8
                                         : code_bits(kType) == 4 ? QuantType::kQ4
                                                                 : QuantType::kQ3;
@@ -489,9 +481,9 @@ struct Tile {
   typename V::Ints sums[kRows][V::kVectors];
 };
 
-// Exact sums of kFours fours of columns of a strip with kRows rows of x, which fit 16 bits.
-template <typename V, std::uint32_t kFours, std::uint32_t kBlock, std::uint32_t kRows>
-[[gnu::always_inline]] static inline Tile<V, kRows> dot_fours(const Strip<kBlock>& strip,
+// Exact sums of kFours fours of columns with kRows rows of x, two of 16 bits a row of weights.
+template <typename V, std::uint32_t kFours, std::uint32_t kRows>
+[[gnu::always_inline]] static inline Tile<V, kRows> sum_fours(const std::byte* strip,
                                                               std::uint32_t first,
                                                               const Inputs& in) noexcept {
   using Ints = typename V::Ints;
@@ -503,7 +495,7 @@ template <typename V, std::uint32_t kFours, std::uint32_t kBlock, std::uint32_t 
   for (std::uint32_t four = first; four < first + kFours; ++four) {
     Ints codes[V::kVectors];
     each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
-      codes[v] = V::load(strip.codes + four * kLineBytes + v * sizeof(Ints));
+      codes[v] = V::load(strip + four * kLineBytes + v * sizeof(Ints));
     });
     each<kRows>([&](unsigned i) __attribute__((always_inline)) {
       const Ints q = in_order(V::splat_four(in.codes(i) + 4 * four));
@@ -512,6 +504,15 @@ template <typename V, std::uint32_t kFours, std::uint32_t kBlock, std::uint32_t 
       });
     });
   }
+  return tile;
+}
+
+// The same, the two sums of a row added up.
+template <typename V, std::uint32_t kFours, std::uint32_t kBlock, std::uint32_t kRows>
+[[gnu::always_inline]] static inline Tile<V, kRows> dot_fours(const Strip<kBlock>& strip,
+                                                              std::uint32_t first,
+                                                              const Inputs& in) noexcept {
+  auto tile = sum_fours<V, kFours, kRows>(strip.codes, first, in);
   each<kRows>([&](unsigned i) __attribute__((always_inline)) {
     each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
       tile.sums[i][v] = V::add_pairs(tile.sums[i][v]);

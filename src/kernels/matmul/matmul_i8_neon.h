@@ -16,6 +16,8 @@
 #ifndef QSF_KERNELS_MATMUL_MATMUL_I8_NEON_H_
 #define QSF_KERNELS_MATMUL_MATMUL_I8_NEON_H_
 
+#include <cstring>
+
 #include "kernels/matmul/coded_neon.h"
 #include "kernels/matmul/matmul.h"
 
@@ -80,7 +82,7 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
     const std::byte* codes = x + std::size_t{block} * kBlock;
     const std::byte* chunk =
         x + int8_chunks_offset(args.n_cols) + block / kHalves * sizeof(Int8Chunk);
-    const unsigned sum_field = kBlock == 64 ? 3 : kBlock == 32 ? 1 + block % 2 : 4 + block % 4;
+    const unsigned sum_field = kBlock == 64 ? 3 : 1 + block % 2;
     std::uint32_t i = 0;
     for (; i + 2 <= n_x; i += 2) {
       add_block<Dot, kType, kBlock, 2>(strip, fields, codes + i * args.x_stride,
@@ -91,6 +93,98 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
       add_block<Dot, kType, kBlock, 1>(strip, fields, codes + i * args.x_stride,
                                        chunk + i * args.x_stride, sum_field, args.x_stride,
                                        totals + i);
+    }
+  }
+}
+
+// The scales and mins of the four sub-blocks of a chunk.
+struct ChunkFields {
+  Rows d;
+  Rows dmin;
+  int32x4_t scales[4][4];  // of sub-block k, rows 4v .. 4v + 3
+  int32x4_t mins[4][4];
+};
+
+template <QuantType kType>
+[[gnu::always_inline]] static inline ChunkFields load_chunk_fields(
+    const BlockPlace& place) noexcept {
+  ChunkFields out;
+  out.d = load_halves(place.scales);
+  if constexpr (has_min(kType)) out.dmin = load_halves(place.mins);
+  const Words bytes = load_words(place.low);
+  const uint32x4_t four_bits = vdupq_n_u32(15);
+#pragma GCC unroll 4
+  for (int k = 0; k < 4; ++k) {
+#pragma GCC unroll 4
+    for (unsigned v = 0; v < 4; ++v) {
+      if constexpr (has_min(kType)) {
+        const uint32x4_t fields = vshlq_u32(bytes.v[v], vdupq_n_s32(-8 * k));
+        out.scales[k][v] = vreinterpretq_s32_u32(vandq_u32(fields, four_bits));
+        out.mins[k][v] = vreinterpretq_s32_u32(vandq_u32(vshrq_n_u32(fields, 4), four_bits));
+      } else {
+        const uint32x4_t top = vshlq_u32(bytes.v[v], vdupq_n_s32(24 - 8 * k));
+        out.scales[k][v] = vshrq_n_s32(vreinterpretq_s32_u32(top), 24);
+      }
+    }
+  }
+  return out;
+}
+
+// Adds the products of a decoded chunk of a type with whole scales and one row of x to its totals.
+template <typename Dot, QuantType kType>
+[[gnu::always_inline]] static inline void add_chunk(const Four* strip, const ChunkFields& fields,
+                                                    const std::byte* codes,
+                                                    const std::byte* chunk_at,
+                                                    Rows* totals) noexcept {
+  Int8Chunk chunk;
+  std::memcpy(&chunk, chunk_at, sizeof(chunk));
+  int32x4_t scaled[4] = {};
+  int32x4_t shifts[4] = {};
+#pragma GCC unroll 4
+  for (unsigned k = 0; k < 4; ++k) {
+    typename Dot::Sums sums = {};
+    Dot::add(&sums, strip[4 * k], strip[4 * k + 1], codes + 16 * k);
+    Dot::add(&sums, strip[4 * k + 2], strip[4 * k + 3], codes + 16 * k + 8);
+#pragma GCC unroll 4
+    for (unsigned v = 0; v < 4; ++v) {
+      scaled[v] = vmlaq_s32(scaled[v], Dot::finish(sums, v), fields.scales[k][v]);
+      if constexpr (has_min(kType)) {
+        shifts[v] = vmlaq_n_s32(shifts[v], fields.mins[k][v], chunk.quarter_sums[quarter_place(k)]);
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (unsigned v = 0; v < 4; ++v) {
+    float32x4_t term = vmulq_f32(fields.d.v[v], vcvtq_f32_s32(scaled[v]));
+    if constexpr (has_min(kType)) {
+      term = vaddq_f32(term, vmulq_f32(fields.dmin.v[v], vcvtq_f32_s32(shifts[v])));
+    }
+    totals->v[v] = vaddq_f32(totals->v[v], vmulq_n_f32(term, chunk.scale));
+  }
+}
+
+// Rows [first, first + n_x) of x times one group of a type with whole scales.
+template <typename Dot, QuantType kType>
+[[gnu::always_inline]] static inline void multiply_whole_group(const MatMulArgs& args,
+                                                               const std::byte* group,
+                                                               std::uint32_t first,
+                                                               std::uint32_t n_x,
+                                                               Rows* totals) noexcept {
+  const std::byte* x = args.x + first * args.x_stride;
+  Four strip[kChunkColumns / 4];
+  for (std::uint32_t c = 0; c < int8_chunks(args.n_cols); ++c) {
+    const BlockPlace place = place_of<kType, 16>(group, std::size_t{4} * c);
+    const ChunkFields fields = load_chunk_fields<kType>(place);
+    __builtin_prefetch(place.codes + args.prefetch_bytes);
+    for (unsigned four = 0; four < kChunkColumns / 4; ++four) {
+      const unsigned k = four / 4;
+      strip[four] = decode_four<kType, 16>(place.codes + quarter_offset<kType>(k), k % 2, four % 4);
+    }
+    const std::byte* codes = x + std::size_t{c} * kChunkColumns;
+    const std::byte* chunk = x + int8_chunks_offset(args.n_cols) + c * sizeof(Int8Chunk);
+    for (std::uint32_t i = 0; i < n_x; ++i) {
+      add_chunk<Dot, kType>(strip, fields, codes + i * args.x_stride, chunk + i * args.x_stride,
+                            totals + i);
     }
   }
 }
@@ -119,7 +213,11 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
       for (std::uint32_t i = 0; i < n_x; ++i) {
         for (unsigned v = 0; v < 4; ++v) totals[i].v[v] = vdupq_n_f32(0.0F);
       }
-      multiply_group<Dot, kType, kBlock>(args, group, first, n_x, totals);
+      if constexpr (kWholeScales<kType>) {
+        multiply_whole_group<Dot, kType>(args, group, first, n_x, totals);
+      } else {
+        multiply_group<Dot, kType, kBlock>(args, group, first, n_x, totals);
+      }
       scale_totals<kType>(group, n_x, totals);
       for (std::uint32_t i = 0; i < n_x; ++i) {
         store_rows(args.y + (first + i) * args.y_stride + row, totals[i], args.n_rows - row);

@@ -184,8 +184,7 @@ template <QuantType kType, std::uint32_t kBlock>
     const std::byte* x = args.x + (first_x + i) * args.x_stride;
     Int8Chunk chunk;
     std::memcpy(&chunk, x + chunk_at, sizeof(chunk));
-    const float sum = kBlock == 16                  ? chunk.quarter_sums[block % 4]
-                      : kBlock == 64                ? chunk.sum
+    const float sum = kBlock == 64                  ? chunk.sum
                       : column % kChunkColumns == 0 ? chunk.low_sum
                                                     : chunk.high_sum;
     i32x4 dots[4];
@@ -198,17 +197,86 @@ template <QuantType kType, std::uint32_t kBlock>
   }
 }
 
+// The scales and mins of the four sub-blocks of a chunk.
+struct ChunkFields {
+  Rows16 d;
+  Rows16 dmin;
+  i32x4 scales[4][4];  // of sub-block k, rows 4v .. 4v + 3
+  i32x4 mins[4][4];
+};
+
+template <QuantType kType>
+[[gnu::always_inline]] inline ChunkFields load_chunk_fields(const BlockPlace& place) noexcept {
+  ChunkFields out;
+  out.d = load_half_rows(place.scales);
+  if constexpr (has_min(kType)) out.dmin = load_half_rows(place.mins);
+  const Words16 bytes = load_line(place.low);
+  for (unsigned k = 0; k < 4; ++k) {
+    for (unsigned v = 0; v < 4; ++v) {
+      if constexpr (has_min(kType)) {
+        const u32x4 fields = bytes.v[v] >> (8 * k);
+        out.scales[k][v] = reinterpret_cast<i32x4>(fields & 15U);
+        out.mins[k][v] = reinterpret_cast<i32x4>((fields >> 4) & 15U);
+      } else {
+        out.scales[k][v] = reinterpret_cast<i32x4>(bytes.v[v] << (24 - 8 * k)) >> 24;
+      }
+    }
+  }
+  return out;
+}
+
+// Adds one chunk of a type with whole scales to the totals of n_x rows of x.
+template <QuantType kType>
+[[gnu::always_inline]] inline void add_chunk(const MatMulArgs& args, const std::byte* group,
+                                             std::uint32_t index, std::uint32_t first_x,
+                                             std::uint32_t n_x, Rows16* totals) noexcept {
+  FourColumns strip[kChunkColumns / 4];
+  const BlockPlace place = place_of<kType, 16>(group, std::size_t{4} * index);
+  const ChunkFields fields = load_chunk_fields<kType>(place);
+  for (unsigned four = 0; four < kChunkColumns / 4; ++four) {
+    const unsigned k = four / 4;
+    strip[four] = decode_four<kType, 16>(place.codes + quarter_offset<kType>(k), k % 2, four % 4);
+  }
+  for (std::uint32_t i = 0; i < n_x; ++i) {
+    const std::byte* x = args.x + (first_x + i) * args.x_stride;
+    Int8Chunk chunk;
+    std::memcpy(&chunk, x + int8_chunks_offset(args.n_cols) + index * sizeof(chunk), sizeof(chunk));
+    i32x4 scaled[4] = {};
+    i32x4 shifts[4] = {};
+    for (unsigned k = 0; k < 4; ++k) {
+      i32x4 dots[4];
+      dot_block<kType, 16>(strip + 4 * k, x + index * kChunkColumns + 16 * k, dots);
+      for (unsigned v = 0; v < 4; ++v) {
+        scaled[v] += fields.scales[k][v] * dots[v];
+        if constexpr (has_min(kType)) {
+          shifts[v] += fields.mins[k][v] * chunk.quarter_sums[quarter_place(k)];
+        }
+      }
+    }
+    for (unsigned v = 0; v < 4; ++v) {
+      f32x4 term = fields.d.v[v] * to_f32(scaled[v]);
+      if constexpr (has_min(kType)) term += fields.dmin.v[v] * to_f32(shifts[v]);
+      totals[i].v[v] += term * chunk.scale;
+    }
+  }
+}
+
 template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] inline void coded(const MatMulArgs& args) noexcept {
   Rows16 totals[kRowsAtOnce];
-  const std::uint32_t n_blocks = (args.n_cols + kBlock - 1) / kBlock;
+  constexpr std::uint32_t kColumns = kWholeScales<kType> ? kChunkColumns : kBlock;
+  const std::uint32_t n_blocks = (args.n_cols + kColumns - 1) / kColumns;
   for (std::uint32_t first = 0; first < args.n_x; first += kRowsAtOnce) {
     const std::uint32_t n_x = args.n_x - first < kRowsAtOnce ? args.n_x - first : kRowsAtOnce;
     const std::byte* group = args.weights;
     for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
       for (std::uint32_t i = 0; i < n_x; ++i) totals[i] = zero_rows();
       for (std::uint32_t block = 0; block < n_blocks; ++block) {
-        add_block<kType, kBlock>(args, group, block, first, n_x, totals);
+        if constexpr (kWholeScales<kType>) {
+          add_chunk<kType>(args, group, block, first, n_x, totals);
+        } else {
+          add_block<kType, kBlock>(args, group, block, first, n_x, totals);
+        }
       }
       scale_totals<kType>(group, totals, n_x);
       store_totals(totals, args, first, n_x, row);

@@ -4,8 +4,8 @@
 
 #include <immintrin.h>
 
-#include "kernels/matmul/matmul_i8_maddubs.h"
 #include "kernels/matmul/matmul_variants.h"
+#include "kernels/matmul/whole_scales_maddubs.h"
 
 namespace qsf::kernels {
 namespace {
@@ -82,6 +82,10 @@ struct Sse42 {
   [[gnu::always_inline]] static Ints add_pairs(Ints a) noexcept {
     return _mm_madd_epi16(a, _mm_set1_epi16(1));
   }
+  // Multiplies 16-bit lanes and adds the two products of every row.
+  [[gnu::always_inline]] static Ints multiply_words(Ints a, Ints b) noexcept {
+    return _mm_madd_epi16(a, b);
+  }
   [[gnu::always_inline]] static Floats to_floats(Ints a) noexcept { return _mm_cvtepi32_ps(a); }
   // Finite halves: exponent and mantissa move to their places with copies of the sign, the mask
   // drops the copies, and one exact product rebases the exponent and normalises subnormals.
@@ -117,8 +121,14 @@ struct Sse42 {
     maddubs::product<Sse42, QuantType::type, block>(args);         \
   }
 QSF_CODED_FORMATS(QSF_DEFINE)
-QSF_SUPER_FORMATS(QSF_DEFINE)
 QSF_ROW_FORMATS(QSF_DEFINE)
+#undef QSF_DEFINE
+
+#define QSF_DEFINE(name, type, block)                              \
+  void matmul_##name##_i8_sse42(const MatMulArgs& args) noexcept { \
+    maddubs::super_product<Sse42, QuantType::type, block>(args);   \
+  }
+QSF_SUPER_FORMATS(QSF_DEFINE)
 #undef QSF_DEFINE
 
 }  // namespace qsf::kernels

@@ -37,12 +37,20 @@ inline constexpr std::uint32_t kChunkColumns = 64;
 // What a product needs of a chunk beside its codes. Sums are of the codes: whole numbers.
 struct Int8Chunk {
   float scale;
-  float low_sum;          // of columns 0 to 31
-  float high_sum;         // of columns 32 to 63
-  float sum;              // of both
-  float quarter_sums[4];  // of 16 columns each
+  float low_sum;                 // of columns 0 to 31
+  float high_sum;                // of columns 32 to 63
+  float sum;                     // of both
+  std::int16_t quarter_sums[4];  // of 16 columns each, placed by quarter_place
+  std::int16_t
+      quarter_zeros[4];  // the same, times -4: products of them take the zeros of codes out
 };
 static_assert(sizeof(Int8Chunk) == 32);
+
+// Where the sum of a quarter stands in quarter_sums and quarter_zeros: bytes 0 and 2 of a word and
+// bytes 1 and 3 are pairs of 16 bits after a shift and a mask, so their quarters are pairs as well.
+constexpr unsigned quarter_place(unsigned quarter) noexcept {
+  return quarter % 2 * 2 + quarter / 2;
+}
 
 constexpr std::size_t int8_chunks(std::uint32_t n_cols) noexcept {
   return (std::size_t{n_cols} + kChunkColumns - 1) / kChunkColumns;

@@ -45,16 +45,20 @@ struct Values64 {
                                                       Int8Chunk out, std::byte* codes,
                                                       std::byte* chunk) noexcept {
   I32<k16> code[4];
+  float sums[4];
 #pragma GCC unroll 4
   for (unsigned k = 0; k < 4; ++k) {
     code[k] = round_to_i32(values.lanes[k] * splat<k16>(inverse));
     const U8x16 bytes = to_bytes(code[k]);
     std::memcpy(codes + 16 * k, &bytes, sizeof bytes);
-    out.quarter_sums[k] = static_cast<float>(sum_lanes(code[k]));
+    const std::int32_t sum = sum_lanes(code[k]);
+    sums[k] = static_cast<float>(sum);
+    out.quarter_sums[quarter_place(k)] = static_cast<std::int16_t>(sum);
+    out.quarter_zeros[quarter_place(k)] = static_cast<std::int16_t>(-4 * sum);
   }
   // Whole numbers far below 2^24: no sum is rounded.
-  out.low_sum = out.quarter_sums[0] + out.quarter_sums[1];
-  out.high_sum = out.quarter_sums[2] + out.quarter_sums[3];
+  out.low_sum = sums[0] + sums[1];
+  out.high_sum = sums[2] + sums[3];
   out.sum = out.low_sum + out.high_sum;
   std::memcpy(chunk, &out, sizeof out);
 }
@@ -113,7 +117,8 @@ static float row_to_int8(const float* x, std::byte* out, std::uint32_t n_cols) n
   if (!(max > kSmallestRowMax)) max = kSmallestRowMax;
   std::byte* const chunks =
       out + ((std::size_t{n_cols} + kChunkColumns - 1) / kChunkColumns) * kChunkColumns;
-  const Int8Chunk chunk{.scale = 1.0F, .low_sum = 0.0F, .high_sum = 0.0F, .sum = 0.0F};
+  Int8Chunk chunk = {};
+  chunk.scale = 1.0F;
   for_chunks(x, n_cols, [&](const Values64& values, std::uint32_t c) QSF_INLINE {
     // Nothing that is not finite meets a conversion to whole numbers.
     store_chunk(finite ? values : Values64{}, 127.0F / max, chunk, out + c,

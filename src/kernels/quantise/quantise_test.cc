@@ -95,7 +95,11 @@ TEST_P(QuantiseTest, MatchesTheDefinition) {
         EXPECT_EQ(row.chunks[k].low_sum, sums[0] + sums[1]);
         EXPECT_EQ(row.chunks[k].high_sum, sums[2] + sums[3]);
         EXPECT_EQ(row.chunks[k].sum, sums[0] + sums[1] + sums[2] + sums[3]);
-        for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(row.chunks[k].quarter_sums[i], sums[i]);
+        for (std::size_t i = 0; i < 4; ++i) {
+          const unsigned at = quarter_place(i);
+          EXPECT_EQ(static_cast<float>(row.chunks[k].quarter_sums[at]), sums[i]);
+          EXPECT_EQ(static_cast<float>(row.chunks[k].quarter_zeros[at]), -4.0F * sums[i]);
+        }
       }
     }
   }

@@ -166,9 +166,12 @@ void make_row(BlockFormat format, std::uint32_t n_cols, Data data, SeededRng& rn
   }
 }
 
+// A scale and a min, and the whole numbers that multiply them in super-blocks of 16 sub-blocks.
 struct Fields {
   float scale;
   float min;
+  std::int32_t scale_factor = 1;
+  std::int32_t min_factor = 1;
 };
 
 // Reads what the type stores for block `b`; a min that is not stored is 0.
@@ -182,12 +185,11 @@ Fields read_fields(BlockFormat format, ByteSpan row, std::uint64_t b) {
     case ScaleForm::kBlockMin: return {half(at), half(at + 2)};
     case ScaleForm::kSuperNibble: {
       const auto byte = static_cast<unsigned>(row[at + 4 + b % 16]);
-      return {half(at) * static_cast<float>(byte % 16),
-              half(at + 2) * static_cast<float>(byte / 16)};
+      return {half(at), half(at + 2), static_cast<std::int32_t>(byte % 16),
+              static_cast<std::int32_t>(byte / 16)};
     }
     case ScaleForm::kSuperSigned: {
-      const auto scale = static_cast<std::int8_t>(row[at + 2 + b % 16]);
-      return {half(at) * static_cast<float>(scale), 0.0F};
+      return {half(at), 0.0F, static_cast<std::int8_t>(row[at + 2 + b % 16])};
     }
     case ScaleForm::kSuperBlock: break;
   }
@@ -221,7 +223,11 @@ void quantise_chunk(const float* x, std::byte* codes, std::byte* chunk_at) {
     const auto code = static_cast<std::int8_t>(std::nearbyint(x[c] * inverse));
     codes[c] = static_cast<std::byte>(code);
     (c < 32 ? chunk.low_sum : chunk.high_sum) += static_cast<float>(code);
-    chunk.quarter_sums[c / 16] += static_cast<float>(code);
+    std::int16_t& quarter_sum = chunk.quarter_sums[quarter_place(c / 16)];
+    quarter_sum = static_cast<std::int16_t>(quarter_sum + code);
+  }
+  for (unsigned i = 0; i < 4; ++i) {
+    chunk.quarter_zeros[i] = static_cast<std::int16_t>(-4 * chunk.quarter_sums[i]);
   }
   chunk.sum = chunk.low_sum + chunk.high_sum;
   std::memcpy(chunk_at, &chunk, sizeof(chunk));
@@ -303,7 +309,7 @@ void WeightProblem::read_back(ByteSpan row, std::uint32_t row_index) {
           .unpack(row.data() + locate_in_row(format_, b).codes, format_.block, codes.data());
     }
     const std::uint8_t code = codes[c % format_.block];
-    auto [scale, min] = read_fields(format_, row, b);
+    auto [scale, min, scale_factor, min_factor] = read_fields(format_, row, b);
     std::int32_t factor = code;
     switch (format_.type) {
       case QuantType::kQ2S: min = -1.5F * scale; break;
@@ -319,10 +325,12 @@ void WeightProblem::read_back(ByteSpan row, std::uint32_t row_index) {
       default: break;
     }
     codes_[std::size_t{row_index} * n_cols_ + c] = factor;
-    blocks_[row_index * blocks_per_row(format_, n_cols_) + b] = {scale, min};
-    exact = (static_cast<double>(scale) * factor + min) * row_scale;
-    magnitude = (std::fabs(static_cast<double>(scale) * factor) + std::fabs(min)) *
-                std::fabs(static_cast<double>(row_scale));
+    blocks_[row_index * blocks_per_row(format_, n_cols_) + b] = {scale, min, scale_factor,
+                                                                 min_factor};
+    const double scaled = static_cast<double>(scale) * scale_factor * factor;
+    const double shift = static_cast<double>(min) * min_factor;
+    exact = (scaled + shift) * row_scale;
+    magnitude = (std::fabs(scaled) + std::fabs(shift)) * std::fabs(static_cast<double>(row_scale));
   }
 }
 
@@ -356,19 +364,25 @@ std::vector<float> WeightProblem::run(const MatMulKernel& kernel) const {
 float WeightProblem::int8_answer(std::size_t i, std::size_t row) const {
   const std::byte* x = input_row(Input::kInt8, i);
   const std::uint64_t n_blocks = blocks_per_row(format_, n_cols_);
+  // Blocks of 16 are added up in whole numbers to chunks.
+  const std::uint64_t n_together = format_.block == 16 ? kChunkColumns / 16 : 1;
   float total = 0.0F;
-  for (std::uint64_t b = 0; b < n_blocks; ++b) {
-    const std::uint64_t first = b * format_.block;
-    const std::uint64_t last = std::min<std::uint64_t>(first + format_.block, n_cols_);
+  for (std::uint64_t b = 0; b < n_blocks; b += n_together) {
     std::int32_t dot = 0;
     std::int32_t sum = 0;
-    for (std::uint64_t c = first; c < last; ++c) {
-      const auto q = static_cast<std::int8_t>(x[c]);
-      dot += codes_[row * n_cols_ + c] * q;
-      sum += q;
+    for (std::uint64_t k = b; k < std::min(b + n_together, n_blocks); ++k) {
+      const Block& block = blocks_[row * n_blocks + k];
+      const std::uint64_t first = k * format_.block;
+      const std::uint64_t last = std::min<std::uint64_t>(first + format_.block, n_cols_);
+      for (std::uint64_t c = first; c < last; ++c) {
+        const auto q = static_cast<std::int8_t>(x[c]);
+        dot += block.scale_factor * codes_[row * n_cols_ + c] * q;
+        sum += block.min_factor * q;
+      }
     }
     Int8Chunk chunk;
-    std::memcpy(&chunk, x + int8_chunks_offset(n_cols_) + first / kChunkColumns * sizeof(chunk),
+    const std::uint64_t chunk_index = b * format_.block / kChunkColumns;
+    std::memcpy(&chunk, x + int8_chunks_offset(n_cols_) + chunk_index * sizeof(chunk),
                 sizeof(chunk));
     const Block& block = blocks_[row * n_blocks + b];
     const float scaled = block.scale * static_cast<float>(dot);

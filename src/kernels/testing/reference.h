@@ -66,6 +66,9 @@ class WeightProblem {
   struct Block {
     float scale;
     float min;
+    // Of blocks of 16: the whole numbers that multiply them. 1 of others.
+    std::int32_t scale_factor;
+    std::int32_t min_factor;
   };
 
   void read_back(ByteSpan row, std::uint32_t row_index);

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: MIT
+//
+// Products with int8 rows for CPUs whose widest product of bytes is maddubs, for the types whose
+// scales are whole numbers (q2_k, q3_k, q6_k): as matmul_i8_maddubs.h, by chunks of 64 columns.
+//
+// The product that adds the two 16-bit sums of a row multiplies them with the scale of their
+// sub-block at once, in the place of ones, and only the sums of a chunk become floats. Scales and
+// mins are pairs of 16 bits, of sub-blocks 0 and 2 and of 1 and 3, as their bytes yield them.
+
+#ifndef QSF_KERNELS_MATMUL_WHOLE_SCALES_MADDUBS_H_
+#define QSF_KERNELS_MATMUL_WHOLE_SCALES_MADDUBS_H_
+
+#include "kernels/matmul/matmul_i8_maddubs.h"
+
+namespace qsf::kernels::maddubs {
+
+// The scales and mins of a chunk, of the rows in one vector.
+template <typename V>
+struct ChunkFields {
+  typename V::Ints scales[2];
+  typename V::Ints mins[2];  // without meaning for types without
+};
+
+template <typename V, QuantType kType>
+[[gnu::always_inline]] static inline ChunkFields<V> load_chunk_fields(
+    const std::byte* from) noexcept {
+  const typename V::Ints bytes = V::load(from);
+  ChunkFields<V> out;
+  if constexpr (has_min(kType)) {
+    const typename V::Ints nibble = V::splat_int(0x000F000F);
+    out.scales[0] = V::both(bytes, nibble);
+    out.scales[1] = V::both(V::template down<8>(bytes), nibble);
+    out.mins[0] = V::both(V::template down<4>(bytes), nibble);
+    out.mins[1] = V::template down<12>(bytes);
+  } else {
+    out.scales[0] = V::template down_signed<8>(V::template up<8>(bytes));
+    out.scales[1] = V::template down_signed<8>(bytes);
+    out.mins[0] = out.mins[1] = V::zero();
+  }
+  return out;
+}
+
+// The scale of sub-block kQuarter for both sums of a row.
+template <typename V, unsigned kQuarter>
+[[gnu::always_inline]] static inline typename V::Ints scale_twice(
+    const ChunkFields<V>& fields) noexcept {
+  const __m128i lower = _mm_setr_epi8(0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13);
+  const __m128i upper = _mm_setr_epi8(2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15);
+  return V::look_up(fields.scales[kQuarter % 2], V::repeat(kQuarter < 2 ? lower : upper));
+}
+
+// The sum of fields times numbers of the quarters of a chunk.
+template <typename V>
+[[gnu::always_inline]] static inline typename V::Ints times_quarters(
+    const typename V::Ints fields[2], const std::byte* quarters) noexcept {
+  return V::add32(V::multiply_words(fields[0], V::splat_four(quarters)),
+                  V::multiply_words(fields[1], V::splat_four(quarters + 4)));
+}
+
+// What the sums of a chunk begin with: the share of the zero of the codes.
+template <typename V, QuantType kType>
+[[gnu::always_inline]] static inline typename V::Ints zeros_of(const typename V::Ints scales[2],
+                                                               const std::byte* chunk) noexcept {
+  if constexpr (code_zero(kType) == 0) return V::zero();
+  const auto fours = times_quarters<V>(scales, chunk + offsetof(Int8Chunk, quarter_zeros));
+  return code_zero(kType) == 4 ? fours : V::up32(fours, 3);
+}
+static_assert(code_zero(QuantType::kQ3K) == 4 && code_zero(QuantType::kQ6K) == 4 << 3);
+
+// Adds the sums of a chunk to the totals of the rows in one vector, in the order of matmul.h.
+template <typename V, QuantType kType>
+[[gnu::always_inline]] static inline typename V::Floats add_chunk_sums(
+    typename V::Floats total, typename V::Ints sums, typename V::Floats d, typename V::Floats dmin,
+    const typename V::Ints mins[2], const std::byte* chunk) noexcept {
+  typename V::Floats term = V::multiply(d, V::to_floats(sums));
+  if constexpr (has_min(kType)) {
+    const auto shifts = times_quarters<V>(mins, chunk + offsetof(Int8Chunk, quarter_sums));
+    term = V::add(term, V::multiply(dmin, V::to_floats(shifts)));
+  }
+  return V::add(total, V::multiply(term, V::splat_at(chunk)));
+}
+
+// Products of fours of a sub-block that fit a 16-bit sum.
+template <QuantType kType>
+static constexpr std::uint32_t kFoursPerSum = fours_per_sum<kType, 16>();
+
+// Adds sub-block kQuarter, times its scales, to the sums of kRows rows of x.
+template <typename V, QuantType kType, unsigned kQuarter, std::uint32_t kRows>
+[[gnu::always_inline]] static inline void add_quarter(const std::byte* lines, unsigned v,
+                                                      const ChunkFields<V>& fields,
+                                                      const std::byte* const x[kRows],
+                                                      std::size_t column,
+                                                      typename V::Ints sums[kRows]) noexcept {
+  using Ints = typename V::Ints;
+  const Ints scale = scale_twice<V, kQuarter>(fields);
+  Ints even[kRows];
+  Ints odd[kRows];
+  each<kRows>([&](unsigned i) __attribute__((always_inline)) { even[i] = odd[i] = V::zero(); });
+  for_fours<V, kType, 16>(
+      lines + quarter_offset<kType>(kQuarter), kQuarter % 2,
+      v, [&](unsigned four, Ints codes, bool is_odd) __attribute__((always_inline)) {
+        each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+          const Ints q = in_order(V::splat_four(x[i] + column + 16 * kQuarter + 4 * four));
+          const Ints pairs = V::multiply_pairs(codes, q);
+          if (is_odd) {
+            odd[i] = in_order(V::add16(odd[i], pairs));
+          } else {
+            even[i] = in_order(V::add16(even[i], pairs));
+          }
+          if (four % kFoursPerSum<kType> != kFoursPerSum<kType> - 1) return;
+          if constexpr (kOddShift<kType> != 0) {
+            even[i] = V::add16(even[i], V::template down_signed<kOddShift<kType>>(odd[i]));
+          }
+          sums[i] = V::add32(sums[i], V::multiply_words(even[i], scale));
+          even[i] = odd[i] = V::zero();
+        });
+      });
+}
+
+// d and dmin of the rows of a super-block.
+template <typename V, QuantType kType>
+struct SuperFields {
+  typename V::Floats d[V::kVectors];
+  typename V::Floats dmin[V::kVectors];  // 0 of types without
+
+  [[gnu::always_inline]] inline void load(const BlockPlace& place) noexcept {
+    each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+      d[v] = V::widen_halves(place.scales + v * V::kRows * 2);
+      if constexpr (has_min(kType)) dmin[v] = V::widen_halves(place.mins + v * V::kRows * 2);
+    });
+  }
+};
+
+template <QuantType kType>
+static constexpr std::size_t kChunkBytes = kCodeBytes<kType, kChunkColumns>;
+static constexpr std::uint32_t kSuperChunks = kSuperColumns / kChunkColumns;
+
+// The product with n_x <= kRows rows of x, unpacked codes in registers. Rows that are too many are
+// the last one again, and not stored.
+template <typename V, QuantType kType, std::uint32_t kRows>
+[[gnu::always_inline]] static inline void few_whole_rows(const MatMulArgs& args) noexcept {
+  const auto n_chunks = static_cast<std::uint32_t>(int8_chunks(args.n_cols));
+  const std::byte* x[kRows];
+  each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+    x[i] = args.x + (i < args.n_x ? i : args.n_x - 1) * args.x_stride;
+  });
+  const std::byte* group = args.weights;
+  for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
+    typename V::Floats totals[kRows][V::kVectors];
+    each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+      each<V::kVectors>([&](unsigned v)
+                            __attribute__((always_inline)) { totals[i][v] = V::splat(0.0F); });
+    });
+    SuperFields<V, kType> super = {};
+    const std::byte* done = group;
+    for (std::uint32_t c = 0; c < n_chunks; ++c) {
+      const BlockPlace place = place_of<kType, 16>(group, std::size_t{4} * c);
+      if (c % kSuperChunks == 0) super.load(place);
+      const std::byte* end = place.codes + kChunkBytes<kType>;
+      prefetch<V>(done, end, args.prefetch_bytes);
+      done = end;
+      const std::size_t column = std::size_t{c} * kChunkColumns;
+      const std::size_t chunk = int8_chunks_offset(args.n_cols) + c * sizeof(Int8Chunk);
+      // No more than this loop is left to run: unrolled as well, code would outgrow the L1.
+#pragma GCC unroll 1
+      for (unsigned v = 0; v < V::kVectors; ++v) {
+        const auto fields = load_chunk_fields<V, kType>(place.low + v * sizeof(typename V::Ints));
+        typename V::Ints sums[kRows];
+        each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+          sums[i] = zeros_of<V, kType>(fields.scales, x[i] + chunk);
+        });
+        each<4>([&](auto quarter) __attribute__((always_inline)) {
+          add_quarter<V, kType, decltype(quarter)::value, kRows>(place.codes, v, fields, x, column,
+                                                                 sums);
+        });
+        each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+          totals[i][v] = add_chunk_sums<V, kType>(totals[i][v], sums[i], super.d[v], super.dmin[v],
+                                                  fields.mins, x[i] + chunk);
+        });
+      }
+    }
+    each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+      if (i >= args.n_x) return;
+      store_rows<V>(totals[i], args.y + i * args.y_stride + row, args.n_rows - row);
+    });
+  }
+}
+
+// A chunk of 16 rows, unpacked.
+template <typename V, QuantType kType>
+struct alignas(64) ChunkStrip {
+  std::byte codes[kChunkColumns * kRowGroup];
+  typename V::Ints scales[4][V::kVectors];  // of each sub-block, for both sums of a row
+  typename V::Ints pairs[V::kVectors][2];   // of scales
+  typename V::Ints mins[V::kVectors][2];
+  SuperFields<V, kType> super;
+};
+
+template <typename V, QuantType kType>
+[[gnu::always_inline]] static inline void unpack_chunk(const BlockPlace& place,
+                                                       ChunkStrip<V, kType>* strip) noexcept {
+  using Ints = typename V::Ints;
+  each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+    const auto fields = load_chunk_fields<V, kType>(place.low + v * sizeof(Ints));
+    each<2>([&](unsigned pair) __attribute__((always_inline)) {
+      strip->pairs[v][pair] = fields.scales[pair];
+      strip->mins[v][pair] = fields.mins[pair];
+    });
+    each<4>([&](auto quarter) __attribute__((always_inline)) {
+      constexpr unsigned kQuarter = decltype(quarter)::value;
+      strip->scales[kQuarter][v] = scale_twice<V, kQuarter>(fields);
+      std::byte* to = strip->codes + 4 * kQuarter * kLineBytes + v * sizeof(Ints);
+      for_fours<V, kType, 16>(
+          place.codes + quarter_offset<kType>(kQuarter), kQuarter % 2,
+          v, [&](unsigned four, Ints codes, bool is_odd) __attribute__((always_inline)) {
+            V::store(to + four * kLineBytes,
+                     is_odd ? V::template down<kOddShift<kType>>(codes) : codes);
+          });
+    });
+  });
+}
+
+// Adds a strip's products with kRows rows of x to their totals [kRows][16].
+template <typename V, QuantType kType, std::uint32_t kRows>
+[[gnu::always_inline]] static inline void multiply_chunk_tile(const ChunkStrip<V, kType>& strip,
+                                                              const Inputs& in,
+                                                              float* totals) noexcept {
+  Tile<V, kRows> sums;
+  each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+    each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+      sums.sums[i][v] = zeros_of<V, kType>(strip.pairs[v], in.chunk + i * in.stride);
+    });
+  });
+  for (unsigned four = 0; four < kChunkColumns / 4; four += kFoursPerSum<kType>) {
+    const auto tile = sum_fours<V, kFoursPerSum<kType>, kRows>(strip.codes, four, in);
+    each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+      each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+        sums.sums[i][v] = V::add32(sums.sums[i][v],
+                                   V::multiply_words(tile.sums[i][v], strip.scales[four / 4][v]));
+      });
+    });
+  }
+  each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+    each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+      float* total = totals + i * kRowGroup + v * V::kRows;
+      V::store(total, add_chunk_sums<V, kType>(V::load_floats(total), sums.sums[i][v],
+                                               strip.super.d[v], strip.super.dmin[v], strip.mins[v],
+                                               in.chunk + i * in.stride));
+    });
+  });
+}
+
+// Adds a strip's products with n_x rows of x to their totals.
+template <typename V, QuantType kType>
+[[gnu::noinline]] static void multiply_chunk_strip(const ChunkStrip<V, kType>& strip, Inputs in,
+                                                   std::uint32_t n_x, float* totals) noexcept {
+  std::uint32_t i = 0;
+  for (; i + V::kTileRows <= n_x; i += V::kTileRows) {
+    multiply_chunk_tile<V, kType, V::kTileRows>(strip, in, totals + i * kRowGroup);
+    in.x += V::kTileRows * in.stride;
+    in.chunk += V::kTileRows * in.stride;
+  }
+  for (; i < n_x; ++i) {
+    multiply_chunk_tile<V, kType, 1>(strip, in, totals + i * kRowGroup);
+    in.x += in.stride;
+    in.chunk += in.stride;
+  }
+}
+
+// The product with n_x <= kRowsAtOnce rows of x, unpacked codes in a strip.
+template <typename V, QuantType kType>
+[[gnu::always_inline]] static inline void many_whole_rows(const MatMulArgs& args,
+                                                          const std::byte* x, float* y,
+                                                          std::uint32_t n_x) noexcept {
+  alignas(64) float totals[kRowsAtOnce * kRowGroup];
+  ChunkStrip<V, kType> strip = {};
+  const auto n_chunks = static_cast<std::uint32_t>(int8_chunks(args.n_cols));
+  const std::byte* group = args.weights;
+  for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
+    std::memset(totals, 0, n_x * kRowGroup * sizeof(float));
+    const std::byte* done = group;
+    for (std::uint32_t c = 0; c < n_chunks; ++c) {
+      const BlockPlace place = place_of<kType, 16>(group, std::size_t{4} * c);
+      if (c % kSuperChunks == 0) strip.super.load(place);
+      unpack_chunk<V, kType>(place, &strip);
+      const std::byte* end = place.codes + kChunkBytes<kType>;
+      prefetch<V>(done, end, args.prefetch_bytes);
+      done = end;
+      const Inputs in{.x = x + std::size_t{c} * kChunkColumns,
+                      .chunk = x + int8_chunks_offset(args.n_cols) + c * sizeof(Int8Chunk),
+                      .sum_at = 0,
+                      .stride = args.x_stride};
+      multiply_chunk_strip<V, kType>(strip, in, n_x, totals);
+    }
+    for (std::uint32_t i = 0; i < n_x; ++i) {
+      typename V::Floats rows[V::kVectors];
+      for (unsigned v = 0; v < V::kVectors; ++v) {
+        rows[v] = V::load_floats(totals + i * kRowGroup + v * V::kRows);
+      }
+      store_rows<V>(rows, y + i * args.y_stride + row, args.n_rows - row);
+    }
+  }
+}
+
+// The kernel of one format of super-blocks.
+template <typename V, QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] static inline void super_product(const MatMulArgs& args) noexcept {
+  if constexpr (!kWholeScales<kType>) {
+    product<V, kType, kBlock>(args);
+    return;
+  } else {
+    switch (args.n_x) {
+      case 0: return;
+      case 1: few_whole_rows<V, kType, 1>(args); return;
+      case 2: few_whole_rows<V, kType, 2>(args); return;
+      case 3:
+      case kFewRows: few_whole_rows<V, kType, kFewRows>(args); return;
+      default: break;
+    }
+    const std::uint32_t step = rows_at_once(args.x_stride, kRowsAtOnce, V::kTileRows);
+    for (std::uint32_t first = 0; first < args.n_x; first += step) {
+      const std::uint32_t rest = args.n_x - first;
+      many_whole_rows<V, kType>(args, args.x + first * args.x_stride,
+                                args.y + first * args.y_stride, rest < step ? rest : step);
+    }
+  }
+}
+
+}  // namespace qsf::kernels::maddubs
+
+#endif  // QSF_KERNELS_MATMUL_WHOLE_SCALES_MADDUBS_H_
