@@ -82,6 +82,13 @@ template <typename Ints>
   return value;
 }
 
+// The same for an address: what is loaded from there is loaded anew, and no compiler keeps the
+// values of one vector's turn, for want of registers on the stack, for the next.
+[[gnu::always_inline]] static inline const std::byte* again(const std::byte* address) noexcept {
+  asm volatile("" : "+r"(address));
+  return address;
+}
+
 // One block of a group: its code lines, and scales and mins of its rows.
 template <typename V>
 struct Block {
@@ -182,7 +189,7 @@ template <typename V, QuantType kType>
 // Codes of odd fields are left where they stand: unpacked, they are this many bits too large.
 template <QuantType kType>
 static constexpr int kOddShift = kType == QuantType::kQk256 ? 0
-                                 : kType == QuantType::kQ3K ? 0
+                                 : kType == QuantType::kQ3K ? 3
                                  : code_bits(kType) == 2    ? 2
                                  : code_bits(kType) == 3    ? 1
                                                             : 0;
@@ -216,23 +223,32 @@ template <typename V, unsigned kHighBits, std::uint32_t kBlock, typename Take>
   });
 }
 
-// The fours of 16 columns of 3-bit codes that share a 1-bit line with 16 others.
+// The fours of 16 columns of 3-bit codes that share a 1-bit line with 16 others. Tables spread the
+// bits of two fields over a byte each: the even one at its bottom, the odd one from bit 3 on.
 template <typename V, typename Take>
 [[gnu::always_inline]] static inline void for_half_fours(const std::byte* from, unsigned half,
                                                          Take&& take) noexcept {
   using Ints = typename V::Ints;
-  const Ints high_mask = V::splat_bytes(0x06);
-  const Ints low_mask = V::splat_bytes(0x01);
+  const Ints nibble = V::splat_bytes(0x0F);
+  const Ints even = V::splat_bytes(0x07);
+  const Ints odd = V::splat_bytes(0x38);
+  const Ints high_bits =
+      V::repeat(_mm_setr_epi8(0, 2, 4, 6, 16, 18, 20, 22, 32, 34, 36, 38, 48, 50, 52, 54));
+  const Ints low_bits = V::repeat(_mm_setr_epi8(0, 1, 8, 9, 0, 1, 8, 9, 0, 1, 8, 9, 0, 1, 8, 9));
+  const Ints next_low_bits =
+      V::repeat(_mm_setr_epi8(0, 0, 0, 0, 1, 1, 1, 1, 8, 8, 8, 8, 9, 9, 9, 9));
   const Ints high = V::load(from + half * kLineBytes);
   Ints low = V::load(from + 2 * kLineBytes);
-  if (half != 0) low = V::down32(low, 4);
-  each<4>([&](auto field) __attribute__((always_inline)) {
-    constexpr int kField = static_cast<int>(decltype(field)::value);
-    take(field,
-         V::either(V::both(moved<V, 2 * kField, 1>(high), high_mask),
-                   V::both(moved<V, kField, 0>(low), low_mask)),
-         false);
-  });
+  if (half != 0) low = V::template down<4>(low);
+  low = V::both(low, nibble);
+  const Ints first =
+      V::either(V::look_up(high_bits, V::both(high, nibble)), V::look_up(low_bits, low));
+  const Ints second = V::either(V::look_up(high_bits, V::both(V::template down<4>(high), nibble)),
+                                V::look_up(next_low_bits, low));
+  take(Index<0>{}, V::both(first, even), false);
+  take(Index<1>{}, V::both(first, odd), true);
+  take(Index<2>{}, V::both(second, even), false);
+  take(Index<3>{}, V::both(second, odd), true);
 }
 
 // Calls take(four, codes, odd) for every four columns of a block in vector v of the lines, where

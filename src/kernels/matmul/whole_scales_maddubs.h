@@ -164,18 +164,20 @@ template <typename V, QuantType kType, std::uint32_t kRows>
       // No more than this loop is left to run: unrolled as well, code would outgrow the L1.
 #pragma GCC unroll 1
       for (unsigned v = 0; v < V::kVectors; ++v) {
+        const std::byte* rows[kRows];
+        each<kRows>([&](unsigned i) __attribute__((always_inline)) { rows[i] = again(x[i]); });
         const auto fields = load_chunk_fields<V, kType>(place.low + v * sizeof(typename V::Ints));
         typename V::Ints sums[kRows];
         each<kRows>([&](unsigned i) __attribute__((always_inline)) {
-          sums[i] = zeros_of<V, kType>(fields.scales, x[i] + chunk);
+          sums[i] = zeros_of<V, kType>(fields.scales, rows[i] + chunk);
         });
         each<4>([&](auto quarter) __attribute__((always_inline)) {
-          add_quarter<V, kType, decltype(quarter)::value, kRows>(place.codes, v, fields, x, column,
-                                                                 sums);
+          add_quarter<V, kType, decltype(quarter)::value, kRows>(place.codes, v, fields, rows,
+                                                                 column, sums);
         });
         each<kRows>([&](unsigned i) __attribute__((always_inline)) {
           totals[i][v] = add_chunk_sums<V, kType>(totals[i][v], sums[i], super.d[v], super.dmin[v],
-                                                  fields.mins, x[i] + chunk);
+                                                  fields.mins, rows[i] + chunk);
         });
       }
     }
