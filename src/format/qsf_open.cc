@@ -43,7 +43,13 @@ Result<HeaderBytes> read_header(const File& file, bool verify_crc) {
     return corrupt("%llu bytes are too few for a QSF file", ull{file.size_bytes()});
   }
   QSF_RETURN_IF_ERROR(file.read_exact_at(0, h));
-  if (as_text(ByteSpan(h).first(kQsfMagic.size())) != kQsfMagic) {
+  const std::string_view magic = as_text(ByteSpan(h).first(kQsfMagic.size()));
+  if (magic == "GGUF") {
+    return corrupt(
+        "not a QSF file but a GGUF file: convert it with qsf-convert, or give it to qsf-run under "
+        "a name that ends in .gguf");
+  }
+  if (magic != kQsfMagic) {
     return corrupt("not a QSF file: it starts with %02x %02x %02x %02x, expected \"QSF1\"",
                    load_le<std::uint8_t>(h, 0), load_le<std::uint8_t>(h, 1),
                    load_le<std::uint8_t>(h, 2), load_le<std::uint8_t>(h, 3));
