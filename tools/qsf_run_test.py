@@ -174,7 +174,8 @@ class Failures(Case):
         self.refused(1, "not a QSF file: it starts with 51 53 46 30", write("magic.qsf", b"QSF0" * 1000),
                      "--prompt", "a")
         self.refused(1, "but a GGUF file: convert it with qsf-convert",
-                     write("model.bin", b"GGUF" * 1000), "--prompt", "a")
+                     write("model.bin", b"GGUF" * 1000), "--file", write("text", b"a b c"),
+                     tool=PERPLEXITY)
         self.refused(1, "no such file", "", "--prompt", "a")
         unreadable = write("two\nlines.qsf", b"")
         self.refused(1, "two lines.qsf", unreadable, "--prompt", "a")

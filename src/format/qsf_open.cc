@@ -46,8 +46,8 @@ Result<HeaderBytes> read_header(const File& file, bool verify_crc) {
   const std::string_view magic = as_text(ByteSpan(h).first(kQsfMagic.size()));
   if (magic == "GGUF") {
     return corrupt(
-        "not a QSF file but a GGUF file: convert it with qsf-convert, or give it to qsf-run under "
-        "a name that ends in .gguf");
+        "not a QSF file but a GGUF file: convert it with qsf-convert, or give it to qsf-run, which "
+        "does so by itself");
   }
   if (magic != kQsfMagic) {
     return corrupt("not a QSF file: it starts with %02x %02x %02x %02x, expected \"QSF1\"",
