@@ -7,7 +7,7 @@
 // are what a product of attention has side by side in a vector: the slots of scores, the dimensions
 // of the output. Neither needs a sum across lanes or a transposition.
 //
-// Columns are those of the head in f32 and f16. In 8 and 4 bits zeros fill them up to a multiple of
+// Columns are those of the head in f32 and f16. In fewer bits zeros fill them up to a multiple of
 // 16, keys are rotated, and codes and f16 scales are those of kernels/kv_rows/kv_rows.h, a scale
 // for kv_group columns of a slot. A block has the codes first, then the scales:
 //
@@ -16,6 +16,9 @@
 //   4 bits   [columns][kKvPageSlots / 2] bytes,      [kKvPageSlots][columns / 16] units of 8 bytes,
 //            byte j holding slot j in bits 0-3       byte j of a unit holding column j in bits 0-3
 //            and slot j + 32 in bits 4-7             and column j + 8 in bits 4-7
+//   2 bits   [columns][kKvPageSlots / 4] bytes,      [kKvPageSlots][columns / 16] units of 4 bytes,
+//            byte j holding slot j + 16 f            byte j of a unit holding column j + 4 f
+//            in bits 2f and 2f + 1                   in bits 2f and 2f + 1
 //   scales   [columns / group][kKvPageSlots]         [kKvPageSlots][columns / group]
 //
 // Every block is a multiple of 64 bytes.
@@ -30,17 +33,19 @@
 
 namespace qsf {
 
-enum class KvType : std::uint8_t { kF32 = 0, kF16 = 1, k8Bit = 2, k4Bit = 3 };
+enum class KvType : std::uint8_t { kF32 = 0, kF16 = 1, k8Bit = 2, k4Bit = 3, k2Bit = 4 };
 
-inline constexpr KvType kAllKvTypes[] = {KvType::kF32, KvType::kF16, KvType::k8Bit, KvType::k4Bit};
+inline constexpr KvType kAllKvTypes[] = {KvType::kF32, KvType::kF16, KvType::k8Bit, KvType::k4Bit,
+                                         KvType::k2Bit};
+inline constexpr KvType kQuantisedKvTypes[] = {KvType::k8Bit, KvType::k4Bit, KvType::k2Bit};
 inline constexpr std::uint32_t kKvPageSlots = 64;
 
 [[gnu::always_inline]] constexpr bool kv_is_quantised(KvType type) noexcept {
-  return type == KvType::k8Bit || type == KvType::k4Bit;
+  return type == KvType::k8Bit || type == KvType::k4Bit || type == KvType::k2Bit;
 }
 
 [[gnu::always_inline]] constexpr std::uint32_t kv_bits(KvType type) noexcept {
-  constexpr std::uint32_t kBits[] = {32, 16, 8, 4};
+  constexpr std::uint32_t kBits[] = {32, 16, 8, 4, 2};
   return kBits[static_cast<unsigned>(type)];
 }
 
@@ -50,8 +55,8 @@ inline constexpr std::uint32_t kKvPageSlots = 64;
   return kv_is_quantised(type) ? (head_dim + 15) / 16 * 16 : head_dim;
 }
 
-// Columns that share a scale: in 8 bits all of a row, in 4 bits 32, or 16 where the rotation's
-// block is no larger. Requires  type is quantised
+// Columns that share a scale: in 8 bits all of a row, in 4 and 2 bits 32, or 16 where the
+// rotation's block is no larger. Means nothing in f32 and f16.
 [[gnu::always_inline]] constexpr std::uint32_t kv_group(KvType type,
                                                         std::uint32_t head_dim) noexcept {
   const std::uint32_t columns = kv_columns(type, head_dim);
@@ -78,7 +83,7 @@ inline constexpr std::uint32_t kKvPageSlots = 64;
 
 // As the options of programs name it.
 constexpr std::string_view kv_type_name(KvType type) noexcept {
-  constexpr std::string_view kNames[] = {"f32", "f16", "8", "4"};
+  constexpr std::string_view kNames[] = {"f32", "f16", "8", "4", "2"};
   return kNames[static_cast<unsigned>(type)];
 }
 

@@ -5,6 +5,8 @@
 
 #include <immintrin.h>
 
+#include <cstring>
+
 #include "kernels/attend/attend_page.h"
 #include "kernels/attend/attend_variants.h"
 
@@ -19,7 +21,7 @@ struct Lanes {
   static constexpr unsigned kVectors = 2;
   static constexpr std::uint32_t kQueriesWorthAPanel = 24;
   static constexpr std::uint32_t kQueriesWorthABytePanel = 13;
-  static constexpr std::uint32_t kQueriesWorthANibblePanel = 7;
+  static constexpr std::uint32_t kQueriesWorthACodePanel = 7;
 
   [[gnu::always_inline]] static Vec splat(float value) noexcept { return _mm256_set1_ps(value); }
   [[gnu::always_inline]] static Vec load(const float* from) noexcept {
@@ -40,24 +42,50 @@ struct Lanes {
     columns[0] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(numbers));
     columns[1] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(numbers, numbers)));
   }
-  // Slots [slot, slot + 16) of a row of 32 bytes.
-  [[gnu::always_inline]] static void load_key_nibbles(const std::uint8_t* row, std::uint32_t slot,
-                                                      Vec (&slots)[2]) noexcept {
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(row + slot % 32));
-    const __m128i shift = _mm_cvtsi32_si128(static_cast<int>(slot / 32 * 4));
-    widen(_mm_and_si128(_mm_srl_epi16(bytes, shift), _mm_set1_epi8(15)), slots);
+  // 2 code - 3 of each code in 2 bits, in both halves: what permutes by it ignores higher bits.
+  [[gnu::always_inline]] static Vec levels_of_2_bits() noexcept {
+    return _mm256_setr_ps(-3.0F, -1.0F, 1.0F, 3.0F, -3.0F, -1.0F, 1.0F, 3.0F);
   }
-  // The unit of 8 bytes that holds 16 columns of values.
-  template <unsigned kGroup>
-  [[gnu::always_inline]] static void load_value_nibbles(const std::uint8_t* row,
-                                                        const float* scales, std::uint32_t column,
-                                                        Vec (&columns)[2]) noexcept {
-    const __m128i unit = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(row + column / 2));
-    const __m128i both = _mm_unpacklo_epi64(unit, _mm_srli_epi16(unit, 4));
-    widen(_mm_and_si128(both, _mm_set1_epi8(15)), columns);
+  // Slots [slot, slot + 16) of a row of 32 or 16 bytes.
+  template <unsigned kBits>
+  [[gnu::always_inline]] static void load_key_codes(const std::uint8_t* row, std::uint32_t slot,
+                                                    Vec (&slots)[2]) noexcept {
+    constexpr std::uint32_t kRowBytes = kKvPageSlots * kBits / 8;
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(row + slot % kRowBytes));
+    const __m128i shift = _mm_cvtsi32_si128(static_cast<int>(slot / kRowBytes * kBits));
+    const __m128i codes = _mm_srl_epi16(bytes, shift);
+    if constexpr (kBits == 4) {
+      widen(_mm_and_si128(codes, _mm_set1_epi8(15)), slots);
+    } else {
+      const __m256i low = _mm256_cvtepu8_epi32(codes);
+      const __m256i high = _mm256_cvtepu8_epi32(_mm_unpackhi_epi64(codes, codes));
+      slots[0] = _mm256_permutevar_ps(levels_of_2_bits(), low);
+      slots[1] = _mm256_permutevar_ps(levels_of_2_bits(), high);
+    }
+  }
+  // The unit of 8 or 4 bytes that holds 16 columns of values.
+  template <unsigned kBits, unsigned kGroup>
+  [[gnu::always_inline]] static void load_value_codes(const std::uint8_t* row, const float* scales,
+                                                      std::uint32_t column,
+                                                      Vec (&columns)[2]) noexcept {
     const Vec scale = splat(scales[column / kGroup]);
-    columns[0] = _mm256_mul_ps(columns[0], scale);
-    columns[1] = _mm256_mul_ps(columns[1], scale);
+    const std::uint8_t* at = row + column * kBits / 8;
+    if constexpr (kBits == 4) {
+      const __m128i unit = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at));
+      const __m128i both = _mm_unpacklo_epi64(unit, _mm_srli_epi16(unit, 4));
+      widen(_mm_and_si128(both, _mm_set1_epi8(15)), columns);
+      columns[0] = _mm256_mul_ps(columns[0], scale);
+      columns[1] = _mm256_mul_ps(columns[1], scale);
+    } else {
+      std::int32_t unit;
+      std::memcpy(&unit, at, sizeof unit);
+      const __m256i all = _mm256_set1_epi32(unit);
+      const __m256i first = _mm256_setr_epi32(0, 8, 16, 24, 2, 10, 18, 26);
+      const __m256i second = _mm256_setr_epi32(4, 12, 20, 28, 6, 14, 22, 30);
+      const Vec scaled = _mm256_mul_ps(levels_of_2_bits(), scale);
+      columns[0] = _mm256_permutevar_ps(scaled, _mm256_srlv_epi32(all, first));
+      columns[1] = _mm256_permutevar_ps(scaled, _mm256_srlv_epi32(all, second));
+    }
   }
   [[gnu::always_inline]] static void store(float* to, Vec x) noexcept { _mm256_storeu_ps(to, x); }
   [[gnu::always_inline]] static Vec multiply_add(Vec a, Vec b, Vec c) noexcept {

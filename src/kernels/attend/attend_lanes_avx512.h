@@ -8,6 +8,7 @@
 #include <immintrin.h>
 
 #include <cstdint>
+#include <cstring>
 
 namespace qsf::kernels::attend_page_internal {
 
@@ -19,7 +20,7 @@ struct Avx512Lanes {
   static constexpr unsigned kVectors = 4;
   static constexpr std::uint32_t kQueriesWorthAPanel = 24;
   static constexpr std::uint32_t kQueriesWorthABytePanel = 13;
-  static constexpr std::uint32_t kQueriesWorthANibblePanel = 13;
+  static constexpr std::uint32_t kQueriesWorthACodePanel = 13;
 
   [[gnu::always_inline]] static Vec splat(float value) noexcept { return _mm512_set1_ps(value); }
   [[gnu::always_inline]] static Vec load(const float* from) noexcept {
@@ -32,37 +33,66 @@ struct Avx512Lanes {
     const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes));
   }
-  // 2 code - 15 of each code; what permutes by it ignores all but the low four bits.
+  // What each code stands for: 16 levels in 4 bits, four times the 4 levels in 2 bits.
+  template <unsigned kBits>
   [[gnu::always_inline]] static Vec levels() noexcept {
-    return _mm512_setr_ps(-15.0F, -13.0F, -11.0F, -9.0F, -7.0F, -5.0F, -3.0F, -1.0F, 1.0F, 3.0F,
-                          5.0F, 7.0F, 9.0F, 11.0F, 13.0F, 15.0F);
+    if constexpr (kBits == 4) {
+      return _mm512_setr_ps(-15.0F, -13.0F, -11.0F, -9.0F, -7.0F, -5.0F, -3.0F, -1.0F, 1.0F, 3.0F,
+                            5.0F, 7.0F, 9.0F, 11.0F, 13.0F, 15.0F);
+    } else {
+      return _mm512_broadcast_f32x4(_mm_setr_ps(-3.0F, -1.0F, 1.0F, 3.0F));
+    }
   }
-  // All 64 slots of a row of 32 bytes.
-  [[gnu::always_inline]] static void load_key_nibbles(const std::uint8_t* row, std::uint32_t,
-                                                      Vec (&slots)[4]) noexcept {
-    const __m128i* bytes = reinterpret_cast<const __m128i*>(row);
-    const __m512i first = _mm512_cvtepu8_epi32(_mm_loadu_si128(bytes));
-    const __m512i second = _mm512_cvtepu8_epi32(_mm_loadu_si128(bytes + 1));
-    slots[0] = _mm512_permutexvar_ps(first, levels());
-    slots[1] = _mm512_permutexvar_ps(second, levels());
-    slots[2] = _mm512_permutexvar_ps(_mm512_srli_epi32(first, 4), levels());
-    slots[3] = _mm512_permutexvar_ps(_mm512_srli_epi32(second, 4), levels());
+  // levels[code] of codes in the low kBits of each lane; higher bits are ignored.
+  template <unsigned kBits>
+  [[gnu::always_inline]] static Vec take(Vec levels, __m512i codes) noexcept {
+    if constexpr (kBits == 4) {
+      return _mm512_permutexvar_ps(codes, levels);
+    } else {
+      return _mm512_permutevar_ps(levels, codes);
+    }
   }
-  // The unit of 8 bytes that holds 16 columns of values.
+  // All 64 slots of a row of 32 or 16 bytes.
+  template <unsigned kBits>
+  [[gnu::always_inline]] static void load_key_codes(const std::uint8_t* row, std::uint32_t,
+                                                    Vec (&slots)[4]) noexcept {
+    constexpr unsigned kLoads = kBits / 2;
+#pragma GCC unroll 2
+    for (unsigned i = 0; i < kLoads; ++i) {
+      __m512i codes =
+          _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(row) + i));
+#pragma GCC unroll 4
+      for (unsigned v = i; v < 4; v += kLoads) {
+        slots[v] = take<kBits>(levels<kBits>(), codes);
+        codes = _mm512_srli_epi32(codes, kBits);
+      }
+    }
+  }
+  // The codes of a unit of 8 or 4 bytes, which holds 16 columns of values, for `take`.
+  template <unsigned kBits>
   [[gnu::always_inline]] static __m512i codes_of_unit(const std::uint8_t* unit) noexcept {
-    const __m128i twice = _mm_castpd_si128(_mm_loaddup_pd(reinterpret_cast<const double*>(unit)));
-    const __m512i shifts = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4);
-    return _mm512_srlv_epi32(_mm512_cvtepu8_epi32(twice), shifts);
+    if constexpr (kBits == 4) {
+      const __m128i twice = _mm_castpd_si128(_mm_loaddup_pd(reinterpret_cast<const double*>(unit)));
+      const __m512i shifts = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4);
+      return _mm512_srlv_epi32(_mm512_cvtepu8_epi32(twice), shifts);
+    } else {
+      const __m512i shifts =
+          _mm512_setr_epi32(0, 8, 16, 24, 2, 10, 18, 26, 4, 12, 20, 28, 6, 14, 22, 30);
+      std::int32_t all;
+      std::memcpy(&all, unit, sizeof all);
+      return _mm512_srlv_epi32(_mm512_set1_epi32(all), shifts);
+    }
   }
-  template <unsigned kGroup, unsigned kV>
-  [[gnu::always_inline]] static void load_value_nibbles(const std::uint8_t* row,
-                                                        const float* scales, std::uint32_t column,
-                                                        Vec (&columns)[kV]) noexcept {
+  template <unsigned kBits, unsigned kGroup, unsigned kV>
+  [[gnu::always_inline]] static void load_value_codes(const std::uint8_t* row, const float* scales,
+                                                      std::uint32_t column,
+                                                      Vec (&columns)[kV]) noexcept {
     scales += column / kGroup;
+    row += column * kBits / 8;
 #pragma GCC unroll 8
     for (unsigned v = 0; v < kV; ++v) {
-      const Vec scaled = _mm512_mul_ps(levels(), splat(scales[v * kWidth / kGroup]));
-      columns[v] = _mm512_permutexvar_ps(codes_of_unit(row + column / 2 + v * 8), scaled);
+      const Vec scaled = _mm512_mul_ps(levels<kBits>(), splat(scales[v * kWidth / kGroup]));
+      columns[v] = take<kBits>(scaled, codes_of_unit<kBits>(row + v * 2 * kBits));
     }
   }
   [[gnu::always_inline]] static void store(float* to, Vec x) noexcept {

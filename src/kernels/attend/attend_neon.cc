@@ -18,7 +18,7 @@ struct Lanes {
   static constexpr unsigned kVectors = 4;
   static constexpr std::uint32_t kQueriesWorthAPanel = 24;
   static constexpr std::uint32_t kQueriesWorthABytePanel = 13;
-  static constexpr std::uint32_t kQueriesWorthANibblePanel = 7;
+  static constexpr std::uint32_t kQueriesWorthACodePanel = 7;
 
   [[gnu::always_inline]] static Vec splat(float value) noexcept { return vdupq_n_f32(value); }
   [[gnu::always_inline]] static Vec load(const float* from) noexcept { return vld1q_f32(from); }
@@ -31,11 +31,12 @@ struct Lanes {
     const int16x8_t codes = vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four)));
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(codes)));
   }
-  // 2 code - 15 of 16 codes.
-  [[gnu::always_inline]] static void widen(uint8x16_t codes, Vec (&columns)[4]) noexcept {
-    static constexpr std::int8_t kLevels[16] = {-15, -13, -11, -9, -7, -5, -3, -1,
-                                                1,   3,   5,   7,  9,  11, 13, 15};
-    const int8x16_t numbers = vqtbl1q_s8(vld1q_s8(kLevels), codes);
+  // What 16 codes stand for, whose bits above kBits are ignored.
+  template <unsigned kBits>
+  [[gnu::always_inline]] static void widen(uint8x16_t bytes, Vec (&columns)[4]) noexcept {
+    const uint8x16_t codes = vandq_u8(bytes, vdupq_n_u8((1U << kBits) - 1U));
+    const int8x16_t numbers = vsubq_s8(vreinterpretq_s8_u8(vshlq_n_u8(codes, 1)),
+                                       vdupq_n_s8(attend_page_internal::kTopLevel<kBits>));
     const int16x8_t low = vmovl_s8(vget_low_s8(numbers));
     const int16x8_t high = vmovl_s8(vget_high_s8(numbers));
     columns[0] = vcvtq_f32_s32(vmovl_s16(vget_low_s16(low)));
@@ -43,19 +44,31 @@ struct Lanes {
     columns[2] = vcvtq_f32_s32(vmovl_s16(vget_low_s16(high)));
     columns[3] = vcvtq_f32_s32(vmovl_s16(vget_high_s16(high)));
   }
-  // Slots [slot, slot + 16) of a row of 32 bytes.
-  [[gnu::always_inline]] static void load_key_nibbles(const std::uint8_t* row, std::uint32_t slot,
-                                                      Vec (&slots)[4]) noexcept {
-    const int8x16_t shift = vdupq_n_s8(static_cast<std::int8_t>(-static_cast<int>(slot / 32 * 4)));
-    widen(vandq_u8(vshlq_u8(vld1q_u8(row + slot % 32), shift), vdupq_n_u8(15)), slots);
+  // Slots [slot, slot + 16) of a row of 32 or 16 bytes.
+  template <unsigned kBits>
+  [[gnu::always_inline]] static void load_key_codes(const std::uint8_t* row, std::uint32_t slot,
+                                                    Vec (&slots)[4]) noexcept {
+    constexpr std::uint32_t kRowBytes = kKvPageSlots * kBits / 8;
+    const int shift = static_cast<int>(slot / kRowBytes * kBits);
+    widen<kBits>(
+        vshlq_u8(vld1q_u8(row + slot % kRowBytes), vdupq_n_s8(static_cast<int8_t>(-shift))), slots);
   }
-  // The unit of 8 bytes that holds 16 columns of values.
-  template <unsigned kGroup>
-  [[gnu::always_inline]] static void load_value_nibbles(const std::uint8_t* row,
-                                                        const float* scales, std::uint32_t column,
-                                                        Vec (&columns)[4]) noexcept {
-    const uint8x8_t unit = vld1_u8(row + column / 2);
-    widen(vcombine_u8(vand_u8(unit, vdup_n_u8(15)), vshr_n_u8(unit, 4)), columns);
+  // The unit of 8 or 4 bytes that holds 16 columns of values.
+  template <unsigned kBits, unsigned kGroup>
+  [[gnu::always_inline]] static void load_value_codes(const std::uint8_t* row, const float* scales,
+                                                      std::uint32_t column,
+                                                      Vec (&columns)[4]) noexcept {
+    if constexpr (kBits == 4) {
+      const uint8x8_t unit = vld1_u8(row + column / 2);
+      widen<kBits>(vcombine_u8(unit, vshr_n_u8(unit, 4)), columns);
+    } else {
+      static constexpr std::int8_t kShifts[16] = {0,  0,  0,  0,  -2, -2, -2, -2,
+                                                  -4, -4, -4, -4, -6, -6, -6, -6};
+      std::uint32_t unit;
+      std::memcpy(&unit, row + column / 4, sizeof unit);
+      const uint8x16_t all = vreinterpretq_u8_u32(vdupq_n_u32(unit));
+      widen<kBits>(vshlq_u8(all, vld1q_s8(kShifts)), columns);
+    }
     const Vec scale = splat(scales[column / kGroup]);
 #pragma GCC unroll 4
     for (Vec& vector : columns) vector = vmulq_f32(vector, scale);

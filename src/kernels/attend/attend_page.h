@@ -12,8 +12,8 @@
 //
 // From some queries on, halves and codes are widened once into a panel, not by each block
 // (attend_rows.h). Scales of codes come in where they cost least: in 8 bits a slot has one, which
-// multiplies its scores and its weights; in 4 bits the scores of a group of dimensions are summed
-// apart and multiplied, and values are multiplied as they are widened.
+// multiplies its scores and its weights; in fewer bits the scores of a group of dimensions are
+// summed apart and multiplied, and values are multiplied as they are widened.
 //
 // All functions have internal linkage: each tier compiles its own.
 
@@ -37,7 +37,7 @@ struct Scratch {
   float* weights;      // [n_queries][kKvPageSlots]: scores first, then weights
   float* panel;        // [kStrip][kStrip]
   float* corrections;  // [n_queries]: what older sums are multiplied with
-  float* scales;       // [kKvPageSlots][groups of a row]: of values in 4 bits
+  float* scales;       // [kKvPageSlots][groups of a row]: of values in 4 or 2 bits
 };
 
 // The queries [first_query, first_query + n_queries) of a tile, all of which see [first, last).
@@ -295,17 +295,20 @@ static void score_run(const AttendPageArgs& args, const Run& run, const Scratch&
   const auto score = [&]<typename T>(const T* keys) {
     score_strips<L>(args, run, scratch, ahead, Elements<L, T>{keys, kKvPageSlots}, kStrip, nullptr);
   };
+  const auto score_codes = [&]<unsigned kBits>() {
+    score_strips<L>(args, run, scratch, ahead,
+                    KeyCodes<L, kBits>{reinterpret_cast<const std::uint8_t*>(args.k), 0},
+                    kv_group(args.k_type, args.head_dim),
+                    scales_of(args.k, args.k_type, args.head_dim));
+  };
   switch (args.k_type) {
     case KvType::kF32: return score(reinterpret_cast<const float*>(args.k));
     case KvType::kF16: return score(reinterpret_cast<const typename L::Half*>(args.k));
     case KvType::k8Bit:
       score(reinterpret_cast<const std::int8_t*>(args.k));
       return scale_slots<L>(run, scales_of(args.k, args.k_type, args.head_dim), scratch.weights);
-    case KvType::k4Bit:
-      return score_strips<L>(args, run, scratch, ahead,
-                             KeyNibbles<L>{reinterpret_cast<const std::uint8_t*>(args.k), 0},
-                             kv_group(args.k_type, args.head_dim),
-                             scales_of(args.k, args.k_type, args.head_dim));
+    case KvType::k4Bit: return score_codes.template operator()<4>();
+    case KvType::k2Bit: return score_codes.template operator()<2>();
   }
 }
 
@@ -406,10 +409,17 @@ static void add_values(const AttendPageArgs& args, const Run& run, const Scratch
   const auto add = [&]<typename T>(const T* values) {
     add_strips<L>(args, run, scratch, ahead, Elements<L, T>{values, n_columns});
   };
-  const auto add_nibbles = [&]<unsigned kGroup>() {
-    add_strips<L>(args, run, scratch, ahead,
-                  ValueNibbles<L, kGroup>{reinterpret_cast<const std::uint8_t*>(args.v),
-                                          n_columns / 2, scratch.scales, n_columns / kGroup, 0});
+  const auto add_groups = [&]<unsigned kBits, unsigned kGroup>() {
+    add_strips<L>(
+        args, run, scratch, ahead,
+        ValueCodes<L, kBits, kGroup>{reinterpret_cast<const std::uint8_t*>(args.v),
+                                     n_columns * kBits / 8, scratch.scales, n_columns / kGroup, 0});
+  };
+  const auto add_codes = [&]<unsigned kBits>() {
+    if (kv_group(args.v_type, args.head_dim) == 32) {
+      return add_groups.template operator()<kBits, 32>();
+    }
+    add_groups.template operator()<kBits, 16>();
   };
   switch (args.v_type) {
     case KvType::kF32: return add(reinterpret_cast<const float*>(args.v));
@@ -417,16 +427,15 @@ static void add_values(const AttendPageArgs& args, const Run& run, const Scratch
     case KvType::k8Bit:
       scale_slots<L>(run, scales_of(args.v, args.v_type, args.head_dim), scratch.weights);
       return add(reinterpret_cast<const std::int8_t*>(args.v));
-    case KvType::k4Bit:
-      if (kv_group(args.v_type, args.head_dim) == 32) return add_nibbles.template operator()<32>();
-      return add_nibbles.template operator()<16>();
+    case KvType::k4Bit: return add_codes.template operator()<4>();
+    case KvType::k2Bit: return add_codes.template operator()<2>();
   }
 }
 
-// Widens the scales of values in 4 bits, all of a page.
+// Widens the scales of values in 4 or 2 bits, all of a page.
 template <typename L>
 static void widen_scales(const AttendPageArgs& args, float* to) noexcept {
-  if (args.v_type != KvType::k4Bit) return;
+  if (args.v_type != KvType::k4Bit && args.v_type != KvType::k2Bit) return;
   const std::uint16_t* from = scales_of(args.v, args.v_type, args.head_dim);
   const std::size_t n = std::size_t{kKvPageSlots} * kv_groups(args.v_type, args.head_dim);
   for (std::size_t i = 0; i < n; i += L::kWidth) L::store(to + i, L::load(from + i));

@@ -51,53 +51,57 @@ struct Elements {
   }
 };
 
-// Codes of keys in 4 bits, 2 code - 15.
-template <typename L>
-struct KeyNibbles {
-  static constexpr std::size_t kRowBytes = kKvPageSlots / 2;
+// What codes stand for, in units of their scale: 2 code - 15 in 4 bits, 2 code - 3 in 2.
+template <unsigned kBits>
+inline constexpr int kTopLevel = kBits == 4 ? 15 : 3;
+
+// Keys in 4 or 2 bits, without their scales.
+template <typename L, unsigned kBits>
+struct KeyCodes {
+  static constexpr std::size_t kRowBytes = kKvPageSlots * kBits / 8;
   const std::uint8_t* at;
   std::uint32_t slot;
   static constexpr bool kWhole = true;
-  static constexpr std::uint32_t kPanelFrom = L::kQueriesWorthANibblePanel;
+  static constexpr std::uint32_t kPanelFrom = L::kQueriesWorthACodePanel;
   static constexpr bool kFetchesTwice = false;
 
   template <unsigned kV>
   [[gnu::always_inline]] void load(typename L::Vec (&slots)[kV]) const noexcept {
-    L::load_key_nibbles(at, slot, slots);
+    L::template load_key_codes<kBits>(at, slot, slots);
   }
   [[gnu::always_inline]] void next() noexcept { at += kRowBytes; }
-  [[gnu::always_inline]] KeyNibbles from_row(std::size_t row) const noexcept {
+  [[gnu::always_inline]] KeyCodes from_row(std::size_t row) const noexcept {
     return {at + row * kRowBytes, slot};
   }
-  [[gnu::always_inline]] KeyNibbles from_column(std::uint32_t column) const noexcept {
+  [[gnu::always_inline]] KeyCodes from_column(std::uint32_t column) const noexcept {
     return {at, slot + column};
   }
 };
 
-// Values in 4 bits: code and scale have 15 bits together, so their product is exact.
-template <typename L, unsigned kGroup>
-struct ValueNibbles {
+// Values in 4 or 2 bits: code and scale have at most 15 bits together, so their product is exact.
+template <typename L, unsigned kBits, unsigned kGroup>
+struct ValueCodes {
   const std::uint8_t* at;
   std::size_t stride;
   const float* scales;
   std::size_t n_groups;
   std::uint32_t column;
   static constexpr bool kWhole = L::kVectors * L::kWidth <= 16;
-  static constexpr std::uint32_t kPanelFrom = L::kQueriesWorthANibblePanel;
+  static constexpr std::uint32_t kPanelFrom = L::kQueriesWorthACodePanel;
   static constexpr bool kFetchesTwice = false;
 
   template <unsigned kV>
   [[gnu::always_inline]] void load(typename L::Vec (&columns)[kV]) const noexcept {
-    L::template load_value_nibbles<kGroup>(at, scales, column, columns);
+    L::template load_value_codes<kBits, kGroup>(at, scales, column, columns);
   }
   [[gnu::always_inline]] void next() noexcept {
     at += stride;
     scales += n_groups;
   }
-  [[gnu::always_inline]] ValueNibbles from_row(std::size_t row) const noexcept {
+  [[gnu::always_inline]] ValueCodes from_row(std::size_t row) const noexcept {
     return {at + row * stride, stride, scales + row * n_groups, n_groups, column};
   }
-  [[gnu::always_inline]] ValueNibbles from_column(std::uint32_t more) const noexcept {
+  [[gnu::always_inline]] ValueCodes from_column(std::uint32_t more) const noexcept {
     return {at, stride, scales, n_groups, column + more};
   }
 };

@@ -21,7 +21,7 @@ struct Lanes {
   static constexpr unsigned kVectors = 2;
   static constexpr std::uint32_t kQueriesWorthAPanel = 5;
   static constexpr std::uint32_t kQueriesWorthABytePanel = 5;
-  static constexpr std::uint32_t kQueriesWorthANibblePanel = 5;
+  static constexpr std::uint32_t kQueriesWorthACodePanel = 5;
 
   [[gnu::always_inline]] static Vec splat(float value) noexcept { return lanes::splat(value); }
   [[gnu::always_inline]] static Vec load(const float* from) noexcept {
@@ -36,30 +36,37 @@ struct Lanes {
     typedef std::int8_t i8x4 __attribute__((vector_size(4)));
     return lanes::to_f32(__builtin_convertvector(lanes::load<i8x4>(from), i32x4));
   }
-  // 2 code - 15 of codes `shift` bits up in eight bytes.
-  [[gnu::always_inline]] static void widen(const std::uint8_t* bytes, std::uint32_t shift,
-                                           Vec (&columns)[2]) noexcept {
+  // What the codes stand for that lie `shift` bits up in four bytes.
+  template <unsigned kBits>
+  [[gnu::always_inline]] static Vec widen(const std::uint8_t* bytes, std::uint32_t shift) noexcept {
     typedef std::uint8_t u8x4 __attribute__((vector_size(4)));
+    constexpr int kMask = (1 << kBits) - 1;
+    const i32x4 four = __builtin_convertvector(lanes::load<u8x4>(bytes), i32x4);
+    const i32x4 codes = (four >> static_cast<int>(shift)) & kMask;
+    return lanes::to_f32(codes + codes - attend_page_internal::kTopLevel<kBits>);
+  }
+  // Slots [slot, slot + 8) of a row of 32 or 16 bytes.
+  template <unsigned kBits>
+  [[gnu::always_inline]] static void load_key_codes(const std::uint8_t* row, std::uint32_t slot,
+                                                    Vec (&slots)[2]) noexcept {
+    constexpr std::uint32_t kRowBytes = kKvPageSlots * kBits / 8;
+    const std::uint32_t shift = slot / kRowBytes * kBits;
+    slots[0] = widen<kBits>(row + slot % kRowBytes, shift);
+    slots[1] = widen<kBits>(row + slot % kRowBytes + kWidth, shift);
+  }
+  // Half of the unit of 8 or 4 bytes that holds 16 columns of values.
+  template <unsigned kBits, unsigned kGroup>
+  [[gnu::always_inline]] static void load_value_codes(const std::uint8_t* row, const float* scales,
+                                                      std::uint32_t column,
+                                                      Vec (&columns)[2]) noexcept {
+    constexpr std::uint32_t kUnitBytes = 2 * kBits;
+    const std::uint8_t* unit = row + column / 16 * kUnitBytes;
 #pragma GCC unroll 2
-    for (unsigned v = 0; v < 2; ++v) {
-      const i32x4 four = __builtin_convertvector(lanes::load<u8x4>(bytes + 4 * v), i32x4);
-      const i32x4 codes = (four >> static_cast<int>(shift)) & 15;
-      columns[v] = lanes::to_f32(codes + codes - 15);
+    for (std::uint32_t v = 0; v < 2; ++v) {
+      const std::uint32_t j = column % 16 + v * kWidth;
+      columns[v] =
+          widen<kBits>(unit + j % kUnitBytes, j / kUnitBytes * kBits) * scales[column / kGroup];
     }
-  }
-  // Slots [slot, slot + 8) of a row of 32 bytes.
-  [[gnu::always_inline]] static void load_key_nibbles(const std::uint8_t* row, std::uint32_t slot,
-                                                      Vec (&slots)[2]) noexcept {
-    widen(row + slot % 32, slot / 32 * 4, slots);
-  }
-  // Half of the unit of 8 bytes that holds 16 columns of values.
-  template <unsigned kGroup>
-  [[gnu::always_inline]] static void load_value_nibbles(const std::uint8_t* row,
-                                                        const float* scales, std::uint32_t column,
-                                                        Vec (&columns)[2]) noexcept {
-    widen(row + column / 16 * 8, column % 16 / 8 * 4, columns);
-    columns[0] = columns[0] * scales[column / kGroup];
-    columns[1] = columns[1] * scales[column / kGroup];
   }
   [[gnu::always_inline]] static void store(float* to, Vec x) noexcept {
     lanes::store(to, x);

@@ -254,11 +254,18 @@ class Problem {
     const double scale =
         half_at(block, codes + 2 * (is_key ? group * kKvPageSlots + j : j * n_groups + group));
     if (type == KvType::k8Bit) return scale * static_cast<std::int8_t>(block.data()[index]);
+    if (type == KvType::k4Bit) {
+      const std::size_t byte =
+          is_key ? std::size_t{d} * 32 + j % 32 : j * columns / 2 + d / 16 * 8 + d % 8;
+      const bool high = is_key ? j >= 32 : d % 16 >= 8;
+      const int code = static_cast<int>(block.data()[byte]) >> (high ? 4 : 0) & 15;
+      return scale * (2 * code - 15);
+    }
     const std::size_t byte =
-        is_key ? std::size_t{d} * 32 + j % 32 : j * columns / 2 + d / 16 * 8 + d % 8;
-    const bool high = is_key ? j >= 32 : d % 16 >= 8;
-    const int code = static_cast<int>(block.data()[byte]) >> (high ? 4 : 0) & 15;
-    return scale * (2 * code - 15);
+        is_key ? std::size_t{d} * 16 + j % 16 : j * columns / 4 + d / 16 * 4 + d % 4;
+    const std::uint32_t field = is_key ? j / 16 : d % 16 / 4;
+    const int code = static_cast<int>(block.data()[byte]) >> (2 * field) & 3;
+    return scale * (2 * code - 3);
   }
   double key(std::size_t page, std::uint32_t slot, std::uint32_t d) const {
     return element(k_[page], true, slot, d);
@@ -453,7 +460,7 @@ TEST_P(AttendTest, MatchesReferenceWhenTypesDiffer) {
 // rotation and groups of scales differ.
 TEST_P(AttendTest, MatchesReferenceForEveryGroupOfQuantisedRows) {
   SeededRng rng;
-  for (const KvType type : {KvType::k8Bit, KvType::k4Bit}) {
+  for (const KvType type : kQuantisedKvTypes) {
     for (const std::uint32_t n_q : {1U, 2U, 4U, 7U, 8U}) {
       for (const std::uint32_t head_dim : {64U, 80U, 96U, 128U}) {
         for (const std::uint32_t n_rows : {1U, 5U}) {
@@ -470,8 +477,8 @@ TEST_P(AttendTest, MatchesReferenceForEveryGroupOfQuantisedRows) {
 // are wide, is held to the same bits, since it rounds the same numbers.
 TEST_P(AttendTest, ReadsQuantisedRowsAsTheirNumbers) {
   SeededRng rng;
-  for (const KvType k_type : {KvType::k8Bit, KvType::k4Bit}) {
-    for (const KvType v_type : {KvType::k8Bit, KvType::k4Bit}) {
+  for (const KvType k_type : kQuantisedKvTypes) {
+    for (const KvType v_type : kQuantisedKvTypes) {
       for (const std::uint32_t head_dim : {16U, 64U, 80U, 96U, 128U}) {
         const Problem problem({6, 4, head_dim, k_type, v_type}, staircase(6), 1.0F, rng);
         const Problem wide = problem.widened();
@@ -546,7 +553,7 @@ TEST(AttendFaultsTest, EveryPlantedFaultIsCaught) {
 }
 
 TEST(AttendFaultsTest, EveryPlantedFaultOfQuantisedRowsIsCaught) {
-  for (const KvType type : {KvType::k8Bit, KvType::k4Bit}) {
+  for (const KvType type : kQuantisedKvTypes) {
     SeededRng rng;
     const Problem problem({2, 4, 96, type, type}, staircase(2), 1.0F, rng);
     EXPECT_TRUE(problem.within_bound(problem.run(attend_decode_kernels().back()),

@@ -107,23 +107,26 @@ struct ValueBytes {
   }
 };
 
-// The same in 4 bits, a scale for `group` dimensions.
-struct KeyNibbles {
+// The same in 4 or 2 bits, a scale for `group` dimensions.
+template <unsigned kBits>
+struct KeyCodes {
   const std::uint8_t* codes;
   const std::uint16_t* scales;
   std::uint32_t group;
   [[gnu::always_inline]] __m512 load(std::uint32_t row, std::uint32_t c,
                                      __mmask16 mask) const noexcept {
     if (mask == 0) return _mm512_setzero_ps();
-    const std::uint8_t* bytes = codes + row * (kKvPageSlots / 2) + c % (kKvPageSlots / 2);
+    constexpr std::uint32_t kRowBytes = kKvPageSlots * kBits / 8;
+    const std::uint8_t* bytes = codes + row * kRowBytes + c % kRowBytes;
     const __m512i wide =
         _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
-    const __m512i indices = c < kKvPageSlots / 2 ? wide : _mm512_srli_epi32(wide, 4);
-    return _mm512_mul_ps(_mm512_permutexvar_ps(indices, Avx512Lanes::levels()),
+    const __m512i shifted = _mm512_srli_epi32(wide, c / kRowBytes * kBits);
+    return _mm512_mul_ps(Avx512Lanes::take<kBits>(Avx512Lanes::levels<kBits>(), shifted),
                          Avx512Lanes::load(scales + row / group * kKvPageSlots + c));
   }
 };
-struct ValueNibbles {
+template <unsigned kBits>
+struct ValueCodes {
   const std::uint8_t* codes;
   const std::uint16_t* scales;
   std::size_t n_columns;
@@ -131,9 +134,10 @@ struct ValueNibbles {
   [[gnu::always_inline]] __m512 load(std::uint32_t row, std::uint32_t c,
                                      __mmask16 mask) const noexcept {
     if (mask == 0) return _mm512_setzero_ps();
-    const __m512i indices = Avx512Lanes::codes_of_unit(codes + (row * n_columns + c) / 2);
+    const __m512i of_unit =
+        Avx512Lanes::codes_of_unit<kBits>(codes + (row * n_columns + c) * kBits / 8);
     const float scale = widen_half(scales[row * (n_columns / group) + c / group]);
-    return _mm512_mul_ps(_mm512_permutexvar_ps(indices, Avx512Lanes::levels()),
+    return _mm512_mul_ps(Avx512Lanes::take<kBits>(Avx512Lanes::levels<kBits>(), of_unit),
                          _mm512_set1_ps(scale));
   }
 };
@@ -173,6 +177,7 @@ void make_key_pairs(const AttendPageArgs& args, const Work& work) noexcept {
     make_pairs(rows, {0, n_dims}, n_pairs, kKvPageSlots, work.k_pairs);
   };
   const std::uint16_t* scales = scales_of(args.k, args.k_type, args.head_dim);
+  const std::uint32_t group = kv_group(args.k_type, args.head_dim);
   switch (args.k_type) {
     case KvType::kF32:
       return make(PlainRows<float>{reinterpret_cast<const float*>(args.k), kKvPageSlots});
@@ -181,8 +186,9 @@ void make_key_pairs(const AttendPageArgs& args, const Work& work) noexcept {
           PlainRows<std::uint16_t>{reinterpret_cast<const std::uint16_t*>(args.k), kKvPageSlots});
     case KvType::k8Bit: return make(KeyBytes{reinterpret_cast<const std::int8_t*>(args.k), scales});
     case KvType::k4Bit:
-      return make(KeyNibbles{reinterpret_cast<const std::uint8_t*>(args.k), scales,
-                             kv_group(args.k_type, args.head_dim)});
+      return make(KeyCodes<4>{reinterpret_cast<const std::uint8_t*>(args.k), scales, group});
+    case KvType::k2Bit:
+      return make(KeyCodes<2>{reinterpret_cast<const std::uint8_t*>(args.k), scales, group});
   }
 }
 
@@ -193,6 +199,7 @@ bool make_value_pairs(const AttendPageArgs& args, AttendRange valid, const Work&
     return make_pairs(rows, valid, kKvPageSlots / 2, n_columns, work.v_pairs);
   };
   const std::uint16_t* scales = scales_of(args.v, args.v_type, args.head_dim);
+  const std::uint32_t group = kv_group(args.v_type, args.head_dim);
   switch (args.v_type) {
     case KvType::kF32:
       return make(PlainRows<float>{reinterpret_cast<const float*>(args.v), n_columns});
@@ -202,8 +209,11 @@ bool make_value_pairs(const AttendPageArgs& args, AttendRange valid, const Work&
     case KvType::k8Bit:
       return make(ValueBytes{reinterpret_cast<const std::int8_t*>(args.v), scales, n_columns});
     case KvType::k4Bit:
-      return make(ValueNibbles{reinterpret_cast<const std::uint8_t*>(args.v), scales, n_columns,
-                               kv_group(args.v_type, args.head_dim)});
+      return make(
+          ValueCodes<4>{reinterpret_cast<const std::uint8_t*>(args.v), scales, n_columns, group});
+    case KvType::k2Bit:
+      return make(
+          ValueCodes<2>{reinterpret_cast<const std::uint8_t*>(args.v), scales, n_columns, group});
   }
   return false;
 }

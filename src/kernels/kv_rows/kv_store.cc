@@ -35,17 +35,20 @@ void scatter_bytes(const CodedRow& row, std::byte* block, std::uint32_t slot,
   for (std::uint32_t d = 0; d < n_columns; ++d, to += kKvPageSlots) *to = row.bytes[d];
 }
 
-// Column j of a unit lies in the low half of byte j % 8 for j < 8, else in the high half.
-void scatter_nibbles(const CodedRow& row, std::byte* block, std::uint32_t slot,
-                     std::uint32_t n_columns) noexcept {
-  constexpr std::uint32_t kRowBytes = kKvPageSlots / 2;
+// In 4 or 2 bits: column j of a unit lies j / kUnitBytes fields up in byte j % kUnitBytes.
+template <unsigned kBits>
+void scatter_codes(const CodedRow& row, std::byte* block, std::uint32_t slot,
+                   std::uint32_t n_columns) noexcept {
+  constexpr std::uint32_t kUnitBytes = kKvUnitColumns * kBits / 8;
+  constexpr std::uint32_t kRowBytes = kKvPageSlots * kBits / 8;
+  constexpr std::byte kField{(1U << kBits) - 1U};
   std::byte* to = block + slot % kRowBytes;
-  const unsigned shift = slot / kRowBytes * 4;
-  const std::byte others{static_cast<unsigned char>(0xF0U >> shift)};
+  const unsigned shift = slot / kRowBytes * kBits;
+  const std::byte others = ~(kField << shift);
   for (std::uint32_t d = 0; d < n_columns; ++d, to += kRowBytes) {
-    const std::byte pair = row.bytes[d / kKvUnitColumns * (kKvUnitColumns / 2) + d % 8];
-    const std::byte code = (d / 8 % 2 == 0 ? pair : pair >> 4) & std::byte{15};
-    *to = (*to & others) | code << shift;
+    const std::uint32_t j = d % kKvUnitColumns;
+    const std::byte fields = row.bytes[d / kKvUnitColumns * kUnitBytes + j % kUnitBytes];
+    *to = (*to & others) | ((fields >> (j / kUnitBytes * kBits)) & kField) << shift;
   }
 }
 
@@ -56,8 +59,10 @@ void store_coded_key(const KvRowKernels& kv_rows, KvType type, const float* from
   code_row(kv_rows, format, from, head_dim, true, &row);
   if (type == KvType::k8Bit) {
     scatter_bytes(row, block, slot, format.head_dim);
+  } else if (type == KvType::k4Bit) {
+    scatter_codes<4>(row, block, slot, format.head_dim);
   } else {
-    scatter_nibbles(row, block, slot, format.head_dim);
+    scatter_codes<2>(row, block, slot, format.head_dim);
   }
   const std::byte* scales = row.bytes + kv_row_scales_offset(format);
   std::byte* to = block + kv_scales_offset(type, head_dim) + slot * kScaleBytes;

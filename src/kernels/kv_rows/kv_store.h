@@ -29,8 +29,8 @@ constexpr KvRowFormat kv_row_format(KvType type, std::uint32_t head_dim) noexcep
 // quantised.
 // Requires    slot < kKvPageSlots, head_dim <= kMaxHeadDim
 // Guarantees  every other slot of the block reads as before
-// Threads     any, for different slots too; but in 4 bits slots j and j + 32 share bytes, so only
-//             one thread may store keys of a block
+// Threads     any, for different slots too; but in 4 and 2 bits slots share bytes, so only one
+//             thread may store keys of a block
 void store_key(const KvStore& store, KvType type, const float* from, std::byte* block,
                std::uint32_t slot, std::uint32_t head_dim) noexcept;
 

@@ -35,7 +35,7 @@ class KvStoreTest : public testing::TestWithParam<KvRowKernels> {
 };
 
 constexpr std::uint32_t kHeadDims[] = {1, 8, 10, 63, 64, 80, 96, 100, 128, 150, 1024};
-constexpr std::uint32_t kSlots[] = {0, 5, 31, 32, 37, kKvPageSlots - 1};
+constexpr std::uint32_t kSlots[] = {0, 5, 15, 16, 21, 31, 32, 37, 53, kKvPageSlots - 1};
 
 // A block as the layout says, one slot of which is written by hand.
 class Expected {
@@ -86,15 +86,23 @@ class Expected {
       bytes_[is_key ? std::size_t{d} * kKvPageSlots + slot : row + d] = coded[d];
       return;
     }
-    const std::size_t unit = d / 16 * 8 + d % 8;
+    const std::size_t unit = format.bits == 4 ? d / 16 * 8 + d % 8 : d / 16 * 4 + d % 4;
     if (!is_key) {
-      bytes_[row / 2 + unit] = coded[unit];
+      bytes_[row * format.bits / 8 + unit] = coded[unit];
       return;
     }
-    const unsigned code = static_cast<unsigned>(coded[unit]) >> (d % 16 < 8 ? 0 : 4) & 15U;
-    std::byte& pair = bytes_[std::size_t{d} * 32 + slot % 32];
-    const unsigned old = static_cast<unsigned>(pair);
-    pair = static_cast<std::byte>(slot < 32 ? (old & 0xF0U) | code : (old & 0x0FU) | code << 4);
+    const unsigned fields = static_cast<unsigned>(coded[unit]);
+    if (format.bits == 4) {
+      const unsigned code = fields >> (d % 16 < 8 ? 0 : 4) & 15U;
+      std::byte& pair = bytes_[std::size_t{d} * 32 + slot % 32];
+      const unsigned old = static_cast<unsigned>(pair);
+      pair = static_cast<std::byte>(slot < 32 ? (old & 0xF0U) | code : (old & 0x0FU) | code << 4);
+      return;
+    }
+    const unsigned code = fields >> (d % 16 / 4 * 2) & 3U;
+    std::byte& four = bytes_[std::size_t{d} * 16 + slot % 16];
+    const unsigned at = slot / 16 * 2;
+    four = static_cast<std::byte>((static_cast<unsigned>(four) & ~(3U << at)) | code << at);
   }
 
   KvType type_;
@@ -132,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(All, KvStoreTest, testing::ValuesIn(kv_row_kernels()),
                          testing_support::KernelName{});
 
 // Numbers of the layout, written out: columns are padded to 16, groups never span two blocks of the
-// rotation in 4 bits, and blocks are multiples of 64 bytes.
+// rotation in 4 and 2 bits, and blocks are multiples of 64 bytes.
 TEST(KvTypeTest, SizesAreThoseOfTheLayout) {
   EXPECT_EQ(kv_block_bytes(KvType::kF32, 10), 64U * 40);
   EXPECT_EQ(kv_block_bytes(KvType::kF16, 10), 64U * 20);
@@ -141,13 +149,18 @@ TEST(KvTypeTest, SizesAreThoseOfTheLayout) {
   EXPECT_EQ(kv_block_bytes(KvType::k8Bit, 10), 64U * (16 + 2));
   EXPECT_EQ(kv_block_bytes(KvType::k4Bit, 80), 64U * (40 + 5 * 2));
   EXPECT_EQ(kv_block_bytes(KvType::k4Bit, 96), 64U * (48 + 3 * 2));
+  EXPECT_EQ(kv_block_bytes(KvType::k2Bit, 128), 64U * (32 + 4 * 2));
+  EXPECT_EQ(kv_block_bytes(KvType::k2Bit, 80), 64U * (20 + 5 * 2));
+  EXPECT_EQ(kv_block_bytes(KvType::k2Bit, 10), 64U * (4 + 1 * 2));
   for (std::uint32_t head_dim = 1; head_dim <= kMaxHeadDim; ++head_dim) {
     for (const KvType type : kAllKvTypes) EXPECT_EQ(kv_block_bytes(type, head_dim) % 64, 0U);
-    const KvRowFormat format = kv_row_format(KvType::k4Bit, head_dim);
-    EXPECT_GE(format.head_dim, head_dim);
-    EXPECT_EQ(format.head_dim % 16, 0U);
-    EXPECT_LE(format.group, hadamard_block(format.head_dim));
-    EXPECT_EQ(format.head_dim % format.group, 0U);
+    for (const KvType type : {KvType::k4Bit, KvType::k2Bit}) {
+      const KvRowFormat format = kv_row_format(type, head_dim);
+      EXPECT_GE(format.head_dim, head_dim);
+      EXPECT_EQ(format.head_dim % 16, 0U);
+      EXPECT_LE(format.group, hadamard_block(format.head_dim));
+      EXPECT_EQ(format.head_dim % format.group, 0U);
+    }
   }
 }
 

@@ -335,7 +335,7 @@ void drop_last_dimension(const AttendPageArgs& args) noexcept {
   });
 }
 
-// Takes a byte's two numbers for each other's, or in 8 bits a code for its neighbour's.
+// Takes the numbers of a byte's halves for each other's, or in 8 bits a code for its neighbour's.
 void exchange_codes(const AttendPageArgs& args, bool keys) noexcept {
   change_block(args, keys, [](std::byte* codes, std::byte* scales, KvType type) {
     for (; codes < scales; codes += 2) {
@@ -355,7 +355,7 @@ void exchange_value_codes(const AttendPageArgs& args) noexcept {
   exchange_codes(args, false);
 }
 
-// Reads the codes of values without their sign, or from 0 to 15 instead of around 0.
+// Reads the codes of values without their sign, or some of them as odd ones.
 void shift_value_codes(const AttendPageArgs& args) noexcept {
   change_block(args, false, [](std::byte* codes, std::byte* scales, KvType type) {
     for (; codes < scales; ++codes) {
