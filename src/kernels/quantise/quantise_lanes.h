@@ -5,6 +5,9 @@
 #ifndef QSF_KERNELS_QUANTISE_QUANTISE_LANES_H_
 #define QSF_KERNELS_QUANTISE_QUANTISE_LANES_H_
 
+#include <cstddef>
+#include <cstring>
+
 #include "kernels/quantise/quantise.h"
 #include "kernels/vectors.h"
 
@@ -40,27 +43,41 @@ struct Values64 {
   return magnitude;
 }
 
-// Stores the codes of 64 values and, with the scale of `out`, their sums.
+// Stores one field of an Int8Chunk.
+//
+// Fields go to the row one by one. A chunk that is put together on the stack is read back wider
+// than it was written, and such a read waits until every store before it has left the core; those
+// to the row wait in turn for lines that other cores have read.
+template <typename Value>
+[[gnu::always_inline]] static inline void store_field(std::byte* chunk, std::size_t offset,
+                                                      Value value) noexcept {
+  std::memcpy(chunk + offset, &value, sizeof value);
+}
+
+// Stores the codes of 64 values, their sums and the scale.
 [[gnu::always_inline]] static inline void store_chunk(const Values64& values, float inverse,
-                                                      Int8Chunk out, std::byte* codes,
+                                                      float scale, std::byte* codes,
                                                       std::byte* chunk) noexcept {
-  I32<k16> code[4];
   float sums[4];
 #pragma GCC unroll 4
   for (unsigned k = 0; k < 4; ++k) {
-    code[k] = round_to_i32(values.lanes[k] * splat<k16>(inverse));
-    const U8x16 bytes = to_bytes(code[k]);
+    const I32<k16> code = round_to_i32(values.lanes[k] * splat<k16>(inverse));
+    const U8x16 bytes = to_bytes(code);
     std::memcpy(codes + 16 * k, &bytes, sizeof bytes);
-    const std::int32_t sum = sum_lanes(code[k]);
+    const std::int32_t sum = sum_lanes(code);
     sums[k] = static_cast<float>(sum);
-    out.quarter_sums[quarter_place(k)] = static_cast<std::int16_t>(sum);
-    out.quarter_zeros[quarter_place(k)] = static_cast<std::int16_t>(-4 * sum);
+    const std::size_t place = quarter_place(k) * sizeof(std::int16_t);
+    store_field(chunk, offsetof(Int8Chunk, quarter_sums) + place, static_cast<std::int16_t>(sum));
+    store_field(chunk, offsetof(Int8Chunk, quarter_zeros) + place,
+                static_cast<std::int16_t>(-4 * sum));
   }
   // Whole numbers far below 2^24: no sum is rounded.
-  out.low_sum = sums[0] + sums[1];
-  out.high_sum = sums[2] + sums[3];
-  out.sum = out.low_sum + out.high_sum;
-  std::memcpy(chunk, &out, sizeof out);
+  const float low = sums[0] + sums[1];
+  const float high = sums[2] + sums[3];
+  store_field(chunk, offsetof(Int8Chunk, scale), scale);
+  store_field(chunk, offsetof(Int8Chunk, low_sum), low);
+  store_field(chunk, offsetof(Int8Chunk, high_sum), high);
+  store_field(chunk, offsetof(Int8Chunk, sum), low + high);
 }
 
 // Quantises 64 values.
@@ -69,16 +86,14 @@ struct Values64 {
   const Values64 values = Values64::load_from(x);
   const std::int32_t largest = max_lane(values.max_bits(I32<k16>{}));
   const float max = magnitude_of(largest);
-  Int8Chunk out = {};
   const bool finite = largest < kInfinityBits;
   if (!finite || max < kSmallestMax) {
-    if (!finite) out.scale = __builtin_nanf("");
     std::memset(codes, 0, kChunkColumns);
-    std::memcpy(chunk, &out, sizeof out);
+    std::memset(chunk, 0, sizeof(Int8Chunk));
+    if (!finite) store_field(chunk, offsetof(Int8Chunk, scale), __builtin_nanf(""));
     return;
   }
-  out.scale = max / 127.0F;
-  store_chunk(values, 127.0F / max, out, codes, chunk);
+  store_chunk(values, 127.0F / max, max / 127.0F, codes, chunk);
 }
 
 static void to_int8(const float* x, std::byte* out, std::uint32_t n_cols) noexcept {
@@ -117,11 +132,9 @@ static float row_to_int8(const float* x, std::byte* out, std::uint32_t n_cols) n
   if (!(max > kSmallestRowMax)) max = kSmallestRowMax;
   std::byte* const chunks =
       out + ((std::size_t{n_cols} + kChunkColumns - 1) / kChunkColumns) * kChunkColumns;
-  Int8Chunk chunk = {};
-  chunk.scale = 1.0F;
   for_chunks(x, n_cols, [&](const Values64& values, std::uint32_t c) QSF_INLINE {
     // Nothing that is not finite meets a conversion to whole numbers.
-    store_chunk(finite ? values : Values64{}, 127.0F / max, chunk, out + c,
+    store_chunk(finite ? values : Values64{}, 127.0F / max, 1.0F, out + c,
                 chunks + c / kChunkColumns * sizeof(Int8Chunk));
   });
   return finite ? max / 127.0F : __builtin_nanf("");
