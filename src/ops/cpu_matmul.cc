@@ -133,7 +133,8 @@ void CpuBackend::multiply(const MatmulArgs& args, const MatmulTile& tile, const 
        .n_x = n_x,
        .n_rows = item.n_rows,
        .n_cols = tile.n_cols,
-       .prefetch_bytes = prefetch_.bytes()});
+       .prefetch_bytes = prefetch_.bytes(),
+       .unit_scales = args.int8_rows && kernel.input == kernels::Input::kInt8});
   for (std::uint32_t i = 0; i < n_x; ++i) {
     float* const piece = y + i * out.stride;
     if (args.int8_rows && kernel.input == kernels::Input::kInt8) {

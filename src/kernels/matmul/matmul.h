@@ -93,6 +93,10 @@ struct MatMulArgs {
   // How far ahead of the weights in work a kernel may prefetch when n_x is small; 0: not at all. A
   // hint, which kernels may ignore.
   std::uint32_t prefetch_bytes = 0;
+  // Of int8 rows: the scale of every chunk is 1, as QuantiseKernels::row_to_int8 leaves it. A hint
+  // as well: kernels may then add whole numbers across chunks, which gives the same bits as long as
+  // every sum is below 2^24.
+  bool unit_scales = false;
 };
 
 using MatMulFn = void (*)(const MatMulArgs&) noexcept;

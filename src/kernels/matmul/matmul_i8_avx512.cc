@@ -40,6 +40,8 @@ constexpr int kLargestInt8 = 127;  // magnitude of a code of x
 }
 
 struct PairDot {
+  static constexpr bool kAddsLines = false;
+
   template <QuantType kType, std::uint32_t kBlock>
   [[gnu::always_inline]] static inline __m512i lines(const std::byte* lines, unsigned half,
                                                      const std::byte* q) noexcept {

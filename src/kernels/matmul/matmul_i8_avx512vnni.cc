@@ -66,6 +66,16 @@ using namespace avx512;
 }
 
 struct VnniDot {
+  static constexpr bool kAddsLines = true;
+
+  [[gnu::always_inline]] static inline void add_lines(const std::byte* lines, const std::byte* q,
+                                                      __m512i sums[4]) noexcept {
+    for_shifted_fours<QuantType::kTernaryRow, kChunkColumns>(
+        lines, 0, [&](unsigned four, int, __m512i codes) __attribute__((always_inline)) {
+          sums[four % 4] = dot_four(sums[four % 4], codes, q + 4 * four);
+        });
+  }
+
   // Codes stay shifted where they stand in their line: sums of one shift are kept together and
   // shifted back, exactly, when the block is done.
   template <QuantType kType, std::uint32_t kBlock>

@@ -48,6 +48,18 @@ TEST_P(MatMulTest, OneRowMatchesReferenceForEveryRemainder) {
   }
 }
 
+// The same where x has one scale a row, which a kernel may sum otherwise; numbers of groups around
+// those that it may take at once.
+TEST_P(MatMulTest, OneRowWithOneScaleMatchesReferenceForEveryRemainder) {
+  if (GetParam().input != Input::kInt8) return;
+  SeededRng rng;
+  for (const std::uint32_t n_rows : {0U, 1U, 16U, 17U, 33U, 48U, 65U}) {
+    for (const std::uint32_t n_cols : {1U, 63U, 64U, 65U, 172U, 320U, 896U}) {
+      check(WeightProblem(GetParam().format, n_rows, n_cols, 1, Data::kUnitScales, rng));
+    }
+  }
+}
+
 // Many rows of x, as in prompts, around every number of rows that a kernel may take at once.
 TEST_P(MatMulTest, ManyRowsMatchReferenceForEveryRemainder) {
   SeededRng rng;

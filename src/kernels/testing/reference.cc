@@ -73,7 +73,7 @@ Scales choose_scales(Data data, SeededRng& rng) {
 
 bool is_encoded(Data data) {
   return data == Data::kUniform || data == Data::kNormal || data == Data::kOutliers ||
-         data == Data::kZeroInput;
+         data == Data::kZeroInput || data == Data::kUnitScales;
 }
 
 float extreme_float(QuantType type, Data data, SeededRng& rng) {
@@ -212,12 +212,17 @@ std::size_t row_stride(Input input, std::uint32_t n_cols) {
   return align_up(input_row_bytes(input, n_cols), std::size_t{64});
 }
 
-// Quantises one chunk from the definition in quantise.h.
-void quantise_chunk(const float* x, std::byte* codes, std::byte* chunk_at) {
+float largest_magnitude(const float* x, std::size_t n) {
   float max = 0.0F;
-  for (std::uint32_t c = 0; c < kChunkColumns; ++c) max = std::max(max, std::fabs(x[c]));
+  for (std::size_t c = 0; c < n; ++c) max = std::max(max, std::fabs(x[c]));
+  return max;
+}
+
+// Quantises one chunk from the definition in quantise.h, `max` its largest magnitude or its row's.
+void quantise_chunk(const float* x, float max, bool unit_scale, std::byte* codes,
+                    std::byte* chunk_at) {
   Int8Chunk chunk = {};
-  chunk.scale = max < 0x1p-100F ? 0.0F : max / 127.0F;
+  chunk.scale = unit_scale ? 1.0F : max < 0x1p-100F ? 0.0F : max / 127.0F;
   const float inverse = max < 0x1p-100F ? 0.0F : 127.0F / max;
   for (std::uint32_t c = 0; c < kChunkColumns; ++c) {
     const auto code = static_cast<std::int8_t>(std::nearbyint(x[c] * inverse));
@@ -250,6 +255,7 @@ WeightProblem::WeightProblem(BlockFormat format, std::uint32_t n_rows, std::uint
       row_scales_(n_rows, 1.0F),
       exact_(std::size_t{n_rows} * n_cols),
       magnitude_(exact_.size()),
+      unit_scales_(data == Data::kUnitScales),
       name_(std::string(quant_type_name(format.type)) + "/" + std::to_string(format.block) + " " +
             std::to_string(n_rows) + "x" + std::to_string(n_cols) + " n_x " + std::to_string(n_x) +
             " data " + std::to_string(static_cast<int>(data))) {
@@ -281,7 +287,10 @@ void WeightProblem::make_inputs(Data data, SeededRng& rng) {
     std::byte* int8_row = int8_rows_.data() + i * row_stride(Input::kInt8, n_cols_);
     std::byte* bf16_row = bf16_rows_.data() + i * row_stride(Input::kBf16, n_cols_);
     for (std::size_t chunk = 0; chunk < n_padded / kChunkColumns; ++chunk) {
-      quantise_chunk(&x[chunk * kChunkColumns], int8_row + chunk * kChunkColumns,
+      const float* of_chunk = &x[chunk * kChunkColumns];
+      const float max = unit_scales_ ? largest_magnitude(x.data(), n_padded)
+                                     : largest_magnitude(of_chunk, kChunkColumns);
+      quantise_chunk(of_chunk, max, unit_scales_, int8_row + chunk * kChunkColumns,
                      int8_row + int8_chunks_offset(n_cols_) + chunk * sizeof(Int8Chunk));
     }
     for (std::size_t c = 0; c < n_padded; ++c) {
@@ -350,7 +359,8 @@ MatMulArgs WeightProblem::matmul_args(Input input, float* y, std::size_t y_strid
           .y_stride = y_stride,
           .n_x = n_x_,
           .n_rows = n_rows_,
-          .n_cols = n_cols_};
+          .n_cols = n_cols_,
+          .unit_scales = unit_scales_ && input == Input::kInt8};
 }
 
 std::vector<float> WeightProblem::run(const MatMulKernel& kernel) const {

@@ -33,10 +33,11 @@ enum class Data {
   kTinyScales,   // largest codes under the smallest subnormal scale
   kZeroWeights,  // scale 0, min 0
   kZeroInput,    // x all 0
+  kUnitScales,   // normal weights; int8 rows of x with one scale, and 1 for that of every chunk
 };
-inline constexpr Data kAllData[] = {Data::kUniform,    Data::kNormal,      Data::kOutliers,
-                                    Data::kAnyCodes,   Data::kLargest,     Data::kSmallest,
-                                    Data::kTinyScales, Data::kZeroWeights, Data::kZeroInput};
+inline constexpr Data kAllData[] = {
+    Data::kUniform,  Data::kNormal,     Data::kOutliers,    Data::kAnyCodes,  Data::kLargest,
+    Data::kSmallest, Data::kTinyScales, Data::kZeroWeights, Data::kZeroInput, Data::kUnitScales};
 
 class WeightProblem {
  public:
@@ -91,6 +92,7 @@ class WeightProblem {
   std::vector<float> row_scales_;    // [n_rows], 1 for types without
   std::vector<double> exact_;
   std::vector<double> magnitude_;  // |scale * code| + |min|
+  bool unit_scales_;
   std::string name_;
 };
 
