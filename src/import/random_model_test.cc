@@ -106,6 +106,10 @@ TEST(RandomShapesTest, AreWhatTheyAreCalled) {
   ASSERT_TRUE(gqa);
   EXPECT_EQ(gqa->ffn, 14336U);
   EXPECT_EQ(gqa->n_kv_heads, 8U);
+  const auto ternary = find_random_shape("1b-int8");
+  ASSERT_TRUE(ternary);
+  EXPECT_TRUE(shape_spec(*ternary).int8_rows);
+  EXPECT_FALSE(shape_spec(*gqa).int8_rows);
   const auto unknown = find_random_shape("8b");
   ASSERT_FALSE(unknown);
   EXPECT_THAT(unknown.error().message(), HasSubstr("\"8b\""));

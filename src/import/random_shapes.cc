@@ -8,7 +8,7 @@
 namespace qsf {
 namespace {
 
-// name, architecture, layers, hidden, FFN, heads, KV heads, vocabulary, positions
+// name, architecture, layers, hidden, FFN, heads, KV heads, vocabulary, positions, int8 rows
 constexpr RandomShape kShapes[] = {
     {"1b", "llama", 22, 2048, 5632, 32, 4, 32000, 16384},
     {"3b", "llama", 28, 3072, 8192, 24, 8, 32000, 4096},
@@ -19,6 +19,8 @@ constexpr RandomShape kShapes[] = {
     {"gpt2-medium", "gpt2", 24, 1024, 4096, 16, 16, 50257, 1024},
     {"gpt2-large", "gpt2", 36, 1280, 5120, 20, 20, 50257, 1024},
     {"phi2", "phi2", 32, 2560, 10240, 32, 32, 51200, 2048},
+    // As a natively ternary model takes its rows.
+    {"1b-int8", "llama", 22, 2048, 5632, 32, 4, 32000, 16384, true},
     // For tests: rows that do not divide by 16 and columns that do not divide by a block.
     {"tiny", "llama", 2, 80, 200, 4, 2, 330, 512},
 };
@@ -57,6 +59,7 @@ ModelSpec shape_spec(const RandomShape& shape) {
   spec.head_dim = shape.hidden / shape.n_heads;
   spec.n_vocab = shape.n_vocab;
   spec.max_positions = shape.max_positions;
+  spec.int8_rows = shape.int8_rows;
   if (shape.architecture == "gpt2") {
     spec.tied_head = true;
     return spec;

@@ -27,6 +27,7 @@ struct RandomShape {
   std::uint32_t n_kv_heads;
   std::uint32_t n_vocab;
   std::uint32_t max_positions;
+  bool int8_rows = false;  // ModelSpec::int8_rows
 };
 
 // Every shape, in the order in which messages list them.
