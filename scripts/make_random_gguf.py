@@ -5,8 +5,9 @@
     make_random_gguf.py MODEL.qsf TYPE OUT.gguf [--head-type Q6_K] [--bin build/release/bin]
 
 MODEL.qsf is of the LLaMA family, such as `qsf-convert --random 1b` writes. TYPE is Q4_0, Q8_0,
-Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, TQ1_0, TQ2_0 or F16. Needs numpy and gguf. Speed does not depend on
-the values; the text of such a model is nonsense by construction.
+Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, TQ1_0, TQ2_0, F16 or IQ2_BN, which ik_llama.cpp alone reads. Needs
+numpy and gguf. Speed does not depend on the values; the text of such a model is nonsense by
+construction.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SCALE = 0.004  # of a block; weights of about 0.02
 ROWS_AT_ONCE = 4096
+IQ2_BN = 135  # of ik_llama.cpp, which the gguf package does not know: an f32, then 2-bit codes
 
 
 def read_shape(inspect, model):
@@ -66,6 +68,11 @@ class Writer:
 
     def blocks(self, kind, rows, cols):
         numpy, names = self.numpy, self.gguf.GGMLQuantizationType
+        if kind == IQ2_BN:
+            data = self.rng.integers(0, 256, size=(rows, 4 + cols // 4), dtype=numpy.uint8)
+            data &= ~((data & (data >> 1) & 0x55) << 1)  # codes 0 to 2
+            data[:, :4] = numpy.frombuffer(numpy.float32(SCALE).tobytes(), dtype=numpy.uint8)
+            return data
         if kind == names.F16:
             return (self.rng.standard_normal((rows, cols), dtype=numpy.float32) * 0.02).astype(numpy.float16)
         columns, n_bytes = self.gguf.GGML_QUANT_SIZES[kind]
@@ -82,8 +89,12 @@ class Writer:
     def matrix(self, name, rows, cols, kind):
         parts = [self.blocks(kind, min(ROWS_AT_ONCE, rows - at), cols)
                  for at in range(0, rows, ROWS_AT_ONCE)]
+        data = self.numpy.concatenate(parts)
+        if kind == IQ2_BN:
+            self.file.add_tensor(name, data.view(self.numpy.int8), raw_shape=(rows, cols), raw_dtype=IQ2_BN)
+            return
         raw = None if kind == self.gguf.GGMLQuantizationType.F16 else kind
-        self.file.add_tensor(name, self.numpy.concatenate(parts), raw_dtype=raw)
+        self.file.add_tensor(name, data, raw_dtype=raw)
 
     def norm(self, name):
         self.file.add_tensor(name, self.numpy.ones(self.shape["hidden"], dtype=self.numpy.float32))
@@ -115,7 +126,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("model", metavar="MODEL.qsf")
     parser.add_argument("type", choices=["Q4_0", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "TQ1_0",
-                                         "TQ2_0", "F16"])
+                                         "TQ2_0", "F16", "IQ2_BN"])
     parser.add_argument("out", metavar="OUT.gguf")
     parser.add_argument("--head-type", choices=["Q6_K", "Q8_0", "Q4_0", "F16"],
                         help="of embedding and head; default Q6_K, with F16 weights F16")
@@ -131,7 +142,7 @@ def main():
     head = args.head_type or ("F16" if args.type == "F16" else "Q6_K")
     writer = Writer(gguf, numpy, shape, args.out)
     writer.header()
-    writer.tensors(kinds[args.type], kinds[head])
+    writer.tensors(IQ2_BN if args.type == "IQ2_BN" else kinds[args.type], kinds[head])
     writer.finish()
 
 
