@@ -59,8 +59,13 @@ void CpuBackend::matmul(const MatmulArgs& args) {
       rows_done[i] = args.targets[i].n_rows_done;
     }
     split_.cut(args.tiles, n_x, args.finish.joined, rows_done);
-    pool_.parallel_for(split_.n_items(), 1, [&](std::size_t begin, std::size_t end, unsigned) {
-      for (std::size_t i = begin; i < end && !is_cancelled(); ++i) compute(args, split_.item(i));
+    const std::size_t n_items = split_.n_items();
+    pool_.parallel_for(split_.n_lanes(), 1, [&](std::size_t begin, std::size_t end, unsigned) {
+      for (std::size_t lane = begin; lane < end; ++lane) {
+        for (std::size_t i; !is_cancelled() && (i = split_.take(lane)) < n_items;) {
+          compute(args, split_.item(i));
+        }
+      }
     });
   }
   times.bytes += split_.weight_bytes();

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT
 //
-// How the work of a product is cut into items that workers take one by one.
+// How the work of a product is cut into items, and who takes which.
 //
 // Columns are never cut, so an output is computed by one worker in one order, and the cut shows in
-// no bit. Two regimes:
+// no bit. Items are cut in two regimes:
 //
-//   few rows    A product waits for memory, so items are equal in nothing but what is left: each
-//               takes a share of the bytes not yet handed out. The first are long streams, which
-//               prefetching likes; the last are short, so that workers end together and one whose
-//               core is busy elsewhere leaves its share to the others.
+//   few rows    A product waits for memory: items are equal shares of its bytes.
 //   many rows   A product computes. Bands of weights that stay in a cache meet blocks of rows; rows
 //               are cut only where the weights are too few for all workers, since every block
 //               decodes the band anew.
+//
+// Each worker has a lane of neighbouring items, so that its weights are one long stream: where two
+// workers take neighbours by turns, what each core has read ahead belongs to the other, and half
+// of the memory's rate is lost at 32 KiB an item, a tenth at 256. Who has emptied his lane helps
+// with the next one, so that workers end together and one whose core is busy elsewhere leaves its
+// share to the others.
 //
 // Where gate and up are joined by their activation, a piece holds the same rows of both, so that
 // the worker that computed them has both parts at hand, also where their tiles end at different
@@ -20,8 +23,10 @@
 #ifndef QSF_OPS_WORK_SPLIT_H_
 #define QSF_OPS_WORK_SPLIT_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -65,6 +70,11 @@ class WorkSplit {
   std::size_t n_items() const noexcept { return bands_.size() * n_blocks_; }
   // Requires  index < n_items(), tiles still there. Threads  any
   WorkItem item(std::size_t index) const noexcept;
+  // One for each worker.
+  std::size_t n_lanes() const noexcept { return n_workers_; }
+  // Returns the next item of the lane, or of the first one behind it that has some left; n_items()
+  // when there are none. Requires  lane < n_lanes(). Threads  any; an item is given to one caller
+  std::size_t take(std::size_t lane) noexcept;
   // Bytes of the weights of all items, each once.
   std::uint64_t weight_bytes() const noexcept { return total_bytes_; }
 
@@ -75,12 +85,18 @@ class WorkSplit {
     std::uint32_t n_rows;
   };
 
+  struct alignas(64) Lane {  // of a cache line: workers take from their own undisturbed
+    std::atomic<std::size_t> next{0};
+    std::size_t end = 0;
+  };
+
   void add_piece(const WorkPiece& piece);
   void join_tiles(std::span<const MatmulTile> tiles, const std::uint32_t rows_done[2]);
   void cut_by_bytes();
   void cut_by_rows(std::uint32_t n_x);
 
   std::uint64_t n_workers_;
+  std::unique_ptr<Lane[]> lanes_;
   std::vector<WorkPiece> pieces_;
   std::vector<Band> bands_;
   std::uint64_t total_bytes_ = 0;

@@ -8,7 +8,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -147,16 +149,65 @@ TEST(WorkSplitTest, ItemsAreEvenEnough) {
   }
 }
 
-TEST(WorkSplitTest, FewRowsTakeLongStreamsFirst) {
+TEST(WorkSplitTest, FewRowsAreCutIntoEqualBytes) {
   const std::vector<MatmulTile> tiles = {tile(0, 0, 4096)};
   WorkSplit split(2);
   split.cut(tiles, 1, false, nullptr);
-  EXPECT_EQ(split.item(0).n_rows, 1024U);
-  for (std::size_t i = 1; i + 1 < split.n_items(); ++i) {
-    EXPECT_LE(split.item(i).n_rows, split.item(i - 1).n_rows);
-    EXPECT_GE(split.item(i).n_rows / kRowGroup * group_bytes(kFormat, kCols), 16U << 10);
+  for (std::size_t i = 0; i + 1 < split.n_items(); ++i) {
+    EXPECT_EQ(split.item(i).n_rows, split.item(0).n_rows);
+    const std::uint64_t bytes = split.item(i).n_rows / kRowGroup * group_bytes(kFormat, kCols);
+    EXPECT_GT(bytes, 128U << 10);
+    EXPECT_LE(bytes, 512U << 10);
   }
   EXPECT_EQ(split.weight_bytes(), 256 * group_bytes(kFormat, kCols));
+}
+
+// The taker of a lane walks through neighbours, which is what the memory likes, and then helps.
+TEST(WorkSplitTest, LanesAreStreamsAndEmptyOnesHelp) {
+  const std::vector<MatmulTile> tiles = {tile(0, 0, 4096)};
+  WorkSplit split(3);
+  for (int round = 0; round < 2; ++round) {
+    split.cut(tiles, 1, false, nullptr);
+    const std::size_t n_items = split.n_items();
+    std::vector<int> taken(n_items, 0);
+    for (std::size_t lane = 0; lane < split.n_lanes(); ++lane) {
+      ++taken[n_items * lane / 3];
+      EXPECT_EQ(split.take(lane), n_items * lane / 3);
+    }
+    // Lane 2, then what lanes 0 and 1 have left.
+    for (const std::size_t lane : {2U, 0U, 1U}) {
+      for (std::size_t i = n_items * lane / 3 + 1; i < n_items * (lane + 1) / 3; ++i) {
+        ++taken[i];
+        EXPECT_EQ(split.take(2), i);
+      }
+    }
+    EXPECT_EQ(taken, std::vector<int>(n_items, 1));
+    for (std::size_t lane = 0; lane < split.n_lanes(); ++lane) {
+      EXPECT_EQ(split.take(lane), n_items);
+    }
+  }
+}
+
+// All threads at the same lane, and then at the next.
+TEST(WorkSplitTest, ThreadsTakeEveryItemOnce) {
+  const std::vector<MatmulTile> tiles = {tile(0, 0, 1U << 20)};
+  constexpr unsigned kThreads = 4;
+  WorkSplit split(kThreads);
+  for (int round = 0; round < 300; ++round) {
+    split.cut(tiles, 1, false, nullptr);
+    std::vector<std::atomic<int>> taken(split.n_items());
+    ASSERT_GT(taken.size(), 1000U);
+    std::atomic<unsigned> n_ready{0};
+    std::vector<std::thread> threads;
+    for (unsigned thread = 0; thread < kThreads; ++thread) {
+      threads.emplace_back([&] {
+        for (++n_ready; n_ready < kThreads;) std::this_thread::yield();
+        for (std::size_t i; (i = split.take(0)) < taken.size();) ++taken[i];
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const auto& count : taken) ASSERT_EQ(count.load(), 1);
+  }
 }
 
 }  // namespace
