@@ -321,9 +321,15 @@ void CpuBackend::finish_tile(const AttendArgs& args, const AttendTile& tile, con
   const std::size_t column = std::size_t{tile.kv_head} * group * limits_.head_dim;
   for (std::uint32_t i = 0; i < tile.n_rows; ++i) {
     const std::size_t query = std::size_t{i} * group;
-    kernels::attend_finish(total.state + query, total.acc + query * acc_stride(), acc_stride(),
-                           out.row(tile.first_row + i) + column, limits_.head_dim, group,
-                           limits_.head_dim);
+    kernels::attend_finish({.state = total.state + query,
+                            .acc = total.acc + query * acc_stride(),
+                            .acc_stride = acc_stride(),
+                            .out = out.row(tile.first_row + i) + column,
+                            .out_stride = limits_.head_dim,
+                            .n_queries = group,
+                            .head_dim = limits_.head_dim,
+                            .v_type = kv_shape_.v_type,
+                            .rotate = kernels_.kv_rows.rotate});
   }
 }
 

@@ -134,8 +134,8 @@ std::vector<double> naive_attention(const Sequence& s, std::uint32_t row, const 
 // Slopes that leave far positions some weight, one a head.
 const std::vector<float> kSlopes = {0.5F, 0.0625F, 0.015625F, 0.001953125F};
 
-// The keys and values that a cache of this type holds, by the definition of its codes: in 8 and 4
-// bits rows filled up with zeros, keys turned, coded and turned back.
+// The keys and values that a cache of this type holds, by the definition of its codes: rows filled
+// up with zeros, keys and in 2 bits values turned, coded and turned back.
 Sequence as_stored(Sequence sequence, KvType type) {
   if (!kv_is_quantised(type)) return sequence;
   const kernels::KvRowKernels& kv_rows = kernels::kv_row_kernels().back();
@@ -149,10 +149,11 @@ Sequence as_stored(Sequence sequence, KvType type) {
         const auto at = x.begin() + head * kHeadDim;
         std::fill(row.begin(), row.end(), 0.0F);
         std::copy(at, at + kHeadDim, row.begin());
-        if (keys) kv_rows.rotate(row.data(), format.head_dim);
+        const bool turned = keys || type == KvType::k2Bit;
+        if (turned) kv_rows.rotate(row.data(), format.head_dim);
         kv_rows.quantise(row.data(), coded.data(), format);
         kv_rows.dequantise(coded.data(), row.data(), format);
-        if (keys) kv_rows.rotate(row.data(), format.head_dim);
+        if (turned) kv_rows.rotate(row.data(), format.head_dim);
         std::copy(row.begin(), row.begin() + kHeadDim, at);
       }
     }
@@ -177,7 +178,7 @@ TEST_P(CpuAttentionTest, MatchesTheDefinition) {
   // weights and v are rounded to 2^-8 of themselves; scores of magnitude 8 move weights by 16 such.
   const bool bf16 = kernels::kernel_set(GetParam()).attend_prompt.isa == kernels::Isa::kAmx;
   const double bound = bf16 ? 6 * (2 * 8 + 2) * 0x1p-8 : 6 * 64 * 0x1p-24;
-  for (const KvType type : {KvType::kF32, KvType::k8Bit, KvType::k4Bit}) {
+  for (const KvType type : {KvType::kF32, KvType::k8Bit, KvType::k4Bit, KvType::k2Bit}) {
     const Sequence stored = as_stored(sequence, type);
     for (const ScoreRule& rule : rules) {
       const auto got = attend_all(sequence, 2, 300, RowRole::kPrompt, rule, type, GetParam());
@@ -201,7 +202,8 @@ TEST_P(CpuAttentionTest, BitsDependNeitherOnPassesNorThreadsNorRole) {
                                    {rules[2], KvType::kF16},
                                    {rules[0], KvType::k8Bit},
                                    {rules[1], KvType::k4Bit},
-                                   {rules[2], KvType::k4Bit}}) {
+                                   {rules[2], KvType::k4Bit},
+                                   {rules[2], KvType::k2Bit}}) {
     const auto run = [&, &rule = rule, type = type](unsigned n_threads, std::uint32_t rows_per_pass,
                                                     RowRole role) {
       return attend_all(sequence, n_threads, rows_per_pass, role, rule, type, GetParam());

@@ -8,8 +8,9 @@
 // of the output. Neither needs a sum across lanes or a transposition.
 //
 // Columns are those of the head in f32 and f16. In fewer bits zeros fill them up to a multiple of
-// 16, keys are rotated, and codes and f16 scales are those of kernels/kv_rows/kv_rows.h, a scale
-// for kv_group columns of a slot. A block has the codes first, then the scales:
+// 16, keys are rotated (in 2 bits values too), and codes and f16 scales are those of
+// kernels/kv_rows/kv_rows.h, a scale for kv_group columns of a slot. A block has the codes first,
+// then the scales:
 //
 //            K block                                 V block
 //   8 bits   int8 [columns][kKvPageSlots]            int8 [kKvPageSlots][columns]
@@ -42,6 +43,12 @@ inline constexpr std::uint32_t kKvPageSlots = 64;
 
 [[gnu::always_inline]] constexpr bool kv_is_quantised(KvType type) noexcept {
   return type == KvType::k8Bit || type == KvType::k4Bit || type == KvType::k2Bit;
+}
+
+// Whether values are rotated as keys are, and so what attention sums of them until it is turned
+// back (docs/decisions/028-two-bit-keys.md).
+[[gnu::always_inline]] constexpr bool kv_rotates_values(KvType type) noexcept {
+  return type == KvType::k2Bit;
 }
 
 [[gnu::always_inline]] constexpr std::uint32_t kv_bits(KvType type) noexcept {

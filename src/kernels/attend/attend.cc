@@ -120,14 +120,19 @@ void attend_merge(AttendState* into, float* into_acc, const AttendState* from,
   }
 }
 
-void attend_finish(const AttendState* state, const float* acc, std::size_t acc_stride, float* out,
-                   std::size_t out_stride, std::uint32_t n_queries,
-                   std::uint32_t head_dim) noexcept {
-  for (std::uint32_t i = 0; i < n_queries; ++i) {
-    const float* from = acc + i * acc_stride;
-    float* to = out + i * out_stride;
-    const float sum = state[i].sum;
-    for (std::uint32_t d = 0; d < head_dim; ++d) to[d] = sum == 0.0F ? 0.0F : from[d] / sum;
+void attend_finish(const AttendFinishArgs& args) noexcept {
+  const bool turn = kv_rotates_values(args.v_type);
+  const std::uint32_t n_columns = turn ? kv_columns(args.v_type, args.head_dim) : args.head_dim;
+  float turned[kMaxHeadDim];
+  for (std::uint32_t i = 0; i < args.n_queries; ++i) {
+    const float* from = args.acc + i * args.acc_stride;
+    float* out = args.out + i * args.out_stride;
+    float* to = turn ? turned : out;
+    const float sum = args.state[i].sum;
+    for (std::uint32_t d = 0; d < n_columns; ++d) to[d] = sum == 0.0F ? 0.0F : from[d] / sum;
+    if (!turn) continue;
+    args.rotate(turned, n_columns);
+    for (std::uint32_t d = 0; d < args.head_dim; ++d) out[d] = turned[d];
   }
 }
 

@@ -132,12 +132,24 @@ void attend_begin(AttendState* state, float* acc, std::size_t acc_stride,
 void attend_merge(AttendState* into, float* into_acc, const AttendState* from,
                   const float* from_acc, std::size_t acc_stride, std::uint32_t n_queries) noexcept;
 
-// Writes out[i] = acc[i] / sum, or zeros for a query that saw nothing. out may be acc.
-// Shapes  acc [n_queries][acc_stride], out [n_queries][out_stride], head_dim columns of which are
-//         written
-void attend_finish(const AttendState* state, const float* acc, std::size_t acc_stride, float* out,
-                   std::size_t out_stride, std::uint32_t n_queries,
-                   std::uint32_t head_dim) noexcept;
+// Shapes    acc [n_queries][acc_stride]; out [n_queries][out_stride], head_dim columns of which are
+//           written
+// Requires  rotate as for queries where values are rotated (kv_rotates_values); unused elsewhere
+struct AttendFinishArgs {
+  const AttendState* state;
+  const float* acc;
+  std::size_t acc_stride;  // floats
+  float* out;
+  std::size_t out_stride;
+  std::uint32_t n_queries;
+  std::uint32_t head_dim;
+  KvType v_type = KvType::kF16;
+  void (*rotate)(float* x, std::uint32_t head_dim) noexcept = nullptr;
+};
+
+// Writes out[i] = acc[i] / sum, turned back where values are rotated, or zeros for a query that saw
+// nothing. out may be acc.
+void attend_finish(const AttendFinishArgs& args) noexcept;
 
 }  // namespace qsf::kernels
 

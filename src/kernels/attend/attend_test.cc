@@ -67,6 +67,7 @@ class Problem {
       : shape_(shape),
         pages_(std::move(pages)),
         scale_(1.0F / std::sqrt(static_cast<float>(shape.head_dim))),
+        values_turned_(shape.v_type == KvType::k2Bit),
         q_(std::size_t{n_queries()} * shape.head_dim) {
     for (float& v : q_) v = q_size * rng.get().next_normal();
     for (Ranges& ranges : pages_) {
@@ -152,8 +153,16 @@ class Problem {
 
   std::vector<float> finish(const std::vector<AttendState>& state, const float* acc) const {
     const GuardedArray<float> out(state.size() * shape_.head_dim);
-    attend_finish(state.data(), acc, acc_stride_of(shape_.head_dim), out.data(), shape_.head_dim,
-                  static_cast<std::uint32_t>(state.size()), shape_.head_dim);
+    attend_finish({.state = state.data(),
+                   .acc = acc,
+                   .acc_stride = acc_stride_of(shape_.head_dim),
+                   .out = out.data(),
+                   .out_stride = shape_.head_dim,
+                   .n_queries = static_cast<std::uint32_t>(state.size()),
+                   .head_dim = shape_.head_dim,
+                   .v_type = values_turned_ ? KvType::k2Bit : KvType::kF32,
+                   .rotate = kv_row_kernels().back().rotate});
+    EXPECT_TRUE(out.front_intact());
     return {out.begin(), out.end()};
   }
 
@@ -180,13 +189,15 @@ class Problem {
     return testing_support::all_within(out.data(), want, bounds);
   }
 
-  // The same problem with keys and values as f32 numbers and queries as the keys want them, both of
-  // whole quantised rows. Requires  both types quantised, head_dim a multiple of 16
+  // The same problem with keys and values as f32 numbers, turned where the codes are, and queries
+  // as the keys want them, both of whole quantised rows. Requires  both types quantised, head_dim a
+  // multiple of 16
   Problem widened() const {
     SeededRng rng;
     Problem wide({shape_.n_rows, shape_.n_q, shape_.head_dim, KvType::kF32, KvType::kF32}, pages_,
                  1.0F, rng);
     wide.scale_ = 1.0F;
+    wide.values_turned_ = values_turned_;
     for (std::uint32_t i = 0; i < q_.size(); ++i) wide.q_[i] = q_[i] * scale_;
     for (std::uint32_t i = 0; i < n_queries(); ++i) {
       kv_row_kernels().back().rotate(wide.q_.data() + std::size_t{i} * shape_.head_dim,
@@ -274,6 +285,22 @@ class Problem {
     return element(v_[page], false, slot, d);
   }
 
+  // Columns turned by the Hadamard transform, and the magnitudes of what each is the sum of.
+  static void turn(std::vector<double>* columns, std::vector<double>* sizes) {
+    const auto n = static_cast<std::uint32_t>(columns->size());
+    const std::uint32_t block = hadamard_block(n);
+    const std::vector<double> x = *columns;
+    const std::vector<double> size_of = *sizes;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      (*columns)[i] = (*sizes)[i] = 0.0;
+      for (std::uint32_t j = i / block * block; j < i / block * block + block; ++j) {
+        const double term = x[j] / std::sqrt(block);
+        (*columns)[i] += std::popcount(i % block & j % block) % 2 == 0 ? term : -term;
+        (*sizes)[i] += size_of[j] / std::sqrt(block);
+      }
+    }
+  }
+
   // What a stored key is multiplied with: a query's columns, or for quantised keys those of its
   // Hadamard transform; and the magnitudes of what each is the sum of.
   struct Query {
@@ -288,16 +315,7 @@ class Problem {
     }
     Query as_read = {q, q};
     for (double& size : as_read.sizes) size = std::fabs(size);
-    if (!kv_is_quantised(shape_.k_type)) return as_read;
-    const std::uint32_t block = hadamard_block(n);
-    for (std::uint32_t i = 0; i < n; ++i) {
-      as_read.columns[i] = as_read.sizes[i] = 0.0;
-      for (std::uint32_t j = i / block * block; j < i / block * block + block; ++j) {
-        const double term = q[j] / std::sqrt(block);
-        as_read.columns[i] += std::popcount(i % block & j % block) % 2 == 0 ? term : -term;
-        as_read.sizes[i] += std::fabs(term);
-      }
-    }
+    if (kv_is_quantised(shape_.k_type)) turn(&as_read.columns, &as_read.sizes);
     return as_read;
   }
   // A score's, and its query's where that is rotated.
@@ -365,22 +383,36 @@ class Problem {
     const double relative = 2.0 * (std::expm1(2.0 * score_error) + 2.0 * input_roundoff +
                                    gamma_of(kKvPageSlots + 9.0 + widest + pages * (4.0 + widest)));
     const double dropped = static_cast<double>(seen.size()) * 0x1p-125 * 8.0;
-    for (std::uint32_t d = 0; d < shape_.head_dim; ++d) {
-      double total = 0.0;
+    std::vector<double> totals(values_turned_ ? (shape_.head_dim + 15) / 16 * 16 : shape_.head_dim);
+    std::vector<double> errors(totals.size());
+    for (std::uint32_t d = 0; d < totals.size() && !seen.empty(); ++d) {
       double size = 0.0;
       for (const Seen& s : seen) {
         const double term = s.weight * value(s.page, s.slot, d);
-        total += term;
-        size += std::fabs(term);
+        totals[d] += term / sum;
+        size += std::fabs(term / sum);
       }
-      want->push_back(seen.empty() ? 0.0 : total / sum);
-      bounds->push_back(seen.empty() ? 0.0 : relative * size / sum + dropped);
+      errors[d] = relative * size + dropped;
     }
+    if (values_turned_) turn_outputs(&totals, &errors);
+    want->insert(want->end(), totals.begin(), totals.begin() + shape_.head_dim);
+    bounds->insert(bounds->end(), errors.begin(), errors.begin() + shape_.head_dim);
+  }
+
+  // An output turned back is a sum of what its terms were, with a rounding a stage and one of the
+  // transform's factor, each of the terms' magnitudes.
+  static void turn_outputs(std::vector<double>* totals, std::vector<double>* errors) {
+    const double stages = std::log2(hadamard_block(static_cast<std::uint32_t>(totals->size())));
+    for (std::size_t d = 0; d < totals->size(); ++d) {
+      (*errors)[d] += gamma_of(stages + 3.0) * (std::fabs((*totals)[d]) + (*errors)[d]);
+    }
+    turn(totals, errors);
   }
 
   Shape shape_;
   std::vector<Ranges> pages_;
   float scale_;
+  bool values_turned_;  // as stored in 2 bits
   GuardedArray<float> q_;
   std::vector<GuardedBytes> k_;
   std::vector<GuardedBytes> v_;
@@ -629,17 +661,24 @@ TEST_P(AttendTest, InfiniteScores) {
                             .acc_stride = 16,
                             .scratch = scratch.data()};
   float out = -1.0F;
+  const AttendFinishArgs finish{.state = &state,
+                                .acc = acc,
+                                .acc_stride = 16,
+                                .out = &out,
+                                .out_stride = 1,
+                                .n_queries = 1,
+                                .head_dim = 1};
   attend_begin(&state, acc, 16, 1);
   GetParam().page(args);
-  attend_finish(&state, acc, 16, &out, 1, 1, 1);
+  attend_finish(finish);
   EXPECT_EQ(out, 0.0F);
   k[1] = 0.5F;
   GetParam().page(args);
-  attend_finish(&state, acc, 16, &out, 1, 1, 1);
+  attend_finish(finish);
   EXPECT_EQ(out, 7.0F);
   k[2] = std::numeric_limits<float>::quiet_NaN();
   GetParam().page(args);
-  attend_finish(&state, acc, 16, &out, 1, 1, 1);
+  attend_finish(finish);
   EXPECT_TRUE(std::isnan(out));
 }
 

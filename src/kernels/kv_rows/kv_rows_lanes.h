@@ -62,6 +62,33 @@ template <unsigned kBits>
   }
 }
 
+// Codes of sixteen values, 1 / step each.
+template <unsigned kBits>
+[[gnu::always_inline]] static inline I32<k16> nearest_codes(F32<k16> x, F32<k16> inverse) noexcept {
+  constexpr float kTop = kBits == 8 ? 127.0F : kBits == 4 ? 15.0F : 3.0F;
+  constexpr float kBottom = kBits == 8 ? -127.0F : 0.0F;
+  constexpr float kMiddle = kBits == 8 ? 0.0F : kTop / 2.0F;
+  const F32<k16> place = x * inverse + splat<k16>(kMiddle);
+  return round_to_i32(max_of(splat<k16>(kBottom), min_of(splat<k16>(kTop), place)));
+}
+
+// Fits a scale of 2 bits to the codes that it gives. A scale that f16 rounds to 0 stays.
+[[gnu::always_inline]] static inline float fit_scale(const float* x, std::uint32_t n_columns,
+                                                     float scale) noexcept {
+  if (scale < 0x1p-25F) return scale;
+  const F32<k16> inverse = splat<k16>(0.5F / scale);
+  F32<k16> products = {};
+  F32<k16> squares = {};
+  for (std::uint32_t c = 0; c < n_columns; c += kKvUnitColumns) {
+    const F32<k16> values = load<F32<k16>>(x + c);
+    const I32<k16> codes = nearest_codes<2>(values, inverse);
+    const F32<k16> levels = to_f32(codes + codes - cast_regs<I32Reg>(splat_u32<k16>(3)));
+    products = products + values * levels;
+    squares = squares + levels * levels;
+  }
+  return sum_lanes_f32(products) / sum_lanes_f32(squares);
+}
+
 // The scale of a group, or NaN.
 template <unsigned kBits>
 [[gnu::always_inline]] static inline float group_scale(const float* x,
@@ -81,15 +108,15 @@ template <unsigned kBits>
   float scale = max / (kBits == 8 ? 127.0F : 15.0F);
   if constexpr (kBits == 2) {
     scale = __builtin_sqrtf(sum_lanes_f32(squares) / static_cast<float>(n_columns)) * 0.5F;
+    for (unsigned fit = 0; fit < kKvFits; ++fit) {
+      scale = fit_scale(x, n_columns, scale < kLargestHalf ? scale : kLargestHalf);
+    }
   }
   return scale < kLargestHalf ? scale : kLargestHalf;
 }
 
 template <unsigned kBits>
 static void quantise_row(const float* x, std::byte* row, const KvRowFormat& format) noexcept {
-  constexpr float kTop = kBits == 8 ? 127.0F : kBits == 4 ? 15.0F : 3.0F;
-  constexpr float kBottom = kBits == 8 ? -127.0F : 0.0F;
-  constexpr float kMiddle = kBits == 8 ? 0.0F : kTop / 2.0F;
   std::byte* scales = row + std::size_t{format.head_dim} * kBits / 8;
   for (std::uint32_t first = 0; first < format.head_dim; first += format.group, scales += 2) {
     const float wanted = group_scale<kBits>(x + first, format.group);
@@ -100,9 +127,7 @@ static void quantise_row(const float* x, std::byte* row, const KvRowFormat& form
     const float step = kBits == 8 ? scale : 2.0F * scale;
     const F32<k16> inverse = splat<k16>(finite && scale > 0.0F ? 1.0F / step : 0.0F);
     for (std::uint32_t c = first; c < first + format.group; c += kKvUnitColumns) {
-      const F32<k16> place = load<F32<k16>>(x + c) * inverse + splat<k16>(kMiddle);
-      const I32<k16> codes =
-          round_to_i32(max_of(splat<k16>(kBottom), min_of(splat<k16>(kTop), place)));
+      const I32<k16> codes = nearest_codes<kBits>(load<F32<k16>>(x + c), inverse);
       store_unit<kBits>(row + std::size_t{c} * kBits / 8, finite ? codes : I32<k16>{});
     }
   }

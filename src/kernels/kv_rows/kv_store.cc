@@ -103,7 +103,8 @@ void store_value(const KvStore& store, KvType type, const float* from, std::byte
     store.convert.f32_to_f16(from, reinterpret_cast<F16*>(to), head_dim);
   } else {
     CodedRow row;
-    code_row(store.kv_rows, kv_row_format(type, head_dim), from, head_dim, false, &row);
+    code_row(store.kv_rows, kv_row_format(type, head_dim), from, head_dim, kv_rotates_values(type),
+             &row);
     std::memcpy(to, row.bytes, row_bytes);
     const std::size_t scale_bytes = kv_groups(type, head_dim) * kScaleBytes;
     std::memcpy(block + kv_scales_offset(type, head_dim) + slot * scale_bytes,

@@ -34,7 +34,8 @@ constexpr KvRowFormat kv_row_format(KvType type, std::uint32_t head_dim) noexcep
 void store_key(const KvStore& store, KvType type, const float* from, std::byte* block,
                std::uint32_t slot, std::uint32_t head_dim) noexcept;
 
-// Stores the head_dim values of one V row as slot `slot` of a V block.
+// Stores the head_dim values of one V row as slot `slot` of a V block, rotated where the type wants
+// it (kv_rotates_values).
 // Requires  as above
 // Threads   any, for different slots too: no byte of another slot is written
 void store_value(const KvStore& store, KvType type, const float* from, std::byte* block,

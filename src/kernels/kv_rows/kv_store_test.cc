@@ -61,7 +61,7 @@ class Expected {
     const KvRowFormat format = kv_row_format(type_, head_dim_);
     std::vector<float> padded(row);
     padded.resize(format.head_dim);
-    if (is_key) kernels.rotate(padded.data(), format.head_dim);
+    if (is_key || type_ == KvType::k2Bit) kernels.rotate(padded.data(), format.head_dim);
     std::vector<std::byte> coded(kv_quantised_row_bytes(format));
     kernels.quantise(padded.data(), coded.data(), format);
     for (std::uint32_t d = 0; d < format.head_dim; ++d) write_code(format, coded, slot, d, is_key);
