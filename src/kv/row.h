@@ -15,12 +15,15 @@ using SequenceId = std::uint32_t;
 // kernels, however many share the pass, so that a row's numbers never depend on its company.
 enum class RowRole : std::uint8_t { kPrompt, kGenerated, kDrafted };
 
-// The slots of its sequence that a row attends to: [0, prefix), and the slots prefix + i for every
-// bit i of `ancestors` (the row's own included). A row of plain text at slot s has prefix s + 1 and
-// no ancestors; drafted rows hang from a common prefix and name their path up the tree.
+// The slots of its sequence that a row attends to: [0, sinks) and [first, prefix), and the slots
+// prefix + i for every bit i of `ancestors` (the row's own included). A row of plain text at slot s
+// has prefix s + 1 and no ancestors; drafted rows hang from a common prefix and name their path up
+// the tree. Where all slots are kept `first` is 0; under a window it is that of the row.
 struct VisibleSet {
   std::uint32_t prefix = 0;
   std::uint64_t ancestors = 0;
+  std::uint32_t sinks = 0;
+  std::uint32_t first = 0;
 };
 
 struct Row {

@@ -52,6 +52,8 @@ struct PassLimits {
   std::uint32_t max_rows = 1;         // rows of a pass
   std::uint32_t max_decode_rows = 1;  // of which generated or drafted
   std::uint32_t max_context = 1;      // positions of a sequence
+  std::uint32_t window = 0;           // most slots behind the sinks that a row sees; 0: all
+  std::uint32_t sinks = 0;            // with a window
   std::uint32_t n_heads = 1;
   std::uint32_t n_kv_heads = 1;
   std::uint32_t head_dim = 1;

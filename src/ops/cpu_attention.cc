@@ -18,32 +18,22 @@ namespace qsf {
 namespace {
 
 using kernels::AttendKernel;
-using kernels::AttendRange;
 using kernels::AttendState;
-
-constexpr std::uint32_t kSpanSlots = 512;
-static_assert(kSpanSlots % kKvPageSlots == 0);
 
 static_assert(kMaxHeadDim == kernels::kMaxHeadDim);
 
-constexpr std::uint32_t kMaxTileRows = 512;  // their ranges lie on the stack, 10 KiB
+constexpr std::uint32_t kMaxTileRows = 512;  // their ranges lie on the stack, 14 KiB
 constexpr std::uint32_t kStoreRowsWorthAFork = 8;
 constexpr std::uint32_t kStoreChunks = 4;  // of a head's pages, for each worker
 // Chunks of decode items per worker: few, since a chunk's pages follow one another in the cache,
 // where each next page is fetched ahead.
 constexpr std::size_t kDecodeChunks = 4;
 
-std::uint32_t n_spans(std::uint32_t n_slots) {
-  return static_cast<std::uint32_t>(ceil_div(n_slots, kSpanSlots));
-}
-
-AttendRange span_slots(std::uint32_t span) {
-  return {span * kSpanSlots, (span + 1) * kSpanSlots};
-}
-
-AttendRange intersect(AttendRange a, AttendRange b) {
-  const std::uint32_t first = std::max(a.first, b.first);
-  return {first, std::max(first, std::min(a.last, b.last))};
+// Spans that a generated row sees at most.
+std::uint32_t row_spans(const PassLimits& limits) {
+  const std::uint32_t all = n_spans(limits.max_context);
+  if (limits.window == 0) return all;
+  return std::min(all, n_spans(limits.sinks) + most_spans(limits.window));
 }
 
 // Floats from one accumulator to the next.
@@ -81,15 +71,40 @@ std::size_t angle_bytes(const PassLimits& limits) {
                   std::size_t{kLineBytes});
 }
 
-// Returns the slots that any row of a tile sees, from the first to the last.
-AttendRange all_seen(const AttendRange* seen, std::uint32_t n_rows) {
-  AttendRange all = seen[0];
+// Returns the slots that any row of a tile sees, from the first to the last of each range.
+SeenSlots all_seen(const SeenSlots* seen, std::uint32_t n_rows) {
+  SeenSlots all = seen[0];
   for (std::uint32_t i = 1; i < n_rows; ++i) {
-    all.first = std::min(all.first, seen[i].first);
-    all.last = std::max(all.last, seen[i].last);
+    for (std::uint32_t r = 0; r < kSeenRanges; ++r) all[r] = hull(all[r], seen[i][r]);
   }
   return all;
 }
+
+// A page of a range that a tile sees.
+struct PageVisit {
+  std::uint32_t range;
+  std::uint32_t page_first;  // slot
+};
+
+// The pages of one span, range by range: so each row visits its slots in ascending order.
+class PageVisits {
+ public:
+  explicit PageVisits(const SeenSlots& seen) noexcept {
+    for (std::uint32_t r = 0; r < kSeenRanges; ++r) {
+      const std::uint32_t first = seen[r].first / kKvPageSlots * kKvPageSlots;
+      for (std::uint32_t slot = first; !is_empty(seen[r]) && slot < seen[r].last;
+           slot += kKvPageSlots) {
+        visits_[n_++] = {r, slot};
+      }
+    }
+  }
+  std::uint32_t n() const noexcept { return n_; }
+  const PageVisit& operator[](std::uint32_t i) const noexcept { return visits_[i]; }
+
+ private:
+  std::array<PageVisit, std::size_t{kSeenRanges} * kSpanSlots / kKvPageSlots> visits_;
+  std::uint32_t n_ = 0;
+};
 
 }  // namespace
 
@@ -122,7 +137,7 @@ void CpuBackend::attach_kv(KvPageStore& store) {
 
 std::uint64_t CpuBackend::attention_scratch_bytes(const PassLimits& limits) const noexcept {
   const std::uint64_t n_decode_partials =
-      std::uint64_t{limits.max_decode_rows} * limits.n_kv_heads * n_spans(limits.max_context);
+      std::uint64_t{limits.max_decode_rows} * limits.n_kv_heads * row_spans(limits);
   return 2 * angle_bytes(limits) +
          std::uint64_t{pool_.n_threads()} * work_bytes(limits, attend_prompt_) +
          n_decode_partials * partial_bytes(group_of(limits), limits.head_dim);
@@ -209,32 +224,34 @@ void CpuBackend::attend(const AttendArgs& args) {
   count_attention(args, times);
 }
 
-// Every KV head's visible keys and values are read once for all rows of a pass, or once for each
-// generated row; each query head multiplies and adds twice a column of both.
+// Every KV head's visible keys and values are read once for all prompt rows of a pass, and once for
+// each generated row; each query head multiplies and adds twice a column of both.
 void CpuBackend::count_attention(const AttendArgs& args, OperatorTimes& times) const noexcept {
   std::uint64_t slots = 0;
   std::uint64_t slots_read = 0;
+  SeenSlots of_prompt{};
   for (std::size_t i = 0; i < rows_.size(); ++i) {
-    const Row& row = rows_[i];
-    const AttendRange seen = seen_by(row, args.layer, 0, args.window);
-    const std::uint64_t visible = seen.last - seen.first;
-    slots += visible;
-    if (i >= n_prompt_) slots_read += visible;
-    if (i + 1 == n_prompt_) slots_read += row.visible.prefix;
+    const SeenSlots seen = seen_by(rows_[i], args.layer, 0, args.window);
+    slots += count(seen);
+    if (i >= n_prompt_) {
+      slots_read += count(seen);
+    } else {
+      for (std::uint32_t r = 0; r < kSeenRanges; ++r) of_prompt[r] = hull(of_prompt[r], seen[r]);
+    }
   }
+  slots_read += count(of_prompt);
   times.bytes += slots_read * limits_.n_kv_heads *
                  (kv_shape_.block_bytes(KvPart::kKeys) + kv_shape_.block_bytes(KvPart::kValues)) /
                  kKvPageSlots;
   times.operations += slots * limits_.n_heads * limits_.head_dim * 4;
 }
 
-// Returns the slots a row sees: all of its prefix, or those whose positions lie in its window,
-// which are the last ones, since slots are in ascending order of position.
-AttendRange CpuBackend::seen_by(const Row& row, std::uint32_t layer, std::uint32_t kv_head,
-                                std::uint32_t window) const noexcept {
-  if (window == 0 || row.visible.prefix <= window) return {0, row.visible.prefix};
-  std::uint32_t low = 0;
-  std::uint32_t high = row.visible.prefix;
+// Returns those of `slots` whose positions lie in a row's window, which are the last ones, since
+// slots are in ascending order of position.
+SlotRange CpuBackend::in_window(const Row& row, std::uint32_t layer, std::uint32_t kv_head,
+                                SlotRange slots, std::uint32_t window) const noexcept {
+  std::uint32_t low = slots.first;
+  std::uint32_t high = slots.last;
   while (low < high) {
     const std::uint32_t middle = low + (high - low) / 2;
     const std::int64_t distance =
@@ -245,7 +262,19 @@ AttendRange CpuBackend::seen_by(const Row& row, std::uint32_t layer, std::uint32
       high = middle;
     }
   }
-  return {low, row.visible.prefix};
+  return {low, slots.last};
+}
+
+// Returns the slots a row sees: what is kept of its prefix, and of that what the model's own window
+// leaves, if it has one.
+SeenSlots CpuBackend::seen_by(const Row& row, std::uint32_t layer, std::uint32_t kv_head,
+                              std::uint32_t window) const noexcept {
+  const VisibleSet& visible = row.visible;
+  SeenSlots seen = {SlotRange{0, visible.sinks}, SlotRange{visible.first, visible.prefix}};
+  if (visible.first <= visible.sinks) seen = {SlotRange{0, 0}, SlotRange{0, visible.prefix}};
+  if (window == 0 || visible.prefix <= window) return seen;
+  for (SlotRange& slots : seen) slots = in_window(row, layer, kv_head, slots, window);
+  return seen;
 }
 
 void CpuBackend::load_queries(const AttendArgs& args, const AttendKernel& kernel,
@@ -264,37 +293,37 @@ void CpuBackend::load_queries(const AttendArgs& args, const AttendKernel& kernel
        .rotate = kernels_.kv_rows.rotate});
 }
 
-// Runs the pages of `slots` that the tile's rows see into a fresh partial, each fetching the next
-// and the last one what `following`, which may be null, points to: a page of the same layer.
+// Runs the pages of `slots`, one span, that the tile's rows see into a fresh partial, each fetching
+// the next and the last one what `following`, which may be null, points to: a page of the same
+// layer.
 void CpuBackend::attend_slots(const AttendArgs& args, const AttendKernel& kernel,
-                              const AttendTile& tile, AttendRange slots, const AttendWork& work,
+                              const AttendTile& tile, SlotRange slots, const AttendWork& work,
                               const Partial& partial, const std::byte* following) {
   const std::uint32_t group = group_size();
   kernels::attend_begin(partial.state, partial.acc, acc_stride(), tile.n_rows * group);
   const float* slopes =
       args.slopes.empty() ? nullptr : args.slopes.data() + std::size_t{tile.kv_head} * group;
   const SequenceId sequence = rows_[tile.first_row].sequence;
-  const auto keys_of = [&](std::uint32_t page) {
-    return kv_block(page, tile.kv_head, KvPart::kKeys);
+  const auto keys_of = [&](const PageVisit& visit) {
+    return kv_block(kv_->page_of(sequence, visit.page_first), tile.kv_head, KvPart::kKeys);
   };
-  const AttendRange all = intersect(all_seen(tile.seen, tile.n_rows), slots);
-  for (std::uint32_t slot = all.first; slot < all.last;) {
-    const std::uint32_t page_first = slot / kKvPageSlots * kKvPageSlots;
-    const std::uint32_t page_last = page_first + kKvPageSlots;
-    const std::uint32_t page = kv_->page_of(sequence, slot);
-    AttendRange visible[kMaxTileRows];
+  const PageVisits visits(intersect(all_seen(tile.seen, tile.n_rows), slots));
+  for (std::uint32_t v = 0; v < visits.n(); ++v) {
+    const std::uint32_t page_first = visits[v].page_first;
+    const std::uint32_t page = kv_->page_of(sequence, page_first);
+    SlotRange visible[kMaxTileRows];
     for (std::uint32_t i = 0; i < tile.n_rows; ++i) {
-      const AttendRange seen = intersect(tile.seen[i], {page_first, page_last});
+      const SlotRange seen =
+          intersect(tile.seen[i][visits[v].range], {page_first, page_first + kKvPageSlots});
       visible[i] = {seen.first - page_first, seen.last - page_first};
-      if (seen.first >= seen.last) visible[i] = {0, 0};
+      if (is_empty(seen)) visible[i] = {0, 0};
     }
-    const bool more = page_last < all.last;
-    const std::byte* next = more ? keys_of(kv_->page_of(sequence, page_last)) : following;
+    const std::byte* next = v + 1 < visits.n() ? keys_of(visits[v + 1]) : following;
     kernel.page({.queries = work.queries,
                  .n_rows = tile.n_rows,
                  .n_q = group,
                  .head_dim = limits_.head_dim,
-                 .k = keys_of(page),
+                 .k = keys_of(visits[v]),
                  .v = kv_block(page, tile.kv_head, KvPart::kValues),
                  .k_type = kv_shape_.k_type,
                  .v_type = kv_shape_.v_type,
@@ -311,7 +340,6 @@ void CpuBackend::attend_slots(const AttendArgs& args, const AttendKernel& kernel
                  .next_bytes = next == nullptr ? 0
                                                : kv_shape_.block_bytes(KvPart::kKeys) +
                                                      kv_shape_.block_bytes(KvPart::kValues)});
-    slot = page_last;
   }
 }
 
@@ -338,11 +366,11 @@ void CpuBackend::attend_tile(const AttendArgs& args, const AttendTile& tile,
                              const AttendWork& work) {
   const AttendKernel& kernel = attend_prompt_;
   const std::uint32_t n_queries = tile.n_rows * group_size();
-  const AttendRange all = all_seen(tile.seen, tile.n_rows);
+  const SeenSpans spans(all_seen(tile.seen, tile.n_rows));
   load_queries(args, kernel, tile, work);
   kernels::attend_begin(work.total.state, work.total.acc, acc_stride(), n_queries);
-  for (std::uint32_t span = all.first / kSpanSlots; span < n_spans(all.last); ++span) {
-    attend_slots(args, kernel, tile, span_slots(span), work, work.span, nullptr);
+  for (std::uint32_t i = 0; i < spans.n(); ++i) {
+    attend_slots(args, kernel, tile, span_slots(spans.span(i)), work, work.span, nullptr);
     kernels::attend_merge(work.total.state, work.total.acc, work.span.state, work.span.acc,
                           acc_stride(), n_queries);
   }
@@ -363,7 +391,7 @@ void CpuBackend::attend_prompt_rows(const AttendArgs& args) {
       const auto kv_head = static_cast<std::uint32_t>(item % limits_.n_kv_heads);
       const std::uint32_t stop = std::min(n_prompt_, (from + 1) * tile_rows);
       for (std::uint32_t first = from * tile_rows; first < stop;) {
-        AttendRange seen[kMaxTileRows];
+        SeenSlots seen[kMaxTileRows];
         std::int32_t positions[kMaxTileRows];
         std::uint32_t n = 0;
         for (; first + n < stop && rows_[first + n].sequence == rows_[first].sequence; ++n) {
@@ -383,9 +411,10 @@ void CpuBackend::attend_decode_rows(const AttendArgs& args) {
   if (n_decode == 0) return;
   const AttendKernel& kernel = kernels_.attend_decode;
   const std::uint32_t group = group_size();
-  std::uint32_t spans = 0;
-  for (const Row& row : rows_.subspan(n_prompt_))
-    spans = std::max(spans, n_spans(row.visible.prefix));
+  std::uint32_t spans = 0;  // of the row that sees most
+  for (const Row& row : rows_.subspan(n_prompt_)) {
+    spans = std::max(spans, SeenSpans(seen_by(row, args.layer, 0, args.window)).n());
+  }
   const std::size_t n_items = std::size_t{n_decode} * limits_.n_kv_heads * spans;
   const auto row_of = [&](std::size_t item) {
     return n_prompt_ + static_cast<std::uint32_t>(item / spans / limits_.n_kv_heads);
@@ -395,8 +424,10 @@ void CpuBackend::attend_decode_rows(const AttendArgs& args) {
   };
   // The slots of an item's span that its row sees, of which there may be none.
   const auto slots_of = [&](std::size_t item) {
-    return intersect(seen_by(rows_[row_of(item)], args.layer, head_of(item), args.window),
-                     span_slots(static_cast<std::uint32_t>(item % spans)));
+    const SeenSlots seen = seen_by(rows_[row_of(item)], args.layer, head_of(item), args.window);
+    const SeenSpans row_spans(seen);
+    const auto i = static_cast<std::uint32_t>(item % spans);
+    return i < row_spans.n() ? intersect(seen, span_slots(row_spans.span(i))) : SeenSlots{};
   };
   const auto partial_of = [&](std::size_t item) {
     std::byte* at = decode_partials_ + item * partial_bytes(group, limits_.head_dim);
@@ -408,25 +439,26 @@ void CpuBackend::attend_decode_rows(const AttendArgs& args) {
     if (is_cancelled()) return;
     const AttendWork work = work_of(worker);
     for (std::size_t item = begin; item < end; ++item) {
-      const AttendRange slots = slots_of(item);
+      const SeenSlots slots = slots_of(item);
       const AttendTile tile = {row_of(item), 1, head_of(item), &slots,
                                &rows_[row_of(item)].position};
       const std::byte* following = nullptr;
       if (item + 1 < end) {
-        const AttendRange next = slots_of(item + 1);
-        if (next.first < next.last) {
-          following = kv_block(kv_->page_of(rows_[row_of(item + 1)].sequence, next.first),
+        const SeenSlots next = slots_of(item + 1);
+        const SlotRange first = is_empty(next[0]) ? next[1] : next[0];
+        if (!is_empty(first)) {
+          following = kv_block(kv_->page_of(rows_[row_of(item + 1)].sequence, first.first),
                                head_of(item + 1), KvPart::kKeys);
         }
       }
       load_queries(args, kernel, tile, work);
-      attend_slots(args, kernel, tile, slots, work, partial_of(item), following);
+      attend_slots(args, kernel, tile, {0, UINT32_MAX}, work, partial_of(item), following);
     }
   });
   for (std::size_t item = 0; item < n_items; item += spans) {
     const Partial total = work_of(0).total;
     kernels::attend_begin(total.state, total.acc, acc_stride(), group);
-    for (std::uint32_t span = 0; span < n_spans(rows_[row_of(item)].visible.prefix); ++span) {
+    for (std::size_t span = 0; span < spans; ++span) {
       const Partial part = partial_of(item + span);
       kernels::attend_merge(total.state, total.acc, part.state, part.acc, acc_stride(), group);
     }

@@ -22,6 +22,7 @@
 #include "ops/input_rows.h"
 #include "ops/operator_observer.h"
 #include "ops/prefetch_tuner.h"
+#include "ops/seen_slots.h"
 #include "ops/work_split.h"
 #include "platform/clock.h"
 #include "platform/threads.h"
@@ -161,8 +162,8 @@ class CpuBackend final : public Backend {
     std::uint32_t first_row;
     std::uint32_t n_rows;
     std::uint32_t kv_head;
-    const kernels::AttendRange* seen;  // [n_rows], slots of the sequence
-    const std::int32_t* positions;     // [n_rows]
+    const SeenSlots* seen;          // [n_rows], slots of the sequence
+    const std::int32_t* positions;  // [n_rows]
   };
 
   Matrix& matrix(Buffer buffer) noexcept;
@@ -201,12 +202,14 @@ class CpuBackend final : public Backend {
   std::uint32_t group_size() const noexcept { return limits_.n_heads / limits_.n_kv_heads; }
   std::size_t acc_stride() const noexcept;
   AttendWork work_of(unsigned worker) const noexcept;
-  kernels::AttendRange seen_by(const Row& row, std::uint32_t layer, std::uint32_t kv_head,
-                               std::uint32_t window) const noexcept;
+  SlotRange in_window(const Row& row, std::uint32_t layer, std::uint32_t kv_head, SlotRange slots,
+                      std::uint32_t window) const noexcept;
+  SeenSlots seen_by(const Row& row, std::uint32_t layer, std::uint32_t kv_head,
+                    std::uint32_t window) const noexcept;
   void load_queries(const AttendArgs& args, const kernels::AttendKernel& kernel,
                     const AttendTile& tile, const AttendWork& work);
   void attend_slots(const AttendArgs& args, const kernels::AttendKernel& kernel,
-                    const AttendTile& tile, kernels::AttendRange slots, const AttendWork& work,
+                    const AttendTile& tile, SlotRange slots, const AttendWork& work,
                     const Partial& partial, const std::byte* following);
   void attend_tile(const AttendArgs& args, const AttendTile& tile, const AttendWork& work);
   void finish_tile(const AttendArgs& args, const AttendTile& tile, const Partial& total);

@@ -57,6 +57,8 @@ struct ScoreRule {
   std::uint32_t window = 0;
   float soft_cap = 0.0F;
   std::vector<float> slopes;  // [kHeads] or empty
+  std::uint32_t kept = 0;     // a row sees so many last positions and the sinks; 0: all
+  std::uint32_t sinks = 0;
 };
 
 // Runs all positions in passes of the given sizes and returns the attention outputs of layer 1.
@@ -67,6 +69,8 @@ std::vector<std::vector<float>> attend_all(const Sequence& sequence, unsigned n_
   PassLimits limits = attention_limits();
   limits.max_rows = rows_per_pass;
   limits.max_decode_rows = rows_per_pass;
+  limits.window = rule.kept;
+  limits.sinks = rule.sinks;
   Bench bench(n_threads, limits, kv_type, isa);
   CpuBackend& backend = bench.backend();
   const Buffer q = bench.buffer(rows_per_pass, kHeads * kHeadDim);
@@ -103,13 +107,16 @@ std::vector<std::vector<float>> attend_all(const Sequence& sequence, unsigned n_
 // Attention by its definition, in f64.
 std::vector<double> naive_attention(const Sequence& s, std::uint32_t row, const ScoreRule& rule) {
   std::vector<double> out(std::size_t{kHeads} * kHeadDim);
-  const std::uint32_t first = rule.window != 0 && row + 1 > rule.window ? row + 1 - rule.window : 0;
+  const auto sees = [&](std::uint32_t j) {
+    const bool kept = rule.kept == 0 || j < rule.sinks || row - j < rule.kept;
+    return kept && (rule.window == 0 || row - j < rule.window);
+  };
   const double cap = rule.soft_cap;
   for (std::uint32_t head = 0; head < kHeads; ++head) {
     const std::uint32_t kv = head / (kHeads / kKvHeads) * kHeadDim;
     std::vector<double> weights;
     double total = 0;
-    for (std::uint32_t j = first; j <= row; ++j) {
+    for (std::uint32_t j = 0; j <= row; ++j) {
       double score = 0;
       for (std::uint32_t d = 0; d < kHeadDim; ++d) {
         score += static_cast<double>(s.q[row][head * kHeadDim + d]) * s.k[j][kv + d];
@@ -119,12 +126,12 @@ std::vector<double> naive_attention(const Sequence& s, std::uint32_t row, const 
       if (!rule.slopes.empty()) {
         score += static_cast<double>(rule.slopes[head]) * (static_cast<double>(j) - row);
       }
-      weights.push_back(std::exp(score));
+      weights.push_back(sees(j) ? std::exp(score) : 0);
       total += weights.back();
     }
-    for (std::uint32_t j = first; j <= row; ++j) {
+    for (std::uint32_t j = 0; j <= row; ++j) {
       for (std::uint32_t d = 0; d < kHeadDim; ++d) {
-        out[head * kHeadDim + d] += weights[j - first] / total * s.v[j][kv + d];
+        out[head * kHeadDim + d] += weights[j] / total * s.v[j][kv + d];
       }
     }
   }
@@ -193,13 +200,62 @@ TEST_P(CpuAttentionTest, MatchesTheDefinition) {
   }
 }
 
+// Windows within a page, of a page, over several, and beyond the context; sinks within a page and
+// over one; passes that end within pages. Windows and sinks of a cache and windows of a model.
+TEST_P(CpuAttentionTest, SeesSinksAndTheLastPositionsAlone) {
+  const Sequence sequence(4);
+  const ScoreRule rules[] = {
+      {.slopes = {}, .kept = 1, .sinks = 0},
+      {.slopes = {}, .kept = 20, .sinks = 4},
+      {.slopes = {}, .kept = 64, .sinks = 0},
+      {.slopes = {}, .kept = 600, .sinks = 4},
+      {.slopes = kSlopes, .kept = 100, .sinks = 70},
+      {.window = 50, .slopes = {}, .kept = 100, .sinks = 4},
+      {.window = 700, .slopes = {}, .kept = 100, .sinks = 4},
+      {.slopes = {}, .kept = 2000, .sinks = 4},
+  };
+  const bool bf16 = kernels::kernel_set(GetParam()).attend_prompt.isa == kernels::Isa::kAmx;
+  const double bound = bf16 ? 6 * (2 * 8 + 2) * 0x1p-8 : 6 * 64 * 0x1p-24;
+  for (const KvType type : {KvType::kF32, KvType::k4Bit}) {
+    const Sequence stored = as_stored(sequence, type);
+    for (const ScoreRule& rule : rules) {
+      const auto got = attend_all(sequence, 2, 75, RowRole::kPrompt, rule, type, GetParam());
+      const auto generated =
+          attend_all(sequence, 2, 4, RowRole::kGenerated, rule, type, GetParam());
+      for (const std::uint32_t row : {0U, 3U, 4U, 19U, 20U, 70U, 127U, 171U, 513U, 703U, 1199U}) {
+        const auto expected = naive_attention(stored, row, rule);
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          EXPECT_NEAR(got[row][i], expected[i], bound)
+              << kv_type_name(type) << ' ' << row << " rule " << &rule - rules;
+          EXPECT_NEAR(generated[row][i], expected[i], 6 * 64 * 0x1p-24)
+              << kv_type_name(type) << ' ' << row << " rule " << &rule - rules;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(CpuAttentionTest, WindowOfTheContextIsNone) {
+  const Sequence sequence(5);
+  for (const RowRole role : {RowRole::kPrompt, RowRole::kGenerated}) {
+    const auto run = [&](const ScoreRule& rule) {
+      return attend_all(sequence, 2, 75, role, rule, KvType::kF16, GetParam());
+    };
+    EXPECT_EQ(run({.slopes = {}, .kept = kContext, .sinks = 4}), run({}));
+  }
+}
+
 TEST_P(CpuAttentionTest, BitsDependNeitherOnPassesNorThreadsNorRole) {
   const Sequence sequence(2);
-  const ScoreRule rules[] = {
-      {}, {.window = 100, .slopes = {}}, {.soft_cap = 1.5F, .slopes = kSlopes}};
+  const ScoreRule rules[] = {{},
+                             {.window = 100, .slopes = {}},
+                             {.soft_cap = 1.5F, .slopes = kSlopes},
+                             {.slopes = {}, .kept = 100, .sinks = 4}};
   for (const auto& [rule, type] : {std::pair{rules[0], KvType::kF16},
                                    {rules[1], KvType::kF16},
                                    {rules[2], KvType::kF16},
+                                   {rules[3], KvType::kF16},
+                                   {rules[3], KvType::k4Bit},
                                    {rules[0], KvType::k8Bit},
                                    {rules[1], KvType::k4Bit},
                                    {rules[2], KvType::k4Bit},

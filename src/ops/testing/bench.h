@@ -5,6 +5,7 @@
 #ifndef QSF_OPS_TESTING_BENCH_H_
 #define QSF_OPS_TESTING_BENCH_H_
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -61,17 +62,23 @@ class Bench {
   Buffer buffer(std::uint32_t n_rows, std::uint32_t n_cols) {
     return backend_.create_buffer(n_rows, n_cols, memory(backend_.buffer_bytes(n_rows, n_cols)));
   }
-  // Starts a pass of `n` rows at the end of the sequence.
+  // Starts a pass of `n` rows at the end of the sequence. Within a window of the limits each sees
+  // the sinks and the last slots up to its own.
   void begin(std::uint32_t n, RowRole role, const Rotation& rotation = {}) {
     const std::uint32_t first = kv_->append(sequence_, n).value().first_slot;
     rows_.clear();
     for (std::uint32_t i = 0; i < n; ++i) {
+      const std::uint32_t prefix = first + i + 1;
+      const bool all = limits_.window == 0 || prefix <= limits_.window;
       rows_.push_back({.sequence = sequence_,
                        .token = 0,
                        .position = static_cast<std::int32_t>(first + i),
                        .kv_slot = first + i,
                        .role = role,
-                       .visible = {.prefix = first + i + 1, .ancestors = 0},
+                       .visible = {.prefix = prefix,
+                                   .ancestors = 0,
+                                   .sinks = std::min(limits_.sinks, prefix),
+                                   .first = all ? 0 : prefix - limits_.window},
                        .adapter = 0,
                        .wants_output = false});
     }
