@@ -17,6 +17,7 @@ constexpr std::uint32_t kNoSequence = 0xFFFFFFFFU;
 // Byte offsets of the tables in the region, each at a multiple of 64.
 struct TableOffsets {
   std::uint64_t sequence_slots;
+  std::uint64_t first_recent;
   std::uint64_t page_table;
   std::uint64_t references;
   std::uint64_t free;
@@ -30,9 +31,10 @@ constexpr std::uint64_t after(std::uint64_t offset, std::uint64_t n_words) noexc
 
 constexpr TableOffsets table_offsets(const KvLimits& limits) noexcept {
   TableOffsets at{};
-  at.page_table = after(at.sequence_slots, limits.max_sequences);
+  at.first_recent = after(at.sequence_slots, limits.max_sequences);
+  at.page_table = after(at.first_recent, limits.max_sequences);
   at.references = after(at.page_table, static_cast<std::uint64_t>(limits.max_sequences) *
-                                           kv_pages_for(limits.max_slots));
+                                           kv_pages_per_sequence(limits));
   at.free = after(at.references, limits.n_pages);
   at.positions = after(at.free, limits.n_pages);
   at.end = after(at.positions, static_cast<std::uint64_t>(limits.n_pages) * kKvPageSlots);
@@ -79,12 +81,14 @@ Result<KvCache> KvCache::create(const KvShape& shape, const KvLimits& limits,
   KvCache cache;
   cache.shape_ = shape;
   cache.limits_ = limits;
-  cache.pages_per_sequence_ = kv_pages_for(limits.max_slots);
+  cache.pages_per_sequence_ = kv_pages_per_sequence(limits);
+  cache.n_sink_pages_ = kv_sink_pages(limits);
   const TableOffsets at = table_offsets(limits);
   const std::uint64_t n_table =
       static_cast<std::uint64_t>(limits.max_sequences) * cache.pages_per_sequence_;
   const std::uint64_t n_positions = static_cast<std::uint64_t>(limits.n_pages) * kKvPageSlots;
   cache.sequence_slots_ = words_at<std::uint32_t>(region, at.sequence_slots, limits.max_sequences);
+  cache.first_recent_ = words_at<std::uint32_t>(region, at.first_recent, limits.max_sequences);
   cache.page_table_ = words_at<std::uint32_t>(region, at.page_table, n_table);
   cache.references_ = words_at<std::uint32_t>(region, at.references, limits.n_pages);
   cache.free_ = words_at<std::uint32_t>(region, at.free, limits.n_pages);
@@ -103,13 +107,16 @@ bool KvCache::exists(SequenceId sequence) const noexcept {
   return sequence < sequence_slots_.size() && sequence_slots_[sequence] != kNoSequence;
 }
 
-std::span<std::uint32_t> KvCache::table(SequenceId sequence) noexcept {
-  return page_table_.subspan(static_cast<std::size_t>(sequence) * pages_per_sequence_,
-                             pages_per_sequence_);
+// What is missing are the pages between those of the sinks and the first recent one.
+bool KvCache::holds(SequenceId sequence, std::uint32_t first, std::uint32_t last) const noexcept {
+  QSF_DCHECK(exists(sequence) && first <= last && last <= sequence_slots_[sequence]);
+  const std::uint32_t first_recent = first_recent_[sequence];
+  return first == last || first_recent == n_sink_pages_ || first / kKvPageSlots >= first_recent ||
+         (last - 1) / kKvPageSlots < n_sink_pages_;
 }
 
 std::int32_t& KvCache::position_at(SequenceId sequence, std::uint32_t slot) noexcept {
-  const std::uint32_t page = table(sequence)[slot / kKvPageSlots];
+  const std::uint32_t page = page_table_[entry_of(sequence, slot / kKvPageSlots)];
   return positions_[static_cast<std::size_t>(page) * kKvPageSlots + slot % kKvPageSlots];
 }
 
@@ -134,7 +141,9 @@ Result<SequenceId> KvCache::create_sequence() {
   }
   *unused = 0;
   ++n_sequences_;
-  return static_cast<SequenceId>(unused - sequence_slots_.begin());
+  const auto sequence = static_cast<SequenceId>(unused - sequence_slots_.begin());
+  first_recent_[sequence] = n_sink_pages_;
+  return sequence;
 }
 
 void KvCache::free_sequence(SequenceId sequence) {
@@ -143,9 +152,16 @@ void KvCache::free_sequence(SequenceId sequence) {
   --n_sequences_;
 }
 
+std::uint32_t KvCache::first_recent_of(SequenceId sequence, std::uint32_t n_pages) const noexcept {
+  const std::uint32_t n_ring = pages_per_sequence_ - n_sink_pages_;
+  const std::uint32_t first = n_pages > pages_per_sequence_ ? n_pages - n_ring : n_sink_pages_;
+  return std::max(first_recent_[sequence], first);
+}
+
 // Adds slots whose positions the caller fills in.
 Result<Appended> KvCache::grow(SequenceId sequence, std::uint32_t n) {
   QSF_CHECK(exists(sequence));
+  QSF_CHECK(limits_.recent_slots == 0 || n < limits_.recent_slots);
   const std::uint32_t old_slots = sequence_slots_[sequence];
   if (n > limits_.max_slots - old_slots) {
     return out_of_budget(
@@ -156,29 +172,39 @@ Result<Appended> KvCache::grow(SequenceId sequence, std::uint32_t n) {
   Appended appended{old_slots, std::nullopt};
   if (n == 0) return appended;
 
-  const std::span<std::uint32_t> pages = table(sequence);
   const std::uint32_t n_old_pages = kv_pages_for(old_slots);
-  const std::uint32_t n_new_pages = kv_pages_for(old_slots + n) - n_old_pages;
-  const bool shares_last_page =
-      old_slots % kKvPageSlots != 0 && references_[pages[n_old_pages - 1]] > 1;
-  const std::uint32_t n_wanted = n_new_pages + (shares_last_page ? 1 : 0);
-  if (n_wanted > n_free_) {
+  const std::uint32_t n_pages = kv_pages_for(old_slots + n);
+  std::uint32_t* const last =
+      n_old_pages == 0 ? nullptr : &page_table_[entry_of(sequence, n_old_pages - 1)];
+  const bool shares_last_page = old_slots % kKvPageSlots != 0 && references_[*last] > 1;
+  const std::uint32_t n_wanted = n_pages - n_old_pages + (shares_last_page ? 1 : 0);
+  const std::uint32_t first_recent = first_recent_of(sequence, n_pages);
+  std::uint32_t n_returned = 0;  // by the pages that the sequence loses
+  for (std::uint32_t i = first_recent_[sequence]; i < first_recent; ++i) {
+    if (references_[page_table_[entry_of(sequence, i)]] == 1) ++n_returned;
+  }
+  if (n_wanted > n_free_ + n_returned) {
     return out_of_budget(
         "kv cache: %u pages of %u positions wanted, %u of %u are free; end a "
         "sequence or plan for more",
-        n_wanted, kKvPageSlots, n_free_, limits_.n_pages);
+        n_wanted, kKvPageSlots, n_free_ + n_returned, limits_.n_pages);
   }
+  for (std::uint32_t i = first_recent_[sequence]; i < first_recent; ++i) {
+    drop_page(page_table_[entry_of(sequence, i)]);
+  }
+  first_recent_[sequence] = first_recent;
   if (shares_last_page) {
-    std::uint32_t& last = pages[n_old_pages - 1];
-    const PageCopy copy{last, take_page()};
+    const PageCopy copy{*last, take_page()};
     std::copy_n(positions_.begin() + static_cast<std::ptrdiff_t>(copy.from_page) * kKvPageSlots,
                 old_slots % kKvPageSlots,
                 positions_.begin() + static_cast<std::ptrdiff_t>(copy.to_page) * kKvPageSlots);
-    drop_page(last);
-    last = copy.to_page;
+    drop_page(*last);
+    *last = copy.to_page;
     appended.copy = copy;
   }
-  for (std::uint32_t i = 0; i < n_new_pages; ++i) pages[n_old_pages + i] = take_page();
+  for (std::uint32_t i = n_old_pages; i < n_pages; ++i) {
+    page_table_[entry_of(sequence, i)] = take_page();
+  }
   sequence_slots_[sequence] = old_slots + n;
   return appended;
 }
@@ -202,22 +228,27 @@ Result<Appended> KvCache::append_at(SequenceId sequence, std::span<const std::in
 
 void KvCache::truncate(SequenceId sequence, std::uint32_t n_slots) {
   QSF_CHECK(exists(sequence) && n_slots <= sequence_slots_[sequence]);
-  const std::span<std::uint32_t> pages = table(sequence);
+  QSF_CHECK(n_slots == 0 || holds(sequence, n_slots - 1, n_slots));
   // Last page first, so that the next append takes them back in the same order.
-  for (std::uint32_t i = kv_pages_for(sequence_slots_[sequence]); i > kv_pages_for(n_slots); --i) {
-    drop_page(pages[i - 1]);
+  const std::uint32_t n_pages = kv_pages_for(n_slots);
+  for (std::uint32_t i = n_held_pages(sequence); i > 0; --i) {
+    const HeldPage held = held_page(sequence, i - 1);
+    if (held.first_slot < n_slots) break;
+    drop_page(held.page);
   }
   sequence_slots_[sequence] = n_slots;
+  if (n_pages <= n_sink_pages_) first_recent_[sequence] = n_sink_pages_;
 }
 
 Result<SequenceId> KvCache::fork(SequenceId sequence) {
   QSF_CHECK(exists(sequence));
   QSF_ASSIGN_OR_RETURN(const SequenceId child, create_sequence());
-  const std::uint32_t n_slots = sequence_slots_[sequence];
-  const std::span<const std::uint32_t> pages = table(sequence).first(kv_pages_for(n_slots));
-  for (const std::uint32_t page : pages) ++references_[page];
-  std::copy(pages.begin(), pages.end(), table(child).begin());
-  sequence_slots_[child] = n_slots;
+  sequence_slots_[child] = sequence_slots_[sequence];
+  first_recent_[child] = first_recent_[sequence];
+  const auto from = static_cast<std::ptrdiff_t>(entry_of(sequence, 0));
+  std::copy_n(page_table_.begin() + from, pages_per_sequence_,
+              page_table_.begin() + static_cast<std::ptrdiff_t>(entry_of(child, 0)));
+  for (std::uint32_t i = 0; i < n_held_pages(child); ++i) ++references_[held_page(child, i).page];
   return child;
 }
 
@@ -228,13 +259,12 @@ std::uint32_t KvCache::commit_path(SequenceId sequence, std::uint32_t first_slot
   QSF_CHECK(moves.size() >= accepted.size());
   std::uint32_t n_moves = 0;
   std::uint32_t to = first_slot;
-  const std::span<const std::uint32_t> pages = table(sequence);
   for (const std::uint32_t from : accepted) {
     // Ascending: the i-th accepted slot is never below first_slot + i, so moves only go down.
     QSF_CHECK(from >= to && from < sequence_slots_[sequence]);
     QSF_CHECK(n_moves == 0 || from > accepted[to - first_slot - 1]);
     if (from != to) {
-      const RowMove move{pages[from / kKvPageSlots], from % kKvPageSlots, pages[to / kKvPageSlots],
+      const RowMove move{page_of(sequence, from), from % kKvPageSlots, page_of(sequence, to),
                          to % kKvPageSlots};
       QSF_CHECK(references_[move.to_page] == 1);
       position_at(sequence, to) = position_at(sequence, from);

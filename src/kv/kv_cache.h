@@ -8,6 +8,10 @@
 // appends to a page that both hold. That page is then copied: append says which, the backend does
 // it.
 //
+// A sequence may be bound to its first slots, the sinks, and its last ones. Pages whose slots are
+// neither are then taken from it as it grows: its table is a ring of pages behind those of the
+// sinks, slots keep their numbers, and a page that was taken is the next one's memory.
+//
 // What a page holds of one layer is for each head one K block and one V block, as quant/kv_type.h
 // lays them out: multiples of 64 bytes, at the offsets that KvShape tells. Where a page's layers
 // lie is the store's business (kv_page_store.h).
@@ -17,6 +21,7 @@
 #ifndef QSF_KV_KV_CACHE_H_
 #define QSF_KV_KV_CACHE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -62,12 +67,31 @@ struct KvShape {
 struct KvLimits {
   std::uint32_t n_pages = 1;
   std::uint32_t max_sequences = 1;
-  std::uint32_t max_slots = kKvPageSlots;  // of one sequence
+  std::uint32_t max_slots = kKvPageSlots;  // of one sequence, those no longer held included
+  // The last slots that a sequence holds in any case, one append's among them; 0: all are held.
+  std::uint32_t recent_slots = 0;
+  std::uint32_t sinks = 0;  // the first slots, held as well; unused without recent_slots
 };
 
 // Pages of sequences of `n_slots` slots each.
 constexpr std::uint32_t kv_pages_for(std::uint32_t n_slots) noexcept {
   return n_slots / kKvPageSlots + (n_slots % kKvPageSlots != 0 ? 1 : 0);
+}
+
+// Pages that hold a sequence's sinks for good.
+constexpr std::uint32_t kv_sink_pages(const KvLimits& limits) noexcept {
+  return limits.recent_slots == 0
+             ? 0
+             : std::min(kv_pages_for(limits.sinks), kv_pages_for(limits.max_slots));
+}
+// Pages that one sequence holds at most. As many slots in a row as are recent touch one page more
+// than they fill.
+constexpr std::uint32_t kv_pages_per_sequence(const KvLimits& limits) noexcept {
+  const std::uint32_t all = kv_pages_for(limits.max_slots);
+  if (limits.recent_slots == 0) return all;
+  const std::uint64_t kept =
+      std::uint64_t{kv_sink_pages(limits)} + kv_pages_for(limits.recent_slots - 1) + 1;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(all, kept));
 }
 
 // A copy of one page, of every layer and head, that the backend has to make before rows are stored.
@@ -85,6 +109,12 @@ struct RowMove {
   std::uint32_t to_page = 0;
   std::uint32_t to_slot = 0;
   friend bool operator==(const RowMove&, const RowMove&) = default;
+};
+
+// A page of a sequence, and the first of the slots in it.
+struct HeldPage {
+  std::uint32_t page = 0;
+  std::uint32_t first_slot = 0;
 };
 
 struct Appended {
@@ -120,16 +150,19 @@ class KvCache {
   // Ends a sequence and returns the pages that no other holds. Requires  it exists.
   void free_sequence(SequenceId sequence);
 
-  // Adds `n` slots whose positions continue after the last slot's (0, 1, 2 ... from empty).
-  // Fails  kOutOfBudget, with the numbers, when the sequence would pass max_slots or pages run out;
-  //        nothing has changed then
+  // Adds `n` slots whose positions continue after the last slot's (0, 1, 2 ... from empty). Pages
+  // of neither the sinks nor the last recent_slots, the new ones among them, may be taken from the
+  // sequence.
+  // Requires  n < recent_slots, where those are bound
+  // Fails     kOutOfBudget, with the numbers, when the sequence would pass max_slots or pages run
+  //           out; nothing has changed then
   Result<Appended> append(SequenceId sequence, std::uint32_t n);
   // Adds one slot per position given: draft trees, where several slots share a position.
   // Fails  as above
   Result<Appended> append_at(SequenceId sequence, std::span<const std::int32_t> positions);
 
   // Forgets the slots from n_slots on; pages no longer used are returned.
-  // Requires  n_slots <= n_slots(sequence)
+  // Requires  n_slots <= n_slots(sequence); n_slots is 0 or the slot before it is held
   void truncate(SequenceId sequence, std::uint32_t n_slots);
 
   // Starts a sequence with the same slots. All pages are shared; whichever of the two appends first
@@ -150,19 +183,29 @@ class KvCache {
     QSF_DCHECK(exists(sequence));
     return sequence_slots_[sequence];
   }
-  // The pages of a sequence in order; slot s is in pages()[s / kKvPageSlots].
-  std::span<const std::uint32_t> pages(SequenceId sequence) const noexcept {
+  // Returns whether the sequence holds all slots from `first` to before `last`.
+  // Requires  first <= last <= n_slots(sequence)
+  bool holds(SequenceId sequence, std::uint32_t first, std::uint32_t last) const noexcept;
+  // The pages that a sequence holds, in ascending order of their slots.
+  std::uint32_t n_held_pages(SequenceId sequence) const noexcept {
     QSF_DCHECK(exists(sequence));
-    return {page_table_.data() + static_cast<std::size_t>(sequence) * pages_per_sequence_,
-            kv_pages_for(sequence_slots_[sequence])};
+    const std::uint32_t n_pages = kv_pages_for(sequence_slots_[sequence]);
+    return n_pages <= n_sink_pages_ ? n_pages : n_pages - first_recent_[sequence] + n_sink_pages_;
   }
-  // Requires  slot < n_slots(sequence)
+  // Requires  i < n_held_pages(sequence)
+  HeldPage held_page(SequenceId sequence, std::uint32_t i) const noexcept {
+    QSF_DCHECK(i < n_held_pages(sequence));
+    const std::uint32_t number =
+        i < n_sink_pages_ ? i : first_recent_[sequence] + (i - n_sink_pages_);
+    return {page_table_[entry_of(sequence, number)], number * kKvPageSlots};
+  }
+  // Requires  slot < n_slots(sequence) and the sequence holds it
   std::uint32_t page_of(SequenceId sequence, std::uint32_t slot) const noexcept {
-    QSF_DCHECK(slot < n_slots(sequence));
-    return pages(sequence)[slot / kKvPageSlots];
+    QSF_DCHECK(slot < n_slots(sequence) && holds(sequence, slot, slot + 1));
+    return page_table_[entry_of(sequence, slot / kKvPageSlots)];
   }
   // The position of what a slot holds. Under the full policy it is the same for every layer and
-  // head; eviction per head makes them differ. Requires  slot < n_slots(sequence)
+  // head; eviction per head makes them differ. Requires  as page_of
   std::int32_t position(SequenceId sequence, std::uint32_t layer, std::uint32_t kv_head,
                         std::uint32_t slot) const noexcept {
     QSF_DCHECK(layer < shape_.n_layers && kv_head < shape_.n_kv_heads);
@@ -184,22 +227,33 @@ class KvCache {
 
  private:
   KvCache() = default;
-  std::span<std::uint32_t> table(SequenceId sequence) noexcept;
+  // Where the table has a sequence's page of this number: behind the sinks' it is a ring.
+  std::size_t entry_of(SequenceId sequence, std::uint32_t number) const noexcept {
+    const std::uint32_t n_ring = pages_per_sequence_ - n_sink_pages_;
+    const std::uint32_t at =
+        number < n_sink_pages_ ? number : n_sink_pages_ + (number - n_sink_pages_) % n_ring;
+    return static_cast<std::size_t>(sequence) * pages_per_sequence_ + at;
+  }
   std::int32_t& position_at(SequenceId sequence, std::uint32_t slot) noexcept;
   Result<Appended> grow(SequenceId sequence, std::uint32_t n);
+  // The number of the first page behind the sinks' that a sequence of so many pages holds.
+  std::uint32_t first_recent_of(SequenceId sequence, std::uint32_t n_pages) const noexcept;
   std::uint32_t take_page() noexcept;
   void drop_page(std::uint32_t page) noexcept;
 
   KvShape shape_;
   KvLimits limits_;
   std::uint32_t pages_per_sequence_ = 0;
+  std::uint32_t n_sink_pages_ = 0;
   std::uint32_t n_free_ = 0;
   std::uint32_t n_sequences_ = 0;
   std::span<std::uint32_t> sequence_slots_;  // [max_sequences]; kNoSequence: does not exist
-  std::span<std::uint32_t> page_table_;      // [max_sequences][pages_per_sequence_]
-  std::span<std::uint32_t> references_;      // [n_pages]
-  std::span<std::uint32_t> free_;            // [n_pages]; the first n_free_ are free page ids
-  std::span<std::int32_t> positions_;        // [n_pages][kKvPageSlots]
+  // [max_sequences]; number of the first page held behind the sinks', at least n_sink_pages_
+  std::span<std::uint32_t> first_recent_;
+  std::span<std::uint32_t> page_table_;  // [max_sequences][pages_per_sequence_]
+  std::span<std::uint32_t> references_;  // [n_pages]
+  std::span<std::uint32_t> free_;        // [n_pages]; the first n_free_ are free page ids
+  std::span<std::int32_t> positions_;    // [n_pages][kKvPageSlots]
 };
 
 }  // namespace qsf

@@ -165,11 +165,11 @@ void SpilledKvStore::note_pages(std::span<const Row> rows, const KvCache& kv) {
     const SequenceId sequence = rows[i].sequence;
     const std::uint32_t first_slot = rows[i].kv_slot;
     while (i < rows.size() && rows[i].sequence == sequence) ++i;
-    const std::span<const std::uint32_t> pages = kv.pages(sequence);
-    for (std::size_t p = 0; p < pages.size(); ++p) {
-      std::uint8_t& uses = page_uses_[pages[p]];
-      if (p * kKvPageSlots < first_slot) uses |= kHasRows;
-      if ((p + 1) * kKvPageSlots > first_slot) uses |= kIsStored;
+    for (std::uint32_t p = 0; p < kv.n_held_pages(sequence); ++p) {
+      const HeldPage held = kv.held_page(sequence, p);
+      std::uint8_t& uses = page_uses_[held.page];
+      if (held.first_slot < first_slot) uses |= kHasRows;
+      if (held.first_slot + kKvPageSlots > first_slot) uses |= kIsStored;
     }
   }
   for (std::uint32_t page = 0; page < n_pages_; ++page) {

@@ -44,9 +44,12 @@ class Bench {
                .head_dim = limits.head_dim,
                .k_type = kv_type,
                .v_type = kv_type} {
-    const KvLimits kv_limits = {.n_pages = kv_pages_for(limits.max_context),
-                                .max_sequences = 1,
-                                .max_slots = limits.max_context};
+    KvLimits kv_limits = {.n_pages = 1,
+                          .max_sequences = 1,
+                          .max_slots = limits.max_context,
+                          .recent_slots = limits.window == 0 ? 0 : limits.window + limits.max_rows,
+                          .sinks = limits.sinks};
+    kv_limits.n_pages = kv_pages_per_sequence(kv_limits);
     kv_.emplace(
         KvCache::create(shape_, kv_limits, memory(KvCache::region_bytes(kv_limits))).value());
     sequence_ = kv_->create_sequence().value();
