@@ -22,9 +22,10 @@ namespace qsf {
 // What a choice costs, in bytes.
 struct BudgetCosts {
   std::uint64_t base_bytes = 0;  // whatever is chosen: the program, threads, the tokenizer
-  // Of keys and values and all else that grows with the context. Grows with its argument.
+  // Of what grows with the context alone: a prompt's text and tokens. Grows with its argument.
   std::function<std::uint64_t(std::uint32_t context)> context_bytes;
-  // Of the activations of passes of so many rows. Grows with both arguments.
+  // Of the activations of passes of so many rows, and of the keys and values that such passes need
+  // at once. Grows with both arguments.
   std::function<std::uint64_t(std::uint32_t rows, std::uint32_t context)> rows_bytes;
   std::uint64_t all_weight_bytes = 0;  // every weight in memory
   // None but what must be, and a ring for the disk's full rate.

@@ -165,7 +165,8 @@ Result<ChatResult> Chat::answer(const GenerateOptions& options) {
   const std::span<const TokenId> held = session_->tokens();
   const auto differ = std::mismatch(tokens.begin(), tokens.end() - 1, held.begin(), held.end());
   ChatResult result;
-  result.reused_tokens = static_cast<std::uint32_t>(differ.first - tokens.begin());
+  const auto n_same = static_cast<std::size_t>(differ.first - tokens.begin());
+  result.reused_tokens = static_cast<std::uint32_t>(session_->longest_kept(n_same));
   result.dropped_messages = static_cast<std::uint32_t>(2 * fitted.n_dropped);
   QSF_RETURN_IF_ERROR(session_->truncate(result.reused_tokens));
 

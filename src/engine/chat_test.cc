@@ -48,8 +48,10 @@ class ChatTest : public testing::Test {
 
   static std::string model() { return (folder_ / "chat.qsf").string(); }
 
-  void open(std::uint32_t context, std::uint32_t n_sequences = 1) {
+  void open(std::uint32_t context, std::uint32_t n_sequences = 1,
+            const KvPolicyOptions& kv_policy = {}) {
     EngineOptions options;
+    options.kv_policy = kv_policy;
     options.n_threads = 1;
     options.max_context = context;
     options.k_type = KvType::kF32;
@@ -120,6 +122,27 @@ bool begins_with(const std::vector<TokenId>& tokens, const std::vector<TokenId>&
 
 std::ptrdiff_t n_control(const std::vector<TokenId>& tokens) {
   return std::count_if(tokens.begin(), tokens.end(), [](TokenId id) { return id >= kEndOfText; });
+}
+
+// Turns go on from a window; what stands before it can only be computed anew.
+TEST_F(ChatTest, AConversationGoesOnWithinAWindow) {
+  open(1024, 1, {.policy = KvPolicy::kWindow, .window = 40, .sinks = 4});
+  const std::unique_ptr<Chat> chat = start();
+  say(*chat, "one", answer_of(60));
+  for (int i = 0; i < 3; ++i) {
+    const std::uint32_t before = length_of(*chat);
+    const ChatResult result = say(*chat, "and on", answer_of(60));
+    EXPECT_EQ(result.reused_tokens, before);
+    EXPECT_EQ(result.generated.generated_tokens, 60U);
+  }
+  EXPECT_GT(length_of(*chat), 300U);
+  const std::vector<TokenId> before = tokens_of(*chat);
+  chat->clear();
+  const ChatResult result = say(*chat, "something else", answer_of(8));
+  EXPECT_LE(result.reused_tokens, kKvPageSlots);
+  EXPECT_LE(result.reused_tokens, kSystemRows + message_rows("user", ""));
+  EXPECT_EQ(result.generated.generated_tokens, 8U);
+  EXPECT_TRUE(begins_with(tokens_of(*chat), {before.begin(), before.begin() + kSystemRows}));
 }
 
 TEST_F(ChatTest, OnlyTheNewRowsOfATurnAreComputed) {

@@ -25,6 +25,7 @@
 #include "format/model_spec.h"
 #include "io/file_ops.h"
 #include "io/read_device.h"
+#include "kv/kv_policy.h"
 #include "kv/row.h"
 #include "model/logits_sink.h"
 #include "ops/operator_times.h"
@@ -40,11 +41,13 @@ struct EnginePlan;       // engine_plan.h
 struct PromptProgress;   // engine_impl.h
 
 struct EngineOptions {
-  unsigned n_threads = 0;           // 0: the physical cores at hand
-  std::uint32_t max_context = 0;    // positions; 0: min(trained, 4,096)
+  unsigned n_threads = 0;  // 0: the physical cores at hand
+  // Positions; 0: what the model was trained for, at most 4,096 where all of them are kept.
+  std::uint32_t max_context = 0;
   std::uint32_t rows_per_pass = 0;  // 0: chosen from the context; results do not depend on it
   KvType k_type = KvType::kF16;     // how keys are stored, and values
   KvType v_type = KvType::kF16;
+  KvPolicyOptions kv_policy;      // which positions are kept
   bool exact = false;             // products and attention take f32 rows, never int8 or bf16
   bool pin = false;               // a physical core for each thread, the opening one included
   std::uint32_t n_sequences = 1;  // sessions that may exist at once
@@ -178,14 +181,21 @@ class Session {
 
   // Appends prompt rows; the logits after the last one go to `sink` when it is not null.
   // Fails  kInvalidArgument (no tokens, id out of range), kOutOfBudget (context), kCancelled: the
-  //        rows of this call are forgotten then.
+  //        rows of this call are forgotten then. But where positions were evicted that what was
+  //        before would need, the passes that were completed stay, as length() tells.
   Status prefill(std::span<const TokenId> tokens, LogitsSink* sink);
   // Appends prompt rows; the logits after each of them go to `sink`, rows numbered from 0 in this
   // call. Fails  as prefill
   Status prefill_rows(std::span<const TokenId> tokens, LogitsSink& sink);
   // Appends one generated row. Allocates nothing.
   Status step(TokenId token, LogitsSink* sink);
+  // Forgets the tokens from n_tokens on.
+  // Fails  kInvalidArgument when there are fewer, or as longest_kept() tells
   Status truncate(std::size_t n_tokens);
+  // The most tokens that truncate() can keep, `n_tokens` at most: fewer, and perhaps none, where
+  // positions were evicted that the next row would see.
+  // Requires  n_tokens <= length()
+  std::size_t longest_kept(std::size_t n_tokens) const noexcept;
 
   // Encodes nothing: completes after `prompt`, which is appended as prompt rows.
   Result<GenerateResult> generate(std::span<const TokenId> prompt, const GenerateOptions& options);

@@ -66,9 +66,14 @@ struct Engine::Impl {
 
   // Appends tokens to a sequence as rows of one role, in as many passes as they take. Rows whose
   // index in `tokens` is at least `first_output` send logits to `sink`, numbered from 0 in each
-  // pass. Fails  as Session::prefill; the sequence then is as long as before
+  // pass. Fails  as Session::prefill; the sequence then is as long as before, or as long as after
+  //        the last whole pass where it cannot be cut to that
   Status append(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
                 std::size_t first_output, LogitsSink* sink, PromptProgress* progress = nullptr);
+
+  // Returns the most slots, n_slots at most, that a sequence can be cut to and go on from: all that
+  // the next row sees must be held.
+  std::uint32_t longest_kept(SequenceId sequence, std::uint32_t n_slots) const noexcept;
 
   // Returns whether a cancellation was asked for, and uses it up.
   bool take_cancel() noexcept;
@@ -76,6 +81,7 @@ struct Engine::Impl {
  private:
   // Gives weights back when the memory that the process may take was made less.
   void keep_within_limits();
+  VisibleSet visible_at(std::uint32_t slot) const noexcept;
   void count_work(RowRole role, std::size_t n_rows, std::uint64_t elapsed_ns);
   Status run_pass(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
                   std::size_t first_output, LogitsSink* sink, PromptProgress* progress);

@@ -225,7 +225,8 @@ Status EngineOpener::make_spill_file() {
   const EngineOptions& options = impl_->options;
   const std::string& path = options.kv_spill_path;
   if (path.empty()) return ok_status();
-  const std::uint32_t n_pages = kv_limits(options, impl_->plan.max_context).n_pages;
+  const std::uint32_t n_pages =
+      kv_limits(options, impl_->plan.max_context, impl_->plan.rows_per_pass).n_pages;
   const std::uint64_t n_bytes = SpilledKvStore::file_bytes(kv_shape(spec(), options), n_pages);
   QSF_ASSIGN_OR_RETURN(spill_file_, ScratchFile::create(path, n_bytes, options.read_path));
   const ReadDevice& device = spill_file_->device();
@@ -256,7 +257,8 @@ Status EngineOpener::make_kv_store(const KvShape& shape) {
     impl_->kv_store = std::make_unique<ResidentKvStore>(shape, memory);
     return ok_status();
   }
-  const std::uint32_t n_pages = kv_limits(options, impl_->plan.max_context).n_pages;
+  const std::uint32_t n_pages =
+      kv_limits(options, impl_->plan.max_context, impl_->plan.rows_per_pass).n_pages;
   QSF_ASSIGN_OR_RETURN(std::unique_ptr<SpilledKvStore> store,
                        SpilledKvStore::open(shape, n_pages, std::move(spill_file_), memory));
   impl_->spilled = store.get();
@@ -268,9 +270,10 @@ Status EngineOpener::make_decoder() {
   Backend& backend = *impl_->backend;
   const EnginePlan& plan = impl_->plan;
   const KvShape shape = kv_shape(spec(), impl_->options);
-  QSF_ASSIGN_OR_RETURN(KvCache kv,
-                       KvCache::create(shape, kv_limits(impl_->options, plan.max_context),
-                                       impl_->arena->carve(plan.regions.kv_tables)));
+  QSF_ASSIGN_OR_RETURN(
+      KvCache kv,
+      KvCache::create(shape, kv_limits(impl_->options, plan.max_context, plan.rows_per_pass),
+                      impl_->arena->carve(plan.regions.kv_tables)));
   impl_->kv.emplace(std::move(kv));
   QSF_RETURN_IF_ERROR(make_kv_store(shape));
   backend.attach_kv(*impl_->kv_store);

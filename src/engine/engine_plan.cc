@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "engine/budget_fit.h"
+#include "kv/kv_policy.h"
 #include "kv/spilled_kv_store.h"
 #include "model/decoder.h"
 #include "platform/cpu_count.h"
@@ -84,8 +85,9 @@ class Planner {
 
  private:
   std::uint32_t wished_context() const {
-    return options_.max_context != 0 ? options_.max_context
-                                     : std::min(spec_.max_positions, kDefaultContext);
+    if (options_.max_context != 0) return options_.max_context;
+    // Under a window a longer text takes no more keys and values.
+    return windowed() ? spec_.max_positions : std::min(spec_.max_positions, kDefaultContext);
   }
   std::uint32_t wished_rows() const {
     return std::min(options_.rows_per_pass != 0 ? options_.rows_per_pass : kDefaultRowsPerPass,
@@ -169,16 +171,20 @@ class Planner {
     return most;
   }
 
+  bool windowed() const { return options_.kv_policy.policy == KvPolicy::kWindow; }
   bool spills() const { return !options_.kv_spill_path.empty(); }
+  std::uint32_t n_kv_pages(std::uint32_t context, std::uint32_t rows) const {
+    return kv_limits(options_, context, rows).n_pages;
+  }
   // Of memory: all keys and values, or two layers of them.
-  std::uint64_t kv_bytes(std::uint32_t context, bool spilled) const {
+  std::uint64_t kv_bytes(std::uint32_t context, std::uint32_t rows, bool spilled) const {
     const KvShape shape = kv_shape(spec_, options_);
-    const std::uint32_t n_pages = kv_limits(options_, context).n_pages;
+    const std::uint32_t n_pages = n_kv_pages(context, rows);
     if (!spilled) return inputs_.backend.kv_bytes(shape, n_pages);
     return SpilledKvStore::region_bytes(shape, n_pages);
   }
-  std::uint64_t spill_table_bytes(std::uint32_t context, bool spilled) const {
-    return spilled ? SpilledKvStore::heap_bytes(kv_limits(options_, context).n_pages) : 0;
+  std::uint64_t spill_table_bytes(std::uint32_t context, std::uint32_t rows, bool spilled) const {
+    return spilled ? SpilledKvStore::heap_bytes(n_kv_pages(context, rows)) : 0;
   }
   // Tokens of the sequences, and a prompt in the making.
   std::uint64_t token_bytes(std::uint32_t context) const {
@@ -228,15 +234,17 @@ class Planner {
     costs.base_bytes = plan_.memory.total_bytes() + kRounding + kHeapBytes + table_bytes +
                        inputs_.reader.heap_bytes() + sample_bytes() + tokenizer_bytes_;
     costs.base_bytes += (tokenizer_bytes_ + sample_bytes()) / kBytesOfAPageTableByte;
-    costs.context_bytes = [this, spilled](std::uint32_t context) {
-      return saturating_add(kv_bytes(context, spilled),
-                            spill_table_bytes(context, spilled) + token_bytes(context) +
-                                KvCache::region_bytes(kv_limits(options_, context)));
-    };
-    costs.rows_bytes = [this](std::uint32_t rows, std::uint32_t context) {
-      std::uint64_t bytes = scratch_bytes(rows, context) + row_list_bytes(rows);
+    costs.context_bytes = [this](std::uint32_t context) { return token_bytes(context); };
+    // A window of keys and values has room for the rows of a pass as well.
+    costs.rows_bytes = [this, spilled](std::uint32_t rows, std::uint32_t context) {
+      std::uint64_t bytes = saturating_add(
+          kv_bytes(context, rows, spilled),
+          spill_table_bytes(context, rows, spilled) + scratch_bytes(rows, context) +
+              row_list_bytes(rows) + KvCache::region_bytes(kv_limits(options_, context, rows)));
       for (const BufferShape& shape : Decoder::buffer_shapes(spec_, rows)) {
-        bytes += align_up(inputs_.backend.buffer_bytes(shape.n_rows, shape.n_cols), kRegionAlign);
+        bytes = saturating_add(
+            bytes,
+            align_up(inputs_.backend.buffer_bytes(shape.n_rows, shape.n_cols), kRegionAlign));
       }
       return bytes;
     };
@@ -275,19 +283,29 @@ class Planner {
   void add_context() {
     MemoryPlan& plan = plan_.memory;
     const std::uint32_t context = plan_.max_context;
-    const KvLimits limits = kv_limits(options_, context);
+    const std::uint32_t rows = plan_.rows_per_pass;
+    const KvLimits limits = kv_limits(options_, context, rows);
     plan_.regions.kv_tables = plan.add("kv_tables", KvCache::region_bytes(limits),
                                        "page tables and the position of every slot");
-    const std::uint64_t bytes = kv_bytes(context, spills());
-    plan_.regions.kv_cache = plan.add(
-        "kv_cache", bytes,
-        spills() ? printed("two layers of %u sequences of %u positions; the rest is in the file",
-                           options_.n_sequences, context)
-                 : printed("%u sequences of %u positions, %llu bytes each", options_.n_sequences,
-                           context, llu(bytes / limits.n_pages / kKvPageSlots)));
-    plan.add_external("heap",
-                      kHeapBytes + token_bytes(context) + spill_table_bytes(context, spills()),
-                      "expressions of the tokenizer, the chat's template, prompts and tokens");
+    const std::uint64_t bytes = kv_bytes(context, rows, spills());
+    plan_.regions.kv_cache = plan.add("kv_cache", bytes, kv_note(limits, bytes));
+    plan.add_external(
+        "heap", kHeapBytes + token_bytes(context) + spill_table_bytes(context, rows, spills()),
+        "expressions of the tokenizer, the chat's template, prompts and tokens");
+  }
+
+  std::string kv_note(const KvLimits& limits, std::uint64_t bytes) const {
+    const std::uint32_t kept = kv_pages_per_sequence(limits) * kKvPageSlots;
+    std::string note = spills() ? "two layers of " : "";
+    note += windowed() && kept < plan_.max_context
+                ? printed(
+                      "%u sequences of up to %u positions: %u sinks, the last %u, a pass of "
+                      "%u and what is left of their pages",
+                      options_.n_sequences, kept, limits.sinks, options_.kv_policy.window,
+                      plan_.rows_per_pass)
+                : printed("%u sequences of %u positions", options_.n_sequences, plan_.max_context);
+    if (spills()) return note + "; the rest is in the file";
+    return note + printed(", %llu bytes each", llu(bytes / limits.n_pages / kKvPageSlots));
   }
 
   void add_rows() {
@@ -372,17 +390,27 @@ KvShape kv_shape(const ModelSpec& spec, const EngineOptions& options) {
           .v_type = options.v_type};
 }
 
-KvLimits kv_limits(const EngineOptions& options, std::uint32_t max_context) {
-  return {.n_pages = kv_pages_for(max_context) * options.n_sequences,
-          .max_sequences = options.n_sequences,
-          .max_slots = max_context};
+// A row of a pass sees the window before the first one at most: that and the pass are to be held at
+// once.
+KvLimits kv_limits(const EngineOptions& options, std::uint32_t max_context,
+                   std::uint32_t rows_per_pass) {
+  KvLimits limits = {.n_pages = 1, .max_sequences = options.n_sequences, .max_slots = max_context};
+  if (options.kv_policy.policy == KvPolicy::kWindow) {
+    limits.recent_slots = options.kv_policy.window + rows_per_pass;
+    limits.sinks = options.kv_policy.sinks;
+  }
+  limits.n_pages = kv_pages_per_sequence(limits) * options.n_sequences;
+  return limits;
 }
 
 PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
                        std::uint32_t max_context, std::uint32_t rows_per_pass) {
+  const bool windowed = options.kv_policy.policy == KvPolicy::kWindow;
   return {.max_rows = rows_per_pass,
           .max_decode_rows = std::min(options.n_sequences, rows_per_pass),
           .max_context = max_context,
+          .window = windowed ? options.kv_policy.window : 0,
+          .sinks = windowed ? options.kv_policy.sinks : 0,
           .n_heads = spec.n_heads,
           .n_kv_heads = spec.n_kv_heads,
           .head_dim = spec.head_dim,
@@ -400,6 +428,10 @@ Status check_options(const EngineOptions& options, const ModelSpec& spec) {
         "context: %u positions, but the model was trained for %u; ask for at most "
         "that",
         options.max_context, spec.max_positions);
+  }
+  QSF_RETURN_IF_ERROR(validate(options.kv_policy));
+  if (options.kv_policy.policy == KvPolicy::kH2o) {
+    return unsupported("kv_policy: h2o is not built yet; expected full or window");
   }
   if (options.n_sequences == 0 || options.n_sequences > kMaxSequences) {
     return invalid_argument("sequences: %u, expected 1 to %u", options.n_sequences, kMaxSequences);

@@ -89,7 +89,8 @@ double predicted_tokens_per_second(const EnginePlan& plan) noexcept;
 
 // What the parts of an engine are made from.
 KvShape kv_shape(const ModelSpec& spec, const EngineOptions& options);
-KvLimits kv_limits(const EngineOptions& options, std::uint32_t max_context);
+KvLimits kv_limits(const EngineOptions& options, std::uint32_t max_context,
+                   std::uint32_t rows_per_pass);
 PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
                        std::uint32_t max_context, std::uint32_t rows_per_pass);
 

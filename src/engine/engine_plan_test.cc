@@ -80,6 +80,40 @@ TEST_F(EnginePlanTest, WithoutABudgetTheMachineBoundsAModelThatIsResident) {
   EXPECT_EQ(plan(0).value().budget_bytes, kNoMemoryLimit);
 }
 
+// What keys and values take under a window depends on the window and the rows of a pass alone.
+TEST_F(EnginePlanTest, AWindowOfKeysIsTheSameForEveryContext) {
+  options_.kv_policy = {.policy = KvPolicy::kWindow, .window = 100, .sinks = 4};
+  options_.rows_per_pass = 64;
+  const auto kv_bytes = [&](std::uint32_t context) {
+    options_.max_context = context;
+    const EnginePlan got = plan(0).value();
+    return got.memory.region(got.regions.kv_cache).bytes +
+           got.memory.region(got.regions.kv_tables).bytes;
+  };
+  EXPECT_EQ(kv_bytes(400), kv_bytes(1024));
+  EXPECT_EQ(kv_bytes(0), kv_bytes(1024));
+  const std::uint64_t window_bytes = kv_bytes(1024);
+  options_.rows_per_pass = 256;
+  EXPECT_GT(kv_bytes(1024), window_bytes);
+  options_.rows_per_pass = 64;
+  options_.kv_policy = {};
+  EXPECT_GT(kv_bytes(1024), window_bytes);
+}
+
+TEST_F(EnginePlanTest, KeepsEveryBudgetWithAWindow) {
+  options_.kv_policy = {.policy = KvPolicy::kWindow, .window = 500, .sinks = 4};
+  options_.k_type = KvType::kF32;
+  options_.v_type = KvType::kF32;
+  int n_fewer_rows = 0;
+  for (std::uint64_t budget = 12 * kMB; budget < 60 * kMB; budget += 91'000) {
+    const Result<EnginePlan> got = plan(budget);
+    if (!got.has_value()) continue;
+    EXPECT_LE(got->memory.total_bytes(), budget);
+    if (got->rows_per_pass < 512) ++n_fewer_rows;
+  }
+  EXPECT_GT(n_fewer_rows, 10);
+}
+
 // Every budget from one that is too small to one that is too large: kept to the byte, or refused.
 TEST_F(EnginePlanTest, KeepsEveryBudget) {
   bool fitted = false;

@@ -62,7 +62,10 @@ Status Engine::Impl::append(SequenceId sequence, std::span<const TokenId> tokens
     status = run_pass(sequence, tokens.subspan(done, n), role, first, sink, progress);
     if (status.ok()) done += n;
   }
-  if (!status.ok()) kv->truncate(sequence, before);
+  if (!status.ok()) {
+    const bool can_return = longest_kept(sequence, before) == before;
+    kv->truncate(sequence, can_return ? before : before + static_cast<std::uint32_t>(done));
+  }
   count_work(role, done, monotonic_ns() - start);
   return status;
 }
@@ -96,6 +99,32 @@ void Engine::Impl::keep_within_limits() {
   options.log.warning(line);
 }
 
+std::uint32_t Engine::Impl::longest_kept(SequenceId sequence,
+                                         std::uint32_t n_slots) const noexcept {
+  const KvPolicyOptions& policy = options.kv_policy;
+  const auto can_go_on = [&](std::uint32_t n) {
+    const std::uint32_t first =
+        policy.policy == KvPolicy::kFull || n <= policy.window ? 0 : n - policy.window;
+    return kv->holds(sequence, first, n);
+  };
+  if (can_go_on(n_slots)) return n_slots;
+  const std::uint32_t in_sink_pages = kv_sink_pages(kv->limits()) * kKvPageSlots;
+  return std::min(n_slots, in_sink_pages);
+}
+
+// What the policy leaves of the slots up to this one.
+VisibleSet Engine::Impl::visible_at(std::uint32_t slot) const noexcept {
+  const KvPolicyOptions& policy = options.kv_policy;
+  const std::uint32_t prefix = slot + 1;
+  if (policy.policy == KvPolicy::kFull || prefix <= policy.window) {
+    return {.prefix = prefix, .ancestors = 0};
+  }
+  return {.prefix = prefix,
+          .ancestors = 0,
+          .sinks = std::min(policy.sinks, prefix),
+          .first = prefix - policy.window};
+}
+
 Status Engine::Impl::run_pass(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
                               std::size_t first_output, LogitsSink* sink,
                               PromptProgress* progress) {
@@ -113,7 +142,7 @@ Status Engine::Impl::run_pass(SequenceId sequence, std::span<const TokenId> toke
                     .position = static_cast<std::int32_t>(slot),
                     .kv_slot = slot,
                     .role = role,
-                    .visible = {.prefix = slot + 1, .ancestors = 0},
+                    .visible = visible_at(slot),
                     .adapter = 0,
                     .wants_output = i >= first_output});
   }
@@ -141,9 +170,12 @@ Session::~Session() {
 
 Status Session::append(std::span<const TokenId> tokens, RowRole role, LogitsSink* sink,
                        PromptProgress* progress) {
-  QSF_RETURN_IF_ERROR(engine_.append(sequence_, tokens, role, tokens.size() - 1, sink, progress));
-  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-  return ok_status();
+  Status status = engine_.append(sequence_, tokens, role, tokens.size() - 1, sink, progress);
+  // All of them, or none, or those of the passes that a failed call could not take back.
+  const std::size_t n_appended = engine_.kv->n_slots(sequence_) - tokens_.size();
+  const std::span<const TokenId> appended = tokens.first(n_appended);
+  tokens_.insert(tokens_.end(), appended.begin(), appended.end());
+  return status;
 }
 
 Status Session::prefill(std::span<const TokenId> tokens, LogitsSink* sink) {
@@ -165,7 +197,7 @@ Status Session::prefill_rows(std::span<const TokenId> tokens, LogitsSink& sink) 
     if (status.ok()) tokens_.insert(tokens_.end(), part.begin(), part.end());
     done += n;
   }
-  if (!status.ok()) QSF_RETURN_IF_ERROR(truncate(before));
+  if (!status.ok() && longest_kept(before) == before) QSF_RETURN_IF_ERROR(truncate(before));
   return status;
 }
 
@@ -177,9 +209,21 @@ Status Session::truncate(std::size_t n_tokens) {
   if (n_tokens > tokens_.size()) {
     return invalid_argument("cannot keep %zu tokens of %zu", n_tokens, tokens_.size());
   }
+  if (const std::size_t longest = longest_kept(n_tokens); longest != n_tokens) {
+    return invalid_argument(
+        "cannot keep %zu tokens of %zu: the next one would see the last %u, and keys and values "
+        "of some of those were evicted, which does not come back; keep %zu and compute the others "
+        "anew, or take a larger window",
+        n_tokens, tokens_.size(), engine_.options.kv_policy.window, longest);
+  }
   engine_.kv->truncate(sequence_, static_cast<std::uint32_t>(n_tokens));
   tokens_.resize(n_tokens);
   return ok_status();
+}
+
+std::size_t Session::longest_kept(std::size_t n_tokens) const noexcept {
+  QSF_DCHECK(n_tokens <= tokens_.size());
+  return engine_.longest_kept(sequence_, static_cast<std::uint32_t>(n_tokens));
 }
 
 namespace {
