@@ -17,8 +17,10 @@ endif()
 
 find_program(QSF_CCACHE ccache)
 if(QSF_CCACHE)
-  set(CMAKE_C_COMPILER_LAUNCHER ${QSF_CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${QSF_CCACHE})
+  # Without these it does not keep what was compiled with a precompiled header.
+  set(qsf_launcher ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${QSF_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${qsf_launcher})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${qsf_launcher})
 endif()
 
 add_library(qsf_flags INTERFACE)
