@@ -22,8 +22,9 @@ bool is_gguf_path(const std::string& path);
 
 // Returns the .qsf file of a GGUF model. Makes it first, where it is not there yet, by the
 // qsf-convert beside this program, which is given `i2s_layout` and whose messages go to standard
-// error; `quiet` asks for errors alone. Of several processes that ask at once one converts and the
-// others wait. On failure returns nothing and says in `error` what is wrong and what to do.
+// error; `quiet` asks for errors and warnings alone. Of several processes that ask at once one
+// converts and the others wait. On failure returns nothing and says in `error` what is wrong and
+// what to do.
 std::optional<std::string> converted_model(const std::string& path, const std::string& i2s_layout,
                                            bool quiet, std::string& error);
 

@@ -51,11 +51,11 @@ void print_tensor_table(const qsf::TranscodeReport& report) {
 void print_kept_summary(const qsf::TranscodeReport& report) {
   std::map<std::string, std::size_t> counts;
   for (const qsf::TensorReport& t : report.tensors) {
-    if (!t.kept) continue;
+    // Ternary weights that came as floats are not the input's blocks, but the same numbers.
+    const bool exact = t.kept || (t.rows > 1 && t.relative_error == 0.0);
+    if (!exact) continue;
     const std::string format(qsf::quant_type_name(t.format.type));
-    ++counts[t.source_type == "F32" || t.source_type == "F16" || t.source_type == "BF16"
-                 ? format
-                 : t.source_type + " (as " + format + ")"];
+    ++counts[qsf::is_float_type(t.format.type) ? format : t.source_type + " (as " + format + ")"];
   }
   std::string line;
   for (const auto& [types, count] : counts) {

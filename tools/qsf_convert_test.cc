@@ -279,6 +279,11 @@ TEST_F(QsfConvertTest, AGgufFileIsKeptBitForBit) {
   EXPECT_EQ(narrow.code, 0) << narrow.err;
   EXPECT_EQ(QsfReader::open(out_.file("n.qsf"))->spec().default_type, QuantType::kQ4);
 
+  const Outcome ternary =
+      run({"--quant-type", "keep", QSF_SOURCE_DIR "/testdata/bitnet/masters", out_.file("t.qsf")});
+  EXPECT_EQ(ternary.code, 0) << ternary.err;
+  EXPECT_THAT(ternary.out, HasSubstr(" of BF16 (as ternary-"));
+
   in_.write("m.gguf", in_.read("config.json"));
   expect_failure(run({in_.file("m.gguf"), out_.file("o.qsf")}), 1,
                  "not a GGUF file: it begins with \"");

@@ -7,7 +7,9 @@
 #include <cstdlib>
 
 #include "command_line.h"
+#include "i2s_layout_option.h"
 #include "kv_type_option.h"
+#include "model_cache.h"
 #include "qsf_parity_source.h"
 #include "tool_support.h"
 
@@ -78,7 +80,7 @@ std::string choose_child(ParityOptions& options) {
              "give --child PROGRAM";
     }
   }
-  if (options.reference_model.empty() && options.model.ends_with(".gguf")) {
+  if (options.reference_model.empty() && is_gguf_path(options.model)) {
     options.reference_model = options.model;
   }
   if (options.reference_model.empty()) {
@@ -143,9 +145,10 @@ void add_thresholds(CLI::App& app, ParityThresholds& thresholds) {
 
 void add_inputs(CLI::App& app, ParityOptions& options, Texts& texts) {
   app.add_option("MODEL", options.model,
-                 "Model file (.qsf), or a GGUF file (.gguf), which is converted once into a cache")
+                 "Model file (.qsf), or a GGUF file, which is converted once into a cache")
       ->type_name("")
       ->required();
+  add_i2s_layout_option(app, options.i2s_layout);
   app.add_option("--prompt", texts.prompt, "Text whose tokens are evaluated")->type_name("TEXT");
   app.add_option("--file", texts.file, "The same from a file; - for standard input")
       ->type_name("FILE");

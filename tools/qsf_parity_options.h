@@ -14,13 +14,14 @@ namespace qsf_tools {
 
 struct ParityOptions {
   std::string model;
+  std::string i2s_layout = "auto";    // of a GGUF model
   std::optional<std::string> prompt;  // from --prompt or --file
   std::vector<std::uint32_t> ids;     // instead of a prompt
   bool parse_special = false;
   std::uint32_t positions = 0;  // 0: all
   std::uint32_t steps = 4;
   std::string reference;        // "llama", "exact", a file; empty: none, to record
-  std::string reference_model;  // for a child; the model itself where it is a .gguf
+  std::string reference_model;  // for a child; the model itself where it is GGUF
   std::string child;            // program
   double timeout_seconds = 120.0;
   bool exact = false;

@@ -62,7 +62,7 @@ qsf::Status ParityRun::open_sources() {
   if (is_gguf_path(options_.model)) {
     std::string problem;
     const std::optional<std::string> converted =
-        converted_model(options_.model, "auto", true, problem);
+        converted_model(options_.model, options_.i2s_layout, false, problem);
     if (!converted) return qsf::unsupported("%s", problem.c_str());
     engine_path_ = *converted;
   }

@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "command_line.h"
+#include "i2s_layout_option.h"
 #include "kv_type_option.h"
 #include "read_path_option.h"
 #include "tool_support.h"
@@ -61,11 +62,7 @@ void add_text_options(CLI::App& app, RunOptions& options) {
                  "Model file (.qsf), or a GGUF file (.gguf), which is converted once into "
                  "~/.cache/qsf/converted (or $XDG_CACHE_HOME) and run from there")
       ->type_name("");
-  app.add_option("--i2s-layout", options.i2s_layout,
-                 "How a GGUF file stores tensors of type I2_S; see qsf-convert --help")
-      ->type_name("NAME")
-      ->check(CLI::IsMember(
-          {"auto", "ms128", "ms64", "ms4row", "inline32", "split32", "qk256", "seed"}));
+  add_i2s_layout_option(app, options.i2s_layout);
   app.add_option("--prompt", options.prompt, "Text to complete")->type_name("TEXT");
   app.add_option("--prompt-file", options.prompt_file,
                  "Read the prompt from a file, byte for byte; - for standard input")

@@ -60,14 +60,6 @@ Result<std::pair<std::uint64_t, std::uint64_t>> split_keys(const GgufReader& dir
 
 }  // namespace
 
-std::string shown_gguf_text(std::string_view text) {
-  std::string shown(text.substr(0, 80));
-  for (char& c : shown) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return shown;
-}
-
 // A directory does not say how long it is, so one that seems cut short is read again, further.
 Result<GgufFile::Part> GgufFile::open_part(const std::string& path, FileOps& ops) {
   QSF_ASSIGN_OR_RETURN(File file, File::open(path, ops));

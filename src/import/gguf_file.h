@@ -22,9 +22,6 @@
 
 namespace qsf {
 
-// Returns `text` of a file as it may stand in a message: bounded, unprintable bytes replaced.
-std::string shown_gguf_text(std::string_view text);
-
 class GgufFile {
  public:
   struct Entry {

@@ -39,15 +39,6 @@ bool known_type(std::uint32_t type) noexcept {
   return type <= 12;
 }
 
-// Returns `name` as it may stand in a message: bounded, with unprintable bytes replaced.
-std::string shown(std::string_view name) {
-  std::string text(name.substr(0, 80));
-  for (char& c : text) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return text;
-}
-
 // Says what a file is that does not begin as GGUF files do: most often a page or a pointer that was
 // saved in place of the model.
 Status wrong_magic(ByteSpan bytes) {
@@ -63,7 +54,7 @@ Status wrong_magic(ByteSpan bytes) {
     what = ": a zip archive or a PyTorch checkpoint; give the folder of the model";
   }
   return corrupt("not a GGUF file: it begins with \"%s\", expected \"GGUF\"%s",
-                 shown(start.substr(0, 8)).c_str(), what);
+                 shown_gguf_text(start.substr(0, 8)).c_str(), what);
 }
 
 Status wrong_version(std::uint32_t version) {
@@ -96,19 +87,19 @@ Result<ByteSpan> read_array(ByteSpan bytes, ByteReader& reader, const GgufKey& k
     const auto n_bytes = checked_mul(key.n_elements, fixed_bytes(key.element_type));
     if (!n_bytes.has_value() || *n_bytes > reader.remaining()) {
       return corrupt("GGUF: key \"%s\": %llu array elements do not fit the %zu bytes left",
-                     shown(key.name).c_str(), static_cast<unsigned long long>(key.n_elements),
-                     reader.remaining());
+                     shown_gguf_text(key.name).c_str(),
+                     static_cast<unsigned long long>(key.n_elements), reader.remaining());
     }
     return reader.read_bytes(*n_bytes);
   }
   if (key.n_elements > reader.remaining() / 8) {
     return corrupt("GGUF: key \"%s\": %llu strings do not fit the %zu bytes left",
-                   shown(key.name).c_str(), static_cast<unsigned long long>(key.n_elements),
-                   reader.remaining());
+                   shown_gguf_text(key.name).c_str(),
+                   static_cast<unsigned long long>(key.n_elements), reader.remaining());
   }
   for (std::uint64_t i = 0; i < key.n_elements; ++i) {
     Result<std::string_view> text = read_string(reader, reader.remaining(), "array string", i);
-    if (!text) return std::move(text).error().with_context(shown(key.name));
+    if (!text) return std::move(text).error().with_context(shown_gguf_text(key.name));
   }
   return bytes.subspan(begin, reader.position() - begin);
 }
@@ -138,7 +129,7 @@ const Entry* find_by_name(const std::vector<Entry>& entries,
 }
 
 Status wrong_type(const GgufKey& key, const char* expected) {
-  return corrupt("GGUF: key \"%s\": type %u%s, expected %s", shown(key.name).c_str(),
+  return corrupt("GGUF: key \"%s\": type %u%s, expected %s", shown_gguf_text(key.name).c_str(),
                  static_cast<unsigned>(key.element_type),
                  key.type == GgufType::kArray ? " in an array" : "", expected);
 }
@@ -165,6 +156,14 @@ std::optional<std::int64_t> integer_at(const GgufKey& key, std::uint64_t index) 
 }
 
 }  // namespace
+
+std::string shown_gguf_text(std::string_view text) {
+  std::string shown(text.substr(0, 80));
+  for (char& c : shown) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return shown;
+}
 
 Result<GgufReader> GgufReader::parse(ByteSpan bytes, std::uint64_t file_bytes) {
   ByteReader reader(bytes);
@@ -215,7 +214,7 @@ Status GgufReader::read_keys(ByteSpan bytes, ByteReader& reader, std::uint64_t n
     if (!reader.ok() || !known_type(type) || !known_type(element_type) ||
         key.element_type == GgufType::kArray) {
       return corrupt("GGUF: key \"%s\": type %u of %u, expected types 0 to 12, arrays not nested",
-                     shown(key.name).c_str(), type, element_type);
+                     shown_gguf_text(key.name).c_str(), type, element_type);
     }
     if (key.type == GgufType::kArray) {
       QSF_ASSIGN_OR_RETURN(key.payload, read_array(bytes, reader, key));
@@ -227,12 +226,13 @@ Status GgufReader::read_keys(ByteSpan bytes, ByteReader& reader, std::uint64_t n
       key.payload = reader.read_bytes(fixed_bytes(key.type));
     }
     if (!reader.ok()) {
-      return corrupt("GGUF: key \"%s\": the file ends inside its value", shown(key.name).c_str());
+      return corrupt("GGUF: key \"%s\": the file ends inside its value",
+                     shown_gguf_text(key.name).c_str());
     }
     keys_.push_back(key);
   }
   if (const auto twice = sort_by_name(keys_, keys_by_name_); twice.has_value()) {
-    return corrupt("GGUF: key \"%s\" stands twice", shown(*twice).c_str());
+    return corrupt("GGUF: key \"%s\" stands twice", shown_gguf_text(*twice).c_str());
   }
   return ok_status();
 }
@@ -248,7 +248,7 @@ Status GgufReader::read_tensors(ByteReader& reader, std::uint64_t n_tensors) {
   for (std::uint64_t i = 0; i < n_tensors; ++i) {
     GgufTensor tensor{};
     QSF_ASSIGN_OR_RETURN(tensor.name, read_string(reader, kMaxNameBytes, "tensor", i));
-    const std::string name = shown(tensor.name);
+    const std::string name = shown_gguf_text(tensor.name);
     tensor.n_dims = reader.read<std::uint32_t>();
     if (!reader.ok() || tensor.n_dims > 4) {
       return corrupt("GGUF: tensor \"%s\": %u dimensions, expected at most 4", name.c_str(),
@@ -283,7 +283,7 @@ Status GgufReader::read_tensors(ByteReader& reader, std::uint64_t n_tensors) {
     tensors_.push_back(tensor);
   }
   if (const auto twice = sort_by_name(tensors_, tensors_by_name_); twice.has_value()) {
-    return corrupt("GGUF: tensor \"%s\" stands twice", shown(*twice).c_str());
+    return corrupt("GGUF: tensor \"%s\" stands twice", shown_gguf_text(*twice).c_str());
   }
   return ok_status();
 }
@@ -298,14 +298,14 @@ Status GgufReader::place_tensors(std::uint64_t file_bytes) {
       return corrupt(
           "GGUF: tensor \"%s\": at data offset %llu, expected a multiple of %llu; the file is "
           "damaged",
-          shown(tensor.name).c_str(), static_cast<unsigned long long>(tensor.file_offset),
+          shown_gguf_text(tensor.name).c_str(), static_cast<unsigned long long>(tensor.file_offset),
           static_cast<unsigned long long>(alignment_));
     }
     if (!begin.has_value() || *begin >= file_bytes) {
       return corrupt(
           "GGUF: tensor \"%s\" begins behind the end of the file of %llu bytes; the file is "
           "truncated or damaged, download it again",
-          shown(tensor.name).c_str(), static_cast<unsigned long long>(file_bytes));
+          shown_gguf_text(tensor.name).c_str(), static_cast<unsigned long long>(file_bytes));
     }
     tensor.file_offset = *begin;
   }
@@ -321,7 +321,7 @@ Status GgufReader::place_tensors(std::uint64_t file_bytes) {
       return corrupt(
           "GGUF: tensor \"%s\": %llu bytes, but %llu up to the next tensor or the file's end; the "
           "file is truncated or damaged, download it again",
-          shown(tensor.name).c_str(), static_cast<unsigned long long>(tensor.n_bytes),
+          shown_gguf_text(tensor.name).c_str(), static_cast<unsigned long long>(tensor.n_bytes),
           static_cast<unsigned long long>(tensor.available_bytes));
     }
   }

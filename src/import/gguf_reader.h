@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,6 +23,9 @@
 #include "import/ggml_types.h"
 
 namespace qsf {
+
+// Returns `text` of a file as it may stand in a message: bounded, unprintable bytes replaced.
+std::string shown_gguf_text(std::string_view text);
 
 enum class GgufType : std::uint32_t {
   kU8 = 0,
