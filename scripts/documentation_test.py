@@ -166,6 +166,7 @@ def check_shell(shell, pages):
         # What a kind of argument means, once each: it is the same code for every tool.
         expect("qsf-run --kv-type f3", ["f32"], ["f16"])
         expect("qsf-run --kv-type=f3", ["f32"], ["f16"])
+        expect("qsf-run --kv-type-k ", ["8", "4", "2"], ["a.qsf"])
         expect("qsf-run --prompt ", [], ["a.qsf", "b.txt", "folder"])
         expect("qsf-run --prompt-file ", ["a.qsf", "b.txt", "folder"])
         expect("qsf-run --seed 7 ", ["a.qsf", "m.gguf", "folder"], ["b.txt"])

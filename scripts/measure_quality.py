@@ -22,7 +22,8 @@ TYPES = [("f32", 64), ("f16", 64), ("8bit", 64), ("8bit", 32), ("4bit", 64), ("4
          ("4bit-super", 64), ("4bit-super", 32), ("3bit", 64), ("3bit", 32), ("3bit-super", 64),
          ("3bit-super", 32), ("mixed", 64), ("2bit", 64), ("2bit", 32), ("2bit-super", 64),
          ("2bit-super", 32), ("2bit-sym", 64), ("ternary", 64), ("ternary-row", 64)]
-KV_TYPES = ["f32", "f16", "8", "4"]
+KV_TYPES = [("f32", "f32"), ("f16", "f16"), ("8", "8"), ("4", "4"), ("2", "2"), ("8", "f32"), ("f32", "8"),
+            ("4", "f32"), ("f32", "4"), ("2", "f32"), ("f32", "2"), ("8", "4"), ("8", "2"), ("4", "2")]
 
 
 def run(*command):
@@ -33,7 +34,7 @@ def run(*command):
     return result.stdout
 
 
-def measure(args, text, folder, kind, block, kv_type):
+def measure(args, text, folder, kind, block, kv_types):
     """Returns (bits per weight, file bytes, perplexity, its standard error, seconds)."""
     model = os.path.join(folder, "model.qsf")
     run(os.path.join(args.bin, "qsf-convert"), "--quiet", "--quant-type", kind, "--block-size",
@@ -42,20 +43,20 @@ def measure(args, text, folder, kind, block, kv_type):
     bits = re.search(r"([0-9.]+) bits each", facts)
     start = time.monotonic()
     output = run(os.path.join(args.bin, "qsf-perplexity"), model, "--file", text, "--context",
-                 str(args.context), "--kv-type", kv_type)
+                 str(args.context), "--kv-type-k", kv_types[0], "--kv-type-v", kv_types[1])
     seconds = time.monotonic() - start
     ppl, error = re.findall(r"PPL = ([0-9.]+) \+/- ([0-9.]+)", output)[-1]
     return bits.group(1) if bits else "?", os.path.getsize(model), float(ppl), float(error), seconds
 
 
 def print_kv_types(args, text, folder):
-    print("| keys and values | perplexity | over f32 | seconds |")
-    print("|---|---|---|---|")
+    print("| keys | values | perplexity | over f32 | seconds |")
+    print("|---|---|---|---|---|")
     base = None
-    for kv_type in KV_TYPES:
-        _, _, ppl, error, seconds = measure(args, text, folder, "f32", 64, kv_type)
+    for kv_types in KV_TYPES:
+        _, _, ppl, error, seconds = measure(args, text, folder, "f32", 64, kv_types)
         base = base or ppl
-        print(f"| {kv_type} | {ppl:.3f} +/- {error:.3f} | {100 * (ppl / base - 1):+.2f} % | {seconds:.0f} |",
+        print(f"| {kv_types[0]} | {kv_types[1]} | {ppl:.3f} +/- {error:.3f} | {100 * (ppl / base - 1):+.2f} % | {seconds:.0f} |",
               flush=True)
 
 
@@ -82,7 +83,7 @@ def main():
         for kind, block in TYPES:
             if args.block not in (0, block):
                 continue
-            bits, size, ppl, error, seconds = measure(args, text, folder, kind, block, "f16")
+            bits, size, ppl, error, seconds = measure(args, text, folder, kind, block, ("f16", "f16"))
             base = base or ppl
             print(f"| {kind} | {block} | {bits} | {size / 1e6:.2f} MB | {ppl:.3f} +/- {error:.3f} | "
                   f"{100 * (ppl / base - 1):+.2f} % | {seconds:.0f} |", flush=True)

@@ -120,7 +120,8 @@ void bench_pages(const AttendKernel& kernel, Pages& pages, std::uint32_t n_rows,
                 });
 }
 
-constexpr qsf::KvType kTypes[] = {qsf::KvType::kF16, qsf::KvType::k8Bit, qsf::KvType::k4Bit};
+constexpr qsf::KvType kTypes[] = {qsf::KvType::kF16, qsf::KvType::k8Bit, qsf::KvType::k4Bit,
+                                  qsf::KvType::k2Bit};
 
 void bench_decode(const AttendKernel& kernel, KernelBench& bench) {
   const struct {

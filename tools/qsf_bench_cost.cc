@@ -23,8 +23,8 @@ std::string type_text(qsf::BlockFormat format) {
 
 }  // namespace
 
-ModelCost::ModelCost(const qsf::QsfReader& reader, qsf::KvType kv_type)
-    : spec_(reader.spec()), kv_type_(kv_type) {
+ModelCost::ModelCost(const qsf::QsfReader& reader, qsf::KvType k_type, qsf::KvType v_type)
+    : spec_(reader.spec()), k_type_(k_type), v_type_(v_type) {
   std::map<std::string, std::uint64_t> weights_by_type;
   std::uint64_t n_floats = 0;
   for (const qsf::SectionDirectory& section : reader.directories()) {
@@ -58,8 +58,9 @@ std::uint64_t ModelCost::visible(std::uint64_t position) const noexcept {
 }
 
 std::uint64_t ModelCost::kv_bytes(std::uint64_t position) const noexcept {
-  return visible(position) * spec_.n_kv_heads * 2 * qsf::kv_block_bytes(kv_type_, spec_.head_dim) /
-         qsf::kKvPageSlots;
+  const std::uint64_t of_page =
+      qsf::kv_block_bytes(k_type_, spec_.head_dim) + qsf::kv_block_bytes(v_type_, spec_.head_dim);
+  return visible(position) * spec_.n_kv_heads * of_page / qsf::kKvPageSlots;
 }
 
 std::uint64_t ModelCost::operations(std::uint64_t position, bool with_logits) const noexcept {

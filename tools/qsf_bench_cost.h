@@ -16,8 +16,8 @@ namespace qsf_tools {
 
 class ModelCost {
  public:
-  // `kv_type` is that of keys and of values.
-  ModelCost(const qsf::QsfReader& reader, qsf::KvType kv_type);
+  // With keys of k_type and values of v_type.
+  ModelCost(const qsf::QsfReader& reader, qsf::KvType k_type, qsf::KvType v_type);
 
   // Bytes of weights that a pass reads once, whatever the number of its rows: every matrix of the
   // layers and the output head, as they lie in memory. Of the embedding it reads single rows, which
@@ -39,7 +39,8 @@ class ModelCost {
   std::uint64_t visible(std::uint64_t position) const noexcept;
 
   qsf::ModelSpec spec_;
-  qsf::KvType kv_type_;
+  qsf::KvType k_type_;
+  qsf::KvType v_type_;
   std::uint64_t weight_bytes_ = 0;
   std::uint64_t layer_weights_ = 0;
   std::uint64_t head_weights_ = 0;

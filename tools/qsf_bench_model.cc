@@ -46,9 +46,9 @@ qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options,
   qsf::EngineOptions settings;
   settings.n_threads = options.n_threads;
   for (const qsf::KvType type : qsf::kAllKvTypes) {
-    if (qsf::kv_type_name(type) == options.kv_type) settings.k_type = type;
+    if (qsf::kv_type_name(type) == options.kv_types.keys()) settings.k_type = type;
+    if (qsf::kv_type_name(type) == options.kv_types.values()) settings.v_type = type;
   }
-  settings.v_type = settings.k_type;
   settings.exact = options.exact;
   settings.pin = options.pin;
   settings.ram_budget_bytes = ram_budget_bytes;
@@ -67,7 +67,7 @@ qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options,
   settings.log.write = print_warning;
   QSF_ASSIGN_OR_RETURN(std::unique_ptr<qsf::Engine> engine,
                        qsf::Engine::open(options.model, settings));
-  BenchModel model(std::move(engine), ModelCost(reader, settings.k_type));
+  BenchModel model(std::move(engine), ModelCost(reader, settings.k_type, settings.v_type));
   QSF_ASSIGN_OR_RETURN(model.session_, model.engine_->create_session());
   const std::uint32_t n_vocab = model.engine_->spec().n_vocab;
   qsf::Rng rng(1);

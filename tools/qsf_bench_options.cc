@@ -174,7 +174,7 @@ std::optional<int> parse_bench_options(int argc, const char* const* argv, BenchO
       ->type_name("N")
       ->check(integer_in(1, 1000))
       ->capture_default_str();
-  add_kv_type_option(app, options.kv_type);
+  add_kv_type_options(app, options.kv_types);
   app.add_flag("--exact", options.exact,
                "Multiply weights of few bits with 32-bit floats, not with activations of 8 bits");
   app.add_flag("--pin", options.pin, "Bind each thread to a physical core of its own");

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "io/read_device.h"
+#include "kv_type_choice.h"
 
 namespace qsf_tools {
 
@@ -25,7 +26,7 @@ struct BenchOptions {
   std::vector<std::uint32_t> depths;    // tokens in the context before each test
   unsigned n_threads = 0;               // 0: as the engine chooses
   unsigned repetitions = 5;
-  std::string kv_type = "f16";
+  KvTypeChoice kv_types;
   bool exact = false;     // products of coded weights take rows of f32
   bool pin = false;       // a physical core for each thread
   bool no_probe = false;  // do not measure the machine's limits

@@ -90,6 +90,7 @@ class Usage(Case):
         self.refused(2, "--repetitions", MODEL, "-r", "0")
         self.refused(2, "--threads", MODEL, "--threads", "0")
         self.refused(2, "--kv-type", MODEL, "--kv-type", "q8")
+        self.refused(2, "--kv-type-k", MODEL, "--kv-type-k", "1")
 
     def test_models_that_cannot_be_measured(self):
         self.refused(1, "no such file", path("absent.qsf"))

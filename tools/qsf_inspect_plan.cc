@@ -58,7 +58,7 @@ std::string rate(double bytes_per_second) {
   return text;
 }
 
-std::string text_plan(const QSFPlan* plan) {
+std::string text_plan(const QSFPlan* plan, const KvTypeChoice& kv_types) {
   const qsf_plan_info info = info_of(plan);
   std::string text;
   add_line(text, "budget            %s%s",
@@ -68,6 +68,7 @@ std::string text_plan(const QSFPlan* plan) {
            info.planned_bytes);
   add_line(text, "context           %d positions, %d rows per pass", info.context,
            info.rows_per_pass);
+  add_line(text, "keys and values   %s", kv_types.text().c_str());
   add_line(text, "mode              %s", info.reading_mode);
   add_line(text, "read per pass     %s of %s of weights", megabytes(info.pass_read_bytes).c_str(),
            megabytes(info.weight_bytes).c_str());
@@ -89,7 +90,7 @@ std::string text_plan(const QSFPlan* plan) {
   return text;
 }
 
-std::string json_plan(const QSFPlan* plan) {
+std::string json_plan(const QSFPlan* plan, const KvTypeChoice& kv_types) {
   const qsf_plan_info info = info_of(plan);
   const auto known = [](double value) { return value > 0 ? Json(value) : Json(); };
   Json report = {{"budget_bytes", info.budget_bytes == 0 ? Json() : Json(info.budget_bytes)},
@@ -97,6 +98,8 @@ std::string json_plan(const QSFPlan* plan) {
                  {"planned_bytes", info.planned_bytes},
                  {"context", info.context},
                  {"rows_per_pass", info.rows_per_pass},
+                 {"kv_type_k", kv_types.keys()},
+                 {"kv_type_v", kv_types.values()},
                  {"mode", info.reading_mode},
                  {"everything_resident", info.everything_resident != 0},
                  {"resident_share", info.resident_share},
@@ -135,7 +138,7 @@ void add_plan_options(CLI::App& app, PlanOptions& options) {
       ->type_name("N")
       ->check(integer_in(1, kMaxInt));
   add_read_path_option(app, options.read_path, "With --plan: as qsf-run has it");
-  add_kv_type_option(app, options.kv_type, "With --plan: as qsf-run has it");
+  add_kv_type_options(app, options.kv_types, "With --plan: as qsf-run has it");
   app.add_option("--kv-spill", options.kv_spill, "With --plan: as qsf-run has it; nothing is made")
       ->type_name("FILE");
 }
@@ -148,7 +151,7 @@ std::optional<std::string> plan_report(const std::string& path, const PlanOption
   qsf_config_set_threads(config.get(), options.threads);
   qsf_config_set_rows_per_pass(config.get(), options.rows_per_pass);
   qsf_config_set_io(config.get(), read_path_of(options.read_path));
-  qsf_config_set_kv_type(config.get(), kv_type_of(options.kv_type));
+  set_kv_types(config.get(), options.kv_types);
   qsf_config_set_kv_spill(config.get(), options.kv_spill.c_str());
   qsf_error error = {};
   QSFPlan* made = nullptr;
@@ -157,7 +160,7 @@ std::optional<std::string> plan_report(const std::string& path, const PlanOption
     return std::nullopt;
   }
   const PlanPtr plan(made);
-  return json ? json_plan(plan.get()) : text_plan(plan.get());
+  return json ? json_plan(plan.get(), options.kv_types) : text_plan(plan.get(), options.kv_types);
 }
 
 }  // namespace qsf_tools

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "kv_type_choice.h"
+
 namespace CLI {
 class App;
 }
@@ -20,12 +22,12 @@ struct PlanOptions {
   int threads = 0;        // 0: automatic
   int rows_per_pass = 0;  // 0: automatic
   std::string read_path = "auto";
-  std::string kv_type = "f16";
+  KvTypeChoice kv_types;
   std::string kv_spill;
 
   bool is_default() const {
     return ram_budget == 0 && max_seq_len == 0 && threads == 0 && rows_per_pass == 0 &&
-           read_path == "auto" && kv_type == "f16" && kv_spill.empty();
+           read_path == "auto" && kv_types.is_default() && kv_spill.empty();
   }
 };
 

@@ -165,8 +165,9 @@ TEST_F(QsfInspectTest, PlansAsTextAndJson) {
   const std::string model = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
   const Outcome text = run("--plan --ram-budget 500 --max-seq-len 200 " + model);
   EXPECT_EQ(text.code, 0) << text.output;
-  for (const char* part : {"budget            500.0 MB", "context           200 positions",
-                           "resident; ", "read per pass     0.0 MB", "kv_cache", "in all"}) {
+  for (const char* part :
+       {"budget            500.0 MB", "context           200 positions", "keys and values   f16\n",
+        "resident; ", "read per pass     0.0 MB", "kv_cache", "in all"}) {
     EXPECT_THAT(text.output, HasSubstr(part));
   }
   const Outcome json = run("--plan --json --io pread --kv-type 8 --threads 3 " + model);
@@ -187,6 +188,8 @@ TEST_F(QsfInspectTest, PlansAsTextAndJson) {
       EXPECT_THAT(region["reason"].get<std::string>(), HasSubstr("2 workers"));
     }
   }
+  EXPECT_EQ(plan["kv_type_k"], "8");
+  EXPECT_EQ(plan["kv_type_v"], "8");
   const auto planned = plan["planned_bytes"].get<std::uint64_t>();
   EXPECT_GE(planned, sum);
   EXPECT_LT(planned, sum + 64 * plan["regions"].size());
@@ -195,6 +198,41 @@ TEST_F(QsfInspectTest, PlansAsTextAndJson) {
   EXPECT_THAT(refused.output, HasSubstr("a budget of 1 MB is too small"));
   EXPECT_EQ(run("--ram-budget 100 " + model).code, 2);
   EXPECT_EQ(run("--plan --ram-budget 0 " + model).code, 2);
+}
+
+// 64 columns, 2 KV heads, 6 layers, 1,024 positions: a key in 2 bits has 16 bytes of codes and two
+// scales, one in 8 bits 64 and one, f16 128.
+TEST_F(QsfInspectTest, PlansCountKeysAndValuesByTheirOwnTypes) {
+  const std::string model = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
+  const struct {
+    const char* options;
+    const char* keys;
+    const char* values;
+    std::uint64_t bytes;  // of a key and its value
+  } kCases[] = {{"--kv-type 2", "2", "2", 20 + 20},
+                {"--kv-type-v 2", "f16", "2", 128 + 20},
+                {"--kv-type-k 8 --kv-type 2", "8", "2", 66 + 20},
+                {"--kv-type-k 8 --kv-type-v f16 --kv-type 4", "8", "f16", 66 + 128}};
+  for (const auto& [options, keys, values, bytes] : kCases) {
+    const Outcome json = run(std::string("--plan --json ") + options + " " + model);
+    ASSERT_EQ(json.code, 0) << json.output;
+    const auto plan = nlohmann::json::parse(json.output, nullptr, false);
+    EXPECT_EQ(plan["kv_type_k"], keys);
+    EXPECT_EQ(plan["kv_type_v"], values);
+    for (const auto& region : plan["regions"]) {
+      if (region["name"] == "kv_cache") {
+        EXPECT_EQ(region["bytes"], bytes * 1024 * 2 * 6);
+      }
+    }
+    const Outcome text = run(std::string("--plan ") + options + " " + model);
+    EXPECT_THAT(text.output,
+                HasSubstr(std::string("keys and values   ") +
+                          (std::string(keys) == values
+                               ? keys + std::string("\n")
+                               : std::string(keys) + " for keys, " + values + " for values\n")));
+  }
+  EXPECT_EQ(run("--plan --kv-type-k 3 " + model).code, 2);
+  EXPECT_EQ(run("--kv-type-v 8 " + model).code, 2);
 }
 
 // A plan measures the memory, and what it takes for that is inside the budget as well: the peak is

@@ -53,9 +53,9 @@ qsf::Result<std::unique_ptr<EngineSource>> EngineSource::open(const EngineSource
   settings.n_threads = options.n_threads;
   settings.max_context = options.context;
   for (const qsf::KvType type : qsf::kAllKvTypes) {
-    if (qsf::kv_type_name(type) == options.kv_type) settings.k_type = type;
+    if (qsf::kv_type_name(type) == options.kv_types.keys()) settings.k_type = type;
+    if (qsf::kv_type_name(type) == options.kv_types.values()) settings.v_type = type;
   }
-  settings.v_type = settings.k_type;
   settings.exact = options.exact;
   settings.observer = options.observer;
   settings.log.write = print_warning;
@@ -94,7 +94,7 @@ nlohmann::json EngineSource::describe() const {
           {"device", "cpu"},
           {"instruction_set", std::string(engine_->instruction_set())},
           {"exact", options_.exact},
-          {"kv_type", options_.kv_type},
+          {"kv_type", options_.kv_types.text()},
           {"threads", engine_->n_threads()},
           {"n_vocab", n_vocab()}};
 }

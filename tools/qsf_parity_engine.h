@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "kv_type_choice.h"
 #include "ops/operator_observer.h"
 #include "qsf_parity_source.h"
 
@@ -20,7 +21,7 @@ struct EngineSourceOptions {
   std::string model;
   std::uint32_t context = 0;
   unsigned n_threads = 0;
-  std::string kv_type = "f16";
+  KvTypeChoice kv_types;
   bool exact = false;
   qsf::OperatorObserver* observer = nullptr;  // outlives the source
 };

@@ -184,7 +184,7 @@ void add_reference(CLI::App& app, ParityOptions& options) {
       ->capture_default_str();
   app.add_flag("--exact", options.exact,
                "Multiply weights by 32-bit floats: slower, without the rounding to 8 bits");
-  add_kv_type_option(app, options.kv_type);
+  add_kv_type_options(app, options.kv_types);
   app.add_option(
          "--context", options.context,
          "Positions of the context; by default what the model was trained for, at most 4096")

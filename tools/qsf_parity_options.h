@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kv_type_choice.h"
 #include "parity_compare.h"
 
 namespace qsf_tools {
@@ -25,7 +26,7 @@ struct ParityOptions {
   std::string child;            // program
   double timeout_seconds = 120.0;
   bool exact = false;
-  std::string kv_type = "f16";
+  KvTypeChoice kv_types;
   std::uint32_t context = 0;
   std::uint32_t n_threads = 0;
   ParityThresholds thresholds;

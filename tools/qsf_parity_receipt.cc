@@ -86,7 +86,7 @@ json ours_json(const ParityRun& run) {
           {"instruction_set", "none"},
           {"exact", run.options().exact},
           {"threads", 0},
-          {"kv_type", run.options().kv_type},
+          {"kv_type", run.options().kv_types.text()},
           {"n_vocab", 0}};
 }
 

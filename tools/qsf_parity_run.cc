@@ -69,7 +69,7 @@ qsf::Status ParityRun::open_sources() {
   QSF_ASSIGN_OR_RETURN(ours_, EngineSource::open({.model = engine_path_,
                                                   .context = options_.context,
                                                   .n_threads = options_.n_threads,
-                                                  .kv_type = options_.kv_type,
+                                                  .kv_types = options_.kv_types,
                                                   .exact = options_.exact,
                                                   .observer = &observer_}));
   result_.n_vocab = ours_->n_vocab();
@@ -84,18 +84,19 @@ qsf::Status ParityRun::open_reference(std::uint32_t context) {
     QSF_ASSIGN_OR_RETURN(reference_, EngineSource::open({.model = engine_path_,
                                                          .context = context,
                                                          .n_threads = options_.n_threads,
-                                                         .kv_type = options_.kv_type,
+                                                         .kv_types = options_.kv_types,
                                                          .exact = true,
                                                          .observer = &reference_observer_}));
   } else if (options_.reference == "llama") {
-    QSF_ASSIGN_OR_RETURN(reference_,
-                         ChildSource::start({.program = options_.child,
-                                             .model = options_.reference_model,
-                                             .context = context,
-                                             .n_threads = ours_->engine().n_threads(),
-                                             .kv_type = options_.kv_type == "f32" ? "f32" : "f16",
-                                             .timeout_seconds = options_.timeout_seconds,
-                                             .trace = !options_.trace_reference.empty()}));
+    QSF_ASSIGN_OR_RETURN(
+        reference_,
+        ChildSource::start({.program = options_.child,
+                            .model = options_.reference_model,
+                            .context = context,
+                            .n_threads = ours_->engine().n_threads(),
+                            .kv_type = options_.kv_types.keys() == "f32" ? "f32" : "f16",
+                            .timeout_seconds = options_.timeout_seconds,
+                            .trace = !options_.trace_reference.empty()}));
   } else {
     QSF_ASSIGN_OR_RETURN(reference_, RecordedSource::open(options_.reference));
   }

@@ -261,6 +261,14 @@ class References(unittest.TestCase):
         code, out, err = compare("--exact", "--reference", "exact", "--max-error", "0", "--steps", "8")
         self.assertEqual((code, err), (0, ""), out)
 
+    def test_receipts_name_the_types_of_keys_and_of_values(self):
+        for options, name in ((("--kv-type", "4"), "4"), (("--kv-type", "8", "--kv-type-v", "2"), "8 for keys, 2 for values"),
+                              (("--kv-type-k", "2"), "2 for keys, f16 for values")):
+            code, out, err = compare(*options, "--exact", "--reference", "exact", "--max-error", "0", "--receipt", path("kv.json"))
+            self.assertEqual((code, err), (0, ""), out)
+            receipt = load("kv.json")
+            self.assertEqual([receipt[side]["kv_type"] for side in ("ours", "reference")], [name, name])
+
     def test_ids_instead_of_a_prompt(self):
         code, out, _ = call(MODEL, "--ids", "1,5,7,9", "--reference", "exact", "--steps", "0", "--exact")
         self.assertEqual(code, 0, out)

@@ -46,7 +46,7 @@ struct Options {
   int context = 512;
   int threads = 0;
   int max_windows = 0;  // 0: all
-  std::string kv_type = "f16";
+  KvTypeChoice kv_types;
   bool exact = false;
 };
 
@@ -132,7 +132,7 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
   app.add_option("--threads", options.threads, "Threads; by default one for each physical core")
       ->type_name("N")
       ->check(integer_in(1, 1024));
-  add_kv_type_option(app, options.kv_type);
+  add_kv_type_options(app, options.kv_types);
   app.add_flag("--exact", options.exact,
                "Multiply weights by 32-bit floats: slower, without the rounding to 8 bits; a "
                "reference model always does");
@@ -144,7 +144,7 @@ qsf_code open_engine(const Options& options, const std::string& model, bool exac
   QSFConfig* config = qsf_config_default();
   qsf_config_set_threads(config, options.threads);
   qsf_config_set_max_seq_len(config, options.context);
-  qsf_config_set_kv_type(config, kv_type_of(options.kv_type));
+  set_kv_types(config, options.kv_types);
   qsf_config_set_exact(config, exact ? 1 : 0);
   qsf_config_set_log_callback(config, print_warning, nullptr);
   QSFEngine* opened = nullptr;

@@ -136,6 +136,8 @@ class Usage(Case):
             "--logit-bias": ["5", "=1", "5=", "5=x", "-1=1", "5=nan", "5=inf", "4096=1"],
             "--stop": [""],
             "--kv-type": ["f8"],
+            "--kv-type-k": ["3"],
+            "--kv-type-v": [""],
             "--quality": ["-1", "2"],
             "--ram-budget": ["-1", "0", "1.5", "many"],
             "--io": ["", "aio"],
@@ -265,6 +267,14 @@ class Text(Case):
         self.assertNotEqual(text(*arguments, "--temperature", "0", "--repeat-penalty", "5"), greedy)
         biased = text(*arguments, "--temperature", "0", "--logit-bias", "70=100")
         self.assertEqual(len(set(biased.removeprefix(b" Once upon a time").strip())), 1, biased)
+
+    def test_keys_and_values_have_types_of_their_own(self):
+        arguments = ["--prompt", "Once upon a time", "--max-tokens", "60", "--temperature", "0"]
+        texts = {(keys, values): text(*arguments, "--kv-type-k", keys, "--kv-type-v", values)
+                 for keys in ("f32", "2") for values in ("f32", "2")}
+        self.assertEqual(len(set(texts.values())), 4, texts)
+        self.assertEqual(text(*arguments, "--kv-type", "2"), texts["2", "2"])
+        self.assertEqual(text(*arguments, "--kv-type", "f32", "--kv-type-v", "2"), texts["f32", "2"])
 
     def test_keys_in_a_file_change_no_text(self):
         arguments = ["--prompt", "Once upon a time", "--max-tokens", "30", "--seed", "3"]

@@ -26,7 +26,6 @@ constexpr int kMaxThreads = 1024;
 // Values as they were typed, before they mean anything.
 struct Unfinished {
   std::vector<std::string> logit_bias;
-  std::string kv_type = "f16";
   double quality = 1.0;
   std::string read_path = "auto";
   std::string chat_template;
@@ -139,7 +138,7 @@ void add_engine_options(CLI::App& app, RunOptions& options, Unfinished& unfinish
          "is short")
       ->type_name("N")
       ->check(integer_in(1, kMaxInt));
-  add_kv_type_option(app, unfinished.kv_type);
+  add_kv_type_options(app, options.kv_types);
   app.add_option(
          "--kv-spill", options.kv_spill,
          "Keep keys and values in FILE, which must not exist and is gone afterwards; memory "
@@ -282,7 +281,6 @@ std::optional<int> parse_run_options(int argc, const char* const* argv, RunOptio
     return refuse(message);
   }
   options.read_path = read_path_of(unfinished.read_path);
-  options.kv_type = kv_type_of(unfinished.kv_type);
   if (const std::string message = read_chat_files(unfinished, options); !message.empty()) {
     print_error(kRunTool, message);
     return kFailure;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "kv_type_choice.h"
 #include "qsf/qsf.h"
 
 namespace qsf_tools {
@@ -35,7 +36,7 @@ struct RunOptions {
   int ram_budget = 0;     // MB; 0: what the machine has to spare
   int rows_per_pass = 0;  // 0: automatic
   qsf_read_path read_path = QSF_READ_AUTO;
-  qsf_kv_type kv_type = QSF_KV_F16;
+  KvTypeChoice kv_types;
   std::string kv_spill;  // empty: keys and values stay in memory
   bool exact = false;
   bool pin = false;

@@ -70,12 +70,14 @@ QSF_API const char* qsf_version(void);
 
 typedef enum qsf_log_level { QSF_LOG_INFO = 0, QSF_LOG_WARNING = 1 } qsf_log_level;
 
-/* 8 and 4 bits are codes with scales: for each row of a head in 8 bits, for 32 values in 4. */
+/* 8, 4 and 2 bits are codes with scales: for each row of a head in 8 bits, for 32 values in fewer.
+ */
 typedef enum qsf_kv_type {
   QSF_KV_F16 = 0,
   QSF_KV_F32 = 1,
   QSF_KV_8BIT = 2,
-  QSF_KV_4BIT = 3
+  QSF_KV_4BIT = 3,
+  QSF_KV_2BIT = 4
 } qsf_kv_type;
 
 typedef enum qsf_read_path {
@@ -124,9 +126,11 @@ QSF_API void qsf_config_set_max_seq_len(QSFConfig* config, int max_seq_len);
 /* Trade of quality for speed in 0.0 .. 1.0; 1.0, the default, is full quality. Layer skipping is
  * not built yet: any other value makes opening an engine fail with QSF_UNSUPPORTED. */
 QSF_API void qsf_config_set_quality(QSFConfig* config, float quality);
-/* How keys and values are stored; the default is QSF_KV_F16. QSF_KV_8BIT halves their memory and
- * QSF_KV_4BIT takes 28 % of it, at a price that docs/quality.md has. */
+/* How keys and values are stored; the default is QSF_KV_F16. QSF_KV_8BIT halves their memory,
+ * QSF_KV_4BIT takes 28 % of it and QSF_KV_2BIT 16 %, at a price that docs/quality.md has. */
 QSF_API void qsf_config_set_kv_type(QSFConfig* config, qsf_kv_type type);
+/* The same with a type of its own for keys, which suffer most, and for values. */
+QSF_API void qsf_config_set_kv_types(QSFConfig* config, qsf_kv_type keys, qsf_kv_type values);
 /* Keeps keys and values in a file, of which memory holds two layers: a context that memory has no
  * room for is then read from the disk with every pass, layer by layer ahead of the computing, and
  * results are the same. The file is made when an engine is opened, with its whole space, and its

@@ -39,6 +39,14 @@ Status check_range(const char* name, int value, int max) {
   return invalid_argument("%s: %d, expected 0 to %d", name, value, max);
 }
 
+Status check_kv_type(const char* of, int type) {
+  if (type >= QSF_KV_F16 && type <= QSF_KV_2BIT) return ok_status();
+  return invalid_argument(
+      "kv_type: %d for %s, expected QSF_KV_F16, QSF_KV_F32, QSF_KV_8BIT, QSF_KV_4BIT or "
+      "QSF_KV_2BIT",
+      type, of);
+}
+
 Status check(const QSFConfig& config) {
   constexpr int kMaxInt = std::numeric_limits<int>::max();
   constexpr std::size_t kMaxBudgetMb = std::numeric_limits<std::int64_t>::max() / kMegabyte;
@@ -56,10 +64,8 @@ Status check(const QSFConfig& config) {
     return unsupported("quality: %g: layer skipping is not built yet; use 1",
                        static_cast<double>(config.quality));
   }
-  if (config.kv_type < QSF_KV_F16 || config.kv_type > QSF_KV_4BIT) {
-    return invalid_argument(
-        "kv_type: %d, expected QSF_KV_F16, QSF_KV_F32, QSF_KV_8BIT or QSF_KV_4BIT", config.kv_type);
-  }
+  QSF_RETURN_IF_ERROR(check_kv_type("keys", config.k_type));
+  QSF_RETURN_IF_ERROR(check_kv_type("values", config.v_type));
   if (config.kv_spill_lost) return out_of_budget("kv_spill: there was no memory for its path");
   QSF_RETURN_IF_ERROR(check_range("threads", config.threads, kMaxInt));
   QSF_RETURN_IF_ERROR(check_range("max_seq_len", config.max_seq_len, kMaxInt));
@@ -73,7 +79,8 @@ Status check(const QSFConfig& config) {
 
 // Requires  one that check() accepts
 KvType kv_type_of(int type) {
-  constexpr KvType kTypes[] = {KvType::kF16, KvType::kF32, KvType::k8Bit, KvType::k4Bit};
+  constexpr KvType kTypes[] = {KvType::kF16, KvType::kF32, KvType::k8Bit, KvType::k4Bit,
+                               KvType::k2Bit};
   return kTypes[type];
 }
 
@@ -258,8 +265,8 @@ Result<EngineOptions> read_config(const QSFConfig& config) {
   options.n_threads = static_cast<unsigned>(config.threads);
   options.max_context = static_cast<std::uint32_t>(config.max_seq_len);
   options.rows_per_pass = static_cast<std::uint32_t>(config.rows_per_pass);
-  options.k_type = kv_type_of(config.kv_type);
-  options.v_type = options.k_type;
+  options.k_type = kv_type_of(config.k_type);
+  options.v_type = kv_type_of(config.v_type);
   options.exact = config.exact;
   options.pin = config.pin;
   options.n_sequences = static_cast<std::uint32_t>(config.max_sessions);
@@ -304,8 +311,14 @@ void qsf_config_set_quality(QSFConfig* config, float quality) {
 void qsf_config_set_kv_type(QSFConfig* config, qsf_kv_type type) {
   if (config == nullptr) return;
   // C may pass any number; as bytes, since a C++ enumerator out of range must not even be read.
-  static_assert(sizeof type == sizeof config->kv_type);
-  std::memcpy(&config->kv_type, &type, sizeof type);
+  static_assert(sizeof type == sizeof config->k_type && sizeof type == sizeof config->v_type);
+  std::memcpy(&config->k_type, &type, sizeof type);
+  std::memcpy(&config->v_type, &type, sizeof type);
+}
+void qsf_config_set_kv_types(QSFConfig* config, qsf_kv_type keys, qsf_kv_type values) {
+  if (config == nullptr) return;
+  std::memcpy(&config->k_type, &keys, sizeof keys);  // as above
+  std::memcpy(&config->v_type, &values, sizeof values);
 }
 void qsf_config_set_io(QSFConfig* config, qsf_read_path path) {
   if (config == nullptr) return;

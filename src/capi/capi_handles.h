@@ -33,7 +33,8 @@ struct QSFConfig {
   float quality = 1.0F;
   std::string kv_spill;        // a path; empty: none
   bool kv_spill_lost = false;  // there was no memory for it
-  int kv_type = QSF_KV_F16;    // a qsf_kv_type, or whatever the caller made of it
+  int k_type = QSF_KV_F16;     // a qsf_kv_type, or whatever the caller made of it
+  int v_type = QSF_KV_F16;
   int rows_per_pass = 0;
   int read_path = QSF_READ_AUTO;  // a qsf_read_path, or whatever the caller made of it
   bool preload = true;

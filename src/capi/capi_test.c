@@ -97,6 +97,7 @@ static void test_configuration(void) {
   qsf_config_set_max_seq_len(NULL, 1);
   qsf_config_set_quality(NULL, 1.0f);
   qsf_config_set_kv_type(NULL, QSF_KV_F32);
+  qsf_config_set_kv_types(NULL, QSF_KV_F32, QSF_KV_2BIT);
   qsf_config_set_rows_per_pass(NULL, 1);
   qsf_config_set_exact(NULL, 1);
   qsf_config_set_pin(NULL, 1);
@@ -138,7 +139,13 @@ static void test_configuration(void) {
   expect_refused(config, QSF_INVALID_ARGUMENT, "max_sessions: 65, expected 1 to 64");
   config = qsf_config_default();
   qsf_config_set_kv_type(config, (qsf_kv_type)7);
-  expect_refused(config, QSF_INVALID_ARGUMENT, "kv_type");
+  expect_refused(config, QSF_INVALID_ARGUMENT, "kv_type: 7 for keys");
+  config = qsf_config_default();
+  qsf_config_set_kv_types(config, QSF_KV_2BIT, (qsf_kv_type)(QSF_KV_2BIT + 1));
+  expect_refused(config, QSF_INVALID_ARGUMENT, "kv_type: 5 for values");
+  config = qsf_config_default();
+  qsf_config_set_kv_types(config, QSF_KV_2BIT, QSF_KV_F32);
+  expect_refused(config, QSF_NOT_FOUND, "/nonexistent/model.qsf");
 
   config = qsf_config_default();
   qsf_config_set_error_callback(config, on_error, &seen);
