@@ -9,6 +9,7 @@
 
 #include "kernels/activation/activation.h"
 #include "kernels/attend/attend.h"
+#include "kernels/attend/attend_strip.h"
 #include "kernels/convert/convert.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/isa.h"
@@ -31,6 +32,7 @@ struct KernelSet {
   SoftmaxKernels softmax;
   AttendKernel attend_prompt;
   AttendKernel attend_decode;
+  AttendStripKernel attend_strip;
   ConvertKernels convert;
   SampleKernels sample;
   QuantiseKernels quantise;

@@ -24,10 +24,13 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "kv/h2o_state.h"
 #include "kv/kv_cache.h"
 #include "kv/kv_page_store.h"
+#include "kv/kv_policy.h"
 #include "kv/row.h"
 #include "ops/operator_times.h"
+#include "quant/kv_type.h"
 #include "quant/types.h"
 
 namespace qsf {
@@ -47,6 +50,13 @@ struct RowCounts {
   std::uint32_t n_rows = 0;  // prompt rows included
 };
 
+// Prompts beyond the first chunk attend to their chunk and a memory set (cpu_sparse_attention.h).
+struct SparseLimits {
+  H2oOptions options;  // on
+  KvType k_type = KvType::kF16;
+  KvType v_type = KvType::kF16;
+};
+
 // The largest pass a backend has to serve; its scratch follows from it.
 struct PassLimits {
   std::uint32_t max_rows = 1;         // rows of a pass
@@ -59,6 +69,7 @@ struct PassLimits {
   std::uint32_t head_dim = 1;
   std::uint32_t rope_dims = 0;  // 0: no rotation
   std::uint32_t max_cols = 0;   // of a row that a product reads
+  std::optional<SparseLimits> h2o = std::nullopt;
 };
 
 // One weight tile in layout 1, valid until the next wait().
@@ -182,6 +193,11 @@ class Backend {
   // Requires  the store outlives the backend
   virtual void attach_kv(KvPageStore& store) = 0;
   virtual void attach_scratch(const PassLimits& limits, MutableByteSpan memory) = 0;
+  // What sequences attend to under limits.h2o, by SequenceId. The layers of a pass change it; a
+  // pass that was given up leaves it to be truncated.
+  // Requires  states outlive the backend, one for each sequence there may be; a layer's window is
+  //           none or the context; prompt rows of a pass are of one sequence and continue its state
+  virtual void attach_h2o(std::span<H2oState> states) = 0;
 
   // Starts a pass. `rows` (prompt rows first) and `kv` stay unchanged until its last wait().
   // When `cancel`, which may be null, becomes true, operators may skip work; their results are void

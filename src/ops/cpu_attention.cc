@@ -217,10 +217,15 @@ void CpuBackend::attend(const AttendArgs& args) {
   input_rows_.forget(args.out.id);
   kv_pages_ = kv_store_->acquire_layer(args.layer);
   if (kv_pages_.base != nullptr) {  // or cancelled
-    attend_prompt_rows(args);
-    attend_decode_rows(args);
+    if (!h2o_states_.empty()) {
+      attend_sparse_rows(args);
+    } else {
+      attend_prompt_rows(args, n_prompt_);
+      attend_decode_rows(args);
+    }
   }
   kv_store_->release_layer(args.layer);
+  if (!h2o_states_.empty()) return count_sparse_attention(times);
   count_attention(args, times);
 }
 
@@ -379,17 +384,17 @@ void CpuBackend::attend_tile(const AttendArgs& args, const AttendTile& tile,
 
 // Tiles are handed out from the end: the last rows see most, and what is left over for a worker at
 // the end is small.
-void CpuBackend::attend_prompt_rows(const AttendArgs& args) {
-  if (n_prompt_ == 0) return;
+void CpuBackend::attend_prompt_rows(const AttendArgs& args, std::uint32_t n_rows) {
+  if (n_rows == 0) return;
   const std::uint32_t tile_rows = tile_rows_of(limits_, attend_prompt_);
-  const std::size_t n_tiles = ceil_div(n_prompt_, tile_rows);
+  const std::size_t n_tiles = ceil_div(n_rows, tile_rows);
   const std::size_t n_items = n_tiles * limits_.n_kv_heads;
   pool_.parallel_for(n_items, 1, [&](std::size_t begin, std::size_t end, unsigned worker) {
     if (is_cancelled()) return;
     for (std::size_t item = begin; item < end; ++item) {
       const auto from = static_cast<std::uint32_t>(n_tiles - 1 - item / limits_.n_kv_heads);
       const auto kv_head = static_cast<std::uint32_t>(item % limits_.n_kv_heads);
-      const std::uint32_t stop = std::min(n_prompt_, (from + 1) * tile_rows);
+      const std::uint32_t stop = std::min(n_rows, (from + 1) * tile_rows);
       for (std::uint32_t first = from * tile_rows; first < stop;) {
         SeenSlots seen[kMaxTileRows];
         std::int32_t positions[kMaxTileRows];

@@ -41,7 +41,8 @@ CpuBackend::CpuBackend(ThreadPool& pool, const kernels::KernelSet& kernel_set,
       attend_prompt_(options.exact ? kernel_set.attend_decode : kernel_set.attend_prompt),
       bf16_inputs_(!options.exact && has_bf16_products(kernel_set.best)),
       split_(pool.n_parallel()),
-      prefetch_(options.prefetch_bytes, last_level_cache_bytes()) {
+      prefetch_(options.prefetch_bytes, last_level_cache_bytes()),
+      sparse_(pool, kernel_set) {
   matrices_.reserve(kMaxBuffers);
 }
 
@@ -62,6 +63,7 @@ std::string CpuBackend::describe() const {
 
 std::uint64_t CpuBackend::scratch_bytes(const PassLimits& limits) const noexcept {
   return align_up(attention_scratch_bytes(limits), kLineBytes) +
+         SparseAttention::scratch_bytes(limits, pool_.n_threads()) +
          InputRows::bytes(limits.max_rows, limits.max_cols, bf16_inputs_);
 }
 
@@ -70,8 +72,10 @@ void CpuBackend::attach_scratch(const PassLimits& limits, MutableByteSpan memory
   limits_ = limits;
   const std::size_t attention_bytes = align_up(attention_scratch_bytes(limits), kLineBytes);
   attach_attention_scratch(memory.first(attention_bytes));
-  input_rows_.attach(limits.max_rows, limits.max_cols, bf16_inputs_,
-                     memory.subspan(attention_bytes));
+  memory = memory.subspan(attention_bytes);
+  sparse_.attach(limits, memory);
+  memory = memory.subspan(SparseAttention::scratch_bytes(limits, pool_.n_threads()));
+  input_rows_.attach(limits.max_rows, limits.max_cols, bf16_inputs_, memory);
 }
 
 std::uint64_t CpuBackend::buffer_bytes(std::uint32_t n_rows, std::uint32_t n_cols) const noexcept {

@@ -19,6 +19,7 @@
 
 #include "kernels/kernel_set.h"
 #include "ops/backend.h"
+#include "ops/cpu_sparse_attention.h"
 #include "ops/input_rows.h"
 #include "ops/operator_observer.h"
 #include "ops/prefetch_tuner.h"
@@ -52,6 +53,7 @@ class CpuBackend final : public Backend {
   Buffer create_buffer(std::uint32_t n_rows, std::uint32_t n_cols, MutableByteSpan memory) override;
   void attach_kv(KvPageStore& store) override;
   void attach_scratch(const PassLimits& limits, MutableByteSpan memory) override;
+  void attach_h2o(std::span<H2oState> states) override { h2o_states_ = states; }
 
   void begin_pass(std::span<const Row> rows, const KvCache& kv, const Rotation& rotation,
                   const std::atomic<bool>* cancel) override;
@@ -216,8 +218,10 @@ class CpuBackend final : public Backend {
   std::uint64_t attention_scratch_bytes(const PassLimits& limits) const noexcept;
   void attach_attention_scratch(MutableByteSpan memory);
   void count_attention(const AttendArgs& args, OperatorTimes& times) const noexcept;
-  void attend_prompt_rows(const AttendArgs& args);
+  void attend_prompt_rows(const AttendArgs& args, std::uint32_t n_rows);
   void attend_decode_rows(const AttendArgs& args);
+  void attend_sparse_rows(const AttendArgs& args);
+  void count_sparse_attention(OperatorTimes& times) const noexcept;
 
   ThreadPool& pool_;
   const kernels::KernelSet& kernels_;
@@ -240,6 +244,10 @@ class CpuBackend final : public Backend {
   KvShape kv_shape_{};
   KvPageStore* kv_store_ = nullptr;
   KvLayerPages kv_pages_;  // of the layer in work
+
+  SparseAttention sparse_;
+  std::span<H2oState>
+      h2o_states_;  // [sequences], or none: every row sees what plain attention does
 
   PassLimits limits_;
   float* cos_ = nullptr;                  // [max_rows, rope_dims / 2], times Rotation::factor

@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "kernels/attend/attend_strip.h"
 #include "kernels/attend/attend_variants.h"
 #include "kernels/math/math.h"
 
@@ -31,6 +32,20 @@ constexpr AttendKernel kKernels[] = {
     f32_kernel("attend_neon", Isa::kNeon, attend_page_neon),
 #endif
     f32_kernel("attend_scalar", Isa::kScalar, attend_page_scalar),
+};
+
+constexpr AttendStripKernel kStripKernels[] = {
+#if defined(__x86_64__)
+    {"attend_strip_avx512", Isa::kAvx512, Exactness::kBounded, attend_load_queries_f32,
+     attend_strip_scores_avx512, attend_strip_normalise_avx512, attend_strip_values_avx512},
+    {"attend_strip_avx2", Isa::kAvx2, Exactness::kBounded, attend_load_queries_f32,
+     attend_strip_scores_avx2, attend_strip_normalise_avx2, attend_strip_values_avx2},
+#elif defined(__aarch64__)
+    {"attend_strip_neon", Isa::kNeon, Exactness::kBounded, attend_load_queries_f32,
+     attend_strip_scores_neon, attend_strip_normalise_neon, attend_strip_values_neon},
+#endif
+    {"attend_strip_scalar", Isa::kScalar, Exactness::kBounded, attend_load_queries_f32,
+     attend_strip_scores_scalar, attend_strip_normalise_scalar, attend_strip_values_scalar},
 };
 
 #if defined(__x86_64__)
@@ -75,6 +90,10 @@ std::span<const AttendKernel> attend_decode_kernels() noexcept {
   return std::span(kKernels).subspan(kPromptOnly);
 }
 
+std::span<const AttendStripKernel> attend_strip_kernels() noexcept {
+  return kStripKernels;
+}
+
 std::size_t attend_query_bytes(std::size_t n_queries, std::uint32_t head_dim) noexcept {
   const std::size_t packed = n_queries * round_up(head_dim, 16) * sizeof(float);
   const std::size_t tiles = round_up(n_queries, 16) * round_up(head_dim, 32) * 2;
@@ -92,6 +111,11 @@ std::size_t attend_scratch_bytes(std::size_t n_queries, std::uint32_t head_dim) 
   const std::size_t tiles = (round_up(head_dim, 32) + round_up(head_dim, 16)) * page / 2 +
                             16 * (2 * page + page / 2 + sizeof(float));
   return round_up(packed > tiles ? packed : tiles, kLine);
+}
+
+// A panel of 64 x 64, and a page of scales for each 16 columns of values.
+std::size_t attend_strip_scratch_bytes(std::uint32_t head_dim) noexcept {
+  return attend_scratch_bytes(0, head_dim);
 }
 
 void attend_load_queries_f32(const AttendQueryArgs& args) noexcept {

@@ -5,6 +5,7 @@
 #include <arm_neon.h>
 
 #include "kernels/attend/attend_page.h"
+#include "kernels/attend/attend_strip_page.h"
 #include "kernels/attend/attend_variants.h"
 
 namespace qsf::kernels {
@@ -115,6 +116,15 @@ struct Lanes {
 
 void attend_page_neon(const AttendPageArgs& args) noexcept {
   attend_page_internal::attend_page<Lanes>(args);
+}
+void attend_strip_scores_neon(const AttendStripArgs& args) noexcept {
+  attend_page_internal::strip_scores<Lanes>(args);
+}
+void attend_strip_normalise_neon(const AttendNormaliseArgs& args) noexcept {
+  attend_page_internal::strip_normalise<Lanes>(args);
+}
+void attend_strip_values_neon(const AttendStripArgs& args) noexcept {
+  attend_page_internal::strip_values<Lanes>(args);
 }
 
 }  // namespace qsf::kernels

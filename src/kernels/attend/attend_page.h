@@ -34,10 +34,11 @@ static_assert(kStrip == kKvPageSlots);
 
 // Where a call's scratch lies.
 struct Scratch {
-  float* weights;      // [n_queries][kKvPageSlots]: scores first, then weights
+  float* weights;      // [n_queries][stride]: scores first, then weights
   float* panel;        // [kStrip][kStrip]
   float* corrections;  // [n_queries]: what older sums are multiplied with
   float* scales;       // [kKvPageSlots][groups of a row]: of values in 4 or 2 bits
+  std::size_t stride;  // floats
 };
 
 // The queries [first_query, first_query + n_queries) of a tile, all of which see [first, last).
@@ -257,7 +258,7 @@ static void score_strips(const AttendPageArgs& args, const Run& run, const Scrat
                    .a_stride = n_dims,
                    .n = n,
                    .c = scratch.weights + begin,
-                   .c_stride = kKvPageSlots,
+                   .c_stride = scratch.stride,
                    .corrections = nullptr,
                    .scales = nullptr,
                    .start = d == 0};
@@ -275,9 +276,11 @@ static void score_strips(const AttendPageArgs& args, const Run& run, const Scrat
 // Multiplies what a run has for each slot it sees, and for hidden slots of its vectors, with the
 // slot's scale.
 template <typename L>
-static void scale_slots(const Run& run, const std::uint16_t* scales, float* of_slots) noexcept {
+static void scale_slots(const Run& run, const std::uint16_t* scales,
+                        const Scratch& scratch) noexcept {
   const std::uint32_t begin = run.first / L::kWidth * L::kWidth;
-  for (std::uint32_t i = 0; i < run.n_queries; ++i, of_slots += kKvPageSlots) {
+  float* of_slots = scratch.weights;
+  for (std::uint32_t i = 0; i < run.n_queries; ++i, of_slots += scratch.stride) {
     for (std::uint32_t j = begin; j < run.last; j += L::kWidth) {
       L::store(of_slots + j, L::load(of_slots + j) * L::load(scales + j));
     }
@@ -306,7 +309,7 @@ static void score_run(const AttendPageArgs& args, const Run& run, const Scratch&
     case KvType::kF16: return score(reinterpret_cast<const typename L::Half*>(args.k));
     case KvType::k8Bit:
       score(reinterpret_cast<const std::int8_t*>(args.k));
-      return scale_slots<L>(run, scales_of(args.k, args.k_type, args.head_dim), scratch.weights);
+      return scale_slots<L>(run, scales_of(args.k, args.k_type, args.head_dim), scratch);
     case KvType::k4Bit: return score_codes.template operator()<4>();
     case KvType::k2Bit: return score_codes.template operator()<2>();
   }
@@ -341,7 +344,7 @@ static void weigh_run(const AttendPageArgs& args, const Run& run, const Scratch&
   const std::uint32_t end = (run.last + L::kWidth - 1) / L::kWidth * L::kWidth;
   AttendState* states = args.state + run.first_query;
   for (std::uint32_t i = 0; i < run.n_queries; ++i) {
-    float* scores = scratch.weights + std::size_t{i} * kKvPageSlots;
+    float* scores = scratch.weights + i * scratch.stride;
     if (args.soft_cap != 0.0F || args.slopes != nullptr) {
       cap_and_bias<L>(args, run.first_query + i, begin, end, scores);
     }
@@ -354,7 +357,7 @@ static void weigh_run(const AttendPageArgs& args, const Run& run, const Scratch&
     scratch.corrections[i] = L::largest_lane(max);
   }
   for (std::uint32_t i = 0; i < run.n_queries; ++i) {
-    float* scores = scratch.weights + std::size_t{i} * kKvPageSlots;
+    float* scores = scratch.weights + i * scratch.stride;
     const float max = scratch.corrections[i];
     // Without a finite score yet, subtracting 0 keeps exp(-inf) = 0 and lets NaN through.
     const Vec base = L::splat(max == kNegativeInfinity ? 0.0F : max);
@@ -385,7 +388,7 @@ static void add_strips(const AttendPageArgs& args, const Run& run, const Scratch
     const std::uint32_t n_vectors = (n_columns + L::kWidth - 1) / L::kWidth;
     const Rows rows = values.from_row(run.first).from_column(d);
     const Block block = {.a = scratch.weights + run.first,
-                         .a_stride = kKvPageSlots,
+                         .a_stride = scratch.stride,
                          .n = n_slots,
                          .c = args.acc + run.first_query * args.acc_stride + d,
                          .c_stride = args.acc_stride,
@@ -425,7 +428,7 @@ static void add_values(const AttendPageArgs& args, const Run& run, const Scratch
     case KvType::kF32: return add(reinterpret_cast<const float*>(args.v));
     case KvType::kF16: return add(reinterpret_cast<const typename L::Half*>(args.v));
     case KvType::k8Bit:
-      scale_slots<L>(run, scales_of(args.v, args.v_type, args.head_dim), scratch.weights);
+      scale_slots<L>(run, scales_of(args.v, args.v_type, args.head_dim), scratch);
       return add(reinterpret_cast<const std::int8_t*>(args.v));
     case KvType::k4Bit: return add_codes.template operator()<4>();
     case KvType::k2Bit: return add_codes.template operator()<2>();
@@ -457,7 +460,7 @@ static void attend_page(const AttendPageArgs& args) noexcept {
   float* memory = reinterpret_cast<float*>(args.scratch);
   float* weights = memory + std::size_t{kStrip} * kStrip;
   float* corrections = weights + n_queries * kKvPageSlots;
-  const Scratch scratch = {weights, memory, corrections, corrections + n_queries};
+  const Scratch scratch = {weights, memory, corrections, corrections + n_queries, kKvPageSlots};
   widen_scales<L>(args, scratch.scales);
   Ahead ahead = plan_ahead<L>(args);
   for (std::uint32_t row = 0; row < args.n_rows;) {

@@ -4,6 +4,7 @@
 // queries by 8 columns.
 
 #include "kernels/attend/attend_page.h"
+#include "kernels/attend/attend_strip_page.h"
 #include "kernels/attend/attend_variants.h"
 #include "kernels/lanes.h"
 
@@ -108,6 +109,15 @@ struct Lanes {
 
 void attend_page_scalar(const AttendPageArgs& args) noexcept {
   attend_page_internal::attend_page<Lanes>(args);
+}
+void attend_strip_scores_scalar(const AttendStripArgs& args) noexcept {
+  attend_page_internal::strip_scores<Lanes>(args);
+}
+void attend_strip_normalise_scalar(const AttendNormaliseArgs& args) noexcept {
+  attend_page_internal::strip_normalise<Lanes>(args);
+}
+void attend_strip_values_scalar(const AttendStripArgs& args) noexcept {
+  attend_page_internal::strip_values<Lanes>(args);
 }
 
 }  // namespace qsf::kernels

@@ -276,8 +276,8 @@ void weigh(const AttendPageArgs& args, const Run& run, std::uint32_t block,
     return;
   }
   float* weights = work.weights + std::size_t{at} * kKvPageSlots;
-  attend_page_internal::weigh_run<Avx512Lanes>(args, run,
-                                               Scratch{weights, nullptr, work.corrections + at});
+  attend_page_internal::weigh_run<Avx512Lanes>(
+      args, run, Scratch{weights, nullptr, work.corrections + at, nullptr, kKvPageSlots});
   for (std::uint32_t i = 0; i < run.n_queries; ++i) {
     for (std::uint32_t j = run.first / 16 * 16; j < run.last; j += 16) {
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(rounded + i * kKvPageSlots + j),

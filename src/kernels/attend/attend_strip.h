@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+//
+// Attention of query rows over pages of stored K and V with every probability at hand.
+//
+// Where attend.h never holds more than a page of scores, a strip holds those of its queries over
+// all columns that they see, so that exact maxima and sums come before any weight, and column sums
+// of the probabilities fall off on the way to the output:
+//
+//   scores      of each page into its 64 columns of a matrix, -inf where a query sees no slot
+//   normalise   exp(score - max) / sum, row by row, added to a sum for every column
+//   values      of each page, times the weights that stand in its columns
+//
+// Scores and their masks, caps and biases are those of attend.h, multiplied by the same code. All
+// tiers multiply f32; there is none of its own for tiles of bf16, whose weights would be rounded
+// before they are summed.
+
+#ifndef QSF_KERNELS_ATTEND_ATTEND_STRIP_H_
+#define QSF_KERNELS_ATTEND_ATTEND_STRIP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/attend/attend.h"
+#include "kernels/isa.h"
+
+namespace qsf::kernels {
+
+// One page of a strip.
+//
+// Shapes      page: as AttendPageArgs. `values` alone reads v and updates acc, `scores` alone reads
+//             k, queries and what the score's rule needs; state is not used;
+//             scratch: attend_strip_scratch_bytes(head_dim), 64-byte aligned
+//             weights [n_rows * n_q][stride]: the columns of the page, kKvPageSlots of each row
+// Requires    stride at least kKvPageSlots
+// Guarantees  as AttendPageArgs; `scores` writes every column of the page and no other, `values`
+//             reads those of slots in a query's range alone and may change all that it may read
+//             from one page to the next the sums of `acc` go on as if slots were of one page
+// Threads     any; different rows may run concurrently
+struct AttendStripArgs {
+  AttendPageArgs page;
+  float* weights;
+  std::size_t stride;  // floats
+};
+
+// Shapes      weights [n_queries][stride], of which n_columns are normalised in place
+//             column_sums [n_columns], to which each query's are added, queries in ascending order
+// Requires    n_columns a multiple of kKvPageSlots
+// Guarantees  columns of -inf at the end change nothing, bit for bit; a row without any finite
+//             score becomes zeros; NaN in a row becomes NaN in all of it and in the sums
+// Threads     any
+struct AttendNormaliseArgs {
+  float* weights;
+  std::size_t stride;
+  std::uint32_t n_queries;
+  std::uint32_t n_columns;
+  float* column_sums;
+};
+
+struct AttendStripKernel {
+  const char* name;  // "attend_strip_avx2"
+  Isa isa;
+  Exactness exactness;
+  AttendQueryFn load_queries;
+  void (*scores)(const AttendStripArgs&) noexcept;
+  void (*normalise)(const AttendNormaliseArgs&) noexcept;
+  void (*values)(const AttendStripArgs&) noexcept;
+};
+
+// Every implementation, best instruction set first, scalar last. Threads  any
+std::span<const AttendStripKernel> attend_strip_kernels() noexcept;
+
+// A multiple of 64.
+std::size_t attend_strip_scratch_bytes(std::uint32_t head_dim) noexcept;
+
+}  // namespace qsf::kernels
+
+#endif  // QSF_KERNELS_ATTEND_ATTEND_STRIP_H_

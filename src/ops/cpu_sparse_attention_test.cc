@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: MIT
+//
+// Holds attention over chunk and memory set to its definition in f64, with the memory sets that the
+// backend chose; those to the column sums of the definition; and its bits to the promise that they
+// depend on no cut of a prompt.
+
+#include "ops/cpu_sparse_attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "base/f16.h"
+#include "base/rng.h"
+#include "kernels/kv_rows/kv_store.h"
+#include "kv/h2o_ranking.h"
+#include "ops/testing/bench.h"
+#include "ops/testing/naive_sparse_attention.h"
+
+namespace qsf {
+namespace {
+
+using testing_support::Bench;
+using testing_support::host_tiers;
+using testing_support::MemorySets;
+using testing_support::naive_sparse_attention;
+using testing_support::NaiveSparseInput;
+using testing_support::random_values;
+
+constexpr std::uint32_t kLayer = 1;
+
+struct Case {
+  std::uint32_t n_heads = 2;
+  std::uint32_t n_kv_heads = 2;
+  std::uint32_t head_dim = 16;
+  KvType type = KvType::kF32;
+  H2oOptions h2o = {.local = 24, .heavy = 16, .chunk = 128, .sinks = 2};
+  float soft_cap = 0.0F;
+  std::vector<float> slopes = {};
+};
+
+NaiveSparseInput random_input(const Case& c, std::uint32_t n, std::uint64_t seed) {
+  Rng rng(seed);
+  NaiveSparseInput in;
+  for (std::uint32_t i = 0; i < n; ++i) {
+    in.q.push_back(random_values(std::size_t{c.n_heads} * c.head_dim, rng));
+    in.k.push_back(random_values(std::size_t{c.n_kv_heads} * c.head_dim, rng));
+    in.v.push_back(random_values(std::size_t{c.n_kv_heads} * c.head_dim, rng));
+    // Some keys that every query likes, and some that none does.
+    if (i % 37 == 5) {
+      for (float& k : in.k.back()) k *= 3.0F;
+    }
+  }
+  return in;
+}
+
+// What the cache holds: keys and values coded and read again.
+NaiveSparseInput as_stored(NaiveSparseInput in, const Case& c) {
+  const kernels::KvRowKernels& kv_rows = kernels::kv_row_kernels().back();
+  for (const bool keys : {true, false}) {
+    for (std::vector<float>& x : keys ? in.k : in.v) {
+      for (std::uint32_t head = 0; head < c.n_kv_heads; ++head) {
+        float* at = x.data() + std::size_t{head} * c.head_dim;
+        if (c.type == KvType::kF16) {
+          for (std::uint32_t d = 0; d < c.head_dim; ++d) at[d] = to_f32(to_f16(at[d]));
+        }
+        if (!kv_is_quantised(c.type)) continue;
+        const kernels::KvRowFormat format = kernels::kv_row_format(c.type, c.head_dim);
+        std::vector<std::byte> coded(kernels::kv_quantised_row_bytes(format));
+        std::vector<float> row(format.head_dim);
+        std::copy_n(at, c.head_dim, row.begin());
+        if (keys) kv_rows.rotate(row.data(), format.head_dim);
+        kv_rows.quantise(row.data(), coded.data(), format);
+        kv_rows.dequantise(coded.data(), row.data(), format);
+        if (keys) kv_rows.rotate(row.data(), format.head_dim);
+        std::copy_n(row.begin(), c.head_dim, at);
+      }
+    }
+  }
+  return in;
+}
+
+struct Outcome {
+  std::vector<std::vector<float>> out;
+  MemorySets sets;                                    // as far as passes ended with chunks
+  std::vector<std::vector<std::vector<float>>> sums;  // accumulators of those sets, as `sets`
+  std::vector<BF16> scores;                           // [n_kv_heads][positions]
+  std::vector<float> open_sums;                       // of the chunk that is open at the end
+};
+
+bool operator==(const Outcome& a, const Outcome& b) {
+  const auto bits = [](const std::vector<BF16>& x) { return std::as_bytes(std::span(x)); };
+  return a.out == b.out && a.open_sums == b.open_sums &&
+         std::ranges::equal(bits(a.scores), bits(b.scores)) && a.sets.back() == b.sets.back() &&
+         a.sums.back() == b.sums.back();
+}
+
+// Runs a prompt in passes that end at `ends`, of the roles given or prompt rows alone.
+class Run {
+ public:
+  Run(const Case& c, const NaiveSparseInput& in, unsigned n_threads, kernels::Isa isa,
+      bool sparse = true)
+      : case_(c), in_(in), bench_(n_threads, limits(sparse), c.type, isa) {
+    if (sparse) {
+      const H2oShape shape = {
+          .n_layers = 2, .n_kv_heads = c.n_kv_heads, .kv_size = n_positions(), .options = c.h2o};
+      states_.push_back(
+          H2oState::create(shape, bench_.memory(H2oState::region_bytes(shape))).value());
+      bench_.backend().attach_h2o(states_);
+    }
+    const std::uint32_t n = n_positions();
+    q_ = bench_.buffer(n, c.n_heads * c.head_dim);
+    k_ = bench_.buffer(n, c.n_kv_heads * c.head_dim);
+    v_ = bench_.buffer(n, c.n_kv_heads * c.head_dim);
+    out_ = bench_.buffer(n, c.n_heads * c.head_dim);
+  }
+
+  void pass(std::uint32_t n, RowRole role = RowRole::kPrompt) {
+    CpuBackend& backend = bench_.backend();
+    bench_.begin(n, role);
+    for (std::uint32_t i = 0; i < n; ++i) {
+      backend.upload_row(q_, i, in_.q[done_ + i]);
+      backend.upload_row(k_, i, in_.k[done_ + i]);
+      backend.upload_row(v_, i, in_.v[done_ + i]);
+    }
+    backend.store_kv(kLayer, k_, v_);
+    backend.attend({.layer = kLayer,
+                    .q = q_,
+                    .out = out_,
+                    .scale = scale(),
+                    .soft_cap = case_.soft_cap,
+                    .slopes = case_.slopes});
+    EXPECT_TRUE(backend.wait().ok());
+    for (std::uint32_t i = 0; i < n; ++i) {
+      const auto row = backend.read_row(out_, i);
+      outcome_.out.emplace_back(row.begin(), row.end());
+    }
+    done_ += n;
+    if (!states_.empty() && done_ % case_.h2o.chunk == 0) keep_sets();
+  }
+
+  const Outcome& finish() {
+    if (states_.empty()) return outcome_;
+    keep_sets();
+    const auto scores = states_[0].scores(kLayer);
+    outcome_.scores.assign(scores.begin(), scores.end());
+    for (const auto sums : {states_[0].chunk_sums(kLayer), states_[0].memory_sums(kLayer)}) {
+      outcome_.open_sums.insert(outcome_.open_sums.end(), sums.begin(), sums.end());
+    }
+    return outcome_;
+  }
+  float scale() const { return 1.0F / std::sqrt(static_cast<float>(case_.head_dim)); }
+
+ private:
+  std::uint32_t n_positions() const { return static_cast<std::uint32_t>(in_.q.size()); }
+  PassLimits limits(bool sparse) const {
+    PassLimits limits = {.max_rows = n_positions(),
+                         .max_decode_rows = 1,
+                         .max_context = n_positions(),
+                         .n_heads = case_.n_heads,
+                         .n_kv_heads = case_.n_kv_heads,
+                         .head_dim = case_.head_dim,
+                         .max_cols = 16};
+    if (sparse) limits.h2o = {case_.h2o, case_.type, case_.type};
+    return limits;
+  }
+  void keep_sets() {
+    outcome_.sets.emplace_back();
+    outcome_.sums.emplace_back();
+    for (std::uint32_t head = 0; head < case_.n_kv_heads; ++head) {
+      const auto members = states_[0].members(kLayer, head);
+      outcome_.sets.back().emplace_back(members.begin(), members.end());
+      const float* sums =
+          states_[0].accumulators(kLayer).data() + std::size_t{head} * h2o_memory_size(case_.h2o);
+      outcome_.sums.back().emplace_back(sums, sums + members.size());
+    }
+  }
+
+  const Case& case_;
+  const NaiveSparseInput& in_;
+  Bench bench_;
+  std::vector<H2oState> states_;
+  Buffer q_, k_, v_, out_;
+  std::uint32_t done_ = 0;
+  Outcome outcome_;
+};
+
+// Passes that end with each chunk, so that every memory set is seen.
+Outcome run_by_chunks(const Case& c, const NaiveSparseInput& in, kernels::Isa isa) {
+  Run run(c, in, 2, isa);
+  for (std::uint32_t done = 0; done < in.q.size();) {
+    const auto n = std::min(c.h2o.chunk, static_cast<std::uint32_t>(in.q.size()) - done);
+    run.pass(n);
+    done += n;
+  }
+  return run.finish();
+}
+
+Outcome run_in_passes(const Case& c, const NaiveSparseInput& in, unsigned n_threads,
+                      std::vector<std::uint32_t> sizes, kernels::Isa isa) {
+  Run run(c, in, n_threads, isa);
+  std::size_t next = 0;
+  for (std::uint32_t done = 0; done < in.q.size();) {
+    const auto n =
+        std::min(sizes[next++ % sizes.size()], static_cast<std::uint32_t>(in.q.size()) - done);
+    run.pass(n);
+    done += n;
+  }
+  return run.finish();
+}
+
+// Holds a set that serves from `end` on to the sums of the definition: local positions and sinks
+// are in it, and no position that could have been taken ranks above one that was.
+void expect_well_chosen(const Case& c, const std::vector<std::int32_t>& set,
+                        const std::vector<std::int32_t>& old_set, const std::vector<double>& sums,
+                        std::uint32_t end) {
+  std::vector<std::int32_t> candidates = old_set;
+  for (std::uint32_t j = end - c.h2o.chunk; j < end; ++j) {
+    candidates.push_back(static_cast<std::int32_t>(j));
+  }
+  ASSERT_TRUE(std::ranges::is_sorted(set));
+  ASSERT_EQ(set.size(), std::min<std::size_t>(h2o_memory_size(c.h2o), candidates.size()));
+  double least_kept = 1e30;
+  double most_dropped = -1.0;
+  for (const std::int32_t j : candidates) {
+    const auto position = static_cast<std::uint32_t>(j);
+    const bool kept = std::ranges::binary_search(set, j);
+    if (position < c.h2o.sinks || position >= end - c.h2o.local) {
+      EXPECT_TRUE(kept) << "position " << j << " at " << end;
+      continue;
+    }
+    const double queries = std::max(kH2oMinQueries, end - position);
+    const double rank =
+        c.h2o.ranking == H2oRanking::kSum ? sums[position] : sums[position] / queries;
+    if (kept) {
+      least_kept = std::min(least_kept, rank);
+    } else {
+      most_dropped = std::max(most_dropped, rank);
+    }
+  }
+  // Scores are rounded to 8 bits when a chunk ends.
+  EXPECT_GE(least_kept, most_dropped * (1 - 0x1p-7)) << "the set from " << end << " on";
+}
+
+void expect_defined(const Case& c, std::uint32_t n, kernels::Isa isa) {
+  const NaiveSparseInput in = random_input(c, n, 7 + n);
+  const Outcome got = run_by_chunks(c, in, isa);
+  testing_support::NaiveSparseShape shape = {.n_heads = c.n_heads,
+                                             .n_kv_heads = c.n_kv_heads,
+                                             .head_dim = c.head_dim,
+                                             .chunk = c.h2o.chunk,
+                                             .scale = 1 / std::sqrt(1.0 * c.head_dim),
+                                             .soft_cap = static_cast<double>(c.soft_cap),
+                                             .slopes = {c.slopes.begin(), c.slopes.end()}};
+  MemorySets sets = got.sets;
+  sets.insert(sets.begin(), std::vector<std::vector<std::int32_t>>(c.n_kv_heads));
+  const auto want = naive_sparse_attention(shape, as_stored(in, c), sets);
+  for (std::uint32_t i = 0; i < n; ++i) {
+    for (std::size_t d = 0; d < want.out[i].size(); ++d) {
+      ASSERT_NEAR(got.out[i][d], want.out[i][d], 1e-4)
+          << kv_type_name(c.type) << " n " << n << " row " << i << " column " << d;
+    }
+  }
+  for (std::uint32_t head = 0; head < c.n_kv_heads; ++head) {
+    std::vector<double> sums(n);
+    for (std::uint32_t end = c.h2o.chunk, chunk = 0; end <= n; end += c.h2o.chunk, ++chunk) {
+      for (std::uint32_t j = 0; j < n; ++j) sums[j] += want.paid[chunk][head][j];
+      const std::vector<std::int32_t>& set = sets[chunk + 1][head];
+      expect_well_chosen(c, set, sets[chunk][head], sums, end);
+      for (std::size_t m = 0; m < set.size(); ++m) {
+        const double sum = sums[static_cast<std::size_t>(set[m])];
+        ASSERT_NEAR(got.sums[chunk][head][m], sum, sum * 0x1p-7 + 1e-5) << "position " << set[m];
+      }
+    }
+  }
+}
+
+class CpuSparseAttentionTest : public testing::TestWithParam<kernels::Isa> {
+ protected:
+  // Plain attention of the first chunk would round to bf16.
+  void SetUp() override {
+    if (kernels::kernel_set(GetParam()).attend_prompt.isa == kernels::Isa::kAmx) {
+      GTEST_SKIP() << "chunks after the first run the kernels of AVX-512";
+    }
+  }
+};
+
+TEST_P(CpuSparseAttentionTest, LengthsMatchTheDefinition) {
+  const Case c;
+  for (const std::uint32_t n : {1U, 127U, 128U, 129U, 255U, 256U, 5 * 128U + 3U}) {
+    expect_defined(c, n, GetParam());
+  }
+}
+
+TEST_P(CpuSparseAttentionTest, ShapesMatchTheDefinition) {
+  for (const auto& [n_heads, n_kv_heads, head_dim] :
+       {std::tuple{2U, 1U, 64U}, {4U, 1U, 80U}, {8U, 1U, 128U}, {4U, 2U, 40U}}) {
+    for (const KvType type : kAllKvTypes) {
+      expect_defined(
+          {.n_heads = n_heads, .n_kv_heads = n_kv_heads, .head_dim = head_dim, .type = type}, 300,
+          GetParam());
+    }
+  }
+}
+
+// Chunks that begin and end inside pages and strips, memory sets of less and more than a page, of
+// local positions or heavy ones alone, and a last chunk shorter than the local window.
+TEST_P(CpuSparseAttentionTest, OptionsMatchTheDefinition) {
+  const H2oOptions options[] = {
+      {.local = 30, .heavy = 30, .chunk = 100, .sinks = 4},
+      {.local = 0, .heavy = 70, .chunk = 96, .sinks = 0},
+      {.local = 90, .heavy = 0, .chunk = 101, .sinks = 0},
+      {.local = 3, .heavy = 5, .chunk = 9, .sinks = 5},
+      {.local = 64, .heavy = 100, .chunk = 190, .sinks = 4, .ranking = H2oRanking::kSum},
+  };
+  for (const H2oOptions& h2o : options) {
+    expect_defined({.n_heads = 4, .h2o = h2o}, 3 * h2o.chunk + 7, GetParam());
+  }
+}
+
+TEST_P(CpuSparseAttentionTest, CapsAndSlopesMatchTheDefinition) {
+  expect_defined({.soft_cap = 1.5F}, 300, GetParam());
+  expect_defined({.slopes = {0.0625F, 0.001953125F}}, 300, GetParam());
+  expect_defined({.type = KvType::k4Bit, .soft_cap = 2.0F, .slopes = {0.01F, 0.02F}}, 300,
+                 GetParam());
+}
+
+TEST_P(CpuSparseAttentionTest, BitsDependNeitherOnPassesNorOnThreads) {
+  for (const Case& c :
+       {Case{.n_heads = 4}, Case{.n_heads = 4, .type = KvType::k8Bit},
+        Case{
+            .n_heads = 6, .type = KvType::kF16, .h2o = {.local = 30, .heavy = 30, .chunk = 100}}}) {
+    const std::uint32_t chunk = c.h2o.chunk;
+    const NaiveSparseInput in = random_input(c, 4 * chunk + 33, 3);
+    const Outcome want = run_in_passes(c, in, 1, {chunk}, GetParam());
+    for (const unsigned n_threads : {1U, 2U, 3U}) {
+      for (const std::vector<std::uint32_t>& sizes :
+           {std::vector<std::uint32_t>{2 * chunk}, {4 * chunk + 33}, {75}, {1, 200, 3, 61}}) {
+        EXPECT_TRUE(run_in_passes(c, in, n_threads, sizes, GetParam()) == want)
+            << n_threads << " threads, passes of " << sizes[0];
+      }
+    }
+  }
+}
+
+TEST_P(CpuSparseAttentionTest, TheFirstChunkIsPlainAttentionBitForBit) {
+  const Case c = {.n_heads = 4, .type = KvType::kF16};
+  const NaiveSparseInput in = random_input(c, 300, 5);
+  const Outcome sparse = run_in_passes(c, in, 2, {70}, GetParam());
+  Run plain(c, in, 2, GetParam(), false);
+  plain.pass(300);
+  const Outcome& full = plain.finish();
+  for (std::uint32_t i = 0; i < c.h2o.chunk; ++i) EXPECT_EQ(sparse.out[i], full.out[i]) << i;
+  EXPECT_NE(sparse.out[c.h2o.chunk + 60], full.out[c.h2o.chunk + 60]);
+}
+
+// Generated rows see everything, and what they pay to their chunk and its memory set counts: the
+// sets of a second prompt are those of one prompt over the same rows.
+TEST_P(CpuSparseAttentionTest, GeneratedRowsSeeAllAndAreScored) {
+  const Case c = {.n_heads = 4};
+  const NaiveSparseInput in = random_input(c, 400, 6);
+  const Outcome prompt = run_by_chunks(c, in, GetParam());
+  Run turns(c, in, 2, GetParam());
+  turns.pass(150);
+  for (int i = 0; i < 30; ++i) turns.pass(1, RowRole::kGenerated);
+  turns.pass(100);
+  turns.pass(120);
+  const Outcome got = turns.finish();
+  Run plain(c, in, 2, GetParam(), false);
+  plain.pass(400);
+  const Outcome full = plain.finish();
+  for (std::uint32_t i = 0; i < 400; ++i) {
+    const bool sees_all = i < 128 || (i >= 150 && i < 180);
+    const std::vector<float>& want = (sees_all ? full : prompt).out[i];
+    for (std::size_t d = 0; d < want.size(); ++d) ASSERT_NEAR(got.out[i][d], want[d], 1e-5) << i;
+  }
+  EXPECT_EQ(got.sets.back(), prompt.sets.back());
+  EXPECT_EQ(got.open_sums, prompt.open_sums);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiers, CpuSparseAttentionTest, testing::ValuesIn(host_tiers()),
+                         [](const auto& info) {
+                           return std::string(kernels::isa_name(info.param));
+                         });
+
+}  // namespace
+}  // namespace qsf
