@@ -192,6 +192,12 @@ class KvCache {
     const std::uint32_t n_pages = kv_pages_for(sequence_slots_[sequence]);
     return n_pages <= n_sink_pages_ ? n_pages : n_pages - first_recent_[sequence] + n_sink_pages_;
   }
+  // All of them, where no slot was evicted: slot s is in the page number s / kKvPageSlots.
+  std::span<const std::uint32_t> whole_pages(SequenceId sequence) const noexcept {
+    const std::uint32_t n_pages = kv_pages_for(n_slots(sequence));
+    QSF_DCHECK(n_held_pages(sequence) == n_pages);
+    return {page_table_.data() + entry_of(sequence, 0), n_pages};
+  }
   // Requires  i < n_held_pages(sequence)
   HeldPage held_page(SequenceId sequence, std::uint32_t i) const noexcept {
     QSF_DCHECK(i < n_held_pages(sequence));

@@ -146,7 +146,7 @@ void SparseAttention::run(const SparseLayer& layer, H2oState& state, std::uint32
 void SparseAttention::gather(const Part& part) {
   const SparseLayer& layer = part.layer;
   const std::uint32_t n_pages = pages_of(part.n_members);
-  const auto pages = layer.kv.pages(layer.rows[part.first_row].sequence);
+  const auto pages = layer.kv.whole_pages(layer.rows[part.first_row].sequence);
   const std::size_t n_parts = part.outputs ? 2 : 1;  // without values there are no outputs
   pool_.parallel_for(
       limits_.n_kv_heads * n_parts, 1, [&](std::size_t from, std::size_t to, unsigned) {
@@ -187,98 +187,128 @@ void SparseAttention::run_strip(const Part& part, std::uint32_t kv_head, std::ui
   }
 }
 
-void SparseAttention::run_tile(const Part& part, std::uint32_t kv_head, std::uint32_t first_row,
-                               std::uint32_t n_rows, float* sums, const Work& work) {
+void SparseAttention::load_queries(const Tile& tile, const Work& work) {
+  const SparseLayer& layer = tile.part.layer;
+  const std::uint32_t group = limits_.n_heads / limits_.n_kv_heads;
+  kernels_.attend_strip.load_queries({.q = layer.q + tile.first_row * layer.q_stride +
+                                           std::size_t{tile.kv_head} * group * limits_.head_dim,
+                                      .row_stride = layer.q_stride,
+                                      .n_rows = tile.n_rows,
+                                      .n_q = group,
+                                      .head_dim = limits_.head_dim,
+                                      .scale = layer.args.scale,
+                                      .queries = work.queries,
+                                      .k_type = limits_.h2o->k_type,
+                                      .rotate = kernels_.kv_rows.rotate});
+}
+
+// What the kernels take for a page of a tile's columns; what its rows see there goes to `visible`.
+kernels::AttendStripArgs SparseAttention::page_of(const Tile& tile, std::uint32_t page,
+                                                  AttendRange* visible, const Work& work) const {
+  const Part& part = tile.part;
   const SparseLayer& layer = part.layer;
   const AttendArgs& args = layer.args;
-  const kernels::AttendStripKernel& kernel = kernels_.attend_strip;
   const KvShape& shape = layer.kv.shape();
   const std::uint32_t group = limits_.n_heads / limits_.n_kv_heads;
-  const std::size_t column = std::size_t{kv_head} * group * limits_.head_dim;
-  kernel.load_queries({.q = layer.q + first_row * layer.q_stride + column,
-                       .row_stride = layer.q_stride,
-                       .n_rows = n_rows,
-                       .n_q = group,
-                       .head_dim = limits_.head_dim,
-                       .scale = args.scale,
-                       .queries = work.queries,
-                       .k_type = shape.k_type,
-                       .rotate = kernels_.kv_rows.rotate});
-  AttendRange visible[kStripRows];
-  std::int32_t q_positions[kStripRows];
-  for (std::uint32_t i = 0; i < n_rows; ++i) q_positions[i] = layer.rows[first_row + i].position;
-  kernels::AttendStripArgs strip = {
-      {.queries = work.queries,
-       .n_rows = n_rows,
-       .n_q = group,
-       .head_dim = limits_.head_dim,
-       .k = nullptr,
-       .v = nullptr,
-       .k_type = shape.k_type,
-       .v_type = shape.v_type,
-       .visible = visible,
-       .state = nullptr,
-       .acc = work.acc,
-       .acc_stride = sizes_.acc_stride,
-       .scratch = work.scratch,
-       .soft_cap = args.soft_cap,
-       .slopes = args.slopes.empty() ? nullptr : args.slopes.data() + std::size_t{kv_head} * group,
-       .q_positions = q_positions},
-      nullptr,
-      sizes_.weights_stride};
-  const std::uint32_t first_slot = layer.rows[first_row].kv_slot;
   const std::uint32_t n_memory_pages = pages_of(part.n_members);
-  const std::uint32_t first_page = part.chunk_start / kKvPageSlots;
-  const std::uint32_t n_pages =
-      n_memory_pages + (first_slot + n_rows - 1) / kKvPageSlots + 1 - first_page;
-  const SequenceId sequence = layer.rows[first_row].sequence;
-  // Points `strip` to page number `p` of the columns.
-  const auto show_page = [&](std::uint32_t p) {
-    strip.weights = work.weights + std::size_t{p} * kKvPageSlots;
-    if (p < n_memory_pages) {
-      const std::uint32_t first_member = p * kKvPageSlots;
-      const std::uint32_t n = std::min(kKvPageSlots, part.n_members - first_member);
-      std::fill_n(visible, n_rows, AttendRange{0, n});
-      strip.page.k = gathered(kv_head, KvPart::kKeys, 0).data() +
-                     p * static_cast<std::size_t>(shape.block_bytes(KvPart::kKeys));
-      strip.page.v = gathered(kv_head, KvPart::kValues, 0).data() +
-                     p * static_cast<std::size_t>(shape.block_bytes(KvPart::kValues));
-      strip.page.positions = part.state.members(args.layer, kv_head).data() + first_member;
-      return;
-    }
-    const std::uint32_t page_start = (first_page + p - n_memory_pages) * kKvPageSlots;
+  const std::byte* k;
+  const std::byte* v;
+  const std::int32_t* positions;
+  if (page < n_memory_pages) {
+    const std::uint32_t first_member = page * kKvPageSlots;
+    std::fill_n(visible, tile.n_rows,
+                AttendRange{0, std::min(kKvPageSlots, part.n_members - first_member)});
+    k = gathered(tile.kv_head, KvPart::kKeys, page + 1)
+            .last(shape.block_bytes(KvPart::kKeys))
+            .data();
+    v = gathered(tile.kv_head, KvPart::kValues, page + 1)
+            .last(shape.block_bytes(KvPart::kValues))
+            .data();
+    positions = part.state.members(args.layer, tile.kv_head).data() + first_member;
+  } else {
+    const Row& row = layer.rows[tile.first_row];
+    const std::uint32_t page_start =
+        (part.chunk_start / kKvPageSlots + page - n_memory_pages) * kKvPageSlots;
     const std::uint32_t first = std::max(part.chunk_start, page_start) - page_start;
-    for (std::uint32_t i = 0; i < n_rows; ++i) {
-      const std::uint32_t end = std::max(first_slot + i + 1, page_start) - page_start;
+    for (std::uint32_t i = 0; i < tile.n_rows; ++i) {
+      const std::uint32_t end = std::max(row.kv_slot + i + 1, page_start) - page_start;
       visible[i] = {std::min(first, end), std::min(end, kKvPageSlots)};
     }
-    const std::uint32_t page = layer.kv.page_of(sequence, page_start);
-    const std::byte* blocks = layer.pages.page(page);
-    strip.page.k = blocks + shape.block_offset(kv_head, KvPart::kKeys);
-    strip.page.v = blocks + shape.block_offset(kv_head, KvPart::kValues);
-    strip.page.positions = layer.kv.page_positions(page, args.layer, kv_head).data();
-  };
+    const std::uint32_t number = layer.kv.page_of(row.sequence, page_start);
+    k = layer.pages.page(number) + shape.block_offset(tile.kv_head, KvPart::kKeys);
+    v = layer.pages.page(number) + shape.block_offset(tile.kv_head, KvPart::kValues);
+    positions = layer.kv.page_positions(number, args.layer, tile.kv_head).data();
+  }
+  const float* slopes =
+      args.slopes.empty() ? nullptr : args.slopes.data() + std::size_t{tile.kv_head} * group;
+  return {{.queries = work.queries,
+           .n_rows = tile.n_rows,
+           .n_q = group,
+           .head_dim = limits_.head_dim,
+           .k = k,
+           .v = v,
+           .k_type = shape.k_type,
+           .v_type = shape.v_type,
+           .visible = visible,
+           .state = nullptr,
+           .acc = work.acc,
+           .acc_stride = sizes_.acc_stride,
+           .scratch = work.scratch,
+           .soft_cap = args.soft_cap,
+           .slopes = slopes,
+           .positions = positions,
+           .q_positions = tile.positions},
+          work.weights + std::size_t{page} * kKvPageSlots,
+          sizes_.weights_stride};
+}
 
-  for (std::uint32_t p = 0; p < n_pages; ++p) {
-    show_page(p);
-    kernel.scores(strip);
+void SparseAttention::finish_tile(const Tile& tile, const Work& work) {
+  constexpr kernels::AttendState kNormalised = {0.0F, 1.0F};
+  const SparseLayer& layer = tile.part.layer;
+  const std::uint32_t group = limits_.n_heads / limits_.n_kv_heads;
+  for (std::uint32_t i = 0; i < tile.n_rows * group; ++i) {
+    const std::size_t head = std::size_t{tile.kv_head} * group + i % group;
+    float* out = layer.out + (tile.first_row + i / group) * layer.out_stride;
+    kernels::attend_finish({.state = &kNormalised,
+                            .acc = work.acc + i * sizes_.acc_stride,
+                            .acc_stride = sizes_.acc_stride,
+                            .out = out + head * limits_.head_dim,
+                            .out_stride = limits_.head_dim,
+                            .n_queries = 1,
+                            .head_dim = limits_.head_dim,
+                            .v_type = limits_.h2o->v_type,
+                            .rotate = kernels_.kv_rows.rotate});
+  }
+}
+
+void SparseAttention::run_tile(const Part& part, std::uint32_t kv_head, std::uint32_t first_row,
+                               std::uint32_t n_rows, float* sums, const Work& work) {
+  const kernels::AttendStripKernel& kernel = kernels_.attend_strip;
+  const std::uint32_t n_queries = n_rows * (limits_.n_heads / limits_.n_kv_heads);
+  AttendRange visible[kStripRows];
+  std::int32_t positions[kStripRows];
+  for (std::uint32_t i = 0; i < n_rows; ++i) {
+    positions[i] = part.layer.rows[first_row + i].position;
+  }
+  const std::uint32_t last_slot = part.layer.rows[first_row].kv_slot + n_rows - 1;
+  const std::uint32_t n_pages =
+      pages_of(part.n_members) + last_slot / kKvPageSlots + 1 - part.chunk_start / kKvPageSlots;
+  const Tile tile = {part, kv_head, first_row, n_rows, n_pages, positions};
+  load_queries(tile, work);
+  for (std::uint32_t page = 0; page < n_pages; ++page) {
+    kernel.scores(page_of(tile, page, visible, work));
   }
   kernel.normalise({.weights = work.weights,
                     .stride = sizes_.weights_stride,
-                    .n_queries = n_rows * group,
+                    .n_queries = n_queries,
                     .n_columns = n_pages * kKvPageSlots,
                     .column_sums = sums});
   if (!part.outputs) return;
-  std::fill_n(work.acc, n_rows * group * sizes_.acc_stride, 0.0F);
-  for (std::uint32_t p = 0; p < n_pages; ++p) {
-    show_page(p);
-    kernel.values(strip);
+  std::fill_n(work.acc, n_queries * sizes_.acc_stride, 0.0F);
+  for (std::uint32_t page = 0; page < n_pages; ++page) {
+    kernel.values(page_of(tile, page, visible, work));
   }
-  for (std::uint32_t i = 0; i < n_rows * group; ++i) {
-    std::copy_n(work.acc + i * sizes_.acc_stride, limits_.head_dim,
-                layer.out + (first_row + i / group) * layer.out_stride + column +
-                    std::size_t{i % group} * limits_.head_dim);
-  }
+  finish_tile(tile, work);
 }
 
 // Adds the sums of whole strips to those of the chunk, and keeps those of one that goes on.

@@ -113,6 +113,19 @@ class SparseAttention {
                            std::uint32_t n_pages) const noexcept;
   void gather(const Part& part);
   void run_strip(const Part& part, std::uint32_t kv_head, std::uint32_t strip, const Work& work);
+  // The rows of a part that a kernel takes at once, with the query heads of one KV head.
+  struct Tile {
+    const Part& part;
+    std::uint32_t kv_head;
+    std::uint32_t first_row;
+    std::uint32_t n_rows;
+    std::uint32_t n_pages;  // of columns: the memory set's, then the chunk's up to the last row's
+    const std::int32_t* positions;  // [n_rows]
+  };
+  void load_queries(const Tile& tile, const Work& work);
+  kernels::AttendStripArgs page_of(const Tile& tile, std::uint32_t page,
+                                   kernels::AttendRange* visible, const Work& work) const;
+  void finish_tile(const Tile& tile, const Work& work);
   void run_tile(const Part& part, std::uint32_t kv_head, std::uint32_t first_row,
                 std::uint32_t n_rows, float* sums, const Work& work);
   void add_up(const Part& part, std::uint32_t kv_head);

@@ -73,10 +73,11 @@ NaiveSparseInput as_stored(NaiveSparseInput in, const Case& c) {
         std::vector<std::byte> coded(kernels::kv_quantised_row_bytes(format));
         std::vector<float> row(format.head_dim);
         std::copy_n(at, c.head_dim, row.begin());
-        if (keys) kv_rows.rotate(row.data(), format.head_dim);
+        const bool turned = keys || kv_rotates_values(c.type);
+        if (turned) kv_rows.rotate(row.data(), format.head_dim);
         kv_rows.quantise(row.data(), coded.data(), format);
         kv_rows.dequantise(coded.data(), row.data(), format);
-        if (keys) kv_rows.rotate(row.data(), format.head_dim);
+        if (turned) kv_rows.rotate(row.data(), format.head_dim);
         std::copy_n(row.begin(), c.head_dim, at);
       }
     }
@@ -100,10 +101,10 @@ bool operator==(const Outcome& a, const Outcome& b) {
 }
 
 // Runs a prompt in passes that end at `ends`, of the roles given or prompt rows alone.
-class Run {
+class Prompt {
  public:
-  Run(const Case& c, const NaiveSparseInput& in, unsigned n_threads, kernels::Isa isa,
-      bool sparse = true)
+  Prompt(const Case& c, const NaiveSparseInput& in, unsigned n_threads, kernels::Isa isa,
+         bool sparse = true)
       : case_(c), in_(in), bench_(n_threads, limits(sparse), c.type, isa) {
     if (sparse) {
       const H2oShape shape = {
@@ -191,7 +192,7 @@ class Run {
 
 // Passes that end with each chunk, so that every memory set is seen.
 Outcome run_by_chunks(const Case& c, const NaiveSparseInput& in, kernels::Isa isa) {
-  Run run(c, in, 2, isa);
+  Prompt run(c, in, 2, isa);
   for (std::uint32_t done = 0; done < in.q.size();) {
     const auto n = std::min(c.h2o.chunk, static_cast<std::uint32_t>(in.q.size()) - done);
     run.pass(n);
@@ -202,7 +203,7 @@ Outcome run_by_chunks(const Case& c, const NaiveSparseInput& in, kernels::Isa is
 
 Outcome run_in_passes(const Case& c, const NaiveSparseInput& in, unsigned n_threads,
                       std::vector<std::uint32_t> sizes, kernels::Isa isa) {
-  Run run(c, in, n_threads, isa);
+  Prompt run(c, in, n_threads, isa);
   std::size_t next = 0;
   for (std::uint32_t done = 0; done < in.q.size();) {
     const auto n =
@@ -351,7 +352,7 @@ TEST_P(CpuSparseAttentionTest, TheFirstChunkIsPlainAttentionBitForBit) {
   const Case c = {.n_heads = 4, .type = KvType::kF16};
   const NaiveSparseInput in = random_input(c, 300, 5);
   const Outcome sparse = run_in_passes(c, in, 2, {70}, GetParam());
-  Run plain(c, in, 2, GetParam(), false);
+  Prompt plain(c, in, 2, GetParam(), false);
   plain.pass(300);
   const Outcome& full = plain.finish();
   for (std::uint32_t i = 0; i < c.h2o.chunk; ++i) EXPECT_EQ(sparse.out[i], full.out[i]) << i;
@@ -364,13 +365,13 @@ TEST_P(CpuSparseAttentionTest, GeneratedRowsSeeAllAndAreScored) {
   const Case c = {.n_heads = 4};
   const NaiveSparseInput in = random_input(c, 400, 6);
   const Outcome prompt = run_by_chunks(c, in, GetParam());
-  Run turns(c, in, 2, GetParam());
+  Prompt turns(c, in, 2, GetParam());
   turns.pass(150);
   for (int i = 0; i < 30; ++i) turns.pass(1, RowRole::kGenerated);
   turns.pass(100);
   turns.pass(120);
   const Outcome got = turns.finish();
-  Run plain(c, in, 2, GetParam(), false);
+  Prompt plain(c, in, 2, GetParam(), false);
   plain.pass(400);
   const Outcome full = plain.finish();
   for (std::uint32_t i = 0; i < 400; ++i) {
@@ -383,8 +384,8 @@ TEST_P(CpuSparseAttentionTest, GeneratedRowsSeeAllAndAreScored) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiers, CpuSparseAttentionTest, testing::ValuesIn(host_tiers()),
-                         [](const auto& info) {
-                           return std::string(kernels::isa_name(info.param));
+                         [](const auto& tier) {
+                           return std::string(kernels::isa_name(tier.param));
                          });
 
 }  // namespace
