@@ -80,6 +80,30 @@ typedef enum qsf_kv_type {
   QSF_KV_2BIT = 4
 } qsf_kv_type;
 
+/* How the attention of a prompt is computed. */
+typedef enum qsf_attention {
+  QSF_ATTENTION_FULL = 1, /* over every position before */
+  QSF_ATTENTION_H2O = 4   /* over the chunk and a memory set of earlier positions */
+} qsf_attention;
+
+/* What heavy positions are ranked by: the attention they were paid, or that divided by the number
+ * of positions that could have paid it. */
+typedef enum qsf_h2o_ranking { QSF_H2O_MEAN = 0, QSF_H2O_SUM = 1 } qsf_h2o_ranking;
+
+/* A prompt is cut at the positions 0, chunk, 2 chunk ... A position attends to those of its chunk
+ * up to itself and to local + heavy of those before the chunk: the last `local`, the first `sinks`
+ * and the heaviest. */
+typedef struct qsf_h2o_options {
+  size_t struct_size;
+  int local;
+  int heavy; /* at least sinks */
+  int chunk; /* more than local + heavy */
+  int sinks;
+  qsf_h2o_ranking ranking;
+} qsf_h2o_options;
+/* Sets struct_size and the defaults, in the order above: 256, 256, 1024, 4, QSF_H2O_MEAN. */
+QSF_API void qsf_h2o_options_init(qsf_h2o_options* options);
+
 typedef enum qsf_read_path {
   QSF_READ_AUTO = 0,
   QSF_READ_URING = 1, /* io_uring */
@@ -131,6 +155,15 @@ QSF_API void qsf_config_set_quality(QSFConfig* config, float quality);
 QSF_API void qsf_config_set_kv_type(QSFConfig* config, qsf_kv_type type);
 /* The same with a type of its own for keys, which suffer most, and for values. */
 QSF_API void qsf_config_set_kv_types(QSFConfig* config, qsf_kv_type keys, qsf_kv_type values);
+/* How prompts attend; the default is QSF_ATTENTION_FULL. QSF_ATTENTION_H2O computes long prompts in
+ * less time, at a price in quality: prompts of one chunk give the same numbers, keys and values of
+ * every position are kept either way, and generated tokens attend to all of them. The options are
+ * copied; NULL takes the defaults, and they are not read with QSF_ATTENTION_FULL. Models some of
+ * whose layers see a window shorter than the context are refused with QSF_UNSUPPORTED. Memory sets
+ * cannot be taken back position by position: after a session was truncated, or a call failed or was
+ * cancelled, the next one may first compute rows of the prompt again, up to all of them. */
+QSF_API void qsf_config_set_attention(QSFConfig* config, qsf_attention attention,
+                                      const qsf_h2o_options* options);
 /* Keeps keys and values in a file, of which memory holds two layers: a context that memory has no
  * room for is then read from the disk with every pass, layer by layer ahead of the computing, and
  * results are the same. The file is made when an engine is opened, with its whole space, and its

@@ -47,6 +47,19 @@ Status check_kv_type(const char* of, int type) {
       type, of);
 }
 
+Status check_h2o(const QSFConfig& config) {
+  constexpr int kMaxInt = std::numeric_limits<int>::max();
+  qsf_h2o_options known;
+  QSF_RETURN_IF_ERROR(read_struct(&config.h2o, "h2o options", known));
+  QSF_RETURN_IF_ERROR(check_range("h2o local", config.h2o.local, kMaxInt));
+  QSF_RETURN_IF_ERROR(check_range("h2o heavy", config.h2o.heavy, kMaxInt));
+  QSF_RETURN_IF_ERROR(check_range("h2o chunk", config.h2o.chunk, kMaxInt));
+  QSF_RETURN_IF_ERROR(check_range("h2o sinks", config.h2o.sinks, kMaxInt));
+  if (config.h2o_ranking == QSF_H2O_MEAN || config.h2o_ranking == QSF_H2O_SUM) return ok_status();
+  return invalid_argument("h2o ranking: %d, expected QSF_H2O_MEAN or QSF_H2O_SUM",
+                          config.h2o_ranking);
+}
+
 Status check(const QSFConfig& config) {
   constexpr int kMaxInt = std::numeric_limits<int>::max();
   constexpr std::size_t kMaxBudgetMb = std::numeric_limits<std::int64_t>::max() / kMegabyte;
@@ -66,6 +79,11 @@ Status check(const QSFConfig& config) {
   }
   QSF_RETURN_IF_ERROR(check_kv_type("keys", config.k_type));
   QSF_RETURN_IF_ERROR(check_kv_type("values", config.v_type));
+  if (config.attention != QSF_ATTENTION_FULL && config.attention != QSF_ATTENTION_H2O) {
+    return invalid_argument("attention: %d, expected QSF_ATTENTION_FULL or QSF_ATTENTION_H2O",
+                            config.attention);
+  }
+  if (config.attention == QSF_ATTENTION_H2O) QSF_RETURN_IF_ERROR(check_h2o(config));
   if (config.kv_spill_lost) return out_of_budget("kv_spill: there was no memory for its path");
   QSF_RETURN_IF_ERROR(check_range("threads", config.threads, kMaxInt));
   QSF_RETURN_IF_ERROR(check_range("max_seq_len", config.max_seq_len, kMaxInt));
@@ -82,6 +100,15 @@ KvType kv_type_of(int type) {
   constexpr KvType kTypes[] = {KvType::kF16, KvType::kF32, KvType::k8Bit, KvType::k4Bit,
                                KvType::k2Bit};
   return kTypes[type];
+}
+
+// Requires  one that check() accepts
+H2oOptions h2o_options_of(const QSFConfig& config) {
+  return {.local = static_cast<std::uint32_t>(config.h2o.local),
+          .heavy = static_cast<std::uint32_t>(config.h2o.heavy),
+          .chunk = static_cast<std::uint32_t>(config.h2o.chunk),
+          .sinks = static_cast<std::uint32_t>(config.h2o.sinks),
+          .ranking = config.h2o_ranking == QSF_H2O_SUM ? H2oRanking::kSum : H2oRanking::kMean};
 }
 
 // Passes a line on with the NUL that C wants, a long one cut at a character; no allocation, since
@@ -267,6 +294,10 @@ Result<EngineOptions> read_config(const QSFConfig& config) {
   options.rows_per_pass = static_cast<std::uint32_t>(config.rows_per_pass);
   options.k_type = kv_type_of(config.k_type);
   options.v_type = kv_type_of(config.v_type);
+  if (config.attention == QSF_ATTENTION_H2O) {
+    options.attention = AttentionKind::kH2o;
+    options.h2o = h2o_options_of(config);
+  }
   options.exact = config.exact;
   options.pin = config.pin;
   options.n_sequences = static_cast<std::uint32_t>(config.max_sessions);
@@ -319,6 +350,21 @@ void qsf_config_set_kv_types(QSFConfig* config, qsf_kv_type keys, qsf_kv_type va
   if (config == nullptr) return;
   std::memcpy(&config->k_type, &keys, sizeof keys);  // as above
   std::memcpy(&config->v_type, &values, sizeof values);
+}
+void qsf_h2o_options_init(qsf_h2o_options* options) {
+  if (options != nullptr) *options = QSFConfig().h2o;
+}
+void qsf_config_set_attention(QSFConfig* config, qsf_attention attention,
+                              const qsf_h2o_options* options) {
+  if (config == nullptr) return;
+  std::memcpy(&config->attention, &attention, sizeof attention);  // as with qsf_kv_type
+  qsf_h2o_options_init(&config->h2o);
+  if (options != nullptr && options->struct_size >= sizeof config->h2o) {
+    std::memcpy(&config->h2o, options, sizeof config->h2o);
+  } else if (options != nullptr) {
+    config->h2o.struct_size = options->struct_size;  // refused when an engine is opened
+  }
+  std::memcpy(&config->h2o_ranking, &config->h2o.ranking, sizeof config->h2o_ranking);
 }
 void qsf_config_set_io(QSFConfig* config, qsf_read_path path) {
   if (config == nullptr) return;

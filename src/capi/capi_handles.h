@@ -35,6 +35,9 @@ struct QSFConfig {
   bool kv_spill_lost = false;  // there was no memory for it
   int k_type = QSF_KV_F16;     // a qsf_kv_type, or whatever the caller made of it
   int v_type = QSF_KV_F16;
+  int attention = QSF_ATTENTION_FULL;  // a qsf_attention, or whatever the caller made of it
+  qsf_h2o_options h2o = {sizeof(qsf_h2o_options), 256, 256, 1024, 4, QSF_H2O_MEAN};
+  int h2o_ranking = QSF_H2O_MEAN;  // its ranking, or whatever the caller made of it
   int rows_per_pass = 0;
   int read_path = QSF_READ_AUTO;  // a qsf_read_path, or whatever the caller made of it
   bool preload = true;

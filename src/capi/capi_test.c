@@ -87,6 +87,25 @@ static void expect_refused(QSFConfig* config, qsf_code code, const char* word) {
   qsf_config_free(config);
 }
 
+static void test_attention_configuration(void) {
+  QSFConfig* config = qsf_config_default();
+  qsf_config_set_attention(config, (qsf_attention)3, NULL);
+  expect_refused(config, QSF_INVALID_ARGUMENT, "attention: 3");
+  qsf_h2o_options h2o;
+  qsf_h2o_options_init(&h2o);
+  CHECK(h2o.struct_size == sizeof h2o && h2o.local == 256 && h2o.heavy == 256);
+  CHECK(h2o.chunk == 1024 && h2o.sinks == 4 && h2o.ranking == QSF_H2O_MEAN);
+  h2o.heavy = -1;
+  config = qsf_config_default();
+  qsf_config_set_attention(config, QSF_ATTENTION_H2O, &h2o);
+  expect_refused(config, QSF_INVALID_ARGUMENT, "heavy: -1");
+  h2o.heavy = 256;
+  h2o.struct_size = sizeof h2o + 1;
+  config = qsf_config_default();
+  qsf_config_set_attention(config, QSF_ATTENTION_H2O, &h2o);
+  expect_refused(config, QSF_UNSUPPORTED, "struct_size");
+}
+
 static void test_configuration(void) {
   Seen seen = {0};
   qsf_config_set_ram_budget(NULL, 1);
@@ -98,6 +117,8 @@ static void test_configuration(void) {
   qsf_config_set_quality(NULL, 1.0f);
   qsf_config_set_kv_type(NULL, QSF_KV_F32);
   qsf_config_set_kv_types(NULL, QSF_KV_F32, QSF_KV_2BIT);
+  qsf_config_set_attention(NULL, QSF_ATTENTION_H2O, NULL);
+  qsf_h2o_options_init(NULL);
   qsf_config_set_rows_per_pass(NULL, 1);
   qsf_config_set_exact(NULL, 1);
   qsf_config_set_pin(NULL, 1);
@@ -766,6 +787,7 @@ static void test_plan(const char* path) {
 
 int main(int argc, char** argv) {
   CHECK(strlen(qsf_version()) > 0);
+  test_attention_configuration();
   test_configuration();
   test_nulls();
   test_sample();

@@ -47,7 +47,9 @@ struct EngineOptions {
   std::uint32_t rows_per_pass = 0;  // 0: chosen from the context; results do not depend on it
   KvType k_type = KvType::kF16;     // how keys are stored, and values
   KvType v_type = KvType::kF16;
-  KvPolicyOptions kv_policy;      // which positions are kept
+  KvPolicyOptions kv_policy;                           // which positions are kept
+  AttentionKind attention = AttentionKind::kStandard;  // of prompts
+  H2oOptions h2o;                                      // of AttentionKind::kH2o
   bool exact = false;             // products and attention take f32 rows, never int8 or bf16
   bool pin = false;               // a physical core for each thread, the opening one included
   std::uint32_t n_sequences = 1;  // sessions that may exist at once
@@ -189,7 +191,9 @@ class Session {
   Status prefill_rows(std::span<const TokenId> tokens, LogitsSink& sink);
   // Appends one generated row. Allocates nothing.
   Status step(TokenId token, LogitsSink* sink);
-  // Forgets the tokens from n_tokens on.
+  // Forgets the tokens from n_tokens on. Under AttentionKind::kH2o what some of those before them
+  // attended to may go as well: they are then computed again as prompt rows, before the next row is
+  // appended.
   // Fails  kInvalidArgument when there are fewer, or as longest_kept() tells
   Status truncate(std::size_t n_tokens);
   // The most tokens that truncate() can keep, `n_tokens` at most: fewer, and perhaps none, where
@@ -205,6 +209,7 @@ class Session {
   Session(Engine::Impl& engine, SequenceId sequence);
   Status append(std::span<const TokenId> tokens, RowRole role, LogitsSink* sink,
                 PromptProgress* progress = nullptr);
+  Status compute_lost_rows();
 
   Engine::Impl& engine_;
   SequenceId sequence_;

@@ -16,6 +16,7 @@
 #include "engine/engine_plan.h"
 #include "format/qsf_reader.h"
 #include "io/read_device.h"
+#include "kv/h2o_state.h"
 #include "kv/kv_cache.h"
 #include "kv/kv_page_store.h"
 #include "kv/spilled_kv_store.h"
@@ -57,6 +58,7 @@ struct Engine::Impl {
   std::unique_ptr<KvPageStore> kv_store;
   SpilledKvStore* spilled = nullptr;  // kv_store, where keys and values are in a file
   std::unique_ptr<Backend> backend;
+  std::vector<H2oState> h2o;  // by SequenceId; none where prompts take plain attention
   std::optional<Decoder> decoder;
   std::optional<BudgetWatch> watch;
 
@@ -74,6 +76,9 @@ struct Engine::Impl {
   // Returns the most slots, n_slots at most, that a sequence can be cut to and go on from: all that
   // the next row sees must be held.
   std::uint32_t longest_kept(SequenceId sequence, std::uint32_t n_slots) const noexcept;
+  // Forgets the slots from n_slots on, and before them those whose rows have to be computed again
+  // before others can follow (H2oState::truncate).
+  void truncate(SequenceId sequence, std::uint32_t n_slots) noexcept;
 
   // Returns whether a cancellation was asked for, and uses it up.
   bool take_cancel() noexcept;

@@ -266,6 +266,22 @@ Status EngineOpener::make_kv_store(const KvShape& shape) {
   return ok_status();
 }
 
+Status EngineOpener::make_h2o_states() {
+  const EngineOptions& options = impl_->options;
+  const std::uint32_t context = impl_->plan.max_context;
+  if (!sparse_limits(options, context).has_value()) return ok_status();
+  const H2oShape shape = h2o_shape(spec(), options, context);
+  const MutableByteSpan memory = impl_->arena->carve(impl_->plan.regions.h2o_state);
+  const std::size_t n_bytes = memory.size() / options.n_sequences / kRegionAlign * kRegionAlign;
+  for (std::uint32_t i = 0; i < options.n_sequences; ++i) {
+    QSF_ASSIGN_OR_RETURN(H2oState state,
+                         H2oState::create(shape, memory.subspan(i * n_bytes, n_bytes)));
+    impl_->h2o.push_back(std::move(state));
+  }
+  impl_->backend->attach_h2o(impl_->h2o);
+  return ok_status();
+}
+
 Status EngineOpener::make_decoder() {
   Backend& backend = *impl_->backend;
   const EnginePlan& plan = impl_->plan;
@@ -277,6 +293,7 @@ Status EngineOpener::make_decoder() {
   impl_->kv.emplace(std::move(kv));
   QSF_RETURN_IF_ERROR(make_kv_store(shape));
   backend.attach_kv(*impl_->kv_store);
+  QSF_RETURN_IF_ERROR(make_h2o_states());
   backend.attach_scratch(pass_limits(spec(), impl_->options, plan.max_context, plan.rows_per_pass),
                          impl_->arena->carve(plan.regions.backend_scratch));
 

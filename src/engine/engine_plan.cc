@@ -186,6 +186,11 @@ class Planner {
   std::uint64_t spill_table_bytes(std::uint32_t context, std::uint32_t rows, bool spilled) const {
     return spilled ? SpilledKvStore::heap_bytes(n_kv_pages(context, rows)) : 0;
   }
+  std::uint64_t h2o_bytes(std::uint32_t context) const {
+    if (!sparse_limits(options_, context).has_value()) return 0;
+    const std::uint64_t bytes = H2oState::region_bytes(h2o_shape(spec_, options_, context));
+    return saturating_mul(align_up(bytes, kRegionAlign), options_.n_sequences);
+  }
   // Tokens of the sequences, and a prompt in the making.
   std::uint64_t token_bytes(std::uint32_t context) const {
     return std::uint64_t{context} * options_.n_sequences * sizeof(TokenId) +
@@ -234,7 +239,9 @@ class Planner {
     costs.base_bytes = plan_.memory.total_bytes() + kRounding + kHeapBytes + table_bytes +
                        inputs_.reader.heap_bytes() + sample_bytes() + tokenizer_bytes_;
     costs.base_bytes += (tokenizer_bytes_ + sample_bytes()) / kBytesOfAPageTableByte;
-    costs.context_bytes = [this](std::uint32_t context) { return token_bytes(context); };
+    costs.context_bytes = [this](std::uint32_t context) {
+      return saturating_add(token_bytes(context), h2o_bytes(context));
+    };
     // A window of keys and values has room for the rows of a pass as well.
     costs.rows_bytes = [this, spilled](std::uint32_t rows, std::uint32_t context) {
       std::uint64_t bytes = saturating_add(
@@ -289,6 +296,13 @@ class Planner {
                                        "page tables and the position of every slot");
     const std::uint64_t bytes = kv_bytes(context, rows, spills());
     plan_.regions.kv_cache = plan.add("kv_cache", bytes, kv_note(limits, bytes));
+    if (h2o_bytes(context) != 0) {
+      plan_.regions.h2o_state =
+          plan.add("h2o_state", h2o_bytes(context),
+                   printed("%u sequences: scores, memory sets and column sums of each layer and KV "
+                           "head (h2o_scores, h2o_mem_idx, h2o_mem_acc, h2o_chunk_sum ...)",
+                           options_.n_sequences));
+    }
     plan.add_external(
         "heap", kHeapBytes + token_bytes(context) + spill_table_bytes(context, rows, spills()),
         "expressions of the tokenizer, the chat's template, prompts and tokens");
@@ -403,6 +417,19 @@ KvLimits kv_limits(const EngineOptions& options, std::uint32_t max_context,
   return limits;
 }
 
+std::optional<SparseLimits> sparse_limits(const EngineOptions& options, std::uint32_t max_context) {
+  const bool on = options.attention == AttentionKind::kH2o && h2o_is_on(options.h2o);
+  if (!on || max_context <= options.h2o.chunk) return std::nullopt;
+  return SparseLimits{options.h2o, options.k_type, options.v_type};
+}
+
+H2oShape h2o_shape(const ModelSpec& spec, const EngineOptions& options, std::uint32_t max_context) {
+  return {.n_layers = spec.n_layers,
+          .n_kv_heads = spec.n_kv_heads,
+          .kv_size = max_context,
+          .options = options.h2o};
+}
+
 PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
                        std::uint32_t max_context, std::uint32_t rows_per_pass) {
   const bool windowed = options.kv_policy.policy == KvPolicy::kWindow;
@@ -415,8 +442,39 @@ PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
           .n_kv_heads = spec.n_kv_heads,
           .head_dim = spec.head_dim,
           .rope_dims = spec.positions == PositionEncoding::kRope ? spec.rope_dims() : 0,
-          .max_cols = Decoder::max_product_cols(spec)};
+          .max_cols = Decoder::max_product_cols(spec),
+          .h2o = sparse_limits(options, max_context)};
 }
+
+namespace {
+
+// Memory sets are chosen for layers that see everything.
+Status check_attention(const EngineOptions& options, const ModelSpec& spec) {
+  QSF_RETURN_IF_ERROR(validate(options.attention));
+  if (options.attention != AttentionKind::kH2o) return ok_status();
+  QSF_RETURN_IF_ERROR(validate(options.h2o));
+  if (options.kv_policy.policy != KvPolicy::kFull) {
+    return unsupported(
+        "attention h2o with kv policy %s: memory sets are chosen among all positions; use kv "
+        "policy "
+        "full, or full attention",
+        std::string(kv_policy_name(options.kv_policy.policy)).c_str());
+  }
+  const std::uint32_t context = options.max_context != 0
+                                    ? options.max_context
+                                    : std::min(spec.max_positions, kDefaultContext);
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    const std::uint32_t window = spec.window_of(layer);
+    if (window == 0 || window >= context) continue;
+    return unsupported(
+        "attention h2o: layer %u of this model sees the last %u of %u positions alone; use full "
+        "attention, or a context of at most %u",
+        layer, window, context, window);
+  }
+  return ok_status();
+}
+
+}  // namespace
 
 Status check_options(const EngineOptions& options, const ModelSpec& spec) {
   if (options.n_threads > kMaxThreads) {
@@ -436,7 +494,7 @@ Status check_options(const EngineOptions& options, const ModelSpec& spec) {
   if (options.n_sequences == 0 || options.n_sequences > kMaxSequences) {
     return invalid_argument("sequences: %u, expected 1 to %u", options.n_sequences, kMaxSequences);
   }
-  return ok_status();
+  return check_attention(options, spec);
 }
 
 Result<EnginePlan> plan_engine(const PlanInputs& inputs) {

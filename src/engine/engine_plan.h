@@ -59,6 +59,7 @@ struct PlanRegions {
   RegionId tokenizer_index;
   RegionId kv_tables;
   RegionId kv_cache;
+  RegionId h2o_state;             // of sparse_limits() alone
   std::vector<RegionId> buffers;  // as Decoder::buffer_shapes
   RegionId backend_scratch;
   RegionId sample_logits;
@@ -91,11 +92,15 @@ double predicted_tokens_per_second(const EnginePlan& plan) noexcept;
 KvShape kv_shape(const ModelSpec& spec, const EngineOptions& options);
 KvLimits kv_limits(const EngineOptions& options, std::uint32_t max_context,
                    std::uint32_t rows_per_pass);
+// None where every prompt fits one chunk, whose attention is the plain one.
+std::optional<SparseLimits> sparse_limits(const EngineOptions& options, std::uint32_t max_context);
+H2oShape h2o_shape(const ModelSpec& spec, const EngineOptions& options, std::uint32_t max_context);
 PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
                        std::uint32_t max_context, std::uint32_t rows_per_pass);
 
 // Refuses options that no plan can serve.
-// Fails  kInvalidArgument, naming the option
+// Fails  kInvalidArgument, naming the option; kUnsupported for what cannot be computed, or not of
+//        this model
 Status check_options(const EngineOptions& options, const ModelSpec& spec);
 
 // Plans.

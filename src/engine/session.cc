@@ -64,7 +64,7 @@ Status Engine::Impl::append(SequenceId sequence, std::span<const TokenId> tokens
   }
   if (!status.ok()) {
     const bool can_return = longest_kept(sequence, before) == before;
-    kv->truncate(sequence, can_return ? before : before + static_cast<std::uint32_t>(done));
+    truncate(sequence, can_return ? before : before + static_cast<std::uint32_t>(done));
   }
   count_work(role, done, monotonic_ns() - start);
   return status;
@@ -79,6 +79,11 @@ void Engine::Impl::count_work(RowRole role, std::size_t n_rows, std::uint64_t el
   stats.matmul_ns = stats.operators.product_ns();
   stats.attention_ns = stats.operators[OperatorKind::kAttend].ns;
   stats.other_ns = stats.prompt_ns + stats.generate_ns - stats.matmul_ns - stats.attention_ns;
+}
+
+void Engine::Impl::truncate(SequenceId sequence, std::uint32_t n_slots) noexcept {
+  if (!h2o.empty()) n_slots = h2o[sequence].truncate(n_slots);
+  kv->truncate(sequence, n_slots);
 }
 
 bool Engine::Impl::take_cancel() noexcept {
@@ -165,16 +170,33 @@ Session::Session(Engine::Impl& engine, SequenceId sequence) : engine_(engine), s
 }
 
 Session::~Session() {
+  engine_.truncate(sequence_, 0);
   engine_.kv->free_sequence(sequence_);
+}
+
+// Those that a cancelled call or a truncation took along, or that came without what sparse prefill
+// remembers of them.
+Status Session::compute_lost_rows() {
+  std::uint32_t n_slots = engine_.kv->n_slots(sequence_);
+  if (!engine_.h2o.empty() && engine_.h2o[sequence_].scored_end(0) < n_slots) {
+    n_slots = engine_.h2o[sequence_].scored_end(0);
+    engine_.truncate(sequence_, n_slots);
+  }
+  if (n_slots == tokens_.size()) return ok_status();
+  const auto lost = std::span<const TokenId>(tokens_).subspan(n_slots);
+  return engine_.append(sequence_, lost, RowRole::kPrompt, lost.size(), nullptr);
 }
 
 Status Session::append(std::span<const TokenId> tokens, RowRole role, LogitsSink* sink,
                        PromptProgress* progress) {
+  QSF_RETURN_IF_ERROR(compute_lost_rows());
   Status status = engine_.append(sequence_, tokens, role, tokens.size() - 1, sink, progress);
   // All of them, or none, or those of the passes that a failed call could not take back.
-  const std::size_t n_appended = engine_.kv->n_slots(sequence_) - tokens_.size();
-  const std::span<const TokenId> appended = tokens.first(n_appended);
-  tokens_.insert(tokens_.end(), appended.begin(), appended.end());
+  const std::size_t n_slots = engine_.kv->n_slots(sequence_);
+  if (n_slots > tokens_.size()) {
+    const std::span<const TokenId> appended = tokens.first(n_slots - tokens_.size());
+    tokens_.insert(tokens_.end(), appended.begin(), appended.end());
+  }
   return status;
 }
 
@@ -188,7 +210,7 @@ Status Session::prefill_rows(std::span<const TokenId> tokens, LogitsSink& sink) 
     return out_of_budget("%zu tokens do not fit: the context has %u positions, %zu of them in use",
                          tokens.size(), engine_.max_context, before);
   }
-  Status status = tokens.empty() ? invalid_argument("no tokens to compute") : ok_status();
+  Status status = tokens.empty() ? invalid_argument("no tokens to compute") : compute_lost_rows();
   for (std::size_t done = 0; done < tokens.size() && status.ok();) {
     const std::size_t n = std::min<std::size_t>(engine_.rows_per_pass, tokens.size() - done);
     const std::span<const TokenId> part = tokens.subspan(done, n);
@@ -216,14 +238,17 @@ Status Session::truncate(std::size_t n_tokens) {
         "anew, or take a larger window",
         n_tokens, tokens_.size(), engine_.options.kv_policy.window, longest);
   }
-  engine_.kv->truncate(sequence_, static_cast<std::uint32_t>(n_tokens));
+  const std::uint32_t n_slots = engine_.kv->n_slots(sequence_);
+  engine_.truncate(sequence_, std::min(n_slots, static_cast<std::uint32_t>(n_tokens)));
   tokens_.resize(n_tokens);
   return ok_status();
 }
 
 std::size_t Session::longest_kept(std::size_t n_tokens) const noexcept {
   QSF_DCHECK(n_tokens <= tokens_.size());
-  return engine_.longest_kept(sequence_, static_cast<std::uint32_t>(n_tokens));
+  const std::size_t n = std::min<std::size_t>(n_tokens, engine_.kv->n_slots(sequence_));
+  const std::uint32_t longest = engine_.longest_kept(sequence_, static_cast<std::uint32_t>(n));
+  return longest == n ? n_tokens : longest;  // rows that were lost can be computed again
 }
 
 namespace {

@@ -163,19 +163,22 @@ void NaiveModel::rotate(Row& x, std::uint32_t position, std::uint32_t context) c
 
 // Attention of the newest of the positions that keys and values hold.
 NaiveModel::Row NaiveModel::attend(const Row& q, const std::vector<Row>& keys,
-                                   const std::vector<Row>& values, std::uint32_t window,
-                                   const std::vector<double>& slopes) const {
+                                   const std::vector<Row>& values, std::uint32_t layer,
+                                   const std::vector<double>& slopes, const Sees& sees) const {
   const std::size_t n = keys.size();
+  const std::uint32_t window = spec_.window_of(layer);
   const std::size_t first = window != 0 && n > window ? n - window : 0;
   const double scale =
       spec_.attention_scale != 0.0F ? spec_.attention_scale : 1.0 / std::sqrt(spec_.head_dim);
   Row out(q.size());
   for (std::uint32_t head = 0; head < spec_.n_heads; ++head) {
     const std::size_t at = std::size_t{head} * spec_.head_dim;
-    const std::size_t kv_at = head / (spec_.n_heads / spec_.n_kv_heads) * spec_.head_dim;
+    const std::uint32_t kv_head = head / (spec_.n_heads / spec_.n_kv_heads);
+    const std::size_t kv_at = std::size_t{kv_head} * spec_.head_dim;
     Row exps(n);
     double total = 0;
     for (std::size_t j = first; j < n; ++j) {
+      if (sees != nullptr && j + 1 < n && !sees(layer, kv_head, n - 1, j)) continue;
       double score = 0;
       for (std::uint32_t d = 0; d < spec_.head_dim; ++d) score += q[at + d] * keys[j][kv_at + d];
       score = capped(score * scale, spec_.attention_soft_cap);
@@ -209,7 +212,8 @@ NaiveModel::Row NaiveModel::ffn(std::uint32_t section, const Row& x) const {
 
 std::vector<std::vector<double>> NaiveModel::logits(const std::vector<std::uint32_t>& tokens,
                                                     std::uint32_t context,
-                                                    const std::vector<double>& slopes) const {
+                                                    const std::vector<double>& slopes,
+                                                    const Sees& sees) const {
   using enum TensorKind;
   std::vector<Row> rows;
   for (std::size_t position = 0; position < tokens.size(); ++position) {
@@ -237,7 +241,7 @@ std::vector<std::vector<double>> NaiveModel::logits(const std::vector<std::uint3
       rotate(k, position, context);
       keys.push_back(k);
       values.push_back(product(layer, kAttnV, kAttnVBias, n));
-      Row seen = attend(q, keys, values, spec_.window_of(layer - 1), slopes);
+      Row seen = attend(q, keys, values, layer - 1, slopes, sees);
       const auto behind = [&](const Row& y, TensorKind gain) {
         return weights(layer, gain).empty() ? y : norm(y, weights(layer, gain), {});
       };

@@ -7,6 +7,7 @@
 #define QSF_MODEL_TESTING_NAIVE_MODEL_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -28,11 +29,15 @@ class NaiveModel {
   const ModelSpec& spec() const noexcept { return spec_; }
   // Writes the model with f32 weights in several tiles.
   Status write(const std::string& path) const;
+  // Whether the row at position i of a layer attends to position j < i with the heads of a KV head.
+  using Sees =
+      std::function<bool(std::uint32_t layer, std::uint32_t kv_head, std::size_t i, std::size_t j)>;
   // Returns the logits after every token, [tokens][n_vocab]. `context` is what the model is opened
-  // for; `slopes` has one ALiBi slope a head, or none.
+  // for; `slopes` has one ALiBi slope a head, or none; rows see all that `sees` says, or without it
+  // everything before them.
   std::vector<std::vector<double>> logits(const std::vector<std::uint32_t>& tokens,
-                                          std::uint32_t context,
-                                          const std::vector<double>& slopes) const;
+                                          std::uint32_t context, const std::vector<double>& slopes,
+                                          const Sees& sees = nullptr) const;
 
  private:
   using Row = std::vector<double>;
@@ -44,7 +49,7 @@ class NaiveModel {
   void norm_heads(Row& x, const Weights& gain) const;
   void rotate(Row& x, std::uint32_t position, std::uint32_t context) const;
   Row attend(const Row& q, const std::vector<Row>& keys, const std::vector<Row>& values,
-             std::uint32_t window, const std::vector<double>& slopes) const;
+             std::uint32_t layer, const std::vector<double>& slopes, const Sees& sees) const;
   Row ffn(std::uint32_t section, const Row& x) const;
   Status write_section(QsfWriter& writer, SectionKind kind, std::uint32_t section) const;
 

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: MIT
+//
+// Engines whose prompts attend to chunks and memory sets, on small random models: logits against
+// the definition, layer by layer, and the promise that neither calls nor passes nor threads nor
+// what was cancelled or forgotten show in them.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/engine_impl.h"
+#include "model/testing/naive_model.h"
+#include "ops/operator_observer.h"
+
+namespace qsf {
+namespace {
+
+using testing::HasSubstr;
+using testing_support::NaiveModel;
+
+constexpr H2oOptions kOptions = {.local = 5, .heavy = 6, .chunk = 16, .sinks = 2};
+constexpr std::uint32_t kVocab = 90;
+constexpr std::size_t kTokens = 57;  // three chunks and a part of a strip
+
+ModelSpec small_spec(std::uint32_t n_layers) {
+  ModelSpec s;
+  s.architecture = "llama";
+  s.n_layers = n_layers;
+  s.hidden = 32;
+  s.n_heads = 6;
+  s.n_kv_heads = 2;
+  s.head_dim = 8;
+  s.n_vocab = kVocab;
+  s.max_positions = 96;
+  s.ffn = 44;
+  s.activation = Activation::kSilu;
+  s.gated_ffn = true;
+  s.norm = NormType::kRmsNorm;
+  s.norm_epsilon = 0.01F;
+  s.positions = PositionEncoding::kRope;
+  return s;
+}
+
+using Logits = std::vector<std::vector<float>>;
+
+class Collect final : public LogitsSink {
+ public:
+  explicit Collect(Logits& to) : to_(to), first_(to.size()) {}
+  void consume(std::uint32_t row, std::uint32_t first_token,
+               std::span<const float> logits) noexcept override {
+    if (to_.size() <= first_ + row) to_.resize(first_ + row + 1, std::vector<float>(kVocab));
+    std::copy(logits.begin(), logits.end(), to_[first_ + row].begin() + first_token);
+  }
+
+ private:
+  Logits& to_;
+  std::size_t first_;
+};
+
+class SparsePrefillTest : public testing::Test {
+ protected:
+  void make_model(const ModelSpec& spec) {
+    path_ = testing::TempDir() + "qsf_sparse_prefill_" +
+            testing::UnitTest::GetInstance()->current_test_info()->name() + ".qsf";
+    model_.emplace(spec, 5);
+    ASSERT_TRUE(model_->write(path_).ok());
+    for (std::size_t i = 0; i < kTokens; ++i) {
+      tokens_.push_back(static_cast<TokenId>((i * i * 31 + 7 * i + 3) % kVocab));
+    }
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  EngineOptions options(AttentionKind attention = AttentionKind::kH2o) const {
+    EngineOptions options;
+    options.n_threads = 2;
+    options.max_context = 80;
+    options.k_type = KvType::kF32;
+    options.v_type = KvType::kF32;
+    options.exact = true;
+    options.attention = attention;
+    options.h2o = kOptions;
+    return options;
+  }
+  std::unique_ptr<Engine> open(const EngineOptions& options) const {
+    auto engine = Engine::open(path_, options);
+    EXPECT_TRUE(engine.has_value()) << engine.error().message();
+    return std::move(*engine);
+  }
+  std::span<const TokenId> tokens(std::size_t first, std::size_t last) const {
+    return std::span(tokens_).subspan(first, last - first);
+  }
+  // The logits of every row, in calls of `sizes` in turns.
+  Logits run(const EngineOptions& options, const std::vector<std::size_t>& sizes) const {
+    const auto engine = open(options);
+    const auto session = engine->create_session().value();
+    Logits logits;
+    for (std::size_t done = 0, call = 0; done < kTokens; ++call) {
+      const std::size_t n = std::min(sizes[call % sizes.size()], kTokens - done);
+      prefill(*session, done, done + n, logits);
+      done += n;
+    }
+    return logits;
+  }
+  void prefill(Session& session, std::size_t first, std::size_t last, Logits& logits) const {
+    Collect sink(logits);
+    const Status status = session.prefill_rows(tokens(first, last), sink);
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+
+  std::string path_;
+  std::optional<NaiveModel> model_;
+  std::vector<TokenId> tokens_;
+};
+
+// The logits behind one, two and three layers: hidden states of later chunks are those of attention
+// over the union in every layer, with the memory sets that the engine chose.
+TEST_F(SparsePrefillTest, EveryLayerAttendsToChunkAndMemorySet) {
+  for (const std::uint32_t n_layers : {1U, 2U, 3U}) {
+    tokens_.clear();
+    make_model(small_spec(n_layers));
+    const auto engine = open(options());
+    const auto session = engine->create_session().value();
+    std::map<std::tuple<std::size_t, std::uint32_t, std::uint32_t>, std::vector<std::int32_t>> sets;
+    Logits got;
+    for (std::size_t first = 0; first < kTokens; first += kOptions.chunk) {
+      prefill(*session, first, std::min<std::size_t>(kTokens, first + kOptions.chunk), got);
+      for (std::uint32_t layer = 0; layer < n_layers; ++layer) {
+        for (std::uint32_t head = 0; head < 2; ++head) {
+          const auto members = engine->impl().h2o[0].members(layer, head);
+          sets[{first / kOptions.chunk + 1, layer, head}] = {members.begin(), members.end()};
+        }
+      }
+    }
+    const auto sees = [&](std::uint32_t layer, std::uint32_t head, std::size_t i, std::size_t j) {
+      const std::size_t chunk = i / kOptions.chunk;
+      if (j / kOptions.chunk == chunk) return true;
+      return std::ranges::binary_search(sets[{chunk, layer, head}], static_cast<std::int32_t>(j));
+    };
+    const auto want = model_->logits({tokens_.begin(), tokens_.end()}, 80, {}, sees);
+    ASSERT_EQ(got.size(), want.size());
+    double largest = 0;
+    double worst = 0;
+    for (std::size_t row = 0; row < want.size(); ++row) {
+      for (std::size_t i = 0; i < kVocab; ++i) {
+        largest = std::max(largest, std::fabs(want[row][i]));
+        worst = std::max(worst, std::fabs(static_cast<double>(got[row][i]) - want[row][i]));
+      }
+    }
+    EXPECT_LE(worst, 1e-4 * largest) << n_layers << " layers";
+  }
+}
+
+TEST_F(SparsePrefillTest, CallsPassesAndThreadsDoNotShow) {
+  make_model(small_spec(2));
+  const Logits want = run(options(), {kOptions.chunk});
+  for (const std::uint32_t rows_per_pass : {16U, 32U, 7U, 0U}) {
+    for (const unsigned n_threads : {1U, 2U, 3U}) {
+      EngineOptions changed = options();
+      changed.rows_per_pass = rows_per_pass;
+      changed.n_threads = n_threads;
+      EXPECT_EQ(run(changed, {kTokens}), want) << rows_per_pass << " rows";
+      EXPECT_EQ(run(changed, {1, 20, 3, 11}), want) << rows_per_pass << " rows";
+    }
+  }
+}
+
+TEST_F(SparsePrefillTest, OneChunkIsFullAttentionBitForBit) {
+  make_model(small_spec(2));
+  const Logits sparse = run(options(), {kTokens});
+  const Logits full = run(options(AttentionKind::kStandard), {kTokens});
+  const auto chunk = static_cast<std::ptrdiff_t>(kOptions.chunk);
+  EXPECT_TRUE(std::equal(full.begin(), full.begin() + chunk, sparse.begin()));
+  EXPECT_NE(full.back(), sparse.back());
+  // A context of one chunk needs no state.
+  EngineOptions small = options();
+  small.max_context = kOptions.chunk;
+  EXPECT_TRUE(open(small)->impl().h2o.empty());
+}
+
+TEST_F(SparsePrefillTest, ForgottenRowsAreComputedAgain) {
+  make_model(small_spec(2));
+  const Logits want = run(options(), {kTokens});
+  const auto engine = open(options());
+  const auto session = engine->create_session().value();
+  for (const std::size_t keep : {56U, 50U, 48U, 47U, 20U, 3U, 0U}) {
+    Logits all;
+    prefill(*session, session->length(), kTokens, all);
+    ASSERT_TRUE(session->truncate(keep).ok());
+    ASSERT_EQ(session->length(), keep);
+    Logits rest;
+    prefill(*session, keep, kTokens, rest);
+    EXPECT_TRUE(std::equal(rest.begin(), rest.end(), want.begin() + static_cast<long>(keep)))
+        << "kept " << keep;
+    ASSERT_TRUE(session->truncate(0).ok());
+  }
+}
+
+// Cancels at the n-th attention.
+class Canceller final : public OperatorObserver {
+ public:
+  void pass_began(std::span<const Row>) override {}
+  void operator_ended(Backend&, const OperatorEvent& event) override {
+    if (event.kind == OperatorKind::kAttend && n_left > 0 && --n_left == 0) engine->cancel();
+  }
+  int n_left = 0;
+  Engine* engine = nullptr;
+};
+
+TEST_F(SparsePrefillTest, CancelledCallsLeaveNoTrace) {
+  make_model(small_spec(3));
+  const Logits want = run(options(), {kTokens});
+  Canceller canceller;
+  EngineOptions observed = options();
+  observed.observer = &canceller;
+  observed.rows_per_pass = 10;
+  const auto engine = open(observed);
+  canceller.engine = engine.get();
+  for (const std::size_t before : {0U, 9U, 16U, 30U}) {
+    for (const int n : {1, 2, 4, 8}) {
+      const auto session = engine->create_session().value();
+      Logits got;
+      if (before > 0) prefill(*session, 0, before, got);
+      canceller.n_left = n;
+      Logits ignored;
+      Collect sink(ignored);
+      EXPECT_EQ(session->prefill_rows(tokens(before, kTokens), sink).code(),
+                StatusCode::kCancelled);
+      EXPECT_EQ(session->length(), before);
+      prefill(*session, before, kTokens, got);
+      EXPECT_EQ(got, want) << before << " rows before, cancelled at attention " << n;
+    }
+  }
+}
+
+TEST_F(SparsePrefillTest, GeneratedRowsAreFollowedByAnotherTurn) {
+  make_model(small_spec(2));
+  const auto engine = open(options());
+  const auto session = engine->create_session().value();
+  Logits got;
+  prefill(*session, 0, 20, got);
+  for (std::size_t i = 20; i < 36; ++i) {
+    Collect sink(got);
+    ASSERT_TRUE(session->step(tokens_[i], &sink).ok());
+  }
+  EXPECT_EQ(engine->impl().h2o[0].chunk_index(), 2U);
+  EXPECT_EQ(engine->impl().h2o[0].scored_end(0), 36U);
+  prefill(*session, 36, kTokens, got);
+  EXPECT_EQ(engine->impl().h2o[0].chunk_index(), 3U);
+  for (const float logit : got.back()) EXPECT_TRUE(std::isfinite(logit));
+}
+
+TEST_F(SparsePrefillTest, RefusesByName) {
+  make_model(small_spec(1));
+  const auto refusal = [&](const std::function<void(EngineOptions&)>& change) {
+    EngineOptions changed = options();
+    change(changed);
+    const auto engine = Engine::open(path_, changed);
+    return engine.has_value() ? std::string("opened") : engine.error().message();
+  };
+  const std::string sizes = refusal([](EngineOptions& o) { o.h2o.heavy = 11; });
+  EXPECT_THAT(sizes, HasSubstr("5"));
+  EXPECT_THAT(sizes, HasSubstr("11"));
+  EXPECT_THAT(sizes, HasSubstr("16"));
+  EXPECT_THAT(refusal([](EngineOptions& o) { o.h2o.sinks = 7; }), HasSubstr("sinks"));
+  EXPECT_THAT(refusal([](EngineOptions& o) { o.attention = AttentionKind::kChunked; }),
+              HasSubstr("chunked"));
+  EXPECT_EQ(refusal([](EngineOptions& o) { o.h2o = {.local = 0, .heavy = 0}; }), "opened");
+}
+
+TEST_F(SparsePrefillTest, RefusesModelsWithWindows) {
+  ModelSpec spec = small_spec(2);
+  spec.architecture = "mistral";
+  spec.sliding_window = {0, 40};
+  make_model(spec);
+  const auto engine = Engine::open(path_, options());
+  ASSERT_FALSE(engine.has_value());
+  EXPECT_EQ(engine.error().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(engine.error().message(), HasSubstr("layer 1 of this model sees the last 40 of 80"));
+}
+
+}  // namespace
+}  // namespace qsf
