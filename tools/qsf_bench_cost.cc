@@ -23,8 +23,9 @@ std::string type_text(qsf::BlockFormat format) {
 
 }  // namespace
 
-ModelCost::ModelCost(const qsf::QsfReader& reader, qsf::KvType k_type, qsf::KvType v_type)
-    : spec_(reader.spec()), k_type_(k_type), v_type_(v_type) {
+ModelCost::ModelCost(const qsf::QsfReader& reader, qsf::KvType k_type, qsf::KvType v_type,
+                     const std::optional<qsf::H2oOptions>& h2o)
+    : spec_(reader.spec()), k_type_(k_type), v_type_(v_type), h2o_(h2o) {
   std::map<std::string, std::uint64_t> weights_by_type;
   std::uint64_t n_floats = 0;
   for (const qsf::SectionDirectory& section : reader.directories()) {
@@ -48,7 +49,11 @@ ModelCost::ModelCost(const qsf::QsfReader& reader, qsf::KvType k_type, qsf::KvTy
   float_weights_ = 2 * n_floats > layer_weights_ + head_weights_;
 }
 
-std::uint64_t ModelCost::visible(std::uint64_t position) const noexcept {
+std::uint64_t ModelCost::visible(std::uint64_t position, bool generated) const noexcept {
+  if (h2o_ && !generated && position >= h2o_->chunk) {
+    const std::uint64_t seen = position % h2o_->chunk + 1 + qsf::h2o_memory_size(*h2o_);
+    return spec_.n_layers * seen;
+  }
   std::uint64_t sum = 0;
   for (std::uint32_t layer = 0; layer < spec_.n_layers; ++layer) {
     const std::uint64_t window = spec_.window_of(layer);
@@ -60,12 +65,13 @@ std::uint64_t ModelCost::visible(std::uint64_t position) const noexcept {
 std::uint64_t ModelCost::kv_bytes(std::uint64_t position) const noexcept {
   const std::uint64_t of_page =
       qsf::kv_block_bytes(k_type_, spec_.head_dim) + qsf::kv_block_bytes(v_type_, spec_.head_dim);
-  return visible(position) * spec_.n_kv_heads * of_page / qsf::kKvPageSlots;
+  return visible(position, true) * spec_.n_kv_heads * of_page / qsf::kKvPageSlots;
 }
 
-std::uint64_t ModelCost::operations(std::uint64_t position, bool with_logits) const noexcept {
+std::uint64_t ModelCost::operations(std::uint64_t position, bool with_logits,
+                                    bool generated) const noexcept {
   const std::uint64_t products = layer_weights_ + (with_logits ? head_weights_ : 0);
-  return 2 * products + 4 * visible(position) * spec_.q_dim();
+  return 2 * products + 4 * visible(position, generated) * spec_.q_dim();
 }
 
 }  // namespace qsf_tools

@@ -6,9 +6,11 @@
 #define QSF_TOOLS_QSF_BENCH_COST_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
+#include "engine/engine.h"
 #include "format/qsf_reader.h"
 #include "quant/kv_type.h"
 
@@ -16,8 +18,9 @@ namespace qsf_tools {
 
 class ModelCost {
  public:
-  // With keys of k_type and values of v_type.
-  ModelCost(const qsf::QsfReader& reader, qsf::KvType k_type, qsf::KvType v_type);
+  // With keys of k_type and values of v_type; `h2o` of sparse prefill, or none.
+  ModelCost(const qsf::QsfReader& reader, qsf::KvType k_type, qsf::KvType v_type,
+            const std::optional<qsf::H2oOptions>& h2o);
 
   // Bytes of weights that a pass reads once, whatever the number of its rows: every matrix of the
   // layers and the output head, as they lie in memory. Of the embedding it reads single rows, which
@@ -26,8 +29,9 @@ class ModelCost {
   // Bytes of keys and values that a row at `position` reads.
   std::uint64_t kv_bytes(std::uint64_t position) const noexcept;
   // Multiplications and additions of a row at `position`: products with weights, scores and sums of
-  // attention; of the output head where logits are wanted.
-  std::uint64_t operations(std::uint64_t position, bool with_logits) const noexcept;
+  // attention, which a generated row pays to all positions; of the output head where logits are
+  // wanted.
+  std::uint64_t operations(std::uint64_t position, bool with_logits, bool generated) const noexcept;
   // Whether the largest part of the weights is stored as floats.
   bool float_weights() const noexcept { return float_weights_; }
   // "4bit" of most layers' weights and "8bit" of the head.
@@ -36,11 +40,12 @@ class ModelCost {
 
  private:
   // Positions that a row at `position` sees, summed over the layers.
-  std::uint64_t visible(std::uint64_t position) const noexcept;
+  std::uint64_t visible(std::uint64_t position, bool generated) const noexcept;
 
   qsf::ModelSpec spec_;
   qsf::KvType k_type_;
   qsf::KvType v_type_;
+  std::optional<qsf::H2oOptions> h2o_;
   std::uint64_t weight_bytes_ = 0;
   std::uint64_t layer_weights_ = 0;
   std::uint64_t head_weights_ = 0;

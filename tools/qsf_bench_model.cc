@@ -37,6 +37,18 @@ std::vector<double> BenchResult::tokens_per_second() const {
   return rates;
 }
 
+namespace {
+
+qsf::H2oOptions h2o_options(const qsf_h2o_options& from) {
+  return {.local = static_cast<std::uint32_t>(from.local),
+          .heavy = static_cast<std::uint32_t>(from.heavy),
+          .chunk = static_cast<std::uint32_t>(from.chunk),
+          .sinks = static_cast<std::uint32_t>(from.sinks),
+          .ranking = from.ranking == QSF_H2O_SUM ? qsf::H2oRanking::kSum : qsf::H2oRanking::kMean};
+}
+
+}  // namespace
+
 BenchModel::BenchModel(std::unique_ptr<qsf::Engine> engine, ModelCost cost) noexcept
     : engine_(std::move(engine)), cost_(std::move(cost)) {}
 
@@ -50,6 +62,12 @@ qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options,
     if (qsf::kv_type_name(type) == options.kv_types.values()) settings.v_type = type;
   }
   settings.exact = options.exact;
+  std::optional<qsf::H2oOptions> h2o;
+  if (options.attention.is_h2o()) {
+    h2o = h2o_options(options.attention.h2o());
+    settings.attention = qsf::AttentionKind::kH2o;
+    settings.h2o = *h2o;
+  }
   settings.pin = options.pin;
   settings.ram_budget_bytes = ram_budget_bytes;
   settings.read_path = options.read_path;
@@ -67,7 +85,7 @@ qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options,
   settings.log.write = print_warning;
   QSF_ASSIGN_OR_RETURN(std::unique_ptr<qsf::Engine> engine,
                        qsf::Engine::open(options.model, settings));
-  BenchModel model(std::move(engine), ModelCost(reader, settings.k_type, settings.v_type));
+  BenchModel model(std::move(engine), ModelCost(reader, settings.k_type, settings.v_type, h2o));
   QSF_ASSIGN_OR_RETURN(model.session_, model.engine_->create_session());
   const std::uint32_t n_vocab = model.engine_->spec().n_vocab;
   qsf::Rng rng(1);
@@ -117,7 +135,7 @@ void BenchModel::add_cost(BenchResult& result) const {
   for (std::uint32_t i = 0; i < result.test.n_tokens; ++i) {
     const std::uint64_t position = std::uint64_t{result.test.depth} + i;
     const bool with_logits = result.test.generate || i + 1 == result.test.n_tokens;
-    result.operations += cost_.operations(position, with_logits);
+    result.operations += cost_.operations(position, with_logits, result.test.generate);
     if (result.test.generate) {
       result.bytes_read += cost_.weight_bytes() + cost_.kv_bytes(position);
     }

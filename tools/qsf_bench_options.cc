@@ -139,6 +139,9 @@ std::string check(const Lists& lists, BenchOptions& options) {
   if (options.prompts.empty() && options.generate.empty()) {
     return "-p and -n are both 0: nothing to measure";
   }
+  if (const std::string problem = check_attention(options.attention); !problem.empty()) {
+    return problem;
+  }
   return choose_peer(options);
 }
 
@@ -175,6 +178,7 @@ std::optional<int> parse_bench_options(int argc, const char* const* argv, BenchO
       ->check(integer_in(1, 1000))
       ->capture_default_str();
   add_kv_type_options(app, options.kv_types);
+  add_attention_options(app, options.attention);
   app.add_flag("--exact", options.exact,
                "Multiply weights of few bits with 32-bit floats, not with activations of 8 bits");
   app.add_flag("--pin", options.pin, "Bind each thread to a physical core of its own");

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "attention_option.h"
 #include "io/read_device.h"
 #include "kv_type_choice.h"
 
@@ -27,6 +28,7 @@ struct BenchOptions {
   unsigned n_threads = 0;               // 0: as the engine chooses
   unsigned repetitions = 5;
   KvTypeChoice kv_types;
+  AttentionChoice attention;
   bool exact = false;     // products of coded weights take rows of f32
   bool pin = false;       // a physical core for each thread
   bool no_probe = false;  // do not measure the machine's limits

@@ -66,6 +66,7 @@ qsf_code open_engine(const RunOptions& options, const std::string& model, Engine
   qsf_config_set_rows_per_pass(config.get(), options.rows_per_pass);
   qsf_config_set_preload(config.get(), 0);
   set_kv_types(config.get(), options.kv_types);
+  set_attention(config.get(), options.attention);
   qsf_config_set_kv_spill(config.get(), options.kv_spill.c_str());
   qsf_config_set_exact(config.get(), options.exact ? 1 : 0);
   qsf_config_set_pin(config.get(), options.pin ? 1 : 0);

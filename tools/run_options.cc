@@ -139,6 +139,7 @@ void add_engine_options(CLI::App& app, RunOptions& options, Unfinished& unfinish
       ->type_name("N")
       ->check(integer_in(1, kMaxInt));
   add_kv_type_options(app, options.kv_types);
+  add_attention_options(app, options.attention);
   app.add_option(
          "--kv-spill", options.kv_spill,
          "Keep keys and values in FILE, which must not exist and is gone afterwards; memory "
@@ -278,6 +279,9 @@ std::optional<int> parse_run_options(int argc, const char* const* argv, RunOptio
     if (text.empty()) return refuse("--stop: empty, expected a text to stop at");
   }
   if (const std::string message = check_combination(options, unfinished); !message.empty()) {
+    return refuse(message);
+  }
+  if (const std::string message = check_attention(options.attention); !message.empty()) {
     return refuse(message);
   }
   options.read_path = read_path_of(unfinished.read_path);

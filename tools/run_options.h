@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "attention_option.h"
 #include "kv_type_choice.h"
 #include "qsf/qsf.h"
 
@@ -37,6 +38,7 @@ struct RunOptions {
   int rows_per_pass = 0;  // 0: automatic
   qsf_read_path read_path = QSF_READ_AUTO;
   KvTypeChoice kv_types;
+  AttentionChoice attention;
   std::string kv_spill;  // empty: keys and values stay in memory
   bool exact = false;
   bool pin = false;
