@@ -240,6 +240,14 @@ void KvCache::truncate(SequenceId sequence, std::uint32_t n_slots) {
   if (n_pages <= n_sink_pages_) first_recent_[sequence] = n_sink_pages_;
 }
 
+void KvCache::evict(SequenceId sequence, std::uint32_t n_pages) {
+  QSF_CHECK(n_pages == 0 || (limits_.recent_slots != 0 &&
+                             std::uint64_t{n_sink_pages_} + n_pages < n_held_pages(sequence)));
+  for (std::uint32_t i = 0; i < n_pages; ++i) {
+    drop_page(page_table_[entry_of(sequence, first_recent_[sequence]++)]);
+  }
+}
+
 Result<SequenceId> KvCache::fork(SequenceId sequence) {
   QSF_CHECK(exists(sequence));
   QSF_ASSIGN_OR_RETURN(const SequenceId child, create_sequence());

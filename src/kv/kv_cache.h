@@ -165,6 +165,10 @@ class KvCache {
   // Requires  n_slots <= n_slots(sequence); n_slots is 0 or the slot before it is held
   void truncate(SequenceId sequence, std::uint32_t n_slots);
 
+  // Takes from a sequence the first n_pages pages behind its sinks', as growing does.
+  // Requires  recent slots are bound, and a page behind the sinks' is left
+  void evict(SequenceId sequence, std::uint32_t n_pages);
+
   // Starts a sequence with the same slots. All pages are shared; whichever of the two appends first
   // to a partly filled shared page gets a PageCopy from append. Fails  kOutOfBudget when
   // max_sequences exist

@@ -505,6 +505,28 @@ TEST(KvRingTest, IsCutToHeldSlotsAloneOrIntoTheSinks) {
   EXPECT_DEATH(static_cast<void>(cache->append(sequence, 100)), "check failed");
 }
 
+TEST(KvRingTest, EvictTakesTheOldestPagesBehindTheSinks) {
+  Cache cache(
+      {.n_pages = 9, .max_sequences = 1, .max_slots = 2000, .recent_slots = 300, .sinks = 4});
+  const SequenceId sequence = cache->create_sequence().value();
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(cache->append(sequence, 100).has_value());
+  const std::uint32_t n_held = cache->n_held_pages(sequence);
+  const std::uint32_t n_free = cache->n_free_pages();
+  const HeldPage third = cache->held_page(sequence, 3);
+  cache->evict(sequence, 2);
+  EXPECT_EQ(cache->n_held_pages(sequence), n_held - 2);
+  EXPECT_EQ(cache->n_free_pages(), n_free + 2);
+  EXPECT_EQ(cache->held_page(sequence, 0).first_slot, 0U);
+  EXPECT_EQ(cache->held_page(sequence, 1).page, third.page);
+  EXPECT_EQ(cache->held_page(sequence, 1).first_slot, third.first_slot);
+  EXPECT_FALSE(cache->holds(sequence, third.first_slot - 1, 1000));
+  EXPECT_TRUE(cache->holds(sequence, third.first_slot, 1000));
+  // It grows to as many pages as before, and no slot of those that were taken comes back.
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(cache->append(sequence, 100).has_value());
+  EXPECT_TRUE(cache->holds(sequence, 1700, 2000));
+  EXPECT_EQ(cache->position(sequence, 0, 0, 1999), 1999);
+}
+
 TEST(KvRingTest, WithoutAnythingToTakeItIsNoRing) {
   for (const std::uint32_t recent : {300U, 5000U, UINT32_MAX}) {
     const KvLimits limits = {.n_pages = 5,
