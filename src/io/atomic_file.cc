@@ -115,12 +115,24 @@ Status AtomicFile::resize(std::uint64_t bytes) {
   return result < 0 ? write_failed(path_, "setting the length", -result) : ok_status();
 }
 
-Status AtomicFile::commit() {
-  QSF_CHECK(handle_ >= 0);
+int AtomicFile::sync() noexcept {
   int result;
   do {
     result = ops_->sync(handle_);
   } while (result == -EINTR);
+  return result;
+}
+
+Status AtomicFile::drop_cached() {
+  const int result = sync();
+  if (result < 0) return write_failed(path_, "writing to the disk", -result);
+  ops_->advise(handle_, 0, 0, FileAdvice::kDontNeed);
+  return ok_status();
+}
+
+Status AtomicFile::commit() {
+  QSF_CHECK(handle_ >= 0);
+  int result = sync();
   if (result == 0) {
     result = ops_->close(std::exchange(handle_, -1));
     if (result == -EINTR) result = 0;  // Linux has closed the handle all the same

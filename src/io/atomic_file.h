@@ -46,6 +46,10 @@ class AtomicFile {
   // Sets the length, cutting or appending zeros.
   Status resize(std::uint64_t bytes);
 
+  // Brings what was written to the disk and forgets what the page cache holds of it, where a budget
+  // would count it. Fails  kIo
+  Status drop_cached();
+
   // Makes the bytes durable, gives them their name and makes that durable. May be called once.
   // Guarantees  on failure the target is what it was, except when only the last step fails: then
   // the
@@ -55,6 +59,7 @@ class AtomicFile {
  private:
   AtomicFile(FileOps& ops, std::string path, std::string temporary_path, int handle) noexcept;
   void abandon() noexcept;
+  int sync() noexcept;  // 0, or a negative errno
 
   FileOps* ops_;
   std::string path_;

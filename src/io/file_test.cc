@@ -147,6 +147,19 @@ TEST_F(FileTest, CommitReplacesAndAbandonLeavesTheOld) {
   EXPECT_EQ(names().size(), 1U);
 }
 
+TEST_F(FileTest, DropCachedSyncsAndTheFileGoesOn) {
+  const auto bytes = random_bytes(100);
+  FaultyFileOps ops({.sync_errno = ENOSPC});
+  AtomicFile file = AtomicFile::create(path("a"), ops).value();
+  ASSERT_TRUE(file.write_at(0, ByteSpan(bytes).first(60)).ok());
+  EXPECT_THAT(file.drop_cached().message(), HasSubstr("disk is full"));
+  ops.plan = {.interrupt_every = 2};
+  ASSERT_TRUE(file.drop_cached().ok());
+  ASSERT_TRUE(file.write_at(60, ByteSpan(bytes).subspan(60)).ok());
+  ASSERT_TRUE(file.commit().ok());
+  EXPECT_EQ(read_back(path("a")), bytes);
+}
+
 TEST_F(FileTest, ContinuesShortAndInterruptedWrites) {
   const auto bytes = random_bytes(5000);
   FaultyFileOps ops({.max_transfer_bytes = 11, .interrupt_every = 2});
