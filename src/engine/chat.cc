@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/utf8_text.h"
+#include "engine/chat_file.h"
 #include "tokenizer/stream_decoder.h"
 
 namespace qsf {
@@ -205,6 +206,38 @@ Result<ChatResult> Chat::answer(const GenerateOptions& options) {
   text.resize(std::min(text.size(), delivery.n_bytes));
   transcript_.record(std::move(fitted.prompt), text, answer_tokens, whole);
   return result;
+}
+
+Status Chat::save(const std::string& path) {
+  if (turns_.empty()) {
+    return invalid_argument("%s: the chat has no answer yet; there is nothing to save",
+                            path.c_str());
+  }
+  return session_->save(path, encode_chat({.now_seconds = format_.now_seconds(),
+                                           .system = system_,
+                                           .turns = turns_,
+                                           .transcript = transcript_}));
+}
+
+Status Chat::load(const std::string& path) {
+  if (!turns_.empty()) {
+    return invalid_argument("%s: the chat has %zu messages; load into a new one", path.c_str(),
+                            n_messages());
+  }
+  // Rows of a message that got no answer.
+  QSF_RETURN_IF_ERROR(session_->truncate(0));
+  std::vector<std::byte> bytes;
+  QSF_RETURN_IF_ERROR(session_->load(path, &bytes));
+  Result<ChatRecord> record = decode_chat(bytes, engine_.spec().n_vocab);
+  if (!record.has_value()) {
+    QSF_RETURN_IF_ERROR(session_->truncate(0));
+    return std::move(record).error().with_context(path);
+  }
+  format_.set_now_seconds(record->now_seconds);
+  system_ = std::move(record->system);
+  turns_ = std::move(record->turns);
+  transcript_ = std::move(record->transcript);
+  return ok_status();
 }
 
 void Chat::clear() noexcept {

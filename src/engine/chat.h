@@ -62,6 +62,16 @@ class Chat {
   //             options out of range; as the template does
   Result<ChatResult> send(std::string_view text, const GenerateOptions& options);
 
+  // Writes the conversation with its session to a file (docs/session-files.md), whole or not at
+  // all. Fails  kInvalidArgument before the first answer; as Session::save
+  Status save(const std::string& path);
+  // Reads such a file into a chat without turns; its system message becomes the file's, and so does
+  // the date that templates may ask for. The next turn goes on from the rows of the file as far as
+  // the template writes the conversation as it was.
+  // Guarantees  on failure the chat is as before
+  // Fails       kInvalidArgument when there are turns; as Session::load
+  Status load(const std::string& path);
+
   // Forgets everything but the system message.
   void clear() noexcept;
   // Replaces the system message; empty: none. The conversation goes on.

@@ -53,6 +53,9 @@ class ChatFormat {
 
   // "model", "custom" or the name of a builtin template.
   std::string_view name() const noexcept { return name_; }
+  // The date that the template may ask for.
+  std::int64_t now_seconds() const noexcept { return now_seconds_; }
+  void set_now_seconds(std::int64_t now_seconds) noexcept { now_seconds_ = now_seconds; }
   // True when the template has no place for a system message: it then opens the first user message.
   bool merges_system() const noexcept { return merges_system_; }
   // What ends an answer beside the model's own tokens: how the template closes it. A template

@@ -15,7 +15,10 @@
 #include <filesystem>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "engine/chat_file.h"
 
 namespace qsf {
 namespace {
@@ -540,6 +543,85 @@ TEST(ChatBundledTest, BeginningOfTextComesOnce) {
   EXPECT_EQ(chat->format().name(), "plain");
   EXPECT_TRUE(chat->format().end_tokens().empty());
   EXPECT_TRUE(chat->format().end_texts().empty());
+}
+
+// In the file of a session a chat goes on row by row as it would have without.
+TEST_F(ChatTest, GoesOnFromAFile) {
+  open(512);
+  const std::string file = (folder_ / "chat.session").string();
+  std::vector<TokenId> expected;
+  ChatResult third;
+  {
+    const auto chat = start();
+    EXPECT_EQ(chat->save(file).code(), StatusCode::kInvalidArgument);
+    say(*chat, "One", answer_of(6));
+    say(*chat, "Two", answer_of(9));
+    const Status saved = chat->save(file);
+    ASSERT_TRUE(saved.ok()) << saved.message();
+    EXPECT_EQ(chat->load(file).code(), StatusCode::kInvalidArgument);
+    third = say(*chat, "Three", answer_of(7));
+    expected = tokens_of(*chat);
+  }
+  const auto chat = start("Another.");
+  ASSERT_TRUE(chat->load(file).ok());
+  ASSERT_EQ(chat->n_messages(), 5U);
+  EXPECT_EQ(chat->message(0).content, kSystem);
+  EXPECT_EQ(chat->message(3).content, "Two");
+  const ChatResult result = say(*chat, "Three", answer_of(7));
+  EXPECT_EQ(result.reused_tokens, third.reused_tokens);
+  EXPECT_EQ(result.generated.prompt_tokens, third.generated.prompt_tokens);
+  EXPECT_EQ(tokens_of(*chat), expected);
+}
+
+TEST_F(ChatTest, AFileOfATextIsNoChat) {
+  open(512);
+  const std::string file = (folder_ / "text.session").string();
+  {
+    const auto session = engine_->create_session().value();
+    ASSERT_TRUE(session->prefill(std::vector<TokenId>{1, 2, 3}, nullptr).ok());
+    ASSERT_TRUE(session->save(file).ok());
+  }
+  const auto chat = start();
+  const Status status = chat->load(file);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), testing::HasSubstr("no conversation"));
+  EXPECT_EQ(chat->n_messages(), 1U);
+  say(*chat, "One", answer_of(6));
+  EXPECT_EQ(chat->n_messages(), 3U);
+}
+
+// Every prefix of a record and every byte of it changed: refused, or a record of its own.
+TEST(ChatFileTest, AnyBytesAreARecordOrRefused) {
+  ChatRecord record;
+  record.now_seconds = 5;
+  record.system = "Be brief.";
+  record.turns = {{"One", "Two"}, {"Thr\u00e9e", "Four"}};
+  ChatTranscript::Prompt prompt;
+  prompt.text.append("system", true);
+  prompt.text.append("One", false);
+  prompt.tokens = {1, 2, 3};
+  record.transcript.record(std::move(prompt), "Two", std::vector<TokenId>{4, 5}, true);
+  const std::vector<std::byte> bytes = encode_chat(record);
+  const Result<ChatRecord> same = decode_chat(bytes, 6);
+  ASSERT_TRUE(same.has_value()) << same.error().message();
+  EXPECT_EQ(encode_chat(*same), bytes);
+  EXPECT_EQ(same->turns[1].user, "Thr\u00e9e");
+  EXPECT_FALSE(decode_chat(bytes, 5).has_value());
+  for (std::size_t n = 0; n < bytes.size(); ++n) {
+    EXPECT_FALSE(decode_chat(ByteSpan(bytes).first(n), 6).has_value()) << n;
+  }
+  std::size_t n_refused = 0;
+  for (std::size_t at = 0; at < bytes.size(); ++at) {
+    std::vector<std::byte> changed = bytes;
+    changed[at] = std::byte{0xFF};
+    const Result<ChatRecord> read = decode_chat(changed, 6);
+    if (read.has_value()) {
+      EXPECT_EQ(encode_chat(*read), changed) << at;
+    } else {
+      ++n_refused;
+    }
+  }
+  EXPECT_GT(n_refused, bytes.size() / 2);
 }
 
 }  // namespace

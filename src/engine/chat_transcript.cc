@@ -39,4 +39,45 @@ void ChatTranscript::clear() noexcept {
   marks_.clear();
 }
 
+void ChatTranscript::write(ByteWriter& to) const {
+  const auto write_count = [&to](std::size_t n) { to.write(static_cast<std::uint32_t>(n)); };
+  write_count(text_.text.size());
+  to.write_text(text_.text);
+  to.write_text(text_.trust);
+  write_count(tokens_.size());
+  to.write_bytes(std::as_bytes(std::span(tokens_)));
+  write_count(marks_.size());
+  for (const Mark& mark : marks_) {
+    write_count(mark.n_bytes);
+    write_count(mark.n_tokens);
+  }
+}
+
+Result<ChatTranscript> ChatTranscript::read(ByteReader& from, std::uint32_t n_vocab) {
+  ChatTranscript transcript;
+  const auto n_bytes = from.read<std::uint32_t>();
+  transcript.text_.text = from.read_text(n_bytes);
+  transcript.text_.trust = from.read_text(n_bytes);
+  const bool is_trust =
+      transcript.text_.trust.find_first_not_of(std::string_view("\0\1", 2)) == std::string::npos;
+  const ByteSpan tokens = from.read_bytes(std::uint64_t{4} * from.read<std::uint32_t>());
+  bool is_whole = from.ok() && is_trust;
+  for (std::size_t at = 0; at < tokens.size(); at += 4) {
+    transcript.tokens_.push_back(load_le<TokenId>(tokens, at));
+    is_whole = is_whole && transcript.tokens_.back() < n_vocab;
+  }
+  const auto n_marks = from.read<std::uint32_t>();
+  Mark last = {0, 0};
+  for (std::uint32_t i = 0; i < n_marks && is_whole; ++i) {
+    const Mark mark = {from.read<std::uint32_t>(), from.read<std::uint32_t>()};
+    is_whole = from.ok() && mark.n_bytes >= last.n_bytes && mark.n_tokens >= last.n_tokens &&
+               mark.n_bytes <= transcript.text_.text.size() &&
+               mark.n_tokens <= transcript.tokens_.size();
+    transcript.marks_.push_back(mark);
+    last = mark;
+  }
+  if (is_whole && from.ok()) return transcript;
+  return corrupt("section chat: no whole transcript; the file is damaged: compute the text anew");
+}
+
 }  // namespace qsf

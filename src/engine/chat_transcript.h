@@ -11,10 +11,13 @@
 #ifndef QSF_ENGINE_CHAT_TRANSCRIPT_H_
 #define QSF_ENGINE_CHAT_TRANSCRIPT_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/result.h"
 #include "engine/chat_format.h"
 #include "tokenizer/tokenizer.h"
@@ -41,6 +44,11 @@ class ChatTranscript {
               bool whole);
 
   void clear() noexcept;
+
+  // What a file keeps of it (chat_file.h).
+  void write(ByteWriter& to) const;
+  // Fails  kCorrupt for marks beyond text or tokens, or tokens of n_vocab and above
+  static Result<ChatTranscript> read(ByteReader& from, std::uint32_t n_vocab);
 
  private:
   // A place where text and tokens are both cut: the beginning or the end of an answer.

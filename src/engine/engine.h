@@ -111,8 +111,9 @@ struct GenerateResult {
   StopReason reason = StopReason::kTokenLimit;
   std::uint32_t prompt_tokens = 0;
   std::uint32_t generated_tokens = 0;
-  // The last generated token where the session holds no row of it: the token counts as generated
-  // and its text was delivered, but nothing came after it. kNoToken when every one has its row.
+  // The last generated token where the session holds no row of it yet: the token counts as
+  // generated and its text was delivered, but nothing came after it. What the session appends next
+  // computes its row first. kNoToken when every one has its row.
   TokenId rowless_token = kNoToken;
   std::uint64_t prompt_ns = 0;
   std::uint64_t first_token_ns = 0;
@@ -178,6 +179,7 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
+  // Tokens that have rows; GenerateResult::rowless_token comes to them with what is appended next.
   std::size_t length() const noexcept { return tokens_.size(); }
   std::span<const TokenId> tokens() const noexcept { return tokens_; }
 
@@ -191,18 +193,36 @@ class Session {
   Status prefill_rows(std::span<const TokenId> tokens, LogitsSink& sink);
   // Appends one generated row. Allocates nothing.
   Status step(TokenId token, LogitsSink* sink);
-  // Forgets the tokens from n_tokens on. Under AttentionKind::kH2o what some of those before them
-  // attended to may go as well: they are then computed again as prompt rows, before the next row is
-  // appended.
-  // Fails  kInvalidArgument when there are fewer, or as longest_kept() tells
+  // Forgets the tokens from n_tokens on, and one without a row. Under AttentionKind::kH2o what some
+  // of those before them attended to may go as well: they are then computed again as prompt rows,
+  // before the next row is appended. Fails  kInvalidArgument when there are fewer, or as
+  // longest_kept() tells
   Status truncate(std::size_t n_tokens);
   // The most tokens that truncate() can keep, `n_tokens` at most: fewer, and perhaps none, where
   // positions were evicted that the next row would see.
   // Requires  n_tokens <= length()
   std::size_t longest_kept(std::size_t n_tokens) const noexcept;
 
-  // Encodes nothing: completes after `prompt`, which is appended as prompt rows.
+  // Encodes nothing: completes after `prompt`, which is appended as prompt rows. Without a prompt
+  // it goes on where the session is: after the token that has no row yet, else after the last one,
+  // whose row is computed again, as a prompt's.
   Result<GenerateResult> generate(std::span<const TokenId> prompt, const GenerateOptions& options);
+
+  // Writes tokens, keys and values to a file (docs/session-files.md), whole or not at all, and the
+  // bytes of a conversation with them. The same text of the same model and options is the same
+  // file, wherever keys and values are.
+  // Fails  kInvalidArgument without a token; kUnsupported under AttentionKind::kH2o, whose memory
+  //        sets no file keeps; kIo, kCancelled
+  Status save(const std::string& path, ByteSpan chat = {});
+  // Reads such a file into this session, which is empty. What is appended then has the bits that it
+  // has in the session that was saved. With `chat` the bytes of its conversation go there.
+  // Guarantees  on failure the session is empty
+  // Fails       kNotFound, kIo, kCorrupt, kUnsupported from the file, or as save();
+  // kInvalidArgument when the
+  //             session is not empty, the file came from another model, types of keys or values,
+  //             policy or rotation, or holds no conversation for `chat`; kOutOfBudget when it is
+  //             longer than the context; kCancelled
+  Status load(const std::string& path, std::vector<std::byte>* chat = nullptr);
 
  private:
   friend class Engine;
@@ -210,10 +230,14 @@ class Session {
   Status append(std::span<const TokenId> tokens, RowRole role, LogitsSink* sink,
                 PromptProgress* progress = nullptr);
   Status compute_lost_rows();
+  Status begin(std::span<const TokenId> prompt, LogitsSink* sink, PromptProgress* progress);
+  Status check_room(std::size_t n_tokens) const;
+  Status compute_rowless(LogitsSink* sink);
 
   Engine::Impl& engine_;
   SequenceId sequence_;
-  std::vector<TokenId> tokens_;  // reserved to the context at creation
+  std::vector<TokenId> tokens_;       // reserved to the context at creation
+  TokenId rowless_token_ = kNoToken;  // follows those, and has no row yet
 };
 
 }  // namespace qsf

@@ -187,8 +187,30 @@ Status Session::compute_lost_rows() {
   return engine_.append(sequence_, lost, RowRole::kPrompt, lost.size(), nullptr);
 }
 
+Status Session::check_room(std::size_t n_tokens) const {
+  const std::size_t n_used = tokens_.size() + (rowless_token_ == kNoToken ? 0 : 1);
+  if (n_used <= engine_.max_context && n_tokens <= engine_.max_context - n_used) return ok_status();
+  return out_of_budget("%zu tokens do not fit: the context has %u positions, %zu of them in use",
+                       n_tokens, engine_.max_context, n_used);
+}
+
+Status Session::compute_rowless(LogitsSink* sink) {
+  if (rowless_token_ == kNoToken) return ok_status();
+  QSF_RETURN_IF_ERROR(compute_lost_rows());
+  const TokenId token = rowless_token_;
+  QSF_RETURN_IF_ERROR(
+      engine_.append(sequence_, {&token, 1}, RowRole::kGenerated, sink == nullptr ? 1 : 0, sink));
+  tokens_.push_back(token);
+  rowless_token_ = kNoToken;
+  return ok_status();
+}
+
 Status Session::append(std::span<const TokenId> tokens, RowRole role, LogitsSink* sink,
                        PromptProgress* progress) {
+  if (rowless_token_ != kNoToken) {
+    QSF_RETURN_IF_ERROR(check_room(tokens.size()));
+    QSF_RETURN_IF_ERROR(compute_rowless(nullptr));
+  }
   QSF_RETURN_IF_ERROR(compute_lost_rows());
   Status status = engine_.append(sequence_, tokens, role, tokens.size() - 1, sink, progress);
   // All of them, or none, or those of the passes that a failed call could not take back.
@@ -205,11 +227,9 @@ Status Session::prefill(std::span<const TokenId> tokens, LogitsSink* sink) {
 }
 
 Status Session::prefill_rows(std::span<const TokenId> tokens, LogitsSink& sink) {
+  QSF_RETURN_IF_ERROR(check_room(tokens.size()));
+  QSF_RETURN_IF_ERROR(compute_rowless(nullptr));
   const std::size_t before = tokens_.size();
-  if (tokens.size() > engine_.max_context - before) {
-    return out_of_budget("%zu tokens do not fit: the context has %u positions, %zu of them in use",
-                         tokens.size(), engine_.max_context, before);
-  }
   Status status = tokens.empty() ? invalid_argument("no tokens to compute") : compute_lost_rows();
   for (std::size_t done = 0; done < tokens.size() && status.ok();) {
     const std::size_t n = std::min<std::size_t>(engine_.rows_per_pass, tokens.size() - done);
@@ -241,6 +261,7 @@ Status Session::truncate(std::size_t n_tokens) {
   const std::uint32_t n_slots = engine_.kv->n_slots(sequence_);
   engine_.truncate(sequence_, std::min(n_slots, static_cast<std::uint32_t>(n_tokens)));
   tokens_.resize(n_tokens);
+  rowless_token_ = kNoToken;
   return ok_status();
 }
 
@@ -310,6 +331,21 @@ std::size_t n_drawable(const Engine::Impl& engine) {
 
 }  // namespace
 
+// Appends the prompt, or computes what comes after the session as it is. A last row that is
+// computed again and fails is a token without a row from then on.
+Status Session::begin(std::span<const TokenId> prompt, LogitsSink* sink, PromptProgress* progress) {
+  if (!prompt.empty() || tokens_.empty()) return append(prompt, RowRole::kPrompt, sink, progress);
+  if (rowless_token_ != kNoToken) {
+    QSF_RETURN_IF_ERROR(check_room(0));
+    return compute_rowless(sink);
+  }
+  const TokenId last = tokens_.back();
+  QSF_RETURN_IF_ERROR(truncate(tokens_.size() - 1));
+  Status status = append({&last, 1}, RowRole::kPrompt, sink);
+  if (!status.ok()) rowless_token_ = last;
+  return status;
+}
+
 Result<GenerateResult> Session::generate(std::span<const TokenId> prompt,
                                          const GenerateOptions& options) {
   if (!engine_.tokenizer.has_value()) {
@@ -328,8 +364,7 @@ Result<GenerateResult> Session::generate(std::span<const TokenId> prompt,
 
   PromptProgress progress = {.report = options.on_prompt, .user = options.user};
   progress.total_rows = prompt.size();
-  Status status =
-      append(prompt, RowRole::kPrompt, options.max_tokens > 0 ? &sampler : nullptr, &progress);
+  Status status = begin(prompt, options.max_tokens > 0 ? &sampler : nullptr, &progress);
   result.prompt_ns = monotonic_ns() - start;
   if (options.echo_prompt && (status.ok() || status.code() == StatusCode::kCancelled)) {
     for (const TokenId token : prompt) text.echo(token);
@@ -363,7 +398,7 @@ Result<GenerateResult> Session::generate(std::span<const TokenId> prompt,
       result.first_token_ns = now - start;
     }
     ++result.generated_tokens;
-    result.rowless_token = token;
+    result.rowless_token = rowless_token_ = token;
     if (!text.push(token)) {
       result.reason = StopReason::kStopString;
       break;
@@ -373,7 +408,7 @@ Result<GenerateResult> Session::generate(std::span<const TokenId> prompt,
       result.reason = StopReason::kContextFull;
       break;
     }
-    status = step(token, &sampler);
+    status = compute_rowless(&sampler);
     if (status.code() == StatusCode::kCancelled) {
       result.reason = StopReason::kCancelled;
       break;

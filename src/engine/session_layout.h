@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+//
+// The bytes of a session file, version 1: constants and offsets that reader and writer share.
+//
+// Based on: docs/session-files.md. Nothing here may change for version 1.
+
+#ifndef QSF_ENGINE_SESSION_LAYOUT_H_
+#define QSF_ENGINE_SESSION_LAYOUT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kv/kv_cache.h"
+#include "kv/kv_policy.h"
+#include "kv/row.h"
+
+namespace qsf::session_layout {
+
+inline constexpr std::string_view kMagic = "QSFS";
+inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kByteOrder = 0x01020304U;
+inline constexpr std::size_t kHeaderBytes = 32;
+inline constexpr std::size_t kEntryBytes = 32;
+inline constexpr std::size_t kNameBytes = 16;             // zero-padded
+inline constexpr std::uint32_t kSavedSectionVersion = 1;  // of every section so far
+inline constexpr std::uint32_t kMaxSections = 4096 + 64;
+
+namespace header_at {
+inline constexpr std::size_t kMagic = 0, kByteOrder = 4, kVersion = 8, kSections = 12,
+                             kFileBytes = 16, kTableCrc = 24, kCrc = 28;
+static_assert(kCrc + 4 == kHeaderBytes);
+}  // namespace header_at
+
+namespace entry_at {
+inline constexpr std::size_t kName = 0, kVersion = 16, kCrc = 20, kBytes = 24;
+static_assert(kBytes + 8 == kEntryBytes);
+}  // namespace entry_at
+
+inline constexpr std::string_view kModel = "model", kCache = "cache", kPolicy = "policy",
+                                  kTokens = "tokens", kPositions = "positions", kChat = "chat",
+                                  kLayerPrefix = "layer_";
+
+// Section "model": fingerprint, vocabulary, and a name that fills the rest.
+inline constexpr std::size_t kModelHeadBytes = 12, kMaxArchitectureBytes = 64;
+// Section "cache": five numbers, then the names of both types, zero-padded.
+inline constexpr std::size_t kTypeNameBytes = 8, kCacheBytes = 5 * 4 + 2 * kTypeNameBytes;
+// Section "policy": its name, zero-padded, then window, sinks and heavy positions.
+inline constexpr std::size_t kPolicyBytes = kNameBytes + 3 * 4;
+// Section "tokens": how many have rows, how many there are, then they.
+inline constexpr std::size_t kTokensHeadBytes = 8;
+// Section "positions": how many pages, then of each its first slot and the positions of its slots.
+inline constexpr std::size_t kPositionsHeadBytes = 4, kPagePositionsBytes = 4 + 4 * kKvPageSlots;
+
+inline std::string layer_name(std::uint32_t layer) {
+  return std::string(kLayerPrefix) + std::to_string(layer);
+}
+
+// Returns the pages that a sequence holds, in order.
+inline std::vector<HeldPage> held_pages(const KvCache& kv, SequenceId sequence) {
+  std::vector<HeldPage> pages;
+  for (std::uint32_t i = 0; i < kv.n_held_pages(sequence); ++i) {
+    pages.push_back(kv.held_page(sequence, i));
+  }
+  return pages;
+}
+
+// Returns the first slot behind the sinks that the next row sees, or, one before it, that the last
+// row saw, which may be computed again.
+inline std::uint32_t first_seen_slot(const KvPolicyOptions& policy, std::uint32_t n_slots,
+                                     bool by_last_row) {
+  const std::uint64_t n_seen = std::uint64_t{policy.window} + (by_last_row ? 1 : 0);
+  if (policy.policy == KvPolicy::kFull || n_slots <= n_seen) return 0;
+  return n_slots - static_cast<std::uint32_t>(n_seen);
+}
+
+}  // namespace qsf::session_layout
+
+#endif  // QSF_ENGINE_SESSION_LAYOUT_H_
