@@ -25,6 +25,7 @@
 #include "run_engine.h"
 #include "run_options.h"
 #include "run_report.h"
+#include "run_session.h"
 #include "text_output.h"
 #include "tool_support.h"
 
@@ -81,9 +82,9 @@ void show_prompt_progress(std::uint64_t done, std::uint64_t total, void* user_da
                         memory_now(stream.engine));
 }
 
-qsf_code generate(QSFEngine* engine, const RunOptions& options, const std::string& prompt,
-                  std::uint64_t seed, TextOutput& output, qsf_generate_result& result,
-                  qsf_error& error) {
+qsf_code generate(QSFEngine* engine, QSFSession* session, const RunOptions& options,
+                  const std::string& prompt, std::uint64_t seed, TextOutput& output,
+                  qsf_generate_result& result, qsf_error& error) {
   const qsf_sampling sampling = make_sampling(options, seed);
   std::vector<const char*> stops;
   for (const std::string& stop : options.stop) stops.push_back(stop.c_str());
@@ -102,13 +103,13 @@ qsf_code generate(QSFEngine* engine, const RunOptions& options, const std::strin
   request.user_data = &stream;
   request.echo_prompt = options.no_echo ? 0 : 1;
   request.on_prompt = show_prompt_progress;
-  return qsf_engine_generate(engine, &request, &result, &error);
+  return qsf_session_generate(session, &request, &result, &error);
 }
 
 // Returns the prompt, or nothing with the reason in `error`.
 std::optional<std::string> read_prompt(const RunOptions& options, std::string& error) {
   if (options.prompt) return options.prompt;
-  if (options.prompt_file.empty()) return kBundledPrompt;
+  if (options.prompt_file.empty()) return options.session_load.empty() ? kBundledPrompt : "";
   const std::size_t budget_bytes = std::size_t{1'000'000} * options.ram_budget;
   const std::size_t max_bytes =
       options.ram_budget == 0 ? kMaxPromptBytes
@@ -118,7 +119,7 @@ std::optional<std::string> read_prompt(const RunOptions& options, std::string& e
 
 // Refuses, before the prompt is shown, what only the model can tell to be wrong.
 qsf_code check_request(QSFEngine* engine, const RunOptions& options, const std::string& prompt,
-                       qsf_error& error) {
+                       std::size_t n_held, qsf_error& error) {
   qsf_model_info info = {};
   info.struct_size = sizeof info;
   qsf_code code = qsf_engine_model_info(engine, &info, &error);
@@ -133,32 +134,41 @@ qsf_code check_request(QSFEngine* engine, const RunOptions& options, const std::
     return error.code = QSF_OUT_OF_BUDGET;
   }
   std::size_t n_tokens = 0;
-  code = qsf_engine_tokenize(engine, prompt.data(), prompt.size(), QSF_TOKENIZE_DEFAULT, nullptr, 0,
+  code = qsf_engine_tokenize(engine, prompt.data(), prompt.size(),
+                             n_held == 0 ? QSF_TOKENIZE_DEFAULT : QSF_TOKENIZE_NO_BOS, nullptr, 0,
                              &n_tokens, &error);
   if (code != QSF_OK) return code;
-  if (n_tokens > static_cast<std::size_t>(info.context)) {
-    std::snprintf(error.message, sizeof error.message,
-                  "prompt: %zu tokens, the context holds %d; shorten it or raise --max-seq-len "
-                  "(the model was trained for %d)",
-                  n_tokens, info.context, info.trained_context);
-    return error.code = QSF_OUT_OF_BUDGET;
-  }
-  return QSF_OK;
+  if (n_tokens + n_held <= static_cast<std::size_t>(info.context)) return QSF_OK;
+  const std::string held =
+      n_held == 0 ? "" : " after " + std::to_string(n_held) + " of the session";
+  std::snprintf(error.message, sizeof error.message,
+                "prompt: %zu tokens%s, the context holds %d; shorten it or raise --max-seq-len "
+                "(the model was trained for %d)",
+                n_tokens, held.c_str(), info.context, info.trained_context);
+  return error.code = QSF_OUT_OF_BUDGET;
 }
 
 // Completes one prompt.
 int complete(const RunOptions& options, QSFEngine* engine, const std::string& prompt) {
   qsf_error error = {};
-  if (check_request(engine, options, prompt, error) != QSF_OK) return report(error);
+  SessionPtr session;
+  const Stopwatch watch;
+  qsf_code code = open_session(options, engine, session, error);
+  const double load_seconds = watch.seconds();
+  const std::size_t n_held = qsf_session_length(session.get());
+  if (code == QSF_OK) code = check_request(engine, options, prompt, n_held, error);
+  if (code != QSF_OK) return report(error);
+  if (!options.session_load.empty()) tell_loaded(options, n_held, load_seconds);
   catch_interrupt(engine);
   TextOutput output;
   const std::uint64_t seed = options.seed.value_or(std::random_device{}());
   qsf_generate_result result = {};
   result.struct_size = sizeof result;
-  const qsf_code code = generate(engine, options, prompt, seed, output, result, error);
+  code = generate(engine, session.get(), options, prompt, seed, output, result, error);
   output.end_line();
   g_running.store(nullptr);
   if (code != QSF_OK) return report(error);
+  if (save_session(options, session.get(), error) != QSF_OK) return report(error);
   if (output.reader_left()) return kSuccess;
   if (output.failed()) {
     print_error(kRunTool, std::string("standard output: ") + output.reason());
@@ -175,6 +185,7 @@ int run(const RunOptions& options) {
   if (!options.interactive) prompt = read_prompt(options, problem);
   std::optional<std::string> model = options.model ? options.model : find_bundled_model(problem);
   if (problem.empty() && options.model) problem = check_model_path(*options.model);
+  if (problem.empty()) problem = check_session_path(options);
   if (problem.empty() && is_gguf_path(*model)) {
     model = converted_model(*model, options.i2s_layout, options.quiet, problem);
   }

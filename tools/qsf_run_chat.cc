@@ -19,6 +19,7 @@
 #include "line_editor.h"
 #include "run_engine.h"
 #include "run_report.h"
+#include "run_session.h"
 #include "text_output.h"
 #include "tool_support.h"
 
@@ -99,12 +100,17 @@ class ChatLoop {
     QSFChat* chat = nullptr;
     const qsf_code code = qsf_chat_create(engine_, &request, &chat, &error);
     chat_.reset(chat);
-    return code;
+    if (code != QSF_OK || options_.session_load.empty()) return code;
+    const qsf_code loaded = qsf_chat_load(chat, options_.session_load.c_str(), &error);
+    if (loaded != QSF_OK || options_.system.empty()) return loaded;
+    return qsf_chat_set_system(chat, options_.system.data(), options_.system.size(), &error);
   }
 
   int run(const std::string& model);
 
  private:
+  int read_lines();
+  int end();
   void greet(const std::string& model) const;
   bool take_line(const std::string& line);
   bool command(std::string_view line);
@@ -138,12 +144,35 @@ class ChatLoop {
 };
 
 int ChatLoop::run(const std::string& model) {
+  greet(model);
+  const int code = read_lines();
+  const int saved = end();
+  return code == kSuccess ? saved : code;
+}
+
+// Does what --session-save asks for, also when standard input or output failed.
+int ChatLoop::end() {
+  if (options_.session_save.empty()) return kSuccess;
+  const std::vector<ChatEntry> messages = messages_of(chat_.get());
+  if (messages.empty() || messages.back().role == "system") {
+    notice("nothing was said, so no session is saved");
+    return kSuccess;
+  }
+  qsf_error error = {};
+  const Stopwatch saving;
+  if (qsf_chat_save(chat_.get(), options_.session_save.c_str(), &error) != QSF_OK) {
+    return report(error);
+  }
+  tell_saved(options_, static_cast<std::size_t>(info().context_tokens), saving.seconds());
+  return kSuccess;
+}
+
+int ChatLoop::read_lines() {
   std::unique_ptr<LineSource> lines;
   if (terminal_) {
     lines = make_line_editor(interrupt_, options_.no_history ? std::string() : history_path());
   }
   if (lines == nullptr) lines = make_plain_lines(interrupt_);
-  greet(model);
   std::string line;
   for (bool go_on = true; go_on && !output_.failed();) {
     switch (lines->read(message_.open(), line)) {
@@ -177,6 +206,10 @@ void ChatLoop::greet(const std::string& model) const {
   }
   if (options_.chat_template.empty() && std::string_view(about.template_name) == "plain") {
     notice("this model has no chat template: it gets the chat as plain text");
+  }
+  if (!options_.session_load.empty()) {
+    notice("the chat goes on after " + std::to_string(about.n_messages) + " messages, " +
+           std::to_string(about.context_tokens) + " tokens");
   }
   if (about.system_merged != 0 && !options_.system.empty()) {
     notice("no place for a system prompt here: it goes in front of the first message");

@@ -158,6 +158,39 @@ class Piped(Case):
         self.assertTrue(all(m["content"] for m in messages))
         self.assertEqual([name for name in os.listdir(scratch.name) if ".tmp" in name], [])
 
+    def test_a_saved_chat_goes_on(self):
+        session = path("chat.session")
+        arguments = [tiny, "--max-tokens", "6", "--seed", "1", "--temperature", "0", "--verbose",
+                     *ENDLESS]
+        code, whole, err = chat(["One\n", "Two\n", "Three\n"], *arguments, "--system", "Be brief.")
+        expected = TURN.findall(err)
+        code, out, err = chat(["One\n", "Two\n"], *arguments, "--system", "Be brief.",
+                              "--session-save", session)
+        self.assertEqual(code, 0, err)
+        self.assertRegex(err, r"session of \d+ tokens saved in .*chat\.session")
+        code, rest, err = chat(["Three\n", "/stats\n"], *arguments, "--session-load", session,
+                               "--session-save", session)
+        self.assertEqual(code, 0, err)
+        self.assertIn("goes on after 5 messages", err)
+        self.assertEqual(out + "\n" + rest, whole)
+        self.assertEqual(TURN.findall(err), expected[2:], "nothing of it was computed again")
+        self.assertIn("7 messages; ", err)
+        # Another system message; a text of no chat; a chat as a text.
+        code, out, err = chat(["/system\n"], *arguments, "--session-load", session, "--system", "Go.")
+        self.assertIn("Go.\n", err)
+        code, out, err = chat(["/clear\n"], *arguments, "--session-load", session,
+                              "--session-save", path("none.session"))
+        self.assertEqual(code, 0, err)
+        self.assertIn("nothing was said", err)
+        self.assertFalse(os.path.exists(path("none.session")))
+        plain = path("plain.session")
+        subprocess.run([RUN, tiny, "--quiet", "--prompt", "Hi", "--max-tokens", "2",
+                        "--session-save", plain], check=True, capture_output=True)
+        self.refused(2, "no conversation", tiny, "--session-load", plain)
+        done = subprocess.run([RUN, tiny, "--session-load", session, "--max-tokens", "3", *ENDLESS],
+                              capture_output=True, timeout=TIMEOUT_S)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_save_replaces_regular_files_alone(self):
         pipe = path("pipe")
         os.mkfifo(pipe)

@@ -142,6 +142,8 @@ class Usage(Case):
             "--ram-budget": ["-1", "0", "1.5", "many"],
             "--io": ["", "aio"],
             "--kv-spill": [""],
+            "--session-save": [""],
+            "--session-load": [""],
             "--rows-per-pass": ["0", "-1"],
         }
         for option, values in bad.items():
@@ -374,6 +376,73 @@ class Text(Case):
         arguments = [model, "--file", source, "--context", "64", "--reference"]
         self.refused(1, "vocabulary of 330", *arguments, other, tool=PERPLEXITY)
         self.refused(1, "absent.qsf", *arguments, path("absent.qsf"), tool=PERPLEXITY)
+
+
+class Sessions(Case):
+    GREEDY = ["--temperature", "0"]
+    PROMPT = ["--prompt", "Once upon a time"]
+
+    def test_a_text_goes_on_as_if_it_had_never_stopped(self):
+        session = path("told.session")
+        whole = text(*self.PROMPT, "--max-tokens", "40", *self.GREEDY)
+        first = text(*self.PROMPT, "--max-tokens", "15", "--session-save", session, *self.GREEDY)
+        rest = text("--session-load", session, "--max-tokens", "25", *self.GREEDY, "--kv-spill",
+                    path("keys"), "--threads", "1", "--max-seq-len", "100")
+        self.assertEqual(first.removesuffix(b"\n") + rest, whole)
+
+    def test_a_prompt_that_was_computed_is_paid_once(self):
+        session = path("prompt.session")
+        long = write("story.txt", b" ".join([b"There was a king and a horse."] * 20))
+        code, out, err = call(model, "--prompt-file", long, "--max-tokens", "0", "--no-echo",
+                              "--session-save", session)
+        self.assertEqual((code, out), (0, b""), err)
+        saved = re.search(rb"session of (\d+) tokens saved in .*prompt.session: [\d.]+ [kMG]?B, in", err)
+        self.assertTrue(saved, err)
+        code, out, err = call(model, "--session-load", session, "--prompt", "The cat",
+                              "--max-tokens", "8", *self.GREEDY)
+        self.assertEqual(code, 0, err)
+        self.assertIn(b"prompt 2 tokens", err)
+        with open(long, "ab") as file:
+            file.write(b" The cat")
+        whole = text("--prompt-file", long, "--max-tokens", "8", "--no-echo", *self.GREEDY)
+        self.assertTrue(out.endswith(whole), (out, whole))
+
+    def test_one_file_for_both(self):
+        session = path("both.session")
+        both = ["--session-save", session]
+        whole = text(*self.PROMPT, "--max-tokens", "18", *self.GREEDY)
+        parts = text(*self.PROMPT, "--max-tokens", "6", *both, *self.GREEDY).removesuffix(b"\n")
+        both += ["--session-load", session]
+        parts += text("--max-tokens", "6", *both, *self.GREEDY).removesuffix(b"\n")
+        parts += text("--max-tokens", "6", *both, *self.GREEDY)
+        self.assertEqual(parts, whole)
+        self.assertEqual([n for n in os.listdir(scratch.name) if ".tmp" in n], [])
+
+    def test_refusals(self):
+        session = path("refused.session")
+        text(*self.PROMPT, "--max-tokens", "10", "--session-save", session)
+        load = [model, "--session-load", session]
+        self.refused(2, "keys of type f16, expected 4", *load, "--kv-type", "4")
+        self.refused(1, "the context 8", *load, "--max-seq-len", "8")
+        self.refused(1, "after 14 of the session, the context holds 16", *load, "--prompt",
+                     "one two three", "--max-seq-len", "16")
+        self.refused(1, "no such file", model, "--session-load", path("absent"))
+        self.refused(1, "not a session file", model, "--session-load", model)
+        other = path("other.qsf")
+        subprocess.run([os.path.join(BIN_DIR, "qsf-convert"), "--quiet", "--quant-type", "8bit",
+                        os.path.join(SOURCE_DIR, "models", "tales-5M"), other], check=True)
+        self.refused(2, "saved with another model", other, "--session-load", session)
+        with open(session, "rb") as file:
+            content = bytearray(file.read())
+        content[-100] ^= 4
+        damaged = write("damaged.session", content)
+        self.refused(1, "section layer_5", model, "--session-load", damaged)
+        self.refused(1, "truncated", model, "--session-load",
+                     write("short.session", bytes(content[:5000])))
+        # Before anything is computed.
+        self.refused(1, "--session-save: ", model, *self.PROMPT, "--session-save",
+                     path("no/such/folder"))
+        self.refused(1, "no regular file", model, *self.PROMPT, "--session-save", scratch.name)
 
 
 class Budget(Case):

@@ -77,6 +77,28 @@ void add_text_options(CLI::App& app, RunOptions& options) {
   app.add_flag("--no-echo", options.no_echo, "Leave the prompt out of the output");
 }
 
+CLI::Validator file_name() {
+  return CLI::Validator(
+      [](const std::string& path) {
+        return std::string(path.empty() ? "expected the name of a file" : "");
+      },
+      "");
+}
+
+void add_session_options(CLI::App& app, RunOptions& options) {
+  app.add_option("--session-save", options.session_save,
+                 "Write the session to FILE at the end: its tokens, or the chat, with keys and "
+                 "values, so that nothing of it has to be computed again")
+      ->type_name("FILE")
+      ->check(file_name());
+  app.add_option("--session-load", options.session_load,
+                 "Go on with a saved session: a prompt comes after its text, and without one the "
+                 "text goes on; with --interactive the chat does. Needs the same model, and types "
+                 "and policy of keys and values")
+      ->type_name("FILE")
+      ->check(file_name());
+}
+
 void add_chat_options(CLI::App& app, RunOptions& options, Unfinished& unfinished) {
   app.add_flag(
       "--interactive", options.interactive,
@@ -145,11 +167,7 @@ void add_engine_options(CLI::App& app, RunOptions& options, Unfinished& unfinish
          "Keep keys and values in FILE, which must not exist and is gone afterwards; memory "
          "holds two layers of them")
       ->type_name("FILE")
-      ->check(CLI::Validator(
-          [](const std::string& path) {
-            return std::string(path.empty() ? "expected the name of a file" : "");
-          },
-          ""));
+      ->check(file_name());
   app.add_flag("--exact", options.exact,
                "Multiply weights by 32-bit floats: slower, without the rounding to 8 bits");
   app.add_flag("--pin", options.pin, "Bind each thread to a physical core of its own");
@@ -204,9 +222,9 @@ std::string check_combination(const RunOptions& options, const Unfinished& unfin
   if (of_chat && !options.interactive) {
     return "--system, --system-file, --chat-template and --no-history need --interactive";
   }
-  if (options.model && !has_prompt && !options.interactive) {
-    return "no prompt: give one with --prompt TEXT or --prompt-file FILE, or chat with "
-           "--interactive";
+  if (options.model && !has_prompt && !options.interactive && options.session_load.empty()) {
+    return "no prompt: give one with --prompt TEXT or --prompt-file FILE, chat with --interactive, "
+           "or go on with --session-load";
   }
   return {};
 }
@@ -259,6 +277,7 @@ std::optional<int> parse_run_options(int argc, const char* const* argv, RunOptio
   app.set_version_flag("--version", std::string(kRunTool) + " " + qsf_version());
   add_text_options(app, options);
   add_chat_options(app, options, unfinished);
+  add_session_options(app, options);
   add_sampling_options(app, options, unfinished);
   add_engine_options(app, options, unfinished);
   if (const std::optional<int> exit_code = parse_command_line(app, argc, argv)) return exit_code;

@@ -39,7 +39,9 @@ struct RunOptions {
   qsf_read_path read_path = QSF_READ_AUTO;
   KvTypeChoice kv_types;
   AttentionChoice attention;
-  std::string kv_spill;  // empty: keys and values stay in memory
+  std::string kv_spill;      // empty: keys and values stay in memory
+  std::string session_load;  // empty: the session begins with nothing
+  std::string session_save;  // empty: it ends with the run
   bool exact = false;
   bool pin = false;
   bool no_echo = false;

@@ -447,10 +447,27 @@ QSF_API qsf_code qsf_session_prefill_logits(QSFSession* session, const int* toke
                                             qsf_error* error);
 /* Appends one token as a generated row. */
 QSF_API qsf_code qsf_session_step(QSFSession* session, int token, float* logits, qsf_error* error);
+/* Completes a prompt after what the session holds, as qsf_engine_generate does from an empty
+ * context. In a session that holds something no beginning-of-text token comes before the prompt,
+ * and one of no bytes goes on where the text is. The session keeps the prompt and what was
+ * generated, a stop text included; the last token counts in its length when something follows. On
+ * failure, and when it was cancelled in the prompt, the session is as before. */
+QSF_API qsf_code qsf_session_generate(QSFSession* session, const qsf_generate_options* options,
+                                      qsf_generate_result* result, qsf_error* error);
 /* Forgets all but the first n_tokens tokens; more than there are is QSF_INVALID_ARGUMENT. */
 QSF_API qsf_code qsf_session_truncate(QSFSession* session, size_t n_tokens, qsf_error* error);
 /* Returns the number of tokens in the context; 0 for NULL. */
 QSF_API size_t qsf_session_length(const QSFSession* session);
+/* Writes the session to a file, whole or not at all: its tokens with their keys and values, so that
+ * they need not be computed again (docs/session-files.md). An existing file is replaced. A session
+ * without tokens is QSF_INVALID_ARGUMENT, one under QSF_ATTENTION_H2O QSF_UNSUPPORTED. */
+QSF_API qsf_code qsf_session_save(QSFSession* session, const char* path, qsf_error* error);
+/* Reads such a file into a session that holds nothing. What follows has the same bits as in the
+ * session that was saved. Model, types of keys and values and their policy must be those of the
+ * file, else QSF_INVALID_ARGUMENT; threads, memory, rows per pass and where keys and values lie may
+ * be others. A text longer than the context is QSF_OUT_OF_BUDGET, a damaged file QSF_CORRUPT, one
+ * of a newer kind QSF_UNSUPPORTED. On failure the session holds nothing. */
+QSF_API qsf_code qsf_session_load(QSFSession* session, const char* path, qsf_error* error);
 
 /* A chat is a conversation in a session of its own, written as the model's chat template has it.
  * What messages say never becomes a control token, whatever they spell; the template alone writes
@@ -520,6 +537,15 @@ QSF_API void qsf_chat_clear(QSFChat* chat);
 /* Replaces the system message; no bytes: none. The conversation goes on. */
 QSF_API qsf_code qsf_chat_set_system(QSFChat* chat, const char* system, size_t system_bytes,
                                      qsf_error* error);
+
+/* Writes the chat to a file as qsf_session_save does, its messages with it. A chat without an
+ * answer is QSF_INVALID_ARGUMENT. */
+QSF_API qsf_code qsf_chat_save(QSFChat* chat, const char* path, qsf_error* error);
+/* Reads such a file into a chat that has no messages but a system message, which becomes the
+ * file's: the conversation goes on, with the date that templates write as it was. Fails as
+ * qsf_session_load, and with QSF_INVALID_ARGUMENT for the file of a session that was no chat; the
+ * chat is then as before. qsf_session_load takes a chat's file as its text. */
+QSF_API qsf_code qsf_chat_load(QSFChat* chat, const char* path, qsf_error* error);
 
 /* What a chat is. Strings live as long as the chat. */
 typedef struct qsf_chat_info {

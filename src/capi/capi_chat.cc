@@ -136,6 +136,22 @@ qsf_code qsf_chat_send(QSFChat* chat, const char* text, size_t text_bytes,
   return guarded(error, [&] { return send(chat, {text, text_bytes}, options, result); });
 }
 
+qsf_code qsf_chat_save(QSFChat* chat, const char* path, qsf_error* error) {
+  return guarded(error, [&] {
+    if (chat == nullptr) return null_argument("chat");
+    if (path == nullptr) return null_argument("path");
+    return chat->chat->save(path);
+  });
+}
+
+qsf_code qsf_chat_load(QSFChat* chat, const char* path, qsf_error* error) {
+  return guarded(error, [&] {
+    if (chat == nullptr) return null_argument("chat");
+    if (path == nullptr) return null_argument("path");
+    return chat->chat->load(path);
+  });
+}
+
 void qsf_chat_clear(QSFChat* chat) {
   if (chat != nullptr) chat->chat->clear();
 }

@@ -22,16 +22,18 @@ static_assert(static_cast<int>(QSF_STOP_CONTEXT_FULL) ==
               static_cast<int>(StopReason::kContextFull));
 static_assert(static_cast<int>(QSF_STOP_CANCELLED) == static_cast<int>(StopReason::kCancelled));
 
-Status check_prompt(const QSFEngine& engine, std::size_t n_tokens) {
-  if (n_tokens == 0) {
+Status check_prompt(const QSFEngine& engine, std::size_t n_tokens, std::size_t n_held) {
+  if (n_tokens == 0 && n_held == 0) {
     return invalid_argument(
         "prompt: no tokens: it is empty and the model has no beginning-of-text token");
   }
-  if (n_tokens > engine.engine->max_context()) {
-    return out_of_budget("prompt: %zu tokens, the context holds %u", n_tokens,
-                         engine.engine->max_context());
+  const std::size_t context = engine.engine->max_context();
+  if (n_tokens <= context - n_held) return ok_status();
+  if (n_held == 0) {
+    return out_of_budget("prompt: %zu tokens, the context holds %zu", n_tokens, context);
   }
-  return ok_status();
+  return out_of_budget("prompt: %zu tokens after %zu in the session, the context holds %zu",
+                       n_tokens, n_held, context);
 }
 
 qsf_generate_result to_c(const GenerateResult& result) {
@@ -45,8 +47,9 @@ qsf_generate_result to_c(const GenerateResult& result) {
   return out;
 }
 
-Status generate(QSFEngine* engine, const qsf_generate_options* from, qsf_generate_result* result) {
-  if (engine == nullptr) return null_argument("engine");
+// Completes in the session of `held`, or, without one, in one of its own.
+Status generate(QSFEngine* engine, Session* held, const qsf_generate_options* from,
+                qsf_generate_result* result) {
   qsf_generate_options options = {};
   QSF_RETURN_IF_ERROR(read_struct(from, "options", options));
   if (options.prompt == nullptr && options.prompt_bytes > 0) return null_argument("prompt");
@@ -61,12 +64,17 @@ Status generate(QSFEngine* engine, const qsf_generate_options* from, qsf_generat
   TokenForwarder forwarder(options.on_token, options.on_prompt, options.user_data);
   forwarder.attach(settings);
 
+  const std::size_t n_held = held == nullptr ? 0 : held->length();
   std::vector<TokenId> prompt;
-  QSF_RETURN_IF_ERROR(
-      encode(*engine, {options.prompt, options.prompt_bytes}, options.tokenize_flags, prompt));
-  QSF_RETURN_IF_ERROR(check_prompt(*engine, prompt.size()));
-  QSF_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, engine->engine->create_session());
-  const Result<GenerateResult> outcome = session->generate(prompt, settings);
+  QSF_RETURN_IF_ERROR(encode(*engine, {options.prompt, options.prompt_bytes},
+                             options.tokenize_flags, prompt, /*at_text_start=*/n_held == 0));
+  QSF_RETURN_IF_ERROR(check_prompt(*engine, prompt.size(), n_held));
+  std::unique_ptr<Session> own;
+  if (held == nullptr) {
+    QSF_ASSIGN_OR_RETURN(own, engine->engine->create_session());
+    held = own.get();
+  }
+  const Result<GenerateResult> outcome = held->generate(prompt, settings);
   GenerateResult done;
   if (outcome.has_value()) {
     done = *outcome;
@@ -131,7 +139,10 @@ void qsf_generate_options_init(qsf_generate_options* options) {
 
 qsf_code qsf_engine_generate(QSFEngine* engine, const qsf_generate_options* options,
                              qsf_generate_result* result, qsf_error* error) {
-  return guarded(error, [&] { return generate(engine, options, result); });
+  return guarded(error, [&] {
+    if (engine == nullptr) return null_argument("engine");
+    return generate(engine, nullptr, options, result);
+  });
 }
 
 void qsf_generate(QSFEngine* engine, const char* prompt, int max_tokens, float temperature,
@@ -151,7 +162,7 @@ void qsf_generate(QSFEngine* engine, const char* prompt, int max_tokens, float t
     options.sampling = &sampling;
     options.on_token = callback;
     options.user_data = user_data;
-    return generate(engine, &options, nullptr);
+    return generate(engine, nullptr, &options, nullptr);
   });
 }
 
@@ -261,6 +272,14 @@ qsf_code qsf_session_step(QSFSession* session, int token, float* logits, qsf_err
   });
 }
 
+qsf_code qsf_session_generate(QSFSession* session, const qsf_generate_options* options,
+                              qsf_generate_result* result, qsf_error* error) {
+  return guarded(error, [&] {
+    if (session == nullptr) return null_argument("session");
+    return generate(session->engine, session->session.get(), options, result);
+  });
+}
+
 qsf_code qsf_session_truncate(QSFSession* session, size_t n_tokens, qsf_error* error) {
   return guarded(error, [&]() -> qsf::Status {
     if (session == nullptr) return null_argument("session");
@@ -274,4 +293,20 @@ qsf_code qsf_session_truncate(QSFSession* session, size_t n_tokens, qsf_error* e
 
 size_t qsf_session_length(const QSFSession* session) {
   return session == nullptr ? 0 : session->session->length();
+}
+
+qsf_code qsf_session_save(QSFSession* session, const char* path, qsf_error* error) {
+  return guarded(error, [&] {
+    if (session == nullptr) return null_argument("session");
+    if (path == nullptr) return null_argument("path");
+    return session->session->save(path);
+  });
+}
+
+qsf_code qsf_session_load(QSFSession* session, const char* path, qsf_error* error) {
+  return guarded(error, [&] {
+    if (session == nullptr) return null_argument("session");
+    if (path == nullptr) return null_argument("path");
+    return session->session->load(path);
+  });
 }

@@ -153,9 +153,10 @@ Status read_tokens(const QSFEngine& engine, const int* tokens, std::size_t n_tok
 // can see.
 Result<char*> copy_text(std::string_view text);
 
-// Encodes a text as qsf_tokenize_flags say.
+// Encodes a text as qsf_tokenize_flags say; one that others come before has no beginning-of-text
+// token.
 Status encode(const QSFEngine& engine, std::string_view text, unsigned flags,
-              std::vector<TokenId>& out);
+              std::vector<TokenId>& out, bool at_text_start = true);
 
 }  // namespace qsf::capi
 

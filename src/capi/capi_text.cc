@@ -68,13 +68,14 @@ Status read_tokens(const QSFEngine& engine, const int* tokens, std::size_t n_tok
 }
 
 Status encode(const QSFEngine& engine, std::string_view text, unsigned flags,
-              std::vector<TokenId>& out) {
+              std::vector<TokenId>& out, bool at_text_start) {
   constexpr unsigned kKnown = QSF_TOKENIZE_NO_BOS | QSF_TOKENIZE_PARSE_SPECIAL;
   if ((flags & ~kKnown) != 0) {
     return invalid_argument("flags: 0x%x, expected a combination of qsf_tokenize_flags", flags);
   }
   EncodeOptions options;
-  if ((flags & QSF_TOKENIZE_NO_BOS) != 0) options.add_bos = false;
+  if ((flags & QSF_TOKENIZE_NO_BOS) != 0 || !at_text_start) options.add_bos = false;
+  options.at_text_start = at_text_start;
   options.parse_special = (flags & QSF_TOKENIZE_PARSE_SPECIAL) != 0;
   QSF_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, tokenizer_of(engine));
   return tokenizer->encode(text, options, out);
