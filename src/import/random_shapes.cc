@@ -19,6 +19,8 @@ constexpr RandomShape kShapes[] = {
     {"gpt2-medium", "gpt2", 24, 1024, 4096, 16, 16, 50257, 1024},
     {"gpt2-large", "gpt2", 36, 1280, 5120, 20, 20, 50257, 1024},
     {"phi2", "phi2", 32, 2560, 10240, 32, 32, 51200, 2048},
+    // One layer of 1b, for attention over more positions than the whole is measured with.
+    {"1b-layer", "llama", 1, 2048, 5632, 32, 4, 32000, 32768},
     // As a natively ternary model takes its rows.
     {"1b-int8", "llama", 22, 2048, 5632, 32, 4, 32000, 16384, true},
     // For tests: rows that do not divide by 16 and columns that do not divide by a block.
