@@ -90,6 +90,8 @@ class Usage(Case):
         self.refused(2, "--repetitions", MODEL, "-r", "0")
         self.refused(2, "--threads", MODEL, "--threads", "0")
         self.refused(2, "--kv-type", MODEL, "--kv-type", "q8")
+        self.refused(2, "--attention", MODEL, "--attention", "sparse")
+        self.refused(2, "--h2o-chunk 64", MODEL, "--attention", "h2o", "--h2o-chunk", "64")
         self.refused(2, "--kv-type-k", MODEL, "--kv-type-k", "1")
 
     def test_models_that_cannot_be_measured(self):
@@ -99,6 +101,15 @@ class Usage(Case):
 
 
 class Models(Case):
+    def test_sparse_attention_costs_less_operations(self):
+        sizes = ["--attention", "h2o", "--h2o-local", "8", "--h2o-heavy", "8", "--h2o-chunk", "32"]
+        arguments = [MODEL, "-p", "256", "-n", "0", "-r", "1", "--threads", "1", "--no-probe"]
+        full = self.measured(*arguments)
+        sparse = self.measured(*arguments, *sizes)
+        self.assertEqual((full["model"]["attention"], sparse["model"]["attention"]), ("full", "h2o"))
+        operations = [run["tests"][0]["operators"]["attention"]["operations"] for run in (full, sparse)]
+        self.assertLess(2 * operations[1], operations[0])
+
     def test_table(self):
         code, out, err = call(MODEL, "-p", "8,4", "-n", "3", "-d", "0,5", "-r", "2", "--no-probe")
         self.assertEqual((code, err), (0, ""))

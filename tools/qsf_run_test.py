@@ -135,6 +135,10 @@ class Usage(Case):
             "--seed": ["-1", "18446744073709551616", "x"],
             "--logit-bias": ["5", "=1", "5=", "5=x", "-1=1", "5=nan", "5=inf", "4096=1"],
             "--stop": [""],
+            "--attention": ["sparse", "symmetric"],
+            "--h2o-local": ["-1", "all"],
+            "--h2o-chunk": ["0"],
+            "--h2o-score": ["max"],
             "--kv-type": ["f8"],
             "--kv-type-k": ["3"],
             "--kv-type-v": [""],
@@ -155,6 +159,16 @@ class Usage(Case):
         if len(os.sched_getaffinity(0)) < 1000:
             self.refused(2, "physical cores; ask for at most", model, "--prompt", "a", "--pin",
                          "--threads", "1000")
+
+    def test_sizes_of_sparse_prefill_that_contradict_each_other(self):
+        h2o = ["--attention", "h2o"]
+        for tool, arguments in ((RUN, [model, "--prompt", "a"]), (PERPLEXITY, [model, "--file", "x"])):
+            for message, options in (
+                    ("needs --attention h2o; the attention is full", ["--h2o-heavy", "9"]),
+                    ("--h2o-local 24 and --h2o-heavy 8: expected less together than --h2o-chunk 32",
+                     [*h2o, "--h2o-local", "24", "--h2o-heavy", "8", "--h2o-chunk", "32"]),
+                    ("--h2o-heavy 3: expected at least --h2o-sinks 4", [*h2o, "--h2o-heavy", "3"])):
+                self.refused(2, message, *arguments, *options, tool=tool)
 
     def test_options_not_built_yet_say_so(self):
         for arguments in (["--quality", "0.5"], ["--bench"]):
@@ -277,6 +291,20 @@ class Text(Case):
         self.assertEqual(len(set(texts.values())), 4, texts)
         self.assertEqual(text(*arguments, "--kv-type", "2"), texts["2", "2"])
         self.assertEqual(text(*arguments, "--kv-type", "f32", "--kv-type-v", "2"), texts["f32", "2"])
+
+    def test_long_prompts_attend_to_chunks_and_memory_sets(self):
+        prompt = "".join(f"The king had {n} horses and a dog. " for n in range(2, 20))
+        arguments = ["--prompt", prompt, "--max-tokens", "40", "--temperature", "0"]
+        sizes = ["--h2o-local", "4", "--h2o-heavy", "5", "--h2o-chunk", "16"]
+        sparse = text(*arguments, "--attention", "h2o", *sizes)
+        for others in (["--rows-per-pass", "7"], ["--rows-per-pass", "32", "--threads", "1"]):
+            self.assertEqual(text(*arguments, "--attention", "h2o", *sizes, *others), sparse)
+        full = text(*arguments)
+        self.assertNotEqual(sparse, full)
+        self.assertEqual(text(*arguments, "--attention", "h2o"), full)  # one chunk
+        self.assertEqual(text(*arguments, "--attention", "full"), full)
+        self.assertEqual(text(*arguments, "--attention", "h2o", "--h2o-local", "0", "--h2o-heavy", "0",
+                              "--h2o-chunk", "16"), full)
 
     def test_keys_in_a_file_change_no_text(self):
         arguments = ["--prompt", "Once upon a time", "--max-tokens", "30", "--seed", "3"]
