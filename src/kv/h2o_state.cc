@@ -44,11 +44,28 @@ constexpr std::uint32_t kAddBlock = 64;
                                                  const std::int32_t* positions, BF16* scores,
                                                  std::uint32_t n) noexcept {
   float total[kAddBlock];
-  std::uint16_t rounded[kAddBlock];
+  std::uint32_t rounded[kAddBlock];
+  std::uint32_t beyond_infinity = 0;  // bit 31
   for (std::uint32_t i = 0; i < n; ++i) total[i] = totals[i] + sums[i];
   for (std::uint32_t i = 0; i < n; ++i) totals[i] = total[i];
-  for (std::uint32_t i = 0; i < n; ++i) rounded[i] = to_bf16(total[i]).bits;
-  for (std::uint32_t i = 0; i < n; ++i) scores[positions[i]].bits = rounded[i];
+  for (std::uint32_t i = 0; i < n; ++i) {
+    const std::uint32_t bits = std::bit_cast<std::uint32_t>(total[i]);
+    rounded[i] = bits + 0x7FFFU + (bits >> 16 & 1U);
+    beyond_infinity |= 0x7F800000U - (bits & 0x7FFFFFFFU);
+  }
+  if (beyond_infinity >> 31 != 0) [[unlikely]] {  // a NaN, whose bits may not be rounded
+    for (std::uint32_t i = 0; i < n; ++i) scores[positions[i]] = to_bf16(total[i]);
+    return;
+  }
+  const auto narrowed = [&rounded](std::uint32_t i) {
+    return static_cast<std::uint16_t>(rounded[i] >> 16);
+  };
+  if (n == kAddBlock && positions[n - 1] - positions[0] == static_cast<std::int32_t>(n) - 1) {
+    BF16* neighbours = scores + positions[0];  // most of the local window
+    for (std::uint32_t i = 0; i < n; ++i) neighbours[i].bits = narrowed(i);
+    return;
+  }
+  for (std::uint32_t i = 0; i < n; ++i) scores[positions[i]].bits = narrowed(i);
 }
 
 }  // namespace

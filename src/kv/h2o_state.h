@@ -135,10 +135,10 @@ class H2oState {
   // Copies the keys (values) of a head's members into page blocks, codes and scales as they are:
   // member m becomes slot m % kKvPageSlots of block m / kKvPageSlots. The slots that remain of the
   // last block are zeros. Their positions are members(layer, kv_head).
-  // Shapes    sequence_pages [at least kv_pages_for(last member + 1)]: slots of the sequence are
-  //           positions;
+  // Shapes    sequence_pages [at least kv_pages_for(last member + 1)]: position p is slot
+  //           p % kKvPageSlots of page sequence_pages[p / kKvPageSlots], as under KvPolicy::kFull;
   //           blocks [kv_pages_for(members) * kv.block_bytes(part)]
-  // Requires  layer < n_layers, kv_head < n_kv_heads, pages of that layer
+  // Requires  layer < n_layers, kv_head < n_kv_heads, pages of that layer, members all kept
   // Threads   any number at once while the memory set stands
   void gather_k_memory(std::uint32_t layer, std::uint32_t kv_head, const KvShape& kv,
                        const KvLayerPages& pages, std::span<const std::uint32_t> sequence_pages,
