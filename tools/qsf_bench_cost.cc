@@ -24,8 +24,8 @@ std::string type_text(qsf::BlockFormat format) {
 }  // namespace
 
 ModelCost::ModelCost(const qsf::QsfReader& reader, qsf::KvType k_type, qsf::KvType v_type,
-                     const std::optional<qsf::H2oOptions>& h2o)
-    : spec_(reader.spec()), k_type_(k_type), v_type_(v_type), h2o_(h2o) {
+                     std::uint64_t n_kept, const std::optional<qsf::H2oOptions>& h2o)
+    : spec_(reader.spec()), k_type_(k_type), v_type_(v_type), n_kept_(n_kept), h2o_(h2o) {
   std::map<std::string, std::uint64_t> weights_by_type;
   std::uint64_t n_floats = 0;
   for (const qsf::SectionDirectory& section : reader.directories()) {
@@ -54,10 +54,11 @@ std::uint64_t ModelCost::visible(std::uint64_t position, bool generated) const n
     const std::uint64_t seen = position % h2o_->chunk + 1 + qsf::h2o_memory_size(*h2o_);
     return spec_.n_layers * seen;
   }
+  const std::uint64_t kept = n_kept_ == 0 ? position + 1 : std::min(n_kept_, position + 1);
   std::uint64_t sum = 0;
   for (std::uint32_t layer = 0; layer < spec_.n_layers; ++layer) {
     const std::uint64_t window = spec_.window_of(layer);
-    sum += window == 0 ? position + 1 : std::min(window, position + 1);
+    sum += window == 0 ? kept : std::min(window, kept);
   }
   return sum;
 }

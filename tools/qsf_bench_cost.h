@@ -18,9 +18,10 @@ namespace qsf_tools {
 
 class ModelCost {
  public:
-  // With keys of k_type and values of v_type; `h2o` of sparse prefill, or none.
+  // With keys of k_type and values of v_type, of which a row sees `n_kept` at most, 0: all; `h2o`
+  // of sparse prefill, or none.
   ModelCost(const qsf::QsfReader& reader, qsf::KvType k_type, qsf::KvType v_type,
-            const std::optional<qsf::H2oOptions>& h2o);
+            std::uint64_t n_kept, const std::optional<qsf::H2oOptions>& h2o);
 
   // Bytes of weights that a pass reads once, whatever the number of its rows: every matrix of the
   // layers and the output head, as they lie in memory. Of the embedding it reads single rows, which
@@ -45,6 +46,7 @@ class ModelCost {
   qsf::ModelSpec spec_;
   qsf::KvType k_type_;
   qsf::KvType v_type_;
+  std::uint64_t n_kept_;
   std::optional<qsf::H2oOptions> h2o_;
   std::uint64_t weight_bytes_ = 0;
   std::uint64_t layer_weights_ = 0;

@@ -61,6 +61,14 @@ qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options,
     if (qsf::kv_type_name(type) == options.kv_types.keys()) settings.k_type = type;
     if (qsf::kv_type_name(type) == options.kv_types.values()) settings.v_type = type;
   }
+  std::uint64_t n_kept = 0;  // all
+  if (options.kv_policy.policy == "window") {
+    settings.kv_policy = {
+        .policy = qsf::KvPolicy::kWindow,
+        .window = static_cast<std::uint32_t>(options.kv_policy.window_or_default()),
+        .sinks = static_cast<std::uint32_t>(options.kv_policy.sinks_or_default())};
+    n_kept = std::uint64_t{settings.kv_policy.window} + settings.kv_policy.sinks;
+  }
   settings.exact = options.exact;
   std::optional<qsf::H2oOptions> h2o;
   if (options.attention.is_h2o()) {
@@ -85,7 +93,8 @@ qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options,
   settings.log.write = print_warning;
   QSF_ASSIGN_OR_RETURN(std::unique_ptr<qsf::Engine> engine,
                        qsf::Engine::open(options.model, settings));
-  BenchModel model(std::move(engine), ModelCost(reader, settings.k_type, settings.v_type, h2o));
+  BenchModel model(std::move(engine),
+                   ModelCost(reader, settings.k_type, settings.v_type, n_kept, h2o));
   QSF_ASSIGN_OR_RETURN(model.session_, model.engine_->create_session());
   const std::uint32_t n_vocab = model.engine_->spec().n_vocab;
   qsf::Rng rng(1);
@@ -104,7 +113,9 @@ std::vector<BenchTest> BenchModel::tests(const BenchOptions& options) const {
 }
 
 qsf::Status BenchModel::reach_depth(std::uint32_t depth) {
-  if (session_->length() > depth) QSF_RETURN_IF_ERROR(session_->truncate(depth));
+  if (session_->length() > depth) {
+    QSF_RETURN_IF_ERROR(session_->truncate(session_->longest_kept(depth)));
+  }
   const std::size_t length = session_->length();
   if (length == depth) return qsf::ok_status();
   return session_->prefill(std::span(tokens_).subspan(length, depth - length), nullptr);

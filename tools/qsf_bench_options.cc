@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "command_line.h"
+#include "kv_policy_option.h"
 #include "kv_type_option.h"
 #include "read_path_option.h"
 #include "tool_support.h"
@@ -130,6 +131,7 @@ std::string check(const Lists& lists, BenchOptions& options) {
   if (options.disk && (!options.streams.empty() || !options.peer_model.empty())) {
     return "--disk measures no model: leave out --stream and --peer-model";
   }
+  if (std::string problem = check_kv_policy(options.kv_policy); !problem.empty()) return problem;
   options.read_path = path_of(lists.io);
   options.prompts = parse_list(lists.prompts);
   options.generate = parse_list(lists.generate);
@@ -178,6 +180,7 @@ std::optional<int> parse_bench_options(int argc, const char* const* argv, BenchO
       ->check(integer_in(1, 1000))
       ->capture_default_str();
   add_kv_type_options(app, options.kv_types);
+  add_kv_policy_options(app, options.kv_policy);
   add_attention_options(app, options.attention);
   app.add_flag("--exact", options.exact,
                "Multiply weights of few bits with 32-bit floats, not with activations of 8 bits");

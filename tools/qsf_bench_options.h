@@ -12,6 +12,7 @@
 
 #include "attention_option.h"
 #include "io/read_device.h"
+#include "kv_policy_choice.h"
 #include "kv_type_choice.h"
 
 namespace qsf_tools {
@@ -28,6 +29,7 @@ struct BenchOptions {
   unsigned n_threads = 0;               // 0: as the engine chooses
   unsigned repetitions = 5;
   KvTypeChoice kv_types;
+  KvPolicyChoice kv_policy;
   AttentionChoice attention;
   bool exact = false;     // products of coded weights take rows of f32
   bool pin = false;       // a physical core for each thread

@@ -164,6 +164,7 @@ nlohmann::ordered_json model_json(const BenchOptions& options, const BenchModel&
           {"head_type", model.cost().head_type()},
           {"kv_type_k", options.kv_types.keys()},
           {"kv_type_v", options.kv_types.values()},
+          {"kv_policy", options.kv_policy.policy},
           {"attention", options.attention.attention},
           {"exact", options.exact},
           {"file_bytes", engine.file_bytes()},

@@ -138,8 +138,13 @@ int run(int argc, const char* const* argv) {
   if (const std::optional<int> code = parse_command_line(app, argc, argv)) return *code;
   if (!options.plan && !options.plan_options.is_default()) {
     print_error(kTool,
-                "--ram-budget, --max-seq-len, --threads, --rows-per-pass, --io, --kv-type and "
-                "--kv-spill need --plan");
+                "--ram-budget, --max-seq-len, --threads, --rows-per-pass, --io, --kv-type, "
+                "--kv-policy, --kv-window, --kv-sinks and --kv-spill need --plan");
+    return kUsage;
+  }
+  if (const std::string problem = check_kv_policy(options.plan_options.kv_policy);
+      !problem.empty()) {
+    print_error(kTool, problem);
     return kUsage;
   }
   return inspect(options);

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "command_line.h"
+#include "kv_policy_option.h"
 #include "kv_type_option.h"
 #include "qsf/qsf.h"
 #include "read_path_option.h"
@@ -139,6 +140,7 @@ void add_plan_options(CLI::App& app, PlanOptions& options) {
       ->check(integer_in(1, kMaxInt));
   add_read_path_option(app, options.read_path, "With --plan: as qsf-run has it");
   add_kv_type_options(app, options.kv_types, "With --plan: as qsf-run has it");
+  add_kv_policy_options(app, options.kv_policy, "With --plan: ");
   app.add_option("--kv-spill", options.kv_spill, "With --plan: as qsf-run has it; nothing is made")
       ->type_name("FILE");
 }
@@ -152,6 +154,7 @@ std::optional<std::string> plan_report(const std::string& path, const PlanOption
   qsf_config_set_rows_per_pass(config.get(), options.rows_per_pass);
   qsf_config_set_io(config.get(), read_path_of(options.read_path));
   set_kv_types(config.get(), options.kv_types);
+  set_kv_policy(config.get(), options.kv_policy);
   qsf_config_set_kv_spill(config.get(), options.kv_spill.c_str());
   qsf_error error = {};
   QSFPlan* made = nullptr;

@@ -25,6 +25,7 @@
 
 #include "attention_option.h"
 #include "command_line.h"
+#include "kv_policy_option.h"
 #include "kv_type_option.h"
 #include "logits_compare.h"
 #include "qsf/qsf.h"
@@ -48,6 +49,7 @@ struct Options {
   int threads = 0;
   int max_windows = 0;  // 0: all
   KvTypeChoice kv_types;
+  KvPolicyChoice kv_policy;
   AttentionChoice attention;
   bool exact = false;
 };
@@ -135,24 +137,28 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
       ->type_name("N")
       ->check(integer_in(1, 1024));
   add_kv_type_options(app, options.kv_types);
+  add_kv_policy_options(app, options.kv_policy, "Of the model, not the reference: ");
   add_attention_options(app, options.attention, "Of the model, not the reference: ");
   app.add_flag("--exact", options.exact,
                "Multiply weights by 32-bit floats: slower, without the rounding to 8 bits; a "
                "reference model always does");
   if (const auto code = parse_command_line(app, argc, argv)) return code;
-  const std::string problem = check_attention(options.attention);
+  std::string problem = check_attention(options.attention);
+  if (problem.empty()) problem = check_kv_policy(options.kv_policy);
   if (problem.empty()) return std::nullopt;
   print_error(kTool, problem);
   return kUsage;
 }
 
 qsf_code open_engine(const Options& options, const std::string& model, bool exact,
-                     const AttentionChoice& attention, EnginePtr& engine, qsf_error& error) {
+                     const AttentionChoice& attention, const KvPolicyChoice& kv_policy,
+                     EnginePtr& engine, qsf_error& error) {
   QSFConfig* config = qsf_config_default();
   qsf_config_set_threads(config, options.threads);
   qsf_config_set_max_seq_len(config, options.context);
   set_kv_types(config, options.kv_types);
   set_attention(config, attention);
+  set_kv_policy(config, kv_policy);
   qsf_config_set_exact(config, exact ? 1 : 0);
   qsf_config_set_log_callback(config, print_warning, nullptr);
   QSFEngine* opened = nullptr;
@@ -399,14 +405,14 @@ int run(const Options& options) {
   qsf_error error = {};
   EnginePtr engine;
   EnginePtr reference;
-  if (open_engine(options, options.model, options.exact, options.attention, engine, error) !=
-      QSF_OK) {
+  if (open_engine(options, options.model, options.exact, options.attention, options.kv_policy,
+                  engine, error) != QSF_OK) {
     return report(error);
   }
   Windows windows;
   if (encode(engine.get(), *text, windows.tokens, error) != QSF_OK) return report(error);
   if (!options.reference.empty()) {
-    if (open_engine(options, options.reference, true, {}, reference, error) != QSF_OK) {
+    if (open_engine(options, options.reference, true, {}, {}, reference, error) != QSF_OK) {
       return report(error);
     }
     problem = find_mismatch(engine.get(), reference.get(), *text, windows.tokens);

@@ -148,6 +148,9 @@ class Usage(Case):
             "--kv-spill": [""],
             "--session-save": [""],
             "--session-load": [""],
+            "--kv-policy": ["h2o", "all"],
+            "--kv-window": ["0", "-1", "many"],
+            "--kv-sinks": ["-1", "1.5"],
             "--rows-per-pass": ["0", "-1"],
         }
         for option, values in bad.items():
@@ -169,6 +172,13 @@ class Usage(Case):
                      [*h2o, "--h2o-local", "24", "--h2o-heavy", "8", "--h2o-chunk", "32"]),
                     ("--h2o-heavy 3: expected at least --h2o-sinks 4", [*h2o, "--h2o-heavy", "3"])):
                 self.refused(2, message, *arguments, *options, tool=tool)
+
+    def test_numbers_of_a_window_need_its_policy(self):
+        for tool, arguments in ((RUN, (model, "--prompt", "a")), (PERPLEXITY, (model, "--file", "-"))):
+            self.refused(2, "--kv-window 7: needs --kv-policy window; the policy is full", *arguments,
+                         "--kv-window", "7", tool=tool)
+            self.refused(2, "--kv-sinks 0: needs --kv-policy window", *arguments, "--kv-sinks", "0",
+                         "--kv-policy", "full", tool=tool)
 
     def test_options_not_built_yet_say_so(self):
         for arguments in (["--quality", "0.5"], ["--bench"]):
@@ -320,6 +330,20 @@ class Text(Case):
     def test_context(self):
         code, out, err = call(model, "--prompt", "Once upon a time", "--max-seq-len", "8",
                               "--temperature", "0")
+        self.assertEqual(code, 0)
+        self.assertIn(b"context full", err)
+
+    def test_windows(self):
+        """One that holds the whole text changes nothing, one that does not is another text, and the context ends both."""
+        arguments = ["--prompt", "Once upon a time", "--max-tokens", "60", "--temperature", "0"]
+        full = text(*arguments)
+        self.assertEqual(text(*arguments, "--kv-policy", "window"), full)
+        small = text(*arguments, "--kv-policy", "window", "--kv-window", "8", "--kv-sinks", "1")
+        self.assertNotEqual(small, full)
+        self.assertEqual(text(*arguments, "--kv-policy", "window", "--kv-window", "8", "--kv-sinks", "1",
+                              "--rows-per-pass", "3"), small)
+        code, _, err = call(model, "--prompt", "Once upon a time", "--kv-policy", "window", "--kv-window", "8",
+                            "--max-seq-len", "40", "--temperature", "0", "--logit-bias", "70=100")
         self.assertEqual(code, 0)
         self.assertIn(b"context full", err)
 

@@ -67,6 +67,7 @@ qsf_code open_engine(const RunOptions& options, const std::string& model, Engine
   qsf_config_set_preload(config.get(), 0);
   set_kv_types(config.get(), options.kv_types);
   set_attention(config.get(), options.attention);
+  set_kv_policy(config.get(), options.kv_policy);
   qsf_config_set_kv_spill(config.get(), options.kv_spill.c_str());
   qsf_config_set_exact(config.get(), options.exact ? 1 : 0);
   qsf_config_set_pin(config.get(), options.pin ? 1 : 0);

@@ -12,6 +12,7 @@
 
 #include "command_line.h"
 #include "i2s_layout_option.h"
+#include "kv_policy_option.h"
 #include "kv_type_option.h"
 #include "read_path_option.h"
 #include "tool_support.h"
@@ -156,11 +157,12 @@ void add_engine_options(CLI::App& app, RunOptions& options, Unfinished& unfinish
       ->check(integer_in(1, kMaxThreads));
   app.add_option(
          "--max-seq-len", options.max_seq_len,
-         "Context in tokens; by default the model's, at most 4096, and down to 1024 when memory "
-         "is short")
+         "Context in tokens; by default the model's, with --kv-policy full at most 4096, and down "
+         "to 1024 when memory is short")
       ->type_name("N")
       ->check(integer_in(1, kMaxInt));
   add_kv_type_options(app, options.kv_types);
+  add_kv_policy_options(app, options.kv_policy);
   add_attention_options(app, options.attention);
   app.add_option(
          "--kv-spill", options.kv_spill,
@@ -298,6 +300,9 @@ std::optional<int> parse_run_options(int argc, const char* const* argv, RunOptio
     if (text.empty()) return refuse("--stop: empty, expected a text to stop at");
   }
   if (const std::string message = check_combination(options, unfinished); !message.empty()) {
+    return refuse(message);
+  }
+  if (const std::string message = check_kv_policy(options.kv_policy); !message.empty()) {
     return refuse(message);
   }
   if (const std::string message = check_attention(options.attention); !message.empty()) {

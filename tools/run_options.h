@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "attention_option.h"
+#include "kv_policy_choice.h"
 #include "kv_type_choice.h"
 #include "qsf/qsf.h"
 
@@ -33,12 +34,13 @@ struct RunOptions {
   std::vector<std::string> stop;
   std::optional<std::uint64_t> seed;
   int threads = 0;        // 0: automatic
-  int max_seq_len = 0;    // 0: the model's, at most 4,096
+  int max_seq_len = 0;    // 0: the model's, at most 4,096 without a window
   int ram_budget = 0;     // MB; 0: what the machine has to spare
   int rows_per_pass = 0;  // 0: automatic
   qsf_read_path read_path = QSF_READ_AUTO;
   KvTypeChoice kv_types;
   AttentionChoice attention;
+  KvPolicyChoice kv_policy;
   std::string kv_spill;      // empty: keys and values stay in memory
   std::string session_load;  // empty: the session begins with nothing
   std::string session_save;  // empty: it ends with the run

@@ -104,6 +104,13 @@ typedef struct qsf_h2o_options {
 /* Sets struct_size and the defaults, in the order above: 256, 256, 1024, 4, QSF_H2O_MEAN. */
 QSF_API void qsf_h2o_options_init(qsf_h2o_options* options);
 
+/* Which positions' keys and values are kept. */
+typedef enum qsf_kv_policy {
+  QSF_KV_POLICY_FULL = 0,   /* all, up to the context */
+  QSF_KV_POLICY_WINDOW = 1, /* the first ones, called sinks, and the last ones */
+  QSF_KV_POLICY_H2O = 2     /* those and the ones that most attention was paid to: not built yet */
+} qsf_kv_policy;
+
 typedef enum qsf_read_path {
   QSF_READ_AUTO = 0,
   QSF_READ_URING = 1, /* io_uring */
@@ -144,8 +151,9 @@ QSF_API void qsf_config_set_preload(QSFConfig* config, int preload);
 /* Worker threads, the calling one included; 0, the default, takes the physical cores at hand. */
 QSF_API void qsf_config_set_threads(QSFConfig* config, int num_threads);
 /* Positions of the context; 0, the default, takes the smaller of the model's trained length and
- * 4,096, or less, down to 1,024, where memory is short, with a warning. A number of positions is
- * kept or refused; more than the trained length is refused. */
+ * 4,096, or less, down to 1,024, where memory is short, with a warning; with QSF_KV_POLICY_WINDOW
+ * all of the trained length. A number of positions is kept or refused; more than the trained length
+ * is refused. */
 QSF_API void qsf_config_set_max_seq_len(QSFConfig* config, int max_seq_len);
 /* Trade of quality for speed in 0.0 .. 1.0; 1.0, the default, is full quality. Layer skipping is
  * not built yet: any other value makes opening an engine fail with QSF_UNSUPPORTED. */
@@ -164,6 +172,17 @@ QSF_API void qsf_config_set_kv_types(QSFConfig* config, qsf_kv_type keys, qsf_kv
  * cancelled, the next one may first compute rows of the prompt again, up to all of them. */
 QSF_API void qsf_config_set_attention(QSFConfig* config, qsf_attention attention,
                                       const qsf_h2o_options* options);
+/* Which positions' keys and values are kept; the default is QSF_KV_POLICY_FULL, which leaves the
+ * three numbers unused. With QSF_KV_POLICY_WINDOW a token sees the first `sinks` positions and the
+ * last `window` up to itself, and what lies between is forgotten for good: keys and values take the
+ * same memory however long the text is, and results depend neither on the rows of a pass nor on
+ * threads. Positions keep their numbers, so the context still bounds a text. A session can then be
+ * truncated only to where all that the next token sees is held, and a call that fails or is
+ * cancelled keeps the passes that it completed where it must; qsf_session_length tells. `window` is
+ * at least 1; `heavy` is of QSF_KV_POLICY_H2O, which makes opening fail with QSF_UNSUPPORTED, as
+ * QSF_ATTENTION_H2O does together with QSF_KV_POLICY_WINDOW. */
+QSF_API void qsf_config_set_kv_policy(QSFConfig* config, qsf_kv_policy policy, int window,
+                                      int sinks, int heavy);
 /* Keeps keys and values in a file, of which memory holds two layers: a context that memory has no
  * room for is then read from the disk with every pass, layer by layer ahead of the computing, and
  * results are the same. The file is made when an engine is opened, with its whole space, and its
@@ -441,7 +460,8 @@ typedef void (*QSFLogitsCallback)(size_t row, int first_token, const float* logi
                                   void* user_data);
 /* Appends tokens as prompt rows and hands out the logits after each of them, in blocks of the
  * vocabulary, so that they are never stored whole. The blocks of one row come in ascending order;
- * those of several rows may alternate. On failure the session is as before. */
+ * those of several rows may alternate. On failure the session is as before, or as
+ * qsf_config_set_kv_policy tells. */
 QSF_API qsf_code qsf_session_prefill_logits(QSFSession* session, const int* tokens, size_t n_tokens,
                                             QSFLogitsCallback on_logits, void* user_data,
                                             qsf_error* error);
@@ -451,10 +471,13 @@ QSF_API qsf_code qsf_session_step(QSFSession* session, int token, float* logits,
  * context. In a session that holds something no beginning-of-text token comes before the prompt,
  * and one of no bytes goes on where the text is. The session keeps the prompt and what was
  * generated, a stop text included; the last token counts in its length when something follows. On
- * failure, and when it was cancelled in the prompt, the session is as before. */
+ * failure, and when it was cancelled in the prompt, the session is as before,
+ * or as qsf_config_set_kv_policy tells. */
 QSF_API qsf_code qsf_session_generate(QSFSession* session, const qsf_generate_options* options,
                                       qsf_generate_result* result, qsf_error* error);
-/* Forgets all but the first n_tokens tokens; more than there are is QSF_INVALID_ARGUMENT. */
+/* Forgets all but the first n_tokens tokens; more than there are is QSF_INVALID_ARGUMENT, and so is
+ * with QSF_KV_POLICY_WINDOW a number that positions already forgotten would be needed for; 0 always
+ * works. */
 QSF_API qsf_code qsf_session_truncate(QSFSession* session, size_t n_tokens, qsf_error* error);
 /* Returns the number of tokens in the context; 0 for NULL. */
 QSF_API size_t qsf_session_length(const QSFSession* session);

@@ -60,6 +60,18 @@ Status check_h2o(const QSFConfig& config) {
                           config.h2o_ranking);
 }
 
+Status check_kv_policy(const QSFConfig& config) {
+  constexpr int kMaxInt = std::numeric_limits<int>::max();
+  if (config.kv_policy < QSF_KV_POLICY_FULL || config.kv_policy > QSF_KV_POLICY_H2O) {
+    return invalid_argument(
+        "kv_policy: %d, expected QSF_KV_POLICY_FULL, QSF_KV_POLICY_WINDOW or QSF_KV_POLICY_H2O",
+        config.kv_policy);
+  }
+  QSF_RETURN_IF_ERROR(check_range("kv_policy: window", config.kv_window, kMaxInt));
+  QSF_RETURN_IF_ERROR(check_range("kv_policy: sinks", config.kv_sinks, kMaxInt));
+  return check_range("kv_policy: heavy", config.kv_heavy, kMaxInt);
+}
+
 Status check(const QSFConfig& config) {
   constexpr int kMaxInt = std::numeric_limits<int>::max();
   constexpr std::size_t kMaxBudgetMb = std::numeric_limits<std::int64_t>::max() / kMegabyte;
@@ -84,6 +96,7 @@ Status check(const QSFConfig& config) {
                             config.attention);
   }
   if (config.attention == QSF_ATTENTION_H2O) QSF_RETURN_IF_ERROR(check_h2o(config));
+  QSF_RETURN_IF_ERROR(check_kv_policy(config));
   if (config.kv_spill_lost) return out_of_budget("kv_spill: there was no memory for its path");
   QSF_RETURN_IF_ERROR(check_range("threads", config.threads, kMaxInt));
   QSF_RETURN_IF_ERROR(check_range("max_seq_len", config.max_seq_len, kMaxInt));
@@ -286,6 +299,10 @@ Status null_argument(const char* name) {
   return invalid_argument("%s: NULL, expected a pointer", name);
 }
 
+static_assert(static_cast<int>(KvPolicy::kFull) == QSF_KV_POLICY_FULL);
+static_assert(static_cast<int>(KvPolicy::kWindow) == QSF_KV_POLICY_WINDOW);
+static_assert(static_cast<int>(KvPolicy::kH2o) == QSF_KV_POLICY_H2O);
+
 Result<EngineOptions> read_config(const QSFConfig& config) {
   QSF_RETURN_IF_ERROR(check(config));
   EngineOptions options;
@@ -298,6 +315,10 @@ Result<EngineOptions> read_config(const QSFConfig& config) {
     options.attention = AttentionKind::kH2o;
     options.h2o = h2o_options_of(config);
   }
+  options.kv_policy = {.policy = static_cast<KvPolicy>(config.kv_policy),
+                       .window = static_cast<std::uint32_t>(config.kv_window),
+                       .sinks = static_cast<std::uint32_t>(config.kv_sinks),
+                       .heavy = static_cast<std::uint32_t>(config.kv_heavy)};
   options.exact = config.exact;
   options.pin = config.pin;
   options.n_sequences = static_cast<std::uint32_t>(config.max_sessions);
@@ -365,6 +386,15 @@ void qsf_config_set_attention(QSFConfig* config, qsf_attention attention,
     config->h2o.struct_size = options->struct_size;  // refused when an engine is opened
   }
   std::memcpy(&config->h2o_ranking, &config->h2o.ranking, sizeof config->h2o_ranking);
+}
+void qsf_config_set_kv_policy(QSFConfig* config, qsf_kv_policy policy, int window, int sinks,
+                              int heavy) {
+  if (config == nullptr) return;
+  static_assert(sizeof policy == sizeof config->kv_policy);
+  std::memcpy(&config->kv_policy, &policy, sizeof policy);  // as with qsf_kv_type
+  config->kv_window = window;
+  config->kv_sinks = sinks;
+  config->kv_heavy = heavy;
 }
 void qsf_config_set_io(QSFConfig* config, qsf_read_path path) {
   if (config == nullptr) return;

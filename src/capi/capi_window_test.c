@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Policies of the KV cache from a C11 program: what is refused, and sessions that keep a window.
+ *
+ * Usage: capi_window_test [MODEL.qsf]. Without a model only what needs none is tested. What a
+ * window computes is tested in src/engine/.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "capi/testing/capi_check.h"
+#include "qsf/qsf.h"
+
+static void expect_refused(const char* path, qsf_kv_policy policy, int window, int sinks,
+                           qsf_code code, const char* words) {
+  qsf_error error;
+  QSFEngine* engine = NULL;
+  QSFConfig* config = qsf_config_default();
+  qsf_config_set_kv_policy(config, policy, window, sinks, 256);
+  CHECK(qsf_engine_open(path, config, &engine, &error) == code && engine == NULL);
+  CHECK(strstr(error.message, words) != NULL);
+  qsf_config_free(config);
+}
+
+static void test_configuration(void) {
+  const char* path = "/nonexistent/model.qsf";
+  qsf_config_set_kv_policy(NULL, QSF_KV_POLICY_WINDOW, 1, 0, 0);
+  expect_refused(path, QSF_KV_POLICY_WINDOW, 1, 0, QSF_NOT_FOUND, path);
+  expect_refused(path, (qsf_kv_policy)3, 1024, 4, QSF_INVALID_ARGUMENT, "kv_policy: 3");
+  expect_refused(path, QSF_KV_POLICY_WINDOW, -7, 4, QSF_INVALID_ARGUMENT, "window: -7");
+  expect_refused(path, QSF_KV_POLICY_WINDOW, 1024, -1, QSF_INVALID_ARGUMENT, "sinks: -1");
+}
+
+/* What a window has forgotten does not come back. */
+static void test_window(const char* path) {
+  enum { kTokens = 300 };
+  qsf_error error;
+  QSFEngine* engine = NULL;
+  QSFSession* session = NULL;
+  expect_refused(path, QSF_KV_POLICY_H2O, 64, 4, QSF_UNSUPPORTED, "h2o");
+  expect_refused(path, QSF_KV_POLICY_WINDOW, 0, 4, QSF_INVALID_ARGUMENT, "a window of 0");
+
+  QSFConfig* config = qsf_config_default();
+  qsf_config_set_kv_policy(config, QSF_KV_POLICY_WINDOW, 40, 4, 0);
+  qsf_config_set_rows_per_pass(config, 32);
+  CHECK(qsf_engine_open(path, config, &engine, &error) == QSF_OK);
+  qsf_config_free(config);
+  CHECK(qsf_session_create(engine, &session, &error) == QSF_OK);
+  int tokens[kTokens];
+  for (int i = 0; i < kTokens; ++i) tokens[i] = 10 + i;
+  CHECK(qsf_session_prefill(session, tokens, kTokens, NULL, &error) == QSF_OK);
+  CHECK(qsf_session_truncate(session, 150, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(strstr(error.message, "evicted") != NULL && qsf_session_length(session) == kTokens);
+  CHECK(qsf_session_truncate(session, kTokens - 1, &error) == QSF_OK);
+  CHECK(qsf_session_truncate(session, 0, &error) == QSF_OK && qsf_session_length(session) == 0);
+  qsf_session_free(session);
+  qsf_free(engine);
+}
+
+int main(int argc, char** argv) {
+  test_configuration();
+  if (argc > 1) test_window(argv[1]);
+  fprintf(stderr, "%d checks, %d failed%s\n", n_checks, n_failures,
+          argc > 1 ? "" : " (no model given: what needs one was not tested)");
+  return n_failures == 0 ? 0 : 1;
+}
