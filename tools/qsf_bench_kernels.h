@@ -56,6 +56,8 @@ double best_ns(qsf::FunctionRef<void()> call);
 qsf::Status bench_matmul_kernels(unsigned n_threads, KernelBench& bench);
 void bench_attend_kernels(KernelBench& bench);
 void bench_small_kernels(KernelBench& bench);
+// Of the state of sparse prefill, which has no table: one implementation for every tier.
+void bench_h2o_state(KernelBench& bench);
 
 // Measures what the options ask for and prints it.
 // Fails  kInvalidArgument when no kernel has a name with the filter in it
