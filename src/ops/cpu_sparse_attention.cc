@@ -109,8 +109,6 @@ void SparseAttention::run(const SparseLayer& layer, H2oState& state, std::uint32
   const std::uint32_t end = begin + (last - first);
   QSF_CHECK(begin == state.scored_end(index) && end <= start + chunk);
   QSF_CHECK(layer.rows[last - 1].kv_slot == end - 1);
-  // Said before it is true, so that what is broken off counts as begun.
-  state.mark_scored(index, end);
   const std::uint32_t first_strip = (begin - start) / kStripRows;
   const Part part = {.layer = layer,
                      .state = state,
@@ -138,6 +136,7 @@ void SparseAttention::run(const SparseLayer& layer, H2oState& state, std::uint32
       });
   if (cancelled()) return;
   for (std::uint32_t kv_head = 0; kv_head < n_kv_heads; ++kv_head) add_up(part, kv_head);
+  state.mark_scored(index, end);
   if (end != part.chunk_end) return;
   QSF_CHECK(state.close_chunk(index).ok());
   if (index + 1 == state.shape().n_layers) QSF_CHECK(state.next_chunk(chunk).ok());

@@ -66,7 +66,7 @@ class SparseAttention {
   // order of position, all of one sequence, and adds what they paid to its sums; ends the chunk
   // when they fill it. Without `outputs` nothing else comes of it.
   // Requires  attach(); slots are positions; the first row's is state.scored_end(layer)
-  // Guarantees  cancelled, the state says nothing but that it has to be truncated
+  // Guarantees  cancelled, the state is as it was
   void run(const SparseLayer& layer, H2oState& state, std::uint32_t first, std::uint32_t last,
            bool outputs);
 

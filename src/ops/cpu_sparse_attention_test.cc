@@ -326,6 +326,9 @@ TEST_P(CpuSparseAttentionTest, OptionsMatchTheDefinition) {
 TEST_P(CpuSparseAttentionTest, CapsAndSlopesMatchTheDefinition) {
   expect_defined({.soft_cap = 1.5F}, 300, GetParam());
   expect_defined({.slopes = {0.0625F, 0.001953125F}}, 300, GetParam());
+  // A memory set of two pages, whose positions are the members' own.
+  expect_defined({.h2o = {.local = 40, .heavy = 60, .chunk = 128}, .slopes = {0.01F, 0.001953125F}},
+                 300, GetParam());
   expect_defined({.type = KvType::k4Bit, .soft_cap = 2.0F, .slopes = {0.01F, 0.02F}}, 300,
                  GetParam());
 }
