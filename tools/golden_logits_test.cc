@@ -160,7 +160,7 @@ TEST_P(GoldenLogitsTest, BitsOfQuantisedRowsDoNotDependOnPassesOrThreads) {
   const Golden golden(source() / "expected.bin");
   const fs::path model = convert(source(), "4bit");
   const Golden::Case& item = golden.cases[5];
-  for (const qsf_kv_type kv : {QSF_KV_8BIT, QSF_KV_4BIT}) {
+  for (const qsf_kv_type kv : {QSF_KV_8BIT, QSF_KV_4BIT, QSF_KV_2BIT}) {
     const auto whole = run_case(open_engine(model, kv, 512, 1).get(), golden, item);
     const EnginePtr by_seven = open_engine(model, kv, 7, 2);
     EXPECT_EQ(run_case(by_seven.get(), golden, item), whole) << "7 rows a pass";

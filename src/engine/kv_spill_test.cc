@@ -90,7 +90,7 @@ TEST(KvSpillTest, LogitsAreThoseOfKeysInMemory) {
     std::uint32_t rows;
   };
   for (const Case& c : {Case{64, 30, 64}, Case{300, 200, 70}, Case{1024, 990, 512}}) {
-    for (const KvType type : {KvType::kF32, KvType::kF16, KvType::k8Bit, KvType::k4Bit}) {
+    for (const KvType type : kAllKvTypes) {
       SCOPED_TRACE(std::to_string(c.context) + " positions, type " +
                    std::to_string(static_cast<int>(type)));
       EngineOptions options = options_of(c.context, type, c.rows);

@@ -202,7 +202,7 @@ void run_randomly(BothStores& both, std::uint64_t seed, int n_steps) {
 TEST(SpilledKvStoreTest, HoldsWhatTheResidentStoreHolds) {
   for (const ReadPath path : {ReadPath::kUring, ReadPath::kPread, ReadPath::kMmap}) {
     for (const std::uint32_t n_layers : {1U, 2U, 3U, 4U, 5U}) {
-      for (const KvType type : {KvType::kF16, KvType::k4Bit}) {
+      for (const KvType type : {KvType::kF16, KvType::k2Bit}) {
         SCOPED_TRACE(std::to_string(n_layers) + " layers by " + std::string(read_path_name(path)));
         BothStores both(shape_of(n_layers, type), {}, path);
         ASSERT_TRUE(both.opened.ok()) << both.opened.message();
