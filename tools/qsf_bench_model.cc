@@ -95,6 +95,7 @@ qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options,
                        qsf::Engine::open(options.model, settings));
   BenchModel model(std::move(engine),
                    ModelCost(reader, settings.k_type, settings.v_type, n_kept, h2o));
+  model.sparse_ = h2o.has_value();
   QSF_ASSIGN_OR_RETURN(model.session_, model.engine_->create_session());
   const std::uint32_t n_vocab = model.engine_->spec().n_vocab;
   qsf::Rng rng(1);
@@ -114,7 +115,9 @@ std::vector<BenchTest> BenchModel::tests(const BenchOptions& options) const {
 
 qsf::Status BenchModel::reach_depth(std::uint32_t depth) {
   if (session_->length() > depth) {
-    QSF_RETURN_IF_ERROR(session_->truncate(session_->longest_kept(depth)));
+    // Memory sets that are taken back would be computed again as a part of the test.
+    const std::size_t kept = sparse_ ? 0 : session_->longest_kept(depth);
+    QSF_RETURN_IF_ERROR(session_->truncate(kept));
   }
   const std::size_t length = session_->length();
   if (length == depth) return qsf::ok_status();

@@ -68,6 +68,7 @@ class BenchModel {
   BenchModel(std::unique_ptr<qsf::Engine> engine, ModelCost cost) noexcept;
 
   std::unique_ptr<qsf::Engine> engine_;
+  bool sparse_ = false;  // prompts attend to chunks and memory sets
   std::unique_ptr<qsf::Session> session_;
   ModelCost cost_;
   std::vector<qsf::TokenId> tokens_;  // any; [max_context]
