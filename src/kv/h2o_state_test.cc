@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -300,7 +301,10 @@ TEST(H2oStateTest, NotANumberIsKeptLastAndBreaksNoOrder) {
   EXPECT_THAT(state->members(0, 1), ElementsAre(0, 1, 2, 5, 13, 14, 15));
   EXPECT_THAT(state->members(0, 2), ElementsAre(0, 1, 2, 3, 13, 14, 15));
   EXPECT_TRUE(std::isnan(state.score(0, 0, 0)));  // said, not hidden
-  ASSERT_TRUE(state->accumulate_memory_scores(0, std::vector<float>(21, nan)).ok());
+  const float all_ones =
+      std::bit_cast<float>(0x7FFFFFFFU);  // a NaN that rounding would carry to -0
+  ASSERT_TRUE(state->accumulate_memory_scores(0, std::vector<float>(21, all_ones)).ok());
+  EXPECT_TRUE(std::isnan(state.score(0, 0, 4)));
   ASSERT_TRUE(state->init_chunk_scores(0, 16, 16, std::vector<float>(48, 0.0F)).ok());
   ASSERT_TRUE(state->build_memory_set(0, 32).ok());
   EXPECT_THAT(state->members(0, 1), ElementsAre(0, 16, 17, 18, 29, 30, 31));
