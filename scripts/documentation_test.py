@@ -96,10 +96,12 @@ class Fish:
 
 
 class Zsh:
-    """Completions as an interactive zsh lists them at a terminal of its own."""
+    """Completions as an interactive zsh finds them at a terminal of its own. It lists none: of a long
+    list it would ask whether to show it, and take the next line's first letter for the answer."""
 
     SETUP = """\
 KEYTIMEOUT=1; PS1=; PS2=; RPS1=; unsetopt zle_bracketed_paste 2>/dev/null; unset zle_bracketed_paste
+unsetopt auto_list auto_menu
 fpath=({folder} $fpath); autoload -Uz compinit; compinit -u -D
 offered=()
 compadd() {{

@@ -55,7 +55,7 @@ inline void add_attention_options(CLI::App& app, AttentionChoice& choice,
                  note +
                      "What heavy positions are ranked by: mean, attention by position that could "
                      "have paid it, the default; or sum")
-      ->type_name("NAME")
+      ->type_name("RANKING")
       ->check(CLI::IsMember({"mean", "sum"}));
 }
 
