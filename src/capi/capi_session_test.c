@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "capi/testing/capi_check.h"
+#include "capi/testing/capi_engine.h"
 #include "qsf/qsf.h"
 
 static const char* const kFile = "capi_session_test.session";
@@ -132,17 +133,8 @@ static void test_chat(QSFEngine* engine) {
 }
 
 static void test_model(const char* path) {
-  qsf_error error;
-  QSFConfig* config = qsf_config_default();
-  qsf_config_set_threads(config, 1);
-  qsf_config_set_max_seq_len(config, 256);
-  QSFEngine* engine = NULL;
-  CHECK(qsf_engine_open(path, config, &engine, &error) == QSF_OK);
-  qsf_config_free(config);
-  if (engine == NULL) {
-    fprintf(stderr, "%s\n", error.message);
-    return;
-  }
+  QSFEngine* engine = open_small_engine(path);
+  if (engine == NULL) return;
   test_session(engine);
   test_chat(engine);
   qsf_free(engine);

@@ -13,36 +13,22 @@
 #include <utility>
 #include <vector>
 
-#include "base/rng.h"
 #include "engine/engine_impl.h"
+#include "engine/testing/logits_log.h"
 
 namespace qsf {
 namespace {
 
 using testing::HasSubstr;
 using testing::Not;
+using testing_support::LogitsLog;
+using testing_support::random_tokens;
 
 const std::string kModel = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
 
 std::string scratch_path() {
   return testing::TempDir() + "kv_spill_" +
          testing::UnitTest::GetInstance()->current_test_info()->name();
-}
-
-// Keeps all logits in the order in which they come.
-class Keep final : public LogitsSink {
- public:
-  void consume(std::uint32_t, std::uint32_t, std::span<const float> logits) noexcept override {
-    values.insert(values.end(), logits.begin(), logits.end());
-  }
-  std::vector<float> values;
-};
-
-std::vector<TokenId> tokens_of(std::size_t n, std::uint64_t seed) {
-  Rng rng(seed);
-  std::vector<TokenId> tokens(n);
-  for (TokenId& token : tokens) token = 10 + rng.below(4000);
-  return tokens;
 }
 
 EngineOptions options_of(std::uint32_t context, KvType type, std::uint32_t rows) {
@@ -59,10 +45,10 @@ EngineOptions options_of(std::uint32_t context, KvType type, std::uint32_t rows)
 // A prompt, generated rows, a fork whose sides go on by turns, and a truncation; returns every
 // logit.
 std::vector<float> converse(Engine& engine, std::size_t n_prompt) {
-  Keep keep;
+  LogitsLog keep;
   auto& impl = const_cast<Engine::Impl&>(engine.impl());
   const auto run = [&](SequenceId sequence, std::size_t n, RowRole role, std::uint64_t seed) {
-    const std::vector<TokenId> tokens = tokens_of(n, seed);
+    const std::vector<TokenId> tokens = random_tokens(n, seed);
     const Status status = impl.append(sequence, tokens, role, n - 1, &keep);
     EXPECT_TRUE(status.ok()) << status.message();
   };
@@ -145,10 +131,10 @@ TEST(KvSpillTest, ACancelledPassLosesNothing) {
   const std::unique_ptr<Engine> engine = Engine::open(kModel, options).value();
   const std::vector<float> expected = converse(*engine, 400);
   const std::unique_ptr<Session> session = engine->create_session().value();
-  ASSERT_TRUE(session->prefill(tokens_of(200, 3), nullptr).ok());
+  ASSERT_TRUE(session->prefill(random_tokens(200, 3), nullptr).ok());
   for (int i = 0; i < 5; ++i) {
     engine->cancel();
-    EXPECT_EQ(session->prefill(tokens_of(300, 4), nullptr).code(), StatusCode::kCancelled);
+    EXPECT_EQ(session->prefill(random_tokens(300, 4), nullptr).code(), StatusCode::kCancelled);
     EXPECT_EQ(converse(*engine, 400), expected);
   }
 }

@@ -16,33 +16,19 @@
 #include <utility>
 #include <vector>
 
-#include "base/rng.h"
 #include "engine/engine_impl.h"
+#include "engine/testing/logits_log.h"
 
 namespace qsf {
 namespace {
 
 using testing::HasSubstr;
+using testing_support::LogitsLog;
+using testing_support::random_tokens;
 
 // Trained for 1,024 positions.
 const std::string kModel = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
 constexpr std::uint32_t kTrained = 1024;
-
-// Keeps all logits in the order in which they come.
-class Keep final : public LogitsSink {
- public:
-  void consume(std::uint32_t, std::uint32_t, std::span<const float> logits) noexcept override {
-    values.insert(values.end(), logits.begin(), logits.end());
-  }
-  std::vector<float> values;
-};
-
-std::vector<TokenId> tokens_of(std::size_t n, std::uint64_t seed = 1) {
-  Rng rng(seed);
-  std::vector<TokenId> tokens(n);
-  for (TokenId& token : tokens) token = 10 + rng.below(4000);
-  return tokens;
-}
 
 EngineOptions options_of(std::uint32_t window, std::uint32_t sinks, std::uint32_t rows) {
   EngineOptions options;
@@ -65,7 +51,7 @@ std::vector<float> logits_of(const EngineOptions& options, std::span<const Token
                              std::size_t n_generated) {
   const std::unique_ptr<Engine> engine = open(options);
   const std::unique_ptr<Session> session = engine->create_session().value();
-  Keep keep;
+  LogitsLog keep;
   const std::span<const TokenId> prompt = tokens.first(tokens.size() - n_generated);
   for (std::size_t at = 0; at < prompt.size(); at += kCall) {
     const std::size_t n = std::min(kCall, prompt.size() - at);
@@ -87,7 +73,7 @@ std::vector<float> masked_logits(EngineOptions options, std::span<const TokenId>
   auto& impl = const_cast<Engine::Impl&>(engine->impl());
   const SequenceId sequence = impl.kv->create_sequence().value();
   const std::size_t n_prompt = tokens.size() - n_generated;
-  Keep keep;
+  LogitsLog keep;
   for (std::size_t at = 0; at < tokens.size();) {
     const bool prompt = at < n_prompt;
     const std::size_t n = prompt ? std::min(kCall, n_prompt - at) : 1;
@@ -121,7 +107,7 @@ TEST(KvWindowTest, LogitsAreThoseOfAFullCacheWhoseRowsSeeNoMore) {
     std::uint32_t rows;
     KvType type;
   };
-  const std::vector<TokenId> tokens = tokens_of(700);
+  const std::vector<TokenId> tokens = random_tokens(700);
   for (const Case& c :
        {Case{1, 0, 64, KvType::kF16}, Case{30, 4, 64, KvType::kF32}, Case{64, 0, 64, KvType::k8Bit},
         Case{100, 4, 64, KvType::k4Bit}, Case{600, 70, 64, KvType::kF16}}) {
@@ -136,7 +122,7 @@ TEST(KvWindowTest, LogitsAreThoseOfAFullCacheWhoseRowsSeeNoMore) {
 }
 
 TEST(KvWindowTest, AWindowOfTheContextIsTheFullPolicy) {
-  const std::vector<TokenId> tokens = tokens_of(kTrained);
+  const std::vector<TokenId> tokens = random_tokens(kTrained);
   EngineOptions full;
   full.n_threads = 2;
   const std::vector<float> expected = logits_of(full, tokens, 20);
@@ -146,7 +132,7 @@ TEST(KvWindowTest, AWindowOfTheContextIsTheFullPolicy) {
 }
 
 TEST(KvWindowTest, BitsDependNeitherOnPassesNorThreadsNorAFile) {
-  const std::vector<TokenId> tokens = tokens_of(900);
+  const std::vector<TokenId> tokens = random_tokens(900);
   EngineOptions options = options_of(100, 4, 512);
   const std::vector<float> expected = logits_of(options, tokens, 10);
   for (const std::uint32_t rows : {1U, 7U, 50U}) {
@@ -167,8 +153,8 @@ TEST(KvWindowTest, APromptManyTimesTheCacheTakesNoMoreMemory) {
   EXPECT_EQ(engine->max_context(), kTrained);
   EXPECT_EQ(kv.limits().n_pages, 3U);
   const std::unique_ptr<Session> session = engine->create_session().value();
-  const std::vector<TokenId> tokens = tokens_of(1000);
-  Keep keep;
+  const std::vector<TokenId> tokens = random_tokens(1000);
+  LogitsLog keep;
   ASSERT_TRUE(session->prefill(tokens, &keep).ok());
   EXPECT_EQ(session->length(), 1000U);
   EXPECT_TRUE(kv.holds(0, 0, 4));
@@ -193,7 +179,7 @@ TEST(KvWindowTest, TextEndsAtTheTrainedContext) {
   generate.max_tokens = 500;
   generate.sampling.temperature = 0.0F;
   generate.sampling.logit_bias = {{300, 1e6F}};
-  const GenerateResult result = session->generate(tokens_of(1000), generate).value();
+  const GenerateResult result = session->generate(random_tokens(1000), generate).value();
   EXPECT_EQ(result.reason, StopReason::kContextFull);
   EXPECT_EQ(session->length(), kTrained);
   const Status status = session->step(300, nullptr);
@@ -205,9 +191,9 @@ TEST(KvWindowTest, TextEndsAtTheTrainedContext) {
 TEST(KvWindowTest, SessionsAreCutToWhatIsHeld) {
   const std::unique_ptr<Engine> engine = open(options_of(100, 4, 50));
   const std::unique_ptr<Session> session = engine->create_session().value();
-  const std::vector<TokenId> tokens = tokens_of(800);
+  const std::vector<TokenId> tokens = random_tokens(800);
   const auto tail = [&](std::size_t from) {
-    Keep keep;
+    LogitsLog keep;
     EXPECT_TRUE(session->prefill(std::span(tokens).subspan(from), &keep).ok());
     return keep.values;
   };
@@ -232,9 +218,9 @@ TEST(KvWindowTest, SessionsAreCutToWhatIsHeld) {
 TEST(KvWindowTest, ACancelledPromptKeepsWhatItCannotTakeBack) {
   const std::unique_ptr<Engine> engine = open(options_of(100, 4, 50));
   const std::unique_ptr<Session> session = engine->create_session().value();
-  const std::vector<TokenId> tokens = tokens_of(900);
+  const std::vector<TokenId> tokens = random_tokens(900);
   const std::span<const TokenId> all = tokens;
-  Keep whole;
+  LogitsLog whole;
   ASSERT_TRUE(session->prefill(all, &whole).ok());
   ASSERT_TRUE(session->truncate(0).ok());
   ASSERT_TRUE(session->prefill(all.first(300), nullptr).ok());
@@ -254,7 +240,7 @@ TEST(KvWindowTest, ACancelledPromptKeepsWhatItCannotTakeBack) {
   const std::size_t length = session->length();
   EXPECT_EQ(length, 600U);  // the pass of token 600 was cancelled
   EXPECT_TRUE(std::equal(session->tokens().begin(), session->tokens().end(), tokens.begin()));
-  Keep rest;
+  LogitsLog rest;
   ASSERT_TRUE(session->prefill(all.subspan(length), &rest).ok());
   EXPECT_EQ(rest.values, whole.values);
 
@@ -269,9 +255,9 @@ TEST(KvWindowTest, ForksShareAndPart) {
   options.n_sequences = 2;
   const std::unique_ptr<Engine> engine = open(options);
   auto& impl = const_cast<Engine::Impl&>(engine->impl());
-  const std::vector<TokenId> tokens = tokens_of(500);
+  const std::vector<TokenId> tokens = random_tokens(500);
   const auto run = [&](SequenceId sequence, std::size_t from, std::size_t n) {
-    Keep keep;
+    LogitsLog keep;
     const std::span<const TokenId> part = std::span(tokens).subspan(from, n);
     EXPECT_TRUE(impl.append(sequence, part, RowRole::kPrompt, n - 1, &keep).ok());
     return keep.values;

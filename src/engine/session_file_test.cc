@@ -22,6 +22,7 @@
 #include "engine/engine_impl.h"
 #include "engine/session_layout.h"
 #include "engine/testing/bare_session.h"
+#include "engine/testing/logits_log.h"
 #include "engine/testing/streamed_model.h"
 #include "io/faulty_file.h"
 
@@ -32,6 +33,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing_support::BareSession;
 using testing_support::kBareShape;
+using testing_support::LogitsLog;
+using testing_support::random_tokens;
 using testing_support::StreamedModel;
 
 namespace layout = session_layout;
@@ -49,31 +52,17 @@ std::vector<std::byte> bytes_of(const std::string& name) {
   return {bytes.begin(), bytes.end()};
 }
 
-// Keeps all logits in the order in which they come.
-class Keep final : public LogitsSink {
- public:
-  void consume(std::uint32_t, std::uint32_t, std::span<const float> logits) noexcept override {
-    values.insert(values.end(), logits.begin(), logits.end());
-  }
-  std::vector<float> values;
-};
-
-std::vector<TokenId> tokens_of(std::size_t n, std::uint64_t seed) {
-  Rng rng(seed);
-  std::vector<TokenId> tokens(n);
-  for (TokenId& token : tokens) token = 10 + rng.below(400);
-  return tokens;
-}
+constexpr std::uint32_t kIds = 400;  // every model here has as many
 
 // What is done before a session is saved, and after.
 void begin_text(Session& session, std::size_t n_prompt) {
-  ASSERT_TRUE(session.prefill(tokens_of(n_prompt, 1), nullptr).ok());
+  ASSERT_TRUE(session.prefill(random_tokens(n_prompt, 1, kIds), nullptr).ok());
   for (TokenId token = 20; token < 23; ++token) ASSERT_TRUE(session.step(token, nullptr).ok());
 }
 std::vector<float> go_on(Session& session) {
-  Keep keep;
+  LogitsLog keep;
   EXPECT_TRUE(session.step(30, &keep).ok());
-  EXPECT_TRUE(session.prefill_rows(tokens_of(70, 2), keep).ok());
+  EXPECT_TRUE(session.prefill_rows(random_tokens(70, 2, kIds), keep).ok());
   EXPECT_TRUE(session.step(31, &keep).ok());
   return keep.values;
 }
@@ -226,15 +215,15 @@ TEST_F(SessionFileTest, SeveralSequencesAndForgottenRowsLeaveNoTrace) {
   const auto engine = open(wanted);
   {
     const auto plain = engine->create_session().value();
-    ASSERT_TRUE(plain->prefill(tokens_of(70, 1), nullptr).ok());
+    ASSERT_TRUE(plain->prefill(random_tokens(70, 1, kIds), nullptr).ok());
     ASSERT_TRUE(plain->save(path("plain")).ok());
   }
   const auto other = engine->create_session().value();
-  ASSERT_TRUE(other->prefill(tokens_of(40, 7), nullptr).ok());
+  ASSERT_TRUE(other->prefill(random_tokens(40, 7, kIds), nullptr).ok());
   const auto cut = engine->create_session().value();
-  ASSERT_TRUE(cut->prefill(tokens_of(70, 1), nullptr).ok());
-  ASSERT_TRUE(other->prefill(tokens_of(70, 8), nullptr).ok());
-  ASSERT_TRUE(cut->prefill(tokens_of(90, 9), nullptr).ok());
+  ASSERT_TRUE(cut->prefill(random_tokens(70, 1, kIds), nullptr).ok());
+  ASSERT_TRUE(other->prefill(random_tokens(70, 8, kIds), nullptr).ok());
+  ASSERT_TRUE(cut->prefill(random_tokens(90, 9, kIds), nullptr).ok());
   ASSERT_TRUE(cut->truncate(70).ok());
   ASSERT_TRUE(cut->save(path("cut")).ok());
   EXPECT_EQ(bytes_of(path("plain")), bytes_of(path("cut")));
@@ -262,7 +251,7 @@ TEST_F(SessionFileTest, RefusesWhatDoesNotFit) {
     for (const std::string& word : words) EXPECT_THAT(status.message(), HasSubstr(word));
     EXPECT_EQ(target->length(), 0U);
     // As if nothing had been tried.
-    EXPECT_TRUE(target->prefill(tokens_of(5, 1), nullptr).ok());
+    EXPECT_TRUE(target->prefill(random_tokens(5, 1, kIds), nullptr).ok());
   };
   EngineOptions small = f16;
   small.max_context = 202;
