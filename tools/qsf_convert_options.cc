@@ -154,8 +154,7 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
   FutureOptions future;
   CLI::App app(
       "Convert a Hugging Face model folder (config.json with safetensors or pytorch_model.bin) or "
-      "a "
-      "GGUF file to a .qsf file, or with --random make a file of random weights.",
+      "a GGUF file to a .qsf file, or with --random make a file of random weights.",
       "qsf-convert");
   app.set_version_flag("--version", "qsf-convert " QSF_VERSION);
   app.add_option("IN", options.input,

@@ -76,8 +76,7 @@ std::string choose_child(ParityOptions& options) {
     options.child = default_child();
     if (options.child.empty() || ::access(options.child.c_str(), X_OK) != 0) {
       return "--reference llama: no program to run it; build one with scripts/build_parity_shim, "
-             "or "
-             "give --child PROGRAM";
+             "or give --child PROGRAM";
     }
   }
   if (options.reference_model.empty() && is_gguf_path(options.model)) {
@@ -219,10 +218,9 @@ std::optional<int> parse_parity_options(int argc, const char* const* argv, Parit
   CLI::App app(
       "Evaluates tokens with a model and with a reference, compares token ids, logits of every "
       "position and greedy tokens, and writes a receipt.\nqsf-parity verify RECEIPT checks a "
-      "receipt "
-      "and comes to its verdict again; qsf-parity diff A B finds the first difference of two "
-      "traces.\nExit code 0 for equal, 1 for a divergence, 2 for bad usage, 3 when nothing, or not "
-      "everything, was compared.",
+      "receipt and comes to its verdict again; qsf-parity diff A B finds the first difference of "
+      "two traces.\nExit code 0 for equal, 1 for a divergence, 2 for bad usage, 3 when nothing, or "
+      "not everything, was compared.",
       kParityTool);
   app.set_version_flag("--version", std::string(kParityTool) + " " + QSF_VERSION);
   add_inputs(app, options, texts);

@@ -456,8 +456,7 @@ Status check_attention(const EngineOptions& options, const ModelSpec& spec) {
   if (options.kv_policy.policy != KvPolicy::kFull) {
     return unsupported(
         "attention h2o with kv policy %s: memory sets are chosen among all positions; use kv "
-        "policy "
-        "full, or full attention",
+        "policy full, or full attention",
         std::string(kv_policy_name(options.kv_policy.policy)).c_str());
   }
   const std::uint32_t context = options.max_context != 0

@@ -322,8 +322,7 @@ Status SessionReader::check_policy() const {
   }
   return invalid_argument(
       "section policy: %s (window %u, sinks %u, heavy %u), expected %s (%u, %u, %u); open the "
-      "model "
-      "with the policy that the session was saved with",
+      "model with the policy that the session was saved with",
       name->c_str(), got(0), got(1), got(2), std::string(expected_name).c_str(), expected[0],
       expected[1], expected[2]);
 }

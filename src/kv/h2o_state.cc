@@ -276,8 +276,7 @@ Status H2oState::build_memory_set(std::uint32_t layer, std::uint32_t chunk_end) 
       chunk_end - progress.chunk_start > shape_.options.chunk) {
     return invalid_argument(
         "h2o build_memory_set: a chunk that ends at %u: layer %u expects 1 to %u positions from "
-        "%u, "
-        "of %u in all",
+        "%u, of %u in all",
         chunk_end, layer, shape_.options.chunk, progress.chunk_start, shape_.kv_size);
   }
   std::uint32_t n_members = 0;

@@ -70,8 +70,7 @@ Result<KvCache> KvCache::create(const KvShape& shape, const KvLimits& limits,
       !cache_bytes(shape, limits.n_pages)) {
     return invalid_argument(
         "kv cache: %u pages, %u sequences of %u slots, %u layers x %u heads x %u elements: "
-        "expected "
-        "numbers above 0 whose products fit",
+        "expected numbers above 0 whose products fit",
         limits.n_pages, limits.max_sequences, limits.max_slots, shape.n_layers, shape.n_kv_heads,
         shape.head_dim);
   }
