@@ -262,7 +262,7 @@ def make_config(args, vocab):
         "num_hidden_layers": args.layers, "num_attention_heads": args.heads,
         "num_key_value_heads": args.kv_heads, "vocab_size": vocab,
         "max_position_embeddings": longest, "rms_norm_eps": args.norm_eps,
-        "rope_theta": args.rope_theta, "hidden_act": "silu",
+        "rope_theta": args.rope_theta or 10000.0, "hidden_act": "silu",
         "tie_word_embeddings": not args.untied, "bos_token_id": BOS, "eos_token_id": EOS,
         "torch_dtype": "float16",
     }
@@ -278,6 +278,15 @@ def save(model, tokenizer_bytes, folder):
         "tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "add_eos_token": False,
         "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "legacy": True,
     }, indent=2) + "\n")
+
+
+def resume(args):
+    """Returns the model to be trained on, for the windows and the base of frequencies asked for."""
+    model = load(args.resume).train()
+    longest = max(window for window, _ in parse_stages(args.stages))
+    model.config["max_position_embeddings"] = longest
+    model.config["rope_theta"] = args.rope_theta or model.config["rope_theta"]
+    return model
 
 
 def load(folder):
@@ -329,7 +338,8 @@ def parse_arguments():
     add("--log-every", type=int, default=20, help="steps between progress lines")
     add("--tokenizer", type=pathlib.Path, help="use this tokenizer.model, train none")
     add("--resume", type=pathlib.Path, metavar="DIR",
-        help="train the model of DIR on, with its shape and tokenizer")
+        help="train the model of DIR on, with its shape and tokenizer; for longer texts with "
+             "--stages 4096:1 --rope-theta 100000")
     add("--vocab", type=int, default=4096, help="pieces of the trained tokenizer")
     add("--character-coverage", type=float, default=0.9995)
     add("--hidden", type=int, default=256)
@@ -338,7 +348,8 @@ def parse_arguments():
     add("--heads", type=int, default=4)
     add("--kv-heads", type=int, default=2)
     add("--norm-eps", type=float, default=1e-5)
-    add("--rope-theta", type=float, default=10000.0)
+    add("--rope-theta", type=float, help="base of the rotary frequencies (default: 10000, or that "
+        "of the model trained on)")
     add("--untied", action="store_true", help="give the output head its own weights")
     add("--stages", default="256:60,512:25,1024:15", help="window:share of the training, in order")
     add("--batch-tokens", type=int, default=8192, help="tokens of one step")
@@ -382,7 +393,7 @@ def main():
         valid_ids = tokenize(tokenizer, read_books(args.valid))
     else:
         train_ids, valid_ids = train_ids.split(len(train_ids) - len(train_ids) // 50)
-    model = (load(args.resume).train() if args.resume
+    model = (resume(args) if args.resume
              else LanguageModel(make_config(args, tokenizer.vocab_size()))).to(args.device)
     print(f"{sum(p.numel() for p in model.parameters())} parameters, "
           f"{len(train_ids)} training tokens, {len(valid_ids)} validation tokens", flush=True)
