@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "attention_option.h"
 #include "command_line.h"
 #include "kv_policy_option.h"
 #include "kv_type_option.h"

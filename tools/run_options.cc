@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 
+#include "attention_option.h"
 #include "command_line.h"
 #include "i2s_layout_option.h"
 #include "kv_policy_option.h"

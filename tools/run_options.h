@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "attention_option.h"
+#include "attention_choice.h"
 #include "kv_policy_choice.h"
 #include "kv_type_choice.h"
 #include "qsf/qsf.h"
