@@ -252,6 +252,7 @@ typedef struct qsf_model_info {
   int eos_token;       /* the first end-of-text id, -1 where the model has none */
   uint64_t n_parameters;
   uint64_t file_bytes;
+  int n_kv_heads; /* heads of keys and values in a layer */
 } qsf_model_info;
 QSF_API qsf_code qsf_engine_model_info(const QSFEngine* engine, qsf_model_info* info,
                                        qsf_error* error);
@@ -481,6 +482,14 @@ QSF_API qsf_code qsf_session_generate(QSFSession* session, const qsf_generate_op
 QSF_API qsf_code qsf_session_truncate(QSFSession* session, size_t n_tokens, qsf_error* error);
 /* Returns the number of tokens in the context; 0 for NULL. */
 QSF_API size_t qsf_session_length(const QSFSession* session);
+/* Tells which positions a prompt token would see that was appended now, itself aside, in a layer
+ * with the query heads of a KV head: what the policy has kept or, under QSF_ATTENTION_H2O, those of
+ * the open chunk and the memory set. Writes the first `capacity` of them in ascending order, and to
+ * *n_positions how many there are; `positions` may be NULL when capacity is 0. Rows that a
+ * truncation or a failed call took along are computed first, as a token would need. */
+QSF_API qsf_code qsf_session_visible_positions(QSFSession* session, int layer, int kv_head,
+                                               int* positions, size_t capacity, size_t* n_positions,
+                                               qsf_error* error);
 /* Writes the session to a file, whole or not at all: its tokens with their keys and values, so that
  * they need not be computed again (docs/session-files.md). An existing file is replaced. A session
  * without tokens is QSF_INVALID_ARGUMENT, one under QSF_ATTENTION_H2O QSF_UNSUPPORTED. */

@@ -204,6 +204,7 @@ qsf_model_info model_info(const QSFEngine& handle) {
   info.eos_token = token_or_none(spec.eos_ids.empty() ? eos : spec.eos_ids.front());
   info.n_parameters = engine.n_parameters();
   info.file_bytes = engine.file_bytes();
+  info.n_kv_heads = static_cast<int>(spec.n_kv_heads);
   return info;
 }
 

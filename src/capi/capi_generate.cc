@@ -5,6 +5,7 @@
 // Calls on an engine run in a session of their own that lives as long as the call, so that an
 // engine plans memory for no more sequences than its user asked for.
 
+#include <algorithm>
 #include <limits>
 
 #include "base/rng.h"
@@ -293,6 +294,29 @@ qsf_code qsf_session_truncate(QSFSession* session, size_t n_tokens, qsf_error* e
 
 size_t qsf_session_length(const QSFSession* session) {
   return session == nullptr ? 0 : session->session->length();
+}
+
+qsf_code qsf_session_visible_positions(QSFSession* session, int layer, int kv_head, int* positions,
+                                       size_t capacity, size_t* n_positions, qsf_error* error) {
+  return guarded(error, [&]() -> qsf::Status {
+    if (session == nullptr) return null_argument("session");
+    if (positions == nullptr && capacity != 0) return null_argument("positions");
+    if (n_positions == nullptr) return null_argument("n_positions");
+    const qsf::ModelSpec& spec = session->engine->engine->spec();
+    const auto within = [](int value, std::uint32_t end) {
+      return value >= 0 && static_cast<std::uint32_t>(value) < end;
+    };
+    if (!within(layer, spec.n_layers) || !within(kv_head, spec.n_kv_heads)) {
+      return qsf::invalid_argument("layer %d, KV head %d: expected less than %u and %u", layer,
+                                   kv_head, spec.n_layers, spec.n_kv_heads);
+    }
+    std::vector<std::uint32_t> visible;
+    QSF_RETURN_IF_ERROR(session->session->visible_positions(
+        static_cast<std::uint32_t>(layer), static_cast<std::uint32_t>(kv_head), visible));
+    std::copy_n(visible.begin(), std::min(capacity, visible.size()), positions);
+    *n_positions = visible.size();
+    return qsf::ok_status();
+  });
 }
 
 qsf_code qsf_session_save(QSFSession* session, const char* path, qsf_error* error) {

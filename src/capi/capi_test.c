@@ -271,7 +271,7 @@ static void test_information(QSFEngine* engine) {
   CHECK(info.n_layers > 0 && info.n_vocab > 0 && info.hidden_size > 0);
   CHECK(info.context > 0 && info.context <= info.trained_context);
   CHECK(info.bos_token < info.n_vocab && info.eos_token < info.n_vocab);
-  CHECK(info.n_parameters > 0 && info.file_bytes > 0);
+  CHECK(info.n_parameters > 0 && info.file_bytes > 0 && info.n_kv_heads > 0);
   CHECK(qsf_engine_model_info(engine, NULL, &error) == QSF_INVALID_ARGUMENT);
   info.struct_size = 0;
   CHECK(qsf_engine_model_info(engine, &info, &error) == QSF_INVALID_ARGUMENT);

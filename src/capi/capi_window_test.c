@@ -31,6 +31,28 @@ static void test_configuration(void) {
   expect_refused(path, QSF_KV_POLICY_WINDOW, 1024, -1, QSF_INVALID_ARGUMENT, "sinks: -1");
 }
 
+/* Of a session with a window of 40 and 4 sinks. */
+static void test_visible_positions(QSFSession* session, int n_tokens) {
+  qsf_error error;
+  int positions[5] = {-1, -1, -1, -1, -1};
+  size_t n_positions = 0;
+  CHECK(qsf_session_visible_positions(session, 0, 0, positions, 5, &n_positions, &error) == QSF_OK);
+  CHECK(n_positions == 4 + 39 && positions[3] == 3 && positions[4] == n_tokens - 39);
+  CHECK(qsf_session_visible_positions(session, 0, 0, NULL, 0, &n_positions, &error) == QSF_OK);
+  CHECK(n_positions == 43);
+  CHECK(qsf_session_visible_positions(session, 0, 0, NULL, 1, &n_positions, &error) ==
+        QSF_INVALID_ARGUMENT);
+  CHECK(qsf_session_visible_positions(session, 0, 0, positions, 5, NULL, &error) ==
+        QSF_INVALID_ARGUMENT);
+  CHECK(qsf_session_visible_positions(NULL, 0, 0, positions, 5, &n_positions, &error) ==
+        QSF_INVALID_ARGUMENT);
+  CHECK(qsf_session_visible_positions(session, 1000, 0, positions, 5, &n_positions, &error) ==
+        QSF_INVALID_ARGUMENT);
+  CHECK(strstr(error.message, "layer 1000") != NULL);
+  CHECK(qsf_session_visible_positions(session, 0, -1, positions, 5, &n_positions, &error) ==
+        QSF_INVALID_ARGUMENT);
+}
+
 /* What a window has forgotten does not come back. */
 static void test_window(const char* path) {
   enum { kTokens = 300 };
@@ -49,6 +71,7 @@ static void test_window(const char* path) {
   int tokens[kTokens];
   for (int i = 0; i < kTokens; ++i) tokens[i] = 10 + i;
   CHECK(qsf_session_prefill(session, tokens, kTokens, NULL, &error) == QSF_OK);
+  test_visible_positions(session, kTokens);
   CHECK(qsf_session_truncate(session, 150, &error) == QSF_INVALID_ARGUMENT);
   CHECK(strstr(error.message, "evicted") != NULL && qsf_session_length(session) == kTokens);
   CHECK(qsf_session_truncate(session, kTokens - 1, &error) == QSF_OK);

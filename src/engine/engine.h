@@ -202,6 +202,12 @@ class Session {
   // positions were evicted that the next row would see.
   // Requires  n_tokens <= length()
   std::size_t longest_kept(std::size_t n_tokens) const noexcept;
+  // Writes to `positions` those that a prompt row appended now would attend to, itself aside, in a
+  // layer with the query heads of a KV head; ascending. Rows that were lost are computed first.
+  // Requires  layer and kv_head of the model
+  // Fails     as prefill where rows have to be computed
+  Status visible_positions(std::uint32_t layer, std::uint32_t kv_head,
+                           std::vector<std::uint32_t>& positions);
 
   // Encodes nothing: completes after `prompt`, which is appended as prompt rows. Without a prompt
   // it goes on where the session is: after the token that has no row yet, else after the last one,

@@ -80,6 +80,11 @@ struct Engine::Impl {
   // before others can follow (H2oState::truncate).
   void truncate(SequenceId sequence, std::uint32_t n_slots) noexcept;
 
+  // Appends to `positions` the slots before the next row of a sequence that this row attends to, if
+  // it is a prompt's, in a layer with the query heads of a KV head; ascending.
+  void add_visible(SequenceId sequence, std::uint32_t layer, std::uint32_t kv_head,
+                   std::vector<std::uint32_t>& positions) const;
+
   // Returns whether a cancellation was asked for, and uses it up.
   bool take_cancel() noexcept;
 

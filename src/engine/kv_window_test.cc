@@ -215,6 +215,21 @@ TEST(KvWindowTest, SessionsAreCutToWhatIsHeld) {
   EXPECT_EQ(tail(0), expected);
 }
 
+TEST(KvWindowTest, TellsWhichPositionsAreVisible) {
+  const std::unique_ptr<Engine> engine = open(options_of(6, 2, 50));
+  const std::unique_ptr<Session> session = engine->create_session().value();
+  std::vector<std::uint32_t> visible = {1000};
+  ASSERT_TRUE(session->visible_positions(0, 0, visible).ok());
+  EXPECT_TRUE(visible.empty());
+  ASSERT_TRUE(session->prefill(random_tokens(5), nullptr).ok());
+  ASSERT_TRUE(session->visible_positions(0, 0, visible).ok());
+  EXPECT_THAT(visible, testing::ElementsAre(0, 1, 2, 3, 4));
+  ASSERT_TRUE(session->prefill(random_tokens(200), nullptr).ok());
+  // The window counts the row itself.
+  ASSERT_TRUE(session->visible_positions(5, 1, visible).ok());
+  EXPECT_THAT(visible, testing::ElementsAre(0, 1, 200, 201, 202, 203, 204));
+}
+
 TEST(KvWindowTest, ACancelledPromptKeepsWhatItCannotTakeBack) {
   const std::unique_ptr<Engine> engine = open(options_of(100, 4, 50));
   const std::unique_ptr<Session> session = engine->create_session().value();

@@ -121,42 +121,101 @@ class SparsePrefillTest : public testing::Test {
   std::vector<TokenId> tokens_;
 };
 
-// The logits behind one, two and three layers: hidden states of later chunks are those of attention
-// over the union in every layer, with the memory sets that the engine chose.
-TEST_F(SparsePrefillTest, EveryLayerAttendsToChunkAndMemorySet) {
-  for (const std::uint32_t n_layers : {1U, 2U, 3U}) {
-    tokens_.clear();
-    make_model(small_spec(n_layers));
-    const auto engine = open(options());
-    const auto session = engine->create_session().value();
-    std::map<std::tuple<std::size_t, std::uint32_t, std::uint32_t>, std::vector<std::int32_t>> sets;
-    Logits got;
-    for (std::size_t first = 0; first < kTokens; first += kOptions.chunk) {
-      prefill(*session, first, std::min<std::size_t>(kTokens, first + kOptions.chunk), got);
-      for (std::uint32_t layer = 0; layer < n_layers; ++layer) {
-        for (std::uint32_t head = 0; head < 2; ++head) {
-          const auto members = engine->impl().h2o[0].members(layer, head);
-          sets[{first / kOptions.chunk + 1, layer, head}] = {members.begin(), members.end()};
-        }
-      }
-    }
-    const auto sees = [&](std::uint32_t layer, std::uint32_t head, std::size_t i, std::size_t j) {
-      const std::size_t chunk = i / kOptions.chunk;
-      if (j / kOptions.chunk == chunk) return true;
-      return std::ranges::binary_search(sets[{chunk, layer, head}], static_cast<std::int32_t>(j));
-    };
-    const auto want = model_->logits({tokens_.begin(), tokens_.end()}, 80, {}, sees);
-    ASSERT_EQ(got.size(), want.size());
-    double largest = 0;
-    double worst = 0;
-    for (std::size_t row = 0; row < want.size(); ++row) {
-      for (std::size_t i = 0; i < kVocab; ++i) {
-        largest = std::max(largest, std::fabs(want[row][i]));
-        worst = std::max(worst, std::fabs(static_cast<double>(got[row][i]) - want[row][i]));
-      }
-    }
-    EXPECT_LE(worst, 1e-4 * largest) << n_layers << " layers";
+// Keeps the residual stream behind every layer, by layer and position.
+class HiddenLog final : public OperatorObserver {
+ public:
+  void pass_began(std::span<const Row> rows) override {
+    first_ = static_cast<std::size_t>(rows.front().position);
   }
+  // The last product of a layer adds to the stream; its matrix may come in several products.
+  void operator_ended(Backend& backend, const OperatorEvent& event) override {
+    if (event.kind == OperatorKind::kAttend) layer_ = event.layer;
+    if (event.kind != OperatorKind::kDown) return;
+    if (hidden.size() <= layer_) hidden.resize(layer_ + 1, Logits(kTokens));
+    for (std::uint32_t row = 0; row < event.n_rows; ++row) {
+      const std::span<const float> values = backend.read_row(event.product->finish.add_to, row);
+      hidden[layer_][first_ + row].assign(values.begin(), values.end());
+    }
+  }
+  std::vector<Logits> hidden;
+
+ private:
+  std::size_t first_ = 0;
+  std::uint32_t layer_ = 0;
+};
+
+// The largest difference of two tables of one shape, as a share of the largest wanted value.
+double difference(const Logits& got, const std::vector<std::vector<double>>& want) {
+  EXPECT_EQ(got.size(), want.size());
+  double largest = 0;
+  double worst = 0;
+  for (std::size_t row = 0; row < want.size(); ++row) {
+    EXPECT_EQ(got[row].size(), want[row].size());
+    for (std::size_t i = 0; i < want[row].size(); ++i) {
+      largest = std::max(largest, std::fabs(want[row][i]));
+      worst = std::max(worst, std::fabs(static_cast<double>(got[row][i]) - want[row][i]));
+    }
+  }
+  return worst / largest;
+}
+
+// Hidden states of later chunks are those of attention over the union, behind every layer and in
+// the logits, with the memory sets that the engine chose.
+TEST_F(SparsePrefillTest, EveryLayerAttendsToChunkAndMemorySet) {
+  constexpr std::uint32_t kLayers = 3;
+  make_model(small_spec(kLayers));
+  HiddenLog log;
+  EngineOptions observed = options();
+  observed.observer = &log;
+  const auto engine = open(observed);
+  const auto session = engine->create_session().value();
+  std::map<std::tuple<std::size_t, std::uint32_t, std::uint32_t>, std::vector<std::int32_t>> sets;
+  Logits got;
+  for (std::size_t first = 0; first < kTokens; first += kOptions.chunk) {
+    prefill(*session, first, std::min<std::size_t>(kTokens, first + kOptions.chunk), got);
+    for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+      for (std::uint32_t head = 0; head < 2; ++head) {
+        const auto members = engine->impl().h2o[0].members(layer, head);
+        sets[{first / kOptions.chunk + 1, layer, head}] = {members.begin(), members.end()};
+      }
+    }
+  }
+  const auto sees = [&](std::uint32_t layer, std::uint32_t head, std::size_t i, std::size_t j) {
+    const std::size_t chunk = i / kOptions.chunk;
+    if (j / kOptions.chunk == chunk) return true;
+    return std::ranges::binary_search(sets[{chunk, layer, head}], static_cast<std::int32_t>(j));
+  };
+  std::vector<std::vector<std::vector<double>>> hidden;
+  const auto logits = model_->logits({tokens_.begin(), tokens_.end()}, 80, {}, sees, &hidden);
+  ASSERT_EQ(log.hidden.size(), kLayers);
+  for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+    EXPECT_LE(difference(log.hidden[layer], hidden[layer]), 1e-4) << "layer " << layer;
+  }
+  EXPECT_LE(difference(got, logits), 1e-4);
+}
+
+// A session says what a row appended next would see: the memory set, then the open chunk.
+TEST_F(SparsePrefillTest, TellsWhichPositionsAreVisible) {
+  make_model(small_spec(2));
+  const auto engine = open(options());
+  const auto session = engine->create_session().value();
+  Logits ignored;
+  std::vector<std::uint32_t> visible;
+  prefill(*session, 0, 10, ignored);
+  ASSERT_TRUE(session->visible_positions(1, 0, visible).ok());
+  EXPECT_THAT(visible, testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+  prefill(*session, 10, 35, ignored);
+  const auto members = engine->impl().h2o[0].members(1, 1);
+  ASSERT_EQ(members.size(), kOptions.local + kOptions.heavy);
+  std::vector<std::uint32_t> want(members.begin(), members.end());
+  for (const std::uint32_t own : {32U, 33U, 34U}) want.push_back(own);
+  ASSERT_TRUE(session->visible_positions(1, 1, visible).ok());
+  EXPECT_EQ(visible, want);
+  // What a truncation took along is computed again first.
+  ASSERT_TRUE(session->truncate(20).ok());
+  ASSERT_TRUE(session->visible_positions(1, 1, visible).ok());
+  ASSERT_EQ(visible.size(), kOptions.local + kOptions.heavy + 4);
+  EXPECT_EQ(visible.back(), 19U);
 }
 
 TEST_F(SparsePrefillTest, CallsPassesAndThreadsDoNotShow) {

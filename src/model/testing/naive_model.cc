@@ -210,10 +210,10 @@ NaiveModel::Row NaiveModel::ffn(std::uint32_t section, const Row& x) const {
   return product(section, TensorKind::kFfnDown, TensorKind::kFfnDownBias, inner);
 }
 
-std::vector<std::vector<double>> NaiveModel::logits(const std::vector<std::uint32_t>& tokens,
-                                                    std::uint32_t context,
-                                                    const std::vector<double>& slopes,
-                                                    const Sees& sees) const {
+std::vector<std::vector<double>> NaiveModel::logits(
+    const std::vector<std::uint32_t>& tokens, std::uint32_t context,
+    const std::vector<double>& slopes, const Sees& sees,
+    std::vector<std::vector<std::vector<double>>>* hidden) const {
   using enum TensorKind;
   std::vector<Row> rows;
   for (std::size_t position = 0; position < tokens.size(); ++position) {
@@ -252,6 +252,7 @@ std::vector<std::vector<double>> NaiveModel::logits(const std::vector<std::uint3
                         : norm(x, weights(layer, kFfnNorm), weights(layer, kFfnNormBias));
       add(x, behind(ffn(layer, m), kFfnPostNorm));
     }
+    if (hidden != nullptr) hidden->push_back(rows);
   }
   const std::uint32_t last = spec_.n_layers + 1;
   for (Row& x : rows) {

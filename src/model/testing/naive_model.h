@@ -34,10 +34,12 @@ class NaiveModel {
       std::function<bool(std::uint32_t layer, std::uint32_t kv_head, std::size_t i, std::size_t j)>;
   // Returns the logits after every token, [tokens][n_vocab]. `context` is what the model is opened
   // for; `slopes` has one ALiBi slope a head, or none; rows see all that `sees` says, or without it
-  // everything before them.
-  std::vector<std::vector<double>> logits(const std::vector<std::uint32_t>& tokens,
-                                          std::uint32_t context, const std::vector<double>& slopes,
-                                          const Sees& sees = nullptr) const;
+  // everything before them. `hidden`, where it is given, receives the rows behind every layer:
+  // [n_layers][tokens][hidden].
+  std::vector<std::vector<double>> logits(
+      const std::vector<std::uint32_t>& tokens, std::uint32_t context,
+      const std::vector<double>& slopes, const Sees& sees = nullptr,
+      std::vector<std::vector<std::vector<double>>>* hidden = nullptr) const;
 
  private:
   using Row = std::vector<double>;

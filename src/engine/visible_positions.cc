@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+//
+// Which earlier positions a session still attends to, for those who draw or judge what was kept.
+
+#include "base/check.h"
+#include "engine/engine_impl.h"
+
+namespace qsf {
+
+void Engine::Impl::add_visible(SequenceId sequence, std::uint32_t layer, std::uint32_t kv_head,
+                               std::vector<std::uint32_t>& positions) const {
+  const std::uint32_t next = kv->n_slots(sequence);
+  if (!h2o.empty()) {
+    for (const std::int32_t member : h2o[sequence].members(layer, kv_head)) {
+      positions.push_back(static_cast<std::uint32_t>(member));
+    }
+    for (std::uint32_t slot = h2o[sequence].chunk_start(layer); slot < next; ++slot) {
+      positions.push_back(slot);
+    }
+    return;
+  }
+  const VisibleSet visible = visible_at(next);
+  const std::uint32_t window = reader->spec().window_of(layer);
+  const std::uint32_t first = window != 0 && next + 1 > window ? next + 1 - window : 0;
+  for (std::uint32_t slot = first; slot < next; ++slot) {
+    if (slot < visible.sinks || slot >= visible.first) positions.push_back(slot);
+  }
+}
+
+Status Session::visible_positions(std::uint32_t layer, std::uint32_t kv_head,
+                                  std::vector<std::uint32_t>& positions) {
+  QSF_DCHECK(layer < engine_.reader->spec().n_layers);
+  QSF_DCHECK(kv_head < engine_.reader->spec().n_kv_heads);
+  QSF_RETURN_IF_ERROR(compute_lost_rows());
+  positions.clear();
+  engine_.add_visible(sequence_, layer, kv_head, positions);
+  return ok_status();
+}
+
+}  // namespace qsf
