@@ -11,6 +11,9 @@
 // distributions is measured at every scored token. Both run in turns over a number of rows whose
 // logits take at most 64 MiB.
 //
+// With --lines each line of the text is a window of its own. --losses and --kept write files for
+// scripts that go further into the result.
+//
 // Exit code 0 for a result, 1 for a failure, 2 for bad usage.
 
 #include <algorithm>
@@ -21,6 +24,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attention_option.h"
@@ -28,6 +32,7 @@
 #include "kv_policy_option.h"
 #include "kv_type_option.h"
 #include "logits_compare.h"
+#include "perplexity_record.h"
 #include "qsf/qsf.h"
 #include "tool_support.h"
 
@@ -48,6 +53,9 @@ struct Options {
   int context = 512;
   int threads = 0;
   int max_windows = 0;  // 0: all
+  bool lines = false;
+  std::string losses;  // files; empty: none
+  std::string kept;
   KvTypeChoice kv_types;
   KvPolicyChoice kv_policy;
   AttentionChoice attention;
@@ -133,6 +141,17 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
   app.add_option("--chunks", options.max_windows, "Windows to measure at most; by default all")
       ->type_name("N")
       ->check(integer_in(1, kMaxInt));
+  app.add_flag("--lines", options.lines,
+               "Each line of the text is a window of its own, of --context tokens at most, whose "
+               "second half is scored");
+  app.add_option("--losses", options.losses,
+                 "File to write the loss of every scored token to: a line of JSON for each window")
+      ->type_name("FILE");
+  app.add_option("--kept", options.kept,
+                 "File to write the positions to that are left to see in each layer and KV head: a "
+                 "line of JSON after every 1024 tokens or chunk of --attention h2o; takes the "
+                 "windows a second time")
+      ->type_name("FILE");
   app.add_option("--threads", options.threads, "Threads; by default one for each physical core")
       ->type_name("N")
       ->check(integer_in(1, 1024));
@@ -168,7 +187,7 @@ qsf_code open_engine(const Options& options, const std::string& model, bool exac
   return code;
 }
 
-qsf_code encode(QSFEngine* engine, const std::string& text, std::vector<int>& tokens,
+qsf_code encode(QSFEngine* engine, std::string_view text, std::vector<int>& tokens,
                 qsf_error& error) {
   std::size_t n_tokens = 0;
   // A token is at least a byte of text, but for those put around it.
@@ -210,26 +229,31 @@ std::string progress_text(std::size_t done, std::size_t n_windows, const Mean& l
   return text;
 }
 
-// The text as windows of tokens; the first token of each is `leading` unless that is -1.
+// The text as windows of tokens.
 struct Windows {
   std::vector<int> tokens;
-  std::size_t context = 0;
-  std::size_t count = 0;
+  std::vector<std::size_t> begins;  // of the windows in `tokens`, and the end of the last
+  std::size_t longest = 0;
 
-  std::size_t first_scored() const { return context / 2 + 1; }
+  std::size_t count() const { return begins.size() - 1; }
+  std::size_t n_tokens() const { return begins.back() - begins.front(); }
   std::span<const int> window(std::size_t index) const {
-    return std::span(tokens).subspan(index * context, context);
+    return std::span(tokens).subspan(begins[index], begins[index + 1] - begins[index]);
   }
 };
 
-qsf_code score_window(QSFEngine* engine, std::span<const int> window, std::size_t first,
-                      Scores& scores, qsf_error& error) {
-  std::vector<double> log_probs(window.size() - first);
+std::size_t first_scored(std::size_t n_tokens) {
+  return n_tokens / 2 + 1;
+}
+
+qsf_code score_window(QSFEngine* engine, std::span<const int> window, std::vector<double>& losses,
+                      qsf_error& error) {
+  const std::size_t first = first_scored(window.size());
+  losses.resize(window.size() - first);
   const qsf_code code =
-      qsf_engine_score(engine, window.data(), window.size(), first, log_probs.data(), &error);
-  if (code != QSF_OK) return code;
-  for (const double log_prob : log_probs) scores.loss.add(-log_prob);
-  return QSF_OK;
+      qsf_engine_score(engine, window.data(), window.size(), first, losses.data(), &error);
+  for (double& loss : losses) loss = -loss;  // which the engine gives as log probabilities
+  return code;
 }
 
 void add_reference_logits(std::size_t row, int first_token, const float* logits,
@@ -257,8 +281,11 @@ class Comparison {
     return code == QSF_OK ? create(reference, reference_, error) : code;
   }
 
-  qsf_code score_window(std::span<const int> window, std::size_t first, Scores& scores,
+  // Adds to all but scores.loss.
+  qsf_code score_window(std::span<const int> window, std::vector<double>& losses, Scores& scores,
                         qsf_error& error) {
+    const std::size_t first = first_scored(window.size());
+    losses.clear();
     // Row i predicts token i + 1: rows from first - 1 on are scored, and the last token is no row.
     for (QSFSession* session : {model_.get(), reference_.get()}) {
       qsf_code code = qsf_session_truncate(session, 0, &error);
@@ -278,7 +305,11 @@ class Comparison {
             qsf_session_prefill_logits(model_.get(), tokens, n, add_model_logits, &logits_, &error);
       }
       if (code != QSF_OK) return code;
-      for (std::size_t i = 0; i < n; ++i) add(logits_.row(i), scores);
+      for (std::size_t i = 0; i < n; ++i) {
+        const RowComparison& compared = logits_.row(i);
+        losses.push_back(-compared.log_prob);
+        add(compared, scores);
+      }
       row += n;
     }
     return QSF_OK;
@@ -292,7 +323,6 @@ class Comparison {
     return code;
   }
   static void add(const RowComparison& row, Scores& scores) {
-    scores.loss.add(-row.log_prob);
     scores.reference_loss.add(-row.reference_log_prob);
     scores.divergence.add(row.divergence);
     scores.same_top.add(row.same_top ? 1.0 : 0.0);
@@ -310,69 +340,143 @@ qsf_model_info info_of(QSFEngine* engine) {
   return info;
 }
 
-// Scores every window; `reference` may be null.
-qsf_code measure(QSFEngine* engine, QSFEngine* reference, const Windows& windows, Scores& scores,
-                 qsf_error& error) {
+// Computes a window in parts, and writes what is left to see behind each.
+qsf_code record_kept(QSFEngine* engine, const Windows& windows, std::size_t index, std::size_t step,
+                     LineFile& file, qsf_error& error, std::string& problem) {
+  QSFSession* created = nullptr;
+  if (const qsf_code code = qsf_session_create(engine, &created, &error); code != QSF_OK) {
+    return code;
+  }
+  const SessionPtr session(created);
+  const std::span<const int> window = windows.window(index);
+  VisiblePositions visible;
+  for (std::size_t done = 0; done < window.size() && problem.empty();) {
+    const std::size_t n = std::min(step, window.size() - done);
+    qsf_code code = qsf_session_prefill(session.get(), &window[done], n, nullptr, &error);
+    if (code == QSF_OK) code = read_visible(session.get(), info_of(engine), visible, error);
+    if (code != QSF_OK) return code;
+    done += n;
+    problem = file.write(visible_line(index, done, visible));
+  }
+  return QSF_OK;
+}
+
+// Scores every window; `reference` may be null. What went wrong with a file is told in `problem`.
+qsf_code measure(const Options& options, QSFEngine* engine, QSFEngine* reference,
+                 const Windows& windows, Scores& scores, qsf_error& error, std::string& problem) {
+  LineFile losses_file;
+  LineFile kept_file;
+  if (!options.losses.empty()) problem = losses_file.open(options.losses);
+  if (problem.empty() && !options.kept.empty()) problem = kept_file.open(options.kept);
   ProgressLine progress(kTool, true);
   const std::uint64_t start = now_ns();
   std::optional<Comparison> comparison;
+  qsf_code code = QSF_OK;
   if (reference != nullptr) {
     comparison.emplace(static_cast<std::size_t>(info_of(engine).n_vocab),
-                       windows.context - windows.first_scored());
-    const qsf_code code = comparison->open(engine, reference, error);
-    if (code != QSF_OK) return code;
+                       windows.longest - first_scored(windows.longest));
+    code = comparison->open(engine, reference, error);
   }
-  for (std::size_t i = 0; i < windows.count; ++i) {
-    const std::size_t first = windows.first_scored();
-    const qsf_code code = comparison
-                              ? comparison->score_window(windows.window(i), first, scores, error)
-                              : score_window(engine, windows.window(i), first, scores, error);
-    if (code != QSF_OK) return code;
-    if (progress.due()) {
-      progress.show(progress_text(i + 1, windows.count, scores.loss, now_ns() - start));
+  const std::size_t step =
+      options.attention.is_h2o() ? static_cast<std::size_t>(options.attention.h2o().chunk) : 1024;
+  std::vector<double> losses;
+  for (std::size_t i = 0; i < windows.count() && code == QSF_OK && problem.empty(); ++i) {
+    const std::span<const int> window = windows.window(i);
+    code = comparison ? comparison->score_window(window, losses, scores, error)
+                      : score_window(engine, window, losses, error);
+    if (code != QSF_OK) break;
+    for (const double loss : losses) scores.loss.add(loss);
+    if (losses_file.is_open()) {
+      problem = losses_file.write(losses_line(i, window, first_scored(window.size()), losses));
     }
+    if (problem.empty() && kept_file.is_open()) {
+      code = record_kept(engine, windows, i, step, kept_file, error, problem);
+    }
+    if (progress.due()) {
+      progress.show(progress_text(i + 1, windows.count(), scores.loss, now_ns() - start));
+    }
+  }
+  for (LineFile* const file : {&losses_file, &kept_file}) {
+    const std::string unwritten = file->close();
+    if (problem.empty()) problem = unwritten;
+  }
+  return code;
+}
+
+// Encodes the text whole or, with --lines, line by line; lines are windows then.
+qsf_code encode_windows(const Options& options, QSFEngine* engine, const std::string& text,
+                        Windows& windows, qsf_error& error) {
+  if (!options.lines) return encode(engine, text, windows.tokens, error);
+  windows.begins = {0};
+  std::vector<int> tokens;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = std::string_view(text).substr(at, end - at);
+    if (const qsf_code code = encode(engine, line, tokens, error); code != QSF_OK) return code;
+    windows.tokens.insert(windows.tokens.end(), tokens.begin(), tokens.end());
+    windows.begins.push_back(windows.tokens.size());
+    at = end + 1;
   }
   return QSF_OK;
 }
 
 // Says what makes a comparison meaningless: other tokens, or other ids for the same text.
-std::string find_mismatch(QSFEngine* engine, QSFEngine* reference, const std::string& text,
-                          const std::vector<int>& tokens) {
+std::string find_mismatch(const Options& options, QSFEngine* engine, QSFEngine* reference,
+                          const std::string& text, const Windows& windows) {
   const int n_vocab = info_of(engine).n_vocab;
   const int n_reference = info_of(reference).n_vocab;
   if (n_vocab != n_reference) {
     return "a vocabulary of " + std::to_string(n_reference) + " tokens, the model has " +
            std::to_string(n_vocab) + "; only models of one vocabulary can be compared";
   }
-  std::vector<int> others;
+  Windows others;
   qsf_error error = {};
-  if (encode(reference, text, others, error) != QSF_OK) return error.message;
-  if (others == tokens && leading_token(engine) == leading_token(reference)) return {};
+  if (encode_windows(options, reference, text, others, error) != QSF_OK) return error.message;
+  if (others.tokens == windows.tokens && others.begins == windows.begins &&
+      leading_token(engine) == leading_token(reference))
+    return {};
   return "it encodes the text to other tokens than the model; only models of one tokenizer can be "
          "compared";
 }
 
-std::string cut_into_windows(const Options& options, Windows& windows, int leading) {
-  windows.context = static_cast<std::size_t>(options.context);
-  windows.count = windows.tokens.size() / windows.context;
-  if (windows.count == 0) {
+// Cuts a text that was encoded whole; the first token of each window becomes `leading` unless that
+// is -1.
+void cut_into_windows(const Options& options, Windows& windows, int leading) {
+  const auto context = static_cast<std::size_t>(options.context);
+  windows.begins = {0};
+  while (windows.begins.back() + context <= windows.tokens.size()) {
+    if (leading >= 0) windows.tokens[windows.begins.back()] = leading;
+    windows.begins.push_back(windows.begins.back() + context);
+  }
+}
+
+// Returns what is wrong with the windows; empty: nothing.
+std::string check_windows(const Options& options, Windows& windows) {
+  const std::string context = std::to_string(options.context);
+  if (windows.count() == 0) {
     return options.file + ": " + std::to_string(windows.tokens.size()) +
-           " tokens, expected at least one window of " + std::to_string(windows.context) +
+           " tokens, expected at least one window of " + context +
            "; give a longer text or a smaller --context";
   }
-  if (options.max_windows > 0) {
-    windows.count = std::min(windows.count, static_cast<std::size_t>(options.max_windows));
+  for (std::size_t i = 0; i < windows.count(); ++i) {
+    const std::size_t n = windows.window(i).size();
+    windows.longest = std::max(windows.longest, n);
+    if (n >= 4 && n <= static_cast<std::size_t>(options.context)) continue;
+    return options.file + ": line " + std::to_string(i + 1) + " has " + std::to_string(n) +
+           " tokens, expected 4 to --context " + context;
   }
-  for (std::size_t i = 0; i < windows.count && leading >= 0; ++i) {
-    windows.tokens[i * windows.context] = leading;
+  if (options.max_windows > 0) {
+    const std::size_t n = std::min(windows.count(), static_cast<std::size_t>(options.max_windows));
+    windows.begins.resize(n + 1);
   }
   return {};
 }
 
 void print_scores(const Windows& windows, const Scores& scores, std::uint64_t elapsed_ns) {
-  std::printf("%zu windows of %zu tokens, %zu tokens scored\n", windows.count, windows.context,
+  std::printf("%zu windows of %zu tokens%s, %zu tokens scored\n", windows.count(), windows.longest,
+              windows.n_tokens() == windows.count() * windows.longest ? "" : " at most",
               scores.loss.count());
-  std::printf("%.1f tokens/s\n", per_second(windows.count * windows.context, elapsed_ns));
+  std::printf("%.1f tokens/s\n", per_second(windows.n_tokens(), elapsed_ns));
   if (scores.divergence.count() > 0) {
     std::printf("reference PPL = %.4f +/- %.4f\n", perplexity(scores.reference_loss),
                 perplexity_error(scores.reference_loss));
@@ -410,30 +514,31 @@ int run(const Options& options) {
     return report(error);
   }
   Windows windows;
-  if (encode(engine.get(), *text, windows.tokens, error) != QSF_OK) return report(error);
+  if (encode_windows(options, engine.get(), *text, windows, error) != QSF_OK) return report(error);
   if (!options.reference.empty()) {
     if (open_engine(options, options.reference, true, {}, {}, reference, error) != QSF_OK) {
       return report(error);
     }
-    problem = find_mismatch(engine.get(), reference.get(), *text, windows.tokens);
+    problem = find_mismatch(options, engine.get(), reference.get(), *text, windows);
     if (!problem.empty()) {
       print_error(kTool, options.reference + ": " + problem);
       return kFailure;
     }
   }
   text.reset();
-  problem = cut_into_windows(options, windows, leading_token(engine.get()));
+  if (!options.lines) cut_into_windows(options, windows, leading_token(engine.get()));
+  problem = check_windows(options, windows);
   if (!problem.empty()) {
     print_error(kTool, problem);
     return kFailure;
   }
   Scores scores;
   const std::uint64_t start = now_ns();
-  if (measure(engine.get(), reference.get(), windows, scores, error) != QSF_OK) {
+  if (measure(options, engine.get(), reference.get(), windows, scores, error, problem) != QSF_OK) {
     return report(error);
   }
   const std::uint64_t elapsed_ns = now_ns() - start;
-  problem = find_non_finite(options, scores);
+  if (problem.empty()) problem = find_non_finite(options, scores);
   if (!problem.empty()) {
     print_error(kTool, problem);
     return kFailure;

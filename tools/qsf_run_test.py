@@ -10,6 +10,7 @@ tool on thousands of damaged files and takes a minute; ctest runs it as a test o
 
 import glob
 import json
+import math
 import os
 import pty
 import re
@@ -388,6 +389,73 @@ class Text(Case):
             code, piped, err = call(model, "--file", "-", "--context", "64", tool=PERPLEXITY,
                                     stdin=file)
         self.assertEqual(piped.splitlines()[-1], out.splitlines()[-1])
+
+    def test_perplexity_writes_losses(self):
+        source = write("losses.txt", b"The king of the old country had three sons. " * 40)
+        losses = path("losses.json")
+        code, out, err = call(model, "--file", source, "--context", "64", "--losses", losses,
+                              tool=PERPLEXITY)
+        self.assertEqual((code, err), (0, b""))
+        with open(losses, encoding="ascii") as file:
+            windows = [json.loads(line) for line in file]
+        self.assertEqual([w["window"] for w in windows], list(range(int(out.split()[0]))))
+        self.assertTrue(all((w["tokens"], w["first"], len(w["losses"]), len(w["ids"])) == (64, 33, 31, 31)
+                            for w in windows))
+        mean = sum(sum(w["losses"]) for w in windows) / (31 * len(windows))
+        self.assertAlmostEqual(math.exp(mean), float(out.split()[-3]), delta=2e-4)
+        self.refused(1, "No such file", model, "--file", source, "--context", "64", "--losses",
+                     path("no/such/folder"), tool=PERPLEXITY)
+        self.refused(1, "No space left", model, "--file", source, "--context", "64", "--losses",
+                     "/dev/full", tool=PERPLEXITY)
+
+    def test_perplexity_of_lines(self):
+        lines = [b"The king went out.", b"Once upon a time there was a queen, and she was old."]
+        source = write("lines.txt", b"\n".join(lines) + b"\n")
+        losses = path("lines.json")
+        code, out, err = call(model, "--file", source, "--context", "32", "--lines", "--losses",
+                              losses, tool=PERPLEXITY)
+        self.assertEqual((code, err), (0, b""))
+        with open(losses, encoding="ascii") as file:
+            windows = [json.loads(line) for line in file]
+        self.assertEqual(len(windows), 2)
+        self.assertEqual(out.split(b"\n")[0], b"2 windows of %d tokens at most, %d tokens scored" % (
+            windows[1]["tokens"], sum(len(w["losses"]) for w in windows)))
+        # A line has the losses that it has alone.
+        alone = write("line.txt", lines[1])
+        code, out, err = call(model, "--file", alone, "--context", str(windows[1]["tokens"]),
+                              "--losses", losses, tool=PERPLEXITY)
+        self.assertEqual((code, err), (0, b""))
+        with open(losses, encoding="ascii") as file:
+            self.assertEqual(json.loads(file.readline())["losses"], windows[1]["losses"])
+        self.refused(1, "line 2 has ", model, "--file", source, "--context", "8", "--lines",
+                     tool=PERPLEXITY)
+        self.refused(1, "line 1 has 1 tokens, expected 4 to --context 8", model, "--file",
+                     write("empty_line.txt", b"\nThe king\n"), "--context", "8", "--lines",
+                     tool=PERPLEXITY)
+
+    def test_perplexity_writes_what_is_left_to_see(self):
+        source = write("kept.txt", b"The king of the old country had three sons. " * 60)
+        kept = path("kept.json")
+        code, out, err = call(model, "--file", source, "--context", "300", "--chunks", "1", "--kept",
+                              kept, "--attention", "h2o", "--h2o-chunk", "128", "--h2o-local", "16",
+                              "--h2o-heavy", "24", tool=PERPLEXITY)
+        self.assertEqual((code, err), (0, b""))
+        with open(kept, encoding="ascii") as file:
+            steps = [json.loads(line) for line in file]
+        self.assertEqual([(s["window"], s["tokens"]) for s in steps], [(0, 128), (0, 256), (0, 300)])
+        for step in steps:
+            start = step["tokens"] // 128 * 128
+            self.assertEqual([len(layer) for layer in step["visible"]], [2] * 6)
+            for layer in step["visible"]:
+                for positions in layer:
+                    self.assertEqual(positions, sorted(set(positions)))
+                    self.assertEqual(positions[:4], [0, 1, 2, 3])
+                    self.assertEqual(positions[24:], list(range(start - 16, step["tokens"])))
+        code, out, err = call(model, "--file", source, "--context", "300", "--chunks", "1", "--kept",
+                              kept, "--kv-policy", "window", "--kv-window", "5", tool=PERPLEXITY)
+        with open(kept, encoding="ascii") as file:
+            self.assertEqual(json.loads(file.readline())["visible"],
+                             [[[0, 1, 2, 3, 296, 297, 298, 299]] * 2] * 6)
 
     def compared(self, reference, *arguments):
         """Returns the KLD, the share of equal top tokens in percent, PPL and the reference's PPL."""
