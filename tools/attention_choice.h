@@ -21,6 +21,8 @@ struct AttentionChoice {
   std::string score;  // empty: mean
 
   bool is_h2o() const { return attention == "h2o"; }
+  bool is_default() const { return attention == "full" && !has_sizes(); }
+  bool has_sizes() const { return local || heavy || chunk || sinks || !score.empty(); }
   qsf_h2o_options h2o() const {
     return {sizeof(qsf_h2o_options), local.value_or(256),
             heavy.value_or(256),     chunk.value_or(1024),
@@ -30,10 +32,10 @@ struct AttentionChoice {
 
 // Returns what is wrong with the choice as a whole; empty: nothing.
 inline std::string check_attention(const AttentionChoice& choice) {
-  const bool given =
-      choice.local || choice.heavy || choice.chunk || choice.sinks || !choice.score.empty();
   if (!choice.is_h2o()) {
-    return given ? "--h2o-...: needs --attention h2o; the attention is " + choice.attention : "";
+    return choice.has_sizes()
+               ? "--h2o-...: needs --attention h2o; the attention is " + choice.attention
+               : "";
   }
   const qsf_h2o_options h2o = choice.h2o();
   const auto number = [](long long value) { return std::to_string(value); };

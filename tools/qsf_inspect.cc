@@ -139,11 +139,13 @@ int run(int argc, const char* const* argv) {
   if (!options.plan && !options.plan_options.is_default()) {
     print_error(kTool,
                 "--ram-budget, --max-seq-len, --threads, --rows-per-pass, --io, --kv-type, "
-                "--kv-policy, --kv-window, --kv-sinks and --kv-spill need --plan");
+                "--kv-policy, --kv-window, --kv-sinks, --kv-spill, --attention and --h2o-... "
+                "need --plan");
     return kUsage;
   }
-  if (const std::string problem = check_kv_policy(options.plan_options.kv_policy);
-      !problem.empty()) {
+  std::string problem = check_kv_policy(options.plan_options.kv_policy);
+  if (problem.empty()) problem = check_attention(options.plan_options.attention);
+  if (!problem.empty()) {
     print_error(kTool, problem);
     return kUsage;
   }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "attention_option.h"
 #include "command_line.h"
 #include "kv_policy_option.h"
 #include "kv_type_option.h"
@@ -141,6 +142,7 @@ void add_plan_options(CLI::App& app, PlanOptions& options) {
   add_read_path_option(app, options.read_path, "With --plan: as qsf-run has it");
   add_kv_type_options(app, options.kv_types, "With --plan: as qsf-run has it");
   add_kv_policy_options(app, options.kv_policy, "With --plan: ");
+  add_attention_options(app, options.attention, "With --plan: ");
   app.add_option("--kv-spill", options.kv_spill, "With --plan: as qsf-run has it; nothing is made")
       ->type_name("FILE");
 }
@@ -155,6 +157,7 @@ std::optional<std::string> plan_report(const std::string& path, const PlanOption
   qsf_config_set_io(config.get(), read_path_of(options.read_path));
   set_kv_types(config.get(), options.kv_types);
   set_kv_policy(config.get(), options.kv_policy);
+  set_attention(config.get(), options.attention);
   qsf_config_set_kv_spill(config.get(), options.kv_spill.c_str());
   qsf_error error = {};
   QSFPlan* made = nullptr;

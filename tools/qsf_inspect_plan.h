@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "attention_choice.h"
 #include "kv_policy_choice.h"
 #include "kv_type_choice.h"
 
@@ -25,12 +26,13 @@ struct PlanOptions {
   std::string read_path = "auto";
   KvTypeChoice kv_types;
   KvPolicyChoice kv_policy;
+  AttentionChoice attention;
   std::string kv_spill;
 
   bool is_default() const {
     return ram_budget == 0 && max_seq_len == 0 && threads == 0 && rows_per_pass == 0 &&
            read_path == "auto" && kv_types.is_default() && kv_policy.is_default() &&
-           kv_spill.empty();
+           attention.is_default() && kv_spill.empty();
   }
 };
 

@@ -235,6 +235,33 @@ TEST_F(QsfInspectTest, PlansCountKeysAndValuesByTheirOwnTypes) {
   EXPECT_EQ(run("--kv-type-v 8 " + model).code, 2);
 }
 
+// 6 layers, 2 KV heads, 1,024 positions; chunks of 128.
+TEST_F(QsfInspectTest, PlansCountWhatAttentionAndWindowsTake) {
+  const std::string model = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
+  const auto region_bytes = [&](const std::string& options, const char* name) -> std::uint64_t {
+    const Outcome json = run("--plan --json " + options + " " + model);
+    EXPECT_EQ(json.code, 0) << json.output;
+    const auto plan = nlohmann::json::parse(json.output, nullptr, false);
+    for (const auto& region : plan["regions"]) {
+      if (region["name"] == name) return region["bytes"];
+    }
+    return 0;
+  };
+  const std::string sizes = "--h2o-local 16 --h2o-heavy 16 --h2o-sinks 2 --h2o-chunk ";
+  EXPECT_EQ(region_bytes("", "h2o_state"), 0U);
+  const std::uint64_t state = region_bytes("--attention h2o " + sizes + "128", "h2o_state");
+  EXPECT_GE(state, 6U * 2 * 1024 * 2);  // scores alone
+  EXPECT_GT(region_bytes("--attention h2o " + sizes + "256", "h2o_state"), state);
+  EXPECT_LT(region_bytes("--kv-policy window --kv-window 64 --rows-per-pass 16", "kv_cache"),
+            region_bytes("", "kv_cache"));
+  const Outcome needs_h2o = run("--plan --h2o-chunk 128 " + model);
+  EXPECT_EQ(needs_h2o.code, 2);
+  EXPECT_THAT(needs_h2o.output, HasSubstr("needs --attention h2o"));
+  const Outcome needs_plan = run("--attention h2o " + model);
+  EXPECT_EQ(needs_plan.code, 2);
+  EXPECT_THAT(needs_plan.output, HasSubstr("need --plan"));
+}
+
 // A plan measures the memory, and what it takes for that is inside the budget as well: the peak is
 // the system's own count, whatever the machine has.
 TEST_F(QsfInspectTest, APlanKeepsWithinTheBudgetThatItPlans) {

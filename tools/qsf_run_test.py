@@ -352,7 +352,7 @@ class Text(Case):
         code, out, err = call(model, "--prompt", "Once upon a time", "--max-tokens", "10")
         self.assertEqual(code, 0)
         for word in (b"prompt 5 tokens", b"generated 10 tokens", b"tokens/s", b"planned", b"peak",
-                     b"read 3.3 MB", b"mode: resident; ", b"seed"):
+                     b"read 3.3 MB, prompts in 1 pass of up to 512 rows", b"mode: resident; ", b"seed"):
             self.assertIn(word, err)
         self.assertNotIn(b"tokens/s", out)
         seed = re.search(rb"seed (\d+)", err).group(1).decode()

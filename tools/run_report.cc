@@ -74,10 +74,14 @@ void print_memory(QSFEngine* engine) {
   const qsf_engine_stats stats = stats_of(engine);
   const qsf_plan_info plan = plan_of(engine);
   const std::string budget = plan.budget_named != 0 ? " of " + megabytes(plan.budget_bytes) : "";
-  std::fprintf(stderr, "%s: memory %s planned%s, %s peak; read %s; %d threads, %s\n", kRunTool,
-               megabytes(stats.planned_bytes).c_str(), budget.c_str(),
+  std::fprintf(stderr,
+               "%s: memory %s planned%s, %s peak; read %s, prompts in %" PRIu64
+               " pass%s of up to %d rows; %d threads, %s\n",
+               kRunTool, megabytes(stats.planned_bytes).c_str(), budget.c_str(),
                megabytes(stats.peak_resident_bytes).c_str(),
-               megabytes(stats.weight_bytes_read).c_str(), stats.n_threads, stats.instruction_set);
+               megabytes(stats.weight_bytes_read).c_str(), stats.prompt_passes,
+               stats.prompt_passes == 1 ? "" : "es", plan.rows_per_pass, stats.n_threads,
+               stats.instruction_set);
   std::fprintf(stderr, "%s: mode: %s\n", kRunTool, plan.reading_mode);
 }
 

@@ -324,7 +324,8 @@ typedef struct qsf_engine_stats {
   uint64_t peak_resident_bytes;               /* of the process, so far */
   uint64_t read_wait_ns;                      /* waiting for the disk: a part of the times above */
   uint64_t read_ns;                           /* with at least one read in flight */
-  uint64_t unpack_ns; /* decompressing and arranging weights, on the threads that read */
+  uint64_t unpack_ns;     /* decompressing and arranging weights, on the threads that read */
+  uint64_t prompt_passes; /* that computed rows of prompts; each reads weights that do not stay */
 } qsf_engine_stats;
 QSF_API qsf_code qsf_engine_get_stats(const QSFEngine* engine, qsf_engine_stats* stats,
                                       qsf_error* error);

@@ -231,6 +231,7 @@ qsf_engine_stats engine_stats(const QSFEngine& handle) {
   out.read_wait_ns = stats.read_wait_ns;
   out.read_ns = stats.read_ns;
   out.unpack_ns = stats.unpack_ns;
+  out.prompt_passes = stats.prompt_passes;
   return out;
 }
 

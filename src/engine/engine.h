@@ -75,6 +75,7 @@ struct EngineStats {
   std::uint64_t load_ns = 0;
   std::uint64_t weight_bytes_read = 0;
   std::uint64_t prompt_tokens = 0;
+  std::uint64_t prompt_passes = 0;  // each reads once what does not stay in memory
   std::uint64_t prompt_ns = 0;
   std::uint64_t generated_tokens = 0;
   std::uint64_t generate_ns = 0;

@@ -158,6 +158,7 @@ Status Engine::Impl::run_pass(SequenceId sequence, std::span<const TokenId> toke
     pass.on_layer = report_layer;
     pass.on_layer_user = progress;
   }
+  if (role == RowRole::kPrompt) ++stats.prompt_passes;
   Status status = decoder->run(pass);
   if (progress != nullptr) progress->done_rows += tokens.size();
   // A cancellation is used up by the pass it ended.

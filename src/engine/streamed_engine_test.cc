@@ -241,11 +241,11 @@ class StreamedPromptTest : public testing::Test {
   struct Reads {
     std::uint64_t prompt_bytes = 0;
     std::uint64_t row_bytes = 0;  // of these at most: rows of the embedding
+    std::uint64_t passes = 0;     // as the engine counts them
     Residency residency;
   };
-  static Reads read_prompt(std::uint32_t rows_per_pass) {
+  static Reads read_prompt(std::uint32_t rows_per_pass, EngineOptions options = {}) {
     const std::string& path = model(Compression::kNone).path();
-    EngineOptions options;
     options.n_threads = 2;
     options.max_context = 520;
     options.rows_per_pass = rows_per_pass;
@@ -268,6 +268,7 @@ class StreamedPromptTest : public testing::Test {
     return {.prompt_bytes = after.bytes_read - before.bytes_read,
             .row_bytes = embedding_bytes(*engine->impl().reader) +
                          (after.rows_read - before.rows_read) * kGroupRead,
+            .passes = engine->stats().prompt_passes,
             .residency = engine->plan().residency};
   }
 
@@ -278,6 +279,7 @@ class StreamedPromptTest : public testing::Test {
 TEST_F(StreamedPromptTest, APromptOf512TokensReadsTheWeightsOnce) {
   const Reads once = read_prompt(512);
   // What was read ahead before the prompt is not read in it, but after it for the next pass.
+  EXPECT_EQ(once.passes, 1U);
   EXPECT_LE(once.prompt_bytes,
             once.residency.streamed_bytes + once.residency.ring_bytes + once.row_bytes);
   EXPECT_GE(once.prompt_bytes + once.residency.ring_bytes, once.residency.streamed_bytes);
@@ -287,9 +289,30 @@ TEST_F(StreamedPromptTest, APromptOf512TokensReadsTheWeightsOnce) {
 
 TEST_F(StreamedPromptTest, AQuarterOfTheRowsReadsFourTimesAsMuch) {
   const Reads four = read_prompt(128);
+  EXPECT_EQ(four.passes, 4U);
   EXPECT_LE(four.prompt_bytes,
             4 * four.residency.streamed_bytes + four.residency.ring_bytes + four.row_bytes);
   EXPECT_GT(four.prompt_bytes, 3 * four.residency.streamed_bytes);
+}
+
+// Chunks follow one another inside a layer, so four or sixteen of them read no more than one.
+TEST_F(StreamedPromptTest, ChunksAndWindowsReadTheWeightsOnceAPass) {
+  EngineOptions chunks;
+  chunks.attention = AttentionKind::kH2o;
+  chunks.h2o = {.local = 8, .heavy = 8, .chunk = 32, .sinks = 2};
+  EngineOptions window;
+  window.kv_policy = {.policy = KvPolicy::kWindow, .window = 32, .sinks = 2};
+  for (const EngineOptions& options : {chunks, window}) {
+    for (const std::uint32_t rows_per_pass : {512U, 200U}) {
+      const Reads reads = read_prompt(rows_per_pass, options);
+      const std::uint64_t expected = (512 + rows_per_pass - 1) / rows_per_pass;
+      EXPECT_EQ(reads.passes, expected);
+      const std::uint64_t ring = reads.residency.ring_bytes;
+      EXPECT_LE(reads.prompt_bytes,
+                expected * reads.residency.streamed_bytes + ring + reads.row_bytes);
+      EXPECT_GE(reads.prompt_bytes + ring, expected * reads.residency.streamed_bytes);
+    }
+  }
 }
 
 }  // namespace

@@ -110,6 +110,13 @@ TEST(RandomShapesTest, AreWhatTheyAreCalled) {
   ASSERT_TRUE(ternary);
   EXPECT_TRUE(shape_spec(*ternary).int8_rows);
   EXPECT_FALSE(shape_spec(*gqa).int8_rows);
+  // That of 1b but for its positions.
+  const auto longer = find_random_shape("1b-long");
+  ASSERT_TRUE(longer);
+  ModelSpec same = shape_spec(*longer);
+  EXPECT_GE(same.max_positions, 32768U + 1024U);
+  same.max_positions = 16384;
+  EXPECT_EQ(same, shape_spec(*find_random_shape("1b")));
   const auto unknown = find_random_shape("8b");
   ASSERT_FALSE(unknown);
   EXPECT_THAT(unknown.error().message(), HasSubstr("\"8b\""));

@@ -21,6 +21,8 @@ constexpr RandomShape kShapes[] = {
     {"phi2", "phi2", 32, 2560, 10240, 32, 32, 51200, 2048},
     // One layer of 1b, for attention over more positions than the whole is measured with.
     {"1b-layer", "llama", 1, 2048, 5632, 32, 4, 32000, 32768},
+    // 1b with positions for prompts of 32,768 tokens and texts behind them.
+    {"1b-long", "llama", 22, 2048, 5632, 32, 4, 32000, 65536},
     // As a natively ternary model takes its rows.
     {"1b-int8", "llama", 22, 2048, 5632, 32, 4, 32000, 16384, true},
     // For tests: rows that do not divide by 16 and columns that do not divide by a block.
