@@ -33,6 +33,7 @@ template <typename Element>
 void copy_elements(const SharedPage& page, std::uint32_t n) noexcept {
   const auto n_slots = static_cast<std::uint32_t>(page.slots.size());
   const bool neighbours =
+      n_slots > 1 &&
       slot_in_page(page.slots.back()) - slot_in_page(page.slots.front()) == n_slots - 1;
   for (std::uint32_t i = 0; i < n; ++i) {
     const std::size_t row = std::size_t{i} * kKvPageSlots * sizeof(Element);
@@ -51,7 +52,7 @@ void copy_elements(const SharedPage& page, std::uint32_t n) noexcept {
 }
 
 // The same for codes of less than a byte: of the bytes of a dimension, byte j holds slot j in its
-// lowest bits, then slot j + their number, and so on. The codes of `to` are zeros before.
+// lowest bits, then slot j + their number, and so on.
 void copy_codes(const SharedPage& page, std::uint32_t n, std::uint32_t bits) noexcept {
   const std::uint32_t n_bytes = kKvPageSlots * bits / 8;
   const auto mask = static_cast<unsigned>((1U << bits) - 1);
@@ -64,7 +65,8 @@ void copy_codes(const SharedPage& page, std::uint32_t n, std::uint32_t bits) noe
     std::byte* to = page.to + to_slot % n_bytes;
     for (std::uint32_t i = 0; i < n; ++i) {
       const unsigned code = std::to_integer<unsigned>(from[i * n_bytes]) >> from_shift & mask;
-      to[i * n_bytes] |= static_cast<std::byte>(code << to_shift);
+      const unsigned others = std::to_integer<unsigned>(to[i * n_bytes]) & ~(mask << to_shift);
+      to[i * n_bytes] = static_cast<std::byte>(others | code << to_shift);
     }
   }
 }
@@ -99,12 +101,24 @@ void copy_values(const SharedPage& page, KvType type, std::uint32_t head_dim) no
   }
 }
 
+void copy_shared(const SharedPage& page, const KvShape& kv, KvPart part) noexcept {
+  if (part == KvPart::kKeys) {
+    copy_keys(page, kv.k_type, kv.head_dim);
+  } else {
+    copy_values(page, kv.v_type, kv.head_dim);
+  }
+}
+
 }  // namespace
+
+void copy_slot(const KvShape& kv, KvPart part, BlockSlot from, MutableBlockSlot to) noexcept {
+  const auto slot = static_cast<std::int32_t>(from.slot);
+  copy_shared({from.block, to.block, to.slot, {&slot, 1}}, kv, part);
+}
 
 void gather_rows(const KvShape& kv, KvPart part, std::uint32_t kv_head, const KvLayerPages& pages,
                  std::span<const std::uint32_t> sequence_pages, std::span<const std::int32_t> slots,
                  MutableByteSpan blocks) noexcept {
-  const KvType type = part == KvPart::kKeys ? kv.k_type : kv.v_type;
   const auto block_bytes = static_cast<std::size_t>(kv.block_bytes(part));
   const std::size_t n_blocks = kv_pages_for(static_cast<std::uint32_t>(slots.size()));
   QSF_CHECK(blocks.size() == n_blocks * block_bytes);
@@ -112,9 +126,7 @@ void gather_rows(const KvShape& kv, KvPart part, std::uint32_t kv_head, const Kv
     const std::size_t block = i / kKvPageSlots;
     std::byte* to = blocks.data() + block * block_bytes;
     const bool fills_block = slots.size() - block * kKvPageSlots >= kKvPageSlots;
-    if (i % kKvPageSlots == 0 && (!fills_block || kv_bits(type) < 8)) {
-      std::memset(to, 0, block_bytes);
-    }
+    if (i % kKvPageSlots == 0 && !fills_block) std::memset(to, 0, block_bytes);
     const std::uint32_t page = static_cast<std::uint32_t>(slots[i]) / kKvPageSlots;
     QSF_DCHECK(page < sequence_pages.size());
     const std::size_t block_end = std::min(slots.size(), (block + 1) * kKvPageSlots);
@@ -123,11 +135,7 @@ void gather_rows(const KvShape& kv, KvPart part, std::uint32_t kv_head, const Kv
     const SharedPage shared{pages.page(sequence_pages[page]) + kv.block_offset(kv_head, part), to,
                             static_cast<std::uint32_t>(i % kKvPageSlots),
                             slots.subspan(i, end - i)};
-    if (part == KvPart::kKeys) {
-      copy_keys(shared, type, kv.head_dim);
-    } else {
-      copy_values(shared, type, kv.head_dim);
-    }
+    copy_shared(shared, kv, part);
     i = end;
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Rows of keys or values copied from the pages of a sequence into neighbouring blocks.
+// Rows of keys or values copied from the pages of a sequence into neighbouring blocks, or one by
+// one.
 //
 // Codes and scales are copied as they are, so a row that is read from the copy gives the bits it
 // gave.
@@ -8,6 +9,7 @@
 #ifndef QSF_KV_GATHER_ROWS_H_
 #define QSF_KV_GATHER_ROWS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -27,6 +29,21 @@ namespace qsf {
 void gather_rows(const KvShape& kv, KvPart part, std::uint32_t kv_head, const KvLayerPages& pages,
                  std::span<const std::uint32_t> sequence_pages, std::span<const std::int32_t> slots,
                  MutableByteSpan blocks) noexcept;
+
+// A slot of a K or V block.
+struct BlockSlot {
+  const std::byte* block = nullptr;
+  std::uint32_t slot = 0;
+};
+struct MutableBlockSlot {
+  std::byte* block = nullptr;
+  std::uint32_t slot = 0;
+};
+
+// Copies one slot over another; the other slots of the block stay as they are.
+// Requires  slots below kKvPageSlots, of different blocks
+// Threads   any, of different blocks
+void copy_slot(const KvShape& kv, KvPart part, BlockSlot from, MutableBlockSlot to) noexcept;
 
 }  // namespace qsf
 

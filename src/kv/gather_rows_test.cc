@@ -116,6 +116,38 @@ TEST_P(GatherTest, FillsWholeBlocksAndGathersNothing) {
   check(48, {});
 }
 
+// Over slots in use, in another order: each is replaced whole, and its neighbours stay.
+TEST_P(GatherTest, CopiesOneSlotOverAnother) {
+  for (const std::uint32_t head_dim : {20U, 80U}) {
+    const KvShape kv{1, 1, head_dim, GetParam(), GetParam()};
+    Rng rng(head_dim);
+    for (const KvPart part : {KvPart::kKeys, KvPart::kValues}) {
+      std::vector<std::byte> from(static_cast<std::size_t>(kv.block_bytes(part)));
+      for (std::byte& byte : from) byte = static_cast<std::byte>(rng.next_u32());
+      std::vector<std::byte> to(from.size(), std::byte{0x5A});
+      const std::vector<std::byte> before = to;
+      const auto source_of = [](std::uint32_t slot) { return (slot * 11 + 3) % 64; };
+      for (std::uint32_t slot = 0; slot < 64; slot += 2) {
+        copy_slot(kv, part, {from.data(), source_of(slot)}, {to.data(), slot});
+      }
+      for (std::uint32_t slot = 0; slot < 64; ++slot) {
+        const std::byte* want = slot % 2 == 0 ? from.data() : before.data();
+        const std::uint32_t want_slot = slot % 2 == 0 ? source_of(slot) : slot;
+        for (std::uint32_t c = 0; c < kv_columns(GetParam(), head_dim); ++c) {
+          ASSERT_EQ(element(to.data(), part, GetParam(), head_dim, slot, c),
+                    element(want, part, GetParam(), head_dim, want_slot, c))
+              << "slot " << slot << " column " << c;
+        }
+        for (std::uint32_t g = 0; g < kv_groups(GetParam(), head_dim); ++g) {
+          ASSERT_EQ(scale(to.data(), part, GetParam(), head_dim, slot, g),
+                    scale(want, part, GetParam(), head_dim, want_slot, g))
+              << "slot " << slot << " group " << g;
+        }
+      }
+    }
+  }
+}
+
 TEST(GatherMembersTest, HeadsOfAStateGatherTheirOwnMembers) {
   const KvShape kv{1, kHeads, 16, KvType::kF32, KvType::kF32};
   std::vector<std::byte> memory(static_cast<std::size_t>(kv.page_bytes() * kPages));
