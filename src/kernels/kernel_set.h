@@ -32,6 +32,7 @@ struct KernelSet {
   SoftmaxKernels softmax;
   AttendKernel attend_prompt;
   AttendKernel attend_decode;
+  AttendStripKernel attend_strip_prompt;
   AttendStripKernel attend_strip;
   ConvertKernels convert;
   SampleKernels sample;

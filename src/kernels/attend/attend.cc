@@ -36,6 +36,8 @@ constexpr AttendKernel kKernels[] = {
 
 constexpr AttendStripKernel kStripKernels[] = {
 #if defined(__x86_64__)
+    {"attend_strip_amx", Isa::kAmx, Exactness::kBounded, attend_load_queries_amx,
+     attend_strip_scores_amx, attend_strip_normalise_avx512, attend_strip_values_amx},
     {"attend_strip_avx512", Isa::kAvx512, Exactness::kBounded, attend_load_queries_f32,
      attend_strip_scores_avx512, attend_strip_normalise_avx512, attend_strip_values_avx512},
     {"attend_strip_avx2", Isa::kAvx2, Exactness::kBounded, attend_load_queries_f32,
@@ -90,8 +92,11 @@ std::span<const AttendKernel> attend_decode_kernels() noexcept {
   return std::span(kKernels).subspan(kPromptOnly);
 }
 
-std::span<const AttendStripKernel> attend_strip_kernels() noexcept {
+std::span<const AttendStripKernel> attend_strip_prompt_kernels() noexcept {
   return kStripKernels;
+}
+std::span<const AttendStripKernel> attend_strip_decode_kernels() noexcept {
+  return std::span(kStripKernels).subspan(kPromptOnly);
 }
 
 std::size_t attend_query_bytes(std::size_t n_queries, std::uint32_t head_dim) noexcept {
@@ -113,7 +118,8 @@ std::size_t attend_scratch_bytes(std::size_t n_queries, std::uint32_t head_dim) 
   return round_up(packed > tiles ? packed : tiles, kLine);
 }
 
-// A panel of 64 x 64, and a page of scales for each 16 columns of values.
+// In f32 a panel of 64 x 64, and a page of scales for each 16 columns of values. In tiles a page of
+// K or of V in bf16, and for 16 queries sums, and weights in bf16.
 std::size_t attend_strip_scratch_bytes(std::uint32_t head_dim) noexcept {
   return attend_scratch_bytes(0, head_dim);
 }

@@ -10,9 +10,9 @@
 //   normalise   exp(score - max) / sum, row by row, added to a sum for every column
 //   values      of each page, times the weights that stand in its columns
 //
-// Scores and their masks, caps and biases are those of attend.h, multiplied by the same code. All
-// tiers multiply f32; there is none of its own for tiles of bf16, whose weights would be rounded
-// before they are summed.
+// Scores and their masks, caps and biases are those of attend.h, multiplied by the same code.
+// Column sums are always of f32 probabilities: tiles of bf16 round them on the way to the values
+// alone.
 
 #ifndef QSF_KERNELS_ATTEND_ATTEND_STRIP_H_
 #define QSF_KERNELS_ATTEND_ATTEND_STRIP_H_
@@ -67,8 +67,10 @@ struct AttendStripKernel {
   void (*values)(const AttendStripArgs&) noexcept;
 };
 
-// Every implementation, best instruction set first, scalar last. Threads  any
-std::span<const AttendStripKernel> attend_strip_kernels() noexcept;
+// Every implementation, best instruction set first, scalar last. Prompt rows alone may take tiles
+// of bf16, which one generated row could not fill. Threads  any
+std::span<const AttendStripKernel> attend_strip_prompt_kernels() noexcept;
+std::span<const AttendStripKernel> attend_strip_decode_kernels() noexcept;
 
 // A multiple of 64.
 std::size_t attend_strip_scratch_bytes(std::uint32_t head_dim) noexcept;

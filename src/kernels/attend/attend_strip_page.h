@@ -38,26 +38,33 @@ template <typename Body>
   }
 }
 
+// Caps and biases what a run's products left as scores, and hides what it does not see.
+template <typename L>
+[[gnu::always_inline]] static inline void finish_scores(const AttendPageArgs& args, const Run& run,
+                                                        const Scratch& scratch) noexcept {
+  const bool sees = run.first < run.last;
+  const std::uint32_t begin = run.first / L::kWidth * L::kWidth;
+  const std::uint32_t end = (run.last + L::kWidth - 1) / L::kWidth * L::kWidth;
+  for (std::uint32_t i = 0; i < run.n_queries; ++i) {
+    float* scores = scratch.weights + i * scratch.stride;
+    if (sees && (args.soft_cap != 0.0F || args.slopes != nullptr)) {
+      cap_and_bias<L>(args, run.first_query + i, begin, end, scores);
+    }
+    const std::uint32_t first = sees ? run.first : kKvPageSlots;
+    for (std::uint32_t j = 0; j < first; ++j) scores[j] = kNegativeInfinity;
+    for (std::uint32_t j = sees ? run.last : kKvPageSlots; j < kKvPageSlots; ++j) {
+      scores[j] = kNegativeInfinity;
+    }
+  }
+}
+
 template <typename L>
 static void strip_scores(const AttendStripArgs& strip) noexcept {
   const AttendPageArgs& args = strip.page;
   Ahead nothing = {nullptr, nullptr, 0};
   for_runs(strip, [&](const Run& run, const Scratch& scratch) {
-    const bool sees = run.first < run.last;
-    if (sees) score_run<L>(args, run, scratch, &nothing);
-    const std::uint32_t begin = run.first / L::kWidth * L::kWidth;
-    const std::uint32_t end = (run.last + L::kWidth - 1) / L::kWidth * L::kWidth;
-    for (std::uint32_t i = 0; i < run.n_queries; ++i) {
-      float* scores = scratch.weights + i * scratch.stride;
-      if (sees && (args.soft_cap != 0.0F || args.slopes != nullptr)) {
-        cap_and_bias<L>(args, run.first_query + i, begin, end, scores);
-      }
-      const std::uint32_t first = sees ? run.first : kKvPageSlots;
-      for (std::uint32_t j = 0; j < first; ++j) scores[j] = kNegativeInfinity;
-      for (std::uint32_t j = sees ? run.last : kKvPageSlots; j < kKvPageSlots; ++j) {
-        scores[j] = kNegativeInfinity;
-      }
-    }
+    if (run.first < run.last) score_run<L>(args, run, scratch, &nothing);
+    finish_scores<L>(args, run, scratch);
   });
 }
 

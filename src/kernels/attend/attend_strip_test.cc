@@ -12,6 +12,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/f16.h"
 #include "kernels/kv_rows/kv_store.h"
 #include "kernels/testing/guard_pages.h"
 #include "kernels/testing/isa_coverage.h"
@@ -27,6 +28,7 @@ using testing_support::SeededRng;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr double kRoundoff = 0x1p-24;
+constexpr double kRoundoffBf16 = 0x1p-9;
 
 class AttendStripTest : public testing::TestWithParam<AttendStripKernel> {
  protected:
@@ -86,14 +88,15 @@ class Strip {
   const float* key_of(std::size_t page) const {
     return reinterpret_cast<const float*>(k_[page].data());
   }
-  // Overwrites keys and values of a slot. Requires  both types f32
+  // Overwrite the values, or keys and values, of a slot. Require  both types f32
+  void fill_values(std::size_t page, std::uint32_t slot, float value) {
+    auto* v = reinterpret_cast<float*>(v_[page].data());
+    std::fill_n(v + std::size_t{slot} * shape_.head_dim, shape_.head_dim, value);
+  }
   void fill_slot(std::size_t page, std::uint32_t slot, float value) {
     auto* k = reinterpret_cast<float*>(k_[page].data());
-    auto* v = reinterpret_cast<float*>(v_[page].data());
-    for (std::uint32_t d = 0; d < shape_.head_dim; ++d) {
-      k[d * kKvPageSlots + slot] = value;
-      v[slot * shape_.head_dim + d] = value;
-    }
+    for (std::uint32_t d = 0; d < shape_.head_dim; ++d) k[d * kKvPageSlots + slot] = value;
+    fill_values(page, slot, value);
   }
 
   Outcome run(const AttendStripKernel& kernel, std::uint32_t first, std::uint32_t n_rows) const {
@@ -135,7 +138,7 @@ class Strip {
 
   // The outputs by online softmax, page by page.
   std::vector<float> by_pages(Isa isa) const {
-    const auto table = attend_decode_kernels();
+    const auto table = attend_prompt_kernels();
     const AttendKernel& kernel = *std::find_if(
         table.begin(), table.end(), [isa](const AttendKernel& k) { return k.isa == isa; });
     const std::uint32_t n = shape_.n_rows * shape_.n_q;
@@ -161,14 +164,18 @@ class Strip {
     return acc;
   }
 
-  // A score by its definition. Requires  keys in f32, no rule
-  double score(std::uint32_t query, std::size_t page, std::uint32_t slot) const {
+  // A score by its definition, of what a kernel of this tier multiplies. Requires  keys in f32, no
+  // rule
+  double score(Isa isa, std::uint32_t query, std::size_t page, std::uint32_t slot) const {
+    const auto taken = [isa](float x) {
+      return static_cast<double>(isa == Isa::kAmx ? to_f32(to_bf16(x)) : x);
+    };
     double sum = 0.0;
     for (std::uint32_t d = 0; d < shape_.head_dim; ++d) {
-      sum += static_cast<double>(q_[std::size_t{query} * shape_.head_dim + d]) *
-             static_cast<double>(key_of(page)[d * kKvPageSlots + slot]);
+      sum += taken(q_[std::size_t{query} * shape_.head_dim + d] * scale()) *
+             taken(key_of(page)[d * kKvPageSlots + slot]);
     }
-    return sum * static_cast<double>(scale());
+    return sum;
   }
   bool sees(std::uint32_t query, std::size_t page, std::uint32_t slot) const {
     const AttendRange range = pages_[page][query / shape_.n_q];
@@ -236,8 +243,10 @@ std::vector<Ranges> causal_pages(std::uint32_t n_rows) {
 // Scores have the same bits, so what differs are weights, by a few roundings each (exp of a
 // difference to another maximum, corrections, the division), and the order of sums: of `n` slots
 // one rounding each, twice (numerator, denominator), times values of at most 4.
-double bound_of_outputs(std::size_t n_slots) {
-  return 2.0 * (static_cast<double>(n_slots) + 64.0) * kRoundoff * 4.0;
+// Tiles round weights, which sum to 1, before or after they are normalised.
+double bound_of_outputs(Isa isa, std::size_t n_slots) {
+  const double of_weights = isa == Isa::kAmx ? 2.0 * kRoundoffBf16 * 4.0 : 0.0;
+  return 2.0 * (static_cast<double>(n_slots) + 64.0) * kRoundoff * 4.0 + of_weights;
 }
 
 TEST_P(AttendStripTest, OutputsAreThoseOfThePageKernel) {
@@ -253,7 +262,7 @@ TEST_P(AttendStripTest, OutputsAreThoseOfThePageKernel) {
         const std::size_t stride = got.size() / (n_rows * n_q);
         for (std::size_t i = 0; i < got.size(); ++i) {
           if (i % stride >= head_dim) continue;
-          ASSERT_NEAR(got[i], want[i], bound_of_outputs(strip.n_columns()))
+          ASSERT_NEAR(got[i], want[i], bound_of_outputs(GetParam().isa, strip.n_columns()))
               << kv_type_name(type) << " rows " << n_rows << " head " << head_dim << " at " << i;
         }
       }
@@ -274,7 +283,7 @@ TEST_P(AttendStripTest, WeightsAreTheSoftmaxAndSumsTheirColumns) {
     for (std::size_t c = 0; c < want.size(); ++c) {
       const auto slot = static_cast<std::uint32_t>(c % kKvPageSlots);
       if (!strip.sees(i, c / kKvPageSlots, slot)) continue;
-      want[c] = std::exp(strip.score(i, c / kKvPageSlots, slot));
+      want[c] = std::exp(strip.score(GetParam().isa, i, c / kKvPageSlots, slot));
       total += want[c];
     }
     for (std::size_t c = 0; c < want.size(); ++c) {
@@ -320,6 +329,20 @@ TEST_P(AttendStripTest, HiddenSlotsAreIgnored) {
   EXPECT_EQ(before.out, after.out);
 }
 
+// A weight of 0 would not hide it from the others.
+TEST_P(AttendStripTest, AnInfiniteValueReachesTheRowsThatSeeItAlone) {
+  SeededRng rng;
+  constexpr std::uint32_t kHeadDim = 48;
+  Strip strip({3, 2, kHeadDim, KvType::kF32, KvType::kF32}, {{{0, 20}, {4, 40}, {0, 20}}}, rng);
+  const Outcome before = strip.run(GetParam());
+  strip.fill_values(0, 30, kInf);
+  const Outcome after = strip.run(GetParam());
+  for (std::size_t i = 0; i < after.out.size(); ++i) {
+    const std::size_t row = i / (2 * kHeadDim);
+    EXPECT_EQ(after.out[i], row == 1 ? kInf : before.out[i]) << i;
+  }
+}
+
 TEST_P(AttendStripTest, RowsWithoutAScoreBecomeZerosAndNaNStays) {
   constexpr std::uint32_t kColumns = 128;
   for (const std::uint32_t n : {1U, 4U, 5U}) {
@@ -356,7 +379,7 @@ TEST_P(AttendStripTest, HiddenColumnsAtTheEndChangeNoBit) {
   EXPECT_EQ(wide_sums, narrow_sums);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AttendStripTest, testing::ValuesIn(attend_strip_kernels()),
+INSTANTIATE_TEST_SUITE_P(All, AttendStripTest, testing::ValuesIn(attend_strip_prompt_kernels()),
                          testing_support::KernelName{});
 
 }  // namespace

@@ -33,6 +33,8 @@ void attend_strip_values_avx2(const AttendStripArgs& args) noexcept;
 void attend_strip_scores_avx512(const AttendStripArgs& args) noexcept;
 void attend_strip_normalise_avx512(const AttendNormaliseArgs& args) noexcept;
 void attend_strip_values_avx512(const AttendStripArgs& args) noexcept;
+void attend_strip_scores_amx(const AttendStripArgs& args) noexcept;
+void attend_strip_values_amx(const AttendStripArgs& args) noexcept;
 void attend_strip_scores_neon(const AttendStripArgs& args) noexcept;
 void attend_strip_normalise_neon(const AttendNormaliseArgs& args) noexcept;
 void attend_strip_values_neon(const AttendStripArgs& args) noexcept;

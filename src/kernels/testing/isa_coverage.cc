@@ -53,7 +53,7 @@ std::vector<KernelId> all_kernels() {
   std::vector<KernelId> kernels;
   append(activation_kernels(), &kernels);
   append(attend_prompt_kernels(), &kernels);
-  append(attend_strip_kernels(), &kernels);
+  append(attend_strip_prompt_kernels(), &kernels);
   append(convert_kernels(), &kernels);
   append(elementwise_kernels(), &kernels);
   append(kv_row_kernels(), &kernels);
