@@ -22,7 +22,7 @@ function(qsf_reuse_test_headers name)
     target_compile_options(qsf_test_headers PRIVATE -fPIE)
     target_link_libraries(qsf_test_headers PRIVATE qsf_flags GTest::gmock)
     target_precompile_headers(qsf_test_headers PRIVATE
-      <gmock/gmock.h> <gtest/gtest.h> <optional> <span> <string> <string_view> <vector>)
+      <gmock/gmock.h> <gtest/gtest.h> <algorithm> <optional> <span> <string> <string_view> <vector>)
   endif()
   target_precompile_headers(${name} REUSE_FROM qsf_test_headers)
   # Of the C++ library's own strings, wrong, and only where its headers were precompiled (gcc 12).

@@ -13,6 +13,13 @@ if(QSF_BUILD_TESTS)
   add_dependencies(bitnet_golden_test qsf-convert)
   add_dependencies(engine_contract_test qsf-convert)
   add_dependencies(stories_test qsf-convert qsf-run qsf-perplexity)
+  # That golden logits catch a changed model: half their time, and the same on every tier and under
+  # sanitizers.
+  set_tests_properties(golden_logits_test PROPERTIES ENVIRONMENT GTEST_FILTER=-*IsCaught*)
+  if(NOT QSF_SANITIZE)
+    add_test(NAME golden_faults_test COMMAND golden_logits_test --gtest_filter=*IsCaught*)
+    set_tests_properties(golden_faults_test PROPERTIES LABELS golden TIMEOUT 1200)
+  endif()
   # Prompts on matrix units, which builds for tests have in software: some models of each kind.
   add_test(NAME golden_logits_amx_test
     COMMAND golden_logits_test
