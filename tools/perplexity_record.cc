@@ -38,7 +38,7 @@ std::string loss_or_null(double value) {
 std::string losses_line(std::size_t window, std::span<const int> tokens, std::size_t first,
                         std::span<const double> losses) {
   return head_of(window, tokens.size()) + ", \"first\": " + std::to_string(first) +
-         ", \"ids\": " + list_of(tokens.subspan(first), number) +
+         ", \"ids\": " + list_of(tokens, number) +
          ", \"losses\": " + list_of(losses, loss_or_null) + "}";
 }
 

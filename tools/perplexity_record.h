@@ -20,8 +20,8 @@ namespace qsf_tools {
 // Visible positions by layer and KV head.
 using VisiblePositions = std::vector<std::vector<std::vector<int>>>;
 
-// {"window": 0, "tokens": 512, "first": 257, "ids": [...], "losses": [...]}: ids and losses are
-// those of the tokens from `first` on.
+// {"window": 0, "tokens": 512, "first": 257, "ids": [...], "losses": [...]}: the ids of all tokens,
+// and the losses of those from `first` on.
 std::string losses_line(std::size_t window, std::span<const int> tokens, std::size_t first,
                         std::span<const double> losses);
 // {"window": 0, "tokens": 1024, "visible": [[[...], ...], ...]}: what a token would see after

@@ -399,7 +399,7 @@ class Text(Case):
         with open(losses, encoding="ascii") as file:
             windows = [json.loads(line) for line in file]
         self.assertEqual([w["window"] for w in windows], list(range(int(out.split()[0]))))
-        self.assertTrue(all((w["tokens"], w["first"], len(w["losses"]), len(w["ids"])) == (64, 33, 31, 31)
+        self.assertTrue(all((w["tokens"], w["first"], len(w["losses"]), len(w["ids"])) == (64, 33, 31, 64)
                             for w in windows))
         mean = sum(sum(w["losses"]) for w in windows) / (31 * len(windows))
         self.assertAlmostEqual(math.exp(mean), float(out.split()[-3]), delta=2e-4)

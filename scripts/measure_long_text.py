@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Measures what types of keys and values, windows and sparse prefill cost in perplexity on long text.
+
+    measure_long_text.py MODEL.qsf TEXT RESULTS.json [--bin build/release/bin] [--context 4096] [--chunks N]
+                         [--threads N] [--groups types h2o window heavy ablation] [--scale 1] [--no-runs]
+
+Runs qsf-perplexity once for every line of the tables and prints them as Markdown. All runs see the same tokens, so
+lines are compared with full attention window by window: the standard error behind a difference is that of the mean
+difference of a window, far smaller than that of a perplexity. RESULTS.json keeps the mean loss of every window; what
+is in it is not run again. --scale divides all sizes, for models of shorter texts. docs/attention.md has the tables.
+"""
+
+import argparse
+import math
+import statistics
+import sys
+
+from attention_policies import Results, full, h2o, heavy_hitters, mean_visible, run_perplexity, window
+
+TYPES = [("f16", "f16"), ("8", "8"), ("4", "4"), ("2", "2"), ("8", "4"), ("8", "2")]
+
+
+def lines_of(group, scale):
+    """Returns the lines of a group's table: what it is, and its options."""
+    def n(size):
+        return max(1, size // scale)
+
+    def chunks(local, heavy, chunk, *more):
+        sinks = ["--h2o-sinks", str(min(4, n(heavy)))] if scale > 1 and "--h2o-sinks" not in more else []
+        return h2o(n(local) if local else 0, n(heavy) if heavy else 0, n(chunk), *more, *sinks)
+
+    if group == "types":
+        return [(f"keys {k}, values {v}", full("--kv-type-k", k, "--kv-type-v", v)) for k, v in TYPES]
+    if group == "h2o":
+        return [(f"h2o {n(m)} + {n(m)}, S = {n(1024)}", chunks(m, m, 1024)) for m in (32, 64, 128, 256)]
+    if group == "window":
+        return [(f"window {n(w)}, 4 sinks", window(n(w))) for w in (128, 256, 512, 1020, 1536, 2048)]
+    if group == "heavy":
+        return [(f"kv-policy h2o, window {n(w)}, heavy {n(m)}", heavy_hitters(n(w), n(m)))
+                for w, m in ((64, 64), (128, 128), (256, 256), (512, 512), (768, 256), (256, 768))]
+    return [(f"L {n(local) if local else 0}, H {n(heavy) if heavy else 0}, S {n(chunk)}{note}",
+             chunks(local, heavy, chunk, *more))
+            for local, heavy, chunk, note, more in (
+                (256, 256, 1024, ", sum", ("--h2o-score", "sum")),
+                (256, 256, 1024, ", no sinks", ("--h2o-sinks", "0")),
+                (256, 256, 1024, ", 64 sinks", ("--h2o-sinks", str(n(64)))),
+                (508, 4, 1024, ": sinks alone are heavy", ()),
+                (384, 128, 1024, "", ()), (128, 384, 1024, "", ()), (0, 512, 1024, "", ()),
+                (4, 0, 1024, ": chunks alone, nearly", ("--h2o-sinks", "0")),
+                (128, 128, 512, "", ()), (64, 64, 256, "", ()), (60, 4, 256, ": sinks alone are heavy", ()),
+                (256, 256, 2048, "", ()))]
+
+
+def compare(base, other):
+    """Returns by how much `other` raises the perplexity over `base` and the standard error of that, both as
+    shares, from mean losses of the same windows."""
+    differences = [b - a for a, b in zip(base, other)]
+    ratio = math.exp(statistics.fmean(differences))
+    error = statistics.stdev(differences) / math.sqrt(len(differences)) if len(differences) > 1 else 0.0
+    return ratio - 1, ratio * error
+
+
+def print_table(lines, context, base, results):
+    """Prints the lines that `results` has."""
+    print("| | sees, mean | perplexity | over full |")
+    print("|---|---|---|---|")
+    for label, options, key in lines:
+        if key not in results:
+            continue
+        means = results[key]
+        change, error = compare(base[:len(means)], means)
+        visible = mean_visible(options, context)
+        print(f"| {label} | {visible:,.0f} | {math.exp(statistics.fmean(means)):.3f} | {100 * change:+.2f} +/- "
+              f"{100 * error:.2f} % |", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("text")
+    parser.add_argument("results")
+    parser.add_argument("--bin", default="build/release/bin")
+    parser.add_argument("--context", type=int, default=4096)
+    parser.add_argument("--chunks", type=int, default=0, help="windows of the text; 0, the default: all")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--groups", nargs="+", default=["types", "h2o", "window", "heavy", "ablation"])
+    parser.add_argument("--scale", type=int, default=1)
+    parser.add_argument("--no-runs", action="store_true", help="print what is there")
+    args = parser.parse_args()
+    results = Results(args.results)
+    chunks = ["--chunks", str(args.chunks)] if args.chunks else []
+
+    # Everything but the group of types has keys and values in f32, so that a difference has one cause.
+    def key_of(options):
+        return " ".join([str(args.context), *chunks, *options])
+
+    def measure(options):
+        types = [] if "--kv-type-k" in options else ["--kv-type", "f32"]
+
+        def run():
+            windows = run_perplexity(args, args.text, [*options, *types], *chunks)
+            return [statistics.fmean(w["losses"]) for w in windows]
+        if args.no_runs:
+            return results.values.get(key_of(options))
+        return results.get(key_of(options), run)
+
+    base = measure(full())
+    if base is None:
+        print(f"measure_long_text.py: {args.results} has no run of full attention with these options", file=sys.stderr)
+        return 1
+    print(f"{len(base)} windows of {args.context} tokens; full attention: perplexity "
+          f"{math.exp(statistics.fmean(base)):.3f}, sees {mean_visible(full(), args.context):,.0f} positions")
+    for group in args.groups:
+        lines = [(label, options, key_of(options)) for label, options in lines_of(group, args.scale)]
+        for label, options, _ in lines:
+            print(f"measure_long_text.py: {label}", file=sys.stderr, flush=True)
+            measure(options)
+        print(f"\n{group}\n")
+        print_table(lines, args.context, base, results.values)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

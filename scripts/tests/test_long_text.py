@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Tests of the arithmetic behind the tables and pictures of long texts, running models and drawing aside."""
+
+import math
+import os
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import attention_policies as policies  # noqa: E402  (the path has to be there first)
+import measure_long_text  # noqa: E402
+import plot_kept  # noqa: E402
+import probe_retrieval  # noqa: E402
+
+
+class Visible(unittest.TestCase):
+    def test_counts_what_a_row_sees(self):
+        def seen(options, *positions):
+            return [policies.n_visible(options, p) for p in positions]
+        self.assertEqual(seen(policies.full(), 0, 9), [1, 10])
+        self.assertEqual(seen(policies.window(6, 2), 0, 7, 8, 100), [1, 8, 8, 8])
+        self.assertEqual(seen(policies.h2o(2, 3, 10), 9, 10, 19, 20), [10, 6, 15, 6])
+        # A chunk before which there are fewer positions than a memory set has.
+        self.assertEqual(seen(policies.h2o(20, 30, 10), 10), [11])
+        # Blocks of 64: position 200 is in the one from 192 on, whose window begins at 92.
+        self.assertEqual(seen(policies.heavy_hitters(100, 10), 63, 200), [64, 10 + 109])
+        self.assertEqual(seen(policies.heavy_hitters(100, 200), 200), [201])
+
+    def test_means_rows_of_scored_tokens(self):
+        # Tokens 5 to 7 of 8 are scored; the rows before them see 5, 6 and 7 positions.
+        self.assertEqual(policies.mean_visible(policies.full(), 8), 6)
+
+    def test_goes_on_with_results_that_are_there(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "results.json")
+            self.assertEqual(policies.Results(path).get("a", lambda: [1.5]), [1.5])
+            self.assertEqual(policies.Results(path).get("a", self.fail), [1.5])
+
+
+class Comparison(unittest.TestCase):
+    def test_differences_are_those_of_windows(self):
+        change, error = measure_long_text.compare([3.0, 5.0], [3.1, 5.1])
+        self.assertAlmostEqual(change, math.exp(0.1) - 1)
+        self.assertAlmostEqual(error, 0.0)
+        change, error = measure_long_text.compare([3.0, 5.0], [3.0, 5.2])
+        self.assertAlmostEqual(change, math.exp(0.1) - 1)
+        self.assertAlmostEqual(error, math.exp(0.1) * 0.1)  # the deviation of 0 and 0.2, by the root of 2
+
+    def test_every_line_has_options_of_its_own(self):
+        for scale in (1, 4):
+            lines = [" ".join(options) for group in ("types", "h2o", "window", "heavy", "ablation")
+                     for _, options in measure_long_text.lines_of(group, scale)]
+            self.assertEqual(len(lines), len(set(lines)))
+
+
+class Retrieval(unittest.TestCase):
+    def test_places_a_sentence_at_its_depth(self):
+        def placed(depth, sentence="X"):
+            return "".join(probe_retrieval.place("abcdefgh", [2] * 8, 10, depth, sentence))
+        self.assertEqual(placed(0.0, None), "abcde")
+        self.assertEqual(placed(0.0), "Xabcde")
+        self.assertEqual(placed(0.5), "abcXde")
+        self.assertEqual(placed(0.95), "abcdeX")
+
+    def test_gains_are_over_the_text_without_the_sentence(self):
+        windows = [[9.0, 5.0, 4.0, 2.0], [9.0, 4.0, 2.0, 1.0], [0.0, 5.0, 5.0, 3.0], [1.0, 6.0], [1.0, 2.0], [1.0, 2.0]]
+        self.assertEqual(probe_retrieval.gains(windows[:3], [3]), [[(1.0, 1.5), (0.0, -1.0)]])
+        self.assertEqual(probe_retrieval.gains([w[-2:] for w in windows], [2, 2])[1], [(0.0, 4.0), (0.0, 4.0)])
+
+    def test_finds_the_name_and_who_sees_it(self):
+        ids = [1, 7, 8, 3, 7, 9, 4, 7, 9]
+        self.assertEqual(list(probe_retrieval.find_name(ids, 2)), [4, 5])
+        window = {"ids": ids, "visible": [[[0, 4], [4, 5, 6]], [[1, 2], [5]]]}
+        self.assertEqual(probe_retrieval.held_shares([{}, window], [2]), [[4 / 8]])
+
+    def test_cuts_a_text_into_sentences_that_are_long_enough(self):
+        text = "Well. This one is long enough to be by itself, is it not? And so, as it seems, is the one that follows it. Cut o"
+        self.assertEqual(probe_retrieval.sentences_of(text),
+                         ["Well. This one is long enough to be by itself, is it not?",
+                          "And so, as it seems, is the one that follows it."])
+
+
+class Kept(unittest.TestCase):
+    def test_shares_of_bins(self):
+        self.assertEqual(plot_kept.shares([0, 1, 5], 8, 4), [1.0, 0.0, 0.5, 0.0])
+
+    def test_compares_adjacent_heads_of_a_layer(self):
+        layers = [[[0, 1], [0, 1], [0, 2]], [[3, 4], [5, 6], [5, 6]]]
+        pairs, different, shared = plot_kept.compare_heads(layers)
+        self.assertEqual((pairs, different), (4, 2))
+        self.assertAlmostEqual(shared, (1 + 0.5 + 0 + 1) / 4)
+
+
+if __name__ == "__main__":
+    unittest.main()
