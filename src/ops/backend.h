@@ -25,6 +25,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "kv/h2o_state.h"
+#include "kv/heavy_hitters.h"
 #include "kv/kv_cache.h"
 #include "kv/kv_page_store.h"
 #include "kv/kv_policy.h"
@@ -57,6 +58,14 @@ struct SparseLimits {
   KvType v_type = KvType::kF16;
 };
 
+// Rows attend to heavy hitters and a window (cpu_sparse_attention.h).
+struct HeavyLimits {
+  std::uint32_t n_slots = 0;  // as HeavyShape tells, here and below
+  std::uint32_t n_recent = 1;
+  KvType k_type = KvType::kF16;
+  KvType v_type = KvType::kF16;
+};
+
 // The largest pass a backend has to serve; its scratch follows from it.
 struct PassLimits {
   std::uint32_t max_rows = 1;         // rows of a pass
@@ -70,6 +79,7 @@ struct PassLimits {
   std::uint32_t rope_dims = 0;  // 0: no rotation
   std::uint32_t max_cols = 0;   // of a row that a product reads
   std::optional<SparseLimits> h2o = std::nullopt;
+  std::optional<HeavyLimits> heavy = std::nullopt;  // without h2o
 };
 
 // One weight tile in layout 1, valid until the next wait().
@@ -198,6 +208,8 @@ class Backend {
   // Requires  states outlive the backend, one for each sequence there may be; a layer's window is
   //           none or the context; prompt rows of a pass are of one sequence and continue its state
   virtual void attach_h2o(std::span<H2oState> states) = 0;
+  // The same for what sequences keep under limits.heavy.
+  virtual void attach_heavy(std::span<HeavyHitters> heavy) = 0;
 
   // Starts a pass. `rows` (prompt rows first) and `kv` stay unchanged until its last wait().
   // When `cancel`, which may be null, becomes true, operators may skip work; their results are void

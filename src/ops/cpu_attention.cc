@@ -217,7 +217,7 @@ void CpuBackend::attend(const AttendArgs& args) {
   input_rows_.forget(args.out.id);
   kv_pages_ = kv_store_->acquire_layer(args.layer);
   if (kv_pages_.base != nullptr) {  // or cancelled
-    if (!h2o_states_.empty()) {
+    if (is_sparse()) {
       attend_sparse_rows(args);
     } else {
       attend_prompt_rows(args, n_prompt_);
@@ -225,7 +225,7 @@ void CpuBackend::attend(const AttendArgs& args) {
     }
   }
   kv_store_->release_layer(args.layer);
-  if (!h2o_states_.empty()) return count_sparse_attention(times);
+  if (is_sparse()) return count_sparse_attention(times);
   count_attention(args, times);
 }
 

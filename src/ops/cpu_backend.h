@@ -54,6 +54,7 @@ class CpuBackend final : public Backend {
   void attach_kv(KvPageStore& store) override;
   void attach_scratch(const PassLimits& limits, MutableByteSpan memory) override;
   void attach_h2o(std::span<H2oState> states) override { h2o_states_ = states; }
+  void attach_heavy(std::span<HeavyHitters> heavy) override { heavy_ = heavy; }
 
   void begin_pass(std::span<const Row> rows, const KvCache& kv, const Rotation& rotation,
                   const std::atomic<bool>* cancel) override;
@@ -220,7 +221,11 @@ class CpuBackend final : public Backend {
   void count_attention(const AttendArgs& args, OperatorTimes& times) const noexcept;
   void attend_prompt_rows(const AttendArgs& args, std::uint32_t n_rows);
   void attend_decode_rows(const AttendArgs& args);
+  bool is_sparse() const noexcept { return !h2o_states_.empty() || !heavy_.empty(); }
   void attend_sparse_rows(const AttendArgs& args);
+  void attend_heavy_rows(const SparseLayer& layer);
+  std::uint32_t end_of_part(std::uint32_t first, std::uint32_t end_slot) const noexcept;
+  std::uint64_t n_attended(const Row& row) const noexcept;
   void count_sparse_attention(OperatorTimes& times) const noexcept;
 
   ThreadPool& pool_;
@@ -246,8 +251,9 @@ class CpuBackend final : public Backend {
   KvLayerPages kv_pages_;  // of the layer in work
 
   SparseAttention sparse_;
-  std::span<H2oState>
-      h2o_states_;  // [sequences], or none: every row sees what plain attention does
+  // [sequences], or none; without either every row sees what plain attention does.
+  std::span<H2oState> h2o_states_;
+  std::span<HeavyHitters> heavy_;
 
   PassLimits limits_;
   float* cos_ = nullptr;                  // [max_rows, rope_dims / 2], times Rotation::factor

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The columns of a strip are those of the memory set, in whole pages, then those of the pages that
-// hold its chunk: a chunk may begin inside a page, whose slots before it are hidden.
+// The columns of a strip are those of the members, in whole pages, then those of the pages that
+// hold the slots it sees: the first may lie inside a page, whose slots before it are hidden.
 
 #include "ops/cpu_sparse_attention.h"
 
@@ -24,24 +24,35 @@ std::uint32_t pages_of(std::uint32_t n_slots) {
   return kv_pages_for(n_slots);
 }
 
+bool is_on(const PassLimits& limits) {
+  return limits.h2o.has_value() || limits.heavy.has_value();
+}
+
 }  // namespace
 
 SparseAttention::Sizes SparseAttention::sizes_of(const PassLimits& limits) noexcept {
-  const H2oOptions& options = limits.h2o->options;
-  const KvShape shape = {.n_layers = 1,
-                         .n_kv_heads = 1,
-                         .head_dim = limits.head_dim,
-                         .k_type = limits.h2o->k_type,
-                         .v_type = limits.h2o->v_type};
   Sizes sizes{};
   const std::uint32_t group = limits.n_heads / limits.n_kv_heads;
   sizes.tile_rows = std::max(1U, kTileQueries / group);
   sizes.tile_queries = sizes.tile_rows * group;
-  sizes.n_strips = static_cast<std::uint32_t>(ceil_div(options.chunk, kStripRows));
-  sizes.n_memory_pages = pages_of(h2o_memory_size(options));
-  // A chunk touches a page more than it fills when it begins inside one.
+  std::uint32_t part_rows = kHeavyBlock;
+  if (limits.heavy.has_value()) {
+    sizes.strip_rows = sizes.tile_rows;
+    sizes.n_memory_pages = pages_of(limits.heavy->n_slots);
+    sizes.n_slots = limits.heavy->n_recent;
+    sizes.k_type = limits.heavy->k_type;
+    sizes.v_type = limits.heavy->v_type;
+  } else {
+    sizes.strip_rows = kStripRows;
+    sizes.n_memory_pages = pages_of(h2o_memory_size(limits.h2o->options));
+    sizes.n_slots = part_rows = limits.h2o->options.chunk;
+    sizes.k_type = limits.h2o->k_type;
+    sizes.v_type = limits.h2o->v_type;
+  }
+  sizes.n_strips = static_cast<std::uint32_t>(ceil_div(part_rows, sizes.strip_rows));
+  // Slots touch a page more than they fill when they begin inside one.
   sizes.n_columns =
-      (std::size_t{sizes.n_memory_pages} + pages_of(options.chunk) + 1) * kKvPageSlots;
+      (std::size_t{sizes.n_memory_pages} + pages_of(sizes.n_slots) + 1) * kKvPageSlots;
   // Rows that lie a multiple of 4 KiB apart would fall into the same cache sets.
   sizes.weights_stride = sizes.n_columns + kLineBytes / sizeof(float);
   sizes.acc_stride = align_up(limits.head_dim, std::size_t{16});
@@ -50,25 +61,27 @@ SparseAttention::Sizes SparseAttention::sizes_of(const PassLimits& limits) noexc
       kernels::attend_strip_scratch_bytes(limits.head_dim) +
       align_up((sizes.weights_stride + sizes.acc_stride) * sizes.tile_queries * sizeof(float),
                std::size_t{kLineBytes});
-  sizes.block_pair_bytes = static_cast<std::size_t>(shape.block_bytes(KvPart::kKeys) +
-                                                    shape.block_bytes(KvPart::kValues));
+  sizes.block_pair_bytes = static_cast<std::size_t>(kv_block_bytes(sizes.k_type, limits.head_dim) +
+                                                    kv_block_bytes(sizes.v_type, limits.head_dim));
   sizes.sums_bytes =
       std::size_t{limits.n_kv_heads} * sizes.n_strips * sizes.n_columns * sizeof(float);
-  sizes.memory_bytes =
-      std::size_t{limits.n_kv_heads} * sizes.n_memory_pages * sizes.block_pair_bytes;
+  if (!limits.heavy.has_value()) {
+    sizes.memory_bytes =
+        std::size_t{limits.n_kv_heads} * sizes.n_memory_pages * sizes.block_pair_bytes;
+  }
   return sizes;
 }
 
 std::uint64_t SparseAttention::scratch_bytes(const PassLimits& limits,
                                              unsigned n_threads) noexcept {
-  if (!limits.h2o.has_value()) return 0;
+  if (!is_on(limits)) return 0;
   const Sizes sizes = sizes_of(limits);
   return std::uint64_t{n_threads} * sizes.work_bytes + sizes.sums_bytes + sizes.memory_bytes;
 }
 
 void SparseAttention::attach(const PassLimits& limits, MutableByteSpan memory) noexcept {
   limits_ = limits;
-  if (!limits.h2o.has_value()) return;
+  if (!is_on(limits)) return;
   QSF_CHECK(memory.size() >= scratch_bytes(limits, pool_.n_threads()));
   sizes_ = sizes_of(limits);
   works_ = memory.data();
@@ -91,7 +104,7 @@ float* SparseAttention::strip_sums(std::uint32_t kv_head, std::uint32_t strip) c
 
 MutableByteSpan SparseAttention::gathered(std::uint32_t kv_head, KvPart part,
                                           std::uint32_t n_pages) const noexcept {
-  const KvType type = part == KvPart::kKeys ? limits_.h2o->k_type : limits_.h2o->v_type;
+  const KvType type = part == KvPart::kKeys ? sizes_.k_type : sizes_.v_type;
   const auto block = static_cast<std::size_t>(kv_block_bytes(type, limits_.head_dim));
   std::byte* of_head = memory_ + kv_head * sizes_.n_memory_pages * sizes_.block_pair_bytes;
   if (part == KvPart::kValues) {
@@ -105,22 +118,53 @@ void SparseAttention::run(const SparseLayer& layer, H2oState& state, std::uint32
   const std::uint32_t index = layer.args.layer;
   const std::uint32_t chunk = state.shape().options.chunk;
   const std::uint32_t start = state.chunk_start(index);
-  const std::uint32_t begin = layer.rows[first].kv_slot;
-  const std::uint32_t end = begin + (last - first);
-  QSF_CHECK(begin == state.scored_end(index) && end <= start + chunk);
-  QSF_CHECK(layer.rows[last - 1].kv_slot == end - 1);
-  const std::uint32_t first_strip = (begin - start) / kStripRows;
-  const Part part = {.layer = layer,
-                     .state = state,
-                     .first_row = first,
-                     .last_row = last,
-                     .chunk_start = start,
-                     .chunk_end = start + chunk,
-                     .n_members = static_cast<std::uint32_t>(state.members(index, 0).size()),
-                     .outputs = outputs,
-                     .first_strip = first_strip,
-                     .n_strips = (end - 1 - start) / kStripRows + 1 - first_strip};
+  const std::uint32_t end = layer.rows[last - 1].kv_slot + 1;
+  QSF_CHECK(layer.rows[first].kv_slot == state.scored_end(index));
+  Part part = {.layer = layer,
+               .state = &state,
+               .heavy = nullptr,
+               .first_row = first,
+               .last_row = last,
+               .start = start,
+               .end = start + chunk,
+               .first_slot = start,
+               .n_members = static_cast<std::uint32_t>(state.members(index, 0).size()),
+               .outputs = outputs};
   if (part.n_members != 0) gather(part);
+  if (!run_part(part)) return;
+  state.mark_scored(index, end);
+  if (end != part.end) return;
+  QSF_CHECK(state.close_chunk(index).ok());
+  if (index + 1 == state.shape().n_layers) QSF_CHECK(state.next_chunk(chunk).ok());
+}
+
+void SparseAttention::run(const SparseLayer& layer, HeavyHitters& heavy, std::uint32_t first,
+                          std::uint32_t last) {
+  const std::uint32_t index = layer.args.layer;
+  const std::uint32_t start = heavy.block_start(index);
+  QSF_CHECK(layer.rows[first].kv_slot == heavy.scored_end(index));
+  Part part = {.layer = layer,
+               .state = nullptr,
+               .heavy = &heavy,
+               .first_row = first,
+               .last_row = last,
+               .start = start,
+               .end = start + kHeavyBlock,
+               .first_slot = heavy.first_recent(index),
+               .n_members = heavy.n_members(index),
+               .outputs = true};
+  if (run_part(part)) heavy.mark_scored(index, layer.rows[last - 1].kv_slot + 1);
+}
+
+// Attends the rows of a part, adds up what they paid and, of a block that they fill, closes its
+// heads. Returns false when it was cancelled before any sum was changed.
+bool SparseAttention::run_part(Part& part) {
+  const SparseLayer& layer = part.layer;
+  const std::uint32_t begin = layer.rows[part.first_row].kv_slot;
+  const std::uint32_t end = begin + (part.last_row - part.first_row);
+  QSF_CHECK(end <= part.end && layer.rows[part.last_row - 1].kv_slot == end - 1);
+  part.first_strip = (begin - part.start) / sizes_.strip_rows;
+  part.n_strips = (end - 1 - part.start) / sizes_.strip_rows + 1 - part.first_strip;
   const std::uint32_t n_kv_heads = limits_.n_kv_heads;
   const auto cancelled = [&] {
     return layer.cancel != nullptr && layer.cancel->load(std::memory_order_relaxed);
@@ -134,12 +178,24 @@ void SparseAttention::run(const SparseLayer& layer, H2oState& state, std::uint32
           run_strip(part, static_cast<std::uint32_t>(item % n_kv_heads), strip, work_of(worker));
         }
       });
-  if (cancelled()) return;
-  for (std::uint32_t kv_head = 0; kv_head < n_kv_heads; ++kv_head) add_up(part, kv_head);
-  state.mark_scored(index, end);
-  if (end != part.chunk_end) return;
-  QSF_CHECK(state.close_chunk(index).ok());
-  if (index + 1 == state.shape().n_layers) QSF_CHECK(state.next_chunk(chunk).ok());
+  if (cancelled()) return false;
+  const bool closes = part.heavy != nullptr && end == part.end;
+  const auto settle = [&](std::size_t from, std::size_t to, unsigned) {
+    for (std::size_t item = from; item < to; ++item) {
+      const auto kv_head = static_cast<std::uint32_t>(item);
+      add_up(part, kv_head);
+      if (!closes) continue;
+      part.heavy->close_head(layer.args.layer, kv_head, layer.kv,
+                             layer.rows[part.first_row].sequence, layer.pages);
+    }
+  };
+  // A generated row's sums are added before other workers would have woken up.
+  if (closes || part.n_strips > 1) {
+    pool_.parallel_for(n_kv_heads, 1, settle);
+  } else {
+    settle(0, n_kv_heads, 0);
+  }
+  return true;
 }
 
 void SparseAttention::gather(const Part& part) {
@@ -152,34 +208,75 @@ void SparseAttention::gather(const Part& part) {
         for (std::size_t item = from; item < to; ++item) {
           const auto kv_head = static_cast<std::uint32_t>(item / n_parts);
           if (item % n_parts == 0) {
-            part.state.gather_k_memory(layer.args.layer, kv_head, layer.kv.shape(), layer.pages,
-                                       pages, gathered(kv_head, KvPart::kKeys, n_pages));
+            part.state->gather_k_memory(layer.args.layer, kv_head, layer.kv.shape(), layer.pages,
+                                        pages, gathered(kv_head, KvPart::kKeys, n_pages));
           } else {
-            part.state.gather_v_memory(layer.args.layer, kv_head, layer.kv.shape(), layer.pages,
-                                       pages, gathered(kv_head, KvPart::kValues, n_pages));
+            part.state->gather_v_memory(layer.args.layer, kv_head, layer.kv.shape(), layer.pages,
+                                        pages, gathered(kv_head, KvPart::kValues, n_pages));
           }
         }
       });
+}
+
+// The column of a part's first slot.
+std::size_t SparseAttention::first_slot_column(const Part& part) noexcept {
+  return std::size_t{pages_of(part.n_members)} * kKvPageSlots + part.first_slot % kKvPageSlots;
+}
+
+SparseAttention::Memory SparseAttention::memory_of(const Part& part,
+                                                   std::uint32_t kv_head) const noexcept {
+  const std::uint32_t layer = part.layer.args.layer;
+  if (part.n_members == 0) return {nullptr, nullptr, nullptr};
+  if (part.heavy != nullptr) {
+    return {part.heavy->block(layer, kv_head, KvPart::kKeys, 0),
+            part.heavy->block(layer, kv_head, KvPart::kValues, 0),
+            part.heavy->members(layer, kv_head).data()};
+  }
+  return {gathered(kv_head, KvPart::kKeys, 1).data(), gathered(kv_head, KvPart::kValues, 1).data(),
+          part.state->members(layer, kv_head).data()};
+}
+
+// Sums of the part's strips that are complete.
+SparseAttention::ColumnSums SparseAttention::part_sums(const Part& part,
+                                                       std::uint32_t kv_head) noexcept {
+  const std::uint32_t layer = part.layer.args.layer;
+  if (part.heavy != nullptr) {
+    const HeavyHitters::Sums sums = part.heavy->block_sums(layer, kv_head);
+    return {sums.heavy.data(), sums.recent.data()};
+  }
+  const H2oShape& shape = part.state->shape();
+  return {part.state->memory_sums(layer).data() + std::size_t{kv_head} * shape.memory_size(),
+          part.state->chunk_sums(layer).data() + std::size_t{kv_head} * shape.options.chunk};
+}
+
+// Sums of the strip that a pass before this one has cut.
+SparseAttention::ColumnSums SparseAttention::open_strip_sums(const Part& part,
+                                                             std::uint32_t kv_head) noexcept {
+  const std::uint32_t layer = part.layer.args.layer;
+  if (part.heavy != nullptr) {
+    const HeavyHitters::Sums sums = part.heavy->strip_sums(layer, kv_head);
+    return {sums.heavy.data(), sums.recent.data()};
+  }
+  const H2oShape& shape = part.state->shape();
+  float* slots = part.state->strip_sums(layer).data() +
+                 std::size_t{kv_head} * (shape.options.chunk + shape.memory_size());
+  return {slots + shape.options.chunk, slots};
 }
 
 // Runs the rows of the pass that lie in a strip, number `strip` of the part's.
 void SparseAttention::run_strip(const Part& part, std::uint32_t kv_head, std::uint32_t strip,
                                 const Work& work) {
   const std::uint32_t begin = part.layer.rows[part.first_row].kv_slot;
-  const std::uint32_t strip_start = part.chunk_start + (part.first_strip + strip) * kStripRows;
+  const std::uint32_t strip_start = part.start + (part.first_strip + strip) * sizes_.strip_rows;
   const std::uint32_t first = std::max(begin, strip_start) - begin + part.first_row;
   const std::uint32_t last =
-      std::min(part.last_row, strip_start + kStripRows - begin + part.first_row);
+      std::min(part.last_row, strip_start + sizes_.strip_rows - begin + part.first_row);
   float* sums = strip_sums(kv_head, strip);
   std::fill_n(sums, sizes_.n_columns, 0.0F);
-  if (begin > strip_start) {  // a pass before this one began it
-    const std::uint32_t chunk = part.state.shape().options.chunk;
-    const std::uint32_t memory = part.state.shape().memory_size();
-    const float* open = part.state.strip_sums(part.layer.args.layer).data() +
-                        std::size_t{kv_head} * (chunk + memory);
-    const std::size_t n_memory_columns = std::size_t{pages_of(part.n_members)} * kKvPageSlots;
-    std::copy_n(open, chunk, sums + n_memory_columns + part.chunk_start % kKvPageSlots);
-    std::copy_n(open + chunk, part.n_members, sums);
+  if (begin > strip_start) {
+    const ColumnSums open = open_strip_sums(part, kv_head);
+    std::copy_n(open.slots, begin - part.first_slot, sums + first_slot_column(part));
+    std::copy_n(open.members, part.n_members, sums);
   }
   for (std::uint32_t row = first; row < last; row += sizes_.tile_rows) {
     run_tile(part, kv_head, row, std::min(sizes_.tile_rows, last - row), sums, work);
@@ -197,7 +294,7 @@ void SparseAttention::load_queries(const Tile& tile, const Work& work) {
                                       .head_dim = limits_.head_dim,
                                       .scale = layer.args.scale,
                                       .queries = work.queries,
-                                      .k_type = limits_.h2o->k_type,
+                                      .k_type = sizes_.k_type,
                                       .rotate = kernels_.kv_rows.rotate});
 }
 
@@ -217,18 +314,15 @@ kernels::AttendStripArgs SparseAttention::page_of(const Tile& tile, std::uint32_
     const std::uint32_t first_member = page * kKvPageSlots;
     std::fill_n(visible, tile.n_rows,
                 AttendRange{0, std::min(kKvPageSlots, part.n_members - first_member)});
-    k = gathered(tile.kv_head, KvPart::kKeys, page + 1)
-            .last(shape.block_bytes(KvPart::kKeys))
-            .data();
-    v = gathered(tile.kv_head, KvPart::kValues, page + 1)
-            .last(shape.block_bytes(KvPart::kValues))
-            .data();
-    positions = part.state.members(args.layer, tile.kv_head).data() + first_member;
+    const Memory memory = memory_of(part, tile.kv_head);
+    k = memory.keys + page * shape.block_bytes(KvPart::kKeys);
+    v = memory.values + page * shape.block_bytes(KvPart::kValues);
+    positions = memory.positions + first_member;
   } else {
     const Row& row = layer.rows[tile.first_row];
     const std::uint32_t page_start =
-        (part.chunk_start / kKvPageSlots + page - n_memory_pages) * kKvPageSlots;
-    const std::uint32_t first = std::max(part.chunk_start, page_start) - page_start;
+        (part.first_slot / kKvPageSlots + page - n_memory_pages) * kKvPageSlots;
+    const std::uint32_t first = std::max(part.first_slot, page_start) - page_start;
     for (std::uint32_t i = 0; i < tile.n_rows; ++i) {
       const std::uint32_t end = std::max(row.kv_slot + i + 1, page_start) - page_start;
       visible[i] = {std::min(first, end), std::min(end, kKvPageSlots)};
@@ -275,7 +369,7 @@ void SparseAttention::finish_tile(const Tile& tile, const Work& work) {
                             .out_stride = limits_.head_dim,
                             .n_queries = 1,
                             .head_dim = limits_.head_dim,
-                            .v_type = limits_.h2o->v_type,
+                            .v_type = sizes_.v_type,
                             .rotate = kernels_.kv_rows.rotate});
   }
 }
@@ -291,7 +385,7 @@ void SparseAttention::run_tile(const Part& part, std::uint32_t kv_head, std::uin
   }
   const std::uint32_t last_slot = part.layer.rows[first_row].kv_slot + n_rows - 1;
   const std::uint32_t n_pages =
-      pages_of(part.n_members) + last_slot / kKvPageSlots + 1 - part.chunk_start / kKvPageSlots;
+      pages_of(part.n_members) + last_slot / kKvPageSlots + 1 - part.first_slot / kKvPageSlots;
   const Tile tile = {part, kv_head, first_row, n_rows, n_pages, positions};
   load_queries(tile, work);
   for (std::uint32_t page = 0; page < n_pages; ++page) {
@@ -310,41 +404,41 @@ void SparseAttention::run_tile(const Part& part, std::uint32_t kv_head, std::uin
   finish_tile(tile, work);
 }
 
-// Adds the sums of whole strips to those of the chunk, and keeps those of one that goes on.
+// Adds the sums of whole strips to those of the part, and keeps those of one that goes on.
 void SparseAttention::add_up(const Part& part, std::uint32_t kv_head) {
-  H2oState& state = part.state;
-  const std::uint32_t layer = part.layer.args.layer;
-  const std::uint32_t chunk = state.shape().options.chunk;
-  const std::uint32_t memory = state.shape().memory_size();
+  const std::uint32_t begin = part.layer.rows[part.first_row].kv_slot;
   const std::uint32_t end = part.layer.rows[part.last_row - 1].kv_slot + 1;
-  const std::size_t chunk_column =
-      std::size_t{pages_of(part.n_members)} * kKvPageSlots + part.chunk_start % kKvPageSlots;
-  float* chunk_sums = state.chunk_sums(layer).data() + std::size_t{kv_head} * chunk;
-  float* memory_sums = state.memory_sums(layer).data() + std::size_t{kv_head} * memory;
+  const ColumnSums whole = part_sums(part, kv_head);
   for (std::uint32_t strip = 0; strip < part.n_strips; ++strip) {
     const float* sums = strip_sums(kv_head, strip);
+    const float* of_slots = sums + first_slot_column(part);
     const std::uint32_t strip_end =
-        std::min(part.chunk_end, part.chunk_start + (part.first_strip + strip + 1) * kStripRows);
+        std::min(part.end, part.start + (part.first_strip + strip + 1) * sizes_.strip_rows);
     if (strip_end > end) {
-      float* open = state.strip_sums(layer).data() + std::size_t{kv_head} * (chunk + memory);
-      std::copy_n(sums + chunk_column, chunk, open);
-      std::copy_n(sums, part.n_members, open + chunk);
+      const ColumnSums open = open_strip_sums(part, kv_head);
+      std::copy_n(of_slots, end - part.first_slot, open.slots);
+      std::copy_n(sums, part.n_members, open.members);
       return;
     }
-    for (std::uint32_t j = 0; j < strip_end - part.chunk_start; ++j) {
-      chunk_sums[j] += sums[chunk_column + j];
+    for (std::uint32_t j = 0; j < strip_end - part.first_slot; ++j) whole.slots[j] += of_slots[j];
+    for (std::uint32_t m = 0; m < part.n_members; ++m) whole.members[m] += sums[m];
+    if (strip == 0 && begin > part.start + part.first_strip * sizes_.strip_rows) {
+      // What is kept of a sequence does not tell where passes have cut it.
+      const ColumnSums open = open_strip_sums(part, kv_head);
+      std::fill_n(open.slots, begin - part.first_slot, 0.0F);
+      std::fill_n(open.members, part.n_members, 0.0F);
     }
-    for (std::uint32_t m = 0; m < part.n_members; ++m) memory_sums[m] += sums[m];
   }
 }
 
 void CpuBackend::attend_sparse_rows(const AttendArgs& args) {
   QSF_CHECK(args.window == 0 || args.window >= limits_.max_context);
-  const std::uint32_t chunk = limits_.h2o->options.chunk;
   const Matrix& q = matrix(args.q);
   const Matrix& out = matrix(args.out);
   const SparseLayer layer = {args,  q.data, q.stride,  out.data, out.stride,
                              rows_, *kv_,   kv_pages_, cancel_};
+  if (!heavy_.empty()) return attend_heavy_rows(layer);
+  const std::uint32_t chunk = limits_.h2o->options.chunk;
   const auto prompt = rows_.first(n_prompt_);
   const auto after_first_chunk = std::find_if(
       prompt.begin(), prompt.end(), [chunk](const Row& row) { return row.kv_slot >= chunk; });
@@ -352,29 +446,56 @@ void CpuBackend::attend_sparse_rows(const AttendArgs& args) {
   attend_decode_rows(args);
   for (std::uint32_t first = 0; first < rows_.size() && !is_cancelled();) {
     const bool is_prompt = first < n_prompt_;
-    const std::size_t stop = is_prompt ? n_prompt_ : rows_.size();
-    const SequenceId sequence = rows_[first].sequence;
-    H2oState& state = h2o_states_[sequence];
-    const std::uint32_t chunk_end = state.chunk_start(args.layer) + chunk;
-    std::uint32_t last = first + 1;
-    while (last < stop && rows_[last].sequence == sequence && rows_[last].kv_slot < chunk_end) {
-      ++last;
-    }
+    H2oState& state = h2o_states_[rows_[first].sequence];
+    const std::uint32_t last = end_of_part(first, state.chunk_start(args.layer) + chunk);
     sparse_.run(layer, state, first, last, is_prompt && rows_[first].kv_slot >= chunk);
     first = last;
   }
 }
 
+void CpuBackend::attend_heavy_rows(const SparseLayer& layer) {
+  for (std::uint32_t first = 0; first < rows_.size() && !is_cancelled();) {
+    HeavyHitters& heavy = heavy_[rows_[first].sequence];
+    const std::uint32_t last =
+        end_of_part(first, heavy.block_start(layer.args.layer) + kHeavyBlock);
+    sparse_.run(layer, heavy, first, last);
+    first = last;
+  }
+}
+
+// Returns the end of the rows from `first` on that are of its sequence and role and whose slots lie
+// before `end_slot`.
+std::uint32_t CpuBackend::end_of_part(std::uint32_t first, std::uint32_t end_slot) const noexcept {
+  const std::size_t stop = first < n_prompt_ ? n_prompt_ : rows_.size();
+  std::uint32_t last = first + 1;
+  while (last < stop && rows_[last].sequence == rows_[first].sequence &&
+         rows_[last].kv_slot < end_slot) {
+    ++last;
+  }
+  return last;
+}
+
+// Returns the members and slots that a row's softmax is over.
+std::uint64_t CpuBackend::n_attended(const Row& row) const noexcept {
+  if (!heavy_.empty()) {
+    const HeavyShape& shape = heavy_[row.sequence].shape();
+    const std::uint32_t block_start = row.kv_slot / kHeavyBlock * kHeavyBlock;
+    const std::uint32_t n_before = block_start - std::min(block_start, shape.options.window);
+    return row.kv_slot + 1 - n_before + std::min(n_before, shape.n_slots());
+  }
+  const H2oOptions& options = limits_.h2o->options;
+  const std::uint32_t n_members = row.kv_slot < options.chunk ? 0 : h2o_memory_size(options);
+  return row.kv_slot % options.chunk + 1 + n_members;
+}
+
 // As count_attention; keys of rows that are scored beside plain attention are multiplied twice.
 void CpuBackend::count_sparse_attention(OperatorTimes& times) const noexcept {
-  const H2oOptions& options = limits_.h2o->options;
   std::uint64_t products = 0;  // of a query head with a key or a value
   std::uint64_t slots_read = 0;
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     const std::uint32_t slot = rows_[i].kv_slot;
-    const std::uint64_t members = slot < options.chunk ? 0 : h2o_memory_size(options);
-    const std::uint64_t in_union = slot % options.chunk + 1 + members;
-    const bool plain = i >= n_prompt_ || slot < options.chunk;
+    const std::uint64_t in_union = n_attended(rows_[i]);
+    const bool plain = heavy_.empty() && (i >= n_prompt_ || slot < limits_.h2o->options.chunk);
     products += plain ? 2 * std::uint64_t{slot + 1} + in_union : 2 * in_union;
     const std::uint64_t seen = plain ? slot + 1 : in_union;
     if (i >= n_prompt_ || i + 1 == n_prompt_) slots_read += seen;

@@ -1,23 +1,30 @@
 // SPDX-License-Identifier: MIT
 //
-// Attention of a long prompt over its chunk and a memory set, with the column sums that choose the
-// next memory set (kv/h2o_state.h).
+// Attention over chosen earlier positions and neighbouring slots in one softmax, with the column
+// sums that choose again: of long prompts by chunks (kv/h2o_state.h), and under a policy that keeps
+// heavy hitters (kv/heavy_hitters.h).
 //
-// The positions of a sequence are cut into chunks of S. A query at position i of the chunk that
-// begins at c sees the positions c to i and the members that its KV head's memory set had at c:
+// Positions are cut into parts, chunks of S or blocks of 64. A query at position i of the part that
+// begins at c sees slots from `first slot` to its own, and the members of its KV head's memory:
 //
-//   out[i] = sum over j in { c .. i } and the members of softmax_j(score[i][j]) * v[j]
+//   out[i] = sum over j in { first slot .. i } and the members of softmax_j(score[i][j]) * v[j]
 //
-// which is one softmax over both. Chunks of a layer follow one another, since each needs the
-// memory set that those before leave; inside a chunk strips of 64 positions and KV heads run on all
-// workers. The members' keys and values are copied side by side once for all strips.
+//            first slot       members
+//   chunks   c                the memory set that stood at c, copied side by side once for a pass
+//   blocks   max(0, c - W)    the heavy hitters that stood at c, where they are kept
+//
+// Parts of a layer follow one another, since each needs the members that those before leave; inside
+// a part strips of positions and KV heads run on all workers.
 //
 // The probabilities of each query, summed over the query heads of a KV head, are added row by row
-// inside a strip, and strips to the chunk's sums in ascending order; a strip that a pass cuts keeps
-// its open sums in the state. So bits depend neither on passes nor on calls nor on threads.
+// inside a strip, and strips to the part's sums in ascending order; a strip that a pass cuts keeps
+// its open sums in the state. So bits depend neither on passes nor on calls nor on threads. Strips
+// of chunks have 64 positions; those of blocks as many as make a tile with their query heads, so
+// that a block is work for several threads.
 //
-// Queries in the first chunk see what plain attention sees and are scored alone: their outputs
-// come from plain attention, whose bits they keep. So are generated rows, which see everything.
+// Of a prompt by chunks, queries in the first one see what plain attention sees and are scored
+// alone: their outputs come from plain attention, whose bits they keep. So are generated rows,
+// which see everything. With heavy hitters every row's output comes from here.
 
 #ifndef QSF_OPS_CPU_SPARSE_ATTENTION_H_
 #define QSF_OPS_CPU_SPARSE_ATTENTION_H_
@@ -30,6 +37,7 @@
 #include "base/bytes.h"
 #include "kernels/kernel_set.h"
 #include "kv/h2o_state.h"
+#include "kv/heavy_hitters.h"
 #include "kv/kv_cache.h"
 #include "kv/kv_page_store.h"
 #include "kv/row.h"
@@ -57,7 +65,7 @@ class SparseAttention {
   SparseAttention(ThreadPool& pool, const kernels::KernelSet& kernels) noexcept
       : pool_(pool), kernels_(kernels) {}
 
-  // Bytes that attach() wants; 0 without limits.h2o. A multiple of 64.
+  // Bytes that attach() wants; 0 without limits.h2o and limits.heavy. A multiple of 64.
   static std::uint64_t scratch_bytes(const PassLimits& limits, unsigned n_threads) noexcept;
   // Requires  memory of scratch_bytes(limits, threads of the pool), 64-byte aligned
   void attach(const PassLimits& limits, MutableByteSpan memory) noexcept;
@@ -69,20 +77,35 @@ class SparseAttention {
   // Guarantees  cancelled, the state is as it was
   void run(const SparseLayer& layer, H2oState& state, std::uint32_t first, std::uint32_t last,
            bool outputs);
+  // The same for rows that lie in the open block of `heavy`, of whatever role.
+  void run(const SparseLayer& layer, HeavyHitters& heavy, std::uint32_t first, std::uint32_t last);
 
  private:
-  // The rows of a pass in one chunk.
+  // The rows of a pass in one chunk or block; of state and heavy one is there.
   struct Part {
     const SparseLayer& layer;
-    H2oState& state;
+    H2oState* state;
+    HeavyHitters* heavy;
     std::uint32_t first_row;
     std::uint32_t last_row;
-    std::uint32_t chunk_start;
-    std::uint32_t chunk_end;
+    std::uint32_t start;       // position
+    std::uint32_t end;         // of the whole part
+    std::uint32_t first_slot;  // that its rows see
     std::uint32_t n_members;
     bool outputs;
-    std::uint32_t first_strip;  // of the chunk
-    std::uint32_t n_strips;
+    std::uint32_t first_strip = 0;  // of the part
+    std::uint32_t n_strips = 0;
+  };
+  // Members of a KV head: blocks behind each other, and positions.
+  struct Memory {
+    const std::byte* keys;
+    const std::byte* values;
+    const std::int32_t* positions;
+  };
+  // Column sums of a KV head that a part goes on from: of members, and of slots from the first.
+  struct ColumnSums {
+    float* members;
+    float* slots;
   };
   // What a worker works in.
   struct Work {
@@ -95,15 +118,19 @@ class SparseAttention {
   struct Sizes {
     std::uint32_t tile_rows;
     std::uint32_t tile_queries;
-    std::uint32_t n_strips;        // of a chunk
-    std::uint32_t n_memory_pages;  // of a memory set
-    std::size_t n_columns;         // of a memory set and a chunk, each in whole pages
+    std::uint32_t strip_rows;
+    std::uint32_t n_strips;        // of a part
+    std::uint32_t n_memory_pages;  // of all members
+    std::uint32_t n_slots;         // that a row sees
+    std::size_t n_columns;         // of members and slots, each in whole pages
     std::size_t weights_stride;
     std::size_t acc_stride;
     std::size_t work_bytes;
     std::size_t block_pair_bytes;  // a K and a V block
     std::size_t sums_bytes;        // of all strips and heads
     std::size_t memory_bytes;      // of the gathered blocks of all heads
+    KvType k_type;
+    KvType v_type;
   };
   static Sizes sizes_of(const PassLimits& limits) noexcept;
 
@@ -112,6 +139,11 @@ class SparseAttention {
   MutableByteSpan gathered(std::uint32_t kv_head, KvPart part,
                            std::uint32_t n_pages) const noexcept;
   void gather(const Part& part);
+  static std::size_t first_slot_column(const Part& part) noexcept;
+  Memory memory_of(const Part& part, std::uint32_t kv_head) const noexcept;
+  static ColumnSums part_sums(const Part& part, std::uint32_t kv_head) noexcept;
+  static ColumnSums open_strip_sums(const Part& part, std::uint32_t kv_head) noexcept;
+  bool run_part(Part& part);
   void run_strip(const Part& part, std::uint32_t kv_head, std::uint32_t strip, const Work& work);
   // The rows of a part that a kernel takes at once, with the query heads of one KV head.
   struct Tile {
@@ -119,7 +151,7 @@ class SparseAttention {
     std::uint32_t kv_head;
     std::uint32_t first_row;
     std::uint32_t n_rows;
-    std::uint32_t n_pages;  // of columns: the memory set's, then the chunk's up to the last row's
+    std::uint32_t n_pages;          // of columns: the members', then those up to the last row's
     const std::int32_t* positions;  // [n_rows]
   };
   void load_queries(const Tile& tile, const Work& work);

@@ -15,21 +15,21 @@
 #include <vector>
 
 #include "base/f16.h"
-#include "base/rng.h"
-#include "kernels/kv_rows/kv_store.h"
 #include "kv/h2o_ranking.h"
 #include "ops/testing/bench.h"
 #include "ops/testing/naive_sparse_attention.h"
+#include "ops/testing/stored_rows.h"
 
 namespace qsf {
 namespace {
 
+using testing_support::as_stored;
 using testing_support::Bench;
 using testing_support::host_tiers;
 using testing_support::MemorySets;
 using testing_support::naive_sparse_attention;
 using testing_support::NaiveSparseInput;
-using testing_support::random_values;
+using testing_support::random_rows;
 
 constexpr std::uint32_t kLayer = 1;
 // Plain attention, which the first chunk takes, multiplies f32 on matrix units too.
@@ -46,45 +46,7 @@ struct Case {
 };
 
 NaiveSparseInput random_input(const Case& c, std::uint32_t n, std::uint64_t seed) {
-  Rng rng(seed);
-  NaiveSparseInput in;
-  for (std::uint32_t i = 0; i < n; ++i) {
-    in.q.push_back(random_values(std::size_t{c.n_heads} * c.head_dim, rng));
-    in.k.push_back(random_values(std::size_t{c.n_kv_heads} * c.head_dim, rng));
-    in.v.push_back(random_values(std::size_t{c.n_kv_heads} * c.head_dim, rng));
-    // Some keys that every query likes, and some that none does.
-    if (i % 37 == 5) {
-      for (float& k : in.k.back()) k *= 3.0F;
-    }
-  }
-  return in;
-}
-
-// What the cache holds: keys and values coded and read again.
-NaiveSparseInput as_stored(NaiveSparseInput in, const Case& c) {
-  const kernels::KvRowKernels& kv_rows = kernels::kv_row_kernels().back();
-  for (const bool keys : {true, false}) {
-    for (std::vector<float>& x : keys ? in.k : in.v) {
-      for (std::uint32_t head = 0; head < c.n_kv_heads; ++head) {
-        float* at = x.data() + std::size_t{head} * c.head_dim;
-        if (c.type == KvType::kF16) {
-          for (std::uint32_t d = 0; d < c.head_dim; ++d) at[d] = to_f32(to_f16(at[d]));
-        }
-        if (!kv_is_quantised(c.type)) continue;
-        const kernels::KvRowFormat format = kernels::kv_row_format(c.type, c.head_dim);
-        std::vector<std::byte> coded(kernels::kv_quantised_row_bytes(format));
-        std::vector<float> row(format.head_dim);
-        std::copy_n(at, c.head_dim, row.begin());
-        const bool turned = keys || kv_rotates_values(c.type);
-        if (turned) kv_rows.rotate(row.data(), format.head_dim);
-        kv_rows.quantise(row.data(), coded.data(), format);
-        kv_rows.dequantise(coded.data(), row.data(), format);
-        if (turned) kv_rows.rotate(row.data(), format.head_dim);
-        std::copy_n(row.begin(), c.head_dim, at);
-      }
-    }
-  }
-  return in;
+  return random_rows({c.n_heads, c.n_kv_heads, c.head_dim}, n, seed);
 }
 
 struct Outcome {
@@ -261,7 +223,7 @@ void expect_defined(const Case& c, std::uint32_t n, kernels::Isa isa) {
                                              .slopes = {c.slopes.begin(), c.slopes.end()}};
   MemorySets sets = got.sets;
   sets.insert(sets.begin(), std::vector<std::vector<std::int32_t>>(c.n_kv_heads));
-  const auto want = naive_sparse_attention(shape, as_stored(in, c), sets);
+  const auto want = naive_sparse_attention(shape, as_stored(in, c.type, c.head_dim), sets);
   for (std::uint32_t i = 0; i < n; ++i) {
     for (std::size_t d = 0; d < want.out[i].size(); ++d) {
       ASSERT_NEAR(got.out[i][d], want.out[i][d], 1e-4)

@@ -19,6 +19,7 @@ struct NaiveSparseShape {
   std::uint32_t n_kv_heads = 1;
   std::uint32_t head_dim = 1;
   std::uint32_t chunk = 1;
+  std::uint32_t window = 0;  // positions before its chunk that a query sees whatever the memory set
   double scale = 1.0;
   double soft_cap = 0.0;         // 0: none
   std::vector<double> slopes{};  // [n_heads] or none
@@ -52,7 +53,8 @@ inline NaiveSparseOutput naive_sparse_attention(const NaiveSparseShape& shape,
     for (std::uint32_t head = 0; head < shape.n_heads; ++head) {
       const std::uint32_t kv_head = head / group;
       std::vector<std::int32_t> seen = sets[chunk][kv_head];
-      for (std::uint32_t j = chunk * shape.chunk; j <= i; ++j) {
+      const std::uint32_t start = chunk * shape.chunk;
+      for (std::uint32_t j = start - std::min(start, shape.window); j <= i; ++j) {
         seen.push_back(static_cast<std::int32_t>(j));
       }
       std::vector<double> weights;

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: MIT
+//
+// Holds attention to heavy hitters and a window to its definition in f64, with the heavy hitters
+// that the backend chose; those to the column sums of the definition; and its bits to the promise
+// that they depend neither on the cut of a text nor on roles of rows nor on threads.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "kv/h2o_ranking.h"
+#include "kv/heavy_hitters.h"
+#include "ops/testing/bench.h"
+#include "ops/testing/naive_sparse_attention.h"
+#include "ops/testing/stored_rows.h"
+
+namespace qsf {
+namespace {
+
+using testing_support::as_stored;
+using testing_support::Bench;
+using testing_support::host_tiers;
+using testing_support::MemorySets;
+using testing_support::naive_sparse_attention;
+using testing_support::NaiveSparseInput;
+using testing_support::random_rows;
+
+constexpr std::uint32_t kLayer = 1;
+constexpr std::uint32_t kBlock = kHeavyBlock;
+
+struct Case {
+  std::uint32_t n_heads = 2;
+  std::uint32_t n_kv_heads = 2;
+  std::uint32_t head_dim = 16;
+  KvType type = KvType::kF32;
+  std::uint32_t window = 64;
+  std::uint32_t heavy = 40;
+  std::uint32_t sinks = 2;
+  H2oRanking ranking = H2oRanking::kMean;
+  float soft_cap = 0.0F;
+  std::vector<float> slopes = {};
+};
+
+NaiveSparseInput random_input(const Case& c, std::uint32_t n, std::uint64_t seed) {
+  return random_rows({c.n_heads, c.n_kv_heads, c.head_dim}, n, seed);
+}
+
+struct Outcome {
+  std::vector<std::vector<float>> out;
+  MemorySets sets;                                      // after each pass, sorted
+  std::vector<std::vector<std::vector<float>>> totals;  // of those, as `sets`
+  std::vector<std::byte> contents;
+
+  friend bool operator==(const Outcome& a, const Outcome& b) {
+    return a.out == b.out && a.contents == b.contents;
+  }
+};
+
+// Runs a text pass by pass.
+class Text {
+ public:
+  Text(const Case& c, const NaiveSparseInput& in, unsigned n_threads, kernels::Isa isa,
+       bool heavy = true)
+      : case_(c), in_(in), bench_(n_threads, limits(heavy), c.type, isa, /*exact=*/true) {
+    if (heavy) {
+      heavy_.push_back(
+          HeavyHitters::create(shape(), bench_.memory(HeavyHitters::region_bytes(shape())))
+              .value());
+      bench_.backend().attach_heavy(heavy_);
+    }
+    const std::uint32_t n = n_positions();
+    q_ = bench_.buffer(n, c.n_heads * c.head_dim);
+    k_ = bench_.buffer(n, c.n_kv_heads * c.head_dim);
+    v_ = bench_.buffer(n, c.n_kv_heads * c.head_dim);
+    out_ = bench_.buffer(n, c.n_heads * c.head_dim);
+  }
+
+  void pass(std::uint32_t n, RowRole role = RowRole::kPrompt) {
+    CpuBackend& backend = bench_.backend();
+    bench_.begin(n, role);
+    for (std::uint32_t i = 0; i < n; ++i) {
+      backend.upload_row(q_, i, in_.q[done_ + i]);
+      backend.upload_row(k_, i, in_.k[done_ + i]);
+      backend.upload_row(v_, i, in_.v[done_ + i]);
+    }
+    backend.store_kv(kLayer, k_, v_);
+    backend.attend({.layer = kLayer,
+                    .q = q_,
+                    .out = out_,
+                    .scale = 1.0F / std::sqrt(static_cast<float>(case_.head_dim)),
+                    .soft_cap = case_.soft_cap,
+                    .slopes = case_.slopes});
+    EXPECT_TRUE(backend.wait().ok());
+    for (std::uint32_t i = 0; i < n; ++i) {
+      const auto row = backend.read_row(out_, i);
+      outcome_.out.emplace_back(row.begin(), row.end());
+    }
+    done_ += n;
+    if (!heavy_.empty()) keep_sets();
+  }
+  const Outcome& finish() {
+    if (heavy_.empty()) return outcome_;
+    const MutableByteSpan contents = heavy_[0].contents();
+    outcome_.contents.assign(contents.begin(), contents.end());
+    return outcome_;
+  }
+
+ private:
+  std::uint32_t n_positions() const { return static_cast<std::uint32_t>(in_.q.size()); }
+  HeavyShape shape() const {
+    return {.kv = {.n_layers = 2,
+                   .n_kv_heads = case_.n_kv_heads,
+                   .head_dim = case_.head_dim,
+                   .k_type = case_.type,
+                   .v_type = case_.type},
+            .kv_size = n_positions(),
+            .options = {.policy = KvPolicy::kH2o,
+                        .window = case_.window,
+                        .sinks = case_.sinks,
+                        .heavy = case_.heavy},
+            .ranking = case_.ranking};
+  }
+  PassLimits limits(bool heavy) const {
+    PassLimits limits = {.max_rows = n_positions(),
+                         .max_decode_rows = 1,
+                         .max_context = n_positions(),
+                         .n_heads = case_.n_heads,
+                         .n_kv_heads = case_.n_kv_heads,
+                         .head_dim = case_.head_dim,
+                         .max_cols = 16};
+    if (heavy) {
+      limits.window = shape().n_recent();
+      limits.heavy = {shape().n_slots(), shape().n_recent(), case_.type, case_.type};
+    }
+    return limits;
+  }
+  void keep_sets() {
+    const HeavyHitters& heavy = heavy_[0];
+    outcome_.sets.emplace_back();
+    outcome_.totals.emplace_back();
+    for (std::uint32_t head = 0; head < case_.n_kv_heads; ++head) {
+      std::vector<std::pair<std::int32_t, float>> members;
+      for (std::uint32_t m = 0; m < heavy.n_members(kLayer); ++m) {
+        members.emplace_back(heavy.members(kLayer, head)[m], heavy.totals(kLayer, head)[m]);
+      }
+      std::ranges::sort(members);
+      outcome_.sets.back().emplace_back();
+      outcome_.totals.back().emplace_back();
+      for (const auto& [position, total] : members) {
+        outcome_.sets.back().back().push_back(position);
+        outcome_.totals.back().back().push_back(total);
+      }
+    }
+  }
+
+  const Case& case_;
+  const NaiveSparseInput& in_;
+  Bench bench_;
+  std::vector<HeavyHitters> heavy_;
+  Buffer q_, k_, v_, out_;
+  std::uint32_t done_ = 0;
+  Outcome outcome_;
+};
+
+Outcome run_in_passes(const Case& c, const NaiveSparseInput& in, unsigned n_threads,
+                      const std::vector<std::uint32_t>& sizes, kernels::Isa isa,
+                      RowRole role = RowRole::kPrompt) {
+  Text text(c, in, n_threads, isa);
+  std::size_t next = 0;
+  for (std::uint32_t done = 0; done < in.q.size();) {
+    const auto n =
+        std::min(sizes[next++ % sizes.size()], static_cast<std::uint32_t>(in.q.size()) - done);
+    text.pass(n, role);
+    done += n;
+  }
+  return text.finish();
+}
+
+// Holds the heavy hitters from `end` on to the sums of the definition: sinks are among them, and no
+// candidate that was dropped ranks above one that was kept.
+void expect_well_chosen(const Case& c, const std::vector<std::int32_t>& set,
+                        const std::vector<std::int32_t>& old_set, const std::vector<double>& sums,
+                        std::uint32_t end) {
+  std::vector<std::int32_t> candidates = old_set;
+  const std::uint32_t start = end - kBlock;
+  for (std::uint32_t j = start - std::min(start, c.window); j < end - std::min(end, c.window);
+       ++j) {
+    candidates.push_back(static_cast<std::int32_t>(j));
+  }
+  ASSERT_EQ(set.size(), std::min<std::size_t>(c.heavy, candidates.size()));
+  double least_kept = 1e30;
+  double most_dropped = -1.0;
+  std::size_t n_kept = 0;
+  for (const std::int32_t j : candidates) {
+    const auto position = static_cast<std::uint32_t>(j);
+    const bool kept = std::ranges::binary_search(set, j);
+    n_kept += kept;
+    if (position < c.sinks) {
+      EXPECT_TRUE(kept) << "sink " << j << " at " << end;
+      continue;
+    }
+    const double queries = std::max(kH2oMinQueries, end - position);
+    const double rank = c.ranking == H2oRanking::kSum ? sums[position] : sums[position] / queries;
+    if (kept) {
+      least_kept = std::min(least_kept, rank);
+    } else {
+      most_dropped = std::max(most_dropped, rank);
+    }
+  }
+  EXPECT_EQ(n_kept, set.size());
+  EXPECT_GE(least_kept, most_dropped * (1 - 1e-5)) << "from " << end << " on";
+}
+
+void expect_defined(const Case& c, std::uint32_t n, kernels::Isa isa) {
+  const NaiveSparseInput in = random_input(c, n, 7 + n);
+  const Outcome got = run_in_passes(c, in, 2, {kBlock}, isa);
+  const testing_support::NaiveSparseShape shape = {.n_heads = c.n_heads,
+                                                   .n_kv_heads = c.n_kv_heads,
+                                                   .head_dim = c.head_dim,
+                                                   .chunk = kBlock,
+                                                   .window = c.window,
+                                                   .scale = 1 / std::sqrt(1.0 * c.head_dim),
+                                                   .soft_cap = static_cast<double>(c.soft_cap),
+                                                   .slopes = {c.slopes.begin(), c.slopes.end()}};
+  MemorySets sets = got.sets;
+  sets.insert(sets.begin(), std::vector<std::vector<std::int32_t>>(c.n_kv_heads));
+  const auto want = naive_sparse_attention(shape, as_stored(in, c.type, c.head_dim), sets);
+  for (std::uint32_t i = 0; i < n; ++i) {
+    for (std::size_t d = 0; d < want.out[i].size(); ++d) {
+      ASSERT_NEAR(got.out[i][d], want.out[i][d], 1e-4)
+          << kv_type_name(c.type) << " n " << n << " row " << i << " column " << d;
+    }
+  }
+  for (std::uint32_t head = 0; head < c.n_kv_heads; ++head) {
+    std::vector<double> sums(n);
+    for (std::uint32_t end = kBlock, block = 0; end <= n; end += kBlock, ++block) {
+      for (std::uint32_t j = 0; j < n; ++j) sums[j] += want.paid[block][head][j];
+      const std::vector<std::int32_t>& set = sets[block + 1][head];
+      expect_well_chosen(c, set, sets[block][head], sums, end);
+      for (std::size_t m = 0; m < set.size(); ++m) {
+        const double sum = sums[static_cast<std::size_t>(set[m])];
+        ASSERT_NEAR(got.totals[block][head][m], sum, sum * 1e-5 + 1e-5) << "position " << set[m];
+      }
+    }
+  }
+}
+
+class CpuHeavyAttentionTest : public testing::TestWithParam<kernels::Isa> {};
+
+TEST_P(CpuHeavyAttentionTest, LengthsMatchTheDefinition) {
+  const Case c;
+  for (const std::uint32_t n : {1U, 63U, 64U, 65U, 128U, 191U, 192U, 9 * 64U + 3U}) {
+    expect_defined(c, n, GetParam());
+  }
+}
+
+TEST_P(CpuHeavyAttentionTest, ShapesAndTypesMatchTheDefinition) {
+  for (const auto& [n_heads, n_kv_heads, head_dim] :
+       {std::tuple{2U, 2U, 64U}, {2U, 1U, 80U}, {4U, 1U, 128U}, {8U, 1U, 64U}, {6U, 2U, 40U}}) {
+    for (const KvType type : kAllKvTypes) {
+      expect_defined(
+          {.n_heads = n_heads, .n_kv_heads = n_kv_heads, .head_dim = head_dim, .type = type}, 300,
+          GetParam());
+    }
+  }
+}
+
+// Windows that begin inside pages and are shorter than a block, slots of less and more than a page,
+// none, and no more than sinks.
+TEST_P(CpuHeavyAttentionTest, OptionsMatchTheDefinition) {
+  const Case cases[] = {{.window = 100, .heavy = 70, .sinks = 4},
+                        {.window = 1, .heavy = 130, .sinks = 0},
+                        {.window = 33, .heavy = 5, .sinks = 5},
+                        {.window = 64, .heavy = 0, .sinks = 0},
+                        {.window = 130, .heavy = 64, .sinks = 1, .ranking = H2oRanking::kSum}};
+  for (const Case& c : cases) expect_defined(c, 520, GetParam());
+}
+
+TEST_P(CpuHeavyAttentionTest, CapsAndSlopesMatchTheDefinition) {
+  expect_defined({.soft_cap = 1.5F}, 300, GetParam());
+  // Two pages of slots, whose positions are the members' own.
+  expect_defined({.window = 30, .heavy = 100, .slopes = {0.01F, 0.001953125F}}, 400, GetParam());
+  expect_defined({.type = KvType::k4Bit, .soft_cap = 2.0F, .slopes = {0.01F, 0.02F}}, 300,
+                 GetParam());
+}
+
+// The store's bytes too, whose sums are those of open blocks and strips.
+TEST_P(CpuHeavyAttentionTest, BitsDependNeitherOnPassesNorOnRolesNorOnThreads) {
+  for (const Case& c : {Case{.n_heads = 8, .window = 100},
+                        Case{.n_heads = 6, .n_kv_heads = 2, .type = KvType::k8Bit, .heavy = 70},
+                        Case{.n_heads = 2, .type = KvType::kF16, .window = 30}}) {
+    const NaiveSparseInput in = random_input(c, 6 * kBlock + 33, 3);
+    const Outcome want = run_in_passes(c, in, 1, {kBlock}, GetParam());
+    for (const unsigned n_threads : {1U, 2U, 3U}) {
+      for (const std::vector<std::uint32_t>& sizes :
+           {std::vector<std::uint32_t>{512}, {100}, {1, 200, 3, 61, 7}}) {
+        EXPECT_TRUE(run_in_passes(c, in, n_threads, sizes, GetParam()) == want)
+            << n_threads << " threads, passes of " << sizes[0];
+      }
+    }
+    EXPECT_TRUE(run_in_passes(c, in, 2, {1}, GetParam(), RowRole::kGenerated) == want);
+  }
+}
+
+TEST_P(CpuHeavyAttentionTest, WhatIsAllKeptIsPlainAttention) {
+  const std::uint32_t n = 300;
+  for (const Case& c : {Case{.n_heads = 4, .window = 300}, Case{.window = 64, .heavy = 236},
+                        Case{.type = KvType::kF16, .window = 100, .heavy = 1000}}) {
+    const NaiveSparseInput in = random_input(c, n, 5);
+    const Outcome got = run_in_passes(c, in, 2, {70}, GetParam());
+    Text plain(c, in, 2, GetParam(), /*heavy=*/false);
+    plain.pass(n);
+    const Outcome& full = plain.finish();
+    for (std::uint32_t i = 0; i < n; ++i) {
+      for (std::size_t d = 0; d < full.out[i].size(); ++d) {
+        ASSERT_NEAR(got.out[i][d], full.out[i][d], 1e-5) << "row " << i << " column " << d;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiers, CpuHeavyAttentionTest, testing::ValuesIn(host_tiers()),
+                         [](const auto& tier) {
+                           return std::string(kernels::isa_name(tier.param));
+                         });
+
+}  // namespace
+}  // namespace qsf
