@@ -108,7 +108,7 @@ QSF_API void qsf_h2o_options_init(qsf_h2o_options* options);
 typedef enum qsf_kv_policy {
   QSF_KV_POLICY_FULL = 0,   /* all, up to the context */
   QSF_KV_POLICY_WINDOW = 1, /* the first ones, called sinks, and the last ones */
-  QSF_KV_POLICY_H2O = 2     /* those and the ones that most attention was paid to: not built yet */
+  QSF_KV_POLICY_H2O = 2     /* those and the ones that most attention was paid to */
 } qsf_kv_policy;
 
 typedef enum qsf_read_path {
@@ -152,8 +152,8 @@ QSF_API void qsf_config_set_preload(QSFConfig* config, int preload);
 QSF_API void qsf_config_set_threads(QSFConfig* config, int num_threads);
 /* Positions of the context; 0, the default, takes the smaller of the model's trained length and
  * 4,096, or less, down to 1,024, where memory is short, with a warning; with QSF_KV_POLICY_WINDOW
- * all of the trained length. A number of positions is kept or refused; more than the trained length
- * is refused. */
+ * or _H2O all of the trained length. A number of positions is kept or refused; more than the
+ * trained length is refused. */
 QSF_API void qsf_config_set_max_seq_len(QSFConfig* config, int max_seq_len);
 /* Trade of quality for speed in 0.0 .. 1.0; 1.0, the default, is full quality. Layer skipping is
  * not built yet: any other value makes opening an engine fail with QSF_UNSUPPORTED. */
@@ -179,8 +179,17 @@ QSF_API void qsf_config_set_attention(QSFConfig* config, qsf_attention attention
  * threads. Positions keep their numbers, so the context still bounds a text. A session can then be
  * truncated only to where all that the next token sees is held, and a call that fails or is
  * cancelled keeps the passes that it completed where it must; qsf_session_length tells. `window` is
- * at least 1; `heavy` is of QSF_KV_POLICY_H2O, which makes opening fail with QSF_UNSUPPORTED, as
- * QSF_ATTENTION_H2O does together with QSF_KV_POLICY_WINDOW. */
+ * at least 1, and `heavy` is not used.
+ *
+ * With QSF_KV_POLICY_H2O keys and values of `heavy` positions before the window are kept as well,
+ * for each layer and KV head those that most attention was paid to, the `sinks` among them: `heavy`
+ * below `sinks` is refused with QSF_INVALID_ARGUMENT. They are chosen anew at every 64th position,
+ * and a token sees the last `window` before the 64 that it is one of. A position that was dropped
+ * does not come back, but a session can be truncated anywhere: the rows that are missing, up to all
+ * of them, are computed again as prompt rows before the next one. So are those that a failed or
+ * cancelled call took along, which leaves no trace. Models some of whose layers see a window
+ * shorter than the context make opening fail with QSF_UNSUPPORTED, and so does QSF_ATTENTION_H2O
+ * together with any policy but QSF_KV_POLICY_FULL. */
 QSF_API void qsf_config_set_kv_policy(QSFConfig* config, qsf_kv_policy policy, int window,
                                       int sinks, int heavy);
 /* Keeps keys and values in a file, of which memory holds two layers: a context that memory has no
@@ -493,7 +502,8 @@ QSF_API qsf_code qsf_session_visible_positions(QSFSession* session, int layer, i
                                                qsf_error* error);
 /* Writes the session to a file, whole or not at all: its tokens with their keys and values, so that
  * they need not be computed again (docs/session-files.md). An existing file is replaced. A session
- * without tokens is QSF_INVALID_ARGUMENT, one under QSF_ATTENTION_H2O QSF_UNSUPPORTED. */
+ * without tokens is QSF_INVALID_ARGUMENT, one under QSF_ATTENTION_H2O or QSF_KV_POLICY_H2O
+ * QSF_UNSUPPORTED. */
 QSF_API qsf_code qsf_session_save(QSFSession* session, const char* path, qsf_error* error);
 /* Reads such a file into a session that holds nothing. What follows has the same bits as in the
  * session that was saved. Model, types of keys and values and their policy must be those of the

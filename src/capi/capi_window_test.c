@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Policies of the KV cache from a C11 program: what is refused, and sessions that keep a window.
+ * Policies of the KV cache from a C11 program: what is refused, and sessions that keep a window, or
+ * one and heavy hitters.
  *
- * Usage: capi_window_test [MODEL.qsf]. Without a model only what needs none is tested. What a
- * window computes is tested in src/engine/.
+ * Usage: capi_window_test [MODEL.qsf]. Without a model only what needs none is tested. What the
+ * policies compute is tested in src/engine/.
  */
 #include <stdio.h>
 #include <string.h>
@@ -59,7 +60,6 @@ static void test_window(const char* path) {
   qsf_error error;
   QSFEngine* engine = NULL;
   QSFSession* session = NULL;
-  expect_refused(path, QSF_KV_POLICY_H2O, 64, 4, QSF_UNSUPPORTED, "h2o");
   expect_refused(path, QSF_KV_POLICY_WINDOW, 0, 4, QSF_INVALID_ARGUMENT, "a window of 0");
 
   QSFConfig* config = qsf_config_default();
@@ -80,9 +80,44 @@ static void test_window(const char* path) {
   qsf_free(engine);
 }
 
+/* Heavy positions are kept with the last ones; whatever was forgotten can be gone back to, because
+ * it is computed again. */
+static void test_heavy_hitters(const char* path) {
+  enum { kTokens = 500, kMaxVocab = 1 << 16 };
+  static float first[kMaxVocab];
+  static float again[kMaxVocab];
+  qsf_error error;
+  QSFEngine* engine = NULL;
+  QSFSession* session = NULL;
+  expect_refused(path, QSF_KV_POLICY_H2O, 0, 4, QSF_INVALID_ARGUMENT, "a window of 0");
+  expect_refused(path, QSF_KV_POLICY_H2O, 64, 257, QSF_INVALID_ARGUMENT,
+                 "256 heavy positions for 257 sinks");
+
+  QSFConfig* config = qsf_config_default();
+  qsf_config_set_kv_policy(config, QSF_KV_POLICY_H2O, 40, 4, -1);
+  CHECK(qsf_engine_open(path, config, &engine, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(strstr(error.message, "heavy: -1") != NULL);
+  qsf_config_set_kv_policy(config, QSF_KV_POLICY_H2O, 40, 4, 20);
+  qsf_config_set_rows_per_pass(config, 32);
+  CHECK(qsf_engine_open(path, config, &engine, &error) == QSF_OK);
+  qsf_config_free(config);
+  CHECK(qsf_session_create(engine, &session, &error) == QSF_OK);
+  int tokens[kTokens];
+  for (int i = 0; i < kTokens; ++i) tokens[i] = 10 + i;
+  CHECK(qsf_session_prefill(session, tokens, kTokens, first, &error) == QSF_OK);
+  CHECK(qsf_session_truncate(session, 150, &error) == QSF_OK);
+  CHECK(qsf_session_length(session) == 150);
+  CHECK(qsf_session_prefill(session, tokens + 150, kTokens - 150, again, &error) == QSF_OK);
+  CHECK(memcmp(first, again, 1000 * sizeof *first) == 0);
+  CHECK(first[0] != first[1]);
+  qsf_session_free(session);
+  qsf_free(engine);
+}
+
 int main(int argc, char** argv) {
   test_configuration();
   if (argc > 1) test_window(argv[1]);
+  if (argc > 1) test_heavy_hitters(argv[1]);
   fprintf(stderr, "%d checks, %d failed%s\n", n_checks, n_failures,
           argc > 1 ? "" : " (no model given: what needs one was not tested)");
   return n_failures == 0 ? 0 : 1;

@@ -282,6 +282,21 @@ Status EngineOpener::make_h2o_states() {
   return ok_status();
 }
 
+Status EngineOpener::make_heavy_hitters() {
+  const EngineOptions& options = impl_->options;
+  if (options.kv_policy.policy != KvPolicy::kH2o) return ok_status();
+  const HeavyShape shape = heavy_shape(spec(), options, impl_->plan.max_context);
+  const MutableByteSpan memory = impl_->arena->carve(impl_->plan.regions.heavy_hitters);
+  const std::size_t n_bytes = memory.size() / options.n_sequences / kRegionAlign * kRegionAlign;
+  for (std::uint32_t i = 0; i < options.n_sequences; ++i) {
+    QSF_ASSIGN_OR_RETURN(HeavyHitters heavy,
+                         HeavyHitters::create(shape, memory.subspan(i * n_bytes, n_bytes)));
+    impl_->heavy.push_back(std::move(heavy));
+  }
+  impl_->backend->attach_heavy(impl_->heavy);
+  return ok_status();
+}
+
 Status EngineOpener::make_decoder() {
   Backend& backend = *impl_->backend;
   const EnginePlan& plan = impl_->plan;
@@ -294,6 +309,7 @@ Status EngineOpener::make_decoder() {
   QSF_RETURN_IF_ERROR(make_kv_store(shape));
   backend.attach_kv(*impl_->kv_store);
   QSF_RETURN_IF_ERROR(make_h2o_states());
+  QSF_RETURN_IF_ERROR(make_heavy_hitters());
   backend.attach_scratch(pass_limits(spec(), impl_->options, plan.max_context, plan.rows_per_pass),
                          impl_->arena->carve(plan.regions.backend_scratch));
 

@@ -41,6 +41,7 @@ class EngineOpener {
   Status load_weights();
   Status make_kv_store(const KvShape& shape);
   Status make_h2o_states();
+  Status make_heavy_hitters();
   Status make_decoder();
   void describe_reading();
   void log_plan() const;

@@ -54,6 +54,15 @@ double megabytes(std::uint64_t bytes) {
   return static_cast<double>(bytes) / 1e6;
 }
 
+// The context that is asked for, or wished where none is.
+std::uint32_t asked_context(const EngineOptions& options, const ModelSpec& spec) {
+  if (options.max_context != 0) return options.max_context;
+  // Under a window a longer text takes no more keys and values.
+  return options.kv_policy.policy != KvPolicy::kFull
+             ? spec.max_positions
+             : std::min(spec.max_positions, kDefaultContext);
+}
+
 class Planner {
  public:
   explicit Planner(const PlanInputs& inputs)
@@ -84,11 +93,7 @@ class Planner {
   }
 
  private:
-  std::uint32_t wished_context() const {
-    if (options_.max_context != 0) return options_.max_context;
-    // Under a window a longer text takes no more keys and values.
-    return windowed() ? spec_.max_positions : std::min(spec_.max_positions, kDefaultContext);
-  }
+  std::uint32_t wished_context() const { return asked_context(options_, spec_); }
   std::uint32_t wished_rows() const {
     return std::min(options_.rows_per_pass != 0 ? options_.rows_per_pass : kDefaultRowsPerPass,
                     wished_context());
@@ -171,7 +176,7 @@ class Planner {
     return most;
   }
 
-  bool windowed() const { return options_.kv_policy.policy == KvPolicy::kWindow; }
+  bool windowed() const { return options_.kv_policy.policy != KvPolicy::kFull; }
   bool spills() const { return !options_.kv_spill_path.empty(); }
   std::uint32_t n_kv_pages(std::uint32_t context, std::uint32_t rows) const {
     return kv_limits(options_, context, rows).n_pages;
@@ -189,6 +194,11 @@ class Planner {
   std::uint64_t h2o_bytes(std::uint32_t context) const {
     if (!sparse_limits(options_, context).has_value()) return 0;
     const std::uint64_t bytes = H2oState::region_bytes(h2o_shape(spec_, options_, context));
+    return saturating_mul(align_up(bytes, kRegionAlign), options_.n_sequences);
+  }
+  std::uint64_t heavy_bytes(std::uint32_t context) const {
+    if (options_.kv_policy.policy != KvPolicy::kH2o) return 0;
+    const std::uint64_t bytes = HeavyHitters::region_bytes(heavy_shape(spec_, options_, context));
     return saturating_mul(align_up(bytes, kRegionAlign), options_.n_sequences);
   }
   // Tokens of the sequences, and a prompt in the making.
@@ -240,7 +250,8 @@ class Planner {
                        inputs_.reader.heap_bytes() + sample_bytes() + tokenizer_bytes_;
     costs.base_bytes += (tokenizer_bytes_ + sample_bytes()) / kBytesOfAPageTableByte;
     costs.context_bytes = [this](std::uint32_t context) {
-      return saturating_add(token_bytes(context), h2o_bytes(context));
+      return saturating_add(token_bytes(context),
+                            saturating_add(h2o_bytes(context), heavy_bytes(context)));
     };
     // A window of keys and values has room for the rows of a pass as well.
     costs.rows_bytes = [this, spilled](std::uint32_t rows, std::uint32_t context) {
@@ -303,6 +314,14 @@ class Planner {
                            "head (h2o_scores, h2o_mem_idx, h2o_mem_acc, h2o_chunk_sum ...)",
                            options_.n_sequences));
     }
+    if (heavy_bytes(context) != 0) {
+      plan_.regions.heavy_hitters = plan.add(
+          "heavy_hitters", heavy_bytes(context),
+          printed("%u sequences: keys and values of the %u heaviest positions before the "
+                  "window, %u sinks among them, and what was paid to which, for each "
+                  "layer and KV head",
+                  options_.n_sequences, options_.kv_policy.heavy, options_.kv_policy.sinks));
+    }
     plan.add_external(
         "heap", kHeapBytes + token_bytes(context) + spill_table_bytes(context, rows, spills()),
         "expressions of the tokenizer, the chat's template, prompts and tokens");
@@ -311,13 +330,14 @@ class Planner {
   std::string kv_note(const KvLimits& limits, std::uint64_t bytes) const {
     const std::uint32_t kept = kv_pages_per_sequence(limits) * kKvPageSlots;
     std::string note = spills() ? "two layers of " : "";
-    note += windowed() && kept < plan_.max_context
-                ? printed(
-                      "%u sequences of up to %u positions: %u sinks, the last %u, a pass of "
-                      "%u and what is left of their pages",
-                      options_.n_sequences, kept, limits.sinks, options_.kv_policy.window,
-                      plan_.rows_per_pass)
-                : printed("%u sequences of %u positions", options_.n_sequences, plan_.max_context);
+    if (!windowed() || kept >= plan_.max_context) {
+      note += printed("%u sequences of %u positions", options_.n_sequences, plan_.max_context);
+    } else {
+      note += printed("%u sequences of up to %u positions: ", options_.n_sequences, kept);
+      if (limits.sinks != 0) note += printed("%u sinks, ", limits.sinks);
+      note += printed("the last %u, a pass of %u and what is left of their pages",
+                      options_.kv_policy.window, plan_.rows_per_pass);
+    }
     if (spills()) return note + "; the rest is in the file";
     return note + printed(", %llu bytes each", llu(bytes / limits.n_pages / kKvPageSlots));
   }
@@ -409,9 +429,15 @@ KvShape kv_shape(const ModelSpec& spec, const EngineOptions& options) {
 KvLimits kv_limits(const EngineOptions& options, std::uint32_t max_context,
                    std::uint32_t rows_per_pass) {
   KvLimits limits = {.n_pages = 1, .max_sequences = options.n_sequences, .max_slots = max_context};
-  if (options.kv_policy.policy == KvPolicy::kWindow) {
-    limits.recent_slots = options.kv_policy.window + rows_per_pass;
-    limits.sinks = options.kv_policy.sinks;
+  switch (options.kv_policy.policy) {
+    case KvPolicy::kFull: break;
+    case KvPolicy::kWindow:
+      limits.recent_slots = options.kv_policy.window + rows_per_pass;
+      limits.sinks = options.kv_policy.sinks;
+      break;
+    case KvPolicy::kH2o:  // the window reaches back from where the row's block begins
+      limits.recent_slots = options.kv_policy.window + (kHeavyBlock - 1) + rows_per_pass;
+      break;
   }
   limits.n_pages = kv_pages_per_sequence(limits) * options.n_sequences;
   return limits;
@@ -430,47 +456,66 @@ H2oShape h2o_shape(const ModelSpec& spec, const EngineOptions& options, std::uin
           .options = options.h2o};
 }
 
+HeavyShape heavy_shape(const ModelSpec& spec, const EngineOptions& options,
+                       std::uint32_t max_context) {
+  return {.kv = kv_shape(spec, options), .kv_size = max_context, .options = options.kv_policy};
+}
+
 PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
                        std::uint32_t max_context, std::uint32_t rows_per_pass) {
-  const bool windowed = options.kv_policy.policy == KvPolicy::kWindow;
-  return {.max_rows = rows_per_pass,
-          .max_decode_rows = std::min(options.n_sequences, rows_per_pass),
-          .max_context = max_context,
-          .window = windowed ? options.kv_policy.window : 0,
-          .sinks = windowed ? options.kv_policy.sinks : 0,
-          .n_heads = spec.n_heads,
-          .n_kv_heads = spec.n_kv_heads,
-          .head_dim = spec.head_dim,
-          .rope_dims = spec.positions == PositionEncoding::kRope ? spec.rope_dims() : 0,
-          .max_cols = Decoder::max_product_cols(spec),
-          .h2o = sparse_limits(options, max_context)};
+  PassLimits limits = {
+      .max_rows = rows_per_pass,
+      .max_decode_rows = std::min(options.n_sequences, rows_per_pass),
+      .max_context = max_context,
+      .n_heads = spec.n_heads,
+      .n_kv_heads = spec.n_kv_heads,
+      .head_dim = spec.head_dim,
+      .rope_dims = spec.positions == PositionEncoding::kRope ? spec.rope_dims() : 0,
+      .max_cols = Decoder::max_product_cols(spec),
+      .h2o = sparse_limits(options, max_context)};
+  if (options.kv_policy.policy == KvPolicy::kWindow) {
+    limits.window = options.kv_policy.window;
+    limits.sinks = options.kv_policy.sinks;
+  }
+  if (options.kv_policy.policy == KvPolicy::kH2o) {
+    const HeavyShape shape = heavy_shape(spec, options, max_context);
+    limits.window = shape.n_recent();
+    limits.heavy = {.n_slots = shape.n_slots(),
+                    .n_recent = shape.n_recent(),
+                    .k_type = options.k_type,
+                    .v_type = options.v_type};
+  }
+  return limits;
 }
 
 namespace {
 
-// Memory sets are chosen for layers that see everything.
+// Members are chosen for layers that see everything.
+Status check_layers(const char* option, const EngineOptions& options, const ModelSpec& spec) {
+  const std::uint32_t context = asked_context(options, spec);
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    const std::uint32_t window = spec.window_of(layer);
+    if (window == 0 || window >= context) continue;
+    return unsupported(
+        "%s: layer %u of this model sees the last %u of %u positions alone; use full, or a context "
+        "of at most %u",
+        option, layer, window, context, window);
+  }
+  return ok_status();
+}
+
 Status check_attention(const EngineOptions& options, const ModelSpec& spec) {
   QSF_RETURN_IF_ERROR(validate(options.attention));
   if (options.attention != AttentionKind::kH2o) return ok_status();
   QSF_RETURN_IF_ERROR(validate(options.h2o));
   if (options.kv_policy.policy != KvPolicy::kFull) {
     return unsupported(
-        "attention h2o with kv policy %s: memory sets are chosen among all positions; use kv "
-        "policy full, or full attention",
+        "attention h2o with kv policy %s: memory sets are chosen among all positions, and under "
+        "that policy a prompt attends to a bounded number of them already; use kv policy full, or "
+        "full attention",
         std::string(kv_policy_name(options.kv_policy.policy)).c_str());
   }
-  const std::uint32_t context = options.max_context != 0
-                                    ? options.max_context
-                                    : std::min(spec.max_positions, kDefaultContext);
-  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
-    const std::uint32_t window = spec.window_of(layer);
-    if (window == 0 || window >= context) continue;
-    return unsupported(
-        "attention h2o: layer %u of this model sees the last %u of %u positions alone; use full "
-        "attention, or a context of at most %u",
-        layer, window, context, window);
-  }
-  return ok_status();
+  return check_layers("attention h2o", options, spec);
 }
 
 }  // namespace
@@ -488,7 +533,7 @@ Status check_options(const EngineOptions& options, const ModelSpec& spec) {
   }
   QSF_RETURN_IF_ERROR(validate(options.kv_policy));
   if (options.kv_policy.policy == KvPolicy::kH2o) {
-    return unsupported("kv_policy: h2o is not built yet; expected full or window");
+    QSF_RETURN_IF_ERROR(check_layers("kv policy h2o", options, spec));
   }
   if (options.n_sequences == 0 || options.n_sequences > kMaxSequences) {
     return invalid_argument("sequences: %u, expected 1 to %u", options.n_sequences, kMaxSequences);

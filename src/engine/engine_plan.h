@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "engine/engine.h"
 #include "format/qsf_reader.h"
+#include "kv/heavy_hitters.h"
 #include "kv/kv_cache.h"
 #include "memory/memory_plan.h"
 #include "ops/backend.h"
@@ -60,6 +61,7 @@ struct PlanRegions {
   RegionId kv_tables;
   RegionId kv_cache;
   RegionId h2o_state;             // of sparse_limits() alone
+  RegionId heavy_hitters;         // of KvPolicy::kH2o alone
   std::vector<RegionId> buffers;  // as Decoder::buffer_shapes
   RegionId backend_scratch;
   RegionId sample_logits;
@@ -95,6 +97,9 @@ KvLimits kv_limits(const EngineOptions& options, std::uint32_t max_context,
 // None where every prompt fits one chunk, whose attention is the plain one.
 std::optional<SparseLimits> sparse_limits(const EngineOptions& options, std::uint32_t max_context);
 H2oShape h2o_shape(const ModelSpec& spec, const EngineOptions& options, std::uint32_t max_context);
+// Of KvPolicy::kH2o.
+HeavyShape heavy_shape(const ModelSpec& spec, const EngineOptions& options,
+                       std::uint32_t max_context);
 PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
                        std::uint32_t max_context, std::uint32_t rows_per_pass);
 

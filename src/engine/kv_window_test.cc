@@ -298,11 +298,6 @@ TEST(KvWindowTest, RefusesPoliciesThatCannotBeKept) {
   const Status none = Engine::open(kModel, options).error();
   EXPECT_EQ(none.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(none.message(), HasSubstr("window of 0"));
-  options = options_of(1024, 4, 0);
-  options.kv_policy.policy = KvPolicy::kH2o;
-  const Status h2o = Engine::open(kModel, options).error();
-  EXPECT_EQ(h2o.code(), StatusCode::kUnsupported);
-  EXPECT_THAT(h2o.message(), HasSubstr("h2o is not built yet"));
 }
 
 }  // namespace

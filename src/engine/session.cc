@@ -83,7 +83,16 @@ void Engine::Impl::count_work(RowRole role, std::size_t n_rows, std::uint64_t el
 
 void Engine::Impl::truncate(SequenceId sequence, std::uint32_t n_slots) noexcept {
   if (!h2o.empty()) n_slots = h2o[sequence].truncate(n_slots);
+  if (!heavy.empty()) n_slots = heavy[sequence].truncate(n_slots);
   kv->truncate(sequence, n_slots);
+}
+
+// Fewer than there are came with keys and values alone.
+std::uint32_t Engine::Impl::n_complete(SequenceId sequence) const noexcept {
+  std::uint32_t n_slots = kv->n_slots(sequence);
+  if (!h2o.empty()) n_slots = std::min(n_slots, h2o[sequence].scored_end(0));
+  if (!heavy.empty()) n_slots = std::min(n_slots, heavy[sequence].scored_end(0));
+  return n_slots;
 }
 
 bool Engine::Impl::take_cancel() noexcept {
@@ -107,6 +116,7 @@ void Engine::Impl::keep_within_limits() {
 std::uint32_t Engine::Impl::longest_kept(SequenceId sequence,
                                          std::uint32_t n_slots) const noexcept {
   const KvPolicyOptions& policy = options.kv_policy;
+  if (policy.policy == KvPolicy::kH2o) return n_slots;  // what was evicted is computed again
   const auto can_go_on = [&](std::uint32_t n) {
     const std::uint32_t first =
         policy.policy == KvPolicy::kFull || n <= policy.window ? 0 : n - policy.window;
@@ -121,6 +131,13 @@ std::uint32_t Engine::Impl::longest_kept(SequenceId sequence,
 VisibleSet Engine::Impl::visible_at(std::uint32_t slot) const noexcept {
   const KvPolicyOptions& policy = options.kv_policy;
   const std::uint32_t prefix = slot + 1;
+  if (policy.policy == KvPolicy::kH2o) {  // and heavy hitters, which are no slots
+    const std::uint32_t block_start = slot / kHeavyBlock * kHeavyBlock;
+    return {.prefix = prefix,
+            .ancestors = 0,
+            .sinks = 0,
+            .first = block_start - std::min(block_start, policy.window)};
+  }
   if (policy.policy == KvPolicy::kFull || prefix <= policy.window) {
     return {.prefix = prefix, .ancestors = 0};
   }
@@ -175,14 +192,11 @@ Session::~Session() {
   engine_.kv->free_sequence(sequence_);
 }
 
-// Those that a cancelled call or a truncation took along, or that came without what sparse prefill
+// Those that a cancelled call or a truncation took along, or that came without what attention
 // remembers of them.
 Status Session::compute_lost_rows() {
-  std::uint32_t n_slots = engine_.kv->n_slots(sequence_);
-  if (!engine_.h2o.empty() && engine_.h2o[sequence_].scored_end(0) < n_slots) {
-    n_slots = engine_.h2o[sequence_].scored_end(0);
-    engine_.truncate(sequence_, n_slots);
-  }
+  const std::uint32_t n_slots = engine_.n_complete(sequence_);
+  if (n_slots < engine_.kv->n_slots(sequence_)) engine_.truncate(sequence_, n_slots);
   if (n_slots == tokens_.size()) return ok_status();
   const auto lost = std::span<const TokenId>(tokens_).subspan(n_slots);
   return engine_.append(sequence_, lost, RowRole::kPrompt, lost.size(), nullptr);

@@ -32,6 +32,12 @@ SessionIdentity identity_of(const Engine::Impl& engine) {
 
 // What prompts attend to beyond a chunk is more than keys and values.
 Status check_attention(const Engine::Impl& engine, const std::string& path) {
+  if (!engine.heavy.empty()) {
+    return unsupported(
+        "%s: kv policy h2o: heavy hitters cannot be kept in a session file; open the model with kv "
+        "policy full or window",
+        path.c_str());
+  }
   if (engine.h2o.empty()) return ok_status();
   return unsupported(
       "%s: attention h2o: its scores and memory sets cannot be kept in a session file; open the "

@@ -2,6 +2,8 @@
 //
 // Which earlier positions a session still attends to, for those who draw or judge what was kept.
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "engine/engine_impl.h"
 
@@ -18,6 +20,13 @@ void Engine::Impl::add_visible(SequenceId sequence, std::uint32_t layer, std::ui
       positions.push_back(slot);
     }
     return;
+  }
+  if (!heavy.empty()) {
+    const auto members = heavy[sequence].members(layer, kv_head);
+    for (const std::int32_t member : members.first(heavy[sequence].n_members(layer))) {
+      positions.push_back(static_cast<std::uint32_t>(member));
+    }
+    std::sort(positions.begin(), positions.end());
   }
   const VisibleSet visible = visible_at(next);
   const std::uint32_t window = reader->spec().window_of(layer);
