@@ -16,29 +16,42 @@ struct KvPolicyChoice {
   std::string policy = "full";
   std::optional<int> window;  // none: 1,024
   std::optional<int> sinks;   // none: 4
+  std::optional<int> heavy;   // none: 256
 
+  bool is_h2o() const { return policy == "h2o"; }
   int window_or_default() const { return window.value_or(1024); }
   int sinks_or_default() const { return sinks.value_or(4); }
-  bool is_default() const { return policy == "full" && !window && !sinks; }
+  int heavy_or_default() const { return heavy.value_or(256); }
+  bool is_default() const { return policy == "full" && !window && !sinks && !heavy; }
 };
 
 // Returns what is wrong with the choice as a whole; empty: nothing.
 inline std::string check_kv_policy(const KvPolicyChoice& choice) {
-  if (choice.policy == "window") return "";
-  const auto needs_window = [&](const char* option, int value) {
-    return std::string(option) + " " + std::to_string(value) +
-           ": needs --kv-policy window; the policy is " + choice.policy;
+  const auto needs = [&](const char* option, int value, const char* policies) {
+    return std::string(option) + " " + std::to_string(value) + ": needs --kv-policy " + policies +
+           "; the policy is " + choice.policy;
   };
-  if (choice.window) return needs_window("--kv-window", *choice.window);
-  if (choice.sinks) return needs_window("--kv-sinks", *choice.sinks);
+  if (choice.policy == "full") {
+    if (choice.window) return needs("--kv-window", *choice.window, "window or h2o");
+    if (choice.sinks) return needs("--kv-sinks", *choice.sinks, "window or h2o");
+  }
+  if (choice.heavy && !choice.is_h2o()) return needs("--kv-heavy", *choice.heavy, "h2o");
+  if (choice.is_h2o() && choice.heavy_or_default() < choice.sinks_or_default()) {
+    return "--kv-heavy " + std::to_string(choice.heavy_or_default()) +
+           ": expected at least --kv-sinks " + std::to_string(choice.sinks_or_default()) +
+           ", which it counts";
+  }
   return "";
 }
 
 // Requires  a choice that the options and check_kv_policy() accept
 inline void set_kv_policy(QSFConfig* config, const KvPolicyChoice& choice) {
   qsf_config_set_kv_policy(config,
-                           choice.policy == "window" ? QSF_KV_POLICY_WINDOW : QSF_KV_POLICY_FULL,
-                           choice.window_or_default(), choice.sinks_or_default(), /*heavy=*/0);
+                           choice.is_h2o()             ? QSF_KV_POLICY_H2O
+                           : choice.policy == "window" ? QSF_KV_POLICY_WINDOW
+                                                       : QSF_KV_POLICY_FULL,
+                           choice.window_or_default(), choice.sinks_or_default(),
+                           choice.heavy_or_default());
 }
 
 }  // namespace qsf_tools

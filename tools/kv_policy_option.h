@@ -21,16 +21,23 @@ inline void add_kv_policy_options(CLI::App& app, KvPolicyChoice& choice,
   app.add_option("--kv-policy", choice.policy,
                  note +
                      "Which positions' keys and values are kept: full, all of them; window, the "
-                     "first few and the last ones, in fixed memory however long the text")
+                     "first few and the last ones, in fixed memory however long the text; h2o, "
+                     "those and the ones that most attention was paid to")
       ->type_name("NAME")
-      ->check(CLI::IsMember({"full", "window"}))
+      ->check(CLI::IsMember({"full", "window", "h2o"}))
       ->capture_default_str();
   app.add_option("--kv-window", choice.window,
-                 note + "Last positions that --kv-policy window keeps; by default 1024")
+                 note + "Last positions that --kv-policy window or h2o keeps; by default 1024")
       ->type_name("N")
       ->check(integer_in(1, kMaxInt));
   app.add_option("--kv-sinks", choice.sinks,
-                 note + "First positions that --kv-policy window keeps; by default 4")
+                 note + "First positions that --kv-policy window or h2o keeps; by default 4")
+      ->type_name("N")
+      ->check(integer_in(0, kMaxInt));
+  app.add_option("--kv-heavy", choice.heavy,
+                 note +
+                     "Positions before the last ones that --kv-policy h2o keeps for each layer and "
+                     "KV head, the first ones among them; by default 256")
       ->type_name("N")
       ->check(integer_in(0, kMaxInt));
 }

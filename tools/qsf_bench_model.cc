@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/rng.h"
+#include "kv/heavy_hitters.h"
 #include "platform/clock.h"
 #include "tool_support.h"
 
@@ -62,12 +63,16 @@ qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options,
     if (qsf::kv_type_name(type) == options.kv_types.values()) settings.v_type = type;
   }
   std::uint64_t n_kept = 0;  // all
-  if (options.kv_policy.policy == "window") {
+  if (options.kv_policy.policy != "full") {
+    const bool heavy = options.kv_policy.is_h2o();
     settings.kv_policy = {
-        .policy = qsf::KvPolicy::kWindow,
+        .policy = heavy ? qsf::KvPolicy::kH2o : qsf::KvPolicy::kWindow,
         .window = static_cast<std::uint32_t>(options.kv_policy.window_or_default()),
-        .sinks = static_cast<std::uint32_t>(options.kv_policy.sinks_or_default())};
-    n_kept = std::uint64_t{settings.kv_policy.window} + settings.kv_policy.sinks;
+        .sinks = static_cast<std::uint32_t>(options.kv_policy.sinks_or_default()),
+        .heavy = static_cast<std::uint32_t>(options.kv_policy.heavy_or_default())};
+    // Of an open block rows see half in the mean.
+    n_kept = std::uint64_t{settings.kv_policy.window} +
+             (heavy ? settings.kv_policy.heavy + qsf::kHeavyBlock / 2 : settings.kv_policy.sinks);
   }
   settings.exact = options.exact;
   std::optional<qsf::H2oOptions> h2o;
@@ -95,7 +100,7 @@ qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options,
                        qsf::Engine::open(options.model, settings));
   BenchModel model(std::move(engine),
                    ModelCost(reader, settings.k_type, settings.v_type, n_kept, h2o));
-  model.sparse_ = h2o.has_value();
+  model.sparse_ = h2o.has_value() || options.kv_policy.is_h2o();
   QSF_ASSIGN_OR_RETURN(model.session_, model.engine_->create_session());
   const std::uint32_t n_vocab = model.engine_->spec().n_vocab;
   qsf::Rng rng(1);

@@ -149,7 +149,8 @@ class Usage(Case):
             "--kv-spill": [""],
             "--session-save": [""],
             "--session-load": [""],
-            "--kv-policy": ["h2o", "all"],
+            "--kv-policy": ["heavy", "all"],
+            "--kv-heavy": ["-1", "few"],
             "--kv-window": ["0", "-1", "many"],
             "--kv-sinks": ["-1", "1.5"],
             "--rows-per-pass": ["0", "-1"],
@@ -176,10 +177,14 @@ class Usage(Case):
 
     def test_numbers_of_a_window_need_its_policy(self):
         for tool, arguments in ((RUN, (model, "--prompt", "a")), (PERPLEXITY, (model, "--file", "-"))):
-            self.refused(2, "--kv-window 7: needs --kv-policy window; the policy is full", *arguments,
+            self.refused(2, "--kv-window 7: needs --kv-policy window or h2o; the policy is full", *arguments,
                          "--kv-window", "7", tool=tool)
-            self.refused(2, "--kv-sinks 0: needs --kv-policy window", *arguments, "--kv-sinks", "0",
+            self.refused(2, "--kv-sinks 0: needs --kv-policy window or h2o", *arguments, "--kv-sinks", "0",
                          "--kv-policy", "full", tool=tool)
+            self.refused(2, "--kv-heavy 9: needs --kv-policy h2o; the policy is window", *arguments,
+                         "--kv-heavy", "9", "--kv-policy", "window", tool=tool)
+            self.refused(2, "--kv-heavy 3: expected at least --kv-sinks 4", *arguments, "--kv-heavy", "3",
+                         "--kv-policy", "h2o", tool=tool)
 
     def test_options_not_built_yet_say_so(self):
         for arguments in (["--quality", "0.5"], ["--bench"]):
@@ -347,6 +352,18 @@ class Text(Case):
                             "--max-seq-len", "40", "--temperature", "0", "--logit-bias", "70=100")
         self.assertEqual(code, 0)
         self.assertIn(b"context full", err)
+
+    def test_heavy_hitters(self):
+        """A window of the whole text changes nothing; with a small one heavy positions make another text, by any passes."""
+        arguments = ["--prompt", "Once upon a time there was a little girl. " * 12, "--max-tokens", "40",
+                     "--temperature", "0"]
+        small = ["--kv-window", "16", "--kv-sinks", "1"]
+        h2o = ["--kv-policy", "h2o"]
+        self.assertEqual(text(*arguments, *h2o), text(*arguments))
+        kept = text(*arguments, *h2o, *small, "--kv-heavy", "24")
+        self.assertNotEqual(kept, text(*arguments, *h2o, *small, "--kv-heavy", "1"))
+        self.assertEqual(text(*arguments, *h2o, *small, "--kv-heavy", "24", "--rows-per-pass", "7"), kept)
+        self.refused(1, "attention h2o with kv policy h2o", model, *arguments, *h2o, "--attention", "h2o")
 
     def test_statistics_go_to_standard_error(self):
         code, out, err = call(model, "--prompt", "Once upon a time", "--max-tokens", "10")
