@@ -17,12 +17,15 @@ struct KvPolicyChoice {
   std::optional<int> window;  // none: 1,024
   std::optional<int> sinks;   // none: 4
   std::optional<int> heavy;   // none: 256
+  bool rope_reindex = false;
 
   bool is_h2o() const { return policy == "h2o"; }
   int window_or_default() const { return window.value_or(1024); }
   int sinks_or_default() const { return sinks.value_or(4); }
   int heavy_or_default() const { return heavy.value_or(256); }
-  bool is_default() const { return policy == "full" && !window && !sinks && !heavy; }
+  bool is_default() const {
+    return policy == "full" && !window && !sinks && !heavy && !rope_reindex;
+  }
 };
 
 // Returns what is wrong with the choice as a whole; empty: nothing.
@@ -41,6 +44,9 @@ inline std::string check_kv_policy(const KvPolicyChoice& choice) {
            ": expected at least --kv-sinks " + std::to_string(choice.sinks_or_default()) +
            ", which it counts";
   }
+  if (choice.rope_reindex && choice.policy != "window") {
+    return "--rope-reindex: needs --kv-policy window; the policy is " + choice.policy;
+  }
   return "";
 }
 
@@ -52,6 +58,7 @@ inline void set_kv_policy(QSFConfig* config, const KvPolicyChoice& choice) {
                                                        : QSF_KV_POLICY_FULL,
                            choice.window_or_default(), choice.sinks_or_default(),
                            choice.heavy_or_default());
+  qsf_config_set_rope_reindex(config, choice.rope_reindex ? 1 : 0);
 }
 
 }  // namespace qsf_tools

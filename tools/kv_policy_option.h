@@ -40,6 +40,10 @@ inline void add_kv_policy_options(CLI::App& app, KvPolicyChoice& choice,
                      "KV head, the first ones among them; by default 256")
       ->type_name("N")
       ->check(integer_in(0, kMaxInt));
+  app.add_flag("--rope-reindex", choice.rope_reindex,
+               note +
+                   "With --kv-policy window: a token meets the first positions as if they stood "
+                   "right before the window, so that texts go on past the trained context");
 }
 
 }  // namespace qsf_tools

@@ -69,7 +69,8 @@ qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options,
         .policy = heavy ? qsf::KvPolicy::kH2o : qsf::KvPolicy::kWindow,
         .window = static_cast<std::uint32_t>(options.kv_policy.window_or_default()),
         .sinks = static_cast<std::uint32_t>(options.kv_policy.sinks_or_default()),
-        .heavy = static_cast<std::uint32_t>(options.kv_policy.heavy_or_default())};
+        .heavy = static_cast<std::uint32_t>(options.kv_policy.heavy_or_default()),
+        .rope_reindex = options.kv_policy.rope_reindex};
     // Of an open block rows see half in the mean.
     n_kept = std::uint64_t{settings.kv_policy.window} +
              (heavy ? settings.kv_policy.heavy + qsf::kHeavyBlock / 2 : settings.kv_policy.sinks);
@@ -87,12 +88,13 @@ qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options,
   const std::uint64_t positions =
       std::uint64_t{largest(options.depths)} +
       std::max({largest(options.prompts), largest(options.generate), kWarmUpSteps});
-  if (positions > reader.spec().max_positions) {
+  const std::uint32_t most =
+      options.kv_policy.rope_reindex ? UINT32_MAX : reader.spec().max_positions;
+  if (positions > most) {
     return qsf::invalid_argument(
         "%s: the tests need a context of %llu tokens, the model has %u positions; give smaller "
         "numbers to -p, -n and -d",
-        options.model.c_str(), static_cast<unsigned long long>(positions),
-        reader.spec().max_positions);
+        options.model.c_str(), static_cast<unsigned long long>(positions), most);
   }
   settings.max_context = static_cast<std::uint32_t>(positions);
   settings.log.write = print_warning;

@@ -165,6 +165,7 @@ nlohmann::ordered_json model_json(const BenchOptions& options, const BenchModel&
           {"kv_type_k", options.kv_types.keys()},
           {"kv_type_v", options.kv_types.values()},
           {"kv_policy", options.kv_policy.policy},
+          {"rope_reindex", options.kv_policy.rope_reindex},
           {"attention", options.attention.attention},
           {"exact", options.exact},
           {"file_bytes", engine.file_bytes()},

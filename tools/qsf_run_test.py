@@ -185,6 +185,7 @@ class Usage(Case):
                          "--kv-heavy", "9", "--kv-policy", "window", tool=tool)
             self.refused(2, "--kv-heavy 3: expected at least --kv-sinks 4", *arguments, "--kv-heavy", "3",
                          "--kv-policy", "h2o", tool=tool)
+            self.refused(2, "--rope-reindex: needs --kv-policy window", *arguments, "--rope-reindex", tool=tool)
 
     def test_options_not_built_yet_say_so(self):
         for arguments in (["--quality", "0.5"], ["--bench"]):
@@ -364,6 +365,19 @@ class Text(Case):
         self.assertNotEqual(kept, text(*arguments, *h2o, *small, "--kv-heavy", "1"))
         self.assertEqual(text(*arguments, *h2o, *small, "--kv-heavy", "24", "--rows-per-pass", "7"), kept)
         self.refused(1, "attention h2o with kv policy h2o", model, *arguments, *h2o, "--attention", "h2o")
+
+    def test_texts_past_the_trained_context(self):
+        window = ["--kv-policy", "window", "--kv-window", "100", "--temperature", "0"]
+        prompt = "Once upon a time " * 250  # of at least 1,000 tokens
+        arguments = ["--prompt", prompt, *window, "--max-tokens", "300", "--logit-bias", "70=100", "--max-seq-len", "2000"]
+        code, _, err = call(model, *arguments, "--rope-reindex")
+        self.assertEqual(code, 0)
+        self.assertNotIn(b"context full", err)
+        self.refused(2, "trained for 1024; ask for at most that, or", model, *arguments)
+        # While all fits it is the same text.
+        short = ["--prompt", "Once upon a time", *window, "--max-tokens", "60"]
+        self.assertEqual(text(*short, "--rope-reindex"), text(*short))
+        self.refused(2, "4 sinks and a window of 1024", model, "--prompt", "a", "--kv-policy", "window", "--rope-reindex")
 
     def test_statistics_go_to_standard_error(self):
         code, out, err = call(model, "--prompt", "Once upon a time", "--max-tokens", "10")

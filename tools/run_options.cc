@@ -158,8 +158,8 @@ void add_engine_options(CLI::App& app, RunOptions& options, Unfinished& unfinish
       ->check(integer_in(1, kMaxThreads));
   app.add_option(
          "--max-seq-len", options.max_seq_len,
-         "Context in tokens; by default the model's, with --kv-policy full at most 4096, and down "
-         "to 1024 when memory is short")
+         "Context in tokens; by default the model's, with --kv-policy full at most 4096, with "
+         "--rope-reindex at least 65536, and down to 1024 when memory is short")
       ->type_name("N")
       ->check(integer_in(1, kMaxInt));
   add_kv_type_options(app, options.kv_types);

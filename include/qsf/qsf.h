@@ -80,7 +80,8 @@ typedef enum qsf_kv_type {
   QSF_KV_2BIT = 4
 } qsf_kv_type;
 
-/* How the attention of a prompt is computed. */
+/* How the attention of a prompt is computed. 0, 2 and 3 stand for none, attention within chunks and
+ * attention over a window to both sides, which are refused with QSF_UNSUPPORTED. */
 typedef enum qsf_attention {
   QSF_ATTENTION_FULL = 1, /* over every position before */
   QSF_ATTENTION_H2O = 4   /* over the chunk and a memory set of earlier positions */
@@ -153,7 +154,7 @@ QSF_API void qsf_config_set_threads(QSFConfig* config, int num_threads);
 /* Positions of the context; 0, the default, takes the smaller of the model's trained length and
  * 4,096, or less, down to 1,024, where memory is short, with a warning; with QSF_KV_POLICY_WINDOW
  * or _H2O all of the trained length. A number of positions is kept or refused; more than the
- * trained length is refused. */
+ * trained length is refused but with qsf_config_set_rope_reindex, which tells its own default. */
 QSF_API void qsf_config_set_max_seq_len(QSFConfig* config, int max_seq_len);
 /* Trade of quality for speed in 0.0 .. 1.0; 1.0, the default, is full quality. Layer skipping is
  * not built yet: any other value makes opening an engine fail with QSF_UNSUPPORTED. */
@@ -192,6 +193,14 @@ QSF_API void qsf_config_set_attention(QSFConfig* config, qsf_attention attention
  * together with any policy but QSF_KV_POLICY_FULL. */
 QSF_API void qsf_config_set_kv_policy(QSFConfig* config, qsf_kv_policy policy, int window,
                                       int sinks, int heavy);
+/* Not 0, with QSF_KV_POLICY_WINDOW: texts go on past the trained length. Once the window has left
+ * the sinks, a token meets them as if they stood right before the window, so that no distance is
+ * longer than sinks + window, which is to be at most the trained length; before that nothing
+ * changes. The context is then a bound of memory alone, 260 bytes a position with one session: 0
+ * takes the trained length, or 65,536 where that is less, and up to 67,108,864 can be asked for.
+ * Opening fails with QSF_INVALID_ARGUMENT with another policy, and with QSF_UNSUPPORTED for models
+ * without rotary positions. The default is 0. */
+QSF_API void qsf_config_set_rope_reindex(QSFConfig* config, int rope_reindex);
 /* Keeps keys and values in a file, of which memory holds two layers: a context that memory has no
  * room for is then read from the disk with every pass, layer by layer ahead of the computing, and
  * results are the same. The file is made when an engine is opened, with its whole space, and its

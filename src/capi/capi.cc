@@ -91,10 +91,11 @@ Status check(const QSFConfig& config) {
   }
   QSF_RETURN_IF_ERROR(check_kv_type("keys", config.k_type));
   QSF_RETURN_IF_ERROR(check_kv_type("values", config.v_type));
-  if (config.attention != QSF_ATTENTION_FULL && config.attention != QSF_ATTENTION_H2O) {
+  if (config.attention < 0 || config.attention > QSF_ATTENTION_H2O) {
     return invalid_argument("attention: %d, expected QSF_ATTENTION_FULL or QSF_ATTENTION_H2O",
                             config.attention);
   }
+  QSF_RETURN_IF_ERROR(validate(static_cast<AttentionKind>(config.attention)));
   if (config.attention == QSF_ATTENTION_H2O) QSF_RETURN_IF_ERROR(check_h2o(config));
   QSF_RETURN_IF_ERROR(check_kv_policy(config));
   if (config.kv_spill_lost) return out_of_budget("kv_spill: there was no memory for its path");
@@ -301,6 +302,8 @@ Status null_argument(const char* name) {
   return invalid_argument("%s: NULL, expected a pointer", name);
 }
 
+static_assert(static_cast<int>(AttentionKind::kStandard) == QSF_ATTENTION_FULL);
+static_assert(static_cast<int>(AttentionKind::kH2o) == QSF_ATTENTION_H2O);
 static_assert(static_cast<int>(KvPolicy::kFull) == QSF_KV_POLICY_FULL);
 static_assert(static_cast<int>(KvPolicy::kWindow) == QSF_KV_POLICY_WINDOW);
 static_assert(static_cast<int>(KvPolicy::kH2o) == QSF_KV_POLICY_H2O);
@@ -320,7 +323,8 @@ Result<EngineOptions> read_config(const QSFConfig& config) {
   options.kv_policy = {.policy = static_cast<KvPolicy>(config.kv_policy),
                        .window = static_cast<std::uint32_t>(config.kv_window),
                        .sinks = static_cast<std::uint32_t>(config.kv_sinks),
-                       .heavy = static_cast<std::uint32_t>(config.kv_heavy)};
+                       .heavy = static_cast<std::uint32_t>(config.kv_heavy),
+                       .rope_reindex = config.rope_reindex};
   options.exact = config.exact;
   options.pin = config.pin;
   options.n_sequences = static_cast<std::uint32_t>(config.max_sessions);
@@ -397,6 +401,9 @@ void qsf_config_set_kv_policy(QSFConfig* config, qsf_kv_policy policy, int windo
   config->kv_window = window;
   config->kv_sinks = sinks;
   config->kv_heavy = heavy;
+}
+void qsf_config_set_rope_reindex(QSFConfig* config, int rope_reindex) {
+  if (config != nullptr) config->rope_reindex = rope_reindex != 0;
 }
 void qsf_config_set_io(QSFConfig* config, qsf_read_path path) {
   if (config == nullptr) return;

@@ -42,6 +42,7 @@ struct QSFConfig {
   int kv_window = 1024;                // unused with the full policy, as are these
   int kv_sinks = 4;
   int kv_heavy = 256;
+  bool rope_reindex = false;
   int rows_per_pass = 0;
   int read_path = QSF_READ_AUTO;  // a qsf_read_path, or whatever the caller made of it
   bool preload = true;

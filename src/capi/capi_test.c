@@ -89,8 +89,8 @@ static void expect_refused(QSFConfig* config, qsf_code code, const char* word) {
 
 static void test_attention_configuration(void) {
   QSFConfig* config = qsf_config_default();
-  qsf_config_set_attention(config, (qsf_attention)3, NULL);
-  expect_refused(config, QSF_INVALID_ARGUMENT, "attention: 3");
+  qsf_config_set_attention(config, (qsf_attention)5, NULL);
+  expect_refused(config, QSF_INVALID_ARGUMENT, "attention: 5");
   qsf_h2o_options h2o;
   qsf_h2o_options_init(&h2o);
   CHECK(h2o.struct_size == sizeof h2o && h2o.local == 256 && h2o.heavy == 256);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Policies of the KV cache from a C11 program: what is refused, and sessions that keep a window, or
- * one and heavy hitters.
+ * Policies of the KV cache and kinds of attention from a C11 program: what is refused, and sessions
+ * that keep a window, or one and heavy hitters.
  *
  * Usage: capi_window_test [MODEL.qsf]. Without a model only what needs none is tested. What the
  * policies compute is tested in src/engine/.
@@ -21,6 +21,27 @@ static void expect_refused(const char* path, qsf_kv_policy policy, int window, i
   CHECK(qsf_engine_open(path, config, &engine, &error) == code && engine == NULL);
   CHECK(strstr(error.message, words) != NULL);
   qsf_config_free(config);
+}
+
+/* Kinds that have a number and cannot be computed. */
+static void test_attention_kinds(void) {
+  static const struct {
+    int attention;
+    qsf_code code;
+    const char* words;
+  } refused[] = {{0, QSF_UNSUPPORTED, "attention none (0) cannot be computed"},
+                 {2, QSF_UNSUPPORTED, "attention chunked (2) cannot be computed"},
+                 {3, QSF_UNSUPPORTED, "attention symmetric (3) cannot be computed"},
+                 {258, QSF_INVALID_ARGUMENT, "attention: 258"}};
+  for (size_t i = 0; i < sizeof refused / sizeof refused[0]; ++i) {
+    qsf_error error;
+    QSFEngine* engine = NULL;
+    QSFConfig* config = qsf_config_default();
+    qsf_config_set_attention(config, (qsf_attention)refused[i].attention, NULL);
+    CHECK(qsf_engine_open("/nonexistent", config, &engine, &error) == refused[i].code);
+    CHECK(engine == NULL && strstr(error.message, refused[i].words) != NULL);
+    qsf_config_free(config);
+  }
 }
 
 static void test_configuration(void) {
@@ -52,6 +73,35 @@ static void test_visible_positions(QSFSession* session, int n_tokens) {
   CHECK(strstr(error.message, "layer 1000") != NULL);
   CHECK(qsf_session_visible_positions(session, 0, -1, positions, 5, &n_positions, &error) ==
         QSF_INVALID_ARGUMENT);
+}
+
+static void expect_reindexed(const char* path, qsf_kv_policy policy, int window, int context,
+                             qsf_code code, const char* words) {
+  qsf_error error;
+  QSFEngine* engine = NULL;
+  QSFConfig* config = qsf_config_default();
+  qsf_config_set_kv_policy(config, policy, window, 4, 256);
+  qsf_config_set_rope_reindex(config, 1);
+  qsf_config_set_max_seq_len(config, context);
+  CHECK(qsf_engine_open(path, config, &engine, &error) == code && (engine == NULL) == (code != 0));
+  CHECK(strstr(error.message, words) != NULL);
+  if (engine != NULL) {
+    qsf_model_info info;
+    info.struct_size = sizeof info;
+    CHECK(qsf_engine_model_info(engine, &info, &error) == QSF_OK);
+    CHECK(info.context == context && info.context > info.trained_context);
+  }
+  qsf_free(engine);
+  qsf_config_free(config);
+}
+
+/* Texts that go on past the trained context. */
+static void test_rope_reindex(const char* path) {
+  qsf_config_set_rope_reindex(NULL, 1);
+  expect_reindexed(path, QSF_KV_POLICY_WINDOW, 200, 3000, QSF_OK, "");
+  expect_reindexed(path, QSF_KV_POLICY_FULL, 200, 0, QSF_INVALID_ARGUMENT, "rope_reindex: needs");
+  expect_reindexed(path, QSF_KV_POLICY_WINDOW, 100000, 0, QSF_INVALID_ARGUMENT,
+                   "rope_reindex: 4 sinks and a window of 100000");
 }
 
 /* What a window has forgotten does not come back. */
@@ -116,8 +166,10 @@ static void test_heavy_hitters(const char* path) {
 
 int main(int argc, char** argv) {
   test_configuration();
+  test_attention_kinds();
   if (argc > 1) test_window(argv[1]);
   if (argc > 1) test_heavy_hitters(argv[1]);
+  if (argc > 1) test_rope_reindex(argv[1]);
   fprintf(stderr, "%d checks, %d failed%s\n", n_checks, n_failures,
           argc > 1 ? "" : " (no model given: what needs one was not tested)");
   return n_failures == 0 ? 0 : 1;

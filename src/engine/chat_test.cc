@@ -148,6 +148,23 @@ TEST_F(ChatTest, AConversationGoesOnWithinAWindow) {
   EXPECT_TRUE(begins_with(tokens_of(*chat), {before.begin(), before.begin() + kSystemRows}));
 }
 
+// Nothing is dropped at the trained length, and nothing computed again.
+TEST_F(ChatTest, AConversationGoesOnPastTheTrainedContext) {
+  constexpr std::uint32_t kTrained = 1024;
+  open(4 * kTrained, 1,
+       {.policy = KvPolicy::kWindow, .window = 40, .sinks = 4, .rope_reindex = true});
+  ASSERT_EQ(engine_->spec().max_positions, kTrained);
+  const std::unique_ptr<Chat> chat = start();
+  say(*chat, "one", answer_of(60));
+  while (length_of(*chat) < 2 * kTrained) {
+    const std::uint32_t before = length_of(*chat);
+    const ChatResult result = say(*chat, std::string(kTrained / 8, 'b'), answer_of(60));
+    ASSERT_EQ(result.reused_tokens, before);
+    EXPECT_EQ(result.dropped_messages, 0U);
+    EXPECT_EQ(result.generated.generated_tokens, 60U);
+  }
+}
+
 TEST_F(ChatTest, OnlyTheNewRowsOfATurnAreComputed) {
   open(1024);
   const std::unique_ptr<Chat> chat = start();

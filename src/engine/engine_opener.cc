@@ -313,17 +313,29 @@ Status EngineOpener::make_decoder() {
   backend.attach_scratch(pass_limits(spec(), impl_->options, plan.max_context, plan.rows_per_pass),
                          impl_->arena->carve(plan.regions.backend_scratch));
 
-  const std::vector<BufferShape> shapes = Decoder::buffer_shapes(spec(), plan.rows_per_pass);
+  const bool reindex = impl_->options.kv_policy.rope_reindex;
+  const std::vector<BufferShape> shapes =
+      Decoder::buffer_shapes(spec(), plan.rows_per_pass, reindex);
   std::vector<Buffer> made;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     made.push_back(backend.create_buffer(shapes[i].n_rows, shapes[i].n_cols,
                                          impl_->arena->carve(plan.regions.buffers[i])));
   }
-  const DecoderBuffers buffers = {made[0], made[1], made[2], made[3], made[4],
-                                  made[5], made[6], made[7], made[8], made[9]};
-  QSF_ASSIGN_OR_RETURN(Decoder decoder,
-                       Decoder::create(*impl_->reader, *impl_->pager, backend, buffers,
-                                       plan.rows_per_pass, plan.max_context));
+  const DecoderBuffers buffers = {made[0],
+                                  made[1],
+                                  made[2],
+                                  made[3],
+                                  made[4],
+                                  made[5],
+                                  made[6],
+                                  made[7],
+                                  made[8],
+                                  made[9],
+                                  reindex ? made[10] : Buffer{}};
+  QSF_ASSIGN_OR_RETURN(
+      Decoder decoder,
+      Decoder::create(*impl_->reader, *impl_->pager, backend, buffers, plan.rows_per_pass,
+                      longest_distance(impl_->options, plan.max_context)));
   impl_->decoder.emplace(std::move(decoder));
   impl_->rows.reserve(plan.rows_per_pass);
 

@@ -13,6 +13,7 @@
 #include "kv/kv_policy.h"
 #include "kv/spilled_kv_store.h"
 #include "model/decoder.h"
+#include "model/rope_frequencies.h"
 #include "platform/cpu_count.h"
 #include "platform/threads.h"
 #include "stream/weight_pager.h"
@@ -21,6 +22,9 @@ namespace qsf {
 namespace {
 
 constexpr std::uint32_t kDefaultContext = 4096;
+// Where nothing bounds a text but the memory for its tokens: 17 MB.
+constexpr std::uint32_t kDefaultReindexedContext = 65536;
+constexpr float kMaxAngle = 0x1p26F;  // of kernels/rope, and the last position it promises
 constexpr std::uint32_t kDefaultRowsPerPass = 512;
 constexpr std::uint32_t kMaxSequences = 64;
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
@@ -54,9 +58,22 @@ double megabytes(std::uint64_t bytes) {
   return static_cast<double>(bytes) / 1e6;
 }
 
+// Returns the most positions whose rotation is right.
+std::uint32_t most_positions(const EngineOptions& options, const ModelSpec& spec) {
+  float fastest = 1.0F;  // radians a position
+  for (const float f : rope_inverse_frequencies(spec, longest_distance(options, UINT32_MAX))) {
+    fastest = std::max(fastest, f);
+  }
+  return static_cast<std::uint32_t>(kMaxAngle / fastest);
+}
+
 // The context that is asked for, or wished where none is.
 std::uint32_t asked_context(const EngineOptions& options, const ModelSpec& spec) {
   if (options.max_context != 0) return options.max_context;
+  if (options.kv_policy.rope_reindex) {
+    const std::uint32_t wished = std::max(spec.max_positions, kDefaultReindexedContext);
+    return std::min(wished, most_positions(options, spec));
+  }
   // Under a window a longer text takes no more keys and values.
   return options.kv_policy.policy != KvPolicy::kFull
              ? spec.max_positions
@@ -176,6 +193,9 @@ class Planner {
     return most;
   }
 
+  std::vector<BufferShape> buffer_shapes(std::uint32_t rows) const {
+    return Decoder::buffer_shapes(spec_, rows, options_.kv_policy.rope_reindex);
+  }
   bool windowed() const { return options_.kv_policy.policy != KvPolicy::kFull; }
   bool spills() const { return !options_.kv_spill_path.empty(); }
   std::uint32_t n_kv_pages(std::uint32_t context, std::uint32_t rows) const {
@@ -259,7 +279,7 @@ class Planner {
           kv_bytes(context, rows, spilled),
           spill_table_bytes(context, rows, spilled) + scratch_bytes(rows, context) +
               row_list_bytes(rows) + KvCache::region_bytes(kv_limits(options_, context, rows)));
-      for (const BufferShape& shape : Decoder::buffer_shapes(spec_, rows)) {
+      for (const BufferShape& shape : buffer_shapes(rows)) {
         bytes = saturating_add(
             bytes,
             align_up(inputs_.backend.buffer_bytes(shape.n_rows, shape.n_cols), kRegionAlign));
@@ -345,7 +365,7 @@ class Planner {
   void add_rows() {
     MemoryPlan& plan = plan_.memory;
     const std::uint32_t rows = plan_.rows_per_pass;
-    for (const BufferShape& shape : Decoder::buffer_shapes(spec_, rows)) {
+    for (const BufferShape& shape : buffer_shapes(rows)) {
       plan_.regions.buffers.push_back(plan.add(
           "rows_" + std::string(shape.name),
           inputs_.backend.buffer_bytes(shape.n_rows, shape.n_cols),
@@ -461,6 +481,11 @@ HeavyShape heavy_shape(const ModelSpec& spec, const EngineOptions& options,
   return {.kv = kv_shape(spec, options), .kv_size = max_context, .options = options.kv_policy};
 }
 
+std::uint32_t longest_distance(const EngineOptions& options, std::uint32_t max_context) noexcept {
+  const KvPolicyOptions& policy = options.kv_policy;
+  return policy.rope_reindex ? std::min(max_context, policy.sinks + policy.window) : max_context;
+}
+
 PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
                        std::uint32_t max_context, std::uint32_t rows_per_pass) {
   PassLimits limits = {
@@ -476,6 +501,7 @@ PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
   if (options.kv_policy.policy == KvPolicy::kWindow) {
     limits.window = options.kv_policy.window;
     limits.sinks = options.kv_policy.sinks;
+    limits.rope_reindex = options.kv_policy.rope_reindex;
   }
   if (options.kv_policy.policy == KvPolicy::kH2o) {
     const HeavyShape shape = heavy_shape(spec, options, max_context);
@@ -518,6 +544,39 @@ Status check_attention(const EngineOptions& options, const ModelSpec& spec) {
   return check_layers("attention h2o", options, spec);
 }
 
+Status check_reindexed(const EngineOptions& options, const ModelSpec& spec) {
+  if (spec.positions != PositionEncoding::kRope) {
+    return unsupported(
+        "rope_reindex: this model has %s positions and rotates nothing, so no text of it goes on "
+        "past %u positions; leave rope_reindex out",
+        std::string(position_encoding_name(spec.positions)).c_str(), spec.max_positions);
+  }
+  const KvPolicyOptions& policy = options.kv_policy;
+  const std::uint32_t distance = policy.sinks + policy.window;
+  if (distance > spec.max_positions) {
+    return invalid_argument(
+        "rope_reindex: %u sinks and a window of %u are %u positions, but the model was trained for "
+        "%u; ask for at most that together",
+        policy.sinks, policy.window, distance, spec.max_positions);
+  }
+  const std::uint32_t most = most_positions(options, spec);
+  if (options.max_context <= most) return ok_status();
+  return invalid_argument(
+      "context: %u positions, but this model's rotation is right for %u; ask for at most that",
+      options.max_context, most);
+}
+
+Status check_context(const EngineOptions& options, const ModelSpec& spec) {
+  if (options.kv_policy.rope_reindex) return check_reindexed(options, spec);
+  if (options.max_context <= spec.max_positions) return ok_status();
+  return invalid_argument(
+      "context: %u positions, but the model was trained for %u; ask for at most that%s",
+      options.max_context, spec.max_positions,
+      spec.positions == PositionEncoding::kRope
+          ? ", or for a text that forgets: kv policy window with rope_reindex"
+          : "");
+}
+
 }  // namespace
 
 Status check_options(const EngineOptions& options, const ModelSpec& spec) {
@@ -525,13 +584,8 @@ Status check_options(const EngineOptions& options, const ModelSpec& spec) {
     return invalid_argument("threads: %u, expected 0 (automatic) to %u", options.n_threads,
                             kMaxThreads);
   }
-  if (options.max_context > spec.max_positions) {
-    return invalid_argument(
-        "context: %u positions, but the model was trained for %u; ask for at most "
-        "that",
-        options.max_context, spec.max_positions);
-  }
   QSF_RETURN_IF_ERROR(validate(options.kv_policy));
+  QSF_RETURN_IF_ERROR(check_context(options, spec));
   if (options.kv_policy.policy == KvPolicy::kH2o) {
     QSF_RETURN_IF_ERROR(check_layers("kv policy h2o", options, spec));
   }

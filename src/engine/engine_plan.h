@@ -100,6 +100,9 @@ H2oShape h2o_shape(const ModelSpec& spec, const EngineOptions& options, std::uin
 // Of KvPolicy::kH2o.
 HeavyShape heavy_shape(const ModelSpec& spec, const EngineOptions& options,
                        std::uint32_t max_context);
+// Returns how far away a query meets a key at most, in positions and both counted: models that
+// rotate by the context take it for that (decision 007).
+std::uint32_t longest_distance(const EngineOptions& options, std::uint32_t max_context) noexcept;
 PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
                        std::uint32_t max_context, std::uint32_t rows_per_pass);
 

@@ -23,9 +23,9 @@ SessionIdentity identity_of(const Engine::Impl& engine) {
   identity.fingerprint = model_fingerprint(*engine.reader);
   identity.architecture = spec.architecture;
   identity.n_vocab = spec.n_vocab;
-  identity.long_rotation = spec.positions == PositionEncoding::kRope &&
-                           spec.rope.scaling == RopeScaling::kLongrope &&
-                           engine.max_context > spec.rope.original_context;
+  identity.long_rotation =
+      spec.positions == PositionEncoding::kRope && spec.rope.scaling == RopeScaling::kLongrope &&
+      longest_distance(engine.options, engine.max_context) > spec.rope.original_context;
   identity.policy = engine.options.kv_policy;
   return identity;
 }

@@ -49,6 +49,7 @@ inline constexpr std::size_t kModelHeadBytes = 12, kMaxArchitectureBytes = 64;
 inline constexpr std::size_t kTypeNameBytes = 8, kCacheBytes = 5 * 4 + 2 * kTypeNameBytes;
 // Section "policy": its name, zero-padded, then window, sinks and heavy positions.
 inline constexpr std::size_t kPolicyBytes = kNameBytes + 3 * 4;
+inline constexpr std::string_view kReindexedWindow = "window_reindex";
 // Section "tokens": how many have rows, how many there are, then they.
 inline constexpr std::size_t kTokensHeadBytes = 8;
 // Section "positions": how many pages, then of each its first slot and the positions of its slots.
@@ -56,6 +57,11 @@ inline constexpr std::size_t kPositionsHeadBytes = 4, kPagePositionsBytes = 4 + 
 
 inline std::string layer_name(std::uint32_t layer) {
   return std::string(kLayerPrefix) + std::to_string(layer);
+}
+
+// Returns what a policy is called in a file: rows that meet the sinks otherwise are another one.
+inline std::string_view saved_policy_name(const KvPolicyOptions& policy) noexcept {
+  return policy.rope_reindex ? kReindexedWindow : kv_policy_name(policy.policy);
 }
 
 // Returns the pages that a sequence holds, in order.

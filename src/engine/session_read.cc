@@ -315,10 +315,18 @@ Status SessionReader::check_policy() const {
   const auto got = [&bytes](std::size_t i) {
     return load_le<std::uint32_t>(bytes, kNameBytes + 4 * i);
   };
-  const std::string_view expected_name = kv_policy_name(policy.policy);
+  const std::string_view expected_name = saved_policy_name(policy);
   if (*name == expected_name && got(0) == expected[0] && got(1) == expected[1] &&
       got(2) == expected[2]) {
     return ok_status();
+  }
+  const bool was_reindexed = *name == kReindexedWindow;
+  const bool was_windowed = was_reindexed || *name == kv_policy_name(KvPolicy::kWindow);
+  if (was_windowed && policy.policy == KvPolicy::kWindow && was_reindexed != policy.rope_reindex) {
+    return invalid_argument(
+        "section policy: saved %s rope_reindex, and the model is open %s; open it as the session "
+        "was saved",
+        was_reindexed ? "with" : "without", was_reindexed ? "without" : "with");
   }
   return invalid_argument(
       "section policy: %s (window %u, sinks %u, heavy %u), expected %s (%u, %u, %u); open the "

@@ -126,7 +126,7 @@ ByteWriter cache_section(const SessionIdentity& identity, const KvShape& shape) 
 ByteWriter policy_section(const KvPolicyOptions& policy) {
   const bool is_full = policy.policy == KvPolicy::kFull;
   ByteWriter to;
-  write_name(to, kv_policy_name(policy.policy), kNameBytes);
+  write_name(to, saved_policy_name(policy), kNameBytes);
   to.write(is_full ? 0 : policy.window);
   to.write(is_full ? 0 : policy.sinks);
   to.write(policy.policy == KvPolicy::kH2o ? policy.heavy : 0);

@@ -30,9 +30,14 @@ void Engine::Impl::add_visible(SequenceId sequence, std::uint32_t layer, std::ui
   }
   const VisibleSet visible = visible_at(next);
   const std::uint32_t window = reader->spec().window_of(layer);
-  const std::uint32_t first = window != 0 && next + 1 > window ? next + 1 - window : 0;
-  for (std::uint32_t slot = first; slot < next; ++slot) {
-    if (slot < visible.sinks || slot >= visible.first) positions.push_back(slot);
+  const KvPolicyOptions& policy = options.kv_policy;
+  const bool by_place = policy.rope_reindex && visible.first > visible.sinks;
+  const std::uint32_t behind_sinks = by_place ? policy.sinks + policy.window - 1 : next;
+  for (std::uint32_t slot = 0; slot < next; ++slot) {
+    const bool is_recent = slot >= visible.first;
+    if (!is_recent && slot >= visible.sinks) continue;
+    const std::uint32_t distance = (is_recent ? next : behind_sinks) - slot;
+    if (window == 0 || distance < window) positions.push_back(slot);
   }
 }
 

@@ -19,6 +19,12 @@ Status validate(const KvPolicyOptions& options) {
     return invalid_argument("kv policy: %u: expected full (0), window (1) or h2o (2)",
                             static_cast<unsigned>(options.policy));
   }
+  if (options.rope_reindex && options.policy != KvPolicy::kWindow) {
+    return invalid_argument(
+        "rope_reindex: needs kv policy window, got %s: only where the window moves away from the "
+        "sinks is there a distance to bound; use kv policy window, or leave rope_reindex out",
+        kv_policy_name(options.policy).data());
+  }
   if (options.policy == KvPolicy::kFull) return ok_status();
   if (options.window == 0) {
     return invalid_argument(

@@ -41,6 +41,9 @@ struct KvPolicyOptions {
   std::uint32_t window = 1024;  // most recent positions; kWindow and kH2o
   std::uint32_t sinks = 4;      // first positions of a sequence; kWindow, and kH2o out of `heavy`
   std::uint32_t heavy = 256;    // kH2o
+  // Queries meet the sinks as at the place that they have behind them in the cache, and not at
+  // their distance in the text, which then has no bound. kWindow.
+  bool rope_reindex = false;
   friend bool operator==(const KvPolicyOptions&, const KvPolicyOptions&) = default;
 };
 

@@ -32,7 +32,7 @@ TEST(AttentionKindTest, NumbersAreFixedAndOnlyTwoCanBeComputed) {
   expect_refused(validate(AttentionKind::kChunked), StatusCode::kUnsupported,
                  {"attention chunked (2)", "full or h2o"});
   expect_refused(validate(AttentionKind::kSymmetric), StatusCode::kUnsupported,
-                 {"attention symmetric (3)"});
+                 {"attention symmetric (3)", "full or h2o"});
   expect_refused(validate(static_cast<AttentionKind>(5)), StatusCode::kInvalidArgument, {"5"});
   EXPECT_EQ(attention_kind_name(AttentionKind::kStandard), "full");
   EXPECT_EQ(attention_kind_name(AttentionKind::kH2o), "h2o");
@@ -111,6 +111,14 @@ TEST(KvPolicyOptionsTest, SinksFitTheHeavyPositionsOfH2oAlone) {
                  StatusCode::kInvalidArgument, {"h2o", "window of 0"});
   expect_refused(validate(KvPolicyOptions{.policy = h2o, .heavy = 0x7FFFFFFF}),
                  StatusCode::kInvalidArgument, {"heavy 2147483647"});
+}
+
+TEST(KvPolicyOptionsTest, SinksAreMetByPlaceBesideAWindowAlone) {
+  EXPECT_TRUE(validate(KvPolicyOptions{.policy = KvPolicy::kWindow, .rope_reindex = true}).ok());
+  expect_refused(validate(KvPolicyOptions{.rope_reindex = true}), StatusCode::kInvalidArgument,
+                 {"rope_reindex: needs kv policy window, got full"});
+  expect_refused(validate(KvPolicyOptions{.policy = KvPolicy::kH2o, .rope_reindex = true}),
+                 StatusCode::kInvalidArgument, {"rope_reindex: needs kv policy window, got h2o"});
 }
 
 TEST(KvPolicyOptionsTest, PoliciesOutsideTheEnumAreRefused) {

@@ -57,12 +57,16 @@ std::uint32_t logit_rows(std::uint32_t max_rows) {
 
 }  // namespace
 
-std::vector<BufferShape> Decoder::buffer_shapes(const ModelSpec& spec, std::uint32_t max_rows) {
-  return {{"hidden", max_rows, spec.hidden},    {"normed", max_rows, spec.hidden},
-          {"q", max_rows, spec.q_dim()},        {"k", max_rows, spec.kv_dim()},
-          {"v", max_rows, spec.kv_dim()},       {"attended", max_rows, spec.q_dim()},
-          {"gate", max_rows, spec.ffn},         {"up", max_rows, spec.ffn},
-          {"projected", max_rows, spec.hidden}, {"logits", logit_rows(max_rows), kLogitBlock}};
+std::vector<BufferShape> Decoder::buffer_shapes(const ModelSpec& spec, std::uint32_t max_rows,
+                                                bool rope_reindex) {
+  std::vector<BufferShape> shapes = {
+      {"hidden", max_rows, spec.hidden},    {"normed", max_rows, spec.hidden},
+      {"q", max_rows, spec.q_dim()},        {"k", max_rows, spec.kv_dim()},
+      {"v", max_rows, spec.kv_dim()},       {"attended", max_rows, spec.q_dim()},
+      {"gate", max_rows, spec.ffn},         {"up", max_rows, spec.ffn},
+      {"projected", max_rows, spec.hidden}, {"logits", logit_rows(max_rows), kLogitBlock}};
+  if (rope_reindex) shapes.push_back({"q_sinks", max_rows, spec.q_dim()});
+  return shapes;
 }
 
 std::uint32_t Decoder::max_product_cols(const ModelSpec& spec) {
@@ -71,21 +75,21 @@ std::uint32_t Decoder::max_product_cols(const ModelSpec& spec) {
 
 Result<Decoder> Decoder::create(const QsfReader& reader, WeightPager& pager, Backend& backend,
                                 const DecoderBuffers& buffers, std::uint32_t max_rows,
-                                std::uint32_t max_context) {
+                                std::uint32_t max_distance) {
   QSF_RETURN_IF_ERROR(check_tensors(reader));
   return Decoder(reader.spec(), pager, backend, buffers, ModelWeights::bind(reader, pager),
-                 max_rows, max_context);
+                 max_rows, max_distance);
 }
 
 Decoder::Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
                  const DecoderBuffers& buffers, ModelWeights weights, std::uint32_t max_rows,
-                 std::uint32_t max_context)
+                 std::uint32_t max_distance)
     : spec_(spec),
       pager_(pager),
       backend_(backend),
       buffers_(buffers),
       weights_(std::move(weights)),
-      inverse_frequencies_(rope_inverse_frequencies(spec, max_context)),
+      inverse_frequencies_(rope_inverse_frequencies(spec, max_distance)),
       alibi_slopes_(alibi_slopes(spec)),
       embedding_row_(spec.hidden),
       position_row_(spec.hidden),
@@ -114,10 +118,11 @@ void Decoder::begin(const Pass& pass) {
   }
   output_counts_.n_rows = static_cast<std::uint32_t>(output_rows_.size());
   pager_.start_pass(!output_rows_.empty());
-  backend_.begin_pass(
-      pass.rows, *pass.kv,
-      {.inverse_frequencies = inverse_frequencies_, .factor = spec_.rope.attention_factor},
-      pass.cancel);
+  backend_.begin_pass(pass.rows, *pass.kv,
+                      {.inverse_frequencies = inverse_frequencies_,
+                       .factor = spec_.rope.attention_factor,
+                       .rounded_positions = spec_.max_positions},
+                      pass.cancel);
 }
 
 // hidden = embedding_scale * the token's row + the position's row, normalised where the model does
@@ -176,6 +181,9 @@ Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t
   norm_heads(buffers_.q, spec_.n_heads, w.q_norm);
   norm_heads(buffers_.k, spec_.n_kv_heads, w.k_norm);
   if (spec_.positions == PositionEncoding::kRope) {
+    if (buffers_.q_sinks.id != Buffer::kNone) {
+      backend_.rope_by_place(buffers_.q, buffers_.q_sinks, spec_.n_heads);
+    }
     backend_.rope(buffers_.q, spec_.n_heads);
     backend_.rope(buffers_.k, spec_.n_kv_heads);
   }
@@ -186,6 +194,7 @@ Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t
   backend_.attend({.layer = layer,
                    .q = buffers_.q,
                    .out = buffers_.attended,
+                   .q_sinks = buffers_.q_sinks,
                    .scale = scale,
                    .window = spec_.window_of(layer),
                    .soft_cap = spec_.attention_soft_cap,

@@ -41,6 +41,7 @@ struct DecoderBuffers {
   Buffer up;         // [rows, ffn]
   Buffer projected;  // [rows, hidden]    what attention or FFN adds to the residual stream
   Buffer logits;     // [at least rows, kLogitBlock]
+  Buffer q_sinks;    // [rows, q_dim]      under PassLimits::rope_reindex
 };
 
 // One pass: rows in the order prompt, then generated and drafted.
@@ -57,16 +58,17 @@ class Decoder {
  public:
   // Returns the buffers that a decoder of this spec needs for passes of `max_rows` rows, all of
   // which may want logits.
-  static std::vector<BufferShape> buffer_shapes(const ModelSpec& spec, std::uint32_t max_rows);
+  static std::vector<BufferShape> buffer_shapes(const ModelSpec& spec, std::uint32_t max_rows,
+                                                bool rope_reindex);
   // Returns the columns of the widest row that a product reads.
   static std::uint32_t max_product_cols(const ModelSpec& spec);
 
   // Requires  reader, pager and backend outlive the decoder; buffers made from buffer_shapes() with
-  //           the same max_rows; no sequence has more than `max_context` positions
+  //           the same max_rows; no query meets a key as `max_distance` positions away or more
   // Fails     as check_tensors
   static Result<Decoder> create(const QsfReader& reader, WeightPager& pager, Backend& backend,
                                 const DecoderBuffers& buffers, std::uint32_t max_rows,
-                                std::uint32_t max_context);
+                                std::uint32_t max_distance);
 
   // Runs a pass from tokens to logits. Allocates nothing.
   // Fails  kCancelled; kCorrupt or kIo from the pager
@@ -87,7 +89,7 @@ class Decoder {
 
   Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
           const DecoderBuffers& buffers, ModelWeights weights, std::uint32_t max_rows,
-          std::uint32_t max_context);
+          std::uint32_t max_distance);
 
   Status run_layer(const Pass& pass, std::uint32_t layer);
   Status attention(const Pass& pass, const LayerWeights& w, std::uint32_t layer);

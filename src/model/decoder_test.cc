@@ -190,7 +190,7 @@ class Runner {
     const Residency residency = WeightPager::plan(reader_, {}).value();
     pager_ = WeightPager::open(reader_, device_, residency, memory(residency.region_bytes)).value();
     std::vector<Buffer> made;
-    for (const BufferShape& b : Decoder::buffer_shapes(spec, kTokens)) {
+    for (const BufferShape& b : Decoder::buffer_shapes(spec, kTokens, /*rope_reindex=*/false)) {
       made.push_back(backend_->create_buffer(b.n_rows, b.n_cols,
                                              memory(backend_->buffer_bytes(b.n_rows, b.n_cols))));
     }

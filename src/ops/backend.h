@@ -73,6 +73,7 @@ struct PassLimits {
   std::uint32_t max_context = 1;      // positions of a sequence
   std::uint32_t window = 0;           // most slots behind the sinks that a row sees; 0: all
   std::uint32_t sinks = 0;            // with a window
+  bool rope_reindex = false;          // rows whose window has left the sinks meet them by place
   std::uint32_t n_heads = 1;
   std::uint32_t n_kv_heads = 1;
   std::uint32_t head_dim = 1;
@@ -93,11 +94,18 @@ struct MatmulTile {
   std::uint32_t target = 0;  // index into MatmulArgs::targets
 };
 
+// The position as which a row meets its sinks under PassLimits::rope_reindex: its place in a cache
+// of them and its window.
+constexpr std::uint32_t place_behind_sinks(const PassLimits& limits) noexcept {
+  return limits.sinks + limits.window - 1;
+}
+
 // How the rows of a pass rotate: by position * inverse_frequencies[i], with cos and sin multiplied
-// by `factor`.
+// by `factor`. At the first `rounded_positions` the product is rounded to f32, as in training.
 struct Rotation {
   std::span<const float> inverse_frequencies;  // [rope_dims / 2]; none without rotation
   float factor = 1.0F;
+  std::uint32_t rounded_positions = UINT32_MAX;
 };
 
 // Where the rows of one weight matrix go: weight row r becomes column r - first_weight_row of
@@ -170,8 +178,12 @@ struct AttendArgs {
   std::uint32_t layer = 0;
   Buffer q;    // [rows, n_heads * head_dim]
   Buffer out;  // the same shape
+  // The same queries as rope_by_place() leaves them, under PassLimits::rope_reindex.
+  Buffer q_sinks = {};
   float scale = 1.0F;
-  std::uint32_t window = 0;  // positions a row sees, itself included; 0: all before it
+  // Positions a row sees, itself included; 0: all before it. Counted as queries meet them: sinks by
+  // place where that is how they are met.
+  std::uint32_t window = 0;
   float soft_cap = 0.0F;     // scores become soft_cap * tanh(score / soft_cap); 0: they stay
   // [n_heads] of ALiBi: slope * (key's position - row's position) is added to a score; empty: none
   std::span<const float> slopes;
@@ -223,6 +235,9 @@ class Backend {
   virtual void matmul(const MatmulArgs& args) = 0;
   // Rotates the first rope_dims of the head_dim columns of each head; the others stay.
   virtual void rope(Buffer x, std::uint32_t n_heads) = 0;
+  // Copies queries before they are rotated, and rotates them as at the place behind the sinks,
+  // where a row of the pass meets some so. Requires  PassLimits::rope_reindex
+  virtual void rope_by_place(Buffer from, Buffer to, std::uint32_t n_heads) = 0;
   virtual void store_kv(std::uint32_t layer, Buffer k, Buffer v) = 0;
   virtual void attend(const AttendArgs& args) = 0;
   virtual void add(Buffer to, Buffer from) = 0;  // to += from

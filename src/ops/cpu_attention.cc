@@ -61,7 +61,8 @@ std::uint32_t tile_rows_of(const PassLimits& limits, const AttendKernel& kernel)
 // Bytes of one worker's AttendWork.
 std::size_t work_bytes(const PassLimits& limits, const AttendKernel& kernel) {
   const std::size_t n_queries = std::size_t{tile_rows_of(limits, kernel)} * group_of(limits);
-  return kernels::attend_query_bytes(n_queries, limits.head_dim) +
+  const std::size_t query_bytes = kernels::attend_query_bytes(n_queries, limits.head_dim);
+  return query_bytes + (limits.rope_reindex ? query_bytes : 0) +
          kernels::attend_scratch_bytes(n_queries, limits.head_dim) +
          2 * partial_bytes(n_queries, limits.head_dim);
 }
@@ -69,6 +70,13 @@ std::size_t work_bytes(const PassLimits& limits, const AttendKernel& kernel) {
 std::size_t angle_bytes(const PassLimits& limits) {
   return align_up(std::size_t{limits.max_rows} * (limits.rope_dims / 2) * sizeof(float),
                   std::size_t{kLineBytes});
+}
+
+// Of the place behind the sinks.
+std::size_t place_angle_bytes(const PassLimits& limits) {
+  return limits.rope_reindex
+             ? align_up(limits.rope_dims / 2 * sizeof(float), std::size_t{kLineBytes})
+             : 0;
 }
 
 // Returns the slots that any row of a tile sees, from the first to the last of each range.
@@ -115,15 +123,17 @@ std::size_t CpuBackend::acc_stride() const noexcept {
 CpuBackend::AttendWork CpuBackend::work_of(unsigned worker) const noexcept {
   const AttendKernel& kernel = attend_prompt_;
   const std::size_t n_queries = std::size_t{tile_rows_of(limits_, kernel)} * group_size();
+  const std::size_t query_bytes = kernels::attend_query_bytes(n_queries, limits_.head_dim);
   std::byte* queries = attend_memory_ + worker * work_bytes(limits_, kernel);
-  std::byte* scratch = queries + kernels::attend_query_bytes(n_queries, limits_.head_dim);
+  std::byte* sink_queries = limits_.rope_reindex ? queries + query_bytes : queries;
+  std::byte* scratch = sink_queries + query_bytes;
   std::byte* span = scratch + kernels::attend_scratch_bytes(n_queries, limits_.head_dim);
   std::byte* total = span + partial_bytes(n_queries, limits_.head_dim);
   const auto partial_at = [&](std::byte* at) {
     return Partial{reinterpret_cast<AttendState*>(at),
                    reinterpret_cast<float*>(at + state_bytes(n_queries))};
   };
-  return {queries, scratch, partial_at(span), partial_at(total)};
+  return {queries, sink_queries, scratch, partial_at(span), partial_at(total)};
 }
 
 std::uint64_t CpuBackend::kv_bytes(const KvShape& shape, std::uint32_t n_pages) const noexcept {
@@ -138,7 +148,7 @@ void CpuBackend::attach_kv(KvPageStore& store) {
 std::uint64_t CpuBackend::attention_scratch_bytes(const PassLimits& limits) const noexcept {
   const std::uint64_t n_decode_partials =
       std::uint64_t{limits.max_decode_rows} * limits.n_kv_heads * row_spans(limits);
-  return 2 * angle_bytes(limits) +
+  return 2 * (angle_bytes(limits) + place_angle_bytes(limits)) +
          std::uint64_t{pool_.n_threads()} * work_bytes(limits, attend_prompt_) +
          n_decode_partials * partial_bytes(group_of(limits), limits.head_dim);
 }
@@ -146,7 +156,10 @@ std::uint64_t CpuBackend::attention_scratch_bytes(const PassLimits& limits) cons
 void CpuBackend::attach_attention_scratch(MutableByteSpan memory) {
   cos_ = reinterpret_cast<float*>(memory.data());
   sin_ = reinterpret_cast<float*>(memory.data() + angle_bytes(limits_));
-  attend_memory_ = memory.data() + 2 * angle_bytes(limits_);
+  std::byte* place = memory.data() + 2 * angle_bytes(limits_);
+  place_cos_ = reinterpret_cast<float*>(place);
+  place_sin_ = reinterpret_cast<float*>(place + place_angle_bytes(limits_));
+  attend_memory_ = place + 2 * place_angle_bytes(limits_);
   decode_partials_ = attend_memory_ + pool_.n_threads() * work_bytes(limits_, attend_prompt_);
 }
 
@@ -208,6 +221,7 @@ void CpuBackend::copy_page(std::uint32_t from_page, std::uint32_t to_page) {
 
 void CpuBackend::attend(const AttendArgs& args) {
   QSF_CHECK(args.slopes.empty() || args.slopes.size() == limits_.n_heads);
+  QSF_CHECK(!meets_by_place_ || args.q_sinks.id != Buffer::kNone);
   const bool prompt = n_prompt_ > 0;
   Observation observed(*this, OperatorKind::kAttend, args.q, args.out,
                        prompt ? attend_prompt_.name : kernels_.attend_decode.name);
@@ -251,16 +265,16 @@ void CpuBackend::count_attention(const AttendArgs& args, OperatorTimes& times) c
   times.operations += slots * limits_.n_heads * limits_.head_dim * 4;
 }
 
-// Returns those of `slots` whose positions lie in a row's window, which are the last ones, since
-// slots are in ascending order of position.
-SlotRange CpuBackend::in_window(const Row& row, std::uint32_t layer, std::uint32_t kv_head,
-                                SlotRange slots, std::uint32_t window) const noexcept {
+// Returns those of `slots` whose positions lie in the window of a row that meets them at
+// `position`: the last ones, since slots are in ascending order of position.
+SlotRange CpuBackend::in_window(const Row& row, std::int64_t position, std::uint32_t layer,
+                                std::uint32_t kv_head, SlotRange slots,
+                                std::uint32_t window) const noexcept {
   std::uint32_t low = slots.first;
   std::uint32_t high = slots.last;
   while (low < high) {
     const std::uint32_t middle = low + (high - low) / 2;
-    const std::int64_t distance =
-        std::int64_t{row.position} - kv_->position(row.sequence, layer, kv_head, middle);
+    const std::int64_t distance = position - kv_->position(row.sequence, layer, kv_head, middle);
     if (distance >= window) {
       low = middle + 1;
     } else {
@@ -271,31 +285,39 @@ SlotRange CpuBackend::in_window(const Row& row, std::uint32_t layer, std::uint32
 }
 
 // Returns the slots a row sees: what is kept of its prefix, and of that what the model's own window
-// leaves, if it has one.
+// leaves, if it has one. The first range is not empty only where the window has left the sinks.
 SeenSlots CpuBackend::seen_by(const Row& row, std::uint32_t layer, std::uint32_t kv_head,
                               std::uint32_t window) const noexcept {
   const VisibleSet& visible = row.visible;
   SeenSlots seen = {SlotRange{0, visible.sinks}, SlotRange{visible.first, visible.prefix}};
   if (visible.first <= visible.sinks) seen = {SlotRange{0, 0}, SlotRange{0, visible.prefix}};
   if (window == 0 || visible.prefix <= window) return seen;
-  for (SlotRange& slots : seen) slots = in_window(row, layer, kv_head, slots, window);
+  const std::int64_t place = limits_.rope_reindex ? place_behind_sinks(limits_) : row.position;
+  seen[0] = in_window(row, place, layer, kv_head, seen[0], window);
+  seen[1] = in_window(row, row.position, layer, kv_head, seen[1], window);
   return seen;
 }
 
+// `seen` is what the tile's rows see of the slots that they will visit.
 void CpuBackend::load_queries(const AttendArgs& args, const AttendKernel& kernel,
-                              const AttendTile& tile, const AttendWork& work) {
-  const Matrix& q = matrix(args.q);
+                              const AttendTile& tile, const SeenSlots& seen,
+                              const AttendWork& work) {
   const std::uint32_t group = group_size();
-  kernel.load_queries(
-      {.q = q.row(tile.first_row) + std::size_t{tile.kv_head} * group * limits_.head_dim,
-       .row_stride = q.stride,
-       .n_rows = tile.n_rows,
-       .n_q = group,
-       .head_dim = limits_.head_dim,
-       .scale = args.scale,
-       .queries = work.queries,
-       .k_type = kv_shape_.k_type,
-       .rotate = kernels_.kv_rows.rotate});
+  const auto load = [&](Buffer from, std::byte* to) {
+    const Matrix& q = matrix(from);
+    kernel.load_queries(
+        {.q = q.row(tile.first_row) + std::size_t{tile.kv_head} * group * limits_.head_dim,
+         .row_stride = q.stride,
+         .n_rows = tile.n_rows,
+         .n_q = group,
+         .head_dim = limits_.head_dim,
+         .scale = args.scale,
+         .queries = to,
+         .k_type = kv_shape_.k_type,
+         .rotate = kernels_.kv_rows.rotate});
+  };
+  load(args.q, work.queries);
+  if (limits_.rope_reindex && !is_empty(seen[0])) load(args.q_sinks, work.sink_queries);
 }
 
 // Runs the pages of `slots`, one span, that the tile's rows see into a fresh partial, each fetching
@@ -324,7 +346,7 @@ void CpuBackend::attend_slots(const AttendArgs& args, const AttendKernel& kernel
       if (is_empty(seen)) visible[i] = {0, 0};
     }
     const std::byte* next = v + 1 < visits.n() ? keys_of(visits[v + 1]) : following;
-    kernel.page({.queries = work.queries,
+    kernel.page({.queries = visits[v].range == 0 ? work.sink_queries : work.queries,
                  .n_rows = tile.n_rows,
                  .n_q = group,
                  .head_dim = limits_.head_dim,
@@ -371,8 +393,9 @@ void CpuBackend::attend_tile(const AttendArgs& args, const AttendTile& tile,
                              const AttendWork& work) {
   const AttendKernel& kernel = attend_prompt_;
   const std::uint32_t n_queries = tile.n_rows * group_size();
-  const SeenSpans spans(all_seen(tile.seen, tile.n_rows));
-  load_queries(args, kernel, tile, work);
+  const SeenSlots seen = all_seen(tile.seen, tile.n_rows);
+  const SeenSpans spans(seen);
+  load_queries(args, kernel, tile, seen, work);
   kernels::attend_begin(work.total.state, work.total.acc, acc_stride(), n_queries);
   for (std::uint32_t i = 0; i < spans.n(); ++i) {
     attend_slots(args, kernel, tile, span_slots(spans.span(i)), work, work.span, nullptr);
@@ -456,7 +479,7 @@ void CpuBackend::attend_decode_rows(const AttendArgs& args) {
                                head_of(item + 1), KvPart::kKeys);
         }
       }
-      load_queries(args, kernel, tile, work);
+      load_queries(args, kernel, tile, slots, work);
       attend_slots(args, kernel, tile, {0, UINT32_MAX}, work, partial_of(item), following);
     }
   });

@@ -120,18 +120,30 @@ void CpuBackend::begin_pass(std::span<const Row> rows, const KvCache& kv, const 
   product_bytes_ = 0;
   product_ns_ = 0;
   if (observer_ != nullptr) observer_->pass_began(rows);
+  meets_by_place_ =
+      limits_.rope_reindex && std::any_of(rows.begin(), rows.end(), [](const Row& row) {
+        return row.visible.first > row.visible.sinks && row.visible.sinks > 0;
+      });
   const OperatorTimer timer(profile_[OperatorKind::kRope]);
-  if (rotation.inverse_frequencies.empty()) return;
-  const auto n_pairs = static_cast<std::uint32_t>(rotation.inverse_frequencies.size());
+  const std::size_t n_pairs = rotation.inverse_frequencies.size();
+  if (n_pairs == 0) return;
   for_rows(static_cast<std::uint32_t>(rows.size()), [&](std::uint32_t row) {
-    float* cos = cos_ + std::size_t{row} * n_pairs;
-    float* sin = sin_ + std::size_t{row} * n_pairs;
-    kernels_.rope.angles(static_cast<std::uint32_t>(rows_[row].position),
-                         rotation.inverse_frequencies.data(), n_pairs, cos, sin);
-    if (rotation.factor == 1.0F) return;
-    kernels_.elementwise.scale(cos, rotation.factor, n_pairs);
-    kernels_.elementwise.scale(sin, rotation.factor, n_pairs);
+    fill_angles(rotation, static_cast<std::uint32_t>(rows_[row].position), cos_ + row * n_pairs,
+                sin_ + row * n_pairs);
   });
+  if (!meets_by_place_) return;
+  fill_angles(rotation, place_behind_sinks(limits_), place_cos_, place_sin_);
+}
+
+void CpuBackend::fill_angles(const Rotation& rotation, std::uint32_t position, float* cos,
+                             float* sin) const noexcept {
+  const auto n_pairs = static_cast<std::uint32_t>(rotation.inverse_frequencies.size());
+  const kernels::RopeKernels& rope = kernels_.rope;
+  const auto angles = position < rotation.rounded_positions ? rope.angles : rope.unrounded_angles;
+  angles(position, rotation.inverse_frequencies.data(), n_pairs, cos, sin);
+  if (rotation.factor == 1.0F) return;
+  kernels_.elementwise.scale(cos, rotation.factor, n_pairs);
+  kernels_.elementwise.scale(sin, rotation.factor, n_pairs);
 }
 
 void CpuBackend::upload_row(Buffer to, std::uint32_t row, std::span<const float> values) {
@@ -242,6 +254,21 @@ void CpuBackend::rope(Buffer x, std::uint32_t n_heads) {
   for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
     const std::size_t angles = static_cast<std::size_t>(row) * n_pairs;
     kernels_.rope.rotate_half(m.row(row), cos_ + angles, sin_ + angles, n_pairs, n_heads,
+                              limits_.head_dim);
+  });
+}
+
+void CpuBackend::rope_by_place(Buffer from, Buffer to, std::uint32_t n_heads) {
+  QSF_CHECK(limits_.rope_reindex);
+  if (!meets_by_place_) return;
+  const Observation observed(*this, OperatorKind::kRope, from, to, kernels_.rope.name);
+  const OperatorTimer timer(profile_[OperatorKind::kRope]);
+  const Matrix& in = matrix(from);
+  const Matrix& out = matrix(to);
+  input_rows_.forget(to.id);
+  for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
+    std::copy_n(in.row(row), in.n_cols, out.row(row));
+    kernels_.rope.rotate_half(out.row(row), place_cos_, place_sin_, limits_.rope_dims / 2, n_heads,
                               limits_.head_dim);
   });
 }

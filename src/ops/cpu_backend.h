@@ -62,6 +62,7 @@ class CpuBackend final : public Backend {
   void norm(const NormArgs& args) override;
   void matmul(const MatmulArgs& args) override;
   void rope(Buffer x, std::uint32_t n_heads) override;
+  void rope_by_place(Buffer from, Buffer to, std::uint32_t n_heads) override;
   void store_kv(std::uint32_t layer, Buffer k, Buffer v) override;
   void attend(const AttendArgs& args) override;
   void add(Buffer to, Buffer from) override;
@@ -156,6 +157,7 @@ class CpuBackend final : public Backend {
   // What a worker attends with.
   struct AttendWork {
     std::byte* queries;
+    std::byte* sink_queries;  // under rope_reindex
     std::byte* scratch;
     Partial span;
     Partial total;
@@ -205,12 +207,14 @@ class CpuBackend final : public Backend {
   std::uint32_t group_size() const noexcept { return limits_.n_heads / limits_.n_kv_heads; }
   std::size_t acc_stride() const noexcept;
   AttendWork work_of(unsigned worker) const noexcept;
-  SlotRange in_window(const Row& row, std::uint32_t layer, std::uint32_t kv_head, SlotRange slots,
-                      std::uint32_t window) const noexcept;
+  SlotRange in_window(const Row& row, std::int64_t position, std::uint32_t layer,
+                      std::uint32_t kv_head, SlotRange slots, std::uint32_t window) const noexcept;
   SeenSlots seen_by(const Row& row, std::uint32_t layer, std::uint32_t kv_head,
                     std::uint32_t window) const noexcept;
+  void fill_angles(const Rotation& rotation, std::uint32_t position, float* cos,
+                   float* sin) const noexcept;
   void load_queries(const AttendArgs& args, const kernels::AttendKernel& kernel,
-                    const AttendTile& tile, const AttendWork& work);
+                    const AttendTile& tile, const SeenSlots& seen, const AttendWork& work);
   void attend_slots(const AttendArgs& args, const kernels::AttendKernel& kernel,
                     const AttendTile& tile, SlotRange slots, const AttendWork& work,
                     const Partial& partial, const std::byte* following);
@@ -258,11 +262,14 @@ class CpuBackend final : public Backend {
   PassLimits limits_;
   float* cos_ = nullptr;                  // [max_rows, rope_dims / 2], times Rotation::factor
   float* sin_ = nullptr;                  // the same
+  float* place_cos_ = nullptr;            // [rope_dims / 2], of the place behind the sinks
+  float* place_sin_ = nullptr;            // the same
   std::byte* attend_memory_ = nullptr;    // [threads] works
   std::byte* decode_partials_ = nullptr;  // [max_decode_rows, n_kv_heads, spans] partials
 
   std::span<const Row> rows_;
   std::uint32_t n_prompt_ = 0;
+  bool meets_by_place_ = false;  // some row of the pass meets sinks so
   const KvCache* kv_ = nullptr;
   const std::atomic<bool>* cancel_ = nullptr;
 };

@@ -88,14 +88,14 @@ struct SinCos {
   F32<N> cos;
 };
 
+// Returns sine and cosine of angles up to 2^26; of larger ones numbers without meaning.
+//
 // Takes multiples of pi/2 off x. pi/2 stands in three parts; the first two have 27 bits, so their
 // products with n < 2^26 are exact and r, in [-pi/4, pi/4], keeps over 60 good bits behind the
-// point. Both polynomials are evaluated and the quadrant picks. Angles beyond 2^26 and those that
-// are not finite give NaN; the sign of a zero is kept.
+// point. Both polynomials are evaluated and the quadrant picks.
 template <unsigned N>
-[[gnu::always_inline]] static inline SinCos<N> sin_cos(F32<N> angle) noexcept {
+[[gnu::always_inline]] static inline SinCos<N> reduced_sin_cos(F64<2 * N> x) noexcept {
   constexpr unsigned kWide = 2 * N;
-  const F64<kWide> x = widen(angle);
   const F64<kWide> magic = splat_f64<kWide>(0x1.8p52);  // rounds to an integer in the low bits
   const F64<kWide> shifted = x * splat_f64<kWide>(0x1.45f306dc9c883p-1) + magic;
   const F64<kWide> n = shifted - magic;
@@ -122,12 +122,27 @@ template <unsigned N>
   const U64<kWide> cos_sign = ((quadrant + one) & (one + one)) << 62;
   const F32<N> sin = narrow<N>(cast_regs<F64Reg>((cast_regs<U64Reg>(sin_r) ^ swap) ^ sin_sign));
   const F32<N> cos = narrow<N>(cast_regs<F64Reg>((cast_regs<U64Reg>(cos_r) ^ swap) ^ cos_sign));
+  return {sin, cos};
+}
 
+// Sets what is of angles beyond 2^26 or not finite to NaN; keeps the sign of a zero.
+// `angle` may be rounded.
+template <unsigned N>
+[[gnu::always_inline]] static inline SinCos<N> where_known(F32<N> angle, SinCos<N> of) noexcept {
   const F32<N> a = abs(angle);
   const Mask<N> known = is_at_least(splat<N>(0x1p26F), a);
   const F32<N> nan = splat<N>(__builtin_nanf(""));
   const Mask<N> zero = is_at_least(splat<N>(0.0F), a);
-  return {select(known, select(zero, angle, sin), nan), select(known, cos, nan)};
+  return {select(known, select(zero, angle, of.sin), nan), select(known, of.cos, nan)};
+}
+
+template <unsigned N>
+[[gnu::always_inline]] static inline SinCos<N> sin_cos(F32<N> angle) noexcept {
+  return where_known(angle, reduced_sin_cos<N>(widen(angle)));
+}
+template <unsigned N>
+[[gnu::always_inline]] static inline SinCos<N> sin_cos(F64<2 * N> angle) noexcept {
+  return where_known(narrow<N>(angle), reduced_sin_cos<N>(angle));
 }
 
 }  // namespace qsf::kernels::QSF_TIER_NAMESPACE

@@ -44,6 +44,13 @@ struct RopeKernels {
   void (*angles)(std::uint32_t position, const float* inv_freq, std::uint32_t n_pairs, float* cos,
                  float* sin) noexcept;
 
+  // The same of the product as it is. Rounded, it would lose what tells a position from the next
+  // one where positions grow without bound.
+  // Guarantees  within 1 ulp for angles up to 2^26 at positions up to 2^26; larger and infinite
+  //             angles give NaN
+  void (*unrounded_angles)(std::uint32_t position, const float* inv_freq, std::uint32_t n_pairs,
+                           float* cos, float* sin) noexcept;
+
   // Rotates the first 2 * n_pairs elements of each of n_heads heads in place:
   //   x[i], x[i + n_pairs] = x[i] cos[i] - x[i + n_pairs] sin[i],
   //                          x[i + n_pairs] cos[i] + x[i] sin[i]

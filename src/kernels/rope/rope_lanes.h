@@ -20,6 +20,17 @@ static void rope_angles(std::uint32_t position, const float* inv_freq, std::uint
   });
 }
 
+// A position of up to 26 bits and a frequency of 24 have an exact product of 53.
+static void rope_unrounded_angles(std::uint32_t position, const float* inv_freq,
+                                  std::uint32_t n_pairs, float* cos, float* sin) noexcept {
+  const F64<2> at = splat_f64<2>(static_cast<double>(position));
+  for_blocks<1>(n_pairs, [&](auto get, auto put) QSF_INLINE {
+    const SinCos<1> pair = sin_cos<1>(at * widen(get(inv_freq)));
+    put(cos, pair.cos);
+    put(sin, pair.sin);
+  });
+}
+
 static void rotate_half(float* x, const float* cos, const float* sin, std::uint32_t n_pairs,
                         std::uint32_t n_heads, std::size_t head_stride) noexcept {
   for (std::uint32_t head = 0; head < n_heads; ++head) {
@@ -48,6 +59,7 @@ static constexpr RopeKernels kRopeKernels = {.name = "rope_" QSF_TIER_NAME,
                                              .isa = kTier,
                                              .exactness = Exactness::kBitExact,
                                              .angles = rope_angles,
+                                             .unrounded_angles = rope_unrounded_angles,
                                              .rotate_half = rotate_half,
                                              .rotate_half_rows = rotate_half_rows};
 

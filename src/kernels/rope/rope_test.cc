@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -48,6 +49,34 @@ TEST_P(RopeTest, AnglesAreRoundedToF32) {
       EXPECT_NEAR(sin[i], std::sin(angle), 0x1p-24) << position << " " << i;
     }
   }
+}
+
+// At a million positions the rounded product is up to 0.03 radians off; this one is the angle.
+TEST_P(RopeTest, UnroundedAnglesHoldAtAnyPosition) {
+  std::vector<float> inv_freq(64);
+  for (std::size_t i = 0; i < 64; ++i) {
+    inv_freq[i] = static_cast<float>(std::pow(10000.0, -static_cast<double>(i) / 64.0));
+  }
+  double most_rounded_away = 0.0;
+  for (const std::uint32_t position : {0U, 1U, 4097U, 1000000U, 1000003U, 16777217U, 67108863U}) {
+    std::vector<float> cos(64);
+    std::vector<float> sin(64);
+    GetParam().unrounded_angles(position, inv_freq.data(), 64, cos.data(), sin.data());
+    for (std::size_t i = 0; i < 64; ++i) {
+      const double angle = static_cast<double>(position) * static_cast<double>(inv_freq[i]);
+      EXPECT_NEAR(cos[i], std::cos(angle), 0x1p-24) << position << " " << i;
+      EXPECT_NEAR(sin[i], std::sin(angle), 0x1p-24) << position << " " << i;
+      if (position != 1000000) continue;
+      const double rounded = static_cast<float>(position) * inv_freq[i];
+      most_rounded_away = std::max(most_rounded_away, std::fabs(rounded - angle));
+    }
+  }
+  EXPECT_GT(most_rounded_away, 0.01);
+  const float fast = 2.0F;
+  float cos = 0.0F;
+  float sin = 0.0F;
+  GetParam().unrounded_angles(67108863, &fast, 1, &cos, &sin);
+  EXPECT_TRUE(std::isnan(cos) && std::isnan(sin));
 }
 
 // Two products and a sum: each term passes two roundings. Elements past 2 * n_pairs stay.
@@ -112,11 +141,13 @@ TEST_P(RopeTest, PositionZeroChangesNothing) {
       const std::uint32_t position = row == 2 ? 0xFFFFFFFFU : 1000 * row + n_pairs;
       float* c = cos.data() + std::size_t{row} * n_pairs;
       float* s = sin.data() + std::size_t{row} * n_pairs;
-      kernels.angles(position, frequencies.data(), n_pairs, c, s);
-      scalar.angles(position, frequencies.data(), n_pairs, cos_want.data(), sin_want.data());
-      auto same = testing_support::same_bits(c, cos_want.data(), n_pairs);
-      if (same) same = testing_support::same_bits(s, sin_want.data(), n_pairs);
-      if (!same) return same << ", angles at " << position;
+      for (const auto angles : {&RopeKernels::unrounded_angles, &RopeKernels::angles}) {
+        (kernels.*angles)(position, frequencies.data(), n_pairs, c, s);
+        (scalar.*angles)(position, frequencies.data(), n_pairs, cos_want.data(), sin_want.data());
+        auto same = testing_support::same_bits(c, cos_want.data(), n_pairs);
+        if (same) same = testing_support::same_bits(s, sin_want.data(), n_pairs);
+        if (!same) return same << ", angles at " << position;
+      }
     }
     const std::size_t stride = 2 * n_pairs + n_pairs % 3;
     const std::size_t row_stride = 2 * stride + 1;
@@ -168,6 +199,9 @@ TEST(RopeCheckerTest, CatchesEveryPlantedFault) {
     for (std::uint32_t i = 0; i < n_pairs; ++i) sin[i] = -sin[i];
   };
   EXPECT_FALSE(agrees(turned_back));
+  RopeKernels rounded = rope_kernels().back();
+  rounded.unrounded_angles = rounded.angles;
+  EXPECT_FALSE(agrees(rounded));
   RopeKernels angles_of_first_row = rope_kernels().back();
   angles_of_first_row.rotate_half_rows = [](const RotateRowsArgs& args) noexcept {
     for (std::uint32_t row = 0; row < args.n_rows; ++row) {

@@ -195,6 +195,22 @@ NaiveModel::Row NaiveModel::attend(const Row& q, const std::vector<Row>& keys,
   return out;
 }
 
+// The same of a row that sees a cache alone. Queries and keys are not rotated yet.
+NaiveModel::Row NaiveModel::attend_cache(Row q, const std::vector<Row>& keys,
+                                         const std::vector<Row>& values, std::uint32_t layer,
+                                         std::uint32_t context, const Cache& cache) const {
+  std::vector<Row> cached_keys;
+  std::vector<Row> cached_values;
+  for (std::size_t j = 0; j < keys.size(); ++j) {
+    if (j >= cache.sinks && j + cache.window < keys.size()) continue;
+    cached_keys.push_back(keys[j]);
+    rotate(cached_keys.back(), static_cast<std::uint32_t>(cached_values.size()), context);
+    cached_values.push_back(values[j]);
+  }
+  rotate(q, static_cast<std::uint32_t>(cached_keys.size() - 1), context);
+  return attend(q, cached_keys, cached_values, layer, {}, nullptr);
+}
+
 NaiveModel::Row NaiveModel::ffn(std::uint32_t section, const Row& x) const {
   Row inner = product(section, TensorKind::kFfnUp, TensorKind::kFfnUpBias, x);
   if (spec_.gated_ffn) {
@@ -213,7 +229,7 @@ NaiveModel::Row NaiveModel::ffn(std::uint32_t section, const Row& x) const {
 std::vector<std::vector<double>> NaiveModel::logits(
     const std::vector<std::uint32_t>& tokens, std::uint32_t context,
     const std::vector<double>& slopes, const Sees& sees,
-    std::vector<std::vector<std::vector<double>>>* hidden) const {
+    std::vector<std::vector<std::vector<double>>>* hidden, const Cache* cache) const {
   using enum TensorKind;
   std::vector<Row> rows;
   for (std::size_t position = 0; position < tokens.size(); ++position) {
@@ -237,11 +253,14 @@ std::vector<std::vector<double>> NaiveModel::logits(
       Row k = product(layer, kAttnK, kAttnKBias, n);
       norm_heads(q, weights(layer, kQNorm));
       norm_heads(k, weights(layer, kKNorm));
-      rotate(q, position, context);
-      rotate(k, position, context);
+      if (cache == nullptr) {
+        rotate(q, position, context);
+        rotate(k, position, context);
+      }
       keys.push_back(k);
       values.push_back(product(layer, kAttnV, kAttnVBias, n));
-      Row seen = attend(q, keys, values, layer - 1, slopes, sees);
+      Row seen = cache == nullptr ? attend(q, keys, values, layer - 1, slopes, sees)
+                                  : attend_cache(q, keys, values, layer - 1, context, *cache);
       const auto behind = [&](const Row& y, TensorKind gain) {
         return weights(layer, gain).empty() ? y : norm(y, weights(layer, gain), {});
       };

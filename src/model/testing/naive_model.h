@@ -32,14 +32,21 @@ class NaiveModel {
   // Whether the row at position i of a layer attends to position j < i with the heads of a KV head.
   using Sees =
       std::function<bool(std::uint32_t layer, std::uint32_t kv_head, std::size_t i, std::size_t j)>;
+  // The positions that a row sees, the first ones and the last up to its own, as a text by itself:
+  // everything is rotated by its place among them.
+  struct Cache {
+    std::uint32_t sinks;
+    std::uint32_t window;
+  };
   // Returns the logits after every token, [tokens][n_vocab]. `context` is what the model is opened
   // for; `slopes` has one ALiBi slope a head, or none; rows see all that `sees` says, or without it
-  // everything before them. `hidden`, where it is given, receives the rows behind every layer:
-  // [n_layers][tokens][hidden].
+  // everything before them, or what `cache` leaves. `hidden`, where it is given, receives the rows
+  // behind every layer: [n_layers][tokens][hidden].
   std::vector<std::vector<double>> logits(
       const std::vector<std::uint32_t>& tokens, std::uint32_t context,
       const std::vector<double>& slopes, const Sees& sees = nullptr,
-      std::vector<std::vector<std::vector<double>>>* hidden = nullptr) const;
+      std::vector<std::vector<std::vector<double>>>* hidden = nullptr,
+      const Cache* cache = nullptr) const;
 
  private:
   using Row = std::vector<double>;
@@ -52,6 +59,8 @@ class NaiveModel {
   void rotate(Row& x, std::uint32_t position, std::uint32_t context) const;
   Row attend(const Row& q, const std::vector<Row>& keys, const std::vector<Row>& values,
              std::uint32_t layer, const std::vector<double>& slopes, const Sees& sees) const;
+  Row attend_cache(Row q, const std::vector<Row>& keys, const std::vector<Row>& values,
+                   std::uint32_t layer, std::uint32_t context, const Cache& cache) const;
   Row ffn(std::uint32_t section, const Row& x) const;
   Status write_section(QsfWriter& writer, SectionKind kind, std::uint32_t section) const;
 

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: MIT
+//
+// Attention whose rows meet the sinks by place, held to its definition in f64: what a row sees is a
+// text of its own, in which every key and the row are rotated by their place. And to the promises
+// that bits depend on no cut of a prompt, and are the window's as long as everything fits.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/f16.h"
+#include "base/rng.h"
+#include "kernels/kv_rows/kv_store.h"
+#include "ops/testing/bench.h"
+
+namespace qsf {
+namespace {
+
+using testing_support::Bench;
+using testing_support::host_tiers;
+using testing_support::random_values;
+
+using Rows = std::vector<std::vector<float>>;
+
+constexpr std::uint32_t kContext = 700;
+constexpr std::uint32_t kLayer = 1;
+
+struct Case {
+  std::uint32_t n_heads = 4;
+  std::uint32_t n_kv_heads = 2;
+  std::uint32_t head_dim = 16;
+  std::uint32_t rope_dims = 16;
+  std::uint32_t window = 100;
+  std::uint32_t sinks = 4;
+  KvType type = KvType::kF32;
+  std::uint32_t model_window = 0;
+  std::uint32_t rounded_positions = 0;
+  float factor = 1.0F;  // of cos and sin
+  bool reindex = true;
+};
+
+struct Sequence {
+  Rows q, k, v;
+};
+
+Sequence random_sequence(const Case& c, std::uint64_t seed) {
+  Rng rng(seed);
+  Sequence s;
+  for (std::uint32_t i = 0; i < kContext; ++i) {
+    s.q.push_back(random_values(std::size_t{c.n_heads} * c.head_dim, rng));
+    s.k.push_back(random_values(std::size_t{c.n_kv_heads} * c.head_dim, rng));
+    s.v.push_back(random_values(std::size_t{c.n_kv_heads} * c.head_dim, rng));
+  }
+  return s;
+}
+
+std::vector<float> frequencies(const Case& c) {
+  std::vector<float> f;
+  for (std::uint32_t i = 0; i < c.rope_dims / 2; ++i) {
+    f.push_back(static_cast<float>(0.97 * std::pow(1000.0, -2.0 * i / c.rope_dims)));
+  }
+  return f;
+}
+
+// A row as the cache holds it: coded and read again, head by head.
+std::vector<float> as_stored(std::vector<float> x, const Case& c, bool keys) {
+  if (c.type == KvType::kF16) {
+    for (float& value : x) value = to_f32(to_f16(value));
+  }
+  if (!kv_is_quantised(c.type)) return x;
+  const kernels::KvRowKernels& kv_rows = kernels::kv_row_kernels().back();
+  const kernels::KvRowFormat format = kernels::kv_row_format(c.type, c.head_dim);
+  const bool turned = keys || kv_rotates_values(c.type);
+  std::vector<std::byte> coded(kernels::kv_quantised_row_bytes(format));
+  std::vector<float> row(format.head_dim);
+  for (auto head = x.begin(); head != x.end(); head += c.head_dim) {
+    std::fill(std::copy_n(head, c.head_dim, row.begin()), row.end(), 0.0F);
+    if (turned) kv_rows.rotate(row.data(), format.head_dim);
+    kv_rows.quantise(row.data(), coded.data(), format);
+    kv_rows.dequantise(coded.data(), row.data(), format);
+    if (turned) kv_rows.rotate(row.data(), format.head_dim);
+    std::copy_n(row.begin(), c.head_dim, head);
+  }
+  return x;
+}
+
+struct Outcome {
+  Rows out;
+  Rows rotated_keys;  // before they were stored
+};
+
+Outcome attend_all(const Case& c, const Sequence& s, unsigned n_threads, std::uint32_t pass_rows,
+                   RowRole role, kernels::Isa isa) {
+  Bench bench(n_threads,
+              {.max_rows = pass_rows,
+               .max_decode_rows = pass_rows,
+               .max_context = kContext,
+               .window = c.window,
+               .sinks = c.sinks,
+               .rope_reindex = c.reindex,
+               .n_heads = c.n_heads,
+               .n_kv_heads = c.n_kv_heads,
+               .head_dim = c.head_dim,
+               .rope_dims = c.rope_dims,
+               .max_cols = 256},
+              c.type, isa, /*exact=*/true);
+  CpuBackend& backend = bench.backend();
+  const Buffer q = bench.buffer(pass_rows, c.n_heads * c.head_dim);
+  const Buffer k = bench.buffer(pass_rows, c.n_kv_heads * c.head_dim);
+  const Buffer v = bench.buffer(pass_rows, c.n_kv_heads * c.head_dim);
+  const Buffer out = bench.buffer(pass_rows, c.n_heads * c.head_dim);
+  const Buffer q_sinks = c.reindex ? bench.buffer(pass_rows, c.n_heads * c.head_dim) : Buffer{};
+  const std::vector<float> inverse = frequencies(c);
+  Outcome outcome;
+  for (std::uint32_t done = 0; done < kContext;) {
+    const std::uint32_t n = std::min(pass_rows, kContext - done);
+    bench.begin(n, role,
+                {.inverse_frequencies = inverse,
+                 .factor = c.factor,
+                 .rounded_positions = c.rounded_positions});
+    for (std::uint32_t i = 0; i < n; ++i) {
+      backend.upload_row(q, i, s.q[done + i]);
+      backend.upload_row(k, i, s.k[done + i]);
+      backend.upload_row(v, i, s.v[done + i]);
+    }
+    if (c.reindex) backend.rope_by_place(q, q_sinks, c.n_heads);
+    backend.rope(q, c.n_heads);
+    backend.rope(k, c.n_kv_heads);
+    backend.store_kv(kLayer, k, v);
+    backend.attend({.layer = kLayer,
+                    .q = q,
+                    .out = out,
+                    .q_sinks = q_sinks,
+                    .scale = 0.3F,
+                    .window = c.model_window});
+    EXPECT_TRUE(backend.wait().ok());
+    for (std::uint32_t i = 0; i < n; ++i) {
+      const auto row = backend.read_row(out, i);
+      outcome.out.emplace_back(row.begin(), row.end());
+      const auto key = backend.read_row(k, i);
+      outcome.rotated_keys.emplace_back(key.begin(), key.end());
+    }
+    done += n;
+  }
+  return outcome;
+}
+
+// Returns a head turned on by so many positions.
+std::vector<double> turned(std::span<const float> head, const Case& c, double positions) {
+  std::vector<double> x(head.begin(), head.end());
+  const std::vector<float> inverse = frequencies(c);
+  const std::size_t n_pairs = inverse.size();
+  for (std::size_t i = 0; i < n_pairs; ++i) {
+    const double angle = positions * static_cast<double>(inverse[i]);
+    const double low = x[i];
+    const double high = x[i + n_pairs];
+    x[i] = low * std::cos(angle) - high * std::sin(angle);
+    x[i + n_pairs] = high * std::cos(angle) + low * std::sin(angle);
+  }
+  return x;
+}
+
+// What row `i` gets: the positions it sees, each at its place among them, and nothing else.
+// `keys` are rotated by their positions.
+std::vector<double> by_definition(const Case& c, const Rows& q, const Rows& keys,
+                                  const Rows& values, std::uint32_t i) {
+  std::vector<std::uint32_t> seen;
+  for (std::uint32_t j = 0; j <= i; ++j) {
+    if (j < c.sinks || j + c.window > i) seen.push_back(j);
+  }
+  const std::size_t n = seen.size();
+  const std::size_t first = c.model_window != 0 && n > c.model_window ? n - c.model_window : 0;
+  std::vector<double> out(q[i].size());
+  for (std::uint32_t head = 0; head < c.n_heads; ++head) {
+    const std::size_t at = std::size_t{head} * c.head_dim;
+    const std::size_t kv_at = std::size_t{head / (c.n_heads / c.n_kv_heads)} * c.head_dim;
+    const auto head_of = [&](const Rows& rows, std::uint32_t row, std::size_t column) {
+      return std::span<const float>(rows[row]).subspan(column, c.head_dim);
+    };
+    std::vector<double> query = turned(head_of(q, i, at), c, static_cast<double>(n - 1));
+    for (std::uint32_t d = 0; d < c.rope_dims; ++d) query[d] *= c.factor;
+    std::vector<double> weights(n);
+    double total = 0;
+    for (std::size_t place = first; place < n; ++place) {
+      const std::uint32_t j = seen[place];
+      const std::vector<double> key =
+          turned(head_of(keys, j, kv_at), c, static_cast<double>(place) - j);
+      double score = 0;
+      for (std::uint32_t d = 0; d < c.head_dim; ++d) score += query[d] * key[d];
+      weights[place] = std::exp(static_cast<double>(0.3F) * score);
+      total += weights[place];
+    }
+    for (std::size_t place = first; place < n; ++place) {
+      for (std::uint32_t d = 0; d < c.head_dim; ++d) {
+        out[at + d] += weights[place] / total * values[seen[place]][kv_at + d];
+      }
+    }
+  }
+  return out;
+}
+
+void expect_defined(const Case& c, kernels::Isa isa) {
+  const Sequence s = random_sequence(c, 11);
+  const Outcome prompt = attend_all(c, s, 2, 75, RowRole::kPrompt, isa);
+  const Outcome generated = attend_all(c, s, 2, 4, RowRole::kGenerated, isa);
+  Rows keys;
+  Rows values;
+  for (std::uint32_t i = 0; i < kContext; ++i) {
+    for (std::uint32_t head = 0; head < c.n_kv_heads; ++head) {
+      const std::size_t at = std::size_t{head} * c.head_dim;
+      const auto want = turned(std::span(s.k[i]).subspan(at, c.head_dim), c, i);
+      for (std::uint32_t d = 0; d < c.head_dim; ++d) {
+        const double factor = d < c.rope_dims ? c.factor : 1.0F;
+        ASSERT_NEAR(prompt.rotated_keys[i][at + d], factor * want[d], 4e-6) << i;
+      }
+    }
+    keys.push_back(as_stored(prompt.rotated_keys[i], c, /*keys=*/true));
+    values.push_back(as_stored(s.v[i], c, /*keys=*/false));
+  }
+  const std::uint32_t fits = c.sinks + c.window;
+  for (const std::uint32_t row :
+       {0U, 1U, c.window, fits - 1, fits, fits + 1, fits + 63, 511U, 512U, 640U, kContext - 1}) {
+    const auto want = by_definition(c, s.q, keys, values, row);
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      ASSERT_NEAR(prompt.out[row][i], want[i], 1e-4)
+          << kv_type_name(c.type) << " row " << row << " column " << i;
+      ASSERT_NEAR(generated.out[row][i], want[i], 1e-4)
+          << kv_type_name(c.type) << " row " << row << " column " << i;
+    }
+  }
+}
+
+class CpuReindexedAttentionTest : public testing::TestWithParam<kernels::Isa> {};
+
+// A query and a KV head each, groups, heads of which only a part rotates, and every type of rows.
+TEST_P(CpuReindexedAttentionTest, ShapesMatchTheDefinition) {
+  for (const KvType type : kAllKvTypes) {
+    expect_defined({.type = type}, GetParam());
+    expect_defined({.n_heads = 2, .n_kv_heads = 2, .head_dim = 64, .rope_dims = 64, .type = type},
+                   GetParam());
+    expect_defined({.n_heads = 6, .n_kv_heads = 1, .head_dim = 40, .rope_dims = 24, .type = type},
+                   GetParam());
+  }
+}
+
+// Windows within a page and over several spans, sinks of a page and more, none and one of each, and
+// windows of the model, which count places: shorter than the cache's, longer, and beyond the sinks.
+TEST_P(CpuReindexedAttentionTest, WindowsMatchTheDefinition) {
+  expect_defined({.window = 1, .sinks = 1}, GetParam());
+  expect_defined({.window = 20, .sinks = 70}, GetParam());
+  expect_defined({.window = 570, .sinks = 4}, GetParam());
+  expect_defined({.window = 64, .sinks = 0}, GetParam());
+  expect_defined({.rope_dims = 8, .factor = 1.19F}, GetParam());
+  expect_defined({.model_window = 50}, GetParam());
+  expect_defined({.model_window = 102}, GetParam());
+  expect_defined({.model_window = 300}, GetParam());
+}
+
+TEST_P(CpuReindexedAttentionTest, BitsDependNeitherOnPassesNorThreadsNorRole) {
+  for (const KvType type : {KvType::kF16, KvType::k4Bit}) {
+    const Case c = {.type = type};
+    const Sequence s = random_sequence(c, 12);
+    const Rows want = attend_all(c, s, 1, kContext, RowRole::kPrompt, GetParam()).out;
+    for (const std::uint32_t rows : {1U, 13U, 64U, 300U}) {
+      EXPECT_EQ(attend_all(c, s, 2, rows, RowRole::kPrompt, GetParam()).out, want) << rows;
+    }
+    EXPECT_EQ(attend_all(c, s, 3, 5, RowRole::kGenerated, GetParam()).out,
+              attend_all(c, s, 1, 1, RowRole::kGenerated, GetParam()).out);
+  }
+}
+
+TEST_P(CpuReindexedAttentionTest, WhatFitsHasTheBitsOfTheWindow) {
+  Case c = {.type = KvType::kF16};
+  const Sequence s = random_sequence(c, 13);
+  for (const RowRole role : {RowRole::kPrompt, RowRole::kGenerated}) {
+    c.reindex = true;
+    const Rows reindexed = attend_all(c, s, 2, 61, role, GetParam()).out;
+    c.reindex = false;
+    const Rows plain = attend_all(c, s, 2, 61, role, GetParam()).out;
+    const std::uint32_t fits = c.sinks + c.window;
+    for (std::uint32_t i = 0; i < fits; ++i) EXPECT_EQ(reindexed[i], plain[i]) << i;
+    for (std::uint32_t i = fits; i < kContext; ++i) EXPECT_NE(reindexed[i], plain[i]) << i;
+  }
+}
+
+// The products of the first positions are rounded, those from there on are not.
+TEST_P(CpuReindexedAttentionTest, AnglesAreRoundedUpToTheTrainedLength) {
+  Case c = {};
+  const Sequence s = random_sequence(c, 14);
+  const auto keys_of = [&](std::uint32_t rounded_positions) {
+    c.rounded_positions = rounded_positions;
+    return attend_all(c, s, 2, 100, RowRole::kPrompt, GetParam()).rotated_keys;
+  };
+  const Rows some = keys_of(500);
+  const Rows all = keys_of(kContext);
+  const Rows none = keys_of(0);
+  std::uint32_t n_different = 0;
+  for (std::uint32_t i = 0; i < kContext; ++i) {
+    EXPECT_EQ(some[i], i < 500 ? all[i] : none[i]) << i;
+    if (all[i] != none[i]) ++n_different;
+  }
+  EXPECT_GT(n_different, kContext / 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiers, CpuReindexedAttentionTest, testing::ValuesIn(host_tiers()),
+                         [](const auto& tier) {
+                           return std::string(kernels::isa_name(tier.param));
+                         });
+
+}  // namespace
+}  // namespace qsf
