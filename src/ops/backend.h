@@ -184,7 +184,7 @@ struct AttendArgs {
   // Positions a row sees, itself included; 0: all before it. Counted as queries meet them: sinks by
   // place where that is how they are met.
   std::uint32_t window = 0;
-  float soft_cap = 0.0F;     // scores become soft_cap * tanh(score / soft_cap); 0: they stay
+  float soft_cap = 0.0F;  // scores become soft_cap * tanh(score / soft_cap); 0: they stay
   // [n_heads] of ALiBi: slope * (key's position - row's position) is added to a score; empty: none
   std::span<const float> slopes;
 };
