@@ -32,7 +32,7 @@ KernelSet make_set(Isa best) noexcept {
           .attend_prompt = first_covered(attend_prompt_kernels(), best),
           .attend_decode = first_covered(attend_decode_kernels(), best),
           .attend_strip_prompt = first_covered(attend_strip_prompt_kernels(), best),
-          .attend_strip = first_covered(attend_strip_decode_kernels(), best),
+          .attend_strip_decode = first_covered(attend_strip_decode_kernels(), best),
           .convert = first_covered(convert_kernels(), best),
           .sample = first_covered(sample_kernels(), best),
           .quantise = first_covered(quantise_kernels(), best),
@@ -89,7 +89,7 @@ std::string kernel_set_names(const KernelSet& set) {
   append_line(&text, "attend prompt", set.attend_prompt.name);
   append_line(&text, "attend decode", set.attend_decode.name);
   append_line(&text, "attend strip prompt", set.attend_strip_prompt.name);
-  append_line(&text, "attend strip", set.attend_strip.name);
+  append_line(&text, "attend strip decode", set.attend_strip_decode.name);
   for (const char* name :
        {set.norm.name, set.rope.name, set.activation.name, set.elementwise.name, set.softmax.name,
         set.convert.name, set.sample.name, set.quantise.name, set.kv_rows.name}) {

@@ -33,7 +33,7 @@ struct KernelSet {
   AttendKernel attend_prompt;
   AttendKernel attend_decode;
   AttendStripKernel attend_strip_prompt;
-  AttendStripKernel attend_strip;
+  AttendStripKernel attend_strip_decode;
   ConvertKernels convert;
   SampleKernels sample;
   QuantiseKernels quantise;

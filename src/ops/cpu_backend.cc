@@ -42,7 +42,7 @@ CpuBackend::CpuBackend(ThreadPool& pool, const kernels::KernelSet& kernel_set,
       bf16_inputs_(!options.exact && has_bf16_products(kernel_set.best)),
       split_(pool.n_parallel()),
       prefetch_(options.prefetch_bytes, last_level_cache_bytes()),
-      sparse_(pool, kernel_set) {
+      sparse_(pool, kernel_set, options.exact) {
   matrices_.reserve(kMaxBuffers);
 }
 

@@ -286,16 +286,16 @@ void SparseAttention::run_strip(const Part& part, std::uint32_t kv_head, std::ui
 void SparseAttention::load_queries(const Tile& tile, const Work& work) {
   const SparseLayer& layer = tile.part.layer;
   const std::uint32_t group = limits_.n_heads / limits_.n_kv_heads;
-  kernels_.attend_strip.load_queries({.q = layer.q + tile.first_row * layer.q_stride +
-                                           std::size_t{tile.kv_head} * group * limits_.head_dim,
-                                      .row_stride = layer.q_stride,
-                                      .n_rows = tile.n_rows,
-                                      .n_q = group,
-                                      .head_dim = limits_.head_dim,
-                                      .scale = layer.args.scale,
-                                      .queries = work.queries,
-                                      .k_type = sizes_.k_type,
-                                      .rotate = kernels_.kv_rows.rotate});
+  kernel_of(tile.part).load_queries({.q = layer.q + tile.first_row * layer.q_stride +
+                                          std::size_t{tile.kv_head} * group * limits_.head_dim,
+                                     .row_stride = layer.q_stride,
+                                     .n_rows = tile.n_rows,
+                                     .n_q = group,
+                                     .head_dim = limits_.head_dim,
+                                     .scale = layer.args.scale,
+                                     .queries = work.queries,
+                                     .k_type = sizes_.k_type,
+                                     .rotate = kernels_.kv_rows.rotate});
 }
 
 // What the kernels take for a page of a tile's columns; what its rows see there goes to `visible`.
@@ -376,7 +376,7 @@ void SparseAttention::finish_tile(const Tile& tile, const Work& work) {
 
 void SparseAttention::run_tile(const Part& part, std::uint32_t kv_head, std::uint32_t first_row,
                                std::uint32_t n_rows, float* sums, const Work& work) {
-  const kernels::AttendStripKernel& kernel = kernels_.attend_strip;
+  const kernels::AttendStripKernel& kernel = kernel_of(part);
   const std::uint32_t n_queries = n_rows * (limits_.n_heads / limits_.n_kv_heads);
   AttendRange visible[kStripRows];
   std::int32_t positions[kStripRows];

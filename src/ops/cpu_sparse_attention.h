@@ -61,9 +61,12 @@ struct SparseLayer {
 
 class SparseAttention {
  public:
+  // With `exact` prompt rows take the kernels of generated ones, which multiply f32.
   // Requires  pool and kernels outlive it
-  SparseAttention(ThreadPool& pool, const kernels::KernelSet& kernels) noexcept
-      : pool_(pool), kernels_(kernels) {}
+  SparseAttention(ThreadPool& pool, const kernels::KernelSet& kernels, bool exact) noexcept
+      : pool_(pool),
+        kernels_(kernels),
+        prompt_(exact ? kernels.attend_strip_decode : kernels.attend_strip_prompt) {}
 
   // Bytes that attach() wants; 0 without limits.h2o and limits.heavy. A multiple of 64.
   static std::uint64_t scratch_bytes(const PassLimits& limits, unsigned n_threads) noexcept;
@@ -71,17 +74,17 @@ class SparseAttention {
   void attach(const PassLimits& limits, MutableByteSpan memory) noexcept;
 
   // Attends rows [first, last) of a pass that lie in the open chunk of `state`, in ascending
-  // order of position, all of one sequence, and adds what they paid to its sums; ends the chunk
-  // when they fill it. Without `outputs` nothing else comes of it.
-  // Requires  attach(); slots are positions; the first row's is state.scored_end(layer)
-  // Guarantees  cancelled, the state is as it was
+  // order of position, all of one sequence and role, and adds what they paid to its sums; ends the
+  // chunk when they fill it. Without `outputs` nothing else comes of it. Requires  attach(); slots
+  // are positions; the first row's is state.scored_end(layer) Guarantees  cancelled, the state is
+  // as it was
   void run(const SparseLayer& layer, H2oState& state, std::uint32_t first, std::uint32_t last,
            bool outputs);
-  // The same for rows that lie in the open block of `heavy`, of whatever role.
+  // The same for rows that lie in the open block of `heavy`.
   void run(const SparseLayer& layer, HeavyHitters& heavy, std::uint32_t first, std::uint32_t last);
 
  private:
-  // The rows of a pass in one chunk or block; of state and heavy one is there.
+  // The rows of a pass in one chunk or block, of one role; of state and heavy one is there.
   struct Part {
     const SparseLayer& layer;
     H2oState* state;
@@ -132,6 +135,10 @@ class SparseAttention {
     KvType k_type;
     KvType v_type;
   };
+  const kernels::AttendStripKernel& kernel_of(const Part& part) const noexcept {
+    const bool prompt = part.layer.rows[part.first_row].role == RowRole::kPrompt;
+    return prompt ? prompt_ : kernels_.attend_strip_decode;
+  }
   static Sizes sizes_of(const PassLimits& limits) noexcept;
 
   Work work_of(unsigned worker) const noexcept;
@@ -164,6 +171,7 @@ class SparseAttention {
 
   ThreadPool& pool_;
   const kernels::KernelSet& kernels_;
+  const kernels::AttendStripKernel& prompt_;
   PassLimits limits_;
   Sizes sizes_{};
   std::byte* works_ = nullptr;   // [threads]
