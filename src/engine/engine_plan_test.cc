@@ -104,14 +104,23 @@ TEST_F(EnginePlanTest, KeepsEveryBudgetWithAWindow) {
   options_.kv_policy = {.policy = KvPolicy::kWindow, .window = 500, .sinks = 4};
   options_.k_type = KvType::kF32;
   options_.v_type = KvType::kF32;
-  int n_fewer_rows = 0;
-  for (std::uint64_t budget = 12 * kMB; budget < 60 * kMB; budget += 91'000) {
-    const Result<EnginePlan> got = plan(budget);
-    if (!got.has_value()) continue;
-    EXPECT_LE(got->memory.total_bytes(), budget);
-    if (got->rows_per_pass < 512) ++n_fewer_rows;
+  for (const bool reindex : {false, true}) {
+    options_.kv_policy.rope_reindex = reindex;
+    int n_fewer_rows = 0;
+    int n_shorter = 0;
+    for (std::uint64_t budget = 12 * kMB; budget < 60 * kMB; budget += 91'000) {
+      const Result<EnginePlan> got = plan(budget);
+      if (!got.has_value()) {
+        EXPECT_EQ(got.error().code(), StatusCode::kOutOfBudget) << got.error().message();
+        continue;
+      }
+      EXPECT_LE(got->memory.total_bytes(), budget);
+      if (got->rows_per_pass < 512) ++n_fewer_rows;
+      if (got->max_context < (reindex ? 65536U : 1024U)) ++n_shorter;
+    }
+    EXPECT_GT(n_fewer_rows, 10);
+    EXPECT_EQ(n_shorter > 10, reindex) << n_shorter;  // tokens of a long text take memory too
   }
-  EXPECT_GT(n_fewer_rows, 10);
 }
 
 // Every budget from one that is too small to one that is too large: kept to the byte, or refused.
