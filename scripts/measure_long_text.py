@@ -35,10 +35,10 @@ def lines_of(group, scale):
     if group == "h2o":
         return [(f"h2o {n(m)} + {n(m)}, S = {n(1024)}", chunks(m, m, 1024)) for m in (32, 64, 128, 256)]
     if group == "window":
-        return [(f"window {n(w)}, 4 sinks", window(n(w))) for w in (128, 256, 512, 1020, 1536, 2048)]
+        return [(f"window {n(w)}, 4 sinks", window(n(w))) for w in (156, 284, 540, 1020, 2044)]
     if group == "heavy":
         return [(f"kv-policy h2o, window {n(w)}, heavy {n(m)}", heavy_hitters(n(w), n(m)))
-                for w, m in ((64, 64), (128, 128), (256, 256), (512, 512), (768, 256), (256, 768))]
+                for w, m in ((64, 64), (128, 128), (256, 256), (496, 496), (736, 256))]
     return [(f"L {n(local) if local else 0}, H {n(heavy) if heavy else 0}, S {n(chunk)}{note}",
              chunks(local, heavy, chunk, *more))
             for local, heavy, chunk, note, more in (
@@ -48,8 +48,16 @@ def lines_of(group, scale):
                 (508, 4, 1024, ": sinks alone are heavy", ()),
                 (384, 128, 1024, "", ()), (128, 384, 1024, "", ()), (0, 512, 1024, "", ()),
                 (4, 0, 1024, ": chunks alone, nearly", ("--h2o-sinks", "0")),
-                (128, 128, 512, "", ()), (64, 64, 256, "", ()), (60, 4, 256, ": sinks alone are heavy", ()),
-                (256, 256, 2048, "", ()))]
+                (256, 256, 2048, "", ()),
+                (128, 128, 512, "", ()), (252, 4, 512, ": sinks alone are heavy", ()),
+                (64, 64, 256, "", ()), (124, 4, 256, ": sinks alone are heavy", ()))]
+
+
+# Lines that see as many positions: what chooses by attention, and what takes the last ones.
+PAIRS = [(h2o(256, 256), window(1020)), (h2o(256, 256), h2o(508, 4)), (h2o(128, 128, 512), h2o(252, 4, 512)),
+         (h2o(64, 64, 256), h2o(124, 4, 256)), (heavy_hitters(64, 64), window(156)),
+         (heavy_hitters(128, 128), window(284)), (heavy_hitters(256, 256), window(540)),
+         (heavy_hitters(496, 496), window(1020)), (heavy_hitters(736, 256), window(1020))]
 
 
 def compare(base, other):
@@ -118,6 +126,16 @@ def main():
             measure(options)
         print(f"\n{group}\n")
         print_table(lines, args.context, base, results.values)
+    labels = {key: label for group in args.groups for label, options in lines_of(group, args.scale)
+              for key in [key_of(options)]}
+    print("\n| chooses by attention | takes the last | seen, mean | perplexity |\n|---|---|---|---|")
+    for options, others in PAIRS:
+        keys = [key_of(options), key_of(others)]
+        if all(key in results.values and key in labels for key in keys):
+            change, error = compare(results.values[keys[1]], results.values[keys[0]])
+            visible = [mean_visible(o, args.context) for o in (options, others)]
+            print(f"| {labels[keys[0]]} | {labels[keys[1]]} | {visible[0]:,.0f} and {visible[1]:,.0f} | "
+                  f"{100 * change:+.2f} +/- {100 * error:.2f} % |")
     return 0
 
 

@@ -39,9 +39,9 @@ def policies(scale):
     return [("full", full()), (f"h2o {n(64)} + {n(64)}", h2o(n(64), n(64), n(1024))),
             (f"h2o {n(256)} + {n(256)}", h2o(n(256), n(256), n(1024))),
             (f"chunks, last {n(508)} + sinks", h2o(n(508), 4, n(1024))),
-            (f"window {n(512)}", window(n(512))), (f"window {n(1024)}", window(n(1024))),
+            (f"window {n(540)}", window(n(540))), (f"window {n(1020)}", window(n(1020))),
             (f"kv h2o {n(256)} + {n(256)}", heavy_hitters(n(256), n(256))),
-            (f"kv h2o {n(512)} + {n(512)}", heavy_hitters(n(512), n(512)))]
+            (f"kv h2o {n(496)} + {n(496)}", heavy_hitters(n(496), n(496)))]
 
 
 def sentences_of(text):

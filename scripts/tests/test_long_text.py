@@ -55,6 +55,15 @@ class Comparison(unittest.TestCase):
             self.assertEqual(len(lines), len(set(lines)))
 
 
+    def test_pairs_are_lines_that_see_as_much(self):
+        lines = [options for group in ("h2o", "window", "heavy", "ablation")
+                 for _, options in measure_long_text.lines_of(group, 1)]
+        for pair in measure_long_text.PAIRS:
+            self.assertTrue(all(options in lines for options in pair), pair)
+            seen = [policies.mean_visible(options, 4096) for options in pair]
+            self.assertLess(abs(seen[0] - seen[1]), 2, pair)
+
+
 class Retrieval(unittest.TestCase):
     def test_places_a_sentence_at_its_depth(self):
         def placed(depth, sentence="X"):
