@@ -121,7 +121,7 @@ def main():
           f"{math.exp(statistics.fmean(base)):.3f}, sees {mean_visible(full(), args.context):,.0f} positions")
     for group in args.groups:
         lines = [(label, options, key_of(options)) for label, options in lines_of(group, args.scale)]
-        for label, options, _ in lines:
+        for label, options, _ in lines if not args.no_runs else ():
             print(f"measure_long_text.py: {label}", file=sys.stderr, flush=True)
             measure(options)
         print(f"\n{group}\n")
