@@ -35,10 +35,11 @@ def lines_of(group, scale):
     if group == "h2o":
         return [(f"h2o {n(m)} + {n(m)}, S = {n(1024)}", chunks(m, m, 1024)) for m in (32, 64, 128, 256)]
     if group == "window":
-        return [(f"window {n(w)}, 4 sinks", window(n(w))) for w in (156, 284, 540, 1020, 2044)]
+        return [(f"window {n(w)}, {sinks or 'no'} sinks", window(n(w), sinks))
+                for w, sinks in ((156, 4), (284, 4), (540, 4), (1020, 4), (2044, 4), (544, 0), (1024, 0))]
     if group == "heavy":
         return [(f"kv-policy h2o, window {n(w)}, heavy {n(m)}", heavy_hitters(n(w), n(m)))
-                for w, m in ((64, 64), (128, 128), (256, 256), (496, 496), (736, 256))]
+                for w, m in ((64, 64), (128, 128), (256, 256), (480, 32), (496, 496), (736, 256), (928, 64))]
     return [(f"L {n(local) if local else 0}, H {n(heavy) if heavy else 0}, S {n(chunk)}{note}",
              chunks(local, heavy, chunk, *more))
             for local, heavy, chunk, note, more in (
@@ -57,7 +58,10 @@ def lines_of(group, scale):
 PAIRS = [(h2o(256, 256), window(1020)), (h2o(256, 256), h2o(508, 4)), (h2o(128, 128, 512), h2o(252, 4, 512)),
          (h2o(64, 64, 256), h2o(124, 4, 256)), (heavy_hitters(64, 64), window(156)),
          (heavy_hitters(128, 128), window(284)), (heavy_hitters(256, 256), window(540)),
-         (heavy_hitters(496, 496), window(1020)), (heavy_hitters(736, 256), window(1020))]
+         (heavy_hitters(480, 32), window(540)), (heavy_hitters(496, 496), window(1020)),
+         (heavy_hitters(736, 256), window(1020)), (heavy_hitters(928, 64), window(1020)),
+         (h2o(256, 256), window(1024, 0)), (heavy_hitters(256, 256), window(544, 0)),
+         (heavy_hitters(496, 496), window(1024, 0))]
 
 
 def compare(base, other):
