@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // Any bytes as a session file, checksums not enforced: refused, and the sequence is empty, or
-// loaded; either way its pages hold numbers. The first byte chooses types of keys and values, and
-// its upper bit whether a conversation is wanted. Needs qsf_session_files and qsf_io_testing.
+// loaded; either way its pages hold numbers, and what attention remembers can be gone on with.
+// The first byte chooses types of keys and values; the second whether a conversation is wanted (1),
+// attention h2o (2) and kv policy h2o (4). Needs qsf_session_files and qsf_io_testing.
 // Seeds: scripts/fuzz.
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <iterator>
 #include <new>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,6 +28,9 @@ namespace {
 constexpr std::uint32_t kVocab = 100;
 constexpr std::uint32_t kMaxSlots = 200;
 constexpr std::size_t kAlign = 64;
+constexpr KvPolicyOptions kHeavy = {
+    .policy = KvPolicy::kH2o, .window = 40, .sinks = 2, .heavy = 20};
+constexpr H2oOptions kChunks = {.local = 5, .heavy = 6, .chunk = 80, .sinks = 2};
 
 class AlignedBytes {
  public:
@@ -57,12 +62,54 @@ void check_pages(const KvShape& shape, ByteSpan pages) {
   }
 }
 
-void load(ByteSpan bytes, const KvShape& shape, bool wants_chat) {
+// A state from a file is one that attention could have left: it takes another chunk, and its
+// members have rows.
+void go_on(H2oState& state, std::uint32_t n_rows) {
+  QSF_CHECK(state.stands_at(n_rows));
+  for (std::uint32_t layer = 0; layer < state.shape().n_layers; ++layer) {
+    for (std::uint32_t head = 0; head < state.shape().n_kv_heads; ++head) {
+      for (const std::int32_t position : state.members(layer, head)) {
+        QSF_CHECK(position >= 0 && static_cast<std::uint32_t>(position) < n_rows);
+      }
+    }
+    const std::uint32_t end = state.chunk_start(layer) + kChunks.chunk;
+    if (end > state.shape().kv_size) continue;
+    state.mark_scored(layer, end);
+    QSF_CHECK(state.close_chunk(layer).ok());
+    QSF_CHECK(state.members(layer, 0).size() == state.shape().memory_size());
+  }
+}
+
+// The same with the open block, whose rows are appended.
+void go_on(HeavyHitters& heavy, const SessionPlace& place) {
+  const KvShape& shape = heavy.shape().kv;
+  const std::uint32_t n_rows = place.kv.n_slots(place.sequence);
+  QSF_CHECK(heavy.check(n_rows).ok());
+  const std::uint32_t end = heavy.block_start(0) + kHeavyBlock;
+  if (end > heavy.shape().kv_size) return;
+  QSF_CHECK(place.kv.append(place.sequence, end - n_rows).has_value());
+  for (std::uint32_t layer = 0; layer < shape.n_layers; ++layer) {
+    for (std::uint32_t head = 0; head < shape.n_kv_heads; ++head) {
+      heavy.close_head(layer, head, place.kv, place.sequence, place.store.acquire_layer(layer));
+    }
+    heavy.mark_scored(layer, end);
+  }
+  QSF_CHECK(heavy.check(end).ok());
+}
+
+struct Wanted {
+  bool chat;
+  bool sparse;  // attention h2o
+  bool heavy;   // kv policy h2o
+};
+
+void load(ByteSpan bytes, const KvShape& shape, Wanted wanted) {
   MemoryFileOps ops(bytes);
   const auto file = File::open("fuzz.session", ops);
   if (!file) return;
-  const KvLimits limits = {
-      .n_pages = kv_pages_for(kMaxSlots), .max_sequences = 1, .max_slots = kMaxSlots};
+  KvLimits limits = {.n_pages = 1, .max_sequences = 1, .max_slots = kMaxSlots};
+  if (wanted.heavy) limits.recent_slots = kHeavy.window + 2 * kHeavyBlock - 1;
+  limits.n_pages = kv_pages_per_sequence(limits);
   const AlignedBytes tables(KvCache::region_bytes(limits));
   const AlignedBytes pages(ResidentKvStore::region_bytes(shape, limits.n_pages));
   auto kv = KvCache::create(shape, limits, tables.bytes());
@@ -70,26 +117,43 @@ void load(ByteSpan bytes, const KvShape& shape, bool wants_chat) {
   ResidentKvStore store(shape, pages.bytes());
   const auto sequence = kv->create_sequence();
   QSF_CHECK(sequence.has_value());
+  const H2oShape h2o_shape = {shape.n_layers, shape.n_kv_heads, kMaxSlots, kChunks};
+  const AlignedBytes remembered(H2oState::region_bytes(h2o_shape));
+  std::optional<H2oState> h2o;
+  if (wanted.sparse) h2o.emplace(H2oState::create(h2o_shape, remembered.bytes()).value());
+  const HeavyShape heavy_shape = {.kv = shape, .kv_size = kMaxSlots, .options = kHeavy};
+  const AlignedBytes kept(HeavyHitters::region_bytes(heavy_shape));
+  std::optional<HeavyHitters> heavy;
+  if (wanted.heavy) heavy.emplace(HeavyHitters::create(heavy_shape, kept.bytes()).value());
 
   SessionIdentity identity;
   identity.fingerprint = 0x0123456789ABCDEFU;
   identity.architecture = "llama";
   identity.n_vocab = kVocab;
+  if (heavy) identity.policy = kHeavy;
   SessionText text;
-  const Status status =
-      read_session_file(*file, identity, {.kv = *kv, .store = store, .sequence = *sequence},
-                        {.verify_crc = false, .wants_chat = wants_chat}, text);
+  const SessionPlace place = {.kv = *kv,
+                              .store = store,
+                              .sequence = *sequence,
+                              .h2o = h2o ? &*h2o : nullptr,
+                              .heavy = heavy ? &*heavy : nullptr};
+  const Status status = read_session_file(*file, identity, place,
+                                          {.verify_crc = false, .wants_chat = wanted.chat}, text);
   check_pages(shape, pages.bytes());
   const std::uint32_t n_slots = kv->n_slots(*sequence);
   QSF_CHECK(n_slots == text.rows.size());
   if (!status.ok()) {
     QSF_CHECK(n_slots == 0 && kv->n_free_pages() == limits.n_pages);
+    QSF_CHECK(!h2o || h2o->stands_at(0));
+    QSF_CHECK(!heavy || heavy->stands_at(0));
     return;
   }
   QSF_CHECK(n_slots > 0);
   QSF_CHECK(std::all_of(text.rows.begin(), text.rows.end(),
                         [](TokenId token) { return token < kVocab; }));
-  if (!wants_chat) return;
+  if (h2o) go_on(*h2o, n_slots);
+  if (heavy) go_on(*heavy, place);
+  if (!wanted.chat) return;
   const auto record = decode_chat(text.chat, kVocab);
   if (record) QSF_CHECK(encode_chat(*record) == text.chat);
 }
@@ -99,13 +163,14 @@ void load(ByteSpan bytes, const KvShape& shape, bool wants_chat) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace qsf;
-  if (size == 0) return 0;
+  if (size < 2) return 0;
   constexpr auto kTypes = static_cast<unsigned>(std::size(kAllKvTypes));
   const KvShape shape = {.n_layers = 2,
                          .n_kv_heads = 2,
                          .head_dim = 16,
                          .k_type = kAllKvTypes[(data[0] & 7U) % kTypes],
                          .v_type = kAllKvTypes[(data[0] >> 3U & 7U) % kTypes]};
-  load(std::as_bytes(std::span(data + 1, size - 1)), shape, data[0] >= 128);
+  load(std::as_bytes(std::span(data + 2, size - 2)), shape,
+       {.chat = (data[1] & 1U) != 0, .sparse = (data[1] & 2U) != 0, .heavy = (data[1] & 4U) != 0});
   return 0;
 }

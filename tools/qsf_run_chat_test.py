@@ -159,9 +159,19 @@ class Piped(Case):
         self.assertEqual([name for name in os.listdir(scratch.name) if ".tmp" in name], [])
 
     def test_a_saved_chat_goes_on(self):
+        self.saved_chat_goes_on()
+
+    def test_a_saved_chat_goes_on_under_attention_h2o(self):
+        self.saved_chat_goes_on("--attention", "h2o", "--h2o-local", "5", "--h2o-heavy", "6",
+                                "--h2o-chunk", "24")
+
+    def test_a_saved_chat_goes_on_under_kv_policy_h2o(self):
+        self.saved_chat_goes_on("--kv-policy", "h2o", "--kv-window", "20", "--kv-heavy", "12")
+
+    def saved_chat_goes_on(self, *attention):
         session = path("chat.session")
         arguments = [tiny, "--max-tokens", "6", "--seed", "1", "--temperature", "0", "--verbose",
-                     *ENDLESS]
+                     *attention, *ENDLESS]
         code, whole, err = chat(["One\n", "Two\n", "Three\n"], *arguments, "--system", "Be brief.")
         expected = TURN.findall(err)
         code, out, err = chat(["One\n", "Two\n"], *arguments, "--system", "Be brief.",
@@ -185,10 +195,10 @@ class Piped(Case):
         self.assertFalse(os.path.exists(path("none.session")))
         plain = path("plain.session")
         subprocess.run([RUN, tiny, "--quiet", "--prompt", "Hi", "--max-tokens", "2",
-                        "--session-save", plain], check=True, capture_output=True)
-        self.refused(2, "no conversation", tiny, "--session-load", plain)
-        done = subprocess.run([RUN, tiny, "--session-load", session, "--max-tokens", "3", *ENDLESS],
-                              capture_output=True, timeout=TIMEOUT_S)
+                        "--session-save", plain, *attention], check=True, capture_output=True)
+        self.refused(2, "no conversation", tiny, "--session-load", plain, *attention)
+        done = subprocess.run([RUN, tiny, "--session-load", session, "--max-tokens", "3", *attention,
+                               *ENDLESS], capture_output=True, timeout=TIMEOUT_S)
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_save_replaces_regular_files_alone(self):

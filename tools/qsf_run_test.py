@@ -558,6 +558,28 @@ class Sessions(Case):
         whole = text("--prompt-file", long, "--max-tokens", "8", "--no-echo", *self.GREEDY)
         self.assertTrue(out.endswith(whole), (out, whole))
 
+    def test_what_attention_remembers_goes_on(self):
+        session = path("remembered.session")
+        long = write("remembered.txt", b" ".join([b"There was a king and a horse."] * 16))
+        sparse = ["--attention", "h2o", "--h2o-local", "5", "--h2o-heavy", "6", "--h2o-chunk", "24",
+                  "--h2o-sinks", "2"]
+        policy = ["--kv-policy", "h2o", "--kv-window", "30", "--kv-sinks", "2", "--kv-heavy", "20"]
+        load = ["--session-load", session]
+        for remembers, saved, others in [
+                (sparse, "h2o (local 5, heavy 6, chunk 24, sinks 2, score mean), expected ",
+                 [("full", []), ("h2o (local 5, heavy 6, chunk 24, sinks 2, score sum)",
+                                 [*sparse, "--h2o-score", "sum"])]),
+                (policy, "h2o (window 30, sinks 2, heavy 20), expected ",
+                 [("full", []), ("h2o (30, 2, 21)", [*policy[:-1], "21"])])]:
+            arguments = ["--prompt-file", long, "--no-echo", *remembers, *self.GREEDY]
+            whole = text(*arguments, "--max-tokens", "90")
+            first = text(*arguments, "--max-tokens", "15", "--session-save", session)
+            rest = text(*load, "--max-tokens", "75", *remembers, *self.GREEDY, "--threads", "1",
+                        "--rows-per-pass", "5", "--kv-spill", path("keys"))
+            self.assertEqual(first.removesuffix(b"\n") + rest, whole)
+            for expected, options in others:
+                self.refused(2, saved + expected, model, *load, *options)
+
     def test_one_file_for_both(self):
         session = path("both.session")
         both = ["--session-save", session]

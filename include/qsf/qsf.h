@@ -511,14 +511,16 @@ QSF_API qsf_code qsf_session_visible_positions(QSFSession* session, int layer, i
                                                qsf_error* error);
 /* Writes the session to a file, whole or not at all: its tokens with their keys and values, so that
  * they need not be computed again (docs/session-files.md). An existing file is replaced. A session
- * without tokens is QSF_INVALID_ARGUMENT, one under QSF_ATTENTION_H2O or QSF_KV_POLICY_H2O
- * QSF_UNSUPPORTED. */
+ * without tokens is QSF_INVALID_ARGUMENT. Under QSF_ATTENTION_H2O and QSF_KV_POLICY_H2O rows that
+ * were forgotten with those behind them are computed first; qsf_engine_cancel ends that with
+ * QSF_CANCELLED. */
 QSF_API qsf_code qsf_session_save(QSFSession* session, const char* path, qsf_error* error);
 /* Reads such a file into a session that holds nothing. What follows has the same bits as in the
- * session that was saved. Model, types of keys and values and their policy must be those of the
- * file, else QSF_INVALID_ARGUMENT; threads, memory, rows per pass and where keys and values lie may
- * be others. A text longer than the context is QSF_OUT_OF_BUDGET, a damaged file QSF_CORRUPT, one
- * of a newer kind QSF_UNSUPPORTED. On failure the session holds nothing. */
+ * session that was saved. Model, types of keys and values, their policy and the attention of
+ * prompts must be those of the file, else QSF_INVALID_ARGUMENT; threads, memory, rows per pass and
+ * where keys and values lie may be others. A text longer than the context is QSF_OUT_OF_BUDGET, a
+ * damaged file QSF_CORRUPT, one of a newer kind QSF_UNSUPPORTED. On failure the session holds
+ * nothing. */
 QSF_API qsf_code qsf_session_load(QSFSession* session, const char* path, qsf_error* error);
 
 /* A chat is a conversation in a session of its own, written as the model's chat template has it.

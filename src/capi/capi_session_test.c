@@ -74,15 +74,16 @@ static void test_refusals(QSFSession* session) {
 static void test_session(QSFEngine* engine) {
   static Text whole;
   static Text parts;
+  whole.bytes = parts.bytes = 0;
   qsf_error error;
   QSFSession* session = NULL;
   CHECK(qsf_session_create(engine, &session, &error) == QSF_OK);
   test_refusals(session);
-  CHECK(tell(session, kPrompt, 30, &whole) == QSF_OK);
+  CHECK(tell(session, kPrompt, 100, &whole) == QSF_OK);
   qsf_session_free(session);
 
   CHECK(qsf_session_create(engine, &session, &error) == QSF_OK);
-  CHECK(tell(session, kPrompt, 12, &parts) == QSF_OK);
+  CHECK(tell(session, kPrompt, 72, &parts) == QSF_OK);
   const size_t length = qsf_session_length(session);
   CHECK(qsf_session_save(session, kFile, &error) == QSF_OK);
   CHECK(qsf_session_load(session, kFile, &error) == QSF_INVALID_ARGUMENT);
@@ -93,7 +94,7 @@ static void test_session(QSFEngine* engine) {
   CHECK(qsf_session_create(engine, &session, &error) == QSF_OK);
   CHECK(qsf_session_load(session, kFile, &error) == QSF_OK);
   CHECK(qsf_session_length(session) == length);
-  CHECK(tell(session, "", 18, &parts) == QSF_OK);
+  CHECK(tell(session, "", 28, &parts) == QSF_OK);
   CHECK(whole.bytes > 0 && strcmp(whole.text, parts.text) == 0);
 
   /* A prompt that others come before begins no text. */
@@ -132,12 +133,83 @@ static void test_chat(QSFEngine* engine) {
   qsf_chat_free(chat);
 }
 
+/* The same under attention h2o, with chunks that these texts are longer than. */
+static QSFEngine* open_sparse_engine(const char* path, int n_heavy) {
+  qsf_error error;
+  qsf_h2o_options options;
+  qsf_h2o_options_init(&options);
+  options.local = 3;
+  options.heavy = n_heavy;
+  options.chunk = 10;
+  options.sinks = 2;
+  QSFConfig* config = qsf_config_default();
+  qsf_config_set_threads(config, 1);
+  qsf_config_set_max_seq_len(config, 256);
+  qsf_config_set_attention(config, QSF_ATTENTION_H2O, &options);
+  QSFEngine* engine = NULL;
+  CHECK(qsf_engine_open(path, config, &engine, &error) == QSF_OK);
+  qsf_config_free(config);
+  return engine;
+}
+
+/* The same under a policy with heavy hitters, which these texts are long enough for. */
+static QSFEngine* open_heavy_engine(const char* path, int n_heavy) {
+  qsf_error error;
+  QSFConfig* config = qsf_config_default();
+  qsf_config_set_threads(config, 1);
+  qsf_config_set_max_seq_len(config, 256);
+  qsf_config_set_kv_policy(config, QSF_KV_POLICY_H2O, 20, 2, n_heavy);
+  QSFEngine* engine = NULL;
+  CHECK(qsf_engine_open(path, config, &engine, &error) == QSF_OK);
+  qsf_config_free(config);
+  return engine;
+}
+
+/* What was saved under one memory set or policy is refused under another. */
+static void test_other(QSFEngine* saved_by, QSFEngine* engine, const char* saved,
+                       const char* expected) {
+  static Text text;
+  qsf_error error;
+  QSFSession* session = NULL;
+  CHECK(qsf_session_create(saved_by, &session, &error) == QSF_OK);
+  CHECK(tell(session, kPrompt, 20, &text) == QSF_OK);
+  CHECK(qsf_session_save(session, kFile, &error) == QSF_OK);
+  qsf_session_free(session);
+  CHECK(qsf_session_create(engine, &session, &error) == QSF_OK);
+  CHECK(qsf_session_load(session, kFile, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(strstr(error.message, saved) != NULL);
+  CHECK(strstr(error.message, expected) != NULL);
+  CHECK(qsf_session_length(session) == 0);
+  qsf_session_free(session);
+}
+
 static void test_model(const char* path) {
   QSFEngine* engine = open_small_engine(path);
-  if (engine == NULL) return;
-  test_session(engine);
-  test_chat(engine);
+  QSFEngine* sparse = open_sparse_engine(path, 4);
+  QSFEngine* other_sparse = open_sparse_engine(path, 5);
+  QSFEngine* heavy = open_heavy_engine(path, 12);
+  QSFEngine* other_heavy = open_heavy_engine(path, 13);
+  QSFEngine* all[] = {engine, sparse, heavy};
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i) {
+    if (all[i] == NULL) continue;
+    test_session(all[i]);
+    test_chat(all[i]);
+  }
+  if (engine != NULL && sparse != NULL && other_sparse != NULL) {
+    const char* saved = "h2o (local 3, heavy 4, chunk 10, sinks 2, score mean)";
+    test_other(sparse, engine, saved, "expected full");
+    test_other(sparse, other_sparse, saved, "expected h2o (local 3, heavy 5");
+  }
+  if (engine != NULL && heavy != NULL && other_heavy != NULL) {
+    const char* saved = "h2o (window 20, sinks 2, heavy 12)";
+    test_other(heavy, engine, saved, "expected full");
+    test_other(heavy, other_heavy, saved, "expected h2o (20, 2, 13)");
+  }
   qsf_free(engine);
+  qsf_free(sparse);
+  qsf_free(other_sparse);
+  qsf_free(heavy);
+  qsf_free(other_heavy);
   remove(kFile);
 }
 

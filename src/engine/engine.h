@@ -217,18 +217,16 @@ class Session {
 
   // Writes tokens, keys and values to a file (docs/session-files.md), whole or not at all, and the
   // bytes of a conversation with them. The same text of the same model and options is the same
-  // file, wherever keys and values are.
-  // Fails  kInvalidArgument without a token; kUnsupported under AttentionKind::kH2o, whose memory
-  //        sets no file keeps; kIo, kCancelled
+  // file, wherever keys and values are. Rows that were lost are computed before.
+  // Fails  kInvalidArgument without a token; kIo, kCancelled
   Status save(const std::string& path, ByteSpan chat = {});
   // Reads such a file into this session, which is empty. What is appended then has the bits that it
   // has in the session that was saved. With `chat` the bytes of its conversation go there.
   // Guarantees  on failure the session is empty
-  // Fails       kNotFound, kIo, kCorrupt, kUnsupported from the file, or as save();
-  // kInvalidArgument when the
+  // Fails       kNotFound, kIo, kCorrupt, kUnsupported from the file; kInvalidArgument when the
   //             session is not empty, the file came from another model, types of keys or values,
-  //             policy or rotation, or holds no conversation for `chat`; kOutOfBudget when it is
-  //             longer than the context; kCancelled
+  //             policy, attention or rotation, or holds no conversation for `chat`; kOutOfBudget
+  //             when it is longer than the context; kCancelled
   Status load(const std::string& path, std::vector<std::byte>* chat = nullptr);
 
  private:

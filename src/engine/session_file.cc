@@ -30,25 +30,12 @@ SessionIdentity identity_of(const Engine::Impl& engine) {
   return identity;
 }
 
-// What prompts attend to beyond a chunk is more than keys and values.
-Status check_attention(const Engine::Impl& engine, const std::string& path) {
-  if (!engine.heavy.empty()) {
-    return unsupported(
-        "%s: kv policy h2o: heavy hitters cannot be kept in a session file; open the model with kv "
-        "policy full or window",
-        path.c_str());
-  }
-  if (engine.h2o.empty()) return ok_status();
-  return unsupported(
-      "%s: attention h2o: its scores and memory sets cannot be kept in a session file; open the "
-      "model with full attention",
-      path.c_str());
-}
-
 SessionPlace place_of(Engine::Impl& engine, SequenceId sequence) {
   return {.kv = *engine.kv,
           .store = *engine.kv_store,
           .sequence = sequence,
+          .h2o = engine.h2o.empty() ? nullptr : &engine.h2o[sequence],
+          .heavy = engine.heavy.empty() ? nullptr : &engine.heavy[sequence],
           .cancel = &engine.cancel,
           .drop_cached = engine.options.ram_budget_bytes != 0};
 }
@@ -56,11 +43,11 @@ SessionPlace place_of(Engine::Impl& engine, SequenceId sequence) {
 }  // namespace
 
 Status Session::save(const std::string& path, ByteSpan chat) {
-  QSF_RETURN_IF_ERROR(check_attention(engine_, path));
   if (tokens_.empty()) {
     return invalid_argument("%s: the session has no tokens yet; there is nothing to save",
                             path.c_str());
   }
+  QSF_RETURN_IF_ERROR(compute_lost_rows());
   Status status = write_session_file(path, file_ops_of(engine_), identity_of(engine_),
                                      place_of(engine_, sequence_), tokens_, rowless_token_, chat);
   if (status.code() == StatusCode::kCancelled) engine_.take_cancel();
@@ -68,7 +55,6 @@ Status Session::save(const std::string& path, ByteSpan chat) {
 }
 
 Status Session::load(const std::string& path, std::vector<std::byte>* chat) {
-  QSF_RETURN_IF_ERROR(check_attention(engine_, path));
   if (!tokens_.empty() || rowless_token_ != kNoToken) {
     return invalid_argument("%s: the session holds %zu tokens; load into a new one", path.c_str(),
                             tokens_.size());

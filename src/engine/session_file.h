@@ -21,6 +21,8 @@
 #include "base/status.h"
 #include "io/file.h"
 #include "io/file_ops.h"
+#include "kv/h2o_state.h"
+#include "kv/heavy_hitters.h"
 #include "kv/kv_cache.h"
 #include "kv/kv_page_store.h"
 #include "kv/kv_policy.h"
@@ -43,6 +45,8 @@ struct SessionPlace {
   KvCache& kv;
   KvPageStore& store;
   SequenceId sequence = 0;
+  H2oState* h2o = nullptr;        // of the sequence; none where prompts take plain attention
+  HeavyHitters* heavy = nullptr;  // of the sequence; none but under KvPolicy::kH2o
   const std::atomic<bool>* cancel = nullptr;  // ends a wait, and the work before the next layer
   // The page cache keeps nothing of the file: it would count against a budget.
   bool drop_cached = false;
@@ -59,7 +63,8 @@ struct SessionText {
 inline constexpr std::uint64_t kMaxChatBytes = std::uint64_t{16} << 20;
 
 // Writes a session under `path`, whole or not at all.
-// Requires  text.rows are the tokens of the sequence's slots
+// Requires  rows are the tokens of the sequence's slots; place.h2o and place.heavy stand at their
+//           number
 // Fails     kIo; kUnsupported for a conversation above kMaxChatBytes; as the store does
 Status write_session_file(const std::string& path, FileOps& ops, const SessionIdentity& identity,
                           const SessionPlace& place, std::span<const TokenId> rows,
@@ -71,10 +76,12 @@ struct SessionReadOptions {
 };
 
 // Reads a file into the sequence, which is empty.
-// Guarantees  on failure the sequence is empty again, and `text` too
-// Fails       kCorrupt, kUnsupported, kIo; kInvalidArgument when model, types, policy or rotation
-//             are others, or there is no conversation in it; kOutOfBudget when it is longer than
-//             the context. Messages begin with the path and name the section
+// Requires    place.h2o and place.heavy, where they are, have no position, and room for those of
+//             place.kv
+// Guarantees  on failure the sequence is empty again, and so are those and `text`
+// Fails       kCorrupt, kUnsupported, kIo; kInvalidArgument when model, types, policy, attention or
+//             rotation are others, or there is no conversation in it; kOutOfBudget when it is
+//             longer than the context. Messages begin with the path and name the section
 Status read_session_file(const File& file, const SessionIdentity& identity,
                          const SessionPlace& place, SessionReadOptions options, SessionText& text);
 

@@ -11,18 +11,16 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/crc32.h"
 #include "engine/engine_impl.h"
 #include "engine/session_layout.h"
 #include "engine/testing/bare_session.h"
 #include "engine/testing/logits_log.h"
+#include "engine/testing/session_bytes.h"
 #include "engine/testing/streamed_model.h"
 #include "io/faulty_file.h"
 
@@ -32,9 +30,13 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing_support::BareSession;
+using testing_support::bytes_of_file;
+using testing_support::entry_at;
 using testing_support::kBareShape;
 using testing_support::LogitsLog;
 using testing_support::random_tokens;
+using testing_support::repair;
+using testing_support::section_at;
 using testing_support::StreamedModel;
 
 namespace layout = session_layout;
@@ -43,13 +45,6 @@ const std::string kTales = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.
 
 std::string path(const std::string& name) {
   return testing::TempDir() + "session_file_test." + name;
-}
-
-std::vector<std::byte> bytes_of(const std::string& name) {
-  std::ifstream file(name, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const ByteSpan bytes = as_bytes(text);
-  return {bytes.begin(), bytes.end()};
 }
 
 constexpr std::uint32_t kIds = 400;  // every model here has as many
@@ -120,7 +115,7 @@ TEST_F(SessionFileTest, GoesOnAsIfItHadNeverStopped) {
         // Saving changes nothing.
         EXPECT_EQ(go_on(*session), expected);
       }
-      EXPECT_EQ(bytes_of(path("a")), bytes_of(path("b")));
+      EXPECT_EQ(bytes_of_file(path("a")), bytes_of_file(path("b")));
 
       EngineOptions other = resident;  // of which the numbers do not depend
       other.n_threads = 1;
@@ -133,7 +128,7 @@ TEST_F(SessionFileTest, GoesOnAsIfItHadNeverStopped) {
         ASSERT_TRUE(loaded.ok()) << loaded.message();
         EXPECT_EQ(session->length(), n_prompt + 3);
         ASSERT_TRUE(session->save(path("c")).ok());
-        EXPECT_EQ(bytes_of(path("a")), bytes_of(path("c")));
+        EXPECT_EQ(bytes_of_file(path("a")), bytes_of_file(path("c")));
         const std::vector<float> got = go_on(*session);
         ASSERT_EQ(got.size(), expected.size());
         EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0);
@@ -165,13 +160,13 @@ TEST_F(SessionFileTest, AWindowGoesOnWithWhatItSees) {
         const auto same = engine->create_session().value();
         begin_text(*same, n_prompt);
         ASSERT_TRUE(same->save(path("w2")).ok());
-        EXPECT_EQ(bytes_of(path("w")), bytes_of(path("w2"))) << rows;
+        EXPECT_EQ(bytes_of_file(path("w")), bytes_of_file(path("w2"))) << rows;
       }
       const auto session = engine->create_session().value();
       const Status loaded = session->load(path("w"));
       ASSERT_TRUE(loaded.ok()) << loaded.message();
       ASSERT_TRUE(session->save(path("w2")).ok());
-      EXPECT_EQ(bytes_of(path("w")), bytes_of(path("w2"))) << rows;
+      EXPECT_EQ(bytes_of_file(path("w")), bytes_of_file(path("w2"))) << rows;
       // The last row can be computed again; what was evicted does not come back.
       EXPECT_EQ(session->longest_kept(n_prompt + 2), n_prompt + 2);
       EXPECT_LT(session->longest_kept(200 < n_prompt ? 200 : n_prompt), 100U);
@@ -191,24 +186,6 @@ TEST_F(SessionFileTest, AWindowGoesOnWithWhatItSees) {
   }
 }
 
-TEST_F(SessionFileTest, MemorySetsAreNotKeptSoTheyAreRefused) {
-  EngineOptions wanted = options(KvType::kF16, KvType::kF16);
-  const auto engine = open(wanted);
-  const auto session = engine->create_session().value();
-  begin_text(*session, 100);
-  ASSERT_TRUE(session->save(path("full_attention")).ok());
-  wanted.attention = AttentionKind::kH2o;
-  wanted.h2o = {.local = 16, .heavy = 16, .chunk = 64, .sinks = 4};
-  const auto sparse = open(wanted);
-  const auto other = sparse->create_session().value();
-  const Status loaded = other->load(path("full_attention"));
-  EXPECT_EQ(loaded.code(), StatusCode::kUnsupported);
-  EXPECT_THAT(loaded.message(), HasSubstr("attention h2o"));
-  begin_text(*other, 100);
-  EXPECT_EQ(other->save(path("h2o")).code(), StatusCode::kUnsupported);
-  EXPECT_FALSE(std::filesystem::exists(path("h2o")));
-}
-
 TEST_F(SessionFileTest, SeveralSequencesAndForgottenRowsLeaveNoTrace) {
   EngineOptions wanted = options(KvType::kF16, KvType::k4Bit);
   wanted.n_sequences = 2;
@@ -226,7 +203,7 @@ TEST_F(SessionFileTest, SeveralSequencesAndForgottenRowsLeaveNoTrace) {
   ASSERT_TRUE(cut->prefill(random_tokens(90, 9, kIds), nullptr).ok());
   ASSERT_TRUE(cut->truncate(70).ok());
   ASSERT_TRUE(cut->save(path("cut")).ok());
-  EXPECT_EQ(bytes_of(path("plain")), bytes_of(path("cut")));
+  EXPECT_EQ(bytes_of_file(path("plain")), bytes_of_file(path("cut")));
 }
 
 TEST_F(SessionFileTest, RefusesWhatDoesNotFit) {
@@ -284,7 +261,7 @@ TEST_F(SessionFileTest, ADiskThatFailsChangesNothing) {
   auto session = engine->create_session().value();
   begin_text(*session, 100);
   ASSERT_TRUE(session->save(path("kept")).ok());
-  const std::vector<std::byte> before = bytes_of(path("kept"));
+  const std::vector<std::byte> before = bytes_of_file(path("kept"));
   ASSERT_TRUE(session->step(5, nullptr).ok());
   disk.plan.write_error_at = before.size() / 2;
   EXPECT_EQ(session->save(path("kept")).code(), StatusCode::kIo);
@@ -292,7 +269,7 @@ TEST_F(SessionFileTest, ADiskThatFailsChangesNothing) {
   disk.plan.sync_errno = EIO;
   EXPECT_EQ(session->save(path("kept")).code(), StatusCode::kIo);
   disk.plan = {};
-  EXPECT_EQ(bytes_of(path("kept")), before);
+  EXPECT_EQ(bytes_of_file(path("kept")), before);
   EXPECT_EQ(session->save(path("no/such/folder")).code(), StatusCode::kIo);
 
   session.reset();
@@ -416,7 +393,7 @@ class SessionDamageTest : public testing::Test {
     ASSERT_TRUE(write_session_file(path("bare"), system_file_ops(), session.identity(),
                                    session.place(), tokens, 7, {})
                     .ok());
-    bytes_ = bytes_of(path("bare"));
+    bytes_ = bytes_of_file(path("bare"));
   }
 
   // Loads what is a file no more; the sequence stays empty and its pages can be computed with.
@@ -438,36 +415,6 @@ class SessionDamageTest : public testing::Test {
     EXPECT_THAT(status.message(), HasSubstr(word));
   }
 
-  static std::uint32_t u32(const std::vector<std::byte>& bytes, std::size_t at) {
-    return load_le<std::uint32_t>(bytes, at);
-  }
-  // Where the section number `index` begins.
-  static std::size_t section_at(const std::vector<std::byte>& bytes, std::size_t index) {
-    std::size_t at =
-        layout::kHeaderBytes + u32(bytes, layout::header_at::kSections) * layout::kEntryBytes;
-    for (std::size_t i = 0; i < index; ++i) {
-      at += load_le<std::uint64_t>(
-          bytes, layout::kHeaderBytes + i * layout::kEntryBytes + layout::entry_at::kBytes);
-    }
-    return at;
-  }
-  // Makes every checksum right again, where sections are in place.
-  static void repair(std::vector<std::byte>& bytes) {
-    const std::size_t n_sections = u32(bytes, layout::header_at::kSections);
-    for (std::size_t i = 0; i < n_sections; ++i) {
-      const std::size_t entry = layout::kHeaderBytes + i * layout::kEntryBytes;
-      const std::size_t begin = section_at(bytes, i);
-      const auto n_bytes = load_le<std::uint64_t>(bytes, entry + layout::entry_at::kBytes);
-      if (begin > bytes.size() || n_bytes > bytes.size() - begin) break;
-      store_le(MutableByteSpan(bytes), entry + layout::entry_at::kCrc,
-               crc32(ByteSpan(bytes).subspan(begin, n_bytes)));
-    }
-    store_le(
-        MutableByteSpan(bytes), layout::header_at::kTableCrc,
-        crc32(ByteSpan(bytes).subspan(layout::kHeaderBytes, n_sections * layout::kEntryBytes)));
-    store_le(MutableByteSpan(bytes), layout::header_at::kCrc,
-             crc32(ByteSpan(bytes).first(layout::header_at::kCrc)));
-  }
   template <typename T>
   std::vector<std::byte> with(std::size_t at, T value, bool repaired = true) const {
     std::vector<std::byte> bytes = bytes_;
@@ -567,16 +514,16 @@ TEST_F(SessionDamageTest, WhatAFileClaimsIsNotBelieved) {
 
 TEST_F(SessionDamageTest, SectionsOfTomorrowAreRefusedByName) {
   std::vector<std::byte> bytes = bytes_;
-  std::memcpy(bytes.data() + layout::kHeaderBytes + 4 * layout::kEntryBytes, "h2o_state", 10);
+  std::memcpy(bytes.data() + entry_at(4), "treatment", 10);
   repair(bytes);
-  expect_refused(bytes, StatusCode::kUnsupported, "section h2o_state, version 1: not known");
-  bytes = with(layout::kHeaderBytes + 6 * layout::kEntryBytes + layout::entry_at::kVersion, 2U);
+  expect_refused(bytes, StatusCode::kUnsupported, "section treatment, version 1: not known");
+  bytes = with(entry_at(6) + layout::entry_at::kVersion, 2U);
   expect_refused(bytes, StatusCode::kUnsupported, "section layer_1, version 2: not known");
   bytes = bytes_;
-  std::memcpy(bytes.data() + layout::kHeaderBytes + 5 * layout::kEntryBytes, "layer_1", 7);
+  std::memcpy(bytes.data() + entry_at(5), "layer_1", 7);
   repair(bytes);
   expect_refused(bytes, StatusCode::kCorrupt, "section layer_1: is there twice");
-  std::memcpy(bytes.data() + layout::kHeaderBytes + 5 * layout::kEntryBytes, "layer_9", 7);
+  std::memcpy(bytes.data() + entry_at(5), "layer_9", 7);
   repair(bytes);
   expect_refused(bytes, StatusCode::kCorrupt, "section layer_0: is missing");
 }
@@ -593,7 +540,7 @@ TEST_F(SessionDamageTest, ValuesThatAreNoNumbersAreRefused) {
   ASSERT_TRUE(write_session_file(path("f32"), system_file_ops(), from.identity(), from.place(),
                                  tokens, kNoToken, {})
                   .ok());
-  std::vector<std::byte> bytes = bytes_of(path("f32"));
+  std::vector<std::byte> bytes = bytes_of_file(path("f32"));
   store_le(MutableByteSpan(bytes), bytes.size() - 4, 0x7FC00000U);
   repair(bytes);
   BareSession into(f32);

@@ -7,12 +7,14 @@
 #ifndef QSF_ENGINE_SESSION_LAYOUT_H_
 #define QSF_ENGINE_SESSION_LAYOUT_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "kv/heavy_hitters.h"
 #include "kv/kv_cache.h"
 #include "kv/kv_policy.h"
 #include "kv/row.h"
@@ -40,8 +42,9 @@ static_assert(kBytes + 8 == kEntryBytes);
 }  // namespace entry_at
 
 inline constexpr std::string_view kModel = "model", kCache = "cache", kPolicy = "policy",
-                                  kTokens = "tokens", kPositions = "positions", kChat = "chat",
-                                  kLayerPrefix = "layer_";
+                                  kAttention = "attention", kTokens = "tokens",
+                                  kPositions = "positions", kChat = "chat", kH2oState = "h2o_state",
+                                  kHeavyHitters = "heavy_hitters", kLayerPrefix = "layer_";
 
 // Section "model": fingerprint, vocabulary, and a name that fills the rest.
 inline constexpr std::size_t kModelHeadBytes = 12, kMaxArchitectureBytes = 64;
@@ -50,6 +53,9 @@ inline constexpr std::size_t kTypeNameBytes = 8, kCacheBytes = 5 * 4 + 2 * kType
 // Section "policy": its name, zero-padded, then window, sinks and heavy positions.
 inline constexpr std::size_t kPolicyBytes = kNameBytes + 3 * 4;
 inline constexpr std::string_view kReindexedWindow = "window_reindex";
+// Section "attention": its name and that of what ranks, zero-padded, then local, heavy, chunk and
+// sinks.
+inline constexpr std::size_t kAttentionBytes = 2 * kNameBytes + 4 * 4;
 // Section "tokens": how many have rows, how many there are, then they.
 inline constexpr std::size_t kTokensHeadBytes = 8;
 // Section "positions": how many pages, then of each its first slot and the positions of its slots.
@@ -74,9 +80,13 @@ inline std::vector<HeldPage> held_pages(const KvCache& kv, SequenceId sequence) 
 }
 
 // Returns the first slot behind the sinks that the next row sees, or, one before it, that the last
-// row saw, which may be computed again.
+// row saw, which may be computed again; under KvPolicy::kH2o with all rows of its block.
 inline std::uint32_t first_seen_slot(const KvPolicyOptions& policy, std::uint32_t n_slots,
                                      bool by_last_row) {
+  if (policy.policy == KvPolicy::kH2o) {
+    const std::uint32_t block_start = n_slots / kHeavyBlock * kHeavyBlock;
+    return block_start - std::min(block_start, policy.window);
+  }
   const std::uint64_t n_seen = std::uint64_t{policy.window} + (by_last_row ? 1 : 0);
   if (policy.policy == KvPolicy::kFull || n_slots <= n_seen) return 0;
   return n_slots - static_cast<std::uint32_t>(n_seen);

@@ -60,8 +60,10 @@ class SessionReader {
     QSF_RETURN_IF_ERROR(check_model());
     QSF_RETURN_IF_ERROR(check_cache());
     QSF_RETURN_IF_ERROR(check_policy());
+    QSF_RETURN_IF_ERROR(check_attention());
     QSF_RETURN_IF_ERROR(read_tokens(text));
     QSF_RETURN_IF_ERROR(read_chat(text));
+    QSF_RETURN_IF_ERROR(read_states(static_cast<std::uint32_t>(text.rows.size())));
     return fill_sequence(static_cast<std::uint32_t>(text.rows.size()));
   }
 
@@ -72,8 +74,12 @@ class SessionReader {
   Status check_cache() const;
   Status check_types(ByteSpan cache) const;
   Status check_policy() const;
+  Status check_attention() const;
   Status read_tokens(SessionText& text) const;
   Status read_chat(SessionText& text) const;
+  template <typename State>
+  Status read_parts(const Section& section, State& state, std::uint32_t n_rows) const;
+  Status read_states(std::uint32_t n_rows) const;
   Status fill_sequence(std::uint32_t n_rows);
   Status evict_as(const Section& section) const;
   Status check_positions(const Section& section, std::span<const HeldPage> pages) const;
@@ -178,7 +184,8 @@ Status SessionReader::read_table() {
 
 // A section that this version does not know may be needed to go on as before, so it is not skipped.
 Status SessionReader::check_names() const {
-  constexpr std::string_view kKnown[] = {kModel, kCache, kPolicy, kTokens, kPositions, kChat};
+  constexpr std::string_view kKnown[] = {kModel,     kCache, kPolicy,   kAttention,   kTokens,
+                                         kPositions, kChat,  kH2oState, kHeavyHitters};
   std::vector<std::string_view> names;
   for (const Section& section : sections_) {
     const bool is_known =
@@ -335,6 +342,50 @@ Status SessionReader::check_policy() const {
       expected[1], expected[2]);
 }
 
+std::string attention_text(std::string_view name, std::string_view ranking,
+                           std::span<const std::uint32_t, 4> sizes) {
+  std::string text(name);
+  constexpr const char* kWhat[] = {" (local ", ", heavy ", ", chunk ", ", sinks "};
+  for (std::size_t i = 0; i < sizes.size(); ++i) text += kWhat[i] + std::to_string(sizes[i]);
+  return text.append(", score ").append(ranking).append(")");
+}
+
+// What prompts attend to beyond a chunk was chosen by attention of one kind with one set of sizes.
+Status SessionReader::check_attention() const {
+  std::string expected(attention_kind_name(AttentionKind::kStandard));
+  if (place_.h2o != nullptr) {
+    const H2oOptions& h2o = place_.h2o->shape().options;
+    expected =
+        attention_text(attention_kind_name(AttentionKind::kH2o), h2o_ranking_name(h2o.ranking),
+                       std::array{h2o.local, h2o.heavy, h2o.chunk, h2o.sinks});
+  }
+  const Section* section = find(kAttention);
+  if (section == nullptr) {
+    if (place_.h2o == nullptr) return ok_status();
+    return invalid_argument(
+        "section attention: is missing: saved under attention full, or in a context of one chunk, "
+        "expected %s; open the model with the attention that the session was saved with",
+        expected.c_str());
+  }
+  std::array<std::byte, kAttentionBytes> bytes;
+  QSF_RETURN_IF_ERROR(read_whole(*section, bytes));
+  const auto name = padded_text(ByteSpan(bytes).first(kNameBytes));
+  const auto ranking = padded_text(ByteSpan(bytes).subspan(kNameBytes, kNameBytes));
+  if (!name || !ranking) {
+    return corrupt("section attention: no name; the file is damaged: compute the text anew");
+  }
+  std::array<std::uint32_t, 4> sizes;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    sizes[i] = load_le<std::uint32_t>(bytes, 2 * kNameBytes + 4 * i);
+  }
+  const std::string got = attention_text(*name, *ranking, sizes);
+  if (got == expected) return ok_status();
+  return invalid_argument(
+      "section attention: %s, expected %s; open the model with the attention that the session was "
+      "saved with, and a context longer than its chunk",
+      got.c_str(), expected.c_str());
+}
+
 Status SessionReader::read_tokens(SessionText& text) const {
   QSF_ASSIGN_OR_RETURN(const Section* section, required(kTokens));
   std::array<std::byte, kTokensHeadBytes> head;
@@ -383,6 +434,44 @@ Status SessionReader::read_chat(SessionText& text) const {
   if (!options_.wants_chat) return check_crc(*section);
   text.chat.resize(static_cast<std::size_t>(section->bytes));
   return read_whole(*section, text.chat);
+}
+
+// Fills in what a state keeps of every head; its sizes follow from the number of rows.
+template <typename State>
+Status SessionReader::read_parts(const Section& section, State& state, std::uint32_t n_rows) const {
+  const KvShape& shape = place_.store.shape();
+  QSF_RETURN_IF_ERROR(check_crc(section));
+  state.resume_at(n_rows);
+  std::uint64_t head_bytes = 0;
+  for (const ByteSpan part : state.saved_parts(0, 0)) head_bytes += part.size();
+  const std::uint64_t expected = head_bytes * shape.n_layers * std::uint64_t{shape.n_kv_heads};
+  if (section.bytes != expected) return wrong_bytes(section, expected);
+  std::uint64_t offset = section.offset;
+  for (std::uint32_t layer = 0; layer < shape.n_layers; ++layer) {
+    for (std::uint32_t head = 0; head < shape.n_kv_heads; ++head) {
+      for (const MutableByteSpan part : state.saved_parts(layer, head)) {
+        QSF_RETURN_IF_ERROR(file_.read_exact_at(offset, part));
+        offset += part.size();
+      }
+    }
+  }
+  return ok_status();
+}
+
+Status SessionReader::read_states(std::uint32_t n_rows) const {
+  if (place_.h2o != nullptr) {
+    QSF_ASSIGN_OR_RETURN(const Section* section, required(kH2oState));
+    QSF_RETURN_IF_ERROR(read_parts(*section, *place_.h2o, n_rows));
+    Status status = place_.h2o->check_resumed();
+    if (!status.ok()) return std::move(status).with_context("section h2o_state");
+  }
+  if (place_.heavy != nullptr) {
+    QSF_ASSIGN_OR_RETURN(const Section* section, required(kHeavyHitters));
+    QSF_RETURN_IF_ERROR(read_parts(*section, *place_.heavy, n_rows));
+    Status status = place_.heavy->check(n_rows);
+    if (!status.ok()) return std::move(status).with_context("section heavy_hitters");
+  }
+  return ok_status();
 }
 
 // The slots of a sequence of one text follow from their number; which of them are held besides
@@ -461,7 +550,8 @@ Status SessionReader::read_layers(std::span<const HeldPage> pages) {
     const std::uint64_t expected = pages.size() * shape.layer_bytes();
     if (section->bytes != expected) return wrong_bytes(*section, expected);
   }
-  const std::size_t n_others = find(kChat) == nullptr ? 5 : 6;
+  const std::size_t n_others = 5 + (find(kChat) == nullptr ? 0 : 1) +
+                               (place_.h2o == nullptr ? 0 : 2) + (place_.heavy == nullptr ? 0 : 1);
   if (sections_.size() != n_others + shape.n_layers) {
     return corrupt("%zu sections, expected %zu for %u layers", sections_.size(),
                    n_others + shape.n_layers, shape.n_layers);
@@ -530,6 +620,8 @@ Status read_session_file(const File& file, const SessionIdentity& identity,
   if (status.ok()) return status;
   text = {};
   place.kv.truncate(place.sequence, 0);
+  if (place.h2o != nullptr) place.h2o->truncate(0);
+  if (place.heavy != nullptr) place.heavy->truncate(0);
   // Messages of the file layer name it themselves.
   if (status.message().starts_with(file.path())) return status;
   return std::move(status).with_context(file.path());

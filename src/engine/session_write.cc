@@ -133,6 +133,33 @@ ByteWriter policy_section(const KvPolicyOptions& policy) {
   return to;
 }
 
+ByteWriter attention_section(const H2oOptions& options) {
+  ByteWriter to;
+  write_name(to, attention_kind_name(AttentionKind::kH2o), kNameBytes);
+  write_name(to, h2o_ranking_name(options.ranking), kNameBytes);
+  to.write(options.local);
+  to.write(options.heavy);
+  to.write(options.chunk);
+  to.write(options.sinks);
+  return to;
+}
+
+// What is remembered of every head besides keys and values.
+template <typename State>
+Status write_state(SectionWriter& writer, std::string_view name, const KvShape& shape,
+                   State& state) {
+  writer.begin(name);
+  for (std::uint32_t layer = 0; layer < shape.n_layers; ++layer) {
+    for (std::uint32_t head = 0; head < shape.n_kv_heads; ++head) {
+      for (const ByteSpan part : state.saved_parts(layer, head)) {
+        QSF_RETURN_IF_ERROR(writer.append(part));
+      }
+    }
+  }
+  writer.end();
+  return ok_status();
+}
+
 Status write_tokens(SectionWriter& writer, std::span<const TokenId> rows, TokenId rowless_token) {
   const auto n_rows = static_cast<std::uint32_t>(rows.size());
   ByteWriter head;
@@ -218,6 +245,9 @@ Status write_session_file(const std::string& path, FileOps& ops, const SessionId
                           const SessionPlace& place, std::span<const TokenId> rows,
                           TokenId rowless_token, ByteSpan chat) {
   QSF_CHECK(rows.size() == place.kv.n_slots(place.sequence));
+  const auto n_rows = static_cast<std::uint32_t>(rows.size());
+  QSF_CHECK(place.h2o == nullptr || place.h2o->stands_at(n_rows));
+  QSF_CHECK(place.heavy == nullptr || place.heavy->stands_at(n_rows));
   if (chat.size() > kMaxChatBytes) {
     return unsupported("%s: a conversation of %zu bytes, at most %llu can be saved", path.c_str(),
                        chat.size(), static_cast<unsigned long long>(kMaxChatBytes));
@@ -225,13 +255,25 @@ Status write_session_file(const std::string& path, FileOps& ops, const SessionId
   const KvShape& shape = place.store.shape();
   const std::vector<HeldPage> pages = pages_to_save(identity, place);
   QSF_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path, ops));
-  SectionWriter writer(file, 5 + (chat.empty() ? 0 : 1) + shape.n_layers, place.drop_cached);
+  const std::uint32_t n_optional =
+      (chat.empty() ? 0 : 1) + (place.h2o == nullptr ? 0 : 2) + (place.heavy == nullptr ? 0 : 1);
+  SectionWriter writer(file, 5 + n_optional + shape.n_layers, place.drop_cached);
   QSF_RETURN_IF_ERROR(writer.write(kModel, model_section(identity).view()));
   QSF_RETURN_IF_ERROR(writer.write(kCache, cache_section(identity, shape).view()));
   QSF_RETURN_IF_ERROR(writer.write(kPolicy, policy_section(identity.policy).view()));
+  if (place.h2o != nullptr) {
+    const H2oOptions& options = place.h2o->shape().options;
+    QSF_RETURN_IF_ERROR(writer.write(kAttention, attention_section(options).view()));
+  }
   QSF_RETURN_IF_ERROR(write_tokens(writer, rows, rowless_token));
   QSF_RETURN_IF_ERROR(write_positions(writer, place, pages));
   if (!chat.empty()) QSF_RETURN_IF_ERROR(writer.write(kChat, chat));
+  if (place.h2o != nullptr) {
+    QSF_RETURN_IF_ERROR(write_state(writer, kH2oState, shape, *place.h2o));
+  }
+  if (place.heavy != nullptr) {
+    QSF_RETURN_IF_ERROR(write_state(writer, kHeavyHitters, shape, *place.heavy));
+  }
   QSF_RETURN_IF_ERROR(write_layers(writer, place, pages));
   return writer.finish();
 }

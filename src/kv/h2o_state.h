@@ -23,6 +23,7 @@
 #ifndef QSF_KV_H2O_STATE_H_
 #define QSF_KV_H2O_STATE_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -38,6 +39,9 @@
 #include "kv/kv_policy.h"
 
 namespace qsf {
+
+// Queries are added to the sums by strips of so many positions, counted from the chunk's start.
+inline constexpr std::uint32_t kH2oStripRows = 64;
 
 struct H2oShape {
   std::uint32_t n_layers = 1;
@@ -167,6 +171,26 @@ class H2oState {
   // Every array of every layer, by name.
   std::vector<H2oBuffer> buffers();
 
+  // What session files hold of a head: of scores the positions before the open chunk, memory
+  // indices, accumulators, sums of the open chunk's whole strips, the members' sums, and of an
+  // open strip the sums of the chunk's positions so far and of the members. Elements beside those
+  // are zeros or are not read. Sizes are those of every head, and follow from shape and progress.
+  // Requires  layer < n_layers, kv_head < n_kv_heads
+  static constexpr std::size_t kSavedParts = 7;
+  std::array<MutableByteSpan, kSavedParts> saved_parts(std::uint32_t layer,
+                                                       std::uint32_t kv_head) noexcept;
+  // Tells whether every layer is where n positions lead that came one after the other: in the chunk
+  // of position n, with all n in the sums and whole memory sets.
+  bool stands_at(std::uint32_t n_positions) const noexcept;
+  // Takes every layer there; what saved_parts() names then is zeros, to be filled in.
+  // Requires  no position so far, n_positions <= kv_size
+  void resume_at(std::uint32_t n_positions) noexcept;
+  // Tells whether what every layer holds can have come from attention.
+  // Fails  kCorrupt, with layer and head: members that do not ascend, or leave the positions before
+  //        the chunk, or lack a sink or a local one; sums that are negative or not finite; scores
+  //        of members that are not their rounded sums
+  Status check_resumed();
+
  private:
   // Where a layer stands.
   struct Progress {
@@ -203,6 +227,8 @@ class H2oState {
   std::size_t rank_candidates(std::uint32_t layer, std::uint32_t kv_head, std::uint32_t chunk_end,
                               std::uint32_t local_start) noexcept;
   void clear_open_chunk(std::uint32_t layer) noexcept;
+  Status check_sums(std::uint32_t layer, std::uint32_t kv_head);
+  Status check_members(std::uint32_t layer, std::uint32_t kv_head);
 
   H2oShape shape_;
   Layout at_{};

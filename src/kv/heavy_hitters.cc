@@ -9,7 +9,6 @@
 
 #include "kv/gather_rows.h"
 #include "kv/h2o_ranking.h"
-#include "kv/kv_block.h"
 
 namespace qsf {
 namespace {
@@ -44,8 +43,7 @@ HeavyHitters::Layout HeavyHitters::layout_of(const HeavyShape& shape) noexcept {
   at.head_bytes = after(at.strip_sums, 1, n_sums, sizeof(float));
   at.scored_ends =
       after(0, std::uint64_t{shape.kv.n_layers} * shape.kv.n_kv_heads, at.head_bytes, 1);
-  at.contents_end = after(at.scored_ends, 1, shape.kv.n_layers, sizeof(std::uint32_t));
-  at.work = at.contents_end;
+  at.work = after(at.scored_ends, 1, shape.kv.n_layers, sizeof(std::uint32_t));
   at.work_bytes = after(0, 2, most_candidates(shape), sizeof(std::uint64_t));
   at.end = after(at.work, shape.kv.n_kv_heads, at.work_bytes, 1);
   return at;
@@ -90,15 +88,6 @@ void HeavyHitters::forget_all() noexcept {
       std::ranges::fill(head_array<std::int32_t>(layer, kv_head, at_.positions, n), -1);
     }
   }
-}
-
-template <typename T>
-std::span<T> HeavyHitters::head_array(std::uint32_t layer, std::uint32_t kv_head,
-                                      std::uint64_t offset, std::uint64_t n) const noexcept {
-  QSF_DCHECK(layer < shape_.kv.n_layers && kv_head < shape_.kv.n_kv_heads);
-  const std::uint64_t head = std::uint64_t{layer} * shape_.kv.n_kv_heads + kv_head;
-  return {reinterpret_cast<T*>(region_.data() + head * at_.head_bytes + offset),
-          static_cast<std::size_t>(n)};
 }
 
 std::span<const std::int32_t> HeavyHitters::members(std::uint32_t layer,
@@ -247,63 +236,6 @@ std::uint32_t HeavyHitters::truncate(std::uint32_t n_positions) noexcept {
     scored_ends_[layer] = keep;
   }
   return keep;
-}
-
-MutableByteSpan HeavyHitters::contents() noexcept {
-  return region_.first(static_cast<std::size_t>(at_.contents_end));
-}
-
-Status HeavyHitters::check(std::uint32_t n_positions) const {
-  if (n_positions > shape_.kv_size) {
-    return corrupt("heavy hitters: %u positions: expected at most %u", n_positions, shape_.kv_size);
-  }
-  for (std::uint32_t layer = 0; layer < shape_.kv.n_layers; ++layer) {
-    if (scored_end(layer) != n_positions) {
-      return corrupt("heavy hitters: layer %u is at position %u: expected %u", layer,
-                     scored_end(layer), n_positions);
-    }
-    for (std::uint32_t kv_head = 0; kv_head < shape_.kv.n_kv_heads; ++kv_head) {
-      QSF_RETURN_IF_ERROR(check_head(layer, kv_head));
-    }
-  }
-  return ok_status();
-}
-
-Status HeavyHitters::check_head(std::uint32_t layer, std::uint32_t kv_head) const {
-  const auto positions = members(layer, kv_head);
-  const auto sorted = work_of(kv_head).keys.first(n_members(layer));
-  for (std::size_t m = 0; m < positions.size(); ++m) {
-    const bool used = m < sorted.size();
-    const std::int32_t position = positions[m];
-    if (used ? position < 0 || position >= static_cast<std::int32_t>(first_recent(layer))
-             : position != -1) {
-      return corrupt("heavy hitters: layer %u, head %u: slot %zu holds position %d: expected %s %u",
-                     layer, kv_head, m, position, used ? "one below" : "-1 from slot",
-                     used ? first_recent(layer) : n_members(layer));
-    }
-    if (used) sorted[m] = static_cast<std::uint64_t>(position);
-  }
-  std::ranges::sort(sorted);
-  const auto twice = std::ranges::adjacent_find(sorted);
-  if (twice != sorted.end()) {
-    return corrupt("heavy hitters: layer %u, head %u: position %u is there twice", layer, kv_head,
-                   static_cast<unsigned>(*twice));
-  }
-  for (std::uint32_t p = 0; p < std::min(shape_.options.sinks, first_recent(layer)); ++p) {
-    if (sorted[p] == p) continue;
-    return corrupt("heavy hitters: layer %u, head %u: position %u, a sink, is missing", layer,
-                   kv_head, p);
-  }
-  for (const KvPart part : {KvPart::kKeys, KvPart::kValues}) {
-    for (std::uint32_t i = 0; i < kv_pages_for(shape_.n_slots()); ++i) {
-      const ByteSpan bytes(block(layer, kv_head, part, i),
-                           static_cast<std::size_t>(shape_.kv.block_bytes(part)));
-      if (kv_block_is_finite(shape_.kv, part, bytes)) continue;
-      return corrupt("heavy hitters: layer %u, head %u: a number of its %s is not finite", layer,
-                     kv_head, part == KvPart::kKeys ? "keys" : "values");
-    }
-  }
-  return ok_status();
 }
 
 }  // namespace qsf

@@ -28,6 +28,7 @@
 #define QSF_KV_HEAVY_HITTERS_H_
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -135,13 +136,22 @@ class HeavyHitters {
   // block, since sums cannot be taken back row by row; else 0, since what was dropped is gone.
   std::uint32_t truncate(std::uint32_t n_positions) noexcept;
 
-  // All that is to be kept to go on from here: the state of every layer, in a layout that follows
-  // from the shape.
-  MutableByteSpan contents() noexcept;
-  // Tells whether contents(), written by others, are those of a sequence of `n_positions`: how far
-  // each layer is, and in each head positions in range, none twice, the sinks among them, unused
-  // slots marked so, and keys and values that can be computed with. Contents that are not are to be
-  // forgotten (truncate to 0).
+  // What session files hold of a head: K blocks and V blocks of the used slots, their positions and
+  // totals, the totals of recent positions, then what rows of the open block paid to slots and to
+  // recent positions in whole strips, and in one that is not complete. Elements beside those are
+  // zeros or -1. Sizes are those of every head, and follow from the shape and scored_end().
+  static constexpr std::size_t kSavedParts = 9;
+  std::array<MutableByteSpan, kSavedParts> saved_parts(std::uint32_t layer,
+                                                       std::uint32_t kv_head) noexcept;
+  // Tells whether the rows of n positions, and no others, are in the sums of every layer.
+  bool stands_at(std::uint32_t n_positions) const noexcept;
+  // Takes every layer there; what saved_parts() names then is to be filled in.
+  // Requires  no position so far, n_positions <= kv_size
+  void resume_at(std::uint32_t n_positions) noexcept;
+  // Tells whether saved_parts(), filled in by others, are those of a sequence of `n_positions`: how
+  // far each layer is, and in each head positions in range, none twice, the sinks among them,
+  // unused slots marked so, keys and values that can be computed with, and sums that are finite and
+  // not negative. Contents that are not are to be forgotten (truncate to 0).
   // Fails  kCorrupt
   Status check(std::uint32_t n_positions) const;
 
@@ -157,7 +167,6 @@ class HeavyHitters {
     std::uint64_t strip_sums;
     std::uint64_t head_bytes;
     std::uint64_t scored_ends;
-    std::uint64_t contents_end;
     std::uint64_t work;  // of all heads, work_bytes each
     std::uint64_t work_bytes;
     std::uint64_t end;
@@ -175,7 +184,12 @@ class HeavyHitters {
   }
   template <typename T>
   std::span<T> head_array(std::uint32_t layer, std::uint32_t kv_head, std::uint64_t offset,
-                          std::uint64_t n) const noexcept;
+                          std::uint64_t n) const noexcept {
+    QSF_DCHECK(layer < shape_.kv.n_layers && kv_head < shape_.kv.n_kv_heads);
+    const std::uint64_t head = std::uint64_t{layer} * shape_.kv.n_kv_heads + kv_head;
+    return {reinterpret_cast<T*>(region_.data() + head * at_.head_bytes + offset),
+            static_cast<std::size_t>(n)};
+  }
   std::byte* slot_block(std::uint32_t layer, std::uint32_t kv_head, KvPart part,
                         std::uint32_t i) const noexcept;
   Sums sums_at(std::uint32_t layer, std::uint32_t kv_head, std::uint64_t offset) const noexcept;
@@ -183,8 +197,12 @@ class HeavyHitters {
   void clear_sums(std::uint32_t layer, std::uint32_t kv_head) noexcept;
   std::uint64_t rank_candidates(std::uint32_t layer, std::uint32_t kv_head,
                                 std::uint32_t next_recent) noexcept;
+  std::uint64_t n_sums() const noexcept {
+    return std::uint64_t{shape_.n_slots()} + shape_.n_recent();
+  }
   void forget_all() noexcept;
   Status check_head(std::uint32_t layer, std::uint32_t kv_head) const;
+  Status check_sums(std::uint32_t layer, std::uint32_t kv_head) const;
 
   HeavyShape shape_;
   Layout at_{};

@@ -227,13 +227,22 @@ TEST(HeavyHittersTest, NaNRanksLowest) {
   EXPECT_TRUE(heavy->check(0).code() == StatusCode::kCorrupt);  // layer 1 has seen nothing
 }
 
+// All that there is to keep.
+std::vector<std::byte> contents(HeavyOwner& heavy) {
+  std::vector<std::byte> all;
+  for (std::uint32_t layer = 0; layer < heavy->shape().kv.n_layers; ++layer) {
+    for (std::uint32_t head = 0; head < heavy->shape().kv.n_kv_heads; ++head) {
+      for (const ByteSpan part : heavy->saved_parts(layer, head)) {
+        all.insert(all.end(), part.begin(), part.end());
+      }
+    }
+  }
+  return all;
+}
+
 TEST(HeavyHittersTest, ForgettingReturnsToTheOpenBlockOrToTheBeginning) {
   const HeavyShape shape = shape_of(64, 20, 4);
   const auto paid = [](auto l, auto h, auto p) { return made_up(l, h, p, 0); };
-  const auto contents = [](HeavyOwner& heavy) {
-    const MutableByteSpan bytes = heavy->contents();
-    return std::vector<std::byte>(bytes.begin(), bytes.end());
-  };
   HeavyOwner fresh(shape);
   HeavyOwner closed(shape);  // as far as the block before
   for (const std::uint32_t layer : {0U, 1U}) closed.advance(layer, 3 * kBlock, paid);
@@ -284,8 +293,19 @@ TEST(HeavyHittersTest, ContentsCanBeTakenElsewhereAndGoOn) {
   HeavyOwner from(shape);
   HeavyOwner to(shape);
   for (const std::uint32_t layer : {0U, 1U}) from.advance(layer, 500, paid);
-  std::ranges::copy(from->contents(), to->contents().begin());
+  to->resume_at(500);
+  for (std::uint32_t layer = 0; layer < 2; ++layer) {
+    for (std::uint32_t head = 0; head < shape.kv.n_kv_heads; ++head) {
+      const auto parts = from->saved_parts(layer, head);
+      const auto into = to->saved_parts(layer, head);
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        ASSERT_EQ(parts[i].size(), into[i].size());
+        std::ranges::copy(parts[i], into[i].begin());
+      }
+    }
+  }
   ASSERT_TRUE(to->check(500).ok());
+  EXPECT_EQ(contents(from), contents(to));
   EXPECT_TRUE(std::ranges::equal(to->members(1, 2), from->members(1, 2)));
   EXPECT_EQ(to->scored_end(1), 500U);
 }
@@ -335,6 +355,12 @@ TEST(HeavyHittersTest, DamagedContentsAreRefused) {
                           std::memcpy(at + 64, &nan, sizeof nan);
                         }),
                 HasSubstr("not finite"));
+  }
+  for (const float value : {-1.0F, std::numeric_limits<float>::quiet_NaN()}) {
+    EXPECT_THAT(message(3 * kBlock, [&](HeavyHitters& h) { h.block_sums(1, 0).heavy[3] = value; }),
+                HasSubstr("as a sum of attention"));
+    EXPECT_THAT(message(3 * kBlock, [&](HeavyHitters& h) { h.strip_sums(1, 0).recent[3] = value; }),
+                HasSubstr("as a sum of attention"));
   }
   // Fewer positions than slots: the others have to be marked.
   HeavyOwner young(shape);

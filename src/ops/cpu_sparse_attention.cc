@@ -15,7 +15,7 @@ namespace {
 
 using kernels::AttendRange;
 
-constexpr std::uint32_t kStripRows = 64;
+constexpr std::uint32_t kStripRows = kH2oStripRows;
 // Of a tile: their scores over 1,536 columns are 384 KiB, and with a page they stay in a
 // second-level cache.
 constexpr std::uint32_t kTileQueries = 64;

@@ -6,11 +6,13 @@
 #ifndef QSF_ENGINE_TESTING_BARE_SESSION_H_
 #define QSF_ENGINE_TESTING_BARE_SESSION_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <new>
+#include <optional>
 #include <vector>
 
 #include "base/rng.h"
@@ -27,22 +29,45 @@ inline constexpr std::uint32_t kBareVocab = 100;
 
 class BareSession {
  public:
-  explicit BareSession(const KvShape& shape = kBareShape, std::uint32_t max_slots = 200)
-      : limits_{.n_pages = kv_pages_for(max_slots), .max_sequences = 1, .max_slots = max_slots},
+  explicit BareSession(const KvShape& shape = kBareShape, std::uint32_t max_slots = 200,
+                       const std::optional<H2oOptions>& h2o = {},
+                       const KvPolicyOptions& policy = {})
+      : policy_(policy),
+        limits_(limits_of(max_slots, policy)),
         tables_(KvCache::region_bytes(limits_)),
         pages_(ResidentKvStore::region_bytes(shape, limits_.n_pages)),
         kv_(KvCache::create(shape, limits_, tables_.bytes()).value()),
         store_(shape, pages_.bytes()),
-        sequence_(kv_.create_sequence().value()) {}
+        sequence_(kv_.create_sequence().value()) {
+    if (h2o) {
+      const H2oShape of_state = {shape.n_layers, shape.n_kv_heads, max_slots, *h2o};
+      state_memory_.emplace(H2oState::region_bytes(of_state));
+      state_.emplace(H2oState::create(of_state, state_memory_->bytes()).value());
+    }
+    if (policy.policy == KvPolicy::kH2o) {
+      const HeavyShape of_heavy = {.kv = shape, .kv_size = max_slots, .options = policy};
+      state_memory_.emplace(HeavyHitters::region_bytes(of_heavy));
+      heavy_.emplace(HeavyHitters::create(of_heavy, state_memory_->bytes()).value());
+    }
+  }
 
   SessionIdentity identity() const {
     SessionIdentity identity;
     identity.fingerprint = 0x0123456789ABCDEFU;
     identity.architecture = "llama";
     identity.n_vocab = kBareVocab;
+    identity.policy = policy_;
     return identity;
   }
-  SessionPlace place() { return {.kv = kv_, .store = store_, .sequence = sequence_}; }
+  SessionPlace place() {
+    return {.kv = kv_,
+            .store = store_,
+            .sequence = sequence_,
+            .h2o = state_ ? &*state_ : nullptr,
+            .heavy = heavy_ ? &*heavy_ : nullptr};
+  }
+  H2oState& h2o() { return *state_; }
+  HeavyHitters& heavy() { return *heavy_; }
   KvCache& kv() { return kv_; }
   SequenceId sequence() const { return sequence_; }
   // The bytes of all pages.
@@ -54,11 +79,64 @@ class BareSession {
     for (std::byte& byte : pages_.bytes()) byte = static_cast<std::byte>(rng.below(0x38));
     std::vector<TokenId> tokens(n_tokens);
     for (TokenId& token : tokens) token = rng.below(kBareVocab);
-    QSF_CHECK(kv_.append(sequence_, n_tokens).has_value());
+    for (std::uint32_t done = 0; done < n_tokens;) {
+      const std::uint32_t n = std::min(kKvPageSlots, n_tokens - done);
+      QSF_CHECK(kv_.append(sequence_, n).has_value());
+      done += n;
+      if (heavy_) pay(rng, done);
+    }
+    if (state_) attend(rng, n_tokens);
     return tokens;
   }
 
  private:
+  static KvLimits limits_of(std::uint32_t max_slots, const KvPolicyOptions& policy) {
+    KvLimits limits = {.n_pages = 1, .max_sequences = 1, .max_slots = max_slots};
+    if (policy.policy == KvPolicy::kH2o) limits.recent_slots = policy.window + 2 * kHeavyBlock - 1;
+    limits.n_pages = kv_pages_per_sequence(limits);
+    return limits;
+  }
+  // Fills the parts of a head from number `first` on with sums that could be.
+  template <typename Parts>
+  static void fill_sums(Rng& rng, const Parts& parts, std::size_t first) {
+    for (std::size_t part = first; part < parts.size(); ++part) {
+      for (std::size_t at = 0; at < parts[part].size(); at += sizeof(float)) {
+        store_le(parts[part], at, rng.next_f32());
+      }
+    }
+  }
+  // A block's sums as attention would leave them: its last rows are in an open strip until it ends.
+  void pay(Rng& rng, std::uint32_t end) {
+    const KvShape& shape = heavy_->shape().kv;
+    const bool is_whole = end % kHeavyBlock == 0;
+    for (std::uint32_t layer = 0; layer < shape.n_layers; ++layer) {
+      heavy_->mark_scored(layer, is_whole ? end - 1 : end);
+      for (std::uint32_t head = 0; head < shape.n_kv_heads; ++head) {
+        fill_sums(rng, heavy_->saved_parts(layer, head), 5);
+        if (is_whole) {
+          heavy_->close_head(layer, head, kv_, sequence_, store_.acquire_layer(layer));
+        }
+      }
+      heavy_->mark_scored(layer, end);
+    }
+  }
+  // Sums as attention would leave them, strip by strip.
+  void attend(Rng& rng, std::uint32_t n_positions) {
+    const H2oShape& shape = state_->shape();
+    const std::uint32_t chunk = shape.options.chunk;
+    for (std::uint32_t start = 0; start < n_positions; start += chunk) {
+      const std::uint32_t end = std::min(n_positions, start + chunk);
+      for (std::uint32_t layer = 0; layer < shape.n_layers; ++layer) {
+        state_->mark_scored(layer, end);
+        for (std::uint32_t head = 0; head < shape.n_kv_heads; ++head) {
+          fill_sums(rng, state_->saved_parts(layer, head), 3);
+        }
+        if (end == start + chunk) QSF_CHECK(state_->close_chunk(layer).ok());
+      }
+      if (end == start + chunk) QSF_CHECK(state_->next_chunk(chunk).ok());
+    }
+  }
+
   class Aligned {
    public:
     explicit Aligned(std::uint64_t n_bytes)
@@ -76,12 +154,16 @@ class BareSession {
     void* data_;
   };
 
+  KvPolicyOptions policy_;
   KvLimits limits_;
   Aligned tables_;
   Aligned pages_;
   KvCache kv_;
   ResidentKvStore store_;
   SequenceId sequence_;
+  std::optional<Aligned> state_memory_;
+  std::optional<H2oState> state_;
+  std::optional<HeavyHitters> heavy_;
 };
 
 }  // namespace qsf::testing_support

@@ -34,6 +34,7 @@ struct StreamedShape {
   std::uint32_t hidden = 192;
   std::uint32_t ffn = 384;
   std::uint32_t n_vocab = 500;
+  std::uint32_t n_kv_heads = 4;  // of 8 heads
   std::uint64_t tile_bytes = 32768;
   Compression compression = Compression::kNone;
 };
@@ -45,7 +46,7 @@ inline ModelSpec streamed_spec(const StreamedShape& shape) {
   spec.hidden = shape.hidden;
   spec.ffn = shape.ffn;
   spec.n_heads = 8;
-  spec.n_kv_heads = 4;
+  spec.n_kv_heads = shape.n_kv_heads;
   spec.head_dim = shape.hidden / 8;
   spec.n_vocab = shape.n_vocab;
   spec.max_positions = 640;
