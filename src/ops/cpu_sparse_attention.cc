@@ -218,6 +218,11 @@ void SparseAttention::gather(const Part& part) {
       });
 }
 
+// The first slot of a page, counted from the one that holds the part's first slot.
+std::uint32_t SparseAttention::page_start(const Part& part, std::uint32_t page) noexcept {
+  return (part.first_slot / kKvPageSlots + page) * kKvPageSlots;
+}
+
 // The column of a part's first slot.
 std::size_t SparseAttention::first_slot_column(const Part& part) noexcept {
   return std::size_t{pages_of(part.n_members)} * kKvPageSlots + part.first_slot % kKvPageSlots;
@@ -298,6 +303,23 @@ void SparseAttention::load_queries(const Tile& tile, const Work& work) {
                                      .rotate = kernels_.kv_rows.rotate});
 }
 
+// Keys (values) of a page of a tile's columns.
+const std::byte* SparseAttention::block_of(const Tile& tile, std::uint32_t page,
+                                           KvPart block) const noexcept {
+  const Part& part = tile.part;
+  const SparseLayer& layer = part.layer;
+  const KvShape& shape = layer.kv.shape();
+  const std::uint32_t n_memory_pages = pages_of(part.n_members);
+  if (page < n_memory_pages) {
+    const Memory memory = memory_of(part, tile.kv_head);
+    const std::byte* blocks = block == KvPart::kKeys ? memory.keys : memory.values;
+    return blocks + page * shape.block_bytes(block);
+  }
+  const std::uint32_t number = layer.kv.page_of(layer.rows[tile.first_row].sequence,
+                                                page_start(part, page - n_memory_pages));
+  return layer.pages.page(number) + shape.block_offset(tile.kv_head, block);
+}
+
 // What the kernels take for a page of a tile's columns; what its rows see there goes to `visible`.
 kernels::AttendStripArgs SparseAttention::page_of(const Tile& tile, std::uint32_t page,
                                                   AttendRange* visible, const Work& work) const {
@@ -307,30 +329,24 @@ kernels::AttendStripArgs SparseAttention::page_of(const Tile& tile, std::uint32_
   const KvShape& shape = layer.kv.shape();
   const std::uint32_t group = limits_.n_heads / limits_.n_kv_heads;
   const std::uint32_t n_memory_pages = pages_of(part.n_members);
-  const std::byte* k;
-  const std::byte* v;
   const std::int32_t* positions;
   if (page < n_memory_pages) {
     const std::uint32_t first_member = page * kKvPageSlots;
     std::fill_n(visible, tile.n_rows,
                 AttendRange{0, std::min(kKvPageSlots, part.n_members - first_member)});
-    const Memory memory = memory_of(part, tile.kv_head);
-    k = memory.keys + page * shape.block_bytes(KvPart::kKeys);
-    v = memory.values + page * shape.block_bytes(KvPart::kValues);
-    positions = memory.positions + first_member;
+    positions = memory_of(part, tile.kv_head).positions + first_member;
   } else {
     const Row& row = layer.rows[tile.first_row];
-    const std::uint32_t page_start =
-        (part.first_slot / kKvPageSlots + page - n_memory_pages) * kKvPageSlots;
-    const std::uint32_t first = std::max(part.first_slot, page_start) - page_start;
+    const std::uint32_t page_first = page_start(part, page - n_memory_pages);
+    const std::uint32_t first = std::max(part.first_slot, page_first) - page_first;
     for (std::uint32_t i = 0; i < tile.n_rows; ++i) {
-      const std::uint32_t end = std::max(row.kv_slot + i + 1, page_start) - page_start;
+      const std::uint32_t end = std::max(row.kv_slot + i + 1, page_first) - page_first;
       visible[i] = {std::min(first, end), std::min(end, kKvPageSlots)};
     }
-    const std::uint32_t number = layer.kv.page_of(row.sequence, page_start);
-    k = layer.pages.page(number) + shape.block_offset(tile.kv_head, KvPart::kKeys);
-    v = layer.pages.page(number) + shape.block_offset(tile.kv_head, KvPart::kValues);
-    positions = layer.kv.page_positions(number, args.layer, tile.kv_head).data();
+    positions =
+        layer.kv
+            .page_positions(layer.kv.page_of(row.sequence, page_first), args.layer, tile.kv_head)
+            .data();
   }
   const float* slopes =
       args.slopes.empty() ? nullptr : args.slopes.data() + std::size_t{tile.kv_head} * group;
@@ -338,8 +354,8 @@ kernels::AttendStripArgs SparseAttention::page_of(const Tile& tile, std::uint32_
            .n_rows = tile.n_rows,
            .n_q = group,
            .head_dim = limits_.head_dim,
-           .k = k,
-           .v = v,
+           .k = block_of(tile, page, KvPart::kKeys),
+           .v = block_of(tile, page, KvPart::kValues),
            .k_type = shape.k_type,
            .v_type = shape.v_type,
            .visible = visible,
@@ -388,8 +404,19 @@ void SparseAttention::run_tile(const Part& part, std::uint32_t kv_head, std::uin
       pages_of(part.n_members) + last_slot / kKvPageSlots + 1 - part.first_slot / kKvPageSlots;
   const Tile tile = {part, kv_head, first_row, n_rows, n_pages, positions};
   load_queries(tile, work);
+  // Each page fetches the next one of its kind, and the last keys the first values.
+  const auto fetch = [&](kernels::AttendStripArgs& args, std::uint32_t page, KvPart block) {
+    args.page.next = block_of(tile, page, block);
+    args.page.next_bytes = static_cast<std::size_t>(part.layer.kv.shape().block_bytes(block));
+  };
   for (std::uint32_t page = 0; page < n_pages; ++page) {
-    kernel.scores(page_of(tile, page, visible, work));
+    kernels::AttendStripArgs args = page_of(tile, page, visible, work);
+    if (page + 1 < n_pages) {
+      fetch(args, page + 1, KvPart::kKeys);
+    } else if (part.outputs) {
+      fetch(args, 0, KvPart::kValues);
+    }
+    kernel.scores(args);
   }
   kernel.normalise({.weights = work.weights,
                     .stride = sizes_.weights_stride,
@@ -399,7 +426,9 @@ void SparseAttention::run_tile(const Part& part, std::uint32_t kv_head, std::uin
   if (!part.outputs) return;
   std::fill_n(work.acc, n_queries * sizes_.acc_stride, 0.0F);
   for (std::uint32_t page = 0; page < n_pages; ++page) {
-    kernel.values(page_of(tile, page, visible, work));
+    kernels::AttendStripArgs args = page_of(tile, page, visible, work);
+    if (page + 1 < n_pages) fetch(args, page + 1, KvPart::kValues);
+    kernel.values(args);
   }
   finish_tile(tile, work);
 }

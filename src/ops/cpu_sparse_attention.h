@@ -147,6 +147,7 @@ class SparseAttention {
                            std::uint32_t n_pages) const noexcept;
   void gather(const Part& part);
   static std::size_t first_slot_column(const Part& part) noexcept;
+  static std::uint32_t page_start(const Part& part, std::uint32_t page) noexcept;
   Memory memory_of(const Part& part, std::uint32_t kv_head) const noexcept;
   static ColumnSums part_sums(const Part& part, std::uint32_t kv_head) noexcept;
   static ColumnSums open_strip_sums(const Part& part, std::uint32_t kv_head) noexcept;
@@ -162,6 +163,7 @@ class SparseAttention {
     const std::int32_t* positions;  // [n_rows]
   };
   void load_queries(const Tile& tile, const Work& work);
+  const std::byte* block_of(const Tile& tile, std::uint32_t page, KvPart block) const noexcept;
   kernels::AttendStripArgs page_of(const Tile& tile, std::uint32_t page,
                                    kernels::AttendRange* visible, const Work& work) const;
   void finish_tile(const Tile& tile, const Work& work);

@@ -444,13 +444,13 @@ static void widen_scales(const AttendPageArgs& args, float* to) noexcept {
   for (std::size_t i = 0; i < n; i += L::kWidth) L::store(to + i, L::load(from + i));
 }
 
-// Spreads the fetch of what follows over the steps that this page takes.
+// Spreads the fetch of what follows over the steps that a page takes, of both products or of one.
 template <typename L>
-static Ahead plan_ahead(const AttendPageArgs& args) noexcept {
+static Ahead plan_ahead(const AttendPageArgs& args, unsigned n_products) noexcept {
   if (args.next == nullptr) return {nullptr, nullptr, 0};
   const std::size_t n_blocks = (std::size_t{args.n_rows} * args.n_q + L::kRows - 1) / L::kRows;
   const std::size_t width = std::size_t{L::kVectors} * L::kWidth;
-  const std::size_t n_steps = n_blocks * 2 * args.head_dim * (kKvPageSlots / width);
+  const std::size_t n_steps = n_blocks * n_products * args.head_dim * (kKvPageSlots / width);
   return {args.next, args.next + args.next_bytes, (args.next_bytes + n_steps - 1) / n_steps};
 }
 
@@ -462,7 +462,7 @@ static void attend_page(const AttendPageArgs& args) noexcept {
   float* corrections = weights + n_queries * kKvPageSlots;
   const Scratch scratch = {weights, memory, corrections, corrections + n_queries, kKvPageSlots};
   widen_scales<L>(args, scratch.scales);
-  Ahead ahead = plan_ahead<L>(args);
+  Ahead ahead = plan_ahead<L>(args, 2);
   for (std::uint32_t row = 0; row < args.n_rows;) {
     const AttendRange range = args.visible[row];
     std::uint32_t end = row + 1;

@@ -29,7 +29,8 @@ namespace qsf::kernels {
 // One page of a strip.
 //
 // Shapes      page: as AttendPageArgs. `values` alone reads v and updates acc, `scores` alone reads
-//             k, queries and what the score's rule needs; state is not used;
+//             k, queries and what the score's rule needs; state is not used; next is what the
+//             following call reads of one of them;
 //             scratch: attend_strip_scratch_bytes(head_dim), 64-byte aligned
 //             weights [n_rows * n_q][stride]: the columns of the page, kKvPageSlots of each row
 // Requires    stride at least kKvPageSlots

@@ -61,9 +61,9 @@ template <typename L>
 template <typename L>
 static void strip_scores(const AttendStripArgs& strip) noexcept {
   const AttendPageArgs& args = strip.page;
-  Ahead nothing = {nullptr, nullptr, 0};
+  Ahead ahead = plan_ahead<L>(args, 1);
   for_runs(strip, [&](const Run& run, const Scratch& scratch) {
-    if (run.first < run.last) score_run<L>(args, run, scratch, &nothing);
+    if (run.first < run.last) score_run<L>(args, run, scratch, &ahead);
     finish_scores<L>(args, run, scratch);
   });
 }
@@ -138,10 +138,10 @@ static void strip_normalise(const AttendNormaliseArgs& args) noexcept {
 
 template <typename L>
 static void strip_values(const AttendStripArgs& strip) noexcept {
-  Ahead nothing = {nullptr, nullptr, 0};
+  Ahead ahead = plan_ahead<L>(strip.page, 1);
   widen_scales<L>(strip.page, reinterpret_cast<float*>(strip.page.scratch) + kStrip * kStrip);
   for_runs(strip, [&](const Run& run, const Scratch& scratch) {
-    if (run.first < run.last) add_values<L>(strip.page, run, scratch, &nothing);
+    if (run.first < run.last) add_values<L>(strip.page, run, scratch, &ahead);
   });
 }
 
