@@ -9,148 +9,45 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <functional>
 #include <map>
-#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "engine/engine.h"
 #include "engine/engine_impl.h"
-#include "model/testing/naive_model.h"
-#include "ops/operator_observer.h"
+#include "engine/testing/naive_model_test.h"
 
 namespace qsf {
 namespace {
 
 using testing::HasSubstr;
-using testing_support::NaiveModel;
+using testing_support::AppendLogits;
+using testing_support::CancelAtAttention;
+using testing_support::largest_difference;
+using testing_support::Logits;
+using testing_support::naive_llama;
+using testing_support::NaiveModelTest;
 
 constexpr KvPolicyOptions kPolicy = {
     .policy = KvPolicy::kH2o, .window = 40, .sinks = 2, .heavy = 20};
-constexpr std::uint32_t kVocab = 90;
 constexpr std::size_t kTokens = 290;  // four blocks and a part of one
 constexpr std::size_t kBlock = kHeavyBlock;
 
-ModelSpec small_spec(std::uint32_t n_layers) {
-  ModelSpec s;
-  s.architecture = "llama";
-  s.n_layers = n_layers;
-  s.hidden = 32;
-  s.n_heads = 6;
-  s.n_kv_heads = 2;
-  s.head_dim = 8;
-  s.n_vocab = kVocab;
-  s.max_positions = 2000;
-  s.ffn = 44;
-  s.activation = Activation::kSilu;
-  s.gated_ffn = true;
-  s.norm = NormType::kRmsNorm;
-  s.norm_epsilon = 0.01F;
-  s.positions = PositionEncoding::kRope;
-  return s;
-}
-
-using Logits = std::vector<std::vector<float>>;
-
-class Collect final : public LogitsSink {
- public:
-  explicit Collect(Logits& to) : to_(to), first_(to.size()) {}
-  void consume(std::uint32_t row, std::uint32_t first_token,
-               std::span<const float> logits) noexcept override {
-    if (to_.size() <= first_ + row) to_.resize(first_ + row + 1, std::vector<float>(kVocab));
-    std::copy(logits.begin(), logits.end(), to_[first_ + row].begin() + first_token);
-  }
-
- private:
-  Logits& to_;
-  std::size_t first_;
-};
-
-// Cancels at the n-th attention.
-class Canceller final : public OperatorObserver {
- public:
-  void pass_began(std::span<const Row>) override {}
-  void operator_ended(Backend&, const OperatorEvent& event) override {
-    if (event.kind == OperatorKind::kAttend && n_left > 0 && --n_left == 0) engine->cancel();
-  }
-  int n_left = 0;
-  Engine* engine = nullptr;
-};
-
-double largest_difference(const Logits& got, const std::vector<std::vector<double>>& want) {
-  double largest = 0;
-  double worst = 0;
-  for (std::size_t row = 0; row < want.size(); ++row) {
-    for (std::size_t i = 0; i < kVocab; ++i) {
-      largest = std::max(largest, std::fabs(want[row][i]));
-      worst = std::max(worst, std::fabs(static_cast<double>(got[row][i]) - want[row][i]));
-    }
-  }
-  return worst / largest;
-}
-
-class KvHeavyTest : public testing::Test {
+class KvHeavyTest : public NaiveModelTest {
  protected:
-  void make_model(const ModelSpec& spec) {
-    path_ = testing::TempDir() + "qsf_kv_heavy_" +
-            testing::UnitTest::GetInstance()->current_test_info()->name() + ".qsf";
-    model_.emplace(spec, 5);
-    ASSERT_TRUE(model_->write(path_).ok());
-    tokens_.clear();
-    for (std::size_t i = 0; i < 1990; ++i) {
-      tokens_.push_back(static_cast<TokenId>((i * i * 31 + 7 * i + 3) % kVocab));
-    }
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
-
-  EngineOptions options(const KvPolicyOptions& policy = kPolicy) const {
-    EngineOptions options;
-    options.n_threads = 2;
-    options.max_context = 300;
-    options.k_type = KvType::kF32;
-    options.v_type = KvType::kF32;
-    options.exact = true;
+  void make_model(const ModelSpec& spec) { NaiveModelTest::make_model(spec, 1990); }
+  static ModelSpec small_spec(std::uint32_t n_layers) { return naive_llama(n_layers, 2000); }
+  static EngineOptions options(const KvPolicyOptions& policy = kPolicy) {
+    EngineOptions options = exact_options(300);
     options.kv_policy = policy;
     return options;
   }
-  std::unique_ptr<Engine> open(const EngineOptions& options) const {
-    auto engine = Engine::open(path_, options);
-    EXPECT_TRUE(engine.has_value()) << engine.error().message();
-    return std::move(*engine);
-  }
-  std::span<const TokenId> tokens(std::size_t first, std::size_t last) const {
-    return std::span(tokens_).subspan(first, last - first);
-  }
-  void prefill(Session& session, std::size_t first, std::size_t last, Logits& logits) const {
-    Collect sink(logits);
-    const Status status = session.prefill_rows(tokens(first, last), sink);
-    EXPECT_TRUE(status.ok()) << status.message();
-  }
-  void step(Session& session, std::size_t token, Logits& logits) const {
-    Collect sink(logits);
-    const Status status = session.step(tokens_[token], &sink);
-    EXPECT_TRUE(status.ok()) << status.message();
-  }
-  // The logits of every row, in calls of `sizes` in turns.
   Logits run(const EngineOptions& options, const std::vector<std::size_t>& sizes,
              std::size_t n = kTokens) const {
-    const auto engine = open(options);
-    const auto session = engine->create_session().value();
-    Logits logits;
-    for (std::size_t done = 0, call = 0; done < n; ++call) {
-      const std::size_t size = std::min(sizes[call % sizes.size()], n - done);
-      prefill(*session, done, done + size, logits);
-      done += size;
-    }
-    return logits;
+    return NaiveModelTest::run(options, sizes, n);
   }
-
-  std::string path_;
-  std::optional<NaiveModel> model_;
-  std::vector<TokenId> tokens_;
 };
 
 // Behind one, two and three layers: hidden states are those of attention over window and heavy
@@ -249,56 +146,23 @@ TEST_F(KvHeavyTest, MemoryDoesNotGrowWithTheText) {
 
 TEST_F(KvHeavyTest, ForgottenRowsAreComputedAgain) {
   make_model(small_spec(2));
-  const Logits want = run(options(), {kTokens});
   EngineOptions changed = options();
   changed.rows_per_pass = 48;  // far less is held than what is forgotten
-  const auto engine = open(changed);
-  const auto session = engine->create_session().value();
-  for (const std::size_t keep : {289U, 260U, 256U, 255U, 70U, 3U, 0U}) {
-    Logits all;
-    prefill(*session, session->length(), kTokens, all);
-    ASSERT_EQ(session->longest_kept(keep), keep);
-    ASSERT_TRUE(session->truncate(keep).ok());
-    ASSERT_EQ(session->length(), keep);
-    Logits rest;
-    prefill(*session, keep, kTokens, rest);
-    EXPECT_TRUE(std::equal(rest.begin(), rest.end(), want.begin() + static_cast<long>(keep)))
-        << "kept " << keep;
-    ASSERT_TRUE(session->truncate(0).ok());
-  }
+  expect_no_trace_of_forgetting(changed, {289, 260, 256, 255, 70, 3, 0}, run(options(), {kTokens}));
 }
 
 TEST_F(KvHeavyTest, CancelledCallsLeaveNoTrace) {
   make_model(small_spec(3));
-  const Logits want = run(options(), {kTokens});
-  Canceller canceller;
-  EngineOptions observed = options();
-  observed.observer = &canceller;
-  observed.rows_per_pass = 50;
-  const auto engine = open(observed);
-  canceller.engine = engine.get();
-  for (const std::size_t before : {0U, 30U, 128U, 200U}) {
-    for (const int n : {1, 2, 5}) {
-      const auto session = engine->create_session().value();
-      Logits got;
-      if (before > 0) prefill(*session, 0, before, got);
-      canceller.n_left = n;
-      Logits ignored;
-      Collect sink(ignored);
-      EXPECT_EQ(session->prefill_rows(tokens(before, kTokens), sink).code(),
-                StatusCode::kCancelled);
-      EXPECT_EQ(session->length(), before);
-      prefill(*session, before, kTokens, got);
-      EXPECT_EQ(got, want) << before << " rows before, cancelled at attention " << n;
-    }
-  }
+  EngineOptions changed = options();
+  changed.rows_per_pass = 50;
+  expect_no_trace_of_cancelling(changed, {0, 30, 128, 200}, {1, 2, 5}, run(options(), {kTokens}));
 }
 
 // A generated row that is cancelled is taken back with its block, whose rows are prompt rows then.
 TEST_F(KvHeavyTest, GeneratedRowsAreScoredAndCanBeCancelled) {
   make_model(small_spec(2));
   const auto turns = [&](std::uint32_t rows_per_pass, int cancel_at) {
-    Canceller canceller;
+    CancelAtAttention canceller;
     EngineOptions changed = options();
     changed.observer = &canceller;
     changed.rows_per_pass = rows_per_pass;
@@ -335,7 +199,7 @@ TEST_F(KvHeavyTest, SessionsKeepTheirOwn) {
   Logits other;
   for (std::size_t at = 0; at < kTokens; at += 29) {
     prefill(*first, at, at + 29, got);
-    Collect sink(other);
+    AppendLogits sink(other);
     ASSERT_TRUE(second->prefill_rows(tokens(at + 300, at + 329), sink).ok());
   }
   EXPECT_EQ(got, want);

@@ -9,116 +9,41 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <functional>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/engine.h"
 #include "engine/engine_impl.h"
-#include "model/testing/naive_model.h"
+#include "engine/testing/naive_model_test.h"
 #include "ops/operator_observer.h"
 
 namespace qsf {
 namespace {
 
 using testing::HasSubstr;
-using testing_support::NaiveModel;
+using testing_support::largest_difference;
+using testing_support::Logits;
+using testing_support::naive_llama;
+using testing_support::NaiveModelTest;
 
 constexpr H2oOptions kOptions = {.local = 5, .heavy = 6, .chunk = 16, .sinks = 2};
-constexpr std::uint32_t kVocab = 90;
 constexpr std::size_t kTokens = 57;  // three chunks and a part of a strip
 
-ModelSpec small_spec(std::uint32_t n_layers) {
-  ModelSpec s;
-  s.architecture = "llama";
-  s.n_layers = n_layers;
-  s.hidden = 32;
-  s.n_heads = 6;
-  s.n_kv_heads = 2;
-  s.head_dim = 8;
-  s.n_vocab = kVocab;
-  s.max_positions = 96;
-  s.ffn = 44;
-  s.activation = Activation::kSilu;
-  s.gated_ffn = true;
-  s.norm = NormType::kRmsNorm;
-  s.norm_epsilon = 0.01F;
-  s.positions = PositionEncoding::kRope;
-  return s;
-}
-
-using Logits = std::vector<std::vector<float>>;
-
-class Collect final : public LogitsSink {
- public:
-  explicit Collect(Logits& to) : to_(to), first_(to.size()) {}
-  void consume(std::uint32_t row, std::uint32_t first_token,
-               std::span<const float> logits) noexcept override {
-    if (to_.size() <= first_ + row) to_.resize(first_ + row + 1, std::vector<float>(kVocab));
-    std::copy(logits.begin(), logits.end(), to_[first_ + row].begin() + first_token);
-  }
-
- private:
-  Logits& to_;
-  std::size_t first_;
-};
-
-class SparsePrefillTest : public testing::Test {
+class SparsePrefillTest : public NaiveModelTest {
  protected:
-  void make_model(const ModelSpec& spec) {
-    path_ = testing::TempDir() + "qsf_sparse_prefill_" +
-            testing::UnitTest::GetInstance()->current_test_info()->name() + ".qsf";
-    model_.emplace(spec, 5);
-    ASSERT_TRUE(model_->write(path_).ok());
-    for (std::size_t i = 0; i < kTokens; ++i) {
-      tokens_.push_back(static_cast<TokenId>((i * i * 31 + 7 * i + 3) % kVocab));
-    }
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
-
-  EngineOptions options(AttentionKind attention = AttentionKind::kH2o) const {
-    EngineOptions options;
-    options.n_threads = 2;
-    options.max_context = 80;
-    options.k_type = KvType::kF32;
-    options.v_type = KvType::kF32;
-    options.exact = true;
+  void make_model(const ModelSpec& spec) { NaiveModelTest::make_model(spec, kTokens); }
+  static ModelSpec small_spec(std::uint32_t n_layers) { return naive_llama(n_layers, 96); }
+  static EngineOptions options(AttentionKind attention = AttentionKind::kH2o) {
+    EngineOptions options = exact_options(80);
     options.attention = attention;
     options.h2o = kOptions;
     return options;
   }
-  std::unique_ptr<Engine> open(const EngineOptions& options) const {
-    auto engine = Engine::open(path_, options);
-    EXPECT_TRUE(engine.has_value()) << engine.error().message();
-    return std::move(*engine);
-  }
-  std::span<const TokenId> tokens(std::size_t first, std::size_t last) const {
-    return std::span(tokens_).subspan(first, last - first);
-  }
-  // The logits of every row, in calls of `sizes` in turns.
   Logits run(const EngineOptions& options, const std::vector<std::size_t>& sizes) const {
-    const auto engine = open(options);
-    const auto session = engine->create_session().value();
-    Logits logits;
-    for (std::size_t done = 0, call = 0; done < kTokens; ++call) {
-      const std::size_t n = std::min(sizes[call % sizes.size()], kTokens - done);
-      prefill(*session, done, done + n, logits);
-      done += n;
-    }
-    return logits;
+    return NaiveModelTest::run(options, sizes, kTokens);
   }
-  void prefill(Session& session, std::size_t first, std::size_t last, Logits& logits) const {
-    Collect sink(logits);
-    const Status status = session.prefill_rows(tokens(first, last), sink);
-    EXPECT_TRUE(status.ok()) << status.message();
-  }
-
-  std::string path_;
-  std::optional<NaiveModel> model_;
-  std::vector<TokenId> tokens_;
 };
 
 // Keeps the residual stream behind every layer, by layer and position.
@@ -143,21 +68,6 @@ class HiddenLog final : public OperatorObserver {
   std::size_t first_ = 0;
   std::uint32_t layer_ = 0;
 };
-
-// The largest difference of two tables of one shape, as a share of the largest wanted value.
-double difference(const Logits& got, const std::vector<std::vector<double>>& want) {
-  EXPECT_EQ(got.size(), want.size());
-  double largest = 0;
-  double worst = 0;
-  for (std::size_t row = 0; row < want.size(); ++row) {
-    EXPECT_EQ(got[row].size(), want[row].size());
-    for (std::size_t i = 0; i < want[row].size(); ++i) {
-      largest = std::max(largest, std::fabs(want[row][i]));
-      worst = std::max(worst, std::fabs(static_cast<double>(got[row][i]) - want[row][i]));
-    }
-  }
-  return worst / largest;
-}
 
 // Hidden states of later chunks are those of attention over the union, behind every layer and in
 // the logits, with the memory sets that the engine chose.
@@ -189,9 +99,9 @@ TEST_F(SparsePrefillTest, EveryLayerAttendsToChunkAndMemorySet) {
   const auto logits = model_->logits({tokens_.begin(), tokens_.end()}, 80, {}, sees, &hidden);
   ASSERT_EQ(log.hidden.size(), kLayers);
   for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
-    EXPECT_LE(difference(log.hidden[layer], hidden[layer]), 1e-4) << "layer " << layer;
+    EXPECT_LE(largest_difference(log.hidden[layer], hidden[layer]), 1e-4) << "layer " << layer;
   }
-  EXPECT_LE(difference(got, logits), 1e-4);
+  EXPECT_LE(largest_difference(got, logits), 1e-4);
 }
 
 // A session says what a row appended next would see: the memory set, then the open chunk.
@@ -247,57 +157,14 @@ TEST_F(SparsePrefillTest, OneChunkIsFullAttentionBitForBit) {
 
 TEST_F(SparsePrefillTest, ForgottenRowsAreComputedAgain) {
   make_model(small_spec(2));
-  const Logits want = run(options(), {kTokens});
-  const auto engine = open(options());
-  const auto session = engine->create_session().value();
-  for (const std::size_t keep : {56U, 50U, 48U, 47U, 20U, 3U, 0U}) {
-    Logits all;
-    prefill(*session, session->length(), kTokens, all);
-    ASSERT_TRUE(session->truncate(keep).ok());
-    ASSERT_EQ(session->length(), keep);
-    Logits rest;
-    prefill(*session, keep, kTokens, rest);
-    EXPECT_TRUE(std::equal(rest.begin(), rest.end(), want.begin() + static_cast<long>(keep)))
-        << "kept " << keep;
-    ASSERT_TRUE(session->truncate(0).ok());
-  }
+  expect_no_trace_of_forgetting(options(), {56, 50, 48, 47, 20, 3, 0}, run(options(), {kTokens}));
 }
-
-// Cancels at the n-th attention.
-class Canceller final : public OperatorObserver {
- public:
-  void pass_began(std::span<const Row>) override {}
-  void operator_ended(Backend&, const OperatorEvent& event) override {
-    if (event.kind == OperatorKind::kAttend && n_left > 0 && --n_left == 0) engine->cancel();
-  }
-  int n_left = 0;
-  Engine* engine = nullptr;
-};
 
 TEST_F(SparsePrefillTest, CancelledCallsLeaveNoTrace) {
   make_model(small_spec(3));
-  const Logits want = run(options(), {kTokens});
-  Canceller canceller;
-  EngineOptions observed = options();
-  observed.observer = &canceller;
-  observed.rows_per_pass = 10;
-  const auto engine = open(observed);
-  canceller.engine = engine.get();
-  for (const std::size_t before : {0U, 9U, 16U, 30U}) {
-    for (const int n : {1, 2, 4, 8}) {
-      const auto session = engine->create_session().value();
-      Logits got;
-      if (before > 0) prefill(*session, 0, before, got);
-      canceller.n_left = n;
-      Logits ignored;
-      Collect sink(ignored);
-      EXPECT_EQ(session->prefill_rows(tokens(before, kTokens), sink).code(),
-                StatusCode::kCancelled);
-      EXPECT_EQ(session->length(), before);
-      prefill(*session, before, kTokens, got);
-      EXPECT_EQ(got, want) << before << " rows before, cancelled at attention " << n;
-    }
-  }
+  EngineOptions changed = options();
+  changed.rows_per_pass = 10;
+  expect_no_trace_of_cancelling(changed, {0, 9, 16, 30}, {1, 2, 4, 8}, run(options(), {kTokens}));
 }
 
 TEST_F(SparsePrefillTest, GeneratedRowsAreFollowedByAnotherTurn) {
@@ -306,10 +173,7 @@ TEST_F(SparsePrefillTest, GeneratedRowsAreFollowedByAnotherTurn) {
   const auto session = engine->create_session().value();
   Logits got;
   prefill(*session, 0, 20, got);
-  for (std::size_t i = 20; i < 36; ++i) {
-    Collect sink(got);
-    ASSERT_TRUE(session->step(tokens_[i], &sink).ok());
-  }
+  for (std::size_t i = 20; i < 36; ++i) step(*session, i, got);
   EXPECT_EQ(engine->impl().h2o[0].chunk_index(), 2U);
   EXPECT_EQ(engine->impl().h2o[0].scored_end(0), 36U);
   prefill(*session, 36, kTokens, got);
@@ -344,6 +208,18 @@ TEST_F(SparsePrefillTest, RefusesModelsWithWindows) {
   ASSERT_FALSE(engine.has_value());
   EXPECT_EQ(engine.error().code(), StatusCode::kUnsupported);
   EXPECT_THAT(engine.error().message(), HasSubstr("layer 1 of this model sees the last 40 of 80"));
+}
+
+TEST(LargestDifferenceTest, SeesEveryKindOfDifference) {
+  const float nan = std::nanf("");
+  EXPECT_EQ(largest_difference({{0, -4}}, {{0, -4}}), 0);
+  EXPECT_EQ(largest_difference({{0, 0}}, {{0, 0}}), 0);
+  EXPECT_EQ(largest_difference({{1, -3}}, {{1, -4}}), 0.25);
+  EXPECT_TRUE(std::isinf(largest_difference({{1}}, {{0}})));
+  EXPECT_TRUE(std::isinf(largest_difference({{nan}}, {{1}})));
+  EXPECT_TRUE(std::isinf(largest_difference({{1}}, {{static_cast<double>(nan)}})));
+  EXPECT_TRUE(std::isinf(largest_difference({{1}, {1}}, {{1}})));
+  EXPECT_TRUE(std::isinf(largest_difference({{1}}, {{1, 1}})));
 }
 
 }  // namespace
