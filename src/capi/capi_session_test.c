@@ -158,7 +158,7 @@ static QSFEngine* open_heavy_engine(const char* path, int n_heavy) {
   QSFConfig* config = qsf_config_default();
   qsf_config_set_threads(config, 1);
   qsf_config_set_max_seq_len(config, 256);
-  qsf_config_set_kv_policy(config, QSF_KV_POLICY_H2O, 20, 2, n_heavy);
+  qsf_config_set_kv_policy(config, QSF_KV_POLICY_H2O, 4, 2, n_heavy);
   QSFEngine* engine = NULL;
   CHECK(qsf_engine_open(path, config, &engine, &error) == QSF_OK);
   qsf_config_free(config);
@@ -187,8 +187,8 @@ static void test_model(const char* path) {
   QSFEngine* engine = open_small_engine(path);
   QSFEngine* sparse = open_sparse_engine(path, 4);
   QSFEngine* other_sparse = open_sparse_engine(path, 5);
-  QSFEngine* heavy = open_heavy_engine(path, 12);
-  QSFEngine* other_heavy = open_heavy_engine(path, 13);
+  QSFEngine* heavy = open_heavy_engine(path, 40);
+  QSFEngine* other_heavy = open_heavy_engine(path, 41);
   QSFEngine* all[] = {engine, sparse, heavy};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i) {
     if (all[i] == NULL) continue;
@@ -201,9 +201,9 @@ static void test_model(const char* path) {
     test_other(sparse, other_sparse, saved, "expected h2o (local 3, heavy 5");
   }
   if (engine != NULL && heavy != NULL && other_heavy != NULL) {
-    const char* saved = "h2o (window 20, sinks 2, heavy 12)";
+    const char* saved = "h2o (window 4, sinks 2, heavy 40)";
     test_other(heavy, engine, saved, "expected full");
-    test_other(heavy, other_heavy, saved, "expected h2o (20, 2, 13)");
+    test_other(heavy, other_heavy, saved, "expected h2o (4, 2, 41)");
   }
   qsf_free(engine);
   qsf_free(sparse);
