@@ -295,14 +295,17 @@ TEST_F(StreamedPromptTest, AQuarterOfTheRowsReadsFourTimesAsMuch) {
   EXPECT_GT(four.prompt_bytes, 3 * four.residency.streamed_bytes);
 }
 
-// Chunks follow one another inside a layer, so four or sixteen of them read no more than one.
-TEST_F(StreamedPromptTest, ChunksAndWindowsReadTheWeightsOnceAPass) {
+// Chunks, and blocks of heavy hitters, follow one another inside a layer, so many of them read no
+// more than one.
+TEST_F(StreamedPromptTest, ChunksWindowsAndHeavyHittersReadTheWeightsOnceAPass) {
   EngineOptions chunks;
   chunks.attention = AttentionKind::kH2o;
   chunks.h2o = {.local = 8, .heavy = 8, .chunk = 32, .sinks = 2};
   EngineOptions window;
   window.kv_policy = {.policy = KvPolicy::kWindow, .window = 32, .sinks = 2};
-  for (const EngineOptions& options : {chunks, window}) {
+  EngineOptions heavy;
+  heavy.kv_policy = {.policy = KvPolicy::kH2o, .window = 32, .sinks = 2, .heavy = 16};
+  for (const EngineOptions& options : {chunks, window, heavy}) {
     for (const std::uint32_t rows_per_pass : {512U, 200U}) {
       const Reads reads = read_prompt(rows_per_pass, options);
       const std::uint64_t expected = (512 + rows_per_pass - 1) / rows_per_pass;
