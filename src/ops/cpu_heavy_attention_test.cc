@@ -105,8 +105,11 @@ class Text {
   }
   const Outcome& finish() {
     if (heavy_.empty()) return outcome_;
-    const MutableByteSpan contents = heavy_[0].contents();
-    outcome_.contents.assign(contents.begin(), contents.end());
+    for (std::uint32_t head = 0; head < case_.n_kv_heads; ++head) {
+      for (const MutableByteSpan part : heavy_[0].saved_parts(kLayer, head)) {
+        outcome_.contents.insert(outcome_.contents.end(), part.begin(), part.end());
+      }
+    }
     return outcome_;
   }
 
