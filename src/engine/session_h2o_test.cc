@@ -11,7 +11,6 @@
 #include <limits>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "engine/engine_impl.h"
@@ -32,7 +31,9 @@ using testing_support::begin_text;
 using testing_support::bytes_of_file;
 using testing_support::entry_at;
 using testing_support::expect_bits;
+using testing_support::expect_no_trace_of_forgetting;
 using testing_support::expect_same_text;
+using testing_support::expect_same_text_of_every_type;
 using testing_support::go_on;
 using testing_support::index_of;
 using testing_support::kBareShape;
@@ -76,14 +77,7 @@ TEST_F(SessionH2oTest, GoesOnAsIfItHadNeverStopped) {
 }
 
 TEST_F(SessionH2oTest, EveryTypeOfKeysAndValuesGoesOn) {
-  const std::pair<KvType, KvType> types[] = {{KvType::kF32, KvType::kF32},
-                                             {KvType::k8Bit, KvType::k8Bit},
-                                             {KvType::k4Bit, KvType::k4Bit},
-                                             {KvType::k2Bit, KvType::k2Bit},
-                                             {KvType::k8Bit, KvType::k4Bit}};
-  for (const auto& [k_type, v_type] : types) {
-    expect_same_text(*model_, options(k_type, v_type), 303);
-  }
+  expect_same_text_of_every_type(*model_, options(KvType::kF16, KvType::kF16), 303);
 }
 
 TEST_F(SessionH2oTest, EveryHeadMayHaveKeysOfItsOwn) {
@@ -98,26 +92,8 @@ TEST_F(SessionH2oTest, EveryHeadMayHaveKeysOfItsOwn) {
   expect_same_text(model, by_sum, 303);
 }
 
-// Rows that were forgotten together with those behind them are computed before they are saved.
 TEST_F(SessionH2oTest, ForgottenRowsAreSavedAndLeaveNoTrace) {
-  EngineOptions wanted = options(KvType::kF16, KvType::k4Bit);
-  wanted.n_sequences = 2;
-  const auto engine = open(*model_, wanted);
-  const std::vector<TokenId> tokens = random_tokens(400, 1, kIds);
-  const auto first = [&](std::size_t n) { return std::span(tokens).first(n); };
-  for (const std::size_t n : {224U, 200U, 100U, 40U}) {
-    const auto plain = engine->create_session().value();
-    ASSERT_TRUE(plain->prefill(first(n), nullptr).ok());
-    ASSERT_TRUE(plain->save(path("plain")).ok());
-    const auto cut = engine->create_session().value();
-    ASSERT_TRUE(cut->prefill(first(250), nullptr).ok());
-    ASSERT_TRUE(cut->truncate(n).ok());
-    const Status saved = cut->save(path("cut"));
-    ASSERT_TRUE(saved.ok()) << saved.message();
-    EXPECT_EQ(cut->length(), n);
-    EXPECT_EQ(bytes_of_file(path("plain")), bytes_of_file(path("cut")));
-    EXPECT_EQ(go_on(*cut), go_on(*plain));
-  }
+  expect_no_trace_of_forgetting(*model_, options(KvType::kF16, KvType::k4Bit), {224, 200, 100, 40});
 }
 
 TEST_F(SessionH2oTest, AShorterTextLeavesALoadedSession) {

@@ -15,6 +15,7 @@
 
 #include "kv/h2o_ranking.h"
 #include "kv/heavy_hitters.h"
+#include "ops/testing/attention_text.h"
 #include "ops/testing/bench.h"
 #include "ops/testing/naive_sparse_attention.h"
 #include "ops/testing/stored_rows.h"
@@ -23,6 +24,7 @@ namespace qsf {
 namespace {
 
 using testing_support::as_stored;
+using testing_support::AttentionText;
 using testing_support::Bench;
 using testing_support::host_tiers;
 using testing_support::MemorySets;
@@ -66,41 +68,25 @@ class Text {
  public:
   Text(const Case& c, const NaiveSparseInput& in, unsigned n_threads, kernels::Isa isa,
        bool heavy = true)
-      : case_(c), in_(in), bench_(n_threads, limits(heavy), c.type, isa, /*exact=*/true) {
+      : case_(c),
+        in_(in),
+        bench_(n_threads, limits(heavy), c.type, isa, /*exact=*/true),
+        text_(bench_, {c.n_heads, c.n_kv_heads, c.head_dim}, in) {
     if (heavy) {
       heavy_.push_back(
           HeavyHitters::create(shape(), bench_.memory(HeavyHitters::region_bytes(shape())))
               .value());
       bench_.backend().attach_heavy(heavy_);
     }
-    const std::uint32_t n = n_positions();
-    q_ = bench_.buffer(n, c.n_heads * c.head_dim);
-    k_ = bench_.buffer(n, c.n_kv_heads * c.head_dim);
-    v_ = bench_.buffer(n, c.n_kv_heads * c.head_dim);
-    out_ = bench_.buffer(n, c.n_heads * c.head_dim);
   }
 
   void pass(std::uint32_t n, RowRole role = RowRole::kPrompt) {
-    CpuBackend& backend = bench_.backend();
-    bench_.begin(n, role);
-    for (std::uint32_t i = 0; i < n; ++i) {
-      backend.upload_row(q_, i, in_.q[done_ + i]);
-      backend.upload_row(k_, i, in_.k[done_ + i]);
-      backend.upload_row(v_, i, in_.v[done_ + i]);
-    }
-    backend.store_kv(kLayer, k_, v_);
-    backend.attend({.layer = kLayer,
-                    .q = q_,
-                    .out = out_,
-                    .scale = 1.0F / std::sqrt(static_cast<float>(case_.head_dim)),
-                    .soft_cap = case_.soft_cap,
-                    .slopes = case_.slopes});
-    EXPECT_TRUE(backend.wait().ok());
-    for (std::uint32_t i = 0; i < n; ++i) {
-      const auto row = backend.read_row(out_, i);
-      outcome_.out.emplace_back(row.begin(), row.end());
-    }
-    done_ += n;
+    text_.pass(n, role,
+               {.layer = kLayer,
+                .scale = 1.0F / std::sqrt(static_cast<float>(case_.head_dim)),
+                .soft_cap = case_.soft_cap,
+                .slopes = case_.slopes},
+               outcome_.out);
     if (!heavy_.empty()) keep_sets();
   }
   const Outcome& finish() {
@@ -164,9 +150,8 @@ class Text {
   const Case& case_;
   const NaiveSparseInput& in_;
   Bench bench_;
+  AttentionText text_;
   std::vector<HeavyHitters> heavy_;
-  Buffer q_, k_, v_, out_;
-  std::uint32_t done_ = 0;
   Outcome outcome_;
 };
 

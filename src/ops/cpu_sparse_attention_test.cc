@@ -16,6 +16,7 @@
 
 #include "base/f16.h"
 #include "kv/h2o_ranking.h"
+#include "ops/testing/attention_text.h"
 #include "ops/testing/bench.h"
 #include "ops/testing/naive_sparse_attention.h"
 #include "ops/testing/stored_rows.h"
@@ -24,6 +25,7 @@ namespace qsf {
 namespace {
 
 using testing_support::as_stored;
+using testing_support::AttentionText;
 using testing_support::Bench;
 using testing_support::host_tiers;
 using testing_support::MemorySets;
@@ -69,7 +71,10 @@ class Prompt {
  public:
   Prompt(const Case& c, const NaiveSparseInput& in, unsigned n_threads, kernels::Isa isa,
          bool sparse = true)
-      : case_(c), in_(in), bench_(n_threads, limits(sparse), c.type, isa, c.exact) {
+      : case_(c),
+        in_(in),
+        bench_(n_threads, limits(sparse), c.type, isa, c.exact),
+        text_(bench_, {c.n_heads, c.n_kv_heads, c.head_dim}, in) {
     if (sparse) {
       const H2oShape shape = {
           .n_layers = 2, .n_kv_heads = c.n_kv_heads, .kv_size = n_positions(), .options = c.h2o};
@@ -77,35 +82,14 @@ class Prompt {
           H2oState::create(shape, bench_.memory(H2oState::region_bytes(shape))).value());
       bench_.backend().attach_h2o(states_);
     }
-    const std::uint32_t n = n_positions();
-    q_ = bench_.buffer(n, c.n_heads * c.head_dim);
-    k_ = bench_.buffer(n, c.n_kv_heads * c.head_dim);
-    v_ = bench_.buffer(n, c.n_kv_heads * c.head_dim);
-    out_ = bench_.buffer(n, c.n_heads * c.head_dim);
   }
 
   void pass(std::uint32_t n, RowRole role = RowRole::kPrompt) {
-    CpuBackend& backend = bench_.backend();
-    bench_.begin(n, role);
-    for (std::uint32_t i = 0; i < n; ++i) {
-      backend.upload_row(q_, i, in_.q[done_ + i]);
-      backend.upload_row(k_, i, in_.k[done_ + i]);
-      backend.upload_row(v_, i, in_.v[done_ + i]);
-    }
-    backend.store_kv(kLayer, k_, v_);
-    backend.attend({.layer = kLayer,
-                    .q = q_,
-                    .out = out_,
-                    .scale = scale(),
-                    .soft_cap = case_.soft_cap,
-                    .slopes = case_.slopes});
-    EXPECT_TRUE(backend.wait().ok());
-    for (std::uint32_t i = 0; i < n; ++i) {
-      const auto row = backend.read_row(out_, i);
-      outcome_.out.emplace_back(row.begin(), row.end());
-    }
-    done_ += n;
-    if (!states_.empty() && done_ % case_.h2o.chunk == 0) keep_sets();
+    text_.pass(
+        n, role,
+        {.layer = kLayer, .scale = scale(), .soft_cap = case_.soft_cap, .slopes = case_.slopes},
+        outcome_.out);
+    if (!states_.empty() && text_.n_done() % case_.h2o.chunk == 0) keep_sets();
   }
 
   const Outcome& finish() {
@@ -148,9 +132,8 @@ class Prompt {
   const Case& case_;
   const NaiveSparseInput& in_;
   Bench bench_;
+  AttentionText text_;
   std::vector<H2oState> states_;
-  Buffer q_, k_, v_, out_;
-  std::uint32_t done_ = 0;
   Outcome outcome_;
 };
 

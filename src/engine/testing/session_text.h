@@ -9,6 +9,7 @@
 
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -92,6 +93,44 @@ inline void expect_same_text(const StreamedModel& model, const EngineOptions& wa
     expect_bits(go_on(*session), expected);
     ASSERT_TRUE(session->save(path("b")).ok());
     EXPECT_EQ(bytes_of_file(path("end")), bytes_of_file(path("b")));
+  }
+}
+
+// The same for every type of keys and values, and of keys alone.
+inline void expect_same_text_of_every_type(const StreamedModel& model, EngineOptions wanted,
+                                           std::size_t n_rows) {
+  constexpr std::pair<KvType, KvType> kTypes[] = {{KvType::kF32, KvType::kF32},
+                                                  {KvType::k8Bit, KvType::k8Bit},
+                                                  {KvType::k4Bit, KvType::k4Bit},
+                                                  {KvType::k2Bit, KvType::k2Bit},
+                                                  {KvType::k8Bit, KvType::k4Bit}};
+  for (const auto& [k_type, v_type] : kTypes) {
+    wanted.k_type = k_type;
+    wanted.v_type = v_type;
+    expect_same_text(model, wanted, n_rows);
+  }
+}
+
+// Rows that were forgotten together with those behind them are computed before they are saved: of
+// 250 rows the first n, for each n of `kept`.
+inline void expect_no_trace_of_forgetting(const StreamedModel& model, EngineOptions wanted,
+                                          const std::vector<std::size_t>& kept) {
+  wanted.n_sequences = 2;
+  const auto engine = open(model, wanted);
+  const std::vector<TokenId> tokens = random_tokens(400, 1, kIds);
+  const auto first = [&](std::size_t n) { return std::span(tokens).first(n); };
+  for (const std::size_t n : kept) {
+    const auto plain = engine->create_session().value();
+    ASSERT_TRUE(plain->prefill(first(n), nullptr).ok());
+    ASSERT_TRUE(plain->save(path("plain")).ok());
+    const auto cut = engine->create_session().value();
+    ASSERT_TRUE(cut->prefill(first(250), nullptr).ok());
+    ASSERT_TRUE(cut->truncate(n).ok());
+    const Status saved = cut->save(path("cut"));
+    ASSERT_TRUE(saved.ok()) << saved.message();
+    EXPECT_EQ(cut->length(), n);
+    EXPECT_EQ(bytes_of_file(path("plain")), bytes_of_file(path("cut")));
+    EXPECT_EQ(go_on(*cut), go_on(*plain));
   }
 }
 
