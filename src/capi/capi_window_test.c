@@ -12,12 +12,12 @@
 #include "capi/testing/capi_check.h"
 #include "qsf/qsf.h"
 
-static void expect_refused(const char* path, qsf_kv_policy policy, int window, int sinks,
+static void expect_refused(const char* path, qsf_kv_policy policy, int window, int sinks, int heavy,
                            qsf_code code, const char* words) {
   qsf_error error;
   QSFEngine* engine = NULL;
   QSFConfig* config = qsf_config_default();
-  qsf_config_set_kv_policy(config, policy, window, sinks, 256);
+  qsf_config_set_kv_policy(config, policy, window, sinks, heavy);
   CHECK(qsf_engine_open(path, config, &engine, &error) == code && engine == NULL);
   CHECK(strstr(error.message, words) != NULL);
   qsf_config_free(config);
@@ -47,10 +47,10 @@ static void test_attention_kinds(void) {
 static void test_configuration(void) {
   const char* path = "/nonexistent/model.qsf";
   qsf_config_set_kv_policy(NULL, QSF_KV_POLICY_WINDOW, 1, 0, 0);
-  expect_refused(path, QSF_KV_POLICY_WINDOW, 1, 0, QSF_NOT_FOUND, path);
-  expect_refused(path, (qsf_kv_policy)3, 1024, 4, QSF_INVALID_ARGUMENT, "kv_policy: 3");
-  expect_refused(path, QSF_KV_POLICY_WINDOW, -7, 4, QSF_INVALID_ARGUMENT, "window: -7");
-  expect_refused(path, QSF_KV_POLICY_WINDOW, 1024, -1, QSF_INVALID_ARGUMENT, "sinks: -1");
+  expect_refused(path, QSF_KV_POLICY_WINDOW, 1, 0, 256, QSF_NOT_FOUND, path);
+  expect_refused(path, (qsf_kv_policy)3, 1024, 4, 256, QSF_INVALID_ARGUMENT, "kv_policy: 3");
+  expect_refused(path, QSF_KV_POLICY_WINDOW, -7, 4, 256, QSF_INVALID_ARGUMENT, "window: -7");
+  expect_refused(path, QSF_KV_POLICY_WINDOW, 1024, -1, 256, QSF_INVALID_ARGUMENT, "sinks: -1");
 }
 
 /* Of a session with a window of 40 and 4 sinks. */
@@ -104,64 +104,73 @@ static void test_rope_reindex(const char* path) {
                    "rope_reindex: 4 sinks and a window of 100000");
 }
 
+enum { kMostTokens = 500 };
+
+/* A session of its own engine, with passes of 32 rows, and tokens for it. */
+typedef struct {
+  QSFEngine* engine;
+  QSFSession* session;
+  int tokens[kMostTokens];
+} Opened;
+
+static Opened open_session(const char* path, qsf_kv_policy policy, int window, int sinks,
+                           int heavy) {
+  qsf_error error;
+  Opened opened = {NULL, NULL, {0}};
+  QSFConfig* config = qsf_config_default();
+  qsf_config_set_kv_policy(config, policy, window, sinks, heavy);
+  qsf_config_set_rows_per_pass(config, 32);
+  CHECK(qsf_engine_open(path, config, &opened.engine, &error) == QSF_OK);
+  qsf_config_free(config);
+  CHECK(qsf_session_create(opened.engine, &opened.session, &error) == QSF_OK);
+  for (int i = 0; i < kMostTokens; ++i) opened.tokens[i] = 10 + i;
+  return opened;
+}
+
+static void close_session(const Opened* opened) {
+  qsf_session_free(opened->session);
+  qsf_free(opened->engine);
+}
+
 /* What a window has forgotten does not come back. */
 static void test_window(const char* path) {
   enum { kTokens = 300 };
   qsf_error error;
-  QSFEngine* engine = NULL;
-  QSFSession* session = NULL;
-  expect_refused(path, QSF_KV_POLICY_WINDOW, 0, 4, QSF_INVALID_ARGUMENT, "a window of 0");
+  expect_refused(path, QSF_KV_POLICY_WINDOW, 0, 4, 256, QSF_INVALID_ARGUMENT, "a window of 0");
 
-  QSFConfig* config = qsf_config_default();
-  qsf_config_set_kv_policy(config, QSF_KV_POLICY_WINDOW, 40, 4, 0);
-  qsf_config_set_rows_per_pass(config, 32);
-  CHECK(qsf_engine_open(path, config, &engine, &error) == QSF_OK);
-  qsf_config_free(config);
-  CHECK(qsf_session_create(engine, &session, &error) == QSF_OK);
-  int tokens[kTokens];
-  for (int i = 0; i < kTokens; ++i) tokens[i] = 10 + i;
-  CHECK(qsf_session_prefill(session, tokens, kTokens, NULL, &error) == QSF_OK);
+  const Opened opened = open_session(path, QSF_KV_POLICY_WINDOW, 40, 4, 0);
+  QSFSession* session = opened.session;
+  CHECK(qsf_session_prefill(session, opened.tokens, kTokens, NULL, &error) == QSF_OK);
   test_visible_positions(session, kTokens);
   CHECK(qsf_session_truncate(session, 150, &error) == QSF_INVALID_ARGUMENT);
   CHECK(strstr(error.message, "evicted") != NULL && qsf_session_length(session) == kTokens);
   CHECK(qsf_session_truncate(session, kTokens - 1, &error) == QSF_OK);
   CHECK(qsf_session_truncate(session, 0, &error) == QSF_OK && qsf_session_length(session) == 0);
-  qsf_session_free(session);
-  qsf_free(engine);
+  close_session(&opened);
 }
 
 /* Heavy positions are kept with the last ones; whatever was forgotten can be gone back to, because
  * it is computed again. */
 static void test_heavy_hitters(const char* path) {
-  enum { kTokens = 500, kMaxVocab = 1 << 16 };
+  enum { kTokens = kMostTokens, kMaxVocab = 1 << 16 };
   static float first[kMaxVocab];
   static float again[kMaxVocab];
   qsf_error error;
-  QSFEngine* engine = NULL;
-  QSFSession* session = NULL;
-  expect_refused(path, QSF_KV_POLICY_H2O, 0, 4, QSF_INVALID_ARGUMENT, "a window of 0");
-  expect_refused(path, QSF_KV_POLICY_H2O, 64, 257, QSF_INVALID_ARGUMENT,
+  expect_refused(path, QSF_KV_POLICY_H2O, 0, 4, 256, QSF_INVALID_ARGUMENT, "a window of 0");
+  expect_refused(path, QSF_KV_POLICY_H2O, 64, 257, 256, QSF_INVALID_ARGUMENT,
                  "256 heavy positions for 257 sinks");
 
-  QSFConfig* config = qsf_config_default();
-  qsf_config_set_kv_policy(config, QSF_KV_POLICY_H2O, 40, 4, -1);
-  CHECK(qsf_engine_open(path, config, &engine, &error) == QSF_INVALID_ARGUMENT);
-  CHECK(strstr(error.message, "heavy: -1") != NULL);
-  qsf_config_set_kv_policy(config, QSF_KV_POLICY_H2O, 40, 4, 20);
-  qsf_config_set_rows_per_pass(config, 32);
-  CHECK(qsf_engine_open(path, config, &engine, &error) == QSF_OK);
-  qsf_config_free(config);
-  CHECK(qsf_session_create(engine, &session, &error) == QSF_OK);
-  int tokens[kTokens];
-  for (int i = 0; i < kTokens; ++i) tokens[i] = 10 + i;
+  expect_refused(path, QSF_KV_POLICY_H2O, 40, 4, -1, QSF_INVALID_ARGUMENT, "heavy: -1");
+  const Opened opened = open_session(path, QSF_KV_POLICY_H2O, 40, 4, 20);
+  QSFSession* session = opened.session;
+  const int* tokens = opened.tokens;
   CHECK(qsf_session_prefill(session, tokens, kTokens, first, &error) == QSF_OK);
   CHECK(qsf_session_truncate(session, 150, &error) == QSF_OK);
   CHECK(qsf_session_length(session) == 150);
   CHECK(qsf_session_prefill(session, tokens + 150, kTokens - 150, again, &error) == QSF_OK);
   CHECK(memcmp(first, again, 1000 * sizeof *first) == 0);
   CHECK(first[0] != first[1]);
-  qsf_session_free(session);
-  qsf_free(engine);
+  close_session(&opened);
 }
 
 int main(int argc, char** argv) {

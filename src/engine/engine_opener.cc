@@ -266,18 +266,29 @@ Status EngineOpener::make_kv_store(const KvShape& shape) {
   return ok_status();
 }
 
+namespace {
+
+// Creates what each sequence has of its own in equal parts of a region.
+template <typename State, typename Shape>
+Status create_each(std::vector<State>& states, std::uint32_t n_sequences, const Shape& shape,
+                   MutableByteSpan memory) {
+  const std::size_t n_bytes = memory.size() / n_sequences / kRegionAlign * kRegionAlign;
+  for (std::uint32_t i = 0; i < n_sequences; ++i) {
+    QSF_ASSIGN_OR_RETURN(State state, State::create(shape, memory.subspan(i * n_bytes, n_bytes)));
+    states.push_back(std::move(state));
+  }
+  return ok_status();
+}
+
+}  // namespace
+
 Status EngineOpener::make_h2o_states() {
   const EngineOptions& options = impl_->options;
   const std::uint32_t context = impl_->plan.max_context;
   if (!sparse_limits(options, context).has_value()) return ok_status();
   const H2oShape shape = h2o_shape(spec(), options, context);
   const MutableByteSpan memory = impl_->arena->carve(impl_->plan.regions.h2o_state);
-  const std::size_t n_bytes = memory.size() / options.n_sequences / kRegionAlign * kRegionAlign;
-  for (std::uint32_t i = 0; i < options.n_sequences; ++i) {
-    QSF_ASSIGN_OR_RETURN(H2oState state,
-                         H2oState::create(shape, memory.subspan(i * n_bytes, n_bytes)));
-    impl_->h2o.push_back(std::move(state));
-  }
+  QSF_RETURN_IF_ERROR(create_each(impl_->h2o, options.n_sequences, shape, memory));
   impl_->backend->attach_h2o(impl_->h2o);
   return ok_status();
 }
@@ -287,12 +298,7 @@ Status EngineOpener::make_heavy_hitters() {
   if (options.kv_policy.policy != KvPolicy::kH2o) return ok_status();
   const HeavyShape shape = heavy_shape(spec(), options, impl_->plan.max_context);
   const MutableByteSpan memory = impl_->arena->carve(impl_->plan.regions.heavy_hitters);
-  const std::size_t n_bytes = memory.size() / options.n_sequences / kRegionAlign * kRegionAlign;
-  for (std::uint32_t i = 0; i < options.n_sequences; ++i) {
-    QSF_ASSIGN_OR_RETURN(HeavyHitters heavy,
-                         HeavyHitters::create(shape, memory.subspan(i * n_bytes, n_bytes)));
-    impl_->heavy.push_back(std::move(heavy));
-  }
+  QSF_RETURN_IF_ERROR(create_each(impl_->heavy, options.n_sequences, shape, memory));
   impl_->backend->attach_heavy(impl_->heavy);
   return ok_status();
 }

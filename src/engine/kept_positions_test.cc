@@ -39,9 +39,9 @@ std::vector<std::uint32_t> heavy_members(Session& session, std::uint32_t layer,
   return {visible.begin() + kOptions.sinks, visible.end() - kOptions.local};
 }
 
-// Metric 9 of the design that H2oState follows, on attention that a model really paid: more than
-// half of adjacent heads have other memory sets. Sets that differ in one position would do for
-// that, so they are also held to share less than nine tenths of what they chose.
+// On attention that a model really paid more than half of adjacent heads have other memory sets.
+// Sets that differ in one position would do for that, so they are also held to share less than nine
+// tenths of what they chose.
 TEST(KeptPositionsTest, AdjacentHeadsChooseForThemselves) {
   EngineOptions options;
   options.n_threads = 2;

@@ -35,6 +35,9 @@ constexpr KvPolicyOptions kPolicy = {
 constexpr std::size_t kTokens = 290;  // four blocks and a part of one
 constexpr std::size_t kBlock = kHeavyBlock;
 
+// Other logits, and numbers.
+const auto kFarAway = testing::AllOf(testing::Gt(1e-2), testing::Lt(10.0));
+
 class KvHeavyTest : public NaiveModelTest {
  protected:
   void make_model(const ModelSpec& spec) { NaiveModelTest::make_model(spec, 1990); }
@@ -84,9 +87,9 @@ TEST_F(KvHeavyTest, EveryLayerAttendsToWindowAndHeavyHitters) {
     EXPECT_LE(largest_difference(got, want), 1e-4) << n_layers << " layers";
     // The sets matter: without them the same logits are far away.
     sets.clear();
-    EXPECT_GT(largest_difference(
-                  got, model_->logits({tokens_.begin(), tokens_.begin() + kTokens}, 300, {}, sees)),
-              1e-2);
+    const auto without =
+        model_->logits({tokens_.begin(), tokens_.begin() + kTokens}, 300, {}, sees);
+    EXPECT_THAT(largest_difference(got, without), kFarAway);
   }
 }
 
@@ -118,7 +121,7 @@ TEST_F(KvHeavyTest, WhatIsAllKeptIsFullAttention) {
         KvPolicyOptions{.policy = KvPolicy::kH2o, .window = 40, .sinks = 2, .heavy = 260}}) {
     EXPECT_LE(largest_difference(run(options(policy), {kTokens}), want), 1e-5);
   }
-  EXPECT_GT(largest_difference(run(options(), {kTokens}), want), 1e-2);
+  EXPECT_THAT(largest_difference(run(options(), {kTokens}), want), kFarAway);
 }
 
 // Planned, and so taken: the arena of an engine never grows.
@@ -136,7 +139,7 @@ TEST_F(KvHeavyTest, MemoryDoesNotGrowWithTheText) {
   for (const char* region : {"heavy_hitters", "kv_cache", "kv_tables", "scratch"}) {
     EXPECT_EQ(bytes_of(1000, region), bytes_of(2000, region)) << region;
   }
-  // 1,990 positions through 5 pages and 20 slots.
+  // 1,990 positions through 4 pages and 20 slots.
   changed.max_context = 2000;
   const auto engine = open(changed);
   EXPECT_EQ(engine->impl().kv->limits().n_pages, 4U);

@@ -10,19 +10,10 @@
 
 #include "kv/gather_rows.h"
 #include "kv/h2o_ranking.h"
+#include "kv/region_layout.h"
 
 namespace qsf {
 namespace {
-
-constexpr std::uint64_t kMaxRegionBytes = std::uint64_t{1} << 62;
-
-// Offset behind [rows][columns] elements at `offset`, at a multiple of 64.
-std::uint64_t after(std::uint64_t offset, std::uint64_t n_rows, std::uint64_t n_columns,
-                    std::uint64_t element_bytes) noexcept {
-  const std::uint64_t n_bytes = saturating_mul(saturating_mul(n_rows, n_columns), element_bytes);
-  const std::uint64_t end = saturating_add(offset, n_bytes);
-  return end > kMaxRegionBytes ? kMaxRegionBytes : align_up(end, 64);
-}
 
 // Boundaries of chunks of which only the last is shorter than S.
 std::uint64_t max_boundaries(const H2oShape& shape) noexcept {
@@ -75,16 +66,16 @@ H2oState::Layout H2oState::layout_of(const H2oShape& shape) noexcept {
   const std::uint64_t chunk = shape.options.chunk;
   const std::uint64_t memory = std::uint64_t{shape.options.local} + shape.options.heavy;
   Layout at{};
-  at.memory_indices = after(0, n_heads, shape.kv_size, sizeof(BF16));
-  at.accumulators = after(at.memory_indices, n_heads, memory, sizeof(std::int32_t));
-  at.chunk_sums = after(at.accumulators, n_heads, memory, sizeof(float));
-  at.memory_sums = after(at.chunk_sums, n_heads, chunk, sizeof(float));
-  at.strip_sums = after(at.memory_sums, n_heads, memory, sizeof(float));
-  at.layer_bytes = after(at.strip_sums, n_heads, chunk + memory, sizeof(float));
-  at.progress = after(0, shape.n_layers, at.layer_bytes, 1);
-  at.boundaries = after(at.progress, shape.n_layers, 1, sizeof(Progress));
-  at.keys = after(at.boundaries, 1, max_boundaries(shape), sizeof(std::uint32_t));
-  at.end = after(at.keys, 2, chunk + memory, sizeof(std::uint64_t));
+  at.memory_indices = offset_behind(0, n_heads, shape.kv_size, sizeof(BF16));
+  at.accumulators = offset_behind(at.memory_indices, n_heads, memory, sizeof(std::int32_t));
+  at.chunk_sums = offset_behind(at.accumulators, n_heads, memory, sizeof(float));
+  at.memory_sums = offset_behind(at.chunk_sums, n_heads, chunk, sizeof(float));
+  at.strip_sums = offset_behind(at.memory_sums, n_heads, memory, sizeof(float));
+  at.layer_bytes = offset_behind(at.strip_sums, n_heads, chunk + memory, sizeof(float));
+  at.progress = offset_behind(0, shape.n_layers, at.layer_bytes, 1);
+  at.boundaries = offset_behind(at.progress, shape.n_layers, 1, sizeof(Progress));
+  at.keys = offset_behind(at.boundaries, 1, max_boundaries(shape), sizeof(std::uint32_t));
+  at.end = offset_behind(at.keys, 2, chunk + memory, sizeof(std::uint64_t));
   return at;
 }
 

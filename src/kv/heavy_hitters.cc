@@ -9,19 +9,10 @@
 
 #include "kv/gather_rows.h"
 #include "kv/h2o_ranking.h"
+#include "kv/region_layout.h"
 
 namespace qsf {
 namespace {
-
-constexpr std::uint64_t kMaxRegionBytes = std::uint64_t{1} << 62;
-
-// Offset behind [n_rows][n_columns] elements at `offset`, at a multiple of 64.
-std::uint64_t after(std::uint64_t offset, std::uint64_t n_rows, std::uint64_t n_columns,
-                    std::uint64_t element_bytes) noexcept {
-  const std::uint64_t n_bytes = saturating_mul(saturating_mul(n_rows, n_columns), element_bytes);
-  const std::uint64_t end = saturating_add(offset, n_bytes);
-  return end > kMaxRegionBytes ? kMaxRegionBytes : align_up(end, 64);
-}
 
 // Candidates of a head when a block closes.
 std::uint64_t most_candidates(const HeavyShape& shape) noexcept {
@@ -34,18 +25,18 @@ HeavyHitters::Layout HeavyHitters::layout_of(const HeavyShape& shape) noexcept {
   const std::uint64_t n_pages = kv_pages_for(shape.n_slots());
   const std::uint64_t n_sums = std::uint64_t{shape.n_slots()} + shape.n_recent();
   Layout at{};
-  at.values = after(0, n_pages, shape.kv.block_bytes(KvPart::kKeys), 1);
-  at.positions = after(at.values, n_pages, shape.kv.block_bytes(KvPart::kValues), 1);
-  at.totals = after(at.positions, n_pages, kKvPageSlots, sizeof(std::int32_t));
-  at.recent_totals = after(at.totals, 1, shape.n_slots(), sizeof(float));
-  at.block_sums = after(at.recent_totals, 1, shape.n_recent(), sizeof(float));
-  at.strip_sums = after(at.block_sums, 1, n_sums, sizeof(float));
-  at.head_bytes = after(at.strip_sums, 1, n_sums, sizeof(float));
+  at.values = offset_behind(0, n_pages, shape.kv.block_bytes(KvPart::kKeys), 1);
+  at.positions = offset_behind(at.values, n_pages, shape.kv.block_bytes(KvPart::kValues), 1);
+  at.totals = offset_behind(at.positions, n_pages, kKvPageSlots, sizeof(std::int32_t));
+  at.recent_totals = offset_behind(at.totals, 1, shape.n_slots(), sizeof(float));
+  at.block_sums = offset_behind(at.recent_totals, 1, shape.n_recent(), sizeof(float));
+  at.strip_sums = offset_behind(at.block_sums, 1, n_sums, sizeof(float));
+  at.head_bytes = offset_behind(at.strip_sums, 1, n_sums, sizeof(float));
   at.scored_ends =
-      after(0, std::uint64_t{shape.kv.n_layers} * shape.kv.n_kv_heads, at.head_bytes, 1);
-  at.work = after(at.scored_ends, 1, shape.kv.n_layers, sizeof(std::uint32_t));
-  at.work_bytes = after(0, 2, most_candidates(shape), sizeof(std::uint64_t));
-  at.end = after(at.work, shape.kv.n_kv_heads, at.work_bytes, 1);
+      offset_behind(0, std::uint64_t{shape.kv.n_layers} * shape.kv.n_kv_heads, at.head_bytes, 1);
+  at.work = offset_behind(at.scored_ends, 1, shape.kv.n_layers, sizeof(std::uint32_t));
+  at.work_bytes = offset_behind(0, 2, most_candidates(shape), sizeof(std::uint64_t));
+  at.end = offset_behind(at.work, shape.kv.n_kv_heads, at.work_bytes, 1);
   return at;
 }
 

@@ -221,6 +221,7 @@ TEST(HeavyHittersTest, NaNRanksLowest) {
   heavy.advance(0, 4 * kBlock, [nan](auto, auto, auto p) {
     return p % 2 == 0 ? nan : p % 8 == 1 ? -std::numeric_limits<float>::infinity() : 1.0F;
   });
+  ASSERT_EQ(sorted_members(*heavy, 0, 0).size(), 10U);
   for (const std::int32_t p : sorted_members(*heavy, 0, 0)) {
     EXPECT_TRUE(p == 0 || p % 2 == 1) << p;  // a sink, and numbers
   }

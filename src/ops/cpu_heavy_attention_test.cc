@@ -13,10 +13,10 @@
 #include <tuple>
 #include <vector>
 
-#include "kv/h2o_ranking.h"
 #include "kv/heavy_hitters.h"
 #include "ops/testing/attention_text.h"
 #include "ops/testing/bench.h"
+#include "ops/testing/choice_check.h"
 #include "ops/testing/naive_sparse_attention.h"
 #include "ops/testing/stored_rows.h"
 
@@ -26,6 +26,11 @@ namespace {
 using testing_support::as_stored;
 using testing_support::AttentionText;
 using testing_support::Bench;
+using testing_support::Choice;
+using testing_support::expect_outputs;
+using testing_support::expect_sums;
+using testing_support::expect_well_chosen;
+using testing_support::for_passes;
 using testing_support::host_tiers;
 using testing_support::MemorySets;
 using testing_support::naive_sparse_attention;
@@ -159,49 +164,24 @@ Outcome run_in_passes(const Case& c, const NaiveSparseInput& in, unsigned n_thre
                       const std::vector<std::uint32_t>& sizes, kernels::Isa isa,
                       RowRole role = RowRole::kPrompt) {
   Text text(c, in, n_threads, isa);
-  std::size_t next = 0;
-  for (std::uint32_t done = 0; done < in.q.size();) {
-    const auto n =
-        std::min(sizes[next++ % sizes.size()], static_cast<std::uint32_t>(in.q.size()) - done);
-    text.pass(n, role);
-    done += n;
-  }
+  for_passes(in.q.size(), sizes, [&](std::uint32_t n) { text.pass(n, role); });
   return text.finish();
 }
 
-// Holds the heavy hitters from `end` on to the sums of the definition: sinks are among them, and no
-// candidate that was dropped ranks above one that was kept.
-void expect_well_chosen(const Case& c, const std::vector<std::int32_t>& set,
-                        const std::vector<std::int32_t>& old_set, const std::vector<double>& sums,
-                        std::uint32_t end) {
-  std::vector<std::int32_t> candidates = old_set;
+// What the heavy hitters from `end` on are chosen of.
+Choice choice_of(const Case& c, std::vector<std::int32_t> candidates, std::uint32_t end) {
   const std::uint32_t start = end - kBlock;
-  for (std::uint32_t j = start - std::min(start, c.window); j < end - std::min(end, c.window);
-       ++j) {
+  const std::uint32_t first_recent = end - std::min(end, c.window);
+  for (std::uint32_t j = start - std::min(start, c.window); j < first_recent; ++j) {
     candidates.push_back(static_cast<std::int32_t>(j));
   }
-  ASSERT_EQ(set.size(), std::min<std::size_t>(c.heavy, candidates.size()));
-  double least_kept = 1e30;
-  double most_dropped = -1.0;
-  std::size_t n_kept = 0;
-  for (const std::int32_t j : candidates) {
-    const auto position = static_cast<std::uint32_t>(j);
-    const bool kept = std::ranges::binary_search(set, j);
-    n_kept += kept;
-    if (position < c.sinks) {
-      EXPECT_TRUE(kept) << "sink " << j << " at " << end;
-      continue;
-    }
-    const double queries = std::max(kH2oMinQueries, end - position);
-    const double rank = c.ranking == H2oRanking::kSum ? sums[position] : sums[position] / queries;
-    if (kept) {
-      least_kept = std::min(least_kept, rank);
-    } else {
-      most_dropped = std::max(most_dropped, rank);
-    }
-  }
-  EXPECT_EQ(n_kept, set.size());
-  EXPECT_GE(least_kept, most_dropped * (1 - 1e-5)) << "from " << end << " on";
+  return {.candidates = std::move(candidates),
+          .end = end,
+          .most = c.heavy,
+          .sinks = c.sinks,
+          .first_local = first_recent,
+          .ranking = c.ranking,
+          .slack = 1e-5};
 }
 
 void expect_defined(const Case& c, std::uint32_t n, kernels::Isa isa) {
@@ -218,22 +198,15 @@ void expect_defined(const Case& c, std::uint32_t n, kernels::Isa isa) {
   MemorySets sets = got.sets;
   sets.insert(sets.begin(), std::vector<std::vector<std::int32_t>>(c.n_kv_heads));
   const auto want = naive_sparse_attention(shape, as_stored(in, c.type, c.head_dim), sets);
-  for (std::uint32_t i = 0; i < n; ++i) {
-    for (std::size_t d = 0; d < want.out[i].size(); ++d) {
-      ASSERT_NEAR(got.out[i][d], want.out[i][d], 1e-4)
-          << kv_type_name(c.type) << " n " << n << " row " << i << " column " << d;
-    }
-  }
+  SCOPED_TRACE(std::string(kv_type_name(c.type)) + ", n " + std::to_string(n));
+  expect_outputs(got.out, want.out, 1e-4);
   for (std::uint32_t head = 0; head < c.n_kv_heads; ++head) {
     std::vector<double> sums(n);
     for (std::uint32_t end = kBlock, block = 0; end <= n; end += kBlock, ++block) {
       for (std::uint32_t j = 0; j < n; ++j) sums[j] += want.paid[block][head][j];
       const std::vector<std::int32_t>& set = sets[block + 1][head];
-      expect_well_chosen(c, set, sets[block][head], sums, end);
-      for (std::size_t m = 0; m < set.size(); ++m) {
-        const double sum = sums[static_cast<std::size_t>(set[m])];
-        ASSERT_NEAR(got.totals[block][head][m], sum, sum * 1e-5 + 1e-5) << "position " << set[m];
-      }
+      expect_well_chosen(choice_of(c, sets[block][head], end), set, sums);
+      expect_sums(got.totals[block][head], set, sums, 1e-5);
     }
   }
 }

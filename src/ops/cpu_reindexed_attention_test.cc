@@ -12,14 +12,14 @@
 #include <string>
 #include <vector>
 
-#include "base/f16.h"
 #include "base/rng.h"
-#include "kernels/kv_rows/kv_store.h"
 #include "ops/testing/bench.h"
+#include "ops/testing/stored_rows.h"
 
 namespace qsf {
 namespace {
 
+using testing_support::as_stored;
 using testing_support::Bench;
 using testing_support::host_tiers;
 using testing_support::random_values;
@@ -64,28 +64,6 @@ std::vector<float> frequencies(const Case& c) {
     f.push_back(static_cast<float>(0.97 * std::pow(1000.0, -2.0 * i / c.rope_dims)));
   }
   return f;
-}
-
-// A row as the cache holds it: coded and read again, head by head.
-std::vector<float> as_stored(std::vector<float> x, const Case& c, bool keys) {
-  if (c.type == KvType::kF16) {
-    for (float& value : x) value = to_f32(to_f16(value));
-  }
-  if (!kv_is_quantised(c.type)) return x;
-  const kernels::KvRowKernels& kv_rows = kernels::kv_row_kernels().back();
-  const kernels::KvRowFormat format = kernels::kv_row_format(c.type, c.head_dim);
-  const bool turned = keys || kv_rotates_values(c.type);
-  std::vector<std::byte> coded(kernels::kv_quantised_row_bytes(format));
-  std::vector<float> row(format.head_dim);
-  for (auto head = x.begin(); head != x.end(); head += c.head_dim) {
-    std::fill(std::copy_n(head, c.head_dim, row.begin()), row.end(), 0.0F);
-    if (turned) kv_rows.rotate(row.data(), format.head_dim);
-    kv_rows.quantise(row.data(), coded.data(), format);
-    kv_rows.dequantise(coded.data(), row.data(), format);
-    if (turned) kv_rows.rotate(row.data(), format.head_dim);
-    std::copy_n(row.begin(), c.head_dim, head);
-  }
-  return x;
 }
 
 struct Outcome {
@@ -218,8 +196,8 @@ void expect_defined(const Case& c, kernels::Isa isa) {
         ASSERT_NEAR(prompt.rotated_keys[i][at + d], factor * want[d], 4e-6) << i;
       }
     }
-    keys.push_back(as_stored(prompt.rotated_keys[i], c, /*keys=*/true));
-    values.push_back(as_stored(s.v[i], c, /*keys=*/false));
+    keys.push_back(as_stored(prompt.rotated_keys[i], c.type, c.head_dim, /*keys=*/true));
+    values.push_back(as_stored(s.v[i], c.type, c.head_dim, /*keys=*/false));
   }
   const std::uint32_t fits = c.sinks + c.window;
   for (const std::uint32_t row :

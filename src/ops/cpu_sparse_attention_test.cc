@@ -12,12 +12,14 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/f16.h"
-#include "kv/h2o_ranking.h"
 #include "ops/testing/attention_text.h"
 #include "ops/testing/bench.h"
+#include "ops/testing/choice_check.h"
 #include "ops/testing/naive_sparse_attention.h"
 #include "ops/testing/stored_rows.h"
 
@@ -27,6 +29,11 @@ namespace {
 using testing_support::as_stored;
 using testing_support::AttentionText;
 using testing_support::Bench;
+using testing_support::Choice;
+using testing_support::expect_outputs;
+using testing_support::expect_sums;
+using testing_support::expect_well_chosen;
+using testing_support::for_passes;
 using testing_support::host_tiers;
 using testing_support::MemorySets;
 using testing_support::naive_sparse_attention;
@@ -137,62 +144,30 @@ class Prompt {
   Outcome outcome_;
 };
 
+Outcome run_in_passes(const Case& c, const NaiveSparseInput& in, unsigned n_threads,
+                      const std::vector<std::uint32_t>& sizes, kernels::Isa isa) {
+  Prompt run(c, in, n_threads, isa);
+  for_passes(in.q.size(), sizes, [&](std::uint32_t n) { run.pass(n); });
+  return run.finish();
+}
+
 // Passes that end with each chunk, so that every memory set is seen.
 Outcome run_by_chunks(const Case& c, const NaiveSparseInput& in, kernels::Isa isa) {
-  Prompt run(c, in, 2, isa);
-  for (std::uint32_t done = 0; done < in.q.size();) {
-    const auto n = std::min(c.h2o.chunk, static_cast<std::uint32_t>(in.q.size()) - done);
-    run.pass(n);
-    done += n;
-  }
-  return run.finish();
+  return run_in_passes(c, in, 2, {c.h2o.chunk}, isa);
 }
 
-Outcome run_in_passes(const Case& c, const NaiveSparseInput& in, unsigned n_threads,
-                      std::vector<std::uint32_t> sizes, kernels::Isa isa) {
-  Prompt run(c, in, n_threads, isa);
-  std::size_t next = 0;
-  for (std::uint32_t done = 0; done < in.q.size();) {
-    const auto n =
-        std::min(sizes[next++ % sizes.size()], static_cast<std::uint32_t>(in.q.size()) - done);
-    run.pass(n);
-    done += n;
-  }
-  return run.finish();
-}
-
-// Holds a set that serves from `end` on to the sums of the definition: local positions and sinks
-// are in it, and no position that could have been taken ranks above one that was.
-void expect_well_chosen(const Case& c, const std::vector<std::int32_t>& set,
-                        const std::vector<std::int32_t>& old_set, const std::vector<double>& sums,
-                        std::uint32_t end) {
-  std::vector<std::int32_t> candidates = old_set;
+// What the memory set that serves from `end` on is chosen of.
+Choice choice_of(const Case& c, std::vector<std::int32_t> candidates, std::uint32_t end) {
   for (std::uint32_t j = end - c.h2o.chunk; j < end; ++j) {
     candidates.push_back(static_cast<std::int32_t>(j));
   }
-  ASSERT_TRUE(std::ranges::is_sorted(set));
-  ASSERT_EQ(set.size(), std::min<std::size_t>(h2o_memory_size(c.h2o), candidates.size()));
-  double least_kept = 1e30;
-  double most_dropped = -1.0;
-  for (const std::int32_t j : candidates) {
-    const auto position = static_cast<std::uint32_t>(j);
-    const bool kept = std::ranges::binary_search(set, j);
-    if (position < c.h2o.sinks || position >= end - c.h2o.local) {
-      EXPECT_TRUE(kept) << "position " << j << " at " << end;
-      continue;
-    }
-    const double queries = std::max(kH2oMinQueries, end - position);
-    const double rank =
-        c.h2o.ranking == H2oRanking::kSum ? sums[position] : sums[position] / queries;
-    if (kept) {
-      least_kept = std::min(least_kept, rank);
-    } else {
-      most_dropped = std::max(most_dropped, rank);
-    }
-  }
-  // Scores are rounded to 8 bits when a chunk ends.
-  EXPECT_GE(least_kept, most_dropped * (1 - 0x1p-7 - c.rounding))
-      << "the set from " << end << " on";
+  return {.candidates = std::move(candidates),
+          .end = end,
+          .most = h2o_memory_size(c.h2o),
+          .sinks = c.h2o.sinks,
+          .first_local = end - c.h2o.local,
+          .ranking = c.h2o.ranking,
+          .slack = 0x1p-7 + c.rounding};  // scores are rounded to 8 bits when a chunk ends
 }
 
 void expect_defined(const Case& c, std::uint32_t n, kernels::Isa isa) {
@@ -208,23 +183,15 @@ void expect_defined(const Case& c, std::uint32_t n, kernels::Isa isa) {
   MemorySets sets = got.sets;
   sets.insert(sets.begin(), std::vector<std::vector<std::int32_t>>(c.n_kv_heads));
   const auto want = naive_sparse_attention(shape, as_stored(in, c.type, c.head_dim), sets);
-  for (std::uint32_t i = 0; i < n; ++i) {
-    for (std::size_t d = 0; d < want.out[i].size(); ++d) {
-      ASSERT_NEAR(got.out[i][d], want.out[i][d], 1e-4 + c.rounding)
-          << kv_type_name(c.type) << " n " << n << " row " << i << " column " << d;
-    }
-  }
+  SCOPED_TRACE(std::string(kv_type_name(c.type)) + ", n " + std::to_string(n));
+  expect_outputs(got.out, want.out, 1e-4 + c.rounding);
   for (std::uint32_t head = 0; head < c.n_kv_heads; ++head) {
     std::vector<double> sums(n);
     for (std::uint32_t end = c.h2o.chunk, chunk = 0; end <= n; end += c.h2o.chunk, ++chunk) {
       for (std::uint32_t j = 0; j < n; ++j) sums[j] += want.paid[chunk][head][j];
       const std::vector<std::int32_t>& set = sets[chunk + 1][head];
-      expect_well_chosen(c, set, sets[chunk][head], sums, end);
-      for (std::size_t m = 0; m < set.size(); ++m) {
-        const double sum = sums[static_cast<std::size_t>(set[m])];
-        ASSERT_NEAR(got.sums[chunk][head][m], sum, sum * (0x1p-7 + c.rounding) + 1e-5)
-            << "position " << set[m];
-      }
+      expect_well_chosen(choice_of(c, sets[chunk][head], end), set, sums);
+      expect_sums(got.sums[chunk][head], set, sums, 0x1p-7 + c.rounding);
     }
   }
 }
@@ -272,20 +239,6 @@ TEST_P(CpuSparseAttentionTest, CapsAndSlopesMatchTheDefinition) {
                  300, GetParam());
   expect_defined({.type = KvType::k4Bit, .soft_cap = 2.0F, .slopes = {0.01F, 0.02F}}, 300,
                  GetParam());
-}
-
-// Queries, keys, values and weights are rounded to 2^-9 of their size there. Scores are sums of up
-// to 64 products that rarely pass 4 together.
-TEST_P(CpuSparseAttentionTest, MatrixUnitsStayWithinTheirRounding) {
-  for (const KvType type : {KvType::kF32, KvType::k4Bit}) {
-    expect_defined({.n_heads = 4,
-                    .n_kv_heads = 2,
-                    .head_dim = 64,
-                    .type = type,
-                    .exact = false,
-                    .rounding = 4 * 4 * 0x1p-9},
-                   400, GetParam());
-  }
 }
 
 TEST_P(CpuSparseAttentionTest, BitsDependNeitherOnPassesNorOnThreads) {
@@ -340,6 +293,28 @@ TEST_P(CpuSparseAttentionTest, GeneratedRowsSeeAllAndAreScored) {
   }
   EXPECT_EQ(got.sets.back(), prompt.sets.back());
   EXPECT_EQ(got.open_sums, prompt.open_sums);
+}
+
+// Queries, keys, values and weights are rounded to 2^-9 of their size there. Scores are sums of up
+// to 64 products that rarely pass 4 together.
+TEST(MatrixUnitsSparseAttentionTest, StayWithinTheirRounding) {
+  if (std::ranges::count(host_tiers(), kernels::Isa::kAmx) == 0) {
+    GTEST_SKIP() << "the CPU has neither matrix units nor what emulates them";
+  }
+  for (const KvType type : {KvType::kF32, KvType::k4Bit}) {
+    Case c = {.n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .type = type};
+    const NaiveSparseInput in = random_input(c, 400, 407);
+    const Outcome exact = run_by_chunks(c, in, kernels::Isa::kAmx);
+    c.exact = false;
+    c.rounding = 4 * 4 * 0x1p-9;
+    expect_defined(c, 400, kernels::Isa::kAmx);
+    // Prompt rows take the tiles, those of the first chunk and of the next ones, and nothing else
+    // does.
+    const Outcome tiles = run_by_chunks(c, in, kernels::Isa::kAmx);
+    EXPECT_NE(tiles.out[3], exact.out[3]);
+    EXPECT_NE(tiles.out[300], exact.out[300]);
+    EXPECT_EQ(run_by_chunks(c, in, kernels::Isa::kAvx512Vnni).out, exact.out);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiers, CpuSparseAttentionTest, testing::ValuesIn(host_tiers()),

@@ -191,7 +191,8 @@ class NaiveModelTest : public testing::Test {
       ASSERT_EQ(session->length(), n_kept);
       Logits rest;
       prefill(*session, n_kept, want.size(), rest);
-      EXPECT_TRUE(std::equal(rest.begin(), rest.end(), want.begin() + static_cast<long>(n_kept)))
+      EXPECT_TRUE(std::equal(rest.begin(), rest.end(), want.begin() + static_cast<long>(n_kept),
+                             want.end()))
           << "kept " << n_kept;
       ASSERT_TRUE(session->truncate(0).ok());
     }

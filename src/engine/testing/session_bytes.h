@@ -21,8 +21,10 @@
 
 namespace qsf::testing_support {
 
+// Requires  the file is there
 inline std::vector<std::byte> bytes_of_file(const std::string& name) {
   std::ifstream file(name, std::ios::binary);
+  QSF_CHECK(file.is_open());
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   const ByteSpan bytes = as_bytes(text);
   return {bytes.begin(), bytes.end()};

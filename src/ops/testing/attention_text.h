@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -56,6 +58,18 @@ class AttentionText {
   Buffer q_, k_, v_, out_;
   std::uint32_t n_done_ = 0;
 };
+
+// Calls pass(n) until n_rows are done, with n of `sizes` in turns.
+template <typename Pass>
+void for_passes(std::size_t n_rows, const std::vector<std::uint32_t>& sizes, const Pass& pass) {
+  std::size_t next = 0;
+  for (std::size_t done = 0; done < n_rows;) {
+    const auto n = static_cast<std::uint32_t>(
+        std::min<std::size_t>(sizes[next++ % sizes.size()], n_rows - done));
+    pass(n);
+    done += n;
+  }
+}
 
 }  // namespace qsf::testing_support
 

@@ -103,11 +103,12 @@ class Bench {
   std::vector<Row> rows_;
 };
 
-// The tiers that this CPU runs, scalar among them.
+// The tiers whose code runs here, scalar among them, and that of matrix units where their tiles are
+// emulated.
 inline std::vector<kernels::Isa> host_tiers() {
   std::vector<kernels::Isa> tiers;
   for (const kernels::Isa isa : kernels::kAllIsas) {
-    if (kernels::isa_covers(kernels::best_isa(host_cpu()), isa)) tiers.push_back(isa);
+    if (kernels::isa_covers(kernels::runnable_isa(host_cpu()), isa)) tiers.push_back(isa);
   }
   return tiers;
 }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "base/f16.h"
@@ -39,30 +40,31 @@ inline NaiveSparseInput random_rows(const RowShape& shape, std::uint32_t n, std:
   return in;
 }
 
-// What the cache holds: keys and values coded and read again.
-inline NaiveSparseInput as_stored(NaiveSparseInput in, KvType type, std::uint32_t head_dim) {
-  const kernels::KvRowKernels& kv_rows = kernels::kv_row_kernels().back();
-  for (const bool keys : {true, false}) {
-    for (std::vector<float>& x : keys ? in.k : in.v) {
-      for (std::size_t first = 0; first < x.size(); first += head_dim) {
-        float* at = x.data() + first;
-        if (type == KvType::kF16) {
-          for (std::uint32_t d = 0; d < head_dim; ++d) at[d] = to_f32(to_f16(at[d]));
-        }
-        if (!kv_is_quantised(type)) continue;
-        const kernels::KvRowFormat format = kernels::kv_row_format(type, head_dim);
-        std::vector<std::byte> coded(kernels::kv_quantised_row_bytes(format));
-        std::vector<float> row(format.head_dim);
-        std::copy_n(at, head_dim, row.begin());
-        const bool turned = keys || kv_rotates_values(type);
-        if (turned) kv_rows.rotate(row.data(), format.head_dim);
-        kv_rows.quantise(row.data(), coded.data(), format);
-        kv_rows.dequantise(coded.data(), row.data(), format);
-        if (turned) kv_rows.rotate(row.data(), format.head_dim);
-        std::copy_n(row.begin(), head_dim, at);
-      }
-    }
+// A row as the cache holds it: coded and read again, head by head.
+inline std::vector<float> as_stored(std::vector<float> x, KvType type, std::uint32_t head_dim,
+                                    bool keys) {
+  if (type == KvType::kF16) {
+    for (float& value : x) value = to_f32(to_f16(value));
   }
+  if (!kv_is_quantised(type)) return x;
+  const kernels::KvRowKernels& kv_rows = kernels::kv_row_kernels().back();
+  const kernels::KvRowFormat format = kernels::kv_row_format(type, head_dim);
+  const bool turned = keys || kv_rotates_values(type);
+  std::vector<std::byte> coded(kernels::kv_quantised_row_bytes(format));
+  std::vector<float> row(format.head_dim);
+  for (auto head = x.begin(); head != x.end(); head += head_dim) {
+    std::fill(std::copy_n(head, head_dim, row.begin()), row.end(), 0.0F);
+    if (turned) kv_rows.rotate(row.data(), format.head_dim);
+    kv_rows.quantise(row.data(), coded.data(), format);
+    kv_rows.dequantise(coded.data(), row.data(), format);
+    if (turned) kv_rows.rotate(row.data(), format.head_dim);
+    std::copy_n(row.begin(), head_dim, head);
+  }
+  return x;
+}
+inline NaiveSparseInput as_stored(NaiveSparseInput in, KvType type, std::uint32_t head_dim) {
+  for (std::vector<float>& k : in.k) k = as_stored(std::move(k), type, head_dim, true);
+  for (std::vector<float>& v : in.v) v = as_stored(std::move(v), type, head_dim, false);
   return in;
 }
 
