@@ -167,9 +167,10 @@ Result<ChatResult> Chat::answer(const GenerateOptions& options) {
   const auto differ = std::mismatch(tokens.begin(), tokens.end() - 1, held.begin(), held.end());
   ChatResult result;
   const auto n_same = static_cast<std::size_t>(differ.first - tokens.begin());
-  result.reused_tokens = static_cast<std::uint32_t>(session_->longest_kept(n_same));
+  const std::size_t n_kept = session_->longest_kept(n_same);
   result.dropped_messages = static_cast<std::uint32_t>(2 * fitted.n_dropped);
-  QSF_RETURN_IF_ERROR(session_->truncate(result.reused_tokens));
+  QSF_RETURN_IF_ERROR(session_->truncate(n_kept));
+  result.reused_tokens = static_cast<std::uint32_t>(session_->n_computed());
 
   CountedDelivery delivery{.options = options};
   GenerateOptions settings = options;
@@ -182,9 +183,11 @@ Result<ChatResult> Chat::answer(const GenerateOptions& options) {
   };
   append(settings.end_tokens, format_.end_tokens());
   append(settings.stop, format_.end_texts());
-  QSF_ASSIGN_OR_RETURN(result.generated,
-                       session_->generate(tokens.subspan(result.reused_tokens), settings));
+  QSF_ASSIGN_OR_RETURN(result.generated, session_->generate(tokens.subspan(n_kept), settings));
   GenerateResult& generated = result.generated;
+  if (generated.prompt_tokens != 0) {  // not cancelled before its end
+    generated.prompt_tokens += static_cast<std::uint32_t>(n_kept - result.reused_tokens);
+  }
   if (generated.generated_tokens == 0 && generated.reason == StopReason::kCancelled) {
     result.dropped_messages = 0;
     return result;

@@ -182,6 +182,9 @@ class Session {
 
   // Tokens that have rows; GenerateResult::rowless_token comes to them with what is appended next.
   std::size_t length() const noexcept { return tokens_.size(); }
+  // The first of them, whose rows are there: fewer than length() where a truncation took some along
+  // that are computed again before the next row.
+  std::size_t n_computed() const noexcept;
   std::span<const TokenId> tokens() const noexcept { return tokens_; }
 
   // Appends prompt rows; the logits after the last one go to `sink` when it is not null.
@@ -194,10 +197,10 @@ class Session {
   Status prefill_rows(std::span<const TokenId> tokens, LogitsSink& sink);
   // Appends one generated row. Allocates nothing.
   Status step(TokenId token, LogitsSink* sink);
-  // Forgets the tokens from n_tokens on, and one without a row. Under AttentionKind::kH2o what some
-  // of those before them attended to may go as well: they are then computed again as prompt rows,
-  // before the next row is appended. Fails  kInvalidArgument when there are fewer, or as
-  // longest_kept() tells
+  // Forgets the tokens from n_tokens on, and one without a row. Under AttentionKind::kH2o and
+  // KvPolicy::kH2o what some of those before them attended to may go as well: they are then
+  // computed again as prompt rows, before the next row is appended. Fails  kInvalidArgument when
+  // there are fewer, or as longest_kept() tells
   Status truncate(std::size_t n_tokens);
   // The most tokens that truncate() can keep, `n_tokens` at most: fewer, and perhaps none, where
   // positions were evicted that the next row would see.
@@ -234,7 +237,7 @@ class Session {
   Session(Engine::Impl& engine, SequenceId sequence);
   Status append(std::span<const TokenId> tokens, RowRole role, LogitsSink* sink,
                 PromptProgress* progress = nullptr);
-  Status compute_lost_rows();
+  Status compute_lost_rows(PromptProgress* progress = nullptr);
   Status begin(std::span<const TokenId> prompt, LogitsSink* sink, PromptProgress* progress);
   Status check_room(std::size_t n_tokens) const;
   Status compute_rowless(LogitsSink* sink);

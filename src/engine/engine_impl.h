@@ -81,8 +81,6 @@ struct Engine::Impl {
   // Forgets the slots from n_slots on, and before them those whose rows have to be computed again
   // before others can follow (H2oState::truncate, HeavyHitters::truncate).
   void truncate(SequenceId sequence, std::uint32_t n_slots) noexcept;
-  // The slots of a sequence whose rows can be gone on from.
-  std::uint32_t n_complete(SequenceId sequence) const noexcept;
 
   // Appends to `positions` the slots before the next row of a sequence that this row attends to, if
   // it is a prompt's, in a layer with the query heads of a KV head; ascending.

@@ -505,7 +505,6 @@ PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
   }
   if (options.kv_policy.policy == KvPolicy::kH2o) {
     const HeavyShape shape = heavy_shape(spec, options, max_context);
-    limits.window = shape.n_recent();
     limits.heavy = {.n_slots = shape.n_slots(),
                     .n_recent = shape.n_recent(),
                     .k_type = options.k_type,

@@ -87,14 +87,6 @@ void Engine::Impl::truncate(SequenceId sequence, std::uint32_t n_slots) noexcept
   kv->truncate(sequence, n_slots);
 }
 
-// Fewer than there are came with keys and values alone.
-std::uint32_t Engine::Impl::n_complete(SequenceId sequence) const noexcept {
-  std::uint32_t n_slots = kv->n_slots(sequence);
-  if (!h2o.empty()) n_slots = std::min(n_slots, h2o[sequence].scored_end(0));
-  if (!heavy.empty()) n_slots = std::min(n_slots, heavy[sequence].scored_end(0));
-  return n_slots;
-}
-
 bool Engine::Impl::take_cancel() noexcept {
   return cancel.exchange(false, std::memory_order_relaxed);
 }
@@ -132,11 +124,10 @@ VisibleSet Engine::Impl::visible_at(std::uint32_t slot) const noexcept {
   const KvPolicyOptions& policy = options.kv_policy;
   const std::uint32_t prefix = slot + 1;
   if (policy.policy == KvPolicy::kH2o) {  // and heavy hitters, which are no slots
-    const std::uint32_t block_start = slot / kHeavyBlock * kHeavyBlock;
     return {.prefix = prefix,
             .ancestors = 0,
             .sinks = 0,
-            .first = block_start - std::min(block_start, policy.window)};
+            .first = first_recent_position(slot, policy.window)};
   }
   if (policy.policy == KvPolicy::kFull || prefix <= policy.window) {
     return {.prefix = prefix, .ancestors = 0};
@@ -192,14 +183,16 @@ Session::~Session() {
   engine_.kv->free_sequence(sequence_);
 }
 
-// Those that a cancelled call or a truncation took along, or that came without what attention
-// remembers of them.
-Status Session::compute_lost_rows() {
-  const std::uint32_t n_slots = engine_.n_complete(sequence_);
-  if (n_slots < engine_.kv->n_slots(sequence_)) engine_.truncate(sequence_, n_slots);
-  if (n_slots == tokens_.size()) return ok_status();
-  const auto lost = std::span<const TokenId>(tokens_).subspan(n_slots);
-  return engine_.append(sequence_, lost, RowRole::kPrompt, lost.size(), nullptr);
+std::size_t Session::n_computed() const noexcept {
+  return engine_.kv->n_slots(sequence_);
+}
+
+// Those that a cancelled call or a truncation took along.
+Status Session::compute_lost_rows(PromptProgress* progress) {
+  if (n_computed() == tokens_.size()) return ok_status();
+  const auto lost = std::span<const TokenId>(tokens_).subspan(n_computed());
+  if (progress != nullptr) progress->total_rows += lost.size();
+  return engine_.append(sequence_, lost, RowRole::kPrompt, lost.size(), nullptr, progress);
 }
 
 Status Session::check_room(std::size_t n_tokens) const {
@@ -226,7 +219,7 @@ Status Session::append(std::span<const TokenId> tokens, RowRole role, LogitsSink
     QSF_RETURN_IF_ERROR(check_room(tokens.size()));
     QSF_RETURN_IF_ERROR(compute_rowless(nullptr));
   }
-  QSF_RETURN_IF_ERROR(compute_lost_rows());
+  QSF_RETURN_IF_ERROR(compute_lost_rows(progress));
   Status status = engine_.append(sequence_, tokens, role, tokens.size() - 1, sink, progress);
   // All of them, or none, or those of the passes that a failed call could not take back.
   const std::size_t n_slots = engine_.kv->n_slots(sequence_);

@@ -84,8 +84,7 @@ inline std::vector<HeldPage> held_pages(const KvCache& kv, SequenceId sequence) 
 inline std::uint32_t first_seen_slot(const KvPolicyOptions& policy, std::uint32_t n_slots,
                                      bool by_last_row) {
   if (policy.policy == KvPolicy::kH2o) {
-    const std::uint32_t block_start = n_slots / kHeavyBlock * kHeavyBlock;
-    return block_start - std::min(block_start, policy.window);
+    return first_recent_position(n_slots, policy.window);
   }
   const std::uint64_t n_seen = std::uint64_t{policy.window} + (by_last_row ? 1 : 0);
   if (policy.policy == KvPolicy::kFull || n_slots <= n_seen) return 0;

@@ -529,7 +529,7 @@ Status SessionReader::check_positions(const Section& section,
       return corrupt("section positions: page %zu from slot %u, expected slot %u", i, first_slot,
                      pages[i].first_slot);
     }
-    const std::span<const std::int32_t> held = place_.kv.page_positions(pages[i].page, 0, 0);
+    const std::span<const std::int32_t> held = place_.kv.page_positions(pages[i].page);
     for (std::uint32_t s = 0; s < kKvPageSlots; ++s) {
       const std::int32_t wanted = first_slot + s < n_slots ? held[s] : 0;
       const auto got = load_le<std::int32_t>(entry, 4 + std::size_t{4} * s);

@@ -183,7 +183,7 @@ Status write_positions(SectionWriter& writer, const SessionPlace& place,
   head.write(static_cast<std::uint32_t>(pages.size()));
   QSF_RETURN_IF_ERROR(writer.append(head.view()));
   for (const HeldPage& saved : pages) {
-    const std::span<const std::int32_t> positions = place.kv.page_positions(saved.page, 0, 0);
+    const std::span<const std::int32_t> positions = place.kv.page_positions(saved.page);
     ByteWriter page;
     page.write(saved.first_slot);
     for (std::uint32_t i = 0; i < kKvPageSlots; ++i) {

@@ -33,12 +33,13 @@ void Engine::Impl::add_visible(SequenceId sequence, std::uint32_t layer, std::ui
   const KvPolicyOptions& policy = options.kv_policy;
   const bool by_place = policy.rope_reindex && visible.first > visible.sinks;
   const std::uint32_t behind_sinks = by_place ? policy.sinks + policy.window - 1 : next;
-  for (std::uint32_t slot = 0; slot < next; ++slot) {
-    const bool is_recent = slot >= visible.first;
-    if (!is_recent && slot >= visible.sinks) continue;
-    const std::uint32_t distance = (is_recent ? next : behind_sinks) - slot;
-    if (window == 0 || distance < window) positions.push_back(slot);
-  }
+  const auto add = [&](std::uint32_t first, std::uint32_t last, std::uint32_t met_at) {
+    for (std::uint32_t slot = first; slot < last; ++slot) {
+      if (window == 0 || met_at - slot < window) positions.push_back(slot);
+    }
+  };
+  add(0, std::min(visible.sinks, visible.first), behind_sinks);
+  add(visible.first, next, next);
 }
 
 Status Session::visible_positions(std::uint32_t layer, std::uint32_t kv_head,

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <limits>
 
 #include "kv/kv_policy.h"
 
@@ -18,6 +19,11 @@ namespace qsf {
 // Fewer queries are counted as this many: the mean over one or two says little, and without it the
 // newest positions would outrank all others.
 inline constexpr std::uint32_t kH2oMinQueries = 32;
+
+// Whether a number can be a sum of what was paid. False for NaN.
+constexpr bool is_attention_sum(float value) noexcept {
+  return value >= 0.0F && value <= std::numeric_limits<float>::max();
+}
 
 // Above every other key. Requires  position < 2^31, here and below
 constexpr std::uint64_t h2o_sink_key(std::uint32_t position) noexcept {

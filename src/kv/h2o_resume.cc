@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 
+#include "kv/h2o_ranking.h"
 #include "kv/h2o_state.h"
 
 namespace qsf {
@@ -18,11 +18,6 @@ template <typename T>
 MutableByteSpan bytes_of_head(std::span<T> of_layer, std::uint32_t kv_head, std::size_t n_columns,
                               std::size_t first, std::size_t n) noexcept {
   return std::as_writable_bytes(of_layer.subspan(kv_head * n_columns + first, n));
-}
-
-// False for NaN.
-bool is_sum(float value) noexcept {
-  return value >= 0.0F && value <= std::numeric_limits<float>::max();
 }
 
 }  // namespace
@@ -102,7 +97,7 @@ Status H2oState::check_sums(std::uint32_t layer, std::uint32_t kv_head) {
     for (std::size_t at = 0; at < parts[part].size(); at += size) {
       const float sum = part == 0 ? to_f32(BF16{load_le<std::uint16_t>(parts[part], at)})
                                   : std::bit_cast<float>(load_le<std::uint32_t>(parts[part], at));
-      if (is_sum(sum)) continue;
+      if (is_attention_sum(sum)) continue;
       return corrupt("layer %u, head %u: %g as a sum of attention, expected 0 or more", layer,
                      kv_head, static_cast<double>(sum));
     }

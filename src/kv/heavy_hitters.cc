@@ -100,8 +100,8 @@ std::byte* HeavyHitters::slot_block(std::uint32_t layer, std::uint32_t kv_head, 
   const std::uint64_t of_part = part == KvPart::kKeys ? 0 : at_.values;
   return head_array<std::byte>(layer, kv_head, of_part + i * shape_.kv.block_bytes(part), 1).data();
 }
-const std::byte* HeavyHitters::block(std::uint32_t layer, std::uint32_t kv_head, KvPart part,
-                                     std::uint32_t i) const noexcept {
+const std::byte* HeavyHitters::kv_block(std::uint32_t layer, std::uint32_t kv_head, KvPart part,
+                                        std::uint32_t i) const noexcept {
   return slot_block(layer, kv_head, part, i);
 }
 
@@ -145,7 +145,7 @@ std::uint64_t HeavyHitters::rank_candidates(std::uint32_t layer, std::uint32_t k
   const auto add = [&](float sum, std::uint32_t position) {
     work.keys[n++] = position < options.sinks
                          ? h2o_sink_key(position)
-                         : h2o_rank_key(h2o_rank(shape_.ranking, sum, position, end), position);
+                         : h2o_rank_key(h2o_rank(H2oRanking::kMean, sum, position, end), position);
   };
   const auto positions = members(layer, kv_head);
   const auto member_totals = totals(layer, kv_head);
@@ -174,7 +174,8 @@ void HeavyHitters::close_head(std::uint32_t layer, std::uint32_t kv_head, const 
   clear_sums(layer, kv_head);
 
   const std::uint32_t first = first_recent(layer);
-  const std::uint32_t next_recent = first_recent_of(block_start(layer) + kHeavyBlock);
+  const std::uint32_t next_recent =
+      first_recent_position(block_start(layer) + kHeavyBlock, shape_.options.window);
   const std::uint32_t n_leaving = next_recent - first;
   if (n_leaving == 0) return;
   if (shape_.n_slots() != 0) {

@@ -16,8 +16,8 @@
 //                and strips to those of the block
 //   close_head   the block's sums go to the totals of heavy and recent positions; then the 64
 //                positions that leave the window compete with the heavy ones: by the mean of what
-//                was paid to them or by its sum (kv/h2o_ranking.h), sinks before all others. Who is
-//                taken gets the slot of who is dropped, positions and slots both ascending.
+//                was paid to them (kv/h2o_ranking.h), sinks before all others. Who is taken gets
+//                the slot of who is dropped, positions and slots both ascending.
 //
 // A position that was dropped never comes back. Layers are independent: layer 0 may be through all
 // blocks of a pass before layer 1 begins.
@@ -47,11 +47,24 @@ namespace qsf {
 // Positions of a block, after which heavy hitters are chosen anew.
 inline constexpr std::uint32_t kHeavyBlock = kKvPageSlots;
 
+// The first position that a row at `position` sees as recent.
+constexpr std::uint32_t first_recent_position(std::uint32_t position,
+                                              std::uint32_t window) noexcept {
+  const std::uint32_t block_start = position / kHeavyBlock * kHeavyBlock;
+  return block_start - std::min(block_start, window);
+}
+
+// Rows of a strip, whose sums are added as one: as many as make 64 queries of a KV head. Sums of
+// strips that are not complete are kept, in session files too, so these rows are part of a file's
+// meaning.
+constexpr std::uint32_t heavy_strip_rows(std::uint32_t query_heads_per_kv_head) noexcept {
+  return std::max(1U, 64 / query_heads_per_kv_head);
+}
+
 struct HeavyShape {
   KvShape kv;
   std::uint32_t kv_size = 1;  // positions that a sequence can have
   KvPolicyOptions options;    // window, sinks and heavy
-  H2oRanking ranking = H2oRanking::kMean;
 
   // Heavy positions that there can be: the window leaves no more.
   constexpr std::uint32_t n_slots() const noexcept {
@@ -98,7 +111,7 @@ class HeavyHitters {
     return scored_end(layer) / kHeavyBlock * kHeavyBlock;
   }
   std::uint32_t first_recent(std::uint32_t layer) const noexcept {
-    return first_recent_of(block_start(layer));
+    return first_recent_position(block_start(layer), shape_.options.window);
   }
   std::uint32_t n_members(std::uint32_t layer) const noexcept {
     return std::min(first_recent(layer), shape_.n_slots());
@@ -113,8 +126,8 @@ class HeavyHitters {
   std::span<const float> recent_totals(std::uint32_t layer, std::uint32_t kv_head) const noexcept;
   // Keys (values) of slots 64 i and following, as a block of a page (quant/kv_type.h); those of
   // unused slots are zeros. Requires  i < kv_pages_for(n_slots())
-  const std::byte* block(std::uint32_t layer, std::uint32_t kv_head, KvPart part,
-                         std::uint32_t i) const noexcept;
+  const std::byte* kv_block(std::uint32_t layer, std::uint32_t kv_head, KvPart part,
+                            std::uint32_t i) const noexcept;
 
   // What rows of the open block paid in whole strips, and in one that is not complete.
   Sums block_sums(std::uint32_t layer, std::uint32_t kv_head) noexcept;
@@ -179,9 +192,6 @@ class HeavyHitters {
 
   HeavyHitters() = default;
   static Layout layout_of(const HeavyShape& shape) noexcept;
-  std::uint32_t first_recent_of(std::uint32_t block_start) const noexcept {
-    return block_start - std::min(block_start, shape_.options.window);
-  }
   template <typename T>
   std::span<T> head_array(std::uint32_t layer, std::uint32_t kv_head, std::uint64_t offset,
                           std::uint64_t n) const noexcept {

@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "kv/h2o_ranking.h"
 #include "kv/testing/heavy_owner.h"
 
 namespace qsf {
@@ -30,16 +29,14 @@ using testing_support::HeavyOwner;
 
 constexpr std::uint32_t kBlock = kHeavyBlock;
 
-HeavyShape shape_of(std::uint32_t window, std::uint32_t heavy, std::uint32_t sinks,
-                    H2oRanking ranking = H2oRanking::kMean) {
+HeavyShape shape_of(std::uint32_t window, std::uint32_t heavy, std::uint32_t sinks) {
   return {.kv = {.n_layers = 2,
                  .n_kv_heads = 3,
                  .head_dim = 8,
                  .k_type = KvType::kF32,
                  .v_type = KvType::kF32},
           .kv_size = 1000,
-          .options = {.policy = KvPolicy::kH2o, .window = window, .sinks = sinks, .heavy = heavy},
-          .ranking = ranking};
+          .options = {.policy = KvPolicy::kH2o, .window = window, .sinks = sinks, .heavy = heavy}};
 }
 
 std::vector<std::int32_t> sorted_members(const HeavyHitters& heavy, std::uint32_t layer,
@@ -104,19 +101,17 @@ TEST(HeavyHittersTest, RegionFollowsFromWindowAndContext) {
 }
 
 // Every choice is that of a sort of all members and of the 64 positions that leave, at windows that
-// begin inside pages, slots of less and more than a page, and both rankings.
+// begin inside pages, and slots of less and more than a page.
 TEST(HeavyHittersTest, ChoosesAsASortOfAllCandidates) {
   struct Case {
     std::uint32_t window;
     std::uint32_t heavy;
     std::uint32_t sinks;
-    H2oRanking ranking;
   };
-  for (const Case& c : {Case{64, 16, 4, H2oRanking::kMean}, Case{100, 70, 5, H2oRanking::kMean},
-                        Case{1, 130, 0, H2oRanking::kSum}, Case{130, 4, 4, H2oRanking::kMean},
-                        Case{30, 200, 1, H2oRanking::kSum}, Case{64, 0, 0, H2oRanking::kMean}}) {
+  for (const Case& c :
+       {Case{64, 16, 4}, {100, 70, 5}, {1, 130, 0}, {130, 4, 4}, {30, 200, 1}, {64, 0, 0}}) {
     SCOPED_TRACE("window " + std::to_string(c.window) + ", heavy " + std::to_string(c.heavy));
-    HeavyOwner heavy(shape_of(c.window, c.heavy, c.sinks, c.ranking));
+    HeavyOwner heavy(shape_of(c.window, c.heavy, c.sinks));
     for (const std::uint32_t layer : {0U, 1U}) {
       std::vector<std::map<std::uint32_t, float>> totals(3);  // of all that was ever seen
       std::vector<std::set<std::uint32_t>> kept(3);
@@ -134,7 +129,7 @@ TEST(HeavyHittersTest, ChoosesAsASortOfAllCandidates) {
           std::vector<std::pair<double, std::uint32_t>> candidates;  // the best first
           for (std::uint32_t p = first; p < next; ++p) kept[head].insert(p);
           for (const std::uint32_t p : kept[head]) {
-            const double queries = c.ranking == H2oRanking::kSum ? 1.0 : std::max(32U, end - p);
+            const double queries = std::max(32U, end - p);
             candidates.emplace_back(p < c.sinks ? -1e9 : -totals[head][p] / queries, p);
           }
           std::ranges::sort(candidates);
@@ -165,7 +160,7 @@ TEST(HeavyHittersTest, ChoosesAsASortOfAllCandidates) {
 }
 
 TEST(HeavyHittersTest, EqualRanksAreTakenFromTheSmallerPosition) {
-  HeavyOwner heavy(shape_of(64, 6, 2, H2oRanking::kSum));
+  HeavyOwner heavy(shape_of(64, 6, 2));
   heavy.advance(0, 4 * kBlock, [](auto...) { return 0.0F; });
   EXPECT_EQ(sorted_members(*heavy, 0, 1), (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5}));
 }
@@ -180,11 +175,11 @@ TEST(HeavyHittersTest, SinksAreKeptWhateverTheirSums) {
 
 // A newcomer takes the slot of who is dropped; nobody else moves.
 TEST(HeavyHittersTest, SlotsAreReplacedInPlace) {
-  HeavyOwner heavy(shape_of(64, 8, 0, H2oRanking::kSum));
-  // Of the first block seven, and 20 before 50; of the second 70 and 80, which outrank 20 and 60.
+  HeavyOwner heavy(shape_of(64, 8, 0));
+  // Of the first block seven, and 20 before 50; of the second 70 and 80, which outrank 20 and 0.
   const auto paid = [](auto, auto, std::uint32_t p) {
     if (p == 70 || p == 80) return 9.0F;
-    if (p == 20 || p == 50) return 2.0F;
+    if (p == 20 || p == 50) return p == 20 ? 2.0F : 1.0F;
     return p < kBlock && p % 10 == 0 ? 5.0F : p == 1 || p == 3 ? 5.0F : 0.0F;
   };
   heavy.advance(0, 2 * kBlock, paid);
@@ -194,7 +189,7 @@ TEST(HeavyHittersTest, SlotsAreReplacedInPlace) {
   heavy.advance(0, 3 * kBlock, paid);
   const auto after = heavy->members(0, 0);
   EXPECT_EQ(std::vector(after.begin(), after.end()),
-            (std::vector<std::int32_t>{0, 1, 3, 10, 70, 30, 40, 80}));
+            (std::vector<std::int32_t>{70, 1, 3, 10, 80, 30, 40, 60}));
 }
 
 TEST(HeavyHittersTest, SumsDoNotStall) {
@@ -352,7 +347,7 @@ TEST(HeavyHittersTest, DamagedContentsAreRefused) {
     EXPECT_THAT(message(3 * kBlock,
                         [&](HeavyHitters& h) {
                           const float nan = std::numeric_limits<float>::quiet_NaN();
-                          auto* at = const_cast<std::byte*>(h.block(0, 2, part, 1));
+                          auto* at = const_cast<std::byte*>(h.kv_block(0, 2, part, 1));
                           std::memcpy(at + 64, &nan, sizeof nan);
                         }),
                 HasSubstr("not finite"));

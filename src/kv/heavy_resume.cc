@@ -6,8 +6,8 @@
 // Where a layer stands follows from the number of positions, so no file says it.
 
 #include <algorithm>
-#include <limits>
 
+#include "kv/h2o_ranking.h"
 #include "kv/heavy_hitters.h"
 #include "kv/kv_block.h"
 
@@ -92,7 +92,7 @@ Status HeavyHitters::check_head(std::uint32_t layer, std::uint32_t kv_head) cons
   }
   for (const KvPart part : {KvPart::kKeys, KvPart::kValues}) {
     for (std::uint32_t i = 0; i < kv_pages_for(shape_.n_slots()); ++i) {
-      const ByteSpan bytes(block(layer, kv_head, part, i),
+      const ByteSpan bytes(kv_block(layer, kv_head, part, i),
                            static_cast<std::size_t>(shape_.kv.block_bytes(part)));
       if (kv_block_is_finite(shape_.kv, part, bytes)) continue;
       return corrupt("heavy hitters: layer %u, head %u: a number of its %s is not finite", layer,
@@ -108,7 +108,7 @@ Status HeavyHitters::check_sums(std::uint32_t layer, std::uint32_t kv_head) cons
         head_array<const float>(layer, kv_head, at_.block_sums, n_sums()),
         head_array<const float>(layer, kv_head, at_.strip_sums, n_sums())}) {
     for (const float sum : sums) {
-      if (sum >= 0.0F && sum <= std::numeric_limits<float>::max()) continue;
+      if (is_attention_sum(sum)) continue;
       return corrupt(
           "heavy hitters: layer %u, head %u: %g as a sum of attention: expected 0 or more", layer,
           kv_head, static_cast<double>(sum));

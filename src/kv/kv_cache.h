@@ -214,19 +214,13 @@ class KvCache {
     QSF_DCHECK(slot < n_slots(sequence) && holds(sequence, slot, slot + 1));
     return page_table_[entry_of(sequence, slot / kKvPageSlots)];
   }
-  // The position of what a slot holds. Under the full policy it is the same for every layer and
-  // head; eviction per head makes them differ. Requires  as page_of
-  std::int32_t position(SequenceId sequence, std::uint32_t layer, std::uint32_t kv_head,
-                        std::uint32_t slot) const noexcept {
-    QSF_DCHECK(layer < shape_.n_layers && kv_head < shape_.n_kv_heads);
-    return page_positions(page_of(sequence, slot), layer, kv_head)[slot % kKvPageSlots];
+  // The position of what a slot holds, in every layer and head. Requires  as page_of
+  std::int32_t position(SequenceId sequence, std::uint32_t slot) const noexcept {
+    return page_positions(page_of(sequence, slot))[slot % kKvPageSlots];
   }
   // Positions of the slots of one page; meaningful for slots in use.
-  std::span<const std::int32_t> page_positions(std::uint32_t page, std::uint32_t layer,
-                                               std::uint32_t kv_head) const noexcept {
-    QSF_DCHECK(page < limits_.n_pages && layer < shape_.n_layers && kv_head < shape_.n_kv_heads);
-    static_cast<void>(layer);
-    static_cast<void>(kv_head);
+  std::span<const std::int32_t> page_positions(std::uint32_t page) const noexcept {
+    QSF_DCHECK(page < limits_.n_pages);
     return positions_.subspan(static_cast<std::size_t>(page) * kKvPageSlots, kKvPageSlots);
   }
   // How many sequences hold a page; 0 when it is free.

@@ -93,7 +93,7 @@ TEST(KvCacheTest, AppendsAcrossPageBoundaries) {
     EXPECT_EQ(cache->append(sequence, 1).value().first_slot, n);
     for (std::uint32_t slot = 0; slot <= n; ++slot) {
       EXPECT_EQ(cache->page_of(sequence, slot), slot / 64);  // a new pool gives 0, 1, 2 ...
-      EXPECT_EQ(cache->position(sequence, 1, 2, slot), static_cast<std::int32_t>(slot));
+      EXPECT_EQ(cache->position(sequence, slot), static_cast<std::int32_t>(slot));
     }
   }
 }
@@ -107,7 +107,7 @@ TEST(KvCacheTest, OneSlotAtATimeIsTheSameAsAllAtOnce) {
     EXPECT_EQ(cache->append(steps, 1).value().first_slot, i);
   }
   EXPECT_EQ(cache->n_held_pages(whole), cache->n_held_pages(steps));
-  EXPECT_EQ(cache->position(steps, 0, 0, 129), cache->position(whole, 0, 0, 129));
+  EXPECT_EQ(cache->position(steps, 129), cache->position(whole, 129));
 }
 
 TEST(KvCacheTest, TruncateReturnsPagesAndPositionsContinue) {
@@ -120,7 +120,7 @@ TEST(KvCacheTest, TruncateReturnsPagesAndPositionsContinue) {
   cache->truncate(sequence, 64);
   EXPECT_EQ(cache->n_free_pages(), 3U);
   EXPECT_EQ(cache->append(sequence, 2).value().first_slot, 64U);
-  EXPECT_EQ(cache->position(sequence, 0, 0, 65), 65);
+  EXPECT_EQ(cache->position(sequence, 65), 65);
   cache->truncate(sequence, 0);
   EXPECT_EQ(cache->n_free_pages(), 4U);
   EXPECT_DEATH(cache->truncate(sequence, 1), "check failed");
@@ -163,7 +163,7 @@ TEST(KvCacheTest, ForkSharesPagesUntilOneAppends) {
   EXPECT_EQ(first.first_slot, 100U);
   EXPECT_EQ(first.copy, (PageCopy{1, 2}));
   EXPECT_EQ(cache->page_of(child, 99), 2U);
-  EXPECT_EQ(cache->position(child, 0, 0, 99), 99);
+  EXPECT_EQ(cache->position(child, 99), 99);
   EXPECT_EQ(cache->page_references(1), 1U);
   EXPECT_EQ(cache->append(parent, 1).value().copy, std::nullopt);  // alone on its page again
   EXPECT_EQ(cache->page_of(parent, 0), cache->page_of(child, 0));
@@ -184,7 +184,7 @@ TEST(KvCacheTest, AppendAfterTruncateIntoASharedPageCopies) {
   EXPECT_EQ(cache->append(child, 0).value().copy, std::nullopt);
   cache->truncate(child, 70);
   EXPECT_EQ(cache->append(child, 1).value().copy, (PageCopy{1, 2}));
-  EXPECT_EQ(cache->position(parent, 0, 0, 70), 70);
+  EXPECT_EQ(cache->position(parent, 70), 70);
   EXPECT_EQ(cache->page_of(parent, 127), 1U);
 }
 
@@ -208,7 +208,7 @@ TEST(KvCacheTest, CommitKeepsTheAcceptedPath) {
   // A tree: two first tokens, three second ones, one third.
   const std::vector<std::int32_t> positions = {62, 62, 63, 63, 63, 64};
   ASSERT_TRUE(cache->append_at(sequence, positions).has_value());
-  EXPECT_EQ(cache->position(sequence, 0, 0, 66), 63);
+  EXPECT_EQ(cache->position(sequence, 66), 63);
 
   RowMove moves[3];
   const std::uint32_t accepted[] = {62, 65, 67};
@@ -217,10 +217,10 @@ TEST(KvCacheTest, CommitKeepsTheAcceptedPath) {
   EXPECT_EQ(moves[1], (RowMove{1, 3, 1, 0}));
   EXPECT_EQ(cache->n_slots(sequence), 65U);
   for (std::uint32_t slot = 60; slot < 65; ++slot) {
-    EXPECT_EQ(cache->position(sequence, 0, 0, slot), static_cast<std::int32_t>(slot));
+    EXPECT_EQ(cache->position(sequence, slot), static_cast<std::int32_t>(slot));
   }
   EXPECT_EQ(cache->append(sequence, 1).value().first_slot, 65U);
-  EXPECT_EQ(cache->position(sequence, 0, 0, 65), 65);
+  EXPECT_EQ(cache->position(sequence, 65), 65);
 
   ASSERT_EQ(cache->commit_path(sequence, 65, {}, {}), 0U);
   EXPECT_EQ(cache->n_slots(sequence), 65U);
@@ -307,7 +307,7 @@ class RandomRun {
           continue;
         }
         ASSERT_EQ(stored(sequence, slot), slots[slot].value);
-        ASSERT_EQ(cache_->position(sequence, 0, 0, slot), slots[slot].position);
+        ASSERT_EQ(cache_->position(sequence, slot), slots[slot].position);
       }
       ASSERT_LE(cache_->n_held_pages(sequence), kv_pages_per_sequence(cache_->limits()));
       for (std::uint32_t i = 0; i < cache_->n_held_pages(sequence); ++i) {
@@ -474,8 +474,8 @@ TEST(KvRingTest, HoldsTheSinksAndTheRecentSlotsInAsManyPagesAsTheyTouch) {
     EXPECT_EQ(cache->n_slots(sequence), end);
     EXPECT_TRUE(cache->holds(sequence, 0, 4));
     EXPECT_TRUE(cache->holds(sequence, end < 100 ? 0 : end - 100, end));
-    EXPECT_EQ(cache->position(sequence, 0, 0, end - 1), static_cast<std::int32_t>(end - 1));
-    EXPECT_EQ(cache->position(sequence, 0, 0, 3), 3);
+    EXPECT_EQ(cache->position(sequence, end - 1), static_cast<std::int32_t>(end - 1));
+    EXPECT_EQ(cache->position(sequence, 3), 3);
     EXPECT_LE(cache->n_held_pages(sequence), 4U);
   }
   EXPECT_FALSE(cache->holds(sequence, 64, 65));
@@ -495,11 +495,11 @@ TEST(KvRingTest, IsCutToHeldSlotsAloneOrIntoTheSinks) {
   EXPECT_DEATH(cache->truncate(sequence, 500), "check failed");
   cache->truncate(sequence, 901);
   EXPECT_EQ(cache->append(sequence, 1).value().first_slot, 901U);
-  EXPECT_EQ(cache->position(sequence, 0, 0, 901), 901);
+  EXPECT_EQ(cache->position(sequence, 901), 901);
   cache->truncate(sequence, 50);  // in the page of the sinks
   EXPECT_EQ(cache->n_free_pages(), 3U);
   for (std::uint32_t i = 0; i < 10; ++i) ASSERT_TRUE(cache->append(sequence, 50).has_value());
-  EXPECT_EQ(cache->position(sequence, 0, 0, 549), 549);
+  EXPECT_EQ(cache->position(sequence, 549), 549);
   cache->truncate(sequence, 0);
   EXPECT_EQ(cache->n_free_pages(), 4U);
   EXPECT_DEATH(static_cast<void>(cache->append(sequence, 100)), "check failed");
@@ -524,7 +524,7 @@ TEST(KvRingTest, EvictTakesTheOldestPagesBehindTheSinks) {
   // It grows to as many pages as before, and no slot of those that were taken comes back.
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(cache->append(sequence, 100).has_value());
   EXPECT_TRUE(cache->holds(sequence, 1700, 2000));
-  EXPECT_EQ(cache->position(sequence, 0, 0, 1999), 1999);
+  EXPECT_EQ(cache->position(sequence, 1999), 1999);
 }
 
 TEST(KvRingTest, WithoutAnythingToTakeItIsNoRing) {

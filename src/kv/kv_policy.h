@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // What a user may choose about keys and values: which positions are kept (KvPolicy) and how a
-// prompt is computed (AttentionKind). The two are independent.
+// prompt is computed (AttentionKind). AttentionKind::kH2o goes with KvPolicy::kFull alone
+// (docs/decisions/030-heavy-hitters.md).
 //
 // Names are those of the programs' options.
 

@@ -18,7 +18,8 @@ enum class RowRole : std::uint8_t { kPrompt, kGenerated, kDrafted };
 // The slots of its sequence that a row attends to: [0, sinks) and [first, prefix), and the slots
 // prefix + i for every bit i of `ancestors` (the row's own included). A row of plain text at slot s
 // has prefix s + 1 and no ancestors; drafted rows hang from a common prefix and name their path up
-// the tree. Where all slots are kept `first` is 0; under a window it is that of the row.
+// the tree. Where all slots are kept `first` is 0; under a window it is where the row's, or that of
+// its block, begins.
 struct VisibleSet {
   std::uint32_t prefix = 0;
   std::uint64_t ancestors = 0;

@@ -146,10 +146,11 @@ void CpuBackend::attach_kv(KvPageStore& store) {
 }
 
 std::uint64_t CpuBackend::attention_scratch_bytes(const PassLimits& limits) const noexcept {
+  const std::uint64_t n_angle_bytes = 2 * (angle_bytes(limits) + place_angle_bytes(limits));
+  if (limits.heavy.has_value()) return n_angle_bytes;  // every row goes through strips
   const std::uint64_t n_decode_partials =
       std::uint64_t{limits.max_decode_rows} * limits.n_kv_heads * row_spans(limits);
-  return 2 * (angle_bytes(limits) + place_angle_bytes(limits)) +
-         std::uint64_t{pool_.n_threads()} * work_bytes(limits, attend_prompt_) +
+  return n_angle_bytes + std::uint64_t{pool_.n_threads()} * work_bytes(limits, attend_prompt_) +
          n_decode_partials * partial_bytes(group_of(limits), limits.head_dim);
 }
 
@@ -219,12 +220,20 @@ void CpuBackend::copy_page(std::uint32_t from_page, std::uint32_t to_page) {
   kv_store_->copy_page(from_page, to_page);
 }
 
+// The kernel that the pass's rows go through, or its last prompt row where there are several.
+const char* CpuBackend::attend_kernel_name() const noexcept {
+  const bool prompt = n_prompt_ > 0;
+  const bool strips =
+      !heavy_.empty() || (prompt && !h2o_states_.empty() &&
+                          rows_[n_prompt_ - 1].kv_slot >= limits_.h2o->options.chunk);
+  if (strips) return sparse_.kernel(prompt).name;
+  return prompt ? attend_prompt_.name : kernels_.attend_decode.name;
+}
+
 void CpuBackend::attend(const AttendArgs& args) {
   QSF_CHECK(args.slopes.empty() || args.slopes.size() == limits_.n_heads);
   QSF_CHECK(!meets_by_place_ || args.q_sinks.id != Buffer::kNone);
-  const bool prompt = n_prompt_ > 0;
-  Observation observed(*this, OperatorKind::kAttend, args.q, args.out,
-                       prompt ? attend_prompt_.name : kernels_.attend_decode.name);
+  Observation observed(*this, OperatorKind::kAttend, args.q, args.out, attend_kernel_name());
   observed.set_layer(args.layer);
   OperatorTimes& times = profile_[OperatorKind::kAttend];
   const OperatorTimer timer(times);
@@ -250,7 +259,7 @@ void CpuBackend::count_attention(const AttendArgs& args, OperatorTimes& times) c
   std::uint64_t slots_read = 0;
   SeenSlots of_prompt{};
   for (std::size_t i = 0; i < rows_.size(); ++i) {
-    const SeenSlots seen = seen_by(rows_[i], args.layer, 0, args.window);
+    const SeenSlots seen = seen_by(rows_[i], args.window);
     slots += count(seen);
     if (i >= n_prompt_) {
       slots_read += count(seen);
@@ -267,14 +276,13 @@ void CpuBackend::count_attention(const AttendArgs& args, OperatorTimes& times) c
 
 // Returns those of `slots` whose positions lie in the window of a row that meets them at
 // `position`: the last ones, since slots are in ascending order of position.
-SlotRange CpuBackend::in_window(const Row& row, std::int64_t position, std::uint32_t layer,
-                                std::uint32_t kv_head, SlotRange slots,
+SlotRange CpuBackend::in_window(const Row& row, std::int64_t position, SlotRange slots,
                                 std::uint32_t window) const noexcept {
   std::uint32_t low = slots.first;
   std::uint32_t high = slots.last;
   while (low < high) {
     const std::uint32_t middle = low + (high - low) / 2;
-    const std::int64_t distance = position - kv_->position(row.sequence, layer, kv_head, middle);
+    const std::int64_t distance = position - kv_->position(row.sequence, middle);
     if (distance >= window) {
       low = middle + 1;
     } else {
@@ -286,15 +294,14 @@ SlotRange CpuBackend::in_window(const Row& row, std::int64_t position, std::uint
 
 // Returns the slots a row sees: what is kept of its prefix, and of that what the model's own window
 // leaves, if it has one. The first range is not empty only where the window has left the sinks.
-SeenSlots CpuBackend::seen_by(const Row& row, std::uint32_t layer, std::uint32_t kv_head,
-                              std::uint32_t window) const noexcept {
+SeenSlots CpuBackend::seen_by(const Row& row, std::uint32_t window) const noexcept {
   const VisibleSet& visible = row.visible;
   SeenSlots seen = {SlotRange{0, visible.sinks}, SlotRange{visible.first, visible.prefix}};
   if (visible.first <= visible.sinks) seen = {SlotRange{0, 0}, SlotRange{0, visible.prefix}};
   if (window == 0 || visible.prefix <= window) return seen;
   const std::int64_t place = limits_.rope_reindex ? place_behind_sinks(limits_) : row.position;
-  seen[0] = in_window(row, place, layer, kv_head, seen[0], window);
-  seen[1] = in_window(row, row.position, layer, kv_head, seen[1], window);
+  seen[0] = in_window(row, place, seen[0], window);
+  seen[1] = in_window(row, row.position, seen[1], window);
   return seen;
 }
 
@@ -361,7 +368,7 @@ void CpuBackend::attend_slots(const AttendArgs& args, const AttendKernel& kernel
                  .scratch = work.scratch,
                  .soft_cap = args.soft_cap,
                  .slopes = slopes,
-                 .positions = kv_->page_positions(page, args.layer, tile.kv_head).data(),
+                 .positions = kv_->page_positions(page).data(),
                  .q_positions = tile.positions,
                  .next = next,
                  .next_bytes = next == nullptr ? 0
@@ -423,7 +430,7 @@ void CpuBackend::attend_prompt_rows(const AttendArgs& args, std::uint32_t n_rows
         std::int32_t positions[kMaxTileRows];
         std::uint32_t n = 0;
         for (; first + n < stop && rows_[first + n].sequence == rows_[first].sequence; ++n) {
-          seen[n] = seen_by(rows_[first + n], args.layer, kv_head, args.window);
+          seen[n] = seen_by(rows_[first + n], args.window);
           positions[n] = rows_[first + n].position;
         }
         attend_tile(args, {first, n, kv_head, seen, positions}, work_of(worker));
@@ -441,7 +448,7 @@ void CpuBackend::attend_decode_rows(const AttendArgs& args) {
   const std::uint32_t group = group_size();
   std::uint32_t spans = 0;  // of the row that sees most
   for (const Row& row : rows_.subspan(n_prompt_)) {
-    spans = std::max(spans, SeenSpans(seen_by(row, args.layer, 0, args.window)).n());
+    spans = std::max(spans, SeenSpans(seen_by(row, args.window)).n());
   }
   const std::size_t n_items = std::size_t{n_decode} * limits_.n_kv_heads * spans;
   const auto row_of = [&](std::size_t item) {
@@ -452,7 +459,7 @@ void CpuBackend::attend_decode_rows(const AttendArgs& args) {
   };
   // The slots of an item's span that its row sees, of which there may be none.
   const auto slots_of = [&](std::size_t item) {
-    const SeenSlots seen = seen_by(rows_[row_of(item)], args.layer, head_of(item), args.window);
+    const SeenSlots seen = seen_by(rows_[row_of(item)], args.window);
     const SeenSpans row_spans(seen);
     const auto i = static_cast<std::uint32_t>(item % spans);
     return i < row_spans.n() ? intersect(seen, span_slots(row_spans.span(i))) : SeenSlots{};

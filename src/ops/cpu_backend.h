@@ -207,10 +207,10 @@ class CpuBackend final : public Backend {
   std::uint32_t group_size() const noexcept { return limits_.n_heads / limits_.n_kv_heads; }
   std::size_t acc_stride() const noexcept;
   AttendWork work_of(unsigned worker) const noexcept;
-  SlotRange in_window(const Row& row, std::int64_t position, std::uint32_t layer,
-                      std::uint32_t kv_head, SlotRange slots, std::uint32_t window) const noexcept;
-  SeenSlots seen_by(const Row& row, std::uint32_t layer, std::uint32_t kv_head,
-                    std::uint32_t window) const noexcept;
+  SlotRange in_window(const Row& row, std::int64_t position, SlotRange slots,
+                      std::uint32_t window) const noexcept;
+  SeenSlots seen_by(const Row& row, std::uint32_t window) const noexcept;
+  const char* attend_kernel_name() const noexcept;
   void fill_angles(const Rotation& rotation, std::uint32_t position, float* cos,
                    float* sin) const noexcept;
   void load_queries(const AttendArgs& args, const kernels::AttendKernel& kernel,

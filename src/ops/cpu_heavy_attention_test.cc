@@ -48,7 +48,6 @@ struct Case {
   std::uint32_t window = 64;
   std::uint32_t heavy = 40;
   std::uint32_t sinks = 2;
-  H2oRanking ranking = H2oRanking::kMean;
   float soft_cap = 0.0F;
   std::vector<float> slopes = {};
 };
@@ -116,8 +115,7 @@ class Text {
             .options = {.policy = KvPolicy::kH2o,
                         .window = case_.window,
                         .sinks = case_.sinks,
-                        .heavy = case_.heavy},
-            .ranking = case_.ranking};
+                        .heavy = case_.heavy}};
   }
   PassLimits limits(bool heavy) const {
     PassLimits limits = {.max_rows = n_positions(),
@@ -180,7 +178,6 @@ Choice choice_of(const Case& c, std::vector<std::int32_t> candidates, std::uint3
           .most = c.heavy,
           .sinks = c.sinks,
           .first_local = first_recent,
-          .ranking = c.ranking,
           .slack = 1e-5};
 }
 
@@ -238,7 +235,7 @@ TEST_P(CpuHeavyAttentionTest, OptionsMatchTheDefinition) {
                         {.window = 1, .heavy = 130, .sinks = 0},
                         {.window = 33, .heavy = 5, .sinks = 5},
                         {.window = 64, .heavy = 0, .sinks = 0},
-                        {.window = 130, .heavy = 64, .sinks = 1, .ranking = H2oRanking::kSum}};
+                        {.window = 130, .heavy = 64, .sinks = 1}};
   for (const Case& c : cases) expect_defined(c, 520, GetParam());
 }
 

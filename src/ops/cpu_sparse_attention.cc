@@ -37,7 +37,7 @@ SparseAttention::Sizes SparseAttention::sizes_of(const PassLimits& limits) noexc
   sizes.tile_queries = sizes.tile_rows * group;
   std::uint32_t part_rows = kHeavyBlock;
   if (limits.heavy.has_value()) {
-    sizes.strip_rows = sizes.tile_rows;
+    sizes.strip_rows = heavy_strip_rows(group);
     sizes.n_memory_pages = pages_of(limits.heavy->n_slots);
     sizes.n_slots = limits.heavy->n_recent;
     sizes.k_type = limits.heavy->k_type;
@@ -233,8 +233,8 @@ SparseAttention::Memory SparseAttention::memory_of(const Part& part,
   const std::uint32_t layer = part.layer.args.layer;
   if (part.n_members == 0) return {nullptr, nullptr, nullptr};
   if (part.heavy != nullptr) {
-    return {part.heavy->block(layer, kv_head, KvPart::kKeys, 0),
-            part.heavy->block(layer, kv_head, KvPart::kValues, 0),
+    return {part.heavy->kv_block(layer, kv_head, KvPart::kKeys, 0),
+            part.heavy->kv_block(layer, kv_head, KvPart::kValues, 0),
             part.heavy->members(layer, kv_head).data()};
   }
   return {gathered(kv_head, KvPart::kKeys, 1).data(), gathered(kv_head, KvPart::kValues, 1).data(),
@@ -343,10 +343,7 @@ kernels::AttendStripArgs SparseAttention::page_of(const Tile& tile, std::uint32_
       const std::uint32_t end = std::max(row.kv_slot + i + 1, page_first) - page_first;
       visible[i] = {std::min(first, end), std::min(end, kKvPageSlots)};
     }
-    positions =
-        layer.kv
-            .page_positions(layer.kv.page_of(row.sequence, page_first), args.layer, tile.kv_head)
-            .data();
+    positions = layer.kv.page_positions(layer.kv.page_of(row.sequence, page_first)).data();
   }
   const float* slopes =
       args.slopes.empty() ? nullptr : args.slopes.data() + std::size_t{tile.kv_head} * group;
@@ -508,8 +505,7 @@ std::uint32_t CpuBackend::end_of_part(std::uint32_t first, std::uint32_t end_slo
 std::uint64_t CpuBackend::n_attended(const Row& row) const noexcept {
   if (!heavy_.empty()) {
     const HeavyShape& shape = heavy_[row.sequence].shape();
-    const std::uint32_t block_start = row.kv_slot / kHeavyBlock * kHeavyBlock;
-    const std::uint32_t n_before = block_start - std::min(block_start, shape.options.window);
+    const std::uint32_t n_before = first_recent_position(row.kv_slot, shape.options.window);
     return row.kv_slot + 1 - n_before + std::min(n_before, shape.n_slots());
   }
   const H2oOptions& options = limits_.h2o->options;

@@ -83,6 +83,11 @@ class SparseAttention {
   // The same for rows that lie in the open block of `heavy`.
   void run(const SparseLayer& layer, HeavyHitters& heavy, std::uint32_t first, std::uint32_t last);
 
+  // The kernel of prompt rows, or of generated ones.
+  const kernels::AttendStripKernel& kernel(bool prompt) const noexcept {
+    return prompt ? prompt_ : kernels_.attend_strip_decode;
+  }
+
  private:
   // The rows of a pass in one chunk or block, of one role; of state and heavy one is there.
   struct Part {
@@ -136,8 +141,7 @@ class SparseAttention {
     KvType v_type;
   };
   const kernels::AttendStripKernel& kernel_of(const Part& part) const noexcept {
-    const bool prompt = part.layer.rows[part.first_row].role == RowRole::kPrompt;
-    return prompt ? prompt_ : kernels_.attend_strip_decode;
+    return kernel(part.layer.rows[part.first_row].role == RowRole::kPrompt);
   }
   static Sizes sizes_of(const PassLimits& limits) noexcept;
 

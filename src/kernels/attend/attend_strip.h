@@ -33,9 +33,10 @@ namespace qsf::kernels {
 //             following call reads of one of them;
 //             scratch: attend_strip_scratch_bytes(head_dim), 64-byte aligned
 //             weights [n_rows * n_q][stride]: the columns of the page, kKvPageSlots of each row
-// Requires    stride at least kKvPageSlots
+// Requires    stride at least kKvPageSlots; for `values` weights of slots outside a query's range
+//             are 0, as `scores` and `normalise` leave them, or NaN where all of its weights are
 // Guarantees  as AttendPageArgs; `scores` writes every column of the page and no other, `values`
-//             reads those of slots in a query's range alone and may change all that it may read
+//             may change them;
 //             from one page to the next the sums of `acc` go on as if slots were of one page
 // Threads     any; different rows may run concurrently
 struct AttendStripArgs {

@@ -58,7 +58,7 @@ class HeavyOwner {
   // The number that value and key of a slot are made of.
   float stored(std::uint32_t layer, std::uint32_t kv_head, KvPart part, std::uint32_t slot) const {
     const auto* block =
-        reinterpret_cast<const float*>(heavy_.block(layer, kv_head, part, slot / kKvPageSlots));
+        reinterpret_cast<const float*>(heavy_.kv_block(layer, kv_head, part, slot / kKvPageSlots));
     const std::uint32_t in_block = slot % kKvPageSlots;
     return part == KvPart::kKeys ? block[kKvPageSlots + in_block]
                                  : block[in_block * heavy_.shape().kv.head_dim + 1];
