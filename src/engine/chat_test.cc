@@ -251,6 +251,30 @@ TEST_F(ChatTest, ARewrittenHistoryIsKeptUpToTheChange) {
   }
 }
 
+// What heavy hitters cannot take back is computed again, as rows of the turn: told, and reported on
+// while it lasts.
+TEST_F(ChatTest, ARewrittenHistoryIsComputedAgainWhereHeavyHittersForgot) {
+  open(1024, 1, {.policy = KvPolicy::kH2o, .window = 40, .sinks = 4, .heavy = 20});
+  const std::unique_ptr<Chat> chat = start(kSystem, kForgetful);
+  say(*chat, "one", answer_of(200));
+  struct Reported {
+    std::uint64_t done = 0;
+    std::uint64_t total = 0;
+  } reported;
+  GenerateOptions options = answer_of(8);
+  options.user = &reported;
+  options.on_prompt = [](std::uint64_t done, std::uint64_t total, void* user) {
+    *static_cast<Reported*>(user) = {done, total};
+  };
+  const ChatResult result = say(*chat, "two", options);
+  const std::uint32_t kept = kSystemRows + message_rows("user", "one") + kHeaderRows;
+  const std::uint32_t n_new = 1 + 2 + message_rows("user", "two") + kHeaderRows;
+  EXPECT_EQ(result.reused_tokens, 0U);
+  EXPECT_EQ(result.generated.prompt_tokens, kept + n_new);
+  EXPECT_EQ(reported.done, reported.total);
+  EXPECT_EQ(reported.total, std::uint64_t{kept + n_new} * engine_->spec().n_layers);
+}
+
 struct CancelAt {
   Engine* engine;
   int token;

@@ -11,6 +11,8 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <set>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -18,6 +20,7 @@
 #include "engine/engine.h"
 #include "engine/engine_impl.h"
 #include "engine/testing/naive_model_test.h"
+#include "ops/operator_observer.h"
 
 namespace qsf {
 namespace {
@@ -227,6 +230,37 @@ TEST_F(KvHeavyTest, TellsWhichPositionsAreVisible) {
   for (std::uint32_t m = 0; m < kPolicy.heavy; ++m) {
     const auto member = static_cast<std::uint32_t>(engine->impl().heavy[0].members(1, 1)[m]);
     EXPECT_TRUE(std::ranges::binary_search(visible, member));
+  }
+}
+
+// Of attention, by the roles that passes began with.
+class KernelNames final : public OperatorObserver {
+ public:
+  void pass_began(std::span<const Row> rows) override {
+    generated_ = rows[0].role == RowRole::kGenerated;
+  }
+  void operator_ended(Backend&, const OperatorEvent& event) override {
+    if (event.kind == OperatorKind::kAttend) names[generated_ ? 1 : 0].emplace(event.kernel);
+  }
+  std::set<std::string> names[2];
+
+ private:
+  bool generated_ = false;
+};
+
+TEST_F(KvHeavyTest, RowsOfAnyRoleGoThroughStrips) {
+  make_model(small_spec(1));
+  KernelNames kernels;
+  EngineOptions observed = options();
+  observed.observer = &kernels;
+  const auto engine = open(observed);
+  const auto session = engine->create_session().value();
+  Logits logits;
+  prefill(*session, 0, 100, logits);
+  step(*session, 100, logits);
+  for (const auto& names : kernels.names) {
+    ASSERT_EQ(names.size(), 1U);
+    EXPECT_THAT(*names.begin(), HasSubstr("strip"));
   }
 }
 
