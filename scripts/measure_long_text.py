@@ -3,7 +3,7 @@
 """Measures what types of keys and values, windows and sparse prefill cost in perplexity on long text.
 
     measure_long_text.py MODEL.qsf TEXT RESULTS.json [--bin build/release/bin] [--context 4096] [--chunks N]
-                         [--threads N] [--groups types h2o window heavy ablation] [--scale 1] [--no-runs]
+                         [--threads N] [--scale 1] [--groups types h2o window heavy ablation] [--no-runs]
 
 Runs qsf-perplexity once for every line of the tables and prints them as Markdown. All runs see the same tokens, so
 lines are compared with full attention window by window: the standard error behind a difference is that of the mean
@@ -11,12 +11,14 @@ difference of a window, far smaller than that of a perplexity. RESULTS.json keep
 is in it is not run again. --scale divides all sizes, for models of shorter texts. docs/attention.md has the tables.
 """
 
-import argparse
 import math
 import statistics
 import sys
 
-from attention_policies import Results, full, h2o, heavy_hitters, mean_visible, run_perplexity, window
+from attention_policies import (full, h2o, heavy_hitters, make_parser, mean_visible, open_results, run_perplexity, scaled,
+                                window, with_error)
+
+GROUPS = ["types", "h2o", "window", "heavy", "ablation"]
 
 TYPES = [("f16", "f16"), ("8", "8"), ("4", "4"), ("2", "2"), ("8", "4"), ("8", "2")]
 
@@ -24,11 +26,11 @@ TYPES = [("f16", "f16"), ("8", "8"), ("4", "4"), ("2", "2"), ("8", "4"), ("8", "
 def lines_of(group, scale):
     """Returns the lines of a group's table: what it is, and its options."""
     def n(size):
-        return max(1, size // scale)
+        return scaled(size, scale)
 
     def chunks(local, heavy, chunk, *more):
         sinks = ["--h2o-sinks", str(min(4, n(heavy)))] if scale > 1 and "--h2o-sinks" not in more else []
-        return h2o(n(local) if local else 0, n(heavy) if heavy else 0, n(chunk), *more, *sinks)
+        return h2o(n(local), n(heavy), n(chunk), *more, *sinks)
 
     if group == "types":
         return [(f"keys {k}, values {v}", full("--kv-type-k", k, "--kv-type-v", v)) for k, v in TYPES]
@@ -40,7 +42,7 @@ def lines_of(group, scale):
     if group == "heavy":
         return [(f"kv-policy h2o, window {n(w)}, heavy {n(m)}", heavy_hitters(n(w), n(m)))
                 for w, m in ((64, 64), (128, 128), (256, 256), (480, 32), (496, 496), (736, 256), (928, 64))]
-    return [(f"L {n(local) if local else 0}, H {n(heavy) if heavy else 0}, S {n(chunk)}{note}",
+    return [(f"L {n(local)}, H {n(heavy)}, S {n(chunk)}{note}",
              chunks(local, heavy, chunk, *more))
             for local, heavy, chunk, note, more in (
                 (256, 256, 1024, ", sum", ("--h2o-score", "sum")),
@@ -64,13 +66,12 @@ PAIRS = [(h2o(256, 256), window(1020)), (h2o(256, 256), h2o(508, 4)), (h2o(128, 
          (heavy_hitters(496, 496), window(1024, 0))]
 
 
-def compare(base, other):
-    """Returns by how much `other` raises the perplexity over `base` and the standard error of that, both as
-    shares, from mean losses of the same windows."""
+def rise(base, other):
+    """Returns by how many percent `other` raises the perplexity over `base`, as text with the standard error of that, from mean
+    losses of the same windows."""
     differences = [b - a for a, b in zip(base, other)]
     ratio = math.exp(statistics.fmean(differences))
-    error = statistics.stdev(differences) / math.sqrt(len(differences)) if len(differences) > 1 else 0.0
-    return ratio - 1, ratio * error
+    return with_error(100 * (ratio - 1), differences, "+.2f", 100 * ratio) + " %"
 
 
 def print_table(lines, context, base, results):
@@ -81,26 +82,16 @@ def print_table(lines, context, base, results):
         if key not in results:
             continue
         means = results[key]
-        change, error = compare(base[:len(means)], means)
-        visible = mean_visible(options, context)
-        print(f"| {label} | {visible:,.0f} | {math.exp(statistics.fmean(means)):.3f} | {100 * change:+.2f} +/- "
-              f"{100 * error:.2f} % |", flush=True)
+        print(f"| {label} | {mean_visible(options, context):,.0f} | {math.exp(statistics.fmean(means)):.3f} | "
+              f"{rise(base, means)} |", flush=True)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model")
-    parser.add_argument("text")
-    parser.add_argument("results")
-    parser.add_argument("--bin", default="build/release/bin")
-    parser.add_argument("--context", type=int, default=4096)
+    parser = make_parser(__doc__)
     parser.add_argument("--chunks", type=int, default=0, help="windows of the text; 0, the default: all")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--groups", nargs="+", default=["types", "h2o", "window", "heavy", "ablation"])
-    parser.add_argument("--scale", type=int, default=1)
-    parser.add_argument("--no-runs", action="store_true", help="print what is there")
+    parser.add_argument("--groups", nargs="+", default=GROUPS, choices=GROUPS)
     args = parser.parse_args()
-    results = Results(args.results)
+    results = open_results(args)
     chunks = ["--chunks", str(args.chunks)] if args.chunks else []
 
     # Everything but the group of types has keys and values in f32, so that a difference has one cause.
@@ -136,10 +127,9 @@ def main():
     for options, others in PAIRS:
         keys = [key_of(options), key_of(others)]
         if all(key in results.values and key in labels for key in keys):
-            change, error = compare(results.values[keys[1]], results.values[keys[0]])
             visible = [mean_visible(o, args.context) for o in (options, others)]
             print(f"| {labels[keys[0]]} | {labels[keys[1]]} | {visible[0]:,.0f} and {visible[1]:,.0f} | "
-                  f"{100 * change:+.2f} +/- {100 * error:.2f} % |")
+                  f"{rise(results.values[keys[1]], results.values[keys[0]])} |")
     return 0
 
 

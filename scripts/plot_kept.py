@@ -27,8 +27,10 @@ def shares(positions, n_tokens, n_bins):
 
 
 def compare_heads(layers):
-    """Returns (adjacent pairs of heads, those of them with other sets, mean share of a set that the next head has)."""
-    pairs = [(set(a), set(b)) for heads in layers for a, b in zip(heads, heads[1:])]
+    """Returns (adjacent pairs of heads, those of them with other sets, mean share of what a head chose that the next one
+    chose too). Positions that all heads of all layers have are no choice of any: sinks, and the last ones."""
+    common = set.intersection(*(set(positions) for heads in layers for positions in heads))
+    pairs = [(set(a) - common, set(b) - common) for heads in layers for a, b in zip(heads, heads[1:])]
     different = sum(a != b for a, b in pairs)
     shared = [len(a & b) / len(a) for a, b in pairs if a]
     return len(pairs), different, sum(shared) / len(shared) if shared else 0.0
@@ -74,7 +76,7 @@ def main():
     for step in steps:
         pairs, different, shared = compare_heads(step["visible"])
         print(f"after {step['tokens']} tokens: {different} of {pairs} adjacent heads differ, "
-              f"{100 * shared:.0f} % of a set is in the next head's as well")
+              f"{100 * shared:.0f} % of what a head chose is in the next head's set as well")
     return 0
 
 

@@ -3,26 +3,23 @@
 """Probes what is still found in a long text: a sentence with a made-up name at ten depths, asked for at the end.
 
     probe_retrieval.py MODEL.qsf TEXT RESULTS.json [--bin build/release/bin] [--context 4096] [--names N]
-                       [--threads N] [--scale 1] [--no-runs]
+                       [--threads N] [--scale 1] [--only NAME ...] [--no-runs]
 
 A text of the context's length holds one of the SENTENCES at some depth and ends with it once more. A model that finds
 the first one expects the name at the end more than it does without that sentence: what is printed is the mean log
 probability of the name's tokens, less that of the same text without the sentence, in nats a token. 0 means nothing was
 found. The first token and the others are told apart: the others follow from the tokens before them, the first one
 from the question alone. For policies that choose by attention a third table has what the model's ability has no part
-in: the share of layers and KV heads that still see the name at the end, averaged over its tokens. RESULTS.json keeps what was measured, which is not run again. --scale divides the sizes
-of the policies, for models of shorter texts. docs/attention.md has the table.
+in: the share of layers and KV heads that still see the name at the end, averaged over its tokens. docs/attention.md has
+the tables.
 """
 
-import argparse
-import math
-import os
-import re
 import statistics
 import sys
 import tempfile
 
-from attention_policies import Results, full, h2o, heavy_hitters, run_perplexity, window
+from attention_policies import (full, h2o, heavy_hitters, make_parser, open_results, run_perplexity, scaled, sentences_of,
+                                window, with_error, write_lines)
 
 # What is said before the name, and the name: no word of the tales, so that only the text can tell it.
 SENTENCES = [("The password of the tower is", "Morvandel"), ("The name of the grey horse was", "Tibberlock"),
@@ -35,25 +32,13 @@ ROOM = 24  # tokens that joining sentences may add to the sum of their own
 
 def policies(scale):
     def n(size):
-        return max(1, size // scale)
+        return scaled(size, scale)
     return [("full", full()), (f"h2o {n(64)} + {n(64)}", h2o(n(64), n(64), n(1024))),
             (f"h2o {n(256)} + {n(256)}", h2o(n(256), n(256), n(1024))),
             (f"chunks, last {n(508)} + sinks", h2o(n(508), 4, n(1024))),
             (f"window {n(540)}", window(n(540))), (f"window {n(1020)}", window(n(1020))),
             (f"kv h2o {n(256)} + {n(256)}", heavy_hitters(n(256), n(256))),
             (f"kv h2o {n(496)} + {n(496)}", heavy_hitters(n(496), n(496)))]
-
-
-def sentences_of(text):
-    """Returns the sentences of a text, each long enough to be a window of its own."""
-    found = []
-    for part in re.split(r"(?<=[.!?])\s+", text):
-        part = " ".join(part.split())
-        if found and len(found[-1]) < 40:
-            found[-1] += " " + part
-        else:
-            found.append(part)
-    return found[:-1]
 
 
 def place(sentences, counts, n_tokens, depth, sentence):
@@ -71,13 +56,6 @@ def place(sentences, counts, n_tokens, depth, sentence):
     if sentence is not None:
         chosen.insert(len(chosen) if at is None else at, sentence)
     return chosen
-
-
-def write_lines(folder, lines):
-    path = os.path.join(folder, "lines.txt")
-    with open(path, "w", encoding="utf-8") as file:
-        file.writelines(line + "\n" for line in lines)
-    return path
 
 
 class Probe:
@@ -116,9 +94,13 @@ def gains(windows, n_names):
 
 
 def find_name(ids, n_name):
-    """Returns the positions at which the last n_name ids stand for the first time."""
+    """Returns the positions at which the last n_name ids stand for the first time; ends the script where that is the
+    end itself, as the sentence was then cut into other tokens than the question."""
     name = ids[-n_name:]
     first = next(i for i in range(len(ids)) if ids[i:i + n_name] == name)
+    if first == len(ids) - n_name:
+        sys.exit(f"probe_retrieval.py: a name of {n_name} tokens stands at the end alone: its sentence was cut into "
+                 "other tokens; choose other names in SENTENCES")
     return range(first, first + n_name)
 
 
@@ -145,25 +127,16 @@ def print_table(title, results, form, pick):
         picked = [[pick(cell) for cell in row] for row in table]
         means = [statistics.fmean(column) for column in zip(*picked)]
         of_names = [statistics.fmean(row) for row in picked]
-        error = statistics.stdev(of_names) / math.sqrt(len(of_names)) if len(of_names) > 1 else 0.0
         print(f"| {label} |" + "".join(f" {mean:{form}} |" for mean in means) +
-              f" {statistics.fmean(means):{form}} +/- {error:{form.lstrip('+')}} |")
+              f" {with_error(statistics.fmean(means), of_names, form)} |")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model")
-    parser.add_argument("text")
-    parser.add_argument("results")
-    parser.add_argument("--bin", default="build/release/bin")
-    parser.add_argument("--context", type=int, default=4096)
-    parser.add_argument("--names", type=int, default=4)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--scale", type=int, default=1)
+    parser = make_parser(__doc__)
+    parser.add_argument("--names", type=int, default=4, choices=range(1, len(SENTENCES) + 1), metavar="N")
     parser.add_argument("--only", nargs="+", help="policies whose names begin with one of these")
-    parser.add_argument("--no-runs", action="store_true", help="print what is there")
     args = parser.parse_args()
-    stored = Results(args.results)
+    stored = open_results(args)
     results = []
     with tempfile.TemporaryDirectory() as folder:
         probe = None if args.no_runs else Probe(args, folder)

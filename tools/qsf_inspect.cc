@@ -139,8 +139,8 @@ int run(int argc, const char* const* argv) {
   if (!options.plan && !options.plan_options.is_default()) {
     print_error(kTool,
                 "--ram-budget, --max-seq-len, --threads, --rows-per-pass, --io, --kv-type, "
-                "--kv-policy, --kv-window, --kv-sinks, --kv-heavy, --kv-spill, --attention and "
-                "--h2o-... need --plan");
+                "--kv-policy, --kv-window, --kv-sinks, --kv-heavy, --kv-spill, --rope-reindex, "
+                "--attention and --h2o-... need --plan");
     return kUsage;
   }
   std::string problem = check_kv_policy(options.plan_options.kv_policy);

@@ -95,8 +95,8 @@ void add_session_options(CLI::App& app, RunOptions& options) {
       ->check(file_name());
   app.add_option("--session-load", options.session_load,
                  "Go on with a saved session: a prompt comes after its text, and without one the "
-                 "text goes on; with --interactive the chat does. Needs the same model, and types "
-                 "and policy of keys and values")
+                 "text goes on; with --interactive the chat does. Needs the same model, types and "
+                 "policy of keys and values, and attention")
       ->type_name("FILE")
       ->check(file_name());
 }

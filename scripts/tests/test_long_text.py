@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Tests of the arithmetic behind the tables and pictures of long texts, running models and drawing aside."""
 
-import math
+import argparse
 import os
 import sys
 import tempfile
@@ -35,25 +35,48 @@ class Visible(unittest.TestCase):
     def test_goes_on_with_results_that_are_there(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "results.json")
-            self.assertEqual(policies.Results(path).get("a", lambda: [1.5]), [1.5])
-            self.assertEqual(policies.Results(path).get("a", self.fail), [1.5])
+            self.assertEqual(policies.Results(path, {"model": "m"}).get("a", lambda: [1.5]), [1.5])
+            self.assertEqual(policies.Results(path, {"model": "m"}).get("a", self.fail), [1.5])
+            self.assertEqual(policies.Results(path).values, {"a": [1.5]})
+            with self.assertRaisesRegex(SystemExit, "'model': 'm'.*'model': 'other'"):
+                policies.Results(path, {"model": "other"})
+
+    def test_other_files_have_other_fingerprints(self):
+        with tempfile.TemporaryDirectory() as folder:
+            def of(data):
+                paths = [os.path.join(folder, name) for name in ("model", "text")]
+                for path, content in zip(paths, (data, b"text")):
+                    with open(path, "wb") as file:
+                        file.write(content)
+                return policies.fingerprint(argparse.Namespace(model=paths[0], text=paths[1]))
+            large = bytes(3 << 20)
+            self.assertEqual(of(large), of(large))
+            self.assertNotEqual(of(large), of(large + b"\0"))
+            self.assertNotEqual(of(large), of(large[:-1] + b"x"))
+            self.assertNotEqual(of(b"a"), of(b"b"))
+
+    def test_a_missing_tool_is_named(self):
+        args = argparse.Namespace(bin="no/such/folder", model="m", context=8, threads=1)
+        with self.assertRaisesRegex(SystemExit, "no/such/folder/qsf-perplexity: not found.*--bin"):
+            policies.run_perplexity(args, "text", [])
+
+    def test_errors_come_with_two_values_or_more(self):
+        self.assertEqual(policies.with_error(2.0, [1.0, 3.0], "+.2f"), "+2.00 +/- 1.00")
+        self.assertEqual(policies.with_error(0.5, [0.5], ".0%"), "50%")
 
 
 class Comparison(unittest.TestCase):
     def test_differences_are_those_of_windows(self):
-        change, error = measure_long_text.compare([3.0, 5.0], [3.1, 5.1])
-        self.assertAlmostEqual(change, math.exp(0.1) - 1)
-        self.assertAlmostEqual(error, 0.0)
-        change, error = measure_long_text.compare([3.0, 5.0], [3.0, 5.2])
-        self.assertAlmostEqual(change, math.exp(0.1) - 1)
-        self.assertAlmostEqual(error, math.exp(0.1) * 0.1)  # the deviation of 0 and 0.2, by the root of 2
+        self.assertEqual(measure_long_text.rise([3.0, 5.0], [3.1, 5.1]), "+10.52 +/- 0.00 %")
+        # The deviation of 0 and 0.2, by the root of 2, is 0.1 of the ratio.
+        self.assertEqual(measure_long_text.rise([3.0, 5.0], [3.0, 5.2]), "+10.52 +/- 11.05 %")
+        self.assertEqual(measure_long_text.rise([3.0], [2.9]), "-9.52 %")
 
     def test_every_line_has_options_of_its_own(self):
         for scale in (1, 4):
             lines = [" ".join(options) for group in ("types", "h2o", "window", "heavy", "ablation")
                      for _, options in measure_long_text.lines_of(group, scale)]
             self.assertEqual(len(lines), len(set(lines)))
-
 
     def test_pairs_are_lines_that_see_as_much(self):
         lines = [options for group in ("h2o", "window", "heavy", "ablation")
@@ -83,10 +106,12 @@ class Retrieval(unittest.TestCase):
         self.assertEqual(list(probe_retrieval.find_name(ids, 2)), [4, 5])
         window = {"ids": ids, "visible": [[[0, 4], [4, 5, 6]], [[1, 2], [5]]]}
         self.assertEqual(probe_retrieval.held_shares([{}, window], [2]), [[4 / 8]])
+        with self.assertRaisesRegex(SystemExit, "at the end alone"):
+            probe_retrieval.find_name(ids[:-1] + [10], 2)
 
     def test_cuts_a_text_into_sentences_that_are_long_enough(self):
         text = "Well. This one is long enough to be by itself, is it not? And so, as it seems, is the one that follows it. Cut o"
-        self.assertEqual(probe_retrieval.sentences_of(text),
+        self.assertEqual(policies.sentences_of(text),
                          ["Well. This one is long enough to be by itself, is it not?",
                           "And so, as it seems, is the one that follows it."])
 
@@ -96,7 +121,8 @@ class Kept(unittest.TestCase):
         self.assertEqual(plot_kept.shares([0, 1, 5], 8, 4), [1.0, 0.0, 0.5, 0.0])
 
     def test_compares_adjacent_heads_of_a_layer(self):
-        layers = [[[0, 1], [0, 1], [0, 2]], [[3, 4], [5, 6], [5, 6]]]
+        # Position 9 is in all sets, so that no head chose it.
+        layers = [[[0, 1, 9], [0, 1, 9], [0, 2, 9]], [[3, 4, 9], [5, 6, 9], [5, 6, 9]]]
         pairs, different, shared = plot_kept.compare_heads(layers)
         self.assertEqual((pairs, different), (4, 2))
         self.assertAlmostEqual(shared, (1 + 0.5 + 0 + 1) / 4)
