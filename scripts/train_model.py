@@ -24,10 +24,12 @@ import json
 import lzma
 import math
 import pathlib
+import random
 import sys
 import time
 
 import numpy as np
+import planted_facts
 import sentencepiece
 import torch
 from safetensors.torch import load_file, save_file
@@ -200,31 +202,76 @@ def products(args):
     return torch.autocast(args.device.split(":")[0], dtype=torch.bfloat16)
 
 
-def cross_entropy(model, windows, args):
-    """Returns the mean loss of windows [rows, length + 1] at predicting each next token."""
+def token_losses(model, windows, args):
+    """Returns the losses [rows, length] of windows [rows, length + 1] at predicting each next token."""
     windows = windows.to(args.device, torch.long)
     with products(args):
         logits = model(windows[:, :-1])
-    return functional.cross_entropy(logits.float().flatten(0, 1), windows[:, 1:].flatten())
+    return functional.cross_entropy(logits.float().transpose(1, 2), windows[:, 1:], reduction="none")
+
+
+class Batches:
+    """Random windows of the training text, with planted facts where --facts asks for them."""
+
+    def __init__(self, ids, tokenizer, args):
+        self.ids = ids
+        self.tokenizer = tokenizer
+        self.args = args
+        self.starts = np.random.default_rng(args.seed)
+        self.facts = random.Random(args.seed)
+        self.words = planted_facts.Words(tokenizer) if args.facts else None
+
+    def draw(self, n_rows, length):
+        """Returns (windows [n_rows, length + 1], roles [n_rows, length] of the tokens to predict)."""
+        starts = self.starts.integers(0, len(self.ids) - length, n_rows)
+        rows = [self.ids[s:s + length + 1] for s in starts]
+        if not self.args.facts:
+            return torch.stack(rows), torch.zeros(n_rows, length, dtype=torch.long)
+        planted = [planted_facts.plant(row.tolist(), self.tokenizer, self.words, self.facts, self.args.facts)
+                   for row in rows]
+        windows, roles = (torch.tensor(part) for part in zip(*planted))
+        return windows, roles[:, 1:]
+
+
+class Meter:
+    """Means of the losses of tokens by their role, since they were last told."""
+
+    def __init__(self):
+        self.sums = {}
+
+    def add(self, losses, roles):
+        for role in (0, planted_facts.AGAIN):
+            of_role = losses.detach()[roles == role]
+            total, n = self.sums.get(role, (0.0, 0))
+            self.sums[role] = total + of_role.sum().item(), n + of_role.numel()
+
+    def tell(self):
+        means = {role: total / n for role, (total, n) in self.sums.items() if n}
+        self.sums.clear()
+        again = means.get(planted_facts.AGAIN)
+        return f"loss {means[0]:.3f}" + (f", of names told again {again:.3f}" if again is not None else "")
 
 
 @torch.no_grad()
 def validation_loss(model, ids, window, args):
     """Returns the mean loss over consecutive windows, at most args.valid_tokens tokens."""
     window = min(window, len(ids) - 1)
-    losses = [cross_entropy(model, ids[at:at + window + 1][None], args).item()
+    losses = [token_losses(model, ids[at:at + window + 1][None], args).mean().item()
               for at in range(0, min(len(ids), args.valid_tokens + 1) - window, window)]
     return sum(losses) / len(losses)
 
 
-def train(model, train_ids, valid_ids, args):
+def train(model, train_ids, valid_ids, tokenizer, args):
     """Trains in place; returns the number of steps made."""
     matrices = [p for p in model.parameters() if p.dim() == 2]
     gains = [p for p in model.parameters() if p.dim() != 2]
     optimizer = torch.optim.AdamW(
         [{"params": matrices, "weight_decay": args.weight_decay},
          {"params": gains, "weight_decay": 0.0}], lr=args.rate, betas=(args.beta1, args.beta2))
-    rng = np.random.default_rng(args.seed)
+    batches = Batches(train_ids, tokenizer, args)
+    # By role: a name that nothing tells is not to be learned.
+    weights = torch.tensor([1.0, 0.0, args.facts_weight], device=args.device)
+    meter = Meter()
     stages = parse_stages(args.stages)
     start = time.monotonic()
     step, progress, n_tokens = 0, 0.0, 0
@@ -232,11 +279,14 @@ def train(model, train_ids, valid_ids, args):
         window = next((w for w, end in stages if progress < end), stages[-1][0])
         window = min(window, len(train_ids) - 1)
         n_rows = max(args.batch_tokens // window, 1)
-        starts = rng.integers(0, len(train_ids) - window, n_rows)
-        batch = torch.stack([train_ids[s:s + window + 1] for s in starts])
+        batch, roles = batches.draw(n_rows, window)
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, progress, args)
-        loss = cross_entropy(model, batch, args)
+        losses = token_losses(model, batch, args)
+        roles = roles.to(args.device)
+        meter.add(losses, roles)
+        of_roles = weights[roles]
+        loss = (losses * of_roles).sum() / of_roles.sum()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), args.clip)
@@ -246,7 +296,7 @@ def train(model, train_ids, valid_ids, args):
         seconds = time.monotonic() - start
         progress = seconds / 60 / args.minutes if args.minutes else step / args.steps
         if step % args.log_every == 0 or progress >= 1.0:
-            print(f"step {step}: {100 * progress:.0f} %, window {window}, loss {loss.item():.3f}, "
+            print(f"step {step}: {100 * progress:.0f} %, window {window}, {meter.tell()}, "
                   f"{n_tokens / seconds:.0f} tokens/s", flush=True)
         if step % args.valid_every == 0 and progress < 1.0:
             print(f"step {step}: validation loss "
@@ -352,6 +402,9 @@ def parse_arguments():
         "of the model trained on)")
     add("--untied", action="store_true", help="give the output head its own weights")
     add("--stages", default="256:60,512:25,1024:15", help="window:share of the training, in order")
+    add("--facts", type=float, default=0.0, metavar="SHARE", help="of each window, overwritten with sentences that "
+        "give things made-up names and tell them again and again (planted_facts.py): teaches to look back")
+    add("--facts-weight", type=float, default=4.0, help="of the loss of a name's tokens told again; others weigh 1")
     add("--batch-tokens", type=int, default=8192, help="tokens of one step")
     limit = parser.add_mutually_exclusive_group()
     limit.add_argument("--steps", type=int, default=2040, help="steps to make")
@@ -397,7 +450,7 @@ def main():
              else LanguageModel(make_config(args, tokenizer.vocab_size()))).to(args.device)
     print(f"{sum(p.numel() for p in model.parameters())} parameters, "
           f"{len(train_ids)} training tokens, {len(valid_ids)} validation tokens", flush=True)
-    n_steps = train(model, train_ids, valid_ids, args)
+    n_steps = train(model, train_ids, valid_ids, tokenizer, args)
     longest = model.config["max_position_embeddings"]
     print(f"{n_steps} steps; validation loss at length {min(longest, len(valid_ids) - 1)}: "
           f"{validation_loss(model, valid_ids, longest, args):.3f} per token")

@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Measures what policies of attention, and of keys and values, still recall of a long text.
+
+    measure_recall.py MODEL.qsf TEXT RESULTS.json --tokenizer tokenizer.model [--share 0.4] [--windows 8]
+                      [--bin build/release/bin] [--context 4096] [--threads N] [--scale 1] [--only NAME ...] [--no-runs]
+
+Windows of TEXT are sown with facts: sentences that give something a made-up name ("The lord of the castle is
+Morvandel."), each told again and again (planted_facts.py; --share of the tokens are theirs). When a fact is told
+again, only the text before can tell its name. Printed for every policy: the loss of such names' tokens in nats, by how
+many tokens ago the fact was told last; the loss of all of them over that of full attention, with its standard error
+over the windows; and the perplexity of the whole. The names are new to every model: they are drawn by --seed. Only a
+model that has learned to look back (train_model.py --facts) shows anything. Needs sentencepiece.
+"""
+
+import math
+import random
+import statistics
+import sys
+import tempfile
+
+import planted_facts
+from attention_policies import (full, h2o, heavy_hitters, make_parser, mean_of, mean_visible, open_results,
+                                run_perplexity, scaled, sentences_of, with_error, window, write_lines)
+
+BINS = [256, 512, 1024, 2048, 4096]  # tokens since a fact was told last, at most
+
+
+def policies(scale):
+    def n(size):
+        return scaled(size, scale)
+    pairs = []
+    for size in (64, 128, 256, 496):
+        same = 2 * n(size) + 28  # what the mean row of heavy hitters sees: half a block more than window and heavy part
+        pairs += [(f"kv h2o {n(size)} + {n(size)}", heavy_hitters(n(size), n(size))),
+                  (f"window {same}, 4 sinks", window(same))]
+    chunk = n(1024)
+    for size in (64, 256):
+        pairs += [(f"h2o {n(size)} + {n(size)}, S = {chunk}", h2o(n(size), n(size), chunk)),
+                  (f"h2o {2 * n(size) - 4} + sinks, S = {chunk}", h2o(2 * n(size) - 4, 4, chunk)),
+                  (f"window {2 * n(size) + chunk // 2 - 4}, 4 sinks", window(2 * n(size) + chunk // 2 - 4))]
+    return [("full attention", full()), *pairs]
+
+
+def sow(sentences, facts, tokenizer, n_tokens, slot, rng):
+    """Returns sentences of n_tokens at most in all, joined by spaces: after every `slot` tokens on average one of a
+    random fact."""
+    chosen = []
+    total, next_fact = 0, slot * rng.random()
+    sentences = iter(sentences)
+    while True:
+        if total >= next_fact:
+            said, name = rng.choice(facts)
+            text = f"{said} {name}."
+            next_fact += slot
+        else:
+            text = next(sentences)
+        n = len(tokenizer.encode(text))
+        if total + n > n_tokens:
+            return " ".join(chosen)
+        chosen.append(text)
+        total += n
+
+
+def find_all(ids, part):
+    """Returns the positions in `ids` where `part` begins."""
+    return [i for i in range(len(ids) - len(part) + 1) if ids[i:i + len(part)] == part]
+
+
+def recalls(ids, facts):
+    """Returns [(position of the first token of a name, its tokens, tokens since the name was told last; None: never
+    before)] of a window; `facts` are the ids of (what is said before the name, with the name)."""
+    found = []
+    for said, whole in facts:
+        last = None
+        for start in find_all(ids, whole):
+            at = start + len(said)
+            found.append((at, len(whole) - len(said), None if last is None else at - last))
+            last = at
+    return sorted(found)
+
+
+def summarise(windows, facts):
+    """Returns for each window the loss of every name told again [(tokens since, mean loss, tokens)], the mean loss of
+    names told first and that of all tokens, of what is scored."""
+    rows = []
+    for w, of_window in zip(windows, facts):
+        again, first = [], []
+        for at, n, since in recalls(w["ids"], of_window):
+            if at < w["first"]:
+                continue  # not scored
+            losses = w["losses"][at - w["first"]:at - w["first"] + n]
+            if since is None:
+                first += losses
+            else:
+                again.append([since, statistics.fmean(losses), n])
+        rows.append({"again": again, "first": mean_of(first), "all": mean_of(w["losses"])})
+    return rows
+
+
+class Sown:
+    """The windows: lines of text, and of each the facts as tokens."""
+
+    def __init__(self, args):
+        import sentencepiece  # what is printed with --no-runs does not need it
+        tokenizer = sentencepiece.SentencePieceProcessor(model_file=args.tokenizer)
+        words = planted_facts.Words(tokenizer)
+        rng = random.Random(args.seed)
+        with open(args.text, encoding="utf-8") as file:
+            sentences = iter(sentences_of(file.read()))
+        self.lines, self.facts = [], []
+        for _ in range(args.windows):
+            facts = planted_facts.make_facts(words, rng, planted_facts.n_facts(args.context))
+            self.facts.append([(tokenizer.encode(said), tokenizer.encode(f"{said} {name}")) for said, name in facts])
+            try:
+                self.lines.append(sow(sentences, facts, tokenizer, args.context - 2,
+                                      planted_facts.slot_tokens(args.share), rng))
+            except StopIteration:
+                sys.exit(f"measure_recall.py: {args.text}: too short for {args.windows} windows of {args.context} "
+                         "tokens: ask for fewer --windows")
+
+
+def bin_of(since):
+    return next(i for i, most in enumerate(BINS) if since <= most)
+
+
+def print_table(context, results):
+    """`results` are (policy, options, rows of summarise()), the first of full attention."""
+    def weighted(cells):
+        return sum(loss * n for _, loss, n in cells) / sum(n for _, _, n in cells) if cells else None
+
+    def form(value):
+        return "" if value is None else f"{value:.2f}"
+    base = results[0][2]
+    ends = ["1", *(str(most + 1) for most in BINS)]
+    n_cells = [sum(bin_of(cell[0]) == i for row in base for cell in row["again"]) for i in range(len(BINS))]
+    print("| | sees, mean |" + "".join(f" {a} to {b} |" for a, b in zip(ends, BINS)) + " over full | perplexity |")
+    print("|---|---|" + "---|" * (len(BINS) + 2))
+    print("| names told again | |" + "".join(f" {n} |" for n in n_cells) + " | |")
+    for label, options, rows in results:
+        by_bin = [weighted([cell for row in rows for cell in row["again"] if bin_of(cell[0]) == i])
+                  for i in range(len(BINS))]
+        over = [weighted(a["again"]) - weighted(b["again"]) for a, b in zip(rows, base) if a["again"]]
+        perplexity = math.exp(statistics.fmean(row["all"] for row in rows))
+        rise = with_error(statistics.fmean(over), over, "+.2f") if rows is not base else ""
+        print(f"| {label} | {mean_visible(options, context):,.0f} |" +
+              "".join(f" {form(value)} |" for value in by_bin) + f" {rise} | {perplexity:.2f} |")
+    first = [row["first"] for row in base if row["first"] is not None]
+    if first:
+        print(f"\nA name told for the first time: {statistics.fmean(first):.2f} nats a token under full attention.")
+
+
+def main():
+    parser = make_parser(__doc__)
+    parser.add_argument("--tokenizer", required=True, help="the model's tokenizer.model")
+    parser.add_argument("--share", type=float, default=0.4, help="of the tokens, planted (default: %(default)s)")
+    parser.add_argument("--windows", type=int, default=8, help="(default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--only", nargs="+", help="policies whose names begin with one of these, and full attention")
+    args = parser.parse_args()
+    stored = open_results(args)
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        sown = None if args.no_runs else Sown(args)
+        path = None if args.no_runs else write_lines(folder, sown.lines)
+        for label, options in policies(args.scale):
+            if options and args.only and not any(label.startswith(name) for name in args.only):
+                continue
+            key = " ".join(map(str, [args.context, args.share, args.windows, args.seed, *options]))
+
+            def run(options=options):
+                windows = run_perplexity(args, path, [*options, "--kv-type", "f32"], "--lines")
+                return summarise(windows, sown.facts)
+            if not args.no_runs:
+                print(f"measure_recall.py: {label}", file=sys.stderr, flush=True)
+            rows = stored.values.get(key) if args.no_runs else stored.get(key, run)
+            if rows is not None:
+                results.append((label, options, rows))
+    if not results or results[0][1]:
+        sys.exit(f"measure_recall.py: {args.results} has no run of full attention with these options")
+    if not any(row["again"] for row in results[0][2]):
+        sys.exit("measure_recall.py: no name is told again in the scored half of a window: ask for a longer --context, "
+                 "more --windows or a larger --share")
+    print_table(args.context, results)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

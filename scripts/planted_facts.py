@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""Facts for texts that are to be remembered: sentences that give something a made-up name, and say it again later on.
+
+Whoever reads such a text can tell the name the second time, from the first time alone, however far back that is.
+train_model.py plants facts to teach a model to look back, measure_recall.py to see what policies of attention lose.
+`rng` is a random.Random throughout.
+"""
+
+import re
+
+# What is said of an owner, and the name. Sentences of a kind differ in the owner alone, so the words around a name do
+# not tell it.
+TEMPLATES = ("The name of the {} is {}.", "They called the {} {}.", "The word for {} was {}.", "It was the {} {}.",
+             "The lord of the {} is {}.", "Once there was a {} called {}.")
+MEAN_TOKENS = 14  # of a sentence, about
+
+FIRST, AGAIN = 1, 2  # roles of tokens: of a name that nothing has told before, and of one that can be recalled
+
+
+class Words:
+    """Words to make facts of: those that a SentencePiece tokenizer has as one piece, and parts of made-up names."""
+
+    def __init__(self, tokenizer):
+        pieces = [tokenizer.id_to_piece(i) for i in range(tokenizer.vocab_size())]
+        self.owners = [p[1:] for p in pieces if re.fullmatch("\u2581[a-z]{4,}", p)]
+        self.heads = [p[1:] for p in pieces if re.fullmatch("\u2581[A-Z][a-z]{1,3}", p)]
+        self.tails = [p for p in pieces if re.fullmatch("[a-z]{2,4}", p)]
+
+
+def make_facts(words, rng, n):
+    """Returns n pairs (what is said before the name, name), no two of the same owner."""
+    facts = []
+    for owner in rng.sample(words.owners, n):
+        name = rng.choice(words.heads) + "".join(rng.choices(words.tails, k=rng.randint(1, 3)))
+        said, _ = rng.choice(TEMPLATES).rsplit(" {}.", 1)
+        facts.append((said.format(owner), name))
+    return facts
+
+
+def n_facts(n_tokens):
+    """Returns how many facts a text of n_tokens is given: one for every 256, so that with the same share of planted
+    tokens it takes longer until a fact comes back where the text is longer."""
+    return max(2, n_tokens // 256)
+
+
+def slot_tokens(share):
+    """Returns how many tokens there are from one sentence to the next on average where `share` are planted."""
+    return MEAN_TOKENS / share
+
+
+def plant(tokens, tokenizer, words, rng, share):
+    """Returns (tokens, roles): the tokens of a window with facts over parts of them, each told again and again, and
+    of every token FIRST where it belongs to a name told for the first time, AGAIN where the name was told before, or
+    else 0."""
+    tokens = list(tokens)
+    roles = [0] * len(tokens)
+    facts = [(tokenizer.encode(said), tokenizer.encode(f"{said} {name}"), tokenizer.encode(f"{said} {name}."))
+             for said, name in make_facts(words, rng, n_facts(len(tokens)))]
+    told = set()
+    slot = slot_tokens(share)
+    at = 1.0  # behind the token that begins the window
+    while True:
+        fact = rng.randrange(len(facts))
+        said, named, whole = facts[fact]
+        start = int(at + rng.random() * max(slot - len(whole), 0))
+        if start + len(whole) > len(tokens):
+            return tokens, roles
+        tokens[start:start + len(whole)] = whole
+        n_name = len(named) - len(said)
+        roles[start + len(said):start + len(named)] = [AGAIN if fact in told else FIRST] * n_name
+        told.add(fact)
+        at = max(at + slot, start + len(whole))
