@@ -239,6 +239,8 @@ qsf::Status convert(const ConvertOptions& options) {
   transcode.vocabulary_type = find_type(options.head_type);
   transcode.int8_rows = options.int8_rows;
   transcode.block = options.block;
+  transcode.rounding =
+      options.rounding == "nearest" ? qsf::Rounding::kNearest : qsf::Rounding::kSearch;
   transcode.layout = static_cast<qsf::Layout>(options.layout);
   transcode.compression = compression_of(options.compression);
   transcode.tile_bytes = options.tile_bytes;

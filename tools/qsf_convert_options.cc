@@ -176,6 +176,11 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
                  "Columns that share a scale: 32, 64, 128 or 256; 32 or 64 in super-blocks")
       ->check(CLI::IsMember({32U, 64U, 128U, 256U}))
       ->capture_default_str();
+  app.add_option("--rounding", options.rounding,
+                 "How weights become codes: search looks for the scales with the smallest error, "
+                 "nearest takes those that reach every weight, which is faster")
+      ->check(CLI::IsMember({"nearest", "search"}))
+      ->capture_default_str();
   app.add_option("--compress", options.compression, "Tile compression: none, lz4, lz4hc or zstd")
       ->check(CLI::IsMember({"none", "lz4", "lz4hc", "zstd"}))
       ->capture_default_str();

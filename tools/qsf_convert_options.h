@@ -18,6 +18,7 @@ struct ConvertOptions {
   std::uint64_t seed = 1;           // of random weights
   std::string head_type;            // of embedding and head; empty: as quant_type says
   std::string quant_type;           // empty: what suits the input
+  std::string rounding = "search";  // of weights that are rounded: nearest or search
   std::string purpose = "disk";     // of natively ternary matrices: disk or ram
   std::string i2s_layout = "auto";  // of a GGUF file's tensors of type I2_S
   bool int8_rows = false;           // the model was trained with activations of 8 bits

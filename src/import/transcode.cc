@@ -225,6 +225,10 @@ Status Transcoder::encode_unit(const Tensor& t, BlockFormat format, std::optiona
     row_major = rows;
   }
   std::vector<float> decoded(n_cols);
+  QuantOptions encode = {.rounding = options_.rounding};
+  if (options_.importance != nullptr) {
+    encode.importance = options_.importance->find(t.source->kind, t.section.layer, n_cols);
+  }
   for (std::uint32_t r = 0; r < n_rows; ++r) {
     const std::span<const float> row = std::span(weights).subspan(r * n_cols, n_cols);
     for (std::size_t c = 0; c < n_cols && !any_magnitude; ++c) {
@@ -237,7 +241,7 @@ Status Transcoder::encode_unit(const Tensor& t, BlockFormat format, std::optiona
       }
     }
     const MutableByteSpan bytes = row_major.subspan(r * row_bytes, row_bytes);
-    encode_row(format, row, bytes);
+    encode_row(format, row, encode, bytes);
     decode_row(format, bytes, decoded);
     sums.add(row, decoded);
   }

@@ -18,8 +18,10 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "format/qsf_writer.h"
+#include "import/column_importance.h"
 #include "import/model_source.h"
 #include "import/transcode_types.h"
+#include "quant/quant_options.h"
 
 namespace qsf {
 
@@ -41,6 +43,8 @@ struct TranscodeOptions {
   // The model was trained with rows rounded to int8, each with one scale, and its source does not
   // say so.
   bool int8_rows = false;
+  Rounding rounding = Rounding::kSearch;
+  const ColumnImportance* importance = nullptr;  // of searched types; null: nothing is known
   Layout layout = Layout::kInterleaved;
   Compression compression = Compression::kNone;
   std::uint64_t tile_bytes = kDefaultTileBytes;

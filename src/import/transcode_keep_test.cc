@@ -65,7 +65,7 @@ class KeepingSource final : public ModelSource {
     QSF_RETURN_IF_ERROR(read_rows(section, layer, tensor, first_row, weights));
     const std::size_t n_bytes = row_major_bytes(kept, t.cols);
     for (std::uint32_t r = 0; r < n_rows; ++r) {
-      encode_row(kept, std::span(weights).subspan(std::size_t{r} * t.cols, t.cols),
+      encode_row(kept, std::span(weights).subspan(std::size_t{r} * t.cols, t.cols), {},
                  out.subspan(r * n_bytes, n_bytes));
     }
     if (t.kind == infinite) store_le<std::uint16_t>(out, 0, 0x7C00);
@@ -111,7 +111,7 @@ class TranscodeKeepTest : public testing::Test {
     std::vector<std::byte> bytes(row_major_bytes(info.format, info.cols));
     for (std::size_t at = 0; at < all.size(); at += info.cols) {
       const auto row = std::span(all).subspan(at, info.cols);
-      encode_row(info.format, row, bytes);
+      encode_row(info.format, row, {}, bytes);
       decode_row(info.format, bytes, row);
     }
     return all;

@@ -77,7 +77,7 @@ std::vector<float> encode_and_decode(BlockFormat format, const TestTensor& tenso
   std::vector<float> out(tensor.values.size());
   std::vector<std::byte> bytes(row_major_bytes(format, n_cols));
   for (std::size_t at = 0; at < out.size(); at += n_cols) {
-    encode_row(format, std::span(tensor.values).subspan(at, n_cols), bytes);
+    encode_row(format, std::span(tensor.values).subspan(at, n_cols), {}, bytes);
     decode_row(format, bytes, std::span(out).subspan(at, n_cols));
   }
   return out;

@@ -46,7 +46,7 @@ class Weights {
     std::vector<std::byte> rows(kRows * row_bytes);
     for (std::uint32_t row = 0; row < kRows; ++row) {
       const MutableByteSpan bytes = MutableByteSpan(rows).subspan(row * row_bytes, row_bytes);
-      encode_row(format, random_values(n_cols, rng), bytes);
+      encode_row(format, random_values(n_cols, rng), kNearestRounding, bytes);
       decode_row(format, bytes, std::span(values_).subspan(std::size_t{row} * n_cols, n_cols));
     }
     interleave_rows(format, kRows, n_cols, rows, bytes_.span());
@@ -602,7 +602,7 @@ TEST(CpuInt8RowsTest, TernaryRowsAreMultipliedInWholeNumbers) {
       values.push_back(kScale * static_cast<float>(row.back()));
     }
     std::vector<std::byte> bytes(row_major_bytes(kFormat, kWide));
-    encode_row(kFormat, values, bytes);
+    encode_row(kFormat, values, kNearestRounding, bytes);
     rows.insert(rows.end(), bytes.begin(), bytes.end());
   }
   AlignedBytes tile_bytes(rows_bytes(kFormat, Layout::kInterleaved, kRows, kWide));

@@ -84,11 +84,11 @@ TEST(Base3Test, BecomesTernaryRowOnArrival) {
       std::vector<float> row(n_cols);
       for (float& w : row) w = scale * (static_cast<float>(rng.below(3)) - 1.0F);
       const MutableByteSpan to = MutableByteSpan(by_row).subspan(r * n_by_row, n_by_row);
-      encode_row(kByRow, row, to);
+      encode_row(kByRow, row, kNearestRounding, to);
       const MutableByteSpan packed = MutableByteSpan(base3).subspan(r * n_base3, n_base3);
       repack_ternary_row(kByRow, kBase3, n_cols, to, packed);
       std::vector<std::byte> encoded(n_base3);
-      encode_row(kBase3, row, encoded);
+      encode_row(kBase3, row, kNearestRounding, encoded);
       EXPECT_TRUE(std::equal(encoded.begin(), encoded.end(), packed.begin()));
       std::vector<float> back(n_cols);
       decode_row(kBase3, packed, back);
@@ -119,7 +119,7 @@ TEST(Base3Test, CodesBehindTheLastColumnAreDropped) {
   std::vector<float> row(kCols);
   for (std::uint32_t r = 0; r < kRows; ++r) {
     for (float& w : row) w = static_cast<float>(rng.below(3)) - 1.0F;
-    encode_row(kBase3, row, MutableByteSpan(base3).subspan(r * n_base3, n_base3));
+    encode_row(kBase3, row, kNearestRounding, MutableByteSpan(base3).subspan(r * n_base3, n_base3));
   }
   std::vector<std::byte> want(rows_bytes(kByRow, Layout::kInterleaved, kRows, kCols));
   to_kernel_form(kBase3, Layout::kRowMajor, kRows, kCols, base3, want);
@@ -145,7 +145,7 @@ TEST(Base3Test, BlocksOfOneScaleBecomeARow) {
   for (float& w : row) w = 0.375F * (static_cast<float>(rng.below(3)) - 1.0F);
   std::fill_n(row.begin() + 256, 256, 0.0F);
   std::vector<std::byte> blocks(row_major_bytes(kBlocks, kCols));
-  encode_row(kBlocks, row, blocks);
+  encode_row(kBlocks, row, kNearestRounding, blocks);
   for (const float scale_of_zeros : {0.0F, 7.0F}) {
     store_le(MutableByteSpan(blocks), block_bytes(kBlocks), to_f16(scale_of_zeros));
     ASSERT_TRUE(has_one_ternary_scale(kBlocks, kCols, blocks));
@@ -177,7 +177,7 @@ TEST(Base3Test, TheExampleOfTheFormatPage) {
   const std::uint8_t expected[] = {0x00, 0x00, 0x00, 0x3F, 0x39, 0x8F, 0x00, 0x1D, 0x00, 0x56,
                                    0x00, 0xC8, 0xAB, 0x39, 0x8F, 0x00, 0x1D, 0x00, 0x56, 0x00};
   std::vector<std::byte> bytes(row_major_bytes(kBase3, 32));
-  encode_row(kBase3, row, bytes);
+  encode_row(kBase3, row, kNearestRounding, bytes);
   ASSERT_EQ(bytes.size(), sizeof expected);
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     EXPECT_EQ(static_cast<unsigned>(bytes[i]), expected[i]) << i;

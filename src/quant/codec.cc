@@ -213,8 +213,10 @@ void encode_super_blocks(BlockFormat format, std::span<const float> row, Mutable
 
 }  // namespace
 
-void encode_row(BlockFormat format, std::span<const float> row, MutableByteSpan out) {
+void encode_row(BlockFormat format, std::span<const float> row, const QuantOptions& options,
+                MutableByteSpan out) {
   QSF_CHECK(is_valid(format) && out.size() == row_major_bytes(format, row.size()));
+  QSF_CHECK(options.importance.empty() || options.importance.size() == row.size());
   if (is_float_type(format.type)) return encode_float_row(format.type, row, out);
   if (is_super_type(format.type)) return encode_super_blocks(format, row, out);
   if (format.type == QuantType::kTernaryRow) return encode_ternary_row(row, out);

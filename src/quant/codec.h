@@ -15,6 +15,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "quant/fields.h"
+#include "quant/quant_options.h"
 #include "quant/types.h"
 
 namespace qsf {
@@ -37,14 +38,16 @@ const BlockCodec& block_codec(QuantType type) noexcept;
 void decode_codes(QuantType type, BlockScale fields, const std::uint8_t* codes,
                   std::span<float> out) noexcept;
 
-// Encodes one row by plain rounding, block after block.
-// Shapes      row [n_cols], out [row_major_bytes(format, n_cols)]
+// Encodes one row, block after block.
+// Shapes      row [n_cols], out [row_major_bytes(format, n_cols)], options.importance [n_cols] or
+//             empty
 // Requires    is_valid(format); every weight is finite and, except for f32 and bf16, at most 65504
 //             in magnitude (a larger one would need a scale that f16 does not have); ternary-row
 //             and ternary-base3 take any finite weight, qk256 makes its levels of any
 // Guarantees  scales and mins depend on true columns alone; codes of other columns are 0
 // Threads     any
-void encode_row(BlockFormat format, std::span<const float> row, MutableByteSpan out);
+void encode_row(BlockFormat format, std::span<const float> row, const QuantOptions& options,
+                MutableByteSpan out);
 
 // Decodes one row.
 // Shapes      row [row_major_bytes(format, n_cols)], out [n_cols]

@@ -44,7 +44,7 @@ std::string name_of(BlockFormat format) {
 std::vector<std::byte> encode(BlockFormat format, const std::vector<float>& row) {
   const std::size_t n_bytes = row_major_bytes(format, row.size());
   std::vector<std::byte> guarded(n_bytes + 2 * kGuard, kSentinel);
-  encode_row(format, row, MutableByteSpan(guarded).subspan(kGuard, n_bytes));
+  encode_row(format, row, kNearestRounding, MutableByteSpan(guarded).subspan(kGuard, n_bytes));
   for (std::size_t i = 0; i < kGuard; ++i) {
     EXPECT_EQ(guarded[i], kSentinel) << "a write in front of the row";
     EXPECT_EQ(guarded[guarded.size() - 1 - i], kSentinel) << "a write behind the row";

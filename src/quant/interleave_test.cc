@@ -69,7 +69,7 @@ std::vector<std::byte> random_rows(BlockFormat format, std::size_t n_rows, std::
   std::vector<float> row(n_cols);
   for (std::size_t r = 0; r < n_rows; ++r) {
     for (float& w : row) w = rng.next_normal();
-    encode_row(format, row, MutableByteSpan(rows).subspan(r * n_bytes, n_bytes));
+    encode_row(format, row, kNearestRounding, MutableByteSpan(rows).subspan(r * n_bytes, n_bytes));
   }
   return rows;
 }

@@ -261,7 +261,7 @@ TEST(KQuantTest, EncodingDecodedWeightsGivesTheSameBytes) {
       std::vector<float> weights(n_subs * 16);
       decode_row(format, row, weights);
       Bytes again(row.size());
-      encode_row(format, weights, again);
+      encode_row(format, weights, kNearestRounding, again);
       ASSERT_EQ(again, row) << quant_type_name(type) << " trial " << trial;
     }
   }

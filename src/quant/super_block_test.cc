@@ -39,7 +39,7 @@ std::string name_of(BlockFormat format) {
 
 std::vector<std::byte> encode(BlockFormat format, const std::vector<float>& row) {
   std::vector<std::byte> bytes(row_major_bytes(format, row.size()), std::byte{0xA5});
-  encode_row(format, row, bytes);
+  encode_row(format, row, kNearestRounding, bytes);
   return bytes;
 }
 

@@ -155,7 +155,7 @@ class StreamedModel {
       for (std::size_t row = 0; row < 16; ++row) {
         std::vector<float> weights(tensor.cols);
         for (float& weight : weights) weight = rng_.next_normal() * 0.04F;
-        encode_row(tensor.format, weights,
+        encode_row(tensor.format, weights, kNearestRounding,
                    MutableByteSpan(rows).subspan(row * row_bytes, row_bytes));
       }
       groups.emplace_back(group_bytes(tensor.format, tensor.cols));

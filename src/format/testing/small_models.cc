@@ -360,7 +360,7 @@ std::vector<std::byte> small_tile(std::uint32_t section, const std::vector<Tenso
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       if (tensors[i].rows != 1) continue;
       encode_row(
-          tensors[i].format, small_row(section, tensors[i], 0),
+          tensors[i].format, small_row(section, tensors[i], 0), kNearestRounding,
           MutableByteSpan(bytes).subspan(one_row_offset(tensors, i), tile_bytes(tensors[i], 1)));
     }
     return bytes;
@@ -369,7 +369,7 @@ std::vector<std::byte> small_tile(std::uint32_t section, const std::vector<Tenso
   const std::size_t row_bytes = row_major_bytes(tensor.format, tensor.cols);
   std::vector<std::byte> rows(row_bytes * tile.n_rows);
   for (std::uint32_t r = 0; r < tile.n_rows; ++r) {
-    encode_row(tensor.format, small_row(section, tensor, tile.first_row + r),
+    encode_row(tensor.format, small_row(section, tensor, tile.first_row + r), kNearestRounding,
                MutableByteSpan(rows).subspan(r * row_bytes, row_bytes));
   }
   if (tensor.layout == Layout::kRowMajor) return rows;

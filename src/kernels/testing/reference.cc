@@ -152,7 +152,7 @@ void make_row(BlockFormat format, std::uint32_t n_cols, Data data, SeededRng& rn
     for (float& value : values) {
       value = is_encoded(data) ? random_weight(data, rng) : extreme_float(format.type, data, rng);
     }
-    encode_row(format, values, row);
+    encode_row(format, values, kNearestRounding, row);
     return;
   }
   for (std::uint32_t first = 0; first < n_cols; first += format.block) {

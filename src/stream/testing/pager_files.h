@@ -153,7 +153,7 @@ class PagerFile {
       }
       const MutableByteSpan out =
           MutableByteSpan(bytes).subspan(row * row_bytes(tensor), row_bytes(tensor));
-      encode_row(tensor.format, weights, out);
+      encode_row(tensor.format, weights, kNearestRounding, out);
       if (shape_.poison != 0.0F && tensor.kind == TensorKind::kAttnNorm && section_ == 2) {
         store_le(out, 40, shape_.poison);
       }
