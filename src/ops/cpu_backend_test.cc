@@ -22,6 +22,7 @@ namespace {
 
 using testing_support::Bench;
 using testing_support::host_tiers;
+using testing_support::is_emulated;
 using testing_support::random_values;
 
 constexpr std::uint32_t kHeads = 4;
@@ -188,6 +189,7 @@ TEST_P(CpuAttentionTest, MatchesTheDefinition) {
   for (const KvType type : {KvType::kF32, KvType::k8Bit, KvType::k4Bit, KvType::k2Bit}) {
     const Sequence stored = as_stored(sequence, type);
     for (const ScoreRule& rule : rules) {
+      if (is_emulated(GetParam()) && (&rule - rules + static_cast<int>(type)) % 4 != 0) continue;
       const auto got = attend_all(sequence, 2, 300, RowRole::kPrompt, rule, type, GetParam());
       for (const std::uint32_t row : {0U, 1U, 31U, 32U, 63U, 64U, 511U, 512U, 513U, 1199U}) {
         const auto expected = naive_attention(stored, row, rule);
@@ -219,6 +221,7 @@ TEST_P(CpuAttentionTest, SeesSinksAndTheLastPositionsAlone) {
   for (const KvType type : {KvType::kF32, KvType::k4Bit}) {
     const Sequence stored = as_stored(sequence, type);
     for (const ScoreRule& rule : rules) {
+      if (is_emulated(GetParam()) && (&rule - rules + static_cast<int>(type)) % 2 != 0) continue;
       const auto got = attend_all(sequence, 2, 75, RowRole::kPrompt, rule, type, GetParam());
       const auto generated =
           attend_all(sequence, 2, 4, RowRole::kGenerated, rule, type, GetParam());
@@ -260,6 +263,8 @@ TEST_P(CpuAttentionTest, BitsDependNeitherOnPassesNorThreadsNorRole) {
                                    {rules[1], KvType::k4Bit},
                                    {rules[2], KvType::k4Bit},
                                    {rules[2], KvType::k2Bit}}) {
+    // The last of them has all that the others have: a soft cap, slopes, and codes.
+    if (is_emulated(GetParam()) && type != KvType::k2Bit) continue;
     const auto run = [&, &rule = rule, type = type](unsigned n_threads, std::uint32_t rows_per_pass,
                                                     RowRole role) {
       return attend_all(sequence, n_threads, rows_per_pass, role, rule, type, GetParam());

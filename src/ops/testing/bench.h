@@ -103,6 +103,12 @@ class Bench {
   std::vector<Row> rows_;
 };
 
+// Tests that repeat much take is_emulated() for a reason to repeat less: emulated tiles are thirty
+// times slower than any other tier.
+inline bool is_emulated(kernels::Isa isa) {
+  return !kernels::isa_covers(kernels::best_isa(host_cpu()), isa);
+}
+
 // The tiers whose code runs here, scalar among them, and that of matrix units where their tiles are
 // emulated.
 inline std::vector<kernels::Isa> host_tiers() {
