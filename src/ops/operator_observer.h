@@ -49,8 +49,9 @@ class OperatorObserver {
 
   // `rows` are those of the pass that begins.
   virtual void pass_began(std::span<const Row> rows) = 0;
-  // Called on the thread of the pass, in order. Buffers may be read; `event` and what it points to
-  // are valid only during the call. A matrix may arrive in several products.
+  // Called on the thread of the pass, in order. Buffers may be read, and rows uploaded, which is an
+  // operator of its own; `event` and what it points to are valid only during the call. A matrix may
+  // arrive in several products.
   virtual void operator_ended(Backend& backend, const OperatorEvent& event) = 0;
 };
 

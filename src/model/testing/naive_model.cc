@@ -110,6 +110,8 @@ NaiveModel::Row NaiveModel::product(std::uint32_t section, TensorKind matrix, Te
                                     const Row& x) const {
   const Weights& w = weights(section, matrix);
   const Weights& b = weights(section, bias);
+  const bool in_layer = section > 0 && section <= spec_.n_layers;
+  if (on_product_ != nullptr) on_product_(matrix, in_layer ? section - 1 : 0, x);
   Row y(w.size() / x.size());
   for (std::size_t r = 0; r < y.size(); ++r) {
     for (std::size_t c = 0; c < x.size(); ++c) y[r] += w[r * x.size() + c] * x[c];
@@ -244,6 +246,7 @@ std::vector<std::vector<double>> NaiveModel::logits(
     rows.push_back(gain.empty() ? x : norm(x, gain, weights(0, kEmbeddingNormBias)));
   }
   for (std::uint32_t layer = 1; layer <= spec_.n_layers; ++layer) {
+    if (skipped_ == layer - 1) continue;
     std::vector<Row> keys;
     std::vector<Row> values;
     for (std::uint32_t position = 0; position < rows.size(); ++position) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,13 @@ class NaiveModel {
   NaiveModel(ModelSpec spec, std::uint64_t seed);
 
   const ModelSpec& spec() const noexcept { return spec_; }
+  // Called with every row that a matrix of a layer or the head multiplies; `layer` is 0 for the
+  // head.
+  using OnProduct =
+      std::function<void(TensorKind matrix, std::uint32_t layer, const std::vector<double>& x)>;
+  void set_on_product(OnProduct on_product) { on_product_ = std::move(on_product); }
+  // The layer that adds nothing to the residual stream, if any.
+  void set_skipped(std::optional<std::uint32_t> layer) noexcept { skipped_ = layer; }
   // Writes the model with f32 weights in several tiles.
   Status write(const std::string& path) const;
   // Whether the row at position i of a layer attends to position j < i with the heads of a KV head.
@@ -67,6 +75,8 @@ class NaiveModel {
   ModelSpec spec_;
   std::vector<std::vector<TensorInfo>> sections_;  // embedding, layers, final
   std::map<std::pair<std::uint32_t, TensorKind>, Weights> weights_;
+  OnProduct on_product_;
+  std::optional<std::uint32_t> skipped_;
 };
 
 }  // namespace qsf::testing_support

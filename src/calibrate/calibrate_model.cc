@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+
+#include "calibrate/calibrate_model.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "calibrate/calibration_text.h"
+#include "io/file_ops.h"
+#include "tokenizer/tokenizer.h"
+
+namespace qsf {
+namespace {
+
+// A file that goes when this does.
+class TemporaryName {
+ public:
+  explicit TemporaryName(std::string path) : path_(std::move(path)) {}
+  ~TemporaryName() { remove(); }
+  TemporaryName(const TemporaryName&) = delete;
+  TemporaryName& operator=(const TemporaryName&) = delete;
+
+  const std::string& path() const noexcept { return path_; }
+  void remove() {
+    if (!path_.empty()) system_file_ops().remove(path_);
+    path_.clear();
+  }
+
+ private:
+  std::string path_;
+};
+
+// The tokenizer goes before the engine comes, which has its own.
+Result<std::vector<TokenId>> tokens_of(ByteSpan section, std::string_view text,
+                                       std::uint32_t context, std::uint64_t max_tokens) {
+  if (section.empty()) {
+    return unsupported("the model has no tokenizer, so no text can be turned into its tokens");
+  }
+  QSF_ASSIGN_OR_RETURN(const std::size_t index_bytes, Tokenizer::index_bytes(section));
+  std::vector<std::byte> index(index_bytes);
+  QSF_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::open(section, index));
+  return calibration_tokens(tokenizer, text, context, max_tokens);
+}
+
+}  // namespace
+
+Result<CalibratedText> calibrate_model(const ModelSource& source, std::string_view text,
+                                       const std::string& output, const CalibrateOptions& options) {
+  GatherOptions gather = options.gather;
+  gather.context = std::min(gather.context, source.spec().max_positions);
+  if (gather.context < 2) {
+    return invalid_argument("windows of %u tokens, expected at least 2", gather.context);
+  }
+  QSF_ASSIGN_OR_RETURN(
+      const std::vector<TokenId> tokens,
+      tokens_of(options.transcode.tokenizer, text, gather.context, options.max_tokens));
+  QSF_ASSIGN_OR_RETURN(CalibratedModel model, identify_model(source));
+  TemporaryName file(output + ".calibration-" + std::to_string(::getpid()));
+  TranscodeOptions transcode_options = options.transcode;
+  transcode_options.preset = QuantPreset::kKeep;
+  auto written = transcode(source, file.path(), transcode_options);
+  if (!written) return std::move(written).error();
+  QSF_ASSIGN_OR_RETURN(const std::unique_ptr<Gatherer> gatherer,
+                       Gatherer::open(file.path(), gather));
+  file.remove();
+  QSF_ASSIGN_OR_RETURN(Calibration calibration, gatherer->run(tokens));
+  calibration.model = std::move(model);
+  return CalibratedText{std::move(calibration), tokens.size(), tokens.size() >= gather.context};
+}
+
+}  // namespace qsf

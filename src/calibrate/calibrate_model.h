@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+//
+// Calibration of a model that is being converted: its weights as they are go into a temporary .qsf
+// file, which the engine runs within the budget.
+
+#ifndef QSF_CALIBRATE_CALIBRATE_MODEL_H_
+#define QSF_CALIBRATE_CALIBRATE_MODEL_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "calibrate/calibration.h"
+#include "calibrate/gather.h"
+#include "import/model_source.h"
+#include "import/transcode.h"
+
+namespace qsf {
+
+struct CalibrateOptions {
+  GatherOptions gather;  // with at most the context that the model was trained for
+  std::uint64_t max_tokens = 65536;
+  TranscodeOptions transcode;  // of the temporary file, whose preset is always keep
+};
+
+struct CalibratedText {
+  Calibration calibration;
+  std::uint64_t n_tokens = 0;  // of all windows
+  bool whole_window = true;    // the text was at least as long as a window
+};
+
+// Calibrates. The temporary file has a name beside `output` while it is written. Once the engine
+// has opened it, it has none, so that nothing is left however the process ends.
+// Fails  as calibration_tokens(), transcode() and Gatherer; kUnsupported without a tokenizer.
+// Nothing is
+//        left then either
+Result<CalibratedText> calibrate_model(const ModelSource& source, std::string_view text,
+                                       const std::string& output, const CalibrateOptions& options);
+
+}  // namespace qsf
+
+#endif  // QSF_CALIBRATE_CALIBRATE_MODEL_H_
