@@ -54,7 +54,10 @@ foreach(name IN ITEMS bsd md tinfo)
   endif()
 endforeach()
 
-# Header-only: nlohmann-json (importers, qsf-inspect) and CLI11 (tools).
+# Header-only: Eigen (error feedback), nlohmann-json (importers, qsf-inspect) and CLI11 (tools).
+find_path(QSF_EIGEN_INCLUDE Eigen/Core PATH_SUFFIXES eigen3 REQUIRED)
+add_library(qsf_eigen INTERFACE)
+target_include_directories(qsf_eigen SYSTEM INTERFACE ${QSF_EIGEN_INCLUDE})
 find_path(QSF_JSON_INCLUDE nlohmann/json.hpp REQUIRED)
 add_library(qsf_json INTERFACE)
 target_include_directories(qsf_json SYSTEM INTERFACE ${QSF_JSON_INCLUDE})
