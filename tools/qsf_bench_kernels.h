@@ -58,6 +58,8 @@ void bench_attend_kernels(KernelBench& bench);
 void bench_small_kernels(KernelBench& bench);
 // Of the state of sparse prefill, which has no table: one implementation for every tier.
 void bench_h2o_state(KernelBench& bench);
+// Of error feedback in the converter, which has none either.
+void bench_gptq(KernelBench& bench);
 
 // Measures what the options ask for and prints it.
 // Fails  kInvalidArgument when no kernel has a name with the filter in it
