@@ -1,0 +1,310 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Sets the quantiser of qsf-convert beside llama.cpp's: the same model, the same text, the same engine.
+
+    compare_quantisers.py MODEL_DIR TEXT RESULTS.json --calibration FILE [--llama-cpp FOLDER]
+                          [--llama-cpp-source FOLDER] [--bin build/release/bin] [--bytes 120000]
+                          [--calibration-bytes 500000] [--context 512] [--threads 1] [--scopes layers whole]
+                          [--made FOLDER] [--page docs/quality.md] [--no-runs] [--no-cross-check]
+
+llama.cpp makes a GGUF file of MODEL_DIR in f32, an importance matrix from the calibration text, and of both a file for
+each of its types, all matrices to the same type (--pure). qsf-convert makes files of its types of MODEL_DIR. Every file
+is then scored by qsf-perplexity --exact, which reads the values of GGUF's types bit for bit and multiplies them by 32-bit
+floats: what differs is the weights alone. llama.cpp's own perplexity of those of its files that ours are held to stands
+beside as a cross-check.
+
+    layers  matrices of the layers are quantised, embedding and head stay f16
+    whole   embedding and head too, to the same type
+
+--llama-cpp names the folder of llama-quantize, llama-imatrix and llama-perplexity (or QSF_LLAMA_CPP does), and
+--llama-cpp-source its source tree with convert_hf_to_gguf.py (or QSF_LLAMA_CPP_SOURCE), which needs the packages torch,
+transformers, sentencepiece and gguf. RESULTS.json keeps what was measured by the checksum of the file: one that comes out
+as before is not scored again. --made keeps llama.cpp's f32 GGUF and importance matrix for the next run. --page puts the
+tables between the marks of that page.
+"""
+
+import argparse
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+from quantiser_figures import (Kept, best_within, bits_per_weight, difference, gguf_matrices, increase, jackknife,
+                               percent, perplexity, qsf_matrices, quantised, read_window_losses, table)
+
+SCOPES = ("layers", "whole")
+PROGRAMS = ("llama-quantize", "llama-imatrix", "llama-perplexity")
+
+# llama.cpp: width, what llama-quantize calls the type, what the tensors then have.
+THEIRS = [(4, "Q4_0", "Q4_0"), (4, "Q4_K_S", "Q4_K"), (4, "IQ4_NL", "IQ4_NL"), (4, "IQ4_XS", "IQ4_XS"),
+          (3, "Q3_K_S", "Q3_K"), (3, "IQ3_S", "IQ3_S"), (3, "IQ3_XXS", "IQ3_XXS"),
+          (2, "Q2_K", "Q2_K"), (2, "IQ2_S", "IQ2_S"), (2, "IQ2_XS", "IQ2_XS")]
+KEPT = ("Q4_0", "Q4_K", "Q3_K", "Q2_K", "F32")  # types that we read and hold; others are widened to f32 by llama.cpp
+TARGETS = {4: "Q4_K", 3: "Q3_K", 2: "Q2_K"}  # what each width is held to
+OF_WHOLE = ("Q4_0", "Q4_K", "Q3_K", "Q2_K")  # types that whole models are quantised to
+
+# qsf-convert: width, type, block.
+OURS = [(4, "4bit", 64), (4, "4bit-super", 64), (4, "4bit-super", 32), (3, "3bit-super", 64), (3, "q3_k", 64),
+        (3, "3bit-super", 32), (2, "2bit-sym", 64), (2, "2bit-super", 64), (2, "2bit-super", 32), (2, "q2_k", 64)]
+
+
+class Failed(Exception):
+    """A program that ended with an error: its last words."""
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise Failed(f"{' '.join(command)}: exit {done.returncode}: {last}")
+    return done.stdout + done.stderr
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    add("model", metavar="MODEL_DIR")
+    add("text", metavar="TEXT")
+    add("results", metavar="RESULTS.json")
+    add("--calibration", metavar="FILE", required=True, help="text for importance, other than TEXT")
+    add("--llama-cpp", metavar="FOLDER", default=os.environ.get("QSF_LLAMA_CPP", ""))
+    add("--llama-cpp-source", metavar="FOLDER", default=os.environ.get("QSF_LLAMA_CPP_SOURCE", ""))
+    add("--bin", metavar="FOLDER", default=os.path.join(root, "build", "release", "bin"))
+    add("--bytes", type=int, default=120000, metavar="N", help="score the first N bytes")
+    add("--calibration-bytes", type=int, default=500000, metavar="N")
+    add("--context", type=int, default=512, metavar="N")
+    add("--threads", type=int, default=1, metavar="N")
+    add("--scopes", nargs="+", choices=SCOPES, default=SCOPES)
+    add("--made", metavar="FOLDER", help="where llama.cpp's f32 GGUF and importance matrix stay, and are taken from")
+    add("--page", metavar="FILE", help="replace the tables of this page")
+    add("--no-runs", action="store_true", help="tables of what RESULTS.json holds")
+    add("--no-cross-check", action="store_true", help="do not run llama-perplexity")
+    return parser.parse_args()
+
+
+def find_missing(args):
+    """Returns what has to be there and is not, a line each."""
+    wanted = [(args.model, "the Hugging Face folder"), (args.text, "the text"), (args.calibration, "--calibration")]
+    wanted += [(os.path.join(args.bin, p), "--bin") for p in ("qsf-convert", "qsf-perplexity")]
+    for folder, names, option in ((args.llama_cpp, PROGRAMS, "--llama-cpp or QSF_LLAMA_CPP"),
+                                  (args.llama_cpp_source, ("convert_hf_to_gguf.py",),
+                                   "--llama-cpp-source or QSF_LLAMA_CPP_SOURCE")):
+        wanted += [(os.path.join(folder, name) if folder else name, option) for name in names]
+    return [f"{path}: no such file; {what} names it" for path, what in wanted if not os.path.exists(path)]
+
+
+class Comparison:
+    def __init__(self, args, folder):
+        self.args, self.folder = args, folder
+        self.results = Kept(args.results)
+        self.text = self.head_of(args.text, args.bytes)
+        self.calibration = self.head_of(args.calibration, args.calibration_bytes)
+        self.gguf, self.imatrix = (os.path.join(args.made or folder, n) for n in ("f32.gguf", "imatrix.gguf"))
+        self.reference = self.path("f32.qsf")
+        self.variants = self.find_variants()
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def head_of(self, path, n_bytes):
+        head = self.path(os.path.basename(path))
+        with open(path, "rb") as source, open(head, "wb") as target:
+            target.write(source.read(n_bytes))
+        return head
+
+    def ours(self, name):
+        return os.path.join(self.args.bin, name)
+
+    def theirs(self, name):
+        return os.path.join(self.args.llama_cpp, name)
+
+    def find_variants(self):
+        """Returns name and options of each way to quantise that qsf-convert has."""
+        helps = run(self.ours("qsf-convert"), "--help")
+        calibrates = "--calibration" in helps and not re.search(r"--calibration.*not built", helps)
+        variants = [("nearest", ["--rounding", "nearest"]), ("search", [])] if "--rounding" in helps else [("nearest", [])]
+        return variants + ([("calibrated", ["--calibration", self.calibration])] if calibrates else [])
+
+    def prepare(self):
+        if not os.path.exists(self.gguf):
+            run(sys.executable, os.path.join(self.args.llama_cpp_source, "convert_hf_to_gguf.py"), self.args.model,
+                "--outtype", "f32", "--outfile", self.gguf)
+        if not os.path.exists(self.imatrix):
+            run(self.theirs("llama-imatrix"), "-m", self.gguf, "-f", self.calibration, "-c", str(self.args.context),
+                "-o", self.imatrix, "-t", str(self.args.threads))
+        run(self.ours("qsf-convert"), "--quiet", "--quant-type", "f32", self.gguf, self.reference)
+        own = self.path("own.qsf")
+        run(self.ours("qsf-convert"), "--quiet", "--quant-type", "f32", self.args.model, own)
+        bases = [self.score(path)["losses"] for path in (self.reference, own)]
+        if bases[0] != bases[1]:
+            raise Failed(f"f32 of the GGUF file scores {perplexity(bases[0])}, of the folder {perplexity(bases[1])}: "
+                         "not the same weights")
+        self.results.put("base", {"losses": bases[0], "cross_check": self.cross_check(self.gguf)})
+
+    def score(self, model):
+        """Returns losses of windows, KL divergence from f32 with its error, and share of equal top tokens."""
+        def measure():
+            losses = self.path("losses")
+            out = run(self.ours("qsf-perplexity"), model, "--file", self.text, "--reference", self.reference, "--exact",
+                      "--context", str(self.args.context), "--threads", str(self.args.threads), "--losses", losses)
+            kld, error = re.search(r"mean KLD = (\S+) \+/- (\S+)", out).groups()
+            top = re.search(r"same top token = (\S+) %", out).group(1)
+            return {"losses": read_window_losses(losses), "kld": float(kld), "kld_error": float(error),
+                    "top": float(top) / 100}
+
+        return self.results.get(self.key_of(model), measure)
+
+    def key_of(self, model):
+        with open(model, "rb") as file:
+            return f"{self.args.bytes} {self.args.context} {hashlib.sha256(file.read()).hexdigest()}"
+
+    def cross_check(self, gguf):
+        """Returns llama.cpp's own perplexity of a file; the tool may end before it has written all that it logged."""
+        def measure():
+            out = run(self.theirs("llama-perplexity"), "-m", gguf, "-f", self.text, "-c", str(self.args.context), "-t",
+                      str(self.args.threads))
+            found = re.findall(r"(?:PPL = |\[\d+\])(\d+\.\d+)", out)
+            return float(found[-1]) if found else None
+
+        return None if self.args.no_cross_check else self.results.get(self.key_of(gguf), measure)
+
+    def row(self, by, scope, width, kind, way, model, matrices):
+        part = [m for m in matrices if m.in_layer()] if scope == "layers" else matrices
+        return {"by": by, "width": width, "type": kind, "way": way, "bits": bits_per_weight(part),
+                "bits_of_all": bits_per_weight(matrices), **self.score(model)}
+
+    def measure_theirs(self, scope, width, asked, kind, weighted):
+        small, wide, model = (self.path(n) for n in ("small.gguf", "wide.gguf", "model.qsf"))
+        options = ["--imatrix", self.imatrix] if weighted else []
+        options += ["--token-embedding-type", "f16", "--output-tensor-type", "f16"] if scope == "layers" else []
+        run(self.theirs("llama-quantize"), "--pure", *options, self.gguf, small, asked, str(self.args.threads))
+        matrices = gguf_matrices(small)
+        others = [m.name for m in quantised(matrices) if m.kind != kind]
+        if others:
+            raise Failed(f"{asked}: {others[0]} got another type, whose block divides its columns")
+        source = small
+        if kind not in KEPT:
+            run(self.theirs("llama-quantize"), "--allow-requantize", small, wide, "F32", str(self.args.threads))
+            source = wide
+        run(self.ours("qsf-convert"), "--quiet", "--quant-type", "keep" if kind in KEPT else "f32", source, model)
+        row = self.row("llama.cpp", scope, width, kind, "imatrix" if weighted else "plain", model, matrices)
+        return {**row, "cross_check": self.cross_check(small) if kind in TARGETS.values() else None}
+
+    def measure_ours(self, scope, width, kind, block, way, options):
+        model = self.path("model.qsf")
+        head = "f16" if scope == "layers" else kind
+        run(self.ours("qsf-convert"), "--quiet", "--quant-type", kind, "--head-type", head, "--block-size", str(block),
+            *options, self.args.model, model)
+        name = kind if kind in ("q2_k", "q3_k") else f"{kind}/{block}"
+        return self.row("qsf-convert", scope, width, name, way, model, qsf_matrices(model))
+
+    def measure_all(self):
+        self.prepare()
+        for scope in self.args.scopes:
+            rows = []
+            for width, asked, kind in THEIRS if scope == "layers" else [t for t in THEIRS if t[2] in OF_WHOLE]:
+                for weighted in (False, True):
+                    rows += self.attempt(f"{asked}, {scope}", self.measure_theirs, scope, width, asked, kind, weighted)
+            for width, kind, block in OURS:
+                for way, options in self.variants:
+                    rows += self.attempt(f"{kind}, {scope}", self.measure_ours, scope, width, kind, block, way, options)
+            self.results.put(f"rows {scope}", rows)
+
+    @staticmethod
+    def attempt(what, measure, *how):
+        """Returns a list of the row, or says why there is none: types that need an importance matrix have no plain
+        file, and llama.cpp gathers none for a tied head."""
+        try:
+            row = measure(*how)
+        except Failed as failure:
+            print(f"{what}: left out: {failure}", file=sys.stderr, flush=True)
+            return []
+        print(f"{what}: {row['type']} {row['way']} {row['bits']:.3f} bits, {perplexity(row['losses']):.3f}",
+              file=sys.stderr, flush=True)
+        return [row]
+
+
+def line_of(row, base):
+    grown, error = jackknife(increase, row["losses"], base)
+    check = f"{row['cross_check']:.3f}" if row.get("cross_check") else ""
+    return [row["by"], row["type"], row["way"], f"{row['bits']:.4f}", f"{row['bits_of_all']:.3f}",
+            f"{perplexity(row['losses']):.3f}", f"{percent(grown)} +/- {100 * error:.2f}",
+            f"{row['kld']:.4f} +/- {row['kld_error']:.4f}", f"{100 * row['top']:.1f} %", check]
+
+
+def measured_table(rows, base):
+    head = ["quantiser", "type", "how", "bits", "bits of all", "perplexity", "over f32", "KLD", "same top", "llama.cpp says"]
+    chosen = sorted(rows, key=lambda r: (-r["width"], r["by"], -r["bits"], r["type"]))
+    return table(head, [line_of(row, base) for row in chosen])
+
+
+def verdict_table(rows, base):
+    """Each type that a width is held to, its better file, against the best of ours that takes no more bits."""
+    lines = []
+    for width, kind in TARGETS.items():
+        peers = [row for row in rows if row["by"] == "llama.cpp" and row["type"] == kind]
+        for peer in sorted(peers, key=lambda row: row["way"], reverse=True):
+            for way in dict.fromkeys(row["way"] for row in rows if row["by"] == "qsf-convert"):
+                own = best_within([r for r in rows if r["by"] == "qsf-convert" and r["way"] == way and r["width"] == width],
+                                  peer["bits"])
+                if own is None:
+                    continue
+                apart, error = difference(own["losses"], peer["losses"], base)
+                ratio, ratio_error = jackknife(lambda a, b, f: increase(a, f) / increase(b, f), own["losses"],
+                                               peer["losses"], base)
+                lines.append([*half_of_line(f"{kind}, {peer['way']}", peer, base), *half_of_line(f"{own['type']}, {way}", own, base),
+                              f"{percent(apart)} +/- {100 * error:.2f}", f"{ratio:.2f} +/- {ratio_error:.2f}"])
+    half = ["bits", "over f32", "KLD"]
+    return table(["llama.cpp", *half, "ours", *half, "difference", "ratio"], lines)
+
+
+def half_of_line(name, row, base):
+    return [name, f"{row['bits']:.4f}", percent(increase(row["losses"], base)), f"{row['kld']:.4f}"]
+
+
+def replace_tables(page, tables):
+    """Replaces what stands between <!-- begin NAME --> and <!-- end NAME --> of a page."""
+    with open(page, encoding="utf-8") as file:
+        text = file.read()
+    for name, content in tables.items():
+        marked = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
+        if not marked.search(text):
+            raise Failed(f"{page}: no <!-- begin {name} --> ... <!-- end {name} -->")
+        text = marked.sub(lambda match, content=content: f"{match.group(1)}{content}\n{match.group(2)}", text)
+    with open(page, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def main():
+    args = parse_arguments()
+    try:
+        if not args.no_runs:
+            missing = find_missing(args)
+            if missing:
+                print("\n".join(f"compare_quantisers.py: {line}" for line in missing), file=sys.stderr)
+                return 2
+            with tempfile.TemporaryDirectory() as folder:
+                Comparison(args, folder).measure_all()
+        kept = Kept(args.results).values
+        finished = [scope for scope in args.scopes if f"rows {scope}" in kept]
+        if not finished:
+            raise Failed(f"{args.results}: holds no finished comparison")
+        base = kept["base"]["losses"]
+        tables = {f"{kind}-{scope}": make(kept[f"rows {scope}"], base) for scope in finished
+                  for kind, make in (("quantisers", measured_table), ("verdict", verdict_table))}
+        if args.page:
+            replace_tables(args.page, tables)
+        check = kept["base"]["cross_check"]
+        print(f"f32: {perplexity(base):.4f}" + (f", llama.cpp {check:.4f}" if check else ""))
+        print("\n\n".join(f"{name}\n\n{content}" for name, content in tables.items()))
+    except Failed as failure:
+        print(f"compare_quantisers.py: {failure}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
