@@ -26,7 +26,9 @@
 #include "import/random_model.h"
 #include "import/transcode.h"
 #include "import/vocabulary_limit.h"
+#include "qsf_convert_calibrate.h"
 #include "qsf_convert_options.h"
+#include "qsf_convert_progress.h"
 #include "qsf_convert_report.h"
 #include "tokenizer/tokenizer_data.h"
 #include "tool_support.h"
@@ -58,9 +60,9 @@ void handle_signals() {
 
 // Refuses an output that is one of the files of the input: of a folder any but older .qsf files, of
 // a GGUF file itself and, since it may be in parts, any GGUF file beside it.
-qsf::Status check_output(const ConvertOptions& options) {
+qsf::Status check_output(const ConvertOptions& options, const std::string& output) {
   std::error_code failure;
-  if (!fs::exists(options.output, failure)) return qsf::ok_status();
+  if (!fs::exists(output, failure)) return qsf::ok_status();
   const bool is_folder = fs::is_directory(options.input, failure);
   const fs::path folder =
       is_folder ? fs::path(options.input) : fs::absolute(options.input, failure).parent_path();
@@ -72,9 +74,9 @@ qsf::Status check_output(const ConvertOptions& options) {
   for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end;
        entry.increment(failure)) {
     std::error_code ignored;
-    if (is_input(entry->path()) && fs::equivalent(entry->path(), options.output, ignored)) {
+    if (is_input(entry->path()) && fs::equivalent(entry->path(), output, ignored)) {
       return qsf::invalid_argument("%s: this is a file of the input; choose another output",
-                                   options.output.c_str());
+                                   output.c_str());
     }
   }
   return qsf::ok_status();
@@ -179,21 +181,6 @@ qsf::Compression compression_of(const std::string& name) {
   return qsf::Compression::kNone;
 }
 
-std::string progress_text(const qsf::TranscodeProgress& progress, double elapsed) {
-  const double share = progress.total_weights == 0
-                           ? 1.0
-                           : static_cast<double>(progress.done_weights) /
-                                 static_cast<double>(progress.total_weights);
-  constexpr int kBar = 24;
-  const int filled = static_cast<int>(share * kBar);
-  char text[160];
-  std::snprintf(text, sizeof text, "%s [%.*s%.*s] %3.0f %%, %s, %.0f s left", progress.stage,
-                filled, "########################", kBar - filled, "........................",
-                100.0 * share, progress.section.c_str(),
-                share > 0.0 ? elapsed * (1.0 - share) / share : 0.0);
-  return text;
-}
-
 // Refuses to begin what cannot end: a disk that has less room than the file will take.
 qsf::Status check_room(const std::string& output, std::uint64_t file_bytes) {
   std::error_code failure;
@@ -222,7 +209,9 @@ qsf::Status convert(const ConvertOptions& options) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   QSF_RETURN_IF_ERROR(check_input(options.input));
-  QSF_RETURN_IF_ERROR(check_output(options));
+  QSF_RETURN_IF_ERROR(check_output(options, options.output));
+  QSF_RETURN_IF_ERROR(check_output(options, options.calibration_out));
+  QSF_RETURN_IF_ERROR(check_calibration_files(options));
   std::error_code ignored;
   const qsf::I2sLayout i2s_layout = *qsf::find_i2s_layout(options.i2s_layout);
   QSF_ASSIGN_OR_RETURN(const Input input, fs::is_directory(options.input, ignored)
@@ -253,18 +242,18 @@ qsf::Status convert(const ConvertOptions& options) {
   if (transcode.compression == qsf::Compression::kNone) {
     transcode.on_size = [&](std::uint64_t bytes) { return check_room(options.output, bytes); };
   }
-  ProgressLine line(kTool, !options.quiet);
-  std::string stage;
-  auto stage_start = start;
-  transcode.on_progress = [&](const qsf::TranscodeProgress& progress) {
-    if (stage != progress.stage) stage_start = Clock::now();
-    stage = progress.stage;
-    if (!line.due()) return;
-    line.show(
-        progress_text(progress, std::chrono::duration<double>(Clock::now() - stage_start).count()));
+  ConvertProgress progress(kTool, !options.quiet);
+  ConvertCalibration calibration;
+  if (!options.calibration.empty()) {
+    QSF_ASSIGN_OR_RETURN(calibration, calibrate(options, *input.model, transcode, progress));
+    transcode.importance = &calibration.columns;
+    transcode.layer_importance = calibration.layers;
+  }
+  transcode.on_progress = [&](const qsf::TranscodeProgress& done) {
+    progress.show(done.stage, done.section, done.done_weights, done.total_weights);
   };
   auto report = qsf::transcode(*input.model, options.output, transcode);
-  line.clear();
+  progress.clear();
   if (!report) return std::move(report).error();
   print_convert_warnings(*report);
   if (options.verbose) print_tensor_table(*report);

@@ -25,29 +25,6 @@ constexpr const char* kTypeHelp =
     "widened until its cosine with the original reaches 0.99. keep: the weights as they are, bit "
     "for bit, where a type can hold them exactly, and 8bit where none can";
 
-// Options that the interface promises and this version does not have yet.
-struct FutureOptions {
-  std::string calibration;
-  std::string target_size;
-  std::string ram_budget;
-};
-
-std::optional<int> refuse_future_options(const FutureOptions& future) {
-  const struct {
-    const char* name;
-    const std::string& value;
-  } options[] = {{"--calibration", future.calibration},
-                 {"--target-size", future.target_size},
-                 {"--ram-budget", future.ram_budget}};
-  for (const auto& option : options) {
-    if (option.value.empty()) continue;
-    print_error("qsf-convert",
-                std::string(option.name) + ": not built yet in this version; leave it out");
-    return kUsage;
-  }
-  return std::nullopt;
-}
-
 std::string type_names() {
   std::string names;
   for (const qsf::QuantType type : qsf::kAllQuantTypes) {
@@ -114,6 +91,48 @@ std::optional<int> check_paths(const CLI::App& app, ConvertOptions& options) {
   return kUsage;
 }
 
+std::optional<int> check_calibration(const CLI::App& app, const ConvertOptions& options) {
+  std::string problem;
+  if (!options.random.empty() && !options.calibration.empty()) {
+    problem = "--random has no weights that a text could tell anything of; leave out --calibration";
+  }
+  for (const char* option :
+       {"--calibration-out", "--calibration-tokens", "--calibration-context", "--ram-budget"}) {
+    if (app.count(option) > 0 && options.calibration.empty()) {
+      problem = std::string(option) + " goes with --calibration alone";
+    }
+  }
+  if (problem.empty()) return std::nullopt;
+  print_error("qsf-convert", problem + "; see qsf-convert --help");
+  return kUsage;
+}
+
+void add_calibration_options(CLI::App& app, ConvertOptions& options) {
+  app.add_option("--calibration", options.calibration,
+                 "Spend bits where they matter: run the model over this text first and see which "
+                 "columns of its matrices are used most, and what each layer is missed for. Or a "
+                 "file that --calibration-out has saved")
+      ->type_name("FILE");
+  app.add_option("--calibration-out", options.calibration_out,
+                 "Save what --calibration has seen, for other conversions of the same model")
+      ->type_name("FILE");
+  app.add_option("--calibration-tokens", options.calibration_tokens,
+                 "Tokens of the text that are taken at most, in whole windows")
+      ->type_name("N")
+      ->check(integer_in(2, 1 << 30))
+      ->capture_default_str();
+  app.add_option("--calibration-context", options.calibration_context, "Tokens of a window")
+      ->type_name("N")
+      ->check(integer_in(2, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--ram-budget", options.ram_budget_mb,
+                 "Bound of all memory in MB (10^6 bytes) while --calibration runs the model; "
+                 "weights that do not fit are read from the disk in every pass")
+      ->type_name("N")
+      ->check(integer_in(1, 1 << 30))
+      ->capture_default_str();
+}
+
 void add_ternary_options(CLI::App& app, ConvertOptions& options) {
   app.add_option(
          "--for", options.purpose,
@@ -151,7 +170,6 @@ void add_random_options(CLI::App& app, ConvertOptions& options) {
 
 std::optional<int> parse_convert_options(int argc, const char* const* argv,
                                          ConvertOptions& options) {
-  FutureOptions future;
   CLI::App app(
       "Convert a Hugging Face model folder (config.json with safetensors or pytorch_model.bin) or "
       "a GGUF file to a .qsf file, or with --random make a file of random weights.",
@@ -193,15 +211,19 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
   app.add_option("--tile-bytes", options.tile_bytes, "Largest tile, before compression")
       ->check(integer_in(4096, 4 << 20))
       ->capture_default_str();
+  add_calibration_options(app, options);
   add_random_options(app, options);
-  app.add_option("--calibration", future.calibration, "Calibration text (not built yet)");
-  app.add_option("--target-size", future.target_size, "Size of the file in MB (not built yet)");
-  app.add_option("--ram-budget", future.ram_budget, "Memory in MB (not built yet)");
+  std::string target_size;
+  app.add_option("--target-size", target_size, "Size of the file in MB (not built yet)");
   app.add_flag("--quiet", options.quiet, "Print errors and warnings alone");
   app.add_flag("--verbose", options.verbose, "Print bits, error and cosine of every tensor");
   if (const auto code = parse_command_line(app, argc, argv)) return code;
   if (const auto code = check_paths(app, options)) return code;
-  return refuse_future_options(future);
+  if (const auto code = check_calibration(app, options)) return code;
+  if (target_size.empty()) return std::nullopt;
+  // What the interface promises and this version does not have yet.
+  print_error("qsf-convert", "--target-size: not built yet in this version; leave it out");
+  return kUsage;
 }
 
 }  // namespace qsf_tools

@@ -26,7 +26,12 @@ struct ConvertOptions {
   std::uint32_t block = 64;
   std::uint32_t layout = 1;
   std::uint64_t tile_bytes = 1U << 20;
-  std::uint32_t n_threads = 0;  // 0: as many as the machine has
+  std::string calibration;      // a text or a calibration file; empty: none
+  std::string calibration_out;  // file to save to; empty: none
+  std::uint64_t calibration_tokens = 65536;
+  std::uint32_t calibration_context = 512;
+  std::uint64_t ram_budget_mb = 1000;  // of calibration
+  std::uint32_t n_threads = 0;         // 0: as many as the machine has
   bool quiet = false;
   bool verbose = false;
 };

@@ -4,8 +4,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +16,7 @@
 #include "format/qsf_reader.h"
 #include "import/testing/hf_folder.h"
 #include "import/testing/ternary_llama.h"
+#include "testing/convert_tool.h"
 
 namespace qsf {
 namespace {
@@ -26,60 +25,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 using namespace testing_support;
-
-struct Outcome {
-  int code = -1;  // -1: ended by a signal
-  std::string out;
-  std::string err;
-};
-
-constexpr rlim_t kNoLimit = RLIM_INFINITY;
-
-// Starts the tool with its output in files of `scratch`.
-pid_t start(const TemporaryFolder& scratch, std::vector<std::string> arguments, rlim_t file_bytes,
-            rlim_t address_bytes = kNoLimit) {
-  arguments.insert(arguments.begin(), QSF_BIN_DIR "/qsf-convert");
-  const pid_t child = fork();
-  if (child != 0) return child;
-  static_cast<void>(!freopen(scratch.file("stdout").c_str(), "w", stdout));
-  static_cast<void>(!freopen(scratch.file("stderr").c_str(), "w", stderr));
-  if (file_bytes != kNoLimit) {
-    const rlimit limit = {file_bytes, file_bytes};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  if (address_bytes != kNoLimit) {
-    const rlimit limit = {address_bytes, address_bytes};
-    setrlimit(RLIMIT_AS, &limit);
-  }
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  execv(argv[0], argv.data());
-  _exit(127);
-}
-
-Outcome finish(const TemporaryFolder& scratch, pid_t child) {
-  int status = 0;
-  waitpid(child, &status, 0);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, scratch.read("stdout"),
-          scratch.read("stderr")};
-}
-
-Outcome run(const std::vector<std::string>& arguments, rlim_t file_bytes = kNoLimit) {
-  const TemporaryFolder scratch;
-  return finish(scratch, start(scratch, arguments, file_bytes));
-}
-
-// A failure is one line on stderr that begins with the tool's name, and nothing on stdout.
-void expect_failure(const Outcome& outcome, int code, const std::string& message) {
-  EXPECT_EQ(outcome.code, code) << outcome.err;
-  EXPECT_EQ(outcome.out, "");
-  std::string last = outcome.err;
-  while (last.starts_with("qsf-convert: warning:")) last = last.substr(last.find('\n') + 1);
-  EXPECT_EQ(std::count(last.begin(), last.end(), '\n'), 1) << outcome.err;
-  EXPECT_TRUE(last.starts_with("qsf-convert: ")) << outcome.err;
-  EXPECT_THAT(last, HasSubstr(message));
-}
 
 class QsfConvertTest : public testing::Test {
  protected:
@@ -177,9 +122,7 @@ TEST_F(QsfConvertTest, BadUsageIsTwo) {
   expect_failure(run({"--layout", "2", in_.path(), out}), 2, "--layout");
   expect_failure(run({"--tile-bytes", "8388608", in_.path(), out}), 2, "--tile-bytes");
   expect_failure(run({"--tile-bytes", "0", in_.path(), out}), 2, "--tile-bytes");
-  expect_failure(run({"--calibration", "a.txt", in_.path(), out}), 2, "not built yet");
   expect_failure(run({"--target-size", "100", in_.path(), out}), 2, "not built yet");
-  expect_failure(run({"--ram-budget", "100", in_.path(), out}), 2, "not built yet");
   EXPECT_TRUE(out_.names().empty());
 }
 

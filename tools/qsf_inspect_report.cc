@@ -200,16 +200,32 @@ void add_model(std::string& text, const qsf::QsfReader& reader) {
   if (s.int8_rows) add_line(text, "activations       rounded to 8 bits by row, as trained");
 }
 
+// What the output suffers without a layer; nothing of other sections.
+std::string importance_of(const qsf::SectionDirectory& d) {
+  if (d.kind != qsf::SectionKind::kLayer) return "";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", static_cast<double>(d.importance));
+  return text;
+}
+
 void add_sections(std::string& text, const qsf::QsfReader& reader, const ReportOptions& options) {
+  const bool measured =
+      std::any_of(reader.directories().begin(), reader.directories().end(),
+                  [](const qsf::SectionDirectory& d) { return d.importance != 0.0F; });
+  const auto column = [measured](const std::string& importance) {
+    return measured
+               ? std::string(11 - std::min<std::size_t>(importance.size(), 10), ' ') + importance
+               : "";
+  };
   add_line(text, "%s", "");
-  add_line(text, "%-12s %14s %14s %8s %6s %6s %-6s %s", "section", "offset", "bytes", "tensors",
-           "tiles", "bits", "packed", "types");
+  add_line(text, "%-12s %14s %14s %8s %6s %6s%s %-6s %s", "section", "offset", "bytes", "tensors",
+           "tiles", "bits", column("importance").c_str(), "packed", "types");
   for (const qsf::SectionDirectory& d : reader.directories()) {
-    add_line(text, "%-12s %14llu %14llu %8zu %6zu %6.2f %-6s %s",
+    add_line(text, "%-12s %14llu %14llu %8zu %6zu %6.2f%s %-6s %s",
              qsf::section_label(d.kind, d.layer).c_str(),
              static_cast<unsigned long long>(d.file_offset),
              static_cast<unsigned long long>(d.stored_bytes), d.tensors.size(), d.tiles.size(),
-             sums_of(d).bits_per_weight(),
+             sums_of(d).bits_per_weight(), column(importance_of(d)).c_str(),
              std::string(qsf::compression_name(d.compression)).c_str(), types_of(d).c_str());
     if (!options.tensors) continue;
     for (const qsf::TensorInfo& t : d.tensors) {

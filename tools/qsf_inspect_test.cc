@@ -148,6 +148,12 @@ TEST_F(QsfInspectTest, ReportsAsTextAndJson) {
                            "tokenizer         none", "rope.scaling", "verified: every"}) {
     EXPECT_THAT(text.output, HasSubstr(part));
   }
+  // Importance of layers has a column where it was measured.
+  EXPECT_THAT(text.output, HasSubstr(" bits importance packed"));
+  const std::size_t layer = text.output.find("\nlayer 0 ");
+  ASSERT_NE(layer, std::string::npos);
+  EXPECT_THAT(text.output.substr(layer + 1, text.output.find('\n', layer + 1) - layer - 1),
+              HasSubstr("       0.25 "));
   const Outcome json = run("--json --tensors " + path_);
   EXPECT_EQ(json.code, 0);
   const auto report = nlohmann::json::parse(json.output, nullptr, false);
@@ -163,6 +169,7 @@ TEST_F(QsfInspectTest, ReportsAsTextAndJson) {
 // The plan is the library's: regions add up, and a budget is kept or refused.
 TEST_F(QsfInspectTest, PlansAsTextAndJson) {
   const std::string model = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
+  EXPECT_THAT(run(model).output, Not(HasSubstr("importance")));
   const Outcome text = run("--plan --ram-budget 500 --max-seq-len 200 " + model);
   EXPECT_EQ(text.code, 0) << text.output;
   for (const char* part :

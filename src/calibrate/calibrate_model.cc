@@ -56,9 +56,9 @@ Result<CalibratedText> calibrate_model(const ModelSource& source, std::string_vi
   if (gather.context < 2) {
     return invalid_argument("windows of %u tokens, expected at least 2", gather.context);
   }
-  QSF_ASSIGN_OR_RETURN(
-      const std::vector<TokenId> tokens,
-      tokens_of(options.transcode.tokenizer, text, gather.context, options.max_tokens));
+  const auto tokens =
+      tokens_of(options.transcode.tokenizer, text, gather.context, options.max_tokens);
+  if (!tokens) return Status(tokens.error()).with_context(options.text_name);
   QSF_ASSIGN_OR_RETURN(CalibratedModel model, identify_model(source));
   TemporaryName file(output + ".calibration-" + std::to_string(::getpid()));
   TranscodeOptions transcode_options = options.transcode;
@@ -68,9 +68,9 @@ Result<CalibratedText> calibrate_model(const ModelSource& source, std::string_vi
   QSF_ASSIGN_OR_RETURN(const std::unique_ptr<Gatherer> gatherer,
                        Gatherer::open(file.path(), gather));
   file.remove();
-  QSF_ASSIGN_OR_RETURN(Calibration calibration, gatherer->run(tokens));
+  QSF_ASSIGN_OR_RETURN(Calibration calibration, gatherer->run(*tokens));
   calibration.model = std::move(model);
-  return CalibratedText{std::move(calibration), tokens.size(), tokens.size() >= gather.context};
+  return CalibratedText{std::move(calibration), tokens->size(), tokens->size() >= gather.context};
 }
 
 }  // namespace qsf

@@ -21,6 +21,7 @@ namespace qsf {
 struct CalibrateOptions {
   GatherOptions gather;  // with at most the context that the model was trained for
   std::uint64_t max_tokens = 65536;
+  std::string text_name;       // for messages
   TranscodeOptions transcode;  // of the temporary file, whose preset is always keep
 };
 

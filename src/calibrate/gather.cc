@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/bytes.h"
+#include "base/check.h"
 #include "calibrate/column_sums.h"
 #include "format/qsf_reader.h"
 
@@ -84,77 +86,77 @@ Status Gatherer::score(std::span<const TokenId> window, double& loss) {
   log_probs_.resize(window.size() - 1);
   QSF_RETURN_IF_ERROR(engine_->score(window, 1, log_probs_));
   for (const double log_prob : log_probs_) loss -= log_prob;
+  done_rows_ += log_probs_.size();
+  if (options_.on_progress) {
+    options_.on_progress(
+        {.skipped_layer = skipped_, .done_rows = done_rows_, .total_rows = total_rows_});
+  }
   return ok_status();
 }
 
 Result<Calibration> Gatherer::run(std::span<const TokenId> tokens) {
-  const ModelSpec& spec = engine_->spec();
-  const std::size_t n_windows = ceil_div(tokens.size(), options_.context);
+  QSF_CHECK(tokens.size() >= 2);
+  const auto n_layers = engine_->spec().n_layers;
+  std::vector<double> losses(ceil_div(tokens.size(), options_.context));
+  // Leaving out every layer in turn takes as many windows together as gathering does, or one for
+  // each layer where those are fewer.
+  const std::size_t n_skip_windows = std::max<std::size_t>(losses.size() / n_layers, 1);
   Calibration calibration;
   calibration.context = options_.context;
-  calibration.layers.resize(spec.n_layers);
-  std::vector<double> losses(n_windows);
-  {
-    ColumnSums sums(spec);
-    observer_.set_consumer(&sums);
-    Status status;
-    for (std::size_t i = 0; i < n_windows && status.ok(); ++i) {
-      status = score(window(tokens, i), losses[i]);
-      calibration.n_rows += log_probs_.size();
-      calibration.loss += losses[i];
-      if (status.ok() && options_.on_progress) {
-        options_.on_progress({.stage = "gathering",
-                              .done_rows = calibration.n_rows,
-                              .total_rows = tokens.size() - n_windows});
-      }
-    }
-    observer_.set_consumer(nullptr);
-    QSF_RETURN_IF_ERROR(std::move(status));
-    calibration.loss /= static_cast<double>(calibration.n_rows);
-    for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
-      LayerCalibration& to = calibration.layers[layer];
-      to.cosine = sums.mean_cosine(layer);
-      for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
-        to.mean_squares[i] = sums.mean_squares(static_cast<ProductInput>(i), layer);
-      }
-    }
-    calibration.head_mean_squares = sums.mean_squares(ProductInput::kHead, 0);
+  calibration.layers.resize(n_layers);
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    const std::size_t n_rows = window(tokens, i).size() - 1;
+    calibration.n_rows += n_rows;
+    if (i < n_skip_windows) calibration.n_skip_rows += n_rows;
   }
+  done_rows_ = 0;
+  total_rows_ = calibration.n_rows + n_layers * calibration.n_skip_rows;
+  QSF_RETURN_IF_ERROR(sum_columns(tokens, losses, calibration));
   QSF_RETURN_IF_ERROR(check_finite(calibration));
-  QSF_RETURN_IF_ERROR(measure_skips(tokens, losses, calibration));
+  losses.resize(n_skip_windows);
+  QSF_RETURN_IF_ERROR(leave_out_layers(tokens, losses, calibration));
   return calibration;
 }
 
-// Leaving out every layer in turn takes as many windows together as gathering did, or one for each
-// layer where those are fewer.
-Status Gatherer::measure_skips(std::span<const TokenId> tokens, std::span<const double> losses,
-                               Calibration& calibration) {
-  const auto n_layers = static_cast<std::uint32_t>(calibration.layers.size());
-  const std::size_t n_windows = std::max<std::size_t>(losses.size() / n_layers, 1);
-  std::uint64_t done = 0;
-  for (std::size_t i = 0; i < n_windows; ++i) {
-    calibration.n_skip_rows += window(tokens, i).size() - 1;
+Status Gatherer::sum_columns(std::span<const TokenId> tokens, std::span<double> losses,
+                             Calibration& calibration) {
+  ColumnSums sums(engine_->spec());
+  observer_.set_consumer(&sums);
+  Status status;
+  for (std::size_t i = 0; i < losses.size() && status.ok(); ++i) {
+    status = score(window(tokens, i), losses[i]);
+    calibration.loss += losses[i];
   }
-  for (std::uint32_t layer = 0; layer < n_layers; ++layer) {
+  observer_.set_consumer(nullptr);
+  QSF_RETURN_IF_ERROR(std::move(status));
+  calibration.loss /= static_cast<double>(calibration.n_rows);
+  for (std::uint32_t layer = 0; layer < calibration.layers.size(); ++layer) {
+    LayerCalibration& to = calibration.layers[layer];
+    to.cosine = sums.mean_cosine(layer);
+    for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
+      to.mean_squares[i] = sums.mean_squares(static_cast<ProductInput>(i), layer);
+    }
+  }
+  calibration.head_mean_squares = sums.mean_squares(ProductInput::kHead, 0);
+  return ok_status();
+}
+
+Status Gatherer::leave_out_layers(std::span<const TokenId> tokens, std::span<const double> losses,
+                                  Calibration& calibration) {
+  Status status;
+  for (std::uint32_t layer = 0; layer < calibration.layers.size() && status.ok(); ++layer) {
+    skipped_ = layer;
     observer_.set_skipped(layer);
     double cost = 0.0;
-    Status status;
-    for (std::size_t i = 0; i < n_windows && status.ok(); ++i) {
+    for (std::size_t i = 0; i < losses.size() && status.ok(); ++i) {
       cost -= losses[i];
       status = score(window(tokens, i), cost);
-      done += log_probs_.size();
-      if (status.ok() && options_.on_progress) {
-        options_.on_progress({.stage = "leaving out",
-                              .layer = layer,
-                              .done_rows = done,
-                              .total_rows = calibration.n_skip_rows * n_layers});
-      }
     }
-    observer_.set_skipped(std::nullopt);
-    QSF_RETURN_IF_ERROR(std::move(status));
     calibration.layers[layer].skip_loss = cost / static_cast<double>(calibration.n_skip_rows);
   }
-  return ok_status();
+  skipped_.reset();
+  observer_.set_skipped(std::nullopt);
+  return status;
 }
 
 }  // namespace qsf

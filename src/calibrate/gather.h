@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,10 +29,9 @@
 namespace qsf {
 
 struct GatherProgress {
-  const char* stage = "";        // "gathering" or "leaving out"
-  std::uint32_t layer = 0;       // that is left out
-  std::uint64_t done_rows = 0;   // of this stage
-  std::uint64_t total_rows = 0;  // of this stage
+  std::optional<std::uint32_t> skipped_layer;  // that is left out now; none: nothing is
+  std::uint64_t done_rows = 0;
+  std::uint64_t total_rows = 0;  // of the whole run
 };
 
 struct GatherOptions {
@@ -61,13 +61,19 @@ class Gatherer {
   std::span<const TokenId> window(std::span<const TokenId> tokens, std::size_t index) const;
   // Adds to `loss` that of a window.
   Status score(std::span<const TokenId> window, double& loss);
-  Status measure_skips(std::span<const TokenId> tokens, std::span<const double> losses,
-                       Calibration& calibration);
+  // `losses` are those of the first windows.
+  Status sum_columns(std::span<const TokenId> tokens, std::span<double> losses,
+                     Calibration& calibration);
+  Status leave_out_layers(std::span<const TokenId> tokens, std::span<const double> losses,
+                          Calibration& calibration);
 
   GatherOptions options_;
   PassObserver observer_;
   std::unique_ptr<Engine> engine_;  // behind the observer, which outlives it
   std::vector<double> log_probs_;
+  std::optional<std::uint32_t> skipped_;
+  std::uint64_t done_rows_ = 0;  // of run()
+  std::uint64_t total_rows_ = 0;
 };
 
 }  // namespace qsf

@@ -179,6 +179,7 @@ class Transcoder {
   Status choose_one_row_formats(std::size_t section);
   std::vector<TensorInfo> tensor_infos(std::size_t section) const;
   std::optional<QuantType> common_matrix_type() const;
+  bool uses_importance() const;
   Status announce_size() const;
   Status write_section(std::size_t section, QsfWriter& writer);
   Status encode_one_rows(std::size_t section, std::span<const TensorInfo> infos,
@@ -583,7 +584,8 @@ Status Transcoder::write_section(std::size_t section, QsfWriter& writer) {
     report_progress("converting", id);
   }
   report_section(section, infos, sums);
-  return writer.end_section();
+  const bool is_layer = id.kind == SectionKind::kLayer && !options_.layer_importance.empty();
+  return writer.end_section(is_layer ? options_.layer_importance[id.layer] : 0.0F);
 }
 
 void Transcoder::report_section(std::size_t section, std::span<const TensorInfo> infos,
@@ -621,6 +623,19 @@ std::optional<QuantType> Transcoder::common_matrix_type() const {
   return common;
 }
 
+// Whether what columns are worth decides any code of the file.
+bool Transcoder::uses_importance() const {
+  if (options_.importance == nullptr || options_.rounding == Rounding::kNearest) return false;
+  for (std::size_t s = 0; s < sections_.size(); ++s) {
+    for (std::size_t i = 0; i < formats_[s].size(); ++i) {
+      const SourceTensor& t = *tensor(s, i).source;
+      if (kept_[s][i] || is_float_type(formats_[s][i].type)) continue;
+      if (!options_.importance->find(t.kind, sections_[s].layer, t.cols).empty()) return true;
+    }
+  }
+  return false;
+}
+
 Result<TranscodeReport> Transcoder::write(const std::string& path, FileOps& ops) {
   for (std::size_t s = 0; s < sections_.size(); ++s) {
     QSF_RETURN_IF_ERROR(choose_one_row_formats(s));
@@ -632,6 +647,7 @@ Result<TranscodeReport> Transcoder::write(const std::string& path, FileOps& ops)
   spec_.quantiser = options_.program + (options_.program.empty() ? "" : ": ") +
                     std::string(quant_preset_name(options_.preset)) + ", blocks of " +
                     std::to_string(options_.block);
+  spec_.calibrated = uses_importance();
   QSF_RETURN_IF_ERROR(announce_size());
   QSF_ASSIGN_OR_RETURN(
       QsfWriter writer,
@@ -659,6 +675,8 @@ Result<TranscodeReport> Transcoder::write(const std::string& path, FileOps& ops)
 Result<TranscodeReport> transcode(const ModelSource& source, const std::string& path,
                                   const TranscodeOptions& options, FileOps& ops) {
   QSF_CHECK(scale_form(options.native_ternary) == ScaleForm::kRow);
+  QSF_CHECK(options.layer_importance.empty() ||
+            options.layer_importance.size() == source.spec().n_layers);
   if (options.n_threads < 1 || !is_valid({QuantType::kQ4, options.block})) {
     return invalid_argument(
         "%u threads and blocks of %u, expected at least 1 and 32, 64, 128 or "

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,8 @@ struct TranscodeOptions {
   bool int8_rows = false;
   Rounding rounding = Rounding::kSearch;
   const ColumnImportance* importance = nullptr;  // of searched types; null: nothing is known
+  // What the index says of every layer, finite and >= 0; empty: nothing is known.
+  std::span<const float> layer_importance;
   Layout layout = Layout::kInterleaved;
   Compression compression = Compression::kNone;
   std::uint64_t tile_bytes = kDefaultTileBytes;
@@ -87,6 +90,7 @@ struct TranscodeReport {
 inline constexpr double kLowCosine = 0.99;
 
 // Converts a whole model. On failure nothing exists at `path` that was not there before.
+// Requires  layer_importance is empty or has a value for each layer
 // Fails  kInvalidArgument on options out of range or weights beyond 65,504 in a type that cannot
 //        hold them, kCancelled, and whatever source, writer and on_size fail with
 Result<TranscodeReport> transcode(const ModelSource& source, const std::string& path,

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+
+#include "qsf_convert_calibrate.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "calibrate/calibrate_model.h"
+#include "calibrate/calibration_file.h"
+#include "calibrate/calibration_text.h"
+#include "io/file.h"
+
+namespace qsf_tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTool = "qsf-convert";
+constexpr std::uint64_t kMegabyte = 1'000'000;
+
+void print_warning(qsf::LogLevel level, std::string_view line, void*) {
+  if (level == qsf::LogLevel::kWarning) {
+    print_error(kTool, "warning: calibration: " + std::string(line));
+  }
+}
+
+// Reads as much of a text as can be needed.
+qsf::Result<std::string> read_text_start(const ConvertOptions& options) {
+  QSF_ASSIGN_OR_RETURN(const qsf::File file, qsf::File::open(options.calibration));
+  const std::uint64_t most = qsf::calibration_text_bytes(
+      std::max<std::uint64_t>(options.calibration_tokens, options.calibration_context));
+  std::string text(std::min(most, file.size_bytes()), '\0');
+  QSF_RETURN_IF_ERROR(
+      file.read_exact_at(0, std::as_writable_bytes(std::span(text.data(), text.size()))));
+  return text;
+}
+
+qsf::Result<qsf::Calibration> gather(const ConvertOptions& options, const qsf::ModelSource& source,
+                                     const qsf::TranscodeOptions& transcode,
+                                     ConvertProgress& progress) {
+  QSF_ASSIGN_OR_RETURN(const std::string text, read_text_start(options));
+  qsf::CalibrateOptions calibrate;
+  calibrate.transcode = transcode;
+  calibrate.transcode.on_progress = [&](const qsf::TranscodeProgress& done) {
+    progress.show("writing a copy to run", done.section, done.done_weights, done.total_weights);
+  };
+  calibrate.text_name = options.calibration;
+  calibrate.max_tokens = options.calibration_tokens;
+  calibrate.gather.context = options.calibration_context;
+  calibrate.gather.n_threads = options.n_threads;
+  calibrate.gather.ram_budget_bytes = options.ram_budget_mb * kMegabyte;
+  calibrate.gather.cancel = transcode.cancel;
+  calibrate.gather.log = {print_warning, nullptr};
+  calibrate.gather.on_progress = [&](const qsf::GatherProgress& done) {
+    const std::string at_hand = done.skipped_layer
+                                    ? "without layer " + std::to_string(*done.skipped_layer)
+                                    : std::to_string(done.done_rows) + " tokens";
+    progress.show("calibrating", at_hand, done.done_rows, done.total_rows);
+  };
+  auto calibrated = qsf::calibrate_model(source, text, options.output, calibrate);
+  progress.clear();
+  if (!calibrated) return std::move(calibrated).error();
+  if (!calibrated->whole_window) {
+    print_error(kTool, "warning: " + options.calibration + ": " +
+                           std::to_string(calibrated->n_tokens) +
+                           " tokens are little to calibrate on; expected " +
+                           std::to_string(options.calibration_tokens));
+  }
+  return std::move(calibrated->calibration);
+}
+
+qsf::Result<qsf::Calibration> read_saved(const ConvertOptions& options,
+                                         const qsf::ModelSource& source) {
+  QSF_ASSIGN_OR_RETURN(qsf::Calibration saved, qsf::read_calibration_file(options.calibration));
+  QSF_ASSIGN_OR_RETURN(const qsf::CalibratedModel model, qsf::identify_model(source));
+  qsf::Status same = qsf::check_calibrated(saved, model);
+  if (!same.ok()) return std::move(same).with_context(options.calibration);
+  return saved;
+}
+
+void print_summary(const qsf::Calibration& calibration, bool verbose) {
+  const auto cost = [](const qsf::LayerCalibration& layer) { return layer.skip_loss; };
+  const auto [least, most] = std::ranges::minmax_element(calibration.layers, {}, cost);
+  std::printf(
+      "calibrated on %llu tokens: %.4f nats a token; without layer %zu %+.4f, without layer %zu "
+      "%+.4f\n",
+      static_cast<unsigned long long>(calibration.n_rows), calibration.loss,
+      static_cast<std::size_t>(least - calibration.layers.begin()), cost(*least),
+      static_cast<std::size_t>(most - calibration.layers.begin()), cost(*most));
+  if (!verbose) return;
+  std::printf("%-8s %9s %14s\n", "layer", "cosine", "nats without");
+  for (std::size_t i = 0; i < calibration.layers.size(); ++i) {
+    std::printf("%-8zu %9.6f %+14.6f\n", i, calibration.layers[i].cosine,
+                calibration.layers[i].skip_loss);
+  }
+}
+
+}  // namespace
+
+qsf::Status check_calibration_files(const ConvertOptions& options) {
+  if (options.calibration.empty()) return qsf::ok_status();
+  QSF_ASSIGN_OR_RETURN(const bool saved, qsf::is_calibration_file(options.calibration));
+  if (options.calibration_out.empty()) return qsf::ok_status();
+  if (saved) {
+    return qsf::invalid_argument(
+        "%s: this is saved already; expected a text with --calibration-out",
+        options.calibration.c_str());
+  }
+  std::error_code ignored;
+  const fs::path out(options.calibration_out);
+  for (const std::string& other : {options.calibration, options.output}) {
+    if (fs::weakly_canonical(out, ignored) == fs::weakly_canonical(other, ignored) ||
+        fs::equivalent(out, other, ignored)) {
+      return qsf::invalid_argument("--calibration-out %s: this is %s; choose another name",
+                                   options.calibration_out.c_str(), other.c_str());
+    }
+  }
+  return qsf::ok_status();
+}
+
+qsf::Result<ConvertCalibration> calibrate(const ConvertOptions& options,
+                                          const qsf::ModelSource& source,
+                                          const qsf::TranscodeOptions& transcode,
+                                          ConvertProgress& progress) {
+  QSF_ASSIGN_OR_RETURN(const bool saved, qsf::is_calibration_file(options.calibration));
+  QSF_ASSIGN_OR_RETURN(
+      const qsf::Calibration calibration,
+      saved ? read_saved(options, source) : gather(options, source, transcode, progress));
+  if (!options.calibration_out.empty()) {
+    QSF_RETURN_IF_ERROR(qsf::write_calibration_file(options.calibration_out, calibration));
+  }
+  if (!options.quiet) print_summary(calibration, options.verbose);
+  QSF_ASSIGN_OR_RETURN(qsf::ColumnImportance columns, qsf::column_importance(calibration));
+  return ConvertCalibration{std::move(columns), qsf::layer_importance(calibration)};
+}
+
+}  // namespace qsf_tools

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+//
+// qsf-convert --calibration: from a text, or from what an earlier conversion has saved.
+
+#ifndef QSF_TOOLS_QSF_CONVERT_CALIBRATE_H_
+#define QSF_TOOLS_QSF_CONVERT_CALIBRATE_H_
+
+#include <vector>
+
+#include "base/result.h"
+#include "import/column_importance.h"
+#include "import/model_source.h"
+#include "import/transcode.h"
+#include "qsf_convert_options.h"
+#include "qsf_convert_progress.h"
+
+namespace qsf_tools {
+
+struct ConvertCalibration {
+  qsf::ColumnImportance columns;
+  std::vector<float> layers;  // by layer, for the index
+};
+
+// Refuses files of --calibration and --calibration-out that cannot be meant.
+// Fails  kNotFound, kIo, kInvalidArgument
+qsf::Status check_calibration_files(const ConvertOptions& options);
+
+// Calibrates as `options` say, saves the result where they ask for it, and prints a line about it.
+// `transcode` is how the temporary file is written.
+// Fails  as qsf::calibrate_model and qsf::read_calibration_file
+qsf::Result<ConvertCalibration> calibrate(const ConvertOptions& options,
+                                          const qsf::ModelSource& source,
+                                          const qsf::TranscodeOptions& transcode,
+                                          ConvertProgress& progress);
+
+}  // namespace qsf_tools
+
+#endif  // QSF_TOOLS_QSF_CONVERT_CALIBRATE_H_

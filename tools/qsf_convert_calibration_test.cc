@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+//
+// qsf-convert --calibration as a user runs it, on the bundled model: what reaches the file, what is
+// saved and used again, what is refused, the budget, and that nothing is left behind.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/sanitizer.h"
+#include "format/qsf_reader.h"
+#include "import/testing/hf_folder.h"
+#include "testing/convert_tool.h"
+
+namespace qsf {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using namespace testing_support;
+
+const std::string kModel = QSF_SOURCE_DIR "/models/tales-5M";
+const std::string kTale = QSF_SOURCE_DIR "/testdata/tale.txt";
+
+class QsfConvertCalibrationTest : public testing::Test {
+ protected:
+  // Converts with a small calibration and `more`.
+  Outcome convert(const std::string& calibration, std::vector<std::string> more,
+                  const std::string& out = "m.qsf") {
+    for (const char* argument : {"--quant-type", "3bit", "--calibration-context", "32",
+                                 "--calibration-tokens", "96", "--calibration"}) {
+      more.emplace_back(argument);
+    }
+    more.push_back(calibration);
+    more.push_back(kModel);
+    more.push_back(out_.file(out));
+    return run(more);
+  }
+  static std::vector<std::string> quick(std::vector<std::string> more) {
+    more.insert(more.begin(), {"--threads", "1"});
+    return more;
+  }
+  TemporaryFolder in_;
+  TemporaryFolder out_;
+};
+
+TEST_F(QsfConvertCalibrationTest, ReachesTheFileAndIsUsedAgain) {
+  const Outcome first =
+      convert(kTale, quick({"--calibration-out", out_.file("saved"), "--verbose"}));
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_THAT(first.out, HasSubstr("calibrated on 93 tokens"));
+  EXPECT_THAT(first.out, HasSubstr("nats without"));
+  EXPECT_THAT(out_.names(), ElementsAre("m.qsf", "saved"));
+  const auto reader = QsfReader::open(out_.file("m.qsf"));
+  ASSERT_TRUE(reader) << reader.error().message();
+  EXPECT_TRUE(reader->spec().calibrated);
+  for (std::uint32_t layer = 0; layer < reader->spec().n_layers; ++layer) {
+    EXPECT_GT(reader->layer(layer).importance, 0.0F) << layer;
+  }
+  EXPECT_GT(reader->layer(0).importance, 1.0F);  // without it this model says nothing
+
+  const Outcome again = convert(out_.file("saved"), {"--threads", "2"}, "again.qsf");
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(out_.read("again.qsf"), out_.read("m.qsf"));
+  const Outcome plain = run({"--quant-type", "3bit", kModel, out_.file("plain.qsf")});
+  ASSERT_EQ(plain.code, 0) << plain.err;
+  const auto without = QsfReader::open(out_.file("plain.qsf"));
+  ASSERT_TRUE(without);
+  EXPECT_FALSE(without->spec().calibrated);
+  EXPECT_EQ(without->layer(0).importance, 0.0F);
+}
+
+TEST_F(QsfConvertCalibrationTest, FloatsHaveImportanceOfLayersAlone) {
+  const Outcome outcome =
+      run({"--quant-type", "f16", "--calibration", kTale, "--calibration-tokens", "32",
+           "--calibration-context", "32", kModel, out_.file("m.qsf")});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const auto reader = QsfReader::open(out_.file("m.qsf"));
+  ASSERT_TRUE(reader);
+  EXPECT_FALSE(reader->spec().calibrated);
+  EXPECT_GT(reader->layer(0).importance, 0.0F);
+}
+
+TEST_F(QsfConvertCalibrationTest, AShortTextIsTakenWithAWarning) {
+  in_.write("short.txt", "Once upon a time there was a king.");
+  const Outcome outcome = convert(in_.file("short.txt"), quick({"--quiet"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, HasSubstr("tokens are little to calibrate on"));
+}
+
+TEST_F(QsfConvertCalibrationTest, WhatIsNoTextIsRefused) {
+  expect_failure(convert(in_.file("missing"), {}), 1, "missing");
+  in_.write("empty", "");
+  expect_failure(convert(in_.file("empty"), {}), 1, "empty: the text is empty");
+  in_.write("binary", std::string("ab\0c", 4));
+  expect_failure(convert(in_.file("binary"), {}), 1, "byte 2 is zero");
+  in_.write("saved", "QSFC and nothing that could follow");
+  expect_failure(convert(in_.file("saved"), {}), 1, "saved: ");
+  expect_failure(convert(in_.path(), {}), 1, in_.path());
+  EXPECT_THAT(out_.names(), IsEmpty());
+}
+
+TEST_F(QsfConvertCalibrationTest, OtherModelsAreRefused) {
+  ASSERT_EQ(convert(kTale, quick({"--calibration-out", in_.file("saved")})).code, 0);
+  const TemporaryFolder tiny;
+  write_model(tiny, kTinyLlamaConfig, tiny_llama_tensors());
+  const std::string out = out_.file("n.qsf");
+  expect_failure(run({"--calibration", in_.file("saved"), tiny.path(), out}), 1, "another model");
+  expect_failure(run({"--calibration", kTale, tiny.path(), out}), 1, "no tokenizer");
+  EXPECT_THAT(out_.names(), ElementsAre("m.qsf"));
+}
+
+TEST_F(QsfConvertCalibrationTest, OptionsThatMakeNoSenseAreRefused) {
+  const std::string out = out_.file("m.qsf");
+  for (const char* option :
+       {"--calibration-out", "--calibration-tokens", "--calibration-context", "--ram-budget"}) {
+    expect_failure(run({option, "100", kModel, out}), 2, "goes with --calibration alone");
+  }
+  expect_failure(run({"--random", "tiny", "--calibration", kTale, out}), 2, "--random");
+  expect_failure(convert(kTale, {"--ram-budget", "0"}), 2, "--ram-budget");
+  expect_failure(run({"--calibration", kTale, "--calibration-context", "1", kModel, out}), 2,
+                 "--calibration-context");
+  in_.write("text", "Once upon a time there was a king who had three sons.");
+  expect_failure(convert(in_.file("text"), {"--calibration-out", in_.file("text")}), 1,
+                 "choose another name");
+  expect_failure(convert(in_.file("text"), {"--calibration-out", out}), 1, "choose another name");
+  in_.write("saved", "QSFC");
+  expect_failure(convert(in_.file("saved"), {"--calibration-out", out_.file("x")}), 1,
+                 "saved already");
+  expect_failure(convert(in_.file("text"), {"--calibration-out", "/no/such/folder/x"}), 1,
+                 "/no/such/folder/x");
+  EXPECT_THAT(in_.read("text"), HasSubstr("three sons"));
+  EXPECT_THAT(out_.names(), IsEmpty());
+}
+
+// Weights take 23 MB as floats, so the budget has them streamed.
+TEST_F(QsfConvertCalibrationTest, KeepsWithinTheBudget) {
+#ifdef QSF_WITH_SANITIZER
+  GTEST_SKIP() << "the sanitizer takes memory of its own";
+#else
+  constexpr std::uint64_t kBudgetMb = 34;
+  expect_failure(convert(kTale, {"--ram-budget", "5"}), 1, "calibration");
+  EXPECT_THAT(out_.names(), IsEmpty());
+  const Outcome bound = convert(kTale, quick({"--ram-budget", std::to_string(kBudgetMb),
+                                              "--calibration-out", in_.file("bound")}));
+  ASSERT_EQ(bound.code, 0) << bound.err;
+  EXPECT_LE(bound.peak_bytes, kBudgetMb * 1'000'000);
+  const Outcome free = convert(kTale, quick({"--calibration-out", in_.file("free")}), "n.qsf");
+  ASSERT_EQ(free.code, 0) << free.err;
+  EXPECT_GT(free.peak_bytes, bound.peak_bytes) << "all weights fit: this test shows nothing";
+  EXPECT_EQ(in_.read("bound"), in_.read("free"));
+  EXPECT_EQ(out_.read("m.qsf"), out_.read("n.qsf"));
+#endif
+}
+
+// The file that is run has a name only while it is written; after that even a killed process leaves
+// nothing.
+TEST_F(QsfConvertCalibrationTest, SignalsLeaveNothing) {
+  std::string text;
+  while (text.size() < 400000) text += "Once upon a time there was a king who had three sons. ";
+  in_.write("long.txt", text);
+  for (const int number : {SIGINT, SIGTERM, SIGKILL}) {
+    const TemporaryFolder scratch;
+    const pid_t child = start(
+        scratch, {"--calibration", in_.file("long.txt"), kModel, out_.file("m.qsf")}, kNoLimit);
+    const auto wait_for = [&](bool any) {
+      while (out_.names().empty() == any) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    };
+    wait_for(true);
+    EXPECT_THAT(out_.names().front(), HasSubstr(".calibration-"));
+    wait_for(false);
+    kill(child, number);
+    const Outcome outcome = finish(scratch, child);
+    if (number == SIGKILL) {
+      EXPECT_EQ(outcome.code, -1);
+    } else {
+      EXPECT_EQ(outcome.code, 1) << outcome.err;
+      EXPECT_THAT(outcome.err, HasSubstr("cancel"));
+    }
+    EXPECT_THAT(out_.names(), IsEmpty()) << number;
+  }
+}
+
+// The same while it is written.
+TEST_F(QsfConvertCalibrationTest, SignalsLeaveNothingOfTheCopy) {
+  const TemporaryFolder scratch;
+  const pid_t child = start(
+      scratch, {"--threads", "1", "--calibration", kTale, kModel, out_.file("m.qsf")}, kNoLimit);
+  while (out_.names().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  kill(child, SIGTERM);
+  const Outcome outcome = finish(scratch, child);
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_THAT(out_.names(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace qsf

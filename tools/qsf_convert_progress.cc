@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+
+#include "qsf_convert_progress.h"
+
+#include <cstdio>
+
+namespace qsf_tools {
+
+void ConvertProgress::show(std::string_view stage, std::string_view at_hand, std::uint64_t done,
+                           std::uint64_t total) {
+  if (stage_ != stage) stage_start_ = Clock::now();
+  stage_ = stage;
+  if (!line_.due()) return;
+  const double elapsed = std::chrono::duration<double>(Clock::now() - stage_start_).count();
+  const double share = total == 0 ? 1.0 : static_cast<double>(done) / static_cast<double>(total);
+  constexpr int kBar = 24;
+  const int filled = static_cast<int>(share * kBar);
+  char text[160];
+  std::snprintf(text, sizeof text, "%s [%.*s%.*s] %3.0f %%, %.*s, %.0f s left", stage_.c_str(),
+                filled, "########################", kBar - filled, "........................",
+                100.0 * share, static_cast<int>(at_hand.size()), at_hand.data(),
+                share > 0.0 ? elapsed * (1.0 - share) / share : 0.0);
+  line_.show(text);
+}
+
+}  // namespace qsf_tools
