@@ -3,7 +3,7 @@
 """Measures what each weight type costs in perplexity: converts one model to every type and scores a text.
 
     measure_quality.py MODEL_DIR TEXT [--bin build/release/bin] [--bytes N] [--context 512]
-                       [--block 64 | --kv-types]
+                       [--rounding search] [--types 4bit,2bit] [--block 64 | --kv-types]
 
 Prints a Markdown table: type, block, bits per weight, file size, perplexity, increase over f32, and the
 seconds that scoring took. With --kv-types weights stay f32 and the types of keys and values change.
@@ -21,7 +21,8 @@ import time
 TYPES = [("f32", 64), ("f16", 64), ("8bit", 64), ("8bit", 32), ("4bit", 64), ("4bit", 32),
          ("4bit-super", 64), ("4bit-super", 32), ("3bit", 64), ("3bit", 32), ("3bit-super", 64),
          ("3bit-super", 32), ("mixed", 64), ("2bit", 64), ("2bit", 32), ("2bit-super", 64),
-         ("2bit-super", 32), ("2bit-sym", 64), ("ternary", 64), ("ternary-row", 64)]
+         ("2bit-super", 32), ("2bit-sym", 64), ("q6_k", 64), ("q5_k", 64), ("q3_k", 64),
+         ("q2_k", 64), ("ternary", 64), ("ternary-row", 64)]
 KV_TYPES = [("f32", "f32"), ("f16", "f16"), ("8", "8"), ("4", "4"), ("2", "2"), ("8", "f32"), ("f32", "8"),
             ("4", "f32"), ("f32", "4"), ("2", "f32"), ("f32", "2"), ("8", "4"), ("8", "2"), ("4", "2")]
 
@@ -38,7 +39,7 @@ def measure(args, text, folder, kind, block, kv_types):
     """Returns (bits per weight, file bytes, perplexity, its standard error, seconds)."""
     model = os.path.join(folder, "model.qsf")
     run(os.path.join(args.bin, "qsf-convert"), "--quiet", "--quant-type", kind, "--block-size",
-        str(block), args.model, model)
+        str(block), "--rounding", args.rounding, args.model, model)
     facts = run(os.path.join(args.bin, "qsf-inspect"), model)
     bits = re.search(r"([0-9.]+) bits each", facts)
     start = time.monotonic()
@@ -68,6 +69,8 @@ def main():
     parser.add_argument("--bytes", type=int, default=0, help="score the first N bytes only")
     parser.add_argument("--context", type=int, default=512)
     parser.add_argument("--block", type=int, default=0, help="block size: this one only")
+    parser.add_argument("--rounding", default="search", help="how weights become codes: search or nearest")
+    parser.add_argument("--types", default="", help="these types only, with commas between them")
     parser.add_argument("--kv-types", action="store_true", help="types of keys and values instead")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -81,7 +84,7 @@ def main():
         print("|---|---|---|---|---|---|---|")
         base = None
         for kind, block in TYPES:
-            if args.block not in (0, block):
+            if args.block not in (0, block) or (args.types and kind not in args.types.split(",")):
                 continue
             bits, size, ppl, error, seconds = measure(args, text, folder, kind, block, ("f16", "f16"))
             base = base or ppl

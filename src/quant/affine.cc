@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "quant/block_search.h"
+#include "quant/codec.h"
+
 namespace qsf {
 namespace {
 
@@ -60,7 +63,7 @@ AffineFields fit_affine(std::span<const float> weights, std::uint32_t levels) no
 
 void choose_affine_codes(std::span<const float> weights, float scale, float min,
                          std::uint32_t levels, std::uint8_t* codes) noexcept {
-  if (!(scale > 0.0F)) {
+  if (scale == 0.0F) {
     std::fill_n(codes, weights.size(), std::uint8_t{0});
     return;
   }
@@ -70,6 +73,25 @@ void choose_affine_codes(std::span<const float> weights, float scale, float min,
     const float steps = (weights[i] - min) * inverse + 0.5F;
     codes[i] = static_cast<std::uint8_t>(static_cast<int>(std::clamp(steps, 0.0F, top)));
   }
+}
+
+void encode_affine_block(BlockFormat format, std::span<const float> weights,
+                         const QuantOptions& options, MutableByteSpan out) {
+  const std::uint32_t levels = (1U << code_bits(format.type)) - 1U;
+  AffineFields fields = fit_affine(weights, levels);
+  if (options.rounding == Rounding::kSearch) {
+    const CostedWeights block(weights, options, largest_cost(options));
+    const Fields found = search_block(block, {.top = static_cast<float>(levels), .has_min = true},
+                                      {to_f32(fields.scale), to_f32(fields.min)}, round_to_f16)
+                             .fields;
+    fields = {to_f16(found.scale), to_f16(found.min)};
+  }
+  std::uint8_t codes[kMaxBlock] = {};
+  choose_affine_codes(weights, to_f32(fields.scale), to_f32(fields.min), levels, codes);
+  store_le(out, 0, fields.scale);
+  store_le(out, 2, fields.min);
+  block_codec(format.type)
+      .pack(codes, format.block, static_cast<std::uint32_t>(weights.size()), out.data() + 4);
 }
 
 }  // namespace qsf

@@ -4,10 +4,10 @@
 //
 //   w[i] = scale * code[i] + min        code[i] in [0, levels]
 //
-// The fields are rounded to f16 first and the codes are chosen against the rounded fields: min is
-// rounded down and scale up, so that [min, min + levels * scale] always holds every weight and no
-// weight is off by more than scale / 2. This is plain round-to-nearest over the range of the block;
-// a search for a smaller error chooses other fields and uses the same codes.
+// The fields are rounded to f16 first and the codes are chosen against the rounded fields. Nearest
+// rounding rounds min down and scale up, so that [min, min + levels * scale] always holds every
+// weight and no weight is off by more than scale / 2; quant/block_search.h searches fields that may
+// clip weights where that makes the sum of squared errors smaller.
 
 #ifndef QSF_QUANT_AFFINE_H_
 #define QSF_QUANT_AFFINE_H_
@@ -15,7 +15,10 @@
 #include <cstdint>
 #include <span>
 
+#include "base/bytes.h"
 #include "base/f16.h"
+#include "quant/quant_options.h"
+#include "quant/types.h"
 
 namespace qsf {
 
@@ -40,9 +43,15 @@ AffineFields fit_affine(std::span<const float> weights, std::uint32_t levels) no
 
 // Chooses the nearest code of every weight; all zero when the scale is zero.
 // Shapes    codes [weights.size()]
-// Requires  scale is 0 or at least 2^-24, the smallest f16
+// Requires  scale is 0 or at least 2^-24, the smallest f16, in magnitude
 void choose_affine_codes(std::span<const float> weights, float scale, float min,
                          std::uint32_t levels, std::uint8_t* codes) noexcept;
+
+// Encodes one block of a type with a scale and a min of its own.
+// Shapes    weights [1 .. block], the columns that exist; options those of them; out [block_bytes]
+// Requires  a type of ScaleForm::kBlockMin; every weight finite and at most 65504 in magnitude
+void encode_affine_block(BlockFormat format, std::span<const float> weights,
+                         const QuantOptions& options, MutableByteSpan out);
 
 }  // namespace qsf
 

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "quant/affine.h"
 #include "quant/base3.h"
 #include "quant/fields.h"
 #include "quant/floats.h"
@@ -28,9 +29,9 @@ namespace qsf {
 namespace {
 
 constexpr BlockCodec kQ2SCodec = {pack_q2s, unpack_q2s, encode_q2s_block};
-constexpr BlockCodec kQ2ACodec = {pack_q2a, unpack_q2a, encode_q2a_block};
-constexpr BlockCodec kQ3Codec = {pack_q3, unpack_q3, encode_q3_block};
-constexpr BlockCodec kQ4Codec = {pack_q4, unpack_q4, encode_q4_block};
+constexpr BlockCodec kQ2ACodec = {pack_q2a, unpack_q2a, encode_affine_block};
+constexpr BlockCodec kQ3Codec = {pack_q3, unpack_q3, encode_affine_block};
+constexpr BlockCodec kQ4Codec = {pack_q4, unpack_q4, encode_affine_block};
 constexpr BlockCodec kTernaryCodec = {pack_ternary, unpack_ternary, encode_ternary_block};
 constexpr BlockCodec kQ8Codec = {pack_q8, unpack_q8, encode_q8_block};
 constexpr BlockCodec kQk256Codec = {pack_qk256, unpack_qk256, nullptr};
@@ -200,14 +201,16 @@ void decode_codes(QuantType type, BlockScale fields, const std::uint8_t* codes,
 
 namespace {
 
-void encode_super_blocks(BlockFormat format, std::span<const float> row, MutableByteSpan out) {
+void encode_super_blocks(BlockFormat format, std::span<const float> row,
+                         const QuantOptions& options, MutableByteSpan out) {
   for (std::size_t first = 0; first < row.size(); first += kSuperColumns) {
     const std::size_t n_true = std::min<std::size_t>(kSuperColumns, row.size() - first);
     const std::uint64_t at = locate_in_row(format, first / format.block).fields;
     const auto encode = scale_form(format.type) == ScaleForm::kSuperSigned
                             ? encode_signed_super_block
                             : encode_super_block;
-    encode(format, row.subspan(first, n_true), out.subspan(at, row_major_bytes(format, n_true)));
+    encode(format, row.subspan(first, n_true), options_of_columns(options, first, n_true),
+           out.subspan(at, row_major_bytes(format, n_true)));
   }
 }
 
@@ -218,7 +221,7 @@ void encode_row(BlockFormat format, std::span<const float> row, const QuantOptio
   QSF_CHECK(is_valid(format) && out.size() == row_major_bytes(format, row.size()));
   QSF_CHECK(options.importance.empty() || options.importance.size() == row.size());
   if (is_float_type(format.type)) return encode_float_row(format.type, row, out);
-  if (is_super_type(format.type)) return encode_super_blocks(format, row, out);
+  if (is_super_type(format.type)) return encode_super_blocks(format, row, options, out);
   if (format.type == QuantType::kTernaryRow) return encode_ternary_row(row, out);
   if (format.type == QuantType::kTernaryBase3) return encode_base3_row(row, out);
   if (format.type == QuantType::kQk256) return encode_qk256_row(row, out);
@@ -226,7 +229,8 @@ void encode_row(BlockFormat format, std::span<const float> row, const QuantOptio
   const std::size_t n_bytes = block_bytes(format);
   for (std::size_t first = 0, at = 0; first < row.size(); first += format.block, at += n_bytes) {
     const std::size_t n_true = std::min<std::size_t>(format.block, row.size() - first);
-    codec.encode_block(row.subspan(first, n_true), format.block, out.subspan(at, n_bytes));
+    codec.encode_block(format, row.subspan(first, n_true),
+                       options_of_columns(options, first, n_true), out.subspan(at, n_bytes));
   }
 }
 

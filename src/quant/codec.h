@@ -27,7 +27,8 @@ struct BlockCodec {
                std::byte* packed) noexcept;
   void (*unpack)(const std::byte* packed, std::uint32_t block, std::uint8_t* codes) noexcept;
   // Null for types that are encoded by rows or super-blocks.
-  void (*encode_block)(std::span<const float> weights, std::uint32_t block, MutableByteSpan out);
+  void (*encode_block)(BlockFormat format, std::span<const float> weights,
+                       const QuantOptions& options, MutableByteSpan out);
 };
 
 // Returns the functions of a coded type. Requires  `type` is not a float type.

@@ -32,11 +32,6 @@ void pack_q2a(const std::uint8_t* codes, std::uint32_t block, std::uint32_t n_tr
               std::byte* packed) noexcept;
 void unpack_q2a(const std::byte* packed, std::uint32_t block, std::uint8_t* codes) noexcept;
 
-// Encodes one block.
-// Shapes    weights [1 .. block], the columns that exist; out [block_bytes]
-// Requires  every weight is finite and at most 65504 in magnitude
-void encode_q2a_block(std::span<const float> weights, std::uint32_t block, MutableByteSpan out);
-
 }  // namespace qsf
 
 #endif  // QSF_QUANT_Q2A_H_

@@ -7,7 +7,7 @@
 
 #include "base/f16.h"
 #include "quant/bit_pack.h"
-#include "quant/types.h"
+#include "quant/block_search.h"
 
 namespace qsf {
 namespace {
@@ -74,8 +74,12 @@ void unpack_q2s(const std::byte* packed, std::uint32_t block, std::uint8_t* code
   unpack_2bit(packed, block, codes);
 }
 
-void encode_q2s_block(std::span<const float> weights, std::uint32_t block, MutableByteSpan out) {
-  const F16 scale = choose_scale(weights);
+void encode_q2s_block(BlockFormat format, std::span<const float> weights,
+                      const QuantOptions& options, MutableByteSpan out) {
+  F16 scale = choose_scale(weights);
+  if (options.rounding == Rounding::kSearch) {
+    scale = search_scale(weights, options, {.top = 3.0F, .has_min = false, .zero = 1.5F}, scale);
+  }
   std::uint8_t codes[kMaxBlock] = {};
   if (to_f32(scale) > 0.0F) {
     const float inverse = 1.0F / to_f32(scale);
@@ -84,7 +88,7 @@ void encode_q2s_block(std::span<const float> weights, std::uint32_t block, Mutab
     }
   }
   store_le(out, 0, scale);
-  pack_q2s(codes, block, static_cast<std::uint32_t>(weights.size()), out.data() + 2);
+  pack_q2s(codes, format.block, static_cast<std::uint32_t>(weights.size()), out.data() + 2);
 }
 
 }  // namespace qsf

@@ -21,6 +21,8 @@
 #include <span>
 
 #include "base/bytes.h"
+#include "quant/quant_options.h"
+#include "quant/types.h"
 
 namespace qsf {
 
@@ -31,9 +33,10 @@ void pack_q2s(const std::uint8_t* codes, std::uint32_t block, std::uint32_t n_tr
 void unpack_q2s(const std::byte* packed, std::uint32_t block, std::uint8_t* codes) noexcept;
 
 // Encodes one block.
-// Shapes    weights [1 .. block], the columns that exist; out [block_bytes]
+// Shapes    weights [1 .. block], the columns that exist; options those of them; out [block_bytes]
 // Requires  every weight is finite and at most 65504 in magnitude
-void encode_q2s_block(std::span<const float> weights, std::uint32_t block, MutableByteSpan out);
+void encode_q2s_block(BlockFormat format, std::span<const float> weights,
+                      const QuantOptions& options, MutableByteSpan out);
 
 }  // namespace qsf
 

@@ -4,7 +4,6 @@
 
 #include <cstring>
 
-#include "quant/affine.h"
 #include "quant/bit_pack.h"
 #include "quant/types.h"
 
@@ -34,15 +33,6 @@ void unpack_q3(const std::byte* packed, std::uint32_t block, std::uint8_t* codes
     const std::uint64_t eight = (highs << 1U) | lows;
     std::memcpy(codes + i, &eight, sizeof(eight));
   }
-}
-
-void encode_q3_block(std::span<const float> weights, std::uint32_t block, MutableByteSpan out) {
-  const AffineFields fields = fit_affine(weights, kQ3Levels);
-  std::uint8_t codes[kMaxBlock] = {};
-  choose_affine_codes(weights, to_f32(fields.scale), to_f32(fields.min), kQ3Levels, codes);
-  store_le(out, 0, fields.scale);
-  store_le(out, 2, fields.min);
-  pack_q3(codes, block, static_cast<std::uint32_t>(weights.size()), out.data() + 4);
 }
 
 }  // namespace qsf

@@ -22,6 +22,8 @@
 #include <span>
 
 #include "base/bytes.h"
+#include "quant/quant_options.h"
+#include "quant/types.h"
 
 namespace qsf {
 
@@ -32,9 +34,10 @@ void pack_q8(const std::uint8_t* codes, std::uint32_t block, std::uint32_t n_tru
 void unpack_q8(const std::byte* packed, std::uint32_t block, std::uint8_t* codes) noexcept;
 
 // Encodes one block.
-// Shapes    weights [1 .. block], the columns that exist; out [block_bytes]
+// Shapes    weights [1 .. block], the columns that exist; options those of them; out [block_bytes]
 // Requires  every weight is finite and at most 65504 in magnitude
-void encode_q8_block(std::span<const float> weights, std::uint32_t block, MutableByteSpan out);
+void encode_q8_block(BlockFormat format, std::span<const float> weights,
+                     const QuantOptions& options, MutableByteSpan out);
 
 }  // namespace qsf
 

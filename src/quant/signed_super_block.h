@@ -16,8 +16,10 @@
 // The last super-block of a row has the codes of ceil(rest / 16) sub-blocks alone; the scales of
 // the others are 0 and mean nothing.
 //
-// Accuracy   d reaches the largest magnitude of the super-block and every scale is rounded up, so
-//            every weight is within d * scale / 2 of its decoded value.
+// Accuracy   Rounded to the nearest code, d reaches the largest magnitude of the super-block and
+//            every scale is rounded up, so every weight is within d * scale / 2 of its decoded
+//            value; quant/super_search.h finds fields of a smaller sum of squares, scales below 0
+//            among them.
 
 #ifndef QSF_QUANT_SIGNED_SUPER_BLOCK_H_
 #define QSF_QUANT_SIGNED_SUPER_BLOCK_H_
@@ -25,15 +27,17 @@
 #include <span>
 
 #include "base/bytes.h"
+#include "quant/quant_options.h"
 #include "quant/types.h"
 
 namespace qsf {
 
 // Encodes the columns of one super-block that exist, which may be fewer than 256.
-// Shapes    weights [1 .. 256]; out: the fields and the codes of ceil(size / 16) sub-blocks
-// Requires  a type of ScaleForm::kSuperSigned; every weight finite and at most 65504 in magnitude
+// Shapes    weights [1 .. 256]; options those of them; out: the fields and the codes of ceil(size /
+// 16) sub-blocks Requires  a type of ScaleForm::kSuperSigned; every weight finite and at most 65504
+// in magnitude
 void encode_signed_super_block(BlockFormat format, std::span<const float> weights,
-                               MutableByteSpan out);
+                               const QuantOptions& options, MutableByteSpan out);
 
 }  // namespace qsf
 

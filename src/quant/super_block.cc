@@ -8,9 +8,15 @@
 #include "base/f16.h"
 #include "quant/affine.h"
 #include "quant/codec.h"
+#include "quant/super_search.h"
 
 namespace qsf {
 namespace {
+
+// The largest scale or min of a sub-block.
+int top_field(QuantType type) noexcept {
+  return scale_form(type) == ScaleForm::kSuperNibble ? kFourBitTop : kSixBitTop;
+}
 
 struct Range {
   float lowest;  // at most 0: a min cannot be positive
@@ -20,19 +26,18 @@ struct Range {
 struct SubBlocks {
   std::uint32_t count = 0;
   std::array<Range, kMaxSubBlocks> ranges{};
-  std::array<SixBitFields, kMaxSubBlocks> fields{};
-  unsigned top = kSixBitTop;  // the largest scale or min
+  int top = 0;  // the largest scale or min
 };
 
 // The largest weight that a sub-block can express; rounded as decoding rounds.
-float top_weight(float d, unsigned scale, float levels, float min) noexcept {
+float top_weight(float d, int scale, float levels, float min) noexcept {
   return d * static_cast<float>(scale) * levels + min;
 }
 
 SubBlocks find_ranges(BlockFormat format, std::span<const float> weights) noexcept {
   const std::uint32_t block = format.block;
   SubBlocks subs;
-  if (scale_form(format.type) == ScaleForm::kSuperNibble) subs.top = kFourBitTop;
+  subs.top = top_field(format.type);
   for (std::size_t first = 0; first < weights.size(); first += block) {
     const auto part = weights.subspan(first, std::min<std::size_t>(block, weights.size() - first));
     Range range = {std::min(part[0], 0.0F), part[0]};
@@ -47,77 +52,79 @@ SubBlocks find_ranges(BlockFormat format, std::span<const float> weights) noexce
 
 // Chooses dmin to reach the lowest weight, and of every sub-block the first min that reaches its
 // own.
-F16 choose_mins(SubBlocks& subs) noexcept {
+void choose_mins(const SubBlocks& subs, SuperFields& fields) noexcept {
   float lowest = 0.0F;
   for (std::uint32_t k = 0; k < subs.count; ++k) lowest = std::min(lowest, subs.ranges[k].lowest);
-  const F16 dmin = f16_not_above(lowest / static_cast<float>(subs.top));
-  const float step = to_f32(dmin);
-  if (!(step < 0.0F)) return dmin;
+  fields.dmin = f16_not_above(lowest / static_cast<float>(subs.top));
+  const float step = to_f32(fields.dmin);
+  if (!(step < 0.0F)) return;
   for (std::uint32_t k = 0; k < subs.count; ++k) {
     const float target = subs.ranges[k].lowest;
-    auto min = static_cast<unsigned>(target / step);  // at most one off: the quotient was rounded
+    auto min = static_cast<int>(target / step);  // at most one off: the quotient was rounded
     if (step * static_cast<float>(min) > target) ++min;
-    subs.fields[k].min = std::min(min, subs.top);
+    fields.subs[k].min = std::min(min, subs.top);
   }
-  return dmin;
 }
 
 // Chooses d to reach the highest weight of the widest sub-block, and then every scale. As in
 // fit_affine, the nearest f16 is kept where decoding with it reaches the weight, so that fields
 // which weights were decoded from are found again.
-F16 choose_scales(SubBlocks& subs, float dmin, std::uint32_t n_levels) noexcept {
+void choose_scales(const SubBlocks& subs, std::uint32_t n_levels, SuperFields& fields) noexcept {
   const auto levels = static_cast<float>(n_levels);
   std::array<float, kMaxSubBlocks> mins{};
   std::array<float, kMaxSubBlocks> extents{};
   std::uint32_t widest = 0;
   for (std::uint32_t k = 0; k < subs.count; ++k) {
-    mins[k] = dmin * static_cast<float>(subs.fields[k].min);
+    mins[k] = to_f32(fields.dmin) * static_cast<float>(fields.subs[k].min);
     extents[k] = std::max(subs.ranges[k].highest - mins[k], 0.0F);
     if (extents[k] > extents[widest]) widest = k;
   }
-  const std::uint32_t most_steps = n_levels * subs.top;
-  F16 d = to_f16(extents[widest] / static_cast<float>(most_steps));
-  if (top_weight(to_f32(d), subs.top, levels, mins[widest]) < subs.ranges[widest].highest) {
-    d = covering_scale(extents[widest], most_steps);
+  const std::uint32_t most_steps = n_levels * static_cast<std::uint32_t>(subs.top);
+  fields.d = to_f16(extents[widest] / static_cast<float>(most_steps));
+  if (top_weight(to_f32(fields.d), subs.top, levels, mins[widest]) < subs.ranges[widest].highest) {
+    fields.d = covering_scale(extents[widest], most_steps);
   }
-  const float step = to_f32(d) * levels;
-  if (!(step > 0.0F)) return F16{0};
+  const float step = to_f32(fields.d) * levels;
+  if (!(step > 0.0F)) {
+    fields.d = F16{0};
+    return;
+  }
   for (std::uint32_t k = 0; k < subs.count; ++k) {
-    auto scale = static_cast<unsigned>(extents[k] / step + 0.5F);
-    if (top_weight(to_f32(d), scale, levels, mins[k]) < subs.ranges[k].highest) ++scale;
-    subs.fields[k].scale = std::min(scale, subs.top);
+    auto scale = static_cast<int>(extents[k] / step + 0.5F);
+    if (top_weight(to_f32(fields.d), scale, levels, mins[k]) < subs.ranges[k].highest) ++scale;
+    fields.subs[k].scale = std::min(scale, subs.top);
   }
-  return d;
 }
 
 }  // namespace
 
-void encode_super_block(BlockFormat format, std::span<const float> weights, MutableByteSpan out) {
+void encode_super_block(BlockFormat format, std::span<const float> weights,
+                        const QuantOptions& options, MutableByteSpan out) {
   const std::uint32_t n_levels = (1U << code_bits(format.type)) - 1U;
-  SubBlocks subs = find_ranges(format, weights);
-  const F16 dmin = choose_mins(subs);
-  const F16 d = choose_scales(subs, to_f32(dmin), n_levels);
+  const SuperGrid grid = {.codes = {.top = static_cast<float>(n_levels), .has_min = true},
+                          .lowest_scale = 0,
+                          .highest_scale = top_field(format.type),
+                          .highest_min = top_field(format.type)};
+  const SubBlocks subs = find_ranges(format, weights);
+  SuperFields fields;
+  choose_mins(subs, fields);
+  choose_scales(subs, n_levels, fields);
+  if (options.rounding == Rounding::kSearch) {
+    fields = search_super_block(grid, weights, format.block, options, fields);
+  }
   std::fill(out.begin(), out.end(), std::byte{0});
-  store_le(out, 0, d);
-  store_le(out, 2, dmin);
+  store_le(out, 0, fields.d);
+  store_le(out, 2, fields.dmin);
   const std::uint32_t n_fields = kSuperColumns / format.block;
   std::uint32_t high = 0;
-  std::array<std::uint8_t, kMaxBlock> codes;
   for (std::uint32_t k = 0; k < subs.count; ++k) {
-    const SixBitFields fields = subs.fields[k];
-    out[4 + k] = static_cast<std::byte>((fields.scale & 15U) | (fields.min & 15U) << 4U);
-    if (k < 8) high |= ((fields.scale >> 4U) | (fields.min >> 4U) << 2U) << (4 * k);
-    const std::size_t first = std::size_t{k} * format.block;
-    const auto part =
-        weights.subspan(first, std::min<std::size_t>(format.block, weights.size() - first));
-    codes.fill(0);
-    choose_affine_codes(part, to_f32(d) * static_cast<float>(fields.scale),
-                        to_f32(dmin) * static_cast<float>(fields.min), n_levels, codes.data());
-    block_codec(format.type)
-        .pack(codes.data(), format.block, static_cast<std::uint32_t>(part.size()),
-              out.data() + locate_in_row(format, k).codes);
+    const auto scale = static_cast<unsigned>(fields.subs[k].scale);
+    const auto min = static_cast<unsigned>(fields.subs[k].min);
+    out[4 + k] = static_cast<std::byte>((scale & 15U) | (min & 15U) << 4U);
+    if (k < 8) high |= ((scale >> 4U) | (min >> 4U) << 2U) << (4 * k);
   }
-  if (subs.top == kFourBitTop) return;
+  pack_sub_blocks(format, grid.codes, fields, weights, out);
+  if (scale_form(format.type) == ScaleForm::kSuperNibble) return;
   for (std::uint32_t i = 0; i < n_fields / 2; ++i) {
     out[4 + n_fields + i] = static_cast<std::byte>(high >> (8 * i));
   }

@@ -23,8 +23,10 @@
 // The last super-block of a row has the codes of ceil(rest / N) sub-blocks alone; the fields of the
 // others are 0 and mean nothing.
 //
-// Accuracy   dmin reaches the lowest weight and d the widest sub-block, every min is rounded down
-// and every scale up, so every weight is within d * scale / 2 of its decoded value.
+// Accuracy   Rounded to the nearest code, dmin reaches the lowest weight and d the widest
+// sub-block,
+//            every min is rounded down and every scale up, so every weight is within d * scale / 2
+//            of its decoded value; quant/super_search.h finds fields of a smaller sum of squares.
 
 #ifndef QSF_QUANT_SUPER_BLOCK_H_
 #define QSF_QUANT_SUPER_BLOCK_H_
@@ -34,12 +36,13 @@
 #include <span>
 
 #include "base/bytes.h"
+#include "quant/quant_options.h"
 #include "quant/types.h"
 
 namespace qsf {
 
-inline constexpr unsigned kSixBitTop = 63;          // the largest scale or min of a sub-block
-inline constexpr unsigned kFourBitTop = 15;         // the same of q2_k
+inline constexpr int kSixBitTop = 63;               // the largest scale or min of a sub-block
+inline constexpr int kFourBitTop = 15;              // the same of q2_k
 inline constexpr std::uint32_t kMaxSubBlocks = 16;  // of 16 columns
 
 // The 6-bit fields of one sub-block.
@@ -55,9 +58,11 @@ constexpr SixBitFields join_six_bits(unsigned low, std::uint32_t high, unsigned 
 }
 
 // Encodes the columns of one super-block that exist, which may be fewer than 256.
-// Shapes    weights [1 .. 256]; out: the fields and the codes of ceil(size / block) sub-blocks
-// Requires  a super type with mins; every weight is finite and at most 65504 in magnitude
-void encode_super_block(BlockFormat format, std::span<const float> weights, MutableByteSpan out);
+// Shapes    weights [1 .. 256]; options those of them; out: the fields and the codes of ceil(size /
+// block) sub-blocks Requires  a super type with mins; every weight is finite and at most 65504 in
+// magnitude
+void encode_super_block(BlockFormat format, std::span<const float> weights,
+                        const QuantOptions& options, MutableByteSpan out);
 
 }  // namespace qsf
 

@@ -8,7 +8,7 @@
 
 #include "base/f16.h"
 #include "quant/bit_pack.h"
-#include "quant/types.h"
+#include "quant/block_search.h"
 
 namespace qsf {
 
@@ -75,14 +75,19 @@ void choose_ternary_codes(std::span<const float> weights, float threshold,
 
 }  // namespace
 
-void encode_ternary_block(std::span<const float> weights, std::uint32_t block,
-                          MutableByteSpan out) {
+void encode_ternary_block(BlockFormat format, std::span<const float> weights,
+                          const QuantOptions& options, MutableByteSpan out) {
   const TernaryFit fit = fit_ternary(weights);
-  const F16 scale = to_f16(fit.magnitude);
+  F16 scale = to_f16(fit.magnitude);
+  float threshold = fit.is_native ? fit.magnitude : 0.3F * to_f32(scale);
+  if (options.rounding == Rounding::kSearch && !fit.is_native) {
+    scale = search_scale(weights, options, {.top = 2.0F, .has_min = false, .zero = 1.0F}, scale);
+    threshold = 0.5F * to_f32(scale);
+  }
   std::uint8_t codes[kMaxBlock] = {};
-  choose_ternary_codes(weights, fit.is_native ? fit.magnitude : 0.3F * to_f32(scale), codes);
+  choose_ternary_codes(weights, threshold, codes);
   store_le(out, 0, scale);
-  pack_ternary(codes, block, static_cast<std::uint32_t>(weights.size()), out.data() + 2);
+  pack_ternary(codes, format.block, static_cast<std::uint32_t>(weights.size()), out.data() + 2);
 }
 
 void encode_ternary_row(std::span<const float> weights, MutableByteSpan out) {
