@@ -88,21 +88,24 @@ class Form:
 
 
 def forms_of_grid():
-    """Group sizes and widths of fields for levels of 2, 3 and 4 bits."""
+    """Group sizes and widths of fields for levels of 2, 3 and 4 bits; of 4 bits, where little differs, fewer."""
+    with_min = [(16, 4), (16, 6), (32, 4), (32, 6), (64, 4), (64, 6), (64, 0)]
+    without = [(16, 4), (16, 8), (32, 6)]
     forms = []
     for bits in (2, 3, 4):
-        fields = [(16, 4), (16, 5), (16, 6), (16, 8), (32, 4), (32, 5), (32, 6), (32, 8), (64, 4), (64, 6), (64, 8)]
-        forms += [Form("min", 1 << bits, group, width) for group, width in fields]
-        fields = [(16, 4), (16, 6), (16, 8), (32, 6), (32, 8), (64, 6)]
-        forms += [Form("whole", 1 << bits, group, width) for group, width in fields]
-        forms += [Form("half", 1 << bits, group, 6) for group in ((16, 32, 64) if bits == 2 else (32,))]
-        forms += [Form("min", 1 << bits, group, 0) for group in (32, 64)]
-    return forms + [Form("min", 16, 32, 6, 32), Form("half", 4, 64, 0)]
+        more = bits < 4
+        forms += [Form("min", 1 << bits, *fields) for fields in with_min]
+        forms += [Form("min", 1 << bits, *fields) for fields in ((16, 5), (16, 8), (32, 5), (32, 8), (64, 8)) if more]
+        forms += [Form("whole", 1 << bits, *fields) for fields in without]
+    forms += [Form("whole", 4, *fields) for fields in ((16, 6), (32, 8), (64, 6))]
+    forms += [Form("half", 4, *fields) for fields in ((16, 6), (32, 6), (64, 6), (64, 0))]
+    return forms + [Form("min", 16, 32, 6, 32)]
 
 
 def forms_of_codes():
     """Codes that no weight type has."""
-    forms = [Form("iq4nl", 16, group, 6) for group in (16, 32, 64)] + [Form("normal4", 16, 32, 6), Form("table4", 16, 32, 6)]
+    forms = [Form("iq4nl", 16, group, 6) for group in (16, 32, 64)] + [Form("iq4nl", 16, group, 4) for group in (16, 32)]
+    forms += [Form("normal4", 16, 32, 6), Form("table4", 16, 32, 6)]
     forms += [Form("lloyd3", 8, 32, 6), Form("lloyd2", 4, 32, 6)]
     for name, n_levels in (("table2", 4), ("table3", 8)):
         forms += [Form(name, n_levels, group, width)
@@ -111,9 +114,13 @@ def forms_of_codes():
     return forms + [Form("min", 5, 32, 6), Form("min", 6, 32, 6)]
 
 
+# Forms that weight types of ours have.
+TYPES = {Form("half", 4, 64, 0): "2bit-sym/64", Form("min", 4, 64, 0): "2bit/64", Form("min", 4, 64, 6): "2bit-super/64",
+         Form("min", 4, 32, 6): "2bit-super/32", Form("min", 4, 16, 4): "q2_k", Form("min", 8, 64, 0): "3bit/64",
+         Form("min", 8, 64, 6): "3bit-super/64", Form("min", 8, 32, 6): "3bit-super/32", Form("whole", 8, 16, 8): "q3_k",
+         Form("min", 16, 64, 0): "4bit/64", Form("min", 16, 64, 6): "4bit-super/64", Form("min", 16, 32, 6): "4bit-super/32"}
+
+
 def forms_of_types():
-    """The forms of weight types that exist, and the codes that come nearest to deserving one."""
-    forms = [Form("min", 4, 16, 4), Form("half", 4, 64, 0), Form("whole", 8, 16, 8)]
-    forms += [Form("min", 1 << bits, group, 6) for bits in (2, 3, 4) for group in (32, 64)]
-    return forms + [Form("table2", 4, 16, 6), Form("table2", 4, 32, 6), Form("table3", 8, 16, 6), Form("table3", 8, 32, 6),
-                    Form("iq4nl", 16, 32, 6)]
+    """The forms of weight types, and the codes that come nearest to deserving one."""
+    return [*TYPES, Form("table2", 4, 16, 4), Form("table3", 8, 16, 4), Form("iq4nl", 16, 32, 6)]

@@ -8,10 +8,11 @@
                           [--made FOLDER] [--page docs/quality.md] [--no-runs] [--no-cross-check]
 
 llama.cpp makes a GGUF file of MODEL_DIR in f32, an importance matrix from the calibration text, and of both a file for
-each of its types, all matrices to the same type (--pure). qsf-convert makes files of its types of MODEL_DIR. Every file
-is then scored by qsf-perplexity --exact, which reads the values of GGUF's types bit for bit and multiplies them by 32-bit
-floats: what differs is the weights alone. llama.cpp's own perplexity of those of its files that ours are held to stands
-beside as a cross-check.
+each of its types, all matrices to the same type (--pure). qsf-convert makes files of its types of MODEL_DIR: with the
+nearest codes, with searched fields, and searched with what the calibration text says of columns. Every file is then scored
+by qsf-perplexity --exact, which reads the values of GGUF's types bit for bit and multiplies them by 32-bit floats: what
+differs is the weights alone. llama.cpp's own perplexity of those of its files that ours are held to stands beside as a
+cross-check.
 
     layers  matrices of the layers are quantised, embedding and head stay f16
     whole   embedding and head too, to the same type
@@ -43,11 +44,16 @@ THEIRS = [(4, "Q4_0", "Q4_0"), (4, "Q4_K_S", "Q4_K"), (4, "IQ4_NL", "IQ4_NL"), (
           (2, "Q2_K", "Q2_K"), (2, "IQ2_S", "IQ2_S"), (2, "IQ2_XS", "IQ2_XS")]
 KEPT = ("Q4_0", "Q4_K", "Q3_K", "Q2_K", "F32")  # types that we read and hold; others are widened to f32 by llama.cpp
 TARGETS = {4: "Q4_K", 3: "Q3_K", 2: "Q2_K"}  # what each width is held to
-OF_WHOLE = ("Q4_0", "Q4_K", "Q3_K", "Q2_K")  # types that whole models are quantised to
+AGAINST = {"plain": ["search"], "imatrix": ["search", "calibrated"]}
+CALIBRATION_TOKENS = 1 << 22  # more than the texts have: both sides take all of it
 
 # qsf-convert: width, type, block.
 OURS = [(4, "4bit", 64), (4, "4bit-super", 64), (4, "4bit-super", 32), (3, "3bit-super", 64), (3, "q3_k", 64),
         (3, "3bit-super", 32), (2, "2bit-sym", 64), (2, "2bit-super", 64), (2, "2bit-super", 32), (2, "q2_k", 64)]
+
+# Of whole models fewer: the types that widths are held to, and what meets them.
+THEIRS_OF_WHOLE = [t for t in THEIRS if t[2] in TARGETS.values()]
+OURS_OF_WHOLE = [(4, "4bit-super", 32), (3, "3bit-super", 64), (2, "q2_k", 64)]
 
 
 class Failed(Exception):
@@ -102,9 +108,10 @@ class Comparison:
         self.results = Kept(args.results)
         self.text = self.head_of(args.text, args.bytes)
         self.calibration = self.head_of(args.calibration, args.calibration_bytes)
-        self.gguf, self.imatrix = (os.path.join(args.made or folder, n) for n in ("f32.gguf", "imatrix.gguf"))
+        self.gguf, self.imatrix, self.seen = (os.path.join(args.made or folder, n)
+                                              for n in ("f32.gguf", "imatrix.gguf", "seen"))
         self.reference = self.path("f32.qsf")
-        self.variants = self.find_variants()
+        self.variants = [("nearest", ["--rounding", "nearest"]), ("search", []), ("calibrated", ["--calibration", self.seen])]
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -121,13 +128,6 @@ class Comparison:
     def theirs(self, name):
         return os.path.join(self.args.llama_cpp, name)
 
-    def find_variants(self):
-        """Returns name and options of each way to quantise that qsf-convert has."""
-        helps = run(self.ours("qsf-convert"), "--help")
-        calibrates = "--calibration" in helps and not re.search(r"--calibration.*not built", helps)
-        variants = [("nearest", ["--rounding", "nearest"]), ("search", [])] if "--rounding" in helps else [("nearest", [])]
-        return variants + ([("calibrated", ["--calibration", self.calibration])] if calibrates else [])
-
     def prepare(self):
         if not os.path.exists(self.gguf):
             run(sys.executable, os.path.join(self.args.llama_cpp_source, "convert_hf_to_gguf.py"), self.args.model,
@@ -135,6 +135,9 @@ class Comparison:
         if not os.path.exists(self.imatrix):
             run(self.theirs("llama-imatrix"), "-m", self.gguf, "-f", self.calibration, "-c", str(self.args.context),
                 "-o", self.imatrix, "-t", str(self.args.threads))
+        if not os.path.exists(self.seen):
+            run(self.ours("qsf-convert"), "--quiet", "--calibration", self.calibration, "--calibration-out", self.seen,
+                "--calibration-tokens", str(CALIBRATION_TOKENS), self.args.model, self.path("model.qsf"))
         run(self.ours("qsf-convert"), "--quiet", "--quant-type", "f32", self.gguf, self.reference)
         own = self.path("own.qsf")
         run(self.ours("qsf-convert"), "--quiet", "--quant-type", "f32", self.args.model, own)
@@ -205,10 +208,10 @@ class Comparison:
         self.prepare()
         for scope in self.args.scopes:
             rows = []
-            for width, asked, kind in THEIRS if scope == "layers" else [t for t in THEIRS if t[2] in OF_WHOLE]:
+            for width, asked, kind in THEIRS if scope == "layers" else THEIRS_OF_WHOLE:
                 for weighted in (False, True):
                     rows += self.attempt(f"{asked}, {scope}", self.measure_theirs, scope, width, asked, kind, weighted)
-            for width, kind, block in OURS:
+            for width, kind, block in OURS if scope == "layers" else OURS_OF_WHOLE:
                 for way, options in self.variants:
                     rows += self.attempt(f"{kind}, {scope}", self.measure_ours, scope, width, kind, block, way, options)
             self.results.put(f"rows {scope}", rows)
@@ -247,7 +250,7 @@ def verdict_table(rows, base):
     for width, kind in TARGETS.items():
         peers = [row for row in rows if row["by"] == "llama.cpp" and row["type"] == kind]
         for peer in sorted(peers, key=lambda row: row["way"], reverse=True):
-            for way in dict.fromkeys(row["way"] for row in rows if row["by"] == "qsf-convert"):
+            for way in AGAINST[peer["way"]]:
                 own = best_within([r for r in rows if r["by"] == "qsf-convert" and r["way"] == way and r["width"] == width],
                                   peer["bits"])
                 if own is None:

@@ -44,10 +44,22 @@ class Tables(unittest.TestCase):
     def test_a_line_has_both_weighings(self):
         form, other = Form("min", 4, 16, 4), Form("min", 4, 64, 6)
         base = {"losses": [1.0, 2.0]}
-        worse = {"losses": [x + math.log(1.1) for x in base["losses"]], "kld": [0.1, 0.3]}
-        values = {"base": base, study_block_choices.key_of(form, "E[x^2]"): worse}
+        key = study_block_choices.key_of
+        values = {"base": base, key(form, "E[x^2]"): {"losses": [x + math.log(1.1) for x in base["losses"]], "kld": [0.1, 0.3]},
+                  key(form, "none"): {"losses": [x + math.log(1.2) for x in base["losses"]], "kld": [0.5, 0.7]}}
         lines = study_block_choices.form_table([form, other], values).splitlines()
-        self.assertEqual(lines[2:], ["| 2.6250 | 4 min | 16 | 4 bits |  |  | +10.00 % +/- 0.00 | 0.2000 +/- 0.1000 |"])
+        self.assertEqual(lines[2:], ["| 2.6250 | 4 min | 16 | 4 | q2_k | +10.00 % +/- 0.00 | 0.2000 +/- 0.1000 | 7.61 | "
+                                     "+20.00 % +/- 0.00 | 0.6000 +/- 0.1000 |"])
+
+    def test_a_bit_more_is_worth_half_the_error(self):
+        few, many = Form("min", 4, 16, 4), Form("min", 8, 16, 4)
+        self.assertAlmostEqual(study_block_choices.at_equal_bits(few, {"kld": [0.1, 0.3]}),
+                               study_block_choices.at_equal_bits(many, {"kld": [0.05]}))
+
+    def test_jobs_are_those_of_the_sets_asked_for(self):
+        jobs = study_block_choices.jobs_of(["grid"], [16])
+        self.assertEqual({(form.n_levels, way) for form, way in jobs}, {(16, "E[x^2]")})
+        self.assertEqual({way for _, way in study_block_choices.jobs_of(["plain"], None)}, {"none"})
 
 
 @unittest.skipUnless(HAVE_TORCH, "torch is not installed: the search runs in it")
