@@ -23,7 +23,9 @@
 namespace qsf {
 namespace {
 
-constexpr std::uint32_t kUnitRows = kTileRowAlign;  // rows that one thread takes at a time
+constexpr std::uint32_t kUnitRows = kTileRowAlign;      // rows that one thread takes at a time
+constexpr std::uint32_t kFeedbackUnitRows = kGptqRows;  // the same where errors are fed back
+static_assert(kFeedbackUnitRows % kRowGroup == 0);
 
 struct SectionId {
   SectionKind kind;
@@ -161,8 +163,9 @@ class Transcoder {
   void start_stage();
 
   Status encode_unit(const Tensor& t, BlockFormat format, std::optional<Layout> layout,
-                     std::uint32_t first_row, std::uint32_t n_rows, MutableByteSpan out,
-                     ErrorSums& sums) const;
+                     std::uint32_t first_row, std::uint32_t n_rows, const GptqFactor* factor,
+                     MutableByteSpan out, ErrorSums& sums) const;
+  Result<const GptqFactor*> factor_of(std::size_t section, const TensorInfo& info) const;
   Status keep_unit(const Tensor& t, BlockFormat format, Layout layout, std::uint32_t first_row,
                    std::uint32_t n_rows, MutableByteSpan out) const;
   // The format of what read_kept_rows() gives. Requires  the source keeps the tensor
@@ -209,9 +212,10 @@ void Transcoder::start_stage() {
 }
 
 // Reads, encodes and measures rows [first_row, first_row + n_rows). Without a layout nothing is
-// kept: `out` is empty then.
+// kept: `out` is empty then. Without a factor errors are not fed back.
 Status Transcoder::encode_unit(const Tensor& t, BlockFormat format, std::optional<Layout> layout,
-                               std::uint32_t first_row, std::uint32_t n_rows, MutableByteSpan out,
+                               std::uint32_t first_row, std::uint32_t n_rows,
+                               const GptqFactor* factor, MutableByteSpan out,
                                ErrorSums& sums) const {
   const std::size_t n_cols = t.source->cols;
   const std::size_t row_bytes = row_major_bytes(format, n_cols);
@@ -241,10 +245,16 @@ Status Transcoder::encode_unit(const Tensor& t, BlockFormat format, std::optiona
             std::string(quant_type_name(format.type)).c_str());
       }
     }
-    const MutableByteSpan bytes = row_major.subspan(r * row_bytes, row_bytes);
-    encode_row(format, row, encode, bytes);
-    decode_row(format, bytes, decoded);
-    sums.add(row, decoded);
+    if (factor == nullptr) {
+      encode_row(format, row, encode, row_major.subspan(r * row_bytes, row_bytes));
+    }
+  }
+  if (factor != nullptr) {
+    encode_rows_gptq(*factor, format, options_.rounding, weights, row_major);
+  }
+  for (std::uint32_t r = 0; r < n_rows; ++r) {
+    decode_row(format, row_major.subspan(r * row_bytes, row_bytes), decoded);
+    sums.add(std::span(weights).subspan(r * n_cols, n_cols), decoded);
   }
   if (layout == Layout::kInterleaved) interleave_rows(format, n_rows, n_cols, rows, out);
   return ok_status();
@@ -397,8 +407,8 @@ Result<ErrorSums> Transcoder::measure(const Tensor& t, BlockFormat format) {
     std::vector<ErrorSums> sums(n);
     QSF_RETURN_IF_ERROR(run_units(n, options_.n_threads, [&](std::size_t unit) {
       const auto row = static_cast<std::uint32_t>((first + unit) * kUnitRows);
-      return encode_unit(t, format, std::nullopt, row, std::min(kUnitRows, n_rows - row), {},
-                         sums[unit]);
+      return encode_unit(t, format, std::nullopt, row, std::min(kUnitRows, n_rows - row), nullptr,
+                         {}, sums[unit]);
     }));
     for (const ErrorSums& part : sums) all.add(part);
     report_progress("measuring", t.section);
@@ -521,7 +531,8 @@ Status Transcoder::encode_one_rows(std::size_t section, std::span<const TensorIn
     if (infos[i].rows != 1) continue;
     const std::uint64_t offset = one_row_offset(infos, i);
     QSF_RETURN_IF_ERROR(encode_unit(tensor(section, i), infos[i].format, Layout::kRowMajor, 0, 1,
-                                    out.subspan(offset, tile_bytes(infos[i], 1)), sums[i]));
+                                    nullptr, out.subspan(offset, tile_bytes(infos[i], 1)),
+                                    sums[i]));
   }
   return ok_status();
 }
@@ -548,6 +559,17 @@ Status Transcoder::announce_size() const {
   return options_.on_size(sum);
 }
 
+// What the errors of a matrix are fed back by; null for those that have no errors, or none asked
+// for.
+Result<const GptqFactor*> Transcoder::factor_of(std::size_t section, const TensorInfo& info) const {
+  const SectionId id = sections_[section];
+  if (options_.feedback == nullptr || id.kind != SectionKind::kLayer ||
+      is_float_type(info.format.type)) {
+    return nullptr;
+  }
+  return options_.feedback->factor_of(info.kind, id.layer, info.cols);
+}
+
 Status Transcoder::write_section(std::size_t section, QsfWriter& writer) {
   const SectionId id = sections_[section];
   const std::vector<TensorInfo> infos = tensor_infos(section);
@@ -563,16 +585,21 @@ Status Transcoder::write_section(std::size_t section, QsfWriter& writer) {
     } else {
       const Tensor t = tensor(section, tile.tensor);
       const TensorInfo& info = infos[tile.tensor];
-      const std::size_t n_units = ceil_div(tile.n_rows, kUnitRows);
-      std::vector<ErrorSums> parts(n_units);
       const bool keep = kept_[section][tile.tensor] && !is_float_type(info.format.type);
+      const GptqFactor* factor = nullptr;
+      if (!keep) {
+        QSF_ASSIGN_OR_RETURN(factor, factor_of(section, info));
+      }
+      const std::uint32_t unit_rows = factor != nullptr ? kFeedbackUnitRows : kUnitRows;
+      const std::size_t n_units = ceil_div(tile.n_rows, unit_rows);
+      std::vector<ErrorSums> parts(n_units);
       Status encoded = run_units(n_units, options_.n_threads, [&](std::size_t unit) {
-        const auto row = static_cast<std::uint32_t>(unit * kUnitRows);
-        const std::uint32_t n_rows = std::min(kUnitRows, tile.n_rows - row);
+        const auto row = static_cast<std::uint32_t>(unit * unit_rows);
+        const std::uint32_t n_rows = std::min(unit_rows, tile.n_rows - row);
         const auto out =
             MutableByteSpan(raw).subspan(tile_bytes(info, row), tile_bytes(info, n_rows));
         if (keep) return keep_unit(t, info.format, info.layout, tile.first_row + row, n_rows, out);
-        return encode_unit(t, info.format, info.layout, tile.first_row + row, n_rows, out,
+        return encode_unit(t, info.format, info.layout, tile.first_row + row, n_rows, factor, out,
                            parts[unit]);
       });
       could_not_keep_ = keep && encoded.code() == StatusCode::kUnsupported;
@@ -625,6 +652,7 @@ std::optional<QuantType> Transcoder::common_matrix_type() const {
 
 // Whether what columns are worth decides any code of the file.
 bool Transcoder::uses_importance() const {
+  if (options_.feedback != nullptr) return true;
   if (options_.importance == nullptr || options_.rounding == Rounding::kNearest) return false;
   for (std::size_t s = 0; s < sections_.size(); ++s) {
     for (std::size_t i = 0; i < formats_[s].size(); ++i) {

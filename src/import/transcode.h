@@ -20,6 +20,7 @@
 #include "base/result.h"
 #include "format/qsf_writer.h"
 #include "import/column_importance.h"
+#include "import/error_feedback.h"
 #include "import/model_source.h"
 #include "import/transcode_types.h"
 #include "quant/quant_options.h"
@@ -48,6 +49,7 @@ struct TranscodeOptions {
   const ColumnImportance* importance = nullptr;  // of searched types; null: nothing is known
   // What the index says of every layer, finite and >= 0; empty: nothing is known.
   std::span<const float> layer_importance;
+  ErrorFeedback* feedback = nullptr;  // of coded matrices of layers; null: none has any
   Layout layout = Layout::kInterleaved;
   Compression compression = Compression::kNone;
   std::uint64_t tile_bytes = kDefaultTileBytes;

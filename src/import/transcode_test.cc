@@ -11,6 +11,9 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "format/qsf_reader.h"
 #include "import/hf_model.h"
@@ -183,6 +186,80 @@ TestTensors ternary_tensors(float m) {
     for (float& w : tensor.values) w = m * (static_cast<float>(rng.below(3)) - 1.0F);
   }
   return tensors;
+}
+
+// Feeds errors back in every matrix of one place, as if its inputs had been seen.
+class DownFeedback final : public ErrorFeedback {
+ public:
+  Result<const GptqFactor*> factor_of(TensorKind kind, std::uint32_t layer,
+                                      std::uint32_t n_cols) override {
+    if (kind != TensorKind::kFfnDown) return nullptr;
+    if (layer == fails_at) return cancelled("no inputs of layer %u", layer);
+    std::vector<float> hessian(std::size_t{n_cols} * n_cols);
+    for (std::size_t i = 0; i < n_cols; ++i) {
+      for (std::size_t j = 0; j <= i; ++j) {
+        hessian[i * n_cols + j] = 1.0F / (1.0F + static_cast<float>(i - j + layer));
+      }
+    }
+    factor_.emplace(std::move(GptqFactor::create(std::move(hessian), n_cols)).value());
+    return &*factor_;
+  }
+
+  std::uint32_t fails_at = 0xFFFFFFFFU;
+
+ private:
+  std::optional<GptqFactor> factor_;
+};
+
+TEST(TranscodeTest, ErrorsAreFedBackWhereAFactorIsKnown) {
+  const TemporaryFolder folder;
+  const TestTensors tensors = tiny_llama_tensors();
+  const auto model = open_model(folder, tensors);
+  DownFeedback feedback;
+  TranscodeOptions options;
+  options.preset = QuantPreset::k3Bit;
+  options.feedback = &feedback;
+  const std::string path = folder.file("out.qsf");
+  std::vector<std::byte> bytes;
+  for (const unsigned n_threads : {1U, 3U}) {
+    options.n_threads = n_threads;
+    const auto report = convert(*model, path, options);
+    ASSERT_TRUE(report) << report.error().message();
+    const auto reader = QsfReader::open(path);
+    ASSERT_TRUE(reader) << reader.error().message();
+    std::size_t n = 0;
+    std::size_t n_fed_back = 0;
+    for (const SectionDirectory& directory : reader->directories()) {
+      for (std::uint32_t i = 0; i < directory.tensors.size(); ++i, ++n) {
+        const TensorReport& line = report->tensors[n];
+        const TestTensor& tensor = tensors.at(line.source_name);
+        std::vector<float> want = encode_and_decode(line.format, tensor);
+        const std::vector<float> got = decode_tensor(*reader, directory, i);
+        if (line.kind != TensorKind::kFfnDown) {
+          EXPECT_EQ(got, want) << line.source_name;
+          continue;
+        }
+        EXPECT_NE(got, want) << line.source_name;
+        const auto factor =
+            feedback.factor_of(line.kind, directory.layer, directory.tensors[i].cols);
+        bytes.resize(tensor.shape[0] * row_major_bytes(line.format, tensor.shape[1]));
+        encode_rows_gptq(**factor, line.format, options.rounding, tensor.values, bytes);
+        for (std::size_t r = 0; r < tensor.shape[0]; ++r) {
+          const std::size_t n_bytes = row_major_bytes(line.format, tensor.shape[1]);
+          decode_row(line.format, ByteSpan(bytes).subspan(r * n_bytes, n_bytes),
+                     std::span(want).subspan(r * tensor.shape[1], tensor.shape[1]));
+        }
+        EXPECT_EQ(got, want) << line.source_name;
+        ++n_fed_back;
+      }
+    }
+    EXPECT_EQ(n_fed_back, reader->spec().n_layers);
+  }
+  feedback.fails_at = 1;
+  const auto report = convert(*model, folder.file("none.qsf"), options);
+  ASSERT_FALSE(report);
+  EXPECT_THAT(report.error().message(), HasSubstr("no inputs of layer 1"));
+  EXPECT_FALSE(std::filesystem::exists(folder.file("none.qsf")));
 }
 
 TEST(TranscodeTest, NativelyTernaryMatricesAreRecognisedAndExact) {
