@@ -248,6 +248,7 @@ qsf::Status convert(const ConvertOptions& options) {
     QSF_ASSIGN_OR_RETURN(calibration, calibrate(options, *input.model, transcode, progress));
     transcode.importance = &calibration.columns;
     transcode.layer_importance = calibration.layers;
+    transcode.feedback = calibration.feedback.get();
   }
   transcode.on_progress = [&](const qsf::TranscodeProgress& done) {
     progress.show(done.stage, done.section, done.done_weights, done.total_weights);

@@ -39,9 +39,10 @@ qsf::Result<std::string> read_text_start(const ConvertOptions& options) {
   return text;
 }
 
-qsf::Result<qsf::Calibration> gather(const ConvertOptions& options, const qsf::ModelSource& source,
-                                     const qsf::TranscodeOptions& transcode,
-                                     ConvertProgress& progress) {
+qsf::Result<qsf::CalibratedText> gather(const ConvertOptions& options,
+                                        const qsf::ModelSource& source,
+                                        const qsf::TranscodeOptions& transcode,
+                                        ConvertProgress& progress) {
   QSF_ASSIGN_OR_RETURN(const std::string text, read_text_start(options));
   qsf::CalibrateOptions calibrate;
   calibrate.transcode = transcode;
@@ -50,6 +51,7 @@ qsf::Result<qsf::Calibration> gather(const ConvertOptions& options, const qsf::M
   };
   calibrate.text_name = options.calibration;
   calibrate.max_tokens = options.calibration_tokens;
+  calibrate.feedback = options.gptq;
   calibrate.gather.context = options.calibration_context;
   calibrate.gather.n_threads = options.n_threads;
   calibrate.gather.ram_budget_bytes = options.ram_budget_mb * kMegabyte;
@@ -70,7 +72,7 @@ qsf::Result<qsf::Calibration> gather(const ConvertOptions& options, const qsf::M
                            " tokens are little to calibrate on; expected " +
                            std::to_string(options.calibration_tokens));
   }
-  return std::move(calibrated->calibration);
+  return calibrated;
 }
 
 qsf::Result<qsf::Calibration> read_saved(const ConvertOptions& options,
@@ -104,6 +106,12 @@ void print_summary(const qsf::Calibration& calibration, bool verbose) {
 qsf::Status check_calibration_files(const ConvertOptions& options) {
   if (options.calibration.empty()) return qsf::ok_status();
   QSF_ASSIGN_OR_RETURN(const bool saved, qsf::is_calibration_file(options.calibration));
+  if (saved && options.gptq) {
+    return qsf::invalid_argument(
+        "%s: a saved calibration does not say which columns go together; expected a text with "
+        "--gptq",
+        options.calibration.c_str());
+  }
   if (options.calibration_out.empty()) return qsf::ok_status();
   if (saved) {
     return qsf::invalid_argument(
@@ -127,15 +135,20 @@ qsf::Result<ConvertCalibration> calibrate(const ConvertOptions& options,
                                           const qsf::TranscodeOptions& transcode,
                                           ConvertProgress& progress) {
   QSF_ASSIGN_OR_RETURN(const bool saved, qsf::is_calibration_file(options.calibration));
-  QSF_ASSIGN_OR_RETURN(
-      const qsf::Calibration calibration,
-      saved ? read_saved(options, source) : gather(options, source, transcode, progress));
+  qsf::CalibratedText seen;
+  if (saved) {
+    QSF_ASSIGN_OR_RETURN(seen.calibration, read_saved(options, source));
+  } else {
+    QSF_ASSIGN_OR_RETURN(seen, gather(options, source, transcode, progress));
+  }
+  const qsf::Calibration& calibration = seen.calibration;
   if (!options.calibration_out.empty()) {
     QSF_RETURN_IF_ERROR(qsf::write_calibration_file(options.calibration_out, calibration));
   }
   if (!options.quiet) print_summary(calibration, options.verbose);
   QSF_ASSIGN_OR_RETURN(qsf::ColumnImportance columns, qsf::column_importance(calibration));
-  return ConvertCalibration{std::move(columns), qsf::layer_importance(calibration)};
+  return ConvertCalibration{std::move(columns), qsf::layer_importance(calibration),
+                            std::move(seen.feedback)};
 }
 
 }  // namespace qsf_tools

@@ -5,10 +5,12 @@
 #ifndef QSF_TOOLS_QSF_CONVERT_CALIBRATE_H_
 #define QSF_TOOLS_QSF_CONVERT_CALIBRATE_H_
 
+#include <memory>
 #include <vector>
 
 #include "base/result.h"
 #include "import/column_importance.h"
+#include "import/error_feedback.h"
 #include "import/model_source.h"
 #include "import/transcode.h"
 #include "qsf_convert_options.h"
@@ -18,7 +20,8 @@ namespace qsf_tools {
 
 struct ConvertCalibration {
   qsf::ColumnImportance columns;
-  std::vector<float> layers;  // by layer, for the index
+  std::vector<float> layers;                     // by layer, for the index
+  std::unique_ptr<qsf::ErrorFeedback> feedback;  // with --gptq
 };
 
 // Refuses files of --calibration and --calibration-out that cannot be meant.

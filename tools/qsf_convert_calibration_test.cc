@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/sanitizer.h"
@@ -29,6 +30,8 @@ using namespace testing_support;
 
 const std::string kModel = QSF_SOURCE_DIR "/models/tales-5M";
 const std::string kTale = QSF_SOURCE_DIR "/testdata/tale.txt";
+// MB that hold the Hessians of six layers, of 4.7 MB each, and what the engine needs at least.
+const char* const kFeedbackBudgetMb = "64";
 
 class QsfConvertCalibrationTest : public testing::Test {
  protected:
@@ -160,6 +163,36 @@ TEST_F(QsfConvertCalibrationTest, KeepsWithinTheBudget) {
   EXPECT_EQ(in_.read("bound"), in_.read("free"));
   EXPECT_EQ(out_.read("m.qsf"), out_.read("n.qsf"));
 #endif
+}
+
+// Feeding errors back changes matrices of layers alone, the same way at any number of threads and
+// in any budget.
+TEST_F(QsfConvertCalibrationTest, ErrorsAreFedBack) {
+  for (const auto& [name, more] : std::vector<std::pair<std::string, std::vector<std::string>>>{
+           {"plain.qsf", {}},
+           {"one.qsf", {"--gptq", "--threads", "1"}},
+           {"two.qsf", {"--gptq", "--threads", "2", "--ram-budget", kFeedbackBudgetMb}}}) {
+    const Outcome outcome = convert(kTale, more, name);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+  }
+  EXPECT_THAT(out_.names(), ElementsAre("one.qsf", "plain.qsf", "two.qsf"));
+  EXPECT_EQ(out_.read("one.qsf"), out_.read("two.qsf"));
+  const auto plain = QsfReader::open(out_.file("plain.qsf"));
+  const auto fed_back = QsfReader::open(out_.file("one.qsf"));
+  ASSERT_TRUE(plain && fed_back);
+  EXPECT_TRUE(fed_back->spec().calibrated);
+  for (std::size_t s = 0; s < plain->directories().size(); ++s) {
+    const SectionDirectory& a = plain->directories()[s];
+    const SectionDirectory& b = fed_back->directories()[s];
+    EXPECT_EQ(a.crc == b.crc, a.kind != SectionKind::kLayer) << s;
+  }
+}
+
+TEST_F(QsfConvertCalibrationTest, FeedbackNeedsAText) {
+  ASSERT_EQ(convert(kTale, {"--calibration-out", in_.file("saved")}).code, 0);
+  expect_failure(convert(in_.file("saved"), {"--gptq"}), 1, "expected a text with --gptq");
+  expect_failure(run({"--gptq", kModel, out_.file("n.qsf")}), 2, "--gptq goes with --calibration");
+  EXPECT_THAT(out_.names(), ElementsAre("m.qsf"));
 }
 
 // The file that is run has a name only while it is written; after that even a killed process leaves

@@ -96,8 +96,8 @@ std::optional<int> check_calibration(const CLI::App& app, const ConvertOptions& 
   if (!options.random.empty() && !options.calibration.empty()) {
     problem = "--random has no weights that a text could tell anything of; leave out --calibration";
   }
-  for (const char* option :
-       {"--calibration-out", "--calibration-tokens", "--calibration-context", "--ram-budget"}) {
+  for (const char* option : {"--gptq", "--calibration-out", "--calibration-tokens",
+                             "--calibration-context", "--ram-budget"}) {
     if (app.count(option) > 0 && options.calibration.empty()) {
       problem = std::string(option) + " goes with --calibration alone";
     }
@@ -116,6 +116,11 @@ void add_calibration_options(CLI::App& app, ConvertOptions& options) {
   app.add_option("--calibration-out", options.calibration_out,
                  "Save what --calibration has seen, for other conversions of the same model")
       ->type_name("FILE");
+  app.add_flag("--gptq", options.gptq,
+               "Let the codes of a row make up for each other's errors, as GPTQ does, by what the "
+               "text of --calibration shows of each matrix's inputs. The model runs over the text "
+               "again during the conversion, once for as many layers as half the --ram-budget has "
+               "room for");
   app.add_option("--calibration-tokens", options.calibration_tokens,
                  "Tokens of the text that are taken at most, in whole windows")
       ->type_name("N")

@@ -30,6 +30,7 @@ struct ConvertOptions {
   std::string calibration_out;  // file to save to; empty: none
   std::uint64_t calibration_tokens = 65536;
   std::uint32_t calibration_context = 512;
+  bool gptq = false;                   // feed errors back
   std::uint64_t ram_budget_mb = 1000;  // of calibration
   std::uint32_t n_threads = 0;         // 0: as many as the machine has
   bool quiet = false;

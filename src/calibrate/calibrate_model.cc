@@ -11,6 +11,8 @@
 
 #include "base/bytes.h"
 #include "calibrate/calibration_text.h"
+#include "calibrate/hessian_sums.h"
+#include "calibrate/model_feedback.h"
 #include "io/file_ops.h"
 #include "tokenizer/tokenizer.h"
 
@@ -65,12 +67,22 @@ Result<CalibratedText> calibrate_model(const ModelSource& source, std::string_vi
   transcode_options.preset = QuantPreset::kKeep;
   auto written = transcode(source, file.path(), transcode_options);
   if (!written) return std::move(written).error();
-  QSF_ASSIGN_OR_RETURN(const std::unique_ptr<Gatherer> gatherer,
-                       Gatherer::open(file.path(), gather));
+  const std::uint32_t layers_at_once =
+      ModelFeedback::layers_at_once(source.spec(), gather.ram_budget_bytes);
+  if (options.feedback) {
+    gather.feed_bytes = layers_at_once * HessianSums::layer_bytes(source.spec());
+  }
+  QSF_ASSIGN_OR_RETURN(std::unique_ptr<Gatherer> gatherer, Gatherer::open(file.path(), gather));
   file.remove();
   QSF_ASSIGN_OR_RETURN(Calibration calibration, gatherer->run(*tokens));
   calibration.model = std::move(model);
-  return CalibratedText{std::move(calibration), tokens->size(), tokens->size() >= gather.context};
+  CalibratedText text_seen{std::move(calibration), tokens->size(), tokens->size() >= gather.context,
+                           nullptr};
+  if (options.feedback) {
+    text_seen.feedback = std::make_unique<ModelFeedback>(
+        std::move(gatherer), *tokens, layers_at_once, options.transcode.n_threads);
+  }
+  return text_seen;
 }
 
 }  // namespace qsf

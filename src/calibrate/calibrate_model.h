@@ -7,12 +7,14 @@
 #define QSF_CALIBRATE_CALIBRATE_MODEL_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
 #include "calibrate/calibration.h"
 #include "calibrate/gather.h"
+#include "import/error_feedback.h"
 #include "import/model_source.h"
 #include "import/transcode.h"
 
@@ -21,14 +23,18 @@ namespace qsf {
 struct CalibrateOptions {
   GatherOptions gather;  // with at most the context that the model was trained for
   std::uint64_t max_tokens = 65536;
-  std::string text_name;       // for messages
+  std::string text_name;  // for messages
+  // The result is to feed errors back, for which Hessians are gathered during the conversion: part
+  // of the budget is left for them.
+  bool feedback = false;
   TranscodeOptions transcode;  // of the temporary file, whose preset is always keep
 };
 
 struct CalibratedText {
   Calibration calibration;
-  std::uint64_t n_tokens = 0;  // of all windows
-  bool whole_window = true;    // the text was at least as long as a window
+  std::uint64_t n_tokens = 0;               // of all windows
+  bool whole_window = true;                 // the text was at least as long as a window
+  std::unique_ptr<ErrorFeedback> feedback;  // where it was asked for
 };
 
 // Calibrates. The temporary file has a name beside `output` while it is written. Once the engine

@@ -44,6 +44,7 @@ Result<std::unique_ptr<Gatherer>> Gatherer::open(const std::string& path,
     // The means that become of sums, in f32, lie beside them in the end.
     own_bytes =
         2 * ColumnSums::memory_bytes(spec) + PassObserver::memory_bytes(spec, options.context);
+    own_bytes += options.feed_bytes;
   }
   EngineOptions engine;
   engine.n_threads = options.n_threads;
@@ -116,6 +117,21 @@ Result<Calibration> Gatherer::run(std::span<const TokenId> tokens) {
   losses.resize(n_skip_windows);
   QSF_RETURN_IF_ERROR(leave_out_layers(tokens, losses, calibration));
   return calibration;
+}
+
+Status Gatherer::feed(std::span<const TokenId> tokens, RowConsumer& consumer) {
+  QSF_CHECK(tokens.size() >= 2);
+  const std::size_t n_windows = ceil_div(tokens.size(), options_.context);
+  done_rows_ = 0;
+  total_rows_ = tokens.size() - n_windows;
+  observer_.set_consumer(&consumer);
+  Status status;
+  double loss = 0.0;
+  for (std::size_t i = 0; i < n_windows && status.ok(); ++i) {
+    status = score(window(tokens, i), loss);
+  }
+  observer_.set_consumer(nullptr);
+  return status;
 }
 
 Status Gatherer::sum_columns(std::span<const TokenId> tokens, std::span<double> losses,

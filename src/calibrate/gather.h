@@ -38,6 +38,7 @@ struct GatherOptions {
   std::uint32_t context = 512;         // tokens of a window
   unsigned n_threads = 0;              // as EngineOptions
   std::uint64_t ram_budget_bytes = 0;  // the same, the sums included
+  std::uint64_t feed_bytes = 0;        // of the budget that feed()'s consumers take
   // Called behind every window.
   std::function<void(const GatherProgress&)> on_progress;
   const std::atomic<bool>* cancel = nullptr;  // checked at every operator
@@ -55,6 +56,12 @@ class Gatherer {
   // tokens. All but Calibration::model is filled in.
   // Fails  as Engine::score
   Result<Calibration> run(std::span<const TokenId> tokens);
+
+  // Runs the windows for somebody else, who sees every row that run() sees.
+  // Requires  tokens and Fails  as run()
+  Status feed(std::span<const TokenId> tokens, RowConsumer& consumer);
+
+  const ModelSpec& spec() const noexcept { return engine_->spec(); }
 
  private:
   explicit Gatherer(const GatherOptions& options) : options_(options), observer_(options.cancel) {}

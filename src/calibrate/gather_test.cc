@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "calibrate/calibration_file.h"
+#include "calibrate/hessian_sums.h"
 #include "engine/engine_plan.h"
 #include "engine/testing/naive_model_test.h"
 #include "engine/testing/streamed_model.h"
@@ -178,6 +179,23 @@ void expect_means(const std::vector<float>& got, const std::vector<double>& want
   }
 }
 
+// The diagonals of Hessians are the sums of squares that were gathered from the same rows.
+void expect_squares(HessianSums& hessians, const Calibration& calibration) {
+  for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+    for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
+      const std::vector<float>& means = calibration.layers[layer].mean_squares[i];
+      const std::vector<float> hessian = hessians.take(static_cast<ProductInput>(i), layer);
+      ASSERT_EQ(hessian.size(), means.size() * means.size());
+      for (std::size_t c = 0; c < means.size(); ++c) {
+        const float sum = means[c] * static_cast<float>(calibration.n_rows);
+        // As many roundings as rows, at most.
+        EXPECT_NEAR(hessian[c * means.size() + c], sum, 0x1p-24F * kTokens * sum)
+            << layer << ' ' << c;
+      }
+    }
+  }
+}
+
 TEST_P(GatherGraphTest, MatchesTheDefinition) {
   const Expected want = expected_of(*model_, tokens_, GetParam().slopes);
   auto gatherer = Gatherer::open(path_, {.context = kContext, .n_threads = 2});
@@ -186,6 +204,10 @@ TEST_P(GatherGraphTest, MatchesTheDefinition) {
   const auto got = (*gatherer)->run(tokens_);
   ASSERT_TRUE(got) << got.error().message();
   EXPECT_EQ(got->n_rows, kTokens - 3);
+  HessianSums hessians((*gatherer)->spec(), 0, kLayers, 2);
+  const Status fed = (*gatherer)->feed(tokens_, hessians);
+  ASSERT_TRUE(fed.ok()) << fed.message();
+  expect_squares(hessians, *got);
   EXPECT_EQ(got->n_skip_rows, kContext - 1);
   EXPECT_EQ(got->context, kContext);
   EXPECT_NEAR(got->loss, want.loss, 1e-4);
