@@ -136,7 +136,7 @@ def weighings():
     return {
         "none": lambda w, a: None,
         "w^2": lambda w, a: w * w,
-        "|w|": lambda w, a: w.abs(),
+        "abs w": lambda w, a: w.abs(),
         "E[x^2]": lambda w, a: a,
         "sqrt E[x^2]": lambda w, a: a.sqrt(),
         "E[x^2] sqrt(mean w^2 + w^2)": lambda w, a: a * ((w * w).mean(1, keepdim=True) + w * w).sqrt(),
