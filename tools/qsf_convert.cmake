@@ -8,5 +8,5 @@ qsf_test(qsf_convert_test SOURCES qsf_convert_test.cc DEPS import_models LABELS 
 qsf_test(qsf_convert_calibration_test SOURCES qsf_convert_calibration_test.cc DEPS import_models LABELS model)
 if(QSF_BUILD_TESTS)
   add_dependencies(qsf_convert_test qsf-convert)
-  add_dependencies(qsf_convert_calibration_test qsf-convert)
+  add_dependencies(qsf_convert_calibration_test qsf-convert qsf-perplexity)
 endif()

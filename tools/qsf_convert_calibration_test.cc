@@ -6,14 +6,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/sanitizer.h"
 #include "format/qsf_reader.h"
 #include "import/testing/hf_folder.h"
@@ -79,6 +83,65 @@ TEST_F(QsfConvertCalibrationTest, ReachesTheFileAndIsUsedAgain) {
   ASSERT_TRUE(without);
   EXPECT_FALSE(without->spec().calibrated);
   EXPECT_EQ(without->layer(0).importance, 0.0F);
+}
+
+// Makes a copy of the bundled model in which a layer adds nothing to the residual stream: the
+// matrices that write into it are zero.
+void write_without_layer(const TemporaryFolder& folder, std::uint32_t layer) {
+  for (const auto& entry : std::filesystem::directory_iterator(kModel)) {
+    std::filesystem::copy(entry.path(), folder.path());
+  }
+  std::string file = folder.read("model.safetensors");
+  const auto header_bytes = load_le<std::uint64_t>(as_bytes(file), 0);
+  for (const char* matrix : {".self_attn.o_proj.weight", ".mlp.down_proj.weight"}) {
+    const std::string name = "\"model.layers." + std::to_string(layer) + matrix + "\"";
+    const std::size_t at = file.find(name);
+    ASSERT_LT(at, header_bytes) << name;
+    std::size_t first = 0;
+    std::size_t last = 0;
+    const std::size_t offsets = file.find("[", file.find("data_offsets", at));
+    ASSERT_EQ(std::sscanf(file.c_str() + offsets, "[%zu,%zu]", &first, &last), 2) << name;
+    std::fill(file.begin() + static_cast<long>(8 + header_bytes + first),
+              file.begin() + static_cast<long>(8 + header_bytes + last), '\0');
+  }
+  folder.write("model.safetensors", file);
+}
+
+// Returns the perplexity of the tale.
+double perplexity(const std::string& model) {
+  const TemporaryFolder scratch;
+  const Outcome outcome = finish(
+      scratch, start_tool(scratch, {"qsf-perplexity", "--context", "128", "--file", kTale, model}));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const std::size_t at = outcome.out.rfind("PPL = ");
+  EXPECT_NE(at, std::string::npos) << outcome.out;
+  return at == std::string::npos ? 0.0 : std::strtod(outcome.out.c_str() + at + 6, nullptr);
+}
+
+// What the index says of layers is what leaving them out by hand shows.
+TEST_F(QsfConvertCalibrationTest, TheLeastImportantLayerIsMissedLeast) {
+  ASSERT_EQ(convert(kTale, quick({})).code, 0);
+  const auto reader = QsfReader::open(out_.file("m.qsf"));
+  ASSERT_TRUE(reader);
+  std::uint32_t least = 0;
+  std::uint32_t most = 0;
+  for (std::uint32_t layer = 1; layer < reader->spec().n_layers; ++layer) {
+    const float importance = reader->layer(layer).importance;
+    if (importance < reader->layer(least).importance) least = layer;
+    if (importance > reader->layer(most).importance) most = layer;
+  }
+  ASSERT_NE(least, most);
+  const auto without = [&](std::uint32_t layer) {
+    const TemporaryFolder folder;
+    write_without_layer(folder, layer);
+    EXPECT_EQ(run({"--quant-type", "f16", folder.path(), out_.file("w.qsf")}).code, 0);
+    return perplexity(out_.file("w.qsf"));
+  };
+  ASSERT_EQ(run({"--quant-type", "f16", kModel, out_.file("whole.qsf")}).code, 0);
+  const double whole = perplexity(out_.file("whole.qsf"));
+  const double without_least = without(least);
+  EXPECT_GT(without_least, whole);
+  EXPECT_GT(without(most), 2 * without_least);
 }
 
 TEST_F(QsfConvertCalibrationTest, FloatsHaveImportanceOfLayersAlone) {

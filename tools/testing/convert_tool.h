@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "import/testing/hf_folder.h"
@@ -30,10 +31,10 @@ struct Outcome {
 
 inline constexpr rlim_t kNoLimit = RLIM_INFINITY;
 
-// Starts qsf-convert with its output in files of `scratch`.
-inline pid_t start(const TemporaryFolder& scratch, std::vector<std::string> arguments,
-                   rlim_t file_bytes, rlim_t address_bytes = kNoLimit) {
-  arguments.insert(arguments.begin(), QSF_BIN_DIR "/qsf-convert");
+// Starts a tool, the first of `arguments`, with its output in files of `scratch`.
+inline pid_t start_tool(const TemporaryFolder& scratch, std::vector<std::string> arguments,
+                        rlim_t file_bytes = kNoLimit, rlim_t address_bytes = kNoLimit) {
+  arguments.front() = QSF_BIN_DIR "/" + arguments.front();
   const pid_t child = fork();
   if (child != 0) return child;
   static_cast<void>(!freopen(scratch.file("stdout").c_str(), "w", stdout));
@@ -51,6 +52,12 @@ inline pid_t start(const TemporaryFolder& scratch, std::vector<std::string> argu
   argv.push_back(nullptr);
   execv(argv[0], argv.data());
   _exit(127);
+}
+
+inline pid_t start(const TemporaryFolder& scratch, std::vector<std::string> arguments,
+                   rlim_t file_bytes, rlim_t address_bytes = kNoLimit) {
+  arguments.insert(arguments.begin(), "qsf-convert");
+  return start_tool(scratch, std::move(arguments), file_bytes, address_bytes);
 }
 
 inline Outcome finish(const TemporaryFolder& scratch, pid_t child) {
