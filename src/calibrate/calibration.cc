@@ -105,6 +105,7 @@ Result<ColumnImportance> column_importance(const Calibration& calibration) {
 
 std::vector<float> layer_importance(const Calibration& calibration) {
   std::vector<float> importance;
+  importance.reserve(calibration.layers.size());
   for (const LayerCalibration& layer : calibration.layers) {
     importance.push_back(std::max(static_cast<float>(layer.skip_loss), kLeastImportance));
   }

@@ -150,9 +150,12 @@ Status Gatherer::sum_columns(std::span<const TokenId> tokens, std::span<double> 
     LayerCalibration& to = calibration.layers[layer];
     to.cosine = sums.mean_cosine(layer);
     for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
-      to.mean_squares[i] = sums.mean_squares(static_cast<ProductInput>(i), layer);
+      const auto input = static_cast<ProductInput>(i);
+      QSF_CHECK(sums.n_rows(input, layer) == calibration.n_rows);
+      to.mean_squares[i] = sums.mean_squares(input, layer);
     }
   }
+  QSF_CHECK(sums.n_rows(ProductInput::kHead, 0) == calibration.n_rows);
   calibration.head_mean_squares = sums.mean_squares(ProductInput::kHead, 0);
   return ok_status();
 }

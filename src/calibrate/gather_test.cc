@@ -152,6 +152,8 @@ const Graph kGraphs[] = {
      {0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125}},
     {"norms_within_sublayers", [](ModelSpec& s) { s.architecture = "bitnet"; }, {}},
     {"norms_of_heads", [](ModelSpec& s) { s.architecture = "qwen3"; }, {}},
+    // Of more tiles of 64 rows than one product takes.
+    {"many_tiles", [](ModelSpec& s) { s.hidden = 64 * 64 + 40; }, {}},
 };
 
 class GatherGraphTest : public NaiveModelTest, public testing::WithParamInterface<Graph> {
@@ -203,6 +205,10 @@ TEST_P(GatherGraphTest, MatchesTheDefinition) {
   std::filesystem::remove(path_);
   const auto got = (*gatherer)->run(tokens_);
   ASSERT_TRUE(got) << got.error().message();
+  const auto again = (*gatherer)->run(tokens_);
+  ASSERT_TRUE(again) << again.error().message();
+  EXPECT_EQ(again->loss, got->loss);
+  EXPECT_EQ(again->layers.back().skip_loss, got->layers.back().skip_loss);
   EXPECT_EQ(got->n_rows, kTokens - 3);
   HessianSums hessians((*gatherer)->spec(), 0, kLayers, 2);
   const Status fed = (*gatherer)->feed(tokens_, hessians);
@@ -246,6 +252,7 @@ class GatherTest : public testing::Test {
     const auto calibration = (*gatherer)->run(some_tokens(kWindows * kWindow, kVocab));
     EXPECT_TRUE(calibration) << calibration.error().message();
     if (!calibration) return {};
+    EXPECT_EQ(calibration->loss, exact_loss());
     Calibration named = *calibration;
     named.model = {.architecture = "llama",
                    .n_layers = StreamedShape{}.n_layers,
@@ -254,6 +261,27 @@ class GatherTest : public testing::Test {
                    .ffn = StreamedShape{}.ffn,
                    .n_vocab = kVocab};
     return encode_calibration(named);
+  }
+  // The mean loss of the engine on its exact path, whatever the codes of the weights.
+  static double exact_loss() {
+    EngineOptions options;
+    options.n_threads = 2;
+    options.max_context = kWindow;
+    options.k_type = KvType::kF32;
+    options.v_type = KvType::kF32;
+    options.exact = true;
+    const auto engine = Engine::open(model().path(), options).value();
+    const std::vector<TokenId> tokens = some_tokens(kWindows * kWindow, kVocab);
+    std::vector<double> log_probs(kWindow - 1);
+    double total = 0.0;
+    for (std::size_t i = 0; i < kWindows; ++i) {
+      double loss = 0.0;
+      EXPECT_TRUE(
+          engine->score(std::span(tokens).subspan(i * kWindow, kWindow), 1, log_probs).ok());
+      for (const double log_prob : log_probs) loss -= log_prob;
+      total += loss;
+    }
+    return total / static_cast<double>(kWindows * (kWindow - 1));
   }
   static const StreamedModel& model() {
     static const StreamedModel model("gather", StreamedShape{});

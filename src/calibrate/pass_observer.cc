@@ -24,9 +24,10 @@ void PassObserver::operator_ended(Backend& backend, const OperatorEvent& event) 
   // Of embeddings, and of what end_layer() does itself.
   if (event.kind == OperatorKind::kUpload) return;
   if (cancel_ != nullptr && cancel_->load() && engine_ != nullptr) engine_->cancel();
-  // A layer begins with a norm of the stream into another buffer; embeddings are normed in place.
+  // A layer begins with a norm of the stream; so does one whose embeddings are normed in place,
+  // since what the next norm takes is there by then.
   const bool norm = event.kind == OperatorKind::kNorm && !event.listed;
-  if (norm && !in_layer_ && event.in.id != event.out.id) begin_layer(backend, event);
+  if (norm && !in_layer_) begin_layer(backend, event);
   if (event.product != nullptr) take_product(backend, event);
   // Behind a norm of its own what the layer adds is added apart.
   if (event.kind == OperatorKind::kResidual && input_ == ProductInput::kDown) end_layer(backend);
