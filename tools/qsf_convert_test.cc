@@ -63,6 +63,22 @@ TEST_F(QsfConvertTest, OptionsReachTheFile) {
   EXPECT_EQ(reader->embedding().tensors[0].format.type, QuantType::kQ4);
 }
 
+TEST_F(QsfConvertTest, RoundingIsSearchedUnlessNearestIsAskedFor) {
+  const auto convert = [&](std::vector<std::string> more) {
+    std::vector<std::string> args = {"--quiet", "--quant-type", "2bit", in_.path()};
+    args.push_back(out_.file("m.qsf"));
+    args.insert(args.begin(), more.begin(), more.end());
+    const Outcome outcome = run(args);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return out_.read("m.qsf");
+  };
+  const std::string nearest = convert({"--rounding", "nearest"});
+  const std::string searched = convert({"--rounding", "search"});
+  EXPECT_NE(nearest, searched);
+  EXPECT_EQ(convert({}), searched);
+  expect_failure(run({"--rounding", "best", in_.path(), out_.file("n.qsf")}), 2, "--rounding");
+}
+
 TEST_F(QsfConvertTest, EveryQuantTypeIsWhatItIsCalled) {
   const std::pair<const char*, QuantType> types[] = {{"f32", QuantType::kF32},
                                                      {"f16", QuantType::kF16},

@@ -75,12 +75,13 @@ std::vector<float> decode_tensor(const QsfReader& reader, const SectionDirectory
 }
 
 // What the standard encoder makes of a tensor: the expectation, without the conversion's code.
-std::vector<float> encode_and_decode(BlockFormat format, const TestTensor& tensor) {
+std::vector<float> encode_and_decode(BlockFormat format, const TestTensor& tensor,
+                                     const QuantOptions& options = {}) {
   const std::size_t n_cols = tensor.shape.back();
   std::vector<float> out(tensor.values.size());
   std::vector<std::byte> bytes(row_major_bytes(format, n_cols));
   for (std::size_t at = 0; at < out.size(); at += n_cols) {
-    encode_row(format, std::span(tensor.values).subspan(at, n_cols), {}, bytes);
+    encode_row(format, std::span(tensor.values).subspan(at, n_cols), options, bytes);
     decode_row(format, bytes, std::span(out).subspan(at, n_cols));
   }
   return out;
@@ -131,6 +132,41 @@ TEST(TranscodeTest, EveryPresetBlockAndLayoutHoldsTheWeights) {
       }
     }
   }
+}
+
+TEST(TranscodeTest, RoundingAndImportanceReachTheEncoderOfTheirMatrix) {
+  const TemporaryFolder folder;
+  const TestTensors tensors = tiny_llama_tensors();
+  const auto model = open_model(folder, tensors);
+  ColumnImportance importance;
+  std::vector<float> weights(16);
+  for (std::size_t c = 0; c < weights.size(); ++c) weights[c] = c == 5 ? 1e6F : 1.0F;
+  ASSERT_TRUE(importance.set(TensorKind::kAttnQ, 1, weights).ok());
+  TranscodeOptions options;
+  options.preset = QuantPreset::k2Bit;
+  options.block = 32;
+  const auto decode_q = [&](std::uint32_t layer) {
+    const std::string path = folder.file("out.qsf");
+    const auto report = convert(*model, path, options);
+    EXPECT_TRUE(report) << report.error().message();
+    const auto reader = QsfReader::open(path);
+    const SectionDirectory& section = reader->layer(layer);
+    return decode_tensor(*reader, section, *section.find(TensorKind::kAttnQ));
+  };
+  const auto expected = [&](std::uint32_t layer, const QuantOptions& quant) {
+    return encode_and_decode(
+        {QuantType::kQ2A, 32},
+        tensors.at("model.layers." + std::to_string(layer) + ".self_attn.q_proj.weight"), quant);
+  };
+  EXPECT_EQ(decode_q(1), expected(1, {}));
+  options.rounding = Rounding::kNearest;
+  EXPECT_EQ(decode_q(1), expected(1, kNearestRounding));
+  EXPECT_NE(expected(1, kNearestRounding), expected(1, {}));
+  options.rounding = Rounding::kSearch;
+  options.importance = &importance;
+  EXPECT_EQ(decode_q(1), expected(1, {.importance = weights}));
+  EXPECT_NE(expected(1, {.importance = weights}), expected(1, {}));
+  EXPECT_EQ(decode_q(0), expected(0, {}));
 }
 
 TEST(TranscodeTest, SmallTilesAndCompressionHoldTheSameWeights) {

@@ -11,7 +11,8 @@
 //   2            2  min     f16, finite
 //   4          N/4  codes   byte j holds code[j + f * N/4] in bits 2f .. 2f+1, f = 0 .. 3
 //
-// Accuracy   every weight is within scale / 2 of its decoded value (quant/affine.h).
+// Accuracy   rounded to the nearest code, every weight is within scale / 2 of its decoded value
+//            (quant/affine.h).
 
 #ifndef QSF_QUANT_Q2A_H_
 #define QSF_QUANT_Q2A_H_

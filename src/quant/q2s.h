@@ -10,8 +10,9 @@
 //   0            2  scale   f16, finite, >= 0; 0 means that the whole block is zero
 //   2          N/4  codes   byte j holds code[j + f * N/4] in bits 2f .. 2f+1, f = 0 .. 3
 //
-// The scale is the best of a fixed list of candidates by the sum of squared errors, the same on
-// every machine; weights beyond 1.5 * scale are clipped where that makes the sum smaller.
+// The scale is the best of a list of candidates by the sum of squared errors, the same on every
+// machine; weights beyond 1.5 * scale are clipped where that makes the sum smaller. A search
+// (quant/block_search.h) goes on from there.
 
 #ifndef QSF_QUANT_Q2S_H_
 #define QSF_QUANT_Q2S_H_

@@ -12,7 +12,8 @@
 //   4          N/8  low     bit i % 8 of byte i / 8 is bit 0 of code[i]
 //   4 + N/8    N/4  high    byte j holds code[j + f * N/4] >> 1 in bits 2f .. 2f+1, f = 0 .. 3
 //
-// Accuracy   every weight is within scale / 2 of its decoded value (quant/affine.h).
+// Accuracy   rounded to the nearest code, every weight is within scale / 2 of its decoded value
+//            (quant/affine.h).
 
 #ifndef QSF_QUANT_Q3_H_
 #define QSF_QUANT_Q3_H_

@@ -11,7 +11,8 @@
 //   2            2  min     f16, finite
 //   4          N/2  codes   byte j holds code[j] in bits 0-3 and code[j + N/2] in bits 4-7
 //
-// Accuracy   every weight is within scale / 2 of its decoded value (quant/affine.h).
+// Accuracy   rounded to the nearest code, every weight is within scale / 2 of its decoded value
+//            (quant/affine.h).
 
 #ifndef QSF_QUANT_Q4_H_
 #define QSF_QUANT_Q4_H_

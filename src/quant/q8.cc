@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "quant/affine.h"
-#include "quant/block_search.h"
+#include "quant/types.h"
 
 namespace qsf {
 
@@ -21,15 +21,11 @@ void unpack_q8(const std::byte* packed, std::uint32_t block, std::uint8_t* codes
 }
 
 void encode_q8_block(BlockFormat format, std::span<const float> weights,
-                     const QuantOptions& options, MutableByteSpan out) {
+                     const QuantOptions& /*options*/, MutableByteSpan out) {
   float largest = 0.0F;
   for (const float w : weights) largest = std::max(largest, std::fabs(w));
-  F16 scale = covering_scale(largest, 127);
-  if (options.rounding == Rounding::kSearch) {
-    scale =
-        search_scale(weights, options, {.top = 254.0F, .has_min = false, .zero = 127.0F}, scale);
-  }
-  const float inverse = to_f32(scale) > 0.0F ? 1.0F / to_f32(scale) : 0.0F;
+  const F16 scale = covering_scale(largest, 127);
+  const float inverse = largest > 0.0F ? 1.0F / to_f32(scale) : 0.0F;
   std::uint8_t codes[kMaxBlock] = {};
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const float steps = std::clamp(weights[i] * inverse, -127.0F, 127.0F);

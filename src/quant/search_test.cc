@@ -24,7 +24,7 @@ std::vector<BlockFormat> searched_formats() {
   std::vector<BlockFormat> formats;
   for (const QuantType type : kAllQuantTypes) {
     const ScaleForm form = scale_form(type);
-    if (form == ScaleForm::kNone || form == ScaleForm::kRow) continue;
+    if (form == ScaleForm::kNone || form == ScaleForm::kRow || type == QuantType::kQ8) continue;
     if (fixed_block(type) != 0) {
       formats.push_back(block_format(type, 0));
       continue;
@@ -124,8 +124,8 @@ TEST(SearchTest, IsNeverWorseInWhatColumnsAreWorth) {
   }
 }
 
-// Sum of squared errors over that of the nearest codes, on normal weights. The searched error is at
-// most this; measured values are 1 to 3 % below.
+// Sums of squared errors over those of the nearest codes, on normal weights, 0.0005 above what is
+// found; every step of the search that is left out shows in one of them.
 TEST(SearchTest, IsMuchBetterOnNormalWeights) {
   struct Limit {
     BlockFormat format;
@@ -135,16 +135,16 @@ TEST(SearchTest, IsMuchBetterOnNormalWeights) {
   std::vector<float> row(std::size_t{256} * 64);
   for (float& w : row) w = 0.05F * rng.next_normal();
   for (const Limit& limit :
-       {Limit{{QuantType::kQ2A, 64}, 0.52}, Limit{{QuantType::kQ2A, 32}, 0.58},
-        Limit{{QuantType::kQ3, 64}, 0.75}, Limit{{QuantType::kQ4, 64}, 0.83},
-        Limit{{QuantType::kQ4, 32}, 0.80}, Limit{{QuantType::kQ8, 64}, 0.95},
-        Limit{{QuantType::kTernary, 64}, 0.69}, Limit{{QuantType::kQ2Super, 64}, 0.51},
-        Limit{{QuantType::kQ2Super, 32}, 0.57}, Limit{{QuantType::kQ3Super, 64}, 0.73},
-        Limit{{QuantType::kQ3Super, 32}, 0.74}, Limit{{QuantType::kQ4Super, 64}, 0.82},
-        Limit{{QuantType::kQ4Super, 32}, 0.78}, Limit{block_format(QuantType::kQ2K, 0), 0.55},
-        Limit{block_format(QuantType::kQ3K, 0), 0.52},
-        Limit{block_format(QuantType::kQ5K, 0), 0.79},
-        Limit{block_format(QuantType::kQ6K, 0), 0.78}}) {
+       {Limit{{QuantType::kQ2A, 64}, 0.5091}, Limit{{QuantType::kQ2A, 32}, 0.5696},
+        Limit{{QuantType::kQ3, 64}, 0.7317}, Limit{{QuantType::kQ4, 64}, 0.8000},
+        Limit{{QuantType::kQ4, 32}, 0.7654}, Limit{{QuantType::kTernary, 64}, 0.6754},
+        Limit{{QuantType::kQ2Super, 64}, 0.4976}, Limit{{QuantType::kQ2Super, 32}, 0.5536},
+        Limit{{QuantType::kQ3Super, 64}, 0.7172}, Limit{{QuantType::kQ3Super, 32}, 0.7141},
+        Limit{{QuantType::kQ4Super, 64}, 0.7839}, Limit{{QuantType::kQ4Super, 32}, 0.7407},
+        Limit{block_format(QuantType::kQ2K, 0), 0.5354},
+        Limit{block_format(QuantType::kQ3K, 0), 0.4972},
+        Limit{block_format(QuantType::kQ5K, 0), 0.7584},
+        Limit{block_format(QuantType::kQ6K, 0), 0.7580}}) {
     EXPECT_LE(error_of(limit.format, row, kSearch, {}),
               limit.share * error_of(limit.format, row, kNearestRounding, {}))
         << name_of(limit.format);

@@ -21,7 +21,7 @@ constexpr float kSmallestScale = 0x1p-25F;
 constexpr int kTopsTried = 12;
 
 // Turns of whole numbers and f16 fields.
-constexpr int kTurns = 3;
+constexpr int kTurns = 2;
 
 // Sub-blocks by themselves may have any scale, but no min above 0.
 Fields round_to_sub_block(const CodeGrid& grid, Fields fields) noexcept {

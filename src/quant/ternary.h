@@ -14,7 +14,8 @@
 // so code 0 is (sign 1, zero 0), code 1 is (0, 1), code 2 is (0, 0). Writers set no sign bit under
 // a zero bit; readers ignore it. The scale is the mean magnitude of the block and weights below 0.3
 // of it become zero, except where a block is ternary already (all its magnitudes are 0 or one m):
-// then the scale is m and the block is exact, if f16 holds m.
+// then the scale is m and the block is exact, if f16 holds m. A search of blocks that are not
+// ternary already finds the scale of the smallest error instead, and codes are the nearest.
 //
 // Ternary-row is the same with one scale a row, in f32, so that natively ternary rows are exact
 // whatever their m; 2 bits per weight and 4 bytes a row. One row in layout 0:
