@@ -79,7 +79,9 @@ TEST_F(ModelFeedbackTest, GoesBackToTheFirstLayer) {
   const auto first = feedback.factor_of(TensorKind::kAttnQ, 0, hidden);
   ASSERT_TRUE(first) << first.error().message();
   const GptqFactor kept = **first;
-  ASSERT_TRUE(feedback.factor_of(TensorKind::kAttnQ, 1, hidden));
+  const auto other = feedback.factor_of(TensorKind::kAttnQ, 1, hidden);
+  ASSERT_TRUE(other) << other.error().message();
+  EXPECT_FALSE(are_equal(kept, **other));
   const auto again = feedback.factor_of(TensorKind::kAttnQ, 0, hidden);
   ASSERT_TRUE(again) << again.error().message();
   EXPECT_TRUE(are_equal(kept, **again));
