@@ -83,6 +83,8 @@ TEST_F(QsfConvertCalibrationTest, ReachesTheFileAndIsUsedAgain) {
   ASSERT_TRUE(without);
   EXPECT_FALSE(without->spec().calibrated);
   EXPECT_EQ(without->layer(0).importance, 0.0F);
+  const auto last_tile = [](const QsfReader& file) { return file.layer(0).tiles.back().crc; };
+  EXPECT_NE(last_tile(*without), last_tile(*reader)) << "columns were worth the same";
 }
 
 // Makes a copy of the bundled model in which a layer adds nothing to the residual stream: the
