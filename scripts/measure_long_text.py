@@ -45,7 +45,7 @@ def lines_of(group, scale):
     return [(f"L {n(local)}, H {n(heavy)}, S {n(chunk)}{note}",
              chunks(local, heavy, chunk, *more))
             for local, heavy, chunk, note, more in (
-                (256, 256, 1024, ", sum", ("--h2o-score", "sum")),
+                (256, 256, 1024, ", mean", ("--h2o-score", "mean")),
                 (256, 256, 1024, ", no sinks", ("--h2o-sinks", "0")),
                 (256, 256, 1024, ", 64 sinks", ("--h2o-sinks", str(n(64)))),
                 (508, 4, 1024, ": sinks alone are heavy", ()),

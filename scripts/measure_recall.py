@@ -9,8 +9,9 @@ Windows of TEXT are sown with facts: sentences that give something a made-up nam
 Morvandel."), each told again and again (planted_facts.py; --share of the tokens are theirs). When a fact is told
 again, only the text before can tell its name. Printed for every policy: the loss of such names' tokens in nats, by how
 many tokens ago the fact was told last; the loss of all of them over that of full attention, with its standard error
-over the windows; and the perplexity of the whole. The names are new to every model: they are drawn by --seed. Only a
-model that has learned to look back (train_model.py --facts) shows anything. Needs sentencepiece.
+over the windows; and the perplexity of the whole. Then pairs of policies that see as much. The names are new to every
+model: they are drawn by --seed. Only a model that has learned to look back (train_model.py --facts) shows anything.
+Needs sentencepiece.
 """
 
 import math
@@ -22,24 +23,34 @@ import tempfile
 import planted_facts
 from attention_policies import (full, h2o, heavy_hitters, make_parser, mean_of, mean_visible, open_results,
                                 run_perplexity, scaled, sentences_of, with_error, window, write_lines)
+from measure_long_text import rise
 
 BINS = [256, 512, 1024, 2048, 4096]  # tokens since a fact was told last, at most
 
 
-def policies(scale):
+def pairs(scale):
+    """Returns [(what chooses by attention, what takes the last positions of as many), ...], each (label, options)."""
     def n(size):
         return scaled(size, scale)
-    pairs = []
-    for size in (64, 128, 256, 496):
-        same = 2 * n(size) + 28  # what the mean row of heavy hitters sees: half a block more than window and heavy part
-        pairs += [(f"kv h2o {n(size)} + {n(size)}", heavy_hitters(n(size), n(size))),
-                  (f"window {same}, 4 sinks", window(same))]
+
+    def last(size):
+        return f"window {size}, 4 sinks", window(size)
     chunk = n(1024)
-    for size in (64, 256):
-        pairs += [(f"h2o {n(size)} + {n(size)}, S = {chunk}", h2o(n(size), n(size), chunk)),
-                  (f"h2o {2 * n(size) - 4} + sinks, S = {chunk}", h2o(2 * n(size) - 4, 4, chunk)),
-                  (f"window {2 * n(size) + chunk // 2 - 4}, 4 sinks", window(2 * n(size) + chunk // 2 - 4))]
-    return [("full attention", full()), *pairs]
+    found = []
+    for m in (64, 128, 256, 496):
+        # The mean row of heavy hitters sees half a block more than window and heavy part.
+        found.append(((f"kv h2o {n(m)} + {n(m)}", heavy_hitters(n(m), n(m))), last(2 * n(m) + 28)))
+    for m in (64, 256):
+        sparse = f"h2o {n(m)} + {n(m)}, S = {chunk}", h2o(n(m), n(m), chunk)
+        by_mean = f"{sparse[0]}, mean", [*sparse[1], "--h2o-score", "mean"]
+        local = f"h2o {2 * n(m) - 4} + sinks, S = {chunk}", h2o(2 * n(m) - 4, 4, chunk)
+        found += [(sparse, last(2 * n(m) + chunk // 2 - 4)), (sparse, local), (sparse, last(2 * n(m) - 4)),
+                  (by_mean, local)]
+    return found
+
+
+def policies(scale):
+    return dict([("full attention", full()), *(policy for pair in pairs(scale) for policy in pair)])
 
 
 def sow(sentences, facts, tokenizer, n_tokens, slot, rng):
@@ -124,11 +135,29 @@ def bin_of(since):
     return next(i for i, most in enumerate(BINS) if since <= most)
 
 
+def weighted(cells):
+    """Returns the mean loss of names told again, by token; nothing for none."""
+    return sum(loss * n for _, loss, n in cells) / sum(n for _, _, n in cells) if cells else None
+
+
+def difference(base, other):
+    """Returns what names told again cost more, in nats a token: as text, with the error of a mean over windows."""
+    values = [weighted(b["again"]) - weighted(a["again"]) for a, b in zip(base, other) if a["again"]]
+    return with_error(statistics.fmean(values), values, "+.2f")
+
+
+def print_pairs(scale, results):
+    rows_of = {label: rows for label, _, rows in results}
+    print("\n| chooses by attention | takes the last | names told again, nats | perplexity |\n|---|---|---|---|")
+    for (label, _), (last, _) in pairs(scale):
+        if label in rows_of and last in rows_of:
+            base, other = rows_of[last], rows_of[label]
+            print(f"| {label} | {last} | {difference(base, other)} | "
+                  f"{rise([row['all'] for row in base], [row['all'] for row in other])} |")
+
+
 def print_table(context, results):
     """`results` are (policy, options, rows of summarise()), the first of full attention."""
-    def weighted(cells):
-        return sum(loss * n for _, loss, n in cells) / sum(n for _, _, n in cells) if cells else None
-
     def form(value):
         return "" if value is None else f"{value:.2f}"
     base = results[0][2]
@@ -140,11 +169,10 @@ def print_table(context, results):
     for label, options, rows in results:
         by_bin = [weighted([cell for row in rows for cell in row["again"] if bin_of(cell[0]) == i])
                   for i in range(len(BINS))]
-        over = [weighted(a["again"]) - weighted(b["again"]) for a, b in zip(rows, base) if a["again"]]
         perplexity = math.exp(statistics.fmean(row["all"] for row in rows))
-        rise = with_error(statistics.fmean(over), over, "+.2f") if rows is not base else ""
+        over = difference(base, rows) if rows is not base else ""
         print(f"| {label} | {mean_visible(options, context):,.0f} |" +
-              "".join(f" {form(value)} |" for value in by_bin) + f" {rise} | {perplexity:.2f} |")
+              "".join(f" {form(value)} |" for value in by_bin) + f" {over} | {perplexity:.2f} |")
     first = [row["first"] for row in base if row["first"] is not None]
     if first:
         print(f"\nA name told for the first time: {statistics.fmean(first):.2f} nats a token under full attention.")
@@ -163,7 +191,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         sown = None if args.no_runs else Sown(args)
         path = None if args.no_runs else write_lines(folder, sown.lines)
-        for label, options in policies(args.scale):
+        for label, options in policies(args.scale).items():
             if options and args.only and not any(label.startswith(name) for name in args.only):
                 continue
             key = " ".join(map(str, [args.context, args.share, args.windows, args.seed, *options]))
@@ -182,6 +210,7 @@ def main():
         sys.exit("measure_recall.py: no name is told again in the scored half of a window: ask for a longer --context, "
                  "more --windows or a larger --share")
     print_table(args.context, results)
+    print_pairs(args.scale, results)
     return 0
 
 

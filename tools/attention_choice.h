@@ -18,7 +18,7 @@ struct AttentionChoice {
   std::optional<int> heavy;
   std::optional<int> chunk;
   std::optional<int> sinks;
-  std::string score;  // empty: mean
+  std::string score;  // empty: sum
 
   bool is_h2o() const { return attention == "h2o"; }
   bool is_default() const { return attention == "full" && !has_sizes(); }
@@ -26,7 +26,7 @@ struct AttentionChoice {
   qsf_h2o_options h2o() const {
     return {sizeof(qsf_h2o_options), local.value_or(256),
             heavy.value_or(256),     chunk.value_or(1024),
-            sinks.value_or(4),       score == "sum" ? QSF_H2O_SUM : QSF_H2O_MEAN};
+            sinks.value_or(4),       score == "mean" ? QSF_H2O_MEAN : QSF_H2O_SUM};
   }
 };
 

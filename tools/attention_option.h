@@ -37,8 +37,8 @@ inline void add_attention_options(CLI::App& app, AttentionChoice& choice,
   add("--h2o-sinks", choice.sinks, 0, "First positions that every memory set has; 4");
   app.add_option("--h2o-score", choice.score,
                  note +
-                     "What heavy positions are ranked by: mean, attention by position that could "
-                     "have paid it, the default; or sum")
+                     "What heavy positions are ranked by: sum, the attention they were paid, the "
+                     "default; or mean, by position that could have paid it")
       ->type_name("RANKING")
       ->check(CLI::IsMember({"mean", "sum"}));
 }

@@ -61,6 +61,9 @@ CLI::Validator number_check(double min, double max, bool with_min, const std::st
 }  // namespace
 
 std::optional<int> parse_command_line(CLI::App& app, int argc, const char* const* argv) {
+  // Two spaces behind the longest option: scripts/cli_help.py tells it from its text by these.
+  constexpr std::size_t kNameColumns = 32;
+  app.get_formatter()->column_width(kNameColumns);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& done) {

@@ -566,9 +566,9 @@ class Sessions(Case):
         policy = ["--kv-policy", "h2o", "--kv-window", "30", "--kv-sinks", "2", "--kv-heavy", "20"]
         load = ["--session-load", session]
         for remembers, saved, others in [
-                (sparse, "h2o (local 5, heavy 6, chunk 24, sinks 2, score mean), expected ",
-                 [("full", []), ("h2o (local 5, heavy 6, chunk 24, sinks 2, score sum)",
-                                 [*sparse, "--h2o-score", "sum"])]),
+                (sparse, "h2o (local 5, heavy 6, chunk 24, sinks 2, score sum), expected ",
+                 [("full", []), ("h2o (local 5, heavy 6, chunk 24, sinks 2, score mean)",
+                                 [*sparse, "--h2o-score", "mean"])]),
                 (policy, "h2o (window 30, sinks 2, heavy 20), expected ",
                  [("full", []), ("h2o (30, 2, 21)", [*policy[:-1], "21"])])]:
             arguments = ["--prompt-file", long, "--no-echo", *remembers, *self.GREEDY]

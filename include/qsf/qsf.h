@@ -102,7 +102,7 @@ typedef struct qsf_h2o_options {
   int sinks;
   qsf_h2o_ranking ranking;
 } qsf_h2o_options;
-/* Sets struct_size and the defaults, in the order above: 256, 256, 1024, 4, QSF_H2O_MEAN. */
+/* Sets struct_size and the defaults, in the order above: 256, 256, 1024, 4, QSF_H2O_SUM. */
 QSF_API void qsf_h2o_options_init(qsf_h2o_options* options);
 
 /* Which positions' keys and values are kept. */

@@ -112,10 +112,20 @@ class Recall(unittest.TestCase):
         self.assertIn("| other | 3,072 | 4.00 |  | 5.00 |  |  | +2.00 +/- 1.00 | 1.00 |", lines)
         self.assertIn("A name told for the first time: 9.00 nats a token under full attention.", lines)
 
-    def test_policies_of_a_pair_see_as_much(self):
-        seen = {label: measure_recall.mean_visible(options, 4096) for label, options in measure_recall.policies(1)}
-        for size in (64, 128, 256, 496):
-            self.assertLess(abs(seen[f"kv h2o {size} + {size}"] - seen[f"window {2 * size + 28}, 4 sinks"]), 2)
+    def test_pairs_see_as_much_and_differences_are_those_of_windows(self):
+        for (label, options), (last, others) in measure_recall.pairs(1):
+            seen = [measure_recall.mean_visible(o, 4096) for o in (options, others)]
+            if last not in ("window 124, 4 sinks", "window 508, 4 sinks"):  # as many as in the memory set alone
+                self.assertLess(abs(seen[0] - seen[1]), 2, label)
+        base = [{"again": [[9, 1.0, 1], [9, 4.0, 2]], "all": 1.0}, {"again": [], "all": 1.0},
+                {"again": [[9, 2.0, 2]], "all": 1.0}]
+        other = [{"again": [[9, 2.0, 1], [9, 5.0, 2]], "all": 1.1}, {"again": [], "all": 1.1},
+                 {"again": [[9, 5.0, 2]], "all": 1.1}]
+        self.assertEqual(measure_recall.difference(base, other), "+2.00 +/- 1.00")
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            measure_recall.print_pairs(1, [("kv h2o 64 + 64", [], other), ("window 156, 4 sinks", [], base)])
+        self.assertIn("| kv h2o 64 + 64 | window 156, 4 sinks | +2.00 +/- 1.00 | +10.52 +/- 0.00 % |", out.getvalue())
 
 
 if __name__ == "__main__":

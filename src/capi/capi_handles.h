@@ -36,8 +36,8 @@ struct QSFConfig {
   int k_type = QSF_KV_F16;     // a qsf_kv_type, or whatever the caller made of it
   int v_type = QSF_KV_F16;
   int attention = QSF_ATTENTION_FULL;  // a qsf_attention, or whatever the caller made of it
-  qsf_h2o_options h2o = {sizeof(qsf_h2o_options), 256, 256, 1024, 4, QSF_H2O_MEAN};
-  int h2o_ranking = QSF_H2O_MEAN;      // its ranking, or whatever the caller made of it
+  qsf_h2o_options h2o = {sizeof(qsf_h2o_options), 256, 256, 1024, 4, QSF_H2O_SUM};
+  int h2o_ranking = QSF_H2O_SUM;       // its ranking, or whatever the caller made of it
   int kv_policy = QSF_KV_POLICY_FULL;  // a qsf_kv_policy, or whatever the caller made of it
   int kv_window = 1024;                // unused with the full policy, as are these
   int kv_sinks = 4;

@@ -196,7 +196,7 @@ static void test_model(const char* path) {
     test_chat(all[i]);
   }
   if (engine != NULL && sparse != NULL && other_sparse != NULL) {
-    const char* saved = "h2o (local 3, heavy 4, chunk 10, sinks 2, score mean)";
+    const char* saved = "h2o (local 3, heavy 4, chunk 10, sinks 2, score sum)";
     test_other(sparse, engine, saved, "expected full");
     test_other(sparse, other_sparse, saved, "expected h2o (local 3, heavy 5");
   }

@@ -94,7 +94,7 @@ static void test_attention_configuration(void) {
   qsf_h2o_options h2o;
   qsf_h2o_options_init(&h2o);
   CHECK(h2o.struct_size == sizeof h2o && h2o.local == 256 && h2o.heavy == 256);
-  CHECK(h2o.chunk == 1024 && h2o.sinks == 4 && h2o.ranking == QSF_H2O_MEAN);
+  CHECK(h2o.chunk == 1024 && h2o.sinks == 4 && h2o.ranking == QSF_H2O_SUM);
   h2o.heavy = -1;
   config = qsf_config_default();
   qsf_config_set_attention(config, QSF_ATTENTION_H2O, &h2o);

@@ -85,11 +85,11 @@ TEST_F(SessionH2oTest, EveryHeadMayHaveKeysOfItsOwn) {
   for (const std::size_t n_rows : {150U, 303U}) {
     expect_same_text(model, options(KvType::kF16, KvType::kF16), n_rows);
   }
-  EngineOptions by_sum = options(KvType::kF16, KvType::kF16);
-  by_sum.h2o = {.local = 0, .heavy = 40, .chunk = 100, .sinks = 0, .ranking = H2oRanking::kSum};
-  expect_same_text(model, by_sum, 303);
-  by_sum.h2o = {.local = 40, .heavy = 0, .chunk = 100, .sinks = 0};
-  expect_same_text(model, by_sum, 303);
+  EngineOptions by_mean = options(KvType::kF16, KvType::kF16);
+  by_mean.h2o = {.local = 0, .heavy = 40, .chunk = 100, .sinks = 0, .ranking = H2oRanking::kMean};
+  expect_same_text(model, by_mean, 303);
+  by_mean.h2o = {.local = 40, .heavy = 0, .chunk = 100, .sinks = 0};
+  expect_same_text(model, by_mean, 303);
 }
 
 TEST_F(SessionH2oTest, ForgottenRowsAreSavedAndLeaveNoTrace) {
@@ -119,7 +119,7 @@ TEST_F(SessionH2oTest, OtherAttentionIsRefusedWithBothValues) {
   const auto session = engine->create_session().value();
   begin_text(*session, 100);
   ASSERT_TRUE(session->save(path("h2o")).ok());
-  const std::string saved = "h2o (local 24, heavy 24, chunk 160, sinks 4, score mean)";
+  const std::string saved = "h2o (local 24, heavy 24, chunk 160, sinks 4, score sum)";
   const auto refusal = [&](const EngineOptions& other, const std::string& file) {
     const auto opened = open(*model_, other);
     const auto target = opened->create_session().value();
@@ -137,15 +137,15 @@ TEST_F(SessionH2oTest, OtherAttentionIsRefusedWithBothValues) {
                                              HasSubstr("open the model with the attention")));
   };
   expected({.local = 25, .heavy = 24, .chunk = 160, .sinks = 4},
-           "local 25, heavy 24, chunk 160, sinks 4, score mean");
+           "local 25, heavy 24, chunk 160, sinks 4, score sum");
   expected({.local = 24, .heavy = 23, .chunk = 160, .sinks = 4},
-           "local 24, heavy 23, chunk 160, sinks 4, score mean");
+           "local 24, heavy 23, chunk 160, sinks 4, score sum");
   expected({.local = 24, .heavy = 24, .chunk = 128, .sinks = 4},
-           "local 24, heavy 24, chunk 128, sinks 4, score mean");
+           "local 24, heavy 24, chunk 128, sinks 4, score sum");
   expected({.local = 24, .heavy = 24, .chunk = 160, .sinks = 0},
-           "local 24, heavy 24, chunk 160, sinks 0, score mean");
-  expected({.local = 24, .heavy = 24, .chunk = 160, .sinks = 4, .ranking = H2oRanking::kSum},
-           "local 24, heavy 24, chunk 160, sinks 4, score sum");
+           "local 24, heavy 24, chunk 160, sinks 0, score sum");
+  expected({.local = 24, .heavy = 24, .chunk = 160, .sinks = 4, .ranking = H2oRanking::kMean},
+           "local 24, heavy 24, chunk 160, sinks 4, score mean");
   other = wanted;
   other.attention = AttentionKind::kStandard;
   EXPECT_THAT(refusal(other, "h2o"), AllOf(HasSubstr(saved + ", expected full"),
@@ -362,7 +362,7 @@ TEST_F(SessionH2oDamageTest, SectionsComeTogetherOrNotAtAll) {
   EXPECT_THAT(load_with(at + session_layout::kNameBytes, std::uint64_t{0}).message(),
               HasSubstr("section attention: no name"));
   EXPECT_THAT(load_with(at, std::uint64_t{'x'}).message(),
-              HasSubstr("section attention: x (local 5, heavy 6, chunk 80, sinks 2, score mean), "
+              HasSubstr("section attention: x (local 5, heavy 6, chunk 80, sinks 2, score sum), "
                         "expected h2o (local 5"));
 }
 

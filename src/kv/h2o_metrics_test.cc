@@ -43,8 +43,8 @@ class H2oMetricsTest : public testing::TestWithParam<Variant> {
 };
 
 INSTANTIATE_TEST_SUITE_P(, H2oMetricsTest,
-                         testing::Values(Variant{"sum", 0, H2oRanking::kSum},
-                                         Variant{"defaults", 4, H2oRanking::kMean}),
+                         testing::Values(Variant{"mean", 0, H2oRanking::kMean},
+                                         Variant{"defaults", 4, H2oRanking::kSum}),
                          [](const auto& variant) { return std::string(variant.param.name); });
 
 // Every index is -1 or a position, ascending, and the unused ones stand at the end.

@@ -33,8 +33,8 @@ enum class AttentionKind : std::uint8_t {
   kH2o = 4,        // over the chunk and a memory set of earlier positions (kv/h2o_state.h)
 };
 
-// What heavy hitters are ranked by: the attention paid to a position, or that divided by the
-// queries that could have paid it.
+// What heavy hitters are ranked by: the attention paid to a position divided by the queries that
+// could have paid it, or the whole of it.
 enum class H2oRanking : std::uint8_t { kMean = 0, kSum = 1 };
 
 struct KvPolicyOptions {
@@ -54,7 +54,7 @@ struct H2oOptions {
   std::uint32_t heavy = 256;   // H: sinks and heavy hitters among the positions before those
   std::uint32_t chunk = 1024;  // S: positions of a chunk; chunks begin at 0, S, 2S ...
   std::uint32_t sinks = 4;     // first positions of the sequence, members of every memory set
-  H2oRanking ranking = H2oRanking::kMean;
+  H2oRanking ranking = H2oRanking::kSum;
   friend bool operator==(const H2oOptions&, const H2oOptions&) = default;
 };
 
