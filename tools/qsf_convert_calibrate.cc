@@ -127,6 +127,12 @@ qsf::Status check_calibration_files(const ConvertOptions& options) {
                                    options.calibration_out.c_str(), other.c_str());
     }
   }
+  // What would be found out when the model has run, which can take hours.
+  const fs::path folder = fs::absolute(out, ignored).parent_path();
+  if (!fs::is_directory(folder, ignored)) {
+    return qsf::invalid_argument("--calibration-out %s: there is no folder %s",
+                                 options.calibration_out.c_str(), folder.c_str());
+  }
   return qsf::ok_status();
 }
 

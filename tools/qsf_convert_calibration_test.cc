@@ -34,8 +34,13 @@ using namespace testing_support;
 
 const std::string kModel = QSF_SOURCE_DIR "/models/tales-5M";
 const std::string kTale = QSF_SOURCE_DIR "/testdata/tale.txt";
-// MB that hold the Hessians of six layers, of 4.7 MB each, and what the engine needs at least.
+// MB that hold the Hessians of six layers, of 4.7 MB each, and what the engine needs at least; more
+// where a sanitizer takes memory of its own.
+#ifdef QSF_WITH_SANITIZER
+const char* const kFeedbackBudgetMb = "200";
+#else
 const char* const kFeedbackBudgetMb = "64";
+#endif
 
 class QsfConvertCalibrationTest : public testing::Test {
  protected:
@@ -205,7 +210,7 @@ TEST_F(QsfConvertCalibrationTest, OptionsThatMakeNoSenseAreRefused) {
   expect_failure(convert(in_.file("saved"), {"--calibration-out", out_.file("x")}), 1,
                  "saved already");
   expect_failure(convert(in_.file("text"), {"--calibration-out", "/no/such/folder/x"}), 1,
-                 "/no/such/folder/x");
+                 "there is no folder /no/such/folder");
   EXPECT_THAT(in_.read("text"), HasSubstr("three sons"));
   EXPECT_THAT(out_.names(), IsEmpty());
 }
