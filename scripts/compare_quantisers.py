@@ -9,10 +9,10 @@
 
 llama.cpp makes a GGUF file of MODEL_DIR in f32, an importance matrix from the calibration text, and of both a file for
 each of its types, all matrices to the same type (--pure). qsf-convert makes files of its types of MODEL_DIR: with the
-nearest codes, with searched fields, and searched with what the calibration text says of columns. Every file is then scored
-by qsf-perplexity --exact, which reads the values of GGUF's types bit for bit and multiplies them by 32-bit floats: what
-differs is the weights alone. llama.cpp's own perplexity of those of its files that ours are held to stands beside as a
-cross-check.
+nearest codes, with searched fields, searched with what the calibration text says of columns, and with errors fed back by
+what it says of pairs of columns. Every file is then scored by qsf-perplexity --exact, which reads the values of GGUF's
+types bit for bit and multiplies them by 32-bit floats: what differs is the weights alone. llama.cpp's own perplexity of
+those of its files that ours are held to stands beside as a cross-check.
 
     layers  matrices of the layers are quantised, embedding and head stay f16
     whole   embedding and head too, to the same type
@@ -44,7 +44,7 @@ THEIRS = [(4, "Q4_0", "Q4_0"), (4, "Q4_K_S", "Q4_K"), (4, "IQ4_NL", "IQ4_NL"), (
           (2, "Q2_K", "Q2_K"), (2, "IQ2_S", "IQ2_S"), (2, "IQ2_XS", "IQ2_XS")]
 KEPT = ("Q4_0", "Q4_K", "Q3_K", "Q2_K", "F32")  # types that we read and hold; others are widened to f32 by llama.cpp
 TARGETS = {4: "Q4_K", 3: "Q3_K", 2: "Q2_K"}  # what each width is held to
-AGAINST = {"plain": ["search"], "imatrix": ["search", "calibrated"]}
+AGAINST = {"plain": ["search"], "imatrix": ["search", "calibrated", "gptq"]}
 CALIBRATION_TOKENS = 1 << 22  # more than the texts have: both sides take all of it
 
 # qsf-convert: width, type, block.
@@ -111,7 +111,8 @@ class Comparison:
         self.gguf, self.imatrix, self.seen = (os.path.join(args.made or folder, n)
                                               for n in ("f32.gguf", "imatrix.gguf", "seen"))
         self.reference = self.path("f32.qsf")
-        self.variants = [("nearest", ["--rounding", "nearest"]), ("search", []), ("calibrated", ["--calibration", self.seen])]
+        self.variants = [("nearest", ["--rounding", "nearest"]), ("search", []), ("calibrated", ["--calibration", self.seen]),
+                         ("gptq", ["--calibration", self.calibration, "--calibration-tokens", str(CALIBRATION_TOKENS), "--gptq"])]
 
     def path(self, name):
         return os.path.join(self.folder, name)
