@@ -12,6 +12,7 @@
 #include "calibrate/calibrate_model.h"
 #include "calibrate/calibration_file.h"
 #include "calibrate/calibration_text.h"
+#include "io/atomic_file.h"
 #include "io/file.h"
 
 namespace qsf_tools {
@@ -84,6 +85,42 @@ qsf::Result<qsf::Calibration> read_saved(const ConvertOptions& options,
   return saved;
 }
 
+// Whether two names are those of one file, which need not exist.
+bool is_same_file(const std::string& a, const std::string& b) {
+  std::error_code failure;
+  if (fs::equivalent(a, b, failure)) return true;
+  const fs::path whole_a = fs::weakly_canonical(fs::absolute(a, failure), failure);
+  const fs::path whole_b = fs::weakly_canonical(fs::absolute(b, failure), failure);
+  return !whole_a.empty() && whole_a == whole_b;
+}
+
+// Whether a file can appear under a name: all but the last step of it is done, and taken back.
+qsf::Status check_writable(const std::string& path) {
+  auto file = qsf::AtomicFile::create(path);
+  return file ? qsf::ok_status() : std::move(file).error();
+}
+
+// Refuses what only a text can be asked for.
+qsf::Status check_saved(const ConvertOptions& options) {
+  if (options.gptq) {
+    return qsf::invalid_argument(
+        "%s: a saved calibration does not say which columns go together; expected a text with "
+        "--gptq",
+        options.calibration.c_str());
+  }
+  if (!options.calibration_out.empty()) {
+    return qsf::invalid_argument(
+        "%s: this is saved already; expected a text with --calibration-out",
+        options.calibration.c_str());
+  }
+  if (!options.text_option.empty()) {
+    return qsf::invalid_argument(
+        "%s: a saved calibration runs no model; expected a text with %s, or none of it",
+        options.calibration.c_str(), options.text_option.c_str());
+  }
+  return qsf::ok_status();
+}
+
 void print_summary(const qsf::Calibration& calibration, bool verbose) {
   const auto cost = [](const qsf::LayerCalibration& layer) { return layer.skip_loss; };
   const auto [least, most] = std::ranges::minmax_element(calibration.layers, {}, cost);
@@ -105,35 +142,23 @@ void print_summary(const qsf::Calibration& calibration, bool verbose) {
 
 qsf::Status check_calibration_files(const ConvertOptions& options) {
   if (options.calibration.empty()) return qsf::ok_status();
+  if (is_same_file(options.calibration, options.output)) {
+    return qsf::invalid_argument("%s: this is the file of --calibration; choose another output",
+                                 options.output.c_str());
+  }
   QSF_ASSIGN_OR_RETURN(const bool saved, qsf::is_calibration_file(options.calibration));
-  if (saved && options.gptq) {
-    return qsf::invalid_argument(
-        "%s: a saved calibration does not say which columns go together; expected a text with "
-        "--gptq",
-        options.calibration.c_str());
-  }
-  if (options.calibration_out.empty()) return qsf::ok_status();
-  if (saved) {
-    return qsf::invalid_argument(
-        "%s: this is saved already; expected a text with --calibration-out",
-        options.calibration.c_str());
-  }
-  std::error_code ignored;
-  const fs::path out(options.calibration_out);
+  if (saved) QSF_RETURN_IF_ERROR(check_saved(options));
   for (const std::string& other : {options.calibration, options.output}) {
-    if (fs::weakly_canonical(out, ignored) == fs::weakly_canonical(other, ignored) ||
-        fs::equivalent(out, other, ignored)) {
+    if (!options.calibration_out.empty() && is_same_file(options.calibration_out, other)) {
       return qsf::invalid_argument("--calibration-out %s: this is %s; choose another name",
                                    options.calibration_out.c_str(), other.c_str());
     }
   }
   // What would be found out when the model has run, which can take hours.
-  const fs::path folder = fs::absolute(out, ignored).parent_path();
-  if (!fs::is_directory(folder, ignored)) {
-    return qsf::invalid_argument("--calibration-out %s: there is no folder %s",
-                                 options.calibration_out.c_str(), folder.c_str());
+  if (!options.calibration_out.empty()) {
+    QSF_RETURN_IF_ERROR(check_writable(options.calibration_out).with_context("--calibration-out"));
   }
-  return qsf::ok_status();
+  return check_writable(options.output);
 }
 
 qsf::Result<ConvertCalibration> calibrate(const ConvertOptions& options,

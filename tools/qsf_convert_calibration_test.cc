@@ -56,6 +56,16 @@ class QsfConvertCalibrationTest : public testing::Test {
     more.push_back(out_.file(out));
     return run(more);
   }
+  // The same with what was saved, which has no use for options of a text.
+  Outcome convert_saved(const std::string& saved, std::vector<std::string> more,
+                        const std::string& out = "m.qsf") {
+    for (const std::string& argument :
+         {std::string("--quant-type"), std::string("3bit"), std::string("--calibration"), saved,
+          kModel, out_.file(out)}) {
+      more.push_back(argument);
+    }
+    return run(more);
+  }
   static std::vector<std::string> quick(std::vector<std::string> more) {
     more.insert(more.begin(), {"--threads", "1"});
     return more;
@@ -79,7 +89,7 @@ TEST_F(QsfConvertCalibrationTest, ReachesTheFileAndIsUsedAgain) {
   }
   EXPECT_GT(reader->layer(0).importance, 1.0F);  // without it this model says nothing
 
-  const Outcome again = convert(out_.file("saved"), {"--threads", "2"}, "again.qsf");
+  const Outcome again = convert_saved(out_.file("saved"), {"--threads", "2"}, "again.qsf");
   ASSERT_EQ(again.code, 0) << again.err;
   EXPECT_EQ(out_.read("again.qsf"), out_.read("m.qsf"));
   const Outcome plain = run({"--quant-type", "3bit", kModel, out_.file("plain.qsf")});
@@ -177,7 +187,7 @@ TEST_F(QsfConvertCalibrationTest, WhatIsNoTextIsRefused) {
   in_.write("binary", std::string("ab\0c", 4));
   expect_failure(convert(in_.file("binary"), {}), 1, "byte 2 is zero");
   in_.write("saved", "QSFC and nothing that could follow");
-  expect_failure(convert(in_.file("saved"), {}), 1, "saved: ");
+  expect_failure(convert_saved(in_.file("saved"), {}), 1, "saved: ");
   expect_failure(convert(in_.path(), {}), 1, in_.path());
   EXPECT_THAT(out_.names(), IsEmpty());
 }
@@ -207,11 +217,41 @@ TEST_F(QsfConvertCalibrationTest, OptionsThatMakeNoSenseAreRefused) {
                  "choose another name");
   expect_failure(convert(in_.file("text"), {"--calibration-out", out}), 1, "choose another name");
   in_.write("saved", "QSFC");
-  expect_failure(convert(in_.file("saved"), {"--calibration-out", out_.file("x")}), 1,
+  expect_failure(convert_saved(in_.file("saved"), {"--calibration-out", out_.file("x")}), 1,
                  "saved already");
-  expect_failure(convert(in_.file("text"), {"--calibration-out", "/no/such/folder/x"}), 1,
-                 "there is no folder /no/such/folder");
+  for (const char* option : {"--calibration-tokens", "--calibration-context", "--ram-budget"}) {
+    expect_failure(convert_saved(in_.file("saved"), {option, "100"}), 1,
+                   std::string("expected a text with ") + option);
+  }
   EXPECT_THAT(in_.read("text"), HasSubstr("three sons"));
+  EXPECT_THAT(out_.names(), IsEmpty());
+}
+
+// What is calibrated with is not written over.
+TEST_F(QsfConvertCalibrationTest, TheOutputIsNoFileOfTheCalibration) {
+  in_.write("text", "Once upon a time there was a king who had three sons.");
+  in_.write("saved", "QSFC");
+  std::filesystem::create_symlink(in_.file("text"), in_.file("link"));
+  for (const auto& [calibration, out] : std::vector<std::pair<const char*, const char*>>{
+           {"text", "text"}, {"text", "link"}, {"link", "text"}, {"saved", "saved"}}) {
+    const Outcome outcome = run({"--calibration", in_.file(calibration), kModel, in_.file(out)});
+    expect_failure(outcome, 1, "choose another output");
+  }
+  EXPECT_THAT(in_.read("text"), HasSubstr("three sons"));
+  EXPECT_EQ(in_.read("saved"), "QSFC");
+  EXPECT_THAT(in_.names(), ElementsAre("link", "saved", "text"));
+}
+
+// What cannot be written is refused before the model runs: the text, which is none, would be
+// refused then.
+TEST_F(QsfConvertCalibrationTest, FilesThatCannotBeWrittenAreRefusedFirst) {
+  in_.write("empty", "");
+  const std::string missing = out_.file("missing/file");
+  for (const std::string& path : {out_.path(), std::string("/dev/full"), missing}) {
+    expect_failure(convert(in_.file("empty"), {"--calibration-out", path}), 1,
+                   "--calibration-out: " + path);
+    expect_failure(run({"--calibration", in_.file("empty"), kModel, path}), 1, path);
+  }
   EXPECT_THAT(out_.names(), IsEmpty());
 }
 
@@ -260,9 +300,25 @@ TEST_F(QsfConvertCalibrationTest, ErrorsAreFedBack) {
 
 TEST_F(QsfConvertCalibrationTest, FeedbackNeedsAText) {
   ASSERT_EQ(convert(kTale, {"--calibration-out", in_.file("saved")}).code, 0);
-  expect_failure(convert(in_.file("saved"), {"--gptq"}), 1, "expected a text with --gptq");
+  expect_failure(convert_saved(in_.file("saved"), {"--gptq"}), 1, "expected a text with --gptq");
   expect_failure(run({"--gptq", kModel, out_.file("n.qsf")}), 2, "--gptq goes with --calibration");
   EXPECT_THAT(out_.names(), ElementsAre("m.qsf"));
+}
+
+// Waits until there is a copy of the weights, or none any more. Returns whether the tool, which has
+// yet to be waited for, still runs then.
+bool wait_for_copy(const TemporaryFolder& folder, pid_t child, bool there) {
+  for (;;) {
+    const std::vector<std::string> names = folder.names();
+    const bool found = std::ranges::any_of(names, [](const std::string& name) {
+      return name.find(".calibration-") != std::string::npos;
+    });
+    siginfo_t ended = {};
+    waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT);
+    if (ended.si_pid == child) return false;
+    if (found == there) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 // The file that is run has a name only while it is written; after that even a killed process leaves
@@ -275,14 +331,10 @@ TEST_F(QsfConvertCalibrationTest, SignalsLeaveNothing) {
     const TemporaryFolder scratch;
     const pid_t child = start(
         scratch, {"--calibration", in_.file("long.txt"), kModel, out_.file("m.qsf")}, kNoLimit);
-    const auto wait_for = [&](bool any) {
-      while (out_.names().empty() == any) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    };
-    wait_for(true);
-    EXPECT_THAT(out_.names().front(), HasSubstr(".calibration-"));
-    wait_for(false);
+    const bool runs = wait_for_copy(out_, child, true) && wait_for_copy(out_, child, false);
     kill(child, number);
     const Outcome outcome = finish(scratch, child);
+    ASSERT_TRUE(runs) << outcome.err;
     if (number == SIGKILL) {
       EXPECT_EQ(outcome.code, -1);
     } else {
@@ -298,10 +350,12 @@ TEST_F(QsfConvertCalibrationTest, SignalsLeaveNothingOfTheCopy) {
   const TemporaryFolder scratch;
   const pid_t child = start(
       scratch, {"--threads", "1", "--calibration", kTale, kModel, out_.file("m.qsf")}, kNoLimit);
-  while (out_.names().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const bool runs = wait_for_copy(out_, child, true);
   kill(child, SIGTERM);
   const Outcome outcome = finish(scratch, child);
+  ASSERT_TRUE(runs) << outcome.err;
   EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("the conversion was interrupted"));
   EXPECT_THAT(out_.names(), IsEmpty());
 }
 

@@ -91,10 +91,13 @@ std::optional<int> check_paths(const CLI::App& app, ConvertOptions& options) {
   return kUsage;
 }
 
-std::optional<int> check_calibration(const CLI::App& app, const ConvertOptions& options) {
+std::optional<int> check_calibration(const CLI::App& app, ConvertOptions& options) {
   std::string problem;
   if (!options.random.empty() && !options.calibration.empty()) {
     problem = "--random has no weights that a text could tell anything of; leave out --calibration";
+  }
+  for (const char* option : {"--calibration-tokens", "--calibration-context", "--ram-budget"}) {
+    if (app.count(option) > 0) options.text_option = option;
   }
   for (const char* option : {"--gptq", "--calibration-out", "--calibration-tokens",
                              "--calibration-context", "--ram-budget"}) {

@@ -32,7 +32,9 @@ struct ConvertOptions {
   std::uint32_t calibration_context = 512;
   bool gptq = false;                   // feed errors back
   std::uint64_t ram_budget_mb = 1000;  // of calibration
-  std::uint32_t n_threads = 0;         // 0: as many as the machine has
+  // One of these last that was given and of which only a text has use; empty: none.
+  std::string text_option;
+  std::uint32_t n_threads = 0;  // 0: as many as the machine has
   bool quiet = false;
   bool verbose = false;
 };
