@@ -238,10 +238,7 @@ qsf::Status convert(const ConvertOptions& options) {
   transcode.program = "qsf-convert " QSF_VERSION;
   transcode.tokenizer = input.tokenizer;
   transcode.cancel = &g_interrupted;
-  // Compressed, it takes less, and nobody knows how much.
-  if (transcode.compression == qsf::Compression::kNone) {
-    transcode.on_size = [&](std::uint64_t bytes) { return check_room(options.output, bytes); };
-  }
+  transcode.on_size = [&](std::uint64_t bytes) { return check_room(options.output, bytes); };
   ConvertProgress progress(kTool, !options.quiet);
   ConvertCalibration calibration;
   if (!options.calibration.empty()) {
@@ -250,6 +247,8 @@ qsf::Status convert(const ConvertOptions& options) {
     transcode.layer_importance = calibration.layers;
     transcode.feedback = calibration.feedback.get();
   }
+  // Compressed, the file takes less, and nobody knows how much.
+  if (transcode.compression != qsf::Compression::kNone) transcode.on_size = nullptr;
   transcode.on_progress = [&](const qsf::TranscodeProgress& done) {
     progress.show(done.stage, done.section, done.done_weights, done.total_weights);
   };

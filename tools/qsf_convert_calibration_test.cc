@@ -102,6 +102,20 @@ TEST_F(QsfConvertCalibrationTest, ReachesTheFileAndIsUsedAgain) {
   EXPECT_NE(last_tile(*without), last_tile(*reader)) << "columns were worth the same";
 }
 
+// What is run has the weights as they are, whatever becomes of them.
+TEST_F(QsfConvertCalibrationTest, WhatIsSavedDoesNotDependOnTheTypesOfTheOutput) {
+  const auto saved = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), {"--calibration-out", in_.file(name)});
+    const Outcome outcome = convert(kTale, quick(std::move(more)));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return in_.read(name);
+  };
+  const std::string plain = saved("plain", {});
+  ASSERT_FALSE(plain.empty());
+  EXPECT_EQ(saved("head", {"--head-type", "2bit"}), plain);
+  EXPECT_EQ(saved("compressed", {"--compress", "zstd", "--head-type", "q6_k"}), plain);
+}
+
 // Makes a copy of the bundled model in which a layer adds nothing to the residual stream: the
 // matrices that write into it are zero.
 void write_without_layer(const TemporaryFolder& folder, std::uint32_t layer) {

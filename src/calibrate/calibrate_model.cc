@@ -63,8 +63,11 @@ Result<CalibratedText> calibrate_model(const ModelSource& source, std::string_vi
   if (!tokens) return Status(tokens.error()).with_context(options.text_name);
   QSF_ASSIGN_OR_RETURN(CalibratedModel model, identify_model(source));
   TemporaryName file(output + ".calibration-" + std::to_string(::getpid()));
+  // What becomes of the output is no matter to the copy, which every pass reads.
   TranscodeOptions transcode_options = options.transcode;
   transcode_options.preset = QuantPreset::kKeep;
+  transcode_options.vocabulary_type.reset();
+  transcode_options.compression = Compression::kNone;
   auto written = transcode(source, file.path(), transcode_options);
   if (!written) return std::move(written).error();
   const std::uint32_t layers_at_once =

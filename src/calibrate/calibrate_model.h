@@ -27,7 +27,8 @@ struct CalibrateOptions {
   // The result is to feed errors back, for which Hessians are gathered during the conversion: part
   // of the budget is left for them.
   bool feedback = false;
-  TranscodeOptions transcode;  // of the temporary file, whose preset is always keep
+  // Of the temporary file, which always keeps all weights and is never compressed.
+  TranscodeOptions transcode;
 };
 
 struct CalibratedText {
