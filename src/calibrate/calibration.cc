@@ -3,10 +3,14 @@
 #include "calibrate/calibration.h"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
 #include <span>
 #include <utility>
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "base/crc32.h"
 
 namespace qsf {
@@ -71,6 +75,10 @@ std::uint32_t input_cols(const CalibratedModel& model, ProductInput input) noexc
   return input == ProductInput::kDown ? model.ffn : model.hidden;
 }
 
+bool is_loss(double nats) noexcept {
+  return std::fabs(nats) <= static_cast<double>(std::numeric_limits<float>::max());
+}
+
 Status check_calibrated(const Calibration& calibration, const CalibratedModel& model) {
   const CalibratedModel& known = calibration.model;
   if (known == model) return ok_status();
@@ -81,11 +89,25 @@ Status check_calibrated(const Calibration& calibration, const CalibratedModel& m
         "gathered on other weights (checksum %08x, expected %08x); calibrate this model anew",
         known.weights_crc, model.weights_crc);
   }
+  const struct {
+    const char* name;
+    std::string got;
+    std::string expected;
+  } fields[] = {
+      {"architecture", known.architecture, model.architecture},
+      {"layers", std::to_string(known.n_layers), std::to_string(model.n_layers)},
+      {"hidden size", std::to_string(known.hidden), std::to_string(model.hidden)},
+      {"columns of queries", std::to_string(known.q_dim), std::to_string(model.q_dim)},
+      {"FFN size", std::to_string(known.ffn), std::to_string(model.ffn)},
+      {"vocabulary", std::to_string(known.n_vocab), std::to_string(model.n_vocab)},
+      {"tied head", std::to_string(known.tied_head), std::to_string(model.tied_head)},
+  };
+  const auto* const field =
+      std::ranges::find_if(fields, [](const auto& f) { return f.got != f.expected; });
+  QSF_CHECK(field != std::end(fields));
   return invalid_argument(
-      "gathered on another model: %s of %u layers of %u, expected %s of %u layers of %u; calibrate "
-      "this model anew",
-      known.architecture.c_str(), known.n_layers, known.hidden, model.architecture.c_str(),
-      model.n_layers, model.hidden);
+      "gathered on another model: %s %s, expected %s; calibrate this model anew", field->name,
+      field->got.c_str(), field->expected.c_str());
 }
 
 Result<ColumnImportance> column_importance(const Calibration& calibration) {

@@ -56,7 +56,10 @@ struct Calibration {
   std::vector<float> head_mean_squares;  // [hidden]
 };
 
-// Checks that a calibration is of a model. Fails  kInvalidArgument, saying what differs
+// Whether a number can be a loss: finite, and in f32 too, which the index of a .qsf file has.
+bool is_loss(double nats) noexcept;
+
+// Checks that a calibration is of a model. Fails  kInvalidArgument, naming the first that differs
 Status check_calibrated(const Calibration& calibration, const CalibratedModel& model);
 
 // Returns the weight of every column of every matrix that multiplies rows: their mean squares, in

@@ -130,7 +130,8 @@ Status CalibrationDecoder::read_header() {
   if (tied_head > 1) return corrupt("tied head: %u, expected 0 or 1", tied_head);
   model.tied_head = tied_head == 1;
   if (calibration_.n_rows == 0) return corrupt("rows: 0, expected at least 1");
-  if (!std::isfinite(calibration_.loss)) return corrupt("loss: not finite");
+  if (!is_loss(calibration_.loss))
+    return corrupt("loss: %g, expected a finite f32", calibration_.loss);
   const std::uint64_t expected = file_bytes(model);
   if (size == bytes_.size() && size == expected) return ok_status();
   return corrupt("%zu bytes, of which it tells %llu, expected %llu by its shape", bytes_.size(),
@@ -158,8 +159,8 @@ Status CalibrationDecoder::read_layer(std::uint32_t layer) {
   if (!(std::fabs(read.cosine) <= kMaxCosine)) {
     return corrupt("%s: cosine %g, expected -1 to 1", where.c_str(), read.cosine);
   }
-  if (!std::isfinite(read.skip_loss)) {
-    return corrupt("%s: loss without it: not finite", where.c_str());
+  if (!is_loss(read.skip_loss)) {
+    return corrupt("%s: loss without it: %g, expected a finite f32", where.c_str(), read.skip_loss);
   }
   for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
     const std::uint32_t n_cols = input_cols(calibration_.model, static_cast<ProductInput>(i));

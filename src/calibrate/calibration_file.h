@@ -22,7 +22,7 @@ namespace qsf {
 // Returns whether a file begins as calibration files do. Fails  kNotFound, kIo
 Result<bool> is_calibration_file(const std::string& path, FileOps& ops = system_file_ops());
 
-// Returns the bytes of a file. Requires  a calibration as gather_calibration() returns it
+// Returns the bytes of a file. Requires  a calibration as calibrate_model() returns it
 std::vector<std::byte> encode_calibration(const Calibration& calibration);
 
 struct CalibrationReadOptions {

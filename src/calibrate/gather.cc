@@ -19,14 +19,17 @@ bool is_finite(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
 }
 
-// Squares can leave the range of f32 where the values themselves do not.
+// Squares can leave the range of f32 where the values themselves do not, and so can differences of
+// logits, which are finite where score() gives losses at all.
 Status check_finite(const Calibration& calibration) {
-  bool finite = is_finite(calibration.head_mean_squares);
+  bool finite = is_finite(calibration.head_mean_squares) && is_loss(calibration.loss);
   for (const LayerCalibration& layer : calibration.layers) {
     for (const std::vector<float>& means : layer.mean_squares) finite = finite && is_finite(means);
+    finite = finite && is_loss(layer.skip_loss);
   }
   if (finite) return ok_status();
-  return corrupt("the model's activations exceed 1e19; its weights are damaged");
+  return corrupt(
+      "the model's activations exceed 1e19, or its losses 3e38; its weights are damaged");
 }
 
 }  // namespace
@@ -116,6 +119,7 @@ Result<Calibration> Gatherer::run(std::span<const TokenId> tokens) {
   QSF_RETURN_IF_ERROR(check_finite(calibration));
   losses.resize(n_skip_windows);
   QSF_RETURN_IF_ERROR(leave_out_layers(tokens, losses, calibration));
+  QSF_RETURN_IF_ERROR(check_finite(calibration));
   return calibration;
 }
 
