@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Tests of base/: statuses and results, bytes, half precision, CRC-32, the generator.
+// Tests of base/: statuses and results, bytes, half precision, CRC-32, the generator, text, cosines
+// and threads of conversions.
 
 #include <gtest/gtest.h>
 
@@ -9,18 +10,22 @@
 #include <sys/auxv.h>
 #endif
 
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/cosine.h"
 #include "base/crc32.h"
 #include "base/crc32_methods.h"
 #include "base/f16.h"
 #include "base/result.h"
 #include "base/rng.h"
+#include "base/run_on_threads.h"
 #include "base/status.h"
 #include "base/utf8_text.h"
 
@@ -186,6 +191,28 @@ TEST(RngTest, SameSeedSameNumbersAndTheyVary) {
   }
   EXPECT_NEAR(sum / 10000, 0, 0.05);
   EXPECT_NEAR(squares / 10000, 1, 0.05);
+}
+
+TEST(CosineTest, IsDefinedForZeros) {
+  EXPECT_EQ(cosine_of_sums(6.0, 4.0, 9.0), 1.0);
+  EXPECT_EQ(cosine_of_sums(-3.0, 4.0, 9.0), -0.5);
+  EXPECT_EQ(cosine_of_sums(0.0, 0.0, 9.0), 0.0);
+  EXPECT_EQ(cosine_of_sums(0.0, 4.0, 0.0), 0.0);
+  EXPECT_EQ(cosine_of_sums(0.0, 0.0, 0.0), 1.0);
+}
+
+TEST(RunOnThreadsTest, CallsOnThisThreadAndAsManyMore) {
+  for (const std::size_t n : {1U, 2U, 5U}) {
+    std::atomic<std::size_t> n_calls{0};
+    std::atomic<std::size_t> n_here{0};
+    const std::thread::id here = std::this_thread::get_id();
+    run_on_threads(n, [&] {
+      ++n_calls;
+      if (std::this_thread::get_id() == here) ++n_here;
+    });
+    EXPECT_EQ(n_calls, n);
+    EXPECT_EQ(n_here, 1U);
+  }
 }
 
 TEST(Utf8TextTest, KnowsCharactersFromBytes) {

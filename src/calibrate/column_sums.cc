@@ -2,9 +2,8 @@
 
 #include "calibrate/column_sums.h"
 
-#include <cmath>
-
 #include "base/check.h"
+#include "base/cosine.h"
 
 namespace qsf {
 
@@ -49,9 +48,7 @@ void ColumnSums::take_layer(std::uint32_t layer, std::span<const float> in,
     aa += a * a;
     bb += b * b;
   }
-  const bool both_zero = aa == 0.0 && bb == 0.0;
-  const double cosine = aa > 0.0 && bb > 0.0 ? ab / std::sqrt(aa * bb) : 0.0;
-  cosines_[layer].sum += both_zero ? 1.0 : cosine;
+  cosines_[layer].sum += cosine_of_sums(ab, aa, bb);
   ++cosines_[layer].n_rows;
 }
 

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "base/check.h"
+#include "base/run_on_threads.h"
 #include "quant/dense.h"
 
 namespace qsf {
@@ -64,16 +63,7 @@ void HessianSums::add_rows(Sum& sum) const {
                          std::min(kPartCols, sum.cols - first), sum.products);
     }
   };
-  std::vector<std::thread> threads;
-  const std::size_t n_extra = std::min<std::size_t>(n_threads_, n_parts) - 1;
-  threads.reserve(n_extra);
-  try {
-    for (std::size_t i = 0; i < n_extra; ++i) threads.emplace_back(work);
-  } catch (const std::system_error&) {
-    // No more threads to be had: those that run and this one do the work.
-  }
-  work();
-  for (std::thread& thread : threads) thread.join();
+  run_on_threads(std::min<std::size_t>(n_threads_, n_parts), work);
   sum.n_rows = 0;
 }
 

@@ -7,12 +7,12 @@
 #include <new>
 #include <optional>
 #include <span>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "base/check.h"
+#include "base/cosine.h"
 #include "base/f16.h"
+#include "base/run_on_threads.h"
 #include "format/file_size.h"
 #include "quant/base3.h"
 #include "quant/codec.h"
@@ -57,10 +57,7 @@ struct ErrorSums {
     dd += other.dd;
   }
   double relative_error() const noexcept { return ww > 0.0 ? std::sqrt(dd / ww) : 0.0; }
-  double cosine() const noexcept {
-    if (ww == 0.0 && qq == 0.0) return 1.0;
-    return ww > 0.0 && qq > 0.0 ? wq / std::sqrt(ww * qq) : 0.0;
-  }
+  double cosine() const noexcept { return cosine_of_sums(wq, ww, qq); }
 };
 
 // An exception that left a thread would end the process and leave the temporary file behind.
@@ -90,16 +87,7 @@ Status run_units(std::size_t n_units, unsigned n_threads, const Work& work) {
       if (!statuses[unit].ok()) failed = true;
     }
   };
-  std::vector<std::thread> threads;
-  const std::size_t n_extra = std::min<std::size_t>(n_threads, n_units) - 1;
-  threads.reserve(n_extra);
-  try {
-    for (std::size_t i = 0; i < n_extra; ++i) threads.emplace_back(loop);
-  } catch (const std::system_error&) {
-    // No more threads to be had: those that run and this one do the work.
-  }
-  loop();
-  for (std::thread& thread : threads) thread.join();
+  run_on_threads(std::clamp<std::size_t>(n_units, 1, n_threads), loop);
   for (Status& status : statuses) QSF_RETURN_IF_ERROR(std::move(status));
   return ok_status();
 }
@@ -650,15 +638,17 @@ std::optional<QuantType> Transcoder::common_matrix_type() const {
   return common;
 }
 
-// Whether what columns are worth decides any code of the file.
+// Whether what columns are worth, or how their inputs go together, decides any code of the file.
 bool Transcoder::uses_importance() const {
-  if (options_.feedback != nullptr) return true;
-  if (options_.importance == nullptr || options_.rounding == Rounding::kNearest) return false;
+  const bool searches = options_.importance != nullptr && options_.rounding == Rounding::kSearch;
   for (std::size_t s = 0; s < sections_.size(); ++s) {
     for (std::size_t i = 0; i < formats_[s].size(); ++i) {
       const SourceTensor& t = *tensor(s, i).source;
       if (kept_[s][i] || is_float_type(formats_[s][i].type)) continue;
-      if (!options_.importance->find(t.kind, sections_[s].layer, t.cols).empty()) return true;
+      if (options_.feedback != nullptr && sections_[s].kind == SectionKind::kLayer) return true;
+      if (searches && !options_.importance->find(t.kind, sections_[s].layer, t.cols).empty()) {
+        return true;
+      }
     }
   }
   return false;

@@ -290,12 +290,31 @@ TEST(TranscodeTest, ErrorsAreFedBackWhereAFactorIsKnown) {
       }
     }
     EXPECT_EQ(n_fed_back, reader->spec().n_layers);
+    EXPECT_TRUE(reader->spec().calibrated);
   }
   feedback.fails_at = 1;
   const auto report = convert(*model, folder.file("none.qsf"), options);
   ASSERT_FALSE(report);
   EXPECT_THAT(report.error().message(), HasSubstr("no inputs of layer 1"));
   EXPECT_FALSE(std::filesystem::exists(folder.file("none.qsf")));
+}
+
+// A file is calibrated where that has decided a code of it.
+TEST(TranscodeTest, FeedbackWithoutErrorsCalibratesNothing) {
+  const TemporaryFolder folder;
+  DownFeedback feedback;
+  const auto is_calibrated = [&](const TestTensors& tensors, QuantPreset preset) {
+    TranscodeOptions options;
+    options.preset = preset;
+    options.vocabulary_type = QuantType::kQ4;  // which nothing is fed back in
+    options.feedback = &feedback;
+    const auto report = convert(*open_model(folder, tensors), folder.file("out.qsf"), options);
+    EXPECT_TRUE(report) << report.error().message();
+    const auto reader = QsfReader::open(folder.file("out.qsf"));
+    return reader && reader->spec().calibrated;
+  };
+  EXPECT_FALSE(is_calibrated(tiny_llama_tensors(), QuantPreset::kF16));
+  EXPECT_TRUE(is_calibrated(tiny_llama_tensors(), QuantPreset::k4Bit));
 }
 
 TEST(TranscodeTest, NativelyTernaryMatricesAreRecognisedAndExact) {
