@@ -72,6 +72,11 @@ class Facts(unittest.TestCase):
                 self.assertEqual(text[i + 1], ".")
         self.assertEqual(sum(word in ("The", "They", "It", "Once") for word in text), len(names))
 
+    def test_leaves_the_first_token_whatever_the_share(self):
+        for seed in range(40):
+            tokens = planted_facts.plant([1] + [0] * 99, self.tokenizer, self.words, random.Random(seed), 3.0)[0]
+            self.assertEqual(tokens[0], 1)
+
     def test_share_is_what_sentences_take(self):
         planted = sum(token != 0 for seed in range(20) for token in
                       planted_facts.plant([0] * 1000, self.tokenizer, self.words, random.Random(seed), 0.2)[0])
@@ -98,6 +103,9 @@ class Recall(unittest.TestCase):
         window = {"ids": ids, "first": 5, "losses": [10.0, 20.0, 1.0, 1.0, 3.0, 5.0, 1.0, 7.0]}
         rows = measure_recall.summarise([window], [[([1], [1, 7, 7]), ([2], [2, 5])]])
         self.assertEqual(rows, [{"again": [[3, 15.0, 2], [4, 4.0, 2]], "first": 7.0, "all": 6.0}])
+
+    def test_bins_end_with_their_number(self):
+        self.assertEqual([measure_recall.bin_of(n) for n in (1, 256, 257, 512, 513, 4096)], [0, 0, 1, 1, 2, 4])
 
     def test_table_weighs_tokens_and_pairs_windows(self):
         base = [{"again": [[100, 1.0, 1], [200, 4.0, 2]], "first": 9.0, "all": 0.0},
