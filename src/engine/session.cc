@@ -222,9 +222,8 @@ Status Session::append(std::span<const TokenId> tokens, RowRole role, LogitsSink
   QSF_RETURN_IF_ERROR(compute_lost_rows(progress));
   Status status = engine_.append(sequence_, tokens, role, tokens.size() - 1, sink, progress);
   // All of them, or none, or those of the passes that a failed call could not take back.
-  const std::size_t n_slots = engine_.kv->n_slots(sequence_);
-  if (n_slots > tokens_.size()) {
-    const std::span<const TokenId> appended = tokens.first(n_slots - tokens_.size());
+  if (n_computed() > tokens_.size()) {
+    const std::span<const TokenId> appended = tokens.first(n_computed() - tokens_.size());
     tokens_.insert(tokens_.end(), appended.begin(), appended.end());
   }
   return status;
