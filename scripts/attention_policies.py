@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What measure_long_text.py, probe_retrieval.py and measure_recall.py have in common: policies of attention and of
-keys and values as options of qsf-perplexity, how many positions a row sees under each, texts in sentences, and
-results that outlive a run."""
+keys and values as options of qsf-perplexity, how many positions a row sees under each, and texts in sentences."""
 
 import argparse
-import hashlib
 import json
 import math
 import os
@@ -13,6 +11,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+from results_file import Results, fingerprint
 
 
 def make_parser(doc):
@@ -73,9 +73,9 @@ def full(*more):
     return list(more)
 
 
-def h2o(local, heavy, chunk=1024, *more):
+def h2o(local, heavy, chunk=1024, *more, score="sum"):
     return ["--attention", "h2o", "--h2o-local", str(local), "--h2o-heavy", str(heavy), "--h2o-chunk", str(chunk),
-            *more]
+            "--h2o-score", score, *more]
 
 
 def window(size, sinks=4):
@@ -139,45 +139,7 @@ def run_perplexity(args, text, options, *more, kept=False):
         return windows
 
 
-def fingerprint(args):
-    """Returns what tells a model and a text from others: their sizes, and a hash of both ends of each."""
-    def of(path):
-        size = os.path.getsize(path)
-        with open(path, "rb") as file:
-            hashed = hashlib.sha256(file.read(1 << 20))
-            file.seek(max(0, size - (1 << 20)))
-            hashed.update(file.read())
-        return f"{size} bytes, {hashed.hexdigest()[:16]}"
-    return {"model": of(args.model), "text": of(args.text)}
-
-
-class Results:
-    """A JSON file of what was measured, by key; written whole after every addition, so that a run can be ended at any
-    time and goes on where it was. `about` (None: not checked) says what was measured; a file that says otherwise ends
-    the script."""
-
-    def __init__(self, path, about=None):
-        self.path = path
-        self.about = about
-        self.values = {}
-        if not os.path.exists(path):
-            return
-        with open(path, encoding="utf-8") as file:
-            stored = json.load(file)
-        self.values = stored["values"]
-        if about is not None and stored["about"] != about:
-            sys.exit(f"{path}: measured with {stored['about']}, asked for {about}: give another file, or remove "
-                     "this one")
-
-    def get(self, key, compute):
-        if key not in self.values:
-            self.values[key] = compute()
-            with open(self.path + ".part", "w", encoding="utf-8") as file:
-                json.dump({"about": self.about, "values": self.values}, file, indent=0)
-            os.replace(self.path + ".part", self.path)
-        return self.values[key]
-
-
 def open_results(args):
-    """Returns the results of these arguments: those of the same model and text, whatever they are of --no-runs."""
-    return Results(args.results, None if args.no_runs else fingerprint(args))
+    """Returns results that are of the model and the text of the arguments; with --no-runs whatever there is."""
+    about = None if args.no_runs else {"model": fingerprint(args.model), "text": fingerprint(args.text)}
+    return Results(args.results, about)

@@ -32,8 +32,9 @@ import subprocess
 import sys
 import tempfile
 
-from quantiser_figures import (Kept, best_within, bits_per_weight, difference, gguf_matrices, increase, jackknife,
+from quantiser_figures import (best_within, bits_per_weight, difference, gguf_matrices, increase, jackknife,
                                percent, perplexity, qsf_matrices, quantised, read_window_losses, table)
+from results_file import Results, fingerprint, head_of_text
 
 SCOPES = ("layers", "whole")
 PROGRAMS = ("llama-quantize", "llama-imatrix", "llama-perplexity")
@@ -41,7 +42,7 @@ PROGRAMS = ("llama-quantize", "llama-imatrix", "llama-perplexity")
 # llama.cpp: width, what llama-quantize calls the type, what the tensors then have.
 THEIRS = [(4, "Q4_0", "Q4_0"), (4, "Q4_K_S", "Q4_K"), (4, "IQ4_NL", "IQ4_NL"), (4, "IQ4_XS", "IQ4_XS"),
           (3, "Q3_K_S", "Q3_K"), (3, "IQ3_S", "IQ3_S"), (3, "IQ3_XXS", "IQ3_XXS"),
-          (2, "Q2_K", "Q2_K"), (2, "IQ2_S", "IQ2_S"), (2, "IQ2_XS", "IQ2_XS")]
+          (2, "Q2_K", "Q2_K"), (2, "IQ2_M", "IQ2_S"), (2, "IQ2_XS", "IQ2_XS")]
 KEPT = ("Q4_0", "Q4_K", "Q3_K", "Q2_K", "F32")  # types that we read and hold; others are widened to f32 by llama.cpp
 TARGETS = {4: "Q4_K", 3: "Q3_K", 2: "Q2_K"}  # what each width is held to
 AGAINST = {"plain": ["search"], "imatrix": ["search", "calibrated", "gptq"]}
@@ -102,25 +103,38 @@ def find_missing(args):
     return [f"{path}: no such file; {what} names it" for path, what in wanted if not os.path.exists(path)]
 
 
+def about_of(args):
+    """Returns what results are of; other arguments change no figure."""
+    return {"model": fingerprint(args.model), "text": fingerprint(args.text), "bytes": args.bytes,
+            "calibration": fingerprint(args.calibration), "calibration bytes": args.calibration_bytes,
+            "context": args.context}
+
+
 class Comparison:
     def __init__(self, args, folder):
         self.args, self.folder = args, folder
-        self.results = Kept(args.results)
-        self.text = self.head_of(args.text, args.bytes)
-        self.calibration = self.head_of(args.calibration, args.calibration_bytes)
-        self.gguf, self.imatrix, self.seen = (os.path.join(args.made or folder, n)
-                                              for n in ("f32.gguf", "imatrix.gguf", "seen"))
+        about = about_of(args)
+        self.results = Results(args.results, about)
+        self.text = self.head_of(args.text, args.bytes, "scored.txt")
+        self.calibration = self.head_of(args.calibration, args.calibration_bytes, "calibration.txt")
+        # Another model or text makes other files beside them.
+        of_model = hashlib.sha256(about["model"].encode()).hexdigest()[:12]
+        of_text = hashlib.sha256(repr(about).encode()).hexdigest()[:12]
+        self.gguf, self.imatrix, self.seen = (os.path.join(args.made or folder, n) for n in (
+            f"f32-{of_model}.gguf", f"imatrix-{of_text}.gguf", f"seen-{of_text}"))
         self.reference = self.path("f32.qsf")
-        self.variants = [("nearest", ["--rounding", "nearest"]), ("search", []), ("calibrated", ["--calibration", self.seen]),
-                         ("gptq", ["--calibration", self.calibration, "--calibration-tokens", str(CALIBRATION_TOKENS), "--gptq"])]
+        tokens = ["--calibration-tokens", str(CALIBRATION_TOKENS)]
+        self.variants = [("nearest", ["--rounding", "nearest"]), ("search", []),
+                         ("calibrated", ["--calibration", self.seen]),
+                         ("gptq", ["--calibration", self.calibration, *tokens, "--gptq"])]
 
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def head_of(self, path, n_bytes):
-        head = self.path(os.path.basename(path))
-        with open(path, "rb") as source, open(head, "wb") as target:
-            target.write(source.read(n_bytes))
+    def head_of(self, path, n_bytes, name):
+        head = self.path(name)
+        with open(head, "wb") as target:
+            target.write(head_of_text(path, n_bytes))
         return head
 
     def ours(self, name):
@@ -163,7 +177,7 @@ class Comparison:
 
     def key_of(self, model):
         with open(model, "rb") as file:
-            return f"{self.args.bytes} {self.args.context} {hashlib.sha256(file.read()).hexdigest()}"
+            return hashlib.sha256(file.read()).hexdigest()
 
     def cross_check(self, gguf):
         """Returns llama.cpp's own perplexity of a file; the tool may end before it has written all that it logged."""
@@ -186,9 +200,9 @@ class Comparison:
         options += ["--token-embedding-type", "f16", "--output-tensor-type", "f16"] if scope == "layers" else []
         run(self.theirs("llama-quantize"), "--pure", *options, self.gguf, small, asked, str(self.args.threads))
         matrices = gguf_matrices(small)
-        others = [m.name for m in quantised(matrices) if m.kind != kind]
+        others = [m for m in quantised(matrices) if m.kind != kind]
         if others:
-            raise Failed(f"{asked}: {others[0]} got another type, whose block divides its columns")
+            raise Failed(f"{asked}: {others[0].name} got {others[0].kind}, expected {kind}")
         source = small
         if kind not in KEPT:
             run(self.theirs("llama-quantize"), "--allow-requantize", small, wide, "F32", str(self.args.threads))
@@ -246,20 +260,23 @@ def measured_table(rows, base):
 
 
 def verdict_table(rows, base):
-    """Each type that a width is held to, its better file, against the best of ours that takes no more bits."""
+    """Each type of llama.cpp, plain and with its importance matrix, against the best of ours that takes no more bits:
+    those that widths are held to against each way of ours, the others against the most that a text is used for."""
     lines = []
-    for width, kind in TARGETS.items():
-        peers = [row for row in rows if row["by"] == "llama.cpp" and row["type"] == kind]
-        for peer in sorted(peers, key=lambda row: row["way"], reverse=True):
-            for way in AGAINST[peer["way"]]:
-                own = best_within([r for r in rows if r["by"] == "qsf-convert" and r["way"] == way and r["width"] == width],
-                                  peer["bits"])
+    for width in sorted({row["width"] for row in rows}, reverse=True):
+        peers = [row for row in rows if row["by"] == "llama.cpp" and row["width"] == width]
+        for peer in sorted(peers, key=lambda row: (-row["bits"], row["type"] != TARGETS[width], row["type"],
+                                                   row["way"] != "plain")):
+            ways = AGAINST[peer["way"]]
+            for way in ways if peer["type"] == TARGETS[width] else ways[-1:]:
+                own = best_within([r for r in rows if r["by"] == "qsf-convert" and r["way"] == way], peer["bits"])
                 if own is None:
                     continue
                 apart, error = difference(own["losses"], peer["losses"], base)
                 ratio, ratio_error = jackknife(lambda a, b, f: increase(a, f) / increase(b, f), own["losses"],
                                                peer["losses"], base)
-                lines.append([*half_of_line(f"{kind}, {peer['way']}", peer, base), *half_of_line(f"{own['type']}, {way}", own, base),
+                lines.append([*half_of_line(f"{peer['type']}, {peer['way']}", peer, base),
+                              *half_of_line(f"{own['type']}, {way}", own, base),
                               f"{percent(apart)} +/- {100 * error:.2f}", f"{ratio:.2f} +/- {ratio_error:.2f}"])
     half = ["bits", "over f32", "KLD"]
     return table(["llama.cpp", *half, "ours", *half, "difference", "ratio"], lines)
@@ -292,7 +309,7 @@ def main():
                 return 2
             with tempfile.TemporaryDirectory() as folder:
                 Comparison(args, folder).measure_all()
-        kept = Kept(args.results).values
+        kept = Results(args.results).values
         finished = [scope for scope in args.scopes if f"rows {scope}" in kept]
         if not finished:
             raise Failed(f"{args.results}: holds no finished comparison")

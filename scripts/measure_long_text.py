@@ -28,9 +28,9 @@ def lines_of(group, scale):
     def n(size):
         return scaled(size, scale)
 
-    def chunks(local, heavy, chunk, *more):
+    def chunks(local, heavy, chunk, *more, score="sum"):
         sinks = ["--h2o-sinks", str(min(4, n(heavy)))] if scale > 1 and "--h2o-sinks" not in more else []
-        return h2o(n(local), n(heavy), n(chunk), *more, *sinks)
+        return h2o(n(local), n(heavy), n(chunk), *more, *sinks, score=score)
 
     if group == "types":
         return [(f"keys {k}, values {v}", full("--kv-type-k", k, "--kv-type-v", v)) for k, v in TYPES]
@@ -42,10 +42,10 @@ def lines_of(group, scale):
     if group == "heavy":
         return [(f"kv-policy h2o, window {n(w)}, heavy {n(m)}", heavy_hitters(n(w), n(m)))
                 for w, m in ((64, 64), (128, 128), (256, 256), (480, 32), (496, 496), (736, 256), (928, 64))]
-    return [(f"L {n(local)}, H {n(heavy)}, S {n(chunk)}{note}",
-             chunks(local, heavy, chunk, *more))
+    by_mean = (f"L {n(256)}, H {n(256)}, S {n(1024)}, mean", chunks(256, 256, 1024, score="mean"))
+    return [by_mean] + [
+            (f"L {n(local)}, H {n(heavy)}, S {n(chunk)}{note}", chunks(local, heavy, chunk, *more))
             for local, heavy, chunk, note, more in (
-                (256, 256, 1024, ", mean", ("--h2o-score", "mean")),
                 (256, 256, 1024, ", no sinks", ("--h2o-sinks", "0")),
                 (256, 256, 1024, ", 64 sinks", ("--h2o-sinks", str(n(64)))),
                 (508, 4, 1024, ": sinks alone are heavy", ()),
@@ -56,8 +56,10 @@ def lines_of(group, scale):
                 (64, 64, 256, "", ()), (124, 4, 256, ": sinks alone are heavy", ()))]
 
 
-# Lines that see as many positions: what chooses by attention, and what takes the last ones.
-PAIRS = [(h2o(256, 256), window(1020)), (h2o(256, 256), h2o(508, 4)), (h2o(128, 128, 512), h2o(252, 4, 512)),
+# Lines that see as many positions, the second of which the first is held to: what chooses by attention, and what takes
+# the last ones; and what ranks by the sum, and by the mean.
+PAIRS = [(h2o(256, 256), h2o(256, 256, score="mean")), (h2o(256, 256), window(1020)),
+         (h2o(256, 256), h2o(508, 4)), (h2o(128, 128, 512), h2o(252, 4, 512)),
          (h2o(64, 64, 256), h2o(124, 4, 256)), (heavy_hitters(64, 64), window(156)),
          (heavy_hitters(128, 128), window(284)), (heavy_hitters(256, 256), window(540)),
          (heavy_hitters(480, 32), window(540)), (heavy_hitters(496, 496), window(1020)),
@@ -67,8 +69,8 @@ PAIRS = [(h2o(256, 256), window(1020)), (h2o(256, 256), h2o(508, 4)), (h2o(128, 
 
 
 def rise(base, other):
-    """Returns by how many percent `other` raises the perplexity over `base`, as text with the standard error of that, from mean
-    losses of the same windows."""
+    """Returns by how many percent `other` raises the perplexity over `base`, as text with the standard error of that,
+    from mean losses of the same windows."""
     differences = [b - a for a, b in zip(base, other)]
     ratio = math.exp(statistics.fmean(differences))
     return with_error(100 * (ratio - 1), differences, "+.2f", 100 * ratio) + " %"
@@ -123,7 +125,7 @@ def main():
         print_table(lines, args.context, base, results.values)
     labels = {key: label for group in args.groups for label, options in lines_of(group, args.scale)
               for key in [key_of(options)]}
-    print("\n| chooses by attention | takes the last | seen, mean | perplexity |\n|---|---|---|---|")
+    print("\n| | held to | seen, mean | perplexity |\n|---|---|---|---|")
     for options, others in PAIRS:
         keys = [key_of(options), key_of(others)]
         if all(key in results.values and key in labels for key in keys):

@@ -3,7 +3,8 @@
 """Measures what each weight type costs in perplexity: converts one model to every type and scores a text.
 
     measure_quality.py MODEL_DIR TEXT [--bin build/release/bin] [--bytes N] [--context 512]
-                       [--rounding search] [--types 4bit,2bit] [--block 64 | --kv-types]
+                       [--rounding search] [--calibration FILE [--gptq]] [--types 4bit,2bit]
+                       [--block 64 | --kv-types]
 
 Prints a Markdown table: type, block, bits per weight, file size, perplexity, increase over f32, and the
 seconds that scoring took. With --kv-types weights stay f32 and the types of keys and values change.
@@ -39,7 +40,7 @@ def measure(args, text, folder, kind, block, kv_types):
     """Returns (bits per weight, file bytes, perplexity, its standard error, seconds)."""
     model = os.path.join(folder, "model.qsf")
     run(os.path.join(args.bin, "qsf-convert"), "--quiet", "--quant-type", kind, "--block-size",
-        str(block), "--rounding", args.rounding, args.model, model)
+        str(block), *args.how, args.model, model)
     facts = run(os.path.join(args.bin, "qsf-inspect"), model)
     bits = re.search(r"([0-9.]+) bits each", facts)
     start = time.monotonic()
@@ -70,9 +71,13 @@ def main():
     parser.add_argument("--context", type=int, default=512)
     parser.add_argument("--block", type=int, default=0, help="block size: this one only")
     parser.add_argument("--rounding", default="search", help="how weights become codes: search or nearest")
+    parser.add_argument("--calibration", default="", help="text or saved calibration for qsf-convert")
+    parser.add_argument("--gptq", action="store_true", help="with errors fed back")
     parser.add_argument("--types", default="", help="these types only, with commas between them")
     parser.add_argument("--kv-types", action="store_true", help="types of keys and values instead")
     args = parser.parse_args()
+    args.how = ["--rounding", args.rounding, *(["--calibration", args.calibration] if args.calibration else []),
+                *(["--gptq"] if args.gptq else [])]
     with tempfile.TemporaryDirectory() as folder:
         text = os.path.join(folder, "text.txt")
         with open(args.text, "rb") as source, open(text, "wb") as head:

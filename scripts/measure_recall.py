@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: MIT
 """Measures what policies of attention, and of keys and values, still recall of a long text.
 
-    measure_recall.py MODEL.qsf TEXT RESULTS.json --tokenizer tokenizer.model [--share 0.4] [--windows 8]
+    measure_recall.py MODEL.qsf TEXT RESULTS.json --tokenizer tokenizer.model [--every 35] [--windows 8]
                       [--bin build/release/bin] [--context 4096] [--threads N] [--scale 1] [--only NAME ...] [--no-runs]
 
 Windows of TEXT are sown with facts: sentences that give something a made-up name ("The lord of the castle is
-Morvandel."), each told again and again (planted_facts.py; --share of the tokens are theirs). When a fact is told
+Morvandel."), one of them told every --every tokens, so each again and again (planted_facts.py). When a fact is told
 again, only the text before can tell its name. Printed for every policy: the loss of such names' tokens in nats, by how
 many tokens ago the fact was told last; the loss of all of them over that of full attention, with its standard error
-over the windows; and the perplexity of the whole. Then pairs of policies that see as much. The names are new to every
-model: they are drawn by --seed. Only a model that has learned to look back (train_model.py --facts) shows anything.
+over the windows; and the perplexity of the whole. Then pairs of policies that see as much. Names are made up anew, by
+--seed. Only a model that has learned to look back (train_model.py --facts) shows anything.
 Needs sentencepiece.
 """
 
@@ -29,7 +29,8 @@ BINS = [256, 512, 1024, 2048, 4096]  # tokens since a fact was told last, at mos
 
 
 def pairs(scale):
-    """Returns [(what chooses by attention, what takes the last positions of as many), ...], each (label, options)."""
+    """Returns [(what chooses by attention, what it is held to), ...], each (label, options): mostly what takes the last
+    positions of as many."""
     def n(size):
         return scaled(size, scale)
 
@@ -42,10 +43,10 @@ def pairs(scale):
         found.append(((f"kv h2o {n(m)} + {n(m)}", heavy_hitters(n(m), n(m))), last(2 * n(m) + 28)))
     for m in (64, 256):
         sparse = f"h2o {n(m)} + {n(m)}, S = {chunk}", h2o(n(m), n(m), chunk)
-        by_mean = f"{sparse[0]}, mean", [*sparse[1], "--h2o-score", "mean"]
+        by_mean = f"{sparse[0]}, mean", h2o(n(m), n(m), chunk, score="mean")
         local = f"h2o {2 * n(m) - 4} + sinks, S = {chunk}", h2o(2 * n(m) - 4, 4, chunk)
         found += [(sparse, last(2 * n(m) + chunk // 2 - 4)), (sparse, local), (sparse, last(2 * n(m) - 4)),
-                  (by_mean, local)]
+                  (sparse, by_mean)]
     return found
 
 
@@ -53,17 +54,17 @@ def policies(scale):
     return dict([("full attention", full()), *(policy for pair in pairs(scale) for policy in pair)])
 
 
-def sow(sentences, facts, tokenizer, n_tokens, slot, rng):
-    """Returns sentences of n_tokens at most in all, joined by spaces: after every `slot` tokens on average one of a
+def sow(sentences, facts, tokenizer, n_tokens, every, rng):
+    """Returns sentences of n_tokens at most in all, joined by spaces: after every `every` tokens on average one of a
     random fact."""
     chosen = []
-    total, next_fact = 0, slot * rng.random()
+    total, next_fact = 0, every * rng.random()
     sentences = iter(sentences)
     while True:
         if total >= next_fact:
             said, name = rng.choice(facts)
             text = f"{said} {name}."
-            next_fact += slot
+            next_fact += every
         else:
             text = next(sentences)
         n = len(tokenizer.encode(text))
@@ -124,8 +125,7 @@ class Sown:
             facts = planted_facts.make_facts(words, rng, planted_facts.n_facts(args.context))
             self.facts.append([(tokenizer.encode(said), tokenizer.encode(f"{said} {name}")) for said, name in facts])
             try:
-                self.lines.append(sow(sentences, facts, tokenizer, args.context - 2,
-                                      planted_facts.slot_tokens(args.share), rng))
+                self.lines.append(sow(sentences, facts, tokenizer, args.context - 2, args.every, rng))
             except StopIteration:
                 sys.exit(f"measure_recall.py: {args.text}: too short for {args.windows} windows of {args.context} "
                          "tokens: ask for fewer --windows")
@@ -148,11 +148,11 @@ def difference(base, other):
 
 def print_pairs(scale, results):
     rows_of = {label: rows for label, _, rows in results}
-    print("\n| chooses by attention | takes the last | names told again, nats | perplexity |\n|---|---|---|---|")
-    for (label, _), (last, _) in pairs(scale):
-        if label in rows_of and last in rows_of:
-            base, other = rows_of[last], rows_of[label]
-            print(f"| {label} | {last} | {difference(base, other)} | "
+    print("\n| | held to | names told again, nats | perplexity |\n|---|---|---|---|")
+    for (label, _), (held_to, _) in pairs(scale):
+        if label in rows_of and held_to in rows_of:
+            base, other = rows_of[held_to], rows_of[label]
+            print(f"| {label} | {held_to} | {difference(base, other)} | "
                   f"{rise([row['all'] for row in base], [row['all'] for row in other])} |")
 
 
@@ -181,7 +181,8 @@ def print_table(context, results):
 def main():
     parser = make_parser(__doc__)
     parser.add_argument("--tokenizer", required=True, help="the model's tokenizer.model")
-    parser.add_argument("--share", type=float, default=0.4, help="of the tokens, planted (default: %(default)s)")
+    parser.add_argument("--every", type=int, default=35, help="tokens from one fact told to the next, on average "
+                        "(default: %(default)s)")
     parser.add_argument("--windows", type=int, default=8, help="(default: %(default)s)")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--only", nargs="+", help="policies whose names begin with one of these, and full attention")
@@ -194,7 +195,7 @@ def main():
         for label, options in policies(args.scale).items():
             if options and args.only and not any(label.startswith(name) for name in args.only):
                 continue
-            key = " ".join(map(str, [args.context, args.share, args.windows, args.seed, *options]))
+            key = " ".join(map(str, [args.context, args.every, args.windows, args.seed, *options]))
 
             def run(options=options):
                 windows = run_perplexity(args, path, [*options, "--kv-type", "f32"], "--lines")
@@ -208,7 +209,7 @@ def main():
         sys.exit(f"measure_recall.py: {args.results} has no run of full attention with these options")
     if not any(row["again"] for row in results[0][2]):
         sys.exit("measure_recall.py: no name is told again in the scored half of a window: ask for a longer --context, "
-                 "more --windows or a larger --share")
+                 "more --windows or a smaller --every")
     print_table(args.context, results)
     print_pairs(args.scale, results)
     return 0

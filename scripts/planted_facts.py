@@ -12,8 +12,6 @@ import re
 # not tell it.
 TEMPLATES = ("The name of the {} is {}.", "They called the {} {}.", "The word for {} was {}.", "It was the {} {}.",
              "The lord of the {} is {}.", "Once there was a {} called {}.")
-MEAN_TOKENS = 14  # of a sentence, about
-
 FIRST, AGAIN = 1, 2  # roles of tokens: of a name that nothing has told before, and of one that can be recalled
 
 
@@ -38,35 +36,29 @@ def make_facts(words, rng, n):
 
 
 def n_facts(n_tokens):
-    """Returns how many facts a text of n_tokens is given: one for every 256, so that with the same share of planted
-    tokens it takes longer until a fact comes back where the text is longer."""
+    """Returns how many facts a text of n_tokens is given: one for every 256, so that it takes longer until a fact comes
+    back where the text is longer."""
     return max(2, n_tokens // 256)
 
 
-def slot_tokens(share):
-    """Returns how many tokens there are from one sentence to the next on average where `share` are planted."""
-    return MEAN_TOKENS / share
-
-
-def plant(tokens, tokenizer, words, rng, share):
-    """Returns (tokens, roles): the tokens of a window with facts over parts of them, each told again and again, and
-    of every token FIRST where it belongs to a name told for the first time, AGAIN where the name was told before, or
-    else 0."""
+def plant(tokens, tokenizer, words, rng, every):
+    """Returns (tokens, roles): the tokens of a window, where in every `every` tokens a fact is told over what stood
+    there, each again and again; and of every token FIRST where it belongs to a name told for the first time, AGAIN
+    where the name was told before, or else 0."""
     tokens = list(tokens)
     roles = [0] * len(tokens)
     facts = [(tokenizer.encode(said), tokenizer.encode(f"{said} {name}"), tokenizer.encode(f"{said} {name}."))
              for said, name in make_facts(words, rng, n_facts(len(tokens)))]
     told = set()
-    slot = slot_tokens(share)
     at = 1.0  # behind the token that begins the window
     while True:
         fact = rng.randrange(len(facts))
         said, named, whole = facts[fact]
-        start = int(at + rng.random() * max(slot - len(whole), 0))
+        start = int(at + rng.random() * max(every - len(whole), 0))
         if start + len(whole) > len(tokens):
             return tokens, roles
         tokens[start:start + len(whole)] = whole
         n_name = len(named) - len(said)
         roles[start + len(said):start + len(named)] = [AGAIN if fact in told else FIRST] * n_name
         told.add(fact)
-        at = max(at + slot, start + len(whole))
+        at = max(at + every, start + len(whole))

@@ -8,7 +8,6 @@ window by window. That takes away what the text does to both, which is most of t
 
 import json
 import math
-import os
 import struct
 
 import qsf_reader
@@ -149,28 +148,6 @@ def best_within(rows, bits):
     """Returns the row of lowest perplexity of those that take at most `bits` a weight, or None."""
     within = [row for row in rows if row["bits"] <= bits + 1e-9]
     return min(within, key=lambda row: sum(row["losses"]), default=None)
-
-
-class Kept:
-    """A JSON file of what was measured, by key; written whole after every addition, so that a run can be ended at any
-    time and goes on where it was."""
-
-    def __init__(self, path):
-        self.path, self.values = path, {}
-        if os.path.exists(path):
-            with open(path, encoding="utf-8") as file:
-                self.values = json.load(file)
-
-    def get(self, key, compute):
-        if key not in self.values:
-            self.put(key, compute())
-        return self.values[key]
-
-    def put(self, key, value):
-        self.values[key] = value
-        with open(self.path + ".part", "w", encoding="utf-8") as file:
-            json.dump(self.values, file, indent=0)
-        os.replace(self.path + ".part", self.path)
 
 
 def table(head, rows):

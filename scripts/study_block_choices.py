@@ -27,7 +27,8 @@ import pathlib
 import sys
 
 from block_forms import TYPES, Form, forms_of_codes, forms_of_grid, forms_of_types
-from quantiser_figures import Kept, increase, jackknife, percent, perplexity, table
+from quantiser_figures import increase, jackknife, percent, perplexity, table
+from results_file import Results, fingerprint, head_of_text
 
 SETS = ("codes", "grid", "plain", "weights")
 WEIGHT_FORMS = (Form("min", 4, 16, 4),)
@@ -56,8 +57,7 @@ def windows_of(folder, path, n_bytes, context):
     import torch
 
     tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
-    with open(path, "rb") as file:
-        ids = [tokenizer.bos_id(), *tokenizer.encode(file.read(n_bytes).decode("utf-8", "ignore"))]
+    ids = [tokenizer.bos_id(), *tokenizer.encode(head_of_text(path, n_bytes).decode("utf-8", "ignore"))]
     count = len(ids) // context
     windows = torch.tensor(ids[:count * context]).reshape(count, context)
     windows[:, 0] = tokenizer.bos_id()
@@ -207,7 +207,10 @@ def weighing_table(values):
 
 def main():
     args = parse_arguments()
-    kept = Kept(args.results)
+    about = {"model": fingerprint(args.model), "text": fingerprint(args.text), "bytes": args.bytes,
+             "calibration": fingerprint(args.calibration), "calibration bytes": args.calibration_bytes,
+             "context": args.context}
+    kept = Results(args.results, None if args.no_runs else about)
     if not args.no_runs:
         try:
             measure(args, kept)

@@ -402,8 +402,8 @@ def parse_arguments():
         "of the model trained on)")
     add("--untied", action="store_true", help="give the output head its own weights")
     add("--stages", default="256:60,512:25,1024:15", help="window:share of the training, in order")
-    add("--facts", type=float, default=0.0, metavar="SHARE", help="of each window, overwritten with sentences that "
-        "give things made-up names and tell them again and again (planted_facts.py): teaches to look back")
+    add("--facts", type=int, default=0, metavar="N", help="overwrite parts of every N tokens with a sentence that "
+        "gives something a made-up name, told again and again (planted_facts.py): teaches to look back")
     add("--facts-weight", type=float, default=4.0, help="of the loss of a name's tokens told again; others weigh 1")
     add("--batch-tokens", type=int, default=8192, help="tokens of one step")
     limit = parser.add_mutually_exclusive_group()

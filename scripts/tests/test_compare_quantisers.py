@@ -13,6 +13,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import compare_quantisers  # noqa: E402
 import quantiser_figures as figures  # noqa: E402
+import results_file  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -97,10 +98,10 @@ class Keeping(unittest.TestCase):
     def test_goes_on_with_what_is_there(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "results.json")
-            self.assertEqual(figures.Kept(path).get("a", lambda: [1.5]), [1.5])
-            figures.Kept(path).put("b", 2)
-            self.assertEqual(figures.Kept(path).get("a", self.fail), [1.5])
-            self.assertEqual(figures.Kept(path).values, {"a": [1.5], "b": 2})
+            self.assertEqual(results_file.Results(path).get("a", lambda: [1.5]), [1.5])
+            results_file.Results(path).put("b", 2)
+            self.assertEqual(results_file.Results(path).get("a", self.fail), [1.5])
+            self.assertEqual(results_file.Results(path).values, {"a": [1.5], "b": 2})
 
 
 def row(by, width, kind, way, bits, loss):
@@ -111,14 +112,15 @@ def row(by, width, kind, way, bits, loss):
 class Tables(unittest.TestCase):
     BASE = [1.0, 2.0, 1.5]
 
-    def test_verdict_sets_the_best_of_no_more_bits_beside_each_target(self):
+    def test_verdict_sets_the_best_of_no_more_bits_beside_each_type(self):
         rows = [row("llama.cpp", 4, "Q4_K", "plain", 4.5, 1 + math.log(1.02)),
-                row("llama.cpp", 4, "Q4_0", "plain", 4.5, 1.0),
+                row("llama.cpp", 4, "Q4_0", "plain", 4.5, 1 + math.log(1.04)),
                 row("qsf-convert", 4, "big", "search", 4.6, 1.0),
                 row("qsf-convert", 4, "small", "search", 4.4, 1 + math.log(1.01)),
-                row("qsf-convert", 2, "two", "search", 2.4, 1.0)]
+                row("qsf-convert", 2, "two", "search", 2.4, 1.2)]
         lines = compare_quantisers.verdict_table(rows, self.BASE).splitlines()
-        self.assertEqual(len(lines), 3)
+        self.assertEqual(len(lines), 4)
+        self.assertIn("| Q4_0, plain | 4.5000 | +4.00 % | 0.1000 | small, search | 4.4000 | +1.00 %", lines[3])
         self.assertIn("| Q4_K, plain | 4.5000 | +2.00 % | 0.1000 | small, search | 4.4000 | +1.00 % | 0.1000 | -1.00 % +/- 0.00 | 0.50",
                       lines[2])
 

@@ -3,6 +3,7 @@
 """Tests of the arithmetic behind the tables and pictures of long texts, running models and drawing aside."""
 
 import argparse
+import lzma
 import os
 import sys
 import tempfile
@@ -13,6 +14,7 @@ import attention_policies as policies  # noqa: E402  (the path has to be there f
 import measure_long_text  # noqa: E402
 import plot_kept  # noqa: E402
 import probe_retrieval  # noqa: E402
+import results_file  # noqa: E402
 
 
 class Visible(unittest.TestCase):
@@ -32,28 +34,41 @@ class Visible(unittest.TestCase):
         # Tokens 5 to 7 of 8 are scored; the rows before them see 5, 6 and 7 positions.
         self.assertEqual(policies.mean_visible(policies.full(), 8), 6)
 
+
+class Files(unittest.TestCase):
     def test_goes_on_with_results_that_are_there(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "results.json")
-            self.assertEqual(policies.Results(path, {"model": "m"}).get("a", lambda: [1.5]), [1.5])
-            self.assertEqual(policies.Results(path, {"model": "m"}).get("a", self.fail), [1.5])
-            self.assertEqual(policies.Results(path).values, {"a": [1.5]})
+            self.assertEqual(results_file.Results(path, {"model": "m"}).get("a", lambda: [1.5]), [1.5])
+            self.assertEqual(results_file.Results(path, {"model": "m"}).get("a", self.fail), [1.5])
+            self.assertEqual(results_file.Results(path).values, {"a": [1.5]})
             with self.assertRaisesRegex(SystemExit, "'model': 'm'.*'model': 'other'"):
-                policies.Results(path, {"model": "other"})
+                results_file.Results(path, {"model": "other"})
 
     def test_other_files_have_other_fingerprints(self):
         with tempfile.TemporaryDirectory() as folder:
             def of(data):
-                paths = [os.path.join(folder, name) for name in ("model", "text")]
-                for path, content in zip(paths, (data, b"text")):
-                    with open(path, "wb") as file:
-                        file.write(content)
-                return policies.fingerprint(argparse.Namespace(model=paths[0], text=paths[1]))
+                path = os.path.join(folder, "file")
+                with open(path, "wb") as file:
+                    file.write(data)
+                return results_file.fingerprint(path), results_file.fingerprint(folder)
             large = bytes(3 << 20)
             self.assertEqual(of(large), of(large))
-            self.assertNotEqual(of(large), of(large + b"\0"))
-            self.assertNotEqual(of(large), of(large[:-1] + b"x"))
+            for other in (large + b"\0", large[:-1] + b"x", b"x" + large[1:]):
+                for a, b in zip(of(large), of(other)):
+                    self.assertNotEqual(a, b)
             self.assertNotEqual(of(b"a"), of(b"b"))
+
+    def test_heads_of_texts_are_decompressed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            plain, packed = os.path.join(folder, "a.txt"), os.path.join(folder, "a.txt.xz")
+            with open(plain, "wb") as file:
+                file.write(b"once upon a time")
+            with lzma.open(packed, "wb") as file:
+                file.write(b"once upon a time")
+            for path in (plain, packed):
+                self.assertEqual(results_file.head_of_text(path, 4), b"once")
+                self.assertEqual(results_file.head_of_text(path, 0), b"once upon a time")
 
     def test_a_missing_tool_is_named(self):
         args = argparse.Namespace(bin="no/such/folder", model="m", context=8, threads=1)

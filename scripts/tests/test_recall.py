@@ -55,7 +55,7 @@ class Facts(unittest.TestCase):
             self.assertRegex(name, "^(Mor|Bal)((van)|(del)){1,3}$")
 
     def test_plants_whole_sentences_and_tells_first_from_again(self):
-        tokens, roles = planted_facts.plant([1] + [0] * 299, self.tokenizer, self.words, random.Random(3), 0.5)
+        tokens, roles = planted_facts.plant([1] + [0] * 299, self.tokenizer, self.words, random.Random(3), 28)
         self.assertEqual(len(tokens), 300)
         self.assertEqual(tokens[0], 1)
         text = self.tokenizer.text(tokens)
@@ -74,14 +74,14 @@ class Facts(unittest.TestCase):
 
     def test_leaves_the_first_token_whatever_the_share(self):
         for seed in range(40):
-            tokens = planted_facts.plant([1] + [0] * 99, self.tokenizer, self.words, random.Random(seed), 3.0)[0]
+            tokens = planted_facts.plant([1] + [0] * 99, self.tokenizer, self.words, random.Random(seed), 4)[0]
             self.assertEqual(tokens[0], 1)
 
-    def test_share_is_what_sentences_take(self):
-        planted = sum(token != 0 for seed in range(20) for token in
-                      planted_facts.plant([0] * 1000, self.tokenizer, self.words, random.Random(seed), 0.2)[0])
-        # Sentences have 5 to 8 tokens here, where 14 are reckoned with.
-        self.assertTrue(20000 * 0.2 * 5 / 14 * 0.9 < planted < 20000 * 0.2 * 8 / 14 * 1.1, planted)
+    def test_tells_a_fact_in_every_so_many_tokens(self):
+        for seed in range(20):
+            tokens = planted_facts.plant([0] * 1000, self.tokenizer, self.words, random.Random(seed), 50)[0]
+            ends = self.tokenizer.text(tokens).count(".")
+            self.assertTrue(19 <= ends <= 20, ends)
 
 
 class Recall(unittest.TestCase):
