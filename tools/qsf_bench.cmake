@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-add_executable(qsf-bench qsf_bench.cc qsf_bench_attend.cc qsf_bench_cost.cc qsf_bench_gptq.cc qsf_bench_h2o.cc qsf_bench_kernels.cc qsf_bench_limits.cc
+add_executable(qsf-bench qsf_bench.cc qsf_bench_attend.cc qsf_bench_cost.cc qsf_bench_encode.cc qsf_bench_gptq.cc qsf_bench_h2o.cc qsf_bench_kernels.cc qsf_bench_limits.cc
                qsf_bench_machine.cc qsf_bench_matmul.cc qsf_bench_model.cc qsf_bench_options.cc
                qsf_bench_peer.cc qsf_bench_report.cc qsf_bench_samples.cc qsf_bench_small_kernels.cc
                qsf_bench_stream.cc)

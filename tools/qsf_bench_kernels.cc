@@ -90,6 +90,7 @@ qsf::Status bench_kernels(const BenchOptions& options) {
   bench_small_kernels(bench);
   bench_attend_kernels(bench);
   bench_h2o_state(bench);
+  bench_encode(bench);
   bench_gptq(bench);
   const unsigned n_threads =
       options.n_threads != 0 ? options.n_threads : qsf::default_thread_count();

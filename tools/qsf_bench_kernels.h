@@ -58,7 +58,8 @@ void bench_attend_kernels(KernelBench& bench);
 void bench_small_kernels(KernelBench& bench);
 // Of the state of sparse prefill, which has no table: one implementation for every tier.
 void bench_h2o_state(KernelBench& bench);
-// Of error feedback in the converter, which has none either.
+// Of the converter's encoders, which have none either, and of their error feedback.
+void bench_encode(KernelBench& bench);
 void bench_gptq(KernelBench& bench);
 
 // Measures what the options ask for and prints it.
