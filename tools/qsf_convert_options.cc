@@ -21,8 +21,9 @@ constexpr const char* kTypeHelp =
     "2bit-sym, 2bit-super, ternary, ternary-row: the layers, with embedding and head at 4 bits. "
     "-super: 256 columns share two numbers that scale the blocks in them; fewer bytes. q6_k, q5_k, "
     "q3_k, q2_k: GGUF's types of these names, the last two for the layers, with q6_k beside. "
-    "mixed: 2 bits for Q, K, V, gate and up, 4 for the rest, each "
-    "widened until its cosine with the original reaches 0.99. keep: the weights as they are, bit "
+    "mixed: q2_k for Q, K, V, gate and up, 4bit-super of 32 columns for the rest, each widened "
+    "(3bit-super, 4bit-super, q5_k, q6_k, 8bit) until its cosine with the original reaches 0.99. "
+    "keep: the weights as they are, bit "
     "for bit, where a type can hold them exactly, and 8bit where none can";
 
 std::string type_names() {

@@ -10,6 +10,7 @@
 #include "format/tensor_rules.h"
 #include "import/hf_tensors.h"
 #include "import/random_blocks.h"
+#include "import/source_tensors.h"
 #include "tokenizer/tokenizer_data.h"
 
 namespace qsf {
@@ -87,15 +88,14 @@ Result<TensorInfo> RandomModelWriter::tensor(TensorKind kind) const {
   if (shape.rows == 1) {
     return TensorInfo{kind, 1, shape.cols, block_format(QuantType::kF32, 0), Layout::kRowMajor, 0};
   }
-  QuantType type = preset_type(options_.preset, kind);
-  if (kind == TensorKind::kTokenEmbedding || kind == TensorKind::kHead) {
-    type = options_.head_type.value_or(type);
+  BlockFormat format = preset_format(options_.preset, kind, options_.block);
+  if (options_.head_type && is_vocabulary(kind)) {
+    format = block_format(*options_.head_type, options_.block);
   }
-  const BlockFormat format = block_format(type, options_.block);
   if (!is_valid(format)) {
     return invalid_argument("%s: blocks of %u columns do not go with type %s",
                             std::string(tensor_kind_name(kind)).c_str(), options_.block,
-                            std::string(quant_type_name(type)).c_str());
+                            std::string(quant_type_name(format.type)).c_str());
   }
   return TensorInfo{kind, shape.rows, shape.cols, format, options_.layout, 0};
 }

@@ -3,7 +3,9 @@
 // The conversion: weights from a ModelSource, encoded, into a .qsf file.
 //
 // Works layer by layer and tile by tile: memory holds one tile and, for each thread, 64 rows of one
-// tensor. The same input and options give the same bytes at any number of threads.
+// tensor as f32 and as encoded; with error feedback, the factor of one matrix and, for each thread,
+// 48 to 192 rows and what quant/gptq.h says beside them. The same input and options give the same
+// bytes at any number of threads.
 
 #ifndef QSF_IMPORT_TRANSCODE_H_
 #define QSF_IMPORT_TRANSCODE_H_
@@ -22,6 +24,7 @@
 #include "import/column_importance.h"
 #include "import/error_feedback.h"
 #include "import/model_source.h"
+#include "import/tensor_formats.h"
 #include "import/transcode_types.h"
 #include "quant/quant_options.h"
 
@@ -40,6 +43,9 @@ struct TranscodeOptions {
   // What natively ternary matrices become with ternary, mixed and keep: kTernaryBase3, 1.6 bits for
   // reading weights from disk all the time, or kTernaryRow, which is read once and kept as it is.
   QuantType native_ternary = QuantType::kTernaryBase3;
+  // The formats of matrices by themselves, before all else; null, and for those it does not have:
+  // what the options below and the preset say.
+  const TensorFormats* formats = nullptr;
   // Of token embedding and head; nothing: what the preset says.
   std::optional<QuantType> vocabulary_type;
   // The model was trained with rows rounded to int8, each with one scale, and its source does not

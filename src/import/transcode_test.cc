@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "format/qsf_reader.h"
+#include "import/encode_rows.h"
 #include "import/hf_model.h"
 #include "import/testing/hf_folder.h"
 #include "io/faulty_file.h"
@@ -195,9 +196,28 @@ TEST(TranscodeTest, SmallTilesAndCompressionHoldTheSameWeights) {
   }
 }
 
+// The tiny model with a gate and up of more rows than two threads take at once where errors are fed
+// back (2 x 192), so that every number of threads cuts them otherwise.
+std::unique_ptr<HfModel> open_tall_model(const TemporaryFolder& folder) {
+  TestTensors tensors = tiny_llama_tensors();
+  Rng rng(11);
+  for (auto& [name, tensor] : tensors) {
+    if (name.find("gate_proj") != std::string::npos || name.find("up_proj") != std::string::npos) {
+      tensor = random_tensor({400, 16}, rng);
+    }
+    if (name.find("down_proj") != std::string::npos) tensor = random_tensor({16, 400}, rng);
+  }
+  std::string config = kTinyLlamaConfig;
+  config.replace(config.find(":20,"), 4, ":400,");
+  write_model(folder, config, tensors);
+  auto model = HfModel::open(folder.path());
+  EXPECT_TRUE(model) << model.error().message();
+  return std::move(*model);
+}
+
 TEST(TranscodeTest, BytesDoNotDependOnThreads) {
   const TemporaryFolder folder;
-  const auto model = open_model(folder, tiny_llama_tensors());
+  const auto model = open_tall_model(folder);
   for (int preset = 0; preset <= static_cast<int>(QuantPreset::kMixed); ++preset) {
     std::string first;
     for (const unsigned n_threads : {1U, 2U, 3U, 1U}) {
@@ -225,11 +245,12 @@ TestTensors ternary_tensors(float m) {
 }
 
 // Feeds errors back in every matrix of one place, as if its inputs had been seen.
-class DownFeedback final : public ErrorFeedback {
+class PlaceFeedback final : public ErrorFeedback {
  public:
   Result<const GptqFactor*> factor_of(TensorKind kind, std::uint32_t layer,
                                       std::uint32_t n_cols) override {
-    if (kind != TensorKind::kFfnDown) return nullptr;
+    if (kind != place) return nullptr;
+    ++n_calls;
     if (layer == fails_at) return cancelled("no inputs of layer %u", layer);
     std::vector<float> hessian(std::size_t{n_cols} * n_cols);
     for (std::size_t i = 0; i < n_cols; ++i) {
@@ -241,7 +262,9 @@ class DownFeedback final : public ErrorFeedback {
     return &*factor_;
   }
 
+  TensorKind place = TensorKind::kFfnDown;
   std::uint32_t fails_at = 0xFFFFFFFFU;
+  int n_calls = 0;
 
  private:
   std::optional<GptqFactor> factor_;
@@ -251,7 +274,7 @@ TEST(TranscodeTest, ErrorsAreFedBackWhereAFactorIsKnown) {
   const TemporaryFolder folder;
   const TestTensors tensors = tiny_llama_tensors();
   const auto model = open_model(folder, tensors);
-  DownFeedback feedback;
+  PlaceFeedback feedback;
   TranscodeOptions options;
   options.preset = QuantPreset::k3Bit;
   options.feedback = &feedback;
@@ -299,10 +322,37 @@ TEST(TranscodeTest, ErrorsAreFedBackWhereAFactorIsKnown) {
   EXPECT_FALSE(std::filesystem::exists(folder.file("none.qsf")));
 }
 
+TEST(TranscodeTest, FedBackBytesDoNotDependOnThreads) {
+  const TemporaryFolder folder;
+  const auto model = open_tall_model(folder);
+  PlaceFeedback feedback;
+  feedback.place = TensorKind::kFfnUp;
+  std::string first;
+  for (const unsigned n_threads : {1U, 2U, 3U, 16U}) {
+    TranscodeOptions options;
+    options.n_threads = n_threads;
+    options.feedback = &feedback;
+    ASSERT_TRUE(convert(*model, folder.file("out.qsf"), options));
+    const std::string bytes = folder.read("out.qsf");
+    if (first.empty()) first = bytes;
+    EXPECT_EQ(bytes, first) << n_threads << " threads";
+  }
+}
+
+// Threads share a tile however few rows it has, in whole strips.
+TEST(TranscodeTest, FeedbackGivesEveryThreadRows) {
+  EXPECT_EQ(feedback_unit_rows(1024, 1), 192U);
+  EXPECT_EQ(feedback_unit_rows(1024, 2), 192U);
+  EXPECT_EQ(feedback_unit_rows(192, 2), 96U);  // 1 MB of 11,008 columns at 4 bits
+  EXPECT_EQ(feedback_unit_rows(128, 2), 96U);
+  EXPECT_EQ(feedback_unit_rows(128, 16), 48U);
+  EXPECT_EQ(feedback_unit_rows(1, 1), 48U);
+}
+
 // A file is calibrated where that has decided a code of it.
 TEST(TranscodeTest, FeedbackWithoutErrorsCalibratesNothing) {
   const TemporaryFolder folder;
-  DownFeedback feedback;
+  PlaceFeedback feedback;
   const auto is_calibrated = [&](const TestTensors& tensors, QuantPreset preset) {
     TranscodeOptions options;
     options.preset = preset;
@@ -315,6 +365,59 @@ TEST(TranscodeTest, FeedbackWithoutErrorsCalibratesNothing) {
   };
   EXPECT_FALSE(is_calibrated(tiny_llama_tensors(), QuantPreset::kF16));
   EXPECT_TRUE(is_calibrated(tiny_llama_tensors(), QuantPreset::k4Bit));
+  // Natively ternary matrices have no errors: nobody is asked for factors, which cost minutes.
+  feedback.n_calls = 0;
+  EXPECT_FALSE(is_calibrated(ternary_tensors(0.5F), QuantPreset::kTernary));
+  EXPECT_EQ(feedback.n_calls, 0);
+  EXPECT_TRUE(is_calibrated(tiny_llama_tensors(), QuantPreset::kTernaryRow));
+}
+
+// Importance that no encoder heeds leaves the file what it is without.
+TEST(TranscodeTest, ImportanceThatNoTypeHeedsCalibratesNothing) {
+  const TemporaryFolder folder;
+  const auto model = open_model(folder, tiny_llama_tensors());
+  ColumnImportance importance;
+  ASSERT_TRUE(importance.set(TensorKind::kAttnQ, 0, std::vector<float>(16, 2.0F)).ok());
+  for (const auto& [preset, expected] :
+       {std::pair(QuantPreset::kF16, false), std::pair(QuantPreset::k8Bit, false),
+        std::pair(QuantPreset::kTernaryRow, false), std::pair(QuantPreset::kTernary, true),
+        std::pair(QuantPreset::k2BitSym, true), std::pair(QuantPreset::kQ6K, true)}) {
+    TranscodeOptions options;
+    options.preset = preset;
+    options.importance = &importance;
+    ASSERT_TRUE(convert(*model, folder.file("out.qsf"), options));
+    const auto reader = QsfReader::open(folder.file("out.qsf"));
+    ASSERT_TRUE(reader);
+    EXPECT_EQ(reader->spec().calibrated, expected) << quant_preset_name(preset);
+  }
+}
+
+// Each matrix may be told its format; what is not told follows the preset.
+TEST(TranscodeTest, MatricesTakeTheFormatsTheyAreTold) {
+  const TemporaryFolder folder;
+  const auto model = open_model(folder, tiny_llama_tensors());
+  TensorFormats formats;
+  ASSERT_TRUE(formats.set(TensorKind::kAttnQ, 1, {QuantType::kQ8, 32}).ok());
+  ASSERT_TRUE(formats.set(TensorKind::kTokenEmbedding, 0, {QuantType::kQ6K, 16}).ok());
+  EXPECT_FALSE(formats.set(TensorKind::kAttnK, 1, {QuantType::kQ6K, 64}).ok());
+  for (const QuantPreset preset : {QuantPreset::k4Bit, QuantPreset::kKeep, QuantPreset::kMixed}) {
+    TranscodeOptions options;
+    options.preset = preset;
+    options.formats = &formats;
+    const auto report = convert(*model, folder.file("out.qsf"), options);
+    ASSERT_TRUE(report) << report.error().message();
+    for (const TensorReport& line : report->tensors) {
+      if (line.rows == 1) continue;
+      const bool is_q = line.kind == TensorKind::kAttnQ && line.section == "layer 1";
+      const bool is_embedding = line.kind == TensorKind::kTokenEmbedding;
+      EXPECT_EQ(line.format == (BlockFormat{QuantType::kQ8, 32}), is_q) << line.source_name;
+      EXPECT_EQ(line.format == (BlockFormat{QuantType::kQ6K, 16}), is_embedding);
+    }
+    const auto reader = QsfReader::open(folder.file("out.qsf"));
+    ASSERT_TRUE(reader);
+    EXPECT_EQ(reader->spec().default_type, std::nullopt);
+    EXPECT_THAT(reader->spec().quantiser, HasSubstr("types by tensor"));
+  }
 }
 
 TEST(TranscodeTest, NativelyTernaryMatricesAreRecognisedAndExact) {
@@ -415,11 +518,14 @@ TEST(TranscodeTest, MixedRaisesWhatItsWidthCannotHold) {
     if (line.rows == 1) continue;
     EXPECT_GE(line.cosine, kLowCosine) << line.source_name;
     if (line.section == "layer 0" && line.kind == TensorKind::kAttnK) {
-      EXPECT_EQ(line.format.type, QuantType::kQ2A);
+      EXPECT_EQ(line.format.type, QuantType::kQ2K);
     }
     if (line.section == "layer 0" && line.kind == TensorKind::kAttnQ) {
-      EXPECT_NE(line.format.type, QuantType::kQ2A);
+      EXPECT_NE(line.format.type, QuantType::kQ2K);
     }
+    // Where they are no fewer bits, super-blocks are closer.
+    EXPECT_NE(line.format, (BlockFormat{QuantType::kQ4Super, 64})) << line.source_name;
+    EXPECT_NE(line.format.type, QuantType::kQ4) << line.source_name;
   }
   ASSERT_FALSE(report->widened.empty());
   EXPECT_THAT(report->widened[0], HasSubstr("layer 0, model.layers.0.self_attn.q_proj.weight"));

@@ -2,6 +2,9 @@
 
 #include "import/transcode_types.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace qsf {
 namespace {
 
@@ -10,7 +13,15 @@ constexpr std::string_view kNames[] = {
     "2bit-sym", "ternary", "ternary-row", "4bit-super", "3bit-super", "2bit-super", "q6_k",
     "q5_k",     "q3_k",    "q2_k",        "mixed",      "keep"};
 
-QuantType mixed_type(TensorKind kind) noexcept {
+// What mixed tries, one after the other: of the types of about so many bits those that cost a text
+// least (docs/quality.md).
+constexpr BlockFormat kRungs[] = {{QuantType::kQ2K, 16},     {QuantType::kQ3Super, 32},
+                                  {QuantType::kQ4Super, 32}, {QuantType::kQ5K, 32},
+                                  {QuantType::kQ6K, 16},     {QuantType::kQ8, 64}};
+constexpr BlockFormat kTwoBits = kRungs[0];
+constexpr BlockFormat kFourBits = kRungs[2];
+
+BlockFormat mixed_format(TensorKind kind) noexcept {
   switch (kind) {
     case TensorKind::kAttnQ:
     case TensorKind::kAttnK:
@@ -18,8 +29,8 @@ QuantType mixed_type(TensorKind kind) noexcept {
     case TensorKind::kFfnGate:
     case TensorKind::kFfnUp:
     case TensorKind::kExpertGate:
-    case TensorKind::kExpertUp: return QuantType::kQ2A;
-    default: return QuantType::kQ4;
+    case TensorKind::kExpertUp: return kTwoBits;
+    default: return kFourBits;
   }
 }
 
@@ -59,7 +70,7 @@ QuantType preset_type(QuantPreset preset, TensorKind kind) noexcept {
     case QuantPreset::kQ5K: return QuantType::kQ5K;
     case QuantPreset::kQ3K: return vocabulary ? QuantType::kQ6K : QuantType::kQ3K;
     case QuantPreset::kQ2K: return vocabulary ? QuantType::kQ6K : QuantType::kQ2K;
-    case QuantPreset::kMixed: return mixed_type(kind);
+    case QuantPreset::kMixed: return mixed_format(kind).type;
     case QuantPreset::kKeep: return QuantType::kQ8;
   }
   return QuantType::kF32;
@@ -70,13 +81,16 @@ std::optional<QuantType> preset_default_type(QuantPreset preset) noexcept {
   return preset_type(preset, TensorKind::kAttnQ);
 }
 
-std::optional<QuantType> wider_type(QuantType type) noexcept {
-  switch (type) {
-    case QuantType::kQ2A: return QuantType::kQ3;
-    case QuantType::kQ3: return QuantType::kQ4;
-    case QuantType::kQ4: return QuantType::kQ8;
-    default: return std::nullopt;
-  }
+BlockFormat preset_format(QuantPreset preset, TensorKind kind, std::uint32_t block) noexcept {
+  const QuantType type = preset_type(preset, kind);
+  const bool chooses_block = preset == QuantPreset::kMixed && !is_float_type(type);
+  return chooses_block ? mixed_format(kind) : block_format(type, block);
+}
+
+std::optional<BlockFormat> wider_format(BlockFormat format) noexcept {
+  const BlockFormat* const rung = std::find(std::begin(kRungs), std::end(kRungs), format);
+  if (rung == std::end(kRungs) || rung + 1 == std::end(kRungs)) return std::nullopt;
+  return rung[1];
 }
 
 }  // namespace qsf

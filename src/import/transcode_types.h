@@ -25,8 +25,8 @@ namespace qsf {
 //   q3_k q2_k                     layers likewise, token embedding and head q6_k
 //   ternary ternary-row           layers ternary; token embedding and head 4-bit
 //   mixed     Q, K, V, gate and up 2-bit; attention output, down, embedding and head 4-bit. Each is
-//             measured and widened (2, 3, 4, 8 bits) until its cosine with the original reaches
-//             0.99.
+//             measured and widened (q2_k, 3bit-super and 4bit-super of 32 columns, q5_k, q6_k,
+//             8bit) until its cosine with the original reaches 0.99.
 //   keep      what the input holds, bit for bit, in a type that can hold it exactly; 8-bit where
 //             there is none
 //
@@ -68,8 +68,17 @@ QuantType preset_type(QuantPreset preset, TensorKind kind) noexcept;
 // Returns the default type of the whole file, nothing for mixed and keep.
 std::optional<QuantType> preset_default_type(QuantPreset preset) noexcept;
 
-// Returns the next wider type that mixed tries, or nothing after 8-bit.
-std::optional<QuantType> wider_type(QuantType type) noexcept;
+// Returns the format of such a matrix; `block` is that of the types that leave a choice, but with
+// mixed, which has blocks of its own.
+BlockFormat preset_format(QuantPreset preset, TensorKind kind, std::uint32_t block) noexcept;
+
+// Returns whether codes are -1, 0 and 1 times a scale.
+constexpr bool is_ternary(QuantType type) noexcept {
+  return type == QuantType::kTernary || scale_form(type) == ScaleForm::kRow;
+}
+
+// Returns the next wider format that mixed tries, or nothing behind the last.
+std::optional<BlockFormat> wider_format(BlockFormat format) noexcept;
 
 }  // namespace qsf
 

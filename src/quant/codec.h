@@ -39,6 +39,14 @@ const BlockCodec& block_codec(QuantType type) noexcept;
 void decode_codes(QuantType type, BlockScale fields, const std::uint8_t* codes,
                   std::span<float> out) noexcept;
 
+// Returns whether QuantOptions::importance decides codes of a type with Rounding::kSearch: not of
+// floats, nor of those whose scale is that of a whole row or fixed, nor of 8-bit, whose is the
+// largest weight's.
+constexpr bool heeds_importance(QuantType type) noexcept {
+  const ScaleForm form = scale_form(type);
+  return form != ScaleForm::kNone && form != ScaleForm::kRow && type != QuantType::kQ8;
+}
+
 // Encodes one row, block after block.
 // Shapes      row [n_cols], out [row_major_bytes(format, n_cols)], options.importance [n_cols] or
 //             empty
