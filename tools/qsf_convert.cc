@@ -26,7 +26,9 @@
 #include "import/random_model.h"
 #include "import/transcode.h"
 #include "import/vocabulary_limit.h"
+#include "io/atomic_file.h"
 #include "qsf_convert_calibrate.h"
+#include "qsf_convert_files.h"
 #include "qsf_convert_options.h"
 #include "qsf_convert_progress.h"
 #include "qsf_convert_report.h"
@@ -205,6 +207,18 @@ std::optional<qsf::QuantType> find_type(const std::string& name) {
   return std::nullopt;
 }
 
+qsf::Status check_report_file(const ConvertOptions& options) {
+  if (options.report.empty()) return qsf::ok_status();
+  QSF_RETURN_IF_ERROR(check_output(options, options.report).with_context("--report"));
+  for (const std::string& other : {options.output, options.calibration, options.calibration_out}) {
+    if (!other.empty() && is_same_file(options.report, other)) {
+      return qsf::invalid_argument("--report %s: this is %s; choose another name",
+                                   options.report.c_str(), other.c_str());
+    }
+  }
+  return check_writable(options.report).with_context("--report");
+}
+
 qsf::Status convert(const ConvertOptions& options) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
@@ -212,6 +226,7 @@ qsf::Status convert(const ConvertOptions& options) {
   QSF_RETURN_IF_ERROR(check_output(options, options.output));
   QSF_RETURN_IF_ERROR(check_output(options, options.calibration_out));
   QSF_RETURN_IF_ERROR(check_calibration_files(options));
+  QSF_RETURN_IF_ERROR(check_report_file(options));
   std::error_code ignored;
   const qsf::I2sLayout i2s_layout = *qsf::find_i2s_layout(options.i2s_layout);
   QSF_ASSIGN_OR_RETURN(const Input input, fs::is_directory(options.input, ignored)
@@ -256,13 +271,16 @@ qsf::Status convert(const ConvertOptions& options) {
   progress.clear();
   if (!report) return std::move(report).error();
   print_convert_warnings(*report);
+  const ConvertedFile file{options.output, fs::file_size(options.output, ignored),
+                           std::chrono::duration<double>(Clock::now() - start).count()};
   if (options.verbose) print_tensor_table(*report);
   if (!options.quiet) {
     print_kept_summary(*report);
-    print_convert_summary(*report, options.output.c_str(), fs::file_size(options.output, ignored),
-                          std::chrono::duration<double>(Clock::now() - start).count());
+    print_verification(*report);
+    print_convert_summary(*report, file);
   }
-  return qsf::ok_status();
+  if (options.report.empty()) return qsf::ok_status();
+  return qsf::write_file(options.report, qsf::as_bytes(report_json(*report, file)));
 }
 
 qsf::Status make_random(const ConvertOptions& options) {
@@ -292,8 +310,8 @@ qsf::Status make_random(const ConvertOptions& options) {
   sizes.raw_bytes = report->raw_bytes;
   sizes.stored_bytes = report->stored_bytes;
   std::error_code ignored;
-  print_convert_summary(sizes, options.output.c_str(), fs::file_size(options.output, ignored),
-                        std::chrono::duration<double>(Clock::now() - start).count());
+  print_convert_summary(sizes, {options.output, fs::file_size(options.output, ignored),
+                                std::chrono::duration<double>(Clock::now() - start).count()});
   return qsf::ok_status();
 }
 

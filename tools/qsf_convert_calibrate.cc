@@ -4,21 +4,17 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "calibrate/calibrate_model.h"
 #include "calibrate/calibration_file.h"
 #include "calibrate/calibration_text.h"
-#include "io/atomic_file.h"
 #include "io/file.h"
+#include "qsf_convert_files.h"
 
 namespace qsf_tools {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* kTool = "qsf-convert";
 constexpr std::uint64_t kMegabyte = 1'000'000;
@@ -83,21 +79,6 @@ qsf::Result<qsf::Calibration> read_saved(const ConvertOptions& options,
   qsf::Status same = qsf::check_calibrated(saved, model);
   if (!same.ok()) return std::move(same).with_context(options.calibration);
   return saved;
-}
-
-// Whether two names are those of one file, which need not exist.
-bool is_same_file(const std::string& a, const std::string& b) {
-  std::error_code failure;
-  if (fs::equivalent(a, b, failure)) return true;
-  const fs::path whole_a = fs::weakly_canonical(fs::absolute(a, failure), failure);
-  const fs::path whole_b = fs::weakly_canonical(fs::absolute(b, failure), failure);
-  return !whole_a.empty() && whole_a == whole_b;
-}
-
-// Whether a file can appear under a name: all but the last step of it is done, and taken back.
-qsf::Status check_writable(const std::string& path) {
-  auto file = qsf::AtomicFile::create(path);
-  return file ? qsf::ok_status() : std::move(file).error();
 }
 
 // Refuses what only a text can be asked for.

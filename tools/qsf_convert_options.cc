@@ -77,6 +77,8 @@ std::optional<int> check_paths(const CLI::App& app, ConvertOptions& options) {
       problem = options.input + ": --random reads no input, expected OUT alone";
     } else if (options.quant_type == "keep") {
       problem = "--random has no weights to keep; expected another --quant-type";
+    } else if (!options.report.empty()) {
+      problem = "--random has no weights that the result could differ from; leave out --report";
     }
   } else if (options.output.empty()) {
     problem = options.input.empty() ? "IN and OUT are required" : "OUT is required";
@@ -224,6 +226,9 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
   add_random_options(app, options);
   std::string target_size;
   app.add_option("--target-size", target_size, "Size of the file in MB (not built yet)");
+  app.add_option("--report", options.report,
+                 "Write what became of every tensor to FILE, as JSON: type, bits, error, cosine")
+      ->type_name("FILE");
   app.add_flag("--quiet", options.quiet, "Print errors and warnings alone");
   app.add_flag("--verbose", options.verbose, "Print bits, error and cosine of every tensor");
   if (const auto code = parse_command_line(app, argc, argv)) return code;

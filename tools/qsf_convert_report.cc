@@ -4,11 +4,60 @@
 
 #include <cstdio>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "tool_support.h"
 
 namespace qsf_tools {
+namespace {
+
+// How near the tensors that changed came to the original.
+struct Closeness {
+  std::size_t n_rounded = 0;
+  std::size_t n_below = 0;                      // a cosine of kLowCosine
+  const qsf::TensorReport* lowest = nullptr;    // cosine; null: none was rounded
+  const qsf::TensorReport* farthest = nullptr;  // relative error; null: none was rounded
+};
+
+Closeness closeness_of(const qsf::TranscodeReport& report) {
+  Closeness found;
+  for (const qsf::TensorReport& tensor : report.tensors) {
+    if (tensor.relative_error == 0.0) continue;
+    ++found.n_rounded;
+    if (tensor.cosine < qsf::kLowCosine) ++found.n_below;
+    if (found.lowest == nullptr || tensor.cosine < found.lowest->cosine) found.lowest = &tensor;
+    if (found.farthest == nullptr || tensor.relative_error > found.farthest->relative_error) {
+      found.farthest = &tensor;
+    }
+  }
+  return found;
+}
+
+std::string place_of(const qsf::TensorReport& tensor) {
+  return tensor.section + ", " + std::string(qsf::tensor_kind_name(tensor.kind));
+}
+
+double bits_each(std::uint64_t bytes, std::uint64_t n_weights) {
+  return 8.0 * static_cast<double>(bytes) / static_cast<double>(n_weights);
+}
+
+nlohmann::ordered_json tensor_json(const qsf::TensorReport& t) {
+  return {{"section", t.section},
+          {"tensor", qsf::tensor_kind_name(t.kind)},
+          {"source", t.source_name},
+          {"source_type", t.source_type},
+          {"rows", t.rows},
+          {"cols", t.cols},
+          {"type", qsf::quant_type_name(t.format.type)},
+          {"block", t.format.block},
+          {"kept", t.kept},
+          {"bits_per_weight", t.bits_per_weight},
+          {"relative_error", t.relative_error},
+          {"cosine", t.cosine}};
+}
+
+}  // namespace
 
 void print_convert_warnings(const qsf::TranscodeReport& report) {
   for (const std::string& warning : report.warnings) {
@@ -19,18 +68,14 @@ void print_convert_warnings(const qsf::TranscodeReport& report) {
                                    " matrices fell below a cosine of 0.99 and were given more bits "
                                    "(--verbose lists them)");
   }
-  const qsf::TensorReport* worst = nullptr;
-  std::size_t n_low = 0;
-  for (const qsf::TensorReport& tensor : report.tensors) {
-    if (tensor.cosine >= qsf::kLowCosine) continue;
-    ++n_low;
-    if (worst == nullptr || tensor.cosine < worst->cosine) worst = &tensor;
-  }
-  if (worst == nullptr) return;
+  const Closeness closeness = closeness_of(report);
+  const qsf::TensorReport* const worst = closeness.lowest;
+  if (closeness.n_below == 0) return;
   char cosine[32];
   std::snprintf(cosine, sizeof cosine, "%.4f", worst->cosine);
   print_error("qsf-convert",
-              "warning: " + std::to_string(n_low) + " of " + std::to_string(report.tensors.size()) +
+              "warning: " + std::to_string(closeness.n_below) + " of " +
+                  std::to_string(report.tensors.size()) +
                   " tensors have a cosine with the original below 0.99, the lowest " + cosine +
                   " (" + worst->section + ", " + worst->source_name +
                   "); more bits would be closer");
@@ -64,13 +109,47 @@ void print_kept_summary(const qsf::TranscodeReport& report) {
   if (!line.empty()) std::printf("kept bit for bit: matrices, %s\n", line.c_str());
 }
 
-void print_convert_summary(const qsf::TranscodeReport& report, const char* path,
-                           std::uint64_t file_bytes, double elapsed_seconds) {
-  const double n_weights = static_cast<double>(report.n_weights);
-  std::printf("%s: %s, %llu weights at %.3f bits (%.3f as stored), %.1f s\n", path,
-              megabytes(file_bytes).c_str(), static_cast<unsigned long long>(report.n_weights),
-              8.0 * static_cast<double>(report.raw_bytes) / n_weights,
-              8.0 * static_cast<double>(report.stored_bytes) / n_weights, elapsed_seconds);
+void print_verification(const qsf::TranscodeReport& report) {
+  const Closeness closeness = closeness_of(report);
+  if (closeness.n_rounded == 0) return;
+  std::printf(
+      "verified: %zu tensors rounded, lowest cosine %.6f (%s), largest relative error %.2e (%s), "
+      "%zu below a cosine of 0.99, %zu given more bits\n",
+      closeness.n_rounded, closeness.lowest->cosine, place_of(*closeness.lowest).c_str(),
+      closeness.farthest->relative_error, place_of(*closeness.farthest).c_str(), closeness.n_below,
+      report.widened.size());
+}
+
+void print_convert_summary(const qsf::TranscodeReport& report, const ConvertedFile& file) {
+  std::printf("%s: %s, %llu weights at %.3f bits (%.3f as stored), %.1f s\n", file.path.c_str(),
+              megabytes(file.bytes).c_str(), static_cast<unsigned long long>(report.n_weights),
+              bits_each(report.raw_bytes, report.n_weights),
+              bits_each(report.stored_bytes, report.n_weights), file.elapsed_seconds);
+}
+
+std::string report_json(const qsf::TranscodeReport& report, const ConvertedFile& file) {
+  const Closeness closeness = closeness_of(report);
+  nlohmann::ordered_json json;
+  json["tool"] = "qsf-convert";
+  json["version"] = QSF_VERSION;
+  json["file"] = file.path;
+  json["file_bytes"] = file.bytes;
+  json["weights"] = report.n_weights;
+  json["bits_per_weight"] = bits_each(report.raw_bytes, report.n_weights);
+  json["bits_per_weight_stored"] = bits_each(report.stored_bytes, report.n_weights);
+  json["seconds"] = file.elapsed_seconds;
+  json["rounded"] = closeness.n_rounded;
+  json["lowest_cosine"] = closeness.lowest == nullptr ? 1.0 : closeness.lowest->cosine;
+  json["low_cosine"] = qsf::kLowCosine;
+  json["below_low_cosine"] = closeness.n_below;
+  json["widened"] = report.widened;
+  json["warnings"] = report.warnings;
+  json["tensors"] = nlohmann::ordered_json::array();
+  for (const qsf::TensorReport& tensor : report.tensors) {
+    json["tensors"].push_back(tensor_json(tensor));
+  }
+  // Names need not be UTF-8, of which JSON is made.
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace qsf_tools

@@ -6,6 +6,7 @@
 #define QSF_TOOLS_QSF_CONVERT_REPORT_H_
 
 #include <cstdint>
+#include <string>
 
 #include "import/transcode.h"
 
@@ -22,9 +23,21 @@ void print_tensor_table(const qsf::TranscodeReport& report);
 // when none was.
 void print_kept_summary(const qsf::TranscodeReport& report);
 
+// Prints to stdout how far the rounded matrices lie from the original, in one line; nothing when
+// none was rounded.
+void print_verification(const qsf::TranscodeReport& report);
+
+struct ConvertedFile {
+  std::string path;
+  std::uint64_t bytes = 0;
+  double elapsed_seconds = 0.0;  // of the whole conversion
+};
+
 // Prints sizes and bits per weight to stdout, in one line.
-void print_convert_summary(const qsf::TranscodeReport& report, const char* path,
-                           std::uint64_t file_bytes, double elapsed_seconds);
+void print_convert_summary(const qsf::TranscodeReport& report, const ConvertedFile& file);
+
+// Returns all of it as JSON (docs/quality.md names the fields).
+std::string report_json(const qsf::TranscodeReport& report, const ConvertedFile& file);
 
 }  // namespace qsf_tools
 

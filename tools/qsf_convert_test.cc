@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/sanitizer.h"
@@ -110,9 +112,9 @@ TEST_F(QsfConvertTest, EveryQuantTypeIsWhatItIsCalled) {
 
 TEST_F(QsfConvertTest, HelpVersionQuiet) {
   EXPECT_EQ(run({"--help"}).code, 0);
-  for (const char* option :
-       {"--quant-type", "--block-size", "--compress", "--threads", "--layout", "--tile-bytes",
-        "--calibration", "--target-size", "--quiet", "--random", "--seed", "--head-type"}) {
+  for (const char* option : {"--quant-type", "--block-size", "--compress", "--threads", "--layout",
+                             "--tile-bytes", "--calibration", "--target-size", "--quiet",
+                             "--random", "--seed", "--head-type", "--report"}) {
     EXPECT_THAT(run({"--help"}).out, HasSubstr(option));
   }
   EXPECT_EQ(run({"--version"}).code, 0);
@@ -326,6 +328,63 @@ TEST_F(QsfConvertTest, TheOrderOfI2sIsTheOneThatWasNamed) {
   const std::string gguf = QSF_SOURCE_DIR "/testdata/gguf/bitnet/i2s_a.gguf";
   expect_failure(run({"--i2s-layout", "inline32", gguf, out_.file("o.qsf")}), 1, "bytes");
   expect_failure(run({"--i2s-layout", "ms32", gguf, out_.file("o.qsf")}), 2, "--i2s-layout");
+}
+
+// What became of every tensor, for programs; and in a line, for people.
+TEST_F(QsfConvertTest, TheReportHasWhatTheTableHas) {
+  const Outcome outcome = run({"--quant-type", "mixed", "--verbose", "--report",
+                               out_.file("r.json"), in_.path(), out_.file("m.qsf")});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("verified: "));
+  EXPECT_THAT(outcome.out, HasSubstr("0 below a cosine of 0.99, "));
+  EXPECT_THAT(out_.names(), ElementsAre("m.qsf", "r.json"));
+  const auto report = nlohmann::json::parse(out_.read("r.json"));
+  EXPECT_EQ(report["file_bytes"], out_.read("m.qsf").size());
+  EXPECT_FALSE(report["widened"].empty());
+  EXPECT_EQ(report["below_low_cosine"], 0);
+  EXPECT_GT(report["bits_per_weight_stored"], report["bits_per_weight"]);
+  std::size_t n_rounded = 0;
+  double lowest = 1.0;
+  for (const auto& tensor : report["tensors"]) {
+    char error[32];
+    std::snprintf(error, sizeof error, "%.3e", tensor["relative_error"].get<double>());
+    EXPECT_THAT(outcome.out, HasSubstr(error));
+    EXPECT_THAT(outcome.out, HasSubstr(tensor["type"].get<std::string>()));
+    n_rounded += tensor["relative_error"] == 0.0 ? 0U : 1U;
+    lowest = std::min(lowest, tensor["cosine"].get<double>());
+  }
+  EXPECT_GT(n_rounded, 0U);
+  EXPECT_EQ(report["rounded"], n_rounded);
+  EXPECT_EQ(report["lowest_cosine"], lowest);
+  const auto reader = QsfReader::open(out_.file("m.qsf"));
+  ASSERT_TRUE(reader) << reader.error().message();
+  EXPECT_EQ(report["tensors"][0]["tensor"], "token_embedding");
+  EXPECT_EQ(report["tensors"][0]["block"], reader->embedding().tensors[0].format.block);
+}
+
+TEST_F(QsfConvertTest, TensorsBelowTheFloorAreCounted) {
+  const Outcome outcome = run(
+      {"--quant-type", "2bit", "--report", out_.file("r.json"), in_.path(), out_.file("m.qsf")});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const auto report = nlohmann::json::parse(out_.read("r.json"));
+  const std::size_t n = report["below_low_cosine"];
+  EXPECT_GT(n, 0U);
+  EXPECT_THAT(outcome.out, HasSubstr(" " + std::to_string(n) + " below a cosine of 0.99, 0 given"));
+  EXPECT_LT(report["lowest_cosine"], 0.99);
+}
+
+TEST_F(QsfConvertTest, AReportTakesNoOtherFilesPlace) {
+  const std::string out = out_.file("m.qsf");
+  const std::string config = in_.read("config.json");
+  const auto refused = [&](const std::string& report, int code, const std::string& message) {
+    expect_failure(run({"--report", report, in_.path(), out}), code, message);
+  };
+  refused(in_.file("config.json"), 1, "a file of the input");
+  refused(out_.file("./m.qsf"), 1, "choose another name");
+  refused("/no/such/folder/r.json", 1, "--report: /no/such/folder");
+  expect_failure(run({"--random", "tiny", "--report", out_.file("r.json"), out}), 2, "--report");
+  EXPECT_EQ(in_.read("config.json"), config);
+  EXPECT_TRUE(out_.names().empty());
 }
 
 // A folder may name tokens that the model has no row for; the file must not.
