@@ -28,13 +28,14 @@ import argparse
 import hashlib
 import os
 import re
-import subprocess
 import sys
 import tempfile
 
+from markdown_tables import NoMark, percent, replace_tables, table
 from quantiser_figures import (best_within, bits_per_weight, difference, gguf_matrices, increase, jackknife,
-                               percent, perplexity, qsf_matrices, quantised, read_window_losses, table)
-from results_file import Results, fingerprint, head_of_text
+                               perplexity, qsf_matrices, quantised)
+from results_file import Results, fingerprint
+from scored_models import CALIBRATION_TOKENS, Failed, Scorer, hash_of, missing_files, name_of, run, write_head
 
 SCOPES = ("layers", "whole")
 PROGRAMS = ("llama-quantize", "llama-imatrix", "llama-perplexity")
@@ -46,7 +47,6 @@ THEIRS = [(4, "Q4_0", "Q4_0"), (4, "Q4_K_S", "Q4_K"), (4, "IQ4_NL", "IQ4_NL"), (
 KEPT = ("Q4_0", "Q4_K", "Q3_K", "Q2_K", "F32")  # types that we read and hold; others are widened to f32 by llama.cpp
 TARGETS = {4: "Q4_K", 3: "Q3_K", 2: "Q2_K"}  # what each width is held to
 AGAINST = {"plain": ["search"], "imatrix": ["search", "calibrated", "gptq"]}
-CALIBRATION_TOKENS = 1 << 22  # more than the texts have: both sides take all of it
 
 # qsf-convert: width, type, block.
 OURS = [(4, "4bit", 64), (4, "4bit-super", 64), (4, "4bit-super", 32), (3, "3bit-super", 64), (3, "q3_k", 64),
@@ -55,18 +55,6 @@ OURS = [(4, "4bit", 64), (4, "4bit-super", 64), (4, "4bit-super", 32), (3, "3bit
 # Of whole models fewer: the types that widths are held to, and what meets them.
 THEIRS_OF_WHOLE = [t for t in THEIRS if t[2] in TARGETS.values()]
 OURS_OF_WHOLE = [(4, "4bit-super", 32), (3, "3bit-super", 64), (2, "q2_k", 64)]
-
-
-class Failed(Exception):
-    """A program that ended with an error: its last words."""
-
-
-def run(*command):
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise Failed(f"{' '.join(command)}: exit {done.returncode}: {last}")
-    return done.stdout + done.stderr
 
 
 def parse_arguments():
@@ -100,7 +88,7 @@ def find_missing(args):
                                   (args.llama_cpp_source, ("convert_hf_to_gguf.py",),
                                    "--llama-cpp-source or QSF_LLAMA_CPP_SOURCE")):
         wanted += [(os.path.join(folder, name) if folder else name, option) for name in names]
-    return [f"{path}: no such file; {what} names it" for path, what in wanted if not os.path.exists(path)]
+    return missing_files(wanted)
 
 
 def about_of(args):
@@ -115,14 +103,16 @@ class Comparison:
         self.args, self.folder = args, folder
         about = about_of(args)
         self.results = Results(args.results, about)
-        self.text = self.head_of(args.text, args.bytes, "scored.txt")
-        self.calibration = self.head_of(args.calibration, args.calibration_bytes, "calibration.txt")
+        self.text = write_head(args.text, args.bytes, self.path("scored.txt"))
+        self.calibration = write_head(args.calibration, args.calibration_bytes, self.path("calibration.txt"))
         # Another model or text makes other files beside them.
         of_model = hashlib.sha256(about["model"].encode()).hexdigest()[:12]
         of_text = hashlib.sha256(repr(about).encode()).hexdigest()[:12]
         self.gguf, self.imatrix, self.seen = (os.path.join(args.made or folder, n) for n in (
             f"f32-{of_model}.gguf", f"imatrix-{of_text}.gguf", f"seen-{of_text}"))
         self.reference = self.path("f32.qsf")
+        self.scorer = Scorer(self.results, args.bin, folder, self.text, self.reference, "--exact", "--context",
+                             str(args.context), "--threads", str(args.threads))
         tokens = ["--calibration-tokens", str(CALIBRATION_TOKENS)]
         self.variants = [("nearest", ["--rounding", "nearest"]), ("search", []),
                          ("calibrated", ["--calibration", self.seen]),
@@ -130,12 +120,6 @@ class Comparison:
 
     def path(self, name):
         return os.path.join(self.folder, name)
-
-    def head_of(self, path, n_bytes, name):
-        head = self.path(name)
-        with open(head, "wb") as target:
-            target.write(head_of_text(path, n_bytes))
-        return head
 
     def ours(self, name):
         return os.path.join(self.args.bin, name)
@@ -156,28 +140,11 @@ class Comparison:
         run(self.ours("qsf-convert"), "--quiet", "--quant-type", "f32", self.gguf, self.reference)
         own = self.path("own.qsf")
         run(self.ours("qsf-convert"), "--quiet", "--quant-type", "f32", self.args.model, own)
-        bases = [self.score(path)["losses"] for path in (self.reference, own)]
+        bases = [self.scorer.score(path)["losses"] for path in (self.reference, own)]
         if bases[0] != bases[1]:
             raise Failed(f"f32 of the GGUF file scores {perplexity(bases[0])}, of the folder {perplexity(bases[1])}: "
                          "not the same weights")
         self.results.put("base", {"losses": bases[0], "cross_check": self.cross_check(self.gguf)})
-
-    def score(self, model):
-        """Returns losses of windows, KL divergence from f32 with its error, and share of equal top tokens."""
-        def measure():
-            losses = self.path("losses")
-            out = run(self.ours("qsf-perplexity"), model, "--file", self.text, "--reference", self.reference, "--exact",
-                      "--context", str(self.args.context), "--threads", str(self.args.threads), "--losses", losses)
-            kld, error = re.search(r"mean KLD = (\S+) \+/- (\S+)", out).groups()
-            top = re.search(r"same top token = (\S+) %", out).group(1)
-            return {"losses": read_window_losses(losses), "kld": float(kld), "kld_error": float(error),
-                    "top": float(top) / 100}
-
-        return self.results.get(self.key_of(model), measure)
-
-    def key_of(self, model):
-        with open(model, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
 
     def cross_check(self, gguf):
         """Returns llama.cpp's own perplexity of a file; the tool may end before it has written all that it logged."""
@@ -187,12 +154,12 @@ class Comparison:
             found = re.findall(r"(?:PPL = |\[\d+\])(\d+\.\d+)", out)
             return float(found[-1]) if found else None
 
-        return None if self.args.no_cross_check else self.results.get(self.key_of(gguf), measure)
+        return None if self.args.no_cross_check else self.results.get(hash_of(gguf), measure)
 
     def row(self, by, scope, width, kind, way, model, matrices):
         part = [m for m in matrices if m.in_layer()] if scope == "layers" else matrices
         return {"by": by, "width": width, "type": kind, "way": way, "bits": bits_per_weight(part),
-                "bits_of_all": bits_per_weight(matrices), **self.score(model)}
+                "bits_of_all": bits_per_weight(matrices), **self.scorer.score(model)}
 
     def measure_theirs(self, scope, width, asked, kind, weighted):
         small, wide, model = (self.path(n) for n in ("small.gguf", "wide.gguf", "model.qsf"))
@@ -216,8 +183,7 @@ class Comparison:
         head = "f16" if scope == "layers" else kind
         run(self.ours("qsf-convert"), "--quiet", "--quant-type", kind, "--head-type", head, "--block-size", str(block),
             *options, self.args.model, model)
-        name = kind if kind in ("q2_k", "q3_k") else f"{kind}/{block}"
-        return self.row("qsf-convert", scope, width, name, way, model, qsf_matrices(model))
+        return self.row("qsf-convert", scope, width, name_of(kind, block), way, model, qsf_matrices(model))
 
     def measure_all(self):
         self.prepare()
@@ -286,19 +252,6 @@ def half_of_line(name, row, base):
     return [name, f"{row['bits']:.4f}", percent(increase(row["losses"], base)), f"{row['kld']:.4f}"]
 
 
-def replace_tables(page, tables):
-    """Replaces what stands between <!-- begin NAME --> and <!-- end NAME --> of a page."""
-    with open(page, encoding="utf-8") as file:
-        text = file.read()
-    for name, content in tables.items():
-        marked = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
-        if not marked.search(text):
-            raise Failed(f"{page}: no <!-- begin {name} --> ... <!-- end {name} -->")
-        text = marked.sub(lambda match, content=content: f"{match.group(1)}{content}\n{match.group(2)}", text)
-    with open(page, "w", encoding="utf-8") as file:
-        file.write(text)
-
-
 def main():
     args = parse_arguments()
     try:
@@ -321,7 +274,7 @@ def main():
         check = kept["base"]["cross_check"]
         print(f"f32: {perplexity(base):.4f}" + (f", llama.cpp {check:.4f}" if check else ""))
         print("\n\n".join(f"{name}\n\n{content}" for name, content in tables.items()))
-    except Failed as failure:
+    except (Failed, NoMark) as failure:
         print(f"compare_quantisers.py: {failure}", file=sys.stderr)
         return 1
     return 0

@@ -14,26 +14,14 @@ docs/quality.md shows such tables.
 import argparse
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import time
 
-TYPES = [("f32", 64), ("f16", 64), ("8bit", 64), ("8bit", 32), ("4bit", 64), ("4bit", 32),
-         ("4bit-super", 64), ("4bit-super", 32), ("3bit", 64), ("3bit", 32), ("3bit-super", 64),
-         ("3bit-super", 32), ("mixed", 64), ("2bit", 64), ("2bit", 32), ("2bit-super", 64),
-         ("2bit-super", 32), ("2bit-sym", 64), ("q6_k", 64), ("q5_k", 64), ("q3_k", 64),
-         ("q2_k", 64), ("ternary", 64), ("ternary-row", 64)]
+from scored_models import Failed, chosen_types, run, write_head
+
 KV_TYPES = [("f32", "f32"), ("f16", "f16"), ("8", "8"), ("4", "4"), ("2", "2"), ("8", "f32"), ("f32", "8"),
             ("4", "f32"), ("f32", "4"), ("2", "f32"), ("f32", "2"), ("8", "4"), ("8", "2"), ("4", "2")]
-
-
-def run(*command):
-    """Returns stdout; ends the script with the tool's own words when it fails."""
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        sys.exit(f"measure_quality.py: {' '.join(command)}: {result.stderr.strip()}")
-    return result.stdout
 
 
 def measure(args, text, folder, kind, block, kv_types):
@@ -78,18 +66,24 @@ def main():
     args = parser.parse_args()
     args.how = ["--rounding", args.rounding, *(["--calibration", args.calibration] if args.calibration else []),
                 *(["--gptq"] if args.gptq else [])]
+    try:
+        measure_all(args)
+    except Failed as failure:
+        sys.exit(f"measure_quality.py: {failure}")
+
+
+def measure_all(args):
+    types = chosen_types([name for name in args.types.split(",") if name])
     with tempfile.TemporaryDirectory() as folder:
-        text = os.path.join(folder, "text.txt")
-        with open(args.text, "rb") as source, open(text, "wb") as head:
-            head.write(source.read(args.bytes or -1))
+        text = write_head(args.text, args.bytes, os.path.join(folder, "text.txt"))
         if args.kv_types:
             print_kv_types(args, text, folder)
             return
         print("| type | block | bits per weight | file | perplexity | over f32 | seconds |")
         print("|---|---|---|---|---|---|---|")
         base = None
-        for kind, block in TYPES:
-            if args.block not in (0, block) or (args.types and kind not in args.types.split(",")):
+        for kind, block in types:
+            if args.block not in (0, block):
                 continue
             bits, size, ppl, error, seconds = measure(args, text, folder, kind, block, ("f16", "f16"))
             base = base or ppl

@@ -149,11 +149,3 @@ def best_within(rows, bits):
     within = [row for row in rows if row["bits"] <= bits + 1e-9]
     return min(within, key=lambda row: sum(row["losses"]), default=None)
 
-
-def table(head, rows):
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
-
-
-def percent(share, digits=2):
-    return f"{100 * share:+.{digits}f} %"

@@ -27,7 +27,8 @@ import pathlib
 import sys
 
 from block_forms import TYPES, Form, forms_of_codes, forms_of_grid, forms_of_types
-from quantiser_figures import increase, jackknife, percent, perplexity, table
+from markdown_tables import percent, table
+from quantiser_figures import increase, jackknife, perplexity
 from results_file import Results, fingerprint, head_of_text
 
 SETS = ("codes", "grid", "plain", "weights")

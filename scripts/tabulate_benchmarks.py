@@ -10,9 +10,9 @@ machine, speed, peers, sizes and targets. A table for which FOLDER holds no run 
 
 import json
 import os
-import re
 import sys
 
+from markdown_tables import NoMark, replace_tables, table
 from plot_benchmarks import machine_text, read_runs
 
 PLOTS = (("prompt_lengths.png", "Prompts against their length"),
@@ -28,11 +28,6 @@ PLANNED_SIZES = {  # original, 2-bit file, 4-bit file, memory at run time
 # The plan's targets of tokens per second: GPT-2 small, GPT-2 medium, LLaMA-7B.
 PLANNED_SPEEDS = (("i7-12700H, AVX2", "100", "50", "5"), ("i9-13900K, AVX-512", "200", "80", "8"),
                   ("M2, NEON", "120", "60", "6"), ("Raspberry Pi 5", "15", "5", "below 1"))
-
-
-def table(head, rows):
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
 
 def rate(spread):
@@ -144,28 +139,17 @@ def plots(folder, document):
     return "\n\n".join(lines) if lines else None
 
 
-def replace(text, name, content):
-    marked = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
-    if not marked.search(text):
-        sys.exit(f"tabulate_benchmarks.py: no <!-- begin {name} --> ... <!-- end {name} -->")
-    if content is None:
-        return text
-    return marked.sub(lambda match: match.group(1) + content + "\n" + match.group(2), text)
-
-
 def main():
     if len(sys.argv) != 3:
         print(__doc__.split("\n\n")[1].strip(), file=sys.stderr)
         return 2
     folder, document = sys.argv[1:]
     runs = read_runs(folder)
-    with open(document, encoding="utf-8") as file:
-        text = file.read()
-    for name, content in (("machine", machine(runs)), ("speed", speed(runs)), ("plots", plots(folder, document)),
-                          ("peers", peers(runs)), ("sizes", sizes(folder, runs)), ("targets", targets(runs))):
-        text = replace(text, name, content)
-    with open(document, "w", encoding="utf-8") as file:
-        file.write(text)
+    try:
+        replace_tables(document, {"machine": machine(runs), "speed": speed(runs), "plots": plots(folder, document),
+                                  "peers": peers(runs), "sizes": sizes(folder, runs), "targets": targets(runs)})
+    except NoMark as error:
+        sys.exit(f"tabulate_benchmarks.py: {error}")
     return 0
 
 

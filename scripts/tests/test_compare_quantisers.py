@@ -12,6 +12,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import compare_quantisers  # noqa: E402
+import markdown_tables  # noqa: E402
 import quantiser_figures as figures  # noqa: E402
 import results_file  # noqa: E402
 
@@ -135,11 +136,11 @@ class Tables(unittest.TestCase):
             page = os.path.join(folder, "page.md")
             with open(page, "w", encoding="utf-8") as file:
                 file.write("head\n<!-- begin a -->\nold\n<!-- end a -->\ntail\n")
-            compare_quantisers.replace_tables(page, {"a": "new\\1"})
+            markdown_tables.replace_tables(page, {"a": "new\\1"})
             with open(page, encoding="utf-8") as file:
                 self.assertEqual(file.read(), "head\n<!-- begin a -->\nnew\\1\n<!-- end a -->\ntail\n")
-            with self.assertRaises(compare_quantisers.Failed):
-                compare_quantisers.replace_tables(page, {"b": ""})
+            with self.assertRaises(markdown_tables.NoMark):
+                markdown_tables.replace_tables(page, {"b": ""})
 
 
 if __name__ == "__main__":

@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Measures what each step of quantising gains, for every weight type: perplexity, KL divergence, equal top tokens.
+
+    measure_steps.py MODEL TEXT RESULTS.json --calibration FILE [--bin build/release/bin] [--bytes 120000]
+                     [--calibration-bytes 500000] [--context 512] [--threads 1] [--types 4bit 2bit-super/32 ...]
+                     [--steps nearest search calibrated gptq] [--keep-old] [--page docs/quality.md --mark NAME]
+                     [--no-runs]
+
+MODEL is converted to each type by each step, and every file is scored on the head of TEXT beside the model in f32.
+The calibration text should not overlap with it. Steps:
+
+    nearest     codes nearest to the weights, --rounding nearest
+    search      scales searched for the smallest error, the default of qsf-convert
+    calibrated  searched by what columns see in the calibration text
+    gptq        errors fed back to columns that are still to be rounded, by that text
+
+RESULTS.json keeps scores by the checksum of the file, and of which qsf-convert each file came: files that another one made
+are made again, and scored where they differ; with --keep-old they are taken as they are. What cannot be converted is left
+out and named. Prints three tables, or puts them between <!-- begin NAME-perplexity --> and <!-- end NAME-perplexity -->,
+likewise NAME-divergence and NAME-top, of the page.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+
+from markdown_tables import NoMark, percent, replace_tables, table
+from quantiser_figures import increase, jackknife, perplexity
+from results_file import Results, fingerprint
+from scored_models import (CALIBRATION_TOKENS, ROOT, Failed, Scorer, chosen_types, convert, hash_of, matrix_bits,
+                           missing_files, name_of, write_head)
+
+# Options of qsf-convert; TEXT and SEEN are the calibration text and what was saved of it.
+STEPS = {"nearest": ["--rounding", "nearest"], "search": [], "calibrated": ["--calibration", "SEEN"],
+         "gptq": ["--calibration", "TEXT", "--calibration-tokens", str(CALIBRATION_TOKENS), "--gptq"]}
+UNCODED = ("f32", "f16")  # no step changes them
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="Hugging Face folder or GGUF file")
+    add("text", metavar="TEXT")
+    add("results", metavar="RESULTS.json")
+    add("--calibration", metavar="FILE", required=True, help="text for importance, other than TEXT")
+    add("--bin", metavar="FOLDER", default=os.path.join(ROOT, "build", "release", "bin"))
+    add("--bytes", type=int, default=120000, metavar="N", help="score the first N bytes")
+    add("--calibration-bytes", type=int, default=500000, metavar="N")
+    add("--context", type=int, default=512, metavar="N")
+    add("--threads", type=int, default=1, metavar="N")
+    add("--types", nargs="+", default=[], metavar="TYPE")
+    add("--steps", nargs="+", choices=STEPS, default=list(STEPS))
+    add("--keep-old", action="store_true", help="take files that another qsf-convert made as they are")
+    add("--page", metavar="FILE", help="replace the tables of this page")
+    add("--mark", default="steps", metavar="NAME", help="what names of tables there begin with")
+    add("--no-runs", action="store_true", help="tables of what RESULTS.json holds")
+    return parser.parse_args()
+
+
+def about_of(args):
+    return {"model": fingerprint(args.model), "text": fingerprint(args.text), "bytes": args.bytes,
+            "calibration": fingerprint(args.calibration), "calibration bytes": args.calibration_bytes,
+            "context": args.context}
+
+
+class Measurement:
+    def __init__(self, args, folder):
+        self.args, self.folder = args, folder
+        self.results = Results(args.results, about_of(args))
+        self.converter = fingerprint(os.path.join(args.bin, "qsf-convert"))
+        self.reference = os.path.join(folder, "f32.qsf")
+        self.texts = {"TEXT": write_head(args.calibration, args.calibration_bytes, os.path.join(folder, "seen.txt")),
+                      "SEEN": os.path.join(folder, "seen")}
+        scored = write_head(args.text, args.bytes, os.path.join(folder, "scored.txt"))
+        self.scorer = Scorer(self.results, args.bin, folder, scored, self.reference, "--context", str(args.context),
+                             "--threads", str(args.threads))
+
+    def convert(self, target, kind, block, *options):
+        return convert(self.args.bin, self.args.model, target, "--quant-type", kind, "--block-size", str(block),
+                       "--threads", str(self.args.threads), *options)
+
+    def prepare(self, steps):
+        """Makes what all of them share. The first score is that of f32 beside itself."""
+        self.convert(self.reference, "f32", 64)
+        self.results.put("base", self.scorer.score(self.reference))
+        if any("SEEN" in STEPS[step] for step in steps):
+            self.convert(os.path.join(self.folder, "model.qsf"), "f32", 64, "--calibration", self.texts["TEXT"],
+                         "--calibration-tokens", str(CALIBRATION_TOKENS), "--calibration-out", self.texts["SEEN"])
+
+    def is_measured(self, name, step):
+        made = self.results.values.get("rows", {}).get(name, {}).get(step)
+        return made is not None and (self.args.keep_old or made["converter"] == self.converter)
+
+    def measure(self, kind, block, step):
+        model = os.path.join(self.folder, "model.qsf")
+        report = self.convert(model, kind, block, *(self.texts.get(option, option) for option in STEPS[step]))
+        score = self.scorer.score(model)
+        name = name_of(kind, block)
+        rows = self.results.values.setdefault("rows", {})
+        rows.setdefault(name, {})[step] = {"converter": self.converter, "file": hash_of(model),
+                                           "bits": matrix_bits(report), "bytes": report["file_bytes"]}
+        self.results.put("rows", rows)
+        print(f"{name}, {step}: {report['file_bytes']} bytes, perplexity {perplexity(score['losses']):.3f}, "
+              f"KLD {score['kld']:.4f}", file=sys.stderr, flush=True)
+
+    def measure_all(self):
+        missing = [(kind, block, step) for step in self.args.steps for kind, block in chosen_types(self.args.types)
+                   if kind not in UNCODED and not self.is_measured(name_of(kind, block), step)]
+        if not missing:
+            return
+        self.prepare({step for _, _, step in missing})
+        for kind, block, step in missing:
+            try:
+                self.measure(kind, block, step)
+            except Failed as failure:
+                print(f"{name_of(kind, block)}, {step}: left out: {failure}", file=sys.stderr, flush=True)
+
+
+def step_tables(values):
+    """Returns perplexity over f32, divergence and share of equal top tokens, a line a type, by descending bits; steps are
+    columns. A step that made the same bytes as the one before says so: it has nothing to change there."""
+    rows = values["rows"]
+    steps = [step for step in STEPS if any(step in made for made in rows.values())]
+    base = values["base"]["losses"]
+
+    def over(score):
+        grown, error = jackknife(increase, score["losses"], base)
+        return f"{percent(grown)} +/- {100 * error:.2f}"
+
+    measures = {"perplexity": over, "divergence": lambda s: f"{s['kld']:.4f}", "top": lambda s: f"{100 * s['top']:.1f} %"}
+    tables = {}
+    for measure, cell in measures.items():
+        lines = []
+        for name, made in sorted(rows.items(), key=lambda item: (-max(m["bits"] for m in item[1].values()), item[0])):
+            files = [made.get(step) for step in steps]
+            cells = ["" if file is None else "same" if i > 0 and files[i - 1] and file["file"] == files[i - 1]["file"]
+                     else cell(values[file["file"]]) for i, file in enumerate(files)]
+            some = next(file for file in files if file)
+            lines.append([name, f"{some['bits']:.3f}", f"{some['bytes'] / 1e6:.2f} MB", *cells])
+        tables[measure] = table(["type", "bits", "file", *steps], lines)
+    return tables
+
+
+def main():
+    args = parse_arguments()
+    try:
+        if not args.no_runs:
+            missing = missing_files([(args.model, "MODEL"), (args.text, "TEXT"), (args.calibration, "--calibration")] +
+                                    [(os.path.join(args.bin, p), "--bin") for p in ("qsf-convert", "qsf-perplexity")])
+            if missing:
+                print("\n".join(f"measure_steps.py: {line}" for line in missing), file=sys.stderr)
+                return 2
+            with tempfile.TemporaryDirectory() as folder:
+                Measurement(args, folder).measure_all()
+        values = Results(args.results).values
+        if not values.get("rows"):
+            raise Failed(f"{args.results}: nothing was measured yet")
+        tables = {f"{args.mark}-{measure}": content for measure, content in step_tables(values).items()}
+        if args.page:
+            replace_tables(args.page, tables)
+        print(f"f32: {perplexity(values['base']['losses']):.4f}")
+        print("\n\n".join(f"{name}\n\n{content}" for name, content in tables.items()))
+    except (Failed, NoMark) as failure:
+        print(f"measure_steps.py: {failure}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

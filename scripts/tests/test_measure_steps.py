@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Tests of measure_steps.py with tools that only seem to convert and score."""
+
+import contextlib
+import io
+import json
+import os
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import fake_tools  # noqa: E402  (the paths have to be there first)
+import measure_steps  # noqa: E402
+import scored_models  # noqa: E402
+
+
+class Steps(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = holder.name
+        fake_tools.make_tools(self.folder)
+        self.inputs = fake_tools.make_inputs(self.folder)
+        self.results = os.path.join(self.folder, "results.json")
+
+    def measure(self, *options, bin_folder=None):
+        """Returns exit status, stdout, stderr."""
+        model, text, calibration = self.inputs
+        argv = ["measure_steps.py", model, text, self.results, "--calibration", calibration, "--bin",
+                bin_folder or self.folder, *options]
+        out, err = io.StringIO(), io.StringIO()
+        with mock.patch.object(sys, "argv", argv), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = measure_steps.main()
+        return status, out.getvalue(), err.getvalue()
+
+    def test_every_type_by_every_step(self):
+        status, out, _ = self.measure("--types", "4bit/64", "2bit-super/32", "8bit/64")
+        self.assertEqual(status, 0)
+        self.assertIn("| type | bits | file | nearest | search | calibrated | gptq |", out)
+        # Cost of 4 bits: 4, 3, 2.5 and 2 of 256 nats; the divergence is half of it.
+        self.assertIn("| 4bit/64 | 4.500 | 4.50 MB | 0.0078 | 0.0059 | 0.0049 | 0.0039 |", out)
+        self.assertIn("| 4bit/64 | 4.500 | 4.50 MB | +1.57 % +/- 0.00 | +1.18 %", out)
+        self.assertIn("| 2bit-super/32 | 3.000 | 3.00 MB | 87.5 % | 90.6 % | 92.2 % | 93.8 % |", out)
+        # What no step changes is measured once.
+        self.assertIn("| 8bit/64 | 8.500 | 8.50 MB | 0.0000 | same | same | same |", out)
+        calls = fake_tools.take_calls(self.folder)
+        self.assertEqual(sum(call.startswith("qsf-perplexity") for call in calls), 1 + 4 + 4 + 1)
+        self.assertEqual(sum("--calibration-out" in call for call in calls), 1)
+        self.assertTrue(all("--calibration seen.txt" in call for call in calls if "--gptq" in call))
+
+    def test_goes_on_where_it_was(self):
+        self.measure("--types", "4bit/64", "--steps", "search")
+        fake_tools.take_calls(self.folder)
+        status, out, _ = self.measure("--types", "4bit/64", "--steps", "search")
+        self.assertEqual((status, fake_tools.take_calls(self.folder)), (0, []))
+        status, more, _ = self.measure("--types", "4bit/64", "--steps", "search", "gptq")
+        self.assertEqual(sum("perplexity" in call for call in fake_tools.take_calls(self.folder)), 1)
+        self.assertIn(out.split("| 0.0059")[0].splitlines()[-1] + "| 0.0059 | 0.0039 |", more)
+
+    def test_another_converter_makes_files_again_and_scores_what_differs(self):
+        self.measure("--types", "4bit/64", "2bit/64", "--steps", "search")
+        fake_tools.take_calls(self.folder)
+        with open(os.path.join(self.folder, "qsf-convert"), "a", encoding="utf-8") as file:
+            file.write('\nif kind == "2bit": open(args[-1], "a").write("other")\n')
+        self.measure("--types", "4bit/64", "2bit/64", "--steps", "search", "--keep-old")
+        self.assertEqual(fake_tools.take_calls(self.folder), [])
+        self.measure("--types", "4bit/64", "2bit/64", "--steps", "search")
+        calls = fake_tools.take_calls(self.folder)
+        self.assertEqual(sum(call.startswith("qsf-convert") for call in calls), 3)
+        self.assertEqual(sum(call.startswith("qsf-perplexity") for call in calls), 1)
+
+    def test_what_cannot_be_converted_is_left_out_and_named(self):
+        status, out, err = self.measure("--types", "3bit", "4bit/64", "--steps", "nearest")
+        self.assertEqual(status, 0)
+        self.assertIn("3bit/64, nearest: left out: ", err)
+        self.assertIn("no such thing here", err)
+        self.assertNotIn("| 3bit", out)
+
+    def test_tables_go_to_a_page(self):
+        page = os.path.join(self.folder, "page.md")
+        names = ("perplexity", "divergence", "top")
+        with open(page, "w", encoding="utf-8") as file:
+            file.write("".join(f"<!-- begin a-{name} -->\nold\n<!-- end a-{name} -->\n" for name in names))
+        self.measure("--types", "4bit/64", "--page", page, "--mark", "a")
+        with open(page, encoding="utf-8") as file:
+            text = file.read()
+        self.assertNotIn("old", text)
+        self.assertEqual(text.count("| 4bit/64 |"), 3)
+        status, _, err = self.measure("--types", "4bit/64", "--page", page, "--mark", "b")
+        self.assertEqual(status, 1)
+        self.assertIn("no <!-- begin b-perplexity -->", err)
+
+    def test_errors_name_what_is_missing(self):
+        status, _, err = self.measure(bin_folder="/no/such/folder")
+        self.assertEqual(status, 2)
+        self.assertIn("/no/such/folder/qsf-convert: no such file; --bin names it", err)
+        status, _, err = self.measure("--types", "5bit")
+        self.assertEqual(status, 1)
+        self.assertIn("5bit: no such type; expected some of 2bit,", err)
+        status, _, err = self.measure("--no-runs")
+        self.assertEqual(status, 1)
+        self.assertIn("nothing was measured yet", err)
+
+    def test_other_texts_are_other_results(self):
+        self.measure("--types", "4bit/64", "--steps", "search")
+        with self.assertRaises(SystemExit) as ended:
+            self.measure("--types", "4bit/64", "--bytes", "10")
+        self.assertIn("give another file", str(ended.exception))
+        with open(self.results, encoding="utf-8") as file:
+            self.assertEqual(list(json.load(file)["values"]["rows"]), ["4bit/64"])
+
+
+class Types(unittest.TestCase):
+    def test_types_are_chosen_by_name_with_or_without_a_block(self):
+        self.assertEqual(scored_models.chosen_types(["4bit"]), [("4bit", 64), ("4bit", 32)])
+        self.assertEqual(scored_models.chosen_types(["q2_k", "4bit/32"]), [("4bit", 32), ("q2_k", 64)])
+        self.assertEqual(scored_models.chosen_types([]), scored_models.TYPES)
+
+    def test_bits_are_those_of_matrices(self):
+        tensors = [{"rows": 2, "cols": 10, "bits_per_weight": 4.5}, {"rows": 6, "cols": 10, "bits_per_weight": 2.5},
+                   {"rows": 1, "cols": 1000, "bits_per_weight": 32.0}]
+        self.assertEqual(scored_models.matrix_bits({"tensors": tensors}), 3.0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Tests of report_model.py and its page, with tools that only seem to convert, score and run."""
+
+import contextlib
+import html.parser
+import importlib.util
+import io
+import json
+import os
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import fake_tools  # noqa: E402  (the paths have to be there first)
+import model_page  # noqa: E402
+import report_model  # noqa: E402
+
+HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
+
+
+class Tables(html.parser.HTMLParser):
+    """The cells of a page's tables, a list a line, and its open elements."""
+
+    EMPTY = ("meta", "path", "use", "rect", "circle", "line")
+
+    def __init__(self, text):
+        super().__init__()
+        self.lines, self.open, self.in_cell = [], [], False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+        if tag == "tr":
+            self.lines.append([])
+        if tag in ("td", "th"):
+            self.lines[-1].append("")
+            self.in_cell = True
+
+    def handle_endtag(self, tag):
+        if tag in self.EMPTY:
+            return
+        if not self.open or self.open.pop() != tag:
+            raise AssertionError(f"</{tag}> where {self.open[-1:]} is open")
+        if tag in ("td", "th"):
+            self.in_cell = False
+
+    def handle_data(self, data):
+        if self.in_cell:
+            self.lines[-1][-1] += data
+
+
+class Report(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = holder.name
+        fake_tools.make_tools(self.folder)
+        self.inputs = fake_tools.make_inputs(self.folder)
+        self.out = os.path.join(self.folder, "out")
+
+    def make(self, *options, bin_folder=None, draws=False):
+        """Returns exit status and stderr."""
+        model, text, _ = self.inputs
+        argv = ["report_model.py", model, text, self.out, "--bin", bin_folder or self.folder, "--rounds", "3", *options]
+        err = io.StringIO()
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(mock.patch.object(sys, "argv", argv))
+            stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+            stack.enter_context(contextlib.redirect_stderr(err))
+            if not draws or not HAS_MATPLOTLIB:
+                stack.enter_context(mock.patch.dict(sys.modules, {"matplotlib": mock.MagicMock()}))
+                for name in ("plot_quality", "plot_speed", "plot_memory"):
+                    stack.enter_context(mock.patch.object(model_page, name, lambda *_: "<svg></svg>"))
+            status = report_model.main()
+        return status, err.getvalue()
+
+    def page(self):
+        with open(os.path.join(self.out, "index.html"), encoding="utf-8") as file:
+            return file.read()
+
+    def test_the_page_has_what_was_measured(self):
+        status, err = self.make("--types", "f16", "4bit/64", "2bit/32", "--budgets", "5", "20", draws=True)
+        self.assertEqual(status, 0, err)
+        page = self.page()
+        tables = Tables(page)
+        self.assertEqual(tables.open, [])
+        four = next(line for line in tables.lines if line[0] == "4bit/64")
+        self.assertEqual(four, ["4bit/64", "4.500", "4.50", "21.905", "+1.18 % +/- 0.00", "0.00586 +/- 0.00012", "99.4 %",
+                                "5,059", "910.5", "17.3", "0.5"])
+        self.assertIn(["2bit/32", "does not fit", "123.4 tokens/s, 17.3 MB, read 2 MB"], tables.lines)
+        self.assertIn(["2bit/32", "1", "0.984375", "0", "0", "layer 0 attn_q 0.98438"], tables.lines)
+        self.assertEqual([line[0] for line in tables.lines[1:4]], ["f16", "4bit/64", "2bit/32"])
+        self.assertIn("prefers-color-scheme: dark", page)
+        self.assertEqual(sorted(os.listdir(self.out)), ["index.html", "results.json"])
+        if HAS_MATPLOTLIB:
+            self.assertEqual(page.count("<svg"), 3)
+            self.assertNotIn("#000000", page)
+            self.assertIn(">4bit/64</text>", page)
+
+    def test_types_take_turns_in_being_timed(self):
+        self.make("--types", "4bit/64", "2bit/64")
+        benches = [call.split()[1] for call in fake_tools.take_calls(self.folder) if call.startswith("qsf-bench")]
+        self.assertEqual(benches, ["4bit-64.qsf", "2bit-64.qsf"] * 3)
+
+    def test_goes_on_where_it_was(self):
+        os.rename(os.path.join(self.folder, "qsf-run"), os.path.join(self.folder, "away"))
+        with open(os.path.join(self.folder, "qsf-run"), "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\necho 'qsf-run: out of order' >&2\nexit 1\n")
+        os.chmod(os.path.join(self.folder, "qsf-run"), 0o755)
+        with mock.patch.object(report_model, "about_of", return_value={}):
+            status, err = self.make("--types", "4bit/64")
+            self.assertEqual(status, 1)
+            self.assertIn("out of order", err)
+            self.assertFalse(os.path.exists(os.path.join(self.out, "index.html")))
+            fake_tools.take_calls(self.folder)
+            os.replace(os.path.join(self.folder, "away"), os.path.join(self.folder, "qsf-run"))
+            status, _ = self.make("--types", "4bit/64")
+            self.assertEqual((status, [c.split()[0] for c in fake_tools.take_calls(self.folder)]), (0, ["qsf-run"]))
+            self.make("--types", "4bit/64")
+            self.assertEqual(fake_tools.take_calls(self.folder), [])
+
+    def test_calibration_is_gathered_once_and_fed_back_where_asked(self):
+        calibration = ["--calibration", self.inputs[2]]
+        self.make("--types", "4bit/64", "2bit/64", *calibration)
+        calls = [call for call in fake_tools.take_calls(self.folder) if call.startswith("qsf-convert")]
+        self.assertEqual([("--calibration-out" in call, "--calibration calibration" in call) for call in calls],
+                         [(False, False), (True, True), (False, True), (False, True)])
+        with self.assertRaises(SystemExit) as ended:
+            self.make("--types", "4bit/64", *calibration, "--gptq")
+        self.assertIn("give another file", str(ended.exception))
+
+    def test_what_cannot_be_converted_is_left_out_and_named(self):
+        status, err = self.make("--types", "3bit/64", "4bit/64")
+        self.assertEqual(status, 0)
+        self.assertIn("3bit/64: left out: ", err)
+        self.assertNotIn("3bit", self.page())
+        status, err = self.make("--types", "3bit/32")
+        self.assertEqual(status, 1)
+        self.assertIn("no type could be converted", err)
+
+    def test_errors_name_what_is_missing(self):
+        status, err = self.make(bin_folder="/no/such/folder")
+        self.assertEqual(status, 2)
+        for tool in report_model.TOOLS:
+            self.assertIn(f"/no/such/folder/{tool}: no such file; --bin names it", err)
+        with mock.patch.dict(sys.modules, {"matplotlib": None}):
+            argv = ["report_model.py", *self.inputs[:2], self.out, "--bin", self.folder]
+            err = io.StringIO()
+            with mock.patch.object(sys, "argv", argv), contextlib.redirect_stderr(err):
+                self.assertEqual(report_model.main(), 2)
+        self.assertIn("matplotlib is not installed", err.getvalue())
+        self.assertFalse(os.path.exists(self.out))
+
+    def test_results_of_other_arguments_are_refused(self):
+        self.make("--types", "4bit/64")
+        with self.assertRaises(SystemExit) as ended:
+            self.make("--types", "4bit/64", "--context", "64")
+        self.assertIn("give another file", str(ended.exception))
+        with open(os.path.join(self.out, "results.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["about"]["context"], 512)
+
+
+class Front(unittest.TestCase):
+    def test_the_front_has_what_no_smaller_file_beats(self):
+        rows = [{"bytes": b, "kld": k} for b, k in ((5, 0.1), (3, 0.2), (4, 0.3), (3, 0.25), (2, 0.4), (6, 0.1))]
+        self.assertEqual([(r["bytes"], r["kld"]) for r in model_page.pareto_front(rows, lambda r: r["kld"])],
+                         [(2, 0.4), (3, 0.2), (5, 0.1)])
+
+
+if __name__ == "__main__":
+    unittest.main()
