@@ -40,9 +40,8 @@ struct CalibratedText {
 
 // Calibrates. The temporary file has a name beside `output` while it is written. Once the engine
 // has opened it, it has none, so that nothing is left however the process ends.
-// Fails  as calibration_tokens(), transcode() and Gatherer; kUnsupported without a tokenizer.
-// Nothing is
-//        left then either
+// Nothing is left when it fails either.
+// Fails  as calibration_tokens(), transcode() and Gatherer; kUnsupported without a tokenizer
 Result<CalibratedText> calibrate_model(const ModelSource& source, std::string_view text,
                                        const std::string& output, const CalibrateOptions& options);
 

@@ -23,8 +23,9 @@ constexpr std::uint64_t calibration_text_bytes(std::uint64_t max_tokens) noexcep
 // Returns the windows of a text, one behind the other: as many whole ones of `context` tokens as
 // there are, at most those that `max_tokens` fill and at least one; or all tokens, where they are
 // no whole window. A rest is dropped. Where the model begins texts with a token, every window
-// begins with that in place of its own first. Requires  context >= 2 Fails     kInvalidArgument for
-// a text of fewer than two tokens, or with a zero byte, which no
+// begins with that in place of its own first.
+// Requires  context >= 2
+// Fails     kInvalidArgument for a text of fewer than two tokens, or with a zero byte, which no
 //           text has; as Tokenizer::encode
 Result<std::vector<TokenId>> calibration_tokens(const Tokenizer& tokenizer, std::string_view text,
                                                 std::uint32_t context, std::uint64_t max_tokens);
