@@ -44,16 +44,23 @@ def figures():
     return pyplot
 
 
-def svg_of(pyplot, figure):
-    """Returns the figure as SVG whose black is the colour of the text around it."""
+def svg_of(figure):
+    """Returns the figure as SVG whose black is the colour of the text around it; None for none."""
+    if figure is None:
+        return None
     out = io.StringIO()
     figure.tight_layout()
     figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    pyplot.close(figure)
     text = out.getvalue()
     text = text[text.index("<svg"):]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL).replace("#000000", "currentColor")
     return text.replace("<text ", '<text fill="currentColor" ').replace("\n", " ")
+
+
+def save_png(figure, path):
+    """Writes the figure on white."""
+    figure.tight_layout()
+    figure.savefig(path, dpi=80, metadata={"Software": None})
 
 
 def label_points(axes, points):
@@ -91,9 +98,10 @@ def plot_quality(rows):
     axes.set_xlabel("file, MB")
     axes.set_ylabel("KL divergence, nats a token")
     axes.grid(True, alpha=.25)
+    axes.margins(x=.08)
     figure.canvas.draw()
     label_points(axes, [(r["bytes"] / 1e6, r["kld"], r["name"], r in front) for r in shown])
-    return svg_of(pyplot, figure)
+    return figure
 
 
 def plot_speed(rows):
@@ -106,29 +114,30 @@ def plot_speed(rows):
                           yerr=[[rate["median"] - rate["min"]], [rate["max"] - rate["median"]]])
         axes.set_title(title, fontsize=9, loc="left")
         axes.set_ylim(bottom=0)
+        axes.margins(x=.25)
         axes.set_xlabel("file, MB")
         axes.set_ylabel("tokens per second")
         axes.grid(True, alpha=.25)
         figure.canvas.draw()
         label_points(axes, [(r["bytes"] / 1e6, r[key]["median"], r["name"], True) for r in rows])
-    return svg_of(pyplot, figure)
+    return figure
 
 
 def plot_memory(rows, budgets):
     pyplot = figures()
     names = [None, *budgets]
-    figure, axes = pyplot.subplots(figsize=(8.5, 1 + .22 * len(rows) * max(2, len(names))), dpi=72)
+    figure, axes = pyplot.subplots(figsize=(8.5, .9 + .16 * len(rows) * max(2, len(names))), dpi=72)
     height = .8 / len(names)
     for i, budget in enumerate(names):
         found = [row["memory"] if budget is None else row["budgets"][str(budget)] for row in rows]
         axes.barh([y + i * height for y in range(len(rows))], [f.get("peak", 0) for f in found], height=height * .9,
                   color=BARS[i % len(BARS)], label="no budget" if budget is None else f"--ram-budget {budget}")
     axes.set_yticks([y + .4 - height / 2 for y in range(len(rows))], [row["name"] for row in rows])
-    axes.invert_yaxis()
+    axes.set_ylim(len(rows), -.2)
     axes.set_xlabel("peak of memory, MB")
     axes.legend(fontsize=7, frameon=False, labelcolor="#000000")
     axes.grid(True, axis="x", alpha=.25)
-    return svg_of(pyplot, figure)
+    return figure
 
 
 def cells(values, kind="td"):
@@ -185,10 +194,10 @@ def page_of(title, rows, budgets, how):
         f"{how['prompt']} tokens and of {how['tokens']} generated ones, on {html.escape(rows[0]['machine'])}.</p>",
         "<h2>All types</h2>", main_table(rows),
         "<p>Marked: no smaller file diverges less. Errors of increases leave out one window after the other.</p>",
-        "<h2>Size and quality</h2>", figure_of(plot_quality(rows), "Size of the file against the KL divergence from the "
+        "<h2>Size and quality</h2>", figure_of(svg_of(plot_quality(rows)), "Size of the file against the KL divergence from the "
                                                "reference; the line joins types that no smaller file beats."),
-        "<h2>Speed</h2>", figure_of(plot_speed(rows), "Medians, with the slowest and the fastest run."),
-        "<h2>Memory</h2>", figure_of(plot_memory(rows, budgets), "Peak of the whole process of qsf-run. No bar: it does "
+        "<h2>Speed</h2>", figure_of(svg_of(plot_speed(rows)), "Medians, with the slowest and the fastest run."),
+        "<h2>Memory</h2>", figure_of(svg_of(plot_memory(rows, budgets)), "Peak of the whole process of qsf-run. No bar: it does "
                                      "not run in that budget.")]
     if budgets:
         parts += ["<p>Generation, peak and what was read from the disk, within a budget (MB):</p>",

@@ -4,10 +4,10 @@
 
     report_model.py MODEL TEXT OUT_DIR [--calibration FILE] [--gptq] [--types f16 4bit 2bit-super/32 ...]
                     [--budgets MB ...] [--bytes 120000] [--context 512] [--threads 1] [--rounds 5] [--tokens 64]
-                    [--reference-type f32] [--keep-models] [--bin build/release/bin]
+                    [--reference-type f32] [--keep-models] [--png FILE] [--bin build/release/bin]
 
 MODEL, a Hugging Face folder or a GGUF file, is converted to every type; OUT_DIR receives index.html, which holds its
-plots, and results.json. Of each file the page says:
+plots, and results.json; --png writes the plot of size and quality as a picture too. Of each file the page says:
 
     size         of the file, and bits per weight of the matrices
     quality      perplexity on the head of TEXT, its increase over MODEL in --reference-type with a standard error by
@@ -27,7 +27,7 @@ import re
 import statistics
 import sys
 
-from model_page import page_of
+from model_page import page_of, plot_quality, save_png
 from quantiser_figures import increase, jackknife, perplexity
 from results_file import Results, fingerprint
 from scored_models import (CALIBRATION_TOKENS, ROOT, Failed, Scorer, chosen_types, convert, hash_of, matrix_bits,
@@ -57,6 +57,7 @@ def parse_arguments():
     add("--rounds", type=int, default=5, metavar="N", help="runs of every speed")
     add("--tokens", type=int, default=64, metavar="N", help="tokens that a run generates")
     add("--reference-type", default="f32", metavar="TYPE", help="what quality is measured beside; f16 takes half the disk")
+    add("--png", metavar="FILE", help="write the plot of size and quality there")
     add("--keep-models", action="store_true", help="leave the files in OUT_DIR/models")
     add("--bin", metavar="FOLDER", default=os.path.join(ROOT, "build", "release", "bin"))
     args = parser.parse_args()
@@ -272,6 +273,10 @@ def main():
             "base": perplexity(measurement.results.values["base"]["losses"]), "reference": args.reference_type,
             "prompt": args.context // 2, "tokens": args.tokens, "rounds": args.rounds}))
     print(page)
+    figure = plot_quality(rows) if args.png else None
+    if figure:
+        save_png(figure, args.png)
+        print(args.png)
     return 0
 
 

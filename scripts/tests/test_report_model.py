@@ -75,7 +75,7 @@ class Report(unittest.TestCase):
             if not draws or not HAS_MATPLOTLIB:
                 stack.enter_context(mock.patch.dict(sys.modules, {"matplotlib": mock.MagicMock()}))
                 for name in ("plot_quality", "plot_speed", "plot_memory"):
-                    stack.enter_context(mock.patch.object(model_page, name, lambda *_: "<svg></svg>"))
+                    stack.enter_context(mock.patch.object(model_page, name, lambda *_: None))
             status = report_model.main()
         return status, err.getvalue()
 
@@ -84,7 +84,8 @@ class Report(unittest.TestCase):
             return file.read()
 
     def test_the_page_has_what_was_measured(self):
-        status, err = self.make("--types", "f16", "4bit/64", "2bit/32", "--budgets", "5", "20", draws=True)
+        status, err = self.make("--types", "f16", "4bit/64", "2bit/32", "--budgets", "5", "20", "--png",
+                                os.path.join(self.folder, "plot.png"), draws=True)
         self.assertEqual(status, 0, err)
         page = self.page()
         tables = Tables(page)
@@ -101,6 +102,8 @@ class Report(unittest.TestCase):
             self.assertEqual(page.count("<svg"), 3)
             self.assertNotIn("#000000", page)
             self.assertIn(">4bit/64</text>", page)
+            with open(os.path.join(self.folder, "plot.png"), "rb") as file:
+                self.assertEqual(file.read(4), b"\x89PNG")
 
     def test_types_take_turns_in_being_timed(self):
         self.make("--types", "4bit/64", "2bit/64")
