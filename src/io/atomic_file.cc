@@ -53,6 +53,10 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, FileOps& ops) {
     case PathKind::kMissing:
     case PathKind::kRegular: break;
   }
+  // Whatever is wrong with it, a name tells better.
+  if (const int handle = ops.create_unnamed(path); handle >= 0) {
+    return AtomicFile(ops, path, "", handle);
+  }
   for (int attempt = 0; attempt < kMaxNameAttempts; ++attempt) {
     std::string temporary = temporary_name(path);
     const int handle = ops.create_new(temporary);
@@ -130,9 +134,30 @@ Status AtomicFile::drop_cached() {
   return ok_status();
 }
 
+// Gives a file without a name the target's, where that is free, or a temporary one.
+int AtomicFile::give_name() {
+  std::string name = path_;
+  int result = ops_->give_name(handle_, name);
+  for (int attempt = 0; attempt < kMaxNameAttempts && result == -EEXIST; ++attempt) {
+    name = temporary_name(path_);
+    result = ops_->give_name(handle_, name);
+  }
+  if (result == 0) temporary_path_ = std::move(name);
+  return result;
+}
+
 Status AtomicFile::commit() {
   QSF_CHECK(handle_ >= 0);
+  const auto naming_failed = [this](int error) {
+    abandon();
+    return io_error("%s: giving the finished file its name failed: %s", path_.c_str(),
+                    std::strerror(error));
+  };
   int result = sync();
+  if (result == 0 && temporary_path_.empty()) {
+    const int named = give_name();
+    if (named < 0) return naming_failed(-named);
+  }
   if (result == 0) {
     result = ops_->close(std::exchange(handle_, -1));
     if (result == -EINTR) result = 0;  // Linux has closed the handle all the same
@@ -141,11 +166,9 @@ Status AtomicFile::commit() {
     abandon();
     return write_failed(path_, "writing to the disk", -result);
   }
-  result = ops_->rename(temporary_path_, path_);
-  if (result < 0) {
-    abandon();
-    return io_error("%s: giving the finished file its name failed: %s", path_.c_str(),
-                    std::strerror(-result));
+  if (temporary_path_ != path_) {
+    result = ops_->rename(temporary_path_, path_);
+    if (result < 0) return naming_failed(-result);
   }
   temporary_path_.clear();
   result = ops_->sync_directory_of(path_);

@@ -2,9 +2,10 @@
 //
 // AtomicFile: a file that appears whole under its name, or not at all.
 //
-// Bytes go to a temporary name beside the target. commit() makes them durable and renames; a
-// process that dies before, a full disk or any failure leaves the target as it was, and the
-// destructor removes the temporary file.
+// Bytes go to a file without a name on the target's file system; commit() makes them durable and
+// gives them the name. A process that dies before, a full disk or any failure leaves the target as
+// it was, and nothing else. Where the system has no files without names, a temporary name beside
+// the target takes their place: the destructor removes it, a process that is killed leaves it.
 
 #ifndef QSF_IO_ATOMIC_FILE_H_
 #define QSF_IO_ATOMIC_FILE_H_
@@ -21,7 +22,7 @@ namespace qsf {
 
 class AtomicFile {
  public:
-  // Creates the temporary file. An existing regular file at `path` is replaced on commit and not
+  // Creates the file to write to. An existing regular file at `path` is replaced on commit and not
   // before; a symbolic link at `path` is replaced by the file.
   // Requires  `ops` outlives the AtomicFile
   // Fails     kIo when `path` is a directory or a device, or when its directory does not exist or
@@ -32,11 +33,10 @@ class AtomicFile {
   AtomicFile& operator=(AtomicFile&& other) noexcept;
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
-  // Removes the temporary file unless commit() succeeded.
+  // Leaves nothing unless commit() succeeded.
   ~AtomicFile();
 
   const std::string& path() const noexcept { return path_; }
-  const std::string& temporary_path() const noexcept { return temporary_path_; }
 
   // Writes all of `from` at `offset`; a gap before it reads as zeros.
   // Fails    kIo, with what to do when the disk is full
@@ -58,13 +58,14 @@ class AtomicFile {
 
  private:
   AtomicFile(FileOps& ops, std::string path, std::string temporary_path, int handle) noexcept;
+  int give_name();
   void abandon() noexcept;
   int sync() noexcept;  // 0, or a negative errno
 
   FileOps* ops_;
   std::string path_;
-  std::string temporary_path_;
-  int handle_;  // -1 once closed
+  std::string temporary_path_;  // empty: the file has no name
+  int handle_;                  // -1 once closed
 };
 
 // Writes `bytes` as the whole content of `path`, atomically.

@@ -32,6 +32,15 @@ int FaultyFileOps::create_new(const std::string& path) {
   return plan.create_errno != 0 ? -plan.create_errno : base_.create_new(path);
 }
 
+int FaultyFileOps::create_unnamed(const std::string& path) {
+  if (plan.create_errno != 0) return -plan.create_errno;
+  return plan.create_unnamed_errno != 0 ? -plan.create_unnamed_errno : base_.create_unnamed(path);
+}
+
+int FaultyFileOps::give_name(int handle, const std::string& path) {
+  return plan.give_name_errno != 0 ? -plan.give_name_errno : base_.give_name(handle, path);
+}
+
 int FaultyFileOps::create_scratch(const std::string& path) {
   return plan.create_errno != 0 ? -plan.create_errno : base_.create_scratch(path);
 }
@@ -234,6 +243,12 @@ int MemoryFileOps::open_read(const std::string&) {
   return 0;
 }
 int MemoryFileOps::create_new(const std::string&) {
+  return -EROFS;
+}
+int MemoryFileOps::create_unnamed(const std::string&) {
+  return -EROFS;
+}
+int MemoryFileOps::give_name(int, const std::string&) {
   return -EROFS;
 }
 int MemoryFileOps::create_scratch(const std::string&) {

@@ -42,10 +42,12 @@ struct FaultPlan {
   std::size_t lockable_bytes = SIZE_MAX;  // registering more memory than this fails with ENOMEM
   std::uint32_t read_delay_us = 0;        // a slow disk: every read takes this much longer
   int create_errno = 0;
+  int create_unnamed_errno = 0;  // EOPNOTSUPP: a file system that has no files without names
   int allocate_errno = 0;
   std::uint64_t write_error_at = UINT64_MAX;  // a write that covers this offset fails with EIO
   int sync_errno = 0;
   int close_errno = 0;
+  int give_name_errno = 0;
   int rename_errno = 0;
   int sync_directory_errno = 0;
 };
@@ -62,6 +64,8 @@ class FaultyFileOps final : public FileOps {
 
   int open_read(const std::string& path) override;
   int create_new(const std::string& path) override;
+  int create_unnamed(const std::string& path) override;
+  int give_name(int handle, const std::string& path) override;
   int create_scratch(const std::string& path) override;
   PathKind path_kind(const std::string& path) override;
   int check_regular(int handle) override;
@@ -116,6 +120,8 @@ class MemoryFileOps final : public FileOps {
 
   int open_read(const std::string& path) override;
   int create_new(const std::string& path) override;
+  int create_unnamed(const std::string& path) override;
+  int give_name(int handle, const std::string& path) override;
   int create_scratch(const std::string& path) override;
   PathKind path_kind(const std::string& path) override;
   int check_regular(int handle) override;

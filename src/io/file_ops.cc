@@ -26,6 +26,13 @@ int or_errno(int result) noexcept {
   return result < 0 ? -errno : result;
 }
 
+// Returns the directory that a file of that name lies in.
+std::string directory_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
 class SystemFileOps final : public FileOps {
  public:
   int open_read(const std::string& path) override {
@@ -33,6 +40,19 @@ class SystemFileOps final : public FileOps {
   }
   int create_new(const std::string& path) override {
     return or_errno(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  }
+  int create_unnamed(const std::string& path) override {
+    const int handle = ::open(directory_of(path).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+    // Kernels without O_TMPFILE see a directory that is to be written.
+    if (handle < 0) return errno == EISDIR || errno == EINVAL ? -EOPNOTSUPP : -errno;
+    if (::access(link_of(handle).c_str(), F_OK) == 0) return handle;
+    ::close(handle);
+    return -EOPNOTSUPP;
+  }
+  // By the link that the kernel keeps for every handle: the call that needs no link is root's.
+  int give_name(int handle, const std::string& path) override {
+    return or_errno(
+        ::linkat(AT_FDCWD, link_of(handle).c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW));
   }
   int create_scratch(const std::string& path) override {
     return or_errno(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
@@ -136,11 +156,7 @@ class SystemFileOps final : public FileOps {
     return or_errno(::unlink(path.c_str()));
   }
   int sync_directory_of(const std::string& path) override {
-    const std::size_t slash = path.rfind('/');
-    const std::string directory = slash == std::string::npos ? "."
-                                  : slash == 0               ? "/"
-                                                             : path.substr(0, slash);
-    const int handle = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int handle = ::open(directory_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (handle < 0) return -errno;
     int result = or_errno(::fsync(handle));
     // Some network file systems cannot sync a directory and say EINVAL; nothing is left to do
@@ -151,9 +167,12 @@ class SystemFileOps final : public FileOps {
   }
 
  private:
+  static std::string link_of(int handle) {
+    return "/proc/self/fd/" + std::to_string(handle);
+  }
   static int open_link(int handle, int access, bool direct) {
-    const std::string link = "/proc/self/fd/" + std::to_string(handle);
-    return or_errno(::open(link.c_str(), access | O_CLOEXEC | (direct ? O_DIRECT : 0)));
+    const int flags = access | O_CLOEXEC | (direct ? O_DIRECT : 0);
+    return or_errno(::open(link_of(handle).c_str(), flags));
   }
 
   static constexpr std::uint64_t kMaxOffset =

@@ -50,6 +50,12 @@ class FileOps {
   virtual int open_read(const std::string& path) = 0;
   // Creates a file that must not exist yet, for writing; returns a handle >= 0.
   virtual int create_new(const std::string& path) = 0;
+  // Creates a file without a name in the directory that holds `path`, for writing: it is gone once
+  // it is closed, whatever ends the process, unless give_name() was called. Returns a handle >= 0;
+  // -EOPNOTSUPP where the system cannot make one or could not name it later.
+  virtual int create_unnamed(const std::string& path) = 0;
+  // Gives a file of create_unnamed() a name that must not exist yet.
+  virtual int give_name(int handle, const std::string& path) = 0;
   // Creates a file that must not exist yet, for reading and writing, for its owner alone; returns a
   // handle >= 0.
   virtual int create_scratch(const std::string& path) = 0;

@@ -126,25 +126,48 @@ TEST_F(FileTest, OpenNamesWhatIsWrong) {
   EXPECT_EQ(File::open(path("big")).value().read_all(99).error().code(), StatusCode::kCorrupt);
 }
 
-TEST_F(FileTest, CommitReplacesAndAbandonLeavesTheOld) {
+// Writes the same over a file system that has files without names and over one that has none.
+class AtomicFileTest : public FileTest, public testing::WithParamInterface<int> {};
+
+INSTANTIATE_TEST_SUITE_P(UnnamedAndNamed, AtomicFileTest, testing::Values(0, EOPNOTSUPP));
+
+TEST_P(AtomicFileTest, CommitReplacesAndAbandonLeavesTheOld) {
   const auto old_bytes = random_bytes(10);
   const auto new_bytes = random_bytes(20);
-  ASSERT_TRUE(write_file(path("a"), old_bytes).ok());
+  FaultyFileOps ops({.create_unnamed_errno = GetParam()});
+  ASSERT_TRUE(write_file(path("a"), old_bytes, ops).ok());
   {
-    AtomicFile file = AtomicFile::create(path("a")).value();
+    AtomicFile file = AtomicFile::create(path("a"), ops).value();
     ASSERT_TRUE(file.write_at(0, new_bytes).ok());
-    EXPECT_EQ(names().size(), 2U);
+    EXPECT_EQ(names().size(), GetParam() == 0 ? 1U : 2U);
     AtomicFile moved = std::move(file);
   }
   EXPECT_EQ(read_back(path("a")), old_bytes);
   EXPECT_EQ(names().size(), 1U);
-  AtomicFile file = AtomicFile::create(path("a")).value();
+  AtomicFile file = AtomicFile::create(path("a"), ops).value();
   ASSERT_TRUE(file.write_at(10, ByteSpan(new_bytes).subspan(10)).ok());
   ASSERT_TRUE(file.write_at(0, ByteSpan(new_bytes).first(10)).ok());
   ASSERT_TRUE(file.resize(16).ok());
   ASSERT_TRUE(file.commit().ok());
   EXPECT_EQ(read_back(path("a")), std::vector(new_bytes.begin(), new_bytes.begin() + 16));
   EXPECT_EQ(names().size(), 1U);
+}
+
+TEST_P(AtomicFileTest, ALinkIsReplacedAndWhatItNamedStays) {
+  FaultyFileOps ops({.create_unnamed_errno = GetParam()});
+  std::filesystem::create_symlink(path("gone"), path("a"));
+  ASSERT_TRUE(write_file(path("a"), random_bytes(7), ops).ok());
+  EXPECT_EQ(read_back(path("a")), random_bytes(7));
+  EXPECT_EQ(names(), std::vector<std::string>{"a"});
+}
+
+TEST_F(FileTest, AFileInTheMakingHasNoNameToLeaveBehind) {
+  if (system_file_ops().create_unnamed(path("a")) < 0) {
+    GTEST_SKIP() << "the file system of temporary files has no files without names";
+  }
+  AtomicFile file = AtomicFile::create(path("a")).value();
+  ASSERT_TRUE(file.write_at(0, random_bytes(100)).ok());
+  EXPECT_TRUE(names().empty());
 }
 
 TEST_F(FileTest, DropCachedSyncsAndTheFileGoesOn) {
@@ -167,8 +190,9 @@ TEST_F(FileTest, ContinuesShortAndInterruptedWrites) {
   EXPECT_EQ(read_back(path("a")), bytes);
 }
 
-TEST_F(FileTest, EveryFailureLeavesNothingBehind) {
+TEST_P(AtomicFileTest, EveryFailureLeavesNothingBehind) {
   const auto bytes = random_bytes(5000);
+  const auto old_bytes = random_bytes(10);
   const struct {
     FaultPlan plan;
     const char* message;
@@ -181,16 +205,34 @@ TEST_F(FileTest, EveryFailureLeavesNothingBehind) {
       {{.sync_errno = EIO}, "writing to the disk failed"},
       {{.sync_errno = ENOSPC}, "disk is full"},
       {{.close_errno = EDQUOT}, "disk is full"},
-      {{.rename_errno = EXDEV}, "its name failed"},
+      {{.give_name_errno = EPERM, .rename_errno = EXDEV}, "its name failed"},
   };
-  for (const auto& c : cases) {
-    FaultyFileOps ops(c.plan);
-    const Status status = write_file(path("a"), bytes, ops);
-    EXPECT_EQ(status.code(), StatusCode::kIo);
-    EXPECT_THAT(status.message(), HasSubstr(c.message));
-    EXPECT_THAT(status.message(), HasSubstr(path("a")));
-    EXPECT_TRUE(names().empty()) << c.message;
+  for (const bool replaces : {false, true}) {
+    if (replaces) {
+      ASSERT_TRUE(write_file(path("a"), old_bytes).ok());
+    }
+    for (const auto& c : cases) {
+      FaultyFileOps ops(c.plan);
+      ops.plan.create_unnamed_errno = GetParam();
+      const Status status = write_file(path("a"), bytes, ops);
+      EXPECT_EQ(status.code(), StatusCode::kIo);
+      EXPECT_THAT(status.message(), HasSubstr(c.message));
+      EXPECT_THAT(status.message(), HasSubstr(path("a")));
+      EXPECT_EQ(names().size(), replaces ? 1U : 0U) << c.message;
+      if (replaces) {
+        EXPECT_EQ(read_back(path("a")), old_bytes) << c.message;
+      }
+    }
   }
+}
+
+TEST_F(FileTest, AReplacementThatFailsAfterItWasNamedLeavesTheOld) {
+  const auto old_bytes = random_bytes(10);
+  ASSERT_TRUE(write_file(path("a"), old_bytes).ok());
+  FaultyFileOps ops({.rename_errno = EXDEV});
+  EXPECT_THAT(write_file(path("a"), random_bytes(20), ops).message(), HasSubstr("its name failed"));
+  EXPECT_EQ(read_back(path("a")), old_bytes);
+  EXPECT_EQ(names(), std::vector<std::string>{"a"});
 }
 
 TEST_F(FileTest, AFailedDirectorySyncSaysThatTheFileIsThere) {
