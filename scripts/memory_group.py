@@ -100,6 +100,12 @@ class MemoryGroup:
         anonymous = _field(self._at("memory.stat"), "total_rss" if self.is_v1 else "anon")
         return Sample(time.monotonic() - start, self.usage(), anonymous)
 
+    def signal(self, number):
+        """Sends a signal to every process in the group."""
+        with open(self._at("cgroup.procs"), encoding="ascii") as file:
+            for process in file.read().split():
+                os.kill(int(process), number)
+
     def run(self, command, environment=None, sample_seconds=0.0, cold=True):
         """Runs a command inside the group from its first instruction on. With sample_seconds > 0 the
         group's usage is read that often. `cold` empties the page cache before."""

@@ -29,6 +29,7 @@
 #include "io/atomic_file.h"
 #include "qsf_convert_calibrate.h"
 #include "qsf_convert_files.h"
+#include "qsf_convert_memory.h"
 #include "qsf_convert_options.h"
 #include "qsf_convert_progress.h"
 #include "qsf_convert_report.h"
@@ -41,6 +42,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kTool = "qsf-convert";
+constexpr std::uint64_t kMegabyte = 1'000'000;
 constexpr std::uint64_t kMaxTokenizerFileBytes = 256U << 20;
 
 std::atomic<bool> g_interrupted{false};
@@ -254,6 +256,8 @@ qsf::Status convert(const ConvertOptions& options) {
   transcode.tokenizer = input.tokenizer;
   transcode.cancel = &g_interrupted;
   transcode.on_size = [&](std::uint64_t bytes) { return check_room(options.output, bytes); };
+  QSF_RETURN_IF_ERROR(
+      fit_budget(*input.model, options.ram_budget_mb * kMegabyte, options.gptq, transcode));
   ConvertProgress progress(kTool, !options.quiet);
   ConvertCalibration calibration;
   if (!options.calibration.empty()) {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-add_executable(qsf-convert qsf_convert.cc qsf_convert_calibrate.cc qsf_convert_files.cc qsf_convert_options.cc
-               qsf_convert_progress.cc qsf_convert_report.cc)
+add_executable(qsf-convert qsf_convert.cc qsf_convert_calibrate.cc qsf_convert_files.cc qsf_convert_memory.cc
+               qsf_convert_options.cc qsf_convert_progress.cc qsf_convert_report.cc)
 target_link_libraries(qsf-convert PRIVATE qsf_calibrate qsf_import_models qsf_import_tokenizer qsf_tool_support qsf_json
                       Threads::Threads)
 target_compile_definitions(qsf-convert PRIVATE QSF_VERSION="${PROJECT_VERSION}")

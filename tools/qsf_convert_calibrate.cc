@@ -51,7 +51,11 @@ qsf::Result<qsf::CalibratedText> gather(const ConvertOptions& options,
   calibrate.feedback = options.gptq;
   calibrate.gather.context = options.calibration_context;
   calibrate.gather.n_threads = options.n_threads;
-  calibrate.gather.ram_budget_bytes = options.ram_budget_mb * kMegabyte;
+  // What runs the model stays beside the conversion that it feeds.
+  const std::uint64_t budget = options.ram_budget_mb * kMegabyte;
+  const std::uint64_t converting =
+      options.gptq ? qsf::transcode_memory_bytes(source, calibrate.transcode, true) : 0;
+  calibrate.gather.ram_budget_bytes = budget > converting ? budget - converting : 1;
   calibrate.gather.cancel = transcode.cancel;
   calibrate.gather.log = {print_warning, nullptr};
   calibrate.gather.on_progress = [&](const qsf::GatherProgress& done) {

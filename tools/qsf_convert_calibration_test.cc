@@ -7,13 +7,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -222,7 +220,7 @@ TEST_F(QsfConvertCalibrationTest, OtherModelsAreRefused) {
 TEST_F(QsfConvertCalibrationTest, OptionsThatMakeNoSenseAreRefused) {
   const std::string out = out_.file("m.qsf");
   for (const char* option :
-       {"--calibration-out", "--calibration-tokens", "--calibration-context", "--ram-budget"}) {
+       {"--calibration-out", "--calibration-tokens", "--calibration-context"}) {
     expect_failure(run({option, "100", kModel, out}), 2, "goes with --calibration alone");
   }
   expect_failure(run({"--random", "tiny", "--calibration", kTale, out}), 2, "--random");
@@ -236,7 +234,7 @@ TEST_F(QsfConvertCalibrationTest, OptionsThatMakeNoSenseAreRefused) {
   in_.write("saved", "QSFC");
   expect_failure(convert_saved(in_.file("saved"), {"--calibration-out", out_.file("x")}), 1,
                  "saved already");
-  for (const char* option : {"--calibration-tokens", "--calibration-context", "--ram-budget"}) {
+  for (const char* option : {"--calibration-tokens", "--calibration-context"}) {
     expect_failure(convert_saved(in_.file("saved"), {option, "100"}), 1,
                    std::string("expected a text with ") + option);
   }
@@ -273,7 +271,7 @@ TEST_F(QsfConvertCalibrationTest, FilesThatCannotBeWrittenAreRefusedFirst) {
 }
 
 TEST_F(QsfConvertCalibrationTest, KeepsWithinTheBudget) {
-  expect_failure(convert(kTale, {"--ram-budget", "5"}), 1, "calibration");
+  expect_failure(convert(kTale, {"--ram-budget", "5"}), 1, "raise the budget to");
   EXPECT_THAT(out_.names(), IsEmpty());
   const Outcome bound = convert(kTale, quick({"--ram-budget", std::to_string(kBudgetMb),
                                               "--calibration-out", in_.file("bound")}));
@@ -318,23 +316,7 @@ TEST_F(QsfConvertCalibrationTest, FeedbackNeedsAText) {
   EXPECT_THAT(out_.names(), ElementsAre("m.qsf"));
 }
 
-// Waits until there is a copy of the weights, or none any more. Returns whether the tool, which has
-// yet to be waited for, still runs then.
-bool wait_for_copy(const TemporaryFolder& folder, pid_t child, bool there) {
-  for (;;) {
-    const std::vector<std::string> names = folder.names();
-    const bool found = std::ranges::any_of(names, [](const std::string& name) {
-      return name.find(".calibration-") != std::string::npos;
-    });
-    siginfo_t ended = {};
-    waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT);
-    if (ended.si_pid == child) return false;
-    if (found == there) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
-
-// The file that is run has a name only while it is written; after that even a killed process leaves
+// The file that is run loses its name once it is open; after that even a killed process leaves
 // nothing.
 TEST_F(QsfConvertCalibrationTest, SignalsLeaveNothing) {
   std::string text;
@@ -344,7 +326,7 @@ TEST_F(QsfConvertCalibrationTest, SignalsLeaveNothing) {
     const TemporaryFolder scratch;
     const pid_t child = start(
         scratch, {"--calibration", in_.file("long.txt"), kModel, out_.file("m.qsf")}, kNoLimit);
-    const bool runs = wait_for_copy(out_, child, true) && wait_for_copy(out_, child, false);
+    const bool runs = wait_for_file(out_, child, FileState::kRemoved);
     kill(child, number);
     const Outcome outcome = finish(scratch, child);
     ASSERT_TRUE(runs) << outcome.err;
@@ -360,16 +342,20 @@ TEST_F(QsfConvertCalibrationTest, SignalsLeaveNothing) {
 
 // The same while it is written.
 TEST_F(QsfConvertCalibrationTest, SignalsLeaveNothingOfTheCopy) {
-  const TemporaryFolder scratch;
-  const pid_t child = start(
-      scratch, {"--threads", "1", "--calibration", kTale, kModel, out_.file("m.qsf")}, kNoLimit);
-  const bool runs = wait_for_copy(out_, child, true);
-  kill(child, SIGTERM);
-  const Outcome outcome = finish(scratch, child);
-  ASSERT_TRUE(runs) << outcome.err;
-  EXPECT_EQ(outcome.code, 1) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("the conversion was interrupted"));
-  EXPECT_THAT(out_.names(), IsEmpty());
+  for (const int number : {SIGTERM, SIGKILL}) {
+    const TemporaryFolder scratch;
+    const pid_t child = start(
+        scratch, {"--threads", "1", "--calibration", kTale, kModel, out_.file("m.qsf")}, kNoLimit);
+    const bool runs = wait_for_file(out_, child, FileState::kInTheMaking);
+    kill(child, number);
+    const Outcome outcome = finish(scratch, child);
+    ASSERT_TRUE(runs) << outcome.err;
+    EXPECT_EQ(outcome.code, number == SIGKILL ? -1 : 1) << outcome.err;
+    if (number == SIGTERM) {
+      EXPECT_THAT(outcome.err, HasSubstr("the conversion was interrupted"));
+    }
+    EXPECT_THAT(out_.names(), IsEmpty());
+  }
 }
 
 }  // namespace

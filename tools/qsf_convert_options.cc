@@ -99,11 +99,14 @@ std::optional<int> check_calibration(const CLI::App& app, ConvertOptions& option
   if (!options.random.empty() && !options.calibration.empty()) {
     problem = "--random has no weights that a text could tell anything of; leave out --calibration";
   }
-  for (const char* option : {"--calibration-tokens", "--calibration-context", "--ram-budget"}) {
+  if (!options.random.empty() && app.count("--ram-budget") > 0) {
+    problem = "--random makes its tiles one by one, in a few MB; leave out --ram-budget";
+  }
+  for (const char* option : {"--calibration-tokens", "--calibration-context"}) {
     if (app.count(option) > 0) options.text_option = option;
   }
-  for (const char* option : {"--gptq", "--calibration-out", "--calibration-tokens",
-                             "--calibration-context", "--ram-budget"}) {
+  for (const char* option :
+       {"--gptq", "--calibration-out", "--calibration-tokens", "--calibration-context"}) {
     if (app.count(option) > 0 && options.calibration.empty()) {
       problem = std::string(option) + " goes with --calibration alone";
     }
@@ -135,12 +138,6 @@ void add_calibration_options(CLI::App& app, ConvertOptions& options) {
   app.add_option("--calibration-context", options.calibration_context, "Tokens of a window")
       ->type_name("N")
       ->check(integer_in(2, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--ram-budget", options.ram_budget_mb,
-                 "Bound of all memory in MB (10^6 bytes) while --calibration runs the model; "
-                 "weights that do not fit are read from the disk in every pass")
-      ->type_name("N")
-      ->check(integer_in(1, 1 << 30))
       ->capture_default_str();
 }
 
@@ -215,6 +212,13 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
       ->capture_default_str();
   app.add_option("--threads", options.n_threads, "Threads; default: as many as the machine has")
       ->check(integer_in(1, 1024));
+  app.add_option("--ram-budget", options.ram_budget_mb,
+                 "Bound of all memory in MB (10^6 bytes), what the conversion leaves in the page "
+                 "cache included; takes as many of the threads as fit. Weights that do not fit "
+                 "while --calibration runs the model are read from the disk in every pass")
+      ->type_name("N")
+      ->check(integer_in(1, 1 << 30))
+      ->capture_default_str();
   app.add_option("--layout", options.layout,
                  "1: rows interleaved, as kernels read them; 0: row-major")
       ->check(CLI::IsMember({0U, 1U}))

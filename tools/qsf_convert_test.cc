@@ -7,12 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "base/sanitizer.h"
 #include "format/qsf_reader.h"
@@ -444,17 +442,42 @@ TEST_F(QsfConvertTest, SignalsLeaveNothing) {
   Rng rng(1);
   tensors["model.embed_tokens.weight"] = random_tensor({400000, 16}, rng);
   write_model(in_, config, tensors);
-  for (const int number : {SIGINT, SIGTERM}) {
+  for (const int number : {SIGINT, SIGTERM, SIGKILL}) {
     const TemporaryFolder scratch;
     const pid_t child =
         start(scratch, {"--threads", "1", in_.path(), out_.file("m.qsf")}, kNoLimit);
-    while (out_.names().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const bool runs = wait_for_file(out_, child, FileState::kInTheMaking);
     kill(child, number);
     const Outcome outcome = finish(scratch, child);
-    EXPECT_EQ(outcome.code, 1) << outcome.err;
-    EXPECT_THAT(outcome.err, HasSubstr("interrupted"));
+    ASSERT_TRUE(runs) << outcome.err;
+    EXPECT_EQ(outcome.code, number == SIGKILL ? -1 : 1) << outcome.err;
+    if (number != SIGKILL) {
+      EXPECT_THAT(outcome.err, HasSubstr("interrupted"));
+    }
     EXPECT_TRUE(out_.names().empty());
   }
+  // Nothing of them stands in the way of the next.
+  const Outcome again = run({in_.path(), out_.file("m.qsf")});
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_TRUE(QsfReader::open(out_.file("m.qsf")));
+}
+
+TEST_F(QsfConvertTest, KeepsToItsBudgetOrNamesTheOneItNeeds) {
+  const Outcome tight =
+      run({"--threads", "64", "--ram-budget", "1", in_.path(), out_.file("m.qsf")});
+  expect_failure(tight, 1, "raise the budget to ");
+  EXPECT_TRUE(out_.names().empty());
+  const std::string mark = "raise the budget to ";
+  const std::string needed =
+      std::to_string(std::stoul(tight.err.substr(tight.err.find(mark) + mark.size())));
+  const Outcome enough =
+      run({"--threads", "64", "--ram-budget", needed, in_.path(), out_.file("m.qsf")});
+  EXPECT_EQ(enough.code, 0) << enough.err;
+  const Outcome free = run({in_.path(), out_.file("n.qsf")});
+  EXPECT_EQ(free.code, 0) << free.err;
+  EXPECT_EQ(out_.read("m.qsf"), out_.read("n.qsf"));
+  expect_failure(run({"--random", "tiny", "--ram-budget", "100", out_.file("r.qsf")}), 2,
+                 "--ram-budget");
 }
 
 }  // namespace

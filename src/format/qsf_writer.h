@@ -72,6 +72,9 @@ class QsfWriter {
   // Writes the directory of the section. `importance` (layers) is finite and >= 0; 0: not measured.
   Status end_section(float importance = 0.0F);
 
+  // Brings what was written to the disk and forgets what the page cache holds of it. Fails  kIo
+  Status drop_cached() { return file_.drop_cached(); }
+
   // Writes layer index, metadata and header, and commits the file. May be called once.
   Status finish();
 

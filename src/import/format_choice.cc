@@ -6,6 +6,7 @@
 #include <atomic>
 #include <utility>
 
+#include "import/cached_bytes.h"
 #include "import/encode_rows.h"
 #include "import/run_units.h"
 #include "import/transcode_progress.h"
@@ -42,7 +43,10 @@ Status read_all_kept(const ModelSource& source, const TranscodeOptions& options,
 class FormatChooser {
  public:
   FormatChooser(const ModelSource& source, const TranscodeOptions& options)
-      : source_(source), options_(options), measuring_("measuring", source, options) {}
+      : source_(source),
+        options_(options),
+        measuring_("measuring", source, options),
+        cached_(source, options.max_cached_bytes) {}
 
   Result<FormatChoice> run();
   // The format of a matrix before anything is measured or kept.
@@ -71,6 +75,7 @@ class FormatChooser {
   const ModelSource& source_;
   const TranscodeOptions& options_;
   StageProgress measuring_;
+  CachedBytes cached_;
   std::vector<std::string> widened_;
 };
 
@@ -190,6 +195,7 @@ Result<FormatChoice> FormatChooser::run() {
       QSF_ASSIGN_OR_RETURN(const TensorChoice chosen, choose(t));
       section.push_back(chosen);
       measuring_.add(t.n_weights());
+      cached_.add_read(sizeof(float) * t.n_weights());
       if (scans()) measuring_.report(id);
     }
   }

@@ -437,6 +437,10 @@ Status GgufModel::read_vector(const SourceTensor& tensor, const Place& place,
   return ok_status();
 }
 
+void GgufModel::drop_cached() const noexcept {
+  for (std::uint32_t part = 0; part < file_.n_parts(); ++part) file_.file(part).drop_cached();
+}
+
 Status GgufModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t tensor,
                             std::uint32_t first_row, std::span<float> out) const {
   const SourceTensor& shape = section(kind, layer).tensors[tensor];

@@ -50,6 +50,7 @@ class GgufModel final : public ModelSource {
   Status read_kept_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
                         std::uint32_t first_row, std::uint32_t n_rows,
                         MutableByteSpan out) const override;
+  void drop_cached() const noexcept override;
 
   const GgufFile& file() const noexcept { return file_; }
   const std::vector<std::string>& warnings() const noexcept { return warnings_; }

@@ -394,6 +394,10 @@ std::optional<BlockFormat> HfModel::kept_format(SectionKind kind, std::uint32_t 
   }
 }
 
+void HfModel::drop_cached() const noexcept {
+  for (const File& file : weights_->files()) file.drop_cached();
+}
+
 Status HfModel::read_kept_rows(SectionKind kind, std::uint32_t layer, std::size_t tensor,
                                std::uint32_t first_row, std::uint32_t n_rows,
                                MutableByteSpan out) const {

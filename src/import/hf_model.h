@@ -43,6 +43,7 @@ class HfModel final : public ModelSource {
   Status read_kept_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
                         std::uint32_t first_row, std::uint32_t n_rows,
                         MutableByteSpan out) const override;
+  void drop_cached() const noexcept override;
 
   const std::vector<std::string>& warnings() const noexcept { return config_.warnings; }
 

@@ -73,6 +73,10 @@ class ModelSource {
     static_cast<void>(out);
     return unsupported("this source keeps no blocks");
   }
+
+  // Forgets what the page cache holds of the files that are read, as far as nobody needs it.
+  // Threads  any
+  virtual void drop_cached() const noexcept {}
 };
 
 }  // namespace qsf

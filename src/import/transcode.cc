@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "format/file_size.h"
+#include "import/cached_bytes.h"
 #include "import/encode_rows.h"
 #include "import/format_choice.h"
 #include "import/run_units.h"
@@ -29,6 +30,7 @@ class Transcoder {
         choice_(choice),
         sections_(sections_of(source.spec())),
         converting_("converting", source, options),
+        cached_(source, options.max_cached_bytes),
         spec_(source.spec()) {}
 
   Result<TranscodeReport> write(const std::string& path, FileOps& ops);
@@ -59,6 +61,7 @@ class Transcoder {
   FormatChoice& choice_;
   std::vector<SectionId> sections_;
   StageProgress converting_;
+  CachedBytes cached_;
   ModelSpec spec_;
   bool could_not_keep_ = false;
   TranscodeReport report_;
@@ -185,6 +188,12 @@ Status Transcoder::write_section(std::size_t section, QsfWriter& writer) {
           write_matrix_rows(section, tile, infos[tile.tensor], raw, sums[tile.tensor]));
     }
     QSF_RETURN_IF_ERROR(writer.write_tile(raw));
+    // Weights take 4 bytes in the source at most, its blocks less.
+    const std::uint64_t n_read =
+        tile.tensor == kOneRowTensors
+            ? tile.raw_bytes
+            : sizeof(float) * std::uint64_t{tile.n_rows} * infos[tile.tensor].cols;
+    QSF_RETURN_IF_ERROR(cached_.add(n_read + tile.raw_bytes, writer));
     converting_.report(id);
   }
   report_section(section, infos, sums);
@@ -274,6 +283,22 @@ Result<TranscodeReport> Transcoder::write(const std::string& path, FileOps& ops)
 }
 
 }  // namespace
+
+std::uint64_t transcode_memory_bytes(const ModelSource& source, const TranscodeOptions& options,
+                                     bool feeds_back) {
+  // The weights of a unit, its rows in the source, encoded, and laid out anew or repacked.
+  constexpr std::uint64_t kBytesPerWeight = 4 * sizeof(float);
+  constexpr std::uint64_t kTileCopies = 3;  // as it is, compressed, with room for what does not
+  const std::uint64_t unit_rows = feeds_back ? kGptqRows : kUnitRows;
+  std::uint64_t max_cols = 0;
+  std::uint64_t row_bytes = 0;
+  for (const SourcePlace& t : tensors_of(source)) {
+    max_cols = std::max<std::uint64_t>(max_cols, t.source->cols);
+    row_bytes = std::max(row_bytes, sizeof(float) * kTileRowAlign * t.source->cols);
+  }
+  return options.n_threads * unit_rows * max_cols * kBytesPerWeight +
+         kTileCopies * std::max(options.tile_bytes, row_bytes);
+}
 
 Result<TranscodeReport> transcode(const ModelSource& source, const std::string& path,
                                   const TranscodeOptions& options, FileOps& ops) {

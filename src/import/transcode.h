@@ -59,6 +59,9 @@ struct TranscodeOptions {
   Layout layout = Layout::kInterleaved;
   Compression compression = Compression::kNone;
   std::uint64_t tile_bytes = kDefaultTileBytes;
+  // Read and written files are forgotten by the page cache whenever about so much of them may lie
+  // there; 0: never.
+  std::uint64_t max_cached_bytes = 0;
   unsigned n_threads = 1;  // at least 1
   std::string program;     // provenance: name and version; the preset is added
   ByteSpan tokenizer;      // tokenizer section; empty: none
@@ -96,6 +99,11 @@ struct TranscodeReport {
 
 // A tensor below this is worth a warning, and mixed widens it.
 inline constexpr double kLowCosine = 0.99;
+
+// Returns what a conversion allocates at most at one time, with a matrix whose errors are fed back
+// or without, beside what source, calibration and feedback hold.
+std::uint64_t transcode_memory_bytes(const ModelSource& source, const TranscodeOptions& options,
+                                     bool feeds_back);
 
 // Converts a whole model. On failure nothing exists at `path` that was not there before.
 // Requires  layer_importance is empty or has a value for each layer

@@ -93,6 +93,30 @@ Result<TranscodeReport> convert(const HfModel& model, const std::string& path,
   return transcode(model, path, options);
 }
 
+TEST(TranscodeTest, ForgetsWhatItReadAndWroteWhereThePageCacheIsBounded) {
+  const TemporaryFolder folder;
+  write_model(folder, kTinyLlamaConfig, tiny_llama_tensors());
+  std::vector<std::uint64_t> drops_of_input;
+  std::vector<std::uint64_t> drops_of_output;
+  for (const std::uint64_t bound : {0, 5000, 1}) {
+    FaultyFileOps input;
+    FaultyFileOps output;
+    const auto model = HfModel::open(folder.path(), input);
+    ASSERT_TRUE(model) << model.error().message();
+    TranscodeOptions options;
+    options.max_cached_bytes = bound;
+    ASSERT_TRUE(transcode(**model, folder.file(std::to_string(bound)), options, output));
+    drops_of_input.push_back(input.drops());
+    drops_of_output.push_back(output.drops());
+  }
+  EXPECT_EQ(drops_of_input.front(), 0U);
+  EXPECT_EQ(drops_of_output.front(), 0U);
+  EXPECT_GT(drops_of_output[1], 0U);
+  EXPECT_GT(drops_of_output[2], drops_of_output[1]) << "once a tile, where a tile is too much";
+  EXPECT_GE(drops_of_input[2], drops_of_output[2]);
+  EXPECT_EQ(folder.read("0"), folder.read("1"));
+}
+
 TEST(TranscodeTest, EveryPresetBlockAndLayoutHoldsTheWeights) {
   const TemporaryFolder folder;
   const TestTensors tensors = tiny_llama_tensors();

@@ -91,6 +91,7 @@ FileStorage FaultyFileOps::storage(int handle) {
 
 int FaultyFileOps::advise(int handle, std::uint64_t offset, std::uint64_t bytes,
                           FileAdvice advice) {
+  if (advice == FileAdvice::kDontNeed) drops_.fetch_add(1);
   return base_.advise(handle, offset, bytes, advice);
 }
 

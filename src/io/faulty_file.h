@@ -61,6 +61,8 @@ class FaultyFileOps final : public FileOps {
 
   FaultPlan plan;
   std::uint64_t calls() const noexcept { return calls_.load(); }
+  // How often the page cache was told to forget something of a file.
+  std::uint64_t drops() const noexcept { return drops_.load(); }
 
   int open_read(const std::string& path) override;
   int create_new(const std::string& path) override;
@@ -107,6 +109,7 @@ class FaultyFileOps final : public FileOps {
   std::mutex mutex_;
   std::set<int> direct_handles_;  // held by mutex_
   std::atomic<std::uint64_t> calls_{0};
+  std::atomic<std::uint64_t> drops_{0};
   std::atomic<std::uint64_t> written_bytes_{0};
   std::atomic<unsigned> n_rings_{0};  // made so far
 };

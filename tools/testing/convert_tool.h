@@ -12,9 +12,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -58,6 +62,35 @@ inline pid_t start(const TemporaryFolder& scratch, std::vector<std::string> argu
                    rlim_t file_bytes, rlim_t address_bytes = kNoLimit) {
   arguments.insert(arguments.begin(), "qsf-convert");
   return start_tool(scratch, std::move(arguments), file_bytes, address_bytes);
+}
+
+enum class FileState {
+  kInTheMaking,  // has no name yet, or a temporary one
+  kRemoved,      // has lost its name
+};
+
+// Waits until a tool, which finish() has yet to wait for, has such a file of that folder open.
+// Returns whether it still runs then.
+inline bool wait_for_file(const TemporaryFolder& folder, pid_t child, FileState wanted) {
+  const std::string links = "/proc/" + std::to_string(child) + "/fd";
+  for (;;) {
+    siginfo_t ended = {};
+    waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT);
+    if (ended.si_pid == child) return false;
+    std::error_code failure;
+    for (std::filesystem::directory_iterator entry(links, failure), end; !failure && entry != end;
+         entry.increment(failure)) {
+      std::error_code gone;
+      const std::string file = std::filesystem::read_symlink(entry->path(), gone).string();
+      if (!file.starts_with(folder.path())) continue;
+      // A file that never had a name is shown with a number in its place.
+      const bool in_the_making =
+          file.find("/#") != std::string::npos || file.find(".tmp-") != std::string::npos;
+      const bool removed = !in_the_making && file.ends_with(" (deleted)");
+      if (wanted == FileState::kInTheMaking ? in_the_making : removed) return true;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 inline Outcome finish(const TemporaryFolder& scratch, pid_t child) {
