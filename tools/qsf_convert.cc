@@ -24,6 +24,7 @@
 #include "import/hf_model.h"
 #include "import/hf_tokenizer.h"
 #include "import/random_model.h"
+#include "import/rotated_model.h"
 #include "import/transcode.h"
 #include "import/vocabulary_limit.h"
 #include "io/atomic_file.h"
@@ -152,6 +153,7 @@ struct Input {
   std::unique_ptr<qsf::ModelSource> model;
   std::vector<std::byte> tokenizer;  // empty: none
   qsf::QuantPreset default_preset;
+  std::uint64_t added_weights = 0;  // of a head that was the embedding
 };
 
 qsf::Result<Input> open_folder(const std::string& folder) {
@@ -175,6 +177,24 @@ qsf::Result<Input> open_gguf(const std::string& path, qsf::I2sLayout i2s_layout)
     QSF_ASSIGN_OR_RETURN(tokenizer, qsf::write_tokenizer_section(**data));
   }
   return Input{std::move(model), std::move(tokenizer), qsf::QuantPreset::kKeep};
+}
+
+// Puts the rotation that the options ask for between the model and its conversion.
+qsf::Status rotate(const ConvertOptions& options, Input& input) {
+  if (options.rotate == "none") return qsf::ok_status();
+  if (options.quant_type.empty() && input.default_preset == qsf::QuantPreset::kKeep) {
+    return qsf::invalid_argument(
+        "%s: rotated weights cannot be kept as they are; expected a --quant-type with --rotate",
+        options.input.c_str());
+  }
+  const bool all = options.rotate == "all";
+  auto rotated = qsf::RotatedModel::create(
+      std::move(input.model),
+      {.values = all || options.rotate == "values", .stream = all || options.rotate == "stream"});
+  if (!rotated) return std::move(rotated).error().with_context("--rotate " + options.rotate);
+  input.added_weights = (*rotated)->added_weights();
+  input.model = std::move(*rotated);
+  return qsf::ok_status();
 }
 
 qsf::Compression compression_of(const std::string& name) {
@@ -231,13 +251,14 @@ qsf::Status convert(const ConvertOptions& options) {
   QSF_RETURN_IF_ERROR(check_report_file(options));
   std::error_code ignored;
   const qsf::I2sLayout i2s_layout = *qsf::find_i2s_layout(options.i2s_layout);
-  QSF_ASSIGN_OR_RETURN(const Input input, fs::is_directory(options.input, ignored)
-                                              ? open_folder(options.input)
-                                              : open_gguf(options.input, i2s_layout));
+  QSF_ASSIGN_OR_RETURN(Input input, fs::is_directory(options.input, ignored)
+                                        ? open_folder(options.input)
+                                        : open_gguf(options.input, i2s_layout));
   if (input.tokenizer.empty()) {
     print_error(kTool, "warning: " + options.input +
                            ": no tokenizer; the file will take and give token ids alone");
   }
+  QSF_RETURN_IF_ERROR(rotate(options, input));
   qsf::TranscodeOptions transcode;
   transcode.preset = qsf::find_quant_preset(options.quant_type).value_or(input.default_preset);
   transcode.native_ternary =
@@ -281,6 +302,10 @@ qsf::Status convert(const ConvertOptions& options) {
   if (!options.quiet) {
     print_kept_summary(*report);
     print_verification(*report);
+    if (input.added_weights != 0) {
+      std::printf("the head, which was the embedding, takes %llu weights of its own\n",
+                  static_cast<unsigned long long>(input.added_weights));
+    }
     print_convert_summary(*report, file);
   }
   if (options.report.empty()) return qsf::ok_status();

@@ -103,6 +103,28 @@ TEST_F(QsfConvertCalibrationTest, ReachesTheFileAndIsUsedAgain) {
   EXPECT_NE(last_tile(*without), last_tile(*reader)) << "columns were worth the same";
 }
 
+// Columns of rotated weights multiply other inputs.
+TEST_F(QsfConvertCalibrationTest, HoldsForTheRotationItWasGatheredWith) {
+  const auto gather = [&](const char* rotation) {
+    const Outcome outcome =
+        convert(kTale, quick({"--rotate", rotation, "--calibration-out", in_.file(rotation)}),
+                std::string(rotation) + ".qsf");
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+  };
+  gather("none");
+  gather("values");
+  gather("all");
+  const Outcome same = convert_saved(in_.file("all"), {"--rotate", "all"}, "again.qsf");
+  ASSERT_EQ(same.code, 0) << same.err;
+  EXPECT_EQ(out_.read("again.qsf"), out_.read("all.qsf"));
+  for (const auto& [saved, rotation] :
+       {std::pair{"none", "values"}, {"values", "none"}, {"none", "all"}, {"all", "values"}}) {
+    const Outcome other = convert_saved(in_.file(saved), {"--rotate", rotation}, "m.qsf");
+    expect_failure(other, 1, "calibrate this model anew");
+  }
+  EXPECT_FALSE(std::filesystem::exists(out_.file("m.qsf")));
+}
+
 // What is run has the weights as they are, whatever becomes of them.
 TEST_F(QsfConvertCalibrationTest, WhatIsSavedDoesNotDependOnTheTypesOfTheOutput) {
   const auto saved = [&](const std::string& name, std::vector<std::string> more) {

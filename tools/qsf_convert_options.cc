@@ -94,6 +94,26 @@ std::optional<int> check_paths(const CLI::App& app, ConvertOptions& options) {
   return kUsage;
 }
 
+// What was trained as it is stored cannot be rotated, nor weights that there are none of.
+std::optional<int> check_rotation(const ConvertOptions& options) {
+  std::string problem;
+  if (options.rotate == "none") return std::nullopt;
+  if (!options.random.empty()) {
+    problem = "--random has no outliers; leave out --rotate";
+  } else if (options.int8_rows) {
+    problem =
+        "--rotate: a model for --int8-rows was trained with rows of the columns it has; "
+        "leave out one of the two";
+  } else if (options.quant_type == "keep") {
+    problem =
+        "--rotate changes weights, so none can be kept as they are; expected another "
+        "--quant-type than keep";
+  }
+  if (problem.empty()) return std::nullopt;
+  print_error("qsf-convert", problem + "; see qsf-convert --help");
+  return kUsage;
+}
+
 std::optional<int> check_calibration(const CLI::App& app, ConvertOptions& options) {
   std::string problem;
   if (!options.random.empty() && !options.calibration.empty()) {
@@ -207,6 +227,13 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
                  "nearest takes those that reach every weight, which is faster")
       ->check(CLI::IsMember({"nearest", "search"}))
       ->capture_default_str();
+  app.add_option("--rotate", options.rotate,
+                 "Rotate by Hadamard matrices before rounding, which changes no output and spreads "
+                 "outliers: values, those of every head; stream, the residual stream of a model "
+                 "that normalises it by RMSNorm, for which a head that is the embedding becomes a "
+                 "matrix of its own; all, both")
+      ->check(CLI::IsMember({"none", "values", "stream", "all"}))
+      ->capture_default_str();
   app.add_option("--compress", options.compression, "Tile compression: none, lz4, lz4hc or zstd")
       ->check(CLI::IsMember({"none", "lz4", "lz4hc", "zstd"}))
       ->capture_default_str();
@@ -237,6 +264,7 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
   app.add_flag("--verbose", options.verbose, "Print bits, error and cosine of every tensor");
   if (const auto code = parse_command_line(app, argc, argv)) return code;
   if (const auto code = check_paths(app, options)) return code;
+  if (const auto code = check_rotation(options)) return code;
   if (const auto code = check_calibration(app, options)) return code;
   if (target_size.empty()) return std::nullopt;
   // What the interface promises and this version does not have yet.

@@ -22,6 +22,7 @@ struct ConvertOptions {
   std::string purpose = "disk";     // of natively ternary matrices: disk or ram
   std::string i2s_layout = "auto";  // of a GGUF file's tensors of type I2_S
   bool int8_rows = false;           // the model was trained with activations of 8 bits
+  std::string rotate = "none";      // what of the model: none, values, stream or all
   std::string compression = "none";
   std::uint32_t block = 64;
   std::uint32_t layout = 1;

@@ -79,6 +79,37 @@ TEST_F(QsfConvertTest, RoundingIsSearchedUnlessNearestIsAskedFor) {
   expect_failure(run({"--rounding", "best", in_.path(), out_.file("n.qsf")}), 2, "--rounding");
 }
 
+TEST_F(QsfConvertTest, RotatesWhatIsAskedForAndSaysSo) {
+  const auto convert = [&](const std::string& rotation) {
+    const Outcome outcome = run(
+        {"--quant-type", "4bit", "--rotate", rotation, in_.path(), out_.file(rotation + ".qsf")});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.out;
+  };
+  const auto quantiser = [&](const std::string& rotation) {
+    return QsfReader::open(out_.file(rotation + ".qsf"))->spec().quantiser;
+  };
+  EXPECT_EQ(convert("none").find("of its own"), std::string::npos);
+  EXPECT_EQ(quantiser("none").find("rotated"), std::string::npos);
+  EXPECT_EQ(convert("values").find("of its own"), std::string::npos);
+  EXPECT_THAT(quantiser("values"), HasSubstr(", values rotated"));
+  EXPECT_THAT(convert("stream"), HasSubstr("takes 528 weights of its own"));
+  EXPECT_THAT(quantiser("stream"), HasSubstr(", residual stream rotated"));
+  EXPECT_THAT(convert("all"), HasSubstr("takes 528 weights of its own"));
+  EXPECT_THAT(quantiser("all"), HasSubstr(", residual stream and values rotated"));
+}
+
+TEST_F(QsfConvertTest, RotationWithNothingToRotateIsRefused) {
+  const std::string out = out_.file("m.qsf");
+  expect_failure(run({"--rotate", "keys", in_.path(), out}), 2, "--rotate");
+  expect_failure(run({"--rotate", "values", "--random", "tiny", out}), 2, "--random");
+  expect_failure(run({"--rotate", "values", "--int8-rows", in_.path(), out}), 2, "--int8-rows");
+  expect_failure(run({"--rotate", "values", "--quant-type", "keep", in_.path(), out}), 2, "keep");
+  const std::string gguf = QSF_SOURCE_DIR "/testdata/gguf/qwen2.gguf";
+  expect_failure(run({"--rotate", "values", gguf, out}), 1, "expected a --quant-type");
+  EXPECT_TRUE(out_.names().empty());
+}
+
 TEST_F(QsfConvertTest, EveryQuantTypeIsWhatItIsCalled) {
   const std::pair<const char*, QuantType> types[] = {{"f32", QuantType::kF32},
                                                      {"f16", QuantType::kF16},
@@ -112,7 +143,7 @@ TEST_F(QsfConvertTest, HelpVersionQuiet) {
   EXPECT_EQ(run({"--help"}).code, 0);
   for (const char* option : {"--quant-type", "--block-size", "--compress", "--threads", "--layout",
                              "--tile-bytes", "--calibration", "--target-size", "--quiet",
-                             "--random", "--seed", "--head-type", "--report"}) {
+                             "--random", "--seed", "--head-type", "--report", "--rotate"}) {
     EXPECT_THAT(run({"--help"}).out, HasSubstr(option));
   }
   EXPECT_EQ(run({"--version"}).code, 0);

@@ -3,6 +3,7 @@
 qsf_test(golden_logits_test SOURCES golden_logits_test.cc DEPS capi PRIVATE_DEPS qsf_json
          LABELS golden tier TIMEOUT 1200)
 qsf_test(bitnet_golden_test SOURCES bitnet_golden_test.cc DEPS capi PRIVATE_DEPS qsf_json LABELS golden tier)
+qsf_test(rotated_logits_test SOURCES rotated_logits_test.cc DEPS capi import_models LABELS golden)
 qsf_test(decode_allocation_test SOURCES decode_allocation_test.cc DEPS allocation_counter capi LABELS model)
 qsf_test(int8_rows_test SOURCES int8_rows_test.cc DEPS capi LABELS model tier)
 qsf_test(engine_contract_test SOURCES engine_contract_test.cc DEPS capi LABELS model tier)
@@ -11,6 +12,7 @@ if(QSF_BUILD_TESTS)
   add_dependencies(decode_allocation_test qsf-convert)
   add_dependencies(golden_logits_test qsf-convert)
   add_dependencies(bitnet_golden_test qsf-convert)
+  add_dependencies(rotated_logits_test qsf-convert)
   add_dependencies(engine_contract_test qsf-convert)
   add_dependencies(stories_test qsf-convert qsf-run qsf-perplexity)
   # That golden logits catch a changed model: half their time, and the same on every tier and under

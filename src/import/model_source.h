@@ -31,7 +31,8 @@ class ModelSource {
  public:
   virtual ~ModelSource() = default;
 
-  // Everything but natively_ternary, default_type, block and quantiser, which a conversion decides.
+  // Everything but natively_ternary, default_type and block, which a conversion decides. Of the
+  // quantiser what the source itself has done to the weights, such as rotating them; empty: nothing.
   virtual const ModelSpec& spec() const noexcept = 0;
 
   // The tensors of a section in order of use. `layer` is 0 except for layers.

@@ -252,7 +252,9 @@ void Transcoder::describe() {
   const std::string types = by_tensor ? "types by tensor"
                                       : std::string(quant_preset_name(options_.preset)) +
                                             ", blocks of " + std::to_string(options_.block);
-  spec_.quantiser = options_.program + (options_.program.empty() ? "" : ": ") + types;
+  const std::string& before = source_.spec().quantiser;
+  spec_.quantiser = options_.program + (options_.program.empty() ? "" : ": ") + types +
+                    (before.empty() ? "" : ", " + before);
   spec_.natively_ternary = choice_.natively_ternary;
   spec_.calibrated = uses_importance();
 }
