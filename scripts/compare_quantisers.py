@@ -34,7 +34,7 @@ import tempfile
 from markdown_tables import NoMark, percent, replace_tables, table
 from quantiser_figures import (best_within, bits_per_weight, difference, gguf_matrices, increase, jackknife,
                                perplexity, qsf_matrices, quantised)
-from results_file import Results, fingerprint
+from results_file import Results, about_of
 from scored_models import CALIBRATION_TOKENS, Failed, Scorer, hash_of, missing_files, name_of, run, write_head
 
 SCOPES = ("layers", "whole")
@@ -89,13 +89,6 @@ def find_missing(args):
                                    "--llama-cpp-source or QSF_LLAMA_CPP_SOURCE")):
         wanted += [(os.path.join(folder, name) if folder else name, option) for name in names]
     return missing_files(wanted)
-
-
-def about_of(args):
-    """Returns what results are of; other arguments change no figure."""
-    return {"model": fingerprint(args.model), "text": fingerprint(args.text), "bytes": args.bytes,
-            "calibration": fingerprint(args.calibration), "calibration bytes": args.calibration_bytes,
-            "context": args.context}
 
 
 class Comparison:

@@ -24,6 +24,13 @@ def fingerprint(path):
     return f"{size} bytes, {hashed.hexdigest()[:16]}"
 
 
+def about_of(args):
+    """Returns what results are of, by a script's arguments; others change no figure."""
+    return {"model": fingerprint(args.model), "text": fingerprint(args.text), "bytes": args.bytes,
+            "calibration": fingerprint(args.calibration), "calibration bytes": args.calibration_bytes,
+            "context": args.context}
+
+
 def head_of_text(path, n_bytes):
     """Returns the first n_bytes of a text, 0: all, decompressed where its name ends in .xz."""
     with (lzma.open if str(path).endswith(".xz") else open)(path, "rb") as file:

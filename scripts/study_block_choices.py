@@ -29,14 +29,15 @@ import sys
 from block_forms import TYPES, Form, forms_of_codes, forms_of_grid, forms_of_types
 from markdown_tables import percent, table
 from quantiser_figures import increase, jackknife, perplexity
-from results_file import Results, fingerprint, head_of_text
+from results_file import Results, about_of, head_of_text
 
 SETS = ("codes", "grid", "plain", "weights")
 WEIGHT_FORMS = (Form("min", 4, 16, 4),)
 
 
-def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def make_parser(description, sets):
+    """Returns a parser of what every study of the bundled model takes; `sets` are the names of what it measures."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("model", type=pathlib.Path, metavar="MODEL_DIR")
     add("text", type=pathlib.Path, metavar="TEXT")
@@ -46,9 +47,14 @@ def parse_arguments():
     add("--calibration-bytes", type=int, default=100000, metavar="N")
     add("--context", type=int, default=512, metavar="N")
     add("--threads", type=int, default=1, metavar="N")
-    add("--sets", nargs="+", choices=SETS, default=SETS)
-    add("--levels", nargs="+", type=int, metavar="N", help="measure forms of these numbers of levels alone")
+    add("--sets", nargs="+", choices=sets, default=sets)
     add("--no-runs", action="store_true", help="tables of what RESULTS.json holds")
+    return parser
+
+
+def parse_arguments():
+    parser = make_parser(__doc__, SETS)
+    parser.add_argument("--levels", nargs="+", type=int, metavar="N", help="measure forms of these numbers of levels alone")
     return parser.parse_args()
 
 
@@ -208,10 +214,7 @@ def weighing_table(values):
 
 def main():
     args = parse_arguments()
-    about = {"model": fingerprint(args.model), "text": fingerprint(args.text), "bytes": args.bytes,
-             "calibration": fingerprint(args.calibration), "calibration bytes": args.calibration_bytes,
-             "context": args.context}
-    kept = Results(args.results, None if args.no_runs else about)
+    kept = Results(args.results, None if args.no_runs else about_of(args))
     if not args.no_runs:
         try:
             measure(args, kept)
