@@ -3,12 +3,12 @@
 """Measures what each step of quantising gains, for every weight type: perplexity, KL divergence, equal top tokens.
 
     measure_steps.py MODEL TEXT RESULTS.json --calibration FILE [--bin build/release/bin] [--bytes 120000]
-                     [--calibration-bytes 500000] [--context 512] [--threads 1] [--types 4bit 2bit-super/32 ...]
-                     [--steps nearest search calibrated gptq] [--keep-old] [--page docs/quality.md --mark NAME]
-                     [--no-runs]
+                     [--calibration-bytes 500000] [--calibration-tokens N] [--context 512] [--threads 1]
+                     [--types 4bit 2bit-super/32 ...] [--steps nearest search calibrated gptq] [--keep-old]
+                     [--page docs/quality.md --mark NAME] [--no-runs]
 
 MODEL is converted to each type by each step, and every file is scored on the head of TEXT beside the model in f32.
-The calibration text should not overlap with it. Steps:
+The calibration text should not overlap with it; qsf-convert takes 65,536 tokens of it unless told otherwise. Steps:
 
     nearest     codes nearest to the weights, --rounding nearest
     search      scales searched for the smallest error, the default of qsf-convert
@@ -29,12 +29,12 @@ import tempfile
 from markdown_tables import NoMark, percent, replace_tables, table
 from quantiser_figures import increase, jackknife, perplexity
 from results_file import Results, fingerprint
-from scored_models import (CALIBRATION_TOKENS, ROOT, Failed, Scorer, chosen_types, convert, hash_of, matrix_bits,
-                           missing_files, name_of, write_head)
+from scored_models import (ROOT, Failed, Scorer, chosen_types, convert, hash_of, matrix_bits, missing_files, name_of,
+                           write_head)
 
 # Options of qsf-convert; TEXT and SEEN are the calibration text and what was saved of it.
 STEPS = {"nearest": ["--rounding", "nearest"], "search": [], "calibrated": ["--calibration", "SEEN"],
-         "gptq": ["--calibration", "TEXT", "--calibration-tokens", str(CALIBRATION_TOKENS), "--gptq"]}
+         "gptq": ["--calibration", "TEXT", "--gptq"]}
 UNCODED = ("f32", "f16")  # no step changes them
 
 
@@ -48,6 +48,7 @@ def parse_arguments():
     add("--bin", metavar="FOLDER", default=os.path.join(ROOT, "build", "release", "bin"))
     add("--bytes", type=int, default=120000, metavar="N", help="score the first N bytes")
     add("--calibration-bytes", type=int, default=500000, metavar="N")
+    add("--calibration-tokens", type=int, default=0, metavar="N", help="as qsf-convert has it")
     add("--context", type=int, default=512, metavar="N")
     add("--threads", type=int, default=1, metavar="N")
     add("--types", nargs="+", default=[], metavar="TYPE")
@@ -60,7 +61,9 @@ def parse_arguments():
 
 
 def about_of(args):
-    return {"model": fingerprint(args.model), "text": fingerprint(args.text), "bytes": args.bytes,
+    """Returns what results are of; a number of tokens that is left to qsf-convert changes with it alone."""
+    tokens = {"calibration tokens": args.calibration_tokens} if args.calibration_tokens else {}
+    return {**tokens, "model": fingerprint(args.model), "text": fingerprint(args.text), "bytes": args.bytes,
             "calibration": fingerprint(args.calibration), "calibration bytes": args.calibration_bytes,
             "context": args.context}
 
@@ -71,6 +74,7 @@ class Measurement:
         self.results = Results(args.results, about_of(args))
         self.converter = fingerprint(os.path.join(args.bin, "qsf-convert"))
         self.reference = os.path.join(folder, "f32.qsf")
+        self.tokens = ["--calibration-tokens", str(args.calibration_tokens)] if args.calibration_tokens else []
         self.texts = {"TEXT": write_head(args.calibration, args.calibration_bytes, os.path.join(folder, "seen.txt")),
                       "SEEN": os.path.join(folder, "seen")}
         scored = write_head(args.text, args.bytes, os.path.join(folder, "scored.txt"))
@@ -87,7 +91,7 @@ class Measurement:
         self.results.put("base", self.scorer.score(self.reference))
         if any("SEEN" in STEPS[step] for step in steps):
             self.convert(os.path.join(self.folder, "model.qsf"), "f32", 64, "--calibration", self.texts["TEXT"],
-                         "--calibration-tokens", str(CALIBRATION_TOKENS), "--calibration-out", self.texts["SEEN"])
+                         *self.tokens, "--calibration-out", self.texts["SEEN"])
 
     def is_measured(self, name, step):
         made = self.results.values.get("rows", {}).get(name, {}).get(step)
@@ -95,7 +99,8 @@ class Measurement:
 
     def measure(self, kind, block, step):
         model = os.path.join(self.folder, "model.qsf")
-        report = self.convert(model, kind, block, *(self.texts.get(option, option) for option in STEPS[step]))
+        report = self.convert(model, kind, block, *(self.texts.get(option, option) for option in STEPS[step]),
+                              *(self.tokens if "TEXT" in STEPS[step] else []))
         score = self.scorer.score(model)
         name = name_of(kind, block)
         rows = self.results.values.setdefault("rows", {})

@@ -27,10 +27,10 @@ import re
 import statistics
 import sys
 
-from model_page import page_of, plot_quality, save_png
+import model_page
 from quantiser_figures import increase, jackknife, perplexity
 from results_file import Results, fingerprint
-from scored_models import (CALIBRATION_TOKENS, ROOT, Failed, Scorer, chosen_types, convert, hash_of, matrix_bits,
+from scored_models import (ROOT, Failed, Scorer, chosen_types, convert, hash_of, matrix_bits,
                            missing_files, name_of, run, write_head)
 
 TOOLS = ("qsf-convert", "qsf-perplexity", "qsf-run", "qsf-bench")
@@ -121,13 +121,12 @@ class Measurement:
         text, seen = self.path("calibration.txt"), self.path("calibration")
         if not os.path.exists(text):
             write_head(self.args.calibration, self.args.calibration_bytes, text)
-        tokens = ["--calibration-tokens", str(CALIBRATION_TOKENS)]
         if self.args.gptq:
-            return ["--calibration", text, *tokens, "--gptq"]
+            return ["--calibration", text, "--gptq"]
         if not os.path.exists(seen):
             self.say("calibrating")
             convert(self.args.bin, self.args.model, self.path("model.qsf"), "--quant-type", "4bit", *self.threads,
-                    "--calibration", text, *tokens, "--calibration-out", seen)
+                    "--calibration", text, "--calibration-out", seen)
             os.remove(self.path("model.qsf"))
         return ["--calibration", seen]
 
@@ -267,15 +266,15 @@ def main():
     how = "errors fed back" if args.gptq else "calibrated" if args.calibration else "searched without a text"
     page = os.path.join(args.out, "index.html")
     with open(page, "w", encoding="utf-8") as file:
-        file.write(page_of(os.path.basename(os.path.normpath(args.model)), rows, args.budgets, {
+        file.write(model_page.page_of(os.path.basename(os.path.normpath(args.model)), rows, args.budgets, {
             "scales": how, "text": f"{os.path.basename(args.text)}, {args.bytes or 'all'} bytes, windows of "
                                    f"{args.context} tokens, {len(measurement.results.values['base']['losses'])} of them",
             "base": perplexity(measurement.results.values["base"]["losses"]), "reference": args.reference_type,
             "prompt": args.context // 2, "tokens": args.tokens, "rounds": args.rounds}))
     print(page)
-    figure = plot_quality(rows) if args.png else None
+    figure = model_page.plot_quality(rows) if args.png else None
     if figure:
-        save_png(figure, args.png)
+        model_page.save_png(figure, args.png)
         print(args.png)
     return 0
 

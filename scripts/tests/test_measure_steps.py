@@ -61,6 +61,12 @@ class Steps(unittest.TestCase):
         self.assertEqual(sum("perplexity" in call for call in fake_tools.take_calls(self.folder)), 1)
         self.assertIn(out.split("| 0.0059")[0].splitlines()[-1] + "| 0.0059 | 0.0039 |", more)
 
+    def test_tokens_of_the_calibration_are_told_where_a_text_is_read(self):
+        self.measure("--types", "4bit/64", "--calibration-tokens", "77")
+        told = [call for call in fake_tools.take_calls(self.folder) if "--calibration-tokens 77" in call]
+        self.assertEqual(["--gptq" in call for call in told], [False, True])
+        self.assertIn("--calibration-out seen", told[0])
+
     def test_another_converter_makes_files_again_and_scores_what_differs(self):
         self.measure("--types", "4bit/64", "2bit/64", "--steps", "search")
         fake_tools.take_calls(self.folder)
