@@ -28,7 +28,7 @@ import tempfile
 
 from markdown_tables import NoMark, percent, replace_tables, table
 from quantiser_figures import increase, jackknife, perplexity
-from results_file import Results, fingerprint
+from results_file import Results, about_of, fingerprint
 from scored_models import (ROOT, Failed, Scorer, chosen_types, convert, hash_of, matrix_bits, missing_files, name_of,
                            write_head)
 
@@ -60,18 +60,12 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def about_of(args):
-    """Returns what results are of; a number of tokens that is left to qsf-convert changes with it alone."""
-    tokens = {"calibration tokens": args.calibration_tokens} if args.calibration_tokens else {}
-    return {**tokens, "model": fingerprint(args.model), "text": fingerprint(args.text), "bytes": args.bytes,
-            "calibration": fingerprint(args.calibration), "calibration bytes": args.calibration_bytes,
-            "context": args.context}
-
-
 class Measurement:
     def __init__(self, args, folder):
         self.args, self.folder = args, folder
-        self.results = Results(args.results, about_of(args))
+        # A number of tokens that is left to qsf-convert changes with it alone.
+        tokens = {"calibration tokens": args.calibration_tokens} if args.calibration_tokens else {}
+        self.results = Results(args.results, {**about_of(args), **tokens})
         self.converter = fingerprint(os.path.join(args.bin, "qsf-convert"))
         self.reference = os.path.join(folder, "f32.qsf")
         self.tokens = ["--calibration-tokens", str(args.calibration_tokens)] if args.calibration_tokens else []
