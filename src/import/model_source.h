@@ -32,7 +32,8 @@ class ModelSource {
   virtual ~ModelSource() = default;
 
   // Everything but natively_ternary, default_type and block, which a conversion decides. Of the
-  // quantiser what the source itself has done to the weights, such as rotating them; empty: nothing.
+  // quantiser what the source itself has done to the weights, such as rotating them; empty:
+  // nothing.
   virtual const ModelSpec& spec() const noexcept = 0;
 
   // The tensors of a section in order of use. `layer` is 0 except for layers.
@@ -74,6 +75,9 @@ class ModelSource {
     static_cast<void>(out);
     return unsupported("this source keeps no blocks");
   }
+
+  // Returns what a read of rows allocates at most while it runs, where that is more than the rows.
+  virtual std::uint64_t read_buffer_bytes() const noexcept { return 0; }
 
   // Forgets what the page cache holds of the files that are read, as far as nobody needs it.
   // Threads  any

@@ -159,6 +159,18 @@ std::uint64_t RotatedModel::added_weights() const noexcept {
   return embedding_ ? std::uint64_t{spec_.n_vocab} * spec_.hidden : 0;
 }
 
+std::uint64_t RotatedModel::read_buffer_bytes() const noexcept {
+  std::uint64_t most = 0;
+  for (std::uint32_t layer = 0; layer < spec_.n_layers; ++layer) {
+    for (const SourceTensor& tensor : source_->tensors(SectionKind::kLayer, layer)) {
+      const HadamardRotation* const rows = change_of(tensor.kind, layer).rows;
+      if (rows == nullptr) continue;
+      most = std::max(most, sizeof(float) * std::uint64_t{rows->block()} * tensor.cols);
+    }
+  }
+  return most + source_->read_buffer_bytes();
+}
+
 std::span<const SourceTensor> RotatedModel::tensors(SectionKind section,
                                                     std::uint32_t layer) const noexcept {
   if (section == SectionKind::kFinal && embedding_) return final_;

@@ -66,6 +66,10 @@ class RotatedModel final : public ModelSource {
                         std::uint32_t first_row, std::uint32_t n_rows,
                         MutableByteSpan out) const override;
 
+  // The rows of a block.
+  std::uint64_t read_buffer_bytes() const noexcept override;
+  void drop_cached() const noexcept override { source_->drop_cached(); }
+
   // Weights of the head that this has and the source has not; 0: none.
   std::uint64_t added_weights() const noexcept;
 

@@ -20,6 +20,7 @@
 #include "import/hf_model.h"
 #include "import/testing/hf_folder.h"
 #include "import/transcode.h"
+#include "io/faulty_file.h"
 
 namespace qsf {
 namespace {
@@ -351,6 +352,24 @@ TEST(RotatedModelTest, SaysWhyAModelCannotBeRotated) {
     EXPECT_THAT(rotated.error().message(), HasSubstr(why));
     EXPECT_THAT(rotated.error().message(), HasSubstr("rotated"));
   }
+}
+
+TEST(RotatedModelTest, SaysWhatItsBlocksTakeAndForgetsWhatItsSourceRead) {
+  const TemporaryFolder folder;
+  write_model(folder, kTinyLlamaConfig, tiny_llama_tensors());
+  FaultyFileOps files;
+  auto source = HfModel::open(folder.path(), files);
+  ASSERT_TRUE(source) << source.error().message();
+  TranscodeOptions options;
+  options.n_threads = 3;
+  const std::uint64_t without = transcode_memory_bytes(**source, options, false);
+  const auto model = rotate(std::move(*source), kAll);
+  EXPECT_EQ(model->read_buffer_bytes(), 4U * 16U * 20U) << "16 rows of the down projection";
+  EXPECT_EQ(transcode_memory_bytes(*model, options, false),
+            without + 3 * model->read_buffer_bytes());
+  EXPECT_EQ(files.drops(), 0U);
+  model->drop_cached();
+  EXPECT_GT(files.drops(), 0U);
 }
 
 TEST(RotatedModelTest, RefusesWeightsWhoseSumsOverflow) {
