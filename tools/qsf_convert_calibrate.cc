@@ -59,9 +59,9 @@ qsf::Result<qsf::CalibratedText> gather(const ConvertOptions& options,
   calibrate.gather.cancel = transcode.cancel;
   calibrate.gather.log = {print_warning, nullptr};
   calibrate.gather.on_progress = [&](const qsf::GatherProgress& done) {
-    const std::string at_hand = done.skipped_layer
-                                    ? "without layer " + std::to_string(*done.skipped_layer)
-                                    : std::to_string(done.done_rows) + " tokens";
+    std::string at_hand = std::to_string(done.done_rows) + " tokens";
+    if (done.skipped_layer) at_hand = "without layer " + std::to_string(*done.skipped_layer);
+    if (done.fed_layer) at_hand = "from layer " + std::to_string(*done.fed_layer);
     progress.show("calibrating", at_hand, done.done_rows, done.total_rows);
   };
   auto calibrated = qsf::calibrate_model(source, text, options.output, calibrate);

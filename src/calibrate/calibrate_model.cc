@@ -49,6 +49,19 @@ Result<std::vector<TokenId>> tokens_of(ByteSpan section, std::string_view text,
   return calibration_tokens(tokenizer, text, context, max_tokens);
 }
 
+// Opens with room for the Hessians of `layers_at_once` layers, or of as many fewer, one at least,
+// as the engine leaves room for.
+Result<std::unique_ptr<Gatherer>> open_gatherer(const ModelSpec& spec, const std::string& path,
+                                                GatherOptions options,
+                                                std::uint32_t& layers_at_once) {
+  for (;; layers_at_once /= 2) {
+    options.feed_bytes = layers_at_once * HessianSums::layer_bytes(spec);
+    auto gatherer = Gatherer::open(path, options);
+    if (gatherer || layers_at_once <= 1) return gatherer;
+    if (gatherer.error().code() != StatusCode::kOutOfBudget) return gatherer;
+  }
+}
+
 }  // namespace
 
 Result<CalibratedText> calibrate_model(const ModelSource& source, std::string_view text,
@@ -70,12 +83,14 @@ Result<CalibratedText> calibrate_model(const ModelSource& source, std::string_vi
   transcode_options.compression = Compression::kNone;
   auto written = transcode(source, file.path(), transcode_options);
   if (!written) return std::move(written).error();
-  const std::uint32_t layers_at_once =
-      ModelFeedback::layers_at_once(source.spec(), gather.ram_budget_bytes);
-  if (options.feedback) {
-    gather.feed_bytes = layers_at_once * HessianSums::layer_bytes(source.spec());
+  std::uint32_t layers_at_once =
+      options.feedback ? ModelFeedback::layers_at_once(source.spec(), gather.ram_budget_bytes) : 0;
+  QSF_ASSIGN_OR_RETURN(std::unique_ptr<Gatherer> gatherer,
+                       open_gatherer(source.spec(), file.path(), gather, layers_at_once));
+  // Before the passes, which can take hours, so that a full disk is told at once.
+  if (options.feedback && layers_at_once < source.spec().n_layers) {
+    QSF_RETURN_IF_ERROR(gatherer->keep_rows(tokens->size()));
   }
-  QSF_ASSIGN_OR_RETURN(std::unique_ptr<Gatherer> gatherer, Gatherer::open(file.path(), gather));
   file.remove();
   QSF_ASSIGN_OR_RETURN(Calibration calibration, gatherer->run(*tokens));
   calibration.model = std::move(model);

@@ -39,7 +39,7 @@ Result<std::unique_ptr<Gatherer>> Gatherer::open(const std::string& path,
   if (options.context < 2) {
     return invalid_argument("windows of %u tokens, expected at least 2", options.context);
   }
-  std::unique_ptr<Gatherer> gatherer(new Gatherer(options));
+  std::unique_ptr<Gatherer> gatherer(new Gatherer(path, options));
   std::uint64_t own_bytes = 0;
   {
     QSF_ASSIGN_OR_RETURN(const QsfReader reader, QsfReader::open(path));
@@ -47,7 +47,10 @@ Result<std::unique_ptr<Gatherer>> Gatherer::open(const std::string& path,
     // The means that become of sums, in f32, lie beside them in the end.
     own_bytes =
         2 * ColumnSums::memory_bytes(spec) + PassObserver::memory_bytes(spec, options.context);
-    own_bytes += options.feed_bytes;
+    if (options.feed_bytes != 0) {
+      own_bytes +=
+          options.feed_bytes + KeptRows::memory_bytes(std::uint64_t{options.context} * spec.hidden);
+    }
   }
   EngineOptions engine;
   engine.n_threads = options.n_threads;
@@ -90,12 +93,17 @@ Status Gatherer::score(std::span<const TokenId> window, double& loss) {
   log_probs_.resize(window.size() - 1);
   QSF_RETURN_IF_ERROR(engine_->score(window, 1, log_probs_));
   for (const double log_prob : log_probs_) loss -= log_prob;
-  done_rows_ += log_probs_.size();
-  if (options_.on_progress) {
-    options_.on_progress(
-        {.skipped_layer = skipped_, .done_rows = done_rows_, .total_rows = total_rows_});
-  }
+  report(log_probs_.size());
   return ok_status();
+}
+
+void Gatherer::report(std::size_t n_rows) {
+  done_rows_ += n_rows;
+  if (!options_.on_progress) return;
+  options_.on_progress({.skipped_layer = skipped_,
+                        .fed_layer = fed_,
+                        .done_rows = done_rows_,
+                        .total_rows = total_rows_});
 }
 
 Result<Calibration> Gatherer::run(std::span<const TokenId> tokens) {
@@ -123,19 +131,54 @@ Result<Calibration> Gatherer::run(std::span<const TokenId> tokens) {
   return calibration;
 }
 
-Status Gatherer::feed(std::span<const TokenId> tokens, RowConsumer& consumer) {
-  QSF_CHECK(tokens.size() >= 2);
+Status Gatherer::keep_rows(std::size_t n_tokens) {
+  QSF_ASSIGN_OR_RETURN(kept_,
+                       KeptRows::create(path_ + ".rows", ceil_div(n_tokens, options_.context),
+                                        std::size_t{options_.context} * spec().hidden));
+  kept_layer_ = 0;
+  return ok_status();
+}
+
+Status Gatherer::feed(std::span<const TokenId> tokens, std::uint32_t first, std::uint32_t last,
+                      RowConsumer& consumer) {
+  QSF_CHECK(tokens.size() >= 2 && first < last && last <= spec().n_layers);
   const std::size_t n_windows = ceil_div(tokens.size(), options_.context);
+  const std::uint32_t begin = kept_layer_ == first ? first : 0;
+  // Until all windows are written they are at two places.
+  kept_layer_ = 0;
   done_rows_ = 0;
   total_rows_ = tokens.size() - n_windows;
+  fed_ = first;
   observer_.set_consumer(&consumer);
+  observer_.set_first_layer(begin);
   Status status;
-  double loss = 0.0;
   for (std::size_t i = 0; i < n_windows && status.ok(); ++i) {
-    status = score(window(tokens, i), loss);
+    status = feed_window(tokens, i, begin, last);
   }
+  observer_.set_first_layer(0);
   observer_.set_consumer(nullptr);
-  return status;
+  fed_.reset();
+  QSF_RETURN_IF_ERROR(std::move(status));
+  if (kept_ != nullptr && last < spec().n_layers) kept_layer_ = last;
+  return ok_status();
+}
+
+Status Gatherer::feed_window(std::span<const TokenId> tokens, std::size_t index,
+                             std::uint32_t first, std::uint32_t last) {
+  // The last token predicts nothing and is no row, as in run().
+  const std::span<const TokenId> inputs = window(tokens, index);
+  const std::size_t n_rows = inputs.size() - 1;
+  if (kept_ == nullptr) hidden_.resize(n_rows * spec().hidden);
+  const std::span<float> hidden =
+      (kept_ == nullptr ? std::span(hidden_) : kept_->window()).first(n_rows * spec().hidden);
+  if (first > 0) QSF_RETURN_IF_ERROR(kept_->read(index));
+  QSF_RETURN_IF_ERROR(engine_->run_layers(inputs.first(n_rows), first, last, hidden));
+  if (!is_finite(hidden)) {
+    return corrupt("the model's activations are not finite; its weights are damaged");
+  }
+  if (kept_ != nullptr && last < spec().n_layers) QSF_RETURN_IF_ERROR(kept_->write(index));
+  report(n_rows);
+  return ok_status();
 }
 
 Status Gatherer::sum_columns(std::span<const TokenId> tokens, std::span<double> losses,

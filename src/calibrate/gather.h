@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "calibrate/calibration.h"
+#include "calibrate/kept_rows.h"
 #include "calibrate/pass_observer.h"
 #include "engine/engine.h"
 #include "tokenizer/tokenizer.h"
@@ -30,6 +31,7 @@ namespace qsf {
 
 struct GatherProgress {
   std::optional<std::uint32_t> skipped_layer;  // that is left out now; none: nothing is
+  std::optional<std::uint32_t> fed_layer;      // of feed(): the first that runs
   std::uint64_t done_rows = 0;
   std::uint64_t total_rows = 0;  // of the whole run
 };
@@ -57,15 +59,27 @@ class Gatherer {
   // Fails  as Engine::score
   Result<Calibration> run(std::span<const TokenId> tokens);
 
-  // Runs the windows for somebody else, who sees every row that run() sees.
-  // Requires  tokens and Fails  as run()
-  Status feed(std::span<const TokenId> tokens, RowConsumer& consumer);
+  // Lets feed() of some layers go on where another has ended, by a file beside the one that was
+  // opened, which has a name for a moment alone.
+  // Fails  as KeptRows::create
+  Status keep_rows(std::size_t n_tokens);
+
+  // Runs the windows through layers [first, last) for somebody else, who sees every row of theirs
+  // that run() sees, and those of layers in front of them where no rows are kept that go into layer
+  // `first`: of the last call with these tokens, up to that layer.
+  // Requires  first < last <= layers; tokens and Fails  as run()
+  Status feed(std::span<const TokenId> tokens, std::uint32_t first, std::uint32_t last,
+              RowConsumer& consumer);
 
   const ModelSpec& spec() const noexcept { return engine_->spec(); }
 
  private:
-  explicit Gatherer(const GatherOptions& options) : options_(options), observer_(options.cancel) {}
+  explicit Gatherer(const std::string& path, const GatherOptions& options)
+      : path_(path), options_(options), observer_(options.cancel) {}
   std::span<const TokenId> window(std::span<const TokenId> tokens, std::size_t index) const;
+  Status feed_window(std::span<const TokenId> tokens, std::size_t index, std::uint32_t first,
+                     std::uint32_t last);
+  void report(std::size_t n_rows);
   // Adds to `loss` that of a window.
   Status score(std::span<const TokenId> window, double& loss);
   // `losses` are those of the first windows.
@@ -74,12 +88,17 @@ class Gatherer {
   Status leave_out_layers(std::span<const TokenId> tokens, std::span<const double> losses,
                           Calibration& calibration);
 
+  std::string path_;
   GatherOptions options_;
   PassObserver observer_;
   std::unique_ptr<Engine> engine_;  // behind the observer, which outlives it
   std::vector<double> log_probs_;
+  std::unique_ptr<KeptRows> kept_;
+  std::uint32_t kept_layer_ = 0;  // that the kept rows go into; 0: there are none
+  std::vector<float> hidden_;     // of a window, where none are kept
   std::optional<std::uint32_t> skipped_;
-  std::uint64_t done_rows_ = 0;  // of run()
+  std::optional<std::uint32_t> fed_;
+  std::uint64_t done_rows_ = 0;  // of run(), or of feed()
   std::uint64_t total_rows_ = 0;
 };
 

@@ -198,6 +198,67 @@ void expect_squares(HessianSums& hessians, const Calibration& calibration) {
   }
 }
 
+// Counts rows by layer, beside their Hessians.
+class CountedHessians final : public RowConsumer {
+ public:
+  CountedHessians(const ModelSpec& spec, std::uint32_t first, std::uint32_t n_layers)
+      : sums_(spec, first, n_layers, 2) {}
+  void take_input(ProductInput input, std::uint32_t layer, std::span<const float> row) override {
+    sums_.take_input(input, layer, row);
+  }
+  void take_layer(std::uint32_t layer, std::span<const float> /*in*/,
+                  std::span<const float> /*out*/) override {
+    ++n_rows_[layer];
+  }
+  HessianSums& sums() { return sums_; }
+  const std::map<std::uint32_t, std::size_t>& n_rows() const { return n_rows_; }
+
+ private:
+  HessianSums sums_;
+  std::map<std::uint32_t, std::size_t> n_rows_;
+};
+
+// Runs that go on from each other's rows see what one run sees, and compute no layer twice.
+TEST_P(GatherGraphTest, GoesOnFromKeptRows) {
+  auto opened = Gatherer::open(path_, {.context = kContext, .n_threads = 2});
+  ASSERT_TRUE(opened) << opened.error().message();
+  Gatherer& gatherer = **opened;
+  HessianSums whole(gatherer.spec(), 0, kLayers, 2);
+  ASSERT_TRUE(gatherer.feed(tokens_, 0, kLayers, whole).ok());
+  const Status kept = gatherer.keep_rows(tokens_.size());
+  ASSERT_TRUE(kept.ok()) << kept.message();
+  std::filesystem::remove(path_);
+  EXPECT_FALSE(std::filesystem::exists(path_ + ".rows"));
+  using Rows = std::map<std::uint32_t, std::size_t>;
+  constexpr std::size_t kRows = kTokens - 3;
+  const auto feed = [&](std::uint32_t first, std::uint32_t last) {
+    CountedHessians part(gatherer.spec(), first, last - first);
+    const Status fed = gatherer.feed(tokens_, first, last, part);
+    EXPECT_TRUE(fed.ok()) << fed.message();
+    return part;
+  };
+  CountedHessians first = feed(0, 1);
+  EXPECT_EQ(first.n_rows(), (Rows{{0, kRows}}));
+  CountedHessians second = feed(1, 2);
+  EXPECT_EQ(second.n_rows(), (Rows{{1, kRows}}));
+  CountedHessians third = feed(2, kLayers);
+  EXPECT_EQ(third.n_rows(), (Rows{{2, kRows}}));
+  // No rows are kept behind the last layer, and those in front of another were given up.
+  CountedHessians anew = feed(1, 2);
+  EXPECT_EQ(anew.n_rows(), (Rows{{0, kRows}, {1, kRows}}));
+  std::array<CountedHessians*, kLayers> parts = {&first, &second, &third};
+  for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+    for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
+      const auto input = static_cast<ProductInput>(i);
+      const std::vector<float> want = whole.take(input, layer);
+      EXPECT_EQ(parts[layer]->sums().take(input, layer), want) << layer << ' ' << i;
+      if (layer == 1) {
+        EXPECT_EQ(anew.sums().take(input, layer), want) << i;
+      }
+    }
+  }
+}
+
 TEST_P(GatherGraphTest, MatchesTheDefinition) {
   const Expected want = expected_of(*model_, tokens_, GetParam().slopes);
   auto gatherer = Gatherer::open(path_, {.context = kContext, .n_threads = 2});
@@ -211,7 +272,7 @@ TEST_P(GatherGraphTest, MatchesTheDefinition) {
   EXPECT_EQ(again->layers.back().skip_loss, got->layers.back().skip_loss);
   EXPECT_EQ(got->n_rows, kTokens - 3);
   HessianSums hessians((*gatherer)->spec(), 0, kLayers, 2);
-  const Status fed = (*gatherer)->feed(tokens_, hessians);
+  const Status fed = (*gatherer)->feed(tokens_, 0, kLayers, hessians);
   ASSERT_TRUE(fed.ok()) << fed.message();
   expect_squares(hessians, *got);
   EXPECT_EQ(got->n_skip_rows, kContext - 1);

@@ -26,8 +26,9 @@ Result<const GptqFactor*> ModelFeedback::factor_of(TensorKind kind, std::uint32_
   if (sums_ && sums_->has(layer)) hessian = sums_->take(*input, layer);
   if (hessian.empty()) {  // not there yet, or given up before
     sums_.reset();
-    sums_.emplace(spec, layer, std::min(layers_at_once_, spec.n_layers - layer), n_threads_);
-    QSF_RETURN_IF_ERROR(gatherer_->feed(tokens_, *sums_));
+    const std::uint32_t n_layers = std::min(layers_at_once_, spec.n_layers - layer);
+    sums_.emplace(spec, layer, n_layers, n_threads_);
+    QSF_RETURN_IF_ERROR(gatherer_->feed(tokens_, layer, layer + n_layers, *sums_));
     hessian = sums_->take(*input, layer);
   }
   auto factor = GptqFactor::create(std::move(hessian), n_cols);

@@ -2,8 +2,9 @@
 //
 // ModelFeedback: error feedback for a conversion, by the inputs that a text gives the model's
 // matrices. Hessians are those of the model before conversion, so they do not depend on what other
-// layers become, and come in groups of layers: as many as the memory holds are summed in one run
-// over the text, and given up one after the other as the conversion gets to their matrices.
+// layers become, and come in groups of layers: as many as the memory holds are summed together, and
+// given up one after the other as the conversion gets to their matrices. The text runs through each
+// group once, from the rows that the group in front has left.
 
 #ifndef QSF_CALIBRATE_MODEL_FEEDBACK_H_
 #define QSF_CALIBRATE_MODEL_FEEDBACK_H_
@@ -23,7 +24,7 @@ namespace qsf {
 
 class ModelFeedback final : public ErrorFeedback {
  public:
-  // Layers whose Hessians are gathered in one run: what half of a budget has room for, at least
+  // Layers whose Hessians are gathered together: what half of a budget has room for, at least
   // one; all of them where there is no budget.
   static std::uint32_t layers_at_once(const ModelSpec& spec, std::uint64_t budget_bytes) noexcept;
 

@@ -51,9 +51,11 @@ TEST_F(ModelFeedbackTest, FactorsAreThoseOfTheInputsInAnyGroupsOfLayers) {
   const ModelSpec spec = gatherer->spec();
   ASSERT_GE(spec.n_layers, 2U);
   HessianSums sums(spec, 0, spec.n_layers, 2);
-  const Status fed = gatherer->feed(tokens(), sums);
+  const Status fed = gatherer->feed(tokens(), 0, spec.n_layers, sums);
   ASSERT_TRUE(fed.ok()) << fed.message();
-  ModelFeedback one(open(), tokens(), 1, 1);
+  auto keeps_rows = open();
+  ASSERT_TRUE(keeps_rows->keep_rows(kTokens).ok());
+  ModelFeedback one(std::move(keeps_rows), tokens(), 1, 1);
   ModelFeedback all(open(), tokens(), spec.n_layers, 2);
   for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
     // Matrices in the order of files; those of one place share a factor.

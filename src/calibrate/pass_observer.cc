@@ -15,7 +15,7 @@ void PassObserver::attach(Engine& engine) {
 
 void PassObserver::pass_began(std::span<const Row> rows) {
   n_rows_ = static_cast<std::uint32_t>(rows.size());
-  layer_ = 0;
+  layer_ = first_layer_;
   in_layer_ = false;
   input_.reset();
 }

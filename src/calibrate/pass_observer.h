@@ -4,8 +4,8 @@
 // once, with the place it was read at; and the rows of the residual stream in front of and behind
 // every layer. It can leave a layer out: the stream behind it is then what it was in front.
 //
-// Whatever is gathered over a model's inputs is a RowConsumer: sums of squares today, sums of
-// products of columns for error feedback beside them.
+// Whatever is gathered over a model's inputs is a RowConsumer: sums of squares, or sums of products
+// of columns for error feedback.
 
 #ifndef QSF_CALIBRATE_PASS_OBSERVER_H_
 #define QSF_CALIBRATE_PASS_OBSERVER_H_
@@ -44,6 +44,8 @@ class PassObserver final : public OperatorObserver {
   void set_consumer(RowConsumer* consumer) noexcept { consumer_ = consumer; }
   // The layer that the next passes leave out, if any.
   void set_skipped(std::optional<std::uint32_t> layer) noexcept { skipped_ = layer; }
+  // The layer that the next passes begin with.
+  void set_first_layer(std::uint32_t layer) noexcept { first_layer_ = layer; }
   // The engine to cancel when `cancel` becomes true; outlives the last pass. Reserves room for the
   // rows of a pass.
   void attach(Engine& engine);
@@ -64,6 +66,7 @@ class PassObserver final : public OperatorObserver {
   Engine* engine_ = nullptr;
   RowConsumer* consumer_ = nullptr;
   std::optional<std::uint32_t> skipped_;
+  std::uint32_t first_layer_ = 0;
   std::uint32_t n_rows_ = 0;  // of the pass
   std::uint32_t layer_ = 0;
   bool in_layer_ = false;

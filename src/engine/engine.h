@@ -165,6 +165,16 @@ class Engine {
   // Fails   kInvalidArgument, kOutOfBudget (window longer than the context), kCancelled
   Status score(std::span<const TokenId> tokens, std::size_t first, std::span<double> log_probs);
 
+  // Runs one window from an empty context through layers [first, last) alone, which the observer
+  // sees: from its tokens where `first` is 0, else from `hidden`, the residual stream in front of
+  // layer `first`. What it is behind layer last - 1 goes to `hidden`. All numbers have the bits of
+  // a pass through all layers.
+  // Shapes    hidden [tokens.size(), spec().hidden]
+  // Requires  first < last <= spec().n_layers
+  // Fails     as score
+  Status run_layers(std::span<const TokenId> tokens, std::uint32_t first, std::uint32_t last,
+                    std::span<float> hidden);
+
   struct Impl;  // engine_impl.h, for the files of engine/ and their tests
   const Impl& impl() const noexcept { return *impl_; }
 

@@ -75,6 +75,10 @@ struct Engine::Impl {
   Status append(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
                 std::size_t first_output, LogitsSink* sink, PromptProgress* progress = nullptr);
 
+  // Appends a pass of prompt rows to layers [first, last) of a sequence, as Decoder::run_part.
+  Status run_part(SequenceId sequence, std::span<const TokenId> tokens, std::uint32_t first,
+                  std::uint32_t last, std::span<float> hidden);
+
   // Returns the most slots, n_slots at most, that a sequence can be cut to and go on from: all that
   // the next row sees must be held.
   std::uint32_t longest_kept(SequenceId sequence, std::uint32_t n_slots) const noexcept;
@@ -95,6 +99,9 @@ struct Engine::Impl {
   void keep_within_limits();
   VisibleSet visible_at(std::uint32_t slot) const noexcept;
   void count_work(RowRole role, std::size_t n_rows, std::uint64_t elapsed_ns);
+  // Makes room for a pass's keys and values, and `rows` of its tokens.
+  Status add_rows(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
+                  std::size_t first_output);
   Status run_pass(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
                   std::size_t first_output, LogitsSink* sink, PromptProgress* progress);
 };

@@ -138,9 +138,8 @@ VisibleSet Engine::Impl::visible_at(std::uint32_t slot) const noexcept {
           .first = prefix - policy.window};
 }
 
-Status Engine::Impl::run_pass(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
-                              std::size_t first_output, LogitsSink* sink,
-                              PromptProgress* progress) {
+Status Engine::Impl::add_rows(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
+                              std::size_t first_output) {
   keep_within_limits();
   QSF_ASSIGN_OR_RETURN(const Appended appended,
                        kv->append(sequence, static_cast<std::uint32_t>(tokens.size())));
@@ -159,6 +158,13 @@ Status Engine::Impl::run_pass(SequenceId sequence, std::span<const TokenId> toke
                     .adapter = 0,
                     .wants_output = i >= first_output});
   }
+  return ok_status();
+}
+
+Status Engine::Impl::run_pass(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
+                              std::size_t first_output, LogitsSink* sink,
+                              PromptProgress* progress) {
+  QSF_RETURN_IF_ERROR(add_rows(sequence, tokens, role, first_output));
   Pass pass = {.rows = rows, .kv = &*kv, .cancel = &cancel, .sink = sink};
   if (progress != nullptr && progress->report != nullptr) {
     progress->pass_rows = tokens.size();
@@ -170,6 +176,16 @@ Status Engine::Impl::run_pass(SequenceId sequence, std::span<const TokenId> toke
   Status status = decoder->run(pass);
   if (progress != nullptr) progress->done_rows += tokens.size();
   // A cancellation is used up by the pass it ended.
+  if (status.code() == StatusCode::kCancelled) take_cancel();
+  return status;
+}
+
+Status Engine::Impl::run_part(SequenceId sequence, std::span<const TokenId> tokens,
+                              std::uint32_t first, std::uint32_t last, std::span<float> hidden) {
+  QSF_RETURN_IF_ERROR(add_rows(sequence, tokens, RowRole::kPrompt, tokens.size()));
+  ++stats.prompt_passes;
+  Status status = decoder->run_part({.rows = rows, .kv = &*kv, .cancel = &cancel, .sink = nullptr},
+                                    first, last, hidden);
   if (status.code() == StatusCode::kCancelled) take_cancel();
   return status;
 }

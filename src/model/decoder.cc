@@ -105,6 +105,30 @@ Status Decoder::run(const Pass& pass) {
   return backend_.end_pass();
 }
 
+Status Decoder::run_part(const Pass& pass, std::uint32_t first, std::uint32_t last,
+                         std::span<float> hidden) {
+  QSF_DCHECK(first < last && last <= spec_.n_layers);
+  QSF_DCHECK(hidden.size() == pass.rows.size() * spec_.hidden && pass.sink == nullptr);
+  begin(pass);
+  const auto row = [&](std::uint32_t i) {
+    return hidden.subspan(std::size_t{i} * spec_.hidden, spec_.hidden);
+  };
+  if (first == 0) {
+    QSF_RETURN_IF_ERROR(embed(pass));
+  } else {
+    for (std::uint32_t i = 0; i < counts_.n_rows; ++i) {
+      backend_.upload_row(buffers_.hidden, i, row(i));
+    }
+  }
+  QSF_RETURN_IF_ERROR(run_layers(pass, first, last));
+  QSF_RETURN_IF_ERROR(backend_.end_pass());
+  for (std::uint32_t i = 0; i < counts_.n_rows; ++i) {
+    const std::span<const float> values = backend_.read_row(buffers_.hidden, i);
+    std::copy(values.begin(), values.end(), row(i).begin());
+  }
+  return ok_status();
+}
+
 void Decoder::begin(const Pass& pass) {
   output_rows_.clear();
   counts_ = {.n_prompt = 0, .n_rows = static_cast<std::uint32_t>(pass.rows.size())};

@@ -74,6 +74,14 @@ class Decoder {
   // Fails  kCancelled; kCorrupt or kIo from the pager
   Status run(const Pass& pass);
 
+  // Runs layers [first, last) alone: from tokens where `first` is 0, else from `hidden`, rows of
+  // the residual stream in front of layer `first`. Those behind layer last - 1 go there.
+  // Shapes    hidden [rows of the pass, hidden size]
+  // Requires  first < last <= layers; no sink
+  // Fails     as run
+  Status run_part(const Pass& pass, std::uint32_t first, std::uint32_t last,
+                  std::span<float> hidden);
+
   // The parts of run(), in this order, after begin().
   void begin(const Pass& pass);
   Status embed(const Pass& pass);

@@ -178,6 +178,7 @@ Choice choice_of(const Case& c, std::vector<std::int32_t> candidates, std::uint3
           .most = c.heavy,
           .sinks = c.sinks,
           .first_local = first_recent,
+          .ranking = H2oRanking::kMean,
           .slack = 1e-5};
 }
 
