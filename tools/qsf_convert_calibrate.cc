@@ -40,7 +40,7 @@ qsf::Result<qsf::CalibratedText> gather(const ConvertOptions& options,
                                         const qsf::ModelSource& source,
                                         const qsf::TranscodeOptions& transcode,
                                         ConvertProgress& progress) {
-  QSF_ASSIGN_OR_RETURN(const std::string text, read_text_start(options));
+  QSF_ASSIGN_OR_RETURN(std::string text, read_text_start(options));
   qsf::CalibrateOptions calibrate;
   calibrate.transcode = transcode;
   calibrate.transcode.on_progress = [&](const qsf::TranscodeProgress& done) {
@@ -64,7 +64,7 @@ qsf::Result<qsf::CalibratedText> gather(const ConvertOptions& options,
     if (done.fed_layer) at_hand = "from layer " + std::to_string(*done.fed_layer);
     progress.show("calibrating", at_hand, done.done_rows, done.total_rows);
   };
-  auto calibrated = qsf::calibrate_model(source, text, options.output, calibrate);
+  auto calibrated = qsf::calibrate_model(source, std::move(text), options.output, calibrate);
   progress.clear();
   if (!calibrated) return std::move(calibrated).error();
   if (!calibrated->whole_window) {

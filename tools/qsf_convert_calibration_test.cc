@@ -37,10 +37,13 @@ const std::string kTale = QSF_SOURCE_DIR "/testdata/tale.txt";
 constexpr bool kMeasuresPeaks = false;
 constexpr std::uint64_t kBudgetMb = 140;
 constexpr std::uint64_t kFeedbackBudgetMb = 200;
+constexpr std::uint64_t kSmallFeedbackBudgetMb = 200;
 #else
 constexpr bool kMeasuresPeaks = true;
 constexpr std::uint64_t kBudgetMb = 34;          // weights take 23 as floats, so they are streamed
 constexpr std::uint64_t kFeedbackBudgetMb = 64;  // with the Hessians of six layers, of 4.7 each
+// Half of it would hold five, beside which the engine would not fit.
+constexpr std::uint64_t kSmallFeedbackBudgetMb = 50;
 #endif
 
 class QsfConvertCalibrationTest : public testing::Test {
@@ -314,12 +317,14 @@ TEST_F(QsfConvertCalibrationTest, ErrorsAreFedBack) {
            {"plain.qsf", {}},
            {"one.qsf", {"--gptq", "--threads", "1"}},
            {"two.qsf",
-            {"--gptq", "--threads", "2", "--ram-budget", std::to_string(kFeedbackBudgetMb)}}}) {
+            {"--gptq", "--threads", "2", "--ram-budget", std::to_string(kFeedbackBudgetMb)}},
+           {"parts.qsf", {"--gptq", "--ram-budget", std::to_string(kSmallFeedbackBudgetMb)}}}) {
     const Outcome outcome = convert(kTale, more, name);
     ASSERT_EQ(outcome.code, 0) << outcome.err;
   }
-  EXPECT_THAT(out_.names(), ElementsAre("one.qsf", "plain.qsf", "two.qsf"));
+  EXPECT_THAT(out_.names(), ElementsAre("one.qsf", "parts.qsf", "plain.qsf", "two.qsf"));
   EXPECT_EQ(out_.read("one.qsf"), out_.read("two.qsf"));
+  EXPECT_EQ(out_.read("one.qsf"), out_.read("parts.qsf"));
   const auto plain = QsfReader::open(out_.file("plain.qsf"));
   const auto fed_back = QsfReader::open(out_.file("one.qsf"));
   ASSERT_TRUE(plain && fed_back);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -64,7 +65,7 @@ Result<std::unique_ptr<Gatherer>> open_gatherer(const ModelSpec& spec, const std
 
 }  // namespace
 
-Result<CalibratedText> calibrate_model(const ModelSource& source, std::string_view text,
+Result<CalibratedText> calibrate_model(const ModelSource& source, std::string text,
                                        const std::string& output, const CalibrateOptions& options) {
   GatherOptions gather = options.gather;
   gather.context = std::min(gather.context, source.spec().max_positions);
@@ -74,6 +75,7 @@ Result<CalibratedText> calibrate_model(const ModelSource& source, std::string_vi
   const auto tokens =
       tokens_of(options.transcode.tokenizer, text, gather.context, options.max_tokens);
   if (!tokens) return Status(tokens.error()).with_context(options.text_name);
+  std::string().swap(text);
   QSF_ASSIGN_OR_RETURN(CalibratedModel model, identify_model(source));
   TemporaryName file(output + ".calibration-" + std::to_string(::getpid()));
   // What becomes of the output is no matter to the copy, which every pass reads.

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "base/result.h"
 #include "calibrate/calibration.h"
@@ -38,11 +37,11 @@ struct CalibratedText {
   std::unique_ptr<ErrorFeedback> feedback;  // where it was asked for
 };
 
-// Calibrates. The temporary file has a name beside `output` while it is written. Once the engine
-// has opened it, it has none, so that nothing is left however the process ends.
-// Nothing is left when it fails either.
+// Calibrates; of the text only tokens are left when the model runs. The temporary file has a name
+// beside `output` while it is written, and none once the engine has opened it: nothing is left
+// however the process ends, or when this fails.
 // Fails  as calibration_tokens(), transcode() and Gatherer; kUnsupported without a tokenizer
-Result<CalibratedText> calibrate_model(const ModelSource& source, std::string_view text,
+Result<CalibratedText> calibrate_model(const ModelSource& source, std::string text,
                                        const std::string& output, const CalibrateOptions& options);
 
 }  // namespace qsf
