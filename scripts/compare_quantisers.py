@@ -44,13 +44,14 @@ PROGRAMS = ("llama-quantize", "llama-imatrix", "llama-perplexity")
 THEIRS = [(4, "Q4_0", "Q4_0"), (4, "Q4_K_S", "Q4_K"), (4, "IQ4_NL", "IQ4_NL"), (4, "IQ4_XS", "IQ4_XS"),
           (3, "Q3_K_S", "Q3_K"), (3, "IQ3_S", "IQ3_S"), (3, "IQ3_XXS", "IQ3_XXS"),
           (2, "Q2_K", "Q2_K"), (2, "IQ2_M", "IQ2_S"), (2, "IQ2_XS", "IQ2_XS")]
-KEPT = ("Q4_0", "Q4_K", "Q3_K", "Q2_K", "F32")  # types that we read and hold; others are widened to f32 by llama.cpp
+KEPT = ("Q4_0", "Q4_K", "IQ4_XS", "Q3_K", "Q2_K", "F32")  # types that we read and hold; others are widened to f32 by llama.cpp
 TARGETS = {4: "Q4_K", 3: "Q3_K", 2: "Q2_K"}  # what each width is held to
 AGAINST = {"plain": ["search"], "imatrix": ["search", "calibrated", "gptq"]}
 
 # qsf-convert: width, type, block.
 OURS = [(4, "4bit", 64), (4, "4bit-super", 64), (4, "4bit-super", 32), (3, "3bit-super", 64), (3, "q3_k", 64),
-        (3, "3bit-super", 32), (2, "2bit-sym", 64), (2, "2bit-super", 64), (2, "2bit-super", 32), (2, "q2_k", 64)]
+        (3, "3bit-super", 32), (2, "2bit-sym", 64), (2, "2bit-super", 64), (2, "2bit-super", 32), (2, "q2_k", 64),
+        (4, "4bit-table", 64), (3, "3bit-table", 64), (2, "2bit-table", 64)]
 
 # Of whole models fewer: the types that widths are held to, and what meets them.
 THEIRS_OF_WHOLE = [t for t in THEIRS if t[2] in TARGETS.values()]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Blocks of GGUF's K-quants and what the gguf package decodes them to, for testdata/k_quants.
+"""Blocks of GGUF's K-quants and of IQ4_XS, and what the gguf package decodes them to, for testdata/k_quants.
 
   make_k_quant_vectors.py FOLDER
 
@@ -18,7 +18,8 @@ TYPES = {"q2_k": (gguf.GGMLQuantizationType.Q2_K, 84, (80, 82)),
          "q3_k": (gguf.GGMLQuantizationType.Q3_K, 110, (108,)),
          "q4_k": (gguf.GGMLQuantizationType.Q4_K, 144, (0, 2)),
          "q5_k": (gguf.GGMLQuantizationType.Q5_K, 176, (0, 2)),
-         "q6_k": (gguf.GGMLQuantizationType.Q6_K, 210, (208,))}
+         "q6_k": (gguf.GGMLQuantizationType.Q6_K, 210, (208,)),
+         "iq4_xs": (gguf.GGMLQuantizationType.IQ4_XS, 136, (0,))}
 
 
 def main():

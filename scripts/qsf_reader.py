@@ -28,17 +28,21 @@ ONE_ROW = 0xFFFFFFFF
 WEIGHT_TYPES = {0: "2bit-sym", 1: "2bit", 2: "3bit", 3: "4bit", 4: "ternary",
                 6: "f32", 7: "f16", 8: "bf16", 9: "8bit", 10: "qk256", 11: "ternary-base3", 12: "ternary-row",
                 13: "q2_k", 14: "q3_k", 15: "q5_k", 16: "q6_k",
-                32: "2bit-super", 33: "3bit-super", 34: "4bit-super"}
+                32: "2bit-super", 33: "3bit-super", 34: "4bit-super",
+                35: "2bit-table", 36: "3bit-table", 37: "4bit-table"}
 CODE_BITS = {0: 2, 1: 2, 2: 3, 3: 4, 4: 2, 6: 32, 7: 16, 8: 16, 9: 8, 10: 2, 11: 2, 12: 2, 13: 2, 14: 3, 15: 5,
-             16: 6, 32: 2, 33: 3, 34: 4}
+             16: 6, 32: 2, 33: 3, 34: 4, 35: 2, 36: 3, 37: 4}
 HAS_MIN = {1, 2, 3}
 FLOATS = {6, 7, 8}
 QK256, TERNARY_BASE3, TERNARY_ROW = 10, 11, 12
 Q2_K, Q3_K, Q5_K, Q6_K = 13, 14, 15, 16
 SUPER_CODES = {32: 1, 33: 2, 34: 3, Q5_K: Q5_K}  # the type whose codes the sub-blocks have
 BYTE_CODES = {Q2_K: 1, Q3_K: 2, Q6_K: Q6_K}  # the same, of sub-blocks with one byte of fields
+TABLE_CODES = {35: 1, 36: 2, 37: 3}  # the same, of tables
+LEVELS = {35: (-127, -43, 18, 90), 36: (-127, -77, -45, -18, 7, 34, 65, 108),
+          37: (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)}
 FIXED_BLOCK = {6: 4, 7: 4, 8: 4, QK256: 64, TERNARY_BASE3: 80, TERNARY_ROW: 64, Q2_K: 16, Q3_K: 16, Q5_K: 32,
-               Q6_K: 16}
+               Q6_K: 16, 35: 16, 36: 16, 37: 32}
 KINDS = {0: "attn_q", 1: "attn_k", 2: "attn_v", 3: "attn_o", 4: "ffn_gate", 5: "ffn_up",
          6: "ffn_down", 7: "attn_norm", 8: "ffn_norm", 9: "attn_q_bias", 10: "attn_k_bias",
          11: "attn_v_bias", 12: "attn_o_bias", 13: "ffn_biases", 16: "ffn_up_bias",
@@ -190,6 +194,21 @@ def byte_value(weight_type, d_at, dmin_at, byte, data, code):
     return d * (byte - 256 if byte > 127 else byte) * (code - (32 if weight_type == Q6_K else 4))
 
 
+def table_head_bytes(block):
+    return 10 if block == 16 else 8
+
+
+def table_value(weight_type, d_at, low, high, k, data, code):
+    """The weight of sub-block k: `low` is the number of four bytes that has its low bits, `high` that of the high ones."""
+    if weight_type == 37:
+        scale = low >> (4 * (k // 2) + 16 * (k % 2)) & 15 | (high >> (2 * (k // 2) + 8 * (k % 2)) & 3) << 4
+        scale -= 64 if scale >= 32 else 0
+    else:
+        scale = low >> (8 * (k % 4) + 4 * (k // 4 % 2)) & 15
+        scale -= 16 if scale >= 8 else 0
+    return struct.unpack_from("<e", data, d_at)[0] * scale * LEVELS[weight_type][code]
+
+
 def row_major_row_bytes(weight_type, block, cols):
     if weight_type in FLOATS:
         return cols * CODE_BITS[weight_type] // 8
@@ -205,6 +224,8 @@ def row_major_row_bytes(weight_type, block, cols):
     if weight_type in BYTE_CODES:
         return (ceil_div(cols, 256) * byte_head_bytes(weight_type) +
                 ceil_div(cols, 16) * code_bytes(weight_type, 16))
+    if weight_type in TABLE_CODES:
+        return ceil_div(cols, 256) * table_head_bytes(block) + ceil_div(cols, block) * code_bytes(weight_type, block)
     head = 4 if weight_type in HAS_MIN else 2
     return ceil_div(cols, block) * (head + block * CODE_BITS[weight_type] // 8)
 
@@ -272,6 +293,18 @@ def row_major_byte_row(weight_type, cols, data, start):
     return row
 
 
+def row_major_table_row(weight_type, block, cols, data, start):
+    head, size = table_head_bytes(block), code_bytes(weight_type, block)
+    row = []
+    for c in range(cols):
+        at = start + c // 256 * (head + 256 // block * size)
+        k = c % 256 // block
+        low = unpack(data, at + 4 if block == 32 else at + 2 + k // 8 * 4, "I")
+        code = row_major_code(TABLE_CODES[weight_type], data, at + head + k * size, block, c % block)
+        row.append(table_value(weight_type, at, low, unpack(data, at + 2, "H"), k, data, code))
+    return row
+
+
 def row_major_row(weight_type, block, cols, data, start):
     if weight_type in FLOATS:
         size = CODE_BITS[weight_type] // 8
@@ -290,6 +323,8 @@ def row_major_row(weight_type, block, cols, data, start):
         return row_major_super_row(weight_type, block, cols, data, start)
     if weight_type in BYTE_CODES:
         return row_major_byte_row(weight_type, cols, data, start)
+    if weight_type in TABLE_CODES:
+        return row_major_table_row(weight_type, block, cols, data, start)
     head = 4 if weight_type in HAS_MIN else 2
     block_bytes = head + block * CODE_BITS[weight_type] // 8
     row = []
@@ -327,6 +362,10 @@ def group_bytes(weight_type, block, cols):
         supers = ceil_div(cols, 256)
         fields = supers * 5 if weight_type == Q2_K else supers * 4 + ceil_div(supers, 2)
         return ceil_div(cols, 64) * 4 * lines + fields * 64
+    if weight_type in TABLE_CODES:
+        supers = ceil_div(cols, 256)
+        fields = supers * 2 + (ceil_div(supers, 2) if block == 16 else 0)
+        return ceil_div(cols, 64) * (64 // block) * lines + fields * 64
     if weight_type in HAS_MIN:
         return blocks * (64 + lines)
     return blocks * lines + ceil_div(blocks, 2) * 64
@@ -387,6 +426,29 @@ def group_byte_row(weight_type, cols, data, start, r):
     return row
 
 
+def group_table_row(weight_type, block, cols, data, start, r):
+    lines = 16 * code_bytes(weight_type, block)
+    unit = 128 + 256 // block * lines  # of a super-block, where block is 16 behind its line of d
+    row = []
+    for c in range(cols):
+        s, k = c // 256, c % 256 // block
+        if block == 32:
+            d_at = start + s * unit + 2 * r
+            low_at, high = d_at - 2 * r + 64 + 4 * r, unpack(data, d_at + 32, "H")
+            codes = d_at - 2 * r + 128 + k * lines
+        else:
+            pair = start + s // 2 * (64 + 2 * unit)
+            fields = pair + 64 + s % 2 * unit
+            d_at, low_at, high = pair + s % 2 * 32 + 2 * r, fields + k // 8 * 64 + 4 * r, 0
+            codes = fields + 128 + k * lines
+        if weight_type == 36:  # lines of a pair of sub-blocks
+            code = block_code(2, 32, data, codes - k % 2 * lines, r, k % 2 * 16 + c % 16)
+        else:
+            code = line_code(CODE_BITS[weight_type], data, codes, r, c % block)
+        row.append(table_value(weight_type, d_at, unpack(data, low_at, "I"), high, k, data, code))
+    return row
+
+
 def group_row(weight_type, block, cols, data, start, r):
     if weight_type == QK256:
         return [qk256_value(line_code(2, data, start, r, c)) for c in range(cols)]
@@ -402,6 +464,8 @@ def group_row(weight_type, block, cols, data, start, r):
         return group_super_row(weight_type, block, cols, data, start, r)
     if weight_type in BYTE_CODES:
         return group_byte_row(weight_type, cols, data, start, r)
+    if weight_type in TABLE_CODES:
+        return group_table_row(weight_type, block, cols, data, start, r)
     if weight_type in FLOATS:
         size = CODE_BITS[weight_type] // 8
         per_line = 4 // size

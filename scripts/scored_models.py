@@ -14,10 +14,11 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 # --quant-type and --block-size, from many bits to few; FIXED have a block of their own.
 TYPES = [("f32", 64), ("f16", 64), ("8bit", 64), ("8bit", 32), ("q6_k", 64), ("q5_k", 64), ("4bit", 64), ("4bit", 32),
-         ("4bit-super", 64), ("4bit-super", 32), ("mixed", 64), ("q3_k", 64), ("3bit", 64), ("3bit", 32),
-         ("3bit-super", 64), ("3bit-super", 32), ("q2_k", 64), ("2bit", 64), ("2bit", 32), ("2bit-super", 64),
-         ("2bit-super", 32), ("2bit-sym", 64), ("ternary", 64), ("ternary-row", 64)]
-FIXED = ("f32", "f16", "mixed", "q6_k", "q5_k", "q3_k", "q2_k", "ternary-row")
+         ("4bit-super", 64), ("4bit-super", 32), ("4bit-table", 64), ("mixed", 64), ("q3_k", 64), ("3bit", 64), ("3bit", 32),
+         ("3bit-super", 64), ("3bit-super", 32), ("3bit-table", 64), ("q2_k", 64), ("2bit", 64), ("2bit", 32), ("2bit-super", 64),
+         ("2bit-super", 32), ("2bit-table", 64), ("2bit-sym", 64), ("ternary", 64), ("ternary-row", 64)]
+FIXED = ("f32", "f16", "mixed", "q6_k", "q5_k", "q3_k", "q2_k", "4bit-table", "3bit-table", "2bit-table",
+         "ternary-row")
 CALIBRATION_TOKENS = 1 << 22  # more than the texts have: all of a text is taken
 
 

@@ -19,7 +19,10 @@ constexpr const char* kTypeHelp =
     "f16, bf16, 8bit, 4bit, "
     "3bit, 4bit-super, 3bit-super: every matrix. 2bit, "
     "2bit-sym, 2bit-super, ternary, ternary-row: the layers, with embedding and head at 4 bits. "
-    "-super: 256 columns share two numbers that scale the blocks in them; fewer bytes. q6_k, q5_k, "
+    "-super: 256 columns share two numbers that scale the blocks in them; fewer bytes. 4bit-table: "
+    "every matrix, 3bit-table, 2bit-table: the layers, with 4bit-table beside: codes stand for "
+    "levels that are close where weights are many; the smallest errors for their bytes. q6_k, "
+    "q5_k, "
     "q3_k, q2_k: GGUF's types of these names, the last two for the layers, with q6_k beside. "
     "mixed: q2_k for Q, K, V, gate and up, 4bit-super of 32 columns for the rest, each widened "
     "(3bit-super, 4bit-super, q5_k, q6_k, 8bit) until its cosine with the original reaches 0.99. "
@@ -209,9 +212,11 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
   app.add_option("OUT", options.output, "File to write; replaced as a whole if it exists")
       ->type_name("FILE");
   app.add_option("--quant-type", options.quant_type, kTypeHelp)
-      ->check(CLI::IsMember({"f32", "f16", "bf16", "8bit", "4bit", "3bit", "2bit", "2bit-sym",
-                             "ternary", "ternary-row", "4bit-super", "3bit-super", "2bit-super",
-                             "q6_k", "q5_k", "q3_k", "q2_k", "mixed", "keep"}));
+      ->check(CLI::IsMember({"f32",        "f16",        "bf16",       "8bit",       "4bit",
+                             "3bit",       "2bit",       "2bit-sym",   "ternary",    "ternary-row",
+                             "4bit-super", "3bit-super", "2bit-super", "4bit-table", "3bit-table",
+                             "2bit-table", "q6_k",       "q5_k",       "q3_k",       "q2_k",
+                             "mixed",      "keep"}));
   app.add_option(
          "--head-type", options.head_type,
          "Type of embedding and head, by default as --quant-type says. One of " + type_names())

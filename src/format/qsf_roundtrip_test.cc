@@ -36,7 +36,8 @@ std::vector<SmallModel> all_models() {
   return {testing_support::minimal_model(),    testing_support::types_model(),
           testing_support::compressed_model(), testing_support::full_model(),
           testing_support::longrope_model(),   testing_support::super_model(),
-          testing_support::base3_model(),      testing_support::k_quant_model()};
+          testing_support::base3_model(),      testing_support::k_quant_model(),
+          testing_support::table_model()};
 }
 
 class QsfRoundtripTest : public testing::Test {

@@ -14,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "base/f16.h"
+#include "quant/table_levels.h"
 
 namespace qsf {
 
@@ -49,8 +50,7 @@ void decode_ggml_iq1_bn(ByteSpan row, std::span<float> out) noexcept;
 void decode_ggml_iq2_bn(ByteSpan row, std::span<float> out) noexcept;
 
 // What the nibbles of IQ4_NL and IQ4_XS, and those of MXFP4, stand for; the latter are doubled.
-inline constexpr std::int8_t kIq4Levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                               1,    13,   25,  38,  53,  69,  89,  113};
+inline constexpr auto& kIq4Levels = kTable4Levels;
 inline constexpr std::int8_t kMxfp4Levels[16] = {0, 1,  2,  3,  4,  6,  8,  12,
                                                  0, -1, -2, -3, -4, -6, -8, -12};
 
@@ -101,6 +101,8 @@ void ggml_q5_k_codes(ByteSpan block, std::uint8_t* codes) noexcept;
 void ggml_q6_k_codes(ByteSpan block, std::uint8_t* codes) noexcept;
 // The scale of sub-block 0 .. 15 of Q3_K, -32 to 31.
 int ggml_q3_k_scale(ByteSpan block, unsigned sub) noexcept;
+// The same of sub-block 0 .. 7 of IQ4_XS.
+int ggml_iq4_xs_scale(ByteSpan block, unsigned sub) noexcept;
 
 // Calls decode(block, out) for each block of a row.
 template <std::size_t kElements, std::size_t kBytes, typename Decode>

@@ -157,16 +157,19 @@ void decode_ggml_q8_k(ByteSpan row, std::span<float> out) noexcept {
   });
 }
 
+int ggml_iq4_xs_scale(ByteSpan block, unsigned sub) noexcept {
+  const unsigned low = ggml_byte(block, 4 + sub / 2) >> (sub % 2 * 4) & 15U;
+  const unsigned high = load_le<std::uint16_t>(block, 2);
+  return static_cast<int>(low | (high >> (2 * sub) & 3U) << 4U) - 32;
+}
+
 // f16 d, u16 of high pairs of 8 scales, 4 bytes of their low nibbles, 128 bytes of nibbles: of each
 // 32 columns 16 bytes, the low nibbles first; d * (scale - 32) * level.
 void decode_ggml_iq4_xs(ByteSpan row, std::span<float> out) noexcept {
   for_each_ggml_block<kColumns, 136>(row, out, [](ByteSpan block, float* y) {
     const float d = ggml_half(block, 0);
-    const unsigned high = load_le<std::uint16_t>(block, 2);
     for (unsigned sub = 0; sub < 8; ++sub) {
-      const unsigned low = ggml_byte(block, 4 + sub / 2) >> (sub % 2 * 4) & 15U;
-      const unsigned six_bits = low | (high >> (2 * sub) & 3U) << 4U;
-      const float scale = d * static_cast<float>(static_cast<int>(six_bits) - 32);
+      const float scale = d * static_cast<float>(ggml_iq4_xs_scale(block, sub));
       for (unsigned j = 0; j < 16; ++j) {
         const Nibbles q = ggml_nibbles(block, 8 + 16 * sub + j);
         y[32 * sub + j] = scale * static_cast<float>(kIq4Levels[q.low]);

@@ -4,6 +4,7 @@
 // what they cost stands in docs/decisions/018-kept-gguf-types.md.
 
 #include <algorithm>
+#include <array>
 #include <cinttypes>
 #include <cstring>
 
@@ -12,6 +13,7 @@
 #include "import/ggml_repack.h"
 #include "import/ggml_types.h"
 #include "quant/codec.h"
+#include "quant/table_block.h"
 
 namespace qsf {
 namespace {
@@ -205,6 +207,19 @@ Status repack_q6_k(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
   return ok_status();
 }
 
+// The nibbles stay where they are; scales of 6 bits are those less 32.
+Status repack_iq4_xs(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
+  const auto d = load_le<F16>(block, 0);
+  if (!is_finite(d)) return not_finite(index);
+  constexpr BlockFormat kFormat = block_format(QuantType::kQ4Table, 0);
+  std::array<int, 8> scales;
+  for (unsigned sub = 0; sub < 8; ++sub) scales[sub] = ggml_iq4_xs_scale(block, sub);
+  store_le(out, 0, d);
+  put_table_scales(kFormat, scales, out);
+  std::memcpy(out.data() + field_bytes(kFormat), block.data() + 8, 128);
+  return ok_status();
+}
+
 constexpr Kept kKept[] = {
     {GgmlType::kF32, block_format(QuantType::kF32, 0), nullptr},
     {GgmlType::kF16, block_format(QuantType::kF16, 0), nullptr},
@@ -219,6 +234,7 @@ constexpr Kept kKept[] = {
     {GgmlType::kQ5K, {QuantType::kQ5K, 32}, repack_q5_k},
     {GgmlType::kQ6K, {QuantType::kQ6K, 16}, repack_q6_k},
     {GgmlType::kIQ4NL, {QuantType::kQ8, 32}, repack_iq4_nl},
+    {GgmlType::kIQ4XS, block_format(QuantType::kQ4Table, 0), repack_iq4_xs},
     {GgmlType::kMXFP4, {QuantType::kQ8, 32}, repack_mxfp4},
     {GgmlType::kTQ1_0, {QuantType::kTernary, 256}, nullptr, repack_ggml_tq1_0},
     {GgmlType::kTQ2_0, {QuantType::kTernary, 256}, nullptr, repack_ggml_tq2_0},

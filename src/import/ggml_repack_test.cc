@@ -59,6 +59,7 @@ std::vector<KeptCase> kept_cases() {
   add(GgmlType::kQ5K, QuantType::kQ5K, 32, {0, 2});
   add(GgmlType::kQ6K, QuantType::kQ6K, 16, {208});
   add(GgmlType::kIQ4NL, QuantType::kQ8, 32, {0});
+  add(GgmlType::kIQ4XS, QuantType::kQ4Table, 32, {0});
   add(GgmlType::kMXFP4, QuantType::kQ8, 32, {});
   return cases;
 }

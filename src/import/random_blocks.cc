@@ -10,6 +10,7 @@
 #include "base/f16.h"
 #include "quant/base3.h"
 #include "quant/interleave.h"
+#include "quant/table_block.h"
 
 namespace qsf {
 namespace {
@@ -35,9 +36,12 @@ constexpr CodeMoments code_moments(QuantType type) noexcept {
     case QuantType::kQ4Super: return {7.5, 4.610};
     case QuantType::kTernaryBase3: return {1.0, 0.816};
     case QuantType::kQ5K: return {15.5, 9.233};
-    // About the code of zero, which scales of either sign leave the mean.
+    // About the code of zero, or the level, which scales of either sign leave the mean.
     case QuantType::kQ3K: return {0.0, 2.345};
     case QuantType::kQ6K: return {0.0, 18.480};
+    case QuantType::kQ2Table: return {0.0, 81.24};
+    case QuantType::kQ3Table: return {0.0, 72.03};
+    case QuantType::kQ4Table: return {0.0, 67.44};
     case QuantType::kTernary:
     case QuantType::kTernaryRow: return {1.0, 0.707};
     case QuantType::kQ8: return {0.0, 73.9};
@@ -50,12 +54,13 @@ constexpr CodeMoments code_moments(QuantType type) noexcept {
 }
 
 // The mean of the fields that fill_super_fields and fill_byte_fields draw: 32 to 63 of 6 bits, 8 to
-// 15 of 4, and 16 to 30 of those with a sign.
+// 15 of 4, and 16 to 30 of those with a sign; of tables 4 to 7 of 4 bits and 16 to 30 of 6.
 constexpr double mean_field(QuantType type) noexcept {
   switch (scale_form(type)) {
     case ScaleForm::kSuperBlock: return 47.5;
     case ScaleForm::kSuperNibble: return 11.5;
     case ScaleForm::kSuperSigned: return 23.0;
+    case ScaleForm::kSuperTable: return type == QuantType::kQ4Table ? 23.0 : 5.5;
     default: return 1.0;
   }
 }
@@ -209,6 +214,43 @@ void fill_byte_fields(BlockFormat format, std::uint64_t n_blocks, const ScaleTab
   }
 }
 
+// The fields of super-blocks of tables: scales of either sign.
+void fill_table_fields(BlockFormat format, std::uint64_t n_blocks, const ScaleTable& table,
+                       Rng& rng, MutableByteSpan group) noexcept {
+  const std::uint64_t per_super = kSuperColumns / format.block;
+  const bool is_small = format.block == 16;
+  for (std::uint64_t first = 0; first < n_blocks; first += per_super) {
+    const GroupSuperBlock at = locate_super_block(format, first / per_super);
+    std::uint64_t choice = rng.next_u64();
+    for (std::size_t r = 0; r < kRowGroup; ++r, choice >>= 4) {
+      std::uint64_t draw = rng.next_u64();
+      std::array<int, 16> scales{};
+      const std::uint64_t n = std::min(per_super, n_blocks - first);
+      for (std::uint64_t k = 0; k < n; ++k, draw >>= 4) {
+        const auto steps = static_cast<int>(draw % 8);
+        const int size = is_small ? 4 + steps / 2 : 16 + 2 * steps;
+        scales[k] = draw / 8 % 2 == 0 ? size : -size;
+      }
+      std::array<std::byte, 10> fields{};
+      put_table_scales(format, std::span(scales).first(n), fields);
+      store_le(group, at.d + 2 * r, table.scales[choice % kScales].bits);
+      if (is_small) {
+        std::copy_n(&fields[2], 4, &group[at.low + 4 * r]);
+        std::copy_n(&fields[6], 4, &group[at.low + kLineBytes + 4 * r]);
+      } else {
+        std::copy_n(&fields[2], 2, &group[at.high + 2 * r]);
+        std::copy_n(&fields[4], 4, &group[at.low + 4 * r]);
+      }
+    }
+  }
+  const std::uint64_t n_supers = ceil_div(n_blocks, per_super);
+  if (is_small && n_supers % 2 == 1) {
+    const GroupSuperBlock last = locate_super_block(format, n_supers - 1);
+    const MutableByteSpan unused = group.subspan(last.d + 2 * kRowGroup, 2 * kRowGroup);
+    std::fill(unused.begin(), unused.end(), std::byte{0});
+  }
+}
+
 // Fills one group as if all of its rows and columns existed.
 void fill_group(BlockFormat format, std::uint32_t n_cols, const ScaleTable& table, Rng& rng,
                 MutableByteSpan group) noexcept {
@@ -229,6 +271,7 @@ void fill_group(BlockFormat format, std::uint32_t n_cols, const ScaleTable& tabl
     case ScaleForm::kSuperBlock: fill_super_fields(format, n_blocks, table, rng, group); return;
     case ScaleForm::kSuperNibble:
     case ScaleForm::kSuperSigned: fill_byte_fields(format, n_blocks, table, rng, group); return;
+    case ScaleForm::kSuperTable: fill_table_fields(format, n_blocks, table, rng, group); return;
     case ScaleForm::kBlock:
     case ScaleForm::kBlockMin: fill_block_fields(format, n_blocks, table, rng, group); return;
   }

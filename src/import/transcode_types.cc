@@ -9,9 +9,10 @@ namespace qsf {
 namespace {
 
 constexpr std::string_view kNames[] = {
-    "f32",      "f16",     "bf16",        "8bit",       "4bit",       "3bit",       "2bit",
-    "2bit-sym", "ternary", "ternary-row", "4bit-super", "3bit-super", "2bit-super", "q6_k",
-    "q5_k",     "q3_k",    "q2_k",        "mixed",      "keep"};
+    "f32",        "f16",        "bf16",       "8bit",        "4bit",       "3bit",
+    "2bit",       "2bit-sym",   "ternary",    "ternary-row", "4bit-super", "3bit-super",
+    "2bit-super", "4bit-table", "3bit-table", "2bit-table",  "q6_k",       "q5_k",
+    "q3_k",       "q2_k",       "mixed",      "keep"};
 
 // What mixed tries, one after the other: of the types of about so many bits those that cost a text
 // least (docs/quality.md).
@@ -66,6 +67,9 @@ QuantType preset_type(QuantPreset preset, TensorKind kind) noexcept {
     case QuantPreset::k4BitSuper: return QuantType::kQ4Super;
     case QuantPreset::k3BitSuper: return QuantType::kQ3Super;
     case QuantPreset::k2BitSuper: return vocabulary ? QuantType::kQ4Super : QuantType::kQ2Super;
+    case QuantPreset::k4BitTable: return QuantType::kQ4Table;
+    case QuantPreset::k3BitTable: return vocabulary ? QuantType::kQ4Table : QuantType::kQ3Table;
+    case QuantPreset::k2BitTable: return vocabulary ? QuantType::kQ4Table : QuantType::kQ2Table;
     case QuantPreset::kQ6K: return QuantType::kQ6K;
     case QuantPreset::kQ5K: return QuantType::kQ5K;
     case QuantPreset::kQ3K: return vocabulary ? QuantType::kQ6K : QuantType::kQ3K;

@@ -21,6 +21,8 @@ namespace qsf {
 //   2bit 2bit-sym                 layers 2-bit asymmetric or symmetric; token embedding and head
 //                                 4-bit
 //   2bit-super                    layers 2-bit, token embedding and head 4-bit, in super-blocks
+//   4bit-table                    every matrix in super-blocks whose codes are numbers of levels
+//   3bit-table 2bit-table         layers likewise, token embedding and head 4bit-table
 //   q6_k q5_k                     every matrix in the form that GGUF's type of that name has
 //   q3_k q2_k                     layers likewise, token embedding and head q6_k
 //   ternary ternary-row           layers ternary; token embedding and head 4-bit
@@ -50,6 +52,9 @@ enum class QuantPreset {
   k4BitSuper,
   k3BitSuper,
   k2BitSuper,
+  k4BitTable,
+  k3BitTable,
+  k2BitTable,
   kQ6K,
   kQ5K,
   kQ3K,

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "quant/table_levels.h"
 #include "quant/types.h"
 
 namespace qsf::kernels {
@@ -18,39 +19,44 @@ struct BlockPlace {
   const std::byte* scales;  // 16 halves: scales, or d of a super-block; null without any
   const std::byte* mins;    // 16 halves: mins, or dmin; null without any
   const std::byte* low;     // super-blocks: the line of low bits or bytes, sub-block `k` % 4 of it
-  const std::byte* high;    // super-blocks: high bits, u32 of a row for blocks of 32, else u16
+  const std::byte* high;    // super-blocks: high bits, u32 of a row for blocks of 32, else u16;
+                            // of 4-bit table u16
   unsigned k;               // super-blocks: number of the sub-block
-  const std::byte* codes;   // first code line; of q3_k that of the pair of sub-blocks
+  const std::byte* codes;   // first code line; of types that share lines that of the pair of
+                            // sub-blocks
 };
 
 // Whether codes are multiplied as signed numbers, their zero taken out, and there is no min.
 template <QuantType kType>
-static constexpr bool kMultipliesSigned = kType == QuantType::kQ8 || code_zero(kType) != 0;
+static constexpr bool kMultipliesSigned = kType == QuantType::kQ8 || code_zero(kType) != 0 ||
+                                          is_table_type(kType);
 
 // Whether a code has high bits in lines of their own behind 4-bit lines.
 template <QuantType kType>
 static constexpr bool kIsWide = code_bits(kType) == 5 || code_bits(kType) == 6;
 
-// The half of a 1-bit line that belongs to a sub-block of q3_k: 1 of odd ones. 0 of other types.
+// The half of a 1-bit line that belongs to a sub-block of types that share lines: 1 of odd ones. 0
+// of other types.
 template <QuantType kType>
 [[gnu::always_inline]] static inline unsigned half_of(const BlockPlace& place) noexcept {
-  return kType == QuantType::kQ3K ? place.k % 2 : 0;
+  return shares_lines(kType) ? place.k % 2 : 0;
 }
 
-// Whether the scales of a type's sub-blocks of 16 columns are bytes or less: whole numbers that
-// multiply whole sums, so that a chunk of 64 columns needs floats once (matmul.h).
+// Whether the scales of a type's sub-blocks are bytes or less: whole numbers that multiply whole
+// sums of 16 columns, so that a chunk of 64 columns needs floats once (matmul.h). Of 4-bit table
+// two such sums have the scale of their 32 columns.
 template <QuantType kType>
-static constexpr bool kWholeScales = fixed_block(kType) == 16;
+static constexpr bool kWholeScales = has_whole_scales(kType);
 
 // Where the code lines of sub-block `k` of a chunk of such a type are, from those of its first on;
-// for q3_k those of its pair.
+// for types that share lines those of its pair.
 template <QuantType kType>
 [[gnu::always_inline]] static inline constexpr std::size_t quarter_offset(unsigned k) noexcept {
-  return (kType == QuantType::kQ3K ? k / 2 * 2 : k) * (std::size_t{2} * kRowGroup) *
-         code_bits(kType);
+  return (shares_lines(kType) ? k / 2 * 2 : k) * (std::size_t{2} * kRowGroup) * code_bits(kType);
 }
 
-// Returns the place of column block `block`, counted in kBlock columns.
+// Returns the place of column block `block`, counted in kBlock columns; of 4-bit table those may be
+// 16.
 template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline BlockPlace place_of(const std::byte* group,
                                                          std::size_t block) noexcept {
@@ -94,6 +100,24 @@ template <QuantType kType, std::uint32_t kBlock>
     place.low = lines + place.k / 4 * kLineBytes;
     const unsigned before = kType == QuantType::kQ3K ? place.k / 2 * 2 : place.k;
     place.codes = lines + 4 * kLineBytes + before * kCodeBytes;
+  } else if constexpr (kForm == ScaleForm::kSuperTable) {
+    constexpr std::size_t kSubBlocks = kSuperColumns / kBlock;
+    constexpr std::size_t kSuperBytes = 2 * kLineBytes + kSubBlocks * kCodeBytes;
+    const std::size_t index = block / kSubBlocks;
+    place.k = static_cast<unsigned>(block % kSubBlocks);
+    const unsigned before = shares_lines(kType) ? place.k / 2 * 2 : place.k;
+    if constexpr (fixed_block(kType) == 32) {
+      place.scales = group + index * kSuperBytes;
+      place.high = place.scales + kHalves;
+      place.low = place.scales + kLineBytes;
+      place.codes = place.low + kLineBytes + before * kCodeBytes;
+    } else {
+      const std::byte* pair = group + index / 2 * (kLineBytes + 2 * kSuperBytes);
+      const std::byte* lines = pair + kLineBytes + index % 2 * kSuperBytes;
+      place.scales = pair + index % 2 * kHalves;
+      place.low = lines + place.k / 8 * kLineBytes;
+      place.codes = lines + 2 * kLineBytes + before * kCodeBytes;
+    }
   } else if constexpr (kForm == ScaleForm::kBlockMin) {
     place.scales = group + block * (kLineBytes + kCodeBytes);
     place.mins = place.scales + kHalves;

@@ -24,11 +24,36 @@ struct Words16 {
       {load<u32x4>(line), load<u32x4>(line + 16), load<u32x4>(line + 32), load<u32x4>(line + 48)}};
 }
 
+// Turns codes of a table type, in lanes of integers, into their levels: two that differ in their
+// lowest bit alone, of which that bit takes one, and so on up the bits.
+template <QuantType kType, unsigned kBits = code_bits(kType), unsigned kFirst = 0, typename V>
+[[gnu::always_inline]] static inline V look_up_levels(V codes) noexcept {
+  if constexpr (kBits == 0) {
+    return V{} + table_levels(kType)[kFirst];
+  } else {
+    constexpr unsigned kHalf = 1U << (kBits - 1);
+    const V lower = look_up_levels<kType, kBits - 1, kFirst>(codes);
+    const V upper = look_up_levels<kType, kBits - 1, kFirst + kHalf>(codes);
+    const V is_upper = -((codes >> (kBits - 1)) & 1);
+    return lower ^ ((lower ^ upper) & is_upper);
+  }
+}
+
+// The values of four rows' codes: codes themselves, 0, 1, 3, 4 of qk256, levels of tables.
+template <QuantType kType>
+[[gnu::always_inline]] static inline f32x4 value_of(u32x4 codes) noexcept {
+  if constexpr (is_table_type(kType)) {
+    return to_f32(look_up_levels<kType>(reinterpret_cast<i32x4>(codes)));
+  }
+  return to_f32(kType == QuantType::kQk256 ? codes + (codes >> 1) : codes);
+}
+
 // Calls take(column, rows) for the columns of one line of 2- or 4-bit codes, every column once, in
-// an order that is fixed by the layout. With kLevels codes 0, 1, 2, 3 become 0, 1, 3, 4: qk256's.
-template <unsigned kBits, bool kLevels, typename Take>
+// an order that is fixed by the layout.
+template <QuantType kType, typename Take>
 [[gnu::always_inline]] static inline void for_line_columns(const std::byte* line,
                                                            Take&& take) noexcept {
+  constexpr unsigned kBits = code_bits(kType);
   constexpr unsigned kFields = 8 / kBits;
   constexpr std::uint32_t kMask = (1U << kBits) - 1U;
   const Words16 words = load_line(line);
@@ -42,7 +67,7 @@ template <unsigned kBits, bool kLevels, typename Take>
       for (unsigned i = 0; i < 4; ++i) {
         const u32x4 moved = words.v[i] >> shift;
         const u32x4 code = shift + kBits == 32 ? moved : moved & kMask;
-        rows.v[i] = to_f32(kLevels ? code + (code >> 1) : code);
+        rows.v[i] = value_of<kType>(code);
       }
       take(4 * f + k, rows);
     }
@@ -67,7 +92,7 @@ template <typename Take>
 
 // Calls take(column, rows) for 16 columns of 3-bit codes: a line of code >> 1, and the half
 // (0 or 1: columns 0-15 or 16-31) of a line of code & 1.
-template <typename Take>
+template <QuantType kType, typename Take>
 [[gnu::always_inline]] static inline void for_three_bit_columns(const std::byte* high_line,
                                                                 const std::byte* low_line,
                                                                 unsigned low_half,
@@ -84,7 +109,7 @@ template <typename Take>
 #pragma GCC unroll 4
       for (unsigned i = 0; i < 4; ++i) {
         const u32x4 upper = shift == 0 ? high.v[i] << 1 : high.v[i] >> (shift - 1);
-        rows.v[i] = to_f32((upper & 6U) | ((low.v[i] >> (8 * k + f)) & 1U));
+        rows.v[i] = value_of<kType>((upper & 6U) | ((low.v[i] >> (8 * k + f)) & 1U));
       }
       take(4 * f + k, rows);
     }
@@ -122,8 +147,8 @@ template <QuantType kType, std::uint32_t kBlock, typename Take>
 [[gnu::always_inline]] static inline void for_block_columns(const std::byte* codes,
                                                             [[maybe_unused]] unsigned half,
                                                             Take&& take) noexcept {
-  if constexpr (kType == QuantType::kQ3K) {
-    for_three_bit_columns(codes + half * 64, codes + 128, half, take);
+  if constexpr (shares_lines(kType)) {
+    for_three_bit_columns<kType>(codes + half * 64, codes + 128, half, take);
   } else if constexpr (kIsWide<kType>) {
     constexpr std::uint32_t kLines = kBlock / 8;
     for (std::uint32_t line = 0; line < kLines; ++line) {
@@ -142,7 +167,7 @@ template <QuantType kType, std::uint32_t kBlock, typename Take>
   } else if constexpr (code_bits(kType) == 3) {
     constexpr std::uint32_t kHighLines = kBlock / 16;
     for (std::uint32_t line = 0; line < kHighLines; ++line) {
-      for_three_bit_columns(
+      for_three_bit_columns<kType>(
           codes + line * 64, codes + (kHighLines + line / 2) * 64,
           line % 2, [&](unsigned column, const Rows16& rows) __attribute__((always_inline)) {
             take(16 * line + column, rows);
@@ -152,7 +177,7 @@ template <QuantType kType, std::uint32_t kBlock, typename Take>
     constexpr unsigned kBits = code_bits(kType);
     constexpr std::uint32_t kColumns = 32 / kBits;
     for (std::uint32_t line = 0; line < kBlock / kColumns; ++line) {
-      for_line_columns<kBits, kType == QuantType::kQk256>(
+      for_line_columns<kType>(
           codes + line * 64, [&](unsigned column, const Rows16& rows) __attribute__((
                                  always_inline)) { take(kColumns * line + column, rows); });
     }
@@ -207,6 +232,28 @@ template <std::uint32_t kBlock>
            last_to_high(high) >> 16}};
 }
 
+// The signed scales of a sub-block of a table type, words of 32 bits.
+template <QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] static inline Words16 load_table_scales(const BlockPlace& place) noexcept {
+  Words16 out;
+  const Words16 low = load_line(place.low);
+  if constexpr (fixed_block(kType) == 16) {
+    const unsigned up = 28 - place.k % 4 * 8 - place.k / 4 % 2 * 4;
+    for (unsigned i = 0; i < 4; ++i) {
+      out.v[i] = reinterpret_cast<u32x4>(reinterpret_cast<i32x4>(low.v[i] << up) >> 28);
+    }
+  } else {
+    const Words16 high = load_high_bits<64>(place.high);
+    const unsigned index = place.k * kBlock / 32;
+    for (unsigned i = 0; i < 4; ++i) {
+      const u32x4 lower = (low.v[i] >> (index / 2 * 4 + index % 2 * 16)) & 15U;
+      const u32x4 upper = high.v[i] >> (index / 2 * 2 + index % 2 * 8) << 30;
+      out.v[i] = reinterpret_cast<u32x4>(reinterpret_cast<i32x4>(upper | lower << 26) >> 26);
+    }
+  }
+  return out;
+}
+
 // Finds one column block of a group and widens its fields.
 template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline BlockFields load_fields(const std::byte* group,
@@ -242,6 +289,13 @@ template <QuantType kType, std::uint32_t kBlock>
       const u32x4 top = bytes.v[i] << (24 - 8 * (place.k % 4));
       out.scales.v[i] = d.v[i] * to_f32(reinterpret_cast<i32x4>(top) >> 24);
       out.mins.v[i] = out.scales.v[i] * kZeroPoint<kType>;
+    }
+  } else if constexpr (is_table_type(kType)) {
+    const Rows16 d = load_half_rows(place.scales);
+    const Words16 scales = load_table_scales<kType, kBlock>(place);
+    for (unsigned i = 0; i < 4; ++i) {
+      out.scales.v[i] = d.v[i] * to_f32(reinterpret_cast<i32x4>(scales.v[i]));
+      out.mins.v[i] = splat(0.0F);
     }
   } else if constexpr (has_min(kType)) {
     out.scales = load_half_rows(place.scales);

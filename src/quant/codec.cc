@@ -23,6 +23,8 @@
 #include "quant/qk256.h"
 #include "quant/signed_super_block.h"
 #include "quant/super_block.h"
+#include "quant/table_block.h"
+#include "quant/table_levels.h"
 #include "quant/ternary.h"
 
 namespace qsf {
@@ -151,10 +153,13 @@ const BlockCodec& block_codec(QuantType type) noexcept {
     case QuantType::kTernaryBase3: return kTernaryBase3Codec;
     case QuantType::kTernaryRow: return kTernaryRowCodec;
     case QuantType::kQ2Super:
-    case QuantType::kQ2K: return kQ2SuperCodec;
+    case QuantType::kQ2K:
+    case QuantType::kQ2Table: return kQ2SuperCodec;
     case QuantType::kQ3Super:
-    case QuantType::kQ3K: return kQ3SuperCodec;
-    case QuantType::kQ4Super: return kQ4SuperCodec;
+    case QuantType::kQ3K:
+    case QuantType::kQ3Table: return kQ3SuperCodec;
+    case QuantType::kQ4Super:
+    case QuantType::kQ4Table: return kQ4SuperCodec;
     case QuantType::kQ5K: return kQ5KCodec;
     case QuantType::kQ6K: return kQ6KCodec;
     case QuantType::kF32:
@@ -191,6 +196,13 @@ void decode_codes(QuantType type, BlockScale fields, const std::uint8_t* codes,
         out[i] = scale * static_cast<float>(static_cast<int>(codes[i]) - code_zero(type));
       }
       return;
+    case QuantType::kQ2Table:
+    case QuantType::kQ3Table:
+    case QuantType::kQ4Table:
+      for (std::size_t i = 0; i < n; ++i) {
+        out[i] = scale * static_cast<float>(table_levels(type)[codes[i]]);
+      }
+      return;
     default:
       for (std::size_t i = 0; i < n; ++i) {
         out[i] = scale * static_cast<float>(codes[i]) + fields.min;
@@ -206,9 +218,10 @@ void encode_super_blocks(BlockFormat format, std::span<const float> row,
   for (std::size_t first = 0; first < row.size(); first += kSuperColumns) {
     const std::size_t n_true = std::min<std::size_t>(kSuperColumns, row.size() - first);
     const std::uint64_t at = locate_in_row(format, first / format.block).fields;
-    const auto encode = scale_form(format.type) == ScaleForm::kSuperSigned
-                            ? encode_signed_super_block
-                            : encode_super_block;
+    const ScaleForm form = scale_form(format.type);
+    const auto encode = form == ScaleForm::kSuperTable    ? encode_table_block
+                        : form == ScaleForm::kSuperSigned ? encode_signed_super_block
+                                                          : encode_super_block;
     encode(format, row.subspan(first, n_true), options_of_columns(options, first, n_true),
            out.subspan(at, row_major_bytes(format, n_true)));
   }

@@ -233,15 +233,16 @@ TEST(CodecTest, RelativeErrorsOnNormalDataAreWhatTheWidthsPromise) {
   Rng rng(3);
   const std::vector<float> row = make_row(Data::kNormal, 64 * 256, rng);
   for (const Limits& limits :
-       {Limits{QuantType::kQ2S, 0.30, 0.37}, Limits{QuantType::kQ2A, 0.40, 0.50},
-        Limits{QuantType::kQ3, 0.17, 0.22}, Limits{QuantType::kQ4, 0.08, 0.105},
-        Limits{QuantType::kQ8, 0.004, 0.007}, Limits{QuantType::kTernary, 0.50, 0.60},
-        Limits{QuantType::kQ2Super, 0.40, 0.51}, Limits{QuantType::kQ3Super, 0.17, 0.225},
-        Limits{QuantType::kQ4Super, 0.08, 0.105}, Limits{QuantType::kQ2K, 0.28, 0.40},
-        Limits{QuantType::kQ3K, 0.15, 0.22}, Limits{QuantType::kQ5K, 0.033, 0.046},
-        Limits{QuantType::kQ6K, 0.014, 0.021}, Limits{QuantType::kTernaryRow, 0.50, 0.60},
-        Limits{QuantType::kTernaryBase3, 0.50, 0.60}, Limits{QuantType::kF16, 1e-4, 3e-4},
-        Limits{QuantType::kBF16, 1e-3, 2.5e-3}}) {
+       {Limits{QuantType::kQ2S, 0.30, 0.37},          Limits{QuantType::kQ2A, 0.40, 0.50},
+        Limits{QuantType::kQ3, 0.17, 0.22},           Limits{QuantType::kQ4, 0.08, 0.105},
+        Limits{QuantType::kQ8, 0.004, 0.007},         Limits{QuantType::kTernary, 0.50, 0.60},
+        Limits{QuantType::kQ2Super, 0.40, 0.51},      Limits{QuantType::kQ3Super, 0.17, 0.225},
+        Limits{QuantType::kQ4Super, 0.08, 0.105},     Limits{QuantType::kQ2K, 0.28, 0.40},
+        Limits{QuantType::kQ3K, 0.15, 0.22},          Limits{QuantType::kQ5K, 0.033, 0.046},
+        Limits{QuantType::kQ6K, 0.014, 0.021},        Limits{QuantType::kTernaryRow, 0.50, 0.60},
+        Limits{QuantType::kTernaryBase3, 0.50, 0.60}, Limits{QuantType::kQ2Table, 0.28, 0.40},
+        Limits{QuantType::kQ3Table, 0.14, 0.20},      Limits{QuantType::kQ4Table, 0.07, 0.09},
+        Limits{QuantType::kF16, 1e-4, 3e-4},          Limits{QuantType::kBF16, 1e-3, 2.5e-3}}) {
     const BlockFormat format = block_format(limits.type, 64);
     const double error = relative_error(row, decode(format, encode(format, row), row.size()));
     EXPECT_GT(error, limits.low) << name_of(format);

@@ -13,6 +13,7 @@
 #include "quant/dense.h"
 #include "quant/fields.h"
 #include "quant/qk256.h"
+#include "quant/table_levels.h"
 
 namespace qsf {
 namespace {
@@ -248,8 +249,30 @@ void RowEncoder::encode_column(std::size_t column, std::size_t index) {
     }
     return;
   }
-  const float zero = range_.zero;
   std::array<int, kGptqRows> steps;
+  if (is_table_type(format_.type)) {
+    const auto levels = table_levels(format_.type);
+    std::array<float, kGptqRows> level;
+    for (std::size_t r = 0; r < n_rows_; ++r) {
+      level[r] = static_cast<float>(levels[0]);
+      steps[r] = 0;
+    }
+    for (std::size_t j = 1; j < levels.size(); ++j) {
+      const float middle = 0.5F * static_cast<float>(levels[j - 1] + levels[j]);
+      const float to_next = static_cast<float>(levels[j] - levels[j - 1]);
+      for (std::size_t r = 0; r < n_rows_; ++r) {
+        const bool is_above = weights[r] * inverses_[r] > middle;
+        level[r] += is_above ? to_next : 0.0F;
+        steps[r] += is_above ? 1 : 0;
+      }
+    }
+    for (std::size_t r = 0; r < n_rows_; ++r) {
+      error[r] -= scales_[r] * level[r];
+      codes[r * kMaxBlock] = static_cast<std::uint8_t>(steps[r]);
+    }
+    return;
+  }
+  const float zero = range_.zero;
   for (std::size_t r = 0; r < n_rows_; ++r) {
     const float at = (weights[r] - mins_[r]) * inverses_[r] + (zero + 0.5F);
     steps[r] = static_cast<int>(std::min(std::max(at, 0.0F), range_.top));

@@ -106,7 +106,7 @@ void take_half_lines(const std::byte* lines, unsigned half, std::uint8_t* codes)
 // blocks share are zero where nothing was put.
 void put_codes(QuantType type, std::uint64_t index, const std::uint8_t* codes, std::uint32_t block,
                std::byte* lines) noexcept {
-  if (type == QuantType::kQ3K) return put_half_lines(codes, index % 2, lines);
+  if (shares_lines(type)) return put_half_lines(codes, index % 2, lines);
   if (type == QuantType::kTernaryBase3) {
     std::byte packed[kBase3Block / 5];
     pack_base3(codes, block, block, packed);
@@ -136,7 +136,7 @@ void put_codes(QuantType type, std::uint64_t index, const std::uint8_t* codes, s
 
 void take_codes(QuantType type, std::uint64_t index, const std::byte* lines, std::uint32_t block,
                 std::uint8_t* codes) noexcept {
-  if (type == QuantType::kQ3K) return take_half_lines(lines, index % 2, codes);
+  if (shares_lines(type)) return take_half_lines(lines, index % 2, codes);
   if (type == QuantType::kTernaryBase3) {
     std::byte packed[kBase3Block / 5];
     for (std::uint32_t f = 0; f < 4; ++f) {

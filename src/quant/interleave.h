@@ -20,7 +20,7 @@ namespace qsf {
 // Where one column block of a group stands: byte offsets from the start of the group. Row r has its
 // scale at scales + 2r, its min at mins + 2r, and bytes 4r .. 4r+3 of every line from codes on. Of
 // super-blocks scales and mins are d and dmin; ternary-row has its f32 scale at scales + 4r. Codes
-// of q3_k are those of the pair of blocks.
+// of q3_k and 3-bit table are those of the pair of blocks.
 struct GroupBlock {
   std::uint64_t scales;
   std::uint64_t mins;  // equal to scales for types without a min
@@ -29,8 +29,8 @@ struct GroupBlock {
 
 // Where the fields of one super-block of a group stand: row r has d at d + 2r and dmin, where the
 // type has one, 32 bytes on, its bytes of low bits or whole fields at low + 4r (of each four
-// sub-blocks more: 64 bytes on), and its word of high bits, where there is one, at high + 2r or, of
-// blocks of 32, at high + 4r.
+// sub-blocks more, or eight of 2- and 3-bit table: 64 bytes on), and its word of high bits, where
+// there is one, at high + 2r or, of blocks of 32 but for 4-bit table, at high + 4r.
 struct GroupSuperBlock {
   std::uint64_t d;
   std::uint64_t low;
@@ -49,6 +49,16 @@ constexpr GroupSuperBlock locate_super_block(BlockFormat format,
     const std::uint64_t pair = super_index / 2 * (kLineBytes + 2 * (4 * kLineBytes + lines));
     return {pair + super_index % 2 * 2 * kRowGroup,
             pair + kLineBytes + super_index % 2 * (4 * kLineBytes + lines), pair};
+  }
+  if (scale_form(format.type) == ScaleForm::kSuperTable) {
+    const std::uint64_t body = 2 * kLineBytes + lines;
+    if (format.block == 16) {
+      const std::uint64_t pair = super_index / 2 * (kLineBytes + 2 * body);
+      return {pair + super_index % 2 * 2 * kRowGroup, pair + kLineBytes + super_index % 2 * body,
+              pair};
+    }
+    const std::uint64_t base = super_index * body;
+    return {base, base + kLineBytes, base + 2 * kRowGroup};
   }
   if (format.block == 32) {
     const std::uint64_t base = super_index * (4 * kLineBytes + lines);
@@ -77,14 +87,16 @@ constexpr GroupBlock locate_block(BlockFormat format, std::uint64_t block_index)
               d + field_lines * kLineBytes + block_index % n_sub_blocks * lines};
     }
     case ScaleForm::kSuperNibble:
-    case ScaleForm::kSuperSigned: {
+    case ScaleForm::kSuperSigned:
+    case ScaleForm::kSuperTable: {
       const std::uint64_t n_sub_blocks = kSuperColumns / format.block;
       const GroupSuperBlock at = locate_super_block(format, block_index / n_sub_blocks);
       const std::uint64_t index = block_index % n_sub_blocks;
       const std::uint64_t before =
-          format.type == QuantType::kQ3K ? index / 2 * 2 * lines : index * lines;
+          shares_lines(format.type) ? index / 2 * 2 * lines : index * lines;
+      const std::uint64_t byte_lines = format.block == 32 ? 1 : is_table_type(format.type) ? 2 : 4;
       return {at.d, has_min(format.type) ? at.d + 2 * kRowGroup : at.d,
-              at.low + 4 * kLineBytes + before};
+              at.low + byte_lines * kLineBytes + before};
     }
     case ScaleForm::kBlock: break;
   }

@@ -136,6 +136,29 @@ Place byte_place_by_definition(BlockFormat format, const std::vector<std::byte>&
                                                       : static_cast<int>(byte) - 256)};
 }
 
+// Sub-blocks of tables, with scales of less than a byte.
+Place table_place_by_definition(BlockFormat format, const std::vector<std::byte>& group, unsigned r,
+                                unsigned column) {
+  const std::size_t super_index = column / 256;
+  const std::size_t k = column % 256 / format.block;
+  const std::size_t lines = std::size_t{format.block} * code_bits(format.type) * 2;
+  const std::size_t unit = 128 + 256 / format.block * lines;
+  const auto byte = [&](std::size_t at) { return static_cast<unsigned>(group[at]); };
+  if (format.block == 32) {
+    const std::size_t line_d = super_index * unit;
+    const unsigned high = byte(line_d + 32 + 2 * r + k % 2) >> (k / 2 * 2) & 3U;
+    const unsigned low = byte(line_d + 64 + 4 * r + k % 2 * 2 + k / 4) >> (k / 2 % 2 * 4) & 15U;
+    const int scale = static_cast<int>(16 * high + low) - (high >= 2 ? 64 : 0);
+    return {line_d + 128 + k * lines, half(group, line_d + 2 * r) * static_cast<float>(scale)};
+  }
+  const std::size_t pair = super_index / 2 * (64 + 2 * unit);
+  const std::size_t line_t = pair + 64 + super_index % 2 * unit;
+  const unsigned bits = byte(line_t + k / 8 * 64 + 4 * r + k % 4) >> (k / 4 % 2 * 4) & 15U;
+  const int scale = static_cast<int>(bits) - (bits >= 8 ? 16 : 0);
+  return {line_t + 128 + (format.type == QuantType::kQ3Table ? k / 2 * 192 : k * lines),
+          half(group, pair + super_index % 2 * 32 + 2 * r) * static_cast<float>(scale)};
+}
+
 Place place_by_definition(BlockFormat format, const std::vector<std::byte>& group, unsigned r,
                           unsigned column) {
   const std::size_t block = column / format.block;
@@ -154,6 +177,9 @@ Place place_by_definition(BlockFormat format, const std::vector<std::byte>& grou
     case QuantType::kQ2K:
     case QuantType::kQ3K:
     case QuantType::kQ6K: return byte_place_by_definition(format, group, r, column);
+    case QuantType::kQ2Table:
+    case QuantType::kQ3Table:
+    case QuantType::kQ4Table: return table_place_by_definition(format, group, r, column);
     case QuantType::kQk256: return {block * lines};
     case QuantType::kTernaryRow: return {64 + block * lines, load_le<float>(group, 4 * r)};
     case QuantType::kTernaryBase3: return {64 + block * 256, load_le<float>(group, 4 * r)};
@@ -207,12 +233,25 @@ float weight_by_definition(BlockFormat format, const std::vector<std::byte>& gro
       return place.scale * (static_cast<float>(field(place.codes_at, 4) +
                                                16 * field(place.codes_at + 2 * 64, 2)) -
                             32.0F);
+    case QuantType::kQ2Table: {
+      constexpr int kLevels[] = {-127, -43, 18, 90};
+      return place.scale * static_cast<float>(kLevels[field(place.codes_at, 2)]);
+    }
+    case QuantType::kQ4Table: {
+      constexpr int kLevels[] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                 1,    13,   25,  38,  53,  69,  89,  113};
+      return place.scale * static_cast<float>(kLevels[field(place.codes_at, 4)]);
+    }
+    case QuantType::kQ3Table:
     case QuantType::kQ3K: {
       const unsigned in_pair = column / 16 % 2;
       const auto plane = static_cast<unsigned>(group[place.codes_at + 128 + 4 * r + i % 4]);
       const unsigned low = plane >> (4 * in_pair + i / 4) & 1U;
       const unsigned high = field(place.codes_at + in_pair * 64, 2);
-      return place.scale * (static_cast<float>(2 * high + low) - 4.0F);
+      constexpr int kLevels[] = {-127, -77, -45, -18, 7, 34, 65, 108};
+      return place.scale * static_cast<float>(format.type == QuantType::kQ3Table
+                                                  ? kLevels[2 * high + low]
+                                                  : static_cast<int>(2 * high + low) - 4);
     }
     case QuantType::kQ3:
     case QuantType::kQ3Super: {

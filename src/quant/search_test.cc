@@ -144,7 +144,10 @@ TEST(SearchTest, IsMuchBetterOnNormalWeights) {
         Limit{block_format(QuantType::kQ2K, 0), 0.5354},
         Limit{block_format(QuantType::kQ3K, 0), 0.4972},
         Limit{block_format(QuantType::kQ5K, 0), 0.7584},
-        Limit{block_format(QuantType::kQ6K, 0), 0.7580}}) {
+        Limit{block_format(QuantType::kQ6K, 0), 0.7580},
+        Limit{block_format(QuantType::kQ2Table, 0), 0.6334},
+        Limit{block_format(QuantType::kQ3Table, 0), 0.6649},
+        Limit{block_format(QuantType::kQ4Table, 0), 0.8159}}) {
     EXPECT_LE(error_of(limit.format, row, kSearch, {}),
               limit.share * error_of(limit.format, row, kNearestRounding, {}))
         << name_of(limit.format);

@@ -65,6 +65,18 @@
 // 1-bit line, fields 0 to 3 of the first and 4 to 7 of the second. The last super-block has the
 // code lines of whole 64 columns.
 //
+// Super-blocks of tables have signed scales of less than a byte, and codes that are numbers of
+// levels (quant/table_levels.h). Their fields are laid out so that a shift of a row's word brings
+// those of 64 columns to one place.
+//
+//   2-bit, 3-bit table   per pair of super-blocks a line with the 16 d of the first and the 16 of
+//                        the second, then for each one two lines T, its code lines, as q2_k, q3_k
+//   4-bit table          per super-block a line with the 16 d and 16 words (u16) of bits 4 and 5
+//                        of the scales, a line with 16 words (u32) of bits 0-3, its code lines
+//
+//   T, line t            byte 4r + k: sub-block 8t + k in bits 0-3, sub-block 8t + 4 + k in 4-7
+//   words of 4-bit table sub-block 2c + h: bits 4c + 16h of the u32, bits 2c + 8h of the u16
+//
 // Rows are padded to a multiple of 16 and columns to whole blocks with zero codes, zero scales and
 // zero mins for rows that do not exist, zero codes for columns that do not exist.
 //
@@ -101,6 +113,9 @@ enum class QuantType : std::uint8_t {
   kQ2Super = 32,       // 2-bit super:  w = (d * scale) * code + (dmin * min), both fields of 6 bits
   kQ3Super = 33,       // 3-bit super:  the same
   kQ4Super = 34,       // 4-bit super:  the same
+  kQ2Table = 35,       // 2-bit table:  w = (d * scale) * level[code], a signed scale of 4 bits
+  kQ3Table = 36,       // 3-bit table:  the same
+  kQ4Table = 37,       // 4-bit table:  the same, a signed scale of 6 bits
 };
 
 inline constexpr QuantType kAllQuantTypes[] = {
@@ -108,7 +123,8 @@ inline constexpr QuantType kAllQuantTypes[] = {
     QuantType::kTernary, QuantType::kF32,     QuantType::kF16,          QuantType::kBF16,
     QuantType::kQ8,      QuantType::kQk256,   QuantType::kTernaryBase3, QuantType::kTernaryRow,
     QuantType::kQ2Super, QuantType::kQ3Super, QuantType::kQ4Super,      QuantType::kQ2K,
-    QuantType::kQ3K,     QuantType::kQ5K,     QuantType::kQ6K};
+    QuantType::kQ3K,     QuantType::kQ5K,     QuantType::kQ6K,          QuantType::kQ2Table,
+    QuantType::kQ3Table, QuantType::kQ4Table};
 
 inline constexpr std::uint32_t kRowGroup = 16;       // rows that layout 1 interleaves
 inline constexpr std::size_t kLineBytes = 64;        // 16 rows x 4 bytes
@@ -127,13 +143,14 @@ enum class ScaleForm : std::uint8_t {
   kRow,          // an f32 scale per row
   kSuperBlock,   // a scale and a min of 6 bits per block, under two f16 per super-block
   kSuperNibble,  // a scale and a min of 4 bits per block, under two f16 per super-block
-  kSuperSigned   // a scale of 8 bits, two's complement, per block, under one f16 per super-block
+  kSuperSigned,  // a scale of 8 bits, two's complement, per block, under one f16 per super-block
+  kSuperTable    // the same of 4 bits for blocks of 16 and of 6 bits for blocks of 32
 };
 
 // How one tensor's weights are stored: the type and the columns of a block. `block` is 32, 64, 128
 // or 256 for types with scales per block (kernels know 32 and 64 alone), 32 or 64 for super-blocks,
-// 32 for q5_k, 16 for q2_k, q3_k and q6_k, 64 for qk256 and ternary-row, 80 for ternary-base3, 4
-// for f32, f16 and bf16.
+// 32 for q5_k and 4-bit table, 16 for q2_k, q3_k, q6_k and 2- and 3-bit table, 64 for qk256 and
+// ternary-row, 80 for ternary-base3, 4 for f32, f16 and bf16.
 struct BlockFormat {
   QuantType type;
   std::uint32_t block;
@@ -167,6 +184,9 @@ constexpr ScaleForm scale_form(QuantType type) noexcept {
     case QuantType::kQ2K: return ScaleForm::kSuperNibble;
     case QuantType::kQ3K:
     case QuantType::kQ6K: return ScaleForm::kSuperSigned;
+    case QuantType::kQ2Table:
+    case QuantType::kQ3Table:
+    case QuantType::kQ4Table: return ScaleForm::kSuperTable;
     case QuantType::kF32:
     case QuantType::kF16:
     case QuantType::kBF16:
@@ -177,7 +197,11 @@ constexpr ScaleForm scale_form(QuantType type) noexcept {
 constexpr bool is_super_type(QuantType type) noexcept {
   const ScaleForm form = scale_form(type);
   return form == ScaleForm::kSuperBlock || form == ScaleForm::kSuperNibble ||
-         form == ScaleForm::kSuperSigned;
+         form == ScaleForm::kSuperSigned || form == ScaleForm::kSuperTable;
+}
+// Whether codes are numbers of levels in a table.
+constexpr bool is_table_type(QuantType type) noexcept {
+  return scale_form(type) == ScaleForm::kSuperTable;
 }
 // Whether weights are scale * code + min, the min being a number of its own.
 constexpr bool has_min(QuantType type) noexcept {
@@ -196,10 +220,13 @@ constexpr std::uint32_t fixed_block(QuantType type) noexcept {
     case QuantType::kQk256:
     case QuantType::kTernaryRow: return 64;
     case QuantType::kTernaryBase3: return 80;
-    case QuantType::kQ5K: return 32;
+    case QuantType::kQ5K:
+    case QuantType::kQ4Table: return 32;
     case QuantType::kQ2K:
     case QuantType::kQ3K:
-    case QuantType::kQ6K: return 16;
+    case QuantType::kQ6K:
+    case QuantType::kQ2Table:
+    case QuantType::kQ3Table: return 16;
     default: return 0;
   }
 }
@@ -214,12 +241,15 @@ constexpr std::uint32_t code_bits(QuantType type) noexcept {
     case QuantType::kTernaryBase3:
     case QuantType::kTernaryRow:
     case QuantType::kQ2Super:
-    case QuantType::kQ2K: return 2;
+    case QuantType::kQ2K:
+    case QuantType::kQ2Table: return 2;
     case QuantType::kQ3:
     case QuantType::kQ3Super:
-    case QuantType::kQ3K: return 3;
+    case QuantType::kQ3K:
+    case QuantType::kQ3Table: return 3;
     case QuantType::kQ4:
-    case QuantType::kQ4Super: return 4;
+    case QuantType::kQ4Super:
+    case QuantType::kQ4Table: return 4;
     case QuantType::kQ5K: return 5;
     case QuantType::kQ6K: return 6;
     case QuantType::kQ8: return 8;
@@ -232,7 +262,8 @@ constexpr std::uint32_t code_bits(QuantType type) noexcept {
 
 // Returns the name used on command lines and in messages: "2bit-sym", "2bit", "3bit", "4bit",
 // "ternary", "8bit", "f16", "bf16", "f32", "qk256", "ternary-base3", "ternary-row", "2bit-super",
-// "3bit-super", "4bit-super", "q2_k", "q3_k", "q5_k", "q6_k".
+// "3bit-super", "4bit-super", "q2_k", "q3_k", "q5_k", "q6_k", "2bit-table", "3bit-table",
+// "4bit-table".
 std::string_view quant_type_name(QuantType type) noexcept;
 
 // Returns the block format with `block` columns, or with those that the type demands.
@@ -262,7 +293,7 @@ constexpr std::uint64_t code_bytes(BlockFormat format) noexcept {
 
 // Bytes of the fields in front of the codes in layout 0: of a block, of the whole row for kRow, of
 // a super-block (d, dmin where there is one, and of each sub-block a byte or, of fields of 6 bits,
-// a byte and a half).
+// a byte and a half; of tables half a byte or six bits).
 constexpr std::uint64_t field_bytes(BlockFormat format) noexcept {
   switch (scale_form(format.type)) {
     case ScaleForm::kNone: return 0;
@@ -272,6 +303,7 @@ constexpr std::uint64_t field_bytes(BlockFormat format) noexcept {
     case ScaleForm::kSuperBlock: return 4 + kSuperColumns / format.block * 3 / 2;
     case ScaleForm::kSuperNibble: return 4 + kSuperColumns / format.block;
     case ScaleForm::kSuperSigned: return 2 + kSuperColumns / format.block;
+    case ScaleForm::kSuperTable: return format.block == 16 ? 10 : 8;
   }
   return 0;
 }
@@ -298,7 +330,8 @@ constexpr RowBlock locate_in_row(BlockFormat format, std::uint64_t block_index) 
     case ScaleForm::kBlockMin: break;
     case ScaleForm::kSuperBlock:
     case ScaleForm::kSuperNibble:
-    case ScaleForm::kSuperSigned: {
+    case ScaleForm::kSuperSigned:
+    case ScaleForm::kSuperTable: {
       const std::uint64_t n_sub_blocks = kSuperColumns / format.block;
       const std::uint64_t super_index = block_index / n_sub_blocks;
       const std::uint64_t fields_before = super_index * field_bytes(format);
@@ -321,15 +354,28 @@ constexpr std::uint64_t row_major_bytes(BlockFormat format, std::uint64_t n_cols
   return n_fields * field_bytes(format) + n_blocks * code_bytes(format);
 }
 
+// Whether a pair of blocks shares a 1-bit line in layout 1: 3-bit codes of 16 columns fill half.
+constexpr bool shares_lines(QuantType type) noexcept {
+  return code_bits(type) == 3 && fixed_block(type) == 16;
+}
+
 // Bytes of the code lines of one column block of 16 rows in layout 1; a multiple of 64, but of q3_k
-// half the lines of a pair of blocks.
+// and 3-bit table half the lines of a pair of blocks.
 constexpr std::uint64_t code_line_bytes(BlockFormat format) noexcept {
   return code_bytes(format) * kRowGroup;
 }
 
-// Column blocks that have code lines in layout 1: of blocks of 16, those of whole 64 columns.
+// Whether kernels multiply sums of a type's sub-blocks with their scales as whole numbers, 64
+// columns at a time.
+constexpr bool has_whole_scales(QuantType type) noexcept {
+  return fixed_block(type) == 16 || is_table_type(type);
+}
+
+// Column blocks that have code lines in layout 1: of types with whole scales, those of whole 64
+// columns.
 constexpr std::uint64_t line_blocks(BlockFormat format, std::uint64_t n_cols) noexcept {
-  return format.block == 16 ? (n_cols + 63) / 64 * 4 : blocks_per_row(format, n_cols);
+  return has_whole_scales(format.type) ? (n_cols + 63) / 64 * (64 / format.block)
+                                       : blocks_per_row(format, n_cols);
 }
 
 // Bytes of one group of 16 rows of `n_cols` columns in layout 1; a multiple of 64.
@@ -347,6 +393,9 @@ constexpr std::uint64_t group_bytes(BlockFormat format, std::uint64_t n_cols) no
       break;
     case ScaleForm::kSuperNibble: n_field_lines = 5 * n_supers; break;
     case ScaleForm::kSuperSigned: n_field_lines = 4 * n_supers + (n_supers + 1) / 2; break;
+    case ScaleForm::kSuperTable:
+      n_field_lines = 2 * n_supers + (format.block == 16 ? (n_supers + 1) / 2 : 0);
+      break;
   }
   return n_field_lines * kLineBytes + n_blocks * code_line_bytes(format);
 }
@@ -386,6 +435,13 @@ static_assert(group_bytes({QuantType::kQ3K, 16}, 512) == 2 * 16 * 114);  // 3.56
 static_assert(group_bytes({QuantType::kQ5K, 32}, 512) == 2 * 16 * 176);  // 5.5
 static_assert(group_bytes({QuantType::kQ6K, 16}, 512) == 2 * 16 * 210);  // 6.5625
 static_assert(group_bytes({QuantType::kQ6K, 16}, 300) == 9 * 64 + 20 * 192);
+static_assert(row_major_bytes({QuantType::kQ2Table, 16}, 256) == 74);
+static_assert(row_major_bytes({QuantType::kQ3Table, 16}, 256) == 106);
+static_assert(row_major_bytes({QuantType::kQ4Table, 32}, 256) == 136);
+static_assert(group_bytes({QuantType::kQ2Table, 16}, 512) == 2 * 16 * 74);   // 2.3125 bits
+static_assert(group_bytes({QuantType::kQ3Table, 16}, 512) == 2 * 16 * 106);  // 3.3125
+static_assert(group_bytes({QuantType::kQ4Table, 32}, 256) == 16 * 136);      // 4.25
+static_assert(group_bytes({QuantType::kQ4Table, 32}, 300) == 4 * 64 + 10 * 256);
 
 }  // namespace qsf
 

@@ -317,26 +317,42 @@ SmallModel base3_model() {
   return model;
 }
 
-SmallModel k_quant_model() {
+namespace {
+
+// A model of layers with one matrix of 300 and one of 600 columns in either layout of each type.
+SmallModel model_of_types(const char* name, std::initializer_list<QuantType> types,
+                          QuantType embedding, QuantType head) {
   using enum TensorKind;
-  using Q = QuantType;
   SmallModel model = super_model();
-  model.name = "k_quants";
+  model.name = name;
   ModelSpec& s = model.spec;
-  s.n_layers = 8;
-  s.default_type = Q::kQ6K;
+  s.n_layers = static_cast<std::uint32_t>(2 * types.size());
+  s.default_type = embedding;
   const std::uint32_t h = s.hidden, q = s.q_dim(), f = s.ffn;  // rows of 20, 300 and 600 columns
   model.sections.clear();
-  model.sections.push_back({{matrix(kTokenEmbedding, s.n_vocab, h, Q::kQ6K, 0, kGroups)}});
-  for (const QuantType type : {Q::kQ2K, Q::kQ3K, Q::kQ5K, Q::kQ6K}) {
+  model.sections.push_back({{matrix(kTokenEmbedding, s.n_vocab, h, embedding, 0, kGroups)}});
+  for (const QuantType type : types) {
     for (const Layout layout : {kRows, kGroups}) {
       model.sections.push_back(
           {{matrix(kAttnO, h, q, type, 0, layout), matrix(kFfnDown, h, f, type, 0, layout)}});
     }
   }
   model.sections.push_back(
-      {{vector_tensor(kFinalNorm, h), matrix(kHead, s.n_vocab, h, Q::kQ5K, 0, kRows)}});
+      {{vector_tensor(kFinalNorm, h), matrix(kHead, s.n_vocab, h, head, 0, kRows)}});
   return model;
+}
+
+}  // namespace
+
+SmallModel k_quant_model() {
+  using Q = QuantType;
+  return model_of_types("k_quants", {Q::kQ2K, Q::kQ3K, Q::kQ5K, Q::kQ6K}, Q::kQ6K, Q::kQ5K);
+}
+
+SmallModel table_model() {
+  using Q = QuantType;
+  return model_of_types("tables", {Q::kQ2Table, Q::kQ3Table, Q::kQ4Table}, Q::kQ4Table,
+                        Q::kQ3Table);
 }
 
 std::vector<float> small_row(std::uint32_t section, const TensorInfo& tensor, std::uint32_t row) {

@@ -61,6 +61,9 @@ SmallModel base3_model();
 // The types of GGUF's K-quants likewise.
 SmallModel k_quant_model();
 
+// The same with the types whose codes are numbers of levels.
+SmallModel table_model();
+
 // Returns the f32 weights of one row, as they were before encoding.
 std::vector<float> small_row(std::uint32_t section, const TensorInfo& tensor, std::uint32_t row);
 // Returns the bytes of one tile.

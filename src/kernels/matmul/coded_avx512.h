@@ -41,10 +41,12 @@ static_assert(kRowGroup == 16 && kLineBytes == 64);
   return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(halves)));
 }
 
-// What makes codes unsigned: 128 is added to the stored bytes of 8 bits, other signed codes are
-// stored with their zero.
+// What makes codes unsigned: 128 is added to the stored bytes of 8 bits and to levels of tables,
+// other signed codes are stored with their zero.
 template <QuantType kType>
-static constexpr int kSignedOffset = kType == QuantType::kQ8 ? 128 : code_zero(kType);
+static constexpr int kSignedOffset = kType == QuantType::kQ8 || is_table_type(kType)
+                                         ? 128
+                                         : code_zero(kType);
 
 // Lines of scales that may stand in front of the code lines of a block, beside those of a pair.
 template <QuantType kType>
@@ -61,6 +63,7 @@ struct Lines {
   static constexpr std::uint32_t kBytes = kBlock * code_bits(kType) / 8 * kRowGroup;
   // Largest value of a byte of a four.
   static constexpr int kLargest = kType == QuantType::kQ8      ? 255
+                                  : is_table_type(kType)       ? 255
                                   : kType == QuantType::kQk256 ? 4
                                                                : (1 << code_bits(kType)) - 1;
   // The code lines of a block and about as many lines of scales as come with it.
@@ -120,13 +123,53 @@ template <typename Take>
   }
 }
 
+// A byte shuffle's table for each 16 bytes: of 2-bit codes, which are looked up two at a time, the
+// level of the lower (kSecond false) or of the upper one. Levels are those of the type plus
+// kSignedOffset, or qk256's 0, 1, 3, 4.
+template <QuantType kType, bool kSecond = false>
+struct LevelTable {
+  static constexpr struct alignas(16) Bytes {
+    std::uint8_t of[16];
+  } kBytes = [] {
+    Bytes bytes = {};
+    for (unsigned i = 0; i < 16; ++i) {
+      const unsigned code = code_bits(kType) != 2 ? i % (1U << code_bits(kType))
+                            : kSecond             ? i / 4
+                                                  : i % 4;
+      bytes.of[i] = static_cast<std::uint8_t>(
+          kType == QuantType::kQk256 ? code + code / 2
+                                     : table_levels(kType)[code] + kSignedOffset<kType>);
+    }
+    return bytes;
+  }();
+
+  [[gnu::always_inline]] static inline __m512i load() noexcept {
+    return _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(kBytes.of)));
+  }
+};
+
 // Calls take(four, shift, codes) for every four of a block, `lines` its first code line and `half`
 // its half of a line that it shares; the bytes of `codes` are the codes times 2^shift.
 template <QuantType kType, std::uint32_t kBlock, typename Take>
 [[gnu::always_inline]] static inline void for_shifted_fours(const std::byte* lines,
                                                             [[maybe_unused]] unsigned half,
                                                             Take&& take) noexcept {
-  if constexpr (kType == QuantType::kQ3K) {
+  if constexpr (kType == QuantType::kQ3Table) {
+    const __m512i levels = LevelTable<kType>::load();
+    for_half_fours(
+        lines, half, [&](unsigned four, __m512i codes) __attribute__((always_inline)) {
+          take(four, 0, _mm512_shuffle_epi8(levels, codes));
+        });
+  } else if constexpr (kType == QuantType::kQ4Table) {
+    const __m512i levels = LevelTable<kType>::load();
+#pragma GCC unroll 4
+    for (unsigned line = 0; line < kBlock / 8; ++line) {
+      const __m512i codes = load_line(lines + line * kLineBytes);
+      const __m512i high = _mm512_and_si512(_mm512_srli_epi32(codes, 4), bytes_of(15));
+      take(2 * line, 0, _mm512_shuffle_epi8(levels, _mm512_and_si512(codes, bytes_of(15))));
+      take(2 * line + 1, 0, _mm512_shuffle_epi8(levels, high));
+    }
+  } else if constexpr (kType == QuantType::kQ3K) {
     for_half_fours(
         lines, half, [&](unsigned four, __m512i codes) __attribute__((always_inline)) {
           take(four, 0, codes);
@@ -155,12 +198,10 @@ template <QuantType kType, std::uint32_t kBlock, typename Take>
       take(4 * line + 2, kThreeBitShift[2], three_bit_field<2>(high, low));
       take(4 * line + 3, kThreeBitShift[3], three_bit_field<3>(high, low));
     }
-  } else if constexpr (kType == QuantType::kQk256) {
+  } else if constexpr (kType == QuantType::kQk256 || kType == QuantType::kQ2Table) {
     // Half a byte is two codes, and a table of 16 bytes has the level of either.
-    const __m512i first =
-        _mm512_broadcast_i32x4(_mm_set_epi8(4, 3, 1, 0, 4, 3, 1, 0, 4, 3, 1, 0, 4, 3, 1, 0));
-    const __m512i second =
-        _mm512_broadcast_i32x4(_mm_set_epi8(4, 4, 4, 4, 3, 3, 3, 3, 1, 1, 1, 1, 0, 0, 0, 0));
+    const __m512i first = LevelTable<kType>::load();
+    const __m512i second = LevelTable<kType, true>::load();
 #pragma GCC unroll 4
     for (unsigned line = 0; line < kBlock / 16; ++line) {
       const __m512i codes = load_line(lines + line * kLineBytes);
@@ -188,7 +229,7 @@ template <QuantType kType, std::uint32_t kBlock, typename Take>
 }
 
 // Calls take(four, codes) for every four of a block: bytes are codes, signed ones plus
-// kSignedOffset and those of qk256 as 0, 1, 3 and 4.
+// kSignedOffset, those of qk256 as 0, 1, 3 and 4 and those of tables as levels.
 template <QuantType kType, std::uint32_t kBlock, typename Take>
 [[gnu::always_inline]] static inline void for_fours(const std::byte* lines, unsigned half,
                                                     Take&& take) noexcept {
@@ -259,6 +300,8 @@ class BlockReader {
   [[gnu::always_inline]] const std::byte* next(BlockScales* scales) noexcept {
     if constexpr (kForm == ScaleForm::kSuperBlock) {
       read_super(scales);
+    } else if constexpr (is_table_type(kType)) {
+      read_table(scales);
     } else if constexpr (is_super_type(kType)) {
       read_bytes(scales);
     } else if constexpr (kForm == ScaleForm::kBlockMin) {
@@ -279,7 +322,7 @@ class BlockReader {
       *scales = {_mm512_set1_ps(1.0F), _mm512_set1_ps(-2.0F)};
     }
     const std::byte* lines = at_;
-    if constexpr (kType == QuantType::kQ3K) {  // a pair of blocks has its lines together
+    if constexpr (shares_lines(kType)) {  // a pair of blocks has its lines together
       if (scales->half == 1) at_ += 2 * Lines<kType, kBlock>::kBytes;
     } else {
       at_ += Lines<kType, kBlock>::kBytes;
@@ -302,9 +345,11 @@ class BlockReader {
                                                     : kForm == ScaleForm::kBlock       ? kBlocks / 2
                                                     : kForm == ScaleForm::kSuperNibble ? 10
                                                     : kForm == ScaleForm::kSuperSigned ? 9
-                                                    : kForm != ScaleForm::kSuperBlock  ? 0
-                                                    : kBlock == 64                     ? 5
-                                                                                       : 8;
+                                                    : kForm == ScaleForm::kSuperTable
+                                                        ? (kBlock == 16 ? 5 : 4)
+                                                    : kForm != ScaleForm::kSuperBlock ? 0
+                                                    : kBlock == 64                    ? 5
+                                                                                      : 8;
   static constexpr std::uint32_t kPanelBytes =
       kBlocks * Lines<kType, kBlock>::kBytes + kPanelFieldLines * kLineBytes;
 
@@ -383,6 +428,53 @@ class BlockReader {
     }
     if constexpr (kType == QuantType::kQ3K) scales->half = index_ % 2;
     index_ = (index_ + 1) % kSubBlocks;
+  }
+
+  // The same for tables, whose scales are brought to the top of their words.
+  [[gnu::always_inline]] void read_table(BlockScales* scales) noexcept {
+    if (index_ == 0) {
+      if constexpr (kBlock == 16) {
+        if (!second_) {
+          pair_line_ = at_;
+          at_ += kLineBytes;
+        }
+        d_ = load_halves(pair_line_ + (second_ ? 2 * kRowGroup : 0));
+        second_ = !second_;
+        low_ = load_line(at_);
+        second_low_ = load_line(at_ + kLineBytes);
+        at_ += 2 * kLineBytes;
+      } else {
+        d_ = load_halves(at_);
+        high_ = _mm512_cvtepu16_epi32(
+            _mm256_load_si256(reinterpret_cast<const __m256i*>(at_ + 2 * kRowGroup)));
+        low_ = load_line(at_ + kLineBytes);
+        at_ += 2 * kLineBytes;
+      }
+      d_ = _mm512_mul_ps(d_, _mm512_set1_ps(kBlock == 16 ? 0x1p-28F : 0x1p-26F));
+    }
+    __m512i top;
+    if constexpr (kBlock == 16) {
+      if (index_ == 8) low_ = second_low_;
+      const std::uint32_t up = 28 - index_ % 4 * 8 - index_ / 4 % 2 * 4;
+      top = _mm512_and_si512(up_by(low_, up), _mm512_set1_epi32(static_cast<int>(0xF0000000U)));
+      scales->half = shares_lines(kType) ? index_ % 2 : 0;
+    } else {
+      const std::uint32_t chunk = index_ / 2;
+      const std::uint32_t half = index_ % 2;
+      const __m512i lower = up_by(down_by(low_, 4 * chunk + 16 * half), 28);
+      const __m512i upper = up_by(down_by(high_, 2 * chunk + 8 * half), 30);
+      top = _mm512_or_si512(upper, _mm512_srli_epi32(lower, 2));
+    }
+    scales->scale = _mm512_mul_ps(d_, _mm512_cvtepi32_ps(top));
+    index_ = (index_ + 1) % kSubBlocks;
+  }
+
+  // Shifts of words by a number that loops know.
+  [[gnu::always_inline]] static __m512i up_by(__m512i a, std::uint32_t bits) noexcept {
+    return _mm512_sllv_epi32(a, _mm512_set1_epi32(static_cast<int>(bits)));
+  }
+  [[gnu::always_inline]] static __m512i down_by(__m512i a, std::uint32_t bits) noexcept {
+    return _mm512_srlv_epi32(a, _mm512_set1_epi32(static_cast<int>(bits)));
   }
 
   const std::byte* group_;

@@ -41,6 +41,21 @@ template <unsigned kBits>
   return vandq_u8(moved, vdupq_n_u8((1U << kBits) - 1U));
 }
 
+// The bytes as they are multiplied: codes, or the levels of tables.
+template <QuantType kType>
+[[gnu::always_inline]] static inline int8x16_t level_of(uint8x16_t codes) noexcept {
+  if constexpr (!is_table_type(kType)) return vreinterpretq_s8_u8(codes);
+  struct Levels {
+    std::int8_t of[16];
+  };
+  static constexpr Levels kLevels = [] {
+    Levels levels = {};
+    for (unsigned i = 0; i < table_levels(kType).size(); ++i) levels.of[i] = table_levels(kType)[i];
+    return levels;
+  }();
+  return vqtbl1q_s8(vld1q_s8(kLevels.of), codes);
+}
+
 // Decodes columns 4 * index .. 4 * index + 3 of a block, `codes` its first code line and `half` its
 // half of a line that it shares.
 template <QuantType kType, std::uint32_t kBlock>
@@ -52,12 +67,12 @@ template <QuantType kType, std::uint32_t kBlock>
   for (unsigned i = 0; i < 4; ++i) {
     if constexpr (kType == QuantType::kQ8) {
       four.v[i] = vreinterpretq_s8_u8(load_quarter(codes + index * kLineBytes, i));
-    } else if constexpr (kType == QuantType::kQ3K) {
+    } else if constexpr (shares_lines(kType)) {
       const uint8x16_t high = load_quarter(codes + half * kLineBytes, i);
       const uint8x16_t low = load_quarter(codes + 2 * kLineBytes, i);
       const uint8x16_t upper = vshlq_n_u8(field_of<2>(high, index), 1);
       const uint8x16_t code = vorrq_u8(upper, field_of<1>(low, 4 * half + index));
-      four.v[i] = vsubq_s8(vreinterpretq_s8_u8(code), vdupq_n_s8(code_zero(kType)));
+      four.v[i] = vsubq_s8(level_of<kType>(code), vdupq_n_s8(code_zero(kType)));
     } else if constexpr (kIsWide<kType>) {
       constexpr unsigned kHighBits = code_bits(kType) - 4;
       const uint8x16_t low = load_quarter(codes + index / 2 * kLineBytes, i);
@@ -79,7 +94,7 @@ template <QuantType kType, std::uint32_t kBlock>
       if constexpr (kType == QuantType::kQk256) {  // 0, 1, 2, 3 become 0, 1, 3, 4
         field = vsraq_n_u8(field, field, 1);
       }
-      four.v[i] = vreinterpretq_s8_u8(field);
+      four.v[i] = level_of<kType>(field);
     }
   }
   return four;
@@ -151,6 +166,31 @@ template <std::uint32_t kBlock>
   }
 }
 
+// The signed scales of sub-block `k`, counted in kBlock columns, of a table type.
+template <QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] static inline void load_table_scales(const BlockPlace& place, unsigned k,
+                                                            int32x4_t scales[4]) noexcept {
+  const Words low = load_words(place.low);
+  if constexpr (fixed_block(kType) == 16) {
+    const auto up = static_cast<std::int32_t>(28 - k % 4 * 8 - k / 4 % 2 * 4);
+    for (unsigned i = 0; i < 4; ++i) {
+      const uint32x4_t top = vshlq_u32(low.v[i], vdupq_n_s32(up));
+      scales[i] = vshrq_n_s32(vreinterpretq_s32_u32(top), 28);
+    }
+  } else {
+    const Words high = load_high_bits<64>(place.high);
+    const auto index = static_cast<std::int32_t>(k * kBlock / 32);
+    for (unsigned i = 0; i < 4; ++i) {
+      const int32x4_t to_top = vdupq_n_s32(28 - index / 2 * 4 - index % 2 * 16);
+      const int32x4_t high_to_top = vdupq_n_s32(30 - index / 2 * 2 - index % 2 * 8);
+      const uint32x4_t lower = vshrq_n_u32(vshlq_u32(low.v[i], to_top), 28);
+      const uint32x4_t upper = vshrq_n_u32(vshlq_u32(high.v[i], high_to_top), 30);
+      const uint32x4_t six = vorrq_u32(vshlq_n_u32(upper, 30), vshlq_n_u32(lower, 26));
+      scales[i] = vshrq_n_s32(vreinterpretq_s32_u32(six), 26);
+    }
+  }
+}
+
 // The scales and mins of a sub-block that has one byte of them.
 template <QuantType kType>
 [[gnu::always_inline]] static inline void load_byte_fields(const BlockPlace& place,
@@ -189,6 +229,14 @@ template <QuantType kType, std::uint32_t kBlock>
   out.half = half_of<kType>(place);
   if constexpr (scale_form(kType) == ScaleForm::kSuperBlock) {
     load_super_fields<kBlock>(place, &out);
+  } else if constexpr (is_table_type(kType)) {
+    int32x4_t scales[4];
+    load_table_scales<kType, kBlock>(place, place.k, scales);
+    const Rows d = load_halves(place.scales);
+    for (unsigned i = 0; i < 4; ++i) {
+      out.scales.v[i] = vmulq_f32(d.v[i], vcvtq_f32_s32(scales[i]));
+      out.mins.v[i] = vdupq_n_f32(0.0F);
+    }
   } else if constexpr (is_super_type(kType)) {
     load_byte_fields<kType>(place, &out);
   } else if constexpr (has_min(kType)) {

@@ -20,12 +20,12 @@
 //            acc = acc + a * (s * dot(code, q) + m * sum(q))
 //
 //          where a type without a min takes m = -1.5 s (2-bit symmetric), m = -s (ternary) or
-//          leaves the second term out (8-bit, and q3_k and q6_k, whose codes are taken less 4 and
-//          32). Sub-blocks of super-blocks have s = d * scale and m = dmin * min. ternary-row has s
-//          = 1 and m = -1, and acc is multiplied by the scale of the row at the end; qk256 has s =
-//          1, m = -2 and 0, 1, 3, 4 for its codes. q2_k, q3_k and q6_k, whose blocks have 16
-//          columns, are added up in whole numbers over a chunk of 64, which may be rounded once,
-//          when they become floats:
+//          leaves the second term out (8-bit, q3_k and q6_k, whose codes are taken less 4 and 32,
+//          and tables, whose codes are taken as levels). Sub-blocks of super-blocks have s = d *
+//          scale and m = dmin * min. ternary-row has s = 1 and m = -1, and acc is multiplied by the
+//          scale of the row at the end; qk256 has s = 1, m = -2 and 0, 1, 3, 4 for its codes. q2_k,
+//          q3_k, q6_k and tables, whose scales are bytes or less, are added up in whole numbers
+//          over a chunk of 64 columns, which may be rounded once, when they become floats:
 //
 //            acc = acc + a * (d * sum(scale * dot(code, q)) + dmin * sum(min * sum(q)))
 //   kBf16  bf16 bits; matrix units

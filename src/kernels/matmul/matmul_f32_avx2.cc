@@ -178,6 +178,7 @@ template <QuantType kType>
 template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] inline void widen_strip(const maddubs::Strip<kBlock>& from,
                                                float* to) noexcept {
+  constexpr bool kSignedCodes = kType == QuantType::kQ8 || is_table_type(kType);
   const Sixteen scales = load_sixteen(from.scales);
   const Sixteen mins = load_sixteen(from.mins);
   for (std::uint32_t four = 0; four < kBlock / 4; ++four) {
@@ -186,15 +187,15 @@ template <QuantType kType, std::uint32_t kBlock>
       each<4>([&](auto k) __attribute__((always_inline)) {
         constexpr int kAt = 8 * static_cast<int>(decltype(k)::value);
         __m256i codes;
-        if constexpr (kType == QuantType::kQ8) {
+        if constexpr (kSignedCodes) {
           codes = _mm256_srai_epi32(_mm256_slli_epi32(words, 24 - kAt), 24);
         } else {
           codes = _mm256_and_si256(_mm256_srli_epi32(words, kAt), _mm256_set1_epi32(0xFF));
         }
         const __m256 values = _mm256_cvtepi32_ps(codes);
         _mm256_store_ps(to + (4 * four + k) * kRowGroup + v * 8,
-                        kType == QuantType::kQ8 ? _mm256_mul_ps(values, scales.v[v])
-                                                : _mm256_fmadd_ps(values, scales.v[v], mins.v[v]));
+                        kSignedCodes ? _mm256_mul_ps(values, scales.v[v])
+                                     : _mm256_fmadd_ps(values, scales.v[v], mins.v[v]));
       });
     });
   }

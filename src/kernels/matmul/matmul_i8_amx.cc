@@ -143,7 +143,7 @@ template <QuantType kType, std::uint32_t kBlock>
                                                  std::uint32_t n_x) noexcept {
   __m512 totals[kRowsAtOnce];
   const Row x = Row::of(args, first);
-  amx::configure(shapes_for<kBlock>(n_x));
+  amx::configure(shapes_for < kWholeScales<kType> ? 16 : kBlock > (n_x));
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     for (std::uint32_t i = 0; i < n_x; ++i) totals[i] = _mm512_setzero_ps();

@@ -108,8 +108,10 @@ struct PairDot {
                                                        std::size_t stride,
                                                        const QuarterPairs& scales,
                                                        __m512i* sums) noexcept {
+    // Pairs of bytes above 63 would overflow: their halves are summed apart.
+    constexpr bool kHalves = kLargest > 63;
     // Fours of a sub-block whose pairs fit 16 bits.
-    constexpr unsigned kPart = kLargest <= 32767 / (2 * kLargestInt8 * 4) ? 4 : 2;
+    constexpr unsigned kPart = kHalves ? 4 : kLargest <= 32767 / (2 * kLargestInt8 * 4) ? 4 : 2;
 #pragma GCC unroll 4
     for (unsigned k = 0; k < 4; ++k) {
       // Both halves of a row's word are sums of sub-block k: both take its scale.
@@ -118,15 +120,26 @@ struct PairDot {
 #pragma GCC unroll 2
       for (unsigned first = 4 * k; first < 4 * k + 4; first += kPart) {
         __m512i pairs[kRows] = {};
+        __m512i high[kRows] = {};
 #pragma GCC unroll 4
         for (unsigned four = first; four < first + kPart; ++four) {
 #pragma GCC unroll 4
           for (unsigned i = 0; i < kRows; ++i) {
-            pairs[i] = add_pairs(pairs[i], fours[four], columns_of(q + i * stride + 4 * four));
+            const __m512i columns = columns_of(q + i * stride + 4 * four);
+            if constexpr (kHalves) {
+              const __m512i upper = _mm512_srli_epi16(fours[four], 4);
+              pairs[i] = add_pairs(pairs[i], _mm512_and_si512(fours[four], bytes_of(15)), columns);
+              high[i] = add_pairs(high[i], _mm512_and_si512(upper, bytes_of(15)), columns);
+            } else {
+              pairs[i] = add_pairs(pairs[i], fours[four], columns);
+            }
           }
         }
 #pragma GCC unroll 4
-        for (unsigned i = 0; i < kRows; ++i) sums[i] = words(sums[i], pairs[i], factors);
+        for (unsigned i = 0; i < kRows; ++i) {
+          sums[i] = words(sums[i], pairs[i], factors);
+          if constexpr (kHalves) sums[i] = words(sums[i], high[i], _mm512_slli_epi16(factors, 4));
+        }
       }
     }
   }

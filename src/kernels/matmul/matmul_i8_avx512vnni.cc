@@ -34,10 +34,11 @@ using namespace avx512;
   return dot_four(sum, _mm512_and_si512(raw4, even), q + 8);
 }
 
-// The same for a pair of sub-blocks of q3_k. The first is kept in the lower half of every byte and
-// the second in the upper one, so that one step joins the bits of both.
-[[gnu::always_inline]] inline void dot_three_bits(const std::byte* lines, const std::byte* q,
-                                                  __m512i dots[2]) noexcept {
+// Calls take(four, codes) for the fours of a pair of sub-blocks that shares its line of low bits.
+// Bits 0-2 of every byte are a code of the first and bits 4-6 one of the second, so that one step
+// joins the bits of both; the others are left as they come.
+template <typename Take>
+[[gnu::always_inline]] inline void for_pair_fours(const std::byte* lines, Take&& take) noexcept {
   const __m512i lower_half = bytes_of(0x0F);
   const __m512i upper_bits = bytes_of(0x66);
   const __m512i first = load_line(lines);
@@ -45,16 +46,39 @@ using namespace avx512;
   const __m512i low = load_line(lines + 2 * kLineBytes);
   const __m512i high[2] = {choose(lower_half, first, _mm512_slli_epi32(second, 4)),
                            choose(lower_half, _mm512_srli_epi32(first, 4), second)};
-  __m512i sums[2] = {};
 #pragma GCC unroll 4
   for (unsigned four = 0; four < 4; ++four) {
-    const __m512i codes =
-        choose(upper_bits, move_bits(high[four / 2], four % 2 * 2, 1), move_bits(low, four, 0));
-    sums[0] = dot_four(sums[0], _mm512_and_si512(codes, bytes_of(0x07)), q + 4 * four);
-    sums[1] = dot_four(sums[1], _mm512_and_si512(codes, bytes_of(0x70)), q + 16 + 4 * four);
+    take(four,
+         choose(upper_bits, move_bits(high[four / 2], four % 2 * 2, 1), move_bits(low, four, 0)));
   }
+}
+
+// The same as dot_two_bits() for a pair of sub-blocks of q3_k.
+[[gnu::always_inline]] inline void dot_three_bits(const std::byte* lines, const std::byte* q,
+                                                  __m512i dots[2]) noexcept {
+  __m512i sums[2] = {};
+  for_pair_fours(
+      lines, [&](unsigned four, __m512i codes) __attribute__((always_inline)) {
+        sums[0] = dot_four(sums[0], _mm512_and_si512(codes, bytes_of(0x07)), q + 4 * four);
+        sums[1] = dot_four(sums[1], _mm512_and_si512(codes, bytes_of(0x70)), q + 16 + 4 * four);
+      });
   dots[0] = sums[0];
   dots[1] = _mm512_srai_epi32(sums[1], 4);
+}
+
+// The same for a pair of sub-blocks of 3-bit table.
+[[gnu::always_inline]] inline void dot_three_bit_levels(const std::byte* lines, const std::byte* q,
+                                                        __m512i dots[2]) noexcept {
+  const __m512i levels = LevelTable<QuantType::kQ3Table>::load();
+  const __m512i code = bytes_of(0x07);
+  dots[0] = dots[1] = _mm512_setzero_si512();
+  for_pair_fours(
+      lines, [&](unsigned four, __m512i codes) __attribute__((always_inline)) {
+        const __m512i first = _mm512_shuffle_epi8(levels, _mm512_and_si512(codes, code));
+        const __m512i upper = _mm512_and_si512(_mm512_srli_epi32(codes, 4), code);
+        dots[0] = dot_four(dots[0], first, q + 4 * four);
+        dots[1] = dot_four(dots[1], _mm512_shuffle_epi8(levels, upper), q + 16 + 4 * four);
+      });
 }
 
 // Adds two dots that fit 16 bits, each times its half of `scales`.
@@ -133,6 +157,9 @@ struct VnniDot {
     } else if constexpr (kType == QuantType::kQ3K) {
       dot_three_bits(lines, q, dots);
       dot_three_bits(lines + 3 * kLineBytes, q + 32, dots + 2);
+    } else if constexpr (kType == QuantType::kQ3Table) {
+      dot_three_bit_levels(lines, q, dots);
+      dot_three_bit_levels(lines + 3 * kLineBytes, q + 32, dots + 2);
     } else {
 #pragma GCC unroll 4
       for (unsigned k = 0; k < 4; ++k) {

@@ -6,7 +6,8 @@
 // maddubs multiplies unsigned by signed bytes and adds neighbours to 16 bits, with saturation.
 // Codes of up to 4 bits are the unsigned side, and their products are summed in 16 bits over as
 // many columns as the largest ones fit, so 32 products of an AVX2 vector cost two instructions.
-// 8-bit codes are split into magnitude and sign, and their sums leave 16 bits at once.
+// 8-bit codes and levels of tables are split into magnitude and sign, and their sums leave 16 bits
+// at once.
 //
 // Two ways through a block of 16 rows:
 //
@@ -44,6 +45,7 @@ static constexpr std::size_t kInputBytes = 512 * 1024;
 // Magnitude of the largest code, as it is multiplied.
 template <QuantType kType>
 static constexpr std::int32_t kLargestCode = kType == QuantType::kQ8           ? 127
+                                             : is_table_type(kType)            ? 127
                                              : kType == QuantType::kTernary    ? 2
                                              : kType == QuantType::kTernaryRow ? 2
                                              : kType == QuantType::kQk256
@@ -121,6 +123,23 @@ template <typename V, std::uint32_t kBlock>
   });
 }
 
+// The signed scale of a sub-block of a table type for the rows of vector v, in words of 32 bits.
+template <typename V, QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] static inline typename V::Ints table_scales(const BlockPlace& place,
+                                                                   unsigned v) noexcept {
+  using Ints = typename V::Ints;
+  const Ints low = V::load(place.low + v * sizeof(Ints));
+  if constexpr (fixed_block(kType) == 16) {
+    return V::down32_signed(V::up32(low, 28 - place.k % 4 * 8 - place.k / 4 % 2 * 4), 28);
+  } else {
+    const unsigned index = place.k * kBlock / 32;
+    const Ints high = V::widen_words(place.high + v * V::kRows * 2);
+    const Ints lower = V::both(V::down32(low, index / 2 * 4 + index % 2 * 16), V::splat_int(15));
+    const Ints upper = V::up32(V::down32(high, index / 2 * 2 + index % 2 * 8), 30);
+    return V::down32_signed(V::either(upper, V::up32(lower, 26)), 26);
+  }
+}
+
 // The scales and mins of a sub-block that has one byte of them.
 template <typename V, QuantType kType>
 [[gnu::always_inline]] static inline void load_byte_fields(const BlockPlace& place,
@@ -155,6 +174,12 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
   out.half = half_of<kType>(place);
   if constexpr (kForm == ScaleForm::kSuperBlock) {
     load_super_fields<V, kBlock>(place, &out);
+  } else if constexpr (is_table_type(kType)) {
+    each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+      const auto scales = V::to_floats(table_scales<V, kType, kBlock>(place, v));
+      out.scales[v] = V::multiply(V::widen_halves(place.scales + v * V::kRows * 2), scales);
+      out.mins[v] = V::splat(0.0F);
+    });
   } else if constexpr (is_super_type(kType)) {
     load_byte_fields<V, kType>(place, &out);
   } else {
@@ -189,6 +214,7 @@ template <typename V, QuantType kType>
 // Codes of odd fields are left where they stand: unpacked, they are this many bits too large.
 template <QuantType kType>
 static constexpr int kOddShift = kType == QuantType::kQk256 ? 0
+                                 : is_table_type(kType)     ? 0
                                  : kType == QuantType::kQ3K ? 3
                                  : code_bits(kType) == 2    ? 2
                                  : code_bits(kType) == 3    ? 1
@@ -251,15 +277,44 @@ template <typename V, typename Take>
   take(Index<3>{}, V::both(second, odd), true);
 }
 
+// The signed levels of a table type, or qk256's 0, 1, 3 and 4, for codes in bits 0 to 2 or 3 of
+// every byte; of 2-bit codes, which are looked up two at a time, those of the lower or of the upper
+// one.
+template <typename V, QuantType kType, bool kSecond = false>
+[[gnu::always_inline]] static inline typename V::Ints level_table() noexcept {
+  struct alignas(16) Levels {
+    std::int8_t of[16];
+  };
+  static constexpr Levels kLevels = [] {
+    Levels levels = {};
+    for (unsigned i = 0; i < 16; ++i) {
+      const unsigned code = code_bits(kType) != 2 ? i % (1U << code_bits(kType))
+                            : kSecond             ? i / 4
+                                                  : i % 4;
+      levels.of[i] = kType == QuantType::kQk256 ? static_cast<std::int8_t>(code + code / 2)
+                                                : table_levels(kType)[code];
+    }
+    return levels;
+  }();
+  return V::repeat(_mm_load_si128(reinterpret_cast<const __m128i*>(kLevels.of)));
+}
+
 // Calls take(four, codes, odd) for every four columns of a block in vector v of the lines, where
-// codes are shifted up by kOddShift if odd. `half` is the block's half of a line that it shares.
+// codes are shifted up by kOddShift if odd; those of tables are signed levels. `half` is the
+// block's half of a line that it shares.
 template <typename V, QuantType kType, std::uint32_t kBlock, typename Take>
 [[gnu::always_inline]] static inline void for_fours(const std::byte* lines,
                                                     [[maybe_unused]] unsigned half, unsigned v,
                                                     Take&& take) noexcept {
   using Ints = typename V::Ints;
   const std::byte* from = lines + v * sizeof(Ints);
-  if constexpr (kType == QuantType::kQ3K) {
+  if constexpr (kType == QuantType::kQ3Table) {
+    const Ints levels = level_table<V, kType>();
+    for_half_fours<V>(
+        from, half, [&](unsigned four, Ints codes, bool is_odd) __attribute__((always_inline)) {
+          take(four, V::look_up(levels, is_odd ? V::template down<3>(codes) : codes), false);
+        });
+  } else if constexpr (kType == QuantType::kQ3K) {
     for_half_fours<V>(from, half, take);
   } else if constexpr (kIsWide<kType>) {
     for_wide_fours<V, code_bits(kType) - 4, kBlock>(from, take);
@@ -271,8 +326,16 @@ template <typename V, QuantType kType, std::uint32_t kBlock, typename Take>
     const Ints mask = V::splat_bytes(0x0F);
     each<kBlock / 8>([&](unsigned line) __attribute__((always_inline)) {
       const Ints raw = V::load(from + line * kLineBytes);
-      take(2 * line, V::both(raw, mask), false);
-      take(2 * line + 1, V::both(V::template down<4>(raw), mask), false);
+      const Ints low = V::both(raw, mask);
+      const Ints high = V::both(V::template down<4>(raw), mask);
+      if constexpr (is_table_type(kType)) {
+        const Ints levels = level_table<V, kType>();
+        take(2 * line, V::look_up(levels, low), false);
+        take(2 * line + 1, V::look_up(levels, high), false);
+      } else {
+        take(2 * line, low, false);
+        take(2 * line + 1, high, false);
+      }
     });
   } else if constexpr (code_bits(kType) == 3) {
     const Ints high_even = V::splat_bytes(0x06);
@@ -292,11 +355,11 @@ template <typename V, QuantType kType, std::uint32_t kBlock, typename Take>
       take(4 * line + 2, V::either(high3, V::both(low2, low_even)), false);
       take(4 * line + 3, V::either(high4, V::both(low2, low_odd)), true);
     });
-  } else if constexpr (kType == QuantType::kQk256) {
-    // A nibble holds two codes; 0, 1, 2, 3 become 0, 1, 3, 4.
+  } else if constexpr (kType == QuantType::kQk256 || kType == QuantType::kQ2Table) {
+    // A nibble holds two codes; those of qk256, 0, 1, 2, 3, become 0, 1, 3, 4.
     const Ints mask = V::splat_bytes(0x0F);
-    const Ints first = V::repeat(_mm_setr_epi8(0, 1, 3, 4, 0, 1, 3, 4, 0, 1, 3, 4, 0, 1, 3, 4));
-    const Ints second = V::repeat(_mm_setr_epi8(0, 0, 0, 0, 1, 1, 1, 1, 3, 3, 3, 3, 4, 4, 4, 4));
+    const Ints first = level_table<V, kType>();
+    const Ints second = level_table<V, kType, true>();
     each<kBlock / 16>([&](unsigned line) __attribute__((always_inline)) {
       const Ints raw = V::load(from + line * kLineBytes);
       const Ints low = V::both(raw, mask);
@@ -498,7 +561,8 @@ struct Tile {
 };
 
 // Exact sums of kFours fours of columns with kRows rows of x, two of 16 bits a row of weights.
-template <typename V, std::uint32_t kFours, std::uint32_t kRows>
+// Signed codes go in as magnitudes, and their signs into x.
+template <typename V, std::uint32_t kFours, std::uint32_t kRows, bool kSigned = false>
 [[gnu::always_inline]] static inline Tile<V, kRows> sum_fours(const std::byte* strip,
                                                               std::uint32_t first,
                                                               const Inputs& in) noexcept {
@@ -516,7 +580,10 @@ template <typename V, std::uint32_t kFours, std::uint32_t kRows>
     each<kRows>([&](unsigned i) __attribute__((always_inline)) {
       const Ints q = in_order(V::splat_four(in.codes(i) + 4 * four));
       each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
-        tile.sums[i][v] = in_order(V::add16(tile.sums[i][v], V::multiply_pairs(codes[v], q)));
+        const Ints pairs =
+            kSigned ? V::multiply_pairs(V::magnitude(codes[v]), V::with_sign(q, codes[v]))
+                    : V::multiply_pairs(codes[v], q);
+        tile.sums[i][v] = in_order(V::add16(tile.sums[i][v], pairs));
       });
     });
   }

@@ -111,6 +111,11 @@ template <QuantType kType>
   ChunkFields out;
   out.d = load_halves(place.scales);
   if constexpr (has_min(kType)) out.dmin = load_halves(place.mins);
+  if constexpr (is_table_type(kType)) {
+    for (unsigned k = 0; k < 4; ++k)
+      load_table_scales<kType, 16>(place, place.k + k, out.scales[k]);
+    return out;
+  }
   const Words bytes = load_words(place.low);
   const uint32x4_t four_bits = vdupq_n_u32(15);
 #pragma GCC unroll 4

@@ -36,6 +36,7 @@ struct FourColumns {
 // Largest magnitude of a code of the type, as it is multiplied.
 template <QuantType kType>
 constexpr std::int32_t kLargestCode = kType == QuantType::kQ8           ? 127
+                                      : is_table_type(kType)            ? 127
                                       : kType == QuantType::kTernary    ? 2
                                       : kType == QuantType::kTernaryRow ? 2
                                       : kType == QuantType::kQk256      ? 4
@@ -79,6 +80,10 @@ template <QuantType kType, int kShift>
   for (unsigned i = 0; i < 4; ++i) {
     out.even[i] = (high.even[i] << kShift) + low.even[i] - kZero;
     out.odd[i] = (high.odd[i] << kShift) + low.odd[i] - kZero;
+    if constexpr (is_table_type(kType)) {
+      out.even[i] = look_up_levels<kType>(out.even[i]);
+      out.odd[i] = look_up_levels<kType>(out.odd[i]);
+    }
   }
   return out;
 }
@@ -89,7 +94,7 @@ template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] inline FourColumns decode_four(const std::byte* codes,
                                                       [[maybe_unused]] unsigned half,
                                                       std::uint32_t four) noexcept {
-  if constexpr (kType == QuantType::kQ3K) {
+  if constexpr (shares_lines(kType)) {
     return join<kType, 1>(decode_field<1>(codes + 2 * kLineBytes, 4 * half + four),
                           decode_field<2>(codes + half * kLineBytes, four));
   } else if constexpr (kIsWide<kType>) {
@@ -121,6 +126,11 @@ template <QuantType kType, std::uint32_t kBlock>
       for (unsigned i = 0; i < 4; ++i) {
         out.even[i] += out.even[i] >> 1;
         out.odd[i] += out.odd[i] >> 1;
+      }
+    } else if constexpr (is_table_type(kType)) {
+      for (unsigned i = 0; i < 4; ++i) {
+        out.even[i] = look_up_levels<kType>(out.even[i]);
+        out.odd[i] = look_up_levels<kType>(out.odd[i]);
       }
     }
     return out;
@@ -210,6 +220,15 @@ template <QuantType kType>
   ChunkFields out;
   out.d = load_half_rows(place.scales);
   if constexpr (has_min(kType)) out.dmin = load_half_rows(place.mins);
+  if constexpr (is_table_type(kType)) {
+    for (unsigned k = 0; k < 4; ++k) {
+      BlockPlace quarter = place;
+      quarter.k += k;
+      const Words16 scales = load_table_scales<kType, 16>(quarter);
+      for (unsigned v = 0; v < 4; ++v) out.scales[k][v] = reinterpret_cast<i32x4>(scales.v[v]);
+    }
+    return out;
+  }
   const Words16 bytes = load_line(place.low);
   for (unsigned k = 0; k < 4; ++k) {
     for (unsigned v = 0; v < 4; ++v) {

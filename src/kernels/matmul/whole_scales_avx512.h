@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Products with int8 rows in 512-bit vectors for the types whose scales are whole numbers (q2_k,
-// q3_k, q6_k): the loops, for the tiers that differ in their dot instructions; internal linkage.
+// q3_k, q6_k, tables): the loops, for the tiers that differ in their dot instructions; internal
+// linkage.
 //
 // Scales multiply the sums of their 16 columns as integers, and only the sums of a chunk of 64
 // columns become floats. Fields of a row are pairs of 16 bits, of sub-blocks 0 and 2 and of 1 and
@@ -45,10 +46,19 @@ class ChunkReader {
   // Reads the fields of the next chunk; returns its code lines and moves past them.
   [[gnu::always_inline]] const std::byte* next(ChunkFields* fields) noexcept {
     if (index_ == 0) begin_super_block();
-    const __m512i bytes = byte_lines_[index_];
     fields->d = d_;
     fields->dmin = dmin_;
-    if constexpr (has_min(kType)) {
+    const __m512i bytes = byte_lines_[is_table_type(kType) ? index_ / 2 : index_];
+    if constexpr (kType == QuantType::kQ4Table) {
+      fields->scales.pair[0] = fields->scales.pair[1] = next_six_bits();
+    } else if constexpr (is_table_type(kType)) {
+      // Half a byte to the top of 16 bits, then down with its sign.
+      const bool upper = index_ % 2 == 1;
+      const __m512i even = upper ? _mm512_slli_epi16(bytes, 8) : _mm512_slli_epi16(bytes, 12);
+      const __m512i odd = upper ? bytes : _mm512_slli_epi16(bytes, 4);
+      fields->scales.pair[0] = _mm512_srai_epi16(even, 12);
+      fields->scales.pair[1] = _mm512_srai_epi16(odd, 12);
+    } else if constexpr (has_min(kType)) {
       const __m512i nibble = _mm512_set1_epi16(15);
       fields->scales.pair[0] = _mm512_and_si512(bytes, nibble);
       fields->scales.pair[1] = _mm512_and_si512(_mm512_srli_epi16(bytes, 8), nibble);
@@ -68,12 +78,26 @@ class ChunkReader {
       kChunkColumns / 16 * Lines<kType, 16>::kBytes;  // of a chunk
 
  private:
-  static constexpr std::uint32_t kFieldLines = has_min(kType) ? 10 : 9;  // of kPanelAlign columns
+  // Of kPanelAlign columns.
+  static constexpr std::uint32_t kFieldLines = kType == QuantType::kQ4Table ? 4
+                                               : is_table_type(kType)       ? 5
+                                               : has_min(kType)             ? 10
+                                                                            : 9;
+  // Lines of bytes, or of less, of a super-block.
+  static constexpr unsigned kByteLines = kType == QuantType::kQ4Table ? 1
+                                         : is_table_type(kType)       ? 2
+                                                                      : 4;
   static constexpr std::uint32_t kPanelBytes =
       kPanelAlign / kChunkColumns * kCodeBytes + kFieldLines * kLineBytes;
 
   [[gnu::always_inline]] void begin_super_block() noexcept {
-    if constexpr (has_min(kType)) {
+    if constexpr (kType == QuantType::kQ4Table) {
+      d_ = load_halves(at_);
+      const __m512i high = _mm512_cvtepu16_epi32(
+          _mm256_load_si256(reinterpret_cast<const __m256i*>(at_ + 2 * kRowGroup)));
+      high_ = _mm512_or_si512(high, _mm512_slli_epi32(high, 8));
+      at_ += kLineBytes;
+    } else if constexpr (has_min(kType)) {
       d_ = load_halves(at_);
       dmin_ = load_halves(at_ + 2 * kRowGroup);
       at_ += kLineBytes;
@@ -87,10 +111,20 @@ class ChunkReader {
     }
     // All at once: what reads a memory in order is read ahead.
 #pragma GCC unroll 4
-    for (unsigned line = 0; line < 4; ++line) {
+    for (unsigned line = 0; line < kByteLines; ++line) {
       byte_lines_[line] = load_line(at_ + line * kLineBytes);
     }
-    at_ += 4 * kLineBytes;
+    at_ += kByteLines * kLineBytes;
+  }
+
+  // The scales of a chunk of 4-bit table, of its first 32 columns and of the others, from the
+  // words of low and of high bits; both move on to the next chunk.
+  [[gnu::always_inline]] __m512i next_six_bits() noexcept {
+    const __m512i low = _mm512_and_si512(byte_lines_[0], _mm512_set1_epi32(0x000F000F));
+    const __m512i six = merge(_mm512_slli_epi32(high_, 4), _mm512_set1_epi32(0x00300030), low);
+    byte_lines_[0] = _mm512_srli_epi32(byte_lines_[0], 4);
+    high_ = _mm512_srli_epi32(high_, 2);
+    return _mm512_srai_epi16(_mm512_slli_epi16(six, 10), 10);
   }
 
   const std::byte* at_;
@@ -99,7 +133,8 @@ class ChunkReader {
   bool second_ = false;                   // the next super-block is the second of its pair
   __m512 d_ = {};
   __m512 dmin_ = {};
-  __m512i byte_lines_[4] = {};
+  __m512i byte_lines_[kByteLines] = {};
+  __m512i high_ = {};  // of 4-bit table
 };
 
 // Two neighbours of an Int8Chunk's numbers of 16 bits, for every row.
@@ -119,11 +154,12 @@ template <typename Dot>
 template <typename Dot, QuantType kType>
 [[gnu::always_inline]] static inline __m512i zeros_of(const QuarterPairs& scales,
                                                       const std::byte* chunk) noexcept {
-  if constexpr (code_zero(kType) == 0) return _mm512_setzero_si512();
+  constexpr unsigned kOffset = kSignedOffset<kType>;
+  if constexpr (kOffset == 0) return _mm512_setzero_si512();
   const __m512i fours = times_quarters<Dot>(scales, chunk + offsetof(Int8Chunk, quarter_zeros));
-  return code_zero(kType) == 4 ? fours : _mm512_slli_epi32(fours, 3);
+  static_assert(kOffset == 0 || kOffset == 4 || kOffset == 4 << 3 || kOffset == 4 << 5);
+  return kOffset <= 4 ? fours : _mm512_slli_epi32(fours, kOffset == 128 ? 5 : 3);
 }
-static_assert(code_zero(QuantType::kQ3K) == 4 && code_zero(QuantType::kQ6K) == 4 << 3);
 
 // Adds a chunk's products with one row of x to `total`, in the order of matmul.h.
 template <typename Dot, QuantType kType>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Products with int8 rows for CPUs whose widest product of bytes is maddubs, for the types whose
-// scales are whole numbers (q2_k, q3_k, q6_k): as matmul_i8_maddubs.h, by chunks of 64 columns.
+// scales are whole numbers (q2_k, q3_k, q6_k, tables): as matmul_i8_maddubs.h, by chunks of 64
+// columns.
 //
 // The product that adds the two 16-bit sums of a row multiplies them with the scale of their
 // sub-block at once, in the place of ones, and only the sums of a chunk become floats. Scales and
@@ -22,11 +23,26 @@ struct ChunkFields {
 };
 
 template <typename V, QuantType kType>
-[[gnu::always_inline]] static inline ChunkFields<V> load_chunk_fields(
-    const std::byte* from) noexcept {
-  const typename V::Ints bytes = V::load(from);
+[[gnu::always_inline]] static inline ChunkFields<V> load_chunk_fields(const BlockPlace& place,
+                                                                      unsigned v) noexcept {
+  using Ints = typename V::Ints;
+  const Ints bytes = V::load(place.low + v * sizeof(Ints));
   ChunkFields<V> out;
-  if constexpr (has_min(kType)) {
+  out.mins[0] = out.mins[1] = V::zero();
+  if constexpr (kType == QuantType::kQ4Table) {
+    const unsigned chunk = place.k / 4;
+    const Ints words = V::widen_words(place.high + v * V::kRows * 2);
+    const Ints high = V::down32(V::either(words, V::up32(words, 8)), 2 * chunk);
+    const Ints low = V::both(V::down32(bytes, 4 * chunk), V::splat_int(0x000F000F));
+    const Ints six = V::either(low, V::both(V::up32(high, 4), V::splat_int(0x00300030)));
+    out.scales[0] = out.scales[1] = V::template down_signed<10>(V::template up<10>(six));
+  } else if constexpr (is_table_type(kType)) {
+    // Half a byte to the top of 16 bits, then down with its sign.
+    const Ints top =
+        V::up32(V::both(V::down32(bytes, place.k / 4 % 2 * 4), V::splat_bytes(0x0F)), 4);
+    out.scales[0] = V::template down_signed<12>(V::template up<8>(top));
+    out.scales[1] = V::template down_signed<12>(top);
+  } else if constexpr (has_min(kType)) {
     const typename V::Ints nibble = V::splat_int(0x000F000F);
     out.scales[0] = V::both(bytes, nibble);
     out.scales[1] = V::both(V::template down<8>(bytes), nibble);
@@ -35,7 +51,6 @@ template <typename V, QuantType kType>
   } else {
     out.scales[0] = V::template down_signed<8>(V::template up<8>(bytes));
     out.scales[1] = V::template down_signed<8>(bytes);
-    out.mins[0] = out.mins[1] = V::zero();
   }
   return out;
 }
@@ -101,6 +116,11 @@ template <typename V, QuantType kType, unsigned kQuarter, std::uint32_t kRows>
       v, [&](unsigned four, Ints codes, bool is_odd) __attribute__((always_inline)) {
         each<kRows>([&](unsigned i) __attribute__((always_inline)) {
           const Ints q = in_order(V::splat_four(x[i] + column + 16 * kQuarter + 4 * four));
+          if constexpr (is_table_type(kType)) {
+            const Ints pairs = V::multiply_pairs(V::magnitude(codes), V::with_sign(q, codes));
+            sums[i] = in_order(V::add32(sums[i], V::multiply_words(pairs, scale)));
+            return;
+          }
           const Ints pairs = V::multiply_pairs(codes, q);
           if (is_odd) {
             odd[i] = in_order(V::add16(odd[i], pairs));
@@ -166,7 +186,7 @@ template <typename V, QuantType kType, std::uint32_t kRows>
       for (unsigned v = 0; v < V::kVectors; ++v) {
         const std::byte* rows[kRows];
         each<kRows>([&](unsigned i) __attribute__((always_inline)) { rows[i] = again(x[i]); });
-        const auto fields = load_chunk_fields<V, kType>(place.low + v * sizeof(typename V::Ints));
+        const auto fields = load_chunk_fields<V, kType>(place, v);
         typename V::Ints sums[kRows];
         each<kRows>([&](unsigned i) __attribute__((always_inline)) {
           sums[i] = zeros_of<V, kType>(fields.scales, rows[i] + chunk);
@@ -203,7 +223,7 @@ template <typename V, QuantType kType>
                                                        ChunkStrip<V, kType>* strip) noexcept {
   using Ints = typename V::Ints;
   each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
-    const auto fields = load_chunk_fields<V, kType>(place.low + v * sizeof(Ints));
+    const auto fields = load_chunk_fields<V, kType>(place, v);
     each<2>([&](unsigned pair) __attribute__((always_inline)) {
       strip->pairs[v][pair] = fields.scales[pair];
       strip->mins[v][pair] = fields.mins[pair];
@@ -234,7 +254,8 @@ template <typename V, QuantType kType, std::uint32_t kRows>
     });
   });
   for (unsigned four = 0; four < kChunkColumns / 4; four += kFoursPerSum<kType>) {
-    const auto tile = sum_fours<V, kFoursPerSum<kType>, kRows>(strip.codes, four, in);
+    const auto tile =
+        sum_fours<V, kFoursPerSum<kType>, kRows, is_table_type(kType)>(strip.codes, four, in);
     each<kRows>([&](unsigned i) __attribute__((always_inline)) {
       each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
         sums.sums[i][v] = V::add32(sums.sums[i][v],

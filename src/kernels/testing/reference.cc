@@ -13,6 +13,8 @@
 #include "kernels/testing/error_bound.h"
 #include "quant/codec.h"
 #include "quant/interleave.h"
+#include "quant/table_block.h"
+#include "quant/table_levels.h"
 
 namespace qsf::kernels::testing_support {
 namespace {
@@ -104,6 +106,18 @@ void make_six_bit_fields(BlockFormat format, Data data, SeededRng& rng, MutableB
   std::memcpy(fields.data() + n_sub_blocks, &high, n_sub_blocks / 2);
 }
 
+// The same for tables: all scales that their bits can say, the lowest for the largest weights.
+void make_table_scales(BlockFormat format, Data data, SeededRng& rng, MutableByteSpan fields) {
+  const int n_scales = format.block == 16 ? 16 : 64;
+  std::vector<int> scales(kSuperColumns / format.block);
+  for (int& scale : scales) {
+    scale = static_cast<int>(rng.get().below(static_cast<std::uint32_t>(n_scales))) - n_scales / 2;
+    if (data == Data::kLargest || data == Data::kSmallest) scale = -n_scales / 2;
+    if (data == Data::kTinyScales) scale = 1;
+  }
+  put_table_scales(format, scales, fields);
+}
+
 // The same for one byte a sub-block: a signed scale, or a scale and a min of 4 bits.
 void make_byte_fields(ScaleForm form, Data data, SeededRng& rng, MutableByteSpan fields) {
   for (std::byte& field : fields) {
@@ -136,6 +150,10 @@ void make_fields(BlockFormat format, std::uint64_t b, Data data, SeededRng& rng,
       make_byte_fields(scale_form(format.type), data, rng, row.subspan(at + head, 16));
       break;
     }
+    case ScaleForm::kSuperTable:
+      if (b * format.block % kSuperColumns != 0) return;
+      make_table_scales(format, data, rng, row.subspan(at, field_bytes(format)));
+      break;
     case ScaleForm::kBlock:
     case ScaleForm::kBlockMin: break;
   }
@@ -190,6 +208,14 @@ Fields read_fields(BlockFormat format, ByteSpan row, std::uint64_t b) {
     }
     case ScaleForm::kSuperSigned: {
       return {half(at), 0.0F, static_cast<std::int8_t>(row[at + 2 + b % 16])};
+    }
+    case ScaleForm::kSuperTable: {
+      const auto k = static_cast<unsigned>(b % (kSuperColumns / format.block));
+      const auto word = [&](std::uint64_t offset) { return load_le<std::uint32_t>(row, offset); };
+      return {half(at), 0.0F,
+              format.block == 16
+                  ? table_scale(word(at + 2 + k / 8 * 4), k)
+                  : table_scale(word(at + 4), load_le<std::uint16_t>(row, at + 2), k)};
     }
     case ScaleForm::kSuperBlock: break;
   }
@@ -331,6 +357,9 @@ void WeightProblem::read_back(ByteSpan row, std::uint32_t row_index) {
         break;
       case QuantType::kQ3K: factor = code - 4; break;
       case QuantType::kQ6K: factor = code - 32; break;
+      case QuantType::kQ2Table:
+      case QuantType::kQ3Table:
+      case QuantType::kQ4Table: factor = table_levels(format_.type)[code]; break;
       default: break;
     }
     codes_[std::size_t{row_index} * n_cols_ + c] = factor;
@@ -374,8 +403,9 @@ std::vector<float> WeightProblem::run(const MatMulKernel& kernel) const {
 float WeightProblem::int8_answer(std::size_t i, std::size_t row) const {
   const std::byte* x = input_row(Input::kInt8, i);
   const std::uint64_t n_blocks = blocks_per_row(format_, n_cols_);
-  // Blocks of 16 are added up in whole numbers to chunks.
-  const std::uint64_t n_together = format_.block == 16 ? kChunkColumns / 16 : 1;
+  // Blocks with whole scales are added up in whole numbers to chunks.
+  const std::uint64_t n_together =
+      has_whole_scales(format_.type) ? kChunkColumns / format_.block : 1;
   float total = 0.0F;
   for (std::uint64_t b = 0; b < n_blocks; b += n_together) {
     std::int32_t dot = 0;
@@ -398,7 +428,7 @@ float WeightProblem::int8_answer(std::size_t i, std::size_t row) const {
     const float scaled = block.scale * static_cast<float>(dot);
     const float shift = block.min * static_cast<float>(sum);
     const bool is_signed = format_.type == QuantType::kQ8 || format_.type == QuantType::kQ3K ||
-                           format_.type == QuantType::kQ6K;
+                           format_.type == QuantType::kQ6K || is_table_type(format_.type);
     const float term = is_signed ? scaled : scaled + shift;
     const float product = term * chunk.scale;
     total += product;
