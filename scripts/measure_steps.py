@@ -5,7 +5,7 @@
     measure_steps.py MODEL TEXT RESULTS.json --calibration FILE [--bin build/release/bin] [--bytes 120000]
                      [--calibration-bytes 500000] [--calibration-tokens N] [--context 512] [--threads 1]
                      [--types 4bit 2bit-super/32 ...] [--steps nearest search calibrated gptq] [--keep-old]
-                     [--page docs/quality.md --mark NAME] [--no-runs]
+                     [--page docs/quality.md --mark NAME] [--png FILE] [--no-runs]
 
 MODEL is converted to each type by each step, and every file is scored on the head of TEXT beside the model in f32.
 The calibration text should not overlap with it; qsf-convert takes 65,536 tokens of it unless told otherwise. Steps:
@@ -18,7 +18,7 @@ The calibration text should not overlap with it; qsf-convert takes 65,536 tokens
 RESULTS.json keeps scores by the checksum of the file, and of which qsf-convert each file came: files that another one made
 are made again, and scored where they differ; with --keep-old they are taken as they are. What cannot be converted is left
 out and named. Prints three tables, or puts them between <!-- begin NAME-perplexity --> and <!-- end NAME-perplexity -->,
-likewise NAME-divergence and NAME-top, of the page.
+likewise NAME-divergence and NAME-top, of the page. --png draws size against divergence of searched types (needs matplotlib).
 """
 
 import argparse
@@ -26,6 +26,7 @@ import os
 import sys
 import tempfile
 
+import model_page
 from markdown_tables import NoMark, percent, replace_tables, table
 from quantiser_figures import increase, jackknife, perplexity
 from results_file import Results, about_of, fingerprint
@@ -56,6 +57,7 @@ def parse_arguments():
     add("--keep-old", action="store_true", help="take files that another qsf-convert made as they are")
     add("--page", metavar="FILE", help="replace the tables of this page")
     add("--mark", default="steps", metavar="NAME", help="what names of tables there begin with")
+    add("--png", metavar="FILE", help="draw size against divergence there")
     add("--no-runs", action="store_true", help="tables of what RESULTS.json holds")
     return parser.parse_args()
 
@@ -142,6 +144,13 @@ def step_tables(values):
     return tables
 
 
+def searched(values):
+    """Returns what a plot shows of each type with searched scales."""
+    files = {name: made["search"] for name, made in values["rows"].items() if "search" in made}
+    return [{"name": name, "bytes": file["bytes"], "kld": values[file["file"]]["kld"],
+             "kld_error": values[file["file"]]["kld_error"]} for name, file in files.items()]
+
+
 def main():
     args = parse_arguments()
     try:
@@ -159,6 +168,9 @@ def main():
         tables = {f"{args.mark}-{measure}": content for measure, content in step_tables(values).items()}
         if args.page:
             replace_tables(args.page, tables)
+        figure = model_page.plot_quality(searched(values)) if args.png else None
+        if figure:
+            model_page.save_png(figure, args.png)
         print(f"f32: {perplexity(values['base']['losses']):.4f}")
         print("\n\n".join(f"{name}\n\n{content}" for name, content in tables.items()))
     except (Failed, NoMark) as failure:

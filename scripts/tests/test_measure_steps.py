@@ -100,6 +100,13 @@ class Steps(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("no <!-- begin b-perplexity -->", err)
 
+    def test_the_plot_has_searched_types(self):
+        with mock.patch.object(measure_steps.model_page, "plot_quality") as plot, \
+                mock.patch.object(measure_steps.model_page, "save_png") as save:
+            self.measure("--types", "4bit/64", "--png", "plot.png")
+        self.assertEqual(plot.call_args.args[0], [{"name": "4bit/64", "bytes": 4500000, "kld": 0.005859, "kld_error": 0.000117}])
+        save.assert_called_once_with(plot.return_value, "plot.png")
+
     def test_errors_name_what_is_missing(self):
         status, _, err = self.measure(bin_folder="/no/such/folder")
         self.assertEqual(status, 2)
