@@ -286,6 +286,10 @@ qsf::Status convert(const ConvertOptions& options) {
     transcode.importance = &calibration.columns;
     transcode.layer_importance = calibration.layers;
     transcode.feedback = calibration.feedback.get();
+    if (options.target_bytes != 0) {
+      transcode.preset = qsf::QuantPreset::kKeep;  // of natively ternary matrices
+      transcode.formats = &calibration.target.formats;
+    }
   }
   // Compressed, the file takes less, and nobody knows how much.
   if (transcode.compression != qsf::Compression::kNone) transcode.on_size = nullptr;

@@ -12,6 +12,7 @@
 #include "calibrate/calibration_text.h"
 #include "io/file.h"
 #include "qsf_convert_files.h"
+#include "qsf_convert_report.h"
 
 namespace qsf_tools {
 namespace {
@@ -49,6 +50,10 @@ qsf::Result<qsf::CalibratedText> gather(const ConvertOptions& options,
   calibrate.text_name = options.calibration;
   calibrate.max_tokens = options.calibration_tokens;
   calibrate.feedback = options.gptq;
+  calibrate.sensitivities = options.target_bytes != 0;
+  calibrate.on_probe = [&](std::size_t done, std::size_t total) {
+    progress.show("measuring what rounding costs", std::to_string(done) + " matrices", done, total);
+  };
   calibrate.gather.context = options.calibration_context;
   calibrate.gather.n_threads = options.n_threads;
   // What runs the model stays beside the conversion that it feeds.
@@ -82,6 +87,12 @@ qsf::Result<qsf::Calibration> read_saved(const ConvertOptions& options,
   QSF_ASSIGN_OR_RETURN(const qsf::CalibratedModel model, qsf::identify_model(source));
   qsf::Status same = qsf::check_calibrated(saved, model);
   if (!same.ok()) return std::move(same).with_context(options.calibration);
+  if (options.target_bytes != 0 && saved.probes.empty()) {
+    return qsf::invalid_argument(
+        "%s: saved without --target-size, so it does not say what rounding costs; calibrate with a "
+        "text, --target-size and --calibration-out",
+        options.calibration.c_str());
+  }
   return saved;
 }
 
@@ -161,10 +172,22 @@ qsf::Result<ConvertCalibration> calibrate(const ConvertOptions& options,
   if (!options.calibration_out.empty()) {
     QSF_RETURN_IF_ERROR(qsf::write_calibration_file(options.calibration_out, calibration));
   }
+  ConvertCalibration result;
+  QSF_ASSIGN_OR_RETURN(result.columns, qsf::column_importance(calibration));
+  result.layers = qsf::layer_importance(calibration);
+  result.feedback = std::move(seen.feedback);
+  if (options.target_bytes != 0) {
+    qsf::TranscodeOptions planned = transcode;
+    planned.importance = &result.columns;
+    auto plan = qsf::plan_target_size(source, calibration, planned, options.target_bytes);
+    if (!plan) return std::move(plan).error().with_context("--target-size");
+    result.target = std::move(*plan);
+  }
   if (!options.quiet) print_summary(calibration, options.verbose);
-  QSF_ASSIGN_OR_RETURN(qsf::ColumnImportance columns, qsf::column_importance(calibration));
-  return ConvertCalibration{std::move(columns), qsf::layer_importance(calibration),
-                            std::move(seen.feedback)};
+  if (!options.quiet && options.target_bytes != 0) {
+    print_target_table(result.target, options.target_bytes, options.verbose);
+  }
+  return result;
 }
 
 }  // namespace qsf_tools

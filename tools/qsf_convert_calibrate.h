@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "calibrate/target_size.h"
 #include "import/column_importance.h"
 #include "import/error_feedback.h"
 #include "import/model_source.h"
@@ -22,13 +23,15 @@ struct ConvertCalibration {
   qsf::ColumnImportance columns;
   std::vector<float> layers;                     // by layer, for the index
   std::unique_ptr<qsf::ErrorFeedback> feedback;  // with --gptq
+  qsf::TargetPlan target;                        // with --target-size
 };
 
 // Refuses files of --calibration and --calibration-out that cannot be meant.
 // Fails  kNotFound, kIo, kInvalidArgument
 qsf::Status check_calibration_files(const ConvertOptions& options);
 
-// Calibrates as `options` say, saves the result where they ask for it, and prints a line about it.
+// Calibrates as `options` say, saves the result where they ask for it, and prints a line about it;
+// then chooses the types of --target-size and prints them.
 // `transcode` is how the temporary file is written.
 // Fails  as qsf::calibrate_model and qsf::read_calibration_file
 qsf::Result<ConvertCalibration> calibrate(const ConvertOptions& options,

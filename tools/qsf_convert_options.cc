@@ -2,7 +2,10 @@
 
 #include "qsf_convert_options.h"
 
+#include <cctype>
+#include <cstdlib>
 #include <iterator>
+#include <string>
 #include <vector>
 
 #include "command_line.h"
@@ -139,6 +142,44 @@ std::optional<int> check_calibration(const CLI::App& app, ConvertOptions& option
   return kUsage;
 }
 
+// Returns the bytes of "2600000", "2.6M" or "4G"; 0 for anything else.
+std::uint64_t parse_size(const std::string& text) {
+  char* end = nullptr;
+  if (text.empty() || std::isdigit(static_cast<unsigned char>(text.front())) == 0) return 0;
+  const double number = std::strtod(text.c_str(), &end);
+  const std::string suffix = end;
+  double unit = 1.0;
+  if (suffix == "k" || suffix == "K") unit = 1e3;
+  if (suffix == "m" || suffix == "M") unit = 1e6;
+  if (suffix == "g" || suffix == "G") unit = 1e9;
+  if (suffix.size() > 1 || (!suffix.empty() && unit == 1.0)) return 0;
+  constexpr double kMost = 1e15;
+  const double bytes = number * unit;
+  return bytes >= 1.0 && bytes <= kMost ? static_cast<std::uint64_t>(bytes) : 0;
+}
+
+std::optional<int> check_target_size(const CLI::App& app, const std::string& text,
+                                     ConvertOptions& options) {
+  if (app.count("--target-size") == 0) return std::nullopt;
+  std::string problem;
+  options.target_bytes = parse_size(text);
+  if (options.target_bytes == 0) {
+    problem = "--target-size " + text + ": expected bytes, such as 2600000, 2.6M or 4G";
+  } else if (!options.random.empty()) {
+    problem = "--random has no weights that lose by rounding; leave out --target-size";
+  } else if (options.calibration.empty()) {
+    problem = "--target-size goes with --calibration alone, which measures what rounding costs";
+  }
+  for (const char* option : {"--quant-type", "--block-size"}) {
+    if (problem.empty() && app.count(option) > 0) {
+      problem = std::string("--target-size chooses types and blocks itself; leave out ") + option;
+    }
+  }
+  if (problem.empty()) return std::nullopt;
+  print_error("qsf-convert", problem + "; see qsf-convert --help");
+  return kUsage;
+}
+
 void add_calibration_options(CLI::App& app, ConvertOptions& options) {
   app.add_option("--calibration", options.calibration,
                  "Spend bits where they matter: run the model over this text first and see which "
@@ -201,6 +242,7 @@ void add_random_options(CLI::App& app, ConvertOptions& options) {
 
 std::optional<int> parse_convert_options(int argc, const char* const* argv,
                                          ConvertOptions& options) {
+  std::string target_size;
   CLI::App app(
       "Convert a Hugging Face model folder (config.json with safetensors or pytorch_model.bin) or "
       "a GGUF file to a .qsf file, or with --random make a file of random weights.",
@@ -259,9 +301,14 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
       ->check(integer_in(4096, 4 << 20))
       ->capture_default_str();
   add_calibration_options(app, options);
+  app.add_option("--target-size", target_size,
+                 "Choose the type of every matrix so that the file takes at most so many bytes, "
+                 "before --compress, and loses as little as that allows, by what rounding each "
+                 "matrix costs the text of --calibration. A number, or one with k, M or G (10^3, "
+                 "10^6, 10^9). The first such conversion runs the model some hundred times; what "
+                 "--calibration-out saves serves for other sizes")
+      ->type_name("N");
   add_random_options(app, options);
-  std::string target_size;
-  app.add_option("--target-size", target_size, "Size of the file in MB (not built yet)");
   app.add_option("--report", options.report,
                  "Write what became of every tensor to FILE, as JSON: type, bits, error, cosine")
       ->type_name("FILE");
@@ -271,10 +318,7 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
   if (const auto code = check_paths(app, options)) return code;
   if (const auto code = check_rotation(options)) return code;
   if (const auto code = check_calibration(app, options)) return code;
-  if (target_size.empty()) return std::nullopt;
-  // What the interface promises and this version does not have yet.
-  print_error("qsf-convert", "--target-size: not built yet in this version; leave it out");
-  return kUsage;
+  return check_target_size(app, target_size, options);
 }
 
 }  // namespace qsf_tools

@@ -31,7 +31,8 @@ struct ConvertOptions {
   std::string calibration_out;  // file to save to; empty: none
   std::uint64_t calibration_tokens = 65536;
   std::uint32_t calibration_context = 512;
-  bool gptq = false;  // feed errors back
+  bool gptq = false;               // feed errors back
+  std::uint64_t target_bytes = 0;  // of the file at most, by choosing types; 0: as quant_type
   std::uint64_t ram_budget_mb = 1000;
   // One of these last that was given and of which only a text has use; empty: none.
   std::string text_option;

@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "tool_support.h"
 
@@ -150,6 +151,85 @@ std::string report_json(const qsf::TranscodeReport& report, const ConvertedFile&
   }
   // Names need not be UTF-8, of which JSON is made.
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+namespace {
+
+std::string format_name(qsf::BlockFormat format) {
+  const std::string name(qsf::quant_type_name(format.type));
+  return qsf::fixed_block(format.type) != 0 ? name : name + "/" + std::to_string(format.block);
+}
+
+double bits_of(const qsf::TargetTensor& t) {
+  const qsf::SourceTensor& source = *t.place.source;
+  return 8.0 * static_cast<double>(qsf::row_major_bytes(t.format, source.cols)) /
+         static_cast<double>(source.cols);
+}
+
+// Where a kind of matrix has its types: "0-2 q2_k, 3 4bit-super/64".
+struct KindRow {
+  double weights = 0.0;
+  double bits = 0.0;  // of all weights
+  double divergence = 0.0;
+  std::string types;
+  qsf::BlockFormat last{qsf::QuantType::kF32, 4};
+  std::uint32_t first_layer = 0;
+  std::uint32_t last_layer = 0;
+};
+
+void add_type(KindRow& row) {
+  std::string layers = std::to_string(row.first_layer);
+  if (row.last_layer != row.first_layer) layers += "-" + std::to_string(row.last_layer);
+  row.types += (row.types.empty() ? "" : ", ") + layers + " " + format_name(row.last);
+}
+
+}  // namespace
+
+void print_target_table(const qsf::TargetPlan& plan, std::uint64_t max_bytes, bool each) {
+  std::printf("%-16s %6s %7s  %s\n", "matrix", "bits", "loss", each ? "type" : "types by layer");
+  const double whole = plan.divergence > 0.0 ? plan.divergence : 1.0;
+  const auto print = [&](const std::string& name, double bits, double share,
+                         const std::string& types) {
+    std::printf("%-16s %6.3f %6.1f%%  %s\n", name.c_str(), bits, 100.0 * share, types.c_str());
+  };
+  std::map<qsf::TensorKind, KindRow> rows;
+  std::vector<qsf::TensorKind> order;
+  for (const qsf::TargetTensor& t : plan.tensors) {
+    const qsf::TensorKind kind = t.place.source->kind;
+    const std::uint32_t layer = t.place.section.layer;
+    const bool in_layer = t.place.section.kind == qsf::SectionKind::kLayer;
+    const std::string name(qsf::tensor_kind_name(kind));
+    if (each || !in_layer) {
+      print(in_layer ? std::to_string(layer) + " " + name : name, bits_of(t), t.divergence / whole,
+            format_name(t.format));
+      continue;
+    }
+    const auto [at, is_new] = rows.try_emplace(kind);
+    KindRow& row = at->second;
+    if (is_new) {
+      order.push_back(kind);
+      row.first_layer = layer;
+      row.last = t.format;
+    } else if (row.last != t.format || layer != row.last_layer + 1) {
+      add_type(row);
+      row.first_layer = layer;
+      row.last = t.format;
+    }
+    row.last_layer = layer;
+    const auto n_weights = static_cast<double>(t.place.n_weights());
+    row.weights += n_weights;
+    row.bits += n_weights * bits_of(t);
+    row.divergence += t.divergence;
+  }
+  for (const qsf::TensorKind kind : order) {
+    KindRow& row = rows[kind];
+    add_type(row);
+    print(std::string(qsf::tensor_kind_name(kind)), row.bits / row.weights, row.divergence / whole,
+          row.types);
+  }
+  std::printf("%llu bytes of %llu; expected divergence %.3g nats a token\n",
+              static_cast<unsigned long long>(plan.file_bytes),
+              static_cast<unsigned long long>(max_bytes), plan.divergence);
 }
 
 }  // namespace qsf_tools

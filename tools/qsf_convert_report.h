@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "calibrate/target_size.h"
 #include "import/transcode.h"
 
 namespace qsf_tools {
@@ -38,6 +39,9 @@ void print_convert_summary(const qsf::TranscodeReport& report, const ConvertedFi
 
 // Returns all of it as JSON (docs/quality.md names the fields).
 std::string report_json(const qsf::TranscodeReport& report, const ConvertedFile& file);
+
+// Prints the types of --target-size: a row for each kind of matrix, with `each` for each matrix.
+void print_target_table(const qsf::TargetPlan& plan, std::uint64_t max_bytes, bool each);
 
 }  // namespace qsf_tools
 

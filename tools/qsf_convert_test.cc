@@ -172,7 +172,7 @@ TEST_F(QsfConvertTest, BadUsageIsTwo) {
   expect_failure(run({"--layout", "2", in_.path(), out}), 2, "--layout");
   expect_failure(run({"--tile-bytes", "8388608", in_.path(), out}), 2, "--tile-bytes");
   expect_failure(run({"--tile-bytes", "0", in_.path(), out}), 2, "--tile-bytes");
-  expect_failure(run({"--target-size", "100", in_.path(), out}), 2, "not built yet");
+  expect_failure(run({"--target-size", "100", in_.path(), out}), 2, "goes with --calibration");
   EXPECT_TRUE(out_.names().empty());
 }
 

@@ -2,8 +2,6 @@
 
 #include "calibrate/calibrate_model.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <memory>
 #include <string_view>
@@ -14,29 +12,12 @@
 #include "calibrate/calibration_text.h"
 #include "calibrate/hessian_sums.h"
 #include "calibrate/model_feedback.h"
-#include "io/file_ops.h"
+#include "calibrate/sensitivity.h"
+#include "calibrate/temporary_name.h"
 #include "tokenizer/tokenizer.h"
 
 namespace qsf {
 namespace {
-
-// A file that goes when this does.
-class TemporaryName {
- public:
-  explicit TemporaryName(std::string path) : path_(std::move(path)) {}
-  ~TemporaryName() { remove(); }
-  TemporaryName(const TemporaryName&) = delete;
-  TemporaryName& operator=(const TemporaryName&) = delete;
-
-  const std::string& path() const noexcept { return path_; }
-  void remove() {
-    if (!path_.empty()) system_file_ops().remove(path_);
-    path_.clear();
-  }
-
- private:
-  std::string path_;
-};
 
 // The tokenizer goes before the engine comes, which has its own.
 Result<std::vector<TokenId>> tokens_of(ByteSpan section, std::string_view text,
@@ -63,6 +44,20 @@ Result<std::unique_ptr<Gatherer>> open_gatherer(const ModelSpec& spec, const std
   }
 }
 
+// Opens the model as it is, from a copy that has no name by then. What becomes of the output is no
+// matter to the copy, which every pass reads.
+Result<std::unique_ptr<Gatherer>> open_copy(const ModelSource& source, const std::string& output,
+                                            TranscodeOptions options, const GatherOptions& gather,
+                                            std::uint32_t& layers_at_once) {
+  const TemporaryName file(output);
+  options.preset = QuantPreset::kKeep;
+  options.vocabulary_type.reset();
+  options.compression = Compression::kNone;
+  auto written = transcode(source, file.path(), options);
+  if (!written) return std::move(written).error();
+  return open_gatherer(source.spec(), file.path(), gather, layers_at_once);
+}
+
 }  // namespace
 
 Result<CalibratedText> calibrate_model(const ModelSource& source, std::string text,
@@ -77,24 +72,33 @@ Result<CalibratedText> calibrate_model(const ModelSource& source, std::string te
   if (!tokens) return Status(tokens.error()).with_context(options.text_name);
   std::string().swap(text);
   QSF_ASSIGN_OR_RETURN(CalibratedModel model, identify_model(source));
-  TemporaryName file(output + ".calibration-" + std::to_string(::getpid()));
-  // What becomes of the output is no matter to the copy, which every pass reads.
-  TranscodeOptions transcode_options = options.transcode;
-  transcode_options.preset = QuantPreset::kKeep;
-  transcode_options.vocabulary_type.reset();
-  transcode_options.compression = Compression::kNone;
-  auto written = transcode(source, file.path(), transcode_options);
-  if (!written) return std::move(written).error();
+  std::unique_ptr<Gatherer> gatherer;
+  Calibration calibration;
   std::uint32_t layers_at_once =
       options.feedback ? ModelFeedback::layers_at_once(source.spec(), gather.ram_budget_bytes) : 0;
-  QSF_ASSIGN_OR_RETURN(std::unique_ptr<Gatherer> gatherer,
-                       open_gatherer(source.spec(), file.path(), gather, layers_at_once));
-  // Before the passes, which can take hours, so that a full disk is told at once.
-  if (options.feedback && layers_at_once < source.spec().n_layers) {
-    QSF_RETURN_IF_ERROR(gatherer->keep_rows(tokens->size()));
+  if (options.sensitivities) {
+    // By itself, since every probe's engine has the budget.
+    std::uint32_t no_layers = 0;
+    QSF_ASSIGN_OR_RETURN(gatherer, open_copy(source, output, options.transcode, gather, no_layers));
+    QSF_ASSIGN_OR_RETURN(calibration, gatherer->run(*tokens));
+    gatherer.reset();
+    QSF_ASSIGN_OR_RETURN(const ColumnImportance columns, column_importance(calibration));
+    SensitivityOptions sensitivity = {gather, options.transcode, options.on_probe};
+    sensitivity.transcode.importance = &columns;
+    QSF_RETURN_IF_ERROR(measure_sensitivities(source, *tokens, output, sensitivity, calibration));
   }
-  file.remove();
-  QSF_ASSIGN_OR_RETURN(Calibration calibration, gatherer->run(*tokens));
+  if (options.feedback || !options.sensitivities) {
+    QSF_ASSIGN_OR_RETURN(gatherer,
+                         open_copy(source, output, options.transcode, gather, layers_at_once));
+    // Before the passes, which can take hours, so that a full disk is told at once.
+    if (options.feedback && layers_at_once < source.spec().n_layers) {
+      QSF_RETURN_IF_ERROR(gatherer->keep_rows(tokens->size()));
+    }
+    QSF_ASSIGN_OR_RETURN(Calibration gathered, gatherer->run(*tokens));
+    gathered.n_probe_rows = calibration.n_probe_rows;
+    gathered.probes = std::move(calibration.probes);
+    calibration = std::move(gathered);
+  }
   calibration.model = std::move(model);
   CalibratedText text_seen{std::move(calibration), tokens->size(), tokens->size() >= gather.context,
                            nullptr};

@@ -6,7 +6,9 @@
 #ifndef QSF_CALIBRATE_CALIBRATE_MODEL_H_
 #define QSF_CALIBRATE_CALIBRATE_MODEL_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -26,6 +28,10 @@ struct CalibrateOptions {
   // The result is to feed errors back, for which Hessians are gathered during the conversion: part
   // of the budget is left for them.
   bool feedback = false;
+  // What rounding each matrix costs is measured too, for allocations of bytes: a run and a copy of
+  // the model for each probe, of which on_probe tells.
+  bool sensitivities = false;
+  std::function<void(std::size_t done, std::size_t total)> on_probe;
   // Of the temporary file, which always keeps all weights and is never compressed.
   TranscodeOptions transcode;
 };

@@ -46,6 +46,16 @@ struct LayerCalibration {
   double skip_loss = 0.0;  // nats a token that the text costs more without the layer
 };
 
+// How far the model's next-token distributions go from what they are when matrices of one kind are
+// stored in a format that rounds them, those of neighbouring layers together.
+struct Probe {
+  TensorKind kind = TensorKind::kAttnQ;
+  std::uint32_t first_layer = 0;  // 0 outside layers
+  std::uint32_t n_layers = 1;     // the same: 1
+  BlockFormat format{QuantType::kQ4Super, 32};
+  double divergence = 0.0;  // mean Kullback-Leibler divergence of the rows, in nats
+};
+
 struct Calibration {
   CalibratedModel model;
   std::uint32_t context = 0;      // positions of a window
@@ -54,6 +64,8 @@ struct Calibration {
   double loss = 0.0;              // mean of the rows, in nats
   std::vector<LayerCalibration> layers;
   std::vector<float> head_mean_squares;  // [hidden]
+  std::uint64_t n_probe_rows = 0;        // that divergences are means of
+  std::vector<Probe> probes;             // empty: nobody measured
 };
 
 // Whether a number can be a loss: finite, and in f32 too, which the index of a .qsf file has.

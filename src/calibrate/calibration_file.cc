@@ -18,9 +18,13 @@ namespace qsf {
 namespace {
 
 constexpr std::string_view kMagic = "QSFC";
+// Files without probes stay at the first version, so that its readers read them.
 constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kProbesVersion = 2;
 constexpr std::size_t kArchitectureBytes = 64;
 constexpr std::size_t kShapeBytes = 136;  // all in front of the layers
+constexpr std::size_t kProbesHeadBytes = 12;
+constexpr std::size_t kProbeBytes = 28;
 constexpr std::size_t kCrcBytes = 4;
 // Of docs/format.md; they keep the sizes below from overflowing.
 constexpr std::uint32_t kMaxLayers = 4096;
@@ -29,6 +33,7 @@ constexpr std::uint32_t kMaxQueryCols = 1U << 22;
 constexpr std::uint32_t kMaxFfn = 1U << 24;
 constexpr std::uint32_t kMaxVocab = 1U << 24;
 constexpr std::uint32_t kMaxContext = 1U << 26;
+constexpr std::uint32_t kMaxProbes = 1U << 16;
 // A cosine is at most 1 but for the roundings of its sum.
 constexpr double kMaxCosine = 1.0 + 1e-9;
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
@@ -41,9 +46,10 @@ std::uint64_t layer_bytes(const CalibratedModel& model) noexcept {
   return 2 * sizeof(double) + n_cols * sizeof(float);
 }
 
-std::uint64_t file_bytes(const CalibratedModel& model) noexcept {
+std::uint64_t file_bytes(const CalibratedModel& model, std::uint64_t n_probes) noexcept {
+  const std::uint64_t probes = n_probes == 0 ? 0 : kProbesHeadBytes + n_probes * kProbeBytes;
   return kShapeBytes + model.n_layers * layer_bytes(model) +
-         std::uint64_t{model.hidden} * sizeof(float) + kCrcBytes;
+         std::uint64_t{model.hidden} * sizeof(float) + probes + kCrcBytes;
 }
 
 void write_means(ByteWriter& to, std::span<const float> means) {
@@ -64,15 +70,19 @@ class CalibrationDecoder {
   Status read_header();
   Status read_layer(std::uint32_t layer);
   Status read_head();
+  Status read_probes();
   Calibration take() { return std::move(calibration_); }
   std::uint32_t n_layers() const noexcept { return calibration_.model.n_layers; }
 
  private:
   Result<std::string> read_architecture();
+  Result<Probe> read_probe(std::uint32_t index);
   Result<std::vector<float>> read_means(const std::string& where, std::uint32_t n_cols);
 
   ByteSpan bytes_;
   ByteReader reader_;
+  std::uint32_t n_probes_ = 0;  // by the size of the file
+  bool has_probes_ = false;
   Calibration calibration_;
 };
 
@@ -84,10 +94,11 @@ Status CalibrationDecoder::read_start(CalibrationReadOptions options) {
     return corrupt("not a calibration file: expected it to begin with \"QSFC\"");
   }
   const auto version = reader_.read<std::uint32_t>();
-  if (version != kVersion) {
-    return unsupported("calibration file of version %u; this program reads version %u", version,
-                       kVersion);
+  if (version != kVersion && version != kProbesVersion) {
+    return unsupported("calibration file of version %u; this program reads versions %u and %u",
+                       version, kVersion, kProbesVersion);
   }
+  has_probes_ = version == kProbesVersion;
   const std::size_t end = bytes_.size() - kCrcBytes;
   const auto stored = load_le<std::uint32_t>(bytes_, end);
   const std::uint32_t crc = crc32(bytes_.first(end));
@@ -132,7 +143,12 @@ Status CalibrationDecoder::read_header() {
   if (calibration_.n_rows == 0) return corrupt("rows: 0, expected at least 1");
   if (!is_loss(calibration_.loss))
     return corrupt("loss: %g, expected a finite f32", calibration_.loss);
-  const std::uint64_t expected = file_bytes(model);
+  const std::uint64_t without = file_bytes(model, 0);
+  if (has_probes_ && bytes_.size() >= without + kProbesHeadBytes + kProbeBytes) {
+    const std::uint64_t n = (bytes_.size() - without - kProbesHeadBytes) / kProbeBytes;
+    n_probes_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(n, kMaxProbes));
+  }
+  const std::uint64_t expected = file_bytes(model, has_probes_ ? std::max(n_probes_, 1U) : 0);
   if (size == bytes_.size() && size == expected) return ok_status();
   return corrupt("%zu bytes, of which it tells %llu, expected %llu by its shape", bytes_.size(),
                  static_cast<unsigned long long>(size), static_cast<unsigned long long>(expected));
@@ -176,6 +192,58 @@ Status CalibrationDecoder::read_head() {
   return ok_status();
 }
 
+Result<Probe> CalibrationDecoder::read_probe(std::uint32_t index) {
+  Probe probe;
+  const auto kind = reader_.read<std::uint32_t>();
+  probe.first_layer = reader_.read<std::uint32_t>();
+  probe.n_layers = reader_.read<std::uint32_t>();
+  const auto type = reader_.read<std::uint32_t>();
+  probe.format.block = reader_.read<std::uint32_t>();
+  probe.divergence = reader_.read<double>();
+  if (!is_tensor_kind(kind)) return corrupt("probe %u: no tensor kind %u", index, kind);
+  probe.kind = static_cast<TensorKind>(kind);
+  const std::uint32_t n_layers = calibration_.model.n_layers;
+  if (probe.n_layers == 0 || probe.n_layers > n_layers ||
+      probe.first_layer > n_layers - probe.n_layers) {
+    return corrupt("probe %u: %u layers from %u, the model has %u", index, probe.n_layers,
+                   probe.first_layer, n_layers);
+  }
+  const bool is_type = type <= 0xFF && is_quant_type(static_cast<std::uint8_t>(type));
+  if (is_type) probe.format.type = static_cast<QuantType>(type);
+  if (!is_type || !is_valid(probe.format)) {
+    return corrupt("probe %u: no weight type %u in blocks of %u", index, type, probe.format.block);
+  }
+  if (is_loss(probe.divergence) && probe.divergence >= 0.0) return probe;
+  return corrupt("probe %u: divergence %g, expected a finite number >= 0", index, probe.divergence);
+}
+
+Status CalibrationDecoder::read_probes() {
+  if (!has_probes_) return ok_status();
+  calibration_.n_probe_rows = reader_.read<std::uint64_t>();
+  const auto n = reader_.read<std::uint32_t>();
+  if (n != n_probes_) return corrupt("probes: %u, expected %u by its size", n, n_probes_);
+  if (calibration_.n_probe_rows == 0) return corrupt("rows of probes: 0, expected at least 1");
+  for (std::uint32_t i = 0; i < n; ++i) {
+    QSF_ASSIGN_OR_RETURN(const Probe probe, read_probe(i));
+    calibration_.probes.push_back(probe);
+  }
+  return ok_status();
+}
+
+void write_probes(ByteWriter& to, const Calibration& calibration) {
+  if (calibration.probes.empty()) return;
+  to.write(calibration.n_probe_rows);
+  to.write(static_cast<std::uint32_t>(calibration.probes.size()));
+  for (const Probe& probe : calibration.probes) {
+    to.write(static_cast<std::uint32_t>(probe.kind));
+    to.write(probe.first_layer);
+    to.write(probe.n_layers);
+    to.write(static_cast<std::uint32_t>(probe.format.type));
+    to.write(probe.format.block);
+    to.write(probe.divergence);
+  }
+}
+
 }  // namespace
 
 Result<bool> is_calibration_file(const std::string& path, FileOps& ops) {
@@ -192,7 +260,7 @@ std::vector<std::byte> encode_calibration(const Calibration& calibration) {
   QSF_CHECK(calibration.layers.size() == model.n_layers);
   ByteWriter to;
   to.write_text(kMagic);
-  to.write(kVersion);
+  to.write(calibration.probes.empty() ? kVersion : kProbesVersion);
   to.write_text(model.architecture);
   to.write_text(std::string(kArchitectureBytes - model.architecture.size(), '\0'));
   for (const std::uint32_t value :
@@ -203,7 +271,7 @@ std::vector<std::byte> encode_calibration(const Calibration& calibration) {
   to.write(calibration.n_rows);
   to.write(calibration.n_skip_rows);
   to.write(calibration.loss);
-  to.write(file_bytes(model));
+  to.write(file_bytes(model, calibration.probes.size()));
   QSF_CHECK(to.size() == kShapeBytes);
   for (const LayerCalibration& layer : calibration.layers) {
     to.write(layer.cosine);
@@ -211,8 +279,9 @@ std::vector<std::byte> encode_calibration(const Calibration& calibration) {
     for (const std::vector<float>& means : layer.mean_squares) write_means(to, means);
   }
   write_means(to, calibration.head_mean_squares);
+  write_probes(to, calibration);
   to.write(crc32(to.view()));
-  QSF_CHECK(to.size() == file_bytes(model));
+  QSF_CHECK(to.size() == file_bytes(model, calibration.probes.size()));
   return std::move(to.bytes());
 }
 
@@ -224,6 +293,7 @@ Result<Calibration> decode_calibration(ByteSpan bytes, CalibrationReadOptions op
     QSF_RETURN_IF_ERROR(decoder.read_layer(layer));
   }
   QSF_RETURN_IF_ERROR(decoder.read_head());
+  QSF_RETURN_IF_ERROR(decoder.read_probes());
   return decoder.take();
 }
 

@@ -60,6 +60,17 @@ Calibration small_calibration() {
   return calibration;
 }
 
+Calibration probed_calibration() {
+  Calibration calibration = small_calibration();
+  calibration.n_probe_rows = 2048;
+  calibration.probes = {
+      {TensorKind::kTokenEmbedding, 0, 1, {QuantType::kQ2Super, 64}, 0.125},
+      {TensorKind::kFfnUp, 0, 2, {QuantType::kQ6K, 16}, 0.0},
+      {TensorKind::kFfnDown, 1, 1, {QuantType::kQ4Super, 32}, 1e-5},
+  };
+  return calibration;
+}
+
 void expect_equal(const Calibration& got, const Calibration& want) {
   EXPECT_EQ(got.model, want.model);
   EXPECT_EQ(got.context, want.context);
@@ -108,6 +119,58 @@ TEST_F(CalibrationFileTest, ComesBackAsWritten) {
   const auto got = read_calibration_file(path_);
   ASSERT_TRUE(got) << got.error().message();
   expect_equal(*got, want);
+}
+
+TEST_F(CalibrationFileTest, ProbesComeBackAsWritten) {
+  const Calibration want = probed_calibration();
+  const std::vector<std::byte> bytes = bytes_of(want);
+  EXPECT_EQ(load_le<std::uint32_t>(bytes, 4), 2U);
+  const auto got = decode_calibration(bytes);
+  ASSERT_TRUE(got) << got.error().message();
+  expect_equal(*got, want);
+  EXPECT_EQ(got->n_probe_rows, 2048U);
+  ASSERT_EQ(got->probes.size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(got->probes[i].kind, want.probes[i].kind);
+    EXPECT_EQ(got->probes[i].first_layer, want.probes[i].first_layer);
+    EXPECT_EQ(got->probes[i].n_layers, want.probes[i].n_layers);
+    EXPECT_EQ(got->probes[i].format, want.probes[i].format);
+    EXPECT_EQ(got->probes[i].divergence, want.probes[i].divergence);
+  }
+}
+
+TEST_F(CalibrationFileTest, ProbesOutOfRangeAreRefused) {
+  const std::vector<std::byte> good = bytes_of(probed_calibration());
+  const std::size_t first = good.size() - 4 - 3 * 28;  // of the probes
+  const struct {
+    std::size_t at;
+    std::uint32_t value;
+    const char* message;
+  } cases[] = {
+      {first - 12, 0, "rows of probes: 0"},
+      {first - 4, 4, "probes: 4, expected 3"},
+      {first - 4, 0, "probes: 0, expected 3"},
+      {first, 4000, "probe 0: no tensor kind 4000"},
+      {first + 4, 2, "probe 0: 1 layers from 2"},
+      {first + 8, 0, "probe 0: 0 layers"},
+      {first + 8, 0xFFFFFFFFU, "probe 0: 4294967295 layers"},
+      {first + 12, 200, "probe 0: no weight type 200"},
+      {first + 12, 0x120, "probe 0: no weight type 288"},
+      {first + 16, 48, "probe 0: no weight type 32 in blocks of 48"},
+      {first + 28 + 24, 0x7FF80000U, "probe 1: divergence"},
+      {first + 28 + 24, 0xBFF00000U, "probe 1: divergence -1"},
+  };
+  for (const auto& c : cases) {
+    std::vector<std::byte> bytes = good;
+    store_le(MutableByteSpan(bytes), c.at, c.value);
+    repair(bytes);
+    expect_refused(bytes, StatusCode::kCorrupt, c.message);
+  }
+  for (std::size_t n = good.size() - 3 * 28; n < good.size(); ++n) {
+    std::vector<std::byte> bytes(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n));
+    repair(bytes);
+    EXPECT_FALSE(decode_calibration(bytes)) << n;
+  }
 }
 
 // docs/calibration-files.md says where every field is.
@@ -186,7 +249,8 @@ TEST_F(CalibrationFileTest, WrongFieldsAreNamed) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   expect_refused(with(0, 'q'), StatusCode::kCorrupt, "not a calibration file");
-  expect_refused(with(4, std::uint32_t{2}), StatusCode::kUnsupported, "version 2");
+  expect_refused(with(4, std::uint32_t{3}), StatusCode::kUnsupported, "version 3");
+  expect_refused(with(4, std::uint32_t{2}), StatusCode::kCorrupt, "by its shape");
   expect_refused(with(8, '\0'), StatusCode::kCorrupt, "architecture");
   expect_refused(with(8, 'L'), StatusCode::kCorrupt, "architecture");
   expect_refused(with(71, 'x'), StatusCode::kCorrupt, "architecture");

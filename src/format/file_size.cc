@@ -6,6 +6,8 @@
 
 #include "base/bytes.h"
 #include "format/directory_codec.h"
+#include "format/metadata.h"
+#include "format/spec_keys.h"
 #include "format/tile_plan.h"
 
 namespace qsf {
@@ -18,16 +20,16 @@ Result<std::uint64_t> section_file_bytes(std::span<const TensorInfo> tensors,
   return sum;
 }
 
-std::uint64_t other_file_bytes(const ModelSpec& spec, std::uint64_t tokenizer_bytes) noexcept {
-  // Keys of fixed size take a few KB; these are those that a model can make longer.
-  constexpr std::uint64_t kFixedKeys = 48U << 10;
-  const std::uint64_t metadata =
-      kFixedKeys + spec.chat_template.size() + spec.quantiser.size() + spec.source.size() +
-      4 * spec.eos_ids.size() + 4 * spec.sliding_window.size() +
-      4 * spec.rope.short_factors.size() + 4 * spec.rope.long_factors.size();
+std::uint64_t other_file_bytes(const ModelSpec& spec, std::uint64_t tokenizer_bytes) {
+  Metadata metadata = encode_spec_metadata(spec);
+  metadata.set_u64(keys::kFileBytes, 0, true);
+  ByteWriter pairs;
+  metadata.encode(pairs);
+  const std::uint64_t n_sections = tokenizer_bytes == 0 ? 2 : 3;  // embedding and final besides
   return kSectionAlign + align_up(tokenizer_bytes, kSectionAlign) +
          align_up(spec.n_layers * kIndexEntryBytes, kSectionAlign) +
-         align_up(metadata, kSectionAlign);
+         align_up(kMetadataHeaderBytes + pairs.size() + n_sections * kSectionEntryBytes,
+                  kSectionAlign);
 }
 
 }  // namespace qsf

@@ -19,9 +19,9 @@ namespace qsf {
 Result<std::uint64_t> section_file_bytes(std::span<const TensorInfo> tensors,
                                          std::uint64_t max_tile_bytes);
 
-// Returns the bytes of header, tokenizer, layer index and metadata together, at most: metadata is
-// taken for what it could be, so the file may turn out up to 64 KiB smaller.
-std::uint64_t other_file_bytes(const ModelSpec& spec, std::uint64_t tokenizer_bytes) noexcept;
+// Returns the bytes of header, tokenizer, layer index and metadata together, of a file that has no
+// sections of its own besides.
+std::uint64_t other_file_bytes(const ModelSpec& spec, std::uint64_t tokenizer_bytes);
 
 }  // namespace qsf
 

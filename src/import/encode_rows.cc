@@ -51,7 +51,9 @@ void ErrorSums::add(std::span<const float> w, std::span<const float> q,
     qq += b * b;
     wq += a * b;
     dd += squared;
-    weighted += importance.empty() ? squared : squared * static_cast<double>(importance[i]);
+    const double importance_of = importance.empty() ? 1.0 : static_cast<double>(importance[i]);
+    weighted_ww += importance_of * a * a;
+    weighted_dd += importance_of * squared;
   }
 }
 
@@ -60,7 +62,8 @@ void ErrorSums::add(const ErrorSums& other) noexcept {
   qq += other.qq;
   wq += other.wq;
   dd += other.dd;
-  weighted += other.weighted;
+  weighted_ww += other.weighted_ww;
+  weighted_dd += other.weighted_dd;
 }
 
 double ErrorSums::relative_error() const noexcept {

@@ -38,8 +38,9 @@ struct ErrorSums {
   double qq = 0.0;
   double wq = 0.0;
   double dd = 0.0;
-  double weighted =
-      0.0;  // squared errors by the importance of their columns; 1 where none is known
+  // Squared weights and squared errors by the importance of their columns, 1 where none is known.
+  double weighted_ww = 0.0;
+  double weighted_dd = 0.0;
 
   // Shapes  w, q [n_cols]; importance [n_cols] or empty
   void add(std::span<const float> w, std::span<const float> q,
@@ -47,6 +48,11 @@ struct ErrorSums {
   void add(const ErrorSums& other) noexcept;
   double relative_error() const noexcept;  // root of (squared error / squared weights)
   double cosine() const noexcept;
+  // The share of the squared outputs of a product that is error, as far as columns go by
+  // themselves; 0 for no weights.
+  double weighted_error() const noexcept {
+    return weighted_ww > 0.0 ? weighted_dd / weighted_ww : 0.0;
+  }
 };
 
 struct RowRange {

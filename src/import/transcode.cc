@@ -34,6 +34,7 @@ class Transcoder {
         spec_(source.spec()) {}
 
   Result<TranscodeReport> write(const std::string& path, FileOps& ops);
+  Result<std::uint64_t> file_bytes();
   // Whether write() failed at a row that the source could not keep.
   bool could_not_keep() const noexcept { return could_not_keep_; }
 
@@ -44,7 +45,6 @@ class Transcoder {
   std::vector<TensorInfo> tensor_infos(std::size_t section) const;
   bool uses_importance() const;
   void describe();
-  Status announce_size() const;
   Status write_section(std::size_t section, QsfWriter& writer);
   Status write_one_rows(std::size_t section, std::span<const TensorInfo> infos, MutableByteSpan out,
                         std::vector<ErrorSums>& sums);
@@ -118,16 +118,15 @@ Status Transcoder::write_one_rows(std::size_t section, std::span<const TensorInf
   return ok_status();
 }
 
-// Says what the file will take before it takes anything.
-Status Transcoder::announce_size() const {
-  if (!options_.on_size) return ok_status();
+Result<std::uint64_t> Transcoder::file_bytes() {
+  describe();
   std::uint64_t sum = other_file_bytes(spec_, options_.tokenizer.size());
   for (std::size_t s = 0; s < sections_.size(); ++s) {
     QSF_ASSIGN_OR_RETURN(const std::uint64_t bytes,
                          section_file_bytes(tensor_infos(s), options_.tile_bytes));
     sum += bytes;
   }
-  return options_.on_size(sum);
+  return sum;
 }
 
 // What the errors of a matrix are fed back by; null for those that have no errors, or none asked
@@ -260,10 +259,10 @@ void Transcoder::describe() {
 }
 
 Result<TranscodeReport> Transcoder::write(const std::string& path, FileOps& ops) {
-  describe();
+  QSF_ASSIGN_OR_RETURN(const std::uint64_t bytes, file_bytes());
+  if (options_.on_size) QSF_RETURN_IF_ERROR(options_.on_size(bytes));
   report_.warnings = choice_.warnings;
   report_.widened = choice_.widened;
-  QSF_RETURN_IF_ERROR(announce_size());
   QSF_ASSIGN_OR_RETURN(
       QsfWriter writer,
       QsfWriter::create(path, spec_, {options_.compression, options_.tile_bytes}, ops));
@@ -284,26 +283,7 @@ Result<TranscodeReport> Transcoder::write(const std::string& path, FileOps& ops)
   return std::move(report_);
 }
 
-}  // namespace
-
-std::uint64_t transcode_memory_bytes(const ModelSource& source, const TranscodeOptions& options,
-                                     bool feeds_back) {
-  // The weights of a unit, its rows in the source, encoded, and laid out anew or repacked.
-  constexpr std::uint64_t kBytesPerWeight = 4 * sizeof(float);
-  constexpr std::uint64_t kTileCopies = 3;  // as it is, compressed, with room for what does not
-  const std::uint64_t unit_rows = feeds_back ? kGptqRows : kUnitRows;
-  std::uint64_t max_cols = 0;
-  std::uint64_t row_bytes = 0;
-  for (const SourcePlace& t : tensors_of(source)) {
-    max_cols = std::max<std::uint64_t>(max_cols, t.source->cols);
-    row_bytes = std::max(row_bytes, sizeof(float) * kTileRowAlign * t.source->cols);
-  }
-  return options.n_threads * (unit_rows * max_cols * kBytesPerWeight + source.read_buffer_bytes()) +
-         kTileCopies * std::max(options.tile_bytes, row_bytes);
-}
-
-Result<TranscodeReport> transcode(const ModelSource& source, const std::string& path,
-                                  const TranscodeOptions& options, FileOps& ops) {
+Status check_options(const ModelSource& source, const TranscodeOptions& options) {
   QSF_CHECK(scale_form(options.native_ternary) == ScaleForm::kRow);
   QSF_CHECK(options.layer_importance.empty() ||
             options.layer_importance.size() == source.spec().n_layers);
@@ -323,6 +303,36 @@ Result<TranscodeReport> transcode(const ModelSource& source, const std::string& 
                             options.block,
                             std::string(quant_type_name(*options.vocabulary_type)).c_str());
   }
+  return ok_status();
+}
+
+}  // namespace
+
+std::uint64_t transcode_memory_bytes(const ModelSource& source, const TranscodeOptions& options,
+                                     bool feeds_back) {
+  // The weights of a unit, its rows in the source, encoded, and laid out anew or repacked.
+  constexpr std::uint64_t kBytesPerWeight = 4 * sizeof(float);
+  constexpr std::uint64_t kTileCopies = 3;  // as it is, compressed, with room for what does not
+  const std::uint64_t unit_rows = feeds_back ? kGptqRows : kUnitRows;
+  std::uint64_t max_cols = 0;
+  std::uint64_t row_bytes = 0;
+  for (const SourcePlace& t : tensors_of(source)) {
+    max_cols = std::max<std::uint64_t>(max_cols, t.source->cols);
+    row_bytes = std::max(row_bytes, sizeof(float) * kTileRowAlign * t.source->cols);
+  }
+  return options.n_threads * unit_rows * max_cols * kBytesPerWeight +
+         kTileCopies * std::max(options.tile_bytes, row_bytes);
+}
+
+Result<std::uint64_t> transcoded_bytes(const ModelSource& source, const TranscodeOptions& options) {
+  QSF_RETURN_IF_ERROR(check_options(source, options));
+  QSF_ASSIGN_OR_RETURN(FormatChoice choice, choose_formats(source, options));
+  return Transcoder(source, options, choice).file_bytes();
+}
+
+Result<TranscodeReport> transcode(const ModelSource& source, const std::string& path,
+                                  const TranscodeOptions& options, FileOps& ops) {
+  QSF_RETURN_IF_ERROR(check_options(source, options));
   QSF_ASSIGN_OR_RETURN(FormatChoice choice, choose_formats(source, options));
   Transcoder transcoder(source, options, choice);
   auto report = transcoder.write(path, ops);

@@ -65,8 +65,7 @@ struct TranscodeOptions {
   unsigned n_threads = 1;  // at least 1
   std::string program;     // provenance: name and version; the preset is added
   ByteSpan tokenizer;      // tokenizer section; empty: none
-  // Called before anything is written with the bytes that the file takes without compression, at
-  // most 64 KiB more than it does; ends the conversion when it fails.
+  // Called before anything is written with transcoded_bytes(); ends the conversion when it fails.
   std::function<Status(std::uint64_t file_bytes)> on_size;
   // Called from the calling thread at least once a tile.
   std::function<void(const TranscodeProgress&)> on_progress;
@@ -112,6 +111,10 @@ std::uint64_t transcode_memory_bytes(const ModelSource& source, const TranscodeO
 Result<TranscodeReport> transcode(const ModelSource& source, const std::string& path,
                                   const TranscodeOptions& options,
                                   FileOps& ops = system_file_ops());
+
+// Returns the bytes that the file would take without compression.
+// Fails  as transcode() does before it writes
+Result<std::uint64_t> transcoded_bytes(const ModelSource& source, const TranscodeOptions& options);
 
 }  // namespace qsf
 
