@@ -53,6 +53,11 @@ class TargetSizeTest : public testing::Test {
     options_.tile_bytes = 4096;
   }
 
+  Probe& probe(TensorKind kind, std::uint32_t layer, QuantType type) {
+    return *std::ranges::find_if(calibration_.probes, [&](const Probe& p) {
+      return p.kind == kind && p.first_layer == layer && p.format.type == type;
+    });
+  }
   Result<TargetPlan> plan(std::uint64_t max_bytes) {
     return plan_target_size(*model_, calibration_, options_, max_bytes);
   }
@@ -111,6 +116,29 @@ TEST_F(TargetSizeTest, TooSmallASizeNamesTheSmallest) {
   EXPECT_EQ(refused.error().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(refused.error().message()), HasSubstr("ask for at least"));
   EXPECT_TRUE(plan(least));
+}
+
+// Bytes go where the text says that they are missed.
+TEST_F(TargetSizeTest, WhatIsSensitiveGetsTheBits) {
+  const auto bytes_of = [&](const TargetPlan& planned, TensorKind kind, std::uint32_t layer) {
+    for (const TargetTensor& t : planned.tensors) {
+      if (t.place.source->kind == kind && t.place.section.layer == layer) return t.bytes;
+    }
+    return std::uint64_t{0};
+  };
+  options_.tile_bytes = kDefaultTileBytes;  // so that types differ by pages
+  const std::uint64_t max_bytes = smallest() + 5 * 4096;
+  for (const auto& [layer, other] : {std::pair(0U, 1U), std::pair(1U, 0U)}) {
+    for (Probe& p : calibration_.probes) {
+      p.divergence = p.format.type == QuantType::kQ2Super ? 1e-4 : 5e-6;
+    }
+    probe(TensorKind::kFfnUp, layer, QuantType::kQ2Super).divergence = 1.0;
+    probe(TensorKind::kFfnUp, layer, QuantType::kQ4Super).divergence = 0.1;
+    const auto planned = plan(max_bytes);
+    ASSERT_TRUE(planned) << planned.error().message();
+    EXPECT_GT(bytes_of(*planned, TensorKind::kFfnUp, layer),
+              bytes_of(*planned, TensorKind::kFfnUp, other));
+  }
 }
 
 TEST_F(TargetSizeTest, TheVocabularyKeepsATypeThatIsAskedFor) {
