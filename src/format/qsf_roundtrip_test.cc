@@ -161,9 +161,10 @@ TEST_F(QsfRoundtripTest, FailingDisksLeaveNothingBehind) {
     EXPECT_THAT(status.message(), HasSubstr("disk is full"));
     EXPECT_TRUE(nothing_there()) << disk;
   }
-  for (const FaultPlan& plan :
-       {FaultPlan{.sync_errno = EIO}, FaultPlan{.close_errno = ENOSPC},
-        FaultPlan{.rename_errno = EIO}, FaultPlan{.create_errno = EACCES}}) {
+  for (const FaultPlan& plan : {FaultPlan{.sync_errno = EIO}, FaultPlan{.close_errno = ENOSPC},
+                                FaultPlan{.give_name_errno = EIO},
+                                FaultPlan{.create_unnamed_errno = EOPNOTSUPP, .rename_errno = EIO},
+                                FaultPlan{.create_errno = EACCES}}) {
     FaultyFileOps ops(plan);
     EXPECT_EQ(write_small_model(model, path("m"), ops).code(), StatusCode::kIo);
     EXPECT_TRUE(nothing_there());
