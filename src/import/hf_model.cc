@@ -411,7 +411,7 @@ Status HfModel::read_kept_rows(SectionKind kind, std::uint32_t layer, std::size_
       return unsupported("tensor \"%s\": row %u is not ternary",
                          section(kind, layer).tensors[tensor].name.c_str(), first_row + r);
     }
-    encode_ternary_row(row, out.subspan(r * row_bytes, row_bytes));
+    encode_ternary_row(row, kNearestRounding, out.subspan(r * row_bytes, row_bytes));
   }
   return ok_status();
 }

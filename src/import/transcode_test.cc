@@ -404,7 +404,7 @@ TEST(TranscodeTest, ImportanceThatNoTypeHeedsCalibratesNothing) {
   ASSERT_TRUE(importance.set(TensorKind::kAttnQ, 0, std::vector<float>(16, 2.0F)).ok());
   for (const auto& [preset, expected] :
        {std::pair(QuantPreset::kF16, false), std::pair(QuantPreset::k8Bit, false),
-        std::pair(QuantPreset::kTernaryRow, false), std::pair(QuantPreset::kTernary, true),
+        std::pair(QuantPreset::kTernaryRow, true), std::pair(QuantPreset::kTernary, true),
         std::pair(QuantPreset::k2BitSym, true), std::pair(QuantPreset::kQ6K, true)}) {
     TranscodeOptions options;
     options.preset = preset;

@@ -3,9 +3,10 @@
 #include "quant/affine.h"
 
 #include <algorithm>
+#include <array>
 
-#include "quant/block_search.h"
 #include "quant/codec.h"
+#include "quant/row_search.h"
 
 namespace qsf {
 namespace {
@@ -75,23 +76,30 @@ void choose_affine_codes(std::span<const float> weights, float scale, float min,
   }
 }
 
-void encode_affine_block(BlockFormat format, std::span<const float> weights,
-                         const QuantOptions& options, MutableByteSpan out) {
+void encode_affine_blocks(BlockFormat format, std::span<const float> weights,
+                          const QuantOptions& options, MutableByteSpan out) {
   const std::uint32_t levels = (1U << code_bits(format.type)) - 1U;
-  AffineFields fields = fit_affine(weights, levels);
-  if (options.rounding == Rounding::kSearch) {
-    const CostedWeights block(weights, options, largest_cost(options));
-    const Fields found = search_block(block, {.top = static_cast<float>(levels), .has_min = true},
-                                      {to_f32(fields.scale), to_f32(fields.min)}, round_to_f16)
-                             .fields;
-    fields = {to_f16(found.scale), to_f16(found.min)};
+  const std::size_t n_blocks = (weights.size() + format.block - 1) / format.block;
+  std::array<Fields, kSideBlocks> fields;
+  for (std::size_t k = 0; k < n_blocks; ++k) {
+    const AffineFields nearest = fit_affine(weights_of_block(weights, format.block, k), levels);
+    fields[k] = {to_f32(nearest.scale), to_f32(nearest.min)};
   }
-  std::uint8_t codes[kMaxBlock] = {};
-  choose_affine_codes(weights, to_f32(fields.scale), to_f32(fields.min), levels, codes);
-  store_le(out, 0, fields.scale);
-  store_le(out, 2, fields.min);
-  block_codec(format.type)
-      .pack(codes, format.block, static_cast<std::uint32_t>(weights.size()), out.data() + 4);
+  if (options.rounding == Rounding::kSearch) {
+    search_blocks(weights, format.block, options,
+                  {.top = static_cast<float>(levels), .has_min = true},
+                  std::span(fields).first(n_blocks));
+  }
+  for (std::size_t k = 0; k < n_blocks; ++k) {
+    const MutableByteSpan bytes = out.subspan(k * block_bytes(format), block_bytes(format));
+    const auto part = weights_of_block(weights, format.block, k);
+    std::uint8_t codes[kMaxBlock] = {};
+    choose_affine_codes(part, fields[k].scale, fields[k].min, levels, codes);
+    store_le(bytes, 0, to_f16(fields[k].scale));
+    store_le(bytes, 2, to_f16(fields[k].min));
+    block_codec(format.type)
+        .pack(codes, format.block, static_cast<std::uint32_t>(part.size()), bytes.data() + 4);
+  }
 }
 
 }  // namespace qsf

@@ -47,11 +47,13 @@ AffineFields fit_affine(std::span<const float> weights, std::uint32_t levels) no
 void choose_affine_codes(std::span<const float> weights, float scale, float min,
                          std::uint32_t levels, std::uint8_t* codes) noexcept;
 
-// Encodes one block of a type with a scale and a min of its own.
-// Shapes    weights [1 .. block], the columns that exist; options those of them; out [block_bytes]
+// Encodes up to kSideBlocks blocks (quant/code_sums.h) of a type with a scale and a min of their
+// own.
+// Shapes    weights [1 .. kSideBlocks * block], the columns that exist; options those of them; out:
+//           as many blocks as have columns
 // Requires  a type of ScaleForm::kBlockMin; every weight finite and at most 65504 in magnitude
-void encode_affine_block(BlockFormat format, std::span<const float> weights,
-                         const QuantOptions& options, MutableByteSpan out);
+void encode_affine_blocks(BlockFormat format, std::span<const float> weights,
+                          const QuantOptions& options, MutableByteSpan out);
 
 }  // namespace qsf
 

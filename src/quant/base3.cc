@@ -184,10 +184,11 @@ void repack_ternary_row(BlockFormat from, BlockFormat to, std::uint64_t n_cols, 
   }
 }
 
-void encode_base3_row(std::span<const float> weights, MutableByteSpan out) {
+void encode_base3_row(std::span<const float> weights, const QuantOptions& options,
+                      MutableByteSpan out) {
   constexpr BlockFormat kByRow = block_format(QuantType::kTernaryRow, 0);
   std::vector<std::byte> row(row_major_bytes(kByRow, weights.size()));
-  encode_ternary_row(weights, row);
+  encode_ternary_row(weights, options, row);
   repack_ternary_row(kByRow, block_format(QuantType::kTernaryBase3, 0), weights.size(), row, out);
 }
 

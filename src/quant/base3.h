@@ -21,6 +21,7 @@
 #include <span>
 
 #include "base/bytes.h"
+#include "quant/quant_options.h"
 #include "quant/types.h"
 
 namespace qsf {
@@ -51,9 +52,10 @@ void base3_rows_to_2bit_lines(const std::byte* base3, std::size_t row_bytes, std
                               std::byte* lines) noexcept;
 
 // Encodes one row as encode_ternary_row() does.
-// Shapes    weights [n_cols], out [row_major_bytes]
+// Shapes    weights [n_cols]; options those of the row; out [row_major_bytes]
 // Requires  every weight is finite
-void encode_base3_row(std::span<const float> weights, MutableByteSpan out);
+void encode_base3_row(std::span<const float> weights, const QuantOptions& options,
+                      MutableByteSpan out);
 
 // Returns whether one row of ternary or ternary-row has at most one scale, blocks of zeros aside.
 // Shapes  row [row_major_bytes(from, n_cols)]

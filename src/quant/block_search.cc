@@ -17,15 +17,6 @@ constexpr std::size_t kQuad = 4;
 // A sum of up to 256 products in f32 is off by at most 256 * 2^-24 of itself.
 constexpr double kSumNoise = 0x1p-15;
 
-// How far within the lowest and the highest weight the levels of a block begin and end, in steps,
-// so that the weights at the ends are clipped; negative: beyond. Of each end its own, all pairs are
-// tried. Measured: docs/decisions/032-searched-scales.md.
-constexpr float kInsets[] = {-0.4F, 0.0F, 0.4F, 0.8F};
-static_assert(std::size(kInsets) * std::size(kInsets) == kTrials);
-
-// Columns of less than this share of the mean cost do not stretch the range that trials begin with.
-constexpr float kCounts = 0x1p-4F;
-
 // Trials that go on after the first, and how often.
 constexpr std::size_t kRefined = 4;
 constexpr int kRounds = 3;
@@ -33,36 +24,6 @@ constexpr int kRounds = 3;
 void keep_better(std::span<const Trial> trials, Trial& best) noexcept {
   for (const Trial& trial : trials) {
     if (is_smaller(trial.error, best.error)) best = trial;
-  }
-}
-
-// Scales and mins to begin with, as if every pair of insets were the right one.
-void start_with_min(const CostedWeights& block, const CodeGrid& grid, RoundFields round,
-                    std::span<Trial, kTrials> trials) noexcept {
-  const float extent = block.highest() - block.lowest();
-  std::size_t i = 0;
-  for (const float low : kInsets) {
-    for (const float high : kInsets) {
-      const float scale = extent / (grid.top + low + high);
-      trials[i++].fields = round(grid, {scale, block.lowest() + low * scale});
-    }
-  }
-}
-
-// The same without a min: the weight of the largest magnitude lies a bit within or beyond the first
-// or the last level. Where both sides have as many levels, the sign of a scale changes nothing.
-void start_tied(const CostedWeights& block, const CodeGrid& grid, RoundFields round,
-                std::span<Trial, kTrials> trials) noexcept {
-  const float extreme = block.highest() > -block.lowest() ? block.highest() : block.lowest();
-  const bool is_symmetric = grid.top == 2.0F * grid.zero;
-  constexpr std::size_t kSteps = kTrials / 2;
-  for (std::size_t i = 0; i < kSteps; ++i) {
-    // From half a step beyond to 1.25 steps within.
-    const float inset = -0.5F + 0.25F * static_cast<float>(i);
-    const float scale = extreme / (grid.top - grid.zero + inset);
-    const float other = extreme / (is_symmetric ? grid.zero + inset + 0.125F : -grid.zero - inset);
-    trials[i].fields = round(grid, {is_symmetric ? std::fabs(scale) : scale, 0.0F});
-    trials[kSteps + i].fields = round(grid, {is_symmetric ? std::fabs(other) : other, 0.0F});
   }
 }
 
@@ -150,12 +111,11 @@ Fields refit(const CostedWeights& block, const CodeGrid& grid, const Trial& tria
   return fields;
 }
 
-double predict_error(const CostedWeights& block, const Trial& trial, Fields fields) noexcept {
+double predict_error(double total_cost, const Trial& trial, Fields fields) noexcept {
   const double scale = double{fields.scale} - trial.fields.scale;
   const double min = double{fields.min} - trial.fields.min;
   return trial.error - 2.0 * (scale * trial.r_code + min * trial.r) +
-         scale * scale * trial.code_code + 2.0 * scale * min * trial.code +
-         min * min * block.total_cost();
+         scale * scale * trial.code_code + 2.0 * scale * min * trial.code + min * min * total_cost;
 }
 
 bool is_smaller(double error, double than) noexcept {
@@ -165,12 +125,10 @@ bool is_smaller(double error, double than) noexcept {
 Trial search_block(const CostedWeights& block, const CodeGrid& grid, Fields start,
                    RoundFields round) noexcept {
   std::array<Trial, kTrials> trials;
-  if (grid.has_min) {
-    start_with_min(block, grid, round, trials);
-  } else {
-    start_tied(block, grid, round, trials);
+  for (std::size_t i = 1; i < kTrials; ++i) {
+    trials[i].fields = round(grid, first_fields(grid, i, block.lowest(), block.highest()));
   }
-  trials[0].fields = start;
+  trials[0].fields = start;  // instead of the widest pair
   run_trials(block, grid, trials);
   Trial best = trials[0];
   if (!(best.error > 0.0F)) return best;
@@ -178,7 +136,7 @@ Trial search_block(const CostedWeights& block, const CodeGrid& grid, Fields star
   std::array<std::pair<double, std::size_t>, kTrials> order;
   for (std::size_t i = 0; i < kTrials; ++i) {
     const Fields better = round(grid, refit(block, grid, trials[i]));
-    order[i] = {predict_error(block, trials[i], better), i};
+    order[i] = {predict_error(block.total_cost(), trials[i], better), i};
     trials[i].fields = better;
   }
   std::partial_sort(order.begin(), order.begin() + kRefined, order.end());
@@ -200,14 +158,6 @@ Fields round_to_f16(const CodeGrid& grid, Fields fields) noexcept {
   };
   const float scale = round(grid.has_min ? std::max(fields.scale, 0.0F) : fields.scale);
   return {scale, grid.has_min ? round(fields.min) : grid.tied_min(scale)};
-}
-
-F16 search_scale(std::span<const float> weights, const QuantOptions& options, const CodeGrid& grid,
-                 F16 start) noexcept {
-  const CostedWeights block(weights, options, largest_cost(options));
-  const float scale = to_f32(start);
-  return to_f16(
-      search_block(block, grid, {scale, grid.tied_min(scale)}, round_to_f16).fields.scale);
 }
 
 }  // namespace qsf

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "quant/affine.h"
 #include "quant/base3.h"
+#include "quant/code_sums.h"
 #include "quant/fields.h"
 #include "quant/floats.h"
 #include "quant/interleave.h"
@@ -30,12 +31,12 @@
 namespace qsf {
 namespace {
 
-constexpr BlockCodec kQ2SCodec = {pack_q2s, unpack_q2s, encode_q2s_block};
-constexpr BlockCodec kQ2ACodec = {pack_q2a, unpack_q2a, encode_affine_block};
-constexpr BlockCodec kQ3Codec = {pack_q3, unpack_q3, encode_affine_block};
-constexpr BlockCodec kQ4Codec = {pack_q4, unpack_q4, encode_affine_block};
-constexpr BlockCodec kTernaryCodec = {pack_ternary, unpack_ternary, encode_ternary_block};
-constexpr BlockCodec kQ8Codec = {pack_q8, unpack_q8, encode_q8_block};
+constexpr BlockCodec kQ2SCodec = {pack_q2s, unpack_q2s, encode_q2s_blocks};
+constexpr BlockCodec kQ2ACodec = {pack_q2a, unpack_q2a, encode_affine_blocks};
+constexpr BlockCodec kQ3Codec = {pack_q3, unpack_q3, encode_affine_blocks};
+constexpr BlockCodec kQ4Codec = {pack_q4, unpack_q4, encode_affine_blocks};
+constexpr BlockCodec kTernaryCodec = {pack_ternary, unpack_ternary, encode_ternary_blocks};
+constexpr BlockCodec kQ8Codec = {pack_q8, unpack_q8, encode_q8_blocks};
 constexpr BlockCodec kQk256Codec = {pack_qk256, unpack_qk256, nullptr};
 constexpr BlockCodec kTernaryBase3Codec = {pack_base3, unpack_base3, nullptr};
 constexpr BlockCodec kTernaryRowCodec = {pack_q2a, unpack_q2a, nullptr};
@@ -235,15 +236,17 @@ void encode_row(BlockFormat format, std::span<const float> row, const QuantOptio
   QSF_CHECK(options.importance.empty() || options.importance.size() == row.size());
   if (is_float_type(format.type)) return encode_float_row(format.type, row, out);
   if (is_super_type(format.type)) return encode_super_blocks(format, row, options, out);
-  if (format.type == QuantType::kTernaryRow) return encode_ternary_row(row, out);
-  if (format.type == QuantType::kTernaryBase3) return encode_base3_row(row, out);
+  if (format.type == QuantType::kTernaryRow) return encode_ternary_row(row, options, out);
+  if (format.type == QuantType::kTernaryBase3) return encode_base3_row(row, options, out);
   if (format.type == QuantType::kQk256) return encode_qk256_row(row, out);
   const BlockCodec& codec = block_codec(format.type);
-  const std::size_t n_bytes = block_bytes(format);
-  for (std::size_t first = 0, at = 0; first < row.size(); first += format.block, at += n_bytes) {
-    const std::size_t n_true = std::min<std::size_t>(format.block, row.size() - first);
-    codec.encode_block(format, row.subspan(first, n_true),
-                       options_of_columns(options, first, n_true), out.subspan(at, n_bytes));
+  const std::size_t n_cols = kSideBlocks * format.block;
+  const std::size_t n_bytes = kSideBlocks * block_bytes(format);
+  for (std::size_t first = 0, at = 0; first < row.size(); first += n_cols, at += n_bytes) {
+    const std::size_t n_true = std::min(n_cols, row.size() - first);
+    codec.encode_blocks(format, row.subspan(first, n_true),
+                        options_of_columns(options, first, n_true),
+                        out.subspan(at, std::min(n_bytes, out.size() - at)));
   }
 }
 

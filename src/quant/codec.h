@@ -27,8 +27,9 @@ struct BlockCodec {
                std::byte* packed) noexcept;
   void (*unpack)(const std::byte* packed, std::uint32_t block, std::uint8_t* codes) noexcept;
   // Null for types that are encoded by rows or super-blocks.
-  void (*encode_block)(BlockFormat format, std::span<const float> weights,
-                       const QuantOptions& options, MutableByteSpan out);
+  // Takes up to kSideBlocks blocks (quant/code_sums.h).
+  void (*encode_blocks)(BlockFormat format, std::span<const float> weights,
+                        const QuantOptions& options, MutableByteSpan out);
 };
 
 // Returns the functions of a coded type. Requires  `type` is not a float type.
@@ -40,11 +41,9 @@ void decode_codes(QuantType type, BlockScale fields, const std::uint8_t* codes,
                   std::span<float> out) noexcept;
 
 // Returns whether QuantOptions::importance decides codes of a type with Rounding::kSearch: not of
-// floats, nor of those whose scale is that of a whole row or fixed, nor of 8-bit, whose is the
-// largest weight's.
+// floats, nor of those whose scale is fixed, nor of 8-bit, whose is the largest weight's.
 constexpr bool heeds_importance(QuantType type) noexcept {
-  const ScaleForm form = scale_form(type);
-  return form != ScaleForm::kNone && form != ScaleForm::kRow && type != QuantType::kQ8;
+  return scale_form(type) != ScaleForm::kNone && type != QuantType::kQ8;
 }
 
 // Encodes one row, block after block.

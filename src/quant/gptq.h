@@ -20,7 +20,8 @@
 // it is; then come the codes, the nearest to each column's weight after all errors so far.
 //
 // Memory   the factor is the Hessian's own n_cols^2 floats and two columns more: 127 MB for 5,632
-//          columns, 485 MB for 11,008. Encoding takes (n_cols + 576) * 192 floats a thread.
+//          columns, 485 MB for 11,008. Encoding takes (n_cols + 323) * 192 floats a thread,
+//          and what Eigen copies of them for a product.
 // Work     n_cols^3 / 3 multiplications to factor, n_cols^2 / 2 a row to encode.
 //
 // Based on: docs/decisions/034-gptq.md, which has the measurements behind what is not an option.
@@ -81,9 +82,10 @@ class GptqFactor {
 // Encodes rows as encode_row() does, with errors fed back.
 // Shapes      rows [n_rows * n_cols], out [n_rows * row_major_bytes(format, n_cols)]
 // Requires    is_valid(format), not a float type; of the weights what encode_row() requires
-// Guarantees  rows do not depend on each other, nor on how they are cut into calls; where H is
-//             diagonal, the bytes of encode_row() with factor.importance() for types whose encoder
-//             takes the nearest codes; weights that encode_row() keeps exactly are kept
+// Guarantees  rows do not depend on each other, nor on how they are cut into calls; weights that
+//             encode_row() keeps exactly are kept; where H is diagonal, the fields of encode_row()
+//             with factor.importance(), and the nearest codes: those of encode_row() too, but where
+//             a weight lies halfway between two, and where kNearest makes small ternary weights 0
 // Threads     any
 void encode_rows_gptq(const GptqFactor& factor, BlockFormat format, Rounding rounding,
                       std::span<const float> rows, MutableByteSpan out);

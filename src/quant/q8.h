@@ -33,11 +33,12 @@ void pack_q8(const std::uint8_t* codes, std::uint32_t block, std::uint32_t n_tru
              std::byte* packed) noexcept;
 void unpack_q8(const std::byte* packed, std::uint32_t block, std::uint8_t* codes) noexcept;
 
-// Encodes one block; there is nothing to search, for clipping costs more than finer steps bring.
-// Shapes    weights [1 .. block], the columns that exist; options those of them; out [block_bytes]
+// Encodes blocks; there is nothing to search, for clipping costs more than finer steps bring.
+// Shapes    weights [1 ..], the columns that exist; options those of them; out: as many blocks as
+//           have columns
 // Requires  every weight is finite and at most 65504 in magnitude
-void encode_q8_block(BlockFormat format, std::span<const float> weights,
-                     const QuantOptions& options, MutableByteSpan out);
+void encode_q8_blocks(BlockFormat format, std::span<const float> weights,
+                      const QuantOptions& options, MutableByteSpan out);
 
 }  // namespace qsf
 

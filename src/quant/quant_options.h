@@ -12,8 +12,9 @@
 namespace qsf {
 
 enum class Rounding : std::uint8_t {
-  kNearest,  // fields that reach every weight of a block, and the nearest codes: fast, and no
-             // weight of the types with a min is off by more than half a step
+  kNearest,  // fields by a rule: those that reach every weight of a block in types with a min,
+             // where none is then off by more than half a step; the mean magnitude in ternary
+             // types; in 2bit-sym, which has no such rule, as kSearch without importance
   kSearch,   // fields and codes searched for the smallest weighted sum of squared errors
 };
 
@@ -33,6 +34,13 @@ constexpr QuantOptions options_of_columns(const QuantOptions& row, std::size_t f
                                           std::size_t n) noexcept {
   if (row.importance.empty()) return row;
   return {row.rounding, row.importance.subspan(first, n)};
+}
+
+// The columns of block `k` of a row or a part of one; the last block may have fewer than `block`.
+constexpr std::span<const float> weights_of_block(std::span<const float> weights, std::size_t block,
+                                                  std::size_t k) noexcept {
+  const std::size_t rest = weights.size() - k * block;
+  return weights.subspan(k * block, rest < block ? rest : block);
 }
 
 }  // namespace qsf

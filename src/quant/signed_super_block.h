@@ -33,9 +33,9 @@
 namespace qsf {
 
 // Encodes the columns of one super-block that exist, which may be fewer than 256.
-// Shapes    weights [1 .. 256]; options those of them; out: the fields and the codes of ceil(size /
-// 16) sub-blocks Requires  a type of ScaleForm::kSuperSigned; every weight finite and at most 65504
-// in magnitude
+// Shapes    weights [1 .. 256]; options those of them; out: the fields and the codes of
+//           ceil(size / 16) sub-blocks
+// Requires  a type of ScaleForm::kSuperSigned; every weight finite and at most 65504 in magnitude
 void encode_signed_super_block(BlockFormat format, std::span<const float> weights,
                                const QuantOptions& options, MutableByteSpan out);
 

@@ -24,9 +24,9 @@
 // others are 0 and mean nothing.
 //
 // Accuracy   Rounded to the nearest code, dmin reaches the lowest weight and d the widest
-// sub-block,
-//            every min is rounded down and every scale up, so every weight is within d * scale / 2
-//            of its decoded value; quant/super_search.h finds fields of a smaller sum of squares.
+//            sub-block, every min is rounded down and every scale up, so every weight is within
+//            d * scale / 2 of its decoded value; quant/super_search.h finds fields of a smaller
+//            sum of squares.
 
 #ifndef QSF_QUANT_SUPER_BLOCK_H_
 #define QSF_QUANT_SUPER_BLOCK_H_
@@ -58,9 +58,9 @@ constexpr SixBitFields join_six_bits(unsigned low, std::uint32_t high, unsigned 
 }
 
 // Encodes the columns of one super-block that exist, which may be fewer than 256.
-// Shapes    weights [1 .. 256]; options those of them; out: the fields and the codes of ceil(size /
-// block) sub-blocks Requires  a super type with mins; every weight is finite and at most 65504 in
-// magnitude
+// Shapes    weights [1 .. 256]; options those of them; out: the fields and the codes of
+//           ceil(size / block) sub-blocks
+// Requires  a super type with mins; every weight is finite and at most 65504 in magnitude
 void encode_super_block(BlockFormat format, std::span<const float> weights,
                         const QuantOptions& options, MutableByteSpan out);
 

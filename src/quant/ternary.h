@@ -43,16 +43,19 @@ void pack_ternary(const std::uint8_t* codes, std::uint32_t block, std::uint32_t 
                   std::byte* packed) noexcept;
 void unpack_ternary(const std::byte* packed, std::uint32_t block, std::uint8_t* codes) noexcept;
 
-// Encodes one block.
-// Shapes    weights [1 .. block], the columns that exist; options those of them; out [block_bytes]
+// Encodes up to kSideBlocks blocks (quant/code_sums.h).
+// Shapes    weights [1 .. kSideBlocks * block], the columns that exist; options those of them; out:
+//           as many blocks as have columns
 // Requires  every weight is finite and at most 65504 in magnitude
-void encode_ternary_block(BlockFormat format, std::span<const float> weights,
-                          const QuantOptions& options, MutableByteSpan out);
+void encode_ternary_blocks(BlockFormat format, std::span<const float> weights,
+                           const QuantOptions& options, MutableByteSpan out);
 
-// Encodes one row of ternary-row, by the same rule over the whole row.
-// Shapes    weights [n_cols], out [row_major_bytes]
+// Encodes one row of ternary-row, by the same rule over the whole row. A search finds the threshold
+// and the scale of the smallest error instead, unless the row is ternary already.
+// Shapes    weights [n_cols]; options those of the row; out [row_major_bytes]
 // Requires  every weight is finite
-void encode_ternary_row(std::span<const float> weights, MutableByteSpan out);
+void encode_ternary_row(std::span<const float> weights, const QuantOptions& options,
+                        MutableByteSpan out);
 
 // Follows a tensor row by row to tell whether it is natively ternary: every magnitude 0 or one m.
 class TernaryScan {
