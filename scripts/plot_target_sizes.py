@@ -23,8 +23,9 @@ import tempfile
 
 from results_file import Results, fingerprint, head_of_text
 
-UNIFORM = [("2bit-super", 64), ("2bit-super", 32), ("q2_k", 16), ("3bit-super", 64), ("3bit-super", 32),
-           ("4bit-super", 64), ("4bit-super", 32), ("q5_k", 32), ("q6_k", 16), ("8bit", 64)]
+# Names, and columns of a block where --block-size says them.
+UNIFORM = [("2bit-table", None), ("2bit-super", 32), ("q2_k", None), ("3bit-table", None), ("3bit-super", 32),
+           ("4bit-table", None), ("4bit-super", 32), ("q5_k", None), ("q6_k", None), ("8bit", 64)]
 BEGIN, END = "<!-- begin target-sizes -->", "<!-- end target-sizes -->"
 
 
@@ -118,8 +119,8 @@ class Runs:
     def rows(self):
         rows = []
         for kind, block in UNIFORM:
-            name = kind if block in (16,) or kind == "q5_k" else f"{kind}/{block}"
-            how = ["--quant-type", kind] + (["--block-size", str(block)] if "/" in name else [])
+            name = f"{kind}/{block}" if block else kind
+            how = ["--quant-type", kind] + (["--block-size", str(block)] if block else [])
             uniform = self.measure(name, *how)
             target = self.measure(f"at {name}", "--target-size", str(uniform["bytes"]))
             rows.append({"name": name, "size": uniform["bytes"], "uniform": uniform, "target": target})

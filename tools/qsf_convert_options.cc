@@ -25,12 +25,11 @@ constexpr const char* kTypeHelp =
     "-super: 256 columns share two numbers that scale the blocks in them; fewer bytes. 4bit-table: "
     "every matrix, 3bit-table, 2bit-table: the layers, with 4bit-table beside: codes stand for "
     "levels that are close where weights are many; the smallest errors for their bytes. q6_k, "
-    "q5_k, "
-    "q3_k, q2_k: GGUF's types of these names, the last two for the layers, with q6_k beside. "
+    "q5_k, q3_k, q2_k: GGUF's types of these names, the last two for the layers, with q6_k beside. "
     "mixed: q2_k for Q, K, V, gate and up, 4bit-super of 32 columns for the rest, each widened "
-    "(3bit-super, 4bit-super, q5_k, q6_k, 8bit) until its cosine with the original reaches 0.99. "
-    "keep: the weights as they are, bit "
-    "for bit, where a type can hold them exactly, and 8bit where none can";
+    "(3bit-table, 4bit-super, q5_k, q6_k, 8bit) until its cosine with the original reaches 0.99. "
+    "keep: the weights as they are, bit for bit, where a type can hold them exactly, and 8bit "
+    "where none can";
 
 std::string type_names() {
   std::string names;

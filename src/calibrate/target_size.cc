@@ -16,10 +16,11 @@
 namespace qsf {
 namespace {
 
-// Of every number of bits the types that cost least (decision 035).
+// Of every number of bits the types that cost least (decisions 035 and 036).
 constexpr BlockFormat kCandidates[] = {
-    {QuantType::kQ2Super, 64}, {QuantType::kQ2Super, 32}, {QuantType::kQ2K, 16},
-    {QuantType::kQ3Super, 64}, {QuantType::kQ3Super, 32}, {QuantType::kQ4Super, 64},
+    {QuantType::kQ2Super, 64}, {QuantType::kQ2Table, 16}, {QuantType::kQ2Super, 32},
+    {QuantType::kQ2K, 16},     {QuantType::kQ3Super, 64}, {QuantType::kQ3Table, 16},
+    {QuantType::kQ3Super, 32}, {QuantType::kQ4Table, 32}, {QuantType::kQ4Super, 64},
     {QuantType::kQ4Super, 32}, {QuantType::kQ5K, 32},     {QuantType::kQ6K, 16},
     {QuantType::kQ8, 64},      {QuantType::kF16, 4}};
 

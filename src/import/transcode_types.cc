@@ -16,7 +16,7 @@ constexpr std::string_view kNames[] = {
 
 // What mixed tries, one after the other: of the types of about so many bits those that cost a text
 // least (docs/quality.md).
-constexpr BlockFormat kRungs[] = {{QuantType::kQ2K, 16},     {QuantType::kQ3Super, 32},
+constexpr BlockFormat kRungs[] = {{QuantType::kQ2K, 16},     {QuantType::kQ3Table, 16},
                                   {QuantType::kQ4Super, 32}, {QuantType::kQ5K, 32},
                                   {QuantType::kQ6K, 16},     {QuantType::kQ8, 64}};
 constexpr BlockFormat kTwoBits = kRungs[0];

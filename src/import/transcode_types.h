@@ -27,8 +27,8 @@ namespace qsf {
 //   q3_k q2_k                     layers likewise, token embedding and head q6_k
 //   ternary ternary-row           layers ternary; token embedding and head 4-bit
 //   mixed     Q, K, V, gate and up 2-bit; attention output, down, embedding and head 4-bit. Each is
-//             measured and widened (q2_k, 3bit-super and 4bit-super of 32 columns, q5_k, q6_k,
-//             8bit) until its cosine with the original reaches 0.99.
+//             measured and widened (q2_k, 3bit-table, 4bit-super of 32 columns, q5_k, q6_k, 8bit)
+//             until its cosine with the original reaches 0.99.
 //   keep      what the input holds, bit for bit, in a type that can hold it exactly; 8-bit where
 //             there is none
 //
