@@ -29,7 +29,9 @@ struct Words16 {
 template <QuantType kType, unsigned kBits = code_bits(kType), unsigned kFirst = 0, typename V>
 [[gnu::always_inline]] static inline V look_up_levels(V codes) noexcept {
   if constexpr (kBits == 0) {
-    return V{} + table_levels(kType)[kFirst];
+    // A constant by itself, so that an object of this tier needs neither table nor span.
+    constexpr std::int8_t kLevel = table_levels(kType)[kFirst];
+    return V{} + kLevel;
   } else {
     constexpr unsigned kHalf = 1U << (kBits - 1);
     const V lower = look_up_levels<kType, kBits - 1, kFirst>(codes);
