@@ -24,18 +24,18 @@ as before is not scored again. --made keeps llama.cpp's f32 GGUF and importance 
 tables between the marks of that page.
 """
 
-import argparse
 import hashlib
 import os
 import re
 import sys
 import tempfile
 
-from markdown_tables import NoMark, percent, replace_tables, table
+import measuring_script
+from markdown_tables import percent, replace_tables, table
 from quantiser_figures import (best_within, bits_per_weight, difference, gguf_matrices, increase, jackknife,
                                perplexity, qsf_matrices, quantised)
 from results_file import Results, about_of
-from scored_models import CALIBRATION_TOKENS, Failed, Scorer, hash_of, missing_files, name_of, run, write_head
+from scored_models import CALIBRATION_TOKENS, Failed, Scorer, hash_of, name_of, run, write_head
 
 SCOPES = ("layers", "whole")
 PROGRAMS = ("llama-quantize", "llama-imatrix", "llama-perplexity")
@@ -59,37 +59,25 @@ OURS_OF_WHOLE = [(4, "4bit-super", 32), (3, "3bit-super", 64), (2, "q2_k", 64)]
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = measuring_script.make_parser(__doc__, "MODEL_DIR")
     add = parser.add_argument
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    add("model", metavar="MODEL_DIR")
-    add("text", metavar="TEXT")
-    add("results", metavar="RESULTS.json")
-    add("--calibration", metavar="FILE", required=True, help="text for importance, other than TEXT")
     add("--llama-cpp", metavar="FOLDER", default=os.environ.get("QSF_LLAMA_CPP", ""))
     add("--llama-cpp-source", metavar="FOLDER", default=os.environ.get("QSF_LLAMA_CPP_SOURCE", ""))
-    add("--bin", metavar="FOLDER", default=os.path.join(root, "build", "release", "bin"))
-    add("--bytes", type=int, default=120000, metavar="N", help="score the first N bytes")
-    add("--calibration-bytes", type=int, default=500000, metavar="N")
-    add("--context", type=int, default=512, metavar="N")
-    add("--threads", type=int, default=1, metavar="N")
     add("--scopes", nargs="+", choices=SCOPES, default=SCOPES)
     add("--made", metavar="FOLDER", help="where llama.cpp's f32 GGUF and importance matrix stay, and are taken from")
     add("--page", metavar="FILE", help="replace the tables of this page")
-    add("--no-runs", action="store_true", help="tables of what RESULTS.json holds")
     add("--no-cross-check", action="store_true", help="do not run llama-perplexity")
     return parser.parse_args()
 
 
 def find_missing(args):
     """Returns what has to be there and is not, a line each."""
-    wanted = [(args.model, "the Hugging Face folder"), (args.text, "the text"), (args.calibration, "--calibration")]
-    wanted += [(os.path.join(args.bin, p), "--bin") for p in ("qsf-convert", "qsf-perplexity")]
+    wanted = []
     for folder, names, option in ((args.llama_cpp, PROGRAMS, "--llama-cpp or QSF_LLAMA_CPP"),
                                   (args.llama_cpp_source, ("convert_hf_to_gguf.py",),
                                    "--llama-cpp-source or QSF_LLAMA_CPP_SOURCE")):
         wanted += [(os.path.join(folder, name) if folder else name, option) for name in names]
-    return missing_files(wanted)
+    return measuring_script.missing_inputs(args, "qsf-convert", "qsf-perplexity") + measuring_script.missing_files(wanted)
 
 
 class Comparison:
@@ -105,8 +93,7 @@ class Comparison:
         self.gguf, self.imatrix, self.seen = (os.path.join(args.made or folder, n) for n in (
             f"f32-{of_model}.gguf", f"imatrix-{of_text}.gguf", f"seen-{of_text}"))
         self.reference = self.path("f32.qsf")
-        self.scorer = Scorer(self.results, args.bin, folder, self.text, self.reference, "--exact", "--context",
-                             str(args.context), "--threads", str(args.threads))
+        self.scorer = Scorer(self.results, args, folder, self.text, self.reference, "--exact")
         tokens = ["--calibration-tokens", str(CALIBRATION_TOKENS)]
         self.variants = [("nearest", ["--rounding", "nearest"]), ("search", []),
                          ("calibrated", ["--calibration", self.seen]),
@@ -246,32 +233,28 @@ def half_of_line(name, row, base):
     return [name, f"{row['bits']:.4f}", percent(increase(row["losses"], base)), f"{row['kld']:.4f}"]
 
 
+def measure_and_show(args):
+    if not args.no_runs:
+        measuring_script.require(find_missing(args))
+        with tempfile.TemporaryDirectory() as folder:
+            Comparison(args, folder).measure_all()
+    kept = Results(args.results).values
+    finished = [scope for scope in args.scopes if f"rows {scope}" in kept]
+    if not finished:
+        raise Failed(f"{args.results}: holds no finished comparison")
+    base = kept["base"]["losses"]
+    tables = {f"{kind}-{scope}": make(kept[f"rows {scope}"], base) for scope in finished
+              for kind, make in (("quantisers", measured_table), ("verdict", verdict_table))}
+    if args.page:
+        replace_tables(args.page, tables)
+    check = kept["base"]["cross_check"]
+    print(f"f32: {perplexity(base):.4f}" + (f", llama.cpp {check:.4f}" if check else ""))
+    print("\n\n".join(f"{name}\n\n{content}" for name, content in tables.items()))
+
+
 def main():
     args = parse_arguments()
-    try:
-        if not args.no_runs:
-            missing = find_missing(args)
-            if missing:
-                print("\n".join(f"compare_quantisers.py: {line}" for line in missing), file=sys.stderr)
-                return 2
-            with tempfile.TemporaryDirectory() as folder:
-                Comparison(args, folder).measure_all()
-        kept = Results(args.results).values
-        finished = [scope for scope in args.scopes if f"rows {scope}" in kept]
-        if not finished:
-            raise Failed(f"{args.results}: holds no finished comparison")
-        base = kept["base"]["losses"]
-        tables = {f"{kind}-{scope}": make(kept[f"rows {scope}"], base) for scope in finished
-                  for kind, make in (("quantisers", measured_table), ("verdict", verdict_table))}
-        if args.page:
-            replace_tables(args.page, tables)
-        check = kept["base"]["cross_check"]
-        print(f"f32: {perplexity(base):.4f}" + (f", llama.cpp {check:.4f}" if check else ""))
-        print("\n\n".join(f"{name}\n\n{content}" for name, content in tables.items()))
-    except (Failed, NoMark) as failure:
-        print(f"compare_quantisers.py: {failure}", file=sys.stderr)
-        return 1
-    return 0
+    return measuring_script.exit_status("compare_quantisers.py", lambda: measure_and_show(args))
 
 
 if __name__ == "__main__":

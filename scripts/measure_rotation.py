@@ -14,15 +14,15 @@ stay f32 and what is measured are keys and values of few bits, with the values r
 RESULTS.json keeps what was measured; what is in it is not run again. docs/quality.md has the tables.
 """
 
-import argparse
 import os
 import sys
 import tempfile
 
+import measuring_script
 from markdown_tables import percent, table
 from quantiser_figures import bits_per_weight, increase, jackknife, perplexity, qsf_matrices
 from results_file import Results, about_of
-from scored_models import ROOT, Failed, Scorer, run, write_head
+from scored_models import Failed, Scorer, run, write_head
 
 TYPES = ("4bit/64", "4bit-super/64", "4bit-super/32", "3bit/64", "3bit-super/64", "3bit-super/32", "q3_k/64", "2bit/64",
          "2bit-sym/64", "2bit-super/64", "2bit-super/32", "q2_k/64", "ternary/64")
@@ -33,22 +33,12 @@ KV_TYPES = (("f32", "8"), ("f32", "4"), ("f32", "2"), ("4", "4"), ("4", "2"), ("
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = measuring_script.make_parser(__doc__, "MODEL_DIR")
     add = parser.add_argument
-    add("model", metavar="MODEL_DIR")
-    add("text", metavar="TEXT")
-    add("results", metavar="RESULTS.json")
-    add("--calibration", metavar="FILE", required=True, help="text for importance, other than TEXT")
-    add("--bin", metavar="FOLDER", default=os.path.join(ROOT, "build", "release", "bin"))
-    add("--bytes", type=int, default=120000, metavar="N", help="score the first N bytes")
-    add("--calibration-bytes", type=int, default=500000, metavar="N")
-    add("--context", type=int, default=512, metavar="N")
-    add("--threads", type=int, default=1, metavar="N")
     add("--types", nargs="+", choices=TYPES, default=TYPES, metavar="TYPE/BLOCK")
     add("--ways", nargs="+", choices=WAYS, default=WAYS)
     add("--rotations", nargs="+", choices=ROTATIONS, default=SHOWN)
     add("--kv-types", action="store_true", help="keys and values of few bits, weights in f32")
-    add("--no-runs", action="store_true", help="tables of what RESULTS.json holds")
     return parser.parse_args()
 
 
@@ -76,9 +66,7 @@ class Measurement:
         return self.path(name)
 
     def score(self, model, *options):
-        scorer = Scorer(self.results, self.args.bin, self.folder, self.text, self.reference, "--exact", "--context",
-                        str(self.args.context), "--threads", str(self.args.threads), *options)
-        return scorer.measure(model)
+        return Scorer(self.results, self.args, self.folder, self.text, self.reference, "--exact", *options).measure(model)
 
     def seen(self, rotation):
         """Returns a saved calibration of the model with that rotation: that of another one is refused."""
@@ -146,25 +134,25 @@ def kv_table(values, rotations):
     return table(["keys", "values", *(f"{r}, over f32" for r in rotations)], lines)
 
 
-def main():
-    args = parse_arguments()
+def measure_and_show(args):
+    if not args.no_runs:
+        measuring_script.require(measuring_script.missing_inputs(args, "qsf-convert", "qsf-perplexity"))
     results = Results(args.results, None if args.no_runs else about_of(args))
     if not args.no_runs:
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                measurement = Measurement(args, folder, results)
-                if args.kv_types:
-                    measurement.measure_kv_types()
-                else:
-                    measurement.measure_all()
-        except Failed as failure:
-            print(f"measure_rotation.py: {failure}", file=sys.stderr)
-            return 1
+        with tempfile.TemporaryDirectory() as folder:
+            measurement = Measurement(args, folder, results)
+            if args.kv_types:
+                measurement.measure_kv_types()
+            else:
+                measurement.measure_all()
     if "base" not in results.values:
-        print(f"measure_rotation.py: {args.results}: nothing was measured yet", file=sys.stderr)
-        return 1
+        raise Failed(f"{args.results}: nothing was measured yet")
     print((kv_table if args.kv_types else type_table)(results.values, args.rotations))
-    return 0
+
+
+def main():
+    args = parse_arguments()
+    return measuring_script.exit_status("measure_rotation.py", lambda: measure_and_show(args))
 
 
 if __name__ == "__main__":

@@ -21,17 +21,16 @@ out and named. Prints three tables, or puts them between <!-- begin NAME-perplex
 likewise NAME-divergence and NAME-top, of the page. --png draws size against divergence of searched types (needs matplotlib).
 """
 
-import argparse
 import os
 import sys
 import tempfile
 
+import measuring_script
 import model_page
-from markdown_tables import NoMark, percent, replace_tables, table
+from markdown_tables import percent, replace_tables, table
 from quantiser_figures import increase, jackknife, perplexity
 from results_file import Results, about_of, fingerprint
-from scored_models import (ROOT, Failed, Scorer, chosen_types, convert, hash_of, matrix_bits, missing_files, name_of,
-                           write_head)
+from scored_models import Failed, Scorer, chosen_types, convert, hash_of, matrix_bits, name_of, write_head
 
 # Options of qsf-convert; TEXT and SEEN are the calibration text and what was saved of it.
 STEPS = {"nearest": ["--rounding", "nearest"], "search": [], "calibrated": ["--calibration", "SEEN"],
@@ -40,25 +39,15 @@ UNCODED = ("f32", "f16")  # no step changes them
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = measuring_script.make_parser(__doc__)
     add = parser.add_argument
-    add("model", metavar="MODEL", help="Hugging Face folder or GGUF file")
-    add("text", metavar="TEXT")
-    add("results", metavar="RESULTS.json")
-    add("--calibration", metavar="FILE", required=True, help="text for importance, other than TEXT")
-    add("--bin", metavar="FOLDER", default=os.path.join(ROOT, "build", "release", "bin"))
-    add("--bytes", type=int, default=120000, metavar="N", help="score the first N bytes")
-    add("--calibration-bytes", type=int, default=500000, metavar="N")
     add("--calibration-tokens", type=int, default=0, metavar="N", help="as qsf-convert has it")
-    add("--context", type=int, default=512, metavar="N")
-    add("--threads", type=int, default=1, metavar="N")
     add("--types", nargs="+", default=[], metavar="TYPE")
     add("--steps", nargs="+", choices=STEPS, default=list(STEPS))
     add("--keep-old", action="store_true", help="take files that another qsf-convert made as they are")
     add("--page", metavar="FILE", help="replace the tables of this page")
     add("--mark", default="steps", metavar="NAME", help="what names of tables there begin with")
     add("--png", metavar="FILE", help="draw size against divergence there")
-    add("--no-runs", action="store_true", help="tables of what RESULTS.json holds")
     return parser.parse_args()
 
 
@@ -74,8 +63,7 @@ class Measurement:
         self.texts = {"TEXT": write_head(args.calibration, args.calibration_bytes, os.path.join(folder, "seen.txt")),
                       "SEEN": os.path.join(folder, "seen")}
         scored = write_head(args.text, args.bytes, os.path.join(folder, "scored.txt"))
-        self.scorer = Scorer(self.results, args.bin, folder, scored, self.reference, "--context", str(args.context),
-                             "--threads", str(args.threads))
+        self.scorer = Scorer(self.results, args, folder, scored, self.reference)
 
     def convert(self, target, kind, block, *options):
         return convert(self.args.bin, self.args.model, target, "--quant-type", kind, "--block-size", str(block),
@@ -151,32 +139,28 @@ def searched(values):
              "kld_error": values[file["file"]]["kld_error"]} for name, file in files.items()]
 
 
+def measure_and_show(args):
+    measuring_script.require(measuring_script.missing_matplotlib() if args.png else [])
+    if not args.no_runs:
+        measuring_script.require(measuring_script.missing_inputs(args, "qsf-convert", "qsf-perplexity"))
+        with tempfile.TemporaryDirectory() as folder:
+            Measurement(args, folder).measure_all()
+    values = Results(args.results).values
+    if not values.get("rows"):
+        raise Failed(f"{args.results}: nothing was measured yet")
+    tables = {f"{args.mark}-{measure}": content for measure, content in step_tables(values).items()}
+    if args.page:
+        replace_tables(args.page, tables)
+    figure = model_page.plot_quality(searched(values)) if args.png else None
+    if figure:
+        model_page.save_png(figure, args.png)
+    print(f"f32: {perplexity(values['base']['losses']):.4f}")
+    print("\n\n".join(f"{name}\n\n{content}" for name, content in tables.items()))
+
+
 def main():
     args = parse_arguments()
-    try:
-        if not args.no_runs:
-            missing = missing_files([(args.model, "MODEL"), (args.text, "TEXT"), (args.calibration, "--calibration")] +
-                                    [(os.path.join(args.bin, p), "--bin") for p in ("qsf-convert", "qsf-perplexity")])
-            if missing:
-                print("\n".join(f"measure_steps.py: {line}" for line in missing), file=sys.stderr)
-                return 2
-            with tempfile.TemporaryDirectory() as folder:
-                Measurement(args, folder).measure_all()
-        values = Results(args.results).values
-        if not values.get("rows"):
-            raise Failed(f"{args.results}: nothing was measured yet")
-        tables = {f"{args.mark}-{measure}": content for measure, content in step_tables(values).items()}
-        if args.page:
-            replace_tables(args.page, tables)
-        figure = model_page.plot_quality(searched(values)) if args.png else None
-        if figure:
-            model_page.save_png(figure, args.png)
-        print(f"f32: {perplexity(values['base']['losses']):.4f}")
-        print("\n\n".join(f"{name}\n\n{content}" for name, content in tables.items()))
-    except (Failed, NoMark) as failure:
-        print(f"measure_steps.py: {failure}", file=sys.stderr)
-        return 1
-    return 0
+    return measuring_script.exit_status("measure_steps.py", lambda: measure_and_show(args))
 
 
 if __name__ == "__main__":

@@ -8,25 +8,27 @@
 
 Every uniform type is converted with the calibration, and then a file with --target-size at its size. All are scored by
 qsf-perplexity --reference --exact against the model in f32, so that what differs is the weights: perplexity and mean
-Kullback-Leibler divergence of TEXT, which is other text than that of --calibration. The calibration runs once and is saved; sizes take it from there. Says which of
-the target's files have a larger divergence than a smaller one of them, or than the uniform file of their size, and ends
-with 1 if there is any. RESULTS.json keeps what was measured. --png draws the divergence by size (needs matplotlib),
---page puts the table between the marks of that page.
+Kullback-Leibler divergence of TEXT, which is other text than that of --calibration. The calibration runs once and is
+saved as RESULTS.json.calibration; sizes take it from there. Says which of the target's files have a larger divergence than
+a smaller one of them, or than the uniform file of their size, and ends with 1 if there is any. RESULTS.json keeps what was
+measured; --no-runs draws and checks that alone. --png draws the divergence by size (needs matplotlib), --page puts the
+table between <!-- begin target-sizes --> and <!-- end target-sizes --> of that page.
 """
 
-import argparse
 import os
 import re
-import subprocess
 import sys
 import tempfile
 
-from results_file import Results, fingerprint, head_of_text
+import measuring_script
+from markdown_tables import percent, replace_tables, table
+from quantiser_figures import increase, perplexity
+from results_file import Results, about_of
+from scored_models import Failed, Scorer, run, write_head
 
 # Names, and columns of a block where --block-size says them.
 UNIFORM = [("2bit-table", None), ("2bit-super", 32), ("q2_k", None), ("3bit-table", None), ("3bit-super", 32),
            ("4bit-table", None), ("4bit-super", 32), ("q5_k", None), ("q6_k", None), ("8bit", 64)]
-BEGIN, END = "<!-- begin target-sizes -->", "<!-- end target-sizes -->"
 
 
 def find_faults(rows):
@@ -47,72 +49,56 @@ def find_faults(rows):
     return faults
 
 
-def table(rows):
-    """Returns the lines of a Markdown table."""
-    lines = ["| size of | bytes | over f32 | KLD | --target-size: bytes | over f32 | KLD | expected | less KLD |",
-             "|---|---|---|---|---|---|---|---|---|"]
+def size_table(rows):
+    """Returns a Markdown table, a line a size."""
+    head = ["size of", "bytes", "over f32", "KLD", "--target-size: bytes", "over f32", "KLD", "expected", "less KLD"]
+    lines = []
     for row in sorted(rows, key=lambda r: r["size"]):
         uniform, target = row["uniform"], row["target"]
-        less = 100 * (1 - target["kld"] / uniform["kld"])
-        lines.append(f"| {row['name']} | {uniform['bytes']:,} | {100 * uniform['over']:+.2f} % | {uniform['kld']:.6f} | "
-                     f"{target['bytes']:,} | {100 * target['over']:+.2f} % | {target['kld']:.6f} | "
-                     f"{target['expected']:.6f} | {less:.0f} % |")
-    return lines
-
-
-def put_into_page(text, lines):
-    """Returns the text of a page with `lines` between the marks."""
-    begin, end = text.find(BEGIN), text.find(END)
-    if begin < 0 or end < begin:
-        raise ValueError(f"no place for the table: expected a line {BEGIN} and then {END}")
-    return text[:begin + len(BEGIN)] + "\n" + "\n".join(lines) + "\n" + text[end:]
-
-
-def run(*command):
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        sys.exit(f"plot_target_sizes.py: {' '.join(command)}: exit {done.returncode}: {last}")
-    return done.stdout
+        lines.append([row["name"], f"{uniform['bytes']:,}", percent(uniform["over"]), f"{uniform['kld']:.6f}",
+                      f"{target['bytes']:,}", percent(target["over"]), f"{target['kld']:.6f}", f"{target['expected']:.6f}",
+                      f"{100 * (1 - target['kld'] / uniform['kld']):.0f} %"])
+    return table(head, lines)
 
 
 class Runs:
     def __init__(self, args, folder, results):
         self.args, self.folder, self.results = args, folder, results
-        self.text = self.head_of(args.text, args.bytes, "scored.txt")
-        self.reference = os.path.join(folder, "reference.qsf")
-        # Beside the results, so that a further run does not measure again.
+        self.reference = self.path("reference.qsf")
+        # Beside the results, so that a further run does not gather again.
         self.calibration = args.results + ".calibration"
+        self.scorer = Scorer(results, args, folder, self.path("scored.txt"), self.reference, "--exact")
 
-    def head_of(self, path, n_bytes, name):
-        with open(os.path.join(self.folder, name), "wb") as file:
-            file.write(head_of_text(path, n_bytes))
-        return file.name
+    def path(self, name):
+        return os.path.join(self.folder, name)
 
     def convert(self, output, *how):
         return run(os.path.join(self.args.bin, "qsf-convert"), "--threads", str(self.args.threads), *how,
                    self.args.model, output)
 
     def prepare(self):
+        write_head(self.args.text, self.args.bytes, self.path("scored.txt"))
         self.convert(self.reference, "--quiet", "--quant-type", "f32")
-        if not os.path.exists(self.calibration):
-            calibration = self.head_of(self.args.calibration, self.args.calibration_bytes, "calibration.txt")
-            self.convert(os.path.join(self.folder, "first.qsf"), "--quiet", "--calibration", calibration,
-                         "--calibration-out", self.calibration, "--target-size", "1G")
+        self.results.get("base", lambda: self.scorer.measure(self.reference)["losses"])
+        # What lies there from results that were removed may be of another text.
+        if not os.path.exists(self.calibration) or "calibration" not in self.results.values:
+            text = write_head(self.args.calibration, self.args.calibration_bytes, self.path("calibration.txt"))
+            self.convert(self.path("first.qsf"), "--quiet", "--calibration", text, "--calibration-out", self.calibration,
+                         "--target-size", "1G")
+            self.results.put("calibration", os.path.basename(self.calibration))
 
     def measure(self, name, *how):
         def compute():
-            output = os.path.join(self.folder, "model.qsf")
+            if self.args.no_runs:
+                raise Failed(f"{self.args.results}: {name} was not measured yet: run without --no-runs")
+            output = self.path("model.qsf")
             said = self.convert(output, "--calibration", self.calibration, *how)
-            scores = run(os.path.join(self.args.bin, "qsf-perplexity"), output, "--file", self.text, "--context",
-                         str(self.args.context), "--reference", self.reference, "--exact", "--threads",
-                         str(self.args.threads))
+            score = self.scorer.measure(output)
             expected = re.search(r"expected divergence (\S+) nats", said)
-            ppl = float(re.findall(r"^PPL = ([0-9.]+)", scores, re.M)[-1])
-            base = float(re.search(r"reference PPL = ([0-9.]+)", scores).group(1))
-            kld = float(re.search(r"KLD\D*= ([0-9.e-]+)", scores).group(1))
-            print(f"{name}: {os.path.getsize(output)} bytes, KLD {kld}", flush=True)
-            return {"bytes": os.path.getsize(output), "ppl": ppl, "over": ppl / base - 1, "kld": kld,
+            n_bytes = os.path.getsize(output)
+            print(f"{name}: {n_bytes} bytes, KLD {score['kld']}", file=sys.stderr, flush=True)
+            return {"bytes": n_bytes, "ppl": perplexity(score["losses"]), "kld": score["kld"],
+                    "over": increase(score["losses"], self.results.values["base"]),
                     "expected": float(expected.group(1)) if expected else None}
         return self.results.get(name, compute)
 
@@ -150,48 +136,39 @@ def draw(rows, path):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    add("model", metavar="MODEL_DIR")
-    add("text", metavar="TEXT")
-    add("results", metavar="RESULTS.json")
-    add("--calibration", metavar="FILE", required=True, help="text, other than TEXT")
-    add("--bin", metavar="FOLDER", default=os.path.join(root, "build", "release", "bin"))
-    add("--bytes", type=int, default=120000, metavar="N", help="score the first N bytes")
-    add("--calibration-bytes", type=int, default=500000, metavar="N")
-    add("--context", type=int, default=512, metavar="N")
-    add("--threads", type=int, default=2, metavar="N")
-    add("--png", metavar="FILE", help="draw the plot")
-    add("--page", metavar="FILE", help="replace the table of this page")
-    add("--no-runs", action="store_true", help="what RESULTS.json holds, drawn and checked")
+    parser = measuring_script.make_parser(__doc__, "MODEL_DIR")
+    parser.set_defaults(threads=2)
+    parser.add_argument("--png", metavar="FILE", help="draw the plot")
+    parser.add_argument("--page", metavar="FILE", help="replace the table of this page")
     return parser.parse_args()
 
 
-def main():
-    args = parse_arguments()
-    about = {"model": fingerprint(args.model), "text": fingerprint(args.text), "bytes": args.bytes,
-             "calibration": fingerprint(args.calibration), "calibration bytes": args.calibration_bytes,
-             "context": args.context}
-    results = Results(args.results, about)
+def measure_and_check(args):
+    """Returns 1 where a file is not as it should be."""
+    measuring_script.require(measuring_script.missing_matplotlib() if args.png else [])
+    if not args.no_runs:
+        measuring_script.require(measuring_script.missing_inputs(args, "qsf-convert", "qsf-perplexity"))
+    results = Results(args.results, None if args.no_runs else about_of(args))
     with tempfile.TemporaryDirectory() as folder:
         runs = Runs(args, folder, results)
         if not args.no_runs:
             runs.prepare()
         rows = runs.rows()
-    lines = table(rows)
-    print("\n".join(lines))
+    content = size_table(rows)
+    print(content)
     if args.page:
-        with open(args.page, encoding="utf-8") as file:
-            page = put_into_page(file.read(), lines)
-        with open(args.page, "w", encoding="utf-8") as file:
-            file.write(page)
+        replace_tables(args.page, {"target-sizes": content})
     if args.png:
         draw(rows, args.png)
     faults = find_faults(rows)
     for fault in faults:
-        print(fault)
+        print(fault, file=sys.stderr)
     return 1 if faults else 0
+
+
+def main():
+    args = parse_arguments()
+    return measuring_script.exit_status("plot_target_sizes.py", lambda: measure_and_check(args))
 
 
 if __name__ == "__main__":

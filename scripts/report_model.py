@@ -27,11 +27,11 @@ import re
 import statistics
 import sys
 
+import measuring_script
 import model_page
 from quantiser_figures import increase, jackknife, perplexity
 from results_file import Results, fingerprint
-from scored_models import (ROOT, Failed, Scorer, chosen_types, convert, hash_of, matrix_bits,
-                           missing_files, name_of, run, write_head)
+from scored_models import Failed, Scorer, chosen_types, convert, hash_of, matrix_bits, name_of, run, write_head
 
 TOOLS = ("qsf-convert", "qsf-perplexity", "qsf-run", "qsf-bench")
 PROMPT_BYTES = 400  # of the text, for runs whose memory is measured
@@ -50,33 +50,18 @@ def parse_arguments():
     add("--gptq", action="store_true", help="feed errors back, by the calibration text")
     add("--types", nargs="+", default=[], metavar="TYPE")
     add("--budgets", nargs="+", type=int, default=[], metavar="MB", help="of --ram-budget")
-    add("--bytes", type=int, default=120000, metavar="N", help="score the first N bytes")
-    add("--calibration-bytes", type=int, default=500000, metavar="N")
-    add("--context", type=int, default=512, metavar="N")
-    add("--threads", type=int, default=1, metavar="N")
+    measuring_script.add_options(parser)
     add("--rounds", type=int, default=5, metavar="N", help="runs of every speed")
     add("--tokens", type=int, default=64, metavar="N", help="tokens that a run generates")
     add("--reference-type", default="f32", metavar="TYPE", help="what quality is measured beside; f16 takes half the disk")
     add("--png", metavar="FILE", help="write the plot of size and quality there")
     add("--keep-models", action="store_true", help="leave the files in OUT_DIR/models")
-    add("--bin", metavar="FOLDER", default=os.path.join(ROOT, "build", "release", "bin"))
     args = parser.parse_args()
     if args.gptq and not args.calibration:
-        parser.error("--gptq goes with --calibration alone")
+        parser.error("--gptq needs --calibration: errors are fed back by what a text shows of columns")
     if args.rounds < 1 or args.tokens < 1:
         parser.error("--rounds and --tokens: expected at least 1")
     return args
-
-
-def find_missing(args):
-    """Returns what has to be there and is not, a line each."""
-    wanted = [(args.model, "MODEL"), (args.text, "TEXT")] + [(os.path.join(args.bin, tool), "--bin") for tool in TOOLS]
-    missing = missing_files(wanted + ([(args.calibration, "--calibration")] if args.calibration else []))
-    try:
-        import matplotlib  # noqa: F401  (named before hours of measuring, used after them)
-    except ImportError:
-        missing.append("matplotlib is not installed: pip install matplotlib")
-    return missing
 
 
 def about_of(args):
@@ -98,8 +83,7 @@ class Measurement:
         self.text = write_head(args.text, args.bytes, self.path("scored.txt"))
         self.prompt = write_head(args.text, PROMPT_BYTES, self.path("prompt.txt"))
         self.threads = ["--threads", str(args.threads)]
-        self.scorer = Scorer(self.results, args.bin, self.folder, self.text, self.reference, "--context",
-                             str(args.context), *self.threads)
+        self.scorer = Scorer(self.results, args, self.folder, self.text, self.reference)
         self.types = chosen_types(args.types)
 
     def path(self, name):
@@ -251,18 +235,10 @@ def rows_of(kept, names, rounds, budgets):
     return sorted(rows, key=lambda row: -row["bits"])
 
 
-def main():
-    args = parse_arguments()
-    missing = find_missing(args)
-    if missing:
-        print("\n".join(f"report_model.py: {line}" for line in missing), file=sys.stderr)
-        return 2
-    try:
-        measurement = Measurement(args)
-        rows = measurement.measure()
-    except Failed as failure:
-        print(f"report_model.py: {failure}", file=sys.stderr)
-        return 1
+def measure_and_write(args):
+    measuring_script.require(measuring_script.missing_inputs(args, *TOOLS) + measuring_script.missing_matplotlib())
+    measurement = Measurement(args)
+    rows = measurement.measure()
     how = "errors fed back" if args.gptq else "calibrated" if args.calibration else "searched without a text"
     page = os.path.join(args.out, "index.html")
     with open(page, "w", encoding="utf-8") as file:
@@ -276,7 +252,11 @@ def main():
     if figure:
         model_page.save_png(figure, args.png)
         print(args.png)
-    return 0
+
+
+def main():
+    args = parse_arguments()
+    return measuring_script.exit_status("report_model.py", lambda: measure_and_write(args))
 
 
 if __name__ == "__main__":

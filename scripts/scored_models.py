@@ -55,11 +55,6 @@ def write_head(path, n_bytes, target):
     return target
 
 
-def missing_files(paths):
-    """Returns a line for each (path, what names it) that does not exist."""
-    return [f"{path or what}: no such file; {what} names it" for path, what in paths if not os.path.exists(path)]
-
-
 def hash_of(path):
     hashed = hashlib.sha256()
     with open(path, "rb") as file:
@@ -83,11 +78,13 @@ def matrix_bits(report):
 
 
 class Scorer:
-    """Scores models on a text beside a reference, each once: `results` keeps scores by the checksum of the file."""
+    """Scores models on a text beside a reference, each once: `results` keeps scores by the checksum of the file. Of a
+    script's arguments it reads --bin, --context and --threads."""
 
-    def __init__(self, results, folder_of_tools, folder, text, reference, *options):
-        self.results, self.text, self.reference, self.options = results, text, reference, options
-        self.program = os.path.join(folder_of_tools, "qsf-perplexity")
+    def __init__(self, results, args, folder, text, reference, *options):
+        self.results, self.text, self.reference = results, text, reference
+        self.options = [*options, "--context", str(args.context), "--threads", str(args.threads)]
+        self.program = os.path.join(args.bin, "qsf-perplexity")
         self.losses = os.path.join(folder, "losses")
 
     def score(self, model):

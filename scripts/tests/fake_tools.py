@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: MIT
 """Stands in for qsf-convert, qsf-perplexity, qsf-bench and qsf-run in tests of the scripts that run them.
 
-A "model" made here is a line of its options; scores depend on it alone. Every call is noted in calls.txt beside the
-tools. The type 3bit cannot be converted.
+A "model" made here is a line of its options, filled up to 1000 bytes a bit; scores depend on it alone. Every call is noted
+in calls.txt beside the tools. The type 3bit cannot be converted.
 """
 
+import contextlib
+import io
 import os
 import stat
 import sys
+import tempfile
 import textwrap
+import unittest
+from unittest import mock
 
 HEAD = f"#!{sys.executable} -IS\n" + textwrap.dedent('''
     import json, os, sys
@@ -21,6 +26,8 @@ HEAD = f"#!{sys.executable} -IS\n" + textwrap.dedent('''
     def cost_of(model):
         """f32 costs nothing, fewer bits more, and each step less than the one before."""
         words = open(model).read().split()
+        if words[0] == "size":
+            return 2 * 4.0 ** -float(words[1])
         bits = {"f32": 32, "f16": 16, "mixed": 5}.get(words[0]) or int(words[0].strip("q")[0])
         step = 4 if "--rounding" in words else 2 if "--gptq" in words else 2.5 if "--calibration" in words else 3
         return 0.0 if bits >= 16 else step * 4.0 ** -bits
@@ -28,21 +35,26 @@ HEAD = f"#!{sys.executable} -IS\n" + textwrap.dedent('''
 BODIES = {
     "qsf-convert": '''
         kind, block = value("--quant-type"), value("--block-size", "64")
+        if value("--calibration-out"):
+            open(value("--calibration-out"), "w").write("seen")
+        if value("--target-size"):
+            print(f"{value('--target-size')} bytes of them; expected divergence 0.125 nats a token")
+            size = 40000 if value("--target-size") == "1G" else int(value("--target-size"))
+            open(args[-1], "w").write(f"size {size / 1000}".ljust(size))
+            sys.exit(0)
         if kind == "3bit":
             sys.exit("qsf-convert: 3bit: no such thing here")
         how = [o for o in args[:-2] if o in ("--rounding", "--gptq", "--calibration")]
         if kind in ("8bit", "f32", "f16"):
             how = []
-        open(args[-1], "w").write(" ".join([kind, block, *how]) + "\\n")
-        if value("--calibration-out"):
-            open(value("--calibration-out"), "w").write("seen")
         bits = {"f32": 32.0, "f16": 16.0, "mixed": 5.0}.get(kind) or int(kind.strip("q")[0]) + 32 / int(block)
+        open(args[-1], "w").write(" ".join([kind, block, *how]).ljust(int(1000 * bits)))
         tensors = [{"section": "layer 0", "tensor": "attn_q", "rows": 2, "cols": 8, "type": kind, "bits_per_weight": bits,
                     "relative_error": 2 ** -bits, "cosine": 1 - 4 ** -bits},
                    {"section": "layer 0", "tensor": "attn_norm", "rows": 1, "cols": 8, "type": "f32",
                     "bits_per_weight": 32.0, "relative_error": 0.0, "cosine": 1.0}]
         json.dump({"file_bytes": int(1e6 * bits), "weights": 24, "seconds": 0.5, "rounded": 1, "below_low_cosine": 0,
-                   "lowest_cosine": tensors[0]["cosine"], "widened": [], "tensors": tensors}, open(value("--report"), "w"))
+                   "lowest_cosine": tensors[0]["cosine"], "widened": [], "tensors": tensors}, open(value("--report", "/dev/null"), "w"))
         ''',
     "qsf-perplexity": '''
         cost = cost_of(args[0])
@@ -97,3 +109,23 @@ def make_inputs(folder):
         with open(path, "w", encoding="utf-8") as file:
             file.write(os.path.basename(path) * 100)
     return paths
+
+
+class ScriptTest(unittest.TestCase):
+    """A folder with tools and inputs for a script's main()."""
+
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = holder.name
+        make_tools(self.folder)
+        self.inputs = make_inputs(self.folder)
+
+    @staticmethod
+    def run_main(script, *argv):
+        """Returns exit status, stdout and stderr of a script, which is a module here."""
+        out, err = io.StringIO(), io.StringIO()
+        with mock.patch.object(sys, "argv", [f"{script.__name__}.py", *argv]), contextlib.redirect_stdout(out), \
+                contextlib.redirect_stderr(err):
+            status = script.main()
+        return status, out.getvalue(), err.getvalue()

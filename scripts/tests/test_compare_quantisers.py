@@ -141,6 +141,10 @@ class Tables(unittest.TestCase):
                 self.assertEqual(file.read(), "head\n<!-- begin a -->\nnew\\1\n<!-- end a -->\ntail\n")
             with self.assertRaises(markdown_tables.NoMark):
                 markdown_tables.replace_tables(page, {"b": ""})
+            with open(page, "w", encoding="utf-8") as file:
+                file.write("<!-- end b --><!-- begin b -->\n")
+            with self.assertRaises(markdown_tables.NoMark):
+                markdown_tables.replace_tables(page, {"b": ""})
 
 
 if __name__ == "__main__":

@@ -2,12 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Tests of measure_steps.py with tools that only seem to convert and score."""
 
-import contextlib
-import io
 import json
 import os
 import sys
-import tempfile
 import unittest
 from unittest import mock
 
@@ -18,24 +15,16 @@ import measure_steps  # noqa: E402
 import scored_models  # noqa: E402
 
 
-class Steps(unittest.TestCase):
+class Steps(fake_tools.ScriptTest):
     def setUp(self):
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = holder.name
-        fake_tools.make_tools(self.folder)
-        self.inputs = fake_tools.make_inputs(self.folder)
+        super().setUp()
         self.results = os.path.join(self.folder, "results.json")
 
     def measure(self, *options, bin_folder=None):
         """Returns exit status, stdout, stderr."""
         model, text, calibration = self.inputs
-        argv = ["measure_steps.py", model, text, self.results, "--calibration", calibration, "--bin",
-                bin_folder or self.folder, *options]
-        out, err = io.StringIO(), io.StringIO()
-        with mock.patch.object(sys, "argv", argv), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            status = measure_steps.main()
-        return status, out.getvalue(), err.getvalue()
+        return self.run_main(measure_steps, model, text, self.results, "--calibration", calibration, "--bin",
+                             bin_folder or self.folder, *options)
 
     def test_every_type_by_every_step(self):
         status, out, _ = self.measure("--types", "4bit/64", "2bit-super/32", "8bit/64")
@@ -102,10 +91,16 @@ class Steps(unittest.TestCase):
 
     def test_the_plot_has_searched_types(self):
         with mock.patch.object(measure_steps.model_page, "plot_quality") as plot, \
-                mock.patch.object(measure_steps.model_page, "save_png") as save:
+                mock.patch.object(measure_steps.model_page, "save_png") as save, \
+                mock.patch.dict(sys.modules, {"matplotlib": mock.MagicMock()}):
             self.measure("--types", "4bit/64", "--png", "plot.png")
         self.assertEqual(plot.call_args.args[0], [{"name": "4bit/64", "bytes": 4500000, "kld": 0.005859, "kld_error": 0.000117}])
         save.assert_called_once_with(plot.return_value, "plot.png")
+        fake_tools.take_calls(self.folder)
+        with mock.patch.dict(sys.modules, {"matplotlib": None}):
+            status, _, err = self.measure("--types", "2bit/64", "--png", "plot.png")
+        self.assertEqual((status, fake_tools.take_calls(self.folder)), (2, []))
+        self.assertIn("measure_steps.py: matplotlib is not installed", err)
 
     def test_errors_name_what_is_missing(self):
         status, _, err = self.measure(bin_folder="/no/such/folder")

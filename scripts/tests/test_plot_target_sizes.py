@@ -4,9 +4,12 @@
 import os
 import sys
 import unittest
+from unittest import mock
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-import plot_target_sizes as sizes
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import fake_tools  # noqa: E402  (the paths have to be there first)
+import plot_target_sizes as sizes  # noqa: E402
 
 
 def row(name, size, uniform, target, n_bytes=None):
@@ -37,17 +40,62 @@ class FindFaults(unittest.TestCase):
 
 class Table(unittest.TestCase):
     def test_rows_stand_by_size(self):
-        lines = sizes.table([row("b", 2000, 0.1, 0.05), row("a", 1000, 0.2, 0.15)])
+        lines = sizes.size_table([row("b", 2000, 0.1, 0.05), row("a", 1000, 0.2, 0.15)]).splitlines()
         self.assertEqual(len(lines), 4)
         self.assertTrue(lines[2].startswith("| a | 1,000 | +10.00 % | 0.200000 | 1,000 | +5.00 % | 0.150000 |"))
         self.assertTrue(lines[3].endswith("| 50 % |"))
 
-    def test_takes_the_place_between_the_marks(self):
-        page = f"before\n{sizes.BEGIN}\nold\n{sizes.END}\nbehind\n"
-        self.assertEqual(sizes.put_into_page(page, ["new"]), f"before\n{sizes.BEGIN}\nnew\n{sizes.END}\nbehind\n")
-        for broken in ("", sizes.BEGIN, f"{sizes.END}{sizes.BEGIN}"):
-            with self.assertRaises(ValueError):
-                sizes.put_into_page(broken, ["new"])
+
+class Script(fake_tools.ScriptTest):
+    def measure(self, *options, types=(("2bit-super", 32), ("4bit-table", None))):
+        model, text, calibration = self.inputs
+        self.results = os.path.join(self.folder, "results.json")
+        with mock.patch.object(sizes, "UNIFORM", types):
+            return self.run_main(sizes, model, text, self.results, "--calibration", calibration, "--bin", self.folder, *options)
+
+    def test_sizes_are_those_of_uniform_files(self):
+        page = os.path.join(self.folder, "page.md")
+        with open(page, "w", encoding="utf-8") as file:
+            file.write("<!-- begin target-sizes -->\nold\n<!-- end target-sizes -->\n")
+        status, out, err = self.measure("--page", page)
+        self.assertEqual(status, 0, err)
+        # Of 2 and 4 bits with scales calibrated, and of the whole size in bits: halves of 2.5 / 4^2 and 2 / 4^3.
+        self.assertIn("| 2bit-super/32 | 3,000 | +16.91 % | 0.078125 | 3,000 | +3.17 % | 0.015625 | 0.125000 | 80 % |", out)
+        self.assertIn("| 4bit-table | 4,500 | +0.98 % | 0.004883 | 4,500 | +0.39 % | 0.001953 | 0.125000 | 60 % |", out)
+        calls = [call for call in fake_tools.take_calls(self.folder) if call.startswith("qsf-convert")]
+        self.assertEqual(["--calibration-out" in call for call in calls], [False, True, False, False, False, False])
+        self.assertTrue(all("--calibration results.json.calibration" in call for call in calls[2:]))
+        with open(page, encoding="utf-8") as file:
+            self.assertEqual(file.read(), f"<!-- begin target-sizes -->\n{out}<!-- end target-sizes -->\n")
+
+    def test_a_fault_ends_it_with_one_and_is_named(self):
+        status, _, err = self.measure(types=(("2bit-table", None), ("q2_k", None)))
+        self.assertEqual(status, 1)
+        self.assertIn("q2_k: divergence 0.031250 is not below 0.031250 of the smaller file for 2bit-table\n", err)
+
+    def test_goes_on_where_it_was(self):
+        self.measure(types=[("2bit-super", 32)])
+        fake_tools.take_calls(self.folder)
+        status, out, err = self.measure("--no-runs")
+        self.assertEqual((status, out, fake_tools.take_calls(self.folder)), (1, "", []))
+        self.assertIn("results.json: 4bit-table was not measured yet: run without --no-runs", err)
+        _, out, _ = self.measure()
+        calls = fake_tools.take_calls(self.folder)
+        self.assertEqual([sum(call.startswith(tool) for call in calls) for tool in ("qsf-convert", "qsf-perplexity")], [3, 2])
+        self.assertEqual(self.measure("--no-runs")[:2], (0, out))
+        self.assertEqual(fake_tools.take_calls(self.folder), [])
+
+    def test_a_calibration_without_its_results_is_made_again(self):
+        self.measure()
+        os.remove(self.results)
+        fake_tools.take_calls(self.folder)
+        self.measure("--calibration-bytes", "10")
+        self.assertEqual(sum("--calibration-out" in call for call in fake_tools.take_calls(self.folder)), 1)
+
+    def test_errors_name_what_is_missing(self):
+        status, _, err = self.measure("--bin", "/no/such/folder")
+        self.assertEqual(status, 2)
+        self.assertIn("plot_target_sizes.py: /no/such/folder/qsf-perplexity: no such file; --bin names it", err)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,9 @@
 import contextlib
 import html.parser
 import importlib.util
-import io
 import json
 import os
 import sys
-import tempfile
 import unittest
 from unittest import mock
 
@@ -54,30 +52,22 @@ class Tables(html.parser.HTMLParser):
             self.lines[-1][-1] += data
 
 
-class Report(unittest.TestCase):
+class Report(fake_tools.ScriptTest):
     def setUp(self):
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = holder.name
-        fake_tools.make_tools(self.folder)
-        self.inputs = fake_tools.make_inputs(self.folder)
+        super().setUp()
         self.out = os.path.join(self.folder, "out")
 
     def make(self, *options, bin_folder=None, draws=False):
         """Returns exit status and stderr."""
         model, text, _ = self.inputs
-        argv = ["report_model.py", model, text, self.out, "--bin", bin_folder or self.folder, "--rounds", "3", *options]
-        err = io.StringIO()
         with contextlib.ExitStack() as stack:
-            stack.enter_context(mock.patch.object(sys, "argv", argv))
-            stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
-            stack.enter_context(contextlib.redirect_stderr(err))
             if not draws or not HAS_MATPLOTLIB:
                 stack.enter_context(mock.patch.dict(sys.modules, {"matplotlib": mock.MagicMock()}))
                 for name in ("plot_quality", "plot_speed", "plot_memory"):
                     stack.enter_context(mock.patch.object(model_page, name, lambda *_: None))
-            status = report_model.main()
-        return status, err.getvalue()
+            status, _, err = self.run_main(report_model, model, text, self.out, "--bin", bin_folder or self.folder, "--rounds",
+                                           "3", *options)
+        return status, err
 
     def page(self):
         with open(os.path.join(self.out, "index.html"), encoding="utf-8") as file:
@@ -152,11 +142,9 @@ class Report(unittest.TestCase):
         for tool in report_model.TOOLS:
             self.assertIn(f"/no/such/folder/{tool}: no such file; --bin names it", err)
         with mock.patch.dict(sys.modules, {"matplotlib": None}):
-            argv = ["report_model.py", *self.inputs[:2], self.out, "--bin", self.folder]
-            err = io.StringIO()
-            with mock.patch.object(sys, "argv", argv), contextlib.redirect_stderr(err):
-                self.assertEqual(report_model.main(), 2)
-        self.assertIn("matplotlib is not installed", err.getvalue())
+            status, _, err = self.run_main(report_model, *self.inputs[:2], self.out, "--bin", self.folder)
+        self.assertEqual(status, 2)
+        self.assertIn("matplotlib is not installed", err)
         self.assertFalse(os.path.exists(self.out))
 
     def test_results_of_other_arguments_are_refused(self):
