@@ -14,15 +14,17 @@ body { margin: 2rem auto; max-width: 72rem; padding: 0 1rem; background: var(--p
        font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
 .scroll { overflow-x: auto; }
+.scroll svg { min-width: 42rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 13px; }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
-th { color: var(--faint); font-weight: 600; }
-th:first-child, td:first-child, td.left, th.left { text-align: left; }
+th { color: var(--faint); font-weight: 600; white-space: normal; vertical-align: bottom; }
+th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: var(--paper); }
+.worst td:last-child, .worst th:last-child { text-align: left; }
 tr.best td { background: var(--best); }
 p, figcaption { color: var(--faint); max-width: 60rem; }
 figure { margin: 1rem 0; } svg { max-width: 100%; height: auto; }
 """
-FRONT, OTHER = "#3b7dd8", "#999999"
+FRONT, OTHER, FAINT = "#3b7dd8", "#999999", "#767676"  # the last is of names alone, and becomes the page's faint colour
 BARS = ("#3b7dd8", "#d98032", "#4f9d69", "#a566b0", "#b8a037")
 
 
@@ -45,7 +47,7 @@ def figures():
 
 
 def svg_of(figure):
-    """Returns the figure as SVG whose black is the colour of the text around it; None for none."""
+    """Returns the figure as SVG whose black and grey are the colours of the text around it; None for none."""
     if figure is None:
         return None
     out = io.StringIO()
@@ -54,7 +56,8 @@ def svg_of(figure):
     text = out.getvalue()
     text = text[text.index("<svg"):]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL).replace("#000000", "currentColor")
-    return text.replace("<text ", '<text fill="currentColor" ').replace("\n", " ")
+    text = text.replace(FAINT, "var(--faint)")
+    return re.sub(r"<text\b", '<text fill="currentColor"', text).replace("\n", " ")
 
 
 def save_png(figure, path):
@@ -63,80 +66,107 @@ def save_png(figure, path):
     figure.savefig(path, dpi=80, metadata={"Software": None})
 
 
-def label_points(axes, points):
-    """Names points so that labels stay apart: those near each other go to other sides of theirs. Points are
-    (x, y, name, is_front)."""
-    sides = ((6, 4, "left"), (-6, -11, "right"), (6, -11, "left"), (-6, 5, "right"))
-    placed = []
-    transform = axes.transData.transform
+def label_points(axes, points, front):
+    """Names points where there is room beside the line through `front`: next to them, or farther away at the end of a line of
+    their own; those of the front first. A name without any room is left to the table. Points are (x, y, name, is_front)."""
+    from matplotlib.text import Text
+    near = [(5, 3, "left"), (-5, 3, "right"), (5, -9, "left"), (-5, -9, "right")]
+    far = [(dx, dy, align) for n in (10, 20, 35, 55) for dx, dy, align in
+           [(n, n - 4, "left"), (-n, -n - 4, "right"), (n, -4, "left"), (-n, -4, "right"), (n, -n - 4, "left"),
+            (-n, n - 4, "right"), (0, -n - 8, "center"), (0, n, "center")]]
+    dots = [(*axes.transData.transform(point[:2]), 3) for point in points]
+    corners = [axes.transData.transform(point) for point in front]
+    dots += [(*(a + (b - a) * i / 100), 1) for a, b in zip(corners, corners[1:]) for i in range(100)]
+    taken = [(x - size, y - size, x + size, y + size) for x, y, size in dots]
+    room = axes.get_window_extent()
     for x, y, name, is_front in sorted(points, key=lambda p: not p[3]):
-        at = transform((x, y))
-        for dx, dy, align in sides:
-            width = 5.2 * len(name)
-            left = at[0] + dx - (width if align == "right" else 0)
-            box = (left, at[1] + dy, left + width, at[1] + dy + 10)
-            if not any(a[0] < box[2] and box[0] < a[2] and a[1] < box[3] and box[1] < a[3] for a in placed):
-                placed.append(box)
-                axes.annotate(name, (x, y), textcoords="offset points", xytext=(dx * .72, dy * .72), ha=align, fontsize=7,
-                              color="#000000" if is_front else "#808080")
+        for dx, dy, align in near + far:
+            line = {"arrowstyle": "-", "linewidth": .5, "color": FAINT, "shrinkA": 0, "shrinkB": 2} if (dx, dy, align) in far else None
+            text = axes.annotate(name, (x, y), textcoords="offset points", xytext=(dx, dy), ha=align, fontsize=7,
+                                 color="#000000" if is_front else FAINT, arrowprops=line)
+            text.update_positions(axes.figure.canvas.get_renderer())
+            place = Text.get_window_extent(text)  # without its line, which begins in the point
+            box = (place.x0, place.y0, place.x1, place.y1)
+            inside = room.x0 < box[0] and box[2] < room.x1 and room.y0 < box[1] and box[3] < room.y1
+            if inside and not any(a[0] < box[2] and box[0] < a[2] and a[1] < box[3] and box[1] < a[3] for a in taken):
+                taken.append(box)
                 break
+            text.remove()
+
+
+def plain_ticks(axis, steps):
+    """Gives a logarithmic axis ticks at these multiples of powers of ten, as plain numbers."""
+    from matplotlib import ticker
+    axis.set_major_locator(ticker.LogLocator(subs=steps))
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_locator(ticker.NullLocator())
 
 
 def plot_quality(rows):
-    """Size against divergence; types without any are left out of a logarithmic axis."""
+    """Size against divergence, both logarithmic; types without any divergence are left out."""
     shown = [row for row in rows if row["kld"] > 1e-7]
     if not shown:
         return None
     pyplot = figures()
-    figure, axes = pyplot.subplots(figsize=(8.5, 4.8), dpi=72)
+    figure, axes = pyplot.subplots(figsize=(10.5, 6.4), dpi=72)
     front = pareto_front(shown, lambda row: row["kld"])
+    axes.set_xscale("log")
     axes.set_yscale("log")
     axes.plot([r["bytes"] / 1e6 for r in front], [r["kld"] for r in front], color=FRONT, linewidth=1)
     for row in shown:
         axes.errorbar(row["bytes"] / 1e6, row["kld"], yerr=row["kld_error"], marker="o", markersize=4, linewidth=1,
                       color=FRONT if row in front else OTHER)
+    plain_ticks(axes.xaxis, (1, 1.5, 2, 3, 4, 5, 7))
+    plain_ticks(axes.yaxis, (1, 2, 5))
     axes.set_xlabel("file, MB")
     axes.set_ylabel("KL divergence, nats a token")
     axes.grid(True, alpha=.25)
-    axes.margins(x=.08)
+    axes.margins(x=.08, y=.08)
+    figure.tight_layout()
     figure.canvas.draw()
-    label_points(axes, [(r["bytes"] / 1e6, r["kld"], r["name"], r in front) for r in shown])
+    label_points(axes, [(r["bytes"] / 1e6, r["kld"], r["name"], r in front) for r in shown],
+                 [(r["bytes"] / 1e6, r["kld"]) for r in front])
     return figure
 
 
+def bars_of(pyplot, rows, columns, inches_a_row):
+    """Returns a figure and its axes, `columns` beside each other, for bars of every row under its name."""
+    figure, axes = pyplot.subplots(1, columns, figsize=(10.5, .9 + inches_a_row * len(rows)), dpi=72, sharey=True, squeeze=False)
+    axes[0][0].set_yticks(range(len(rows)), [row["name"] for row in rows])
+    axes[0][0].set_ylim(len(rows) - .4, -.6)
+    for one in axes[0]:
+        one.grid(True, axis="x", alpha=.25)
+        one.set_axisbelow(True)
+        one.tick_params(axis="y", length=0)
+    return figure, axes[0]
+
+
 def plot_speed(rows):
-    pyplot = figures()
-    figure, both = pyplot.subplots(1, 2, figsize=(10.5, 4.4), dpi=72)
+    figure, both = bars_of(figures(), rows, 2, .22)
     for axes, key, title in zip(both, ("generate", "prompt"), ("generation", "prompt")):
-        for row in rows:
-            rate = row[key]
-            axes.errorbar(row["bytes"] / 1e6, rate["median"], marker="o", markersize=4, linewidth=1, color=FRONT,
-                          yerr=[[rate["median"] - rate["min"]], [rate["max"] - rate["median"]]])
+        rates = [row[key] for row in rows]
+        axes.barh(range(len(rows)), [r["median"] for r in rates], height=.7, color=FRONT)
+        axes.errorbar([r["median"] for r in rates], range(len(rows)), linestyle="none", color="#000000", linewidth=1,
+                      xerr=[[r["median"] - r["min"] for r in rates], [r["max"] - r["median"] for r in rates]])
         axes.set_title(title, fontsize=9, loc="left")
-        axes.set_ylim(bottom=0)
-        axes.margins(x=.25)
-        axes.set_xlabel("file, MB")
-        axes.set_ylabel("tokens per second")
-        axes.grid(True, alpha=.25)
-        figure.canvas.draw()
-        label_points(axes, [(r["bytes"] / 1e6, r[key]["median"], r["name"], True) for r in rows])
+        axes.set_xlabel("tokens per second")
     return figure
 
 
 def plot_memory(rows, budgets):
-    pyplot = figures()
-    names = [None, *budgets]
-    figure, axes = pyplot.subplots(figsize=(8.5, .9 + .16 * len(rows) * max(2, len(names))), dpi=72)
-    height = .8 / len(names)
-    for i, budget in enumerate(names):
-        found = [row["memory"] if budget is None else row["budgets"][str(budget)] for row in rows]
-        axes.barh([y + i * height for y in range(len(rows))], [f.get("peak", 0) for f in found], height=height * .9,
-                  color=BARS[i % len(BARS)], label="no budget" if budget is None else f"--ram-budget {budget}")
-    axes.set_yticks([y + .4 - height / 2 for y in range(len(rows))], [row["name"] for row in rows])
-    axes.set_ylim(len(rows), -.2)
+    """A budget that no type runs in has no bars and is not named."""
+    peaks = {"no budget": [row["memory"]["peak"] for row in rows]}
+    for budget in budgets:
+        found = [row["budgets"][str(budget)].get("peak", 0) for row in rows]
+        if any(found):
+            peaks[f"--ram-budget {budget} (MB)"] = found
+    figure, (axes,) = bars_of(figures(), rows, 1, .1 + .12 * len(peaks))
+    height = .8 / len(peaks)
+    for i, (name, found) in enumerate(peaks.items()):
+        axes.barh([y + (i - (len(peaks) - 1) / 2) * height for y in range(len(rows))], found, height=height * .9,
+                  color=BARS[i % len(BARS)], label=name)
     axes.set_xlabel("peak of memory, MB")
-    axes.legend(fontsize=7, frameon=False, labelcolor="#000000")
-    axes.grid(True, axis="x", alpha=.25)
+    axes.legend(fontsize=8, frameon=False, labelcolor="#000000", loc="lower left", bbox_to_anchor=(0, 1), ncols=len(peaks))
     return figure
 
 
@@ -144,20 +174,21 @@ def cells(values, kind="td"):
     return "<tr>" + "".join(f"<{kind}>{html.escape(str(v))}</{kind}>" for v in values) + "</tr>"
 
 
-def table(head, lines, marked=()):
-    """Returns a table; lines whose number is in `marked` stand out."""
+def table(head, lines, marked=(), kind="figures"):
+    """Returns a table; lines whose number is in `marked` stand out. In one of kind "worst" the last column is text."""
     body = "\n".join(cells(line).replace("<tr>", '<tr class="best">' if i in marked else "<tr>")
                      for i, line in enumerate(lines))
-    return f'<div class="scroll"><table><thead>{cells(head, "th")}</thead><tbody>\n{body}\n</tbody></table></div>'
+    return f'<div class="scroll"><table class="{kind}"><thead>{cells(head, "th")}</thead><tbody>\n{body}\n</tbody></table></div>'
 
 
 def figure_of(svg, caption):
-    return f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>" if svg else ""
+    """Returns a figure that scrolls where the screen is narrow; nothing without one."""
+    return f'<figure><div class="scroll">{svg}</div><figcaption>{html.escape(caption)}</figcaption></figure>' if svg else ""
 
 
 def main_table(rows):
-    head = ["type", "bits", "file, MB", "perplexity", "over reference", "KL divergence", "same top", "prompt, tokens/s",
-            "generation, tokens/s", "memory, MB", "converted in, s"]
+    head = ["type", "bits per weight", "file, MB", "perplexity", "over reference", "KL divergence, nats a token",
+            "same top token", "prompt, tokens/s", "generation, tokens/s", "peak of memory, MB", "converted in, s"]
     front = pareto_front(rows, lambda row: row["kld"])
     lines = [[r["name"], f"{r['bits']:.3f}", f"{r['bytes'] / 1e6:.2f}", f"{r['perplexity']:.3f}",
               f"{100 * r['increase']:+.2f} % +/- {100 * r['increase_error']:.2f}", f"{r['kld']:.5f} +/- {r['kld_error']:.5f}",
@@ -169,9 +200,10 @@ def main_table(rows):
 def budget_table(rows, budgets):
     def cell(found):
         if "failed" in found:
-            return "does not fit"
+            needed = re.search(r"needs (\d+) MB", found["failed"])
+            return f"needs {needed.group(1)} MB" if needed else "does not fit"
         return f"{found['rate']:,.1f} tokens/s, {found['peak']:.1f} MB, read {found['read']:,.0f} MB"
-    return table(["type", *(f"--ram-budget {budget}" for budget in budgets)],
+    return table(["type", *(f"--ram-budget {budget} (MB)" for budget in budgets)],
                  [[row["name"], *(cell(row["budgets"][str(budget)]) for budget in budgets)] for row in rows])
 
 
@@ -180,7 +212,8 @@ def tensor_table(rows):
     for row in rows:
         worst = ", ".join(f"{t['section']} {t['tensor']} {t['cosine']:.5f}" for t in row["worst"][:3]) or "none rounded"
         lines.append([row["name"], row["n_rounded"], f"{row['lowest_cosine']:.6f}", row["n_below"], row["n_widened"], worst])
-    return table(["type", "rounded", "lowest cosine", "below 0.99", "given more bits", "farthest from the original"], lines)
+    return table(["type", "tensors rounded", "lowest cosine", "below 0.99", "given more bits", "farthest from the original"], lines,
+                 kind="worst")
 
 
 def page_of(title, rows, budgets, how):
@@ -188,22 +221,23 @@ def page_of(title, rows, budgets, how):
     smallest = min(rows, key=lambda row: row["bytes"])
     parts = [
         f"<h1>{html.escape(title)}: what every weight type costs</h1>",
-        f"<p>{smallest['n_weights']:,} weights, scales {html.escape(how['scales'])}. Text: {html.escape(how['text'])}; the "
-        f"second half of each is scored. In {html.escape(how['reference'])} its perplexity is {how['base']:.3f}, and the "
-        f"increases and divergences are those from there. Speeds are medians of {how['rounds']} runs in turns, of prompts of "
-        f"{how['prompt']} tokens and of {how['tokens']} generated ones, on {html.escape(rows[0]['machine'])}.</p>",
+        f"<p>{smallest['n_weights']:,} weights; {html.escape(how['scales'])}. Quality: {html.escape(how['text'])}, of which the "
+        f"second half of each is scored. In {html.escape(how['reference'])}, the reference, perplexity is {how['base']:.3f}. "
+        f"Speed: medians of {how['rounds']} runs in turns, prompts of {how['prompt']} tokens and {how['tokens']} generated, on "
+        f"{html.escape(rows[0]['machine'])}.</p>",
         "<h2>All types</h2>", main_table(rows),
-        "<p>Marked: no smaller file diverges less. Errors of increases leave out one window after the other.</p>",
+        "<p>Marked: every file that is no larger diverges more. Errors are standard errors; those of increases leave out one "
+        "window after the other.</p>",
         "<h2>Size and quality</h2>", figure_of(svg_of(plot_quality(rows)), "Size of the file against the KL divergence from the "
-                                               "reference; the line joins types that no smaller file beats."),
+                                               "reference; the line joins those marked above. Types that do not diverge are left out."),
         "<h2>Speed</h2>", figure_of(svg_of(plot_speed(rows)), "Medians, with the slowest and the fastest run."),
-        "<h2>Memory</h2>", figure_of(svg_of(plot_memory(rows, budgets)), "Peak of the whole process of qsf-run. No bar: it does "
-                                     "not run in that budget.")]
+        "<h2>Memory</h2>", figure_of(svg_of(plot_memory(rows, budgets)), "Peak of the whole process of qsf-run, at the "
+                                     "model's whole context. No bar: it does not run in that budget.")]
     if budgets:
-        parts += ["<p>Generation, peak and what was read from the disk, within a budget (MB):</p>",
+        parts += ["<p>Within a budget: generation, peak, and what was read from the disk; or what qsf-run says that it needs:</p>",
                   budget_table(rows, budgets)]
-    parts += ["<h2>Verification</h2>", "<p>Cosines of decoded tensors with the original. A type that is told by its name "
-              "gives every matrix those bits; mixed gives more where the cosine falls below 0.99.</p>", tensor_table(rows)]
+    parts += ["<h2>Verification</h2>", "<p>Cosines of tensors as they are decoded with what they were. mixed gives a matrix more bits "
+              "where its cosine would fall below 0.99; no other type does.</p>", tensor_table(rows)]
     body = "\n".join(part for part in parts if part)
     return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
             f'content="width=device-width, initial-scale=1"><title>{html.escape(title)}</title><style>{STYLE}</style></head>\n'

@@ -153,7 +153,7 @@ class Measurement:
         report = json.loads(out)
         rates = {test["kind"]: test["tokens_per_second"]["median"] for test in report["tests"]}
         machine = report["machine"]
-        return {**rates, "machine": f"{machine['cpu']}, {machine['threads']} threads, {machine['instruction_set']}"}
+        return {**rates, "machine": f"{machine['cpu']}, {machine['threads']} thread{'s' if machine['threads'] > 1 else ''}, {machine['instruction_set']}"}
 
     def memory_of_all(self, types):
         for kind, block in types:
@@ -167,7 +167,7 @@ class Measurement:
             out = run(self.tool("qsf-run"), path, "--prompt-file", self.prompt, "--max-tokens", str(self.args.tokens),
                       "--temperature", "0", *self.threads, *(["--ram-budget", str(budget)] if budget else []))
         except Failed as failure:
-            if budget is None:
+            if budget is None or "a budget of" not in str(failure):
                 raise
             return {"failed": str(failure).rsplit(".qsf: ", maxsplit=1)[-1]}
         found, rate = MEMORY.search(out), RATE.search(out)
@@ -235,16 +235,22 @@ def rows_of(kept, names, rounds, budgets):
     return sorted(rows, key=lambda row: -row["bits"])
 
 
+def part_of(path, n_bytes):
+    """Returns how much of a text is taken, in words."""
+    return f"{'the first ' + format(n_bytes, ',') if n_bytes else 'all'} bytes of {os.path.basename(path)}"
+
+
 def measure_and_write(args):
     measuring_script.require(measuring_script.missing_inputs(args, *TOOLS) + measuring_script.missing_matplotlib())
     measurement = Measurement(args)
     rows = measurement.measure()
-    how = "errors fed back" if args.gptq else "calibrated" if args.calibration else "searched without a text"
+    how = "errors fed back by " if args.gptq else "scales calibrated by " if args.calibration else "scales searched"
+    how += part_of(args.calibration, args.calibration_bytes) if args.calibration else ""
+    n_windows = len(measurement.results.values["base"]["losses"])
     page = os.path.join(args.out, "index.html")
     with open(page, "w", encoding="utf-8") as file:
         file.write(model_page.page_of(os.path.basename(os.path.normpath(args.model)), rows, args.budgets, {
-            "scales": how, "text": f"{os.path.basename(args.text)}, {args.bytes or 'all'} bytes, windows of "
-                                   f"{args.context} tokens, {len(measurement.results.values['base']['losses'])} of them",
+            "scales": how, "text": f"{part_of(args.text, args.bytes)}, {n_windows} windows of {args.context} tokens",
             "base": perplexity(measurement.results.values["base"]["losses"]), "reference": args.reference_type,
             "prompt": args.context // 2, "tokens": args.tokens, "rounds": args.rounds}))
     print(page)

@@ -74,7 +74,7 @@ BODIES = {
     "qsf-run": '''
         budget = value("--ram-budget")
         if budget and int(budget) < 10:
-            sys.exit("qsf-run: model.qsf: a budget of 5 MB is too small for this model")
+            sys.exit("qsf-run: model.qsf: a budget of 5 MB is too small: the model needs 12 MB")
         print("text")
         print("qsf-run: prompt 3 tokens, 387.5 tokens/s; generated 64 tokens, 123.4 tokens/s; first after 0.008 s",
               file=sys.stderr)

@@ -18,6 +18,8 @@ import model_page  # noqa: E402
 import report_model  # noqa: E402
 
 HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
+if HAS_MATPLOTLIB:
+    from matplotlib.text import Text
 
 
 class Tables(html.parser.HTMLParser):
@@ -83,17 +85,35 @@ class Report(fake_tools.ScriptTest):
         four = next(line for line in tables.lines if line[0] == "4bit/64")
         self.assertEqual(four, ["4bit/64", "4.500", "4.50", "21.905", "+1.18 % +/- 0.00", "0.00586 +/- 0.00012", "99.4 %",
                                 "5,059", "910.5", "17.3", "0.5"])
-        self.assertIn(["2bit/32", "does not fit", "123.4 tokens/s, 17.3 MB, read 2 MB"], tables.lines)
+        self.assertIn(["2bit/32", "needs 12 MB", "123.4 tokens/s, 17.3 MB, read 2 MB"], tables.lines)
         self.assertIn(["2bit/32", "1", "0.984375", "0", "0", "layer 0 attn_q 0.98438"], tables.lines)
         self.assertEqual([line[0] for line in tables.lines[1:4]], ["f16", "4bit/64", "2bit/32"])
         self.assertIn("prefers-color-scheme: dark", page)
         self.assertEqual(sorted(os.listdir(self.out)), ["index.html", "results.json"])
         if HAS_MATPLOTLIB:
-            self.assertEqual(page.count("<svg"), 3)
+            self.assertEqual(page.count('<figure><div class="scroll"><svg'), 3)
             self.assertNotIn("#000000", page)
             self.assertIn(">4bit/64</text>", page)
             with open(os.path.join(self.folder, "plot.png"), "rb") as file:
                 self.assertEqual(file.read(4), b"\x89PNG")
+
+    def test_the_page_says_what_was_measured_with_what(self):
+        for options, said in (([], "24 weights; scales searched. Quality"),
+                              (["--calibration", self.inputs[2]],
+                               "scales calibrated by the first 500,000 bytes of training.txt. Quality"),
+                              (["--calibration", self.inputs[2], "--calibration-bytes", "0", "--gptq"],
+                               "errors fed back by all bytes of training.txt. Quality")):
+            self.out = os.path.join(self.folder, f"out{len(options)}")
+            self.make("--types", "4bit/64", "--bytes", "1000", *options)
+            self.assertIn(f"{said}: the first 1,000 bytes of text.txt, 4 windows of 512 tokens", self.page())
+            self.assertIn("prompts of 256 tokens and 64 generated, on fake, 1 thread, none.", self.page())
+
+    def test_a_failure_in_a_budget_that_is_not_the_budgets_ends_it(self):
+        with open(os.path.join(self.folder, "qsf-run"), "a", encoding="utf-8") as file:
+            file.write('if budget:\n    sys.exit("qsf-run: model.qsf: checksum of layer 2 is wrong")\n')
+        status, err = self.make("--types", "4bit/64", "--budgets", "20")
+        self.assertEqual(status, 1)
+        self.assertIn("checksum of layer 2 is wrong", err)
 
     def test_types_take_turns_in_being_timed(self):
         self.make("--types", "4bit/64", "2bit/64")
@@ -161,6 +181,55 @@ class Front(unittest.TestCase):
         rows = [{"bytes": b, "kld": k} for b, k in ((5, 0.1), (3, 0.2), (4, 0.3), (3, 0.25), (2, 0.4), (6, 0.1))]
         self.assertEqual([(r["bytes"], r["kld"]) for r in model_page.pareto_front(rows, lambda r: r["kld"])],
                          [(2, 0.4), (3, 0.2), (5, 0.1)])
+
+
+@unittest.skipUnless(HAS_MATPLOTLIB, "matplotlib is not installed: plots are drawn with it")
+class Plots(unittest.TestCase):
+    # Where files lie (MB, nats): six close together at the left edge, one on the right.
+    SPOTS = {**{f"a-name-of-a-type-{i}": (2.15 + 0.03 * i, 0.3 * (0.94 if i % 2 else 1.03) ** i) for i in range(6)},
+             "last": (8.0, 0.001)}
+
+    def rows(self):
+        return [{"name": name, "bytes": mb * 1e6, "kld": kld, "kld_error": kld / 100} for name, (mb, kld) in self.SPOTS.items()]
+
+    def test_every_name_has_room_of_its_own(self):
+        figure = model_page.plot_quality([*self.rows(), {"name": "exact", "bytes": 2e7, "kld": 0.0, "kld_error": 0.0}])
+        axes = figure.axes[0]
+        texts = {text.get_text(): text for text in axes.texts}
+        self.assertEqual(set(texts), set(self.SPOTS))
+        room = axes.get_window_extent()
+        boxes = [Text.get_window_extent(text) for text in texts.values()]
+        for i, box in enumerate(boxes):
+            self.assertTrue(room.x0 <= box.x0 and box.x1 <= room.x1 and room.y0 <= box.y0 and box.y1 <= room.y1)
+            for x, y in [axes.transData.transform(spot) for spot in self.SPOTS.values()]:
+                self.assertFalse(box.x0 < x < box.x1 and box.y0 < y < box.y1)
+            for other in boxes[:i]:
+                self.assertFalse(box.overlaps(other))
+
+    def test_no_text_is_black_on_a_dark_screen(self):
+        figure = model_page.figures().figure()
+        figure.text(0, 0, "$10^{-1}$")
+        figure.text(0, 0, "plain")
+        svg = model_page.svg_of(figure)
+        self.assertIn(">plain</text>", svg)
+        self.assertEqual(svg.count("<text"), svg.count('<text fill="currentColor"'))
+
+    def test_ticks_are_plain_numbers(self):
+        figure = model_page.plot_quality(self.rows())
+        figure.canvas.draw()
+        self.assertIn("0.005", [label.get_text() for label in figure.axes[0].get_yticklabels()])
+        self.assertIn("3", [label.get_text() for label in figure.axes[0].get_xticklabels()])
+
+    def test_nothing_is_drawn_where_nothing_diverges(self):
+        self.assertIsNone(model_page.plot_quality([{**row, "kld": 0.0} for row in self.rows()]))
+
+    def test_a_budget_that_no_type_runs_in_has_no_bars(self):
+        rows = [{"name": name, "memory": {"peak": 20.0}, "budgets": {"5": {"failed": "too small"}, "9": found}}
+                for name, found in (("a", {"peak": 8.0}), ("b", {"failed": "too small"}))]
+        axes = model_page.plot_memory(rows, [5, 9]).axes[0]
+        self.assertEqual([text.get_text() for text in axes.get_legend().get_texts()], ["no budget", "--ram-budget 9 (MB)"])
+        self.assertEqual([bar.get_width() for bar in axes.patches], [20, 20, 8, 0])
+        self.assertEqual([label.get_text() for label in axes.get_yticklabels()], ["a", "b"])
 
 
 if __name__ == "__main__":
