@@ -4,6 +4,7 @@ run and removed after it. What is charged there is what a memory promise has to 
 pages, file pages read by the group, and the kernel's memory for it. Needs root.
 """
 
+import contextlib
 import dataclasses
 import os
 import subprocess
@@ -101,10 +102,11 @@ class MemoryGroup:
         return Sample(time.monotonic() - start, self.usage(), anonymous)
 
     def signal(self, number):
-        """Sends a signal to every process in the group."""
+        """Sends a signal to every process in the group; one that has just ended is passed over."""
         with open(self._at("cgroup.procs"), encoding="ascii") as file:
             for process in file.read().split():
-                os.kill(int(process), number)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(process), number)
 
     def run(self, command, environment=None, sample_seconds=0.0, cold=True):
         """Runs a command inside the group from its first instruction on. With sample_seconds > 0 the

@@ -5,7 +5,9 @@ none can be made."""
 
 import os
 import sys
+import tempfile
 import unittest
+from unittest import mock
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import memory_group  # noqa: E402  (the path has to be there first)
@@ -31,6 +33,15 @@ class MemoryGroupTest(unittest.TestCase):
         run = self.run_with(128 << 20)
         self.assertNotEqual(run.status, 0)
         self.assertGreater(run.oom_kills, 0)
+
+    def test_signals_all_that_are_left(self):
+        group = memory_group.MemoryGroup.__new__(memory_group.MemoryGroup)
+        with tempfile.TemporaryDirectory() as group.path, \
+                mock.patch.object(memory_group.os, "kill", side_effect=[ProcessLookupError, None]) as kill:
+            with open(os.path.join(group.path, "cgroup.procs"), "w", encoding="ascii") as file:
+                file.write("11\n12\n")
+            group.signal(9)
+        self.assertEqual(kill.call_args_list, [mock.call(11, 9), mock.call(12, 9)])
 
 
 if __name__ == "__main__":
