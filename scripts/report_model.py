@@ -16,8 +16,8 @@ plots, and results.json; --png writes the plot of size and quality as a picture 
     memory       peak of qsf-run, and speed and peak within each of --budgets
     conversion   its seconds, and the tensors farthest from the original
 
-A run that ends goes on where it was when it is started again with the same arguments. Files that were converted stay in
-OUT_DIR until all is measured. Needs matplotlib.
+A run that ends goes on where it was when it is started again with the same arguments; types, budgets and rounds may be added.
+Files that were converted stay in OUT_DIR/models until all is measured. Needs matplotlib.
 """
 
 import argparse
@@ -77,10 +77,18 @@ class Measurement:
     def __init__(self, args):
         self.args = args
         self.folder = os.path.join(args.out, "models")
-        os.makedirs(self.folder, exist_ok=True)
         self.results = Results(os.path.join(args.out, "results.json"), about_of(args))
+        # What is there without results is of other arguments or not ours at all, and would be removed at the end.
+        if os.path.exists(self.folder) and not self.results.values.get("folder"):
+            raise Failed(f"{self.folder}: is there, and {self.results.path} does not say that it was made here: give another "
+                         "OUT_DIR, or remove the folder")
+        os.makedirs(args.out, exist_ok=True)
+        self.results.put("folder", "models")
+        os.makedirs(self.folder, exist_ok=True)
         self.reference = self.path("reference.qsf")
         self.text = write_head(args.text, args.bytes, self.path("scored.txt"))
+        self.calibration = (write_head(args.calibration, args.calibration_bytes, self.path("calibration.txt"))
+                            if args.calibration else None)
         self.prompt = write_head(args.text, PROMPT_BYTES, self.path("prompt.txt"))
         self.threads = ["--threads", str(args.threads)]
         self.scorer = Scorer(self.results, args, self.folder, self.text, self.reference)
@@ -100,29 +108,27 @@ class Measurement:
 
     def options_of_calibration(self, kind):
         """Returns what qsf-convert is told of the text, which is read once unless errors are fed back."""
-        if not self.args.calibration or kind in ("f32", "f16"):
+        if not self.calibration or kind in ("f32", "f16"):
             return []
-        text, seen = self.path("calibration.txt"), self.path("calibration")
-        if not os.path.exists(text):
-            write_head(self.args.calibration, self.args.calibration_bytes, text)
+        seen = self.path("calibration")
         if self.args.gptq:
-            return ["--calibration", text, "--gptq"]
+            return ["--calibration", self.calibration, "--gptq"]
         if not os.path.exists(seen):
             self.say("calibrating")
             convert(self.args.bin, self.args.model, self.path("model.qsf"), "--quant-type", "4bit", *self.threads,
-                    "--calibration", text, "--calibration-out", seen)
+                    "--calibration", self.calibration, "--calibration-out", seen)
             os.remove(self.path("model.qsf"))
         return ["--calibration", seen]
 
-    def convert_all(self):
-        """Makes the files of which something is to be measured. Returns the types that could be converted."""
+    def convert_all(self, types):
+        """Makes the files of these types. Returns the types that could be converted."""
         if not os.path.exists(self.reference):
             convert(self.args.bin, self.args.model, self.reference, "--quant-type", self.args.reference_type,
                     *self.threads)
         made = []
-        for kind, block in self.types:
+        for kind, block in types:
             name, target = name_of(kind, block), self.file_of(kind, block)
-            if not os.path.exists(target):
+            if not os.path.exists(target) or f"conversion {name}" not in self.results.values:
                 self.say(f"converting to {name}")
                 try:
                     report = convert(self.args.bin, self.args.model, target, "--quant-type", kind, "--block-size",
@@ -176,17 +182,16 @@ class Measurement:
         planned, peak, read = (float(number) for number in found.groups())
         return {"planned": planned, "peak": peak, "read": read, "rate": float(rate.group(1))}
 
-    def is_whole(self):
-        kept = self.results.values
-        names = [name_of(kind, block) for kind, block in self.types]
-        budgets = [b or "free" for b in [None, *self.args.budgets]]
-        wanted = [f"speed {turn} {name}" for turn in range(self.args.rounds) for name in names]
-        wanted += [f"memory {budget} {name}" for budget in budgets for name in names]
-        return all(key in kept for key in wanted) and all(f"conversion {name}" in kept for name in names)
+    def is_measured(self, kind, block):
+        name = name_of(kind, block)
+        wanted = [f"conversion {name}", *(f"speed {turn} {name}" for turn in range(self.args.rounds)),
+                  *(f"memory {budget or 'free'} {name}" for budget in [None, *self.args.budgets])]
+        return all(key in self.results.values for key in wanted)
 
     def measure(self):
-        if not self.is_whole():
-            types = self.convert_all()
+        missing = [(kind, block) for kind, block in self.types if not self.is_measured(kind, block)]
+        if missing:
+            types = self.convert_all(missing)
             self.score_all(types)
             self.time_all(types)
             self.memory_of_all(types)
@@ -197,6 +202,7 @@ class Measurement:
             for name in os.listdir(self.folder):
                 os.remove(self.path(name))
             os.rmdir(self.folder)
+            self.results.put("folder", None)
         return rows
 
 

@@ -137,6 +137,42 @@ class Report(fake_tools.ScriptTest):
             self.make("--types", "4bit/64")
             self.assertEqual(fake_tools.take_calls(self.folder), [])
 
+    def test_types_that_are_added_are_measured_alone(self):
+        self.make("--types", "4bit/64", "3bit/64")
+        fake_tools.take_calls(self.folder)
+        self.make("--types", "4bit/64", "2bit/64", "3bit/64")
+        converted = [call.split()[-1] for call in fake_tools.take_calls(self.folder) if call.startswith("qsf-convert")]
+        self.assertEqual(converted, ["reference.qsf", "3bit-64.qsf", "2bit-64.qsf"])
+        self.assertIn(">4bit/64</td>", self.page())
+
+    def test_a_folder_of_others_is_left_alone(self):
+        kept = os.path.join(self.out, "models", "4bit-64.qsf")
+        os.makedirs(os.path.dirname(kept))
+        with open(kept, "w", encoding="utf-8") as file:
+            file.write("not of this script")
+        status, err = self.make("--types", "4bit/64")
+        self.assertEqual((status, os.listdir(self.out), fake_tools.take_calls(self.folder)), (1, ["models"], []))
+        self.assertIn("does not say that it was made here: give another OUT_DIR, or remove the folder", err)
+        # Nor is one taken that was made with results that were removed.
+        os.remove(kept)
+        os.rmdir(os.path.dirname(kept))
+        self.make("--types", "4bit/64", "--keep-models")
+        self.assertIn("4bit-64.qsf", os.listdir(os.path.dirname(kept)))
+        self.assertEqual(self.make("--types", "4bit/64")[0], 0)
+        self.assertFalse(os.path.exists(os.path.dirname(kept)))
+        os.makedirs(os.path.dirname(kept))
+        self.assertEqual(self.make("--types", "4bit/64")[0], 1)
+        os.rmdir(os.path.dirname(kept))
+        self.make("--types", "4bit/64", "2bit/64", "--keep-models")
+        os.remove(os.path.join(self.out, "results.json"))
+        self.assertEqual(self.make("--types", "4bit/64")[0], 1)
+
+    def test_a_file_whose_report_was_lost_is_converted_again(self):
+        with mock.patch.object(report_model, "hash_of", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
+            self.make("--types", "4bit/64")
+        self.assertEqual(self.make("--types", "4bit/64")[0], 0)
+        self.assertIn(">4bit/64</td>", self.page())
+
     def test_calibration_is_gathered_once_and_fed_back_where_asked(self):
         calibration = ["--calibration", self.inputs[2]]
         self.make("--types", "4bit/64", "2bit/64", *calibration)
