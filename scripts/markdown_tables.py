@@ -25,7 +25,7 @@ def replace_tables(page, tables):
     for name, content in tables.items():
         marked = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
         if not marked.search(text):
-            raise NoMark(f"{page}: no <!-- begin {name} --> ... <!-- end {name} -->")
+            raise NoMark(f"{page}: no <!-- begin {name} --> ... <!-- end {name} -->: put these two lines where the table is to be")
         if content is not None:
             text = marked.sub(lambda match, content=content: f"{match.group(1)}{content}\n{match.group(2)}", text)
     with open(page, "w", encoding="utf-8") as file:

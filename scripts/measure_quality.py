@@ -6,8 +6,8 @@
                        [--rounding search] [--calibration FILE [--gptq]] [--types 4bit,2bit]
                        [--block 64 | --kv-types]
 
-Prints a Markdown table: type, block, bits per weight, file size, perplexity, increase over f32, and the
-seconds that scoring took. With --kv-types weights stay f32 and the types of keys and values change.
+Prints a Markdown table: type, block, bits per weight, file size, perplexity, increase over f32 where that is
+among --types, and the seconds that scoring took. With --kv-types weights stay f32 and the types of keys and values change.
 docs/quality.md shows such tables.
 """
 
@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 
+import measuring_script
 from scored_models import Failed, chosen_types, run, write_head
 
 KV_TYPES = [("f32", "f32"), ("f16", "f16"), ("8", "8"), ("4", "4"), ("2", "2"), ("8", "f32"), ("f32", "8"),
@@ -66,14 +67,15 @@ def main():
     args = parser.parse_args()
     args.how = ["--rounding", args.rounding, *(["--calibration", args.calibration] if args.calibration else []),
                 *(["--gptq"] if args.gptq else [])]
-    try:
-        measure_all(args)
-    except Failed as failure:
-        sys.exit(f"measure_quality.py: {failure}")
+    return measuring_script.exit_status("measure_quality.py", lambda: measure_all(args))
 
 
 def measure_all(args):
-    types = chosen_types([name for name in args.types.split(",") if name])
+    measuring_script.require(measuring_script.missing_inputs(args, "qsf-convert", "qsf-inspect", "qsf-perplexity"))
+    types = [(kind, block) for kind, block in chosen_types([name for name in args.types.split(",") if name])
+             if args.block in (0, block)]
+    if not types and not args.kv_types:
+        raise Failed(f"no type of --types {args.types or '(all)'} has a --block of {args.block}")
     with tempfile.TemporaryDirectory() as folder:
         text = write_head(args.text, args.bytes, os.path.join(folder, "text.txt"))
         if args.kv_types:
@@ -83,13 +85,12 @@ def measure_all(args):
         print("|---|---|---|---|---|---|---|")
         base = None
         for kind, block in types:
-            if args.block not in (0, block):
-                continue
             bits, size, ppl, error, seconds = measure(args, text, folder, kind, block, ("f16", "f16"))
-            base = base or ppl
-            print(f"| {kind} | {block} | {bits} | {size / 1e6:.2f} MB | {ppl:.3f} +/- {error:.3f} | "
-                  f"{100 * (ppl / base - 1):+.2f} % | {seconds:.0f} |", flush=True)
+            base = ppl if kind == "f32" else base
+            over = f"{100 * (ppl / base - 1):+.2f} %" if base else ""
+            print(f"| {kind} | {block} | {bits} | {size / 1e6:.2f} MB | {ppl:.3f} +/- {error:.3f} | {over} | "
+                  f"{seconds:.0f} |", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

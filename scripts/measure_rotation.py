@@ -127,7 +127,8 @@ def type_table(values, rotations):
 
 
 def kv_table(values, rotations):
-    """Perplexities alone: the reference of a divergence would be scored with the same types of keys and values."""
+    """Perplexities alone: the reference of a divergence would be scored with the same types of keys and values. They are
+    over f32 weights with keys and values in f16, as qsf-perplexity has them."""
     base = values["base"]["losses"]
     lines = [[*kv_types, *(cells(values.get(kv_key(kv_types, rotation)), base)[0] for rotation in rotations)]
              for kv_types in KV_TYPES]

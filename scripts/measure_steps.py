@@ -82,11 +82,14 @@ class Measurement:
         return made is not None and (self.args.keep_old or made["converter"] == self.converter)
 
     def measure(self, kind, block, step):
-        model = os.path.join(self.folder, "model.qsf")
-        report = self.convert(model, kind, block, *(self.texts.get(option, option) for option in STEPS[step]),
-                              *(self.tokens if "TEXT" in STEPS[step] else []))
+        name, model = name_of(kind, block), os.path.join(self.folder, "model.qsf")
+        try:
+            report = self.convert(model, kind, block, *(self.texts.get(option, option) for option in STEPS[step]),
+                                  *(self.tokens if "TEXT" in STEPS[step] else []))
+        except Failed as failure:
+            print(f"{name}, {step}: left out: {failure}", file=sys.stderr, flush=True)
+            return
         score = self.scorer.score(model)
-        name = name_of(kind, block)
         rows = self.results.values.setdefault("rows", {})
         rows.setdefault(name, {})[step] = {"converter": self.converter, "file": hash_of(model),
                                            "bits": matrix_bits(report), "bytes": report["file_bytes"]}
@@ -101,10 +104,7 @@ class Measurement:
             return
         self.prepare({step for _, _, step in missing})
         for kind, block, step in missing:
-            try:
-                self.measure(kind, block, step)
-            except Failed as failure:
-                print(f"{name_of(kind, block)}, {step}: left out: {failure}", file=sys.stderr, flush=True)
+            self.measure(kind, block, step)
 
 
 def step_tables(values):
@@ -140,7 +140,7 @@ def searched(values):
 
 
 def measure_and_show(args):
-    measuring_script.require(measuring_script.missing_matplotlib() if args.png else [])
+    measuring_script.require(measuring_script.missing_packages("matplotlib") if args.png else [])
     if not args.no_runs:
         measuring_script.require(measuring_script.missing_inputs(args, "qsf-convert", "qsf-perplexity"))
         with tempfile.TemporaryDirectory() as folder:

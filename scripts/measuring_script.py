@@ -2,6 +2,7 @@
 """What scripts that measure a model on a text have in common: the arguments they take and how they end."""
 
 import argparse
+import importlib.util
 import os
 import sys
 
@@ -51,13 +52,9 @@ def missing_inputs(args, *programs):
                           *((os.path.join(args.bin, program), "--bin") for program in programs)])
 
 
-def missing_matplotlib():
-    """Returns a line where plots cannot be drawn: to be told before hours of measuring, not after them."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        return ["matplotlib is not installed: pip install matplotlib"]
-    return []
+def missing_packages(*names):
+    """Returns a line for each package that is not installed: to be told before hours of measuring, not after them."""
+    return [f"{name} is not installed: pip install {name}" for name in names if importlib.util.find_spec(name) is None]
 
 
 def require(missing):

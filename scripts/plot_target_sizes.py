@@ -145,7 +145,7 @@ def parse_arguments():
 
 def measure_and_check(args):
     """Returns 1 where a file is not as it should be."""
-    measuring_script.require(measuring_script.missing_matplotlib() if args.png else [])
+    measuring_script.require(measuring_script.missing_packages("matplotlib") if args.png else [])
     if not args.no_runs:
         measuring_script.require(measuring_script.missing_inputs(args, "qsf-convert", "qsf-perplexity"))
     results = Results(args.results, None if args.no_runs else about_of(args))

@@ -247,7 +247,7 @@ def part_of(path, n_bytes):
 
 
 def measure_and_write(args):
-    measuring_script.require(measuring_script.missing_inputs(args, *TOOLS) + measuring_script.missing_matplotlib())
+    measuring_script.require(measuring_script.missing_inputs(args, *TOOLS) + measuring_script.missing_packages("matplotlib"))
     measurement = Measurement(args)
     rows = measurement.measure()
     how = "errors fed back by " if args.gptq else "scales calibrated by " if args.calibration else "scales searched"

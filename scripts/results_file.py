@@ -48,12 +48,14 @@ class Results:
         self.values = {}
         if not os.path.exists(path):
             return
-        with open(path, encoding="utf-8") as file:
-            stored = json.load(file)
-        self.values = stored["values"]
-        if about is not None and stored["about"] != about:
-            sys.exit(f"{path}: measured with {stored['about']}, asked for {about}: give another file, or remove "
-                     "this one")
+        with open(path, encoding="utf-8", errors="replace") as file:
+            try:
+                stored = json.load(file)
+                measured, self.values = stored["about"], stored["values"]
+            except (ValueError, KeyError, TypeError):
+                sys.exit(f"{path}: not a file of results, which is JSON with \"about\" and \"values\": give another name")
+        if about is not None and measured != about:
+            sys.exit(f"{path}: measured with {measured}, asked for {about}: give another file, or remove this one")
 
     def get(self, key, compute):
         if key not in self.values:

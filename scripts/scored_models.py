@@ -23,12 +23,15 @@ CALIBRATION_TOKENS = 1 << 22  # more than the texts have: all of a text is taken
 
 
 class Failed(Exception):
-    """A program that ended with an error: its last words."""
+    """What a script cannot do; of a program that ended with an error its last words."""
 
 
 def run(*command, **how):
     """Returns stdout and stderr of a program; `how` goes to subprocess.run."""
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, **how)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, **how)
+    except OSError as error:
+        raise Failed(f"{command[0]}: cannot be run: {error.strerror}") from error
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise Failed(f"{' '.join(command)}: exit {done.returncode}: {last}")
@@ -96,5 +99,8 @@ class Scorer:
                   *self.options)
         kld, error = re.search(r"mean KLD = (\S+) \+/- (\S+)", out).groups()
         top = re.search(r"same top token = (\S+) %", out).group(1)
-        return {"losses": read_window_losses(self.losses), "kld": float(kld), "kld_error": float(error),
+        losses = read_window_losses(self.losses)
+        if len(losses) < 2:
+            raise Failed(f"{len(losses)} window of the text is scored, errors need 2: give more --bytes or a smaller --context")
+        return {"losses": losses, "kld": float(kld), "kld_error": float(error),
                 "top": float(top) / 100}

@@ -26,12 +26,15 @@ import math
 import pathlib
 import sys
 
+import measuring_script
 from block_forms import TYPES, Form, forms_of_codes, forms_of_grid, forms_of_types
 from markdown_tables import percent, table
 from quantiser_figures import increase, jackknife, perplexity
 from results_file import Results, about_of, head_of_text
+from scored_models import Failed
 
 SETS = ("codes", "grid", "plain", "weights")
+PACKAGES = ("torch", "numpy", "safetensors", "sentencepiece")
 WEIGHT_FORMS = (Form("min", 4, 16, 4),)
 
 
@@ -212,22 +215,35 @@ def weighing_table(values):
                         for way in weighings()])
 
 
-def main():
-    args = parse_arguments()
+def results_of(args, measure_all):
+    """Returns what RESULTS.json holds of a study, after measure_all(args, results) unless --no-runs says so."""
+    if not args.no_runs:
+        measuring_script.require(measuring_script.missing_packages(*PACKAGES) + measuring_script.missing_files(
+            [(args.model, "MODEL_DIR"), (args.text, "TEXT"), (args.calibration, "--calibration")]))
     kept = Results(args.results, None if args.no_runs else about_of(args))
     if not args.no_runs:
         try:
-            measure(args, kept)
-        except (ImportError, OSError, json.JSONDecodeError, KeyError) as error:
-            print(f"study_block_choices.py: {error!r}", file=sys.stderr)
-            return 1
-    if "base" not in kept.values:
-        print(f"study_block_choices.py: {args.results}: nothing was measured yet", file=sys.stderr)
-        return 1
-    print(form_table(set(forms_of_codes() + forms_of_grid()), kept.values))
+            measure_all(args, kept)
+        except (OSError, json.JSONDecodeError, KeyError) as error:
+            raise Failed(f"{args.model}: {error!r}; expected config.json and tokenizer.model of a LLaMA, and its "
+                         "model.safetensors") from error
+    if not kept.values:
+        raise Failed(f"{args.results}: nothing was measured yet")
+    return kept.values
+
+
+def measure_and_show(args):
+    values = results_of(args, measure)
+    if "base" not in values:
+        raise Failed(f"{args.results}: holds nothing of study_block_choices.py")
+    print(form_table(set(forms_of_codes() + forms_of_grid()), values))
     if "weights" in args.sets:
-        print(f"\n{weighing_table(kept.values)}")
-    return 0
+        print(f"\n{weighing_table(values)}")
+
+
+def main():
+    args = parse_arguments()
+    return measuring_script.exit_status("study_block_choices.py", lambda: measure_and_show(args))
 
 
 if __name__ == "__main__":

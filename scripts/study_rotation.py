@@ -15,20 +15,19 @@ measured are perplexity and the mean KL divergence from the unquantised model.
     planted    the same of the model with columns that are outliers, planted so that no output changes
     draws      one form with other signs, which says what differences mean
     outliers   a share of the weights kept in f16, each with its place, beside the same form without
-    synthetic  errors of random matrices that have outliers, as they are and rotated; needs no model
+    synthetic  errors of random matrices that have outliers, as they are and rotated; the model is not run
 
 RESULTS.json keeps what was measured; what is in it is not run again. Needs torch, numpy, safetensors and sentencepiece.
 docs/decisions/038-rotation-and-outliers.md has the tables.
 """
 
-import json
 import sys
 
+import measuring_script
 from block_forms import Form
 from markdown_tables import table
 from quantiser_figures import perplexity
-from results_file import Results, about_of
-from study_block_choices import Subject, cells, make_parser, mean
+from study_block_choices import Subject, cells, make_parser, mean, results_of
 
 SETS = ("rotations", "plain", "planted", "draws", "outliers", "synthetic")
 FORMS = {"2bit-super/64": Form("min", 4, 64, 6), "table2/16": Form("table2", 4, 16, 4), "3bit-super/64": Form("min", 8, 64, 6),
@@ -121,6 +120,13 @@ class RotatedSubject(Subject):
 
 
 def measure(args, kept):
+    if "synthetic" in args.sets:
+        kept.get("synthetic", synthetic_errors)
+    if set(args.sets) != {"synthetic"}:
+        measure_model(args, kept)
+
+
+def measure_model(args, kept):
     from rotations import Rotation
     from study_block_choices import weighings
 
@@ -242,25 +248,19 @@ def synthetic_table(errors):
     return table(head, [[*key.split(" | "), *(f"{error:.5f}" for error in found)] for key, found in errors.items()])
 
 
+def measure_and_show(args):
+    values = results_of(args, measure)
+    if "base" in values:
+        tables = [rotation_table(values, planted) for planted in (False, True)]
+        tables += [draw_table(values), outlier_table(values)]
+        print("\n\n".join(tables) + "\n")
+    if "synthetic" in values:
+        print(synthetic_table(values["synthetic"]))
+
+
 def main():
     args = make_parser(__doc__, SETS).parse_args()
-    kept = Results(args.results, None if args.no_runs else about_of(args))
-    if not args.no_runs:
-        try:
-            if "synthetic" in args.sets:
-                kept.get("synthetic", synthetic_errors)
-            if set(args.sets) != {"synthetic"}:
-                measure(args, kept)
-        except (ImportError, OSError, json.JSONDecodeError, KeyError) as error:
-            print(f"study_rotation.py: {error!r}", file=sys.stderr)
-            return 1
-    if "base" in kept.values:
-        tables = [rotation_table(kept.values, planted) for planted in (False, True)]
-        tables += [draw_table(kept.values), outlier_table(kept.values)]
-        print("\n\n".join(tables) + "\n")
-    if "synthetic" in kept.values:
-        print(synthetic_table(kept.values["synthetic"]))
-    return 0
+    return measuring_script.exit_status("study_rotation.py", lambda: measure_and_show(args))
 
 
 if __name__ == "__main__":

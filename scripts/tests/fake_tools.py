@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Stands in for qsf-convert, qsf-perplexity, qsf-bench and qsf-run in tests of the scripts that run them.
+"""Stands in for qsf-convert, qsf-inspect, qsf-perplexity, qsf-bench and qsf-run in tests of the scripts that run them.
 
 A "model" made here is a line of its options, filled up to 1000 bytes a bit; scores depend on it alone. Every call is noted
 in calls.txt beside the tools. The type 3bit cannot be converted.
@@ -58,12 +58,15 @@ BODIES = {
         ''',
     "qsf-perplexity": '''
         cost = cost_of(args[0])
-        with open(value("--losses"), "w") as file:
+        with open(value("--losses", "/dev/null"), "w") as file:
             for window in range(4):
                 file.write(json.dumps({"losses": [3 + window / 10 + cost, 3 + cost]}) + "\\n")
         print(f"mean KLD = {cost / 2:.6f} +/- {cost / 100:.6f}")
         print(f"same top token = {100 - 50 * cost:.3f} % +/- 0.1 %")
-        print("PPL = 20.0 +/- 1.0")
+        print(f"PPL = {20 * (1 + cost):.4f} +/- 1.0000")
+        ''',
+    "qsf-inspect": '''
+        print(f"weights: 24, {os.path.getsize(args[0]) / 1000} bits each")
         ''',
     "qsf-bench": '''
         size = 1 + cost_of(args[0])

@@ -75,6 +75,14 @@ class Steps(fake_tools.ScriptTest):
         self.assertIn("no such thing here", err)
         self.assertNotIn("| 3bit", out)
 
+    def test_what_cannot_be_scored_ends_it(self):
+        with open(os.path.join(self.folder, "qsf-perplexity"), "a", encoding="utf-8") as file:
+            file.write('\nif cost: sys.exit("qsf-perplexity: the model is damaged")\n')
+        status, _, err = self.measure("--types", "4bit/64", "--steps", "nearest")
+        self.assertEqual(status, 1)
+        self.assertIn("measure_steps.py: ", err)
+        self.assertIn("the model is damaged", err)
+
     def test_tables_go_to_a_page(self):
         page = os.path.join(self.folder, "page.md")
         names = ("perplexity", "divergence", "top")
@@ -92,7 +100,7 @@ class Steps(fake_tools.ScriptTest):
     def test_the_plot_has_searched_types(self):
         with mock.patch.object(measure_steps.model_page, "plot_quality") as plot, \
                 mock.patch.object(measure_steps.model_page, "save_png") as save, \
-                mock.patch.dict(sys.modules, {"matplotlib": mock.MagicMock()}):
+                mock.patch.dict(sys.modules, {"matplotlib": mock.MagicMock(__spec__="here")}):
             self.measure("--types", "4bit/64", "--png", "plot.png")
         self.assertEqual(plot.call_args.args[0], [{"name": "4bit/64", "bytes": 4500000, "kld": 0.005859, "kld_error": 0.000117}])
         save.assert_called_once_with(plot.return_value, "plot.png")

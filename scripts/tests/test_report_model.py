@@ -64,7 +64,7 @@ class Report(fake_tools.ScriptTest):
         model, text, _ = self.inputs
         with contextlib.ExitStack() as stack:
             if not draws or not HAS_MATPLOTLIB:
-                stack.enter_context(mock.patch.dict(sys.modules, {"matplotlib": mock.MagicMock()}))
+                stack.enter_context(mock.patch.dict(sys.modules, {"matplotlib": mock.MagicMock(__spec__="here")}))
                 for name in ("plot_quality", "plot_speed", "plot_memory"):
                     stack.enter_context(mock.patch.object(model_page, name, lambda *_: None))
             status, _, err = self.run_main(report_model, model, text, self.out, "--bin", bin_folder or self.folder, "--rounds",
