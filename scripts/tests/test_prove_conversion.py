@@ -2,10 +2,6 @@
 # SPDX-License-Identifier: MIT
 """Tests of prove_conversion with conversions that only seem to run: what it takes for broken, and how it goes about it."""
 
-import contextlib
-import importlib.machinery
-import importlib.util
-import io
 import json
 import os
 import signal
@@ -14,15 +10,12 @@ import tempfile
 import unittest
 from unittest import mock
 
-SCRIPTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, SCRIPTS)
-import memory_group  # noqa: E402  (the path has to be there first)
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import fake_groups  # noqa: E402  (the path has to be there first)
+from fake_groups import MB, setting  # noqa: E402
 
-LOADER = importlib.machinery.SourceFileLoader("prove_conversion", os.path.join(SCRIPTS, "prove_conversion"))
-prove_conversion = importlib.util.module_from_spec(importlib.util.spec_from_loader("prove_conversion", LOADER))
-LOADER.exec_module(prove_conversion)
+prove_conversion = fake_groups.load("prove_conversion")
 
-MB = 1_000_000
 BUDGET = 100
 SECONDS = 1000.0
 FIRST, WIDE, KILLED, ENDED, AGAIN = range(5)  # the runs of --kills 2
@@ -33,57 +26,17 @@ def write(path, data):
         file.write(data)
 
 
-class Conversions:
-    """Runs in the place of control groups and of the clock. A conversion writes its output, and one that is signalled nothing
-    and ends by that; `changes`, by the number of the run, gets (run, output) of one that has ended."""
-
-    def __init__(self, changes):
-        self.changes, self.limits, self.commands, self.signals, self.waits = changes, [], [], [], []
-
-    def make_group(self, limit):
-        conversions = self
-
-        class Group:
-            number = None
-
-            def __enter__(self):
-                return self
-
-            def __exit__(self, *_):
-                pass
-
-            def signal(self, number):
-                self.number = number
-                conversions.signals.append(number)
-
-            def run(self, command):
-                return conversions.run(limit, command, self.number)
-
-        return Group()
-
-    def make_timer(self, seconds, call, args):
-        self.waits.append(seconds)
-        timer = mock.Mock()
-        timer.start = lambda: call(*args)
-        return timer
-
-    def run(self, limit, command, number):
-        out = command[-1]
-        ended = memory_group.GroupRun(0, SECONDS, limit, 20 * MB, 0, b"", "qsf-convert: 50 %, layer 7\n", [])
-        if number is None:
-            write(out, b"converted")
-        else:
-            ended.status = -number if number == signal.SIGKILL else 1
-            ended.stderr += "" if number == signal.SIGKILL else "qsf-convert: error: the conversion was interrupted\n"
-        self.limits.append(limit)
-        self.commands.append(command)
-        self.changes.get(len(self.commands) - 1, lambda *_: None)(ended, out)
-        return ended
-
-
-def setting(**fields):
-    """Returns a change of a run's fields."""
-    return lambda run, _: vars(run).update(fields)
+def convert(run, command, number):
+    """A conversion writes its output, and one that is signalled nothing and ends by that."""
+    run.seconds, run.peak_bytes = SECONDS, 20 * MB
+    run.stderr = "qsf-convert: 50 %, layer 7\n"
+    if number is None:
+        write(command[-1], b"converted")
+    elif number == signal.SIGKILL:
+        run.status = -number
+    else:
+        run.status = 1
+        run.stderr += "qsf-convert: error: the conversion was interrupted\n"
 
 
 class Prove(unittest.TestCase):
@@ -98,15 +51,15 @@ class Prove(unittest.TestCase):
 
     def prove(self, *options, changes=None, model=None):
         """Returns exit status, stdout and stderr."""
-        self.conversions = Conversions(changes or {})
-        argv = ["prove_conversion", "--bin", self.folder, "--budget", str(BUDGET), "--kills", "2", "--json", self.json,
-                model or self.model, *options]
-        out, err = io.StringIO(), io.StringIO()
-        with mock.patch.object(sys, "argv", argv), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), \
-                mock.patch.object(memory_group, "MemoryGroup", self.conversions.make_group), \
-                mock.patch.object(prove_conversion.threading, "Timer", self.conversions.make_timer):
-            status = prove_conversion.main()
-        return status, out.getvalue(), err.getvalue()
+        self.groups, self.waits = fake_groups.Groups(convert, changes), []
+        with mock.patch.object(prove_conversion.threading, "Timer", self.make_timer):
+            return self.groups.run_main(prove_conversion, "--bin", self.folder, "--budget", str(BUDGET), "--kills", "2",
+                                        "--json", self.json, model or self.model, *options)
+
+    def make_timer(self, seconds, call, args):
+        """Returns a timer that calls as soon as it is started."""
+        self.waits.append(seconds)
+        return mock.Mock(start=lambda: call(*args))
 
     def assert_broken(self, number, why, change, count=5):
         """Only this run is broken, for this reason alone, and all are run nevertheless."""
@@ -123,29 +76,28 @@ class Prove(unittest.TestCase):
         status, out, err = self.prove("--", "--quant-type", "4bit", "--rounding", "nearest")
         self.assertEqual((status, out.count(", held"), err), (0, 5, ""), out)
         self.assertIn("prove_conversion: all of it held", out)
-        of = self.conversions
-        self.assertEqual(of.limits, [limit * MB for limit in (100, 800, 100, 100, 100)])
-        self.assertEqual(of.signals, [signal.SIGKILL, signal.SIGTERM])
-        self.assertTrue(all(0.05 * SECONDS <= wait <= 0.95 * SECONDS for wait in of.waits), of.waits)
-        self.assertNotEqual(*of.waits)
-        for command in of.commands:
+        self.assertEqual(self.groups.limits, [limit * MB for limit in (100, 800, 100, 100, 100)])
+        self.assertEqual(self.groups.signals, [signal.SIGKILL, signal.SIGTERM])
+        self.assertTrue(all(0.05 * SECONDS <= wait <= 0.95 * SECONDS for wait in self.waits), self.waits)
+        self.assertNotEqual(*self.waits)
+        for command in self.groups.commands:
             self.assertEqual(command[:-1], [os.path.join(self.folder, "qsf-convert"), "--ram-budget", "100", "--quant-type",
                                             "4bit", "--rounding", "nearest", self.model])
-        self.assertFalse(os.path.exists(os.path.dirname(of.commands[0][-1])))
+        self.assertFalse(os.path.exists(os.path.dirname(self.groups.commands[0][-1])))
 
     def test_a_limit_of_its_own_is_that_of_the_kernel(self):
         for peak, held in ((110, True), (121, False)):
             status, _, _ = self.prove("--limit", str(120 * MB), changes={FIRST: setting(peak_bytes=peak * MB)})
-            self.assertEqual((status, self.conversions.limits[:2]), (1 - held, [120 * MB, 800 * MB]))
+            self.assertEqual((status, self.groups.limits[:2]), (1 - held, [120 * MB, 800 * MB]))
 
     def test_leftovers(self):
         for number in (KILLED, ENDED):
             self.assert_broken(number, "left again.qsf.part",
-                               lambda _, out: write(out + ".part", b"half"))
+                               lambda _, command: write(command[-1] + ".part", b"half"))
 
     def test_other_bytes(self):
         for number in (WIDE, AGAIN):
-            self.assert_broken(number, "other bytes than those of the first run", lambda _, out: write(out, b"otherwise"))
+            self.assert_broken(number, "other bytes than those of the first run", lambda _, command: write(command[-1], b"otherwise"))
 
     def test_kills_by_the_kernel(self):
         for number in range(5):
@@ -162,20 +114,20 @@ class Prove(unittest.TestCase):
         self.assert_broken(ENDED, why, setting(status=1, stderr="qsf-convert: error: the disk is full\n"))
 
     def test_one_that_is_done_before_is_ended_sooner(self):
-        def finish(run, out):
-            write(out, b"converted")
+        def finish(run, command):
+            write(command[-1], b"converted")
             run.status = 0
 
         tries = prove_conversion.TRIES
         status, out, _ = self.prove(changes={i: finish for i in range(KILLED, KILLED + tries - 1)})
         self.assertEqual((status, out.count(", held")), (0, 5), out)
-        waits = self.conversions.waits
+        waits = self.waits
         self.assertEqual(waits[:tries], [waits[0] / 2 ** i for i in range(tries)])
         status, out, _ = self.prove(changes={i: finish for i in range(KILLED, KILLED + tries)})
         self.assertEqual((status, out.count(", held")), (1, 4), out)
         self.assertIn("BROKEN: it ended by itself, with 0, where a signal should have ended it; left again.qsf\n", out)
         # What one that was done has left beside its output is not forgotten.
-        status, out, _ = self.prove(changes={KILLED: lambda run, out: (finish(run, out), write(out + ".part", b"half"))})
+        status, out, _ = self.prove(changes={KILLED: lambda *run: (finish(*run), write(run[1][-1] + ".part", b"half"))})
         self.assertEqual((status, out.count("BROKEN: left again.qsf.part\n")), (1, 1), out)
 
     def test_no_progress(self):
@@ -184,8 +136,8 @@ class Prove(unittest.TestCase):
                                setting(stderr="qsf-convert: 7 weights\n"))
 
     def test_a_conversion_that_fails(self):
-        def fail(run, out):
-            os.remove(out)
+        def fail(run, command):
+            os.remove(command[-1])
             run.status = 1
         self.assert_broken(FIRST, "exit 1, expected 0", fail, count=1)
         for number in (WIDE, AGAIN):
