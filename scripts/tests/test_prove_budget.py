@@ -91,7 +91,7 @@ class Prove(unittest.TestCase):
         self.assert_broken(3, setting(peak_bytes=200 * MB + 1))
 
     def test_less_work_than_asked_for(self):
-        for stderr in (said(tokens=TOKENS - 1, prompt=PROMPT + 1), said(prompt=PROMPT - 1), ""):
+        for stderr in (said(tokens=TOKENS - 1, prompt=PROMPT + 1, read=FILE), said(prompt=PROMPT - 1), ""):
             self.assert_broken(2, setting(stderr=stderr))
 
     def test_more_passes_or_more_read_than_the_prompt_needs(self):
