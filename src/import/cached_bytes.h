@@ -8,29 +8,15 @@
 
 #include <cstdint>
 
-#include "format/qsf_writer.h"
-#include "import/model_source.h"
-
 namespace qsf {
 
 class CachedBytes {
  public:
   // `max_bytes` 0: no bound.
-  CachedBytes(const ModelSource& source, std::uint64_t max_bytes) noexcept
-      : source_(source), max_bytes_(max_bytes) {}
+  explicit CachedBytes(std::uint64_t max_bytes) noexcept : max_bytes_(max_bytes) {}
 
-  // Notes bytes read, and forgets what is cached of the source when that many have come.
-  void add_read(std::uint64_t n_bytes) noexcept {
-    if (is_due(n_bytes)) source_.drop_cached();
-  }
-  // The same of bytes read and written; what was written is brought to the disk. Fails  kIo
-  Status add(std::uint64_t n_bytes, QsfWriter& writer) {
-    if (!is_due(n_bytes)) return ok_status();
-    source_.drop_cached();
-    return writer.drop_cached();
-  }
-
- private:
+  // Notes bytes that were read or written. Returns whether as many as the bound have come since it
+  // last said so: it is time to forget what is cached of their files.
   bool is_due(std::uint64_t n_bytes) noexcept {
     n_bytes_ += n_bytes;
     if (max_bytes_ == 0 || n_bytes_ < max_bytes_) return false;
@@ -38,7 +24,7 @@ class CachedBytes {
     return true;
   }
 
-  const ModelSource& source_;
+ private:
   std::uint64_t max_bytes_;
   std::uint64_t n_bytes_ = 0;
 };

@@ -46,7 +46,7 @@ class FormatChooser {
       : source_(source),
         options_(options),
         measuring_("measuring", source, options),
-        cached_(source, options.max_cached_bytes) {}
+        cached_(options.max_cached_bytes) {}
 
   Result<FormatChoice> run();
   // The format of a matrix before anything is measured or kept.
@@ -195,7 +195,7 @@ Result<FormatChoice> FormatChooser::run() {
       QSF_ASSIGN_OR_RETURN(const TensorChoice chosen, choose(t));
       section.push_back(chosen);
       measuring_.add(t.n_weights());
-      cached_.add_read(sizeof(float) * t.n_weights());
+      if (cached_.is_due(sizeof(float) * t.n_weights())) source_.drop_cached();
       if (scans()) measuring_.report(id);
     }
   }

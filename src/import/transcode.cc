@@ -13,6 +13,7 @@
 #include "import/encode_rows.h"
 #include "import/format_choice.h"
 #include "import/run_units.h"
+#include "import/saved_sections.h"
 #include "import/source_tensors.h"
 #include "import/transcode_progress.h"
 #include "quant/base3.h"
@@ -22,6 +23,14 @@
 namespace qsf {
 namespace {
 
+// The weights of a tile; of a matrix, or of all tensors of one row.
+std::uint64_t n_weights_of(const TilePlan& tile, std::span<const TensorInfo> infos) {
+  if (tile.tensor != kOneRowTensors) return std::uint64_t{tile.n_rows} * infos[tile.tensor].cols;
+  std::uint64_t n = 0;
+  for (const TensorInfo& info : infos) n += info.rows == 1 ? info.cols : 0;
+  return n;
+}
+
 class Transcoder {
  public:
   Transcoder(const ModelSource& source, const TranscodeOptions& options, FormatChoice& choice)
@@ -30,7 +39,7 @@ class Transcoder {
         choice_(choice),
         sections_(sections_of(source.spec())),
         converting_("converting", source, options),
-        cached_(source, options.max_cached_bytes),
+        cached_(options.max_cached_bytes),
         spec_(source.spec()) {}
 
   Result<TranscodeReport> write(const std::string& path, FileOps& ops);
@@ -46,6 +55,8 @@ class Transcoder {
   bool uses_importance() const;
   void describe();
   Status write_section(std::size_t section, QsfWriter& writer);
+  Status encode_tile(std::size_t section, const TilePlan& tile, std::span<const TensorInfo> infos,
+                     MutableByteSpan out, std::vector<ErrorSums>& sums);
   Status write_one_rows(std::size_t section, std::span<const TensorInfo> infos, MutableByteSpan out,
                         std::vector<ErrorSums>& sums);
   Status write_matrix_rows(std::size_t section, const TilePlan& tile, const TensorInfo& info,
@@ -113,7 +124,6 @@ Status Transcoder::write_one_rows(std::size_t section, std::span<const TensorInf
     std::copy(encoded.bytes.begin(), encoded.bytes.end(),
               out.begin() + static_cast<std::ptrdiff_t>(one_row_offset(infos, i)));
     sums[i].add(encoded.sums);
-    converting_.add(infos[i].cols);
   }
   return ok_status();
 }
@@ -167,8 +177,14 @@ Status Transcoder::write_matrix_rows(std::size_t section, const TilePlan& tile,
   could_not_keep_ = keep && done.code() == StatusCode::kUnsupported;
   QSF_RETURN_IF_ERROR(std::move(done));
   for (const ErrorSums& part : parts) sums.add(part);
-  converting_.add(std::uint64_t{tile.n_rows} * info.cols);
   return ok_status();
+}
+
+Status Transcoder::encode_tile(std::size_t section, const TilePlan& tile,
+                               std::span<const TensorInfo> infos, MutableByteSpan out,
+                               std::vector<ErrorSums>& sums) {
+  if (tile.tensor == kOneRowTensors) return write_one_rows(section, infos, out, sums);
+  return write_matrix_rows(section, tile, infos[tile.tensor], out, sums[tile.tensor]);
 }
 
 Status Transcoder::write_section(std::size_t section, QsfWriter& writer) {
@@ -176,25 +192,43 @@ Status Transcoder::write_section(std::size_t section, QsfWriter& writer) {
   const std::vector<TensorInfo> infos = tensor_infos(section);
   std::vector<ErrorSums> sums(infos.size());
   QSF_RETURN_IF_ERROR(writer.begin_section(id.kind, id.layer, infos));
+  const SectionPlan plan = {id, infos, choice_.sections[section], writer.tiles()};
+  std::optional<SavedSection> before;  // is read, or
+  std::optional<SectionSaver> saver;   // is written, where sections are saved
+  if (options_.saved != nullptr) {
+    QSF_ASSIGN_OR_RETURN(before, options_.saved->find(plan));
+    if (!before) {
+      QSF_ASSIGN_OR_RETURN(saver, options_.saved->begin(plan));
+    }
+  }
   std::vector<std::byte> raw;
   for (const TilePlan& tile : writer.tiles()) {
     QSF_RETURN_IF_ERROR(check_cancelled(options_.cancel));
     raw.resize(tile.raw_bytes);
-    if (tile.tensor == kOneRowTensors) {
-      QSF_RETURN_IF_ERROR(write_one_rows(section, infos, raw, sums));
+    if (before) {
+      QSF_RETURN_IF_ERROR(before->read_tile(raw));
     } else {
-      QSF_RETURN_IF_ERROR(
-          write_matrix_rows(section, tile, infos[tile.tensor], raw, sums[tile.tensor]));
+      QSF_RETURN_IF_ERROR(encode_tile(section, tile, infos, raw, sums));
     }
     QSF_RETURN_IF_ERROR(writer.write_tile(raw));
+    if (saver) QSF_RETURN_IF_ERROR(saver->add_tile(raw));
+    const std::uint64_t n_weights = n_weights_of(tile, infos);
+    converting_.add(n_weights);
     // Weights take 4 bytes in the source at most, its blocks less.
-    const std::uint64_t n_read =
-        tile.tensor == kOneRowTensors
-            ? tile.raw_bytes
-            : sizeof(float) * std::uint64_t{tile.n_rows} * infos[tile.tensor].cols;
-    QSF_RETURN_IF_ERROR(cached_.add(n_read + tile.raw_bytes, writer));
+    const std::uint64_t n_read = sizeof(float) * n_weights;
+    if (cached_.is_due(n_read + (saver ? 2 : 1) * tile.raw_bytes)) {
+      source_.drop_cached();
+      if (before) before->drop_cached();
+      QSF_RETURN_IF_ERROR(writer.drop_cached());
+      if (saver) QSF_RETURN_IF_ERROR(saver->drop_cached());
+    }
     converting_.report(id);
   }
+  if (before) {
+    std::ranges::copy(before->sums(), sums.begin());
+    before->drop_cached();
+  }
+  if (saver) QSF_RETURN_IF_ERROR(saver->finish(sums));
   report_section(section, infos, sums);
   const bool is_layer = id.kind == SectionKind::kLayer && !options_.layer_importance.empty();
   return writer.end_section(is_layer ? options_.layer_importance[id.layer] : 0.0F);

@@ -30,6 +30,8 @@
 
 namespace qsf {
 
+class SavedSections;
+
 struct TranscodeProgress {
   const char* stage = "";           // "measuring" or "converting"
   std::string section;              // "embedding", "layer 3", "final"
@@ -65,6 +67,9 @@ struct TranscodeOptions {
   unsigned n_threads = 1;  // at least 1
   std::string program;     // provenance: name and version; the preset is added
   ByteSpan tokenizer;      // tokenizer section; empty: none
+  // Where finished sections are saved, and taken from when they were before; null: nowhere. That
+  // they are of this conversion is the caller's to know.
+  const SavedSections* saved = nullptr;
   // Called before anything is written with transcoded_bytes(); ends the conversion when it fails.
   std::function<Status(std::uint64_t file_bytes)> on_size;
   // Called from the calling thread at least once a tile.
