@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/bytes.h"
+#include "calibrate/calibration_file.h"
 #include "calibrate/calibration_text.h"
 #include "calibrate/hessian_sums.h"
+#include "calibrate/kept_rows.h"
 #include "calibrate/model_feedback.h"
 #include "calibrate/sensitivity.h"
 #include "calibrate/temporary_name.h"
@@ -58,12 +61,51 @@ Result<std::unique_ptr<Gatherer>> open_copy(const ModelSource& source, const std
   return open_gatherer(source.spec(), file.path(), gather, layers_at_once);
 }
 
+// Where rows are kept for another start, they are behind every eighth of the layers at least.
+constexpr std::uint32_t kShare = 8;
+
+// The file in the folder that says how far the run over the text is.
+constexpr const char* kRunName = "calibrating";
+
+// The file in the folder that says what was seen so far.
+class SeenFile {
+ public:
+  static constexpr const char* kName = "calibration";
+
+  explicit SeenFile(const std::string& folder)
+      : path_(folder.empty() ? std::string() : folder + "/" + kName) {}
+
+  // Returns what was seen of `model` before, if anything was.
+  Result<std::optional<Calibration>> read(const CalibratedModel& model) const {
+    if (path_.empty()) return std::optional<Calibration>();
+    auto seen = read_calibration_file(path_);
+    if (!seen && seen.error().code() == StatusCode::kNotFound) return std::optional<Calibration>();
+    if (!seen) return std::move(seen).error();
+    QSF_RETURN_IF_ERROR(check_calibrated(*seen, model).with_context(path_));
+    return std::optional<Calibration>(std::move(*seen));
+  }
+  Status write(const Calibration& seen) const {
+    return path_.empty() ? ok_status() : write_calibration_file(path_, seen);
+  }
+
+ private:
+  std::string path_;
+};
+
 }  // namespace
+
+std::vector<std::string> calibration_folder_names() {
+  std::vector<std::string> names = KeptRows::file_names();
+  names.emplace_back(SeenFile::kName);
+  names.emplace_back(kRunName);
+  return names;
+}
 
 Result<CalibratedText> calibrate_model(const ModelSource& source, std::string text,
                                        const std::string& output, const CalibrateOptions& options) {
+  const ModelSpec& spec = source.spec();
   GatherOptions gather = options.gather;
-  gather.context = std::min(gather.context, source.spec().max_positions);
+  gather.context = std::min(gather.context, spec.max_positions);
   if (gather.context < 2) {
     return invalid_argument("windows of %u tokens, expected at least 2", gather.context);
   }
@@ -71,42 +113,50 @@ Result<CalibratedText> calibrate_model(const ModelSource& source, std::string te
       tokens_of(options.transcode.tokenizer, text, gather.context, options.max_tokens);
   if (!tokens) return Status(tokens.error()).with_context(options.text_name);
   std::string().swap(text);
-  QSF_ASSIGN_OR_RETURN(CalibratedModel model, identify_model(source));
+  QSF_ASSIGN_OR_RETURN(const CalibratedModel model, identify_model(source));
+  const SeenFile file(options.folder);
+  QSF_ASSIGN_OR_RETURN(std::optional<Calibration> seen, file.read(model));
   std::unique_ptr<Gatherer> gatherer;
-  Calibration calibration;
-  std::uint32_t layers_at_once =
-      options.feedback ? ModelFeedback::layers_at_once(source.spec(), gather.ram_budget_bytes) : 0;
-  if (options.sensitivities) {
-    // By itself, since every probe's engine has the budget.
-    std::uint32_t no_layers = 0;
-    QSF_ASSIGN_OR_RETURN(gatherer, open_copy(source, output, options.transcode, gather, no_layers));
-    QSF_ASSIGN_OR_RETURN(calibration, gatherer->run(*tokens));
-    gatherer.reset();
-    QSF_ASSIGN_OR_RETURN(const ColumnImportance columns, column_importance(calibration));
-    SensitivityOptions sensitivity = {gather, options.transcode, options.on_probe};
-    sensitivity.transcode.importance = &columns;
-    QSF_RETURN_IF_ERROR(measure_sensitivities(source, *tokens, output, sensitivity, calibration));
-  }
-  if (options.feedback || !options.sensitivities) {
+  std::uint32_t layers_at_once = 0;
+  const auto open = [&](bool feeds_back) -> Status {
+    layers_at_once = feeds_back ? ModelFeedback::layers_at_once(spec, gather.ram_budget_bytes) : 0;
+    if (!options.folder.empty()) {
+      layers_at_once = std::min(layers_at_once, (spec.n_layers + kShare - 1) / kShare);
+    }
     QSF_ASSIGN_OR_RETURN(gatherer,
                          open_copy(source, output, options.transcode, gather, layers_at_once));
+    if (!feeds_back || layers_at_once >= spec.n_layers) return ok_status();
     // Before the passes, which can take hours, so that a full disk is told at once.
-    if (options.feedback && layers_at_once < source.spec().n_layers) {
-      QSF_RETURN_IF_ERROR(gatherer->keep_rows(tokens->size()));
-    }
-    QSF_ASSIGN_OR_RETURN(Calibration gathered, gatherer->run(*tokens));
-    gathered.n_probe_rows = calibration.n_probe_rows;
-    gathered.probes = std::move(calibration.probes);
-    calibration = std::move(gathered);
+    return gatherer->keep_rows(tokens->size(), options.folder);
+  };
+  if (!seen) {
+    // Every probe's engine has the budget, so errors are fed back behind them.
+    QSF_RETURN_IF_ERROR(open(options.feedback && !options.sensitivities));
+    QSF_ASSIGN_OR_RETURN(
+        seen, gatherer->run(*tokens, options.folder.empty() ? std::string()
+                                                            : options.folder + "/" + kRunName));
+    seen->model = model;
+    QSF_RETURN_IF_ERROR(file.write(*seen));
   }
-  calibration.model = std::move(model);
-  CalibratedText text_seen{std::move(calibration), tokens->size(), tokens->size() >= gather.context,
-                           nullptr};
+  if (options.sensitivities) {
+    gatherer.reset();
+    QSF_ASSIGN_OR_RETURN(const ColumnImportance columns, column_importance(*seen));
+    SensitivityOptions sensitivity = {gather, options.transcode, {}};
+    sensitivity.transcode.importance = &columns;
+    sensitivity.on_probe = [&](std::size_t done, std::size_t total) -> Status {
+      if (options.on_probe) options.on_probe(done, total);
+      return file.write(*seen);
+    };
+    QSF_RETURN_IF_ERROR(measure_sensitivities(source, *tokens, output, sensitivity, *seen));
+  }
+  if (options.feedback && gatherer == nullptr) QSF_RETURN_IF_ERROR(open(true));
+  CalibratedText calibrated{std::move(*seen), tokens->size(), tokens->size() >= gather.context,
+                            nullptr};
   if (options.feedback) {
-    text_seen.feedback = std::make_unique<ModelFeedback>(
+    calibrated.feedback = std::make_unique<ModelFeedback>(
         std::move(gatherer), *tokens, layers_at_once, options.transcode.n_threads);
   }
-  return text_seen;
+  return calibrated;
 }
 
 }  // namespace qsf

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "calibrate/calibration.h"
@@ -32,6 +33,10 @@ struct CalibrateOptions {
   // the model for each probe, of which on_probe tells.
   bool sensitivities = false;
   std::function<void(std::size_t done, std::size_t total)> on_probe;
+  // A folder where what was seen is kept, and taken from when it was before: calibration, probes,
+  // and rows between layers. That it is of this model, these tokens and these options is the
+  // caller's to know. Empty: nothing is kept.
+  std::string folder;
   // Of the temporary file, which always keeps all weights and is never compressed.
   TranscodeOptions transcode;
 };
@@ -42,6 +47,9 @@ struct CalibratedText {
   bool whole_window = true;                 // the text was at least as long as a window
   std::unique_ptr<ErrorFeedback> feedback;  // where it was asked for
 };
+
+// The names of the files that are kept in CalibrateOptions::folder.
+std::vector<std::string> calibration_folder_names();
 
 // Calibrates; of the text only tokens are left when the model runs. The temporary file has a name
 // beside `output` while it is written, and none once the engine has opened it: nothing is left

@@ -54,6 +54,7 @@ struct Probe {
   std::uint32_t n_layers = 1;     // the same: 1
   BlockFormat format{QuantType::kQ4Super, 32};
   double divergence = 0.0;  // mean Kullback-Leibler divergence of the rows, in nats
+  friend bool operator==(const Probe&, const Probe&) = default;
 };
 
 struct Calibration {

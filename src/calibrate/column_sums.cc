@@ -52,6 +52,15 @@ void ColumnSums::take_layer(std::uint32_t layer, std::span<const float> in,
   ++cosines_[layer].n_rows;
 }
 
+std::vector<MutableByteSpan> ColumnSums::parts() {
+  std::vector<MutableByteSpan> parts = {std::as_writable_bytes(std::span(cosines_))};
+  for (Sums& sums : sums_) {
+    parts.push_back(std::as_writable_bytes(std::span(sums.squares)));
+    parts.push_back(std::as_writable_bytes(std::span(&sums.n_rows, 1)));
+  }
+  return parts;
+}
+
 std::vector<float> ColumnSums::mean_squares(ProductInput input, std::uint32_t layer) const {
   const Sums& sums = sums_[index(input, layer)];
   std::vector<float> means(sums.squares.size());

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "base/bytes.h"
 #include "calibrate/pass_observer.h"
 #include "format/model_spec.h"
 
@@ -26,6 +27,9 @@ class ColumnSums final : public RowConsumer {
   void take_input(ProductInput input, std::uint32_t layer, std::span<const float> row) override;
   void take_layer(std::uint32_t layer, std::span<const float> in,
                   std::span<const float> out) override;
+
+  // All that it holds, in one order, to be written to a file and read back.
+  std::vector<MutableByteSpan> parts();
 
   // Rows that were taken at a place; means are over them.
   std::uint64_t n_rows(ProductInput input, std::uint32_t layer) const noexcept {

@@ -9,7 +9,6 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
-#include "calibrate/column_sums.h"
 #include "format/qsf_reader.h"
 
 namespace qsf {
@@ -17,6 +16,27 @@ namespace {
 
 bool is_finite(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
+}
+
+// How often a run writes its state while it sums columns.
+constexpr std::size_t kStatesPerPass = 16;
+
+// Fills in what the sums of all windows say.
+void fill_means(const RunState& state, Calibration& calibration) {
+  for (const double loss : state.losses) calibration.loss += loss;
+  calibration.loss /= static_cast<double>(calibration.n_rows);
+  calibration.layers.resize(state.skip_losses.size());
+  for (std::uint32_t layer = 0; layer < calibration.layers.size(); ++layer) {
+    LayerCalibration& to = calibration.layers[layer];
+    to.cosine = state.sums.mean_cosine(layer);
+    for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
+      const auto input = static_cast<ProductInput>(i);
+      QSF_CHECK(state.sums.n_rows(input, layer) == calibration.n_rows);
+      to.mean_squares[i] = state.sums.mean_squares(input, layer);
+    }
+  }
+  QSF_CHECK(state.sums.n_rows(ProductInput::kHead, 0) == calibration.n_rows);
+  calibration.head_mean_squares = state.sums.mean_squares(ProductInput::kHead, 0);
 }
 
 // Squares can leave the range of f32 where the values themselves do not, and so can differences of
@@ -106,36 +126,44 @@ void Gatherer::report(std::size_t n_rows) {
                         .total_rows = total_rows_});
 }
 
-Result<Calibration> Gatherer::run(std::span<const TokenId> tokens) {
+Result<Calibration> Gatherer::run(std::span<const TokenId> tokens, const std::string& state_path) {
   QSF_CHECK(tokens.size() >= 2);
   const auto n_layers = engine_->spec().n_layers;
-  std::vector<double> losses(ceil_div(tokens.size(), options_.context));
+  const std::size_t n_windows = ceil_div(tokens.size(), options_.context);
   // Leaving out every layer in turn takes as many windows together as gathering does, or one for
   // each layer where those are fewer.
-  const std::size_t n_skip_windows = std::max<std::size_t>(losses.size() / n_layers, 1);
+  const std::size_t n_skip_windows = std::max<std::size_t>(n_windows / n_layers, 1);
+  RunState state(engine_->spec(), n_windows);
+  if (!state_path.empty()) QSF_RETURN_IF_ERROR(state.read(state_path));
   Calibration calibration;
   calibration.context = options_.context;
-  calibration.layers.resize(n_layers);
-  for (std::size_t i = 0; i < losses.size(); ++i) {
+  done_rows_ = 0;
+  for (std::size_t i = 0; i < n_windows; ++i) {
     const std::size_t n_rows = window(tokens, i).size() - 1;
     calibration.n_rows += n_rows;
     if (i < n_skip_windows) calibration.n_skip_rows += n_rows;
+    if (i < state.n_summed) done_rows_ += n_rows;
   }
-  done_rows_ = 0;
+  done_rows_ += state.n_skipped * calibration.n_skip_rows;
   total_rows_ = calibration.n_rows + n_layers * calibration.n_skip_rows;
-  QSF_RETURN_IF_ERROR(sum_columns(tokens, losses, calibration));
+  QSF_RETURN_IF_ERROR(sum_columns(tokens, state, state_path));
+  fill_means(state, calibration);
   QSF_RETURN_IF_ERROR(check_finite(calibration));
-  losses.resize(n_skip_windows);
-  QSF_RETURN_IF_ERROR(leave_out_layers(tokens, losses, calibration));
+  QSF_RETURN_IF_ERROR(leave_out_layers(tokens, n_skip_windows, state, state_path));
+  for (std::uint32_t layer = 0; layer < n_layers; ++layer) {
+    calibration.layers[layer].skip_loss =
+        state.skip_losses[layer] / static_cast<double>(calibration.n_skip_rows);
+  }
   QSF_RETURN_IF_ERROR(check_finite(calibration));
   return calibration;
 }
 
-Status Gatherer::keep_rows(std::size_t n_tokens) {
-  QSF_ASSIGN_OR_RETURN(kept_,
-                       KeptRows::create(path_ + ".rows", ceil_div(n_tokens, options_.context),
-                                        std::size_t{options_.context} * spec().hidden));
-  kept_layer_ = 0;
+Status Gatherer::keep_rows(std::size_t n_tokens, const std::string& folder) {
+  const std::size_t n_windows = ceil_div(n_tokens, options_.context);
+  const std::size_t window_floats = std::size_t{options_.context} * spec().hidden;
+  QSF_ASSIGN_OR_RETURN(kept_, folder.empty()
+                                  ? KeptRows::create(path_ + ".rows", n_windows, window_floats)
+                                  : KeptRows::open_in(folder, n_windows, window_floats));
   return ok_status();
 }
 
@@ -143,9 +171,10 @@ Status Gatherer::feed(std::span<const TokenId> tokens, std::uint32_t first, std:
                       RowConsumer& consumer) {
   QSF_CHECK(tokens.size() >= 2 && first < last && last <= spec().n_layers);
   const std::size_t n_windows = ceil_div(tokens.size(), options_.context);
-  const std::uint32_t begin = kept_layer_ == first ? first : 0;
-  // Until all windows are written they are at two places.
-  kept_layer_ = 0;
+  std::uint32_t begin = 0;
+  if (kept_ != nullptr) {
+    QSF_ASSIGN_OR_RETURN(begin, kept_->start(first));
+  }
   done_rows_ = 0;
   total_rows_ = tokens.size() - n_windows;
   fed_ = first;
@@ -159,7 +188,7 @@ Status Gatherer::feed(std::span<const TokenId> tokens, std::uint32_t first, std:
   observer_.set_consumer(nullptr);
   fed_.reset();
   QSF_RETURN_IF_ERROR(std::move(status));
-  if (kept_ != nullptr && last < spec().n_layers) kept_layer_ = last;
+  if (kept_ != nullptr && last < spec().n_layers) return kept_->finish(last);
   return ok_status();
 }
 
@@ -181,44 +210,39 @@ Status Gatherer::feed_window(std::span<const TokenId> tokens, std::size_t index,
   return ok_status();
 }
 
-Status Gatherer::sum_columns(std::span<const TokenId> tokens, std::span<double> losses,
-                             Calibration& calibration) {
-  ColumnSums sums(engine_->spec());
-  observer_.set_consumer(&sums);
+Status Gatherer::sum_columns(std::span<const TokenId> tokens, RunState& state,
+                             const std::string& state_path) {
+  const std::size_t n_windows = state.losses.size();
+  const std::size_t n_between_writes = ceil_div(n_windows, kStatesPerPass);
+  observer_.set_consumer(&state.sums);
   Status status;
-  for (std::size_t i = 0; i < losses.size() && status.ok(); ++i) {
-    status = score(window(tokens, i), losses[i]);
-    calibration.loss += losses[i];
+  while (state.n_summed < n_windows && status.ok()) {
+    status = score(window(tokens, state.n_summed), state.losses[state.n_summed]);
+    if (!status.ok()) break;
+    ++state.n_summed;
+    if (state_path.empty() || state.n_summed % n_between_writes != 0) continue;
+    status = state.write(state_path);
   }
   observer_.set_consumer(nullptr);
-  QSF_RETURN_IF_ERROR(std::move(status));
-  calibration.loss /= static_cast<double>(calibration.n_rows);
-  for (std::uint32_t layer = 0; layer < calibration.layers.size(); ++layer) {
-    LayerCalibration& to = calibration.layers[layer];
-    to.cosine = sums.mean_cosine(layer);
-    for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
-      const auto input = static_cast<ProductInput>(i);
-      QSF_CHECK(sums.n_rows(input, layer) == calibration.n_rows);
-      to.mean_squares[i] = sums.mean_squares(input, layer);
-    }
-  }
-  QSF_CHECK(sums.n_rows(ProductInput::kHead, 0) == calibration.n_rows);
-  calibration.head_mean_squares = sums.mean_squares(ProductInput::kHead, 0);
-  return ok_status();
+  return status;
 }
 
-Status Gatherer::leave_out_layers(std::span<const TokenId> tokens, std::span<const double> losses,
-                                  Calibration& calibration) {
+Status Gatherer::leave_out_layers(std::span<const TokenId> tokens, std::size_t n_windows,
+                                  RunState& state, const std::string& state_path) {
   Status status;
-  for (std::uint32_t layer = 0; layer < calibration.layers.size() && status.ok(); ++layer) {
+  while (state.n_skipped < state.skip_losses.size() && status.ok()) {
+    const auto layer = static_cast<std::uint32_t>(state.n_skipped);
     skipped_ = layer;
     observer_.set_skipped(layer);
     double cost = 0.0;
-    for (std::size_t i = 0; i < losses.size() && status.ok(); ++i) {
-      cost -= losses[i];
+    for (std::size_t i = 0; i < n_windows && status.ok(); ++i) {
+      cost -= state.losses[i];
       status = score(window(tokens, i), cost);
     }
-    calibration.layers[layer].skip_loss = cost / static_cast<double>(calibration.n_skip_rows);
+    if (!status.ok()) break;
+    state.skip_losses[layer] = cost;
+    ++state.n_skipped;
+    if (!state_path.empty()) status = state.write(state_path);
   }
   skipped_.reset();
   observer_.set_skipped(std::nullopt);

@@ -24,6 +24,7 @@
 #include "calibrate/calibration.h"
 #include "calibrate/kept_rows.h"
 #include "calibrate/pass_observer.h"
+#include "calibrate/run_state.h"
 #include "engine/engine.h"
 #include "tokenizer/tokenizer.h"
 
@@ -55,18 +56,20 @@ class Gatherer {
                                                 const GatherOptions& options);
 
   // Runs the windows that `tokens` consist of, of which only the last may be shorter; at least two
-  // tokens. All but Calibration::model is filled in.
-  // Fails  as Engine::score
-  Result<Calibration> run(std::span<const TokenId> tokens);
+  // tokens. All but Calibration::model is filled in. With a file's name in `state_path`, goes on
+  // where a run with these tokens was that has written it, and writes it again and again.
+  // Fails  as Engine::score, RunState::read and RunState::write
+  Result<Calibration> run(std::span<const TokenId> tokens, const std::string& state_path = {});
 
-  // Lets feed() of some layers go on where another has ended, by a file beside the one that was
-  // opened, which has a name for a moment alone.
-  // Fails  as KeptRows::create
-  Status keep_rows(std::size_t n_tokens);
+  // Lets feed() of some layers go on where another has ended: by a file beside the one that was
+  // opened, which has a name for a moment alone, or by files in `folder`, where another process has
+  // kept rows of these tokens perhaps.
+  // Fails  as KeptRows::create and KeptRows::open_in
+  Status keep_rows(std::size_t n_tokens, const std::string& folder = {});
 
   // Runs the windows through layers [first, last) for somebody else, who sees every row of theirs
   // that run() sees, and those of layers in front of them where no rows are kept that go into layer
-  // `first`: of the last call with these tokens, up to that layer.
+  // `first`: of a call before with these tokens, up to that layer.
   // Requires  first < last <= layers; tokens and Fails  as run()
   Status feed(std::span<const TokenId> tokens, std::uint32_t first, std::uint32_t last,
               RowConsumer& consumer);
@@ -82,11 +85,10 @@ class Gatherer {
   void report(std::size_t n_rows);
   // Adds to `loss` that of a window.
   Status score(std::span<const TokenId> window, double& loss);
-  // `losses` are those of the first windows.
-  Status sum_columns(std::span<const TokenId> tokens, std::span<double> losses,
-                     Calibration& calibration);
-  Status leave_out_layers(std::span<const TokenId> tokens, std::span<const double> losses,
-                          Calibration& calibration);
+  Status sum_columns(std::span<const TokenId> tokens, RunState& state,
+                     const std::string& state_path);
+  Status leave_out_layers(std::span<const TokenId> tokens, std::size_t n_windows, RunState& state,
+                          const std::string& state_path);
 
   std::string path_;
   GatherOptions options_;
@@ -94,8 +96,7 @@ class Gatherer {
   std::unique_ptr<Engine> engine_;  // behind the observer, which outlives it
   std::vector<double> log_probs_;
   std::unique_ptr<KeptRows> kept_;
-  std::uint32_t kept_layer_ = 0;  // that the kept rows go into; 0: there are none
-  std::vector<float> hidden_;     // of a window, where none are kept
+  std::vector<float> hidden_;  // of a window, where none are kept
   std::optional<std::uint32_t> skipped_;
   std::optional<std::uint32_t> fed_;
   std::uint64_t done_rows_ = 0;  // of run(), or of feed()

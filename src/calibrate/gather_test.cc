@@ -314,7 +314,10 @@ class GatherTest : public testing::Test {
     EXPECT_TRUE(calibration) << calibration.error().message();
     if (!calibration) return {};
     EXPECT_EQ(calibration->loss, exact_loss());
-    Calibration named = *calibration;
+    return encode(*calibration);
+  }
+  static std::vector<std::byte> encode(const Calibration& calibration) {
+    Calibration named = calibration;
     named.model = {.architecture = "llama",
                    .n_layers = StreamedShape{}.n_layers,
                    .hidden = StreamedShape{}.hidden,
@@ -377,6 +380,39 @@ TEST_F(GatherTest, SameBitsAtAnyThreadsAndBudget) {
   ASSERT_GT(least, 0U);
   streamed.ram_budget_bytes = least + 2 * kMB;
   EXPECT_EQ(run(streamed), want);
+}
+
+// Cancelled behind every window and started again, a run gives the bits of one that never was.
+TEST_F(GatherTest, GoesOnWhereItWasCancelled) {
+  const std::string state = testing::TempDir() + "qsf_gather_state";
+  std::filesystem::remove(state);
+  const std::vector<std::byte> want = run({.context = kWindow, .n_threads = 2});
+  std::atomic<bool> cancel{false};
+  std::uint64_t n_done = 0;
+  GatherOptions options = {.context = kWindow, .n_threads = 2};
+  options.cancel = &cancel;
+  options.on_progress = [&](const GatherProgress& progress) {
+    n_done = progress.done_rows;
+    cancel = true;
+  };
+  std::vector<std::uint64_t> rows_done;
+  std::optional<Calibration> got;
+  for (int n_starts = 0; !got && n_starts < 100; ++n_starts) {
+    auto gatherer = Gatherer::open(model().path(), options);
+    ASSERT_TRUE(gatherer) << gatherer.error().message();
+    cancel = false;
+    auto calibration = (*gatherer)->run(some_tokens(kWindows * kWindow, kVocab), state);
+    rows_done.push_back(n_done);
+    if (calibration) got = std::move(*calibration);
+  }
+  ASSERT_TRUE(got.has_value());
+  EXPECT_EQ(encode(*got), want);
+  // Two windows, then one without each of the layers; no row is run twice.
+  ASSERT_EQ(rows_done.size(), kWindows + StreamedShape{}.n_layers);
+  for (std::size_t i = 0; i < rows_done.size(); ++i) {
+    EXPECT_EQ(rows_done[i], (i + 1) * (kWindow - 1)) << i;
+  }
+  std::filesystem::remove(state);
 }
 
 TEST_F(GatherTest, CancelEndsWithinAPass) {

@@ -4,32 +4,116 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/bytes.h"
+#include "base/check.h"
+#include "base/crc32.h"
+#include "io/atomic_file.h"
+#include "io/file.h"
 
 namespace qsf {
+namespace {
+
+constexpr const char* kPlaceNames[] = {"rows-a", "rows-b"};
+constexpr const char* kStateName = "rows";
+constexpr std::string_view kMagic = "QSFR";
+constexpr std::size_t kStateBytes =
+    kMagic.size() + (std::size(kPlaceNames) + 1) * sizeof(std::uint32_t);
+
+}  // namespace
 
 std::uint64_t KeptRows::memory_bytes(std::uint64_t window_floats) noexcept {
   return align_up(window_floats * sizeof(float), kDirectAlign);
 }
 
-Result<std::unique_ptr<KeptRows>> KeptRows::create(const std::string& path, std::size_t n_windows,
-                                                   std::size_t window_floats, FileOps& ops) {
-  QSF_ASSIGN_OR_RETURN(
-      std::unique_ptr<ScratchFile> file,
-      ScratchFile::create(path, n_windows * memory_bytes(window_floats), std::nullopt, ops));
-  return std::unique_ptr<KeptRows>(new KeptRows(std::move(file), window_floats));
+std::vector<std::string> KeptRows::file_names() {
+  std::vector<std::string> names(std::begin(kPlaceNames), std::end(kPlaceNames));
+  names.emplace_back(kStateName);
+  return names;
 }
 
-KeptRows::KeptRows(std::unique_ptr<ScratchFile> file, std::size_t window_floats)
-    : file_(std::move(file)),
-      queue_(file_->device().make_blocking_queue()),
+Result<std::unique_ptr<KeptRows>> KeptRows::create(const std::string& path, std::size_t n_windows,
+                                                   std::size_t window_floats, FileOps& ops) {
+  std::vector<Place> places(1);
+  QSF_ASSIGN_OR_RETURN(
+      places[0].file,
+      ScratchFile::create(path, n_windows * memory_bytes(window_floats), std::nullopt, ops));
+  return std::unique_ptr<KeptRows>(new KeptRows(std::move(places), window_floats));
+}
+
+Result<std::unique_ptr<KeptRows>> KeptRows::open_in(const std::string& folder,
+                                                    std::size_t n_windows,
+                                                    std::size_t window_floats, FileOps& ops) {
+  std::vector<Place> places(std::size(kPlaceNames));
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    QSF_ASSIGN_OR_RETURN(places[i].file,
+                         ScratchFile::open_named(folder + "/" + kPlaceNames[i],
+                                                 n_windows * memory_bytes(window_floats), ops));
+  }
+  std::unique_ptr<KeptRows> rows(new KeptRows(std::move(places), window_floats));
+  rows->state_path_ = folder + "/" + kStateName;
+  rows->ops_ = &ops;
+  QSF_RETURN_IF_ERROR(rows->read_state());
+  return rows;
+}
+
+KeptRows::KeptRows(std::vector<Place> places, std::size_t window_floats)
+    : places_(std::move(places)),
       window_floats_(window_floats),
       stride_(memory_bytes(window_floats)),
       memory_(new (std::align_val_t{kDirectAlign}) std::byte[stride_]) {
+  for (Place& place : places_) place.queue = place.file->device().make_blocking_queue();
   // What is behind the last row of a shorter window reaches the disk as well.
   std::ranges::fill(bytes(), std::byte{0});
+}
+
+Status KeptRows::read_state() {
+  const auto file = File::open(state_path_, *ops_);
+  if (!file && file.error().code() == StatusCode::kNotFound) return ok_status();
+  if (!file) return Status(file.error());
+  QSF_ASSIGN_OR_RETURN(const std::vector<std::byte> state, file->read_all(kStateBytes));
+  ByteReader from(state);
+  const bool is_state = from.read_text(kMagic.size()) == kMagic;
+  for (Place& place : places_) place.layer = from.read<std::uint32_t>();
+  const std::size_t at = from.position();
+  if (is_state && from.read<std::uint32_t>() == crc32(ByteSpan(state).first(at)) && from.ok()) {
+    return ok_status();
+  }
+  return corrupt("%s: damaged; remove this file and run again", state_path_.c_str());
+}
+
+Status KeptRows::write_state() const {
+  if (state_path_.empty()) return ok_status();
+  ByteWriter to;
+  to.write_text(kMagic);
+  for (const Place& place : places_) to.write(place.layer);
+  to.write(crc32(to.view()));
+  return write_file(state_path_, to.view(), *ops_);
+}
+
+Result<std::uint32_t> KeptRows::start(std::uint32_t layer) {
+  // A layer behind the one that is asked for is worth as much as none.
+  const auto worth = [layer](const Place& place) { return place.layer <= layer ? place.layer : 0; };
+  const auto best = std::ranges::max_element(places_, {}, worth);
+  const std::uint32_t begin = worth(*best);
+  from_ = static_cast<std::size_t>(best - places_.begin());
+  to_ = begin > 0 ? places_.size() - 1 - from_
+                  : static_cast<std::size_t>(std::ranges::min_element(places_, {}, &Place::layer) -
+                                             places_.begin());
+  // Until all windows are written they are rows of two places.
+  if (places_[to_].layer != 0) {
+    places_[to_].layer = 0;
+    QSF_RETURN_IF_ERROR(write_state());
+  }
+  return begin;
+}
+
+Status KeptRows::finish(std::uint32_t layer) {
+  if (!state_path_.empty()) QSF_RETURN_IF_ERROR(places_[to_].file->sync());
+  places_[to_].layer = layer;
+  return write_state();
 }
 
 std::span<float> KeptRows::window() noexcept {
@@ -37,12 +121,13 @@ std::span<float> KeptRows::window() noexcept {
 }
 
 Status KeptRows::read(std::size_t index) {
-  queue_->start({.offset = index * stride_, .to = bytes(), .tag = 0});
-  return queue_->wait().status;
+  AsyncReader& queue = *places_[from_].queue;
+  queue.start({.offset = index * stride_, .to = bytes(), .tag = 0});
+  return queue.wait().status;
 }
 
 Status KeptRows::write(std::size_t index) {
-  return file_->write(index * stride_, bytes());
+  return places_[to_].file->write(index * stride_, bytes());
 }
 
 }  // namespace qsf

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Kept rows come back as they were written, each window its own; a disk that fails is told.
+// Kept rows come back as they were written, each window its own, in a folder for another process
+// too; a disk that fails is told.
 
 #include "calibrate/kept_rows.h"
 
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "io/faulty_file.h"
@@ -67,6 +69,103 @@ TEST_F(KeptRowsTest, WhatTheDiskRefusesIsTold) {
   disk_.plan.read_error_at = second;
   EXPECT_EQ((*rows)->read(1).code(), StatusCode::kIo);
   EXPECT_TRUE((*rows)->read(0).ok());
+}
+
+class KeptRowsFolderTest : public testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directory(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::unique_ptr<KeptRows> open(std::size_t n_windows = kWindows) {
+    auto rows = KeptRows::open_in(folder_, n_windows, kFloats, disk_);
+    EXPECT_TRUE(rows) << rows.error().message();
+    return std::move(*rows);
+  }
+  // Runs from `first` to `last`, and writes `value` into every window.
+  static void run(KeptRows& rows, std::uint32_t first, std::uint32_t begin, std::uint32_t last,
+                  float value) {
+    const auto started = rows.start(first);
+    ASSERT_TRUE(started) << started.error().message();
+    EXPECT_EQ(*started, begin);
+    for (std::size_t i = 0; i < kWindows; ++i) {
+      std::ranges::fill(rows.window(), value + static_cast<float>(i));
+      ASSERT_TRUE(rows.write(i).ok());
+    }
+    const Status finished = rows.finish(last);
+    ASSERT_TRUE(finished.ok()) << finished.message();
+  }
+  static void expect_window(KeptRows& rows, std::size_t index, float value) {
+    ASSERT_TRUE(rows.read(index).ok());
+    EXPECT_THAT(rows.window(), Each(value + static_cast<float>(index)));
+  }
+  const std::string folder_ = testing::TempDir() + "qsf_kept_rows_folder";
+  FaultyFileOps disk_;
+};
+
+TEST_F(KeptRowsFolderTest, RowsOfARunAreThereForTheNext) {
+  run(*open(), 0, 0, 2, 10.0F);
+  const auto rows = open();
+  const auto begin = rows->start(2);
+  ASSERT_TRUE(begin);
+  EXPECT_EQ(*begin, 2U);
+  expect_window(*rows, 2, 10.0F);
+  expect_window(*rows, 0, 10.0F);
+}
+
+// A run that ends in the middle leaves the rows it began with, whatever it has written.
+TEST_F(KeptRowsFolderTest, AnUnfinishedRunIsAsIfItHadNotBegun) {
+  run(*open(), 0, 0, 2, 10.0F);
+  run(*open(), 2, 2, 4, 20.0F);
+  {
+    const auto rows = open();
+    const auto begin = rows->start(4);  // writes where those of layer 2 were
+    ASSERT_TRUE(begin);
+    EXPECT_EQ(*begin, 4U);
+    std::ranges::fill(rows->window(), -1.0F);
+    ASSERT_TRUE(rows->write(0).ok());
+  }
+  const auto rows = open();
+  EXPECT_EQ(rows->start(3).value(), 0U) << "those of layer 2 are written over";
+  // Nor does a run that needs none of them take the place of what is kept.
+  std::ranges::fill(rows->window(), -1.0F);
+  ASSERT_TRUE(rows->write(0).ok());
+  EXPECT_EQ(rows->start(5).value(), 4U);
+  expect_window(*rows, 0, 20.0F);
+}
+
+TEST_F(KeptRowsFolderTest, BeginsWithTheLastRowsInFrontOfALayer) {
+  run(*open(), 0, 0, 2, 10.0F);
+  run(*open(), 2, 2, 4, 20.0F);
+  const auto rows = open();
+  EXPECT_EQ(rows->start(3).value(), 2U);
+  expect_window(*rows, 1, 10.0F);
+  EXPECT_EQ(open()->start(1).value(), 0U);
+}
+
+TEST_F(KeptRowsFolderTest, FilesOfOtherSizesAreReplaced) {
+  const auto bytes = [&] { return std::filesystem::file_size(folder_ + "/rows-a"); };
+  for (const std::size_t n_windows : {kWindows, kWindows + 1, kWindows - 1}) {
+    open(n_windows);
+    EXPECT_EQ(bytes(), n_windows * KeptRows::memory_bytes(kFloats));
+  }
+}
+
+TEST_F(KeptRowsFolderTest, DamageAndAFullDiskAreTold) {
+  run(*open(), 0, 0, 2, 10.0F);
+  {
+    const auto rows = open();
+    ASSERT_TRUE(rows->start(2));
+    disk_.plan.sync_errno = ENOSPC;
+    EXPECT_EQ(rows->finish(4).code(), StatusCode::kIo);
+    disk_.plan.sync_errno = 0;
+  }
+  EXPECT_EQ(open()->start(4).value(), 2U);
+  const std::string state = folder_ + "/rows";
+  for (const std::uintmax_t n_bytes : {15U, 40U}) {
+    std::filesystem::resize_file(state, n_bytes);
+    const auto rows = KeptRows::open_in(folder_, kWindows, kFloats);
+    ASSERT_FALSE(rows);
+    EXPECT_EQ(rows.error().code(), StatusCode::kCorrupt);
+  }
 }
 
 }  // namespace

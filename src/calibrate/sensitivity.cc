@@ -78,6 +78,27 @@ Status set_formats(TensorFormats& formats, const TensorGroup& group, BlockFormat
   return ok_status();
 }
 
+// Returns what is to be measured at a place of the list: every group in each format.
+Probe probe_at(const std::vector<TensorGroup>& groups, std::size_t index) {
+  const TensorGroup& group = groups[index / std::size(kProbeFormats)];
+  return {group.kind, group.first_layer, group.n_layers,
+          kProbeFormats[index % std::size(kProbeFormats)], 0.0};
+}
+
+// Returns how many of the list, from its start, were measured before with as many rows.
+std::size_t n_known_probes(const Calibration& calibration, std::uint64_t n_rows,
+                           const std::vector<TensorGroup>& groups) {
+  if (calibration.n_probe_rows != n_rows) return 0;
+  const std::size_t n =
+      std::min(calibration.probes.size(), groups.size() * std::size(kProbeFormats));
+  for (std::size_t i = 0; i < n; ++i) {
+    Probe probe = probe_at(groups, i);
+    probe.divergence = calibration.probes[i].divergence;
+    if (!(probe == calibration.probes[i])) return i;
+  }
+  return n;
+}
+
 // Returns how many layers of one kind are probed together.
 std::uint32_t layers_of_group(std::size_t n_kinds, std::size_t n_others, std::uint32_t n_layers) {
   const std::size_t room = kMaxGroups > n_others ? kMaxGroups - n_others : 0;
@@ -143,6 +164,9 @@ Status measure_sensitivities(const ModelSource& source, std::span<const TokenId>
   const std::uint64_t n_rows = std::min<std::uint64_t>(
       probe_rows(source.spec(), n_weights, n_probes, options.gather.ram_budget_bytes),
       tokens.size());
+  calibration.probes.resize(n_known_probes(calibration, n_rows, groups));
+  calibration.n_probe_rows = n_rows;
+  if (calibration.probes.size() == n_probes) return ok_status();
   const std::uint32_t n_vocab = source.spec().n_vocab;
   const std::uint64_t own_bytes = DivergenceMeter::memory_bytes(n_rows, n_vocab);
   DivergenceMeter meter(tokens.first(n_rows), options.gather.context, n_vocab);
@@ -151,17 +175,16 @@ Status measure_sensitivities(const ModelSource& source, std::span<const TokenId>
     QSF_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, prober.open({}, own_bytes));
     QSF_RETURN_IF_ERROR(meter.take_reference(*engine));
   }
-  calibration.n_probe_rows = n_rows;
-  calibration.probes.clear();
-  for (const TensorGroup& group : groups) {
-    for (const BlockFormat format : kProbeFormats) {
-      TensorFormats formats;
-      QSF_RETURN_IF_ERROR(set_formats(formats, group, format));
-      QSF_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, prober.open(formats, own_bytes));
-      QSF_ASSIGN_OR_RETURN(const double divergence, meter.measure(*engine));
-      calibration.probes.push_back(
-          {group.kind, group.first_layer, group.n_layers, format, divergence});
-      if (options.on_probe) options.on_probe(calibration.probes.size(), n_probes);
+  while (calibration.probes.size() < n_probes) {
+    Probe probe = probe_at(groups, calibration.probes.size());
+    TensorFormats formats;
+    QSF_RETURN_IF_ERROR(set_formats(
+        formats, groups[calibration.probes.size() / std::size(kProbeFormats)], probe.format));
+    QSF_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, prober.open(formats, own_bytes));
+    QSF_ASSIGN_OR_RETURN(probe.divergence, meter.measure(*engine));
+    calibration.probes.push_back(probe);
+    if (options.on_probe) {
+      QSF_RETURN_IF_ERROR(options.on_probe(calibration.probes.size(), n_probes));
     }
   }
   return ok_status();

@@ -57,10 +57,12 @@ std::uint64_t probe_rows(const ModelSpec& spec, std::uint64_t n_weights, std::si
 struct SensitivityOptions {
   GatherOptions gather;        // how the engine runs; on_progress is not called
   TranscodeOptions transcode;  // of the temporary files, with importance where it is known
-  std::function<void(std::size_t done, std::size_t total)> on_probe;  // behind every probe
+  // Behind every probe, which `calibration` has by then; ends the measurement when it fails.
+  std::function<Status(std::size_t done, std::size_t total)> on_probe;
 };
 
-// Measures, and fills in what of `calibration` comes of it. `output` is the path beside which
+// Measures, and fills in what of `calibration` comes of it; probes of the same rows that it has
+// already, from the first on, are not run again. `output` is the path beside which
 // temporary files have a name while they are written.
 // Requires  tokens as Gatherer::run()
 // Fails     as transcode() and Engine::open(); nothing is left then

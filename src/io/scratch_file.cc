@@ -54,13 +54,37 @@ Result<std::unique_ptr<ScratchFile>> ScratchFile::create(const std::string& path
     return io_error("%s: its name cannot be removed: %s", path.c_str(), std::strerror(-removed));
   }
   QSF_RETURN_IF_ERROR(scratch->take_space(n_bytes));
+  QSF_RETURN_IF_ERROR(scratch->open_device(read_path));
+  return scratch;
+}
+
+Result<std::unique_ptr<ScratchFile>> ScratchFile::open_named(const std::string& path,
+                                                             std::uint64_t n_bytes, FileOps& ops) {
+  QSF_CHECK(n_bytes % kDirectAlign == 0 && !path.empty());
+  auto opened = File::open(path, ops);
+  if (!opened && opened.error().code() != StatusCode::kNotFound) return std::move(opened).error();
+  const bool is_there = opened && opened->size_bytes() == n_bytes;
+  if (!is_there) {
+    if (opened) ops.remove(path);
+    const int handle = uninterrupted([&] { return ops.create_scratch(path); });
+    if (handle < 0) return create_failed(path, -handle);
+    opened = File::adopt(path, handle, ops);
+    if (!opened) return std::move(opened).error();
+  }
+  std::unique_ptr<ScratchFile> scratch(new ScratchFile(std::move(*opened)));
+  if (!is_there) QSF_RETURN_IF_ERROR(scratch->take_space(n_bytes));
+  QSF_RETURN_IF_ERROR(scratch->open_device(std::nullopt));
+  return scratch;
+}
+
+// Opens the ways to read and write a file that has only a handle so far.
+Status ScratchFile::open_device(std::optional<ReadPath> read_path) {
   // A mapping would be the page cache, where a direct write is not seen.
   if (read_path == ReadPath::kMmap) read_path.reset();
   QSF_ASSIGN_OR_RETURN(ReadDevice device,
-                       ReadDevice::open(scratch->file_, {.path = read_path, .direct = true}));
-  scratch->device_.emplace(std::move(device));
-  QSF_RETURN_IF_ERROR(scratch->open_for_writing(scratch->device_->is_direct()));
-  return scratch;
+                       ReadDevice::open(file_, {.path = read_path, .direct = true}));
+  device_.emplace(std::move(device));
+  return open_for_writing(device_->is_direct());
 }
 
 ScratchFile::ScratchFile(File file) noexcept : file_(std::move(file)) {}
@@ -127,13 +151,16 @@ Status ScratchFile::write(std::uint64_t offset, ByteSpan from) {
   }
   if (direct_) return ok_status();
   // Written through the page cache, where a budget counts it until it is on the disk.
-  const int synced = uninterrupted([&] { return ops.sync(write_handle_); });
-  if (synced < 0) {
-    return io_error("%s: writing %zu bytes at offset %llu failed: %s", path().c_str(), n_bytes,
-                    llu(first), std::strerror(-synced));
-  }
+  QSF_RETURN_IF_ERROR(sync());
   ops.advise(write_handle_, first, n_bytes, FileAdvice::kDontNeed);
   return ok_status();
+}
+
+Status ScratchFile::sync() {
+  const int synced = uninterrupted([&] { return file_.ops().sync(write_handle_); });
+  if (synced == 0) return ok_status();
+  return io_error("%s: what was written does not reach the disk: %s", path().c_str(),
+                  std::strerror(-synced));
 }
 
 }  // namespace qsf

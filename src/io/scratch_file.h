@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// ScratchFile: bytes of this process on a disk, read and written past the page cache.
+// ScratchFile: bytes on a disk that are read and written in any order, past the page cache.
 //
-// The file is made anew and its name is removed at once, so that nothing is left behind however the
-// process ends and nobody else's file is ever written. Its length is taken from the disk when it is
-// made, where the file system can do that.
+// A file of this process is made anew and its name is removed at once, so that nothing is left
+// behind however the process ends and nobody else's file is ever written; one that is to outlive it
+// keeps its name. Its length is taken from the disk when it is made, where the file system can do
+// that.
 
 #ifndef QSF_IO_SCRATCH_FILE_H_
 #define QSF_IO_SCRATCH_FILE_H_
@@ -32,6 +33,11 @@ class ScratchFile {
   static Result<std::unique_ptr<ScratchFile>> create(const std::string& path, std::uint64_t n_bytes,
                                                      std::optional<ReadPath> read_path,
                                                      FileOps& ops = system_file_ops());
+  // The same of a file that keeps its name. One of as many bytes that is there already is opened,
+  // and holds what was written to it; one of another size is replaced.
+  static Result<std::unique_ptr<ScratchFile>> open_named(const std::string& path,
+                                                         std::uint64_t n_bytes,
+                                                         FileOps& ops = system_file_ops());
   ~ScratchFile();
   ScratchFile(const ScratchFile&) = delete;
   ScratchFile& operator=(const ScratchFile&) = delete;
@@ -45,9 +51,12 @@ class ScratchFile {
   // Fails    kIo, naming place and reason; a full disk in so many words
   // Threads  one at a time
   Status write(std::uint64_t offset, ByteSpan from);
+  // Returns when what was written outlives a failure of the machine. Fails  kIo
+  Status sync();
 
  private:
   explicit ScratchFile(File file) noexcept;
+  Status open_device(std::optional<ReadPath> read_path);
   Status take_space(std::uint64_t n_bytes);
   Status open_for_writing(bool direct);
 
