@@ -34,6 +34,7 @@
 #include "qsf_convert_options.h"
 #include "qsf_convert_progress.h"
 #include "qsf_convert_report.h"
+#include "qsf_convert_work.h"
 #include "tokenizer/tokenizer_data.h"
 #include "tool_support.h"
 
@@ -279,6 +280,16 @@ qsf::Status convert(const ConvertOptions& options) {
   transcode.on_size = [&](std::uint64_t bytes) { return check_room(options.output, bytes); };
   QSF_RETURN_IF_ERROR(
       fit_budget(*input.model, options.ram_budget_mb * kMegabyte, options.gptq, transcode));
+  std::unique_ptr<WorkFolder> work;
+  if (!options.work_folder.empty()) {
+    QSF_ASSIGN_OR_RETURN(work, WorkFolder::open(options, *input.model));
+    if (!options.quiet && work->goes_on()) {
+      print_error(kTool, "going on where " + work->path() +
+                             " was left: " + std::to_string(work->n_done()) + " of " +
+                             std::to_string(input.model->spec().n_layers + 2) +
+                             " sections are done");
+    }
+  }
   ConvertProgress progress(kTool, !options.quiet);
   ConvertCalibration calibration;
   if (!options.calibration.empty()) {
@@ -291,6 +302,7 @@ qsf::Status convert(const ConvertOptions& options) {
       transcode.formats = &calibration.target.formats;
     }
   }
+  if (work) transcode.saved = &work->sections();  // not those of what calibration runs
   // Compressed, the file takes less, and nobody knows how much.
   if (transcode.compression != qsf::Compression::kNone) transcode.on_size = nullptr;
   transcode.on_progress = [&](const qsf::TranscodeProgress& done) {
@@ -299,6 +311,7 @@ qsf::Status convert(const ConvertOptions& options) {
   auto report = qsf::transcode(*input.model, options.output, transcode);
   progress.clear();
   if (!report) return std::move(report).error();
+  if (work) work->remove();
   print_convert_warnings(*report);
   const ConvertedFile file{options.output, fs::file_size(options.output, ignored),
                            std::chrono::duration<double>(Clock::now() - start).count()};
@@ -364,6 +377,11 @@ int main(int argc, char** argv) {
     status = qsf::out_of_budget("not enough memory for this conversion");
   }
   if (status.ok()) return qsf_tools::kSuccess;
+  if (status.code() == qsf::StatusCode::kCancelled && !options.work_folder.empty()) {
+    status =
+        qsf::cancelled("interrupted; %s keeps what is done: the same command goes on from there",
+                       options.work_folder.c_str());
+  }
   qsf_tools::print_error(qsf_tools::kTool, status.message());
   return qsf_tools::kFailure;
 }

@@ -51,6 +51,7 @@ qsf::Result<qsf::CalibratedText> gather(const ConvertOptions& options,
   calibrate.max_tokens = options.calibration_tokens;
   calibrate.feedback = options.gptq;
   calibrate.sensitivities = options.target_bytes != 0;
+  calibrate.folder = options.work_folder;
   calibrate.on_probe = [&](std::size_t done, std::size_t total) {
     progress.show("measuring what rounding costs", std::to_string(done) + " matrices", done, total);
   };

@@ -84,6 +84,8 @@ std::optional<int> check_paths(const CLI::App& app, ConvertOptions& options) {
       problem = "--random has no weights to keep; expected another --quant-type";
     } else if (!options.report.empty()) {
       problem = "--random has no weights that the result could differ from; leave out --report";
+    } else if (!options.work_folder.empty()) {
+      problem = "--random keeps nothing to go on from; leave out --work-folder";
     }
   } else if (options.output.empty()) {
     problem = options.input.empty() ? "IN and OUT are required" : "OUT is required";
@@ -308,6 +310,11 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
                  "--calibration-out saves serves for other sizes")
       ->type_name("N");
   add_random_options(app, options);
+  app.add_option("--work-folder", options.work_folder,
+                 "Keep what is done in FOLDER, so that the same command goes on where it was "
+                 "interrupted: what --calibration has seen, its runs between layers, and finished "
+                 "layers. Made if there is none, and removed when OUT is whole")
+      ->type_name("FOLDER");
   app.add_option("--report", options.report,
                  "Write what became of every tensor to FILE, as JSON: type, bits, error, cosine")
       ->type_name("FILE");

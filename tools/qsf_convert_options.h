@@ -36,6 +36,7 @@ struct ConvertOptions {
   std::uint64_t ram_budget_mb = 1000;
   // One of these last that was given and of which only a text has use; empty: none.
   std::string text_option;
+  std::string work_folder;      // where what is done is kept for the next start; empty: nowhere
   std::string report;           // file for JSON about the result; empty: none
   std::uint32_t n_threads = 0;  // 0: as many as the machine has
   bool quiet = false;

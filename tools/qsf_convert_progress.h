@@ -30,6 +30,7 @@ class ConvertProgress {
   ProgressLine line_;
   std::string stage_;
   Clock::time_point stage_start_ = Clock::now();
+  std::uint64_t stage_begin_ = 0;  // that was done when the stage was first shown
 };
 
 }  // namespace qsf_tools

@@ -6,8 +6,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <filesystem>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
@@ -57,18 +60,25 @@ class QsfConvertTargetTest : public testing::Test {
   }
   // Converts with a small calibration, the model's or what was saved, and `more`.
   Outcome from_text(std::vector<std::string> more, const std::string& out) {
+    return run(arguments_of_text(std::move(more), out));
+  }
+  std::vector<std::string> arguments_of_text(std::vector<std::string> more,
+                                             const std::string& out) {
     more.insert(more.begin(), {"--calibration", QSF_SOURCE_DIR "/testdata/tale.txt",
                                "--calibration-context", "32", "--calibration-tokens", "64"});
-    return finish_with(std::move(more), out);
+    return with_files(std::move(more), out);
   }
   Outcome from_saved(std::vector<std::string> more, const std::string& out) {
     more.insert(more.begin(), {"--calibration", in_.file("saved")});
     return finish_with(std::move(more), out);
   }
   Outcome finish_with(std::vector<std::string> more, const std::string& out) {
+    return run(with_files(std::move(more), out));
+  }
+  std::vector<std::string> with_files(std::vector<std::string> more, const std::string& out) {
     more.push_back(model_.path());
     more.push_back(out_.file(out));
-    return run(more);
+    return more;
   }
   std::uint64_t bytes_of(const std::string& name) const {
     return std::filesystem::file_size(out_.file(name));
@@ -116,6 +126,32 @@ TEST_F(QsfConvertTargetTest, GoesTogetherWithOtherOptions) {
   const Outcome small = from_saved({"--target-size", "50k"}, "c.qsf");
   expect_failure(small, 1, "ask for at least");
   EXPECT_THAT(out_.names(), ElementsAre("a.qsf", "b.qsf"));
+}
+
+// Probes are kept one by one.
+TEST_F(QsfConvertTargetTest, GoesOnWhereItWasKilled) {
+  ASSERT_EQ(from_text({"--target-size", "300k"}, "a.qsf").code, 0);
+  const std::string work = in_.file("work");
+  const TemporaryFolder scratch;
+  const pid_t child =
+      start(scratch, arguments_of_text({"--target-size", "300k", "--work-folder", work}, "b.qsf"),
+            kNoLimit);
+  std::uintmax_t first_bytes = 0;
+  ASSERT_TRUE(wait_for(child, [&] {
+    std::error_code missing;
+    const std::uintmax_t n_bytes = std::filesystem::file_size(work + "/calibration", missing);
+    if (missing) return false;
+    if (first_bytes == 0) first_bytes = n_bytes;
+    return n_bytes > first_bytes + 100;
+  }));
+  kill(child, SIGKILL);
+  finish(scratch, child);
+  EXPECT_THAT(out_.names(), ElementsAre("a.qsf"));
+  const Outcome last = from_text({"--target-size", "300k", "--work-folder", work}, "b.qsf");
+  ASSERT_EQ(last.code, 0) << last.err;
+  EXPECT_THAT(last.err, HasSubstr("going on where"));
+  EXPECT_TRUE(out_.read("b.qsf") == out_.read("a.qsf")) << "other bytes";
+  EXPECT_FALSE(std::filesystem::exists(work));
 }
 
 TEST_F(QsfConvertTargetTest, SizesThatCannotBeMeantAreRefused) {

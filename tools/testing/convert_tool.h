@@ -69,14 +69,23 @@ enum class FileState {
   kRemoved,      // has lost its name
 };
 
-// Waits until a tool, which finish() has yet to wait for, has such a file of that folder open.
-// Returns whether it still runs then.
-inline bool wait_for_file(const TemporaryFolder& folder, pid_t child, FileState wanted) {
-  const std::string links = "/proc/" + std::to_string(child) + "/fd";
+// Waits until `is_so()` while a tool runs, which finish() has yet to wait for. Returns whether it
+// still ran then.
+template <typename Condition>
+bool wait_for(pid_t child, const Condition& is_so) {
   for (;;) {
     siginfo_t ended = {};
     waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT);
     if (ended.si_pid == child) return false;
+    if (is_so()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+// Waits until a tool has such a file of that folder open, as wait_for().
+inline bool wait_for_file(const TemporaryFolder& folder, pid_t child, FileState wanted) {
+  const std::string links = "/proc/" + std::to_string(child) + "/fd";
+  return wait_for(child, [&] {
     std::error_code failure;
     for (std::filesystem::directory_iterator entry(links, failure), end; !failure && entry != end;
          entry.increment(failure)) {
@@ -89,8 +98,8 @@ inline bool wait_for_file(const TemporaryFolder& folder, pid_t child, FileState 
       const bool removed = !in_the_making && file.ends_with(" (deleted)");
       if (wanted == FileState::kInTheMaking ? in_the_making : removed) return true;
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+    return false;
+  });
 }
 
 inline Outcome finish(const TemporaryFolder& scratch, pid_t child) {
@@ -107,14 +116,16 @@ inline Outcome run(const std::vector<std::string>& arguments, rlim_t file_bytes 
   return finish(scratch, start(scratch, arguments, file_bytes));
 }
 
-// A failure is one line on stderr that begins with the tool's name, behind warnings and, on a slow
-// machine, lines of progress; and nothing on stdout.
+// A failure is one line on stderr that begins with the tool's name, behind warnings, what a
+// conversion goes on from and, on a slow machine, lines of progress; and nothing on stdout.
 inline void expect_failure(const Outcome& outcome, int code, const std::string& message) {
   EXPECT_EQ(outcome.code, code) << outcome.err;
   EXPECT_EQ(outcome.out, "");
   std::string last = outcome.err;
   const auto comes_before = [](const std::string& line) {
-    return line.starts_with("qsf-convert: warning:") || line.find(" %, ") != std::string::npos;
+    return line.starts_with("qsf-convert: warning:") ||
+           line.starts_with("qsf-convert: going on where") ||
+           line.find(" %, ") != std::string::npos;
   };
   while (comes_before(last.substr(0, last.find('\n')))) last = last.substr(last.find('\n') + 1);
   EXPECT_EQ(std::count(last.begin(), last.end(), '\n'), 1) << outcome.err;

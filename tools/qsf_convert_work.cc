@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+
+#include "qsf_convert_work.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/crc32.h"
+#include "calibrate/calibrate_model.h"
+#include "calibrate/calibration.h"
+#include "io/atomic_file.h"
+#include "io/file.h"
+
+namespace qsf_tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kLockName = "lock";
+constexpr const char* kConversionName = "conversion";
+constexpr std::uint64_t kMaxConversionBytes = 64 << 10;
+
+bool is_section(const std::string& name) {
+  return name.starts_with(qsf::SavedSections::kPrefix);
+}
+
+// Whether a conversion makes files of that name in its folder.
+bool is_own(const std::string& name) {
+  const std::vector<std::string> seen = qsf::calibration_folder_names();
+  return is_section(name) || name == kLockName || name == kConversionName ||
+         std::ranges::find(seen, name) != seen.end();
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code failure;
+  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end;
+       entry.increment(failure)) {
+    names.push_back(entry->path().filename().string());
+  }
+  return names;
+}
+
+// A checksum of a whole file, read piece by piece.
+qsf::Result<std::string> fingerprint(const std::string& path) {
+  QSF_ASSIGN_OR_RETURN(const qsf::File file, qsf::File::open(path));
+  std::array<std::byte, 1 << 16> piece;
+  std::uint32_t crc = 0;
+  for (std::uint64_t at = 0; at < file.size_bytes(); at += piece.size()) {
+    const auto part = qsf::MutableByteSpan(piece).first(
+        std::min<std::uint64_t>(piece.size(), file.size_bytes() - at));
+    QSF_RETURN_IF_ERROR(file.read_exact_at(at, part));
+    crc = qsf::crc32(part, crc);
+  }
+  return std::to_string(file.size_bytes()) + " bytes, checksum " + std::to_string(crc);
+}
+
+// Returns all that decides what is kept, one line each.
+qsf::Result<std::string> describe(const ConvertOptions& options, const qsf::ModelSource& source) {
+  QSF_ASSIGN_OR_RETURN(const qsf::CalibratedModel model, qsf::identify_model(source));
+  std::ostringstream lines;
+  lines << "program: qsf-convert " QSF_VERSION "\n"
+        << "model: " << model.architecture << ", " << model.n_layers << " layers of "
+        << model.hidden << " columns, checksum " << model.weights_crc << "\n"
+        << "--quant-type: " << options.quant_type << "\n"
+        << "--head-type: " << options.head_type << "\n"
+        << "--block-size: " << options.block << "\n"
+        << "--target-size: " << options.target_bytes << "\n"
+        << "--rounding: " << options.rounding << "\n"
+        << "--rotate: " << options.rotate << "\n"
+        << "--for: " << options.purpose << "\n"
+        << "--i2s-layout: " << options.i2s_layout << "\n"
+        << "--int8-rows: " << options.int8_rows << "\n"
+        << "--layout: " << options.layout << "\n"
+        << "--tile-bytes: " << options.tile_bytes << "\n"
+        << "--gptq: " << options.gptq << "\n";
+  if (options.calibration.empty()) return std::move(lines).str();
+  QSF_ASSIGN_OR_RETURN(const std::string text, fingerprint(options.calibration));
+  lines << "--calibration: " << text << "\n"
+        << "--calibration-tokens: " << options.calibration_tokens << "\n"
+        << "--calibration-context: " << options.calibration_context << "\n";
+  return std::move(lines).str();
+}
+
+// Returns the first line of `a` that `b` does not have in its place.
+std::string first_difference(const std::string& a, const std::string& b) {
+  std::istringstream lines_a(a);
+  std::istringstream lines_b(b);
+  std::string line_a;
+  std::string line_b;
+  while (std::getline(lines_a, line_a) && std::getline(lines_b, line_b)) {
+    if (line_a != line_b) return line_a;
+  }
+  return line_a;
+}
+
+}  // namespace
+
+qsf::Result<std::unique_ptr<WorkFolder>> WorkFolder::open(const ConvertOptions& options,
+                                                          const qsf::ModelSource& source) {
+  const std::string& path = options.work_folder;
+  QSF_ASSIGN_OR_RETURN(const std::string conversion, describe(options, source));
+  std::error_code failure;
+  const fs::file_status status = fs::status(path, failure);
+  if (fs::exists(status) && !fs::is_directory(status)) {
+    return qsf::invalid_argument("--work-folder %s: not a folder; name one, or a new one",
+                                 path.c_str());
+  }
+  for (const std::string& name : names_in(path)) {
+    if (is_own(name)) continue;
+    return qsf::invalid_argument(
+        "--work-folder %s: holds %s, which no conversion has made; name an empty or a new folder",
+        path.c_str(), name.c_str());
+  }
+  fs::create_directory(path, failure);
+  if (failure) {
+    return qsf::io_error("--work-folder %s: cannot be made: %s", path.c_str(),
+                         failure.message().c_str());
+  }
+  std::unique_ptr<WorkFolder> folder(new WorkFolder(path));
+  QSF_RETURN_IF_ERROR(folder->lock());
+  QSF_RETURN_IF_ERROR(folder->check_conversion(conversion));
+  folder->n_done_ = static_cast<std::size_t>(std::ranges::count_if(names_in(path), is_section));
+  return folder;
+}
+
+WorkFolder::~WorkFolder() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+qsf::Status WorkFolder::lock() {
+  const std::string name = path_ + "/" + kLockName;
+  lock_ = ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (lock_ < 0) {
+    return qsf::io_error("--work-folder %s: cannot be made: %s", name.c_str(),
+                         std::strerror(errno));
+  }
+  if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) return qsf::ok_status();
+  return qsf::invalid_argument(
+      "--work-folder %s: another conversion works in it; wait for it, or name another folder",
+      path_.c_str());
+}
+
+qsf::Status WorkFolder::check_conversion(const std::string& expected) {
+  const std::string name = path_ + "/" + kConversionName;
+  const auto file = qsf::File::open(name);
+  if (!file && file.error().code() == qsf::StatusCode::kNotFound) {
+    return qsf::write_file(name, qsf::as_bytes(expected));
+  }
+  if (!file) return qsf::Status(file.error());
+  QSF_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, file->read_all(kMaxConversionBytes));
+  const std::string found(qsf::as_text(bytes));
+  goes_on_ = found == expected;
+  if (goes_on_) return qsf::ok_status();
+  return qsf::invalid_argument(
+      "--work-folder %s: of another conversion, with \"%s\" where this one has \"%s\"; run it with "
+      "that, name another folder, or remove this one",
+      path_.c_str(), first_difference(found, expected).c_str(),
+      first_difference(expected, found).c_str());
+}
+
+void WorkFolder::remove() {
+  std::error_code ignored;
+  // What says that the folder is a conversion's goes last.
+  for (const std::string& name : names_in(path_)) {
+    if (is_own(name) && name != kConversionName && name != kLockName) {
+      fs::remove(fs::path(path_) / name, ignored);
+    }
+  }
+  fs::remove(fs::path(path_) / kConversionName, ignored);
+  fs::remove(fs::path(path_) / kLockName, ignored);
+  fs::remove(path_, ignored);
+}
+
+}  // namespace qsf_tools
