@@ -242,6 +242,28 @@ qsf::Status check_report_file(const ConvertOptions& options) {
   return check_writable(options.report).with_context("--report");
 }
 
+qsf::TranscodeOptions transcode_options(const ConvertOptions& options, const Input& input) {
+  qsf::TranscodeOptions transcode;
+  transcode.preset = qsf::find_quant_preset(options.quant_type).value_or(input.default_preset);
+  transcode.native_ternary =
+      options.purpose == "ram" ? qsf::QuantType::kTernaryRow : qsf::QuantType::kTernaryBase3;
+  transcode.vocabulary_type = find_type(options.head_type);
+  transcode.int8_rows = options.int8_rows;
+  transcode.block = options.block;
+  transcode.rounding =
+      options.rounding == "nearest" ? qsf::Rounding::kNearest : qsf::Rounding::kSearch;
+  transcode.layout = static_cast<qsf::Layout>(options.layout);
+  transcode.compression = compression_of(options.compression);
+  transcode.tile_bytes = options.tile_bytes;
+  transcode.n_threads = options.n_threads != 0 ? options.n_threads
+                                               : std::max(1U, std::thread::hardware_concurrency());
+  transcode.program = "qsf-convert " QSF_VERSION;
+  transcode.tokenizer = input.tokenizer;
+  transcode.cancel = &g_interrupted;
+  transcode.on_size = [&options](std::uint64_t bytes) { return check_room(options.output, bytes); };
+  return transcode;
+}
+
 qsf::Status convert(const ConvertOptions& options) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
@@ -260,24 +282,7 @@ qsf::Status convert(const ConvertOptions& options) {
                            ": no tokenizer; the file will take and give token ids alone");
   }
   QSF_RETURN_IF_ERROR(rotate(options, input));
-  qsf::TranscodeOptions transcode;
-  transcode.preset = qsf::find_quant_preset(options.quant_type).value_or(input.default_preset);
-  transcode.native_ternary =
-      options.purpose == "ram" ? qsf::QuantType::kTernaryRow : qsf::QuantType::kTernaryBase3;
-  transcode.vocabulary_type = find_type(options.head_type);
-  transcode.int8_rows = options.int8_rows;
-  transcode.block = options.block;
-  transcode.rounding =
-      options.rounding == "nearest" ? qsf::Rounding::kNearest : qsf::Rounding::kSearch;
-  transcode.layout = static_cast<qsf::Layout>(options.layout);
-  transcode.compression = compression_of(options.compression);
-  transcode.tile_bytes = options.tile_bytes;
-  transcode.n_threads = options.n_threads != 0 ? options.n_threads
-                                               : std::max(1U, std::thread::hardware_concurrency());
-  transcode.program = "qsf-convert " QSF_VERSION;
-  transcode.tokenizer = input.tokenizer;
-  transcode.cancel = &g_interrupted;
-  transcode.on_size = [&](std::uint64_t bytes) { return check_room(options.output, bytes); };
+  qsf::TranscodeOptions transcode = transcode_options(options, input);
   QSF_RETURN_IF_ERROR(
       fit_budget(*input.model, options.ram_budget_mb * kMegabyte, options.gptq, transcode));
   std::unique_ptr<WorkFolder> work;

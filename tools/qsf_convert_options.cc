@@ -227,6 +227,14 @@ void add_ternary_options(CLI::App& app, ConvertOptions& options) {
       ->capture_default_str();
 }
 
+void add_work_option(CLI::App& app, ConvertOptions& options) {
+  app.add_option("--work-folder", options.work_folder,
+                 "Keep what is done in FOLDER, so that the same command goes on where it was "
+                 "interrupted: what --calibration has seen, its runs between layers, and finished "
+                 "layers. Made if there is none, and removed when OUT is whole")
+      ->type_name("FOLDER");
+}
+
 void add_random_options(CLI::App& app, ConvertOptions& options) {
   app.add_option("--random", options.random,
                  "Read no input: write random weights of a known shape, for measurements. One of " +
@@ -310,11 +318,7 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
                  "--calibration-out saves serves for other sizes")
       ->type_name("N");
   add_random_options(app, options);
-  app.add_option("--work-folder", options.work_folder,
-                 "Keep what is done in FOLDER, so that the same command goes on where it was "
-                 "interrupted: what --calibration has seen, its runs between layers, and finished "
-                 "layers. Made if there is none, and removed when OUT is whole")
-      ->type_name("FOLDER");
+  add_work_option(app, options);
   app.add_option("--report", options.report,
                  "Write what became of every tensor to FILE, as JSON: type, bits, error, cosine")
       ->type_name("FILE");
