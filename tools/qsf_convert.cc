@@ -16,7 +16,6 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -255,8 +254,7 @@ qsf::TranscodeOptions transcode_options(const ConvertOptions& options, const Inp
   transcode.layout = static_cast<qsf::Layout>(options.layout);
   transcode.compression = compression_of(options.compression);
   transcode.tile_bytes = options.tile_bytes;
-  transcode.n_threads = options.n_threads != 0 ? options.n_threads
-                                               : std::max(1U, std::thread::hardware_concurrency());
+  transcode.n_threads = threads_of(options);
   transcode.program = "qsf-convert " QSF_VERSION;
   transcode.tokenizer = input.tokenizer;
   transcode.cancel = &g_interrupted;

@@ -37,6 +37,12 @@ qsf::Result<std::string> read_text_start(const ConvertOptions& options) {
   return text;
 }
 
+// What of the budget a conversion takes beside what runs the model and feeds it.
+std::uint64_t beside_bytes(const ConvertOptions& options, const qsf::ModelSource& source,
+                           const qsf::TranscodeOptions& transcode) {
+  return options.gptq ? qsf::transcode_memory_bytes(source, transcode, true) : 0;
+}
+
 qsf::Result<qsf::CalibratedText> gather(const ConvertOptions& options,
                                         const qsf::ModelSource& source,
                                         const qsf::TranscodeOptions& transcode,
@@ -59,9 +65,12 @@ qsf::Result<qsf::CalibratedText> gather(const ConvertOptions& options,
   calibrate.gather.n_threads = options.n_threads;
   // What runs the model stays beside the conversion that it feeds.
   const std::uint64_t budget = options.ram_budget_mb * kMegabyte;
-  const std::uint64_t converting =
-      options.gptq ? qsf::transcode_memory_bytes(source, calibrate.transcode, true) : 0;
+  const std::uint64_t converting = beside_bytes(options, source, transcode);
   calibrate.gather.ram_budget_bytes = budget > converting ? budget - converting : 1;
+  // A larger budget may have room for more threads of the conversion, so a refusal counts them all.
+  qsf::TranscodeOptions widest = transcode;
+  widest.n_threads = threads_of(options);
+  calibrate.gather.other_bytes = beside_bytes(options, source, widest);
   calibrate.gather.cancel = transcode.cancel;
   calibrate.gather.log = {print_warning, nullptr};
   calibrate.gather.on_progress = [&](const qsf::GatherProgress& done) {
@@ -72,6 +81,9 @@ qsf::Result<qsf::CalibratedText> gather(const ConvertOptions& options,
   };
   auto calibrated = qsf::calibrate_model(source, std::move(text), options.output, calibrate);
   progress.clear();
+  if (!calibrated && calibrated.error().code() == qsf::StatusCode::kOutOfBudget) {
+    return std::move(calibrated).error().with_context("--ram-budget " + megabytes(budget));
+  }
   if (!calibrated) return std::move(calibrated).error();
   if (!calibrated->whole_window) {
     print_error(kTool, "warning: " + options.calibration + ": " +

@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -293,6 +294,22 @@ TEST_F(QsfConvertCalibrationTest, FilesThatCannotBeWrittenAreRefusedFirst) {
     expect_failure(run({"--calibration", in_.file("empty"), kModel, path}), 1, path);
   }
   EXPECT_THAT(out_.names(), IsEmpty());
+}
+
+// First by the conversion, then by what runs the model; whoever follows them has a file.
+TEST_F(QsfConvertCalibrationTest, RefusedBudgetsNameOneThatGoesOn) {
+  std::string budget = "5";
+  for (const char* names : {"raise the budget to ", "needs "}) {
+    const Outcome refused = convert(kTale, {"--gptq", "--ram-budget", budget});
+    expect_failure(refused, 1, "--ram-budget " + budget + ".0 MB: ");
+    const std::size_t at = refused.err.find(names);
+    ASSERT_NE(at, std::string::npos) << refused.err;
+    budget =
+        std::to_string(std::strtoul(refused.err.c_str() + at + std::strlen(names), nullptr, 10));
+  }
+  EXPECT_THAT(out_.names(), IsEmpty());
+  const Outcome outcome = convert(kTale, {"--gptq", "--ram-budget", budget});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
 }
 
 TEST_F(QsfConvertCalibrationTest, KeepsWithinTheBudget) {

@@ -2,10 +2,12 @@
 
 #include "qsf_convert_options.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <iterator>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "command_line.h"
@@ -248,6 +250,11 @@ void add_random_options(CLI::App& app, ConvertOptions& options) {
 }
 
 }  // namespace
+
+unsigned threads_of(const ConvertOptions& options) noexcept {
+  return options.n_threads != 0 ? options.n_threads
+                                : std::max(1U, std::thread::hardware_concurrency());
+}
 
 std::optional<int> parse_convert_options(int argc, const char* const* argv,
                                          ConvertOptions& options) {

@@ -43,6 +43,9 @@ struct ConvertOptions {
   bool verbose = false;
 };
 
+// Returns how many threads a conversion takes where there is memory for them.
+unsigned threads_of(const ConvertOptions& options) noexcept;
+
 // Fills in `options`. Returns the exit code when the program is to end here; what was wrong is one
 // line on stderr then.
 std::optional<int> parse_convert_options(int argc, const char* const* argv,

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <utility>
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "engine/engine_plan.h"
 #include "format/qsf_reader.h"
 
 namespace qsf {
@@ -37,6 +37,33 @@ void fill_means(const RunState& state, Calibration& calibration) {
   }
   QSF_CHECK(state.sums.n_rows(ProductInput::kHead, 0) == calibration.n_rows);
   calibration.head_mean_squares = state.sums.mean_squares(ProductInput::kHead, 0);
+}
+
+// Tells the least budget, in whole MB, in which the model runs beside other bytes.
+Status too_small(const std::string& path, EngineOptions engine, std::uint64_t other_bytes) {
+  constexpr std::uint64_t kMegabyte = 1'000'000;
+  // With more memory there are more threads, and each leaves something in the heap.
+  constexpr std::uint64_t kHeapMegabytes = 2;
+  const auto fits = [&](std::uint64_t n_megabytes) {
+    engine.ram_budget_bytes = n_megabytes * kMegabyte;
+    return Engine::plan_file(path, engine).has_value();
+  };
+  std::uint64_t least = engine.ram_budget_bytes / kMegabyte;  // too little, as it was found
+  std::uint64_t most = least + 1;
+  while (!fits(most)) {
+    least = most;
+    most *= 2;
+    if (most > UINT64_MAX / kMegabyte / 2) return Engine::plan_file(path, engine).error();
+  }
+  while (most - least > 1) {
+    const std::uint64_t middle = least + (most - least) / 2;
+    (fits(middle) ? most : least) = middle;
+  }
+  return out_of_budget(
+      "calibration in windows of %u tokens needs %llu MB; raise the budget, or take shorter "
+      "windows",
+      engine.max_context,
+      static_cast<unsigned long long>(most + ceil_div(other_bytes, kMegabyte) + kHeapMegabytes));
 }
 
 // Squares can leave the range of f32 where the values themselves do not, and so can differences of
@@ -82,22 +109,15 @@ Result<std::unique_ptr<Gatherer>> Gatherer::open(const std::string& path,
   engine.observer = &gatherer->observer_;
   engine.log = options.log;
   if (options.ram_budget_bytes != 0) {
-    if (own_bytes >= options.ram_budget_bytes) {
-      return out_of_budget("calibration needs %.1f MB for sums alone; raise the budget",
-                           static_cast<double>(own_bytes) / 1e6);
-    }
-    engine.ram_budget_bytes = options.ram_budget_bytes - own_bytes;
+    engine.ram_budget_bytes = options.ram_budget_bytes > own_bytes
+                                  ? options.ram_budget_bytes - own_bytes
+                                  : std::uint64_t{1};
   }
   auto opened = Engine::open(path, engine);
-  if (!opened) {
-    Status status = std::move(opened).error();
-    if (status.code() != StatusCode::kOutOfBudget) return status;
-    char context[120];
-    std::snprintf(context, sizeof context,
-                  "running the model for calibration, beside %.1f MB of sums",
-                  static_cast<double>(own_bytes) / 1e6);
-    return std::move(status).with_context(context);
+  if (!opened && opened.error().code() == StatusCode::kOutOfBudget) {
+    return too_small(path, engine, own_bytes + options.other_bytes);
   }
+  if (!opened) return std::move(opened).error();
   gatherer->engine_ = std::move(*opened);
   gatherer->observer_.attach(*gatherer->engine_);
   return gatherer;

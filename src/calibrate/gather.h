@@ -42,6 +42,7 @@ struct GatherOptions {
   unsigned n_threads = 0;              // as EngineOptions
   std::uint64_t ram_budget_bytes = 0;  // the same, the sums included
   std::uint64_t feed_bytes = 0;        // of the budget that feed()'s consumers take
+  std::uint64_t other_bytes = 0;       // that a refusal adds to what it says is needed
   // Called behind every window.
   std::function<void(const GatherProgress&)> on_progress;
   const std::atomic<bool>* cancel = nullptr;  // checked at every operator
@@ -51,7 +52,7 @@ struct GatherOptions {
 class Gatherer {
  public:
   // Opens a .qsf file. It may be removed as soon as this returns.
-  // Fails  as Engine::open
+  // Fails  as Engine::open; of too small a budget, naming the least that works
   static Result<std::unique_ptr<Gatherer>> open(const std::string& path,
                                                 const GatherOptions& options);
 
