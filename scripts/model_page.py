@@ -25,7 +25,7 @@ p, figcaption { color: var(--faint); max-width: 60rem; }
 figure { margin: 1rem 0; } svg { max-width: 100%; height: auto; }
 """
 FRONT, OTHER, FAINT = "#3b7dd8", "#999999", "#767676"  # the last is of names alone, and becomes the page's faint colour
-BARS = ("#3b7dd8", "#d98032", "#4f9d69", "#a566b0", "#b8a037")
+BARS = ("#3b7dd8", "#d98032", "#4f9d69", "#a566b0", "#b8a037", "#4aa3ab", "#c75a6a", "#8a8f98")
 
 
 def pareto_front(rows, cost):
@@ -159,14 +159,15 @@ def plot_memory(rows, budgets):
     for budget in budgets:
         found = [row["budgets"][str(budget)].get("peak", 0) for row in rows]
         if any(found):
-            peaks[f"--ram-budget {budget} (MB)"] = found
+            peaks[f"within {budget} MB"] = found
     figure, (axes,) = bars_of(figures(), rows, 1, .1 + .12 * len(peaks))
     height = .8 / len(peaks)
     for i, (name, found) in enumerate(peaks.items()):
         axes.barh([y + (i - (len(peaks) - 1) / 2) * height for y in range(len(rows))], found, height=height * .9,
                   color=BARS[i % len(BARS)], label=name)
     axes.set_xlabel("peak of memory, MB")
-    axes.legend(fontsize=8, frameon=False, labelcolor="#000000", loc="lower left", bbox_to_anchor=(0, 1), ncols=len(peaks))
+    axes.legend(fontsize=8, frameon=False, labelcolor="#000000", loc="lower left", bbox_to_anchor=(0, 1), ncols=8,
+                columnspacing=1, handlelength=1.2, handletextpad=.5)
     return figure
 
 

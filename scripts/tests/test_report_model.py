@@ -263,9 +263,20 @@ class Plots(unittest.TestCase):
         rows = [{"name": name, "memory": {"peak": 20.0}, "budgets": {"5": {"failed": "too small"}, "9": found}}
                 for name, found in (("a", {"peak": 8.0}), ("b", {"failed": "too small"}))]
         axes = model_page.plot_memory(rows, [5, 9]).axes[0]
-        self.assertEqual([text.get_text() for text in axes.get_legend().get_texts()], ["no budget", "--ram-budget 9 (MB)"])
+        self.assertEqual([text.get_text() for text in axes.get_legend().get_texts()], ["no budget", "within 9 MB"])
         self.assertEqual([bar.get_width() for bar in axes.patches], [20, 20, 8, 0])
+        self.assertEqual(len({bar.get_facecolor() for bar in axes.patches}), 2)
         self.assertEqual([label.get_text() for label in axes.get_yticklabels()], ["a", "b"])
+
+    def test_seven_budgets_have_a_colour_each_and_names_that_fit(self):
+        budgets = list(range(1024, 1024 * 8, 1024))
+        figure = model_page.plot_memory([{"name": "4bit-super/32", "memory": {"peak": 20.0},
+                                          "budgets": {str(budget): {"peak": 8.0} for budget in budgets}}], budgets)
+        axes = figure.axes[0]
+        self.assertEqual(len({bar.get_facecolor() for bar in axes.patches}), 8)
+        figure.tight_layout()
+        legend = axes.get_legend().get_window_extent()
+        self.assertTrue(0 <= legend.x0 and legend.x1 <= figure.bbox.x1 and legend.y1 <= figure.bbox.y1, (legend, figure.bbox))
 
 
 if __name__ == "__main__":
