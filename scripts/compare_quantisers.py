@@ -48,14 +48,12 @@ KEPT = ("Q4_0", "Q4_K", "IQ4_XS", "Q3_K", "Q2_K", "F32")  # types that we read a
 TARGETS = {4: "Q4_K", 3: "Q3_K", 2: "Q2_K"}  # what each width is held to
 AGAINST = {"plain": ["search"], "imatrix": ["search", "calibrated", "gptq"]}
 
-# qsf-convert: width, type, block.
-OURS = [(4, "4bit", 64), (4, "4bit-super", 64), (4, "4bit-super", 32), (3, "3bit-super", 64), (3, "q3_k", 64),
-        (3, "3bit-super", 32), (2, "2bit-sym", 64), (2, "2bit-super", 64), (2, "2bit-super", 32), (2, "q2_k", 64),
-        (4, "4bit-table", 64), (3, "3bit-table", 64), (2, "2bit-table", 64)]
+# qsf-convert: width, type, block; at each width the best types with and without tables of levels.
+OURS = [(4, "4bit-super", 32), (4, "4bit-table", 64), (3, "3bit-super", 64), (3, "3bit-table", 64), (2, "q2_k", 64),
+        (2, "2bit-table", 64)]
 
-# Of whole models fewer: the types that widths are held to, and what meets them.
-THEIRS_OF_WHOLE = [t for t in THEIRS if t[2] in TARGETS.values()]
-OURS_OF_WHOLE = [(4, "4bit-super", 32), (3, "3bit-super", 64), (2, "q2_k", 64)]
+# Of whole models those that need no importance of the embedding.
+THEIRS_OF_WHOLE = [t for t in THEIRS if t[2] in ("Q4_0", "Q4_K", "IQ4_XS", "Q3_K", "IQ3_S", "Q2_K")]
 
 
 def parse_arguments():
@@ -173,7 +171,7 @@ class Comparison:
             for width, asked, kind in THEIRS if scope == "layers" else THEIRS_OF_WHOLE:
                 for weighted in (False, True):
                     rows += self.attempt(f"{asked}, {scope}", self.measure_theirs, scope, width, asked, kind, weighted)
-            for width, kind, block in OURS if scope == "layers" else OURS_OF_WHOLE:
+            for width, kind, block in OURS:
                 for way, options in self.variants:
                     rows += self.attempt(f"{kind}, {scope}", self.measure_ours, scope, width, kind, block, way, options)
             self.results.put(f"rows {scope}", rows)

@@ -4,7 +4,7 @@
 
     measure_steps.py MODEL TEXT RESULTS.json --calibration FILE [--bin build/release/bin] [--bytes 120000]
                      [--calibration-bytes 500000] [--calibration-tokens N] [--context 512] [--threads 1]
-                     [--types 4bit 2bit-super/32 ...] [--steps nearest search calibrated gptq] [--keep-old]
+                     [--types 4bit 2bit-super/32 ...] [--steps nearest search calibrated gptq rotated] [--keep-old]
                      [--page docs/quality.md --mark NAME] [--png FILE] [--no-runs]
 
 MODEL is converted to each type by each step, and every file is scored on the head of TEXT beside the model in f32.
@@ -14,6 +14,7 @@ The calibration text should not overlap with it; qsf-convert takes 65,536 tokens
     search      scales searched for the smallest error, the default of qsf-convert
     calibrated  searched by what columns see in the calibration text
     gptq        errors fed back to columns that are still to be rounded, by that text
+    rotated     the same with the values of heads rotated before, --rotate values
 
 RESULTS.json keeps scores by the checksum of the file, and of which qsf-convert each file came: files that another one made
 are made again, and scored where they differ; with --keep-old they are taken as they are. What cannot be converted is left
@@ -34,7 +35,8 @@ from scored_models import Failed, Scorer, chosen_types, convert, hash_of, matrix
 
 # Options of qsf-convert; TEXT and SEEN are the calibration text and what was saved of it.
 STEPS = {"nearest": ["--rounding", "nearest"], "search": [], "calibrated": ["--calibration", "SEEN"],
-         "gptq": ["--calibration", "TEXT", "--gptq"]}
+         "gptq": ["--calibration", "TEXT", "--gptq"],
+         "rotated": ["--calibration", "TEXT", "--gptq", "--rotate", "values"]}
 UNCODED = ("f32", "f16")  # no step changes them
 
 

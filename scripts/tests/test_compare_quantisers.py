@@ -15,6 +15,7 @@ import compare_quantisers  # noqa: E402
 import markdown_tables  # noqa: E402
 import quantiser_figures as figures  # noqa: E402
 import results_file  # noqa: E402
+import scored_models  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -108,6 +109,18 @@ class Keeping(unittest.TestCase):
 def row(by, width, kind, way, bits, loss):
     return {"by": by, "width": width, "type": kind, "way": way, "bits": bits, "bits_of_all": bits + 1,
             "losses": [loss, loss + 1.0, loss + 0.5], "kld": 0.1, "kld_error": 0.01, "top": 0.8}
+
+
+class Lists(unittest.TestCase):
+    def test_every_width_has_a_target_and_types_of_ours_in_both_scopes(self):
+        for theirs in (compare_quantisers.THEIRS, compare_quantisers.THEIRS_OF_WHOLE):
+            self.assertLessEqual(set(compare_quantisers.TARGETS.items()), {(width, kind) for width, _, kind in theirs})
+        self.assertEqual({o[0] for o in compare_quantisers.OURS}, set(compare_quantisers.TARGETS))
+        self.assertLessEqual({"2bit-table", "3bit-table", "4bit-table"}, {o[1] for o in compare_quantisers.OURS})
+        self.assertEqual([o for o in compare_quantisers.OURS if o[1:] not in scored_models.TYPES], [])
+
+    def test_whole_models_are_asked_for_types_that_need_no_importance(self):
+        self.assertEqual([t[2] for t in compare_quantisers.THEIRS_OF_WHOLE], ["Q4_0", "Q4_K", "IQ4_XS", "Q3_K", "IQ3_S", "Q2_K"])
 
 
 class Tables(unittest.TestCase):

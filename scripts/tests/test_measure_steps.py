@@ -29,17 +29,18 @@ class Steps(fake_tools.ScriptTest):
     def test_every_type_by_every_step(self):
         status, out, _ = self.measure("--types", "4bit/64", "2bit-super/32", "8bit/64")
         self.assertEqual(status, 0)
-        self.assertIn("| type | bits | file | nearest | search | calibrated | gptq |", out)
-        # Cost of 4 bits: 4, 3, 2.5 and 2 of 256 nats; the divergence is half of it.
-        self.assertIn("| 4bit/64 | 4.500 | 4.50 MB | 0.0078 | 0.0059 | 0.0049 | 0.0039 |", out)
+        self.assertIn("| type | bits | file | nearest | search | calibrated | gptq | rotated |", out)
+        # Cost of 4 bits: 4, 3, 2.5, 2 and 1.5 of 256 nats; the divergence is half of it.
+        self.assertIn("| 4bit/64 | 4.500 | 4.50 MB | 0.0078 | 0.0059 | 0.0049 | 0.0039 | 0.0029 |", out)
         self.assertIn("| 4bit/64 | 4.500 | 4.50 MB | +1.57 % +/- 0.00 | +1.18 %", out)
-        self.assertIn("| 2bit-super/32 | 3.000 | 3.00 MB | 87.5 % | 90.6 % | 92.2 % | 93.8 % |", out)
+        self.assertIn("| 2bit-super/32 | 3.000 | 3.00 MB | 87.5 % | 90.6 % | 92.2 % | 93.8 % | 95.3 % |", out)
         # What no step changes is measured once.
-        self.assertIn("| 8bit/64 | 8.500 | 8.50 MB | 0.0000 | same | same | same |", out)
+        self.assertIn("| 8bit/64 | 8.500 | 8.50 MB | 0.0000 | same | same | same | same |", out)
         calls = fake_tools.take_calls(self.folder)
-        self.assertEqual(sum(call.startswith("qsf-perplexity") for call in calls), 1 + 4 + 4 + 1)
+        self.assertEqual(sum(call.startswith("qsf-perplexity") for call in calls), 1 + 5 + 5 + 1)
         self.assertEqual(sum("--calibration-out" in call for call in calls), 1)
         self.assertTrue(all("--calibration seen.txt" in call for call in calls if "--gptq" in call))
+        self.assertTrue(all("--gptq" in call for call in calls if "--rotate values" in call))
 
     def test_goes_on_where_it_was(self):
         self.measure("--types", "4bit/64", "--steps", "search")
@@ -53,7 +54,7 @@ class Steps(fake_tools.ScriptTest):
     def test_tokens_of_the_calibration_are_told_where_a_text_is_read(self):
         self.measure("--types", "4bit/64", "--calibration-tokens", "77")
         told = [call for call in fake_tools.take_calls(self.folder) if "--calibration-tokens 77" in call]
-        self.assertEqual(["--gptq" in call for call in told], [False, True])
+        self.assertEqual(["--gptq" in call for call in told], [False, True, True])
         self.assertIn("--calibration-out seen", told[0])
 
     def test_another_converter_makes_files_again_and_scores_what_differs(self):
