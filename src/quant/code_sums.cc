@@ -5,6 +5,8 @@
 #include <cstring>
 #include <iterator>
 
+#include "quant/vector_isa.h"
+
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -42,13 +44,6 @@ Line square(Line codes) noexcept {
 // Adds the products of both columns.
 Line add_products(Line sum, Line a, Line b) noexcept {
   return _mm_add_epi32(sum, _mm_madd_epi16(a, b));
-}
-
-bool has_avx2() noexcept {
-  return __builtin_cpu_supports("avx2") != 0;
-}
-bool has_avx512() noexcept {
-  return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0;
 }
 
 #else
@@ -91,16 +86,12 @@ Sums add_products(Sums sum, Line a, Line b) noexcept {
 
 #endif
 
-bool always() noexcept {
-  return true;
-}
-
 constexpr CodeSumsMethod kMethods[] = {
 #if defined(__x86_64__)
     {.name = "avx512", .is_available = has_avx512, .run = sum_codes_avx512},
     {.name = "avx2", .is_available = has_avx2, .run = sum_codes_avx2},
 #endif
-    {.name = "baseline", .is_available = always, .run = sum_codes_baseline},
+    {.name = "baseline", .is_available = has_any, .run = sum_codes_baseline},
 };
 
 }  // namespace

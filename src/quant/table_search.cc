@@ -8,15 +8,12 @@
 
 #include "quant/block_search.h"
 #include "quant/table_levels.h"
+#include "quant/table_trials.h"
 
 namespace qsf {
 namespace {
 
-typedef float Quad __attribute__((vector_size(16)));
-typedef std::int32_t IntQuad __attribute__((vector_size(16)));
-
-constexpr std::size_t kQuads = 4;
-constexpr std::size_t kLanes = 4 * kQuads;
+constexpr std::size_t kLanes = kTableTrials;
 
 // Half the smallest f16: a smaller scale becomes 0.
 constexpr float kSmallestScale = 0x1p-25F;
@@ -36,29 +33,6 @@ constexpr int kTurns = 2;   // of whole scales and d
 template <std::size_t kLevels>
 constexpr std::size_t kTried = kLevels == 16 ? 1 : 3;
 
-// The levels of a type as constants of the inner loop.
-template <std::size_t kLevels>
-struct Levels {
-  float first;
-  float middle[kLevels];  // [j]: between levels j - 1 and j
-  float step[kLevels];    // level j less level j - 1
-
-  explicit Levels(std::span<const std::int8_t> levels) noexcept : first(levels[0]) {
-    middle[0] = step[0] = 0.0F;
-    for (std::size_t j = 1; j < kLevels; ++j) {
-      middle[j] = 0.5F * static_cast<float>(levels[j - 1] + levels[j]);
-      step[j] = static_cast<float>(levels[j] - levels[j - 1]);
-    }
-  }
-};
-
-// A sub-block and what errors in it cost.
-struct SubBlock {
-  std::array<float, kMaxTableBlock> weights;
-  std::array<float, kMaxTableBlock> costs;
-  std::size_t n = 0;
-};
-
 // A scale and what it leads to; both sums are weighted with the costs.
 struct Trial {
   float scale = 0.0F;
@@ -70,9 +44,8 @@ struct Trial {
   double refitted() const noexcept {
     return level_level > 0.0F ? double{w_level} / level_level : double{scale};
   }
-  // The error with another scale and the same levels.
-  double predict(double other) const noexcept {
-    const double best = refitted();
+  // The error with another scale and the same levels. `best` is refitted().
+  double predict(double other, double best) const noexcept {
     const double by_this = scale - best;
     const double by_other = other - best;
     return error + level_level * (by_other * by_other - by_this * by_this);
@@ -81,37 +54,14 @@ struct Trial {
 
 using Trials = std::array<Trial, kLanes>;
 
-template <std::size_t kLevels>
-void run_trials(const SubBlock& block, const Levels<kLevels>& levels, Trials& trials) noexcept {
-  for (std::size_t first = 0; first < kLanes; first += 4) {
-    Quad scale, inverse;
-    for (std::size_t lane = 0; lane < 4; ++lane) {
-      scale[lane] = trials[first + lane].scale;
-      inverse[lane] = scale[lane] != 0.0F ? 1.0F / scale[lane] : 0.0F;
-    }
-    Quad error = {}, w_level = {}, level_level = {};
-    for (std::size_t i = 0; i < block.n; ++i) {
-      const Quad weight = Quad{} + block.weights[i];
-      const Quad cost = Quad{} + block.costs[i];
-      const Quad at = weight * inverse;
-      Quad level = Quad{} + levels.first;
-      for (std::size_t j = 1; j < kLevels; ++j) {
-        const IntQuad above = at > Quad{} + levels.middle[j];
-        const Quad step = Quad{} + levels.step[j];
-        level += reinterpret_cast<Quad>(above & reinterpret_cast<IntQuad>(step));
-      }
-      const Quad r = weight - scale * level;
-      const Quad costed_level = cost * level;
-      error += cost * r * r;
-      w_level += costed_level * weight;
-      level_level += costed_level * level;
-    }
-    for (std::size_t lane = 0; lane < 4; ++lane) {
-      Trial& trial = trials[first + lane];
-      trial.error = error[lane];
-      trial.w_level = w_level[lane];
-      trial.level_level = level_level[lane];
-    }
+void run_trials(const TableSubBlock& block, const TrialLevels& levels, Trials& trials) noexcept {
+  TableTrials lanes;
+  for (std::size_t i = 0; i < kLanes; ++i) lanes.scale[i] = trials[i].scale;
+  best_table_trials()(block, levels, lanes);
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    trials[i].error = lanes.error[i];
+    trials[i].w_level = lanes.w_level[i];
+    trials[i].level_level = lanes.level_level[i];
   }
 }
 
@@ -125,7 +75,7 @@ class TableSearch {
         levels_(table_levels(format.type)) {
     const float unit = largest_cost(options);
     for (std::size_t first = 0; first < weights.size(); first += format.block) {
-      SubBlock& block = blocks_[n_++];
+      TableSubBlock& block = blocks_[n_++];
       block.n = std::min<std::size_t>(format.block, weights.size() - first);
       for (std::size_t i = 0; i < block.n; ++i) {
         block.weights[i] = weights[first + i];
@@ -153,15 +103,16 @@ class TableSearch {
 
   const int top_;
   const float last_;  // level
-  const Levels<kLevels> levels_;
+  const TrialLevels levels_;
   std::size_t n_ = 0;
-  std::array<SubBlock, kMaxTableSubBlocks> blocks_;
+  std::array<TableSubBlock, kMaxTableSubBlocks> blocks_;
   // The best of every sub-block by itself, of scales above 0 and of those below.
   std::array<std::array<Trial, 2>, kMaxTableSubBlocks> alone_;
+  std::array<std::array<double, 2>, kMaxTableSubBlocks> refitted_;  // of them
 };
 
 // The weight of the largest magnitude among those whose cost is not next to nothing.
-float costed_extreme(const SubBlock& block) noexcept {
+float costed_extreme(const TableSubBlock& block) noexcept {
   float total = 0.0F;
   for (std::size_t i = 0; i < block.n; ++i) total += block.costs[i];
   const float counts = kCounts * total / static_cast<float>(block.n);
@@ -176,11 +127,11 @@ float costed_extreme(const SubBlock& block) noexcept {
 
 template <std::size_t kLevels>
 void TableSearch<kLevels>::search_alone(std::size_t k) noexcept {
-  const SubBlock& block = blocks_[k];
+  const TableSubBlock& block = blocks_[k];
   const float extreme = costed_extreme(block);
   Trials trials;
   for (std::size_t i = 0; i < kLanes / 2; ++i) {
-    trials[i].scale = extreme / levels_.first * kReaches[i];
+    trials[i].scale = extreme / levels_.level[0] * kReaches[i];
     trials[kLanes / 2 + i].scale = extreme / last_ * kReaches[i];
   }
   for (int round = 0;; ++round) {
@@ -189,12 +140,13 @@ void TableSearch<kLevels>::search_alone(std::size_t k) noexcept {
       Trial& best = alone_[k][trial.scale < 0.0F ? 1 : 0];
       if (trial.error < best.error) best = trial;
     }
-    if (round == kRefits) return;
+    if (round == kRefits) break;
     for (Trial& trial : trials) {
       trial.scale = static_cast<float>(trial.refitted());
       if (std::fabs(trial.scale) < kSmallestScale) trial.scale = 0.0F;
     }
   }
+  for (std::size_t sign = 0; sign < 2; ++sign) refitted_[k][sign] = alone_[k][sign].refitted();
 }
 
 template <std::size_t kLevels>
@@ -208,9 +160,10 @@ double TableSearch<kLevels>::predict(double d) const noexcept {
   double sum = 0.0;
   for (std::size_t k = 0; k < n_; ++k) {
     double smallest = std::numeric_limits<double>::infinity();
-    for (const Trial& trial : alone_[k]) {
+    for (std::size_t sign = 0; sign < 2; ++sign) {
+      const Trial& trial = alone_[k][sign];
       if (!(trial.error < std::numeric_limits<float>::infinity())) continue;
-      smallest = std::min(smallest, trial.predict(d * whole(trial.scale, d)));
+      smallest = std::min(smallest, trial.predict(d * whole(trial.scale, d), refitted_[k][sign]));
     }
     sum += smallest;
   }

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+//
+// Every way of running trials that this CPU has gives the bits of plain arithmetic. With
+// QSF_EXPECT_ISA in the environment, the ways of that tier have to be there.
+
+#include "quant/table_trials.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/rng.h"
+#include "quant/table_levels.h"
+
+namespace qsf {
+namespace {
+
+constexpr QuantType kTypes[] = {QuantType::kQ2Table, QuantType::kQ3Table, QuantType::kQ4Table};
+
+struct Sums {
+  float error = 0.0F, w_level = 0.0F, level_level = 0.0F;
+};
+
+Sums sum_plainly(const TableSubBlock& block, std::span<const std::int8_t> levels, float scale) {
+  Sums sums;
+  const float inverse = scale != 0.0F ? 1.0F / scale : 0.0F;
+  for (std::size_t i = 0; i < block.n; ++i) {
+    const float at = block.weights[i] * inverse;
+    std::size_t code = 0;
+    while (code + 1 < levels.size() &&
+           at > 0.5F * static_cast<float>(levels[code] + levels[code + 1])) {
+      ++code;
+    }
+    const auto level = static_cast<float>(levels[code]);
+    const float r = block.weights[i] - scale * level;
+    const float costed_level = block.costs[i] * level;
+    sums.error += block.costs[i] * r * r;
+    sums.w_level += costed_level * block.weights[i];
+    sums.level_level += costed_level * level;
+  }
+  return sums;
+}
+
+class TableTrialsTest : public ::testing::TestWithParam<std::size_t> {};
+
+TEST_P(TableTrialsTest, NumbersAreThoseOfPlainArithmetic) {
+  const TableTrialsMethod& method = table_trials_methods()[GetParam()];
+  if (!method.is_available()) GTEST_SKIP() << "this CPU has no " << method.name;
+  Rng rng(1);
+  auto block = std::make_unique<TableSubBlock>();
+  TableTrials trials;
+  for (int round = 0; round < 300; ++round) {
+    const auto levels = table_levels(kTypes[round % 3]);
+    block->n = 1 + rng.below(kMaxTableBlock);
+    for (std::size_t i = 0; i < block->n; ++i) {
+      block->weights[i] = rng.below(9) == 0 ? 0.0F : 0.1F * rng.next_normal();
+      block->costs[i] = rng.below(9) == 0 ? 0.0F : std::fabs(rng.next_normal());
+    }
+    for (float& scale : trials.scale) scale = 0.002F * rng.next_normal();
+    // None, halves of levels for some weights, and one so small that its inverse is infinite.
+    trials.scale[3] = 0.0F;
+    trials.scale[7] = block->weights[0] / (0.5F * static_cast<float>(levels[0] + levels[1]));
+    trials.scale[11] = 1e-39F;
+    trials.scale[15] = -trials.scale[7];
+    method.run(*block, TrialLevels(levels), trials);
+    for (std::size_t t = 0; t < kTableTrials; ++t) {
+      const Sums want = sum_plainly(*block, levels, trials.scale[t]);
+      EXPECT_EQ(trials.error[t], want.error) << round << ' ' << t;
+      EXPECT_EQ(trials.w_level[t], want.w_level) << round << ' ' << t;
+      EXPECT_EQ(trials.level_level[t], want.level_level) << round << ' ' << t;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Methods, TableTrialsTest,
+                         testing::Range<std::size_t>(0, table_trials_methods().size()),
+                         [](const auto& method) {
+                           return std::string(table_trials_methods()[method.param].name);
+                         });
+
+// What is not available is skipped above, and a search without it would only be slower.
+TEST(TableTrialsMethodsTest, ThoseOfTheExpectedTierAreAvailable) {
+  const char* const isa = std::getenv("QSF_EXPECT_ISA");
+  const std::string_view expected = isa == nullptr ? "" : isa;
+  std::vector<std::string_view> names = {"baseline"};
+  const bool has_avx512 = expected.starts_with("avx512") || expected == "amx";
+  if (has_avx512 || expected == "avx2") names.emplace_back("avx2");
+  if (has_avx512) names.emplace_back("avx512");
+  for (const std::string_view name : names) {
+    const auto method = std::ranges::find(table_trials_methods(), name, &TableTrialsMethod::name);
+    ASSERT_NE(method, table_trials_methods().end())
+        << "QSF_EXPECT_ISA=" << expected << ": no " << name;
+    EXPECT_TRUE(method->is_available()) << "QSF_EXPECT_ISA=" << expected << ": not " << name;
+  }
+}
+
+}  // namespace
+}  // namespace qsf
