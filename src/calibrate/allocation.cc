@@ -99,7 +99,6 @@ class Allocator {
 void Allocator::climb() {
   struct Step {
     Move move;
-    std::size_t from;
     double gain;  // a byte
   };
   std::vector<Step> steps;
@@ -110,16 +109,15 @@ void Allocator::climb() {
     for (std::size_t k = 1; k < hull.size(); ++k) {
       const AllocationChoice& from = items_[i][hull[k - 1]];
       const AllocationChoice& to = items_[i][hull[k]];
-      steps.push_back({{i, hull[k]},
-                       hull[k - 1],
-                       (from.cost - to.cost) / static_cast<double>(to.bytes - from.bytes)});
+      steps.push_back(
+          {{i, hull[k]}, (from.cost - to.cost) / static_cast<double>(to.bytes - from.bytes)});
     }
   }
-  // Of one item gains fall from step to step, so a stable sort keeps its steps in order.
+  // Of one item gains fall from step to step, so a stable sort keeps its steps in order; and behind
+  // one that did not fit none does, as it takes more bytes and the room only shrinks.
   std::stable_sort(steps.begin(), steps.end(),
                    [](const Step& a, const Step& b) { return a.gain > b.gain; });
   for (const Step& step : steps) {
-    if (taken_[step.move.item] != step.from) continue;  // the step before it did not fit
     if (change_of(step.move).bytes <= room()) take(step.move);
   }
 }

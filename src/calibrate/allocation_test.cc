@@ -102,6 +102,34 @@ TEST(AllocationTest, ChoicesThatCostMoreForMoreBytesAreNotTaken) {
   EXPECT_THAT(found->choices, ElementsAre(1));
 }
 
+// The last byte of the first item gains 9.9, but only behind 39 that gain next to nothing: the
+// others, which gain more a byte, go first. (No exchange of two items would get there.)
+TEST(AllocationTest, WhatABigStepGainsIsSharedByItsBytes) {
+  const std::vector<AllocationChoice> small = {{10, 6.0}, {20, 0.0}};
+  const Items items = {{{10, 10.0}, {49, 9.9}, {50, 0.0}}, small, small, small, small};
+  const auto found = allocate(items, 90);
+  ASSERT_TRUE(found);
+  EXPECT_THAT(found->choices, ElementsAre(0, 1, 1, 1, 1));
+}
+
+// Where no step of the hull fits, a choice above it does, however little it gains.
+TEST(AllocationTest, RoomThatIsLeftIsUsed) {
+  const auto found = allocate(Items{{{10, 1.0}, {20, 0.9999}, {40, 0.0}}}, 25);
+  ASSERT_TRUE(found);
+  EXPECT_THAT(found->choices, ElementsAre(1));
+}
+
+// After the hulls, 5 bytes are left: an exchange of the first two items gains 2, the last item
+// alone 3.
+TEST(AllocationTest, OneItemMayGainMoreThanAnExchangeOfTwo) {
+  const Items items = {
+      {{10, 5.0}, {20, 0.0}}, {{10, 7.0}, {25, 0.0}}, {{10, 50.0}, {15, 47.0}, {60, 10.0}}};
+  const auto found = allocate(items, 45);
+  ASSERT_TRUE(found);
+  EXPECT_THAT(found->choices, ElementsAre(1, 0, 1));
+  EXPECT_EQ(found->bytes, 45U);
+}
+
 TEST(AllocationTest, WhatIsNoCostIsRefused) {
   for (const double cost :
        {-1.0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
