@@ -159,6 +159,7 @@ TEST_F(CalibrationFileTest, ProbesOutOfRangeAreRefused) {
       {first + 16, 48, "probe 0: no weight type 32 in blocks of 48"},
       {first + 28 + 24, 0x7FF80000U, "probe 1: divergence"},
       {first + 28 + 24, 0xBFF00000U, "probe 1: divergence -1"},
+      {first + 28 + 24, 0x7FF00000U, "probe 1: divergence inf"},
   };
   for (const auto& c : cases) {
     std::vector<std::byte> bytes = good;
@@ -171,6 +172,14 @@ TEST_F(CalibrationFileTest, ProbesOutOfRangeAreRefused) {
     repair(bytes);
     EXPECT_FALSE(decode_calibration(bytes)) << n;
   }
+}
+
+TEST_F(CalibrationFileTest, ThereAreAtMostSoManyProbes) {
+  Calibration calibration = probed_calibration();
+  calibration.probes.resize(65536, calibration.probes.front());
+  EXPECT_TRUE(decode_calibration(bytes_of(calibration)));
+  calibration.probes.push_back(calibration.probes.front());
+  expect_refused(bytes_of(calibration), StatusCode::kCorrupt, "by its shape");
 }
 
 // docs/calibration-files.md says where every field is.
