@@ -19,8 +19,11 @@ namespace {
 constexpr const char* kPlaceNames[] = {"rows-a", "rows-b"};
 constexpr const char* kStateName = "rows";
 constexpr std::string_view kMagic = "QSFR";
-constexpr std::size_t kStateBytes =
-    kMagic.size() + (std::size(kPlaceNames) + 1) * sizeof(std::uint32_t);
+
+// Of a layer and a CRC of every window, for each place, behind the magic; and the CRC of all that.
+std::size_t state_bytes(std::size_t n_windows) {
+  return kMagic.size() + (std::size(kPlaceNames) * (1 + n_windows) + 1) * sizeof(std::uint32_t);
+}
 
 }  // namespace
 
@@ -40,7 +43,7 @@ Result<std::unique_ptr<KeptRows>> KeptRows::create(const std::string& path, std:
   QSF_ASSIGN_OR_RETURN(
       places[0].file,
       ScratchFile::create(path, n_windows * memory_bytes(window_floats), std::nullopt, ops));
-  return std::unique_ptr<KeptRows>(new KeptRows(std::move(places), window_floats));
+  return std::unique_ptr<KeptRows>(new KeptRows(std::move(places), n_windows, window_floats));
 }
 
 Result<std::unique_ptr<KeptRows>> KeptRows::open_in(const std::string& folder,
@@ -52,19 +55,22 @@ Result<std::unique_ptr<KeptRows>> KeptRows::open_in(const std::string& folder,
                          ScratchFile::open_named(folder + "/" + kPlaceNames[i],
                                                  n_windows * memory_bytes(window_floats), ops));
   }
-  std::unique_ptr<KeptRows> rows(new KeptRows(std::move(places), window_floats));
+  std::unique_ptr<KeptRows> rows(new KeptRows(std::move(places), n_windows, window_floats));
   rows->state_path_ = folder + "/" + kStateName;
   rows->ops_ = &ops;
   QSF_RETURN_IF_ERROR(rows->read_state());
   return rows;
 }
 
-KeptRows::KeptRows(std::vector<Place> places, std::size_t window_floats)
+KeptRows::KeptRows(std::vector<Place> places, std::size_t n_windows, std::size_t window_floats)
     : places_(std::move(places)),
       window_floats_(window_floats),
       stride_(memory_bytes(window_floats)),
       memory_(new (std::align_val_t{kDirectAlign}) std::byte[stride_]) {
-  for (Place& place : places_) place.queue = place.file->device().make_blocking_queue();
+  for (Place& place : places_) {
+    place.queue = place.file->device().make_blocking_queue();
+    place.crcs.resize(n_windows);
+  }
   // What is behind the last row of a shorter window reaches the disk as well.
   std::ranges::fill(bytes(), std::byte{0});
 }
@@ -73,10 +79,14 @@ Status KeptRows::read_state() {
   const auto file = File::open(state_path_, *ops_);
   if (!file && file.error().code() == StatusCode::kNotFound) return ok_status();
   if (!file) return Status(file.error());
-  QSF_ASSIGN_OR_RETURN(const std::vector<std::byte> state, file->read_all(kStateBytes));
+  QSF_ASSIGN_OR_RETURN(const std::vector<std::byte> state,
+                       file->read_all(state_bytes(places_.front().crcs.size())));
   ByteReader from(state);
   const bool is_state = from.read_text(kMagic.size()) == kMagic;
-  for (Place& place : places_) place.layer = from.read<std::uint32_t>();
+  for (Place& place : places_) {
+    place.layer = from.read<std::uint32_t>();
+    for (std::uint32_t& crc : place.crcs) crc = from.read<std::uint32_t>();
+  }
   const std::size_t at = from.position();
   if (is_state && from.read<std::uint32_t>() == crc32(ByteSpan(state).first(at)) && from.ok()) {
     return ok_status();
@@ -88,7 +98,10 @@ Status KeptRows::write_state() const {
   if (state_path_.empty()) return ok_status();
   ByteWriter to;
   to.write_text(kMagic);
-  for (const Place& place : places_) to.write(place.layer);
+  for (const Place& place : places_) {
+    to.write(place.layer);
+    for (const std::uint32_t crc : place.crcs) to.write(crc);
+  }
   to.write(crc32(to.view()));
   return write_file(state_path_, to.view(), *ops_);
 }
@@ -121,12 +134,16 @@ std::span<float> KeptRows::window() noexcept {
 }
 
 Status KeptRows::read(std::size_t index) {
-  AsyncReader& queue = *places_[from_].queue;
-  queue.start({.offset = index * stride_, .to = bytes(), .tag = 0});
-  return queue.wait().status;
+  const Place& place = places_[from_];
+  place.queue->start({.offset = index * stride_, .to = bytes(), .tag = 0});
+  QSF_RETURN_IF_ERROR(place.queue->wait().status);
+  if (state_path_.empty() || crc32(bytes()) == place.crcs[index]) return ok_status();
+  return corrupt("%s: window %zu has other rows than were written; remove %s and run again",
+                 place.file->path().c_str(), index, state_path_.c_str());
 }
 
 Status KeptRows::write(std::size_t index) {
+  places_[to_].crcs[index] = crc32(bytes());
   return places_[to_].file->write(index * stride_, bytes());
 }
 

@@ -5,7 +5,8 @@
 //
 // Rows of this process alone lie in one file without a name, where those behind some layers take
 // the place of those in front of them. In a folder there are two such places, by turns, and a file
-// that says which layers they go into: a run that is interrupted leaves the rows it began with.
+// that says which layers they go into, with their checksums: a run that is interrupted leaves the
+// rows it began with.
 
 #ifndef QSF_CALIBRATE_KEPT_ROWS_H_
 #define QSF_CALIBRATE_KEPT_ROWS_H_
@@ -55,7 +56,8 @@ class KeptRows {
   // The window that read() fills and write() takes. Shapes  [window_floats]
   std::span<float> window() noexcept;
   // Requires  index < n_windows; of read(): start() did not return 0, this window is not written
-  // Fails     kIo, naming place and reason
+  // Fails     kIo, naming place and reason; of read() in a folder kCorrupt on other rows than were
+  //           written
   Status read(std::size_t index);
   Status write(std::size_t index);
 
@@ -69,8 +71,9 @@ class KeptRows {
     std::unique_ptr<ScratchFile> file;
     std::unique_ptr<AsyncReader> queue;  // behind the file, which outlives it
     std::uint32_t layer = 0;             // that its rows go into; 0: there are none
+    std::vector<std::uint32_t> crcs;     // of its windows
   };
-  KeptRows(std::vector<Place> places, std::size_t window_floats);
+  KeptRows(std::vector<Place> places, std::size_t n_windows, std::size_t window_floats);
   MutableByteSpan bytes() noexcept { return {memory_.get(), stride_}; }
   Status read_state();
   Status write_state() const;
