@@ -80,6 +80,9 @@ class SeenFile {
     if (path_.empty()) return std::optional<Calibration>();
     auto seen = read_calibration_file(path_);
     if (!seen && seen.error().code() == StatusCode::kNotFound) return std::optional<Calibration>();
+    if (!seen && seen.error().code() == StatusCode::kCorrupt) {
+      return corrupt("%s; remove this file and run again", seen.error().message().c_str());
+    }
     if (!seen) return std::move(seen).error();
     QSF_RETURN_IF_ERROR(check_calibrated(*seen, model).with_context(path_));
     return std::optional<Calibration>(std::move(*seen));

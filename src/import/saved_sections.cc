@@ -113,6 +113,13 @@ Result<std::optional<SavedSection>> SavedSections::find(const SectionPlan& plan)
   if (file->size_bytes() < n_bytes) return std::optional<SavedSection>();
   QSF_RETURN_IF_ERROR(file->read_exact_at(0, head));
   if (!std::equal(shape.begin(), shape.end(), head.begin())) return std::optional<SavedSection>();
+  std::uint64_t whole_bytes = n_bytes;
+  for (const TilePlan& tile : plan.tiles) whole_bytes += tile.raw_bytes;
+  if (file->size_bytes() != whole_bytes) {
+    return corrupt("%s: %llu bytes, expected %llu; remove this file and run again",
+                   file->path().c_str(), static_cast<unsigned long long>(file->size_bytes()),
+                   static_cast<unsigned long long>(whole_bytes));
+  }
   ByteReader from(head);
   from.skip(shape.size());
   SavedSection section(std::move(*file));

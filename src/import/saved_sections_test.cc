@@ -156,8 +156,12 @@ TEST_F(SavedSectionsTest, EveryFlippedBitIsToldOrMadeAnew) {
     saved_folder_.write("section-layer-1", whole.substr(0, n));
     EXPECT_EQ(convert(*model_, &saved_), want) << n;
   }
-  saved_folder_.write("section-layer-1", whole.substr(0, whole.size() - 1));
-  EXPECT_EQ(failure(*model_, options).code(), StatusCode::kCorrupt);
+  for (const std::string& other : {whole.substr(0, whole.size() - 1), whole + "x"}) {
+    saved_folder_.write("section-layer-1", other);
+    const Status status = failure(*model_, options);
+    EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("remove this file"));
+  }
 }
 
 TEST_F(SavedSectionsTest, AFullDiskIsTold) {
