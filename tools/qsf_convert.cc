@@ -285,7 +285,7 @@ qsf::Status convert(const ConvertOptions& options) {
       fit_budget(*input.model, options.ram_budget_mb * kMegabyte, options.gptq, transcode));
   std::unique_ptr<WorkFolder> work;
   if (!options.work_folder.empty()) {
-    QSF_ASSIGN_OR_RETURN(work, WorkFolder::open(options, *input.model));
+    QSF_ASSIGN_OR_RETURN(work, WorkFolder::open(options, *input.model, input.tokenizer));
     if (!options.quiet && work->goes_on()) {
       print_error(kTool, "going on where " + work->path() +
                              " was left: " + std::to_string(work->n_done()) + " of " +
@@ -380,7 +380,9 @@ int main(int argc, char** argv) {
     status = qsf::out_of_budget("not enough memory for this conversion");
   }
   if (status.ok()) return qsf_tools::kSuccess;
-  if (status.code() == qsf::StatusCode::kCancelled && !options.work_folder.empty()) {
+  std::error_code ignored;
+  if (status.code() == qsf::StatusCode::kCancelled &&
+      std::filesystem::exists(options.work_folder, ignored)) {
     status =
         qsf::cancelled("interrupted; %s keeps what is done: the same command goes on from there",
                        options.work_folder.c_str());

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "base/bytes.h"
 #include "base/result.h"
 #include "import/model_source.h"
 #include "import/saved_sections.h"
@@ -19,10 +20,14 @@ namespace qsf_tools {
 
 class WorkFolder {
  public:
-  // Makes the folder, or opens that of an earlier start of this very conversion.
-  // Fails  kInvalidArgument when it is another conversion's, holds strange files or is in use; kIo
+  // Makes the folder, or opens that of an earlier start of this very conversion. `tokenizer` is the
+  // section of the output.
+  // Fails  kInvalidArgument when it is another conversion's, holds strange files, is to hold what
+  //        stays, or is in use; kIo
   static qsf::Result<std::unique_ptr<WorkFolder>> open(const ConvertOptions& options,
-                                                       const qsf::ModelSource& source);
+                                                       const qsf::ModelSource& source,
+                                                       qsf::ByteSpan tokenizer);
+  // Removes a folder in which nothing was kept.
   ~WorkFolder();
   WorkFolder(const WorkFolder&) = delete;
   WorkFolder& operator=(const WorkFolder&) = delete;
@@ -44,6 +49,7 @@ class WorkFolder {
   std::string path_;
   qsf::SavedSections sections_;
   int lock_ = -1;  // handle of a file that is locked as long as this lives
+  bool is_ours_ = false;
   bool goes_on_ = false;
   std::size_t n_done_ = 0;
 };

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <filesystem>
 #include <string>
@@ -36,7 +37,7 @@ class QsfConvertWorkTest : public testing::Test {
     for (const std::string& argument :
          {std::string("--quant-type"), type, std::string("--calibration"), kTale,
           std::string("--calibration-context"), std::string("8"),
-          std::string("--calibration-tokens"), std::string("192"), std::string("--gptq"), kModel,
+          std::string("--calibration-tokens"), std::string("192"), std::string("--gptq"), model_,
           out_.file("m.qsf")}) {
       more.push_back(argument);
     }
@@ -72,6 +73,7 @@ class QsfConvertWorkTest : public testing::Test {
 
   TemporaryFolder in_;
   TemporaryFolder out_;
+  std::string model_ = kModel;
   const std::string folder_ = in_.file("work");
 };
 
@@ -116,6 +118,7 @@ TEST_F(QsfConvertWorkTest, DamageIsTold) {
     const Outcome outcome = run(resumable());
     EXPECT_EQ(outcome.code, 1);
     EXPECT_THAT(outcome.err, HasSubstr(path + ": "));
+    EXPECT_THAT(outcome.err, HasSubstr("remove this file and run again"));
     in_.write(std::string("work/") + name, kept);
   }
   const Outcome outcome = run(resumable());
@@ -137,6 +140,66 @@ TEST_F(QsfConvertWorkTest, AnotherConversionIsRefusedAndItsFolderKept) {
   const Outcome outcome = run(resumable());
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("going on"));
+}
+
+// What is no weight decides as well what calibration sees.
+TEST_F(QsfConvertWorkTest, AnotherConfigurationOrTokenizerIsRefused) {
+  model_ = in_.file("model");
+  std::filesystem::copy(kModel, model_);
+  interrupt();
+  for (const auto& [name, from, to, line] :
+       {std::array{"config.json", ": 10000.0", ": 20000.0", "constants: checksum "},
+        {"tokenizer_config.json", "_token\": true", "_token\": false", "tokenizer: "}}) {
+    const std::string file = std::string("model/") + name;
+    const std::string whole = in_.read(file);
+    const std::size_t at = whole.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    in_.write(file, std::string(whole).replace(at, std::string(from).size(), to));
+    expect_failure(run(resumable()), 1, std::string("of another conversion, with \"") + line);
+    in_.write(file, whole);
+  }
+}
+
+// A process may be killed in the moment in which a file has a temporary name.
+TEST_F(QsfConvertWorkTest, FilesInTheMakingAreRemoved) {
+  interrupt();
+  for (const char* name : {"calibration.tmp-12-0", "section-layer-1.tmp-12-3", "rows.tmp-1-1"}) {
+    in_.write(std::string("work/") + name, "half of");
+  }
+  ASSERT_TRUE(kill_at("section-layer-2", SIGKILL));
+  EXPECT_FALSE(has("calibration.tmp-12-0") || has("section-layer-1.tmp-12-3"));
+  in_.write("work/conversion.tmp-12-1", "half of");
+  const Outcome outcome = run(resumable());
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_));
+}
+
+// Files that are called like ours are not: what was calibrated by somebody, on another text.
+TEST_F(QsfConvertWorkTest, FilesOfOurNamesWithoutAConversionAreStrange) {
+  interrupt();
+  std::filesystem::remove(folder_ + "/conversion");
+  expect_failure(run(resumable()), 1, "which no conversion has made");
+  EXPECT_TRUE(has("calibration") && has("section-layer-0"));
+}
+
+TEST_F(QsfConvertWorkTest, ResultsInTheFolderAreRefused) {
+  std::filesystem::create_directory(folder_);
+  for (const char* option : {"--calibration-out", "--report"}) {
+    std::vector<std::string> inside = resumable();
+    inside.insert(inside.begin(), {option, folder_ + "/section-result"});
+    expect_failure(run(inside), 1, folder_ + "/section-result is to lie in it; name another");
+  }
+  std::vector<std::string> inside = resumable();
+  inside.back() = folder_ + "/calibration";
+  expect_failure(run(inside), 1, folder_ + "/calibration is to lie in it; name another folder");
+}
+
+TEST_F(QsfConvertWorkTest, AFolderInWhichNothingWasKeptIsRemoved) {
+  std::vector<std::string> useless = resumable();
+  std::ranges::replace(useless, kTale, in_.file("empty.txt"));
+  in_.write("empty.txt", "");
+  expect_failure(run(useless), 1, "empty.txt");
+  EXPECT_FALSE(std::filesystem::exists(folder_));
 }
 
 TEST_F(QsfConvertWorkTest, StrangeFoldersAreRefused) {

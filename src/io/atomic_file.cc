@@ -14,12 +14,14 @@ namespace qsf {
 namespace {
 
 constexpr int kMaxNameAttempts = 100;
+constexpr const char* kTemporaryMark = ".tmp-";
 
 // Unique among the processes of this machine and the files of this process; a name that a dead
 // process left behind is stepped over.
 std::string temporary_name(const std::string& path) {
   static std::atomic<unsigned> counter{0};
-  return path + ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(counter.fetch_add(1));
+  return path + kTemporaryMark + std::to_string(::getpid()) + "-" +
+         std::to_string(counter.fetch_add(1));
 }
 
 Status create_failed(const std::string& path, int error) {
@@ -179,6 +181,15 @@ Status AtomicFile::commit() {
         path_.c_str(), std::strerror(-result));
   }
   return ok_status();
+}
+
+std::string final_name(const std::string& name) {
+  const std::size_t mark = name.rfind(kTemporaryMark);
+  if (mark == std::string::npos) return name;
+  const std::string rest = name.substr(mark + std::strlen(kTemporaryMark));
+  const bool is_ours = rest.find('-') != std::string::npos &&
+                       rest.find_first_not_of("0123456789-") == std::string::npos;
+  return is_ours ? name.substr(0, mark) : name;
 }
 
 Status write_file(const std::string& path, ByteSpan bytes, FileOps& ops) {

@@ -6,6 +6,7 @@
 // gives them the name. A process that dies before, a full disk or any failure leaves the target as
 // it was, and nothing else. Where the system has no files without names, a temporary name beside
 // the target takes their place: the destructor removes it, a process that is killed leaves it.
+// A file that takes the place of another has such a name for a moment too.
 
 #ifndef QSF_IO_ATOMIC_FILE_H_
 #define QSF_IO_ATOMIC_FILE_H_
@@ -67,6 +68,10 @@ class AtomicFile {
   std::string temporary_path_;  // empty: the file has no name
   int handle_;                  // -1 once closed
 };
+
+// Returns what a file is to be called that has this name for now; the name itself where it is none
+// of ours. A process that is killed may leave a file of such a name.
+std::string final_name(const std::string& name);
 
 // Writes `bytes` as the whole content of `path`, atomically.
 Status write_file(const std::string& path, ByteSpan bytes, FileOps& ops = system_file_ops());

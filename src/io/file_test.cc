@@ -170,6 +170,17 @@ TEST_F(FileTest, AFileInTheMakingHasNoNameToLeaveBehind) {
   EXPECT_TRUE(names().empty());
 }
 
+TEST_F(FileTest, ATemporaryNameTellsTheFinalOne) {
+  FaultyFileOps ops({.create_unnamed_errno = EOPNOTSUPP});
+  const AtomicFile file = AtomicFile::create(path("a.tmp-b"), ops).value();
+  ASSERT_EQ(names().size(), 1U);
+  EXPECT_NE(names()[0], "a.tmp-b");
+  EXPECT_EQ(final_name(names()[0]), "a.tmp-b");
+  for (const char* other : {"a", "a.tmp-b", "a.tmp-", "a.tmp-1", "a.tmp-1-2.txt", ""}) {
+    EXPECT_EQ(final_name(other), other);
+  }
+}
+
 TEST_F(FileTest, DropCachedSyncsAndTheFileGoesOn) {
   const auto bytes = random_bytes(100);
   FaultyFileOps ops({.sync_errno = ENOSPC});
