@@ -233,7 +233,7 @@ void WorkFolder::remove() {
   }
   fs::remove(fs::path(path_) / kConversionName, ignored);
   fs::remove(fs::path(path_) / kLockName, ignored);
-  fs::remove(path_, ignored);
+  if (!fs::is_symlink(path_, ignored)) fs::remove(path_, ignored);
 }
 
 }  // namespace qsf_tools

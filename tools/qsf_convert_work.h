@@ -38,7 +38,8 @@ class WorkFolder {
   bool goes_on() const noexcept { return goes_on_; }
   std::size_t n_done() const noexcept { return n_done_; }
 
-  // Removes what it holds, and the folder: the output is whole. What cannot be removed stays.
+  // Removes what it holds, and the folder: the output is whole. What cannot be removed stays, and
+  // so do a link and the folder that it names.
   void remove();
 
  private:

@@ -202,6 +202,17 @@ TEST_F(QsfConvertWorkTest, AFolderInWhichNothingWasKeptIsRemoved) {
   EXPECT_FALSE(std::filesystem::exists(folder_));
 }
 
+TEST_F(QsfConvertWorkTest, ALinkedFolderIsEmptiedAndStays) {
+  const TemporaryFolder elsewhere;
+  std::filesystem::create_directory_symlink(elsewhere.path(), folder_);
+  interrupt();
+  EXPECT_THAT(elsewhere.names(), Not(IsEmpty()));
+  const Outcome outcome = run(resumable());
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(elsewhere.names(), IsEmpty());
+  EXPECT_TRUE(std::filesystem::is_symlink(folder_));
+}
+
 TEST_F(QsfConvertWorkTest, StrangeFoldersAreRefused) {
   std::filesystem::create_directory(folder_);
   in_.write("work/letter.txt", "Dear Sir");
