@@ -123,34 +123,58 @@ TEST(SearchTest, IsNeverWorseInWhatColumnsAreWorth) {
   }
 }
 
-// Sums of squared errors over those of the nearest codes, on normal weights: what is found, rounded
-// up at the fourth digit, so that a search that loses a thousandth of its quality shows.
+// The sum of squared errors over that of the nearest codes: what is found, rounded up at the fourth
+// digit, so that a search that loses a thousandth of its quality shows.
+struct Limit {
+  BlockFormat format;
+  double share;
+};
+
+void expect_within(const Limit& limit, std::span<const float> row) {
+  const double share =
+      error_of(limit.format, row, kSearch, {}) / error_of(limit.format, row, kNearestRounding, {});
+  EXPECT_LE(share, limit.share) << name_of(limit.format);
+}
+
 TEST(SearchTest, IsMuchBetterOnNormalWeights) {
-  struct Limit {
-    BlockFormat format;
-    double share;
-  };
   Rng rng(3);
   std::vector<float> row(std::size_t{256} * 64);
   for (float& w : row) w = 0.05F * rng.next_normal();
-  for (const Limit& limit :
-       {Limit{{QuantType::kQ2A, 64}, 0.5085}, Limit{{QuantType::kQ2A, 32}, 0.5698},
-        Limit{{QuantType::kQ3, 64}, 0.7313}, Limit{{QuantType::kQ4, 64}, 0.7992},
-        Limit{{QuantType::kQ4, 32}, 0.7647}, Limit{{QuantType::kTernary, 64}, 0.6749},
-        Limit{{QuantType::kQ2Super, 64}, 0.4975}, Limit{{QuantType::kQ2Super, 32}, 0.5535},
-        Limit{{QuantType::kQ3Super, 64}, 0.7169}, Limit{{QuantType::kQ3Super, 32}, 0.7137},
-        Limit{{QuantType::kQ4Super, 64}, 0.7828}, Limit{{QuantType::kQ4Super, 32}, 0.7403},
-        Limit{block_format(QuantType::kQ2K, 0), 0.5343},
-        Limit{block_format(QuantType::kQ3K, 0), 0.4984},
-        Limit{block_format(QuantType::kQ5K, 0), 0.7607},
-        Limit{block_format(QuantType::kQ6K, 0), 0.7454},
-        Limit{block_format(QuantType::kQ2Table, 0), 0.6330},
-        Limit{block_format(QuantType::kQ3Table, 0), 0.6645},
-        Limit{block_format(QuantType::kQ4Table, 0), 0.8154}}) {
-    EXPECT_LE(error_of(limit.format, row, kSearch, {}),
-              limit.share * error_of(limit.format, row, kNearestRounding, {}))
-        << name_of(limit.format);
+  for (const Limit& limit : {Limit{{QuantType::kQ2A, 64}, 0.5085},
+                             Limit{{QuantType::kQ2A, 32}, 0.5698},
+                             Limit{{QuantType::kQ3, 64}, 0.7313},
+                             Limit{{QuantType::kQ4, 64}, 0.7992},
+                             Limit{{QuantType::kQ4, 32}, 0.7647},
+                             Limit{{QuantType::kTernary, 64}, 0.6749},
+                             Limit{block_format(QuantType::kTernaryRow, 0), 0.6832},
+                             Limit{{QuantType::kQ2Super, 64}, 0.4975},
+                             Limit{{QuantType::kQ2Super, 32}, 0.5535},
+                             Limit{{QuantType::kQ3Super, 64}, 0.7169},
+                             Limit{{QuantType::kQ3Super, 32}, 0.7137},
+                             Limit{{QuantType::kQ4Super, 64}, 0.7828},
+                             Limit{{QuantType::kQ4Super, 32}, 0.7403},
+                             Limit{block_format(QuantType::kQ2K, 0), 0.5343},
+                             Limit{block_format(QuantType::kQ3K, 0), 0.4984},
+                             Limit{block_format(QuantType::kQ5K, 0), 0.7607},
+                             Limit{block_format(QuantType::kQ6K, 0), 0.7454},
+                             Limit{block_format(QuantType::kQ2Table, 0), 0.6330},
+                             Limit{block_format(QuantType::kQ3Table, 0), 0.6645},
+                             Limit{block_format(QuantType::kQ4Table, 0), 0.8154}}) {
+    expect_within(limit, row);
   }
+}
+
+// Weights around 5 in a type that has a min, which f16 rounds by much of a step, and weights whose
+// scales are a few units of f16: what is found is rounded while it is searched, not behind it.
+TEST(SearchTest, IsMuchBetterWhereF16IsCoarse) {
+  Rng rng(11);
+  std::vector<float> row(std::size_t{256} * 64);
+  for (float& w : row) w = 5.0F + 0.01F * rng.next_normal();
+  expect_within({{QuantType::kQ3, 64}, 0.6894}, row);
+  expect_within({{QuantType::kQ4, 64}, 0.8095}, row);
+  for (float& w : row) w = 3e-7F * rng.next_normal();
+  expect_within({{QuantType::kQ3, 32}, 0.6078}, row);
+  expect_within({{QuantType::kQ4, 64}, 0.8838}, row);
 }
 
 // Weights that nearest rounding gives back are given back by the search, in the same bytes.
@@ -252,16 +276,26 @@ TEST(SearchTest, ABlockHasTheSameBytesAloneAndInARow) {
   }
 }
 
-// Scales of types that have none below 0, where one column is worth nearly all.
+// Scales of types that have none below 0, where one column is worth nearly all; and where that
+// column is so close to 0 that the scale which suits it best is a rounding below 0.
 TEST(SearchTest, AScaleThatMayNotBeNegativeIsNot) {
+  constexpr float kNearZero[] = {-0x1.90162ep-9F,  0x1.0cf014p-4F,  0x1.4665ecp-7F,
+                                 -0x1.30c05ap-9F,  -0x1.7ec45cp-5F, -0x1.080afp-10F,
+                                 -0x1.a271e6p-11F, 0x1.5638d4p-32F};
+  constexpr float kWorth[] = {
+      0x1.a6c488p-65F, 0x1.0f6f52p+17F, 0x1.200d4cp+47F, 0.0F, 0x1.b85c02p+24F, 0.0F, 0.0F,
+      0x1.556142p+59F};
   Rng rng(10);
   for (const BlockFormat format : {BlockFormat{QuantType::kQ2S, 64}, {QuantType::kTernary, 64}}) {
+    const auto scale_of = [format](std::span<const float> row, std::span<const float> importance) {
+      return row_block_scale(format, encode(format, row, {.importance = importance}), 0).scale;
+    };
+    EXPECT_GE(scale_of(kNearZero, kWorth), 0.0F) << name_of(format);
     for (int trial = 0; trial < 2000; ++trial) {
       const std::vector<float> row = make_row("normal", 64, rng);
       std::vector<float> importance(row.size());
       for (float& cost : importance) cost = std::exp(12.0F * rng.next_normal());
-      const std::vector<std::byte> bytes = encode(format, row, {.importance = importance});
-      ASSERT_GE(row_block_scale(format, bytes, 0).scale, 0.0F) << name_of(format) << " " << trial;
+      ASSERT_GE(scale_of(row, importance), 0.0F) << name_of(format) << " " << trial;
     }
   }
 }
