@@ -128,10 +128,12 @@ class Comparison:
     def cross_check(self, gguf):
         """Returns llama.cpp's own perplexity of a file; the tool may end before it has written all that it logged."""
         def measure():
-            out = run(self.theirs("llama-perplexity"), "-m", gguf, "-f", self.text, "-c", str(self.args.context), "-t",
-                      str(self.args.threads))
-            found = re.findall(r"(?:PPL = |\[\d+\])(\d+\.\d+)", out)
-            return float(found[-1]) if found else None
+            for _ in range(3):
+                found = last_perplexity(run(self.theirs("llama-perplexity"), "-m", gguf, "-f", self.text, "-c",
+                                            str(self.args.context), "-t", str(self.args.threads)))
+                if found is not None:
+                    return found
+            return None
 
         return None if self.args.no_cross_check else self.results.get(hash_of(gguf), measure)
 
@@ -188,6 +190,13 @@ class Comparison:
         print(f"{what}: {row['type']} {row['way']} {row['bits']:.3f} bits, {perplexity(row['losses']):.3f}",
               file=sys.stderr, flush=True)
         return [row]
+
+
+def last_perplexity(out):
+    """Returns what llama-perplexity says of all windows, or None of a log that ends before the last."""
+    said = re.search(r"over (\d+) chunks", out)
+    found = re.search(rf"\[{said.group(1)}\](\d+\.\d+)", out) if said else None
+    return float(found.group(1)) if found else None
 
 
 def line_of(row, base):

@@ -111,6 +111,14 @@ def row(by, width, kind, way, bits, loss):
             "losses": [loss, loss + 1.0, loss + 0.5], "kld": 0.1, "kld_error": 0.01, "top": 0.8}
 
 
+class CrossCheck(unittest.TestCase):
+    def test_a_log_that_ends_early_says_nothing(self):
+        log = "perplexity: calculating perplexity over 3 chunks, n_ctx=512\n[1]47.5,[2]44.25,"
+        self.assertIsNone(compare_quantisers.last_perplexity(log))
+        self.assertEqual(compare_quantisers.last_perplexity(log + "[3]40.125,"), 40.125)
+        self.assertIsNone(compare_quantisers.last_perplexity("Killed"))
+
+
 class Lists(unittest.TestCase):
     def test_every_width_has_a_target_and_types_of_ours_in_both_scopes(self):
         for theirs in (compare_quantisers.THEIRS, compare_quantisers.THEIRS_OF_WHOLE):
