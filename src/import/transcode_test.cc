@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "format/qsf_reader.h"
+#include "import/cached_bytes.h"
 #include "import/encode_rows.h"
 #include "import/hf_model.h"
 #include "import/testing/hf_folder.h"
@@ -91,6 +92,17 @@ std::vector<float> encode_and_decode(BlockFormat format, const TestTensor& tenso
 Result<TranscodeReport> convert(const HfModel& model, const std::string& path,
                                 const TranscodeOptions& options) {
   return transcode(model, path, options);
+}
+
+TEST(CachedBytesTest, IsDueWhenAsManyAsTheBoundHaveComeAndThenAnew) {
+  CachedBytes cached(10);
+  EXPECT_FALSE(cached.is_due(9));
+  EXPECT_TRUE(cached.is_due(1));
+  EXPECT_FALSE(cached.is_due(9));
+  EXPECT_TRUE(cached.is_due(100));
+  EXPECT_FALSE(cached.is_due(9));
+  CachedBytes unbounded(0);
+  EXPECT_FALSE(unbounded.is_due(100));
 }
 
 TEST(TranscodeTest, ForgetsWhatItReadAndWroteWhereThePageCacheIsBounded) {
