@@ -415,6 +415,14 @@ TEST_F(QsfConvertTest, AReportTakesNoOtherFilesPlace) {
   refused(out_.file("./m.qsf"), 1, "choose another name");
   refused("/no/such/folder/r.json", 1, "--report: /no/such/folder");
   expect_failure(run({"--random", "tiny", "--report", out_.file("r.json"), out}), 2, "--report");
+  const TemporaryFolder texts;
+  const std::string text = texts.file("tale.txt");
+  std::filesystem::copy(QSF_SOURCE_DIR "/testdata/tale.txt", text);
+  expect_failure(run({"--calibration", text, "--report", text, in_.path(), out}), 1,
+                 "choose another name");
+  expect_failure(run({"--calibration", text, "--calibration-out", out_.file("saved"), "--report",
+                      out_.file("saved"), in_.path(), out}),
+                 1, "--report");
   EXPECT_EQ(in_.read("config.json"), config);
   EXPECT_TRUE(out_.names().empty());
 }
