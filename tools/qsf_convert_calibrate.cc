@@ -12,6 +12,7 @@
 #include "calibrate/calibration_text.h"
 #include "io/file.h"
 #include "qsf_convert_files.h"
+#include "qsf_convert_memory.h"
 #include "qsf_convert_report.h"
 
 namespace qsf_tools {
@@ -40,7 +41,7 @@ qsf::Result<std::string> read_text_start(const ConvertOptions& options) {
 // What of the budget a conversion takes beside what runs the model and feeds it.
 std::uint64_t beside_bytes(const ConvertOptions& options, const qsf::ModelSource& source,
                            const qsf::TranscodeOptions& transcode) {
-  return options.gptq ? qsf::transcode_memory_bytes(source, transcode, true) : 0;
+  return options.gptq ? conversion_bytes(source, transcode, true) : 0;
 }
 
 qsf::Result<qsf::CalibratedText> gather(const ConvertOptions& options,

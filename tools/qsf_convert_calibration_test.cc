@@ -44,7 +44,7 @@ constexpr bool kMeasuresPeaks = true;
 constexpr std::uint64_t kBudgetMb = 34;          // weights take 23 as floats, so they are streamed
 constexpr std::uint64_t kFeedbackBudgetMb = 64;  // with the Hessians of six layers, of 4.7 each
 // Half of it would hold five, beside which the engine would not fit.
-constexpr std::uint64_t kSmallFeedbackBudgetMb = 50;
+constexpr std::uint64_t kSmallFeedbackBudgetMb = 54;
 #endif
 
 class QsfConvertCalibrationTest : public testing::Test {

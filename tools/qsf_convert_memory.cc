@@ -25,11 +25,16 @@ constexpr std::uint64_t kCachedShare = 2;
 std::uint64_t needed_bytes(const qsf::ModelSource& source, const qsf::TranscodeOptions& options,
                            bool feeds_back, const qsf::ProgramMemory& program) {
   return program.file_bytes + program.anonymous_bytes + program.stack_bytes + kHeapSlackBytes +
-         options.n_threads * kThreadSlackBytes +
-         qsf::transcode_memory_bytes(source, options, feeds_back) + kMinCachedBytes;
+         conversion_bytes(source, options, feeds_back);
 }
 
 }  // namespace
+
+std::uint64_t conversion_bytes(const qsf::ModelSource& source, const qsf::TranscodeOptions& options,
+                               bool feeds_back) {
+  return qsf::transcode_memory_bytes(source, options, feeds_back) +
+         options.n_threads * kThreadSlackBytes + kMinCachedBytes;
+}
 
 qsf::Status fit_budget(const qsf::ModelSource& source, std::uint64_t budget_bytes, bool feeds_back,
                        qsf::TranscodeOptions& options) {
@@ -46,8 +51,9 @@ qsf::Status fit_budget(const qsf::ModelSource& source, std::uint64_t budget_byte
         megabytes(budget_bytes).c_str(), megabytes(needed).c_str(),
         static_cast<unsigned long long>(qsf::ceil_div(needed, kMegabyte)));
   }
-  const std::uint64_t left = budget_bytes - needed + kMinCachedBytes;
-  options.max_cached_bytes = std::min(left / kCachedShare, kMaxCachedBytes);
+  // What feeds errors back runs the model in all that is left.
+  const std::uint64_t left = feeds_back ? 0 : budget_bytes - needed;
+  options.max_cached_bytes = std::min((left + kMinCachedBytes) / kCachedShare, kMaxCachedBytes);
   return qsf::ok_status();
 }
 

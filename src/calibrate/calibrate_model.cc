@@ -14,6 +14,7 @@
 #include "calibrate/calibration_text.h"
 #include "calibrate/hessian_sums.h"
 #include "calibrate/kept_rows.h"
+#include "calibrate/model_copy.h"
 #include "calibrate/model_feedback.h"
 #include "calibrate/sensitivity.h"
 #include "calibrate/temporary_name.h"
@@ -50,14 +51,11 @@ Result<std::unique_ptr<Gatherer>> open_gatherer(const ModelSpec& spec, const std
 // Opens the model as it is, from a copy that has no name by then. What becomes of the output is no
 // matter to the copy, which every pass reads.
 Result<std::unique_ptr<Gatherer>> open_copy(const ModelSource& source, const std::string& output,
-                                            TranscodeOptions options, const GatherOptions& gather,
+                                            const TranscodeOptions& options,
+                                            const GatherOptions& gather,
                                             std::uint32_t& layers_at_once) {
   const TemporaryName file(output);
-  options.preset = QuantPreset::kKeep;
-  options.vocabulary_type.reset();
-  options.compression = Compression::kNone;
-  auto written = transcode(source, file.path(), options);
-  if (!written) return std::move(written).error();
+  QSF_RETURN_IF_ERROR(write_copy(source, file.path(), options));
   return open_gatherer(source.spec(), file.path(), gather, layers_at_once);
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "calibrate/divergence.h"
+#include "calibrate/model_copy.h"
 #include "calibrate/pass_observer.h"
 #include "calibrate/temporary_name.h"
 #include "engine/engine.h"
@@ -38,15 +39,9 @@ class Prober {
 Result<std::unique_ptr<Engine>> Prober::open(const TensorFormats& formats,
                                              std::uint64_t own_bytes) {
   TranscodeOptions transcode_options = options_.transcode;
-  transcode_options.preset = QuantPreset::kKeep;
-  transcode_options.vocabulary_type.reset();
   transcode_options.formats = &formats;
-  transcode_options.feedback = nullptr;
-  transcode_options.layer_importance = {};
-  transcode_options.compression = Compression::kNone;
   transcode_options.on_progress = nullptr;
-  auto written = transcode(source_, file_.path(), transcode_options);
-  if (!written) return std::move(written).error();
+  QSF_RETURN_IF_ERROR(write_copy(source_, file_.path(), transcode_options));
   const GatherOptions& gather = options_.gather;
   EngineOptions engine;
   engine.n_threads = gather.n_threads;
