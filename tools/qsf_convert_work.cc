@@ -9,11 +9,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <sstream>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -197,7 +199,16 @@ qsf::Status WorkFolder::lock() {
     return qsf::io_error("--work-folder %s: cannot be made: %s", name.c_str(),
                          std::strerror(errno));
   }
-  if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) return qsf::ok_status();
+  // A process that was killed holds it for the moment that its end takes.
+  constexpr int kTries = 20;
+  for (int i = 0; i < kTries; ++i) {
+    if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) return qsf::ok_status();
+    if (errno != EWOULDBLOCK) {
+      return qsf::io_error("--work-folder %s: cannot be locked: %s; name a folder on another disk",
+                           name.c_str(), std::strerror(errno));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
   return qsf::invalid_argument(
       "--work-folder %s: another conversion works in it; wait for it, or name another folder",
       path_.c_str());

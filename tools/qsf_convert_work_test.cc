@@ -3,8 +3,11 @@
 // qsf-convert --work-folder as a user runs it: killed again and again it goes on, and the file is
 // that of one run; what is another conversion's, or nobody's, is refused and kept.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -227,6 +230,25 @@ TEST_F(QsfConvertWorkTest, StrangeFoldersAreRefused) {
   expect_failure(run({"--random", "tiny", "--work-folder", folder_, out_.file("m.qsf")}), 2,
                  "leave out --work-folder");
   EXPECT_THAT(out_.names(), IsEmpty());
+}
+
+// One that was killed a moment ago may hold the lock still.
+TEST_F(QsfConvertWorkTest, WaitsForTheEndOfAnother) {
+  std::filesystem::create_directory(folder_);
+  const std::string name = folder_ + "/lock";
+  const int lock = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  ASSERT_GE(lock, 0);
+  ASSERT_EQ(flock(lock, LOCK_EX), 0);
+  const TemporaryFolder scratch;
+  const pid_t child = start(scratch, resumable(), kNoLimit);
+  // Before it is the tool it has our own handle.
+  const std::string program = "/proc/" + std::to_string(child) + "/exe";
+  ASSERT_TRUE(wait_for_open(child, [&](const std::string& file) {
+    return file == name && std::filesystem::read_symlink(program).filename() == "qsf-convert";
+  }));
+  close(lock);
+  const Outcome outcome = finish(scratch, child);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
 }
 
 TEST_F(QsfConvertWorkTest, TwoAtATimeAreRefused) {

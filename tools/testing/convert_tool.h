@@ -82,23 +82,30 @@ bool wait_for(pid_t child, const Condition& is_so) {
   }
 }
 
-// Waits until a tool has such a file of that folder open, as wait_for().
-inline bool wait_for_file(const TemporaryFolder& folder, pid_t child, FileState wanted) {
+// Waits until a tool has an open file whose name, as the system tells it, `is_it`; as wait_for().
+template <typename Condition>
+bool wait_for_open(pid_t child, const Condition& is_it) {
   const std::string links = "/proc/" + std::to_string(child) + "/fd";
   return wait_for(child, [&] {
     std::error_code failure;
     for (std::filesystem::directory_iterator entry(links, failure), end; !failure && entry != end;
          entry.increment(failure)) {
       std::error_code gone;
-      const std::string file = std::filesystem::read_symlink(entry->path(), gone).string();
-      if (!file.starts_with(folder.path())) continue;
-      // A file that never had a name is shown with a number in its place.
-      const bool in_the_making =
-          file.find("/#") != std::string::npos || file.find(".tmp-") != std::string::npos;
-      const bool removed = !in_the_making && file.ends_with(" (deleted)");
-      if (wanted == FileState::kInTheMaking ? in_the_making : removed) return true;
+      if (is_it(std::filesystem::read_symlink(entry->path(), gone).string())) return true;
     }
     return false;
+  });
+}
+
+// Waits until a tool has such a file of that folder open, as wait_for().
+inline bool wait_for_file(const TemporaryFolder& folder, pid_t child, FileState wanted) {
+  return wait_for_open(child, [&](const std::string& file) {
+    if (!file.starts_with(folder.path())) return false;
+    // A file that never had a name is shown with a number in its place.
+    const bool in_the_making =
+        file.find("/#") != std::string::npos || file.find(".tmp-") != std::string::npos;
+    const bool removed = !in_the_making && file.ends_with(" (deleted)");
+    return wanted == FileState::kInTheMaking ? in_the_making : removed;
   });
 }
 
