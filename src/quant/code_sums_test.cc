@@ -8,14 +8,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/rng.h"
+#include "quant/testing/expected_methods.h"
 
 namespace qsf {
 namespace {
@@ -112,18 +111,7 @@ TEST(CodeSumsTest, TheFastestMethodOfThisCpuIsChosen) {
 
 // What is not available is skipped above, and a search without it would only be slower.
 TEST(CodeSumsTest, TheMethodsOfTheExpectedTierAreAvailable) {
-  const char* const isa = std::getenv("QSF_EXPECT_ISA");
-  const std::string_view expected = isa == nullptr ? "" : isa;
-  std::vector<std::string_view> names = {"baseline"};
-  const bool has_avx512 = expected.starts_with("avx512") || expected == "amx";
-  if (has_avx512 || expected == "avx2") names.emplace_back("avx2");
-  if (has_avx512) names.emplace_back("avx512");
-  for (const std::string_view name : names) {
-    const auto method = std::find_if(methods().begin(), methods().end(),
-                                     [name](const CodeSumsMethod& m) { return m.name == name; });
-    ASSERT_NE(method, methods().end()) << "QSF_EXPECT_ISA=" << expected << ": no " << name;
-    EXPECT_TRUE(method->is_available()) << "QSF_EXPECT_ISA=" << expected << ": not " << name;
-  }
+  testing_support::expect_methods_of_tier(methods());
 }
 
 }  // namespace

@@ -9,8 +9,10 @@ namespace {
 
 constexpr std::size_t kLanes = 8;
 
-template <std::size_t kLevels>
-void run(const TableSubBlock& block, const TrialLevels& levels, TableTrials& trials) noexcept {
+}  // namespace
+
+void run_table_trials_avx2(const TableSubBlock& block, const TrialLevels& levels,
+                           TableTrials& trials) noexcept {
   const __m256 zero = _mm256_setzero_ps();
   for (std::size_t first = 0; first < kTableTrials; first += kLanes) {
     const __m256 scale = _mm256_load_ps(trials.scale + first);
@@ -24,7 +26,7 @@ void run(const TableSubBlock& block, const TrialLevels& levels, TableTrials& tri
       const __m256 cost = _mm256_set1_ps(block.costs[i]);
       const __m256 at = _mm256_mul_ps(weight, inverse);
       __m256 level = _mm256_set1_ps(levels.level[0]);
-      for (std::size_t j = 1; j < kLevels; ++j) {
+      for (std::size_t j = 1; j < levels.n; ++j) {
         const __m256 above = _mm256_cmp_ps(at, _mm256_set1_ps(levels.middle[j]), _CMP_GT_OQ);
         level = _mm256_add_ps(level, _mm256_and_ps(above, _mm256_set1_ps(levels.step[j])));
       }
@@ -37,17 +39,6 @@ void run(const TableSubBlock& block, const TrialLevels& levels, TableTrials& tri
     _mm256_store_ps(trials.error + first, error);
     _mm256_store_ps(trials.w_level + first, w_level);
     _mm256_store_ps(trials.level_level + first, level_level);
-  }
-}
-
-}  // namespace
-
-void run_table_trials_avx2(const TableSubBlock& block, const TrialLevels& levels,
-                           TableTrials& trials) noexcept {
-  switch (levels.n) {
-    case 4: return run<4>(block, levels, trials);
-    case 8: return run<8>(block, levels, trials);
-    default: return run<16>(block, levels, trials);
   }
 }
 

@@ -7,12 +7,11 @@
 #include "quant/table_trials.h"
 
 namespace qsf {
-namespace {
 
 static_assert(kTableTrials == 16);
 
-template <int kLevels>
-void run(const TableSubBlock& block, const TrialLevels& levels, TableTrials& trials) noexcept {
+void run_table_trials_avx512(const TableSubBlock& block, const TrialLevels& levels,
+                             TableTrials& trials) noexcept {
   const __m512 zero = _mm512_setzero_ps();
   const __m512 all_levels = _mm512_load_ps(levels.level);
   const __m512 middles = _mm512_load_ps(levels.middle);
@@ -27,7 +26,7 @@ void run(const TableSubBlock& block, const TrialLevels& levels, TableTrials& tri
     const __m512 cost = _mm512_set1_ps(block.costs[i]);
     const __m512 at = _mm512_mul_ps(weight, inverse);
     __m512i code = _mm512_setzero_si512();
-    for (int half = kLevels / 2; half > 0; half /= 2) {
+    for (int half = static_cast<int>(levels.n) / 2; half > 0; half /= 2) {
       const __m512i upper = _mm512_add_epi32(code, _mm512_set1_epi32(half));
       const __m512 middle = _mm512_permutexvar_ps(upper, middles);
       code = _mm512_mask_mov_epi32(code, _mm512_cmp_ps_mask(at, middle, _CMP_GT_OQ), upper);
@@ -42,17 +41,6 @@ void run(const TableSubBlock& block, const TrialLevels& levels, TableTrials& tri
   _mm512_store_ps(trials.error, error);
   _mm512_store_ps(trials.w_level, w_level);
   _mm512_store_ps(trials.level_level, level_level);
-}
-
-}  // namespace
-
-void run_table_trials_avx512(const TableSubBlock& block, const TrialLevels& levels,
-                             TableTrials& trials) noexcept {
-  switch (levels.n) {
-    case 4: return run<4>(block, levels, trials);
-    case 8: return run<8>(block, levels, trials);
-    default: return run<16>(block, levels, trials);
-  }
 }
 
 }  // namespace qsf

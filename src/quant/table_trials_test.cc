@@ -7,16 +7,14 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/rng.h"
 #include "quant/table_levels.h"
+#include "quant/testing/expected_methods.h"
 
 namespace qsf {
 namespace {
@@ -86,18 +84,7 @@ INSTANTIATE_TEST_SUITE_P(Methods, TableTrialsTest,
 
 // What is not available is skipped above, and a search without it would only be slower.
 TEST(TableTrialsMethodsTest, ThoseOfTheExpectedTierAreAvailable) {
-  const char* const isa = std::getenv("QSF_EXPECT_ISA");
-  const std::string_view expected = isa == nullptr ? "" : isa;
-  std::vector<std::string_view> names = {"baseline"};
-  const bool has_avx512 = expected.starts_with("avx512") || expected == "amx";
-  if (has_avx512 || expected == "avx2") names.emplace_back("avx2");
-  if (has_avx512) names.emplace_back("avx512");
-  for (const std::string_view name : names) {
-    const auto method = std::ranges::find(table_trials_methods(), name, &TableTrialsMethod::name);
-    ASSERT_NE(method, table_trials_methods().end())
-        << "QSF_EXPECT_ISA=" << expected << ": no " << name;
-    EXPECT_TRUE(method->is_available()) << "QSF_EXPECT_ISA=" << expected << ": not " << name;
-  }
+  testing_support::expect_methods_of_tier(table_trials_methods());
 }
 
 }  // namespace
