@@ -31,8 +31,6 @@ using testing::IsEmpty;
 using testing::Not;
 using namespace testing_support;
 
-const std::string kModel = QSF_SOURCE_DIR "/models/tales-5M";
-const std::string kTale = QSF_SOURCE_DIR "/testdata/tale.txt";
 // MB. A sanitizer takes memory of its own: with it budgets are larger, and peaks say nothing.
 #ifdef QSF_WITH_SANITIZER
 constexpr bool kMeasuresPeaks = false;

@@ -70,6 +70,13 @@ CLI::Validator shape_name() {
       "");
 }
 
+// Returns the exit code for a problem of the command line, nothing where there is none.
+std::optional<int> report_problem(const std::string& problem) {
+  if (problem.empty()) return std::nullopt;
+  print_error("qsf-convert", problem + "; see qsf-convert --help");
+  return kUsage;
+}
+
 // Random weights have no input: the one path is the output.
 std::optional<int> check_paths(const CLI::App& app, ConvertOptions& options) {
   std::string problem;
@@ -98,9 +105,7 @@ std::optional<int> check_paths(const CLI::App& app, ConvertOptions& options) {
               ": embedding and head of a model cannot be ternary; expected a type such as 8bit, "
               "q6_k or 4bit";
   }
-  if (problem.empty()) return std::nullopt;
-  print_error("qsf-convert", problem + "; see qsf-convert --help");
-  return kUsage;
+  return report_problem(problem);
 }
 
 // What was trained as it is stored cannot be rotated, nor weights that there are none of.
@@ -118,9 +123,7 @@ std::optional<int> check_rotation(const ConvertOptions& options) {
         "--rotate changes weights, so none can be kept as they are; expected another "
         "--quant-type than keep";
   }
-  if (problem.empty()) return std::nullopt;
-  print_error("qsf-convert", problem + "; see qsf-convert --help");
-  return kUsage;
+  return report_problem(problem);
 }
 
 std::optional<int> check_calibration(const CLI::App& app, ConvertOptions& options) {
@@ -140,9 +143,7 @@ std::optional<int> check_calibration(const CLI::App& app, ConvertOptions& option
       problem = std::string(option) + " goes with --calibration alone";
     }
   }
-  if (problem.empty()) return std::nullopt;
-  print_error("qsf-convert", problem + "; see qsf-convert --help");
-  return kUsage;
+  return report_problem(problem);
 }
 
 // Returns the bytes of "2600000", "2.6M" or "4G"; 0 for anything else.
@@ -178,9 +179,7 @@ std::optional<int> check_target_size(const CLI::App& app, const std::string& tex
       problem = std::string("--target-size chooses types and blocks itself; leave out ") + option;
     }
   }
-  if (problem.empty()) return std::nullopt;
-  print_error("qsf-convert", problem + "; see qsf-convert --help");
-  return kUsage;
+  return report_problem(problem);
 }
 
 void add_calibration_options(CLI::App& app, ConvertOptions& options) {

@@ -29,9 +29,6 @@ using testing::IsEmpty;
 using testing::Not;
 using namespace testing_support;
 
-const std::string kModel = QSF_SOURCE_DIR "/models/tales-5M";
-const std::string kTale = QSF_SOURCE_DIR "/testdata/tale.txt";
-
 class QsfConvertWorkTest : public testing::Test {
  protected:
   // Feeds errors back by a small calibration. Windows are many, so that there is time between them.

@@ -33,6 +33,10 @@ struct Outcome {
   std::string err;
 };
 
+// A model that converts in a second, and a text of some hundred tokens.
+inline const std::string kModel = QSF_SOURCE_DIR "/models/tales-5M";
+inline const std::string kTale = QSF_SOURCE_DIR "/testdata/tale.txt";
+
 inline constexpr rlim_t kNoLimit = RLIM_INFINITY;
 
 // Starts a tool, the first of `arguments`, with its output in files of `scratch`.
