@@ -54,7 +54,7 @@ foreach(name IN ITEMS bsd md tinfo)
   endif()
 endforeach()
 
-# Header-only: Eigen (error feedback), nlohmann-json (importers, qsf-inspect) and CLI11 (tools).
+# Header-only: Eigen (error compensation), nlohmann-json (importers, qsf-inspect) and CLI11 (tools).
 find_path(QSF_EIGEN_INCLUDE Eigen/Core PATH_SUFFIXES eigen3 REQUIRED)
 add_library(qsf_eigen INTERFACE)
 target_include_directories(qsf_eigen SYSTEM INTERFACE ${QSF_EIGEN_INCLUDE})

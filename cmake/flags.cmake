@@ -24,7 +24,8 @@ if(QSF_CCACHE)
 endif()
 
 add_library(qsf_flags INTERFACE)
-target_include_directories(qsf_flags INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+target_include_directories(qsf_flags INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include
+                           ${PROJECT_SOURCE_DIR})
 target_compile_definitions(qsf_flags INTERFACE _FILE_OFFSET_BITS=64)
 # -ffp-contract=off: a fused multiply-add where the compiler likes one would make the bits of a row
 # depend on the compiler. Never -ffast-math: it deletes NaN checks.

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "calibrate/calibration.h"
-#include "calibrate/calibration_file.h"
+#include "convert/calibrate/calibration.h"
+#include "convert/calibrate/calibration_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "import/gguf_reader.h"
-#include "import/gguf_tokenizer.h"
+#include "import/gguf/gguf_reader.h"
+#include "import/gguf/gguf_tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace qsf;

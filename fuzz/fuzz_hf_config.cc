@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "format/model_spec.h"
-#include "import/hf_config.h"
+#include "import/hf/hf_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t n_bytes);
 

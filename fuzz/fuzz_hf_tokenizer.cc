@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "import/hf_tokenizer.h"
+#include "import/hf/hf_tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace qsf;

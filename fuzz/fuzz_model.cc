@@ -13,8 +13,8 @@
 
 #include "base/check.h"
 #include "format/qsf_reader.h"
-#include "io/faulty_file.h"
 #include "io/read_device.h"
+#include "io/testing/faulty_file.h"
 #include "model/weights.h"
 #include "stream/weight_pager.h"
 

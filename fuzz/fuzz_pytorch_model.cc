@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "import/pytorch_model.h"
-#include "io/faulty_file.h"
+#include "import/pytorch/pytorch_model.h"
+#include "io/testing/faulty_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t n_bytes);
 

@@ -8,8 +8,8 @@
 #include <span>
 
 #include "base/bytes.h"
-#include "import/pytorch_state_dict.h"
-#include "io/faulty_file.h"
+#include "import/pytorch/pytorch_state_dict.h"
+#include "io/testing/faulty_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t n_bytes);
 

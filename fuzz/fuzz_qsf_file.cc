@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "format/qsf_reader.h"
 #include "format/tensor_values.h"
-#include "io/faulty_file.h"
+#include "io/testing/faulty_file.h"
 #include "quant/codec.h"
 
 namespace qsf {

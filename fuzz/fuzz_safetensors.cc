@@ -12,7 +12,7 @@
 
 #include "base/bytes.h"
 #include "import/safetensors.h"
-#include "io/faulty_file.h"
+#include "io/testing/faulty_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t n_bytes);
 

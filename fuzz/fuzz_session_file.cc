@@ -19,7 +19,7 @@
 #include "base/check.h"
 #include "engine/chat_file.h"
 #include "engine/session_file.h"
-#include "io/faulty_file.h"
+#include "io/testing/faulty_file.h"
 #include "kv/kv_block.h"
 
 namespace qsf {
@@ -30,7 +30,7 @@ constexpr std::uint32_t kMaxSlots = 200;
 constexpr std::size_t kAlign = 64;
 constexpr KvPolicyOptions kHeavy = {
     .policy = KvPolicy::kH2o, .window = 40, .sinks = 2, .heavy = 20};
-constexpr H2oOptions kChunks = {.local = 5, .heavy = 6, .chunk = 80, .sinks = 2};
+constexpr SparsePrefillOptions kChunks = {.local = 5, .heavy = 6, .chunk = 80, .sinks = 2};
 
 class AlignedBytes {
  public:
@@ -64,7 +64,7 @@ void check_pages(const KvShape& shape, ByteSpan pages) {
 
 // A state from a file is one that attention could have left: it takes another chunk, and its
 // members have rows.
-void go_on(H2oState& state, std::uint32_t n_rows) {
+void go_on(SparsePrefillState& state, std::uint32_t n_rows) {
   QSF_CHECK(state.stands_at(n_rows));
   for (std::uint32_t layer = 0; layer < state.shape().n_layers; ++layer) {
     for (std::uint32_t head = 0; head < state.shape().n_kv_heads; ++head) {
@@ -81,11 +81,11 @@ void go_on(H2oState& state, std::uint32_t n_rows) {
 }
 
 // The same with the open block, whose rows are appended.
-void go_on(HeavyHitters& heavy, const SessionPlace& place) {
+void go_on(H2oEviction& heavy, const SessionPlace& place) {
   const KvShape& shape = heavy.shape().kv;
   const std::uint32_t n_rows = place.kv.n_slots(place.sequence);
   QSF_CHECK(heavy.check(n_rows).ok());
-  const std::uint32_t end = heavy.block_start(0) + kHeavyBlock;
+  const std::uint32_t end = heavy.block_start(0) + kEvictionBlock;
   if (end > heavy.shape().kv_size) return;
   QSF_CHECK(place.kv.append(place.sequence, end - n_rows).has_value());
   for (std::uint32_t layer = 0; layer < shape.n_layers; ++layer) {
@@ -108,7 +108,7 @@ void load(ByteSpan bytes, const KvShape& shape, Wanted wanted) {
   const auto file = File::open("fuzz.session", ops);
   if (!file) return;
   KvLimits limits = {.n_pages = 1, .max_sequences = 1, .max_slots = kMaxSlots};
-  if (wanted.heavy) limits.recent_slots = kHeavy.window + 2 * kHeavyBlock - 1;
+  if (wanted.heavy) limits.recent_slots = kHeavy.window + 2 * kEvictionBlock - 1;
   limits.n_pages = kv_pages_per_sequence(limits);
   const AlignedBytes tables(KvCache::region_bytes(limits));
   const AlignedBytes pages(ResidentKvStore::region_bytes(shape, limits.n_pages));
@@ -117,14 +117,16 @@ void load(ByteSpan bytes, const KvShape& shape, Wanted wanted) {
   ResidentKvStore store(shape, pages.bytes());
   const auto sequence = kv->create_sequence();
   QSF_CHECK(sequence.has_value());
-  const H2oShape h2o_shape = {shape.n_layers, shape.n_kv_heads, kMaxSlots, kChunks};
-  const AlignedBytes remembered(H2oState::region_bytes(h2o_shape));
-  std::optional<H2oState> h2o;
-  if (wanted.sparse) h2o.emplace(H2oState::create(h2o_shape, remembered.bytes()).value());
-  const HeavyShape heavy_shape = {.kv = shape, .kv_size = kMaxSlots, .options = kHeavy};
-  const AlignedBytes kept(HeavyHitters::region_bytes(heavy_shape));
-  std::optional<HeavyHitters> heavy;
-  if (wanted.heavy) heavy.emplace(HeavyHitters::create(heavy_shape, kept.bytes()).value());
+  const SparsePrefillShape sparse_prefill_shape = {shape.n_layers, shape.n_kv_heads, kMaxSlots,
+                                                   kChunks};
+  const AlignedBytes remembered(SparsePrefillState::region_bytes(sparse_prefill_shape));
+  std::optional<SparsePrefillState> h2o;
+  if (wanted.sparse)
+    h2o.emplace(SparsePrefillState::create(sparse_prefill_shape, remembered.bytes()).value());
+  const H2oEvictionShape eviction_shape = {.kv = shape, .kv_size = kMaxSlots, .options = kHeavy};
+  const AlignedBytes kept(H2oEviction::region_bytes(eviction_shape));
+  std::optional<H2oEviction> heavy;
+  if (wanted.heavy) heavy.emplace(H2oEviction::create(eviction_shape, kept.bytes()).value());
 
   SessionIdentity identity;
   identity.fingerprint = 0x0123456789ABCDEFU;

@@ -82,7 +82,7 @@ def window(size, sinks=4):
     return ["--kv-policy", "window", "--kv-window", str(size), "--kv-sinks", str(sinks)]
 
 
-def heavy_hitters(size, heavy, *more):
+def h2o_eviction(size, heavy, *more):
     return ["--kv-policy", "h2o", "--kv-window", str(size), "--kv-heavy", str(heavy), *more]
 
 

@@ -21,7 +21,7 @@ TABLE_LINE = re.compile(r"^(\d+|extra|tests)\s+(\S+)\s*:\s*(.*)$")
 PAGE_ROW = re.compile(r"^\| (\d+) \| `src/(\w+)/` \| .* \|\s*([\w ]*?)\s*\|$")
 TEST_FILE = re.compile(r"_test\.(cc|c)$|(^|/)testing/")
 ISA_FILE = re.compile(r"_(sse42|avx2|avx512|avx512vnni|amx|neon|neondot|sve|wasm)\.cc$")
-OUTSIDE_SRC = ("tools", "examples", "fuzz")
+OUTSIDE_SRC = ("tools", "tests", "examples", "fuzz")
 # Many folders have one of these, and nobody includes or greps for them by name.
 SHARED_BASENAMES = {"CMakeLists.txt", "README.md", "__init__.py", ".gitignore"}
 
@@ -115,8 +115,8 @@ def check_include(layers, path, number, included, files):
     if target_folder not in allowed:
         return f'{where}: {folder} may not include "{included}"; allowed: {names}'
     is_test = TEST_FILE.search(path)
-    if "/testing/" in target and not is_test:
-        return f'{where}: "{included}" is test support; only tests may include it'
+    if "/testing/" in target and not is_test and folder != "fuzz":
+        return f'{where}: "{included}" is test support; only tests and fuzzers may include it'
     if ISA_FILE.search(path) and not is_test:
         beside = os.path.dirname(target) == os.path.dirname(path)
         if not (beside or target_folder == "quant" or os.path.dirname(target) == "src/kernels"):

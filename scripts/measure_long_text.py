@@ -15,7 +15,7 @@ import math
 import statistics
 import sys
 
-from attention_policies import (full, h2o, heavy_hitters, make_parser, mean_visible, open_results, run_perplexity, scaled,
+from attention_policies import (full, h2o, h2o_eviction, make_parser, mean_visible, open_results, run_perplexity, scaled,
                                 window, with_error)
 
 GROUPS = ["types", "h2o", "window", "heavy", "ablation"]
@@ -40,7 +40,7 @@ def lines_of(group, scale):
         return [(f"window {n(w)}, {sinks or 'no'} sinks", window(n(w), sinks))
                 for w, sinks in ((156, 4), (284, 4), (540, 4), (1020, 4), (2044, 4), (544, 0), (1024, 0))]
     if group == "heavy":
-        return [(f"kv-policy h2o, window {n(w)}, heavy {n(m)}", heavy_hitters(n(w), n(m)))
+        return [(f"kv-policy h2o, window {n(w)}, heavy {n(m)}", h2o_eviction(n(w), n(m)))
                 for w, m in ((64, 64), (128, 128), (256, 256), (480, 32), (496, 496), (736, 256), (928, 64))]
     by_mean = (f"L {n(256)}, H {n(256)}, S {n(1024)}, mean", chunks(256, 256, 1024, score="mean"))
     return [by_mean] + [
@@ -60,12 +60,12 @@ def lines_of(group, scale):
 # the last ones; and what ranks by the sum, and by the mean.
 PAIRS = [(h2o(256, 256), h2o(256, 256, score="mean")), (h2o(256, 256), window(1020)),
          (h2o(256, 256), h2o(508, 4)), (h2o(128, 128, 512), h2o(252, 4, 512)),
-         (h2o(64, 64, 256), h2o(124, 4, 256)), (heavy_hitters(64, 64), window(156)),
-         (heavy_hitters(128, 128), window(284)), (heavy_hitters(256, 256), window(540)),
-         (heavy_hitters(480, 32), window(540)), (heavy_hitters(496, 496), window(1020)),
-         (heavy_hitters(736, 256), window(1020)), (heavy_hitters(928, 64), window(1020)),
-         (h2o(256, 256), window(1024, 0)), (heavy_hitters(256, 256), window(544, 0)),
-         (heavy_hitters(496, 496), window(1024, 0))]
+         (h2o(64, 64, 256), h2o(124, 4, 256)), (h2o_eviction(64, 64), window(156)),
+         (h2o_eviction(128, 128), window(284)), (h2o_eviction(256, 256), window(540)),
+         (h2o_eviction(480, 32), window(540)), (h2o_eviction(496, 496), window(1020)),
+         (h2o_eviction(736, 256), window(1020)), (h2o_eviction(928, 64), window(1020)),
+         (h2o(256, 256), window(1024, 0)), (h2o_eviction(256, 256), window(544, 0)),
+         (h2o_eviction(496, 496), window(1024, 0))]
 
 
 def rise(base, other):

@@ -21,7 +21,7 @@ import sys
 import tempfile
 
 import planted_facts
-from attention_policies import (full, h2o, heavy_hitters, make_parser, mean_of, mean_visible, open_results,
+from attention_policies import (full, h2o, h2o_eviction, make_parser, mean_of, mean_visible, open_results,
                                 run_perplexity, scaled, sentences_of, with_error, window, write_lines)
 from measure_long_text import rise
 
@@ -40,7 +40,7 @@ def pairs(scale):
     found = []
     for m in (64, 128, 256, 496):
         # The mean row of heavy hitters sees half a block more than window and heavy part.
-        found.append(((f"kv h2o {n(m)} + {n(m)}", heavy_hitters(n(m), n(m))), last(2 * n(m) + 28)))
+        found.append(((f"kv h2o {n(m)} + {n(m)}", h2o_eviction(n(m), n(m))), last(2 * n(m) + 28)))
     for m in (64, 256):
         sparse = f"h2o {n(m)} + {n(m)}, S = {chunk}", h2o(n(m), n(m), chunk)
         by_mean = f"{sparse[0]}, mean", h2o(n(m), n(m), chunk, score="mean")

@@ -18,7 +18,7 @@ import statistics
 import sys
 import tempfile
 
-from attention_policies import (full, h2o, heavy_hitters, make_parser, open_results, run_perplexity, scaled, sentences_of,
+from attention_policies import (full, h2o, h2o_eviction, make_parser, open_results, run_perplexity, scaled, sentences_of,
                                 window, with_error, write_lines)
 
 # What is said before the name, and the name: no word of the tales, so that only the text can tell it.
@@ -37,8 +37,8 @@ def policies(scale):
             (f"h2o {n(256)} + {n(256)}", h2o(n(256), n(256), n(1024))),
             (f"chunks, last {n(508)} + sinks", h2o(n(508), 4, n(1024))),
             (f"window {n(540)}", window(n(540))), (f"window {n(1020)}", window(n(1020))),
-            (f"kv h2o {n(256)} + {n(256)}", heavy_hitters(n(256), n(256))),
-            (f"kv h2o {n(496)} + {n(496)}", heavy_hitters(n(496), n(496)))]
+            (f"kv h2o {n(256)} + {n(256)}", h2o_eviction(n(256), n(256))),
+            (f"kv h2o {n(496)} + {n(496)}", h2o_eviction(n(496), n(496)))]
 
 
 def place(sentences, counts, n_tokens, depth, sentence):

@@ -4,26 +4,26 @@ file(READ ${PROJECT_SOURCE_DIR}/docs/parity-receipt.schema.json QSF_PARITY_SCHEM
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
              ${PROJECT_SOURCE_DIR}/docs/parity-receipt.schema.json)
 set(qsf_parity_schema ${CMAKE_CURRENT_BINARY_DIR}/parity_receipt_schema.cc)
-configure_file(parity_receipt_schema.cc.in ${qsf_parity_schema} @ONLY)
+configure_file(parity/parity_receipt_schema.cc.in ${qsf_parity_schema} @ONLY)
 
-add_executable(qsf-parity bundled_model.cc json_schema.cc model_cache.cc parity_compare.cc qsf_bench_machine.cc qsf_parity.cc qsf_parity_child.cc
-               qsf_parity_engine.cc qsf_parity_logits.cc qsf_parity_observer.cc qsf_parity_options.cc
-               qsf_parity_process.cc qsf_parity_receipt.cc qsf_parity_result.cc qsf_parity_run.cc
-               qsf_parity_trace.cc qsf_parity_verify.cc sha256.cc ${qsf_parity_schema})
+add_executable(qsf-parity common/bundled_model.cc parity/json_schema.cc common/model_cache.cc parity/parity_compare.cc bench/qsf_bench_machine.cc parity/qsf_parity.cc parity/qsf_parity_child.cc
+               parity/qsf_parity_engine.cc parity/qsf_parity_logits.cc parity/qsf_parity_observer.cc parity/qsf_parity_options.cc
+               parity/qsf_parity_process.cc parity/qsf_parity_receipt.cc parity/qsf_parity_result.cc parity/qsf_parity_run.cc
+               parity/qsf_parity_trace.cc parity/qsf_parity_verify.cc parity/sha256.cc ${qsf_parity_schema})
 target_include_directories(qsf-parity PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(qsf-parity PRIVATE qsf_capi qsf_engine qsf_tool_support qsf_json)
 target_compile_definitions(qsf-parity PRIVATE QSF_VERSION="${PROJECT_VERSION}"
                            QSF_MODELS_FROM_BIN="${qsf_models_from_bin}")
-qsf_test(parity_compare_test SOURCES parity_compare.cc parity_compare_test.cc LABELS unit)
-qsf_test(sha256_test SOURCES sha256.cc sha256_test.cc LABELS unit)
+qsf_test(parity_compare_test SOURCES parity/parity_compare.cc parity/parity_compare_test.cc LABELS unit)
+qsf_test(sha256_test SOURCES parity/sha256.cc parity/sha256_test.cc LABELS unit)
 if(QSF_BUILD_TESTS)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   add_test(NAME qsf_parity_test
-           COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/qsf_parity_test.py
+           COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/parity/qsf_parity_test.py
                    ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${PROJECT_SOURCE_DIR})
   set_tests_properties(qsf_parity_test PROPERTIES LABELS model TIMEOUT 600)
   add_test(NAME qsf_parity_llama_test
-           COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/qsf_parity_llama_test.py
+           COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/parity/qsf_parity_llama_test.py
                    ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${PROJECT_SOURCE_DIR})
   set_tests_properties(qsf_parity_llama_test PROPERTIES LABELS model TIMEOUT 1800 SKIP_RETURN_CODE 77)
 endif()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-add_library(qsf_tool_support STATIC tool_support.cc command_line.cc)
+add_library(qsf_tool_support STATIC common/tool_support.cc common/command_line.cc)
 target_link_libraries(qsf_tool_support PUBLIC qsf_flags qsf_cli11)
-add_executable(qsf-run qsf_run.cc bundled_model.cc chat_input.cc chat_interrupt.cc chat_save.cc
-  line_editor.cc model_cache.cc qsf_run_chat.cc run_engine.cc run_options.cc run_report.cc run_session.cc text_output.cc)
+add_executable(qsf-run run/qsf_run.cc common/bundled_model.cc run/chat_input.cc run/chat_interrupt.cc run/chat_save.cc
+  run/line_editor.cc common/model_cache.cc run/qsf_run_chat.cc run/run_engine.cc run/run_options.cc run/run_report.cc run/run_session.cc run/text_output.cc)
 target_link_libraries(qsf-run PRIVATE qsf_capi qsf_tool_support qsf_json qsf_libedit)
 
 # The way from the installed tools to the installed models, which no prefix is part of.

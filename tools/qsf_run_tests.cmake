@@ -3,7 +3,7 @@
 # Tests of the tools as a user runs them, and of the C API on the bundled model.
 if(QSF_BUILD_TESTS)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
-  set(qsf_run_test ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/qsf_run_test.py
+  set(qsf_run_test ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/run/qsf_run_test.py
                    ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${PROJECT_SOURCE_DIR})
   add_test(NAME qsf_run_test COMMAND ${qsf_run_test} Usage Failures Text Sessions Budget Disk Streaming)
   add_test(NAME qsf_run_damage_test COMMAND ${qsf_run_test} Damage)
@@ -11,12 +11,12 @@ if(QSF_BUILD_TESTS)
   set_tests_properties(qsf_run_damage_test PROPERTIES LABELS slow TIMEOUT 1200)
 
   add_test(NAME qsf_run_chat_test
-           COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/qsf_run_chat_test.py
+           COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/run/qsf_run_chat_test.py
                    ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${PROJECT_SOURCE_DIR})
   set_tests_properties(qsf_run_chat_test PROPERTIES LABELS model TIMEOUT 600)
 
   add_test(NAME qsf_run_gguf_test
-           COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/qsf_run_gguf_test.py
+           COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/run/qsf_run_gguf_test.py
                    ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${PROJECT_SOURCE_DIR})
   set_tests_properties(qsf_run_gguf_test PROPERTIES LABELS model TIMEOUT 600)
 

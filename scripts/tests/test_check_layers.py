@@ -18,13 +18,13 @@ TABLE = """\
 1 kernels : base
 2 kv      : base kernels
 7 tools   : qsf
-extra tools/qsf_convert : base
+extra tools/convert : base
 tests kv : memory
 """
 
 FILES = {"src/base/status.h", "src/memory/plan.h", "src/kernels/isa.h", "src/kernels/dot/dot.h",
          "src/kernels/norm/norm.h", "src/kernels/testing/reference.h", "src/kv/cache.h",
-         "include/qsf/qsf.h", "tools/common.h"}
+         "include/qsf/qsf.h", "tools/run/common.h"}
 
 
 def violations_of(path, text):
@@ -87,12 +87,12 @@ class IncludeTest(unittest.TestCase):
         self.assertEqual(violations_of("src/kv/cache_test.cc", "#include <gtest/gtest.h>\n"), [])
 
     def test_tools_see_the_public_header_and_their_extras(self):
-        self.assertEqual(violations_of("tools/qsf_run.cc", '#include "qsf/qsf.h"\n'), [])
-        self.assertEqual(violations_of("tools/qsf_run.cc", "#include <qsf/qsf.h>\n"), [])
+        self.assertEqual(violations_of("tools/run/qsf_run.cc", '#include "qsf/qsf.h"\n'), [])
+        self.assertEqual(violations_of("tools/run/qsf_run.cc", "#include <qsf/qsf.h>\n"), [])
         self.assertEqual(len(violations_of("src/kv/cache.cc", "#include <qsf/qsf.h>\n")), 1)
-        self.assertEqual(violations_of("tools/qsf_run.cc", '#include "common.h"\n'), [])
-        self.assertEqual(len(violations_of("tools/qsf_run.cc", '#include "base/status.h"\n')), 1)
-        self.assertEqual(violations_of("tools/qsf_convert.cc", '#include "base/status.h"\n'), [])
+        self.assertEqual(violations_of("tools/run/qsf_run.cc", '#include "common.h"\n'), [])
+        self.assertEqual(len(violations_of("tools/run/qsf_run.cc", '#include "base/status.h"\n')), 1)
+        self.assertEqual(violations_of("tools/convert/qsf_convert.cc", '#include "base/status.h"\n'), [])
 
     def test_unknown_files_and_folders(self):
         self.assertEqual(len(violations_of("src/kv/cache.cc", '#include "kv/gone.h"\n')), 1)

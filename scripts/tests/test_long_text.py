@@ -27,8 +27,8 @@ class Visible(unittest.TestCase):
         # A chunk before which there are fewer positions than a memory set has.
         self.assertEqual(seen(policies.h2o(20, 30, 10), 10), [11])
         # Blocks of 64: position 200 is in the one from 192 on, whose window begins at 92.
-        self.assertEqual(seen(policies.heavy_hitters(100, 10), 63, 200), [64, 10 + 109])
-        self.assertEqual(seen(policies.heavy_hitters(100, 200), 200), [201])
+        self.assertEqual(seen(policies.h2o_eviction(100, 10), 63, 200), [64, 10 + 109])
+        self.assertEqual(seen(policies.h2o_eviction(100, 200), 200), [201])
 
     def test_means_rows_of_scored_tokens(self):
         # Tokens 5 to 7 of 8 are scored; the rows before them see 5, 6 and 7 positions.

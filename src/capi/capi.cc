@@ -117,7 +117,7 @@ KvType kv_type_of(int type) {
 }
 
 // Requires  one that check() accepts
-H2oOptions h2o_options_of(const QSFConfig& config) {
+SparsePrefillOptions h2o_options_of(const QSFConfig& config) {
   return {.local = static_cast<std::uint32_t>(config.h2o.local),
           .heavy = static_cast<std::uint32_t>(config.h2o.heavy),
           .chunk = static_cast<std::uint32_t>(config.h2o.chunk),

@@ -153,7 +153,7 @@ static QSFEngine* open_sparse_engine(const char* path, int n_heavy) {
 }
 
 /* The same under a policy with heavy hitters, which these texts are long enough for. */
-static QSFEngine* open_heavy_engine(const char* path, int n_heavy) {
+static QSFEngine* open_eviction_engine(const char* path, int n_heavy) {
   qsf_error error;
   QSFConfig* config = qsf_config_default();
   qsf_config_set_threads(config, 1);
@@ -187,8 +187,8 @@ static void test_model(const char* path) {
   QSFEngine* engine = open_small_engine(path);
   QSFEngine* sparse = open_sparse_engine(path, 4);
   QSFEngine* other_sparse = open_sparse_engine(path, 5);
-  QSFEngine* heavy = open_heavy_engine(path, 40);
-  QSFEngine* other_heavy = open_heavy_engine(path, 41);
+  QSFEngine* heavy = open_eviction_engine(path, 40);
+  QSFEngine* other_heavy = open_eviction_engine(path, 41);
   QSFEngine* all[] = {engine, sparse, heavy};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i) {
     if (all[i] == NULL) continue;

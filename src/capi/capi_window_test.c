@@ -151,7 +151,7 @@ static void test_window(const char* path) {
 
 /* Heavy positions are kept with the last ones; whatever was forgotten can be gone back to, because
  * it is computed again. */
-static void test_heavy_hitters(const char* path) {
+static void test_h2o_eviction(const char* path) {
   enum { kTokens = kMostTokens, kMaxVocab = 1 << 16 };
   static float first[kMaxVocab];
   static float again[kMaxVocab];
@@ -177,7 +177,7 @@ int main(int argc, char** argv) {
   test_configuration();
   test_attention_kinds();
   if (argc > 1) test_window(argv[1]);
-  if (argc > 1) test_heavy_hitters(argv[1]);
+  if (argc > 1) test_h2o_eviction(argv[1]);
   if (argc > 1) test_rope_reindex(argv[1]);
   fprintf(stderr, "%d checks, %d failed%s\n", n_checks, n_failures,
           argc > 1 ? "" : " (no model given: what needs one was not tested)");

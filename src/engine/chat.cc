@@ -196,7 +196,7 @@ Result<ChatResult> Chat::answer(const GenerateOptions& options) {
   turns_.erase(turns_.begin(), turns_.begin() + static_cast<std::ptrdiff_t>(fitted.n_dropped));
   const std::span<const TokenId> rows = session_->tokens().subspan(tokens.size());
   std::vector<TokenId> answer_tokens(rows.begin(), rows.end());
-  if (generated.rowless_token != kNoToken) answer_tokens.push_back(generated.rowless_token);
+  if (generated.pending_token != kNoToken) answer_tokens.push_back(generated.pending_token);
   std::string& text = turns_.back().answer;
   text = generated_text(*engine_.tokenizer(), answer_tokens);
   // Beyond what was delivered stands a stop text, also where another reason is given for the end.

@@ -49,7 +49,7 @@ struct EngineOptions {
   KvType v_type = KvType::kF16;
   KvPolicyOptions kv_policy;                           // which positions are kept
   AttentionKind attention = AttentionKind::kStandard;  // of prompts
-  H2oOptions h2o;                                      // of AttentionKind::kH2o
+  SparsePrefillOptions h2o;                            // of AttentionKind::kH2o
   bool exact = false;             // products and attention take f32 rows, never int8 or bf16
   bool pin = false;               // a physical core for each thread, the opening one included
   std::uint32_t n_sequences = 1;  // sessions that may exist at once
@@ -115,7 +115,7 @@ struct GenerateResult {
   // The last generated token where the session holds no row of it yet: the token counts as
   // generated and its text was delivered, but nothing came after it. What the session appends next
   // computes its row first. kNoToken when every one has its row.
-  TokenId rowless_token = kNoToken;
+  TokenId pending_token = kNoToken;
   std::uint64_t prompt_ns = 0;
   std::uint64_t first_token_ns = 0;
   std::uint64_t generate_ns = 0;
@@ -190,7 +190,7 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Tokens that have rows; GenerateResult::rowless_token comes to them with what is appended next.
+  // Tokens that have rows; GenerateResult::pending_token comes to them with what is appended next.
   std::size_t length() const noexcept { return tokens_.size(); }
   // The first of them, whose rows are there: fewer than length() where a truncation took some along
   // that are computed again before the next row.
@@ -250,12 +250,12 @@ class Session {
   Status compute_lost_rows(PromptProgress* progress = nullptr);
   Status begin(std::span<const TokenId> prompt, LogitsSink* sink, PromptProgress* progress);
   Status check_room(std::size_t n_tokens) const;
-  Status compute_rowless(LogitsSink* sink);
+  Status compute_pending(LogitsSink* sink);
 
   Engine::Impl& engine_;
   SequenceId sequence_;
   std::vector<TokenId> tokens_;       // reserved to the context at creation
-  TokenId rowless_token_ = kNoToken;  // follows those, and has no row yet
+  TokenId pending_token_ = kNoToken;  // follows those, and has no row yet
 };
 
 }  // namespace qsf

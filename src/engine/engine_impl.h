@@ -16,10 +16,10 @@
 #include "engine/engine_plan.h"
 #include "format/qsf_reader.h"
 #include "io/read_device.h"
-#include "kv/h2o_state.h"
-#include "kv/heavy_hitters.h"
+#include "kv/h2o_eviction.h"
 #include "kv/kv_cache.h"
 #include "kv/kv_page_store.h"
+#include "kv/sparse_prefill_state.h"
 #include "kv/spilled_kv_store.h"
 #include "memory/arena.h"
 #include "model/decoder.h"
@@ -59,8 +59,8 @@ struct Engine::Impl {
   std::unique_ptr<KvPageStore> kv_store;
   SpilledKvStore* spilled = nullptr;  // kv_store, where keys and values are in a file
   std::unique_ptr<Backend> backend;
-  std::vector<H2oState> h2o;        // by SequenceId; none where prompts take plain attention
-  std::vector<HeavyHitters> heavy;  // by SequenceId; none but under KvPolicy::kH2o
+  std::vector<SparsePrefillState> h2o;  // by SequenceId; none where prompts take plain attention
+  std::vector<H2oEviction> heavy;       // by SequenceId; none but under KvPolicy::kH2o
   std::optional<Decoder> decoder;
   std::optional<BudgetWatch> watch;
 
@@ -83,7 +83,7 @@ struct Engine::Impl {
   // the next row sees must be held.
   std::uint32_t longest_kept(SequenceId sequence, std::uint32_t n_slots) const noexcept;
   // Forgets the slots from n_slots on, and before them those whose rows have to be computed again
-  // before others can follow (H2oState::truncate, HeavyHitters::truncate).
+  // before others can follow (SparsePrefillState::truncate, H2oEviction::truncate).
   void truncate(SequenceId sequence, std::uint32_t n_slots) noexcept;
 
   // Appends to `positions` the slots before the next row of a sequence that this row attends to, if

@@ -282,24 +282,24 @@ Status create_each(std::vector<State>& states, std::uint32_t n_sequences, const 
 
 }  // namespace
 
-Status EngineOpener::make_h2o_states() {
+Status EngineOpener::make_sparse_prefill_states() {
   const EngineOptions& options = impl_->options;
   const std::uint32_t context = impl_->plan.max_context;
   if (!sparse_limits(options, context).has_value()) return ok_status();
-  const H2oShape shape = h2o_shape(spec(), options, context);
-  const MutableByteSpan memory = impl_->arena->carve(impl_->plan.regions.h2o_state);
+  const SparsePrefillShape shape = sparse_prefill_shape(spec(), options, context);
+  const MutableByteSpan memory = impl_->arena->carve(impl_->plan.regions.sparse_prefill_state);
   QSF_RETURN_IF_ERROR(create_each(impl_->h2o, options.n_sequences, shape, memory));
-  impl_->backend->attach_h2o(impl_->h2o);
+  impl_->backend->attach_sparse_prefill(impl_->h2o);
   return ok_status();
 }
 
-Status EngineOpener::make_heavy_hitters() {
+Status EngineOpener::make_h2o_evictions() {
   const EngineOptions& options = impl_->options;
   if (options.kv_policy.policy != KvPolicy::kH2o) return ok_status();
-  const HeavyShape shape = heavy_shape(spec(), options, impl_->plan.max_context);
-  const MutableByteSpan memory = impl_->arena->carve(impl_->plan.regions.heavy_hitters);
+  const H2oEvictionShape shape = eviction_shape(spec(), options, impl_->plan.max_context);
+  const MutableByteSpan memory = impl_->arena->carve(impl_->plan.regions.h2o_eviction);
   QSF_RETURN_IF_ERROR(create_each(impl_->heavy, options.n_sequences, shape, memory));
-  impl_->backend->attach_heavy(impl_->heavy);
+  impl_->backend->attach_h2o_eviction(impl_->heavy);
   return ok_status();
 }
 
@@ -314,8 +314,8 @@ Status EngineOpener::make_decoder() {
   impl_->kv.emplace(std::move(kv));
   QSF_RETURN_IF_ERROR(make_kv_store(shape));
   backend.attach_kv(*impl_->kv_store);
-  QSF_RETURN_IF_ERROR(make_h2o_states());
-  QSF_RETURN_IF_ERROR(make_heavy_hitters());
+  QSF_RETURN_IF_ERROR(make_sparse_prefill_states());
+  QSF_RETURN_IF_ERROR(make_h2o_evictions());
   backend.attach_scratch(pass_limits(spec(), impl_->options, plan.max_context, plan.rows_per_pass),
                          impl_->arena->carve(plan.regions.backend_scratch));
 

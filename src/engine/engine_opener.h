@@ -40,8 +40,8 @@ class EngineOpener {
   Status load_tokenizer();
   Status load_weights();
   Status make_kv_store(const KvShape& shape);
-  Status make_h2o_states();
-  Status make_heavy_hitters();
+  Status make_sparse_prefill_states();
+  Status make_h2o_evictions();
   Status make_decoder();
   void describe_reading();
   void log_plan() const;

@@ -213,12 +213,13 @@ class Planner {
   }
   std::uint64_t h2o_bytes(std::uint32_t context) const {
     if (!sparse_limits(options_, context).has_value()) return 0;
-    const std::uint64_t bytes = H2oState::region_bytes(h2o_shape(spec_, options_, context));
+    const std::uint64_t bytes =
+        SparsePrefillState::region_bytes(sparse_prefill_shape(spec_, options_, context));
     return saturating_mul(align_up(bytes, kRegionAlign), options_.n_sequences);
   }
   std::uint64_t heavy_bytes(std::uint32_t context) const {
     if (options_.kv_policy.policy != KvPolicy::kH2o) return 0;
-    const std::uint64_t bytes = HeavyHitters::region_bytes(heavy_shape(spec_, options_, context));
+    const std::uint64_t bytes = H2oEviction::region_bytes(eviction_shape(spec_, options_, context));
     return saturating_mul(align_up(bytes, kRegionAlign), options_.n_sequences);
   }
   // Tokens of the sequences, and a prompt in the making.
@@ -328,15 +329,15 @@ class Planner {
     const std::uint64_t bytes = kv_bytes(context, rows, spills());
     plan_.regions.kv_cache = plan.add("kv_cache", bytes, kv_note(limits, bytes));
     if (h2o_bytes(context) != 0) {
-      plan_.regions.h2o_state =
-          plan.add("h2o_state", h2o_bytes(context),
+      plan_.regions.sparse_prefill_state =
+          plan.add("sparse_prefill_state", h2o_bytes(context),
                    printed("%u sequences: scores, memory sets and column sums of each layer and KV "
                            "head (h2o_scores, h2o_mem_idx, h2o_mem_acc, h2o_chunk_sum ...)",
                            options_.n_sequences));
     }
     if (heavy_bytes(context) != 0) {
-      plan_.regions.heavy_hitters = plan.add(
-          "heavy_hitters", heavy_bytes(context),
+      plan_.regions.h2o_eviction = plan.add(
+          "h2o_eviction", heavy_bytes(context),
           printed("%u sequences: keys and values of the %u heaviest positions before the "
                   "window, %u sinks among them, and what was paid to which, for each "
                   "layer and KV head",
@@ -456,7 +457,7 @@ KvLimits kv_limits(const EngineOptions& options, std::uint32_t max_context,
       limits.sinks = options.kv_policy.sinks;
       break;
     case KvPolicy::kH2o:  // the window reaches back from where the row's block begins
-      limits.recent_slots = options.kv_policy.window + (kHeavyBlock - 1) + rows_per_pass;
+      limits.recent_slots = options.kv_policy.window + (kEvictionBlock - 1) + rows_per_pass;
       break;
   }
   limits.n_pages = kv_pages_per_sequence(limits) * options.n_sequences;
@@ -469,15 +470,16 @@ std::optional<SparseLimits> sparse_limits(const EngineOptions& options, std::uin
   return SparseLimits{options.h2o, options.k_type, options.v_type};
 }
 
-H2oShape h2o_shape(const ModelSpec& spec, const EngineOptions& options, std::uint32_t max_context) {
+SparsePrefillShape sparse_prefill_shape(const ModelSpec& spec, const EngineOptions& options,
+                                        std::uint32_t max_context) {
   return {.n_layers = spec.n_layers,
           .n_kv_heads = spec.n_kv_heads,
           .kv_size = max_context,
           .options = options.h2o};
 }
 
-HeavyShape heavy_shape(const ModelSpec& spec, const EngineOptions& options,
-                       std::uint32_t max_context) {
+H2oEvictionShape eviction_shape(const ModelSpec& spec, const EngineOptions& options,
+                                std::uint32_t max_context) {
   return {.kv = kv_shape(spec, options), .kv_size = max_context, .options = options.kv_policy};
 }
 
@@ -504,7 +506,7 @@ PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
     limits.rope_reindex = options.kv_policy.rope_reindex;
   }
   if (options.kv_policy.policy == KvPolicy::kH2o) {
-    const HeavyShape shape = heavy_shape(spec, options, max_context);
+    const H2oEvictionShape shape = eviction_shape(spec, options, max_context);
     limits.heavy = {.n_slots = shape.n_slots(),
                     .n_recent = shape.n_recent(),
                     .k_type = options.k_type,

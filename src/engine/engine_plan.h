@@ -17,7 +17,7 @@
 #include "base/result.h"
 #include "engine/engine.h"
 #include "format/qsf_reader.h"
-#include "kv/heavy_hitters.h"
+#include "kv/h2o_eviction.h"
 #include "kv/kv_cache.h"
 #include "memory/memory_plan.h"
 #include "ops/backend.h"
@@ -60,8 +60,8 @@ struct PlanRegions {
   RegionId tokenizer_index;
   RegionId kv_tables;
   RegionId kv_cache;
-  RegionId h2o_state;             // of sparse_limits() alone
-  RegionId heavy_hitters;         // of KvPolicy::kH2o alone
+  RegionId sparse_prefill_state;  // of sparse_limits() alone
+  RegionId h2o_eviction;          // of KvPolicy::kH2o alone
   std::vector<RegionId> buffers;  // as Decoder::buffer_shapes
   RegionId backend_scratch;
   RegionId sample_logits;
@@ -96,10 +96,11 @@ KvLimits kv_limits(const EngineOptions& options, std::uint32_t max_context,
                    std::uint32_t rows_per_pass);
 // None where every prompt fits one chunk, whose attention is the plain one.
 std::optional<SparseLimits> sparse_limits(const EngineOptions& options, std::uint32_t max_context);
-H2oShape h2o_shape(const ModelSpec& spec, const EngineOptions& options, std::uint32_t max_context);
+SparsePrefillShape sparse_prefill_shape(const ModelSpec& spec, const EngineOptions& options,
+                                        std::uint32_t max_context);
 // Of KvPolicy::kH2o.
-HeavyShape heavy_shape(const ModelSpec& spec, const EngineOptions& options,
-                       std::uint32_t max_context);
+H2oEvictionShape eviction_shape(const ModelSpec& spec, const EngineOptions& options,
+                                std::uint32_t max_context);
 // Returns how far away a query meets a key at most, in positions and both counted: models that
 // rotate by the context take it for that (decision 007).
 std::uint32_t longest_distance(const EngineOptions& options, std::uint32_t max_context) noexcept;

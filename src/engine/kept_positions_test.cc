@@ -16,7 +16,7 @@
 namespace qsf {
 namespace {
 
-constexpr H2oOptions kOptions = {.local = 16, .heavy = 48, .chunk = 128, .sinks = 4};
+constexpr SparsePrefillOptions kOptions = {.local = 16, .heavy = 48, .chunk = 128, .sinks = 4};
 
 std::string source_file(const char* path) {
   return std::string(QSF_SOURCE_DIR) + "/" + path;

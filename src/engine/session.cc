@@ -212,28 +212,28 @@ Status Session::compute_lost_rows(PromptProgress* progress) {
 }
 
 Status Session::check_room(std::size_t n_tokens) const {
-  const std::size_t n_used = tokens_.size() + (rowless_token_ == kNoToken ? 0 : 1);
+  const std::size_t n_used = tokens_.size() + (pending_token_ == kNoToken ? 0 : 1);
   if (n_used <= engine_.max_context && n_tokens <= engine_.max_context - n_used) return ok_status();
   return out_of_budget("%zu tokens do not fit: the context has %u positions, %zu of them in use",
                        n_tokens, engine_.max_context, n_used);
 }
 
-Status Session::compute_rowless(LogitsSink* sink) {
-  if (rowless_token_ == kNoToken) return ok_status();
+Status Session::compute_pending(LogitsSink* sink) {
+  if (pending_token_ == kNoToken) return ok_status();
   QSF_RETURN_IF_ERROR(compute_lost_rows());
-  const TokenId token = rowless_token_;
+  const TokenId token = pending_token_;
   QSF_RETURN_IF_ERROR(
       engine_.append(sequence_, {&token, 1}, RowRole::kGenerated, sink == nullptr ? 1 : 0, sink));
   tokens_.push_back(token);
-  rowless_token_ = kNoToken;
+  pending_token_ = kNoToken;
   return ok_status();
 }
 
 Status Session::append(std::span<const TokenId> tokens, RowRole role, LogitsSink* sink,
                        PromptProgress* progress) {
-  if (rowless_token_ != kNoToken) {
+  if (pending_token_ != kNoToken) {
     QSF_RETURN_IF_ERROR(check_room(tokens.size()));
-    QSF_RETURN_IF_ERROR(compute_rowless(nullptr));
+    QSF_RETURN_IF_ERROR(compute_pending(nullptr));
   }
   QSF_RETURN_IF_ERROR(compute_lost_rows(progress));
   Status status = engine_.append(sequence_, tokens, role, tokens.size() - 1, sink, progress);
@@ -251,7 +251,7 @@ Status Session::prefill(std::span<const TokenId> tokens, LogitsSink* sink) {
 
 Status Session::prefill_rows(std::span<const TokenId> tokens, LogitsSink& sink) {
   QSF_RETURN_IF_ERROR(check_room(tokens.size()));
-  QSF_RETURN_IF_ERROR(compute_rowless(nullptr));
+  QSF_RETURN_IF_ERROR(compute_pending(nullptr));
   const std::size_t before = tokens_.size();
   Status status = tokens.empty() ? invalid_argument("no tokens to compute") : compute_lost_rows();
   for (std::size_t done = 0; done < tokens.size() && status.ok();) {
@@ -284,7 +284,7 @@ Status Session::truncate(std::size_t n_tokens) {
   const std::uint32_t n_slots = engine_.kv->n_slots(sequence_);
   engine_.truncate(sequence_, std::min(n_slots, static_cast<std::uint32_t>(n_tokens)));
   tokens_.resize(n_tokens);
-  rowless_token_ = kNoToken;
+  pending_token_ = kNoToken;
   return ok_status();
 }
 
@@ -358,14 +358,14 @@ std::size_t n_drawable(const Engine::Impl& engine) {
 // computed again and fails is a token without a row from then on.
 Status Session::begin(std::span<const TokenId> prompt, LogitsSink* sink, PromptProgress* progress) {
   if (!prompt.empty() || tokens_.empty()) return append(prompt, RowRole::kPrompt, sink, progress);
-  if (rowless_token_ != kNoToken) {
+  if (pending_token_ != kNoToken) {
     QSF_RETURN_IF_ERROR(check_room(0));
-    return compute_rowless(sink);
+    return compute_pending(sink);
   }
   const TokenId last = tokens_.back();
   QSF_RETURN_IF_ERROR(truncate(tokens_.size() - 1));
   Status status = append({&last, 1}, RowRole::kPrompt, sink);
-  if (!status.ok()) rowless_token_ = last;
+  if (!status.ok()) pending_token_ = last;
   return status;
 }
 
@@ -421,7 +421,7 @@ Result<GenerateResult> Session::generate(std::span<const TokenId> prompt,
       result.first_token_ns = now - start;
     }
     ++result.generated_tokens;
-    result.rowless_token = rowless_token_ = token;
+    result.pending_token = pending_token_ = token;
     if (!text.push(token)) {
       result.reason = StopReason::kStopString;
       break;
@@ -431,13 +431,13 @@ Result<GenerateResult> Session::generate(std::span<const TokenId> prompt,
       result.reason = StopReason::kContextFull;
       break;
     }
-    status = compute_rowless(&sampler);
+    status = compute_pending(&sampler);
     if (status.code() == StatusCode::kCancelled) {
       result.reason = StopReason::kCancelled;
       break;
     }
     QSF_RETURN_IF_ERROR(std::move(status));
-    result.rowless_token = kNoToken;
+    result.pending_token = kNoToken;
   }
   text.finish();
   // Asked for while the last token was delivered, when no pass was left to end.

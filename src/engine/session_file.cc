@@ -49,13 +49,13 @@ Status Session::save(const std::string& path, ByteSpan chat) {
   }
   QSF_RETURN_IF_ERROR(compute_lost_rows());
   Status status = write_session_file(path, file_ops_of(engine_), identity_of(engine_),
-                                     place_of(engine_, sequence_), tokens_, rowless_token_, chat);
+                                     place_of(engine_, sequence_), tokens_, pending_token_, chat);
   if (status.code() == StatusCode::kCancelled) engine_.take_cancel();
   return status;
 }
 
 Status Session::load(const std::string& path, std::vector<std::byte>* chat) {
-  if (!tokens_.empty() || rowless_token_ != kNoToken) {
+  if (!tokens_.empty() || pending_token_ != kNoToken) {
     return invalid_argument("%s: the session holds %zu tokens; load into a new one", path.c_str(),
                             tokens_.size());
   }
@@ -66,7 +66,7 @@ Status Session::load(const std::string& path, std::vector<std::byte>* chat) {
   if (status.code() == StatusCode::kCancelled) engine_.take_cancel();
   QSF_RETURN_IF_ERROR(std::move(status));
   tokens_.assign(text.rows.begin(), text.rows.end());
-  rowless_token_ = text.rowless_token;
+  pending_token_ = text.pending_token;
   if (chat != nullptr) *chat = std::move(text.chat);
   return ok_status();
 }

@@ -21,11 +21,11 @@
 #include "base/status.h"
 #include "io/file.h"
 #include "io/file_ops.h"
-#include "kv/h2o_state.h"
-#include "kv/heavy_hitters.h"
+#include "kv/h2o_eviction.h"
 #include "kv/kv_cache.h"
 #include "kv/kv_page_store.h"
 #include "kv/kv_policy.h"
+#include "kv/sparse_prefill_state.h"
 #include "tokenizer/tokenizer.h"
 
 namespace qsf {
@@ -45,8 +45,8 @@ struct SessionPlace {
   KvCache& kv;
   KvPageStore& store;
   SequenceId sequence = 0;
-  H2oState* h2o = nullptr;        // of the sequence; none where prompts take plain attention
-  HeavyHitters* heavy = nullptr;  // of the sequence; none but under KvPolicy::kH2o
+  SparsePrefillState* h2o = nullptr;  // of the sequence; none where prompts take plain attention
+  H2oEviction* heavy = nullptr;       // of the sequence; none but under KvPolicy::kH2o
   const std::atomic<bool>* cancel = nullptr;  // ends a wait, and the work before the next layer
   // The page cache keeps nothing of the file: it would count against a budget.
   bool drop_cached = false;
@@ -55,7 +55,7 @@ struct SessionPlace {
 // What else a session is.
 struct SessionText {
   std::vector<TokenId> rows;         // tokens that have keys and values
-  TokenId rowless_token = kNoToken;  // the last one, where it has none yet
+  TokenId pending_token = kNoToken;  // the last one, where it has none yet
   std::vector<std::byte> chat;       // of a conversation (chat_file.h); empty: none
 };
 
@@ -68,7 +68,7 @@ inline constexpr std::uint64_t kMaxChatBytes = std::uint64_t{16} << 20;
 // Fails     kIo; kUnsupported for a conversation above kMaxChatBytes; as the store does
 Status write_session_file(const std::string& path, FileOps& ops, const SessionIdentity& identity,
                           const SessionPlace& place, std::span<const TokenId> rows,
-                          TokenId rowless_token, ByteSpan chat);
+                          TokenId pending_token, ByteSpan chat);
 
 struct SessionReadOptions {
   bool verify_crc = true;  // false in fuzzers alone: a checksum would hide the parser from them

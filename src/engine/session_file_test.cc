@@ -22,7 +22,7 @@
 #include "engine/testing/logits_log.h"
 #include "engine/testing/session_bytes.h"
 #include "engine/testing/streamed_model.h"
-#include "io/faulty_file.h"
+#include "io/testing/faulty_file.h"
 
 namespace qsf {
 namespace {
@@ -406,7 +406,7 @@ class SessionDamageTest : public testing::Test {
     EXPECT_THAT(status.message(), testing::StartsWith("s.session: "));
     EXPECT_EQ(into.kv().n_slots(into.sequence()), 0U);
     EXPECT_EQ(into.kv().n_free_pages(), into.kv().limits().n_pages);
-    EXPECT_TRUE(text.rows.empty() && text.chat.empty() && text.rowless_token == kNoToken);
+    EXPECT_TRUE(text.rows.empty() && text.chat.empty() && text.pending_token == kNoToken);
     return status;
   }
   void expect_refused(ByteSpan bytes, StatusCode code, const std::string& word) {
@@ -435,7 +435,7 @@ TEST_F(SessionDamageTest, TheFileItselfIsReadAsItWasWritten) {
   const File file = File::open("s.session", ops).value();
   ASSERT_TRUE(read_session_file(file, into_.identity(), into_.place(), {}, text).ok());
   EXPECT_EQ(text.rows, tokens);
-  EXPECT_EQ(text.rowless_token, 7U);
+  EXPECT_EQ(text.pending_token, 7U);
   EXPECT_EQ(into_.kv().n_slots(into_.sequence()), 70U);
   // The first page is full, so it is there to the byte.
   const auto page_bytes = static_cast<std::size_t>(kBareShape.page_bytes());

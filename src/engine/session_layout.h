@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kv/heavy_hitters.h"
+#include "kv/h2o_eviction.h"
 #include "kv/kv_cache.h"
 #include "kv/kv_policy.h"
 #include "kv/row.h"
@@ -43,8 +43,9 @@ static_assert(kBytes + 8 == kEntryBytes);
 
 inline constexpr std::string_view kModel = "model", kCache = "cache", kPolicy = "policy",
                                   kAttention = "attention", kTokens = "tokens",
-                                  kPositions = "positions", kChat = "chat", kH2oState = "h2o_state",
-                                  kHeavyHitters = "heavy_hitters", kLayerPrefix = "layer_";
+                                  kPositions = "positions", kChat = "chat",
+                                  kSparsePrefillState = "sparse_prefill_state",
+                                  kH2oEviction = "h2o_eviction", kLayerPrefix = "layer_";
 
 // Section "model": fingerprint, vocabulary, and a name that fills the rest.
 inline constexpr std::size_t kModelHeadBytes = 12, kMaxArchitectureBytes = 64;

@@ -184,8 +184,9 @@ Status SessionReader::read_table() {
 
 // A section that this version does not know may be needed to go on as before, so it is not skipped.
 Status SessionReader::check_names() const {
-  constexpr std::string_view kKnown[] = {kModel,     kCache, kPolicy,   kAttention,   kTokens,
-                                         kPositions, kChat,  kH2oState, kHeavyHitters};
+  constexpr std::string_view kKnown[] = {kModel,      kCache,     kPolicy, kAttention,
+                                         kTokens,     kPositions, kChat,   kSparsePrefillState,
+                                         kH2oEviction};
   std::vector<std::string_view> names;
   for (const Section& section : sections_) {
     const bool is_known =
@@ -354,7 +355,7 @@ std::string attention_text(std::string_view name, std::string_view ranking,
 Status SessionReader::check_attention() const {
   std::string expected(attention_kind_name(AttentionKind::kStandard));
   if (place_.h2o != nullptr) {
-    const H2oOptions& h2o = place_.h2o->shape().options;
+    const SparsePrefillOptions& h2o = place_.h2o->shape().options;
     expected =
         attention_text(attention_kind_name(AttentionKind::kH2o), h2o_ranking_name(h2o.ranking),
                        std::array{h2o.local, h2o.heavy, h2o.chunk, h2o.sinks});
@@ -416,7 +417,7 @@ Status SessionReader::read_tokens(SessionText& text) const {
                    i, identity_.n_vocab);
   }
   if (n_tokens > n_rows) {
-    text.rowless_token = text.rows.back();
+    text.pending_token = text.rows.back();
     text.rows.pop_back();
   }
   return ok_status();
@@ -460,16 +461,16 @@ Status SessionReader::read_parts(const Section& section, State& state, std::uint
 
 Status SessionReader::read_states(std::uint32_t n_rows) const {
   if (place_.h2o != nullptr) {
-    QSF_ASSIGN_OR_RETURN(const Section* section, required(kH2oState));
+    QSF_ASSIGN_OR_RETURN(const Section* section, required(kSparsePrefillState));
     QSF_RETURN_IF_ERROR(read_parts(*section, *place_.h2o, n_rows));
     Status status = place_.h2o->check_resumed();
-    if (!status.ok()) return std::move(status).with_context("section h2o_state");
+    if (!status.ok()) return std::move(status).with_context("section sparse_prefill_state");
   }
   if (place_.heavy != nullptr) {
-    QSF_ASSIGN_OR_RETURN(const Section* section, required(kHeavyHitters));
+    QSF_ASSIGN_OR_RETURN(const Section* section, required(kH2oEviction));
     QSF_RETURN_IF_ERROR(read_parts(*section, *place_.heavy, n_rows));
     Status status = place_.heavy->check(n_rows);
-    if (!status.ok()) return std::move(status).with_context("section heavy_hitters");
+    if (!status.ok()) return std::move(status).with_context("section h2o_eviction");
   }
   return ok_status();
 }

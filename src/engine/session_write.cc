@@ -133,7 +133,7 @@ ByteWriter policy_section(const KvPolicyOptions& policy) {
   return to;
 }
 
-ByteWriter attention_section(const H2oOptions& options) {
+ByteWriter attention_section(const SparsePrefillOptions& options) {
   ByteWriter to;
   write_name(to, attention_kind_name(AttentionKind::kH2o), kNameBytes);
   write_name(to, h2o_ranking_name(options.ranking), kNameBytes);
@@ -160,16 +160,16 @@ Status write_state(SectionWriter& writer, std::string_view name, const KvShape& 
   return ok_status();
 }
 
-Status write_tokens(SectionWriter& writer, std::span<const TokenId> rows, TokenId rowless_token) {
+Status write_tokens(SectionWriter& writer, std::span<const TokenId> rows, TokenId pending_token) {
   const auto n_rows = static_cast<std::uint32_t>(rows.size());
   ByteWriter head;
   head.write(n_rows);
-  head.write(n_rows + (rowless_token == kNoToken ? 0 : 1));
+  head.write(n_rows + (pending_token == kNoToken ? 0 : 1));
   writer.begin(kTokens);
   QSF_RETURN_IF_ERROR(writer.append(head.view()));
   QSF_RETURN_IF_ERROR(writer.append(std::as_bytes(rows)));
-  if (rowless_token != kNoToken) {
-    QSF_RETURN_IF_ERROR(writer.append(std::as_bytes(std::span(&rowless_token, 1))));
+  if (pending_token != kNoToken) {
+    QSF_RETURN_IF_ERROR(writer.append(std::as_bytes(std::span(&pending_token, 1))));
   }
   writer.end();
   return ok_status();
@@ -243,7 +243,7 @@ Status write_layers(SectionWriter& writer, const SessionPlace& place,
 
 Status write_session_file(const std::string& path, FileOps& ops, const SessionIdentity& identity,
                           const SessionPlace& place, std::span<const TokenId> rows,
-                          TokenId rowless_token, ByteSpan chat) {
+                          TokenId pending_token, ByteSpan chat) {
   QSF_CHECK(rows.size() == place.kv.n_slots(place.sequence));
   const auto n_rows = static_cast<std::uint32_t>(rows.size());
   QSF_CHECK(place.h2o == nullptr || place.h2o->stands_at(n_rows));
@@ -262,17 +262,17 @@ Status write_session_file(const std::string& path, FileOps& ops, const SessionId
   QSF_RETURN_IF_ERROR(writer.write(kCache, cache_section(identity, shape).view()));
   QSF_RETURN_IF_ERROR(writer.write(kPolicy, policy_section(identity.policy).view()));
   if (place.h2o != nullptr) {
-    const H2oOptions& options = place.h2o->shape().options;
+    const SparsePrefillOptions& options = place.h2o->shape().options;
     QSF_RETURN_IF_ERROR(writer.write(kAttention, attention_section(options).view()));
   }
-  QSF_RETURN_IF_ERROR(write_tokens(writer, rows, rowless_token));
+  QSF_RETURN_IF_ERROR(write_tokens(writer, rows, pending_token));
   QSF_RETURN_IF_ERROR(write_positions(writer, place, pages));
   if (!chat.empty()) QSF_RETURN_IF_ERROR(writer.write(kChat, chat));
   if (place.h2o != nullptr) {
-    QSF_RETURN_IF_ERROR(write_state(writer, kH2oState, shape, *place.h2o));
+    QSF_RETURN_IF_ERROR(write_state(writer, kSparsePrefillState, shape, *place.h2o));
   }
   if (place.heavy != nullptr) {
-    QSF_RETURN_IF_ERROR(write_state(writer, kHeavyHitters, shape, *place.heavy));
+    QSF_RETURN_IF_ERROR(write_state(writer, kH2oEviction, shape, *place.heavy));
   }
   QSF_RETURN_IF_ERROR(write_layers(writer, place, pages));
   return writer.finish();

@@ -28,7 +28,7 @@ using testing_support::Logits;
 using testing_support::naive_llama;
 using testing_support::NaiveModelTest;
 
-constexpr H2oOptions kOptions = {.local = 5, .heavy = 6, .chunk = 16, .sinks = 2};
+constexpr SparsePrefillOptions kOptions = {.local = 5, .heavy = 6, .chunk = 16, .sinks = 2};
 constexpr std::size_t kTokens = 57;  // three chunks and a part of a strip
 
 class SparsePrefillTest : public NaiveModelTest {
@@ -58,7 +58,7 @@ class HiddenLog final : public OperatorObserver {
     if (event.kind != OperatorKind::kDown) return;
     if (hidden.size() <= layer_) hidden.resize(layer_ + 1, Logits(kTokens));
     for (std::uint32_t row = 0; row < event.n_rows; ++row) {
-      const std::span<const float> values = backend.read_row(event.product->finish.add_to, row);
+      const std::span<const float> values = backend.read_row(event.product->epilogue.add_to, row);
       hidden[layer_][first_ + row].assign(values.begin(), values.end());
     }
   }

@@ -24,7 +24,7 @@
 
 #include "base/sanitizer.h"
 #include "engine/testing/streamed_model.h"
-#include "io/faulty_file.h"
+#include "io/testing/faulty_file.h"
 #include "stream/testing/pager_reference.h"
 
 namespace qsf {

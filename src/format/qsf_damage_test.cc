@@ -17,7 +17,7 @@
 #include "format/qsf_reader.h"
 #include "format/testing/checksum_repair.h"
 #include "format/testing/small_models.h"
-#include "io/faulty_file.h"
+#include "io/testing/faulty_file.h"
 
 namespace qsf {
 namespace {

@@ -19,7 +19,7 @@
 #include "format/qsf_writer.h"
 #include "format/testing/small_models.h"
 #include "format/tile_codec.h"
-#include "io/faulty_file.h"
+#include "io/testing/faulty_file.h"
 #include "quant/codec.h"
 #include "quant/interleave.h"
 
@@ -37,7 +37,7 @@ std::vector<SmallModel> all_models() {
           testing_support::compressed_model(), testing_support::full_model(),
           testing_support::longrope_model(),   testing_support::super_model(),
           testing_support::base3_model(),      testing_support::k_quant_model(),
-          testing_support::table_model()};
+          testing_support::codebook_model()};
 }
 
 class QsfRoundtripTest : public testing::Test {

@@ -6,7 +6,7 @@
 #include <iterator>
 #include <utility>
 
-#include "import/pytorch_model.h"
+#include "import/pytorch/pytorch_model.h"
 #include "import/safetensors.h"
 
 namespace qsf {

@@ -11,8 +11,8 @@
 
 #include "base/bytes.h"
 #include "base/rng.h"
-#include "import/gguf_tokenizer.h"
-#include "import/hf_tokenizer.h"
+#include "import/gguf/gguf_tokenizer.h"
+#include "import/hf/hf_tokenizer.h"
 #include "import/testing/tokenizer_fixture.h"
 
 namespace qsf {

@@ -49,7 +49,7 @@ class ModelSource {
                            std::uint32_t first_row, std::span<float> out) const = 0;
 
   // Returns the format that holds the tensor exactly as the input does, nothing where there is
-  // none. A source that has rows a format cannot hold says so in read_kept_rows().
+  // none. A source that has rows a format cannot hold says so in read_saved_hidden_rows().
   // Requires  the tensor has more than one row
   virtual std::optional<BlockFormat> kept_format(SectionKind section, std::uint32_t layer,
                                                  std::size_t tensor) const noexcept {
@@ -64,9 +64,9 @@ class ModelSource {
   // Requires  kept_format() gives a type with codes; floats are read by read_rows()
   // Fails     kUnsupported when one of the rows cannot be held exactly, saying why; kIo
   // Threads   any number at once
-  virtual Status read_kept_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
-                                std::uint32_t first_row, std::uint32_t n_rows,
-                                MutableByteSpan out) const {
+  virtual Status read_saved_hidden_rows(SectionKind section, std::uint32_t layer,
+                                        std::size_t tensor, std::uint32_t first_row,
+                                        std::uint32_t n_rows, MutableByteSpan out) const {
     static_cast<void>(section);
     static_cast<void>(layer);
     static_cast<void>(tensor);

@@ -12,7 +12,7 @@
 
 #include "base/f16.h"
 #include "import/testing/hf_folder.h"
-#include "io/faulty_file.h"
+#include "io/testing/faulty_file.h"
 
 namespace qsf {
 namespace {

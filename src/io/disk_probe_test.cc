@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "io/atomic_file.h"
-#include "io/faulty_file.h"
+#include "io/testing/faulty_file.h"
 #include "platform/memory.h"
 
 namespace qsf {

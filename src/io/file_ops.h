@@ -3,8 +3,8 @@
 // FileOps: the operating system's file calls behind one seam.
 //
 // File, AtomicFile and ReadDevice make every call through it, so that a test can make any of them
-// fail, come back short or be interrupted (io/faulty_file.h) without touching a disk that really is
-// full.
+// fail, come back short or be interrupted (io/testing/faulty_file.h) without touching a disk that
+// really is full.
 
 #ifndef QSF_IO_FILE_OPS_H_
 #define QSF_IO_FILE_OPS_H_

@@ -14,8 +14,8 @@
 
 #include "base/rng.h"
 #include "io/atomic_file.h"
-#include "io/faulty_file.h"
 #include "io/file.h"
+#include "io/testing/faulty_file.h"
 
 namespace qsf {
 namespace {

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "quant/table_levels.h"
+#include "quant/codebook_levels.h"
 #include "quant/types.h"
 
 namespace qsf::kernels {
@@ -29,7 +29,7 @@ struct BlockPlace {
 // Whether codes are multiplied as signed numbers, their zero taken out, and there is no min.
 template <QuantType kType>
 static constexpr bool kMultipliesSigned = kType == QuantType::kQ8 || code_zero(kType) != 0 ||
-                                          is_table_type(kType);
+                                          is_codebook_type(kType);
 
 // Whether a code has high bits in lines of their own behind 4-bit lines.
 template <QuantType kType>
@@ -100,7 +100,7 @@ template <QuantType kType, std::uint32_t kBlock>
     place.low = lines + place.k / 4 * kLineBytes;
     const unsigned before = kType == QuantType::kQ3K ? place.k / 2 * 2 : place.k;
     place.codes = lines + 4 * kLineBytes + before * kCodeBytes;
-  } else if constexpr (kForm == ScaleForm::kSuperTable) {
+  } else if constexpr (kForm == ScaleForm::kSuperCodebook) {
     constexpr std::size_t kSubBlocks = kSuperColumns / kBlock;
     constexpr std::size_t kSuperBytes = 2 * kLineBytes + kSubBlocks * kCodeBytes;
     const std::size_t index = block / kSubBlocks;

@@ -30,7 +30,7 @@ template <QuantType kType, unsigned kBits = code_bits(kType), unsigned kFirst = 
 [[gnu::always_inline]] static inline V look_up_levels(V codes) noexcept {
   if constexpr (kBits == 0) {
     // A constant by itself, so that an object of this tier needs neither table nor span.
-    constexpr std::int8_t kLevel = table_levels(kType)[kFirst];
+    constexpr std::int8_t kLevel = codebook_levels(kType)[kFirst];
     return V{} + kLevel;
   } else {
     constexpr unsigned kHalf = 1U << (kBits - 1);
@@ -44,7 +44,7 @@ template <QuantType kType, unsigned kBits = code_bits(kType), unsigned kFirst = 
 // The values of four rows' codes: codes themselves, 0, 1, 3, 4 of qk256, levels of tables.
 template <QuantType kType>
 [[gnu::always_inline]] static inline f32x4 value_of(u32x4 codes) noexcept {
-  if constexpr (is_table_type(kType)) {
+  if constexpr (is_codebook_type(kType)) {
     return to_f32(look_up_levels<kType>(reinterpret_cast<i32x4>(codes)));
   }
   return to_f32(kType == QuantType::kQk256 ? codes + (codes >> 1) : codes);
@@ -236,7 +236,8 @@ template <std::uint32_t kBlock>
 
 // The signed scales of a sub-block of a table type, words of 32 bits.
 template <QuantType kType, std::uint32_t kBlock>
-[[gnu::always_inline]] static inline Words16 load_table_scales(const BlockPlace& place) noexcept {
+[[gnu::always_inline]] static inline Words16 load_codebook_scales(
+    const BlockPlace& place) noexcept {
   Words16 out;
   const Words16 low = load_line(place.low);
   if constexpr (fixed_block(kType) == 16) {
@@ -292,9 +293,9 @@ template <QuantType kType, std::uint32_t kBlock>
       out.scales.v[i] = d.v[i] * to_f32(reinterpret_cast<i32x4>(top) >> 24);
       out.mins.v[i] = out.scales.v[i] * kZeroPoint<kType>;
     }
-  } else if constexpr (is_table_type(kType)) {
+  } else if constexpr (is_codebook_type(kType)) {
     const Rows16 d = load_half_rows(place.scales);
-    const Words16 scales = load_table_scales<kType, kBlock>(place);
+    const Words16 scales = load_codebook_scales<kType, kBlock>(place);
     for (unsigned i = 0; i < 4; ++i) {
       out.scales.v[i] = d.v[i] * to_f32(reinterpret_cast<i32x4>(scales.v[i]));
       out.mins.v[i] = splat(0.0F);

@@ -78,10 +78,11 @@ std::string kernel_set_names(const KernelSet& set) {
     for (const std::uint32_t block : {32U, 64U}) {
       if (fixed_block(type) != 0 && block == 64) continue;
       const BlockFormat format = block_format(type, block);
-      for (const Input input : {Input::kInt8, Input::kBf16, Input::kF32}) {
+      for (const ActivationType input :
+           {ActivationType::kInt8, ActivationType::kBf16, ActivationType::kF32}) {
         const MatMulKernel* kernel = find_matmul(format, input, set.best);
         if (kernel == nullptr) continue;
-        const std::string form(input_name(input));
+        const std::string form(activation_type_name(input));
         append_line(&text, "matmul " + format_text(format) + " " + form, kernel->name);
       }
     }

@@ -40,7 +40,7 @@ struct KernelSet {
   KvRowKernels kv_rows;
 
   // Requires  as select_matmul
-  const MatMulKernel& matmul(BlockFormat format, Input input) const noexcept {
+  const MatMulKernel& matmul(BlockFormat format, ActivationType input) const noexcept {
     return select_matmul(format, input, best);
   }
 };

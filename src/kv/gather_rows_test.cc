@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "kv/testing/h2o_owner.h"
+#include "kv/testing/sparse_prefill_owner.h"
 
 namespace qsf {
 namespace {
@@ -166,10 +166,10 @@ TEST(GatherMembersTest, HeadsOfAStateGatherTheirOwnMembers) {
       }
     }
   }
-  H2oOwner state({.n_layers = 1,
-                  .n_kv_heads = kHeads,
-                  .kv_size = 256,
-                  .options = {.local = 50, .heavy = 30, .chunk = 200}});
+  SparsePrefillOwner state({.n_layers = 1,
+                            .n_kv_heads = kHeads,
+                            .kv_size = 256,
+                            .options = {.local = 50, .heavy = 30, .chunk = 200}});
   Rng rng(1);
   const auto sums = uniform_floats(rng, kHeads * 200, 0.0F, 1.0F);
   ASSERT_TRUE(state->init_chunk_scores(0, 0, 200, sums).ok());

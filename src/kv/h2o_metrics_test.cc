@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "kv/h2o_state.h"
-#include "kv/testing/h2o_owner.h"
+#include "kv/sparse_prefill_state.h"
+#include "kv/testing/sparse_prefill_owner.h"
 
 namespace qsf {
 namespace {
@@ -29,8 +29,8 @@ struct Variant {
 
 class H2oMetricsTest : public testing::TestWithParam<Variant> {
  protected:
-  static H2oShape shape(std::uint32_t kv_size, std::uint32_t n_layers = 2,
-                        std::uint32_t n_kv_heads = kHeads) {
+  static SparsePrefillShape shape(std::uint32_t kv_size, std::uint32_t n_layers = 2,
+                                  std::uint32_t n_kv_heads = kHeads) {
     return {.n_layers = n_layers,
             .n_kv_heads = n_kv_heads,
             .kv_size = kv_size,
@@ -48,7 +48,7 @@ INSTANTIATE_TEST_SUITE_P(, H2oMetricsTest,
                          [](const auto& variant) { return std::string(variant.param.name); });
 
 // Every index is -1 or a position, ascending, and the unused ones stand at the end.
-void expect_indices_in_bounds(H2oOwner& state) {
+void expect_indices_in_bounds(SparsePrefillOwner& state) {
   const std::uint32_t memory = state->shape().memory_size();
   for (std::uint32_t layer = 0; layer < state->shape().n_layers; ++layer) {
     for (std::uint32_t h = 0; h < state->shape().n_kv_heads; ++h) {
@@ -68,7 +68,7 @@ void expect_indices_in_bounds(H2oOwner& state) {
 }
 
 TEST_P(H2oMetricsTest, M01ArraysAreContiguousWithTheExpectedStrides) {
-  H2oOwner state(shape(4096, 3));
+  SparsePrefillOwner state(shape(4096, 3));
   const std::size_t memory = state->shape().memory_size();
   for (std::uint32_t layer = 0; layer < 3; ++layer) {
     EXPECT_EQ(state->scores(layer).size(), std::size_t{kHeads} * 4096);
@@ -82,7 +82,7 @@ TEST_P(H2oMetricsTest, M01ArraysAreContiguousWithTheExpectedStrides) {
 }
 
 TEST_P(H2oMetricsTest, M02AScoreLiesAtHeadTimesSizePlusPosition) {
-  H2oOwner state(shape(4096));
+  SparsePrefillOwner state(shape(4096));
   std::vector<float> sums(std::size_t{kHeads} * kChunk);
   for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = static_cast<float>(i % 251);
   ASSERT_TRUE(state->init_chunk_scores(0, 0, kChunk, sums).ok());
@@ -104,9 +104,9 @@ TEST_P(H2oMetricsTest, M03TheStateIsBelow5PercentOfTheCache) {
         KvShape{model.n_layers, model.n_kv_heads, model.head_dim, KvType::kF16, KvType::kF16}
             .page_bytes() *
         kv_pages_for(kPositions);
-    const H2oShape h2o = shape(kPositions, model.n_layers, model.n_kv_heads);
+    const SparsePrefillShape h2o = shape(kPositions, model.n_layers, model.n_kv_heads);
     ASSERT_EQ(h2o.memory_size(), 512U);
-    const std::uint64_t state = H2oState::region_bytes(h2o);
+    const std::uint64_t state = SparsePrefillState::region_bytes(h2o);
     EXPECT_GT(state, std::uint64_t{model.n_layers} * model.n_kv_heads * (2 * kPositions + 4 * 512));
     EXPECT_LT(static_cast<double>(state), 0.05 * static_cast<double>(cache))
         << state << " of " << cache;
@@ -115,13 +115,13 @@ TEST_P(H2oMetricsTest, M03TheStateIsBelow5PercentOfTheCache) {
 
 TEST_P(H2oMetricsTest, M04IndicesStayInBoundsAtTheEdges) {
   {
-    H2oOwner state(shape(kChunk));  // N = S
+    SparsePrefillOwner state(shape(kChunk));  // N = S
     ASSERT_TRUE(state->build_memory_set(0, kChunk).ok());
     EXPECT_EQ(state->members(0, 0).size(), 512U);
     expect_indices_in_bounds(state);
   }
   {
-    H2oOwner state(shape(2 * kChunk - 1));  // N = 2 S - 1
+    SparsePrefillOwner state(shape(2 * kChunk - 1));  // N = 2 S - 1
     ASSERT_TRUE(state->build_memory_set(0, kChunk).ok());
     ASSERT_TRUE(state->next_chunk(kChunk).ok());
     ASSERT_TRUE(state->build_memory_set(0, 2 * kChunk - 1).ok());
@@ -130,13 +130,13 @@ TEST_P(H2oMetricsTest, M04IndicesStayInBoundsAtTheEdges) {
     expect_indices_in_bounds(state);
   }
   for (const std::uint32_t n : {1U, 100U, 255U, 256U, 257U, 511U, 513U}) {  // N < L, and around M
-    H2oOwner state(shape(kChunk));
+    SparsePrefillOwner state(shape(kChunk));
     ASSERT_TRUE(state->build_memory_set(0, n).ok());
     EXPECT_EQ(state->members(0, 1).size(), std::min(n, 512U));
     expect_indices_in_bounds(state);
   }
   {
-    H2oOwner state(shape(kChunk + 100));  // the last chunk shorter than L
+    SparsePrefillOwner state(shape(kChunk + 100));  // the last chunk shorter than L
     ASSERT_TRUE(state->build_memory_set(0, kChunk).ok());
     ASSERT_TRUE(state->build_memory_set(0, kChunk + 100).ok());
     for (std::int32_t position = kChunk + 100 - 256; position < 1124; ++position) {
@@ -148,7 +148,7 @@ TEST_P(H2oMetricsTest, M04IndicesStayInBoundsAtTheEdges) {
 
 TEST_P(H2oMetricsTest, M05ScoresAreTheColumnSumsRoundedToBf16) {
   constexpr std::uint32_t kRows = 256;
-  H2oOwner state(shape(kChunk));
+  SparsePrefillOwner state(shape(kChunk));
   Rng rng(5);
   std::vector<double> expected(std::size_t{kHeads} * kRows);
   std::vector<float> sums(expected.size());
@@ -176,7 +176,7 @@ TEST_P(H2oMetricsTest, M05ScoresAreTheColumnSumsRoundedToBf16) {
 }
 
 TEST_P(H2oMetricsTest, M06AccumulationNeverDecreasesAScore) {
-  H2oOwner state(shape(4096));
+  SparsePrefillOwner state(shape(4096));
   Rng rng(6);
   const std::uint32_t memory = state->shape().memory_size();
   ASSERT_TRUE(
@@ -205,7 +205,7 @@ TEST_P(H2oMetricsTest, M06AccumulationNeverDecreasesAScore) {
 }
 
 TEST_P(H2oMetricsTest, M07HeavyMembersAreTheTopOfASort) {
-  H2oOwner state(shape(kChunk));
+  SparsePrefillOwner state(shape(kChunk));
   Rng rng(7);
   for (std::uint32_t h = 0; h < kHeads; ++h) {
     for (std::uint32_t position = 0; position < kChunk; ++position) {
@@ -234,7 +234,7 @@ TEST_P(H2oMetricsTest, M07HeavyMembersAreTheTopOfASort) {
 
 TEST_P(H2oMetricsTest, M08ATokenSurvivesThreeChunks) {
   constexpr std::int32_t kToken = 42;
-  H2oOwner state(shape(4 * kChunk, 1));
+  SparsePrefillOwner state(shape(4 * kChunk, 1));
   Rng rng(8);
   std::vector<float> sums(std::size_t{kHeads} * kChunk, 0.5F);
   for (std::uint32_t h = 0; h < kHeads; ++h) sums[h * kChunk + kToken] = 10.0F;
@@ -262,7 +262,7 @@ TEST_P(H2oMetricsTest, M08ATokenSurvivesThreeChunks) {
 
 TEST_P(H2oMetricsTest, M09HeadsChooseForThemselves) {
   constexpr std::uint32_t kManyHeads = 32;
-  H2oOwner state(shape(kChunk, 1, kManyHeads));
+  SparsePrefillOwner state(shape(kChunk, 1, kManyHeads));
   for (std::uint32_t h = 0; h < kManyHeads; ++h) {
     for (std::uint32_t position = 0; position < kChunk; ++position) {
       const float score = static_cast<float>((position * 7 + h * 11) % 100) / 100.0F;
@@ -278,8 +278,8 @@ TEST_P(H2oMetricsTest, M09HeadsChooseForThemselves) {
 }
 
 // One chunk of every layer, with what its queries paid drawn at random.
-void run_chunk(H2oOwner& state, Rng& rng) {
-  const H2oShape& shape = state->shape();
+void run_chunk(SparsePrefillOwner& state, Rng& rng) {
+  const SparsePrefillShape& shape = state->shape();
   for (std::uint32_t layer = 0; layer < shape.n_layers; ++layer) {
     const std::size_t n_memory = std::size_t{shape.n_kv_heads} * shape.memory_size();
     if (state->is_memory_initialized(layer)) {
@@ -295,7 +295,7 @@ void run_chunk(H2oOwner& state, Rng& rng) {
 }
 
 TEST_P(H2oMetricsTest, M10IndicesAscend) {
-  H2oOwner state(shape(4 * kChunk));
+  SparsePrefillOwner state(shape(4 * kChunk));
   Rng rng(10);
   for (int chunk = 0; chunk < 4; ++chunk) {
     run_chunk(state, rng);
@@ -305,7 +305,7 @@ TEST_P(H2oMetricsTest, M10IndicesAscend) {
 }
 
 TEST_P(H2oMetricsTest, M11SixteenChunksOverflowNothing) {
-  H2oOwner state(shape(16 * kChunk, 1));
+  SparsePrefillOwner state(shape(16 * kChunk, 1));
   const std::vector<float> chunk_sums(std::size_t{kHeads} * kChunk, 0.5F);
   const std::vector<float> memory_sums(std::size_t{kHeads} * 512, 0.5F);
   for (std::uint32_t chunk = 0; chunk < 16; ++chunk) {
@@ -325,7 +325,7 @@ TEST_P(H2oMetricsTest, M11SixteenChunksOverflowNothing) {
 }
 
 TEST_P(H2oMetricsTest, ManySmallAdditionsDoNotStall) {
-  H2oOwner state(shape(kChunk, 1));
+  SparsePrefillOwner state(shape(kChunk, 1));
   ASSERT_TRUE(state->build_memory_set(0, kChunk).ok());
   const std::vector<float> half(std::size_t{kHeads} * 512, 0.5F);
   for (int i = 0; i < 4096; ++i) ASSERT_TRUE(state->accumulate_memory_scores(0, half).ok());
@@ -339,7 +339,7 @@ TEST_P(H2oMetricsTest, ManySmallAdditionsDoNotStall) {
 TEST_P(H2oMetricsTest, KvHeadsOfEveryNumberAreIndependent) {
   Rng rng(12);
   for (const std::uint32_t n_kv_heads : {1U, 2U, 5U, 8U, 32U}) {
-    H2oOwner all(shape(2 * kChunk, 1, n_kv_heads));
+    SparsePrefillOwner all(shape(2 * kChunk, 1, n_kv_heads));
     const auto first = uniform_floats(rng, std::size_t{n_kv_heads} * kChunk, 0.0F, 9.0F);
     const auto paid = uniform_floats(rng, std::size_t{n_kv_heads} * 512, 0.0F, 9.0F);
     ASSERT_TRUE(all->init_chunk_scores(0, 0, kChunk, first).ok());
@@ -347,7 +347,7 @@ TEST_P(H2oMetricsTest, KvHeadsOfEveryNumberAreIndependent) {
     ASSERT_TRUE(all->accumulate_memory_scores(0, paid).ok());
     ASSERT_TRUE(all->build_memory_set(0, 2 * kChunk).ok());
     for (std::uint32_t h = 0; h < n_kv_heads; ++h) {
-      H2oOwner one(shape(2 * kChunk, 1, 1));
+      SparsePrefillOwner one(shape(2 * kChunk, 1, 1));
       const auto first_of = std::span(first).subspan(std::size_t{h} * kChunk, kChunk);
       const auto paid_of = std::span(paid).subspan(std::size_t{h} * 512, 512);
       ASSERT_TRUE(one->init_chunk_scores(0, 0, kChunk, first_of).ok());

@@ -31,19 +31,20 @@ Status validate(const KvPolicyOptions& options) {
         "kv policy %s: a window of 0 positions: expected at least 1, for a token sees itself",
         kv_policy_name(options.policy).data());
   }
-  const bool has_heavy = options.policy == KvPolicy::kH2o;
-  if (has_heavy && options.heavy < options.sinks) {
+  const bool has_h2o_eviction = options.policy == KvPolicy::kH2o;
+  if (has_h2o_eviction && options.heavy < options.sinks) {
     return invalid_argument(
         "kv policy h2o: %u heavy positions for %u sinks (window %u): sinks are taken out of the "
         "heavy positions; give at least as many",
         options.heavy, options.sinks, options.window);
   }
-  const std::uint64_t n_kept = sum(options.window, has_heavy ? options.heavy : options.sinks);
+  const std::uint64_t n_kept =
+      sum(options.window, has_h2o_eviction ? options.heavy : options.sinks);
   if (n_kept > kMaxPolicyPositions) {
     return invalid_argument("kv policy %s: window %u and %s %u: expected at most %u positions",
                             kv_policy_name(options.policy).data(), options.window,
-                            has_heavy ? "heavy" : "sinks",
-                            has_heavy ? options.heavy : options.sinks, kMaxPolicyPositions);
+                            has_h2o_eviction ? "heavy" : "sinks",
+                            has_h2o_eviction ? options.heavy : options.sinks, kMaxPolicyPositions);
   }
   return ok_status();
 }
@@ -60,7 +61,7 @@ Status validate(AttentionKind kind) {
   return ok_status();
 }
 
-Status validate(const H2oOptions& options) {
+Status validate(const SparsePrefillOptions& options) {
   if (options.ranking > H2oRanking::kSum) {
     return invalid_argument("h2o score: %u: expected mean (0) or sum (1)",
                             static_cast<unsigned>(options.ranking));

@@ -30,7 +30,7 @@ enum class AttentionKind : std::uint8_t {
   kStandard = 1,   // over every position kept
   kChunked = 2,    // within chunks
   kSymmetric = 3,  // over a window to both sides
-  kH2o = 4,        // over the chunk and a memory set of earlier positions (kv/h2o_state.h)
+  kH2o = 4,  // over the chunk and a memory set of earlier positions (kv/sparse_prefill_state.h)
 };
 
 // What heavy hitters are ranked by: the attention paid to a position divided by the queries that
@@ -49,23 +49,23 @@ struct KvPolicyOptions {
 };
 
 // Of AttentionKind::kH2o. With local and heavy 0 it is off, and the other fields mean nothing.
-struct H2oOptions {
+struct SparsePrefillOptions {
   std::uint32_t local = 256;   // L: last positions of the chunks so far
   std::uint32_t heavy = 256;   // H: sinks and heavy hitters among the positions before those
   std::uint32_t chunk = 1024;  // S: positions of a chunk; chunks begin at 0, S, 2S ...
   std::uint32_t sinks = 4;     // first positions of the sequence, members of every memory set
   H2oRanking ranking = H2oRanking::kSum;
-  friend bool operator==(const H2oOptions&, const H2oOptions&) = default;
+  friend bool operator==(const SparsePrefillOptions&, const SparsePrefillOptions&) = default;
 };
 
 // Positions, or slots, that one sequence, memory set or chunk may count.
 inline constexpr std::uint32_t kMaxPolicyPositions = 0x7FFFFFFF;
 
 // M, the positions of a memory set. Requires  validate() accepted the options
-constexpr std::uint32_t h2o_memory_size(const H2oOptions& options) noexcept {
+constexpr std::uint32_t h2o_memory_size(const SparsePrefillOptions& options) noexcept {
   return options.local + options.heavy;
 }
-constexpr bool h2o_is_on(const H2oOptions& options) noexcept {
+constexpr bool h2o_is_on(const SparsePrefillOptions& options) noexcept {
   return options.local != 0 || options.heavy != 0;
 }
 
@@ -88,7 +88,7 @@ constexpr std::string_view h2o_ranking_name(H2oRanking ranking) noexcept {
 // Threads  any
 Status validate(const KvPolicyOptions& options);
 Status validate(AttentionKind kind);
-Status validate(const H2oOptions& options);
+Status validate(const SparsePrefillOptions& options);
 
 }  // namespace qsf
 

@@ -38,42 +38,42 @@ TEST(AttentionKindTest, NumbersAreFixedAndOnlyTwoCanBeComputed) {
   EXPECT_EQ(attention_kind_name(AttentionKind::kH2o), "h2o");
 }
 
-TEST(H2oOptionsTest, DefaultsAreAccepted) {
-  const H2oOptions options;
+TEST(SparsePrefillOptionsTest, DefaultsAreAccepted) {
+  const SparsePrefillOptions options;
   EXPECT_TRUE(validate(options).ok());
   EXPECT_TRUE(h2o_is_on(options));
   EXPECT_EQ(h2o_memory_size(options), 512U);
 }
 
-TEST(H2oOptionsTest, MemorySetsMustBeSmallerThanAChunk) {
-  EXPECT_TRUE(validate(H2oOptions{.local = 511, .heavy = 512}).ok());
-  expect_refused(validate(H2oOptions{.local = 513, .heavy = 511}), StatusCode::kInvalidArgument,
-                 {"local 513", "heavy 511", "chunks of 1024"});
-  expect_refused(validate(H2oOptions{.local = UINT32_MAX, .heavy = 4, .chunk = 64}),
+TEST(SparsePrefillOptionsTest, MemorySetsMustBeSmallerThanAChunk) {
+  EXPECT_TRUE(validate(SparsePrefillOptions{.local = 511, .heavy = 512}).ok());
+  expect_refused(validate(SparsePrefillOptions{.local = 513, .heavy = 511}),
+                 StatusCode::kInvalidArgument, {"local 513", "heavy 511", "chunks of 1024"});
+  expect_refused(validate(SparsePrefillOptions{.local = UINT32_MAX, .heavy = 4, .chunk = 64}),
                  StatusCode::kInvalidArgument, {"local 4294967295", "heavy 4", "chunks of 64"});
-  expect_refused(validate(H2oOptions{.local = 1, .heavy = 0, .chunk = 0, .sinks = 0}),
+  expect_refused(validate(SparsePrefillOptions{.local = 1, .heavy = 0, .chunk = 0, .sinks = 0}),
                  StatusCode::kInvalidArgument, {"chunks of 0"});
-  expect_refused(validate(H2oOptions{.chunk = 0x80000000U}), StatusCode::kInvalidArgument,
+  expect_refused(validate(SparsePrefillOptions{.chunk = 0x80000000U}), StatusCode::kInvalidArgument,
                  {"2147483648", "2147483647"});
 }
 
-TEST(H2oOptionsTest, SinksFitTheHeavyPositions) {
-  EXPECT_TRUE(validate(H2oOptions{.local = 0, .heavy = 4}).ok());
-  EXPECT_TRUE(validate(H2oOptions{.local = 8, .heavy = 0, .sinks = 0}).ok());
-  expect_refused(validate(H2oOptions{.local = 8, .heavy = 3}), StatusCode::kInvalidArgument,
-                 {"heavy 3", "4 sinks", "local 8"});
-  expect_refused(validate(H2oOptions{.local = 8, .heavy = 0}), StatusCode::kInvalidArgument,
-                 {"heavy 0", "4 sinks"});
+TEST(SparsePrefillOptionsTest, SinksFitTheHeavyPositions) {
+  EXPECT_TRUE(validate(SparsePrefillOptions{.local = 0, .heavy = 4}).ok());
+  EXPECT_TRUE(validate(SparsePrefillOptions{.local = 8, .heavy = 0, .sinks = 0}).ok());
+  expect_refused(validate(SparsePrefillOptions{.local = 8, .heavy = 3}),
+                 StatusCode::kInvalidArgument, {"heavy 3", "4 sinks", "local 8"});
+  expect_refused(validate(SparsePrefillOptions{.local = 8, .heavy = 0}),
+                 StatusCode::kInvalidArgument, {"heavy 0", "4 sinks"});
 }
 
-TEST(H2oOptionsTest, WithoutLocalAndHeavyItIsOffWhateverTheRest) {
-  const H2oOptions off{.local = 0, .heavy = 0, .chunk = 0, .sinks = 9};
+TEST(SparsePrefillOptionsTest, WithoutLocalAndHeavyItIsOffWhateverTheRest) {
+  const SparsePrefillOptions off{.local = 0, .heavy = 0, .chunk = 0, .sinks = 9};
   EXPECT_TRUE(validate(off).ok());
   EXPECT_FALSE(h2o_is_on(off));
 }
 
-TEST(H2oOptionsTest, RankingsOutsideTheEnumAreRefused) {
-  expect_refused(validate(H2oOptions{.ranking = static_cast<H2oRanking>(2)}),
+TEST(SparsePrefillOptionsTest, RankingsOutsideTheEnumAreRefused) {
+  expect_refused(validate(SparsePrefillOptions{.ranking = static_cast<H2oRanking>(2)}),
                  StatusCode::kInvalidArgument, {"h2o score: 2", "mean (0) or sum (1)"});
   EXPECT_EQ(h2o_ranking_name(H2oRanking::kMean), "mean");
   EXPECT_EQ(h2o_ranking_name(H2oRanking::kSum), "sum");

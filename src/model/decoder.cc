@@ -206,7 +206,7 @@ Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t
   norm_heads(buffers_.k, spec_.n_kv_heads, w.k_norm);
   if (spec_.positions == PositionEncoding::kRope) {
     if (buffers_.q_sinks.id != Buffer::kNone) {
-      backend_.rope_by_place(buffers_.q, buffers_.q_sinks, spec_.n_heads);
+      backend_.rope_at_cache_position(buffers_.q, buffers_.q_sinks, spec_.n_heads);
     }
     backend_.rope(buffers_.q, spec_.n_heads);
     backend_.rope(buffers_.k, spec_.n_kv_heads);
@@ -233,13 +233,14 @@ Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t
 Status Decoder::ffn(const Pass& pass, const LayerWeights& w) {
   const Product gate = {&w.gate, w.gate_bias, buffers_.gate};
   const Product up = {&w.up, w.up_bias, buffers_.up};
-  const MatmulFinish finish = {
-      .activation = activation_kind(spec_.activation), .joined = spec_.gated_ffn, .add_to = {}};
+  const MatmulEpilogue epilogue = {.activation = activation_kind(spec_.activation),
+                                   .fused_gate_up = spec_.gated_ffn,
+                                   .add_to = {}};
   if (spec_.gated_ffn) {
     const std::array<Product, 2> gate_up = {{gate, up}};
-    QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kGateUp, buffers_.normed, gate_up, finish));
+    QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kGateUp, buffers_.normed, gate_up, epilogue));
   } else {
-    QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kGateUp, buffers_.normed, {&up, 1}, finish));
+    QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kGateUp, buffers_.normed, {&up, 1}, epilogue));
   }
   const Buffer activated = spec_.gated_ffn ? gate.out : up.out;
   if (!w.ffn_sub_norm.empty()) norm(activated, activated, w.ffn_sub_norm, {});
@@ -293,7 +294,7 @@ void Decoder::norm(Buffer in, Buffer out, std::span<const float> gain,
 // the order of the file, as many tiles at once as the pager has ready. The writer puts such
 // matrices side by side; tiles of other matrices between them are passed over.
 Status Decoder::multiply(const Pass& pass, OperatorKind kind, Buffer in,
-                         std::span<const Product> products, const MatmulFinish& finish) {
+                         std::span<const Product> products, const MatmulEpilogue& epilogue) {
   QSF_DCHECK(products.size() <= kMaxProducts);
   std::array<MatmulTarget, kMaxProducts> targets;
   for (std::size_t i = 0; i < products.size(); ++i) {
@@ -326,7 +327,7 @@ Status Decoder::multiply(const Pass& pass, OperatorKind kind, Buffer in,
                      .tiles = {operands.data(), n_operands},
                      .targets = {targets.data(), products.size()},
                      .hook = {},
-                     .finish = finish,
+                     .epilogue = epilogue,
                      .int8_rows = spec_.int8_rows});
     const Status status = backend_.wait();
     pager_.release(next, n_ready);
@@ -442,7 +443,7 @@ void Decoder::multiply_head_blocks(std::span<const WeightTile> tiles, std::uint3
                    .tiles = {pieces.data(), n_pieces},
                    .targets = {targets.data(), n_targets},
                    .hook = {},
-                   .finish = {.activation = {}, .soft_cap = spec_.logit_soft_cap, .add_to = {}}});
+                   .epilogue = {.activation = {}, .soft_cap = spec_.logit_soft_cap, .add_to = {}}});
 }
 
 void Decoder::deliver_block(const Pass& pass, std::uint32_t block) {

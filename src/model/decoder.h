@@ -107,7 +107,7 @@ class Decoder {
   void norm_heads(Buffer x, std::uint32_t n_heads, std::span<const float> gain);
   void norm(Buffer in, Buffer out, std::span<const float> gain, std::span<const float> bias);
   Status multiply(const Pass& pass, OperatorKind kind, Buffer in, std::span<const Product> products,
-                  const MatmulFinish& finish);
+                  const MatmulEpilogue& finish);
   Result<std::uint32_t> acquire(TileId first, std::uint32_t max_tiles, std::span<WeightTile> tiles);
   Status multiply_head(const Pass& pass, std::span<const WeightTile> tiles);
   void multiply_head_blocks(std::span<const WeightTile> tiles, std::uint32_t first_token,

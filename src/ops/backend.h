@@ -24,12 +24,12 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "kv/h2o_state.h"
-#include "kv/heavy_hitters.h"
+#include "kv/h2o_eviction.h"
 #include "kv/kv_cache.h"
 #include "kv/kv_page_store.h"
 #include "kv/kv_policy.h"
 #include "kv/row.h"
+#include "kv/sparse_prefill_state.h"
 #include "ops/operator_times.h"
 #include "quant/kv_type.h"
 #include "quant/types.h"
@@ -53,14 +53,14 @@ struct RowCounts {
 
 // Prompts beyond the first chunk attend to their chunk and a memory set (cpu_sparse_attention.h).
 struct SparseLimits {
-  H2oOptions options;  // on
+  SparsePrefillOptions options;  // on
   KvType k_type = KvType::kF16;
   KvType v_type = KvType::kF16;
 };
 
 // Rows attend to heavy hitters and a window (cpu_sparse_attention.h).
-struct HeavyLimits {
-  std::uint32_t n_slots = 0;  // as HeavyShape tells, here and below
+struct H2oEvictionLimits {
+  std::uint32_t n_slots = 0;  // as H2oEvictionShape tells, here and below
   std::uint32_t n_recent = 1;
   KvType k_type = KvType::kF16;
   KvType v_type = KvType::kF16;
@@ -80,7 +80,7 @@ struct PassLimits {
   std::uint32_t rope_dims = 0;  // 0: no rotation
   std::uint32_t max_cols = 0;   // of a row that a product reads
   std::optional<SparseLimits> h2o = std::nullopt;
-  std::optional<HeavyLimits> heavy = std::nullopt;  // without h2o
+  std::optional<H2oEvictionLimits> heavy = std::nullopt;  // without h2o
 };
 
 // One weight tile in layout 1, valid until the next wait().
@@ -96,7 +96,7 @@ struct MatmulTile {
 
 // The position as which a row meets its sinks under PassLimits::rope_reindex: its place in a cache
 // of them and its window.
-constexpr std::uint32_t place_behind_sinks(const PassLimits& limits) noexcept {
+constexpr std::uint32_t cache_position_behind_sinks(const PassLimits& limits) noexcept {
   return limits.sinks + limits.window - 1;
 }
 
@@ -133,10 +133,10 @@ enum class ActivationKind : std::uint8_t { kGeluTanh, kGeluErf, kSilu, kRelu, kR
 
 // What becomes of outputs, done by the worker that computed them while it has them at hand; in the
 // order of the members, behind hook and bias.
-struct MatmulFinish {
+struct MatmulEpilogue {
   // out = act(out); with joined targets, gate and up, gate = act(gate) * up.
   std::optional<ActivationKind> activation;
-  bool joined = false;
+  bool fused_gate_up = false;
   float soft_cap = 0.0F;  // out = soft_cap * tanh(out / soft_cap); 0: it stays
   Buffer add_to;          // add_to += out, at the same row and column, where there is one
 };
@@ -150,7 +150,7 @@ struct MatmulArgs {
   std::span<const MatmulTile> tiles;  // at most kMaxMatmulTiles
   std::span<const MatmulTarget> targets;
   MatmulHook hook;
-  MatmulFinish finish;  // joined: of two targets, gate and up, without a row_list
+  MatmulEpilogue epilogue;  // joined: of two targets, gate and up, without a row_list
   // Rows are taken as int8 with one scale a row, whatever the engine's own choice, because the
   // model says so (kernels/quantise/quantise.h row_to_int8). A backend may leave rows of `in`
   // rounded to that where weights are floats.
@@ -178,7 +178,7 @@ struct AttendArgs {
   std::uint32_t layer = 0;
   Buffer q;    // [rows, n_heads * head_dim]
   Buffer out;  // the same shape
-  // The same queries as rope_by_place() leaves them, under PassLimits::rope_reindex.
+  // The same queries as rope_at_cache_position() leaves them, under PassLimits::rope_reindex.
   Buffer q_sinks = {};
   float scale = 1.0F;
   // Positions a row sees, itself included; 0: all before it. Counted as queries meet them: sinks by
@@ -219,9 +219,9 @@ class Backend {
   // pass that was given up leaves it to be truncated.
   // Requires  states outlive the backend, one for each sequence there may be; a layer's window is
   //           none or the context; prompt rows of a pass are of one sequence and continue its state
-  virtual void attach_h2o(std::span<H2oState> states) = 0;
+  virtual void attach_sparse_prefill(std::span<SparsePrefillState> states) = 0;
   // The same for what sequences keep under limits.heavy.
-  virtual void attach_heavy(std::span<HeavyHitters> heavy) = 0;
+  virtual void attach_h2o_eviction(std::span<H2oEviction> heavy) = 0;
 
   // Starts a pass. `rows` (prompt rows first) and `kv` stay unchanged until its last wait().
   // When `cancel`, which may be null, becomes true, operators may skip work; their results are void
@@ -237,7 +237,7 @@ class Backend {
   virtual void rope(Buffer x, std::uint32_t n_heads) = 0;
   // Copies queries before they are rotated, and rotates them as at the place behind the sinks,
   // where a row of the pass meets some so. Requires  PassLimits::rope_reindex
-  virtual void rope_by_place(Buffer from, Buffer to, std::uint32_t n_heads) = 0;
+  virtual void rope_at_cache_position(Buffer from, Buffer to, std::uint32_t n_heads) = 0;
   virtual void store_kv(std::uint32_t layer, Buffer k, Buffer v) = 0;
   virtual void attend(const AttendArgs& args) = 0;
   virtual void add(Buffer to, Buffer from) = 0;  // to += from

@@ -80,8 +80,8 @@ std::size_t place_angle_bytes(const PassLimits& limits) {
 }
 
 // Returns the slots that any row of a tile sees, from the first to the last of each range.
-SeenSlots all_seen(const SeenSlots* seen, std::uint32_t n_rows) {
-  SeenSlots all = seen[0];
+VisibleRanges all_seen(const VisibleRanges* seen, std::uint32_t n_rows) {
+  VisibleRanges all = seen[0];
   for (std::uint32_t i = 1; i < n_rows; ++i) {
     for (std::uint32_t r = 0; r < kSeenRanges; ++r) all[r] = hull(all[r], seen[i][r]);
   }
@@ -97,7 +97,7 @@ struct PageVisit {
 // The pages of one span, range by range: so each row visits its slots in ascending order.
 class PageVisits {
  public:
-  explicit PageVisits(const SeenSlots& seen) noexcept {
+  explicit PageVisits(const VisibleRanges& seen) noexcept {
     for (std::uint32_t r = 0; r < kSeenRanges; ++r) {
       const std::uint32_t first = seen[r].first / kKvPageSlots * kKvPageSlots;
       for (std::uint32_t slot = first; !is_empty(seen[r]) && slot < seen[r].last;
@@ -224,7 +224,7 @@ void CpuBackend::copy_page(std::uint32_t from_page, std::uint32_t to_page) {
 const char* CpuBackend::attend_kernel_name() const noexcept {
   const bool prompt = n_prompt_ > 0;
   const bool strips =
-      !heavy_.empty() || (prompt && !h2o_states_.empty() &&
+      !heavy_.empty() || (prompt && !sparse_prefill_states_.empty() &&
                           rows_[n_prompt_ - 1].kv_slot >= limits_.h2o->options.chunk);
   if (strips) return sparse_.kernel(prompt).name;
   return prompt ? attend_prompt_.name : kernels_.attend_decode.name;
@@ -232,7 +232,7 @@ const char* CpuBackend::attend_kernel_name() const noexcept {
 
 void CpuBackend::attend(const AttendArgs& args) {
   QSF_CHECK(args.slopes.empty() || args.slopes.size() == limits_.n_heads);
-  QSF_CHECK(!meets_by_place_ || args.q_sinks.id != Buffer::kNone);
+  QSF_CHECK(!rope_at_cache_position_ || args.q_sinks.id != Buffer::kNone);
   Observation observed(*this, OperatorKind::kAttend, args.q, args.out, attend_kernel_name());
   observed.set_layer(args.layer);
   OperatorTimes& times = profile_[OperatorKind::kAttend];
@@ -257,9 +257,9 @@ void CpuBackend::attend(const AttendArgs& args) {
 void CpuBackend::count_attention(const AttendArgs& args, OperatorTimes& times) const noexcept {
   std::uint64_t slots = 0;
   std::uint64_t slots_read = 0;
-  SeenSlots of_prompt{};
+  VisibleRanges of_prompt{};
   for (std::size_t i = 0; i < rows_.size(); ++i) {
-    const SeenSlots seen = seen_by(rows_[i], args.window);
+    const VisibleRanges seen = seen_by(rows_[i], args.window);
     slots += count(seen);
     if (i >= n_prompt_) {
       slots_read += count(seen);
@@ -294,12 +294,13 @@ SlotRange CpuBackend::in_window(const Row& row, std::int64_t position, SlotRange
 
 // Returns the slots a row sees: what is kept of its prefix, and of that what the model's own window
 // leaves, if it has one. The first range is not empty only where the window has left the sinks.
-SeenSlots CpuBackend::seen_by(const Row& row, std::uint32_t window) const noexcept {
+VisibleRanges CpuBackend::seen_by(const Row& row, std::uint32_t window) const noexcept {
   const VisibleSet& visible = row.visible;
-  SeenSlots seen = {SlotRange{0, visible.sinks}, SlotRange{visible.first, visible.prefix}};
+  VisibleRanges seen = {SlotRange{0, visible.sinks}, SlotRange{visible.first, visible.prefix}};
   if (visible.first <= visible.sinks) seen = {SlotRange{0, 0}, SlotRange{0, visible.prefix}};
   if (window == 0 || visible.prefix <= window) return seen;
-  const std::int64_t place = limits_.rope_reindex ? place_behind_sinks(limits_) : row.position;
+  const std::int64_t place =
+      limits_.rope_reindex ? cache_position_behind_sinks(limits_) : row.position;
   seen[0] = in_window(row, place, seen[0], window);
   seen[1] = in_window(row, row.position, seen[1], window);
   return seen;
@@ -307,7 +308,7 @@ SeenSlots CpuBackend::seen_by(const Row& row, std::uint32_t window) const noexce
 
 // `seen` is what the tile's rows see of the slots that they will visit.
 void CpuBackend::load_queries(const AttendArgs& args, const AttendKernel& kernel,
-                              const AttendTile& tile, const SeenSlots& seen,
+                              const AttendTile& tile, const VisibleRanges& seen,
                               const AttendWork& work) {
   const std::uint32_t group = group_size();
   const auto load = [&](Buffer from, std::byte* to) {
@@ -400,7 +401,7 @@ void CpuBackend::attend_tile(const AttendArgs& args, const AttendTile& tile,
                              const AttendWork& work) {
   const AttendKernel& kernel = attend_prompt_;
   const std::uint32_t n_queries = tile.n_rows * group_size();
-  const SeenSlots seen = all_seen(tile.seen, tile.n_rows);
+  const VisibleRanges seen = all_seen(tile.seen, tile.n_rows);
   const SeenSpans spans(seen);
   load_queries(args, kernel, tile, seen, work);
   kernels::attend_begin(work.total.state, work.total.acc, acc_stride(), n_queries);
@@ -426,7 +427,7 @@ void CpuBackend::attend_prompt_rows(const AttendArgs& args, std::uint32_t n_rows
       const auto kv_head = static_cast<std::uint32_t>(item % limits_.n_kv_heads);
       const std::uint32_t stop = std::min(n_rows, (from + 1) * tile_rows);
       for (std::uint32_t first = from * tile_rows; first < stop;) {
-        SeenSlots seen[kMaxTileRows];
+        VisibleRanges seen[kMaxTileRows];
         std::int32_t positions[kMaxTileRows];
         std::uint32_t n = 0;
         for (; first + n < stop && rows_[first + n].sequence == rows_[first].sequence; ++n) {
@@ -459,10 +460,10 @@ void CpuBackend::attend_decode_rows(const AttendArgs& args) {
   };
   // The slots of an item's span that its row sees, of which there may be none.
   const auto slots_of = [&](std::size_t item) {
-    const SeenSlots seen = seen_by(rows_[row_of(item)], args.window);
+    const VisibleRanges seen = seen_by(rows_[row_of(item)], args.window);
     const SeenSpans row_spans(seen);
     const auto i = static_cast<std::uint32_t>(item % spans);
-    return i < row_spans.n() ? intersect(seen, span_slots(row_spans.span(i))) : SeenSlots{};
+    return i < row_spans.n() ? intersect(seen, span_slots(row_spans.span(i))) : VisibleRanges{};
   };
   const auto partial_of = [&](std::size_t item) {
     std::byte* at = decode_partials_ + item * partial_bytes(group, limits_.head_dim);
@@ -474,12 +475,12 @@ void CpuBackend::attend_decode_rows(const AttendArgs& args) {
     if (is_cancelled()) return;
     const AttendWork work = work_of(worker);
     for (std::size_t item = begin; item < end; ++item) {
-      const SeenSlots slots = slots_of(item);
+      const VisibleRanges slots = slots_of(item);
       const AttendTile tile = {row_of(item), 1, head_of(item), &slots,
                                &rows_[row_of(item)].position};
       const std::byte* following = nullptr;
       if (item + 1 < end) {
-        const SeenSlots next = slots_of(item + 1);
+        const VisibleRanges next = slots_of(item + 1);
         const SlotRange first = is_empty(next[0]) ? next[1] : next[0];
         if (!is_empty(first)) {
           following = kv_block(kv_->page_of(rows_[row_of(item + 1)].sequence, first.first),

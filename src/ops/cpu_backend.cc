@@ -27,7 +27,7 @@ constexpr std::uint32_t kMaxBuffers = 32;  // reserved, so that handles stay che
 bool has_bf16_products(kernels::Isa best) {
   const auto table = kernels::matmul_kernels();
   return std::any_of(table.begin(), table.end(), [best](const kernels::MatMulKernel& kernel) {
-    return kernel.input == kernels::Input::kBf16 && kernels::isa_covers(best, kernel.isa);
+    return kernel.input == kernels::ActivationType::kBf16 && kernels::isa_covers(best, kernel.isa);
   });
 }
 
@@ -48,7 +48,8 @@ CpuBackend::CpuBackend(ThreadPool& pool, const kernels::KernelSet& kernel_set,
 
 std::string_view CpuBackend::instruction_set() const noexcept {
   // Of the kernels that run, not of the CPU: a tier may have no kernel of its own yet.
-  return kernels::isa_name(kernels_.matmul({QuantType::kQ4, 64}, kernels::Input::kInt8).isa);
+  return kernels::isa_name(
+      kernels_.matmul({QuantType::kQ4, 64}, kernels::ActivationType::kInt8).isa);
 }
 
 std::string CpuBackend::describe() const {
@@ -64,7 +65,7 @@ std::string CpuBackend::describe() const {
 std::uint64_t CpuBackend::scratch_bytes(const PassLimits& limits) const noexcept {
   return align_up(attention_scratch_bytes(limits), kLineBytes) +
          SparseAttention::scratch_bytes(limits, pool_.n_threads()) +
-         InputRows::bytes(limits.max_rows, limits.max_cols, bf16_inputs_);
+         ActivationRows::bytes(limits.max_rows, limits.max_cols, bf16_inputs_);
 }
 
 void CpuBackend::attach_scratch(const PassLimits& limits, MutableByteSpan memory) {
@@ -120,7 +121,7 @@ void CpuBackend::begin_pass(std::span<const Row> rows, const KvCache& kv, const 
   product_bytes_ = 0;
   product_ns_ = 0;
   if (observer_ != nullptr) observer_->pass_began(rows);
-  meets_by_place_ =
+  rope_at_cache_position_ =
       limits_.rope_reindex && std::any_of(rows.begin(), rows.end(), [](const Row& row) {
         return row.visible.first > row.visible.sinks && row.visible.sinks > 0;
       });
@@ -131,8 +132,8 @@ void CpuBackend::begin_pass(std::span<const Row> rows, const KvCache& kv, const 
     fill_angles(rotation, static_cast<std::uint32_t>(rows_[row].position), cos_ + row * n_pairs,
                 sin_ + row * n_pairs);
   });
-  if (!meets_by_place_) return;
-  fill_angles(rotation, place_behind_sinks(limits_), place_cos_, place_sin_);
+  if (!rope_at_cache_position_) return;
+  fill_angles(rotation, cache_position_behind_sinks(limits_), place_cos_, place_sin_);
 }
 
 void CpuBackend::fill_angles(const Rotation& rotation, std::uint32_t position, float* cos,
@@ -169,10 +170,11 @@ Status CpuBackend::end_pass() {
   return kv_store_->end_pass();
 }
 
-void CpuBackend::form_inputs(Buffer buffer, std::uint32_t n_cols, const RoleInputs& inputs,
-                             RowCounts rows) {
+void CpuBackend::quantise_activations(Buffer buffer, std::uint32_t n_cols, const RoleInputs& inputs,
+                                      RowCounts rows) {
   const Matrix& in = matrix(buffer);
-  for (const kernels::Input input : {kernels::Input::kInt8, kernels::Input::kBf16}) {
+  for (const kernels::ActivationType input :
+       {kernels::ActivationType::kInt8, kernels::ActivationType::kBf16}) {
     const RowRange range = inputs.range(input, rows);
     if (range.first == range.last ||
         input_rows_.has(input, inputs.int8_rows(), buffer.id, n_cols, range)) {
@@ -184,7 +186,7 @@ void CpuBackend::form_inputs(Buffer buffer, std::uint32_t n_cols, const RoleInpu
       input_rows_.form_row(kernels_, input, range.first + i, in.row(range.first + i));
     });
   }
-  const RowRange floats = inputs.range(kernels::Input::kF32, rows);
+  const RowRange floats = inputs.range(kernels::ActivationType::kF32, rows);
   if (!inputs.int8_rows() || floats.first == floats.last || !input_rows_.take_rounding()) return;
   const OperatorTimer timer(profile_[OperatorKind::kInputRows]);
   for_rows(floats.last - floats.first, [&](std::uint32_t i) {
@@ -214,16 +216,16 @@ void CpuBackend::norm(const NormArgs& args) {
   RowRange i8;
   RowRange bf16;
   if (args.n_parts * args.n_cols == out.input_cols) {
-    i8 = out.inputs.range(kernels::Input::kInt8, rows);
-    bf16 = out.inputs.range(kernels::Input::kBf16, rows);
+    i8 = out.inputs.range(kernels::ActivationType::kInt8, rows);
+    bf16 = out.inputs.range(kernels::ActivationType::kBf16, rows);
   }
   if (i8.first != i8.last) {
-    input_rows_.begin(kernels::Input::kInt8, out.inputs.int8_rows(), args.out.id, out.input_cols,
-                      i8);
+    input_rows_.begin(kernels::ActivationType::kInt8, out.inputs.int8_rows(), args.out.id,
+                      out.input_cols, i8);
   }
   if (bf16.first != bf16.last) {
-    input_rows_.begin(kernels::Input::kBf16, out.inputs.int8_rows(), args.out.id, out.input_cols,
-                      bf16);
+    input_rows_.begin(kernels::ActivationType::kBf16, out.inputs.int8_rows(), args.out.id,
+                      out.input_cols, bf16);
   }
   for_rows(rows.n_rows, [&](std::uint32_t i) {
     const float* x = in.row(listed ? args.row_list[i] : i);
@@ -237,10 +239,10 @@ void CpuBackend::norm(const NormArgs& args) {
       }
     }
     if (i8.first <= i && i < i8.last) {
-      input_rows_.form_row(kernels_, kernels::Input::kInt8, i, first);
+      input_rows_.form_row(kernels_, kernels::ActivationType::kInt8, i, first);
     }
     if (bf16.first <= i && i < bf16.last) {
-      input_rows_.form_row(kernels_, kernels::Input::kBf16, i, first);
+      input_rows_.form_row(kernels_, kernels::ActivationType::kBf16, i, first);
     }
   });
 }
@@ -258,9 +260,9 @@ void CpuBackend::rope(Buffer x, std::uint32_t n_heads) {
   });
 }
 
-void CpuBackend::rope_by_place(Buffer from, Buffer to, std::uint32_t n_heads) {
+void CpuBackend::rope_at_cache_position(Buffer from, Buffer to, std::uint32_t n_heads) {
   QSF_CHECK(limits_.rope_reindex);
-  if (!meets_by_place_) return;
+  if (!rope_at_cache_position_) return;
   const Observation observed(*this, OperatorKind::kRope, from, to, kernels_.rope.name);
   const OperatorTimer timer(profile_[OperatorKind::kRope]);
   const Matrix& in = matrix(from);

@@ -18,12 +18,12 @@
 #include <vector>
 
 #include "kernels/kernel_set.h"
+#include "ops/activation_rows.h"
 #include "ops/backend.h"
 #include "ops/cpu_sparse_attention.h"
-#include "ops/input_rows.h"
 #include "ops/operator_observer.h"
 #include "ops/prefetch_tuner.h"
-#include "ops/seen_slots.h"
+#include "ops/visible_ranges.h"
 #include "ops/work_split.h"
 #include "platform/clock.h"
 #include "platform/threads.h"
@@ -53,8 +53,10 @@ class CpuBackend final : public Backend {
   Buffer create_buffer(std::uint32_t n_rows, std::uint32_t n_cols, MutableByteSpan memory) override;
   void attach_kv(KvPageStore& store) override;
   void attach_scratch(const PassLimits& limits, MutableByteSpan memory) override;
-  void attach_h2o(std::span<H2oState> states) override { h2o_states_ = states; }
-  void attach_heavy(std::span<HeavyHitters> heavy) override { heavy_ = heavy; }
+  void attach_sparse_prefill(std::span<SparsePrefillState> states) override {
+    sparse_prefill_states_ = states;
+  }
+  void attach_h2o_eviction(std::span<H2oEviction> heavy) override { heavy_ = heavy; }
 
   void begin_pass(std::span<const Row> rows, const KvCache& kv, const Rotation& rotation,
                   const std::atomic<bool>* cancel) override;
@@ -62,7 +64,7 @@ class CpuBackend final : public Backend {
   void norm(const NormArgs& args) override;
   void matmul(const MatmulArgs& args) override;
   void rope(Buffer x, std::uint32_t n_heads) override;
-  void rope_by_place(Buffer from, Buffer to, std::uint32_t n_heads) override;
+  void rope_at_cache_position(Buffer from, Buffer to, std::uint32_t n_heads) override;
   void store_kv(std::uint32_t layer, Buffer k, Buffer v) override;
   void attend(const AttendArgs& args) override;
   void add(Buffer to, Buffer from) override;
@@ -78,12 +80,12 @@ class CpuBackend final : public Backend {
     // With `int8_rows`, int8 has one scale a row, and f32 is rounded to that.
     explicit RoleInputs(bool int8_rows = false) noexcept : int8_rows_(int8_rows) {}
     bool int8_rows() const noexcept { return int8_rows_; }
-    void add(bool prompt, kernels::Input input) noexcept {
+    void add(bool prompt, kernels::ActivationType input) noexcept {
       bits_[prompt] |= bit(input);
-      if (int8_rows_) bits_[prompt] |= bit(kernels::Input::kInt8);
+      if (int8_rows_) bits_[prompt] |= bit(kernels::ActivationType::kInt8);
     }
     // Rows that are asked for in that form; prompt rows are the first n_prompt.
-    RowRange range(kernels::Input input, RowCounts rows) const noexcept {
+    RowRange range(kernels::ActivationType input, RowCounts rows) const noexcept {
       RowRange range = {rows.n_prompt, rows.n_prompt};
       if ((bits_[true] & bit(input)) != 0) range.first = 0;
       if ((bits_[false] & bit(input)) != 0) range.last = rows.n_rows;
@@ -91,7 +93,7 @@ class CpuBackend final : public Backend {
     }
 
    private:
-    static std::uint8_t bit(kernels::Input input) noexcept {
+    static std::uint8_t bit(kernels::ActivationType input) noexcept {
       return static_cast<std::uint8_t>(1U << static_cast<unsigned>(input));
     }
     std::array<std::uint8_t, 2> bits_{};
@@ -167,7 +169,7 @@ class CpuBackend final : public Backend {
     std::uint32_t first_row;
     std::uint32_t n_rows;
     std::uint32_t kv_head;
-    const SeenSlots* seen;          // [n_rows], slots of the sequence
+    const VisibleRanges* seen;      // [n_rows], slots of the sequence
     const std::int32_t* positions;  // [n_rows]
   };
 
@@ -190,12 +192,13 @@ class CpuBackend final : public Backend {
   }
 
   // Forms rows of `matrix` as products want them, where that is not done yet.
-  void form_inputs(Buffer buffer, std::uint32_t n_cols, const RoleInputs& inputs, RowCounts rows);
+  void quantise_activations(Buffer buffer, std::uint32_t n_cols, const RoleInputs& inputs,
+                            RowCounts rows);
   RoleInputs choose_kernels(std::span<const MatmulTile> tiles, RowCounts rows, bool int8_rows);
   void compute(const MatmulArgs& args, const WorkItem& item);
   void multiply(const MatmulArgs& args, const MatmulTile& tile, const WorkItem& item,
                 RowRange rows);
-  void finish(const MatmulArgs& args, const WorkItem& item, RowRange rows);
+  void run_epilogue(const MatmulArgs& args, const WorkItem& item, RowRange rows);
   void activate(ActivationKind kind, float* x, std::uint32_t n_values) const noexcept;
   void activate_mul(ActivationKind kind, float* gate, const float* up,
                     std::uint32_t n_values) const noexcept;
@@ -209,12 +212,12 @@ class CpuBackend final : public Backend {
   AttendWork work_of(unsigned worker) const noexcept;
   SlotRange in_window(const Row& row, std::int64_t position, SlotRange slots,
                       std::uint32_t window) const noexcept;
-  SeenSlots seen_by(const Row& row, std::uint32_t window) const noexcept;
+  VisibleRanges seen_by(const Row& row, std::uint32_t window) const noexcept;
   const char* attend_kernel_name() const noexcept;
   void fill_angles(const Rotation& rotation, std::uint32_t position, float* cos,
                    float* sin) const noexcept;
   void load_queries(const AttendArgs& args, const kernels::AttendKernel& kernel,
-                    const AttendTile& tile, const SeenSlots& seen, const AttendWork& work);
+                    const AttendTile& tile, const VisibleRanges& seen, const AttendWork& work);
   void attend_slots(const AttendArgs& args, const kernels::AttendKernel& kernel,
                     const AttendTile& tile, SlotRange slots, const AttendWork& work,
                     const Partial& partial, const std::byte* following);
@@ -225,9 +228,9 @@ class CpuBackend final : public Backend {
   void count_attention(const AttendArgs& args, OperatorTimes& times) const noexcept;
   void attend_prompt_rows(const AttendArgs& args, std::uint32_t n_rows);
   void attend_decode_rows(const AttendArgs& args);
-  bool is_sparse() const noexcept { return !h2o_states_.empty() || !heavy_.empty(); }
+  bool is_sparse() const noexcept { return !sparse_prefill_states_.empty() || !heavy_.empty(); }
   void attend_sparse_rows(const AttendArgs& args);
-  void attend_heavy_rows(const SparseLayer& layer);
+  void attend_h2o_eviction_rows(const SparseLayer& layer);
   std::uint32_t end_of_part(std::uint32_t first, std::uint32_t end_slot) const noexcept;
   std::uint64_t n_attended(const Row& row) const noexcept;
   void count_sparse_attention(OperatorTimes& times) const noexcept;
@@ -243,7 +246,7 @@ class CpuBackend final : public Backend {
   OperatorObserver* observer_ = nullptr;
   std::vector<ProductPart> observed_parts_;  // of the product in work, where it is observed
 
-  InputRows input_rows_;
+  ActivationRows input_rows_;
   WorkSplit split_;
   std::array<TileKernels, kMaxMatmulTiles> tile_kernels_{};  // of the product in work
   PrefetchTuner prefetch_;
@@ -256,8 +259,8 @@ class CpuBackend final : public Backend {
 
   SparseAttention sparse_;
   // [sequences], or none; without either every row sees what plain attention does.
-  std::span<H2oState> h2o_states_;
-  std::span<HeavyHitters> heavy_;
+  std::span<SparsePrefillState> sparse_prefill_states_;
+  std::span<H2oEviction> heavy_;
 
   PassLimits limits_;
   float* cos_ = nullptr;                  // [max_rows, rope_dims / 2], times Rotation::factor
@@ -269,7 +272,7 @@ class CpuBackend final : public Backend {
 
   std::span<const Row> rows_;
   std::uint32_t n_prompt_ = 0;
-  bool meets_by_place_ = false;  // some row of the pass meets sinks so
+  bool rope_at_cache_position_ = false;  // some row of the pass meets sinks so
   const KvCache* kv_ = nullptr;
   const std::atomic<bool>* cancel_ = nullptr;
 };

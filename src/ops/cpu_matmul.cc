@@ -35,16 +35,16 @@ void for_runs(const MatmulArgs& args, std::uint32_t first_x, std::uint32_t last_
 }  // namespace
 
 void CpuBackend::matmul(const MatmulArgs& args) {
-  QSF_DCHECK(args.row_list.empty() || !args.finish.joined);
+  QSF_DCHECK(args.row_list.empty() || !args.epilogue.fused_gate_up);
   if (args.tiles.empty()) return;
   const RoleInputs inputs = choose_kernels(args.tiles, args.rows, args.int8_rows);
   const std::uint32_t n_cols = args.tiles.front().n_cols;
-  form_inputs(args.in, n_cols, inputs, args.rows);
+  quantise_activations(args.in, n_cols, inputs, args.rows);
   Matrix& in = matrix(args.in);
   in.inputs = inputs;
   in.input_cols = n_cols;
   for (const MatmulTarget& target : args.targets) input_rows_.forget(target.out.id);
-  if (args.finish.add_to.id != Buffer::kNone) input_rows_.forget(args.finish.add_to.id);
+  if (args.epilogue.add_to.id != Buffer::kNone) input_rows_.forget(args.epilogue.add_to.id);
 
   Observation observed(*this, args.kind, args.in, args.targets.front().out, {});
   observed.set_product(args);
@@ -55,10 +55,10 @@ void CpuBackend::matmul(const MatmulArgs& args) {
   {
     const OperatorTimer timer(times);
     std::uint32_t rows_done[2] = {};
-    for (std::size_t i = 0; args.finish.joined && i < 2; ++i) {
+    for (std::size_t i = 0; args.epilogue.fused_gate_up && i < 2; ++i) {
       rows_done[i] = args.targets[i].n_rows_done;
     }
-    split_.cut(args.tiles, n_x, args.finish.joined, rows_done);
+    split_.cut(args.tiles, n_x, args.epilogue.fused_gate_up, rows_done);
     const std::size_t n_items = split_.n_items();
     pool_.parallel_for(split_.n_lanes(), 1, [&](std::size_t begin, std::size_t end, unsigned) {
       for (std::size_t lane = begin; lane < end; ++lane) {
@@ -106,7 +106,7 @@ void CpuBackend::compute(const MatmulArgs& args, const WorkItem& item) {
     for (const MatmulTile* tile : item.piece->tiles) {
       if (tile != nullptr) multiply(args, *tile, item, rows);
     }
-    finish(args, item, rows);
+    run_epilogue(args, item, rows);
   });
 }
 
@@ -124,7 +124,7 @@ void CpuBackend::multiply(const MatmulArgs& args, const MatmulTile& tile, const 
   const kernels::MatMulKernel& kernel =
       rows.first < args.rows.n_prompt ? *choice.prompt : *choice.other;
   const FormedRows x =
-      kernel.input == kernels::Input::kF32
+      kernel.input == kernels::ActivationType::kF32
           ? FormedRows{reinterpret_cast<const std::byte*>(in.data), in.stride * sizeof(float)}
           : input_rows_.rows(kernel.input);
   float* const y = out.row(target.first_row + rows.first) + column;
@@ -139,10 +139,10 @@ void CpuBackend::multiply(const MatmulArgs& args, const MatmulTile& tile, const 
        .n_rows = item.n_rows,
        .n_cols = tile.n_cols,
        .prefetch_bytes = prefetch_.bytes(),
-       .unit_scales = args.int8_rows && kernel.input == kernels::Input::kInt8});
+       .unit_scales = args.int8_rows && kernel.input == kernels::ActivationType::kInt8});
   for (std::uint32_t i = 0; i < n_x; ++i) {
     float* const piece = y + i * out.stride;
-    if (args.int8_rows && kernel.input == kernels::Input::kInt8) {
+    if (args.int8_rows && kernel.input == kernels::ActivationType::kInt8) {
       kernels_.elementwise.scale(piece, input_rows_.row_scale(rows.first + i), item.n_rows);
     }
     if (args.hook.run != nullptr) {
@@ -155,25 +155,27 @@ void CpuBackend::multiply(const MatmulArgs& args, const MatmulTile& tile, const 
   }
 }
 
-void CpuBackend::finish(const MatmulArgs& args, const WorkItem& item, RowRange rows) {
-  const MatmulFinish& finish = args.finish;
-  if (finish.joined && !item.piece->completes) return;
+void CpuBackend::run_epilogue(const MatmulArgs& args, const WorkItem& item, RowRange rows) {
+  const MatmulEpilogue& epilogue = args.epilogue;
+  if (epilogue.fused_gate_up && !item.piece->completes) return;
   const auto piece_of = [&](const MatmulTarget& target, std::uint32_t row) {
     return matrix(target.out).row(target.first_row + row) + item.first_row -
            target.first_weight_row;
   };
   const MatmulTarget& target =
-      finish.joined ? args.targets[0] : args.targets[item.piece->tiles[0]->target];
+      epilogue.fused_gate_up ? args.targets[0] : args.targets[item.piece->tiles[0]->target];
   for (std::uint32_t row = rows.first; row < rows.last; ++row) {
     float* const out = piece_of(target, row);
-    if (finish.joined) {
-      activate_mul(*finish.activation, out, piece_of(args.targets[1], row), item.n_rows);
-    } else if (finish.activation.has_value()) {
-      activate(*finish.activation, out, item.n_rows);
+    if (epilogue.fused_gate_up) {
+      activate_mul(*epilogue.activation, out, piece_of(args.targets[1], row), item.n_rows);
+    } else if (epilogue.activation.has_value()) {
+      activate(*epilogue.activation, out, item.n_rows);
     }
-    if (finish.soft_cap != 0.0F) kernels_.activation.soft_cap(out, finish.soft_cap, item.n_rows);
-    if (finish.add_to.id != Buffer::kNone) {
-      float* const sum = matrix(finish.add_to).row(row) + item.first_row - target.first_weight_row;
+    if (epilogue.soft_cap != 0.0F)
+      kernels_.activation.soft_cap(out, epilogue.soft_cap, item.n_rows);
+    if (epilogue.add_to.id != Buffer::kNone) {
+      float* const sum =
+          matrix(epilogue.add_to).row(row) + item.first_row - target.first_weight_row;
       kernels_.elementwise.add_in_place(sum, out, item.n_rows);
     }
   }

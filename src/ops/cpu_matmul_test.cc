@@ -14,7 +14,7 @@
 
 #include "base/rng.h"
 #include "kernels/kernel_set.h"
-#include "ops/input_rows.h"
+#include "ops/activation_rows.h"
 #include "ops/testing/bench.h"
 #include "quant/codec.h"
 #include "quant/interleave.h"
@@ -22,7 +22,7 @@
 namespace qsf {
 namespace {
 
-using kernels::Input;
+using kernels::ActivationType;
 using testing_support::AlignedBytes;
 using testing_support::Bench;
 using testing_support::host_tiers;
@@ -156,7 +156,7 @@ TEST_F(CpuMatmulTest, TilesBiasAndBothRoles) {
                            .tiles = tiles,
                            .targets = {&target, 1},
                            .hook = {},
-                           .finish = {}});
+                           .epilogue = {}});
   for (std::uint32_t i = 0; i < kPassRows; ++i) {
     const auto y = bench_.backend().read_row(out_, i);
     for (std::uint32_t r = 0; r < kRows; ++r) {
@@ -181,7 +181,7 @@ TEST_F(CpuMatmulTest, RowListAndHookTouchOnlyTheirRows) {
                            .tiles = {&tile, 1},
                            .targets = {&target, 1},
                            .hook = {.run = add_row, .user = nullptr},
-                           .finish = {}});
+                           .epilogue = {}});
   for (std::uint32_t i = 0; i < kPassRows; ++i) {
     const auto y = bench_.backend().read_row(out_, i);
     const bool listed = std::find(std::begin(list), std::end(list), i) != std::end(list);
@@ -205,7 +205,7 @@ TEST_F(CpuMatmulTest, ATargetMayStartAtAnyRowOfItsBuffer) {
                            .tiles = tiles,
                            .targets = targets,
                            .hook = {},
-                           .finish = {}});
+                           .epilogue = {}});
   for (std::uint32_t i = 0; i < 2 * kPassRows; ++i) {
     const auto y = bench_.backend().read_row(tall, i);
     for (std::uint32_t r = 0; r < 64; ++r) {
@@ -230,7 +230,7 @@ TEST_F(CpuMatmulTest, BothWorkersRun) {
                              .tiles = {&tile, 1},
                              .targets = {&target, 1},
                              .hook = {},
-                             .finish = {}});
+                             .epilogue = {}});
   }
   EXPECT_GT(bench_.pool().chunks_done(0), 0U);
   EXPECT_GT(bench_.pool().chunks_done(1), 0U);
@@ -287,7 +287,7 @@ Matrix multiply(Weights& weights, const Matrix& x, const Setting& setting) {
                             .tiles = {&tile, 1},
                             .targets = {&target, 1},
                             .hook = {},
-                            .finish = {}});
+                            .epilogue = {}});
     const Matrix part = read(bench, out, n);
     y.insert(y.end(), part.begin(), part.end());
   }
@@ -333,8 +333,8 @@ TEST(CpuMatmulRowsTest, Int8RowsStayWithinTheirBound) {
       for (std::uint32_t r = 0; r < kRows; ++r) {
         double step_bound = 0;
         double magnitude = 0;
-        for (std::uint32_t first = 0; first < kCols; first += kernels::kChunkColumns) {
-          const std::uint32_t last = std::min(first + kernels::kChunkColumns, kCols);
+        for (std::uint32_t first = 0; first < kCols; first += kernels::kActivationBlockColumns) {
+          const std::uint32_t last = std::min(first + kernels::kActivationBlockColumns, kCols);
           double amax = 0;
           double weight_sum = 0;
           for (std::uint32_t c = first; c < last; ++c) {
@@ -359,12 +359,14 @@ TEST(CpuMatmulRowsTest, TheRuleOfForms) {
   for (const Isa isa : kernels::kAllIsas) {
     for (const QuantType type : kAllQuantTypes) {
       const BlockFormat format = block_format(type, 64);
-      const bool matrix_unit = kernels::find_matmul(format, Input::kBf16, isa) != nullptr;
-      const Input plain = is_float_type(type) ? Input::kF32 : Input::kInt8;
-      EXPECT_EQ(product_input(format, true, false, false, isa), matrix_unit ? Input::kBf16 : plain);
+      const bool matrix_unit = kernels::find_matmul(format, ActivationType::kBf16, isa) != nullptr;
+      const ActivationType plain =
+          is_float_type(type) ? ActivationType::kF32 : ActivationType::kInt8;
+      EXPECT_EQ(product_input(format, true, false, false, isa),
+                matrix_unit ? ActivationType::kBf16 : plain);
       EXPECT_EQ(product_input(format, false, false, false, isa), plain);
-      EXPECT_EQ(product_input(format, true, true, false, isa), Input::kF32);
-      EXPECT_EQ(product_input(format, false, true, false, isa), Input::kF32);
+      EXPECT_EQ(product_input(format, true, true, false, isa), ActivationType::kF32);
+      EXPECT_EQ(product_input(format, false, true, false, isa), ActivationType::kF32);
       for (const bool exact : {false, true}) {
         EXPECT_EQ(product_input(format, true, exact, true, isa), plain);
         EXPECT_EQ(product_input(format, false, exact, true, isa), plain);
@@ -397,7 +399,7 @@ TEST(CpuMatmulRowsTest, WrittenBuffersAreFormedAnew) {
                     .tiles = {&tile, 1},
                     .targets = {&target, 1},
                     .hook = {},
-                    .finish = {}});
+                    .epilogue = {}});
     return read(bench, out, kN);
   };
   const auto norm_into = [&](Buffer to) {
@@ -424,7 +426,7 @@ TEST(CpuMatmulRowsTest, WrittenBuffersAreFormedAnew) {
                         .tiles = {&square, 1},
                         .targets = {&target, 1},
                         .hook = {},
-                        .finish = {}});
+                        .epilogue = {}});
       },
       [&] {
         const MatmulTarget target = {.out = out, .bias = {}};
@@ -434,7 +436,7 @@ TEST(CpuMatmulRowsTest, WrittenBuffersAreFormedAnew) {
                         .tiles = {&square, 1},
                         .targets = {&target, 1},
                         .hook = {},
-                        .finish = {.activation = {}, .add_to = in}});
+                        .epilogue = {.activation = {}, .add_to = in}});
       },
   };
   upload(bench, in, x);
@@ -463,7 +465,7 @@ class CpuJointTest : public testing::Test {
   CpuJointTest() { upload(bench_, in_, x_); }
 
   MatmulArgs args(std::span<const MatmulTile> tiles, std::span<const MatmulTarget> targets,
-                  const MatmulFinish& finish) const {
+                  const MatmulEpilogue& epilogue) const {
     return {.kind = OperatorKind::kGateUp,
             .in = in_,
             .rows = {.n_prompt = kPrompt, .n_rows = kN},
@@ -471,7 +473,7 @@ class CpuJointTest : public testing::Test {
             .tiles = tiles,
             .targets = targets,
             .hook = {},
-            .finish = finish};
+            .epilogue = epilogue};
   }
 
   // act(gate) * up, whole matrices multiplied on their own.
@@ -502,7 +504,7 @@ class CpuJointTest : public testing::Test {
                               {.out = up_out_, .bias = up_bias_}};
     for (const auto& tiles : calls) {
       bench_.backend().matmul(
-          args(tiles, targets, {.activation = kind, .joined = true, .add_to = {}}));
+          args(tiles, targets, {.activation = kind, .fused_gate_up = true, .add_to = {}}));
       for (const MatmulTile& tile : tiles) targets[tile.target].n_rows_done += tile.n_rows;
     }
     return read(bench_, gate_out_, kN);
@@ -630,7 +632,7 @@ TEST(CpuInt8RowsTest, TernaryRowsAreMultipliedInWholeNumbers) {
                               .tiles = {&tile, 1},
                               .targets = {&target, 1},
                               .hook = {},
-                              .finish = {},
+                              .epilogue = {},
                               .int8_rows = true});
       const Matrix y = read(bench, out, 9);
       for (std::size_t i = 0; i < x.size(); ++i) {
@@ -657,7 +659,7 @@ TEST_F(CpuMatmulTest, FloatWeightsTakeRowsRoundedToInt8) {
                              .tiles = {&tile, 1},
                              .targets = {&target, 1},
                              .hook = {},
-                             .finish = {},
+                             .epilogue = {},
                              .int8_rows = true});
   }
   const Matrix y = read(bench_, out_, kPassRows);

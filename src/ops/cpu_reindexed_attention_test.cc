@@ -105,7 +105,7 @@ Outcome attend_all(const Case& c, const Sequence& s, unsigned n_threads, std::ui
       backend.upload_row(k, i, s.k[done + i]);
       backend.upload_row(v, i, s.v[done + i]);
     }
-    if (c.reindex) backend.rope_by_place(q, q_sinks, c.n_heads);
+    if (c.reindex) backend.rope_at_cache_position(q, q_sinks, c.n_heads);
     backend.rope(q, c.n_heads);
     backend.rope(k, c.n_kv_heads);
     backend.store_kv(kLayer, k, v);

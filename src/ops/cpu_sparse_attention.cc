@@ -15,7 +15,7 @@ namespace {
 
 using kernels::AttendRange;
 
-constexpr std::uint32_t kStripRows = kH2oStripRows;
+constexpr std::uint32_t kStripRows = kSparsePrefillTileRows;
 // Of a tile: their scores over 1,536 columns are 384 KiB, and with a page they stay in a
 // second-level cache.
 constexpr std::uint32_t kTileQueries = 64;
@@ -35,9 +35,9 @@ SparseAttention::Sizes SparseAttention::sizes_of(const PassLimits& limits) noexc
   const std::uint32_t group = limits.n_heads / limits.n_kv_heads;
   sizes.tile_rows = std::max(1U, kTileQueries / group);
   sizes.tile_queries = sizes.tile_rows * group;
-  std::uint32_t part_rows = kHeavyBlock;
+  std::uint32_t part_rows = kEvictionBlock;
   if (limits.heavy.has_value()) {
-    sizes.strip_rows = heavy_strip_rows(group);
+    sizes.strip_rows = eviction_tile_rows(group);
     sizes.n_memory_pages = pages_of(limits.heavy->n_slots);
     sizes.n_slots = limits.heavy->n_recent;
     sizes.k_type = limits.heavy->k_type;
@@ -113,7 +113,7 @@ MutableByteSpan SparseAttention::gathered(std::uint32_t kv_head, KvPart part,
   return {of_head, n_pages * block};
 }
 
-void SparseAttention::run(const SparseLayer& layer, H2oState& state, std::uint32_t first,
+void SparseAttention::run(const SparseLayer& layer, SparsePrefillState& state, std::uint32_t first,
                           std::uint32_t last, bool outputs) {
   const std::uint32_t index = layer.args.layer;
   const std::uint32_t chunk = state.shape().options.chunk;
@@ -138,7 +138,7 @@ void SparseAttention::run(const SparseLayer& layer, H2oState& state, std::uint32
   if (index + 1 == state.shape().n_layers) QSF_CHECK(state.next_chunk(chunk).ok());
 }
 
-void SparseAttention::run(const SparseLayer& layer, HeavyHitters& heavy, std::uint32_t first,
+void SparseAttention::run(const SparseLayer& layer, H2oEviction& heavy, std::uint32_t first,
                           std::uint32_t last) {
   const std::uint32_t index = layer.args.layer;
   const std::uint32_t start = heavy.block_start(index);
@@ -149,7 +149,7 @@ void SparseAttention::run(const SparseLayer& layer, HeavyHitters& heavy, std::ui
                .first_row = first,
                .last_row = last,
                .start = start,
-               .end = start + kHeavyBlock,
+               .end = start + kEvictionBlock,
                .first_slot = heavy.first_recent(index),
                .n_members = heavy.n_members(index),
                .outputs = true};
@@ -246,10 +246,10 @@ SparseAttention::ColumnSums SparseAttention::part_sums(const Part& part,
                                                        std::uint32_t kv_head) noexcept {
   const std::uint32_t layer = part.layer.args.layer;
   if (part.heavy != nullptr) {
-    const HeavyHitters::Sums sums = part.heavy->block_sums(layer, kv_head);
+    const H2oEviction::Sums sums = part.heavy->block_sums(layer, kv_head);
     return {sums.heavy.data(), sums.recent.data()};
   }
-  const H2oShape& shape = part.state->shape();
+  const SparsePrefillShape& shape = part.state->shape();
   return {part.state->memory_sums(layer).data() + std::size_t{kv_head} * shape.memory_size(),
           part.state->chunk_sums(layer).data() + std::size_t{kv_head} * shape.options.chunk};
 }
@@ -259,10 +259,10 @@ SparseAttention::ColumnSums SparseAttention::open_strip_sums(const Part& part,
                                                              std::uint32_t kv_head) noexcept {
   const std::uint32_t layer = part.layer.args.layer;
   if (part.heavy != nullptr) {
-    const HeavyHitters::Sums sums = part.heavy->strip_sums(layer, kv_head);
+    const H2oEviction::Sums sums = part.heavy->strip_sums(layer, kv_head);
     return {sums.heavy.data(), sums.recent.data()};
   }
-  const H2oShape& shape = part.state->shape();
+  const SparsePrefillShape& shape = part.state->shape();
   float* slots = part.state->strip_sums(layer).data() +
                  std::size_t{kv_head} * (shape.options.chunk + shape.memory_size());
   return {slots + shape.options.chunk, slots};
@@ -463,7 +463,7 @@ void CpuBackend::attend_sparse_rows(const AttendArgs& args) {
   const Matrix& out = matrix(args.out);
   const SparseLayer layer = {args,  q.data, q.stride,  out.data, out.stride,
                              rows_, *kv_,   kv_pages_, cancel_};
-  if (!heavy_.empty()) return attend_heavy_rows(layer);
+  if (!heavy_.empty()) return attend_h2o_eviction_rows(layer);
   const std::uint32_t chunk = limits_.h2o->options.chunk;
   const auto prompt = rows_.first(n_prompt_);
   const auto after_first_chunk = std::find_if(
@@ -472,18 +472,18 @@ void CpuBackend::attend_sparse_rows(const AttendArgs& args) {
   attend_decode_rows(args);
   for (std::uint32_t first = 0; first < rows_.size() && !is_cancelled();) {
     const bool is_prompt = first < n_prompt_;
-    H2oState& state = h2o_states_[rows_[first].sequence];
+    SparsePrefillState& state = sparse_prefill_states_[rows_[first].sequence];
     const std::uint32_t last = end_of_part(first, state.chunk_start(args.layer) + chunk);
     sparse_.run(layer, state, first, last, is_prompt && rows_[first].kv_slot >= chunk);
     first = last;
   }
 }
 
-void CpuBackend::attend_heavy_rows(const SparseLayer& layer) {
+void CpuBackend::attend_h2o_eviction_rows(const SparseLayer& layer) {
   for (std::uint32_t first = 0; first < rows_.size() && !is_cancelled();) {
-    HeavyHitters& heavy = heavy_[rows_[first].sequence];
+    H2oEviction& heavy = heavy_[rows_[first].sequence];
     const std::uint32_t last =
-        end_of_part(first, heavy.block_start(layer.args.layer) + kHeavyBlock);
+        end_of_part(first, heavy.block_start(layer.args.layer) + kEvictionBlock);
     sparse_.run(layer, heavy, first, last);
     first = last;
   }
@@ -504,11 +504,11 @@ std::uint32_t CpuBackend::end_of_part(std::uint32_t first, std::uint32_t end_slo
 // Returns the members and slots that a row's softmax is over.
 std::uint64_t CpuBackend::n_attended(const Row& row) const noexcept {
   if (!heavy_.empty()) {
-    const HeavyShape& shape = heavy_[row.sequence].shape();
+    const H2oEvictionShape& shape = heavy_[row.sequence].shape();
     const std::uint32_t n_before = first_recent_position(row.kv_slot, shape.options.window);
     return row.kv_slot + 1 - n_before + std::min(n_before, shape.n_slots());
   }
-  const H2oOptions& options = limits_.h2o->options;
+  const SparsePrefillOptions& options = limits_.h2o->options;
   const std::uint32_t n_members = row.kv_slot < options.chunk ? 0 : h2o_memory_size(options);
   return row.kv_slot % options.chunk + 1 + n_members;
 }

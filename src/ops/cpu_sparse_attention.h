@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Attention over chosen earlier positions and neighbouring slots in one softmax, with the column
-// sums that choose again: of long prompts by chunks (kv/h2o_state.h), and under a policy that keeps
-// heavy hitters (kv/heavy_hitters.h).
+// sums that choose again: of long prompts by chunks (kv/sparse_prefill_state.h), and under a policy
+// that keeps heavy hitters (kv/h2o_eviction.h).
 //
 // Positions are cut into parts, chunks of S or blocks of 64. A query at position i of the part that
 // begins at c sees slots from `first slot` to its own, and the members of its KV head's memory:
@@ -36,11 +36,11 @@
 
 #include "base/bytes.h"
 #include "kernels/kernel_set.h"
-#include "kv/h2o_state.h"
-#include "kv/heavy_hitters.h"
+#include "kv/h2o_eviction.h"
 #include "kv/kv_cache.h"
 #include "kv/kv_page_store.h"
 #include "kv/row.h"
+#include "kv/sparse_prefill_state.h"
 #include "ops/backend.h"
 #include "platform/threads.h"
 
@@ -78,10 +78,10 @@ class SparseAttention {
   // chunk when they fill it. Without `outputs` nothing else comes of it. Requires  attach(); slots
   // are positions; the first row's is state.scored_end(layer) Guarantees  cancelled, the state is
   // as it was
-  void run(const SparseLayer& layer, H2oState& state, std::uint32_t first, std::uint32_t last,
-           bool outputs);
+  void run(const SparseLayer& layer, SparsePrefillState& state, std::uint32_t first,
+           std::uint32_t last, bool outputs);
   // The same for rows that lie in the open block of `heavy`.
-  void run(const SparseLayer& layer, HeavyHitters& heavy, std::uint32_t first, std::uint32_t last);
+  void run(const SparseLayer& layer, H2oEviction& heavy, std::uint32_t first, std::uint32_t last);
 
   // The kernel of prompt rows, or of generated ones.
   const kernels::AttendStripKernel& kernel(bool prompt) const noexcept {
@@ -92,8 +92,8 @@ class SparseAttention {
   // The rows of a pass in one chunk or block, of one role; of state and heavy one is there.
   struct Part {
     const SparseLayer& layer;
-    H2oState* state;
-    HeavyHitters* heavy;
+    SparsePrefillState* state;
+    H2oEviction* heavy;
     std::uint32_t first_row;
     std::uint32_t last_row;
     std::uint32_t start;       // position

@@ -47,7 +47,7 @@ struct Case {
   std::uint32_t n_kv_heads = 2;
   std::uint32_t head_dim = 16;
   KvType type = KvType::kF32;
-  H2oOptions h2o = {.local = 24, .heavy = 16, .chunk = 128, .sinks = 2};
+  SparsePrefillOptions h2o = {.local = 24, .heavy = 16, .chunk = 128, .sinks = 2};
   float soft_cap = 0.0F;
   std::vector<float> slopes = {};
   bool exact = true;      // f32 on matrix units too
@@ -83,11 +83,12 @@ class Prompt {
         bench_(n_threads, limits(sparse), c.type, isa, c.exact),
         text_(bench_, {c.n_heads, c.n_kv_heads, c.head_dim}, in) {
     if (sparse) {
-      const H2oShape shape = {
+      const SparsePrefillShape shape = {
           .n_layers = 2, .n_kv_heads = c.n_kv_heads, .kv_size = n_positions(), .options = c.h2o};
       states_.push_back(
-          H2oState::create(shape, bench_.memory(H2oState::region_bytes(shape))).value());
-      bench_.backend().attach_h2o(states_);
+          SparsePrefillState::create(shape, bench_.memory(SparsePrefillState::region_bytes(shape)))
+              .value());
+      bench_.backend().attach_sparse_prefill(states_);
     }
   }
 
@@ -140,7 +141,7 @@ class Prompt {
   const NaiveSparseInput& in_;
   Bench bench_;
   AttentionText text_;
-  std::vector<H2oState> states_;
+  std::vector<SparsePrefillState> states_;
   Outcome outcome_;
 };
 
@@ -219,14 +220,14 @@ TEST_P(CpuSparseAttentionTest, ShapesMatchTheDefinition) {
 // Chunks that begin and end inside pages and strips, memory sets of less and more than a page, of
 // local positions or heavy ones alone, and a last chunk shorter than the local window.
 TEST_P(CpuSparseAttentionTest, OptionsMatchTheDefinition) {
-  const H2oOptions options[] = {
+  const SparsePrefillOptions options[] = {
       {.local = 30, .heavy = 30, .chunk = 100, .sinks = 4},
       {.local = 0, .heavy = 70, .chunk = 96, .sinks = 0},
       {.local = 90, .heavy = 0, .chunk = 101, .sinks = 0},
       {.local = 3, .heavy = 5, .chunk = 9, .sinks = 5},
       {.local = 64, .heavy = 100, .chunk = 190, .sinks = 4, .ranking = H2oRanking::kSum},
   };
-  for (const H2oOptions& h2o : options) {
+  for (const SparsePrefillOptions& h2o : options) {
     expect_defined({.n_heads = 4, .h2o = h2o}, 3 * h2o.chunk + 7, GetParam());
   }
 }

@@ -45,7 +45,7 @@ TEST_F(MakeBackendTest, ObeysQsfIsa) {
     const auto backend = make_cpu_backend(**pool, false);
     ASSERT_TRUE(backend.has_value()) << backend.error().message();
     const auto& kernel =
-        kernels::kernel_set(isa).matmul({QuantType::kQ4, 64}, kernels::Input::kInt8);
+        kernels::kernel_set(isa).matmul({QuantType::kQ4, 64}, kernels::ActivationType::kInt8);
     EXPECT_EQ((*backend)->instruction_set(), kernels::isa_name(kernel.isa)) << name;
   }
 }

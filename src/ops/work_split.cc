@@ -48,7 +48,7 @@ WorkSplit::WorkSplit(unsigned n_workers)
   bands_.reserve(4096 + 64 * std::size_t{n_workers});
 }
 
-void WorkSplit::cut(std::span<const MatmulTile> tiles, std::uint32_t n_x, bool joined,
+void WorkSplit::cut(std::span<const MatmulTile> tiles, std::uint32_t n_x, bool fused_gate_up,
                     const std::uint32_t rows_done[2]) {
   QSF_CHECK(tiles.size() <= kMaxMatmulTiles);
   pieces_.clear();
@@ -57,7 +57,7 @@ void WorkSplit::cut(std::span<const MatmulTile> tiles, std::uint32_t n_x, bool j
   n_x_ = n_x;
   n_blocks_ = 1;
   block_rows_ = n_x;
-  if (joined) {
+  if (fused_gate_up) {
     join_tiles(tiles, rows_done);
   } else {
     for (const MatmulTile& tile : tiles) {

@@ -64,7 +64,7 @@ class WorkSplit {
   //           ascending and without gaps from rows_done[target] on, the rows that calls before
   //           computed; otherwise rows_done is not read
   // Threads   one; no allocation
-  void cut(std::span<const MatmulTile> tiles, std::uint32_t n_x, bool joined,
+  void cut(std::span<const MatmulTile> tiles, std::uint32_t n_x, bool fused_gate_up,
            const std::uint32_t rows_done[2]);
 
   std::size_t n_items() const noexcept { return bands_.size() * n_blocks_; }

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "quant/codec.h"
-#include "quant/row_search.h"
+#include "quant/search/row_search.h"
 
 namespace qsf {
 namespace {
@@ -80,7 +80,7 @@ void encode_affine_blocks(BlockFormat format, std::span<const float> weights,
                           const QuantOptions& options, MutableByteSpan out) {
   const std::uint32_t levels = (1U << code_bits(format.type)) - 1U;
   const std::size_t n_blocks = (weights.size() + format.block - 1) / format.block;
-  std::array<Fields, kSideBlocks> fields;
+  std::array<Fields, kBlocksPerBatch> fields;
   for (std::size_t k = 0; k < n_blocks; ++k) {
     const AffineFields nearest = fit_affine(weights_of_block(weights, format.block, k), levels);
     fields[k] = {to_f32(nearest.scale), to_f32(nearest.min)};

@@ -6,8 +6,8 @@
 //
 // The fields are rounded to f16 first and the codes are chosen against the rounded fields. Nearest
 // rounding rounds min down and scale up, so that [min, min + levels * scale] always holds every
-// weight and no weight is off by more than scale / 2; quant/block_search.h searches fields that may
-// clip weights where that makes the sum of squared errors smaller.
+// weight and no weight is off by more than scale / 2; quant/search/block_search.h searches fields
+// that may clip weights where that makes the sum of squared errors smaller.
 
 #ifndef QSF_QUANT_AFFINE_H_
 #define QSF_QUANT_AFFINE_H_
@@ -47,9 +47,9 @@ AffineFields fit_affine(std::span<const float> weights, std::uint32_t levels) no
 void choose_affine_codes(std::span<const float> weights, float scale, float min,
                          std::uint32_t levels, std::uint8_t* codes) noexcept;
 
-// Encodes up to kSideBlocks blocks (quant/code_sums.h) of a type with a scale and a min of their
-// own.
-// Shapes    weights [1 .. kSideBlocks * block], the columns that exist; options those of them; out:
+// Encodes up to kBlocksPerBatch blocks (quant/search/code_sums.h) of a type with a scale and a min
+// of their own. Shapes    weights [1 .. kBlocksPerBatch * block], the columns that exist; options
+// those of them; out:
 //           as many blocks as have columns
 // Requires  a type of ScaleForm::kBlockMin; every weight finite and at most 65504 in magnitude
 void encode_affine_blocks(BlockFormat format, std::span<const float> weights,

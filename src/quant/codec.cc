@@ -10,7 +10,8 @@
 #include "base/check.h"
 #include "quant/affine.h"
 #include "quant/base3.h"
-#include "quant/code_sums.h"
+#include "quant/codebook_block.h"
+#include "quant/codebook_levels.h"
 #include "quant/fields.h"
 #include "quant/floats.h"
 #include "quant/interleave.h"
@@ -22,10 +23,9 @@
 #include "quant/q6.h"
 #include "quant/q8.h"
 #include "quant/qk256.h"
+#include "quant/search/code_sums.h"
 #include "quant/signed_super_block.h"
 #include "quant/super_block.h"
-#include "quant/table_block.h"
-#include "quant/table_levels.h"
 #include "quant/ternary.h"
 
 namespace qsf {
@@ -155,12 +155,12 @@ const BlockCodec& block_codec(QuantType type) noexcept {
     case QuantType::kTernaryRow: return kTernaryRowCodec;
     case QuantType::kQ2Super:
     case QuantType::kQ2K:
-    case QuantType::kQ2Table: return kQ2SuperCodec;
+    case QuantType::kQ2Codebook: return kQ2SuperCodec;
     case QuantType::kQ3Super:
     case QuantType::kQ3K:
-    case QuantType::kQ3Table: return kQ3SuperCodec;
+    case QuantType::kQ3Codebook: return kQ3SuperCodec;
     case QuantType::kQ4Super:
-    case QuantType::kQ4Table: return kQ4SuperCodec;
+    case QuantType::kQ4Codebook: return kQ4SuperCodec;
     case QuantType::kQ5K: return kQ5KCodec;
     case QuantType::kQ6K: return kQ6KCodec;
     case QuantType::kF32:
@@ -197,11 +197,11 @@ void decode_codes(QuantType type, BlockScale fields, const std::uint8_t* codes,
         out[i] = scale * static_cast<float>(static_cast<int>(codes[i]) - code_zero(type));
       }
       return;
-    case QuantType::kQ2Table:
-    case QuantType::kQ3Table:
-    case QuantType::kQ4Table:
+    case QuantType::kQ2Codebook:
+    case QuantType::kQ3Codebook:
+    case QuantType::kQ4Codebook:
       for (std::size_t i = 0; i < n; ++i) {
-        out[i] = scale * static_cast<float>(table_levels(type)[codes[i]]);
+        out[i] = scale * static_cast<float>(codebook_levels(type)[codes[i]]);
       }
       return;
     default:
@@ -220,7 +220,7 @@ void encode_super_blocks(BlockFormat format, std::span<const float> row,
     const std::size_t n_true = std::min<std::size_t>(kSuperColumns, row.size() - first);
     const std::uint64_t at = locate_in_row(format, first / format.block).fields;
     const ScaleForm form = scale_form(format.type);
-    const auto encode = form == ScaleForm::kSuperTable    ? encode_table_block
+    const auto encode = form == ScaleForm::kSuperCodebook ? encode_codebook_block
                         : form == ScaleForm::kSuperSigned ? encode_signed_super_block
                                                           : encode_super_block;
     encode(format, row.subspan(first, n_true), options_of_columns(options, first, n_true),
@@ -240,8 +240,8 @@ void encode_row(BlockFormat format, std::span<const float> row, const QuantOptio
   if (format.type == QuantType::kTernaryBase3) return encode_base3_row(row, options, out);
   if (format.type == QuantType::kQk256) return encode_qk256_row(row, out);
   const BlockCodec& codec = block_codec(format.type);
-  const std::size_t n_cols = kSideBlocks * format.block;
-  const std::size_t n_bytes = kSideBlocks * block_bytes(format);
+  const std::size_t n_cols = kBlocksPerBatch * format.block;
+  const std::size_t n_bytes = kBlocksPerBatch * block_bytes(format);
   for (std::size_t first = 0, at = 0; first < row.size(); first += n_cols, at += n_bytes) {
     const std::size_t n_true = std::min(n_cols, row.size() - first);
     codec.encode_blocks(format, row.subspan(first, n_true),

@@ -27,7 +27,7 @@ struct BlockCodec {
                std::byte* packed) noexcept;
   void (*unpack)(const std::byte* packed, std::uint32_t block, std::uint8_t* codes) noexcept;
   // Null for types that are encoded by rows or super-blocks.
-  // Takes up to kSideBlocks blocks (quant/code_sums.h).
+  // Takes up to kBlocksPerBatch blocks (quant/search/code_sums.h).
   void (*encode_blocks)(BlockFormat format, std::span<const float> weights,
                         const QuantOptions& options, MutableByteSpan out);
 };
@@ -42,7 +42,7 @@ void decode_codes(QuantType type, BlockScale fields, const std::uint8_t* codes,
 
 // Returns whether QuantOptions::importance decides codes of a type with Rounding::kSearch: not of
 // floats, nor of those whose scale is fixed, nor of 8-bit, whose is the largest weight's.
-constexpr bool heeds_importance(QuantType type) noexcept {
+constexpr bool uses_importance(QuantType type) noexcept {
   return scale_form(type) != ScaleForm::kNone && type != QuantType::kQ8;
 }
 

@@ -240,8 +240,8 @@ TEST(CodecTest, RelativeErrorsOnNormalDataAreWhatTheWidthsPromise) {
         Limits{QuantType::kQ4Super, 0.08, 0.105},     Limits{QuantType::kQ2K, 0.28, 0.40},
         Limits{QuantType::kQ3K, 0.15, 0.22},          Limits{QuantType::kQ5K, 0.033, 0.046},
         Limits{QuantType::kQ6K, 0.014, 0.021},        Limits{QuantType::kTernaryRow, 0.50, 0.60},
-        Limits{QuantType::kTernaryBase3, 0.50, 0.60}, Limits{QuantType::kQ2Table, 0.28, 0.40},
-        Limits{QuantType::kQ3Table, 0.14, 0.20},      Limits{QuantType::kQ4Table, 0.07, 0.09},
+        Limits{QuantType::kTernaryBase3, 0.50, 0.60}, Limits{QuantType::kQ2Codebook, 0.28, 0.40},
+        Limits{QuantType::kQ3Codebook, 0.14, 0.20},   Limits{QuantType::kQ4Codebook, 0.07, 0.09},
         Limits{QuantType::kF16, 1e-4, 3e-4},          Limits{QuantType::kBF16, 1e-3, 2.5e-3}}) {
     const BlockFormat format = block_format(limits.type, 64);
     const double error = relative_error(row, decode(format, encode(format, row), row.size()));

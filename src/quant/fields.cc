@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "base/f16.h"
+#include "quant/codebook_block.h"
 #include "quant/interleave.h"
 #include "quant/super_block.h"
-#include "quant/table_block.h"
 
 namespace qsf {
 namespace {
@@ -74,7 +74,7 @@ void for_each_field(BlockFormat format, std::uint32_t to_block, std::uint32_t r,
         }
       }
       return;
-    case ScaleForm::kSuperTable:
+    case ScaleForm::kSuperCodebook:
       for (std::uint64_t s = 0; s < super_blocks_per_row(n_cols); ++s) {
         const std::uint64_t row = locate_in_row(format, s * kSuperColumns / format.block).fields;
         const GroupSuperBlock at = locate_super_block(format, s);
@@ -123,13 +123,13 @@ BlockScale row_block_scale(BlockFormat format, ByteSpan row, std::uint64_t block
       return join_byte(scale_form(format.type), half(row, at), half(row, at + 2),
                        row[first + index]);
     }
-    case ScaleForm::kSuperTable: {
+    case ScaleForm::kSuperCodebook: {
       const auto index = static_cast<unsigned>(block_index % (kSuperColumns / format.block));
       const int scale =
           format.block == 32
-              ? table_scale(load_le<std::uint32_t>(row, at + 4),
-                            load_le<std::uint16_t>(row, at + 2), index)
-              : table_scale(load_le<std::uint32_t>(row, at + 2 + index / 8 * 4), index);
+              ? codebook_scale(load_le<std::uint32_t>(row, at + 4),
+                               load_le<std::uint16_t>(row, at + 2), index)
+              : codebook_scale(load_le<std::uint32_t>(row, at + 2 + index / 8 * 4), index);
       return {half(row, at) * static_cast<float>(scale), 0.0F};
     }
   }
@@ -165,16 +165,17 @@ BlockScale group_block_scale(BlockFormat format, ByteSpan group, std::uint32_t r
                        half(group, at.mins + 2 * r),
                        group[low + index / 4 * kLineBytes + 4 * r + index % 4]);
     }
-    case ScaleForm::kSuperTable: {
+    case ScaleForm::kSuperCodebook: {
       const std::uint32_t n_sub_blocks = kSuperColumns / format.block;
       const GroupSuperBlock fields = locate_super_block(format, block_index / n_sub_blocks);
       const auto index = static_cast<unsigned>(block_index % n_sub_blocks);
-      const int scale = format.block == 32
-                            ? table_scale(load_le<std::uint32_t>(group, fields.low + 4 * r),
-                                          load_le<std::uint16_t>(group, fields.high + 2 * r), index)
-                            : table_scale(load_le<std::uint32_t>(
-                                              group, fields.low + index / 8 * kLineBytes + 4 * r),
-                                          index);
+      const int scale =
+          format.block == 32
+              ? codebook_scale(load_le<std::uint32_t>(group, fields.low + 4 * r),
+                               load_le<std::uint16_t>(group, fields.high + 2 * r), index)
+              : codebook_scale(
+                    load_le<std::uint32_t>(group, fields.low + index / 8 * kLineBytes + 4 * r),
+                    index);
       return {half(group, at.scales + 2 * r) * static_cast<float>(scale), 0.0F};
     }
   }

@@ -50,7 +50,7 @@ constexpr GroupSuperBlock locate_super_block(BlockFormat format,
     return {pair + super_index % 2 * 2 * kRowGroup,
             pair + kLineBytes + super_index % 2 * (4 * kLineBytes + lines), pair};
   }
-  if (scale_form(format.type) == ScaleForm::kSuperTable) {
+  if (scale_form(format.type) == ScaleForm::kSuperCodebook) {
     const std::uint64_t body = 2 * kLineBytes + lines;
     if (format.block == 16) {
       const std::uint64_t pair = super_index / 2 * (kLineBytes + 2 * body);
@@ -88,13 +88,15 @@ constexpr GroupBlock locate_block(BlockFormat format, std::uint64_t block_index)
     }
     case ScaleForm::kSuperNibble:
     case ScaleForm::kSuperSigned:
-    case ScaleForm::kSuperTable: {
+    case ScaleForm::kSuperCodebook: {
       const std::uint64_t n_sub_blocks = kSuperColumns / format.block;
       const GroupSuperBlock at = locate_super_block(format, block_index / n_sub_blocks);
       const std::uint64_t index = block_index % n_sub_blocks;
       const std::uint64_t before =
           shares_lines(format.type) ? index / 2 * 2 * lines : index * lines;
-      const std::uint64_t byte_lines = format.block == 32 ? 1 : is_table_type(format.type) ? 2 : 4;
+      const std::uint64_t byte_lines = format.block == 32              ? 1
+                                       : is_codebook_type(format.type) ? 2
+                                                                       : 4;
       return {at.d, has_min(format.type) ? at.d + 2 * kRowGroup : at.d,
               at.low + byte_lines * kLineBytes + before};
     }

@@ -137,8 +137,8 @@ Place byte_place_by_definition(BlockFormat format, const std::vector<std::byte>&
 }
 
 // Sub-blocks of tables, with scales of less than a byte.
-Place table_place_by_definition(BlockFormat format, const std::vector<std::byte>& group, unsigned r,
-                                unsigned column) {
+Place codebook_place_by_definition(BlockFormat format, const std::vector<std::byte>& group,
+                                   unsigned r, unsigned column) {
   const std::size_t super_index = column / 256;
   const std::size_t k = column % 256 / format.block;
   const std::size_t lines = std::size_t{format.block} * code_bits(format.type) * 2;
@@ -155,7 +155,7 @@ Place table_place_by_definition(BlockFormat format, const std::vector<std::byte>
   const std::size_t line_t = pair + 64 + super_index % 2 * unit;
   const unsigned bits = byte(line_t + k / 8 * 64 + 4 * r + k % 4) >> (k / 4 % 2 * 4) & 15U;
   const int scale = static_cast<int>(bits) - (bits >= 8 ? 16 : 0);
-  return {line_t + 128 + (format.type == QuantType::kQ3Table ? k / 2 * 192 : k * lines),
+  return {line_t + 128 + (format.type == QuantType::kQ3Codebook ? k / 2 * 192 : k * lines),
           half(group, pair + super_index % 2 * 32 + 2 * r) * static_cast<float>(scale)};
 }
 
@@ -177,9 +177,9 @@ Place place_by_definition(BlockFormat format, const std::vector<std::byte>& grou
     case QuantType::kQ2K:
     case QuantType::kQ3K:
     case QuantType::kQ6K: return byte_place_by_definition(format, group, r, column);
-    case QuantType::kQ2Table:
-    case QuantType::kQ3Table:
-    case QuantType::kQ4Table: return table_place_by_definition(format, group, r, column);
+    case QuantType::kQ2Codebook:
+    case QuantType::kQ3Codebook:
+    case QuantType::kQ4Codebook: return codebook_place_by_definition(format, group, r, column);
     case QuantType::kQk256: return {block * lines};
     case QuantType::kTernaryRow: return {64 + block * lines, load_le<float>(group, 4 * r)};
     case QuantType::kTernaryBase3: return {64 + block * 256, load_le<float>(group, 4 * r)};
@@ -233,23 +233,23 @@ float weight_by_definition(BlockFormat format, const std::vector<std::byte>& gro
       return place.scale * (static_cast<float>(field(place.codes_at, 4) +
                                                16 * field(place.codes_at + 2 * 64, 2)) -
                             32.0F);
-    case QuantType::kQ2Table: {
+    case QuantType::kQ2Codebook: {
       constexpr int kLevels[] = {-127, -43, 18, 90};
       return place.scale * static_cast<float>(kLevels[field(place.codes_at, 2)]);
     }
-    case QuantType::kQ4Table: {
+    case QuantType::kQ4Codebook: {
       constexpr int kLevels[] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                  1,    13,   25,  38,  53,  69,  89,  113};
       return place.scale * static_cast<float>(kLevels[field(place.codes_at, 4)]);
     }
-    case QuantType::kQ3Table:
+    case QuantType::kQ3Codebook:
     case QuantType::kQ3K: {
       const unsigned in_pair = column / 16 % 2;
       const auto plane = static_cast<unsigned>(group[place.codes_at + 128 + 4 * r + i % 4]);
       const unsigned low = plane >> (4 * in_pair + i / 4) & 1U;
       const unsigned high = field(place.codes_at + in_pair * 64, 2);
       constexpr int kLevels[] = {-127, -77, -45, -18, 7, 34, 65, 108};
-      return place.scale * static_cast<float>(format.type == QuantType::kQ3Table
+      return place.scale * static_cast<float>(format.type == QuantType::kQ3Codebook
                                                   ? kLevels[2 * high + low]
                                                   : static_cast<int>(2 * high + low) - 4);
     }

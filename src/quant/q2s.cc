@@ -8,7 +8,7 @@
 
 #include "base/f16.h"
 #include "quant/bit_pack.h"
-#include "quant/row_search.h"
+#include "quant/search/row_search.h"
 
 namespace qsf {
 namespace {
@@ -41,7 +41,7 @@ void encode_q2s_blocks(BlockFormat format, std::span<const float> weights,
                        const QuantOptions& options, MutableByteSpan out) {
   constexpr CodeGrid kGrid = {.top = 3.0F, .has_min = false, .zero = 1.5F};
   const std::size_t n_blocks = (weights.size() + format.block - 1) / format.block;
-  std::array<Fields, kSideBlocks> fields;
+  std::array<Fields, kBlocksPerBatch> fields;
   for (std::size_t k = 0; k < n_blocks; ++k) {
     const float scale = reaching_scale(weights_of_block(weights, format.block, k));
     fields[k] = {scale, kGrid.tied_min(scale)};

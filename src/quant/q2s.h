@@ -10,10 +10,10 @@
 //   0            2  scale   f16, finite, >= 0; 0 means that the whole block is zero
 //   2          N/4  codes   byte j holds code[j + f * N/4] in bits 2f .. 2f+1, f = 0 .. 3
 //
-// The scale is searched (quant/row_search.h) whatever the rounding, since the one that reaches the
-// largest weight is far from good; nearest rounding only leaves aside what columns are worth.
-// Weights beyond 1.5 * scale are clipped where that makes the sum of squared errors smaller, and a
-// block made of the four levels is exact.
+// The scale is searched (quant/search/row_search.h) whatever the rounding, since the one that
+// reaches the largest weight is far from good; nearest rounding only leaves aside what columns are
+// worth. Weights beyond 1.5 * scale are clipped where that makes the sum of squared errors smaller,
+// and a block made of the four levels is exact.
 
 #ifndef QSF_QUANT_Q2S_H_
 #define QSF_QUANT_Q2S_H_
@@ -34,8 +34,9 @@ void pack_q2s(const std::uint8_t* codes, std::uint32_t block, std::uint32_t n_tr
               std::byte* packed) noexcept;
 void unpack_q2s(const std::byte* packed, std::uint32_t block, std::uint8_t* codes) noexcept;
 
-// Encodes up to kSideBlocks blocks (quant/code_sums.h).
-// Shapes    weights [1 .. kSideBlocks * block], the columns that exist; options those of them; out:
+// Encodes up to kBlocksPerBatch blocks (quant/search/code_sums.h).
+// Shapes    weights [1 .. kBlocksPerBatch * block], the columns that exist; options those of them;
+// out:
 //           as many blocks as have columns
 // Requires  every weight is finite and at most 65504 in magnitude
 void encode_q2s_blocks(BlockFormat format, std::span<const float> weights,

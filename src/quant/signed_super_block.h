@@ -18,8 +18,8 @@
 //
 // Accuracy   Rounded to the nearest code, d reaches the largest magnitude of the super-block and
 //            every scale is rounded up, so every weight is within d * scale / 2 of its decoded
-//            value; quant/super_search.h finds fields of a smaller sum of squares, scales below 0
-//            among them.
+//            value; quant/search/super_search.h finds fields of a smaller sum of squares, scales
+//            below 0 among them.
 
 #ifndef QSF_QUANT_SIGNED_SUPER_BLOCK_H_
 #define QSF_QUANT_SIGNED_SUPER_BLOCK_H_

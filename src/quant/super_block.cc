@@ -8,7 +8,7 @@
 #include "base/f16.h"
 #include "quant/affine.h"
 #include "quant/codec.h"
-#include "quant/super_search.h"
+#include "quant/search/super_search.h"
 
 namespace qsf {
 namespace {

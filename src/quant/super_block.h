@@ -25,8 +25,8 @@
 //
 // Accuracy   Rounded to the nearest code, dmin reaches the lowest weight and d the widest
 //            sub-block, every min is rounded down and every scale up, so every weight is within
-//            d * scale / 2 of its decoded value; quant/super_search.h finds fields of a smaller
-//            sum of squares.
+//            d * scale / 2 of its decoded value; quant/search/super_search.h finds fields of a
+//            smaller sum of squares.
 
 #ifndef QSF_QUANT_SUPER_BLOCK_H_
 #define QSF_QUANT_SUPER_BLOCK_H_

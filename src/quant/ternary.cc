@@ -9,7 +9,7 @@
 
 #include "base/f16.h"
 #include "quant/bit_pack.h"
-#include "quant/row_search.h"
+#include "quant/search/row_search.h"
 
 namespace qsf {
 
@@ -80,9 +80,9 @@ void encode_ternary_blocks(BlockFormat format, std::span<const float> weights,
                            const QuantOptions& options, MutableByteSpan out) {
   constexpr CodeGrid kGrid = {.top = 2.0F, .has_min = false, .zero = 1.0F};
   const std::size_t n_blocks = (weights.size() + format.block - 1) / format.block;
-  std::array<Fields, kSideBlocks> fields;
-  std::array<float, kSideBlocks> thresholds;
-  std::array<bool, kSideBlocks> is_native{};
+  std::array<Fields, kBlocksPerBatch> fields;
+  std::array<float, kBlocksPerBatch> thresholds;
+  std::array<bool, kBlocksPerBatch> is_native{};
   for (std::size_t k = 0; k < n_blocks; ++k) {
     const TernaryFit fit = fit_ternary(weights_of_block(weights, format.block, k));
     const float scale = to_f32(to_f16(fit.magnitude));
@@ -91,7 +91,7 @@ void encode_ternary_blocks(BlockFormat format, std::span<const float> weights,
     is_native[k] = fit.is_native;
   }
   if (options.rounding == Rounding::kSearch) {
-    std::array<Fields, kSideBlocks> found = fields;
+    std::array<Fields, kBlocksPerBatch> found = fields;
     search_blocks(weights, format.block, options, kGrid, std::span(found).first(n_blocks));
     for (std::size_t k = 0; k < n_blocks; ++k) {
       if (is_native[k]) continue;

@@ -43,8 +43,9 @@ void pack_ternary(const std::uint8_t* codes, std::uint32_t block, std::uint32_t 
                   std::byte* packed) noexcept;
 void unpack_ternary(const std::byte* packed, std::uint32_t block, std::uint8_t* codes) noexcept;
 
-// Encodes up to kSideBlocks blocks (quant/code_sums.h).
-// Shapes    weights [1 .. kSideBlocks * block], the columns that exist; options those of them; out:
+// Encodes up to kBlocksPerBatch blocks (quant/search/code_sums.h).
+// Shapes    weights [1 .. kBlocksPerBatch * block], the columns that exist; options those of them;
+// out:
 //           as many blocks as have columns
 // Requires  every weight is finite and at most 65504 in magnitude
 void encode_ternary_blocks(BlockFormat format, std::span<const float> weights,

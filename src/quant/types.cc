@@ -25,9 +25,9 @@ std::string_view quant_type_name(QuantType type) noexcept {
     case QuantType::kQ3K: return "q3_k";
     case QuantType::kQ5K: return "q5_k";
     case QuantType::kQ6K: return "q6_k";
-    case QuantType::kQ2Table: return "2bit-table";
-    case QuantType::kQ3Table: return "3bit-table";
-    case QuantType::kQ4Table: return "4bit-table";
+    case QuantType::kQ2Codebook: return "2bit-table";
+    case QuantType::kQ3Codebook: return "3bit-table";
+    case QuantType::kQ4Codebook: return "4bit-table";
   }
   return "unknown";
 }

@@ -66,8 +66,8 @@
 // code lines of whole 64 columns.
 //
 // Super-blocks of tables have signed scales of less than a byte, and codes that are numbers of
-// levels (quant/table_levels.h). Their fields are laid out so that a shift of a row's word brings
-// those of 64 columns to one place.
+// levels (quant/codebook_levels.h). Their fields are laid out so that a shift of a row's word
+// brings those of 64 columns to one place.
 //
 //   2-bit, 3-bit table   per pair of super-blocks a line with the 16 d of the first and the 16 of
 //                        the second, then for each one two lines T, its code lines, as q2_k, q3_k
@@ -113,18 +113,18 @@ enum class QuantType : std::uint8_t {
   kQ2Super = 32,       // 2-bit super:  w = (d * scale) * code + (dmin * min), both fields of 6 bits
   kQ3Super = 33,       // 3-bit super:  the same
   kQ4Super = 34,       // 4-bit super:  the same
-  kQ2Table = 35,       // 2-bit table:  w = (d * scale) * level[code], a signed scale of 4 bits
-  kQ3Table = 36,       // 3-bit table:  the same
-  kQ4Table = 37,       // 4-bit table:  the same, a signed scale of 6 bits
+  kQ2Codebook = 35,    // 2-bit table:  w = (d * scale) * level[code], a signed scale of 4 bits
+  kQ3Codebook = 36,    // 3-bit table:  the same
+  kQ4Codebook = 37,    // 4-bit table:  the same, a signed scale of 6 bits
 };
 
 inline constexpr QuantType kAllQuantTypes[] = {
-    QuantType::kQ2S,     QuantType::kQ2A,     QuantType::kQ3,           QuantType::kQ4,
-    QuantType::kTernary, QuantType::kF32,     QuantType::kF16,          QuantType::kBF16,
-    QuantType::kQ8,      QuantType::kQk256,   QuantType::kTernaryBase3, QuantType::kTernaryRow,
-    QuantType::kQ2Super, QuantType::kQ3Super, QuantType::kQ4Super,      QuantType::kQ2K,
-    QuantType::kQ3K,     QuantType::kQ5K,     QuantType::kQ6K,          QuantType::kQ2Table,
-    QuantType::kQ3Table, QuantType::kQ4Table};
+    QuantType::kQ2S,        QuantType::kQ2A,       QuantType::kQ3,           QuantType::kQ4,
+    QuantType::kTernary,    QuantType::kF32,       QuantType::kF16,          QuantType::kBF16,
+    QuantType::kQ8,         QuantType::kQk256,     QuantType::kTernaryBase3, QuantType::kTernaryRow,
+    QuantType::kQ2Super,    QuantType::kQ3Super,   QuantType::kQ4Super,      QuantType::kQ2K,
+    QuantType::kQ3K,        QuantType::kQ5K,       QuantType::kQ6K,          QuantType::kQ2Codebook,
+    QuantType::kQ3Codebook, QuantType::kQ4Codebook};
 
 inline constexpr std::uint32_t kRowGroup = 16;       // rows that layout 1 interleaves
 inline constexpr std::size_t kLineBytes = 64;        // 16 rows x 4 bytes
@@ -137,14 +137,14 @@ enum class Layout : std::uint8_t { kRowMajor = 0, kInterleaved = 1 };
 
 // Where the scales of a type are.
 enum class ScaleForm : std::uint8_t {
-  kNone,         // floats and qk256
-  kBlock,        // an f16 scale per block
-  kBlockMin,     // an f16 scale and an f16 min per block
-  kRow,          // an f32 scale per row
-  kSuperBlock,   // a scale and a min of 6 bits per block, under two f16 per super-block
-  kSuperNibble,  // a scale and a min of 4 bits per block, under two f16 per super-block
-  kSuperSigned,  // a scale of 8 bits, two's complement, per block, under one f16 per super-block
-  kSuperTable    // the same of 4 bits for blocks of 16 and of 6 bits for blocks of 32
+  kNone,          // floats and qk256
+  kBlock,         // an f16 scale per block
+  kBlockMin,      // an f16 scale and an f16 min per block
+  kRow,           // an f32 scale per row
+  kSuperBlock,    // a scale and a min of 6 bits per block, under two f16 per super-block
+  kSuperNibble,   // a scale and a min of 4 bits per block, under two f16 per super-block
+  kSuperSigned,   // a scale of 8 bits, two's complement, per block, under one f16 per super-block
+  kSuperCodebook  // the same of 4 bits for blocks of 16 and of 6 bits for blocks of 32
 };
 
 // How one tensor's weights are stored: the type and the columns of a block. `block` is 32, 64, 128
@@ -184,9 +184,9 @@ constexpr ScaleForm scale_form(QuantType type) noexcept {
     case QuantType::kQ2K: return ScaleForm::kSuperNibble;
     case QuantType::kQ3K:
     case QuantType::kQ6K: return ScaleForm::kSuperSigned;
-    case QuantType::kQ2Table:
-    case QuantType::kQ3Table:
-    case QuantType::kQ4Table: return ScaleForm::kSuperTable;
+    case QuantType::kQ2Codebook:
+    case QuantType::kQ3Codebook:
+    case QuantType::kQ4Codebook: return ScaleForm::kSuperCodebook;
     case QuantType::kF32:
     case QuantType::kF16:
     case QuantType::kBF16:
@@ -197,11 +197,11 @@ constexpr ScaleForm scale_form(QuantType type) noexcept {
 constexpr bool is_super_type(QuantType type) noexcept {
   const ScaleForm form = scale_form(type);
   return form == ScaleForm::kSuperBlock || form == ScaleForm::kSuperNibble ||
-         form == ScaleForm::kSuperSigned || form == ScaleForm::kSuperTable;
+         form == ScaleForm::kSuperSigned || form == ScaleForm::kSuperCodebook;
 }
 // Whether codes are numbers of levels in a table.
-constexpr bool is_table_type(QuantType type) noexcept {
-  return scale_form(type) == ScaleForm::kSuperTable;
+constexpr bool is_codebook_type(QuantType type) noexcept {
+  return scale_form(type) == ScaleForm::kSuperCodebook;
 }
 // Whether weights are scale * code + min, the min being a number of its own.
 constexpr bool has_min(QuantType type) noexcept {
@@ -221,12 +221,12 @@ constexpr std::uint32_t fixed_block(QuantType type) noexcept {
     case QuantType::kTernaryRow: return 64;
     case QuantType::kTernaryBase3: return 80;
     case QuantType::kQ5K:
-    case QuantType::kQ4Table: return 32;
+    case QuantType::kQ4Codebook: return 32;
     case QuantType::kQ2K:
     case QuantType::kQ3K:
     case QuantType::kQ6K:
-    case QuantType::kQ2Table:
-    case QuantType::kQ3Table: return 16;
+    case QuantType::kQ2Codebook:
+    case QuantType::kQ3Codebook: return 16;
     default: return 0;
   }
 }
@@ -242,14 +242,14 @@ constexpr std::uint32_t code_bits(QuantType type) noexcept {
     case QuantType::kTernaryRow:
     case QuantType::kQ2Super:
     case QuantType::kQ2K:
-    case QuantType::kQ2Table: return 2;
+    case QuantType::kQ2Codebook: return 2;
     case QuantType::kQ3:
     case QuantType::kQ3Super:
     case QuantType::kQ3K:
-    case QuantType::kQ3Table: return 3;
+    case QuantType::kQ3Codebook: return 3;
     case QuantType::kQ4:
     case QuantType::kQ4Super:
-    case QuantType::kQ4Table: return 4;
+    case QuantType::kQ4Codebook: return 4;
     case QuantType::kQ5K: return 5;
     case QuantType::kQ6K: return 6;
     case QuantType::kQ8: return 8;
@@ -303,7 +303,7 @@ constexpr std::uint64_t field_bytes(BlockFormat format) noexcept {
     case ScaleForm::kSuperBlock: return 4 + kSuperColumns / format.block * 3 / 2;
     case ScaleForm::kSuperNibble: return 4 + kSuperColumns / format.block;
     case ScaleForm::kSuperSigned: return 2 + kSuperColumns / format.block;
-    case ScaleForm::kSuperTable: return format.block == 16 ? 10 : 8;
+    case ScaleForm::kSuperCodebook: return format.block == 16 ? 10 : 8;
   }
   return 0;
 }
@@ -331,7 +331,7 @@ constexpr RowBlock locate_in_row(BlockFormat format, std::uint64_t block_index) 
     case ScaleForm::kSuperBlock:
     case ScaleForm::kSuperNibble:
     case ScaleForm::kSuperSigned:
-    case ScaleForm::kSuperTable: {
+    case ScaleForm::kSuperCodebook: {
       const std::uint64_t n_sub_blocks = kSuperColumns / format.block;
       const std::uint64_t super_index = block_index / n_sub_blocks;
       const std::uint64_t fields_before = super_index * field_bytes(format);
@@ -368,7 +368,7 @@ constexpr std::uint64_t code_line_bytes(BlockFormat format) noexcept {
 // Whether kernels multiply sums of a type's sub-blocks with their scales as whole numbers, 64
 // columns at a time.
 constexpr bool has_whole_scales(QuantType type) noexcept {
-  return fixed_block(type) == 16 || is_table_type(type);
+  return fixed_block(type) == 16 || is_codebook_type(type);
 }
 
 // Column blocks that have code lines in layout 1: of types with whole scales, those of whole 64
@@ -393,7 +393,7 @@ constexpr std::uint64_t group_bytes(BlockFormat format, std::uint64_t n_cols) no
       break;
     case ScaleForm::kSuperNibble: n_field_lines = 5 * n_supers; break;
     case ScaleForm::kSuperSigned: n_field_lines = 4 * n_supers + (n_supers + 1) / 2; break;
-    case ScaleForm::kSuperTable:
+    case ScaleForm::kSuperCodebook:
       n_field_lines = 2 * n_supers + (format.block == 16 ? (n_supers + 1) / 2 : 0);
       break;
   }
@@ -435,13 +435,13 @@ static_assert(group_bytes({QuantType::kQ3K, 16}, 512) == 2 * 16 * 114);  // 3.56
 static_assert(group_bytes({QuantType::kQ5K, 32}, 512) == 2 * 16 * 176);  // 5.5
 static_assert(group_bytes({QuantType::kQ6K, 16}, 512) == 2 * 16 * 210);  // 6.5625
 static_assert(group_bytes({QuantType::kQ6K, 16}, 300) == 9 * 64 + 20 * 192);
-static_assert(row_major_bytes({QuantType::kQ2Table, 16}, 256) == 74);
-static_assert(row_major_bytes({QuantType::kQ3Table, 16}, 256) == 106);
-static_assert(row_major_bytes({QuantType::kQ4Table, 32}, 256) == 136);
-static_assert(group_bytes({QuantType::kQ2Table, 16}, 512) == 2 * 16 * 74);   // 2.3125 bits
-static_assert(group_bytes({QuantType::kQ3Table, 16}, 512) == 2 * 16 * 106);  // 3.3125
-static_assert(group_bytes({QuantType::kQ4Table, 32}, 256) == 16 * 136);      // 4.25
-static_assert(group_bytes({QuantType::kQ4Table, 32}, 300) == 4 * 64 + 10 * 256);
+static_assert(row_major_bytes({QuantType::kQ2Codebook, 16}, 256) == 74);
+static_assert(row_major_bytes({QuantType::kQ3Codebook, 16}, 256) == 106);
+static_assert(row_major_bytes({QuantType::kQ4Codebook, 32}, 256) == 136);
+static_assert(group_bytes({QuantType::kQ2Codebook, 16}, 512) == 2 * 16 * 74);   // 2.3125 bits
+static_assert(group_bytes({QuantType::kQ3Codebook, 16}, 512) == 2 * 16 * 106);  // 3.3125
+static_assert(group_bytes({QuantType::kQ4Codebook, 32}, 256) == 16 * 136);      // 4.25
+static_assert(group_bytes({QuantType::kQ4Codebook, 32}, 300) == 4 * 64 + 10 * 256);
 
 }  // namespace qsf
 

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "io/faulty_file.h"
+#include "io/testing/faulty_file.h"
 #include "stream/testing/pager_files.h"
 #include "stream/testing/pager_reference.h"
 #include "stream/weight_pager.h"

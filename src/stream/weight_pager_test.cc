@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "format/qsf_reader.h"
-#include "io/faulty_file.h"
+#include "io/testing/faulty_file.h"
 #include "quant/codec.h"
 #include "quant/interleave.h"
 #include "stream/testing/pager_files.h"

@@ -30,7 +30,7 @@ inline constexpr std::uint32_t kBareVocab = 100;
 class BareSession {
  public:
   explicit BareSession(const KvShape& shape = kBareShape, std::uint32_t max_slots = 200,
-                       const std::optional<H2oOptions>& h2o = {},
+                       const std::optional<SparsePrefillOptions>& h2o = {},
                        const KvPolicyOptions& policy = {})
       : policy_(policy),
         limits_(limits_of(max_slots, policy)),
@@ -40,14 +40,14 @@ class BareSession {
         store_(shape, pages_.bytes()),
         sequence_(kv_.create_sequence().value()) {
     if (h2o) {
-      const H2oShape of_state = {shape.n_layers, shape.n_kv_heads, max_slots, *h2o};
-      state_memory_.emplace(H2oState::region_bytes(of_state));
-      state_.emplace(H2oState::create(of_state, state_memory_->bytes()).value());
+      const SparsePrefillShape of_state = {shape.n_layers, shape.n_kv_heads, max_slots, *h2o};
+      state_memory_.emplace(SparsePrefillState::region_bytes(of_state));
+      state_.emplace(SparsePrefillState::create(of_state, state_memory_->bytes()).value());
     }
     if (policy.policy == KvPolicy::kH2o) {
-      const HeavyShape of_heavy = {.kv = shape, .kv_size = max_slots, .options = policy};
-      state_memory_.emplace(HeavyHitters::region_bytes(of_heavy));
-      heavy_.emplace(HeavyHitters::create(of_heavy, state_memory_->bytes()).value());
+      const H2oEvictionShape of_heavy = {.kv = shape, .kv_size = max_slots, .options = policy};
+      state_memory_.emplace(H2oEviction::region_bytes(of_heavy));
+      heavy_.emplace(H2oEviction::create(of_heavy, state_memory_->bytes()).value());
     }
   }
 
@@ -66,8 +66,8 @@ class BareSession {
             .h2o = state_ ? &*state_ : nullptr,
             .heavy = heavy_ ? &*heavy_ : nullptr};
   }
-  H2oState& h2o() { return *state_; }
-  HeavyHitters& heavy() { return *heavy_; }
+  SparsePrefillState& h2o() { return *state_; }
+  H2oEviction& heavy() { return *heavy_; }
   KvCache& kv() { return kv_; }
   SequenceId sequence() const { return sequence_; }
   // The bytes of all pages.
@@ -92,7 +92,8 @@ class BareSession {
  private:
   static KvLimits limits_of(std::uint32_t max_slots, const KvPolicyOptions& policy) {
     KvLimits limits = {.n_pages = 1, .max_sequences = 1, .max_slots = max_slots};
-    if (policy.policy == KvPolicy::kH2o) limits.recent_slots = policy.window + 2 * kHeavyBlock - 1;
+    if (policy.policy == KvPolicy::kH2o)
+      limits.recent_slots = policy.window + 2 * kEvictionBlock - 1;
     limits.n_pages = kv_pages_per_sequence(limits);
     return limits;
   }
@@ -108,7 +109,7 @@ class BareSession {
   // A block's sums as attention would leave them: its last rows are in an open strip until it ends.
   void pay(Rng& rng, std::uint32_t end) {
     const KvShape& shape = heavy_->shape().kv;
-    const bool is_whole = end % kHeavyBlock == 0;
+    const bool is_whole = end % kEvictionBlock == 0;
     for (std::uint32_t layer = 0; layer < shape.n_layers; ++layer) {
       heavy_->mark_scored(layer, is_whole ? end - 1 : end);
       for (std::uint32_t head = 0; head < shape.n_kv_heads; ++head) {
@@ -122,7 +123,7 @@ class BareSession {
   }
   // Sums as attention would leave them, strip by strip.
   void attend(Rng& rng, std::uint32_t n_positions) {
-    const H2oShape& shape = state_->shape();
+    const SparsePrefillShape& shape = state_->shape();
     const std::uint32_t chunk = shape.options.chunk;
     for (std::uint32_t start = 0; start < n_positions; start += chunk) {
       const std::uint32_t end = std::min(n_positions, start + chunk);
@@ -162,8 +163,8 @@ class BareSession {
   ResidentKvStore store_;
   SequenceId sequence_;
   std::optional<Aligned> state_memory_;
-  std::optional<H2oState> state_;
-  std::optional<HeavyHitters> heavy_;
+  std::optional<SparsePrefillState> state_;
+  std::optional<H2oEviction> heavy_;
 };
 
 }  // namespace qsf::testing_support

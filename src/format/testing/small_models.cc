@@ -349,10 +349,10 @@ SmallModel k_quant_model() {
   return model_of_types("k_quants", {Q::kQ2K, Q::kQ3K, Q::kQ5K, Q::kQ6K}, Q::kQ6K, Q::kQ5K);
 }
 
-SmallModel table_model() {
+SmallModel codebook_model() {
   using Q = QuantType;
-  return model_of_types("tables", {Q::kQ2Table, Q::kQ3Table, Q::kQ4Table}, Q::kQ4Table,
-                        Q::kQ3Table);
+  return model_of_types("tables", {Q::kQ2Codebook, Q::kQ3Codebook, Q::kQ4Codebook}, Q::kQ4Codebook,
+                        Q::kQ3Codebook);
 }
 
 std::vector<float> small_row(std::uint32_t section, const TensorInfo& tensor, std::uint32_t row) {

@@ -62,7 +62,7 @@ SmallModel base3_model();
 SmallModel k_quant_model();
 
 // The same with the types whose codes are numbers of levels.
-SmallModel table_model();
+SmallModel codebook_model();
 
 // Returns the f32 weights of one row, as they were before encoding.
 std::vector<float> small_row(std::uint32_t section, const TensorInfo& tensor, std::uint32_t row);

@@ -44,7 +44,7 @@ static_assert(kRowGroup == 16 && kLineBytes == 64);
 // What makes codes unsigned: 128 is added to the stored bytes of 8 bits and to levels of tables,
 // other signed codes are stored with their zero.
 template <QuantType kType>
-static constexpr int kSignedOffset = kType == QuantType::kQ8 || is_table_type(kType)
+static constexpr int kSignedOffset = kType == QuantType::kQ8 || is_codebook_type(kType)
                                          ? 128
                                          : code_zero(kType);
 
@@ -63,7 +63,7 @@ struct Lines {
   static constexpr std::uint32_t kBytes = kBlock * code_bits(kType) / 8 * kRowGroup;
   // Largest value of a byte of a four.
   static constexpr int kLargest = kType == QuantType::kQ8      ? 255
-                                  : is_table_type(kType)       ? 255
+                                  : is_codebook_type(kType)    ? 255
                                   : kType == QuantType::kQk256 ? 4
                                                                : (1 << code_bits(kType)) - 1;
   // The code lines of a block and about as many lines of scales as come with it.
@@ -127,7 +127,7 @@ template <typename Take>
 // level of the lower (kSecond false) or of the upper one. Levels are those of the type plus
 // kSignedOffset, or qk256's 0, 1, 3, 4.
 template <QuantType kType, bool kSecond = false>
-struct LevelTable {
+struct LevelCodebook {
   static constexpr struct alignas(16) Bytes {
     std::uint8_t of[16];
   } kBytes = [] {
@@ -138,7 +138,7 @@ struct LevelTable {
                                                   : i % 4;
       bytes.of[i] = static_cast<std::uint8_t>(
           kType == QuantType::kQk256 ? code + code / 2
-                                     : table_levels(kType)[code] + kSignedOffset<kType>);
+                                     : codebook_levels(kType)[code] + kSignedOffset<kType>);
     }
     return bytes;
   }();
@@ -154,14 +154,14 @@ template <QuantType kType, std::uint32_t kBlock, typename Take>
 [[gnu::always_inline]] static inline void for_shifted_fours(const std::byte* lines,
                                                             [[maybe_unused]] unsigned half,
                                                             Take&& take) noexcept {
-  if constexpr (kType == QuantType::kQ3Table) {
-    const __m512i levels = LevelTable<kType>::load();
+  if constexpr (kType == QuantType::kQ3Codebook) {
+    const __m512i levels = LevelCodebook<kType>::load();
     for_half_fours(
         lines, half, [&](unsigned four, __m512i codes) __attribute__((always_inline)) {
           take(four, 0, _mm512_shuffle_epi8(levels, codes));
         });
-  } else if constexpr (kType == QuantType::kQ4Table) {
-    const __m512i levels = LevelTable<kType>::load();
+  } else if constexpr (kType == QuantType::kQ4Codebook) {
+    const __m512i levels = LevelCodebook<kType>::load();
 #pragma GCC unroll 4
     for (unsigned line = 0; line < kBlock / 8; ++line) {
       const __m512i codes = load_line(lines + line * kLineBytes);
@@ -198,10 +198,10 @@ template <QuantType kType, std::uint32_t kBlock, typename Take>
       take(4 * line + 2, kThreeBitShift[2], three_bit_field<2>(high, low));
       take(4 * line + 3, kThreeBitShift[3], three_bit_field<3>(high, low));
     }
-  } else if constexpr (kType == QuantType::kQk256 || kType == QuantType::kQ2Table) {
+  } else if constexpr (kType == QuantType::kQk256 || kType == QuantType::kQ2Codebook) {
     // Half a byte is two codes, and a table of 16 bytes has the level of either.
-    const __m512i first = LevelTable<kType>::load();
-    const __m512i second = LevelTable<kType, true>::load();
+    const __m512i first = LevelCodebook<kType>::load();
+    const __m512i second = LevelCodebook<kType, true>::load();
 #pragma GCC unroll 4
     for (unsigned line = 0; line < kBlock / 16; ++line) {
       const __m512i codes = load_line(lines + line * kLineBytes);
@@ -300,7 +300,7 @@ class BlockReader {
   [[gnu::always_inline]] const std::byte* next(BlockScales* scales) noexcept {
     if constexpr (kForm == ScaleForm::kSuperBlock) {
       read_super(scales);
-    } else if constexpr (is_table_type(kType)) {
+    } else if constexpr (is_codebook_type(kType)) {
       read_table(scales);
     } else if constexpr (is_super_type(kType)) {
       read_bytes(scales);
@@ -345,7 +345,7 @@ class BlockReader {
                                                     : kForm == ScaleForm::kBlock       ? kBlocks / 2
                                                     : kForm == ScaleForm::kSuperNibble ? 10
                                                     : kForm == ScaleForm::kSuperSigned ? 9
-                                                    : kForm == ScaleForm::kSuperTable
+                                                    : kForm == ScaleForm::kSuperCodebook
                                                         ? (kBlock == 16 ? 5 : 4)
                                                     : kForm != ScaleForm::kSuperBlock ? 0
                                                     : kBlock == 64                    ? 5

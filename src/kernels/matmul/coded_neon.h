@@ -44,13 +44,14 @@ template <unsigned kBits>
 // The bytes as they are multiplied: codes, or the levels of tables.
 template <QuantType kType>
 [[gnu::always_inline]] static inline int8x16_t level_of(uint8x16_t codes) noexcept {
-  if constexpr (!is_table_type(kType)) return vreinterpretq_s8_u8(codes);
+  if constexpr (!is_codebook_type(kType)) return vreinterpretq_s8_u8(codes);
   struct Levels {
     std::int8_t of[16];
   };
   static constexpr Levels kLevels = [] {
     Levels levels = {};
-    for (unsigned i = 0; i < table_levels(kType).size(); ++i) levels.of[i] = table_levels(kType)[i];
+    for (unsigned i = 0; i < codebook_levels(kType).size(); ++i)
+      levels.of[i] = codebook_levels(kType)[i];
     return levels;
   }();
   return vqtbl1q_s8(vld1q_s8(kLevels.of), codes);
@@ -168,8 +169,8 @@ template <std::uint32_t kBlock>
 
 // The signed scales of sub-block `k`, counted in kBlock columns, of a table type.
 template <QuantType kType, std::uint32_t kBlock>
-[[gnu::always_inline]] static inline void load_table_scales(const BlockPlace& place, unsigned k,
-                                                            int32x4_t scales[4]) noexcept {
+[[gnu::always_inline]] static inline void load_codebook_scales(const BlockPlace& place, unsigned k,
+                                                               int32x4_t scales[4]) noexcept {
   const Words low = load_words(place.low);
   if constexpr (fixed_block(kType) == 16) {
     const auto up = static_cast<std::int32_t>(28 - k % 4 * 8 - k / 4 % 2 * 4);
@@ -229,9 +230,9 @@ template <QuantType kType, std::uint32_t kBlock>
   out.half = half_of<kType>(place);
   if constexpr (scale_form(kType) == ScaleForm::kSuperBlock) {
     load_super_fields<kBlock>(place, &out);
-  } else if constexpr (is_table_type(kType)) {
+  } else if constexpr (is_codebook_type(kType)) {
     int32x4_t scales[4];
-    load_table_scales<kType, kBlock>(place, place.k, scales);
+    load_codebook_scales<kType, kBlock>(place, place.k, scales);
     const Rows d = load_halves(place.scales);
     for (unsigned i = 0; i < 4; ++i) {
       out.scales.v[i] = vmulq_f32(d.v[i], vcvtq_f32_s32(scales[i]));

@@ -15,7 +15,7 @@ namespace {
   {.name = #kernel,                                       \
    .isa = Isa::tier,                                      \
    .format = {QuantType::type, block},                    \
-   .input = Input::form,                                  \
+   .input = ActivationType::form,                         \
    .exactness = Exactness::exact,                         \
    .run = kernel},
 #define QSF_I8_SCALAR(name, type, block) \
@@ -110,7 +110,7 @@ constexpr MatMulKernel kKernels[] = {
 #undef QSF_I8_SCALAR
 #undef QSF_ENTRY
 
-constexpr bool has_scalar(BlockFormat format, Input input) {
+constexpr bool has_scalar(BlockFormat format, ActivationType input) {
   for (const MatMulKernel& kernel : kKernels) {
     if (kernel.isa == Isa::kScalar && kernel.format == format && kernel.input == input) return true;
   }
@@ -121,8 +121,8 @@ constexpr bool every_format_has_scalar() {
   for (const QuantType type : kAllQuantTypes) {
     for (const std::uint32_t block : {32U, 64U}) {
       const BlockFormat format = kernel_format(block_format(type, block));
-      if (!has_scalar(format, Input::kF32)) return false;
-      if (!is_float_type(type) && !has_scalar(format, Input::kInt8)) return false;
+      if (!has_scalar(format, ActivationType::kF32)) return false;
+      if (!is_float_type(type) && !has_scalar(format, ActivationType::kInt8)) return false;
     }
   }
   return true;
@@ -131,11 +131,11 @@ static_assert(every_format_has_scalar(), "a format without a scalar kernel runs 
 
 }  // namespace
 
-std::string_view input_name(Input input) noexcept {
+std::string_view activation_type_name(ActivationType input) noexcept {
   switch (input) {
-    case Input::kF32: return "f32";
-    case Input::kInt8: return "i8";
-    case Input::kBf16: return "bf16";
+    case ActivationType::kF32: return "f32";
+    case ActivationType::kInt8: return "i8";
+    case ActivationType::kBf16: return "bf16";
   }
   return "unknown";
 }
@@ -144,7 +144,7 @@ std::span<const MatMulKernel> matmul_kernels() noexcept {
   return kKernels;
 }
 
-const MatMulKernel* find_matmul(BlockFormat format, Input input, Isa best) noexcept {
+const MatMulKernel* find_matmul(BlockFormat format, ActivationType input, Isa best) noexcept {
   for (const MatMulKernel& kernel : kKernels) {
     if (kernel.format == format && kernel.input == input && isa_covers(best, kernel.isa)) {
       return &kernel;
@@ -153,7 +153,7 @@ const MatMulKernel* find_matmul(BlockFormat format, Input input, Isa best) noexc
   return nullptr;
 }
 
-const MatMulKernel& select_matmul(BlockFormat format, Input input, Isa best) noexcept {
+const MatMulKernel& select_matmul(BlockFormat format, ActivationType input, Isa best) noexcept {
   const MatMulKernel* found = find_matmul(format, input, best);
   QSF_CHECK(found != nullptr);
   return *found;

@@ -48,15 +48,15 @@
 
 namespace qsf::kernels {
 
-enum class Input : std::uint8_t { kF32, kInt8, kBf16 };
+enum class ActivationType : std::uint8_t { kF32, kInt8, kBf16 };
 
 // Returns "f32", "i8" or "bf16", as in kernel names.
-std::string_view input_name(Input input) noexcept;
+std::string_view activation_type_name(ActivationType input) noexcept;
 
 // Bytes of one row of x. Rows of floats are padded with zeros to whole chunks of 64 columns.
-constexpr std::size_t input_row_bytes(Input input, std::uint32_t n_cols) noexcept {
-  if (input == Input::kInt8) return int8_row_bytes(n_cols);
-  return int8_chunks(n_cols) * kChunkColumns * (input == Input::kF32 ? 4 : 2);
+constexpr std::size_t activation_row_bytes(ActivationType input, std::uint32_t n_cols) noexcept {
+  if (input == ActivationType::kInt8) return int8_row_bytes(n_cols);
+  return int8_blocks(n_cols) * kActivationBlockColumns * (input == ActivationType::kF32 ? 4 : 2);
 }
 
 // One band of weight rows times all rows of x.
@@ -65,7 +65,7 @@ constexpr std::size_t input_row_bytes(Input input, std::uint32_t n_cols) noexcep
 // the speed of many rows; callers avoid it.
 //
 // Shapes      weights  ceil(n_rows / 16) groups of layout 1, group_bytes apart
-//             x [n_x, input_row_bytes(input, n_cols) bytes]  row i at x + i * x_stride
+//             x [n_x, activation_row_bytes(input, n_cols) bytes]  row i at x + i * x_stride
 //             y [n_x, n_rows]  f32, row i at y + i * y_stride, overwritten
 // Requires    group_bytes >= qsf::group_bytes(format, n_cols) and a multiple of 64
 //             x_stride is a multiple of 64 and, for n_x > 1, at least a row; y_stride >= n_rows
@@ -105,7 +105,7 @@ struct MatMulKernel {
   const char* name;  // "matmul_q4g64_i8_scalar", as printed by tests and benchmarks
   Isa isa;
   BlockFormat format;
-  Input input;
+  ActivationType input;
   Exactness exactness;
   MatMulFn run;
 };
@@ -118,10 +118,10 @@ std::span<const MatMulKernel> matmul_kernels() noexcept;
 // Requires  format is a float type, or a coded type with blocks that kernels know (wider ones are
 //           cut at load, quant/interleave.h kernel_format)
 // Threads   any
-const MatMulKernel* find_matmul(BlockFormat format, Input input, Isa best) noexcept;
+const MatMulKernel* find_matmul(BlockFormat format, ActivationType input, Isa best) noexcept;
 
 // Returns the same where there is one. Requires  input is kF32, or kInt8 with a coded type.
-const MatMulKernel& select_matmul(BlockFormat format, Input input, Isa best) noexcept;
+const MatMulKernel& select_matmul(BlockFormat format, ActivationType input, Isa best) noexcept;
 
 }  // namespace qsf::kernels
 

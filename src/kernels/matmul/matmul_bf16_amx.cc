@@ -213,8 +213,8 @@ template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] inline void multiply(const MatMulArgs& args) noexcept {
   Strip strips[2];
   Sums sums;
-  const std::uint32_t n_chunk_columns =
-      (args.n_cols + kChunkColumns - 1) / kChunkColumns * kChunkColumns;
+  const std::uint32_t n_chunk_columns = (args.n_cols + kActivationBlockColumns - 1) /
+                                        kActivationBlockColumns * kActivationBlockColumns;
   for (std::uint32_t first = 0; first < args.n_x; first += kMostRows) {
     const std::uint32_t n_x = args.n_x - first < kMostRows ? args.n_x - first : kMostRows;
     const std::byte* x = args.x + first * args.x_stride;

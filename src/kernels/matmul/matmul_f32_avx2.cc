@@ -178,7 +178,7 @@ template <QuantType kType>
 template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] inline void widen_strip(const maddubs::Strip<kBlock>& from,
                                                float* to) noexcept {
-  constexpr bool kSignedCodes = kType == QuantType::kQ8 || is_table_type(kType);
+  constexpr bool kSignedCodes = kType == QuantType::kQ8 || is_codebook_type(kType);
   const Sixteen scales = load_sixteen(from.scales);
   const Sixteen mins = load_sixteen(from.mins);
   for (std::uint32_t four = 0; four < kBlock / 4; ++four) {

@@ -18,7 +18,7 @@ namespace {
 
 using namespace avx512;
 
-constexpr std::uint32_t kQuarter = kChunkColumns / 4;
+constexpr std::uint32_t kQuarter = kActivationBlockColumns / 4;
 // Rows of x are taken as a panel of 64 rows x 1,024 columns at a time: 256 KiB, to stay in L2.
 // Totals are 4 KiB, and rest in y from one panel to the next.
 constexpr std::uint32_t kPanelRows = 64;
@@ -27,7 +27,7 @@ constexpr std::uint32_t kFewRows = 8;  // these stream the weights
 static_assert(kPanelColumns % kPanelAlign == 0);
 
 struct alignas(64) Strip {
-  float weights[kChunkColumns][kRowGroup];
+  float weights[kActivationBlockColumns][kRowGroup];
 };
 
 // Adds the products of n_columns of a strip with kRows rows of x, `stride` floats apart.
@@ -183,10 +183,10 @@ template <QuantType kType, std::uint32_t kBlock>
     Columns<kType, kBlock> columns(group, 0);
     __m512 total = _mm512_setzero_ps();
     std::uint32_t c = 0;
-    for (; c + kChunkColumns <= end; c += kChunkColumns) {
+    for (; c + kActivationBlockColumns <= end; c += kActivationBlockColumns) {
       __m512 sums[4] = {};
 #pragma GCC unroll 16
-      for (std::uint32_t first = 0; first < kChunkColumns; first += kBlock) {
+      for (std::uint32_t first = 0; first < kActivationBlockColumns; first += kBlock) {
         columns.next(
             args.prefetch_bytes, [&](unsigned column,
                                      __m512 weights) __attribute__((always_inline)) {
@@ -229,8 +229,9 @@ template <QuantType kType, std::uint32_t kBlock>
           first_column == 0 ? _mm512_setzero_ps() : load_rows(y + i * args.y_stride, n_rows);
     }
     Columns<kType, kBlock> columns(group, first_column);
-    for (std::uint32_t c = first_column; c < end; c += kChunkColumns) {
-      const std::uint32_t n_columns = end - c < kChunkColumns ? end - c : kChunkColumns;
+    for (std::uint32_t c = first_column; c < end; c += kActivationBlockColumns) {
+      const std::uint32_t n_columns =
+          end - c < kActivationBlockColumns ? end - c : kActivationBlockColumns;
       const float* weights = next_strip(&columns, n_columns, args.prefetch_bytes, &strip);
       add_strip(weights, n_columns, x + c, stride, n_x, totals);
     }

@@ -36,9 +36,9 @@
   X(q3k, kQ3K, 16)            \
   X(q5k, kQ5K, 32)            \
   X(q6k, kQ6K, 16)            \
-  X(q2table, kQ2Table, 16)    \
-  X(q3table, kQ3Table, 16)    \
-  X(q4table, kQ4Table, 32)
+  X(q2table, kQ2Codebook, 16) \
+  X(q3table, kQ3Codebook, 16) \
+  X(q4table, kQ4Codebook, 32)
 
 // Code lines alone, behind a line of row scales or nothing.
 #define QSF_ROW_FORMATS(X)       \

@@ -92,13 +92,13 @@ template <QuantType kType>
                                                         std::uint32_t n_chunks, std::size_t stride,
                                                         std::uint32_t n_x,
                                                         __m512* totals) noexcept {
-  __m512i fours[kChunkColumns / 4];
+  __m512i fours[kActivationBlockColumns / 4];
   __m512i sums[kRowsAtOnce];
   ChunkReader<kType> reader(group, 0);
   ChunkFields fields;
   for (std::uint32_t c = 0; c < n_chunks; ++c) {
     decode_chunk<kType>(reader.next(&fields), fours);
-    const std::byte* chunk = x.chunks + c * sizeof(Int8Chunk);
+    const std::byte* chunk = x.chunks + c * sizeof(Int8Block);
     for (std::uint32_t i = 0; i < n_x; ++i) {
       sums[i] = zeros_of<PairWords, kType>(fields.scales, chunk + i * stride);
     }
@@ -106,7 +106,7 @@ template <QuantType kType>
       amx::load<kWeights>(fours + 4 * k, amx::kTileRowBytes);
       const __m512i scale = scale_of(fields.scales, k);
       for_dots(
-          x.codes + c * kChunkColumns + 16 * k, stride,
+          x.codes + c * kActivationBlockColumns + 16 * k, stride,
           n_x, [&](std::uint32_t i, __m512i dots) __attribute__((always_inline)) {
             sums[i] = _mm512_add_epi32(sums[i], _mm512_mullo_epi32(dots, scale));
           });
@@ -122,7 +122,7 @@ template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] inline void multiply_group(const std::byte* group, const Row& x,
                                                   std::uint32_t n_blocks, std::size_t stride,
                                                   std::uint32_t n_x, __m512* totals) noexcept {
-  constexpr std::uint32_t kHalves = kChunkColumns / kBlock;
+  constexpr std::uint32_t kHalves = kActivationBlockColumns / kBlock;
   __m512i fours[kBlock / 4];
   BlockReader<kType, kBlock> reader(group, 0);
   BlockScales scales;
@@ -131,7 +131,7 @@ template <QuantType kType, std::uint32_t kBlock>
     decode_fours<kType, kBlock>(lines, scales.half, fours);
     amx::load<kWeights>(fours, amx::kTileRowBytes);
     add_block<kType, kBlock>(scales, x.codes + block * kBlock,
-                             x.chunks + block / kHalves * sizeof(Int8Chunk), block % kHalves,
+                             x.chunks + block / kHalves * sizeof(Int8Block), block % kHalves,
                              stride, n_x, totals);
   }
   for (std::uint32_t i = 0; i < n_x; ++i) totals[i] = scale_rows(reader, totals[i]);
@@ -148,7 +148,7 @@ template <QuantType kType, std::uint32_t kBlock>
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     for (std::uint32_t i = 0; i < n_x; ++i) totals[i] = _mm512_setzero_ps();
     if constexpr (kWholeScales<kType>) {
-      const auto n_chunks = static_cast<std::uint32_t>(int8_chunks(args.n_cols));
+      const auto n_chunks = static_cast<std::uint32_t>(int8_blocks(args.n_cols));
       multiply_whole_group<kType>(group, x, n_chunks, args.x_stride, n_x, totals);
     } else {
       const std::uint32_t n_blocks = (args.n_cols + kBlock - 1) / kBlock;

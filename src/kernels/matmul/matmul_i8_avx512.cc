@@ -97,7 +97,7 @@ struct PairDot {
   [[gnu::always_inline]] static inline __m512i chunk(const std::byte* lines, const std::byte* q,
                                                      const QuarterPairs& scales,
                                                      __m512i sums) noexcept {
-    __m512i fours[kChunkColumns / 4];
+    __m512i fours[kActivationBlockColumns / 4];
     decode_chunk<kType>(lines, fours);
     chunk_rows<Lines<kType, 16>::kLargest, 1>(fours, q, 0, scales, &sums);
     return sums;

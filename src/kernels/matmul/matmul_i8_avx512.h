@@ -41,9 +41,9 @@ struct Row {
 
   [[gnu::always_inline]] static inline Row of(const MatMulArgs& args, std::uint32_t i) noexcept {
     const std::byte* row = args.x + i * args.x_stride;
-    return {row, row + int8_chunks_offset(args.n_cols)};
+    return {row, row + int8_blocks_offset(args.n_cols)};
   }
-  // The field of an Int8Chunk: 0 is its scale, 1 and 2 are the sums of its halves, 3 that of both.
+  // The field of an Int8Block: 0 is its scale, 1 and 2 are the sums of its halves, 3 that of both.
   [[gnu::always_inline]] inline __m512 field(std::uint32_t chunk, unsigned index) const noexcept {
     return _mm512_set1_ps(reinterpret_cast<const float*>(chunks)[8 * chunk + index]);
   }
@@ -91,7 +91,7 @@ template <QuantType kType, std::uint32_t kBlock>
 // One row of x times all groups.
 template <typename Dot, QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline void one_row(const MatMulArgs& args) noexcept {
-  constexpr std::uint32_t kHalves = kChunkColumns / kBlock;
+  constexpr std::uint32_t kHalves = kActivationBlockColumns / kBlock;
   constexpr std::uint32_t kLines = Lines<kType, kBlock>::kWithFields;
   const Row x = Row::of(args, 0);
   const std::uint32_t n_blocks = (args.n_cols + kBlock - 1) / kBlock;
@@ -123,13 +123,13 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
 static constexpr std::uint32_t kExactColumns = (1U << 24U) / 127U;
 
 // The sum of the codes of a row. Four sums, so that no addition waits for the one before.
-// Requires  n_chunks * kChunkColumns <= kExactColumns
+// Requires  n_chunks * kActivationBlockColumns <= kExactColumns
 [[gnu::always_inline]] static inline std::int32_t sum_of_codes(const Row& x,
                                                                std::uint32_t n_chunks) noexcept {
   float sums[4] = {};
   const auto* at =
-      reinterpret_cast<const float*>(x.chunks) + offsetof(Int8Chunk, sum) / sizeof(float);
-  constexpr std::size_t kStep = sizeof(Int8Chunk) / sizeof(float);
+      reinterpret_cast<const float*>(x.chunks) + offsetof(Int8Block, sum) / sizeof(float);
+  constexpr std::size_t kStep = sizeof(Int8Block) / sizeof(float);
   std::uint32_t chunk = 0;
   for (; chunk + 4 <= n_chunks; chunk += 4, at += 4 * kStep) {
     for (unsigned i = 0; i < 4; ++i) sums[i] += at[kStep * i];
@@ -145,9 +145,9 @@ static constexpr std::uint32_t kExactColumns = (1U << 24U) / 127U;
 // tenth slower from memory: the hardware reads one long stream ahead better than two.
 template <typename Dot>
 [[gnu::always_inline]] static inline void one_row_of_units(const MatMulArgs& args) noexcept {
-  constexpr std::uint32_t kBytes = Lines<QuantType::kTernaryRow, kChunkColumns>::kBytes;
+  constexpr std::uint32_t kBytes = Lines<QuantType::kTernaryRow, kActivationBlockColumns>::kBytes;
   const Row x = Row::of(args, 0);
-  const auto n_chunks = static_cast<std::uint32_t>(int8_chunks(args.n_cols));
+  const auto n_chunks = static_cast<std::uint32_t>(int8_blocks(args.n_cols));
   const __m512i code_sum = _mm512_set1_epi32(sum_of_codes(x, n_chunks));
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
@@ -155,7 +155,7 @@ template <typename Dot>
     __m512i sums[4] = {};
     for (std::uint32_t chunk = 0; chunk < n_chunks; ++chunk, lines += kBytes) {
       prefetch_lines<kBytes>(lines + args.prefetch_bytes);
-      Dot::add_lines(lines, x.codes + chunk * kChunkColumns, sums);
+      Dot::add_lines(lines, x.codes + chunk * kActivationBlockColumns, sums);
     }
 #pragma GCC unroll 4
     for (unsigned field = 1; field < 4; ++field) {
@@ -170,8 +170,8 @@ template <typename Dot>
 // The weights of 64 columns of a group, decoded; of fewer where a row ends with half a chunk.
 template <QuantType kType, std::uint32_t kBlock>
 struct Chunk {
-  __m512i fours[kChunkColumns / 4];
-  BlockScales scales[kChunkColumns / kBlock];
+  __m512i fours[kActivationBlockColumns / 4];
+  BlockScales scales[kActivationBlockColumns / kBlock];
 };
 
 // Adds the products of kBlocks blocks with kRows rows of x, the first of them `x`, to the totals.
@@ -240,12 +240,12 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
                                                     std::uint32_t first_column,
                                                     std::uint32_t n_columns, std::uint32_t first,
                                                     std::uint32_t n_x) noexcept {
-  constexpr std::uint32_t kHalves = kChunkColumns / kBlock;
+  constexpr std::uint32_t kHalves = kActivationBlockColumns / kBlock;
   __m512 totals[kPanelRows];
   const Row x = Row::of(args, first);
   const std::uint32_t n_blocks = (n_columns + kBlock - 1) / kBlock;
   const std::byte* codes = x.codes + first_column;
-  const std::byte* chunks = x.chunks + first_column / kChunkColumns * sizeof(Int8Chunk);
+  const std::byte* chunks = x.chunks + first_column / kActivationBlockColumns * sizeof(Int8Block);
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     float* y = args.y + first * args.y_stride + row;
@@ -257,12 +257,12 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
     BlockReader<kType, kBlock> reader(group, first_column);
     std::uint32_t c = 0;
     for (; c < n_blocks / kHalves; ++c) {
-      add_chunk<Dot, kType, kBlock, kHalves>(&reader, codes + c * kChunkColumns,
-                                             chunks + c * sizeof(Int8Chunk), args, n_x, totals);
+      add_chunk<Dot, kType, kBlock, kHalves>(&reader, codes + c * kActivationBlockColumns,
+                                             chunks + c * sizeof(Int8Block), args, n_x, totals);
     }
     if (n_blocks % kHalves != 0) {
-      add_chunk<Dot, kType, kBlock, 1>(&reader, codes + c * kChunkColumns,
-                                       chunks + c * sizeof(Int8Chunk), args, n_x, totals);
+      add_chunk<Dot, kType, kBlock, 1>(&reader, codes + c * kActivationBlockColumns,
+                                       chunks + c * sizeof(Int8Block), args, n_x, totals);
     }
     for (std::uint32_t i = 0; i < n_x; ++i) {
       if (first_column + n_columns == args.n_cols) totals[i] = scale_rows<kType>(reader, totals[i]);

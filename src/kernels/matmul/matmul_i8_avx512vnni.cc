@@ -69,7 +69,7 @@ template <typename Take>
 // The same for a pair of sub-blocks of 3-bit table.
 [[gnu::always_inline]] inline void dot_three_bit_levels(const std::byte* lines, const std::byte* q,
                                                         __m512i dots[2]) noexcept {
-  const __m512i levels = LevelTable<QuantType::kQ3Table>::load();
+  const __m512i levels = LevelCodebook<QuantType::kQ3Codebook>::load();
   const __m512i code = bytes_of(0x07);
   dots[0] = dots[1] = _mm512_setzero_si512();
   for_pair_fours(
@@ -94,7 +94,7 @@ struct VnniDot {
 
   [[gnu::always_inline]] static inline void add_lines(const std::byte* lines, const std::byte* q,
                                                       __m512i sums[4]) noexcept {
-    for_shifted_fours<QuantType::kTernaryRow, kChunkColumns>(
+    for_shifted_fours<QuantType::kTernaryRow, kActivationBlockColumns>(
         lines, 0, [&](unsigned four, int, __m512i codes) __attribute__((always_inline)) {
           sums[four % 4] = dot_four(sums[four % 4], codes, q + 4 * four);
         });
@@ -157,7 +157,7 @@ struct VnniDot {
     } else if constexpr (kType == QuantType::kQ3K) {
       dot_three_bits(lines, q, dots);
       dot_three_bits(lines + 3 * kLineBytes, q + 32, dots + 2);
-    } else if constexpr (kType == QuantType::kQ3Table) {
+    } else if constexpr (kType == QuantType::kQ3Codebook) {
       dot_three_bit_levels(lines, q, dots);
       dot_three_bit_levels(lines + 3 * kLineBytes, q + 32, dots + 2);
     } else {

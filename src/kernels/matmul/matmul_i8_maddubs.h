@@ -31,7 +31,7 @@
 
 namespace qsf::kernels::maddubs {
 
-static_assert(kRowGroup == 16 && kLineBytes == 64 && kChunkColumns == 64);
+static_assert(kRowGroup == 16 && kLineBytes == 64 && kActivationBlockColumns == 64);
 
 // Rows of x for which a block is unpacked straight into the products.
 static constexpr std::uint32_t kFewRows = 4;
@@ -45,7 +45,7 @@ static constexpr std::size_t kInputBytes = 512 * 1024;
 // Magnitude of the largest code, as it is multiplied.
 template <QuantType kType>
 static constexpr std::int32_t kLargestCode = kType == QuantType::kQ8           ? 127
-                                             : is_table_type(kType)            ? 127
+                                             : is_codebook_type(kType)         ? 127
                                              : kType == QuantType::kTernary    ? 2
                                              : kType == QuantType::kTernaryRow ? 2
                                              : kType == QuantType::kQk256
@@ -125,8 +125,8 @@ template <typename V, std::uint32_t kBlock>
 
 // The signed scale of a sub-block of a table type for the rows of vector v, in words of 32 bits.
 template <typename V, QuantType kType, std::uint32_t kBlock>
-[[gnu::always_inline]] static inline typename V::Ints table_scales(const BlockPlace& place,
-                                                                   unsigned v) noexcept {
+[[gnu::always_inline]] static inline typename V::Ints codebook_scales(const BlockPlace& place,
+                                                                      unsigned v) noexcept {
   using Ints = typename V::Ints;
   const Ints low = V::load(place.low + v * sizeof(Ints));
   if constexpr (fixed_block(kType) == 16) {
@@ -174,9 +174,9 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
   out.half = half_of<kType>(place);
   if constexpr (kForm == ScaleForm::kSuperBlock) {
     load_super_fields<V, kBlock>(place, &out);
-  } else if constexpr (is_table_type(kType)) {
+  } else if constexpr (is_codebook_type(kType)) {
     each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
-      const auto scales = V::to_floats(table_scales<V, kType, kBlock>(place, v));
+      const auto scales = V::to_floats(codebook_scales<V, kType, kBlock>(place, v));
       out.scales[v] = V::multiply(V::widen_halves(place.scales + v * V::kRows * 2), scales);
       out.mins[v] = V::splat(0.0F);
     });
@@ -214,7 +214,7 @@ template <typename V, QuantType kType>
 // Codes of odd fields are left where they stand: unpacked, they are this many bits too large.
 template <QuantType kType>
 static constexpr int kOddShift = kType == QuantType::kQk256 ? 0
-                                 : is_table_type(kType)     ? 0
+                                 : is_codebook_type(kType)  ? 0
                                  : kType == QuantType::kQ3K ? 3
                                  : code_bits(kType) == 2    ? 2
                                  : code_bits(kType) == 3    ? 1
@@ -281,7 +281,7 @@ template <typename V, typename Take>
 // every byte; of 2-bit codes, which are looked up two at a time, those of the lower or of the upper
 // one.
 template <typename V, QuantType kType, bool kSecond = false>
-[[gnu::always_inline]] static inline typename V::Ints level_table() noexcept {
+[[gnu::always_inline]] static inline typename V::Ints level_codebook() noexcept {
   struct alignas(16) Levels {
     std::int8_t of[16];
   };
@@ -292,7 +292,7 @@ template <typename V, QuantType kType, bool kSecond = false>
                             : kSecond             ? i / 4
                                                   : i % 4;
       levels.of[i] = kType == QuantType::kQk256 ? static_cast<std::int8_t>(code + code / 2)
-                                                : table_levels(kType)[code];
+                                                : codebook_levels(kType)[code];
     }
     return levels;
   }();
@@ -308,8 +308,8 @@ template <typename V, QuantType kType, std::uint32_t kBlock, typename Take>
                                                     Take&& take) noexcept {
   using Ints = typename V::Ints;
   const std::byte* from = lines + v * sizeof(Ints);
-  if constexpr (kType == QuantType::kQ3Table) {
-    const Ints levels = level_table<V, kType>();
+  if constexpr (kType == QuantType::kQ3Codebook) {
+    const Ints levels = level_codebook<V, kType>();
     for_half_fours<V>(
         from, half, [&](unsigned four, Ints codes, bool is_odd) __attribute__((always_inline)) {
           take(four, V::look_up(levels, is_odd ? V::template down<3>(codes) : codes), false);
@@ -328,8 +328,8 @@ template <typename V, QuantType kType, std::uint32_t kBlock, typename Take>
       const Ints raw = V::load(from + line * kLineBytes);
       const Ints low = V::both(raw, mask);
       const Ints high = V::both(V::template down<4>(raw), mask);
-      if constexpr (is_table_type(kType)) {
-        const Ints levels = level_table<V, kType>();
+      if constexpr (is_codebook_type(kType)) {
+        const Ints levels = level_codebook<V, kType>();
         take(2 * line, V::look_up(levels, low), false);
         take(2 * line + 1, V::look_up(levels, high), false);
       } else {
@@ -355,11 +355,11 @@ template <typename V, QuantType kType, std::uint32_t kBlock, typename Take>
       take(4 * line + 2, V::either(high3, V::both(low2, low_even)), false);
       take(4 * line + 3, V::either(high4, V::both(low2, low_odd)), true);
     });
-  } else if constexpr (kType == QuantType::kQk256 || kType == QuantType::kQ2Table) {
+  } else if constexpr (kType == QuantType::kQk256 || kType == QuantType::kQ2Codebook) {
     // A nibble holds two codes; those of qk256, 0, 1, 2, 3, become 0, 1, 3, 4.
     const Ints mask = V::splat_bytes(0x0F);
-    const Ints first = level_table<V, kType>();
-    const Ints second = level_table<V, kType, true>();
+    const Ints first = level_codebook<V, kType>();
+    const Ints second = level_codebook<V, kType, true>();
     each<kBlock / 16>([&](unsigned line) __attribute__((always_inline)) {
       const Ints raw = V::load(from + line * kLineBytes);
       const Ints low = V::both(raw, mask);
@@ -441,8 +441,8 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
 // Where the sum over a block's columns is in its chunk.
 template <std::uint32_t kBlock>
 [[gnu::always_inline]] static inline std::size_t sum_offset(std::uint32_t block) noexcept {
-  if constexpr (kBlock == kChunkColumns) return offsetof(Int8Chunk, sum);
-  return block % 2 == 0 ? offsetof(Int8Chunk, low_sum) : offsetof(Int8Chunk, high_sum);
+  if constexpr (kBlock == kActivationBlockColumns) return offsetof(Int8Block, sum);
+  return block % 2 == 0 ? offsetof(Int8Block, low_sum) : offsetof(Int8Block, high_sum);
 }
 
 // Asks for the lines that lie `ahead` behind [from, to), across ends of groups.
@@ -489,7 +489,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
       done = end;
       const std::uint32_t column = b * kBlock;
       const std::size_t chunk =
-          int8_chunks_offset(args.n_cols) + column / kChunkColumns * sizeof(Int8Chunk);
+          int8_blocks_offset(args.n_cols) + column / kActivationBlockColumns * sizeof(Int8Block);
       // No more than this loop is left to run: unrolled as well, code would outgrow the L1.
 #pragma GCC unroll 1
       for (unsigned v = 0; v < V::kVectors; ++v) {
@@ -699,7 +699,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
   alignas(64) float totals[kRowsAtOnce * kRowGroup];
   Strip<kBlock> strip;
   const std::uint32_t n_blocks = (args.n_cols + kBlock - 1) / kBlock;
-  const std::byte* chunks = x + int8_chunks_offset(args.n_cols);
+  const std::byte* chunks = x + int8_blocks_offset(args.n_cols);
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     std::memset(totals, 0, n_x * kRowGroup * sizeof(float));
@@ -710,7 +710,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
       done = end;
       const std::uint32_t column = block * kBlock;
       const Inputs in{.x = x + column,
-                      .chunk = chunks + column / kChunkColumns * sizeof(Int8Chunk),
+                      .chunk = chunks + column / kActivationBlockColumns * sizeof(Int8Block),
                       .sum_at = sum_offset<kBlock>(block),
                       .stride = args.x_stride};
       multiply_strip<V, kStripType<kType>, kBlock>(strip, in, n_x, totals);

@@ -69,7 +69,7 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
                                                          const std::byte* group,
                                                          std::uint32_t first, std::uint32_t n_x,
                                                          Rows* totals) noexcept {
-  constexpr std::uint32_t kHalves = kChunkColumns / kBlock;
+  constexpr std::uint32_t kHalves = kActivationBlockColumns / kBlock;
   const std::uint32_t n_blocks = (args.n_cols + kBlock - 1) / kBlock;
   const std::byte* x = args.x + first * args.x_stride;
   Four strip[kBlock / 4];
@@ -81,7 +81,7 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
     }
     const std::byte* codes = x + std::size_t{block} * kBlock;
     const std::byte* chunk =
-        x + int8_chunks_offset(args.n_cols) + block / kHalves * sizeof(Int8Chunk);
+        x + int8_blocks_offset(args.n_cols) + block / kHalves * sizeof(Int8Block);
     const unsigned sum_field = kBlock == 64 ? 3 : 1 + block % 2;
     std::uint32_t i = 0;
     for (; i + 2 <= n_x; i += 2) {
@@ -111,9 +111,9 @@ template <QuantType kType>
   ChunkFields out;
   out.d = load_halves(place.scales);
   if constexpr (has_min(kType)) out.dmin = load_halves(place.mins);
-  if constexpr (is_table_type(kType)) {
+  if constexpr (is_codebook_type(kType)) {
     for (unsigned k = 0; k < 4; ++k)
-      load_table_scales<kType, 16>(place, place.k + k, out.scales[k]);
+      load_codebook_scales<kType, 16>(place, place.k + k, out.scales[k]);
     return out;
   }
   const Words bytes = load_words(place.low);
@@ -141,7 +141,7 @@ template <typename Dot, QuantType kType>
                                                     const std::byte* codes,
                                                     const std::byte* chunk_at,
                                                     Rows* totals) noexcept {
-  Int8Chunk chunk;
+  Int8Block chunk;
   std::memcpy(&chunk, chunk_at, sizeof(chunk));
   int32x4_t scaled[4] = {};
   int32x4_t shifts[4] = {};
@@ -176,17 +176,17 @@ template <typename Dot, QuantType kType>
                                                                std::uint32_t n_x,
                                                                Rows* totals) noexcept {
   const std::byte* x = args.x + first * args.x_stride;
-  Four strip[kChunkColumns / 4];
-  for (std::uint32_t c = 0; c < int8_chunks(args.n_cols); ++c) {
+  Four strip[kActivationBlockColumns / 4];
+  for (std::uint32_t c = 0; c < int8_blocks(args.n_cols); ++c) {
     const BlockPlace place = place_of<kType, 16>(group, std::size_t{4} * c);
     const ChunkFields fields = load_chunk_fields<kType>(place);
     __builtin_prefetch(place.codes + args.prefetch_bytes);
-    for (unsigned four = 0; four < kChunkColumns / 4; ++four) {
+    for (unsigned four = 0; four < kActivationBlockColumns / 4; ++four) {
       const unsigned k = four / 4;
       strip[four] = decode_four<kType, 16>(place.codes + quarter_offset<kType>(k), k % 2, four % 4);
     }
-    const std::byte* codes = x + std::size_t{c} * kChunkColumns;
-    const std::byte* chunk = x + int8_chunks_offset(args.n_cols) + c * sizeof(Int8Chunk);
+    const std::byte* codes = x + std::size_t{c} * kActivationBlockColumns;
+    const std::byte* chunk = x + int8_blocks_offset(args.n_cols) + c * sizeof(Int8Block);
     for (std::uint32_t i = 0; i < n_x; ++i) {
       add_chunk<Dot, kType>(strip, fields, codes + i * args.x_stride, chunk + i * args.x_stride,
                             totals + i);

@@ -36,7 +36,7 @@ struct FourColumns {
 // Largest magnitude of a code of the type, as it is multiplied.
 template <QuantType kType>
 constexpr std::int32_t kLargestCode = kType == QuantType::kQ8           ? 127
-                                      : is_table_type(kType)            ? 127
+                                      : is_codebook_type(kType)         ? 127
                                       : kType == QuantType::kTernary    ? 2
                                       : kType == QuantType::kTernaryRow ? 2
                                       : kType == QuantType::kQk256      ? 4
@@ -80,7 +80,7 @@ template <QuantType kType, int kShift>
   for (unsigned i = 0; i < 4; ++i) {
     out.even[i] = (high.even[i] << kShift) + low.even[i] - kZero;
     out.odd[i] = (high.odd[i] << kShift) + low.odd[i] - kZero;
-    if constexpr (is_table_type(kType)) {
+    if constexpr (is_codebook_type(kType)) {
       out.even[i] = look_up_levels<kType>(out.even[i]);
       out.odd[i] = look_up_levels<kType>(out.odd[i]);
     }
@@ -127,7 +127,7 @@ template <QuantType kType, std::uint32_t kBlock>
         out.even[i] += out.even[i] >> 1;
         out.odd[i] += out.odd[i] >> 1;
       }
-    } else if constexpr (is_table_type(kType)) {
+    } else if constexpr (is_codebook_type(kType)) {
       for (unsigned i = 0; i < 4; ++i) {
         out.even[i] = look_up_levels<kType>(out.even[i]);
         out.odd[i] = look_up_levels<kType>(out.odd[i]);
@@ -189,14 +189,14 @@ template <QuantType kType, std::uint32_t kBlock>
   }
   const std::uint32_t column = block * kBlock;
   const std::size_t chunk_at =
-      int8_chunks_offset(args.n_cols) + column / kChunkColumns * sizeof(Int8Chunk);
+      int8_blocks_offset(args.n_cols) + column / kActivationBlockColumns * sizeof(Int8Block);
   for (std::uint32_t i = 0; i < n_x; ++i) {
     const std::byte* x = args.x + (first_x + i) * args.x_stride;
-    Int8Chunk chunk;
+    Int8Block chunk;
     std::memcpy(&chunk, x + chunk_at, sizeof(chunk));
-    const float sum = kBlock == 64                  ? chunk.sum
-                      : column % kChunkColumns == 0 ? chunk.low_sum
-                                                    : chunk.high_sum;
+    const float sum = kBlock == 64                            ? chunk.sum
+                      : column % kActivationBlockColumns == 0 ? chunk.low_sum
+                                                              : chunk.high_sum;
     i32x4 dots[4];
     dot_block<kType, kBlock>(strip, x + column, dots);
     for (unsigned v = 0; v < 4; ++v) {
@@ -220,11 +220,11 @@ template <QuantType kType>
   ChunkFields out;
   out.d = load_half_rows(place.scales);
   if constexpr (has_min(kType)) out.dmin = load_half_rows(place.mins);
-  if constexpr (is_table_type(kType)) {
+  if constexpr (is_codebook_type(kType)) {
     for (unsigned k = 0; k < 4; ++k) {
       BlockPlace quarter = place;
       quarter.k += k;
-      const Words16 scales = load_table_scales<kType, 16>(quarter);
+      const Words16 scales = load_codebook_scales<kType, 16>(quarter);
       for (unsigned v = 0; v < 4; ++v) out.scales[k][v] = reinterpret_cast<i32x4>(scales.v[v]);
     }
     return out;
@@ -249,22 +249,22 @@ template <QuantType kType>
 [[gnu::always_inline]] inline void add_chunk(const MatMulArgs& args, const std::byte* group,
                                              std::uint32_t index, std::uint32_t first_x,
                                              std::uint32_t n_x, Rows16* totals) noexcept {
-  FourColumns strip[kChunkColumns / 4];
+  FourColumns strip[kActivationBlockColumns / 4];
   const BlockPlace place = place_of<kType, 16>(group, std::size_t{4} * index);
   const ChunkFields fields = load_chunk_fields<kType>(place);
-  for (unsigned four = 0; four < kChunkColumns / 4; ++four) {
+  for (unsigned four = 0; four < kActivationBlockColumns / 4; ++four) {
     const unsigned k = four / 4;
     strip[four] = decode_four<kType, 16>(place.codes + quarter_offset<kType>(k), k % 2, four % 4);
   }
   for (std::uint32_t i = 0; i < n_x; ++i) {
     const std::byte* x = args.x + (first_x + i) * args.x_stride;
-    Int8Chunk chunk;
-    std::memcpy(&chunk, x + int8_chunks_offset(args.n_cols) + index * sizeof(chunk), sizeof(chunk));
+    Int8Block chunk;
+    std::memcpy(&chunk, x + int8_blocks_offset(args.n_cols) + index * sizeof(chunk), sizeof(chunk));
     i32x4 scaled[4] = {};
     i32x4 shifts[4] = {};
     for (unsigned k = 0; k < 4; ++k) {
       i32x4 dots[4];
-      dot_block<kType, 16>(strip + 4 * k, x + index * kChunkColumns + 16 * k, dots);
+      dot_block<kType, 16>(strip + 4 * k, x + index * kActivationBlockColumns + 16 * k, dots);
       for (unsigned v = 0; v < 4; ++v) {
         scaled[v] += fields.scales[k][v] * dots[v];
         if constexpr (has_min(kType)) {
@@ -283,7 +283,7 @@ template <QuantType kType>
 template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] inline void coded(const MatMulArgs& args) noexcept {
   Rows16 totals[kRowsAtOnce];
-  constexpr std::uint32_t kColumns = kWholeScales<kType> ? kChunkColumns : kBlock;
+  constexpr std::uint32_t kColumns = kWholeScales<kType> ? kActivationBlockColumns : kBlock;
   const std::uint32_t n_blocks = (args.n_cols + kColumns - 1) / kColumns;
   for (std::uint32_t first = 0; first < args.n_x; first += kRowsAtOnce) {
     const std::uint32_t n_x = args.n_x - first < kRowsAtOnce ? args.n_x - first : kRowsAtOnce;

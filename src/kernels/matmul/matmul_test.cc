@@ -51,7 +51,7 @@ TEST_P(MatMulTest, OneRowMatchesReferenceForEveryRemainder) {
 // The same where x has one scale a row, which a kernel may sum otherwise; numbers of groups around
 // those that it may take at once.
 TEST_P(MatMulTest, OneRowWithOneScaleMatchesReferenceForEveryRemainder) {
-  if (GetParam().input != Input::kInt8) return;
+  if (GetParam().input != ActivationType::kInt8) return;
   SeededRng rng;
   for (const std::uint32_t n_rows : {0U, 1U, 16U, 17U, 33U, 48U, 65U}) {
     for (const std::uint32_t n_cols : {1U, 63U, 64U, 65U, 172U, 320U, 896U}) {
@@ -95,13 +95,14 @@ TEST_P(MatMulTest, MatchesReferenceForEveryKindOfData) {
 TEST_P(MatMulTest, Qk256GivesWhatItsVectorSays) {
   constexpr std::uint32_t kRows = 64;
   constexpr std::uint32_t kCols = 256;
-  if (GetParam().format.type != QuantType::kQk256 || GetParam().input == Input::kBf16) return;
+  if (GetParam().format.type != QuantType::kQk256 || GetParam().input == ActivationType::kBf16)
+    return;
   const testing_support::GuardedBytes weights(
       rows_bytes(GetParam().format, Layout::kInterleaved, kRows, kCols));
   std::memset(weights.data(), 0xAA, weights.size());
   const std::vector<float> x(kCols, 0.5F);
-  const testing_support::GuardedBytes input(input_row_bytes(GetParam().input, kCols));
-  if (GetParam().input == Input::kF32) {
+  const testing_support::GuardedBytes input(activation_row_bytes(GetParam().input, kCols));
+  if (GetParam().input == ActivationType::kF32) {
     std::memcpy(input.data(), x.data(), input.size());
   } else {
     quantise_kernels().back().to_int8(x.data(), input.data(), kCols);
@@ -117,7 +118,7 @@ TEST_P(MatMulTest, Qk256GivesWhatItsVectorSays) {
                   .n_rows = kRows,
                   .n_cols = kCols});
   // Of int8 rows, the scale, four products and three sums are rounded.
-  const float bound = GetParam().input == Input::kF32 ? 0.0F : 128.0F * 8.0F * 0x1p-24F;
+  const float bound = GetParam().input == ActivationType::kF32 ? 0.0F : 128.0F * 8.0F * 0x1p-24F;
   for (const float value : y) EXPECT_NEAR(value, 128.0F, bound);
 }
 
@@ -127,7 +128,7 @@ TEST_P(MatMulTest, ZeroInputGivesZero) {
   for (const float y : problem.run(GetParam())) EXPECT_EQ(y, 0.0F);
 }
 
-// Row invariance: however rows of x are grouped into calls, and rows of weights into bands, every
+// Batch invariance: however rows of x are grouped into calls, and rows of weights into bands, every
 // output has the same bits, and so it has at every distance of prefetching.
 TEST_P(MatMulTest, OutputsDoNotDependOnGrouping) {
   constexpr std::uint32_t kInputs = 70;
@@ -203,8 +204,9 @@ TEST(MatMulTableTest, SelectsTheFirstThatTheTierCovers) {
       EXPECT_TRUE(!isa_covers(best, kernel.isa) || selected->isa >= kernel.isa) << kernel.name;
     }
   }
-  EXPECT_EQ(find_matmul({QuantType::kF32, 4}, Input::kInt8, Isa::kScalar), nullptr);
-  EXPECT_DEATH(select_matmul({QuantType::kQ4, 128}, Input::kF32, Isa::kScalar), "check failed");
+  EXPECT_EQ(find_matmul({QuantType::kF32, 4}, ActivationType::kInt8, Isa::kScalar), nullptr);
+  EXPECT_DEATH(select_matmul({QuantType::kQ4, 128}, ActivationType::kF32, Isa::kScalar),
+               "check failed");
 }
 
 // The checker on trial: kernels wrong on purpose must each be caught, or the tests above prove
@@ -214,7 +216,7 @@ TEST(MatMulCheckerTest, CatchesEveryPlantedFault) {
     for (const std::uint32_t n_cols : {65U, 130U}) {
       SeededRng rng;
       const WeightProblem problem(fault.kernel.format, 21, n_cols, 4, Data::kNormal, rng);
-      const Input input = fault.kernel.input;
+      const ActivationType input = fault.kernel.input;
       EXPECT_FALSE(problem.is_right(input, problem.run(fault.kernel)))
           << fault.what << " " << fault.kernel.name;
       const MatMulKernel& right = select_matmul(fault.kernel.format, input, Isa::kScalar);

@@ -48,10 +48,10 @@ class ChunkReader {
     if (index_ == 0) begin_super_block();
     fields->d = d_;
     fields->dmin = dmin_;
-    const __m512i bytes = byte_lines_[is_table_type(kType) ? index_ / 2 : index_];
-    if constexpr (kType == QuantType::kQ4Table) {
+    const __m512i bytes = byte_lines_[is_codebook_type(kType) ? index_ / 2 : index_];
+    if constexpr (kType == QuantType::kQ4Codebook) {
       fields->scales.pair[0] = fields->scales.pair[1] = next_six_bits();
-    } else if constexpr (is_table_type(kType)) {
+    } else if constexpr (is_codebook_type(kType)) {
       // Half a byte to the top of 16 bits, then down with its sign.
       const bool upper = index_ % 2 == 1;
       const __m512i even = upper ? _mm512_slli_epi16(bytes, 8) : _mm512_slli_epi16(bytes, 12);
@@ -75,23 +75,23 @@ class ChunkReader {
   }
 
   static constexpr std::uint32_t kCodeBytes =
-      kChunkColumns / 16 * Lines<kType, 16>::kBytes;  // of a chunk
+      kActivationBlockColumns / 16 * Lines<kType, 16>::kBytes;  // of a chunk
 
  private:
   // Of kPanelAlign columns.
-  static constexpr std::uint32_t kFieldLines = kType == QuantType::kQ4Table ? 4
-                                               : is_table_type(kType)       ? 5
-                                               : has_min(kType)             ? 10
-                                                                            : 9;
+  static constexpr std::uint32_t kFieldLines = kType == QuantType::kQ4Codebook ? 4
+                                               : is_codebook_type(kType)       ? 5
+                                               : has_min(kType)                ? 10
+                                                                               : 9;
   // Lines of bytes, or of less, of a super-block.
-  static constexpr unsigned kByteLines = kType == QuantType::kQ4Table ? 1
-                                         : is_table_type(kType)       ? 2
-                                                                      : 4;
+  static constexpr unsigned kByteLines = kType == QuantType::kQ4Codebook ? 1
+                                         : is_codebook_type(kType)       ? 2
+                                                                         : 4;
   static constexpr std::uint32_t kPanelBytes =
-      kPanelAlign / kChunkColumns * kCodeBytes + kFieldLines * kLineBytes;
+      kPanelAlign / kActivationBlockColumns * kCodeBytes + kFieldLines * kLineBytes;
 
   [[gnu::always_inline]] void begin_super_block() noexcept {
-    if constexpr (kType == QuantType::kQ4Table) {
+    if constexpr (kType == QuantType::kQ4Codebook) {
       d_ = load_halves(at_);
       const __m512i high = _mm512_cvtepu16_epi32(
           _mm256_load_si256(reinterpret_cast<const __m256i*>(at_ + 2 * kRowGroup)));
@@ -137,7 +137,7 @@ class ChunkReader {
   __m512i high_ = {};  // of 4-bit table
 };
 
-// Two neighbours of an Int8Chunk's numbers of 16 bits, for every row.
+// Two neighbours of an Int8Block's numbers of 16 bits, for every row.
 [[gnu::always_inline]] static inline __m512i two_of(const std::byte* words) noexcept {
   return _mm512_set1_epi32(*reinterpret_cast<const std::int32_t*>(words));
 }
@@ -156,7 +156,7 @@ template <typename Dot, QuantType kType>
                                                       const std::byte* chunk) noexcept {
   constexpr unsigned kOffset = kSignedOffset<kType>;
   if constexpr (kOffset == 0) return _mm512_setzero_si512();
-  const __m512i fours = times_quarters<Dot>(scales, chunk + offsetof(Int8Chunk, quarter_zeros));
+  const __m512i fours = times_quarters<Dot>(scales, chunk + offsetof(Int8Block, quarter_zeros));
   static_assert(kOffset == 0 || kOffset == 4 || kOffset == 4 << 3 || kOffset == 4 << 5);
   return kOffset <= 4 ? fours : _mm512_slli_epi32(fours, kOffset == 128 ? 5 : 3);
 }
@@ -169,7 +169,7 @@ template <typename Dot, QuantType kType>
   __m512 term = _mm512_mul_ps(fields.d, _mm512_cvtepi32_ps(sums));
   if constexpr (has_min(kType)) {
     const __m512i mins =
-        times_quarters<Dot>(fields.mins, chunk + offsetof(Int8Chunk, quarter_sums));
+        times_quarters<Dot>(fields.mins, chunk + offsetof(Int8Block, quarter_sums));
     term = _mm512_add_ps(term, _mm512_mul_ps(fields.dmin, _mm512_cvtepi32_ps(mins)));
   }
   const __m512 scale = _mm512_set1_ps(*reinterpret_cast<const float*>(chunk));
@@ -198,7 +198,7 @@ template <typename Dot, QuantType kType>
 [[gnu::always_inline]] static inline void one_whole_row(const MatMulArgs& args) noexcept {
   constexpr std::uint32_t kBytes = ChunkReader<kType>::kCodeBytes;
   const Row x = Row::of(args, 0);
-  const auto n_chunks = static_cast<std::uint32_t>(int8_chunks(args.n_cols));
+  const auto n_chunks = static_cast<std::uint32_t>(int8_blocks(args.n_cols));
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     __m512 total = _mm512_setzero_ps();
@@ -209,9 +209,9 @@ template <typename Dot, QuantType kType>
       if (args.prefetch_bytes != 0) {
         prefetch_lines<kBytes + kLineBytes>(lines + args.prefetch_bytes);
       }
-      const std::byte* chunk = x.chunks + c * sizeof(Int8Chunk);
+      const std::byte* chunk = x.chunks + c * sizeof(Int8Block);
       const __m512i sums =
-          Dot::template chunk<kType>(lines, x.codes + c * kChunkColumns, fields.scales,
+          Dot::template chunk<kType>(lines, x.codes + c * kActivationBlockColumns, fields.scales,
                                      zeros_of<Dot, kType>(fields.scales, chunk));
       total = add_chunk_sums<Dot, kType>(total, sums, fields, chunk);
     }
@@ -249,7 +249,7 @@ template <typename Dot, QuantType kType>
   constexpr std::uint32_t kBytes = ChunkReader<kType>::kCodeBytes;
   __m512 totals[kPanelRows];
   const Row x = Row::of(args, first);
-  const auto n_chunks = static_cast<std::uint32_t>(int8_chunks(n_columns));
+  const auto n_chunks = static_cast<std::uint32_t>(int8_blocks(n_columns));
   const std::size_t stride = args.x_stride;
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
@@ -261,10 +261,10 @@ template <typename Dot, QuantType kType>
     }
     ChunkReader<kType> reader(group, first_column);
     const std::byte* codes = x.codes + first_column;
-    const std::byte* chunk = x.chunks + first_column / kChunkColumns * sizeof(Int8Chunk);
+    const std::byte* chunk = x.chunks + first_column / kActivationBlockColumns * sizeof(Int8Block);
     for (std::uint32_t c = 0; c < n_chunks; ++c) {
       ChunkFields fields;
-      __m512i fours[kChunkColumns / 4];
+      __m512i fours[kActivationBlockColumns / 4];
       const std::byte* lines = reader.next(&fields);
       prefetch_lines<kBytes + kLineBytes>(lines + (n_x > kFewRows ? kBytes : args.prefetch_bytes));
       decode_chunk<kType>(lines, fours);
@@ -277,8 +277,8 @@ template <typename Dot, QuantType kType>
         add_whole_rows<Dot, kType, 1>(fours, fields, codes + i * stride, chunk + i * stride, stride,
                                       totals + i);
       }
-      codes += kChunkColumns;
-      chunk += sizeof(Int8Chunk);
+      codes += kActivationBlockColumns;
+      chunk += sizeof(Int8Block);
     }
     for (std::uint32_t i = 0; i < n_x; ++i) store_rows(y + i * args.y_stride, totals[i], n_rows);
   }

@@ -29,14 +29,14 @@ template <typename V, QuantType kType>
   const Ints bytes = V::load(place.low + v * sizeof(Ints));
   ChunkFields<V> out;
   out.mins[0] = out.mins[1] = V::zero();
-  if constexpr (kType == QuantType::kQ4Table) {
+  if constexpr (kType == QuantType::kQ4Codebook) {
     const unsigned chunk = place.k / 4;
     const Ints words = V::widen_words(place.high + v * V::kRows * 2);
     const Ints high = V::down32(V::either(words, V::up32(words, 8)), 2 * chunk);
     const Ints low = V::both(V::down32(bytes, 4 * chunk), V::splat_int(0x000F000F));
     const Ints six = V::either(low, V::both(V::up32(high, 4), V::splat_int(0x00300030)));
     out.scales[0] = out.scales[1] = V::template down_signed<10>(V::template up<10>(six));
-  } else if constexpr (is_table_type(kType)) {
+  } else if constexpr (is_codebook_type(kType)) {
     // Half a byte to the top of 16 bits, then down with its sign.
     const Ints top =
         V::up32(V::both(V::down32(bytes, place.k / 4 % 2 * 4), V::splat_bytes(0x0F)), 4);
@@ -77,7 +77,7 @@ template <typename V, QuantType kType>
 [[gnu::always_inline]] static inline typename V::Ints zeros_of(const typename V::Ints scales[2],
                                                                const std::byte* chunk) noexcept {
   if constexpr (code_zero(kType) == 0) return V::zero();
-  const auto fours = times_quarters<V>(scales, chunk + offsetof(Int8Chunk, quarter_zeros));
+  const auto fours = times_quarters<V>(scales, chunk + offsetof(Int8Block, quarter_zeros));
   return code_zero(kType) == 4 ? fours : V::up32(fours, 3);
 }
 static_assert(code_zero(QuantType::kQ3K) == 4 && code_zero(QuantType::kQ6K) == 4 << 3);
@@ -89,7 +89,7 @@ template <typename V, QuantType kType>
     const typename V::Ints mins[2], const std::byte* chunk) noexcept {
   typename V::Floats term = V::multiply(d, V::to_floats(sums));
   if constexpr (has_min(kType)) {
-    const auto shifts = times_quarters<V>(mins, chunk + offsetof(Int8Chunk, quarter_sums));
+    const auto shifts = times_quarters<V>(mins, chunk + offsetof(Int8Block, quarter_sums));
     term = V::add(term, V::multiply(dmin, V::to_floats(shifts)));
   }
   return V::add(total, V::multiply(term, V::splat_at(chunk)));
@@ -116,7 +116,7 @@ template <typename V, QuantType kType, unsigned kQuarter, std::uint32_t kRows>
       v, [&](unsigned four, Ints codes, bool is_odd) __attribute__((always_inline)) {
         each<kRows>([&](unsigned i) __attribute__((always_inline)) {
           const Ints q = in_order(V::splat_four(x[i] + column + 16 * kQuarter + 4 * four));
-          if constexpr (is_table_type(kType)) {
+          if constexpr (is_codebook_type(kType)) {
             const Ints pairs = V::multiply_pairs(V::magnitude(codes), V::with_sign(q, codes));
             sums[i] = in_order(V::add32(sums[i], V::multiply_words(pairs, scale)));
             return;
@@ -152,14 +152,14 @@ struct SuperFields {
 };
 
 template <QuantType kType>
-static constexpr std::size_t kChunkBytes = kCodeBytes<kType, kChunkColumns>;
-static constexpr std::uint32_t kSuperChunks = kSuperColumns / kChunkColumns;
+static constexpr std::size_t kInt8BlockBytes = kCodeBytes<kType, kActivationBlockColumns>;
+static constexpr std::uint32_t kSuperChunks = kSuperColumns / kActivationBlockColumns;
 
 // The product with n_x <= kRows rows of x, unpacked codes in registers. Rows that are too many are
 // the last one again, and not stored.
 template <typename V, QuantType kType, std::uint32_t kRows>
 [[gnu::always_inline]] static inline void few_whole_rows(const MatMulArgs& args) noexcept {
-  const auto n_chunks = static_cast<std::uint32_t>(int8_chunks(args.n_cols));
+  const auto n_chunks = static_cast<std::uint32_t>(int8_blocks(args.n_cols));
   const std::byte* x[kRows];
   each<kRows>([&](unsigned i) __attribute__((always_inline)) {
     x[i] = args.x + (i < args.n_x ? i : args.n_x - 1) * args.x_stride;
@@ -176,11 +176,11 @@ template <typename V, QuantType kType, std::uint32_t kRows>
     for (std::uint32_t c = 0; c < n_chunks; ++c) {
       const BlockPlace place = place_of<kType, 16>(group, std::size_t{4} * c);
       if (c % kSuperChunks == 0) super.load(place);
-      const std::byte* end = place.codes + kChunkBytes<kType>;
+      const std::byte* end = place.codes + kInt8BlockBytes<kType>;
       prefetch<V>(done, end, args.prefetch_bytes);
       done = end;
-      const std::size_t column = std::size_t{c} * kChunkColumns;
-      const std::size_t chunk = int8_chunks_offset(args.n_cols) + c * sizeof(Int8Chunk);
+      const std::size_t column = std::size_t{c} * kActivationBlockColumns;
+      const std::size_t chunk = int8_blocks_offset(args.n_cols) + c * sizeof(Int8Block);
       // No more than this loop is left to run: unrolled as well, code would outgrow the L1.
 #pragma GCC unroll 1
       for (unsigned v = 0; v < V::kVectors; ++v) {
@@ -211,7 +211,7 @@ template <typename V, QuantType kType, std::uint32_t kRows>
 // A chunk of 16 rows, unpacked.
 template <typename V, QuantType kType>
 struct alignas(64) ChunkStrip {
-  std::byte codes[kChunkColumns * kRowGroup];
+  std::byte codes[kActivationBlockColumns * kRowGroup];
   typename V::Ints scales[4][V::kVectors];  // of each sub-block, for both sums of a row
   typename V::Ints pairs[V::kVectors][2];   // of scales
   typename V::Ints mins[V::kVectors][2];
@@ -253,9 +253,9 @@ template <typename V, QuantType kType, std::uint32_t kRows>
       sums.sums[i][v] = zeros_of<V, kType>(strip.pairs[v], in.chunk + i * in.stride);
     });
   });
-  for (unsigned four = 0; four < kChunkColumns / 4; four += kFoursPerSum<kType>) {
+  for (unsigned four = 0; four < kActivationBlockColumns / 4; four += kFoursPerSum<kType>) {
     const auto tile =
-        sum_fours<V, kFoursPerSum<kType>, kRows, is_table_type(kType)>(strip.codes, four, in);
+        sum_fours<V, kFoursPerSum<kType>, kRows, is_codebook_type(kType)>(strip.codes, four, in);
     each<kRows>([&](unsigned i) __attribute__((always_inline)) {
       each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
         sums.sums[i][v] = V::add32(sums.sums[i][v],
@@ -297,7 +297,7 @@ template <typename V, QuantType kType>
                                                           std::uint32_t n_x) noexcept {
   alignas(64) float totals[kRowsAtOnce * kRowGroup];
   ChunkStrip<V, kType> strip = {};
-  const auto n_chunks = static_cast<std::uint32_t>(int8_chunks(args.n_cols));
+  const auto n_chunks = static_cast<std::uint32_t>(int8_blocks(args.n_cols));
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     std::memset(totals, 0, n_x * kRowGroup * sizeof(float));
@@ -306,11 +306,11 @@ template <typename V, QuantType kType>
       const BlockPlace place = place_of<kType, 16>(group, std::size_t{4} * c);
       if (c % kSuperChunks == 0) strip.super.load(place);
       unpack_chunk<V, kType>(place, &strip);
-      const std::byte* end = place.codes + kChunkBytes<kType>;
+      const std::byte* end = place.codes + kInt8BlockBytes<kType>;
       prefetch<V>(done, end, args.prefetch_bytes);
       done = end;
-      const Inputs in{.x = x + std::size_t{c} * kChunkColumns,
-                      .chunk = x + int8_chunks_offset(args.n_cols) + c * sizeof(Int8Chunk),
+      const Inputs in{.x = x + std::size_t{c} * kActivationBlockColumns,
+                      .chunk = x + int8_blocks_offset(args.n_cols) + c * sizeof(Int8Block),
                       .sum_at = 0,
                       .stride = args.x_stride};
       multiply_chunk_strip<V, kType>(strip, in, n_x, totals);

@@ -7,7 +7,7 @@
 //
 //   offset  size  field
 //        0  64 C  codes: column c at byte c, two's complement, -127 .. 127; 0 from n_cols on
-//     64 C  32 C  an Int8Chunk for each chunk
+//     64 C  32 C  an Int8Block for each chunk
 //
 // Codes are x / scale rounded to the nearest integer, ties to even, with scale = max |x| / 127 over
 // the chunk. A product with weights w = s * code + m is then
@@ -32,10 +32,10 @@
 
 namespace qsf::kernels {
 
-inline constexpr std::uint32_t kChunkColumns = 64;
+inline constexpr std::uint32_t kActivationBlockColumns = 64;
 
 // What a product needs of a chunk beside its codes. Sums are of the codes: whole numbers.
-struct Int8Chunk {
+struct Int8Block {
   float scale;
   float low_sum;                 // of columns 0 to 31
   float high_sum;                // of columns 32 to 63
@@ -44,7 +44,7 @@ struct Int8Chunk {
   std::int16_t
       quarter_zeros[4];  // the same, times -4: products of them take the zeros of codes out
 };
-static_assert(sizeof(Int8Chunk) == 32);
+static_assert(sizeof(Int8Block) == 32);
 
 // Where the sum of a quarter stands in quarter_sums and quarter_zeros: bytes 0 and 2 of a word and
 // bytes 1 and 3 are pairs of 16 bits after a shift and a mask, so their quarters are pairs as well.
@@ -52,16 +52,16 @@ constexpr unsigned quarter_place(unsigned quarter) noexcept {
   return quarter % 2 * 2 + quarter / 2;
 }
 
-constexpr std::size_t int8_chunks(std::uint32_t n_cols) noexcept {
-  return (std::size_t{n_cols} + kChunkColumns - 1) / kChunkColumns;
+constexpr std::size_t int8_blocks(std::uint32_t n_cols) noexcept {
+  return (std::size_t{n_cols} + kActivationBlockColumns - 1) / kActivationBlockColumns;
 }
-// Byte offset of the chunks' Int8Chunk array in a row.
-constexpr std::size_t int8_chunks_offset(std::uint32_t n_cols) noexcept {
-  return int8_chunks(n_cols) * kChunkColumns;
+// Byte offset of the chunks' Int8Block array in a row.
+constexpr std::size_t int8_blocks_offset(std::uint32_t n_cols) noexcept {
+  return int8_blocks(n_cols) * kActivationBlockColumns;
 }
 // Bytes of a row.
 constexpr std::size_t int8_row_bytes(std::uint32_t n_cols) noexcept {
-  return int8_chunks(n_cols) * (kChunkColumns + sizeof(Int8Chunk));
+  return int8_blocks(n_cols) * (kActivationBlockColumns + sizeof(Int8Block));
 }
 
 // Common to all: every operation rounds once in one order, so every tier gives the same bits.

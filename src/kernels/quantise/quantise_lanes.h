@@ -43,7 +43,7 @@ struct Values64 {
   return magnitude;
 }
 
-// Stores one field of an Int8Chunk.
+// Stores one field of an Int8Block.
 //
 // Fields go to the row one by one. A chunk that is put together on the stack is read back wider
 // than it was written, and such a read waits until every store before it has left the core; those
@@ -67,30 +67,30 @@ template <typename Value>
     const std::int32_t sum = sum_lanes(code);
     sums[k] = static_cast<float>(sum);
     const std::size_t place = quarter_place(k) * sizeof(std::int16_t);
-    store_field(chunk, offsetof(Int8Chunk, quarter_sums) + place, static_cast<std::int16_t>(sum));
-    store_field(chunk, offsetof(Int8Chunk, quarter_zeros) + place,
+    store_field(chunk, offsetof(Int8Block, quarter_sums) + place, static_cast<std::int16_t>(sum));
+    store_field(chunk, offsetof(Int8Block, quarter_zeros) + place,
                 static_cast<std::int16_t>(-4 * sum));
   }
   // Whole numbers far below 2^24: no sum is rounded.
   const float low = sums[0] + sums[1];
   const float high = sums[2] + sums[3];
-  store_field(chunk, offsetof(Int8Chunk, scale), scale);
-  store_field(chunk, offsetof(Int8Chunk, low_sum), low);
-  store_field(chunk, offsetof(Int8Chunk, high_sum), high);
-  store_field(chunk, offsetof(Int8Chunk, sum), low + high);
+  store_field(chunk, offsetof(Int8Block, scale), scale);
+  store_field(chunk, offsetof(Int8Block, low_sum), low);
+  store_field(chunk, offsetof(Int8Block, high_sum), high);
+  store_field(chunk, offsetof(Int8Block, sum), low + high);
 }
 
 // Quantises 64 values.
-[[gnu::always_inline]] static inline void quantise_chunk(const float* x, std::byte* codes,
+[[gnu::always_inline]] static inline void quantise_block(const float* x, std::byte* codes,
                                                          std::byte* chunk) noexcept {
   const Values64 values = Values64::load_from(x);
   const std::int32_t largest = max_lane(values.max_bits(I32<k16>{}));
   const float max = magnitude_of(largest);
   const bool finite = largest < kInfinityBits;
   if (!finite || max < kSmallestMax) {
-    std::memset(codes, 0, kChunkColumns);
-    std::memset(chunk, 0, sizeof(Int8Chunk));
-    if (!finite) store_field(chunk, offsetof(Int8Chunk, scale), __builtin_nanf(""));
+    std::memset(codes, 0, kActivationBlockColumns);
+    std::memset(chunk, 0, sizeof(Int8Block));
+    if (!finite) store_field(chunk, offsetof(Int8Block, scale), __builtin_nanf(""));
     return;
   }
   store_chunk(values, 127.0F / max, max / 127.0F, codes, chunk);
@@ -98,15 +98,17 @@ template <typename Value>
 
 static void to_int8(const float* x, std::byte* out, std::uint32_t n_cols) noexcept {
   std::byte* chunks =
-      out + ((std::size_t{n_cols} + kChunkColumns - 1) / kChunkColumns) * kChunkColumns;
+      out + ((std::size_t{n_cols} + kActivationBlockColumns - 1) / kActivationBlockColumns) *
+                kActivationBlockColumns;
   std::uint32_t c = 0;
-  for (; c + kChunkColumns <= n_cols; c += kChunkColumns, chunks += sizeof(Int8Chunk)) {
-    quantise_chunk(x + c, out + c, chunks);
+  for (; c + kActivationBlockColumns <= n_cols;
+       c += kActivationBlockColumns, chunks += sizeof(Int8Block)) {
+    quantise_block(x + c, out + c, chunks);
   }
   if (c == n_cols) return;
-  float rest[kChunkColumns] = {};
+  float rest[kActivationBlockColumns] = {};
   std::memcpy(rest, x + c, (n_cols - c) * sizeof(float));
-  quantise_chunk(rest, out + c, chunks);
+  quantise_block(rest, out + c, chunks);
 }
 
 // Calls visit(values, first column) for every 64 values, zeros behind the last.
@@ -114,9 +116,10 @@ template <typename Visit>
 [[gnu::always_inline]] static inline void for_chunks(const float* x, std::uint32_t n_cols,
                                                      const Visit& visit) noexcept {
   std::uint32_t c = 0;
-  for (; c + kChunkColumns <= n_cols; c += kChunkColumns) visit(Values64::load_from(x + c), c);
+  for (; c + kActivationBlockColumns <= n_cols; c += kActivationBlockColumns)
+    visit(Values64::load_from(x + c), c);
   if (c == n_cols) return;
-  float rest[kChunkColumns] = {};
+  float rest[kActivationBlockColumns] = {};
   std::memcpy(rest, x + c, (n_cols - c) * sizeof(float));
   visit(Values64::load_from(rest), c);
 }
@@ -131,11 +134,12 @@ static float row_to_int8(const float* x, std::byte* out, std::uint32_t n_cols) n
   float max = magnitude_of(largest);
   if (!(max > kSmallestRowMax)) max = kSmallestRowMax;
   std::byte* const chunks =
-      out + ((std::size_t{n_cols} + kChunkColumns - 1) / kChunkColumns) * kChunkColumns;
+      out + ((std::size_t{n_cols} + kActivationBlockColumns - 1) / kActivationBlockColumns) *
+                kActivationBlockColumns;
   for_chunks(x, n_cols, [&](const Values64& values, std::uint32_t c) QSF_INLINE {
     // Nothing that is not finite meets a conversion to whole numbers.
     store_chunk(finite ? values : Values64{}, 127.0F / max, 1.0F, out + c,
-                chunks + c / kChunkColumns * sizeof(Int8Chunk));
+                chunks + c / kActivationBlockColumns * sizeof(Int8Block));
   });
   return finite ? max / 127.0F : __builtin_nanf("");
 }

@@ -31,17 +31,17 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 struct Row {
   std::vector<std::int8_t> codes;
-  std::vector<Int8Chunk> chunks;
+  std::vector<Int8Block> chunks;
 };
 
 Row parse(const GuardedBytes& bytes, std::uint32_t n_cols) {
   Row row;
-  row.codes.resize(int8_chunks_offset(n_cols));
-  row.chunks.resize(int8_chunks(n_cols));
+  row.codes.resize(int8_blocks_offset(n_cols));
+  row.chunks.resize(int8_blocks(n_cols));
   if (!row.chunks.empty()) {
     std::memcpy(row.codes.data(), bytes.data(), row.codes.size());
     std::memcpy(row.chunks.data(), bytes.data() + row.codes.size(),
-                row.chunks.size() * sizeof(Int8Chunk));
+                row.chunks.size() * sizeof(Int8Block));
   }
   return row;
 }
@@ -168,7 +168,7 @@ TEST_P(QuantiseTest, RowsWithOneScaleThatAreNotFiniteBecomeNaN) {
     const auto [row, scale] = run_row(x);
     EXPECT_TRUE(std::isnan(scale));
     for (const std::int8_t code : row.codes) EXPECT_EQ(code, 0);
-    for (const Int8Chunk& chunk : row.chunks) EXPECT_EQ(chunk.sum, 0.0F);
+    for (const Int8Block& chunk : row.chunks) EXPECT_EQ(chunk.sum, 0.0F);
   }
 }
 
@@ -226,8 +226,8 @@ TEST(QuantiseCheckerTest, CatchesEveryPlantedFault) {
   QuantiseKernels halves_swapped = quantise_kernels().back();
   halves_swapped.to_int8 = [](const float* x, std::byte* out, std::uint32_t n) noexcept {
     quantise_kernels().back().to_int8(x, out, n);
-    for (std::size_t k = 0; k < int8_chunks(n); ++k) {
-      std::byte* sums = out + int8_chunks_offset(n) + k * sizeof(Int8Chunk) + sizeof(float);
+    for (std::size_t k = 0; k < int8_blocks(n); ++k) {
+      std::byte* sums = out + int8_blocks_offset(n) + k * sizeof(Int8Block) + sizeof(float);
       std::swap_ranges(sums, sums + sizeof(float), sums + sizeof(float));
     }
   };

@@ -13,13 +13,13 @@ double gamma_of(double n_roundings) noexcept {
   return n_roundings * kUnitRoundoff / (1.0 - n_roundings * kUnitRoundoff);
 }
 
-double product_bound(BlockFormat format, Input input, std::uint64_t n_cols,
+double product_bound(BlockFormat format, ActivationType input, std::uint64_t n_cols,
                      double magnitude) noexcept {
   // Kernels cut the sums of float types every 64 columns.
   const std::uint32_t block = is_float_type(format.type) ? 64 : format.block;
   const double n_blocks = static_cast<double>(n_cols / block + 1);
   const double underflow = 4.0 * static_cast<double>(n_cols) * 0x1p-149 * 65504.0;
-  if (input == Input::kBf16) {
+  if (input == ActivationType::kBf16) {
     const double flushed = 2.0 * static_cast<double>(n_cols) * kSmallestNormal;
     return (0x1p-8 + 1.01 * gamma_of(static_cast<double>(n_cols) + 4.0)) * magnitude + underflow +
            flushed;

@@ -33,7 +33,7 @@ double gamma_of(double n_roundings) noexcept;
 // underflow, each of about four operations a column loses at most 2^-149, times the largest scale.
 // With rows of bf16 the weight is rounded to bf16 as well, 2^-8 of itself, sums run over all
 // columns, and matrix units take what is below 2^-126 for zero.
-double product_bound(BlockFormat format, Input input, std::uint64_t n_cols,
+double product_bound(BlockFormat format, ActivationType input, std::uint64_t n_cols,
                      double magnitude) noexcept;
 
 // Whether `got` is what `want` allows: NaN only for NaN, infinity only for the same infinity or a

@@ -18,9 +18,9 @@ namespace {
 
 constexpr std::uint32_t kMaxFaultyQueries = 64;
 
-template <Input kInput>
+template <ActivationType kInput>
 void right(const MatMulArgs& args) noexcept {
-  if constexpr (kInput == Input::kF32) {
+  if constexpr (kInput == ActivationType::kF32) {
     matmul_q4g64_f32_scalar(args);
   } else {
     matmul_q4g64_i8_scalar(args);
@@ -35,17 +35,17 @@ void change_outputs(const MatMulArgs& args, const Change& change) noexcept {
   }
 }
 
-template <Input kInput>
+template <ActivationType kInput>
 void drop_last_block(const MatMulArgs& args) noexcept {
   for (std::uint32_t i = 0; i < args.n_x; ++i) {
     std::byte row[8192];
     alignas(64) std::byte cut[8192] = {};
-    std::memcpy(row, args.x + i * args.x_stride, input_row_bytes(kInput, args.n_cols));
+    std::memcpy(row, args.x + i * args.x_stride, activation_row_bytes(kInput, args.n_cols));
     const std::uint32_t n_kept = (args.n_cols - 1) / 64 * 64;
-    std::memcpy(cut, row, kInput == Input::kF32 ? std::size_t{n_kept} * 4 : n_kept);
-    if (kInput == Input::kInt8) {
-      std::memcpy(cut + int8_chunks_offset(args.n_cols), row + int8_chunks_offset(args.n_cols),
-                  n_kept / 64 * sizeof(Int8Chunk));
+    std::memcpy(cut, row, kInput == ActivationType::kF32 ? std::size_t{n_kept} * 4 : n_kept);
+    if (kInput == ActivationType::kInt8) {
+      std::memcpy(cut + int8_blocks_offset(args.n_cols), row + int8_blocks_offset(args.n_cols),
+                  n_kept / 64 * sizeof(Int8Block));
     }
     MatMulArgs wrong = args;
     wrong.x = cut;
@@ -56,12 +56,12 @@ void drop_last_block(const MatMulArgs& args) noexcept {
 }
 
 // Forgets the last column's share: one code of many.
-template <Input kInput>
+template <ActivationType kInput>
 void drop_last_column(const MatMulArgs& args) noexcept {
   for (std::uint32_t i = 0; i < args.n_x; ++i) {
     alignas(64) std::byte row[8192];
-    std::memcpy(row, args.x + i * args.x_stride, input_row_bytes(kInput, args.n_cols));
-    constexpr std::size_t kElement = kInput == Input::kF32 ? 4 : 1;
+    std::memcpy(row, args.x + i * args.x_stride, activation_row_bytes(kInput, args.n_cols));
+    constexpr std::size_t kElement = kInput == ActivationType::kF32 ? 4 : 1;
     std::memset(row + (args.n_cols - 1) * kElement, 0, kElement);
     MatMulArgs wrong = args;
     wrong.x = row;
@@ -75,14 +75,14 @@ void drop_last_column(const MatMulArgs& args) noexcept {
 void take_other_chunks(const MatMulArgs& args) noexcept {
   for (std::uint32_t i = 0; i < args.n_x; ++i) {
     alignas(64) std::byte row[8192];
-    const std::size_t at = int8_chunks_offset(args.n_cols);
+    const std::size_t at = int8_blocks_offset(args.n_cols);
     std::memcpy(row, args.x + i * args.x_stride, at);
-    std::memcpy(row + at, args.x + at, int8_chunks(args.n_cols) * sizeof(Int8Chunk));
+    std::memcpy(row + at, args.x + at, int8_blocks(args.n_cols) * sizeof(Int8Block));
     MatMulArgs wrong = args;
     wrong.x = row;
     wrong.y += i * args.y_stride;
     wrong.n_x = 1;
-    right<Input::kInt8>(wrong);
+    right<ActivationType::kInt8>(wrong);
   }
 }
 
@@ -91,43 +91,43 @@ void forget_sums(const MatMulArgs& args) noexcept {
   for (std::uint32_t i = 0; i < args.n_x; ++i) {
     alignas(64) std::byte row[8192];
     std::memcpy(row, args.x + i * args.x_stride, int8_row_bytes(args.n_cols));
-    for (std::size_t c = 0; c < int8_chunks(args.n_cols); ++c) {
-      std::memset(row + int8_chunks_offset(args.n_cols) + c * sizeof(Int8Chunk) + sizeof(float), 0,
-                  sizeof(Int8Chunk) - sizeof(float));
+    for (std::size_t c = 0; c < int8_blocks(args.n_cols); ++c) {
+      std::memset(row + int8_blocks_offset(args.n_cols) + c * sizeof(Int8Block) + sizeof(float), 0,
+                  sizeof(Int8Block) - sizeof(float));
     }
     MatMulArgs wrong = args;
     wrong.x = row;
     wrong.y += i * args.y_stride;
     wrong.n_x = 1;
-    right<Input::kInt8>(wrong);
+    right<ActivationType::kInt8>(wrong);
   }
 }
 
-template <Input kInput>
+template <ActivationType kInput>
 void lose_sign(const MatMulArgs& args) noexcept {
   right<kInput>(args);
   change_outputs(args, [](float& y) { y = std::fabs(y); });
 }
 
-template <Input kInput>
+template <ActivationType kInput>
 void spoil_negative(const MatMulArgs& args) noexcept {
   right<kInput>(args);
   change_outputs(args, [](float& y) { y = y < 0.0F ? y * 1.0001F : y; });
 }
 
-template <Input kInput>
+template <ActivationType kInput>
 void write_nan(const MatMulArgs& args) noexcept {
   right<kInput>(args);
   args.y[args.n_rows - 1] = std::numeric_limits<float>::quiet_NaN();
 }
 
-template <Input kInput>
+template <ActivationType kInput>
 void write_infinity(const MatMulArgs& args) noexcept {
   right<kInput>(args);
   args.y[0] = std::numeric_limits<float>::infinity();
 }
 
-template <Input kInput>
+template <ActivationType kInput>
 void rotate_rows(const MatMulArgs& args) noexcept {
   right<kInput>(args);
   const float first = args.y[0];
@@ -141,13 +141,13 @@ void use_other_type(const MatMulArgs& args) noexcept {
 }
 
 // Rounded to bf16 at the end: right in its first digits alone.
-template <Input kInput>
+template <ActivationType kInput>
 void round_coarsely(const MatMulArgs& args) noexcept {
   right<kInput>(args);
   change_outputs(args, [](float& y) { y = to_f32(to_bf16(y)); });
 }
 
-template <Input kInput>
+template <ActivationType kInput>
 void swap_inputs(const MatMulArgs& args) noexcept {
   MatMulArgs wrong = args;
   wrong.x += args.x_stride;
@@ -159,7 +159,7 @@ void swap_inputs(const MatMulArgs& args) noexcept {
   right<kInput>(wrong);
 }
 
-template <Input kInput>
+template <ActivationType kInput>
 void forget_last_input(const MatMulArgs& args) noexcept {
   MatMulArgs wrong = args;
   wrong.n_x -= 1;
@@ -169,28 +169,28 @@ void forget_last_input(const MatMulArgs& args) noexcept {
 void write_whole_group(const MatMulArgs& args) noexcept {
   MatMulArgs wrong = args;
   wrong.n_rows = (args.n_rows + 15) / 16 * 16;
-  right<Input::kInt8>(wrong);
+  right<ActivationType::kInt8>(wrong);
 }
 
 void read_past_weights(const MatMulArgs& args) noexcept {
   MatMulArgs wrong = args;
   wrong.weights += 64;
-  right<Input::kInt8>(wrong);
+  right<ActivationType::kInt8>(wrong);
 }
 
 void read_past_input(const MatMulArgs& args) noexcept {
   MatMulArgs wrong = args;
   wrong.x += 64;
-  right<Input::kInt8>(wrong);
+  right<ActivationType::kInt8>(wrong);
 }
 
-constexpr MatMulKernel faulty(const char* name, Input input, MatMulFn run) {
+constexpr MatMulKernel faulty(const char* name, ActivationType input, MatMulFn run) {
   return {name, Isa::kScalar, {QuantType::kQ4, 64}, input, Exactness::kBounded, run};
 }
 
-#define QSF_FAULT(what, function)                                       \
-  {what, faulty(#function, Input::kF32, function<Input::kF32>)}, {      \
-    what, faulty(#function "_i8", Input::kInt8, function<Input::kInt8>) \
+#define QSF_FAULT(what, function)                                                         \
+  {what, faulty(#function, ActivationType::kF32, function<ActivationType::kF32>)}, {      \
+    what, faulty(#function "_i8", ActivationType::kInt8, function<ActivationType::kInt8>) \
   }
 
 constexpr PlantedFault<MatMulKernel> kMatMulFaults[] = {
@@ -204,16 +204,17 @@ constexpr PlantedFault<MatMulKernel> kMatMulFaults[] = {
     QSF_FAULT("result rounded to bf16", round_coarsely),
     QSF_FAULT("rows of x rotated", swap_inputs),
     QSF_FAULT("last row of x left out", forget_last_input),
-    {"another type's kernel", faulty("use_other_type", Input::kF32, use_other_type)},
-    {"another row's scales", faulty("take_other_chunks", Input::kInt8, take_other_chunks)},
-    {"mins left out", faulty("forget_sums", Input::kInt8, forget_sums)},
+    {"another type's kernel", faulty("use_other_type", ActivationType::kF32, use_other_type)},
+    {"another row's scales", faulty("take_other_chunks", ActivationType::kInt8, take_other_chunks)},
+    {"mins left out", faulty("forget_sums", ActivationType::kInt8, forget_sums)},
 };
 #undef QSF_FAULT
 
 constexpr PlantedFault<MatMulKernel> kMemoryFaults[] = {
-    {"padding rows stored", faulty("write_whole_group", Input::kInt8, write_whole_group)},
-    {"weights read past their end", faulty("read_past_weights", Input::kInt8, read_past_weights)},
-    {"input read past its end", faulty("read_past_input", Input::kInt8, read_past_input)},
+    {"padding rows stored", faulty("write_whole_group", ActivationType::kInt8, write_whole_group)},
+    {"weights read past their end",
+     faulty("read_past_weights", ActivationType::kInt8, read_past_weights)},
+    {"input read past its end", faulty("read_past_input", ActivationType::kInt8, read_past_input)},
 };
 
 void ignore_cap(const AttendPageArgs& args) noexcept {

@@ -11,10 +11,10 @@
 #include "base/bytes.h"
 #include "base/f16.h"
 #include "kernels/testing/error_bound.h"
+#include "quant/codebook_block.h"
+#include "quant/codebook_levels.h"
 #include "quant/codec.h"
 #include "quant/interleave.h"
-#include "quant/table_block.h"
-#include "quant/table_levels.h"
 
 namespace qsf::kernels::testing_support {
 namespace {
@@ -107,7 +107,7 @@ void make_six_bit_fields(BlockFormat format, Data data, SeededRng& rng, MutableB
 }
 
 // The same for tables: all scales that their bits can say, the lowest for the largest weights.
-void make_table_scales(BlockFormat format, Data data, SeededRng& rng, MutableByteSpan fields) {
+void make_codebook_scales(BlockFormat format, Data data, SeededRng& rng, MutableByteSpan fields) {
   const int n_scales = format.block == 16 ? 16 : 64;
   std::vector<int> scales(kSuperColumns / format.block);
   for (int& scale : scales) {
@@ -115,7 +115,7 @@ void make_table_scales(BlockFormat format, Data data, SeededRng& rng, MutableByt
     if (data == Data::kLargest || data == Data::kSmallest) scale = -n_scales / 2;
     if (data == Data::kTinyScales) scale = 1;
   }
-  put_table_scales(format, scales, fields);
+  put_codebook_scales(format, scales, fields);
 }
 
 // The same for one byte a sub-block: a signed scale, or a scale and a min of 4 bits.
@@ -150,9 +150,9 @@ void make_fields(BlockFormat format, std::uint64_t b, Data data, SeededRng& rng,
       make_byte_fields(scale_form(format.type), data, rng, row.subspan(at + head, 16));
       break;
     }
-    case ScaleForm::kSuperTable:
+    case ScaleForm::kSuperCodebook:
       if (b * format.block % kSuperColumns != 0) return;
-      make_table_scales(format, data, rng, row.subspan(at, field_bytes(format)));
+      make_codebook_scales(format, data, rng, row.subspan(at, field_bytes(format)));
       break;
     case ScaleForm::kBlock:
     case ScaleForm::kBlockMin: break;
@@ -209,13 +209,13 @@ Fields read_fields(BlockFormat format, ByteSpan row, std::uint64_t b) {
     case ScaleForm::kSuperSigned: {
       return {half(at), 0.0F, static_cast<std::int8_t>(row[at + 2 + b % 16])};
     }
-    case ScaleForm::kSuperTable: {
+    case ScaleForm::kSuperCodebook: {
       const auto k = static_cast<unsigned>(b % (kSuperColumns / format.block));
       const auto word = [&](std::uint64_t offset) { return load_le<std::uint32_t>(row, offset); };
       return {half(at), 0.0F,
               format.block == 16
-                  ? table_scale(word(at + 2 + k / 8 * 4), k)
-                  : table_scale(word(at + 4), load_le<std::uint16_t>(row, at + 2), k)};
+                  ? codebook_scale(word(at + 2 + k / 8 * 4), k)
+                  : codebook_scale(word(at + 4), load_le<std::uint16_t>(row, at + 2), k)};
     }
     case ScaleForm::kSuperBlock: break;
   }
@@ -234,8 +234,8 @@ double read_float(QuantType type, ByteSpan row, std::uint32_t column) {
 }
 
 // Rows start a line apart from a whole number of KiB, as the callers of kernels lay them out.
-std::size_t row_stride(Input input, std::uint32_t n_cols) {
-  return align_up(input_row_bytes(input, n_cols), std::size_t{64});
+std::size_t row_stride(ActivationType input, std::uint32_t n_cols) {
+  return align_up(activation_row_bytes(input, n_cols), std::size_t{64});
 }
 
 float largest_magnitude(const float* x, std::size_t n) {
@@ -245,12 +245,12 @@ float largest_magnitude(const float* x, std::size_t n) {
 }
 
 // Quantises one chunk from the definition in quantise.h, `max` its largest magnitude or its row's.
-void quantise_chunk(const float* x, float max, bool unit_scale, std::byte* codes,
+void quantise_block(const float* x, float max, bool unit_scale, std::byte* codes,
                     std::byte* chunk_at) {
-  Int8Chunk chunk = {};
+  Int8Block chunk = {};
   chunk.scale = unit_scale ? 1.0F : max < 0x1p-100F ? 0.0F : max / 127.0F;
   const float inverse = max < 0x1p-100F ? 0.0F : 127.0F / max;
-  for (std::uint32_t c = 0; c < kChunkColumns; ++c) {
+  for (std::uint32_t c = 0; c < kActivationBlockColumns; ++c) {
     const auto code = static_cast<std::int8_t>(std::nearbyint(x[c] * inverse));
     codes[c] = static_cast<std::byte>(code);
     (c < 32 ? chunk.low_sum : chunk.high_sum) += static_cast<float>(code);
@@ -273,9 +273,9 @@ WeightProblem::WeightProblem(BlockFormat format, std::uint32_t n_rows, std::uint
       n_cols_(n_cols),
       n_x_(n_x),
       groups_(rows_bytes(format, Layout::kInterleaved, n_rows, n_cols)),
-      f32_rows_(n_x * row_stride(Input::kF32, n_cols)),
-      int8_rows_(n_x * row_stride(Input::kInt8, n_cols)),
-      bf16_rows_(n_x * row_stride(Input::kBf16, n_cols)),
+      f32_rows_(n_x * row_stride(ActivationType::kF32, n_cols)),
+      int8_rows_(n_x * row_stride(ActivationType::kInt8, n_cols)),
+      bf16_rows_(n_x * row_stride(ActivationType::kBf16, n_cols)),
       codes_(is_float_type(format.type) ? 0 : std::size_t{n_rows} * n_cols),
       blocks_(is_float_type(format.type) ? 0 : n_rows * blocks_per_row(format, n_cols)),
       row_scales_(n_rows, 1.0F),
@@ -300,7 +300,7 @@ WeightProblem::WeightProblem(BlockFormat format, std::uint32_t n_rows, std::uint
 
 // Draws the rows of x and turns each into every form of input.
 void WeightProblem::make_inputs(Data data, SeededRng& rng) {
-  const std::size_t n_padded = align_up(n_cols_, kChunkColumns);
+  const std::size_t n_padded = align_up(n_cols_, kActivationBlockColumns);
   for (std::uint32_t i = 0; i < n_x_; ++i) {
     std::vector<float> x(n_padded, 0.0F);
     for (std::uint32_t c = 0; c < n_cols_; ++c) {
@@ -309,15 +309,16 @@ void WeightProblem::make_inputs(Data data, SeededRng& rng) {
              : ones                   ? (i % 2 == 0 ? 1.0F : -1.0F)
                                       : rng.get().next_normal();
     }
-    std::memcpy(f32_rows_.data() + i * row_stride(Input::kF32, n_cols_), x.data(), n_padded * 4);
-    std::byte* int8_row = int8_rows_.data() + i * row_stride(Input::kInt8, n_cols_);
-    std::byte* bf16_row = bf16_rows_.data() + i * row_stride(Input::kBf16, n_cols_);
-    for (std::size_t chunk = 0; chunk < n_padded / kChunkColumns; ++chunk) {
-      const float* of_chunk = &x[chunk * kChunkColumns];
+    std::memcpy(f32_rows_.data() + i * row_stride(ActivationType::kF32, n_cols_), x.data(),
+                n_padded * 4);
+    std::byte* int8_row = int8_rows_.data() + i * row_stride(ActivationType::kInt8, n_cols_);
+    std::byte* bf16_row = bf16_rows_.data() + i * row_stride(ActivationType::kBf16, n_cols_);
+    for (std::size_t chunk = 0; chunk < n_padded / kActivationBlockColumns; ++chunk) {
+      const float* of_chunk = &x[chunk * kActivationBlockColumns];
       const float max = unit_scales_ ? largest_magnitude(x.data(), n_padded)
-                                     : largest_magnitude(of_chunk, kChunkColumns);
-      quantise_chunk(of_chunk, max, unit_scales_, int8_row + chunk * kChunkColumns,
-                     int8_row + int8_chunks_offset(n_cols_) + chunk * sizeof(Int8Chunk));
+                                     : largest_magnitude(of_chunk, kActivationBlockColumns);
+      quantise_block(of_chunk, max, unit_scales_, int8_row + chunk * kActivationBlockColumns,
+                     int8_row + int8_blocks_offset(n_cols_) + chunk * sizeof(Int8Block));
     }
     for (std::size_t c = 0; c < n_padded; ++c) {
       const BF16 half = to_bf16(x[c]);
@@ -357,9 +358,9 @@ void WeightProblem::read_back(ByteSpan row, std::uint32_t row_index) {
         break;
       case QuantType::kQ3K: factor = code - 4; break;
       case QuantType::kQ6K: factor = code - 32; break;
-      case QuantType::kQ2Table:
-      case QuantType::kQ3Table:
-      case QuantType::kQ4Table: factor = table_levels(format_.type)[code]; break;
+      case QuantType::kQ2Codebook:
+      case QuantType::kQ3Codebook:
+      case QuantType::kQ4Codebook: factor = codebook_levels(format_.type)[code]; break;
       default: break;
     }
     codes_[std::size_t{row_index} * n_cols_ + c] = factor;
@@ -372,14 +373,14 @@ void WeightProblem::read_back(ByteSpan row, std::uint32_t row_index) {
   }
 }
 
-const std::byte* WeightProblem::input_row(Input input, std::size_t i) const {
-  const GuardedBytes& rows = input == Input::kF32    ? f32_rows_
-                             : input == Input::kInt8 ? int8_rows_
-                                                     : bf16_rows_;
+const std::byte* WeightProblem::input_row(ActivationType input, std::size_t i) const {
+  const GuardedBytes& rows = input == ActivationType::kF32    ? f32_rows_
+                             : input == ActivationType::kInt8 ? int8_rows_
+                                                              : bf16_rows_;
   return rows.data() + i * row_stride(input, n_cols_);
 }
 
-MatMulArgs WeightProblem::matmul_args(Input input, float* y, std::size_t y_stride) const {
+MatMulArgs WeightProblem::matmul_args(ActivationType input, float* y, std::size_t y_stride) const {
   return {.weights = groups_.data(),
           .group_bytes = qsf::group_bytes(format_, n_cols_),
           .x = input_row(input, 0),
@@ -389,7 +390,7 @@ MatMulArgs WeightProblem::matmul_args(Input input, float* y, std::size_t y_strid
           .n_x = n_x_,
           .n_rows = n_rows_,
           .n_cols = n_cols_,
-          .unit_scales = unit_scales_ && input == Input::kInt8};
+          .unit_scales = unit_scales_ && input == ActivationType::kInt8};
 }
 
 std::vector<float> WeightProblem::run(const MatMulKernel& kernel) const {
@@ -401,11 +402,11 @@ std::vector<float> WeightProblem::run(const MatMulKernel& kernel) const {
 
 // One output from the definition in matmul.h, one rounding an operation.
 float WeightProblem::int8_answer(std::size_t i, std::size_t row) const {
-  const std::byte* x = input_row(Input::kInt8, i);
+  const std::byte* x = input_row(ActivationType::kInt8, i);
   const std::uint64_t n_blocks = blocks_per_row(format_, n_cols_);
   // Blocks with whole scales are added up in whole numbers to chunks.
   const std::uint64_t n_together =
-      has_whole_scales(format_.type) ? kChunkColumns / format_.block : 1;
+      has_whole_scales(format_.type) ? kActivationBlockColumns / format_.block : 1;
   float total = 0.0F;
   for (std::uint64_t b = 0; b < n_blocks; b += n_together) {
     std::int32_t dot = 0;
@@ -420,15 +421,15 @@ float WeightProblem::int8_answer(std::size_t i, std::size_t row) const {
         sum += block.min_factor * q;
       }
     }
-    Int8Chunk chunk;
-    const std::uint64_t chunk_index = b * format_.block / kChunkColumns;
-    std::memcpy(&chunk, x + int8_chunks_offset(n_cols_) + chunk_index * sizeof(chunk),
+    Int8Block chunk;
+    const std::uint64_t chunk_index = b * format_.block / kActivationBlockColumns;
+    std::memcpy(&chunk, x + int8_blocks_offset(n_cols_) + chunk_index * sizeof(chunk),
                 sizeof(chunk));
     const Block& block = blocks_[row * n_blocks + b];
     const float scaled = block.scale * static_cast<float>(dot);
     const float shift = block.min * static_cast<float>(sum);
     const bool is_signed = format_.type == QuantType::kQ8 || format_.type == QuantType::kQ3K ||
-                           format_.type == QuantType::kQ6K || is_table_type(format_.type);
+                           format_.type == QuantType::kQ6K || is_codebook_type(format_.type);
     const float term = is_signed ? scaled : scaled + shift;
     const float product = term * chunk.scale;
     total += product;
@@ -436,9 +437,10 @@ float WeightProblem::int8_answer(std::size_t i, std::size_t row) const {
   return total * row_scales_[row];
 }
 
-::testing::AssertionResult WeightProblem::is_right(Input input, const std::vector<float>& y) const {
-  return (input == Input::kInt8 ? has_int8_bits(y) : within_bound(input, y))
-         << " (" << input_name(input) << " " << name_ << ")";
+::testing::AssertionResult WeightProblem::is_right(ActivationType input,
+                                                   const std::vector<float>& y) const {
+  return (input == ActivationType::kInt8 ? has_int8_bits(y) : within_bound(input, y))
+         << " (" << activation_type_name(input) << " " << name_ << ")";
 }
 
 ::testing::AssertionResult WeightProblem::has_int8_bits(const std::vector<float>& y) const {
@@ -455,7 +457,7 @@ float WeightProblem::int8_answer(std::size_t i, std::size_t row) const {
   return ::testing::AssertionSuccess();
 }
 
-::testing::AssertionResult WeightProblem::within_bound(Input input,
+::testing::AssertionResult WeightProblem::within_bound(ActivationType input,
                                                        const std::vector<float>& y) const {
   std::vector<double> want;
   std::vector<double> bounds;
@@ -466,7 +468,7 @@ float WeightProblem::int8_answer(std::size_t i, std::size_t row) const {
       double size = 0.0;
       for (std::size_t c = 0; c < n_cols_; ++c) {
         float x = 0.0F;
-        if (input == Input::kF32) {
+        if (input == ActivationType::kF32) {
           std::memcpy(&x, row + c * 4, 4);
         } else {
           BF16 half{};

@@ -45,14 +45,14 @@ class WeightProblem {
                 Data data, SeededRng& rng);
 
   // Operands as a kernel of that input takes them; y is the caller's.
-  MatMulArgs matmul_args(Input input, float* y, std::size_t y_stride) const;
+  MatMulArgs matmul_args(ActivationType input, float* y, std::size_t y_stride) const;
 
   // Runs into a guarded y [n_x][n_rows]; fails when a byte in front of it changed.
   std::vector<float> run(const MatMulKernel& kernel) const;
 
   // Compares y [n_x][n_rows], made from rows of `input`, with the exact answer: for kInt8 bit for
   // bit with the sequence of operations that matmul.h promises, for the others within a bound.
-  ::testing::AssertionResult is_right(Input input, const std::vector<float>& y) const;
+  ::testing::AssertionResult is_right(ActivationType input, const std::vector<float>& y) const;
 
   BlockFormat format() const noexcept { return format_; }
   std::uint32_t n_rows() const noexcept { return n_rows_; }
@@ -75,8 +75,8 @@ class WeightProblem {
   void read_back(ByteSpan row, std::uint32_t row_index);
   void make_inputs(Data data, SeededRng& rng);
   float int8_answer(std::size_t i, std::size_t row) const;
-  const std::byte* input_row(Input input, std::size_t i) const;
-  ::testing::AssertionResult within_bound(Input input, const std::vector<float>& y) const;
+  const std::byte* input_row(ActivationType input, std::size_t i) const;
+  ::testing::AssertionResult within_bound(ActivationType input, const std::vector<float>& y) const;
   ::testing::AssertionResult has_int8_bits(const std::vector<float>& y) const;
 
   BlockFormat format_;

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+
+#include "convert/calibrate/calibrate_model.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "convert/calibrate/calibration_file.h"
+#include "convert/calibrate/calibration_text.h"
+#include "convert/calibrate/model_copy.h"
+#include "convert/calibrate/saved_hidden_rows.h"
+#include "convert/calibrate/temporary_name.h"
+#include "convert/choose/sensitivity.h"
+#include "convert/gptq/hessian_sums.h"
+#include "convert/gptq/layerwise_gptq.h"
+#include "tokenizer/tokenizer.h"
+
+namespace qsf {
+namespace {
+
+// The tokenizer goes before the engine comes, which has its own.
+Result<std::vector<TokenId>> tokens_of(ByteSpan section, std::string_view text,
+                                       std::uint32_t context, std::uint64_t max_tokens) {
+  if (section.empty()) {
+    return unsupported("the model has no tokenizer, so no text can be turned into its tokens");
+  }
+  QSF_ASSIGN_OR_RETURN(const std::size_t index_bytes, Tokenizer::index_bytes(section));
+  std::vector<std::byte> index(index_bytes);
+  QSF_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::open(section, index));
+  return calibration_tokens(tokenizer, text, context, max_tokens);
+}
+
+// Opens with room for the Hessians of `layers_at_once` layers, or of as many fewer, one at least,
+// as the engine leaves room for.
+Result<std::unique_ptr<Gatherer>> open_gatherer(const ModelSpec& spec, const std::string& path,
+                                                GatherOptions options,
+                                                std::uint32_t& layers_at_once) {
+  for (;; layers_at_once /= 2) {
+    options.feed_bytes = layers_at_once * HessianSums::layer_bytes(spec);
+    auto gatherer = Gatherer::open(path, options);
+    if (gatherer || layers_at_once <= 1) return gatherer;
+    if (gatherer.error().code() != StatusCode::kOutOfBudget) return gatherer;
+  }
+}
+
+// Opens the model as it is, from a copy that has no name by then. What becomes of the output is no
+// matter to the copy, which every pass reads.
+Result<std::unique_ptr<Gatherer>> open_copy(const ModelSource& source, const std::string& output,
+                                            const TranscodeOptions& options,
+                                            const GatherOptions& gather,
+                                            std::uint32_t& layers_at_once) {
+  const TemporaryName file(output);
+  QSF_RETURN_IF_ERROR(write_copy(source, file.path(), options));
+  return open_gatherer(source.spec(), file.path(), gather, layers_at_once);
+}
+
+// Where rows are kept for another start, they are behind every eighth of the layers at least.
+constexpr std::uint32_t kShare = 8;
+
+// The file in the folder that says how far the run over the text is.
+constexpr const char* kRunName = "calibrating";
+
+// The file in the folder that says what was seen so far.
+class SeenFile {
+ public:
+  static constexpr const char* kName = "calibration";
+
+  explicit SeenFile(const std::string& folder)
+      : path_(folder.empty() ? std::string() : folder + "/" + kName) {}
+
+  // Returns what was seen of `model` before, if anything was.
+  Result<std::optional<Calibration>> read(const CalibratedModel& model) const {
+    if (path_.empty()) return std::optional<Calibration>();
+    auto seen = read_calibration_file(path_);
+    if (!seen && seen.error().code() == StatusCode::kNotFound) return std::optional<Calibration>();
+    if (!seen && seen.error().code() == StatusCode::kCorrupt) {
+      return corrupt("%s; remove this file and run again", seen.error().message().c_str());
+    }
+    if (!seen) return std::move(seen).error();
+    QSF_RETURN_IF_ERROR(check_calibrated(*seen, model).with_context(path_));
+    return std::optional<Calibration>(std::move(*seen));
+  }
+  Status write(const Calibration& seen) const {
+    return path_.empty() ? ok_status() : write_calibration_file(path_, seen);
+  }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+std::vector<std::string> calibration_folder_names() {
+  std::vector<std::string> names = SavedHiddenRows::file_names();
+  names.emplace_back(SeenFile::kName);
+  names.emplace_back(kRunName);
+  return names;
+}
+
+Result<CalibratedText> calibrate_model(const ModelSource& source, std::string text,
+                                       const std::string& output, const CalibrateOptions& options) {
+  const ModelSpec& spec = source.spec();
+  GatherOptions gather = options.gather;
+  gather.context = std::min(gather.context, spec.max_positions);
+  if (gather.context < 2) {
+    return invalid_argument("windows of %u tokens, expected at least 2", gather.context);
+  }
+  const auto tokens =
+      tokens_of(options.transcode.tokenizer, text, gather.context, options.max_tokens);
+  if (!tokens) return Status(tokens.error()).with_context(options.text_name);
+  std::string().swap(text);
+  QSF_ASSIGN_OR_RETURN(const CalibratedModel model, identify_model(source));
+  const SeenFile file(options.folder);
+  QSF_ASSIGN_OR_RETURN(std::optional<Calibration> seen, file.read(model));
+  std::unique_ptr<Gatherer> gatherer;
+  std::uint32_t layers_at_once = 0;
+  const auto open = [&](bool feeds_back) -> Status {
+    layers_at_once = feeds_back ? LayerwiseGptq::layers_at_once(spec, gather.ram_budget_bytes) : 0;
+    if (!options.folder.empty()) {
+      layers_at_once = std::min(layers_at_once, (spec.n_layers + kShare - 1) / kShare);
+    }
+    QSF_ASSIGN_OR_RETURN(gatherer,
+                         open_copy(source, output, options.transcode, gather, layers_at_once));
+    if (!feeds_back || layers_at_once >= spec.n_layers) return ok_status();
+    // Before the passes, which can take hours, so that a full disk is told at once.
+    return gatherer->keep_rows(tokens->size(), options.folder);
+  };
+  if (!seen) {
+    // Every probe's engine has the budget, so errors are fed back behind them.
+    QSF_RETURN_IF_ERROR(open(options.feedback && !options.sensitivities));
+    QSF_ASSIGN_OR_RETURN(
+        seen, gatherer->run(*tokens, options.folder.empty() ? std::string()
+                                                            : options.folder + "/" + kRunName));
+    seen->model = model;
+    QSF_RETURN_IF_ERROR(file.write(*seen));
+  }
+  if (options.sensitivities) {
+    gatherer.reset();
+    QSF_ASSIGN_OR_RETURN(const ColumnImportance columns, column_importance(*seen));
+    SensitivityOptions sensitivity = {gather, options.transcode, {}};
+    sensitivity.transcode.importance = &columns;
+    sensitivity.on_probe = [&](std::size_t done, std::size_t total) -> Status {
+      if (options.on_probe) options.on_probe(done, total);
+      return file.write(*seen);
+    };
+    QSF_RETURN_IF_ERROR(measure_sensitivities(source, *tokens, output, sensitivity, *seen));
+  }
+  if (options.feedback && gatherer == nullptr) QSF_RETURN_IF_ERROR(open(true));
+  CalibratedText calibrated{std::move(*seen), tokens->size(), tokens->size() >= gather.context,
+                            nullptr};
+  if (options.feedback) {
+    calibrated.feedback = std::make_unique<LayerwiseGptq>(
+        std::move(gatherer), *tokens, layers_at_once, options.transcode.n_threads);
+  }
+  return calibrated;
+}
+
+}  // namespace qsf

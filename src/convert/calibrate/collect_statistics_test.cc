@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: MIT
+//
+// Gathering is held to the definition: sums, cosines and losses of a model that is computed whole
+// in f64, for every kind of layer; and to itself: the same bits at any number of threads, any
+// number of rows and in any budget.
+
+#include "convert/calibrate/collect_statistics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "convert/calibrate/calibration_file.h"
+#include "convert/gptq/hessian_sums.h"
+#include "engine/engine_plan.h"
+#include "engine/testing/naive_model_test.h"
+#include "engine/testing/streamed_model.h"
+
+namespace qsf {
+namespace {
+
+using testing::HasSubstr;
+using namespace testing_support;
+
+constexpr std::uint32_t kLayers = 3;
+constexpr std::uint32_t kContext = 20;
+constexpr std::size_t kTokens = 2 * kContext + 9;  // two windows and a shorter one
+
+// What the definition gives for the same windows.
+struct Expected {
+  std::map<std::pair<TensorKind, std::uint32_t>, std::vector<double>> mean_squares;
+  std::array<double, kLayers> cosines{};
+  double loss = 0.0;
+  std::array<double, kLayers> skip_losses{};  // of the first window
+};
+
+double log_prob(const std::vector<double>& logits, TokenId token) {
+  double sum = 0.0;
+  for (const double logit : logits) sum += std::exp(logit - logits[token]);
+  return -std::log(sum);
+}
+
+double cosine(const std::vector<double>& a, const std::vector<double>& b) {
+  double ab = 0.0;
+  double aa = 0.0;
+  double bb = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    ab += a[i] * b[i];
+    aa += a[i] * a[i];
+    bb += b[i] * b[i];
+  }
+  return ab / std::sqrt(aa * bb);
+}
+
+// Returns the sum of the losses of a window, in which every token but the first is predicted.
+double window_loss(const NaiveModel& model, const std::vector<TokenId>& window,
+                   const std::vector<double>& slopes,
+                   std::vector<std::vector<std::vector<double>>>* hidden = nullptr) {
+  const auto logits =
+      model.logits({window.begin(), window.end() - 1}, kContext, slopes, nullptr, hidden);
+  double loss = 0.0;
+  for (std::size_t i = 0; i < logits.size(); ++i) loss -= log_prob(logits[i], window[i + 1]);
+  return loss;
+}
+
+Expected expected_of(NaiveModel& model, const std::vector<TokenId>& tokens,
+                     const std::vector<double>& slopes) {
+  Expected expected;
+  double n_rows = 0.0;
+  model.set_on_product([&](TensorKind matrix, std::uint32_t layer, const std::vector<double>& x) {
+    std::vector<double>& sums = expected.mean_squares[{matrix, layer}];
+    sums.resize(x.size());
+    for (std::size_t c = 0; c < x.size(); ++c) sums[c] += x[c] * x[c];
+  });
+  std::vector<TokenId> first;
+  for (std::size_t at = 0; at < tokens.size(); at += kContext) {
+    const std::size_t n = std::min<std::size_t>(kContext, tokens.size() - at);
+    const std::vector<TokenId> window(tokens.begin() + static_cast<long>(at),
+                                      tokens.begin() + static_cast<long>(at + n));
+    if (at == 0) first = window;
+    std::vector<std::vector<std::vector<double>>> hidden;
+    expected.loss += window_loss(model, window, slopes, &hidden);
+    n_rows += static_cast<double>(n - 1);
+    // The stream in front of the first layer is not told, so its cosine is left out.
+    for (std::size_t layer = 1; layer < hidden.size(); ++layer) {
+      for (std::size_t i = 0; i + 1 < n; ++i) {
+        expected.cosines[layer] += cosine(hidden[layer - 1][i], hidden[layer][i]);
+      }
+    }
+  }
+  model.set_on_product(nullptr);
+  for (auto& [place, sums] : expected.mean_squares) {
+    for (double& sum : sums) sum /= n_rows;
+  }
+  for (double& sum : expected.cosines) sum /= n_rows;
+  expected.loss /= n_rows;
+  const double whole = window_loss(model, first, slopes);
+  for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+    model.set_skipped(layer);
+    expected.skip_losses[layer] = (window_loss(model, first, slopes) - whole) / (kContext - 1);
+  }
+  model.set_skipped(std::nullopt);
+  return expected;
+}
+
+struct Graph {
+  const char* name;
+  std::function<void(ModelSpec&)> change;
+  std::vector<double> slopes;
+};
+
+void PrintTo(const Graph& graph, std::ostream* to) {
+  *to << graph.name;
+}
+
+// One of every way in which a layer begins, ends and shares its inputs.
+const Graph kGraphs[] = {
+    {"llama", [](ModelSpec&) {}, {}},
+    {"norms_behind_sublayers",
+     [](ModelSpec& s) {
+       s.architecture = "gemma2";
+       s.tied_head = true;
+       s.embedding_scale = 2.75F;
+     },
+     {}},
+    {"parallel_block",
+     [](ModelSpec& s) {
+       s.architecture = "phi2";
+       s.parallel_block = true;
+       s.norm = NormType::kLayerNorm;
+       s.gated_ffn = false;
+       s.rope.dims = 4;
+     },
+     {}},
+    {"norm_of_embedding",
+     [](ModelSpec& s) {
+       s.architecture = "bloom";
+       s.norm = NormType::kLayerNorm;
+       s.gated_ffn = false;
+       s.positions = PositionEncoding::kAlibi;
+       s.rope = {};
+       s.n_kv_heads = 6;
+       s.tied_head = true;
+     },
+     {0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125}},
+    {"norms_within_sublayers", [](ModelSpec& s) { s.architecture = "bitnet"; }, {}},
+    {"norms_of_heads", [](ModelSpec& s) { s.architecture = "qwen3"; }, {}},
+    // Of more tiles of 64 rows than one product takes.
+    {"many_tiles", [](ModelSpec& s) { s.hidden = 64 * 64 + 40; }, {}},
+};
+
+class GatherGraphTest : public NaiveModelTest, public testing::WithParamInterface<Graph> {
+ protected:
+  void SetUp() override {
+    ModelSpec spec = naive_llama(kLayers, kContext);
+    GetParam().change(spec);
+    path_ = testing::TempDir() + "qsf_gather_" + GetParam().name + ".qsf";
+    model_.emplace(spec, 5);
+    ASSERT_TRUE(model_->write(path_).ok());
+    for (std::size_t i = 0; i < kTokens; ++i) {
+      tokens_.push_back(static_cast<TokenId>((i * i * 31 + 7 * i + 3) % kNaiveVocab));
+    }
+  }
+};
+
+void expect_means(const std::vector<float>& got, const std::vector<double>& want,
+                  const std::string& where) {
+  ASSERT_EQ(got.size(), want.size()) << where;
+  const double largest = *std::ranges::max_element(want);
+  ASSERT_GT(largest, 0.0) << where;
+  for (std::size_t c = 0; c < got.size(); ++c) {
+    // Twice the tolerance of values, of which these are squares (docs/testing.md).
+    EXPECT_NEAR(static_cast<double>(got[c]), want[c], 2e-4 * largest) << where << ' ' << c;
+  }
+}
+
+// The diagonals of Hessians are the sums of squares that were gathered from the same rows.
+void expect_squares(HessianSums& hessians, const Calibration& calibration) {
+  for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+    for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
+      const std::vector<float>& means = calibration.layers[layer].mean_squares[i];
+      const std::vector<float> hessian = hessians.take(static_cast<ProductInput>(i), layer);
+      ASSERT_EQ(hessian.size(), means.size() * means.size());
+      for (std::size_t c = 0; c < means.size(); ++c) {
+        const float sum = means[c] * static_cast<float>(calibration.n_rows);
+        // As many roundings as rows, at most.
+        EXPECT_NEAR(hessian[c * means.size() + c], sum, 0x1p-24F * kTokens * sum)
+            << layer << ' ' << c;
+      }
+    }
+  }
+}
+
+// Counts rows by layer, beside their Hessians.
+class CountedHessians final : public RowConsumer {
+ public:
+  CountedHessians(const ModelSpec& spec, std::uint32_t first, std::uint32_t n_layers)
+      : sums_(spec, first, n_layers, 2) {}
+  void take_input(ProductInput input, std::uint32_t layer, std::span<const float> row) override {
+    sums_.take_input(input, layer, row);
+  }
+  void take_layer(std::uint32_t layer, std::span<const float> /*in*/,
+                  std::span<const float> /*out*/) override {
+    ++n_rows_[layer];
+  }
+  HessianSums& sums() { return sums_; }
+  const std::map<std::uint32_t, std::size_t>& n_rows() const { return n_rows_; }
+
+ private:
+  HessianSums sums_;
+  std::map<std::uint32_t, std::size_t> n_rows_;
+};
+
+// Runs that go on from each other's rows see what one run sees, and compute no layer twice.
+TEST_P(GatherGraphTest, GoesOnFromKeptRows) {
+  auto opened = Gatherer::open(path_, {.context = kContext, .n_threads = 2});
+  ASSERT_TRUE(opened) << opened.error().message();
+  Gatherer& gatherer = **opened;
+  HessianSums whole(gatherer.spec(), 0, kLayers, 2);
+  ASSERT_TRUE(gatherer.feed(tokens_, 0, kLayers, whole).ok());
+  const Status kept = gatherer.keep_rows(tokens_.size());
+  ASSERT_TRUE(kept.ok()) << kept.message();
+  std::filesystem::remove(path_);
+  EXPECT_FALSE(std::filesystem::exists(path_ + ".rows"));
+  using Rows = std::map<std::uint32_t, std::size_t>;
+  constexpr std::size_t kRows = kTokens - 3;
+  const auto feed = [&](std::uint32_t first, std::uint32_t last) {
+    CountedHessians part(gatherer.spec(), first, last - first);
+    const Status fed = gatherer.feed(tokens_, first, last, part);
+    EXPECT_TRUE(fed.ok()) << fed.message();
+    return part;
+  };
+  CountedHessians first = feed(0, 1);
+  EXPECT_EQ(first.n_rows(), (Rows{{0, kRows}}));
+  CountedHessians second = feed(1, 2);
+  EXPECT_EQ(second.n_rows(), (Rows{{1, kRows}}));
+  CountedHessians third = feed(2, kLayers);
+  EXPECT_EQ(third.n_rows(), (Rows{{2, kRows}}));
+  // No rows are kept behind the last layer, and those in front of another were given up.
+  CountedHessians anew = feed(1, 2);
+  EXPECT_EQ(anew.n_rows(), (Rows{{0, kRows}, {1, kRows}}));
+  std::array<CountedHessians*, kLayers> parts = {&first, &second, &third};
+  for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+    for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
+      const auto input = static_cast<ProductInput>(i);
+      const std::vector<float> want = whole.take(input, layer);
+      EXPECT_EQ(parts[layer]->sums().take(input, layer), want) << layer << ' ' << i;
+      if (layer == 1) {
+        EXPECT_EQ(anew.sums().take(input, layer), want) << i;
+      }
+    }
+  }
+}
+
+TEST_P(GatherGraphTest, MatchesTheDefinition) {
+  const Expected want = expected_of(*model_, tokens_, GetParam().slopes);
+  auto gatherer = Gatherer::open(path_, {.context = kContext, .n_threads = 2});
+  ASSERT_TRUE(gatherer) << gatherer.error().message();
+  std::filesystem::remove(path_);
+  const auto got = (*gatherer)->run(tokens_);
+  ASSERT_TRUE(got) << got.error().message();
+  const auto again = (*gatherer)->run(tokens_);
+  ASSERT_TRUE(again) << again.error().message();
+  EXPECT_EQ(again->loss, got->loss);
+  EXPECT_EQ(again->layers.back().skip_loss, got->layers.back().skip_loss);
+  EXPECT_EQ(got->n_rows, kTokens - 3);
+  HessianSums hessians((*gatherer)->spec(), 0, kLayers, 2);
+  const Status fed = (*gatherer)->feed(tokens_, 0, kLayers, hessians);
+  ASSERT_TRUE(fed.ok()) << fed.message();
+  expect_squares(hessians, *got);
+  EXPECT_EQ(got->n_skip_rows, kContext - 1);
+  EXPECT_EQ(got->context, kContext);
+  EXPECT_NEAR(got->loss, want.loss, 1e-4);
+  std::size_t n_matrices = 0;
+  for (const auto& [matrix, means] : want.mean_squares) {
+    const auto [kind, layer] = matrix;
+    const std::string where =
+        std::string(tensor_kind_name(kind)) + ", layer " + std::to_string(layer);
+    const auto input = product_input_of(kind, model_->spec().tied_head);
+    ASSERT_TRUE(input.has_value()) << where;
+    expect_means(*input == ProductInput::kHead
+                     ? got->head_mean_squares
+                     : got->layers[layer].mean_squares[static_cast<std::size_t>(*input)],
+                 means, where);
+    ++n_matrices;
+  }
+  EXPECT_EQ(n_matrices, kLayers * (model_->spec().gated_ffn ? 7U : 6U) + 1U);
+  for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+    if (layer > 0) {
+      EXPECT_NEAR(got->layers[layer].cosine, want.cosines[layer], 1e-4) << layer;
+    }
+    EXPECT_NEAR(got->layers[layer].skip_loss, want.skip_losses[layer], 1e-3) << layer;
+    EXPECT_GT(std::fabs(want.skip_losses[layer]), 0.01) << "says nothing: " << layer;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Graphs, GatherGraphTest, testing::ValuesIn(kGraphs),
+                         [](const auto& graph) { return graph.param.name; });
+
+class GatherTest : public testing::Test {
+ protected:
+  static std::vector<std::byte> run(const GatherOptions& options) {
+    auto gatherer = Gatherer::open(model().path(), options);
+    EXPECT_TRUE(gatherer) << gatherer.error().message();
+    if (!gatherer) return {};
+    const auto calibration = (*gatherer)->run(some_tokens(kWindows * kWindow, kVocab));
+    EXPECT_TRUE(calibration) << calibration.error().message();
+    if (!calibration) return {};
+    EXPECT_EQ(calibration->loss, exact_loss());
+    return encode(*calibration);
+  }
+  static std::vector<std::byte> encode(const Calibration& calibration) {
+    Calibration named = calibration;
+    named.model = {.architecture = "llama",
+                   .n_layers = StreamedShape{}.n_layers,
+                   .hidden = StreamedShape{}.hidden,
+                   .q_dim = StreamedShape{}.hidden,
+                   .ffn = StreamedShape{}.ffn,
+                   .n_vocab = kVocab};
+    return encode_calibration(named);
+  }
+  // The mean loss of the engine on its exact path, whatever the codes of the weights.
+  static double exact_loss() {
+    EngineOptions options;
+    options.n_threads = 2;
+    options.max_context = kWindow;
+    options.k_type = KvType::kF32;
+    options.v_type = KvType::kF32;
+    options.exact = true;
+    const auto engine = Engine::open(model().path(), options).value();
+    const std::vector<TokenId> tokens = some_tokens(kWindows * kWindow, kVocab);
+    std::vector<double> log_probs(kWindow - 1);
+    double total = 0.0;
+    for (std::size_t i = 0; i < kWindows; ++i) {
+      double loss = 0.0;
+      EXPECT_TRUE(
+          engine->score(std::span(tokens).subspan(i * kWindow, kWindow), 1, log_probs).ok());
+      for (const double log_prob : log_probs) loss -= log_prob;
+      total += loss;
+    }
+    return total / static_cast<double>(kWindows * (kWindow - 1));
+  }
+  static const StreamedModel& model() {
+    static const StreamedModel model("gather", StreamedShape{});
+    return model;
+  }
+  static constexpr std::size_t kWindows = 2;
+  static constexpr std::uint32_t kWindow = 150;
+  static constexpr std::uint32_t kVocab = StreamedShape{}.n_vocab;
+};
+
+// The budget in MB that a refusal of a far smaller one names.
+std::uint64_t least_budget(const std::string& path, GatherOptions options) {
+  options.ram_budget_bytes = 5 * kMB;
+  const auto refused = Gatherer::open(path, options);
+  EXPECT_FALSE(refused.has_value());
+  if (refused.has_value()) return 0;
+  const std::string message(refused.error().message());
+  EXPECT_EQ(refused.error().code(), StatusCode::kOutOfBudget);
+  EXPECT_THAT(message, HasSubstr("calibration"));
+  const std::size_t at = message.find("needs ");
+  EXPECT_NE(at, message.npos) << message;
+  return at == message.npos ? 0 : std::strtoull(message.c_str() + at + 6, nullptr, 10) * kMB;
+}
+
+TEST_F(GatherTest, SameBitsAtAnyThreadsAndBudget) {
+  const std::vector<std::byte> want = run({.context = kWindow, .n_threads = 1});
+  ASSERT_FALSE(want.empty());
+  EXPECT_EQ(run({.context = kWindow, .n_threads = 2}), want);
+  EXPECT_EQ(run({.context = kWindow, .n_threads = 3}), want);
+  GatherOptions streamed = {.context = kWindow, .n_threads = 2};
+  const std::uint64_t least = least_budget(model().path(), streamed);
+  ASSERT_GT(least, 0U);
+  streamed.ram_budget_bytes = least + 2 * kMB;
+  EXPECT_EQ(run(streamed), want);
+}
+
+// Cancelled behind every window and started again, a run gives the bits of one that never was.
+TEST_F(GatherTest, GoesOnWhereItWasCancelled) {
+  const std::string state = testing::TempDir() + "qsf_gather_state";
+  std::filesystem::remove(state);
+  const std::vector<std::byte> want = run({.context = kWindow, .n_threads = 2});
+  std::atomic<bool> cancel{false};
+  std::uint64_t n_done = 0;
+  GatherOptions options = {.context = kWindow, .n_threads = 2};
+  options.cancel = &cancel;
+  options.on_progress = [&](const GatherProgress& progress) {
+    n_done = progress.done_rows;
+    cancel = true;
+  };
+  std::vector<std::uint64_t> rows_done;
+  std::optional<Calibration> got;
+  for (int n_starts = 0; !got && n_starts < 100; ++n_starts) {
+    auto gatherer = Gatherer::open(model().path(), options);
+    ASSERT_TRUE(gatherer) << gatherer.error().message();
+    cancel = false;
+    auto calibration = (*gatherer)->run(some_tokens(kWindows * kWindow, kVocab), state);
+    rows_done.push_back(n_done);
+    if (calibration) got = std::move(*calibration);
+  }
+  ASSERT_TRUE(got.has_value());
+  EXPECT_EQ(encode(*got), want);
+  // Two windows, then one without each of the layers; no row is run twice.
+  ASSERT_EQ(rows_done.size(), kWindows + StreamedShape{}.n_layers);
+  for (std::size_t i = 0; i < rows_done.size(); ++i) {
+    EXPECT_EQ(rows_done[i], (i + 1) * (kWindow - 1)) << i;
+  }
+  std::filesystem::remove(state);
+}
+
+TEST_F(GatherTest, CancelEndsWithinAPass) {
+  std::atomic<bool> cancel{false};
+  GatherOptions options = {.context = kWindow, .n_threads = 2};
+  std::size_t n_windows = 0;
+  options.cancel = &cancel;
+  options.on_progress = [&](const GatherProgress& progress) {
+    EXPECT_FALSE(progress.skipped_layer.has_value());
+    EXPECT_LE(progress.done_rows, progress.total_rows);
+    ++n_windows;
+    cancel = true;
+  };
+  auto gatherer = Gatherer::open(model().path(), options);
+  ASSERT_TRUE(gatherer) << gatherer.error().message();
+  const auto calibration = (*gatherer)->run(some_tokens(kWindows * kWindow, kVocab));
+  ASSERT_FALSE(calibration);
+  EXPECT_EQ(calibration.error().code(), StatusCode::kCancelled);
+  EXPECT_EQ(n_windows, 1U);
+}
+
+TEST_F(GatherTest, RefusesWindowsOfOneToken) {
+  const auto gatherer = Gatherer::open(model().path(), {.context = 1});
+  ASSERT_FALSE(gatherer);
+  EXPECT_EQ(gatherer.error().code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace qsf

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+//
+// How far the next-token distributions of a model are from those of another on the same text: the
+// mean Kullback-Leibler divergence of the rows, KLD = sum of p (log p - log q).
+
+#ifndef QSF_CONVERT_CHOOSE_DIVERGENCE_H_
+#define QSF_CONVERT_CHOOSE_DIVERGENCE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "tokenizer/tokenizer.h"
+
+namespace qsf {
+
+// Holds the logits of the model that others are compared with: rows * n_vocab f32.
+class DivergenceMeter {
+ public:
+  // Windows of `context` tokens begin as texts do; only the last may be shorter.
+  // Requires  at least one token; both outlive the meter
+  DivergenceMeter(std::span<const TokenId> tokens, std::uint32_t context, std::uint32_t n_vocab);
+
+  static std::uint64_t memory_bytes(std::uint64_t n_rows, std::uint32_t n_vocab) noexcept {
+    return n_rows * (n_vocab * sizeof(float) + 2 * sizeof(double));
+  }
+
+  // Runs the model that others are compared with.
+  // Fails  as Session::prefill_rows; kCorrupt on logits that are not finite
+  Status take_reference(Engine& engine);
+  // Returns the mean divergence of a model, at least 0. Requires  take_reference() succeeded
+  Result<double> measure(Engine& engine);
+
+ private:
+  Status run(Engine& engine, bool reference);
+
+  std::span<const TokenId> tokens_;
+  std::uint32_t context_;
+  std::uint32_t n_vocab_;
+  std::vector<float> logits_;    // of the reference, [rows, n_vocab]
+  std::vector<double> log_z_;    // of the reference, [rows]
+  std::vector<double> results_;  // of the model, [rows]
+};
+
+}  // namespace qsf
+
+#endif  // QSF_CONVERT_CHOOSE_DIVERGENCE_H_

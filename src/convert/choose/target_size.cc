@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT
+
+#include "convert/choose/target_size.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+#include "convert/choose/allocation.h"
+#include "convert/choose/sensitivity.h"
+#include "convert/encode/encode_rows.h"
+#include "format/file_size.h"
+
+namespace qsf {
+namespace {
+
+// Of every number of bits the types that cost least (decisions 035 and 036).
+constexpr BlockFormat kCandidates[] = {
+    {QuantType::kQ2Super, 64}, {QuantType::kQ2Codebook, 16}, {QuantType::kQ2Super, 32},
+    {QuantType::kQ2K, 16},     {QuantType::kQ3Super, 64},    {QuantType::kQ3Codebook, 16},
+    {QuantType::kQ3Super, 32}, {QuantType::kQ4Codebook, 32}, {QuantType::kQ4Super, 64},
+    {QuantType::kQ4Super, 32}, {QuantType::kQ5K, 32},        {QuantType::kQ6K, 16},
+    {QuantType::kQ8, 64},      {QuantType::kF16, 4}};
+
+// Rows that the error of a format is measured on: where groups have 1024 rows of 4096 columns, all
+// formats take half a minute for 7 billion weights.
+constexpr std::uint32_t kMeasuredRows = 512;
+
+struct Matrix {
+  SourcePlace place;
+  std::size_t group = 0;
+  std::vector<BlockFormat> formats;
+  std::vector<double> errors;  // weighted, by format
+  std::vector<double> probed;  // the same of the probes of its group
+  std::vector<AllocationChoice> choices;
+};
+
+class Planner {
+ public:
+  Planner(const ModelSource& source, const Calibration& calibration,
+          const TranscodeOptions& options)
+      : source_(source), calibration_(calibration), options_(options) {
+    options_.preset = QuantPreset::kKeep;
+    options_.on_progress = nullptr;
+    options_.on_size = nullptr;
+  }
+
+  Result<TargetPlan> plan(std::uint64_t max_bytes);
+
+ private:
+  Status take_matrices();
+  Status measure(Matrix& matrix);
+  Result<double> error_of(const Matrix& matrix, BlockFormat format) const;
+  Status estimate_costs();
+  Result<std::uint64_t> tensor_bytes(const SourcePlace& t, BlockFormat format) const;
+  Result<TargetPlan> plan_of(const Allocation& allocation);
+  std::vector<const Probe*> probes_of(const TensorGroup& group) const;
+
+  const ModelSource& source_;
+  const Calibration& calibration_;
+  TranscodeOptions options_;
+  std::vector<TensorGroup> groups_;
+  std::vector<Matrix> matrices_;
+};
+
+std::vector<const Probe*> Planner::probes_of(const TensorGroup& group) const {
+  std::vector<const Probe*> found;
+  for (const Probe& probe : calibration_.probes) {
+    if (probe.kind == group.kind && probe.first_layer == group.first_layer &&
+        probe.n_layers == group.n_layers) {
+      found.push_back(&probe);
+    }
+  }
+  return found;
+}
+
+Status Planner::take_matrices() {
+  QSF_ASSIGN_OR_RETURN(groups_, sensitivity_groups(source_));
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    if (options_.vocabulary_type && is_vocabulary(groups_[g].kind)) continue;
+    if (probes_of(groups_[g]).empty()) {
+      return invalid_argument(
+          "%s, layers from %u: the calibration has no sensitivity of it; calibrate anew with "
+          "--target-size",
+          std::string(tensor_kind_name(groups_[g].kind)).c_str(), groups_[g].first_layer);
+    }
+    for (const SourcePlace& place : groups_[g].members) {
+      Matrix matrix;
+      matrix.place = place;
+      matrix.group = g;
+      matrices_.push_back(std::move(matrix));
+    }
+  }
+  std::ranges::stable_sort(matrices_, {}, [](const Matrix& m) {
+    return std::pair(m.place.section.kind, m.place.section.layer);
+  });
+  for (Matrix& matrix : matrices_) QSF_RETURN_IF_ERROR(measure(matrix));
+  return estimate_costs();
+}
+
+Result<double> Planner::error_of(const Matrix& matrix, BlockFormat format) const {
+  const RowEncoding encoding = {
+      format, quant_options(options_.rounding, options_.importance, matrix.place), nullptr};
+  QSF_ASSIGN_OR_RETURN(const ErrorSums sums, measure_errors(source_, matrix.place, encoding,
+                                                            {.n_threads = options_.n_threads,
+                                                             .max_rows = kMeasuredRows,
+                                                             .cancel = options_.cancel}));
+  return sums.weighted_error();
+}
+
+Status Planner::measure(Matrix& matrix) {
+  const SourcePlace& t = matrix.place;
+  matrix.formats.assign(std::begin(kCandidates), std::end(kCandidates));
+  const auto own = source_.kept_format(t.section.kind, t.section.layer, t.index);
+  const bool keeps_codes = own && !is_float_type(own->type);
+  if (keeps_codes && std::ranges::find(matrix.formats, *own) == matrix.formats.end()) {
+    matrix.formats.push_back(*own);
+  }
+  for (const BlockFormat format : matrix.formats) {
+    AllocationChoice choice;
+    QSF_ASSIGN_OR_RETURN(choice.bytes, tensor_bytes(t, format));
+    matrix.choices.push_back(choice);
+    double error = 0.0;
+    if (!keeps_codes || format != *own) {
+      QSF_ASSIGN_OR_RETURN(error, error_of(matrix, format));
+    }
+    matrix.errors.push_back(error);
+  }
+  for (const Probe* probe : probes_of(groups_[matrix.group])) {
+    const auto known = std::ranges::find(matrix.formats, probe->format);
+    if (known != matrix.formats.end()) {
+      matrix.probed.push_back(
+          matrix.errors[static_cast<std::size_t>(known - matrix.formats.begin())]);
+    } else {
+      QSF_ASSIGN_OR_RETURN(const double error, error_of(matrix, probe->format));
+      matrix.probed.push_back(error);
+    }
+  }
+  return ok_status();
+}
+
+// The divergence of a group belongs to its members in equal parts, each at its own error.
+Status Planner::estimate_costs() {
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const std::vector<const Probe*> probes = probes_of(groups_[g]);
+    const auto n_members = static_cast<double>(groups_[g].members.size());
+    std::vector<double> divergences;
+    std::vector<double> errors(probes.size());
+    for (const Probe* probe : probes) divergences.push_back(probe->divergence / n_members);
+    for (const Matrix& matrix : matrices_) {
+      if (matrix.group != g) continue;
+      for (std::size_t p = 0; p < probes.size(); ++p) errors[p] += matrix.probed[p] / n_members;
+    }
+    for (Matrix& matrix : matrices_) {
+      if (matrix.group != g) continue;
+      for (std::size_t i = 0; i < matrix.choices.size(); ++i) {
+        matrix.choices[i].cost = interpolate_divergence(errors, divergences, matrix.errors[i]);
+      }
+    }
+  }
+  return ok_status();
+}
+
+// Bytes of a matrix's tiles. What the directory of its section takes is counted with the file.
+Result<std::uint64_t> Planner::tensor_bytes(const SourcePlace& t, BlockFormat format) const {
+  const TensorInfo info = {t.source->kind, t.source->rows,  t.source->cols,
+                           format,         options_.layout, 0};
+  return section_file_bytes({&info, 1}, options_.tile_bytes);
+}
+
+Result<TargetPlan> Planner::plan_of(const Allocation& allocation) {
+  TargetPlan plan;
+  for (const SourcePlace& t : tensors_of(source_)) {
+    if (t.source->kind == TensorKind::kPositionEmbedding) {
+      QSF_RETURN_IF_ERROR(plan.formats.set(t.source->kind, 0,
+                                           preset_format(QuantPreset::k4Bit, t.source->kind, 0)));
+    }
+  }
+  for (std::size_t i = 0; i < matrices_.size(); ++i) {
+    const Matrix& matrix = matrices_[i];
+    const std::size_t choice = allocation.choices[i];
+    const AllocationChoice& chosen = matrix.choices[choice];
+    plan.tensors.push_back({matrix.place, matrix.formats[choice], chosen.bytes, chosen.cost});
+    QSF_RETURN_IF_ERROR(plan.formats.set(matrix.place.source->kind, matrix.place.section.layer,
+                                         matrix.formats[choice]));
+  }
+  plan.divergence = allocation.cost;
+  options_.formats = &plan.formats;
+  auto bytes = transcoded_bytes(source_, options_);
+  options_.formats = nullptr;
+  if (!bytes) return std::move(bytes).error();
+  plan.file_bytes = *bytes;
+  return plan;
+}
+
+Result<TargetPlan> Planner::plan(std::uint64_t max_bytes) {
+  QSF_RETURN_IF_ERROR(take_matrices());
+  std::vector<std::vector<AllocationChoice>> items;
+  for (const Matrix& matrix : matrices_) items.push_back(matrix.choices);
+  // What the rest of the file takes depends on the number of tiles, by pages of directories: so it
+  // is taken from the file of fewest bytes, and corrected by what comes out.
+  const std::uint64_t fewest = fewest_bytes(items);
+  QSF_ASSIGN_OR_RETURN(const Allocation smallest, allocate(items, fewest));
+  QSF_ASSIGN_OR_RETURN(const TargetPlan least, plan_of(smallest));
+  const auto others =
+      static_cast<std::int64_t>(least.file_bytes) - static_cast<std::int64_t>(fewest);
+  std::int64_t room = static_cast<std::int64_t>(max_bytes) - others;
+  while (room >= static_cast<std::int64_t>(fewest)) {
+    QSF_ASSIGN_OR_RETURN(const Allocation allocation,
+                         allocate(items, static_cast<std::uint64_t>(room)));
+    QSF_ASSIGN_OR_RETURN(TargetPlan plan, plan_of(allocation));
+    if (plan.file_bytes <= max_bytes) return plan;
+    room = static_cast<std::int64_t>(allocation.bytes) -
+           static_cast<std::int64_t>(plan.file_bytes - max_bytes);
+  }
+  return invalid_argument(
+      "a file of %llu bytes: the smallest that holds this model takes %llu; ask for at least "
+      "as many",
+      static_cast<unsigned long long>(max_bytes),
+      static_cast<unsigned long long>(least.file_bytes));
+}
+
+}  // namespace
+
+double interpolate_divergence(std::span<const double> errors, std::span<const double> divergences,
+                              double error) {
+  QSF_CHECK(!errors.empty() && errors.size() == divergences.size());
+  // Below this a measurement is rounding, and logarithms need something.
+  constexpr double kLeast = 1e-12;
+  std::vector<std::pair<double, double>> points;
+  for (std::size_t i = 0; i < errors.size(); ++i) {
+    points.emplace_back(std::max(errors[i], kLeast), std::max(divergences[i], kLeast));
+  }
+  std::ranges::sort(points);
+  if (error <= points.front().first) return points.front().second * error / points.front().first;
+  if (error >= points.back().first) return points.back().second * error / points.back().first;
+  std::size_t next = 1;
+  while (points[next].first < error) ++next;
+  const auto [e0, d0] = points[next - 1];
+  const auto [e1, d1] = points[next];
+  const double share = std::log(error / e0) / std::log(e1 / e0);
+  return d0 * std::pow(d1 / d0, share);
+}
+
+Result<TargetPlan> plan_target_size(const ModelSource& source, const Calibration& calibration,
+                                    const TranscodeOptions& options, std::uint64_t max_bytes) {
+  return Planner(source, calibration, options).plan(max_bytes);
+}
+
+}  // namespace qsf

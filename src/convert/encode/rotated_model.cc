@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: MIT
+
+#include "convert/encode/rotated_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+
+namespace qsf {
+namespace {
+
+// Any numbers do, but the same for every conversion.
+constexpr std::uint64_t kStreamSeed = 1;
+constexpr std::uint64_t kValuesSeed = 2;
+
+// The tensors between whose inputs and outputs a rotation of the residual stream can be folded, or
+// that it does not touch.
+bool allows_stream(TensorKind kind) noexcept {
+  switch (kind) {
+    case TensorKind::kAttnNormBias:
+    case TensorKind::kFfnNormBias:
+    case TensorKind::kFinalNormBias:
+    case TensorKind::kEmbeddingNorm:
+    case TensorKind::kEmbeddingNormBias:
+    case TensorKind::kAttnPostNorm:
+    case TensorKind::kFfnPostNorm: return false;
+    default: return true;
+  }
+}
+
+bool has_ternary_layers(const ModelSource& source) noexcept {
+  for (std::size_t i = 0; i < source.tensors(SectionKind::kLayer, 0).size(); ++i) {
+    if (source.tensors(SectionKind::kLayer, 0)[i].rows == 1) continue;
+    const auto kept = source.kept_format(SectionKind::kLayer, 0, i);
+    if (kept && scale_form(kept->type) == ScaleForm::kRow) return true;
+  }
+  return false;
+}
+
+Status check_any(const ModelSource& source) {
+  const ModelSpec& spec = source.spec();
+  if (spec.int8_rows || has_ternary_layers(source)) {
+    return unsupported(
+        "the weights of this model are ternary, or its activations rounded to 8 bits, as it was "
+        "trained; rotated they would be neither");
+  }
+  if (spec.n_experts != 0) {
+    return unsupported("a model with experts cannot be rotated in this version");
+  }
+  return ok_status();
+}
+
+Status check_values(const ModelSource& source) {
+  const ModelSpec& spec = source.spec();
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    for (const SourceTensor& tensor : source.tensors(SectionKind::kLayer, layer)) {
+      if (tensor.kind != TensorKind::kAttnSubNorm) continue;
+      return unsupported(
+          "values cannot be rotated: %s stands between them and the output matrix, and its gains "
+          "are those of single columns",
+          tensor.name.c_str());
+    }
+  }
+  if (spec.head_dim % 2 == 0) return ok_status();
+  return unsupported("values cannot be rotated: heads of %u columns, expected an even number",
+                     spec.head_dim);
+}
+
+Status check_stream(const ModelSource& source) {
+  const ModelSpec& spec = source.spec();
+  if (spec.norm != NormType::kRmsNorm) {
+    return unsupported(
+        "the residual stream cannot be rotated: this model normalises it by LayerNorm, which takes "
+        "the mean of its columns; of such a model the values alone can be");
+  }
+  if (spec.hidden % 2 != 0) {
+    return unsupported("the residual stream cannot be rotated: %u columns, expected an even number",
+                       spec.hidden);
+  }
+  const auto check = [&](SectionKind section, std::uint32_t layer) {
+    for (const SourceTensor& tensor : source.tensors(section, layer)) {
+      if (allows_stream(tensor.kind)) continue;
+      return unsupported(
+          "the residual stream cannot be rotated: what %s scales are single columns of what is "
+          "added to it; of such a model the values alone can be",
+          tensor.name.c_str());
+    }
+    return ok_status();
+  };
+  QSF_RETURN_IF_ERROR(check(SectionKind::kEmbedding, 0));
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    QSF_RETURN_IF_ERROR(check(SectionKind::kLayer, layer));
+  }
+  return check(SectionKind::kFinal, 0);
+}
+
+}  // namespace
+
+RotatedModel::RotatedModel(std::unique_ptr<ModelSource> source, RotationScope scope)
+    : source_(std::move(source)),
+      spec_(source_->spec()),
+      scope_(scope),
+      stream_(spec_.hidden, kMostStreamColumns, kStreamSeed),
+      values_(spec_.head_dim, spec_.head_dim, kValuesSeed) {
+  if (scope.stream) spec_.quantiser = "residual stream ";
+  if (scope.stream && scope.values) spec_.quantiser += "and ";
+  spec_.quantiser += scope.values ? "values rotated" : "rotated";
+}
+
+Result<std::unique_ptr<RotatedModel>> RotatedModel::create(std::unique_ptr<ModelSource> source,
+                                                           RotationScope scope) {
+  QSF_RETURN_IF_ERROR(check_any(*source));
+  if (scope.values) QSF_RETURN_IF_ERROR(check_values(*source));
+  if (scope.stream) QSF_RETURN_IF_ERROR(check_stream(*source));
+  std::unique_ptr<RotatedModel> model(new RotatedModel(std::move(source), scope));
+  if (scope.stream) {
+    QSF_RETURN_IF_ERROR(model->read_gains());
+    if (model->spec_.tied_head) QSF_RETURN_IF_ERROR(model->add_head());
+  }
+  return model;
+}
+
+Status RotatedModel::read_gains() {
+  const auto read = [&](SectionKind section, std::uint32_t layer, TensorKind kind,
+                        std::vector<float>& gain) {
+    const std::span<const SourceTensor> tensors = source_->tensors(section, layer);
+    const auto found = std::ranges::find(tensors, kind, &SourceTensor::kind);
+    if (found == tensors.end()) return ok_status();
+    gain.resize(found->cols);
+    return source_->read_rows(section, layer, static_cast<std::size_t>(found - tensors.begin()), 0,
+                              gain);
+  };
+  gains_.resize(spec_.n_layers);
+  for (std::uint32_t layer = 0; layer < spec_.n_layers; ++layer) {
+    LayerGains& gains = gains_[layer];
+    QSF_RETURN_IF_ERROR(read(SectionKind::kLayer, layer, TensorKind::kAttnNorm, gains.attention));
+    QSF_RETURN_IF_ERROR(read(SectionKind::kLayer, layer, TensorKind::kFfnNorm, gains.ffn));
+  }
+  return read(SectionKind::kFinal, 0, TensorKind::kFinalNorm, final_gain_);
+}
+
+Status RotatedModel::add_head() {
+  const std::span<const SourceTensor> embedding = source_->tensors(SectionKind::kEmbedding, 0);
+  const auto found = std::ranges::find(embedding, TensorKind::kTokenEmbedding, &SourceTensor::kind);
+  QSF_CHECK(found != embedding.end());
+  embedding_ = static_cast<std::size_t>(found - embedding.begin());
+  const std::span<const SourceTensor> final = source_->tensors(SectionKind::kFinal, 0);
+  final_.assign(final.begin(), final.end());
+  final_.push_back(*found);
+  final_.back().kind = TensorKind::kHead;
+  spec_.tied_head = false;
+  return ok_status();
+}
+
+std::uint64_t RotatedModel::added_weights() const noexcept {
+  return embedding_ ? std::uint64_t{spec_.n_vocab} * spec_.hidden : 0;
+}
+
+std::uint64_t RotatedModel::read_buffer_bytes() const noexcept {
+  std::uint64_t most = 0;
+  for (std::uint32_t layer = 0; layer < spec_.n_layers; ++layer) {
+    for (const SourceTensor& tensor : source_->tensors(SectionKind::kLayer, layer)) {
+      const HadamardRotation* const rows = change_of(tensor.kind, layer).rows;
+      if (rows == nullptr) continue;
+      most = std::max(most, sizeof(float) * std::uint64_t{rows->block()} * tensor.cols);
+    }
+  }
+  return most + source_->read_buffer_bytes();
+}
+
+std::span<const SourceTensor> RotatedModel::tensors(SectionKind section,
+                                                    std::uint32_t layer) const noexcept {
+  if (section == SectionKind::kFinal && embedding_) return final_;
+  return source_->tensors(section, layer);
+}
+
+RotatedModel::Origin RotatedModel::origin(SectionKind section, std::uint32_t layer,
+                                          std::size_t tensor) const noexcept {
+  if (section == SectionKind::kFinal && embedding_ && tensor + 1 == final_.size()) {
+    return {SectionKind::kEmbedding, 0, *embedding_};
+  }
+  return {section, layer, tensor};
+}
+
+RotatedModel::Change RotatedModel::change_of(TensorKind kind, std::uint32_t layer) const noexcept {
+  Change change;
+  const bool stream = scope_.stream;
+  const HadamardRotation* const of_stream = stream ? &stream_ : nullptr;
+  const HadamardRotation* const of_values = scope_.values ? &values_ : nullptr;
+  switch (kind) {
+    case TensorKind::kAttnNorm:
+    case TensorKind::kFfnNorm:
+    case TensorKind::kFinalNorm: change.ones = stream; break;
+    case TensorKind::kTokenEmbedding:
+    case TensorKind::kPositionEmbedding:
+    case TensorKind::kAttnOBias:
+    case TensorKind::kFfnDownBias: change.columns = of_stream; break;
+    case TensorKind::kAttnQ:
+    case TensorKind::kAttnK:
+    case TensorKind::kAttnV:
+      change.columns = of_stream;
+      if (stream) change.gain = &gains_[layer].attention;
+      if (kind == TensorKind::kAttnV) change.rows = of_values;
+      break;
+    case TensorKind::kFfnGate:
+    case TensorKind::kFfnUp:
+      change.columns = of_stream;
+      if (stream) {
+        change.gain = spec_.parallel_block ? &gains_[layer].attention : &gains_[layer].ffn;
+      }
+      break;
+    case TensorKind::kHead:
+      change.columns = of_stream;
+      if (stream) change.gain = &final_gain_;
+      break;
+    case TensorKind::kAttnVBias: change.columns = of_values; break;
+    case TensorKind::kAttnO:
+      change.columns = of_values;
+      change.rows = of_stream;
+      break;
+    case TensorKind::kFfnDown: change.rows = of_stream; break;
+    default: break;
+  }
+  return change;
+}
+
+// Reads rows of a matrix whose rows are mixed, with those of their blocks.
+Status RotatedModel::read_mixed(const Origin& from, const SourceTensor& tensor,
+                                const HadamardRotation& rotation, std::uint32_t first_row,
+                                std::span<float> out) const {
+  const std::size_t n_cols = tensor.cols;
+  const std::uint32_t block = rotation.block();
+  const auto end = first_row + static_cast<std::uint32_t>(out.size() / n_cols);
+  QSF_DCHECK(tensor.rows % block == 0);
+  std::vector<float> rows(block * n_cols);
+  for (std::uint32_t at = first_row / block * block; at < end; at += block) {
+    QSF_RETURN_IF_ERROR(source_->read_rows(from.section, from.layer, from.tensor, at, rows));
+    rotation.rotate_columns(at, n_cols, rows);
+    const std::uint32_t first = std::max(at, first_row);
+    const std::uint32_t last = std::min(at + block, end);
+    std::ranges::copy(std::span(rows).subspan((first - at) * n_cols, (last - first) * n_cols),
+                      out.begin() + static_cast<std::ptrdiff_t>((first - first_row) * n_cols));
+  }
+  return ok_status();
+}
+
+Status RotatedModel::read_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
+                               std::uint32_t first_row, std::span<float> out) const {
+  const SourceTensor& info = tensors(section, layer)[tensor];
+  const Origin from = origin(section, layer, tensor);
+  const Change change = change_of(info.kind, layer);
+  if (change.ones) {
+    std::ranges::fill(out, 1.0F);
+    return ok_status();
+  }
+  if (change.rows != nullptr) {
+    QSF_RETURN_IF_ERROR(read_mixed(from, info, *change.rows, first_row, out));
+  } else {
+    QSF_RETURN_IF_ERROR(source_->read_rows(from.section, from.layer, from.tensor, first_row, out));
+  }
+  if (!change.any()) return ok_status();
+  if (change.gain != nullptr) {
+    const std::vector<float>& gain = *change.gain;
+    for (std::size_t at = 0; at < out.size(); at += gain.size()) {
+      for (std::size_t c = 0; c < gain.size(); ++c) out[at + c] *= gain[c];
+    }
+  }
+  if (change.columns != nullptr) change.columns->rotate(out);
+  if (std::ranges::all_of(out, [](float weight) { return std::isfinite(weight); })) {
+    return ok_status();
+  }
+  return unsupported("%s: weights so large that their sums are not finite cannot be rotated",
+                     info.name.c_str());
+}
+
+std::optional<BlockFormat> RotatedModel::kept_format(SectionKind section, std::uint32_t layer,
+                                                     std::size_t tensor) const noexcept {
+  const SourceTensor& info = tensors(section, layer)[tensor];
+  if (change_of(info.kind, layer).any()) return block_format(QuantType::kF32, 0);
+  const Origin from = origin(section, layer, tensor);
+  return source_->kept_format(from.section, from.layer, from.tensor);
+}
+
+Status RotatedModel::read_saved_hidden_rows(SectionKind section, std::uint32_t layer,
+                                            std::size_t tensor, std::uint32_t first_row,
+                                            std::uint32_t n_rows, MutableByteSpan out) const {
+  const Origin from = origin(section, layer, tensor);
+  return source_->read_saved_hidden_rows(from.section, from.layer, from.tensor, first_row, n_rows,
+                                         out);
+}
+
+}  // namespace qsf

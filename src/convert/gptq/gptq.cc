@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: MIT
+
+#include "convert/gptq/gptq.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+#include "base/f16.h"
+#include "convert/gptq/dense.h"
+#include "quant/codebook_levels.h"
+#include "quant/codec.h"
+#include "quant/fields.h"
+#include "quant/qk256.h"
+
+namespace qsf {
+namespace {
+
+static_assert(kGptqRows % kDenseRowStrip == 0);
+
+constexpr float kMostDamping = 1e4F;  // by then H is but its damping
+
+// The mean of the diagonal, or why H cannot be one.
+Result<double> check_hessian(std::span<const float> hessian, std::size_t n) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j <= i; ++j) {
+      if (std::isfinite(hessian[i * n + j])) continue;
+      return invalid_argument(
+          "Hessian: row %zu, column %zu: %g, expected a finite sum of products of inputs", i, j,
+          static_cast<double>(hessian[i * n + j]));
+    }
+    const float diagonal = hessian[i * n + i];
+    if (diagonal < 0.0F) {
+      return invalid_argument("Hessian: column %zu: %g, expected a sum of squares", i,
+                              static_cast<double>(diagonal));
+    }
+    sum += diagonal;
+  }
+  return sum / static_cast<double>(n);
+}
+
+// Copies the triangle below the diagonal to the one above it, or the other way round.
+enum class Copy : std::uint8_t { kUp, kDown };
+void copy_triangle(Copy copy, std::span<float> matrix, std::size_t n) noexcept {
+  constexpr std::size_t kTile = 64;  // of either triangle, together in cache
+  for (std::size_t first_col = 0; first_col < n; first_col += kTile) {
+    for (std::size_t first = 0; first <= first_col; first += kTile) {
+      for (std::size_t j = first_col; j < std::min(n, first_col + kTile); ++j) {
+        for (std::size_t i = first; i < std::min(j, first + kTile); ++i) {
+          float& above = matrix[j * n + i];
+          float& below = matrix[i * n + j];
+          copy == Copy::kUp ? above = below : below = above;
+        }
+      }
+    }
+  }
+}
+
+// Whether every pivot is one that the damping explains: no pivot of the exact factor is below it.
+bool is_sound(std::span<const float> matrix, std::size_t n, double damping) noexcept {
+  for (std::size_t i = 0; i < n; ++i) {
+    const double pivot = matrix[i * n + i];
+    if (!(pivot * pivot >= 0.5 * damping && pivot < HUGE_VAL)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<GptqFactor> GptqFactor::create(std::vector<float> hessian, std::size_t n_cols,
+                                      float damping) {
+  const std::size_t n = n_cols;
+  QSF_CHECK(n > 0 && hessian.size() == n * n && damping > 0.0F);
+  QSF_ASSIGN_OR_RETURN(const double checked_mean, check_hessian(hessian, n));
+  const double mean = checked_mean > 0.0 ? checked_mean : 1.0;
+  std::vector<float> squares(n);
+  for (std::size_t i = 0; i < n; ++i) squares[i] = hessian[i * n + i];
+  // Backwards, rows of the lower triangle are columns of an upper one, and a lower factor of H
+  // backwards is the upper one of H. Above the diagonal is what remains when factoring fails.
+  std::reverse(hessian.begin(), hessian.end());
+  copy_triangle(Copy::kUp, hessian, n);
+  std::vector<float> importance(n);
+  for (;; damping *= 10.0F) {
+    if (!(damping <= kMostDamping)) {
+      return invalid_argument(
+          "Hessian of %zu columns: not positive definite with %g times its mean on the diagonal, "
+          "expected a sum of products of inputs",
+          n, static_cast<double>(kMostDamping));
+    }
+    const double added = damping * mean;
+    for (std::size_t i = 0; i < n; ++i) importance[i] = static_cast<float>(squares[i] + added);
+    copy_triangle(Copy::kDown, hessian, n);
+    for (std::size_t i = 0; i < n; ++i) hessian[i * n + i] = importance[n - 1 - i];
+    if (factor_cholesky(n, hessian) && is_sound(hessian, n, added)) break;
+  }
+  std::reverse(hessian.begin(), hessian.end());
+  for (std::size_t j = 0; j < n; ++j) {
+    float* const column = hessian.data() + j * n;
+    for (std::size_t i = 0; i < j; ++i) column[i] /= column[j];
+  }
+  return GptqFactor(std::move(hessian), std::move(importance), damping);
+}
+
+namespace {
+
+// How weights follow from codes: scale * (code - zero) + min, code 0 .. top. Codes of 8 bits, which
+// have a sign, are counted from their lowest.
+struct CodeRange {
+  float zero;
+  float top;
+};
+
+CodeRange code_range(QuantType type) noexcept {
+  switch (type) {
+    case QuantType::kQ2S: return {1.5F, 3.0F};
+    case QuantType::kTernary:
+    case QuantType::kTernaryBase3:
+    case QuantType::kTernaryRow: return {1.0F, 2.0F};
+    case QuantType::kQ8: return {127.0F, 254.0F};
+    default:
+      return {static_cast<float>(code_zero(type)),
+              static_cast<float>((1U << code_bits(type)) - 1U)};
+  }
+}
+
+// Columns whose fields are found together.
+std::size_t unit_columns_of(BlockFormat format) noexcept {
+  switch (scale_form(format.type)) {
+    case ScaleForm::kBlock:
+    case ScaleForm::kBlockMin: return format.block;
+    case ScaleForm::kRow:
+    case ScaleForm::kNone: return kSuperColumns / format.block * format.block;
+    default: return kSuperColumns;
+  }
+}
+
+// Whether the fields, if any, are those of the whole row.
+bool has_row_fields(BlockFormat format) noexcept {
+  const ScaleForm form = scale_form(format.type);
+  return form == ScaleForm::kRow || form == ScaleForm::kNone;
+}
+
+// Encodes one to kGptqRows rows at a time. Matrices have a column of strip_ floats, one a row, for
+// each column of weights; floats past the last row stay 0.
+class RowEncoder {
+ public:
+  RowEncoder(const GptqFactor& factor, BlockFormat format, Rounding rounding)
+      : factor_(factor),
+        format_(format),
+        options_{rounding, factor.importance()},
+        range_(code_range(format.type)),
+        row_bytes_(row_major_bytes(format, factor.n_cols())) {}
+
+  void encode(std::span<const float> rows, MutableByteSpan out);
+
+ private:
+  void load_weights(std::span<const float> rows);
+  void adjust(std::size_t from, std::size_t first, std::size_t n);
+  void find_fields(std::size_t first, std::size_t n);
+  void encode_block(std::size_t unit, std::size_t first, std::size_t n);
+  void load_fields(std::size_t block);
+  void encode_column(std::size_t column, std::size_t index);
+
+  MutableByteSpan row(std::size_t r) noexcept { return out_.subspan(r * row_bytes_, row_bytes_); }
+  float* errors(std::size_t column) noexcept { return errors_.data() + column * strip_; }
+  float* adjusted(std::size_t column) noexcept {
+    return adjusted_.data() + (column - chunk_) * strip_;
+  }
+
+  const GptqFactor& factor_;
+  const BlockFormat format_;
+  const QuantOptions options_;
+  const CodeRange range_;
+  const std::size_t row_bytes_;
+  MutableByteSpan out_;
+  std::size_t n_rows_ = 0;
+  std::size_t strip_ = 0;            // n_rows_ in whole strips
+  std::size_t chunk_ = 0;            // first column of the chunk
+  std::vector<float> errors_;        // w - q of columns done, w of the others  [n_cols]
+  std::vector<float> adjusted_;      // weights after errors in front of them  [columns of a chunk]
+  std::vector<std::uint8_t> codes_;  // of a block, row by row  [n_rows_ * kMaxBlock]
+  std::array<float, kGptqRows> scales_{};  // of a block, by row
+  std::array<float, kGptqRows> inverses_{};
+  std::array<float, kGptqRows> mins_{};
+};
+
+void RowEncoder::load_weights(std::span<const float> rows) {
+  const std::size_t n_cols = factor_.n_cols();
+  n_rows_ = rows.size() / n_cols;
+  strip_ = (n_rows_ + kDenseRowStrip - 1) / kDenseRowStrip * kDenseRowStrip;
+  errors_.assign(n_cols * strip_, 0.0F);
+  adjusted_.resize(kMaxBlock * strip_);
+  codes_.resize(kMaxBlock * n_rows_);
+  constexpr std::size_t kTile = 16;  // columns whose lines of cache a row fills together
+  for (std::size_t first = 0; first < n_cols; first += kTile) {
+    for (std::size_t r = 0; r < n_rows_; ++r) {
+      for (std::size_t c = first; c < std::min(n_cols, first + kTile); ++c) {
+        errors(c)[r] = rows[r * n_cols + c];
+      }
+    }
+  }
+}
+
+// Gives the errors of columns [from, first) to the adjusted weights of the n columns from `first`.
+void RowEncoder::adjust(std::size_t from, std::size_t first, std::size_t n) {
+  add_product({errors(from), strip_}, {factor_.feedback(first) + from, factor_.n_cols()}, strip_,
+              first - from, n, adjusted(first), strip_);
+}
+
+// Has the codec find fields for the adjusted weights of a unit; its codes are overwritten later.
+void RowEncoder::find_fields(std::size_t first, std::size_t n) {
+  std::array<float, kMaxBlock> weights;
+  const QuantOptions options = options_of_columns(options_, first, n);
+  const std::uint64_t at = locate_in_row(format_, first / format_.block).fields;
+  for (std::size_t r = 0; r < n_rows_; ++r) {
+    for (std::size_t i = 0; i < n; ++i) {
+      weights[i] = std::clamp(adjusted(first + i)[r], -kF16Max, kF16Max);
+    }
+    encode_row(format_, std::span(weights).first(n), options,
+               row(r).subspan(at, row_major_bytes(format_, n)));
+  }
+}
+
+void RowEncoder::load_fields(std::size_t block) {
+  constexpr float kTinyScale = 1e-30F;  // below it a row of ternary weights is as good as zero
+  for (std::size_t r = 0; r < n_rows_; ++r) {
+    const BlockScale fields = row_block_scale(format_, row(r), block);
+    scales_[r] = fields.scale;
+    inverses_[r] = std::fabs(fields.scale) > kTinyScale ? 1.0F / fields.scale : 0.0F;
+    mins_[r] = fields.min;
+  }
+}
+
+// Chooses the codes of a column, the one at `index` of its block, and leaves its errors.
+void RowEncoder::encode_column(std::size_t column, std::size_t index) {
+  const float* const weights = adjusted(column);
+  float* const error = errors(column);
+  std::array<float, kGptqRows> decoded;
+  std::uint8_t* const codes = codes_.data() + index;
+  if (format_.type == QuantType::kQk256) {
+    for (std::size_t r = 0; r < n_rows_; ++r) {
+      const float w = weights[r];
+      const unsigned code = w < -1.5F ? 0U : w < 0.0F ? 1U : w < 1.5F ? 2U : 3U;
+      codes[r * kMaxBlock] = static_cast<std::uint8_t>(code);
+      error[r] -= kQk256Levels[code];
+    }
+    return;
+  }
+  std::array<int, kGptqRows> steps;
+  if (is_codebook_type(format_.type)) {
+    const auto levels = codebook_levels(format_.type);
+    std::array<float, kGptqRows> level;
+    for (std::size_t r = 0; r < n_rows_; ++r) {
+      level[r] = static_cast<float>(levels[0]);
+      steps[r] = 0;
+    }
+    for (std::size_t j = 1; j < levels.size(); ++j) {
+      const float middle = 0.5F * static_cast<float>(levels[j - 1] + levels[j]);
+      const float to_next = static_cast<float>(levels[j] - levels[j - 1]);
+      for (std::size_t r = 0; r < n_rows_; ++r) {
+        const bool is_above = weights[r] * inverses_[r] > middle;
+        level[r] += is_above ? to_next : 0.0F;
+        steps[r] += is_above ? 1 : 0;
+      }
+    }
+    for (std::size_t r = 0; r < n_rows_; ++r) {
+      error[r] -= scales_[r] * level[r];
+      codes[r * kMaxBlock] = static_cast<std::uint8_t>(steps[r]);
+    }
+    return;
+  }
+  const float zero = range_.zero;
+  for (std::size_t r = 0; r < n_rows_; ++r) {
+    const float at = (weights[r] - mins_[r]) * inverses_[r] + (zero + 0.5F);
+    steps[r] = static_cast<int>(std::min(std::max(at, 0.0F), range_.top));
+    decoded[r] = scales_[r] * (static_cast<float>(steps[r]) - zero) + mins_[r];
+  }
+  const int first_code = format_.type == QuantType::kQ8 ? -127 : 0;
+  for (std::size_t r = 0; r < n_rows_; ++r) {
+    error[r] -= decoded[r];
+    codes[r * kMaxBlock] = static_cast<std::uint8_t>(steps[r] + first_code);
+  }
+}
+
+// Encodes the n columns of a block from `first`, which stands in the unit from column `unit`.
+void RowEncoder::encode_block(std::size_t unit, std::size_t first, std::size_t n) {
+  const std::size_t block = first / format_.block;
+  load_fields(block);
+  std::fill(codes_.begin(), codes_.end(), std::uint8_t{0});
+  for (std::size_t c = first; c < first + n; ++c) {
+    add_column_product({errors(unit), strip_}, factor_.feedback(c) + unit, strip_, c - unit,
+                       adjusted(c));
+    encode_column(c, c - first);
+  }
+  for (std::size_t r = 0; r < n_rows_; ++r) {
+    block_codec(format_.type)
+        .pack(codes_.data() + r * kMaxBlock, format_.block, static_cast<std::uint32_t>(n),
+              row(r).data() + locate_in_row(format_, block).codes);
+  }
+}
+
+void RowEncoder::encode(std::span<const float> rows, MutableByteSpan out) {
+  const std::size_t n_cols = factor_.n_cols();
+  load_weights(rows);
+  out_ = out;
+  if (has_row_fields(format_)) {
+    for (std::size_t r = 0; r < n_rows_; ++r) {
+      encode_row(format_, rows.subspan(r * n_cols, n_cols), options_, row(r));
+    }
+  }
+  const std::size_t unit_columns = unit_columns_of(format_);
+  const std::size_t chunk_columns = kMaxBlock / unit_columns * unit_columns;
+  for (chunk_ = 0; chunk_ < n_cols; chunk_ += chunk_columns) {
+    const std::size_t chunk_end = std::min(n_cols, chunk_ + chunk_columns);
+    std::copy(errors(chunk_), errors(chunk_end), adjusted_.begin());
+    adjust(0, chunk_, chunk_end - chunk_);
+    for (std::size_t unit = chunk_; unit < chunk_end; unit += unit_columns) {
+      const std::size_t unit_end = std::min(n_cols, unit + unit_columns);
+      adjust(chunk_, unit, unit_end - unit);
+      if (!has_row_fields(format_)) find_fields(unit, unit_end - unit);
+      for (std::size_t first = unit; first < unit_end; first += format_.block) {
+        encode_block(unit, first, std::min<std::size_t>(format_.block, unit_end - first));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void encode_rows_gptq(const GptqFactor& factor, BlockFormat format, Rounding rounding,
+                      std::span<const float> rows, MutableByteSpan out) {
+  const std::size_t n_cols = factor.n_cols();
+  const std::size_t row_bytes = row_major_bytes(format, n_cols);
+  QSF_CHECK(is_valid(format) && !is_float_type(format.type) && rows.size() % n_cols == 0 &&
+            out.size() == rows.size() / n_cols * row_bytes);
+  RowEncoder encoder(factor, format, rounding);
+  const std::size_t n_rows = rows.size() / n_cols;
+  for (std::size_t first = 0; first < n_rows; first += kGptqRows) {
+    const std::size_t n = std::min(kGptqRows, n_rows - first);
+    encoder.encode(rows.subspan(first * n_cols, n * n_cols),
+                   out.subspan(first * row_bytes, n * row_bytes));
+  }
+}
+
+}  // namespace qsf

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+
+#include "convert/gptq/hessian_sums.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "base/rng.h"
+
+namespace qsf {
+namespace {
+
+constexpr std::uint32_t kHidden = 300;  // in two parts
+constexpr std::uint32_t kFfn = 40;
+constexpr std::uint32_t kFirstLayer = 2;
+constexpr std::size_t kRows = 600;  // two batches and a rest
+
+ModelSpec small_spec() {
+  ModelSpec spec;
+  spec.n_layers = 5;
+  spec.hidden = kHidden;
+  spec.n_heads = 3;
+  spec.n_kv_heads = 1;
+  spec.head_dim = 20;
+  spec.ffn = kFfn;
+  return spec;
+}
+
+std::vector<float> row_of(std::uint32_t layer, std::size_t i, std::size_t cols) {
+  Rng rng(1000 * layer + i);
+  std::vector<float> row(cols);
+  for (float& value : row) value = rng.next_normal();
+  return row;
+}
+
+void feed(HessianSums& sums, ProductInput input, std::size_t cols) {
+  for (std::size_t i = 0; i < kRows; ++i) {
+    for (std::uint32_t layer = 0; layer < small_spec().n_layers; ++layer) {
+      sums.take_input(input, layer, row_of(layer, i, cols));
+    }
+  }
+}
+
+TEST(HessianSumsTest, SumsProductsOfColumnsForEachPlaceOfItsLayers) {
+  const ModelSpec spec = small_spec();
+  HessianSums sums(spec, kFirstLayer, 2, 3);
+  EXPECT_FALSE(sums.has(1));
+  EXPECT_TRUE(sums.has(2));
+  EXPECT_TRUE(sums.has(3));
+  EXPECT_FALSE(sums.has(4));
+  for (const ProductInput input : {ProductInput::kQkv, ProductInput::kDown}) {
+    feed(sums, input, input_cols(spec, input));
+  }
+  sums.take_input(ProductInput::kHead, 0, row_of(0, 0, kHidden));
+  for (const ProductInput input : {ProductInput::kQkv, ProductInput::kDown}) {
+    const std::size_t cols = input_cols(spec, input);
+    for (const std::uint32_t layer : {2U, 3U}) {
+      std::vector<double> want(cols * cols);
+      for (std::size_t r = 0; r < kRows; ++r) {
+        const std::vector<float> row = row_of(layer, r, cols);
+        for (std::size_t i = 0; i < cols; ++i) {
+          for (std::size_t j = 0; j <= i; ++j) {
+            want[i * cols + j] += static_cast<double>(row[i]) * row[j];
+          }
+        }
+      }
+      const std::vector<float> got = sums.take(input, layer);
+      ASSERT_EQ(got.size(), cols * cols);
+      for (std::size_t i = 0; i < cols; ++i) {
+        for (std::size_t j = 0; j <= i; ++j) {
+          // kRows roundings of at most 2^-24 of sums of about kRows.
+          ASSERT_NEAR(got[i * cols + j], want[i * cols + j], 0x1p-24 * kRows * kRows)
+              << i << ", " << j;
+        }
+      }
+      EXPECT_TRUE(sums.take(input, layer).empty());
+    }
+  }
+  for (const float value : sums.take(ProductInput::kGateUp, 2)) ASSERT_EQ(value, 0.0F);
+}
+
+TEST(HessianSumsTest, BitsDoNotDependOnThreads) {
+  std::vector<float> one;
+  for (const unsigned n_threads : {1U, 2U, 5U}) {
+    HessianSums sums(small_spec(), kFirstLayer, 1, n_threads);
+    feed(sums, ProductInput::kQkv, kHidden);
+    const std::vector<float> got = sums.take(ProductInput::kQkv, kFirstLayer);
+    if (one.empty()) one = got;
+    EXPECT_TRUE(got == one) << n_threads;
+  }
+}
+
+TEST(HessianSumsTest, ALayersBytesAreThoseOfItsSumsAndRows) {
+  // 300, 60, 300 and 40 columns.
+  EXPECT_EQ(HessianSums::layer_bytes(small_spec()),
+            4U * (2U * 300U * 300U + 60U * 60U + 40U * 40U + 256U * (300U + 60U + 300U + 40U)));
+}
+
+}  // namespace
+}  // namespace qsf

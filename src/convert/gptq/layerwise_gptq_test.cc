@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+//
+// Factors are held to Hessians that are summed apart, however many layers are gathered together.
+
+#include "convert/gptq/layerwise_gptq.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/testing/streamed_model.h"
+
+namespace qsf {
+namespace {
+
+using namespace testing_support;
+
+constexpr std::uint32_t kWindow = 60;
+constexpr std::size_t kTokens = 2 * kWindow;
+
+class LayerwiseGptqTest : public testing::Test {
+ protected:
+  static std::unique_ptr<Gatherer> open() {
+    auto gatherer = Gatherer::open(model().path(), {.context = kWindow, .n_threads = 2});
+    EXPECT_TRUE(gatherer) << gatherer.error().message();
+    return std::move(*gatherer);
+  }
+  static std::vector<TokenId> tokens() { return some_tokens(kTokens, StreamedShape{}.n_vocab); }
+  static const StreamedModel& model() {
+    static const StreamedModel model("layerwise_gptq", StreamedShape{});
+    return model;
+  }
+};
+
+bool are_equal(const GptqFactor& a, const GptqFactor& b) {
+  if (!std::equal(a.importance().begin(), a.importance().end(), b.importance().begin(),
+                  b.importance().end())) {
+    return false;
+  }
+  for (std::size_t j = 0; j < a.n_cols(); ++j) {
+    if (!std::equal(a.feedback(j), a.feedback(j) + j, b.feedback(j))) return false;
+  }
+  return true;
+}
+
+TEST_F(LayerwiseGptqTest, FactorsAreThoseOfTheInputsInAnyGroupsOfLayers) {
+  const auto gatherer = open();
+  const ModelSpec spec = gatherer->spec();
+  ASSERT_GE(spec.n_layers, 2U);
+  HessianSums sums(spec, 0, spec.n_layers, 2);
+  const Status fed = gatherer->feed(tokens(), 0, spec.n_layers, sums);
+  ASSERT_TRUE(fed.ok()) << fed.message();
+  auto keeps_rows = open();
+  ASSERT_TRUE(keeps_rows->keep_rows(kTokens).ok());
+  LayerwiseGptq one(std::move(keeps_rows), tokens(), 1, 1);
+  LayerwiseGptq all(open(), tokens(), spec.n_layers, 2);
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    // Matrices in the order of files; those of one place share a factor.
+    for (const TensorKind kind : {TensorKind::kAttnQ, TensorKind::kAttnK, TensorKind::kAttnO,
+                                  TensorKind::kFfnUp, TensorKind::kFfnDown}) {
+      const ProductInput input = *product_input_of(kind, spec.tied_head);
+      const std::uint32_t n_cols = input_cols(spec, input);
+      const auto a = one.factor_of(kind, layer, n_cols);
+      const auto b = all.factor_of(kind, layer, n_cols);
+      ASSERT_TRUE(a && b && *a != nullptr && *b != nullptr);
+      EXPECT_TRUE(are_equal(**a, **b)) << tensor_kind_name(kind) << layer;
+      if (kind == TensorKind::kAttnK) continue;
+      const auto want = GptqFactor::create(sums.take(input, layer), n_cols);
+      ASSERT_TRUE(want) << want.error().message();
+      EXPECT_TRUE(are_equal(**a, *want)) << tensor_kind_name(kind) << layer;
+    }
+  }
+}
+
+TEST_F(LayerwiseGptqTest, GoesBackToTheFirstLayer) {
+  LayerwiseGptq feedback(open(), tokens(), 1, 1);
+  const std::uint32_t hidden = StreamedShape{}.hidden;
+  const auto first = feedback.factor_of(TensorKind::kAttnQ, 0, hidden);
+  ASSERT_TRUE(first) << first.error().message();
+  const GptqFactor kept = **first;
+  const auto other = feedback.factor_of(TensorKind::kAttnQ, 1, hidden);
+  ASSERT_TRUE(other) << other.error().message();
+  EXPECT_FALSE(are_equal(kept, **other));
+  const auto again = feedback.factor_of(TensorKind::kAttnQ, 0, hidden);
+  ASSERT_TRUE(again) << again.error().message();
+  EXPECT_TRUE(are_equal(kept, **again));
+}
+
+TEST_F(LayerwiseGptqTest, WhatIsLookedUpHasNone) {
+  LayerwiseGptq feedback(open(), tokens(), 1, 1);
+  for (const TensorKind kind : {TensorKind::kTokenEmbedding, TensorKind::kHead}) {
+    const auto factor = feedback.factor_of(kind, 0, StreamedShape{}.hidden);
+    ASSERT_TRUE(factor) << factor.error().message();
+    EXPECT_EQ(*factor, nullptr);
+  }
+}
+
+TEST(LayerwiseGptqLayersTest, HalfTheBudgetHasRoomForTheirHessians) {
+  ModelSpec spec;
+  spec.n_layers = 22;
+  spec.hidden = 2048;
+  spec.n_heads = 32;
+  spec.head_dim = 64;
+  spec.ffn = 5632;
+  // Three sums of 2,048 columns and one of 5,632, each with rows of a batch: 189 MB.
+  EXPECT_EQ(LayerwiseGptq::layers_at_once(spec, 1'000'000'000), 2U);
+  EXPECT_EQ(LayerwiseGptq::layers_at_once(spec, 100'000'000), 1U);
+  EXPECT_EQ(LayerwiseGptq::layers_at_once(spec, 100'000'000'000), 22U);
+  EXPECT_EQ(LayerwiseGptq::layers_at_once(spec, 0), 22U);
+}
+
+}  // namespace
+}  // namespace qsf

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+
+#include "convert/random/random_model.h"
+
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include "base/rng.h"
+#include "convert/random/random_blocks.h"
+#include "format/tensor_rules.h"
+#include "import/hf/hf_tensors.h"
+#include "import/source_tensors.h"
+#include "tokenizer/tokenizer_data.h"
+
+namespace qsf {
+namespace {
+
+// "<unk>", "<s>", "</s>", the 256 bytes, and then pieces that no text is encoded to: a token a
+// byte, so the length of a prompt in bytes is its length in tokens but for the first.
+TokenizerData byte_tokenizer(std::uint32_t n_vocab) {
+  TokenizerData data;
+  data.kind = TokenizerKind::kScoredBpe;
+  data.byte_fallback = true;
+  data.add_bos = true;
+  data.unk = 0;
+  data.bos = 1;
+  data.eos = 2;
+  data.stop_ids = {2};
+  data.tokens = {{"<unk>", TokenType::kUnknown, 0.0F},
+                 {"<s>", TokenType::kControl, 0.0F},
+                 {"</s>", TokenType::kControl, 0.0F}};
+  char text[16];
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    std::snprintf(text, sizeof text, "<0x%02X>", byte);
+    data.tokens.push_back({text, TokenType::kByte, 0.0F});
+  }
+  for (std::uint32_t i = 0; data.tokens.size() < n_vocab; ++i) {
+    data.tokens.push_back({"t" + std::to_string(i), TokenType::kNormal, -static_cast<float>(i)});
+  }
+  return data;
+}
+
+bool is_gain(TensorKind kind) noexcept {
+  switch (kind) {
+    case TensorKind::kAttnNorm:
+    case TensorKind::kFfnNorm:
+    case TensorKind::kFinalNorm: return true;
+    default: return false;
+  }
+}
+
+class RandomModelWriter {
+ public:
+  RandomModelWriter(const RandomShape& shape, const RandomModelOptions& options)
+      : options_(options), spec_(shape_spec(shape)), rng_(options.seed) {
+    spec_.bos_id = 1;
+    spec_.eos_ids = {2};
+    spec_.default_type = preset_default_type(options.preset);
+    spec_.block = options.block;
+    spec_.source = "random weights of the shape " + std::string(shape.name);
+    spec_.quantiser = options.program + (options.program.empty() ? "" : ": ") + "random " +
+                      std::string(quant_preset_name(options.preset)) + ", blocks of " +
+                      std::to_string(options.block) + ", seed " + std::to_string(options.seed);
+  }
+
+  Result<RandomModelReport> write(const std::string& path, FileOps& ops);
+
+ private:
+  Result<std::vector<TensorInfo>> tensors(SectionKind section) const;
+  Result<TensorInfo> tensor(TensorKind kind) const;
+  Status write_section(SectionKind section, std::uint32_t layer, QsfWriter& writer);
+  Status check_cancelled() const {
+    if (options_.cancel == nullptr || !options_.cancel->load()) return ok_status();
+    return cancelled("interrupted; nothing was written");
+  }
+
+  const RandomModelOptions& options_;
+  ModelSpec spec_;
+  Rng rng_;
+  std::vector<std::byte> tile_;
+  std::uint64_t done_weights_ = 0;
+  std::uint64_t total_weights_ = 0;
+};
+
+Result<TensorInfo> RandomModelWriter::tensor(TensorKind kind) const {
+  const TensorShape shape = tensor_shape(spec_, kind);
+  if (shape.rows == 1) {
+    return TensorInfo{kind, 1, shape.cols, block_format(QuantType::kF32, 0), Layout::kRowMajor, 0};
+  }
+  BlockFormat format = preset_format(options_.preset, kind, options_.block);
+  if (options_.head_type && is_vocabulary(kind)) {
+    format = block_format(*options_.head_type, options_.block);
+  }
+  if (!is_valid(format)) {
+    return invalid_argument("%s: blocks of %u columns do not go with type %s",
+                            std::string(tensor_kind_name(kind)).c_str(), options_.block,
+                            std::string(quant_type_name(format.type)).c_str());
+  }
+  return TensorInfo{kind, shape.rows, shape.cols, format, options_.layout, 0};
+}
+
+// The tensors in the order in which imported models have them; none that only some models of the
+// family have.
+Result<std::vector<TensorInfo>> RandomModelWriter::tensors(SectionKind section) const {
+  const TensorTable& table = tensor_table(spec_.architecture);
+  std::vector<TensorKind> kinds;
+  for (const TensorPlace& place : section == SectionKind::kEmbedding ? table.embedding
+                                  : section == SectionKind::kLayer   ? table.layer
+                                                                     : table.final) {
+    if (place.presence == Presence::kAlways) kinds.push_back(place.kind);
+  }
+  if (section == SectionKind::kFinal && !spec_.tied_head) {
+    kinds.push_back(TensorKind::kHead);
+    if (table.head_bias) kinds.push_back(TensorKind::kHeadBias);
+  }
+  std::vector<TensorInfo> infos;
+  for (const TensorKind kind : kinds) {
+    QSF_ASSIGN_OR_RETURN(const TensorInfo info, tensor(kind));
+    infos.push_back(info);
+  }
+  return infos;
+}
+
+Status RandomModelWriter::write_section(SectionKind section, std::uint32_t layer,
+                                        QsfWriter& writer) {
+  QSF_ASSIGN_OR_RETURN(const std::vector<TensorInfo> infos, tensors(section));
+  QSF_RETURN_IF_ERROR(writer.begin_section(section, layer, infos));
+  for (const TilePlan& tile : writer.tiles()) {
+    QSF_RETURN_IF_ERROR(check_cancelled());
+    tile_.assign(tile.raw_bytes, std::byte{0});
+    if (tile.tensor == kOneRowTensors) {
+      for (std::size_t i = 0; i < infos.size(); ++i) {
+        if (infos[i].rows != 1) continue;
+        done_weights_ += infos[i].cols;
+        const std::uint64_t offset = one_row_offset(infos, i);
+        for (std::uint32_t c = 0; c < infos[i].cols && is_gain(infos[i].kind); ++c) {
+          store_le(MutableByteSpan(tile_), offset + 4U * c, 1.0F);
+        }
+      }
+    } else {
+      const TensorInfo& info = infos[tile.tensor];
+      fill_random_rows(info.format, info.layout, tile.n_rows, info.cols, rng_, tile_);
+      done_weights_ += std::uint64_t{tile.n_rows} * info.cols;
+    }
+    QSF_RETURN_IF_ERROR(writer.write_tile(tile_));
+    if (options_.on_progress) options_.on_progress(done_weights_, total_weights_);
+  }
+  return writer.end_section();
+}
+
+Result<RandomModelReport> RandomModelWriter::write(const std::string& path, FileOps& ops) {
+  for (const SectionKind section :
+       {SectionKind::kEmbedding, SectionKind::kLayer, SectionKind::kFinal}) {
+    QSF_ASSIGN_OR_RETURN(const std::vector<TensorInfo> infos, tensors(section));
+    std::uint64_t n_weights = 0;
+    for (const TensorInfo& info : infos) n_weights += std::uint64_t{info.rows} * info.cols;
+    total_weights_ += section == SectionKind::kLayer ? n_weights * spec_.n_layers : n_weights;
+  }
+  QSF_ASSIGN_OR_RETURN(
+      QsfWriter writer,
+      QsfWriter::create(path, spec_, {options_.compression, options_.tile_bytes}, ops));
+  QSF_ASSIGN_OR_RETURN(const std::vector<std::byte> tokenizer,
+                       write_tokenizer_section(byte_tokenizer(spec_.n_vocab)));
+  QSF_RETURN_IF_ERROR(writer.set_tokenizer(tokenizer));
+  QSF_RETURN_IF_ERROR(write_section(SectionKind::kEmbedding, 0, writer));
+  for (std::uint32_t layer = 0; layer < spec_.n_layers; ++layer) {
+    QSF_RETURN_IF_ERROR(write_section(SectionKind::kLayer, layer, writer));
+  }
+  QSF_RETURN_IF_ERROR(write_section(SectionKind::kFinal, 0, writer));
+  const RandomModelReport report{total_weights_, writer.raw_bytes(), writer.stored_bytes()};
+  QSF_RETURN_IF_ERROR(check_cancelled());
+  QSF_RETURN_IF_ERROR(writer.finish());
+  return report;
+}
+
+}  // namespace
+
+Result<RandomModelReport> write_random_model(const RandomShape& shape, const std::string& path,
+                                             const RandomModelOptions& options, FileOps& ops) {
+  return RandomModelWriter(shape, options).write(path, ops);
+}
+
+}  // namespace qsf

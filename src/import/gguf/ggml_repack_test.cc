@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+//
+// GGUF rows in types of ours: every row of random bytes is either refused for a reason or decodes
+// to the same numbers.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "base/f16.h"
+#include "base/rng.h"
+#include "import/gguf/ggml_types.h"
+#include "quant/codec.h"
+
+namespace qsf {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::uint32_t kColumns = 512;
+
+constexpr std::uint32_t number(GgmlType type) {
+  return static_cast<std::uint32_t>(type);
+}
+
+// What keeps a type, and where its blocks have f16 fields.
+struct KeptCase {
+  GgmlType type;
+  QuantType kept;
+  std::uint32_t block;
+  std::vector<std::size_t> halves;
+};
+
+void PrintTo(const KeptCase& kept, std::ostream* out) {
+  *out << ggml_type_name(number(kept.type));
+}
+
+std::vector<KeptCase> kept_cases() {
+  std::vector<KeptCase> cases = {{GgmlType::kF32, QuantType::kF32, 4, {}}};
+  const auto add = [&cases](GgmlType type, QuantType kept, std::uint32_t block,
+                            std::vector<std::size_t> halves) {
+    cases.push_back({type, kept, block, std::move(halves)});
+  };
+  add(GgmlType::kF16, QuantType::kF16, 4, {0});
+  add(GgmlType::kBF16, QuantType::kBF16, 4, {});
+  add(GgmlType::kQ4_0, QuantType::kQ4, 32, {0});
+  add(GgmlType::kQ4_1, QuantType::kQ4, 32, {0, 2});
+  add(GgmlType::kQ5_0, QuantType::kQ8, 32, {0});
+  add(GgmlType::kQ8_0, QuantType::kQ8, 32, {0});
+  add(GgmlType::kQ2K, QuantType::kQ2K, 16, {80, 82});
+  add(GgmlType::kQ3K, QuantType::kQ3K, 16, {108});
+  add(GgmlType::kQ4K, QuantType::kQ4Super, 32, {0, 2});
+  add(GgmlType::kQ5K, QuantType::kQ5K, 32, {0, 2});
+  add(GgmlType::kQ6K, QuantType::kQ6K, 16, {208});
+  add(GgmlType::kIQ4NL, QuantType::kQ8, 32, {0});
+  add(GgmlType::kIQ4XS, QuantType::kQ4Codebook, 32, {0});
+  add(GgmlType::kMXFP4, QuantType::kQ8, 32, {});
+  return cases;
+}
+
+std::vector<std::byte> random_row(std::uint32_t type, Rng& rng) {
+  std::vector<std::byte> row(*ggml_row_bytes(type, kColumns));
+  for (std::byte& byte : row) byte = static_cast<std::byte>(rng.next_u32() >> 24U);
+  return row;
+}
+
+// Fields that matter: zeros, the smallest and largest subnormals, normals, the largest number whose
+// eightfold is an f16, both signs.
+F16 edge_half(Rng& rng) {
+  constexpr std::uint16_t kEdges[] = {0x0000, 0x0001, 0x0002, 0x03FF, 0x0400, 0x1234,
+                                      0x3C00, 0x3555, 0x5BFF, 0x68FF, 0x6FFF};
+  const std::uint16_t sign = rng.below(2) != 0 ? 0x8000 : 0;
+  return {static_cast<std::uint16_t>(kEdges[rng.below(std::size(kEdges))] | sign)};
+}
+
+std::vector<std::byte> edge_row(const KeptCase& kept, Rng& rng) {
+  std::vector<std::byte> row = random_row(number(kept.type), rng);
+  const GgmlTypeInfo info = *ggml_type_info(number(kept.type));
+  for (std::size_t at = 0; at < row.size(); at += info.block_bytes) {
+    for (const std::size_t half : kept.halves) {
+      store_le(MutableByteSpan(row), at + half, edge_half(rng));
+    }
+  }
+  return row;
+}
+
+bool same_bits(float a, float b) {
+  return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+}
+
+// Returns whether the row was kept; checks it where it was, and the reason where it was not.
+bool expect_kept_exactly(const KeptCase& kept, ByteSpan row) {
+  const std::uint32_t type = number(kept.type);
+  const BlockFormat format = {kept.kept, kept.block};
+  EXPECT_EQ(kept_format(type), format);
+  std::vector<float> expected(kColumns);
+  decode_ggml_row(type, row, expected);
+  std::vector<std::byte> packed(row_major_bytes(format, kColumns));
+  const Status status = repack_ggml_row(type, row, kColumns, packed);
+  const bool finite =
+      std::all_of(expected.begin(), expected.end(), [](float w) { return std::isfinite(w); });
+  if (status.code() == StatusCode::kCorrupt) {
+    EXPECT_FALSE(finite) << status.message();
+    return false;
+  }
+  if (!status.ok()) {
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+    EXPECT_THAT(status.message(), HasSubstr("convert to"));
+    EXPECT_TRUE(kept.type == GgmlType::kQ4_0 || kept.type == GgmlType::kQ8_0 ||
+                kept.type == GgmlType::kMXFP4);
+    return false;
+  }
+  EXPECT_TRUE(finite);
+  EXPECT_TRUE(check_blocks(format, Layout::kRowMajor, 1, kColumns, packed).ok());
+  std::vector<float> out(kColumns);
+  decode_row(format, packed, out);
+  for (std::size_t i = 0; i < kColumns; ++i) {
+    const bool zero_of_q4_0 = kept.type == GgmlType::kQ4_0 && expected[i] == 0.0F;
+    const bool same = zero_of_q4_0 ? out[i] == 0.0F : same_bits(out[i], expected[i]);
+    EXPECT_TRUE(same) << "column " << i << ": " << out[i] << ", expected " << expected[i];
+    if (!same) break;
+  }
+  return true;
+}
+
+class GgmlKeptTest : public testing::TestWithParam<KeptCase> {};
+
+TEST_P(GgmlKeptTest, KeepsRandomRowsExactly) {
+  Rng rng(1);
+  const KeptCase& kept = GetParam();
+  for (int i = 0; i < 400 && !HasFailure(); ++i) {
+    std::vector<std::byte> row = edge_row(kept, rng);
+    if (kept.type == GgmlType::kQ8_0) {
+      std::replace(row.begin(), row.end(), std::byte{0x80}, std::byte{0});
+    }
+    for (std::size_t at = 0; kept.type == GgmlType::kMXFP4 && at < row.size(); at += 17) {
+      row[at] = static_cast<std::byte>(104 + rng.below(40));  // 2^-24 to 2^15
+    }
+    if (is_float_type(kept.kept)) {
+      for (std::size_t at = 1; at < row.size(); at += 2) row[at] &= std::byte{0xBB};
+    }
+    EXPECT_TRUE(expect_kept_exactly(kept, row));
+  }
+}
+
+TEST_P(GgmlKeptTest, RefusesOrKeepsAnyBytes) {
+  Rng rng(2);
+  const KeptCase& kept = GetParam();
+  for (int i = 0; i < 200; ++i) expect_kept_exactly(kept, random_row(number(kept.type), rng));
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, GgmlKeptTest, testing::ValuesIn(kept_cases()),
+                         [](const auto& param) {
+                           return std::string(ggml_type_name(number(param.param.type)));
+                         });
+
+TEST(GgmlRepackTest, SaysWhatCannotBeHeld) {
+  std::vector<std::byte> packed(row_major_bytes({QuantType::kQ8, 32}, 64));
+  std::vector<std::byte> row(68);
+  row[34 + 33] = std::byte{0x80};
+  const Status code = repack_ggml_row(number(GgmlType::kQ8_0), row, 64, packed);
+  EXPECT_EQ(code.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(code.message(), HasSubstr("block 1: a code of -128"));
+
+  packed.resize(row_major_bytes({QuantType::kQ4, 32}, 32));
+  row.assign(18, std::byte{0});
+  store_le(MutableByteSpan(row), 0, to_f16(8188.0F));
+  EXPECT_TRUE(repack_ggml_row(number(GgmlType::kQ4_0), row, 32, packed).ok());
+  store_le(MutableByteSpan(row), 0, to_f16(8192.0F));
+  const Status scale = repack_ggml_row(number(GgmlType::kQ4_0), row, 32, packed);
+  EXPECT_EQ(scale.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(scale.message(), HasSubstr("a scale of 8192"));
+
+  packed.resize(row_major_bytes({QuantType::kQ8, 32}, 32));
+  row.assign(17, std::byte{0x80});  // both nibbles choose zero, as in a block of zeros
+  row[0] = std::byte{103};
+  EXPECT_TRUE(repack_ggml_row(number(GgmlType::kMXFP4), row, 32, packed).ok());
+  row[16] = std::byte{0x10};
+  const Status exponent = repack_ggml_row(number(GgmlType::kMXFP4), row, 32, packed);
+  EXPECT_EQ(exponent.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(exponent.message(), HasSubstr("a scale of 2^-25"));
+  row[0] = std::byte{144};
+  EXPECT_THAT(repack_ggml_row(number(GgmlType::kMXFP4), row, 32, packed).message(),
+              HasSubstr("a scale of 2^16"));
+}
+
+TEST(GgmlRepackTest, HasNothingForOtherTypes) {
+  EXPECT_FALSE(kept_format(number(GgmlType::kF64)).has_value());
+  EXPECT_FALSE(kept_format(16).has_value());
+  EXPECT_FALSE(kept_format(UINT32_MAX).has_value());
+}
+
+}  // namespace
+}  // namespace qsf

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: MIT
+
+#include "import/gguf/gguf_arch.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <iterator>
+
+#include "import/gguf/ggml_types.h"
+
+namespace qsf {
+namespace {
+
+// Gemma's embeddings are scaled by the root of their width.
+Status finish_gemma(GgufFields&, ModelSpec& spec) {
+  spec.embedding_scale = std::sqrt(static_cast<float>(spec.hidden));
+  return ok_status();
+}
+
+// No key holds the scale of scores: it follows from the width of a head, but for the largest model,
+// which has 46 layers and takes the width of the residual stream instead.
+Status finish_gemma2(GgufFields& fields, ModelSpec& spec) {
+  constexpr std::uint32_t kLayersOf27B = 46;
+  QSF_RETURN_IF_ERROR(finish_gemma(fields, spec));
+  const std::uint32_t width =
+      spec.n_layers == kLayersOf27B ? spec.hidden / spec.n_heads : spec.head_dim;
+  spec.attention_scale = 1.0F / std::sqrt(static_cast<float>(width));
+  spec.attention_soft_cap = fields.positive("attn_logit_softcapping", 50.0F);
+  spec.logit_soft_cap = fields.positive("final_logit_softcapping", 30.0F);
+  const std::uint32_t window = fields.u32_or("attention.sliding_window", 4096, 1, 1U << 30);
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    spec.sliding_window.push_back(layer % 2 == 0 ? window : 0);
+  }
+  return fields.status();
+}
+
+// One window for every layer, 0 for none.
+Status finish_windowed(GgufFields& fields, ModelSpec& spec) {
+  const std::uint32_t window = fields.u32_or("attention.sliding_window", 0, 0, 1U << 30);
+  if (window != 0) spec.sliding_window = {window};
+  return fields.status();
+}
+
+Status finish_stablelm(GgufFields& fields, ModelSpec& spec) {
+  spec.parallel_block = fields.boolean("use_parallel_residual", true);
+  return fields.status();
+}
+
+// Trained with activations of 8 bits, one scale a token.
+Status finish_bitnet(GgufFields&, ModelSpec& spec) {
+  spec.int8_rows = true;
+  return ok_status();
+}
+
+constexpr TensorPlace kBitnetEmbedding[] = {{TensorKind::kTokenEmbedding, ""}};
+constexpr TensorPlace kBitnetLayer[] = {
+    {TensorKind::kAttnNorm, ""},   {TensorKind::kAttnQ, ""},       {TensorKind::kAttnK, ""},
+    {TensorKind::kAttnV, ""},      {TensorKind::kAttnSubNorm, ""}, {TensorKind::kAttnO, ""},
+    {TensorKind::kFfnNorm, ""},    {TensorKind::kFfnGate, ""},     {TensorKind::kFfnUp, ""},
+    {TensorKind::kFfnSubNorm, ""}, {TensorKind::kFfnDown, ""}};
+constexpr TensorPlace kBitnetFinal[] = {{TensorKind::kFinalNorm, ""}};
+constexpr TensorTable kBitnetTable = {"bitnet",         "",           "",
+                                      kBitnetEmbedding, kBitnetLayer, kBitnetFinal};
+
+constexpr GgufArchitecture kArchitectures[] = {
+    {.name = "llama", .family = "llama", .paired_rope = true, .finish = finish_windowed},
+    {.name = "qwen2", .family = "qwen2"},
+    {.name = "qwen3", .family = "qwen3"},
+    {.name = "phi2",
+     .family = "phi2",
+     .norm = NormType::kLayerNorm,
+     .activation = Activation::kGeluTanh,
+     .gated_ffn = false,
+     .parallel_block = true},
+    {.name = "phi3", .family = "phi3", .finish = finish_windowed},
+    {.name = "gemma",
+     .family = "gemma",
+     .activation = Activation::kGeluTanh,
+     .finish = finish_gemma},
+    {.name = "gemma2",
+     .family = "gemma2",
+     .activation = Activation::kGeluTanh,
+     .finish = finish_gemma2},
+    {.name = "gpt2",
+     .family = "gpt2",
+     .norm = NormType::kLayerNorm,
+     .activation = Activation::kGeluTanh,
+     .gated_ffn = false,
+     .positions = PositionEncoding::kLearned},
+    {.name = "stablelm",
+     .family = "stablelm",
+     .norm = NormType::kLayerNorm,
+     .finish = finish_stablelm},
+    {.name = "bloom",
+     .family = "bloom",
+     .norm = NormType::kLayerNorm,
+     .activation = Activation::kGeluTanh,
+     .gated_ffn = false,
+     .positions = PositionEncoding::kAlibi},
+    // No key tells the activation of a BitNet: its name does.
+    {.name = "bitnet", .family = "bitnet", .finish = finish_bitnet, .table = &kBitnetTable},
+    {.name = "bitnet-25",
+     .family = "bitnet-25",
+     .activation = Activation::kReluSquared,
+     .finish = finish_bitnet,
+     .table = &kBitnetTable},
+    {.name = "bitnet-b1.58",
+     .family = "bitnet-b1.58",
+     .activation = Activation::kReluSquared,
+     .finish = finish_bitnet,
+     .table = &kBitnetTable},
+};
+
+std::string architecture_names() {
+  std::string names;
+  for (const GgufArchitecture& a : kArchitectures) {
+    if (!names.empty()) names += &a + 1 == std::end(kArchitectures) ? " and " : ", ";
+    names += a.name;
+  }
+  return names;
+}
+
+// Sizes, norm and vocabulary.
+Status read_sizes(const GgufFile& file, const GgufArchitecture& architecture, GgufFields& fields,
+                  ModelSpec& spec) {
+  spec.hidden = fields.u32("embedding_length", 1, 1U << 20);
+  spec.n_layers = fields.u32("block_count", 1, 4096);
+  spec.n_heads = fields.u32("attention.head_count", 1, 1U << 16);
+  spec.n_kv_heads = fields.u32_or("attention.head_count_kv", spec.n_heads, 1, 1U << 16);
+  spec.max_positions = fields.u32("context_length", 1, 1U << 24);
+  spec.ffn = fields.u32("feed_forward_length", 1, 1U << 24);
+  spec.norm_epsilon =
+      fields.positive(spec.norm == NormType::kRmsNorm ? "attention.layer_norm_rms_epsilon"
+                                                      : "attention.layer_norm_epsilon",
+                      std::nullopt);
+  spec.head_dim = fields.u32_or("attention.key_length", 0, 1, 1U << 16);
+  QSF_RETURN_IF_ERROR(fields.status());
+  if (spec.head_dim == 0) {
+    if (spec.hidden % spec.n_heads != 0) {
+      return corrupt(
+          "GGUF: %u columns are no multiple of the %u heads, and attention.key_length "
+          "is missing",
+          spec.hidden, spec.n_heads);
+    }
+    spec.head_dim = spec.hidden / spec.n_heads;
+  }
+  const std::uint32_t value_length =
+      fields.u32_or("attention.value_length", spec.head_dim, 1, 1U << 16);
+  if (fields.status().ok() && value_length != spec.head_dim) {
+    return unsupported(
+        "GGUF: values of %u columns a head and keys of %u are not known to this "
+        "version",
+        value_length, spec.head_dim);
+  }
+  const GgufFile::Entry* embedding = file.find("token_embd.weight");
+  if (embedding == nullptr) {
+    return corrupt("GGUF: tensor \"token_embd.weight\" is missing: no %s without it",
+                   std::string(architecture.name).c_str());
+  }
+  if (embedding->tensor->dims[1] > (1U << 24)) {
+    return corrupt("GGUF: tensor \"token_embd.weight\": %llu rows, expected at most 2^24",
+                   static_cast<unsigned long long>(embedding->tensor->dims[1]));
+  }
+  spec.n_vocab = static_cast<std::uint32_t>(embedding->tensor->dims[1]);
+  return fields.status();
+}
+
+// What changes the mathematics of a model and is not run.
+Status refuse_other_keys(const GgufArchitecture& architecture, GgufFields& fields) {
+  if (fields.u32_or("expert_count", 0, 0, 1U << 20) > 0) {
+    return unsupported("GGUF: a %s with a mixture of experts is not known to this version",
+                       std::string(architecture.name).c_str());
+  }
+  fields.refuse_unless("attention.causal", 1.0);
+  fields.refuse_unless("attention.scale", 0.0);
+  fields.refuse_unless("attention.clamp_kqv", 0.0);
+  fields.refuse_unless("embedding_scale", 1.0);
+  fields.refuse_unless("residual_scale", 1.0);
+  fields.refuse_unless("logit_scale", 1.0);
+  fields.refuse_unless("tensor_data_layout", 0.0);
+  if (architecture.name != "gemma2") {
+    fields.refuse_unless("attn_logit_softcapping", 0.0);
+    fields.refuse_unless("final_logit_softcapping", 0.0);
+    if (architecture.finish != finish_windowed) fields.refuse_unless("attention.sliding_window", 0);
+  }
+  return fields.status();
+}
+
+struct KindName {
+  TensorKind kind;
+  const char* name;
+};
+
+using K = TensorKind;
+constexpr KindName kNames[] = {
+    {K::kTokenEmbedding, "token_embd.weight"},
+    {K::kPositionEmbedding, "position_embd.weight"},
+    {K::kEmbeddingNorm, "token_embd_norm.weight"},
+    {K::kEmbeddingNormBias, "token_embd_norm.bias"},
+    {K::kFinalNorm, "output_norm.weight"},
+    {K::kFinalNormBias, "output_norm.bias"},
+    {K::kHead, "output.weight"},
+    {K::kHeadBias, "output.bias"},
+};
+constexpr KindName kLayerNames[] = {
+    {K::kAttnQ, "attn_q.weight"},
+    {K::kAttnK, "attn_k.weight"},
+    {K::kAttnV, "attn_v.weight"},
+    {K::kAttnO, "attn_output.weight"},
+    {K::kFfnGate, "ffn_gate.weight"},
+    {K::kFfnUp, "ffn_up.weight"},
+    {K::kFfnDown, "ffn_down.weight"},
+    {K::kAttnNorm, "attn_norm.weight"},
+    {K::kFfnNorm, "ffn_norm.weight"},
+    {K::kAttnQBias, "attn_q.bias"},
+    {K::kAttnKBias, "attn_k.bias"},
+    {K::kAttnVBias, "attn_v.bias"},
+    {K::kAttnOBias, "attn_output.bias"},
+    {K::kFfnUpBias, "ffn_up.bias"},
+    {K::kFfnDownBias, "ffn_down.bias"},
+    {K::kFfnGateBias, "ffn_gate.bias"},
+    {K::kAttnNormBias, "attn_norm.bias"},
+    {K::kFfnNormBias, "ffn_norm.bias"},
+    {K::kQNorm, "attn_q_norm.weight"},
+    {K::kKNorm, "attn_k_norm.weight"},
+    {K::kAttnSubNorm, "attn_sub_norm.weight"},
+    {K::kFfnSubNorm, "ffn_sub_norm.weight"},
+    {K::kAttnPostNorm, "post_attention_norm.weight"},
+    {K::kFfnPostNorm, "post_ffw_norm.weight"},
+};
+
+}  // namespace
+
+const TensorTable& gguf_tensor_table(const GgufArchitecture& architecture) {
+  return architecture.table != nullptr ? *architecture.table : tensor_table(architecture.family);
+}
+
+Result<const GgufArchitecture*> find_gguf_architecture(const GgufReader& gguf) {
+  QSF_ASSIGN_OR_RETURN(const auto name, gguf.get_string("general.architecture"));
+  if (!name.has_value()) {
+    return corrupt("GGUF: key \"general.architecture\" is missing: the file holds no model");
+  }
+  for (const GgufArchitecture& architecture : kArchitectures) {
+    if (architecture.name == *name) return &architecture;
+  }
+  return unsupported("GGUF: architecture \"%s\" is not known to this version, which reads %s",
+                     shown_gguf_text(*name).c_str(), architecture_names().c_str());
+}
+
+Result<ModelSpec> gguf_model_spec(const GgufFile& file, const GgufArchitecture& architecture) {
+  GgufFields fields(file.keys(), architecture.name);
+  ModelSpec spec;
+  spec.architecture = architecture.family;
+  spec.norm = architecture.norm;
+  spec.activation = architecture.activation;
+  spec.gated_ffn = architecture.gated_ffn;
+  spec.positions = architecture.positions;
+  spec.parallel_block = architecture.parallel_block;
+  spec.source = "GGUF " + std::string(architecture.name);
+  QSF_RETURN_IF_ERROR(read_sizes(file, architecture, fields, spec));
+  QSF_RETURN_IF_ERROR(refuse_other_keys(architecture, fields));
+  if (spec.positions == PositionEncoding::kRope) {
+    QSF_RETURN_IF_ERROR(read_gguf_rope(file, fields, spec));
+    if (architecture.paired_rope && spec.rope_dims() != spec.head_dim) {
+      return unsupported(
+          "GGUF: rope.dimension_count: %u of a head of %u columns is not known to "
+          "this version for a %s",
+          spec.rope_dims(), spec.head_dim, std::string(architecture.name).c_str());
+    }
+  }
+  if (architecture.finish != nullptr) QSF_RETURN_IF_ERROR(architecture.finish(fields, spec));
+  QSF_RETURN_IF_ERROR(fields.status());
+  return spec;
+}
+
+std::string gguf_tensor_name(TensorKind kind, std::uint32_t layer) {
+  for (const KindName& entry : kNames) {
+    if (entry.kind == kind) return entry.name;
+  }
+  for (const KindName& entry : kLayerNames) {
+    if (entry.kind == kind) return "blk." + std::to_string(layer) + "." + entry.name;
+  }
+  return {};
+}
+
+Result<std::vector<float>> read_gguf_vector(const GgufFile& file, const GgufFile::Entry& entry) {
+  const GgufTensor& t = *entry.tensor;
+  const std::string name = shown_gguf_text(t.name);
+  if (t.dims[0] != t.n_elements || t.n_elements > kMaxGgufVector) {
+    return corrupt("tensor \"%s\": %llu elements in %u dimensions, expected one of at most 2^24",
+                   name.c_str(), static_cast<unsigned long long>(t.n_elements), t.n_dims);
+  }
+  const auto row_bytes = ggml_row_bytes(t.type, t.n_elements);
+  if (!can_decode(t.type) || !row_bytes || *row_bytes > t.available_bytes) {
+    return unsupported("tensor \"%s\": type %s is not decoded by this version", name.c_str(),
+                       t.type_name);
+  }
+  std::vector<std::byte> bytes(*row_bytes);
+  std::vector<float> values(t.n_elements);
+  QSF_RETURN_IF_ERROR(file.read(entry, 0, bytes));
+  decode_ggml_row(t.type, bytes, values);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::isfinite(values[i])) continue;
+    return corrupt("tensor \"%s\": element %zu is not finite", name.c_str(), i);
+  }
+  return values;
+}
+
+}  // namespace qsf

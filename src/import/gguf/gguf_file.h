@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+//
+// GgufFile: the tensors of one GGUF file, or of several that hold one model in parts.
+//
+// Directories are read in growing pieces, as far as they reach and never past 256 MiB; weights are
+// read by ranges. The parts of a model are named ...-00001-of-0000N.gguf, each with the keys
+// split.no and split.count; any of them names the model, and the first holds its metadata.
+
+#ifndef QSF_IMPORT_GGUF_GGUF_FILE_H_
+#define QSF_IMPORT_GGUF_GGUF_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "import/gguf/gguf_reader.h"
+#include "io/file.h"
+
+namespace qsf {
+
+class GgufFile {
+ public:
+  struct Entry {
+    const GgufTensor* tensor;
+    std::uint32_t part;  // the file that holds it
+  };
+
+  // Opens a file and the other parts of its model.
+  // Requires  `ops` outlives the GgufFile
+  // Fails     as GgufReader::parse; kNotFound when a part is missing; kCorrupt on parts that do not
+  //           belong together, on a name that two of them have, and on a directory of more than
+  //           256 MiB; messages begin with the file's name
+  static Result<GgufFile> open(const std::string& path, FileOps& ops = system_file_ops());
+
+  // The metadata of the model.
+  const GgufReader& keys() const noexcept { return parts_.front().directory; }
+  std::size_t n_parts() const noexcept { return parts_.size(); }
+  const File& file(std::uint32_t part) const noexcept { return parts_[part].file; }
+
+  // All tensors, sorted by name.
+  const std::vector<Entry>& tensors() const noexcept { return tensors_; }
+  // Returns the entry of that name, or null.
+  const Entry* find(std::string_view name) const noexcept;
+
+  // Reads bytes of a tensor's data.
+  // Requires  offset + to.size() <= available_bytes of the tensor
+  // Fails     as File::read_exact_at
+  // Threads   any number at once
+  Status read(const Entry& entry, std::uint64_t offset, MutableByteSpan to) const;
+
+ private:
+  struct Part {
+    File file;
+    std::vector<std::byte> bytes;  // what `directory` looks into
+    GgufReader directory;
+  };
+  GgufFile() = default;
+  static Result<Part> open_part(const std::string& path, FileOps& ops);
+  Status open_other_parts(const std::string& path, FileOps& ops);
+  Status index_tensors();
+
+  std::vector<Part> parts_;
+  std::vector<Entry> tensors_;
+};
+
+}  // namespace qsf
+
+#endif  // QSF_IMPORT_GGUF_GGUF_FILE_H_

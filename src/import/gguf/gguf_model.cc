@@ -1,0 +1,525 @@
+// SPDX-License-Identifier: MIT
+
+#include "import/gguf/gguf_model.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+#include "format/tensor_rules.h"
+#include "import/gguf/ggml_types.h"
+#include "import/gguf/gguf_tokenizer.h"
+#include "import/gguf/i2s_dead_channels.h"
+#include "import/hf/hf_tensors.h"
+#include "import/vocabulary_limit.h"
+
+namespace qsf {
+namespace {
+
+constexpr std::size_t kMaxChatTemplateBytes = 1U << 20;
+
+std::string dims_text(const GgufTensor& tensor) {
+  std::string text = "[";
+  for (std::uint32_t d = 0; d < std::max(tensor.n_dims, 1U); ++d) {
+    text += (d == 0 ? "" : ", ") + std::to_string(tensor.dims[d]);
+  }
+  return text + "]";
+}
+
+// 0 for queries, 1 for keys, 2 for values; nothing for other kinds.
+std::optional<std::uint64_t> qkv_part(TensorKind kind) noexcept {
+  switch (kind) {
+    case TensorKind::kAttnQ:
+    case TensorKind::kAttnQBias: return 0;
+    case TensorKind::kAttnK:
+    case TensorKind::kAttnKBias: return 1;
+    case TensorKind::kAttnV:
+    case TensorKind::kAttnVBias: return 2;
+    default: return std::nullopt;
+  }
+}
+
+bool is_matrix(TensorKind kind) noexcept {
+  switch (kind) {
+    case TensorKind::kAttnQ:
+    case TensorKind::kAttnK:
+    case TensorKind::kAttnV:
+    case TensorKind::kAttnO:
+    case TensorKind::kFfnGate:
+    case TensorKind::kFfnUp:
+    case TensorKind::kFfnDown:
+    case TensorKind::kTokenEmbedding:
+    case TensorKind::kPositionEmbedding:
+    case TensorKind::kHead: return true;
+    default: return false;
+  }
+}
+
+// Row `row` of a tensor in the order in which halves rotate, among rows that stand in pairs.
+std::uint64_t paired_row(std::uint64_t row, std::uint32_t head_dim) noexcept {
+  const std::uint64_t in_head = row % head_dim;
+  const std::uint64_t half = head_dim / 2;
+  return row - in_head + 2 * (in_head % half) + in_head / half;
+}
+
+}  // namespace
+
+// Finds the tensors of a model under their names and notes where each row comes from.
+class GgufModelMapper {
+ public:
+  GgufModelMapper(GgufModel& model, const GgufArchitecture& architecture)
+      : model_(model),
+        architecture_(architecture),
+        table_(gguf_tensor_table(architecture)),
+        used_(model.file_.tensors().size(), false) {}
+
+  Status map() {
+    model_.sections_.resize(spec().n_layers + 2U);
+    QSF_RETURN_IF_ERROR(map_section(model_.sections_.front(), 0, table_.embedding));
+    for (std::uint32_t layer = 0; layer < spec().n_layers; ++layer) {
+      QSF_RETURN_IF_ERROR(map_section(model_.sections_[1 + layer], layer, table_.layer));
+    }
+    QSF_RETURN_IF_ERROR(map_section(model_.sections_.back(), 0, table_.final));
+    QSF_RETURN_IF_ERROR(map_head());
+    for (const GgufFile::Entry* scales : model_.i2s_scales_) mark_used(scales);
+    return check_all_used();
+  }
+
+ private:
+  using Place = GgufModel::Place;
+
+  // The stored tensor that holds one of ours, and its outputs in it.
+  struct Found {
+    std::string name;
+    std::uint64_t first = 0;
+    std::uint64_t n_stored = 0;
+  };
+
+  ModelSpec& spec() noexcept { return model_.spec_; }
+  bool is_there(const std::string& name) const { return model_.file_.find(name) != nullptr; }
+
+  Found locate(TensorKind kind, std::uint32_t layer, std::uint64_t n_outputs) {
+    Found found{gguf_tensor_name(kind, layer), 0, n_outputs};
+    const auto part = qkv_part(kind);
+    const std::string at = "blk." + std::to_string(layer) + ".";
+    if (part && !is_there(found.name)) {
+      const std::string fused = at + (is_matrix(kind) ? "attn_qkv.weight" : "attn_qkv.bias");
+      const std::uint64_t q = spec().q_dim();
+      const std::uint64_t kv = spec().kv_dim();
+      if (is_there(fused)) return {fused, *part == 0 ? 0 : q + (*part - 1) * kv, q + 2 * kv};
+    }
+    const bool gate_or_up = kind == TensorKind::kFfnGate || kind == TensorKind::kFfnUp;
+    const GgufFile::Entry* up = model_.file_.find(at + "ffn_up.weight");
+    if (gate_or_up && spec().gated_ffn && !is_there(at + "ffn_gate.weight") && up != nullptr &&
+        up->tensor->dims[1] == 2 * n_outputs) {
+      return {at + "ffn_up.weight", kind == TensorKind::kFfnGate ? 0 : n_outputs, 2 * n_outputs};
+    }
+    return found;
+  }
+
+  // Whether a model of the family has the tensor: that of the first layer decides for all.
+  bool is_present(const TensorPlace& place) {
+    switch (place.presence) {
+      case Presence::kAlways: return true;
+      case Presence::kSequential: return !spec().parallel_block;
+      case Presence::kQkvBias:
+        if (architecture_.family == "qwen2") return true;
+        break;
+      case Presence::kAttnOutBias:
+      case Presence::kFfnBias: break;
+    }
+    return is_there(locate(place.kind, 0, 1).name);
+  }
+
+  Status map_section(GgufModel::Section& to, std::uint32_t layer,
+                     std::span<const TensorPlace> places) {
+    for (const TensorPlace& place : places) {
+      if (is_present(place)) QSF_RETURN_IF_ERROR(map_tensor(to, layer, place.kind));
+    }
+    return ok_status();
+  }
+
+  Status map_tensor(GgufModel::Section& to, std::uint32_t layer, TensorKind kind) {
+    const TensorShape shape = tensor_shape(spec(), kind);
+    const bool matrix = is_matrix(kind);
+    const Found found = locate(kind, layer, matrix ? shape.rows : shape.cols);
+    const GgufFile::Entry* entry = model_.file_.find(found.name);
+    const std::uint64_t dims[2] = {matrix ? shape.cols : found.n_stored,
+                                   matrix ? found.n_stored : 1};
+    const std::string expected =
+        matrix ? "[" + std::to_string(dims[0]) + ", " + std::to_string(dims[1]) + "]"
+               : "[" + std::to_string(dims[0]) + "]";
+    if (entry == nullptr) {
+      return corrupt(
+          "tensor \"%s\" is missing, expected one of %s in a %s; the file is incomplete, or a "
+          "variant that this version does not know",
+          found.name.c_str(), expected.c_str(), std::string(architecture_.name).c_str());
+    }
+    const GgufTensor& tensor = *entry->tensor;
+    if (tensor.dims[0] != dims[0] || tensor.dims[1] != dims[1] || tensor.dims[2] != 1 ||
+        tensor.dims[3] != 1) {
+      return corrupt("tensor \"%s\": dimensions %s, expected %s from the file's keys",
+                     found.name.c_str(), dims_text(tensor).c_str(), expected.c_str());
+    }
+    Place place{entry, found.first};
+    const auto i2s = model_.i2s_.find(entry);
+    if (i2s != model_.i2s_.end()) place.i2s = &i2s->second;
+    const auto row_bytes = ggml_row_bytes(tensor.type, tensor.dims[0]);
+    const bool decoded = can_decode(tensor.type) && row_bytes && tensor.n_bytes != 0;
+    if (!decoded && (!matrix || place.i2s == nullptr)) {
+      return unsupported(
+          "tensor \"%s\": weights of type %s (number %u) are not read by this version; take the "
+          "model in another quantisation, such as Q4_K_M or Q8_0",
+          found.name.c_str(), tensor.type_name, tensor.type);
+    }
+    const bool paired = architecture_.paired_rope && qkv_part(kind).value_or(2) < 2;
+    place.row_bytes = row_bytes.value_or(0);
+    place.pair_width = paired ? spec().head_dim : 0;
+    if (matrix) QSF_RETURN_IF_ERROR(read_scale(found.name, place));
+    if (place.i2s != nullptr && is_microsoft(place.i2s->flavor())) spec().int8_rows = true;
+    mark_used(entry);
+    to.tensors.push_back({kind, shape.rows, shape.cols, found.name, tensor.type_name});
+    to.places.push_back(place);
+    return ok_status();
+  }
+
+  void mark_used(const GgufFile::Entry* entry) {
+    used_[static_cast<std::size_t>(entry - model_.file_.tensors().data())] = true;
+  }
+
+  // Some BitNet files keep the scale of a ternary matrix in a tensor of one element beside it.
+  Status read_scale(const std::string& name, Place& place) {
+    constexpr std::string_view kWeight = ".weight";
+    if (!name.ends_with(kWeight)) return ok_status();
+    const GgufFile::Entry* entry =
+        model_.file_.find(name.substr(0, name.size() - kWeight.size()) + ".scale");
+    if (entry == nullptr || place.i2s != nullptr) return ok_status();
+    QSF_ASSIGN_OR_RETURN(const std::vector<float> values, read_gguf_vector(model_.file_, *entry));
+    if (values.size() != 1) {
+      return unsupported("tensor \"%s\": %zu elements, expected one scale",
+                         shown_gguf_text(entry->tensor->name).c_str(), values.size());
+    }
+    place.scale = values[0];
+    mark_used(entry);
+    return ok_status();
+  }
+
+  // A head that equals the embedding is tied: the same bytes, once.
+  Status map_head() {
+    GgufModel::Section& last = model_.sections_.back();
+    const GgufFile::Entry* head = model_.file_.find("output.weight");
+    spec().tied_head = head == nullptr;
+    if (head != nullptr) {
+      const Place& embedding = model_.sections_.front().places[0];
+      QSF_RETURN_IF_ERROR(map_tensor(last, 0, TensorKind::kHead));
+      if (last.places.back().scale == embedding.scale) {
+        QSF_ASSIGN_OR_RETURN(spec().tied_head, equal_bytes(*head, *embedding.stored));
+      }
+      if (spec().tied_head) {
+        last.tensors.pop_back();
+        last.places.pop_back();
+      }
+    }
+    return table_.head_bias ? map_tensor(last, 0, TensorKind::kHeadBias) : ok_status();
+  }
+
+  Result<bool> equal_bytes(const GgufFile::Entry& a, const GgufFile::Entry& b) {
+    constexpr std::uint64_t kChunk = 1U << 20;
+    if (a.tensor->type != b.tensor->type || a.tensor->n_bytes != b.tensor->n_bytes) return false;
+    if (a.tensor->n_bytes == 0) return false;  // I2_S, whose sizes are not known here
+    std::vector<std::byte> left(std::min(kChunk, a.tensor->n_bytes));
+    std::vector<std::byte> right(left.size());
+    for (std::uint64_t at = 0; at < a.tensor->n_bytes; at += kChunk) {
+      const std::size_t n = std::min(kChunk, a.tensor->n_bytes - at);
+      QSF_RETURN_IF_ERROR(model_.file_.read(a, at, std::span(left).first(n)));
+      QSF_RETURN_IF_ERROR(model_.file_.read(b, at, std::span(right).first(n)));
+      if (!std::equal(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(n), right.begin())) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  Status check_all_used() {
+    for (std::size_t i = 0; i < used_.size(); ++i) {
+      const GgufTensor& tensor = *model_.file_.tensors()[i].tensor;
+      if (used_[i] || is_gguf_rope_tensor(tensor.name)) continue;
+      return unsupported(
+          "tensor \"%s\" %s is unexpected: this version knows no such tensor of a %s",
+          shown_gguf_text(tensor.name).c_str(), dims_text(tensor).c_str(),
+          std::string(architecture_.name).c_str());
+    }
+    return ok_status();
+  }
+
+  GgufModel& model_;
+  const GgufArchitecture& architecture_;
+  const TensorTable& table_;
+  std::vector<bool> used_;
+};
+
+// Asks the layers which of Microsoft's orders the file has; nothing where none can tell.
+Result<std::optional<I2sFlavor>> GgufModel::order_by_dead_channels(
+    std::span<const GgufFile::Entry* const> entries, std::span<const I2sTensor> tensors) {
+  constexpr std::string_view kDown = ".ffn_down.weight";
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const std::string name(tensors[i].name);
+    if (!name.ends_with(kDown)) continue;
+    const std::string norm = name.substr(0, name.size() - kDown.size()) + ".ffn_sub_norm.weight";
+    const GgufFile::Entry* gains = file_.find(norm);
+    if (gains == nullptr || gains->tensor->n_elements != tensors[i].cols) continue;
+    QSF_ASSIGN_OR_RETURN(const std::vector<float> values, read_gguf_vector(file_, *gains));
+    const auto read = [this, entry = entries[i]](std::uint64_t offset, MutableByteSpan out) {
+      return file_.read(*entry, offset, out);
+    };
+    QSF_ASSIGN_OR_RETURN(const auto order, i2s_order_by_dead_channels(tensors[i], values, read));
+    if (!order) continue;
+    if (*order != I2sFlavor::kMicrosoft128) {
+      warnings_.push_back("tensors of type I2_S are read as " +
+                          std::string(i2s_flavor_name(*order)) + ": the columns of " +
+                          shown_gguf_text(name) + " that " + shown_gguf_text(norm) +
+                          " has switched off are zeros in that order alone; --i2s-layout ms128 "
+                          "reads them as most files have them");
+    }
+    return order;
+  }
+  return std::optional<I2sFlavor>();
+}
+
+// Tells the flavour of the file's I2_S tensors and makes a decoder of each.
+Status GgufModel::open_i2s(I2sLayout layout) {
+  std::vector<const GgufFile::Entry*> entries;
+  std::vector<const GgufFile::Entry*> siblings;
+  std::vector<I2sTensor> tensors;
+  for (const GgufFile::Entry& entry : file_.tensors()) {
+    const GgufTensor& t = *entry.tensor;
+    if (t.type != kGgmlTypeI2S) continue;
+    const GgufFile::Entry* sibling = nullptr;
+    for (const std::string& name : i2s_scale_names(t.name)) {
+      if (sibling == nullptr) sibling = file_.find(name);
+    }
+    entries.push_back(&entry);
+    siblings.push_back(sibling);
+    tensors.push_back(
+        {.name = t.name,
+         .rows = t.n_elements / t.dims[0],
+         .cols = t.dims[0],
+         .available_bytes = t.available_bytes,
+         .ends_file = t.file_offset + t.available_bytes == file_.file(entry.part).size_bytes(),
+         .n_sibling_scales = sibling == nullptr ? 0 : sibling->tensor->n_elements});
+  }
+  if (entries.empty()) return ok_status();
+  QSF_ASSIGN_OR_RETURN(const auto file_type, file_.keys().get_unsigned("general.file_type"));
+  const I2sFile file = {tensors, file_.keys().alignment(), file_type};
+  QSF_ASSIGN_OR_RETURN(std::vector<I2sFlavor> flavors, detect_i2s_flavors(file, layout));
+  if (layout == I2sLayout::kAuto && flavors[0] == I2sFlavor::kMicrosoft128) {
+    QSF_ASSIGN_OR_RETURN(const auto order, order_by_dead_channels(entries, tensors));
+    if (order && *order != flavors[0]) {
+      QSF_ASSIGN_OR_RETURN(flavors,
+                           detect_i2s_flavors(file, *find_i2s_layout(i2s_flavor_name(*order))));
+    }
+  }
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    std::vector<float> scales;
+    if (flavors[i] == I2sFlavor::kSplit32WithSibling && siblings[i] != nullptr) {
+      QSF_ASSIGN_OR_RETURN(scales, read_gguf_vector(file_, *siblings[i]));
+      i2s_scales_.push_back(siblings[i]);
+    }
+    const GgufFile::Entry* entry = entries[i];
+    const auto read = [this, entry](std::uint64_t offset, MutableByteSpan out) {
+      return file_.read(*entry, offset, out);
+    };
+    QSF_ASSIGN_OR_RETURN(I2sDecoder decoder,
+                         I2sDecoder::open(flavors[i], tensors[i], read, std::move(scales)));
+    i2s_.emplace(entry, std::move(decoder));
+  }
+  return ok_status();
+}
+
+Result<std::unique_ptr<GgufModel>> GgufModel::open(const std::string& path, I2sLayout layout,
+                                                   FileOps& ops) {
+  QSF_ASSIGN_OR_RETURN(GgufFile file, GgufFile::open(path, ops));
+  std::unique_ptr<GgufModel> model(new GgufModel(std::move(file)));
+  const auto open = [&]() -> Status {
+    QSF_ASSIGN_OR_RETURN(const GgufArchitecture* architecture,
+                         find_gguf_architecture(model->file_.keys()));
+    QSF_ASSIGN_OR_RETURN(model->spec_, gguf_model_spec(model->file_, *architecture));
+    // One layer has at least three tensors, so a key cannot make sections without end.
+    if (model->spec_.n_layers > model->file_.tensors().size()) {
+      return corrupt("GGUF: %zu tensors for %u layers", model->file_.tensors().size(),
+                     model->spec_.n_layers);
+    }
+    QSF_RETURN_IF_ERROR(validate(model->spec_));
+    QSF_RETURN_IF_ERROR(model->open_i2s(layout));
+    QSF_RETURN_IF_ERROR(GgufModelMapper(*model, *architecture).map());
+    model->read_vocabulary();
+    QSF_ASSIGN_OR_RETURN(const auto chat,
+                         model->file_.keys().get_string("tokenizer.chat_template"));
+    if (chat.has_value() && chat->size() > kMaxChatTemplateBytes) {
+      return corrupt("GGUF: tokenizer.chat_template: %zu bytes, expected at most %zu", chat->size(),
+                     kMaxChatTemplateBytes);
+    }
+    model->spec_.chat_template = chat.value_or("");
+    return validate(model->spec_);
+  };
+  Status status = open();
+  if (!status.ok()) return std::move(status).with_context(path);
+  return model;
+}
+
+// Takes special tokens from the tokenizer, which knows what ends a text. A tokenizer that is not
+// read does not keep anyone from looking at the weights.
+void GgufModel::read_vocabulary() {
+  auto data = tokenizer_from_gguf(file_.keys());
+  if (!data) {
+    if (data.error().code() != StatusCode::kNotFound) {
+      tokenizer_ = std::move(data).error();
+    }
+    return;
+  }
+  const std::uint32_t n_vocab = spec_.n_vocab;
+  auto dropped = limit_vocabulary(*data, n_vocab);
+  if (!dropped) {
+    tokenizer_ = std::move(dropped).error();
+    return;
+  }
+  if (!dropped->empty()) {
+    warnings_.push_back("the embedding has " + std::to_string(n_vocab) + " rows; " +
+                        std::to_string(dropped->size()) +
+                        " tokens past them are left out of the tokenizer, the first is " +
+                        shown_gguf_text(dropped->front()));
+  }
+  if (data->bos < n_vocab) spec_.bos_id = data->bos;
+  if (data->pad < n_vocab) spec_.pad_id = data->pad;
+  spec_.eos_ids.assign(data->stop_ids.begin(), data->stop_ids.end());
+  tokenizer_ = std::optional<TokenizerData>(std::move(*data));
+}
+
+const GgufModel::Section& GgufModel::section(SectionKind kind, std::uint32_t layer) const noexcept {
+  switch (kind) {
+    case SectionKind::kEmbedding: return sections_.front();
+    case SectionKind::kFinal: return sections_.back();
+    case SectionKind::kLayer: break;
+  }
+  QSF_CHECK(layer < spec().n_layers);
+  return sections_[1 + layer];
+}
+
+std::span<const SourceTensor> GgufModel::tensors(SectionKind kind,
+                                                 std::uint32_t layer) const noexcept {
+  return section(kind, layer).tensors;
+}
+
+// Reads rows of ours as they are stored.
+Status GgufModel::read_stored_rows(const Place& place, std::uint64_t first_row,
+                                   std::uint32_t n_rows, MutableByteSpan out) const {
+  const std::uint64_t n_bytes = place.row_bytes;
+  if (place.pair_width == 0) {
+    return file_.read(*place.stored, (place.first + first_row) * n_bytes, out);
+  }
+  for (std::uint32_t r = 0; r < n_rows; ++r) {
+    const std::uint64_t stored = place.first + paired_row(first_row + r, place.pair_width);
+    QSF_RETURN_IF_ERROR(
+        file_.read(*place.stored, stored * n_bytes, out.subspan(r * n_bytes, n_bytes)));
+  }
+  return ok_status();
+}
+
+Status GgufModel::read_vector(const SourceTensor& tensor, const Place& place,
+                              std::span<float> out) const {
+  QSF_ASSIGN_OR_RETURN(const std::vector<float> all, read_gguf_vector(file_, *place.stored));
+  for (std::uint32_t i = 0; i < tensor.cols; ++i) {
+    const std::uint64_t at = place.pair_width == 0 ? i : paired_row(i, place.pair_width);
+    out[i] = all[place.first + at];
+  }
+  return ok_status();
+}
+
+void GgufModel::drop_cached() const noexcept {
+  for (std::uint32_t part = 0; part < file_.n_parts(); ++part) file_.file(part).drop_cached();
+}
+
+Status GgufModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t tensor,
+                            std::uint32_t first_row, std::span<float> out) const {
+  const SourceTensor& shape = section(kind, layer).tensors[tensor];
+  const Place& place = section(kind, layer).places[tensor];
+  if (!is_matrix(shape.kind)) return read_vector(shape, place, out);
+  if (place.i2s != nullptr) return read_i2s_rows(place, first_row, shape.cols, out);
+  const auto n_rows = static_cast<std::uint32_t>(out.size() / shape.cols);
+  std::vector<std::byte> bytes(n_rows * place.row_bytes);
+  QSF_RETURN_IF_ERROR(read_stored_rows(place, first_row, n_rows, bytes));
+  for (std::uint32_t r = 0; r < n_rows; ++r) {
+    const std::span<float> row = out.subspan(std::size_t{r} * shape.cols, shape.cols);
+    decode_ggml_row(place.stored->tensor->type,
+                    ByteSpan(bytes).subspan(r * place.row_bytes, place.row_bytes), row);
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      row[c] *= place.scale;
+      if (std::isfinite(row[c])) continue;
+      return corrupt("%s: tensor \"%s\": the weight at row %u, column %zu is not finite",
+                     file_.file(place.stored->part).path().c_str(), shape.name.c_str(),
+                     first_row + r, c);
+    }
+  }
+  return ok_status();
+}
+
+// Rows that stand in pairs are read one by one.
+Status GgufModel::read_i2s_rows(const Place& place, std::uint32_t first_row, std::uint32_t n_cols,
+                                std::span<float> out) const {
+  if (place.pair_width == 0) return place.i2s->read_rows(place.first + first_row, out);
+  for (std::size_t r = 0; r < out.size() / n_cols; ++r) {
+    const std::uint64_t stored = place.first + paired_row(first_row + r, place.pair_width);
+    QSF_RETURN_IF_ERROR(place.i2s->read_rows(stored, out.subspan(r * n_cols, n_cols)));
+  }
+  return ok_status();
+}
+
+Status GgufModel::read_kept_i2s_rows(const Place& place, std::uint32_t first_row,
+                                     std::size_t row_bytes, MutableByteSpan out) const {
+  const std::size_t n_rows = out.size() / row_bytes;
+  if (place.pair_width == 0) {
+    return place.i2s->read_saved_hidden_rows(place.first + first_row, n_rows, out);
+  }
+  for (std::size_t r = 0; r < n_rows; ++r) {
+    const std::uint64_t stored = place.first + paired_row(first_row + r, place.pair_width);
+    QSF_RETURN_IF_ERROR(
+        place.i2s->read_saved_hidden_rows(stored, 1, out.subspan(r * row_bytes, row_bytes)));
+  }
+  return ok_status();
+}
+
+std::optional<BlockFormat> GgufModel::kept_format(SectionKind kind, std::uint32_t layer,
+                                                  std::size_t tensor) const noexcept {
+  const Place& place = section(kind, layer).places[tensor];
+  if (place.i2s != nullptr) return place.i2s->kept_format();
+  const auto format = qsf::kept_format(place.stored->tensor->type);
+  // A scale of the whole tensor has a place in one type alone.
+  if (place.scale != 1.0F && format && format->type != QuantType::kTernaryRow) return std::nullopt;
+  return format;
+}
+
+Status GgufModel::read_saved_hidden_rows(SectionKind kind, std::uint32_t layer, std::size_t tensor,
+                                         std::uint32_t first_row, std::uint32_t n_rows,
+                                         MutableByteSpan out) const {
+  const SourceTensor& shape = section(kind, layer).tensors[tensor];
+  const Place& place = section(kind, layer).places[tensor];
+  const std::size_t kept_bytes = out.size() / n_rows;
+  if (place.i2s != nullptr) return read_kept_i2s_rows(place, first_row, kept_bytes, out);
+  std::vector<std::byte> bytes(n_rows * place.row_bytes);
+  QSF_RETURN_IF_ERROR(read_stored_rows(place, first_row, n_rows, bytes));
+  for (std::uint32_t r = 0; r < n_rows; ++r) {
+    QSF_RETURN_IF_ERROR(
+        repack_ggml_row(place.stored->tensor->type,
+                        ByteSpan(bytes).subspan(r * place.row_bytes, place.row_bytes), shape.cols,
+                        out.subspan(r * kept_bytes, kept_bytes))
+            .with_context("tensor \"" + shape.name + "\""));
+    if (place.scale == 1.0F) continue;
+    const MutableByteSpan row = out.subspan(r * kept_bytes, kept_bytes);
+    store_le(row, 0, load_le<float>(row, 0) * place.scale);
+  }
+  return ok_status();
+}
+
+}  // namespace qsf

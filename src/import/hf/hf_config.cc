@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+
+#include "import/hf/hf_config.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "import/config_fields.h"
+#include "import/hf/hf_chat_template.h"
+#include "import/hf/hf_families.h"
+#include "import/json_text.h"
+
+namespace qsf {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::uint64_t kMaxConfigBytes = 4U << 20;
+constexpr std::uint64_t kMaxTokenizerConfigBytes = 64U << 20;
+constexpr std::size_t kMaxEosIds = 1024;
+
+struct Family {
+  const char* name;  // under "architectures"
+  Status (*parse)(ConfigFields&, HfConfig&);
+};
+constexpr Family kFamilies[] = {
+    {"BitNetForCausalLM", parse_bitnet}, {"BitnetForCausalLM", parse_bitnet_1bit},
+    {"BloomForCausalLM", parse_bloom},   {"Gemma2ForCausalLM", parse_gemma2},
+    {"GemmaForCausalLM", parse_gemma},   {"GPT2LMHeadModel", parse_gpt2},
+    {"LlamaForCausalLM", parse_llama},   {"MistralForCausalLM", parse_mistral},
+    {"OPTForCausalLM", parse_opt},       {"Phi3ForCausalLM", parse_phi3},
+    {"PhiForCausalLM", parse_phi2},      {"Qwen2ForCausalLM", parse_qwen2},
+    {"Qwen3ForCausalLM", parse_qwen3},   {"StableLmForCausalLM", parse_stablelm},
+};
+
+Result<const Family*> find_family(const std::string& name) {
+  std::string known;
+  for (const Family& family : kFamilies) {
+    if (name == family.name) return &family;
+    known += (known.empty() ? "" : ", ") + std::string(family.name);
+  }
+  return unsupported("architecture \"%s\" is not known to this version, which reads %s",
+                     name.substr(0, 128).c_str(), known.c_str());
+}
+
+// A number, a list of numbers or nothing; -1 means none, as older files write it.
+Result<std::vector<std::uint32_t>> parse_ids(const ConfigFields& fields, const char* key) {
+  std::vector<std::uint32_t> ids;
+  const Json* value = fields.find(key);
+  if (value == nullptr) return ids;
+  const Json list = value->is_array() ? *value : Json::array({*value});
+  if (list.size() > kMaxEosIds) {
+    return corrupt("%s: %zu ids, expected at most %zu", key, list.size(), kMaxEosIds);
+  }
+  for (const Json& id : list) {
+    if (id.is_number_integer() && !id.is_number_unsigned() && id.get<std::int64_t>() == -1)
+      continue;
+    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= (1U << 24)) {
+      return corrupt("%s: %s, expected a token id", key, ConfigFields::shown(id).c_str());
+    }
+    ids.push_back(id.get<std::uint32_t>());
+  }
+  return ids;
+}
+
+void append_new(std::vector<std::uint32_t>& ids, const std::vector<std::uint32_t>& more) {
+  for (const std::uint32_t id : more) {
+    if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+  }
+}
+
+// Drops ids that no row of the embedding belongs to, with a warning: models that were tuned with
+// added tokens but kept their embedding have such files, and run well without them.
+void drop_outside(const char* file, const char* key, std::vector<std::uint32_t>& ids,
+                  HfConfig& config) {
+  std::erase_if(ids, [&](std::uint32_t id) {
+    if (id < config.spec.n_vocab) return false;
+    config.warnings.push_back(std::string(file) + ": " + key + " " + std::to_string(id) +
+                              " lies outside the vocabulary and is left out");
+    return true;
+  });
+}
+
+Status parse_special_tokens(const ConfigFields& fields, HfConfig& config) {
+  ModelSpec& spec = config.spec;
+  QSF_ASSIGN_OR_RETURN(std::vector<std::uint32_t> bos, parse_ids(fields, "bos_token_id"));
+  QSF_ASSIGN_OR_RETURN(std::vector<std::uint32_t> eos, parse_ids(fields, "eos_token_id"));
+  QSF_ASSIGN_OR_RETURN(std::vector<std::uint32_t> pad, parse_ids(fields, "pad_token_id"));
+  drop_outside("config.json", "bos_token_id", bos, config);
+  drop_outside("config.json", "eos_token_id", eos, config);
+  drop_outside("config.json", "pad_token_id", pad, config);
+  if (!bos.empty()) spec.bos_id = bos[0];
+  append_new(spec.eos_ids, eos);
+  if (!pad.empty()) spec.pad_id = pad[0];
+  return ok_status();
+}
+
+Status parse_config(const Json& json, HfConfig& config) {
+  ConfigFields fields(json);
+  const Json* architectures = fields.find("architectures");
+  if (architectures == nullptr || !architectures->is_array() || architectures->size() != 1 ||
+      !(*architectures)[0].is_string()) {
+    return corrupt("architectures: expected a list of one name");
+  }
+  const auto name = (*architectures)[0].get<std::string>();
+  QSF_ASSIGN_OR_RETURN(const Family* family, find_family(name));
+  config.spec.n_vocab = fields.u32("vocab_size", 1, 1U << 24);
+  QSF_RETURN_IF_ERROR(family->parse(fields, config));
+  const Json* quantisation = fields.find("quantization_config");
+  if (quantisation != nullptr) QSF_RETURN_IF_ERROR(parse_quantisation(*quantisation, config));
+  config.spec.int8_rows = config.ternary != TernaryStorage::kNone;
+  config.spec.source = "Hugging Face " + name;
+  return parse_special_tokens(fields, config);
+}
+
+// The ids of the generation settings come first: they are what the authors stop at.
+Status parse_generation(const Json& json, HfConfig& config) {
+  const ConfigFields fields(json);
+  QSF_ASSIGN_OR_RETURN(std::vector<std::uint32_t> ids, parse_ids(fields, "eos_token_id"));
+  drop_outside("generation_config.json", "eos_token_id", ids, config);
+  std::vector<std::uint32_t> all;
+  append_new(all, ids);
+  append_new(all, config.spec.eos_ids);
+  config.spec.eos_ids = std::move(all);
+  return ok_status();
+}
+
+Status parse_file(const char* name, std::string_view text, Status (*parse)(const Json&, HfConfig&),
+                  HfConfig& config) {
+  auto json = parse_json_object(text);
+  Status status = json ? parse(*json, config) : std::move(json).error();
+  return std::move(status).with_context(name);
+}
+
+// Returns the text of a file, empty when there is none.
+Result<std::string> read_text(const std::string& path, std::uint64_t max_bytes, FileOps& ops) {
+  if (ops.path_kind(path) == PathKind::kMissing) return std::string();
+  QSF_ASSIGN_OR_RETURN(const File file, File::open(path, ops));
+  QSF_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, file.read_all(max_bytes));
+  return std::string(as_text(bytes));
+}
+
+}  // namespace
+
+Result<HfConfig> parse_hf_config(const HfConfigTexts& texts) {
+  HfConfig config;
+  QSF_RETURN_IF_ERROR(parse_file("config.json", texts.config, parse_config, config));
+  if (!texts.generation_config.empty()) {
+    QSF_RETURN_IF_ERROR(
+        parse_file("generation_config.json", texts.generation_config, parse_generation, config));
+  }
+  QSF_ASSIGN_OR_RETURN(HfChatTemplate chat,
+                       read_hf_chat_template({texts.chat_template, texts.tokenizer_config,
+                                              texts.chat_template_json}));
+  config.spec.chat_template = std::move(chat.text);
+  config.warnings.insert(config.warnings.end(), chat.warnings.begin(), chat.warnings.end());
+  QSF_RETURN_IF_ERROR(validate(config.spec).with_context("config.json"));
+  return config;
+}
+
+Result<HfConfig> read_hf_config(const std::string& folder, FileOps& ops) {
+  if (ops.path_kind(folder + "/config.json") == PathKind::kMissing) {
+    return not_found("%s: there is no config.json; expected a folder with a Hugging Face model",
+                     folder.c_str());
+  }
+  QSF_ASSIGN_OR_RETURN(const std::string config,
+                       read_text(folder + "/config.json", kMaxConfigBytes, ops));
+  QSF_ASSIGN_OR_RETURN(const std::string generation,
+                       read_text(folder + "/generation_config.json", kMaxConfigBytes, ops));
+  QSF_ASSIGN_OR_RETURN(const std::string tokenizer,
+                       read_text(folder + "/tokenizer_config.json", kMaxTokenizerConfigBytes, ops));
+  QSF_ASSIGN_OR_RETURN(const std::string chat,
+                       read_text(folder + "/chat_template.jinja", kMaxChatTemplateBytes, ops));
+  QSF_ASSIGN_OR_RETURN(const std::string chat_json,
+                       read_text(folder + "/chat_template.json", kMaxChatTemplateJsonBytes, ops));
+  auto result = parse_hf_config({config, generation, tokenizer, chat, chat_json});
+  if (!result) return std::move(result).error().with_context(folder);
+  return result;
+}
+
+}  // namespace qsf

@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: MIT
+
+#include "import/hf/hf_model.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+#include "format/tensor_rules.h"
+#include "import/hf/hf_tensors.h"
+#include "quant/ternary.h"
+
+namespace qsf {
+namespace {
+
+std::string shape_text(std::span<const std::uint64_t> shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (i != 0) text += ", ";
+    text += std::to_string(shape[i]);
+  }
+  text += "]";
+  return text;
+}
+
+// Buffers that older versions of transformers saved beside the weights.
+bool is_ignored(std::string_view name) noexcept {
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
+         name.ends_with("rotary_emb.inv_freq");
+}
+
+// Vectors are stored with one dimension; a matrix keeps its two also when it has one row.
+bool is_vector(TensorKind kind) noexcept {
+  switch (kind) {
+    case TensorKind::kAttnQ:
+    case TensorKind::kAttnK:
+    case TensorKind::kAttnV:
+    case TensorKind::kAttnO:
+    case TensorKind::kFfnGate:
+    case TensorKind::kFfnUp:
+    case TensorKind::kFfnDown:
+    case TensorKind::kTokenEmbedding:
+    case TensorKind::kPositionEmbedding:
+    case TensorKind::kHead: return false;
+    default: return true;
+  }
+}
+
+// The matrices that are ternary where a model's are.
+bool is_layer_matrix(TensorKind kind) noexcept {
+  return kind <= TensorKind::kFfnDown;
+}
+static_assert(static_cast<int>(TensorKind::kAttnQ) == 0 &&
+              static_cast<int>(TensorKind::kFfnDown) == 6);
+
+bool is_ternary(std::span<const float> row) noexcept {
+  TernaryScan scan;
+  scan.add(row);
+  return scan.is_natively_ternary() || scan.magnitude() == 0.0F;
+}
+
+// 0 for queries, 1 for keys, 2 for values.
+std::uint64_t qkv_part(TensorKind kind) noexcept {
+  if (kind == TensorKind::kAttnK || kind == TensorKind::kAttnKBias) return 1;
+  return kind == TensorKind::kAttnV || kind == TensorKind::kAttnVBias ? 2 : 0;
+}
+
+}  // namespace
+
+// Finds the tensors of a model under their names and notes where each row comes from.
+class HfModelMapper {
+ public:
+  explicit HfModelMapper(HfModel& model)
+      : model_(model),
+        table_(tensor_table(model.config_.spec.architecture)),
+        used_(model.weights_->tensors().size(), false) {}
+
+  Status map() {
+    const std::string first = std::string(table_.base_prefix);
+    if (model_.weights_->find(first + std::string(table_.embedding[0].name)) != nullptr) {
+      prefix_ = first;
+    }
+    model_.sections_.resize(spec().n_layers + 2U);
+    QSF_RETURN_IF_ERROR(map_section(model_.sections_.front(), prefix_, table_.embedding));
+    const std::string layers = prefix_ + std::string(table_.layer_prefix);
+    for (std::uint32_t layer = 0; layer < spec().n_layers; ++layer) {
+      const std::string at = layers + std::to_string(layer) + ".";
+      QSF_RETURN_IF_ERROR(map_section(model_.sections_[1 + layer], at, table_.layer));
+    }
+    QSF_RETURN_IF_ERROR(map_section(model_.sections_.back(), prefix_, table_.final));
+    QSF_RETURN_IF_ERROR(map_head());
+    return check_all_used();
+  }
+
+ private:
+  using Place = HfModel::Place;
+
+  ModelSpec& spec() noexcept { return model_.config_.spec; }
+
+  // Finds a tensor and checks its type and shape.
+  Result<const StoredTensor*> take(const std::string& name, std::vector<std::uint64_t> shape,
+                                   bool packed = false) {
+    const StoredTensor* found = model_.weights_->find(name);
+    if (found == nullptr) {
+      return corrupt("tensor \"%s\" is missing, expected %s", name.c_str(),
+                     shape_text(shape).c_str());
+    }
+    if (found->shape != shape) {
+      return corrupt("tensor \"%s\": shape %s, expected %s from config.json", name.c_str(),
+                     shape_text(found->shape).c_str(), shape_text(shape).c_str());
+    }
+    if (!is_weight_type(found->type) && !(packed && found->type == StoredType::kU8)) {
+      return unsupported("tensor \"%s\": dtype %s, expected F32, F16 or BF16", name.c_str(),
+                         std::string(stored_type_name(found->type)).c_str());
+    }
+    used_[static_cast<std::size_t>(found - model_.weights_->tensors().data())] = true;
+    return found;
+  }
+
+  bool is_present(Presence presence) noexcept {
+    const HfConfig& config = model_.config_;
+    switch (presence) {
+      case Presence::kAlways: return true;
+      case Presence::kQkvBias: return config.qkv_bias;
+      case Presence::kAttnOutBias: return config.attn_out_bias;
+      case Presence::kFfnBias: return config.ffn_bias;
+      case Presence::kSequential: return !spec().parallel_block;
+    }
+    return false;
+  }
+
+  Status map_section(HfModel::Section& to, const std::string& prefix,
+                     std::span<const TensorPlace> places) {
+    for (const TensorPlace& place : places) {
+      if (is_present(place.presence)) {
+        QSF_RETURN_IF_ERROR(map_tensor(to, prefix + std::string(place.name), place));
+      }
+    }
+    return ok_status();
+  }
+
+  Status map_tensor(HfModel::Section& to, const std::string& name, const TensorPlace& place) {
+    const TensorShape shape = tensor_shape(spec(), place.kind);
+    const bool vector = shape.rows == 1 && is_vector(place.kind);
+    const std::uint64_t n_outputs = vector ? shape.cols : shape.rows;
+    Place at = locate(place, n_outputs);
+    std::vector<std::uint64_t> stored = {at.n_stored};
+    if (!vector) stored.insert(at.transposed ? stored.begin() : stored.end(), shape.cols);
+    if (model_.config_.ternary != TernaryStorage::kNone && is_layer_matrix(place.kind)) {
+      if (place.storage != Storage::kPlain) {
+        return unsupported("tensor \"%s\": ternary weights that are stored fused or transposed",
+                           name.c_str());
+      }
+      QSF_RETURN_IF_ERROR(map_ternary(name, shape, at));
+    } else {
+      QSF_ASSIGN_OR_RETURN(at.stored, take(name, std::move(stored)));
+    }
+    to.tensors.push_back(
+        {place.kind, shape.rows, shape.cols, name, std::string(stored_type_name(at.stored->type))});
+    to.places.push_back(at);
+    return ok_status();
+  }
+
+  // Finds a ternary matrix, its scale, and how it is stored.
+  Status map_ternary(const std::string& name, TensorShape shape, Place& at) {
+    if (model_.config_.ternary == TernaryStorage::kMasters) {
+      at.ternary = Place::Ternary::kMasters;
+      QSF_ASSIGN_OR_RETURN(at.stored, take(name, {shape.rows, shape.cols}));
+      QSF_ASSIGN_OR_RETURN(at.scale, mean_magnitude(*at.stored));
+      return ok_status();
+    }
+    const StoredTensor* found = model_.weights_->find(name);
+    at.ternary = Place::Ternary::kPlain;
+    if (found == nullptr || found->type == StoredType::kU8) {
+      if (shape.rows % 4 != 0) {
+        return unsupported("tensor \"%s\": %u rows, expected a multiple of 4 in packed bytes",
+                           name.c_str(), shape.rows);
+      }
+      at.ternary = Place::Ternary::kPacked;
+      at.n_stored = shape.rows / 4;
+      at.run = at.n_stored;  // step 0: the same bytes once more
+    }
+    QSF_ASSIGN_OR_RETURN(at.stored, take(name, {at.n_stored, shape.cols}, true));
+    const std::string scale_name = name + "_scale";
+    QSF_ASSIGN_OR_RETURN(const StoredTensor* scale, take(scale_name, {1}));
+    QSF_RETURN_IF_ERROR(model_.weights_->read(*scale, 0, {&at.scale, 1}));
+    if (model_.config_.ternary == TernaryStorage::kOverScale) at.scale = 1.0F / at.scale;
+    if (at.scale > 0.0F && std::isfinite(at.scale)) return ok_status();
+    return corrupt("tensor \"%s\": expected a number above 0", scale_name.c_str());
+  }
+
+  // Of all weights, at least 1e-5.
+  Result<float> mean_magnitude(const StoredTensor& tensor) {
+    constexpr std::uint64_t kChunk = 1U << 18;
+    std::vector<float> values(std::min(kChunk, tensor.elements));
+    double sum = 0.0;
+    for (std::uint64_t first = 0; first < tensor.elements; first += kChunk) {
+      const std::span<float> part =
+          std::span(values).first(std::min(kChunk, tensor.elements - first));
+      QSF_RETURN_IF_ERROR(model_.weights_->read(tensor, first, part));
+      for (const float value : part) sum += std::fabs(value);
+    }
+    const auto mean = static_cast<float>(sum / static_cast<double>(tensor.elements));
+    return std::max(mean, 1e-5F);
+  }
+
+  // Where `n_outputs` outputs of a kind stand in what the family stores.
+  Place locate(const TensorPlace& place, std::uint64_t n_outputs) noexcept {
+    const std::uint64_t q = spec().q_dim();
+    const std::uint64_t kv = spec().kv_dim();
+    const std::uint64_t part = qkv_part(place.kind);
+    Place at{.n_stored = n_outputs, .run = n_outputs};
+    switch (place.storage) {
+      case Storage::kPlain: break;
+      case Storage::kTransposed: at.transposed = true; break;
+      case Storage::kLessOne: at.less_one = true; break;
+      case Storage::kBehindTwoRows:
+        at.n_stored = n_outputs + 2;
+        at.first = 2;
+        break;
+      case Storage::kFusedQkvTransposed: at.transposed = true; [[fallthrough]];
+      case Storage::kFusedQkv:
+        at.n_stored = q + 2 * kv;
+        at.first = part == 0 ? 0 : q + (part - 1) * kv;
+        break;
+      case Storage::kFusedQkvByHead:
+        at.n_stored = 3 * q;
+        at.run = spec().head_dim;
+        at.first = part * at.run;
+        at.step = 3 * at.run;
+        break;
+      case Storage::kFusedGateUp:
+        at.n_stored = 2 * n_outputs;
+        at.first = place.kind == TensorKind::kFfnGate ? 0 : n_outputs;
+        break;
+    }
+    return at;
+  }
+
+  Status map_head() {
+    QSF_RETURN_IF_ERROR(map_head_weight());
+    if (!table_.head_bias) return ok_status();
+    return map_tensor(model_.sections_.back(), "lm_head.bias", {TensorKind::kHeadBias, ""});
+  }
+
+  // A head that equals the embedding is tied whatever the configuration says: same numbers, once.
+  Status map_head_weight() {
+    const std::string name = "lm_head.weight";
+    const ModelSpec& s = spec();
+    if (s.tied_head && model_.weights_->find(name) == nullptr) return ok_status();
+    auto head = take(name, {s.n_vocab, s.hidden});
+    if (!head) {
+      Status status = std::move(head).error();
+      if (model_.weights_->find(name) != nullptr) return status;
+      return corrupt(
+          "%s; if the head is the embedding, config.json must say tie_word_embeddings: "
+          "true",
+          status.message().c_str());
+    }
+    const StoredTensor& embedding = *model_.sections_.front().places[0].stored;
+    QSF_ASSIGN_OR_RETURN(const bool equal, equal_weights(**head, embedding));
+    if (s.tied_head && !equal) {
+      return corrupt(
+          "tensor \"lm_head.weight\" differs from the embedding, but config.json says "
+          "tie_word_embeddings: true; set it to false if the head is meant");
+    }
+    spec().tied_head = equal;
+    if (equal) return ok_status();
+    return map_tensor(model_.sections_.back(), name, {TensorKind::kHead, ""});
+  }
+
+  Result<bool> equal_weights(const StoredTensor& a, const StoredTensor& b) {
+    constexpr std::uint64_t kChunk = 1U << 18;
+    std::vector<float> left(std::min(kChunk, a.elements));
+    std::vector<float> right(left.size());
+    for (std::uint64_t first = 0; first < a.elements; first += kChunk) {
+      const std::size_t n = std::min(kChunk, a.elements - first);
+      QSF_RETURN_IF_ERROR(model_.weights_->read(a, first, std::span(left).first(n)));
+      QSF_RETURN_IF_ERROR(model_.weights_->read(b, first, std::span(right).first(n)));
+      if (!std::equal(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(n), right.begin())) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  Status check_all_used() {
+    for (std::size_t i = 0; i < used_.size(); ++i) {
+      const StoredTensor& tensor = model_.weights_->tensors()[i];
+      if (used_[i] || is_ignored(tensor.name)) continue;
+      return corrupt("tensor \"%s\" %s is unexpected: a %s of this configuration has none",
+                     tensor.name.c_str(), shape_text(tensor.shape).c_str(),
+                     spec().architecture.c_str());
+    }
+    return ok_status();
+  }
+
+  HfModel& model_;
+  const TensorTable& table_;
+  std::vector<bool> used_;
+  std::string prefix_;
+};
+
+Result<std::unique_ptr<HfModel>> HfModel::open(const std::string& folder, FileOps& ops) {
+  QSF_ASSIGN_OR_RETURN(HfConfig config, read_hf_config(folder, ops));
+  QSF_ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> weights, open_checkpoint(folder, ops));
+  // One layer has at least three tensors, so a configuration cannot make sections without end.
+  if (config.spec.n_layers > weights->tensors().size()) {
+    return corrupt("%s: %zu tensors for %u layers; the weights do not belong to config.json",
+                   folder.c_str(), weights->tensors().size(), config.spec.n_layers);
+  }
+  std::unique_ptr<HfModel> model(new HfModel(folder, std::move(config), std::move(weights)));
+  QSF_RETURN_IF_ERROR(HfModelMapper(*model).map().with_context(folder));
+  return model;
+}
+
+const HfModel::Section& HfModel::section(SectionKind kind, std::uint32_t layer) const noexcept {
+  switch (kind) {
+    case SectionKind::kEmbedding: return sections_.front();
+    case SectionKind::kFinal: return sections_.back();
+    case SectionKind::kLayer: break;
+  }
+  QSF_CHECK(layer < spec().n_layers);
+  return sections_[1 + layer];
+}
+
+std::span<const SourceTensor> HfModel::tensors(SectionKind kind,
+                                               std::uint32_t layer) const noexcept {
+  return section(kind, layer).tensors;
+}
+
+Status HfModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t tensor,
+                          std::uint32_t first_row, std::span<float> out) const {
+  const SourceTensor& shape = section(kind, layer).tensors[tensor];
+  const Place& place = section(kind, layer).places[tensor];
+  const bool vector = is_vector(shape.kind);
+  const std::uint32_t n_inputs = vector ? 1 : shape.cols;
+  const std::uint64_t begin = vector ? std::uint64_t{first_row} * shape.cols : first_row;
+  const std::uint64_t end = begin + out.size() / n_inputs;
+  for (std::uint64_t i = begin; i < end;) {
+    const std::uint64_t in_run = i % place.run;
+    const std::uint64_t n = std::min(place.run - in_run, end - i);
+    const std::uint64_t stored = place.first + i / place.run * place.step + in_run;
+    const std::span<float> part = out.subspan((i - begin) * n_inputs, n * n_inputs);
+    QSF_RETURN_IF_ERROR(read_run(place, stored, n_inputs, part));
+    QSF_RETURN_IF_ERROR(make_ternary(place, i / place.run, part));
+    i += n;
+  }
+  if (place.less_one) {
+    for (float& gain : out) gain += 1.0F;
+  }
+  return ok_status();
+}
+
+// Turns what is stored of ternary weights into the weights; `field` counts the codes of a byte.
+Status HfModel::make_ternary(const Place& place, std::uint64_t field, std::span<float> out) const {
+  switch (place.ternary) {
+    case Place::Ternary::kNone: return ok_status();
+    case Place::Ternary::kPacked:
+      for (float& value : out) {
+        const unsigned code = static_cast<unsigned>(value) >> (2 * field) & 3U;
+        if (code == 3) {
+          return corrupt("%s: tensor \"%s\": a code of 3, expected 0, 1 or 2", folder_.c_str(),
+                         place.stored->name.c_str());
+        }
+        value = static_cast<float>(static_cast<int>(code) - 1) * place.scale;
+      }
+      return ok_status();
+    case Place::Ternary::kPlain:
+      for (float& value : out) value *= place.scale;
+      return ok_status();
+    case Place::Ternary::kMasters: {
+      const float inverse = 1.0F / place.scale;
+      for (float& value : out) {
+        value = std::clamp(std::nearbyint(value * inverse), -1.0F, 1.0F) * place.scale;
+      }
+      return ok_status();
+    }
+  }
+  return ok_status();
+}
+
+std::optional<BlockFormat> HfModel::kept_format(SectionKind kind, std::uint32_t layer,
+                                                std::size_t tensor) const noexcept {
+  const Place& place = section(kind, layer).places[tensor];
+  if (place.ternary != Place::Ternary::kNone) return block_format(QuantType::kTernaryRow, 0);
+  switch (place.stored->type) {
+    case StoredType::kF16: return block_format(QuantType::kF16, 0);
+    case StoredType::kBF16: return block_format(QuantType::kBF16, 0);
+    default: return block_format(QuantType::kF32, 0);
+  }
+}
+
+void HfModel::drop_cached() const noexcept {
+  for (const File& file : weights_->files()) file.drop_cached();
+}
+
+Status HfModel::read_saved_hidden_rows(SectionKind kind, std::uint32_t layer, std::size_t tensor,
+                                       std::uint32_t first_row, std::uint32_t n_rows,
+                                       MutableByteSpan out) const {
+  const std::uint32_t n_cols = section(kind, layer).tensors[tensor].cols;
+  std::vector<float> weights(std::size_t{n_rows} * n_cols);
+  QSF_RETURN_IF_ERROR(read_rows(kind, layer, tensor, first_row, weights));
+  const std::size_t row_bytes = row_major_bytes(block_format(QuantType::kTernaryRow, 0), n_cols);
+  for (std::uint32_t r = 0; r < n_rows; ++r) {
+    const std::span<const float> row = std::span(weights).subspan(std::size_t{r} * n_cols, n_cols);
+    if (!is_ternary(row)) {
+      return unsupported("tensor \"%s\": row %u is not ternary",
+                         section(kind, layer).tensors[tensor].name.c_str(), first_row + r);
+    }
+    encode_ternary_row(row, kNearestRounding, out.subspan(r * row_bytes, row_bytes));
+  }
+  return ok_status();
+}
+
+// Reads outputs that stand side by side in the stored tensor, from `stored_first` on.
+Status HfModel::read_run(const Place& place, std::uint64_t stored_first, std::uint32_t n_inputs,
+                         std::span<float> out) const {
+  if (!place.transposed) return weights_->read(*place.stored, stored_first * n_inputs, out);
+  std::vector<float> column(out.size() / n_inputs);
+  for (std::uint32_t c = 0; c < n_inputs; ++c) {
+    QSF_RETURN_IF_ERROR(weights_->read(*place.stored, stored_first + c * place.n_stored, column));
+    for (std::size_t r = 0; r < column.size(); ++r) out[r * n_inputs + c] = column[r];
+  }
+  return ok_status();
+}
+
+}  // namespace qsf

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+//
+// A Hugging Face folder as a ModelSource: config.json and the weights.
+//
+// Tensors are found by the names that transformers gives them (hf_tensors.h), with or without the
+// prefix of the base model. What a family stores fused, transposed or shifted is taken apart while
+// reading. RoPE order needs no change: both sides rotate halves.
+
+#ifndef QSF_IMPORT_HF_HF_MODEL_H_
+#define QSF_IMPORT_HF_HF_MODEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "import/checkpoint.h"
+#include "import/hf/hf_config.h"
+#include "import/model_source.h"
+
+namespace qsf {
+
+class HfModel final : public ModelSource {
+ public:
+  // Opens a folder and checks that exactly the tensors of its configuration are there.
+  // Requires  `ops` outlives the model
+  // Fails     as read_hf_config and open_checkpoint; kCorrupt on a missing or unexpected
+  //           tensor or a shape that disagrees with the configuration, kUnsupported on a dtype
+  static Result<std::unique_ptr<HfModel>> open(const std::string& folder,
+                                               FileOps& ops = system_file_ops());
+
+  const ModelSpec& spec() const noexcept override { return config_.spec; }
+  std::span<const SourceTensor> tensors(SectionKind section,
+                                        std::uint32_t layer) const noexcept override;
+  Status read_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
+                   std::uint32_t first_row, std::span<float> out) const override;
+
+  // Ternary matrices are kept with one scale a row, the others as the floats they are.
+  std::optional<BlockFormat> kept_format(SectionKind section, std::uint32_t layer,
+                                         std::size_t tensor) const noexcept override;
+  Status read_saved_hidden_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
+                                std::uint32_t first_row, std::uint32_t n_rows,
+                                MutableByteSpan out) const override;
+  void drop_cached() const noexcept override;
+
+  const std::vector<std::string>& warnings() const noexcept { return config_.warnings; }
+
+ private:
+  // Where the outputs of a tensor (rows of a matrix, elements of a vector) stand among those of the
+  // stored one: output i at first + i / run * step + i % run.
+  struct Place {
+    const StoredTensor* stored = nullptr;
+    std::uint64_t n_stored = 0;  // outputs of the stored tensor
+    std::uint64_t first = 0;
+    std::uint64_t run = 0;
+    std::uint64_t step = 0;
+    bool transposed = false;  // stored as [inputs, outputs]
+    bool less_one = false;    // 1 is to be added to every element
+    // Ternary weights: -scale, 0 and scale. Packed, a byte holds the codes of the outputs `run`
+    // apart, the first in its lowest bits; masters are rounded to multiples of the scale.
+    enum class Ternary : std::uint8_t { kNone, kPacked, kPlain, kMasters };
+    Ternary ternary = Ternary::kNone;
+    float scale = 1.0F;
+  };
+  struct Section {
+    std::vector<SourceTensor> tensors;
+    std::vector<Place> places;
+  };
+  friend class HfModelMapper;
+
+  HfModel(std::string folder, HfConfig config, std::unique_ptr<Checkpoint> weights)
+      : folder_(std::move(folder)), config_(std::move(config)), weights_(std::move(weights)) {}
+  const Section& section(SectionKind kind, std::uint32_t layer) const noexcept;
+  Status read_run(const Place& place, std::uint64_t stored_first, std::uint32_t n_inputs,
+                  std::span<float> out) const;
+  Status make_ternary(const Place& place, std::uint64_t field, std::span<float> out) const;
+
+  std::string folder_;
+  HfConfig config_;
+  std::unique_ptr<Checkpoint> weights_;
+  std::vector<Section> sections_;  // embedding, layers, final
+};
+
+}  // namespace qsf
+
+#endif  // QSF_IMPORT_HF_HF_MODEL_H_

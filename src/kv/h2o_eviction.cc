@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT
+//
+// Slots, sums and the choice of heavy positions, in one planned region.
+
+#include "kv/h2o_eviction.h"
+
+#include <bit>
+#include <functional>
+
+#include "kv/gather_rows.h"
+#include "kv/h2o_ranking.h"
+#include "kv/region_layout.h"
+
+namespace qsf {
+namespace {
+
+// Candidates of a head when a block closes.
+std::uint64_t most_candidates(const H2oEvictionShape& shape) noexcept {
+  return std::uint64_t{shape.n_slots()} + kEvictionBlock;
+}
+
+}  // namespace
+
+H2oEviction::Layout H2oEviction::layout_of(const H2oEvictionShape& shape) noexcept {
+  const std::uint64_t n_pages = kv_pages_for(shape.n_slots());
+  const std::uint64_t n_sums = std::uint64_t{shape.n_slots()} + shape.n_recent();
+  Layout at{};
+  at.values = offset_behind(0, n_pages, shape.kv.block_bytes(KvPart::kKeys), 1);
+  at.positions = offset_behind(at.values, n_pages, shape.kv.block_bytes(KvPart::kValues), 1);
+  at.totals = offset_behind(at.positions, n_pages, kKvPageSlots, sizeof(std::int32_t));
+  at.recent_totals = offset_behind(at.totals, 1, shape.n_slots(), sizeof(float));
+  at.block_sums = offset_behind(at.recent_totals, 1, shape.n_recent(), sizeof(float));
+  at.strip_sums = offset_behind(at.block_sums, 1, n_sums, sizeof(float));
+  at.head_bytes = offset_behind(at.strip_sums, 1, n_sums, sizeof(float));
+  at.scored_ends =
+      offset_behind(0, std::uint64_t{shape.kv.n_layers} * shape.kv.n_kv_heads, at.head_bytes, 1);
+  at.work = offset_behind(at.scored_ends, 1, shape.kv.n_layers, sizeof(std::uint32_t));
+  at.work_bytes = offset_behind(0, 2, most_candidates(shape), sizeof(std::uint64_t));
+  at.end = offset_behind(at.work, shape.kv.n_kv_heads, at.work_bytes, 1);
+  return at;
+}
+
+std::uint64_t H2oEviction::region_bytes(const H2oEvictionShape& shape) noexcept {
+  return layout_of(shape).end;
+}
+
+Result<H2oEviction> H2oEviction::create(const H2oEvictionShape& shape, MutableByteSpan region) {
+  KvPolicyOptions options = shape.options;
+  options.policy = KvPolicy::kH2o;
+  QSF_RETURN_IF_ERROR(validate(options));
+  const std::uint64_t n_bytes = region_bytes(shape);
+  const KvShape& kv = shape.kv;
+  if (kv.n_layers == 0 || kv.n_kv_heads == 0 || kv.head_dim == 0 || shape.kv_size == 0 ||
+      shape.kv_size > kMaxPolicyPositions || n_bytes >= kMaxRegionBytes) {
+    return invalid_argument(
+        "heavy hitters: %u layers x %u heads x %u elements, %u positions: expected numbers above 0 "
+        "whose products fit",
+        kv.n_layers, kv.n_kv_heads, kv.head_dim, shape.kv_size);
+  }
+  QSF_CHECK(region.size() >= n_bytes);
+  QSF_CHECK(std::bit_cast<std::uintptr_t>(region.data()) % 64 == 0);
+
+  H2oEviction heavy;
+  heavy.shape_ = shape;
+  heavy.at_ = layout_of(shape);
+  heavy.region_ = region.first(static_cast<std::size_t>(n_bytes));
+  heavy.scored_ends_ = {reinterpret_cast<std::uint32_t*>(region.data() + heavy.at_.scored_ends),
+                        kv.n_layers};
+  heavy.forget_all();
+  return heavy;
+}
+
+// No position, and zeros everywhere but in the positions of slots.
+void H2oEviction::forget_all() noexcept {
+  std::fill(region_.begin(), region_.end(), std::byte{0});
+  const std::size_t n = std::size_t{kv_pages_for(shape_.n_slots())} * kKvPageSlots;
+  for (std::uint32_t layer = 0; layer < shape_.kv.n_layers; ++layer) {
+    for (std::uint32_t kv_head = 0; kv_head < shape_.kv.n_kv_heads; ++kv_head) {
+      std::ranges::fill(head_array<std::int32_t>(layer, kv_head, at_.positions, n), -1);
+    }
+  }
+}
+
+std::span<const std::int32_t> H2oEviction::members(std::uint32_t layer,
+                                                   std::uint32_t kv_head) const noexcept {
+  return head_array<const std::int32_t>(layer, kv_head, at_.positions, shape_.n_slots());
+}
+std::span<const float> H2oEviction::totals(std::uint32_t layer,
+                                           std::uint32_t kv_head) const noexcept {
+  return head_array<const float>(layer, kv_head, at_.totals, shape_.n_slots());
+}
+std::span<const float> H2oEviction::recent_totals(std::uint32_t layer,
+                                                  std::uint32_t kv_head) const noexcept {
+  return head_array<const float>(layer, kv_head, at_.recent_totals, shape_.n_recent());
+}
+
+std::byte* H2oEviction::slot_block(std::uint32_t layer, std::uint32_t kv_head, KvPart part,
+                                   std::uint32_t i) const noexcept {
+  QSF_DCHECK(i < kv_pages_for(shape_.n_slots()));
+  const std::uint64_t of_part = part == KvPart::kKeys ? 0 : at_.values;
+  return head_array<std::byte>(layer, kv_head, of_part + i * shape_.kv.block_bytes(part), 1).data();
+}
+const std::byte* H2oEviction::kv_block(std::uint32_t layer, std::uint32_t kv_head, KvPart part,
+                                       std::uint32_t i) const noexcept {
+  return slot_block(layer, kv_head, part, i);
+}
+
+H2oEviction::Sums H2oEviction::sums_at(std::uint32_t layer, std::uint32_t kv_head,
+                                       std::uint64_t offset) const noexcept {
+  const std::size_t n_slots = shape_.n_slots();
+  const auto sums = head_array<float>(layer, kv_head, offset, n_slots + shape_.n_recent());
+  return {sums.first(n_slots), sums.subspan(n_slots)};
+}
+H2oEviction::Sums H2oEviction::block_sums(std::uint32_t layer, std::uint32_t kv_head) noexcept {
+  return sums_at(layer, kv_head, at_.block_sums);
+}
+H2oEviction::Sums H2oEviction::strip_sums(std::uint32_t layer, std::uint32_t kv_head) noexcept {
+  return sums_at(layer, kv_head, at_.strip_sums);
+}
+
+H2oEviction::Work H2oEviction::work_of(std::uint32_t kv_head) const noexcept {
+  const auto n = static_cast<std::size_t>(most_candidates(shape_));
+  auto* keys =
+      reinterpret_cast<std::uint64_t*>(region_.data() + at_.work + kv_head * at_.work_bytes);
+  return {{keys, n}, {keys + n, n}};
+}
+
+// Of the open block.
+void H2oEviction::clear_sums(std::uint32_t layer, std::uint32_t kv_head) noexcept {
+  for (const std::uint64_t offset : {at_.block_sums, at_.strip_sums}) {
+    const Sums sums = sums_at(layer, kv_head, offset);
+    std::ranges::fill(sums.heavy, 0.0F);
+    std::ranges::fill(sums.recent, 0.0F);
+  }
+}
+
+// Writes keys of all that may be kept: members by slot, then the positions that leave the window.
+// Returns the least key that is kept.
+std::uint64_t H2oEviction::rank_candidates(std::uint32_t layer, std::uint32_t kv_head,
+                                           std::uint32_t next_recent) noexcept {
+  const KvPolicyOptions& options = shape_.options;
+  const std::uint32_t end = block_start(layer) + kEvictionBlock;
+  const Work work = work_of(kv_head);
+  std::size_t n = 0;
+  const auto add = [&](float sum, std::uint32_t position) {
+    work.keys[n++] = position < options.sinks
+                         ? h2o_sink_key(position)
+                         : h2o_rank_key(h2o_rank(H2oRanking::kMean, sum, position, end), position);
+  };
+  const auto positions = members(layer, kv_head);
+  const auto member_totals = totals(layer, kv_head);
+  for (std::uint32_t m = 0; m < n_members(layer); ++m) {
+    add(member_totals[m], static_cast<std::uint32_t>(positions[m]));
+  }
+  const auto leaving_totals = recent_totals(layer, kv_head);
+  const std::uint32_t first = first_recent(layer);
+  for (std::uint32_t p = first; p < next_recent; ++p) add(leaving_totals[p - first], p);
+  if (n <= shape_.n_slots()) return 0;
+  const auto ordered = work.ordered.first(n);
+  std::copy_n(work.keys.begin(), n, ordered.begin());
+  const auto last = ordered.begin() + (shape_.n_slots() - 1);
+  std::nth_element(ordered.begin(), last, ordered.end(), std::greater<>());
+  return *last;
+}
+
+void H2oEviction::close_head(std::uint32_t layer, std::uint32_t kv_head, const KvCache& kv,
+                             SequenceId sequence, const KvLayerPages& pages) noexcept {
+  const auto positions = head_array<std::int32_t>(layer, kv_head, at_.positions, shape_.n_slots());
+  const auto heavy_totals = head_array<float>(layer, kv_head, at_.totals, shape_.n_slots());
+  const auto near_totals = head_array<float>(layer, kv_head, at_.recent_totals, shape_.n_recent());
+  const Sums sums = block_sums(layer, kv_head);
+  for (std::size_t i = 0; i < sums.heavy.size(); ++i) heavy_totals[i] += sums.heavy[i];
+  for (std::size_t i = 0; i < sums.recent.size(); ++i) near_totals[i] += sums.recent[i];
+  clear_sums(layer, kv_head);
+
+  const std::uint32_t first = first_recent(layer);
+  const std::uint32_t next_recent =
+      first_recent_position(block_start(layer) + kEvictionBlock, shape_.options.window);
+  const std::uint32_t n_leaving = next_recent - first;
+  if (n_leaving == 0) return;
+  if (shape_.n_slots() != 0) {
+    const std::uint64_t least = rank_candidates(layer, kv_head, next_recent);
+    const auto keys = work_of(kv_head).keys;
+    const std::uint32_t n_old = n_members(layer);
+    std::uint32_t slot = 0;  // the next that may be free
+    for (std::uint32_t i = 0; i < n_leaving; ++i) {
+      if (keys[n_old + i] < least) continue;
+      while (slot < n_old && keys[slot] >= least) ++slot;
+      QSF_DCHECK(slot < shape_.n_slots());
+      positions[slot] = static_cast<std::int32_t>(first + i);
+      heavy_totals[slot] = near_totals[i];
+      const std::byte* page = pages.page(kv.page_of(sequence, first + i));
+      for (const KvPart part : {KvPart::kKeys, KvPart::kValues}) {
+        copy_slot(shape_.kv, part,
+                  {page + shape_.kv.block_offset(kv_head, part), (first + i) % kKvPageSlots},
+                  {slot_block(layer, kv_head, part, slot / kKvPageSlots), slot % kKvPageSlots});
+      }
+      ++slot;
+    }
+  }
+  std::copy(near_totals.begin() + n_leaving, near_totals.end(), near_totals.begin());
+  std::ranges::fill(near_totals.last(n_leaving), 0.0F);
+}
+
+void H2oEviction::mark_scored(std::uint32_t layer, std::uint32_t end) noexcept {
+  QSF_CHECK(layer < scored_ends_.size() && end <= shape_.kv_size);
+  QSF_CHECK(end >= scored_end(layer) && end - block_start(layer) <= kEvictionBlock);
+  scored_ends_[layer] = end;
+}
+
+std::uint32_t H2oEviction::truncate(std::uint32_t n_positions) noexcept {
+  const auto [least, most] = std::ranges::minmax_element(scored_ends_);
+  // A pass that was broken off leaves layers that differ; the first of them say how far all came.
+  std::uint32_t keep = *least == *most ? n_positions : std::min(n_positions, *least);
+  if (*most > keep) {
+    const std::uint32_t start = keep / kEvictionBlock * kEvictionBlock;
+    keep = *most - start < kEvictionBlock ? start : 0;
+  }
+  if (keep == 0) {
+    forget_all();
+    return 0;
+  }
+  for (std::uint32_t layer = 0; layer < shape_.kv.n_layers; ++layer) {
+    if (scored_end(layer) <= keep) continue;
+    for (std::uint32_t kv_head = 0; kv_head < shape_.kv.n_kv_heads; ++kv_head) {
+      clear_sums(layer, kv_head);
+    }
+    scored_ends_[layer] = keep;
+  }
+  return keep;
+}
+
+}  // namespace qsf

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+//
+// Super-blocks of the table types: 256 columns whose sub-blocks have a signed scale under one f16,
+// and codes that are numbers of levels (quant/codebook_levels.h): 2.3125, 3.3125 and 4.25 bits per
+// weight.
+//
+//   w[i] = (d * scale) * level[code[i]]
+//
+// Nothing is rounded: 11 bits of d, 5 of the scale (-32 is a power of two) and 7 of the level fit
+// f32. One super-block in layout 0, little-endian, no padding:
+//
+//   2bit-table, 3bit-table: 16 sub-blocks of 16 columns, scale in [-8, 7]
+//   offset  size  field   meaning
+//   0          2  d       f16, finite; writers store one >= 0
+//   2          8  scales  byte 4t + k: sub-block 8t + k in bits 0-3, sub-block 8t + 4 + k in bits
+//                         4-7, two's complement
+//   10            codes   of each sub-block, packed by quant/q2a.h or quant/q3.h
+//
+//   4bit-table: 8 sub-blocks of 32 columns, scale in [-32, 31]
+//   offset  size  field   meaning
+//   0          2  d       as above
+//   2          2  high    one word; sub-block 2c + h has bits 4-5 of its scale in bits 2c + 8h and
+//                         the next
+//   4          4  low     one word; sub-block 2c + h has bits 0-3 of its scale from bit 4c + 16h on
+//   8             codes   of each sub-block, packed by quant/q4.h
+//
+// The last super-block of a row has the codes of the sub-blocks that hold columns alone; the
+// scales of the others are 0 and mean nothing.
+//
+// Accuracy   Rounded to the nearest code, the weight of the largest magnitude of every sub-block
+//            is reached by the first level, whatever its sign, and every other weight becomes the
+//            level next to it. quant/search/codebook_search.h finds fields of a smaller sum of
+//            squares.
+
+#ifndef QSF_QUANT_CODEBOOK_BLOCK_H_
+#define QSF_QUANT_CODEBOOK_BLOCK_H_
+
+#include <cstdint>
+#include <span>
+
+#include "base/bytes.h"
+#include "quant/quant_options.h"
+#include "quant/types.h"
+
+namespace qsf {
+
+// Returns the scale of sub-block `index` of 2bit-table and 3bit-table, `word` the four bytes that
+// hold it: bytes 4t to 4t + 3, t = index / 8.
+constexpr int codebook_scale(std::uint32_t word, unsigned index) noexcept {
+  const unsigned bits = (word >> (index % 4 * 8 + index / 4 % 2 * 4)) & 15U;
+  return static_cast<int>(bits ^ 8U) - 8;
+}
+
+// Returns the scale of sub-block `index` of 4bit-table.
+constexpr int codebook_scale(std::uint32_t low, std::uint32_t high, unsigned index) noexcept {
+  const unsigned half = index % 2;
+  const unsigned bits = ((low >> (index / 2 * 4 + half * 16)) & 15U) |
+                        ((high >> (index / 2 * 2 + half * 8)) & 3U) << 4U;
+  return static_cast<int>(bits ^ 32U) - 32;
+}
+
+// Writes the scales of a super-block where layout 0 has them.
+// Shapes    scales [1 .. 16 or 8], those of other sub-blocks become 0; fields: 10 or 8 bytes, of
+//           which d is left alone
+// Requires  a table type; scales in the range above
+void put_codebook_scales(BlockFormat format, std::span<const int> scales, MutableByteSpan fields);
+
+// Chooses the nearest level of every weight; of a scale of 0 the level next to 0.
+// Shapes  codes [weights.size()]
+void choose_codebook_codes(QuantType type, std::span<const float> weights, float scale,
+                           std::uint8_t* codes) noexcept;
+
+// Encodes the columns of one super-block that exist, which may be fewer than 256.
+// Shapes    weights [1 .. 256]; options those of them; out: the fields and the codes of the
+//           sub-blocks that hold them
+// Requires  a table type; every weight finite and at most 65504 in magnitude
+void encode_codebook_block(BlockFormat format, std::span<const float> weights,
+                           const QuantOptions& options, MutableByteSpan out);
+
+}  // namespace qsf
+
+#endif  // QSF_QUANT_CODEBOOK_BLOCK_H_

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+
+#include "quant/search/block_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace qsf {
+namespace {
+
+typedef float Quad __attribute__((vector_size(16)));
+typedef std::int32_t IntQuad __attribute__((vector_size(16)));
+
+constexpr std::size_t kQuad = 4;
+
+// A sum of up to 256 products in f32 is off by at most 256 * 2^-24 of itself.
+constexpr double kSumNoise = 0x1p-15;
+
+// Trials that go on after the first, and how often.
+constexpr std::size_t kRefined = 4;
+constexpr int kRounds = 3;
+
+void keep_better(std::span<const Trial> trials, Trial& best) noexcept {
+  for (const Trial& trial : trials) {
+    if (is_smaller(trial.error, best.error)) best = trial;
+  }
+}
+
+}  // namespace
+
+float largest_cost(const QuantOptions& options) noexcept {
+  float largest = 0.0F;
+  for (const float cost : options.importance) largest = std::max(largest, cost);
+  return largest;
+}
+
+CostedWeights::CostedWeights(std::span<const float> weights, const QuantOptions& options,
+                             float unit) noexcept
+    : weights_(weights), lowest_(kF16Max), highest_(-kF16Max) {
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    costs_[i] = unit > 0.0F ? options.importance[i] / unit : 1.0F;
+    total_cost_ += costs_[i];
+  }
+  const float counts = kCounts * total_cost_ / static_cast<float>(weights.size());
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (costs_[i] < counts) continue;
+    lowest_ = std::min(lowest_, weights[i]);
+    highest_ = std::max(highest_, weights[i]);
+  }
+}
+
+void run_trials(const CostedWeights& block, const CodeGrid& grid,
+                std::span<Trial> trials) noexcept {
+  const Quad top = Quad{} + grid.top;
+  for (std::size_t first = 0; first < trials.size(); first += kQuad) {
+    Quad scale, min, inverse;
+    for (std::size_t lane = 0; lane < kQuad; ++lane) {
+      const Fields& fields = trials[first + lane].fields;
+      scale[lane] = fields.scale;
+      min[lane] = fields.min;
+      inverse[lane] = fields.scale != 0.0F ? 1.0F / fields.scale : 0.0F;
+    }
+    Quad error = {}, r_sum = {}, r_code = {}, code_sum = {}, code_code = {};
+    for (std::size_t i = 0; i < block.size(); ++i) {
+      const Quad weight = Quad{} + block.weights()[i];
+      const Quad cost = Quad{} + block.costs()[i];
+      Quad steps = (weight - min) * inverse + 0.5F;
+      steps = steps > 0.0F ? steps : Quad{};
+      steps = steps < top ? steps : top;
+      const Quad code = __builtin_convertvector(__builtin_convertvector(steps, IntQuad), Quad);
+      const Quad r = weight - (scale * code + min);
+      const Quad costed_r = cost * r;
+      const Quad costed_code = cost * code;
+      error += costed_r * r;
+      r_sum += costed_r;
+      r_code += costed_r * code;
+      code_sum += costed_code;
+      code_code += costed_code * code;
+    }
+    for (std::size_t lane = 0; lane < kQuad; ++lane) {
+      Trial& trial = trials[first + lane];
+      trial.error = error[lane];
+      trial.r = r_sum[lane];
+      trial.r_code = r_code[lane];
+      trial.code = code_sum[lane];
+      trial.code_code = code_code[lane];
+    }
+  }
+}
+
+Fields refit(const CostedWeights& block, const CodeGrid& grid, const Trial& trial) noexcept {
+  const double n = block.total_cost();
+  const double code = trial.code;
+  const double code_code = trial.code_code;
+  const double r = trial.r;
+  const double r_code = trial.r_code;
+  Fields fields = trial.fields;
+  if (!grid.has_min) {
+    const double zero = grid.zero;
+    const double squares = code_code - 2.0 * zero * code + zero * zero * n;
+    if (!(squares > 0.0)) return fields;
+    fields.scale += static_cast<float>((r_code - zero * r) / squares);
+    fields.min = grid.tied_min(fields.scale);
+    return fields;
+  }
+  const double determinant = n * code_code - code * code;
+  if (!(determinant > n * code_code * kSumNoise)) return fields;  // one code for all
+  fields.scale += static_cast<float>((n * r_code - code * r) / determinant);
+  fields.min += static_cast<float>((code_code * r - code * r_code) / determinant);
+  return fields;
+}
+
+double predict_error(double total_cost, const Trial& trial, Fields fields) noexcept {
+  const double scale = double{fields.scale} - trial.fields.scale;
+  const double min = double{fields.min} - trial.fields.min;
+  return trial.error - 2.0 * (scale * trial.r_code + min * trial.r) +
+         scale * scale * trial.code_code + 2.0 * scale * min * trial.code + min * min * total_cost;
+}
+
+bool is_smaller(double error, double than) noexcept {
+  return error < than * (1.0 - 2.0 * kSumNoise);
+}
+
+Trial search_block(const CostedWeights& block, const CodeGrid& grid, Fields start,
+                   RoundFields round) noexcept {
+  std::array<Trial, kTrials> trials;
+  for (std::size_t i = 1; i < kTrials; ++i) {
+    trials[i].fields = round(grid, first_fields(grid, i, block.lowest(), block.highest()));
+  }
+  trials[0].fields = start;  // instead of the widest pair
+  run_trials(block, grid, trials);
+  Trial best = trials[0];
+  if (!(best.error > 0.0F)) return best;
+  keep_better(trials, best);
+  std::array<std::pair<double, std::size_t>, kTrials> order;
+  for (std::size_t i = 0; i < kTrials; ++i) {
+    const Fields better = round(grid, refit(block, grid, trials[i]));
+    order[i] = {predict_error(block.total_cost(), trials[i], better), i};
+    trials[i].fields = better;
+  }
+  std::partial_sort(order.begin(), order.begin() + kRefined, order.end());
+  std::array<Trial, kRefined> refined;
+  for (std::size_t i = 0; i < kRefined; ++i) refined[i] = trials[order[i].second];
+  for (int n = 0; n < kRounds; ++n) {
+    if (n > 0) {
+      for (Trial& trial : refined) trial.fields = round(grid, refit(block, grid, trial));
+    }
+    run_trials(block, grid, refined);
+    keep_better(refined, best);
+  }
+  return best;
+}
+
+Fields round_to_f16(const CodeGrid& grid, Fields fields) noexcept {
+  const auto round = [](float value) {
+    return to_f32(to_f16(std::clamp(value, -kF16Max, kF16Max)));
+  };
+  const float scale = round(grid.has_min ? std::max(fields.scale, 0.0F) : fields.scale);
+  return {scale, grid.has_min ? round(fields.min) : grid.tied_min(scale)};
+}
+
+}  // namespace qsf

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+//
+// The core of every search for scales and mins: trials of fields for one block, a trial in each
+// lane, and what would make each of them better.
+//
+//   w[i] ~ scale * code[i] + min      code[i] the nearest in [0, top]
+//   error = sum of cost[i] * (w[i] - (scale * code[i] + min))^2
+//
+// For given codes the error is a parabola in scale and min. So a trial gives, besides its error,
+// the sums that say where that parabola is lowest: going there and choosing codes again makes the
+// error smaller, but for the rounding of the fields. Types whose levels are scale * (code - zero)
+// are searched along min = -zero * scale.
+//
+// Every sum has a lane of its own and runs over the weights in their order, and nothing fuses
+// multiply and add: the same fields on every machine.
+
+#ifndef QSF_QUANT_SEARCH_BLOCK_SEARCH_H_
+#define QSF_QUANT_SEARCH_BLOCK_SEARCH_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/f16.h"
+#include "quant/quant_options.h"
+#include "quant/types.h"
+
+namespace qsf {
+
+// Returns the largest importance, 0 where there is none.
+float largest_cost(const QuantOptions& options) noexcept;
+
+// Weights that share fields, and what errors in them cost.
+class CostedWeights {
+ public:
+  // Costs are importance over `unit`; all are 1 where the unit is 0.
+  // Shapes    weights [1 .. 256]; options those of their columns
+  // Requires  every weight is finite and at most 65504 in magnitude, no importance above `unit`
+  CostedWeights(std::span<const float> weights, const QuantOptions& options, float unit) noexcept;
+
+  std::size_t size() const noexcept { return weights_.size(); }
+  const float* weights() const noexcept { return weights_.data(); }
+  const float* costs() const noexcept { return costs_.data(); }
+  float total_cost() const noexcept { return total_cost_; }
+  // Of the weights in columns whose cost is not next to nothing beside the others'.
+  float lowest() const noexcept { return lowest_; }
+  float highest() const noexcept { return highest_; }
+
+ private:
+  std::span<const float> weights_;
+  std::array<float, kMaxBlock> costs_;
+  float total_cost_ = 0.0F;
+  float lowest_;
+  float highest_;
+};
+
+// The codes of a type: all of 0 .. top, and where a min is not free the code of weight 0.
+struct CodeGrid {
+  float top;
+  bool has_min;
+  float zero = 0.0F;
+
+  constexpr float tied_min(float scale) const noexcept { return -zero * scale; }
+};
+
+struct Fields {
+  float scale = 0.0F;
+  float min = 0.0F;
+};
+
+// What a pair of fields leads to. `r` is what is left of a weight, w - (scale * code + min); each
+// sum is weighted with the costs.
+struct Trial {
+  Fields fields;
+  float error = 0.0F;      // r^2
+  float r = 0.0F;          // r
+  float r_code = 0.0F;     // r * code
+  float code = 0.0F;       // code
+  float code_code = 0.0F;  // code^2
+};
+
+inline constexpr std::size_t kTrials = 16;
+
+// Columns of less than this share of the mean cost do not stretch the range that trials begin with.
+// Where costs are alike it does nothing. Where they are spread like a log-normal, costed errors are
+// 0.565 of the nearest codes' with 2^-4 and 0.579 with 2^-8; 4bit/64 pays 0.01815 for 0.01798, and
+// ternary/64, whose one scale an outlier spoils, has 0.0222 for 0.0643.
+inline constexpr float kCounts = 0x1p-4F;
+
+// Returns the fields of trial `i` of those that a search begins with, for a block that reaches from
+// `lowest` to `highest`: how far within both ends, or beyond, the levels begin and end, so that
+// weights there are clipped. With a min all pairs of insets are tried; without one the weight of
+// the largest magnitude lies a bit within or beyond the first or the last level, and where both
+// sides have as many levels the sign of a scale changes nothing.
+// Measured: docs/decisions/032-searched-scales.md.
+constexpr Fields first_fields(const CodeGrid& grid, std::size_t i, float lowest,
+                              float highest) noexcept {
+  if (grid.has_min) {
+    constexpr float kInsets[] = {-0.4F, 0.0F, 0.4F, 0.8F};
+    constexpr std::size_t kEach = 4;
+    static_assert(kEach * kEach == kTrials);
+    const float low = kInsets[i / kEach];
+    const float scale = (highest - lowest) / (grid.top + low + kInsets[i % kEach]);
+    return {scale, lowest + low * scale};
+  }
+  const float extreme = highest > -lowest ? highest : lowest;
+  const bool is_symmetric = grid.top == 2.0F * grid.zero;
+  // From half a step beyond to 1.25 steps within, of either end by turns.
+  const float inset = -0.5F + 0.25F * static_cast<float>(i / 2);
+  float scale = extreme / (grid.top - grid.zero + inset);
+  if (i % 2 == 1) {
+    scale = extreme / (is_symmetric ? grid.zero + inset + 0.125F : -grid.zero - inset);
+  }
+  if (is_symmetric && scale < 0.0F) scale = -scale;
+  return {scale, grid.tied_min(scale)};
+}
+
+// Tries several pairs of fields at once; a scale of 0 gives every weight code 0.
+// Shapes    trials [a multiple of 4, at most 16]: their fields are read and the rest is written
+// Requires  no scale but 0 is below 2^-25 in magnitude
+void run_trials(const CostedWeights& block, const CodeGrid& grid, std::span<Trial> trials) noexcept;
+
+// Returns the fields with the smallest error for the codes that a trial led to.
+Fields refit(const CostedWeights& block, const CodeGrid& grid, const Trial& trial) noexcept;
+
+// Returns what the error of a trial would be with other fields and the same codes.
+double predict_error(double total_cost, const Trial& trial, Fields fields) noexcept;
+
+// Returns whether an error is smaller by more than its sum may be off.
+bool is_smaller(double error, double than) noexcept;
+
+// Brings fields to numbers that a file can hold.
+using RoundFields = Fields (*)(const CodeGrid& grid, Fields fields) noexcept;
+
+// Searches the fields of one block, beginning with those of `start`, which are kept where nothing
+// is better.
+// Guarantees  the error is not larger than that of `start`, and fields that give all weights back
+//             are never replaced
+Trial search_block(const CostedWeights& block, const CodeGrid& grid, Fields start,
+                   RoundFields round) noexcept;
+
+// The rounding of types whose blocks have fields of their own: to f16.
+Fields round_to_f16(const CodeGrid& grid, Fields fields) noexcept;
+
+// An error below this share of that of the start is smaller for certain where both were found in
+// whole numbers (quant/search/batched_scale_search.h), whose codes are the nearest to a 64th of a
+// step or better.
+inline constexpr double kSureShare = 0.875;
+
+}  // namespace qsf
+
+#endif  // QSF_QUANT_SEARCH_BLOCK_SEARCH_H_

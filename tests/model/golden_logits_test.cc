@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: MIT
+//
+// Holds the whole column, from a Hugging Face folder to logits, to the logits of transformers.
+//
+// Every folder of testdata/golden is converted by qsf-convert and run through the public interface
+// at prompt lengths 1 to the full context, with 20 decode steps after each, and continues a prompt
+// by the tokens that transformers finds most likely. The checker is on trial
+// too: with a field of the configuration changed or a tensor zeroed, the logits must be off by more
+// than a hundred tolerances. Tolerances are derived in docs/testing.md.
+
+#include <gtest/gtest.h>
+#include <qsf/qsf.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/model/testing/golden_model.h"
+
+namespace {
+
+using namespace qsf_tools;
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr double kTolerance = 1e-4;   // f32 weights and f32 keys and values
+constexpr double kFaultFactor = 100;  // a fault moves logits by this many tolerances
+const char* const kModels[] = {"gpt2",           "gpt2_untied",  "llama_mha",
+                               "llama_gqa_tied", "llama_biased", "llama3",
+                               "llama_linear",   "mistral",      "qwen2",
+                               "gpt2_erf",       "gpt2_relu",    "qwen2_windows",
+                               "smollm2",        "qwen25",       "phi2",
+                               "phi2_gqa_tied",  "phi3",         "phi3_gqa",
+                               "phi3_long",      "phi3_short",   "qwen3",
+                               "qwen3_windows",  "opt",          "opt_unbiased",
+                               "bloom",          "bloom_heads",  "gemma",
+                               "gemma_biased",   "gemma2",       "gemma2_untied",
+                               "stablelm",       "stablelm_gqa", "stablelm_parallel"};
+
+fs::path golden_folder() {
+  return fs::path(QSF_SOURCE_DIR) / "testdata/golden";
+}
+
+void write_file(const fs::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+class GoldenLogitsTest : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    scratch_ = fs::temp_directory_path() /
+               (std::string("qsf_golden_") + GetParam() + "_" + std::to_string(::getpid()));
+    fs::create_directories(scratch_);
+  }
+  void TearDown() override { fs::remove_all(scratch_); }
+
+  fs::path source() const { return golden_folder() / GetParam(); }
+
+  // Converts `folder`; returns the .qsf path.
+  fs::path convert(const fs::path& folder, const std::string& type, const std::string& more = "") {
+    const fs::path out = scratch_ / ("model-" + type + ".qsf");
+    const std::string command = std::string(QSF_BIN_DIR) + "/qsf-convert --quiet --quant-type " +
+                                type + " " + more + " " + folder.string() + " " + out.string();
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+    return out;
+  }
+
+  // A copy of the model folder in which anything may be broken.
+  fs::path copy_source() {
+    const fs::path copy = scratch_ / "copy";
+    fs::remove_all(copy);
+    fs::copy(source(), copy);
+    return copy;
+  }
+
+  fs::path scratch_;
+};
+
+TEST_P(GoldenLogitsTest, F32MatchesTransformersAtEveryLength) {
+  const Golden golden(source() / "expected.bin");
+  ASSERT_EQ(golden.cases.size(), 8U);
+  const EnginePtr engine = open_engine(convert(source(), "f32"), QSF_KV_F32, 0, 2);
+  ASSERT_NE(engine, nullptr);
+  for (const Golden::Case& item : golden.cases) {
+    const double error = largest_error(run_case(engine.get(), golden, item), item.rows);
+    EXPECT_LE(error, kTolerance * golden.largest) << "prompt of " << item.prompt_length;
+    RecordProperty("relative_error_" + std::to_string(item.prompt_length),
+                   std::to_string(error / golden.largest));
+  }
+}
+
+// At temperature 0 the engine continues a prompt as transformers does. The right logit leads the
+// next one by twenty tolerances or more at each of these tokens.
+TEST_P(GoldenLogitsTest, TemperatureZeroGivesTheTokensOfTransformers) {
+  const Golden golden(source() / "expected.bin");
+  const json all = json::parse(read_file(golden_folder() / "greedy.json"));
+  ASSERT_TRUE(all.contains(GetParam()));
+  const json& expected = all[GetParam()];
+  ASSERT_GE(expected["smallest_lead"].get<double>(), 20 * kTolerance);
+  const std::vector<int> tokens = expected["tokens"].get<std::vector<int>>();
+  ASSERT_EQ(tokens.size(), 20U);
+  const EnginePtr engine = open_engine(convert(source(), "f32"), QSF_KV_F32, 0, 2);
+  ASSERT_NE(engine, nullptr);
+  const SessionPtr session = open_session(engine.get());
+  std::vector<float> logits(golden.cases[0].rows[0].size());
+  const int n_vocab = static_cast<int>(logits.size());
+  const int* prompt = golden.tokens.data() + expected["first"].get<std::size_t>();
+  qsf_error error = {};
+  ASSERT_EQ(qsf_session_prefill(session.get(), prompt, 64, logits.data(), &error), QSF_OK)
+      << error.message;
+  std::vector<int> chosen = {qsf_sample(logits.data(), n_vocab, 0.0F, 1.0F)};
+  while (chosen.size() < tokens.size()) {
+    ASSERT_EQ(qsf_session_step(session.get(), chosen.back(), logits.data(), &error), QSF_OK)
+        << error.message;
+    chosen.push_back(qsf_sample(logits.data(), n_vocab, 0.0F, 1.0F));
+  }
+  EXPECT_EQ(chosen, tokens);
+}
+
+TEST_P(GoldenLogitsTest, OneTokenBeyondTheContextIsRefused) {
+  const Golden golden(source() / "expected.bin");
+  const EnginePtr engine = open_engine(convert(source(), "f32"), QSF_KV_F32, 0, 1);
+  ASSERT_NE(engine, nullptr);
+  const SessionPtr session = open_session(engine.get());
+  std::vector<int> tokens = golden.tokens;
+  tokens.push_back(0);
+  qsf_error error = {};
+  EXPECT_EQ(qsf_session_prefill(session.get(), tokens.data(), tokens.size(), nullptr, &error),
+            QSF_OUT_OF_BUDGET);
+  EXPECT_NE(std::string(error.message).find("544"), std::string::npos) << error.message;
+  EXPECT_EQ(qsf_session_length(session.get()), 0U);
+}
+
+// One pass, passes of 7 rows, token by token, 1 and 2 threads: the same bits.
+TEST_P(GoldenLogitsTest, BitsDoNotDependOnPassesOrThreads) {
+  const Golden golden(source() / "expected.bin");
+  const fs::path model = convert(source(), "4bit");
+  const Golden::Case& item = golden.cases[5];
+  ASSERT_EQ(item.prompt_length, 200U);
+  const auto whole = run_case(open_engine(model, QSF_KV_F16, 0, 1).get(), golden, item);
+  for (const int n_threads : {1, 2}) {
+    for (const int rows_per_pass : {0, 7}) {
+      const EnginePtr engine = open_engine(model, QSF_KV_F16, rows_per_pass, n_threads);
+      EXPECT_EQ(run_case(engine.get(), golden, item), whole) << rows_per_pass << " rows a pass";
+      EXPECT_EQ(run_case(engine.get(), golden, item, 1), whole) << "token by token";
+      EXPECT_EQ(run_case(engine.get(), golden, item, 13), whole) << "13 tokens a call";
+    }
+  }
+}
+
+// The same for each quantised type of keys and values; f16 and f32 differ in the store alone.
+TEST_P(GoldenLogitsTest, BitsOfQuantisedRowsDoNotDependOnPassesOrThreads) {
+  const Golden golden(source() / "expected.bin");
+  const fs::path model = convert(source(), "4bit");
+  const Golden::Case& item = golden.cases[5];
+  for (const qsf_kv_type kv : {QSF_KV_8BIT, QSF_KV_4BIT, QSF_KV_2BIT}) {
+    const auto whole = run_case(open_engine(model, kv, 512, 1).get(), golden, item);
+    const EnginePtr by_seven = open_engine(model, kv, 7, 2);
+    EXPECT_EQ(run_case(by_seven.get(), golden, item), whole) << "7 rows a pass";
+    EXPECT_EQ(run_case(by_seven.get(), golden, item, 13), whole) << "13 tokens a call";
+    const EnginePtr by_one = open_engine(model, kv, 1, 1);
+    EXPECT_EQ(run_case(by_one.get(), golden, item), whole) << "1 row a pass";
+    const EnginePtr two_threads = open_engine(model, kv, 512, 2);
+    EXPECT_EQ(run_case(two_threads.get(), golden, item), whole) << "2 threads";
+  }
+}
+
+// Quantised keys and values move the logits, by no more than docs/testing.md derives.
+TEST_P(GoldenLogitsTest, QuantisedRowsStayInsideTheirBounds) {
+  const Golden golden(source() / "expected.bin");
+  const fs::path model = convert(source(), "f32");
+  const struct {
+    qsf_kv_type kv;
+    double bound;
+  } kTypes[] = {{QSF_KV_8BIT, 0.08}, {QSF_KV_4BIT, 1.3}};
+  for (const auto& [kv, bound] : kTypes) {
+    const EnginePtr engine = open_engine(model, kv, 0, 2);
+    ASSERT_NE(engine, nullptr);
+    for (const Golden::Case& item : golden.cases) {
+      const double error = largest_error(run_case(engine.get(), golden, item), item.rows);
+      EXPECT_LE(error, bound * golden.largest) << kv << ", prompt of " << item.prompt_length;
+      EXPECT_GT(error, 0.0);
+      RecordProperty("kv_" + std::to_string(kv) + "_" + std::to_string(item.prompt_length),
+                     std::to_string(error / golden.largest));
+    }
+  }
+}
+
+// Narrower types move the logits, by no more than docs/testing.md derives for these models.
+TEST_P(GoldenLogitsTest, NarrowTypesStayInsideTheirBounds) {
+  const Golden golden(source() / "expected.bin");
+  const struct {
+    const char* type;
+    double bound;
+  } kTypes[] = {{"f16", 0.01}, {"8bit", 0.25}};
+  for (const auto& [type, bound] : kTypes) {
+    const EnginePtr engine = open_engine(convert(source(), type), QSF_KV_F16, 0, 2);
+    ASSERT_NE(engine, nullptr);
+    for (const Golden::Case& item : golden.cases) {
+      const double error = largest_error(run_case(engine.get(), golden, item), item.rows);
+      EXPECT_LE(error, bound * golden.largest) << type << ", prompt of " << item.prompt_length;
+      RecordProperty(std::string(type) + "_" + std::to_string(item.prompt_length),
+                     std::to_string(error / golden.largest));
+    }
+  }
+}
+
+// A run that names a tier says so when the CPU made it another.
+TEST(GoldenTierTest, RunsOnTheTierThatIsNamed) {
+  const char* const named = std::getenv("QSF_ISA");
+  const fs::path model = fs::path(QSF_SOURCE_DIR) / "models" / "tales-5M-4bit.qsf";
+  const EnginePtr engine = open_engine(model, QSF_KV_F32, 0, 1);
+  ASSERT_NE(engine, nullptr);
+  qsf_engine_stats stats = {};
+  stats.struct_size = sizeof(stats);
+  ASSERT_EQ(qsf_engine_get_stats(engine.get(), &stats, nullptr), QSF_OK);
+  if (named != nullptr && *named != '\0' && std::string(named) != stats.instruction_set) {
+    GTEST_SKIP() << "the CPU lacks the tier " << named << ": ran on " << stats.instruction_set;
+  }
+  EXPECT_STRNE(stats.instruction_set, "");
+}
+
+// Runs the case of 65 tokens on a changed model and returns its error in tolerances.
+double error_in_tolerances(const fs::path& model, const Golden& golden) {
+  const EnginePtr engine = open_engine(model, QSF_KV_F32, 0, 2);
+  if (engine == nullptr) return 0;
+  const Golden::Case& item = golden.cases[4];
+  EXPECT_EQ(item.prompt_length, 65U);
+  return largest_error(run_case(engine.get(), golden, item), item.rows) /
+         (kTolerance * golden.largest);
+}
+
+// Configurations that are wrong in one field, with what is wrong.
+class ConfigFaults {
+ public:
+  explicit ConfigFaults(json config) : config_(std::move(config)) {
+    add_sizes_and_positions();
+    add_windows();
+    if (config_.value("activation_function", "") == "relu") add("activation_function", "gelu_new");
+    for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+      if (config_.contains(key)) add(key, nullptr);
+    }
+    if (has_number("query_pre_attn_scalar")) add_factor("query_pre_attn_scalar", 2);
+  }
+  const std::vector<std::pair<std::string, json>>& list() const { return list_; }
+
+ private:
+  bool has_number(const char* key) const {
+    return config_.contains(key) && config_[key].is_number();
+  }
+  void add(const std::string& key, const json& value) {
+    json changed = config_;
+    changed[key] = value;
+    list_.emplace_back(key + " = " + value.dump(), changed);
+  }
+  void add_factor(const char* key, double factor) { add(key, config_[key].get<double>() * factor); }
+
+  void add_sizes_and_positions() {
+    for (const char* key : {"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps"}) {
+      if (has_number(key)) add_factor(key, 0.5);
+    }
+    if (has_number("rope_theta")) add_factor("rope_theta", 1.1);
+    if (has_number("partial_rotary_factor")) add("partial_rotary_factor", 1.0);
+    // Without rotation, narrower heads fit the same tensors.
+    const std::string type = config_["model_type"];
+    if (type == "opt" || type == "bloom") {
+      add("num_attention_heads", 2 * config_["num_attention_heads"].get<int>());
+    }
+    if (!config_.contains("rope_scaling") || config_["rope_scaling"].is_null()) return;
+    add("rope_scaling", nullptr);
+    json scaling = config_["rope_scaling"];
+    if (!scaling.contains("long_factor")) return;
+    std::swap(scaling["long_factor"], scaling["short_factor"]);
+    add("rope_scaling", scaling);
+    scaling = config_["rope_scaling"];
+    scaling["attention_factor"] = 1.0;
+    add("rope_scaling", scaling);
+    const bool is_long = config_["original_max_position_embeddings"] < 544;
+    add("original_max_position_embeddings", is_long ? 544 : 543);
+  }
+
+  void add_windows() {
+    const bool qwen = config_.contains("use_sliding_window");
+    if (!has_number("sliding_window") || (qwen && !config_["use_sliding_window"])) return;
+    add("sliding_window", config_["sliding_window"].get<int>() - 1);
+    add("sliding_window", nullptr);
+    if (qwen) {
+      add("use_sliding_window", false);
+      add("max_window_layers", 0);
+      add("max_window_layers", 2);
+    }
+    if (config_["model_type"] != "gemma2") return;
+    const int n_layers = config_["num_hidden_layers"];
+    const bool first_is_full = config_.contains("layer_types");
+    json exchanged;
+    for (int layer = 0; layer < n_layers; ++layer) {
+      exchanged.push_back((layer % 2 == 0) == first_is_full ? "sliding_attention"
+                                                            : "full_attention");
+    }
+    add("layer_types", exchanged);
+  }
+
+  json config_;
+  std::vector<std::pair<std::string, json>> list_;
+};
+
+TEST_P(GoldenLogitsTest, ChangedConfigurationIsCaught) {
+  const Golden golden(source() / "expected.bin");
+  const ConfigFaults faults(json::parse(read_file(source() / "config.json")));
+  ASSERT_FALSE(faults.list().empty());
+  for (const auto& [what, changed] : faults.list()) {
+    const fs::path copy = copy_source();
+    write_file(copy / "config.json", changed.dump());
+    EXPECT_GT(error_in_tolerances(convert(copy, "f32"), golden), kFaultFactor) << what;
+  }
+}
+
+TEST_P(GoldenLogitsTest, EveryZeroedTensorIsCaught) {
+  const Golden golden(source() / "expected.bin");
+  const json known = json::parse(read_file(golden_folder() / "faults.json"));
+  const json& not_asserted = known[GetParam()]["not_asserted"];
+  int n_tensors = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(source())) {
+    if (entry.path().extension() != ".safetensors") continue;
+    const std::string original = read_file(entry.path());
+    std::uint64_t header_bytes = 0;
+    std::memcpy(&header_bytes, original.data(), 8);
+    const json header = json::parse(original.substr(8, header_bytes));
+    for (const auto& [name, tensor] : header.items()) {
+      // Causal masks stored as tensors are no parameters.
+      if (name == "__metadata__" || name.ends_with("attn.bias") || name.ends_with("masked_bias")) {
+        continue;
+      }
+      if (not_asserted.contains("bias zeroed: " + name)) continue;
+      std::string changed = original;
+      const std::size_t begin = 8 + header_bytes + tensor["data_offsets"][0].get<std::size_t>();
+      const std::size_t end = 8 + header_bytes + tensor["data_offsets"][1].get<std::size_t>();
+      std::fill(changed.begin() + static_cast<std::ptrdiff_t>(begin),
+                changed.begin() + static_cast<std::ptrdiff_t>(end), '\0');
+      const fs::path copy = copy_source();
+      write_file(copy / entry.path().filename(), changed);
+      EXPECT_GT(error_in_tolerances(convert(copy, "f32"), golden), kFaultFactor) << name;
+      ++n_tensors;
+    }
+  }
+  EXPECT_GE(n_tensors, 14);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GoldenLogitsTest, testing::ValuesIn(kModels),
+                         [](const auto& model) { return std::string(model.param); });
+
+TEST(LargestErrorTest, SeesEveryKindOfDifference) {
+  const std::vector<std::vector<float>> zero = {{0.0F, 0.0F}};
+  EXPECT_EQ(largest_error(zero, zero), 0);
+  EXPECT_EQ(largest_error({{-1.0F, -2.0F}}, {{-1.0F, -5.0F}}), 3);
+  EXPECT_EQ(largest_error({{0.0F, NAN}}, zero), HUGE_VAL);
+  EXPECT_EQ(largest_error(zero, {{NAN, 0.0F}}), HUGE_VAL);
+  EXPECT_EQ(largest_error({{HUGE_VALF, 0.0F}}, {{HUGE_VALF, 0.0F}}), HUGE_VAL);
+}
+
+}  // namespace

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+
+#include "tools/bench/qsf_bench_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/rng.h"
+#include "kv/h2o_eviction.h"
+#include "platform/clock.h"
+#include "tools/common/tool_support.h"
+
+namespace qsf_tools {
+namespace {
+
+constexpr std::uint32_t kWarmUpSteps = 4;
+
+void print_warning(qsf::LogLevel level, std::string_view line, void*) {
+  if (level == qsf::LogLevel::kWarning) {
+    print_error(kBenchTool, "warning: " + std::string(line));
+  }
+}
+
+std::uint32_t largest(const std::vector<std::uint32_t>& values) {
+  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+}
+
+}  // namespace
+
+std::string test_name(const BenchTest& test) {
+  return (test.generate ? "generate " : "prompt ") + std::to_string(test.n_tokens) +
+         (test.depth == 0 ? "" : " at " + std::to_string(test.depth));
+}
+
+std::vector<double> BenchResult::tokens_per_second() const {
+  std::vector<double> rates;
+  for (const double seconds : run_seconds) rates.push_back(test.n_tokens / seconds);
+  return rates;
+}
+
+namespace {
+
+qsf::SparsePrefillOptions h2o_options(const qsf_h2o_options& from) {
+  return {.local = static_cast<std::uint32_t>(from.local),
+          .heavy = static_cast<std::uint32_t>(from.heavy),
+          .chunk = static_cast<std::uint32_t>(from.chunk),
+          .sinks = static_cast<std::uint32_t>(from.sinks),
+          .ranking = from.ranking == QSF_H2O_SUM ? qsf::H2oRanking::kSum : qsf::H2oRanking::kMean};
+}
+
+}  // namespace
+
+BenchModel::BenchModel(std::unique_ptr<qsf::Engine> engine, ModelCost cost) noexcept
+    : engine_(std::move(engine)), cost_(std::move(cost)) {}
+
+qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options,
+                                         std::uint64_t ram_budget_bytes) {
+  QSF_ASSIGN_OR_RETURN(const qsf::QsfReader reader, qsf::QsfReader::open(options.model));
+  qsf::EngineOptions settings;
+  settings.n_threads = options.n_threads;
+  for (const qsf::KvType type : qsf::kAllKvTypes) {
+    if (qsf::kv_type_name(type) == options.kv_types.keys()) settings.k_type = type;
+    if (qsf::kv_type_name(type) == options.kv_types.values()) settings.v_type = type;
+  }
+  std::uint64_t n_kept = 0;  // all
+  if (options.kv_policy.policy != "full") {
+    const bool heavy = options.kv_policy.is_h2o();
+    settings.kv_policy = {
+        .policy = heavy ? qsf::KvPolicy::kH2o : qsf::KvPolicy::kWindow,
+        .window = static_cast<std::uint32_t>(options.kv_policy.window_or_default()),
+        .sinks = static_cast<std::uint32_t>(options.kv_policy.sinks_or_default()),
+        .heavy = static_cast<std::uint32_t>(options.kv_policy.heavy_or_default()),
+        .rope_reindex = options.kv_policy.rope_reindex};
+    // Of an open block rows see half in the mean.
+    n_kept =
+        std::uint64_t{settings.kv_policy.window} +
+        (heavy ? settings.kv_policy.heavy + qsf::kEvictionBlock / 2 : settings.kv_policy.sinks);
+  }
+  settings.exact = options.exact;
+  std::optional<qsf::SparsePrefillOptions> h2o;
+  if (options.attention.is_h2o()) {
+    h2o = h2o_options(options.attention.h2o());
+    settings.attention = qsf::AttentionKind::kH2o;
+    settings.h2o = *h2o;
+  }
+  settings.pin = options.pin;
+  settings.ram_budget_bytes = ram_budget_bytes;
+  settings.read_path = options.read_path;
+  const std::uint64_t positions =
+      std::uint64_t{largest(options.depths)} +
+      std::max({largest(options.prompts), largest(options.generate), kWarmUpSteps});
+  const std::uint32_t most =
+      options.kv_policy.rope_reindex ? UINT32_MAX : reader.spec().max_positions;
+  if (positions > most) {
+    return qsf::invalid_argument(
+        "%s: the tests need a context of %llu tokens, the model has %u positions; give smaller "
+        "numbers to -p, -n and -d",
+        options.model.c_str(), static_cast<unsigned long long>(positions), most);
+  }
+  settings.max_context = static_cast<std::uint32_t>(positions);
+  settings.log.write = print_warning;
+  QSF_ASSIGN_OR_RETURN(std::unique_ptr<qsf::Engine> engine,
+                       qsf::Engine::open(options.model, settings));
+  BenchModel model(std::move(engine),
+                   ModelCost(reader, settings.k_type, settings.v_type, n_kept, h2o));
+  model.sparse_ = h2o.has_value() || options.kv_policy.is_h2o();
+  QSF_ASSIGN_OR_RETURN(model.session_, model.engine_->create_session());
+  const std::uint32_t n_vocab = model.engine_->spec().n_vocab;
+  qsf::Rng rng(1);
+  for (std::uint64_t i = 0; i < positions; ++i) model.tokens_.push_back(rng.below(n_vocab));
+  model.logits_.resize(n_vocab);
+  return model;
+}
+
+std::vector<BenchTest> BenchModel::tests(const BenchOptions& options) const {
+  std::vector<BenchTest> tests;
+  for (const std::uint32_t depth : options.depths) {
+    for (const std::uint32_t n : options.prompts) tests.push_back({false, n, depth});
+    for (const std::uint32_t n : options.generate) tests.push_back({true, n, depth});
+  }
+  return tests;
+}
+
+qsf::Status BenchModel::reach_depth(std::uint32_t depth) {
+  if (session_->length() > depth) {
+    // Memory sets that are taken back would be computed again as a part of the test.
+    const std::size_t kept = sparse_ ? 0 : session_->longest_kept(depth);
+    QSF_RETURN_IF_ERROR(session_->truncate(kept));
+  }
+  const std::size_t length = session_->length();
+  if (length == depth) return qsf::ok_status();
+  return session_->prefill(std::span(tokens_).subspan(length, depth - length), nullptr);
+}
+
+qsf::Result<double> BenchModel::run(const BenchTest& test) {
+  QSF_RETURN_IF_ERROR(reach_depth(test.depth));
+  const std::span<const qsf::TokenId> tokens =
+      std::span<const qsf::TokenId>(tokens_).subspan(test.depth, test.n_tokens);
+  qsf::LogitsCopy sink(logits_);
+  const std::uint64_t start = qsf::monotonic_ns();
+  if (test.generate) {
+    for (const qsf::TokenId token : tokens) QSF_RETURN_IF_ERROR(session_->step(token, &sink));
+  } else {
+    QSF_RETURN_IF_ERROR(session_->prefill(tokens, &sink));
+  }
+  return static_cast<double>(qsf::monotonic_ns() - start) * 1e-9;
+}
+
+qsf::Status BenchModel::warm_up(const BenchTest& test) {
+  BenchTest first = test;
+  if (test.generate) first.n_tokens = std::min(test.n_tokens, kWarmUpSteps);
+  auto seconds = run(first);
+  return seconds ? qsf::ok_status() : std::move(seconds).error();
+}
+
+void BenchModel::add_cost(BenchResult& result) const {
+  for (std::uint32_t i = 0; i < result.test.n_tokens; ++i) {
+    const std::uint64_t position = std::uint64_t{result.test.depth} + i;
+    const bool with_logits = result.test.generate || i + 1 == result.test.n_tokens;
+    result.operations += cost_.operations(position, with_logits, result.test.generate);
+    if (result.test.generate) {
+      result.bytes_read += cost_.weight_bytes() + cost_.kv_bytes(position);
+    }
+  }
+}
+
+}  // namespace qsf_tools

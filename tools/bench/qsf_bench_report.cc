@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT
+
+#include "tools/bench/qsf_bench_report.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "engine/engine_plan.h"
+#include "tools/bench/qsf_bench_machine.h"
+#include "tools/bench/qsf_bench_samples.h"
+#include "tools/common/tool_support.h"
+
+namespace qsf_tools {
+namespace {
+
+using qsf::kernels::ProbeKind;
+
+// Of the median run.
+struct Rates {
+  Spread tokens;
+  Spread peer_tokens;
+  double bytes_per_second = 0.0;
+  double operations_per_second = 0.0;
+  Spread read_share;  // of what the sweeps beside each run read
+};
+
+Rates rates_of(const BenchResult& result) {
+  Rates rates;
+  rates.tokens = spread_of(result.tokens_per_second());
+  rates.peer_tokens = spread_of(result.peer_tokens_per_second);
+  const double seconds = result.test.n_tokens / rates.tokens.median;
+  rates.bytes_per_second = static_cast<double>(result.bytes_read) / seconds;
+  rates.operations_per_second = static_cast<double>(result.operations) / seconds;
+  std::vector<double> shares;
+  for (std::size_t i = 0; i < result.read_beside.size(); ++i) {
+    shares.push_back(static_cast<double>(result.bytes_read) / result.run_seconds[i] /
+                     result.read_beside[i]);
+  }
+  rates.read_share = spread_of(std::move(shares));
+  return rates;
+}
+
+std::string percent(double part, double whole) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.0f %%", 100.0 * part / whole);
+  return whole > 0.0 ? text : "-";
+}
+
+// Returns "12.3", or "-" for a quantity that a test does not have.
+std::string number(double value, int n_digits) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f", n_digits, value);
+  return value > 0.0 ? text : "-";
+}
+
+void print_limits(const MachineLimits& limits) {
+  std::printf("limits:  memory read %.1f GB/s (%u streams a thread, prefetch %u bytes)",
+              limits.read.bytes_per_second * 1e-9, limits.read.n_streams,
+              limits.read.prefetch_bytes);
+  for (const ArithmeticLimit& limit : limits.arithmetic) {
+    std::printf(", %s %.3f TOPS (%s)",
+                std::string(qsf::kernels::probe_kind_name(limit.kind)).c_str(),
+                limit.operations_per_second * 1e-12, limit.name.c_str());
+  }
+  std::printf("\n");
+}
+
+void print_head(const BenchOptions& options, const BenchModel& model, const BenchReport& report) {
+  const Machine machine = describe_machine();
+  const qsf::Engine& engine = model.engine();
+  std::printf("qsf-bench " QSF_VERSION ": %s, %u threads, kernels %s\n", machine.cpu.c_str(),
+              engine.n_threads(), std::string(engine.instruction_set()).c_str());
+  if (report.limits) print_limits(*report.limits);
+  std::printf(
+      "model:   %s, %s, %llu parameters, layers %s, head %s, file %s, read for a token %s\n",
+      options.model.c_str(), engine.spec().architecture.c_str(),
+      static_cast<unsigned long long>(engine.n_parameters()), model.cost().layer_type().c_str(),
+      model.cost().head_type().c_str(), megabytes(engine.file_bytes()).c_str(),
+      megabytes(model.cost().weight_bytes()).c_str());
+  if (report.peer) {
+    std::printf("peer:    %s (%s), %s, %s, %s\n", options.peer.c_str(), report.peer->commit.c_str(),
+                options.peer_model.c_str(), report.peer->model_type.c_str(),
+                megabytes(report.peer->model_bytes).c_str());
+  }
+}
+
+// Where the time of a test went, a line an operator that took any.
+void print_operators(const BenchResult& result) {
+  std::printf("\n%-24s %10s %7s %7s %7s\n", test_name(result.test).c_str(), "ms a run", "share",
+              "GB/s", "TOPS");
+  const double total_ns = static_cast<double>(result.operators.total_ns());
+  for (std::size_t i = 0; i < qsf::kOperatorKinds; ++i) {
+    const auto kind = static_cast<qsf::OperatorKind>(i);
+    const qsf::OperatorTimes& times = result.operators[kind];
+    if (times.calls == 0 || times.ns == 0) continue;
+    const auto ns = static_cast<double>(times.ns);
+    const auto n_runs = static_cast<double>(result.run_seconds.size());
+    std::printf("  %-22s %10.3f %7s %7s %7s\n", std::string(qsf::operator_name(kind)).c_str(),
+                ns * 1e-6 / n_runs, percent(ns, total_ns).c_str(),
+                number(static_cast<double>(times.bytes) / ns, 2).c_str(),
+                number(static_cast<double>(times.operations) / ns * 1e-3, 3).c_str());
+  }
+}
+
+nlohmann::ordered_json operators_json(const qsf::OperatorProfile& profile) {
+  auto json = nlohmann::ordered_json::object();
+  for (std::size_t i = 0; i < qsf::kOperatorKinds; ++i) {
+    const auto kind = static_cast<qsf::OperatorKind>(i);
+    const qsf::OperatorTimes& times = profile[kind];
+    json[std::string(qsf::operator_name(kind))] = {{"calls", times.calls},
+                                                   {"ns", times.ns},
+                                                   {"bytes", times.bytes},
+                                                   {"operations", times.operations}};
+  }
+  return json;
+}
+
+nlohmann::ordered_json spread_json(const Spread& spread) {
+  return {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}};
+}
+
+nlohmann::ordered_json limits_json(const MachineLimits& limits) {
+  nlohmann::ordered_json json;
+  json["read_bytes_per_second"] = limits.read.bytes_per_second;
+  json["read_streams"] = limits.read.n_streams;
+  json["read_prefetch_bytes"] = limits.read.prefetch_bytes;
+  for (const ArithmeticLimit& limit : limits.arithmetic) {
+    const std::string kind(qsf::kernels::probe_kind_name(limit.kind));
+    json[kind + "_operations_per_second"] = limit.operations_per_second;
+    json[kind + "_probe"] = limit.name;
+  }
+  return json;
+}
+
+nlohmann::ordered_json result_json(const BenchResult& result) {
+  const Rates rates = rates_of(result);
+  nlohmann::ordered_json json;
+  json["kind"] = result.test.generate ? "generate" : "prompt";
+  json["tokens"] = result.test.n_tokens;
+  json["depth"] = result.test.depth;
+  json["tokens_per_second"] = spread_json(rates.tokens);
+  json["run_seconds"] = result.run_seconds;
+  json["operations_per_second"] = rates.operations_per_second;
+  if (result.bytes_read > 0) json["bytes_per_second"] = rates.bytes_per_second;
+  if (!result.read_beside.empty()) {
+    json["read_beside_bytes_per_second"] = result.read_beside;
+    json["read_share"] = spread_json(rates.read_share);
+  }
+  json["operators"] = operators_json(result.operators);
+  if (!result.peer_tokens_per_second.empty()) {
+    json["peer_tokens_per_second"] = spread_json(rates.peer_tokens);
+    json["ratio"] = rates.tokens.median / rates.peer_tokens.median;
+  }
+  return json;
+}
+
+nlohmann::ordered_json model_json(const BenchOptions& options, const BenchModel& model) {
+  const qsf::Engine& engine = model.engine();
+  return {{"path", options.model},
+          {"architecture", engine.spec().architecture},
+          {"parameters", engine.n_parameters()},
+          {"quant_type", engine.quant_name()},
+          {"layer_type", model.cost().layer_type()},
+          {"head_type", model.cost().head_type()},
+          {"kv_type_k", options.kv_types.keys()},
+          {"kv_type_v", options.kv_types.values()},
+          {"kv_policy", options.kv_policy.policy},
+          {"rope_reindex", options.kv_policy.rope_reindex},
+          {"attention", options.attention.attention},
+          {"exact", options.exact},
+          {"file_bytes", engine.file_bytes()},
+          {"weight_bytes_per_token", model.cost().weight_bytes()},
+          {"planned_bytes", engine.plan().memory.total_bytes()}};
+}
+
+}  // namespace
+
+const ArithmeticLimit* prompt_limit(const MachineLimits& limits, bool exact, bool float_weights) {
+  const ArithmeticLimit* best = nullptr;
+  for (const ArithmeticLimit& limit : limits.arithmetic) {
+    if (limit.kind == ProbeKind::kBf16 && !exact) return &limit;
+    if (limit.kind == (exact || float_weights ? ProbeKind::kF32 : ProbeKind::kInt8)) best = &limit;
+  }
+  return best;
+}
+
+void print_tables(const BenchOptions& options, const BenchModel& model, const BenchReport& report) {
+  print_head(options, model, report);
+  const ArithmeticLimit* const peak =
+      report.limits ? prompt_limit(*report.limits, options.exact, model.cost().float_weights())
+                    : nullptr;
+  std::printf("\n%-24s %10s %19s %7s %8s %7s %8s %9s %6s\n", "test", "tokens/s", "min to max",
+              "GB/s", "of limit", "TOPS", "of limit", "peer", "ratio");
+  for (const BenchResult& result : report.results) {
+    const Rates rates = rates_of(result);
+    char range[48];
+    std::snprintf(range, sizeof range, "%.2f to %.2f", rates.tokens.min, rates.tokens.max);
+    const double peer = rates.peer_tokens.median;
+    std::printf(
+        "%-24s %10.2f %19s %7s %8s %7s %8s %9s %6s\n", test_name(result.test).c_str(),
+        rates.tokens.median, range, number(rates.bytes_per_second * 1e-9, 2).c_str(),
+        rates.read_share.median > 0.0 ? percent(rates.read_share.median, 1.0).c_str() : "-",
+        number(rates.operations_per_second * 1e-12, 3).c_str(),
+        percent(rates.operations_per_second, peak == nullptr ? 0.0 : peak->operations_per_second)
+            .c_str(),
+        number(peer, 2).c_str(), number(peer > 0.0 ? rates.tokens.median / peer : 0.0, 2).c_str());
+  }
+  for (const BenchResult& result : report.results) print_operators(result);
+}
+
+void print_json(const BenchOptions& options, const BenchModel& model, const BenchReport& report) {
+  const Machine machine = describe_machine();
+  const qsf::Engine& engine = model.engine();
+  nlohmann::ordered_json json;
+  json["tool"] = "qsf-bench";
+  json["version"] = QSF_VERSION;
+  json["machine"] = {{"cpu", machine.cpu},
+                     {"features", machine.features},
+                     {"system", machine.system},
+                     {"memory_bytes", machine.memory_bytes},
+                     {"threads", engine.n_threads()},
+                     {"instruction_set", engine.instruction_set()}};
+  if (report.limits) json["limits"] = limits_json(*report.limits);
+  json["model"] = model_json(options, model);
+  if (report.peer) {
+    json["peer"] = {{"program", options.peer},
+                    {"commit", report.peer->commit},
+                    {"model", options.peer_model},
+                    {"model_type", report.peer->model_type},
+                    {"model_bytes", report.peer->model_bytes}};
+  }
+  json["repetitions"] = options.repetitions;
+  json["tests"] = nlohmann::ordered_json::array();
+  for (const BenchResult& result : report.results) json["tests"].push_back(result_json(result));
+  // Paths need not be UTF-8, of which JSON is made.
+  std::printf("%s\n",
+              json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+}
+
+}  // namespace qsf_tools

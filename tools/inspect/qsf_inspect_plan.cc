@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+
+#include "tools/inspect/qsf_inspect_plan.h"
+
+#include <cinttypes>
+#include <cstdarg>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "qsf/qsf.h"
+#include "tools/common/attention_option.h"
+#include "tools/common/command_line.h"
+#include "tools/common/kv_policy_option.h"
+#include "tools/common/kv_type_option.h"
+#include "tools/common/read_path_option.h"
+#include "tools/common/tool_support.h"
+
+namespace qsf_tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct ConfigFree {
+  void operator()(QSFConfig* config) const { qsf_config_free(config); }
+};
+struct PlanFree {
+  void operator()(QSFPlan* plan) const { qsf_plan_free(plan); }
+};
+using PlanPtr = std::unique_ptr<QSFPlan, PlanFree>;
+
+qsf_plan_info info_of(const QSFPlan* plan) {
+  qsf_plan_info info = {};
+  info.struct_size = sizeof info;
+  qsf_plan_get_info(plan, &info, nullptr);
+  return info;
+}
+
+qsf_memory_region region_of(const QSFPlan* plan, int index) {
+  qsf_memory_region region = {};
+  region.struct_size = sizeof region;
+  qsf_plan_region(plan, index, &region, nullptr);
+  return region;
+}
+
+[[gnu::format(printf, 2, 3)]] void add_line(std::string& text, const char* format, ...) {
+  char line[400];
+  std::va_list args;
+  va_start(args, format);
+  std::vsnprintf(line, sizeof line, format, args);
+  va_end(args);
+  text.append(line).push_back('\n');
+}
+
+std::string rate(double bytes_per_second) {
+  if (bytes_per_second <= 0) return "not measured";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f GB/s", bytes_per_second / 1e9);
+  return text;
+}
+
+std::string text_plan(const QSFPlan* plan, const KvTypeChoice& kv_types) {
+  const qsf_plan_info info = info_of(plan);
+  std::string text;
+  add_line(text, "budget            %s%s",
+           info.budget_bytes == 0 ? "no bound is known" : megabytes(info.budget_bytes).c_str(),
+           info.budget_named != 0 ? "" : ", what the machine has to spare");
+  add_line(text, "planned           %s, %" PRIu64 " bytes", megabytes(info.planned_bytes).c_str(),
+           info.planned_bytes);
+  add_line(text, "context           %d positions, %d rows per pass", info.context,
+           info.rows_per_pass);
+  add_line(text, "keys and values   %s", kv_types.text().c_str());
+  add_line(text, "mode              %s", info.reading_mode);
+  add_line(text, "read per pass     %s of %s of weights", megabytes(info.pass_read_bytes).c_str(),
+           megabytes(info.weight_bytes).c_str());
+  add_line(text, "disk, memory      %s, %s", rate(info.disk_bytes_per_second).c_str(),
+           rate(info.memory_bytes_per_second).c_str());
+  if (info.tokens_per_second > 0) {
+    add_line(text, "tokens            at most %.2f a second", info.tokens_per_second);
+  }
+  for (int i = 0; const char* step = qsf_plan_step(plan, i); ++i) {
+    add_line(text, "note              %s", step);
+  }
+  add_line(text, "%s", "");
+  add_line(text, "%15s  %-18s %s", "bytes", "region", "why");
+  for (int i = 0; i < qsf_plan_region_count(plan); ++i) {
+    const qsf_memory_region region = region_of(plan, i);
+    add_line(text, "%15" PRIu64 "  %-18s %s", region.bytes, region.name, region.reason);
+  }
+  add_line(text, "%15" PRIu64 "  in all", info.planned_bytes);
+  return text;
+}
+
+std::string json_plan(const QSFPlan* plan, const KvTypeChoice& kv_types) {
+  const qsf_plan_info info = info_of(plan);
+  const auto known = [](double value) { return value > 0 ? Json(value) : Json(); };
+  Json report = {{"budget_bytes", info.budget_bytes == 0 ? Json() : Json(info.budget_bytes)},
+                 {"budget_named", info.budget_named != 0},
+                 {"planned_bytes", info.planned_bytes},
+                 {"context", info.context},
+                 {"rows_per_pass", info.rows_per_pass},
+                 {"kv_type_k", kv_types.keys()},
+                 {"kv_type_v", kv_types.values()},
+                 {"mode", info.reading_mode},
+                 {"everything_resident", info.everything_resident != 0},
+                 {"resident_share", info.resident_share},
+                 {"weight_bytes", info.weight_bytes},
+                 {"pass_read_bytes", info.pass_read_bytes},
+                 {"disk_bytes_per_second", known(info.disk_bytes_per_second)},
+                 {"memory_bytes_per_second", known(info.memory_bytes_per_second)},
+                 {"tokens_per_second", known(info.tokens_per_second)},
+                 {"notes", Json::array()},
+                 {"regions", Json::array()}};
+  for (int i = 0; const char* step = qsf_plan_step(plan, i); ++i) {
+    report["notes"].push_back(step);
+  }
+  for (int i = 0; i < qsf_plan_region_count(plan); ++i) {
+    const qsf_memory_region region = region_of(plan, i);
+    report["regions"].push_back(
+        {{"name", region.name}, {"bytes", region.bytes}, {"reason", region.reason}});
+  }
+  return report.dump(2) + "\n";
+}
+
+}  // namespace
+
+void add_plan_options(CLI::App& app, PlanOptions& options) {
+  constexpr int kMaxInt = std::numeric_limits<int>::max();
+  app.add_option("--ram-budget", options.ram_budget, "With --plan: as qsf-run has it, in MB")
+      ->type_name("N")
+      ->check(integer_in(1, kMaxInt));
+  app.add_option("--max-seq-len", options.max_seq_len, "With --plan: as qsf-run has it")
+      ->type_name("N")
+      ->check(integer_in(1, kMaxInt));
+  app.add_option("--threads", options.threads, "With --plan: as qsf-run has it")
+      ->type_name("N")
+      ->check(integer_in(1, 1024));
+  app.add_option("--rows-per-pass", options.rows_per_pass, "With --plan: as qsf-run has it")
+      ->type_name("N")
+      ->check(integer_in(1, kMaxInt));
+  add_read_path_option(app, options.read_path, "With --plan: as qsf-run has it");
+  add_kv_type_options(app, options.kv_types, "With --plan: as qsf-run has it");
+  add_kv_policy_options(app, options.kv_policy, "With --plan: ");
+  add_attention_options(app, options.attention, "With --plan: ");
+  app.add_option("--kv-spill", options.kv_spill, "With --plan: as qsf-run has it; nothing is made")
+      ->type_name("FILE");
+}
+
+std::optional<std::string> plan_report(const std::string& path, const PlanOptions& options,
+                                       bool json, std::string& problem) {
+  const std::unique_ptr<QSFConfig, ConfigFree> config(qsf_config_default());
+  qsf_config_set_ram_budget(config.get(), static_cast<std::size_t>(options.ram_budget));
+  qsf_config_set_max_seq_len(config.get(), options.max_seq_len);
+  qsf_config_set_threads(config.get(), options.threads);
+  qsf_config_set_rows_per_pass(config.get(), options.rows_per_pass);
+  qsf_config_set_io(config.get(), read_path_of(options.read_path));
+  set_kv_types(config.get(), options.kv_types);
+  set_kv_policy(config.get(), options.kv_policy);
+  set_attention(config.get(), options.attention);
+  qsf_config_set_kv_spill(config.get(), options.kv_spill.c_str());
+  qsf_error error = {};
+  QSFPlan* made = nullptr;
+  if (qsf_plan_create(path.c_str(), config.get(), &made, &error) != QSF_OK) {
+    problem = error.message;
+    return std::nullopt;
+  }
+  const PlanPtr plan(made);
+  return json ? json_plan(plan.get(), options.kv_types) : text_plan(plan.get(), options.kv_types);
+}
+
+}  // namespace qsf_tools

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+//
+// qsf-parity: whether a model computes what a reference computes, with a receipt that says so only
+// when it was seen.
+//
+// Exit code 0 for equal, 1 for a divergence, 2 for bad usage, 3 when nothing, or not everything,
+// was compared.
+
+#include <csignal>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "io/atomic_file.h"
+#include "tools/common/tool_support.h"
+#include "tools/parity/json_schema.h"
+#include "tools/parity/qsf_parity_options.h"
+#include "tools/parity/qsf_parity_receipt.h"
+#include "tools/parity/qsf_parity_run.h"
+
+namespace qsf_tools {
+namespace {
+
+constexpr std::size_t kMaxReceiptBytes = std::size_t{1} << 30;
+constexpr int kNotCompared = 3;
+
+qsf::Status write_receipt(const std::string& path, const nlohmann::json& receipt) {
+  const std::string text =
+      receipt.dump(1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
+  return qsf::write_file(path, {reinterpret_cast<const std::byte*>(text.data()), text.size()});
+}
+
+// With as many digits as tell 1 - 1e-9 from 1.
+void print_number(const char* name, const nlohmann::json& value) {
+  if (!value.is_null()) std::printf("%s: %.10g\n", name, value.get<double>());
+}
+
+void print_verdict(const ParityVerdict& verdict) {
+  const nlohmann::json& summary = verdict.summary;
+  std::printf("rows compared: %zu of %zu\n", summary["compared"].get<std::size_t>(),
+              summary["rows"].get<std::size_t>());
+  print_number("cosine, least", summary["cosine_min"]);
+  print_number("centred cosine, least", summary["centred_cosine_min"]);
+  print_number("centred cosine, mean", summary["centred_cosine_mean"]);
+  print_number("largest error", summary["max_abs_error"]);
+  print_number("MSE, mean", summary["mse_mean"]);
+  print_number("KL divergence, mean", summary["kl_mean"]);
+  print_number("KL divergence, largest", summary["kl_max"]);
+  print_number("same top token", summary["top1_agreement"]);
+  print_number("same top five", summary["top5_agreement"]);
+  const nlohmann::json& greedy = verdict.greedy;
+  if (greedy["steps"].get<std::size_t>() > 0) {
+    std::printf("greedy tokens equal: %zu of %zu\n", greedy["matches"].get<std::size_t>(),
+                greedy["steps"].get<std::size_t>());
+  }
+  std::printf("status: %s\n", status_name(verdict.status));
+}
+
+int fail(const std::string& message, int code) {
+  print_error(kParityTool, message);
+  return code;
+}
+
+int finish_output(int code) {
+  if (std::fflush(stdout) == 0) return code;
+  return fail("standard output: cannot write the result", kNotCompared);
+}
+
+int run_recording(ParityRun& run) {
+  const ParityResult& result = run.result();
+  if (!result.failure.empty()) return fail(result.failure, kNotCompared);
+  if (!result.greedy_finite) return fail("a logit of a greedy step is not finite", kNotCompared);
+  const qsf::Status written = run.write_outputs();
+  if (!written.ok()) return fail(written.message(), kNotCompared);
+  std::printf("recorded: %u positions and %zu greedy tokens\n", result.n_positions,
+              result.greedy.size());
+  return finish_output(kSuccess);
+}
+
+int run_comparison(int argc, char** argv) {
+  ParityOptions options;
+  if (const auto code = parse_parity_options(argc, argv, options)) return *code;
+  ParityRun run(options);
+  run.compare();
+  if (options.reference.empty()) return run_recording(run);
+  const ParityVerdict verdict = judge(run.result());
+  const qsf::Status written = run.write_outputs();
+  if (!written.ok()) return fail(written.message(), kNotCompared);
+  if (!options.receipt.empty()) {
+    const qsf::Status status = write_receipt(options.receipt, make_receipt(run, verdict));
+    if (!status.ok()) return fail(status.message(), kNotCompared);
+  }
+  print_verdict(verdict);
+  if (!verdict.reason.empty()) print_error(kParityTool, verdict.reason);
+  return finish_output(exit_code(verdict.status));
+}
+
+int run_verify(int argc, char** argv) {
+  VerifyOptions options;
+  if (const auto code = parse_verify_options(argc, argv, options)) return *code;
+  std::string problem;
+  const std::optional<std::string> text = read_text(options.receipt, kMaxReceiptBytes, problem);
+  if (!text) return fail(problem, kFailure);
+  const nlohmann::json receipt = parse_json(*text);
+  if (receipt.is_discarded())
+    return fail(options.receipt + ": no JSON, or nested too deep", kFailure);
+  const ReceiptCheck check = check_receipt(receipt, options.model);
+  for (const std::string& line : check.unchecked) std::printf("not checked: %s\n", line.c_str());
+  for (const std::string& line : check.problems)
+    print_error(kParityTool, options.receipt + ": " + line);
+  if (!check.problems.empty()) {
+    std::printf("receipt: wrong\n");
+    return finish_output(kFailure);
+  }
+  std::printf("receipt: right\n");
+  print_verdict(check.verdict);
+  if (!check.verdict.reason.empty()) print_error(kParityTool, check.verdict.reason);
+  return finish_output(exit_code(check.verdict.status));
+}
+
+int run_diff(int argc, char** argv) {
+  DiffOptions options;
+  if (const auto code = parse_diff_options(argc, argv, options)) return *code;
+  const auto first = read_trace(options.first);
+  if (!first) return fail(first.error().message(), kNotCompared);
+  const auto second = read_trace(options.second);
+  if (!second) return fail(second.error().message(), kNotCompared);
+  const TraceComparison comparison = compare_traces(*first, *second, options.tolerance);
+  if (options.list) {
+    for (const TraceComparison::Point& point : comparison.compared) {
+      std::printf("%.3g  %s\n", point.difference, point.place.c_str());
+    }
+  }
+  if (comparison.first) {
+    std::printf("first difference: %s\n", comparison.first->c_str());
+    return finish_output(kFailure);
+  }
+  if (comparison.compared.empty()) return fail("the traces share no point", kNotCompared);
+  std::printf("no difference in %zu points", comparison.compared.size());
+  if (comparison.n_alone > 0) std::printf("; %zu are in one trace alone", comparison.n_alone);
+  std::printf("\n");
+  return finish_output(kSuccess);
+}
+
+int dispatch(int argc, char** argv) {
+  const std::string_view first = argc > 1 ? argv[1] : "";
+  if (first == "verify") return run_verify(argc - 1, argv + 1);
+  if (first == "diff" || first == "--diff") return run_diff(argc - 1, argv + 1);
+  return run_comparison(argc, argv);
+}
+
+}  // namespace
+}  // namespace qsf_tools
+
+int main(int argc, char** argv) {
+  qsf_tools::open_standard_streams();
+  std::signal(SIGPIPE, SIG_IGN);
+  return qsf_tools::dispatch(argc, argv);
+}

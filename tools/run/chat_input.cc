@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+//
+// Lines and messages; see chat_input.h.
+
+#include "tools/run/chat_input.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace qsf_tools {
+
+namespace {
+
+constexpr std::string_view kQuotes = "\"\"\"";
+constexpr std::size_t kMaxLineBytes = 256'000'000;
+
+class PlainLines final : public LineSource {
+ public:
+  explicit PlainLines(ChatInterrupt& interrupt) : interrupt_(interrupt) {}
+
+  Outcome read(bool, std::string& line) override {
+    std::size_t searched = 0;
+    for (;;) {
+      const std::size_t newline = buffer_.find('\n', searched);
+      if (newline != std::string::npos) {
+        line.assign(buffer_, 0, newline);
+        buffer_.erase(0, newline + 1);
+        if (line.ends_with('\r')) line.pop_back();
+        return Outcome::kLine;
+      }
+      searched = buffer_.size();
+      if (ended_) {
+        line = std::exchange(buffer_, {});
+        return line.empty() ? Outcome::kEnd : Outcome::kLine;
+      }
+      const ChatInterrupt::Wake wake = interrupt_.wait(STDIN_FILENO);
+      if (wake == ChatInterrupt::Wake::kInterrupted) return Outcome::kInterrupted;
+      if (wake == ChatInterrupt::Wake::kRedraw) continue;
+      if (!fill(line)) return Outcome::kFailed;
+    }
+  }
+
+ private:
+  bool fill(std::string& why) {
+    char bytes[1 << 16];
+    const ssize_t n_read = ::read(STDIN_FILENO, bytes, sizeof bytes);
+    if (n_read < 0 && errno == EINTR) return true;
+    if (n_read < 0 || buffer_.size() > kMaxLineBytes) {
+      why = n_read < 0 ? std::strerror(errno) : "a line of more than 256 MB";
+      return false;
+    }
+    ended_ = n_read == 0;
+    buffer_.append(bytes, static_cast<std::size_t>(n_read));
+    return true;
+  }
+
+  ChatInterrupt& interrupt_;
+  std::string buffer_;
+  bool ended_ = false;
+};
+
+// True for a line whose last backslash is no backslash that another one stands for.
+bool goes_on(std::string_view line) {
+  const std::size_t last = line.find_last_not_of('\\');
+  const std::size_t n_backslashes = line.size() - (last == std::string_view::npos ? 0 : last + 1);
+  return n_backslashes % 2 == 1;
+}
+
+}  // namespace
+
+std::unique_ptr<LineSource> make_plain_lines(ChatInterrupt& interrupt) {
+  return std::make_unique<PlainLines>(interrupt);
+}
+
+bool MessageBuilder::add(std::string_view line) {
+  if (state_ == State::kQuoted) return add_quoted(line);
+  if (state_ == State::kEmpty && line.starts_with(kQuotes)) {
+    state_ = State::kQuoted;
+    line.remove_prefix(kQuotes.size());
+    return line.empty() ? false : add_quoted(line);
+  }
+  if (!goes_on(line)) {
+    text_ += line;
+    return true;
+  }
+  state_ = State::kContinued;
+  text_ += line.substr(0, line.size() - 1);
+  text_ += '\n';
+  return false;
+}
+
+bool MessageBuilder::add_quoted(std::string_view line) {
+  const std::string_view text = line.substr(0, line.find_last_not_of(" \t") + 1);
+  if (!text.ends_with(kQuotes)) {
+    text_ += line;
+    text_ += '\n';
+    return false;
+  }
+  text_ += text.substr(0, text.size() - kQuotes.size());
+  return true;
+}
+
+std::string MessageBuilder::take() {
+  if (state_ == State::kQuoted && text_.ends_with('\n')) text_.pop_back();
+  state_ = State::kEmpty;
+  return std::exchange(text_, {});
+}
+
+}  // namespace qsf_tools
