@@ -15,16 +15,14 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import compare_quantisers  # noqa: E402  (the paths have to be there first)
 import fake_tools  # noqa: E402
 import markdown_tables  # noqa: E402
-import measure_rotation  # noqa: E402
 import measure_steps  # noqa: E402
 import measuring_script  # noqa: E402
 import plot_target_sizes  # noqa: E402
 import results_file  # noqa: E402
 import scored_models  # noqa: E402
 import study_block_choices  # noqa: E402
-import study_rotation  # noqa: E402
 
-SCRIPTS = (compare_quantisers, measure_rotation, measure_steps, plot_target_sizes, study_block_choices, study_rotation)
+SCRIPTS = (compare_quantisers, measure_steps, plot_target_sizes, study_block_choices)
 
 
 def raising(error):
@@ -77,10 +75,9 @@ class Scripts(fake_tools.ScriptTest):
 
     def test_a_study_names_its_packages(self):
         with mock.patch.dict(sys.modules, {"torch": None}):
-            for script in (study_block_choices, study_rotation):
-                status, _, err = self.run_script(script)
-                self.assertEqual(status, 2)
-                self.assertIn("torch is not installed: pip install torch", err)
+            status, _, err = self.run_script(study_block_choices)
+            self.assertEqual(status, 2)
+            self.assertIn("torch is not installed: pip install torch", err)
 
     def test_a_file_that_is_not_of_results_is_left_alone(self):
         for content in ("Once upon a time", '["a"]', '{"about": 1}'):
