@@ -4,7 +4,7 @@
 and compares the traces of both engines.
 
 LLAMA_CPP_DIR or BITNET_CPP_DIR names the tree (LLAMA_CPP_BUILD its build folder), CROSSVAL_GGUF the model. Without
-CROSSVAL_GGUF, bitnet.cpp gets a random model of scripts/make_random_bitnet.py. CROSSVAL_TRACE_TOL is the share of its
+CROSSVAL_GGUF, bitnet.cpp gets a random model of scripts/models/make_random.py bitnet. CROSSVAL_TRACE_TOL is the share of its
 RMS by which a point of the two traces may differ.
 
 Usage: qsf_parity_llama_test.py BIN_DIR SOURCE_DIR
@@ -59,7 +59,7 @@ def main():
         run(os.path.join(SOURCE_DIR, "scripts", "build_parity_shim"), "-o", child)
         if makes_model:
             model = os.path.join(folder, "model.gguf")
-            run(sys.executable, os.path.join(SOURCE_DIR, "scripts", "make_random_bitnet.py"), model)
+            run(sys.executable, os.path.join(SOURCE_DIR, "scripts", "models", "make_random.py"), "bitnet", model)
         run(os.path.join(BIN_DIR, "qsf-convert"), "--quiet", model, ours)
         traces = traces if can_trace(child, model) else []
         options = [word for pair in zip(("--trace", "--trace-reference"), traces) for word in pair]
