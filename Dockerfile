@@ -6,7 +6,7 @@
 #   docker run --rm qsf --prompt "Once upon a time"
 #   docker run --rm -v "$PWD:/models:ro" qsf --prompt "Once upon a time" /models/model.qsf
 #
-# scripts/dockerfile_test.py does in a chroot what the lines below say.
+# scripts/package/dockerfile_test.py does in a chroot what the lines below say.
 
 FROM debian:bookworm-slim AS build
 COPY scripts/lib.sh /lib.sh

@@ -31,7 +31,7 @@ if(NOT Python3_Interpreter_FOUND OR CMAKE_CROSSCOMPILING)
 endif()
 
 if(QSF_DOCUMENTATION)
-  set(qsf_scripts ${PROJECT_SOURCE_DIR}/scripts)
+  set(qsf_scripts ${PROJECT_SOURCE_DIR}/scripts/package)
   set(qsf_documentation_files)
   foreach(tool IN LISTS qsf_tools)
     set(page ${QSF_MAN_FOLDER}/${tool}.1)
@@ -64,7 +64,7 @@ endif()
 if(QSF_BUILD_TESTS AND QSF_DOCUMENTATION)
   foreach(test IN ITEMS man bash zsh fish)
     add_test(NAME documentation_${test}_test
-             COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/scripts/documentation_test.py
+             COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/scripts/package/documentation_test.py
                      ${test} ${PROJECT_BINARY_DIR})
     set_tests_properties(documentation_${test}_test PROPERTIES LABELS unit SKIP_RETURN_CODE 77)
   endforeach()

@@ -35,7 +35,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/packaging/debian/copyright
 # Installs into the build tree and uses what was installed as a user would.
 if(QSF_BUILD_TESTS AND NOT QSF_COVERAGE)
   add_test(NAME install_test
-           COMMAND bash ${PROJECT_SOURCE_DIR}/scripts/install_test.sh ${CMAKE_COMMAND} ${PROJECT_BINARY_DIR}
+           COMMAND bash ${PROJECT_SOURCE_DIR}/scripts/package/install_test.sh ${CMAKE_COMMAND} ${PROJECT_BINARY_DIR}
                    ${CMAKE_C_COMPILER} "${QSF_SANITIZE}")
   set_tests_properties(install_test PROPERTIES LABELS model TIMEOUT 300)
 endif()

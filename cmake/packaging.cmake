@@ -9,7 +9,7 @@
 #
 #   qsf-VERSION-linux-ARCH.tar.gz    the static tools with all that the first package holds
 #
-# scripts/make_packages makes all of them.
+# scripts/package/make_packages makes all of them.
 
 find_program(QSF_SHLIBDEPS dpkg-shlibdeps)
 find_program(QSF_GZIP gzip)

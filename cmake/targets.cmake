@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 #
 # How a folder declares what it builds. The dependencies named here repeat src/layers.txt as link
-# edges; scripts/check_layers.py holds the includes to that table.
+# edges; scripts/check/check_layers.py holds the includes to that table.
 
 # qsf_library(NAME SOURCES a.cc ... DEPS base ... [PRIVATE_DEPS qsf::lz4 ...])
 function(qsf_library name)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Any bytes as a calibration file, the checksum not enforced: refused, or what it promises; and
-// what is read is written as it was. Needs qsf_calibration_files. Seeds: scripts/fuzz.
+// what is read is written as it was. Needs qsf_calibration_files. Seeds: scripts/check/fuzz.
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 // loaded; either way its pages hold numbers, and what attention remembers can be gone on with.
 // The first byte chooses types of keys and values; the second whether a conversation is wanted (1),
 // attention h2o (2) and kv policy h2o (4). Needs qsf_session_files and qsf_io_testing.
-// Seeds: scripts/fuzz.
+// Seeds: scripts/check/fuzz.
 
 #include <algorithm>
 #include <cstddef>

@@ -9,16 +9,16 @@ import os
 import sys
 from unittest import mock
 
-SCRIPTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, SCRIPTS)
-import memory_group  # noqa: E402  (the path has to be there first)
+import rooms
+
+import memory_group
 
 MB = 1_000_000
 
 
 def load(name):
-    """Returns a script whose name has no .py as a module."""
-    loader = importlib.machinery.SourceFileLoader(name, os.path.join(SCRIPTS, name))
+    """Returns a script of scripts/measure whose name has no .py as a module."""
+    loader = importlib.machinery.SourceFileLoader(name, os.path.join(rooms.FOLDERS["measure"], name))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
     loader.exec_module(module)
     return module

@@ -7,7 +7,7 @@ import os
 import sys
 import unittest
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import rooms  # noqa: F401  (puts the folders of scripts/ on the path)
 import study_block_choices  # noqa: E402
 from block_forms import Form, forms_of_codes, forms_of_grid  # noqa: E402
 

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import rooms  # noqa: F401  (puts the folders of scripts/ on the path)
 import compare_quantisers  # noqa: E402
 import markdown_tables  # noqa: E402
 import quantiser_figures as figures  # noqa: E402

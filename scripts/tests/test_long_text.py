@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import rooms  # noqa: F401  (puts the folders of scripts/ on the path)
 import attention_policies as policies  # noqa: E402  (the path has to be there first)
 import measure_long_text  # noqa: E402
 import plot_kept  # noqa: E402

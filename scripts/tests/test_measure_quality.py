@@ -6,8 +6,7 @@ import os
 import sys
 import unittest
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import rooms  # noqa: F401  (puts the folders of scripts/ on the path)
 import fake_tools  # noqa: E402  (the paths have to be there first)
 import measure_quality  # noqa: E402
 

@@ -8,8 +8,7 @@ import sys
 import unittest
 from unittest import mock
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import rooms  # noqa: F401  (puts the folders of scripts/ on the path)
 import fake_tools  # noqa: E402  (the paths have to be there first)
 import measure_steps  # noqa: E402
 import scored_models  # noqa: E402

@@ -10,8 +10,7 @@ import unittest
 from types import SimpleNamespace
 from unittest import mock
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import rooms  # noqa: F401  (puts the folders of scripts/ on the path)
 import compare_quantisers  # noqa: E402  (the paths have to be there first)
 import fake_tools  # noqa: E402
 import markdown_tables  # noqa: E402

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import rooms  # noqa: F401  (puts the folders of scripts/ on the path)
 import memory_group  # noqa: E402  (the path has to be there first)
 
 LIMIT = 64 << 20

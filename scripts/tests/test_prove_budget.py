@@ -8,7 +8,7 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import rooms  # noqa: F401
 import fake_groups  # noqa: E402  (the path has to be there first)
 from fake_groups import MB, setting  # noqa: E402
 

@@ -10,7 +10,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import rooms  # noqa: F401
 import fake_groups  # noqa: E402  (the path has to be there first)
 from fake_groups import MB, setting  # noqa: E402
 

@@ -11,8 +11,7 @@ import sys
 import unittest
 from unittest import mock
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import rooms  # noqa: F401  (puts the folders of scripts/ on the path)
 import fake_tools  # noqa: E402  (the paths have to be there first)
 import model_page  # noqa: E402
 import report_model  # noqa: E402

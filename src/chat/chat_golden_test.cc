@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Holds the renderer to transformers, byte for byte: templates of public models, the built-in ones
-// and the language's features (testdata/chat, written by scripts/make_chat_golden.py). With each
-// rendering the trust of all bytes is held to the messages they came from.
+// and the language's features (testdata/chat, written by scripts/golden/make_chat_golden.py). With
+// each rendering the trust of all bytes is held to the messages they came from.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

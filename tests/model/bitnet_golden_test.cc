@@ -2,7 +2,7 @@
 //
 // Holds BitNet models, from a Hugging Face folder to logits, to those of transformers, whichever
 // way the weights are stored; and what can go wrong with them to a hundred tolerances at least. The
-// models and why logits can be compared so closely: scripts/make_bitnet_golden.py.
+// models and why logits can be compared so closely: scripts/golden/make_bitnet_golden.py.
 
 #include <gtest/gtest.h>
 #include <unistd.h>

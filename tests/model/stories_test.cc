@@ -91,8 +91,8 @@ double perplexity(const std::string& model, const std::string& text) {
   return at == std::string::npos ? 0 : std::atof(output.c_str() + at + 6);
 }
 
-// llama.cpp's figures: scripts/llama_cpp_perplexity.py on the GGUF files beside the two models,
-// with llama-cpp-python 0.3.36.
+// llama.cpp's figures: scripts/measure/llama_cpp_perplexity.py on the GGUF files beside the two
+// models, with llama-cpp-python 0.3.36.
 TEST_F(SharedModelTest, Stories260KPerplexityEqualsLlamaCpp) {
   const std::string model = convert(std::string(QSF_SHARED_DIR) + "/models/stories260K", "f32");
   EXPECT_NEAR(perplexity(model, text_head(scratch_, 40000)) / 23.3649, 1.0, 0.002);

@@ -122,7 +122,8 @@ std::string check(const Lists& lists, BenchOptions& options) {
   if (options.model.empty()) return "MODEL is required, or --kernels";
   if (!lists.streams.empty()) options.streams = parse_list(lists.streams);
   if (!options.streams.empty() && !options.peer_model.empty()) {
-    return "--stream and --peer-model exclude each other: scripts/compare_streaming runs a peer "
+    return "--stream and --peer-model exclude each other: scripts/measure/compare_streaming runs a "
+           "peer "
            "under the same memory limit";
   }
   if (!options.timeline.empty() && options.streams.empty()) return "--timeline needs --stream";

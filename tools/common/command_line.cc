@@ -61,7 +61,8 @@ CLI::Validator number_check(double min, double max, bool with_min, const std::st
 }  // namespace
 
 std::optional<int> parse_command_line(CLI::App& app, int argc, const char* const* argv) {
-  // Two spaces behind the longest option: scripts/cli_help.py tells it from its text by these.
+  // Two spaces behind the longest option: scripts/package/cli_help.py tells it from its text by
+  // these.
   constexpr std::size_t kNameColumns = 32;
   app.get_formatter()->column_width(kNameColumns);
   try {

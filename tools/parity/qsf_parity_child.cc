@@ -139,8 +139,8 @@ qsf::Status ChildSource::hear_hello() {
   }
   n_vocab_ = static_cast<std::uint32_t>(number("n_vocab"));
   if (options_.trace && hello_.value("trace", nlohmann::json()) != true) {
-    return qsf::unsupported("%s: cannot trace; build it again with scripts/build_parity_shim",
-                            name);
+    return qsf::unsupported(
+        "%s: cannot trace; build it again with scripts/measure/build_parity_shim", name);
   }
   return qsf::ok_status();
 }

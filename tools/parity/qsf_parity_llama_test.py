@@ -56,7 +56,7 @@ def main():
         ours = os.path.join(folder, "model.qsf")
         receipt = os.path.join(folder, "receipt.json")
         traces = [os.path.join(folder, name) for name in ("ours.trace", "theirs.trace")]
-        run(os.path.join(SOURCE_DIR, "scripts", "build_parity_shim"), "-o", child)
+        run(os.path.join(SOURCE_DIR, "scripts", "measure", "build_parity_shim"), "-o", child)
         if makes_model:
             model = os.path.join(folder, "model.gguf")
             run(sys.executable, os.path.join(SOURCE_DIR, "scripts", "models", "make_random.py"), "bitnet", model)

@@ -61,7 +61,7 @@ std::string environment(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-// Returns where scripts/build_parity_shim puts what it builds.
+// Returns where scripts/measure/build_parity_shim puts what it builds.
 std::string default_child() {
   const std::string cache = environment("XDG_CACHE_HOME");
   const std::string home = environment("HOME");
@@ -75,7 +75,8 @@ std::string choose_child(ParityOptions& options) {
   if (options.child.empty()) {
     options.child = default_child();
     if (options.child.empty() || ::access(options.child.c_str(), X_OK) != 0) {
-      return "--reference llama: no program to run it; build one with scripts/build_parity_shim, "
+      return "--reference llama: no program to run it; build one with "
+             "scripts/measure/build_parity_shim, "
              "or give --child PROGRAM";
     }
   }
@@ -174,7 +175,7 @@ void add_reference(CLI::App& app, ParityOptions& options) {
       ->type_name("FILE");
   app.add_option("--child", options.child,
                  "Program of --reference llama; by default that of QSF_PARITY_CHILD, or what "
-                 "scripts/build_parity_shim built")
+                 "scripts/measure/build_parity_shim built")
       ->type_name("PROGRAM");
   app.add_option("--timeout", options.timeout_seconds,
                  "Seconds that each answer of a child may take")

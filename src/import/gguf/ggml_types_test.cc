@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // GGUF's tensor types: sizes and names, and their values against those of ggml itself, which
-// scripts/make_ggml_golden.py wrote.
+// scripts/golden/make_ggml_golden.py wrote.
 
 #include "import/gguf/ggml_types.h"
 

@@ -26,7 +26,7 @@ inline std::string read_file(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-// expected.bin of a golden model: layout in scripts/make_golden_models.py.
+// expected.bin of a golden model: layout in scripts/golden/make_golden_models.py.
 struct Golden {
   struct Case {
     std::uint32_t prompt_length;

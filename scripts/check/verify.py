@@ -288,15 +288,15 @@ class Runner:
             self.ctest(name, environment={"QSF_EXPECT_ISA": "neondot", "QSF_TEST_STRIDE": "17"})
 
     def tidy(self, files):
-        self.checker("tidy", [sys.executable, "scripts/run_tidy.py", "--jobs", str(self.jobs),
+        self.checker("tidy", [sys.executable, "scripts/check/run_tidy.py", "--jobs", str(self.jobs),
                               *files], skip_status=77)
 
     def packages(self):
         """Makes the packages from the release and the static build, and tests them."""
         builds = ["build/release", "build/static"]
-        if self.checker("packages made", ["bash", "scripts/make_packages"]):
-            self.checker("packages", [sys.executable, "scripts/package_test.py", *builds])
-            self.checker("packages in a fresh root", ["bash", "scripts/rootfs_test.sh", *builds],
+        if self.checker("packages made", ["bash", "scripts/package/make_packages"]):
+            self.checker("packages", [sys.executable, "scripts/package/package_test.py", *builds])
+            self.checker("packages in a fresh root", ["bash", "scripts/package/rootfs_test.sh", *builds],
                          skip_status=77)
 
     def finish(self):
@@ -346,8 +346,8 @@ def main():
     runner = Runner(arguments.jobs)
     python = sys.executable
     runner.format()
-    runner.checker("layers", [python, "scripts/check_layers.py"])
-    runner.checker("style", [python, "scripts/check_style.py"])
+    runner.checker("layers", [python, "scripts/check/check_layers.py"])
+    runner.checker("style", [python, "scripts/check/check_style.py"])
     runner.self_tests()
     expected = expected_environment(runner.tally)
     dev_built = runner.build("dev")
@@ -355,7 +355,7 @@ def main():
         ran = runner.ctest("dev", exclude="slow" if arguments.quick else None, environment=expected)
         if not arguments.quick:
             runner.lower_tiers(ran.tiers)
-        docs = [python, "scripts/check_docs.py", "--build", "build/dev"]
+        docs = [python, "scripts/check/check_docs.py", "--build", "build/dev"]
         runner.checker("docs", docs + (["--run"] if arguments.run_docs else []))
         changed = changed_sources() if arguments.changed_tidy else []
         if arguments.tidy or 0 < len(changed) <= MAX_CHANGED_TIDY:
@@ -364,7 +364,7 @@ def main():
             print(f"tidy: {len(changed)} changed files are many; ./check --tidy looks at all")
     if dev_built and not arguments.quick:
         if runner.build("release"):
-            runner.checker("weak symbols", [python, "scripts/check_weak_symbols.py", "--sources",
+            runner.checker("weak symbols", [python, "scripts/check/check_weak_symbols.py", "--sources",
                                             "build/release/src/kernels/isa_sources.txt",
                                             "build/release"])
             runner.packages()

@@ -10,7 +10,7 @@ import subprocess
 from quantiser_figures import read_window_losses
 from results_file import head_of_text
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 # --quant-type and --block-size, from many bits to few; FIXED have a block of their own.
 TYPES = [("f32", 64), ("f16", 64), ("8bit", 64), ("8bit", 32), ("q6_k", 64), ("q5_k", 64), ("4bit", 64), ("4bit", 32),

@@ -5,7 +5,7 @@
 Needs the packages `tokenizers` and `sentencepiece`. The committed files are what tests read; run
 this only to add cases, and review what changes:
 
-    scripts/make_tokenizer_vectors.py [--only FOLDER ...] [--model NAME=PATH/tokenizer.model ...]
+    scripts/golden/make_tokenizer_vectors.py [--only FOLDER ...] [--model NAME=PATH/tokenizer.model ...]
 
 --only makes the named folders and leaves the others as they are: the trainer breaks ties at random, so
 that the same command trains the tokenizers with byte fallback anew, a little differently.
@@ -23,7 +23,7 @@ import sentencepiece
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
 from tokenizers import pre_tokenizers, processors, trainers
 
-OUT = pathlib.Path(__file__).resolve().parent.parent / "testdata" / "tokenizer"
+OUT = pathlib.Path(__file__).resolve().parents[2] / "testdata" / "tokenizer"
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"

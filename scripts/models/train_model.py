@@ -29,12 +29,14 @@ import sys
 import time
 
 import numpy as np
-import planted_facts
 import sentencepiece
 import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.nn import functional
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "measure"))
+import planted_facts  # noqa: E402  (the path has to be there first)
 
 BOOK_END = "<|endoftext|>"
 BOS, EOS = 1, 2

@@ -4,7 +4,7 @@
 
     dockerfile_test.py
 
-The first stage starts from the Debian root file system that scripts/rootfs_test.sh keeps in
+The first stage starts from the Debian root file system that scripts/package/rootfs_test.sh keeps in
 build/rootfs, the last one from an empty folder; in that the entry point is run as the image's user.
 It knows the instructions that the Dockerfile uses, in the forms it uses them in, and refuses
 others. Takes minutes, for it installs a compiler and builds. Needs root; ends with 77 and a reason
@@ -21,7 +21,8 @@ import subprocess
 import sys
 import tempfile
 
-import repo_files
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "check"))
+import repo_files  # noqa: E402  (the path has to be there first)
 
 ROOT = repo_files.repository_root()
 SKIPPED = 77
@@ -135,7 +136,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     bases = glob.glob(os.path.join(ROOT, "build", "rootfs", "bookworm-*.tar"))
     if os.getuid() != 0 or not bases:
-        print("dockerfile_test: needs root, and the root file system that scripts/rootfs_test.sh leaves in build/rootfs")
+        print("dockerfile_test: needs root, and the root file system that scripts/package/rootfs_test.sh leaves in build/rootfs")
         return SKIPPED
     with open(os.path.join(ROOT, "Dockerfile"), encoding="ascii") as file:
         text = file.read()

@@ -8,9 +8,12 @@ window by window. That takes away what the text does to both, which is most of t
 
 import json
 import math
+import os
 import struct
+import sys
 
-import qsf_reader
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "golden"))
+import qsf_reader  # noqa: E402  (the path has to be there first)
 
 # GGUF: weights in a block and bytes of it, by the number and name of the type.
 GGML_BLOCKS = {0: ("F32", 1, 4), 1: ("F16", 1, 2), 30: ("BF16", 1, 2), 2: ("Q4_0", 32, 18), 3: ("Q4_1", 32, 20),

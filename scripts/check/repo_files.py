@@ -14,7 +14,7 @@ SCRIPT_SUFFIXES = (".py", ".sh", ".cmake", ".js")
 
 
 def repository_root():
-    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def repository_files(root):

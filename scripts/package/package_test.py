@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Tests what scripts/make_packages made: what the packages hold, need and do.
+"""Tests what scripts/package/make_packages made: what the packages hold, need and do.
 
     package_test.py RELEASE_BUILD STATIC_BUILD
 
@@ -22,7 +22,8 @@ import subprocess
 import sys
 import tempfile
 
-import repo_files
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "check"))
+import repo_files  # noqa: E402  (the path has to be there first)
 
 ROOT = repo_files.repository_root()
 TOOLS = ["qsf-bench", "qsf-convert", "qsf-inspect", "qsf-parity", "qsf-perplexity", "qsf-run"]
@@ -46,7 +47,7 @@ def run(command, **options):
 def only(pattern):
     found = glob.glob(pattern)
     if len(found) != 1:
-        raise Failed(f"{pattern}: {len(found)} files, expected 1; run scripts/make_packages")
+        raise Failed(f"{pattern}: {len(found)} files, expected 1; run scripts/package/make_packages")
     return found[0]
 
 
@@ -186,11 +187,11 @@ def main(arguments):
             debian_tools = check_debian(packages, scratch)
             lintian = check_lintian(packages)
             static_tools = check_tarball(only(os.path.join(static, "packages", "qsf-*.tar.gz")), scratch)
-            linkage = [sys.executable, os.path.join(ROOT, "scripts", "check_linkage.py")]
+            linkage = [sys.executable, os.path.join(ROOT, "scripts", "check", "check_linkage.py")]
             run([*linkage, *(f"{debian_tools}/bin/{tool}" for tool in TOOLS)])
             run([*linkage, "--static", *(f"{static_tools}/bin/{tool}" for tool in TOOLS)])
             check_same_work(debian_tools, static_tools, scratch)
-            run(["bash", os.path.join(ROOT, "scripts", "install_test.sh"), "cmake", release])
+            run(["bash", os.path.join(ROOT, "scripts", "package", "install_test.sh"), "cmake", release])
         except Failed as failure:
             print(f"package_test: {failure}")
             return 1

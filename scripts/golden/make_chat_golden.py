@@ -24,7 +24,7 @@ from transformers.utils import chat_template_utils
 
 import chat_language_cases
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DATA = os.path.join(ROOT, "testdata", "chat")
 NOW_SECONDS = 1740000000  # 19 February 2025
 

@@ -12,7 +12,8 @@ import struct
 import sys
 import zlib
 
-from qsf_reader import FormatError, MissingPackage, QsfFile
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "golden"))
+from qsf_reader import FormatError, MissingPackage, QsfFile  # noqa: E402  (the path has to be there first)
 
 
 def tensor_crc(rows):

@@ -197,7 +197,7 @@ def convert(folder, arch, out):
 
 
 def main():
-    source = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "..")
+    source = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "..", "..")
     out = os.path.join(source, "testdata", "gguf")
     os.makedirs(out, exist_ok=True)
     for model, arch in MODELS.items():

@@ -13,7 +13,7 @@
 set -euo pipefail
 [ $# -eq 2 ] || { echo "usage: rootfs_test.sh RELEASE_BUILD STATIC_BUILD" >&2; exit 2; }
 release=$(cd "$1" && pwd) static=$(cd "$2" && pwd)
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 suite=bookworm
 cache=build/rootfs/$suite-$(dpkg --print-architecture 2>/dev/null || echo none).tar
 log=build/rootfs/test.log
@@ -70,7 +70,7 @@ tar -C "$root" --numeric-owner -xf "$cache"
 mount -t proc proc "$root/proc" || skip "may not mount proc, as in a container without that right"
 
 packages=("$release"/packages/qsf_*.deb)
-[ -f "${packages[0]}" ] || fail "no Debian package in $release/packages; run scripts/make_packages"
+[ -f "${packages[0]}" ] || fail "no Debian package in $release/packages; run scripts/package/make_packages"
 cp "${packages[0]}" "$root/qsf.deb"
 # What dpkg and apt write about their own work is not the package's.
 list_files() {
