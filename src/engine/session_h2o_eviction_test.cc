@@ -160,7 +160,7 @@ class SessionH2oEvictionDamageTest : public testing::Test {
                                    session.place(), tokens, 7, {})
                     .ok());
     bytes_ = bytes_of_file(path("bare"));
-    section_ = section_at(bytes_, index_of(bytes_, "h2o_eviction"));
+    section_ = section_at(bytes_, index_of(bytes_, "heavy_hitters"));
   }
 
   // A refused file leaves the sequence, and the slots of heavy hitters, as they were.
@@ -187,7 +187,7 @@ class SessionH2oEvictionDamageTest : public testing::Test {
     const Status status = load(bytes);
     EXPECT_EQ(status.code(), StatusCode::kCorrupt) << status.message();
     EXPECT_THAT(status.message(),
-                AllOf(HasSubstr("s.session: section h2o_eviction: "), HasSubstr(words)));
+                AllOf(HasSubstr("s.session: section heavy_hitters: "), HasSubstr(words)));
     EXPECT_EQ(load(bytes, {.verify_crc = false}).code(), StatusCode::kCorrupt);
   }
 
@@ -207,7 +207,7 @@ class SessionH2oEvictionDamageTest : public testing::Test {
 };
 
 TEST_F(SessionH2oEvictionDamageTest, TheFileItselfIsReadAsItWasWritten) {
-  const std::size_t entry = entry_at(index_of(bytes_, "h2o_eviction"));
+  const std::size_t entry = entry_at(index_of(bytes_, "heavy_hitters"));
   EXPECT_EQ(load_le<std::uint64_t>(bytes_, entry + session_layout::entry_at::kBytes),
             4 * head_bytes_);
   BareSession written(kBareShape, 200, {}, kPolicy);
@@ -236,7 +236,7 @@ TEST_F(SessionH2oEvictionDamageTest, EveryPrefixAndFlippedBitsAreRefused) {
     bytes[at] ^= static_cast<std::byte>(1U << (at * 5 + at / 64) % 8);
     const Status status = load(bytes);
     ASSERT_EQ(status.code(), StatusCode::kCorrupt) << at;
-    ASSERT_THAT(status.message(), AllOf(HasSubstr("section h2o_eviction"), HasSubstr("CRC")));
+    ASSERT_THAT(status.message(), AllOf(HasSubstr("section heavy_hitters"), HasSubstr("CRC")));
     if (!load(bytes, {.verify_crc = false}).ok()) continue;
     // What could have come from attention can be gone on with.
     ++n_loaded;
@@ -292,13 +292,13 @@ TEST_F(SessionH2oEvictionDamageTest, PolicyAndHeavyHittersComeTogether) {
     repair(bytes);
     return bytes;
   };
-  EXPECT_THAT(load(renamed("h2o_eviction", "layer_9")).message(),
-              HasSubstr("section h2o_eviction: is missing"));
+  EXPECT_THAT(load(renamed("heavy_hitters", "layer_9")).message(),
+              HasSubstr("section heavy_hitters: is missing"));
   // Another number of positions means other sizes.
   std::vector<std::byte> bytes = bytes_;
   store_le(MutableByteSpan(bytes), section_at(bytes_, index_of(bytes_, "tokens")), kRows + 1);
   repair(bytes);
-  EXPECT_THAT(load(bytes).message(), HasSubstr("section h2o_eviction: "));
+  EXPECT_THAT(load(bytes).message(), HasSubstr("section heavy_hitters: "));
 }
 
 }  // namespace

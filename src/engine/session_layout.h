@@ -41,11 +41,13 @@ inline constexpr std::size_t kName = 0, kVersion = 16, kCrc = 20, kBytes = 24;
 static_assert(kBytes + 8 == kEntryBytes);
 }  // namespace entry_at
 
+// The names of the state of sparse prefill ("h2o_state") and of H2O eviction ("heavy_hitters") are
+// those of version 1.
 inline constexpr std::string_view kModel = "model", kCache = "cache", kPolicy = "policy",
                                   kAttention = "attention", kTokens = "tokens",
                                   kPositions = "positions", kChat = "chat",
-                                  kSparsePrefillState = "sparse_prefill_state",
-                                  kH2oEviction = "h2o_eviction", kLayerPrefix = "layer_";
+                                  kSparsePrefillState = "h2o_state", kH2oEviction = "heavy_hitters",
+                                  kLayerPrefix = "layer_";
 
 // Section "model": fingerprint, vocabulary, and a name that fills the rest.
 inline constexpr std::size_t kModelHeadBytes = 12, kMaxArchitectureBytes = 64;

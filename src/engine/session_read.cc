@@ -464,13 +464,13 @@ Status SessionReader::read_states(std::uint32_t n_rows) const {
     QSF_ASSIGN_OR_RETURN(const Section* section, required(kSparsePrefillState));
     QSF_RETURN_IF_ERROR(read_parts(*section, *place_.h2o, n_rows));
     Status status = place_.h2o->check_resumed();
-    if (!status.ok()) return std::move(status).with_context("section sparse_prefill_state");
+    if (!status.ok()) return std::move(status).with_context("section h2o_state");
   }
   if (place_.heavy != nullptr) {
     QSF_ASSIGN_OR_RETURN(const Section* section, required(kH2oEviction));
     QSF_RETURN_IF_ERROR(read_parts(*section, *place_.heavy, n_rows));
     Status status = place_.heavy->check(n_rows);
-    if (!status.ok()) return std::move(status).with_context("section h2o_eviction");
+    if (!status.ok()) return std::move(status).with_context("section heavy_hitters");
   }
   return ok_status();
 }

@@ -172,7 +172,7 @@ TEST_F(SessionSparsePrefillTest, ADiskThatFailsLosesNothing) {
   begin_text(*session, 200);
   ASSERT_TRUE(session->save(path("kept")).ok());
   const std::vector<std::byte> before = bytes_of_file(path("kept"));
-  const std::size_t state = section_at(before, index_of(before, "sparse_prefill_state"));
+  const std::size_t state = section_at(before, index_of(before, "h2o_state"));
   ASSERT_TRUE(session->step(5, nullptr).ok());
   disk.plan.write_error_at = state + 1000;
   EXPECT_EQ(session->save(path("kept")).code(), StatusCode::kIo);
@@ -205,7 +205,7 @@ class SessionSparsePrefillDamageTest : public testing::Test {
                                    session.place(), tokens, 7, {})
                     .ok());
     bytes_ = bytes_of_file(path("bare"));
-    section_ = section_at(bytes_, index_of(bytes_, "sparse_prefill_state"));
+    section_ = section_at(bytes_, index_of(bytes_, "h2o_state"));
   }
 
   // A refused file leaves the sequence, and what attention remembers of it, as they were.
@@ -240,7 +240,7 @@ class SessionSparsePrefillDamageTest : public testing::Test {
   void expect_refused(std::size_t at, T value, const std::string& words) {
     const Status status = load_with(at, value);
     EXPECT_EQ(status.code(), StatusCode::kCorrupt) << status.message();
-    EXPECT_THAT(status.message(), HasSubstr("s.session: section sparse_prefill_state: " + words));
+    EXPECT_THAT(status.message(), HasSubstr("s.session: section h2o_state: " + words));
   }
 
   // Where parts of a head begin: scores of 80 positions, members, their sums, 64 sums of whole
@@ -258,7 +258,7 @@ class SessionSparsePrefillDamageTest : public testing::Test {
 };
 
 TEST_F(SessionSparsePrefillDamageTest, TheFileItselfIsReadAsItWasWritten) {
-  const std::size_t entry = entry_at(index_of(bytes_, "sparse_prefill_state"));
+  const std::size_t entry = entry_at(index_of(bytes_, "h2o_state"));
   EXPECT_EQ(load_le<std::uint64_t>(bytes_, entry + session_layout::entry_at::kBytes),
             2 * 2 * kHeadBytes);
   BareSession written(kBareShape, 200, kSmall);
@@ -285,9 +285,7 @@ TEST_F(SessionSparsePrefillDamageTest, EveryPrefixAndEveryFlippedBitIsRefused) {
     bytes[at] ^= static_cast<std::byte>(1U << (at * 5 + at / 64) % 8);
     const Status status = load(bytes);
     ASSERT_EQ(status.code(), StatusCode::kCorrupt) << at;
-    ASSERT_THAT(status.message(),
-                AllOf(HasSubstr("section sparse_prefill_state"), HasSubstr("CRC")))
-        << at;
+    ASSERT_THAT(status.message(), AllOf(HasSubstr("section h2o_state"), HasSubstr("CRC"))) << at;
     if (!load(bytes, {.verify_crc = false}).ok()) continue;
     // What could have come from attention can be gone on with.
     ++n_loaded;
@@ -346,8 +344,7 @@ TEST_F(SessionSparsePrefillDamageTest, SectionsComeTogetherOrNotAtAll) {
     return bytes;
   };
   EXPECT_THAT(load(without("attention")).message(), HasSubstr("section attention: is missing"));
-  EXPECT_THAT(load(without("sparse_prefill_state")).message(),
-              HasSubstr("section sparse_prefill_state: is missing"));
+  EXPECT_THAT(load(without("h2o_state")).message(), HasSubstr("section h2o_state: is missing"));
   // A state that nothing asks for.
   BareSession full;
   SessionText text;
@@ -362,7 +359,7 @@ TEST_F(SessionSparsePrefillDamageTest, SectionsComeTogetherOrNotAtAll) {
   EXPECT_THAT(status.message(), HasSubstr("sections, expected"));
   // Another number of positions means other sizes.
   const std::size_t tokens = section_at(bytes_, index_of(bytes_, "tokens"));
-  EXPECT_THAT(load_with(tokens, kRows + 1).message(), HasSubstr("section sparse_prefill_state: "));
+  EXPECT_THAT(load_with(tokens, kRows + 1).message(), HasSubstr("section h2o_state: "));
   const std::size_t at = section_at(bytes_, attention);
   EXPECT_THAT(load_with(at + session_layout::kNameBytes, std::uint64_t{0}).message(),
               HasSubstr("section attention: no name"));
