@@ -17,7 +17,7 @@ stay as they are.
     weights  ways to weigh errors, on a few forms
 
 RESULTS.json keeps what was measured; what is in it is not run again. Needs torch, numpy, safetensors and sentencepiece.
-docs/decisions/035-block-choices.md has the tables.
+docs/decisions/035-block-forms.md has the tables.
 """
 
 import argparse

@@ -4,7 +4,7 @@
 // weights.
 //
 // Only measures that keep every result are taken, in a fixed order
-// (docs/decisions/015-the-plan.md): with what there is, first a ring that keeps the disk busy, then
+// (docs/decisions/015-memory-plan.md): with what there is, first a ring that keeps the disk busy, then
 // up to 512 rows a pass, then weights that stay in memory. When that is too much: fewer rows,
 // nothing pinned, a smaller ring, and a shorter context where nobody named one. Arithmetic alone;
 // nothing here knows a file or a machine.

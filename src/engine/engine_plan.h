@@ -4,7 +4,7 @@
 //
 // A plan follows from the file's directories, the options and what is known of machine and disk; it
 // starts nothing and touches no weight. What an engine is opened with and what is told about one
-// that is not opened are the same plan. docs/decisions/015-the-plan.md tells the order in which a
+// that is not opened are the same plan. docs/decisions/015-memory-plan.md tells the order in which a
 // budget is spent, and how the regions outside the arena were measured.
 
 #ifndef QSF_ENGINE_ENGINE_PLAN_H_

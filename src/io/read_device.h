@@ -4,7 +4,7 @@
 //
 // Weights are read again with every pass, so the page cache would only take the memory that the
 // weights were promised: a read goes past it (O_DIRECT) where the file system lets it, and what
-// went through it for lack of that is dropped at once. docs/decisions/013-reading-paths.md tells
+// went through it for lack of that is dropped at once. docs/decisions/013-read-paths.md tells
 // which path is taken when, and what each costs.
 
 #ifndef QSF_IO_READ_DEVICE_H_

@@ -2,7 +2,7 @@
 //
 // What a user may choose about keys and values: which positions are kept (KvPolicy) and how a
 // prompt is computed (AttentionKind). AttentionKind::kH2o goes with KvPolicy::kFull alone
-// (docs/decisions/030-heavy-hitters.md).
+// (docs/decisions/030-h2o-eviction.md).
 //
 // Names are those of the programs' options.
 

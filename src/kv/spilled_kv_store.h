@@ -8,7 +8,7 @@
 // next layer into the other; a layer that is given back has the pages with new rows written, and
 // its window is filled with the layer after the next. The last two releases of a pass start on the
 // first two layers for the pass that follows. Writes and reads are done in the order in which they
-// were asked for, so what is read is what was written. docs/decisions/017-spilled-keys.md tells
+// were asked for, so what is read is what was written. docs/decisions/017-kv-spill.md tells
 // why.
 
 #ifndef QSF_KV_SPILLED_KV_STORE_H_

@@ -194,7 +194,7 @@ TEST(CodebookBlockTest, NoScaleUnderTheSameDIsBetter) {
   }
 }
 
-// Errors that a program of its own found for these forms (docs/decisions/035-block-choices.md):
+// Errors that a program of its own found for these forms (docs/decisions/035-block-forms.md):
 // 0.082 and 0.0202 of the variance; 4bit-table's is what is found, as the others' half a percent
 // on.
 TEST(CodebookBlockTest, ErrorsOnNormalWeightsAreThoseOfTheStudy) {

@@ -3,7 +3,7 @@
 // The levels of the table types: what a code stands for, in 127ths of d * scale.
 //
 // Those of 2 and 3 bits have the least squared error on normally distributed weights where every
-// sub-block has a scale of its own, of either sign (docs/decisions/035-block-choices.md); those of
+// sub-block has a scale of its own, of either sign (docs/decisions/035-block-forms.md); those of
 // 4 bits are llama.cpp's of IQ4_NL and IQ4_XS. None is zero: a sub-block of zeros has scale 0.
 
 #ifndef QSF_QUANT_CODEBOOK_LEVELS_H_

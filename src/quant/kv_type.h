@@ -46,7 +46,7 @@ inline constexpr std::uint32_t kKvPageSlots = 64;
 }
 
 // Whether values are rotated as keys are, and so what attention sums of them until it is turned
-// back (docs/decisions/028-two-bit-keys.md).
+// back (docs/decisions/012-kv-cache-layout.md).
 [[gnu::always_inline]] constexpr bool kv_rotates_values(KvType type) noexcept {
   return type == KvType::k2Bit;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // qsf-convert --work-folder: what is done of a conversion, so that the same command goes on where
-// it was interrupted (decision 041).
+// it was interrupted (decision 033).
 
 #ifndef QSF_TOOLS_CONVERT_QSF_CONVERT_WORK_H_
 #define QSF_TOOLS_CONVERT_QSF_CONVERT_WORK_H_

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // RunState: how far Gatherer::run() has come and what it has summed by then, which a file keeps for
-// a run that is started again (decision 041).
+// a run that is started again (decision 033).
 
 #ifndef QSF_CONVERT_CALIBRATE_RUN_STATE_H_
 #define QSF_CONVERT_CALIBRATE_RUN_STATE_H_

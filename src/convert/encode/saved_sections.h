@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // SavedSections: the finished sections of a conversion, each in a file of its own, so that a
-// conversion that was interrupted need not encode them again (decision 041).
+// conversion that was interrupted need not encode them again (decision 033).
 //
 // A file appears when its section is whole. It says which tensors, formats and tiles it has, and
 // has a checksum of every part; that its weights are those of this model, encoded in this way, is

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // GGUF's rows as rows of our own types, where one holds the same numbers. Which types those are and
-// what they cost stands in docs/decisions/018-kept-gguf-types.md.
+// what they cost stands in docs/decisions/018-gguf-types.md.
 
 #include <algorithm>
 #include <array>

@@ -93,7 +93,7 @@ inline constexpr float kCounts = 0x1p-4F;
 // weights there are clipped. With a min all pairs of insets are tried; without one the weight of
 // the largest magnitude lies a bit within or beyond the first or the last level, and where both
 // sides have as many levels the sign of a scale changes nothing.
-// Measured: docs/decisions/032-searched-scales.md.
+// Measured: docs/decisions/032-scale-search.md.
 constexpr Fields first_fields(const CodeGrid& grid, std::size_t i, float lowest,
                               float highest) noexcept {
   if (grid.has_min) {

@@ -22,7 +22,7 @@ constexpr float kSmallestScale = 0x1p-25F;
 constexpr float kCounts = 0x1p-4F;
 
 // How far the weight of the largest magnitude lies beyond the first or the last level, as a factor
-// of the scale that trials begin with. Measured: docs/decisions/036-table-types.md.
+// of the scale that trials begin with. Measured: docs/decisions/036-codebook-types.md.
 constexpr float kReaches[kLanes / 2] = {1.12F, 1.02F, 0.93F, 0.85F, 0.77F, 0.7F, 0.62F, 0.53F};
 
 constexpr int kRefits = 1;  // of a sub-block's trials by themselves
