@@ -15,6 +15,8 @@ if [ "$(dpkg --print-architecture 2>/dev/null)" != arm64 ]; then
 fi
 # What makes one check possible; where the release does not have it, that check is skipped and says so.
 optional_test_packages=(clang-format-14 mandoc zsh fish lintian debootstrap)
+# What scripts/models/get_models needs.
+model_packages=(python3 python3-pip)
 
 say() { printf '%s\n' "$*"; }
 

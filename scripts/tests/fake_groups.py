@@ -1,27 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Stands in for control groups in tests of the scripts that prove memory promises, and loads those scripts."""
+"""Stands in for control groups in tests of the scripts that prove memory promises."""
 
 import contextlib
-import importlib.machinery
-import importlib.util
 import io
-import os
 import sys
 from unittest import mock
 
-import rooms
-
+import rooms  # noqa: F401  (puts the folders of scripts/ on the path)
 import memory_group
 
 MB = 1_000_000
-
-
-def load(name):
-    """Returns a script of scripts/measure whose name has no .py as a module."""
-    loader = importlib.machinery.SourceFileLoader(name, os.path.join(rooms.FOLDERS["measure"], name))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
-    loader.exec_module(module)
-    return module
 
 
 def setting(**fields):

@@ -3,13 +3,11 @@
 
 import importlib.util
 import math
-import os
-import sys
 import unittest
 
 import rooms  # noqa: F401  (puts the folders of scripts/ on the path)
-import study_block_choices  # noqa: E402
-from block_forms import Form, forms_of_codes, forms_of_grid  # noqa: E402
+import study_block_choices
+from block_forms import Form, forms_of_codes, forms_of_grid
 
 HAVE_TORCH = importlib.util.find_spec("torch") is not None
 if HAVE_TORCH:

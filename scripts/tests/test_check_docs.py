@@ -3,7 +3,6 @@
 
 import os
 import stat
-import sys
 import tempfile
 import unittest
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Tests of check_layers.py: each planted violation is found, and clean files give none."""
 
-import os
-import sys
 import unittest
 
 import rooms  # noqa: F401  (puts the folders of scripts/ on the path)

@@ -2,7 +2,6 @@
 """Tests of check_linkage.py on what readelf says about programs."""
 
 import os
-import sys
 import unittest
 
 import rooms  # noqa: F401  (puts the folders of scripts/ on the path)

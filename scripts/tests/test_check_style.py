@@ -2,7 +2,6 @@
 """Tests of check_style.py: each planted violation is found, and good files give none."""
 
 import os
-import sys
 import tempfile
 import unittest
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Tests of cli_help.py, and of the man page and completions that are made from what it reads."""
 
-import os
-import sys
 import unittest
 
 import rooms  # noqa: F401  (puts the folders of scripts/ on the path)

@@ -6,16 +6,15 @@ import math
 import os
 import random
 import struct
-import sys
 import tempfile
 import unittest
 
 import rooms  # noqa: F401  (puts the folders of scripts/ on the path)
-import compare_quantisers  # noqa: E402
-import markdown_tables  # noqa: E402
-import quantiser_figures as figures  # noqa: E402
-import results_file  # noqa: E402
-import scored_models  # noqa: E402
+import compare_quantisers
+import markdown_tables
+import quantiser_figures as figures
+import results_file
+import scored_models
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 

@@ -5,16 +5,15 @@
 import argparse
 import lzma
 import os
-import sys
 import tempfile
 import unittest
 
 import rooms  # noqa: F401  (puts the folders of scripts/ on the path)
-import attention_policies as policies  # noqa: E402  (the path has to be there first)
-import measure_long_text  # noqa: E402
-import plot_kept  # noqa: E402
-import probe_retrieval  # noqa: E402
-import results_file  # noqa: E402
+import attention_policies as policies
+import measure_long_text
+import plot_kept
+import probe_retrieval
+import results_file
 
 
 class Visible(unittest.TestCase):

@@ -3,12 +3,11 @@
 """Tests of measure_quality.py with tools that only seem to convert and score."""
 
 import os
-import sys
 import unittest
 
 import rooms  # noqa: F401  (puts the folders of scripts/ on the path)
-import fake_tools  # noqa: E402  (the paths have to be there first)
-import measure_quality  # noqa: E402
+import fake_tools
+import measure_quality
 
 
 class Quality(fake_tools.ScriptTest):

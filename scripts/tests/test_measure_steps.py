@@ -9,9 +9,9 @@ import unittest
 from unittest import mock
 
 import rooms  # noqa: F401  (puts the folders of scripts/ on the path)
-import fake_tools  # noqa: E402  (the paths have to be there first)
-import measure_steps  # noqa: E402
-import scored_models  # noqa: E402
+import fake_tools
+import measure_steps
+import scored_models
 
 
 class Steps(fake_tools.ScriptTest):

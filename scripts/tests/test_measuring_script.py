@@ -11,15 +11,15 @@ from types import SimpleNamespace
 from unittest import mock
 
 import rooms  # noqa: F401  (puts the folders of scripts/ on the path)
-import compare_quantisers  # noqa: E402  (the paths have to be there first)
-import fake_tools  # noqa: E402
-import markdown_tables  # noqa: E402
-import measure_steps  # noqa: E402
-import measuring_script  # noqa: E402
-import plot_target_sizes  # noqa: E402
-import results_file  # noqa: E402
-import scored_models  # noqa: E402
-import study_block_choices  # noqa: E402
+import compare_quantisers
+import fake_tools
+import markdown_tables
+import measure_steps
+import measuring_script
+import plot_target_sizes
+import results_file
+import scored_models
+import study_block_choices
 
 SCRIPTS = (compare_quantisers, measure_steps, plot_target_sizes, study_block_choices)
 

@@ -10,7 +10,7 @@ import unittest
 from unittest import mock
 
 import rooms  # noqa: F401  (puts the folders of scripts/ on the path)
-import memory_group  # noqa: E402  (the path has to be there first)
+import memory_group
 
 LIMIT = 64 << 20
 

@@ -2,13 +2,12 @@
 """Tests of plot_target_sizes.py: what it calls a fault, and its table."""
 
 import os
-import sys
 import unittest
 from unittest import mock
 
 import rooms  # noqa: F401  (puts the folders of scripts/ on the path)
-import fake_tools  # noqa: E402  (the paths have to be there first)
-import plot_target_sizes as sizes  # noqa: E402
+import fake_tools
+import plot_target_sizes as sizes
 
 
 def row(name, size, uniform, target, n_bytes=None):

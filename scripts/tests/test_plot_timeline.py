@@ -2,12 +2,10 @@
 # SPDX-License-Identifier: MIT
 """Tests of what plot_timeline.py makes of a trace, drawing aside."""
 
-import os
-import sys
 import unittest
 
 import rooms  # noqa: F401  (puts the folders of scripts/ on the path)
-import plot_timeline  # noqa: E402  (the path has to be there first)
+import plot_timeline
 
 
 def tile(start, end, released):

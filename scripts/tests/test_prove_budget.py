@@ -4,15 +4,14 @@
 
 import json
 import os
-import sys
 import tempfile
 import unittest
 
-import rooms  # noqa: F401
-import fake_groups  # noqa: E402  (the path has to be there first)
-from fake_groups import MB, setting  # noqa: E402
+import rooms
+import fake_groups
+from fake_groups import MB, setting
 
-prove_budget = fake_groups.load("prove_budget")
+prove_budget = rooms.load("measure", "prove_budget")
 
 PROMPT, TOKENS, CONTEXT = 2031, 16, 2048  # of the case 1b-2bit
 RUNS = 4  # its budgets, 100 and 200 MB, inside two limits each

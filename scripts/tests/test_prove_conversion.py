@@ -5,16 +5,15 @@
 import json
 import os
 import signal
-import sys
 import tempfile
 import unittest
 from unittest import mock
 
-import rooms  # noqa: F401
-import fake_groups  # noqa: E402  (the path has to be there first)
-from fake_groups import MB, setting  # noqa: E402
+import rooms
+import fake_groups
+from fake_groups import MB, setting
 
-prove_conversion = fake_groups.load("prove_conversion")
+prove_conversion = rooms.load("measure", "prove_conversion")
 
 BUDGET = 100
 SECONDS = 1000.0

@@ -4,14 +4,12 @@
 
 import contextlib
 import io
-import os
 import random
-import sys
 import unittest
 
 import rooms  # noqa: F401  (puts the folders of scripts/ on the path)
-import measure_recall  # noqa: E402  (the path has to be there first)
-import planted_facts  # noqa: E402
+import measure_recall
+import planted_facts
 
 
 class WordTokenizer:

@@ -12,9 +12,9 @@ import unittest
 from unittest import mock
 
 import rooms  # noqa: F401  (puts the folders of scripts/ on the path)
-import fake_tools  # noqa: E402  (the paths have to be there first)
-import model_page  # noqa: E402
-import report_model  # noqa: E402
+import fake_tools
+import model_page
+import report_model
 
 HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
 if HAS_MATPLOTLIB:

@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 import rooms  # noqa: F401  (puts the folders of scripts/ on the path)
-import tabulate_benchmarks  # noqa: E402
+import tabulate_benchmarks
 
 NAMES = ("machine", "speed", "plots", "peers", "sizes", "targets")
 

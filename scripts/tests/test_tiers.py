@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Tests of tiers.py: what is expected of processors, by their flags."""
 
-import os
-import sys
 import unittest
 
 import rooms  # noqa: F401  (puts the folders of scripts/ on the path)

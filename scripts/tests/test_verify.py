@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Tests of verify.py: what the counts say about output that was seen from real runs."""
 
-import os
-import sys
 import unittest
 
 import rooms  # noqa: F401  (puts the folders of scripts/ on the path)
