@@ -29,6 +29,7 @@ SANITIZER_ENVIRONMENT = {
 }
 CLANG_FORMAT_MAJOR = "14"
 MAX_SKIPS_NAMED = 8
+MAX_SLOWEST = 5
 MAX_CHANGED_TIDY = 8  # at about 5 s each; more is the work of --tidy
 
 GTEST_LINE = re.compile(r"\[ +(OK|FAILED|SKIPPED) +\] ([\w/.]+)(?:, where .*?)? \(\d+ ms\)")
@@ -155,6 +156,14 @@ def tally_unittest(output, status):
     return tally
 
 
+def slowest_line(text):
+    """Returns the tests in a JUnit file of ctest that took longest, with their seconds."""
+    cases = [(float(case.get("time") or 0), case.get("name"))
+             for case in xml.etree.ElementTree.fromstring(text).iter("testcase")]
+    named = ", ".join(f"{name} {seconds:.0f} s" for seconds, name in sorted(cases, reverse=True)[:MAX_SLOWEST])
+    return f"slowest: {named}"
+
+
 def skip_lines(skipped):
     """Returns a line for each (test, reason), and one for all tests of a binary with one reason
     where they are many, as where the CPU lacks a tier."""
@@ -240,7 +249,7 @@ class Runner:
 
     def ctest(self, preset, label=None, exclude=None, environment=None):
         """Runs the tests of a built preset, those with a label, and counts what is inside each
-        binary. Returns the counts."""
+        binary. Tests labelled long run only when that label is asked for. Returns the counts."""
         forced = (environment or {}).get("QSF_ISA")
         name = preset + (f" with QSF_ISA={forced}" if forced else "")
         begun = self.start(f"test {name}" + (f", label {label}" if label else "")
@@ -253,7 +262,8 @@ class Runner:
                      "--test-output-size-passed", "100000000",
                      "--test-output-size-failed", "100000000"]
         arguments += ["-L", f"^{label}$"] if label else []
-        arguments += ["-LE", f"^{exclude}$"] if exclude else []
+        excluded = [name for name in (exclude, "long") if name and label != "long"]
+        arguments += ["-LE", f"^({'|'.join(excluded)})$"] if excluded else []
         status, _ = self.command(arguments, dict(environment or {}, CLICOLOR="0", GTEST_COLOR="no"),
                                  quiet=True)
         tally = Tally()
@@ -261,11 +271,13 @@ class Runner:
             self.tally.failed.append(f"{name}: ctest wrote no report")
             return tally
         with open(report, encoding="utf-8", errors="replace") as file:
-            tally = tally_junit(file.read(), name)
+            text = file.read()
+        tally = tally_junit(text, name)
         if status != 0 and not tally.failed:
             tally.failed.append(f"{name}: ctest ended with an error")
         self.tally.add(tally)
         print(f"{tally.last_line()} in {time.monotonic() - begun:.0f} s", flush=True)
+        print(slowest_line(text), flush=True)
         return tally
 
     def lower_tiers(self, ran):
@@ -329,8 +341,53 @@ def changed_sources():
             if re.search(r"(?<!_test)\.cc$", line[3:]) and os.path.exists(os.path.join(ROOT, line[3:]))]
 
 
+def long_smollm2(runner):
+    if runner.build("dev"):
+        runner.ctest("dev", "long")
+
+
+def long_fuzz(runner):
+    runner.checker("fuzz", ["bash", "scripts/check/fuzz"], skip_status=2)
+
+
+def long_slow_asan(runner):
+    if runner.build("asan"):
+        runner.ctest("asan", "slow", environment=SANITIZER_ENVIRONMENT)
+
+
+def long_dockerfile(runner):
+    runner.checker("dockerfile", [sys.executable, "scripts/package/dockerfile_test.py"], skip_status=77)
+
+
+# Suites that take too long for every run: name, what it does, how.
+LONG_SUITES = {
+    "dockerfile": ("builds the Dockerfile's image in a folder and runs it", long_dockerfile),
+    "fuzz": ("runs every fuzzer for ten minutes", long_fuzz),
+    "slow-asan": ("runs the tests labelled slow under the sanitizers", long_slow_asan),
+    "smollm2": ("runs the tests labelled long: every KV cache setting and budget on SmolLM2", long_smollm2),
+}
+
+
+def run_long(names, jobs):
+    """Runs long suites by name, or lists them. Returns the exit status."""
+    if not names:
+        for name, (what, _) in LONG_SUITES.items():
+            print(f"{name:12}{what}")
+        return 0
+    unknown = [name for name in names if name not in LONG_SUITES]
+    if unknown:
+        print(f"long: no suite {unknown[0]}; the suites are {', '.join(LONG_SUITES)}", file=sys.stderr)
+        return 2
+    runner = Runner(jobs)
+    for name in names:
+        LONG_SUITES[name][1](runner)
+    return runner.finish()
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description="Check, build and test the project.")
+    parser.add_argument("long", nargs="*", metavar="long [NAME ...]",
+                        help="run long suites by name; without a name, list them")
     parser.add_argument("--quick", action="store_true", help="no sanitizers, no test labelled slow")
     parser.add_argument("--slow-asan", action="store_true",
                         help="tests labelled slow under the sanitizers too")
@@ -338,11 +395,16 @@ def parse_arguments():
     parser.add_argument("--tidy", action="store_true", help="clang-tidy on every source")
     parser.add_argument("--changed-tidy", action="store_true", help="clang-tidy on changed sources")
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.long and arguments.long[0] != "long":
+        parser.error(f"unknown command {arguments.long[0]}; the only one is: long [NAME ...]")
+    return arguments
 
 
 def main():
     arguments = parse_arguments()
+    if arguments.long:
+        return run_long(arguments.long[1:], arguments.jobs)
     runner = Runner(arguments.jobs)
     python = sys.executable
     runner.format()

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Tests of verify.py: what the counts say about output that was seen from real runs."""
 
+import contextlib
+import io
+import sys
 import unittest
+from unittest import mock
 
 import rooms  # noqa: F401  (puts the folders of scripts/ on the path)
 
@@ -106,6 +110,58 @@ class TiersTest(unittest.TestCase):
         self.assertEqual(asked, [("tier", "scalar"), ("tier", "avx2")])
         runner.lower_tiers(["scalar"])
         self.assertEqual(len(asked), 2)
+
+
+class LongSuitesTest(unittest.TestCase):
+    def run_main(self, *options):
+        out, err = io.StringIO(), io.StringIO()
+        with mock.patch.object(sys, "argv", ["verify.py", *options]), contextlib.redirect_stdout(out), \
+                contextlib.redirect_stderr(err):
+            try:
+                status = verify.main()
+            except SystemExit as error:
+                status = error.code
+        return status, out.getvalue(), err.getvalue()
+
+    def test_suites_are_listed(self):
+        status, out, _ = self.run_main("long")
+        self.assertEqual(status, 0)
+        self.assertEqual([line.split()[0] for line in out.splitlines()], list(verify.LONG_SUITES))
+
+    def test_an_unknown_name_is_refused(self):
+        status, _, err = self.run_main("long", "fuz")
+        self.assertEqual(status, 2)
+        self.assertIn("no suite fuz; the suites are dockerfile, fuzz", err)
+        status, _, err = self.run_main("lnog")
+        self.assertEqual(status, 2)
+        self.assertIn("unknown command lnog", err)
+
+    def test_named_suites_run_and_are_counted(self):
+        def suite(runner):
+            runner.tally.passed += 3
+        with mock.patch.dict(verify.LONG_SUITES, {"fuzz": ("", suite)}):
+            status, out, _ = self.run_main("long", "fuzz")
+        self.assertEqual((status, out.splitlines()[-1]), (0, "3 passed, 0 failed"))
+
+    def test_tests_labelled_long_run_only_when_asked_for(self):
+        asked = []
+
+        def command(arguments, *_, **__):
+            asked.append(arguments[arguments.index("-L") if "-L" in arguments else arguments.index("-LE"):])
+            return 1, ""
+        for label, exclude, expected in ((None, None, ["-LE", "^(long)$"]), (None, "slow", ["-LE", "^(slow|long)$"]),
+                                         ("tier", "slow", ["-L", "^tier$", "-LE", "^(slow|long)$"]),
+                                         ("long", None, ["-L", "^long$"])):
+            runner = verify.Runner(1)
+            runner.command = command
+            with contextlib.redirect_stdout(io.StringIO()):
+                runner.ctest("none", label, exclude)
+            self.assertEqual(asked.pop(), expected)
+
+    def test_the_slowest_tests_are_named(self):
+        cases = "".join(f'<testcase name="t{i}" time="{i}.2"/>' for i in range(8))
+        self.assertEqual(verify.slowest_line(f"<testsuite>{cases}</testsuite>"),
+                         "slowest: t7 7 s, t6 6 s, t5 5 s, t4 4 s, t3 3 s")
 
 
 class SkipLinesTest(unittest.TestCase):
