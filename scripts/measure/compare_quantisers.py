@@ -7,9 +7,9 @@
                           [--calibration-bytes 500000] [--context 512] [--threads 1] [--scopes layers whole]
                           [--made FOLDER] [--page docs/quality.md] [--no-runs] [--no-cross-check]
 
-llama.cpp makes a GGUF file of MODEL_DIR in f32, an importance matrix from the calibration text, and of both a file for
+llama.cpp makes a GGUF file of MODEL_DIR in f32, an importance matrix from the calibration set, and of both a file for
 each of its types, all matrices to the same type (--pure). qsf-convert makes files of its types of MODEL_DIR: with the
-nearest codes, with searched fields, searched with what the calibration text says of columns, and with errors fed back by
+nearest codes, with searched fields, with the column importance of the calibration set, and with GPTQ from
 what it says of pairs of columns. Every file is then scored by qsf-perplexity --exact, which reads the values of GGUF's
 types bit for bit and multiplies them by 32-bit floats: what differs is the weights alone. llama.cpp's own perplexity of
 those of its files that ours are held to stands beside as a cross-check.
@@ -208,7 +208,7 @@ def line_of(row, base):
 
 
 def measured_table(rows, base):
-    head = ["quantiser", "type", "how", "bits", "bits of all", "perplexity", "over f32", "KLD", "same top", "llama.cpp says"]
+    head = ["quantiser", "type", "how", "bits", "bits of all", "perplexity", "over f32", "KLD", "top-1", "llama.cpp says"]
     chosen = sorted(rows, key=lambda r: (-r["width"], r["by"], -r["bits"], r["type"]))
     return table(head, [line_of(row, base) for row in chosen])
 

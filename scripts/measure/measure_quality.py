@@ -61,7 +61,7 @@ def main():
     parser.add_argument("--block", type=int, default=0, help="block size: this one only")
     parser.add_argument("--rounding", default="search", help="how weights become codes: search or nearest")
     parser.add_argument("--calibration", default="", help="text or saved calibration for qsf-convert")
-    parser.add_argument("--gptq", action="store_true", help="with errors fed back")
+    parser.add_argument("--gptq", action="store_true", help="with GPTQ")
     parser.add_argument("--types", default="", help="these types only, with commas between them")
     parser.add_argument("--kv-types", action="store_true", help="types of keys and values instead")
     args = parser.parse_args()

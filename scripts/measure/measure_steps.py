@@ -8,12 +8,12 @@
                      [--page docs/quality.md --mark NAME] [--png FILE] [--no-runs]
 
 MODEL is converted to each type by each step, and every file is scored on the head of TEXT beside the model in f32.
-The calibration text should not overlap with it; qsf-convert takes 65,536 tokens of it unless told otherwise. Steps:
+The calibration set should not overlap with it; qsf-convert takes 65,536 tokens of it unless told otherwise. Steps:
 
     nearest     codes nearest to the weights, --rounding nearest
     search      scales searched for the smallest error, the default of qsf-convert
-    calibrated  searched by what columns see in the calibration text
-    gptq        errors fed back to columns that are still to be rounded, by that text
+    calibrated  scales searched with the column importance of the calibration set
+    gptq        GPTQ: errors compensated in the columns still to be rounded, from the same set
     rotated     the same with the values of heads rotated before, --rotate values
 
 RESULTS.json keeps scores by the checksum of the file, and of which qsf-convert each file came: files that another one made
@@ -33,7 +33,7 @@ from quantiser_figures import increase, jackknife, perplexity
 from results_file import Results, about_of, fingerprint
 from scored_models import Failed, Scorer, chosen_types, convert, hash_of, matrix_bits, name_of, write_head
 
-# Options of qsf-convert; TEXT and SEEN are the calibration text and what was saved of it.
+# Options of qsf-convert; TEXT and SEEN are the calibration set and the statistics saved from it.
 STEPS = {"nearest": ["--rounding", "nearest"], "search": [], "calibrated": ["--calibration", "SEEN"],
          "gptq": ["--calibration", "TEXT", "--gptq"],
          "rotated": ["--calibration", "TEXT", "--gptq", "--rotate", "values"]}

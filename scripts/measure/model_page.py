@@ -189,7 +189,7 @@ def figure_of(svg, caption):
 
 def main_table(rows):
     head = ["type", "bits per weight", "file, MB", "perplexity", "over reference", "KL divergence, nats a token",
-            "same top token", "prompt, tokens/s", "generation, tokens/s", "peak of memory, MB", "converted in, s"]
+            "top-1 agreement", "prompt, tokens/s", "generation, tokens/s", "peak of memory, MB", "converted in, s"]
     front = pareto_front(rows, lambda row: row["kld"])
     lines = [[r["name"], f"{r['bits']:.3f}", f"{r['bytes'] / 1e6:.2f}", f"{r['perplexity']:.3f}",
               f"{100 * r['increase']:+.2f} % +/- {100 * r['increase_error']:.2f}", f"{r['kld']:.5f} +/- {r['kld_error']:.5f}",

@@ -47,7 +47,7 @@ def parse_arguments():
     add("text", metavar="TEXT")
     add("out", metavar="OUT_DIR")
     add("--calibration", metavar="FILE", help="text for importance, other than TEXT")
-    add("--gptq", action="store_true", help="feed errors back, by the calibration text")
+    add("--gptq", action="store_true", help="GPTQ from the calibration set")
     add("--types", nargs="+", default=[], metavar="TYPE")
     add("--budgets", nargs="+", type=int, default=[], metavar="MB", help="of --ram-budget")
     measuring_script.add_options(parser)
@@ -58,7 +58,7 @@ def parse_arguments():
     add("--keep-models", action="store_true", help="leave the files in OUT_DIR/models")
     args = parser.parse_args()
     if args.gptq and not args.calibration:
-        parser.error("--gptq needs --calibration: errors are fed back by what a text shows of columns")
+        parser.error("--gptq needs --calibration: GPTQ takes statistics of columns from a calibration set")
     if args.rounds < 1 or args.tokens < 1:
         parser.error("--rounds and --tokens: expected at least 1")
     return args
@@ -107,7 +107,7 @@ class Measurement:
         print(f"report_model.py: {text}", file=sys.stderr, flush=True)
 
     def options_of_calibration(self, kind):
-        """Returns what qsf-convert is told of the text, which is read once unless errors are fed back."""
+        """Returns the options of qsf-convert for the calibration set, which is read once except with GPTQ."""
         if not self.calibration or kind in ("f32", "f16"):
             return []
         seen = self.path("calibration")
@@ -147,7 +147,7 @@ class Measurement:
             self.scorer.score(self.file_of(kind, block))
 
     def time_all(self, types):
-        """Runs all types in turns, so that what else the machine does meets all of them."""
+        """Runs all types in turns, so that other work of the machine slows all of them alike."""
         for turn in range(self.args.rounds):
             for kind, block in types:
                 key = f"speed {turn} {name_of(kind, block)}"
@@ -250,7 +250,7 @@ def measure_and_write(args):
     measuring_script.require(measuring_script.missing_inputs(args, *TOOLS) + measuring_script.missing_packages("matplotlib"))
     measurement = Measurement(args)
     rows = measurement.measure()
-    how = "errors fed back by " if args.gptq else "scales calibrated by " if args.calibration else "scales searched"
+    how = "GPTQ from " if args.gptq else "scales calibrated by " if args.calibration else "scales searched"
     how += part_of(args.calibration, args.calibration_bytes) if args.calibration else ""
     n_windows = len(measurement.results.values["base"]["losses"])
     page = os.path.join(args.out, "index.html")

@@ -7,7 +7,7 @@
                            [--sets codes grid plain weights] [--levels 4 8 16]
 
 Quantises the matrices of the layers of a Hugging Face folder (LLaMA with rows of multiples of 256) to each form of
-block_forms.py, with searched fields and each squared error weighed by E[x^2] of its column over the calibration text, and
+block_forms.py, with searched fields and each squared error weighed by E[x^2] of its column over the calibration set, and
 scores the text as qsf-perplexity does: perplexity and mean KL divergence from the unquantised model. Embedding and head
 stay as they are.
 

@@ -62,7 +62,7 @@ BODIES = {
             for window in range(4):
                 file.write(json.dumps({"losses": [3 + window / 10 + cost, 3 + cost]}) + "\\n")
         print(f"mean KLD = {cost / 2:.6f} +/- {cost / 100:.6f}")
-        print(f"same top token = {100 - 50 * cost:.3f} % +/- 0.1 %")
+        print(f"top-1 agreement = {100 - 50 * cost:.3f} % +/- 0.1 %")
         print(f"PPL = {20 * (1 + cost):.4f} +/- 1.0000")
         ''',
     "qsf-inspect": '''
@@ -106,7 +106,7 @@ def take_calls(folder):
 
 
 def make_inputs(folder):
-    """Writes a model, a text and a calibration text, and returns their names."""
+    """Writes a model, a text and a calibration set, and returns their names."""
     paths = [os.path.join(folder, name) for name in ("model.gguf", "text.txt", "training.txt")]
     for path in paths:
         with open(path, "w", encoding="utf-8") as file:

@@ -133,6 +133,34 @@ class ScriptTest(StyleCase):
         self.found_one("scripts/a.py", text, "function f has 82 lines")
 
 
+class RetiredWordsTest(StyleCase):
+    def test_words_are_refused_in_sources_scripts_and_documents(self):
+        head = "// SPDX-License-Identifier: MIT\n"
+        expected = 'retired word "Rowless"; write "pending token"'
+        self.found_one("src/base/a.cc", head + "// A Rowless token.\n", expected)
+        os.remove(os.path.join(self.folder.name, "src/base/a.cc"))
+        self.found_one("a.md", "Seen\nslots count.\n", 'retired word "Seen slots"; write "visible ranges"')
+        os.remove(os.path.join(self.folder.name, "a.md"))
+        self.found_one("scripts/a.sh", "# SPDX-License-Identifier: MIT\ncompute_rowless\n", "retired word")
+
+    def test_whole_words_alone(self):
+        self.assertEqual(self.found("a.md", "rowlessness, arowless, accompany, `--rowless`\n"), [])
+        self.assertEqual(len(self.found("a.md", "is_rowless, rowless_token, rowless-token\n")), 3)
+
+    def test_history_and_glossary_are_exempt(self):
+        self.assertEqual(self.found("CHANGELOG.md", "rowless\n"), [])
+        self.assertEqual(self.found("docs/glossary.md", "rowless\n"), [])
+        self.assertEqual(self.found("testdata/a.txt", "rowless\n"), [])
+
+    def test_a_line_without_a_replacement_is_refused(self):
+        path = os.path.join(self.folder.name, "words.txt")
+        for text in ("word\n", "word |\n", "| other\n"):
+            with open(path, "w", encoding="ascii") as file:
+                file.write("# comment\n\n" + text)
+            with self.assertRaisesRegex(ValueError, "expected: word | replacement"):
+                check_style.read_retired_words(path)
+
+
 class DataTest(StyleCase):
     def test_data_is_free_but_names_no_machine(self):
         self.assertEqual(self.found("testdata/a.txt", "TODO caf\u00e9\n"), [])

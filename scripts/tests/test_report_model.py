@@ -101,7 +101,7 @@ class Report(fake_tools.ScriptTest):
                               (["--calibration", self.inputs[2]],
                                "scales calibrated by the first 500,000 bytes of training.txt. Quality"),
                               (["--calibration", self.inputs[2], "--calibration-bytes", "0", "--gptq"],
-                               "errors fed back by all bytes of training.txt. Quality")):
+                               "GPTQ from all bytes of training.txt. Quality")):
             self.out = os.path.join(self.folder, f"out{len(options)}")
             self.make("--types", "4bit/64", "--bytes", "1000", *options)
             self.assertIn(f"{said}: the first 1,000 bytes of text.txt, 4 windows of 512 tokens", self.page())
