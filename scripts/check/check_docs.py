@@ -5,8 +5,8 @@
     check_docs.py [--run] [--build DIR] [ROOT]
 
 Checks every Markdown file: links and their anchors resolve, files named in `code` exist, headings
-have text under them, and options of qsf tools in commands are options the built tool knows (its
---help). With --run it also executes the fenced blocks whose info string ends in `run`, from the
+have text under them, pages keep to their limits of words and lines, and options of `qsf COMMAND`
+and of `qsf-*` tools are options that the built program has (its --help). With --run it also executes the fenced blocks whose info string ends in `run`, from the
 root of the repository with the built tools on PATH and an empty folder in $SCRATCH.
 One line a violation: file:line: what is wrong. What could not be checked is said, never assumed.
 """
@@ -29,9 +29,17 @@ TOP_FOLDERS = ("src", "include", "tools", "examples", "fuzz", "testdata", "model
                "cmake", "bindings", "packaging", ".ci")
 TREE_PATH = re.compile(r"^(\./)?(%s)/[\w./*-]*$" % "|".join(re.escape(top) for top in TOP_FOLDERS))
 HEADER_PATH = re.compile(r"^[a-z_]+(/[a-z_0-9]+)*/[a-z_0-9]+\.(h|cc)$")
-TOOL = re.compile(r"(?:^|[\s/(])(qsf-[a-z]+)\b")
+COMMANDS = ("run", "chat", "convert", "inspect", "perplexity", "bench", "parity", "cache", "serve")
+TOOL = re.compile(r"(?:^|[\s/(])(qsf-[a-z]+|qsf +(?:%s))(?![\w-])" % "|".join(COMMANDS))
 OPTION = re.compile(r"(?<!\S)(--[a-z][a-z0-9-]*)")
 TIMEOUT_S = 600
+
+URL = re.compile(r"https?://[^\s)>\]]+")
+MAX_PAGE_WORDS = 2000
+MAX_ALL_WORDS = 45000
+MAX_LINE = 100  # characters; an address cannot be broken and does not count
+MAX_LINES = {"README.md": 70}
+MAX_ENTRIES = {"docs/glossary.md": 70}  # rows of tables
 
 
 class Document:
@@ -89,6 +97,47 @@ def check_headings(document):
     return violations
 
 
+def table_rows(lines):
+    """Returns the number of rows in tables, heads and the lines below them left out."""
+    count, head = 0, True
+    for line in lines:
+        if not line.startswith("|"):
+            head = True
+        elif head:
+            head = False
+        elif not re.match(r"^\|[\s|:-]+$", line):
+            count += 1
+    return count
+
+
+def check_limits(path, text):
+    """A page ends where a reader's patience does, and a line where a terminal does."""
+    violations = []
+    lines = text.rstrip("\n").split("\n")
+    for number, line in enumerate(lines, 1):
+        length = len(URL.sub("", line))
+        if length > MAX_LINE:
+            violations.append(f"{path}:{number}: line of {length} characters, limit {MAX_LINE}")
+    n_words = len(text.split())
+    if n_words > MAX_PAGE_WORDS:
+        violations.append(f"{path}:1: {n_words} words, limit {MAX_PAGE_WORDS}; split the page")
+    if len(lines) > MAX_LINES.get(path, len(lines)):
+        violations.append(f"{path}:1: {len(lines)} lines, limit {MAX_LINES[path]}")
+    n_rows = table_rows(lines)
+    if n_rows > MAX_ENTRIES.get(path, n_rows):
+        violations.append(f"{path}:1: {n_rows} entries, limit {MAX_ENTRIES[path]}")
+    return violations
+
+
+def check_all_words(texts):
+    """The documents together: what nobody can read is no documentation."""
+    n_words = sum(len(text.split()) for text in texts.values())
+    if n_words <= MAX_ALL_WORDS:
+        return []
+    largest = max(texts, key=lambda path: len(texts[path].split()))
+    return [f"{largest}:1: all Markdown together has {n_words} words, limit {MAX_ALL_WORDS}; this page has most"]
+
+
 def check_links(root, document, documents):
     violations = []
     for number, line in document.prose:
@@ -137,7 +186,8 @@ def commands_of(document):
 
 
 def check_options(document, help_of):
-    """Checks the options in commands; help_of(tool) gives its help text, or None if not built."""
+    """Checks the options in commands. help_of("qsf run") or help_of("qsf-run") gives the help text,
+    or None where the program is not built."""
     violations, unchecked = [], set()
     for number, command in commands_of(document):
         for part in re.split(r"[|;&]", command):
@@ -145,14 +195,15 @@ def check_options(document, help_of):
             options = OPTION.findall(part[tool.end():]) if tool else []
             if not options:
                 continue
-            text = help_of(tool.group(1))
+            name = " ".join(tool.group(1).split())
+            text = help_of(name)
             if text is None:
-                unchecked.add(tool.group(1))
+                unchecked.add(name)
                 continue
             known = set(re.findall(r"--[a-z][a-z0-9-]*", text)) | {"--help", "--version"}
             for option in options:
                 if option not in known:
-                    violations.append(f"{document.path}:{number}: {tool.group(1)} has no {option}")
+                    violations.append(f"{document.path}:{number}: {name} has no {option}")
     return violations, unchecked
 
 
@@ -163,16 +214,18 @@ def bin_folders(root, build):
 
 
 def make_help_of(folders):
-    """Returns a function from a tool's name to its --help text, None where it is not built."""
+    """Returns a function from a program and its command to the --help text, None where the program
+    is not built."""
     cache = {}
 
-    def help_of(tool):
-        if tool not in cache:
-            binary = next((os.path.join(folder, tool) for folder in folders
-                           if os.access(os.path.join(folder, tool), os.X_OK)), None)
-            cache[tool] = None if binary is None else subprocess.run(
-                [binary, "--help"], capture_output=True, text=True, timeout=30).stdout
-        return cache[tool]
+    def help_of(name):
+        if name not in cache:
+            program, *command = name.split()
+            binary = next((os.path.join(folder, program) for folder in folders
+                           if os.access(os.path.join(folder, program), os.X_OK)), None)
+            cache[name] = None if binary is None else subprocess.run(
+                [binary, *command, "--help"], capture_output=True, text=True, timeout=30).stdout
+        return cache[name]
 
     return help_of
 
@@ -203,12 +256,14 @@ def run_blocks(root, document, folders):
 def check(root, build=None, run=False):
     """Returns (violations, number of documents, notes)."""
     paths = [path for path in repo_files.repository_files(root) if path.endswith(".md")]
-    documents = {path: Document(path, repo_files.read_text(root, path)) for path in paths}
+    texts = {path: repo_files.read_text(root, path) for path in paths}
+    documents = {path: Document(path, text) for path, text in texts.items()}
     folders = bin_folders(root, build)
     help_of = make_help_of(folders)
-    violations, unchecked, executed = [], set(), 0
+    violations, unchecked, executed = check_all_words(texts), set(), 0
     for document in documents.values():
         violations += document.violations
+        violations += check_limits(document.path, texts[document.path])
         violations += check_headings(document)
         violations += check_links(root, document, documents)
         violations += check_named_files(root, document)

@@ -62,10 +62,53 @@ class ShapeTest(DocsCase):
         self.assertEqual(len(self.found("text\n```\ncode\n")), 1)
 
 
+class LimitTest(DocsCase):
+    def test_long_lines(self):
+        self.assertEqual(self.found("word " * 19 + "abcde\n"), [])
+        self.assertEqual(self.found("word " * 20 + "a\n"), ["page.md:1: line of 101 characters, limit 100"])
+        self.assertEqual(len(self.found("| a |\n|---|\n| " + "b" * 100 + " |\n")), 1)
+        self.assertEqual(len(self.found("```\n" + "b" * 101 + "\n```\n")), 1)
+        self.assertEqual(self.found("[a](https://example.org/" + "b" * 100 + ")\n"), [])
+
+    def test_words_of_a_page(self):
+        self.assertEqual(self.found("a b c d\n" * 500), [])
+        self.assertEqual(self.found("a b c d\n" * 500 + "e\n"), ["page.md:1: 2001 words, limit 2000; split the page"])
+
+    def test_words_of_all_pages(self):
+        for i in range(23):
+            self.write(f"docs/{i}.md", "a b c d\n" * 500)
+        found = self.found("a\n")
+        self.assertEqual(len(found), 1)
+        self.assertIn("all Markdown together has 46005 words, limit 45000", found[0])
+
+    def test_lines_of_the_readme(self):
+        self.write("README.md", "a\n" * 70)
+        self.assertEqual(self.found("a\n"), [])
+        self.write("README.md", "a\n" * 71)
+        self.assertEqual(self.found("a\n"), ["README.md:1: 71 lines, limit 70"])
+
+    def test_entries_of_the_glossary(self):
+        table = "| term | meaning |\n|---|:--|\n" + "| a | b |\n" * 35
+        self.write("docs/glossary.md", f"text\n\n{table}\ntext\n\n{table}")
+        self.assertEqual(self.found("a\n"), [])
+        self.write("docs/glossary.md", f"text\n\n{table}\ntext\n\n{table}| a | b |\n")
+        self.assertEqual(self.found("a\n"), ["docs/glossary.md:1: 71 entries, limit 70"])
+
+
 class OptionTest(DocsCase):
     def tool(self):
-        path = self.write("build/dev/bin/qsf-run", "#!/bin/sh\necho '--prompt TEXT --seed N'\n")
+        self.program("qsf-run", "echo '--prompt TEXT --seed N'")
+
+    def program(self, name, script):
+        path = self.write("build/dev/bin/" + name, f"#!/bin/sh\n{script}\n")
         os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
+
+    def test_options_of_commands(self):
+        self.program("qsf", "case $1 in run) echo --seed N;; convert) echo --quant-type T;; *) echo --version;; esac")
+        self.assertEqual(self.found("```sh\nbuild/dev/bin/qsf run m.qsf --seed 1 | qsf convert --quant-type 4bit\n```\n"), [])
+        self.assertEqual(self.found("text `qsf  run --quant-type`\n"), ["page.md:1: qsf run has no --quant-type"])
+        self.assertEqual(self.found("text `qsf convert --seed`\n"), ["page.md:1: qsf convert has no --seed"])
+        self.assertEqual(self.found("text `qsf run-away --seed`, `myqsf run --nope`\n"), [])
 
     def test_options_against_help(self):
         self.tool()
