@@ -13,10 +13,11 @@ logit; the same token is then certain where the lead is larger than twice that. 
 activations to 8 bits differs by more. llama.cpp does so itself with the Q4_1 file: the script feeds that run the same
 tokens and notes `rounding`, the largest change of the lead among all steps. `default_bound` is twice that.
 
-perplexity.json holds llama.cpp's perplexities of the beginning of a text, by the protocol of its perplexity tool in
-windows of 512, with keys and values in f32: of the weights in f16, and of the Q4_1 file.
+perplexity.json holds llama.cpp's losses on the beginning of a text, by the protocol of its perplexity tool in windows of
+512, with keys and values in f32: the mean of each window for the weights in f16 and for the Q4_1 file, and both
+perplexities.
 
-Needs llama-cpp-python, numpy and the model (scripts/models/get_models).
+The text is shared/corpus/tales-valid.txt beside the checkout. Needs llama-cpp-python, numpy and the model (scripts/models/get_models).
 """
 
 import argparse
@@ -106,11 +107,11 @@ class Engine:
             found.append(int(row.argmax()))
         return found
 
-    def perplexity(self, tokens):
-        """Returns the perplexity of the second half of each window, and the number of windows."""
-        losses = []
-        windows = len(tokens) // WINDOW
-        for window in range(windows):
+    def losses(self, tokens):
+        """Returns the mean loss of the second half of each window."""
+        found = []
+        for window in range(len(tokens) // WINDOW):
+            losses = []
             part = tokens[window * WINDOW:(window + 1) * WINDOW]
             self.model.reset()
             self.model.eval(part)
@@ -118,7 +119,8 @@ class Engine:
                 row = self.logits(i)
                 top = row.max()
                 losses.append(top + math.log(self.np.exp(row - top).sum()) - row[part[i + 1]])
-        return math.exp(sum(losses) / len(losses)), windows
+            found.append(round(sum(losses) / len(losses), 6))
+        return found
 
 
 def decoded(llama_cpp, gguf, out, ftype):
@@ -147,6 +149,22 @@ def answers(exact, rounded):
     return found, rounding
 
 
+def perplexity(losses):
+    return round(math.exp(sum(losses) / len(losses)), 4)
+
+
+def as_lines(content):
+    """Returns JSON with one field a line, and one line for each item of a list of objects."""
+    fields = []
+    for name, value in content.items():
+        if isinstance(value, list) and isinstance(value[0], dict):
+            text = "[\n  " + ",\n  ".join(json.dumps(item) for item in value) + "\n ]"
+        else:
+            text = json.dumps(value)
+        fields.append(f" {json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(fields) + "\n}\n"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("out", metavar="OUT_DIR", type=pathlib.Path)
@@ -166,7 +184,7 @@ def main():
     args.out.mkdir(parents=True, exist_ok=True)
 
     def write(name, content):
-        (args.out / name).write_text(json.dumps({**about, **content}, indent=1) + "\n", encoding="ascii")
+        (args.out / name).write_text(as_lines({**about, **content}), encoding="ascii")
 
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
@@ -178,10 +196,11 @@ def main():
         if args.only != "answers":
             f16 = Engine(llama_cpp, np, decoded(llama_cpp, gguf, folder / "f16.gguf", F16), WINDOW, args.threads)
             tokens = f16.model.tokenize(args.text.read_bytes()[:args.bytes], add_bos=False, special=False)
-            of_f16, windows = f16.perplexity(tokens)
-            of_q4_1, _ = Engine(llama_cpp, np, gguf, WINDOW, args.threads).perplexity(tokens)
-            write("perplexity.json", {"text": args.text.name, "bytes": args.bytes, "context": WINDOW, "windows": windows,
-                                      "f16": round(of_f16, 4), "q4_1": round(of_q4_1, 4)})
+            of_f16 = f16.losses(tokens)
+            of_q4_1 = Engine(llama_cpp, np, gguf, WINDOW, args.threads).losses(tokens)
+            write("perplexity.json", {"text": args.text.name, "bytes": args.bytes, "context": WINDOW,
+                                      "f16": perplexity(of_f16), "q4_1": perplexity(of_q4_1),
+                                      "n_tokens": len(tokens), "f16_losses": of_f16, "q4_1_losses": of_q4_1})
     return 0
 
 
