@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+//
+// The options of an engine that several programs share: how they are declared, checked together and
+// handed to the library. Defaults are those of include/qsf/qsf.h.
+
+#ifndef QSF_TOOLS_COMMON_ENGINE_OPTIONS_H_
+#define QSF_TOOLS_COMMON_ENGINE_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "qsf/qsf.h"
+#include "tools/common/option_parser.h"
+
+namespace qsf_tools {
+
+// --kv-type, --kv-type-k, --kv-type-v.
+struct KvTypeChoice {
+  std::string both = "f16";
+  std::string keys_alone;  // empty: as `both`
+  std::string values_alone;
+
+  const std::string& keys() const { return keys_alone.empty() ? both : keys_alone; }
+  const std::string& values() const { return values_alone.empty() ? both : values_alone; }
+  bool is_default() const { return keys() == "f16" && values() == "f16"; }
+  // "f16", or "8 for keys, 2 for values".
+  std::string text() const;
+};
+
+// --kv-policy and its numbers.
+struct KvPolicyChoice {
+  std::string policy = "full";
+  std::optional<int> window;  // none: the default, and so below
+  std::optional<int> sinks;
+  std::optional<int> heavy;
+  bool rope_reindex = false;
+
+  bool is_h2o() const { return policy == "h2o"; }
+  int window_or_default() const { return window.value_or(1024); }
+  int sinks_or_default() const { return sinks.value_or(4); }
+  int heavy_or_default() const { return heavy.value_or(256); }
+  bool is_default() const {
+    return policy == "full" && !window && !sinks && !heavy && !rope_reindex;
+  }
+};
+
+// --attention and its numbers.
+struct AttentionChoice {
+  std::string attention = "full";
+  std::optional<int> local;  // none: the default of qsf_h2o_options_init, and so below
+  std::optional<int> heavy;
+  std::optional<int> chunk;
+  std::optional<int> sinks;
+  std::string score;  // empty: sum
+
+  bool is_h2o() const { return attention == "h2o"; }
+  bool has_sizes() const { return local || heavy || chunk || sinks || !score.empty(); }
+  bool is_default() const { return attention == "full" && !has_sizes(); }
+  qsf_h2o_options h2o() const;
+};
+
+// All of them.
+struct EngineOptions {
+  int threads = 0;                     // 0: one for each physical core
+  int max_seq_len = 0;                 // 0: the default of the library
+  std::uint64_t ram_budget_bytes = 0;  // 0: the memory that the machine has to spare
+  int rows_per_pass = 0;               // 0: automatic
+  std::string read_path = "auto";
+  std::string kv_spill;  // empty: the KV cache is in memory
+  bool exact = false;
+  bool pin = false;
+  KvTypeChoice kv_types;
+  KvPolicyChoice kv_policy;
+  AttentionChoice attention;
+
+  bool is_default() const;
+};
+
+// Declare options. `group` is the heading of the help that they stand below.
+inline constexpr const char* kOptionsGroup = "Options";
+void add_threads_option(OptionParser& parser, int& threads,
+                        const std::string& group = kOptionsGroup);
+void add_threads_option(OptionParser& parser, std::uint32_t& threads,
+                        const std::string& group = kOptionsGroup);
+void add_exact_option(OptionParser& parser, bool& exact, const std::string& group = kOptionsGroup);
+void add_pin_option(OptionParser& parser, bool& pin, const std::string& group = kOptionsGroup);
+void add_read_path_option(OptionParser& parser, std::string& path,
+                          const std::string& group = kOptionsGroup);
+void add_i2s_layout_option(OptionParser& parser, std::string& layout,
+                           const std::string& group = kOptionsGroup);
+void add_kv_type_options(OptionParser& parser, KvTypeChoice& choice,
+                         const std::string& group = kOptionsGroup);
+void add_kv_policy_options(OptionParser& parser, KvPolicyChoice& choice,
+                           const std::string& group = kOptionsGroup);
+void add_attention_options(OptionParser& parser, AttentionChoice& choice,
+                           const std::string& group = kOptionsGroup);
+// All but --i2s-layout.
+void add_engine_options(OptionParser& parser, EngineOptions& options,
+                        const std::string& group = kOptionsGroup);
+
+// Return what is wrong with values that are right one by one; empty for nothing.
+std::string check_kv_policy(const KvPolicyChoice& choice);
+std::string check_attention(const AttentionChoice& choice);
+std::string check_engine_options(const EngineOptions& options);
+
+// Hand choices that the options and the checks accept to the library.
+qsf_kv_type kv_type_of(const std::string& value);
+qsf_read_path read_path_of(const std::string& value);
+void set_kv_types(QSFConfig* config, const KvTypeChoice& choice);
+void set_kv_policy(QSFConfig* config, const KvPolicyChoice& choice);
+void set_attention(QSFConfig* config, const AttentionChoice& choice);
+void set_engine_options(QSFConfig* config, const EngineOptions& options);
+
+}  // namespace qsf_tools
+
+#endif  // QSF_TOOLS_COMMON_ENGINE_OPTIONS_H_
