@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Holds the documents to the tree and to the built tools.
+"""Checks the documents against the tree and the built programs.
 
     check_docs.py [--run] [--build DIR] [ROOT]
 
 Checks every Markdown file: links and their anchors resolve, files named in `code` exist, headings
 have text under them, pages keep to their limits of words and lines, and options of `qsf COMMAND`
-and of `qsf-*` tools are options that the built program has (its --help). With --run it also executes the fenced blocks whose info string ends in `run`, from the
-root of the repository with the built tools on PATH and an empty folder in $SCRATCH.
-One line a violation: file:line: what is wrong. What could not be checked is said, never assumed.
+and of `qsf-*` tools are options that the built program has (its --help). With --run it also
+executes the fenced blocks whose info string ends in `run`, from the root of the repository, with
+the built programs on PATH and an empty folder in $SCRATCH.
+Prints one line per violation: file:line: what is wrong. Prints a note for every check that could
+not be made.
 """
 
 import argparse
@@ -82,7 +84,7 @@ class Document:
 
 
 def check_headings(document):
-    """A heading with nothing before the next heading of its depth or above says nothing."""
+    """Every heading needs text before the next heading of its depth or above."""
     filled = {number for number, line in document.prose if line.strip() and not HEADING.match(line)}
     filled |= {number for number, _, _ in document.blocks}
     violations = []
@@ -111,7 +113,7 @@ def table_rows(lines):
 
 
 def check_limits(path, text):
-    """A page ends where a reader's patience does, and a line where a terminal does."""
+    """Returns where a page exceeds the limits of words, lines and characters."""
     violations = []
     lines = text.rstrip("\n").split("\n")
     for number, line in enumerate(lines, 1):
@@ -130,7 +132,7 @@ def check_limits(path, text):
 
 
 def check_all_words(texts):
-    """The documents together: what nobody can read is no documentation."""
+    """Returns a violation when all documents together have too many words."""
     n_words = sum(len(text.split()) for text in texts.values())
     if n_words <= MAX_ALL_WORDS:
         return []

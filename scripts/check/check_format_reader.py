@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Holds the second reader to the golden files: check_format_reader.py DIRECTORY.
+"""Checks the Python reader of .qsf files on the golden files: check_format_reader.py DIRECTORY.
 
-Every tensor of every NAME.qsf is decoded and its CRC-32 compared with NAME.expected, which the C++
-reader is held to as well, so the two readers agree bit for bit. A flipped byte in each part of a
-file must be refused, or the comparison would prove little.
+Decodes every tensor of every NAME.qsf and compares its CRC-32 with NAME.expected. A test compares
+the C++ reader with the same files, so the two readers agree bit for bit. The reader must also
+refuse a file in which a byte of any part is flipped.
 """
 
 import pathlib

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Holds every #include "..." to src/layers.txt, and basenames to being unique.
+"""Checks that every #include "..." is allowed by src/layers.txt, and that basenames are unique.
 
     check_layers.py [ROOT]
 
 The table of docs/architecture.md must say the same as src/layers.txt.
-One line a violation: file:line: what is wrong; what is allowed. Exit status 0 when there is none.
-The public header may also be written in <>, as its users write it.
-Conditional compilation is ignored on purpose: an include counts in every configuration.
+Prints one line per violation: file:line: what is wrong; what is allowed. Exit status 0 when there
+is none. The public header may also be included with <>, as its users do.
+Conditional compilation is ignored: an include counts in every configuration.
 """
 
 import os

@@ -4,11 +4,11 @@
 
     check_linkage.py [--static] PROGRAM...
 
-The C library and its loader are on every machine; nothing else may be needed. With --static not even
-those: no interpreter and no shared library at all.
+Only the C library and its loader may be needed. With --static the program may need no interpreter
+and no shared library at all.
 
-One line a violation. Exit status 0 when there is none, 1 when there is one, 2 when there was nothing
-to check.
+Prints one line per violation. Exit status: 0 without a violation, 1 with one, 2 when there was
+nothing to check.
 """
 
 import os

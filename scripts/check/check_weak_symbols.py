@@ -4,14 +4,15 @@
 
     check_weak_symbols.py [--sources LIST] PATH...
 
-PATH is an object, or a folder searched for objects. Objects count when they come from a source
-named *_<isa>.cc. LIST is a file with the path of such a source on each line, as CMake knows it
-(isa_sources.txt in the build folder): each must have its object among those found. An inline function of a shared header becomes a weak definition there, compiled
-with that tier's instructions; the linker may choose it for everybody, and a lesser CPU dies.
+PATH is an object, or a folder searched for objects. Objects of sources named *_<isa>.cc are
+checked. LIST is a file that CMake writes (isa_sources.txt in the build folder), with the path of
+such a source on each line; each must have its object among those found. An inline function of a
+shared header becomes a weak definition in such an object, compiled with the tier's instructions.
+The linker may choose that definition for the whole program, which then fails on older CPUs.
 
-One line a violation: object: symbol. Exit status 0 when there is none, 1 when there is one, 2 when
-something could not be checked: no such object, none of a listed source, or one in which nm sees no
-definition at all (an object of link-time optimisation).
+Prints one line per violation: object: symbol. Exit status: 0 without a violation, 1 with one, 2 when
+something could not be checked: no object, no object of a listed source, or an object in which nm
+sees no definition (as with link-time optimisation).
 """
 
 import argparse

@@ -2,7 +2,7 @@
 """The files of the repository and what kind each is: shared by the checkers.
 
 Files come from git (tracked, and untracked but not ignored), or from a walk where there is no git.
-A checker never imports another checker; what two of them need stands here.
+Checkers do not import each other; shared functions are here.
 """
 
 import os

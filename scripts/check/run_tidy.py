@@ -4,7 +4,8 @@
 
     run_tidy.py [--jobs N] [FILE...]      every source of build/dev when no file is named
 
-Tests are left out: their macros and deliberate copies would need exceptions that hide real findings.
+Tests are left out: their macros and deliberate copies would need exceptions that hide real
+findings.
 Exit status 0 when clean, 1 on a finding, 77 when clang-tidy or build/dev is absent.
 """
 

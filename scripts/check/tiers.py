@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The instruction-set tiers of this machine, read from /proc/cpuinfo.
 
-An independent reading: src/platform/cpu.cc asks the processor itself, and a mistake there must not
-choose what the tests expect of it.
+src/platform/cpu.cc asks the processor itself. The tests compare it with this independent reading.
 """
 
 import os

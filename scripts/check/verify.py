@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Runs the checkers, builds and tests that ./check and ./test are made of, and counts them.
+"""Runs the checkers, builds and tests of ./check and ./test, and counts them.
 
-Every step's outcome is counted: a checker is one, a test of a test binary is one. The last line is
-"N passed, M failed", with ", K skipped" when K > 0 and the skipped ones listed above with their
-reasons. The exit status is 0 only when something passed and nothing failed. Nothing here installs
-anything; ./test does that first.
+Every checker counts as one test, and so does every test in a test binary. The last line is
+"N passed, M failed", followed by ", K skipped" when tests were skipped; they are listed above with
+their reasons. The exit status is 0 only when something passed and nothing failed. This script
+installs nothing; ./test does that first. `verify.py long` lists the long suites, `verify.py long
+NAME` runs one.
 """
 
 import argparse
@@ -179,7 +180,7 @@ def skip_lines(skipped):
 
 
 class Runner:
-    """The steps, in the order they were asked for."""
+    """Runs steps one after another and counts their outcomes."""
 
     def __init__(self, jobs):
         self.tally = Tally()
@@ -281,9 +282,9 @@ class Runner:
         return tally
 
     def lower_tiers(self, ran):
-        """The tests labelled tier again with each tier that the first run did not choose: those whose
-        results depend on kernels. `ran` are the tiers that have kernels and that this machine has,
-        the best one last."""
+        """Repeats the tests labelled tier, whose results depend on kernels, with each tier that the
+        first run did not choose. `ran` lists the tiers with kernels that this machine has, the best
+        one last."""
         for tier in ran[:-1]:
             self.ctest("dev", "tier", "slow", {"QSF_ISA": tier})
 
@@ -324,7 +325,8 @@ class Runner:
 
 
 def expected_environment(tally):
-    """Returns what makes kernels_test fail when it ran less than this machine can run."""
+    """Returns the variables that make kernels_test fail when it does not run this machine's best
+    tier."""
     best = tiers.expected_tier()
     if best is None:
         tally.skipped.append(("tiers of this machine", "no /proc/cpuinfo to tell which it has"))
