@@ -412,6 +412,7 @@ def main():
     runner.format()
     runner.checker("layers", [python, "scripts/check/check_layers.py"])
     runner.checker("style", [python, "scripts/check/check_style.py"])
+    runner.checker("tables of results", [python, "scripts/measure/render_results.py", "--check"])
     runner.self_tests()
     expected = expected_environment(runner.tally)
     dev_built = runner.build("dev")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What measure_long_text.py, probe_retrieval.py and measure_recall.py have in common: policies of attention and of
-keys and values as options of qsf-perplexity, how many positions a row sees under each, and texts in sentences."""
+"""Shared by measure_long_text.py, probe_retrieval.py and measure_recall.py: attention and KV policies as options of
+qsf-perplexity, the number of positions visible to a row under each, and texts cut into sentences."""
 
 import argparse
 import json

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Quantises matrices to the forms of block_forms.py, with fields chosen by search. Needs torch.
 
-Of each group a grid of ranges is tried, each refined by weighted least squares. Scales and mins then become whole numbers
-under super-fields: several super-fields are tried, and in turns each scale and min moves by one where that lowers the
-error and the super-fields are set anew by least squares. What is returned are weights exactly as a file would give them.
+For each group the search tries a grid of ranges and refines each by weighted least squares. Scales and mins then become
+whole numbers under super-fields. Several super-fields are tried; in turns, each scale and min moves by one where that
+lowers the error, and least squares sets the super-fields again. The result is the weights as a file would decode them.
 """
 
 import torch

@@ -1,26 +1,25 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Sets the quantiser of qsf-convert beside llama.cpp's: the same model, the same text, the same engine.
+"""Compares the quantiser of qsf-convert with llama.cpp's: the same model, the same text, the same engine.
 
     compare_quantisers.py MODEL_DIR TEXT RESULTS.json --calibration FILE [--llama-cpp FOLDER]
                           [--llama-cpp-source FOLDER] [--bin build/release/bin] [--bytes 120000]
                           [--calibration-bytes 500000] [--context 512] [--threads 1] [--scopes layers whole]
-                          [--made FOLDER] [--page docs/quality.md] [--no-runs] [--no-cross-check]
+                          [--made FOLDER] [--page FILE] [--no-runs] [--no-cross-check]
 
 llama.cpp makes a GGUF file of MODEL_DIR in f32, an importance matrix from the calibration set, and of both a file for
 each of its types, all matrices to the same type (--pure). qsf-convert makes files of its types of MODEL_DIR: with the
-nearest codes, with searched fields, with the column importance of the calibration set, and with GPTQ from
-what it says of pairs of columns. Every file is then scored by qsf-perplexity --exact, which reads the values of GGUF's
-types bit for bit and multiplies them by 32-bit floats: what differs is the weights alone. llama.cpp's own perplexity of
-those of its files that ours are held to stands beside as a cross-check.
+nearest codes, with scale search, with the column importance of the calibration set, and with GPTQ. qsf-perplexity
+--exact then scores every file: it decodes GGUF's types bit for bit and multiplies by 32-bit floats, so only the weights
+differ. llama.cpp's own perplexity of its files is shown beside as a cross-check.
 
     layers  matrices of the layers are quantised, embedding and head stay f16
     whole   embedding and head too, to the same type
 
 --llama-cpp names the folder of llama-quantize, llama-imatrix and llama-perplexity (or QSF_LLAMA_CPP does), and
 --llama-cpp-source its source tree with convert_hf_to_gguf.py (or QSF_LLAMA_CPP_SOURCE), which needs the packages torch,
-transformers, sentencepiece and gguf. RESULTS.json keeps what was measured by the checksum of the file: one that comes out
-as before is not scored again. --made keeps llama.cpp's f32 GGUF and importance matrix for the next run. --page puts the
+transformers, sentencepiece and gguf. RESULTS.json keeps scores by the checksum of the file: an
+unchanged file is not scored again. --made keeps llama.cpp's f32 GGUF and importance matrix for the next run. --page puts the
 tables between the marks of that page.
 """
 

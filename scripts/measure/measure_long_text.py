@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Measures what types of keys and values, windows and sparse prefill cost in perplexity on long text.
+"""Measures how KV types, windows and sparse prefill change the perplexity of long text.
 
     measure_long_text.py MODEL.qsf TEXT RESULTS.json [--bin build/release/bin] [--context 4096] [--chunks N]
                          [--threads N] [--scale 1] [--groups types h2o window heavy ablation] [--no-runs]
 
 Runs qsf-perplexity once for every line of the tables and prints them as Markdown. All runs see the same tokens, so
 lines are compared with full attention window by window: the standard error behind a difference is that of the mean
-difference of a window, far smaller than that of a perplexity. RESULTS.json keeps the mean loss of every window; what
-is in it is not run again. --scale divides all sizes, for models of shorter texts. docs/attention.md has the tables.
+difference of a window, far smaller than that of a perplexity. RESULTS.json keeps the mean loss of every window; runs
+in it are not repeated. --scale divides all sizes, for models of shorter texts. docs/attention.md has the tables.
 """
 
 import math

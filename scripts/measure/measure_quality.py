@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Measures what each weight type costs in perplexity: converts one model to every type and scores a text.
+"""Measures the perplexity of each weight type: converts one model to every type and scores a text.
 
     measure_quality.py MODEL_DIR TEXT [--bin build/release/bin] [--bytes N] [--context 512]
                        [--rounding search] [--calibration FILE [--gptq]] [--types 4bit,2bit]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Measures what policies of attention, and of keys and values, still recall of a long text.
+"""Measures how well attention and KV policies recall facts of a long text.
 
     measure_recall.py MODEL.qsf TEXT RESULTS.json --tokenizer tokenizer.model [--every 35] [--windows 8]
                       [--bin build/release/bin] [--context 4096] [--threads N] [--scale 1] [--only NAME ...] [--no-runs]

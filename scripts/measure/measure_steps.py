@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Measures what each step of quantising gains, for every weight type: perplexity, KL divergence, equal top tokens.
+"""Measures each step of quantisation for every weight type: perplexity, KL divergence, top-1 agreement.
 
     measure_steps.py MODEL TEXT RESULTS.json --calibration FILE [--bin build/release/bin] [--bytes 120000]
                      [--calibration-bytes 500000] [--calibration-tokens N] [--context 512] [--threads 1]
                      [--types 4bit 2bit-super/32 ...] [--steps nearest search calibrated gptq rotated] [--keep-old]
-                     [--page docs/quality.md --mark NAME] [--png FILE] [--no-runs]
+                     [--page FILE --mark NAME] [--png FILE] [--no-runs]
 
 MODEL is converted to each type by each step, and every file is scored on the head of TEXT beside the model in f32.
 The calibration set should not overlap with it; qsf-convert takes 65,536 tokens of it unless told otherwise. Steps:

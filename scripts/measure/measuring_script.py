@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What scripts that measure a model on a text have in common: the arguments they take and how they end."""
+"""Shared by scripts that measure a model on a text: their arguments and their exit status."""
 
 import argparse
 import importlib.util

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Runs programs under the kernel's own memory limit: a control group of version 1 or 2, made for one
-run and removed after it. What is charged there is what a memory promise has to cover: anonymous
-pages, file pages read by the group, and the kernel's memory for it. Needs root.
+run and removed after it. The kernel charges the group for anonymous pages, for file pages that it
+reads, and for kernel memory; a memory budget has to cover all of these. Needs root.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ V2 = "/sys/fs/cgroup"
 
 
 class NoMemoryGroup(Exception):
-    """This system or this user cannot make one; the message says why."""
+    """No control group can be made; the message says why."""
 
 
 @dataclasses.dataclass

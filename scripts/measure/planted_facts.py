@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Facts for texts that are to be remembered: sentences that give something a made-up name, and say it again later on.
+"""Plants facts in texts: sentences that give something a made-up name, and repeat it later.
 
-Whoever reads such a text can tell the name the second time, from the first time alone, however far back that is.
-train_model.py plants facts to teach a model to look back, measure_recall.py to see what policies of attention lose.
-`rng` is a random.Random throughout.
+A reader can predict the name the second time only from the first time, however far back that is. train_model.py plants
+facts to teach a model to look back; measure_recall.py plants them to measure how much KV policies forget. `rng` is a
+random.Random throughout.
 """
 
 import re

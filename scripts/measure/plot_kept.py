@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Draws which positions of a text each layer and KV head still sees.
+"""Draws which positions of a text are visible to each layer and KV head.
 
     plot_kept.py KEPT.json OUT.png [--window 0] [--bins 256] [--before N]
 
 KEPT.json is what `qsf-perplexity MODEL --file TEXT --chunks 1 --attention h2o --kept KEPT.json` writes. The picture has a
-panel for every step of the window (of --before tokens at most), in it a line for each KV head and in it a cell
-for every few positions: white where none is visible, dark where all are. Prints the share of adjacent heads whose
-sets differ, and how much of them they share on average. Needs matplotlib.
+panel for every step of the window (of --before tokens at most). A panel has a line for each KV head, and a line has
+cells of a few positions each: white where none is visible, dark where all are. Prints the share of adjacent heads whose
+sets differ, and how much of their sets they share on average. Needs matplotlib.
 """
 
 import argparse

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Sets qsf-convert --target-size beside uniform types: what files of equal size lose.
+"""Compares qsf-convert --target-size with uniform types at equal file sizes.
 
     plot_target_sizes.py MODEL_DIR TEXT RESULTS.json --calibration FILE [--bin build/release/bin] [--bytes 120000]
-                         [--calibration-bytes 500000] [--context 512] [--threads 2] [--png FILE] [--page docs/quality.md]
+                         [--calibration-bytes 500000] [--context 512] [--threads 2] [--png FILE] [--page FILE]
                          [--no-runs]
 
-Every uniform type is converted with the calibration, and then a file with --target-size at its size. All are scored by
-qsf-perplexity --reference --exact against the model in f32, so that what differs is the weights: perplexity and mean
-Kullback-Leibler divergence of TEXT, which is other text than that of --calibration. The calibration runs once and is
-saved as RESULTS.json.calibration; sizes take it from there. Says which of the target's files have a larger divergence than
-a smaller one of them, or than the uniform file of their size, and ends with 1 if there is any. RESULTS.json keeps what was
-measured; --no-runs draws and checks that alone. --png draws the divergence by size (needs matplotlib), --page puts the
+Every uniform type is converted with the calibration, and then a file with --target-size of the same size. qsf-perplexity
+--reference --exact scores all files against the model in f32, so only the weights differ: perplexity and mean
+Kullback-Leibler divergence on TEXT, which must not overlap with the text of --calibration. The calibration runs once and
+is saved as RESULTS.json.calibration. The script names each --target-size file whose divergence is larger than that of a
+smaller one, or than that of the uniform file of its size, and exits with 1 if there is any. RESULTS.json keeps the
+measurements; --no-runs only draws and checks them. --png draws the divergence by size (needs matplotlib), --page puts the
 table between <!-- begin target-sizes --> and <!-- end target-sizes --> of that page.
 """
 
@@ -108,7 +108,7 @@ class Runs:
             name = f"{kind}/{block}" if block else kind
             how = ["--quant-type", kind] + (["--block-size", str(block)] if block else [])
             uniform = self.measure(name, *how)
-            target = self.measure(f"at {name}", "--target-size", str(uniform["bytes"]))
+            target = self.measure(f"at {name}", "--target-size", f"{uniform['bytes'] / 1e6:.6f}M")
             rows.append({"name": name, "size": uniform["bytes"], "uniform": uniform, "target": target})
         return rows
 

@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Probes what is still found in a long text: a sentence with a made-up name at ten depths, asked for at the end.
+"""Retrieval test: a sentence with a made-up name at ten depths of a long text, asked for at the end.
 
     probe_retrieval.py MODEL.qsf TEXT RESULTS.json [--bin build/release/bin] [--context 4096] [--names N]
                        [--threads N] [--scale 1] [--only NAME ...] [--no-runs]
 
-A text of the context's length holds one of the SENTENCES at some depth and ends with it once more. A model that finds
-the first one expects the name at the end more than it does without that sentence: what is printed is the mean log
-probability of the name's tokens, less that of the same text without the sentence, in nats a token. 0 means nothing was
-found. The first token and the others are told apart: the others follow from the tokens before them, the first one
-from the question alone. For policies that choose by attention a third table has what the model's ability has no part
-in: the share of layers and KV heads that still see the name at the end, averaged over its tokens. docs/attention.md has
-the tables.
+A text of the context's length holds one of the SENTENCES at some depth and ends with the same sentence. A model that
+retrieves the first one gives the name at the end a higher probability. The tables show the mean log probability of the
+name's tokens, minus that of the same text without the sentence, in nats a token; 0 means no retrieval. The first token
+of the name has a table of its own, because the others follow from the tokens before them. For policies that choose
+positions by attention, a third table is independent of the model's ability: the share of layers and KV heads in which
+the name is still visible at the end, averaged over its tokens. docs/attention.md has the tables.
 """
 
 import statistics

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""What compare_quantisers.py and study_block_choices.py count and compute: bits of weights, losses of windows, errors.
+"""Arithmetic of compare_quantisers.py and study_block_choices.py: bits of weights, losses of windows, standard errors.
 
-Nothing here runs a model, and nothing but Python's standard library is needed. Losses are means of windows: a window is
-one sample, since the tokens in it depend on each other, and two quantisers that scored the same windows are compared
-window by window. That takes away what the text does to both, which is most of the standard error of a perplexity.
+Nothing here runs a model or needs more than Python's standard library. Losses are means of windows: a window is one
+sample, since its tokens depend on each other. Two quantisers that scored the same windows are compared window by window,
+which removes the variance of the text, most of the standard error of a perplexity.
 """
 
 import json

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Makes a page about what a model costs in every weight type: quality, size, speed and memory.
+"""Makes a page that compares all weight types on one model: quality, size, speed and memory.
 
     report_model.py MODEL TEXT OUT_DIR [--calibration FILE] [--gptq] [--types f16 4bit 2bit-super/32 ...]
                     [--budgets MB ...] [--bytes 120000] [--context 512] [--threads 1] [--rounds 5] [--tokens 64]
@@ -16,8 +16,8 @@ plots, and results.json; --png writes the plot of size and quality as a picture 
     memory       peak of qsf-run, and speed and peak within each of --budgets
     conversion   its seconds, and the tensors farthest from the original
 
-A run that ends goes on where it was when it is started again with the same arguments; types, budgets and rounds may be added.
-Files that were converted stay in OUT_DIR/models until all is measured. Needs matplotlib.
+An interrupted run continues when it is started again with the same arguments; types, budgets and rounds may be added.
+Converted files stay in OUT_DIR/models until everything is measured. Needs matplotlib.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Results that outlive a run of a measuring script, and a head of a text to measure on."""
+"""The file of results that a measuring script continues, and the head of a text to measure on."""
 
 import hashlib
 import json

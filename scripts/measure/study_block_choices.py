@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Measures what forms of weight blocks cost at their bits, emulated in Python, so that kernels are written for those that win.
+"""Measures the quality of forms of weight blocks, emulated in Python, before kernels are written for them.
 
     study_block_choices.py MODEL_DIR TEXT RESULTS.json --calibration FILE [--bytes 120000] [--context 512]
                            [--calibration-bytes 100000] [--threads 1] [--no-runs]
@@ -16,7 +16,7 @@ stay as they are.
     plain    some forms with every column alike
     weights  ways to weigh errors, on a few forms
 
-RESULTS.json keeps what was measured; what is in it is not run again. Needs torch, numpy, safetensors and sentencepiece.
+RESULTS.json keeps the measurements, which are not repeated. Needs torch, numpy, safetensors and sentencepiece.
 docs/decisions/035-block-forms.md has the tables.
 """
 

@@ -38,8 +38,9 @@ BODIES = {
         if value("--calibration-out"):
             open(value("--calibration-out"), "w").write("seen")
         if value("--target-size"):
-            print(f"{value('--target-size')} bytes of them; expected divergence 0.125 nats a token")
-            size = 40000 if value("--target-size") == "1G" else int(value("--target-size"))
+            asked = value("--target-size")
+            size = 40000 if asked == "1G" else round(1e6 * float(asked.removesuffix("M")))
+            print(f"{size} bytes of them; expected divergence 0.125 nats a token")
             open(args[-1], "w").write(f"size {size / 1000}".ljust(size))
             sys.exit(0)
         if kind == "3bit":
