@@ -8,7 +8,7 @@
 #include <span>
 
 #include "base/bytes.h"
-#include "import/pytorch/pytorch_state_dict.h"
+#include "import/pytorch/pytorch_model.h"
 #include "io/testing/faulty_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t n_bytes);

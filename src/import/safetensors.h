@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "import/sharded_checkpoint.h"
+#include "import/checkpoint.h"
 #include "io/file.h"
 
 namespace qsf {

@@ -2,7 +2,7 @@
 //
 // Tokens that a model has no row for: left out by name where that is possible, else refused.
 
-#include "import/vocabulary_limit.h"
+#include "import/vocabulary.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

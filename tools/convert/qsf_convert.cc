@@ -25,7 +25,7 @@
 #include "import/gguf/gguf_model.h"
 #include "import/hf/hf_model.h"
 #include "import/hf/hf_tokenizer.h"
-#include "import/vocabulary_limit.h"
+#include "import/vocabulary.h"
 #include "io/atomic_file.h"
 #include "tokenizer/tokenizer_data.h"
 #include "tools/common/tool_support.h"
@@ -273,8 +273,8 @@ qsf::Status convert(const ConvertOptions& options) {
   std::error_code ignored;
   const qsf::I2sLayout i2s_layout = *qsf::find_i2s_layout(options.i2s_layout);
   QSF_ASSIGN_OR_RETURN(Input input, fs::is_directory(options.input, ignored)
-                                                 ? open_folder(options.input)
-                                                 : open_gguf(options.input, i2s_layout));
+                                        ? open_folder(options.input)
+                                        : open_gguf(options.input, i2s_layout));
   if (input.tokenizer.empty()) {
     print_error(kTool, "warning: " + options.input +
                            ": no tokenizer; the file will take and give token ids alone");

@@ -9,7 +9,6 @@
 
 #include "convert/calibrate/calibrate_model.h"
 #include "convert/calibrate/calibration_file.h"
-#include "convert/calibrate/calibration_text.h"
 #include "io/file.h"
 #include "tools/convert/qsf_convert_files.h"
 #include "tools/convert/qsf_convert_memory.h"

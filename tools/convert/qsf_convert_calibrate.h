@@ -10,8 +10,7 @@
 
 #include "base/result.h"
 #include "convert/choose/target_size.h"
-#include "convert/encode/column_importance.h"
-#include "convert/encode/error_compensation.h"
+#include "convert/encode/encode_rows.h"
 #include "convert/encode/transcode.h"
 #include "import/model_source.h"
 #include "tools/convert/qsf_convert_options.h"

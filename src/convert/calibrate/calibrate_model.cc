@@ -10,17 +10,17 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "convert/calibrate/calibration_file.h"
-#include "convert/calibrate/calibration_text.h"
 #include "convert/calibrate/model_copy.h"
 #include "convert/calibrate/saved_hidden_rows.h"
-#include "convert/calibrate/temporary_name.h"
 #include "convert/choose/sensitivity.h"
 #include "convert/gptq/hessian_sums.h"
 #include "convert/gptq/layerwise_gptq.h"
 #include "tokenizer/tokenizer.h"
 
 namespace qsf {
+
 namespace {
 
 // The tokenizer goes before the engine comes, which has its own.
@@ -158,6 +158,34 @@ Result<CalibratedText> calibrate_model(const ModelSource& source, std::string te
         std::move(gatherer), *tokens, layers_at_once, options.transcode.n_threads);
   }
   return calibrated;
+}
+
+Result<std::vector<TokenId>> calibration_tokens(const Tokenizer& tokenizer, std::string_view text,
+                                                std::uint32_t context, std::uint64_t max_tokens) {
+  QSF_CHECK(context >= 2);
+  max_tokens = std::max<std::uint64_t>(max_tokens, context);
+  text = text.substr(0, calibration_text_bytes(max_tokens));
+  const std::size_t zero = text.find('\0');
+  if (zero != std::string_view::npos) {
+    return invalid_argument("byte %zu is zero, which no text has; expected text in UTF-8", zero);
+  }
+  if (text.empty()) return invalid_argument("the text is empty; expected some pages of text");
+  std::vector<TokenId> tokens;
+  QSF_RETURN_IF_ERROR(
+      tokenizer.encode(text, {.add_bos = {}, .add_eos = false, .parse_special = false}, tokens));
+  if (tokens.size() < 2) {
+    return invalid_argument("the text is %zu tokens long, expected some pages of text",
+                            tokens.size());
+  }
+  if (tokens.size() >= context) {
+    const std::uint64_t n_windows =
+        std::min<std::uint64_t>(tokens.size() / context, max_tokens / context);
+    tokens.resize(n_windows * context);
+  }
+  if (tokenizer.adds_bos()) {
+    for (std::size_t i = 0; i < tokens.size(); i += context) tokens[i] = tokenizer.bos();
+  }
+  return tokens;
 }
 
 }  // namespace qsf

@@ -2,7 +2,7 @@
 //
 // Texts become whole windows that begin as texts do, and what is no text is refused.
 
-#include "convert/calibrate/calibration_text.h"
+#include "convert/calibrate/calibrate_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,15 +3,158 @@
 #include "convert/calibrate/collect_statistics.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstring>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/cosine.h"
+#include "base/crc32.h"
 #include "engine/engine_plan.h"
 #include "format/qsf_reader.h"
+#include "io/atomic_file.h"
+#include "io/file.h"
 
 namespace qsf {
+
+ColumnSums::ColumnSums(const ModelSpec& spec)
+    : sums_(1 + std::size_t{spec.n_layers} * kInputsPerLayer), cosines_(spec.n_layers) {
+  sums_[0].squares.resize(spec.hidden);
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
+      const auto input = static_cast<ProductInput>(i);
+      sums_[index(input, layer)].squares.resize(input_cols(spec, input));
+    }
+  }
+}
+
+std::uint64_t ColumnSums::memory_bytes(const ModelSpec& spec) noexcept {
+  std::uint64_t n_cols = 0;
+  for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
+    n_cols += input_cols(spec, static_cast<ProductInput>(i));
+  }
+  return (n_cols * spec.n_layers + spec.hidden) * sizeof(double);
+}
+
+void ColumnSums::take_input(ProductInput input, std::uint32_t layer, std::span<const float> row) {
+  Sums& sums = sums_[index(input, layer)];
+  QSF_CHECK(row.size() == sums.squares.size());
+  for (std::size_t c = 0; c < row.size(); ++c) {
+    const double value = row[c];
+    sums.squares[c] += value * value;
+  }
+  ++sums.n_rows;
+}
+
+void ColumnSums::take_layer(std::uint32_t layer, std::span<const float> in,
+                            std::span<const float> out) {
+  double ab = 0.0;
+  double aa = 0.0;
+  double bb = 0.0;
+  for (std::size_t c = 0; c < in.size(); ++c) {
+    const double a = in[c];
+    const double b = out[c];
+    ab += a * b;
+    aa += a * a;
+    bb += b * b;
+  }
+  cosines_[layer].sum += cosine_of_sums(ab, aa, bb);
+  ++cosines_[layer].n_rows;
+}
+
+std::vector<MutableByteSpan> ColumnSums::parts() {
+  std::vector<MutableByteSpan> parts = {std::as_writable_bytes(std::span(cosines_))};
+  for (Sums& sums : sums_) {
+    parts.push_back(std::as_writable_bytes(std::span(sums.squares)));
+    parts.push_back(std::as_writable_bytes(std::span(&sums.n_rows, 1)));
+  }
+  return parts;
+}
+
+std::vector<float> ColumnSums::mean_squares(ProductInput input, std::uint32_t layer) const {
+  const Sums& sums = sums_[index(input, layer)];
+  std::vector<float> means(sums.squares.size());
+  if (sums.n_rows == 0) return means;
+  for (std::size_t c = 0; c < means.size(); ++c) {
+    means[c] = static_cast<float>(sums.squares[c] / static_cast<double>(sums.n_rows));
+  }
+  return means;
+}
+
+double ColumnSums::mean_cosine(std::uint32_t layer) const noexcept {
+  const Cosines& cosines = cosines_[layer];
+  return cosines.n_rows == 0 ? 1.0 : cosines.sum / static_cast<double>(cosines.n_rows);
+}
+
+// The file: magic and version, the numbers of all parts, their CRC. What writes it reads it, with
+// the same model and text, so it has nothing that says how long it is.
+
+namespace {
+
+constexpr std::string_view kMagicAndVersion = "QSFG\1";
+
+template <typename T>
+MutableByteSpan bytes_of(T& value) {
+  return std::as_writable_bytes(std::span(&value, 1));
+}
+
+Status damaged(const std::string& path) {
+  return corrupt("%s: of another run, or damaged; remove this file and run again", path.c_str());
+}
+
+}  // namespace
+
+std::vector<MutableByteSpan> RunState::parts() {
+  std::vector<MutableByteSpan> parts = {bytes_of(n_summed), bytes_of(n_skipped),
+                                        std::as_writable_bytes(std::span(losses)),
+                                        std::as_writable_bytes(std::span(skip_losses))};
+  for (const MutableByteSpan part : sums.parts()) parts.push_back(part);
+  return parts;
+}
+
+Status RunState::read(const std::string& path, FileOps& ops) {
+  const auto file = File::open(path, ops);
+  if (!file && file.error().code() == StatusCode::kNotFound) return ok_status();
+  if (!file) return Status(file.error());
+  std::uint32_t crc = 0;
+  std::uint32_t stored = 0;
+  std::uint64_t n_bytes = kMagicAndVersion.size() + sizeof crc;
+  for (const MutableByteSpan part : parts()) n_bytes += part.size();
+  if (file->size_bytes() != n_bytes) return damaged(path);
+  std::array<std::byte, kMagicAndVersion.size()> start;
+  QSF_RETURN_IF_ERROR(file->read_exact_at(0, start));
+  std::uint64_t at = start.size();
+  for (const MutableByteSpan part : parts()) {
+    QSF_RETURN_IF_ERROR(file->read_exact_at(at, part));
+    crc = crc32(part, crc);
+    at += part.size();
+  }
+  QSF_RETURN_IF_ERROR(file->read_exact_at(at, bytes_of(stored)));
+  if (as_text(start) == kMagicAndVersion && crc == stored && n_summed <= losses.size() &&
+      n_skipped <= skip_losses.size()) {
+    return ok_status();
+  }
+  return damaged(path);
+}
+
+Status RunState::write(const std::string& path, FileOps& ops) {
+  QSF_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path, ops));
+  QSF_RETURN_IF_ERROR(file.write_at(0, as_bytes(kMagicAndVersion)));
+  std::uint64_t at = kMagicAndVersion.size();
+  std::uint32_t crc = 0;
+  for (const MutableByteSpan part : parts()) {
+    QSF_RETURN_IF_ERROR(file.write_at(at, part));
+    crc = crc32(part, crc);
+    at += part.size();
+  }
+  QSF_RETURN_IF_ERROR(file.write_at(at, bytes_of(crc)));
+  return file.commit();
+}
+
 namespace {
 
 bool is_finite(std::span<const float> values) {

@@ -11,6 +11,7 @@
 #define QSF_CONVERT_CALIBRATE_COLLECT_STATISTICS_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,16 +20,89 @@
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "base/status.h"
 #include "convert/calibrate/calibration.h"
 #include "convert/calibrate/pass_observer.h"
-#include "convert/calibrate/run_state.h"
 #include "convert/calibrate/saved_hidden_rows.h"
 #include "engine/engine.h"
+#include "format/model_spec.h"
+#include "io/file_ops.h"
 #include "tokenizer/tokenizer.h"
 
 namespace qsf {
+
+// ColumnSums: sums of the squares of what every matrix multiplies, column by column, and of the
+// cosines between what goes into a layer and what comes out.
+//
+// Sums are f64 and added in the order of positions, so they have the same bits at any number of
+// threads and in any budget. 65,536 rows round each sum by 7e-12 of itself at most.
+
+class ColumnSums final : public RowConsumer {
+ public:
+  explicit ColumnSums(const ModelSpec& spec);
+  static std::uint64_t memory_bytes(const ModelSpec& spec) noexcept;
+
+  void take_input(ProductInput input, std::uint32_t layer, std::span<const float> row) override;
+  void take_layer(std::uint32_t layer, std::span<const float> in,
+                  std::span<const float> out) override;
+
+  // All that it holds, in one order, to be written to a file and read back.
+  std::vector<MutableByteSpan> parts();
+
+  // Rows that were taken at a place; means are over them.
+  std::uint64_t n_rows(ProductInput input, std::uint32_t layer) const noexcept {
+    return sums_[index(input, layer)].n_rows;
+  }
+  // Returns the mean of the squares of each column; zeros where no row was taken.
+  std::vector<float> mean_squares(ProductInput input, std::uint32_t layer) const;
+  // Returns the mean cosine of a layer's input and output; 1 where no row was taken.
+  double mean_cosine(std::uint32_t layer) const noexcept;
+
+ private:
+  struct Sums {
+    std::vector<double> squares;  // [input_cols]
+    std::uint64_t n_rows = 0;
+  };
+  struct Cosines {
+    double sum = 0.0;
+    std::uint64_t n_rows = 0;
+  };
+  static std::size_t index(ProductInput input, std::uint32_t layer) noexcept {
+    // The head's come first.
+    if (input == ProductInput::kHead) return 0;
+    return 1 + layer * kInputsPerLayer + static_cast<std::size_t>(input);
+  }
+
+  std::vector<Sums> sums_;
+  std::vector<Cosines> cosines_;  // by layer
+};
+
+// RunState: how far Gatherer::run() has come and what it has summed by then, which a file keeps for
+// a run that is started again (decision 033).
+
+struct RunState {
+  RunState(const ModelSpec& spec, std::size_t n_windows)
+      : losses(n_windows), skip_losses(spec.n_layers), sums(spec) {}
+
+  // Reads what write() has written for a run of the same model and as many windows; leaves all as
+  // it is where there is no file.
+  // Fails  kCorrupt on a file of another run, or a damaged one; kIo. Useless then
+  Status read(const std::string& path, FileOps& ops = system_file_ops());
+  // Fails  kIo; an older file is left then
+  Status write(const std::string& path, FileOps& ops = system_file_ops());
+
+  std::uint64_t n_summed = 0;       // windows
+  std::uint64_t n_skipped = 0;      // layers that were left out
+  std::vector<double> losses;       // of the windows, in nats
+  std::vector<double> skip_losses;  // of the windows that run without a layer, more than with it
+  ColumnSums sums;
+
+ private:
+  std::vector<MutableByteSpan> parts();
+};
 
 struct GatherProgress {
   std::optional<std::uint32_t> skipped_layer;  // that is left out now; none: nothing is

@@ -16,7 +16,7 @@
 #include <span>
 #include <vector>
 
-#include "convert/calibrate/product_input.h"
+#include "convert/calibrate/calibration.h"
 #include "engine/engine.h"
 #include "ops/operator_observer.h"
 

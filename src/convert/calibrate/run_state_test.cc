@@ -3,7 +3,7 @@
 // The state of a run comes back as it was written; every flipped bit and every other length is
 // told.
 
-#include "convert/calibrate/run_state.h"
+#include "convert/calibrate/collect_statistics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

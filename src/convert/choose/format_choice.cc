@@ -7,9 +7,7 @@
 #include <utility>
 
 #include "convert/encode/encode_rows.h"
-#include "convert/encode/run_units.h"
 #include "convert/encode/transcode_progress.h"
-#include "import/cached_bytes.h"
 #include "quant/base3.h"
 #include "quant/floats.h"
 #include "quant/ternary.h"

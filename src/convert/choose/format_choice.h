@@ -13,7 +13,6 @@
 #include "base/result.h"
 #include "convert/encode/transcode.h"
 #include "import/model_source.h"
-#include "import/source_tensors.h"
 
 namespace qsf {
 

@@ -11,11 +11,10 @@
 #include "base/check.h"
 #include "convert/calibrate/model_copy.h"
 #include "convert/calibrate/pass_observer.h"
-#include "convert/calibrate/temporary_name.h"
 #include "convert/choose/divergence.h"
 #include "convert/choose/format_choice.h"
+#include "convert/encode/transcode_types.h"
 #include "engine/engine.h"
-#include "import/tensor_formats.h"
 
 namespace qsf {
 namespace {

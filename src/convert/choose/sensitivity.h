@@ -23,7 +23,6 @@
 #include "convert/calibrate/collect_statistics.h"
 #include "convert/encode/transcode.h"
 #include "import/model_source.h"
-#include "import/source_tensors.h"
 #include "tokenizer/tokenizer.h"
 
 namespace qsf {

@@ -19,9 +19,8 @@
 #include "base/result.h"
 #include "convert/calibrate/calibration.h"
 #include "convert/encode/transcode.h"
+#include "convert/encode/transcode_types.h"
 #include "import/model_source.h"
-#include "import/source_tensors.h"
-#include "import/tensor_formats.h"
 
 namespace qsf {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-#include "convert/encode/column_importance.h"
+#include "convert/encode/encode_rows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-#include "convert/encode/hadamard_rotation.h"
+#include "convert/encode/rotated_model.h"
 
 #include <gtest/gtest.h>
 

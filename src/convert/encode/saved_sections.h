@@ -22,7 +22,7 @@
 #include "convert/choose/format_choice.h"
 #include "convert/encode/encode_rows.h"
 #include "format/tile_plan.h"
-#include "import/source_tensors.h"
+#include "import/model_source.h"
 #include "io/atomic_file.h"
 #include "io/file.h"
 

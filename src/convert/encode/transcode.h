@@ -20,12 +20,10 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "convert/encode/column_importance.h"
-#include "convert/encode/error_compensation.h"
+#include "convert/encode/encode_rows.h"
 #include "convert/encode/transcode_types.h"
 #include "format/qsf_writer.h"
 #include "import/model_source.h"
-#include "import/tensor_formats.h"
 #include "quant/quant_options.h"
 
 namespace qsf {

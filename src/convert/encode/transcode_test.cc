@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "convert/encode/encode_rows.h"
+#include "convert/encode/transcode_progress.h"
 #include "format/qsf_reader.h"
-#include "import/cached_bytes.h"
 #include "import/hf/hf_model.h"
 #include "import/testing/hf_folder.h"
 #include "io/testing/faulty_file.h"

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string>
 
 namespace qsf {
+
 namespace {
 
 constexpr std::string_view kNames[] = {
@@ -97,6 +99,22 @@ std::optional<BlockFormat> wider_format(BlockFormat format) noexcept {
   const BlockFormat* const rung = std::find(std::begin(kRungs), std::end(kRungs), format);
   if (rung == std::end(kRungs) || rung + 1 == std::end(kRungs)) return std::nullopt;
   return rung[1];
+}
+
+Status TensorFormats::set(TensorKind kind, std::uint32_t layer, BlockFormat format) {
+  if (!is_valid(format)) {
+    return invalid_argument("%s, layer %u: blocks of %u columns, which %s does not have",
+                            std::string(tensor_kind_name(kind)).c_str(), layer, format.block,
+                            std::string(quant_type_name(format.type)).c_str());
+  }
+  formats_.insert_or_assign({kind, layer}, format);
+  return ok_status();
+}
+
+std::optional<BlockFormat> TensorFormats::find(TensorKind kind, std::uint32_t layer) const {
+  const auto found = formats_.find({kind, layer});
+  if (found == formats_.end()) return std::nullopt;
+  return found->second;
 }
 
 }  // namespace qsf

@@ -6,9 +6,12 @@
 #define QSF_CONVERT_ENCODE_TRANSCODE_TYPES_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string_view>
+#include <utility>
 
+#include "base/status.h"
 #include "format/qsf_layout.h"
 #include "quant/types.h"
 
@@ -84,6 +87,22 @@ constexpr bool is_ternary(QuantType type) noexcept {
 
 // Returns the next wider format that mixed tries, or nothing behind the last.
 std::optional<BlockFormat> wider_format(BlockFormat format) noexcept;
+
+// TensorFormats: the format of each matrix by itself, where a conversion is told.
+
+class TensorFormats {
+ public:
+  // Sets the format of one matrix; `layer` is 0 outside layers.
+  // Fails  kInvalidArgument on a format that no file may hold
+  Status set(TensorKind kind, std::uint32_t layer, BlockFormat format);
+
+  // Returns what was set for that matrix, if anything.
+  // Threads  any number at once, while nobody sets
+  std::optional<BlockFormat> find(TensorKind kind, std::uint32_t layer) const;
+
+ private:
+  std::map<std::pair<TensorKind, std::uint32_t>, BlockFormat> formats_;
+};
 
 }  // namespace qsf
 

@@ -15,8 +15,8 @@
 #include <span>
 #include <vector>
 
+#include "convert/calibrate/calibration.h"
 #include "convert/calibrate/pass_observer.h"
-#include "convert/calibrate/product_input.h"
 #include "format/model_spec.h"
 
 namespace qsf {

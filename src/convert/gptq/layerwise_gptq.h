@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "convert/calibrate/collect_statistics.h"
-#include "convert/encode/error_compensation.h"
+#include "convert/encode/encode_rows.h"
 #include "convert/gptq/gptq.h"
 #include "convert/gptq/hessian_sums.h"
 #include "tokenizer/tokenizer.h"

@@ -10,7 +10,7 @@
 #include "convert/random/random_blocks.h"
 #include "format/tensor_rules.h"
 #include "import/hf/hf_tensors.h"
-#include "import/source_tensors.h"
+#include "import/model_source.h"
 #include "tokenizer/tokenizer_data.h"
 
 namespace qsf {

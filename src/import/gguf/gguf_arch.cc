@@ -2,13 +2,79 @@
 
 #include "import/gguf/gguf_arch.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <iterator>
+#include <limits>
+#include <utility>
 
 #include "import/gguf/ggml_types.h"
 
 namespace qsf {
+
+template <typename T>
+std::optional<T> GgufFields::take(Result<std::optional<T>> value) {
+  if (value) return *value;
+  fail(std::move(value).error());
+  return std::nullopt;
+}
+
+std::uint32_t GgufFields::u32(const char* name, std::uint32_t low, std::uint32_t high) {
+  if (!has(name)) {
+    fail(corrupt("GGUF: key \"%s%s\" is missing", prefix_.c_str(), name));
+    return 0;
+  }
+  return u32_or(name, low, low, high);
+}
+
+std::uint32_t GgufFields::u32_or(const char* name, std::uint32_t fallback, std::uint32_t low,
+                                 std::uint32_t high) {
+  const auto value = take(gguf_.get_unsigned(prefix_ + name));
+  if (!value) return status_.ok() ? fallback : 0;
+  if (*value >= low && *value <= high) return static_cast<std::uint32_t>(*value);
+  fail(corrupt("GGUF: key \"%s%s\" is %llu, expected %u to %u", prefix_.c_str(), name,
+               static_cast<unsigned long long>(*value), low, high));
+  return 0;
+}
+
+float GgufFields::positive(const char* name, std::optional<float> fallback) {
+  const auto value = take(gguf_.get_float(prefix_ + name));
+  if (!value) {
+    if (!fallback) fail(corrupt("GGUF: key \"%s%s\" is missing", prefix_.c_str(), name));
+    return fallback.value_or(1.0F);
+  }
+  const auto number = static_cast<float>(*value);
+  if (std::isfinite(number) && number > 0.0F) return number;
+  fail(corrupt("GGUF: key \"%s%s\" is %g, expected a finite number above 0", prefix_.c_str(), name,
+               *value));
+  return 1.0F;
+}
+
+bool GgufFields::boolean(const char* name, bool fallback) {
+  return take(gguf_.get_bool(prefix_ + name)).value_or(fallback);
+}
+
+std::string GgufFields::text(const char* name, std::string_view fallback) {
+  return std::string(take(gguf_.get_string(prefix_ + name)).value_or(fallback));
+}
+
+void GgufFields::refuse_unless(const char* name, double only) {
+  const GgufKey* key = gguf_.find_key(prefix_ + name);
+  if (key == nullptr) return;
+  std::optional<double> value;
+  if (key->type == GgufType::kF32 || key->type == GgufType::kF64) {
+    value = take(gguf_.get_float(prefix_ + name));
+  } else if (key->type == GgufType::kBool) {
+    value = take(gguf_.get_bool(prefix_ + name)).value_or(false) ? 1.0 : 0.0;
+  } else if (const auto integer = take(gguf_.get_unsigned(prefix_ + name)); integer.has_value()) {
+    value = static_cast<double>(*integer);
+  }
+  if (!value || *value == only) return;
+  fail(unsupported("GGUF: key \"%s%s\" is %g, which this version does not run", prefix_.c_str(),
+                   name, *value));
+}
+
 namespace {
 
 // Gemma's embeddings are scaled by the root of their width.
@@ -304,6 +370,99 @@ Result<std::vector<float>> read_gguf_vector(const GgufFile& file, const GgufFile
     return corrupt("tensor \"%s\": element %zu is not finite", name.c_str(), i);
   }
   return values;
+}
+
+// RoPE of GGUF files: base, rotating columns, and three ways to scale. Linear has a factor as a
+// key. LLaMA 3 has a divisor of each frequency in a tensor, rope_freqs.weight; its context is not
+// asked about, so both lists of longrope hold the same divisors. Phi 3 has two tensors of them.
+
+namespace {
+
+constexpr std::uint32_t kMaxContext = 1U << 24;
+
+// Reads one list of divisors, which has an element for each pair of columns that rotate.
+Result<std::vector<float>> read_factors(const GgufFile& file, const GgufFile::Entry& entry,
+                                        const ModelSpec& spec) {
+  QSF_ASSIGN_OR_RETURN(std::vector<float> factors, read_gguf_vector(file, entry));
+  const std::string name = shown_gguf_text(entry.tensor->name);
+  if (factors.size() != spec.rope_dims() / 2) {
+    return corrupt("tensor \"%s\": %zu factors, expected %u, one for two columns that rotate",
+                   name.c_str(), factors.size(), spec.rope_dims() / 2);
+  }
+  if (std::any_of(factors.begin(), factors.end(), [](float factor) { return !(factor > 0.0F); })) {
+    return corrupt("tensor \"%s\": a factor is not above zero", name.c_str());
+  }
+  return factors;
+}
+
+Status read_linear(GgufFields& fields, ModelSpec& spec) {
+  // The older key has another name for the same factor.
+  const char* key = fields.has("rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear";
+  const float factor = fields.positive(key, 1.0F);
+  if (factor == 1.0F) return fields.status();
+  spec.rope.scaling = RopeScaling::kLinear;
+  spec.rope.factor = factor;
+  return fields.status();
+}
+
+Status set_factors(std::vector<float> short_factors, std::vector<float> long_factors,
+                   std::uint32_t original_context, ModelSpec& spec) {
+  if (spec.rope.scaling != RopeScaling::kNone) {
+    return unsupported(
+        "GGUF: rope.scaling.factor together with a tensor of factors is not known "
+        "to this version");
+  }
+  spec.rope.scaling = RopeScaling::kLongrope;
+  spec.rope.short_factors = std::move(short_factors);
+  spec.rope.long_factors = std::move(long_factors);
+  spec.rope.original_context = original_context;
+  return ok_status();
+}
+
+}  // namespace
+
+bool is_gguf_rope_tensor(std::string_view name) noexcept {
+  return name == "rope_freqs.weight" || name == "rope_factors_long.weight" ||
+         name == "rope_factors_short.weight";
+}
+
+Status read_gguf_rope(const GgufFile& file, GgufFields& fields, ModelSpec& spec) {
+  spec.rope.theta = fields.positive("rope.freq_base", 10000.0F);
+  const std::uint32_t dims = fields.u32_or("rope.dimension_count", spec.head_dim, 2, spec.head_dim);
+  const std::string type = fields.text("rope.scaling.type", "linear");
+  QSF_RETURN_IF_ERROR(fields.status());
+  if (dims % 2 != 0)
+    return corrupt("GGUF: rope.dimension_count is %u, expected an even number", dims);
+  spec.rope.dims = dims == spec.head_dim ? 0 : dims;
+  if (type == "linear") {
+    QSF_RETURN_IF_ERROR(read_linear(fields, spec));
+  } else if (type != "none" && type != "longrope") {
+    return unsupported(
+        "GGUF: rope.scaling.type \"%s\" is not known to this version, which has "
+        "none, linear and longrope",
+        shown_gguf_text(type).c_str());
+  }
+  const GgufFile::Entry* both = file.find("rope_freqs.weight");
+  const GgufFile::Entry* shorter = file.find("rope_factors_short.weight");
+  const GgufFile::Entry* longer = file.find("rope_factors_long.weight");
+  if (both != nullptr) {
+    if (shorter != nullptr || longer != nullptr) {
+      return corrupt("GGUF: rope_freqs.weight stands beside rope_factors_*.weight, expected one");
+    }
+    QSF_ASSIGN_OR_RETURN(std::vector<float> factors, read_factors(file, *both, spec));
+    std::vector<float> same = factors;
+    return set_factors(std::move(factors), std::move(same), spec.max_positions, spec);
+  }
+  if ((shorter == nullptr) != (longer == nullptr) || (type == "longrope" && longer == nullptr)) {
+    return corrupt("GGUF: rope_factors_short.weight and rope_factors_long.weight: expected both");
+  }
+  if (longer == nullptr) return ok_status();
+  QSF_ASSIGN_OR_RETURN(std::vector<float> short_factors, read_factors(file, *shorter, spec));
+  QSF_ASSIGN_OR_RETURN(std::vector<float> long_factors, read_factors(file, *longer, spec));
+  const std::uint32_t original = fields.u32("rope.scaling.original_context_length", 1, kMaxContext);
+  spec.rope.attention_factor = fields.positive("rope.scaling.attn_factor", 1.0F);
+  QSF_RETURN_IF_ERROR(fields.status());
+  return set_factors(std::move(short_factors), std::move(long_factors), original, spec);
 }
 
 }  // namespace qsf

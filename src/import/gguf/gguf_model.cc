@@ -11,9 +11,9 @@
 #include "format/tensor_rules.h"
 #include "import/gguf/ggml_types.h"
 #include "import/gguf/gguf_tokenizer.h"
-#include "import/gguf/i2s_dead_channels.h"
+#include "import/gguf/i2s_decoder.h"
 #include "import/hf/hf_tensors.h"
-#include "import/vocabulary_limit.h"
+#include "import/vocabulary.h"
 
 namespace qsf {
 namespace {

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "import/gguf/gguf_pretokenizers.h"
 #include "import/testing/gguf_writer.h"
 #include "import/testing/tokenizer_fixture.h"
 

@@ -2,7 +2,7 @@
 //
 // Orders of I2_S told by dead channels, of tensors packed here in each of them.
 
-#include "import/gguf/i2s_dead_channels.h"
+#include "import/gguf/i2s_decoder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "import/gguf/gguf_pretokenizers.h"
+#include "import/gguf/gguf_tokenizer.h"
 #include "tokenizer/nfc.h"
 
 namespace qsf {

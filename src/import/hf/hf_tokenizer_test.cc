@@ -12,11 +12,11 @@
 
 #include "base/bytes.h"
 #include "base/rng.h"
-#include "import/byte_alphabet.h"
 #include "import/hf/hf_pipeline.h"
 #include "import/json_access.h"
 #include "import/sentencepiece_model.h"
 #include "import/testing/tokenizer_fixture.h"
+#include "import/vocabulary.h"
 #include "tokenizer/stream_decoder.h"
 
 namespace qsf {

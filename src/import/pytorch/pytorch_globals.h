@@ -15,7 +15,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "import/pytorch/pytorch_objects.h"
+#include "import/pytorch/pytorch_unpickler.h"
 
 namespace qsf {
 

@@ -15,8 +15,8 @@
 
 #include "base/f16.h"
 #include "convert/encode/transcode.h"
+#include "import/checkpoint.h"
 #include "import/hf/hf_model.h"
-#include "import/strided_read.h"
 #include "import/testing/hf_folder.h"
 #include "import/testing/pytorch_file.h"
 #include "io/testing/faulty_file.h"

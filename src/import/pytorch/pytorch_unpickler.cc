@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <cstdio>
+#include <cstring>
 #include <span>
 #include <string>
 #include <utility>
@@ -12,9 +14,122 @@
 #include "base/bytes.h"
 #include "base/utf8_text.h"
 #include "import/pytorch/pytorch_globals.h"
-#include "import/pytorch/pytorch_opcodes.h"
 
 namespace qsf {
+
+namespace {
+
+struct OpcodeName {
+  std::uint8_t code;
+  const char* name;
+};
+constexpr OpcodeName kNames[] = {
+    {'(', "MARK"},          {')', "EMPTY_TUPLE"},
+    {'.', "STOP"},          {'0', "POP"},
+    {'1', "POP_MARK"},      {'2', "DUP"},
+    {'B', "BINBYTES"},      {'C', "SHORT_BINBYTES"},
+    {'F', "FLOAT"},         {'G', "BINFLOAT"},
+    {'I', "INT"},           {'J', "BININT"},
+    {'K', "BININT1"},       {'L', "LONG"},
+    {'M', "BININT2"},       {'N', "NONE"},
+    {'P', "PERSID"},        {'Q', "BINPERSID"},
+    {'R', "REDUCE"},        {'S', "STRING"},
+    {'T', "BINSTRING"},     {'U', "SHORT_BINSTRING"},
+    {'V', "UNICODE"},       {'X', "BINUNICODE"},
+    {']', "EMPTY_LIST"},    {'a', "APPEND"},
+    {'b', "BUILD"},         {'c', "GLOBAL"},
+    {'d', "DICT"},          {'e', "APPENDS"},
+    {'g', "GET"},           {'h', "BINGET"},
+    {'i', "INST"},          {'j', "LONG_BINGET"},
+    {'l', "LIST"},          {'o', "OBJ"},
+    {'p', "PUT"},           {'q', "BINPUT"},
+    {'r', "LONG_BINPUT"},   {'s', "SETITEM"},
+    {'t', "TUPLE"},         {'u', "SETITEMS"},
+    {'}', "EMPTY_DICT"},    {0x80, "PROTO"},
+    {0x81, "NEWOBJ"},       {0x82, "EXT1"},
+    {0x83, "EXT2"},         {0x84, "EXT4"},
+    {0x85, "TUPLE1"},       {0x86, "TUPLE2"},
+    {0x87, "TUPLE3"},       {0x88, "NEWTRUE"},
+    {0x89, "NEWFALSE"},     {0x8a, "LONG1"},
+    {0x8b, "LONG4"},        {0x8c, "SHORT_BINUNICODE"},
+    {0x8d, "BINUNICODE8"},  {0x8e, "BINBYTES8"},
+    {0x8f, "EMPTY_SET"},    {0x90, "ADDITEMS"},
+    {0x91, "FROZENSET"},    {0x92, "NEWOBJ_EX"},
+    {0x93, "STACK_GLOBAL"}, {0x94, "MEMOIZE"},
+    {0x95, "FRAME"},        {0x96, "BYTEARRAY8"},
+    {0x97, "NEXT_BUFFER"},  {0x98, "READONLY_BUFFER"},
+};
+
+}  // namespace
+
+std::string opcode_text(std::uint8_t code) {
+  char text[64];
+  for (const OpcodeName& opcode : kNames) {
+    if (opcode.code != code) continue;
+    std::snprintf(text, sizeof(text), "%s (0x%02x)", opcode.name, code);
+    return text;
+  }
+  std::snprintf(text, sizeof(text), "byte 0x%02x, which is no opcode of pickle", code);
+  return text;
+}
+
+namespace {
+
+constexpr std::size_t kBufferBytes = 64U << 10;
+
+}  // namespace
+
+PickleInput::PickleInput(const File& file, std::uint64_t begin, std::uint64_t n_bytes) noexcept
+    : file_(file),
+      begin_(begin),
+      n_bytes_(std::min(n_bytes, kMaxPickleBytes)),
+      cut_(n_bytes > kMaxPickleBytes) {}
+
+bool PickleInput::fill() {
+  if (!ok()) return false;
+  if (remaining() == 0) {
+    status_ = cut_ ? unsupported("the pickle is longer than %" PRIu64 " bytes", kMaxPickleBytes)
+                   : corrupt("the pickle ends at byte %" PRIu64
+                             " without being complete; the file is truncated or damaged",
+                             n_bytes_);
+    return false;
+  }
+  buffer_.resize(std::min<std::uint64_t>(kBufferBytes, remaining()));
+  used_ = 0;
+  status_ = file_.read_exact_at(begin_ + position_, buffer_);
+  return ok();
+}
+
+bool PickleInput::take(MutableByteSpan to) {
+  while (ok() && !to.empty()) {
+    if (used_ == buffer_.size() && !fill()) return false;
+    const std::size_t n = std::min(to.size(), buffer_.size() - used_);
+    std::memcpy(to.data(), buffer_.data() + used_, n);
+    used_ += n;
+    position_ += n;
+    to = to.subspan(n);
+  }
+  return ok();
+}
+
+std::string PickleInput::read_text(std::size_t n_bytes) {
+  std::string text(n_bytes, '\0');
+  if (!take(std::as_writable_bytes(std::span(text)))) text.clear();
+  return text;
+}
+
+std::string PickleInput::read_line(std::size_t max_bytes) {
+  std::string line;
+  while (line.size() <= max_bytes) {
+    const char next = read<char>();
+    if (!ok()) return {};
+    if (next == '\n') return line;
+    line += next;
+  }
+  status_ = corrupt("a line of more than %zu bytes", max_bytes);
+  return {};
+}
+
 namespace {
 
 constexpr std::size_t kMaxGlobalBytes = 256;

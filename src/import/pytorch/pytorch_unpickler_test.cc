@@ -10,8 +10,7 @@
 
 #include <set>
 
-#include "import/pytorch/pytorch_opcodes.h"
-#include "import/pytorch/pytorch_state_dict.h"
+#include "import/pytorch/pytorch_model.h"
 #include "import/testing/pytorch_file.h"
 #include "io/testing/faulty_file.h"
 
