@@ -76,7 +76,7 @@ install_if_offered() {
 
 # Ends the program when dpkg or a new enough CMake is absent.
 require_machine() {
-  command -v dpkg-query >/dev/null || die "no dpkg: this command knows Debian and Ubuntu alone; README.md lists the packages and the two cmake commands for other systems"
+  command -v dpkg-query >/dev/null || die "no dpkg: this command supports only Debian and Ubuntu; docs/installing.md names the packages and the cmake commands for other systems"
 }
 
 require_cmake() {

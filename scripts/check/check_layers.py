@@ -22,7 +22,7 @@ PAGE_ROW = re.compile(r"^\| (\d+) \| `src/(\w+)/` \| .* \|\s*([\w ]*?)\s*\|$")
 TEST_FILE = re.compile(r"_test\.(cc|c)$|(^|/)testing/")
 ISA_FILE = re.compile(r"_(sse42|avx2|avx512|avx512vnni|amx|neon|neondot|sve|wasm)\.cc$")
 OUTSIDE_SRC = ("tools", "tests", "examples", "fuzz")
-# Many folders have one of these, and nobody includes or greps for them by name.
+# Many folders have one of these, and no source includes them by name.
 SHARED_BASENAMES = {"CMakeLists.txt", "README.md", "__init__.py", ".gitignore"}
 
 

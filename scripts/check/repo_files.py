@@ -67,7 +67,7 @@ def without_comments(text, keep_strings=True):
     """Returns C or C++ text with comments blanked out, lines kept.
 
     With keep_strings false the insides of string and character literals are blanked as well. Raw
-    strings are understood when their delimiter is short enough to matter to nobody.
+    strings are understood.
     """
     out = []
     position, end = 0, len(text)

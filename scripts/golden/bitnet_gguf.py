@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Writers of ternary models as GGUF: I2_S in its three byte orders, TQ1_0, TQ2_0 and IQ2_BN.
 
-Bytes by hand, because no library writes all of them. A ternary matrix is an array of codes 0, 1 and
+No library writes all of these types, so the bytes are written here. A ternary matrix is an array of codes 0, 1 and
 2 (weights -1, 0 and 1 times the scale), [rows, columns], and one scale.
 """
 

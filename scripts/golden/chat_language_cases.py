@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Templates that try the language of chat templates, one feature each; see make_chat_golden.py.
+"""Test templates for the language of chat templates, one feature each; see make_chat_golden.py.
 
 They are rendered with two messages, {"role": "user", "content": "Hello World"} and
 {"role": "assistant", "content": " a b "}, tools and documents none, and bos_token "<s>".

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """The golden models: which architectures, in which variants, stored how.
 
-Every configuration is written the way a published config.json of its family is written. Sizes are
-small, head counts and widths such that a mixed-up dimension cannot fit, epsilons large enough to
-be heard, windows and caps tight enough to act. make_golden_models.py draws the weights.
+Every configuration has the form of a published config.json of its family. Sizes are small. Head
+counts and widths are chosen so that a swapped dimension cannot fit, epsilons so large that they
+change the logits, windows and caps so tight that they take effect. make_golden_models.py draws the
+weights.
 """
 
 MAX_TOKENS = 544  # 512 prompt tokens, 20 more, and a rest to show the last position

@@ -4,8 +4,8 @@
 A golden model proves something about an engine only if every mistake the engine could make moves
 its logits by far more than the tolerance of the comparison. This module lists such mistakes as
 variants of the configuration, the weights or (golden_patches.py) the computation;
-make_golden_models.py runs each one and records how far the logits move. It knows the layouts of
-the families and nothing about the engine.
+make_golden_models.py runs each one and records how far the logits move. This module depends on the
+layouts of the families, not on the engine.
 """
 
 import copy

@@ -4,7 +4,7 @@
 
     make_unicode_table.py src/chat     writes unicode_case_data.cc and unicode_set_data.cc there
 
-Python 3.11 knows Unicode 14. Cased and Case_Ignorable are not in Python's API; what title() and
+Python 3.11 has the tables of Unicode 14. Cased and Case_Ignorable are not in Python's API; what title() and
 lower() do to a character's neighbours tells them.
 """
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Reads the --help text of a tool, which man pages and completions are made from.
+"""Reads the --help text of a tool, for man pages and completions.
 
 The text is CLI11's: a description, a Usage line, and sections of entries. An entry is a name with
-its argument, choices and default, followed by two spaces or a line break and what it does. A line
-that is none of these is an error, so that nothing gets lost when the layout changes.
+its argument, choices and default, followed by two spaces or a line break and its description. Any
+other line is an error, so that nothing is lost when the layout changes.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ class Entry:
         return bool(self.argument or self.choices)
 
     def kind(self):
-        """Returns what a shell may offer as a value: choice, model, model_or_gguf, folder, file or text."""
+        """Returns the kind of value that a shell can offer: choice, model, model_or_gguf, folder, file or text."""
         if self.choices:
             return "choice"
         if re.search(r"(?<![\w])\.qsf\b", self.text):
@@ -75,7 +75,7 @@ def parse_entry(spec):
 
 
 def parse_help(tool, version, text):
-    """Returns the Help that `text` says."""
+    """Returns the Help that `text` holds."""
     lines = text.rstrip().split("\n")
     start = next((i for i, line in enumerate(lines) if line.startswith("Usage:")), None)
     if start is None:

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Does what the Dockerfile says without a container engine: in folders, with chroot.
+"""Follows the Dockerfile without a container engine: in folders, with chroot.
 
     dockerfile_test.py
 
 The first stage starts from the Debian root file system that scripts/package/rootfs_test.sh keeps in
-build/rootfs, the last one from an empty folder; in that the entry point is run as the image's user.
-It knows the instructions that the Dockerfile uses, in the forms it uses them in, and refuses
-others. Takes minutes, for it installs a compiler and builds. Needs root; ends with 77 and a reason
-where something is missing.
+build/rootfs, the last one from an empty folder, in which the entry point runs as the image's user.
+The script understands only the instructions that the Dockerfile uses, and refuses others. It takes
+minutes, because it installs a compiler and builds. Needs root; exits with 77 and a reason when
+something is missing.
 """
 
 import glob

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Tests the man pages and completions of a build as their readers use them.
+"""Tests the man pages and completions of a build in the programs that read them.
 
     documentation_test.py man|bash|zsh|fish BUILD_DIR
 
-man: every tool has a page that mandoc or man formats without a warning. The shells: what a user
-types into one is completed as the tool's --help says. Ends with 77 and a reason where the program
-that reads them is not installed.
+man: every tool has a page that mandoc or man formats without a warning. bash, zsh, fish: the shell
+completes options and values as in the tool's --help. Exits with 77 and a reason when the program is
+not installed.
 """
 
 import glob

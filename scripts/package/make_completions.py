@@ -5,8 +5,8 @@
     make_completions.py PROGRAM OUT_DIR
 
 OUT_DIR/bash/TOOL, OUT_DIR/zsh/_TOOL and OUT_DIR/fish/TOOL.fish are written. Options are offered
-with their choices; a model argument offers .qsf files (and .gguf where it names them) and folders,
-one that is called FILE or FOLDER those, and any other value is the user's alone.
+with their choices. An argument that is a model offers .qsf files (and .gguf where the help names
+them) and folders; FILE and FOLDER offer files and folders. Other values are not completed.
 """
 
 import os

@@ -4,8 +4,8 @@
 
     make_man_page.py PROGRAM OUT_FILE [OTHER_TOOL...]
 
-The other tools are those it refers to at its end. The date is that of SOURCE_DATE_EPOCH, which has
-to be set: a page made twice from one source is the same page.
+The page refers to the other tools at its end. Its date comes from SOURCE_DATE_EPOCH, which must be
+set, so that the same source always gives the same page.
 """
 
 import datetime

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Tests what scripts/package/make_packages made: what the packages hold, need and do.
+"""Tests the packages of scripts/package/make_packages: their files, dependencies and programs.
 
     package_test.py RELEASE_BUILD STATIC_BUILD
 
-The tools of both builds need no library but the C library, and not even that; lintian finds no
-error; every tool comes with its man page and completions; what the two kinds of tools convert and
-write is the same, also where threads, compiled expressions and random seeds are at work. Needs the
-programs of dpkg; lintian is run where it is installed, and its absence is said.
+The tools of the release build need no library but the C library, those of the static build none.
+lintian finds no error. Every tool has its man page and completions. The tools of both builds give
+the same conversions and texts, also with threads, compiled expressions and random seeds. Needs the
+programs of dpkg; without lintian a note says so.
 """
 
 import array

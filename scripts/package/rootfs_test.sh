@@ -55,7 +55,7 @@ mirror() {
 
 if [ ! -f "$cache" ]; then
   address=$(mirror)
-  [ -n "$address" ] || skip "apt here knows no mirror of Debian $suite"
+  [ -n "$address" ] || skip "apt here has no mirror of Debian $suite"
   if ! quietly debootstrap --variant=minbase "$suite" "$root" "$address"; then
     tail -n 3 "$log"
     skip "debootstrap could not make a Debian $suite here"
@@ -99,7 +99,7 @@ quietly inside dpkg -P qsf || fail "dpkg -P fails"
 list_files >"$scratch/after.txt"
 (cd "$root" && ls var/lib/dpkg/info | sort) >"$scratch/info_after.txt"
 diff "$scratch/before.txt" "$scratch/after.txt" >"$log" || fail "removing the package leaves these files, or takes some"
-diff "$scratch/info_before.txt" "$scratch/info_after.txt" >"$log" || fail "dpkg still knows of the package"
+diff "$scratch/info_before.txt" "$scratch/info_after.txt" >"$log" || fail "dpkg still lists the package"
 umount "$root/proc"
 
 # No shell, no C library, no /proc: the program, its model and the kernel.
