@@ -8,7 +8,7 @@
 #include "kernels/activation/activation.h"
 #include "kernels/math/math_vectors.h"
 
-namespace qsf::kernels::QSF_TIER_NAMESPACE {
+namespace qsf::kernels::QSF_TIER_NAMESPACE::activation {
 
 struct Relu {
   template <unsigned N>
@@ -75,6 +75,6 @@ static constexpr ActivationKernels kActivationKernels = {.name = "activation_" Q
                                                          .relu_squared_mul = apply_mul<ReluSquared>,
                                                          .gelu_tanh_mul = apply_mul<GeluTanh>};
 
-}  // namespace qsf::kernels::QSF_TIER_NAMESPACE
+}  // namespace qsf::kernels::QSF_TIER_NAMESPACE::activation
 
 #endif  // QSF_KERNELS_ACTIVATION_ACTIVATION_LANES_H_

@@ -8,7 +8,7 @@
 #include "kernels/convert/convert.h"
 #include "kernels/vectors.h"
 
-namespace qsf::kernels::QSF_TIER_NAMESPACE {
+namespace qsf::kernels::QSF_TIER_NAMESPACE::convert {
 
 // Rounds to nearest even; a NaN stays one.
 [[gnu::always_inline]] static inline U32Reg to_brain_reg(F32Reg x) noexcept {
@@ -73,6 +73,6 @@ static constexpr ConvertKernels kConvertKernels = {.name = "convert_" QSF_TIER_N
                                                    .f32_to_f16 = f32_to_f16,
                                                    .f32_to_bf16 = f32_to_bf16};
 
-}  // namespace qsf::kernels::QSF_TIER_NAMESPACE
+}  // namespace qsf::kernels::QSF_TIER_NAMESPACE::convert
 
 #endif  // QSF_KERNELS_CONVERT_CONVERT_LANES_H_

@@ -8,7 +8,7 @@
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/vectors.h"
 
-namespace qsf::kernels::QSF_TIER_NAMESPACE {
+namespace qsf::kernels::QSF_TIER_NAMESPACE::elementwise {
 
 // Vectors a step: enough loads at a time to keep the ports busy.
 constexpr unsigned kStep = 2;
@@ -40,6 +40,6 @@ static constexpr ElementwiseKernels kElementwiseKernels = {.name = "elementwise_
                                                            .scale = scale,
                                                            .copy = copy};
 
-}  // namespace qsf::kernels::QSF_TIER_NAMESPACE
+}  // namespace qsf::kernels::QSF_TIER_NAMESPACE::elementwise
 
 #endif  // QSF_KERNELS_ELEMENTWISE_ELEMENTWISE_LANES_H_

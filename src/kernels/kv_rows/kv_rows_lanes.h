@@ -10,7 +10,7 @@
 #include "kernels/kv_rows/kv_rows.h"
 #include "kernels/vectors.h"
 
-namespace qsf::kernels::QSF_TIER_NAMESPACE {
+namespace qsf::kernels::QSF_TIER_NAMESPACE::kv_rows {
 
 [[gnu::always_inline]] static inline float sum_lanes_f32(F32<k16> x) noexcept {
   float lanes[16];
@@ -216,6 +216,6 @@ static constexpr KvRowKernels kKvRowKernels = {.name = "kv_rows_" QSF_TIER_NAME,
                                                .dequantise = dequantise,
                                                .rotate = rotate};
 
-}  // namespace qsf::kernels::QSF_TIER_NAMESPACE
+}  // namespace qsf::kernels::QSF_TIER_NAMESPACE::kv_rows
 
 #endif  // QSF_KERNELS_KV_ROWS_KV_ROWS_LANES_H_

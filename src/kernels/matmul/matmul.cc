@@ -11,103 +11,14 @@
 namespace qsf::kernels {
 namespace {
 
-#define QSF_ENTRY(kernel, tier, type, block, form, exact) \
-  {.name = #kernel,                                       \
-   .isa = Isa::tier,                                      \
-   .format = {QuantType::type, block},                    \
-   .input = ActivationType::form,                         \
-   .exactness = Exactness::exact,                         \
-   .run = kernel},
-#define QSF_I8_SCALAR(name, type, block) \
-  QSF_ENTRY(matmul_##name##_i8_scalar, kScalar, type, block, kInt8, kBitExact)
-#define QSF_F32_SCALAR(name, type, block) \
-  QSF_ENTRY(matmul_##name##_f32_scalar, kScalar, type, block, kF32, kBounded)
-
-#define QSF_I8_NEONDOT(name, type, block) \
-  QSF_ENTRY(matmul_##name##_i8_neondot, kNeonDot, type, block, kInt8, kBitExact)
-#define QSF_I8_NEON(name, type, block) \
-  QSF_ENTRY(matmul_##name##_i8_neon, kNeon, type, block, kInt8, kBitExact)
-#define QSF_F32_NEON(name, type, block) \
-  QSF_ENTRY(matmul_##name##_f32_neon, kNeon, type, block, kF32, kBounded)
-#define QSF_I8_AMX(name, type, block) \
-  QSF_ENTRY(matmul_##name##_i8_amx, kAmx, type, block, kInt8, kBitExact)
-#define QSF_BF16_AMX(name, type, block) \
-  QSF_ENTRY(matmul_##name##_bf16_amx, kAmx, type, block, kBf16, kBounded)
-#define QSF_I8_AVX512VNNI(name, type, block) \
-  QSF_ENTRY(matmul_##name##_i8_avx512vnni, kAvx512Vnni, type, block, kInt8, kBitExact)
-#define QSF_I8_AVX2(name, type, block) \
-  QSF_ENTRY(matmul_##name##_i8_avx2, kAvx2, type, block, kInt8, kBitExact)
-#define QSF_I8_SSE42(name, type, block) \
-  QSF_ENTRY(matmul_##name##_i8_sse42, kSse42, type, block, kInt8, kBitExact)
-#define QSF_F32_AVX2(name, type, block) \
-  QSF_ENTRY(matmul_##name##_f32_avx2, kAvx2, type, block, kF32, kBounded)
-
-#define QSF_I8_AVX512(name, type, block) \
-  QSF_ENTRY(matmul_##name##_i8_avx512, kAvx512, type, block, kInt8, kBitExact)
-#define QSF_F32_AVX512(name, type, block) \
-  QSF_ENTRY(matmul_##name##_f32_avx512, kAvx512, type, block, kF32, kBounded)
-
-// clang-format off
-constexpr MatMulKernel kKernels[] = {
-#if defined(__x86_64__)
-    QSF_CODED_FORMATS(QSF_I8_AMX)
-    QSF_SUPER_FORMATS(QSF_I8_AMX)
-    QSF_ROW_FORMATS(QSF_I8_AMX)
-    QSF_CODED_FORMATS(QSF_BF16_AMX)
-    QSF_SUPER_FORMATS(QSF_BF16_AMX)
-    QSF_ROW_FORMATS(QSF_BF16_AMX)
-    QSF_BF16_AMX(bf16, kBF16, 4)
-    QSF_CODED_FORMATS(QSF_I8_AVX512VNNI)
-    QSF_SUPER_FORMATS(QSF_I8_AVX512VNNI)
-    QSF_ROW_FORMATS(QSF_I8_AVX512VNNI)
-    QSF_CODED_FORMATS(QSF_I8_AVX512)
-    QSF_SUPER_FORMATS(QSF_I8_AVX512)
-    QSF_ROW_FORMATS(QSF_I8_AVX512)
-    QSF_CODED_FORMATS(QSF_F32_AVX512)
-    QSF_SUPER_FORMATS(QSF_F32_AVX512)
-    QSF_ROW_FORMATS(QSF_F32_AVX512)
-    QSF_FLOAT_FORMATS(QSF_F32_AVX512)
-    QSF_CODED_FORMATS(QSF_I8_AVX2)
-    QSF_SUPER_FORMATS(QSF_I8_AVX2)
-    QSF_ROW_FORMATS(QSF_I8_AVX2)
-    QSF_CODED_FORMATS(QSF_I8_SSE42)
-    QSF_SUPER_FORMATS(QSF_I8_SSE42)
-    QSF_ROW_FORMATS(QSF_I8_SSE42)
-    QSF_CODED_FORMATS(QSF_F32_AVX2)
-    QSF_SUPER_FORMATS(QSF_F32_AVX2)
-    QSF_ROW_FORMATS(QSF_F32_AVX2)
-    QSF_FLOAT_FORMATS(QSF_F32_AVX2)
-#elif defined(__aarch64__)
-    QSF_CODED_FORMATS(QSF_I8_NEONDOT)
-    QSF_SUPER_FORMATS(QSF_I8_NEONDOT)
-    QSF_ROW_FORMATS(QSF_I8_NEONDOT)
-    QSF_CODED_FORMATS(QSF_I8_NEON)
-    QSF_SUPER_FORMATS(QSF_I8_NEON)
-    QSF_ROW_FORMATS(QSF_I8_NEON)
-    QSF_FLOAT_FORMATS(QSF_F32_NEON)
-#endif
-    QSF_CODED_FORMATS(QSF_I8_SCALAR)
-    QSF_SUPER_FORMATS(QSF_I8_SCALAR)
-    QSF_ROW_FORMATS(QSF_I8_SCALAR)
-    QSF_CODED_FORMATS(QSF_F32_SCALAR)
-    QSF_SUPER_FORMATS(QSF_F32_SCALAR)
-    QSF_ROW_FORMATS(QSF_F32_SCALAR)
-    QSF_FLOAT_FORMATS(QSF_F32_SCALAR)};
-// clang-format on
-
-#undef QSF_F32_AVX512
-#undef QSF_I8_AVX512
-#undef QSF_F32_AVX2
-#undef QSF_I8_SSE42
-#undef QSF_I8_AVX2
-#undef QSF_I8_AVX512VNNI
-#undef QSF_BF16_AMX
-#undef QSF_I8_AMX
-#undef QSF_I8_NEONDOT
-#undef QSF_I8_NEON
-#undef QSF_F32_NEON
-#undef QSF_F32_SCALAR
-#undef QSF_I8_SCALAR
+#define QSF_ENTRY(name_of_format, type, block, suffix, tier, form, exact) \
+  {.name = "matmul_" #name_of_format "_" #suffix,                         \
+   .isa = Isa::tier,                                                      \
+   .format = {QuantType::type, block},                                    \
+   .input = ActivationType::form,                                         \
+   .exactness = Exactness::exact,                                         \
+   .run = matmul_##name_of_format##_##suffix},
+constexpr MatMulKernel kKernels[] = {QSF_MATMUL_KERNELS(QSF_ENTRY)};
 #undef QSF_ENTRY
 
 constexpr bool has_scalar(BlockFormat format, ActivationType input) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The matmul functions of every tier, for the table in matmul.cc and planted faults alone; the
-// contract is matmul.h.
+// The one list of matmul kernels: their functions, for the table in matmul.cc and for planted
+// faults. The contract is matmul.h.
 
 #ifndef QSF_KERNELS_MATMUL_MATMUL_VARIANTS_H_
 #define QSF_KERNELS_MATMUL_MATMUL_VARIANTS_H_
@@ -9,59 +9,41 @@
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/matmul_formats.h"
 
+// Best instruction set first:
+//   X(name, type, block, suffix, isa, input, exactness)   the function is matmul_<name>_<suffix>
+#if defined(__x86_64__)
+#define QSF_MATMUL_SIMD_KERNELS(X)                                       \
+  QSF_QUANTISED_FORMATS(X, i8_amx, kAmx, kInt8, kBitExact)               \
+  QSF_QUANTISED_FORMATS(X, bf16_amx, kAmx, kBf16, kBounded)              \
+  X(bf16, kBF16, 4, bf16_amx, kAmx, kBf16, kBounded)                     \
+  QSF_QUANTISED_FORMATS(X, i8_avx512vnni, kAvx512Vnni, kInt8, kBitExact) \
+  QSF_QUANTISED_FORMATS(X, i8_avx512, kAvx512, kInt8, kBitExact)         \
+  QSF_QUANTISED_FORMATS(X, f32_avx512, kAvx512, kF32, kBounded)          \
+  QSF_FLOAT_FORMATS(X, f32_avx512, kAvx512, kF32, kBounded)              \
+  QSF_QUANTISED_FORMATS(X, i8_avx2, kAvx2, kInt8, kBitExact)             \
+  QSF_QUANTISED_FORMATS(X, i8_sse42, kSse42, kInt8, kBitExact)           \
+  QSF_QUANTISED_FORMATS(X, f32_avx2, kAvx2, kF32, kBounded)              \
+  QSF_FLOAT_FORMATS(X, f32_avx2, kAvx2, kF32, kBounded)
+#elif defined(__aarch64__)
+#define QSF_MATMUL_SIMD_KERNELS(X)                                 \
+  QSF_QUANTISED_FORMATS(X, i8_neondot, kNeonDot, kInt8, kBitExact) \
+  QSF_QUANTISED_FORMATS(X, i8_neon, kNeon, kInt8, kBitExact)       \
+  QSF_FLOAT_FORMATS(X, f32_neon, kNeon, kF32, kBounded)
+#else
+#define QSF_MATMUL_SIMD_KERNELS(X)
+#endif
+#define QSF_MATMUL_KERNELS(X)                                    \
+  QSF_MATMUL_SIMD_KERNELS(X)                                     \
+  QSF_QUANTISED_FORMATS(X, i8_scalar, kScalar, kInt8, kBitExact) \
+  QSF_QUANTISED_FORMATS(X, f32_scalar, kScalar, kF32, kBounded)  \
+  QSF_FLOAT_FORMATS(X, f32_scalar, kScalar, kF32, kBounded)
+
 namespace qsf::kernels {
 
-#define QSF_DECLARE(name, type, block) \
-  void matmul_##name##_f32_scalar(const MatMulArgs& args) noexcept;
-QSF_CODED_FORMATS(QSF_DECLARE)
-QSF_SUPER_FORMATS(QSF_DECLARE)
-QSF_ROW_FORMATS(QSF_DECLARE)
-QSF_FLOAT_FORMATS(QSF_DECLARE)
+#define QSF_DECLARE(name, type, block, suffix, ...) \
+  void matmul_##name##_##suffix(const MatMulArgs& args) noexcept;
+QSF_MATMUL_KERNELS(QSF_DECLARE)
 #undef QSF_DECLARE
-
-#define QSF_DECLARE(name, type, block) \
-  void matmul_##name##_i8_scalar(const MatMulArgs& args) noexcept;
-QSF_CODED_FORMATS(QSF_DECLARE)
-QSF_SUPER_FORMATS(QSF_DECLARE)
-QSF_ROW_FORMATS(QSF_DECLARE)
-#undef QSF_DECLARE
-
-#if defined(__x86_64__)
-#define QSF_DECLARE(name, type, block)                                 \
-  void matmul_##name##_i8_sse42(const MatMulArgs& args) noexcept;      \
-  void matmul_##name##_i8_avx2(const MatMulArgs& args) noexcept;       \
-  void matmul_##name##_f32_avx2(const MatMulArgs& args) noexcept;      \
-  void matmul_##name##_i8_avx512(const MatMulArgs& args) noexcept;     \
-  void matmul_##name##_f32_avx512(const MatMulArgs& args) noexcept;    \
-  void matmul_##name##_i8_avx512vnni(const MatMulArgs& args) noexcept; \
-  void matmul_##name##_i8_amx(const MatMulArgs& args) noexcept;        \
-  void matmul_##name##_bf16_amx(const MatMulArgs& args) noexcept;
-QSF_CODED_FORMATS(QSF_DECLARE)
-QSF_SUPER_FORMATS(QSF_DECLARE)
-QSF_ROW_FORMATS(QSF_DECLARE)
-#undef QSF_DECLARE
-
-#define QSF_DECLARE(name, type, block)                            \
-  void matmul_##name##_f32_avx2(const MatMulArgs& args) noexcept; \
-  void matmul_##name##_f32_avx512(const MatMulArgs& args) noexcept;
-QSF_FLOAT_FORMATS(QSF_DECLARE)
-#undef QSF_DECLARE
-
-void matmul_bf16_bf16_amx(const MatMulArgs& args) noexcept;
-#elif defined(__aarch64__)
-#define QSF_DECLARE(name, type, block)                           \
-  void matmul_##name##_i8_neon(const MatMulArgs& args) noexcept; \
-  void matmul_##name##_i8_neondot(const MatMulArgs& args) noexcept;
-QSF_CODED_FORMATS(QSF_DECLARE)
-QSF_SUPER_FORMATS(QSF_DECLARE)
-QSF_ROW_FORMATS(QSF_DECLARE)
-#undef QSF_DECLARE
-
-#define QSF_DECLARE(name, type, block) \
-  void matmul_##name##_f32_neon(const MatMulArgs& args) noexcept;
-QSF_FLOAT_FORMATS(QSF_DECLARE)
-#undef QSF_DECLARE
-#endif
 
 }  // namespace qsf::kernels
 

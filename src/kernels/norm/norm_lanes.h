@@ -8,7 +8,7 @@
 #include "kernels/norm/norm.h"
 #include "kernels/reductions.h"
 
-namespace qsf::kernels::QSF_TIER_NAMESPACE {
+namespace qsf::kernels::QSF_TIER_NAMESPACE::norm {
 
 // Sums (x - offset)^kPower in double.
 template <int kPower>
@@ -68,6 +68,6 @@ static constexpr NormKernels kNormKernels = {.name = "norm_" QSF_TIER_NAME,
                                              .rms_norm = rms_norm,
                                              .layer_norm = layer_norm};
 
-}  // namespace qsf::kernels::QSF_TIER_NAMESPACE
+}  // namespace qsf::kernels::QSF_TIER_NAMESPACE::norm
 
 #endif  // QSF_KERNELS_NORM_NORM_LANES_H_

@@ -11,7 +11,7 @@
 #include "kernels/quantise/quantise.h"
 #include "kernels/vectors.h"
 
-namespace qsf::kernels::QSF_TIER_NAMESPACE {
+namespace qsf::kernels::QSF_TIER_NAMESPACE::quantise {
 
 constexpr float kSmallestMax = 0x1p-100F;
 constexpr float kSmallestRowMax = 1e-5F;
@@ -150,6 +150,6 @@ static constexpr QuantiseKernels kQuantiseKernels = {.name = "quantise_" QSF_TIE
                                                      .to_int8 = to_int8,
                                                      .row_to_int8 = row_to_int8};
 
-}  // namespace qsf::kernels::QSF_TIER_NAMESPACE
+}  // namespace qsf::kernels::QSF_TIER_NAMESPACE::quantise
 
 #endif  // QSF_KERNELS_QUANTISE_QUANTISE_LANES_H_

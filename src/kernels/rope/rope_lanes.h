@@ -8,7 +8,7 @@
 #include "kernels/math/math_vectors.h"
 #include "kernels/rope/rope.h"
 
-namespace qsf::kernels::QSF_TIER_NAMESPACE {
+namespace qsf::kernels::QSF_TIER_NAMESPACE::rope {
 
 static void rope_angles(std::uint32_t position, const float* inv_freq, std::uint32_t n_pairs,
                         float* cos, float* sin) noexcept {
@@ -63,6 +63,6 @@ static constexpr RopeKernels kRopeKernels = {.name = "rope_" QSF_TIER_NAME,
                                              .rotate_half = rotate_half,
                                              .rotate_half_rows = rotate_half_rows};
 
-}  // namespace qsf::kernels::QSF_TIER_NAMESPACE
+}  // namespace qsf::kernels::QSF_TIER_NAMESPACE::rope
 
 #endif  // QSF_KERNELS_ROPE_ROPE_LANES_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The table of logit searches, and what is put together from them.
+// Selections over logits that need no tier: top-k, top-p and the like.
 
 #include "kernels/sample/sample.h"
 
@@ -8,11 +8,7 @@
 #include <limits>
 #include <utility>
 
-#include "kernels/tiers.h"
-
 namespace qsf::kernels {
-
-extern const SampleKernels QSF_TIERS_OF(kSample);
 
 namespace {
 
@@ -45,11 +41,6 @@ struct Pairs {
 };
 
 }  // namespace
-
-std::span<const SampleKernels> sample_kernels() noexcept {
-  static const SampleKernels table[] = {QSF_TIERS_OF(kSample)};
-  return table;
-}
 
 std::uint32_t top_k_select(float* values, std::uint32_t* ids, std::uint32_t n_values,
                            std::uint32_t k) noexcept {

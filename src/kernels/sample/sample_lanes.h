@@ -9,7 +9,7 @@
 #include "kernels/reductions.h"
 #include "kernels/sample/sample.h"
 
-namespace qsf::kernels::QSF_TIER_NAMESPACE {
+namespace qsf::kernels::QSF_TIER_NAMESPACE::sample {
 
 constexpr std::uint32_t kSearchBlock = 512;  // values looked through again where one may be
 
@@ -136,6 +136,6 @@ static constexpr SampleKernels kSampleKernels = {.name = "sample_" QSF_TIER_NAME
                                                  .sum_at_least = sum_at_least,
                                                  .pick = pick};
 
-}  // namespace qsf::kernels::QSF_TIER_NAMESPACE
+}  // namespace qsf::kernels::QSF_TIER_NAMESPACE::sample
 
 #endif  // QSF_KERNELS_SAMPLE_SAMPLE_LANES_H_

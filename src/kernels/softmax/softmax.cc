@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// The table of softmax kernels, and what of log-sum-exp needs no tier.
+// The parts of log-sum-exp that need no tier.
 
 #include "kernels/softmax/softmax.h"
 
 #include "kernels/math/math.h"
-#include "kernels/tiers.h"
 
 namespace qsf::kernels {
-
-extern const SoftmaxKernels QSF_TIERS_OF(kSoftmax);
-
-std::span<const SoftmaxKernels> softmax_kernels() noexcept {
-  static const SoftmaxKernels table[] = {QSF_TIERS_OF(kSoftmax)};
-  return table;
-}
 
 double log_sum_exp_value(const LogSumExpState& state) noexcept {
   if (state.sum == 0.0) return -std::numeric_limits<double>::infinity();

@@ -9,7 +9,7 @@
 #include "kernels/reductions.h"
 #include "kernels/softmax/softmax.h"
 
-namespace qsf::kernels::QSF_TIER_NAMESPACE {
+namespace qsf::kernels::QSF_TIER_NAMESPACE::softmax {
 
 // What is subtracted before exp: the maximum, or 0 where there is none (-inf minus -inf is NaN).
 static float base_of(float max) noexcept {
@@ -78,6 +78,6 @@ static constexpr SoftmaxKernels kSoftmaxKernels = {.name = "softmax_" QSF_TIER_N
                                                    .softmax_temperature = softmax_temperature,
                                                    .log_sum_exp_add = log_sum_exp_add};
 
-}  // namespace qsf::kernels::QSF_TIER_NAMESPACE
+}  // namespace qsf::kernels::QSF_TIER_NAMESPACE::softmax
 
 #endif  // QSF_KERNELS_SOFTMAX_SOFTMAX_LANES_H_

@@ -22,15 +22,15 @@
 namespace qsf::kernels::testing_support {
 
 struct KernelId {
-  std::string name;  // "norm_avx2"; begins with the folder of its source
+  std::string name;  // "norm_avx2"; begins with the folder of its code
   Isa isa;
 };
 
 // Returns the kernels of all tables.
 std::vector<KernelId> all_kernels();
 
-// Returns folder and tier of each per-ISA source of this build, "norm" and kAvx2 of
-// norm/norm_avx2.cc.
+// Returns folder and tier of the code in each per-ISA source of this build, "norm" and kAvx2 for
+// lanes/lanes_avx2.cc, for example.
 std::vector<KernelId> all_sources();
 
 // What ran and what did not; one global one records the run, others are for its own tests.
