@@ -90,7 +90,7 @@ class StripReader {
       : reader_(group, 0), n_left_((n_cols + kBlock - 1) / kBlock) {}
 
   // Decodes the next kStripColumns columns, zeros behind the last block.
-  [[gnu::always_inline]] void next(Strip* strip) noexcept {
+  [[gnu::noinline]] void next(Strip* strip) noexcept {
     std::byte* line = strip->tiles[0];
     for (std::uint32_t block = 0; block < kStripColumns / kBlock; ++block) {
       if (n_left_ == 0) {
@@ -180,9 +180,8 @@ template <bool kTwo>
 }
 
 // Adds the products of n_tiles tiles of two strips and n_x rows of x to their sums.
-[[gnu::always_inline]] inline void add_strip(const Strip strips[2], std::uint32_t n_tiles,
-                                             const std::byte* x, std::size_t stride,
-                                             std::uint32_t n_x, Sums* sums) noexcept {
+[[gnu::noinline]] void add_strip(const Strip strips[2], std::uint32_t n_tiles, const std::byte* x,
+                                 std::size_t stride, std::uint32_t n_x, Sums* sums) noexcept {
   constexpr std::uint32_t kPair = 2 * amx::kTileRows;
   std::uint32_t i = 0;
   if (n_x >= kPair) amx::configure(shapes_for(amx::kTileRows, amx::kTileRows));
@@ -200,9 +199,8 @@ template <bool kTwo>
 }
 
 // Stores n_rows sums, at most 32, of n_x rows of x.
-[[gnu::always_inline]] inline void store_sums(const Sums& sums, std::uint32_t n_x,
-                                              std::uint32_t n_rows, float* y,
-                                              std::size_t y_stride) noexcept {
+[[gnu::noinline]] void store_sums(const Sums& sums, std::uint32_t n_x, std::uint32_t n_rows,
+                                  float* y, std::size_t y_stride) noexcept {
   const std::size_t n_stored = n_rows < 2 * kRowGroup ? n_rows : 2 * kRowGroup;
   for (std::uint32_t i = 0; i < n_x; ++i) {
     std::memcpy(y + i * y_stride, sums.rows[i], n_stored * sizeof(float));

@@ -176,8 +176,7 @@ template <QuantType kType>
 
 // Turns an unpacked block into a strip of weights.
 template <QuantType kType, std::uint32_t kBlock>
-[[gnu::always_inline]] inline void widen_strip(const maddubs::Strip<kBlock>& from,
-                                               float* to) noexcept {
+[[gnu::always_inline]] inline void widen_strip(const maddubs::Strip& from, float* to) noexcept {
   constexpr bool kSignedCodes = kType == QuantType::kQ8 || is_codebook_type(kType);
   const Sixteen scales = load_sixteen(from.scales);
   const Sixteen mins = load_sixteen(from.mins);
@@ -205,7 +204,7 @@ template <QuantType kType, std::uint32_t kBlock>
 template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] inline const float* coded_strip(const std::byte* group, std::uint32_t c,
                                                        float* room) noexcept {
-  maddubs::Strip<kBlock> strip;
+  maddubs::Strip strip;
   maddubs::unpack<Avx2, kType, kBlock>(group, c / kBlock, &strip);
   widen_strip<kType, kBlock>(strip, room);
   return room;

@@ -69,6 +69,11 @@ void add_strip(const float* strip, std::uint32_t n_columns, const float* x, std:
   }
 }
 
+[[gnu::noinline]] void add_one_row(const float* strip, std::uint32_t n_columns, const float* x,
+                                   __m512* total) noexcept {
+  add_rows<1>(strip, n_columns, x, 0, total);
+}
+
 // Widens the weights of a coded type, a block at a time.
 template <QuantType kType, std::uint32_t kBlock>
 class Columns {
@@ -156,10 +161,8 @@ class Columns<kType, 4> {
 
 // Returns the next n_columns as a strip: `strip`, or the lines where they are one.
 template <QuantType kType, std::uint32_t kBlock>
-[[gnu::always_inline]] inline const float* next_strip(Columns<kType, kBlock>* columns,
-                                                      std::uint32_t n_columns,
-                                                      std::uint32_t prefetch_bytes,
-                                                      Strip* strip) noexcept {
+[[gnu::noinline]] const float* next_strip(Columns<kType, kBlock>* columns, std::uint32_t n_columns,
+                                          std::uint32_t prefetch_bytes, Strip* strip) noexcept {
   if constexpr (kType == QuantType::kF32) {
     return reinterpret_cast<const float*>(columns->skip(n_columns));
   } else {
@@ -173,9 +176,11 @@ template <QuantType kType, std::uint32_t kBlock>
   }
 }
 
-// One row of x times all groups: weights go from memory to their products.
+// One row of x times all groups: weights go from memory to their products. A block of more than 16
+// columns has a sum for each quarter of a chunk that it fills, a smaller one is a part of a sum.
 template <QuantType kType, std::uint32_t kBlock>
-[[gnu::always_inline]] inline void one_row(const MatMulArgs& args) noexcept {
+[[gnu::noinline]] void one_row(const MatMulArgs& args) noexcept {
+  constexpr std::uint32_t kStep = kBlock < kQuarter ? kQuarter : kBlock;  // columns of whole sums
   const float* x = reinterpret_cast<const float*>(args.x);
   const std::uint32_t end = (args.n_cols + kBlock - 1) / kBlock * kBlock;
   const std::byte* group = args.weights;
@@ -184,27 +189,28 @@ template <QuantType kType, std::uint32_t kBlock>
     __m512 total = _mm512_setzero_ps();
     std::uint32_t c = 0;
     for (; c + kActivationBlockColumns <= end; c += kActivationBlockColumns) {
-      __m512 sums[4] = {};
-#pragma GCC unroll 16
-      for (std::uint32_t first = 0; first < kActivationBlockColumns; first += kBlock) {
-        columns.next(
-            args.prefetch_bytes, [&](unsigned column,
-                                     __m512 weights) __attribute__((always_inline)) {
-              __m512& sum = sums[(first + column) / kQuarter];
-              sum = _mm512_fmadd_ps(weights, _mm512_set1_ps(x[c + first + column]), sum);
-            });
-      }
       __m512 chunk = _mm512_setzero_ps();
+#pragma GCC unroll 1
+      for (std::uint32_t part = c; part < c + kActivationBlockColumns; part += kStep) {
+        __m512 sums[kStep / kQuarter] = {};
 #pragma GCC unroll 4
-      for (unsigned quarter = 0; quarter < 4; ++quarter) {
-        chunk = _mm512_add_ps(chunk, sums[quarter]);
+        for (std::uint32_t first = 0; first < kStep; first += kBlock) {
+          columns.next(
+              args.prefetch_bytes, [&](unsigned column,
+                                       __m512 weights) __attribute__((always_inline)) {
+                __m512& sum = sums[(first + column) / kQuarter];
+                sum = _mm512_fmadd_ps(weights, _mm512_set1_ps(x[part + first + column]), sum);
+              });
+        }
+#pragma GCC unroll 4
+        for (const __m512 sum : sums) chunk = _mm512_add_ps(chunk, sum);
       }
       total = _mm512_add_ps(total, chunk);
     }
     if (c < end) {
       Strip strip;
       const float* weights = next_strip(&columns, end - c, args.prefetch_bytes, &strip);
-      add_rows<1>(weights, end - c, x + c, 0, &total);
+      add_one_row(weights, end - c, x + c, &total);
     }
     store_rows(args.y + row, total, args.n_rows - row);
   }
@@ -212,9 +218,9 @@ template <QuantType kType, std::uint32_t kBlock>
 
 // Columns [first_column, last_column) and rows [first, first + n_x) of x, times all groups.
 template <QuantType kType, std::uint32_t kBlock>
-[[gnu::always_inline]] inline void one_panel(const MatMulArgs& args, std::uint32_t first_column,
-                                             std::uint32_t last_column, std::uint32_t first,
-                                             std::uint32_t n_x) noexcept {
+[[gnu::noinline]] void one_panel(const MatMulArgs& args, std::uint32_t first_column,
+                                 std::uint32_t last_column, std::uint32_t first,
+                                 std::uint32_t n_x) noexcept {
   Strip strip;
   __m512 totals[kPanelRows];
   const std::size_t stride = args.x_stride / sizeof(float);

@@ -218,19 +218,17 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock, unsigned kBlocks>
   }
   const std::size_t stride = args.x_stride;
   std::uint32_t i = 0;
-  for (; i + 4 <= n_x; i += 4) {
-    add_rows<Dot, kType, kBlock, kBlocks, 4>(weights, codes, chunk, stride, totals + i);
-    codes += 4 * stride;
-    chunk += 4 * stride;
+  if constexpr (kBlocks * kBlock == kActivationBlockColumns) {
+    for (; i + 4 <= n_x; i += 4) {
+      add_rows<Dot, kType, kBlock, kBlocks, 4>(weights, codes, chunk, stride, totals + i);
+      codes += 4 * stride;
+      chunk += 4 * stride;
+    }
   }
-  if (i + 2 <= n_x) {
-    add_rows<Dot, kType, kBlock, kBlocks, 2>(weights, codes, chunk, stride, totals + i);
-    codes += 2 * stride;
-    chunk += 2 * stride;
-    i += 2;
-  }
-  if (i < n_x) {
+  for (; i < n_x; ++i) {
     add_rows<Dot, kType, kBlock, kBlocks, 1>(weights, codes, chunk, stride, totals + i);
+    codes += stride;
+    chunk += stride;
   }
 }
 

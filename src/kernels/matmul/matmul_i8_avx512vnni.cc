@@ -179,36 +179,55 @@ struct VnniDot {
                                                        std::size_t stride,
                                                        const QuarterPairs& scales,
                                                        __m512i* sums) noexcept {
-    __m512i dots[kRows][4] = {};
+    // Sub-blocks are finished one or two at a time, so that few sums are in registers at once.
+    constexpr unsigned kApart = kFitsWords<kLargest> ? 2 : 4;
 #pragma GCC unroll 4
-    for (unsigned k = 0; k < 4; ++k) {
+    for (unsigned first = 0; first < kApart; ++first) {
+      __m512i dots[kRows][2] = {};
+#pragma GCC unroll 2
+      for (unsigned k = first; k < 4; k += kApart) {
 #pragma GCC unroll 4
-      for (unsigned four = 4 * k; four < 4 * k + 4; ++four) {
+        for (unsigned four = 4 * k; four < 4 * k + 4; ++four) {
 #pragma GCC unroll 4
-        for (unsigned i = 0; i < kRows; ++i) {
-          dots[i][k] = dot_four(dots[i][k], fours[four], q + i * stride + 4 * four);
+          for (unsigned i = 0; i < kRows; ++i) {
+            __m512i& dot = dots[i][k / kApart];
+            dot = dot_four(dot, fours[four], q + i * stride + 4 * four);
+          }
         }
       }
-    }
 #pragma GCC unroll 4
-    for (unsigned i = 0; i < kRows; ++i) {
-      sums[i] = add_quarters<kLargest>(dots[i], scales, sums[i]);
+      for (unsigned i = 0; i < kRows; ++i) {
+        if constexpr (kFitsWords<kLargest>) {
+          sums[i] = add_scaled(sums[i], dots[i][0], dots[i][1], scales.pair[first]);
+        } else {
+          sums[i] = add_product(sums[i], dots[i][0], scale_of(scales, first));
+        }
+      }
     }
   }
 
  private:
+  // Whether the sum of a sub-block fits 16 bits.
+  template <int kLargest>
+  static constexpr bool kFitsWords = kLargest * 127 * 16 <= 32767;
+
+  [[gnu::always_inline]] static inline __m512i add_product(__m512i sums, __m512i a,
+                                                           __m512i b) noexcept {
+    return _mm512_add_epi32(sums, _mm512_mullo_epi32(a, b));
+  }
+
   // Adds the dots of the four sub-blocks of a chunk, times their scales.
   template <int kLargest>
   [[gnu::always_inline]] static inline __m512i add_quarters(const __m512i dots[4],
                                                             const QuarterPairs& scales,
                                                             __m512i sums) noexcept {
-    if constexpr (kLargest * 127 * 16 <= 32767) {
+    if constexpr (kFitsWords<kLargest>) {
       sums = add_scaled(sums, dots[0], dots[2], scales.pair[0]);
       return add_scaled(sums, dots[1], dots[3], scales.pair[1]);
     }
 #pragma GCC unroll 4
     for (unsigned k = 0; k < 4; ++k) {
-      sums = _mm512_add_epi32(sums, _mm512_mullo_epi32(dots[k], scale_of(scales, k)));
+      sums = add_product(sums, dots[k], scale_of(scales, k));
     }
     return sums;
   }

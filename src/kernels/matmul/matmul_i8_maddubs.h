@@ -25,6 +25,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "kernels/block_place.h"
 #include "kernels/matmul/matmul.h"
@@ -68,12 +69,14 @@ struct Index {
   static constexpr unsigned value = kIndex;
   [[gnu::always_inline]] constexpr operator unsigned() const noexcept { return kIndex; }
 };
-template <unsigned kCount, unsigned kFirst = 0, typename F>
+template <typename F, unsigned... kIndex>
+[[gnu::always_inline]] static inline void each_of(
+    F&& f, std::integer_sequence<unsigned, kIndex...>) noexcept {
+  (f(Index<kIndex>{}), ...);
+}
+template <unsigned kCount, typename F>
 [[gnu::always_inline]] static inline void each(F&& f) noexcept {
-  if constexpr (kFirst < kCount) {
-    f(Index<kFirst>{});
-    each<kCount, kFirst + 1>(f);
-  }
+  each_of(f, std::make_integer_sequence<unsigned, kCount>());
 }
 
 // Fixes the place of a value among others so fixed. Compilers hoist the loads of a tile in front of
@@ -108,7 +111,9 @@ template <typename V, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline void load_super_fields(const BlockPlace& place,
                                                             Block<V>* out) noexcept {
   using Ints = typename V::Ints;
-  each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+  for (unsigned v = 0; v < V::kVectors; ++v) {
     const Ints lows = V::down32(V::load(place.low + v * sizeof(Ints)), 8 * (place.k % 4));
     const Ints highs = V::down32(kBlock == 32 ? V::load(place.high + v * sizeof(Ints))
                                               : V::widen_words(place.high + v * V::kRows * 2),
@@ -120,7 +125,7 @@ template <typename V, std::uint32_t kBlock>
     const std::size_t halves = v * V::kRows * 2;
     out->scales[v] = V::multiply(V::widen_halves(place.scales + halves), V::to_floats(scale));
     out->mins[v] = V::multiply(V::widen_halves(place.mins + halves), V::to_floats(min));
-  });
+  }
 }
 
 // The signed scale of a sub-block of a table type for the rows of vector v, in words of 32 bits.
@@ -145,7 +150,9 @@ template <typename V, QuantType kType>
 [[gnu::always_inline]] static inline void load_byte_fields(const BlockPlace& place,
                                                            Block<V>* out) noexcept {
   using Ints = typename V::Ints;
-  each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+  for (unsigned v = 0; v < V::kVectors; ++v) {
     const Ints bytes = V::load(place.low + v * sizeof(Ints));
     const std::size_t halves = v * V::kRows * 2;
     const auto d = V::widen_halves(place.scales + halves);
@@ -160,7 +167,7 @@ template <typename V, QuantType kType>
       out->scales[v] = V::multiply(d, V::to_floats(scale));
       out->mins[v] = V::multiply(V::widen_halves(place.mins + halves), V::to_floats(min));
     }
-  });
+  }
 }
 
 // Block `index` of a group.
@@ -175,15 +182,17 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
   if constexpr (kForm == ScaleForm::kSuperBlock) {
     load_super_fields<V, kBlock>(place, &out);
   } else if constexpr (is_codebook_type(kType)) {
-    each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+#pragma GCC unroll 16
+    for (unsigned v = 0; v < V::kVectors; ++v) {
       const auto scales = V::to_floats(codebook_scales<V, kType, kBlock>(place, v));
       out.scales[v] = V::multiply(V::widen_halves(place.scales + v * V::kRows * 2), scales);
       out.mins[v] = V::splat(0.0F);
-    });
+    }
   } else if constexpr (is_super_type(kType)) {
     load_byte_fields<V, kType>(place, &out);
   } else {
-    each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+#pragma GCC unroll 16
+    for (unsigned v = 0; v < V::kVectors; ++v) {
       if constexpr (kForm == ScaleForm::kBlockMin || kForm == ScaleForm::kBlock) {
         out.scales[v] = V::widen_halves(place.scales + v * V::kRows * 2);
       } else {
@@ -194,7 +203,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
       } else {
         out.mins[v] = V::multiply(out.scales[v], V::splat(kZeroPoint<kType>));
       }
-    });
+    }
   }
   return out;
 }
@@ -205,9 +214,11 @@ template <typename V, QuantType kType>
     const std::byte* group, typename V::Floats totals[V::kVectors]) noexcept {
   if constexpr (scale_form(kType) == ScaleForm::kRow) {
     const auto* scales = reinterpret_cast<const float*>(group);
-    each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+    for (unsigned v = 0; v < V::kVectors; ++v) {
       totals[v] = V::multiply(totals[v], V::load_floats(scales + v * V::kRows));
-    });
+    }
   }
 }
 
@@ -319,12 +330,15 @@ template <typename V, QuantType kType, std::uint32_t kBlock, typename Take>
   } else if constexpr (kIsWide<kType>) {
     for_wide_fours<V, code_bits(kType) - 4, kBlock>(from, take);
   } else if constexpr (kType == QuantType::kQ8) {
-    each<kBlock / 4>([&](unsigned four) __attribute__((always_inline)) {
+#pragma GCC unroll 16
+    for (unsigned four = 0; four < kBlock / 4; ++four) {
       take(four, V::load(from + four * kLineBytes), false);
-    });
+    }
   } else if constexpr (code_bits(kType) == 4) {
     const Ints mask = V::splat_bytes(0x0F);
-    each<kBlock / 8>([&](unsigned line) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+    for (unsigned line = 0; line < kBlock / 8; ++line) {
       const Ints raw = V::load(from + line * kLineBytes);
       const Ints low = V::both(raw, mask);
       const Ints high = V::both(V::template down<4>(raw), mask);
@@ -336,13 +350,15 @@ template <typename V, QuantType kType, std::uint32_t kBlock, typename Take>
         take(2 * line, low, false);
         take(2 * line + 1, high, false);
       }
-    });
+    }
   } else if constexpr (code_bits(kType) == 3) {
     const Ints high_even = V::splat_bytes(0x06);
     const Ints high_odd = V::splat_bytes(0x0C);
     const Ints low_even = V::splat_bytes(0x01);
     const Ints low_odd = V::splat_bytes(0x02);
-    each<kBlock / 16>([&](unsigned line) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+    for (unsigned line = 0; line < kBlock / 16; ++line) {
       const Ints high = V::load(from + line * kLineBytes);
       Ints low = V::load(from + (kBlock / 16 + line / 2) * kLineBytes);
       if (line % 2 == 1) low = V::template down<4>(low);
@@ -354,13 +370,15 @@ template <typename V, QuantType kType, std::uint32_t kBlock, typename Take>
       take(4 * line + 1, V::either(V::both(high, high_odd), V::both(low, low_odd)), true);
       take(4 * line + 2, V::either(high3, V::both(low2, low_even)), false);
       take(4 * line + 3, V::either(high4, V::both(low2, low_odd)), true);
-    });
+    }
   } else if constexpr (kType == QuantType::kQk256 || kType == QuantType::kQ2Codebook) {
     // A nibble holds two codes; those of qk256, 0, 1, 2, 3, become 0, 1, 3, 4.
     const Ints mask = V::splat_bytes(0x0F);
     const Ints first = level_codebook<V, kType>();
     const Ints second = level_codebook<V, kType, true>();
-    each<kBlock / 16>([&](unsigned line) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+    for (unsigned line = 0; line < kBlock / 16; ++line) {
       const Ints raw = V::load(from + line * kLineBytes);
       const Ints low = V::both(raw, mask);
       const Ints high = V::both(V::template down<4>(raw), mask);
@@ -368,18 +386,20 @@ template <typename V, QuantType kType, std::uint32_t kBlock, typename Take>
       take(4 * line + 1, V::look_up(second, low), false);
       take(4 * line + 2, V::look_up(first, high), false);
       take(4 * line + 3, V::look_up(second, high), false);
-    });
+    }
   } else {
     const Ints even = V::splat_bytes(0x03);
     const Ints odd = V::splat_bytes(0x0C);
-    each<kBlock / 16>([&](unsigned line) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+    for (unsigned line = 0; line < kBlock / 16; ++line) {
       const Ints raw = V::load(from + line * kLineBytes);
       const Ints raw4 = V::template down<4>(raw);
       take(4 * line, V::both(raw, even), false);
       take(4 * line + 1, V::both(raw, odd), true);
       take(4 * line + 2, V::both(raw4, even), false);
       take(4 * line + 3, V::both(raw4, odd), true);
-    });
+    }
   }
 }
 
@@ -402,21 +422,31 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
                                                     std::size_t column,
                                                     typename V::Ints dots[kRows]) noexcept {
   using Ints = typename V::Ints;
-  each<kRows>([&](unsigned i) __attribute__((always_inline)) { dots[i] = V::zero(); });
+
+#pragma GCC unroll 16
+  for (unsigned i = 0; i < kRows; ++i) {
+    dots[i] = V::zero();
+  }
   if constexpr (kType == QuantType::kQ8) {
     for_fours<V, kType, kBlock>(
         lines, half, v, [&](unsigned four, Ints codes, bool) __attribute__((always_inline)) {
           const Ints size = V::magnitude(codes);
-          each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+          for (unsigned i = 0; i < kRows; ++i) {
             const Ints q = V::with_sign(in_order(V::splat_four(x[i] + column + 4 * four)), codes);
             dots[i] = in_order(V::add32(dots[i], V::add_pairs(V::multiply_pairs(size, q))));
-          });
+          }
         });
   } else {
     constexpr std::uint32_t kFours = fours_per_sum<kType, kBlock>();
     Ints even[kRows];
     Ints odd[kRows];
-    each<kRows>([&](unsigned i) __attribute__((always_inline)) { even[i] = odd[i] = V::zero(); });
+
+#pragma GCC unroll 16
+    for (unsigned i = 0; i < kRows; ++i) {
+      even[i] = odd[i] = V::zero();
+    }
     for_fours<V, kType, kBlock>(
         lines, half, v, [&](unsigned four, Ints codes, bool is_odd) __attribute__((always_inline)) {
           each<kRows>([&](unsigned i) __attribute__((always_inline)) {
@@ -465,22 +495,27 @@ template <typename V>
   std::memcpy(y, all, n_rows * sizeof(float));
 }
 
-// The product with n_x <= kRows rows of x, unpacked codes in registers. Rows that are too many are
-// the last one again, and not stored.
+// The product with the first kRows rows of x: codes stay in registers.
 template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows>
-[[gnu::always_inline]] static inline void few_rows(const MatMulArgs& args) noexcept {
+[[gnu::noinline]] static void few_rows(const MatMulArgs& args) noexcept {
   const std::uint32_t n_blocks = (args.n_cols + kBlock - 1) / kBlock;
   const std::byte* x[kRows];
-  each<kRows>([&](unsigned i) __attribute__((always_inline)) {
-    x[i] = args.x + (i < args.n_x ? i : args.n_x - 1) * args.x_stride;
-  });
+
+#pragma GCC unroll 16
+  for (unsigned i = 0; i < kRows; ++i) {
+    x[i] = args.x + i * args.x_stride;
+  }
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     typename V::Floats totals[kRows][V::kVectors];
-    each<kRows>([&](unsigned i) __attribute__((always_inline)) {
-      each<V::kVectors>([&](unsigned v)
-                            __attribute__((always_inline)) { totals[i][v] = V::splat(0.0F); });
-    });
+
+#pragma GCC unroll 16
+    for (unsigned i = 0; i < kRows; ++i) {
+#pragma GCC unroll 16
+      for (unsigned v = 0; v < V::kVectors; ++v) {
+        totals[i][v] = V::splat(0.0F);
+      }
+    }
     const std::byte* done = group;
     for (std::uint32_t b = 0; b < n_blocks; ++b) {
       const Block<V> block = load_block<V, kType, kBlock>(group, b);
@@ -495,24 +530,26 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
       for (unsigned v = 0; v < V::kVectors; ++v) {
         typename V::Ints dots[kRows];
         dot_block<V, kType, kBlock, kRows>(block.codes, block.half, v, x, column, dots);
-        each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+        for (unsigned i = 0; i < kRows; ++i) {
           totals[i][v] = add_term<V, kType>(totals[i][v], dots[i], block.scales[v], block.mins[v],
                                             x[i] + chunk, sum_offset<kBlock>(b));
-        });
+        }
       }
     }
-    each<kRows>([&](unsigned i) __attribute__((always_inline)) {
-      if (i >= args.n_x) return;
+
+#pragma GCC unroll 16
+    for (unsigned i = 0; i < kRows; ++i) {
       scale_rows<V, kType>(group, totals[i]);
       store_rows<V>(totals[i], args.y + i * args.y_stride + row, args.n_rows - row);
-    });
+    }
   }
 }
 
 // A block of 16 rows, unpacked: fours of columns as 8-bit codes, and its scales.
-template <std::uint32_t kBlock>
 struct alignas(64) Strip {
-  std::byte codes[kBlock * kRowGroup];
+  std::byte codes[kActivationBlockColumns * kRowGroup];
   float scales[kRowGroup];
   float mins[kRowGroup];
 };
@@ -521,9 +558,11 @@ struct alignas(64) Strip {
 template <typename V, QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline const std::byte* unpack(const std::byte* group,
                                                              std::size_t index,
-                                                             Strip<kBlock>* strip) noexcept {
+                                                             Strip* strip) noexcept {
   const Block<V> block = load_block<V, kType, kBlock>(group, index);
-  each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+  for (unsigned v = 0; v < V::kVectors; ++v) {
     V::store(strip->scales + v * V::kRows, block.scales[v]);
     V::store(strip->mins + v * V::kRows, block.mins[v]);
     std::byte* to = strip->codes + v * sizeof(typename V::Ints);
@@ -533,7 +572,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
           V::store(to + four * kLineBytes,
                    is_odd ? V::template down<kOddShift<kType>>(codes) : codes);
         });
-  });
+  }
   return block.codes + kCodeBytes<kType, kBlock>;
 }
 
@@ -568,119 +607,160 @@ template <typename V, std::uint32_t kFours, std::uint32_t kRows, bool kSigned = 
                                                               const Inputs& in) noexcept {
   using Ints = typename V::Ints;
   Tile<V, kRows> tile;
-  each<kRows>([&](unsigned i) __attribute__((always_inline)) {
-    each<V::kVectors>([&](unsigned v)
-                          __attribute__((always_inline)) { tile.sums[i][v] = V::zero(); });
-  });
+
+#pragma GCC unroll 16
+  for (unsigned i = 0; i < kRows; ++i) {
+#pragma GCC unroll 16
+    for (unsigned v = 0; v < V::kVectors; ++v) {
+      tile.sums[i][v] = V::zero();
+    }
+  }
+#pragma GCC unroll 16
   for (std::uint32_t four = first; four < first + kFours; ++four) {
     Ints codes[V::kVectors];
-    each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+    for (unsigned v = 0; v < V::kVectors; ++v) {
       codes[v] = V::load(strip + four * kLineBytes + v * sizeof(Ints));
-    });
-    each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+    }
+
+#pragma GCC unroll 16
+    for (unsigned i = 0; i < kRows; ++i) {
       const Ints q = in_order(V::splat_four(in.codes(i) + 4 * four));
-      each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+      for (unsigned v = 0; v < V::kVectors; ++v) {
         const Ints pairs =
             kSigned ? V::multiply_pairs(V::magnitude(codes[v]), V::with_sign(q, codes[v]))
                     : V::multiply_pairs(codes[v], q);
         tile.sums[i][v] = in_order(V::add16(tile.sums[i][v], pairs));
-      });
-    });
+      }
+    }
   }
   return tile;
 }
 
 // The same, the two sums of a row added up.
 template <typename V, std::uint32_t kFours, std::uint32_t kBlock, std::uint32_t kRows>
-[[gnu::always_inline]] static inline Tile<V, kRows> dot_fours(const Strip<kBlock>& strip,
+[[gnu::always_inline]] static inline Tile<V, kRows> dot_fours(const Strip& strip,
                                                               std::uint32_t first,
                                                               const Inputs& in) noexcept {
   auto tile = sum_fours<V, kFours, kRows>(strip.codes, first, in);
-  each<kRows>([&](unsigned i) __attribute__((always_inline)) {
-    each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+  for (unsigned i = 0; i < kRows; ++i) {
+#pragma GCC unroll 16
+    for (unsigned v = 0; v < V::kVectors; ++v) {
       tile.sums[i][v] = V::add_pairs(tile.sums[i][v]);
-    });
-  });
+    }
+  }
   return tile;
 }
 
 // Exact sums of a strip's products with kRows rows of x.
 template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows>
-[[gnu::always_inline]] static inline Tile<V, kRows> dot_strip(const Strip<kBlock>& strip,
+[[gnu::always_inline]] static inline Tile<V, kRows> dot_strip(const Strip& strip,
                                                               const Inputs& in) noexcept {
   constexpr std::uint32_t kFours = fours_per_sum<kType, kBlock>();
   Tile<V, kRows> tile = dot_fours<V, kFours, kBlock, kRows>(strip, 0, in);
-  each<kBlock / 4 / kFours - 1>([&](unsigned part) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+  for (unsigned part = 0; part < kBlock / 4 / kFours - 1; ++part) {
     const auto more = dot_fours<V, kFours, kBlock, kRows>(strip, (part + 1) * kFours, in);
-    each<kRows>([&](unsigned i) __attribute__((always_inline)) {
-      each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+    for (unsigned i = 0; i < kRows; ++i) {
+#pragma GCC unroll 16
+      for (unsigned v = 0; v < V::kVectors; ++v) {
         tile.sums[i][v] = V::add32(tile.sums[i][v], more.sums[i][v]);
-      });
-    });
-  });
+      }
+    }
+  }
   return tile;
 }
 
 // The same for 8-bit codes, whose products leave 16 bits at once.
 template <typename V, std::uint32_t kBlock, std::uint32_t kRows>
-[[gnu::always_inline]] static inline Tile<V, kRows> dot_byte_strip(const Strip<kBlock>& strip,
+[[gnu::always_inline]] static inline Tile<V, kRows> dot_byte_strip(const Strip& strip,
                                                                    const Inputs& in) noexcept {
   using Ints = typename V::Ints;
   Tile<V, kRows> tile;
-  each<kRows>([&](unsigned i) __attribute__((always_inline)) {
-    each<V::kVectors>([&](unsigned v)
-                          __attribute__((always_inline)) { tile.sums[i][v] = V::zero(); });
-  });
+
+#pragma GCC unroll 16
+  for (unsigned i = 0; i < kRows; ++i) {
+#pragma GCC unroll 16
+    for (unsigned v = 0; v < V::kVectors; ++v) {
+      tile.sums[i][v] = V::zero();
+    }
+  }
+#pragma GCC unroll 2
   for (std::uint32_t four = 0; four < kBlock / 4; ++four) {
     Ints codes[V::kVectors];
     Ints sizes[V::kVectors];
-    each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+    for (unsigned v = 0; v < V::kVectors; ++v) {
       codes[v] = V::load(strip.codes + four * kLineBytes + v * sizeof(Ints));
       sizes[v] = V::magnitude(codes[v]);
-    });
-    each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+    }
+
+#pragma GCC unroll 16
+    for (unsigned i = 0; i < kRows; ++i) {
       const Ints q = in_order(V::splat_four(in.codes(i) + 4 * four));
-      each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+      for (unsigned v = 0; v < V::kVectors; ++v) {
         const Ints pairs = V::multiply_pairs(sizes[v], V::with_sign(q, codes[v]));
         tile.sums[i][v] = in_order(V::add32(tile.sums[i][v], V::add_pairs(pairs)));
-      });
-    });
+      }
+    }
   }
   return tile;
 }
 
 // Adds a strip's products with kRows rows of x to their totals [kRows][16].
 template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows>
-[[gnu::always_inline]] static inline void multiply_tile(const Strip<kBlock>& strip,
-                                                        const Inputs& in, float* totals) noexcept {
+[[gnu::always_inline]] static inline void multiply_tile(const Strip& strip, const Inputs& in,
+                                                        float* totals) noexcept {
   Tile<V, kRows> tile;
   if constexpr (kType == QuantType::kQ8) {
     tile = dot_byte_strip<V, kBlock, kRows>(strip, in);
   } else {
     tile = dot_strip<V, kType, kBlock, kRows>(strip, in);
   }
-  each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+  for (unsigned i = 0; i < kRows; ++i) {
     const std::byte* chunk = in.chunk + i * in.stride;
-    each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+    for (unsigned v = 0; v < V::kVectors; ++v) {
       float* total = totals + i * kRowGroup + v * V::kRows;
       V::store(total,
                add_term<V, kType>(V::load_floats(total), tile.sums[i][v],
                                   V::load_floats(strip.scales + v * V::kRows),
                                   V::load_floats(strip.mins + v * V::kRows), chunk, in.sum_at));
-    });
-  });
+    }
+  }
 }
 
 // Adds a strip's products with n_x rows of x to their totals. Not inlined: types share it.
 template <typename V, QuantType kType, std::uint32_t kBlock>
-[[gnu::noinline]] static void multiply_strip(const Strip<kBlock>& strip, Inputs in,
-                                             std::uint32_t n_x, float* totals) noexcept {
+[[gnu::noinline]] static void multiply_strip(const Strip& strip, Inputs in, std::uint32_t n_x,
+                                             float* totals) noexcept {
   constexpr std::uint32_t kTile = kType == QuantType::kQ8 ? V::kByteTileRows : V::kTileRows;
   std::uint32_t i = 0;
   for (; i + kTile <= n_x; i += kTile) {
     multiply_tile<V, kType, kBlock, kTile>(strip, in, totals + i * kRowGroup);
     in.x += kTile * in.stride;
     in.chunk += kTile * in.stride;
+  }
+  if constexpr (kTile > 4) {
+    for (; i + 4 <= n_x; i += 4) {
+      multiply_tile<V, kType, kBlock, 4>(strip, in, totals + i * kRowGroup);
+      in.x += 4 * in.stride;
+      in.chunk += 4 * in.stride;
+    }
   }
   if constexpr (kTile > 2) {
     for (; i + 2 <= n_x; i += 2) {
@@ -692,12 +772,28 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
   if (i < n_x) multiply_tile<V, kType, kBlock, 1>(strip, in, totals + i * kRowGroup);
 }
 
+// Stores the sums of n_x rows of x with 16 rows of weights, or with those that exist; `scales`, if
+// not null, are those of the rows of weights.
+template <typename V>
+[[gnu::noinline]] static void store_totals(const float* totals, const float* scales,
+                                           std::uint32_t n_x, float* y, std::size_t y_stride,
+                                           std::uint32_t n_rows) noexcept {
+  for (std::uint32_t i = 0; i < n_x; ++i) {
+    typename V::Floats rows[V::kVectors];
+    for (unsigned v = 0; v < V::kVectors; ++v) {
+      rows[v] = V::load_floats(totals + i * kRowGroup + v * V::kRows);
+      if (scales != nullptr) rows[v] = V::multiply(rows[v], V::load_floats(scales + v * V::kRows));
+    }
+    store_rows<V>(rows, y + i * y_stride, n_rows);
+  }
+}
+
 // The product with n_x <= kRowsAtOnce rows of x, unpacked codes in a strip.
 template <typename V, QuantType kType, std::uint32_t kBlock>
-[[gnu::always_inline]] static inline void many_rows(const MatMulArgs& args, const std::byte* x,
-                                                    float* y, std::uint32_t n_x) noexcept {
+[[gnu::noinline]] static void many_rows(const MatMulArgs& args, const std::byte* x, float* y,
+                                        std::uint32_t n_x) noexcept {
   alignas(64) float totals[kRowsAtOnce * kRowGroup];
-  Strip<kBlock> strip;
+  Strip strip;
   const std::uint32_t n_blocks = (args.n_cols + kBlock - 1) / kBlock;
   const std::byte* chunks = x + int8_blocks_offset(args.n_cols);
   const std::byte* group = args.weights;
@@ -715,13 +811,10 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
                       .stride = args.x_stride};
       multiply_strip<V, kStripType<kType>, kBlock>(strip, in, n_x, totals);
     }
-    for (std::uint32_t i = 0; i < n_x; ++i) {
-      const float* from = totals + i * kRowGroup;
-      typename V::Floats rows[V::kVectors];
-      for (unsigned v = 0; v < V::kVectors; ++v) rows[v] = V::load_floats(from + v * V::kRows);
-      scale_rows<V, kType>(group, rows);
-      store_rows<V>(rows, y + i * args.y_stride + row, args.n_rows - row);
-    }
+    store_totals<V>(
+        totals,
+        scale_form(kType) == ScaleForm::kRow ? reinterpret_cast<const float*>(group) : nullptr, n_x,
+        y + row, args.y_stride, args.n_rows - row);
   }
 }
 
@@ -734,23 +827,39 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
   return rows;
 }
 
+// What a format's kernel is made of.
+struct FormatParts {
+  MatMulFn one_row;
+  MatMulFn two_rows;
+  void (*many_rows)(const MatMulArgs& args, const std::byte* x, float* y,
+                    std::uint32_t n_x) noexcept;
+};
+
+// Up to kFewRows rows of x in ones and twos, more by way of strips.
+template <typename V>
+[[gnu::noinline]] static void multiply_rows(MatMulArgs args, const FormatParts& parts) noexcept {
+  if (args.n_x > kFewRows) {
+    const std::uint32_t step = rows_at_once(args.x_stride, kRowsAtOnce, V::kTileRows);
+    for (std::uint32_t first = 0; first < args.n_x; first += step) {
+      const std::uint32_t rest = args.n_x - first;
+      parts.many_rows(args, args.x + first * args.x_stride, args.y + first * args.y_stride,
+                      rest < step ? rest : step);
+    }
+    return;
+  }
+  for (; args.n_x >= 2; args.n_x -= 2) {
+    parts.two_rows(args);
+    args.x += 2 * args.x_stride;
+    args.y += 2 * args.y_stride;
+  }
+  if (args.n_x == 1) parts.one_row(args);
+}
+
 // The kernel of one format.
 template <typename V, QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline void product(const MatMulArgs& args) noexcept {
-  switch (args.n_x) {
-    case 0: return;
-    case 1: few_rows<V, kType, kBlock, 1>(args); return;
-    case 2: few_rows<V, kType, kBlock, 2>(args); return;
-    case 3:
-    case kFewRows: few_rows<V, kType, kBlock, kFewRows>(args); return;
-    default: break;
-  }
-  const std::uint32_t step = rows_at_once(args.x_stride, kRowsAtOnce, V::kTileRows);
-  for (std::uint32_t first = 0; first < args.n_x; first += step) {
-    const std::uint32_t rest = args.n_x - first;
-    many_rows<V, kType, kBlock>(args, args.x + first * args.x_stride,
-                                args.y + first * args.y_stride, rest < step ? rest : step);
-  }
+  multiply_rows<V>(args, {few_rows<V, kType, kBlock, 1>, few_rows<V, kType, kBlock, 2>,
+                          many_rows<V, kType, kBlock>});
 }
 
 }  // namespace qsf::kernels::maddubs

@@ -110,7 +110,11 @@ template <typename V, QuantType kType, unsigned kQuarter, std::uint32_t kRows>
   const Ints scale = scale_twice<V, kQuarter>(fields);
   Ints even[kRows];
   Ints odd[kRows];
-  each<kRows>([&](unsigned i) __attribute__((always_inline)) { even[i] = odd[i] = V::zero(); });
+
+#pragma GCC unroll 16
+  for (unsigned i = 0; i < kRows; ++i) {
+    even[i] = odd[i] = V::zero();
+  }
   for_fours<V, kType, 16>(
       lines + quarter_offset<kType>(kQuarter), kQuarter % 2,
       v, [&](unsigned four, Ints codes, bool is_odd) __attribute__((always_inline)) {
@@ -138,16 +142,18 @@ template <typename V, QuantType kType, unsigned kQuarter, std::uint32_t kRows>
 }
 
 // d and dmin of the rows of a super-block.
-template <typename V, QuantType kType>
+template <typename V>
 struct SuperFields {
   typename V::Floats d[V::kVectors];
   typename V::Floats dmin[V::kVectors];  // 0 of types without
 
+  template <QuantType kType>
   [[gnu::always_inline]] inline void load(const BlockPlace& place) noexcept {
-    each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+#pragma GCC unroll 16
+    for (unsigned v = 0; v < V::kVectors; ++v) {
       d[v] = V::widen_halves(place.scales + v * V::kRows * 2);
       if constexpr (has_min(kType)) dmin[v] = V::widen_halves(place.mins + v * V::kRows * 2);
-    });
+    }
   }
 };
 
@@ -155,27 +161,32 @@ template <QuantType kType>
 static constexpr std::size_t kInt8BlockBytes = kCodeBytes<kType, kActivationBlockColumns>;
 static constexpr std::uint32_t kSuperChunks = kSuperColumns / kActivationBlockColumns;
 
-// The product with n_x <= kRows rows of x, unpacked codes in registers. Rows that are too many are
-// the last one again, and not stored.
+// The product with the first kRows rows of x: codes stay in registers.
 template <typename V, QuantType kType, std::uint32_t kRows>
-[[gnu::always_inline]] static inline void few_whole_rows(const MatMulArgs& args) noexcept {
+[[gnu::noinline]] static void few_whole_rows(const MatMulArgs& args) noexcept {
   const auto n_chunks = static_cast<std::uint32_t>(int8_blocks(args.n_cols));
   const std::byte* x[kRows];
-  each<kRows>([&](unsigned i) __attribute__((always_inline)) {
-    x[i] = args.x + (i < args.n_x ? i : args.n_x - 1) * args.x_stride;
-  });
+
+#pragma GCC unroll 16
+  for (unsigned i = 0; i < kRows; ++i) {
+    x[i] = args.x + i * args.x_stride;
+  }
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     typename V::Floats totals[kRows][V::kVectors];
-    each<kRows>([&](unsigned i) __attribute__((always_inline)) {
-      each<V::kVectors>([&](unsigned v)
-                            __attribute__((always_inline)) { totals[i][v] = V::splat(0.0F); });
-    });
-    SuperFields<V, kType> super = {};
+
+#pragma GCC unroll 16
+    for (unsigned i = 0; i < kRows; ++i) {
+#pragma GCC unroll 16
+      for (unsigned v = 0; v < V::kVectors; ++v) {
+        totals[i][v] = V::splat(0.0F);
+      }
+    }
+    SuperFields<V> super = {};
     const std::byte* done = group;
     for (std::uint32_t c = 0; c < n_chunks; ++c) {
       const BlockPlace place = place_of<kType, 16>(group, std::size_t{4} * c);
-      if (c % kSuperChunks == 0) super.load(place);
+      if (c % kSuperChunks == 0) super.template load<kType>(place);
       const std::byte* end = place.codes + kInt8BlockBytes<kType>;
       prefetch<V>(done, end, args.prefetch_bytes);
       done = end;
@@ -185,49 +196,66 @@ template <typename V, QuantType kType, std::uint32_t kRows>
 #pragma GCC unroll 1
       for (unsigned v = 0; v < V::kVectors; ++v) {
         const std::byte* rows[kRows];
-        each<kRows>([&](unsigned i) __attribute__((always_inline)) { rows[i] = again(x[i]); });
+
+#pragma GCC unroll 16
+        for (unsigned i = 0; i < kRows; ++i) {
+          rows[i] = again(x[i]);
+        }
         const auto fields = load_chunk_fields<V, kType>(place, v);
         typename V::Ints sums[kRows];
-        each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+        for (unsigned i = 0; i < kRows; ++i) {
           sums[i] = zeros_of<V, kType>(fields.scales, rows[i] + chunk);
-        });
+        }
         each<4>([&](auto quarter) __attribute__((always_inline)) {
           add_quarter<V, kType, decltype(quarter)::value, kRows>(place.codes, v, fields, rows,
                                                                  column, sums);
         });
-        each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+        for (unsigned i = 0; i < kRows; ++i) {
           totals[i][v] = add_chunk_sums<V, kType>(totals[i][v], sums[i], super.d[v], super.dmin[v],
                                                   fields.mins, rows[i] + chunk);
-        });
+        }
       }
     }
-    each<kRows>([&](unsigned i) __attribute__((always_inline)) {
-      if (i >= args.n_x) return;
+
+#pragma GCC unroll 16
+    for (unsigned i = 0; i < kRows; ++i) {
       store_rows<V>(totals[i], args.y + i * args.y_stride + row, args.n_rows - row);
-    });
+    }
   }
 }
 
 // A chunk of 16 rows, unpacked.
-template <typename V, QuantType kType>
+template <typename V>
 struct alignas(64) ChunkStrip {
   std::byte codes[kActivationBlockColumns * kRowGroup];
   typename V::Ints scales[4][V::kVectors];  // of each sub-block, for both sums of a row
   typename V::Ints pairs[V::kVectors][2];   // of scales
   typename V::Ints mins[V::kVectors][2];
-  SuperFields<V, kType> super;
+  SuperFields<V> super;
 };
 
+// Unpacks chunk `index` of a group; returns the end of its code lines.
 template <typename V, QuantType kType>
-[[gnu::always_inline]] static inline void unpack_chunk(const BlockPlace& place,
-                                                       ChunkStrip<V, kType>* strip) noexcept {
+[[gnu::always_inline]] static inline const std::byte* unpack_chunk(const std::byte* group,
+                                                                   std::size_t index,
+                                                                   ChunkStrip<V>* strip) noexcept {
+  const BlockPlace place = place_of<kType, 16>(group, 4 * index);
+  if (index % kSuperChunks == 0) strip->super.template load<kType>(place);
   using Ints = typename V::Ints;
-  each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+  for (unsigned v = 0; v < V::kVectors; ++v) {
     const auto fields = load_chunk_fields<V, kType>(place, v);
-    each<2>([&](unsigned pair) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+    for (unsigned pair = 0; pair < 2; ++pair) {
       strip->pairs[v][pair] = fields.scales[pair];
       strip->mins[v][pair] = fields.mins[pair];
-    });
+    }
     each<4>([&](auto quarter) __attribute__((always_inline)) {
       constexpr unsigned kQuarter = decltype(quarter)::value;
       strip->scales[kQuarter][v] = scale_twice<V, kQuarter>(fields);
@@ -239,49 +267,70 @@ template <typename V, QuantType kType>
                      is_odd ? V::template down<kOddShift<kType>>(codes) : codes);
           });
     });
-  });
+  }
+  return place.codes + kInt8BlockBytes<kType>;
 }
+
+// How a strip's codes are multiplied: what differs between types once they are unpacked.
+template <QuantType kType>
+static constexpr QuantType kChunkStripType = is_codebook_type(kType) ? QuantType::kQ4Codebook
+                                                                     : kType;
 
 // Adds a strip's products with kRows rows of x to their totals [kRows][16].
 template <typename V, QuantType kType, std::uint32_t kRows>
-[[gnu::always_inline]] static inline void multiply_chunk_tile(const ChunkStrip<V, kType>& strip,
+[[gnu::always_inline]] static inline void multiply_chunk_tile(const ChunkStrip<V>& strip,
                                                               const Inputs& in,
                                                               float* totals) noexcept {
   Tile<V, kRows> sums;
-  each<kRows>([&](unsigned i) __attribute__((always_inline)) {
-    each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+  for (unsigned i = 0; i < kRows; ++i) {
+#pragma GCC unroll 16
+    for (unsigned v = 0; v < V::kVectors; ++v) {
       sums.sums[i][v] = zeros_of<V, kType>(strip.pairs[v], in.chunk + i * in.stride);
-    });
-  });
+    }
+  }
+#pragma GCC unroll 4
   for (unsigned four = 0; four < kActivationBlockColumns / 4; four += kFoursPerSum<kType>) {
     const auto tile =
         sum_fours<V, kFoursPerSum<kType>, kRows, is_codebook_type(kType)>(strip.codes, four, in);
-    each<kRows>([&](unsigned i) __attribute__((always_inline)) {
-      each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+    for (unsigned i = 0; i < kRows; ++i) {
+#pragma GCC unroll 16
+      for (unsigned v = 0; v < V::kVectors; ++v) {
         sums.sums[i][v] = V::add32(sums.sums[i][v],
                                    V::multiply_words(tile.sums[i][v], strip.scales[four / 4][v]));
-      });
-    });
+      }
+    }
   }
-  each<kRows>([&](unsigned i) __attribute__((always_inline)) {
-    each<V::kVectors>([&](unsigned v) __attribute__((always_inline)) {
+
+#pragma GCC unroll 16
+  for (unsigned i = 0; i < kRows; ++i) {
+#pragma GCC unroll 16
+    for (unsigned v = 0; v < V::kVectors; ++v) {
       float* total = totals + i * kRowGroup + v * V::kRows;
       V::store(total, add_chunk_sums<V, kType>(V::load_floats(total), sums.sums[i][v],
                                                strip.super.d[v], strip.super.dmin[v], strip.mins[v],
                                                in.chunk + i * in.stride));
-    });
-  });
+    }
+  }
 }
 
 // Adds a strip's products with n_x rows of x to their totals.
 template <typename V, QuantType kType>
-[[gnu::noinline]] static void multiply_chunk_strip(const ChunkStrip<V, kType>& strip, Inputs in,
+[[gnu::noinline]] static void multiply_chunk_strip(const ChunkStrip<V>& strip, Inputs in,
                                                    std::uint32_t n_x, float* totals) noexcept {
   std::uint32_t i = 0;
   for (; i + V::kTileRows <= n_x; i += V::kTileRows) {
     multiply_chunk_tile<V, kType, V::kTileRows>(strip, in, totals + i * kRowGroup);
     in.x += V::kTileRows * in.stride;
     in.chunk += V::kTileRows * in.stride;
+  }
+  for (; i + 2 <= n_x; i += 2) {
+    multiply_chunk_tile<V, kType, 2>(strip, in, totals + i * kRowGroup);
+    in.x += 2 * in.stride;
+    in.chunk += 2 * in.stride;
   }
   for (; i < n_x; ++i) {
     multiply_chunk_tile<V, kType, 1>(strip, in, totals + i * kRowGroup);
@@ -292,36 +341,26 @@ template <typename V, QuantType kType>
 
 // The product with n_x <= kRowsAtOnce rows of x, unpacked codes in a strip.
 template <typename V, QuantType kType>
-[[gnu::always_inline]] static inline void many_whole_rows(const MatMulArgs& args,
-                                                          const std::byte* x, float* y,
-                                                          std::uint32_t n_x) noexcept {
+[[gnu::noinline]] static void many_whole_rows(const MatMulArgs& args, const std::byte* x, float* y,
+                                              std::uint32_t n_x) noexcept {
   alignas(64) float totals[kRowsAtOnce * kRowGroup];
-  ChunkStrip<V, kType> strip = {};
+  ChunkStrip<V> strip = {};
   const auto n_chunks = static_cast<std::uint32_t>(int8_blocks(args.n_cols));
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     std::memset(totals, 0, n_x * kRowGroup * sizeof(float));
     const std::byte* done = group;
     for (std::uint32_t c = 0; c < n_chunks; ++c) {
-      const BlockPlace place = place_of<kType, 16>(group, std::size_t{4} * c);
-      if (c % kSuperChunks == 0) strip.super.load(place);
-      unpack_chunk<V, kType>(place, &strip);
-      const std::byte* end = place.codes + kInt8BlockBytes<kType>;
+      const std::byte* end = unpack_chunk<V, kType>(group, c, &strip);
       prefetch<V>(done, end, args.prefetch_bytes);
       done = end;
       const Inputs in{.x = x + std::size_t{c} * kActivationBlockColumns,
                       .chunk = x + int8_blocks_offset(args.n_cols) + c * sizeof(Int8Block),
                       .sum_at = 0,
                       .stride = args.x_stride};
-      multiply_chunk_strip<V, kType>(strip, in, n_x, totals);
+      multiply_chunk_strip<V, kChunkStripType<kType>>(strip, in, n_x, totals);
     }
-    for (std::uint32_t i = 0; i < n_x; ++i) {
-      typename V::Floats rows[V::kVectors];
-      for (unsigned v = 0; v < V::kVectors; ++v) {
-        rows[v] = V::load_floats(totals + i * kRowGroup + v * V::kRows);
-      }
-      store_rows<V>(rows, y + i * args.y_stride + row, args.n_rows - row);
-    }
+    store_totals<V>(totals, nullptr, n_x, y + row, args.y_stride, args.n_rows - row);
   }
 }
 
@@ -330,22 +369,9 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline void super_product(const MatMulArgs& args) noexcept {
   if constexpr (!kWholeScales<kType>) {
     product<V, kType, kBlock>(args);
-    return;
   } else {
-    switch (args.n_x) {
-      case 0: return;
-      case 1: few_whole_rows<V, kType, 1>(args); return;
-      case 2: few_whole_rows<V, kType, 2>(args); return;
-      case 3:
-      case kFewRows: few_whole_rows<V, kType, kFewRows>(args); return;
-      default: break;
-    }
-    const std::uint32_t step = rows_at_once(args.x_stride, kRowsAtOnce, V::kTileRows);
-    for (std::uint32_t first = 0; first < args.n_x; first += step) {
-      const std::uint32_t rest = args.n_x - first;
-      many_whole_rows<V, kType>(args, args.x + first * args.x_stride,
-                                args.y + first * args.y_stride, rest < step ? rest : step);
-    }
+    multiply_rows<V>(args, {few_whole_rows<V, kType, 1>, few_whole_rows<V, kType, 2>,
+                            many_whole_rows<V, kType>});
   }
 }
 
