@@ -186,6 +186,23 @@ TEST(ProgramMemoryTest, AddsUpFilesByTheirSpansAndTheRestByPages) {
   EXPECT_EQ(asked, (std::vector<std::string>{"/bin/tool", "/lib/with space.so"}));
 }
 
+TEST(ProgramMemoryTest, CodeThatIsNotUsedCountsWithItsResidentPages) {
+  constexpr std::string_view smaps =
+      "1000-5000 r-xp 00000000 fe:00 1 /bin/tool\n"
+      "Rss: 16 kB\n"
+      "VmFlags: rd ex mr mw me\n"
+      "5000-55000 r-xp 00004000 fe:00 1 /bin/tool\n"
+      "Rss: 8 kB\n"
+      "VmFlags: rd ex mr mw me rr\n"
+      "55000-56000 r--p 00054000 fe:00 1 /bin/tool\n"
+      "VmFlags: rd mr mw me\n";
+  const auto size = [](const std::string&) { return std::uint64_t{0x55000}; };
+  EXPECT_EQ(add_up_mappings(smaps, 0x4000, size).file_bytes,
+            0x55000U - (0x50000 - 0x2000 - 0x8000));
+  // Where read-ahead covers all of it, nothing is unused.
+  EXPECT_EQ(add_up_mappings(smaps, 0x40000, size).file_bytes, 0x55000U);
+}
+
 TEST(ProgramMemoryTest, TextThatIsNoneCountsNothing) {
   for (const char* text :
        {"", "\n\n", "Rss:", "zz-yy rw-p 0 0 0 /x\n", "1-2\n", "5000-1000 r--p 0 0 0"}) {

@@ -61,10 +61,12 @@ std::optional<MappingLine> parse_mapping(std::string_view line) {
   return mapping;
 }
 
-// The part of a file that is mapped, its gaps included.
+// The part of a file that is mapped, its gaps included, and the parts of it that are unused: those
+// that the program marked by MADV_RANDOM, since no read-ahead touches them.
 struct FileSpan {
-  std::uint64_t begin = 0;
+  std::uint64_t begin = UINT64_MAX;
   std::uint64_t end = 0;
+  std::uint64_t unused_bytes = 0;
 };
 
 bool is_program_file(std::string_view path) {
@@ -108,18 +110,20 @@ ProgramMemory add_up_mappings(std::string_view smaps, std::uint64_t readahead_by
   ProgramMemory memory;
   std::map<std::string_view, FileSpan> files;
   MappingLine mapping;
+  std::uint64_t resident_bytes = 0;  // of the mapping
   while (!smaps.empty()) {
     const std::size_t end = std::min(smaps.find('\n'), smaps.size());
     const std::string_view line = smaps.substr(0, end);
     smaps.remove_prefix(std::min(end + 1, smaps.size()));
     if (const auto parsed = parse_mapping(line)) {
       mapping = *parsed;
+      resident_bytes = 0;
       const bool writable = mapping.access[1] == 'w';
-      // What is there to be written will be: the whole heap, and the data of the program.
+      // Memory that can be written counts whole: the heap, and the data of the program.
       if (mapping.path == "[heap]") memory.anonymous_bytes += mapping.bytes;
       if (!is_program_file(mapping.path)) continue;
       if (writable) memory.anonymous_bytes += mapping.bytes;
-      FileSpan& span = files.try_emplace(mapping.path, FileSpan{UINT64_MAX, 0}).first->second;
+      FileSpan& span = files[mapping.path];
       span.begin = std::min(span.begin, mapping.file_offset);
       span.end = std::max(span.end, mapping.file_offset + mapping.bytes);
       continue;
@@ -132,14 +136,21 @@ ProgramMemory add_up_mappings(std::string_view smaps, std::uint64_t readahead_by
       memory.anonymous_bytes += table_number(line, "Rss:") * 1024;
     } else if (!counted_whole) {
       memory.anonymous_bytes += table_number(line, "Anonymous:") * 1024;
+      resident_bytes += table_number(line, "Rss:") * 1024;
+      const bool unused = line.starts_with("VmFlags:") && line.find(" rr") != line.npos;
+      if (unused && is_program_file(mapping.path)) {
+        // Read-ahead of the pages on either side may reach into it.
+        const std::uint64_t used_bytes = resident_bytes + 2 * readahead_bytes;
+        files[mapping.path].unused_bytes += mapping.bytes - std::min(mapping.bytes, used_bytes);
+      }
     }
   }
   for (const auto& [path, span] : files) {
     const std::uint64_t begin = span.begin - std::min(span.begin, readahead_bytes);
     const std::uint64_t file_end = file_size(std::string(path));
     const std::uint64_t end = span.end + readahead_bytes;
-    memory.file_bytes +=
-        (file_end == 0 ? end : std::min(end, std::max(file_end, span.end))) - begin;
+    memory.file_bytes += (file_end == 0 ? end : std::min(end, std::max(file_end, span.end))) -
+                         begin - span.unused_bytes;
   }
   return memory;
 }
