@@ -38,12 +38,12 @@ if(QSF_DOCUMENTATION)
     set(completion ${QSF_COMPLETIONS_FOLDER}/bash/${tool})
     add_custom_command(OUTPUT ${page} VERBATIM
       COMMAND ${CMAKE_COMMAND} -E env SOURCE_DATE_EPOCH=${QSF_DATE_EPOCH} ${Python3_EXECUTABLE}
-              ${qsf_scripts}/make_man_page.py $<TARGET_FILE:${tool}> ${page} ${qsf_tools}
-      DEPENDS ${tool} ${qsf_scripts}/make_man_page.py ${qsf_scripts}/cli_help.py)
+              ${qsf_scripts}/make_man_page.py ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${tool} ${page} ${qsf_tools}
+      DEPENDS qsf ${qsf_scripts}/make_man_page.py ${qsf_scripts}/cli_help.py)
     add_custom_command(OUTPUT ${completion} VERBATIM
-      COMMAND ${Python3_EXECUTABLE} ${qsf_scripts}/make_completions.py $<TARGET_FILE:${tool}>
+      COMMAND ${Python3_EXECUTABLE} ${qsf_scripts}/make_completions.py ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${tool}
               ${QSF_COMPLETIONS_FOLDER}
-      DEPENDS ${tool} ${qsf_scripts}/make_completions.py ${qsf_scripts}/cli_help.py)
+      DEPENDS qsf ${qsf_scripts}/make_completions.py ${qsf_scripts}/cli_help.py)
     list(APPEND qsf_documentation_files ${page} ${completion})
   endforeach()
   file(MAKE_DIRECTORY ${QSF_MAN_FOLDER})

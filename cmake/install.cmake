@@ -2,8 +2,9 @@
 #
 # What `cmake --install` puts where, apart from the library (cmake/library.cmake):
 #
-#   bin/qsf-*                  the tools
-#   share/qsf/models/          the bundled model, which qsf-run finds from its own place:
+#   bin/qsf                    the program
+#   bin/qsf-*                  links to it
+#   share/qsf/models/          the bundled model, which qsf finds from its own path:
 #                              ../share/qsf/models when installed, models/ in a built tree
 #   share/doc/qsf/             readme, licence, and those of the libraries inside
 #
@@ -12,16 +13,12 @@
 
 set(QSF_BUNDLED_MODEL ${PROJECT_SOURCE_DIR}/models/tales-5M-4bit.qsf)
 
-# Every program that tools/ declares, and none of its tests.
-set(qsf_tools)
-get_property(qsf_tool_targets DIRECTORY ${PROJECT_SOURCE_DIR}/tools PROPERTY BUILDSYSTEM_TARGETS)
-foreach(target IN LISTS qsf_tool_targets)
-  get_target_property(type ${target} TYPE)
-  if(type STREQUAL "EXECUTABLE" AND NOT target MATCHES "_test$")
-    list(APPEND qsf_tools ${target})
-  endif()
-endforeach()
-install(TARGETS ${qsf_tools} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+# The binary, and the links to it that are named after its commands.
+get_property(qsf_links GLOBAL PROPERTY QSF_LINKS)
+set(qsf_tools qsf ${qsf_links})
+install(TARGETS qsf RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+list(TRANSFORM qsf_links PREPEND ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/ OUTPUT_VARIABLE qsf_link_files)
+install(FILES ${qsf_link_files} DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
 
 if(EXISTS ${QSF_BUNDLED_MODEL})
   install(FILES ${QSF_BUNDLED_MODEL} DESTINATION ${CMAKE_INSTALL_DATADIR}/qsf/models COMPONENT tools)

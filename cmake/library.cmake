@@ -51,8 +51,8 @@ qsf_linked_libraries(qsf_capi qsf_archive_folders qsf_archive_externals)
 
 set(qsf_archive_objects ${qsf_archive_folders})
 list(TRANSFORM qsf_archive_objects REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>")
-add_library(qsf STATIC ${qsf_archive_objects})
-set_target_properties(qsf PROPERTIES LINKER_LANGUAGE CXX)
+add_library(qsf_archive STATIC ${qsf_archive_objects})
+set_target_properties(qsf_archive PROPERTIES LINKER_LANGUAGE CXX OUTPUT_NAME qsf)
 # The C++ library that this compiler links by itself, as a C program has to name it.
 set(qsf_cxx_library stdc++)
 if("c++" IN_LIST CMAKE_CXX_IMPLICIT_LINK_LIBRARIES)
@@ -103,7 +103,7 @@ configure_package_config_file(
 write_basic_package_version_file(${qsf_config_folder}/qsfConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 
-install(TARGETS qsf ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+install(TARGETS qsf_archive ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 install(FILES ${PROJECT_SOURCE_DIR}/include/qsf/qsf.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/qsf COMPONENT development)
 install(FILES ${qsf_config_folder}/qsf.pc

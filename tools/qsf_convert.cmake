@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: MIT
-add_executable(qsf-convert convert/qsf_convert.cc convert/qsf_convert_calibrate.cc convert/qsf_convert_files.cc convert/qsf_convert_memory.cc
-               convert/qsf_convert_options.cc convert/qsf_convert_progress.cc convert/qsf_convert_report.cc convert/qsf_convert_work.cc)
-target_link_libraries(qsf-convert PRIVATE qsf_calibrate qsf_import_models qsf_import_tokenizer qsf_tool_support qsf_json
-                      Threads::Threads)
-target_compile_definitions(qsf-convert PRIVATE QSF_VERSION="${PROJECT_VERSION}")
+qsf_program(convert
+  SOURCES convert/qsf_convert.cc
+          convert/qsf_convert_calibrate.cc
+          convert/qsf_convert_files.cc
+          convert/qsf_convert_memory.cc
+          convert/qsf_convert_options.cc
+          convert/qsf_convert_progress.cc
+          convert/qsf_convert_report.cc
+          convert/qsf_convert_work.cc
+  DEPS qsf_calibrate qsf_import_models qsf_import_tokenizer qsf_json Threads::Threads)
 qsf_test(qsf_convert_test SOURCES convert/qsf_convert_test.cc DEPS convert PRIVATE_DEPS qsf_json LABELS unit)
 qsf_test(qsf_convert_calibration_test SOURCES convert/qsf_convert_calibration_test.cc DEPS convert LABELS model)
 qsf_test(qsf_convert_target_test SOURCES convert/qsf_convert_target_test.cc DEPS convert LABELS model)
 qsf_test(qsf_convert_work_test SOURCES convert/qsf_convert_work_test.cc DEPS convert LABELS model)
 if(QSF_BUILD_TESTS)
-  add_dependencies(qsf_convert_test qsf-convert)
-  add_dependencies(qsf_convert_target_test qsf-convert)
-  add_dependencies(qsf_convert_work_test qsf-convert)
-  add_dependencies(qsf_convert_calibration_test qsf-convert qsf-perplexity)
+  add_dependencies(qsf_convert_test qsf)
+  add_dependencies(qsf_convert_target_test qsf)
+  add_dependencies(qsf_convert_work_test qsf)
+  add_dependencies(qsf_convert_calibration_test qsf)
 endif()

@@ -6,14 +6,25 @@ set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
 set(qsf_parity_schema ${CMAKE_CURRENT_BINARY_DIR}/parity_receipt_schema.cc)
 configure_file(parity/parity_receipt_schema.cc.in ${qsf_parity_schema} @ONLY)
 
-add_executable(qsf-parity common/bundled_model.cc parity/json_schema.cc common/model_cache.cc parity/parity_compare.cc bench/qsf_bench_machine.cc parity/qsf_parity.cc parity/qsf_parity_child.cc
-               parity/qsf_parity_engine.cc parity/qsf_parity_logits.cc parity/qsf_parity_observer.cc parity/qsf_parity_options.cc
-               parity/qsf_parity_process.cc parity/qsf_parity_receipt.cc parity/qsf_parity_result.cc parity/qsf_parity_run.cc
-               parity/qsf_parity_trace.cc parity/qsf_parity_verify.cc parity/sha256.cc ${qsf_parity_schema})
-target_include_directories(qsf-parity PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-target_link_libraries(qsf-parity PRIVATE qsf_capi qsf_engine qsf_tool_support qsf_json)
-target_compile_definitions(qsf-parity PRIVATE QSF_VERSION="${PROJECT_VERSION}"
-                           QSF_MODELS_FROM_BIN="${qsf_models_from_bin}")
+qsf_program(parity
+  SOURCES parity/json_schema.cc
+          parity/parity_compare.cc
+          parity/qsf_parity.cc
+          parity/qsf_parity_child.cc
+          parity/qsf_parity_engine.cc
+          parity/qsf_parity_logits.cc
+          parity/qsf_parity_observer.cc
+          parity/qsf_parity_options.cc
+          parity/qsf_parity_process.cc
+          parity/qsf_parity_receipt.cc
+          parity/qsf_parity_result.cc
+          parity/qsf_parity_run.cc
+          parity/qsf_parity_trace.cc
+          parity/qsf_parity_verify.cc
+          parity/sha256.cc
+          ${qsf_parity_schema}
+  DEPS qsf_capi qsf_engine qsf_program_bench qsf_json)
+target_include_directories(qsf_program_parity PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 qsf_test(parity_compare_test SOURCES parity/parity_compare.cc parity/parity_compare_test.cc LABELS unit)
 qsf_test(sha256_test SOURCES parity/sha256.cc parity/sha256_test.cc LABELS unit)
 if(QSF_BUILD_TESTS)

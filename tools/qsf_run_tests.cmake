@@ -10,6 +10,11 @@ if(QSF_BUILD_TESTS)
   set_tests_properties(qsf_run_test PROPERTIES LABELS model TIMEOUT 600)
   set_tests_properties(qsf_run_damage_test PROPERTIES LABELS slow TIMEOUT 1200)
 
+  add_test(NAME qsf_main_test
+           COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/qsf_main_test.py
+                   ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${PROJECT_SOURCE_DIR})
+  set_tests_properties(qsf_main_test PROPERTIES LABELS model TIMEOUT 600)
+
   add_test(NAME qsf_run_chat_test
            COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/run/qsf_run_chat_test.py
                    ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${PROJECT_SOURCE_DIR})
@@ -22,7 +27,7 @@ if(QSF_BUILD_TESTS)
 
   # A model of the tree's own for tests that take one as an argument.
   set(qsf_test_model ${PROJECT_BINARY_DIR}/tests/tales-5M-4bit.qsf)
-  add_test(NAME convert_test_model COMMAND qsf-convert --quiet --quant-type 4bit
+  add_test(NAME convert_test_model COMMAND ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/qsf-convert --quiet --quant-type 4bit
            ${PROJECT_SOURCE_DIR}/models/tales-5M ${qsf_test_model})
   add_test(NAME capi_model_test COMMAND capi_test ${qsf_test_model})
   add_test(NAME capi_chat_model_test COMMAND capi_chat_test ${qsf_test_model})

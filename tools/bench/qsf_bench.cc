@@ -16,6 +16,7 @@
 #include "tools/bench/qsf_bench_peer.h"
 #include "tools/bench/qsf_bench_report.h"
 #include "tools/bench/qsf_bench_stream.h"
+#include "tools/common/programs.h"
 #include "tools/common/tool_support.h"
 
 namespace qsf_tools {
@@ -109,8 +110,7 @@ int run(const BenchOptions& options) {
 }  // namespace
 }  // namespace qsf_tools
 
-int main(int argc, char** argv) {
-  qsf_tools::open_standard_streams();
+int qsf_tools::bench_main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   qsf_tools::BenchOptions options;
   if (const auto code = qsf_tools::parse_bench_options(argc, argv, options)) return *code;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MIT
-//
-// The cache of converted models; see model_cache.h.
 
 #include "tools/common/model_cache.h"
 
@@ -9,9 +7,11 @@
 #include <spawn.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdint>
@@ -24,9 +24,10 @@
 #include <system_error>
 #include <vector>
 
+#include "qsf/qsf.h"
 #include "tools/common/bundled_model.h"
+#include "tools/common/option_parser.h"
 #include "tools/common/tool_support.h"
-#include "tools/run/run_options.h"
 
 extern char** environ;
 
@@ -35,9 +36,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kSuffix = ".gguf";
+constexpr std::string_view kEntrySuffix = ".qsf";
+constexpr const char* kSourceSuffix = ".source";  // behind the name of the entry
+constexpr std::uint64_t kDefaultMaxBytes = 20'000'000'000;
+constexpr std::uint64_t kDefaultDiskShare = 10;  // at most one part in this many of the disk
 
-// FNV-1a, 64 bits: names files apart that nobody chose to be alike.
+// FNV-1a, 64 bits: no protection against names that are made to collide.
 class Fingerprint {
  public:
   void add(std::uint64_t value) {
@@ -49,7 +53,7 @@ class Fingerprint {
     for (const char c : text) hash_ = (hash_ ^ static_cast<unsigned char>(c)) * 0x100000001B3U;
     add(text.size());
   }
-  // Adds what tells a file from every other and from its own past.
+  // Adds the numbers that identify a file and change with its content.
   void add(const struct stat& about) {
     add(about.st_ino);
     add(static_cast<std::uint64_t>(about.st_size));
@@ -76,12 +80,15 @@ class LockedFile {
   LockedFile(const LockedFile&) = delete;
   LockedFile& operator=(const LockedFile&) = delete;
   bool is_open() const { return handle_ >= 0; }
+  bool try_lock(int operation) const { return ::flock(handle_, operation | LOCK_NB) == 0; }
+  // Keeps the file open, and so its lock, as long as the process runs.
+  void keep() { handle_ = -1; }
 
-  // Waits for whoever holds the lock.
+  // Waits for the process that holds the lock.
   bool lock(bool quiet) const {
     if (::flock(handle_, LOCK_EX | LOCK_NB) == 0) return true;
     if (errno != EWOULDBLOCK) return false;
-    if (!quiet) print_error(kRunTool, "waiting for another qsf-run, which converts a model");
+    if (!quiet) print_error(program_name(), "waiting for another process that converts a model");
     while (::flock(handle_, LOCK_EX) != 0) {
       if (errno != EINTR) return false;
     }
@@ -114,83 +121,12 @@ std::vector<std::string> part_paths(const std::string& path) {
   return paths;
 }
 
-// Returns what tells this model from others; nothing with a reason when a part cannot be looked at.
-std::optional<std::string> identify(const std::string& path, std::string& error) {
-  Fingerprint print;
-  for (const std::string& part : part_paths(path)) {
-    struct stat about = {};
-    if (::stat(part.c_str(), &about) != 0) {
-      error = part + ": " + (errno == ENOENT ? "no such file" : std::strerror(errno));
-      return std::nullopt;
-    }
-    if (!S_ISREG(about.st_mode)) {
-      error = part + ": not a regular file";
-      return std::nullopt;
-    }
-    print.add(about);
+// Returns whether a file of a model folder is one that a conversion reads.
+bool is_model_part(const std::string& name) {
+  for (const char* suffix : {".json", ".safetensors", ".bin", ".model", ".txt", ".jinja"}) {
+    if (name.ends_with(suffix)) return true;
   }
-  return print.text();
-}
-
-// Returns the folder of converted models, made if need be.
-std::optional<std::string> cache_folder(std::string& error) {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  std::string folder;
-  if (cache != nullptr && cache[0] == '/') {
-    folder = cache;
-  } else if (home != nullptr && home[0] == '/') {
-    folder = std::string(home) + "/.cache";
-  } else {
-    error = "neither XDG_CACHE_HOME nor HOME names a folder to keep converted models in";
-    return std::nullopt;
-  }
-  folder += "/qsf/converted";
-  std::error_code failure;
-  fs::create_directories(folder, failure);
-  if (!failure) return folder;
-  error = folder + ": cannot be made: " + failure.message();
-  return std::nullopt;
-}
-
-bool is_file(const std::string& path) {
-  struct stat about = {};
-  return ::stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode);
-}
-
-// The converter to run, and how.
-struct Converter {
-  std::string path;
-  std::string i2s_layout;
-  bool quiet;
-};
-
-// Runs the converter and waits for it; returns its exit code, 128 and the signal that ended it, or
-// 127 when it could not be started.
-int run_converter(const Converter& converter, const std::string& from, const std::string& to) {
-  std::vector<std::string> arguments = {converter.path, "--quant-type", "keep", "--i2s-layout",
-                                        converter.i2s_layout};
-  if (converter.quiet) arguments.emplace_back("--quiet");
-  // Behind this a path may begin with a dash.
-  arguments.insert(arguments.end(), {"--", from, to});
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  // Standard output is for the text of the model alone.
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-  pid_t child = 0;
-  const int failure =
-      ::posix_spawn(&child, converter.path.c_str(), &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (failure != 0) return 127;
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return 127;
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return false;
 }
 
 // Calls visit(name) for every file of a folder.
@@ -203,7 +139,80 @@ void for_each_file(const std::string& folder, const Visit& visit) {
   }
 }
 
-// Returns the name of the model file that ends like that, whatever its GGUF file was called then.
+bool is_folder(const std::string& path) {
+  struct stat about = {};
+  return ::stat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode);
+}
+
+std::vector<std::string> source_files(const std::string& path) {
+  if (!is_folder(path)) return part_paths(path);
+  std::vector<std::string> files;
+  for_each_file(path, [&](const std::string& name) {
+    if (is_model_part(name)) files.push_back(path + "/" + name);
+  });
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+// Returns a name for the content of a model; nothing with a reason when a file of it is no regular
+// file.
+std::optional<std::string> identify(const std::string& path, std::string& error) {
+  Fingerprint print;
+  for (const std::string& file : source_files(path)) {
+    struct stat about = {};
+    if (::stat(file.c_str(), &about) != 0) {
+      error = file + ": " + (errno == ENOENT ? "no such file" : std::strerror(errno));
+      return std::nullopt;
+    }
+    if (!S_ISREG(about.st_mode)) {
+      error = file + ": not a regular file";
+      return std::nullopt;
+    }
+    print.add(about);
+  }
+  return print.text();
+}
+
+bool is_file(const std::string& path) {
+  struct stat about = {};
+  return ::stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode);
+}
+
+// How a model is converted.
+struct Converter {
+  std::string program;  // this one
+  std::string i2s_layout;
+  bool quiet;
+};
+
+// Runs `qsf convert` and waits for it; returns its exit code, 128 and the signal that ended it, or
+// 127 when it could not be started.
+int run_converter(const Converter& converter, const std::string& from, const std::string& to) {
+  std::vector<std::string> arguments = {"qsf", "convert", "--i2s-layout", converter.i2s_layout};
+  if (converter.quiet) arguments.emplace_back("--quiet");
+  // A path behind "--" may begin with a dash.
+  arguments.insert(arguments.end(), {"--", from, to});
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  // Standard output carries the text of the model only.
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+  pid_t child = 0;
+  const int failure =
+      ::posix_spawn(&child, converter.program.c_str(), &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (failure != 0) return 127;
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return 127;
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// Returns the entry whose name ends so: the source may have had another name when it was converted.
 std::optional<std::string> find_ending(const std::string& folder, const std::string& ending) {
   std::optional<std::string> found;
   for_each_file(folder, [&](const std::string& name) {
@@ -212,16 +221,26 @@ std::optional<std::string> find_ending(const std::string& folder, const std::str
   return found;
 }
 
-// Removes what earlier versions made of the same file.
+std::string read_source(const std::string& entry) {
+  std::string source;
+  std::getline(std::ifstream(entry + kSourceSuffix), source, '\0');
+  return source;
+}
+
+void remove_files(const std::string& entry) {
+  ::unlink(entry.c_str());
+  ::unlink((entry + kSourceSuffix).c_str());
+}
+
+// Removes the entries that other versions of the program made of the same source.
 void remove_older(const std::string& folder, const std::string& identity, const std::string& kept) {
   for_each_file(folder, [&](const std::string& name) {
-    const bool is_of_it = name.find("-" + identity + "-") != std::string::npos;
-    if (is_of_it && name != kept && name.ends_with(".qsf")) ::unlink((folder + "/" + name).c_str());
+    if (name == kept || !name.ends_with(kEntrySuffix)) return;
+    if (name.find("-" + identity + "-") != std::string::npos) remove_files(folder + "/" + name);
   });
 }
 
-// Removes what converters left that were killed: files as large as their models. Requires  the lock
-// is held
+// Removes the unfinished files of converters that were killed. Requires  the lock is held
 void remove_abandoned(const std::string& folder) {
   constexpr std::string_view kMark = ".qsf.tmp-";
   for_each_file(folder, [&](const std::string& name) {
@@ -233,52 +252,195 @@ void remove_abandoned(const std::string& folder) {
   });
 }
 
+// Removes the entries that were used longest ago until the rest is within the bound. Requires  the
+// lock is held
+void evict(const std::string& folder, std::uint64_t max_bytes, const std::string& kept) {
+  std::vector<CacheEntry> entries = list_cache(folder);
+  std::uint64_t total = 0;
+  for (const CacheEntry& entry : entries) total += entry.bytes;
+  for (; total > max_bytes && !entries.empty(); entries.pop_back()) {
+    const CacheEntry& oldest = entries.back();
+    if (oldest.path != kept && remove_entry(oldest) == Removal::kRemoved) total -= oldest.bytes;
+  }
+}
+
+// Marks an entry as used now, and as in use while this process runs. Returns false where the entry
+// was removed meanwhile.
+bool use_entry(const std::string& entry, const std::string& source) {
+  LockedFile file(::open(entry.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat about = {};
+  if (!file.is_open() || !file.try_lock(LOCK_SH) || ::stat(entry.c_str(), &about) != 0) {
+    return false;
+  }
+  file.keep();
+  // Where the cache is read-only, the order of its entries is not kept up to date.
+  const std::string source_path = entry + kSourceSuffix;
+  if (::utimensat(AT_FDCWD, source_path.c_str(), nullptr, 0) != 0) {
+    std::error_code failure;
+    std::ofstream(source_path) << fs::absolute(source, failure).string();
+  }
+  return true;
+}
+
+std::string how_to_move(const std::string& folder) {
+  return "converted models are kept in " + folder +
+         "; choose another folder with --cache-dir FOLDER or XDG_CACHE_HOME";
+}
+
 // Makes `target`. Requires  the lock is held
 bool convert(const std::string& path, const std::string& identity, const Converter& converter,
              const std::string& folder, const std::string& target, std::string& error) {
   remove_abandoned(folder);
-  if (!converter.quiet) print_error(kRunTool, path + ": converting it once, to " + target);
+  if (!converter.quiet) print_error(program_name(), path + ": converting it once, to " + target);
   const int code = run_converter(converter, path, target);
   if (code != 0) {
-    error = path + ": could not be converted: " + converter.path +
-            (code == 127  ? " cannot be started"
-             : code > 128 ? " was ended by signal " + std::to_string(code - 128)
-                          : " says why above") +
-            "; converted models are kept in " + folder + ", which XDG_CACHE_HOME can change";
+    error = path + ": could not be converted: " +
+            (code == 127  ? converter.program + " cannot be started"
+             : code > 128 ? "the converter was ended by signal " + std::to_string(code - 128)
+                          : "the reason stands above") +
+            "; " + how_to_move(folder);
     return false;
   }
   std::string gone;
   const auto after = identify(path, gone);
   if (after && *after == identity) return true;
   ::unlink(target.c_str());
-  error = path + ": the file was changed while it was converted; run it again";
+  error = path + ": the model was changed while it was converted; run the command again";
   return false;
+}
+
+// Makes the folder of the cache if need be and checks that files can be written there.
+bool prepare_folder(const std::string& folder, std::string& error) {
+  std::error_code failure;
+  fs::create_directories(folder, failure);
+  if (failure) {
+    error = folder + ": cannot be made: " + failure.message() + "; " + how_to_move(folder);
+  } else if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    error = folder + ": cannot be written: " + std::strerror(errno) + "; " + how_to_move(folder);
+  }
+  return error.empty();
+}
+
+std::uint64_t size_from_environment() {
+  const char* text = std::getenv("QSF_CACHE_SIZE");
+  return text == nullptr ? 0 : parse_size_in_mb(text).value_or(0);
 }
 
 }  // namespace
 
+void add_cache_options(OptionParser& parser, CacheSettings& settings) {
+  constexpr const char* kGroup = "Cache of converted models";
+  parser
+      .value("--cache-dir", settings.folder,
+             "Folder of converted models; default: $XDG_CACHE_HOME/qsf/converted or "
+             "~/.cache/qsf/converted")
+      .type_name("FOLDER")
+      .group(kGroup);
+  parser
+      .size_in_mb("--cache-size", settings.max_bytes,
+                  "Limit on the size of that folder in MB (10^6 bytes), or with a suffix k, M or "
+                  "G: after a conversion the models used longest ago are removed; default: "
+                  "$QSF_CACHE_SIZE, or 20 GB and at most a tenth of the disk")
+      .group(kGroup);
+}
+
 bool is_gguf_path(const std::string& path) {
   constexpr std::string_view kMagic = "GGUF";
-  if (path.ends_with(kSuffix)) return true;
-  if (!is_file(path)) return false;  // a pipe would keep us waiting
+  if (path.ends_with(".gguf")) return true;
+  if (!is_file(path)) return false;  // opening a FIFO would wait
   char start[kMagic.size()] = {};
   std::ifstream file(path, std::ios::binary);
   file.read(start, sizeof start);
   return std::string_view(start, sizeof start) == kMagic;
 }
 
+bool needs_conversion(const std::string& path) {
+  return is_gguf_path(path) || is_folder(path);
+}
+
+std::string check_model_path(const std::string& path) {
+  struct stat about = {};
+  if (::stat(path.c_str(), &about) != 0) {
+    return path + ": " + (errno == ENOENT ? "no such file" : std::strerror(errno));
+  }
+  if (S_ISDIR(about.st_mode)) {
+    if (is_file(path + "/config.json")) return {};
+    return path +
+           ": is a folder without config.json, expected a model file or a Hugging Face "
+           "model folder";
+  }
+  if (S_ISREG(about.st_mode)) return {};
+  return path + ": is " +
+         (S_ISFIFO(about.st_mode)   ? "a FIFO"
+          : S_ISSOCK(about.st_mode) ? "a socket"
+                                    : "a device") +
+         ", expected a regular file or a model folder";
+}
+
+std::optional<std::string> cache_folder(const CacheSettings& settings, std::string& error) {
+  if (!settings.folder.empty()) return settings.folder;
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  constexpr const char* kFolder = "/qsf/converted";
+  if (cache != nullptr && cache[0] == '/') return std::string(cache) + kFolder;
+  if (home != nullptr && home[0] == '/') return std::string(home) + "/.cache" + kFolder;
+  error =
+      "no folder for converted models: neither XDG_CACHE_HOME nor HOME is set; name one with "
+      "--cache-dir FOLDER";
+  return std::nullopt;
+}
+
+std::uint64_t cache_limit(const CacheSettings& settings, const std::string& folder) {
+  if (settings.max_bytes != 0) return settings.max_bytes;
+  if (const std::uint64_t bytes = size_from_environment(); bytes != 0) return bytes;
+  struct statvfs disk = {};
+  if (::statvfs(folder.c_str(), &disk) != 0) return kDefaultMaxBytes;
+  const std::uint64_t disk_bytes = std::uint64_t{disk.f_blocks} * disk.f_frsize;
+  return std::min(kDefaultMaxBytes, disk_bytes / kDefaultDiskShare);
+}
+
+std::vector<CacheEntry> list_cache(const std::string& folder) {
+  std::vector<CacheEntry> entries;
+  for_each_file(folder, [&](const std::string& name) {
+    CacheEntry entry;
+    entry.path = folder + "/" + name;
+    struct stat about = {};
+    const bool is_entry = name.ends_with(kEntrySuffix) && ::stat(entry.path.c_str(), &about) == 0 &&
+                          S_ISREG(about.st_mode);
+    if (!is_entry) return;
+    entry.bytes = static_cast<std::uint64_t>(about.st_size);
+    entry.last_use = about.st_mtime;
+    entry.source = read_source(entry.path);
+    if (::stat((entry.path + kSourceSuffix).c_str(), &about) == 0) entry.last_use = about.st_mtime;
+    entries.push_back(std::move(entry));
+  });
+  std::sort(entries.begin(), entries.end(), [](const CacheEntry& a, const CacheEntry& b) {
+    return a.last_use != b.last_use ? a.last_use > b.last_use : a.path < b.path;
+  });
+  return entries;
+}
+
+Removal remove_entry(const CacheEntry& entry) {
+  const LockedFile file(::open(entry.path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.is_open() && !file.try_lock(LOCK_EX)) return Removal::kInUse;
+  if (::unlink(entry.path.c_str()) != 0) return Removal::kFailed;
+  ::unlink((entry.path + kSourceSuffix).c_str());
+  return Removal::kRemoved;
+}
+
 std::optional<std::string> converted_model(const std::string& path, const std::string& i2s_layout,
-                                           bool quiet, std::string& error) {
+                                           bool quiet, std::string& error,
+                                           const CacheSettings& settings) {
   const auto identity = identify(path, error);
   if (!identity) return std::nullopt;
-  const Converter converter = {program_folder() + "qsf-convert", i2s_layout, quiet};
+  const Converter converter = {program_path(), i2s_layout, quiet};
   struct stat about = {};
-  if (::stat(converter.path.c_str(), &about) != 0) {
-    error = path + ": a GGUF file is converted before it runs, and there is no " + converter.path +
-            "; convert it where there is one: qsf-convert MODEL.gguf MODEL.qsf";
+  if (::stat(converter.program.c_str(), &about) != 0) {
+    error = path + ": cannot be converted: the path of this program is not known; convert the " +
+            "model first: qsf convert MODEL MODEL.qsf";
     return std::nullopt;
   }
-  const auto folder = cache_folder(error);
+  const auto folder = cache_folder(settings, error);
   if (!folder) {
     error = path + ": " + error;
     return std::nullopt;
@@ -287,22 +449,33 @@ std::optional<std::string> converted_model(const std::string& path, const std::s
   maker.add(qsf_version());
   maker.add(about);
   maker.add(i2s_layout);
-  std::string stem = fs::path(path).stem().string();
+  std::string stem = fs::path(path.substr(0, path.find_last_not_of('/') + 1)).filename().string();
+  if (stem.ends_with(".gguf")) stem.resize(stem.size() - 5);
   if (stem.size() > 100) stem.resize(100);
   const std::string ending = "-" + *identity + "-" + maker.text() + ".qsf";
-  if (const auto found = find_ending(*folder, ending)) return *folder + "/" + *found;
-
+  const auto find = [&]() -> std::optional<std::string> {
+    const auto found = find_ending(*folder, ending);
+    if (!found || !use_entry(*folder + "/" + *found, path)) return std::nullopt;
+    return *folder + "/" + *found;
+  };
+  if (auto found = find()) return found;
+  if (!prepare_folder(*folder, error)) {
+    error = path + ": " + error;
+    return std::nullopt;
+  }
   const std::string lock_path = *folder + "/lock";
   const LockedFile lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (!lock.is_open() || !lock.lock(quiet)) {
     error = lock_path + ": " + std::strerror(errno);
     return std::nullopt;
   }
-  // Another process may have made it meanwhile.
-  if (const auto found = find_ending(*folder, ending)) return *folder + "/" + *found;
+  // Another process may have converted the model meanwhile.
+  if (auto found = find()) return found;
   const std::string target = *folder + "/" + stem + ending;
   if (!convert(path, *identity, converter, *folder, target, error)) return std::nullopt;
   remove_older(*folder, *identity, stem + ending);
+  use_entry(target, path);
+  evict(*folder, cache_limit(settings, *folder), target);
   return target;
 }
 

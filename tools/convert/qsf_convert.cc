@@ -28,6 +28,7 @@
 #include "import/vocabulary.h"
 #include "io/atomic_file.h"
 #include "tokenizer/tokenizer_data.h"
+#include "tools/common/programs.h"
 #include "tools/common/tool_support.h"
 #include "tools/convert/qsf_convert_calibrate.h"
 #include "tools/convert/qsf_convert_files.h"
@@ -367,8 +368,7 @@ qsf::Status make_random(const ConvertOptions& options) {
 }  // namespace
 }  // namespace qsf_tools
 
-int main(int argc, char** argv) {
-  qsf_tools::open_standard_streams();
+int qsf_tools::convert_main(int argc, char** argv) {
   qsf_tools::ConvertOptions options;
   if (const auto code = qsf_tools::parse_convert_options(argc, argv, options)) return *code;
   qsf_tools::handle_signals();

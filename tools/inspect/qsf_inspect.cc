@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
 //
-// qsf-inspect: says what a .qsf file holds, and checks every byte of it; says what a GGUF file
-// holds and what a conversion would keep of it.
+// qsf inspect: prints the content of a .qsf file and checks every byte of it; prints the content of
+// a GGUF file and what a conversion would use of it.
 
 #include <cinttypes>
 #include <cstdio>
 #include <string>
 
 #include "format/tensor_values.h"
-#include "tools/common/command_line.h"
+#include "tools/common/engine_options.h"
+#include "tools/common/model_cache.h"
+#include "tools/common/option_parser.h"
+#include "tools/common/programs.h"
 #include "tools/common/tool_support.h"
 #include "tools/inspect/qsf_inspect_gguf.h"
 #include "tools/inspect/qsf_inspect_plan.h"
@@ -18,8 +21,6 @@
 namespace qsf_tools {
 namespace {
 
-constexpr const char* kTool = "qsf-inspect";
-
 struct InspectOptions {
   std::string path;
   bool verify = false;
@@ -27,11 +28,11 @@ struct InspectOptions {
   bool tensors = false;
   std::string dump_tensor;
   bool plan = false;
-  PlanOptions plan_options;
+  EngineOptions engine;
 };
 
 int fail(const qsf::Status& status) {
-  print_error(kTool, status.message());
+  print_error(program_name(), status.message());
   return kFailure;
 }
 
@@ -39,14 +40,14 @@ int fail(const qsf::Status& status) {
 int print(const std::string& text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   if (written && std::fflush(stdout) == 0) return kSuccess;
-  print_error(kTool, "standard output: cannot be written");
+  print_error(program_name(), "standard output: cannot be written");
   return kFailure;
 }
 
 int verify(const qsf::QsfReader& reader, bool json) {
   // Tiles are read once for themselves and once with their section.
   const std::uint64_t total = 2 * reader.file().size_bytes();
-  ProgressLine progress(kTool, true);
+  ProgressLine progress(program_name(), true);
   const qsf::Status status = verify_file(reader, [&](std::uint64_t read_bytes) {
     if (progress.due()) {
       progress.show("verified " + std::to_string(read_bytes * 100 / total) + " %");
@@ -81,24 +82,24 @@ int dump_tensor(const qsf::QsfReader& reader, const std::string& name) {
       return print(text);
     }
   }
-  print_error(kTool,
+  print_error(program_name(),
               reader.file().path() + ": there is no tensor " + name + "; --tensors lists them");
   return kFailure;
 }
 
 int plan(const InspectOptions& options) {
   std::string problem;
-  const auto text = plan_report(options.path, options.plan_options, options.json, problem);
+  const auto text = plan_report(options.path, options.engine, options.json, problem);
   if (text) return print(*text);
-  print_error(kTool, problem);
+  print_error(program_name(), problem);
   return kFailure;
 }
 
 int inspect_gguf(const InspectOptions& options) {
   if (options.verify || options.plan || !options.dump_tensor.empty()) {
-    print_error(kTool, options.path +
-                           ": a GGUF file, expected a .qsf file for --verify, --plan and "
-                           "--dump-tensor; convert it: qsf-convert MODEL.gguf MODEL.qsf");
+    print_error(program_name(), options.path +
+                                    ": a GGUF file, expected a .qsf file for --verify, --plan and "
+                                    "--dump-tensor; convert it: qsf convert MODEL.gguf MODEL.qsf");
     return kUsage;
   }
   const auto text = options.json ? gguf_json_report(options.path)
@@ -107,6 +108,10 @@ int inspect_gguf(const InspectOptions& options) {
 }
 
 int inspect(const InspectOptions& options) {
+  if (const std::string problem = check_model_path(options.path); !problem.empty()) {
+    print_error(program_name(), problem);
+    return kFailure;
+  }
   if (is_gguf_file(options.path)) return inspect_gguf(options);
   if (options.plan) return plan(options);
   const auto reader = qsf::QsfReader::open(options.path);
@@ -119,43 +124,38 @@ int inspect(const InspectOptions& options) {
   return verify(*reader, options.json);
 }
 
-int run(int argc, const char* const* argv) {
+constexpr const char* kPlanGroup = "Options of --plan, as qsf run has them";
+
+}  // namespace
+
+int inspect_main(int argc, char** argv) {
   InspectOptions options;
-  CLI::App app("Say what a .qsf file or a GGUF file holds.", kTool);
-  app.set_version_flag("--version", "qsf-inspect " QSF_VERSION);
-  app.add_option("FILE", options.path, "The .qsf or .gguf file")->type_name("")->required();
-  app.add_flag("--verify", options.verify,
-               "Read every tile and check all checksums and weights; exit code 1 on damage");
-  app.add_flag("--json", options.json, "Print JSON");
-  app.add_flag("--tensors", options.tensors, "List every tensor");
-  app.add_option("--dump-tensor", options.dump_tensor,
-                 "Print the weights of one tensor, a row a line: layer.0/attn_q, final/head, "
-                 "layer.1/expert_up/3");
-  app.add_flag("--plan", options.plan,
-               "Say what memory qsf-run would take and what it would read, and measure the disk "
-               "for how fast it could be");
-  add_plan_options(app, options.plan_options);
-  if (const std::optional<int> code = parse_command_line(app, argc, argv)) return *code;
-  if (!options.plan && !options.plan_options.is_default()) {
-    print_error(kTool,
-                "--ram-budget, --max-seq-len, --threads, --rows-per-pass, --io, --kv-type, "
-                "--kv-policy, --kv-window, --kv-sinks, --kv-heavy, --kv-spill, --rope-reindex, "
-                "--attention and --h2o-... need --plan");
-    return kUsage;
+  OptionParser parser("Prints the content of a .qsf file or a GGUF file.");
+  parser.value("FILE", options.path, "The .qsf or .gguf file").type_name("").required();
+  parser.flag("--verify", options.verify,
+              "Read every tile and check all checksums and weights; exit code 1 on damage");
+  parser.flag("--json", options.json, "Print JSON");
+  parser.flag("--tensors", options.tensors, "List every tensor");
+  parser
+      .value("--dump-tensor", options.dump_tensor,
+             "Print the weights of one tensor, one line for each row: layer.0/attn_q, final/head, "
+             "layer.1/expert_up/3")
+      .type_name("NAME");
+  parser.flag("--plan", options.plan,
+              "Print the memory that qsf run would take and the bytes that it would read, and "
+              "measure the disk for the speed that follows");
+  add_engine_options(parser, options.engine, kPlanGroup);
+  if (const std::optional<int> code = parser.parse(argc, argv)) return *code;
+  std::string problem = check_engine_options(options.engine);
+  if (!options.plan && !options.engine.is_default()) {
+    problem =
+        "--ram-budget, --max-seq-len, --threads and the other options of an engine need --plan";
   }
-  std::string problem = check_kv_policy(options.plan_options.kv_policy);
-  if (problem.empty()) problem = check_attention(options.plan_options.attention);
   if (!problem.empty()) {
-    print_error(kTool, problem);
+    print_error(program_name(), problem);
     return kUsage;
   }
   return inspect(options);
 }
 
-}  // namespace
 }  // namespace qsf_tools
-
-int main(int argc, char** argv) {
-  qsf_tools::open_standard_streams();
-  return qsf_tools::run(argc, argv);
-}

@@ -5,16 +5,10 @@
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
-#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "qsf/qsf.h"
-#include "tools/common/attention_option.h"
-#include "tools/common/command_line.h"
-#include "tools/common/kv_policy_option.h"
-#include "tools/common/kv_type_option.h"
-#include "tools/common/read_path_option.h"
 #include "tools/common/tool_support.h"
 
 namespace qsf_tools {
@@ -125,40 +119,10 @@ std::string json_plan(const QSFPlan* plan, const KvTypeChoice& kv_types) {
 
 }  // namespace
 
-void add_plan_options(CLI::App& app, PlanOptions& options) {
-  constexpr int kMaxInt = std::numeric_limits<int>::max();
-  app.add_option("--ram-budget", options.ram_budget, "With --plan: as qsf-run has it, in MB")
-      ->type_name("N")
-      ->check(integer_in(1, kMaxInt));
-  app.add_option("--max-seq-len", options.max_seq_len, "With --plan: as qsf-run has it")
-      ->type_name("N")
-      ->check(integer_in(1, kMaxInt));
-  app.add_option("--threads", options.threads, "With --plan: as qsf-run has it")
-      ->type_name("N")
-      ->check(integer_in(1, 1024));
-  app.add_option("--rows-per-pass", options.rows_per_pass, "With --plan: as qsf-run has it")
-      ->type_name("N")
-      ->check(integer_in(1, kMaxInt));
-  add_read_path_option(app, options.read_path, "With --plan: as qsf-run has it");
-  add_kv_type_options(app, options.kv_types, "With --plan: as qsf-run has it");
-  add_kv_policy_options(app, options.kv_policy, "With --plan: ");
-  add_attention_options(app, options.attention, "With --plan: ");
-  app.add_option("--kv-spill", options.kv_spill, "With --plan: as qsf-run has it; nothing is made")
-      ->type_name("FILE");
-}
-
-std::optional<std::string> plan_report(const std::string& path, const PlanOptions& options,
+std::optional<std::string> plan_report(const std::string& path, const EngineOptions& options,
                                        bool json, std::string& problem) {
   const std::unique_ptr<QSFConfig, ConfigFree> config(qsf_config_default());
-  qsf_config_set_ram_budget(config.get(), static_cast<std::size_t>(options.ram_budget));
-  qsf_config_set_max_seq_len(config.get(), options.max_seq_len);
-  qsf_config_set_threads(config.get(), options.threads);
-  qsf_config_set_rows_per_pass(config.get(), options.rows_per_pass);
-  qsf_config_set_io(config.get(), read_path_of(options.read_path));
-  set_kv_types(config.get(), options.kv_types);
-  set_kv_policy(config.get(), options.kv_policy);
-  set_attention(config.get(), options.attention);
-  qsf_config_set_kv_spill(config.get(), options.kv_spill.c_str());
+  set_engine_options(config.get(), options);
   qsf_error error = {};
   QSFPlan* made = nullptr;
   if (qsf_plan_create(path.c_str(), config.get(), &made, &error) != QSF_OK) {

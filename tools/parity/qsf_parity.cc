@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "io/atomic_file.h"
+#include "tools/common/programs.h"
 #include "tools/common/tool_support.h"
 #include "tools/parity/json_schema.h"
 #include "tools/parity/qsf_parity_options.h"
@@ -152,8 +153,7 @@ int dispatch(int argc, char** argv) {
 }  // namespace
 }  // namespace qsf_tools
 
-int main(int argc, char** argv) {
-  qsf_tools::open_standard_streams();
+int qsf_tools::parity_main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   return qsf_tools::dispatch(argc, argv);
 }

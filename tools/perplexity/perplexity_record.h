@@ -28,7 +28,7 @@ std::string losses_line(std::size_t window, std::span<const int> tokens, std::si
 // `n_tokens` of the window, by layer and KV head.
 std::string visible_line(std::size_t window, std::size_t n_tokens, const VisiblePositions& visible);
 
-// A text file that is written line by line. Every method returns what is wrong; empty: nothing.
+// A text file that is written line by line. Every method returns what is wrong, empty for nothing.
 class LineFile {
  public:
   std::string open(const std::string& path);

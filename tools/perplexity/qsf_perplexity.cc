@@ -28,10 +28,10 @@
 #include <vector>
 
 #include "qsf/qsf.h"
-#include "tools/common/attention_option.h"
-#include "tools/common/command_line.h"
-#include "tools/common/kv_policy_option.h"
-#include "tools/common/kv_type_option.h"
+#include "tools/common/engine_options.h"
+#include "tools/common/model_cache.h"
+#include "tools/common/option_parser.h"
+#include "tools/common/programs.h"
 #include "tools/common/tool_support.h"
 #include "tools/perplexity/logits_compare.h"
 #include "tools/perplexity/perplexity_record.h"
@@ -39,7 +39,6 @@
 namespace qsf_tools {
 namespace {
 
-constexpr const char* kTool = "qsf-perplexity";
 constexpr std::size_t kMaxTextBytes = 2'000'000'000;  // the tokenizer takes texts below 2^31 bytes
 
 // Logits of the reference that are kept at once. Passes of fewer than about 100 rows would read the
@@ -110,62 +109,58 @@ double perplexity_error(const Mean& loss) {
 }
 
 int report(const qsf_error& error) {
-  print_error(kTool, error.message);
+  print_error(program_name(), error.message);
   return error.code == QSF_INVALID_ARGUMENT ? kUsage : kFailure;
 }
 
 void print_warning(qsf_log_level level, const char* line, void*) {
-  if (level == QSF_LOG_WARNING) print_error(kTool, std::string("warning: ") + line);
+  if (level == QSF_LOG_WARNING) print_error(program_name(), std::string("warning: ") + line);
 }
 
 std::optional<int> parse_options(int argc, const char* const* argv, Options& options) {
   constexpr int kMaxInt = 0x7FFFFFFF;
-  CLI::App app(
+  constexpr const char* kModelGroup = "Model, not reference";
+  OptionParser parser(
       "Measures the perplexity of a model on a text: windows of --context tokens, the second half "
-      "of each scored (llama.cpp's protocol).\nThe last line of standard output is \"PPL = x +/- "
-      "y\", y being the standard error.",
-      kTool);
-  app.set_version_flag("--version", std::string(kTool) + " " + qsf_version());
-  app.add_option("MODEL", options.model, "Model file (.qsf)")->type_name("")->required();
-  app.add_option("--file", options.file, "Text to measure on; - for standard input")
-      ->type_name("FILE")
-      ->required();
-  app.add_option("--reference", options.reference,
-                 "Model (.qsf) to compare with, usually the same in f16 or f32: prints the mean KL "
-                 "divergence from it and how often both find the same token most likely")
-      ->type_name("FILE");
-  app.add_option("--context", options.context, "Tokens of a window")
-      ->type_name("N")
-      ->check(integer_in(4, kMaxInt))
-      ->capture_default_str();
-  app.add_option("--chunks", options.max_windows, "Windows to measure at most; by default all")
-      ->type_name("N")
-      ->check(integer_in(1, kMaxInt));
-  app.add_flag("--lines", options.lines,
-               "Each line of the text is a window of its own, of --context tokens at most, whose "
-               "second half is scored");
-  app.add_option("--losses", options.losses,
-                 "File to write the loss of every scored token to: a line of JSON for each window")
-      ->type_name("FILE");
-  app.add_option("--kept", options.kept,
-                 "File to write the positions to that are left to see in each layer and KV head: a "
-                 "line of JSON after every 1024 tokens or chunk of --attention h2o; takes the "
-                 "windows a second time")
-      ->type_name("FILE");
-  app.add_option("--threads", options.threads, "Threads; by default one for each physical core")
-      ->type_name("N")
-      ->check(integer_in(1, 1024));
-  add_kv_type_options(app, options.kv_types);
-  add_kv_policy_options(app, options.kv_policy, "Of the model, not the reference: ");
-  add_attention_options(app, options.attention, "Of the model, not the reference: ");
-  app.add_flag("--exact", options.exact,
-               "Multiply weights by 32-bit floats: slower, without the rounding to 8 bits; a "
-               "reference model always does");
-  if (const auto code = parse_command_line(app, argc, argv)) return code;
+      "of each scored (the protocol of llama.cpp).\nThe last line of standard output is \"PPL = x "
+      "+/- y\", where y is the standard error.");
+  parser.value("MODEL", options.model, "Model file (.qsf)").type_name("").required();
+  parser.value("--file", options.file, "Text to measure on; - for standard input")
+      .type_name("FILE")
+      .required();
+  parser
+      .value("--reference", options.reference,
+             "Model (.qsf) to compare with, usually the same in f16 or f32: prints the mean KL "
+             "divergence from it and the top-1 agreement")
+      .type_name("FILE");
+  parser.value("--context", options.context, "Tokens of a window")
+      .integer_in(4, kMaxInt)
+      .show_default();
+  parser.value("--chunks", options.max_windows, "Windows to measure, at most; default: all")
+      .integer_in(1, kMaxInt);
+  parser.flag("--lines", options.lines,
+              "Each line of the text is a window, of --context tokens at most; its second half is "
+              "scored");
+  parser
+      .value("--losses", options.losses,
+             "Write the loss of every scored token to FILE: a line of JSON for each window")
+      .type_name("FILE");
+  parser
+      .value("--kept", options.kept,
+             "Write the positions that each layer and KV head can still attend to to FILE: a line "
+             "of JSON after every 1024 tokens or chunk of --attention h2o; computes each window "
+             "twice")
+      .type_name("FILE");
+  add_threads_option(parser, options.threads);
+  add_kv_type_options(parser, options.kv_types);
+  add_kv_policy_options(parser, options.kv_policy, kModelGroup);
+  add_attention_options(parser, options.attention, kModelGroup);
+  add_exact_option(parser, options.exact, kModelGroup);
+  if (const auto code = parser.parse(argc, argv)) return code;
   std::string problem = check_attention(options.attention);
   if (problem.empty()) problem = check_kv_policy(options.kv_policy);
   if (problem.empty()) return std::nullopt;
-  print_error(kTool, problem);
+  print_error(program_name(), problem);
   return kUsage;
 }
 
@@ -368,7 +363,7 @@ qsf_code measure(const Options& options, QSFEngine* engine, QSFEngine* reference
   LineFile kept_file;
   if (!options.losses.empty()) problem = losses_file.open(options.losses);
   if (problem.empty() && !options.kept.empty()) problem = kept_file.open(options.kept);
-  ProgressLine progress(kTool, true);
+  ProgressLine progress(program_name(), true);
   const std::uint64_t start = now_ns();
   std::optional<Comparison> comparison;
   qsf_code code = QSF_OK;
@@ -500,10 +495,15 @@ std::string find_non_finite(const Options& options, const Scores& scores) {
 }
 
 int run(const Options& options) {
-  std::string problem;
+  std::string problem = check_model_path(options.model);
+  if (problem.empty() && !options.reference.empty()) problem = check_model_path(options.reference);
+  if (!problem.empty()) {
+    print_error(program_name(), problem);
+    return kFailure;
+  }
   std::optional<std::string> text = read_text(options.file, kMaxTextBytes, problem);
   if (!text) {
-    print_error(kTool, problem);
+    print_error(program_name(), problem);
     return kFailure;
   }
   qsf_error error = {};
@@ -521,7 +521,7 @@ int run(const Options& options) {
     }
     problem = find_mismatch(options, engine.get(), reference.get(), *text, windows);
     if (!problem.empty()) {
-      print_error(kTool, options.reference + ": " + problem);
+      print_error(program_name(), options.reference + ": " + problem);
       return kFailure;
     }
   }
@@ -529,7 +529,7 @@ int run(const Options& options) {
   if (!options.lines) cut_into_windows(options, windows, leading_token(engine.get()));
   problem = check_windows(options, windows);
   if (!problem.empty()) {
-    print_error(kTool, problem);
+    print_error(program_name(), problem);
     return kFailure;
   }
   Scores scores;
@@ -540,23 +540,23 @@ int run(const Options& options) {
   const std::uint64_t elapsed_ns = now_ns() - start;
   if (problem.empty()) problem = find_non_finite(options, scores);
   if (!problem.empty()) {
-    print_error(kTool, problem);
+    print_error(program_name(), problem);
     return kFailure;
   }
   print_scores(windows, scores, elapsed_ns);
   if (std::fflush(stdout) != 0) {
-    print_error(kTool, "standard output: cannot write the result");
+    print_error(program_name(), "standard output: cannot write the result");
     return kFailure;
   }
   return kSuccess;
 }
 
 }  // namespace
-}  // namespace qsf_tools
 
-int main(int argc, char** argv) {
-  qsf_tools::open_standard_streams();
-  qsf_tools::Options options;
-  if (const auto exit_code = qsf_tools::parse_options(argc, argv, options)) return *exit_code;
-  return qsf_tools::run(options);
+int perplexity_main(int argc, char** argv) {
+  Options options;
+  if (const auto exit_code = parse_options(argc, argv, options)) return *exit_code;
+  return run(options);
 }
+
+}  // namespace qsf_tools

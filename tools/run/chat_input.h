@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Where the lines of a chat come from, and how lines make a message.
+// The input of a chat: lines, messages of several lines, and Ctrl-C, which stops an answer and not
+// the program.
 
 #ifndef QSF_TOOLS_RUN_CHAT_INPUT_H_
 #define QSF_TOOLS_RUN_CHAT_INPUT_H_
@@ -9,9 +10,31 @@
 #include <string>
 #include <string_view>
 
-#include "tools/run/chat_interrupt.h"
+#include "qsf/qsf.h"
 
 namespace qsf_tools {
+
+class ChatInterrupt {
+ public:
+  // Takes over SIGINT, and SIGWINCH and SIGCONT, after which a line being edited is drawn again.
+  ChatInterrupt();
+  ~ChatInterrupt();
+  ChatInterrupt(const ChatInterrupt&) = delete;
+  ChatInterrupt& operator=(const ChatInterrupt&) = delete;
+
+  // From here to end_answer() Ctrl-C cancels what the engine computes.
+  void begin_answer(QSFEngine* engine);
+  // Returns whether Ctrl-C came since begin_answer().
+  bool end_answer();
+
+  enum class Wake { kInput, kInterrupted, kRedraw };
+  // Waits until `fd` can be read or a signal came. Signals of before are forgotten by forget().
+  Wake wait(int fd);
+  void forget();
+
+ private:
+  int pipe_[2] = {-1, -1};  // a signal writes its number, so that waiting ends whenever it comes
+};
 
 class LineSource {
  public:

@@ -21,13 +21,12 @@
 #include "qsf/qsf.h"
 #include "tools/common/bundled_model.h"
 #include "tools/common/model_cache.h"
+#include "tools/common/programs.h"
 #include "tools/common/tool_support.h"
 #include "tools/run/qsf_run_chat.h"
 #include "tools/run/run_engine.h"
 #include "tools/run/run_options.h"
-#include "tools/run/run_report.h"
-#include "tools/run/run_session.h"
-#include "tools/run/text_output.h"
+#include "tools/run/run_output.h"
 
 namespace qsf_tools {
 namespace {
@@ -88,7 +87,7 @@ qsf_code generate(QSFEngine* engine, QSFSession* session, const RunOptions& opti
   const qsf_sampling sampling = make_sampling(options, seed);
   std::vector<const char*> stops;
   for (const std::string& stop : options.stop) stops.push_back(stop.c_str());
-  ProgressLine progress(kRunTool, !options.quiet);
+  ProgressLine progress(program_name(), !options.quiet);
   Stream stream{.output = &output, .progress = &progress, .engine = engine};
   stream.live = ::isatty(STDERR_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 0;
   qsf_generate_options request;
@@ -110,10 +109,11 @@ qsf_code generate(QSFEngine* engine, QSFSession* session, const RunOptions& opti
 std::optional<std::string> read_prompt(const RunOptions& options, std::string& error) {
   if (options.prompt) return options.prompt;
   if (options.prompt_file.empty()) return options.session_load.empty() ? kBundledPrompt : "";
-  const std::size_t budget_bytes = std::size_t{1'000'000} * options.ram_budget;
+  const std::size_t budget_bytes = static_cast<std::size_t>(options.engine.ram_budget_bytes);
   const std::size_t max_bytes =
-      options.ram_budget == 0 ? kMaxPromptBytes
-                              : std::min(kMaxPromptBytes, budget_bytes / kBudgetOfPromptBytes);
+      options.engine.ram_budget_bytes == 0
+          ? kMaxPromptBytes
+          : std::min(kMaxPromptBytes, budget_bytes / kBudgetOfPromptBytes);
   return read_text(options.prompt_file, max_bytes, error);
 }
 
@@ -126,7 +126,7 @@ qsf_code check_request(QSFEngine* engine, const RunOptions& options, const std::
   if (code != QSF_OK) return code;
   code = check_logit_bias(options, engine, error);
   if (code != QSF_OK) return code;
-  if (options.ram_budget != 0 &&
+  if (options.engine.ram_budget_bytes != 0 &&
       prompt.size() / kMaxBytesOfPosition > static_cast<std::size_t>(info.context)) {
     std::snprintf(error.message, sizeof error.message,
                   "the prompt has %zu bytes, the context holds %d tokens", prompt.size(),
@@ -171,7 +171,7 @@ int complete(const RunOptions& options, QSFEngine* engine, const std::string& pr
   if (save_session(options, session.get(), error) != QSF_OK) return report(error);
   if (output.reader_left()) return kSuccess;
   if (output.failed()) {
-    print_error(kRunTool, std::string("standard output: ") + output.reason());
+    print_error(program_name(), std::string("standard output: ") + output.reason());
     return kFailure;
   }
   if (!options.quiet) print_summary(engine, result, seed);
@@ -180,17 +180,16 @@ int complete(const RunOptions& options, QSFEngine* engine, const std::string& pr
 }
 
 int run(const RunOptions& options) {
-  std::string problem;
+  std::string problem = options.model ? check_model_path(*options.model) : "";
   std::optional<std::string> prompt;
-  if (!options.interactive) prompt = read_prompt(options, problem);
+  if (problem.empty() && !options.interactive) prompt = read_prompt(options, problem);
   std::optional<std::string> model = options.model ? options.model : find_bundled_model(problem);
-  if (problem.empty() && options.model) problem = check_model_path(*options.model);
   if (problem.empty()) problem = check_session_path(options);
-  if (problem.empty() && is_gguf_path(*model)) {
-    model = converted_model(*model, options.i2s_layout, options.quiet, problem);
+  if (problem.empty() && needs_conversion(*model)) {
+    model = converted_model(*model, options.i2s_layout, options.quiet, problem, options.cache);
   }
   if (!problem.empty()) {
-    print_error(kRunTool, problem);
+    print_error(program_name(), problem);
     return kFailure;
   }
 
@@ -199,7 +198,7 @@ int run(const RunOptions& options) {
   if (open_engine(options, *model, engine, error) != QSF_OK) {
     const int code = report(error);
     if (error.code == QSF_CORRUPT && options.model && *model != *options.model) {
-      print_error(kRunTool,
+      print_error(program_name(),
                   "remove " + *model + ": the next run converts " + *options.model + " again");
     }
     return code;
@@ -209,17 +208,25 @@ int run(const RunOptions& options) {
                              : complete(options, engine.get(), *prompt);
 }
 
-}  // namespace
-}  // namespace qsf_tools
-
-int main(int argc, char** argv) {
+int parse_and_run(RunCommand command, int argc, char** argv) {
 #ifdef __GLIBC__
-  // Threads share one heap: one of their own each would cost memory that no budget knows of.
+  // Threads share one heap: a heap for each thread costs memory that the plan does not count.
   mallopt(M_ARENA_MAX, 1);
 #endif
-  qsf_tools::open_standard_streams();
   std::signal(SIGPIPE, SIG_IGN);
-  qsf_tools::RunOptions options;
-  if (const auto exit_code = qsf_tools::parse_run_options(argc, argv, options)) return *exit_code;
-  return qsf_tools::run(options);
+  RunOptions options;
+  if (const auto exit_code = parse_run_options(command, argc, argv, options)) return *exit_code;
+  return run(options);
 }
+
+}  // namespace
+
+int run_main(int argc, char** argv) {
+  return parse_and_run(RunCommand::kRun, argc, argv);
+}
+
+int chat_main(int argc, char** argv) {
+  return parse_and_run(RunCommand::kChat, argc, argv);
+}
+
+}  // namespace qsf_tools

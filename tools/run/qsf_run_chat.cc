@@ -15,13 +15,10 @@
 
 #include "tools/common/tool_support.h"
 #include "tools/run/chat_input.h"
-#include "tools/run/chat_interrupt.h"
 #include "tools/run/chat_save.h"
 #include "tools/run/line_editor.h"
 #include "tools/run/run_engine.h"
-#include "tools/run/run_report.h"
-#include "tools/run/run_session.h"
-#include "tools/run/text_output.h"
+#include "tools/run/run_output.h"
 
 namespace qsf_tools {
 
@@ -34,7 +31,7 @@ using ChatPtr = std::unique_ptr<QSFChat, ChatFree>;
 
 constexpr const char* kHelp =
     "/help          show this\n"
-    "/clear         forget the conversation, keep the system prompt\n"
+    "/clear         begin a new conversation with the same system prompt\n"
     "/system TEXT   change the system prompt; without TEXT show it\n"
     "/save FILE     write the conversation as JSON; /save! also over an existing file\n"
     "/stats         show the size and speed of this chat\n"
@@ -108,6 +105,8 @@ class ChatLoop {
 
   int run(const std::string& model);
 
+  bool has_template() const { return std::string_view(info().template_name) != "plain"; }
+
  private:
   int read_lines();
   int end();
@@ -128,7 +127,7 @@ class ChatLoop {
   }
   // Tells something about the chat that is no error.
   void notice(const std::string& text) const {
-    if (!options_.quiet) print_error(kRunTool, text);
+    if (!options_.quiet) print_error(program_name(), text);
   }
 
   const RunOptions& options_;
@@ -187,12 +186,12 @@ int ChatLoop::read_lines() {
         go_on = false;
         break;
       case LineSource::Outcome::kFailed:
-        print_error(kRunTool, "standard input: " + line);
+        print_error(program_name(), "standard input: " + line);
         return kFailure;
     }
   }
   if (output_.failed() && !output_.reader_left()) {
-    print_error(kRunTool, std::string("standard output: ") + output_.reason());
+    print_error(program_name(), std::string("standard output: ") + output_.reason());
     return kFailure;
   }
   return failed_ && !terminal_ ? kFailure : kSuccess;
@@ -205,14 +204,14 @@ void ChatLoop::greet(const std::string& model) const {
            "; /help for help, Ctrl-D leaves");
   }
   if (options_.chat_template.empty() && std::string_view(about.template_name) == "plain") {
-    notice("this model has no chat template: it gets the chat as plain text");
+    notice("the model has no chat template: the chat is written as plain text");
   }
   if (!options_.session_load.empty()) {
     notice("the chat goes on after " + std::to_string(about.n_messages) + " messages, " +
            std::to_string(about.context_tokens) + " tokens");
   }
   if (about.system_merged != 0 && !options_.system.empty()) {
-    notice("no place for a system prompt here: it goes in front of the first message");
+    notice("the chat template has no system prompt: it stands in front of the first message");
   }
 }
 
@@ -238,7 +237,7 @@ bool ChatLoop::command(std::string_view line) {
     std::fputs(kHelp, stderr);
   } else if (name == "/clear") {
     qsf_chat_clear(chat_.get());
-    notice("the conversation is forgotten");
+    notice("a new conversation begins");
   } else if (name == "/system") {
     change_system(argument);
   } else if (name == "/save" || name == "/save!") {
@@ -248,9 +247,9 @@ bool ChatLoop::command(std::string_view line) {
   } else if (name == "/quit" || name == "/exit") {
     return false;
   } else {
-    print_error(kRunTool, std::string(name) +
-                              ": no such command; /help lists them, and // begins "
-                              "a message that begins with /");
+    print_error(program_name(), std::string(name) +
+                                    ": no such command; /help lists them, and // begins "
+                                    "a message that begins with /");
   }
   return true;
 }
@@ -259,7 +258,7 @@ void ChatLoop::change_system(std::string_view text) {
   qsf_error error = {};
   if (!text.empty()) {
     if (qsf_chat_set_system(chat_.get(), text.data(), text.size(), &error) != QSF_OK) {
-      print_error(kRunTool, error.message);
+      print_error(program_name(), error.message);
     }
     return;
   }
@@ -271,7 +270,7 @@ void ChatLoop::change_system(std::string_view text) {
 
 void ChatLoop::save(std::string_view path, bool overwrite) {
   if (path.empty()) {
-    print_error(kRunTool, "/save: name a file");
+    print_error(program_name(), "/save: name a file");
     return;
   }
   std::string error;
@@ -279,7 +278,7 @@ void ChatLoop::save(std::string_view path, bool overwrite) {
   if (save_messages(std::string(path), messages, overwrite, error)) {
     notice("saved " + std::to_string(messages.size()) + " messages in " + std::string(path));
   } else {
-    print_error(kRunTool, "/save: " + error);
+    print_error(program_name(), "/save: " + error);
   }
 }
 
@@ -287,7 +286,7 @@ qsf_code ChatLoop::send(const std::string& text, qsf_chat_result& result, qsf_er
   const qsf_sampling sampling = make_sampling(options_, seed_);
   std::vector<const char*> stops;
   for (const std::string& stop : options_.stop) stops.push_back(stop.c_str());
-  ProgressLine progress(kRunTool, !options_.quiet);
+  ProgressLine progress(program_name(), !options_.quiet);
   Answer answer{.output = &output_,
                 .progress = &progress,
                 .engine = engine_,
@@ -323,7 +322,7 @@ void ChatLoop::say(const std::string& text) {
   const qsf_code code = send(text, result, error);
   output_.end_line();
   if (code != QSF_OK) {
-    print_error(kRunTool, error.message);
+    print_error(program_name(), error.message);
     failed_ = true;
     return;
   }
@@ -344,16 +343,16 @@ void ChatLoop::report_turn(const qsf_chat_result& result) {
   totals_.prompt_ns += result.prompt_ns;
   totals_.generate_ns += result.generate_ns;
 
-  // These change what the model knows or said, so they are told also with --quiet.
+  // These change the context of the model, so they are printed with --quiet too.
   if (result.dropped_messages > 0) {
-    print_error(kRunTool, "the context was full: the oldest " +
-                              std::to_string(result.dropped_messages) +
-                              " messages were forgotten before this answer");
+    print_error(program_name(), "the context was full: the oldest " +
+                                    std::to_string(result.dropped_messages) +
+                                    " messages were dropped before this answer");
   }
   if (result.reason == QSF_STOP_CONTEXT_FULL) {
-    print_error(kRunTool,
+    print_error(program_name(),
                 "the context is full, so the answer ends here; before the next one the "
-                "oldest messages are forgotten");
+                "oldest messages are dropped");
   }
   if (result.generated_tokens == 0) {
     notice(result.reason == QSF_STOP_CANCELLED
@@ -372,7 +371,7 @@ void ChatLoop::show_stats() const {
                "%d answers of %" PRIu64
                " tokens, %.1f tokens/s\n"
                "prompts: %" PRIu64 " tokens computed, %.1f tokens/s; %" PRIu64
-               " kept from turn to turn; %" PRIu64 " messages forgotten\n",
+               " kept from turn to turn; %" PRIu64 " messages dropped\n",
                about.n_messages, about.context_tokens, about.context, about.template_name,
                totals_.n_answers, totals_.generated_tokens,
                per_second(totals_.steps, totals_.generate_ns), totals_.prompt_tokens,
@@ -388,6 +387,12 @@ int run_chat(const RunOptions& options, QSFEngine* engine, const std::string& mo
   if (check_logit_bias(options, engine, error) != QSF_OK) return report(error);
   ChatLoop loop(options, engine);
   if (loop.open(error) != QSF_OK) return report(error);
+  if (options.needs_template && options.chat_template.empty() && !loop.has_template()) {
+    print_error(program_name(), model +
+                                    ": has no chat template, expected a prompt; give one with " +
+                                    program_name() + " MODEL \"TEXT\", or chat with --interactive");
+    return kUsage;
+  }
   return loop.run(model);
 }
 

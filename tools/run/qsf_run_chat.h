@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// qsf-run --interactive: a conversation at a terminal or over pipes.
+// A chat at a terminal or over pipes: `qsf chat`, and `qsf run --interactive`.
 
 #ifndef QSF_TOOLS_RUN_QSF_RUN_CHAT_H_
 #define QSF_TOOLS_RUN_QSF_RUN_CHAT_H_
@@ -13,7 +13,7 @@
 namespace qsf_tools {
 
 // Chats until the input ends or /quit. Standard output carries the answers, everything else goes to
-// standard error. Returns the exit code: over a pipe, where nobody reads along, a message that
+// standard error. Returns the exit code: over a pipe a message that
 // could not be answered makes it a failure.
 int run_chat(const RunOptions& options, QSFEngine* engine, const std::string& model);
 

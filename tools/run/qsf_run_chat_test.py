@@ -106,7 +106,7 @@ class Piped(Case):
         self.assertEqual(code, 0, err)
         turns = [tuple(map(int, turn)) for turn in TURN.findall(err)]
         self.assertEqual(len(turns), 40, err)
-        dropping = [i for i, line in enumerate(self.after_each_turn(err)) if "forgotten" in line]
+        dropping = [i for i, line in enumerate(self.after_each_turn(err)) if "dropped" in line]
         self.assertTrue(4 < len(dropping) < 20, dropping)
         # ChatML, a token for each byte: the answer's last token and its end, then the new messages.
         system_rows = len("S" "system\n" "You know me." "E\n")
@@ -134,7 +134,7 @@ class Piped(Case):
         turns = TURN.findall(err)
         self.assertEqual(len(turns), 40)
         self.assertIn("no chat template", err)
-        self.assertIn("messages were forgotten", err)
+        self.assertIn("messages were dropped", err)
         self.assertTrue(all(int(context) <= 512 for _, _, _, context in turns))
         self.assertGreater(len(out), 2000)
 
@@ -243,7 +243,7 @@ class Piped(Case):
         code, out, err = chat(["Hi\n", "Ho\n"], tiny, "--max-seq-len", "96", *ENDLESS)
         self.assertEqual(code, 0)
         self.assertIn("the context is full", err)
-        self.assertIn("the oldest 2 messages were forgotten", err)
+        self.assertIn("the oldest 2 messages were dropped", err)
 
     def test_a_reader_that_leaves_is_no_error(self):
         process = subprocess.Popen([RUN, tiny, "--interactive", "--quiet", *ENDLESS],

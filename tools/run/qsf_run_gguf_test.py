@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""qsf-run on GGUF files: converted once, into a cache that nothing can leave half-written.
+"""qsf-run on GGUF files and folders: converted once, into a cache that nothing can leave half-written.
 
 Usage: qsf_run_gguf_test.py BIN_DIR SOURCE_DIR [unittest arguments]
 """
@@ -16,6 +16,7 @@ import unittest
 BIN_DIR, SOURCE_DIR = sys.argv[1:3]
 RUN = os.path.join(BIN_DIR, "qsf-run")
 CONVERT = os.path.join(BIN_DIR, "qsf-convert")
+QSF = os.path.join(BIN_DIR, "qsf")
 MODEL = os.path.join(SOURCE_DIR, "testdata", "gguf", "llama_gqa_tied.gguf")
 PARTS = os.path.join(SOURCE_DIR, "testdata", "gguf", "split")
 ARGUMENTS = ["--prompt", "t5 t6", "--max-tokens", "12", "--temperature", "0"]
@@ -57,7 +58,7 @@ class GgufCase(unittest.TestCase):
 
     def cached(self):
         names = os.listdir(self.folder) if os.path.isdir(self.folder) else []
-        return sorted(name for name in names if name != "lock")
+        return sorted(name for name in names if name != "lock" and not name.endswith(".source"))
 
     def test_a_model_is_converted_once_and_runs_as_its_conversion_does(self):
         converted = self.path("m.qsf")
@@ -176,10 +177,90 @@ class GgufCase(unittest.TestCase):
         self.assertIn("XDG_CACHE_HOME", err)
         self.assertFalse(err.splitlines()[-1].endswith(".qsf"), err)  # nothing was left there
 
-    def test_a_converter_is_needed_beside_it(self):
+    def test_the_program_needs_nothing_beside_it(self):
         alone = self.path("qsf-run")
         shutil.copy(RUN, alone)
-        self.refused("qsf-convert", tool=alone)
+        code, out, err = self.call(self.model, tool=alone)
+        self.assertEqual(code, 0, err)
+        self.assertTrue(out)
+
+    def test_a_folder_is_converted_once(self):
+        folder = self.path("tales")
+        shutil.copytree(os.path.join(SOURCE_DIR, "models", "tales-5M"), folder)
+        code, out, err = self.call(folder)
+        self.assertEqual(code, 0, err)
+        self.assertIn("converting it once", err)
+        code, again, err = self.call(folder + "/")
+        self.assertEqual((code, again), (0, out), err)
+        self.assertNotIn("converting", err)
+        self.assertEqual(len(self.cached()), 1)
+        os.utime(os.path.join(folder, "config.json"), (1, 1))
+        self.assertIn("converting it once", self.call(folder)[2])
+
+    def cache(self, *arguments):
+        done = subprocess.run([QSF, "cache", *arguments], capture_output=True, text=True, timeout=TIMEOUT_S,
+                              env=self.environment(), check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    def test_the_cache_is_listed_and_cleared(self):
+        self.assertEqual(self.cache()[0], 0)
+        self.assertEqual(self.call(self.model)[0], 0)
+        other = self.path("other.gguf")
+        shutil.copy(MODEL, other)
+        self.assertEqual(self.call(other)[0], 0)
+        code, out, err = self.cache()
+        self.assertEqual((code, err), (0, ""))
+        lines = out.split("\n")
+        self.assertRegex(lines[1], r"^ +\d+\.\d MB  \d{4}-\d\d-\d\d \d\d:\d\d  /.*\.gguf$")
+        self.assertRegex(lines[3], r"MB  of at most [\d.]+ MB in .*/cache/qsf/converted$")
+        self.assertEqual(self.cache("--clear", "--model", "absent")[0], 1)
+        self.assertEqual(self.cache("--clear", "--model", other)[0], 0)
+        self.assertEqual(len(self.cached()), 1)
+        self.assertEqual(self.cache("--clear")[::2], (0, ""))
+        self.assertEqual(self.cached(), [])
+
+    def test_the_model_used_longest_ago_is_removed_first(self):
+        models = []
+        for i in range(3):
+            models.append(self.path(f"m{i}.gguf"))
+            shutil.copy(MODEL, models[i])
+        for i in range(2):
+            self.assertEqual(self.call(models[i])[0], 0)
+            entry = [name for name in self.cached() if name.startswith(f"m{i}-")][0]
+            os.utime(os.path.join(self.folder, entry + ".source"), (1000 - i, 1000 - i))
+        size = os.stat(os.path.join(self.folder, self.cached()[0])).st_size
+        limit = f"{size * 5 // 2 // 1000}k"  # room for two
+        self.assertEqual(self.call(models[2], "--cache-size", limit)[0], 0)
+        self.assertEqual([name[:2] for name in self.cached()], ["m0", "m2"])
+        # The new one stays, however small the limit is.
+        os.utime(models[0], (1, 1))
+        env = self.environment(QSF_CACHE_SIZE="1k")
+        self.assertEqual(self.call(models[0], env=env)[0], 0)
+        self.assertEqual([name[:2] for name in self.cached()], ["m0"])
+
+    def test_a_model_in_use_is_not_removed(self):
+        self.assertEqual(self.call(self.model)[0], 0)
+        chat = subprocess.Popen([QSF, "chat", self.model, "--quiet"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                stderr=subprocess.DEVNULL, env=self.environment())
+        chat.stdin.write(b"hello\n")
+        chat.stdin.flush()
+        self.assertTrue(chat.stdout.read(1))
+        code, _, err = self.cache("--clear")
+        self.assertEqual(code, 1)
+        self.assertIn("in use, not removed", err)
+        self.assertEqual(len(self.cached()), 1)
+        chat.stdin.close()
+        chat.stdout.read()
+        chat.stdout.close()
+        chat.wait(timeout=TIMEOUT_S)
+        self.assertEqual(self.cache("--clear")[0], 0)
+        self.assertEqual(self.cached(), [])
+
+    def test_another_folder_for_the_cache(self):
+        env = self.environment(XDG_CACHE_HOME=None, HOME=None)
+        code, _, err = self.call(self.model, "--cache-dir", self.path("elsewhere"), env=env)
+        self.assertEqual(code, 0, err)
+        self.assertTrue(any(name.endswith(".qsf") for name in os.listdir(self.path("elsewhere"))))
 
     def test_a_place_for_the_cache_is_needed(self):
         env = self.environment(XDG_CACHE_HOME=None, HOME=None)
@@ -187,10 +268,11 @@ class GgufCase(unittest.TestCase):
         with open(self.path("file"), "wb"):
             pass
         self.refused("cannot be made", env=self.environment(XDG_CACHE_HOME=self.path("file")))
+        self.refused("--cache-dir FOLDER", env=self.environment(XDG_CACHE_HOME=self.path("file")))
         code, _, err = self.call(self.model, env=self.environment(
             XDG_CACHE_HOME=None, HOME=self.path("home")))
         self.assertEqual(code, 0, err)
-        self.assertEqual(len(os.listdir(self.path("home/.cache/qsf/converted"))), 2)
+        self.assertEqual(len(os.listdir(self.path("home/.cache/qsf/converted"))), 3)
 
     def test_files_that_are_no_models(self):
         self.refused("no such file", model=self.path("absent.gguf"))

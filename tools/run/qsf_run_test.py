@@ -118,7 +118,9 @@ class Usage(Case):
     def test_unknown_options_and_missing_values(self):
         self.refused(2, "--frobnicate", model, "--prompt", "a", "--frobnicate")
         self.refused(2, "--prompt", model, "--prompt")
-        self.refused(2, "not expected", model, "second", "--prompt", "a")
+        self.refused(2, "not expected", model, "second", "third")
+        self.refused(2, "PROMPT and --prompt exclude each other", model, "second", "--prompt", "a")
+        self.refused(2, "MODEL and --model exclude each other", model, "second", "-m", model)
         self.refused(2, "no prompt", model)
         self.refused(2, "exclude", model, "--prompt", "a", "--prompt-file", "-")
         self.refused(2, "exclude", model, "--prompt", "a", "--quiet", "--verbose")
@@ -144,7 +146,7 @@ class Usage(Case):
             "--kv-type-k": ["3"],
             "--kv-type-v": [""],
             "--quality": ["-1", "2"],
-            "--ram-budget": ["-1", "0", "1.5", "many"],
+            "--ram-budget": ["-1", "0", "0.5", "900k", "1T", "many"],
             "--io": ["", "aio"],
             "--kv-spill": [""],
             "--session-save": [""],
@@ -170,7 +172,7 @@ class Usage(Case):
         for tool, arguments in ((RUN, [model, "--prompt", "a"]), (PERPLEXITY, [model, "--file", "x"])):
             for message, options in (
                     ("needs --attention h2o; the attention is full", ["--h2o-heavy", "9"]),
-                    ("--h2o-local 24 and --h2o-heavy 8: expected less together than --h2o-chunk 32",
+                    ("--h2o-local 24 and --h2o-heavy 8: expected a sum below --h2o-chunk 32",
                      [*h2o, "--h2o-local", "24", "--h2o-heavy", "8", "--h2o-chunk", "32"]),
                     ("--h2o-heavy 3: expected at least --h2o-sinks 4", [*h2o, "--h2o-heavy", "3"])):
                 self.refused(2, message, *arguments, *options, tool=tool)
@@ -203,7 +205,7 @@ class Usage(Case):
 class Failures(Case):
     def test_models_that_are_none(self):
         self.refused(1, "no such file", path("absent.qsf"), "--prompt", "a")
-        self.refused(1, "folder", scratch.name, "--prompt", "a")
+        self.refused(1, "without config.json", scratch.name, "--prompt", "a")
         self.refused(1, "no such file", path("x.gguf"), "--prompt", "a")
         self.refused(1, "empty.qsf", write("empty.qsf", b""), "--prompt", "a")
         self.refused(1, "not a QSF file: it starts with 51 53 46 30", write("magic.qsf", b"QSF0" * 1000),

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-//
-// The engine of a run; see run_engine.h.
 
 #include "tools/run/run_engine.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 
-#include "tools/common/kv_type_option.h"
 #include "tools/common/tool_support.h"
 
 namespace qsf_tools {
@@ -20,15 +20,10 @@ struct ConfigFree {
 };
 using ConfigPtr = std::unique_ptr<QSFConfig, ConfigFree>;
 
-bool is_folder(const std::string& path) {
-  struct stat about = {};
-  return ::stat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode);
-}
-
 void print_log(qsf_log_level level, const char* line, void* user_data) {
   const auto& options = *static_cast<const RunOptions*>(user_data);
   if (level == QSF_LOG_WARNING) {
-    print_error(kRunTool, std::string("warning: ") + line);
+    print_error(program_name(), std::string("warning: ") + line);
   } else if (options.verbose) {
     std::fprintf(stderr, "%s\n", line);
   }
@@ -41,36 +36,30 @@ void show_loading(std::uint64_t done_bytes, std::uint64_t total_bytes, void* use
   progress.show("loading " + megabytes(total_bytes) + ": " + std::to_string(percent) + " %");
 }
 
-}  // namespace
-
-std::string check_model_path(const std::string& path) {
-  if (is_folder(path)) {
-    return path + ": is a folder, expected a .qsf file; convert it: qsf-convert FOLDER MODEL.qsf";
-  }
-  return {};
+void tell(const RunOptions& options, std::size_t n_tokens, const char* what,
+          const std::string& path, double seconds) {
+  struct stat about = {};
+  if (options.quiet || ::stat(path.c_str(), &about) != 0) return;
+  char time[40];
+  std::snprintf(time, sizeof time, ", in %.3f s", seconds);
+  print_error(program_name(), "session of " + std::to_string(n_tokens) + " tokens " + what + path +
+                                  ": " + megabytes(static_cast<std::uint64_t>(about.st_size)) +
+                                  time);
 }
 
+}  // namespace
+
 int report(const qsf_error& error) {
-  print_error(kRunTool, error.message);
+  print_error(program_name(), error.message);
   return error.code == QSF_INVALID_ARGUMENT ? kUsage : kFailure;
 }
 
 qsf_code open_engine(const RunOptions& options, const std::string& model, EnginePtr& engine,
                      qsf_error& error) {
-  ProgressLine progress(kRunTool, !options.quiet);
+  ProgressLine progress(program_name(), !options.quiet);
   const ConfigPtr config(qsf_config_default());
-  qsf_config_set_threads(config.get(), options.threads);
-  qsf_config_set_max_seq_len(config.get(), options.max_seq_len);
-  qsf_config_set_ram_budget(config.get(), static_cast<std::size_t>(options.ram_budget));
-  qsf_config_set_io(config.get(), options.read_path);
-  qsf_config_set_rows_per_pass(config.get(), options.rows_per_pass);
+  set_engine_options(config.get(), options.engine);
   qsf_config_set_preload(config.get(), 0);
-  set_kv_types(config.get(), options.kv_types);
-  set_attention(config.get(), options.attention);
-  set_kv_policy(config.get(), options.kv_policy);
-  qsf_config_set_kv_spill(config.get(), options.kv_spill.c_str());
-  qsf_config_set_exact(config.get(), options.exact ? 1 : 0);
-  qsf_config_set_pin(config.get(), options.pin ? 1 : 0);
   qsf_config_set_progress_callback(config.get(), show_loading, &progress);
   // The library only hands this pointer back to print_log, which does not write through it.
   qsf_config_set_log_callback(config.get(), print_log, const_cast<RunOptions*>(&options));
@@ -81,17 +70,10 @@ qsf_code open_engine(const RunOptions& options, const std::string& model, Engine
 }
 
 qsf_sampling make_sampling(const RunOptions& options, std::uint64_t seed) {
-  qsf_sampling sampling;
-  qsf_sampling_init(&sampling);
-  sampling.temperature = options.temperature;
-  sampling.top_k = options.top_k;
-  sampling.top_p = options.top_p;
-  sampling.min_p = options.min_p;
-  sampling.repeat_penalty = options.repeat_penalty;
+  qsf_sampling sampling = options.sampling;
   sampling.seed = seed;
   sampling.logit_bias = options.logit_bias.data();
   sampling.n_logit_bias = options.logit_bias.size();
-
   return sampling;
 }
 
@@ -108,6 +90,52 @@ qsf_code check_logit_bias(const RunOptions& options, QSFEngine* engine, qsf_erro
     return error.code = QSF_INVALID_ARGUMENT;
   }
   return QSF_OK;
+}
+
+double Stopwatch::seconds() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+std::string check_session_path(const RunOptions& options) {
+  const std::string& path = options.session_save;
+  if (path.empty()) return {};
+  struct stat about = {};
+  if (::stat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode)) {
+    return "--session-save: " + path + ": is no regular file, so it is not replaced";
+  }
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  if (::access(folder.c_str(), W_OK | X_OK) == 0) return {};
+  return "--session-save: " + path + ": cannot be written: " + std::strerror(errno);
+}
+
+qsf_code open_session(const RunOptions& options, QSFEngine* engine, SessionPtr& session,
+                      qsf_error& error) {
+  QSFSession* created = nullptr;
+  const qsf_code code = qsf_session_create(engine, &created, &error);
+  session.reset(created);
+  if (code != QSF_OK || options.session_load.empty()) return code;
+  return qsf_session_load(created, options.session_load.c_str(), &error);
+}
+
+qsf_code save_session(const RunOptions& options, QSFSession* session, qsf_error& error) {
+  if (options.session_save.empty()) return QSF_OK;
+  if (qsf_session_length(session) == 0) {
+    if (!options.quiet) print_error(program_name(), "nothing was computed, so no session is saved");
+    return QSF_OK;
+  }
+  const Stopwatch watch;
+  const qsf_code code = qsf_session_save(session, options.session_save.c_str(), &error);
+  if (code == QSF_OK) tell_saved(options, qsf_session_length(session), watch.seconds());
+  return code;
+}
+
+void tell_loaded(const RunOptions& options, std::size_t n_tokens, double seconds) {
+  tell(options, n_tokens, "loaded from ", options.session_load, seconds);
+}
+
+void tell_saved(const RunOptions& options, std::size_t n_tokens, double seconds) {
+  tell(options, n_tokens, "saved in ", options.session_save, seconds);
 }
 
 }  // namespace qsf_tools

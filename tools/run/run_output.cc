@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
-//
-// Reports of qsf-run; see run_report.h.
 
-#include "tools/run/run_report.h"
+#include "tools/run/run_output.h"
+
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cinttypes>
 #include <cstdio>
+#include <cstring>
 
+#include "tools/common/option_parser.h"
 #include "tools/common/tool_support.h"
-#include "tools/run/run_options.h"
 
 namespace qsf_tools {
 
@@ -46,6 +48,33 @@ void print_time(const char* what, std::uint64_t ns) {
 
 }  // namespace
 
+bool TextOutput::write(std::string_view text) {
+  if (failed()) return false;
+  if (!text.empty()) last_ = text.back();
+  while (!text.empty()) {
+    const ssize_t n_written = ::write(STDOUT_FILENO, text.data(), text.size());
+    if (n_written < 0 && errno == EINTR) continue;
+    if (n_written < 0) {
+      error_ = errno;
+      return false;
+    }
+    text.remove_prefix(static_cast<std::size_t>(n_written));
+  }
+  return true;
+}
+
+bool TextOutput::end_line() {
+  return last_ == '\n' ? !failed() : write("\n");
+}
+
+bool TextOutput::reader_left() const {
+  return error_ == EPIPE;
+}
+
+const char* TextOutput::reason() const {
+  return std::strerror(error_);
+}
+
 void print_plan(QSFEngine* engine) {
   qsf_model_info info = {};
   info.struct_size = sizeof info;
@@ -77,12 +106,12 @@ void print_memory(QSFEngine* engine) {
   std::fprintf(stderr,
                "%s: memory %s planned%s, %s peak; read %s, prompts in %" PRIu64
                " pass%s of up to %d rows; %d threads, %s\n",
-               kRunTool, megabytes(stats.planned_bytes).c_str(), budget.c_str(),
+               program_name().c_str(), megabytes(stats.planned_bytes).c_str(), budget.c_str(),
                megabytes(stats.peak_resident_bytes).c_str(),
                megabytes(stats.weight_bytes_read).c_str(), stats.prompt_passes,
                stats.prompt_passes == 1 ? "" : "es", plan.rows_per_pass, stats.n_threads,
                stats.instruction_set);
-  std::fprintf(stderr, "%s: mode: %s\n", kRunTool, plan.reading_mode);
+  std::fprintf(stderr, "%s: mode: %s\n", program_name().c_str(), plan.reading_mode);
 }
 
 std::string memory_now(QSFEngine* engine) {
@@ -94,7 +123,7 @@ void print_answer(const qsf_chat_result& result) {
   std::fprintf(stderr,
                "%s: computed %d tokens, %.1f tokens/s, kept %d; generated %d tokens, %.1f "
                "tokens/s; first after %.3f s; %s; context %d tokens\n",
-               kRunTool, result.prompt_tokens,
+               program_name().c_str(), result.prompt_tokens,
                per_second(static_cast<std::uint64_t>(result.prompt_tokens), result.prompt_ns),
                result.reused_tokens, result.generated_tokens,
                per_second(static_cast<std::uint64_t>(n_steps), result.generate_ns),
@@ -107,7 +136,7 @@ void print_summary(QSFEngine* engine, const qsf_generate_result& result, std::ui
   std::fprintf(stderr,
                "%s: prompt %d tokens, %.1f tokens/s; generated %d tokens, %.1f tokens/s; first "
                "after %.3f s; %s; seed %" PRIu64 "\n",
-               kRunTool, result.prompt_tokens,
+               program_name().c_str(), result.prompt_tokens,
                per_second(static_cast<std::uint64_t>(result.prompt_tokens), result.prompt_ns),
                result.generated_tokens,
                per_second(static_cast<std::uint64_t>(n_steps), result.generate_ns),

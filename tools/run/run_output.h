@@ -1,16 +1,37 @@
 // SPDX-License-Identifier: MIT
 //
-// What qsf-run tells about a run, on standard error.
+// The output of a run: its text on standard output, its statistics on standard error.
 
-#ifndef QSF_TOOLS_RUN_RUN_REPORT_H_
-#define QSF_TOOLS_RUN_RUN_REPORT_H_
+#ifndef QSF_TOOLS_RUN_RUN_OUTPUT_H_
+#define QSF_TOOLS_RUN_RUN_OUTPUT_H_
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "qsf/qsf.h"
 
 namespace qsf_tools {
+
+// Requires  SIGPIPE is ignored, so that a closed pipe is an error and not the end of the process.
+class TextOutput {
+ public:
+  // Writes a piece. Returns false when this or an earlier write failed.
+  bool write(std::string_view text);
+
+  // Ends the text with a newline when there is a text that does not end in one.
+  bool end_line();
+
+  bool failed() const { return error_ != 0; }
+  // True when the reader closed its end, as `head` does: no reason to complain.
+  bool reader_left() const;
+  // Why a write failed, for people.
+  const char* reason() const;
+
+ private:
+  int error_ = 0;  // errno of the first failure
+  char last_ = '\n';
+};
 
 // Prints the model, every region of the memory plan, kernels and threads.
 void print_plan(QSFEngine* engine);
@@ -32,4 +53,4 @@ void print_times(QSFEngine* engine, const qsf_generate_result& result);
 
 }  // namespace qsf_tools
 
-#endif  // QSF_TOOLS_RUN_RUN_REPORT_H_
+#endif  // QSF_TOOLS_RUN_RUN_OUTPUT_H_
