@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Reads the --help text of a tool, for man pages and completions.
 
-The text is CLI11's: a description, a Usage line, and sections of entries. An entry is a name with
+The text has the layout of CLI11: a description, a Usage line, and sections of entries. An entry is a name with
 its argument, choices and default, followed by two spaces or a line break and its description. Any
 other line is an error, so that nothing is lost when the layout changes.
 """
@@ -55,6 +55,7 @@ class Help:
     description: list  # of paragraphs
     usage: str
     entries: list
+    commands: list = dataclasses.field(default_factory=list)  # of a program that is several
 
     def options(self):
         return [entry for entry in self.entries if entry.is_option()]
@@ -83,25 +84,26 @@ def parse_help(tool, version, text):
     usage = lines[start][len("Usage:"):].strip()
     description = [line.strip() for line in lines[:start] if line.strip()]
     entries = []
-    in_section = False
+    commands = []
+    section = None
     for line in lines[start + 1:]:
         entry, more = ENTRY.match(line), CONTINUATION.match(line)
         if not line.strip():
             continue
         if SECTION.match(line):
-            in_section = True
-        elif entry and in_section:
+            section = commands if line == "Commands:" else entries
+        elif entry and section is not None:
             # Some versions align the long names: "-h,     --help".
             spec, _, what = re.sub(r"^(-\w),\s+--", r"\1,--", entry.group(1)).partition("  ")
-            entries.append(parse_entry(spec))
-            entries[-1].text = what.strip()
-        elif more and entries:
-            entries[-1].text = (entries[-1].text + " " + more.group(1)).strip()
+            section.append(parse_entry(spec))
+            section[-1].text = what.strip()
+        elif more and section:
+            section[-1].text = (section[-1].text + " " + more.group(1)).strip()
         else:
             raise ValueError(f"help of {tool}: '{line}', expected a section or an entry of one")
     if not description or not any(entry.is_option() for entry in entries):
         raise ValueError(f"help of {tool}: no description or no option")
-    return Help(tool, version, description, usage, entries)
+    return Help(tool, version, description, usage, entries, commands)
 
 
 def read_help(program):

@@ -39,14 +39,15 @@ prefix=$scratch/moved
 mv "$scratch/first" "$prefix"
 
 n_tools=0
-for built in "$build"/bin/qsf-*; do
+for built in "$build"/bin/qsf "$build"/bin/qsf-*; do
   [ -x "$built" ] && [ ! -d "$built" ] || continue
   n_tools=$((n_tools + 1))
   [ -x "$prefix/bin/${built##*/}" ] || fail "${built##*/} is built but not installed"
   quietly "$prefix/bin/${built##*/}" --version || fail "the installed ${built##*/} --version fails"
 done
+[ "$(readlink "$prefix/bin/qsf-run")" = qsf ] || fail "qsf-run is no link to the program beside it"
 [ "$n_tools" -ge 4 ] || fail "only $n_tools tools in $build/bin"
-[ "$(find "$prefix/share/man/man1" -name 'qsf-*.1' | wc -l)" -eq "$n_tools" ] || fail "not a man page for every tool"
+[ "$(find "$prefix/share/man/man1" -name 'qsf*.1' | wc -l)" -eq "$n_tools" ] || fail "not a man page for every tool"
 
 model=$prefix/share/qsf/models/tales-5M-4bit.qsf
 [ -f "$model" ] || fail "the bundled model is not at $model"

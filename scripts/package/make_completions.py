@@ -63,12 +63,56 @@ complete -F {function} {tool}
 """
 
 
+# Of a program that is several: the completion of the link TOOL-COMMAND goes on behind the command.
+BASH_COMMANDS = """\
+# Completion of {tool} for bash, made from its --help.
+{function}() {{
+  COMPREPLY=()
+  if [ "$COMP_CWORD" -eq 1 ]; then
+    mapfile -t COMPREPLY < <(compgen -W '{words}' -- "${{COMP_WORDS[1]}}")
+    return
+  fi
+  local command=${{COMP_WORDS[1]}}
+  if ! declare -F "{function}_$command" >/dev/null; then
+    [ -r "${{BASH_SOURCE[0]%/*}}/{tool}-$command" ] || return
+    source "${{BASH_SOURCE[0]%/*}}/{tool}-$command"
+  fi
+  COMP_WORDS=("{tool}-$command" "${{COMP_WORDS[@]:2}}")
+  COMP_CWORD=$((COMP_CWORD - 1))
+  "{function}_$command"
+}}
+complete -F {function} {tool}
+"""
+
+ZSH_COMMANDS = """\
+#compdef {tool}
+# Completion of {tool} for zsh, made from its --help.
+if (( CURRENT == 2 )); then
+  compadd -- {words}
+else
+  shift words
+  (( CURRENT-- ))
+  words[1]={tool}-$words[1]
+  _normal
+fi
+"""
+
+
 def quote(text):
     """Returns text in single quotes of sh, zsh and bash."""
     return "'" + text.replace("'", "'\\''") + "'"
 
 
+def command_words(help_page):
+    """Returns the words that may stand first behind a program that is several."""
+    names = [name for entry in help_page.commands + help_page.options() for name in entry.names]
+    return " ".join([*names, "help"])
+
+
 def bash(help_page):
+    if help_page.commands:
+        return BASH_COMMANDS.format(tool=help_page.tool, function="_" + help_page.tool,
+                                    words=command_words(help_page))
     values = []
     for entry in help_page.options():
         if not entry.takes_value():
@@ -108,6 +152,8 @@ def zsh_value(entry):
 def zsh(help_page):
     def escape(text):
         return text.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]").replace(":", "\\:")
+    if help_page.commands:
+        return ZSH_COMMANDS.format(tool=help_page.tool, words=command_words(help_page))
     lines = [f"#compdef {help_page.tool}", f"# Completion of {help_page.tool} for zsh, made from its --help.",
              "_arguments \\"]
     for entry in help_page.options():
@@ -138,6 +184,8 @@ def fish(help_page):
         lines.append(f"complete -c {tool} -f")
         lines += [f"complete -c {tool} -k -a {FISH_ARGUMENTS[kind]}" for kind in kinds
                   if kind in FISH_ARGUMENTS]
+    for entry in help_page.commands:
+        lines.append(f"complete -c {tool} -n __fish_use_subcommand -f -a {entry.names[0]} -d {escape(entry.text)}")
     for entry in help_page.options():
         line = f"complete -c {tool}"
         for name in entry.names:

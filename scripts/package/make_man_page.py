@@ -75,7 +75,7 @@ def man_page(help_page, others, epoch):
              ".SH SYNOPSIS", *usage(help_page), ".SH DESCRIPTION"]
     for index, paragraph in enumerate(help_page.description):
         lines += ([".PP"] if index else []) + [filled(paragraph)]
-    for title, entries in (("ARGUMENTS", help_page.positionals()), ("OPTIONS", help_page.options())):
+    for title, entries in (("COMMANDS", help_page.commands), ("ARGUMENTS", help_page.positionals()), ("OPTIONS", help_page.options())):
         if entries:
             lines.append(f".SH {title}")
             for entry in entries:

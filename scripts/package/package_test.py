@@ -26,7 +26,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(
 import repo_files  # noqa: E402  (the path has to be there first)
 
 ROOT = repo_files.repository_root()
-TOOLS = ["qsf-bench", "qsf-convert", "qsf-inspect", "qsf-parity", "qsf-perplexity", "qsf-run"]
+TOOLS = ["qsf", "qsf-bench", "qsf-convert", "qsf-inspect", "qsf-parity", "qsf-perplexity", "qsf-run"]
 MODEL = "share/qsf/models/tales-5M-4bit.qsf"
 WIDTH, N_HEADS, N_POSITIONS = 64, 2, 128
 
