@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "quant/codebook_levels.h"
 #include "quant/types.h"
 
 namespace qsf::kernels {

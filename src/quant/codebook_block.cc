@@ -7,8 +7,7 @@
 #include <cmath>
 
 #include "base/f16.h"
-#include "quant/affine.h"
-#include "quant/codebook_levels.h"
+#include "quant/block_encoders.h"
 #include "quant/codec.h"
 #include "quant/search/codebook_search.h"
 
@@ -31,7 +30,7 @@ std::span<const float> sub_block(std::span<const float> weights, std::size_t blo
 
 // Fields with which the first level reaches the extreme weight of every sub-block.
 CodebookFields cover_extremes(BlockFormat format, std::span<const float> weights) noexcept {
-  const int top = table_top(format);
+  const int top = top_codebook_scale(format);
   const float first = -static_cast<float>(codebook_levels(format.type)[0]);
   CodebookFields fields;
   fields.d = covering_scale(std::fabs(extreme_of(weights)),

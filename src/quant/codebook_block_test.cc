@@ -17,7 +17,6 @@
 #include "base/bytes.h"
 #include "base/f16.h"
 #include "base/rng.h"
-#include "quant/codebook_levels.h"
 #include "quant/codec.h"
 #include "quant/interleave.h"
 

@@ -4,47 +4,57 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cinttypes>
-#include <cmath>
+#include <cstring>
 
 #include "base/check.h"
-#include "quant/affine.h"
+#include "base/f16.h"
 #include "quant/base3.h"
+#include "quant/block_encoders.h"
 #include "quant/codebook_block.h"
-#include "quant/codebook_levels.h"
-#include "quant/fields.h"
-#include "quant/floats.h"
 #include "quant/interleave.h"
-#include "quant/q2a.h"
-#include "quant/q2s.h"
-#include "quant/q3.h"
-#include "quant/q4.h"
-#include "quant/q5.h"
-#include "quant/q6.h"
-#include "quant/q8.h"
-#include "quant/qk256.h"
-#include "quant/search/code_sums.h"
-#include "quant/signed_super_block.h"
+#include "quant/search/search_loops.h"
 #include "quant/super_block.h"
 #include "quant/ternary.h"
 
 namespace qsf {
 namespace {
 
-constexpr BlockCodec kQ2SCodec = {pack_q2s, unpack_q2s, encode_q2s_blocks};
-constexpr BlockCodec kQ2ACodec = {pack_q2a, unpack_q2a, encode_affine_blocks};
-constexpr BlockCodec kQ3Codec = {pack_q3, unpack_q3, encode_affine_blocks};
-constexpr BlockCodec kQ4Codec = {pack_q4, unpack_q4, encode_affine_blocks};
-constexpr BlockCodec kTernaryCodec = {pack_ternary, unpack_ternary, encode_ternary_blocks};
-constexpr BlockCodec kQ8Codec = {pack_q8, unpack_q8, encode_q8_blocks};
-constexpr BlockCodec kQk256Codec = {pack_qk256, unpack_qk256, nullptr};
-constexpr BlockCodec kTernaryBase3Codec = {pack_base3, unpack_base3, nullptr};
-constexpr BlockCodec kTernaryRowCodec = {pack_q2a, unpack_q2a, nullptr};
-constexpr BlockCodec kQ2SuperCodec = {pack_q2a, unpack_q2a, nullptr};
-constexpr BlockCodec kQ3SuperCodec = {pack_q3, unpack_q3, nullptr};
-constexpr BlockCodec kQ4SuperCodec = {pack_q4, unpack_q4, nullptr};
-constexpr BlockCodec kQ5KCodec = {pack_q5, unpack_q5, nullptr};
-constexpr BlockCodec kQ6KCodec = {pack_q6, unpack_q6, nullptr};
+// The packing that belongs to a width of codes; codec_of() names the types that pack otherwise.
+constexpr BlockCodec kPackingOfBits[] = {
+    {},
+    {},
+    {pack_2bit, unpack_2bit, nullptr},
+    {pack_3bit, unpack_3bit, nullptr},
+    {pack_4bit, unpack_4bit, nullptr},
+    {pack_5bit, unpack_5bit, nullptr},
+    {pack_6bit, unpack_6bit, nullptr},
+    {},
+    {pack_8bit, unpack_8bit, nullptr},
+};
+
+constexpr BlockCodec codec_of(const TypeTraits& traits) noexcept {
+  BlockCodec codec = kPackingOfBits[traits.code_form == CodeForm::kFloat ? 0 : traits.code_bits];
+  if (traits.type == QuantType::kTernary) codec = {pack_ternary, unpack_ternary, nullptr};
+  if (traits.type == QuantType::kTernaryBase3) codec = {pack_base3, unpack_base3, nullptr};
+  if (traits.type == QuantType::kQk256) codec = {pack_qk256, unpack_qk256, nullptr};
+  if (traits.scale_form == ScaleForm::kBlockMin) {
+    codec.encode_blocks = encode_affine_blocks;
+  } else if (traits.scale_form == ScaleForm::kBlock) {
+    codec.encode_blocks = traits.code_form == CodeForm::kSigned ? encode_8bit_blocks
+                          : is_ternary(traits.type)             ? encode_ternary_blocks
+                                                                : encode_2bit_symmetric_blocks;
+  }
+  return codec;
+}
+
+// In the order of the table of types.
+constexpr auto kCodecs = [] {
+  std::array<BlockCodec, kQuantTypes> codecs{};
+  for (std::size_t i = 0; i < kQuantTypes; ++i) codecs[i] = codec_of(type_table::kRows[i]);
+  return codecs;
+}();
 
 bool is_finite_f16(ByteSpan bytes, std::size_t offset) noexcept {
   return (load_le<std::uint16_t>(bytes, offset) & 0x7C00U) != 0x7C00U;
@@ -65,17 +75,15 @@ bool floats_are_finite(QuantType type, ByteSpan bytes) noexcept {
   return true;
 }
 
-// Returns whether code bytes hold a code that the type does not have: -128, ternary 3, which the
-// bit planes of ternary blocks in layout 0 cannot express, or a byte that is no base-3 number.
+// Returns whether code bytes hold a code that the type does not have: -128, a ternary 3 (which bit
+// planes cannot express), or a byte that is no base-3 number.
 bool has_bad_code(QuantType type, Layout layout, ByteSpan codes) noexcept {
-  if (type == QuantType::kQ8) {
+  if (type_traits(type).code_form == CodeForm::kSigned) {
     return std::find(codes.begin(), codes.end(), std::byte{0x80}) != codes.end();
   }
   if (type == QuantType::kTernaryBase3) return !are_base3_bytes(codes);
-  if (type != QuantType::kTernaryRow &&
-      (type != QuantType::kTernary || layout != Layout::kInterleaved)) {
-    return false;
-  }
+  const bool has_planes = type == QuantType::kTernary && layout == Layout::kRowMajor;
+  if (!is_ternary(type) || has_planes) return false;
   for (const std::byte byte : codes) {
     const unsigned bits = static_cast<unsigned>(byte);
     if ((bits & (bits >> 1U) & 0x55U) != 0) return true;
@@ -143,73 +151,71 @@ Status check_group(BlockFormat format, std::uint64_t first_row, std::uint64_t n_
 }  // namespace
 
 const BlockCodec& block_codec(QuantType type) noexcept {
-  switch (type) {
-    case QuantType::kQ2S: return kQ2SCodec;
-    case QuantType::kQ2A: return kQ2ACodec;
-    case QuantType::kQ3: return kQ3Codec;
-    case QuantType::kQ4: return kQ4Codec;
-    case QuantType::kTernary: return kTernaryCodec;
-    case QuantType::kQ8: return kQ8Codec;
-    case QuantType::kQk256: return kQk256Codec;
-    case QuantType::kTernaryBase3: return kTernaryBase3Codec;
-    case QuantType::kTernaryRow: return kTernaryRowCodec;
-    case QuantType::kQ2Super:
-    case QuantType::kQ2K:
-    case QuantType::kQ2Codebook: return kQ2SuperCodec;
-    case QuantType::kQ3Super:
-    case QuantType::kQ3K:
-    case QuantType::kQ3Codebook: return kQ3SuperCodec;
-    case QuantType::kQ4Super:
-    case QuantType::kQ4Codebook: return kQ4SuperCodec;
-    case QuantType::kQ5K: return kQ5KCodec;
-    case QuantType::kQ6K: return kQ6KCodec;
-    case QuantType::kF32:
-    case QuantType::kF16:
-    case QuantType::kBF16: break;
-  }
-  QSF_CHECK(!"a coded type");
+  QSF_CHECK(!is_float_type(type));
+  return kCodecs[type_table::kRowOfCode[static_cast<std::uint8_t>(type)]];
 }
 
 void decode_codes(QuantType type, BlockScale fields, const std::uint8_t* codes,
                   std::span<float> out) noexcept {
+  const TypeTraits& traits = type_traits(type);
   const std::size_t n = out.size();
-  const float scale = fields.scale;
-  switch (type) {
-    case QuantType::kQ2S:
-      for (std::size_t i = 0; i < n; ++i) out[i] = scale * (static_cast<float>(codes[i]) - 1.5F);
-      return;
-    case QuantType::kTernary:
-    case QuantType::kTernaryBase3:
-    case QuantType::kTernaryRow:
-      for (std::size_t i = 0; i < n; ++i) out[i] = scale * (static_cast<float>(codes[i]) - 1.0F);
-      return;
-    case QuantType::kQ8:
+  const float scale = traits.scale_form == ScaleForm::kNone ? 1.0F : fields.scale;
+  switch (traits.code_form) {
+    case CodeForm::kFloat: return;
+    case CodeForm::kSigned:
       for (std::size_t i = 0; i < n; ++i) {
         out[i] = scale * static_cast<float>(static_cast<std::int8_t>(codes[i]));
       }
       return;
-    case QuantType::kQk256:
-      for (std::size_t i = 0; i < n; ++i) out[i] = kQk256Levels[codes[i]];
-      return;
-    case QuantType::kQ3K:
-    case QuantType::kQ6K:
+    case CodeForm::kCodebook: {
+      const std::int8_t* const levels = traits.levels;
       for (std::size_t i = 0; i < n; ++i) {
-        out[i] = scale * static_cast<float>(static_cast<int>(codes[i]) - code_zero(type));
+        out[i] = scale * static_cast<float>(levels[codes[i]]);
       }
       return;
-    case QuantType::kQ2Codebook:
-    case QuantType::kQ3Codebook:
-    case QuantType::kQ4Codebook:
-      for (std::size_t i = 0; i < n; ++i) {
-        out[i] = scale * static_cast<float>(codebook_levels(type)[codes[i]]);
-      }
-      return;
-    default:
-      for (std::size_t i = 0; i < n; ++i) {
-        out[i] = scale * static_cast<float>(codes[i]) + fields.min;
-      }
-      return;
+    }
+    case CodeForm::kUnsigned: break;
   }
+  if (has_min(type)) {
+    for (std::size_t i = 0; i < n; ++i) {
+      out[i] = scale * static_cast<float>(codes[i]) + fields.min;
+    }
+    return;
+  }
+  const float zero = traits.zero;
+  for (std::size_t i = 0; i < n; ++i) out[i] = scale * (static_cast<float>(codes[i]) - zero);
+}
+
+void encode_float_row(QuantType type, std::span<const float> row, MutableByteSpan out) noexcept {
+  if (type == QuantType::kF32) {
+    if (!row.empty()) std::memcpy(out.data(), row.data(), row.size_bytes());
+    return;
+  }
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    const std::uint16_t bits = type == QuantType::kF16 ? to_f16(row[i]).bits : to_bf16(row[i]).bits;
+    store_le(out, 2 * i, bits);
+  }
+}
+
+void decode_float_row(QuantType type, ByteSpan row, std::span<float> out) noexcept {
+  if (type == QuantType::kF32) {
+    if (!out.empty()) std::memcpy(out.data(), row.data(), out.size_bytes());
+    return;
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const auto bits = load_le<std::uint16_t>(row, 2 * i);
+    out[i] = type == QuantType::kF16 ? to_f32(F16{bits}) : to_f32(BF16{bits});
+  }
+}
+
+bool f16_holds_exactly(std::span<const float> values) noexcept {
+  for (const float value : values) {
+    if (std::bit_cast<std::uint32_t>(to_f32(to_f16(value))) !=
+        std::bit_cast<std::uint32_t>(value)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 namespace {
@@ -268,7 +274,7 @@ Status check_blocks(BlockFormat format, Layout layout, std::uint64_t n_rows, std
                     ByteSpan bytes) {
   const std::uint64_t expected = rows_bytes(format, layout, n_rows, n_cols);
   if (!is_valid(format) || bytes.size() != expected) {
-    return corrupt("%zu bytes of weights, expected %" PRIu64, bytes.size(), expected);
+    return corrupt("weights: got %zu bytes, expected %" PRIu64, bytes.size(), expected);
   }
   if (bytes.empty()) return ok_status();
   if (layout == Layout::kRowMajor) {

@@ -13,7 +13,6 @@
 
 #include "base/f16.h"
 #include "base/rng.h"
-#include "quant/floats.h"
 #include "quant/ternary.h"
 
 namespace qsf {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The fields that codes are multiplied with: read for one block, and moved between the layouts.
+// Scales and mins of a block, read from either layout and moved between the layouts.
 
 #ifndef QSF_QUANT_FIELDS_H_
 #define QSF_QUANT_FIELDS_H_
@@ -12,7 +12,7 @@
 
 namespace qsf {
 
-// What the codes of one block go with. Where a type has less, the scale is 1 and the min 0.
+// Scale and min of one block. A type without a scale has 1, a type without a min 0.
 struct BlockScale {
   float scale;
   float min;

@@ -10,7 +10,6 @@
 #include "quant/base3.h"
 #include "quant/codec.h"
 #include "quant/fields.h"
-#include "quant/floats.h"
 
 namespace qsf {
 namespace {

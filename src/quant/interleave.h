@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// Layout 1, the interleaving of 16 rows that kernels read: made from layout 0 and turned back,
-// decoded row by row, and re-cut from blocks of 128 or 256 columns into blocks of 64.
+// Layout 1, the interleaving of 16 rows that kernels read: conversion from and to layout 0,
+// decoding of single rows, and splitting of blocks of 128 or 256 columns into blocks of 64.
 //
-// The bytes are defined at the head of quant/types.h and in docs/format-blocks.md. Everything here
-// moves codes and scales; no value changes. None of it allocates.
+// quant/types.h and docs/format-blocks.md define the bytes. Codes and scales are moved, no value
+// changes, and nothing allocates.
 
 #ifndef QSF_QUANT_INTERLEAVE_H_
 #define QSF_QUANT_INTERLEAVE_H_
@@ -17,27 +17,28 @@
 
 namespace qsf {
 
-// Where one column block of a group stands: byte offsets from the start of the group. Row r has its
-// scale at scales + 2r, its min at mins + 2r, and bytes 4r .. 4r+3 of every line from codes on. Of
-// super-blocks scales and mins are d and dmin; ternary-row has its f32 scale at scales + 4r. Codes
-// of q3_k and 3-bit table are those of the pair of blocks.
+// Byte offsets of one column block from the start of a group. Row r has its scale at scales + 2r,
+// its min at mins + 2r, and bytes 4r .. 4r+3 of every line from codes on. In super-blocks scales
+// and mins are d and dmin; ternary-row has its f32 scale at scales + 4r. For types that share lines
+// (q3_k, 3bit-table), codes are those of the pair of blocks.
 struct GroupBlock {
   std::uint64_t scales;
   std::uint64_t mins;  // equal to scales for types without a min
   std::uint64_t codes;
 };
 
-// Where the fields of one super-block of a group stand: row r has d at d + 2r and dmin, where the
-// type has one, 32 bytes on, its bytes of low bits or whole fields at low + 4r (of each four
-// sub-blocks more, or eight of 2- and 3-bit table: 64 bytes on), and its word of high bits, where
-// there is one, at high + 2r or, of blocks of 32 but for 4-bit table, at high + 4r.
+// Byte offsets of the fields of one super-block of a group. Row r has
+//   d         at d + 2r, and dmin, if the type has one, 32 bytes on
+//   low bits  or whole fields at low + 4r; every four sub-blocks more (eight in 2bit-table and
+//             3bit-table) are 64 bytes on
+//   high bits if the type has them, at high + 2r, or at high + 4r for blocks of 32 with a min
 struct GroupSuperBlock {
   std::uint64_t d;
   std::uint64_t low;
   std::uint64_t high;
 };
 
-// Returns the place of a super-block. Requires  `format` is of a super type and valid.
+// Returns the offsets of a super-block. Requires  `format` is of a super type and valid.
 constexpr GroupSuperBlock locate_super_block(BlockFormat format,
                                              std::uint64_t super_index) noexcept {
   const std::uint64_t lines = kSuperColumns / format.block * code_line_bytes(format);
@@ -69,7 +70,7 @@ constexpr GroupSuperBlock locate_super_block(BlockFormat format,
   return {d, d + kLineBytes, pair + super_index % 2 * 2 * kRowGroup};
 }
 
-// Returns the place of column block `block_index`. Requires  `format` is valid.
+// Returns the offsets of column block `block_index`. Requires  `format` is valid.
 constexpr GroupBlock locate_block(BlockFormat format, std::uint64_t block_index) noexcept {
   const std::uint64_t lines = code_line_bytes(format);
   switch (scale_form(format.type)) {
@@ -107,8 +108,8 @@ constexpr GroupBlock locate_block(BlockFormat format, std::uint64_t block_index)
   return {scales, scales, base + kLineBytes + block_index % 2 * lines};
 }
 
-// The block format that kernels know: ternary-row for ternary-base3, 64 columns for blocks of 128
-// and 256, else `format` itself.
+// The block format that kernels read: ternary-row for ternary-base3, 64 columns for blocks of 128
+// and 256, otherwise `format` itself.
 constexpr BlockFormat kernel_format(BlockFormat format) noexcept {
   if (format.type == QuantType::kTernaryBase3) return block_format(QuantType::kTernaryRow, 0);
   return format.block <= 64 ? format : BlockFormat{format.type, 64};
@@ -117,7 +118,7 @@ constexpr BlockFormat kernel_format(BlockFormat format) noexcept {
 // Interleaves up to 16 rows.
 // Shapes      rows [n_rows * row_major_bytes(format, n_cols)], out [group_bytes(format, n_cols)]
 // Requires    1 <= n_rows <= 16; out does not overlap rows
-// Guarantees  every byte of out is written; rows and columns that do not exist become zeros
+// Guarantees  every byte of out is written; padding rows and columns become zeros
 // Threads     any
 void interleave_group(BlockFormat format, std::uint32_t n_rows, std::uint64_t n_cols, ByteSpan rows,
                       MutableByteSpan out) noexcept;
@@ -132,17 +133,17 @@ void deinterleave_group(BlockFormat format, std::uint32_t n_rows, std::uint64_t 
 void interleave_rows(BlockFormat format, std::uint64_t n_rows, std::uint64_t n_cols, ByteSpan rows,
                      MutableByteSpan out) noexcept;
 
-// Re-cuts one interleaved group, or all groups of n_rows rows, into kernel_format(format): blocks
-// of 64 columns, each with a copy of its block's scale and min, or the 2-bit codes of
-// ternary-base3. Decoded weights are equal bit for bit. Blocks that would lie wholly past n_cols
-// are dropped. Shapes    group [group_bytes(format, ..)], out [group_bytes(kernel_format(format),
-// ..)] Requires  kernel_format(format) is another; out does not overlap the input
+// Converts one interleaved group, or all groups of n_rows rows, to kernel_format(format): blocks of
+// 64 columns, each with a copy of its block's scale and min, or the 2-bit codes of ternary-base3.
+// Decoded weights are equal bit for bit. Blocks that lie entirely past n_cols are dropped.
+// Shapes    group [group_bytes(format, ..)], out [group_bytes(kernel_format(format), ..)]
+// Requires  kernel_format(format) differs from format; out does not overlap the input
 void expand_group(BlockFormat format, std::uint64_t n_cols, ByteSpan group,
                   MutableByteSpan out) noexcept;
 void expand_rows(BlockFormat format, std::uint64_t n_rows, std::uint64_t n_cols, ByteSpan groups,
                  MutableByteSpan out) noexcept;
 
-// Brings rows of a file, in either layout and any block size, into what kernels read: layout 1 of
+// Converts rows of a file, in either layout and any block size, to what kernels read: layout 1 of
 // kernel_format(format), in one step.
 // Shapes    bytes [rows_bytes(format, layout, ..)]
 //           out   [rows_bytes(kernel_format(format), kInterleaved, ..)]
@@ -150,8 +151,8 @@ void expand_rows(BlockFormat format, std::uint64_t n_rows, std::uint64_t n_cols,
 void to_kernel_form(BlockFormat format, Layout layout, std::uint64_t n_rows, std::uint64_t n_cols,
                     ByteSpan bytes, MutableByteSpan out) noexcept;
 
-// Decodes one row straight from an interleaved group: embedding lookup, and the truth of kernel
-// tests. The same bits as decode_row of the same row in layout 0.
+// Decodes one row directly from an interleaved group, for embedding lookup and as the reference of
+// kernel tests. The same bits as decode_row of the same row in layout 0.
 // Shapes    group [group_bytes(format, n_cols)], out [n_cols]
 // Requires  row_in_group < 16
 void decode_group_row(BlockFormat format, ByteSpan group, std::uint32_t row_in_group,

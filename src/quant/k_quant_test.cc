@@ -16,7 +16,7 @@
 #include "base/rng.h"
 #include "quant/codec.h"
 #include "quant/interleave.h"
-#include "quant/signed_super_block.h"
+#include "quant/super_block.h"
 #include "quant/types.h"
 
 namespace qsf {

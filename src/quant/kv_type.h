@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 //
-// How K and V rows are stored.
+// Storage of K and V rows in the KV cache.
 //
 // A page holds kKvPageSlots slots of one KV head in a K block and a V block: values by slot,
 // [kKvPageSlots][columns], and keys by dimension, [columns][kKvPageSlots]. So neighbouring elements
-// are what a product of attention has side by side in a vector: the slots of scores, the dimensions
-// of the output. Neither needs a sum across lanes or a transposition.
+// fill one vector of an attention product: the slots of scores, the dimensions of the output.
+// Neither needs a sum across lanes or a transposition.
 //
-// Columns are those of the head in f32 and f16. In fewer bits zeros fill them up to a multiple of
-// 16, keys are rotated (in 2 bits values too), and codes and f16 scales are those of
-// kernels/kv_rows/kv_rows.h, a scale for kv_group columns of a slot. A block has the codes first,
+// f32 and f16 rows have the columns of the head. Quantised rows are zero-padded to a multiple of 16
+// columns, keys are rotated (in 2 bits values too), and codes and f16 scales are defined in
+// kernels/kv_rows/kv_rows.h, one scale per kv_group columns of a slot. A block has the codes first,
 // then the scales:
 //
 //            K block                                 V block
@@ -24,7 +24,8 @@
 //
 // Every block is a multiple of 64 bytes.
 //
-// Numbers are inlined wherever they are used, kernels of one instruction set among them.
+// Functions are always inlined, because objects of one instruction set may define no inline
+// function.
 
 #ifndef QSF_QUANT_KV_TYPE_H_
 #define QSF_QUANT_KV_TYPE_H_
@@ -45,8 +46,8 @@ inline constexpr std::uint32_t kKvPageSlots = 64;
   return type == KvType::k8Bit || type == KvType::k4Bit || type == KvType::k2Bit;
 }
 
-// Whether values are rotated as keys are, and so what attention sums of them until it is turned
-// back (docs/decisions/012-kv-cache-layout.md).
+// Whether values are rotated like keys; attention then rotates its output back
+// (docs/decisions/012-kv-cache-layout.md).
 [[gnu::always_inline]] constexpr bool kv_rotates_values(KvType type) noexcept {
   return type == KvType::k2Bit;
 }
@@ -62,8 +63,8 @@ inline constexpr std::uint32_t kKvPageSlots = 64;
   return kv_is_quantised(type) ? (head_dim + 15) / 16 * 16 : head_dim;
 }
 
-// Columns that share a scale: in 8 bits all of a row, in 4 and 2 bits 32, or 16 where the
-// rotation's block is no larger. Means nothing in f32 and f16.
+// Columns that share a scale: in 8 bits the whole row, in 4 and 2 bits 32, or 16 where the block of
+// the rotation is no larger. Meaningless for f32 and f16.
 [[gnu::always_inline]] constexpr std::uint32_t kv_group(KvType type,
                                                         std::uint32_t head_dim) noexcept {
   const std::uint32_t columns = kv_columns(type, head_dim);
@@ -88,7 +89,7 @@ inline constexpr std::uint32_t kKvPageSlots = 64;
          std::uint64_t{2} * kKvPageSlots * kv_groups(type, head_dim);
 }
 
-// As the options of programs name it.
+// The name in options of programs.
 constexpr std::string_view kv_type_name(KvType type) noexcept {
   constexpr std::string_view kNames[] = {"f32", "f16", "8", "4", "2"};
   return kNames[static_cast<unsigned>(type)];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// How an encoder chooses scales, mins and codes. No reader depends on it.
+// How an encoder chooses scales, mins and codes. Readers do not depend on it.
 
 #ifndef QSF_QUANT_QUANT_OPTIONS_H_
 #define QSF_QUANT_QUANT_OPTIONS_H_
@@ -12,16 +12,17 @@
 namespace qsf {
 
 enum class Rounding : std::uint8_t {
-  kNearest,  // fields by a rule: those that reach every weight of a block in types with a min,
-             // where none is then off by more than half a step; the mean magnitude in ternary
-             // types; in 2bit-sym, which has no such rule, as kSearch without importance
-  kSearch,   // fields and codes searched for the smallest weighted sum of squared errors
+  kNearest,  // fields by rule: types with a min cover every weight of a block, within half a step;
+             // ternary types use the mean magnitude; 2bit-sym has no such rule and is searched
+             // without importance
+  kSearch,   // scale search: fields and codes with the smallest weighted sum of squared errors
 };
 
 struct QuantOptions {
   Rounding rounding = Rounding::kSearch;
-  // What a squared error costs in each column, typically the mean square of what the column is
-  // multiplied with. Empty: nothing is known. Of kSearch alone.
+  // Column importance: the cost of a squared error in each column, typically the mean square
+  // E[x^2] of the activation that the column is multiplied with. Empty: unknown, all columns cost
+  // the same. Only kSearch uses it.
   // Shapes    [n_cols] of the row
   // Requires  every one is finite and >= 0
   std::span<const float> importance = {};
@@ -36,7 +37,7 @@ constexpr QuantOptions options_of_columns(const QuantOptions& row, std::size_t f
   return {row.rounding, row.importance.subspan(first, n)};
 }
 
-// The columns of block `k` of a row or a part of one; the last block may have fewer than `block`.
+// The columns of block `k` of a row or of a part of one; the last block may be shorter.
 constexpr std::span<const float> weights_of_block(std::span<const float> weights, std::size_t block,
                                                   std::size_t k) noexcept {
   const std::size_t rest = weights.size() - k * block;

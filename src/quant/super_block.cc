@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/f16.h"
-#include "quant/affine.h"
-#include "quant/codec.h"
+#include "quant/block_encoders.h"
 #include "quant/search/super_search.h"
 
 namespace qsf {
@@ -15,7 +15,7 @@ namespace {
 
 // The largest scale or min of a sub-block.
 int top_field(QuantType type) noexcept {
-  return scale_form(type) == ScaleForm::kSuperNibble ? kFourBitTop : kSixBitTop;
+  return scale_form(type) == ScaleForm::kSuperNibble ? 15 : 63;
 }
 
 struct Range {
@@ -30,8 +30,8 @@ struct SubBlocks {
 };
 
 // The largest weight that a sub-block can express; rounded as decoding rounds.
-float top_weight(float d, int scale, float levels, float min) noexcept {
-  return d * static_cast<float>(scale) * levels + min;
+float top_weight(float d, int scale, float top_code, float min) noexcept {
+  return d * static_cast<float>(scale) * top_code + min;
 }
 
 SubBlocks find_ranges(BlockFormat format, std::span<const float> weights) noexcept {
@@ -69,8 +69,8 @@ void choose_mins(const SubBlocks& subs, SuperFields& fields) noexcept {
 // Chooses d to reach the highest weight of the widest sub-block, and then every scale. As in
 // fit_affine, the nearest f16 is kept where decoding with it reaches the weight, so that fields
 // which weights were decoded from are found again.
-void choose_scales(const SubBlocks& subs, std::uint32_t n_levels, SuperFields& fields) noexcept {
-  const auto levels = static_cast<float>(n_levels);
+void choose_scales(const SubBlocks& subs, std::uint32_t top_code, SuperFields& fields) noexcept {
+  const auto steps = static_cast<float>(top_code);
   std::array<float, kMaxSubBlocks> mins{};
   std::array<float, kMaxSubBlocks> extents{};
   std::uint32_t widest = 0;
@@ -79,36 +79,64 @@ void choose_scales(const SubBlocks& subs, std::uint32_t n_levels, SuperFields& f
     extents[k] = std::max(subs.ranges[k].highest - mins[k], 0.0F);
     if (extents[k] > extents[widest]) widest = k;
   }
-  const std::uint32_t most_steps = n_levels * static_cast<std::uint32_t>(subs.top);
+  const std::uint32_t most_steps = top_code * static_cast<std::uint32_t>(subs.top);
   fields.d = to_f16(extents[widest] / static_cast<float>(most_steps));
-  if (top_weight(to_f32(fields.d), subs.top, levels, mins[widest]) < subs.ranges[widest].highest) {
+  if (top_weight(to_f32(fields.d), subs.top, steps, mins[widest]) < subs.ranges[widest].highest) {
     fields.d = covering_scale(extents[widest], most_steps);
   }
-  const float step = to_f32(fields.d) * levels;
+  const float step = to_f32(fields.d) * steps;
   if (!(step > 0.0F)) {
     fields.d = F16{0};
     return;
   }
   for (std::uint32_t k = 0; k < subs.count; ++k) {
     auto scale = static_cast<int>(extents[k] / step + 0.5F);
-    if (top_weight(to_f32(fields.d), scale, levels, mins[k]) < subs.ranges[k].highest) ++scale;
+    if (top_weight(to_f32(fields.d), scale, steps, mins[k]) < subs.ranges[k].highest) ++scale;
     fields.subs[k].scale = std::min(scale, subs.top);
   }
+}
+
+// The largest scale that the encoder uses: other tools give q3_k scales of 6 bits.
+int top_scale(QuantType type) noexcept {
+  return type == QuantType::kQ6K ? 127 : 31;
+}
+
+float largest_magnitude(std::span<const float> weights) noexcept {
+  float largest = 0.0F;
+  for (const float w : weights) largest = std::max(largest, std::fabs(w));
+  return largest;
+}
+
+// Returns scales with which `steps` codes on either side of zero reach every weight.
+SuperFields cover_magnitudes(BlockFormat format, std::span<const float> weights, int steps,
+                             int top) noexcept {
+  SuperFields fields;
+  fields.d = covering_scale(largest_magnitude(weights), static_cast<std::uint32_t>(steps * top));
+  const float step = to_f32(fields.d) * static_cast<float>(steps);
+  if (!(step > 0.0F)) return fields;
+  for (std::size_t first = 0; first < weights.size(); first += format.block) {
+    const float extent = largest_magnitude(
+        weights.subspan(first, std::min<std::size_t>(format.block, weights.size() - first)));
+    auto scale = static_cast<int>(extent / step);  // at most one off: it was rounded
+    if (step * static_cast<float>(scale) < extent) ++scale;
+    fields.subs[first / format.block].scale = std::min(scale, top);
+  }
+  return fields;
 }
 
 }  // namespace
 
 void encode_super_block(BlockFormat format, std::span<const float> weights,
                         const QuantOptions& options, MutableByteSpan out) {
-  const std::uint32_t n_levels = (1U << code_bits(format.type)) - 1U;
-  const SuperGrid grid = {.codes = {.top = static_cast<float>(n_levels), .has_min = true},
+  const std::uint32_t top_code = largest_code(format.type);
+  const SuperGrid grid = {.codes = {.top = static_cast<float>(top_code), .has_min = true},
                           .lowest_scale = 0,
                           .highest_scale = top_field(format.type),
                           .highest_min = top_field(format.type)};
   const SubBlocks subs = find_ranges(format, weights);
   SuperFields fields;
   choose_mins(subs, fields);
-  choose_scales(subs, n_levels, fields);
+  choose_scales(subs, top_code, fields);
   if (options.rounding == Rounding::kSearch) {
     fields = search_super_block(grid, weights, format.block, options, fields);
   }
@@ -128,6 +156,28 @@ void encode_super_block(BlockFormat format, std::span<const float> weights,
   for (std::uint32_t i = 0; i < n_fields / 2; ++i) {
     out[4 + n_fields + i] = static_cast<std::byte>(high >> (8 * i));
   }
+}
+
+void encode_signed_super_block(BlockFormat format, std::span<const float> weights,
+                               const QuantOptions& options, MutableByteSpan out) {
+  const int zero = code_zero(format.type);
+  const int top = top_scale(format.type);
+  const SuperGrid grid = {.codes = {.top = static_cast<float>(2 * zero - 1),
+                                    .has_min = false,
+                                    .zero = static_cast<float>(zero)},
+                          .lowest_scale = -top,
+                          .highest_scale = top,
+                          .highest_min = 0};
+  SuperFields fields = cover_magnitudes(format, weights, zero - 1, top);
+  if (options.rounding == Rounding::kSearch) {
+    fields = search_super_block(grid, weights, format.block, options, fields);
+  }
+  std::fill(out.begin(), out.end(), std::byte{0});
+  store_le(out, 0, fields.d);
+  for (std::size_t k = 0; k * format.block < weights.size(); ++k) {
+    out[2 + k] = static_cast<std::byte>(fields.subs[k].scale);
+  }
+  pack_sub_blocks(format, grid.codes, fields, weights, out);
 }
 
 }  // namespace qsf

@@ -5,40 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 
 #include "base/f16.h"
-#include "quant/bit_pack.h"
-#include "quant/search/row_search.h"
+#include "quant/code_packing.h"
+#include "quant/search/block_search.h"
+#include "quant/search/search_loops.h"
 
 namespace qsf {
-
-void pack_ternary(const std::uint8_t* codes, std::uint32_t block, std::uint32_t n_true,
-                  std::byte* packed) noexcept {
-  std::uint8_t sign[kMaxBlock] = {};
-  std::uint8_t zero[kMaxBlock] = {};
-  for (std::uint32_t i = 0; i < n_true; ++i) {
-    sign[i] = codes[i] == 0 ? 1 : 0;
-    zero[i] = codes[i] == 1 ? 1 : 0;
-  }
-  pack_plane(sign, block, packed);
-  pack_plane(zero, block, packed + block / 8);
-}
-
-void unpack_ternary(const std::byte* packed, std::uint32_t block, std::uint8_t* codes) noexcept {
-  std::uint8_t sign[kMaxBlock];
-  unpack_plane(packed, block, sign);
-  unpack_plane(packed + block / 8, block, codes);
-  constexpr std::uint64_t kOnes = 0x0101010101010101U;
-  for (std::uint32_t i = 0; i < block; i += 8) {  // 1 under a zero bit, else 2 - 2 * sign
-    std::uint64_t signs;
-    std::uint64_t zeros;
-    std::memcpy(&signs, sign + i, sizeof(signs));
-    std::memcpy(&zeros, codes + i, sizeof(zeros));
-    const std::uint64_t eight = zeros | (((signs ^ kOnes) & (zeros ^ kOnes)) << 1U);
-    std::memcpy(codes + i, &eight, sizeof(eight));
-  }
-}
 
 void TernaryScan::add(std::span<const float> weights) noexcept {
   for (std::size_t i = 0; i < weights.size() && single_; ++i) {
@@ -182,7 +155,7 @@ void encode_ternary_row(std::span<const float> weights, const QuantOptions& opti
     std::uint8_t codes[kFormat.block] = {};
     choose_ternary_codes(weights_of_block(weights, kFormat.block, first / kFormat.block), threshold,
                          codes);
-    pack_2bit(codes, kFormat.block,
+    pack_2bit(codes, kFormat.block, kFormat.block,
               out.data() + locate_in_row(kFormat, first / kFormat.block).codes);
   }
 }

@@ -11,14 +11,14 @@
 //   2          N/8  sign    bit i % 8 of byte i / 8: 1 = weight i is negative
 //   2 + N/8    N/8  zero    bit i % 8 of byte i / 8: 1 = weight i is zero, whatever its sign bit
 //
-// so code 0 is (sign 1, zero 0), code 1 is (0, 1), code 2 is (0, 0). Writers set no sign bit under
-// a zero bit; readers ignore it. The scale is the mean magnitude of the block and weights below 0.3
-// of it become zero, except where a block is ternary already (all its magnitudes are 0 or one m):
-// then the scale is m and the block is exact, if f16 holds m. A search of blocks that are not
-// ternary already finds the scale of the smallest error instead, and codes are the nearest.
+// so code 0 is (sign 1, zero 0), code 1 is (0, 1), code 2 is (0, 0). Encoders set no sign bit under
+// a zero bit; readers ignore it. The scale is the mean magnitude of the block, and weights below
+// 0.3 of it become zero. A natively ternary block (all magnitudes are 0 or one m) is exact if f16
+// holds m: its scale is m. For other blocks Rounding::kSearch takes the scale of the smallest error
+// and the nearest codes.
 //
-// Ternary-row is the same with one scale a row, in f32, so that natively ternary rows are exact
-// whatever their m; 2 bits per weight and 4 bytes a row. One row in layout 0:
+// Ternary-row is the same with one f32 scale per row, so that natively ternary rows are exact for
+// any m; 2 bits per weight and 4 bytes per row. One row in layout 0:
 //
 //   offset                 size  field   meaning
 //   0                         4  scale   f32, finite; writers store one >= 0
@@ -37,32 +37,25 @@
 
 namespace qsf {
 
-// Packs codes, one byte each, into the code bytes of a block, and unpacks them.
-// Shapes    codes [block]; those from n_true on stand for columns that do not exist and are zero
-void pack_ternary(const std::uint8_t* codes, std::uint32_t block, std::uint32_t n_true,
-                  std::byte* packed) noexcept;
-void unpack_ternary(const std::byte* packed, std::uint32_t block, std::uint8_t* codes) noexcept;
-
-// Encodes up to kBlocksPerBatch blocks (quant/search/code_sums.h).
-// Shapes    weights [1 .. kBlocksPerBatch * block], the columns that exist; options those of them;
-// out:
-//           as many blocks as have columns
+// Encodes up to kBlocksPerBatch blocks (quant/search/search_loops.h).
+// Shapes    weights [1 .. kBlocksPerBatch * block], the true columns; options of the same columns;
+//           out: the bytes of ceil(size / block) blocks
 // Requires  every weight is finite and at most 65504 in magnitude
 void encode_ternary_blocks(BlockFormat format, std::span<const float> weights,
                            const QuantOptions& options, MutableByteSpan out);
 
-// Encodes one row of ternary-row, by the same rule over the whole row. A search finds the threshold
-// and the scale of the smallest error instead, unless the row is ternary already.
+// Encodes one row of ternary-row by the same rule over the whole row. Unless the row is natively
+// ternary, Rounding::kSearch finds the threshold and the scale of the smallest error instead.
 // Shapes    weights [n_cols]; options those of the row; out [row_major_bytes]
 // Requires  every weight is finite
 void encode_ternary_row(std::span<const float> weights, const QuantOptions& options,
                         MutableByteSpan out);
 
-// Follows a tensor row by row to tell whether it is natively ternary: every magnitude 0 or one m.
+// Scans a tensor row by row: it is natively ternary if every magnitude is 0 or one m.
 class TernaryScan {
  public:
   void add(std::span<const float> weights) noexcept;
-  // True until a second magnitude was seen; a tensor of zeros alone is not called ternary.
+  // True until a second magnitude was seen; false for a tensor of zeros.
   bool is_natively_ternary() const noexcept { return single_ && magnitude_ > 0.0F; }
   float magnitude() const noexcept { return magnitude_; }
 

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
 //
-// The weight types of a .qsf file and the sizes that follow from them.
+// Block formats of weights and the sizes that follow from them. The types are in
+// quant/type_traits.h.
 //
-// A weight type says how a group of neighbouring columns of one row, a *block*, becomes codes and
-// scales. A layout says in which order the blocks of many rows stand in memory:
+// A weight type turns the columns of a *block*, neighbours in one row, into codes and scales. A
+// layout is the order of the blocks of many rows in memory:
 //
-//   layout 0  row-major: one row after the other, block after block; a form of files alone
-//   layout 1  row-interleaved: groups of 16 rows; what kernels read and what files hold by default
+//   layout 0  row-major: row after row, block after block; used in files only
+//   layout 1  row-interleaved: groups of 16 rows; kernels read it, and files hold it by default
 //
-// Layout 1 is made of *lines* of 64 bytes: 16 rows x 4 bytes, row r in bytes 4r .. 4r+3. One line
-// holds, for every one of its 16 rows,
+// Layout 1 consists of *lines* of 64 bytes: 16 rows x 4 bytes, row r in bytes 4r .. 4r+3. For each
+// of its 16 rows a line holds
 //
 //   f32               1 column    element r
 //   f16, bf16         2 columns   element 2r + k                                  = column k
@@ -19,254 +20,99 @@
 //   1-bit plane      32 columns   byte 4r + k, bit f (f = 0 .. 7)                 = column 4f + k
 //
 // so the operand of one 4-byte dot instruction is always four neighbouring columns of the input.
-// The lines of one column block follow its scales:
+// The lines of a column block follow its scales:
 //
-//   2-bit asymmetric, 3-bit, 4-bit   per block: a line with the 16 scales then the 16 mins (f16),
-//                                    then the code lines; 3-bit codes are the 2-bit lines of
-//                                    code >> 1 and then the 1-bit lines of code & 1
+//   2-bit asymmetric, 3-bit, 4-bit   per block: a line with 16 scales and 16 mins (f16), then the
+//                                    code lines. 3-bit codes are the 2-bit lines of code >> 1,
+//                                    then the 1-bit lines of code & 1
 //   2-bit symmetric, ternary, 8-bit  per pair of blocks: a line with the 16 scales of the first and
-//                                    the 16 scales of the second, then the code lines of the first,
-//                                    then those of the second. An odd last block has zeros for the
-//                                    second scales and no second code lines.
-//   f32, f16, bf16                   lines alone, columns padded to a multiple of 4
-//   ternary-row, qk256               the code lines of all chunks of 64 columns; ternary-row has a
-//                                    line with the 16 scales (f32) of its rows in front
+//                                    the 16 scales of the second block, the code lines of the
+//                                    first, the code lines of the second. An odd last block has
+//                                    zeros for the second scales and no second code lines
+//   f32, f16, bf16                   lines only, columns padded to a multiple of 4
+//   ternary-row, qk256               the code lines of every 64 columns; ternary-row has a line
+//                                    with the 16 scales (f32) of its rows in front
 //   ternary-base3                    the same line of scales, then 4 lines for every 80 columns, in
-//                                    the order that quant/base3.h states
+//                                    the order of quant/base3.h
 //   super-blocks                     see below
 //
 // A *super-block* is 256 columns: 4 sub-blocks of 64 or 8 of 32, each with a scale and a min of 6
-// bits that multiply one pair of f16, d and dmin. Three kinds of lines hold those fields:
+// bits that multiply one pair of f16, d and dmin. Three kinds of lines hold these fields:
 //
 //   D    16 d, then 16 dmin (f16)
 //   low  byte 4r + k of row r, sub-block k of 4: bits 0-3 the low bits of the scale, 4-7 of the min
-//   H    the high bits: sub-block k has bits 4k, 4k+1 (scale) and 4k+2, 4k+3 (min) of one word a
-//   row
+//   H    the high bits: sub-block k has bits 4k, 4k+1 (scale) and 4k+2, 4k+3 (min) of one word per
+//        row
 //
 //   sub-blocks of 64, per pair of super-blocks   H (u16: the first in bytes 0-31, the second in
 //                                                32-63), then for each one D, low, its code lines
 //   sub-blocks of 32, per super-block            D, low of sub-blocks 0-3, low of 4-7, H (u32), its
 //                                                code lines
 //
-// Code lines are those of the plain type, sub-block after sub-block; 5-bit codes are the 4-bit
-// lines of code & 15 and then the 1-bit lines of code >> 4. The last super-block of a row has the
-// lines of its ceil(rest / block) sub-blocks alone; an odd last one has zeros in the second half of
+// Code lines are those of the plain type, sub-block after sub-block. 5-bit codes are the 4-bit
+// lines of code & 15, then the 1-bit lines of code >> 4. The last super-block of a row has the
+// lines of its ceil(rest / block) sub-blocks only. An odd last one has zeros in the second half of
 // H.
 //
-// Super-blocks of 16 sub-blocks of 16 have one byte a sub-block: a signed scale, or a scale and a
-// min of 4 bits. Four lines S hold them as two lines low hold those of 8 sub-blocks.
+// Super-blocks of 16 sub-blocks of 16 have one byte per sub-block: a signed scale, or a scale and a
+// min of 4 bits. Four lines S hold them in the way that two lines low hold those of 8 sub-blocks.
 //
-//   q6_k, q3_k   per pair of super-blocks a line with the 16 d of the first and the 16 of the
+//   q6_k, q3_k   per pair of super-blocks a line with the 16 d of the first and the 16 d of the
 //                second, then for each one S, its code lines
 //   q2_k         per super-block D, S, its code lines
 //
-// 6-bit codes are the 4-bit lines of code & 15 and then the 2-bit line of code >> 4. 3-bit codes of
-// 16 columns fill half a 1-bit line: a pair of sub-blocks has the 2-bit line of either and then one
-// 1-bit line, fields 0 to 3 of the first and 4 to 7 of the second. The last super-block has the
-// code lines of whole 64 columns.
+// 6-bit codes are the 4-bit lines of code & 15, then the 2-bit line of code >> 4. 3-bit codes of 16
+// columns fill half a 1-bit line: a pair of sub-blocks has the 2-bit line of each, then one 1-bit
+// line, fields 0 to 3 of the first and 4 to 7 of the second. The last super-block has the code
+// lines of whole 64 columns.
 //
-// Super-blocks of tables have signed scales of less than a byte, and codes that are numbers of
-// levels (quant/codebook_levels.h). Their fields are laid out so that a shift of a row's word
-// brings those of 64 columns to one place.
+// Super-blocks of codebook types have signed scales of less than a byte, and codes that index the
+// levels of the type. Their fields are laid out so that one shift of a row's word brings the fields
+// of 64 columns to one place.
 //
-//   2-bit, 3-bit table   per pair of super-blocks a line with the 16 d of the first and the 16 of
-//                        the second, then for each one two lines T, its code lines, as q2_k, q3_k
-//   4-bit table          per super-block a line with the 16 d and 16 words (u16) of bits 4 and 5
-//                        of the scales, a line with 16 words (u32) of bits 0-3, its code lines
+//   2bit-table, 3bit-table   per pair of super-blocks a line with the 16 d of the first and the 16
+//                            d of the second, then for each one two lines T, its code lines as in
+//                            q2_k and q3_k
+//   4bit-table               per super-block a line with the 16 d and 16 words (u16) of bits 4 and
+//                            5 of the scales, a line with 16 words (u32) of bits 0-3, its code
+//                            lines
 //
-//   T, line t            byte 4r + k: sub-block 8t + k in bits 0-3, sub-block 8t + 4 + k in 4-7
-//   words of 4-bit table sub-block 2c + h: bits 4c + 16h of the u32, bits 2c + 8h of the u16
+//   T, line t                byte 4r + k: sub-block 8t + k in bits 0-3, sub-block 8t + 4 + k in 4-7
+//   words of 4bit-table      sub-block 2c + h: bits 4c + 16h of the u32, bits 2c + 8h of the u16
 //
-// Rows are padded to a multiple of 16 and columns to whole blocks with zero codes, zero scales and
-// zero mins for rows that do not exist, zero codes for columns that do not exist.
+// Rows are padded to a multiple of 16 and columns to whole blocks: zero codes, scales and mins for
+// padding rows, zero codes for padding columns.
 //
-// Based on: docs/format.md, which is the authority; changing anything here needs a new type.
+// Based on: docs/format.md, which is the authority. Any change here needs a new type.
 
 #ifndef QSF_QUANT_TYPES_H_
 #define QSF_QUANT_TYPES_H_
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
+
+#include "quant/type_traits.h"
 
 namespace qsf {
-
-// Part of the file format: a code once released never changes meaning. Those that are missing here
-// are named in docs/format-blocks.md.
-enum class QuantType : std::uint8_t {
-  kQ2S = 0,      // 2-bit symmetric:   w = scale * (code - 1.5)
-  kQ2A = 1,      // 2-bit asymmetric:  w = scale * code + min
-  kQ3 = 2,       // 3-bit:             w = scale * code + min
-  kQ4 = 3,       // 4-bit:             w = scale * code + min
-  kTernary = 4,  // ternary:           w = scale * (code - 1), code in 0 .. 2
-  kF32 = 6,
-  kF16 = 7,
-  kBF16 = 8,
-  kQ8 = 9,             // 8-bit:        w = scale * code, code in -127 .. 127
-  kQk256 = 10,         // qk256:        w = -2, -1, 1, 2 for codes 0 .. 3; no scale
-  kTernaryBase3 = 11,  // ternary-base3: as ternary-row, 5 codes in a byte; files alone
-  kTernaryRow = 12,    // ternary-row:  w = scale * (code - 1), one f32 scale a row
-  kQ2K = 13,           // q2_k:         w = (d * scale) * code + (dmin * min), both fields of 4 bits
-  kQ3K = 14,           // q3_k:         w = (d * scale) * (code - 4), a signed scale of 8 bits
-  kQ5K = 15,           // q5_k:         w = (d * scale) * code + (dmin * min), both fields of 6 bits
-  kQ6K = 16,           // q6_k:         w = (d * scale) * (code - 32), a scale as that of q3_k
-  kQ2Super = 32,       // 2-bit super:  w = (d * scale) * code + (dmin * min), both fields of 6 bits
-  kQ3Super = 33,       // 3-bit super:  the same
-  kQ4Super = 34,       // 4-bit super:  the same
-  kQ2Codebook = 35,    // 2-bit table:  w = (d * scale) * level[code], a signed scale of 4 bits
-  kQ3Codebook = 36,    // 3-bit table:  the same
-  kQ4Codebook = 37,    // 4-bit table:  the same, a signed scale of 6 bits
-};
-
-inline constexpr QuantType kAllQuantTypes[] = {
-    QuantType::kQ2S,        QuantType::kQ2A,       QuantType::kQ3,           QuantType::kQ4,
-    QuantType::kTernary,    QuantType::kF32,       QuantType::kF16,          QuantType::kBF16,
-    QuantType::kQ8,         QuantType::kQk256,     QuantType::kTernaryBase3, QuantType::kTernaryRow,
-    QuantType::kQ2Super,    QuantType::kQ3Super,   QuantType::kQ4Super,      QuantType::kQ2K,
-    QuantType::kQ3K,        QuantType::kQ5K,       QuantType::kQ6K,          QuantType::kQ2Codebook,
-    QuantType::kQ3Codebook, QuantType::kQ4Codebook};
 
 inline constexpr std::uint32_t kRowGroup = 16;       // rows that layout 1 interleaves
 inline constexpr std::size_t kLineBytes = 64;        // 16 rows x 4 bytes
 inline constexpr std::uint32_t kMaxBlock = 256;      // columns of the largest block
 inline constexpr std::uint32_t kSuperColumns = 256;  // columns of a super-block
-inline constexpr std::uint32_t kColumnAlign =
-    64;  // activations are zero-padded to this many columns
+inline constexpr std::uint32_t kColumnAlign = 64;    // activations are padded to whole 64 columns
 
 enum class Layout : std::uint8_t { kRowMajor = 0, kInterleaved = 1 };
 
-// Where the scales of a type are.
-enum class ScaleForm : std::uint8_t {
-  kNone,          // floats and qk256
-  kBlock,         // an f16 scale per block
-  kBlockMin,      // an f16 scale and an f16 min per block
-  kRow,           // an f32 scale per row
-  kSuperBlock,    // a scale and a min of 6 bits per block, under two f16 per super-block
-  kSuperNibble,   // a scale and a min of 4 bits per block, under two f16 per super-block
-  kSuperSigned,   // a scale of 8 bits, two's complement, per block, under one f16 per super-block
-  kSuperCodebook  // the same of 4 bits for blocks of 16 and of 6 bits for blocks of 32
-};
-
-// How one tensor's weights are stored: the type and the columns of a block. `block` is 32, 64, 128
-// or 256 for types with scales per block (kernels know 32 and 64 alone), 32 or 64 for super-blocks,
-// 32 for q5_k and 4-bit table, 16 for q2_k, q3_k, q6_k and 2- and 3-bit table, 64 for qk256 and
-// ternary-row, 80 for ternary-base3, 4 for f32, f16 and bf16.
+// How one tensor's weights are stored: the type and the columns of a block. `block` is
+// fixed_block() where the type has one, otherwise 32, 64, 128 or 256 for types with scales per
+// block (kernels read 32 and 64) and 32 or 64 for super-blocks.
 struct BlockFormat {
   QuantType type;
   std::uint32_t block;
   friend bool operator==(const BlockFormat&, const BlockFormat&) = default;
 };
 
-// Returns whether `code` is the number of a type above.
-constexpr bool is_quant_type(std::uint8_t code) noexcept {
-  for (const QuantType type : kAllQuantTypes) {
-    if (code == static_cast<std::uint8_t>(type)) return true;
-  }
-  return false;
-}
-constexpr bool is_float_type(QuantType type) noexcept {
-  return type == QuantType::kF32 || type == QuantType::kF16 || type == QuantType::kBF16;
-}
-constexpr ScaleForm scale_form(QuantType type) noexcept {
-  switch (type) {
-    case QuantType::kQ2S:
-    case QuantType::kTernary:
-    case QuantType::kQ8: return ScaleForm::kBlock;
-    case QuantType::kQ2A:
-    case QuantType::kQ3:
-    case QuantType::kQ4: return ScaleForm::kBlockMin;
-    case QuantType::kTernaryBase3:
-    case QuantType::kTernaryRow: return ScaleForm::kRow;
-    case QuantType::kQ2Super:
-    case QuantType::kQ3Super:
-    case QuantType::kQ4Super:
-    case QuantType::kQ5K: return ScaleForm::kSuperBlock;
-    case QuantType::kQ2K: return ScaleForm::kSuperNibble;
-    case QuantType::kQ3K:
-    case QuantType::kQ6K: return ScaleForm::kSuperSigned;
-    case QuantType::kQ2Codebook:
-    case QuantType::kQ3Codebook:
-    case QuantType::kQ4Codebook: return ScaleForm::kSuperCodebook;
-    case QuantType::kF32:
-    case QuantType::kF16:
-    case QuantType::kBF16:
-    case QuantType::kQk256: break;
-  }
-  return ScaleForm::kNone;
-}
-constexpr bool is_super_type(QuantType type) noexcept {
-  const ScaleForm form = scale_form(type);
-  return form == ScaleForm::kSuperBlock || form == ScaleForm::kSuperNibble ||
-         form == ScaleForm::kSuperSigned || form == ScaleForm::kSuperCodebook;
-}
-// Whether codes are numbers of levels in a table.
-constexpr bool is_codebook_type(QuantType type) noexcept {
-  return scale_form(type) == ScaleForm::kSuperCodebook;
-}
-// Whether weights are scale * code + min, the min being a number of its own.
-constexpr bool has_min(QuantType type) noexcept {
-  const ScaleForm form = scale_form(type);
-  return form == ScaleForm::kBlockMin || form == ScaleForm::kSuperBlock ||
-         form == ScaleForm::kSuperNibble;
-}
-// The code of a weight of 0 of types with signed scales: w = scale * (code - zero). 0 for others.
-constexpr std::uint8_t code_zero(QuantType type) noexcept {
-  return type == QuantType::kQ6K ? 32 : type == QuantType::kQ3K ? 4 : 0;
-}
-// The columns of a block of a type that leaves no choice; 0 for the others.
-constexpr std::uint32_t fixed_block(QuantType type) noexcept {
-  if (is_float_type(type)) return 4;
-  switch (type) {
-    case QuantType::kQk256:
-    case QuantType::kTernaryRow: return 64;
-    case QuantType::kTernaryBase3: return 80;
-    case QuantType::kQ5K:
-    case QuantType::kQ4Codebook: return 32;
-    case QuantType::kQ2K:
-    case QuantType::kQ3K:
-    case QuantType::kQ6K:
-    case QuantType::kQ2Codebook:
-    case QuantType::kQ3Codebook: return 16;
-    default: return 0;
-  }
-}
-// Bits of one code (or of one float) where kernels read it, scales not counted. In files
-// ternary-base3 has 1.6, which code_bytes() knows.
-constexpr std::uint32_t code_bits(QuantType type) noexcept {
-  switch (type) {
-    case QuantType::kQ2S:
-    case QuantType::kQ2A:
-    case QuantType::kTernary:
-    case QuantType::kQk256:
-    case QuantType::kTernaryBase3:
-    case QuantType::kTernaryRow:
-    case QuantType::kQ2Super:
-    case QuantType::kQ2K:
-    case QuantType::kQ2Codebook: return 2;
-    case QuantType::kQ3:
-    case QuantType::kQ3Super:
-    case QuantType::kQ3K:
-    case QuantType::kQ3Codebook: return 3;
-    case QuantType::kQ4:
-    case QuantType::kQ4Super:
-    case QuantType::kQ4Codebook: return 4;
-    case QuantType::kQ5K: return 5;
-    case QuantType::kQ6K: return 6;
-    case QuantType::kQ8: return 8;
-    case QuantType::kF16:
-    case QuantType::kBF16: return 16;
-    case QuantType::kF32: return 32;
-  }
-  return 0;
-}
-
-// Returns the name used on command lines and in messages: "2bit-sym", "2bit", "3bit", "4bit",
-// "ternary", "8bit", "f16", "bf16", "f32", "qk256", "ternary-base3", "ternary-row", "2bit-super",
-// "3bit-super", "4bit-super", "q2_k", "q3_k", "q5_k", "q6_k", "2bit-table", "3bit-table",
-// "4bit-table".
-std::string_view quant_type_name(QuantType type) noexcept;
-
-// Returns the block format with `block` columns, or with those that the type demands.
+// Returns the block format with `block` columns, or with the fixed block of the type.
 constexpr BlockFormat block_format(QuantType type, std::uint32_t block) noexcept {
   return {type, fixed_block(type) != 0 ? fixed_block(type) : block};
 }
@@ -292,8 +138,8 @@ constexpr std::uint64_t code_bytes(BlockFormat format) noexcept {
 }
 
 // Bytes of the fields in front of the codes in layout 0: of a block, of the whole row for kRow, of
-// a super-block (d, dmin where there is one, and of each sub-block a byte or, of fields of 6 bits,
-// a byte and a half; of tables half a byte or six bits).
+// a super-block: d, dmin where there is one, and per sub-block one byte, a byte and a half (two
+// fields of 6 bits), or half a byte or six bits (codebook types).
 constexpr std::uint64_t field_bytes(BlockFormat format) noexcept {
   switch (scale_form(format.type)) {
     case ScaleForm::kNone: return 0;
@@ -314,8 +160,8 @@ constexpr std::uint64_t block_bytes(BlockFormat format) noexcept {
   return field_bytes(format) + code_bytes(format);
 }
 
-// Where block `block_index` of a row stands in layout 0: its codes, and the fields that count for
-// it (its own, its super-block's or its row's), as byte offsets from the start of the row.
+// Byte offsets of block `block_index` from the start of a row in layout 0: of its codes, and of its
+// fields (its own, its super-block's or its row's).
 // Requires  not a float type
 struct RowBlock {
   std::uint64_t fields;
@@ -359,20 +205,18 @@ constexpr bool shares_lines(QuantType type) noexcept {
   return code_bits(type) == 3 && fixed_block(type) == 16;
 }
 
-// Bytes of the code lines of one column block of 16 rows in layout 1; a multiple of 64, but of q3_k
-// and 3-bit table half the lines of a pair of blocks.
+// Bytes of the code lines of one column block of 16 rows in layout 1: a multiple of 64, or for
+// types that share lines half the lines of a pair of blocks.
 constexpr std::uint64_t code_line_bytes(BlockFormat format) noexcept {
   return code_bytes(format) * kRowGroup;
 }
 
-// Whether kernels multiply sums of a type's sub-blocks with their scales as whole numbers, 64
-// columns at a time.
+// Whether kernels multiply the sums of sub-blocks by integer scales, 64 columns at a time.
 constexpr bool has_whole_scales(QuantType type) noexcept {
   return fixed_block(type) == 16 || is_codebook_type(type);
 }
 
-// Column blocks that have code lines in layout 1: of types with whole scales, those of whole 64
-// columns.
+// Column blocks that have code lines in layout 1; types with integer scales have whole 64 columns.
 constexpr std::uint64_t line_blocks(BlockFormat format, std::uint64_t n_cols) noexcept {
   return has_whole_scales(format.type) ? (n_cols + 63) / 64 * (64 / format.block)
                                        : blocks_per_row(format, n_cols);

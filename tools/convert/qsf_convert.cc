@@ -165,7 +165,7 @@ qsf::Result<Input> open_folder(const std::string& folder) {
   // Layers that are ternary already would lose by any other type.
   const bool ternary = model->spec().int8_rows;
   return Input{std::move(model), std::move(tokenizer),
-               ternary ? qsf::QuantPreset::kKeep : qsf::QuantPreset::k4Bit};
+               ternary ? qsf::QuantPreset::kKeep : qsf::QuantPreset(qsf::QuantType::kQ4)};
 }
 
 qsf::Result<Input> open_gguf(const std::string& path, qsf::I2sLayout i2s_layout) {
@@ -338,7 +338,7 @@ qsf::Status make_random(const ConvertOptions& options) {
   const auto start = Clock::now();
   QSF_ASSIGN_OR_RETURN(const qsf::RandomShape shape, qsf::find_random_shape(options.random));
   qsf::RandomModelOptions random;
-  random.preset = qsf::find_quant_preset(options.quant_type).value_or(qsf::QuantPreset::k4Bit);
+  random.preset = qsf::find_quant_preset(options.quant_type).value_or(qsf::QuantType::kQ4);
   random.head_type = find_type(options.head_type);
   random.block = options.block;
   random.layout = static_cast<qsf::Layout>(options.layout);

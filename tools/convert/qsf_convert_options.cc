@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "convert/random/random_shapes.h"
+#include "convert/random/random_model.h"
 #include "import/gguf/i2s_flavor.h"
 #include "quant/types.h"
 #include "tools/common/command_line.h"

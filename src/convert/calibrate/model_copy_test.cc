@@ -23,7 +23,7 @@ TEST(ModelCopyTest, HoldsWeightsAsTheyAreButThoseThatAreNamed) {
   const auto model = HfModel::open(folder.path());
   ASSERT_TRUE(model) << model.error().message();
   TranscodeOptions options;
-  options.preset = QuantPreset::k2Bit;
+  options.preset = QuantType::kQ2A;
   options.vocabulary_type = QuantType::kQ4;
   options.compression = Compression::kZstd;
   TensorFormats formats;

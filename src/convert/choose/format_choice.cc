@@ -9,7 +9,7 @@
 #include "convert/encode/encode_rows.h"
 #include "convert/encode/transcode_progress.h"
 #include "quant/base3.h"
-#include "quant/floats.h"
+#include "quant/codec.h"
 #include "quant/ternary.h"
 
 namespace qsf {
@@ -55,13 +55,13 @@ class FormatChooser {
 
  private:
   bool asks_ternary() const noexcept {
-    return options_.preset == QuantPreset::kTernary || options_.preset == QuantPreset::kTernaryRow;
+    return options_.preset == QuantType::kTernary || options_.preset == QuantType::kTernaryRow;
   }
   // Whether matrices of layers are looked at for what only a preset makes of ternary ones.
   bool scans() const noexcept { return asks_ternary() || options_.preset == QuantPreset::kMixed; }
   QuantType native_ternary() const noexcept {
-    return options_.preset == QuantPreset::kTernaryRow ? QuantType::kTernaryRow
-                                                       : options_.native_ternary;
+    return options_.preset == QuantType::kTernaryRow ? QuantType::kTernaryRow
+                                                     : options_.native_ternary;
   }
   Result<TensorChoice> choose(const SourcePlace& t);
   Result<TensorChoice> choose_one_row(const SourcePlace& t) const;

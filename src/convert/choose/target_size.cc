@@ -174,8 +174,8 @@ Result<TargetPlan> Planner::plan_of(const Allocation& allocation) {
   TargetPlan plan;
   for (const SourcePlace& t : tensors_of(source_)) {
     if (t.source->kind == TensorKind::kPositionEmbedding) {
-      QSF_RETURN_IF_ERROR(plan.formats.set(t.source->kind, 0,
-                                           preset_format(QuantPreset::k4Bit, t.source->kind, 0)));
+      QSF_RETURN_IF_ERROR(
+          plan.formats.set(t.source->kind, 0, preset_format(QuantType::kQ4, t.source->kind, 0)));
     }
   }
   for (std::size_t i = 0; i < matrices_.size(); ++i) {

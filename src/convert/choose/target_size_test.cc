@@ -221,7 +221,7 @@ TEST_F(TargetSizeTest, PositionsHaveTheTypeOfFourBits) {
   ASSERT_TRUE(planned) << planned.error().message();
   const auto positions = planned->formats.find(TensorKind::kPositionEmbedding, 0);
   ASSERT_TRUE(positions);
-  EXPECT_EQ(*positions, preset_format(QuantPreset::k4Bit, TensorKind::kPositionEmbedding, 0));
+  EXPECT_EQ(*positions, preset_format(QuantType::kQ4, TensorKind::kPositionEmbedding, 0));
 }
 
 TEST_F(TargetSizeTest, ItCanBeCancelled) {

@@ -90,7 +90,7 @@ TEST_F(SavedSectionsTest, AreTakenInsteadOfTheModel) {
 TEST_F(SavedSectionsTest, OfOtherTypesOrTilesAreMadeAnew) {
   convert(*model_, &saved_);
   TranscodeOptions options;
-  options.preset = QuantPreset::k8Bit;
+  options.preset = QuantType::kQ8;
   const std::uint32_t want = convert(*model_, nullptr, options);
   EXPECT_EQ(convert(*model_, &saved_, options), want);
   EXPECT_EQ(convert(*other_model_, &saved_, options), want) << "the new ones are not saved";

@@ -38,7 +38,7 @@ struct TranscodeProgress {
 };
 
 struct TranscodeOptions {
-  QuantPreset preset = QuantPreset::k4Bit;
+  QuantPreset preset = QuantType::kQ4;
   std::uint32_t block = 64;  // 32, 64, 128 or 256
   // What natively ternary matrices become with ternary, mixed and keep: kTernaryBase3, 1.6 bits for
   // reading weights from disk all the time, or kTernaryRow, which is read once and kept as it is.

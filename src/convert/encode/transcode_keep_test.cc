@@ -209,7 +209,7 @@ TEST_F(TranscodeKeepTest, RowsOfInt8AreTakenWhereTheUserSaysSo) {
   const auto model = std::move(*HfModel::open(folder_.path()));
   for (const bool int8_rows : {false, true}) {
     TranscodeOptions options;
-    options.preset = QuantPreset::kTernary;
+    options.preset = QuantType::kTernary;
     options.int8_rows = int8_rows;
     const auto report = transcode(*model, folder_.file("out.qsf"), options);
     ASSERT_TRUE(report) << report.error().message();

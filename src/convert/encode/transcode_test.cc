@@ -22,7 +22,6 @@
 #include "import/testing/hf_folder.h"
 #include "io/testing/faulty_file.h"
 #include "quant/codec.h"
-#include "quant/floats.h"
 #include "quant/interleave.h"
 
 namespace qsf {
@@ -133,11 +132,12 @@ TEST(TranscodeTest, EveryPresetBlockAndLayoutHoldsTheWeights) {
   const TemporaryFolder folder;
   const TestTensors tensors = tiny_llama_tensors();
   const auto model = open_model(folder, tensors);
-  for (int preset = 0; preset <= static_cast<int>(QuantPreset::kMixed); ++preset) {
+  for (const QuantPreset preset : all_quant_presets()) {
+    if (preset == QuantPreset::kKeep) continue;
     for (const std::uint32_t block : {32U, 64U, 128U, 256U}) {
       for (const Layout layout : {Layout::kRowMajor, Layout::kInterleaved}) {
         TranscodeOptions options;
-        options.preset = static_cast<QuantPreset>(preset);
+        options.preset = preset;
         const QuantType type = preset_type(options.preset, TensorKind::kAttnQ);
         if (!is_valid(block_format(type, block))) continue;
         options.block = block;
@@ -160,7 +160,7 @@ TEST(TranscodeTest, EveryPresetBlockAndLayoutHoldsTheWeights) {
             const std::vector<float> want =
                 encode_and_decode(line.format, tensors.at(line.source_name));
             ASSERT_EQ(got, want) << quant_preset_name(options.preset) << " " << line.source_name;
-            if (options.preset == QuantPreset::kF32) {
+            if (options.preset == QuantType::kF32) {
               EXPECT_EQ(got, tensors.at(line.source_name).values);
             }
           }
@@ -180,7 +180,7 @@ TEST(TranscodeTest, RoundingAndImportanceReachTheEncoderOfTheirMatrix) {
   for (std::size_t c = 0; c < weights.size(); ++c) weights[c] = c == 5 ? 1e6F : 1.0F;
   ASSERT_TRUE(importance.set(TensorKind::kAttnQ, 1, weights).ok());
   TranscodeOptions options;
-  options.preset = QuantPreset::k2Bit;
+  options.preset = QuantType::kQ2A;
   options.block = 32;
   const auto decode_q = [&](std::uint32_t layer) {
     const std::string path = folder.file("out.qsf");
@@ -219,7 +219,7 @@ TEST(TranscodeTest, SmallTilesAndCompressionHoldTheSameWeights) {
   for (const Compression compression :
        {Compression::kNone, Compression::kLz4, Compression::kLz4Hc, Compression::kZstd}) {
     TranscodeOptions options;
-    options.preset = QuantPreset::kF32;
+    options.preset = QuantType::kF32;
     options.compression = compression;
     options.tile_bytes = 4096;
     options.n_threads = 3;
@@ -254,11 +254,12 @@ std::unique_ptr<HfModel> open_tall_model(const TemporaryFolder& folder) {
 TEST(TranscodeTest, BytesDoNotDependOnThreads) {
   const TemporaryFolder folder;
   const auto model = open_tall_model(folder);
-  for (int preset = 0; preset <= static_cast<int>(QuantPreset::kMixed); ++preset) {
+  for (const QuantPreset preset : all_quant_presets()) {
+    if (preset == QuantPreset::kKeep) continue;
     std::string first;
     for (const unsigned n_threads : {1U, 2U, 3U, 1U}) {
       TranscodeOptions options;
-      options.preset = static_cast<QuantPreset>(preset);
+      options.preset = preset;
       options.compression = Compression::kZstd;
       options.n_threads = n_threads;
       ASSERT_TRUE(convert(*model, folder.file("out.qsf"), options));
@@ -312,7 +313,7 @@ TEST(TranscodeTest, ErrorsAreFedBackWhereAFactorIsKnown) {
   const auto model = open_model(folder, tensors);
   PlaceCompensation feedback;
   TranscodeOptions options;
-  options.preset = QuantPreset::k3Bit;
+  options.preset = QuantType::kQ3;
   options.feedback = &feedback;
   const std::string path = folder.file("out.qsf");
   std::vector<std::byte> bytes;
@@ -399,13 +400,13 @@ TEST(TranscodeTest, FeedbackWithoutErrorsCalibratesNothing) {
     const auto reader = QsfReader::open(folder.file("out.qsf"));
     return reader && reader->spec().calibrated;
   };
-  EXPECT_FALSE(is_calibrated(tiny_llama_tensors(), QuantPreset::kF16));
-  EXPECT_TRUE(is_calibrated(tiny_llama_tensors(), QuantPreset::k4Bit));
+  EXPECT_FALSE(is_calibrated(tiny_llama_tensors(), QuantType::kF16));
+  EXPECT_TRUE(is_calibrated(tiny_llama_tensors(), QuantType::kQ4));
   // Natively ternary matrices have no errors: nobody is asked for factors, which cost minutes.
   feedback.n_calls = 0;
-  EXPECT_FALSE(is_calibrated(ternary_tensors(0.5F), QuantPreset::kTernary));
+  EXPECT_FALSE(is_calibrated(ternary_tensors(0.5F), QuantType::kTernary));
   EXPECT_EQ(feedback.n_calls, 0);
-  EXPECT_TRUE(is_calibrated(tiny_llama_tensors(), QuantPreset::kTernaryRow));
+  EXPECT_TRUE(is_calibrated(tiny_llama_tensors(), QuantType::kTernaryRow));
 }
 
 // Importance that no encoder heeds leaves the file what it is without.
@@ -415,9 +416,9 @@ TEST(TranscodeTest, ImportanceThatNoTypeHeedsCalibratesNothing) {
   ColumnImportance importance;
   ASSERT_TRUE(importance.set(TensorKind::kAttnQ, 0, std::vector<float>(16, 2.0F)).ok());
   for (const auto& [preset, expected] :
-       {std::pair(QuantPreset::kF16, false), std::pair(QuantPreset::k8Bit, false),
-        std::pair(QuantPreset::kTernaryRow, true), std::pair(QuantPreset::kTernary, true),
-        std::pair(QuantPreset::k2BitSym, true), std::pair(QuantPreset::kQ6K, true)}) {
+       {std::pair(QuantType::kF16, false), std::pair(QuantType::kQ8, false),
+        std::pair(QuantType::kTernaryRow, true), std::pair(QuantType::kTernary, true),
+        std::pair(QuantType::kQ2S, true), std::pair(QuantType::kQ6K, true)}) {
     TranscodeOptions options;
     options.preset = preset;
     options.importance = &importance;
@@ -436,7 +437,8 @@ TEST(TranscodeTest, MatricesTakeTheFormatsTheyAreTold) {
   ASSERT_TRUE(formats.set(TensorKind::kAttnQ, 1, {QuantType::kQ8, 32}).ok());
   ASSERT_TRUE(formats.set(TensorKind::kTokenEmbedding, 0, {QuantType::kQ6K, 16}).ok());
   EXPECT_FALSE(formats.set(TensorKind::kAttnK, 1, {QuantType::kQ6K, 64}).ok());
-  for (const QuantPreset preset : {QuantPreset::k4Bit, QuantPreset::kKeep, QuantPreset::kMixed}) {
+  for (const QuantPreset preset :
+       {QuantPreset(QuantType::kQ4), QuantPreset::kKeep, QuantPreset::kMixed}) {
     TranscodeOptions options;
     options.preset = preset;
     options.formats = &formats;
@@ -461,8 +463,8 @@ TEST(TranscodeTest, NativelyTernaryMatricesAreRecognisedAndExact) {
   const TestTensors tensors = ternary_tensors(0.1F);  // no f16 number
   const auto model = open_model(folder, tensors);
   const std::pair<QuantPreset, QuantType> cases[] = {
-      {QuantPreset::kTernary, QuantType::kTernaryBase3},
-      {QuantPreset::kTernary, QuantType::kTernaryRow},
+      {QuantType::kTernary, QuantType::kTernaryBase3},
+      {QuantType::kTernary, QuantType::kTernaryRow},
       {QuantPreset::kMixed, QuantType::kTernaryBase3},
       {QuantPreset::kMixed, QuantType::kTernaryRow}};
   for (const auto& [preset, native_ternary] : cases) {
@@ -490,7 +492,7 @@ TEST(TranscodeTest, TernaryRowsAreExactWhateverTheirMagnitude) {
   const TestTensors tensors = ternary_tensors(0.1F);  // no f16 number
   const auto model = open_model(folder, tensors);
   TranscodeOptions options;
-  options.preset = QuantPreset::kTernaryRow;
+  options.preset = QuantType::kTernaryRow;
   const auto report = convert(*model, folder.file("out.qsf"), options);
   ASSERT_TRUE(report) << report.error().message();
   EXPECT_THAT(report->warnings, ElementsAre(HasSubstr("--int8-rows")));
@@ -507,7 +509,7 @@ TEST(TranscodeTest, SuperBlocksTakeEmbeddingAndHeadAlong) {
   const TemporaryFolder folder;
   const auto model = open_model(folder, tiny_llama_tensors());
   TranscodeOptions options;
-  options.preset = QuantPreset::k2BitSuper;
+  options.preset = QuantType::kQ2Super;
   options.block = 32;
   const auto report = convert(*model, folder.file("out.qsf"), options);
   ASSERT_TRUE(report) << report.error().message();
@@ -531,7 +533,7 @@ TEST(TranscodeTest, OtherModelsAreWarnedOfTernary) {
   tensors["model.layers.1.mlp.up_proj.weight"].values[7] = 0.11F;
   const auto model = open_model(folder, tensors);
   TranscodeOptions options;
-  options.preset = QuantPreset::kTernary;
+  options.preset = QuantType::kTernary;
   const auto report = convert(*model, folder.file("out.qsf"), options);
   ASSERT_TRUE(report);
   ASSERT_EQ(report->warnings.size(), 1U);
@@ -586,7 +588,8 @@ TEST(TranscodeTest, WeightsBeyondTheTypeAreRefused) {
   TestTensors tensors = tiny_llama_tensors();
   tensors["model.layers.1.mlp.down_proj.weight"].values[45] = 70000.0F;
   const auto model = open_model(folder, tensors);
-  for (const QuantPreset preset : {QuantPreset::kF16, QuantPreset::k4Bit, QuantPreset::kMixed}) {
+  for (const QuantPreset preset :
+       {QuantPreset(QuantType::kF16), QuantPreset(QuantType::kQ4), QuantPreset::kMixed}) {
     TranscodeOptions options;
     options.preset = preset;
     options.n_threads = 3;
@@ -597,7 +600,7 @@ TEST(TranscodeTest, WeightsBeyondTheTypeAreRefused) {
     EXPECT_FALSE(std::filesystem::exists(folder.file("out.qsf")));
   }
   TranscodeOptions options;
-  options.preset = QuantPreset::kBF16;
+  options.preset = QuantType::kBF16;
   EXPECT_TRUE(convert(*model, folder.file("out.qsf"), options));
 }
 
@@ -607,8 +610,9 @@ TEST(TranscodeTest, TheSizeIsAnnouncedBeforeAnythingIsWritten) {
   const auto model = open_model(folder, tiny_llama_tensors());
   const std::string path = folder.file("out.qsf");
   const std::vector<std::byte> tokenizer(200'000, std::byte{7});
-  for (const QuantPreset preset : {QuantPreset::kF32, QuantPreset::k4Bit, QuantPreset::k2BitSuper,
-                                   QuantPreset::kMixed, QuantPreset::kKeep}) {
+  for (const QuantPreset preset :
+       {QuantPreset(QuantType::kF32), QuantPreset(QuantType::kQ4), QuantPreset(QuantType::kQ2Super),
+        QuantPreset::kMixed, QuantPreset::kKeep}) {
     for (const bool with_tokenizer : {false, true}) {
       TranscodeOptions options;
       options.preset = preset;
@@ -639,8 +643,8 @@ TEST(TranscodeTest, TheVocabularyMayHaveATypeOfItsOwn) {
   const TemporaryFolder folder;
   const auto model = open_model(folder, tiny_llama_tensors());
   const std::string path = folder.file("out.qsf");
-  for (const QuantPreset preset :
-       {QuantPreset::kF16, QuantPreset::k2Bit, QuantPreset::kMixed, QuantPreset::kKeep}) {
+  for (const QuantPreset preset : {QuantPreset(QuantType::kF16), QuantPreset(QuantType::kQ2A),
+                                   QuantPreset::kMixed, QuantPreset::kKeep}) {
     TranscodeOptions options;
     options.preset = preset;
     const auto plain = convert(*model, path, options);
@@ -757,13 +761,13 @@ TEST(TranscodeTest, GoldenModelsConvert) {
     ++n_models;
     const auto model = HfModel::open(entry.path().string());
     ASSERT_TRUE(model) << model.error().message();
-    for (const QuantPreset preset : {QuantPreset::kF32, QuantPreset::k8Bit}) {
+    for (const QuantPreset preset : {QuantType::kF32, QuantType::kQ8}) {
       TranscodeOptions options;
       options.preset = preset;
       const auto report = convert(**model, out.file("out.qsf"), options);
       ASSERT_TRUE(report) << report.error().message();
       for (const TensorReport& line : report->tensors) {
-        EXPECT_LE(line.relative_error, preset == QuantPreset::kF32 ? 0.0 : 0.01)
+        EXPECT_LE(line.relative_error, preset == QuantType::kF32 ? 0.0 : 0.01)
             << entry.path() << " " << line.source_name;
       }
       EXPECT_TRUE(QsfReader::open(out.file("out.qsf")));

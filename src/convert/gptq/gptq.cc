@@ -10,10 +10,8 @@
 #include "base/check.h"
 #include "base/f16.h"
 #include "convert/gptq/dense.h"
-#include "quant/codebook_levels.h"
 #include "quant/codec.h"
 #include "quant/fields.h"
-#include "quant/qk256.h"
 
 namespace qsf {
 namespace {
@@ -106,24 +104,16 @@ Result<GptqFactor> GptqFactor::create(std::vector<float> hessian, std::size_t n_
 
 namespace {
 
-// How weights follow from codes: scale * (code - zero) + min, code 0 .. top. Codes of 8 bits, which
-// have a sign, are counted from their lowest.
+// Weights are scale * (code - zero) + min with codes 0 .. top. Signed codes count from the lowest.
 struct CodeRange {
   float zero;
   float top;
 };
 
 CodeRange code_range(QuantType type) noexcept {
-  switch (type) {
-    case QuantType::kQ2S: return {1.5F, 3.0F};
-    case QuantType::kTernary:
-    case QuantType::kTernaryBase3:
-    case QuantType::kTernaryRow: return {1.0F, 2.0F};
-    case QuantType::kQ8: return {127.0F, 254.0F};
-    default:
-      return {static_cast<float>(code_zero(type)),
-              static_cast<float>((1U << code_bits(type)) - 1U)};
-  }
+  const auto largest = static_cast<float>(largest_code(type));
+  if (type_traits(type).code_form == CodeForm::kSigned) return {largest, 2.0F * largest};
+  return {type_traits(type).zero, largest};
 }
 
 // Columns whose fields are found together.
@@ -206,8 +196,8 @@ void RowEncoder::load_weights(std::span<const float> rows) {
 
 // Gives the errors of columns [from, first) to the adjusted weights of the n columns from `first`.
 void RowEncoder::adjust(std::size_t from, std::size_t first, std::size_t n) {
-  add_product({errors(from), strip_}, {factor_.feedback(first) + from, factor_.n_cols()}, strip_,
-              first - from, n, adjusted(first), strip_);
+  add_product({errors(from), strip_}, {factor_.compensation(first) + from, factor_.n_cols()},
+              strip_, first - from, n, adjusted(first), strip_);
 }
 
 // Has the codec find fields for the adjusted weights of a unit; its codes are overwritten later.
@@ -245,7 +235,7 @@ void RowEncoder::encode_column(std::size_t column, std::size_t index) {
       const float w = weights[r];
       const unsigned code = w < -1.5F ? 0U : w < 0.0F ? 1U : w < 1.5F ? 2U : 3U;
       codes[r * kMaxBlock] = static_cast<std::uint8_t>(code);
-      error[r] -= kQk256Levels[code];
+      error[r] -= static_cast<float>(kQk256Levels[code]);
     }
     return;
   }
@@ -278,7 +268,8 @@ void RowEncoder::encode_column(std::size_t column, std::size_t index) {
     steps[r] = static_cast<int>(std::min(std::max(at, 0.0F), range_.top));
     decoded[r] = scales_[r] * (static_cast<float>(steps[r]) - zero) + mins_[r];
   }
-  const int first_code = format_.type == QuantType::kQ8 ? -127 : 0;
+  const bool is_signed = type_traits(format_.type).code_form == CodeForm::kSigned;
+  const int first_code = is_signed ? -static_cast<int>(zero) : 0;
   for (std::size_t r = 0; r < n_rows_; ++r) {
     error[r] -= decoded[r];
     codes[r * kMaxBlock] = static_cast<std::uint8_t>(steps[r] + first_code);
@@ -291,7 +282,7 @@ void RowEncoder::encode_block(std::size_t unit, std::size_t first, std::size_t n
   load_fields(block);
   std::fill(codes_.begin(), codes_.end(), std::uint8_t{0});
   for (std::size_t c = first; c < first + n; ++c) {
-    add_column_product({errors(unit), strip_}, factor_.feedback(c) + unit, strip_, c - unit,
+    add_column_product({errors(unit), strip_}, factor_.compensation(c) + unit, strip_, c - unit,
                        adjusted(c));
     encode_column(c, c - first);
   }

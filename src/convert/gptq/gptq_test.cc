@@ -39,10 +39,6 @@ std::vector<BlockFormat> coded_formats() {
   return formats;
 }
 
-bool is_ternary(QuantType type) {
-  return type == QuantType::kTernary || scale_form(type) == ScaleForm::kRow;
-}
-
 std::string name_of(BlockFormat format) {
   return std::string(quant_type_name(format.type)) + "/" + std::to_string(format.block);
 }
@@ -257,7 +253,7 @@ TEST(GptqTest, FieldsAreFoundFromWeightsAfterFeedback) {
           double w = rows[r * kCols + first + i];
           for (std::size_t k = 0; k < first; ++k) {
             w += (static_cast<double>(rows[r * kCols + k]) - decoded[r * kCols + k]) *
-                 factor.feedback(first + i)[k];
+                 factor.compensation(first + i)[k];
           }
           adjusted[r * n + i] = static_cast<float>(w);
         }
@@ -362,9 +358,9 @@ TEST(GptqTest, SingularHessiansAreDamped) {
   for (std::size_t j = 0; j < kCols; ++j) {
     EXPECT_GT(factor.importance()[j], 0.0F);
     for (std::size_t i = 0; i < j; ++i) {
-      ASSERT_TRUE(std::isfinite(factor.feedback(j)[i]));
+      ASSERT_TRUE(std::isfinite(factor.compensation(j)[i]));
       const bool is_unused = i % 7 == 0 || j % 7 == 0;
-      ASSERT_TRUE(!is_unused || factor.feedback(j)[i] == 0.0F);
+      ASSERT_TRUE(!is_unused || factor.compensation(j)[i] == 0.0F);
     }
   }
   const auto error = [&](const Bytes& bytes) {
@@ -389,7 +385,7 @@ TEST(GptqTest, DampingIsRaisedUntilTheFactorIsSound) {
   ASSERT_TRUE(factor.has_value());
   EXPECT_FLOAT_EQ(factor->damping(), 10.0F);
   EXPECT_FLOAT_EQ(factor->importance()[0], 11.0F);
-  EXPECT_FLOAT_EQ(factor->feedback(1)[0], 3.0F / 11.0F);
+  EXPECT_FLOAT_EQ(factor->compensation(1)[0], 3.0F / 11.0F);
 }
 
 TEST(GptqTest, RefusesWhatIsNoSumOfProducts) {

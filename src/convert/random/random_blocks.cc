@@ -18,49 +18,14 @@ namespace {
 constexpr double kWeightRms = 0.02;
 constexpr std::size_t kScales = 16;  // different scales of a type: four random bits choose one
 
-// Mean and root mean square about it of the codes that random bits give, in units of the scale.
-struct CodeMoments {
-  double mean;
-  double rms;
-};
-
-constexpr CodeMoments code_moments(QuantType type) noexcept {
-  switch (type) {
-    case QuantType::kQ2S:
-    case QuantType::kQ2A:
-    case QuantType::kQ2Super:
-    case QuantType::kQ2K: return {1.5, 1.118};
-    case QuantType::kQ3:
-    case QuantType::kQ3Super: return {3.5, 2.291};
-    case QuantType::kQ4:
-    case QuantType::kQ4Super: return {7.5, 4.610};
-    case QuantType::kTernaryBase3: return {1.0, 0.816};
-    case QuantType::kQ5K: return {15.5, 9.233};
-    // About the code of zero, or the level, which scales of either sign leave the mean.
-    case QuantType::kQ3K: return {0.0, 2.345};
-    case QuantType::kQ6K: return {0.0, 18.480};
-    case QuantType::kQ2Codebook: return {0.0, 81.24};
-    case QuantType::kQ3Codebook: return {0.0, 72.03};
-    case QuantType::kQ4Codebook: return {0.0, 67.44};
-    case QuantType::kTernary:
-    case QuantType::kTernaryRow: return {1.0, 0.707};
-    case QuantType::kQ8: return {0.0, 73.9};
-    case QuantType::kF32:
-    case QuantType::kF16:
-    case QuantType::kBF16:
-    case QuantType::kQk256: break;
-  }
-  return {0.0, 1.0};
-}
-
-// The mean of the fields that fill_super_fields and fill_byte_fields draw: 32 to 63 of 6 bits, 8 to
-// 15 of 4, and 16 to 30 of those with a sign; of tables 4 to 7 of 4 bits and 16 to 30 of 6.
+// The mean magnitude of the fields that the functions below draw: 32 to 63 for 6 bits, 8 to 15 for
+// 4 bits, 16 to 30 for signed bytes, and for codebook types 4 to 7 (4 bits) or 16 to 30 (6 bits).
 constexpr double mean_field(QuantType type) noexcept {
   switch (scale_form(type)) {
     case ScaleForm::kSuperBlock: return 47.5;
     case ScaleForm::kSuperNibble: return 11.5;
     case ScaleForm::kSuperSigned: return 23.0;
-    case ScaleForm::kSuperCodebook: return type == QuantType::kQ4Codebook ? 23.0 : 5.5;
+    case ScaleForm::kSuperCodebook: return fixed_block(type) == 32 ? 23.0 : 5.5;
     default: return 1.0;
   }
 }
@@ -72,7 +37,7 @@ struct ScaleTable {
   std::array<F16, kScales> mins;
 
   explicit ScaleTable(QuantType type) noexcept {
-    const CodeMoments moments = code_moments(type);
+    const CodeMoments moments = type_traits(type).moments;
     const double size = kWeightRms / moments.rms / mean_field(type);
     for (std::size_t i = 0; i < kScales; ++i) {
       const double scale = size * (0.75 + static_cast<double>(i) / 32.0);
@@ -109,18 +74,18 @@ void set_exponents(QuantType type, MutableByteSpan out) noexcept {
 // Replaces the codes that a type does not have: 3 of ternary by 1, -128 of 8bit by 127, and the
 // bytes that are no base-3 number by those below them, which are.
 void repair_codes(QuantType type, MutableByteSpan lines) noexcept {
-  if (type == QuantType::kTernary || type == QuantType::kTernaryRow) {
+  if (type == QuantType::kTernaryBase3) {
+    for (std::byte& digits : lines) {
+      const auto byte = static_cast<unsigned>(digits);
+      if (!are_base3_bytes(ByteSpan(&digits, 1))) digits = static_cast<std::byte>(byte - 1);
+    }
+  } else if (is_ternary(type)) {
     for (std::size_t at = 0; at + 8 <= lines.size(); at += 8) {
       const auto codes = load_le<std::uint64_t>(lines, at);
       const std::uint64_t both = codes & codes >> 1 & 0x5555555555555555U;
       store_le(lines, at, codes & ~(both << 1));
     }
-  } else if (type == QuantType::kTernaryBase3) {
-    for (std::byte& digits : lines) {
-      const auto byte = static_cast<unsigned>(digits);
-      if (!are_base3_bytes(ByteSpan(&digits, 1))) digits = static_cast<std::byte>(byte - 1);
-    }
-  } else if (type == QuantType::kQ8) {
+  } else if (type_traits(type).code_form == CodeForm::kSigned) {
     for (std::byte& code : lines) {
       code = code == std::byte{0x80} ? std::byte{0x7F} : code;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A .qsf file with random weights of a known shape: for measuring speed, memory and file sizes of
-// models that nobody has at hand. What such a model writes is nonsense by construction.
+// A .qsf file with random weights of a known shape, to measure speed, memory and file size without
+// the model itself. The text of such a model is nonsense.
 
 #ifndef QSF_CONVERT_RANDOM_RANDOM_MODEL_H_
 #define QSF_CONVERT_RANDOM_RANDOM_MODEL_H_
@@ -10,28 +10,57 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "convert/encode/transcode_types.h"
-#include "convert/random/random_shapes.h"
+#include "format/model_spec.h"
 #include "format/qsf_writer.h"
 #include "quant/types.h"
 
 namespace qsf {
 
+// The shape of a known model; its speed, memory and file size follow from the shape alone.
+// shape_spec() adds what the family implies (norms, positions, activation, ties).
+struct RandomShape {
+  std::string_view name;
+  std::string_view architecture;  // "llama", "gpt2" or "phi2"
+  std::uint32_t n_layers;
+  std::uint32_t hidden;
+  std::uint32_t ffn;
+  std::uint32_t n_heads;
+  std::uint32_t n_kv_heads;
+  std::uint32_t n_vocab;
+  std::uint32_t max_positions;
+  bool int8_rows = false;  // ModelSpec::int8_rows
+};
+
+// Returns every shape, in the order of messages.
+std::span<const RandomShape> random_shapes() noexcept;
+
+// Returns their names, "1b, 3b, ...", for help texts and messages.
+std::string random_shape_names();
+
+// Returns the shape of that name. Fails  kInvalidArgument, listing the names
+Result<RandomShape> find_random_shape(std::string_view name);
+
+// Returns the spec of a model of this shape, without tokens and provenance.
+ModelSpec shape_spec(const RandomShape& shape);
+
 struct RandomModelOptions {
-  QuantPreset preset = QuantPreset::k4Bit;
-  std::optional<QuantType> head_type;  // of token embedding and output head; none: the preset's
+  QuantPreset preset = QuantType::kQ4;
+  std::optional<QuantType> head_type;  // of token embedding and output head; default: by preset
   std::uint32_t block = 64;
   Layout layout = Layout::kInterleaved;
   Compression compression = Compression::kNone;
   std::uint64_t tile_bytes = kDefaultTileBytes;
   std::uint64_t seed = 1;
   std::string program;  // provenance: name and version
-  // Called once a tile with the weights done and in all.
+  // Called once per tile with the weights done and the total.
   std::function<void(std::uint64_t done, std::uint64_t total)> on_progress;
-  const std::atomic<bool>* cancel = nullptr;  // checked once a tile
+  const std::atomic<bool>* cancel = nullptr;  // checked once per tile
 };
 
 struct RandomModelReport {
@@ -40,11 +69,10 @@ struct RandomModelReport {
   std::uint64_t stored_bytes = 0;  // of all tiles, compressed
 };
 
-// Writes the file: random matrices, gains of 1, biases of 0, and a tokenizer that has a token for
-// every byte and names for the rest of the vocabulary. Memory holds one tile.
-// Guarantees  the same options give the same bytes; on failure nothing exists at `path` that was
-//             not there before
-// Fails       kInvalidArgument on a type or block size that cannot be stored, kCancelled, kIo
+// Writes the file: random matrices, gains of 1, biases of 0, and a tokenizer with one token per
+// byte and made-up tokens for the rest of the vocabulary. Memory holds one tile. Guarantees  the
+// same options give the same bytes; on failure `path` is left as it was Fails kInvalidArgument on a
+// type or block size that cannot be stored, kCancelled, kIo
 Result<RandomModelReport> write_random_model(const RandomShape& shape, const std::string& path,
                                              const RandomModelOptions& options,
                                              FileOps& ops = system_file_ops());

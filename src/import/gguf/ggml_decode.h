@@ -14,7 +14,7 @@
 
 #include "base/bytes.h"
 #include "base/f16.h"
-#include "quant/codebook_levels.h"
+#include "quant/type_traits.h"
 
 namespace qsf {
 

@@ -15,7 +15,7 @@
 #include "base/check.h"
 #include "import/gguf/ggml_decode.h"
 #include "import/gguf/ggml_types.h"
-#include "quant/bit_pack.h"
+#include "quant/code_packing.h"
 #include "quant/codebook_block.h"
 #include "quant/codec.h"
 #include "quant/ternary.h"
@@ -343,7 +343,7 @@ Status repack_bn(GgmlRowDecoder decode, std::size_t header, std::size_t block_by
     std::uint8_t codes[kBnBlock];
     decode(ByteSpan(one, header + block_bytes), std::span<float>(weights));
     QSF_RETURN_IF_ERROR(take_codes(weights, scale, b, codes));
-    pack_2bit(codes, kBnBlock, out.data() + locate_in_row(kTo, b).codes);
+    pack_2bit(codes, kBnBlock, kBnBlock, out.data() + locate_in_row(kTo, b).codes);
   }
   return ok_status();
 }

@@ -10,9 +10,8 @@
 
 #include "base/check.h"
 #include "base/f16.h"
-#include "quant/bit_pack.h"
+#include "quant/code_packing.h"
 #include "quant/codec.h"
-#include "quant/qk256.h"
 
 namespace qsf {
 
@@ -242,7 +241,7 @@ Status I2sDecoder::keep_blocks(const Rows& rows, std::uint64_t row, std::span<st
     const MutableByteSpan to = out.subspan(b * block_bytes(k2Bit32Format));
     store_le(to, 0, to_f16(std::fabs(scale)));
     store_le(to, 2, to_f16(min));
-    pack_2bit(block, kBlock32, to.data() + 4);
+    pack_2bit(block, kBlock32, kBlock32, to.data() + 4);
   }
   return ok_status();
 }
@@ -261,7 +260,7 @@ Status I2sDecoder::keep_row_at(const Rows& rows, std::uint64_t row, std::span<st
     std::copy_n(codes.data() + first, n, chunk);
     std::byte* to = out.data() + locate_in_row(format, first / format.block).codes;
     if (is_microsoft(flavor_)) {
-      pack_2bit(chunk, format.block, to);
+      pack_2bit(chunk, format.block, format.block, to);
     } else {
       pack_qk256(chunk, format.block, format.block, to);
     }

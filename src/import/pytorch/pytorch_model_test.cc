@@ -159,7 +159,7 @@ std::vector<std::string> convert(const std::string& folder) {
   auto model = HfModel::open(folder);
   EXPECT_TRUE(model) << model.error().message();
   std::vector<std::string> files;
-  for (const QuantPreset preset : {QuantPreset::k4Bit, QuantPreset::kF32}) {
+  for (const QuantPreset preset : {QuantType::kQ4, QuantType::kF32}) {
     TranscodeOptions options;
     options.preset = preset;
     const auto report = transcode(**model, out.file("model.qsf"), options);

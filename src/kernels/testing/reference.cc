@@ -12,7 +12,6 @@
 #include "base/f16.h"
 #include "kernels/testing/error_bound.h"
 #include "quant/codebook_block.h"
-#include "quant/codebook_levels.h"
 #include "quant/codec.h"
 #include "quant/interleave.h"
 
@@ -36,14 +35,9 @@ F16 random_half(SeededRng& rng) {
   return {static_cast<std::uint16_t>((rest & 0x83FFU) | (exponent << 10))};
 }
 
-std::uint32_t largest_code(QuantType type) {
-  if (type == QuantType::kTernary || type == QuantType::kTernaryRow) return 2;
-  return type == QuantType::kQ8 ? 127 : (1U << code_bits(type)) - 1U;
-}
-
 std::uint8_t choose_code(QuantType type, Data data, SeededRng& rng) {
   const std::uint32_t largest = largest_code(type);
-  const bool is_signed = type == QuantType::kQ8;
+  const bool is_signed = type_traits(type).code_form == CodeForm::kSigned;
   switch (data) {
     case Data::kLargest:
     case Data::kTinyScales: return static_cast<std::uint8_t>(largest);
@@ -90,8 +84,8 @@ float extreme_float(QuantType type, Data data, SeededRng& rng) {
   }
 }
 
-// Draws the 6-bit fields of a super-block, those of sub-blocks that do not exist included: nobody
-// may look at them.
+// Draws the 6-bit fields of a super-block, including those of padding sub-blocks, which kernels
+// must ignore.
 void make_six_bit_fields(BlockFormat format, Data data, SeededRng& rng, MutableByteSpan fields) {
   const std::uint32_t n_sub_blocks = kSuperColumns / format.block;
   std::uint32_t high = 0;
@@ -106,7 +100,7 @@ void make_six_bit_fields(BlockFormat format, Data data, SeededRng& rng, MutableB
   std::memcpy(fields.data() + n_sub_blocks, &high, n_sub_blocks / 2);
 }
 
-// The same for tables: all scales that their bits can say, the lowest for the largest weights.
+// The same for codebook types: every scale of the range, the lowest for the largest weights.
 void make_codebook_scales(BlockFormat format, Data data, SeededRng& rng, MutableByteSpan fields) {
   const int n_scales = format.block == 16 ? 16 : 64;
   std::vector<int> scales(kSuperColumns / format.block);
@@ -347,21 +341,18 @@ void WeightProblem::read_back(ByteSpan row, std::uint32_t row_index) {
     const std::uint8_t code = codes[c % format_.block];
     auto [scale, min, scale_factor, min_factor] = read_fields(format_, row, b);
     std::int32_t factor = code;
-    switch (format_.type) {
-      case QuantType::kQ2S: min = -1.5F * scale; break;
-      case QuantType::kTernary:
-      case QuantType::kTernaryRow: min = -scale; break;
-      case QuantType::kQ8: factor = static_cast<std::int8_t>(code); break;
-      case QuantType::kQk256:
-        factor = code < 2 ? code : code + 1;
-        min = -2.0F;
-        break;
-      case QuantType::kQ3K: factor = code - 4; break;
-      case QuantType::kQ6K: factor = code - 32; break;
-      case QuantType::kQ2Codebook:
-      case QuantType::kQ3Codebook:
-      case QuantType::kQ4Codebook: factor = codebook_levels(format_.type)[code]; break;
-      default: break;
+    const TypeTraits& traits = type_traits(format_.type);
+    if (format_.type == QuantType::kQk256) {  // levels 0, 1, 3, 4 less 2
+      factor = code < 2 ? code : code + 1;
+      min = -2.0F;
+    } else if (traits.code_form == CodeForm::kSigned) {
+      factor = static_cast<std::int8_t>(code);
+    } else if (traits.code_form == CodeForm::kCodebook) {
+      factor = traits.levels[code];
+    } else if (traits.scale_form == ScaleForm::kSuperSigned) {
+      factor = code - code_zero(format_.type);
+    } else if (!has_min(format_.type)) {
+      min = -traits.zero * scale;
     }
     codes_[std::size_t{row_index} * n_cols_ + c] = factor;
     blocks_[row_index * blocks_per_row(format_, n_cols_) + b] = {scale, min, scale_factor,

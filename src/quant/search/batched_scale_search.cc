@@ -12,16 +12,16 @@
 
 namespace qsf {
 
-struct SideStarts {
+struct BatchStarts {
   CodeGrid grid;
-  WholeGrid whole;
+  IntGrid whole;
   std::array<double, kTrials> scales;
-  std::array<WholeTrial, kTrials> trials;
+  std::array<IntTrial, kTrials> trials;
 };
 
 namespace {
 
-typedef Sides::Pair Pair;
+typedef PerBlock::Pair Pair;
 typedef float Quad __attribute__((vector_size(16)));
 typedef std::int32_t Ints __attribute__((vector_size(16)));
 
@@ -34,7 +34,7 @@ constexpr double kReach = 16384.0;
 constexpr float kMostCost = 32767.0F;
 constexpr float kLeastCost = 128.0F;
 
-// Limits of what stands in a WholeTrial.
+// Limits of what stands in a IntTrial.
 constexpr double kMostInverse = 32767.0;
 constexpr double kMostOffset = 16383.0;
 
@@ -58,7 +58,7 @@ Pair between(Pair value, double limit) noexcept {
   value = value < most ? value : most;
   return value > -most ? value : -most;
 }
-Sides all(double value) noexcept {
+PerBlock all(double value) noexcept {
   return {{Pair{value, value}, Pair{value, value}}};
 }
 Pair widen(const std::int32_t* values, std::size_t pair) noexcept {
@@ -69,8 +69,8 @@ constexpr double clamp(double value, double limit) noexcept {
   return value < -limit ? -limit : value > limit ? limit : value;
 }
 
-constexpr SideStarts make_starts(CodeGrid grid) noexcept {
-  SideStarts starts = {};
+constexpr BatchStarts make_starts(CodeGrid grid) noexcept {
+  BatchStarts starts = {};
   starts.grid = grid;
   const auto top = static_cast<unsigned>(grid.top);
   // Fractions of a step that leave room for 2.5 times the steps of a grid in 14 bits.
@@ -82,9 +82,9 @@ constexpr SideStarts make_starts(CodeGrid grid) noexcept {
     const double steps = static_cast<double>(1 << starts.whole.shift);
     const double inverse = clamp(65536.0 * steps / scale, kMostInverse);
     const double offset = clamp((0.5 - min / scale) * steps + 0.5, kMostOffset);
-    for (std::size_t side = 0; side < kBlocksPerBatch; ++side) {
-      starts.trials[i].inverse[side] = static_cast<std::int32_t>(inverse);
-      starts.trials[i].offset[side] = static_cast<std::int32_t>(offset);
+    for (std::size_t lane = 0; lane < kBlocksPerBatch; ++lane) {
+      starts.trials[i].inverse[lane] = static_cast<std::int32_t>(inverse);
+      starts.trials[i].offset[lane] = static_cast<std::int32_t>(offset);
     }
     ++i;
   };
@@ -97,7 +97,7 @@ constexpr SideStarts make_starts(CodeGrid grid) noexcept {
 }
 
 // One for each grid that a type has.
-constexpr SideStarts kStarts[] = {
+constexpr BatchStarts kStarts[] = {
     make_starts({.top = 3.0F, .has_min = true}),
     make_starts({.top = 7.0F, .has_min = true}),
     make_starts({.top = 15.0F, .has_min = true}),
@@ -108,8 +108,8 @@ constexpr SideStarts kStarts[] = {
     make_starts({.top = 63.0F, .has_min = false, .zero = 32.0F}),
 };
 
-const SideStarts& starts_of(const CodeGrid& grid) noexcept {
-  for (const SideStarts& starts : kStarts) {
+const BatchStarts& starts_of(const CodeGrid& grid) noexcept {
+  for (const BatchStarts& starts : kStarts) {
     if (starts.grid.top == grid.top && starts.grid.zero == grid.zero) return starts;
   }
   QSF_CHECK(!"a grid of a type");
@@ -145,7 +145,7 @@ Ends find_ends(std::span<const float> weights) noexcept {
   return ends;
 }
 
-int round_whole(float steps) noexcept {
+int round_to_int(float steps) noexcept {
   return static_cast<int>(steps + 32768.5F) - 32768;
 }
 
@@ -172,12 +172,12 @@ BatchedScaleSearch::BatchedScaleSearch(const CodeGrid& grid, std::size_t block,
   blocks_.n_lines = (block + kColumns - 1) / kColumns * kLinesAtOnce;
 }
 
-void BatchedScaleSearch::clear(std::size_t side) noexcept {
+void BatchedScaleSearch::clear(std::size_t lane) noexcept {
   constexpr std::array<float, 1> kZero = {0.0F};
-  load(side, kZero, {}, 0.0F);
+  load(lane, kZero, {}, 0.0F);
 }
 
-bool BatchedScaleSearch::load(std::size_t side, std::span<const float> weights,
+bool BatchedScaleSearch::load(std::size_t lane, std::span<const float> weights,
                               std::span<const float> importance, float unit) noexcept {
   Ends ends = find_ends(weights);
   float most = unit;
@@ -211,27 +211,27 @@ bool BatchedScaleSearch::load(std::size_t side, std::span<const float> weights,
   if (!(half > 0x1p-60F)) return false;
   const float factor = static_cast<float>(kReach) / half;
   if (is_even) {
-    load_even(side, weights, middle, factor);
-  } else if (!load_costed(side, weights, importance, middle, factor, kMostCost / most)) {
+    load_even(lane, weights, middle, factor);
+  } else if (!load_costed(lane, weights, importance, middle, factor, kMostCost / most)) {
     return false;
   }
   const bool is_negative =
       !grid_.has_min && grid_.top != 2.0F * grid_.zero && !(ends.highest > -ends.lowest);
-  sign_.set(side, is_negative ? -1.0 : 1.0);
-  unit_.set(side, half / kReach);
-  inverse_unit_.set(side, kReach / half);
-  middle_.set(side, middle);
-  costed_unit_.set(side, is_even ? 1.0 : 32768.0);
-  cost_unit_.set(side, unit > 0.0F ? double{most} / unit / (is_even ? 1.0F : kMostCost) : 1.0);
-  top_min_.set(side, min_is_capped_ ? -middle * kReach / half : HUGE_VAL);
+  sign_.set(lane, is_negative ? -1.0 : 1.0);
+  unit_.set(lane, half / kReach);
+  inverse_unit_.set(lane, kReach / half);
+  middle_.set(lane, middle);
+  costed_unit_.set(lane, is_even ? 1.0 : 32768.0);
+  cost_unit_.set(lane, unit > 0.0F ? double{most} / unit / (is_even ? 1.0F : kMostCost) : 1.0);
+  top_min_.set(lane, min_is_capped_ ? -middle * kReach / half : HUGE_VAL);
   return true;
 }
 
 // Every column costs 1.
-void BatchedScaleSearch::load_even(std::size_t side, std::span<const float> weights, float middle,
+void BatchedScaleSearch::load_even(std::size_t lane, std::span<const float> weights, float middle,
                                    float factor) noexcept {
   const std::size_t n = weights.size();
-  std::size_t at = side * kLineColumns;
+  std::size_t at = lane * kLineColumns;
   const auto add_line = [&](std::int32_t both, std::int32_t costs) {
     store(both, blocks_.weights + at);
     store(both, blocks_.costed + at);
@@ -247,27 +247,27 @@ void BatchedScaleSearch::load_even(std::size_t side, std::span<const float> weig
     add_line(join(whole[2], whole[3]), join(1, 1));
   }
   for (; i < blocks_.n_lines * kLineColumns; i += 2) {
-    const int first = i < n ? round_whole((weights[i] - middle) * factor) : 0;
-    const int second = i + 1 < n ? round_whole((weights[i + 1] - middle) * factor) : 0;
+    const int first = i < n ? round_to_int((weights[i] - middle) * factor) : 0;
+    const int second = i + 1 < n ? round_to_int((weights[i + 1] - middle) * factor) : 0;
     add_line(join(first, second), join(i < n ? 1 : 0, i + 1 < n ? 1 : 0));
   }
 }
 
 // Returns false where a weight is too far out.
-bool BatchedScaleSearch::load_costed(std::size_t side, std::span<const float> weights,
+bool BatchedScaleSearch::load_costed(std::size_t lane, std::span<const float> weights,
                                      std::span<const float> importance, float middle, float factor,
                                      float cost_factor) noexcept {
   const std::size_t n = weights.size();
-  std::size_t at = side * kLineColumns;
+  std::size_t at = lane * kLineColumns;
   for (std::size_t i = 0; i < blocks_.n_lines * kLineColumns; i += 2) {
     std::array<std::int32_t, 2> whole{}, cost{}, costed{};
     for (std::size_t c = 0; c < std::min<std::size_t>(2, n - std::min(i, n)); ++c) {
       const float steps = (weights[i + c] - middle) * factor;
       if (!(std::fabs(steps) <= 32767.0F)) return false;
       const float exact = importance[i + c] * cost_factor;
-      whole[c] = round_whole(steps);
+      whole[c] = round_to_int(steps);
       cost[c] = static_cast<int>(exact + 0.5F);
-      costed[c] = round_whole(exact * steps * 0x1p-15F);
+      costed[c] = round_to_int(exact * steps * 0x1p-15F);
     }
     store(join(whole[0], whole[1]), blocks_.weights + at);
     store(join(cost[0], cost[1]), blocks_.costs + at);
@@ -278,33 +278,33 @@ bool BatchedScaleSearch::load_costed(std::size_t side, std::span<const float> we
 }
 
 void BatchedScaleSearch::finish() noexcept {
-  for (std::size_t side = 0; side < kBlocksPerBatch; ++side) {
+  for (std::size_t lane = 0; lane < kBlocksPerBatch; ++lane) {
     std::int32_t n = 0;
     std::int32_t sum = 0;
     std::int64_t squares = 0;
     for (std::size_t line = 0; line < blocks_.n_lines; ++line) {
-      const std::size_t at = line * kLineSize + side * kLineColumns;
+      const std::size_t at = line * kLineSize + lane * kLineColumns;
       n += blocks_.costs[at] + blocks_.costs[at + 1];
       sum += blocks_.costed[at] + blocks_.costed[at + 1];
       squares += blocks_.costed[at] * blocks_.weights[at];
       squares += blocks_.costed[at + 1] * blocks_.weights[at + 1];
     }
-    n_.set(side, n);
-    sum_.set(side, sum * costed_unit_.get(side));
-    squares_.set(side, static_cast<double>(squares) * costed_unit_.get(side));
-    inverse_n_.set(side, 1.0 / n);
+    n_.set(lane, n);
+    sum_.set(lane, sum * costed_unit_.get(lane));
+    squares_.set(lane, static_cast<double>(squares) * costed_unit_.get(lane));
+    inverse_n_.set(lane, 1.0 / n);
   }
 }
 
-double BatchedScaleSearch::unsure_error(std::size_t side) const noexcept {
+double BatchedScaleSearch::unsure_error(std::size_t lane) const noexcept {
   constexpr double kSureSteps = 32.0;
-  const double sure = kSureSteps * unit_.get(side);
-  return total_cost(side) * sure * sure;
+  const double sure = kSureSteps * unit_.get(lane);
+  return total_cost(lane) * sure * sure;
 }
 
-WholeTrial BatchedScaleSearch::trial_of(const Sides& scale, const Sides& min) const noexcept {
+IntTrial BatchedScaleSearch::trial_of(const PerBlock& scale, const PerBlock& min) const noexcept {
   const double steps = static_cast<double>(1 << starts_.whole.shift);
-  WholeTrial trial;
+  IntTrial trial;
   for (std::size_t p = 0; p < 2; ++p) {
     const auto is_scale = scale.pairs[p] != 0.0;
     const Pair per_step = select(is_scale, 1.0 / scale.pairs[p], Pair{});
@@ -329,7 +329,8 @@ Pair BatchedScaleSearch::error_of(const CodeSums& sums, Pair scale, Pair min,
 }
 
 // Where the error of the codes of a trial is lowest; the scale stays where it does not matter.
-BatchedScaleSearch::Point BatchedScaleSearch::lowest_point(const CodeSums& sums, const Sides& scale,
+BatchedScaleSearch::Point BatchedScaleSearch::lowest_point(const CodeSums& sums,
+                                                           const PerBlock& scale,
                                                            double index) const noexcept {
   Point point;
   for (std::size_t p = 0; p < 2; ++p) {
@@ -378,8 +379,8 @@ void keep_better(const Point& point, Point& kept) noexcept {
 
 }  // namespace
 
-void BatchedScaleSearch::whole_fields(const FieldsOfSides& fields, Sides& scale,
-                                      Sides& min) const noexcept {
+void BatchedScaleSearch::int_fields(const BatchFields& fields, PerBlock& scale,
+                                    PerBlock& min) const noexcept {
   for (std::size_t p = 0; p < 2; ++p) {
     const Fields& a = fields[2 * p];
     const Fields& b = fields[2 * p + 1];
@@ -389,32 +390,31 @@ void BatchedScaleSearch::whole_fields(const FieldsOfSides& fields, Sides& scale,
 }
 
 Trial BatchedScaleSearch::real_trial(const CodeSums& sums, double scale, double min, double error,
-                                     std::size_t side) const noexcept {
-  const double unit = unit_.get(side);
-  const double cost = cost_unit_.get(side);
-  const double code = sums.code[side];
-  const double code_code = sums.code_code[side];
-  const double weight_code = sums.weight_code[side] * costed_unit_.get(side);
+                                     std::size_t lane) const noexcept {
+  const double unit = unit_.get(lane);
+  const double cost = cost_unit_.get(lane);
+  const double code = sums.code[lane];
+  const double code_code = sums.code_code[lane];
+  const double weight_code = sums.weight_code[lane] * costed_unit_.get(lane);
   Trial trial;
   trial.fields.scale = static_cast<float>(scale * unit);
-  trial.fields.min = grid_.has_min ? static_cast<float>(min * unit + middle_.get(side))
+  trial.fields.min = grid_.has_min ? static_cast<float>(min * unit + middle_.get(lane))
                                    : grid_.tied_min(trial.fields.scale);
   trial.error = static_cast<float>(error * cost * unit * unit);
-  trial.r = static_cast<float>((sum_.get(side) - scale * code - min * n_.get(side)) * cost * unit);
+  trial.r = static_cast<float>((sum_.get(lane) - scale * code - min * n_.get(lane)) * cost * unit);
   trial.r_code = static_cast<float>((weight_code - scale * code_code - min * code) * cost * unit);
   trial.code = static_cast<float>(code * cost);
   trial.code_code = static_cast<float>(code_code * cost);
   return trial;
 }
 
-BatchedScaleSearch::TrialsOfSides BatchedScaleSearch::choose(
-    std::span<const FieldsOfSides> trials,
-    std::array<std::size_t, kBlocksPerBatch>& best) noexcept {
-  std::array<WholeTrial, kTrials> whole = {};
+BatchedScaleSearch::BatchTrials BatchedScaleSearch::choose(
+    std::span<const BatchFields> trials, std::array<std::size_t, kBlocksPerBatch>& best) noexcept {
+  std::array<IntTrial, kTrials> whole = {};
   std::array<CodeSums, kTrials> sums;
   std::array<Point, kTrials> points;
   for (std::size_t i = 0; i < trials.size(); ++i) {
-    whole_fields(trials[i], points[i].scale, points[i].min);
+    int_fields(trials[i], points[i].scale, points[i].min);
     points[i].index = all(static_cast<double>(i));
     whole[i] = trial_of(points[i].scale, points[i].min);
   }
@@ -431,45 +431,45 @@ BatchedScaleSearch::TrialsOfSides BatchedScaleSearch::choose(
       keep_better(points[i], kept);
     }
   }
-  TrialsOfSides result;
-  for (std::size_t side = 0; side < kBlocksPerBatch; ++side) {
-    best[side] = static_cast<std::size_t>(kept.index.get(side));
-    result[side] = real_trial(sums[best[side]], kept.scale.get(side), kept.min.get(side),
-                              kept.error.get(side), side);
-    result[side].fields = trials[best[side]][side];
+  BatchTrials result;
+  for (std::size_t lane = 0; lane < kBlocksPerBatch; ++lane) {
+    best[lane] = static_cast<std::size_t>(kept.index.get(lane));
+    result[lane] = real_trial(sums[best[lane]], kept.scale.get(lane), kept.min.get(lane),
+                              kept.error.get(lane), lane);
+    result[lane].fields = trials[best[lane]][lane];
   }
   return result;
 }
 
-BatchedScaleSearch::TrialsOfSides BatchedScaleSearch::search(const FieldsOfSides* starts,
-                                                             TrialsOfSides* of_starts) noexcept {
+BatchedScaleSearch::BatchTrials BatchedScaleSearch::search(const BatchFields* starts,
+                                                           BatchTrials* of_starts) noexcept {
   constexpr std::size_t kAll = 1 + kTrials + kMostRounds * kGroups;
-  std::array<WholeTrial, 1 + kTrials> trials;
+  std::array<IntTrial, 1 + kTrials> trials;
   std::array<CodeSums, kAll> sums;
   std::copy(starts_.trials.begin(), starts_.trials.end(), trials.begin() + 1);
-  for (std::size_t side = 0; side < kBlocksPerBatch; ++side) {
-    if (sign_.get(side) > 0.0) continue;
+  for (std::size_t lane = 0; lane < kBlocksPerBatch; ++lane) {
+    if (sign_.get(lane) > 0.0) continue;
     for (std::size_t i = 1; i < trials.size(); ++i) {
-      trials[i].inverse[side] = -trials[i].inverse[side];
+      trials[i].inverse[lane] = -trials[i].inverse[lane];
     }
   }
   std::array<Point, kGroups> points;
   if (starts != nullptr) {
     Point start;
-    whole_fields(*starts, start.scale, start.min);
+    int_fields(*starts, start.scale, start.min);
     trials[0] = trial_of(start.scale, start.min);
     sum_codes_(blocks_, starts_.whole, trials.data(), 1 + kTrials, sums.data());
-    for (std::size_t side = 0; side < kBlocksPerBatch; ++side) {
-      const std::size_t p = side / 2;
+    for (std::size_t lane = 0; lane < kBlocksPerBatch; ++lane) {
+      const std::size_t p = lane / 2;
       const Pair error = error_of(sums[0], start.scale.pairs[p], start.min.pairs[p], p);
-      (*of_starts)[side] =
-          real_trial(sums[0], start.scale.get(side), start.min.get(side), error[side % 2], side);
+      (*of_starts)[lane] =
+          real_trial(sums[0], start.scale.get(lane), start.min.get(lane), error[lane % 2], lane);
     }
   } else {
     sum_codes_(blocks_, starts_.whole, trials.data() + 1, kTrials, sums.data() + 1);
   }
   for (std::size_t i = 0; i < kTrials; ++i) {
-    Sides scale = sign_;
+    PerBlock scale = sign_;
     for (Pair& pair : scale.pairs) pair *= starts_.scales[i];
     const Point point = lowest_point(sums[1 + i], scale, static_cast<double>(1 + i));
     if (i % kGroup == 0) {
@@ -489,11 +489,11 @@ BatchedScaleSearch::TrialsOfSides BatchedScaleSearch::search(const FieldsOfSides
       keep_better(points[i], found);
     }
   }
-  TrialsOfSides best;
-  for (std::size_t side = 0; side < kBlocksPerBatch; ++side) {
-    best[side] =
-        real_trial(sums[static_cast<std::size_t>(found.index.get(side))], found.scale.get(side),
-                   found.min.get(side), found.error.get(side), side);
+  BatchTrials best;
+  for (std::size_t lane = 0; lane < kBlocksPerBatch; ++lane) {
+    best[lane] =
+        real_trial(sums[static_cast<std::size_t>(found.index.get(lane))], found.scale.get(lane),
+                   found.min.get(lane), found.error.get(lane), lane);
   }
   return best;
 }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// The search for scales and mins of four blocks side by side, in whole numbers.
+// The scale search for a batch of four blocks at once, in integers.
 //
-// Weights of a block become whole numbers of 16 bits, their costs too, and what a trial leads to is
-// summed exactly (quant/search/code_sums.h): the codes, which are nearest to a part in 2^7 of a
-// step, and the parabola of the error in scale and min for those codes, whose lowest point is where
-// the next trial begins. All of it in f64 apart from that, in one order: the same fields on every
-// machine.
+// Weights and costs of a block become 16-bit integers, so the sums of a trial are exact
+// (quant/search/search_loops.h). They give the nearest codes, to a part in 2^7 of a step, and the
+// parabola of the error in scale and min for these codes, whose minimum is the next trial. The rest
+// is f64 in a fixed order, so every machine finds the same fields.
 //
-// Nothing is rounded to what a file holds. That is the caller's, who also turns to
+// Fields are not rounded to the numbers that a file can hold; the caller does that, and uses
 // quant/search/block_search.h where 16 bits are not enough.
 
 #ifndef QSF_QUANT_SEARCH_BATCHED_SCALE_SEARCH_H_
@@ -20,89 +19,88 @@
 #include <span>
 
 #include "quant/search/block_search.h"
-#include "quant/search/code_sums.h"
+#include "quant/search/search_loops.h"
 
 namespace qsf {
 
-// A number of each block.
-struct Sides {
+// One number per block.
+struct PerBlock {
   typedef double Pair __attribute__((vector_size(16)));
   std::array<Pair, 2> pairs;
 
-  double get(std::size_t side) const noexcept { return pairs[side / 2][side % 2]; }
-  void set(std::size_t side, double value) noexcept { pairs[side / 2][side % 2] = value; }
+  double get(std::size_t lane) const noexcept { return pairs[lane / 2][lane % 2]; }
+  void set(std::size_t lane, double value) noexcept { pairs[lane / 2][lane % 2] = value; }
 };
 
-// The trials of a grid that a search begins with, for blocks whose weights reach as far as whole
-// numbers do.
-struct SideStarts;
+// The first trials of a grid, for blocks whose weights fill the integer range.
+struct BatchStarts;
 
 class BatchedScaleSearch {
  public:
-  using FieldsOfSides = std::array<Fields, kBlocksPerBatch>;
-  using TrialsOfSides = std::array<Trial, kBlocksPerBatch>;
+  using BatchFields = std::array<Fields, kBlocksPerBatch>;
+  using BatchTrials = std::array<Trial, kBlocksPerBatch>;
 
-  // For blocks of up to `block` columns; where `min_is_capped`, no min is above 0.
+  // For blocks of up to `block` columns; with `min_is_capped` no min is above 0.
   BatchedScaleSearch(const CodeGrid& grid, std::size_t block, bool min_is_capped) noexcept;
 
-  // Takes the weights of block `side`; costs are importance over `unit`, 1 where the unit is 0.
-  // Returns false where 16 bits are not enough, and leaves the side unfit for anything but load().
+  // Loads the weights of block `lane`; costs are importance over `unit`, or 1 if the unit is 0.
+  // Returns false if 16 bits are not enough; the lane must then be loaded again or cleared.
   // Requires  as CostedWeights
-  bool load(std::size_t side, std::span<const float> weights, std::span<const float> importance,
+  bool load(std::size_t lane, std::span<const float> weights, std::span<const float> importance,
             float unit) noexcept;
 
-  // Gives a side nothing to search.
-  void clear(std::size_t side) noexcept;
+  // Leaves a lane empty.
+  void clear(std::size_t lane) noexcept;
 
-  // Has to be called when all sides are loaded or cleared.
+  // Must be called when all lanes are loaded or cleared.
   void finish() noexcept;
 
-  // Searches all sides, beginning with `starts` too where it is not null, and writes what each of
-  // them leads to. Returns the best.
-  TrialsOfSides search(const FieldsOfSides* starts, TrialsOfSides* of_starts) noexcept;
+  // Searches all lanes and returns the best trials. If `starts` is not null, they are tried too and
+  // their results written to `of_starts`.
+  BatchTrials search(const BatchFields* starts, BatchTrials* of_starts) noexcept;
 
-  // Tries fields and writes which of them are the best of each side, the first of equals.
+  // Tries fields, returns the best trial of each lane and writes its index, the first of equals.
   // Shapes    trials [1 .. kTrials]
-  TrialsOfSides choose(std::span<const FieldsOfSides> trials,
-                       std::array<std::size_t, kBlocksPerBatch>& best) noexcept;
+  BatchTrials choose(std::span<const BatchFields> trials,
+                     std::array<std::size_t, kBlocksPerBatch>& best) noexcept;
 
-  double total_cost(std::size_t side) const noexcept { return n_.get(side) * cost_unit_.get(side); }
-  // Returns an error that is too small for 16 bits to tell it from others.
-  double unsure_error(std::size_t side) const noexcept;
+  double total_cost(std::size_t lane) const noexcept { return n_.get(lane) * cost_unit_.get(lane); }
+  // Returns the error below which 16 bits cannot tell two trials apart.
+  double unsure_error(std::size_t lane) const noexcept;
 
  private:
   struct Point {
-    Sides scale, min, error, index;
+    PerBlock scale, min, error, index;
   };
 
-  void load_even(std::size_t side, std::span<const float> weights, float middle,
+  void load_even(std::size_t lane, std::span<const float> weights, float middle,
                  float factor) noexcept;
-  bool load_costed(std::size_t side, std::span<const float> weights,
+  bool load_costed(std::size_t lane, std::span<const float> weights,
                    std::span<const float> importance, float middle, float factor,
                    float cost_factor) noexcept;
-  WholeTrial trial_of(const Sides& scale, const Sides& min) const noexcept;
-  Point lowest_point(const CodeSums& sums, const Sides& scale, double index) const noexcept;
-  Sides::Pair error_of(const CodeSums& sums, Sides::Pair scale, Sides::Pair min,
-                       std::size_t pair) const noexcept;
-  void whole_fields(const FieldsOfSides& fields, Sides& scale, Sides& min) const noexcept;
+  IntTrial trial_of(const PerBlock& scale, const PerBlock& min) const noexcept;
+  Point lowest_point(const CodeSums& sums, const PerBlock& scale, double index) const noexcept;
+  PerBlock::Pair error_of(const CodeSums& sums, PerBlock::Pair scale, PerBlock::Pair min,
+                          std::size_t pair) const noexcept;
+  void int_fields(const BatchFields& fields, PerBlock& scale, PerBlock& min) const noexcept;
   Trial real_trial(const CodeSums& sums, double scale, double min, double error,
-                   std::size_t side) const noexcept;
+                   std::size_t lane) const noexcept;
 
   const CodeGrid grid_;
   const bool min_is_capped_;
   const int n_rounds_;
   const SumCodesFn sum_codes_;
-  const SideStarts& starts_;
-  Sides sign_;  // of the scales to begin with
-  Sides unit_;  // of weights: w = unit * W + middle
-  Sides inverse_unit_;
-  Sides middle_;
-  Sides cost_unit_;
-  Sides costed_unit_;        // of cost * weight, in units of both
-  Sides n_, sum_, squares_;  // of cost, cost * W and cost * W^2
-  Sides inverse_n_;
-  Sides top_min_;  // the highest min
-  WholeBlocks blocks_;
+  const BatchStarts& starts_;
+  PerBlock sign_;  // of the scales to begin with
+  PerBlock unit_;  // of weights: w = unit * W + middle
+  PerBlock inverse_unit_;
+  PerBlock middle_;
+  PerBlock cost_unit_;
+  PerBlock costed_unit_;        // of cost * weight, in units of both
+  PerBlock n_, sum_, squares_;  // of cost, cost * W and cost * W^2
+  PerBlock inverse_n_;
+  PerBlock top_min_;  // the highest min
+  IntBlocks blocks_;
 };
 
 }  // namespace qsf

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 //
-// The core of every search for scales and mins: trials of fields for one block, a trial in each
-// lane, and what would make each of them better.
+// The core of every scale search: trials of a scale and a min (the *fields*) for one block, one
+// trial per SIMD lane, and the fields that would improve each trial.
 //
 //   w[i] ~ scale * code[i] + min      code[i] the nearest in [0, top]
 //   error = sum of cost[i] * (w[i] - (scale * code[i] + min))^2
 //
-// For given codes the error is a parabola in scale and min. So a trial gives, besides its error,
-// the sums that say where that parabola is lowest: going there and choosing codes again makes the
-// error smaller, but for the rounding of the fields. Types whose levels are scale * (code - zero)
-// are searched along min = -zero * scale.
+// For given codes the error is a parabola in scale and min. So a trial yields, besides its error,
+// the sums from which the minimum of that parabola follows. Moving there and choosing codes again
+// lowers the error, apart from the rounding of the fields. Types with w = scale * (code - zero) are
+// searched along min = -zero * scale.
 //
 // Every sum has a lane of its own and runs over the weights in their order, and nothing fuses
 // multiply and add: the same fields on every machine.
@@ -31,11 +31,11 @@ namespace qsf {
 // Returns the largest importance, 0 where there is none.
 float largest_cost(const QuantOptions& options) noexcept;
 
-// Weights that share fields, and what errors in them cost.
+// Weights that share fields, and the costs of errors in them (column importance).
 class CostedWeights {
  public:
   // Costs are importance over `unit`; all are 1 where the unit is 0.
-  // Shapes    weights [1 .. 256]; options those of their columns
+  // Shapes    weights [1 .. 256]; options of the same columns
   // Requires  every weight is finite and at most 65504 in magnitude, no importance above `unit`
   CostedWeights(std::span<const float> weights, const QuantOptions& options, float unit) noexcept;
 
@@ -43,7 +43,7 @@ class CostedWeights {
   const float* weights() const noexcept { return weights_.data(); }
   const float* costs() const noexcept { return costs_.data(); }
   float total_cost() const noexcept { return total_cost_; }
-  // Of the weights in columns whose cost is not next to nothing beside the others'.
+  // Range of the weights, without columns of negligible cost.
   float lowest() const noexcept { return lowest_; }
   float highest() const noexcept { return highest_; }
 
@@ -55,7 +55,7 @@ class CostedWeights {
   float highest_;
 };
 
-// The codes of a type: all of 0 .. top, and where a min is not free the code of weight 0.
+// The codes of a type, 0 .. top, and for types without a min the code of weight 0.
 struct CodeGrid {
   float top;
   bool has_min;
@@ -69,8 +69,8 @@ struct Fields {
   float min = 0.0F;
 };
 
-// What a pair of fields leads to. `r` is what is left of a weight, w - (scale * code + min); each
-// sum is weighted with the costs.
+// The result of a pair of fields. `r` is the residual w - (scale * code + min); every sum is
+// weighted with the costs.
 struct Trial {
   Fields fields;
   float error = 0.0F;      // r^2
@@ -82,18 +82,17 @@ struct Trial {
 
 inline constexpr std::size_t kTrials = 16;
 
-// Columns of less than this share of the mean cost do not stretch the range that trials begin with.
-// Where costs are alike it does nothing. Where they are spread like a log-normal, costed errors are
-// 0.565 of the nearest codes' with 2^-4 and 0.579 with 2^-8; 4bit/64 pays 0.01815 for 0.01798, and
-// ternary/64, whose one scale an outlier spoils, has 0.0222 for 0.0643.
+// Columns below this share of the mean cost do not widen the range of the first trials. With equal
+// costs it has no effect. With log-normal costs the weighted error is 0.565 of nearest rounding at
+// 2^-4 and 0.579 at 2^-8; 4bit/64 rises from 0.01798 to 0.01815, and ternary/64, where one outlier
+// spoils the only scale, falls from 0.0643 to 0.0222.
 inline constexpr float kCounts = 0x1p-4F;
 
-// Returns the fields of trial `i` of those that a search begins with, for a block that reaches from
-// `lowest` to `highest`: how far within both ends, or beyond, the levels begin and end, so that
-// weights there are clipped. With a min all pairs of insets are tried; without one the weight of
-// the largest magnitude lies a bit within or beyond the first or the last level, and where both
-// sides have as many levels the sign of a scale changes nothing.
-// Measured: docs/decisions/032-scale-search.md.
+// Returns the fields of first trial `i`, for weights from `lowest` to `highest`. The levels begin
+// and end a little within the range, so that weights are clipped, or beyond it. With a min all
+// pairs of insets are tried. Without one the weight of the largest magnitude lies a little within
+// or beyond the first or the last level; if both sides of zero have equally many levels, the sign
+// of the scale changes nothing. Measured: docs/decisions/032-scale-search.md.
 constexpr Fields first_fields(const CodeGrid& grid, std::size_t i, float lowest,
                               float highest) noexcept {
   if (grid.has_min) {
@@ -117,36 +116,42 @@ constexpr Fields first_fields(const CodeGrid& grid, std::size_t i, float lowest,
 }
 
 // Tries several pairs of fields at once; a scale of 0 gives every weight code 0.
-// Shapes    trials [a multiple of 4, at most 16]: their fields are read and the rest is written
+// Shapes    trials [a multiple of 4, at most 16]: fields are read, all other members are written
 // Requires  no scale but 0 is below 2^-25 in magnitude
 void run_trials(const CostedWeights& block, const CodeGrid& grid, std::span<Trial> trials) noexcept;
 
-// Returns the fields with the smallest error for the codes that a trial led to.
+// Returns the fields with the smallest error for the codes of a trial.
 Fields refit(const CostedWeights& block, const CodeGrid& grid, const Trial& trial) noexcept;
 
-// Returns what the error of a trial would be with other fields and the same codes.
+// Returns the error of a trial with other fields and the same codes.
 double predict_error(double total_cost, const Trial& trial, Fields fields) noexcept;
 
-// Returns whether an error is smaller by more than its sum may be off.
+// Returns whether an error is smaller by more than the rounding of its sum.
 bool is_smaller(double error, double than) noexcept;
 
-// Brings fields to numbers that a file can hold.
+// Rounds fields to numbers that a file can hold.
 using RoundFields = Fields (*)(const CodeGrid& grid, Fields fields) noexcept;
 
-// Searches the fields of one block, beginning with those of `start`, which are kept where nothing
-// is better.
-// Guarantees  the error is not larger than that of `start`, and fields that give all weights back
-//             are never replaced
+// Searches the fields of one block, starting from `start`, which stays where nothing is better.
+// Guarantees  the error is not larger than with `start`; fields that reproduce all weights stay
 Trial search_block(const CostedWeights& block, const CodeGrid& grid, Fields start,
                    RoundFields round) noexcept;
 
 // The rounding of types whose blocks have fields of their own: to f16.
 Fields round_to_f16(const CodeGrid& grid, Fields fields) noexcept;
 
-// An error below this share of that of the start is smaller for certain where both were found in
-// whole numbers (quant/search/batched_scale_search.h), whose codes are the nearest to a 64th of a
-// step or better.
+// An error below this share of the starting error is certainly smaller if both were found in
+// integers (quant/search/batched_scale_search.h), whose codes are the nearest to a 64th of a step
+// or better.
 inline constexpr double kSureShare = 0.875;
+
+// Searches the f16 fields of up to kBlocksPerBatch blocks of `block` columns (the last one may be
+// shorter), starting from `fields`, which stay where nothing is better.
+// Shapes      fields [ceil(weights.size() / block)]: f16 numbers; options of the same columns
+// Requires    as CostedWeights
+// Guarantees  as search_block(); a block's result does not depend on the other blocks
+void search_blocks(std::span<const float> weights, std::uint32_t block, const QuantOptions& options,
+                   const CodeGrid& grid, std::span<Fields> fields) noexcept;
 
 }  // namespace qsf
 

@@ -3,7 +3,7 @@
 // Every way of summing that this CPU has gives the sums of plain arithmetic, at the ends of every
 // range too. With QSF_EXPECT_ISA in the environment, the ways of that tier have to be there.
 
-#include "quant/search/code_sums.h"
+#include "quant/search/search_loops.h"
 
 #include <gtest/gtest.h>
 
@@ -25,9 +25,9 @@ std::span<const CodeSumsMethod> methods() {
   return {all, n};
 }
 
-// Both columns of `line` for block `side` stand side by side.
-std::size_t place(std::size_t column, std::size_t side) {
-  return column / 2 * kLineSize + side * kLineColumns + column % 2;
+// Both columns of `line` for block `lane` stand lane by lane.
+std::size_t place(std::size_t column, std::size_t lane) {
+  return column / 2 * kLineSize + lane * kLineColumns + column % 2;
 }
 
 std::int64_t floor_shift(std::int64_t value, int by) {
@@ -39,14 +39,13 @@ struct Sums {
   std::int64_t code = 0, code_code = 0, weight_code = 0;
 };
 
-Sums sum_plainly(const WholeBlocks& blocks, WholeGrid grid, const WholeTrial& trial,
-                 std::size_t side) {
+Sums sum_plainly(const IntBlocks& blocks, IntGrid grid, const IntTrial& trial, std::size_t lane) {
   Sums sums;
   for (std::size_t c = 0; c < blocks.n_lines * kLineColumns; ++c) {
-    const std::size_t at = place(c, side);
-    const std::int64_t product = std::int64_t{blocks.weights[at]} * trial.inverse[side];
+    const std::size_t at = place(c, lane);
+    const std::int64_t product = std::int64_t{blocks.weights[at]} * trial.inverse[lane];
     const std::int64_t steps =
-        floor_shift(floor_shift(product, 16) + trial.offset[side], grid.shift);
+        floor_shift(floor_shift(product, 16) + trial.offset[lane], grid.shift);
     const std::int64_t code = std::clamp<std::int64_t>(steps, 0, grid.top);
     sums.code += blocks.costs[at] * code;
     sums.code_code += blocks.costs[at] * code * code;
@@ -65,32 +64,32 @@ TEST_P(CodeSumsTest, SumsAreThoseOfPlainArithmetic) {
     const auto at = static_cast<int>(rng.below(static_cast<std::uint32_t>(most - least + 1)));
     return rng.below(8) == 0 ? (rng.below(2) == 0 ? least : most) : least + at;
   };
-  const auto blocks = std::make_unique<WholeBlocks>();
+  const auto blocks = std::make_unique<IntBlocks>();
   for (int round = 0; round < 200; ++round) {
     const std::size_t n_lines = kLinesAtOnce * (1 + rng.below(32));
     const int bits = static_cast<int>(n_lines <= 8 ? 6 : n_lines <= 16 ? 5 : 4);
-    const WholeGrid grid = {whole(1, (1 << bits) - 1), whole(0, 15)};
+    const IntGrid grid = {whole(1, (1 << bits) - 1), whole(0, 15)};
     blocks->n_lines = n_lines;
     for (std::size_t at = 0; at < n_lines * kLineSize; ++at) {
       blocks->weights[at] = static_cast<std::int16_t>(whole(-32768, 32767));
       blocks->costs[at] = static_cast<std::int16_t>(whole(0, 32767));
       blocks->costed[at] = static_cast<std::int16_t>(whole(-32767, 32767));
     }
-    std::vector<WholeTrial> trials(1 + rng.below(17));
-    for (WholeTrial& trial : trials) {
-      for (std::size_t side = 0; side < kBlocksPerBatch; ++side) {
-        trial.inverse[side] = whole(-32767, 32767);
-        trial.offset[side] = whole(-16383, 16383);
+    std::vector<IntTrial> trials(1 + rng.below(17));
+    for (IntTrial& trial : trials) {
+      for (std::size_t lane = 0; lane < kBlocksPerBatch; ++lane) {
+        trial.inverse[lane] = whole(-32767, 32767);
+        trial.offset[lane] = whole(-16383, 16383);
       }
     }
     std::vector<CodeSums> sums(trials.size());
     method.run(*blocks, grid, trials.data(), trials.size(), sums.data());
     for (std::size_t i = 0; i < trials.size(); ++i) {
-      for (std::size_t side = 0; side < kBlocksPerBatch; ++side) {
-        const Sums plain = sum_plainly(*blocks, grid, trials[i], side);
-        ASSERT_EQ(sums[i].code[side], plain.code) << method.name;
-        ASSERT_EQ(sums[i].code_code[side], plain.code_code) << method.name;
-        ASSERT_EQ(sums[i].weight_code[side], plain.weight_code) << method.name;
+      for (std::size_t lane = 0; lane < kBlocksPerBatch; ++lane) {
+        const Sums plain = sum_plainly(*blocks, grid, trials[i], lane);
+        ASSERT_EQ(sums[i].code[lane], plain.code) << method.name;
+        ASSERT_EQ(sums[i].code_code[lane], plain.code_code) << method.name;
+        ASSERT_EQ(sums[i].weight_code[lane], plain.weight_code) << method.name;
       }
     }
   }

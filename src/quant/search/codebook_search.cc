@@ -6,9 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "quant/codebook_levels.h"
 #include "quant/search/block_search.h"
-#include "quant/search/codebook_trials.h"
+#include "quant/search/search_loops.h"
 
 namespace qsf {
 namespace {
@@ -70,7 +69,7 @@ class CodebookSearch {
  public:
   CodebookSearch(BlockFormat format, std::span<const float> weights,
                  const QuantOptions& options) noexcept
-      : top_(table_top(format)),
+      : top_(top_codebook_scale(format)),
         last_(static_cast<float>(codebook_levels(format.type).back())),
         levels_(codebook_levels(format.type)) {
     const float unit = largest_cost(options);

@@ -3,7 +3,7 @@
 // Every way of running trials that this CPU has gives the bits of plain arithmetic. With
 // QSF_EXPECT_ISA in the environment, the ways of that tier have to be there.
 
-#include "quant/search/codebook_trials.h"
+#include "quant/search/search_loops.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "quant/codebook_levels.h"
 #include "quant/testing/expected_methods.h"
 
 namespace qsf {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <optional>
 
-#include "quant/affine.h"
+#include "quant/block_encoders.h"
 #include "quant/codec.h"
 #include "quant/search/batched_scale_search.h"
 
@@ -42,7 +42,7 @@ Fields decoded_fields(const CodeGrid& codes, float d, float dmin, SubFields sub)
   return {scale, codes.has_min ? dmin * static_cast<float>(sub.min) : codes.tied_min(scale)};
 }
 
-Quad round_to_whole(Quad value, int lowest, int highest) noexcept {
+Quad round_to_integers(Quad value, int lowest, int highest) noexcept {
   const Quad low = Quad{} + static_cast<float>(lowest);
   const Quad high = Quad{} + static_cast<float>(highest);
   value = value > low ? value : low;
@@ -88,14 +88,14 @@ class SuperSearch {
     std::array<Quad, kQuads> min, r, code, n, inverse_n;
   };
 
-  bool load_sides() noexcept;
+  bool load_batches() noexcept;
   void load_blocks() noexcept;
   QuantOptions options_of(std::size_t k) const noexcept {
     return options_of_columns(options_, k * block_, weights_of_block(weights_, block_, k).size());
   }
   double total_cost(std::size_t k) const noexcept {
-    return is_whole_ ? sides_[k / kBlocksPerBatch]->total_cost(k % kBlocksPerBatch)
-                     : double{blocks_[k]->total_cost()};
+    return in_integers_ ? batches_[k / kBlocksPerBatch]->total_cost(k % kBlocksPerBatch)
+                        : double{blocks_[k]->total_cost()};
   }
   Candidate search_alone(const SuperFields& start) noexcept;
   Candidate choose_near(const SuperFields& fields, std::span<const SubFields> near) noexcept;
@@ -114,25 +114,25 @@ class SuperSearch {
   const QuantOptions options_;
   const float cost_unit_;
   const std::size_t n_;
-  bool is_whole_ = true;  // searched in whole numbers
-  std::array<std::optional<BatchedScaleSearch>, kMaxSubBlocks / kBlocksPerBatch> sides_;
+  bool in_integers_ = true;  // searched in whole numbers
+  std::array<std::optional<BatchedScaleSearch>, kMaxSubBlocks / kBlocksPerBatch> batches_;
   std::array<std::optional<CostedWeights>, kMaxSubBlocks> blocks_;
   Alone alone_ = {};
 };
 
-bool SuperSearch::load_sides() noexcept {
+bool SuperSearch::load_batches() noexcept {
   for (std::size_t first = 0; first < n_; first += kBlocksPerBatch) {
-    BatchedScaleSearch& sides =
-        sides_[first / kBlocksPerBatch].emplace(grid_.codes, block_, grid_.codes.has_min);
+    BatchedScaleSearch& batch =
+        batches_[first / kBlocksPerBatch].emplace(grid_.codes, block_, grid_.codes.has_min);
     for (std::size_t k = first; k < first + kBlocksPerBatch; ++k) {
       if (k >= n_) {
-        sides.clear(k - first);
-      } else if (!sides.load(k - first, weights_of_block(weights_, block_, k),
+        batch.clear(k - first);
+      } else if (!batch.load(k - first, weights_of_block(weights_, block_, k),
                              options_of(k).importance, cost_unit_)) {
         return false;
       }
     }
-    sides.finish();
+    batch.finish();
   }
   return true;
 }
@@ -147,16 +147,16 @@ void SuperSearch::load_blocks() noexcept {
 SuperSearch::Row SuperSearch::choose(std::span<const RowFields> trials,
                                      std::array<std::size_t, kMaxSubBlocks>& best) noexcept {
   Row row;
-  if (is_whole_) {
+  if (in_integers_) {
     for (std::size_t first = 0; first < n_; first += kBlocksPerBatch) {
-      std::array<BatchedScaleSearch::FieldsOfSides, kTrials> fields;
+      std::array<BatchedScaleSearch::BatchFields, kTrials> fields;
       for (std::size_t i = 0; i < trials.size(); ++i) {
         std::copy_n(trials[i].begin() + static_cast<std::ptrdiff_t>(first), kBlocksPerBatch,
                     fields[i].begin());
       }
       std::array<std::size_t, kBlocksPerBatch> which;
       const auto found =
-          sides_[first / kBlocksPerBatch]->choose(std::span(fields).first(trials.size()), which);
+          batches_[first / kBlocksPerBatch]->choose(std::span(fields).first(trials.size()), which);
       std::copy(found.begin(), found.end(), row.begin() + static_cast<std::ptrdiff_t>(first));
       std::copy(which.begin(), which.end(), best.begin() + static_cast<std::ptrdiff_t>(first));
     }
@@ -213,18 +213,18 @@ SuperSearch::Candidate SuperSearch::search_alone(const SuperFields& start) noexc
   Candidate of_start;
   of_start.fields = start;
   Row found;
-  for (std::size_t first = 0; is_whole_ && first < n_; first += kBlocksPerBatch) {
-    BatchedScaleSearch::FieldsOfSides fields;
-    for (std::size_t side = 0; side < kBlocksPerBatch; ++side) {
-      fields[side] = start.fields_of(grid_.codes, first + side);
+  for (std::size_t first = 0; in_integers_ && first < n_; first += kBlocksPerBatch) {
+    BatchedScaleSearch::BatchFields fields;
+    for (std::size_t lane = 0; lane < kBlocksPerBatch; ++lane) {
+      fields[lane] = start.fields_of(grid_.codes, first + lane);
     }
-    BatchedScaleSearch::TrialsOfSides trials;
-    const auto best = sides_[first / kBlocksPerBatch]->search(&fields, &trials);
+    BatchedScaleSearch::BatchTrials trials;
+    const auto best = batches_[first / kBlocksPerBatch]->search(&fields, &trials);
     std::copy(trials.begin(), trials.end(),
               of_start.trials.begin() + static_cast<std::ptrdiff_t>(first));
     std::copy(best.begin(), best.end(), found.begin() + static_cast<std::ptrdiff_t>(first));
   }
-  if (!is_whole_) {
+  if (!in_integers_) {
     const SubFields as_it_is[] = {{0, 0}};
     of_start.trials = choose_near(start, as_it_is).trials;
     for (std::size_t k = 0; k < n_; ++k) {
@@ -258,7 +258,7 @@ double SuperSearch::choose_scales(float d, std::array<Quad, kQuads>& scales) con
   Quad sums = {};
   for (std::size_t q = 0; q < kQuads; ++q) {
     scales[q] =
-        round_to_whole(alone_.best_scale[q] * inverse, grid_.lowest_scale, grid_.highest_scale);
+        round_to_integers(alone_.best_scale[q] * inverse, grid_.lowest_scale, grid_.highest_scale);
     const Quad off = d * scales[q] - alone_.best_scale[q];
     sums += alone_.weight[q] * off * off;
   }
@@ -271,7 +271,7 @@ double SuperSearch::choose_mins(float dmin, const std::array<Quad, kQuads>& targ
   const float inverse = dmin < 0.0F ? 1.0F / dmin : 0.0F;
   Quad sums = {};
   for (std::size_t q = 0; q < kQuads; ++q) {
-    mins[q] = round_to_whole(targets[q] * inverse, 0, grid_.highest_min);
+    mins[q] = round_to_integers(targets[q] * inverse, 0, grid_.highest_min);
     const Quad off = dmin * mins[q] - targets[q];
     sums += alone_.n[q] * off * off;
   }
@@ -360,14 +360,14 @@ void SuperSearch::refit_tops(Candidate& candidate) const noexcept {
 bool SuperSearch::is_sure(const Candidate& found, const Candidate& start) const noexcept {
   double unsure = 0.0;
   for (std::size_t k = 0; k < n_; ++k) {
-    unsure += sides_[k / kBlocksPerBatch]->unsure_error(k % kBlocksPerBatch);
+    unsure += batches_[k / kBlocksPerBatch]->unsure_error(k % kBlocksPerBatch);
   }
   return found.error < kSureShare * start.error && found.error > unsure;
 }
 
 SuperFields SuperSearch::run(const SuperFields& start) noexcept {
-  is_whole_ = load_sides();
-  if (!is_whole_) load_blocks();
+  in_integers_ = load_batches();
+  if (!in_integers_) load_blocks();
   Candidate of_start = search_alone(start);
   constexpr SubFields kAsItIs[] = {{0, 0}};
   const std::span<const SubFields> near = grid_.codes.has_min
@@ -376,9 +376,9 @@ SuperFields SuperSearch::run(const SuperFields& start) noexcept {
   Candidate first = choose_near(choose_tops(), near);
   refit_tops(first);
   const Candidate second = choose_near(first.fields, near);
-  if (is_whole_ && is_sure(second, of_start)) return second.fields;
-  if (is_whole_) {
-    is_whole_ = false;
+  if (in_integers_ && is_sure(second, of_start)) return second.fields;
+  if (in_integers_) {
+    in_integers_ = false;
     load_blocks();
     of_start = choose_near(start, kAsItIs);
   }

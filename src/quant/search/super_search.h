@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The search for the fields of a super-block: scale and min of every sub-block by itself, whole
-// numbers and the two f16 above them for all together, and then both by turns.
+// The scale search for super-blocks: first scale and min of every sub-block by itself, then integer
+// fields and the two f16 above them for all sub-blocks together, then both in turn.
 
 #ifndef QSF_QUANT_SEARCH_SUPER_SEARCH_H_
 #define QSF_QUANT_SEARCH_SUPER_SEARCH_H_
@@ -16,7 +16,7 @@
 
 namespace qsf {
 
-// What the fields of a sub-block may be: scale in [lowest_scale, highest_scale], min in [0,
+// Ranges of the fields of a sub-block: scale in [lowest_scale, highest_scale], min in [0,
 // highest_min].
 struct SuperGrid {
   CodeGrid codes;
@@ -35,17 +35,16 @@ struct SuperFields {
   F16 dmin{0};  // <= 0
   std::array<SubFields, kMaxSubBlocks> subs{};
 
-  // What sub-block `k` decodes with.
+  // The fields that sub-block `k` is decoded with.
   Fields fields_of(const CodeGrid& codes, std::size_t k) const noexcept;
 };
 
-// Chooses the nearest codes of all weights and packs them where they stand in a super-block.
+// Chooses the nearest codes of all weights and packs them into a super-block.
 // Shapes  weights [1 .. 256]; out: the super-block in layout 0
 void pack_sub_blocks(BlockFormat format, const CodeGrid& grid, const SuperFields& fields,
                      std::span<const float> weights, MutableByteSpan out);
 
-// Searches the fields of a super-block, beginning with those of `start`, which are kept where
-// nothing is better.
+// Searches the fields of a super-block, starting from `start`, which stays where nothing is better.
 // Shapes      weights [1 .. 256], block 16, 32 or 64
 // Guarantees  as search_block()
 SuperFields search_super_block(const SuperGrid& grid, std::span<const float> weights,

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-#include "quant/search/code_sums.h"
+#include "quant/search/search_loops.h"
 
+#include <algorithm>
 #include <cstring>
 #include <iterator>
-
-#include "quant/vector_isa.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -13,6 +12,20 @@
 
 namespace qsf {
 namespace {
+
+// Which registers this CPU has.
+bool has_any() noexcept {
+  return true;
+}
+
+#if defined(__x86_64__)
+bool has_avx2() noexcept {
+  return __builtin_cpu_supports("avx2") != 0;
+}
+bool has_avx512() noexcept {
+  return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0;
+}
+#endif
 
 #if defined(__SSE2__)
 
@@ -86,7 +99,7 @@ Sums add_products(Sums sum, Line a, Line b) noexcept {
 
 #endif
 
-constexpr CodeSumsMethod kMethods[] = {
+constexpr CodeSumsMethod kCodeSumsMethods[] = {
 #if defined(__x86_64__)
     {.name = "avx512", .is_available = has_avx512, .run = sum_codes_avx512},
     {.name = "avx2", .is_available = has_avx2, .run = sum_codes_avx2},
@@ -94,23 +107,69 @@ constexpr CodeSumsMethod kMethods[] = {
     {.name = "baseline", .is_available = has_any, .run = sum_codes_baseline},
 };
 
+typedef float Quad __attribute__((vector_size(16)));
+typedef std::int32_t IntQuad __attribute__((vector_size(16)));
+
+constexpr CodebookTrialsMethod kCodebookMethods[] = {
+#if defined(__x86_64__)
+    {.name = "avx512", .is_available = has_avx512, .run = run_codebook_trials_avx512},
+    {.name = "avx2", .is_available = has_avx2, .run = run_codebook_trials_avx2},
+#endif
+    {.name = "baseline", .is_available = has_any, .run = run_codebook_trials_baseline},
+};
+
+// The number of levels is a template parameter: a loop over n levels takes 1.5 times as long.
+template <std::size_t kLevels>
+void run_trials_of(const CodebookSubBlock& block, const TrialLevels& levels,
+                   CodebookTrials& trials) noexcept {
+  for (std::size_t first = 0; first < kCodebookTrials; first += 4) {
+    Quad scale, inverse;
+    for (std::size_t lane = 0; lane < 4; ++lane) {
+      scale[lane] = trials.scale[first + lane];
+      inverse[lane] = scale[lane] != 0.0F ? 1.0F / scale[lane] : 0.0F;
+    }
+    Quad error = {}, w_level = {}, level_level = {};
+    for (std::size_t i = 0; i < block.n; ++i) {
+      const Quad weight = Quad{} + block.weights[i];
+      const Quad cost = Quad{} + block.costs[i];
+      const Quad at = weight * inverse;
+      Quad level = Quad{} + levels.level[0];
+      for (std::size_t j = 1; j < kLevels; ++j) {
+        const IntQuad above = at > Quad{} + levels.middle[j];
+        const Quad step = Quad{} + levels.step[j];
+        level += reinterpret_cast<Quad>(above & reinterpret_cast<IntQuad>(step));
+      }
+      const Quad r = weight - scale * level;
+      const Quad costed_level = cost * level;
+      error += cost * r * r;
+      w_level += costed_level * weight;
+      level_level += costed_level * level;
+    }
+    for (std::size_t lane = 0; lane < 4; ++lane) {
+      trials.error[first + lane] = error[lane];
+      trials.w_level[first + lane] = w_level[lane];
+      trials.level_level[first + lane] = level_level[lane];
+    }
+  }
+}
+
 }  // namespace
 
 const CodeSumsMethod* code_sums_methods(std::size_t& n_methods) noexcept {
-  n_methods = std::size(kMethods);
-  return kMethods;
+  n_methods = std::size(kCodeSumsMethods);
+  return kCodeSumsMethods;
 }
 
 SumCodesFn best_code_sums() noexcept {
   static const SumCodesFn best = [] {
-    const CodeSumsMethod* method = kMethods;
+    const CodeSumsMethod* method = kCodeSumsMethods;
     while (!method->is_available()) ++method;
     return method->run;
   }();
   return best;
 }
 
-void sum_codes_baseline(const WholeBlocks& blocks, WholeGrid grid, const WholeTrial* trials,
+void sum_codes_baseline(const IntBlocks& blocks, IntGrid grid, const IntTrial* trials,
                         std::size_t n_trials, CodeSums* sums) noexcept {
   const Line top = all(grid.top);
   for (std::size_t i = 0; i < n_trials; ++i) {
@@ -127,6 +186,35 @@ void sum_codes_baseline(const WholeBlocks& blocks, WholeGrid grid, const WholeTr
     store(code, sums[i].code);
     store(code_code, sums[i].code_code);
     store(weight_code, sums[i].weight_code);
+  }
+}
+
+TrialLevels::TrialLevels(std::span<const std::int8_t> levels) noexcept : n(levels.size()) {
+  for (std::size_t j = 0; j < n; ++j) level[j] = static_cast<float>(levels[j]);
+  for (std::size_t j = 1; j < n; ++j) {
+    middle[j] = 0.5F * static_cast<float>(levels[j - 1] + levels[j]);
+    step[j] = static_cast<float>(levels[j] - levels[j - 1]);
+  }
+}
+
+std::span<const CodebookTrialsMethod> codebook_trials_methods() noexcept {
+  return kCodebookMethods;
+}
+
+RunCodebookTrialsFn best_codebook_trials() noexcept {
+  static const RunCodebookTrialsFn best =
+      std::ranges::find_if(kCodebookMethods, [](const auto& method) {
+        return method.is_available();
+      })->run;
+  return best;
+}
+
+void run_codebook_trials_baseline(const CodebookSubBlock& block, const TrialLevels& levels,
+                                  CodebookTrials& trials) noexcept {
+  switch (levels.n) {
+    case 4: return run_trials_of<4>(block, levels, trials);
+    case 8: return run_trials_of<8>(block, levels, trials);
+    default: return run_trials_of<16>(block, levels, trials);
   }
 }
 
