@@ -15,7 +15,6 @@
 #include "convert/calibrate/model_copy.h"
 #include "convert/calibrate/saved_hidden_rows.h"
 #include "convert/choose/sensitivity.h"
-#include "convert/gptq/hessian_sums.h"
 #include "convert/gptq/layerwise_gptq.h"
 #include "tokenizer/tokenizer.h"
 

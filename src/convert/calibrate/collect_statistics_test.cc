@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "convert/calibrate/calibration_file.h"
-#include "convert/gptq/hessian_sums.h"
+#include "convert/gptq/layerwise_gptq.h"
 #include "engine/engine_plan.h"
 #include "engine/testing/naive_model_test.h"
 #include "engine/testing/streamed_model.h"

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// Which of its choices each of many items takes so that their costs together are small and their
-// bytes together are at most so many: a knapsack with one choice of each item.
+// A multiple-choice knapsack: one choice per item, with a small total cost and a total size within
+// a bound.
 //
-// Items first take their fewest bytes. Then steps along the lower convex hull of each item's
-// choices are taken by falling gain a byte, which is optimal for the sizes it comes to (Everett,
-// 1963); what is left over goes to improvements: any other choice of an item, or exchanges of two
-// items, as long as one lowers the cost within the bytes. Ties go to the item that comes first, so
-// the result depends on the numbers alone.
+// Every item starts with its smallest choice. Then steps along the lower convex hull of each item's
+// choices are taken by falling gain per byte, which is optimal for the sizes that it reaches
+// (Everett, 1963). The remaining bytes go to improvements: another choice of one item, or an
+// exchange between two, as long as one lowers the cost within the bound. The first item wins a tie,
+// so the result depends on the numbers only.
 
 #ifndef QSF_CONVERT_CHOOSE_ALLOCATION_H_
 #define QSF_CONVERT_CHOOSE_ALLOCATION_H_
@@ -34,11 +34,11 @@ struct Allocation {
 
 // Allocates. Choices may come in any order.
 // Fails  kInvalidArgument on an item without choices, or a cost that is negative or not finite;
-//        kOutOfBudget when all items' fewest bytes are more than max_bytes
+//        kOutOfBudget if fewest_bytes() is more than max_bytes
 Result<Allocation> allocate(std::span<const std::vector<AllocationChoice>> items,
                             std::uint64_t max_bytes);
 
-// Returns the bytes of every item's smallest choice together, below which nothing is.
+// Returns the total bytes of the smallest choices, the lower limit of any allocation.
 std::uint64_t fewest_bytes(std::span<const std::vector<AllocationChoice>> items) noexcept;
 
 }  // namespace qsf

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// How far the next-token distributions of a model are from those of another on the same text: the
-// mean Kullback-Leibler divergence of the rows, KLD = sum of p (log p - log q).
+// Mean Kullback-Leibler divergence of a model's next-token distributions from those of a reference
+// model on the same tokens: KLD = sum of p (log p - log q), averaged over positions.
 
 #ifndef QSF_CONVERT_CHOOSE_DIVERGENCE_H_
 #define QSF_CONVERT_CHOOSE_DIVERGENCE_H_
@@ -17,10 +17,10 @@
 
 namespace qsf {
 
-// Holds the logits of the model that others are compared with: rows * n_vocab f32.
+// Holds the logits of the reference model: rows * n_vocab f32.
 class DivergenceMeter {
  public:
-  // Windows of `context` tokens begin as texts do; only the last may be shorter.
+  // Each window of `context` tokens begins like a text; only the last one may be shorter.
   // Requires  at least one token; both outlive the meter
   DivergenceMeter(std::span<const TokenId> tokens, std::uint32_t context, std::uint32_t n_vocab);
 
@@ -28,7 +28,7 @@ class DivergenceMeter {
     return n_rows * (n_vocab * sizeof(float) + 2 * sizeof(double));
   }
 
-  // Runs the model that others are compared with.
+  // Runs the reference model.
   // Fails  as Session::prefill_rows; kCorrupt on logits that are not finite
   Status take_reference(Engine& engine);
   // Returns the mean divergence of a model, at least 0. Requires  take_reference() succeeded

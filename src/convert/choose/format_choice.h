@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Which format a conversion gives to each tensor, before it writes anything: what the options ask
-// for, what the source can keep, what is natively ternary, what mixed has to widen.
+// The format of each tensor of a conversion, chosen before anything is written: by the options, by
+// the blocks that the source can keep, by native ternary weights, and by the measurements of mixed.
 
 #ifndef QSF_CONVERT_CHOOSE_FORMAT_CHOICE_H_
 #define QSF_CONVERT_CHOOSE_FORMAT_CHOICE_H_
@@ -19,14 +19,14 @@ namespace qsf {
 struct TensorChoice {
   BlockFormat format{QuantType::kF32, 4};
   bool kept = false;              // the source's blocks are written
-  bool natively_ternary = false;  // weights of -m, 0 and m alone, which its type holds exactly
+  bool natively_ternary = false;  // only weights -m, 0 and m, exact in its type
 };
 
 struct FormatChoice {
   std::vector<std::vector<TensorChoice>> sections;  // as sections_of(), by tensor
   bool natively_ternary = false;                    // all matrices of layers are
   std::vector<std::string> warnings;
-  std::vector<std::string> widened;  // one line for each matrix that mixed gave more bits
+  std::vector<std::string> widened;  // one line per matrix that mixed widened
 
   // Returns the type that all matrices share, if they do.
   std::optional<QuantType> common_matrix_type(const ModelSource& source) const;
@@ -36,8 +36,9 @@ struct FormatChoice {
 // Fails     as read_rows(), kCancelled, kInvalidArgument on weights beyond a type of mixed
 Result<FormatChoice> choose_formats(const ModelSource& source, const TranscodeOptions& options);
 
-// After read_saved_hidden_rows() refused a row: gives up keeping the matrices that have such rows.
-// Returns whether there were any. Fails  as read_saved_hidden_rows() does otherwise, kCancelled
+// After read_saved_hidden_rows() rejected a row: re-encodes the matrices that have such rows
+// instead of keeping them. Returns whether there were any. Fails  as read_saved_hidden_rows()
+// otherwise, kCancelled
 Result<bool> give_up_keeping(const ModelSource& source, const TranscodeOptions& options,
                              FormatChoice& choice);
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// Sensitivities: what a model loses when some of its matrices are rounded, measured. Groups of
-// matrices, each in turn, are stored at two widths in a temporary .qsf file that otherwise keeps
-// the weights as they are; the engine runs it, and its distributions are compared with those of the
-// model itself.
+// Sensitivity measurement: the divergence of the model when one group of its matrices is quantised.
+// Each group in turn is stored at two widths in a temporary .qsf file that keeps all other weights;
+// the engine runs it, and its distributions are compared with those of the original model.
 //
-// Work   a copy of the model is written and some hundred rows are run for each of at most
-//        2 * kMaxGroups probes
+// Work   at most 2 * kMaxGroups measurements; each writes a copy of the model and runs some hundred
+//        rows
 // Based on: docs/decisions/037-target-size.md
 
 #ifndef QSF_CONVERT_CHOOSE_SENSITIVITY_H_
@@ -27,7 +26,7 @@
 
 namespace qsf {
 
-// Matrices that are probed together: those of one kind in neighbouring layers.
+// Matrices that are measured together: one kind in neighbouring layers.
 struct TensorGroup {
   TensorKind kind = TensorKind::kAttnQ;
   std::uint32_t first_layer = 0;
@@ -35,7 +34,7 @@ struct TensorGroup {
   std::vector<SourcePlace> members;
 };
 
-// Matrices by themselves where there are so few, otherwise bands of layers.
+// Single matrices if there are at most this many, otherwise bands of layers.
 inline constexpr std::size_t kMaxGroups = 64;
 
 // Returns the groups of all matrices whose type is a choice: not position embeddings and natively
@@ -43,28 +42,27 @@ inline constexpr std::size_t kMaxGroups = 64;
 // Fails  as ModelSource::read_rows
 Result<std::vector<TensorGroup>> sensitivity_groups(const ModelSource& source);
 
-// What each group is rounded to: where errors are large and interact, and where they are small.
+// The formats of each group: one with large, interacting errors and one with small errors.
 inline constexpr BlockFormat kProbeFormats[] = {{QuantType::kQ2Super, 64},
                                                 {QuantType::kQ4Super, 64}};
 
-// Returns how many rows every probe runs: as many as keep all probes together to 2e12
-// multiplications, at least 256 and at most 2048; in any case no more than have room for their
-// logits in an eighth of the budget.
+// Returns the rows of every measurement: as many as keep all measurements within 2e12
+// multiplications, at least 256 and at most 2048, and no more than fit their logits into an eighth
+// of the budget.
 std::uint64_t probe_rows(const ModelSpec& spec, std::uint64_t n_weights, std::size_t n_probes,
                          std::uint64_t budget_bytes) noexcept;
 
 struct SensitivityOptions {
   GatherOptions gather;        // how the engine runs; on_progress is not called
   TranscodeOptions transcode;  // of the temporary files, with importance where it is known
-  // Behind every probe, which `calibration` has by then; ends the measurement when it fails.
+  // Called after every measurement, when `calibration` holds it; an error ends the series.
   std::function<Status(std::size_t done, std::size_t total)> on_probe;
 };
 
-// Measures, and fills in what of `calibration` comes of it; probes of the same rows that it has
-// already, from the first on, are not run again. `output` is the path beside which
-// temporary files have a name while they are written.
+// Measures and stores the results in `calibration`. Results of the same rows that it already has,
+// from the first on, are not measured again. Temporary files lie beside `output`.
 // Requires  tokens as Gatherer::run()
-// Fails     as transcode() and Engine::open(); nothing is left then
+// Fails     as transcode() and Engine::open(); temporary files are removed
 Status measure_sensitivities(const ModelSource& source, std::span<const TokenId> tokens,
                              const std::string& output, const SensitivityOptions& options,
                              Calibration& calibration);

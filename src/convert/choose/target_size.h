@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// The formats of a model's matrices such that its file has at most so many bytes and its
-// next-token distributions stay as close as that allows.
+// --target-size: chooses the format of every matrix so that the file has at most the given size and
+// the divergence from the original model is small.
 //
-// What a format costs a matrix is estimated from the probes of its group: the divergence that was
-// measured at two formats, carried over to others by their weighted errors. Costs of matrices are
-// added up.
+// The divergence that a format causes in a matrix is estimated from the sensitivity of its group:
+// the divergences measured at two formats, interpolated by the weighted errors of the formats. The
+// estimates of all matrices are added up.
 //
-// Based on: docs/decisions/037-target-size.md, which has the measurements behind it.
+// Based on: docs/decisions/037-target-size.md, with the measurements.
 
 #ifndef QSF_CONVERT_CHOOSE_TARGET_SIZE_H_
 #define QSF_CONVERT_CHOOSE_TARGET_SIZE_H_
@@ -24,7 +24,7 @@
 
 namespace qsf {
 
-// What became of one matrix.
+// The choice for one matrix.
 struct TargetTensor {
   SourcePlace place;
   BlockFormat format{QuantType::kF32, 4};
@@ -39,17 +39,16 @@ struct TargetPlan {
   double divergence = 0.0;            // estimated, of all
 };
 
-// Returns the divergence at a weighted error, from those measured at others: between two of them on
-// the straight line of their logarithms, beyond in proportion to the error.
+// Returns the divergence at a weighted error from measured ones: log-log interpolation between two,
+// proportional to the error beyond them.
 // Shapes  errors, divergences [n], n at least 1, in any order
 double interpolate_divergence(std::span<const double> errors, std::span<const double> divergences,
                               double error);
 
-// Plans a file of at most max_bytes with options.layout, tile_bytes and tokenizer; with a
-// vocabulary_type, embedding and head have that. options.formats is not heeded.
-// Requires  calibration.probes are those of measure_sensitivities() on this source
-// Fails     kInvalidArgument where no allocation is so small, naming the smallest size; where
-// probes
+// Plans a file of at most max_bytes with options.layout, tile_bytes and tokenizer. With a
+// vocabulary_type, embedding and head have that type. options.formats is ignored.
+// Requires  calibration.probes come from measure_sensitivities() on this source
+// Fails     kInvalidArgument if no allocation is that small, naming the smallest size, or if probes
 //           of a matrix are missing; as ModelSource::read_rows, kCancelled
 Result<TargetPlan> plan_target_size(const ModelSource& source, const Calibration& calibration,
                                     const TranscodeOptions& options, std::uint64_t max_bytes);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// Dense f32 algebra for encoders: a Cholesky factor and products of matrices, in column-major
-// order (element (i, k) at i + k * stride). The one place that knows Eigen, whose headers take
-// seconds to compile.
+// Dense f32 algebra for GPTQ: a Cholesky factor and products of matrices in column-major order
+// (element (i, k) at i + k * stride). dense.cc is the only file that includes Eigen, whose headers
+// take seconds to compile.
 //
-// The same bits on every machine of an architecture: blocks do not follow the sizes of its caches.
+// The same bits on every machine of an architecture: blocking does not depend on its cache sizes.
 
 #ifndef QSF_CONVERT_GPTQ_DENSE_H_
 #define QSF_CONVERT_GPTQ_DENSE_H_
@@ -22,18 +22,18 @@ struct DenseView {
   std::size_t stride;  // elements from one column to the next
 };
 
-// Replaces the lower triangle of a symmetric matrix by its Cholesky factor L, matrix = L L^T. What
-// is above the diagonal is neither read nor written.
+// Replaces the lower triangle of a symmetric matrix by its Cholesky factor L, matrix = L L^T.
+// Elements above the diagonal are neither read nor written.
 // Shapes   matrix [n * n], in columns of n
-// Returns  whether the matrix is positive definite as far as f32 can tell; otherwise the lower
-//          triangle is spoilt
+// Returns  whether the matrix is positive definite in f32 arithmetic; if not, the lower triangle is
+//          undefined
 // Threads  any
 bool factor_cholesky(std::size_t n, std::span<float> matrix);
 
 // Adds a * b to c.
 // Shapes      a [n_rows, n_inner], b [n_inner, n_cols], c [n_rows, n_cols] in columns of c_stride
 // Requires    n_rows is a multiple of kDenseRowStrip; c overlaps neither a nor b
-// Guarantees  rows of c do not depend on each other, nor on where among them they stand
+// Guarantees  a row of c does not depend on the other rows or on its position
 // Threads     any
 void add_product(DenseView a, DenseView b, std::size_t n_rows, std::size_t n_inner,
                  std::size_t n_cols, float* c, std::size_t c_stride);
@@ -43,10 +43,10 @@ void add_product(DenseView a, DenseView b, std::size_t n_rows, std::size_t n_inn
 void add_column_product(DenseView a, const float* b, std::size_t n_rows, std::size_t n_inner,
                         float* c);
 
-// Adds sums over rows x of x x^T to part of a matrix: elements (i, k) with i <= k of columns k in
-// [first, first + n); what else these columns hold up to row first + n is spoilt.
+// Adds the sum of x x^T over rows x to part of a matrix: elements (i, k) with i <= k of columns k
+// in [first, first + n). Other elements of these columns up to row first + n become undefined.
 // Shapes   rows [n_rows * size], one row after the other; matrix [size * size], in columns of size
-// Threads  any, on parts without common columns
+// Threads  any, on disjoint columns
 void add_outer_products(const float* rows, std::size_t n_rows, std::size_t size, std::size_t first,
                         std::size_t n, std::span<float> matrix);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-#include "convert/gptq/hessian_sums.h"
+#include "convert/gptq/layerwise_gptq.h"
 
 #include <gtest/gtest.h>
 

@@ -3,10 +3,78 @@
 #include "convert/gptq/layerwise_gptq.h"
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <utility>
 
+#include "base/check.h"
+#include "base/run_on_threads.h"
+#include "convert/gptq/dense.h"
+
 namespace qsf {
+namespace {
+
+constexpr std::size_t kBatchRows = 256;
+// Columns of a sum that one thread adds to at a time. Independent of the number of threads, because
+// the bits of a product may depend on where it is split.
+constexpr std::size_t kPartCols = 256;
+
+}  // namespace
+
+HessianSums::HessianSums(const ModelSpec& spec, std::uint32_t first_layer, std::uint32_t n_layers,
+                         unsigned n_threads)
+    : first_layer_(first_layer), n_threads_(std::max(n_threads, 1U)), layers_(n_layers) {
+  for (auto& layer : layers_) {
+    for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
+      Sum& sum = layer[i];
+      sum.cols = input_cols(spec, static_cast<ProductInput>(i));
+      sum.products.resize(sum.cols * sum.cols);
+      sum.rows.resize(kBatchRows * sum.cols);
+    }
+  }
+}
+
+std::uint64_t HessianSums::layer_bytes(const ModelSpec& spec) noexcept {
+  std::uint64_t n = 0;
+  for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
+    const std::uint64_t cols = input_cols(spec, static_cast<ProductInput>(i));
+    n += cols * (cols + kBatchRows);
+  }
+  return n * sizeof(float);
+}
+
+void HessianSums::take_input(ProductInput input, std::uint32_t layer, std::span<const float> row) {
+  if (input == ProductInput::kHead || !has(layer)) return;
+  Sum& sum = layers_[layer - first_layer_][static_cast<std::size_t>(input)];
+  QSF_CHECK(row.size() == sum.cols && !sum.products.empty());
+  std::copy(row.begin(), row.end(), sum.rows.begin() + sum.n_rows * sum.cols);
+  if (++sum.n_rows == kBatchRows) add_rows(sum);
+}
+
+// Threads take parts of the sum, so that one thread adds to each element.
+void HessianSums::add_rows(Sum& sum) const {
+  if (sum.n_rows == 0) return;
+  const std::size_t n_parts = (sum.cols + kPartCols - 1) / kPartCols;
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    // From the last part, the largest of the triangle, to the first.
+    for (std::size_t i = next++; i < n_parts; i = next++) {
+      const std::size_t first = (n_parts - 1 - i) * kPartCols;
+      add_outer_products(sum.rows.data(), sum.n_rows, sum.cols, first,
+                         std::min(kPartCols, sum.cols - first), sum.products);
+    }
+  };
+  run_on_threads(std::min<std::size_t>(n_threads_, n_parts), work);
+  sum.n_rows = 0;
+}
+
+std::vector<float> HessianSums::take(ProductInput input, std::uint32_t layer) {
+  QSF_CHECK(has(layer) && input != ProductInput::kHead);
+  Sum& sum = layers_[layer - first_layer_][static_cast<std::size_t>(input)];
+  if (!sum.products.empty()) add_rows(sum);
+  std::vector<float>().swap(sum.rows);
+  return std::exchange(sum.products, {});
+}
 
 std::uint32_t LayerwiseGptq::layers_at_once(const ModelSpec& spec,
                                             std::uint64_t budget_bytes) noexcept {
@@ -24,7 +92,7 @@ Result<const GptqFactor*> LayerwiseGptq::factor_of(TensorKind kind, std::uint32_
   factor_.reset();
   std::vector<float> hessian;
   if (sums_ && sums_->has(layer)) hessian = sums_->take(*input, layer);
-  if (hessian.empty()) {  // not there yet, or given up before
+  if (hessian.empty()) {  // not summed yet, or released before
     sums_.reset();
     const std::uint32_t n_layers = std::min(layers_at_once_, spec.n_layers - layer);
     sums_.emplace(spec, layer, n_layers, n_threads_);

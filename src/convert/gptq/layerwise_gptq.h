@@ -1,31 +1,75 @@
 // SPDX-License-Identifier: MIT
 //
-// LayerwiseGptq: error compensation for a conversion, by the inputs that a text gives the model's
-// matrices. Hessians are those of the model before conversion, so they do not depend on what other
-// layers become, and come in groups of layers: as many as the memory holds are summed together, and
-// given up one after the other as the conversion gets to their matrices. The text runs through each
-// group once, from the rows that the group in front has left.
+// GPTQ for a whole model: the Hessians of its layers, from the activations that a calibration set
+// produces, as the conversion needs them.
+//
+// Hessians are those of the model before conversion, so they do not depend on how other layers are
+// encoded. They are summed for groups of layers, as many as fit into memory, and released one after
+// the other as the conversion reaches their matrices. The calibration set runs through each group
+// once, from the hidden rows that the previous group has produced.
 
 #ifndef QSF_CONVERT_GPTQ_LAYERWISE_GPTQ_H_
 #define QSF_CONVERT_GPTQ_LAYERWISE_GPTQ_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "convert/calibrate/collect_statistics.h"
+#include "convert/calibrate/pass_observer.h"
 #include "convert/encode/encode_rows.h"
 #include "convert/gptq/gptq.h"
-#include "convert/gptq/hessian_sums.h"
+#include "format/model_spec.h"
 #include "tokenizer/tokenizer.h"
 
 namespace qsf {
 
+// Sums of x x^T over the input rows of the matrices of some layers (the Hessians of GPTQ).
+//
+// Sums are f32, of 256 rows at a time and in the order of positions, so they have the same bits
+// with any number of threads and in any budget.
+class HessianSums final : public RowConsumer {
+ public:
+  // Sums the layers [first_layer, first_layer + n_layers).
+  HessianSums(const ModelSpec& spec, std::uint32_t first_layer, std::uint32_t n_layers,
+              unsigned n_threads);
+  // Memory of one layer.
+  static std::uint64_t layer_bytes(const ModelSpec& spec) noexcept;
+
+  void take_input(ProductInput input, std::uint32_t layer, std::span<const float> row) override;
+  void take_layer(std::uint32_t /*layer*/, std::span<const float> /*in*/,
+                  std::span<const float> /*out*/) override {}
+
+  bool has(std::uint32_t layer) const noexcept {
+    return layer >= first_layer_ && layer - first_layer_ < layers_.size();
+  }
+  // Moves the sum of a place out: [cols * cols], row-major, only the lower triangle is valid; empty
+  // if it was taken before. Requires  has(layer); not the head
+  std::vector<float> take(ProductInput input, std::uint32_t layer);
+
+ private:
+  struct Sum {
+    std::vector<float> products;  // [cols * cols]
+    std::vector<float> rows;      // not yet added [kBatchRows * cols]
+    std::size_t n_rows = 0;
+    std::size_t cols = 0;
+  };
+  void add_rows(Sum& sum) const;
+
+  std::uint32_t first_layer_;
+  unsigned n_threads_;
+  std::vector<std::array<Sum, kInputsPerLayer>> layers_;
+};
+
 class LayerwiseGptq final : public ErrorCompensation {
  public:
-  // Layers whose Hessians are gathered together: what half of a budget has room for, at least
-  // one; all of them where there is no budget.
+  // Number of layers whose Hessians are summed together: as many as fit into half of a budget, at
+  // least one; all layers without a budget.
   static std::uint32_t layers_at_once(const ModelSpec& spec, std::uint64_t budget_bytes) noexcept;
 
   LayerwiseGptq(std::unique_ptr<Gatherer> gatherer, std::vector<TokenId> tokens,
@@ -35,8 +79,8 @@ class LayerwiseGptq final : public ErrorCompensation {
         layers_at_once_(layers_at_once),
         n_threads_(n_threads) {}
 
-  // Null for what is looked up, the embedding that is the head included. Runs the model where a
-  // layer's Hessians are not there yet.
+  // Returns null for tensors that are looked up (embeddings, also one that is the head). Runs the
+  // model if a layer's Hessians are not summed yet.
   // Fails  as Gatherer::feed() and GptqFactor::create()
   Result<const GptqFactor*> factor_of(TensorKind kind, std::uint32_t layer,
                                       std::uint32_t n_cols) override;

@@ -41,7 +41,7 @@ bool are_equal(const GptqFactor& a, const GptqFactor& b) {
     return false;
   }
   for (std::size_t j = 0; j < a.n_cols(); ++j) {
-    if (!std::equal(a.feedback(j), a.feedback(j) + j, b.feedback(j))) return false;
+    if (!std::equal(a.compensation(j), a.compensation(j) + j, b.compensation(j))) return false;
   }
   return true;
 }
@@ -76,23 +76,23 @@ TEST_F(LayerwiseGptqTest, FactorsAreThoseOfTheInputsInAnyGroupsOfLayers) {
 }
 
 TEST_F(LayerwiseGptqTest, GoesBackToTheFirstLayer) {
-  LayerwiseGptq feedback(open(), tokens(), 1, 1);
+  LayerwiseGptq gptq(open(), tokens(), 1, 1);
   const std::uint32_t hidden = StreamedShape{}.hidden;
-  const auto first = feedback.factor_of(TensorKind::kAttnQ, 0, hidden);
+  const auto first = gptq.factor_of(TensorKind::kAttnQ, 0, hidden);
   ASSERT_TRUE(first) << first.error().message();
   const GptqFactor kept = **first;
-  const auto other = feedback.factor_of(TensorKind::kAttnQ, 1, hidden);
+  const auto other = gptq.factor_of(TensorKind::kAttnQ, 1, hidden);
   ASSERT_TRUE(other) << other.error().message();
   EXPECT_FALSE(are_equal(kept, **other));
-  const auto again = feedback.factor_of(TensorKind::kAttnQ, 0, hidden);
+  const auto again = gptq.factor_of(TensorKind::kAttnQ, 0, hidden);
   ASSERT_TRUE(again) << again.error().message();
   EXPECT_TRUE(are_equal(kept, **again));
 }
 
 TEST_F(LayerwiseGptqTest, WhatIsLookedUpHasNone) {
-  LayerwiseGptq feedback(open(), tokens(), 1, 1);
+  LayerwiseGptq gptq(open(), tokens(), 1, 1);
   for (const TensorKind kind : {TensorKind::kTokenEmbedding, TensorKind::kHead}) {
-    const auto factor = feedback.factor_of(kind, 0, StreamedShape{}.hidden);
+    const auto factor = gptq.factor_of(kind, 0, StreamedShape{}.hidden);
     ASSERT_TRUE(factor) << factor.error().message();
     EXPECT_EQ(*factor, nullptr);
   }
