@@ -92,7 +92,7 @@ bool has_bad_code(QuantType type, Layout layout, ByteSpan codes) noexcept {
 }
 
 Status bad_block(const char* what, std::uint64_t row, std::uint64_t block) {
-  return corrupt("%s in row %" PRIu64 ", column block %" PRIu64, what, row, block);
+  return corrupt("row %" PRIu64 ", column block %" PRIu64 ": %s", row, block, what);
 }
 
 // Checks the fields that count for block `b` of one row, at byte offsets `scale` and `min`.
@@ -103,9 +103,9 @@ Status check_fields(QuantType type, ByteSpan bytes, std::uint64_t scale, std::ui
   const bool is_finite = form == ScaleForm::kRow
                              ? floats_are_finite(QuantType::kF32, bytes.subspan(scale, 4))
                              : is_finite_f16(bytes, scale);
-  if (!is_finite) return bad_block("a scale that is not finite", row, b);
+  if (!is_finite) return bad_block("a scale is not finite", row, b);
   if (has_min(type) && !is_finite_f16(bytes, min)) {
-    return bad_block("a min that is not finite", row, b);
+    return bad_block("a min is not finite", row, b);
   }
   return ok_status();
 }
@@ -114,13 +114,13 @@ Status check_row(BlockFormat format, std::uint64_t row, std::uint64_t n_blocks, 
   if (is_float_type(format.type)) {
     return floats_are_finite(format.type, bytes)
                ? ok_status()
-               : corrupt("a weight that is not finite in row %" PRIu64, row);
+               : corrupt("row %" PRIu64 ": a weight is not finite", row);
   }
   for (std::uint64_t b = 0; b < n_blocks; ++b) {
     const RowBlock at = locate_in_row(format, b);
     QSF_RETURN_IF_ERROR(check_fields(format.type, bytes, at.fields, at.fields + 2, row, b));
     if (has_bad_code(format.type, Layout::kRowMajor, bytes.subspan(at.codes, code_bytes(format)))) {
-      return bad_block("a code that the type does not have", row, b);
+      return bad_block("a code is outside the range of the type", row, b);
     }
   }
   return ok_status();
@@ -131,7 +131,7 @@ Status check_group(BlockFormat format, std::uint64_t first_row, std::uint64_t n_
   if (is_float_type(format.type)) {
     return floats_are_finite(format.type, group)
                ? ok_status()
-               : corrupt("a weight that is not finite in the 16 rows from row %" PRIu64, first_row);
+               : corrupt("16 rows from row %" PRIu64 ": a weight is not finite", first_row);
   }
   const std::uint64_t scale_bytes = scale_form(format.type) == ScaleForm::kRow ? 4 : 2;
   for (std::uint64_t b = 0; b < n_blocks; ++b) {
@@ -142,7 +142,8 @@ Status check_group(BlockFormat format, std::uint64_t first_row, std::uint64_t n_
     }
     if (has_bad_code(format.type, Layout::kInterleaved,
                      group.subspan(at.codes, code_line_bytes(format)))) {
-      return bad_block("a code that the type does not have, in the 16 rows from", first_row, b);
+      return bad_block("a code of the 16 rows from here is outside the range of the type",
+                       first_row, b);
     }
   }
   return ok_status();

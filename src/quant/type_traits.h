@@ -217,6 +217,19 @@ constexpr std::string_view quant_type_name(QuantType type) noexcept {
   return type_traits(type).name;
 }
 
+// Returns the row of the type of that name; null for an unknown name.
+constexpr const TypeTraits* find_type_traits(std::string_view name) noexcept {
+  for (const TypeTraits& row : type_table::kRows) {
+    if (row.name == name) return &row;
+  }
+  return nullptr;
+}
+
+// Whether token embedding and head of a real model stay usable in this type.
+constexpr bool is_vocabulary_type(QuantType type) noexcept {
+  return type_traits(type).placement.fits_vocabulary;
+}
+
 constexpr bool is_float_type(QuantType type) noexcept {
   return type_traits(type).code_form == CodeForm::kFloat;
 }

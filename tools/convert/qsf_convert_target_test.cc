@@ -124,7 +124,7 @@ TEST_F(QsfConvertTargetTest, GoesTogetherWithOtherOptions) {
   EXPECT_LE(bytes_of("b.qsf"), 300'000U);
   EXPECT_THAT(head.out, Not(HasSubstr("token_embedding")));
   const Outcome small = from_saved({"--target-size", "50k"}, "c.qsf");
-  expect_failure(small, 1, "ask for at least");
+  expect_failure(small, 1, "expected at least");
   EXPECT_THAT(out_.names(), ElementsAre("a.qsf", "b.qsf"));
 }
 

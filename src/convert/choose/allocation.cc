@@ -14,10 +14,11 @@ using Choices = std::vector<AllocationChoice>;
 
 Status check_items(std::span<const Choices> items) {
   for (std::size_t i = 0; i < items.size(); ++i) {
-    if (items[i].empty()) return invalid_argument("item %zu has no choice", i);
+    if (items[i].empty())
+      return invalid_argument("item %zu: got no choices, expected at least one", i);
     for (const AllocationChoice& choice : items[i]) {
       if (std::isfinite(choice.cost) && choice.cost >= 0.0) continue;
-      return invalid_argument("item %zu: a cost of %g, expected a finite number >= 0", i,
+      return invalid_argument("item %zu: cost: got %g, expected a finite number >= 0", i,
                               choice.cost);
     }
   }
@@ -174,9 +175,9 @@ Result<Allocation> allocate(std::span<const Choices> items, std::uint64_t max_by
   QSF_RETURN_IF_ERROR(check_items(items));
   const std::uint64_t fewest = fewest_bytes(items);
   if (fewest > max_bytes) {
-    return out_of_budget("%llu bytes, of which the smallest choices take %llu",
-                         static_cast<unsigned long long>(max_bytes),
-                         static_cast<unsigned long long>(fewest));
+    return out_of_budget(
+        "size: got %llu bytes, expected at least %llu, the total of the smallest choices",
+        static_cast<unsigned long long>(max_bytes), static_cast<unsigned long long>(fewest));
   }
   return Allocator(items, max_bytes).run();
 }

@@ -100,7 +100,7 @@ Status DivergenceMeter::run(Engine& engine, bool reference) {
   }
   const std::vector<double>& numbers = reference ? log_z_ : results_;
   const bool finite = std::ranges::all_of(numbers, [](double v) { return std::isfinite(v); });
-  return finite ? ok_status() : corrupt("the model's logits are not finite; it is damaged");
+  return finite ? ok_status() : corrupt("logits of the model: not finite; the model is damaged");
 }
 
 Status DivergenceMeter::take_reference(Engine& engine) {

@@ -15,13 +15,12 @@
 namespace qsf {
 namespace {
 
-// The format of what read_saved_hidden_rows() gives. Requires  the source keeps the tensor
+// The format of read_saved_hidden_rows(). Requires  the source keeps the tensor
 BlockFormat source_format(const ModelSource& source, const SourcePlace& t) noexcept {
   return *source.kept_format(t.section.kind, t.section.layer, t.index);
 }
 
-// Reads all rows of a tensor whose blocks are kept, unit by unit, and hands them to
-// look(bytes, n_rows).
+// Reads all rows of a tensor whose blocks are kept, unit by unit, and calls look(bytes, n_rows).
 template <typename Look>
 Status read_all_kept(const ModelSource& source, const TranscodeOptions& options,
                      const SourcePlace& t, BlockFormat format, const Look& look) {
@@ -49,7 +48,7 @@ class FormatChooser {
   Result<FormatChoice> run();
   // The format of a matrix before anything is measured or kept.
   BlockFormat planned_format(const SourcePlace& t) const;
-  // Whether the user has said what becomes of the tensor, whatever the preset.
+  // Whether an option names the format of the tensor, overriding the preset.
   bool is_asked_for(const SourcePlace& t) const;
   void warn_of_requantised(FormatChoice& choice) const;
 
@@ -57,7 +56,7 @@ class FormatChooser {
   bool asks_ternary() const noexcept {
     return options_.preset == QuantType::kTernary || options_.preset == QuantType::kTernaryRow;
   }
-  // Whether matrices of layers are looked at for what only a preset makes of ternary ones.
+  // Whether matrices of layers are checked for native ternary weights.
   bool scans() const noexcept { return asks_ternary() || options_.preset == QuantPreset::kMixed; }
   QuantType native_ternary() const noexcept {
     return options_.preset == QuantType::kTernaryRow ? QuantType::kTernaryRow
@@ -95,7 +94,7 @@ BlockFormat FormatChooser::planned_format(const SourcePlace& t) const {
 }
 
 // Returns whether every row of a tensor of ternary blocks has one scale. Rows that the source
-// cannot keep are left to be found when they are written.
+// cannot keep are found later, when they are written.
 Result<bool> FormatChooser::has_row_scales(const SourcePlace& t, BlockFormat format) const {
   std::atomic<bool> all{true};
   Status status = read_all_kept(source_, options_, t, format,
@@ -112,7 +111,7 @@ Result<bool> FormatChooser::has_row_scales(const SourcePlace& t, BlockFormat for
   return all.load();
 }
 
-// Keeps a matrix as the source has it, where a type holds that.
+// Keeps the blocks of the source where a type can hold them.
 Result<TensorChoice> FormatChooser::choose_kept(const SourcePlace& t) const {
   TensorChoice choice = {.format = planned_format(t)};
   auto own = source_.kept_format(t.section.kind, t.section.layer, t.index);
@@ -124,7 +123,7 @@ Result<TensorChoice> FormatChooser::choose_kept(const SourcePlace& t) const {
     }
     choice.format = by_row ? block_format(options_.native_ternary, 0) : *own;
   }
-  // Ternary weights that are stored as floats are the same numbers in a tenth of the bits.
+  // Ternary weights stored as floats take a tenth of the bits in a ternary type.
   const bool floats = !own || is_float_type(own->type);
   if (floats && t.section.kind == SectionKind::kLayer && !is_asked_for(t)) {
     QSF_ASSIGN_OR_RETURN(choice.natively_ternary, is_natively_ternary(source_, t));
@@ -151,7 +150,7 @@ Result<BlockFormat> FormatChooser::choose_mixed(const SourcePlace& t, BlockForma
   }
   if (format.type != planned) {
     widened_.push_back(t.full_name() + ": " + std::string(quant_type_name(planned)) +
-                       " falls below a cosine of 0.99; raised to " +
+                       ": cosine with the original below 0.99; widened to " +
                        std::string(quant_type_name(format.type)));
   }
   return format;
@@ -202,7 +201,7 @@ Result<FormatChoice> FormatChooser::run() {
   return choice;
 }
 
-// What follows from all tensors together.
+// Conclusions from all tensors together.
 void FormatChooser::conclude(FormatChoice& choice) const {
   std::size_t n_matrices = 0;
   std::size_t n_ternary = 0;
@@ -222,8 +221,8 @@ void FormatChooser::conclude(FormatChoice& choice) const {
   if (asks_ternary() && n_ternary < n_matrices) {
     choice.warnings.push_back(std::to_string(n_matrices - n_ternary) + " of " +
                               std::to_string(n_matrices) +
-                              " matrices are not natively ternary; a model that was not trained "
-                              "with ternary weights is unusable in this type");
+                              " matrices are not natively ternary; a model trained without "
+                              "ternary weights is unusable in this type");
   }
 }
 
@@ -255,7 +254,7 @@ void FormatChooser::warn_of_requantised(FormatChoice& choice) const {
   for (const Pair& pair : pairs) {
     choice.warnings.push_back(std::to_string(pair.n_tensors) + " matrices of " +
                               (pair.source_type.empty() ? "an unknown type" : pair.source_type) +
-                              " are not kept as they are: requantised to " +
+                              " cannot be kept bit for bit: requantised to " +
                               std::string(quant_type_name(pair.type)));
   }
 }
@@ -279,8 +278,8 @@ Result<FormatChoice> choose_formats(const ModelSource& source, const TranscodeOp
   return FormatChooser(source, options).run();
 }
 
-// A block that no type holds is rare, and looking for one would read every file twice: so the
-// search begins when writing has come upon the first.
+// A block that no type can hold is rare, and a search would read every file twice, so it starts
+// only when writing has hit the first one.
 Result<bool> give_up_keeping(const ModelSource& source, const TranscodeOptions& options,
                              FormatChoice& choice) {
   const FormatChooser chooser(source, options);
@@ -309,7 +308,7 @@ Result<bool> give_up_keeping(const ModelSource& source, const TranscodeOptions& 
   return found;
 }
 
-// Reads until a second magnitude shows, which for other weights is in the first row.
+// Reads until a second magnitude appears; other weights have one in the first row.
 Result<bool> is_natively_ternary(const ModelSource& source, const SourcePlace& tensor) {
   TernaryScan scan;
   std::vector<float> weights;

@@ -53,7 +53,7 @@ Result<std::unique_ptr<Engine>> Prober::open(const TensorFormats& formats,
   engine.log = gather.log;
   if (gather.ram_budget_bytes != 0) {
     if (own_bytes >= gather.ram_budget_bytes) {
-      return out_of_budget("%.1f MB for logits alone; raise the budget",
+      return out_of_budget("logits of the sensitivity measurement need %.1f MB; raise the budget",
                            static_cast<double>(own_bytes) / 1e6);
     }
     engine.ram_budget_bytes = gather.ram_budget_bytes - own_bytes;

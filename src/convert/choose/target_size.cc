@@ -16,7 +16,7 @@
 namespace qsf {
 namespace {
 
-// Of every number of bits the types that cost least (decisions 035 and 036).
+// The formats with the smallest errors at each width (decisions 035 and 036).
 constexpr BlockFormat kCandidates[] = {
     {QuantType::kQ2Super, 64}, {QuantType::kQ2Codebook, 16}, {QuantType::kQ2Super, 32},
     {QuantType::kQ2K, 16},     {QuantType::kQ3Super, 64},    {QuantType::kQ3Codebook, 16},
@@ -24,8 +24,8 @@ constexpr BlockFormat kCandidates[] = {
     {QuantType::kQ4Super, 32}, {QuantType::kQ5K, 32},        {QuantType::kQ6K, 16},
     {QuantType::kQ8, 64},      {QuantType::kF16, 4}};
 
-// Rows that the error of a format is measured on: where groups have 1024 rows of 4096 columns, all
-// formats take half a minute for 7 billion weights.
+// Rows on which the error of a format is measured. For 7 billion weights in groups of 1024 rows of
+// 4096 columns all formats take half a minute.
 constexpr std::uint32_t kMeasuredRows = 512;
 
 struct Matrix {
@@ -82,7 +82,7 @@ Status Planner::take_matrices() {
     if (options_.vocabulary_type && is_vocabulary(groups_[g].kind)) continue;
     if (probes_of(groups_[g]).empty()) {
       return invalid_argument(
-          "%s, layers from %u: the calibration has no sensitivity of it; calibrate anew with "
+          "%s, layers from %u: no sensitivity in the calibration file; calibrate again with "
           "--target-size",
           std::string(tensor_kind_name(groups_[g].kind)).c_str(), groups_[g].first_layer);
     }
@@ -141,7 +141,7 @@ Status Planner::measure(Matrix& matrix) {
   return ok_status();
 }
 
-// The divergence of a group belongs to its members in equal parts, each at its own error.
+// The members of a group share its divergence equally, each at its own error.
 Status Planner::estimate_costs() {
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     const std::vector<const Probe*> probes = probes_of(groups_[g]);
@@ -163,7 +163,7 @@ Status Planner::estimate_costs() {
   return ok_status();
 }
 
-// Bytes of a matrix's tiles. What the directory of its section takes is counted with the file.
+// Bytes of a matrix's tiles; the directory of its section is counted with the file.
 Result<std::uint64_t> Planner::tensor_bytes(const SourcePlace& t, BlockFormat format) const {
   const TensorInfo info = {t.source->kind, t.source->rows,  t.source->cols,
                            format,         options_.layout, 0};
@@ -199,8 +199,8 @@ Result<TargetPlan> Planner::plan(std::uint64_t max_bytes) {
   QSF_RETURN_IF_ERROR(take_matrices());
   std::vector<std::vector<AllocationChoice>> items;
   for (const Matrix& matrix : matrices_) items.push_back(matrix.choices);
-  // What the rest of the file takes depends on the number of tiles, by pages of directories: so it
-  // is taken from the file of fewest bytes, and corrected by what comes out.
+  // The size of the rest of the file depends on the number of tiles, in pages of directories. So it
+  // is taken from the smallest file and corrected by the size of each plan.
   const std::uint64_t fewest = fewest_bytes(items);
   QSF_ASSIGN_OR_RETURN(const Allocation smallest, allocate(items, fewest));
   QSF_ASSIGN_OR_RETURN(const TargetPlan least, plan_of(smallest));
@@ -216,8 +216,7 @@ Result<TargetPlan> Planner::plan(std::uint64_t max_bytes) {
            static_cast<std::int64_t>(plan.file_bytes - max_bytes);
   }
   return invalid_argument(
-      "a file of %llu bytes: the smallest that holds this model takes %llu; ask for at least "
-      "as many",
+      "--target-size: got %llu bytes, expected at least %llu, the smallest file of this model",
       static_cast<unsigned long long>(max_bytes),
       static_cast<unsigned long long>(least.file_bytes));
 }
@@ -227,7 +226,7 @@ Result<TargetPlan> Planner::plan(std::uint64_t max_bytes) {
 double interpolate_divergence(std::span<const double> errors, std::span<const double> divergences,
                               double error) {
   QSF_CHECK(!errors.empty() && errors.size() == divergences.size());
-  // Below this a measurement is rounding, and logarithms need something.
+  // Smaller measurements are rounding noise, and logarithms need positive numbers.
   constexpr double kLeast = 1e-12;
   std::vector<std::pair<double, double>> points;
   for (std::size_t i = 0; i < errors.size(); ++i) {

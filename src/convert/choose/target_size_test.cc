@@ -154,7 +154,7 @@ TEST_F(TargetSizeTest, TooSmallASizeNamesTheSmallest) {
   const auto refused = plan(least - 1);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(refused.error().message()), HasSubstr("ask for at least"));
+  EXPECT_THAT(std::string(refused.error().message()), HasSubstr("expected at least"));
   EXPECT_TRUE(plan(least));
 }
 

@@ -27,12 +27,12 @@ Result<double> check_hessian(std::span<const float> hessian, std::size_t n) {
     for (std::size_t j = 0; j <= i; ++j) {
       if (std::isfinite(hessian[i * n + j])) continue;
       return invalid_argument(
-          "Hessian: row %zu, column %zu: %g, expected a finite sum of products of inputs", i, j,
+          "Hessian: row %zu, column %zu: got %g, expected a finite sum of products of inputs", i, j,
           static_cast<double>(hessian[i * n + j]));
     }
     const float diagonal = hessian[i * n + i];
     if (diagonal < 0.0F) {
-      return invalid_argument("Hessian: column %zu: %g, expected a sum of squares", i,
+      return invalid_argument("Hessian: column %zu: got %g, expected a sum of squares", i,
                               static_cast<double>(diagonal));
     }
     sum += diagonal;

@@ -58,7 +58,7 @@ Result<RandomShape> find_random_shape(std::string_view name) {
   const auto* const found = std::find_if(std::begin(kShapes), std::end(kShapes),
                                          [name](const RandomShape& s) { return s.name == name; });
   if (found != std::end(kShapes)) return *found;
-  return invalid_argument("shape \"%s\" is not known, expected one of %s",
+  return invalid_argument("shape: got \"%s\", expected one of %s",
                           std::string(name.substr(0, 40)).c_str(), random_shape_names().c_str());
 }
 
@@ -92,8 +92,8 @@ ModelSpec shape_spec(const RandomShape& shape) {
 
 namespace {
 
-// "<unk>", "<s>", "</s>", the 256 bytes, and then pieces that no text is encoded to: a token a
-// byte, so the length of a prompt in bytes is its length in tokens but for the first.
+// "<unk>", "<s>", "</s>", the 256 bytes, and then pieces that no text is encoded to. One token per
+// byte: a prompt has one token more than bytes.
 TokenizerData byte_tokenizer(std::uint32_t n_vocab) {
   TokenizerData data;
   data.kind = TokenizerKind::kScoredBpe;
@@ -148,7 +148,7 @@ class RandomModelWriter {
   Status write_section(SectionKind section, std::uint32_t layer, QsfWriter& writer);
   Status check_cancelled() const {
     if (options_.cancel == nullptr || !options_.cancel->load()) return ok_status();
-    return cancelled("interrupted; nothing was written");
+    return cancelled("interrupted; no file was written");
   }
 
   const RandomModelOptions& options_;
@@ -176,8 +176,8 @@ Result<TensorInfo> RandomModelWriter::tensor(TensorKind kind) const {
   return TensorInfo{kind, shape.rows, shape.cols, format, options_.layout, 0};
 }
 
-// The tensors in the order in which imported models have them; none that only some models of the
-// family have.
+// The tensors in the order of imported models, without those that only some models of the family
+// have.
 Result<std::vector<TensorInfo>> RandomModelWriter::tensors(SectionKind section) const {
   const TensorTable& table = tensor_table(spec_.architecture);
   std::vector<TensorKind> kinds;

@@ -25,24 +25,23 @@ typedef PerBlock::Pair Pair;
 typedef float Quad __attribute__((vector_size(16)));
 typedef std::int32_t Ints __attribute__((vector_size(16)));
 
-// The whole number of the weight that lies furthest out. Those in columns that hardly count may be
-// twice as far out.
+// The integer of the largest weight. Weights in columns of negligible cost may be twice as large.
 constexpr double kReach = 16384.0;
 
-// The whole numbers of the largest cost and of the least but 0. Sums of 256 costs times the squares
-// of 4-bit codes, of 32 and 5 bits, of 16 and 6 bits stay below 2^31.
+// The integers of the largest cost and of the smallest one above 0. Sums of 256 costs times the
+// squares of 4-bit codes, of 32 and 5 bits, of 16 and 6 bits stay below 2^31.
 constexpr float kMostCost = 32767.0F;
 constexpr float kLeastCost = 128.0F;
 
-// Limits of what stands in a IntTrial.
+// Limits of the numbers in an IntTrial.
 constexpr double kMostInverse = 32767.0;
 constexpr double kMostOffset = 16383.0;
 
-// Which share of the trials that a search begins with go on: the best of each four.
+// The best of every four first trials continue.
 constexpr std::size_t kGroup = 4;
 constexpr std::size_t kGroups = kTrials / kGroup;
 
-// How often they go on: less often where fewer weights move between codes.
+// Rounds of refinement: fewer where fewer weights move between codes.
 constexpr int rounds_of(std::size_t block) noexcept {
   return block <= 16 ? 1 : block <= 32 ? 2 : 3;
 }
@@ -96,7 +95,7 @@ constexpr BatchStarts make_starts(CodeGrid grid) noexcept {
   return starts;
 }
 
-// One for each grid that a type has.
+// One for each grid of codes that a type has.
 constexpr BatchStarts kStarts[] = {
     make_starts({.top = 3.0F, .has_min = true}),
     make_starts({.top = 7.0F, .has_min = true}),
@@ -149,7 +148,7 @@ int round_to_int(float steps) noexcept {
   return static_cast<int>(steps + 32768.5F) - 32768;
 }
 
-// Both columns of a line, as they stand in memory.
+// Both columns of a line, as in memory.
 std::int32_t join(std::int32_t first, std::int32_t second) noexcept {
   static_assert(std::endian::native == std::endian::little);
   return static_cast<std::int32_t>((static_cast<std::uint32_t>(first) & 0xFFFFU) |
@@ -253,7 +252,7 @@ void BatchedScaleSearch::load_even(std::size_t lane, std::span<const float> weig
   }
 }
 
-// Returns false where a weight is too far out.
+// Returns false if a weight is too large.
 bool BatchedScaleSearch::load_costed(std::size_t lane, std::span<const float> weights,
                                      std::span<const float> importance, float middle, float factor,
                                      float cost_factor) noexcept {
@@ -328,7 +327,7 @@ Pair BatchedScaleSearch::error_of(const CodeSums& sums, Pair scale, Pair min,
   return error > 0.0 ? error : Pair{};
 }
 
-// Where the error of the codes of a trial is lowest; the scale stays where it does not matter.
+// The minimum of the error for the codes of a trial; the scale stays where it has no influence.
 BatchedScaleSearch::Point BatchedScaleSearch::lowest_point(const CodeSums& sums,
                                                            const PerBlock& scale,
                                                            double index) const noexcept {
@@ -365,7 +364,7 @@ BatchedScaleSearch::Point BatchedScaleSearch::lowest_point(const CodeSums& sums,
 
 namespace {
 
-// Puts what has a smaller error in the place of what was kept.
+// Replaces the kept point of each lane if the new one has a smaller error.
 template <typename Point>
 void keep_better(const Point& point, Point& kept) noexcept {
   for (std::size_t p = 0; p < 2; ++p) {

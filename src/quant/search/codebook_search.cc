@@ -17,22 +17,22 @@ constexpr std::size_t kLanes = kCodebookTrials;
 // Half the smallest f16: a smaller scale becomes 0.
 constexpr float kSmallestScale = 0x1p-25F;
 
-// Columns of less than this share of the mean cost have no say in the scale that trials begin with.
+// Columns below this share of the mean cost do not influence the first scales.
 constexpr float kCounts = 0x1p-4F;
 
-// How far the weight of the largest magnitude lies beyond the first or the last level, as a factor
-// of the scale that trials begin with. Measured: docs/decisions/036-codebook-types.md.
+// Factors of the first scales: how far the weight of the largest magnitude lies beyond the first or
+// the last level. Measured: docs/decisions/036-codebook-types.md.
 constexpr float kReaches[kLanes / 2] = {1.12F, 1.02F, 0.93F, 0.85F, 0.77F, 0.7F, 0.62F, 0.53F};
 
-constexpr int kRefits = 1;  // of a sub-block's trials by themselves
-constexpr int kTurns = 2;   // of whole scales and d
+constexpr int kRefits = 1;  // of the trials of one sub-block
+constexpr int kTurns = 2;   // of integer scales and d
 
-// How many d are followed up. With scales of 6 bits more gain a thousandth of the error, and levels
-// of 4 bits take longest to find.
+// Number of d that are refined. With 6-bit scales more of them gain a thousandth of the error, and
+// 4-bit levels take longest to find.
 template <std::size_t kLevels>
 constexpr std::size_t kTried = kLevels == 16 ? 1 : 3;
 
-// A scale and what it leads to; both sums are weighted with the costs.
+// A scale and its sums, weighted with the costs.
 struct Trial {
   float scale = 0.0F;
   float error = std::numeric_limits<float>::infinity();  // (w - scale * level)^2
@@ -86,7 +86,7 @@ class CodebookSearch {
   CodebookFields run(const CodebookFields& start) noexcept;
 
  private:
-  // Fields and what they lead to.
+  // Fields and their trials.
   struct Candidate {
     CodebookFields fields;
     std::array<Trial, kMaxCodebookSubBlocks> trials;
@@ -105,12 +105,12 @@ class CodebookSearch {
   const TrialLevels levels_;
   std::size_t n_ = 0;
   std::array<CodebookSubBlock, kMaxCodebookSubBlocks> blocks_;
-  // The best of every sub-block by itself, of scales above 0 and of those below.
+  // The best trial of every sub-block by itself, for positive and for negative scales.
   std::array<std::array<Trial, 2>, kMaxCodebookSubBlocks> alone_;
   std::array<std::array<double, 2>, kMaxCodebookSubBlocks> refitted_;  // of them
 };
 
-// The weight of the largest magnitude among those whose cost is not next to nothing.
+// The weight of the largest magnitude, without columns of negligible cost.
 float costed_extreme(const CodebookSubBlock& block) noexcept {
   float total = 0.0F;
   for (std::size_t i = 0; i < block.n; ++i) total += block.costs[i];
@@ -153,7 +153,7 @@ int CodebookSearch<kLevels>::whole(double scale, double d) const noexcept {
   return static_cast<int>(std::lround(std::clamp<double>(scale / d, -top_ - 1, top_)));
 }
 
-// The error that d would lead to with the codes that sub-blocks have by themselves.
+// The error with d and the codes of the sub-blocks by themselves.
 template <std::size_t kLevels>
 double CodebookSearch<kLevels>::predict(double d) const noexcept {
   double sum = 0.0;
@@ -169,8 +169,8 @@ double CodebookSearch<kLevels>::predict(double d) const noexcept {
   return sum;
 }
 
-// The d that promise the smallest errors: those with which the largest scale becomes one of the
-// highest whole numbers, or lies between two.
+// The d with the smallest predicted errors: the largest scale becomes one of the highest integers
+// or lies between two.
 template <std::size_t kLevels>
 std::array<double, kTried<kLevels>> CodebookSearch<kLevels>::choose_ds() const noexcept {
   double largest = 0.0;
@@ -197,8 +197,8 @@ std::array<double, kTried<kLevels>> CodebookSearch<kLevels>::choose_ds() const n
   return ds;
 }
 
-// Gives every sub-block the best whole scale under d: of 4 bits all are tried, of 6 the eight next
-// to the best scale of either sign.
+// Gives every sub-block the best integer scale under d: 4-bit scales are all tried, of 6-bit scales
+// the eight nearest to the best one of either sign.
 template <std::size_t kLevels>
 void CodebookSearch<kLevels>::choose_scales(Candidate& candidate) const noexcept {
   const float d = to_f32(candidate.fields.d);
@@ -227,7 +227,7 @@ void CodebookSearch<kLevels>::choose_scales(Candidate& candidate) const noexcept
   }
 }
 
-// The d with the smallest error for the whole scales and codes as they are.
+// The d with the smallest error for the present integer scales and codes.
 template <std::size_t kLevels>
 double CodebookSearch<kLevels>::refit_d(const Candidate& candidate) const noexcept {
   double w_level = 0.0;

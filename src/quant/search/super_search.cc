@@ -19,10 +19,10 @@ typedef float Quad __attribute__((vector_size(16)));
 // Half the smallest f16: a smaller scale becomes 0.
 constexpr float kSmallestScale = 0x1p-25F;
 
-// Which whole numbers the largest scale and the largest min may become: so far below the top.
+// The largest scale and the largest min may become the top integer or one up to this far below it.
 constexpr int kTopsTried = 12;
 
-// What is tried beside the whole numbers that a sub-block has, which come first.
+// Offsets from the integer fields of a sub-block that are tried; the fields themselves come first.
 constexpr SubFields kNear[] = {{0, 0},   {-1, 0}, {1, 0},  {0, -1}, {0, 1},
                                {-1, -1}, {1, 1},  {-1, 1}, {1, -1}};
 constexpr SubFields kNearTied[] = {{0, 0}, {-1, 0}, {1, 0}, {-2, 0}};
@@ -36,7 +36,7 @@ Fields round_to_sub_block(const CodeGrid& grid, Fields fields) noexcept {
   return fields;
 }
 
-// What a sub-block decodes with.
+// The fields that a sub-block is decoded with.
 Fields decoded_fields(const CodeGrid& codes, float d, float dmin, SubFields sub) noexcept {
   const float scale = d * static_cast<float>(sub.scale);
   return {scale, codes.has_min ? dmin * static_cast<float>(sub.min) : codes.tied_min(scale)};
@@ -70,10 +70,10 @@ class SuperSearch {
 
  private:
   static constexpr std::size_t kQuads = kMaxSubBlocks / 4;
-  using Row = std::array<Trial, kMaxSubBlocks>;  // one of every sub-block
+  using Row = std::array<Trial, kMaxSubBlocks>;  // one per sub-block
   using RowFields = std::array<Fields, kMaxSubBlocks>;
 
-  // Fields and what they lead to.
+  // Fields and their trials.
   struct Candidate {
     SuperFields fields;
     Row trials;
@@ -114,7 +114,7 @@ class SuperSearch {
   const QuantOptions options_;
   const float cost_unit_;
   const std::size_t n_;
-  bool in_integers_ = true;  // searched in whole numbers
+  bool in_integers_ = true;  // searched in 16-bit integers
   std::array<std::optional<BatchedScaleSearch>, kMaxSubBlocks / kBlocksPerBatch> batches_;
   std::array<std::optional<CostedWeights>, kMaxSubBlocks> blocks_;
   Alone alone_ = {};
@@ -143,7 +143,7 @@ void SuperSearch::load_blocks() noexcept {
   }
 }
 
-// Returns what the best of some fields lead to, sub-block by sub-block, and which ones they are.
+// Returns the best trial of each sub-block and the index of its fields.
 SuperSearch::Row SuperSearch::choose(std::span<const RowFields> trials,
                                      std::array<std::size_t, kMaxSubBlocks>& best) noexcept {
   Row row;
@@ -178,7 +178,7 @@ SuperSearch::Row SuperSearch::choose(std::span<const RowFields> trials,
   return row;
 }
 
-// Gives every sub-block the best whole numbers near those that it has, with codes chosen again.
+// Gives every sub-block the best integer fields near its present ones; codes are chosen again.
 SuperSearch::Candidate SuperSearch::choose_near(const SuperFields& fields,
                                                 std::span<const SubFields> near) noexcept {
   std::array<RowFields, std::size(kNear)> trials;
@@ -208,7 +208,7 @@ SuperSearch::Candidate SuperSearch::choose_near(const SuperFields& fields,
   return candidate;
 }
 
-// Searches every sub-block by itself. Returns what the start leads to.
+// Searches every sub-block by itself. Returns the trials of the start.
 SuperSearch::Candidate SuperSearch::search_alone(const SuperFields& start) noexcept {
   Candidate of_start;
   of_start.fields = start;
@@ -251,8 +251,8 @@ SuperSearch::Candidate SuperSearch::search_alone(const SuperFields& start) noexc
   return of_start;
 }
 
-// Chooses the scales under d that come nearest to what every sub-block has by itself. Returns by
-// how much the error would grow.
+// Chooses the scales under d nearest to the optimum of every sub-block. Returns the growth of the
+// error.
 double SuperSearch::choose_scales(float d, std::array<Quad, kQuads>& scales) const noexcept {
   const float inverse = d > 0.0F ? 1.0F / d : 0.0F;
   Quad sums = {};
@@ -265,7 +265,7 @@ double SuperSearch::choose_scales(float d, std::array<Quad, kQuads>& scales) con
   return add_up(sums);
 }
 
-// The same for mins under dmin, of which the targets are the best for the scales.
+// The same for mins under dmin; the targets are the optima for the scales.
 double SuperSearch::choose_mins(float dmin, const std::array<Quad, kQuads>& targets,
                                 std::array<Quad, kQuads>& mins) const noexcept {
   const float inverse = dmin < 0.0F ? 1.0F / dmin : 0.0F;
@@ -278,8 +278,8 @@ double SuperSearch::choose_mins(float dmin, const std::array<Quad, kQuads>& targ
   return add_up(sums);
 }
 
-// Tries which whole numbers the largest scale and then the largest min shall be, by the parabolas
-// of the sub-blocks alone.
+// Tries integers for the largest scale, then for the largest min, by the parabolas of the
+// sub-blocks.
 SuperFields SuperSearch::choose_tops() const noexcept {
   const auto try_tops = [](float value, int top, std::array<Quad, kQuads>& best,
                            auto choose_fields) {
@@ -323,7 +323,7 @@ SuperFields SuperSearch::choose_tops() const noexcept {
   return fields;
 }
 
-// Moves d and dmin to the lowest point of the error for the whole numbers and codes as they are.
+// Moves d and dmin to the minimum of the error for the present integer fields and codes.
 void SuperSearch::refit_tops(Candidate& candidate) const noexcept {
   double scale_scale = 0.0;
   double scale_min = 0.0;
@@ -356,7 +356,7 @@ void SuperSearch::refit_tops(Candidate& candidate) const noexcept {
   fields.dmin = to_f16(static_cast<float>(std::clamp<double>(dmin, -kF16Max, 0.0)));
 }
 
-// Whether whole numbers tell that what was found is better than the start.
+// Whether integer sums prove that the result is better than the start.
 bool SuperSearch::is_sure(const Candidate& found, const Candidate& start) const noexcept {
   double unsure = 0.0;
   for (std::size_t k = 0; k < n_; ++k) {
