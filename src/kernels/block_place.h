@@ -134,12 +134,7 @@ template <QuantType kType, std::uint32_t kBlock>
 // What a scale is multiplied with to give the min of a type that stores none:
 // w = scale * (code + zero point).
 template <QuantType kType>
-static constexpr float kZeroPoint = kType == QuantType::kQ2S          ? -1.5F
-                                    : kType == QuantType::kTernary    ? -1.0F
-                                    : kType == QuantType::kTernaryRow ? -1.0F
-                                    : kType == QuantType::kQk256
-                                        ? -2.0F
-                                        : -static_cast<float>(code_zero(kType));
+static constexpr float kZeroPoint = kType == QuantType::kQk256 ? -2.0F : -type_traits(kType).zero;
 
 }  // namespace qsf::kernels
 
