@@ -148,7 +148,7 @@ TEST_F(TranscodeKeepTest, BlocksOfTheSourceReachTheFileInEveryLayout) {
       EXPECT_EQ(t.source_type, "Q4_1");
     }
     ASSERT_EQ(report->warnings.size(), 1U);
-    EXPECT_THAT(report->warnings[0], HasSubstr("matrices of Q4_1 are not kept"));
+    EXPECT_THAT(report->warnings[0], HasSubstr("matrices of Q4_1 cannot be kept"));
   }
 }
 

@@ -396,10 +396,10 @@ TEST(GptqTest, RefusesWhatIsNoSumOfProducts) {
   };
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInf = std::numeric_limits<float>::infinity();
-  EXPECT_THAT(message({1.0F, 0.0F, kNan, 1.0F}), testing::HasSubstr("row 1, column 0: nan"));
-  EXPECT_THAT(message({kNan, 0.0F, 0.0F, 1.0F}), testing::HasSubstr("row 0, column 0: nan"));
-  EXPECT_THAT(message({1.0F, 0.0F, 0.0F, kInf}), testing::HasSubstr("row 1, column 1: inf"));
-  EXPECT_THAT(message({1.0F, 0.0F, 0.0F, -1.0F}), testing::HasSubstr("column 1: -1"));
+  EXPECT_THAT(message({1.0F, 0.0F, kNan, 1.0F}), testing::HasSubstr("row 1, column 0: got nan"));
+  EXPECT_THAT(message({kNan, 0.0F, 0.0F, 1.0F}), testing::HasSubstr("row 0, column 0: got nan"));
+  EXPECT_THAT(message({1.0F, 0.0F, 0.0F, kInf}), testing::HasSubstr("row 1, column 1: got inf"));
+  EXPECT_THAT(message({1.0F, 0.0F, 0.0F, -1.0F}), testing::HasSubstr("column 1: got -1"));
   EXPECT_THAT(message({1.0F, 0.0F, 1e8F, 1.0F}), testing::HasSubstr("not positive definite"));
 }
 
