@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "convert/calibrate/calibration.h"
 #include "convert/calibrate/collect_statistics.h"
 #include "convert/calibrate/pass_observer.h"
 #include "convert/encode/encode_rows.h"
