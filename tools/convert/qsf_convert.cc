@@ -224,10 +224,9 @@ qsf::Status check_room(const std::string& output, std::uint64_t file_bytes) {
 }
 
 std::optional<qsf::QuantType> find_type(const std::string& name) {
-  for (const qsf::QuantType type : qsf::kAllQuantTypes) {
-    if (qsf::quant_type_name(type) == name) return type;
-  }
-  return std::nullopt;
+  const qsf::TypeTraits* const traits = qsf::find_type_traits(name);
+  if (traits == nullptr) return std::nullopt;
+  return traits->type;
 }
 
 qsf::Status check_report_file(const ConvertOptions& options) {

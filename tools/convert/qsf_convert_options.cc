@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "convert/encode/transcode_types.h"
 #include "convert/random/random_model.h"
 #include "import/gguf/i2s_flavor.h"
 #include "quant/types.h"
@@ -41,21 +42,24 @@ std::string type_names() {
   return names;
 }
 
-// Whether embedding and head of a real model can be stored so: every row of them counts.
-bool is_vocabulary_type(const std::string& name) {
-  for (const qsf::QuantType type : {qsf::QuantType::kTernary, qsf::QuantType::kTernaryRow,
-                                    qsf::QuantType::kTernaryBase3, qsf::QuantType::kQk256}) {
-    if (qsf::quant_type_name(type) == name) return false;
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const qsf::QuantPreset preset : qsf::all_quant_presets()) {
+    names.emplace_back(qsf::quant_preset_name(preset));
   }
-  return true;
+  return names;
+}
+
+// Whether --head-type accepts the type, or no type is named.
+bool is_vocabulary_type(const std::string& name) {
+  const qsf::TypeTraits* const traits = qsf::find_type_traits(name);
+  return traits == nullptr || qsf::is_vocabulary_type(traits->type);
 }
 
 CLI::Validator weight_type() {
   return CLI::Validator(
       [](const std::string& value) {
-        for (const qsf::QuantType type : qsf::kAllQuantTypes) {
-          if (qsf::quant_type_name(type) == value) return std::string();
-        }
+        if (qsf::find_type_traits(value) != nullptr) return std::string();
         return value + ": expected one of " + type_names();
       },
       "");
@@ -269,11 +273,7 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
   app.add_option("OUT", options.output, "File to write; replaced as a whole if it exists")
       ->type_name("FILE");
   app.add_option("--quant-type", options.quant_type, kTypeHelp)
-      ->check(CLI::IsMember({"f32",        "f16",        "bf16",       "8bit",       "4bit",
-                             "3bit",       "2bit",       "2bit-sym",   "ternary",    "ternary-row",
-                             "4bit-super", "3bit-super", "2bit-super", "4bit-table", "3bit-table",
-                             "2bit-table", "q6_k",       "q5_k",       "q3_k",       "q2_k",
-                             "mixed",      "keep"}));
+      ->check(CLI::IsMember(preset_names()));
   app.add_option(
          "--head-type", options.head_type,
          "Type of embedding and head, by default as --quant-type says. One of " + type_names())
