@@ -20,6 +20,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 TABLE_LINE = re.compile(r"^(\d+|extra|tests)\s+(\S+)\s*:\s*(.*)$")
 PAGE_ROW = re.compile(r"^\| (\d+) \| `src/(\w+)/` \| .* \|\s*([\w ]*?)\s*\|$")
 TEST_FILE = re.compile(r"_test\.(cc|c)$|(^|/)testing/")
+BELOW = re.compile(r"^levels (\d+) to (\d+) except ([\w ]+)$")  # the short form of a long list
 ISA_FILE = re.compile(r"_(sse42|avx2|avx512|avx512vnni|amx|neon|neondot|sve|wasm)\.cc$")
 OUTSIDE_SRC = ("tools", "tests", "examples", "fuzz")
 # Many folders have one of these, and no source includes them by name.
@@ -160,6 +161,15 @@ def check_basenames(paths):
     return violations
 
 
+def folders_said(layers, text):
+    """Returns the folders in a cell: a list, or "levels A to B except" some."""
+    short = BELOW.match(text)
+    if not short:
+        return set(text.split())
+    first, last = int(short.group(1)), int(short.group(2))
+    return {name for name, level in layers.level.items() if first <= level <= last} - set(short.group(3).split())
+
+
 def check_page(layers, text, name="docs/architecture.md"):
     """Compares the rows | level | `src/folder/` | what | may include | of the page to the table."""
     violations = []
@@ -168,7 +178,7 @@ def check_page(layers, text, name="docs/architecture.md"):
         if not match:
             continue
         folder = match.group(2)
-        said = (int(match.group(1)), set(match.group(3).split()))
+        said = (int(match.group(1)), folders_said(layers, match.group(3)))
         held = (layers.level.get(folder), layers.allowed.get(folder, set()))
         if said != held:
             violations.append(f"{name}:{number}: {folder} differs from src/layers.txt, which has: "
