@@ -8,29 +8,15 @@ They are rendered with two messages, {"role": "user", "content": "Hello World"} 
 EXPRESSIONS = r"""
 1 + 2 * 3
 (1 + 2) * 3
-7 // 2
--7 // 2
 7 % 3
 -7 % 3
 7 % -3
-7 / 2
-6 / 2
-2 ** 10
-2 ** -1
--2 ** 2
-2 ** 3 ** 2
-7.5 // 2
 -7.5 % 2
 0.1 + 0.2
 1e3
 1.5e-7
 1e16
 123456789012345680.0
-1_000
-0x1F
-0b101
-0o17
-1 / 3
 100000.0 * 10
 true + true
 True
@@ -108,7 +94,7 @@ not 1 == 2
 {'a': 1, 'b': [1, 2]}
 {'a': 1, 'a': 2}
 {1: 'x', none: 'y'}
-['it\'s', "q\"", 'both\'"', '\n\t\\', '\u00e9\u200b\U0001F600\x7f']
+['it\'s', "q\"", 'both\'"', '\n\t\\', '\x01\x7f']
 messages
 messages[0]
 messages[0].role
@@ -140,10 +126,6 @@ none | default('d')
 none | default('d', true)
 '' | default('d', boolean=true)
 '' | d('x')
-1 is odd
-2 is even
-4 is divisibleby 2
-4 is divisibleby(3)
 'a' is string
 1 is string
 1 is number
@@ -168,23 +150,12 @@ missing_thing is sequence
 'a' is iterable
 1 is iterable
 missing_thing is iterable
-range is callable
-messages is callable
 1 is eq 1
 1 is ne 2
 1 is lt 2
 3 is ge 3
 1 is in [1, 2]
 'a' is equalto 'a'
-'ABC' is upper
-'aBC' is upper
-'abc' is lower
-none is sameas none
-true is sameas true
-'upper' is filter
-'odd' is test
-not 1 is odd
-1 is not odd
 tools is none
 documents is none
 tools is not none and tools | length
@@ -207,56 +178,13 @@ enable_thinking is defined and enable_thinking
 ' a  b '.split()
 ' a  b c '.split(none, 1)
 'a,b,c'.split(',', 1)
-'a,b,c'.rsplit(',', 1)
-' a  b c '.rsplit(none, 1)
-'aaa'.rsplit('aa')
 'abc'.split('')
-'a\nb\r\nc'.splitlines()
-'a\nb\n'.splitlines(true)
 'abc'.startswith('ab')
 'abc'.startswith(('x', 'a'))
 'abc'.endswith('bc')
 'abcabc'.replace('b', 'X')
 'abcabc'.replace('b', 'X', 1)
 'abc'.replace('', '-')
-'abcabc'.find('c')
-'abcabc'.rfind('c')
-'abc'.find('x')
-'abc'.index('x')
-'banana'.count('an')
-'abc'.count('')
-','.join(['a', 'b'])
-','.join([1])
-'a-b-c'.partition('-')
-'a-b-c'.rpartition('-')
-'abc'.partition('x')
-'abc'.rpartition('x')
-'abc'.removeprefix('a')
-'abc'.removesuffix('bc')
-'7'.zfill(3)
-'-7'.zfill(4)
-'a'.ljust(3) ~ '|'
-'a'.rjust(3, '*')
-'ab'.center(5, '*')
-'abc'.center(6, '*')
-'12'.isdigit()
-'ab'.isalpha()
-'a1'.isalnum()
-' '.isspace()
-'AB'.isupper()
-'ab'.islower()
-'{} and {}'.format(1, 'b')
-'{1}{0}{x}'.format(1, 2, x=3)
-'{{}}'.format()
-'%s is %d' % ('a', 3)
-'%5.2f|%-5s|%05d' % (3.14159, 'ab', 42)
-'%x %%' % 255
-'%r' % 'a'
-'%s' % [1]
-'a' % [1]
-'a' % (messages | map(attribute='role'))
-'%s %s' % 'a'
-'%d' % 'a'
 {'a': 1}.get('a')
 {'a': 1}.get('b')
 {'a': 1}.get('b', 2)
@@ -264,12 +192,8 @@ enable_thinking is defined and enable_thinking
 {'a': 1, 'b': 2}.values() | list
 {'a': 1, 'b': 2}.items() | list
 {'a': 1, 'b': 2} | items | list
-{'items': 1}.items is callable
 {'items': 1}['items']
-[1, 2, 1].count(1)
-[1, 2, 1].index(2)
 [1].append(2)
-{'a': 1}.update({'b': 2})
 'abc' | length
 [1, 2] | count
 {'a': 1} | length
@@ -280,11 +204,6 @@ enable_thinking is defined and enable_thinking
 'hELLO' | capitalize
 'a' | upper
 'A' | lower
-'\u00df\u01c6\u0130' | upper
-'\u00df\u01c6\u0130' | lower
-'\u00df\u01c6' | title
-'\u039f\u03a3 \u039f\u03a3\u0391' | lower
-'\u01c6a' | capitalize
 'aXbX' | replace('X', '-')
 'aXbX' | replace('X', '-', 1)
 123 | replace(2, 'x')
@@ -311,25 +230,7 @@ messages | join('; ', attribute='role')
 -4.9 | int
 true | int
 none | int
-'1.5' | float
-'x' | float
-'inf' | float
-'nan' | float
-'1e3' | float
-3 | float
--3 | abs
--3.5 | abs
-42.55 | round
-42.55 | round(1)
-2.5 | round
-3.5 | round
-2.675 | round(2)
-42.41 | round(1, 'ceil')
-42.49 | round(1, 'floor')
-7 | round
 'abc' | list
-'abc' | reverse
-[1, 2, 3] | reverse | list
 [3, 1, 2] | sort
 [3, 1, 2] | sort(reverse=true)
 ['b', 'A', 'c'] | sort
@@ -338,16 +239,6 @@ messages | sort(attribute='role') | map(attribute='role') | list
 [1, 'a'] | sort
 ['a', 'A', 'b', 'a'] | unique | list
 ['a', 'A', 'b'] | unique(true) | list
-[1, 3, 2] | max
-[1, 3, 2] | min
-['b', 'A'] | min
-[] | max
-[1, 2, 3] | sum
-[1.5, 2] | sum
-[{'x': 1}, {'x': 2}] | sum(attribute='x')
-[1, 2] | sum(start=10)
-[1, 2, 3, 4, 5] | batch(2) | list
-[1, 2, 3] | batch(2, 0) | list
 {'b': 1, 'A': 2} | dictsort
 {'b': 1, 'A': 2} | dictsort(true)
 {'b': 1, 'A': 2} | dictsort(by='value', reverse=true)
@@ -355,8 +246,6 @@ messages | map(attribute='role') | list
 messages | map(attribute='nope', default='d') | list
 ['a', 'b'] | map('upper') | list
 ['a', 'b'] | map('replace', 'a', 'x') | join
-[1, 2, 3, 4] | select('odd') | list
-[1, 2, 3, 4] | reject('odd') | list
 [0, 1, '', 'a'] | select | list
 [1, 2, 3] | select('greaterthan', 1) | list
 [1, 2, 3] | select('>', 1) | list
@@ -366,24 +255,23 @@ messages | rejectattr('role', 'eq', 'user') | list
 messages | selectattr('nope') | list
 messages | selectattr('nope', 'defined') | list
 messages | selectattr('role') | length
+none | selectattr('role', 'equalto', 'x') | list
+0 | select | list
+none | map('upper') | list
+none | map(attribute='x') | list
+range(*[1, 3]) | list
+range(1, *[3]) | list
 (messages | selectattr('role')) is sequence
-messages[0] | attr('role')
 'a\nb\n\nc' | indent
 'a\nb\n\nc' | indent(2, true)
 'a\nb\n\nc' | indent(2, blank=true)
 'a\nb' | indent('> ')
-'<b>&"\'' | e
-'<b>' | escape | length
 '<b>' | safe
-'<b>' | e | e
-'%s-%s' | format(1, 'b')
-'one two, three' | wordcount
 'a' | tojson
 "q\"\\\n\t\x01\x7f\u00e9\U0001F600</b>" | tojson
 "\u00e9\U0001F600" | tojson(ensure_ascii=true)
 {'a': [1, 2.5, none, true], 'b': {}} | tojson
 {'a': [1, {'c': 2}], 'b': {}, 'd': []} | tojson(indent=2)
-{'b': 1, 'a': 2} | tojson(sort_keys=true)
 {'a': [1, 2]} | tojson(separators=(',', ':'))
 {1: 'a', true: 'b', none: 'c'} | tojson
 (1, 2) | tojson
@@ -394,7 +282,6 @@ range(3) | list
 range(2, 5) | list
 range(5, 0, -2) | list
 range(3)[1]
-range(3).index(2)
 range(3)[1:] | list
 range(3) | length
 range(0, 1, 0)
@@ -407,7 +294,6 @@ namespace().a is defined
 namespace(_a=1)
 'a'.__class__
 'a'.__class__.__name__
-messages.__len__()
 messages.append
 raise_exception('stop')
 raise_exception('a' ~ 1)
@@ -422,15 +308,12 @@ none < 1
 1 in 'abc'
 1 in 5
 -'a'
-1 // 0
 1 % 0
-1 / 0
 messages[:'a']
 messages[0][1:]
 missing_thing[1:]
 messages[:missing_thing]
 messages[::0]
-messages | map(attribute='role') | reverse | length
 1e-400
 'ff' | int(base=8)
 '0x1A' | int
@@ -461,7 +344,6 @@ messages[0].content[:5]
 messages[0]['content'] is string
 messages[-1]['role'] == 'assistant' and not add_generation_prompt
 loop
-varargs
 """
 
 TEMPLATES = [
@@ -483,9 +365,6 @@ TEMPLATES = [
     "a {#- comment -#} b",
     "a {# comment +#}\nb",
     "{# {{ x }} {% y %} #}z",
-    "{% raw %}{{ x }}{% endraw %}\ny",
-    "a\n  {% raw %}\n {% x %} {%- endraw %}\n b",
-    "a {%- raw -%}\n {{ x }} {% endraw -%}\n b",
     "{{ '}}' }}{{ '%}' }}{{ {'a': {'b': 1}}['a'] }}",
     "{{ {'a': {'b': 1}} }}",
     "{ a } {} {x { { {",
@@ -513,8 +392,6 @@ TEMPLATES = [
     "{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.depth }} {% endfor %}",
     "{% for i in [1, 2, 3] %}{{ loop.previtem }}<{{ i }}<{{ loop.nextitem }} {% endfor %}",
     "{% for i in [1, 2, 3] %}{{ loop.previtem is defined }}{{ loop.nextitem is defined }}{% endfor %}",
-    "{% for i in [1, 2, 3] %}{{ loop.cycle('a', 'b') }}{% endfor %}",
-    "{% for i in [1, 1, 2] %}{{ loop.changed(i) }}{% endfor %}",
     "{% for i in [1, 2, 3, 4] if i > 1 %}{{ loop.length }}{{ loop.last }}{{ loop.revindex }}{% endfor %}",
     "{% for i in [1, 2, 3] %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}",
     "{% for i in [1, 2, 3] %}{% if i == 2 %}{% continue %}{% endif %}{{ i }}{% endfor %}",
@@ -549,15 +426,13 @@ TEMPLATES = [
     "{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}",
     "{% macro m(a) %}{% endmacro %}{{ m(c=2) }}",
     "{% macro m(a) %}{% endmacro %}{{ m(1, a=2) }}",
-    "{% macro m() %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, a=3) }}",
-    "{% macro m(a) %}{{ varargs }}{% endmacro %}{{ m(1, 2, 3) }}",
     "{% set x = 1 %}{% macro m() %}{{ x }}{% endmacro %}{% set x = 2 %}{{ m() }}",
     "{% macro m() %}{% set x = 1 %}{{ x }}{% endmacro %}{{ m() }}{{ x is defined }}",
     "{% macro m(n) %}{{ n }}{% if n > 0 %}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(3) }}",
     "{% for i in [1, 2] %}{% macro m() %}{{ i }}{% endmacro %}{{ m() }}{% endfor %}",
     "{% macro m(a) %}{{ a is defined }}{{ a }}{% endmacro %}{{ m() }}",
     "{% macro m(a) %}{{ a.b }}{% endmacro %}{{ m() }}",
-    "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(*[1]) }}{{ m(**{'a': 2}) }}",
+    "{% macro m(a, b) %}{{ a }}{{ b }}{% endmacro %}{{ m(*[1, 2]) }}{{ [m][0](*[[3], 4]) }}{{ m(1, *[], b=2) }}",
     "{% macro m() %}[{{ caller() }}]{% endmacro %}{% call m() %}body{% endcall %}",
     "{% macro m() %}[{{ caller(1, 2) }}]{% endmacro %}{% call(a, b) m() %}{{ a }}-{{ b }}{% endcall %}",
     "{% macro m() %}x{% endmacro %}{% call m() %}body{% endcall %}",
@@ -566,12 +441,8 @@ TEMPLATES = [
     "{% macro m() %}a{% endmacro %}{{ m() | upper }}{{ m() + 'b' }}{{ m() is string }}",
     "{% filter upper %}abc{{ 'd' }}{% endfilter %}",
     "{% filter replace('a', 'b') | upper %}abc{% endfilter %}",
-    "{% with a = 1, b = 2 %}{{ a }}{{ b }}{% endwith %}{{ a is defined }}",
-    "{% with %}{% set a = 1 %}{% endwith %}{{ a is defined }}",
-    "{% set a = 1 %}{% with a = 2, b = a %}{{ a }}{{ b }}{% endwith %}",
     "{% generation %}x{{ 1 }}{% endgeneration %}",
     "{%- generation -%} x {%- endgeneration -%} y",
-    "{% print 1, 2 %}",
     "{% set g = messages | map(attribute='role') %}{{ g | list }}{{ g | list }}",
     "{% set g = messages | selectattr('role') %}{{ g | first }}{% for m in g %}{{ m.role }}{% endfor %}",
     "{% set x = messages | selectattr('role', 'eq', 'nobody') %}{% if x %}true{% endif %}",

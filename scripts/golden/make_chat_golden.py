@@ -17,7 +17,6 @@ import json
 import os
 import re
 import sys
-import zlib
 
 import jinja2
 from transformers.utils import chat_template_utils
@@ -114,14 +113,6 @@ def template_entry(name, source, tokens):
     return {"name": name, "bos_token": tokens[0], "eos_token": tokens[1], "cases": cases}
 
 
-def case_checksums():
-    """Returns the CRC-32 of what str's methods make of every character, each on a line."""
-    text = "".join(chr(c) + "\n" for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF)
-    printable = "".join("01"[char.isprintable()] for char in text)
-    return {"upper": zlib.crc32(text.upper().encode()), "lower": zlib.crc32(text.lower().encode()),
-            "title": zlib.crc32(text.title().encode()), "printable": zlib.crc32(printable.encode())}
-
-
 def write(name, value):
     with open(os.path.join(DATA, name), "w", encoding="utf-8") as file:
         json.dump(value, file, ensure_ascii=True, indent=0)
@@ -146,7 +137,7 @@ def main():
     cases = [{"template": source, **render(source, LANGUAGE_MESSAGES, True, ("<s>", ""))}
              for source in sources + chat_language_cases.TEMPLATES]
     write("language.json", {"now_seconds": NOW_SECONDS, "messages": as_messages(LANGUAGE_MESSAGES),
-                            "checksums": case_checksums(), "cases": cases})
+                            "cases": cases})
     print(f"{len(templates)} templates, {len(builtin)} built in, {len(cases)} cases of the language")
     return 0
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Templates for models whose file has none, by the form that their family was trained on.
+// Templates for models whose file has none, in the format of their family.
 
 #include "chat/chat_template.h"
 
@@ -12,7 +12,7 @@ constexpr std::string_view kChatml = R"({%- for message in messages %}
 {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %})";
 
-// A system message stands inside the first user's.
+// The system message is part of the next user message.
 constexpr std::string_view kLlama2 = R"({%- set ns = namespace(system='') %}
 {%- for message in messages %}
 {%- if message.role == 'system' %}
@@ -34,7 +34,7 @@ constexpr std::string_view kLlama3 = R"({{- bos_token }}
 {{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}
 {%- endif %})";
 
-// A system message stands before the next user's, with a blank line between.
+// The system message comes before the next user message, with a blank line between.
 constexpr std::string_view kMistral = R"({{- bos_token }}
 {%- set ns = namespace(system='') %}
 {%- for message in messages %}
@@ -58,7 +58,7 @@ constexpr std::string_view kZephyr = R"({%- for message in messages %}
 {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %})";
 
-// There is no system turn: it stands before the next user's, with a blank line between.
+// There is no system turn: the system message comes before the next message, with a blank line.
 constexpr std::string_view kGemma = R"({{- bos_token }}
 {%- set ns = namespace(system='') %}
 {%- for message in messages %}

@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: MIT
 //
-// Holds the renderer to transformers, byte for byte: templates of public models, the built-in ones
-// and the language's features (testdata/chat, written by scripts/golden/make_chat_golden.py). With
-// each rendering the trust of all bytes is held to the messages they came from.
+// Compares the renderer with transformers, byte for byte: on templates of public models, on the
+// built-in ones and on each feature of the language (testdata/chat, written by
+// make_chat_golden.py). Each rendering of a template also checks that exactly the bytes of message
+// contents are untrusted.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdint>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "base/crc32.h"
 #include "chat/chat_template.h"
-#include "chat/jinja_strings.h"
-#include "chat/unicode_table.h"
 
 namespace qsf {
 namespace {
@@ -74,7 +70,8 @@ void expect_outcome(const Json& expected, const Result<std::vector<ChatPiece>>& 
 // U+E000, for private use: no template has it.
 constexpr std::string_view kMarker = "\xEE\x80\x80";
 
-// With contents of markers alone, markers are all that is untrusted and nothing of what is trusted.
+// Renders with contents that consist of markers: untrusted text must be markers and nothing else,
+// and trusted text must have none.
 void expect_trust(const ChatTemplate& chat, const ChatTemplateInput& input) {
   std::vector<ChatMessage> marked;
   for (const ChatMessage& message : input.messages) {
@@ -159,27 +156,6 @@ TEST(ChatGoldenTest, TheLanguageIsThatOfJinja) {
                                            .bos_token = "<s>",
                                            .now_seconds = file.at("now_seconds")}));
   }
-}
-
-// All characters there are, since the tables of case are generated.
-TEST(ChatGoldenTest, CaseIsPythons) {
-  const Json expected = Json::parse(read_file(kFolder + "language.json")).at("checksums");
-  std::string all;
-  std::string printable;
-  for (std::uint32_t c = 0; c <= 0x10FFFF; ++c) {
-    if (c >= 0xD800 && c <= 0xDFFF) continue;
-    jinja::append_utf8(c, all);
-    all += '\n';
-    printable += jinja::is_printable(c) ? "10" : "00";
-  }
-  const jinja::Text text(all, true);
-  const auto checksum = [](const std::string& bytes) {
-    return crc32(std::as_bytes(std::span(bytes)));
-  };
-  EXPECT_EQ(checksum(jinja::to_upper(text).bytes()), expected.at("upper").get<std::uint32_t>());
-  EXPECT_EQ(checksum(jinja::to_lower(text).bytes()), expected.at("lower").get<std::uint32_t>());
-  EXPECT_EQ(checksum(jinja::title_words(text).bytes()), expected.at("title").get<std::uint32_t>());
-  EXPECT_EQ(checksum(printable), expected.at("printable").get<std::uint32_t>());
 }
 
 }  // namespace

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// Chat templates: messages into the text that a chat model was trained on.
+// Chat templates: turn messages into the text format that a chat model was trained on.
 //
-// A model's file brings its template as source in the Jinja language. It is rendered here byte for
-// byte as Hugging Face transformers renders it, and every byte of the result knows where it is
-// from: control tokens may be recognised in what the template wrote and nowhere else, or a message
-// could end its own turn by spelling the token that does. docs/decisions/009-chat-templates.md says
-// why it is our own renderer, and what of the language there is.
+// A model's file contains its template as source in the Jinja language. It is rendered byte for
+// byte as Hugging Face transformers renders it, and each byte of the result is marked as trusted
+// (written by the template) or untrusted (from a message). Control tokens are recognised only in
+// trusted text, so a message cannot end its turn by containing the text of the token. The renderer
+// supports the part of Jinja that templates of public models use and refuses the rest by name.
+// docs/decisions/009-chat-templates.md has the reasons.
 
 #ifndef QSF_CHAT_CHAT_TEMPLATE_H_
 #define QSF_CHAT_CHAT_TEMPLATE_H_
@@ -31,11 +32,10 @@ struct ChatMessage {
   std::string_view content;
 };
 
-// A piece of the rendered text. `trusted` says that the template wrote it: its literals, bos_token
-// and eos_token, numbers and dates that it computed, and a message's role when that is one of the
-// names that chats agree on (system, user, assistant ...), since some templates form a control
-// token around it. All other text of a message is untrusted through whatever the template does
-// with it.
+// A piece of the rendered text. Trusted are the template's literals, bos_token and eos_token,
+// computed numbers and dates, and common roles of messages (system, user, assistant ...), because
+// some templates form a control token around them. All other text of a message stays untrusted
+// through every operation.
 struct ChatPiece {
   std::string text;
   bool trusted;
@@ -44,19 +44,20 @@ struct ChatPiece {
 struct ChatTemplateInput {
   std::span<const ChatMessage> messages;
   bool add_generation_prompt = true;
-  // A token that the model has not: empty; the template then sees an undefined variable.
+  // Empty where the model has no such token; the variable is then undefined in the template.
   std::string_view bos_token;
   std::string_view eos_token;
-  // What strftime_now shows, in UTC: seconds since 1970.
+  // The time of strftime_now, in UTC: seconds since 1970.
   std::int64_t now_seconds = 0;
 };
 
 class ChatTemplate {
  public:
   // Parses `source`, which need not outlive the call.
-  // Fails  kCorrupt, with the line: on what is no Jinja. kUnsupported, with line and name: on what
-  //        chat templates do not use (include, extends, import, block, recursive loops), on
-  //        unknown filters and tests, and on more than 1 MB or deep nesting
+  // Fails  kCorrupt, with the line: a syntax error. kUnsupported, with line and name: tags,
+  // filters,
+  //        tests, methods, functions and operators of Jinja that chat templates do not use; more
+  //        than 1 MB of source; deep nesting
   static Result<ChatTemplate> parse(std::string_view source);
 
   ChatTemplate(ChatTemplate&&) noexcept;
@@ -67,8 +68,9 @@ class ChatTemplate {
   // Guarantees  the pieces' texts, one after the other, are the rendered text; no piece is empty,
   //             and neighbours differ in trust
   // Fails  kInvalidArgument, with the line: when the template raises an exception of its own (its
-  //        message is in the status) or does what Python refuses. kUnsupported: when it needs more
-  //        steps, memory or output than a chat template can be in need of
+  //        message is in the status) or an operation fails as in Python. kUnsupported: when it
+  //        exceeds the limits of steps, memory or output, which are far above the needs of chat
+  //        templates
   // Threads  any number may render at once
   Result<std::vector<ChatPiece>> render(const ChatTemplateInput& input) const;
 
@@ -84,7 +86,7 @@ struct BuiltinTemplate {
 };
 
 // Returns the templates for models whose file has none: chatml, llama2, llama3, mistral, phi3,
-// zephyr, gemma, and plain, which joins the contents alone with blank lines, for base models.
+// zephyr, gemma, and plain for base models, which joins the contents with blank lines.
 // Threads  any
 std::span<const BuiltinTemplate> builtin_templates();
 

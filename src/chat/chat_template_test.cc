@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What the renderer promises beyond its output: trust of every byte, errors with their place, and
-// an end to every template.
+// The renderer's promises beyond its output: the trust of every byte, errors with their place,
+// refusals by name, and limits.
 
 #include "chat/chat_template.h"
 
@@ -14,7 +14,7 @@
 #include "chat/jinja_format.h"
 #include "chat/jinja_interpreter.h"
 #include "chat/jinja_parser.h"
-#include "chat/jinja_strings.h"
+#include "chat/jinja_text.h"
 
 namespace qsf {
 namespace {
@@ -47,8 +47,6 @@ TEST(ChatTrustTest, FollowsTheBytesThroughOperators) {
   EXPECT_EQ(show("('a' + c + 'b')[2:]"), "[y]b");
   EXPECT_EQ(show("('a' + c + 'b')[::-1]"), "b[yx]a");
   EXPECT_EQ(show("('a' + c + 'b')[1]"), "[x]");
-  EXPECT_EQ(show("'<%s>' % c"), "<[xy]>");
-  EXPECT_EQ(show("'<%5s>' % c"), "<   [xy]>");
   EXPECT_EQ(show("c if c else 'no'"), "[xy]");
   EXPECT_EQ(show("c or 'no'"), "[xy]");
   EXPECT_EQ(show("[c, 'a']"), "['[xy]', 'a']");
@@ -64,11 +62,6 @@ TEST(ChatTrustTest, FollowsTheBytesThroughMethods) {
   EXPECT_EQ(show("(' ' + c + ' ').strip()"), "[xy]");
   EXPECT_EQ(show("('a' + c).upper()"), "A[XY]");
   EXPECT_EQ(show("('a' + c).title()"), "A[xy]");
-  EXPECT_EQ(show("c.join(['1', '2'])"), "1[xy]2");
-  EXPECT_EQ(show("', '.join([c, c])"), "[xy], [xy]");
-  EXPECT_EQ(show("'<{}{{'.format(c)"), "<[xy]{");
-  EXPECT_EQ(show("c.rjust(4, '.')"), "..[xy]");
-  EXPECT_EQ(show("c.partition('y')[1] ~ '|'"), "[y]|");
   EXPECT_EQ(show("messages[0].get('content')"), "[xy]");
   EXPECT_EQ(show("messages[0]['content']"), "[xy]");
   EXPECT_EQ(show("(messages[0].items() | list)[1][1]"), "[xy]");
@@ -83,16 +76,14 @@ TEST(ChatTrustTest, FollowsTheBytesThroughFilters) {
   EXPECT_EQ(show("c | tojson", "a\n\""), "\"[a\\n\\\"]\"");
   EXPECT_EQ(show("messages | tojson"), "[{\"role\": \"user\", \"content\": \"[xy]\"}]");
   EXPECT_EQ(show("nothing | default(c)"), "[xy]");
-  EXPECT_EQ(show("('a' + c) | reverse"), "[yx]a");
   EXPECT_EQ(show("('a' + c) | list | last"), "[y]");
   EXPECT_EQ(show("('a' + c) | first"), "a");
   EXPECT_EQ(show("('a\n' + c) | indent(2)"), "a\n  [xy]");
   EXPECT_EQ(show("messages | map(attribute='content') | join"), "[xy]");
-  EXPECT_EQ(show("c | e", "<"), "[&lt;]");
   EXPECT_EQ(show("c | string | safe"), "[xy]");
   EXPECT_EQ(show("[c, 'a'] | sort | join"), "a[xy]");
   EXPECT_EQ(show("('<' ~ c) | title"), "<[Xy]");
-  EXPECT_EQ(show("'<%s>' | format(c)"), "<[xy]>");
+  EXPECT_EQ(show("[c, c] | join(', ')"), "[xy], [xy]");
 }
 
 TEST(ChatTrustTest, FollowsTheBytesThroughStatements) {
@@ -139,7 +130,7 @@ TEST(ChatTemplateTest, BytesThatAreNoTextPassThrough) {
   EXPECT_EQ(show("c", "a\xFF\xC3"), "[a\xFF\xC3]");
   EXPECT_EQ(show("c | length", "a\xFF\xC3"), "3");
   EXPECT_EQ(show("c[1:]", "a\xFF\xC3"), "[\xFF\xC3]");
-  EXPECT_EQ(show("c | upper", "a\xFF"), "[A\xFF]");
+  EXPECT_EQ(show("c.replace('a', 'b')", "a\xFF"), "b[\xFF]");
   EXPECT_EQ(show("c | trim", " \xE2\x80 "), "[\xE2\x80]");
   EXPECT_EQ(show("c", std::string("a\0b", 3)), "[" + std::string("a\0b", 3) + "]");
 }
@@ -168,16 +159,65 @@ TEST(ChatTemplateTest, ErrorsTellWhereAndWhat) {
   EXPECT_EQ(render("\n{{ nothing.more }}"),
             "render: chat template: line 2: 'nothing' is undefined");
   EXPECT_THAT(render("\n{% if %}"), HasSubstr("parse: chat template: line 2: "));
-  EXPECT_THAT(render("{{ 1 | nosuch }}"), HasSubstr("line 1: no filter is called 'nosuch'"));
-  EXPECT_THAT(render("{{ 1 is nosuch }}"), HasSubstr("line 1: no test is called 'nosuch'"));
+  EXPECT_THAT(render("{{ 1 | nosuch }}"),
+              HasSubstr("line 1: the filter 'nosuch' is not supported"));
+  EXPECT_THAT(render("{{ 1 is nosuch }}"), HasSubstr("line 1: the test 'nosuch' is not supported"));
   EXPECT_THAT(render("\n{% include 'x' %}"), HasSubstr("line 2: the tag 'include'"));
   EXPECT_THAT(render("{% for a in b recursive %}{% endfor %}"), HasSubstr("recursive"));
-  EXPECT_THAT(render("{{ 'x'.encode() }}"), HasSubstr("method 'encode'"));
   const auto raised = ChatTemplate::parse("{{ raise_exception('no') }}")->render({});
   ASSERT_FALSE(raised);
   EXPECT_EQ(raised.error().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(ChatTemplate::parse("{{ 1 | nosuch }}").error().code(), StatusCode::kUnsupported);
   EXPECT_EQ(ChatTemplate::parse("{{ ").error().code(), StatusCode::kCorrupt);
+}
+
+// Parts of Jinja and Python that no template of a public model uses.
+TEST(ChatTemplateTest, TheRestOfTheLanguageIsRefusedByName) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{{ 'a'.zfill(3) }}", "the method 'zfill'"},
+      {"{{ '{}'.format(1) }}", "the method 'format'"},
+      {"{{ messages[0].content.isdigit() }}", "the method 'isdigit'"},
+      {"{{ loop.cycle(1) }}", "the method 'cycle'"},
+      {"{{ 'a' | center(9) }}", "the filter 'center'"},
+      {"{{ messages | batch(2) }}", "the filter 'batch'"},
+      {"{{ messages | map('center') }}", "the filter 'center'"},
+      {"{{ 1 is odd }}", "the test 'odd'"},
+      {"{{ messages | select('odd') }}", "the test 'odd'"},
+      {"{{ messages | rejectattr('role', 'odd') }}", "the test 'odd'"},
+      {"{{ '%s' % 1 }}", "'%' formatting"},
+      {"{{ 1 / 2 }}", "the operator '/'"},
+      {"{{ 1 // 2 }}", "the operator '//'"},
+      {"{{ 2 ** 2 }}", "the operator '**'"},
+      {"{{ cycler(1) }}", "the function 'cycler'"},
+      {"{{ range(**{}) }}", "the argument '**...'"},
+      {"{% macro m() %}{{ varargs }}{% endmacro %}", "the variable 'varargs'"},
+      {"{% with a = 1 %}{% endwith %}", "the tag 'with'"},
+      {"{% print 1 %}", "the tag 'print'"},
+      {"{%- raw %}{{ }} {% endraw %}", "the tag 'raw'"},
+      {"{{ 0x1F }}", "the number 0x"},
+  };
+  for (const auto& [source, name] : cases) {
+    const auto parsed = ChatTemplate::parse(source);
+    ASSERT_FALSE(parsed) << source;
+    EXPECT_EQ(parsed.error().code(), StatusCode::kUnsupported) << source;
+    EXPECT_THAT(parsed.error().message(), HasSubstr(std::string("line 1: ") + name)) << source;
+  }
+}
+
+TEST(ChatTemplateTest, WhatNeedsUnicodeTablesIsRefused) {
+  EXPECT_THAT(show("c | upper", "\xC3\xA9"), HasSubstr("beyond ASCII are not supported"));
+  EXPECT_THAT(show("messages", "\xC3\xA9"), HasSubstr("use the filter tojson"));
+  EXPECT_EQ(show("messages[0] | tojson", "\xC3\xA9"),
+            "{\"role\": \"user\", \"content\": \"[\xC3\xA9]\"}");
+}
+
+// Methods that are read and not called are known only when the template runs.
+TEST(ChatTemplateTest, MethodsThatAreMissingAreNotUndefined) {
+  EXPECT_THAT(show("'a'.zfill is defined"), HasSubstr("the method 'zfill' of type str"));
+  EXPECT_THAT(show("{}.copy"), HasSubstr("the method 'copy' of type dict"));
+  EXPECT_THAT(show("[1].count"), HasSubstr("the method 'count' of type list"));
+  EXPECT_EQ(show("{'count': 1}.count"), "1");
+  EXPECT_EQ(show("[1].append is defined"), "False");
 }
 
 TEST(ChatLimitsTest, SourceAndItsNestingAreBounded) {
@@ -194,14 +234,14 @@ TEST(ChatLimitsTest, SourceAndItsNestingAreBounded) {
        {nest("(", "1", ")", 5000), nest("[", "1", "]", 5000), nest("-", "1", "", 5000),
         nest("not ", "1", "", 5000), nest("1 + ", "1", "", 5000), nest("1 is in [", "1", "]", 5000),
         nest("1 if 1 else ", "1", "", 5000), nest("", "1", "[0]", 5000),
-        nest("", "1", " | abs", 5000)}) {
+        nest("", "1", " | string", 5000)}) {
     EXPECT_THAT(render(source), AnyOf(HasSubstr("deeper than 100"), HasSubstr("more than 250")))
         << source.substr(0, 40);
   }
   std::string tags;
   for (int i = 0; i < 5000; ++i) tags += "{% if 1 %}";
   EXPECT_THAT(render(tags), HasSubstr("nested deeper"));
-  EXPECT_THAT(render(std::string((1U << 20U) + 1, 'a')), HasSubstr("at most 1048576 are read"));
+  EXPECT_THAT(render(std::string((1U << 20U) + 1, 'a')), HasSubstr("expected at most 1048576"));
   EXPECT_EQ(render(std::string(1U << 20U, 'a')).size(), 1U << 20U);
 }
 
@@ -213,20 +253,19 @@ TEST(ChatLimitsTest, EveryTemplateEnds) {
   EXPECT_THAT(render("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"),
               HasSubstr("nested deeper"));
   EXPECT_THAT(render("{{ range(1000000) }}"), HasSubstr("more than 100000"));
-  EXPECT_THAT(render("{{ 'a' * 10 ** 12 }}"), HasSubstr("bytes of values"));
-  EXPECT_THAT(render("{{ [1] * 10 ** 12 }}"), HasSubstr("bytes of values"));
-  EXPECT_THAT(render("{{ 'a'.ljust(10 ** 12) }}"), HasSubstr("bytes of values"));
-  EXPECT_THAT(render("{{ 'a' | indent(10 ** 12) }}"), HasSubstr("past 1000"));
-  EXPECT_THAT(render("{{ 10 ** 100 }}"), HasSubstr("past 64 bits"));
+  EXPECT_THAT(render("{{ 'a' * 1000000000000 }}"), HasSubstr("values of the template take"));
+  EXPECT_THAT(render("{{ [1] * 1000000000000 }}"), HasSubstr("values of the template take"));
+  EXPECT_THAT(render("{{ 'a' | indent(1000000000000) }}"), HasSubstr("above 1000"));
+  EXPECT_THAT(render("{{ 9000000000000000000 * 2 }}"), HasSubstr("beyond 64 bits"));
   EXPECT_THAT(render("{% set ns = namespace(l=[]) %}{% for i in range(5000) %}{% set ns.l = [ns.l] "
                      "%}{% endfor %}{{ ns.l }}"),
               HasSubstr("nested deeper"));
   EXPECT_THAT(render("{% set ns = namespace(l=[1]) %}{% for i in range(50) %}{% set ns.l = [ns.l, "
                      "ns.l] %}{% endfor %}{{ ns.l }}"),
-              HasSubstr("that holds more than"));
+              HasSubstr("holds more than"));
   EXPECT_THAT(render("{% set ns = namespace(t='aaaaaaaa') %}{% for i in range(90) %}{% set ns.t = "
                      "ns.t + ns.t %}{% endfor %}"),
-              HasSubstr("bytes of values"));
+              HasSubstr("values of the template take"));
   EXPECT_THAT(render("{% set t = 'a' * 1000000 %}{% for i in range(100) %}{{ t }}{% endfor %}"),
               HasSubstr("wrote more than"));
 }
@@ -235,17 +274,15 @@ TEST(ChatLimitsTest, SearchesAreLinear) {
   // Quadratic, each of these would run for hours.
   const std::string setup = "{% set t = 'a' * 4000000 %}{% set p = 'a' * 2000000 + 'b' %}";
   EXPECT_EQ(render(setup + "{{ p in t }}"), "False");
-  EXPECT_EQ(render(setup + "{{ t.find('b' + p) }}{{ t.rfind('b' + p) }}"), "-1-1");
-  EXPECT_EQ(render(setup + "{{ t.count(p) }}{{ t.split(p) | length }}{{ t.rsplit(p) | length }}"),
-            "011");
+  EXPECT_EQ(render(setup + "{{ t.split(p) | length }}"), "1");
   EXPECT_EQ(render(setup + "{{ t.replace(p, '') | length }}"), "4000000");
   EXPECT_EQ(render(setup + "{{ t | trim(p) | length }}"), "0");
   EXPECT_EQ(render("{{ (('1_' * 1000) * 10000 + '1') | int }}"), "0");
 }
 
-TEST(ChatLimitsTest, ArgumentsAreChargedForLikeWhatTheyAreGivenTo) {
-  for (const char* use : {"'a'.rfind(t)", "'a'.strip(t)", "{'a': 1}.get(t)", "loop.changed(t)",
-                          "range(1, t)", "'a' is eq(t)"}) {
+TEST(ChatLimitsTest, LargeArgumentsAreChargedFor) {
+  for (const char* use :
+       {"'a'.split(t)", "'a'.strip(t)", "{'a': 1}.get(t)", "range(1, t)", "'a' is eq(t)"}) {
     const std::string source =
         "{% set t = ('a' * 1000) * 1000 %}{% for i in range(9) %}{% set x = " + std::string(use) +
         " %}{% endfor %}";
@@ -272,20 +309,18 @@ TEST(ChatLimitsTest, LongNamesAndManyParametersAreChargedFor) {
   }
 }
 
-TEST(ChatLimitsTest, WhatIsMadeOnTheWayIsBoundedToo) {
+TEST(ChatLimitsTest, IntermediateResultsAreBounded) {
   jinja::Heap heap({.live_bytes = 4000});
   const jinja::Text lines(std::string(1000, '\n'), true);
   const std::string newline = "\n";
-  EXPECT_FALSE(split(heap, lines, &newline, -1, false));
-  EXPECT_FALSE(split(heap, lines, &newline, -1, true));
-  EXPECT_TRUE(split(heap, lines, &newline, 5, true));
-  EXPECT_FALSE(split_lines(heap, lines, false));
+  EXPECT_FALSE(split(heap, lines, &newline, -1));
+  EXPECT_TRUE(split(heap, lines, &newline, 5));
+  EXPECT_FALSE(split_lines(heap, lines));
   std::string words;
   for (int i = 0; i < 1000; ++i) words += "a ";
   const jinja::Text text(words, true);
-  EXPECT_FALSE(split(heap, text, nullptr, -1, false));
-  EXPECT_FALSE(split(heap, text, nullptr, -1, true));
-  EXPECT_TRUE(split(heap, text, nullptr, 5, false));
+  EXPECT_FALSE(split(heap, text, nullptr, -1));
+  EXPECT_TRUE(split(heap, text, nullptr, 5));
 
   const auto controls = heap.make_text(std::string(1000, '\x01'), true);
   ASSERT_TRUE(controls);
@@ -310,7 +345,7 @@ TEST(ChatLimitsTest, NamesInMessagesAreCutShort) {
   const std::string name(5000, 'n');
   const std::vector<std::string> sources = {
       "{{ " + name + ".a }}", "{{ 1." + name + ".a }}", "{{ 1['n' * 5000].a }}",
-      "{{ ({} | attr('n' * 5000)).a }}",
+      "{{ {}['n' * 5000].a }}",
       "{% macro m(" + name + ") %}{{ " + name + ".a }}{% endmacro %}{{ m() }}"};
   for (const std::string& source : sources) {
     const std::string shown = render(source);

@@ -2,8 +2,8 @@
 //
 // The parsed template.
 //
-// One node type for expressions and one for statements; which fields a kind uses stands beside it.
-// Names are numbers into Program::names, so that a scope compares integers.
+// There is one node type for expressions and one for statements; the comment beside a kind lists
+// the fields that it uses. Names are indexes into Program::names, so that scopes compare integers.
 
 #ifndef QSF_CHAT_JINJA_AST_H_
 #define QSF_CHAT_JINJA_AST_H_
@@ -28,7 +28,6 @@ enum class ExprKind : std::uint8_t {
   kDict,       // args: key, value, key, value ...
   kNot,        // args[0]
   kNegate,     // args[0]
-  kPlus,       // args[0]
   kBinary,     // args[0], args[1], text: the operator
   kConcat,     // args: joined as strings, the operator ~
   kAnd,        // args[0], args[1]
@@ -49,8 +48,7 @@ using ExprPtr = std::unique_ptr<Expr>;
 struct CallSyntax {
   std::vector<ExprPtr> positional;
   std::vector<std::pair<std::string, ExprPtr>> keywords;
-  ExprPtr star;         // *args
-  ExprPtr double_star;  // **kwargs
+  ExprPtr star;  // *args, null where there is none
 };
 
 enum class Comparison : std::uint8_t { kEq, kNe, kLt, kLe, kGt, kGe, kIn, kNotIn };
@@ -67,7 +65,7 @@ struct Expr {
   CallSyntax call = {};
 };
 
-// What an assignment writes: a name, an attribute of a namespace, or a tuple of them.
+// Target of an assignment: a name, an attribute of a namespace, or a tuple of targets.
 struct Target {
   NameId name = 0;
   std::string attribute;  // of the namespace called `name`; empty for a name
@@ -85,7 +83,6 @@ enum class StmtKind : std::uint8_t {
   kFor,         // target, value, condition, body, otherwise
   kSet,         // target, value
   kSetBlock,    // target, body, value: a chain of filters or null
-  kWith,        // targets, values, body
   kMacro,       // name, parameters, body
   kCallBlock,   // parameters, value: the call, body
   kFilter,      // value: a chain of filters, body
@@ -115,12 +112,9 @@ struct Stmt {
   Block otherwise = {};
   std::vector<Branch> branches = {};
   std::vector<Parameter> parameters = {};
-  std::vector<Target> targets = {};
-  std::vector<ExprPtr> values = {};
-  // Of a macro: whether its body names varargs, kwargs or caller, which it then accepts.
-  bool takes_varargs = false;
-  bool takes_kwargs = false;
+  // Of a macro: whether its body reads `caller`, the body of a call block, and the name's number.
   bool takes_caller = false;
+  NameId caller = 0;
 };
 
 struct Program {

@@ -7,8 +7,6 @@
 #include <cmath>
 #include <cstdio>
 
-#include "chat/unicode_table.h"
-
 namespace qsf::jinja {
 namespace {
 
@@ -18,17 +16,14 @@ std::string hex_escape(char kind, int n_digits, std::uint32_t value) {
   return buffer;
 }
 
-// The escape of a character in repr, empty where it stands for itself.
+// The escape of an ASCII character in repr, empty where it stands for itself.
 std::string repr_escape(std::uint32_t c, char quote) {
   if (c == '\\') return "\\\\";
   if (c == static_cast<unsigned char>(quote)) return std::string("\\") + quote;
   if (c == '\n') return "\\n";
   if (c == '\r') return "\\r";
   if (c == '\t') return "\\t";
-  if (c == kNoCodePoint || is_printable(c)) return {};
-  if (c < 0x100) return hex_escape('x', 2, c);
-  if (c < 0x10000) return hex_escape('u', 4, c);
-  return hex_escape('U', 8, c);
+  return c < 0x20 || c == 0x7F ? hex_escape('x', 2, c) : std::string();
 }
 
 std::string json_escape(std::uint32_t c, bool ensure_ascii) {
@@ -53,7 +48,7 @@ Status check_size(const Heap& heap, const Text& out) {
   return heap.check_bytes(out.size());
 }
 
-// Appends `text` with the characters replaced for which `escape` has something.
+// Appends `text`; replaces each character for which `escape` returns a non-empty string.
 template <typename Escape>
 Status append_escaped(const Heap& heap, const Text& text, Escape escape, Text& out) {
   const std::string& bytes = text.bytes();
@@ -75,7 +70,7 @@ Status append_escaped(const Heap& heap, const Text& text, Escape escape, Text& o
 
 Status append_repr(Heap& heap, const Value& value, Text& out);
 
-// The text of what holds no other values and is no string; nothing for the rest.
+// The text of none, a bool or a number; nothing for other values.
 std::optional<std::string> scalar_text(const Value& value) {
   if (value.is_none()) return "None";
   if (const bool* flag = value.get<bool>()) return *flag ? "True" : "False";
@@ -86,7 +81,7 @@ std::optional<std::string> scalar_text(const Value& value) {
 
 Status append_list_repr(Heap& heap, const List& list, Text& out) {
   if (list.kind != ListKind::kList && list.kind != ListKind::kTuple) {
-    return unsupported("the text of a %s is not defined; make it a list first",
+    return unsupported("a %s cannot be printed; convert it with the filter list",
                        list.kind == ListKind::kRange  ? "range"
                        : list.kind == ListKind::kView ? "dict view"
                                                       : "generator");
@@ -115,6 +110,10 @@ Status append_repr(Heap& heap, const Value& value, Text& out) {
     return ok_status();
   }
   if (const Text* text = as_text(value)) {
+    const auto is_ascii = [](char c) { return static_cast<unsigned char>(c) < 0x80; };
+    if (!std::all_of(text->bytes().begin(), text->bytes().end(), is_ascii)) {
+      return unsupported("printing a list or dict with text beyond ASCII; use the filter tojson");
+    }
     const bool use_double = text->bytes().find('\'') != std::string::npos &&
                             text->bytes().find('"') == std::string::npos;
     const char quote = use_double ? '"' : '\'';
@@ -138,7 +137,7 @@ Status append_repr(Heap& heap, const Value& value, Text& out) {
     out.append("}", true);
     return ok_status();
   }
-  return unsupported("the text of a %s is not defined", std::string(type_name(value)).c_str());
+  return unsupported("a %s cannot be printed", std::string(type_name(value)).c_str());
 }
 
 class JsonWriter {
@@ -158,7 +157,7 @@ class JsonWriter {
     } else if (const auto scalar = json_scalar(value)) {
       out_.append(*scalar, true);
     } else {
-      return invalid_argument("tojson: a value of type %s has no form in JSON",
+      return invalid_argument("tojson: a value of type %s cannot be written as JSON",
                               std::string(type_name(value)).c_str());
     }
     return ok_status();
@@ -206,39 +205,24 @@ class JsonWriter {
   }
 
   Status write_dict(const Dict& dict, int level) {
-    std::vector<const DictEntry*> entries;
-    for (const DictEntry& entry : dict.entries) entries.push_back(&entry);
-    if (options_.sort_keys) QSF_RETURN_IF_ERROR(sort_entries(entries));
     out_.append("{", true);
     bool is_first = true;
-    for (const DictEntry* entry : entries) {
+    for (const DictEntry& entry : dict.entries) {
       if (!is_first) out_.append(options_.item_separator);
       is_first = false;
       write_line(level + 1);
-      if (const Text* key = as_text(entry->key)) {
+      if (const Text* key = as_text(entry.key)) {
         QSF_RETURN_IF_ERROR(write_string(*key));
       } else {
-        const auto key_text = json_scalar(entry->key);
+        const auto key_text = json_scalar(entry.key);
         out_.append("\"" + key_text.value_or("") + "\"", true);
       }
       out_.append(options_.key_separator);
-      QSF_RETURN_IF_ERROR(write(entry->value, level + 1));
+      QSF_RETURN_IF_ERROR(write(entry.value, level + 1));
     }
-    if (!entries.empty()) write_line(level);
+    if (!dict.entries.empty()) write_line(level);
     out_.append("}", true);
     return ok_status();
-  }
-
-  static Status sort_entries(std::vector<const DictEntry*>& entries) {
-    Status failure;
-    std::stable_sort(entries.begin(), entries.end(),
-                     [&failure](const DictEntry* a, const DictEntry* b) {
-                       auto order = compare(a->key, b->key);
-                       if (order) return *order < 0;
-                       failure = order.error();
-                       return false;
-                     });
-    return failure;
   }
 
   Heap& heap_;

@@ -6,20 +6,15 @@
 #include <array>
 #include <string>
 
-#include "chat/jinja_filters.h"
+#include "chat/jinja_expressions.h"
 #include "chat/jinja_format.h"
-#include "chat/jinja_loop.h"
-#include "chat/jinja_methods.h"
-#include "chat/jinja_nesting.h"
-#include "chat/jinja_operators.h"
-#include "chat/jinja_scope_entry.h"
-#include "chat/jinja_tests.h"
+#include "chat/jinja_functions.h"
 
 namespace qsf::jinja {
 namespace {
 
-// Names that chats agree on. Templates build control tokens around them ('<|' + role + '|>'), and a
-// caller passes them as structure; any other role is text from outside.
+// Roles of common chat formats. Templates build control tokens around them ('<|' + role + '|>'),
+// and a caller passes them as structure. Any other role is untrusted text.
 constexpr std::array<std::string_view, 12> kKnownRoles = {
     "system",      "user",  "assistant", "tool",    "developer", "function",
     "environment", "model", "ipython",   "context", "tool_call", "tool_response"};
@@ -57,7 +52,7 @@ Result<Value> Interpreter::make_messages(std::span<const ChatMessage> messages) 
   return heap_.make_list(ListKind::kList, std::move(items));
 }
 
-// Binds the names that the program uses and transformers defines.
+// Binds those variables and functions of transformers that the program uses.
 Status Interpreter::bind_input(const ChatTemplateInput& input) {
   for (std::size_t i = 0; i < program_.names.size(); ++i) {
     const std::string& name = program_.names[i];
@@ -125,7 +120,7 @@ Status Interpreter::assign(const Target& target, Value value) {
     auto items = iterate(value);
     if (!items) return items.error();
     if (items->size() != target.items.size()) {
-      return invalid_argument("a tuple of %zu values to unpack, expected %zu", items->size(),
+      return invalid_argument("unpacking: got %zu values, expected %zu", items->size(),
                               target.items.size());
     }
     for (std::size_t i = 0; i < items->size(); ++i) {
@@ -142,7 +137,7 @@ Status Interpreter::assign(const Target& target, Value value) {
   QSF_RETURN_IF_ERROR(heap_.charge(n_steps));
   Namespace* const* space = owner.get<Namespace*>();
   if (space == nullptr) {
-    return invalid_argument("an attribute can be set on a namespace alone; '%s' is none",
+    return invalid_argument("attributes can be set only on a namespace, and '%s' is not one",
                             program_.names[target.name].c_str());
   }
   if (target.attribute[0] == '_') {
@@ -211,16 +206,16 @@ Result<Value> Interpreter::attribute(const Value& value, std::string_view name) 
     QSF_RETURN_IF_ERROR(heap_.charge(1 + (*space)->attributes.size() / 8));
     if (const Value* found = (*space)->find(name)) return *found;
   } else if (const LoopRef* loop = value.get<LoopRef>()) {
-    if (name == "cycle" || name == "changed") {
+    return (*loop)->attribute(name);
+  } else {
+    QSF_ASSIGN_OR_RETURN(const bool is_method, has_method(value, name));
+    if (is_method) {
       return heap_.make_callable(
           {.kind = CallableKind::kMethod, .name = std::string(name), .self = value});
     }
-    return (*loop)->attribute(name);
-  } else if (has_method(value, name)) {
-    return heap_.make_callable(
-        {.kind = CallableKind::kMethod, .name = std::string(name), .self = value});
-  } else if (const Dict* dict = as_dict(value)) {
-    if (const Value* found = dict->find(name)) return *found;
+    const Dict* dict = as_dict(value);
+    const Value* found = dict == nullptr ? nullptr : dict->find(name);
+    if (found != nullptr) return *found;
   }
   return make_undefined("'" + std::string(type_name(value)) + " object' has no attribute '" +
                         shown_name(name) + "'");
@@ -241,7 +236,7 @@ Result<Value> Interpreter::item(const Value& value, const Value& key) {
                         (index ? std::to_string(*index) : std::string(type_name(key))));
 }
 
-// Functions may visit all of their arguments.
+// Functions may visit everything in their arguments.
 Status Interpreter::charge_arguments(const CallArgs& args) {
   for (const Value& value : args.positional) {
     QSF_RETURN_IF_ERROR(heap_.charge(extent_of(value).cost));
@@ -256,7 +251,7 @@ Result<Value> Interpreter::apply_filter(std::string_view name, const Value& inpu
                                         const CallArgs& args) {
   const FilterFunction filter = find_filter(name);
   if (filter == nullptr) {
-    return unsupported("no filter is called '%.60s' here", std::string(name).c_str());
+    return unsupported("the filter '%.60s' is not supported", std::string(name).c_str());
   }
   const Nesting nesting(depth_);
   QSF_RETURN_IF_ERROR(nesting.check());
@@ -269,7 +264,7 @@ Result<bool> Interpreter::apply_test(std::string_view name, const Value& input,
                                      const CallArgs& args) {
   const TestFunction test = find_test(name);
   if (test == nullptr) {
-    return unsupported("no test is called '%.60s' here", std::string(name).c_str());
+    return unsupported("the test '%.60s' is not supported", std::string(name).c_str());
   }
   QSF_RETURN_IF_ERROR(heap_.charge(extent_of(input).cost));
   QSF_RETURN_IF_ERROR(charge_arguments(args));
@@ -291,11 +286,271 @@ Result<Value> Interpreter::call(const Value& callee, const CallArgs& args) {
     return call_function(*this, (*callable)->name, args);
   }
   const Value& self = (*callable)->self;
-  if (const LoopRef* loop = self.get<LoopRef>()) {
-    return (*callable)->name == "cycle" ? (*loop)->cycle(args) : (*loop)->changed(args);
-  }
   QSF_RETURN_IF_ERROR(heap_.charge(extent_of(self).cost));
   return call_method(*this, self, (*callable)->name, args);
+}
+
+// Statements.
+
+Result<Interpreter::Flow> Interpreter::execute(const Block& block) {
+  const Nesting nesting(depth_);
+  QSF_RETURN_IF_ERROR(nesting.check());
+  for (const Stmt& stmt : block) {
+    line_ = stmt.line;
+    QSF_RETURN_IF_ERROR(heap_.charge(1));
+    QSF_ASSIGN_OR_RETURN(const Flow flow, execute(stmt));
+    if (flow != Flow::kNext) return flow;
+  }
+  return Flow::kNext;
+}
+
+Result<Interpreter::Flow> Interpreter::execute_in_scope(const Block& block) {
+  const ScopeEntry entry(*this, scope_);
+  return execute(block);
+}
+
+Result<Interpreter::Flow> Interpreter::execute(const Stmt& stmt) {
+  switch (stmt.kind) {
+    case StmtKind::kData: {
+      QSF_RETURN_IF_ERROR(write(stmt.value->constant));
+      return Flow::kNext;
+    }
+    case StmtKind::kOutput: {
+      QSF_ASSIGN_OR_RETURN(const Value value, evaluate(*stmt.value));
+      QSF_RETURN_IF_ERROR(write(value));
+      return Flow::kNext;
+    }
+    case StmtKind::kIf: return execute_if(stmt);
+    case StmtKind::kFor: return execute_for(stmt);
+    case StmtKind::kGeneration: return execute_in_scope(stmt.body);
+    case StmtKind::kBreak: return Flow::kBreak;
+    case StmtKind::kContinue: return Flow::kContinue;
+    case StmtKind::kSet: {
+      QSF_RETURN_IF_ERROR(execute_set(stmt));
+      return Flow::kNext;
+    }
+    case StmtKind::kSetBlock:
+    case StmtKind::kFilter: {
+      QSF_RETURN_IF_ERROR(execute_capture(stmt));
+      return Flow::kNext;
+    }
+    case StmtKind::kMacro: {
+      QSF_RETURN_IF_ERROR(keep_scope());
+      QSF_ASSIGN_OR_RETURN(Value macro, heap_.make_callable({.kind = CallableKind::kMacro,
+                                                             .name = program_.names[stmt.name],
+                                                             .macro = &stmt,
+                                                             .scope = scope_}));
+      assign_name(stmt.name, std::move(macro));
+      return Flow::kNext;
+    }
+    case StmtKind::kCallBlock: {
+      QSF_RETURN_IF_ERROR(execute_call_block(stmt));
+      return Flow::kNext;
+    }
+  }
+  return internal_error("a statement of an unknown kind");
+}
+
+Result<Interpreter::Flow> Interpreter::execute_if(const Stmt& stmt) {
+  for (const Branch& branch : stmt.branches) {
+    if (branch.condition != nullptr) {
+      QSF_ASSIGN_OR_RETURN(const Value condition, evaluate(*branch.condition));
+      if (!is_true(condition)) continue;
+    }
+    return execute(branch.body);
+  }
+  return Flow::kNext;
+}
+
+Result<Interpreter::Flow> Interpreter::execute_for(const Stmt& stmt) {
+  QSF_ASSIGN_OR_RETURN(const Value source, evaluate(*stmt.value));
+  QSF_ASSIGN_OR_RETURN(std::vector<Value> items, iterate(source));
+  const auto loop = std::make_shared<Loop>(*this, stmt, scope_, std::move(items));
+  struct Release {
+    Loop& loop;
+    ~Release() { loop.release(); }
+  } const release{*loop};
+  Scope* const outer = scope_;
+  bool is_empty = true;
+  while (true) {
+    QSF_ASSIGN_OR_RETURN(const bool has_item, loop->advance());
+    if (!has_item) break;
+    is_empty = false;
+    const ScopeEntry entry(*this, outer);
+    scope_->names.emplace_back(loop_name_, Value{LoopRef(loop)});
+    QSF_RETURN_IF_ERROR(assign(stmt.target, loop->current()));
+    QSF_ASSIGN_OR_RETURN(const Flow flow, execute(stmt.body));
+    if (flow == Flow::kBreak) break;
+  }
+  if (is_empty && !stmt.otherwise.empty()) return execute_in_scope(stmt.otherwise);
+  return Flow::kNext;
+}
+
+Status Interpreter::execute_set(const Stmt& stmt) {
+  auto value = evaluate(*stmt.value);
+  if (!value) return value.error();
+  line_ = stmt.line;
+  return assign(stmt.target, std::move(*value));
+}
+
+// {% filter %}, whose result is written, and {% set %} with a body, whose filters are optional.
+Status Interpreter::execute_capture(const Stmt& stmt) {
+  auto value = capture(stmt.body);
+  if (value && stmt.value != nullptr) {
+    const Value block = std::move(*value);
+    value = evaluate_filter(*stmt.value, &block);
+  }
+  if (!value) return value.error();
+  return stmt.kind == StmtKind::kFilter ? write(*value) : assign(stmt.target, std::move(*value));
+}
+
+Status Interpreter::execute_call_block(const Stmt& stmt) {
+  QSF_RETURN_IF_ERROR(keep_scope());
+  auto caller = heap_.make_callable(
+      {.kind = CallableKind::kMacro, .name = "caller", .macro = &stmt, .scope = scope_});
+  if (!caller) return caller.error();
+  auto callee = evaluate(*stmt.value->args[0]);
+  if (!callee) return callee.error();
+  auto args = evaluate_arguments(stmt.value->call);
+  if (!args) return args.error();
+  args->keywords.emplace_back("caller", std::move(*caller));
+  auto result = call(*callee, *args);
+  if (!result) return result.error();
+  return write(*result);
+}
+
+Status Interpreter::bind_parameters(const Callable& callable, const CallArgs& args) {
+  const std::vector<Parameter>& parameters = callable.macro->parameters;
+  // Each is looked for among the names bound before it, and among the keywords.
+  QSF_RETURN_IF_ERROR(
+      heap_.charge(parameters.size() * (parameters.size() + args.keywords.size()) / 8));
+  std::vector<std::pair<std::string, Value>> unused = args.keywords;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const std::string& name = program_.names[parameters[i].name];
+    if (i < args.positional.size()) {
+      assign_name(parameters[i].name, args.positional[i]);
+      continue;
+    }
+    const auto given = std::find_if(unused.begin(), unused.end(),
+                                    [&name](const auto& entry) { return entry.first == name; });
+    if (given != unused.end()) {
+      assign_name(parameters[i].name, std::move(given->second));
+      unused.erase(given);
+    } else if (parameters[i].fallback != nullptr) {
+      auto value = evaluate(*parameters[i].fallback);
+      if (!value) return value.error();
+      assign_name(parameters[i].name, std::move(*value));
+    } else {
+      assign_name(parameters[i].name,
+                  make_undefined("parameter '" + shown_name(name) + "' was not provided"));
+    }
+  }
+  return bind_special(callable, args, unused);
+}
+
+// Binds `caller` where the body reads it, and refuses all other arguments beyond the parameters.
+Status Interpreter::bind_special(const Callable& callable, const CallArgs& args,
+                                 std::vector<std::pair<std::string, Value>> unused) {
+  const Stmt& macro = *callable.macro;
+  if (macro.takes_caller) {
+    const auto given = std::find_if(unused.begin(), unused.end(),
+                                    [](const auto& entry) { return entry.first == "caller"; });
+    assign_name(macro.caller,
+                given != unused.end() ? given->second : make_undefined("No caller defined"));
+    if (given != unused.end()) unused.erase(given);
+  }
+  if (!unused.empty()) {
+    return invalid_argument("macro '%s' has no argument '%s'", callable.name.c_str(),
+                            unused.front().first.c_str());
+  }
+  if (args.positional.size() > macro.parameters.size()) {
+    return invalid_argument("macro '%s': got %zu arguments, expected at most %zu",
+                            callable.name.c_str(), args.positional.size(), macro.parameters.size());
+  }
+  return ok_status();
+}
+
+Result<Value> Interpreter::call_macro(const Callable& callable, const CallArgs& args) {
+  QSF_RETURN_IF_ERROR(
+      heap_.charge(1 + callable.macro->parameters.size() + program_.names.size() / 16));
+  const int line = line_;
+  const ScopeEntry entry(*this, callable.scope);
+  QSF_RETURN_IF_ERROR(bind_parameters(callable, args));
+  Text text;
+  Text* const outer = std::exchange(out_, &text);
+  const auto flow = execute(callable.macro->body);
+  out_ = outer;
+  if (!flow) return flow.error();
+  line_ = line;
+  return heap_.make_text(std::move(text));
+}
+
+// Loops.
+
+Result<bool> Loop::look_ahead() {
+  while (next_ < source_.size()) {
+    QSF_RETURN_IF_ERROR(interpreter_.heap().charge(1));
+    Value item = source_[next_++];
+    if (stmt_.condition != nullptr) {
+      const Interpreter::ScopeEntry entry(interpreter_, outer_);
+      QSF_RETURN_IF_ERROR(interpreter_.assign(stmt_.target, item));
+      QSF_ASSIGN_OR_RETURN(const Value passes, interpreter_.evaluate(*stmt_.condition));
+      if (!is_true(passes)) continue;
+    }
+    ahead_.push_back(std::move(item));
+    return true;
+  }
+  return false;
+}
+
+Result<bool> Loop::advance() {
+  if (ahead_.empty()) {
+    QSF_ASSIGN_OR_RETURN(const bool has_more, look_ahead());
+    if (!has_more) return false;
+  }
+  previous_ = std::exchange(current_, std::move(ahead_.front()));
+  ahead_.pop_front();
+  ++index0_;
+  return true;
+}
+
+void Loop::release() {
+  source_ = {};
+  ahead_ = {};
+  next_ = 0;
+  previous_ = current_ = {};
+}
+
+Result<std::int64_t> Loop::length() {
+  while (true) {
+    QSF_ASSIGN_OR_RETURN(const bool has_more, look_ahead());
+    if (!has_more) break;
+  }
+  return index0_ + 1 + static_cast<std::int64_t>(ahead_.size());
+}
+
+Result<Value> Loop::attribute(std::string_view name) {
+  if (name == "index") return make_int(index0_ + 1);
+  if (name == "index0") return make_int(index0_);
+  if (name == "first") return make_bool(index0_ == 0);
+  if (name == "depth") return make_int(1);
+  if (name == "depth0") return make_int(0);
+  if (name == "previtem") {
+    return index0_ == 0 ? make_undefined("there is no previous item") : previous_;
+  }
+  if (name == "last" || name == "nextitem") {
+    bool has_more = !ahead_.empty();
+    if (!has_more) {
+      QSF_ASSIGN_OR_RETURN(has_more, look_ahead());
+    }
+    if (name == "last") return make_bool(!has_more);
+    return has_more ? ahead_.front() : make_undefined("there is no next item");
+  }
+  if (name == "length" || name == "revindex" || name == "revindex0") {
+    QSF_ASSIGN_OR_RETURN(const std::int64_t n, length());
+    return make_int(name == "length" ? n : name == "revindex" ? n - index0_ : n - index0_ - 1);
+  }
+  return make_undefined("'LoopContext' object has no attribute '" + shown_name(name) + "'");
 }
 
 Result<Text> run_program(const Program& program, const ChatTemplateInput& input,

@@ -30,7 +30,7 @@ int hex_value(char c) {
   return -1;
 }
 
-// All line ends as \n, and without the one at the end of the source.
+// Returns the source with \n for every line end, and without a line end after the last line.
 std::string normalize_newlines(std::string_view source) {
   std::string out;
   out.reserve(source.size());
@@ -60,7 +60,6 @@ class Lexer {
   Status lex_text();
   Status lex_tag(bool is_block);
   Status lex_comment();
-  Status lex_raw();
   Status lex_token();
   Status lex_number();
   Status lex_string(char quote);
@@ -83,18 +82,16 @@ class Lexer {
   bool match(std::size_t offset, std::string_view text) const {
     return source_.substr(offset, text.size()) == text;
   }
-  // The end of the closing tag at `offset`, of which `marker` is `%}`, `}}` or `#}`; npos if none
-  // is there.
+  // The end of the closing tag at `offset`; npos where there is none. `marker` is `%}`, `}}` or
+  // `#}`.
   std::size_t match_end(std::size_t offset, std::string_view marker) const;
-  // The end of `{% NAME`, with its sign, where a raw tag called `name` begins at `offset`.
-  std::size_t match_raw_tag(std::size_t offset, std::string_view name, char& sign) const;
 
   std::string storage_;
   std::string_view source_;
   std::size_t at_ = 0;
   int line_ = 1;
   std::vector<Token> tokens_;
-  std::string brackets_;  // the closing brackets that are due
+  std::string brackets_;  // expected closing brackets, the next one last
 };
 
 std::size_t Lexer::match_end(std::size_t offset, std::string_view marker) const {
@@ -104,16 +101,6 @@ std::size_t Lexer::match_end(std::size_t offset, std::string_view marker) const 
   if (!match(offset, marker)) return npos;
   offset += 2;
   return !is_variable && match(offset, "\n") ? offset + 1 : offset;
-}
-
-std::size_t Lexer::match_raw_tag(std::size_t offset, std::string_view name, char& sign) const {
-  if (!match(offset, "{%")) return npos;
-  offset += 2;
-  sign = ' ';
-  if (match(offset, "-") || match(offset, "+")) sign = source_[offset++];
-  offset = skip_space(offset);
-  if (!match(offset, name)) return npos;
-  return skip_space(offset + name.size());
 }
 
 // Adds the text before a tag, stripped as the tag's sign and kind say.
@@ -145,15 +132,8 @@ Status Lexer::lex_text() {
     if (next == '{' || next == '%' || next == '#') break;
     ++tag;
   }
-  char sign = ' ';
-  const std::size_t raw = match_raw_tag(tag, "raw", sign);
-  if (raw != npos && (match(raw, "%}") || match(raw, "-%}"))) {
-    push_data(source_.substr(at_, tag - at_), sign, false);
-    advance_to(match(raw, "%}") ? raw + 2 : skip_space(raw + 3));
-    return lex_raw();
-  }
   std::size_t inside = tag + 2;
-  sign = ' ';
+  char sign = ' ';
   if (match(inside, "-") || match(inside, "+")) sign = source_[inside++];
   const char kind = source_[tag + 1];
   push_data(source_.substr(at_, tag - at_), sign, kind == '{');
@@ -164,24 +144,10 @@ Status Lexer::lex_text() {
 
 Status Lexer::lex_comment() {
   const std::size_t marker = source_.find("#}", at_);
-  if (marker == npos) return corrupt("line %d: a comment that does not end; expected #}", line_);
+  if (marker == npos) return corrupt("line %d: the comment does not end, expected #}", line_);
   const bool has_sign = marker > at_ && (source_[marker - 1] == '-' || source_[marker - 1] == '+');
   advance_to(match_end(has_sign ? marker - 1 : marker, "#}"));
   return ok_status();
-}
-
-Status Lexer::lex_raw() {
-  for (std::size_t tag = source_.find("{%", at_); tag != npos; tag = source_.find("{%", tag + 1)) {
-    char sign = ' ';
-    const std::size_t after_name = match_raw_tag(tag, "endraw", sign);
-    if (after_name == npos) continue;
-    const std::size_t end = match_end(after_name, "%}");
-    if (end == npos) continue;
-    push_data(source_.substr(at_, tag - at_), sign, false);
-    advance_to(end);
-    return ok_status();
-  }
-  return corrupt("line %d: a raw block that does not end; expected {%% endraw %%}", line_);
 }
 
 Status Lexer::lex_tag(bool is_block) {
@@ -190,8 +156,7 @@ Status Lexer::lex_tag(bool is_block) {
   while (true) {
     advance_to(skip_space(at_));
     if (at_ >= source_.size()) {
-      return corrupt("line %d: a tag that does not end; expected %s", line_,
-                     is_block ? "%}" : "}}");
+      return corrupt("line %d: the tag does not end, expected %s", line_, is_block ? "%}" : "}}");
     }
     if (brackets_.empty()) {
       const std::size_t end = match_end(at_, is_block ? "%}" : "}}");
@@ -202,6 +167,11 @@ Status Lexer::lex_tag(bool is_block) {
       }
     }
     QSF_RETURN_IF_ERROR(lex_token());
+    // The text of a raw block is not made of tags, so the parser could not refuse it.
+    const Token& before = tokens_[tokens_.size() - 2];
+    if (before.kind == TokenKind::kBlockBegin && tokens_.back().is_name("raw")) {
+      return unsupported("line %d: the tag 'raw' is not supported in chat templates", line_);
+    }
   }
 }
 
@@ -213,7 +183,7 @@ Status Lexer::lex_token() {
   std::size_t end = at_;
   while (end < source_.size() && (is_name_start(source_[end]) || is_digit(source_[end]))) ++end;
   if (end < source_.size() && static_cast<unsigned char>(source_[end]) >= 0x80) {
-    return unsupported("line %d: a name with characters beyond ASCII", line_);
+    return unsupported("line %d: names with characters beyond ASCII are not supported", line_);
   }
   push(TokenKind::kName, std::string(source_.substr(at_, end - at_)));
   at_ = end;
@@ -221,66 +191,44 @@ Status Lexer::lex_token() {
 }
 
 Status Lexer::lex_number() {
-  // A digit, then digits each of which one underscore may precede.
-  const auto digits_end = [this](std::size_t offset, int base) {
-    const auto is_one = [&](std::size_t i) {
-      const int value = i < source_.size() ? hex_value(source_[i]) : -1;
-      return value >= 0 && value < base;
-    };
-    while (is_one(offset) || (match(offset, "_") && is_one(offset + 1))) ++offset;
+  const auto digits_end = [this](std::size_t offset) {
+    while (offset < source_.size() && is_digit(source_[offset])) ++offset;
     return offset;
   };
-  const auto clean = [this](std::size_t begin, std::size_t end) {
-    std::string text(source_.substr(begin, end - begin));
-    std::erase(text, '_');
-    return text;
-  };
-  int base = 10;
-  std::size_t begin = at_;
-  if (source_[at_] == '0' && at_ + 1 < source_.size()) {
-    const char mark = static_cast<char>(source_[at_ + 1] | 0x20);
-    const int marked = mark == 'x' ? 16 : mark == 'o' ? 8 : mark == 'b' ? 2 : 10;
-    if (marked != 10 && digits_end(at_ + 2, marked) > at_ + 2) {
-      base = marked;
-      begin = at_ + 2;
+  std::size_t end = digits_end(at_);
+  const bool after_dot = at_ > 0 && source_[at_ - 1] == '.';
+  bool is_float = false;
+  if (!after_dot && match(end, ".") && digits_end(end + 1) > end + 1) {
+    end = digits_end(end + 1);
+    is_float = true;
+  }
+  if (!after_dot && (match(end, "e") || match(end, "E"))) {
+    std::size_t exponent = end + 1;
+    if (match(exponent, "+") || match(exponent, "-")) ++exponent;
+    if (digits_end(exponent) > exponent) {
+      end = digits_end(exponent);
+      is_float = true;
     }
   }
-  std::size_t end = digits_end(begin, base);
-  if (base == 10) {
-    std::size_t float_end = end;
-    const bool after_dot = at_ > 0 && source_[at_ - 1] == '.';
-    if (match(end, ".") && end + 1 < source_.size() && is_digit(source_[end + 1])) {
-      float_end = digits_end(end + 1, 10);
-    }
-    if (match(float_end, "e") || match(float_end, "E")) {
-      std::size_t exponent = float_end + 1;
-      if (match(exponent, "+") || match(exponent, "-")) ++exponent;
-      if (exponent < source_.size() && is_digit(source_[exponent])) {
-        float_end = digits_end(exponent, 10);
-      }
-    }
-    if (float_end != end && !after_dot) {
-      const std::string text = clean(at_, float_end);
-      push(TokenKind::kFloat, text);
-      double& number = tokens_.back().number;
-      const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
-      if (parsed.ec == std::errc::result_out_of_range) {
-        number = text.find('-') == std::string::npos ? HUGE_VAL : 0.0;
-      }
-      at_ = float_end;
-      return ok_status();
-    }
-    // 007 is three tokens in Jinja, which no expression accepts.
-    if (source_[at_] == '0') end = std::min(end, source_.find_first_not_of("0_", at_));
+  const std::string text(source_.substr(at_, end - at_));
+  const bool is_name = end < source_.size() && is_name_start(source_[end]);
+  if (is_name || (!is_float && text.size() > 1 && text[0] == '0')) {
+    return unsupported("line %d: the number %.40s: only decimal numbers are supported", line_,
+                       std::string(source_.substr(at_, end + 1 - at_)).c_str());
   }
-  const std::string text = clean(begin, end);
-  push(TokenKind::kInteger, text);
-  const auto parsed =
-      std::from_chars(text.data(), text.data() + text.size(), tokens_.back().integer, base);
-  if (parsed.ec != std::errc()) {
-    return unsupported("line %d: integer %s is past 64 bits", line_, text.substr(0, 40).c_str());
-  }
+  push(is_float ? TokenKind::kFloat : TokenKind::kInteger, text);
+  Token& token = tokens_.back();
+  const char* const last = text.data() + text.size();
   at_ = end;
+  if (is_float) {
+    if (std::from_chars(text.data(), last, token.number).ec == std::errc::result_out_of_range) {
+      token.number = text.find('-') == std::string::npos ? HUGE_VAL : 0.0;
+    }
+    return ok_status();
+  }
+  if (std::from_chars(text.data(), last, token.integer).ec != std::errc()) {
+    return unsupported("line %d: the integer %.40s is beyond 64 bits", line_, text.c_str());
+  }
   return ok_status();
 }
 
@@ -301,7 +249,7 @@ Status Lexer::lex_escape(std::string_view body, std::size_t& at, std::string& ou
     append_utf8(value, out);
     return ok_status();
   }
-  if (c == 'N') return unsupported("line %d: the escape \\N{...} in a string", line_);
+  if (c == 'N') return unsupported("line %d: the escape \\N{...} is not supported", line_);
   const int n_digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
   if (n_digits == 0) {
     out.push_back('\\');
@@ -311,12 +259,13 @@ Status Lexer::lex_escape(std::string_view body, std::size_t& at, std::string& ou
   std::uint32_t value = 0;
   for (int i = 0; i < n_digits; ++i) {
     const int digit = at < body.size() ? hex_value(body[at]) : -1;
-    if (digit < 0) return corrupt("line %d: an escape \\%c with too few digits", line_, c);
+    if (digit < 0) return corrupt("line %d: the escape \\%c has too few digits", line_, c);
     value = value << 4U | static_cast<std::uint32_t>(digit);
     ++at;
   }
   if (value > 0x10FFFF || (value >= 0xD800 && value <= 0xDFFF)) {
-    return corrupt("line %d: the escape \\%c gives U+%X, which is no character", line_, c, value);
+    return corrupt("line %d: the escape \\%c gives U+%X, which is not a character", line_, c,
+                   value);
   }
   append_utf8(value, out);
   return ok_status();
@@ -325,7 +274,7 @@ Status Lexer::lex_escape(std::string_view body, std::size_t& at, std::string& ou
 Status Lexer::lex_string(char quote) {
   std::size_t end = at_ + 1;
   while (end < source_.size() && source_[end] != quote) end += source_[end] == '\\' ? 2 : 1;
-  if (end >= source_.size()) return corrupt("line %d: a string that does not end", line_);
+  if (end >= source_.size()) return corrupt("line %d: the string does not end", line_);
   const std::string_view body = source_.substr(at_ + 1, end - at_ - 1);
   std::string text;
   for (std::size_t at = 0; at < body.size();) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// Tokens of a template, with the whitespace rules of transformers' environment applied: one newline
-// after a block or comment tag goes (trim_blocks), so does the space before one that begins its
-// line (lstrip_blocks), `-` strips all and `+` nothing, and one newline at the end of the source is
-// dropped.
+// Splits a template into tokens, with the whitespace rules of transformers' environment: the
+// newline after a block tag or comment is dropped (trim_blocks), so is the space before one that
+// begins its line (lstrip_blocks); `-` strips all white space at its side, `+` none; a newline at
+// the end of the source is dropped.
 //
-// Based on: the documented behaviour of Jinja 3.1 ("Whitespace Control" and the API's environment
-// options), held to the real one by testdata/chat.
+// Based on: the documentation of Jinja 3.1 ("Whitespace Control" and the API's environment
+// options), checked against the real one by testdata/chat.
 
 #ifndef QSF_CHAT_JINJA_LEXER_H_
 #define QSF_CHAT_JINJA_LEXER_H_
@@ -21,13 +21,13 @@
 namespace qsf::jinja {
 
 enum class TokenKind : std::uint8_t {
-  kData,  // text outside of tags
+  kData,  // text outside tags
   kBlockBegin,
   kBlockEnd,
   kVariableBegin,
   kVariableEnd,
   kName,
-  kString,  // unescaped
+  kString,  // with its escapes replaced
   kInteger,
   kFloat,
   kOperator,
@@ -48,8 +48,9 @@ struct Token {
 };
 
 // Returns the tokens of `source`, the last of them kEnd.
-// Fails  kCorrupt: a tag that does not end, brackets that do not match, a character or an escape
-//        that is none. kUnsupported: an integer past 64 bits, \N{} escapes, names beyond ASCII
+// Fails  kCorrupt: an unfinished tag, comment or string, brackets that do not match, an invalid
+//        character or escape. kUnsupported: integers beyond 64 bits or not decimal, \N{} escapes,
+//        names beyond ASCII, raw blocks
 Result<std::vector<Token>> tokenize(std::string_view source);
 
 }  // namespace qsf::jinja

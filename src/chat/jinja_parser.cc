@@ -8,16 +8,15 @@
 #include <span>
 #include <utility>
 
+#include "chat/jinja_expr_parser.h"
 #include "chat/jinja_lexer.h"
-#include "chat/jinja_limits.h"
-#include "chat/jinja_parser_expr.h"
 
 namespace qsf::jinja {
 namespace {
 
-// Tags of Jinja that templates of chats have no use for: they load other templates, or extend them.
-constexpr std::string_view kUnsupportedTags[] = {"autoescape", "block",  "do",     "extends",
-                                                 "from",       "import", "include"};
+// Tags of Jinja that no template of a public model uses. The lexer refuses `raw`.
+constexpr std::string_view kUnsupportedTags[] = {
+    "autoescape", "block", "do", "extends", "from", "import", "include", "print", "with"};
 
 class Parser {
  public:
@@ -33,22 +32,19 @@ class Parser {
  private:
   using Names = std::span<const std::string_view>;
 
-  // Statements up to a tag whose name is one of `ends`, which stays; to the end where there is
-  // none.
+  // Parses statements up to a tag with a name of `ends`, which is not consumed; to the end of the
+  // source where `ends` is empty.
   Result<Block> parse_body(Names ends);
-  // The end of the tag that opens a body, the body, and the name that ends it.
+  // Parses the end of the opening tag, and the body.
   Result<Block> parse_block(Names ends);
   Result<Block> parse_block(std::string_view end);
-  Status parse_statement(Block& out);
-  Result<Stmt> parse_tag(const std::string& name, int line);
+  Result<Stmt> parse_tag(std::string name, int line);
   Result<Stmt> parse_if(int line);
   Result<Stmt> parse_for(int line);
   Result<Stmt> parse_set(int line);
-  Result<Stmt> parse_with(int line);
   Result<Stmt> parse_macro(int line);
   Result<Stmt> parse_call_block(int line);
   Result<Stmt> parse_filter_block(int line);
-  Status parse_print(Block& out, int line);
   Status parse_parameters(Stmt& stmt);
   Status parse_macro_body(Stmt& stmt, std::string_view end);
   Result<Target> parse_target(bool with_namespace, std::string_view end_name = {});
@@ -95,7 +91,8 @@ Result<Block> Parser::parse_body(Names ends) {
       const Token& name = expr_.current();
       if (name.kind != TokenKind::kName) return expr_.unexpected("the name of a tag");
       if (std::find(ends.begin(), ends.end(), name.text) != ends.end()) break;
-      QSF_RETURN_IF_ERROR(parse_statement(body));
+      QSF_ASSIGN_OR_RETURN(Stmt stmt, parse_tag(name.text, line));
+      body.push_back(std::move(stmt));
       QSF_RETURN_IF_ERROR(expr_.expect(TokenKind::kBlockEnd, "%}"));
     }
   }
@@ -118,29 +115,12 @@ Result<Block> Parser::parse_block(std::string_view end) {
   return body;
 }
 
-Status Parser::parse_statement(Block& out) {
-  const std::string name = expr_.current().text;
-  const int line = expr_.current().line;
-  if (name == "print") {
-    expr_.advance();
-    return parse_print(out, line);
-  }
-  auto stmt = parse_tag(name, line);
-  if (!stmt) return stmt.error();
-  out.push_back(std::move(*stmt));
-  return ok_status();
-}
-
-Result<Stmt> Parser::parse_tag(const std::string& name, int line) {
+Result<Stmt> Parser::parse_tag(std::string name, int line) {
   using Parse = Result<Stmt> (Parser::*)(int);
   static constexpr std::pair<std::string_view, Parse> kTags[] = {
-      {"if", &Parser::parse_if},
-      {"for", &Parser::parse_for},
-      {"set", &Parser::parse_set},
-      {"with", &Parser::parse_with},
-      {"macro", &Parser::parse_macro},
-      {"call", &Parser::parse_call_block},
-      {"filter", &Parser::parse_filter_block}};
+      {"if", &Parser::parse_if},           {"for", &Parser::parse_for},
+      {"set", &Parser::parse_set},         {"macro", &Parser::parse_macro},
+      {"call", &Parser::parse_call_block}, {"filter", &Parser::parse_filter_block}};
   for (const auto& [tag, parse] : kTags) {
     if (name != tag) continue;
     expr_.advance();
@@ -190,7 +170,7 @@ Result<Stmt> Parser::parse_for(int line) {
     QSF_ASSIGN_OR_RETURN(stmt.condition, expr_.parse_expression());
   }
   if (expr_.current().is_name("recursive")) {
-    return unsupported("line %d: recursive loops are not supported", line);
+    return unsupported("line %d: recursive loops are not supported in chat templates", line);
   }
   ++loops_;
   QSF_ASSIGN_OR_RETURN(stmt.body, parse_block(kEnds));
@@ -216,20 +196,6 @@ Result<Stmt> Parser::parse_set(int line) {
   return stmt;
 }
 
-Result<Stmt> Parser::parse_with(int line) {
-  Stmt stmt{.kind = StmtKind::kWith, .line = line};
-  while (expr_.current().kind != TokenKind::kBlockEnd) {
-    if (!stmt.targets.empty()) QSF_RETURN_IF_ERROR(expr_.expect_operator(","));
-    QSF_ASSIGN_OR_RETURN(Target target, parse_target(false));
-    QSF_RETURN_IF_ERROR(expr_.expect_operator("="));
-    QSF_ASSIGN_OR_RETURN(ExprPtr value, expr_.parse_expression());
-    stmt.targets.push_back(std::move(target));
-    stmt.values.push_back(std::move(value));
-  }
-  QSF_ASSIGN_OR_RETURN(stmt.body, parse_block("endwith"));
-  return stmt;
-}
-
 Status Parser::parse_parameters(Stmt& stmt) {
   QSF_RETURN_IF_ERROR(expr_.expect_operator("("));
   while (!expr_.current().is_operator(")")) {
@@ -242,7 +208,7 @@ Status Parser::parse_parameters(Stmt& stmt) {
       if (!fallback) return fallback.error();
       parameter.fallback = std::move(*fallback);
     } else if (!stmt.parameters.empty() && stmt.parameters.back().fallback != nullptr) {
-      return expr_.unexpected("a default, since the parameter before has one");
+      return expr_.unexpected("a default value, because the parameter before has one");
     }
     stmt.parameters.push_back(std::move(parameter));
   }
@@ -250,21 +216,17 @@ Status Parser::parse_parameters(Stmt& stmt) {
   return ok_status();
 }
 
-// Reads the body and finds out which of the special names it reads.
+// Parses the body, and records whether it reads `caller`.
 Status Parser::parse_macro_body(Stmt& stmt, std::string_view end) {
-  const ExprParser::SpecialNames outer = std::exchange(expr_.special_names(), {});
+  const bool outer_reads_caller = std::exchange(expr_.reads_caller(), false);
   const int outer_loops = std::exchange(loops_, 0);
   auto body = parse_block(end);
   if (!body) return body.error();
   stmt.body = std::move(*body);
   loops_ = outer_loops;
-  ExprParser::SpecialNames& names = expr_.special_names();
-  stmt.takes_varargs = names.varargs;
-  stmt.takes_kwargs = names.kwargs;
-  stmt.takes_caller = names.caller;
-  names.varargs |= outer.varargs;
-  names.kwargs |= outer.kwargs;
-  names.caller |= outer.caller;
+  stmt.takes_caller = expr_.reads_caller();
+  if (stmt.takes_caller) stmt.caller = expr_.intern("caller");
+  expr_.reads_caller() |= outer_reads_caller;
   return ok_status();
 }
 
@@ -283,7 +245,7 @@ Result<Stmt> Parser::parse_call_block(int line) {
   if (expr_.current().is_operator("(")) QSF_RETURN_IF_ERROR(parse_parameters(stmt));
   QSF_ASSIGN_OR_RETURN(stmt.value, expr_.parse_expression());
   if (stmt.value->kind != ExprKind::kCall) {
-    return corrupt("line %d: a call block without a call", line);
+    return corrupt("line %d: a call block needs a call", line);
   }
   QSF_RETURN_IF_ERROR(parse_macro_body(stmt, "endcall"));
   return stmt;
@@ -294,20 +256,6 @@ Result<Stmt> Parser::parse_filter_block(int line) {
   QSF_ASSIGN_OR_RETURN(stmt.value, expr_.parse_filters(nullptr, true));
   QSF_ASSIGN_OR_RETURN(stmt.body, parse_block("endfilter"));
   return stmt;
-}
-
-Status Parser::parse_print(Block& out, int line) {
-  bool is_first = true;
-  while (expr_.current().kind != TokenKind::kBlockEnd) {
-    if (!is_first) QSF_RETURN_IF_ERROR(expr_.expect_operator(","));
-    is_first = false;
-    auto value = expr_.parse_expression();
-    if (!value) return value.error();
-    Stmt output{.kind = StmtKind::kOutput, .line = line};
-    output.value = std::move(*value);
-    out.push_back(std::move(output));
-  }
-  return ok_status();
 }
 
 Result<Target> Parser::parse_target(bool with_namespace, std::string_view end_name) {
@@ -355,7 +303,7 @@ Result<Target> Parser::parse_target_item(bool with_namespace) {
 
 Result<Program> parse_program(std::string_view source) {
   if (source.size() > kMaxTemplateBytes) {
-    return unsupported("%zu bytes of source, at most %zu are read", source.size(),
+    return unsupported("the source has %zu bytes, expected at most %zu", source.size(),
                        kMaxTemplateBytes);
   }
   QSF_ASSIGN_OR_RETURN(std::vector<Token> tokens, tokenize(source));

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// Source of a template to its tree, by recursive descent with Jinja's own precedences.
+// Parses the source of a template, by recursive descent with Jinja's precedences.
 //
-// Based on: the grammar of Jinja 3.1; where it differs from Python's (a minus binds tighter than
-// **, ** groups to the left), so does this.
+// Accepts the constructs that templates of public models use and refuses the rest of Jinja by name.
+//
+// Based on: the grammar of Jinja 3.1.
 
 #ifndef QSF_CHAT_JINJA_PARSER_H_
 #define QSF_CHAT_JINJA_PARSER_H_

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// Text that knows which of its bytes the template wrote.
+// Strings of the template language, with the origin of every byte, and Python's operations on them.
 //
-// A string of the template language is UTF-8 with runs of equal trust. Every operation on strings
-// is made of appending slices of other texts, so that trust follows the bytes by construction.
-// Characters are code points, as in Python; a byte that belongs to none counts as one.
+// A string is UTF-8 with runs of equal trust. Every operation appends slices of other texts, so
+// trust follows the bytes by construction. Characters are code points, as in Python; a byte that
+// belongs to no character counts as one.
 
 #ifndef QSF_CHAT_JINJA_TEXT_H_
 #define QSF_CHAT_JINJA_TEXT_H_
@@ -15,7 +15,11 @@
 #include <string_view>
 #include <vector>
 
+#include "base/result.h"
+
 namespace qsf::jinja {
+
+class Heap;
 
 // A run goes from the end of the one before it to `end`.
 struct TrustRun {
@@ -82,16 +86,42 @@ void append_utf8(std::uint32_t code_point, std::string& out);
 // Python's str.isspace of one character.
 bool is_space(std::uint32_t code_point);
 
-// Returns the first offset of `needle` at or after `from`, npos when there is none. Linear in both,
-// where std::string::find is quadratic and a template could hang with it.
+// Returns the first offset of `needle` at or after `from`, npos when there is none. Linear in both;
+// std::string::find is quadratic, and a template could hang the process with it.
 std::size_t find_bytes(std::string_view haystack, std::string_view needle, std::size_t from);
 
-// The part of `bytes` that str.strip() leaves, as offsets.
+// Offsets of the part of `bytes` that str.strip() leaves.
 struct ByteRange {
   std::size_t begin;
   std::size_t end;
 };
 ByteRange strip_space(std::string_view bytes, bool left, bool right);
+
+// Python's operations on strings. Those that may make much more text than they are given ask `heap`
+// first, and fail with kUnsupported when the result is too large.
+
+enum class Side : std::uint8_t { kBoth, kLeft, kRight };
+
+// Strips white space, or the characters of `chars` where it is not null.
+Text strip(const Text& text, Side side, const std::string* chars);
+
+// str.upper, lower, capitalize and title, and Jinja's filter title, which begins a word only after
+// white space and - ( { [ <.
+enum class CaseChange : std::uint8_t { kUpper, kLower, kCapitalize, kTitle, kTitleFilter };
+
+// Fails  kUnsupported: the text has characters beyond ASCII, whose case needs Unicode's tables
+Result<Text> change_case(const Text& text, CaseChange change);
+
+// Replaces the first `count` occurrences, all where it is negative.
+Result<Text> replace(const Heap& heap, const Text& text, const Text& old_text, const Text& new_text,
+                     std::int64_t count);
+
+// Splits at `separator`, at runs of white space where it is null; at most `max_splits` times where
+// that is not negative.
+Result<std::vector<Text>> split(const Heap& heap, const Text& text, const std::string* separator,
+                                std::int64_t max_splits);
+
+Result<std::vector<Text>> split_lines(const Heap& heap, const Text& text);
 
 }  // namespace qsf::jinja
 

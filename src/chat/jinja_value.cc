@@ -5,13 +5,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-
-#include "chat/jinja_callable.h"
+#include <string>
+#include <utility>
 
 namespace qsf::jinja {
 
 Value make_undefined(std::string why) {
   return {Undefined{std::make_shared<const std::string>(std::move(why))}};
+}
+
+Status undefined_error(const Value& value) {
+  return invalid_argument("%s", value.get<Undefined>()->why->c_str());
 }
 
 std::string shown_name(std::string_view name) {
@@ -206,12 +210,127 @@ Result<int> compare(const Value& a, const Value& b) {
     return sign(u->items.size(), v->items.size());
   }
   for (const Value* value : {&a, &b}) {
-    if (const Undefined* undefined = value->get<Undefined>()) {
-      return invalid_argument("%s", undefined->why->c_str());
-    }
+    if (value->is_undefined()) return undefined_error(*value);
   }
   return invalid_argument("values of the types %s and %s have no order",
                           std::string(type_name(a)).c_str(), std::string(type_name(b)).c_str());
+}
+
+const Value* CallArgs::find_keyword(std::string_view name) const {
+  const auto found = std::find_if(keywords.begin(), keywords.end(),
+                                  [name](const auto& entry) { return entry.first == name; });
+  return found == keywords.end() ? nullptr : &found->second;
+}
+
+Result<std::vector<const Value*>> bind_arguments(const CallArgs& args, std::string_view callee,
+                                                 std::initializer_list<std::string_view> names) {
+  const std::string where(callee);
+  if (args.positional.size() > names.size()) {
+    return invalid_argument("%s: got %zu arguments, expected at most %zu", where.c_str(),
+                            args.positional.size(), names.size());
+  }
+  std::vector<const Value*> bound(names.size(), nullptr);
+  for (std::size_t i = 0; i < args.positional.size(); ++i) bound[i] = &args.positional[i];
+  for (const auto& [name, value] : args.keywords) {
+    const auto* found = std::find(names.begin(), names.end(), name);
+    if (found == names.end()) {
+      return invalid_argument("%s: the argument '%s' is not supported", where.c_str(),
+                              name.c_str());
+    }
+    const Value*& slot = bound[static_cast<std::size_t>(found - names.begin())];
+    if (slot != nullptr) {
+      return invalid_argument("%s: argument '%s' is given twice", where.c_str(), name.c_str());
+    }
+    slot = &value;
+  }
+  return bound;
+}
+
+Status Heap::charge(std::uint64_t steps) {
+  steps_ += steps;
+  if (steps_ <= limits_.steps && steps <= limits_.steps) return ok_status();
+  return unsupported("the template did not end within %zu steps and was stopped", limits_.steps);
+}
+
+Status Heap::check_bytes(std::uint64_t n_bytes) const {
+  if (n_bytes <= limits_.live_bytes && usage_.live_bytes + n_bytes <= limits_.live_bytes) {
+    return ok_status();
+  }
+  return unsupported("the values of the template take more than %zu bytes", limits_.live_bytes);
+}
+
+Status Heap::check_extent(const Extent& extent) const {
+  if (extent.depth > kMaxNesting) {
+    return unsupported("lists or dicts nested deeper than %d levels", kMaxNesting);
+  }
+  if (extent.cost > limits_.steps) {
+    return unsupported("a list or dict holds more than %zu values", limits_.steps);
+  }
+  return ok_status();
+}
+
+Result<Value> Heap::make_text(Text text) {
+  QSF_RETURN_IF_ERROR(charge(1 + text.size() / 64 + text.runs().size() / 4));
+  QSF_RETURN_IF_ERROR(check_bytes(text.size() + text.runs().size() * sizeof(TrustRun)));
+  return Value{TextRef(std::make_shared<const TextNode>(std::move(text), &usage_))};
+}
+
+Result<Value> Heap::make_markup(Text text) {
+  QSF_RETURN_IF_ERROR(charge(1 + text.size() / 64 + text.runs().size() / 4));
+  QSF_RETURN_IF_ERROR(check_bytes(text.size() + text.runs().size() * sizeof(TrustRun)));
+  return Value{TextRef(std::make_shared<const TextNode>(std::move(text), &usage_, true))};
+}
+
+Result<Value> Heap::make_list(ListKind kind, std::vector<Value> items) {
+  QSF_RETURN_IF_ERROR(charge(1 + items.size() / 4));
+  QSF_RETURN_IF_ERROR(check_bytes(items.size() * sizeof(Value)));
+  Extent extent{.depth = 1};
+  for (const Value& item : items) extent.add(item);
+  QSF_RETURN_IF_ERROR(check_extent(extent));
+  return Value{ListRef(std::make_shared<const List>(kind, std::move(items), extent, &usage_))};
+}
+
+Result<Value> Heap::make_dict(const std::vector<DictEntry>& entries) {
+  QSF_RETURN_IF_ERROR(charge(1 + entries.size()));
+  QSF_RETURN_IF_ERROR(check_bytes(entries.size() * sizeof(DictEntry)));
+  std::vector<DictEntry> kept;
+  std::map<std::string, std::size_t, std::less<>> index;
+  for (const DictEntry& entry : entries) {
+    auto key = dict_key(entry.key);
+    if (!key) {
+      return invalid_argument("a value of type %s cannot be the key of a dict",
+                              std::string(type_name(entry.key)).c_str());
+    }
+    QSF_RETURN_IF_ERROR(charge(extent_of(entry.key).cost));
+    const auto [found, is_new] = index.try_emplace(std::move(*key), kept.size());
+    if (is_new) {
+      kept.push_back(entry);
+    } else {
+      kept[found->second].value = entry.value;
+    }
+  }
+  Extent extent{.depth = 1};
+  for (const DictEntry& entry : kept) {
+    extent.add(entry.key);
+    extent.add(entry.value);
+  }
+  QSF_RETURN_IF_ERROR(check_extent(extent));
+  return Value{
+      DictRef(std::make_shared<const Dict>(std::move(kept), std::move(index), extent, &usage_))};
+}
+
+Result<Value> Heap::make_callable(Callable callable) {
+  QSF_RETURN_IF_ERROR(charge(1));
+  callable.extent.add(callable.self);
+  QSF_RETURN_IF_ERROR(check_extent(callable.extent));
+  return Value{CallableRef(std::make_shared<const Callable>(std::move(callable)))};
+}
+
+Result<Value> Heap::make_namespace() {
+  // Kept to the end of the rendering, so it costs more.
+  QSF_RETURN_IF_ERROR(charge(kKeptCost));
+  namespaces_.push_back(std::make_unique<Namespace>());
+  return Value{namespaces_.back().get()};
 }
 
 }  // namespace qsf::jinja

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
 
-#include "chat/jinja_parser_expr.h"
+#include "chat/jinja_expr_parser.h"
 
 #include <algorithm>
 #include <optional>
 
-#include "chat/jinja_filters.h"
-#include "chat/jinja_limits.h"
-#include "chat/jinja_tests.h"
+#include "chat/jinja_functions.h"
 
 namespace qsf::jinja {
 namespace {
@@ -33,7 +31,6 @@ int height_of(const CallSyntax& call) {
   for (const ExprPtr& part : call.positional) see(part);
   for (const auto& keyword : call.keywords) see(keyword.second);
   see(call.star);
-  see(call.double_star);
   return height;
 }
 
@@ -109,6 +106,27 @@ Status ExprParser::enter() {
   return ok_status();
 }
 
+Status ExprParser::refuse(const std::string& construct) const {
+  return unsupported("line %d: %s is not supported in chat templates", current().line,
+                     construct.c_str());
+}
+
+Status ExprParser::check_named_function(const Expr& filter) const {
+  const bool is_map = filter.text == "map";
+  const bool by_attribute = filter.text == "selectattr" || filter.text == "rejectattr";
+  if (!is_map && !by_attribute && filter.text != "select" && filter.text != "reject") {
+    return ok_status();
+  }
+  const std::size_t at = by_attribute ? 1 : 0;
+  if (at >= filter.call.positional.size()) return ok_status();
+  const Expr& argument = *filter.call.positional[at];
+  const std::string* name =
+      argument.kind == ExprKind::kConstant ? as_bytes(argument.constant) : nullptr;
+  if (name == nullptr) return ok_status();
+  if (is_map ? find_filter(*name) != nullptr : find_test(*name) != nullptr) return ok_status();
+  return refuse((is_map ? "the filter '" : "the test '") + name->substr(0, 60) + "'");
+}
+
 ExprPtr ExprParser::make(ExprKind kind, int line) const {
   return std::make_unique<Expr>(Expr{.kind = kind, .line = line});
 }
@@ -120,7 +138,7 @@ Result<ExprPtr> ExprParser::finish(ExprPtr node) const {
   }
   node->height = height + 1;
   if (node->height > kMaxExprHeight) {
-    return unsupported("line %d: an expression of more than %d operations in a row", node->line,
+    return unsupported("line %d: an expression of more than %d operations", node->line,
                        kMaxExprHeight);
   }
   return node;
@@ -245,35 +263,28 @@ Result<ExprPtr> ExprParser::parse_concat() {
 }
 
 Result<ExprPtr> ExprParser::parse_product() {
-  QSF_ASSIGN_OR_RETURN(ExprPtr left, parse_power());
-  while (current().is_operator("*") || current().is_operator("/") || current().is_operator("//") ||
-         current().is_operator("%")) {
-    const Token op = current();
-    advance();
-    QSF_ASSIGN_OR_RETURN(ExprPtr right, parse_power());
-    QSF_ASSIGN_OR_RETURN(
-        left, make_binary(ExprKind::kBinary, op.line, op.text, std::move(left), std::move(right)));
-  }
-  return left;
-}
-
-Result<ExprPtr> ExprParser::parse_power() {
   QSF_ASSIGN_OR_RETURN(ExprPtr left, parse_unary(true));
-  while (current().is_operator("**")) {
-    const int line = current().line;
+  while (true) {
+    const Token op = current();
+    if (op.is_operator("/") || op.is_operator("//") || op.is_operator("**")) {
+      return refuse("the operator '" + op.text + "'");
+    }
+    if (!op.is_operator("*") && !op.is_operator("%")) return left;
+    if (op.text == "%" && left->kind == ExprKind::kConstant && as_text(left->constant) != nullptr) {
+      return refuse("'%' formatting of strings");
+    }
     advance();
     QSF_ASSIGN_OR_RETURN(ExprPtr right, parse_unary(true));
     QSF_ASSIGN_OR_RETURN(
-        left, make_binary(ExprKind::kBinary, line, "**", std::move(left), std::move(right)));
+        left, make_binary(ExprKind::kBinary, op.line, op.text, std::move(left), std::move(right)));
   }
-  return left;
 }
 
 Result<ExprPtr> ExprParser::parse_unary(bool with_filter) {
   QSF_RETURN_IF_ERROR(enter());
   ExprPtr node;
-  if (current().is_operator("-") || current().is_operator("+")) {
-    node = make(current().is_operator("-") ? ExprKind::kNegate : ExprKind::kPlus, current().line);
+  if (current().is_operator("-")) {
+    node = make(ExprKind::kNegate, current().line);
     advance();
     QSF_ASSIGN_OR_RETURN(ExprPtr operand, parse_unary(false));
     node->args.push_back(std::move(operand));
@@ -322,9 +333,10 @@ Result<ExprPtr> ExprParser::parse_primary() {
       } else {
         node->kind = ExprKind::kName;
         node->name = intern(token.text);
-        special_names_.varargs |= token.text == "varargs";
-        special_names_.kwargs |= token.text == "kwargs";
-        special_names_.caller |= token.text == "caller";
+        if (token.is_name("varargs") || token.is_name("kwargs")) {
+          return refuse("the variable '" + token.text + "'");
+        }
+        reads_caller_ |= token.text == "caller";
       }
       advance();
       return node;
@@ -457,7 +469,8 @@ Result<ExprPtr> ExprParser::parse_subscripts() {
   const bool has_slice =
       std::any_of(tuple->args.begin(), tuple->args.end(),
                   [](const ExprPtr& item) { return item->kind == ExprKind::kSlice; });
-  if (has_slice) return unsupported("line %d: several slices in one subscript", line);
+  if (has_slice)
+    return unsupported("line %d: several slices in one subscript are not supported", line);
   return finish(std::move(tuple));
 }
 
@@ -489,29 +502,25 @@ Result<CallSyntax> ExprParser::parse_arguments() {
   QSF_RETURN_IF_ERROR(expect_operator("("));
   CallSyntax call;
   bool is_first = true;
-  const auto misplaced = [this] { return unexpected("an argument that may stand here"); };
   while (!current().is_operator(")")) {
     if (!is_first) {
       QSF_RETURN_IF_ERROR(expect_operator(","));
       if (current().is_operator(")")) break;
     }
     is_first = false;
+    if (current().is_operator("**")) return refuse("the argument '**...'");
     if (skip_operator("*")) {
-      if (call.star != nullptr || call.double_star != nullptr) return misplaced();
+      if (call.star != nullptr) return unexpected("one argument '*...'");
       QSF_ASSIGN_OR_RETURN(call.star, parse_expression());
-    } else if (skip_operator("**")) {
-      if (call.double_star != nullptr) return misplaced();
-      QSF_ASSIGN_OR_RETURN(call.double_star, parse_expression());
     } else if (current().kind == TokenKind::kName && following().is_operator("=")) {
-      if (call.double_star != nullptr) return misplaced();
       std::string name = current().text;
       advance();
       advance();
       QSF_ASSIGN_OR_RETURN(ExprPtr value, parse_expression());
       call.keywords.emplace_back(std::move(name), std::move(value));
     } else {
-      if (call.star != nullptr || call.double_star != nullptr || !call.keywords.empty()) {
-        return misplaced();
+      if (call.star != nullptr || !call.keywords.empty()) {
+        return unexpected("an argument with a name");
       }
       QSF_ASSIGN_OR_RETURN(ExprPtr value, parse_expression());
       call.positional.push_back(std::move(value));
@@ -522,6 +531,15 @@ Result<CallSyntax> ExprParser::parse_arguments() {
 }
 
 Result<ExprPtr> ExprParser::parse_call(ExprPtr callee) {
+  static constexpr std::string_view kOtherFunctions[] = {"cycler", "joiner", "lipsum"};
+  if (callee->kind == ExprKind::kAttribute && !is_method_name(callee->text)) {
+    return refuse("the method '" + callee->text.substr(0, 60) + "'");
+  }
+  for (const std::string_view name : kOtherFunctions) {
+    if (callee->kind == ExprKind::kName && names_[callee->name] == name) {
+      return refuse("the function '" + std::string(name) + "'");
+    }
+  }
   ExprPtr node = make(ExprKind::kCall, current().line);
   node->args.push_back(std::move(callee));
   QSF_ASSIGN_OR_RETURN(node->call, parse_arguments());
@@ -534,12 +552,13 @@ Result<ExprPtr> ExprParser::parse_filters(ExprPtr input, bool begins_inline) {
     ExprPtr node = make(ExprKind::kFilter, current().line);
     QSF_ASSIGN_OR_RETURN(node->text, expect_name());
     if (find_filter(node->text) == nullptr) {
-      return unsupported("line %d: no filter is called '%s' here", node->line, node->text.c_str());
+      return refuse("the filter '" + node->text.substr(0, 60) + "'");
     }
     node->args.push_back(std::move(input));
     if (current().is_operator("(")) {
       QSF_ASSIGN_OR_RETURN(node->call, parse_arguments());
     }
+    QSF_RETURN_IF_ERROR(check_named_function(*node));
     QSF_ASSIGN_OR_RETURN(input, finish(std::move(node)));
   }
   return input;
@@ -552,7 +571,7 @@ Result<ExprPtr> ExprParser::parse_test(ExprPtr operand) {
   const bool is_negated = skip_name("not");
   QSF_ASSIGN_OR_RETURN(node->text, expect_name());
   if (find_test(node->text) == nullptr) {
-    return unsupported("line %d: no test is called '%s' here", node->line, node->text.c_str());
+    return refuse("the test '" + node->text.substr(0, 60) + "'");
   }
   node->args.push_back(std::move(operand));
   if (current().is_operator("(")) {

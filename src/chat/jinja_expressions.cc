@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
+//
+// Python's operators, and the interpreter's evaluation of expressions.
 
-#include "chat/jinja_operators.h"
+#include "chat/jinja_expressions.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,12 +11,13 @@
 #include <utility>
 
 #include "chat/jinja_format.h"
+#include "chat/jinja_interpreter.h"
 
 namespace qsf::jinja {
 namespace {
 
 Status overflow(std::string_view op) {
-  return unsupported("the result of '%s' is past 64 bits", std::string(op).c_str());
+  return unsupported("the result of '%s' is beyond 64 bits", std::string(op).c_str());
 }
 
 Status wrong_types(std::string_view op, const Value& a, const Value& b) {
@@ -25,27 +28,7 @@ Status wrong_types(std::string_view op, const Value& a, const Value& b) {
                           std::string(type_name(a)).c_str(), std::string(type_name(b)).c_str());
 }
 
-std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
-  const std::int64_t quotient = a / b;
-  return a % b != 0 && (a < 0) != (b < 0) ? quotient - 1 : quotient;
-}
-
-Result<Value> int_power(std::int64_t base, std::int64_t exponent) {
-  if (exponent < 0) {
-    if (base == 0) return invalid_argument("0 cannot be raised to a negative power");
-    return make_float(std::pow(static_cast<double>(base), static_cast<double>(exponent)));
-  }
-  std::int64_t result = 1;
-  for (; exponent > 0; exponent >>= 1) {
-    if ((exponent & 1) != 0 && __builtin_mul_overflow(result, base, &result)) return overflow("**");
-    // The last square is not needed, and may be the one that overflows.
-    if (exponent > 1 && __builtin_mul_overflow(base, base, &base)) return overflow("**");
-  }
-  return make_int(result);
-}
-
 Result<Value> apply_ints(std::string_view op, std::int64_t a, std::int64_t b) {
-  constexpr auto kLowest = std::numeric_limits<std::int64_t>::min();
   std::int64_t result = 0;
   if (op == "+") {
     if (__builtin_add_overflow(a, b, &result)) return overflow(op);
@@ -59,33 +42,21 @@ Result<Value> apply_ints(std::string_view op, std::int64_t a, std::int64_t b) {
     if (__builtin_mul_overflow(a, b, &result)) return overflow(op);
     return make_int(result);
   }
-  if (op == "**") return int_power(a, b);
   if (b == 0) return invalid_argument("division by zero");
-  if (op == "/") return make_float(static_cast<double>(a) / static_cast<double>(b));
-  if (a == kLowest && b == -1) return overflow(op);
-  if (op == "//") return make_int(floor_divide(a, b));
-  return make_int(a - floor_divide(a, b) * b);
+  if (b == -1) return make_int(0);
+  // The remainder of Python has the sign of the divisor.
+  const std::int64_t remainder = a % b;
+  return make_int(remainder != 0 && (remainder < 0) != (b < 0) ? remainder + b : remainder);
 }
 
 Result<Value> apply_floats(std::string_view op, double a, double b) {
   if (op == "+") return make_float(a + b);
   if (op == "-") return make_float(a - b);
   if (op == "*") return make_float(a * b);
-  if (op == "**") {
-    if (a == 0 && b < 0) return invalid_argument("0 cannot be raised to a negative power");
-    if (a < 0 && b != std::floor(b)) return unsupported("'**' gives a complex number");
-    const double result = std::pow(a, b);
-    if (std::isinf(result) && !std::isinf(a) && !std::isinf(b)) {
-      return invalid_argument("the result of '**' is too large");
-    }
-    return make_float(result);
-  }
   if (b == 0) return invalid_argument("division by zero");
-  if (op == "/") return make_float(a / b);
-  double remainder = std::fmod(a, b);
-  if (remainder != 0 && (remainder < 0) != (b < 0)) remainder += b;
-  if (op == "%") return make_float(remainder == 0 ? std::copysign(0.0, b) : remainder);
-  return make_float(std::round((a - remainder) / b));
+  const double remainder = std::fmod(a, b);
+  if (remainder == 0) return make_float(std::copysign(0.0, b));
+  return make_float((remainder < 0) != (b < 0) ? remainder + b : remainder);
 }
 
 Result<Value> add_sequences(Heap& heap, const Value& a, const Value& b) {
@@ -94,7 +65,7 @@ Result<Value> add_sequences(Heap& heap, const Value& a, const Value& b) {
   if (left != nullptr && right != nullptr) {
     const bool is_markup = (*a.get<TextRef>())->is_markup;
     if (is_markup != (*b.get<TextRef>())->is_markup) {
-      return unsupported("'+' of text from the filters safe or escape and other text");
+      return unsupported("'+' of text from the filter safe and other text");
     }
     QSF_RETURN_IF_ERROR(heap.check_bytes(left->size() + right->size()));
     Text joined = *left;
@@ -200,13 +171,11 @@ Result<Value> slice_text(Heap& heap, const Text& text, const Value& begin, const
 
 }  // namespace
 
-Status undefined_error(const Value& value) {
-  return invalid_argument("%s", value.get<Undefined>()->why->c_str());
-}
-
 Result<Value> apply_binary(Heap& heap, std::string_view op, const Value& a, const Value& b) {
   QSF_RETURN_IF_ERROR(heap.charge(1));
-  if (op == "%" && as_text(a) != nullptr) return format_percent(heap, *as_text(a), b);
+  if (op == "%" && as_text(a) != nullptr) {
+    return unsupported("'%%' formatting of strings is not supported");
+  }
   const auto x = as_int(a);
   const auto y = as_int(b);
   if (x && y) return apply_ints(op, *x, *y);
@@ -229,17 +198,6 @@ Result<Value> negate(const Value& value) {
   }
   if (*integer == std::numeric_limits<std::int64_t>::min()) return overflow("-");
   return make_int(-*integer);
-}
-
-Result<Value> plus(const Value& value) {
-  if (const double* number = value.get<double>()) return make_float(*number);
-  if (value.is_undefined()) return undefined_error(value);
-  const auto integer = as_int(value);
-  if (!integer) {
-    return invalid_argument("unary '+' is not defined for the type %s",
-                            std::string(type_name(value)).c_str());
-  }
-  return make_int(*integer);
 }
 
 Result<bool> contains(Heap& heap, const Value& haystack, const Value& needle) {
@@ -337,6 +295,174 @@ Result<std::optional<Value>> element(Heap& heap, const Value& value, std::int64_
   QSF_ASSIGN_OR_RETURN(Value character, heap.make_text(text->slice(
                                             at, at + decode_char(text->bytes(), at).n_bytes)));
   return std::optional<Value>(std::move(character));
+}
+
+// Evaluation.
+
+Result<Value> Interpreter::evaluate(const Expr& expr) {
+  const Nesting nesting(depth_);
+  QSF_RETURN_IF_ERROR(nesting.check());
+  line_ = expr.line;
+  QSF_RETURN_IF_ERROR(heap_.charge(1));
+  switch (expr.kind) {
+    case ExprKind::kConstant: return expr.constant;
+    case ExprKind::kName: return evaluate_name(expr);
+    case ExprKind::kBinary: return evaluate_binary(expr);
+    case ExprKind::kConcat: return evaluate_concat(expr);
+    case ExprKind::kCompare: return evaluate_compare(expr);
+    case ExprKind::kCondition: return evaluate_condition(expr);
+    case ExprKind::kSubscript: return evaluate_subscript(expr);
+    case ExprKind::kCall: return evaluate_call(expr);
+    case ExprKind::kFilter: return evaluate_filter(expr, nullptr);
+    case ExprKind::kDict: return evaluate_dict(expr);
+    case ExprKind::kSlice: return internal_error("a slice outside a subscript");
+    default: return evaluate_operation(expr);
+  }
+}
+
+Result<Value> Interpreter::evaluate_operation(const Expr& expr) {
+  if (expr.kind == ExprKind::kList || expr.kind == ExprKind::kTuple) {
+    QSF_ASSIGN_OR_RETURN(std::vector<Value> items, evaluate_all(expr.args));
+    return heap_.make_list(expr.kind == ExprKind::kList ? ListKind::kList : ListKind::kTuple,
+                           std::move(items));
+  }
+  QSF_ASSIGN_OR_RETURN(Value value, evaluate(*expr.args[0]));
+  switch (expr.kind) {
+    case ExprKind::kNot: return make_bool(!is_true(value));
+    case ExprKind::kNegate: return negate(value);
+    case ExprKind::kAnd: return is_true(value) ? evaluate(*expr.args[1]) : std::move(value);
+    case ExprKind::kOr: return is_true(value) ? std::move(value) : evaluate(*expr.args[1]);
+    case ExprKind::kAttribute: {
+      line_ = expr.line;
+      return attribute(value, expr.text);
+    }
+    default: break;
+  }
+  QSF_ASSIGN_OR_RETURN(const CallArgs args, evaluate_arguments(expr.call));
+  line_ = expr.line;
+  QSF_ASSIGN_OR_RETURN(const bool passes, apply_test(expr.text, value, args));
+  return make_bool(passes);
+}
+
+Result<Value> Interpreter::evaluate_name(const Expr& expr) {
+  std::uint64_t n_steps = 0;
+  Value value = lookup(expr.name, n_steps);
+  QSF_RETURN_IF_ERROR(heap_.charge(n_steps));
+  return value;
+}
+
+Result<std::vector<Value>> Interpreter::evaluate_all(const std::vector<ExprPtr>& parts) {
+  std::vector<Value> values;
+  for (const ExprPtr& part : parts) {
+    QSF_ASSIGN_OR_RETURN(Value value, evaluate(*part));
+    values.push_back(std::move(value));
+  }
+  return values;
+}
+
+Result<Value> Interpreter::evaluate_dict(const Expr& expr) {
+  std::vector<DictEntry> entries;
+  for (std::size_t i = 0; i + 1 < expr.args.size(); i += 2) {
+    DictEntry entry;
+    QSF_ASSIGN_OR_RETURN(entry.key, evaluate(*expr.args[i]));
+    QSF_ASSIGN_OR_RETURN(entry.value, evaluate(*expr.args[i + 1]));
+    entries.push_back(std::move(entry));
+  }
+  return heap_.make_dict(entries);
+}
+
+Result<Value> Interpreter::evaluate_binary(const Expr& expr) {
+  QSF_ASSIGN_OR_RETURN(const Value left, evaluate(*expr.args[0]));
+  QSF_ASSIGN_OR_RETURN(const Value right, evaluate(*expr.args[1]));
+  line_ = expr.line;
+  return apply_binary(heap_, expr.text, left, right);
+}
+
+Result<Value> Interpreter::evaluate_concat(const Expr& expr) {
+  Text joined;
+  for (const ExprPtr& part : expr.args) {
+    QSF_ASSIGN_OR_RETURN(const Value value, evaluate(*part));
+    QSF_ASSIGN_OR_RETURN(const Text text, to_str(heap_, value));
+    QSF_RETURN_IF_ERROR(heap_.check_bytes(joined.size() + text.size()));
+    joined.append(text);
+  }
+  return heap_.make_text(std::move(joined));
+}
+
+Result<Value> Interpreter::evaluate_compare(const Expr& expr) {
+  QSF_ASSIGN_OR_RETURN(Value left, evaluate(*expr.args[0]));
+  for (std::size_t i = 0; i < expr.operators.size(); ++i) {
+    QSF_ASSIGN_OR_RETURN(Value right, evaluate(*expr.args[i + 1]));
+    line_ = expr.line;
+    QSF_ASSIGN_OR_RETURN(const bool holds, compare_values(heap_, expr.operators[i], left, right));
+    if (!holds) return make_bool(false);
+    left = std::move(right);
+  }
+  return make_bool(true);
+}
+
+Result<Value> Interpreter::evaluate_condition(const Expr& expr) {
+  QSF_ASSIGN_OR_RETURN(const Value condition, evaluate(*expr.args[0]));
+  if (is_true(condition)) return evaluate(*expr.args[1]);
+  if (expr.args[2] != nullptr) return evaluate(*expr.args[2]);
+  return make_undefined("the condition of an 'if' without 'else' is false");
+}
+
+Result<Value> Interpreter::evaluate_subscript(const Expr& expr) {
+  QSF_ASSIGN_OR_RETURN(const Value value, evaluate(*expr.args[0]));
+  const Expr& key = *expr.args[1];
+  if (key.kind != ExprKind::kSlice) {
+    QSF_ASSIGN_OR_RETURN(const Value index, evaluate(key));
+    line_ = expr.line;
+    return item(value, index);
+  }
+  Value parts[3];
+  for (std::size_t i = 0; i < 3; ++i) {
+    parts[i] = make_none();
+    if (key.args[i] == nullptr) continue;
+    QSF_ASSIGN_OR_RETURN(parts[i], evaluate(*key.args[i]));
+  }
+  line_ = expr.line;
+  return slice(heap_, value, parts[0], parts[1], parts[2]);
+}
+
+Result<CallArgs> Interpreter::evaluate_arguments(const CallSyntax& call) {
+  CallArgs args;
+  QSF_ASSIGN_OR_RETURN(args.positional, evaluate_all(call.positional));
+  if (call.star != nullptr) {
+    QSF_ASSIGN_OR_RETURN(const Value value, evaluate(*call.star));
+    QSF_ASSIGN_OR_RETURN(std::vector<Value> more, iterate(value));
+    for (Value& item : more) args.positional.push_back(std::move(item));
+  }
+  for (const auto& [name, part] : call.keywords) {
+    QSF_ASSIGN_OR_RETURN(Value value, evaluate(*part));
+    args.keywords.emplace_back(name, std::move(value));
+  }
+  return args;
+}
+
+Result<Value> Interpreter::evaluate_call(const Expr& expr) {
+  QSF_ASSIGN_OR_RETURN(const Value callee, evaluate(*expr.args[0]));
+  QSF_ASSIGN_OR_RETURN(const CallArgs args, evaluate_arguments(expr.call));
+  line_ = expr.line;
+  return call(callee, args);
+}
+
+// `block` is the input of the first filter of a filter block.
+Result<Value> Interpreter::evaluate_filter(const Expr& expr, const Value* block) {
+  const Nesting nesting(depth_);
+  QSF_RETURN_IF_ERROR(nesting.check());
+  Value input;
+  if (expr.args[0] == nullptr) {
+    input = *block;
+  } else if (block != nullptr) {
+    QSF_ASSIGN_OR_RETURN(input, evaluate_filter(*expr.args[0], block));
+  } else {
+    QSF_ASSIGN_OR_RETURN(input, evaluate(*expr.args[0]));
+  }
+  QSF_ASSIGN_OR_RETURN(const CallArgs args, evaluate_arguments(expr.call));
+  line_ = expr.line;
+  return apply_filter(expr.text, input, args);
 }
 
 }  // namespace qsf::jinja

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The part of the parser that reads expressions; jinja_parser.cc reads tags with it.
+// Parses expressions; jinja_parser.cc parses tags with it.
 
-#ifndef QSF_CHAT_JINJA_PARSER_EXPR_H_
-#define QSF_CHAT_JINJA_PARSER_EXPR_H_
+#ifndef QSF_CHAT_JINJA_EXPR_PARSER_H_
+#define QSF_CHAT_JINJA_EXPR_PARSER_H_
 
 #include <cstddef>
 #include <map>
@@ -36,21 +36,16 @@ class ExprParser {
 
   NameId intern(const std::string& name);
 
-  // Whether the names a macro is given beside its parameters were read.
-  struct SpecialNames {
-    bool varargs = false;
-    bool kwargs = false;
-    bool caller = false;
-  };
-  SpecialNames& special_names() { return special_names_; }
+  // Whether the name `caller` was read since this was last set to false.
+  bool& reads_caller() { return reads_caller_; }
   std::vector<std::string> take_names() { return std::move(names_); }
 
   Result<ExprPtr> parse_expression(bool with_condition = true);
   // One expression, or a tuple where commas follow; ends at `end_name` as well.
   Result<ExprPtr> parse_tuple(bool with_condition = true, bool is_parenthesized = false,
                               std::string_view end_name = {});
-  // `| name(...) | name` onto `input`, which is null for the filters of a block; with
-  // `begins_inline` the first bar is not there.
+  // Applies `| name(...) | name` to `input`, which is null for the filters of a block. With
+  // `begins_inline` the first `|` is absent.
   Result<ExprPtr> parse_filters(ExprPtr input, bool begins_inline = false);
 
   // Enters one level of nesting.
@@ -66,7 +61,6 @@ class ExprParser {
   Result<ExprPtr> parse_sum();
   Result<ExprPtr> parse_concat();
   Result<ExprPtr> parse_product();
-  Result<ExprPtr> parse_power();
   Result<ExprPtr> parse_unary(bool with_filter);
   Result<ExprPtr> parse_primary();
   Result<ExprPtr> parse_constant();
@@ -81,8 +75,12 @@ class ExprParser {
   Result<CallSyntax> parse_arguments();
   Result<ExprPtr> parse_test(ExprPtr node);
 
+  // The failure of a construct that Jinja has and this parser refuses by name.
+  Status refuse(const std::string& construct) const;
+  // Refuses filters and tests that are given to map, select and similar filters by an unknown name.
+  Status check_named_function(const Expr& filter) const;
   ExprPtr make(ExprKind kind, int line) const;
-  // Closes a node whose children are set.
+  // Completes a node whose children are set.
   // Fails  kUnsupported when the tree is too high
   Result<ExprPtr> finish(ExprPtr node) const;
   Result<ExprPtr> make_binary(ExprKind kind, int line, std::string op, ExprPtr left,
@@ -93,9 +91,9 @@ class ExprParser {
   int depth_ = 0;
   std::vector<std::string> names_;
   std::map<std::string, NameId> ids_;
-  SpecialNames special_names_;
+  bool reads_caller_ = false;
 };
 
 }  // namespace qsf::jinja
 
-#endif  // QSF_CHAT_JINJA_PARSER_EXPR_H_
+#endif  // QSF_CHAT_JINJA_EXPR_PARSER_H_
