@@ -15,7 +15,12 @@ Status open_failed(const std::string& path, int error) {
     return not_found("%s: no such file; check the path", path.c_str());
   }
   if (error == EISDIR) return io_error("%s: is a directory, expected a file", path.c_str());
-  if (error == EINVAL) return io_error("%s: is not a regular file", path.c_str());
+  // EINVAL is check_regular's; opening a socket fails with ENXIO.
+  if (error == EINVAL || error == ENXIO) {
+    return io_error(
+        "%s: is a pipe, socket or device, not a regular file; copy its data into a file",
+        path.c_str());
+  }
   return io_error("%s: cannot be opened: %s", path.c_str(), std::strerror(error));
 }
 

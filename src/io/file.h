@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// File: an open file that is only read, at explicit offsets.
+// File: a file open for reading at explicit offsets.
 //
-// All reading in the project goes through it or through the asynchronous readers built on its
-// handle, so faults are injected in one place. It owns the handle and closes it.
+// All reading in the project uses it or the asynchronous readers built on its handle, so tests
+// inject faults in one place. It owns the handle and closes it.
 
 #ifndef QSF_IO_FILE_H_
 #define QSF_IO_FILE_H_
@@ -22,13 +22,14 @@ namespace qsf {
 
 class File {
  public:
-  // Opens a regular file for reading and notes its size.
+  // Opens a regular file for reading and records its size. Never waits: a pipe, socket or device is
+  // refused.
   // Requires  `ops` outlives the File
   // Fails     kNotFound when there is no such file; kIo when it cannot be opened or is not a
   //           regular file
   static Result<File> open(const std::string& path, FileOps& ops = system_file_ops());
 
-  // Takes over a handle of `ops` that reads a regular file, under the name it was opened with.
+  // Takes over a handle of `ops` to a regular file that was opened under this name.
   // Requires  `ops` outlives the File
   // Fails     kIo when its size cannot be read; the handle is closed then
   static Result<File> adopt(const std::string& path, int handle, FileOps& ops);
@@ -40,9 +41,9 @@ class File {
   ~File();
 
   const std::string& path() const noexcept { return path_; }
-  // Bytes of the file when it was opened, or when refresh_size() was called last.
+  // Bytes of the file when it was opened or when refresh_size() was last called.
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
-  // Asks for the size again, of a file that is meant to have changed. Fails  kIo
+  // Reads the size again, after the file was changed on purpose. Fails  kIo
   Status refresh_size();
   // The operating system's handle, for asynchronous readers; valid as long as the File.
   int handle() const noexcept { return handle_; }
@@ -54,8 +55,7 @@ class File {
   // Threads  any number at once
   Status read_exact_at(std::uint64_t offset, MutableByteSpan to) const;
 
-  // Forgets what the page cache holds of the file, as far as nobody needs it; a system that does
-  // not want to is left alone. Threads  any
+  // Drops the file's pages from the page cache where the system allows it. Threads  any
   void drop_cached() const noexcept;
 
   // Reads the whole file into memory.

@@ -17,7 +17,7 @@
 #include <cstdio>
 #include <limits>
 
-#include "io/uring.h"
+#include "io/read_ring.h"
 
 namespace qsf {
 namespace {
@@ -36,7 +36,14 @@ std::string directory_of(const std::string& path) {
 class SystemFileOps final : public FileOps {
  public:
   int open_read(const std::string& path) override {
-    return or_errno(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    // Without O_NONBLOCK the open of a FIFO waits for a writer. The flag must not stay: with it,
+    // io_uring fails reads of regular files that are not in the page cache.
+    const int handle = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (handle < 0) return -errno;
+    if (::fcntl(handle, F_SETFL, 0) == 0) return handle;
+    const int error = errno;
+    ::close(handle);
+    return -error;
   }
   int create_new(const std::string& path) override {
     return or_errno(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));

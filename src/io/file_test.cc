@@ -2,8 +2,12 @@
 //
 // Tests of io/: exact reads over a bad disk, files that appear whole or not at all.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -120,10 +124,30 @@ TEST_F(FileTest, OpenNamesWhatIsWrong) {
   EXPECT_EQ(File::open(path("none")).error().code(), StatusCode::kNotFound);
   EXPECT_THAT(File::open(directory_.string()).error().message(), HasSubstr("is a directory"));
   EXPECT_THAT(File::open("/dev/null").error().message(), HasSubstr("not a regular file"));
+  ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
+  EXPECT_THAT(File::open(path("fifo")).error().message(),
+              HasSubstr("fifo: is a pipe, socket or device, not a regular file"));
   FaultyFileOps ops({.open_errno = EACCES});
   EXPECT_EQ(File::open(path("none"), ops).error().code(), StatusCode::kIo);
   ASSERT_TRUE(write_file(path("big"), random_bytes(100)).ok());
   EXPECT_EQ(File::open(path("big")).value().read_all(99).error().code(), StatusCode::kCorrupt);
+}
+
+TEST_F(FileTest, OpenRefusesASocket) {
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  const std::string name = path("socket");
+  ASSERT_LT(name.size(), sizeof address.sun_path);
+  name.copy(address.sun_path, name.size());
+  const int listener = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  EXPECT_THAT(File::open(name).error().message(), HasSubstr("not a regular file"));
+  ::close(listener);
+}
+
+TEST_F(FileTest, OpenLeavesNoFlagThatWouldFailReads) {
+  ASSERT_TRUE(write_file(path("a"), random_bytes(10)).ok());
+  const File file = File::open(path("a")).value();
+  EXPECT_EQ(::fcntl(file.handle(), F_GETFL) & O_NONBLOCK, 0);
 }
 
 // Writes the same over a file system that has files without names and over one that has none.
