@@ -21,7 +21,6 @@
 #include "base/check.h"
 #include "base/cosine.h"
 #include "base/crc32.h"
-#include "base/crc32_methods.h"
 #include "base/f16.h"
 #include "base/result.h"
 #include "base/rng.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Threads for the time of one piece of work, for conversions: what runs a model has a pool.
+// Threads for one piece of work, for conversions. (Running a model uses a ThreadPool.)
 
 #ifndef QSF_BASE_RUN_ON_THREADS_H_
 #define QSF_BASE_RUN_ON_THREADS_H_
@@ -14,16 +14,16 @@
 
 namespace qsf {
 
-// Calls work() on this thread and n_threads - 1 others, or as many of these as the system starts;
-// returns when all calls have. What there is to do is divided among the calls by `work` itself.
-// Requires  n_threads >= 1; work() lets no exception out
+// Calls work() on this thread and on n_threads - 1 others, or as many as the system starts; returns
+// when all calls have returned. `work` divides the items among the calls.
+// Requires  n_threads >= 1; work() throws no exception
 inline void run_on_threads(std::size_t n_threads, FunctionRef<void()> work) {
   std::vector<std::thread> threads;
   threads.reserve(n_threads - 1);
   try {
     while (threads.size() + 1 < n_threads) threads.emplace_back(work);
   } catch (const std::exception&) {
-    // No more threads to be had: those that run and this one do the work.
+    // The system starts no more threads: the running ones and this one do the work.
   }
   work();
   for (std::thread& thread : threads) thread.join();

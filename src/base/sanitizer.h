@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// QSF_WITH_SANITIZER is defined in builds whose memory a sanitizer watches: with larger stack
-// frames and shadow memory, their figures of memory are not those of the product.
+// QSF_WITH_SANITIZER is defined in builds with an address, thread or memory sanitizer. Their memory
+// figures do not hold for the product, because of larger stack frames and shadow memory.
 
 #ifndef QSF_BASE_SANITIZER_H_
 #define QSF_BASE_SANITIZER_H_

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Whether bytes are text: UTF-8 as RFC 3629 has it (no surrogates, no overlong forms, nothing past
-// U+10FFFF). For messages and metadata; decoding to code points is tokenizer/utf8.h.
+// Checks that bytes are UTF-8 text as defined by RFC 3629: no surrogates, no overlong forms,
+// nothing above U+10FFFF. For messages and metadata; tokenizer/utf8.h decodes to code points.
 
 #ifndef QSF_BASE_UTF8_TEXT_H_
 #define QSF_BASE_UTF8_TEXT_H_
@@ -11,7 +11,7 @@
 
 namespace qsf {
 
-// Returns the bytes of the character that `text` begins with, 0 when it begins with none.
+// Returns the bytes of the first character of `text`, 0 when it does not begin with a character.
 inline std::size_t utf8_char_bytes(std::string_view text) noexcept {
   if (text.empty()) return 0;
   const auto byte = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -30,7 +30,7 @@ inline std::size_t utf8_char_bytes(std::string_view text) noexcept {
   return n;
 }
 
-// Returns the position of the first byte that is NUL or no part of a character, text.size() when
+// Returns the position of the first byte that is NUL or not part of a character, text.size() when
 // there is none.
 inline std::size_t find_non_text(std::string_view text) noexcept {
   std::size_t at = 0;
@@ -43,7 +43,7 @@ inline std::size_t find_non_text(std::string_view text) noexcept {
 }
 
 // Returns how many bytes of `text` fit into max_bytes without cutting a character in two. Bytes
-// that are no UTF-8 are cut anywhere.
+// that are not UTF-8 are cut anywhere.
 inline std::size_t utf8_fitting_bytes(std::string_view text, std::size_t max_bytes) noexcept {
   if (text.size() <= max_bytes) return text.size();
   for (std::size_t back = 1; back < 4 && back <= max_bytes; ++back) {

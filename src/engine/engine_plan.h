@@ -22,7 +22,6 @@
 #include "memory/memory_plan.h"
 #include "ops/backend.h"
 #include "platform/memory_limits.h"
-#include "platform/program_memory.h"
 #include "stream/residency.h"
 
 namespace qsf {

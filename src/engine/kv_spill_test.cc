@@ -174,7 +174,7 @@ TEST(KvSpillTest, RefusesAFileThatExistsAndAFolderThatDoesNot) {
   options.kv_spill_path = kModel;
   const Status exists = Engine::open(kModel, options).error();
   EXPECT_EQ(exists.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(exists.message(), HasSubstr("exists already and is left as it is"));
+  EXPECT_THAT(exists.message(), HasSubstr("exists already; choose the name"));
   options.kv_spill_path = testing::TempDir() + "no/such/folder/keys";
   const Status missing = Engine::open(kModel, options).error();
   EXPECT_EQ(missing.code(), StatusCode::kIo);

@@ -25,17 +25,17 @@ constexpr std::uint64_t directory_bytes(std::uint64_t n_tensors, std::uint64_t n
 std::vector<std::byte> encode_directory(const SectionDirectory& directory,
                                         std::uint32_t file_block);
 
-// What the index or the section directory says of a section before it is read.
+// The entry of a section in the layer index or the section directory.
 struct SectionPlace {
-  SectionDirectory head;  // all but tensors and tiles; raw_bytes for layers alone
+  SectionDirectory head;  // without tensors and tiles; raw_bytes only for layers
   std::uint32_t n_tensors = 0;
   std::uint8_t default_type = kMixedType;  // common_type of the tensors
 };
 
-// Reads and checks the directory of the section at `place`: codes, shapes, that the tiles cover
-// each tensor's rows exactly once and fill the section without gap or overlap. Requires  the
-// section lies inside the file; spec is valid Fails     kCorrupt, kUnsupported, kIo; the message
-// begins with the section's label
+// Reads and checks the directory of the section at `place`: codes, shapes, and that the tiles cover
+// each tensor's rows exactly once and fill the section without gap or overlap.
+// Requires  the section lies inside the file; spec is valid
+// Fails     kCorrupt, kUnsupported, kIo; the message begins with the section's label
 Result<SectionDirectory> read_directory(const File& file, const ModelSpec& spec,
                                         const SectionPlace& place, bool verify_crc);
 

@@ -2,9 +2,9 @@
 //
 // Metadata: the typed key-value pairs of a .qsf file.
 //
-// Keys are sorted and unique, so the same pairs always give the same bytes. A value of a type this
-// version does not know is kept as bytes. What the known keys mean stands in docs/format.md and is
-// read and written by format/model_spec.h.
+// Keys are sorted and unique, so the same pairs always give the same bytes. A value of an unknown
+// type is kept as bytes. docs/format.md has the meaning of the keys; format/model_spec.h reads and
+// writes them.
 
 #ifndef QSF_FORMAT_METADATA_H_
 #define QSF_FORMAT_METADATA_H_
@@ -48,7 +48,7 @@ class Metadata {
   const MetadataEntry* find(std::string_view key) const noexcept;
   bool contains(std::string_view key) const noexcept { return find(key) != nullptr; }
 
-  // Adds a pair or replaces the one of that key. Requires  a key of 1 to 64 bytes.
+  // Adds a pair or replaces the value of the key. Requires  a key of 1 to 64 bytes.
   void set_bool(std::string_view key, bool value, bool required = false);
   void set_u32(std::string_view key, std::uint32_t value, bool required = false);
   void set_u64(std::string_view key, std::uint64_t value, bool required = false);
@@ -71,7 +71,7 @@ class Metadata {
   Result<std::vector<std::uint32_t>> get_u32_array(std::string_view key) const;
   Result<std::vector<float>> get_f32_array(std::string_view key) const;
 
-  // Appends the pairs as docs/format.md lays them out.
+  // Appends the pairs in the layout of docs/format.md.
   void encode(ByteWriter& to) const;
   // Reads `n_keys` pairs.
   // Fails  kCorrupt when keys are unsorted, repeated or malformed, or a value does not fit its type

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// A number that tells models apart: what a file beside a model keeps to know it again.
+// A number that identifies a model, stored in files that belong to it (sessions).
 //
-// It follows from what decides the numbers and the words of a model: the spec, the required
-// metadata, the shape and type of every tensor, the checksum of every tile and of the tokenizer.
-// Another weight is another checksum, so nothing of the weights is read. The name of the file, its
-// time, where its sections stand, its chat template and what it says about its origin do not
-// matter.
+// It depends on everything that determines the model's numbers and tokens: the spec, the required
+// metadata, the shape and type of every tensor, and the checksums of every tile and of the
+// tokenizer. Different weights have different checksums, so no weight is read. File name, time,
+// section offsets, chat template and provenance have no influence.
 
 #ifndef QSF_FORMAT_MODEL_FINGERPRINT_H_
 #define QSF_FORMAT_MODEL_FINGERPRINT_H_
@@ -17,8 +16,9 @@
 
 namespace qsf {
 
-// Returns the fingerprint of an opened file; files of the same weights under other compressions
-// have different ones. No protection from people: checksums can be forged. Threads  any
+// Returns the fingerprint of an opened file. Files with the same weights but different compression
+// have different fingerprints. Not a protection against forgery.
+// Threads  any
 std::uint64_t model_fingerprint(const QsfReader& reader);
 
 }  // namespace qsf

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// ModelSpec: what a .qsf file says about its model, as plain data.
+// ModelSpec: the description of a model in a .qsf file, as plain data.
 //
-// Importers fill it in, the writer turns it into header and metadata, the reader back again. It is
-// the meaning of those bytes, not their layout (format/qsf_layout.h).
+// Importers fill it in; the writer encodes it as header and metadata, and the reader decodes them.
+// The layout of those bytes is in format/qsf_layout.h.
 
 #ifndef QSF_FORMAT_MODEL_SPEC_H_
 #define QSF_FORMAT_MODEL_SPEC_H_
@@ -52,7 +52,7 @@ struct ModelSpec {
   std::uint32_t n_kv_heads = 0;     // divides n_heads
   std::uint32_t head_dim = 0;       // n_heads * head_dim need not be hidden
   std::uint32_t n_vocab = 0;        // rows of the embedding
-  std::uint32_t max_positions = 0;  // trained context
+  std::uint32_t max_positions = 0;  // trained context length
   std::uint32_t ffn = 0;            // rows of the up projection
 
   Activation activation = Activation::kGeluTanh;
@@ -64,13 +64,13 @@ struct ModelSpec {
   std::vector<std::uint32_t> sliding_window;  // empty: none; one element: every layer; else one a
                                               // layer. 0 = that layer sees everything.
   bool tied_head = false;                     // the head is the token embedding
-  bool natively_ternary = false;  // trained with ternary weights: nothing was lost in storing them
+  bool natively_ternary = false;  // trained with ternary weights, which are stored without loss
   bool calibrated = false;        // quantised with calibration data
 
   // For architectures that need them; the values below mean "absent".
   bool parallel_block = false;  // attention and FFN read the same normalised input
-  // The products of layers take rows as int8 with one scale a row, as the model was trained to
-  // (BitNet); the head's do not.
+  // Matrix products of the layers quantise activations to int8 with one scale a row, as in training
+  // (BitNet); the head's product does not.
   bool int8_rows = false;
   float attention_scale = 0.0F;     // 0: 1 / sqrt(head_dim)
   float attention_soft_cap = 0.0F;  // 0: none; otherwise cap * tanh(score / cap)
@@ -87,12 +87,12 @@ struct ModelSpec {
   std::optional<std::uint32_t> pad_id;
   std::string chat_template;  // empty: none
   std::string quantiser;      // provenance: program, version, method; empty: unknown
-  std::string source;         // what was converted, as the user may want to read it
+  std::string source;         // the converted model, in words for the user
 
   std::optional<QuantType> default_type;  // empty: mixed
   std::uint32_t block = 64;               // default block size of coded types: 32, 64, 128 or 256
 
-  Metadata extra;  // every other key, kept through reading and writing
+  Metadata extra;  // all other keys, preserved through reading and writing
 
   // Columns of Q and rows of K: products cannot overflow in a valid spec.
   std::uint32_t q_dim() const noexcept { return n_heads * head_dim; }
@@ -111,22 +111,22 @@ struct ModelSpec {
 // Fails  kInvalidArgument, naming the field
 Status validate(const ModelSpec& spec);
 
-// Names as they stand in metadata and in messages.
+// Names in metadata and messages.
 std::string_view activation_name(Activation activation) noexcept;
 std::string_view norm_type_name(NormType type) noexcept;
 std::string_view position_encoding_name(PositionEncoding encoding) noexcept;
 std::string_view rope_scaling_name(RopeScaling scaling) noexcept;
 
-// Stores bytes 12-55, 80-91, 116-119 of a header. Offsets, sizes and checksums are the writer's.
+// Stores bytes 12-55, 80-91, 116-119 of a header. The writer adds offsets, sizes and checksums.
 // Requires  validate(spec) is OK; header has 128 bytes
 void encode_spec_header(const ModelSpec& spec, MutableByteSpan header);
 // Returns the metadata of a spec: `extra` and the keys of the fields.
 Metadata encode_spec_metadata(const ModelSpec& spec);
 
 // Builds a spec from a header and metadata and validates it.
-// Fails  kCorrupt on values out of range or header and metadata that disagree; kUnsupported on
+// Fails  kCorrupt: values out of range, or header and metadata disagree; kUnsupported: unknown
 // codes,
-//        names or required keys that this version does not know
+//        names or required keys
 Result<ModelSpec> decode_spec(ByteSpan header, const Metadata& metadata);
 
 }  // namespace qsf

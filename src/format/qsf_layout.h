@@ -196,14 +196,14 @@ struct SectionDirectory {
 // Returns "embedding", "layer 7" or "final", for messages.
 std::string section_label(SectionKind kind, std::uint32_t layer);
 
-// Bytes of `n_rows` rows of a tensor as they stand in a tile.
+// Bytes of `n_rows` rows of a tensor in a tile.
 // Requires  rows and columns below 2^32
 constexpr std::uint64_t tile_bytes(const TensorInfo& tensor, std::uint64_t n_rows) noexcept {
   return rows_bytes(tensor.format, tensor.layout, n_rows, tensor.cols);
 }
 
-// Where the one-row tensor `index` begins in the tile that all of them share: one after the other
-// in the order of `tensors`, each at a multiple of 64 bytes. Requires  tensors[index].rows == 1
+// The offset of the one-row tensor `index` in the tile that all one-row tensors share: in the order
+// of `tensors`, each at a multiple of 64 bytes. Requires  tensors[index].rows == 1
 std::uint64_t one_row_offset(std::span<const TensorInfo> tensors, std::size_t index) noexcept;
 // Bytes of that tile; 0 when no tensor has one row.
 std::uint64_t one_row_tile_bytes(std::span<const TensorInfo> tensors) noexcept;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// QsfReader: opens a .qsf file, checks everything but the weights, and hands out tiles.
+// QsfReader: opens a .qsf file, checks everything but the weights, and reads tiles.
 //
 // Opening reads the header, the metadata, the layer index and every directory, a few KB a layer,
-// and checks each offset, size, code, shape and checksum before it is used. After that no offset or
-// size it returns can be wrong. Weights and other sections are checked when they are read.
+// and checks each offset, size, code, shape and checksum before use. Afterwards every offset and
+// size that it returns is valid. Weights and other sections are checked when they are read.
 
 #ifndef QSF_FORMAT_QSF_READER_H_
 #define QSF_FORMAT_QSF_READER_H_
@@ -26,7 +26,7 @@
 namespace qsf {
 
 struct ReaderOptions {
-  bool verify_crc = true;  // false in fuzzers alone: a checksum would hide the parser from them
+  bool verify_crc = true;  // false only in fuzzers, whose inputs would fail every checksum
 };
 
 // An entry of the section directory.

@@ -14,7 +14,6 @@
 
 #include "base/crc32.h"
 #include "base/rng.h"
-#include "format/crc_combine.h"
 #include "format/qsf_reader.h"
 #include "format/qsf_writer.h"
 #include "format/testing/small_models.h"

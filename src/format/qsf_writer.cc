@@ -9,7 +9,6 @@
 
 #include "base/check.h"
 #include "base/crc32.h"
-#include "format/crc_combine.h"
 #include "format/directory_codec.h"
 #include "format/spec_keys.h"
 #include "format/tensor_rules.h"
@@ -88,8 +87,8 @@ Status QsfWriter::set_tokenizer(ByteSpan bytes) {
 Status QsfWriter::add_section(std::string_view name, ByteSpan bytes, bool required) {
   for (const std::string_view taken : {"embedding", "final", "layer_index", "tokenizer"}) {
     if (name == taken) {
-      return invalid_argument("%s: the name of section %s has a meaning of its own",
-                              file_.path().c_str(), std::string(name).c_str());
+      return invalid_argument("%s: the name of section %s is reserved", file_.path().c_str(),
+                              std::string(name).c_str());
     }
   }
   return write_plain_section(name, bytes, required);
@@ -106,12 +105,11 @@ Status QsfWriter::check_turn(SectionKind kind, std::uint32_t layer) const {
   if (!in_section_ && !finished_ && !all_begun && kind == expected && layer == expected_layer) {
     return ok_status();
   }
-  return invalid_argument("%s: section %s is out of turn, expected %s", file_.path().c_str(),
-                          section_label(kind, layer).c_str(),
-                          in_section_ ? "the end of the one before"
-                          : finished_ || all_begun
-                              ? "no more sections"
-                              : section_label(expected, expected_layer).c_str());
+  return invalid_argument(
+      "%s: got section %s, expected %s", file_.path().c_str(), section_label(kind, layer).c_str(),
+      in_section_              ? "the end of the one before"
+      : finished_ || all_begun ? "no more sections"
+                               : section_label(expected, expected_layer).c_str());
 }
 
 Status QsfWriter::begin_section(SectionKind kind, std::uint32_t layer,

@@ -2,10 +2,10 @@
 //
 // QsfWriter: writes a .qsf file front to back with bounded memory.
 //
-// Calls come in the order of the file: create, then the tensor sections (embedding, layers 0 to
-// n - 1, final), each as begin_section, write_tile for every tile of tiles(), end_section, and
-// finish. set_tokenizer and add_section fit anywhere between sections. The same calls give the same
-// bytes. Until finish() succeeds nothing exists under the target's name.
+// The calls follow the order of the file: create; then for each tensor section (embedding, layers 0
+// to n - 1, final) begin_section, write_tile for every tile of tiles(), end_section; then finish.
+// set_tokenizer and add_section may come anywhere between sections. The same calls give the same
+// bytes. Until finish() succeeds, no file exists under the target's name.
 //
 //   QSF_ASSIGN_OR_RETURN(QsfWriter writer, QsfWriter::create(path, spec, {}));
 //   QSF_RETURN_IF_ERROR(writer.begin_section(SectionKind::kEmbedding, 0, tensors));
@@ -53,18 +53,18 @@ class QsfWriter {
 
   // Writes the tokenizer section (docs/format-tokenizer.md).
   Status set_tokenizer(ByteSpan bytes);
-  // Writes a section of another kind. `required`: a reader that does not know it refuses the file.
+  // Writes a section of another kind. `required`: readers that do not support it refuse the file.
   Status add_section(std::string_view name, ByteSpan bytes, bool required);
 
-  // Chooses the compression of the sections begun from now on (the embedding is never compressed).
+  // Sets the compression of sections that begin later (the embedding is never compressed).
   void set_compression(Compression compression) noexcept { options_.compression = compression; }
 
-  // Starts a section and plans its tiles. `layer` is 0 except for layers; `tensors` stand in order
-  // of use, the norms of one row anywhere.
-  // Fails  kInvalidArgument when a shape does not follow from the spec, a kind has no place in the
-  //        section or occurs twice, or the section is out of turn
+  // Starts a section and plans its tiles. `layer` is 0 except for layers; `tensors` are in order of
+  // use, except that one-row norms may be anywhere.
+  // Fails  kInvalidArgument: a shape does not follow from the spec, a kind does not belong in the
+  //        section or occurs twice, or the section is not the next one
   Status begin_section(SectionKind kind, std::uint32_t layer, std::vector<TensorInfo> tensors);
-  // The tiles of the section that was begun, in the order in which write_tile expects them.
+  // The tiles of the current section, in the order of write_tile.
   std::span<const TilePlan> tiles() const noexcept { return plan_; }
   const std::vector<TensorInfo>& tensors() const noexcept { return section_.tensors; }
   // Writes the next tile. Requires  raw.size() == raw_bytes of its plan.
@@ -72,13 +72,13 @@ class QsfWriter {
   // Writes the directory of the section. `importance` (layers) is finite and >= 0; 0: not measured.
   Status end_section(float importance = 0.0F);
 
-  // Brings what was written to the disk and forgets what the page cache holds of it. Fails  kIo
+  // Writes the data to the disk and drops it from the page cache. Fails  kIo
   Status drop_cached() { return file_.drop_cached(); }
 
   // Writes layer index, metadata and header, and commits the file. May be called once.
   Status finish();
 
-  // Sums over what was written so far, for reports.
+  // Sums of the bytes written so far, for reports.
   std::uint64_t raw_bytes() const noexcept { return raw_bytes_; }
   std::uint64_t stored_bytes() const noexcept { return stored_bytes_; }
 

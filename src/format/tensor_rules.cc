@@ -58,7 +58,7 @@ Status check_storage(const TensorInfo& t, const char* name) {
 Status check_tensor(const ModelSpec& s, SectionKind section, const TensorInfo& t) {
   const std::string name(tensor_kind_name(t.kind));
   if (!is_tensor_kind(static_cast<std::uint32_t>(t.kind)) || home_of(t.kind) != section) {
-    return invalid_argument("tensor %s (%u): has no place in this section", name.c_str(),
+    return invalid_argument("tensor %s (%u): does not belong in this section", name.c_str(),
                             static_cast<unsigned>(t.kind));
   }
   if (t.expert != 0 && (!is_expert(t.kind) || t.expert >= s.n_experts)) {

@@ -20,7 +20,7 @@ struct TensorShape {
   std::uint32_t cols = 0;
 };
 
-// Returns the shape that the spec gives a kind; of a norm of queries or keys, that over one head.
+// Returns the shape of a kind of tensor by the spec; for a norm of queries or keys, of one head.
 TensorShape tensor_shape(const ModelSpec& spec, TensorKind kind) noexcept;
 
 // Checks kinds, shapes, types, layouts, experts and uniqueness of a section's tensors.

@@ -152,7 +152,7 @@ Status AtomicFile::commit() {
   QSF_CHECK(handle_ >= 0);
   const auto naming_failed = [this](int error) {
     abandon();
-    return io_error("%s: giving the finished file its name failed: %s", path_.c_str(),
+    return io_error("%s: renaming the finished file failed: %s", path_.c_str(),
                     std::strerror(error));
   };
   int result = sync();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// AtomicFile: a file that appears whole under its name, or not at all.
+// AtomicFile: a file that appears complete under its name, or not at all.
 //
 // Bytes go to a file without a name on the target's file system; commit() makes them durable and
-// gives them the name. A process that dies before, a full disk or any failure leaves the target as
-// it was, and nothing else. Where the system has no files without names, a temporary name beside
-// the target takes their place: the destructor removes it, a process that is killed leaves it.
-// A file that takes the place of another has such a name for a moment too.
+// gives the file its name. Until then a killed process, a full disk or any other failure leaves the
+// target unchanged and no other file behind. Where the system has no files without names, a
+// temporary name beside the target is used: the destructor removes it, a killed process leaves it.
+// A file that replaces another also has such a name for a moment.
 
 #ifndef QSF_IO_ATOMIC_FILE_H_
 #define QSF_IO_ATOMIC_FILE_H_
@@ -47,13 +47,12 @@ class AtomicFile {
   // Sets the length, cutting or appending zeros.
   Status resize(std::uint64_t bytes);
 
-  // Brings what was written to the disk and forgets what the page cache holds of it, where a budget
-  // would count it. Fails  kIo
+  // Writes the data to the disk and drops it from the page cache, where a memory budget would count
+  // it. Fails  kIo
   Status drop_cached();
 
   // Makes the bytes durable, gives them their name and makes that durable. May be called once.
-  // Guarantees  on failure the target is what it was, except when only the last step fails: then
-  // the
+  // Guarantees  on failure the target is unchanged, except when only the last step fails: then the
   //             file is complete under its name and the message says so
   Status commit();
 
@@ -69,8 +68,8 @@ class AtomicFile {
   int handle_;                  // -1 once closed
 };
 
-// Returns what a file is to be called that has this name for now; the name itself where it is none
-// of ours. A process that is killed may leave a file of such a name.
+// Returns the final name of a file with this temporary name; `name` itself where it is not such a
+// name. A killed process may leave a file with a temporary name.
 std::string final_name(const std::string& name);
 
 // Writes `bytes` as the whole content of `path`, atomically.

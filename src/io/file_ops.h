@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// FileOps: the operating system's file calls behind one seam.
+// FileOps: the operating system's file calls, as an interface.
 //
-// File, AtomicFile and ReadDevice make every call through it, so that a test can make any of them
-// fail, come back short or be interrupted (io/testing/faulty_file.h) without touching a disk that
-// really is full.
+// File, AtomicFile and ReadDevice make every call through it, so tests can make any call fail,
+// return short or be interrupted (io/testing/faulty_file.h).
 
 #ifndef QSF_IO_FILE_OPS_H_
 #define QSF_IO_FILE_OPS_H_
@@ -19,40 +18,42 @@
 
 namespace qsf {
 
-// What a path names.
+// The kind of object at a path.
 enum class PathKind { kMissing, kRegular, kDirectory, kOther };
 
-// What is known of the place where an open file lies.
+// Properties of the storage of an open file.
 struct FileStorage {
-  std::uint64_t disk_id = 0;              // a number of the disk; 0: none
-  std::uint32_t direct_alignment = 4096;  // of a direct read; 0: the file system has none
+  std::uint64_t disk_id = 0;              // identifies the disk; 0: unknown
+  std::uint32_t direct_alignment = 4096;  // of direct reads; 0: not supported
   bool is_in_memory = false;              // tmpfs: its pages are memory, not a cache
 };
 
-// What the page cache is told of a range.
+// Advice to the page cache about a range.
 enum class FileAdvice { kRandom, kWillNeed, kDontNeed };
 
 // One call moves at most this much: below the 2 GiB limit of one Linux read or write, and a
 // multiple of every alignment.
 inline constexpr std::size_t kMaxTransferBytes = std::size_t{1} << 30;
 
-// Direct transfers that came back without a whole unit of alignment are repeated this often: a disk
-// does that at the end of the file alone, a network file system perhaps once.
+// Direct transfers that return less than one unit of alignment are repeated this often: a disk does
+// that only at the end of the file, a network file system perhaps once.
 inline constexpr unsigned kMaxStalls = 4;
 
-// Every function returns a negative errno on failure; none retries and none logs.
+// Every function returns a negative errno on failure. None retries or logs.
 // Threads  any; one handle may be read or written by several threads at once
 class FileOps {
  public:
   virtual ~FileOps() = default;
 
-  // Opens an existing file for reading; returns a handle >= 0.
+  // Opens an existing file for reading, without waiting (for the writer of a FIFO); returns a
+  // handle
+  // >= 0.
   virtual int open_read(const std::string& path) = 0;
   // Creates a file that must not exist yet, for writing; returns a handle >= 0.
   virtual int create_new(const std::string& path) = 0;
-  // Creates a file without a name in the directory that holds `path`, for writing: it is gone once
-  // it is closed, whatever ends the process, unless give_name() was called. Returns a handle >= 0;
-  // -EOPNOTSUPP where the system cannot make one or could not name it later.
+  // Creates a file without a name in the directory of `path`, for writing. It disappears when it is
+  // closed or the process ends, unless give_name() was called. Returns a handle >= 0; -EOPNOTSUPP
+  // where the system cannot create such a file or name it later.
   virtual int create_unnamed(const std::string& path) = 0;
   // Gives a file of create_unnamed() a name that must not exist yet.
   virtual int give_name(int handle, const std::string& path) = 0;
@@ -63,15 +64,15 @@ class FileOps {
   // Returns 0, or the errno of a handle that is not a readable regular file (EISDIR, EINVAL).
   virtual int check_regular(int handle) = 0;
   virtual std::int64_t file_bytes(int handle) = 0;
-  // Opens the file of `handle` once more for reading, whatever its name means by now, past the page
-  // cache where `direct`; returns a handle >= 0 with settings of its own.
+  // Opens the file of `handle` again for reading, even when it was renamed or removed; with
+  // `direct` past the page cache. Returns a new handle >= 0 with its own settings.
   virtual int reopen(int handle, bool direct) = 0;
   // The same for reading and writing. Requires  a handle of create_scratch
   virtual int reopen_for_writing(int handle, bool direct) = 0;
   virtual FileStorage storage(int handle) = 0;
   // A hint; a range of 0 bytes reaches to the end of the file.
   virtual int advise(int handle, std::uint64_t offset, std::uint64_t bytes, FileAdvice advice) = 0;
-  // Maps the first `bytes` of a file for reading, as long as the mapping is not unmapped.
+  // Maps the first `bytes` of a file for reading, until unmap().
   virtual int map(int handle, std::uint64_t bytes, ByteSpan& mapping) = 0;
   virtual void unmap(ByteSpan mapping) = 0;
   // A hint about a part of a mapping.
@@ -95,7 +96,7 @@ class FileOps {
   virtual int sync_directory_of(const std::string& path) = 0;
 };
 
-// Returns the calls of this operating system. Lives for ever.
+// Returns the operating system's calls. The object is never destroyed.
 FileOps& system_file_ops() noexcept;
 
 }  // namespace qsf

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// PendingRead: one read on its way, from the request to its outcome.
+// PendingRead: the state of one read, from the request to its outcome.
 //
-// What every path has in common: continuing short reads, repeating interrupted ones, and naming
-// what went wrong. A path asks where to read next and reports what the system answered.
+// It continues short reads, repeats interrupted ones and makes the error messages, for every read
+// path. A path asks for the next range to read and reports the system's result.
 
 #ifndef QSF_IO_PENDING_READ_H_
 #define QSF_IO_PENDING_READ_H_
@@ -25,19 +25,19 @@ struct ReadSource {
   FileOps* ops = nullptr;
   std::string name;              // for messages
   std::uint64_t size_bytes = 0;  // when it was opened
-  int handle = -1;               // what is read
-  int cached_handle = -1;        // the same file through the page cache; may be `handle`
-  std::uint32_t alignment = 1;   // of a direct handle; 1: it is not direct
+  int handle = -1;               // of the reads
+  int cached_handle = -1;        // of the same file through the page cache; may be `handle`
+  std::uint32_t alignment = 1;   // of direct reads; 1: reads are not direct
   bool drop_cached = false;      // reads leave nothing in the page cache
 
   bool direct() const noexcept { return alignment > 1; }
 };
 
-// The note of a queue some of whose direct reads had to be finished otherwise.
+// The note of a queue that finished some direct reads through the page cache.
 inline constexpr std::string_view kReadThroughCache =
     "direct reads: the file system refused some, which went through the page cache instead";
 
-// Fails  kCorrupt when `bytes` at `offset` pass the end of the file as it was opened
+// Fails  kCorrupt when `bytes` at `offset` pass the end of the file
 Status check_range(const ReadSource& source, std::uint64_t offset, std::uint64_t bytes);
 
 class PendingRead {
@@ -46,17 +46,17 @@ class PendingRead {
   // Requires  `source` outlives the read
   PendingRead(const ReadSource& source, const ReadRequest& request);
 
-  // Whether the outcome is known, also right after construction: a range past the end of the file
-  // needs no read.
+  // Whether the outcome is known. It may be right after construction: a range past the end of the
+  // file needs no read.
   bool is_done() const noexcept { return is_done_; }
-  // Whether a direct read had to be finished through the page cache.
+  // Whether a direct read was finished through the page cache.
   bool used_cache() const noexcept { return used_cache_; }
 
-  // What to read next. Requires  not is_done()
+  // The next range to read. Requires  not is_done()
   std::uint64_t offset() const noexcept { return request_.offset + done_bytes_; }
   MutableByteSpan to() const noexcept;
 
-  // Takes the system's answer to that: bytes read, 0 for the end of the file, or a negative errno.
+  // Records the result of that read: bytes read, 0 at the end of the file, or a negative errno.
   void take(std::int64_t result);
 
   // Reads by blocking calls until the outcome is known.

@@ -11,10 +11,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "io/blocking_reader.h"
 #include "io/pending_read.h"
-#include "io/ring_reader.h"
-#include "io/split_reader.h"
+#include "io/queued_readers.h"
 #include "platform/memory.h"
 
 namespace qsf {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// ReadRing: io_uring as far as reading needs it, behind the seam of FileOps, so that a test can
-// make its reads fail, come back short or never be allowed.
+// ReadRing: the part of io_uring that reading needs, behind FileOps, so that tests can make its
+// reads fail, return short or be forbidden.
 
 #ifndef QSF_IO_READ_RING_H_
 #define QSF_IO_READ_RING_H_
 
 #include <cstdint>
+#include <memory>
 
 #include "base/bytes.h"
 
@@ -17,28 +18,32 @@ struct RingDone {
   std::int64_t result = 0;  // bytes read, 0 at the end of the file, or a negative errno
 };
 
-// Functions return 0 or a negative errno; none retries.
+// Functions return 0 or a negative errno and do not retry.
 // Threads  one at a time
 class ReadRing {
  public:
   ReadRing() = default;
   ReadRing(const ReadRing&) = delete;
   ReadRing& operator=(const ReadRing&) = delete;
-  // Guarantees  nothing is written to the memory of its reads any more: waits for those in flight
+  // Waits for the reads in flight, so that nothing is written to their memory afterwards.
   virtual ~ReadRing() = default;
 
-  // Lets reads into this memory skip looking up its pages each time, and pins it until the ring is
-  // gone. Succeeds at most once.
+  // Registers memory: reads into it need no page lookup. The memory is pinned until the ring is
+  // destroyed. Succeeds at most once.
   virtual int register_memory(MutableByteSpan memory) = 0;
 
-  // Starts a read. Where it fails, nothing was started. Requires  less in flight than the ring's
-  // depth
+  // Starts a read; on failure nothing was started. Requires  less in flight than the ring's depth
   virtual int submit(int handle, MutableByteSpan to, std::uint64_t offset, std::uint64_t tag) = 0;
 
-  // Waits for a read to end. Where it fails, reads in flight may go on until the ring is gone.
-  // Requires  something in flight
+  // Waits for a read to end. After a failure, reads in flight may continue until the ring is
+  // destroyed. Requires  a read in flight
   virtual int wait(RingDone& done) = 0;
 };
+
+// Makes a ring of the Linux kernel for `depth` reads in flight. Returns 0 or a negative errno:
+// ENOSYS where the kernel or this build has no io_uring, EPERM where it is forbidden. Requires
+// depth > 0
+int open_uring(unsigned depth, std::unique_ptr<ReadRing>& ring);
 
 }  // namespace qsf
 

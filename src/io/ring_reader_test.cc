@@ -3,7 +3,7 @@
 // Tests of rings that break while reads are in them: no memory is handed back before the kernel has
 // done with it, and every read arrives all the same.
 
-#include "io/ring_reader.h"
+#include "io/queued_readers.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@
 #include "io/atomic_file.h"
 #include "io/file.h"
 #include "io/read_device.h"
-#include "io/uring.h"
+#include "io/read_ring.h"
 
 namespace qsf {
 namespace {

@@ -26,8 +26,8 @@ auto uninterrupted(const Call& call) {
 
 Status create_failed(const std::string& path, int error) {
   if (error == EEXIST) {
-    return invalid_argument(
-        "%s: exists already and is left as it is; name a file that does not exist", path.c_str());
+    return invalid_argument("%s: exists already; choose the name of a file that does not exist",
+                            path.c_str());
   }
   return io_error("%s: cannot be created: %s", path.c_str(), std::strerror(error));
 }
@@ -159,8 +159,7 @@ Status ScratchFile::write(std::uint64_t offset, ByteSpan from) {
 Status ScratchFile::sync() {
   const int synced = uninterrupted([&] { return file_.ops().sync(write_handle_); });
   if (synced == 0) return ok_status();
-  return io_error("%s: what was written does not reach the disk: %s", path().c_str(),
-                  std::strerror(-synced));
+  return io_error("%s: syncing the file failed: %s", path().c_str(), std::strerror(-synced));
 }
 
 }  // namespace qsf

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// ScratchFile: bytes on a disk that are read and written in any order, past the page cache.
+// ScratchFile: a file that is read and written in any order, past the page cache.
 //
-// A file of this process is made anew and its name is removed at once, so that nothing is left
-// behind however the process ends and nobody else's file is ever written; one that is to outlive it
-// keeps its name. Its length is taken from the disk when it is made, where the file system can do
-// that.
+// create() makes a new file and removes its name at once, so nothing is left behind when the
+// process ends and no existing file is overwritten. open_named() keeps the name, for data that
+// outlives the process. The disk space is allocated at once where the file system supports it.
 
 #ifndef QSF_IO_SCRATCH_FILE_H_
 #define QSF_IO_SCRATCH_FILE_H_
@@ -33,8 +32,8 @@ class ScratchFile {
   static Result<std::unique_ptr<ScratchFile>> create(const std::string& path, std::uint64_t n_bytes,
                                                      std::optional<ReadPath> read_path,
                                                      FileOps& ops = system_file_ops());
-  // The same of a file that keeps its name. One of as many bytes that is there already is opened,
-  // and holds what was written to it; one of another size is replaced.
+  // As create(), for a file that keeps its name. An existing file of n_bytes is opened with its
+  // contents; a file of another size is replaced.
   static Result<std::unique_ptr<ScratchFile>> open_named(const std::string& path,
                                                          std::uint64_t n_bytes,
                                                          FileOps& ops = system_file_ops());
@@ -43,15 +42,15 @@ class ScratchFile {
   ScratchFile& operator=(const ScratchFile&) = delete;
 
   const std::string& path() const noexcept { return file_.path(); }
-  // How it is read. Reads see what write() has returned from.
+  // The device that reads the file. Reads see the data of every completed write().
   const ReadDevice& device() const noexcept { return *device_; }
 
   // Writes all of `from`; interrupted and short writes are continued.
   // Shapes   offset, address and length are multiples of kDirectAlign
-  // Fails    kIo, naming place and reason; a full disk in so many words
+  // Fails    kIo, naming place and reason, such as a full disk
   // Threads  one at a time
   Status write(std::uint64_t offset, ByteSpan from);
-  // Returns when what was written outlives a failure of the machine. Fails  kIo
+  // Returns when the written data is durable. Fails  kIo
   Status sync();
 
  private:

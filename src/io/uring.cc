@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT
+//
+// The ReadRing of the Linux kernel, by liburing. Without QSF_WITH_URING no ring can be opened.
 
-#include "io/uring.h"
+#include <cerrno>
+
+#include "io/read_ring.h"
+
+#ifdef QSF_WITH_URING
 
 #include <liburing.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -137,3 +142,15 @@ int open_uring(unsigned depth, std::unique_ptr<ReadRing>& ring) {
 }
 
 }  // namespace qsf
+
+#else
+
+namespace qsf {
+
+int open_uring(unsigned, std::unique_ptr<ReadRing>&) {
+  return -ENOSYS;
+}
+
+}  // namespace qsf
+
+#endif

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// Arena: one mapping that holds every region of a plan, and never a byte more.
+// Arena: one mapping with exactly the regions of a plan.
 //
-// Regions keep the plan's order; each is handed out once. There is no growth and no reset: what a
-// run needs is known before it starts, and what changes inside a region is its owner's business.
+// Regions are in the plan's order and each is carved once. The arena does not grow or reset: the
+// needs of a run are known before it starts. The owner of a region manages its contents.
 
 #ifndef QSF_MEMORY_ARENA_H_
 #define QSF_MEMORY_ARENA_H_
@@ -39,9 +39,9 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
   ~Arena();
 
-  // Hands out a region: exactly its planned bytes, zeroed, aligned to kRegionAlign, valid until the
-  // arena is destroyed (moving the arena moves no bytes).
-  // Requires  an id of the plan, not external, not carved before (checked)
+  // Returns the memory of a region: exactly its planned bytes, zeroed, aligned to kRegionAlign,
+  // valid until the arena is destroyed (moving the arena moves no bytes). Requires  an id of the
+  // plan, not external, not carved before (checked)
   MutableByteSpan carve(RegionId id);
 
   std::uint64_t total_bytes() const noexcept { return memory_.size(); }

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// MemoryPlan: every region of memory a run will need, with bytes and reason, before any work
-// starts.
+// MemoryPlan: every memory region of a run, with size and reason, made before any work starts.
 //
-// Regions come in two kinds: those carved from the arena, and external ones that are counted
-// because they are part of the promise but live elsewhere (thread stacks, the binary, heaps of
-// libraries).
+// There are two kinds of regions: those carved from the arena, and external ones, which count
+// towards the budget but lie elsewhere (thread stacks, the binary, heaps of libraries).
 
 #ifndef QSF_MEMORY_MEMORY_PLAN_H_
 #define QSF_MEMORY_MEMORY_PLAN_H_
@@ -21,13 +19,13 @@ namespace qsf {
 
 // Alignment of every carved region: a cache line, and the widest vector load.
 inline constexpr std::size_t kRegionAlign = 64;
-// Where the sums of a plan saturate: no arena is made of one that large.
+// The sums of a plan saturate here; no arena can be made from such a plan.
 inline constexpr std::uint64_t kPlanLimitBytes = std::uint64_t{1} << 62;
 
 struct Region {
   std::string name;  // "kv_cache"
   std::uint64_t bytes = 0;
-  std::string reason;     // how the bytes follow from model and options, for people
+  std::string reason;     // derivation of the bytes from model and options, for users
   bool external = false;  // counted, not carved
 };
 
@@ -39,7 +37,7 @@ struct RegionId {
 class MemoryPlan {
  public:
   // Adds a region that the arena will hold; 0 bytes are allowed.
-  // Requires    a name no other region has
+  // Requires    a name that no other region has
   // Guarantees  sums saturate at kPlanLimitBytes
   RegionId add(std::string_view name, std::uint64_t bytes, std::string_view reason);
   // Adds a region that is counted but never carved. Requires  as add
@@ -48,7 +46,7 @@ class MemoryPlan {
   std::span<const Region> regions() const noexcept { return regions_; }
   // Requires  an id of this plan
   const Region& region(RegionId id) const noexcept;
-  // Returns the region of a name, or null.
+  // Returns the region with this name, or null.
   const Region* find(std::string_view name) const noexcept;
 
   // Bytes of the arena: every region that is not external, each rounded up to kRegionAlign.

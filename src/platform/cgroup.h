@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The control groups that this process belongs to, as folders of files that tell their limits.
+// The control groups of this process, as folders with files that hold their limits.
 //
-// A limit of any ancestor binds, so callers ask for all of them. Both versions are read: on many
-// machines some controllers are still those of version 1.
+// The limits of all ancestors apply, so the list contains them. Both versions are read: on many
+// machines some controllers still use version 1.
 
 #ifndef QSF_PLATFORM_CGROUP_H_
 #define QSF_PLATFORM_CGROUP_H_
@@ -16,12 +16,12 @@ namespace qsf {
 
 struct CgroupFolder {
   std::string path;        // "/sys/fs/cgroup/memory/box"
-  bool version_2 = false;  // else of the controller's own hierarchy, version 1
+  bool version_2 = false;  // false: version 1, with a hierarchy for each controller
 };
 
 // Returns the folders of this process's group and of all its ancestors under `controller` ("cpu",
-// "memory"), nearest first; folders need not exist, as in a container that sees its own part of the
-// tree alone. `root` goes in front of /proc and /sys; empty on a real machine.
+// "memory"), nearest first. Folders need not exist: a container sees only its own part of the tree.
+// `root` is a prefix of /proc and /sys for tests; empty on a real machine.
 std::vector<CgroupFolder> cgroup_folders(const std::string& root, std::string_view controller);
 
 // Reads a small text file of the system; empty when there is none.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The clock that durations are measured with.
+// The clock for measuring durations.
 
 #ifndef QSF_PLATFORM_CLOCK_H_
 #define QSF_PLATFORM_CLOCK_H_

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// What the CPU and the operating system together let a program execute.
+// The instruction-set extensions that the CPU and the operating system support.
 //
-// Features are flags, not tiers: which set of them makes a kernel tier is kernels/isa.h's business.
-// A feature counts only when the operating system saves its registers (AVX needs XCR0, AMX needs a
-// kernel that grants the tile state on request).
+// Features are flags; kernels/isa.h defines the kernel tiers, each a set of features. A feature
+// counts only when the operating system saves its registers (AVX needs XCR0, AMX needs a kernel
+// that grants the tile state on request).
 
 #ifndef QSF_PLATFORM_CPU_H_
 #define QSF_PLATFORM_CPU_H_
@@ -43,21 +43,20 @@ struct CpuFeatures {
   void remove(CpuFeature feature) noexcept { bits &= ~static_cast<std::uint32_t>(feature); }
 };
 
-// Asks the CPU, and the system for the state of AMX where there is one: permission is given to a
-// process once, before its threads start. Costs some cpuid instructions: a caller keeps the answer.
-// Threads  any
+// Asks the CPU, and the system for permission to use AMX: a process gets it once, before its
+// threads start. Costs some cpuid instructions, so callers keep the result. Threads  any
 CpuFeatures detect_cpu_features() noexcept;
 
-// Returns the answer of the first call. Threads  any
+// Returns the result of the first detection. Threads  any
 const CpuFeatures& host_cpu() noexcept;
 
-// Returns the features as words, such as "sse4.2 avx2 fma f16c"; empty when there are none.
+// Returns the names of the features, such as "sse4.2 avx2 fma f16c"; empty when there are none.
 std::string cpu_features_text(const CpuFeatures& features);
 
 // Returns the bytes of the largest cache, 32 MiB where the system does not say. Threads  any
 std::uint64_t last_level_cache_bytes() noexcept;
 
-// The raw words that the x86 instructions report, so that decoding them can be tested anywhere.
+// The raw results of cpuid and xgetbv, so that decoding can be tested on any machine.
 struct X86CpuidWords {
   std::uint32_t leaf1_ecx = 0;
   std::uint32_t leaf7_ebx = 0;
@@ -67,7 +66,7 @@ struct X86CpuidWords {
   std::uint64_t xcr0 = 0;         // 0 when OSXSAVE is off
 };
 
-// Turns the words into features; a register file that the system does not save hides its features.
+// Decodes the words. Features whose registers the system does not save are left out.
 CpuFeatures decode_x86_features(const X86CpuidWords& words) noexcept;
 
 }  // namespace qsf

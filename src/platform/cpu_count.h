@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Which cores a process has for itself: the pieces behind default_thread_count() and pinning, apart
-// so that machines of every shape can be tested from text.
+// The CPU cores that this process may use: the parts of default_thread_count() and of pinning,
+// separate so that tests can describe any machine as text.
 
 #ifndef QSF_PLATFORM_CPU_COUNT_H_
 #define QSF_PLATFORM_CPU_COUNT_H_
@@ -23,7 +23,7 @@ inline constexpr double kNoQuota = std::numeric_limits<double>::infinity();
 std::vector<unsigned> parse_cpu_list(std::string_view text);
 
 // Returns the CPUs a control group may use at once: of version 2's cpu.max ("150000 100000": 1.5,
-// "max 100000": kNoQuota), and of version 1's pair of files. Malformed text is no quota.
+// "max 100000": kNoQuota), and of version 1's pair of files. Malformed text means no quota.
 double parse_cpu_max(std::string_view text);
 double parse_cfs_quota(std::string_view quota_us, std::string_view period_us);
 
@@ -31,7 +31,7 @@ double parse_cfs_quota(std::string_view quota_us, std::string_view period_us);
 // goes in front of /proc and /sys; empty on a real machine.
 double cgroup_cpu_quota(const std::string& root);
 
-// Returns the CPUs that the calling thread may run on; all there are where the system does not say.
+// Returns the CPUs that the calling thread may run on; all CPUs where the system does not say.
 std::vector<unsigned> allowed_cpus();
 
 // Returns one of `cpus` for each physical core they belong to, ascending; a CPU whose topology is
@@ -43,7 +43,7 @@ std::vector<unsigned> one_cpu_per_core(const std::string& root, std::span<const 
 unsigned usable_cores(const std::string& root, std::span<const unsigned> cpus);
 unsigned usable_cpus(const std::string& root, std::span<const unsigned> cpus);
 
-// Lets a thread run on `cpus` alone. Returns 0 or the system's error number, ENOTSUP where threads
+// Restricts a thread to `cpus`. Returns 0 or the system's error number, ENOTSUP where threads
 // cannot be bound.
 int bind_thread(pthread_t thread, std::span<const unsigned> cpus);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Pages from the operating system, and how many of them this process holds.
+// Memory pages from the operating system, and the number of bytes that this process holds.
 
 #ifndef QSF_PLATFORM_MEMORY_H_
 #define QSF_PLATFORM_MEMORY_H_
@@ -13,8 +13,8 @@
 
 namespace qsf {
 
-// Whether a mapping may use huge pages: fewer TLB misses for weights that are read whole; but one
-// touched byte can become 2 MiB, so only what is touched throughout wants them.
+// Whether a mapping may use huge pages. They cause fewer TLB misses for weights that are read
+// whole, but one touched byte can take 2 MiB, so they suit only memory that is used completely.
 enum class HugePages { kAllow, kNever };
 
 // Bytes of a page; a power of two.
@@ -24,20 +24,20 @@ std::size_t page_bytes() noexcept;
 // Fails  kInvalidArgument for 0 bytes; kOutOfBudget when the system refuses, with its reason
 Result<MutableByteSpan> map_pages(std::uint64_t n_bytes, HugePages huge_pages);
 
-// Returns a mapping to the system. Requires  exactly a span that map_pages returned, or an empty
-// one
+// Returns a mapping to the system.
+// Requires  a span that map_pages returned, or an empty one
 void unmap_pages(MutableByteSpan pages) noexcept;
 
-// Gives the memory behind part of a mapping back to the system, whole pages of it; they read as
-// zeros from then on. Requires  inside a span that map_pages returned
+// Returns the whole pages inside a part of a mapping to the system; they read as zeros afterwards.
+// Requires  inside a span that map_pages returned
 void discard_pages(MutableByteSpan bytes) noexcept;
 
-// Makes all pages of a span physical memory now instead of when they are first written; its bytes
-// stay. Requires  nobody else writes there meanwhile
+// Makes all pages of a span resident now instead of at the first write; its bytes are kept.
+// Requires  no concurrent writes
 void touch_pages(MutableByteSpan bytes) noexcept;
 
-// Bytes of physical memory this process holds now, and the most it ever held; 0 when the system
-// does not say.
+// Bytes of physical memory that this process holds now, and their maximum so far; 0 where the
+// system does not report them.
 std::uint64_t resident_bytes() noexcept;
 std::uint64_t peak_resident_bytes() noexcept;
 

@@ -15,7 +15,6 @@
 #include "base/sanitizer.h"
 #include "platform/cgroup.h"
 #include "platform/memory.h"
-#include "platform/program_memory.h"
 
 namespace qsf {
 namespace {

@@ -192,16 +192,17 @@ Status ThreadPool::State::pin(const std::vector<unsigned>& cpus) {
   const std::vector<unsigned> cores = one_cpu_per_core("", cpus);
   if (cores.size() < workers.size()) {
     return invalid_argument(
-        "pinning: %zu threads, but this process may run on %zu physical cores; ask for at most "
-        "that many threads, or leave pinning out",
+        "pinning: %zu threads, but this process may run on %zu physical cores; use at most "
+        "that many threads, or no pinning",
         workers.size(), cores.size());
   }
   for (std::size_t worker = 0; worker < workers.size(); ++worker) {
     const pthread_t thread = worker == 0 ? ::pthread_self() : threads[worker - 1];
     const int error = bind_thread(thread, {&cores[worker], 1});
     if (error != 0) {
-      return unsupported("pinning: the system did not bind a thread to CPU %u: %s; leave it out",
-                         cores[worker], std::strerror(error));
+      return unsupported(
+          "pinning: the system did not bind a thread to CPU %u: %s; run without pinning",
+          cores[worker], std::strerror(error));
     }
     if (worker == 0) {
       pinned_caller = thread;

@@ -2,10 +2,10 @@
 //
 // ThreadPool: one fork-join at a time over a fixed set of threads.
 //
-// A pass forks a few times per tile, thousands of times per second, so a fork allocates nothing,
-// workers that just finished wait spinning before they park, and nobody waits for a worker that has
-// not started: chunks are handed out one by one, and a join ends when the last chunk does. A core
-// that is busy elsewhere therefore costs its share of the work and no more.
+// A pass forks a few times per tile, thousands of times per second. Therefore a fork allocates
+// nothing, workers spin for a while before they park, and a join does not wait for workers that
+// have not started: workers take chunks one by one, and a join ends with the last chunk. A core
+// that is busy elsewhere costs only its share of the work.
 
 #ifndef QSF_PLATFORM_THREADS_H_
 #define QSF_PLATFORM_THREADS_H_
@@ -27,17 +27,17 @@ inline constexpr unsigned kMaxThreads = 1024;
 // with sanitizers.
 std::size_t thread_stack_bytes() noexcept;
 
-// Returns how many threads compute best: the physical cores that this process may run on, bounded
-// by the CPU quota of its control groups, rounded up; at least 1. Threads  any
+// Returns the best number of threads: the physical cores that this process may run on, bounded by
+// the CPU quota of its control groups, rounded up; at least 1. Threads  any
 unsigned default_thread_count();
 
-// Starts a thread with a stack of thread_stack_bytes(), which receives none of the program's
-// signals and is to be joined. Returns 0 or the system's error number.
+// Starts a thread with a stack of thread_stack_bytes(). It receives none of the program's signals
+// and must be joined. Returns 0 or the system's error number.
 int start_thread(void* (*run)(void* argument), void* argument, pthread_t* thread);
 
 struct ThreadPoolOptions {
-  // Binds each worker to a physical core of its own, the thread that creates the pool included:
-  // that one gets its CPUs back when it destroys the pool.
+  // Binds each worker to its own physical core, including the thread that creates the pool, which
+  // gets its CPUs back when it destroys the pool.
   bool pin = false;
 };
 
@@ -46,7 +46,7 @@ class ThreadPool {
   // Receives items [begin, end) and the number of the worker that runs them, below n_threads().
   using Work = FunctionRef<void(std::size_t begin, std::size_t end, unsigned worker)>;
 
-  // Starts n_threads - 1 threads: whoever calls parallel_for is worker 0.
+  // Starts n_threads - 1 threads: the caller of parallel_for is worker 0.
   // Fails  kInvalidArgument unless 1 <= n_threads <= kMaxThreads, or with pinning when there are
   //        fewer physical cores; kOutOfBudget when the system refuses a thread; kUnsupported where
   //        it cannot bind one
@@ -57,8 +57,8 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   unsigned n_threads() const noexcept { return n_threads_; }
-  // Returns how many of them run at once: no more than there are CPUs, because more would only take
-  // turns. Which ones may differ from job to job.
+  // Returns the number of workers that run at once: at most the number of CPUs. Which workers run
+  // may differ from job to job.
   unsigned n_parallel() const noexcept { return n_parallel_; }
 
   // Runs `work` over [0, n_items) in chunks of `grain` items (the last may be shorter), each chunk
@@ -66,7 +66,7 @@ class ThreadPool {
   // Requires    grain > 0; fewer than 2^32 chunks; not called from inside `work`, nor by two
   // threads
   //             at once (checked)
-  // Guarantees  no allocation; what `work` wrote is visible to the caller afterwards; n_items == 0
+  // Guarantees  no allocation; writes of `work` are visible to the caller afterwards; n_items == 0
   //             calls nothing
   void parallel_for(std::size_t n_items, std::size_t grain, Work work);
 

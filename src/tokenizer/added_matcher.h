@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// Finds added tokens in a text: leftmost first, the longest where several begin.
+// Finds added tokens in a text: the leftmost first, and the longest of those at one position.
 //
-// The section stores them sorted, so the candidates at a position narrow to a range that binary
-// search shrinks byte by byte; no trie and no memory of its own but one bit per first byte.
+// The section stores them sorted, so the candidates at a position are a range, which binary search
+// narrows byte by byte. This needs no trie and no memory except one bit per first byte.
 //
 // Based on: the behaviour of Hugging Face tokenizers' added vocabulary (lstrip, rstrip,
 // single_word).
@@ -23,21 +23,21 @@
 
 namespace qsf {
 
-// A stretch of text: one token where `id` says so, text yet to be encoded where it is kNoToken.
+// A stretch of text: the token `id`, or text to be encoded where `id` is kNoToken.
 struct Segment {
   Piece piece;
   TokenId id;
 };
 
-// Where in a text special entries may be matched: everywhere, nowhere, or only where every byte of
-// the match is marked.
+// The places in a text where special entries may match: everywhere, nowhere, or only where every
+// byte of the match is marked.
 class SpecialMask {
  public:
   static constexpr char kMarked = 1;
   static constexpr char kUnmarked = 0;
 
   explicit SpecialMask(bool everywhere) : everywhere_(everywhere) {}
-  // One mark a byte of the text; they must outlive the mask. None is a mask of an empty text.
+  // One mark for each byte of the text; they must outlive the mask. Empty for an empty text.
   explicit SpecialMask(std::string_view marks) : marks_(marks) {}
 
   bool is_mixed() const noexcept { return !marks_.empty(); }
@@ -47,7 +47,7 @@ class SpecialMask {
   SpecialMask part(std::size_t begin, std::size_t end) const noexcept {
     return is_mixed() ? SpecialMask(marks_.substr(begin, end - begin)) : *this;
   }
-  // True when every byte of [begin, end) is marked, and when one of them is.
+  // Whether every byte of [begin, end) is marked; whether at least one is.
   bool allows(std::size_t begin, std::size_t end) const noexcept {
     return is_mixed() ? !holds(begin, end, kUnmarked) : everywhere_;
   }
@@ -72,18 +72,17 @@ class AddedMatcher {
 
   bool empty() const noexcept { return first_ == last_; }
 
-  // Cuts `text` and appends its segments in order, none empty. Special entries count only where
-  // `mask`, which is of this text, allows them.
+  // Cuts `text` and appends its segments in order, none empty. Special entries match only where
+  // `mask`, the mask of this text, allows it.
   // Threads  any
   void split(std::string_view text, const SpecialMask& mask, std::vector<Segment>& out) const;
 
  private:
-  // Returns the entry of the longest match at `position`, or last_; with a mask, of those it
-  // allows.
+  // Returns the entry of the longest match at `position` that the mask, if any, allows; or last_.
   std::uint32_t longest_at(std::string_view text, std::size_t position,
                            const SpecialMask* mask) const noexcept;
-  // Returns the entry that counts at `position`, or last_; moves `position` to where to look next
-  // if there is none.
+  // Returns the matching entry at `position`; or last_, and then moves `position` to the next
+  // candidate.
   std::uint32_t match_at(std::string_view text, const SpecialMask& mask,
                          std::size_t& position) const noexcept;
 

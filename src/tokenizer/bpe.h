@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// Byte pair encoding: from a piece of text to tokens, by merging neighbours in order of merit.
+// Byte pair encoding: turns a piece of text into tokens by merging neighbours in order of priority.
 //
-// One implementation of symbols and queue serves the three kinds: what differs is the first symbols
-// (bytes or characters), what makes a pair mergeable (a merge rule, or a token with the joined
-// text) and which of two pairs goes first (lower rank or higher score; then the one further left).
-// A piece of n symbols takes O(n log n) time and O(n) memory, whatever it holds.
+// One implementation serves the three kinds. They differ in the first symbols (bytes or
+// characters), in the condition for a merge (a merge rule, or a token with the joined text) and in
+// the order of merges (lower rank or higher score first; then left to right). A piece of n symbols
+// always takes O(n log n) time and O(n) memory.
 //
 // Based on: Sennrich, Haddow, Birch, "Neural machine translation of rare words with subword units",
 // 2016; Kudo and Richardson, "SentencePiece", 2018.
@@ -23,26 +23,26 @@
 
 namespace qsf {
 
-// Buffers of one running encode, and what it carries from piece to piece.
+// Buffers of one running encode, and its state between pieces.
 struct BpeScratch {
   struct Symbol {
     std::uint32_t begin;
     std::uint32_t n_bytes;  // 0: merged into the symbol before it
     std::uint32_t previous;
     std::uint32_t next;
-    TokenId id;  // kNoToken: text that is no token
+    TokenId id;  // kNoToken: no token has this text
   };
   struct Candidate {
     std::uint32_t left;  // symbol
     std::uint32_t
         n_bytes;          // of the joined text when this was queued; another length makes it stale
-    std::uint32_t merit;  // smaller goes first: the rank, or the score's order turned round
+    std::uint32_t merit;  // smaller is merged first: the rank, or the reversed order of the score
     TokenId result;
   };
   std::vector<Symbol> symbols;
   std::vector<Candidate> queue;
-  // Unused tokens that came out of a merge, with the length of the merge's left half: they are
-  // taken apart again at the end.
+  // Unused tokens that resulted from a merge, with the length of the merge's left half: they are
+  // split again at the end.
   std::unordered_map<TokenId, std::uint32_t> unused;
   std::vector<std::string_view> pending;
   bool last_was_unknown = false;  // for fused unknown tokens; cleared by begin_segment()
@@ -53,7 +53,7 @@ class BpeModel {
   BpeModel() = default;
   BpeModel(const SectionView& section, const VocabIndex& index);
 
-  // Starts a stretch of text that shares no unknown token with the one before it.
+  // Starts a stretch of text whose unknown tokens are not fused with earlier ones.
   void begin_segment(BpeScratch& scratch) const noexcept { scratch.last_was_unknown = false; }
 
   // Encodes one piece and appends its tokens.
@@ -74,7 +74,7 @@ class BpeModel {
 
   SectionView section_;
   VocabIndex index_;
-  TokenId unknown_ = kNoToken;  // what text without token becomes
+  TokenId unknown_ = kNoToken;  // the token of text that has none
   bool has_unused_ = false;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Unicode normal form C, by utf8proc's tables.
+// Unicode normal form C, with the tables of utf8proc.
 
 #ifndef QSF_TOKENIZER_NFC_H_
 #define QSF_TOKENIZER_NFC_H_
@@ -9,10 +9,10 @@
 
 namespace qsf {
 
-// Brings `text` into normal form C; bytes that are no UTF-8 stay as they are and nothing composes
-// across them. `marks`, unless null, has a byte for each of the text and follows it: what changes
-// is marked (SpecialMask) if all it was made from is. Takes O(n log n) time, whatever the text
-// holds, and memory proportional to it; the text grows to three times its bytes at most.
+// Converts `text` to normal form C. Bytes that are not UTF-8 stay, and nothing composes across
+// them. `marks`, unless null, has one byte for each byte of the text and is changed with it: a
+// changed stretch is marked (SpecialMask) if its whole source was. Takes O(n log n) time for any
+// text and proportional memory; the text grows to at most three times its bytes.
 void normalize_nfc(std::string& text, std::string* marks);
 
 }  // namespace qsf

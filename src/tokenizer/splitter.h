@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// One split of the pre-tokeniser: an expression of the model, run as written by PCRE2.
+// One split of the pre-tokeniser: a regular expression of the model, run unchanged by PCRE2.
 //
 // The expressions come from files, so both compiling and matching are bounded: no single-byte
 // escapes, a limit on backtracking steps, and where a text makes an expression hit that limit, the
@@ -28,7 +28,7 @@ struct Piece {
   std::uint32_t end;
 };
 
-// What matching needs to write; one per running encode.
+// The buffers of matching; one per running encode.
 class SplitScratch {
  public:
   SplitScratch();
@@ -47,7 +47,7 @@ class Splitter {
   // Fails  kUnsupported when PCRE2 refuses the expression
   static Result<Splitter> compile(const StepView& step);
 
-  // Cuts `piece` and appends what is left of it to `out`, in order, no piece empty.
+  // Splits `piece` and appends the non-empty parts to `out`, in order.
   // Requires  text[piece] is valid UTF-8
   // Fails     kUnsupported when the expression needs more steps than the limit even in a window
   // Threads   any, each with its own scratch

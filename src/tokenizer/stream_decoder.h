@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// StreamDecoder: tokens in, one at a time; text out that is whole, valid UTF-8 at every step.
+// StreamDecoder: turns a stream of tokens into text that is valid UTF-8 after every token.
 //
-// A token may end in the middle of a character. Its first bytes are held back until the rest comes;
-// bytes that cannot become a character are replaced by U+FFFD, one for each maximal beginning of a
-// sequence (The Unicode Standard, section 3.9), and so is what is still held back at the end. Valid
-// text therefore passes unchanged, however tokens cut it.
+// A token may end in the middle of a character. The first bytes of a character are held back until
+// the rest arrives. Invalid bytes are replaced by U+FFFD, one for each maximal beginning of a
+// sequence (The Unicode Standard, section 3.9), and so are bytes held back at the end. Valid text
+// passes unchanged, wherever tokens divide it.
 
 #ifndef QSF_TOKENIZER_STREAM_DECODER_H_
 #define QSF_TOKENIZER_STREAM_DECODER_H_
@@ -27,8 +27,8 @@ class StreamDecoder {
   // Guarantees  no heap allocation (the buffers were sized for the longest token)
   std::string_view push(TokenId id);
 
-  // Ends the stream: returns U+FFFD for an unfinished character, otherwise nothing. The decoder
-  // then starts anew, in the middle of a text.
+  // Ends the stream: returns U+FFFD for an unfinished character, otherwise nothing. The decoder can
+  // then continue, as in the middle of a text.
   std::string_view finish();
 
  private:

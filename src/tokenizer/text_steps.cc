@@ -113,7 +113,7 @@ Status TextSteps::transform(TextStage stage, bool at_start, TextScratch& scratch
       case TextOp::kSplit: break;
     }
     if (!fits) {
-      return unsupported("tokenizer: the normaliser makes %zu bytes out of at most %zu: too many",
+      return unsupported("tokenizer: the normaliser makes more than %zu bytes from a text of %zu",
                          limit, (limit - std::min(limit, kGrowthSlack)) / kMaxGrowth);
     }
   }

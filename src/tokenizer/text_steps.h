@@ -31,13 +31,13 @@ struct TextScratch {
 class TextSteps {
  public:
   TextSteps() = default;
-  // Compiles every split. Fails  kUnsupported on an expression PCRE2 refuses.
+  // Compiles every split. Fails  kUnsupported: PCRE2 refuses an expression
   static Result<TextSteps> create(const SectionView& section);
 
   // Applies the steps of one stage that change text, in place. `at_start`: the segment begins where
-  // the whole text begins. `marks`, unless null, has a mark a byte of the text (see SpecialMask)
-  // and follows it: what replaces a stretch is marked if all of the stretch was. Fails kUnsupported
-  // when the text would grow more than 16 times and 4 KiB, or past 2 GiB
+  // the whole text begins. `marks`, unless null, has one mark for each byte of the text (see
+  // SpecialMask) and is changed with it: a replacement is marked if its whole source was. Fails
+  // kUnsupported when the text would grow to more than 16 times its size plus 4 KiB, or past 2 GiB
   Status transform(TextStage stage, bool at_start, TextScratch& scratch, std::string& text,
                    std::string* marks) const;
 

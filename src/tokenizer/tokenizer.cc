@@ -82,7 +82,7 @@ Status Tokenizer::encode_pieces(std::span<const TextPiece> pieces, const EncodeO
     n_bytes += piece.text.size();
   }
   if ((add_bos && bos() == kNoToken) || (add_eos && eos() == kNoToken)) {
-    return invalid_argument("tokenizer: asked to add %s, which this model does not have",
+    return invalid_argument("tokenizer: cannot add %s: this model has no such token",
                             add_bos && bos() == kNoToken ? "a BOS token" : "an EOS token");
   }
   const std::size_t before = out.size();

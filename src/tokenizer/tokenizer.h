@@ -2,14 +2,14 @@
 //
 // Tokenizer: text to tokens and back, over the tokenizer section of a .qsf file in place.
 //
-// It holds no copy of the vocabulary: strings and merge rules are read where the section lies, and
-// the look-up tables lie in memory the caller gives, so that a memory plan can count both. What it
-// allocates itself: the compiled pre-tokeniser expressions (heap_bytes(), some tens of kilobytes)
-// and, for the time of one encode() call, buffers proportional to the text.
+// It has no copy of the vocabulary: strings and merge rules are read from the section in place, and
+// the look-up tables are in the caller's memory, so that a memory plan can count both. It allocates
+// the compiled pre-tokeniser expressions (heap_bytes(), some tens of kilobytes) and, during
+// encode(), buffers proportional to the text.
 //
-// Text may be any bytes. For byte-level tokenizers and those with byte fallback, decoding gives the
-// text's bytes back, up to what the model's own normaliser changes: a literal U+2581, or text that
-// is not in Unicode normal form C.
+// Text may be any bytes. For byte-level tokenizers and those with byte fallback, decoding returns
+// the text's bytes, except for changes by the model's normaliser: of a literal U+2581, or of text
+// that is not in Unicode normal form C.
 
 #ifndef QSF_TOKENIZER_TOKENIZER_H_
 #define QSF_TOKENIZER_TOKENIZER_H_
@@ -35,8 +35,8 @@ namespace qsf {
 struct EncodeOptions {
   std::optional<bool> add_bos;  // none: the model's rule
   std::optional<bool> add_eos;
-  // Whether control tokens written out in the text ("<|im_start|>") become those tokens. Off for
-  // text from outside, which must not speak as the system.
+  // Whether control tokens written out in the text ("<|im_start|>") become those tokens. False for
+  // untrusted text, which must not contain control tokens.
   bool parse_special = true;
   // Whether the text begins a conversation or document: models that put a space only in front of
   // the very first word do so only then.
@@ -66,23 +66,23 @@ class Tokenizer {
   }
 
   // Checks the whole section and builds the index. Both spans must outlive the tokenizer.
-  // Fails  kCorrupt or kUnsupported for a section that is wrong or too new; kInvalidArgument for
-  // too
-  //        little index memory
+  // Fails  kCorrupt or kUnsupported: an invalid or too new section; kInvalidArgument: too little
+  // index
+  //        memory
   static Result<Tokenizer> open(ByteSpan section, MutableByteSpan index_memory);
 
   // Appends the tokens of `text`.
-  // Fails    kInvalidArgument when text has 2^31 bytes or more, or add_bos or add_eos is asked of a
+  // Fails    kInvalidArgument when text has 2^31 bytes or more, or add_bos or add_eos is set for a
   //          model without that token; kUnsupported when an expression of the model needs too many
-  //          steps on this text. `out` is then as before.
+  //          steps on this text. `out` is unchanged then.
   // Threads  any
   Status encode(std::string_view text, const EncodeOptions& options,
                 std::vector<TokenId>& out) const;
 
-  // Appends the tokens of the pieces' texts, joined: tokens cross borders as they would anywhere in
-  // the whole text, but a control token is recognised only where all its bytes lie in pieces with
-  // parse_special. options.parse_special has no effect.
-  // Guarantees  pieces of equal parse_special give what encode() gives for the joined text
+  // Appends the tokens of the joined texts of the pieces. Tokens may cross the borders of pieces,
+  // but a control token is recognised only where all its bytes lie in pieces with parse_special.
+  // options.parse_special has no effect.
+  // Guarantees  pieces of equal parse_special give the result of encode() for the joined text
   // Fails       as encode()
   // Threads     any
   Status encode_pieces(std::span<const TextPiece> pieces, const EncodeOptions& options,
@@ -93,13 +93,13 @@ class Tokenizer {
   void decode(std::span<const TokenId> tokens, const DecodeOptions& options,
               std::string& out) const;
 
-  // Appends what one token stands for: its bytes, nothing for a special token with `skip_special`
-  // or an id outside the vocabulary. Never more than longest_token_bytes().
+  // Appends the bytes of one token; nothing for a special token with `skip_special` or an id
+  // outside the vocabulary. At most longest_token_bytes().
   void append_bytes(TokenId id, bool skip_special, std::string& out) const;
 
   // Returns the piece as stored ("<0x0A>", U+2581 for a space); empty outside the vocabulary.
   std::string_view token_text(TokenId id) const noexcept;
-  // Returns the token whose piece this is, special ones included, or kNoToken. Linear in the
+  // Returns the token with this piece, special ones included, or kNoToken. Takes time linear in the
   // vocabulary for special tokens.
   TokenId find_token(std::string_view text) const noexcept;
 
@@ -120,11 +120,11 @@ class Tokenizer {
   bool is_stop(TokenId id) const noexcept;
   std::uint32_t n_stop_ids() const noexcept { return section_.n_stop_ids(); }
   TokenId stop_id(std::uint32_t index) const noexcept { return section_.stop_id(index); }
-  // True for control and unknown tokens, which are no text, and for ids outside the vocabulary.
+  // True for control and unknown tokens, which have no text, and for ids outside the vocabulary.
   bool is_special(TokenId id) const noexcept;
   bool is_control(TokenId id) const noexcept;
 
-  // Returns the heap that compiled expressions hold for the tokenizer's whole life.
+  // Returns the heap bytes of the compiled expressions.
   std::size_t heap_bytes() const noexcept { return steps_.code_bytes(); }
 
  private:

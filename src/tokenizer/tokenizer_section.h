@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The tokenizer section's bytes: offsets, and a view that has checked all of them once.
+// The bytes of a tokenizer section: offsets, and a view that checks them once.
 //
-// The page docs/format-tokenizer.md is the authority; this header repeats its table for code. The
-// view reads fields where they lie, at any alignment, and copies nothing.
+// docs/format-tokenizer.md is the authority; this header repeats its table. The view reads fields
+// in place, at any alignment, and copies nothing.
 
 #ifndef QSF_TOKENIZER_TOKENIZER_SECTION_H_
 #define QSF_TOKENIZER_TOKENIZER_SECTION_H_
@@ -94,11 +94,11 @@ struct StepView {
 
 class SectionView {
  public:
-  // An empty view, of which nothing but assignment may be asked.
+  // An empty view, which can only be assigned to.
   SectionView() = default;
 
-  // Checks the header and that its counts give exactly `section_bytes`; of `bytes` nothing behind
-  // the header is read, or need be there.
+  // Checks the header and that its counts give exactly `section_bytes`. Reads only the header of
+  // `bytes`.
   // Fails  kCorrupt; kUnsupported on a newer version, kind or flag
   static Result<SectionView> parse_header(ByteSpan bytes, std::uint64_t section_bytes);
   // Checks every field, so that no accessor can read out of range. `bytes` must outlive the view.

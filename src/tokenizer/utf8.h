@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// UTF-8 one sequence at a time, strict as RFC 3629 asks: no surrogates, no overlong forms, nothing
-// past U+10FFFF. Text from users and models may be any bytes, so nothing here assumes validity.
+// Decodes UTF-8 one sequence at a time, strictly by RFC 3629: no surrogates, no overlong forms,
+// nothing above U+10FFFF. Text from users and models may be any bytes; nothing here assumes
+// validity.
 
 #ifndef QSF_TOKENIZER_UTF8_H_
 #define QSF_TOKENIZER_UTF8_H_

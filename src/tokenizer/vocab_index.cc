@@ -95,7 +95,8 @@ Status VocabIndex::add_tokens() {
       if (other == kEmptySlot) break;
       taken = section_.token_text(other) == text;
       if (taken) break;
-      if (probe == kMaxProbes) return corrupt("tokenizer section: token texts built to collide");
+      if (probe == kMaxProbes)
+        return corrupt("tokenizer section: the token texts have too many hash collisions");
       at = (at + 1) & token_mask_;
     }
     if (!taken) store_le<std::uint32_t>(memory_, kSlotsAt + 4 * at, id);
@@ -115,7 +116,8 @@ Status VocabIndex::add_merges() {
         return corrupt("tokenizer section: merge %u repeats merge %u (tokens %u and %u)", rank,
                        other_rank, rule.left, rule.right);
       }
-      if (probe == kMaxProbes) return corrupt("tokenizer section: merges built to collide");
+      if (probe == kMaxProbes)
+        return corrupt("tokenizer section: the merges have too many hash collisions");
       at = (at + 1) & merge_mask_;
     }
     store_le<std::uint32_t>(memory_, merges_at_ + 4 * at, rank);

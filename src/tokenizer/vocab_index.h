@@ -2,9 +2,9 @@
 //
 // Look-ups over a tokenizer section: text to token, pair of tokens to merge rank.
 //
-// Two open-addressing tables of u32 slots, in memory the caller gives, hold numbers into the
-// section; the strings and rules themselves are compared where they lie. 128k tokens and 280k
-// merges cost 1 MB + 2 MB, not the tens of megabytes of maps of strings.
+// Two open-addressing tables of u32 slots, in the caller's memory, hold indexes into the section;
+// strings and rules are compared in place. 128k tokens and 280k merges take 1 MB + 2 MB, instead of
+// the tens of megabytes of maps of strings.
 
 #ifndef QSF_TOKENIZER_VOCAB_INDEX_H_
 #define QSF_TOKENIZER_VOCAB_INDEX_H_
@@ -28,12 +28,12 @@ class VocabIndex {
   static std::size_t bytes_needed(const SectionView& section) noexcept;
 
   // Fills `memory`, which must outlive the index; no alignment is assumed.
-  // Fails  kInvalidArgument when memory is too small; kCorrupt on a pair with two merges or a
-  //        vocabulary built to collide
+  // Fails  kInvalidArgument when memory is too small; kCorrupt: a pair with two merges, or too many
+  //        hash collisions
   static Result<VocabIndex> build(const SectionView& section, MutableByteSpan memory);
 
-  // Returns the token whose text this is, or kNoToken. Knows normal, user-defined and unused
-  // tokens; of two with one text, the lower id.
+  // Returns the normal, user-defined or unused token with this text, or kNoToken; of several, the
+  // lowest id.
   TokenId find_token(std::string_view text) const noexcept;
   // Returns the rank of the merge of this pair, or kNoMerge.
   std::uint32_t find_merge(TokenId left, TokenId right) const noexcept;

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/bytes.h"
-#include "platform/program_memory.h"
+#include "platform/memory_limits.h"
 #include "tools/common/tool_support.h"
 
 namespace qsf_tools {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 //
-// Counts what a test program allocates: linking this replaces malloc and its relatives.
+// Counts heap allocations of a test program. Linking this replaces malloc and related functions.
 
 #ifndef QSF_BASE_TESTING_ALLOCATION_COUNTER_H_
 #define QSF_BASE_TESTING_ALLOCATION_COUNTER_H_
 
 namespace qsf::testing_support {
 
-// Returns whether anything is counted: a sanitizer owns malloc in its builds.
+// Returns whether allocations are counted: not in builds with sanitizers, which replace malloc too.
 bool counts_allocations() noexcept;
 
-// Returns how often any thread of the process has asked for heap memory so far.
+// Returns the number of heap allocations of all threads so far.
 // Threads  any
 long n_allocations() noexcept;
 

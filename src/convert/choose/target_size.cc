@@ -11,7 +11,7 @@
 #include "convert/choose/allocation.h"
 #include "convert/choose/sensitivity.h"
 #include "convert/encode/encode_rows.h"
-#include "format/file_size.h"
+#include "format/tile_plan.h"
 
 namespace qsf {
 namespace {

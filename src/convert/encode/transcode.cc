@@ -12,7 +12,7 @@
 #include "convert/encode/encode_rows.h"
 #include "convert/encode/saved_sections.h"
 #include "convert/encode/transcode_progress.h"
-#include "format/file_size.h"
+#include "format/tile_plan.h"
 #include "import/model_source.h"
 #include "quant/base3.h"
 #include "quant/codec.h"

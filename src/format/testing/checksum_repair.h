@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Recomputes the checksums of a damaged file, so that a test reaches what lies behind them.
+// Recomputes the checksums of a damaged file, so that tests reach the checks after the checksums.
 
 #ifndef QSF_FORMAT_TESTING_CHECKSUM_REPAIR_H_
 #define QSF_FORMAT_TESTING_CHECKSUM_REPAIR_H_
@@ -19,12 +19,12 @@ class ChecksumRepair {
   // Requires  `bytes` are the file that `reader` opened
   ChecksumRepair(const QsfReader& reader, ByteSpan bytes);
 
-  // Stores the checksums that `bytes` now have: directories, sections, layer index, metadata,
+  // Stores the checksums of the current `bytes`: directories, sections, layer index, metadata,
   // header, in this order, because each may lie inside the next. Tile checksums stay: the weights
   // are intact. Requires  a file of the same size as the intact one
   void repair(MutableByteSpan bytes) const;
 
-  // True for bytes that a reader looks at when it opens the file.
+  // True for bytes that a reader reads when it opens the file.
   bool is_structure(std::size_t offset) const;
   // The ranges of such bytes.
   struct Range {

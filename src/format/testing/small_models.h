@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// Small made-up models for tests, golden files and fuzzing seeds: every weight type, layout, block
-// size and compression in a few kilobytes.
+// Small generated models for tests, golden files and fuzzing seeds: every weight type, layout,
+// block size and compression in a few kilobytes.
 //
-// Weights are drawn from generators seeded by section, tensor and row, so any row can be made again
-// to compare with.
+// Weights are drawn from generators seeded by section, tensor and row, so any row can be generated
+// again for comparison.
 
 #ifndef QSF_FORMAT_TESTING_SMALL_MODELS_H_
 #define QSF_FORMAT_TESTING_SMALL_MODELS_H_

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// File calls for tests: a disk that fails on demand, and files that live in memory.
+// File calls for tests: a disk that fails on demand, and files in memory.
 //
-// Nothing in the product creates these; tests and fuzzers of every folder hand them to File::open
-// and AtomicFile::create.
+// Tests and fuzzers pass them to File::open and AtomicFile::create.
 
 #ifndef QSF_IO_TESTING_FAULTY_FILE_H_
 #define QSF_IO_TESTING_FAULTY_FILE_H_
@@ -21,7 +20,7 @@
 
 namespace qsf {
 
-// What goes wrong. Zero-initialised it is a healthy disk. The fields may be changed between calls.
+// The planned faults; none by default. The fields may be changed between calls.
 struct FaultPlan {
   std::size_t max_transfer_bytes = 0;  // short reads and writes: at most this many bytes a call
   std::uint32_t interrupt_every = 0;   // every n-th read, write or sync fails with EINTR first
