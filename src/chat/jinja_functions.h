@@ -24,7 +24,7 @@ using TestFunction = Result<bool> (*)(Interpreter&, const Value& value, const Ca
 TestFunction find_test(std::string_view name);
 
 // `value.name(...)`.
-// Whether a call of a method with this name may stand in a template. append and pop may, although
+// Whether a template may call a method with this name. append and pop are allowed, although
 // they change a list: as in Python's sandbox, calling them fails.
 bool is_method_name(std::string_view name);
 // Whether `value` has this method.
@@ -39,7 +39,7 @@ bool is_function(std::string_view name);
 Result<Value> call_function(Interpreter& interpreter, std::string_view name, const CallArgs& args);
 
 // An integer argument, `fallback` where it was not given.
-// Fails  kInvalidArgument, naming `callee`: a value that is no integer
+// Fails  kInvalidArgument, naming `callee`: a value that is not an integer
 Result<std::int64_t> int_argument(const Value* value, std::int64_t fallback, const char* callee);
 
 }  // namespace qsf::jinja

@@ -152,7 +152,7 @@ class Parts {
     texts_.push_back(text_.slice(begin, end));
     return ok_status();
   }
-  // Returns whether the text may be cut once more.
+  // Returns whether the text may be split again.
   bool may_split(std::int64_t max_splits) const {
     return max_splits < 0 || static_cast<std::int64_t>(texts_.size()) < max_splits;
   }

@@ -58,7 +58,7 @@ class Text {
   std::vector<TrustRun> runs_;
 };
 
-// What decode_char gives for a byte that belongs to no character.
+// The result of decode_char for a byte that belongs to no character.
 inline constexpr std::uint32_t kNoCodePoint = 0xFFFFFFFF;
 
 struct DecodedChar {

@@ -48,7 +48,7 @@ inline constexpr int kMaxRunDepth = 500;
 // Nesting of lists and dicts: recursive functions over values rely on this bound.
 inline constexpr int kMaxNesting = 60;
 
-// What Python's sandbox allows range() to give.
+// The most items that Python's sandbox allows in range().
 inline constexpr std::int64_t kMaxRange = 100000;
 
 // Steps charged for an object that lives to the end of the rendering (namespace, scope of a macro).
@@ -213,7 +213,7 @@ struct Namespace {
 // value that cannot be a key.
 std::optional<std::string> dict_key(const Value& key);
 
-// Returns the text, null when `value` is no string.
+// Returns the text, null when `value` is not a string.
 const Text* as_text(const Value& value);
 const std::string* as_bytes(const Value& value);
 const List* as_list(const Value& value);

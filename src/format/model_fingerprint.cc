@@ -32,7 +32,7 @@ class Fingerprint {
 void add_spec(const ModelSpec& spec, Fingerprint& print) {
   std::array<std::byte, kHeaderBytes> header{};
   encode_spec_header(spec, header);
-  // What texts end with and are padded with is asked after the numbers are computed.
+  // End and padding tokens do not influence the computed numbers.
   const ByteSpan bytes = header;
   print.add(
       bytes.subspan(header_at::kArchitecture, header_at::kIndexOffset - header_at::kArchitecture));

@@ -311,7 +311,7 @@ Status decode_optional(const Metadata& m, ModelSpec& s) {
   return ok_status();
 }
 
-// Holds the fields that stand in both header and metadata to each other.
+// Compares the fields that are in both header and metadata.
 Status check_agreement(ByteSpan h, const Metadata& m, const ModelSpec& s) {
   const auto architecture = load_le<std::uint32_t>(h, at::kArchitecture);
   if (architecture != architecture_code(s.architecture)) {

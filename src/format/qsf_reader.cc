@@ -329,7 +329,7 @@ bool is_known_section(std::string_view name) noexcept {
   return name == "embedding" || name == "final" || name == "layer_index" || name == "tokenizer";
 }
 
-// Refuses what this version does not know but would have to.
+// Refuses unknown sections that are required.
 Status check_entries(const std::vector<SectionEntry>& entries) {
   for (const SectionEntry& entry : entries) {
     if (entry.info.required && !is_known_section(entry.info.name)) {
@@ -508,7 +508,7 @@ std::size_t QsfReader::heap_bytes() const noexcept {
     bytes += directory.tensors.capacity() * sizeof(TensorInfo) +
              directory.tiles.capacity() * sizeof(TileInfo);
   }
-  // Every value stands in metadata_ and may stand in spec_ once more.
+  // Every value is in metadata_ and may be in spec_ again.
   for (const MetadataEntry& entry : metadata_.entries()) {
     bytes += 2 * (sizeof(MetadataEntry) + entry.key.capacity() + entry.value.capacity());
   }

@@ -113,7 +113,7 @@ Status TileDecompressor::run(Compression compression, ByteSpan stored, MutableBy
 }
 
 std::size_t TileDecompressor::heap_bytes() noexcept {
-  // What ZSTD_sizeof_DCtx says of one that was just made; the library states no constant.
+  // ZSTD_sizeof_DCtx of a new context; the library has no constant for it.
   static const std::size_t bytes = [] {
     const Context context;
     return sizeof(Context) + ZSTD_sizeof_DCtx(context.zstd);

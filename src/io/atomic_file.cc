@@ -55,7 +55,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, FileOps& ops) {
     case PathKind::kMissing:
     case PathKind::kRegular: break;
   }
-  // Whatever is wrong with it, a name tells better.
+  // If this fails, creating a file with a name gives the better error.
   if (const int handle = ops.create_unnamed(path); handle >= 0) {
     return AtomicFile(ops, path, "", handle);
   }

@@ -36,7 +36,7 @@ constexpr unsigned kQuickRounds = 3;
 constexpr std::uint64_t kThoroughCellNs = 500'000'000;
 constexpr double kGoodEnough = 0.90;
 
-// One combination on its way: what its threads share.
+// The shared state of the threads that measure one combination.
 struct Run {
   const ReadDevice* device = nullptr;
   MutableByteSpan memory;
@@ -64,8 +64,8 @@ void start_block(Worker& worker, std::uint64_t slot) {
        .tag = slot});
 }
 
-// Keeps the queue full until the time is up, then waits for what is in flight: all of it counts,
-// and so does the time it takes.
+// Keeps the queue full until the time is up, then waits for the reads in flight. Their bytes count,
+// and so does their time.
 void work(Worker& worker) {
   for (std::uint64_t slot = 0; slot < worker.queue->depth(); ++slot) start_block(worker, slot);
   while (worker.queue->in_flight() > 0) {
@@ -108,15 +108,14 @@ class Prober {
   Prober(const File& file, const ReadDeviceOptions& options, MutableByteSpan memory,
          std::uint64_t cell_ns)
       : file_(file), options_(options), memory_(memory), cell_ns_(cell_ns) {
-    // Another place each time: a disk, or the host of a virtual one, remembers what was read
-    // lately.
+    // A different place each time: a disk, or the host of a virtual one, caches recent reads.
     next_offset_ = monotonic_ns() / 1000 * kProbeStride % file.size_bytes();
   }
 
   DiskProbe& probe() noexcept { return probe_; }
 
-  // Whether there is memory, file and time for a combination: a slow disk is not asked for reads
-  // that would be in flight for longer than the measurement.
+  // Whether memory, file and time suffice for a combination: on a slow disk, reads must not be in
+  // flight for longer than the measurement.
   bool is_possible(unsigned depth, std::uint32_t block_bytes) const {
     const std::uint64_t in_flight = std::uint64_t{depth} * block_bytes;
     if (in_flight > memory_.size() || block_bytes > file_.size_bytes()) return false;
@@ -172,7 +171,7 @@ class Prober {
   }
 
  private:
-  // Keeps the best of what was measured of a combination.
+  // Keeps the best measurement of a combination.
   void take(const ProbeCell& cell) {
     for (ProbeCell& known : probe_.matrix) {
       if (known.depth != cell.depth || known.block_bytes != cell.block_bytes) continue;
@@ -190,8 +189,8 @@ class Prober {
   DiskProbe probe_;
 };
 
-// In rounds, so that a disk that is slow for a moment is not so for one combination alone. No block
-// is larger than a tile usually is: that is all that is read at once.
+// Measures in rounds, so that a moment of slowness does not hit only one combination. Blocks are at
+// most as large as a usual tile, the largest single read.
 Status measure_quickly(Prober& prober, std::uint32_t block_bytes) {
   for (unsigned round = 0; round < kQuickRounds; ++round) {
     for (const unsigned depth : {1U, 2U, 4U, 8U, 16U}) {
@@ -261,12 +260,12 @@ namespace {
 constexpr std::string_view kFirstLine = "qsf disk probe 1";
 constexpr std::uint64_t kMaxTextBytes = 16U << 10;
 constexpr std::size_t kMaxCells = 64;
-// Beyond what is ever measured.
+// Upper bounds of the measured values.
 constexpr std::uint32_t kMaxBlockBytes = 4U << 20;
 constexpr unsigned kMaxProbedDepth = 32;
 
 Status not_a_probe(const char* what) {
-  return corrupt("a remembered disk probe: %s", what);
+  return corrupt("saved disk probe: %s", what);
 }
 
 std::string_view take_word(std::string_view& text, char end) {
@@ -276,7 +275,7 @@ std::string_view take_word(std::string_view& text, char end) {
   return word;
 }
 
-// Whole numbers alone, in range.
+// Parses a whole number in range.
 template <typename T>
 bool parse_number(std::string_view word, T least, T most, T& value) {
   const auto result = std::from_chars(word.data(), word.data() + word.size(), value);

@@ -89,7 +89,7 @@ class SystemFileOps final : public FileOps {
   FileStorage storage(int handle) override {
     FileStorage result;
     struct stat info;
-    // File systems without a disk of their own (NFS, overlayfs, btrfs) number themselves anew.
+    // File systems without a block device (NFS, overlayfs, btrfs) get a new number at each mount.
     if (::fstat(handle, &info) == 0 && major(info.st_dev) != 0) result.disk_id = info.st_dev;
     struct statfs system;
     if (::fstatfs(handle, &system) == 0) {

@@ -54,7 +54,7 @@ void PendingRead::read_blocking() {
   while (!is_done_) take(source_->ops->read_at(source_->handle, to(), offset()));
 }
 
-// A direct read goes on where its alignment lets it: at the last unit that arrived whole.
+// A direct read continues at the last complete unit of alignment.
 void PendingRead::advance(std::uint64_t bytes) {
   const std::uint64_t before = done_bytes_;
   done_bytes_ = std::min<std::uint64_t>(before + bytes, request_.to.size());

@@ -23,8 +23,8 @@ RingReader::RingReader(const ReadSource& source, std::unique_ptr<ReadRing> ring,
   if (!memory.empty()) register_memory(memory);
 }
 
-// What RLIMIT_MEMLOCK does not let in whole may fit by half: reads go to all of the memory in turn,
-// and those into the registered part gain.
+// Where RLIMIT_MEMLOCK is too low for all of the memory, half of it may fit: reads use all parts of
+// the memory in turn, and reads into the registered part are faster.
 void RingReader::register_memory(MutableByteSpan memory) {
   int error = ring_->register_memory(memory);
   if (error == 0) return;
@@ -52,7 +52,7 @@ void RingReader::start(const ReadRequest& request) {
   go_on(slot);
 }
 
-// Submits what is left of a read, until it is in the ring or over. Without a ring wait() reads it.
+// Submits the rest of a read, until it is in the ring or done. Without a ring wait() reads it.
 void RingReader::go_on(std::size_t slot) {
   PendingRead& read = slots_[slot].read;
   slots_[slot].state = Slot::kStarted;
@@ -68,7 +68,7 @@ void RingReader::go_on(std::size_t slot) {
   if (read.is_done()) slots_[slot].state = Slot::kDone;
 }
 
-// Nobody gets memory back before the ring is gone: until then the kernel may write there.
+// The ring is destroyed before any read returns: until then the kernel may write to its memory.
 void RingReader::give_up_ring(int error) {
   ring_.reset();
   add_note(std::string("io_uring: the ring broke (") + std::strerror(error) +

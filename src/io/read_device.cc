@@ -161,8 +161,8 @@ void ReadDevice::State::open_handle(const File& file, const ReadDeviceOptions& o
     }
     add_reason("direct reads: " + direct.refusal + "; reading through the page cache");
   }
-  // A handle of its own where there can be one, so that what it says of its reads does not bind
-  // other readers of the file.
+  // A separate handle where possible, so that advice about its reads does not affect other readers
+  // of the file.
   const int handle = ops.reopen(file.handle(), /*direct=*/false);
   if (handle >= 0) {
     source.handle = handle;
@@ -172,8 +172,8 @@ void ReadDevice::State::open_handle(const File& file, const ReadDeviceOptions& o
   if (source.drop_cached) ops.advise(source.handle, 0, 0, FileAdvice::kRandom);
 }
 
-// Opens the handle for what direct reads leave to the page cache. Nobody counts the pages that the
-// kernel would read ahead there.
+// Opens the handle for the reads that direct reads leave to the page cache, without read-ahead by
+// the kernel, whose pages would not be counted.
 void ReadDevice::State::open_cached_handle(const File& file) {
   FileOps& ops = file.ops();
   const int handle = ops.reopen(file.handle(), /*direct=*/false);
@@ -317,7 +317,7 @@ void ReadDevice::drop(std::uint64_t offset, std::uint64_t bytes) const noexcept 
   const ReadSource& source = state_->source;
   if (offset >= source.size_bytes || bytes == 0) return;
   bytes = std::min(bytes, source.size_bytes - offset);
-  // A page that is mapped stays in the cache, so the mapping lets go of it first.
+  // Mapped pages stay in the cache, so the mapping drops them first.
   const ByteSpan mapped = state_->mapped_pages(offset, bytes);
   if (!mapped.empty()) source.ops->advise_mapping(mapped, FileAdvice::kDontNeed);
   if (source.drop_cached) {

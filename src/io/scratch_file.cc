@@ -46,7 +46,7 @@ Result<std::unique_ptr<ScratchFile>> ScratchFile::create(const std::string& path
   if (path.empty()) return invalid_argument("the name of the scratch file is empty");
   const int handle = uninterrupted([&] { return ops.create_scratch(path); });
   if (handle < 0) return create_failed(path, -handle);
-  // From here on the handle alone keeps the file.
+  // From here on only the handle keeps the file.
   const int removed = ops.remove(path);
   QSF_ASSIGN_OR_RETURN(File empty, File::adopt(path, handle, ops));
   std::unique_ptr<ScratchFile> scratch(new ScratchFile(std::move(empty)));
@@ -132,7 +132,7 @@ Status ScratchFile::write(std::uint64_t offset, ByteSpan from) {
     const std::size_t part = std::min(from.size(), kMaxTransferBytes);
     std::int64_t n = ops.write_at(write_handle_, from.first(part), offset);
     if (n == -EINTR) continue;
-    // A direct write goes on where its alignment lets it.
+    // A direct write continues at a multiple of its alignment.
     if (n > 0 && direct_ && static_cast<std::size_t>(n) < from.size()) n -= n % kDirectAlign;
     if (n == 0 && ++n_stalls < kMaxStalls) continue;
     if (n < 0 && is_full(static_cast<int>(-n))) {

@@ -22,10 +22,10 @@ namespace {
 // The kernel takes at most this much as one registered buffer.
 constexpr std::size_t kMaxBufferBytes = std::size_t{1} << 30;
 
-// The tag of an entry that stands in for one the kernel refused to take.
+// The tag of an entry that replaces one that the kernel refused.
 constexpr std::uint64_t kNobody = UINT64_MAX;
 
-// How often a ring that is to end looks for reads that are over.
+// The interval at which a closing ring looks for completed reads.
 constexpr std::chrono::milliseconds kEndPoll{1};
 
 class Uring final : public ReadRing {
@@ -91,7 +91,7 @@ class Uring final : public ReadRing {
   }
 
  private:
-  // Takes what the kernel says off the ring; returns whether it is of a read.
+  // Takes a completion off the ring; returns whether it belongs to a read.
   bool take(io_uring_cqe* entry, RingDone& done) noexcept {
     done = {.tag = ::io_uring_cqe_get_data64(entry), .result = entry->res};
     ::io_uring_cqe_seen(&ring_, entry);
@@ -100,9 +100,9 @@ class Uring final : public ReadRing {
     return true;
   }
 
-  // Closing a ring ends no read that a disk has begun: it would go on into memory that is somebody
-  // else's by then. That a read is over is written to memory shared with the kernel, also when no
-  // call to the ring works any more.
+  // Closing a ring does not end reads that the disk has started: they would continue to write to
+  // memory that may be in other use by then. Completions appear in memory shared with the kernel,
+  // even when calls to the ring fail.
   void end_reads() noexcept {
     RingDone ignored;
     while (n_in_flight_ > 0) {

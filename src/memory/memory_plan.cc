@@ -13,8 +13,8 @@
 namespace qsf {
 
 RegionId MemoryPlan::add_region(Region region) {
-  // Sizes come from files and options. No sum may wrap; what exceeds every address space stays so
-  // large that no arena is made of it.
+  // Sizes come from files and options. Sums must not wrap; a sum beyond any address space saturates
+  // at a value from which no arena is made.
   QSF_CHECK(!region.name.empty() && find(region.name) == nullptr);
   region.bytes = std::min(region.bytes, kPlanLimitBytes);
   const std::uint64_t bytes = region.external ? region.bytes : align_up(region.bytes, kRegionAlign);

@@ -80,7 +80,7 @@ X86CpuidWords read_cpuid() noexcept {
   return words;
 }
 
-// Asks for the tile registers, which Linux saves for programs that want them alone.
+// Requests the tile registers, which Linux saves only for programs that request them.
 bool request_tile_state() noexcept {
 #if defined(__linux__)
   constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM

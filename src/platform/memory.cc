@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Pages by mmap; what the process holds from /proc.
+// Pages by mmap; the memory of the process from /proc.
 
 #include "platform/memory.h"
 

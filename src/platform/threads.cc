@@ -51,7 +51,7 @@ void pause() noexcept {
 #endif
 }
 
-// Spins until `ready` or the time is up; returns what `ready` last said.
+// Spins until `ready` or the time is up; returns the last result of `ready`.
 template <typename Ready>
 bool spin_until(Ready ready) {
   if (ready()) return true;
@@ -272,7 +272,7 @@ ThreadPool::~ThreadPool() {
   for (const pthread_t thread : state_->threads) QSF_CHECK(::pthread_join(thread, nullptr) == 0);
   const std::vector<unsigned>& cpus = state_->caller_cpus;
   if (!cpus.empty() && ::pthread_equal(state_->pinned_caller, ::pthread_self()) != 0) {
-    bind_thread(state_->pinned_caller, cpus);  // what worked before may fail, and then it stays
+    bind_thread(state_->pinned_caller, cpus);  // may fail, and then the binding stays
   }
 }
 

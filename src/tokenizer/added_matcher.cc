@@ -103,7 +103,7 @@ std::uint32_t AddedMatcher::match_at(std::string_view text, const SpecialMask& m
     position = end;
     return last_;
   }
-  // It straddles a border: what is allowed inside it counts as if it were not there.
+  // The match crosses a border: matches inside it that the mask allows still count.
   const std::uint32_t allowed = longest_at(text, position, &mask);
   if (allowed == last_) ++position;
   return allowed;

@@ -123,7 +123,7 @@ void BpeModel::consider(std::string_view part, std::uint32_t left, BpeScratch& s
     candidate.merit = index_.find_merge(a.id, b.id);
     if (candidate.merit == kNoMerge) return;
     candidate.result = section_.merge(candidate.merit).result;
-    // Added tokens alone make control tokens: text that only spells one never becomes one.
+    // Control tokens come only from added tokens, never from merges of their text.
     if (section_.token_type(candidate.result) == TokenType::kControl) return;
   }
   scratch.queue.push_back(candidate);

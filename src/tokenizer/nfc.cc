@@ -19,10 +19,10 @@ namespace {
 constexpr auto kComposed = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
 // Characters below U+0300 are in normal form C, and nothing before them composes with them.
 constexpr std::uint32_t kFirstUnsettled = 0x300;
-constexpr unsigned char kFirstUnsettledByte = 0xCC;  // what U+0300 begins with in UTF-8
+constexpr unsigned char kFirstUnsettledByte = 0xCC;  // the first byte of U+0300 in UTF-8
 
-// U+11A7 stands just below Hangul's trailing consonants and composes with nothing either; utf8proc
-// 2.8 takes it for one of them and drops it.
+// U+11A7, just below Hangul's trailing consonants, composes with nothing either; utf8proc 2.8
+// treats it as one of them and drops it.
 bool is_settled(std::uint32_t c) noexcept {
   return c < kFirstUnsettled || c == 0x11A7;
 }
@@ -83,7 +83,7 @@ void append_marks(std::string_view before, std::string_view after, std::string_v
 }
 
 // Returns where the stretch that begins at `begin` ends: before the next character that is settled,
-// or before what is no UTF-8.
+// or before bytes that are not UTF-8.
 std::size_t stretch_end(std::string_view text, std::size_t begin) noexcept {
   std::size_t end = begin;
   while (end < text.size()) {

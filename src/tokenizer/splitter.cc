@@ -44,7 +44,7 @@ std::string error_text(int code) {
   return reinterpret_cast<const char*>(buffer);
 }
 
-// Returns `pattern` for a message: its beginning, with bytes a terminal may not like replaced.
+// Returns `pattern` for a message: its beginning, with unprintable bytes replaced.
 std::string printable(std::string_view pattern) {
   std::string text(pattern.substr(0, 60));
   for (char& c : text) {
@@ -122,7 +122,7 @@ Result<Splitter> Splitter::compile(const StepView& step) {
   const CompileContext context(pcre2_compile_context_create(nullptr));
   if (context == nullptr) return internal_error("pre-tokeniser: PCRE2 has no memory");
   pcre2_set_max_pattern_length(context.get(), kMaxPatternBytes);
-  // The engines these expressions were written for end a line at \n alone.
+  // The engines for which these expressions were written end a line only at \n.
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   int error = 0;
   PCRE2_SIZE error_at = 0;
@@ -155,7 +155,7 @@ Status Splitter::split(std::string_view text, Piece piece, SplitScratch& scratch
   if (state.data == nullptr || state.context == nullptr) {
     return internal_error("pre-tokeniser: PCRE2 has no memory");
   }
-  // The expression sees the piece alone: look-arounds end at its edges.
+  // The subject is only the piece: look-arounds end at its edges.
   const std::string_view subject = text.substr(piece.begin, piece.end - piece.begin);
   const auto* start = reinterpret_cast<PCRE2_SPTR>(subject.data());
   PieceBuilder builder(behavior_, piece.begin, out);

@@ -170,7 +170,7 @@ Result<std::vector<std::byte>> write_tokenizer_section(const TokenizerData& data
   std::uint64_t n_token_bytes = 0;
   QSF_RETURN_IF_ERROR(check_sizes(data, &n_token_bytes));
   std::vector<std::byte> bytes = SectionWriter(data).run(static_cast<std::uint32_t>(n_token_bytes));
-  // What the engine would refuse must not reach a file: all its checks run here, on the result.
+  // Run all checks of the engine on the result, so that no invalid section is written.
   Result<SectionView> view = SectionView::parse(bytes);
   if (!view) return invalid_argument("%s", view.error().message().c_str());
   for (std::uint32_t i = 0; i < view->n_steps(); ++i) {
