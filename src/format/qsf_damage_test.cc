@@ -323,7 +323,7 @@ const Damage kDamages[] = {
      "the tile of one-row tensors"},
     {"tensor kind", set_in_tensor(1, tensor_at::kKind, 14U), kUnsupported, "kind 14"},
     {"tensor in wrong place", set_in_tensor(1, tensor_at::kKind, 37U), kCorrupt,
-     "head (37): has no place"},
+     "head (37): does not belong"},
     {"tensor twice", set_in_tensor(2, tensor_at::kKind, 7U), kCorrupt, "attn_norm"},
     {"tensor type", set_in_tensor<std::uint8_t>(1, tensor_at::kType, 31), kUnsupported,
      "weight type 31"},

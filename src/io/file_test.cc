@@ -240,7 +240,7 @@ TEST_P(AtomicFileTest, EveryFailureLeavesNothingBehind) {
       {{.sync_errno = EIO}, "writing to the disk failed"},
       {{.sync_errno = ENOSPC}, "disk is full"},
       {{.close_errno = EDQUOT}, "disk is full"},
-      {{.give_name_errno = EPERM, .rename_errno = EXDEV}, "its name failed"},
+      {{.give_name_errno = EPERM, .rename_errno = EXDEV}, "renaming the finished file failed"},
   };
   for (const bool replaces : {false, true}) {
     if (replaces) {
@@ -265,7 +265,8 @@ TEST_F(FileTest, AReplacementThatFailsAfterItWasNamedLeavesTheOld) {
   const auto old_bytes = random_bytes(10);
   ASSERT_TRUE(write_file(path("a"), old_bytes).ok());
   FaultyFileOps ops({.rename_errno = EXDEV});
-  EXPECT_THAT(write_file(path("a"), random_bytes(20), ops).message(), HasSubstr("its name failed"));
+  EXPECT_THAT(write_file(path("a"), random_bytes(20), ops).message(),
+              HasSubstr("renaming the finished file failed"));
   EXPECT_EQ(read_back(path("a")), old_bytes);
   EXPECT_EQ(names(), std::vector<std::string>{"a"});
 }

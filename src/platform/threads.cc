@@ -192,7 +192,7 @@ Status ThreadPool::State::pin(const std::vector<unsigned>& cpus) {
   const std::vector<unsigned> cores = one_cpu_per_core("", cpus);
   if (cores.size() < workers.size()) {
     return invalid_argument(
-        "pinning: %zu threads, but this process may run on %zu physical cores; use at most "
+        "pinning: %zu threads, but this process may run on %zu physical cores; ask for at most "
         "that many threads, or no pinning",
         workers.size(), cores.size());
   }
