@@ -9,14 +9,13 @@
 #include <cstddef>
 #include <cstring>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/f16.h"
-#include "import/json_text.h"
+#include "import/json_document.h"
 #include "import/pytorch/pytorch_model.h"
 #include "import/safetensors.h"
 
@@ -68,7 +67,7 @@ Result<std::unique_ptr<Checkpoint>> open_checkpoint(const std::string& folder, F
   if (ShardedCheckpoint::is_in(folder, kPytorchName, ops)) {
     return open_as<PytorchModel>(folder, ops);
   }
-  return not_found("%s: no weights: neither %s nor %s, nor an index of one (.index.json), is there",
+  return not_found("%s: no weights found; expected %s or %s, or one of them with .index.json",
                    folder.c_str(), kSafetensorsName, kPytorchName);
 }
 
@@ -77,9 +76,9 @@ namespace {
 constexpr std::uint64_t kMaxIndexBytes = 32U << 20;
 constexpr std::size_t kMaxFiles = 1000;
 
-bool is_plain_file_name(const std::string& name) noexcept {
-  return !name.empty() && name.size() <= 255 && name.find('/') == std::string::npos &&
-         name.find('\0') == std::string::npos && name != "." && name != "..";
+bool is_plain_file_name(std::string_view name) noexcept {
+  return !name.empty() && name.size() <= 255 && name.find('/') == std::string_view::npos &&
+         name.find('\0') == std::string_view::npos && name != "." && name != "..";
 }
 
 struct ShardIndex {
@@ -88,18 +87,19 @@ struct ShardIndex {
 };
 
 Result<ShardIndex> parse_index(std::string_view text) {
-  QSF_ASSIGN_OR_RETURN(const nlohmann::json json, parse_json_object(text));
-  const auto map = json.find("weight_map");
-  if (map == json.end() || !map->is_object() || map->empty()) {
+  QSF_ASSIGN_OR_RETURN(const JsonDocument json, JsonDocument::parse(text));
+  const JsonValue* map = json.root().find("weight_map");
+  if (map == nullptr || map->members().empty()) {
     return corrupt("weight_map is missing, empty or not an object");
   }
   ShardIndex index;
-  for (const auto& [tensor, file] : map->items()) {
-    if (!file.is_string() || !is_plain_file_name(file.get_ref<const std::string&>())) {
+  for (const auto& [tensor, value] : map->members()) {
+    const auto file = value.text();
+    if (!file || !is_plain_file_name(*file)) {
       return corrupt("weight_map: the file of \"%s\" is not a plain file name",
-                     tensor.substr(0, 256).c_str());
+                     std::string(tensor.substr(0, 256)).c_str());
     }
-    index.places.emplace_back(tensor, file.get<std::string>());
+    index.places.emplace_back(tensor, *file);
     index.files.push_back(index.places.back().second);
   }
   std::sort(index.files.begin(), index.files.end());
@@ -144,7 +144,7 @@ Status ShardedCheckpoint::add_file(const std::string& path, FileOps& ops) {
 Status ShardedCheckpoint::sort_names() {
   sort_by_name(tensors_);
   if (const StoredTensor* twice = find_repeated(tensors_)) {
-    return corrupt("tensor \"%s\" stands in two files", twice->name.c_str());
+    return corrupt("tensor \"%s\" appears in two files", twice->name.c_str());
   }
   return ok_status();
 }
@@ -158,7 +158,7 @@ Status ShardedCheckpoint::open_files(const std::string& folder, const std::strin
     return sort_names();
   }
   if (ops.path_kind(index_path) == PathKind::kMissing) {
-    return not_found("%s: neither %s nor %s.index.json is there", folder.c_str(), name.c_str(),
+    return not_found("%s: expected %s or %s.index.json", folder.c_str(), name.c_str(),
                      name.c_str());
   }
   QSF_ASSIGN_OR_RETURN(const File index_file, File::open(index_path, ops));
@@ -168,8 +168,7 @@ Status ShardedCheckpoint::open_files(const std::string& folder, const std::strin
   for (const std::string& shard : index->files) {
     const std::string path = folder + "/" + shard;
     if (ops.path_kind(path) == PathKind::kMissing) {
-      return not_found("%s: this file is missing; %s.index.json names it", path.c_str(),
-                       name.c_str());
+      return not_found("%s: file not found; %s.index.json names it", path.c_str(), name.c_str());
     }
     QSF_RETURN_IF_ERROR(add_file(path, ops));
   }
@@ -268,9 +267,10 @@ Box largest_box(const StoredTensor& tensor, std::uint64_t at, std::uint64_t left
   return box;
 }
 
-class Gatherer {
+// Copies elements of a strided tensor to consecutive memory, through a small buffer.
+class StridedReader {
  public:
-  Gatherer(const File& file, const StoredTensor& tensor)
+  StridedReader(const File& file, const StoredTensor& tensor)
       : file_(file),
         offset_(tensor.offset),
         n_bytes_(stored_type_bytes(tensor.type)),
@@ -344,11 +344,11 @@ Status read_elements(const File& file, const StoredTensor& tensor, std::uint64_t
                      MutableByteSpan to) {
   const std::uint32_t n_bytes = stored_type_bytes(tensor.type);
   if (tensor.strides.empty()) return file.read_exact_at(tensor.offset + first * n_bytes, to);
-  Gatherer gatherer(file, tensor);
+  StridedReader reader(file, tensor);
   for (std::uint64_t left = to.size() / n_bytes; left != 0;) {
     const Box box = largest_box(tensor, first, left);
     const std::uint64_t box_bytes = box.elements * n_bytes;
-    QSF_RETURN_IF_ERROR(gatherer.read(box, to.first(box_bytes)));
+    QSF_RETURN_IF_ERROR(reader.read(box, to.first(box_bytes)));
     to = to.subspan(box_bytes);
     first += box.elements;
     left -= box.elements;

@@ -5,16 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <cinttypes>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "base/bytes.h"
+#include "import/json_document.h"
 
 namespace qsf {
 namespace {
-
-using Json = nlohmann::json;
 
 std::optional<StoredType> find_type(std::string_view name) noexcept {
   for (std::size_t i = 0; i < kStoredTypes; ++i) {
@@ -30,51 +28,24 @@ struct Entry {
   std::uint64_t end = 0;
 };
 
-// Takes the header's events one by one: 100 MB of hostile JSON must not become a tree of gigabytes.
-class HeaderParser final : public nlohmann::json_sax<Json> {
+// Reads the header event by event: 100 MB of hostile JSON must not become a tree of gigabytes.
+class HeaderParser final : public JsonEvents {
  public:
   std::vector<Entry> entries;
   Status status;
 
-  bool null() override { return unexpected("null"); }
-  bool boolean(bool /*value*/) override { return unexpected("true or false"); }
-  bool number_integer(number_integer_t /*value*/) override {
-    return unexpected("a negative number");
-  }
-  bool number_float(number_float_t /*value*/, const string_t& /*text*/) override {
-    return unexpected("a fraction");
-  }
-  bool binary(binary_t& /*value*/) override { return unexpected("binary data"); }
-
-  bool number_unsigned(number_unsigned_t value) override {
-    if (place_ == Place::kShape) {
-      if (entries.back().tensor.shape.size() == kMaxTensorDimensions) {
-        return tensor_error("more than 8 dimensions");
-      }
-      entries.back().tensor.shape.push_back(value);
-      return true;
+  bool scalar(const JsonValue& value) override {
+    switch (value.type()) {
+      case JsonType::kUnsigned: return number(*value.unsigned_integer());
+      case JsonType::kString: return string(*value.text());
+      case JsonType::kNull: return unexpected("null");
+      case JsonType::kBool: return unexpected("true or false");
+      case JsonType::kSigned: return unexpected("a negative number");
+      default: return unexpected("a fraction");
     }
-    if (place_ == Place::kOffsets && n_offsets_ < 2) {
-      (n_offsets_++ == 0 ? entries.back().begin : entries.back().end) = value;
-      return true;
-    }
-    return unexpected("a number");
   }
 
-  bool string(string_t& value) override {
-    if (place_ == Place::kMetadata) return true;
-    if (place_ != Place::kField || field_ != "dtype") return unexpected("a string");
-    const auto type = find_type(value);
-    if (!type) {
-      status = unsupported("tensor \"%s\": dtype \"%s\" is not known to this version",
-                           entries.back().tensor.name.c_str(), value.substr(0, 32).c_str());
-      return false;
-    }
-    entries.back().tensor.type = *type;
-    return finish_field(kHasType);
-  }
-
-  bool start_object(std::size_t /*n*/) override {
+  bool start_object() override {
     switch (place_) {
       case Place::kStart: place_ = Place::kTop; return true;
       case Place::kTop:
@@ -105,7 +76,7 @@ class HeaderParser final : public nlohmann::json_sax<Json> {
     return true;
   }
 
-  bool start_array(std::size_t /*n*/) override {
+  bool start_array() override {
     if (place_ != Place::kField || field_ == "dtype") return unexpected("an array");
     place_ = field_ == "shape" ? Place::kShape : Place::kOffsets;
     n_offsets_ = 0;
@@ -114,45 +85,68 @@ class HeaderParser final : public nlohmann::json_sax<Json> {
 
   bool end_array() override {
     if (place_ == Place::kOffsets && n_offsets_ != 2) {
-      return tensor_error("data_offsets has not two numbers");
+      return tensor_error("data_offsets: expected two numbers");
     }
     return finish_field(place_ == Place::kShape ? kHasShape : kHasOffsets);
   }
 
-  bool key(string_t& name) override {
+  bool key(std::string_view name) override {
     if (place_ == Place::kMetadata) return true;
     if (place_ == Place::kTop) {
       if (name.size() > kMaxTensorNameBytes) {
         status = corrupt("a tensor name of %zu bytes, expected at most 1024", name.size());
         return false;
       }
-      name_ = std::move(name);
+      name_ = name;
       return true;
     }
     if (name != "dtype" && name != "shape" && name != "data_offsets") {
-      return tensor_error("a key that is not dtype, shape or data_offsets");
+      return tensor_error("unknown key, expected dtype, shape and data_offsets");
     }
-    field_ = std::move(name);
+    field_ = name;
     place_ = Place::kField;
     return true;
-  }
-
-  bool parse_error(std::size_t position, const std::string& /*token*/,
-                   const Json::exception& /*error*/) override {
-    status = corrupt("the header is not valid JSON at byte %zu", position);
-    return false;
   }
 
  private:
   enum class Place { kStart, kTop, kTensor, kField, kShape, kOffsets, kMetadata, kEnd };
   static constexpr unsigned kHasType = 1, kHasShape = 2, kHasOffsets = 4;
 
+  bool number(std::uint64_t value) {
+    if (place_ == Place::kShape) {
+      if (entries.back().tensor.shape.size() == kMaxTensorDimensions) {
+        return tensor_error("more than 8 dimensions");
+      }
+      entries.back().tensor.shape.push_back(value);
+      return true;
+    }
+    if (place_ == Place::kOffsets && n_offsets_ < 2) {
+      (n_offsets_++ == 0 ? entries.back().begin : entries.back().end) = value;
+      return true;
+    }
+    return unexpected("a number");
+  }
+
+  bool string(std::string_view value) {
+    if (place_ == Place::kMetadata) return true;
+    if (place_ != Place::kField || field_ != "dtype") return unexpected("a string");
+    const auto type = find_type(value);
+    if (!type) {
+      status =
+          unsupported("tensor \"%s\": dtype \"%s\" is not supported",
+                      entries.back().tensor.name.c_str(), std::string(value.substr(0, 32)).c_str());
+      return false;
+    }
+    entries.back().tensor.type = *type;
+    return finish_field(kHasType);
+  }
+
   bool unexpected(const char* what) {
     if (entries.empty()) {
-      status = corrupt("the header has %s where a tensor is expected", what);
+      status = corrupt("the header has %s, expected a tensor", what);
     } else {
-      status = corrupt("the header has %s in a place where it means nothing, at or after \"%s\"",
-                       what, entries.back().tensor.name.c_str());
+      status = corrupt("the header has an unexpected value, %s, in or after tensor \"%s\"", what,
+                       entries.back().tensor.name.c_str());
     }
     return false;
   }
@@ -161,7 +155,7 @@ class HeaderParser final : public nlohmann::json_sax<Json> {
     return false;
   }
   bool finish_field(unsigned bit) {
-    if ((fields_ & bit) != 0) return tensor_error("dtype, shape or data_offsets twice");
+    if ((fields_ & bit) != 0) return tensor_error("dtype, shape or data_offsets appears twice");
     fields_ |= bit;
     place_ = Place::kTensor;
     return true;
@@ -202,7 +196,7 @@ Status check_cover(std::vector<Entry>& entries, std::uint64_t data_bytes) {
   for (const Entry& entry : entries) {
     if (entry.end > data_bytes) {
       return corrupt("tensor \"%s\": ends at byte %" PRIu64 " of the data, which has %" PRIu64
-                     " bytes; the file is truncated or its header wrong",
+                     " bytes; the file is truncated or its header is wrong",
                      entry.tensor.name.c_str(), entry.end, data_bytes);
     }
     if (entry.begin != end) {
@@ -223,10 +217,10 @@ Status check_cover(std::vector<Entry>& entries, std::uint64_t data_bytes) {
 Result<std::vector<StoredTensor>> parse_safetensors_header(std::string_view json,
                                                            std::uint64_t data_bytes) {
   HeaderParser parser;
-  if (!Json::sax_parse(json.begin(), json.end(), &parser)) {
-    if (parser.status.ok()) return corrupt("the header is not valid JSON");
-    return parser.status;
+  if (const auto error_at = read_json_events(json, parser)) {
+    return corrupt("the header is not valid JSON: syntax error at byte %zu", *error_at);
   }
+  QSF_RETURN_IF_ERROR(parser.status);
   for (Entry& entry : parser.entries) QSF_RETURN_IF_ERROR(check_size(entry));
   QSF_RETURN_IF_ERROR(check_cover(parser.entries, data_bytes));
   std::vector<StoredTensor> tensors;

@@ -166,11 +166,11 @@ TEST(SafetensorsTest, RefusesShardsThatDoNotFit) {
   folder.write("model.safetensors.index.json", kIndex);
   folder.write("one.safetensors", safetensors_file({{"a", {{1}, {1}}}}));
   EXPECT_EQ(open_status(folder).code(), StatusCode::kNotFound);
-  EXPECT_THAT(open_status(folder).message(), HasSubstr("two.safetensors: this file is missing"));
+  EXPECT_THAT(open_status(folder).message(), HasSubstr("two.safetensors: file not found"));
   folder.write("two.safetensors", safetensors_file({{"c", {{1}, {1}}}}));
   EXPECT_THAT(open_status(folder).message(), HasSubstr("tensor \"b\" is not in two.safetensors"));
   folder.write("two.safetensors", safetensors_file({{"a", {{1}, {1}}}, {"b", {{1}, {1}}}}));
-  EXPECT_THAT(open_status(folder).message(), HasSubstr("stands in two files"));
+  EXPECT_THAT(open_status(folder).message(), HasSubstr("appears in two files"));
   for (const char* index :
        {"", "[]", "{", R"({"weight_map":{}})", R"({"weight_map":[]})", R"({"weight_map":{"a":1}})",
         R"({"weight_map":{"a":"../one.safetensors"}})", R"({"weight_map":{"a":""}})",

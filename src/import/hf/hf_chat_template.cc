@@ -5,41 +5,35 @@
 #include <utility>
 
 #include "base/utf8_text.h"
-#include "import/json_access.h"
-#include "import/json_text.h"
+#include "import/json_document.h"
 
 namespace qsf {
 namespace {
 
 struct NamedTemplate {
-  std::string name;
-  const Json* text;
+  std::string_view name;
+  const JsonValue* text;  // null: absent
 };
 
-// Several templates are a list of {name, template}, or an object of names and templates.
-Result<std::vector<NamedTemplate>> list_templates(const Json& value) {
+// Several templates are given as a list of {name, template} or as an object of name to template.
+Result<std::vector<NamedTemplate>> list_templates(const JsonValue& value) {
   std::vector<NamedTemplate> templates;
   if (value.is_object()) {
-    for (const auto& item : value.items()) templates.push_back({item.key(), &item.value()});
+    for (const JsonMember& item : value.members()) templates.push_back({item.name, &item.value});
     return templates;
   }
   if (!value.is_array()) {
     return corrupt("chat_template: expected a string or a list of named templates");
   }
-  for (const Json& entry : value) {
-    const std::string* name = json_string(entry, "name");
-    if (name == nullptr) return corrupt("chat_template: an entry of the list has no name");
-    templates.push_back({*name, json_member(entry, "template")});
+  for (const JsonValue& entry : value.elements()) {
+    const auto name = entry.text("name");
+    if (!name) return corrupt("chat_template: an entry of the list has no name");
+    templates.push_back({*name, entry.find("template")});
   }
   return templates;
 }
 
-// The names as they may stand in a message: short, on one line, ASCII.
-std::string shown(const std::string& name) {
-  return Json(name.substr(0, 40)).dump(-1, ' ', true, Json::error_handler_t::replace);
-}
-
-Status take_default(const Json& value, HfChatTemplate& result) {
+Status take_default(const JsonValue& value, HfChatTemplate& result) {
   QSF_ASSIGN_OR_RETURN(const std::vector<NamedTemplate> templates, list_templates(value));
   constexpr std::size_t kMaxShown = 8;
   bool found = false;
@@ -47,29 +41,31 @@ Status take_default(const Json& value, HfChatTemplate& result) {
   std::size_t n_others = 0;
   for (const NamedTemplate& entry : templates) {
     if (entry.name != "default") {
-      if (n_others++ < kMaxShown) others += (others.empty() ? "" : ", ") + shown(entry.name);
+      if (n_others++ < kMaxShown)
+        others +=
+            (others.empty() ? "" : ", ") + JsonValue::of_string(entry.name.substr(0, 40)).shown();
       continue;
     }
-    const std::string* text = entry.text == nullptr ? nullptr : json_string(*entry.text);
-    if (text == nullptr) return corrupt("chat_template: the entry \"default\" has no template");
+    const auto text = entry.text == nullptr ? std::nullopt : entry.text->text();
+    if (!text) return corrupt("chat_template: the entry \"default\" has no template");
     if (!found) result.text = *text;
     found = true;
   }
   if (n_others > kMaxShown) others += " and " + std::to_string(n_others - kMaxShown) + " more";
   if (!found) {
-    result.warnings.push_back("none of its chat templates is called default" +
+    result.warnings.push_back("no chat template is named \"default\"" +
                               (others.empty() ? others : ": " + others));
   } else if (n_others > 0) {
-    result.warnings.push_back("of its chat templates \"default\" is taken; left out: " + others);
+    result.warnings.push_back("the chat template \"default\" is used; ignored: " + others);
   }
   return ok_status();
 }
 
 Status read_json(std::string_view text, HfChatTemplate& result) {
-  QSF_ASSIGN_OR_RETURN(const Json json, parse_json_object(text));
-  const Json* value = json_member(json, "chat_template");
+  QSF_ASSIGN_OR_RETURN(const JsonDocument json, JsonDocument::parse(text));
+  const JsonValue* value = json.root().find("chat_template");
   if (value == nullptr) return ok_status();
-  if (const std::string* only = json_string(*value); only != nullptr) {
+  if (const auto only = value->text()) {
     result.text = *only;
     return ok_status();
   }
@@ -82,7 +78,8 @@ Status check_text(std::string_view text) {
   }
   const std::size_t at = find_non_text(text);
   if (at == text.size()) return ok_status();
-  return corrupt("chat template: byte %zu is NUL or no UTF-8; save it as UTF-8 text", at);
+  return corrupt("chat template: byte %zu is NUL or invalid UTF-8; save the file as UTF-8 text",
+                 at);
 }
 
 }  // namespace

@@ -52,15 +52,15 @@ TEST(HfChatTemplateTest, OfSeveralTheDefaultIsTakenAndTheOthersAreNamed) {
       {"name": "default", "template": "D"}, {"name": "r\u00e4g\n", "template": 1}]})";
   EXPECT_EQ(read({.tokenizer_config = list}), "D");
   EXPECT_EQ(warning(list),
-            "tokenizer_config.json: of its chat templates \"default\" is taken; left out: "
+            "tokenizer_config.json: the chat template \"default\" is used; ignored: "
             "\"tool_use\", \"r\\u00e4g\\n\"");
   EXPECT_EQ(read({.json = R"({"chat_template": {"rag": "R", "default": "D"}})"}), "D");
   EXPECT_EQ(read({.tokenizer_config = R"({"chat_template": [{"name": "rag", "template": "R"}]})"}),
             "");
   EXPECT_EQ(warning(R"({"chat_template": [{"name": "rag", "template": "R"}]})"),
-            "tokenizer_config.json: none of its chat templates is called default: \"rag\"");
+            "tokenizer_config.json: no chat template is named \"default\": \"rag\"");
   EXPECT_EQ(warning(R"({"chat_template": []})"),
-            "tokenizer_config.json: none of its chat templates is called default");
+            "tokenizer_config.json: no chat template is named \"default\"");
   std::string many = R"({"chat_template": [{"name": "default", "template": "D"})";
   for (int i = 0; i < 20; ++i) many += R"(, {"name": "n", "template": "x"})";
   EXPECT_THAT(warning(many + "]}"), HasSubstr("\"n\" and 12 more"));

@@ -3,18 +3,16 @@
 #include "import/hf/hf_config.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
-#include "import/config_fields.h"
+#include "import/hf/config_fields.h"
 #include "import/hf/hf_chat_template.h"
 #include "import/hf/hf_families.h"
-#include "import/json_text.h"
+#include "import/json_document.h"
 
 namespace qsf {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr std::uint64_t kMaxConfigBytes = 4U << 20;
 constexpr std::uint64_t kMaxTokenizerConfigBytes = 64U << 20;
@@ -40,26 +38,26 @@ Result<const Family*> find_family(const std::string& name) {
     if (name == family.name) return &family;
     known += (known.empty() ? "" : ", ") + std::string(family.name);
   }
-  return unsupported("architecture \"%s\" is not known to this version, which reads %s",
+  return unsupported("architecture \"%s\" is not supported; expected one of %s",
                      name.substr(0, 128).c_str(), known.c_str());
 }
 
-// A number, a list of numbers or nothing; -1 means none, as older files write it.
+// Reads an id or a list of ids. Older files write -1 for none.
 Result<std::vector<std::uint32_t>> parse_ids(const ConfigFields& fields, const char* key) {
   std::vector<std::uint32_t> ids;
-  const Json* value = fields.find(key);
+  const JsonValue* value = fields.find(key);
   if (value == nullptr) return ids;
-  const Json list = value->is_array() ? *value : Json::array({*value});
+  const auto list = value->is_array() ? value->elements() : std::span(value, 1);
   if (list.size() > kMaxEosIds) {
     return corrupt("%s: %zu ids, expected at most %zu", key, list.size(), kMaxEosIds);
   }
-  for (const Json& id : list) {
-    if (id.is_number_integer() && !id.is_number_unsigned() && id.get<std::int64_t>() == -1)
-      continue;
-    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= (1U << 24)) {
-      return corrupt("%s: %s, expected a token id", key, ConfigFields::shown(id).c_str());
+  for (const JsonValue& id : list) {
+    if (id.type() == JsonType::kSigned && id.number() == -1.0) continue;
+    const auto number = id.unsigned_integer();
+    if (!number || *number >= (1U << 24)) {
+      return corrupt("%s: %s, expected a token id", key, id.shown().c_str());
     }
-    ids.push_back(id.get<std::uint32_t>());
+    ids.push_back(static_cast<std::uint32_t>(*number));
   }
   return ids;
 }
@@ -70,14 +68,14 @@ void append_new(std::vector<std::uint32_t>& ids, const std::vector<std::uint32_t
   }
 }
 
-// Drops ids that no row of the embedding belongs to, with a warning: models that were tuned with
-// added tokens but kept their embedding have such files, and run well without them.
+// Drops ids without an embedding row, with a warning. Models that were tuned with added tokens but
+// kept their embedding have such files and run well without these ids.
 void drop_outside(const char* file, const char* key, std::vector<std::uint32_t>& ids,
                   HfConfig& config) {
   std::erase_if(ids, [&](std::uint32_t id) {
     if (id < config.spec.n_vocab) return false;
     config.warnings.push_back(std::string(file) + ": " + key + " " + std::to_string(id) +
-                              " lies outside the vocabulary and is left out");
+                              " is outside the vocabulary and ignored");
     return true;
   });
 }
@@ -96,26 +94,26 @@ Status parse_special_tokens(const ConfigFields& fields, HfConfig& config) {
   return ok_status();
 }
 
-Status parse_config(const Json& json, HfConfig& config) {
+Status parse_config(const JsonValue& json, HfConfig& config) {
   ConfigFields fields(json);
-  const Json* architectures = fields.find("architectures");
-  if (architectures == nullptr || !architectures->is_array() || architectures->size() != 1 ||
-      !(*architectures)[0].is_string()) {
+  const JsonValue* architectures = fields.find("architectures");
+  if (architectures == nullptr || architectures->elements().size() != 1 ||
+      !architectures->elements()[0].text()) {
     return corrupt("architectures: expected a list of one name");
   }
-  const auto name = (*architectures)[0].get<std::string>();
+  const std::string name(*architectures->elements()[0].text());
   QSF_ASSIGN_OR_RETURN(const Family* family, find_family(name));
   config.spec.n_vocab = fields.u32("vocab_size", 1, 1U << 24);
   QSF_RETURN_IF_ERROR(family->parse(fields, config));
-  const Json* quantisation = fields.find("quantization_config");
+  const JsonValue* quantisation = fields.find("quantization_config");
   if (quantisation != nullptr) QSF_RETURN_IF_ERROR(parse_quantisation(*quantisation, config));
   config.spec.int8_rows = config.ternary != TernaryStorage::kNone;
   config.spec.source = "Hugging Face " + name;
   return parse_special_tokens(fields, config);
 }
 
-// The ids of the generation settings come first: they are what the authors stop at.
-Status parse_generation(const Json& json, HfConfig& config) {
+// The ids of generation_config.json come first: generation stops at them.
+Status parse_generation(const JsonValue& json, HfConfig& config) {
   const ConfigFields fields(json);
   QSF_ASSIGN_OR_RETURN(std::vector<std::uint32_t> ids, parse_ids(fields, "eos_token_id"));
   drop_outside("generation_config.json", "eos_token_id", ids, config);
@@ -126,10 +124,10 @@ Status parse_generation(const Json& json, HfConfig& config) {
   return ok_status();
 }
 
-Status parse_file(const char* name, std::string_view text, Status (*parse)(const Json&, HfConfig&),
-                  HfConfig& config) {
-  auto json = parse_json_object(text);
-  Status status = json ? parse(*json, config) : std::move(json).error();
+Status parse_file(const char* name, std::string_view text,
+                  Status (*parse)(const JsonValue&, HfConfig&), HfConfig& config) {
+  auto json = JsonDocument::parse(text);
+  Status status = json ? parse(json->root(), config) : std::move(json).error();
   return std::move(status).with_context(name);
 }
 
@@ -161,7 +159,7 @@ Result<HfConfig> parse_hf_config(const HfConfigTexts& texts) {
 
 Result<HfConfig> read_hf_config(const std::string& folder, FileOps& ops) {
   if (ops.path_kind(folder + "/config.json") == PathKind::kMissing) {
-    return not_found("%s: there is no config.json; expected a folder with a Hugging Face model",
+    return not_found("%s: no config.json found; expected a folder with a Hugging Face model",
                      folder.c_str());
   }
   QSF_ASSIGN_OR_RETURN(const std::string config,

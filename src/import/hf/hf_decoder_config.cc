@@ -3,7 +3,6 @@
 #include "import/hf/hf_families.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 namespace qsf {
 
@@ -32,7 +31,7 @@ Result<Activation> parse_activation(const char* key, const std::string& name) {
   if (name == "relu") return Activation::kRelu;
   if (name == "silu" || name == "swish") return Activation::kSilu;
   if (name == "relu2") return Activation::kReluSquared;
-  return unsupported("%s: \"%s\" is not known to this version", key, name.substr(0, 64).c_str());
+  return unsupported("%s: \"%s\" is not supported", key, name.substr(0, 64).c_str());
 }
 
 Status parse_plain_activation(ConfigFields& fields, const char* key, std::string_view fallback,
@@ -54,7 +53,7 @@ Status parse_silu(ConfigFields& fields, ModelSpec& spec) {
 }
 
 Status set_windows(const ConfigFields& fields, std::uint32_t window, ModelSpec& spec) {
-  const nlohmann::json* types = fields.find("layer_types");
+  const JsonValue* types = fields.find("layer_types");
   if (types == nullptr) {
     spec.sliding_window = {window};
     return ok_status();
@@ -62,14 +61,13 @@ Status set_windows(const ConfigFields& fields, std::uint32_t window, ModelSpec& 
   if (!types->is_array() || types->size() != spec.n_layers) {
     return corrupt("layer_types: expected a list of %u, one a layer", spec.n_layers);
   }
-  for (const nlohmann::json& type : *types) {
-    if (type == "full_attention") {
+  for (const JsonValue& type : types->elements()) {
+    if (type.text() == "full_attention") {
       spec.sliding_window.push_back(0);
-    } else if (type == "sliding_attention") {
+    } else if (type.text() == "sliding_attention") {
       spec.sliding_window.push_back(window);
     } else {
-      return unsupported("layer_types: %s is not known to this version",
-                         ConfigFields::shown(type).c_str());
+      return unsupported("layer_types: %s is not supported", type.shown().c_str());
     }
   }
   return ok_status();
@@ -77,12 +75,12 @@ Status set_windows(const ConfigFields& fields, std::uint32_t window, ModelSpec& 
 
 Status refuse(ConfigFields& fields, const char* key, bool refused_value) {
   if (fields.boolean(key, !refused_value) != refused_value) return fields.status();
-  return unsupported("%s: %s is not known to this version", key, refused_value ? "true" : "false");
+  return unsupported("%s: %s is not supported", key, refused_value ? "true" : "false");
 }
 
 Status divide_heads(const char* hidden_key, const char* heads_key, ModelSpec& spec) {
   if (spec.hidden % spec.n_heads != 0) {
-    return corrupt("%s: %u is not a multiple of %s, %u, and there is no head_dim", hidden_key,
+    return corrupt("%s: %u is not a multiple of %s, %u, and head_dim is missing", hidden_key,
                    spec.hidden, heads_key, spec.n_heads);
   }
   spec.head_dim = spec.hidden / spec.n_heads;
@@ -109,8 +107,8 @@ Status parse_decoder(ConfigFields& fields, const DecoderDefaults& defaults, Mode
   return parse_rope(fields, defaults, spec);
 }
 
-// RoPE parameters: rope_scaling of older files and rope_parameters of newer ones, which hold the
-// same keys, in the latter theta and the rotating share of a head as well.
+// RoPE. rope_scaling of older files and rope_parameters of newer ones have the same keys; the latter
+// also have rope_theta and partial_rotary_factor.
 
 namespace {
 
@@ -130,8 +128,8 @@ void parse_llama3(ConfigFields& inner, RopeSpec& rope) {
   rope.original_context = inner.u32("original_max_position_embeddings", 1, kMaxContext);
 }
 
-// The original context stands beside the other sizes in some files and among the parameters in
-// others. Without a stated factor of cos and sin it follows from how far the context was stretched.
+// The original context length is a key of the outer object in some files and of the parameters in
+// others. Without attention_factor the factor of cos and sin follows from the context extension.
 void parse_longrope(ConfigFields& outer, ConfigFields& inner, std::uint32_t default_context,
                     ModelSpec& spec) {
   RopeSpec& rope = spec.rope;
@@ -158,23 +156,20 @@ Status parse_scaling(ConfigFields& outer, ConfigFields& inner, const char* key,
   } else if (type == "longrope" || type == "su") {  // its name before it was published
     parse_longrope(outer, inner, default_context, spec);
   } else if (type != "default" && inner.status().ok()) {
-    return unsupported(
-        "%s: type \"%s\" is not known to this version, which has linear, llama3 and longrope", key,
-        type.substr(0, 64).c_str());
+    return unsupported("%s: type \"%s\" is not supported; expected linear, llama3 or longrope", key,
+                       type.substr(0, 64).c_str());
   }
   if (!inner.status().ok()) return Status(inner.status()).with_context(key);
   return outer.status();
 }
 
-// In files of other families each type of layers has an object of parameters of its own; read as
-// one, such a file would seem to have no parameters at all.
-Status check_flat(const char* key, const nlohmann::json& object) {
-  for (const auto& [name, value] : object.items()) {
+// Files of other families have one object of parameters for each type of layer. Read as a single
+// object, such a file would seem to have no parameters.
+Status check_flat(const char* key, const JsonValue& object) {
+  for (const auto& [name, value] : object.members()) {
     if (!value.is_object()) continue;
-    return unsupported(
-        "%s: %s is an object; parameters by type of layer are not known to this "
-        "version",
-        key, ConfigFields::shown(name).c_str());
+    return unsupported("%s: %s is an object; RoPE parameters by layer type are not supported", key,
+                       JsonValue::of_string(name).shown().c_str());
   }
   return ok_status();
 }
@@ -184,7 +179,7 @@ Status set_rotating_columns(double share, bool may_be_partial, ModelSpec& spec) 
   const auto dims = static_cast<std::uint32_t>(spec.head_dim * share);
   if (dims == spec.head_dim) return ok_status();
   if (!may_be_partial) {
-    return unsupported("partial_rotary_factor: %g is not known to this version for a %s", share,
+    return unsupported("partial_rotary_factor: %g is not supported for %s", share,
                        spec.architecture.c_str());
   }
   if (dims == 0 || dims % 2 != 0) {
@@ -202,14 +197,16 @@ Status parse_rope(ConfigFields& fields, const DecoderDefaults& defaults, ModelSp
   spec.rope.theta = fields.positive("rope_theta", defaults.rope_theta);
   double share = fields.fraction("partial_rotary_factor", defaults.partial_rotary.value_or(1.0));
   // Where a file has both, transformers takes rope_scaling unless it is empty.
-  const nlohmann::json* scaling = fields.find("rope_scaling");
-  const bool has_scaling = scaling != nullptr && !scaling->empty();
+  const JsonValue* scaling = fields.find("rope_scaling");
+  const bool is_empty =
+      scaling != nullptr && (scaling->is_array() || scaling->is_object()) && scaling->size() == 0;
+  const bool has_scaling = scaling != nullptr && !is_empty;
   const char* key = has_scaling ? "rope_scaling" : fields.either("rope_parameters", "rope_scaling");
-  const nlohmann::json* object = fields.find(key);
+  const JsonValue* object = fields.find(key);
   QSF_RETURN_IF_ERROR(fields.status());
   if (object != nullptr) {
     if (!object->is_object()) {
-      return corrupt("%s: %s, expected an object", key, ConfigFields::shown(*object).c_str());
+      return corrupt("%s: %s, expected an object", key, object->shown().c_str());
     }
     QSF_RETURN_IF_ERROR(check_flat(key, *object));
     ConfigFields inner(*object);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 namespace qsf {
 
@@ -69,7 +68,7 @@ Status parse_opt(ConfigFields& fields, HfConfig& config) {
   if (embedded == spec.hidden) return ok_status();
   return unsupported(
       "word_embed_proj_dim: %u, expected hidden_size, %u: projections of the embedding are not "
-      "known to this version",
+      "supported",
       embedded, spec.hidden);
 }
 
@@ -145,8 +144,7 @@ Status parse_mistral(ConfigFields& fields, HfConfig& config) {
       spec.sliding_window.end()) {
     return ok_status();
   }
-  return unsupported(
-      "layer_types: a mistral with layers of full_attention is not known to this version");
+  return unsupported("layer_types: full_attention is not supported for mistral");
 }
 
 Status parse_qwen2(ConfigFields& fields, HfConfig& config) {
@@ -296,13 +294,13 @@ Status parse_graph(ConfigFields& fields, const DecoderDefaults& defaults, std::s
 // Layers that stay floats would take other rows than the others.
 Status check_all_converted(const ConfigFields& quantisation) {
   const char* key = "modules_to_not_convert";
-  const nlohmann::json* names = quantisation.find(key);
+  const JsonValue* names = quantisation.find(key);
   if (names == nullptr) return ok_status();
   if (!names->is_array()) return corrupt("%s: expected a list of names", key);
-  for (const nlohmann::json& name : *names) {
-    if (name == "lm_head" || name == "lm_head.weight") continue;
-    return unsupported("%s: %s is not known to this version, which has lm_head alone there", key,
-                       ConfigFields::shown(name).c_str());
+  for (const JsonValue& name : names->elements()) {
+    if (name.text() == "lm_head" || name.text() == "lm_head.weight") continue;
+    return unsupported("%s: %s is not supported; only lm_head may stay unconverted", key,
+                       name.shown().c_str());
   }
   return ok_status();
 }
@@ -311,7 +309,7 @@ Result<TernaryStorage> parse_storage(ConfigFields& quantisation) {
   const std::string method = quantisation.text("quant_method", "");
   if (method != "bitnet") {
     return unsupported(
-        "method \"%s\": the weights are quantised already; convert the original model",
+        "method \"%s\": the weights are already quantised; convert the original model",
         method.substr(0, 64).c_str());
   }
   QSF_RETURN_IF_ERROR(refuse(quantisation, "use_rms_norm", true));
@@ -322,9 +320,8 @@ Result<TernaryStorage> parse_storage(ConfigFields& quantisation) {
   if (linear == "bitlinear" && mode == "offline") return TernaryStorage::kOverScale;
   if (linear == "autobitlinear" && mode == "offline") return TernaryStorage::kTimesScale;
   if (linear == "autobitlinear" && mode == "online") return TernaryStorage::kMasters;
-  return unsupported(
-      "linear_class \"%s\" with quantization_mode \"%s\" is not known to this version",
-      linear.substr(0, 64).c_str(), mode.substr(0, 64).c_str());
+  return unsupported("linear_class \"%s\" with quantization_mode \"%s\" is not supported",
+                     linear.substr(0, 64).c_str(), mode.substr(0, 64).c_str());
 }
 
 }  // namespace
@@ -341,7 +338,7 @@ Status parse_bitnet_1bit(ConfigFields& fields, HfConfig& config) {
   return parse_graph(fields, {}, "silu", config);
 }
 
-Status parse_quantisation(const nlohmann::json& object, HfConfig& config) {
+Status parse_quantisation(const JsonValue& object, HfConfig& config) {
   const char* key = "quantization_config";
   if (!object.is_object()) return corrupt("%s: expected an object", key);
   ConfigFields quantisation(object);

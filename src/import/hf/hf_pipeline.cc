@@ -3,6 +3,7 @@
 #include "import/hf/hf_pipeline.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "import/gguf/gguf_tokenizer.h"
@@ -16,17 +17,16 @@ constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581
 // A sequence may hold sequences; real files have two levels.
 constexpr int kMaxDepth = 8;
 
-std::string type_of(const Json& json) {
-  const std::string* type = json_string(json, "type");
-  return type == nullptr ? "none" : type->substr(0, 60);
+std::string type_of(const JsonValue& json) {
+  return std::string(json.text("type").value_or("none").substr(0, 60));
 }
 
-Status unknown_part(const char* part, const Json& json) {
+Status unknown_part(const char* part, const JsonValue& json) {
   return unsupported("tokenizer.json: %s \"%s\" is not supported", part, type_of(json).c_str());
 }
 
-const Json* sequence_of(const Json& json, const char* member) noexcept {
-  const Json* list = json_member(json, member);
+const JsonValue* sequence_of(const JsonValue& json, const char* member) noexcept {
+  const JsonValue* list = json.find(member);
   return list != nullptr && list->is_array() ? list : nullptr;
 }
 
@@ -46,62 +46,64 @@ void add_split(std::string expression, SplitBehavior behavior, bool invert, Toke
   data.steps.back().invert = invert;
 }
 
-// A step that changes text may stand before every split only: behind one it would change pieces.
+// A step that changes text must come before every split; behind a split it would change pieces.
 Status check_before_splits(const char* what, const TokenizerData& data) {
   if (data.steps.empty() || data.steps.back().op != TextOp::kSplit) return ok_status();
   return unsupported("tokenizer.json: pre-tokeniser \"%s\" after a split is not supported", what);
 }
 
-Result<SplitBehavior> behavior_of(const Json& json) {
-  const std::string* name = json_string(json, "behavior");
-  if (name == nullptr || *name == "Isolated") return SplitBehavior::kIsolated;
-  if (*name == "Removed") return SplitBehavior::kRemoved;
-  if (*name == "MergedWithPrevious") return SplitBehavior::kMergedWithPrevious;
-  if (*name == "MergedWithNext") return SplitBehavior::kMergedWithNext;
-  if (*name == "Contiguous") return SplitBehavior::kContiguous;
+Result<SplitBehavior> behavior_of(const JsonValue& json) {
+  const std::string_view name = json.text("behavior").value_or("Isolated");
+  if (name == "Isolated") return SplitBehavior::kIsolated;
+  if (name == "Removed") return SplitBehavior::kRemoved;
+  if (name == "MergedWithPrevious") return SplitBehavior::kMergedWithPrevious;
+  if (name == "MergedWithNext") return SplitBehavior::kMergedWithNext;
+  if (name == "Contiguous") return SplitBehavior::kContiguous;
   return unsupported("tokenizer.json: split behaviour \"%s\" is not known",
-                     name->substr(0, 60).c_str());
+                     std::string(name.substr(0, 60)).c_str());
 }
 
 // Reads {"Regex": ...} or {"String": ...}.
-Result<std::string> pattern_of(const Json& json) {
-  const Json* pattern = json_member(json, "pattern");
+Result<std::string> pattern_of(const JsonValue& json) {
+  const JsonValue* pattern = json.find("pattern");
   if (pattern != nullptr) {
-    if (const std::string* text = json_string(*pattern, "String"); text != nullptr) {
-      return escape_expression(*text);
-    }
-    if (const std::string* expression = json_string(*pattern, "Regex"); expression != nullptr) {
-      return adapt_expression(*expression);
-    }
+    if (const auto text = pattern->text("String")) return escape_expression(*text);
+    if (const auto expression = pattern->text("Regex")) return adapt_expression(*expression);
   }
   return corrupt("tokenizer.json: \"%s\" without a pattern", type_of(json).c_str());
 }
 
-Status add_replace(const Json& json, TokenizerData& data) {
-  const Json* pattern = json_member(json, "pattern");
-  const std::string* text = pattern == nullptr ? nullptr : json_string(*pattern, "String");
-  const std::string* content = json_string(json, "content");
-  if (text == nullptr || text->empty() || content == nullptr) {
+// Returns the text of {"pattern": {"String": text}}.
+std::optional<std::string_view> pattern_string(const JsonValue& json) noexcept {
+  const JsonValue* pattern = json.find("pattern");
+  return pattern == nullptr ? std::nullopt : pattern->text("String");
+}
+
+Status add_replace(const JsonValue& json, TokenizerData& data) {
+  const auto text = pattern_string(json);
+  const auto content = json.text("content");
+  if (!text || text->empty() || !content) {
     return unsupported(
         "tokenizer.json: normaliser \"Replace\" of anything but a string is not supported");
   }
-  add_step(TextOp::kReplace, TextStage::kNormalizer, *text, *content, data);
+  add_step(TextOp::kReplace, TextStage::kNormalizer, std::string(*text), std::string(*content),
+           data);
   return ok_status();
 }
 
-Status add_normalizer(const Json& json, int depth, TokenizerData& data) {
+Status add_normalizer(const JsonValue& json, int depth, TokenizerData& data) {
   const std::string type = type_of(json);
   if (type == "Sequence" && depth < kMaxDepth) {
-    const Json* list = sequence_of(json, "normalizers");
+    const JsonValue* list = sequence_of(json, "normalizers");
     if (list == nullptr) return corrupt("tokenizer.json: a sequence without normalizers");
-    for (const Json& part : *list) QSF_RETURN_IF_ERROR(add_normalizer(part, depth + 1, data));
+    for (const JsonValue& part : list->elements())
+      QSF_RETURN_IF_ERROR(add_normalizer(part, depth + 1, data));
     return ok_status();
   }
   if (type == "Prepend") {
-    const std::string* text = json_string(json, "prepend");
-    if (text == nullptr || text->empty())
-      return corrupt("tokenizer.json: \"Prepend\" without a text");
-    add_step(TextOp::kPrepend, TextStage::kNormalizer, *text, "", data);
+    const std::string_view text = json.text("prepend").value_or("");
+    if (text.empty()) return corrupt("tokenizer.json: \"Prepend\" without a text");
+    add_step(TextOp::kPrepend, TextStage::kNormalizer, std::string(text), "", data);
     return ok_status();
   }
   if (type == "Replace") return add_replace(json, data);
@@ -116,18 +118,15 @@ Status add_normalizer(const Json& json, int depth, TokenizerData& data) {
 }
 
 // Returns the scheme of a Metaspace part: "always", "first" or "never".
-std::string prepend_scheme(const Json& json) {
-  if (const std::string* scheme = json_string(json, "prepend_scheme"); scheme != nullptr) {
-    return *scheme;
-  }
-  return json_bool(json, "add_prefix_space").value_or(true) ? "always" : "never";
+std::string prepend_scheme(const JsonValue& json) {
+  if (const auto scheme = json.text("prepend_scheme")) return std::string(*scheme);
+  return json.boolean("add_prefix_space").value_or(true) ? "always" : "never";
 }
 
-Status check_metaspace(const Json& json) {
-  const std::string* replacement = json_string(json, "replacement");
+Status check_metaspace(const JsonValue& json) {
+  const std::string_view symbol = json.text("replacement").value_or(kSpaceSymbol);
   const std::string scheme = prepend_scheme(json);
-  if ((replacement != nullptr && *replacement != kSpaceSymbol) ||
-      (scheme != "always" && scheme != "first" && scheme != "never")) {
+  if (symbol != kSpaceSymbol || (scheme != "always" && scheme != "first" && scheme != "never")) {
     return unsupported(
         "tokenizer.json: \"Metaspace\" with another symbol than U+2581 or the scheme "
         "\"%s\" is not supported",
@@ -136,7 +135,7 @@ Status check_metaspace(const Json& json) {
   return ok_status();
 }
 
-Status add_metaspace(const Json& json, TokenizerData& data) {
+Status add_metaspace(const JsonValue& json, TokenizerData& data) {
   QSF_RETURN_IF_ERROR(check_metaspace(json));
   QSF_RETURN_IF_ERROR(check_before_splits("Metaspace", data));
   const std::string scheme = prepend_scheme(json);
@@ -146,30 +145,31 @@ Status add_metaspace(const Json& json, TokenizerData& data) {
     data.steps.back().unless_present = true;
     data.steps.back().first_only = scheme == "first";
   }
-  if (json_bool(json, "split").value_or(true)) {
+  if (json.boolean("split").value_or(true)) {
     add_split(std::string(kSpaceSymbol), SplitBehavior::kMergedWithNext, false, data);
   }
   return ok_status();
 }
 
-Status add_byte_level(const Json& json, TokenizerData& data) {
-  if (json_bool(json, "add_prefix_space").value_or(true)) {
+Status add_byte_level(const JsonValue& json, TokenizerData& data) {
+  if (json.boolean("add_prefix_space").value_or(true)) {
     QSF_RETURN_IF_ERROR(check_before_splits("ByteLevel\" with \"add_prefix_space", data));
     add_step(TextOp::kPrepend, TextStage::kPreTokenizer, " ", "", data);
     data.steps.back().unless_present = true;
   }
-  if (json_bool(json, "use_regex").value_or(true)) {
+  if (json.boolean("use_regex").value_or(true)) {
     add_split(gpt2_expression(), SplitBehavior::kIsolated, false, data);
   }
   return ok_status();
 }
 
-Status add_pre_tokenizer(const Json& json, int depth, TokenizerData& data) {
+Status add_pre_tokenizer(const JsonValue& json, int depth, TokenizerData& data) {
   const std::string type = type_of(json);
   if (type == "Sequence" && depth < kMaxDepth) {
-    const Json* list = sequence_of(json, "pretokenizers");
+    const JsonValue* list = sequence_of(json, "pretokenizers");
     if (list == nullptr) return corrupt("tokenizer.json: a sequence without pretokenizers");
-    for (const Json& part : *list) QSF_RETURN_IF_ERROR(add_pre_tokenizer(part, depth + 1, data));
+    for (const JsonValue& part : list->elements())
+      QSF_RETURN_IF_ERROR(add_pre_tokenizer(part, depth + 1, data));
     return ok_status();
   }
   if (type == "ByteLevel") return add_byte_level(json, data);
@@ -177,11 +177,11 @@ Status add_pre_tokenizer(const Json& json, int depth, TokenizerData& data) {
   if (type == "Split") {
     QSF_ASSIGN_OR_RETURN(const SplitBehavior behavior, behavior_of(json));
     QSF_ASSIGN_OR_RETURN(std::string expression, pattern_of(json));
-    add_split(std::move(expression), behavior, json_bool(json, "invert").value_or(false), data);
+    add_split(std::move(expression), behavior, json.boolean("invert").value_or(false), data);
     return ok_status();
   }
   if (type == "Digits") {
-    const bool each = json_bool(json, "individual_digits").value_or(false);
+    const bool each = json.boolean("individual_digits").value_or(false);
     add_split(each ? "\\p{N}" : "\\p{N}+", SplitBehavior::kIsolated, false, data);
     return ok_status();
   }
@@ -197,12 +197,13 @@ Status add_pre_tokenizer(const Json& json, int depth, TokenizerData& data) {
   return unknown_part("pre-tokeniser", json);
 }
 
-Status read_decoder(const Json& json, int depth, TokenizerData& data) {
+Status read_decoder(const JsonValue& json, int depth, TokenizerData& data) {
   const std::string type = type_of(json);
   if (type == "Sequence" && depth < kMaxDepth) {
-    const Json* list = sequence_of(json, "decoders");
+    const JsonValue* list = sequence_of(json, "decoders");
     if (list == nullptr) return corrupt("tokenizer.json: a sequence without decoders");
-    for (const Json& part : *list) QSF_RETURN_IF_ERROR(read_decoder(part, depth + 1, data));
+    for (const JsonValue& part : list->elements())
+      QSF_RETURN_IF_ERROR(read_decoder(part, depth + 1, data));
     return ok_status();
   }
   if (type == "ByteLevel" || type == "ByteFallback" || type == "Fuse") return ok_status();
@@ -213,19 +214,15 @@ Status read_decoder(const Json& json, int depth, TokenizerData& data) {
     return ok_status();
   }
   if (type == "Replace") {
-    const Json* pattern = json_member(json, "pattern");
-    const std::string* text = pattern == nullptr ? nullptr : json_string(*pattern, "String");
-    const std::string* content = json_string(json, "content");
-    if (text != nullptr && *text == kSpaceSymbol && content != nullptr && *content == " ") {
+    if (pattern_string(json) == kSpaceSymbol && json.text("content") == " ") {
       data.unescape_spaces = true;
       return ok_status();
     }
   }
   if (type == "Strip") {
-    const std::string* content = json_string(json, "content");
-    const auto start = json_unsigned(json, "start");
-    if (content != nullptr && *content == " " && start.value_or(0) <= 1 &&
-        json_unsigned(json, "stop").value_or(0) == 0) {
+    const auto start = json.unsigned_integer("start");
+    if (json.text("content") == " " && start.value_or(0) <= 1 &&
+        json.unsigned_integer("stop").value_or(0) == 0) {
       data.strip_leading_space = start.value_or(0) == 1;
       return ok_status();
     }
@@ -233,7 +230,7 @@ Status read_decoder(const Json& json, int depth, TokenizerData& data) {
   return unknown_part("decoder", json);
 }
 
-// Walks over an expression and copies it, changed where PCRE2 reads it differently.
+// Copies an expression and rewrites syntax that PCRE2 reads differently.
 class ExpressionAdapter {
  public:
   explicit ExpressionAdapter(std::string_view source) : source_(source) {}
@@ -294,7 +291,7 @@ class ExpressionAdapter {
   }
 
   static Status refuse(const char* what) {
-    return unsupported("tokenizer.json: an expression has %s that is not supported", what);
+    return unsupported("tokenizer.json: an expression has %s, which is not supported", what);
   }
 
   std::string_view source_;
@@ -306,29 +303,28 @@ class ExpressionAdapter {
 
 }  // namespace
 
-Status add_hf_normalizer(const Json* json, TokenizerData& data) {
+Status add_hf_normalizer(const JsonValue* json, TokenizerData& data) {
   return json == nullptr ? ok_status() : add_normalizer(*json, 0, data);
 }
 
-Status add_hf_pre_tokenizer(const Json* json, TokenizerData& data) {
+Status add_hf_pre_tokenizer(const JsonValue* json, TokenizerData& data) {
   return json == nullptr ? ok_status() : add_pre_tokenizer(*json, 0, data);
 }
 
-Status read_hf_decoder(const Json* json, TokenizerData& data) {
+Status read_hf_decoder(const JsonValue* json, TokenizerData& data) {
   return json == nullptr ? ok_status() : read_decoder(*json, 0, data);
 }
 
-bool hf_part_has_type(const Json* json, std::string_view type) noexcept {
+bool hf_part_has_type(const JsonValue* json, std::string_view type) noexcept {
   if (json == nullptr) return false;
-  const std::string* own = json_string(*json, "type");
-  if (own == nullptr) return false;
-  if (*own == type) return true;
+  const auto own = json->text("type");
+  if (!own) return false;
+  if (own == type) return true;
   for (const char* list_name : {"normalizers", "pretokenizers", "decoders", "processors"}) {
-    const Json* list = sequence_of(*json, list_name);
+    const JsonValue* list = sequence_of(*json, list_name);
     if (list == nullptr) continue;
-    for (const Json& part : *list) {
-      const std::string* part_type = json_string(part, "type");
-      if (part_type != nullptr && *part_type == type) return true;
+    for (const JsonValue& part : list->elements()) {
+      if (part.text("type") == type) return true;
     }
   }
   return false;

@@ -12,7 +12,7 @@
 
 #include "import/gguf/gguf_tokenizer.h"
 #include "import/hf/hf_pipeline.h"
-#include "import/json_access.h"
+#include "import/json_document.h"
 #include "import/sentencepiece_model.h"
 #include "import/vocabulary.h"
 #include "tokenizer/tokenizer_section.h"
@@ -21,8 +21,7 @@ namespace qsf {
 
 namespace {
 
-// Ids may have gaps (models pad their vocabulary), but not so many that a small file asks for much
-// memory.
+// Ids may have gaps (models pad their vocabulary), but a small file must not request much memory.
 constexpr std::uint64_t kMaxGap = 1U << 16;
 
 Status check_id(std::uint64_t id, std::size_t n_entries) {
@@ -33,15 +32,15 @@ Status check_id(std::uint64_t id, std::size_t n_entries) {
                  static_cast<unsigned long long>(limit));
 }
 
-}  // namespace
-
-Status read_hf_vocabulary(const Json& vocabulary, TokenizerData& data) {
-  if (!vocabulary.is_object() || vocabulary.empty()) {
+// Fills data.tokens from an object of text to id. Ids without text become unused tokens.
+// Fails  kCorrupt on ids that repeat or lie far beyond the number of entries
+Status read_vocabulary(const JsonValue& vocabulary, TokenizerData& data) {
+  if (vocabulary.members().empty()) {
     return corrupt("tokenizer: vocabulary: expected an object of texts and ids");
   }
   std::uint64_t highest = 0;
-  for (const auto& item : vocabulary.items()) {
-    const auto id = json_unsigned(item.value());
+  for (const JsonMember& item : vocabulary.members()) {
+    const auto id = item.value.unsigned_integer();
     if (!id.has_value()) return corrupt("tokenizer: vocabulary: an id is not a number");
     QSF_RETURN_IF_ERROR(check_id(*id, vocabulary.size()));
     highest = std::max(highest, *id);
@@ -49,18 +48,25 @@ Status read_hf_vocabulary(const Json& vocabulary, TokenizerData& data) {
   VocabToken gap;
   gap.type = TokenType::kUnused;
   data.tokens.assign(static_cast<std::size_t>(highest) + 1, gap);
-  for (const auto& item : vocabulary.items()) {
-    VocabToken& token = data.tokens[static_cast<std::size_t>(*json_unsigned(item.value()))];
+  for (const JsonMember& item : vocabulary.members()) {
+    const std::uint64_t id = item.value.unsigned_integer().value_or(0);
+    VocabToken& token = data.tokens[static_cast<std::size_t>(id)];
     if (token.type != TokenType::kUnused) {
       return corrupt("tokenizer: vocabulary: two texts have the id %llu",
-                     static_cast<unsigned long long>(*json_unsigned(item.value())));
+                     static_cast<unsigned long long>(id));
     }
-    token.text = item.key();
+    token.text = item.name;
     token.type = TokenType::kNormal;
   }
   return ok_status();
 }
 
+struct MergeText {
+  std::string_view left;
+  std::string_view right;
+};
+
+// Splits "left right". Returns false when there is no such space.
 bool split_merge_line(std::string_view line, MergeText& merge) noexcept {
   const std::size_t space = line.find(' ', 1);
   if (space == std::string_view::npos) return false;
@@ -68,7 +74,10 @@ bool split_merge_line(std::string_view line, MergeText& merge) noexcept {
   return true;
 }
 
-Status read_hf_merges(const std::vector<MergeText>& merges, TokenizerData& data) {
+// Fills data.merges from texts of the vocabulary as written. Of a pair that appears twice, the last
+// rank counts.
+// Fails  kCorrupt when a merge names a token that the vocabulary lacks
+Status add_merges(const std::vector<MergeText>& merges, TokenizerData& data) {
   std::unordered_map<std::string_view, TokenId> ids;
   ids.reserve(data.tokens.size());
   for (TokenId id = 0; id < data.tokens.size(); ++id) {
@@ -94,9 +103,22 @@ Status read_hf_merges(const std::vector<MergeText>& merges, TokenizerData& data)
   return ok_status();
 }
 
-Status add_hf_token(const Json& json, std::uint64_t id, TokenizerData& data) {
-  const std::string* content = json_string(json, "content");
-  if (content == nullptr || content->empty()) {
+// Reads {"content": text, "special": ..., "normalized": ..., ...}, without the id.
+AddedToken added_token_of(const JsonValue& json) {
+  AddedToken added;
+  added.text = json.text("content").value_or("");
+  added.special = json.boolean("special").value_or(false);
+  added.normalized = json.boolean("normalized").value_or(!added.special);
+  added.left_strip = json.boolean("lstrip").value_or(false);
+  added.right_strip = json.boolean("rstrip").value_or(false);
+  added.single_word = json.boolean("single_word").value_or(false);
+  return added;
+}
+
+// Appends an added token to data.added and sets its text and type in data.tokens, which may grow.
+// Fails  kCorrupt on an empty text and on an id far beyond the vocabulary
+Status add_token(AddedToken added, std::uint64_t id, TokenizerData& data) {
+  if (added.text.empty()) {
     return corrupt("tokenizer: added token %llu: no content", static_cast<unsigned long long>(id));
   }
   QSF_RETURN_IF_ERROR(check_id(id, data.tokens.size()));
@@ -105,16 +127,9 @@ Status add_hf_token(const Json& json, std::uint64_t id, TokenizerData& data) {
     gap.type = TokenType::kUnused;
     data.tokens.resize(static_cast<std::size_t>(id) + 1, gap);
   }
-  AddedToken added;
-  added.text = *content;
   added.id = static_cast<TokenId>(id);
-  added.special = json_bool(json, "special").value_or(false);
-  added.normalized = json_bool(json, "normalized").value_or(!added.special);
-  added.left_strip = json_bool(json, "lstrip").value_or(false);
-  added.right_strip = json_bool(json, "rstrip").value_or(false);
-  added.single_word = json_bool(json, "single_word").value_or(false);
   VocabToken& token = data.tokens[static_cast<std::size_t>(id)];
-  token.text = *content;
+  token.text = added.text;
   if (token.type != TokenType::kByte && token.type != TokenType::kUnknown) {
     token.type = added.special ? TokenType::kControl : TokenType::kUserDefined;
   }
@@ -122,6 +137,7 @@ Status add_hf_token(const Json& json, std::uint64_t id, TokenizerData& data) {
   return ok_status();
 }
 
+// Turns the texts of all normal tokens from the byte alphabet into bytes.
 void decode_byte_alphabet(TokenizerData& data) {
   for (VocabToken& token : data.tokens) {
     if (token.type != TokenType::kNormal) continue;
@@ -130,7 +146,8 @@ void decode_byte_alphabet(TokenizerData& data) {
   }
 }
 
-TokenId find_hf_token(const TokenizerData& data, std::string_view text) noexcept {
+// Returns the token with that text, or kNoToken. Linear.
+TokenId find_token(const TokenizerData& data, std::string_view text) noexcept {
   if (text.empty()) return kNoToken;
   for (TokenId id = 0; id < data.tokens.size(); ++id) {
     if (data.tokens[id].text == text) return id;
@@ -138,81 +155,83 @@ TokenId find_hf_token(const TokenizerData& data, std::string_view text) noexcept
   return kNoToken;
 }
 
-namespace {
+// tokenizer.json.
 
-Status check_model(const Json& model) {
-  const std::string* type = json_string(model, "type");
-  if ((type != nullptr && *type != "BPE") || json_member(model, "merges") == nullptr) {
+struct HfTokenizerJson {
+  TokenizerData data;
+  bool has_template = false;  // its post-processor says whether BOS and EOS are added
+};
+
+Status check_model(const JsonValue& model) {
+  const auto type = model.text("type");
+  if ((type && type != "BPE") || model.find("merges") == nullptr) {
     return unsupported("tokenizer.json: model \"%s\", expected \"BPE\"",
-                       type == nullptr ? "none" : type->substr(0, 60).c_str());
+                       std::string(type.value_or("none").substr(0, 60)).c_str());
   }
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    const std::string* text = json_string(model, affix);
-    if (text != nullptr && !text->empty()) {
+    if (!model.text(affix).value_or("").empty()) {
       return unsupported("tokenizer.json: model with \"%s\" is not supported", affix);
     }
   }
   return ok_status();
 }
 
-Status read_merges(const Json& model, TokenizerData& data) {
-  const Json& merges = *json_member(model, "merges");
+Status read_merges(const JsonValue& model, TokenizerData& data) {
+  const JsonValue& merges = *model.find("merges");
   if (!merges.is_array()) return corrupt("tokenizer.json: merges: expected an array");
   std::vector<MergeText> texts;
   texts.reserve(merges.size());
-  for (const Json& merge : merges) {
+  for (const JsonValue& merge : merges.elements()) {
     MergeText text;
-    if (const std::string* line = json_string(merge); line != nullptr) {
+    if (const auto line = merge.text()) {
       if (!split_merge_line(*line, text)) {
         return corrupt("tokenizer.json: merge %zu: expected two tokens", texts.size());
       }
     } else {
-      const bool pair = merge.is_array() && merge.size() == 2;
-      const std::string* left = pair ? json_string(merge[0]) : nullptr;
-      const std::string* right = pair ? json_string(merge[1]) : nullptr;
-      if (left == nullptr || right == nullptr || left->empty() || right->empty()) {
+      const auto pair = merge.elements();
+      if (pair.size() == 2) text = {pair[0].text().value_or(""), pair[1].text().value_or("")};
+      if (text.left.empty() || text.right.empty()) {
         return corrupt("tokenizer.json: merge %zu: expected two tokens", texts.size());
       }
-      text = {*left, *right};
     }
     texts.push_back(text);
   }
-  return read_hf_merges(texts, data);
+  return add_merges(texts, data);
 }
 
-Status read_model(const Json& model, TokenizerData& data) {
+Status read_model(const JsonValue& model, TokenizerData& data) {
   QSF_RETURN_IF_ERROR(check_model(model));
-  const Json* vocabulary = json_member(model, "vocab");
+  const JsonValue* vocabulary = model.find("vocab");
   if (vocabulary == nullptr) return corrupt("tokenizer.json: the model has no vocab");
-  QSF_RETURN_IF_ERROR(read_hf_vocabulary(*vocabulary, data));
+  QSF_RETURN_IF_ERROR(read_vocabulary(*vocabulary, data));
   QSF_RETURN_IF_ERROR(read_merges(model, data));
-  data.fuse_unknown = json_bool(model, "fuse_unk").value_or(false);
-  data.ignore_merges = json_bool(model, "ignore_merges").value_or(false);
+  data.fuse_unknown = model.boolean("fuse_unk").value_or(false);
+  data.ignore_merges = model.boolean("ignore_merges").value_or(false);
   if (data.kind == TokenizerKind::kRankedBpe) {
-    data.byte_fallback = json_bool(model, "byte_fallback").value_or(false);
+    data.byte_fallback = model.boolean("byte_fallback").value_or(false);
     for (VocabToken& token : data.tokens) {
       if (data.byte_fallback && byte_token_value(token.text) >= 0) token.type = TokenType::kByte;
     }
   }
-  if (const std::string* unknown = json_string(model, "unk_token"); unknown != nullptr) {
-    data.unk = find_hf_token(data, *unknown);
+  if (const auto unknown = model.text("unk_token")) {
+    data.unk = find_token(data, *unknown);
     if (data.unk != kNoToken) data.tokens[data.unk].type = TokenType::kUnknown;
   }
   return ok_status();
 }
 
-Status read_added_tokens(const Json& json, TokenizerData& data) {
-  const Json* list = json_member(json, "added_tokens");
+Status read_added_tokens(const JsonValue& json, TokenizerData& data) {
+  const JsonValue* list = json.find("added_tokens");
   if (list == nullptr) return ok_status();
   if (!list->is_array()) return corrupt("tokenizer.json: added_tokens: expected an array");
-  for (const Json& token : *list) {
-    const auto id = json_unsigned(token, "id");
+  for (const JsonValue& token : list->elements()) {
+    const auto id = token.unsigned_integer("id");
     if (!id.has_value()) return corrupt("tokenizer.json: an added token has no id");
-    QSF_RETURN_IF_ERROR(add_hf_token(token, *id, data));
+    QSF_RETURN_IF_ERROR(add_token(added_token_of(token), *id, data));
     AddedToken& added = data.added.back();
     if (!added.normalized) continue;
-    // What is matched is also what it decodes to: a normaliser that puts a space in front of the
-    // token makes that space part of it.
+    // A token decodes to the text that it matches: a space that the normaliser puts in front of it
+    // belongs to the token.
     added.text = apply_hf_normalizer(data, added.text);
     if (!added.special) data.tokens[added.id].text = added.text;
   }
@@ -220,40 +239,41 @@ Status read_added_tokens(const Json& json, TokenizerData& data) {
 }
 
 // Reads ["<s>", 1], as the Roberta and Bert processors name their tokens.
-TokenId named_token(const Json& json, const char* name, const TokenizerData& data) noexcept {
-  const Json* pair = json_member(json, name);
+TokenId named_token(const JsonValue& json, const char* name, const TokenizerData& data) noexcept {
+  const JsonValue* pair = json.find(name);
   if (pair == nullptr || !pair->is_array() || pair->size() != 2) return kNoToken;
-  const auto id = json_unsigned((*pair)[1]);
+  const auto id = pair->elements()[1].unsigned_integer();
   return id.has_value() && *id < data.tokens.size() ? static_cast<TokenId>(*id) : kNoToken;
 }
 
-// Returns the id of the special token a template calls `name`.
-TokenId template_token(const Json& processor, const std::string& name, const TokenizerData& data) {
-  const Json* tokens = json_member(processor, "special_tokens");
-  const Json* entry = tokens == nullptr ? nullptr : json_member(*tokens, name.c_str());
-  const Json* ids = entry == nullptr ? nullptr : json_member(*entry, "ids");
+// Returns the id of the special token that a template calls `name`.
+TokenId template_token(const JsonValue& processor, std::string_view name,
+                       const TokenizerData& data) {
+  const JsonValue* tokens = processor.find("special_tokens");
+  const JsonValue* entry = tokens == nullptr ? nullptr : tokens->find(name);
+  const JsonValue* ids = entry == nullptr ? nullptr : entry->find("ids");
   if (ids == nullptr || !ids->is_array() || ids->size() != 1) return kNoToken;
-  const auto id = json_unsigned((*ids)[0]);
+  const auto id = ids->elements()[0].unsigned_integer();
   return id.has_value() && *id < data.tokens.size() ? static_cast<TokenId>(*id) : kNoToken;
 }
 
-Status read_template(const Json& processor, TokenizerData& data) {
-  const Json* single = json_member(processor, "single");
+Status read_template(const JsonValue& processor, TokenizerData& data) {
+  const JsonValue* single = processor.find("single");
   if (single == nullptr || !single->is_array()) {
     return corrupt("tokenizer.json: a template without \"single\"");
   }
   bool past_text = false;
   data.add_bos = false;
   data.add_eos = false;
-  for (const Json& item : *single) {
-    if (json_member(item, "Sequence") != nullptr) {
+  for (const JsonValue& item : single->elements()) {
+    if (item.find("Sequence") != nullptr) {
       if (past_text) return unsupported("tokenizer.json: a template with the text twice");
       past_text = true;
       continue;
     }
-    const Json* special = json_member(item, "SpecialToken");
-    const std::string* name = special == nullptr ? nullptr : json_string(*special, "id");
-    const TokenId id = name == nullptr ? kNoToken : template_token(processor, *name, data);
+    const JsonValue* special = item.find("SpecialToken");
+    const auto name = special == nullptr ? std::nullopt : special->text("id");
+    const TokenId id = name ? template_token(processor, *name, data) : kNoToken;
     if (id == kNoToken)
       return corrupt("tokenizer.json: a template names a token it does not define");
     bool& adds = past_text ? data.add_eos : data.add_bos;
@@ -264,25 +284,25 @@ Status read_template(const Json& processor, TokenizerData& data) {
   return ok_status();
 }
 
-Status read_post_processor(const Json* json, int depth, HfTokenizerJson& result) {
+Status read_post_processor(const JsonValue* json, int depth, HfTokenizerJson& result) {
   if (json == nullptr) return ok_status();
-  const std::string* type = json_string(*json, "type");
-  if (type == nullptr || *type == "ByteLevel") return ok_status();
-  if (*type == "Sequence" && depth < 8) {
-    const Json* list = json_member(*json, "processors");
+  const auto type = json->text("type");
+  if (!type || type == "ByteLevel") return ok_status();
+  if (type == "Sequence" && depth < 8) {
+    const JsonValue* list = json->find("processors");
     if (list == nullptr || !list->is_array()) {
       return corrupt("tokenizer.json: a sequence without processors");
     }
-    for (const Json& part : *list)
+    for (const JsonValue& part : list->elements())
       QSF_RETURN_IF_ERROR(read_post_processor(&part, depth + 1, result));
     return ok_status();
   }
   TokenizerData& data = result.data;
-  if (*type == "TemplateProcessing") {
+  if (type == "TemplateProcessing") {
     result.has_template = true;
     return read_template(*json, data);
   }
-  if (*type == "RobertaProcessing" || *type == "BertProcessing") {
+  if (type == "RobertaProcessing" || type == "BertProcessing") {
     result.has_template = true;
     data.bos = named_token(*json, "cls", data);
     data.eos = named_token(*json, "sep", data);
@@ -291,32 +311,38 @@ Status read_post_processor(const Json* json, int depth, HfTokenizerJson& result)
     return ok_status();
   }
   return unsupported("tokenizer.json: post-processor \"%s\" is not supported",
-                     type->substr(0, 60).c_str());
+                     std::string(type->substr(0, 60)).c_str());
 }
 
-}  // namespace
+// Real files repeat keys; as in the reference implementation the last one counts.
+Result<JsonDocument> parse_json(std::string_view text, const char* file) {
+  auto document = JsonDocument::parse(text, JsonRepeats::kLastCounts);
+  if (!document) return std::move(document).error().with_context(file);
+  return document;
+}
 
-Result<HfTokenizerJson> read_hf_tokenizer_json(std::string_view text) {
-  QSF_ASSIGN_OR_RETURN(const Json json, parse_json(text, "tokenizer.json"));
-  const Json* model = json_member(json, "model");
+Result<HfTokenizerJson> read_tokenizer_json(std::string_view text) {
+  QSF_ASSIGN_OR_RETURN(const JsonDocument document, parse_json(text, "tokenizer.json"));
+  const JsonValue& json = document.root();
+  const JsonValue* model = json.find("model");
   if (model == nullptr) return corrupt("tokenizer.json: no model");
-  const Json* pre_tokenizer = json_member(json, "pre_tokenizer");
-  const Json* decoder = json_member(json, "decoder");
+  const JsonValue* pre_tokenizer = json.find("pre_tokenizer");
+  const JsonValue* decoder = json.find("decoder");
   HfTokenizerJson result;
   TokenizerData& data = result.data;
   const bool bytes = hf_part_has_type(pre_tokenizer, "ByteLevel");
   data.kind = bytes ? TokenizerKind::kByteBpe : TokenizerKind::kRankedBpe;
   QSF_RETURN_IF_ERROR(read_model(*model, data));
-  QSF_RETURN_IF_ERROR(add_hf_normalizer(json_member(json, "normalizer"), data));
+  QSF_RETURN_IF_ERROR(add_hf_normalizer(json.find("normalizer"), data));
   QSF_RETURN_IF_ERROR(add_hf_pre_tokenizer(pre_tokenizer, data));
   QSF_RETURN_IF_ERROR(read_hf_decoder(decoder, data));
   QSF_RETURN_IF_ERROR(read_added_tokens(json, data));
-  QSF_RETURN_IF_ERROR(read_post_processor(json_member(json, "post_processor"), 0, result));
+  QSF_RETURN_IF_ERROR(read_post_processor(json.find("post_processor"), 0, result));
   if (bytes) decode_byte_alphabet(data);
   return result;
 }
 
-namespace {
+// The other files of the folder.
 
 constexpr HfTokenizerFileName kFileNames[] = {
     {"tokenizer.json", &HfTokenizerFiles::tokenizer_json},
@@ -328,22 +354,25 @@ constexpr HfTokenizerFileName kFileNames[] = {
     {"tokenizer_config.json", &HfTokenizerFiles::tokenizer_config_json},
 };
 
-Result<Json> parse_optional(const std::optional<std::string>& text, const char* file) {
-  if (!text.has_value()) return Json::object();
+// Returns an empty object for an absent file.
+Result<JsonDocument> parse_optional(const std::optional<std::string>& text, const char* file) {
+  if (!text.has_value()) return JsonDocument();
   return parse_json(*text, file);
 }
 
 // Returns the text of a special token, which files state as a string or as an object.
-const std::string* token_text(const Json& json, const char* name) noexcept {
-  const Json* member = json_member(json, name);
-  if (member == nullptr) return nullptr;
-  const std::string* text = json_string(*member);
-  return text != nullptr ? text : json_string(*member, "content");
+std::optional<std::string_view> token_text(const JsonValue& json) noexcept {
+  const auto text = json.text();
+  return text ? text : json.text("content");
+}
+std::optional<std::string_view> token_text(const JsonValue& json, const char* name) noexcept {
+  const JsonValue* member = json.find(name);
+  return member == nullptr ? std::nullopt : token_text(*member);
 }
 
-// Makes an added token special, whatever its own entry says.
+// Marks an added token as special.
 void make_special(std::string_view text, TokenizerData& data) {
-  const TokenId id = find_hf_token(data, text);
+  const TokenId id = find_token(data, text);
   if (id == kNoToken) return;
   for (AddedToken& token : data.added) {
     if (token.id != id) continue;
@@ -353,67 +382,67 @@ void make_special(std::string_view text, TokenizerData& data) {
   }
 }
 
-// The tokens that the configuration gives a role are control tokens: turn markers that a
-// tokenizer.json lists as plain text must not be spelled by text from outside.
-void make_named_tokens_special(const Json& json, TokenizerData& data) {
+// Tokens with a role in the configuration are control tokens. A tokenizer.json may list turn
+// markers as plain text; user text must not produce them.
+void make_named_tokens_special(const JsonValue& json, TokenizerData& data) {
   for (const char* name : {"bos_token", "eos_token", "pad_token", "sep_token", "cls_token"}) {
-    const std::string* text = token_text(json, name);
-    if (text != nullptr) make_special(*text, data);
+    if (const auto text = token_text(json, name)) make_special(*text, data);
   }
   for (const char* name : {"additional_special_tokens", "extra_special_tokens"}) {
-    const Json* list = json_member(json, name);
-    if (list == nullptr || !list->is_structured()) continue;
-    for (const Json& entry : *list) {
-      const std::string* text = json_string(entry);
-      if (text == nullptr) text = json_string(entry, "content");
-      if (text != nullptr) make_special(*text, data);
+    const JsonValue* list = json.find(name);
+    if (list == nullptr) continue;
+    // A list of tokens, or an object of roles and tokens.
+    for (const JsonValue& entry : list->elements()) {
+      if (const auto text = token_text(entry)) make_special(*text, data);
+    }
+    for (const JsonMember& member : list->members()) {
+      if (const auto text = token_text(member.value)) make_special(*text, data);
     }
   }
 }
 
-// Adds the tokens that only the configuration and added_tokens.json know.
-Status add_listed_tokens(const Json& config, const Json& listed, TokenizerData& data) {
+// Adds the tokens of tokenizer_config.json and added_tokens.json.
+Status add_listed_tokens(const JsonValue& config, const JsonValue& listed, TokenizerData& data) {
   std::vector<TokenId> known;
-  const Json* decoder = json_member(config, "added_tokens_decoder");
-  if (decoder != nullptr && decoder->is_object()) {
+  const JsonValue* decoder = config.find("added_tokens_decoder");
+  if (decoder != nullptr) {
     // In the order of ids, so that none lies far beyond the vocabulary so far.
-    std::vector<std::pair<std::uint64_t, const Json*>> entries;
-    for (const auto& item : decoder->items()) {
+    std::vector<std::pair<std::uint64_t, const JsonValue*>> entries;
+    for (const JsonMember& item : decoder->members()) {
       std::uint64_t id = 0;
-      const std::string& key = item.key();
+      const std::string_view key = item.name;
       const auto parsed = std::from_chars(key.data(), key.data() + key.size(), id);
       if (parsed.ec != std::errc() || parsed.ptr != key.data() + key.size()) {
         return corrupt("tokenizer_config.json: added_tokens_decoder: \"%s\" is not an id",
-                       key.substr(0, 40).c_str());
+                       std::string(key.substr(0, 40)).c_str());
       }
-      entries.emplace_back(id, &item.value());
+      entries.emplace_back(id, &item.value);
     }
     std::sort(entries.begin(), entries.end());
     for (const auto& [id, entry] : entries) {
-      QSF_RETURN_IF_ERROR(add_hf_token(*entry, id, data));
+      QSF_RETURN_IF_ERROR(add_token(added_token_of(*entry), id, data));
       known.push_back(static_cast<TokenId>(id));
     }
   }
-  for (const auto& item : listed.items()) {
-    const auto id = json_unsigned(item.value());
+  for (const JsonMember& item : listed.members()) {
+    const auto id = item.value.unsigned_integer();
     if (!id.has_value()) return corrupt("added_tokens.json: an id is not a number");
     if (std::binary_search(known.begin(), known.end(), *id)) continue;
-    Json entry = Json::object();
-    entry["content"] = item.key();
-    entry["normalized"] = false;
-    QSF_RETURN_IF_ERROR(add_hf_token(entry, *id, data));
+    AddedToken added;
+    added.text = item.name;
+    QSF_RETURN_IF_ERROR(add_token(std::move(added), *id, data));
   }
   // Both files list tokens that the model has as well; the first entry of a text is kept.
   return ok_status();
 }
 
-void set_special_ids(const Json& config, const Json& map, TokenizerData& data) {
+void set_special_ids(const JsonValue& config, const JsonValue& map, TokenizerData& data) {
   const auto set = [&](const char* name, bool replace, TokenId& id) {
     if (id != kNoToken && !replace) return;
-    const std::string* text = token_text(config, name);
-    if (text == nullptr) text = token_text(map, name);
-    if (text == nullptr) return;
-    const TokenId found = find_hf_token(data, *text);
+    auto text = token_text(config, name);
+    if (!text) text = token_text(map, name);
+    if (!text) return;
+    const TokenId found = find_token(data, *text);
     if (found != kNoToken) id = found;
   };
   // A token that the template adds keeps its place.
@@ -425,17 +454,17 @@ void set_special_ids(const Json& config, const Json& map, TokenizerData& data) {
   if (data.eos != kNoToken) data.stop_ids.push_back(data.eos);
 }
 
-// The classes whose add_bos_token and add_eos_token rule over the file's own template.
-bool class_rules(const Json& config) {
-  const std::string* name = json_string(config, "tokenizer_class");
-  return name != nullptr && (name->starts_with("Llama") || name->starts_with("CodeLlama") ||
-                             name->starts_with("Gemma"));
+// Returns whether the tokenizer's class prefers add_bos_token and add_eos_token over the template
+// of tokenizer.json.
+bool class_rules(const JsonValue& config) {
+  const std::string_view name = config.text("tokenizer_class").value_or("");
+  return name.starts_with("Llama") || name.starts_with("CodeLlama") || name.starts_with("Gemma");
 }
 
-void set_add_rules(const Json& config, bool has_template, bool bos_by_default,
+void set_add_rules(const JsonValue& config, bool has_template, bool bos_by_default,
                    TokenizerData& data) {
-  const auto add_bos = json_bool(config, "add_bos_token");
-  const auto add_eos = json_bool(config, "add_eos_token");
+  const auto add_bos = config.boolean("add_bos_token");
+  const auto add_eos = config.boolean("add_eos_token");
   if (!has_template) {
     data.add_bos = add_bos.value_or(bos_by_default);
     data.add_eos = add_eos.value_or(false);
@@ -447,10 +476,10 @@ void set_add_rules(const Json& config, bool has_template, bool bos_by_default,
   data.add_eos = data.add_eos && data.eos != kNoToken;
 }
 
-// Applies what the configuration says of the space in front of a SentencePiece text.
-void set_space_prefix(const Json& config, TokenizerData& data) {
-  const bool wanted = json_bool(config, "add_prefix_space").value_or(true);
-  const bool first_only = !json_bool(config, "legacy").value_or(true);
+// Applies the settings for the space in front of a SentencePiece text.
+void set_space_prefix(const JsonValue& config, TokenizerData& data) {
+  const bool wanted = config.boolean("add_prefix_space").value_or(true);
+  const bool first_only = !config.boolean("legacy").value_or(true);
   std::erase_if(data.steps,
                 [wanted](const TextStep& step) { return step.op == TextOp::kPrepend && !wanted; });
   for (TextStep& step : data.steps) {
@@ -459,11 +488,12 @@ void set_space_prefix(const Json& config, TokenizerData& data) {
   data.strip_leading_space = data.strip_leading_space && wanted;
 }
 
-Result<TokenizerData> from_vocab_and_merges(const HfTokenizerFiles& files, const Json& config) {
-  QSF_ASSIGN_OR_RETURN(const Json vocabulary, parse_json(*files.vocab_json, "vocab.json"));
+Result<TokenizerData> from_vocab_and_merges(const HfTokenizerFiles& files,
+                                            const JsonValue& config) {
+  QSF_ASSIGN_OR_RETURN(const JsonDocument vocabulary, parse_json(*files.vocab_json, "vocab.json"));
   TokenizerData data;
   data.kind = TokenizerKind::kByteBpe;
-  QSF_RETURN_IF_ERROR(read_hf_vocabulary(vocabulary, data));
+  QSF_RETURN_IF_ERROR(read_vocabulary(vocabulary.root(), data));
   std::vector<MergeText> merges;
   std::string_view rest = *files.merges_txt;
   for (bool first = true; !rest.empty(); first = false) {
@@ -478,18 +508,18 @@ Result<TokenizerData> from_vocab_and_merges(const HfTokenizerFiles& files, const
     }
     merges.push_back(merge);
   }
-  QSF_RETURN_IF_ERROR(read_hf_merges(merges, data));
+  QSF_RETURN_IF_ERROR(add_merges(merges, data));
 
-  const std::string* name = json_string(config, "tokenizer_class");
-  const bool qwen = name != nullptr && name->starts_with("Qwen2");
-  if (name != nullptr && !qwen && !name->starts_with("GPT2") && !name->starts_with("CodeGen")) {
+  const auto name = config.text("tokenizer_class");
+  const bool qwen = name && name->starts_with("Qwen2");
+  if (name && !qwen && !name->starts_with("GPT2") && !name->starts_with("CodeGen")) {
     return unsupported(
         "tokenizer_config.json: class \"%s\" with vocab.json and merges.txt, expected "
-        "GPT2Tokenizer, CodeGenTokenizer or Qwen2Tokenizer; a tokenizer.json would state its rules",
-        name->substr(0, 60).c_str());
+        "GPT2Tokenizer, CodeGenTokenizer or Qwen2Tokenizer; add a tokenizer.json",
+        std::string(name->substr(0, 60)).c_str());
   }
   TextStep step;
-  if (json_bool(config, "add_prefix_space").value_or(false)) {
+  if (config.boolean("add_prefix_space").value_or(false)) {
     step.op = TextOp::kPrepend;
     step.text = " ";
     step.unless_present = true;
@@ -509,14 +539,17 @@ std::span<const HfTokenizerFileName> hf_tokenizer_file_names() noexcept {
 }
 
 Result<TokenizerData> tokenizer_from_hf(const HfTokenizerFiles& files) {
-  QSF_ASSIGN_OR_RETURN(const Json config,
+  QSF_ASSIGN_OR_RETURN(const JsonDocument config_file,
                        parse_optional(files.tokenizer_config_json, "tokenizer_config.json"));
-  QSF_ASSIGN_OR_RETURN(const Json map,
+  QSF_ASSIGN_OR_RETURN(const JsonDocument map_file,
                        parse_optional(files.special_tokens_map_json, "special_tokens_map.json"));
-  QSF_ASSIGN_OR_RETURN(const Json listed,
+  QSF_ASSIGN_OR_RETURN(const JsonDocument listed_file,
                        parse_optional(files.added_tokens_json, "added_tokens.json"));
+  const JsonValue& config = config_file.root();
+  const JsonValue& map = map_file.root();
+  const JsonValue& listed = listed_file.root();
   if (files.tokenizer_json.has_value()) {
-    QSF_ASSIGN_OR_RETURN(HfTokenizerJson read, read_hf_tokenizer_json(*files.tokenizer_json));
+    QSF_ASSIGN_OR_RETURN(HfTokenizerJson read, read_tokenizer_json(*files.tokenizer_json));
     set_special_ids(config, map, read.data);
     set_add_rules(config, read.has_template, /*bos_by_default=*/false, read.data);
     make_named_tokens_special(config, read.data);
@@ -534,17 +567,17 @@ Result<TokenizerData> tokenizer_from_hf(const HfTokenizerFiles& files) {
   }
   if (files.vocab_json.has_value() && files.merges_txt.has_value()) {
     QSF_ASSIGN_OR_RETURN(TokenizerData data, from_vocab_and_merges(files, config));
-    // Texts of added tokens are no byte alphabet, so the vocabulary leaves it first.
+    // Added tokens are plain text, so the vocabulary is decoded before they are added.
     decode_byte_alphabet(data);
     QSF_RETURN_IF_ERROR(add_listed_tokens(config, listed, data));
     set_special_ids(config, map, data);
     // GPT-2's one special token stands in the vocabulary alone.
     for (const TokenId id : {data.bos, data.eos, data.pad, data.unk}) {
       if (id == kNoToken || data.tokens[id].type != TokenType::kNormal) continue;
-      Json entry = Json::object();
-      entry["content"] = data.tokens[id].text;
-      entry["special"] = true;
-      QSF_RETURN_IF_ERROR(add_hf_token(entry, id, data));
+      AddedToken added;
+      added.text = data.tokens[id].text;
+      added.special = true;
+      QSF_RETURN_IF_ERROR(add_token(std::move(added), id, data));
     }
     set_add_rules(config, /*has_template=*/false, /*bos_by_default=*/false, data);
     return data;

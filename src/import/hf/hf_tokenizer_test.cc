@@ -13,7 +13,7 @@
 #include "base/bytes.h"
 #include "base/rng.h"
 #include "import/hf/hf_pipeline.h"
-#include "import/json_access.h"
+#include "import/json_document.h"
 #include "import/sentencepiece_model.h"
 #include "import/testing/tokenizer_fixture.h"
 #include "import/vocabulary.h"
@@ -47,13 +47,12 @@ struct Case {
 
 std::vector<Case> read_cases(const std::string& folder) {
   std::vector<Case> cases;
-  const auto json =
-      parse_json(read_file(data_path(folder) + "cases.json").value_or(""), "cases.json");
+  const auto json = JsonDocument::parse(read_file(data_path(folder) + "cases.json").value_or(""));
   if (!json) return cases;
-  for (const Json& item : *json_member(*json, "cases")) {
-    Case one{*json_string(item, "text"), {}, *json_string(item, "decoded")};
-    for (const Json& id : *json_member(item, "ids")) {
-      one.ids.push_back(static_cast<TokenId>(*json_unsigned(id)));
+  for (const JsonValue& item : json->root().find("cases")->elements()) {
+    Case one{std::string(*item.text("text")), {}, std::string(*item.text("decoded"))};
+    for (const JsonValue& id : item.find("ids")->elements()) {
+      one.ids.push_back(static_cast<TokenId>(*id.unsigned_integer()));
     }
     cases.push_back(std::move(one));
   }

@@ -186,7 +186,7 @@ TEST(PytorchModelTest, SafetensorsArePreferredAndBothAreNamed) {
   const auto none = open_checkpoint(folder.path());
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code(), StatusCode::kNotFound);
-  EXPECT_THAT(none.error().message(), HasSubstr("neither model.safetensors nor pytorch_model.bin"));
+  EXPECT_THAT(none.error().message(), HasSubstr("expected model.safetensors or pytorch_model.bin"));
   folder.write("pytorch_model.bin", read_file(kData + "/read/module/pytorch_model.bin"));
   const auto pytorch = open_checkpoint(folder.path());
   ASSERT_TRUE(pytorch) << pytorch.error().message();
@@ -205,12 +205,12 @@ TEST(PytorchModelTest, RefusesShardsThatDoNotFit) {
   }
   const auto missing = PytorchModel::open(folder.path());
   ASSERT_FALSE(missing);
-  EXPECT_THAT(missing.error().message(), HasSubstr("00002-of-00002.bin: this file is missing"));
+  EXPECT_THAT(missing.error().message(), HasSubstr("00002-of-00002.bin: file not found"));
   folder.write("pytorch_model-00002-of-00002.bin",
                read_file(shards + "pytorch_model-00001-of-00002.bin"));
   const auto twice = PytorchModel::open(folder.path());
   ASSERT_FALSE(twice);
-  EXPECT_THAT(twice.error().message(), HasSubstr("stands in two files"));
+  EXPECT_THAT(twice.error().message(), HasSubstr("appears in two files"));
 }
 
 const std::string kFourFloats(16, '\0');
@@ -274,7 +274,7 @@ TEST(PytorchModelTest, RefusesArchivesThatLie) {
       corrupt_with("the name of an entry",
                    [&](TestZip&, Entry& e) { e.name = e.local_name = name; });
     }
-    corrupt_with("\"a/data/0\" stands in the directory twice",
+    corrupt_with("\"a/data/0\" appears twice in the directory",
                  [](TestZip& z, Entry&) { z.entries.push_back(TestZipEntry(z.entries[2])); });
     corrupt_with("entries in the directory, expected",
                  [](TestZip& z, Entry&) { z.count_shift = 1; });
@@ -286,7 +286,7 @@ TEST(PytorchModelTest, RefusesArchivesThatLie) {
     unsupported_with("big-endian", [](TestZip& z, Entry&) {
       z.entries[1] = {"a/byteorder", "big"};
     });
-    corrupt_with("neither little nor big", [](TestZip& z, Entry&) {
+    corrupt_with("expected \"little\" or \"big\"", [](TestZip& z, Entry&) {
       z.entries[1] = {"a/byteorder", "little endian"};
     });
     unsupported_with("a TorchScript program", [](TestZip& z, Entry&) {
@@ -374,7 +374,7 @@ TEST(PytorchModelTest, StoragesAreHeldToTheFile) {
   const std::string same_name = pickle("}(" + pickle_text("a") + pickle_tensor({}, {}) +
                                        pickle_text("a") + pickle_tensor({}, {}) + "u");
   expect_refused(zip_file(torch_archive(same_name, kFourFloats)), StatusCode::kCorrupt,
-                 "tensor \"a\" stands in the state dict twice");
+                 "tensor \"a\" appears twice in the state dict");
 }
 
 // The pickles before the state dict of a legacy file.
