@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// Checkpoint: the tensors of a model folder under their names, whatever files they stand in.
+// Checkpoint: the tensors of a model folder, found by name in one or several files.
 //
-// Everything about the files is checked when a checkpoint is opened; weights are checked when they
-// are read, by ranges, so that a model larger than memory can be converted.
+// Safetensors and PyTorch files come in the same two forms: one file NAME, or several files and
+// NAME.index.json, which maps tensors to files under "weight_map". ShardedCheckpoint implements
+// both forms; a derived class adds the parser of one file.
+//
+// Headers and ranges are checked when a checkpoint is opened. Weights are checked when they are
+// read, range by range, so a model larger than memory can be converted.
 
 #ifndef QSF_IMPORT_CHECKPOINT_H_
 #define QSF_IMPORT_CHECKPOINT_H_
@@ -45,7 +49,7 @@ inline constexpr std::size_t kStoredTypes = 15;
 // Returns "F32", "BF16" ... as safetensors spells them. Threads: any.
 std::string_view stored_type_name(StoredType type) noexcept;
 std::uint32_t stored_type_bytes(StoredType type) noexcept;
-// Returns whether it is one of weights: F32, F16 and BF16.
+// Returns whether weights may have this type: F32, F16 and BF16.
 bool is_weight_type(StoredType type) noexcept;
 
 inline constexpr std::size_t kMaxTensorDimensions = 8;
@@ -55,7 +59,7 @@ struct StoredTensor {
   std::string name;
   StoredType type = StoredType::kF32;
   std::vector<std::uint64_t> shape;  // at most kMaxTensorDimensions; empty: one number
-  // Elements from one index of a dimension to the next; empty: row-major without gaps.
+  // Distance in elements between two neighbours of a dimension; empty: row-major without gaps.
   std::vector<std::uint64_t> strides;
   std::uint64_t elements = 0;  // the product of `shape`
   std::uint64_t offset = 0;    // of the first element, in its file
@@ -66,15 +70,14 @@ class Checkpoint {
  public:
   virtual ~Checkpoint() = default;
 
-  // Sorted by name, all files together. No two have the same name.
+  // The tensors of all files, sorted by name; names are unique.
   virtual std::span<const StoredTensor> tensors() const noexcept = 0;
   virtual std::span<const File> files() const noexcept = 0;
 
   // Reads elements [first, first + out.size()) in row-major order as f32; U8 as whole numbers.
   // Requires  `tensor` is one of tensors(); the range lies inside it
-  // Fails     kUnsupported for types other than F32, F16, BF16 and U8; kCorrupt when an element is
-  // NaN
-  //           or infinite, naming tensor and index; kIo
+  // Fails     kUnsupported for types other than F32, F16, BF16 and U8; kCorrupt when an element
+  //           is NaN or infinite, naming tensor and index; kIo
   // Threads   any number at once
   virtual Status read(const StoredTensor& tensor, std::uint64_t first,
                       std::span<float> out) const = 0;
@@ -89,17 +92,11 @@ class Checkpoint {
   Checkpoint& operator=(Checkpoint&&) = default;
 };
 
-// Opens the weights of a folder: safetensors where there are any, else pytorch_model.bin.
+// Opens the weights of a folder: safetensors when present, otherwise pytorch_model.bin.
 // Requires  `ops` outlives the checkpoint
 // Fails     kNotFound when the folder has neither; as SafetensorsModel::open, PytorchModel::open
 Result<std::unique_ptr<Checkpoint>> open_checkpoint(const std::string& folder,
                                                     FileOps& ops = system_file_ops());
-
-// ShardedCheckpoint: tensors of one or several files, which an index in JSON holds together.
-//
-// Safetensors and PyTorch's files come in the same two ways: NAME alone, or several files and
-// NAME.index.json, which says under weight_map which tensor is in which file. What differs is how
-// one file is parsed; that is what a derived class adds.
 
 class ShardedCheckpoint : public Checkpoint {
  public:
@@ -113,7 +110,7 @@ class ShardedCheckpoint : public Checkpoint {
  protected:
   // Opens NAME of a folder, or the files that NAME.index.json names.
   // Fails  kNotFound when the folder has neither, or a file of the index is missing; kCorrupt when
-  //        the index and the files disagree or a name stands in two files; as parse_file; kIo
+  //        the index and the files disagree or two files have the same tensor; as parse_file; kIo
   Status open_files(const std::string& folder, const std::string& name, FileOps& ops);
 
   // Finds the tensors of one file, whose `file` may be left at 0.
@@ -134,9 +131,7 @@ void sort_by_name(std::vector<StoredTensor>& tensors);
 // Returns the first name that occurs twice among sorted tensors, or null.
 const StoredTensor* find_repeated(std::span<const StoredTensor> tensors) noexcept;
 
-// Ranges of a stored tensor's bytes, gathered where they do not lie next to each other.
-
-// Reads elements from `first` on, in row-major order, as they are stored.
+// Reads elements from `first` on, in row-major order, in their stored type. Follows strides.
 // Requires    `to` holds whole elements; the range lies inside the tensor, the tensor in the file
 // Guarantees  beyond `to` at most 64 KiB of memory are used
 // Fails       as File::read_exact_at

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// ModelSource: where a conversion gets its weights, whatever the input's format.
+// ModelSource: the interface through which a conversion reads a model, whatever its format.
 
 #ifndef QSF_IMPORT_MODEL_SOURCE_H_
 #define QSF_IMPORT_MODEL_SOURCE_H_
@@ -26,16 +26,15 @@ struct SourceTensor {
   std::uint32_t rows = 0;
   std::uint32_t cols = 0;
   std::string name;  // in the input, for messages
-  std::string type;  // of the weights in the input, "Q4_K" or "BF16"; empty: not told
+  std::string type;  // of the weights in the input, "Q4_K" or "BF16"; empty: unknown
 };
 
 class ModelSource {
  public:
   virtual ~ModelSource() = default;
 
-  // Everything but natively_ternary, default_type and block, which a conversion decides. Of the
-  // quantiser what the source itself has done to the weights, such as rotating them; empty:
-  // nothing.
+  // Everything but natively_ternary, default_type and block, which a conversion sets. `quantiser`
+  // names what the source has done to the weights, such as rotating them; empty: nothing.
   virtual const ModelSpec& spec() const noexcept = 0;
 
   // The tensors of a section in order of use. `layer` is 0 except for layers.
@@ -50,8 +49,8 @@ class ModelSource {
   virtual Status read_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
                            std::uint32_t first_row, std::span<float> out) const = 0;
 
-  // Returns the format that holds the tensor exactly as the input does, nothing where there is
-  // none. A source that has rows a format cannot hold says so in read_saved_hidden_rows().
+  // Returns the format that holds the tensor exactly as the input does; nothing when there is
+  // none. read_saved_hidden_rows() fails on single rows that the format cannot hold.
   // Requires  the tensor has more than one row
   virtual std::optional<BlockFormat> kept_format(SectionKind section, std::uint32_t layer,
                                                  std::size_t tensor) const noexcept {
@@ -61,10 +60,10 @@ class ModelSource {
     return std::nullopt;
   }
 
-  // Reads whole rows as the bytes of kept_format(), which decode to what read_rows() gives.
+  // Reads whole rows as bytes of kept_format(). They decode to the values of read_rows().
   // Shapes    out [n_rows, row_major_bytes(format, cols)], layout 0
-  // Requires  kept_format() gives a type with codes; floats are read by read_rows()
-  // Fails     kUnsupported when one of the rows cannot be held exactly, saying why; kIo
+  // Requires  kept_format() is a type with codes; rows of floats are read by read_rows()
+  // Fails     kUnsupported when the format cannot hold a row exactly, with the reason; kIo
   // Threads   any number at once
   virtual Status read_saved_hidden_rows(SectionKind section, std::uint32_t layer,
                                         std::size_t tensor, std::uint32_t first_row,
@@ -75,19 +74,18 @@ class ModelSource {
     static_cast<void>(first_row);
     static_cast<void>(n_rows);
     static_cast<void>(out);
-    return unsupported("this source keeps no blocks");
+    return unsupported("this source has no blocks to copy");
   }
 
-  // Returns what a read of rows allocates at most while it runs, where that is more than the rows.
+  // Returns the most bytes that read_rows() allocates while it runs, beside its output.
   virtual std::uint64_t read_buffer_bytes() const noexcept { return 0; }
 
-  // Forgets what the page cache holds of the files that are read, as far as nobody needs it.
+  // Drops the source's files from the page cache.
   // Threads  any
   virtual void drop_cached() const noexcept {}
 };
 
-// Where each tensor of a source stands, in the order of a .qsf file.
-
+// A section of a .qsf file.
 struct SectionId {
   SectionKind kind = SectionKind::kEmbedding;
   std::uint32_t layer = 0;
@@ -95,6 +93,7 @@ struct SectionId {
   std::string label() const { return section_label(kind, layer); }
 };
 
+// A tensor of a source and its section.
 struct SourcePlace {
   SectionId section;
   std::size_t index = 0;

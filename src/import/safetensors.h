@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// Safetensors files: the tensors of a Hugging Face folder, found and read by ranges.
+// Safetensors files: the weights of a Hugging Face folder.
 //
-// A file is 8 bytes (length of the header, little-endian), the header (JSON: name -> dtype, shape,
-// data_offsets) and the data, which the tensors cover without gaps or overlap.
+// A file consists of 8 bytes (length of the header, little-endian), the header (JSON: name ->
+// dtype, shape, data_offsets) and the data, which the tensors cover without gaps or overlap.
 //
 // Based on: the format description of the safetensors project (README, "Format").
 
@@ -24,11 +24,11 @@ namespace qsf {
 inline constexpr const char* kSafetensorsName = "model.safetensors";
 inline constexpr std::uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
-// Reads the header's JSON.
-// Requires  `data_bytes` is what follows the header in the file
+// Parses the header.
+// Requires    `data_bytes` is the size of the data behind the header
 // Guarantees  offsets are relative to the data; tensors are sorted by name
-// Fails     kCorrupt: not JSON of that form, sizes that do not follow from shapes, ranges that
-//           overlap, leave gaps or pass the end, a name twice; kUnsupported: an unknown dtype
+// Fails       kCorrupt on JSON of another form, sizes that disagree with shapes, ranges that
+//             overlap, leave gaps or pass the end, repeated names; kUnsupported on an unknown dtype
 Result<std::vector<StoredTensor>> parse_safetensors_header(std::string_view json,
                                                            std::uint64_t data_bytes);
 

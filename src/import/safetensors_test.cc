@@ -111,7 +111,7 @@ TEST(SafetensorsTest, RefusesHeadersThatLie) {
       {R"({"dtype":"F32","shape":[2]})", "is missing"},
       {R"({"shape":[2],"data_offsets":[0,8]})", "is missing"},
       {R"({"dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8]})", "twice"},
-      {R"({"dtype":"F32","shape":[2],"data_offsets":[0,8],"more":1})", "a key that is not"},
+      {R"({"dtype":"F32","shape":[2],"data_offsets":[0,8],"more":1})", "unknown key"},
       {R"({"dtype":{},"shape":[2],"data_offsets":[0,8]})", "an object"},
       {R"({"dtype":"F32","shape":[[2]],"data_offsets":[0,8]})", "an array"},
       {R"({"dtype":"Q7","shape":[2],"data_offsets":[0,8]})", "dtype \"Q7\""},

@@ -64,7 +64,7 @@ class MessageReader {
 };
 
 Status damaged(const char* what) {
-  return corrupt("tokenizer.model: %s: not a SentencePiece message; the file is damaged", what);
+  return corrupt("tokenizer.model: %s: invalid SentencePiece message; the file is damaged", what);
 }
 
 struct Specs {

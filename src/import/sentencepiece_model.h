@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// The tokenizer of a SentencePiece model file (tokenizer.model), read with a protobuf reader of its
-// own: the few fields that matter, every length bounded, unknown fields skipped.
+// SentencePiece model files (tokenizer.model), read by a small protobuf reader. Every length is
+// bounded and unknown fields are skipped.
 //
-// BPE models alone; Unigram, word and character models are refused by name, and so are models whose
-// normaliser changes characters (nmt_nfkc), which would silently read other text than was written.
+// Only BPE models are supported. Unigram, word and character models are rejected by name, and so
+// are models whose normaliser changes characters (nmt_nfkc).
 //
 // Based on: sentencepiece_model.proto of the SentencePiece project.
 
@@ -17,8 +17,8 @@
 
 namespace qsf {
 
-// Guarantees  neither BOS nor EOS is added: that rule stands in tokenizer_config.json
-// Fails       kCorrupt on bytes that are no such message; kUnsupported on another kind of model
+// Guarantees  add_bos and add_eos are false: tokenizer_config.json sets them
+// Fails       kCorrupt on bytes that are not such a message; kUnsupported on another kind of model
 // Threads     any
 Result<TokenizerData> tokenizer_from_sentencepiece(ByteSpan file);
 

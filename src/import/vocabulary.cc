@@ -64,8 +64,8 @@ Status check_fixed_part(const TokenizerData& data, std::uint32_t n_vocab) {
   for (std::size_t id = n_vocab; id < data.tokens.size(); ++id) {
     if (is_added[id] || data.tokens[id].type == TokenType::kUnused) continue;
     return corrupt(
-        "tokenizer: its vocabulary has the token %zu, but the model's embedding has %u rows; "
-        "expected the tokenizer that belongs to the model",
+        "tokenizer: the vocabulary has token %zu, but the model's embedding has %u rows; use the "
+        "tokenizer of this model",
         id, n_vocab);
   }
   for (std::size_t i = 0; i < data.merges.size(); ++i) {
@@ -73,8 +73,8 @@ Status check_fixed_part(const TokenizerData& data, std::uint32_t n_vocab) {
     const TokenId highest = std::max({merge.left, merge.right, merge.result});
     if (highest < n_vocab) continue;
     return corrupt(
-        "tokenizer: merge %zu has the token %u, but the model's embedding has %u rows; expected "
-        "the tokenizer that belongs to the model",
+        "tokenizer: merge %zu has token %u, but the model's embedding has %u rows; use the "
+        "tokenizer of this model",
         i, highest, n_vocab);
   }
   return ok_status();

@@ -72,12 +72,12 @@ TEST(VocabularyLimitTest, RefusesTokensOfTheVocabularyAndOfMerges) {
   TokenizerData data = small_tokenizer();
   const auto too_few = limit_vocabulary(data, 2);
   ASSERT_FALSE(too_few);
-  EXPECT_THAT(too_few.error().message(), HasSubstr("the token 2"));
+  EXPECT_THAT(too_few.error().message(), HasSubstr("has token 2"));
   EXPECT_EQ(data.tokens.size(), 6U);
   data.merges.push_back({0, 1, 5});
   const auto merge = limit_vocabulary(data, 5);
   ASSERT_FALSE(merge);
-  EXPECT_THAT(merge.error().message(), HasSubstr("merge 1 has the token 5"));
+  EXPECT_THAT(merge.error().message(), HasSubstr("merge 1 has token 5"));
 }
 
 }  // namespace

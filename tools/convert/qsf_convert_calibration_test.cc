@@ -122,7 +122,7 @@ TEST_F(QsfConvertCalibrationTest, HoldsForTheRotationItWasGatheredWith) {
   for (const auto& [saved, rotation] :
        {std::pair{"none", "values"}, {"values", "none"}, {"none", "all"}, {"all", "values"}}) {
     const Outcome other = convert_saved(in_.file(saved), {"--rotate", rotation}, "m.qsf");
-    expect_failure(other, 1, "calibrate this model anew");
+    expect_failure(other, 1, "calibrate this model again");
   }
   EXPECT_FALSE(std::filesystem::exists(out_.file("m.qsf")));
 }

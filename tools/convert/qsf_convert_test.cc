@@ -335,7 +335,7 @@ TEST_F(QsfConvertTest, RowsOfInt8AreAskedForOrTold) {
   in_.write("m.gguf", ternary_llama());
   const Outcome silent = run({"--quiet", in_.file("m.gguf"), out_.file("m.qsf")});
   EXPECT_EQ(silent.code, 0) << silent.err;
-  EXPECT_THAT(silent.err, HasSubstr("convert it with qsf-convert --int8-rows\n"));
+  EXPECT_THAT(silent.err, HasSubstr("convert it with --int8-rows\n"));
   EXPECT_FALSE(QsfReader::open(out_.file("m.qsf"))->spec().int8_rows);
   const Outcome asked = run({"--quiet", "--int8-rows", in_.file("m.gguf"), out_.file("m.qsf")});
   EXPECT_EQ(asked.code, 0) << asked.err;

@@ -26,7 +26,7 @@ namespace {
 Result<std::vector<TokenId>> tokens_of(ByteSpan section, std::string_view text,
                                        std::uint32_t context, std::uint64_t max_tokens) {
   if (section.empty()) {
-    return unsupported("the model has no tokenizer, so no text can be turned into its tokens");
+    return unsupported("the model has no tokenizer, which calibration needs to read a text");
   }
   QSF_ASSIGN_OR_RETURN(const std::size_t index_bytes, Tokenizer::index_bytes(section));
   std::vector<std::byte> index(index_bytes);
@@ -166,7 +166,7 @@ Result<std::vector<TokenId>> calibration_tokens(const Tokenizer& tokenizer, std:
   text = text.substr(0, calibration_text_bytes(max_tokens));
   const std::size_t zero = text.find('\0');
   if (zero != std::string_view::npos) {
-    return invalid_argument("byte %zu is zero, which no text has; expected text in UTF-8", zero);
+    return invalid_argument("byte %zu is zero; expected text in UTF-8", zero);
   }
   if (text.empty()) return invalid_argument("the text is empty; expected some pages of text");
   std::vector<TokenId> tokens;

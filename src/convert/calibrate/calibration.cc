@@ -125,7 +125,7 @@ Status check_calibrated(const Calibration& calibration, const CalibratedModel& m
   other_weights.weights_crc = known.weights_crc;
   if (known == other_weights) {
     return invalid_argument(
-        "gathered on other weights (checksum %08x, expected %08x); calibrate this model anew",
+        "made with other weights (checksum %08x, expected %08x); calibrate this model again",
         known.weights_crc, model.weights_crc);
   }
   const struct {
@@ -144,9 +144,8 @@ Status check_calibrated(const Calibration& calibration, const CalibratedModel& m
   const auto* const field =
       std::ranges::find_if(fields, [](const auto& f) { return f.got != f.expected; });
   QSF_CHECK(field != std::end(fields));
-  return invalid_argument(
-      "gathered on another model: %s %s, expected %s; calibrate this model anew", field->name,
-      field->got.c_str(), field->expected.c_str());
+  return invalid_argument("made with another model: %s %s, expected %s; calibrate this model again",
+                          field->name, field->got.c_str(), field->expected.c_str());
 }
 
 Result<ColumnImportance> column_importance(const Calibration& calibration) {

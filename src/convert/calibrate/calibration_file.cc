@@ -88,7 +88,7 @@ class CalibrationDecoder {
 
 Status CalibrationDecoder::read_start(CalibrationReadOptions options) {
   if (bytes_.size() < kShapeBytes + kCrcBytes) {
-    return corrupt("%zu bytes are too few for a calibration file", bytes_.size());
+    return corrupt("%zu bytes, too short for a calibration file", bytes_.size());
   }
   if (reader_.read_text(kMagic.size()) != kMagic) {
     return corrupt("not a calibration file: expected it to begin with \"QSFC\"");
@@ -103,7 +103,7 @@ Status CalibrationDecoder::read_start(CalibrationReadOptions options) {
   const auto stored = load_le<std::uint32_t>(bytes_, end);
   const std::uint32_t crc = crc32(bytes_.first(end));
   if (!options.verify_crc || crc == stored) return ok_status();
-  return corrupt("checksum %08x, expected %08x; the file is damaged: calibrate anew", crc, stored);
+  return corrupt("checksum %08x, expected %08x; the file is damaged; calibrate again", crc, stored);
 }
 
 Result<std::string> CalibrationDecoder::read_architecture() {
@@ -114,7 +114,8 @@ Result<std::string> CalibrationDecoder::read_architecture() {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-';
   });
   if (!name.empty() && padded && legible) return std::string(name);
-  return corrupt("architecture: no name of a-z, 0-9, '_', '.' and '-', padded with zeros");
+  return corrupt(
+      "architecture: invalid name; expected a-z, 0-9, '_', '.' and '-', padded with zeros");
 }
 
 Status CalibrationDecoder::read_header() {
@@ -150,7 +151,7 @@ Status CalibrationDecoder::read_header() {
   }
   const std::uint64_t expected = file_bytes(model, has_probes_ ? std::max(n_probes_, 1U) : 0);
   if (size == bytes_.size() && size == expected) return ok_status();
-  return corrupt("%zu bytes, of which it tells %llu, expected %llu by its shape", bytes_.size(),
+  return corrupt("%zu bytes with a stated size of %llu, expected %llu for its shape", bytes_.size(),
                  static_cast<unsigned long long>(size), static_cast<unsigned long long>(expected));
 }
 
@@ -176,7 +177,8 @@ Status CalibrationDecoder::read_layer(std::uint32_t layer) {
     return corrupt("%s: cosine %g, expected -1 to 1", where.c_str(), read.cosine);
   }
   if (!is_loss(read.skip_loss)) {
-    return corrupt("%s: loss without it: %g, expected a finite f32", where.c_str(), read.skip_loss);
+    return corrupt("%s: loss when skipped: %g, expected a finite f32", where.c_str(),
+                   read.skip_loss);
   }
   for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
     const std::uint32_t n_cols = input_cols(calibration_.model, static_cast<ProductInput>(i));
@@ -200,29 +202,34 @@ Result<Probe> CalibrationDecoder::read_probe(std::uint32_t index) {
   const auto type = reader_.read<std::uint32_t>();
   probe.format.block = reader_.read<std::uint32_t>();
   probe.divergence = reader_.read<double>();
-  if (!is_tensor_kind(kind)) return corrupt("probe %u: no tensor kind %u", index, kind);
+  if (!is_tensor_kind(kind))
+    return corrupt("sensitivity entry %u: unknown tensor kind %u", index, kind);
   probe.kind = static_cast<TensorKind>(kind);
   const std::uint32_t n_layers = calibration_.model.n_layers;
   if (probe.n_layers == 0 || probe.n_layers > n_layers ||
       probe.first_layer > n_layers - probe.n_layers) {
-    return corrupt("probe %u: %u layers from %u, the model has %u", index, probe.n_layers,
-                   probe.first_layer, n_layers);
+    return corrupt("sensitivity entry %u: %u layers from %u, but the model has %u", index,
+                   probe.n_layers, probe.first_layer, n_layers);
   }
   const bool is_type = type <= 0xFF && is_quant_type(static_cast<std::uint8_t>(type));
   if (is_type) probe.format.type = static_cast<QuantType>(type);
   if (!is_type || !is_valid(probe.format)) {
-    return corrupt("probe %u: no weight type %u in blocks of %u", index, type, probe.format.block);
+    return corrupt("sensitivity entry %u: no weight type %u in blocks of %u", index, type,
+                   probe.format.block);
   }
   if (is_loss(probe.divergence) && probe.divergence >= 0.0) return probe;
-  return corrupt("probe %u: divergence %g, expected a finite number >= 0", index, probe.divergence);
+  return corrupt("sensitivity entry %u: divergence %g, expected a finite number >= 0", index,
+                 probe.divergence);
 }
 
 Status CalibrationDecoder::read_probes() {
   if (!has_probes_) return ok_status();
   calibration_.n_probe_rows = reader_.read<std::uint64_t>();
   const auto n = reader_.read<std::uint32_t>();
-  if (n != n_probes_) return corrupt("probes: %u, expected %u by its size", n, n_probes_);
-  if (calibration_.n_probe_rows == 0) return corrupt("rows of probes: 0, expected at least 1");
+  if (n != n_probes_)
+    return corrupt("sensitivity entries: %u, expected %u for the size of the file", n, n_probes_);
+  if (calibration_.n_probe_rows == 0)
+    return corrupt("rows of the sensitivity measurement: 0, expected at least 1");
   for (std::uint32_t i = 0; i < n; ++i) {
     QSF_ASSIGN_OR_RETURN(const Probe probe, read_probe(i));
     calibration_.probes.push_back(probe);

@@ -147,19 +147,19 @@ TEST_F(CalibrationFileTest, ProbesOutOfRangeAreRefused) {
     std::uint32_t value;
     const char* message;
   } cases[] = {
-      {first - 12, 0, "rows of probes: 0"},
-      {first - 4, 4, "probes: 4, expected 3"},
-      {first - 4, 0, "probes: 0, expected 3"},
-      {first, 4000, "probe 0: no tensor kind 4000"},
-      {first + 4, 2, "probe 0: 1 layers from 2"},
-      {first + 8, 0, "probe 0: 0 layers"},
-      {first + 8, 0xFFFFFFFFU, "probe 0: 4294967295 layers"},
-      {first + 12, 200, "probe 0: no weight type 200"},
-      {first + 12, 0x120, "probe 0: no weight type 288"},
-      {first + 16, 48, "probe 0: no weight type 32 in blocks of 48"},
-      {first + 28 + 24, 0x7FF80000U, "probe 1: divergence"},
-      {first + 28 + 24, 0xBFF00000U, "probe 1: divergence -1"},
-      {first + 28 + 24, 0x7FF00000U, "probe 1: divergence inf"},
+      {first - 12, 0, "rows of the sensitivity measurement: 0"},
+      {first - 4, 4, "sensitivity entries: 4, expected 3"},
+      {first - 4, 0, "sensitivity entries: 0, expected 3"},
+      {first, 4000, "sensitivity entry 0: unknown tensor kind 4000"},
+      {first + 4, 2, "sensitivity entry 0: 1 layers from 2"},
+      {first + 8, 0, "sensitivity entry 0: 0 layers"},
+      {first + 8, 0xFFFFFFFFU, "sensitivity entry 0: 4294967295 layers"},
+      {first + 12, 200, "sensitivity entry 0: no weight type 200"},
+      {first + 12, 0x120, "sensitivity entry 0: no weight type 288"},
+      {first + 16, 48, "sensitivity entry 0: no weight type 32 in blocks of 48"},
+      {first + 28 + 24, 0x7FF80000U, "sensitivity entry 1: divergence"},
+      {first + 28 + 24, 0xBFF00000U, "sensitivity entry 1: divergence -1"},
+      {first + 28 + 24, 0x7FF00000U, "sensitivity entry 1: divergence inf"},
   };
   for (const auto& c : cases) {
     std::vector<std::byte> bytes = good;
@@ -179,7 +179,7 @@ TEST_F(CalibrationFileTest, ThereAreAtMostSoManyProbes) {
   calibration.probes.resize(65536, calibration.probes.front());
   EXPECT_TRUE(decode_calibration(bytes_of(calibration)));
   calibration.probes.push_back(calibration.probes.front());
-  expect_refused(bytes_of(calibration), StatusCode::kCorrupt, "by its shape");
+  expect_refused(bytes_of(calibration), StatusCode::kCorrupt, "for its shape");
 }
 
 // docs/calibration-files.md says where every field is.
@@ -259,7 +259,7 @@ TEST_F(CalibrationFileTest, WrongFieldsAreNamed) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   expect_refused(with(0, 'q'), StatusCode::kCorrupt, "not a calibration file");
   expect_refused(with(4, std::uint32_t{3}), StatusCode::kUnsupported, "version 3");
-  expect_refused(with(4, std::uint32_t{2}), StatusCode::kCorrupt, "by its shape");
+  expect_refused(with(4, std::uint32_t{2}), StatusCode::kCorrupt, "for its shape");
   expect_refused(with(8, '\0'), StatusCode::kCorrupt, "architecture");
   expect_refused(with(8, 'L'), StatusCode::kCorrupt, "architecture");
   expect_refused(with(71, 'x'), StatusCode::kCorrupt, "architecture");
@@ -268,17 +268,17 @@ TEST_F(CalibrationFileTest, WrongFieldsAreNamed) {
   expect_refused(with(76, std::uint32_t{0}), StatusCode::kCorrupt, "hidden size: 0");
   expect_refused(with(80, UINT32_MAX), StatusCode::kCorrupt, "columns of queries");
   expect_refused(with(84, UINT32_MAX), StatusCode::kCorrupt, "FFN size");
-  expect_refused(with(84, std::uint32_t{8}), StatusCode::kCorrupt, "by its shape");
+  expect_refused(with(84, std::uint32_t{8}), StatusCode::kCorrupt, "for its shape");
   expect_refused(with(88, std::uint32_t{0}), StatusCode::kCorrupt, "vocabulary");
   expect_refused(with(92, std::uint32_t{2}), StatusCode::kCorrupt, "tied head: 2");
   expect_refused(with(100, std::uint32_t{0}), StatusCode::kCorrupt, "context: 0");
   expect_refused(with(104, std::uint64_t{0}), StatusCode::kCorrupt, "rows: 0");
   expect_refused(with(120, kInfinity), StatusCode::kCorrupt, "loss");
   expect_refused(with(120, -1e300), StatusCode::kCorrupt, "loss: -1e+300");
-  expect_refused(with(128, std::uint64_t{1} << 40), StatusCode::kCorrupt, "by its shape");
+  expect_refused(with(128, std::uint64_t{1} << 40), StatusCode::kCorrupt, "for its shape");
   expect_refused(with(136, 1.5), StatusCode::kCorrupt, "layer 0: cosine 1.5");
-  expect_refused(with(144, kInfinity), StatusCode::kCorrupt, "layer 0: loss without it");
-  expect_refused(with(144, 1e300), StatusCode::kCorrupt, "layer 0: loss without it: 1e+300");
+  expect_refused(with(144, kInfinity), StatusCode::kCorrupt, "layer 0: loss when skipped");
+  expect_refused(with(144, 1e300), StatusCode::kCorrupt, "layer 0: loss when skipped: 1e+300");
   expect_refused(with(152, -1.0F), StatusCode::kCorrupt, "layer 0: mean square -1");
   expect_refused(with(152 + 4 * 22, kNan), StatusCode::kCorrupt, "layer 0: mean square nan");
   expect_refused(with(136 + 2 * 108, kNan), StatusCode::kCorrupt, "head: mean square");

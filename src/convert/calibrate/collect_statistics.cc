@@ -103,7 +103,7 @@ MutableByteSpan bytes_of(T& value) {
 }
 
 Status damaged(const std::string& path) {
-  return corrupt("%s: of another run, or damaged; remove this file and run again", path.c_str());
+  return corrupt("%s: from another run, or damaged; remove this file and run again", path.c_str());
 }
 
 }  // namespace
@@ -203,8 +203,7 @@ Status too_small(const std::string& path, EngineOptions engine, std::uint64_t ot
     (fits(middle) ? most : least) = middle;
   }
   return out_of_budget(
-      "calibration in windows of %u tokens needs %llu MB; raise the budget, or take shorter "
-      "windows",
+      "calibration in windows of %u tokens needs %llu MB; raise the budget or use shorter windows",
       engine.max_context,
       static_cast<unsigned long long>(most + ceil_div(other_bytes, kMegabyte) + kHeapMegabytes));
 }

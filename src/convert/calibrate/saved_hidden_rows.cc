@@ -144,7 +144,7 @@ Status SavedHiddenRows::read(std::size_t index) {
   place.queue->start({.offset = index * stride_, .to = bytes(), .tag = 0});
   QSF_RETURN_IF_ERROR(place.queue->wait().status);
   if (state_path_.empty() || crc32(bytes()) == place.crcs[index]) return ok_status();
-  return corrupt("%s: window %zu has other rows than were written; remove %s and run again",
+  return corrupt("%s: window %zu has a wrong checksum; remove %s and run again",
                  place.file->path().c_str(), index, state_path_.c_str());
 }
 

@@ -114,8 +114,9 @@ Status check_any(const ModelSource& source) {
   const ModelSpec& spec = source.spec();
   if (spec.int8_rows || has_ternary_layers(source)) {
     return unsupported(
-        "the weights of this model are ternary, or its activations rounded to 8 bits, as it was "
-        "trained; rotated they would be neither");
+        "this model cannot be rotated: it was trained with ternary weights or int8 activations, "
+        "which rotation would "
+        "destroy");
   }
   if (spec.n_experts != 0) {
     return unsupported("a model with experts cannot be rotated in this version");
@@ -129,8 +130,8 @@ Status check_values(const ModelSource& source) {
     for (const SourceTensor& tensor : source.tensors(SectionKind::kLayer, layer)) {
       if (tensor.kind != TensorKind::kAttnSubNorm) continue;
       return unsupported(
-          "values cannot be rotated: %s stands between them and the output matrix, and its gains "
-          "are those of single columns",
+          "values cannot be rotated: %s, between values and output matrix, scales columns "
+          "separately",
           tensor.name.c_str());
     }
   }
@@ -143,8 +144,8 @@ Status check_stream(const ModelSource& source) {
   const ModelSpec& spec = source.spec();
   if (spec.norm != NormType::kRmsNorm) {
     return unsupported(
-        "the residual stream cannot be rotated: this model normalises it by LayerNorm, which takes "
-        "the mean of its columns; of such a model the values alone can be");
+        "the residual stream cannot be rotated: the model uses LayerNorm, which subtracts the mean "
+        "of the columns; rotate only the values");
   }
   if (spec.hidden % 2 != 0) {
     return unsupported("the residual stream cannot be rotated: %u columns, expected an even number",
@@ -154,8 +155,8 @@ Status check_stream(const ModelSource& source) {
     for (const SourceTensor& tensor : source.tensors(section, layer)) {
       if (allows_stream(tensor.kind)) continue;
       return unsupported(
-          "the residual stream cannot be rotated: what %s scales are single columns of what is "
-          "added to it; of such a model the values alone can be",
+          "the residual stream cannot be rotated: %s scales its columns separately; rotate only "
+          "the values",
           tensor.name.c_str());
     }
     return ok_status();
@@ -342,7 +343,7 @@ Status RotatedModel::read_rows(SectionKind section, std::uint32_t layer, std::si
   if (std::ranges::all_of(out, [](float weight) { return std::isfinite(weight); })) {
     return ok_status();
   }
-  return unsupported("%s: weights so large that their sums are not finite cannot be rotated",
+  return unsupported("%s: the rotated weights are not finite; weights this large cannot be rotated",
                      info.name.c_str());
 }
 

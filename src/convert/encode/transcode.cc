@@ -309,9 +309,8 @@ Result<TranscodeReport> Transcoder::write(const std::string& path, FileOps& ops)
   QSF_RETURN_IF_ERROR(writer.finish());
   if (spec_.natively_ternary && !spec_.int8_rows) {
     report_.warnings.push_back(
-        "every matrix of the layers is ternary, and nothing in the input says whether the model "
-        "was trained with activations rounded to 8 bits, as BitNet models are; if it was, convert "
-        "it with qsf-convert --int8-rows");
+        "all layer matrices are ternary, but the input does not say whether the model was trained "
+        "with int8 activations, as BitNet models are; if so, convert it with --int8-rows");
   }
   return std::move(report_);
 }
@@ -322,8 +321,7 @@ Status check_options(const ModelSource& source, const TranscodeOptions& options)
             options.layer_importance.size() == source.spec().n_layers);
   if (options.n_threads < 1 || !is_valid({QuantType::kQ4, options.block})) {
     return invalid_argument(
-        "%u threads and blocks of %u, expected at least 1 and 32, 64, 128 or "
-        "256",
+        "%u threads, blocks of %u; expected at least 1 thread and blocks of 32, 64, 128 or 256",
         options.n_threads, options.block);
   }
   const BlockFormat format = preset_format(options.preset, TensorKind::kAttnQ, options.block);

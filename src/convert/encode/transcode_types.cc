@@ -83,7 +83,7 @@ std::optional<BlockFormat> wider_format(BlockFormat format) noexcept {
 
 Status TensorFormats::set(TensorKind kind, std::uint32_t layer, BlockFormat format) {
   if (!is_valid(format)) {
-    return invalid_argument("%s, layer %u: blocks of %u columns, which %s does not have",
+    return invalid_argument("%s, layer %u: blocks of %u columns are not valid for %s",
                             std::string(tensor_kind_name(kind)).c_str(), layer, format.block,
                             std::string(quant_type_name(format.type)).c_str());
   }

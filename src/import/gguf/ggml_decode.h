@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The decoders behind decode_ggml_row(), one a type.
+// Row decoders of the GGUF tensor types, used by decode_ggml_row(), and the fields of blocks that
+// repacking reads as well.
 //
-// Products are taken in the order in which ggml takes them, so that they round alike.
+// Products are evaluated in ggml's order, so results round as ggml's do.
 
 #ifndef QSF_IMPORT_GGUF_GGML_DECODE_H_
 #define QSF_IMPORT_GGUF_GGML_DECODE_H_
@@ -21,7 +22,7 @@ namespace qsf {
 // Decodes one row. Shapes  row, the whole row; out [n_cols]
 using GgmlRowDecoder = void (*)(ByteSpan row, std::span<float> out) noexcept;
 
-// Floats, and blocks of 32 with a scale of their own (ggml_decode.cc).
+// Floats, and blocks of 32 with one scale each.
 void decode_ggml_f32(ByteSpan row, std::span<float> out) noexcept;
 void decode_ggml_f16(ByteSpan row, std::span<float> out) noexcept;
 void decode_ggml_bf16(ByteSpan row, std::span<float> out) noexcept;
@@ -34,7 +35,7 @@ void decode_ggml_q8_0(ByteSpan row, std::span<float> out) noexcept;
 void decode_ggml_iq4_nl(ByteSpan row, std::span<float> out) noexcept;
 void decode_ggml_mxfp4(ByteSpan row, std::span<float> out) noexcept;
 
-// Super-blocks of 256 (ggml_decode_k.cc).
+// K-quants and IQ4_XS: super-blocks of 256.
 void decode_ggml_q2_k(ByteSpan row, std::span<float> out) noexcept;
 void decode_ggml_q3_k(ByteSpan row, std::span<float> out) noexcept;
 void decode_ggml_q4_k(ByteSpan row, std::span<float> out) noexcept;
@@ -43,13 +44,13 @@ void decode_ggml_q6_k(ByteSpan row, std::span<float> out) noexcept;
 void decode_ggml_q8_k(ByteSpan row, std::span<float> out) noexcept;
 void decode_ggml_iq4_xs(ByteSpan row, std::span<float> out) noexcept;
 
-// Ternary (ggml_decode_ternary.cc).
+// Ternary types.
 void decode_ggml_tq1_0(ByteSpan row, std::span<float> out) noexcept;
 void decode_ggml_tq2_0(ByteSpan row, std::span<float> out) noexcept;
 void decode_ggml_iq1_bn(ByteSpan row, std::span<float> out) noexcept;
 void decode_ggml_iq2_bn(ByteSpan row, std::span<float> out) noexcept;
 
-// What the nibbles of IQ4_NL and IQ4_XS, and those of MXFP4, stand for; the latter are doubled.
+// Levels of the 4-bit codes of IQ4_NL and IQ4_XS, and of MXFP4 (doubled).
 inline constexpr auto& kIq4Levels = kCodebook4Levels;
 inline constexpr std::int8_t kMxfp4Levels[16] = {0, 1,  2,  3,  4,  6,  8,  12,
                                                  0, -1, -2, -3, -4, -6, -8, -12};
@@ -60,7 +61,7 @@ inline float mxfp4_scale(unsigned exponent) noexcept {
   return std::bit_cast<float>(bits);
 }
 
-// The fields of blocks that repacking reads as well.
+// Fields of blocks.
 inline float ggml_half(ByteSpan bytes, std::size_t offset) noexcept {
   return to_f32(load_le<F16>(bytes, offset));
 }
@@ -92,16 +93,16 @@ inline KScaleMin ggml_k_scale_min(ByteSpan scales, unsigned k) noexcept {
                                                                            << 4U};
 }
 
-// The codes of one super-block in the order of its columns, and what repacking wants besides.
+// The codes of one super-block in the order of its columns.
 // Shapes  block, one block of the type; codes [256]
 void ggml_q2_k_codes(ByteSpan block, std::uint8_t* codes) noexcept;
 void ggml_q3_k_codes(ByteSpan block, std::uint8_t* codes) noexcept;
 void ggml_q4_k_codes(ByteSpan block, std::uint8_t* codes) noexcept;
 void ggml_q5_k_codes(ByteSpan block, std::uint8_t* codes) noexcept;
 void ggml_q6_k_codes(ByteSpan block, std::uint8_t* codes) noexcept;
-// The scale of sub-block 0 .. 15 of Q3_K, -32 to 31.
+// Returns the scale of sub-block 0 .. 15 of Q3_K, -32 to 31.
 int ggml_q3_k_scale(ByteSpan block, unsigned sub) noexcept;
-// The same of sub-block 0 .. 7 of IQ4_XS.
+// Returns the scale of sub-block 0 .. 7 of IQ4_XS, -32 to 31.
 int ggml_iq4_xs_scale(ByteSpan block, unsigned sub) noexcept;
 
 // Calls decode(block, out) for each block of a row.

@@ -36,7 +36,7 @@ struct Kept {
 };
 
 Status not_finite(std::uint64_t index) {
-  return corrupt("block %" PRIu64 ": a scale that is not finite; the file is damaged", index);
+  return corrupt("block %" PRIu64 ": the scale is not finite; the file is damaged", index);
 }
 
 bool is_finite(F16 value) noexcept {
@@ -54,7 +54,7 @@ Status repack_q4_0(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
   const F16 min = to_f16(-8.0F * to_f32(d));
   if (!is_finite(min)) {
     return unsupported("block %" PRIu64
-                       ": a scale of %g, whose multiple -8 is beyond f16; convert to 8bit or f32",
+                       ": the scale %g times -8 exceeds f16; convert to 8bit or f32",
                        index, static_cast<double>(to_f32(d)));
   }
   store_le(out, 0, d);
@@ -77,7 +77,7 @@ Status repack_q8_0(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
   for (unsigned j = 0; j < 32; ++j) {
     if (ggml_byte(block, 2 + j) == 0x80U) {
       return unsupported("block %" PRIu64
-                         ": a code of -128, which 8-bit blocks do not have; convert to 8bit, f16 "
+                         ": the code -128 does not exist in 8-bit blocks; convert to 8bit, f16 "
                          "or f32",
                          index);
     }
@@ -125,8 +125,7 @@ Status repack_mxfp4(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
       std::all_of(codes.begin(), codes.end(), [](std::byte code) { return code == std::byte{0}; });
   const F16 d = is_zero ? F16{0} : to_f16(mxfp4_scale(ggml_byte(block, 0)));
   if (!is_zero && (d.bits == 0 || !is_finite(d))) {
-    return unsupported("block %" PRIu64
-                       ": a scale of 2^%d, which f16 does not have; convert to 8bit or f32",
+    return unsupported("block %" PRIu64 ": the scale 2^%d does not fit f16; convert to 8bit or f32",
                        index, static_cast<int>(ggml_byte(block, 0)) - 128);
   }
   store_le(out, 0, d);
@@ -296,13 +295,13 @@ constexpr std::uint32_t kBnBlock = 64;
 Status take_codes(std::span<const float> weights, float scale, std::uint64_t block,
                   std::uint8_t* codes) {
   if (!std::isfinite(scale)) {
-    return corrupt("block %" PRIu64 ": a scale that is not finite; the file is damaged", block);
+    return corrupt("block %" PRIu64 ": the scale is not finite; the file is damaged", block);
   }
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const float w = weights[i];
     if (w != 0.0F && w != scale && w != -scale) {
       return unsupported("block %" PRIu64
-                         ": a code of 3, which ternary weights do not have; convert to 8bit or f32",
+                         ": the code 3 does not exist in ternary types; convert to 8bit or f32",
                          block);
     }
     codes[i] = w == 0.0F ? 1 : w == scale ? 2 : 0;

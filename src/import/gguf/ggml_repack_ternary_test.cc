@@ -106,7 +106,7 @@ TEST(GgmlRepackTernaryTest, CodeThreeCannotBeHeld) {
     std::vector<std::byte> packed;
     const Status status = repack(c, row, packed);
     EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-    EXPECT_THAT(status.message(), HasSubstr(c.step == 0 ? "block 11: a code of 3" : "block 2: a"));
+    EXPECT_THAT(status.message(), HasSubstr(c.step == 0 ? "block 11: the code 3" : "block 2: the"));
   }
 }
 

@@ -166,7 +166,7 @@ TEST(GgmlRepackTest, SaysWhatCannotBeHeld) {
   row[34 + 33] = std::byte{0x80};
   const Status code = repack_ggml_row(number(GgmlType::kQ8_0), row, 64, packed);
   EXPECT_EQ(code.code(), StatusCode::kUnsupported);
-  EXPECT_THAT(code.message(), HasSubstr("block 1: a code of -128"));
+  EXPECT_THAT(code.message(), HasSubstr("block 1: the code -128"));
 
   packed.resize(row_major_bytes({QuantType::kQ4, 32}, 32));
   row.assign(18, std::byte{0});
@@ -175,7 +175,7 @@ TEST(GgmlRepackTest, SaysWhatCannotBeHeld) {
   store_le(MutableByteSpan(row), 0, to_f16(8192.0F));
   const Status scale = repack_ggml_row(number(GgmlType::kQ4_0), row, 32, packed);
   EXPECT_EQ(scale.code(), StatusCode::kUnsupported);
-  EXPECT_THAT(scale.message(), HasSubstr("a scale of 8192"));
+  EXPECT_THAT(scale.message(), HasSubstr("the scale 8192"));
 
   packed.resize(row_major_bytes({QuantType::kQ8, 32}, 32));
   row.assign(17, std::byte{0x80});  // both nibbles choose zero, as in a block of zeros
@@ -184,10 +184,10 @@ TEST(GgmlRepackTest, SaysWhatCannotBeHeld) {
   row[16] = std::byte{0x10};
   const Status exponent = repack_ggml_row(number(GgmlType::kMXFP4), row, 32, packed);
   EXPECT_EQ(exponent.code(), StatusCode::kUnsupported);
-  EXPECT_THAT(exponent.message(), HasSubstr("a scale of 2^-25"));
+  EXPECT_THAT(exponent.message(), HasSubstr("the scale 2^-25"));
   row[0] = std::byte{144};
   EXPECT_THAT(repack_ggml_row(number(GgmlType::kMXFP4), row, 32, packed).message(),
-              HasSubstr("a scale of 2^16"));
+              HasSubstr("the scale 2^16"));
 }
 
 TEST(GgmlRepackTest, HasNothingForOtherTypes) {

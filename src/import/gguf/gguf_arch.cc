@@ -71,8 +71,8 @@ void GgufFields::refuse_unless(const char* name, double only) {
     value = static_cast<double>(*integer);
   }
   if (!value || *value == only) return;
-  fail(unsupported("GGUF: key \"%s%s\" is %g, which this version does not run", prefix_.c_str(),
-                   name, *value));
+  fail(unsupported("GGUF: key \"%s%s\" is %g, which is not supported", prefix_.c_str(), name,
+                   *value));
 }
 
 namespace {
@@ -204,7 +204,7 @@ Status read_sizes(const GgufFile& file, const GgufArchitecture& architecture, Gg
   if (spec.head_dim == 0) {
     if (spec.hidden % spec.n_heads != 0) {
       return corrupt(
-          "GGUF: %u columns are no multiple of the %u heads, and attention.key_length "
+          "GGUF: %u columns are not a multiple of %u heads, and attention.key_length "
           "is missing",
           spec.hidden, spec.n_heads);
     }
@@ -213,10 +213,8 @@ Status read_sizes(const GgufFile& file, const GgufArchitecture& architecture, Gg
   const std::uint32_t value_length =
       fields.u32_or("attention.value_length", spec.head_dim, 1, 1U << 16);
   if (fields.status().ok() && value_length != spec.head_dim) {
-    return unsupported(
-        "GGUF: values of %u columns a head and keys of %u are not known to this "
-        "version",
-        value_length, spec.head_dim);
+    return unsupported("GGUF: values of %u columns a head and keys of %u are not supported",
+                       value_length, spec.head_dim);
   }
   const GgufFile::Entry* embedding = file.find("token_embd.weight");
   if (embedding == nullptr) {
@@ -234,7 +232,7 @@ Status read_sizes(const GgufFile& file, const GgufArchitecture& architecture, Gg
 // What changes the mathematics of a model and is not run.
 Status refuse_other_keys(const GgufArchitecture& architecture, GgufFields& fields) {
   if (fields.u32_or("expert_count", 0, 0, 1U << 20) > 0) {
-    return unsupported("GGUF: a %s with a mixture of experts is not known to this version",
+    return unsupported("GGUF: a %s with a mixture of experts is not supported",
                        std::string(architecture.name).c_str());
   }
   fields.refuse_unless("attention.causal", 1.0);
@@ -304,12 +302,12 @@ const TensorTable& gguf_tensor_table(const GgufArchitecture& architecture) {
 Result<const GgufArchitecture*> find_gguf_architecture(const GgufReader& gguf) {
   QSF_ASSIGN_OR_RETURN(const auto name, gguf.get_string("general.architecture"));
   if (!name.has_value()) {
-    return corrupt("GGUF: key \"general.architecture\" is missing: the file holds no model");
+    return corrupt("GGUF: key \"general.architecture\" is missing: the file has no model");
   }
   for (const GgufArchitecture& architecture : kArchitectures) {
     if (architecture.name == *name) return &architecture;
   }
-  return unsupported("GGUF: architecture \"%s\" is not known to this version, which reads %s",
+  return unsupported("GGUF: architecture \"%s\" is not supported; expected one of %s",
                      shown_gguf_text(*name).c_str(), architecture_names().c_str());
 }
 
@@ -329,8 +327,7 @@ Result<ModelSpec> gguf_model_spec(const GgufFile& file, const GgufArchitecture& 
     QSF_RETURN_IF_ERROR(read_gguf_rope(file, fields, spec));
     if (architecture.paired_rope && spec.rope_dims() != spec.head_dim) {
       return unsupported(
-          "GGUF: rope.dimension_count: %u of a head of %u columns is not known to "
-          "this version for a %s",
+          "GGUF: rope.dimension_count: %u of a head of %u columns is not supported for %s",
           spec.rope_dims(), spec.head_dim, std::string(architecture.name).c_str());
     }
   }
@@ -358,8 +355,7 @@ Result<std::vector<float>> read_gguf_vector(const GgufFile& file, const GgufFile
   }
   const auto row_bytes = ggml_row_bytes(t.type, t.n_elements);
   if (!can_decode(t.type) || !row_bytes || *row_bytes > t.available_bytes) {
-    return unsupported("tensor \"%s\": type %s is not decoded by this version", name.c_str(),
-                       t.type_name);
+    return unsupported("tensor \"%s\": type %s is not supported", name.c_str(), t.type_name);
   }
   std::vector<std::byte> bytes(*row_bytes);
   std::vector<float> values(t.n_elements);
@@ -409,8 +405,7 @@ Status set_factors(std::vector<float> short_factors, std::vector<float> long_fac
                    std::uint32_t original_context, ModelSpec& spec) {
   if (spec.rope.scaling != RopeScaling::kNone) {
     return unsupported(
-        "GGUF: rope.scaling.factor together with a tensor of factors is not known "
-        "to this version");
+        "GGUF: rope.scaling.factor together with a tensor of factors is not supported");
   }
   spec.rope.scaling = RopeScaling::kLongrope;
   spec.rope.short_factors = std::move(short_factors);
@@ -438,8 +433,7 @@ Status read_gguf_rope(const GgufFile& file, GgufFields& fields, ModelSpec& spec)
     QSF_RETURN_IF_ERROR(read_linear(fields, spec));
   } else if (type != "none" && type != "longrope") {
     return unsupported(
-        "GGUF: rope.scaling.type \"%s\" is not known to this version, which has "
-        "none, linear and longrope",
+        "GGUF: rope.scaling.type \"%s\" is not supported; expected none, linear or longrope",
         shown_gguf_text(type).c_str());
   }
   const GgufFile::Entry* both = file.find("rope_freqs.weight");
@@ -447,7 +441,9 @@ Status read_gguf_rope(const GgufFile& file, GgufFields& fields, ModelSpec& spec)
   const GgufFile::Entry* longer = file.find("rope_factors_long.weight");
   if (both != nullptr) {
     if (shorter != nullptr || longer != nullptr) {
-      return corrupt("GGUF: rope_freqs.weight stands beside rope_factors_*.weight, expected one");
+      return corrupt(
+          "GGUF: rope_freqs.weight and rope_factors_*.weight are both present, expected one of "
+          "them");
     }
     QSF_ASSIGN_OR_RETURN(std::vector<float> factors, read_factors(file, *both, spec));
     std::vector<float> same = factors;

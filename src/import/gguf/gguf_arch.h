@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The architectures of GGUF files: how the keys of each become a ModelSpec, and how it names and
-// stores its tensors.
+// The architectures of GGUF files: reads the keys of each into a ModelSpec, and names its tensors.
 //
-// Names are the same in all of them and follow from the kind of a tensor. Which tensors a model has
-// and in which order a .qsf file holds them stands in the tables of Hugging Face folders
-// (hf_tensors.h), whose families these are. What this version does not run is refused by name.
+// All architectures name a tensor by its kind. The tables of hf_tensors.h list the tensors of each
+// family in the order of a .qsf file. Unsupported features are rejected by name.
 
 #ifndef QSF_IMPORT_GGUF_GGUF_ARCH_H_
 #define QSF_IMPORT_GGUF_GGUF_ARCH_H_
@@ -25,9 +23,8 @@
 
 namespace qsf {
 
-// The keys of one architecture in a GGUF file, "llama.block_count" and its like: typed, in range,
-// and with the first failure remembered, so that a family reads as a list of keys.
-
+// Typed, range-checked access to the keys of one architecture, such as "llama.block_count". The
+// first failure is kept, so callers read a list of keys and check status() once.
 class GgufFields {
  public:
   // Requires  `gguf` outlives the fields
@@ -37,19 +34,20 @@ class GgufFields {
   const Status& status() const noexcept { return status_; }
   const GgufReader& gguf() const noexcept { return gguf_; }
 
-  // Names below are without the architecture: "attention.head_count".
+  // Names are given without the architecture: "attention.head_count".
   bool has(const char* name) const { return gguf_.find_key(prefix_ + name) != nullptr; }
 
-  // Integers in [low, high]; without a fallback the key must be there. Return 0 after a failure.
+  // Integers in [low, high]. u32() requires the key. Return 0 after a failure.
   std::uint32_t u32(const char* name, std::uint32_t low, std::uint32_t high);
   std::uint32_t u32_or(const char* name, std::uint32_t fallback, std::uint32_t low,
                        std::uint32_t high);
-  // Finite numbers above zero; without a fallback the key must be there. Return 1 after a failure.
+  // A finite number above zero. The key is required when there is no fallback. Returns 1 after a
+  // failure.
   float positive(const char* name, std::optional<float> fallback);
   bool boolean(const char* name, bool fallback);
   std::string text(const char* name, std::string_view fallback);
 
-  // Fails when the key is there with a value other than `only`, which is what this version runs.
+  // Fails when the key is present with a value other than `only`, the supported one.
   void refuse_unless(const char* name, double only);
 
   void fail(Status status) {
@@ -73,9 +71,9 @@ struct GgufArchitecture {
   bool gated_ffn = true;
   PositionEncoding positions = PositionEncoding::kRope;
   bool parallel_block = false;
-  // Rows of queries and keys stand in pairs of neighbours that rotate together.
+  // RoPE rotates neighbouring rows of queries and keys in pairs (GPT-J order).
   bool paired_rope = false;
-  Status (*finish)(GgufFields& fields, ModelSpec& spec) = nullptr;  // what only this one has
+  Status (*finish)(GgufFields& fields, ModelSpec& spec) = nullptr;  // reads its own keys
   const TensorTable* table = nullptr;  // kinds and their order; null: those of the family's folders
 };
 
@@ -86,22 +84,22 @@ const TensorTable& gguf_tensor_table(const GgufArchitecture& architecture);
 // Fails  kCorrupt without the key; kUnsupported, naming it
 Result<const GgufArchitecture*> find_gguf_architecture(const GgufReader& gguf);
 
-// Returns everything but tied_head, special tokens and what a conversion decides.
-// Fails  kCorrupt on keys that are missing or out of range; kUnsupported, naming it, on what this
-//        version does not run
+// Returns the spec without tied_head, special tokens and the fields that a conversion sets.
+// Fails  kCorrupt on keys that are missing or out of range; kUnsupported, naming it, on an
+//        unsupported feature
 Result<ModelSpec> gguf_model_spec(const GgufFile& file, const GgufArchitecture& architecture);
 
-// Reads how RoPE is scaled: keys, and the factors that stand in tensors.
+// Reads the scaling of RoPE from keys and from tensors of factors.
 Status read_gguf_rope(const GgufFile& file, GgufFields& fields, ModelSpec& spec);
 
-// Returns whether a tensor is one that read_gguf_rope() reads.
+// Returns whether read_gguf_rope() reads the tensor.
 bool is_gguf_rope_tensor(std::string_view name) noexcept;
 
 // Returns the name of a tensor: "token_embd.weight", "blk.3.attn_q.bias". Empty for a kind that
 // GGUF has no name for.
 std::string gguf_tensor_name(TensorKind kind, std::uint32_t layer);
 
-// How many values a small tensor may have that is read whole.
+// The most values of a tensor that is read whole.
 inline constexpr std::uint64_t kMaxGgufVector = 1U << 24;
 
 // Reads a tensor of one dimension, such as factors of RoPE.

@@ -95,7 +95,7 @@ Status GgufFile::open_other_parts(const std::string& path, FileOps& ops) {
   if (count > kMaxParts || !name || name->count != count || name->number != own_number + 1) {
     return corrupt("%s: part %" PRIu64 " of %" PRIu64 " of a model, expected at most %" PRIu64
                    " parts and a name that ends in -%05" PRIu64 "-of-%05" PRIu64
-                   ".gguf; keep the names that the files were published with",
+                   ".gguf; keep the published file names",
                    path.c_str(), own_number + 1, count, kMaxParts, own_number + 1, count);
   }
   Part own = std::move(parts_.front());
@@ -109,8 +109,8 @@ Status GgufFile::open_other_parts(const std::string& path, FileOps& ops) {
     QSF_ASSIGN_OR_RETURN(Part part, open_part(other, ops));
     QSF_ASSIGN_OR_RETURN(const auto its, split_keys(part.directory));
     if (its.first != i || its.second != count) {
-      return corrupt("%s: says it is part %" PRIu64 " of %" PRIu64 ", expected %" PRIu64
-                     " of %" PRIu64 "; the files do not belong together",
+      return corrupt("%s: split.no and split.count say part %" PRIu64 " of %" PRIu64
+                     ", expected %" PRIu64 " of %" PRIu64 "; the files do not belong together",
                      other.c_str(), its.first + 1, its.second, i + 1, count);
     }
     parts_.push_back(std::move(part));
@@ -128,7 +128,7 @@ Status GgufFile::index_tensors() {
             [](const Entry& a, const Entry& b) { return a.tensor->name < b.tensor->name; });
   for (std::size_t i = 1; i < tensors_.size(); ++i) {
     if (tensors_[i].tensor->name == tensors_[i - 1].tensor->name) {
-      return corrupt("tensor \"%s\" stands in two parts",
+      return corrupt("tensor \"%s\" appears in two parts",
                      shown_gguf_text(tensors_[i].tensor->name).c_str());
     }
   }

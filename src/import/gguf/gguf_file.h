@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// GgufFile: the tensors of one GGUF file, or of several that hold one model in parts.
+// GgufFile: the tensors of a model in one GGUF file or in several parts.
 //
-// Directories are read in growing pieces, as far as they reach and never past 256 MiB; weights are
-// read by ranges. The parts of a model are named ...-00001-of-0000N.gguf, each with the keys
-// split.no and split.count; any of them names the model, and the first holds its metadata.
+// A directory is read in growing pieces up to its end, at most 256 MiB. Weights are read by ranges.
+// The parts of a model are named ...-00001-of-0000N.gguf and have the keys split.no and
+// split.count. A model may be opened by any part; the first part holds its metadata.
 
 #ifndef QSF_IMPORT_GGUF_GGUF_FILE_H_
 #define QSF_IMPORT_GGUF_GGUF_FILE_H_
@@ -32,7 +32,7 @@ class GgufFile {
   // Opens a file and the other parts of its model.
   // Requires  `ops` outlives the GgufFile
   // Fails     as GgufReader::parse; kNotFound when a part is missing; kCorrupt on parts that do not
-  //           belong together, on a name that two of them have, and on a directory of more than
+  //           belong together, on a tensor name in two of them, and on a directory of more than
   //           256 MiB; messages begin with the file's name
   static Result<GgufFile> open(const std::string& path, FileOps& ops = system_file_ops());
 
@@ -55,7 +55,7 @@ class GgufFile {
  private:
   struct Part {
     File file;
-    std::vector<std::byte> bytes;  // what `directory` looks into
+    std::vector<std::byte> bytes;  // owned here, viewed by `directory`
     GgufReader directory;
   };
   GgufFile() = default;

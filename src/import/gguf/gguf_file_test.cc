@@ -76,12 +76,12 @@ TEST(GgufFileTest, PartsThatDoNotBelongTogetherAreRefused) {
   folder.write("m-00002-of-00002.gguf", part(1, 3, "a"));
   EXPECT_THAT(std::string(open_error(first).message()), HasSubstr("part 2 of 3, expected 2 of 2"));
   folder.write("m-00002-of-00002.gguf", part(1, 2, "b"));
-  EXPECT_THAT(std::string(open_error(first).message()), HasSubstr("\"b\" stands in two parts"));
+  EXPECT_THAT(std::string(open_error(first).message()), HasSubstr("\"b\" appears in two parts"));
   folder.write("m-00001-of-00002.gguf", part(0, 2, "a", 3));
   EXPECT_THAT(std::string(open_error(first).message()), HasSubstr("2 tensors in all parts"));
   folder.write("renamed.gguf", part(0, 2, "a"));
   EXPECT_THAT(std::string(open_error(folder.file("renamed.gguf")).message()),
-              HasSubstr("keep the names"));
+              HasSubstr("keep the published"));
   folder.write("m-00001-of-99999.gguf", part(0, 99999, "a"));
   EXPECT_THAT(std::string(open_error(folder.file("m-00001-of-99999.gguf")).message()),
               HasSubstr("at most 4096"));
@@ -186,12 +186,12 @@ TEST(GgufFileTest, NamesThatStandTwiceAreRefused) {
   GgufWriter keys;
   keys.add_u32("k", 1);
   keys.add_u32("k", 1);
-  EXPECT_THAT(std::string(parse_error(keys.finish()).message()), HasSubstr("\"k\" stands twice"));
+  EXPECT_THAT(std::string(parse_error(keys.finish()).message()), HasSubstr("\"k\" appears twice"));
   GgufWriter tensors;
   tensors.add_f32_tensor("t", {1}, {1.0F});
   tensors.add_f32_tensor("t", {1}, {1.0F});
   EXPECT_THAT(std::string(parse_error(tensors.finish()).message()),
-              HasSubstr("\"t\" stands twice"));
+              HasSubstr("\"t\" appears twice"));
 }
 
 TEST(GgufFileTest, AFailingDiskIsAStatus) {

@@ -153,8 +153,8 @@ class GgufModelMapper {
                : "[" + std::to_string(dims[0]) + "]";
     if (entry == nullptr) {
       return corrupt(
-          "tensor \"%s\" is missing, expected one of %s in a %s; the file is incomplete, or a "
-          "variant that this version does not know",
+          "tensor \"%s\" is missing, expected one of %s for %s; the file is incomplete or an "
+          "unsupported variant",
           found.name.c_str(), expected.c_str(), std::string(architecture_.name).c_str());
     }
     const GgufTensor& tensor = *entry->tensor;
@@ -170,8 +170,8 @@ class GgufModelMapper {
     const bool decoded = can_decode(tensor.type) && row_bytes && tensor.n_bytes != 0;
     if (!decoded && (!matrix || place.i2s == nullptr)) {
       return unsupported(
-          "tensor \"%s\": weights of type %s (number %u) are not read by this version; take the "
-          "model in another quantisation, such as Q4_K_M or Q8_0",
+          "tensor \"%s\": weights of type %s (number %u) are not supported; use another "
+          "quantisation of the model, such as Q4_K_M or Q8_0",
           found.name.c_str(), tensor.type_name, tensor.type);
     }
     const bool paired = architecture_.paired_rope && qkv_part(kind).value_or(2) < 2;
@@ -246,10 +246,9 @@ class GgufModelMapper {
     for (std::size_t i = 0; i < used_.size(); ++i) {
       const GgufTensor& tensor = *model_.file_.tensors()[i].tensor;
       if (used_[i] || is_gguf_rope_tensor(tensor.name)) continue;
-      return unsupported(
-          "tensor \"%s\" %s is unexpected: this version knows no such tensor of a %s",
-          shown_gguf_text(tensor.name).c_str(), dims_text(tensor).c_str(),
-          std::string(architecture_.name).c_str());
+      return unsupported("tensor \"%s\" %s is unexpected in %s",
+                         shown_gguf_text(tensor.name).c_str(), dims_text(tensor).c_str(),
+                         std::string(architecture_.name).c_str());
     }
     return ok_status();
   }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// A GGUF model as a ModelSource: its keys as a ModelSpec, its tensors by name, its blocks as they
-// are where a type of ours holds them exactly.
+// GgufModel: a GGUF file as a ModelSource.
 //
-// Fused projections are taken apart by rows. Rows of queries and keys that stand in pairs, as in
-// files of the architecture "llama", are put back into the order in which halves rotate; whole rows
-// move, so blocks stay as they are.
+// Fused projections are split by rows. Query and key rows in pair order (GPT-J RoPE), as in files
+// of the architecture "llama", are reordered for RoPE on halves of a head (NeoX). Only whole rows
+// move, so blocks that a QSF type can hold are copied exactly.
 
 #ifndef QSF_IMPORT_GGUF_GGUF_MODEL_H_
 #define QSF_IMPORT_GGUF_GGUF_MODEL_H_
@@ -31,7 +30,7 @@ class GgufModel final : public ModelSource {
  public:
   // Opens a file, or all parts of a model, and checks that exactly the tensors of its architecture
   // are there.
-  // `layout` says how tensors of type I2_S are stored, where a user knows.
+  // `layout` names the layout of I2_S tensors; kAuto detects it.
   // Requires  `ops` outlives the model
   // Fails     as GgufFile::open; kCorrupt on a missing or unexpected tensor or a shape that
   //           disagrees with the keys; kUnsupported, naming it, on an architecture, feature or
@@ -60,14 +59,14 @@ class GgufModel final : public ModelSource {
   const Result<std::optional<TokenizerData>>& tokenizer() const noexcept { return tokenizer_; }
 
  private:
-  // Where the rows of a tensor stand in a stored one; of a vector, its elements.
+  // The rows of a tensor (the elements of a vector) inside a stored tensor.
   struct Place {
     const GgufFile::Entry* stored = nullptr;
     std::uint64_t first = 0;
     std::uint64_t row_bytes = 0;
     const I2sDecoder* i2s = nullptr;  // reads the rows instead, of a tensor of type I2_S
     float scale = 1.0F;               // of the whole tensor, from a tensor beside it
-    std::uint32_t pair_width = 0;     // columns of a head whose rows stand in pairs; 0: they do not
+    std::uint32_t pair_width = 0;     // rows of a head in pair order; 0: none
   };
   struct Section {
     std::vector<SourceTensor> tensors;

@@ -493,7 +493,7 @@ TEST_F(TinyGgufTest, WhatIsNotRunIsRefusedByName) {
   expect_refused(tiny, StatusCode::kCorrupt, "block_count");
   tiny = {};
   tiny.keys["attention.head_count"] = 3;
-  expect_refused(tiny, StatusCode::kCorrupt, "no multiple of the 3 heads");
+  expect_refused(tiny, StatusCode::kCorrupt, "not a multiple of 3 heads");
 }
 
 TEST_F(TinyGgufTest, RopeIsScaledByAFactorWhereTheFileSaysSo) {

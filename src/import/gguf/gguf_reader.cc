@@ -60,8 +60,8 @@ Status wrong_magic(ByteSpan bytes) {
 Status wrong_version(std::uint32_t version) {
   if (version != 0 && (version & 0xFFFFU) == 0) {
     return unsupported(
-        "GGUF: the file is big-endian, expected little-endian; get or make the model for "
-        "little-endian machines, such as x86 and ARM");
+        "GGUF: the file is big-endian, expected little-endian; use a little-endian version of the "
+        "model");
   }
   return unsupported("GGUF: version %u, expected 2 or 3; %s", version,
                      version < 2 ? "convert the original model again with a newer llama.cpp"
@@ -104,7 +104,7 @@ Result<ByteSpan> read_array(ByteSpan bytes, ByteReader& reader, const GgufKey& k
   return bytes.subspan(begin, reader.position() - begin);
 }
 
-// Sorts positions by name; returns the name that stands twice, or nothing.
+// Sorts positions by name; returns the name that appears twice, or nothing.
 template <typename Entry>
 std::optional<std::string_view> sort_by_name(const std::vector<Entry>& entries,
                                              std::vector<std::uint32_t>& order) {
@@ -232,7 +232,7 @@ Status GgufReader::read_keys(ByteSpan bytes, ByteReader& reader, std::uint64_t n
     keys_.push_back(key);
   }
   if (const auto twice = sort_by_name(keys_, keys_by_name_); twice.has_value()) {
-    return corrupt("GGUF: key \"%s\" stands twice", shown_gguf_text(*twice).c_str());
+    return corrupt("GGUF: key \"%s\" appears twice", shown_gguf_text(*twice).c_str());
   }
   return ok_status();
 }
@@ -283,7 +283,7 @@ Status GgufReader::read_tensors(ByteReader& reader, std::uint64_t n_tensors) {
     tensors_.push_back(tensor);
   }
   if (const auto twice = sort_by_name(tensors_, tensors_by_name_); twice.has_value()) {
-    return corrupt("GGUF: tensor \"%s\" stands twice", shown_gguf_text(*twice).c_str());
+    return corrupt("GGUF: tensor \"%s\" appears twice", shown_gguf_text(*twice).c_str());
   }
   return ok_status();
 }

@@ -2,10 +2,10 @@
 //
 // GGUF files, versions 2 and 3: header, key-value metadata and tensor directory.
 //
-// The reader trusts nothing: every length is bounded by the bytes that are there, counts by the
-// bytes their entries need at least, keys and tensor names are unique, dimensions non-zero,
-// products checked, tensors aligned, inside the file and apart from each other. It copies no
-// strings and no arrays; what it returns are views into the bytes it was given.
+// Every field is checked: lengths against the bytes present, counts against the least size of their
+// entries, uniqueness of keys and tensor names, non-zero dimensions, products for overflow, and
+// tensors for alignment, bounds and overlap. Strings and arrays are returned as views into the
+// caller's bytes.
 //
 // Based on: the GGUF specification (ggml, docs/gguf.md).
 
@@ -24,7 +24,7 @@
 
 namespace qsf {
 
-// Returns `text` of a file as it may stand in a message: bounded, unprintable bytes replaced.
+// Returns `text` for an error message: bounded, unprintable bytes replaced.
 std::string shown_gguf_text(std::string_view text);
 
 enum class GgufType : std::uint32_t {
@@ -56,20 +56,20 @@ struct GgufTensor {
   std::uint32_t n_dims;
   std::uint64_t dims[4];  // dims[0] is contiguous; 1 beyond n_dims; all non-zero
   std::uint32_t type;
-  const char* type_name;  // as the file counts types: those of BitNet have three of their own
+  const char* type_name;  // bitnet.cpp's name in its files
   std::uint64_t n_elements;
   std::uint64_t file_offset;      // from the start of the file
-  std::uint64_t n_bytes;          // by its type; 0 when that does not tell
+  std::uint64_t n_bytes;          // from its type; 0 when unknown
   std::uint64_t available_bytes;  // up to the next tensor or the end of the file
 };
 
 class GgufReader {
  public:
-  // Reads the directory at the start of a file. `bytes` may be the file's beginning only, as long
-  // as it covers the tensor directory; `file_bytes` is the whole file's size. The bytes must
-  // outlive the reader and all it returns. Fails  kCorrupt, saying which key or tensor;
-  // kUnsupported on versions other than 2 and 3 and on
-  //        big-endian files
+  // Parses the directory at the start of a file.
+  // Requires  `bytes` is the start of a file of `file_bytes` bytes, up to the end of the tensor
+  //           directory at least, and outlives the reader and all views it returns
+  // Fails     kCorrupt, naming the key or tensor; kUnsupported on versions other than 2 and 3 and
+  //           on big-endian files
   static Result<GgufReader> parse(ByteSpan bytes, std::uint64_t file_bytes);
 
   std::uint32_t version() const noexcept { return version_; }
@@ -89,7 +89,7 @@ class GgufReader {
   Result<std::optional<double>> get_float(std::string_view name) const;
   Result<std::optional<bool>> get_bool(std::string_view name) const;
   Result<std::optional<std::string_view>> get_string(std::string_view name) const;
-  // Arrays are returned as copies of views or numbers, at most as many as the file holds.
+  // Arrays are returned as copies of views or numbers.
   Result<std::optional<std::vector<std::string_view>>> get_strings(std::string_view name) const;
   Result<std::optional<std::vector<float>>> get_floats(std::string_view name) const;
   Result<std::optional<std::vector<std::int64_t>>> get_integers(std::string_view name) const;

@@ -133,7 +133,7 @@ Status read_merges(const GgufReader& gguf, TokenizerData& data) {
     if (left == ids.end() || right == ids.end() || result == ids.end()) {
       return corrupt("GGUF: merge %zu: one of its tokens is not in the vocabulary", i);
     }
-    // Of a pair that stands twice, the first rank counts.
+    // Of a pair that appears twice, the first rank counts.
     if (seen.insert(std::uint64_t{left->second} << 32 | right->second).second) {
       data.merges.push_back({left->second, right->second, result->second});
     }
@@ -157,8 +157,8 @@ Result<TokenizerData> byte_level(const GgufReader& gguf) {
   const GgufPretokenizer* pre = find_gguf_pretokenizer(name);
   if (pre == nullptr) {
     return unsupported(
-        "GGUF: pre-tokeniser \"%.60s\" is not known; convert from the original model "
-        "folder, whose tokenizer.json states its expressions",
+        "GGUF: pre-tokeniser \"%.60s\" is not known; convert the original model folder with its "
+        "tokenizer.json",
         name.c_str());
   }
   QSF_RETURN_IF_ERROR(read_vocabulary(gguf, /*scored=*/false, data));
@@ -229,7 +229,7 @@ Result<TokenizerData> tokenizer_from_gguf(const GgufReader& gguf) {
   if (*model == "gpt2") return byte_level(gguf);
   if (*model == "llama") return scored(gguf);
   return unsupported(
-      "GGUF: tokenizer model \"%s\" is not known to this version, which reads \"gpt2\" "
+      "GGUF: tokenizer model \"%s\" is not supported, which reads \"gpt2\" "
       "(byte-level BPE) and \"llama\" (SentencePiece BPE)",
       std::string(model->substr(0, 60)).c_str());
 }

@@ -2,9 +2,9 @@
 //
 // The tokenizer of a GGUF file, from its "tokenizer.ggml." keys.
 //
-// Two models are known: "gpt2" (byte-level BPE, with the splits its "pre" key names) and "llama"
-// (SentencePiece BPE). Others are refused by name, and so is a "pre" that is not in the table: a
-// wrong split would silently change what the model reads.
+// Two models are supported: "gpt2" (byte-level BPE, with the pre-tokeniser of its "pre" key) and
+// "llama" (SentencePiece BPE). Others are rejected by name, and so is an unknown "pre": a wrong
+// pre-tokeniser would silently change the tokens.
 
 #ifndef QSF_IMPORT_GGUF_GGUF_TOKENIZER_H_
 #define QSF_IMPORT_GGUF_GGUF_TOKENIZER_H_
@@ -19,18 +19,15 @@
 namespace qsf {
 
 // Fails    kNotFound when the file has no tokenizer; kUnsupported on another model or
-// pre-tokeniser;
-//          kCorrupt on tokens, scores, types or merges that do not fit together
+//          pre-tokeniser; kCorrupt on tokens, scores, types or merges that disagree
 // Threads  any
 Result<TokenizerData> tokenizer_from_gguf(const GgufReader& gguf);
 
-// What the values of GGUF's "tokenizer.ggml.pre" mean: a list of splits, applied one after another,
-// and two rules that go with the name.
-
+// A pre-tokeniser that "tokenizer.ggml.pre" names: splits, applied in order, and two rules.
 struct GgufPretokenizer {
   std::string_view name;
   const char* expressions[6];  // in order; null after the last
-  bool ignore_merges;          // a piece that is a token is that token
+  bool ignore_merges;          // a piece in the vocabulary becomes that token without merges
   bool add_bos;                // unless the file says otherwise
 };
 
@@ -38,7 +35,7 @@ struct GgufPretokenizer {
 const GgufPretokenizer* find_gguf_pretokenizer(std::string_view name) noexcept;
 std::span<const GgufPretokenizer> gguf_pretokenizers() noexcept;
 
-// Returns GPT-2's expression, which byte-level pre-tokenisers use unless told otherwise.
+// Returns GPT-2's expression, the default of byte-level pre-tokenisers.
 const char* gpt2_expression() noexcept;
 
 }  // namespace qsf

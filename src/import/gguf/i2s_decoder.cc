@@ -86,8 +86,8 @@ Status I2sDecoder::read_microsoft_scale() {
   scale_ = load_le<float>(bytes, 0);
   if (std::isfinite(scale_) && scale_ > 0.0F) return ok_status();
   return corrupt(
-      "%s: a scale of %g behind the codes of I2_S, expected a number above zero; the "
-      "file is damaged or of another flavour, see --i2s-layout",
+      "%s: a scale of %g behind the codes of I2_S, expected a number above zero; the file is "
+      "damaged or has another layout, see --i2s-layout",
       name_.c_str(), static_cast<double>(scale_));
 }
 
@@ -179,8 +179,8 @@ Status I2sDecoder::unpack_row(const Rows& rows, std::uint64_t row,
   const auto bad = std::find(codes.begin(), codes.end(), std::uint8_t{3});
   if (bad == codes.end()) return ok_status();
   return corrupt("%s: row %" PRIu64
-                 ", column %td has code 3, which %s does not have; the file is "
-                 "damaged or of another flavour, see --i2s-layout",
+                 ", column %td has code 3, which %s does not have; the file is damaged or has "
+                 "another layout, see --i2s-layout",
                  name_.c_str(), row, bad - codes.begin(),
                  std::string(i2s_flavor_name(flavor_)).c_str());
 }
@@ -190,10 +190,10 @@ Result<float> I2sDecoder::block_scale(const Rows& rows, std::uint64_t block,
   if (flavor_ == I2sFlavor::kSplit32WithSibling) return sibling_scales_[block];
   const float scale = to_f32(load_le<F16>(ByteSpan(rows.at(block * 10 + 8), 2), 0));
   if (std::isfinite(scale)) return scale;
-  return corrupt("%s: row %" PRIu64
-                 " has a scale that is not finite; the file is damaged or of "
-                 "another flavour, see --i2s-layout",
-                 name_.c_str(), row);
+  return corrupt(
+      "%s: row %" PRIu64
+      " has the scale is not finite; the file is damaged or has another layout, see --i2s-layout",
+      name_.c_str(), row);
 }
 
 Status I2sDecoder::decode_row_at(const Rows& rows, std::uint64_t row, std::span<std::uint8_t> codes,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// I2_S, GGUF's tensor type 36: six byte orders under one number and without a mark. This says which
-// of them a file has.
+// Detects the layout of I2_S tensors, GGUF's type 36. Six layouts share the number, and files do
+// not mark which one they use.
 //
 //   name      flavour               bytes of n = rows * cols weights         weight
 //   ms128     Microsoft, 128 in 32  n/4 + 32, cols a multiple of 128         scale * (code - 1)
@@ -12,11 +12,11 @@
 //                                   beside it, ceil(n / 32) of them
 //   qk256     GgmlQk256NoScale      64 * rows * ceil(cols / 256)             -2, -1, 1, 2
 //
-// The bytes of each are at the head of import/gguf/i2s_decoder.h. Sizes are compared exactly, up to
-// the file's alignment, and one flavour is chosen for a whole file: the sizes of ms128 and inline32
-// are equal for 128, 256, 384 and 512 weights, and ms128 is 32 bytes from qk256 whatever the size,
-// so a rule with a tolerance reads noise. The three ms layouts have equal sizes; ms128 is what
-// every published file holds, and what is chosen unless one of the others is asked for.
+// import/gguf/i2s_decoder.h describes the bytes of each. Sizes are compared exactly, up to the
+// file's alignment, and one layout is chosen for the whole file. A rule with a tolerance would read
+// noise: the sizes of ms128 and inline32 are equal for 128, 256, 384 and 512 weights, and ms128 and
+// qk256 differ by 32 bytes at any size. The three ms layouts have equal sizes; the default is
+// ms128, the layout of every published file.
 
 #ifndef QSF_IMPORT_GGUF_I2S_FLAVOR_H_
 #define QSF_IMPORT_GGUF_I2S_FLAVOR_H_
@@ -49,9 +49,9 @@ constexpr bool is_microsoft(I2sFlavor flavor) noexcept {
   return flavor <= I2sFlavor::kMicrosoft4Row;
 }
 
-// What a user asks for: the file decides, a flavour by name, or kSeed: the rule by which other
-// readers tell three flavours apart, tensor by tensor, with a tolerance of 128 bytes and qk256
-// first. It takes every Microsoft tensor for qk256; it is there to reproduce their numbers.
+// The value of --i2s-layout: detection, a layout by name, or kSeed, the rule of other readers:
+// tensor by tensor, with a tolerance of 128 bytes, qk256 first. kSeed takes every Microsoft tensor
+// as qk256 and exists to reproduce the numbers of those readers.
 enum class I2sLayout : std::uint8_t {
   kAuto,
   kMs128,
@@ -87,10 +87,10 @@ struct I2sFile {
 std::optional<std::uint64_t> i2s_bytes(I2sFlavor flavor, std::uint64_t rows,
                                        std::uint64_t cols) noexcept;
 
-// Returns the flavour of each tensor: the same for all, except with kSeed.
-// Fails    kUnsupported when no flavour fits, several do, qk256 alone does without having been
-//          asked for, or the tensors disagree; kCorrupt for a tensor without weights; the message
-//          has the byte accounting of the tensor and names --i2s-layout
+// Returns the layout of each tensor: the same for all, except with kSeed.
+// Fails    kUnsupported when no layout fits, several fit, only qk256 fits and was not requested, or
+//          the tensors disagree; kCorrupt for a tensor without weights. Messages list the sizes of
+//          the tensor under each layout and name --i2s-layout
 // Threads  any
 Result<std::vector<I2sFlavor>> detect_i2s_flavors(const I2sFile& file, I2sLayout layout);
 

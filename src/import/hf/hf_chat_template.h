@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The chat template of a Hugging Face folder: how its model writes a conversation.
+// Finds the chat template of a Hugging Face folder.
 //
-// Folders keep it in one of three files. In order of preference, as the tokenizers of transformers
-// take it: chat_template.jinja, "chat_template" of tokenizer_config.json, and that of
-// chat_template.json, in which some folders of models with images keep theirs.
+// In order of preference, as in transformers: chat_template.jinja, "chat_template" of
+// tokenizer_config.json, and "chat_template" of chat_template.json (some models with images).
 
 #ifndef QSF_IMPORT_HF_HF_CHAT_TEMPLATE_H_
 #define QSF_IMPORT_HF_HF_CHAT_TEMPLATE_H_
@@ -19,10 +18,10 @@
 namespace qsf {
 
 inline constexpr std::uint64_t kMaxChatTemplateBytes = 4U << 20;
-// A template's characters may be written as escapes of six.
+// JSON may write each character of a template as an escape of six.
 inline constexpr std::uint64_t kMaxChatTemplateJsonBytes = 6 * kMaxChatTemplateBytes + 4096;
 
-// The texts of the files; empty means that the file is not there.
+// The texts of the files; empty for an absent file.
 struct HfChatTemplateTexts {
   std::string_view jinja;             // chat_template.jinja
   std::string_view tokenizer_config;  // tokenizer_config.json
@@ -30,13 +29,13 @@ struct HfChatTemplateTexts {
 };
 
 struct HfChatTemplate {
-  std::string text;  // empty: the model has none; else UTF-8 without NUL, up to 4 MiB
+  std::string text;  // UTF-8 without NUL, up to 4 MiB; empty when the model has none
   std::vector<std::string> warnings;
 };
 
-// Takes the template, or the one called "default" where a file names several.
-// Fails    kCorrupt, beginning with the file's name, on what is not JSON, no template, too long or
-//          no text
+// Returns the template, or the one named "default" where a file has several.
+// Fails    kCorrupt, beginning with the file's name, on invalid JSON, a value that is not a
+//          template, a template that is too long and invalid text
 // Threads  any
 Result<HfChatTemplate> read_hf_chat_template(const HfChatTemplateTexts& texts);
 

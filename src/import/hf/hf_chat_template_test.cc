@@ -97,7 +97,8 @@ TEST(HfChatTemplateTest, WhatIsWrongIsNamedWithItsFile) {
   EXPECT_THAT(read({.json = R"({"chat_template": {"default": 3}})"}),
               HasSubstr("\"default\" has no template"));
   EXPECT_EQ(read({.jinja = std::string_view("ab\0c", 4)}),
-            "chat_template.jinja: chat template: byte 2 is NUL or no UTF-8; save it as UTF-8 text");
+            "chat_template.jinja: chat template: byte 2 is NUL or invalid UTF-8; save the file as "
+            "UTF-8 text");
   EXPECT_THAT(read({.json = R"({"chat_template": "ab\u0000"})"}), HasSubstr("byte 2"));
   EXPECT_THAT(read({.jinja = "\xFF"}), HasSubstr("byte 0"));
   const std::string longest(kMaxChatTemplateBytes, 'x');

@@ -2,9 +2,9 @@
 //
 // The configuration files of a Hugging Face folder as a ModelSpec.
 //
-// config.json says what the model is, generation_config.json which tokens end a text, others how a
-// conversation is written (hf_chat_template.h). Every value that is used has its type and range
-// checked; what this version cannot run as the original would is refused by name, never ignored.
+// config.json describes the model, generation_config.json the end-of-text tokens;
+// hf_chat_template.h lists the files of the chat template. Types and ranges of all used values are
+// checked. Unsupported features are rejected by name, never ignored.
 
 #ifndef QSF_IMPORT_HF_HF_CONFIG_H_
 #define QSF_IMPORT_HF_HF_CONFIG_H_
@@ -20,17 +20,17 @@
 
 namespace qsf {
 
-// How the matrices of layers are stored where they are ternary.
+// How ternary matrices of layers are stored.
 enum class TernaryStorage : std::uint8_t {
-  kNone,        // they are not
-  kTimesScale,  // codes, a byte for four rows, or numbers; times NAME_scale
-  kOverScale,   // the same; over NAME_scale
-  kMasters,     // as they were trained; to be rounded to ternary, by the mean of their magnitudes
+  kNone,        // no ternary matrices
+  kTimesScale,  // codes, four rows in a byte, or numbers; multiplied by NAME_scale
+  kOverScale,   // the same, divided by NAME_scale
+  kMasters,     // full-precision master weights; rounded to ternary by their mean magnitude
 };
 
 struct HfConfig {
-  ModelSpec spec;  // validate(spec) is OK; natively_ternary, default_type and block not filled in
-  // Which biases the weights must have.
+  ModelSpec spec;  // validate(spec) is OK; without natively_ternary, default_type and block
+  // Biases that the weights must have.
   bool qkv_bias = false;
   bool attn_out_bias = false;
   bool ffn_bias = false;
@@ -38,7 +38,7 @@ struct HfConfig {
   std::vector<std::string> warnings;
 };
 
-// The texts of the files; empty means that the file is not there. config must be there.
+// The texts of the files; empty for an absent file. `config` is required.
 struct HfConfigTexts {
   std::string_view config;
   std::string_view generation_config;
@@ -47,9 +47,8 @@ struct HfConfigTexts {
   std::string_view chat_template_json;  // chat_template.json
 };
 
-// Fails  kCorrupt on text that is not JSON or values of a wrong type or range; kUnsupported, naming
-//        it, on an architecture or feature that this version does not run. Messages begin with the
-//        file's name.
+// Fails  kCorrupt on invalid JSON and on values of a wrong type or range; kUnsupported, naming it,
+//        on an unsupported architecture or feature. Messages begin with the file's name.
 Result<HfConfig> parse_hf_config(const HfConfigTexts& texts);
 
 // Reads the files of `folder`.

@@ -338,7 +338,8 @@ TEST(HfConfigTest, ChatTemplatesAreText) {
   const auto jinja = parse_hf_config({config, "", "", "{{ x }}\xFF"});
   ASSERT_FALSE(jinja);
   EXPECT_EQ(jinja.error().message(),
-            "chat_template.jinja: chat template: byte 7 is NUL or no UTF-8; save it as UTF-8 text");
+            "chat_template.jinja: chat template: byte 7 is NUL or invalid UTF-8; save the file as "
+            "UTF-8 text");
   const auto json = parse_hf_config({config, "", R"({"chat_template":"ab\u0000"})", ""});
   ASSERT_FALSE(json);
   EXPECT_THAT(json.error().message(), HasSubstr("tokenizer_config.json: chat template: byte 2"));

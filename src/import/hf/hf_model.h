@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// A Hugging Face folder as a ModelSource: config.json and the weights.
+// HfModel: a Hugging Face folder (config.json and weights) as a ModelSource.
 //
-// Tensors are found by the names that transformers gives them (hf_tensors.h), with or without the
-// prefix of the base model. What a family stores fused, transposed or shifted is taken apart while
-// reading. RoPE order needs no change: both sides rotate halves.
+// Tensors are found by their names in transformers (hf_tensors.h), with or without the prefix of
+// the base model. Fused, transposed and shifted tensors are converted while reading. RoPE order
+// needs no change: both sides rotate halves of a head (NeoX).
 
 #ifndef QSF_IMPORT_HF_HF_MODEL_H_
 #define QSF_IMPORT_HF_HF_MODEL_H_
@@ -24,7 +24,7 @@ namespace qsf {
 
 class HfModel final : public ModelSource {
  public:
-  // Opens a folder and checks that exactly the tensors of its configuration are there.
+  // Opens a folder and checks that it has exactly the tensors of its configuration.
   // Requires  `ops` outlives the model
   // Fails     as read_hf_config and open_checkpoint; kCorrupt on a missing or unexpected
   //           tensor or a shape that disagrees with the configuration, kUnsupported on a dtype
@@ -37,7 +37,7 @@ class HfModel final : public ModelSource {
   Status read_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
                    std::uint32_t first_row, std::span<float> out) const override;
 
-  // Ternary matrices are kept with one scale a row, the others as the floats they are.
+  // Ternary matrices have one scale a row; other tensors keep their float type.
   std::optional<BlockFormat> kept_format(SectionKind section, std::uint32_t layer,
                                          std::size_t tensor) const noexcept override;
   Status read_saved_hidden_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
@@ -48,8 +48,8 @@ class HfModel final : public ModelSource {
   const std::vector<std::string>& warnings() const noexcept { return config_.warnings; }
 
  private:
-  // Where the outputs of a tensor (rows of a matrix, elements of a vector) stand among those of the
-  // stored one: output i at first + i / run * step + i % run.
+  // The outputs of a tensor (rows of a matrix, elements of a vector) inside a stored tensor: output
+  // i is stored at first + i / run * step + i % run.
   struct Place {
     const StoredTensor* stored = nullptr;
     std::uint64_t n_stored = 0;  // outputs of the stored tensor
@@ -57,9 +57,9 @@ class HfModel final : public ModelSource {
     std::uint64_t run = 0;
     std::uint64_t step = 0;
     bool transposed = false;  // stored as [inputs, outputs]
-    bool less_one = false;    // 1 is to be added to every element
-    // Ternary weights: -scale, 0 and scale. Packed, a byte holds the codes of the outputs `run`
-    // apart, the first in its lowest bits; masters are rounded to multiples of the scale.
+    bool less_one = false;    // stored as w - 1
+    // Ternary weights are -scale, 0 and scale. kPacked: a byte holds the codes of four outputs at a
+    // distance of `run`, the first in its lowest bits. kMasters: rounded to multiples of the scale.
     enum class Ternary : std::uint8_t { kNone, kPacked, kPlain, kMasters };
     Ternary ternary = Ternary::kNone;
     float scale = 1.0F;

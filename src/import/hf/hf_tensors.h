@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// Where each family of Hugging Face models keeps its tensors: tables of (kind, name, how it is
-// stored).
+// Tensor tables of the Hugging Face families: kind, name and storage of every tensor.
 //
-// A table is the order of use in a .qsf file. Shapes are not in it: they follow from the kind and
-// the ModelSpec (format/tensor_rules.h), and what is stored from them and from Storage.
+// A table lists tensors in the order of a .qsf file. Shapes follow from the kind and the ModelSpec
+// (format/tensor_rules.h), stored shapes from these and from Storage.
 
 #ifndef QSF_IMPORT_HF_HF_TENSORS_H_
 #define QSF_IMPORT_HF_HF_TENSORS_H_
@@ -17,22 +16,22 @@
 
 namespace qsf {
 
-// How a stored tensor holds one of ours. An output is a row of a matrix or an element of a vector.
+// How a tensor is stored. An output is a row of a matrix or an element of a vector.
 enum class Storage : std::uint8_t {
   kPlain,               // [outputs, inputs] or [outputs]
   kTransposed,          // [inputs, outputs]
-  kLessOne,             // plain, with 1 to be added to every element
-  kBehindTwoRows,       // plain, behind two rows that are not used
+  kLessOne,             // plain, every element less one
+  kBehindTwoRows,       // plain, behind two unused rows
   kFusedQkv,            // all outputs of q, all of k, all of v
   kFusedQkvTransposed,  // the same, [inputs, outputs]
   kFusedQkvByHead,  // q, k and v of the first head, of the second ...; as many KV heads as heads
   kFusedGateUp,     // all outputs of the gate, all of up
 };
 
-// When a model of the family has the tensor.
+// Which models of the family have the tensor.
 enum class Presence : std::uint8_t {
   kAlways,
-  kQkvBias,  // as the configuration says; likewise the next two
+  kQkvBias,  // as HfConfig says; so are the next two
   kAttnOutBias,
   kFfnBias,
   kSequential,  // not with ModelSpec::parallel_block
@@ -40,14 +39,14 @@ enum class Presence : std::uint8_t {
 
 struct TensorPlace {
   TensorKind kind;
-  std::string_view name;  // behind the prefix of the base model, in layers also behind the layer's
+  std::string_view name;  // without the prefixes of the base model and of the layer
   Storage storage = Storage::kPlain;
   Presence presence = Presence::kAlways;
 };
 
 struct TensorTable {
   std::string_view architecture;  // ModelSpec::architecture
-  std::string_view base_prefix;   // before every name but the head's; files may leave it out
+  std::string_view base_prefix;   // before every name but the head's; optional in files
   std::string_view layer_prefix;  // before "N." and the name
   std::span<const TensorPlace> embedding;  // the token embedding first
   std::span<const TensorPlace> layer;
@@ -55,7 +54,9 @@ struct TensorTable {
   bool head_bias = false;
 };
 
-// Requires  `architecture` is one that parse_hf_config gives. Threads: any.
+// Returns the table of an architecture.
+// Requires  parse_hf_config sets this `architecture`
+// Threads   any
 const TensorTable& tensor_table(std::string_view architecture);
 
 }  // namespace qsf

@@ -140,7 +140,7 @@ Result<PickleValue> rebuild_tensor(PickleObjects& objects, Arguments arguments,
   const PickledStorage& storage = objects.storages[arguments[0].index()];
   if (arguments[1].payload < 0) return corrupt("a tensor with a negative offset");
   if (storage.type.has_value() == dtype.has_value()) {
-    return corrupt("the storage of a tensor is %s, which this function does not take",
+    return corrupt("the storage of a tensor is %s, expected a storage",
                    storage.type ? "typed" : "untyped");
   }
   PickledTensor tensor;
@@ -258,8 +258,8 @@ Result<PickleValue> find_global(std::string_view module, std::string_view name) 
       return PickleValue{PickleKind::kGlobal, static_cast<std::int64_t>(i)};
     }
   }
-  return unsupported("it names %s.%s, which no state dict needs; %s", printable(module).c_str(),
-                     printable(name).c_str(), kPytorchAdvice);
+  return unsupported("it uses the global %s.%s, which a state dict does not need; %s",
+                     printable(module).c_str(), printable(name).c_str(), kPytorchAdvice);
 }
 
 Result<PickleValue> call_global(PickleObjects& objects, PickleValue callee, Arguments arguments) {
@@ -280,7 +280,7 @@ Result<PickleValue> load_storage(PickleObjects& objects, PickleValue id) {
     return corrupt("a persistent id of %zu parts, expected 5 or 6", parts.size());
   }
   if (objects.text(parts[0]) != "storage") {
-    return unsupported("a persistent id of something that is no storage; %s", kPytorchAdvice);
+    return unsupported("a persistent id that is not a storage; %s", kPytorchAdvice);
   }
   const PickleValue type = parts[1];
   if (type.kind != PickleKind::kGlobal ||
@@ -321,7 +321,7 @@ Result<PickleValue> load_storage(PickleObjects& objects, PickleValue id) {
   }
   const PickledStorage& before = objects.storages[known->second];
   if (before.type != storage.type || before.bytes != storage.bytes) {
-    return corrupt("storage %s is described twice and differently", storage.key.c_str());
+    return corrupt("storage %s has two different descriptions", storage.key.c_str());
   }
   return value;
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The globals that a pickled state dict may name, and what calling them makes: tensors, as data.
+// The globals that a pickled state dict may use, and their results: tensors, as data.
 //
-// In Python a pickle may name any function of any module and have it called with any arguments,
-// which is why loading one can run anything. Here a name is looked up in a table of a few entries;
-// whatever is not in it is refused by its name before anything is done with it.
+// In Python a pickle may call any function of any module, so loading one can run arbitrary code.
+// Here globals are looked up in a small table; any other is rejected by name.
 //
 // Based on: torch/_utils.py (_rebuild_*), torch/serialization.py (persistent_id).
 
@@ -19,27 +18,26 @@
 
 namespace qsf {
 
-// What to do with a file that is refused; the end of a message.
+// Advice at the end of a message that rejects a file.
 inline constexpr const char* kPytorchAdvice =
     "nothing in the file was executed; load it in a sandbox and save the model as safetensors "
     "(save_pretrained with safe_serialization=True)";
 
-// Looks a global up.
-// Fails  kUnsupported, naming it, when a state dict does not need it
+// Looks up a global.
+// Fails  kUnsupported, naming it, when it is not in the table
 Result<PickleValue> find_global(std::string_view module, std::string_view name);
 
-// Makes what calling `callee` with `arguments` makes: an empty OrderedDict or a tensor, whose place
-// in its storage has been checked.
-// Fails  kCorrupt on arguments that the function does not take or that lie about the storage;
-//        kUnsupported on a callee that is not called by a state dict, and on tensors that
-//        safetensors could not hold
+// Returns the result of calling `callee` with `arguments`: an empty OrderedDict or a tensor, whose
+// range in its storage has been checked.
+// Fails  kCorrupt on invalid arguments and on ranges outside the storage; kUnsupported on a callee
+//        that state dicts do not use, and on tensors that safetensors could not hold
 Result<PickleValue> call_global(PickleObjects& objects, PickleValue callee,
                                 std::span<const PickleValue> arguments);
 
-// Makes the storage that a persistent id describes: ("storage", type, key, location, elements) and,
-// in the legacy container, None.
-// Fails  kCorrupt when it is no such tuple, or describes a storage otherwise than another id did;
-//        kUnsupported on a view of a storage
+// Returns the storage of a persistent id: ("storage", type, key, location, elements) and, in the
+// legacy container, None.
+// Fails  kCorrupt when it is not such a tuple or contradicts another id; kUnsupported on a view of
+//        a storage
 Result<PickleValue> load_storage(PickleObjects& objects, PickleValue id);
 
 }  // namespace qsf

@@ -44,7 +44,7 @@ Result<std::vector<StoredTensor>> place_tensors(PytorchStateDict& state_dict,
   }
   sort_by_name(tensors);
   if (const StoredTensor* twice = find_repeated(tensors)) {
-    return corrupt("tensor \"%s\" stands in the state dict twice", twice->name.c_str());
+    return corrupt("tensor \"%s\" appears twice in the state dict", twice->name.c_str());
   }
   return tensors;
 }
@@ -56,8 +56,7 @@ Result<std::string> find_prefix(const std::vector<ZipEntry>& entries) {
   const std::string prefix = first.substr(0, first.find('/') + 1);
   for (const ZipEntry& entry : entries) {
     if (prefix.empty() || !entry.name.starts_with(prefix)) {
-      return corrupt("entry \"%s\" is not in the one folder that torch.save makes",
-                     entry.name.c_str());
+      return corrupt("entry \"%s\" is not in the one folder of torch.save", entry.name.c_str());
     }
   }
   if (find_zip_entry(entries, prefix + "constants.pkl") != nullptr) {
@@ -74,10 +73,10 @@ Status check_byte_order(const File& file, const ZipEntry* entry) {
     QSF_RETURN_IF_ERROR(file.read_exact_at(entry->offset, bytes));
     if (as_text(bytes) == "little") return ok_status();
     if (as_text(bytes) == "big") {
-      return unsupported("its numbers are big-endian; save the model on a little-endian machine");
+      return unsupported("the numbers are big-endian; save the model on a little-endian machine");
     }
   }
-  return corrupt("entry \"%s\" says neither little nor big", entry->name.c_str());
+  return corrupt("entry \"%s\": expected \"little\" or \"big\"", entry->name.c_str());
 }
 
 Result<std::vector<StoredTensor>> parse_zip(const File& file) {
@@ -190,7 +189,7 @@ constexpr std::string_view kWrappers[] = {"state_dict", "model"};
 Result<const PickleDict*> find_state_dict(const PickleObjects& objects, PickleValue object) {
   if (object.kind != PickleKind::kDict) {
     return unsupported(
-        "the file holds %s, expected a dict of tensors; save the state dict of the model alone",
+        "the file holds %s, expected a dict of tensors; save only the state dict of the model",
         kind_text(object.kind));
   }
   const PickleDict& top = objects.dicts[object.index()];
@@ -203,8 +202,8 @@ Result<const PickleDict*> find_state_dict(const PickleObjects& objects, PickleVa
     }
     if (inner != nullptr) {
       return unsupported(
-          "more than one dict under \"state_dict\" or \"model\", expected one; save the one that "
-          "is the model");
+          "more than one dict under \"state_dict\" or \"model\", expected one; save only the state "
+          "dict of the model");
     }
     inner = &objects.dicts[value.index()];
   }
@@ -236,7 +235,7 @@ Result<std::vector<NamedPickledTensor>> take_tensors(const PickleObjects& object
     const std::string_view name = objects.text(key);
     QSF_RETURN_IF_ERROR(check_name(name));
     if (value.kind != PickleKind::kTensor) {
-      return unsupported("\"%s\" is %s, expected a tensor; save the state dict of the model alone",
+      return unsupported("\"%s\" is %s, expected a tensor; save only the state dict of the model",
                          std::string(name).c_str(), kind_text(value.kind));
     }
     tensors.push_back({std::string(name), objects.tensors[value.index()]});
@@ -245,8 +244,8 @@ Result<std::vector<NamedPickledTensor>> take_tensors(const PickleObjects& object
   const auto n_others = std::count(used.begin(), used.end(), false);
   if (n_others != 0) {
     return unsupported(
-        "%td tensors stand outside the state dict, such as those of an optimizer; save the state "
-        "dict of the model alone",
+        "%td tensors stand outside the state dict, such as those of an optimizer; save only the "
+        "state dict of the model",
         n_others);
   }
   return tensors;
@@ -280,10 +279,10 @@ Status unpickle_legacy_header(PickleInput& input) {
     for (const auto& [key, value] : objects.dicts[info.index()].items) {
       if (objects.text(key) != "little_endian" || value.kind != PickleKind::kBool) continue;
       if (value.payload == 1) return ok_status();
-      return unsupported("its numbers are big-endian; save the model on a little-endian machine");
+      return unsupported("the numbers are big-endian; save the model on a little-endian machine");
     }
   }
-  return corrupt("the byte order of its numbers is missing");
+  return corrupt("the byte order of the numbers is missing");
 }
 
 Result<std::vector<std::string>> unpickle_storage_keys(PickleInput& input) {

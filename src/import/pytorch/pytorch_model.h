@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// PyTorch's own files: the tensors of a Hugging Face folder with pytorch_model.bin.
+// PyTorch checkpoints: the weights of a Hugging Face folder with pytorch_model.bin.
 //
-// torch.save writes a pickle, which describes the tensors, and their numbers as raw bytes: since
-// torch 1.6 as entries of a zip archive, before that one after the other in a file of its own kind.
-// Both are read. The pickle is read as data (pytorch_unpickler.h), never executed.
+// torch.save writes a pickle that describes the tensors, and their raw bytes: since torch 1.6 as
+// entries of a zip archive, before that as one legacy file. Both are supported. The pickle is read
+// as data (pytorch_unpickler.h) and never executed.
 
 #ifndef QSF_IMPORT_PYTORCH_PYTORCH_MODEL_H_
 #define QSF_IMPORT_PYTORCH_PYTORCH_MODEL_H_
@@ -34,8 +34,6 @@ class PytorchModel final : public ShardedCheckpoint {
   Result<std::vector<StoredTensor>> parse_file(const File& file) const override;
 };
 
-// The tensors of a pickled state dict, and the pickles around it in the legacy container.
-
 struct NamedPickledTensor {
   std::string name;
   PickledTensor tensor;
@@ -46,19 +44,19 @@ struct PytorchStateDict {
   std::vector<NamedPickledTensor> tensors;
 };
 
-// Reads a pickle whose object is a dict of tensors, or a dict with such a dict under "state_dict"
-// or "model" and no tensor elsewhere.
-// Guarantees  names are of a size and characters fit for messages, but may repeat
-// Fails       as unpickle; kUnsupported when the object is something else
+// Reads a pickle of a dict of tensors, or of a dict with such a dict under "state_dict" or "model"
+// and no tensor elsewhere.
+// Guarantees  names have a size and characters fit for messages; they may repeat
+// Fails       as unpickle; kUnsupported on any other object
 Result<PytorchStateDict> unpickle_state_dict(PickleInput& input);
 
 // Reads the three pickles that a legacy file begins with: magic number, version, byte order.
-// Fails  as unpickle; kCorrupt when it is no such file; kUnsupported on another version and on
-//        big-endian numbers
+// Fails  as unpickle; kCorrupt on other files; kUnsupported on another version and on big-endian
+//        numbers
 Status unpickle_legacy_header(PickleInput& input);
 
 // Reads the list of storage keys that follows the state dict of a legacy file.
-// Fails  as unpickle; kCorrupt when it is no list of texts
+// Fails  as unpickle; kCorrupt when it is not a list of texts
 Result<std::vector<std::string>> unpickle_storage_keys(PickleInput& input);
 
 }  // namespace qsf

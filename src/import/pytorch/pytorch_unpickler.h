@@ -2,12 +2,13 @@
 //
 // Restricted unpickler: reads the pickle of a state dict as data and executes nothing.
 //
-// A pickle is a program for a small stack machine. This one knows the opcodes that torch.save
-// writes for a dict of tensors (protocols 2 to 5) and the globals of pytorch_globals.h. Whatever
-// else stands in a file is refused by name and byte. Memory, steps and the depth of the stack are
-// bounded, and no step does more work than the bytes it takes from the file.
+// A pickle is a program for a small stack machine. This machine supports the opcodes that torch.save
+// writes for a dict of tensors (protocols 2 to 5) and the globals of pytorch_globals.h. Anything
+// else is rejected by name and byte. Memory, steps and the depth of the stack are bounded, and no
+// step does more work than the bytes it reads (docs/decisions/008-restricted-unpickler.md).
 //
-// docs/decisions/008-restricted-unpickler.md tells why.
+// The file has, in this order: the objects that a pickle creates, the opcodes, the input buffer and
+// the unpickler.
 
 #ifndef QSF_IMPORT_PYTORCH_PYTORCH_UNPICKLER_H_
 #define QSF_IMPORT_PYTORCH_PYTORCH_UNPICKLER_H_
@@ -30,18 +31,16 @@
 
 namespace qsf {
 
-// What the objects of a pickled state dict become: plain data, held in tables.
-//
-// A value names its object by an index, so however often a pickle repeats an object it exists once,
-// nothing is ever copied or walked recursively, and cycles do no harm.
-
+// The objects of a pickled state dict are plain data in tables. A value refers to its object by
+// index, so a repeated object exists once, nothing is copied or walked recursively, and cycles are
+// harmless.
 enum class PickleKind : std::uint8_t {
   kNone,
   kBool,
   kInt,
-  kFloat,  // of no use here, so without its value
+  kFloat,  // not needed, so without its value
   kLong,   // an integer beyond 64 bits: the index of its bytes in texts
-  kText,   // all from here on: an index
+  kText,   // an index, like all kinds below
   kTuple,
   kList,
   kDict,
@@ -90,18 +89,15 @@ struct PickleObjects {
   std::vector<PickledTensor> tensors;
   std::map<std::string, std::uint32_t, std::less<>> storage_of_key;
 
-  // Returns the text of a value, empty when it is none.
+  // Returns the text of a value, empty for other kinds.
   std::string_view text(PickleValue value) const noexcept {
     return value.kind == PickleKind::kText ? std::string_view(texts[value.index()])
                                            : std::string_view();
   }
 };
 
-// The opcodes of pickle: those that a state dict needs, and the names of all, for messages.
-//
+// The opcodes that the unpickler executes. Every other byte is rejected.
 // Based on: the table in Python's pickletools module, protocols 0 to 5.
-
-// What the unpickler carries out. Every other byte is refused.
 enum class PickleOpcode : std::uint8_t {
   kMark = '(',
   kStop = '.',
@@ -143,23 +139,20 @@ enum class PickleOpcode : std::uint8_t {
 // Returns "REDUCE (0x52)", or "byte 0xff, which is no opcode of pickle". Threads: any.
 std::string opcode_text(std::uint8_t code);
 
-// The bytes of a pickle, read from a file through a small buffer.
-//
-// How long a pickle is shows only when it has been read (the legacy container does not say), so it
-// is never held whole. Reading past the end yields zeros and makes ok() false for good.
-
 // Ten times what the largest published checkpoints need: about 300 bytes a tensor.
 inline constexpr std::uint64_t kMaxPickleBytes = 64U << 20;
 
+// The bytes of a pickle, read from a file through a small buffer: the legacy container does not
+// state the length of a pickle. Reads past the end return zeros and make ok() false for good.
 class PickleInput {
  public:
-  // Reads what stands at [begin, begin + n_bytes) of the file, and no more than kMaxPickleBytes.
+  // Reads [begin, begin + n_bytes) of the file, at most kMaxPickleBytes.
   // Requires  the file outlives it; the range lies inside the file
   PickleInput(const File& file, std::uint64_t begin, std::uint64_t n_bytes) noexcept;
 
   bool ok() const noexcept { return status_.ok(); }
   const Status& status() const noexcept { return status_; }
-  // Bytes taken since `begin`.
+  // Returns the bytes read since `begin`.
   std::uint64_t position() const noexcept { return position_; }
   std::uint64_t remaining() const noexcept { return n_bytes_ - position_; }
 
@@ -172,7 +165,7 @@ class PickleInput {
   // Returns `n_bytes` bytes, none when fewer are left.
   // Requires  the caller has bounded n_bytes
   std::string read_text(std::size_t n_bytes);
-  // Returns what stands before the next newline, which is taken too; at most `max_bytes` long.
+  // Returns the text up to the next newline, which is consumed; at most `max_bytes` long.
   std::string read_line(std::size_t max_bytes);
 
  private:
@@ -196,10 +189,10 @@ inline constexpr std::size_t kMaxPickleStack = 1U << 16;
 inline constexpr std::size_t kMaxPickleTextBytes = 1U << 16;
 
 // Reads one pickle, from its PROTO to its STOP.
-// Guarantees  tensors and storages among `objects` have been checked against each other; not
-//             against the file
-// Fails       kCorrupt on what is no pickle, ends early, or misuses the stack; kUnsupported on
-//             opcodes and globals that a state dict does not need and on what passes a limit; kIo.
+// Guarantees  tensors and storages in `objects` are consistent with each other; they are not
+//             checked against the file
+// Fails       kCorrupt on bytes that are not a pickle, end early or misuse the stack; kUnsupported
+//             on opcodes and globals that a state dict does not need and on exceeded limits; kIo.
 //             Messages name byte and opcode, but not the file
 Result<PickleValue> unpickle(PickleInput& input, PickleObjects& objects);
 

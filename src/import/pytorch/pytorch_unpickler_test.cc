@@ -145,17 +145,18 @@ TEST(PytorchUnpicklerTest, NoOtherGlobalIsEvenLookedAt) {
       {"collections", ""},
   };
   for (const auto& [module, name] : globals) {
-    const std::string full = std::string(module) + "." + name + ", which no state dict needs";
+    const std::string full =
+        std::string(module) + "." + name + ", which a state dict does not need";
     expect_refused(pickle(pickle_global(module, name)), StatusCode::kUnsupported, full);
     // Its call would follow; the name alone is enough.
     expect_refused(pickle(pickle_global(module, name) + pickle_text("id") + "\x85R"),
-                   StatusCode::kUnsupported, "byte 2: GLOBAL (0x63): it names " + full);
+                   StatusCode::kUnsupported, "byte 2: GLOBAL (0x63): it uses the global " + full);
     expect_refused("\x80\x04" + pickle_text(module) + pickle_text(name) + "\x93)R.",
                    StatusCode::kUnsupported, full);
   }
   // What a terminal would act upon does not reach it.
   expect_refused(pickle(pickle_global("\x1b[2J", "\x07\xff")), StatusCode::kUnsupported,
-                 "it names ?[2J.??,");
+                 "it uses the global ?[2J.??,");
   expect_refused(pickle("c" + std::string(300, 'a') + "\nb\n"), StatusCode::kCorrupt,
                  "a line of more than 256 bytes");
   expect_refused("\x80\x04" + pickle_int(1) + pickle_text("x") + "\x93.", StatusCode::kCorrupt,
@@ -260,8 +261,8 @@ TEST(PytorchUnpicklerTest, PersistentIdsAreStorages) {
       {start + type + "tQ", "of 2 parts"},
       {start + type + rest + "NNtQ", "of 7 parts"},
       {start + type + rest + ")tQ", "a view of a storage"},
-      {"(" + pickle_text("module") + type + rest + "tQ", "something that is no storage"},
-      {"(N" + type + rest + "tQ", "something that is no storage"},
+      {"(" + pickle_text("module") + type + rest + "tQ", "that is not a storage"},
+      {"(N" + type + rest + "tQ", "that is not a storage"},
       {start + "N" + rest + "tQ", "the type of a storage is None"},
       {start + pickle_global("collections", "OrderedDict") + rest + "tQ", "type of a storage"},
       {start + pickle_global("torch", "uint16") + rest + "tQ", "type of a storage"},
@@ -372,7 +373,7 @@ TEST(PytorchUnpicklerTest, StateDictsAreFound) {
   EXPECT_EQ(read("}" + pickle_text("state_dict") + dict + "s"), "1 tensors");
   EXPECT_EQ(read("}(" + pickle_text("model") + dict + pickle_text("step") + "K\x07u"), "1 tensors");
   EXPECT_EQ(read("}"), "0 tensors");
-  EXPECT_THAT(read("}(" + pickle_text("model") + dict + w + "u"), HasSubstr("stand outside"));
+  EXPECT_THAT(read("}(" + pickle_text("model") + dict + w + "u"), HasSubstr("are outside"));
   EXPECT_THAT(read("}" + pickle_text("weights") + dict + "s"), HasSubstr("\"weights\" is a dict"));
   EXPECT_THAT(read("}" + pickle_text("model") + "}" + pickle_text("model") + dict + "ss"),
               HasSubstr("\"model\" is a dict"));

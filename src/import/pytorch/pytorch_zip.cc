@@ -43,7 +43,7 @@ Status check_name(std::string_view name) {
   const auto is_bad = [](char c) { return c < 0x20 || c > 0x7e || c == '\\'; };
   if (name.empty() || name.size() > kMaxNameBytes ||
       std::any_of(name.begin(), name.end(), is_bad)) {
-    return corrupt("the name of an entry has %zu bytes, or others than printable ASCII",
+    return corrupt("the name of an entry has %zu bytes, or characters outside printable ASCII",
                    name.size());
   }
   for (std::size_t begin = 0; begin <= name.size();) {
@@ -64,7 +64,7 @@ Result<Directory> find_directory64(const File& file, std::uint64_t locator_offse
     return unsupported("an archive in several parts");
   }
   if (offset > locator_offset || locator_offset - offset != kEnd64Bytes) {
-    return corrupt("the ZIP64 end record is said to stand at byte %" PRIu64 ", expected %" PRIu64
+    return corrupt("the ZIP64 end record is stated at byte %" PRIu64 ", expected %" PRIu64
                    " of the file",
                    offset, locator_offset - std::min<std::uint64_t>(locator_offset, kEnd64Bytes));
   }
@@ -160,7 +160,7 @@ Result<DirectoryEntry> read_entry(ByteReader& in) {
   QSF_RETURN_IF_ERROR(read_zip64(extra, entry.name, &stored_bytes, &entry.bytes, &entry.header));
   if ((flags & 1U) != 0) return unsupported("entry \"%s\" is encrypted", entry.name.c_str());
   if (method != 0) {
-    return unsupported("entry \"%s\" is compressed (method %u), which torch.save never does",
+    return unsupported("entry \"%s\" is compressed (method %u), which torch.save never writes",
                        entry.name.c_str(), static_cast<unsigned>(method));
   }
   if (stored_bytes != entry.bytes) {
@@ -203,7 +203,7 @@ Status check_ranges(std::vector<DirectoryEntry>& entries, std::uint64_t director
     const std::uint64_t limit = i + 1 < entries.size() ? entries[i + 1].header : directory_offset;
     if (entry.data > limit || entry.bytes > limit - entry.data) {
       return corrupt("entry \"%s\": %" PRIu64 " bytes at byte %" PRIu64
-                     " reach into what begins at byte %" PRIu64,
+                     " overlap the entry at byte %" PRIu64,
                      entry.name.c_str(), entry.bytes, entry.data, limit);
     }
   }
@@ -249,7 +249,7 @@ Result<std::vector<ZipEntry>> read_zip_directory(const File& file) {
       std::adjacent_find(entries.begin(), entries.end(),
                          [](const ZipEntry& a, const ZipEntry& b) { return a.name == b.name; });
   if (twice != entries.end()) {
-    return corrupt("entry \"%s\" stands in the directory twice", twice->name.c_str());
+    return corrupt("entry \"%s\" appears twice in the directory", twice->name.c_str());
   }
   return entries;
 }
