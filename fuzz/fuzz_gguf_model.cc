@@ -37,7 +37,7 @@ void read_tensor(const qsf::GgufModel& model, qsf::SectionKind section, std::uin
     if (!format || qsf::is_float_type(format->type)) continue;
     if (!qsf::is_valid(*format)) std::abort();
     std::vector<std::byte> kept(qsf::row_major_bytes(*format, t.cols));
-    if (!model.read_saved_hidden_rows(section, layer, tensor, r, 1, kept).ok() || !read) continue;
+    if (!model.read_kept_rows(section, layer, tensor, r, 1, kept).ok() || !read) continue;
     std::vector<float> decoded(t.cols);
     qsf::decode_row(*format, kept, decoded);
     if (decoded != row) std::abort();

@@ -25,7 +25,7 @@ void check_kept(const qsf::I2sDecoder& decoder, std::uint64_t rows, std::uint64_
   if (!format) return;
   const std::size_t n_bytes = qsf::row_major_bytes(*format, cols);
   std::vector<std::byte> kept(rows * n_bytes);
-  const qsf::Status status = decoder.read_saved_hidden_rows(0, rows, kept);
+  const qsf::Status status = decoder.read_kept_rows(0, rows, kept);
   if (!status.ok()) {
     QSF_CHECK(status.code() == qsf::StatusCode::kUnsupported);
     return;

@@ -50,7 +50,7 @@ class ModelSource {
                            std::uint32_t first_row, std::span<float> out) const = 0;
 
   // Returns the format that holds the tensor exactly as the input does; nothing when there is
-  // none. read_saved_hidden_rows() fails on single rows that the format cannot hold.
+  // none. read_kept_rows() fails on single rows that the format cannot hold.
   // Requires  the tensor has more than one row
   virtual std::optional<BlockFormat> kept_format(SectionKind section, std::uint32_t layer,
                                                  std::size_t tensor) const noexcept {
@@ -65,9 +65,9 @@ class ModelSource {
   // Requires  kept_format() is a type with codes; rows of floats are read by read_rows()
   // Fails     kUnsupported when the format cannot hold a row exactly, with the reason; kIo
   // Threads   any number at once
-  virtual Status read_saved_hidden_rows(SectionKind section, std::uint32_t layer,
-                                        std::size_t tensor, std::uint32_t first_row,
-                                        std::uint32_t n_rows, MutableByteSpan out) const {
+  virtual Status read_kept_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
+                                std::uint32_t first_row, std::uint32_t n_rows,
+                                MutableByteSpan out) const {
     static_cast<void>(section);
     static_cast<void>(layer);
     static_cast<void>(tensor);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Calibration: what a model's float weights did on a text, for conversions to spend bits by.
+// Calibration: statistics of a model's activations on a calibration set, with the losses of skipped
+// layers and the sensitivities of matrices. Conversions allocate bits by them.
 
 #ifndef QSF_CONVERT_CALIBRATE_CALIBRATION_H_
 #define QSF_CONVERT_CALIBRATE_CALIBRATION_H_
@@ -22,9 +23,8 @@
 
 namespace qsf {
 
-// ProductInput: the rows that matrices multiply, by place in a layer. Matrices of one place read
-// the same rows, so what is known of these is known once for all of them.
-
+// The input rows of matrix products, by place in a layer. Matrices of one place multiply the same
+// rows and share their statistics.
 enum class ProductInput : std::uint8_t {
   kQkv = 0,           // of attn_q, attn_k and attn_v
   kAttentionOut = 1,  // of attn_o
@@ -34,16 +34,16 @@ enum class ProductInput : std::uint8_t {
 };
 inline constexpr std::size_t kInputsPerLayer = 4;  // all but the head's
 
-// Returns what a matrix of that kind multiplies; nothing for what is looked up and for one-row
-// tensors.
+// Returns the input of a matrix of that kind; nothing for embeddings that are looked up and for
+// one-row tensors.
 std::optional<ProductInput> product_input_of(TensorKind kind, bool tied_head) noexcept;
-// The same of a product; nothing for other operators.
+// Returns the input of a product; nothing for other operators.
 std::optional<ProductInput> product_input_of(OperatorKind kind) noexcept;
 
-// Returns the columns of these rows.
+// Returns the number of columns of these rows.
 std::uint32_t input_cols(const ModelSpec& spec, ProductInput input) noexcept;
 
-// What tells the weights of two models apart, whatever files they come in.
+// Identifies a model by its weights, in any file format.
 struct CalibratedModel {
   std::string architecture;
   std::uint32_t n_layers = 0;
@@ -60,22 +60,22 @@ struct CalibratedModel {
 // Reads a row of every tensor. Fails  as ModelSource::read_rows
 Result<CalibratedModel> identify_model(const ModelSource& source);
 
-// Returns the columns of a place's rows.
+// Returns the number of columns of these rows.
 std::uint32_t input_cols(const CalibratedModel& model, ProductInput input) noexcept;
 
 struct LayerCalibration {
-  // Mean squares of the columns of a place's rows, by ProductInput.
+  // Mean squares of the columns, by ProductInput.
   std::array<std::vector<float>, kInputsPerLayer> mean_squares;
-  double cosine = 1.0;     // mean of a row before and behind the layer
-  double skip_loss = 0.0;  // nats a token that the text costs more without the layer
+  double cosine = 1.0;     // mean cosine of a row before and after the layer
+  double skip_loss = 0.0;  // rise of the loss when the layer is skipped, in nats a token
 };
 
-// How far the model's next-token distributions go from what they are when matrices of one kind are
-// stored in a format that rounds them, those of neighbouring layers together.
+// One sensitivity measurement: the divergence of the next-token distributions when the matrices of
+// one kind in neighbouring layers are rounded to a format.
 struct Probe {
   TensorKind kind = TensorKind::kAttnQ;
   std::uint32_t first_layer = 0;  // 0 outside layers
-  std::uint32_t n_layers = 1;     // the same: 1
+  std::uint32_t n_layers = 1;     // 1 outside layers
   BlockFormat format{QuantType::kQ4Super, 32};
   double divergence = 0.0;  // mean Kullback-Leibler divergence of the rows, in nats
   friend bool operator==(const Probe&, const Probe&) = default;
@@ -84,31 +84,34 @@ struct Probe {
 struct Calibration {
   CalibratedModel model;
   std::uint32_t context = 0;      // positions of a window
-  std::uint64_t n_rows = 0;       // that means are over
-  std::uint64_t n_skip_rows = 0;  // that skip_loss is over, of each layer
+  std::uint64_t n_rows = 0;       // averaged by the means
+  std::uint64_t n_skip_rows = 0;  // averaged by each skip_loss
   double loss = 0.0;              // mean of the rows, in nats
   std::vector<LayerCalibration> layers;
   std::vector<float> head_mean_squares;  // [hidden]
-  std::uint64_t n_probe_rows = 0;        // that divergences are means of
-  std::vector<Probe> probes;             // empty: nobody measured
+  std::uint64_t n_probe_rows = 0;        // averaged by each divergence
+  std::vector<Probe> probes;             // sensitivities; empty: not measured
 };
 
-// Whether a number can be a loss: finite, and in f32 too, which the index of a .qsf file has.
+// Returns whether a number is a valid loss: finite in f32 as well, the type of a .qsf index.
 bool is_loss(double nats) noexcept;
 
-// Checks that a calibration is of a model. Fails  kInvalidArgument, naming the first that differs
+// Checks that a calibration belongs to a model. Fails  kInvalidArgument, naming the first
+// difference
 Status check_calibrated(const Calibration& calibration, const CalibratedModel& model);
 
-// Returns the weight of every column of every matrix that multiplies rows: their mean squares, in
-// each matrix at least kLeastShare of their mean, so that no column is given up for what one text
-// happened not to show. A place whose rows were all zero has none.
+// The least importance of a column, as a share of its matrix's mean: a column that the calibration
+// set did not use is not given up.
 inline constexpr double kLeastShare = 1e-4;
+// Returns the importance of every column of every matrix: mean squares, at least kLeastShare of
+// their mean. Inputs that were all zero have none.
 // Fails  kInvalidArgument on a mean that is negative or not finite
 Result<ColumnImportance> column_importance(const Calibration& calibration);
 
-// Returns what the index of a .qsf file says of every layer: skip_loss, at least
-// kLeastImportance, because 0 means that nobody measured.
+// The least layer importance; 0 means that it was not measured.
 inline constexpr float kLeastImportance = 1e-6F;
+// Returns the importance of every layer for the index of a .qsf file: skip_loss, at least
+// kLeastImportance.
 std::vector<float> layer_importance(const Calibration& calibration);
 
 }  // namespace qsf

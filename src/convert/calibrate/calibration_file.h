@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// Calibration files: a Calibration, kept for further conversions of the same model.
+// Calibration files: a Calibration, saved for further conversions of the same model.
 //
-// Based on: docs/calibration-files.md, which is the authority on the bytes. Any bytes may come as a
-// file: nothing is believed before it is checked, and the size of what is allocated follows from
-// the size that the file truly has.
+// Based on: docs/calibration-files.md, which defines the bytes. Every field is checked before use,
+// and allocations are bounded by the actual size of the file.
 
 #ifndef QSF_CONVERT_CALIBRATE_CALIBRATION_FILE_H_
 #define QSF_CONVERT_CALIBRATE_CALIBRATION_FILE_H_
@@ -26,12 +25,12 @@ Result<bool> is_calibration_file(const std::string& path, FileOps& ops = system_
 std::vector<std::byte> encode_calibration(const Calibration& calibration);
 
 struct CalibrationReadOptions {
-  bool verify_crc = true;  // false in fuzzers alone: a checksum would hide the parser from them
+  bool verify_crc = true;  // false only in fuzzers, which would not get past a checksum
 };
 // Reads the bytes of a file. Fails  kCorrupt, kUnsupported, naming the field
 Result<Calibration> decode_calibration(ByteSpan bytes, CalibrationReadOptions options = {});
 
-// Writes a file, whole or not at all. Fails  kIo
+// Writes a file atomically. Fails  kIo
 Status write_calibration_file(const std::string& path, const Calibration& calibration,
                               FileOps& ops = system_file_ops());
 // Fails  as decode_calibration, and kNotFound, kIo; messages begin with the path

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// Gathering: a model runs over a text, window by window, and what its matrices multiply is summed;
-// then each layer is left out in turn, and what that costs the text is measured.
+// Collects the statistics of a calibration: runs a model over a calibration set, window by window,
+// and sums the squares of the inputs of its matrices; then skips each layer in turn and measures the
+// rise of the loss.
 //
-// The passes are the engine's own, on its exact path with keys and values in f32, so weights are
-// streamed where the budget does not hold them. The same file, text and window give the same bits
-// at any number of threads and in any budget.
+// The engine runs on its exact path with an f32 KV cache and streams weights when the budget does
+// not hold them. The same file, tokens and window length give the same bits at any number of threads
+// and in any budget.
 
 #ifndef QSF_CONVERT_CALIBRATE_COLLECT_STATISTICS_H_
 #define QSF_CONVERT_CALIBRATE_COLLECT_STATISTICS_H_
@@ -34,12 +35,9 @@
 
 namespace qsf {
 
-// ColumnSums: sums of the squares of what every matrix multiplies, column by column, and of the
-// cosines between what goes into a layer and what comes out.
-//
-// Sums are f64 and added in the order of positions, so they have the same bits at any number of
-// threads and in any budget. 65,536 rows round each sum by 7e-12 of itself at most.
-
+// Sums of squares of the input columns of every matrix product, and of cosines between the input
+// and output of every layer. Sums are f64 and added in the order of positions, so their bits depend
+// on neither threads nor budget; 65,536 rows round a sum by at most 7e-12 of its value.
 class ColumnSums final : public RowConsumer {
  public:
   explicit ColumnSums(const ModelSpec& spec);
@@ -49,16 +47,16 @@ class ColumnSums final : public RowConsumer {
   void take_layer(std::uint32_t layer, std::span<const float> in,
                   std::span<const float> out) override;
 
-  // All that it holds, in one order, to be written to a file and read back.
+  // All sums in a fixed order, for saving to a file and loading.
   std::vector<MutableByteSpan> parts();
 
-  // Rows that were taken at a place; means are over them.
+  // Returns the number of summed rows.
   std::uint64_t n_rows(ProductInput input, std::uint32_t layer) const noexcept {
     return sums_[index(input, layer)].n_rows;
   }
-  // Returns the mean of the squares of each column; zeros where no row was taken.
+  // Returns the mean square of each column; zeros without rows.
   std::vector<float> mean_squares(ProductInput input, std::uint32_t layer) const;
-  // Returns the mean cosine of a layer's input and output; 1 where no row was taken.
+  // Returns the mean cosine of a layer's input and output; 1 without rows.
   double mean_cosine(std::uint32_t layer) const noexcept;
 
  private:
@@ -71,7 +69,7 @@ class ColumnSums final : public RowConsumer {
     std::uint64_t n_rows = 0;
   };
   static std::size_t index(ProductInput input, std::uint32_t layer) noexcept {
-    // The head's come first.
+    // The head comes first.
     if (input == ProductInput::kHead) return 0;
     return 1 + layer * kInputsPerLayer + static_cast<std::size_t>(input);
   }
@@ -80,24 +78,23 @@ class ColumnSums final : public RowConsumer {
   std::vector<Cosines> cosines_;  // by layer
 };
 
-// RunState: how far Gatherer::run() has come and what it has summed by then, which a file keeps for
-// a run that is started again (decision 033).
-
+// The progress and sums of Gatherer::run(), saved to a file so that an interrupted run can resume
+// (decision 033).
 struct RunState {
   RunState(const ModelSpec& spec, std::size_t n_windows)
       : losses(n_windows), skip_losses(spec.n_layers), sums(spec) {}
 
-  // Reads what write() has written for a run of the same model and as many windows; leaves all as
-  // it is where there is no file.
-  // Fails  kCorrupt on a file of another run, or a damaged one; kIo. Useless then
+  // Reads the state that write() saved for a run of the same model and number of windows. Without a
+  // file the state does not change.
+  // Fails  kCorrupt on a damaged file or one of another run; kIo. The state is then invalid
   Status read(const std::string& path, FileOps& ops = system_file_ops());
-  // Fails  kIo; an older file is left then
+  // Fails  kIo; an older file is kept
   Status write(const std::string& path, FileOps& ops = system_file_ops());
 
   std::uint64_t n_summed = 0;       // windows
-  std::uint64_t n_skipped = 0;      // layers that were left out
+  std::uint64_t n_skipped = 0;      // layers
   std::vector<double> losses;       // of the windows, in nats
-  std::vector<double> skip_losses;  // of the windows that run without a layer, more than with it
+  std::vector<double> skip_losses;  // rise of the loss by skipped layer
   ColumnSums sums;
 
  private:
@@ -105,8 +102,8 @@ struct RunState {
 };
 
 struct GatherProgress {
-  std::optional<std::uint32_t> skipped_layer;  // that is left out now; none: nothing is
-  std::optional<std::uint32_t> fed_layer;      // of feed(): the first that runs
+  std::optional<std::uint32_t> skipped_layer;  // the layer skipped now, if any
+  std::optional<std::uint32_t> fed_layer;      // the first layer of feed()
   std::uint64_t done_rows = 0;
   std::uint64_t total_rows = 0;  // of the whole run
 };
@@ -114,10 +111,10 @@ struct GatherProgress {
 struct GatherOptions {
   std::uint32_t context = 512;         // tokens of a window
   unsigned n_threads = 0;              // as EngineOptions
-  std::uint64_t ram_budget_bytes = 0;  // the same, the sums included
-  std::uint64_t feed_bytes = 0;        // of the budget that feed()'s consumers take
-  std::uint64_t other_bytes = 0;       // that a refusal adds to what it says is needed
-  // Called behind every window.
+  std::uint64_t ram_budget_bytes = 0;  // as EngineOptions, including the sums
+  std::uint64_t feed_bytes = 0;        // of the budget, for the consumers of feed()
+  std::uint64_t other_bytes = 0;       // added to the budget that an error names
+  // Called after every window.
   std::function<void(const GatherProgress&)> on_progress;
   const std::atomic<bool>* cancel = nullptr;  // checked at every operator
   LogSink log;
@@ -125,26 +122,24 @@ struct GatherOptions {
 
 class Gatherer {
  public:
-  // Opens a .qsf file. It may be removed as soon as this returns.
-  // Fails  as Engine::open; of too small a budget, naming the least that works
+  // Opens a .qsf file, which may be removed when this returns.
+  // Fails  as Engine::open; on too small a budget, naming the smallest that works
   static Result<std::unique_ptr<Gatherer>> open(const std::string& path,
                                                 const GatherOptions& options);
 
-  // Runs the windows that `tokens` consist of, of which only the last may be shorter; at least two
-  // tokens. All but Calibration::model is filled in. With a file's name in `state_path`, goes on
-  // where a run with these tokens was that has written it, and writes it again and again.
+  // Runs the windows of `tokens`, of which only the last may be shorter, and returns a Calibration
+  // without `model`. `state_path` names a file to resume from and to save the state to.
+  // Requires  at least two tokens
   // Fails  as Engine::score, RunState::read and RunState::write
   Result<Calibration> run(std::span<const TokenId> tokens, const std::string& state_path = {});
 
-  // Lets feed() of some layers go on where another has ended: by a file beside the one that was
-  // opened, which has a name for a moment alone, or by files in `folder`, where another process has
-  // kept rows of these tokens perhaps.
-  // Fails  as SavedHiddenRows::create and SavedHiddenRows::open_in
+  // Lets a call of feed() continue where another ended, by saving the hidden rows between layers:
+  // in an unlinked file beside the .qsf file, or in `folder`, where an earlier process may have
+  // saved the rows of these tokens. Fails  as SavedHiddenRows::create and SavedHiddenRows::open_in
   Status keep_rows(std::size_t n_tokens, const std::string& folder = {});
 
-  // Runs the windows through layers [first, last) for somebody else, who sees every row of theirs
-  // that run() sees, and those of layers in front of them where no rows are kept that go into layer
-  // `first`: of a call before with these tokens, up to that layer.
+  // Runs the windows through layers [first, last) and hands their rows to `consumer`. Without saved
+  // rows for layer `first`, earlier layers run as well and their rows are handed over too.
   // Requires  first < last <= layers; tokens and Fails  as run()
   Status feed(std::span<const TokenId> tokens, std::uint32_t first, std::uint32_t last,
               RowConsumer& consumer);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Copies of a model for the engine to run: its weights as they are, or some of them rounded.
+// Temporary copies of a model for the engine, with all weights unchanged or some of them rounded.
 
 #ifndef QSF_CONVERT_CALIBRATE_MODEL_COPY_H_
 #define QSF_CONVERT_CALIBRATE_MODEL_COPY_H_
@@ -15,18 +15,16 @@
 
 namespace qsf {
 
-// Writes a .qsf file of a model with every weight as it is but those that `options.formats` names,
-// uncompressed. Where the page cache is bounded it forgets both files: the engine has all of the
-// budget.
-// Fails  as transcode()
+// Writes an uncompressed .qsf file of a model. Weights are unchanged except for the matrices in
+// `options.formats`. With a bounded page cache both files are dropped from it, so the engine has
+// the whole budget. Fails  as transcode()
 Status write_copy(const ModelSource& source, const std::string& path, TranscodeOptions options,
                   FileOps& ops = system_file_ops());
 
-// TemporaryName: a file that goes when this does.
-
+// A file name that is removed by the destructor.
 class TemporaryName {
  public:
-  // A name beside `output` that only this process uses.
+  // Makes a name beside `output` that is unique to this process.
   explicit TemporaryName(const std::string& output)
       : path_(output + ".calibration-" + std::to_string(::getpid())) {}
   ~TemporaryName() { remove(); }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// PassObserver: follows an engine's passes and hands out the rows that matrices multiply, each
-// once, with the place it was read at; and the rows of the residual stream in front of and behind
-// every layer. It can leave a layer out: the stream behind it is then what it was in front.
+// PassObserver: observes an engine's passes and hands a RowConsumer the input rows of all matrix
+// products, each once, and the hidden rows before and after every layer. It can skip a layer: the
+// residual stream then passes it unchanged.
 //
-// Whatever is gathered over a model's inputs is a RowConsumer: sums of squares, or sums of products
-// of columns for error compensation.
+// Consumers sum squares of columns, or products of columns (Hessians) for error compensation.
 
 #ifndef QSF_CONVERT_CALIBRATE_PASS_OBSERVER_H_
 #define QSF_CONVERT_CALIBRATE_PASS_OBSERVER_H_
@@ -22,34 +21,34 @@
 
 namespace qsf {
 
-// Called on the thread of the pass. Rows of one place and layer come in the order of positions, the
-// same whatever the threads, budgets and passes.
+// Called on the thread of the pass. Rows of one place and layer come in the order of positions,
+// independent of threads, budgets and passes.
 class RowConsumer {
  public:
   virtual ~RowConsumer() = default;
 
   // `layer` is 0 for the head. Shapes  row [input_cols]
   virtual void take_input(ProductInput input, std::uint32_t layer, std::span<const float> row) = 0;
-  // The residual stream in front of a layer and behind it. Shapes  in, out [hidden]
+  // The residual stream before and after a layer. Shapes  in, out [hidden]
   virtual void take_layer(std::uint32_t layer, std::span<const float> in,
                           std::span<const float> out) = 0;
 };
 
 class PassObserver final : public OperatorObserver {
  public:
-  // Requires  rows are those of prompts
+  // Requires  all rows are prompt rows
   explicit PassObserver(const std::atomic<bool>* cancel) noexcept : cancel_(cancel) {}
 
-  // Who takes the rows of the next passes; null: nobody.
+  // Sets the consumer of the next passes; null: none.
   void set_consumer(RowConsumer* consumer) noexcept { consumer_ = consumer; }
-  // The layer that the next passes leave out, if any.
+  // Sets the layer that the next passes skip, if any.
   void set_skipped(std::optional<std::uint32_t> layer) noexcept { skipped_ = layer; }
-  // The layer that the next passes begin with.
+  // Sets the first layer of the next passes.
   void set_first_layer(std::uint32_t layer) noexcept { first_layer_ = layer; }
-  // The engine to cancel when `cancel` becomes true; outlives the last pass. Reserves room for the
-  // rows of a pass.
+  // Sets the engine to cancel when `cancel` becomes true, and reserves memory for the rows of a
+  // pass. Requires  the engine outlives the last pass
   void attach(Engine& engine);
-  // Returns what attach() takes at most for passes of `max_rows` rows.
+  // Returns the bytes that attach() reserves for passes of `max_rows` rows.
   static std::uint64_t memory_bytes(const ModelSpec& spec, std::uint32_t max_rows) noexcept {
     return std::uint64_t{max_rows} * spec.hidden * sizeof(float);
   }

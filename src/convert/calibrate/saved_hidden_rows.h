@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// SavedHiddenRows: the rows of the residual stream of every window at one place between layers, on
-// the disk, so that a run through some layers goes on where another ended, whatever the memory.
+// SavedHiddenRows: the hidden rows (residual stream) of every window between two layers, on disk,
+// so that a run through some layers continues where another ended.
 //
-// Rows of this process alone lie in one file without a name, where those behind some layers take
-// the place of those in front of them. In a folder there are two such places, by turns, and a file
-// that says which layers they go into, with their checksums: a run that is interrupted leaves the
-// rows it began with.
+// Without a folder the rows are in one unlinked file, in which the outputs of a layer overwrite its
+// inputs. In a folder there are two files, used in turn, and a state file with their layers and
+// checksums: an interrupted run leaves the rows that it began with.
 
 #ifndef QSF_CONVERT_CALIBRATE_SAVED_HIDDEN_ROWS_H_
 #define QSF_CONVERT_CALIBRATE_SAVED_HIDDEN_ROWS_H_
@@ -28,38 +27,36 @@ namespace qsf {
 
 class SavedHiddenRows {
  public:
-  // What it takes of memory: one window.
+  // Returns the memory used: one window.
   static std::uint64_t memory_bytes(std::uint64_t window_floats) noexcept;
 
-  // Makes a file of so many windows under a name that it loses at once.
+  // Creates a file of so many windows and unlinks it.
   // Requires  `ops` outlives the rows
   // Fails     as ScratchFile::create
   static Result<std::unique_ptr<SavedHiddenRows>> create(const std::string& path,
                                                          std::size_t n_windows,
                                                          std::size_t window_floats,
                                                          FileOps& ops = system_file_ops());
-  // The same in a folder that exists, with what was kept there before.
-  // Fails  as ScratchFile::open_named; kCorrupt when what is there is damaged
+  // The same in an existing folder, with the rows saved there before.
+  // Fails  as ScratchFile::open_named; kCorrupt on damaged files
   static Result<std::unique_ptr<SavedHiddenRows>> open_in(const std::string& folder,
                                                           std::size_t n_windows,
                                                           std::size_t window_floats,
                                                           FileOps& ops = system_file_ops());
-  // The names of its files in a folder.
+  // Returns the names of its files in a folder.
   static std::vector<std::string> file_names();
 
-  // Begins a run whose windows are read from rows that are kept, one by one, and written to where
-  // finish() will find them. Returns the layer that it begins with: the last up to `layer` whose
-  // rows are kept; 0, for which no rows are, where there is none.
+  // Begins a run that reads and writes the windows one by one. Returns its first layer: the last
+  // layer up to `layer` with saved input rows; 0, which needs no rows, when there is none.
   // Fails  kIo
   Result<std::uint32_t> start(std::uint32_t layer);
-  // All windows are written, and go into `layer`. Fails  kIo
+  // Ends a run: all windows are written and are the inputs of `layer`. Fails  kIo
   Status finish(std::uint32_t layer);
 
-  // The window that read() fills and write() takes. Shapes  [window_floats]
+  // The buffer of read() and write(). Shapes  [window_floats]
   std::span<float> window() noexcept;
   // Requires  index < n_windows; of read(): start() did not return 0, this window is not written
-  // Fails     kIo, naming place and reason; of read() in a folder kCorrupt on other rows than were
-  //           written
+  // Fails     kIo, naming place and reason; read() in a folder also kCorrupt on a wrong checksum
   Status read(std::size_t index);
   Status write(std::size_t index);
 
@@ -72,7 +69,7 @@ class SavedHiddenRows {
   struct Place {
     std::unique_ptr<ScratchFile> file;
     std::unique_ptr<AsyncReader> queue;  // behind the file, which outlives it
-    std::uint32_t layer = 0;             // that its rows go into; 0: there are none
+    std::uint32_t layer = 0;             // whose inputs the rows are; 0: no rows
     std::vector<std::uint32_t> crcs;     // of its windows
   };
   SavedHiddenRows(std::vector<Place> places, std::size_t n_windows, std::size_t window_floats);
@@ -81,7 +78,7 @@ class SavedHiddenRows {
   Status write_state() const;
 
   std::vector<Place> places_;
-  std::string state_path_;  // empty: no file says what is kept
+  std::string state_path_;  // empty: no state file
   FileOps* ops_ = nullptr;  // of that file
   std::size_t from_ = 0;    // the place that is read
   std::size_t to_ = 0;      // the place that is written

@@ -15,7 +15,7 @@
 namespace qsf {
 namespace {
 
-// The format of read_saved_hidden_rows(). Requires  the source keeps the tensor
+// The format of read_kept_rows(). Requires  the source keeps the tensor
 BlockFormat source_format(const ModelSource& source, const SourcePlace& t) noexcept {
   return *source.kept_format(t.section.kind, t.section.layer, t.index);
 }
@@ -31,7 +31,7 @@ Status read_all_kept(const ModelSource& source, const TranscodeOptions& options,
     const std::uint32_t n = std::min(kUnitRows, n_rows - row);
     std::vector<std::byte> bytes(n * row_major_bytes(format, t.source->cols));
     QSF_RETURN_IF_ERROR(
-        source.read_saved_hidden_rows(t.section.kind, t.section.layer, t.index, row, n, bytes));
+        source.read_kept_rows(t.section.kind, t.section.layer, t.index, row, n, bytes));
     look(bytes, n);
     return ok_status();
   });

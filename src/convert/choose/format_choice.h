@@ -36,8 +36,8 @@ struct FormatChoice {
 // Fails     as read_rows(), kCancelled, kInvalidArgument on weights beyond a type of mixed
 Result<FormatChoice> choose_formats(const ModelSource& source, const TranscodeOptions& options);
 
-// After read_saved_hidden_rows() rejected a row: re-encodes the matrices that have such rows
-// instead of keeping them. Returns whether there were any. Fails  as read_saved_hidden_rows()
+// After read_kept_rows() rejected a row: re-encodes the matrices that have such rows
+// instead of keeping them. Returns whether there were any. Fails  as read_kept_rows()
 // otherwise, kCancelled
 Result<bool> give_up_keeping(const ModelSource& source, const TranscodeOptions& options,
                              FormatChoice& choice);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Rows of a source's tensors, encoded, and how far they are from what they were.
+// Encodes rows of a source's tensors and measures the errors: column importance, the interface of
+// error compensation, work on threads, and the encoding itself.
 
 #ifndef QSF_CONVERT_ENCODE_ENCODE_ROWS_H_
 #define QSF_CONVERT_ENCODE_ENCODE_ROWS_H_
@@ -31,14 +32,13 @@ namespace qsf {
 
 class ColumnImportance {
  public:
-  // Sets what the columns of one matrix cost; `layer` is 0 outside layers.
+  // Sets the importance of the columns of one matrix; `layer` is 0 outside layers.
   // Shapes  weights [n_cols]
-  // Fails   kInvalidArgument on a weight that is negative or not finite
+  // Fails   kInvalidArgument on a value that is negative or not finite
   Status set(TensorKind kind, std::uint32_t layer, std::vector<float> weights);
 
-  // Returns what was set for that matrix, empty where nothing was or where it was set for another
-  // number of columns.
-  // Threads  any number at once, while nobody sets
+  // Returns the importance of a matrix; empty when it was not set or has another number of columns.
+  // Threads  any number at once, but not during set()
   std::span<const float> find(TensorKind kind, std::uint32_t layer, std::size_t n_cols) const;
 
   bool empty() const noexcept { return weights_.empty(); }
@@ -54,9 +54,9 @@ class ErrorCompensation {
  public:
   virtual ~ErrorCompensation() = default;
 
-  // Returns what the errors of a layer's matrix are fed back by, valid until the next call; null
-  // where they stay where they arise. Called for one matrix after the other, in the order of the
-  // file, more than once for each; a conversion that begins anew goes back to the first.
+  // Returns the factor for a layer's matrix, valid until the next call; null for a matrix without
+  // error compensation. Called in the order of the file, possibly more than once for a matrix; a
+  // conversion that restarts begins with the first matrix again.
   // Threads  one at a time
   virtual Result<const GptqFactor*> factor_of(TensorKind kind, std::uint32_t layer,
                                               std::uint32_t n_cols) = 0;
@@ -64,8 +64,8 @@ class ErrorCompensation {
 
 // Work that is cut into numbered units, on threads: the same result whichever thread did what.
 
-// Runs work(unit), which returns a Status. An exception that left a thread would end the process
-// and leave the temporary file behind.
+// Runs work(unit), which returns a Status. An exception on a thread would end the process and leave
+// the temporary file behind, so lack of memory becomes a Status.
 template <typename Work>
 Status run_unit(const Work& work, std::size_t unit) {
   try {
@@ -75,7 +75,7 @@ Status run_unit(const Work& work, std::size_t unit) {
   }
 }
 
-// Runs work(0) .. work(n - 1) on up to n_threads threads. Returns the failure of the lowest number,
+// Runs work(0) .. work(n - 1) on up to n_threads threads. Returns the failure of the lowest unit,
 // whichever thread finished first.
 template <typename Work>
 Status run_units(std::size_t n_units, unsigned n_threads, const Work& work) {
@@ -97,24 +97,23 @@ Status run_units(std::size_t n_units, unsigned n_threads, const Work& work) {
   return ok_status();
 }
 
-// Rows that one thread takes at a time: those at which a tile may start.
+// Rows that one thread takes at a time: the alignment of tiles.
 inline constexpr std::uint32_t kUnitRows = kTileRowAlign;
-// Error compensation works in strips of so many rows (decision 034).
+// Rows that error compensation processes together (decision 034).
 inline constexpr std::uint32_t kGptqBatchRows = 48;
 
-// Returns the rows that one thread takes at a time where errors are fed back: whole strips, as many
-// as give every thread some of a tile, at most kGptqRows, beyond which nothing is gained. Bytes do
-// not depend on it.
+// Returns the rows that one thread takes at a time with error compensation: whole batches, so that
+// every thread has some of a tile, at most kGptqRows. The bytes do not depend on it.
 std::uint32_t gptq_unit_rows(std::uint32_t tile_rows, unsigned n_threads) noexcept;
 
-// Sums over weights w and decoded weights q; added up in the order of rows, so that reports do not
-// depend on threads.
+// Sums over weights w and decoded weights q, added in the order of rows: reports do not depend on
+// the number of threads.
 struct ErrorSums {
   double ww = 0.0;
   double qq = 0.0;
   double wq = 0.0;
   double dd = 0.0;
-  // Squared weights and squared errors by the importance of their columns, 1 where none is known.
+  // Squared weights and squared errors times the importance of their columns (1 when unknown).
   double weighted_ww = 0.0;
   double weighted_dd = 0.0;
 
@@ -124,8 +123,8 @@ struct ErrorSums {
   void add(const ErrorSums& other) noexcept;
   double relative_error() const noexcept;  // root of (squared error / squared weights)
   double cosine() const noexcept;
-  // The share of the squared outputs of a product that is error, as far as columns go by
-  // themselves; 0 for no weights.
+  // Squared error over squared outputs of the product, with columns taken as uncorrelated; 0 for no
+  // weights.
   double weighted_error() const noexcept {
     return weighted_ww > 0.0 ? weighted_dd / weighted_ww : 0.0;
   }
@@ -136,11 +135,11 @@ struct RowRange {
   std::uint32_t n = 0;
 };
 
-// How rows become codes.
+// How rows are encoded.
 struct RowEncoding {
   BlockFormat format{QuantType::kF32, 4};
   QuantOptions options;
-  const GptqFactor* factor = nullptr;  // what errors are fed back by; null: they are not
+  const GptqFactor* factor = nullptr;  // of error compensation; null: none
 };
 
 struct EncodedRows {
@@ -158,22 +157,22 @@ QuantOptions quant_options(Rounding rounding, const ColumnImportance* importance
 Result<EncodedRows> encode_rows(const ModelSource& source, const SourcePlace& tensor,
                                 const RowEncoding& encoding, RowRange rows);
 
-// Brings rows of layout 0 into the layout of a file.
+// Converts rows of layout 0 to the layout of a file.
 // Shapes  rows [n_rows * row_major_bytes(format, n_cols)], out [rows_bytes(format, layout, ...)]
 void lay_out_rows(BlockFormat format, Layout layout, std::size_t n_rows, std::size_t n_cols,
                   ByteSpan rows, MutableByteSpan out);
 
 struct MeasureOptions {
   unsigned n_threads = 1;
-  std::uint32_t max_rows = 0xFFFFFFFFU;  // units of a tensor are left out evenly to keep to it
+  std::uint32_t max_rows = 0xFFFFFFFFU;  // measures evenly spaced units up to this many rows
   const std::atomic<bool>* cancel = nullptr;
 };
-// Encodes a tensor and keeps nothing but the errors.
+// Encodes a tensor and returns only the errors.
 // Fails  as encode_rows(), kCancelled
 Result<ErrorSums> measure_errors(const ModelSource& source, const SourcePlace& tensor,
                                  const RowEncoding& encoding, const MeasureOptions& options);
 
-// Fails with kCancelled where it was asked for.
+// Fails with kCancelled when `cancel` is set.
 Status check_cancelled(const std::atomic<bool>* cancel);
 
 }  // namespace qsf

@@ -355,12 +355,11 @@ std::optional<BlockFormat> RotatedModel::kept_format(SectionKind section, std::u
   return source_->kept_format(from.section, from.layer, from.tensor);
 }
 
-Status RotatedModel::read_saved_hidden_rows(SectionKind section, std::uint32_t layer,
-                                            std::size_t tensor, std::uint32_t first_row,
-                                            std::uint32_t n_rows, MutableByteSpan out) const {
+Status RotatedModel::read_kept_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
+                                    std::uint32_t first_row, std::uint32_t n_rows,
+                                    MutableByteSpan out) const {
   const Origin from = origin(section, layer, tensor);
-  return source_->read_saved_hidden_rows(from.section, from.layer, from.tensor, first_row, n_rows,
-                                         out);
+  return source_->read_kept_rows(from.section, from.layer, from.tensor, first_row, n_rows, out);
 }
 
 }  // namespace qsf

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: MIT
 //
-// RotatedModel: a model with rotations folded into its weights, which change no output and cost
-// nothing when it runs, but spread outliers of weights over their neighbours before they are
+// RotatedModel: a ModelSource with rotations folded into the weights. Outputs do not change and
+// inference costs nothing; outliers of weights are spread over their neighbours before they are
 // quantised (docs/decisions/038-rotation-and-outliers.md).
 //
-// Values: with R2 orthogonal, attention sums R2 v where it summed v. The value matrix becomes R2 Wv
-// in every KV head, and the output matrix, which takes the sums, Wo R2^T in every head.
+// Values: with R2 orthogonal, attention sums R2 v instead of v. The value matrix becomes R2 Wv in
+// every KV head, and the output matrix Wo R2^T in every head.
 //
-// Residual stream: with R1 orthogonal, every layer reads and writes R1 h where it did h. An RMSNorm
-// notices nothing but its gains g, which go into the matrices behind it:
+// Residual stream: with R1 orthogonal, every layer reads and writes R1 h instead of h. RMSNorm
+// commutes with R1 except for its gains g, which are folded into the matrices behind it:
 //
 //   embeddings             E R1^T
 //   q, k, v, gate, up      W diag(g) R1^T, and the gains become ones
 //   o, down                R1 W, and their biases R1 b
 //   head                   W diag(g) R1^T
 //
-// A head that is the embedding becomes a matrix of its own, since the last gains go into one of the
-// two.
+// A tied head becomes a separate matrix, since the last gains apply only to the head.
 //
 // Based on: Ashkboos et al., "SliceGPT", 2024 (folded gains), and "QuaRot", 2024.
 
@@ -34,13 +33,12 @@
 
 namespace qsf {
 
-// HadamardRotation: an orthogonal matrix that spreads every element over a block of others, so that
-// none is far larger than the rest.
+// HadamardRotation: a random orthogonal matrix that spreads every element over its block.
 //
-// Each block of b columns is multiplied with D2 H D1 / sqrt(b): H the Hadamard matrix in
-// Sylvester's order, D1 and D2 diagonals of signs that a seed draws. D1 keeps vectors that H would
-// gather in one element, such as constant ones, from being so; D2 keeps a second rotation by H,
-// which quantised values take at run time (kernels/kv_rows), from undoing the first.
+// Each block of b columns is multiplied by D2 H D1 / sqrt(b): H is the Hadamard matrix in
+// Sylvester's order, D1 and D2 are diagonals of random signs from a seed. Without D1, H would
+// concentrate some vectors, such as constant ones, in one element. Without D2, the rotation by H of
+// a quantised KV cache (kernels/kv_rows) would undo this one.
 //
 // Based on: Ashkboos et al., "QuaRot: Outlier-Free 4-Bit Inference in Rotated LLMs", 2024; Tseng et
 // al., "QuIP#", 2024.
@@ -54,14 +52,12 @@ class HadamardRotation {
 
   std::uint32_t block() const noexcept { return block_; }
 
-  // Multiplies vectors that lie one behind the other, x := R x.
+  // Multiplies consecutive vectors in place, x := R x.
   // Requires  x is a whole number of vectors
   void rotate(std::span<float> x) const noexcept;
 
-  // The same for vectors that stand as columns in rows of n_cols: one block of them, of the rows
-  // from first_row on of a matrix whose columns are whole vectors.
-  // Shapes    rows [block(), n_cols]
-  // Requires  first_row is a multiple of block()
+  // The same for vectors that are columns of a matrix: rotates one block of its rows, from
+  // first_row on. Shapes    rows [block(), n_cols] Requires  first_row is a multiple of block()
   void rotate_columns(std::uint32_t first_row, std::size_t n_cols,
                       std::span<float> rows) const noexcept;
 
@@ -71,7 +67,7 @@ class HadamardRotation {
   std::vector<float> after_;   // [n], D2 / sqrt(b)
 };
 
-// What of a model is rotated; at least one of them.
+// The rotated parts of a model; at least one.
 struct RotationScope {
   bool values = false;
   bool stream = false;
@@ -79,11 +75,11 @@ struct RotationScope {
 
 class RotatedModel final : public ModelSource {
  public:
-  // Blocks of the residual stream's rotation. A row of a matrix that writes into the stream is read
-  // with all rows of its block, so this bounds memory: 256 rows for each thread that reads.
+  // Block size of the residual stream's rotation. Reading a row of a matrix that writes into the
+  // stream reads all rows of its block, so this bounds memory: 256 rows for each reading thread.
   static constexpr std::uint32_t kMostStreamColumns = 256;
 
-  // Fails  kUnsupported where the model does not allow it, saying why; as the source
+  // Fails  kUnsupported, with the reason, when the model cannot be rotated; as the source
   static Result<std::unique_ptr<RotatedModel>> create(std::unique_ptr<ModelSource> source,
                                                       RotationScope scope);
 
@@ -91,27 +87,27 @@ class RotatedModel final : public ModelSource {
   const ModelSpec& spec() const noexcept override { return spec_; }
   std::span<const SourceTensor> tensors(SectionKind section,
                                         std::uint32_t layer) const noexcept override;
-  // Rows have the same bits whatever others they are read with.
+  // The bits of a row do not depend on the other rows of the call.
   // Fails  also with kUnsupported on sums that are not finite
   Status read_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
                    std::uint32_t first_row, std::span<float> out) const override;
 
-  // What is rotated are f32, the rest is as in the source.
+  // Nothing for rotated tensors, otherwise the source's format.
   std::optional<BlockFormat> kept_format(SectionKind section, std::uint32_t layer,
                                          std::size_t tensor) const noexcept override;
-  Status read_saved_hidden_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
-                                std::uint32_t first_row, std::uint32_t n_rows,
-                                MutableByteSpan out) const override;
+  Status read_kept_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
+                        std::uint32_t first_row, std::uint32_t n_rows,
+                        MutableByteSpan out) const override;
 
   // The rows of a block.
   std::uint64_t read_buffer_bytes() const noexcept override;
   void drop_cached() const noexcept override { source_->drop_cached(); }
 
-  // Weights of the head that this has and the source has not; 0: none.
+  // Returns the weights of a head that the source does not have; 0 without one.
   std::uint64_t added_weights() const noexcept;
 
  private:
-  // What becomes of a tensor, in this order.
+  // The changes to a tensor, in this order.
   struct Change {
     bool ones = false;                         // instead of all else
     const HadamardRotation* rows = nullptr;    // mixes rows
@@ -125,7 +121,7 @@ class RotatedModel final : public ModelSource {
     std::vector<float> attention;
     std::vector<float> ffn;  // empty in a parallel block
   };
-  // Where a tensor stands in the source.
+  // A tensor of the source.
   struct Origin {
     SectionKind section;
     std::uint32_t layer;

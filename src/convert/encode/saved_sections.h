@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// SavedSections: the finished sections of a conversion, each in a file of its own, so that a
-// conversion that was interrupted need not encode them again (decision 033).
+// SavedSections: the finished sections of a conversion in one file each, so that an interrupted
+// conversion does not encode them again (decision 033).
 //
-// A file appears when its section is whole. It says which tensors, formats and tiles it has, and
-// has a checksum of every part; that its weights are those of this model, encoded in this way, is
-// for the owner of the folder to know.
+// A file appears when its section is complete. It records tensors, formats and tiles, and has a
+// checksum of every part. The caller ensures that the folder belongs to this model and these
+// options.
 
 #ifndef QSF_CONVERT_ENCODE_SAVED_SECTIONS_H_
 #define QSF_CONVERT_ENCODE_SAVED_SECTIONS_H_
@@ -28,7 +28,7 @@
 
 namespace qsf {
 
-// What a section is to become.
+// The plan of a section.
 struct SectionPlan {
   SectionId id;
   std::span<const TensorInfo> tensors;
@@ -36,12 +36,12 @@ struct SectionPlan {
   std::span<const TilePlan> tiles;
 };
 
-// A section that is read.
+// A saved section, for reading.
 class SavedSection {
  public:
   // Errors of its tensors.
   std::span<const ErrorSums> sums() const noexcept { return sums_; }
-  // Reads the next tile. Requires  to.size() is what the plan says of it; not all were read
+  // Reads the next tile. Requires  to.size() is the tile's size in the plan; not all were read
   // Fails  kCorrupt on a damaged file, kIo
   Status read_tile(MutableByteSpan to);
   void drop_cached() const noexcept { file_.drop_cached(); }
@@ -57,10 +57,10 @@ class SavedSection {
   std::uint64_t offset_ = 0;  // of the next tile
 };
 
-// A section that is written.
+// Writes a section.
 class SectionSaver {
  public:
-  // Calls come as those of QsfWriter. Fails  kIo
+  // Called in the order of QsfWriter. Fails  kIo
   Status add_tile(ByteSpan raw);
   Status drop_cached() { return file_.drop_cached(); }
   // Requires  every tile was added; sums are of its tensors
@@ -87,10 +87,10 @@ class SavedSections {
   explicit SavedSections(std::string folder, FileOps& ops = system_file_ops())
       : folder_(std::move(folder)), ops_(ops) {}
 
-  // Opens a section; nothing where it was not finished, or as something else than planned.
+  // Opens a section; nothing when it was not finished or has another plan.
   // Fails  kCorrupt on a damaged file, kIo
   Result<std::optional<SavedSection>> find(const SectionPlan& plan) const;
-  // Begins one, that takes the place of an older one when it is finished. Fails  kIo
+  // Begins a section, which replaces an older one when it is finished. Fails  kIo
   Result<SectionSaver> begin(const SectionPlan& plan) const;
 
  private:

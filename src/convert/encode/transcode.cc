@@ -85,8 +85,7 @@ Status Transcoder::keep_unit(const SourcePlace& t, const TensorInfo& info, RowRa
   const BlockFormat own = *source_.kept_format(id.kind, id.layer, t.index);
   const std::size_t own_bytes = row_major_bytes(own, n_cols);
   std::vector<std::byte> read(rows.n * own_bytes);
-  QSF_RETURN_IF_ERROR(
-      source_.read_saved_hidden_rows(id.kind, id.layer, t.index, rows.first, rows.n, read));
+  QSF_RETURN_IF_ERROR(source_.read_kept_rows(id.kind, id.layer, t.index, rows.first, rows.n, read));
   QSF_RETURN_IF_ERROR(
       check_blocks(own, Layout::kRowMajor, rows.n, n_cols, read).with_context(t.full_name()));
   if (own != info.format) {

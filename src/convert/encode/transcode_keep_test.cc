@@ -36,7 +36,7 @@ class KeepingSource final : public ModelSource {
 
   BlockFormat kept = kKept;
   TensorKind not_kept = TensorKind::kFfnDown;
-  TensorKind refused = TensorKind::kRouter;   // kept_format() says yes, read_saved_hidden_rows() no
+  TensorKind refused = TensorKind::kRouter;   // kept_format() says yes, read_kept_rows() no
   TensorKind infinite = TensorKind::kRouter;  // has a scale that is not finite
 
   const ModelSpec& spec() const noexcept override { return model_->spec(); }
@@ -54,9 +54,9 @@ class KeepingSource final : public ModelSource {
     if (tensors(section, layer)[tensor].kind == not_kept) return std::nullopt;
     return kept;
   }
-  Status read_saved_hidden_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
-                                std::uint32_t first_row, std::uint32_t n_rows,
-                                MutableByteSpan out) const override {
+  Status read_kept_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
+                        std::uint32_t first_row, std::uint32_t n_rows,
+                        MutableByteSpan out) const override {
     const SourceTensor& t = tensors(section, layer)[tensor];
     if (t.kind == refused && first_row + n_rows == t.rows) {
       return unsupported("%s: a code that no type holds", t.name.c_str());

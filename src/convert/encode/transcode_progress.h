@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// StageProgress: counts the weights that a stage of a conversion is through with.
+// Bookkeeping of a conversion: progress by stage, and a bound on the bytes left in the page cache.
 
 #ifndef QSF_CONVERT_ENCODE_TRANSCODE_PROGRESS_H_
 #define QSF_CONVERT_ENCODE_TRANSCODE_PROGRESS_H_
@@ -31,16 +31,15 @@ class StageProgress {
   std::uint64_t total_ = 0;
 };
 
-// CachedBytes: keeps what a conversion leaves in the page cache below a bound, so that a memory
-// limit on the process need not take its pages away, and other programs keep theirs.
-
+// Counts bytes that pass through the page cache. Dropping them at a bound keeps the process within
+// a memory limit and leaves the cache to other programs.
 class CachedBytes {
  public:
   // `max_bytes` 0: no bound.
   explicit CachedBytes(std::uint64_t max_bytes) noexcept : max_bytes_(max_bytes) {}
 
-  // Notes bytes that were read or written. Returns whether as many as the bound have come since it
-  // last said so: it is time to forget what is cached of their files.
+  // Counts bytes that were read or written. Returns true, and starts again, when the bound is
+  // reached: the caller drops its files from the page cache.
   bool is_due(std::uint64_t n_bytes) noexcept {
     n_bytes_ += n_bytes;
     if (max_bytes_ == 0 || n_bytes_ < max_bytes_) return false;

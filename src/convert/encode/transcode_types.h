@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Which weight type a conversion gives to each tensor.
+// The weight type of every tensor: presets of --quant-type, and formats of single matrices.
 
 #ifndef QSF_CONVERT_ENCODE_TRANSCODE_TYPES_H_
 #define QSF_CONVERT_ENCODE_TRANSCODE_TYPES_H_

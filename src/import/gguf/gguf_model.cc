@@ -479,12 +479,12 @@ Status GgufModel::read_kept_i2s_rows(const Place& place, std::uint32_t first_row
                                      std::size_t row_bytes, MutableByteSpan out) const {
   const std::size_t n_rows = out.size() / row_bytes;
   if (place.pair_width == 0) {
-    return place.i2s->read_saved_hidden_rows(place.first + first_row, n_rows, out);
+    return place.i2s->read_kept_rows(place.first + first_row, n_rows, out);
   }
   for (std::size_t r = 0; r < n_rows; ++r) {
     const std::uint64_t stored = place.first + paired_row(first_row + r, place.pair_width);
     QSF_RETURN_IF_ERROR(
-        place.i2s->read_saved_hidden_rows(stored, 1, out.subspan(r * row_bytes, row_bytes)));
+        place.i2s->read_kept_rows(stored, 1, out.subspan(r * row_bytes, row_bytes)));
   }
   return ok_status();
 }
@@ -499,9 +499,9 @@ std::optional<BlockFormat> GgufModel::kept_format(SectionKind kind, std::uint32_
   return format;
 }
 
-Status GgufModel::read_saved_hidden_rows(SectionKind kind, std::uint32_t layer, std::size_t tensor,
-                                         std::uint32_t first_row, std::uint32_t n_rows,
-                                         MutableByteSpan out) const {
+Status GgufModel::read_kept_rows(SectionKind kind, std::uint32_t layer, std::size_t tensor,
+                                 std::uint32_t first_row, std::uint32_t n_rows,
+                                 MutableByteSpan out) const {
   const SourceTensor& shape = section(kind, layer).tensors[tensor];
   const Place& place = section(kind, layer).places[tensor];
   const std::size_t kept_bytes = out.size() / n_rows;

@@ -46,9 +46,9 @@ class GgufModel final : public ModelSource {
                    std::uint32_t first_row, std::span<float> out) const override;
   std::optional<BlockFormat> kept_format(SectionKind section, std::uint32_t layer,
                                          std::size_t tensor) const noexcept override;
-  Status read_saved_hidden_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
-                                std::uint32_t first_row, std::uint32_t n_rows,
-                                MutableByteSpan out) const override;
+  Status read_kept_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
+                        std::uint32_t first_row, std::uint32_t n_rows,
+                        MutableByteSpan out) const override;
   void drop_cached() const noexcept override;
 
   const GgufFile& file() const noexcept { return file_; }

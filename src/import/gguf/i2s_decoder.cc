@@ -296,8 +296,8 @@ Status I2sDecoder::read_rows(std::uint64_t first_row, std::span<float> out) cons
       });
 }
 
-Status I2sDecoder::read_saved_hidden_rows(std::uint64_t first_row, std::uint64_t n_rows,
-                                          MutableByteSpan out) const {
+Status I2sDecoder::read_kept_rows(std::uint64_t first_row, std::uint64_t n_rows,
+                                  MutableByteSpan out) const {
   QSF_CHECK(kept_format() && first_row + n_rows <= n_rows_);
   const std::uint64_t row_bytes = row_major_bytes(*kept_format(), n_cols_);
   QSF_CHECK(out.size() == n_rows * row_bytes);

@@ -70,8 +70,7 @@ class I2sDecoder {
   // Shapes    out [n_rows * row_major_bytes(*kept_format(), cols)]
   // Requires  kept_format() has a value
   // Fails     as read_rows; kUnsupported when twice a scale exceeds f16
-  Status read_saved_hidden_rows(std::uint64_t first_row, std::uint64_t n_rows,
-                                MutableByteSpan out) const;
+  Status read_kept_rows(std::uint64_t first_row, std::uint64_t n_rows, MutableByteSpan out) const;
 
  private:
   struct Rows;

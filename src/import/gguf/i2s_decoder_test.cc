@@ -107,7 +107,7 @@ void expect_kept_exactly(const I2sDecoder& decoder, std::uint64_t rows, std::uin
   ASSERT_TRUE(decoder.kept_format().has_value());
   const BlockFormat format = *decoder.kept_format();
   std::vector<std::byte> kept(rows_bytes(format, Layout::kRowMajor, rows, cols));
-  ASSERT_TRUE(decoder.read_saved_hidden_rows(0, rows, kept).ok());
+  ASSERT_TRUE(decoder.read_kept_rows(0, rows, kept).ok());
   EXPECT_TRUE(check_blocks(format, Layout::kRowMajor, rows, cols, kept).ok());
   const std::vector<float> expected = read(decoder, 0, rows, cols);
   const std::size_t row_bytes = row_major_bytes(format, cols);
@@ -151,7 +151,7 @@ TEST(I2sDecoderTest, ThreeMicrosoftOrdersOfOneTensorAreOneTensor) {
     const BlockFormat format = *decoder->kept_format();
     EXPECT_EQ(format.type, QuantType::kTernaryRow);
     kept.emplace_back(rows_bytes(format, Layout::kRowMajor, kRows, kCols));
-    ASSERT_TRUE(decoder->read_saved_hidden_rows(0, kRows, kept.back()).ok());
+    ASSERT_TRUE(decoder->read_kept_rows(0, kRows, kept.back()).ok());
   }
   EXPECT_EQ(kept[0], kept[1]);
   EXPECT_EQ(kept[0], kept[2]);
@@ -217,7 +217,7 @@ TEST(I2sDecoderTest, ScalesThat2BitCannotHoldAreDecodedAlone) {
   decoder = large.open();
   ASSERT_TRUE(decoder.has_value());
   std::vector<std::byte> kept(row_major_bytes(*decoder->kept_format(), 64));
-  const Status status = decoder->read_saved_hidden_rows(0, 1, kept);
+  const Status status = decoder->read_kept_rows(0, 1, kept);
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
   EXPECT_NE(status.message().find("--quant-type"), std::string::npos);
 }
@@ -229,7 +229,7 @@ TEST(I2sDecoderTest, Qk256HasFourLevelsAndIsKeptAsItIs) {
   ASSERT_TRUE(decoder.has_value());
   EXPECT_EQ(read(*decoder, 0, 64, 256), std::vector<float>(std::size_t{64} * 256, 1.0F));
   std::vector<std::byte> kept(64 * 64);
-  ASSERT_TRUE(decoder->read_saved_hidden_rows(0, 64, kept).ok());
+  ASSERT_TRUE(decoder->read_kept_rows(0, 64, kept).ok());
   EXPECT_EQ(kept, p.bytes);
   const std::vector<std::uint8_t> four = {0, 1, 2, 3};
   const Packed four_levels = pack(I2sFlavor::kGgmlQk256NoScale, 1, 4, four);

@@ -276,7 +276,7 @@ TEST(HfBitnetTest, TernaryMatricesAreKeptAsRowsAndFloatsAsTheyAre) {
   EXPECT_EQ((*model)->kept_format(SectionKind::kLayer, 0, gate), format);
   EXPECT_EQ((*model)->kept_format(SectionKind::kEmbedding, 0, 0), block_format(QuantType::kF32, 0));
   std::vector<std::byte> bytes(2 * row_major_bytes(format, 4));
-  ASSERT_TRUE((*model)->read_saved_hidden_rows(SectionKind::kLayer, 0, gate, 5, 2, bytes).ok());
+  ASSERT_TRUE((*model)->read_kept_rows(SectionKind::kLayer, 0, gate, 5, 2, bytes).ok());
   const std::vector<float> rows = read_gate(**model, 5, 2);
   for (std::size_t r = 0; r < 2; ++r) {
     std::vector<float> decoded(4);

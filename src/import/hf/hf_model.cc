@@ -398,9 +398,9 @@ void HfModel::drop_cached() const noexcept {
   for (const File& file : weights_->files()) file.drop_cached();
 }
 
-Status HfModel::read_saved_hidden_rows(SectionKind kind, std::uint32_t layer, std::size_t tensor,
-                                       std::uint32_t first_row, std::uint32_t n_rows,
-                                       MutableByteSpan out) const {
+Status HfModel::read_kept_rows(SectionKind kind, std::uint32_t layer, std::size_t tensor,
+                               std::uint32_t first_row, std::uint32_t n_rows,
+                               MutableByteSpan out) const {
   const std::uint32_t n_cols = section(kind, layer).tensors[tensor].cols;
   std::vector<float> weights(std::size_t{n_rows} * n_cols);
   QSF_RETURN_IF_ERROR(read_rows(kind, layer, tensor, first_row, weights));

@@ -40,9 +40,9 @@ class HfModel final : public ModelSource {
   // Ternary matrices have one scale a row; other tensors keep their float type.
   std::optional<BlockFormat> kept_format(SectionKind section, std::uint32_t layer,
                                          std::size_t tensor) const noexcept override;
-  Status read_saved_hidden_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
-                                std::uint32_t first_row, std::uint32_t n_rows,
-                                MutableByteSpan out) const override;
+  Status read_kept_rows(SectionKind section, std::uint32_t layer, std::size_t tensor,
+                        std::uint32_t first_row, std::uint32_t n_rows,
+                        MutableByteSpan out) const override;
   void drop_cached() const noexcept override;
 
   const std::vector<std::string>& warnings() const noexcept { return config_.warnings; }
