@@ -219,7 +219,7 @@ Status ShardedCheckpoint::read(const StoredTensor& tensor, std::uint64_t first,
 namespace {
 
 constexpr std::size_t kStagingBytes = 64U << 10;
-// Elements further apart than this are read one by one: reading what lies between costs more.
+// Elements at a larger distance are read one by one: reading the bytes between them costs more.
 constexpr std::uint64_t kMaxGapBytes = 512;
 
 // One dimension of a box: elements `stored` apart in the file go `out` apart in the result.
@@ -276,7 +276,7 @@ class StridedReader {
         n_bytes_(stored_type_bytes(tensor.type)),
         staging_(kStagingBytes) {}
 
-  // Reads a box to `to`: runs along the dimension whose elements lie closest, one run for each
+  // Reads a box to `to`: runs along the dimension with the smallest stride, one run for each
   // index of the others.
   Status read(Box box, MutableByteSpan to) {
     Dimension* run = nullptr;

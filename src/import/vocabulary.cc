@@ -18,7 +18,7 @@ bool stands_for_itself(std::uint32_t byte) noexcept {
   return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xFF && byte != 0xAD);
 }
 
-// Returns the byte behind the n-th mapped character.
+// Returns the byte of the n-th mapped character.
 char mapped_byte(std::uint32_t n) noexcept {
   if (n <= 0x20) return static_cast<char>(n);
   return static_cast<char>(n == kMapped - 1 ? 0xAD : n - 0x21 + 0x7F);

@@ -47,8 +47,8 @@ Result<std::unique_ptr<Gatherer>> open_gatherer(const ModelSpec& spec, const std
   }
 }
 
-// Opens the model as it is, from a copy that has no name by then. What becomes of the output is no
-// matter to the copy, which every pass reads.
+// Opens an unrounded copy of the model, which is unlinked by then. `options` are those of the copy,
+// not of the output.
 Result<std::unique_ptr<Gatherer>> open_copy(const ModelSource& source, const std::string& output,
                                             const TranscodeOptions& options,
                                             const GatherOptions& gather,
@@ -58,13 +58,13 @@ Result<std::unique_ptr<Gatherer>> open_copy(const ModelSource& source, const std
   return open_gatherer(source.spec(), file.path(), gather, layers_at_once);
 }
 
-// Where rows are kept for another start, they are behind every eighth of the layers at least.
+// Rows for a later resume are saved after every eighth of the layers at least.
 constexpr std::uint32_t kShare = 8;
 
-// The file in the folder that says how far the run over the text is.
+// The file in the folder with the state of the run.
 constexpr const char* kRunName = "calibrating";
 
-// The file in the folder that says what was seen so far.
+// The file in the folder with the calibration so far.
 class SeenFile {
  public:
   static constexpr const char* kName = "calibration";
@@ -126,11 +126,12 @@ Result<CalibratedText> calibrate_model(const ModelSource& source, std::string te
     QSF_ASSIGN_OR_RETURN(gatherer,
                          open_copy(source, output, options.transcode, gather, layers_at_once));
     if (!feeds_back || layers_at_once >= spec.n_layers) return ok_status();
-    // Before the passes, which can take hours, so that a full disk is told at once.
+    // Before the passes, which can take hours, so that a full disk is reported at once.
     return gatherer->keep_rows(tokens->size(), options.folder);
   };
   if (!seen) {
-    // Every probe's engine has the budget, so errors are fed back behind them.
+    // The engine of each sensitivity measurement takes the whole budget, so error compensation is
+    // opened afterwards.
     QSF_RETURN_IF_ERROR(open(options.feedback && !options.sensitivities));
     QSF_ASSIGN_OR_RETURN(
         seen, gatherer->run(*tokens, options.folder.empty() ? std::string()

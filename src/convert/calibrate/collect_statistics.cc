@@ -91,7 +91,7 @@ double ColumnSums::mean_cosine(std::uint32_t layer) const noexcept {
 }
 
 // The file: magic and version, the numbers of all parts, their CRC. What writes it reads it, with
-// the same model and text, so it has nothing that says how long it is.
+// the same model and text, so it does not state its length.
 
 namespace {
 
@@ -164,7 +164,7 @@ bool is_finite(std::span<const float> values) {
 // How often a run writes its state while it sums columns.
 constexpr std::size_t kStatesPerPass = 16;
 
-// Fills in what the sums of all windows say.
+// Sets the results of the sums of all windows.
 void fill_means(const RunState& state, Calibration& calibration) {
   for (const double loss : state.losses) calibration.loss += loss;
   calibration.loss /= static_cast<double>(calibration.n_rows);
@@ -233,7 +233,7 @@ Result<std::unique_ptr<Gatherer>> Gatherer::open(const std::string& path,
   {
     QSF_ASSIGN_OR_RETURN(const QsfReader reader, QsfReader::open(path));
     const ModelSpec& spec = reader.spec();
-    // The means that become of sums, in f32, lie beside them in the end.
+    // In the end the f32 means are in memory beside the sums.
     own_bytes =
         2 * ColumnSums::memory_bytes(spec) + PassObserver::memory_bytes(spec, options.context);
     if (options.feed_bytes != 0) {

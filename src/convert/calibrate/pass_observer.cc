@@ -29,7 +29,7 @@ void PassObserver::operator_ended(Backend& backend, const OperatorEvent& event) 
   const bool norm = event.kind == OperatorKind::kNorm && !event.listed;
   if (norm && !in_layer_) begin_layer(backend, event);
   if (event.product != nullptr) take_product(backend, event);
-  // Behind a norm of its own what the layer adds is added apart.
+  // With a norm after the sublayer the output is added by a separate operator.
   if (event.kind == OperatorKind::kResidual && input_ == ProductInput::kDown) end_layer(backend);
 }
 

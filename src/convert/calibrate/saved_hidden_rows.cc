@@ -20,7 +20,7 @@ constexpr const char* kPlaceNames[] = {"rows-a", "rows-b"};
 constexpr const char* kStateName = "rows";
 constexpr std::string_view kMagic = "QSFR";
 
-// Of a layer and a CRC of every window, for each place, behind the magic; and the CRC of all that.
+// The state file: magic; for each place a layer and a CRC of every window; a CRC of all these.
 std::size_t state_bytes(std::size_t n_windows) {
   return kMagic.size() + (std::size(kPlaceNames) * (1 + n_windows) + 1) * sizeof(std::uint32_t);
 }
@@ -77,7 +77,7 @@ SavedHiddenRows::SavedHiddenRows(std::vector<Place> places, std::size_t n_window
     place.queue = place.file->device().make_blocking_queue();
     place.crcs.resize(n_windows);
   }
-  // What is behind the last row of a shorter window reaches the disk as well.
+  // The bytes after the last row of a short window reach the disk as well.
   std::ranges::fill(bytes(), std::byte{0});
 }
 
@@ -113,7 +113,7 @@ Status SavedHiddenRows::write_state() const {
 }
 
 Result<std::uint32_t> SavedHiddenRows::start(std::uint32_t layer) {
-  // A layer behind the one that is asked for is worth as much as none.
+  // A layer after the requested one is of no use.
   const auto worth = [layer](const Place& place) { return place.layer <= layer ? place.layer : 0; };
   const auto best = std::ranges::max_element(places_, {}, worth);
   const std::uint32_t begin = worth(*best);

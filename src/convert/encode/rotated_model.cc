@@ -298,7 +298,7 @@ RotatedModel::Change RotatedModel::change_of(TensorKind kind, std::uint32_t laye
   return change;
 }
 
-// Reads rows of a matrix whose rows are mixed, with those of their blocks.
+// Reads rows of a matrix with rotated rows, by reading whole blocks.
 Status RotatedModel::read_mixed(const Origin& from, const SourceTensor& tensor,
                                 const HadamardRotation& rotation, std::uint32_t first_row,
                                 std::span<float> out) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // A file: the shape of its section, error sums of every tensor, a CRC of every tile, the CRC of all
-// of these; then the tiles. Its reader knows the shape, so it knows how long each of these is.
+// of these; then the tiles. The reader has the shape, which gives the length of each part.
 
 #include "convert/encode/saved_sections.h"
 
@@ -108,7 +108,7 @@ Result<std::optional<SavedSection>> SavedSections::find(const SectionPlan& plan)
   if (!file) return std::move(file).error();
   const std::vector<std::byte> shape = shape_of(plan);
   const std::uint64_t n_bytes = head_bytes(shape.size(), plan.tensors.size(), plan.tiles.size());
-  // A plan of another size has a head of another size, so the shape is compared by itself first.
+  // A plan of another size has a head of another size, so the shape is compared first.
   std::vector<std::byte> head(n_bytes);
   if (file->size_bytes() < n_bytes) return std::optional<SavedSection>();
   QSF_RETURN_IF_ERROR(file->read_exact_at(0, head));

@@ -137,8 +137,7 @@ Result<std::uint64_t> Transcoder::file_bytes() {
   return sum;
 }
 
-// What the errors of a matrix are fed back by; null for those that have no errors, or none asked
-// for.
+// Returns the factor of a matrix for error compensation; null for matrices without it.
 Result<const GptqFactor*> Transcoder::factor_of(std::size_t section, std::size_t index) const {
   const SectionId id = sections_[section];
   const TensorChoice& chosen = choice_.sections[section][index];
@@ -254,7 +253,7 @@ void Transcoder::report_section(std::size_t section, std::span<const TensorInfo>
   }
 }
 
-// Whether what columns are worth, or how their inputs go together, decides any code of the file.
+// Returns whether column importance or error compensation affects any code of the file.
 bool Transcoder::any_type_uses_importance() const {
   const bool searches = options_.importance != nullptr && options_.rounding == Rounding::kSearch;
   for (std::size_t s = 0; s < sections_.size(); ++s) {
@@ -340,7 +339,7 @@ Status check_options(const ModelSource& source, const TranscodeOptions& options)
 
 std::uint64_t transcode_memory_bytes(const ModelSource& source, const TranscodeOptions& options,
                                      bool feeds_back) {
-  // The weights of a unit, its rows in the source, encoded, and laid out anew or repacked.
+  // The bytes of a unit: weights, encoded rows, and rows in the layout of the file.
   constexpr std::uint64_t kBytesPerWeight = 4 * sizeof(float);
   constexpr std::uint64_t kTileCopies = 3;  // as it is, compressed, with room for what does not
   const std::uint64_t unit_rows = feeds_back ? kGptqRows : kUnitRows;

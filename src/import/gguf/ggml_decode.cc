@@ -64,7 +64,7 @@ void decode_ggml_q5_0(ByteSpan row, std::span<float> out) noexcept {
   });
 }
 
-// The same with an f16 m behind d: d * q + m.
+// The same with an f16 m after d: d * q + m.
 void decode_ggml_q5_1(ByteSpan row, std::span<float> out) noexcept {
   for_each_ggml_block<32, 24>(row, out, [](ByteSpan block, float* y) {
     const float d = ggml_half(block, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// GGUF's rows as rows of our own types, where one holds the same numbers. Which types those are and
-// what they cost stands in docs/decisions/018-gguf-types.md.
+// Repacks rows of GGUF types into QSF types that hold the same numbers.
+// docs/decisions/018-gguf-types.md lists the pairs and their sizes.
 
 #include "import/gguf/ggml_repack.h"
 
@@ -86,7 +86,7 @@ Status repack_q8_0(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
   return ok_status();
 }
 
-// Codes of five bits are a part of those of eight.
+// 5-bit codes are stored as 8-bit codes.
 Status repack_q5_0(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
   const auto d = load_le<F16>(block, 0);
   if (!is_finite(d)) return not_finite(index);
@@ -309,7 +309,7 @@ Status take_codes(std::span<const float> weights, float scale, std::uint64_t blo
   return ok_status();
 }
 
-// Blocks of 256 with an f16 scale behind their codes.
+// Blocks of 256: codes, then an f16 scale.
 Status repack_tq(GgmlRowDecoder decode, std::size_t block_bytes, ByteSpan row,
                  MutableByteSpan out) {
   constexpr std::size_t kOutBytes = qsf::block_bytes({QuantType::kTernary, kTqBlock});
@@ -327,7 +327,7 @@ Status repack_tq(GgmlRowDecoder decode, std::size_t block_bytes, ByteSpan row,
   return ok_status();
 }
 
-// Blocks of 64 behind the `header` bytes of the row's scale.
+// Blocks of 64 after the `header` bytes of the row's scale.
 Status repack_bn(GgmlRowDecoder decode, std::size_t header, std::size_t block_bytes, float scale,
                  ByteSpan row, MutableByteSpan out) {
   constexpr BlockFormat kTo = block_format(QuantType::kTernaryRow, 0);

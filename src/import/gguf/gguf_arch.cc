@@ -163,7 +163,7 @@ constexpr GgufArchitecture kArchitectures[] = {
      .activation = Activation::kGeluTanh,
      .gated_ffn = false,
      .positions = PositionEncoding::kAlibi},
-    // No key tells the activation of a BitNet: its name does.
+    // BitNet files have no key for the activation; it follows from the architecture's name.
     {.name = "bitnet", .family = "bitnet", .finish = finish_bitnet, .table = &kBitnetTable},
     {.name = "bitnet-25",
      .family = "bitnet-25",

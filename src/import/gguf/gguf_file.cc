@@ -16,7 +16,7 @@ constexpr std::uint64_t kFirstPieceBytes = 1U << 20;
 constexpr std::uint64_t kMaxDirectoryBytes = 256U << 20;
 constexpr std::uint64_t kMaxParts = 4096;
 
-// What a path ending in "-00002-of-00005.gguf" says.
+// The numbers in a path that ends in "-00002-of-00005.gguf".
 struct PartName {
   std::string stem;  // before the "-"
   std::uint64_t number = 0;
@@ -60,7 +60,7 @@ Result<std::pair<std::uint64_t, std::uint64_t>> split_keys(const GgufReader& dir
 
 }  // namespace
 
-// A directory does not say how long it is, so one that seems cut short is read again, further.
+// A directory does not state its length: when it seems truncated, a longer piece is read.
 Result<GgufFile::Part> GgufFile::open_part(const std::string& path, FileOps& ops) {
   QSF_ASSIGN_OR_RETURN(File file, File::open(path, ops));
   const std::uint64_t limit = std::min(file.size_bytes(), kMaxDirectoryBytes);

@@ -57,7 +57,7 @@ bool is_matrix(TensorKind kind) noexcept {
   }
 }
 
-// Row `row` of a tensor in the order in which halves rotate, among rows that stand in pairs.
+// Returns the stored row (pair order) of row `row` in NeoX order.
 std::uint64_t paired_row(std::uint64_t row, std::uint32_t head_dim) noexcept {
   const std::uint64_t in_head = row % head_dim;
   const std::uint64_t half = head_dim / 2;
@@ -119,7 +119,7 @@ class GgufModelMapper {
     return found;
   }
 
-  // Whether a model of the family has the tensor: that of the first layer decides for all.
+  // Returns whether the model has the tensor; the first layer decides for all layers.
   bool is_present(const TensorPlace& place) {
     switch (place.presence) {
       case Presence::kAlways: return true;
@@ -259,7 +259,8 @@ class GgufModelMapper {
   std::vector<bool> used_;
 };
 
-// Asks the layers which of Microsoft's orders the file has; nothing where none can tell.
+// Detects Microsoft's layout by the dead channels of the layers; nothing when no layer is
+// conclusive.
 Result<std::optional<I2sFlavor>> GgufModel::order_by_dead_channels(
     std::span<const GgufFile::Entry* const> entries, std::span<const I2sTensor> tensors) {
   constexpr std::string_view kDown = ".ffn_down.weight";
@@ -368,8 +369,8 @@ Result<std::unique_ptr<GgufModel>> GgufModel::open(const std::string& path, I2sL
   return model;
 }
 
-// Takes special tokens from the tokenizer, which knows what ends a text. A tokenizer that is not
-// read does not keep anyone from looking at the weights.
+// Takes special tokens from the tokenizer, which lists the end-of-text tokens. A tokenizer that is
+// not read does not keep anyone from looking at the weights.
 void GgufModel::read_vocabulary() {
   auto data = tokenizer_from_gguf(file_.keys());
   if (!data) {
@@ -411,7 +412,7 @@ std::span<const SourceTensor> GgufModel::tensors(SectionKind kind,
   return section(kind, layer).tensors;
 }
 
-// Reads rows of ours as they are stored.
+// Reads rows as they are stored.
 Status GgufModel::read_stored_rows(const Place& place, std::uint64_t first_row,
                                    std::uint32_t n_rows, MutableByteSpan out) const {
   const std::uint64_t n_bytes = place.row_bytes;
@@ -464,7 +465,7 @@ Status GgufModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t t
   return ok_status();
 }
 
-// Rows that stand in pairs are read one by one.
+// Rows in pair order are read one by one.
 Status GgufModel::read_i2s_rows(const Place& place, std::uint32_t first_row, std::uint32_t n_cols,
                                 std::span<float> out) const {
   if (place.pair_width == 0) return place.i2s->read_rows(place.first + first_row, out);

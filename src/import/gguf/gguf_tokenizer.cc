@@ -87,10 +87,10 @@ Status read_special_ids(const GgufReader& gguf, bool scored, TokenizerData& data
   return ok_status();
 }
 
-// Control, unknown and user-defined tokens are matched as written wherever they stand.
+// Control, unknown and user-defined tokens are matched as written anywhere in the text.
 void add_matched_tokens(const GgufReader& gguf, TokenizerData& data) {
   const auto architecture = gguf.get_string("general.architecture");
-  // Phi-3's tokens swallow the whitespace behind them; GGUF has no key for that.
+  // Phi-3's tokens consume the whitespace after them; GGUF has no key for that.
   const bool phi3 = architecture.has_value() && architecture->value_or("") == "phi3";
   for (TokenId id = 0; id < data.tokens.size(); ++id) {
     const VocabToken& token = data.tokens[id];

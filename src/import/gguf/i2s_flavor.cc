@@ -16,7 +16,7 @@ constexpr std::string_view kFlavorNames[] = {"ms128",    "ms64",    "ms4row",
 constexpr std::uint64_t kMicrosoftFileType = 40;
 constexpr std::uint64_t kSeedTolerance = 128;
 
-// What a file is told apart by: the three Microsoft layouts have the same size.
+// The layouts that sizes distinguish: the three Microsoft layouts have the same size.
 constexpr I2sFlavor kFamilies[] = {I2sFlavor::kMicrosoft128, I2sFlavor::kBitNet32F16,
                                    I2sFlavor::kSplit32WithSibling, I2sFlavor::kGgmlQk256NoScale};
 constexpr std::size_t kQk256Family = 3;

@@ -8,7 +8,7 @@ namespace qsf {
 
 namespace {
 
-// Without the key a family's class has a number of its own; null means as many as heads.
+// An absent key means the default of the family's class; null means as many as heads.
 Status parse_kv_heads(ConfigFields& fields, std::uint32_t class_default, ModelSpec& spec) {
   const char* key = "num_key_value_heads";
   if (class_default == 0 || fields.has(key)) {
@@ -107,8 +107,8 @@ Status parse_decoder(ConfigFields& fields, const DecoderDefaults& defaults, Mode
   return parse_rope(fields, defaults, spec);
 }
 
-// RoPE. rope_scaling of older files and rope_parameters of newer ones have the same keys; the latter
-// also have rope_theta and partial_rotary_factor.
+// RoPE. rope_scaling of older files and rope_parameters of newer ones have the same keys; the
+// latter also have rope_theta and partial_rotary_factor.
 
 namespace {
 

@@ -8,7 +8,7 @@
 namespace qsf {
 
 // GPT-2, OPT and BLOOM: LayerNorm, biases everywhere, one projection into the FFN. GPT-2 and OPT
-// add learned positions to the embedding, BLOOM normalises it and tells positions by ALiBi.
+// add learned positions to the embedding, BLOOM normalises it and uses ALiBi.
 
 namespace {
 
@@ -139,7 +139,7 @@ Status parse_mistral(ConfigFields& fields, HfConfig& config) {
   const std::uint32_t window = fields.u32_or("sliding_window", kDefaultWindow, 1, kMaxWindow);
   QSF_RETURN_IF_ERROR(fields.status());
   QSF_RETURN_IF_ERROR(set_windows(fields, window, spec));
-  // transformers gives every layer of a mistral the window, whatever the list says.
+  // transformers ignores the list and gives every layer of a mistral the window.
   if (std::find(spec.sliding_window.begin(), spec.sliding_window.end(), 0U) ==
       spec.sliding_window.end()) {
     return ok_status();
@@ -179,7 +179,8 @@ Status parse_phi3(ConfigFields& fields, HfConfig& config) {
 }
 
 // Phi 1 to 2 and StableLM: LayerNorm with a bias, RoPE on the first part of each head. A Phi layer
-// (and a StableLM layer that says so) gives attention and FFN the same normalised input.
+// (and a StableLM layer with use_parallel_residual) gives attention and FFN the same normalised
+// input.
 
 Status parse_phi2(ConfigFields& fields, HfConfig& config) {
   ModelSpec& spec = config.spec;
@@ -215,7 +216,7 @@ Status parse_stablelm(ConfigFields& fields, HfConfig& config) {
   return refuse(fields, "qk_layernorm", true);
 }
 
-// Gemma 1 and 2: scaled embeddings, a gate with GELU; in Gemma 2 also norms behind the sublayers,
+// Gemma 1 and 2: scaled embeddings, a gate with GELU; in Gemma 2 also norms after the sublayers,
 // windows in every other layer, and caps on scores and logits. Their gains are stored less one
 // (hf_model.cc).
 
@@ -274,9 +275,9 @@ Status parse_gemma2(ConfigFields& fields, HfConfig& config) {
   return ok_status();
 }
 
-// BitNet b1.58: a llama with norms in front of the attention output and the down projection, whose
+// BitNet b1.58: a llama with norms before the attention output and the down projection, whose
 // products take ternary weights and rows of int8. Two classes have almost the same name: BitNet is
-// Microsoft's, Bitnet that of 1bitLLM, which came first and has other names for the norms.
+// Microsoft's; Bitnet is the older class of 1bitLLM, with other names for the norms.
 
 namespace {
 

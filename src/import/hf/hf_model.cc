@@ -207,7 +207,7 @@ class HfModelMapper {
     return std::max(mean, 1e-5F);
   }
 
-  // Where `n_outputs` outputs of a kind stand in what the family stores.
+  // Returns the place of `n_outputs` outputs of a kind in the stored tensor.
   Place locate(const TensorPlace& place, std::uint64_t n_outputs) noexcept {
     const std::uint64_t q = spec().q_dim();
     const std::uint64_t kv = spec().kv_dim();
@@ -246,7 +246,7 @@ class HfModelMapper {
     return map_tensor(model_.sections_.back(), "lm_head.bias", {TensorKind::kHeadBias, ""});
   }
 
-  // A head that equals the embedding is tied whatever the configuration says: same numbers, once.
+  // A head that equals the embedding is stored once, as a tied head, regardless of config.json.
   Status map_head_weight() {
     const std::string name = "lm_head.weight";
     const ModelSpec& s = spec();
@@ -416,7 +416,7 @@ Status HfModel::read_kept_rows(SectionKind kind, std::uint32_t layer, std::size_
   return ok_status();
 }
 
-// Reads outputs that stand side by side in the stored tensor, from `stored_first` on.
+// Reads consecutive outputs of the stored tensor, from `stored_first` on.
 Status HfModel::read_run(const Place& place, std::uint64_t stored_first, std::uint32_t n_inputs,
                          std::span<float> out) const {
   if (!place.transposed) return weights_->read(*place.stored, stored_first * n_inputs, out);

@@ -46,7 +46,7 @@ void add_split(std::string expression, SplitBehavior behavior, bool invert, Toke
   data.steps.back().invert = invert;
 }
 
-// A step that changes text must come before every split; behind a split it would change pieces.
+// A step that changes text must come before every split; after a split it would change pieces.
 Status check_before_splits(const char* what, const TokenizerData& data) {
   if (data.steps.empty() || data.steps.back().op != TextOp::kSplit) return ok_status();
   return unsupported("tokenizer.json: pre-tokeniser \"%s\" after a split is not supported", what);
@@ -264,7 +264,7 @@ class ExpressionAdapter {
   void open_class(char next) {
     ++class_depth_;
     if (next == '^') out_.push_back(source_[++at_]);
-    // A bracket right behind the opening one stands for itself.
+    // A closing bracket right after the opening one is a literal.
     if (at_ + 1 < source_.size() && source_[at_ + 1] == ']') {
       out_ += "\\]";
       ++at_;

@@ -80,7 +80,7 @@ constexpr TensorPlace kBloomLayer[] = {
     {K::kFfnDown, "mlp.dense_4h_to_h.weight"},
     {K::kFfnDownBias, "mlp.dense_4h_to_h.bias"}};
 
-// In all of these the gate stands directly before up: their tiles alternate in the file.
+// In all tables the gate comes directly before up: their tiles alternate in the file.
 constexpr TensorPlace kLlamaLayer[] = {
     {K::kAttnNorm, "input_layernorm.weight"},
     {K::kAttnQ, "self_attn.q_proj.weight"},
@@ -178,7 +178,7 @@ constexpr TensorPlace kGemmaLayer[] = {
     {K::kFfnDown, "mlp.down_proj.weight"}};
 constexpr TensorPlace kGemmaFinal[] = {{K::kFinalNorm, "norm.weight", S::kLessOne}};
 
-// What is the norm before the FFN elsewhere stands behind the attention here.
+// In Gemma 2 post_attention_layernorm, elsewhere the norm before the FFN, follows the attention.
 constexpr TensorPlace kGemma2Layer[] = {
     {K::kAttnNorm, "input_layernorm.weight", S::kLessOne},
     {K::kAttnQ, "self_attn.q_proj.weight"},
@@ -196,7 +196,7 @@ constexpr TensorPlace kGemma2Layer[] = {
     {K::kFfnDown, "mlp.down_proj.weight"},
     {K::kFfnPostNorm, "post_feedforward_layernorm.weight", S::kLessOne}};
 
-// Microsoft's names and those of 1bitLLM.
+// Names of Microsoft and of 1bitLLM.
 constexpr TensorPlace kBitnetLayer[] = {{K::kAttnNorm, "input_layernorm.weight"},
                                         {K::kAttnQ, "self_attn.q_proj.weight"},
                                         {K::kAttnK, "self_attn.k_proj.weight"},

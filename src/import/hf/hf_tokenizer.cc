@@ -406,7 +406,7 @@ Status add_listed_tokens(const JsonValue& config, const JsonValue& listed, Token
   std::vector<TokenId> known;
   const JsonValue* decoder = config.find("added_tokens_decoder");
   if (decoder != nullptr) {
-    // In the order of ids, so that none lies far beyond the vocabulary so far.
+    // In the order of ids, so that no id is far beyond the vocabulary at that point.
     std::vector<std::pair<std::uint64_t, const JsonValue*>> entries;
     for (const JsonMember& item : decoder->members()) {
       std::uint64_t id = 0;
@@ -571,7 +571,7 @@ Result<TokenizerData> tokenizer_from_hf(const HfTokenizerFiles& files) {
     decode_byte_alphabet(data);
     QSF_RETURN_IF_ERROR(add_listed_tokens(config, listed, data));
     set_special_ids(config, map, data);
-    // GPT-2's one special token stands in the vocabulary alone.
+    // GPT-2's only special token is in the vocabulary, not among the added tokens.
     for (const TokenId id : {data.bos, data.eos, data.pad, data.unk}) {
       if (id == kNoToken || data.tokens[id].type != TokenType::kNormal) continue;
       AddedToken added;

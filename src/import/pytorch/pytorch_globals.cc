@@ -105,7 +105,7 @@ bool is_contiguous(const PickledTensor& tensor) noexcept {
   return true;
 }
 
-// Counts the elements and checks that each stands inside a storage of `available` elements.
+// Counts the elements and checks that each is inside a storage of `available` elements.
 Status check_place(PickledTensor& tensor, std::uint64_t available) {
   std::optional<std::uint64_t> elements = 1;
   std::optional<std::uint64_t> last = tensor.first;

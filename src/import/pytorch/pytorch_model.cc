@@ -49,7 +49,7 @@ Result<std::vector<StoredTensor>> place_tensors(PytorchStateDict& state_dict,
   return tensors;
 }
 
-// Returns the folder, with its slash, that everything in an archive of torch lies in.
+// Returns the one folder of all entries of a torch archive, with its slash.
 Result<std::string> find_prefix(const std::vector<ZipEntry>& entries) {
   if (entries.empty()) return corrupt("an empty archive");
   const std::string& first = entries.front().name;
@@ -105,7 +105,7 @@ Result<std::vector<StoredTensor>> parse_zip(const File& file) {
   return place_tensors(state_dict, offsets);
 }
 
-// Finds the storages, which follow one another behind the list of their keys: 8 bytes with the
+// Finds the storages, which follow the list of their keys: 8 bytes with the
 // number of elements and the elements.
 Result<Offsets> find_legacy_storages(const File& file, const PytorchStateDict& state_dict,
                                      const std::vector<std::string>& keys, std::uint64_t offset) {
@@ -165,7 +165,7 @@ Result<std::vector<StoredTensor>> PytorchModel::parse_file(const File& file) con
   QSF_ASSIGN_OR_RETURN(const bool is_zip, begins_as_zip(file));
   auto tensors = is_zip ? parse_zip(file) : parse_legacy(file);
   if (tensors) return tensors;
-  // What the file itself says of a failed read names it already.
+  // Errors of failed reads already name the file.
   const std::string& message = tensors.error().message();
   if (message.starts_with(file.path() + ": ")) return tensors;
   return std::move(tensors).error().with_context(file.path());
@@ -210,7 +210,7 @@ Result<const PickleDict*> find_state_dict(const PickleObjects& objects, PickleVa
   return inner == nullptr ? &top : inner;
 }
 
-// Checks that a name can stand in a message.
+// Checks that a name is fit for messages.
 Status check_name(std::string_view name) {
   if (name.empty() || name.size() > kMaxTensorNameBytes) {
     return corrupt("a tensor name of %zu bytes, expected 1 to %zu", name.size(),

@@ -306,7 +306,7 @@ class Unpickler {
     return push_tuple(n_values);
   }
 
-  // Checks that below the last `n_values` stands an object of a kind.
+  // Checks that the value below the last `n_values` has the kind.
   Status check_target(std::size_t n_values, PickleKind kind) const {
     QSF_RETURN_IF_ERROR(need(n_values + 1));
     const PickleValue target = top(n_values + 1).front();

@@ -24,7 +24,7 @@ constexpr std::size_t kLocator64Bytes = 20;
 constexpr std::uint16_t kZip64Field = 1;
 constexpr std::size_t kMaxNameBytes = 1024;
 
-// Where the directory stands; what end record and ZIP64 end record say.
+// The place of the directory, from the end record or the ZIP64 end record.
 struct Directory {
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
