@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "engine/chat_file.h"
+#include "engine/chat_transcript.h"
 #include "engine/session_file.h"
 #include "io/testing/faulty_file.h"
 #include "kv/kv_block.h"
@@ -137,8 +137,8 @@ void load(ByteSpan bytes, const KvShape& shape, Wanted wanted) {
   const SessionPlace place = {.kv = *kv,
                               .store = store,
                               .sequence = *sequence,
-                              .h2o = h2o ? &*h2o : nullptr,
-                              .heavy = heavy ? &*heavy : nullptr};
+                              .sparse_prefill = h2o ? &*h2o : nullptr,
+                              .h2o_eviction = heavy ? &*heavy : nullptr};
   const Status status = read_session_file(*file, identity, place,
                                           {.verify_crc = false, .wants_chat = wanted.chat}, text);
   check_pages(shape, pages.bytes());

@@ -125,8 +125,8 @@ SparsePrefillOptions h2o_options_of(const QSFConfig& config) {
           .ranking = config.h2o_ranking == QSF_H2O_SUM ? H2oRanking::kSum : H2oRanking::kMean};
 }
 
-// Passes a line on with the NUL that C wants, a long one cut at a character; no allocation, since
-// it may run on any thread.
+// Passes a line on with a NUL, a long one cut between characters. Allocates nothing, since it may
+// run on any thread.
 void write_log(LogLevel level, std::string_view line, void* user) {
   const auto& config = *static_cast<const QSFConfig*>(user);
   char text[512];
@@ -136,8 +136,8 @@ void write_log(LogLevel level, std::string_view line, void* user) {
   config.log(static_cast<qsf_log_level>(level), text, config.log_user);
 }
 
-// Passes progress on, and makes sure that the last call says it is done: the loader reports when it
-// happens to be convenient, for a small model perhaps never.
+// Passes progress on, and makes the last call report completion: the loader reports irregularly,
+// for a small model perhaps never.
 struct ProgressForwarder {
   const QSFConfig& config;
   std::uint64_t done_bytes = 0;
@@ -303,7 +303,7 @@ Status null_argument(const char* name) {
 }
 
 static_assert(static_cast<int>(AttentionKind::kStandard) == QSF_ATTENTION_FULL);
-static_assert(static_cast<int>(AttentionKind::kH2o) == QSF_ATTENTION_H2O);
+static_assert(static_cast<int>(AttentionKind::kSparsePrefill) == QSF_ATTENTION_H2O);
 static_assert(static_cast<int>(KvPolicy::kFull) == QSF_KV_POLICY_FULL);
 static_assert(static_cast<int>(KvPolicy::kWindow) == QSF_KV_POLICY_WINDOW);
 static_assert(static_cast<int>(KvPolicy::kH2o) == QSF_KV_POLICY_H2O);
@@ -317,8 +317,8 @@ Result<EngineOptions> read_config(const QSFConfig& config) {
   options.k_type = kv_type_of(config.k_type);
   options.v_type = kv_type_of(config.v_type);
   if (config.attention == QSF_ATTENTION_H2O) {
-    options.attention = AttentionKind::kH2o;
-    options.h2o = h2o_options_of(config);
+    options.attention = AttentionKind::kSparsePrefill;
+    options.sparse_prefill = h2o_options_of(config);
   }
   options.kv_policy = {.policy = static_cast<KvPolicy>(config.kv_policy),
                        .window = static_cast<std::uint32_t>(config.kv_window),
@@ -368,7 +368,8 @@ void qsf_config_set_quality(QSFConfig* config, float quality) {
 }
 void qsf_config_set_kv_type(QSFConfig* config, qsf_kv_type type) {
   if (config == nullptr) return;
-  // C may pass any number; as bytes, since a C++ enumerator out of range must not even be read.
+  // C may pass any number. It is copied as bytes, since reading a C++ enumerator out of range is
+  // undefined.
   static_assert(sizeof type == sizeof config->k_type && sizeof type == sizeof config->v_type);
   std::memcpy(&config->k_type, &type, sizeof type);
   std::memcpy(&config->v_type, &type, sizeof type);
@@ -379,7 +380,7 @@ void qsf_config_set_kv_types(QSFConfig* config, qsf_kv_type keys, qsf_kv_type va
   std::memcpy(&config->v_type, &values, sizeof values);
 }
 void qsf_h2o_options_init(qsf_h2o_options* options) {
-  if (options != nullptr) *options = QSFConfig().h2o;
+  if (options != nullptr) *options = default_h2o_options();
 }
 void qsf_config_set_attention(QSFConfig* config, qsf_attention attention,
                               const qsf_h2o_options* options) {

@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "capi/capi_handles.h"
-#include "capi/capi_options.h"
 #include "engine/chat.h"
 
 namespace qsf::capi {

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
 //
-// What stands behind the C API's handles, and the guard that every entry runs in.
+// Shared by the files of the C API: the structs behind its handles, the guard around every entry,
+// and the conversion of structs, options and text between C and the engine.
 //
-// The engine neither throws nor catches; the standard library may throw bad_alloc. The guard is the
-// one place where that becomes a code, so that no exception ever crosses into C.
+// The engine neither throws nor catches; the standard library may throw bad_alloc. The guard turns
+// that into a code, so that no exception reaches C.
 
 #ifndef QSF_CAPI_CAPI_HANDLES_H_
 #define QSF_CAPI_CAPI_HANDLES_H_
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -26,25 +28,40 @@
 #include "engine/engine_plan.h"
 #include "qsf/qsf.h"
 
+namespace qsf::capi {
+
+// The defaults are those of kv/kv_policy.h.
+inline qsf_h2o_options default_h2o_options() noexcept {
+  const SparsePrefillOptions options;
+  return {sizeof(qsf_h2o_options),
+          static_cast<int>(options.local),
+          static_cast<int>(options.heavy),
+          static_cast<int>(options.chunk),
+          static_cast<int>(options.sinks),
+          options.ranking == H2oRanking::kSum ? QSF_H2O_SUM : QSF_H2O_MEAN};
+}
+
+}  // namespace qsf::capi
+
 struct QSFConfig {
   std::size_t ram_budget_mb = 0;
   int threads = 0;
   int max_seq_len = 0;
   float quality = 1.0F;
   std::string kv_spill;        // a path; empty: none
-  bool kv_spill_lost = false;  // there was no memory for it
-  int k_type = QSF_KV_F16;     // a qsf_kv_type, or whatever the caller made of it
+  bool kv_spill_lost = false;  // no memory for it
+  int k_type = QSF_KV_F16;     // a qsf_kv_type, unchecked
   int v_type = QSF_KV_F16;
-  int attention = QSF_ATTENTION_FULL;  // a qsf_attention, or whatever the caller made of it
-  qsf_h2o_options h2o = {sizeof(qsf_h2o_options), 256, 256, 1024, 4, QSF_H2O_SUM};
-  int h2o_ranking = QSF_H2O_SUM;       // its ranking, or whatever the caller made of it
-  int kv_policy = QSF_KV_POLICY_FULL;  // a qsf_kv_policy, or whatever the caller made of it
-  int kv_window = 1024;                // unused with the full policy, as are these
-  int kv_sinks = 4;
-  int kv_heavy = 256;
+  int attention = QSF_ATTENTION_FULL;  // a qsf_attention, unchecked
+  qsf_h2o_options h2o = qsf::capi::default_h2o_options();
+  int h2o_ranking = h2o.ranking;       // its ranking, unchecked
+  int kv_policy = QSF_KV_POLICY_FULL;  // a qsf_kv_policy, unchecked
+  int kv_window = static_cast<int>(qsf::KvPolicyOptions{}.window);
+  int kv_sinks = static_cast<int>(qsf::KvPolicyOptions{}.sinks);
+  int kv_heavy = static_cast<int>(qsf::KvPolicyOptions{}.heavy);
   bool rope_reindex = false;
   int rows_per_pass = 0;
-  int read_path = QSF_READ_AUTO;  // a qsf_read_path, or whatever the caller made of it
+  int read_path = QSF_READ_AUTO;  // a qsf_read_path, unchecked
   bool preload = true;
   bool exact = false;
   bool pin = false;
@@ -118,7 +135,7 @@ Status null_argument(const char* name);
 Result<EngineOptions> read_config(const QSFConfig& config);
 
 // Copies a struct that the caller filled.
-// Fails  kInvalidArgument for a struct_size below what this library knows, kUnsupported above it
+// Fails  kInvalidArgument for a struct_size below the one of this library, kUnsupported above it
 template <typename T>
 Status read_struct(const T* from, const char* name, T& to) {
   if (from == nullptr) return null_argument(name);
@@ -162,6 +179,35 @@ Result<char*> copy_text(std::string_view text);
 // token.
 Status encode(const QSFEngine& engine, std::string_view text, unsigned flags,
               std::vector<TokenId>& out, bool at_text_start = true);
+
+// Passes progress and each piece of text to the caller, text with a NUL. The buffer is reused, so
+// that a token costs an allocation only when its text is the longest so far.
+class TokenForwarder {
+ public:
+  // Both callbacks may be null.
+  TokenForwarder(QSFTokenCallback on_token, QSFProgressCallback on_prompt, void* user_data);
+
+  // Makes `options` report here. Requires  the forwarder stays where it is as long as they are used
+  void attach(GenerateOptions& options);
+
+ private:
+  static void forward(TokenId token, std::string_view text, void* user);
+  static void report(std::uint64_t done, std::uint64_t total, void* user);
+
+  QSFTokenCallback on_token_;
+  QSFProgressCallback on_prompt_;
+  void* user_data_;
+  std::string piece_;
+};
+
+// Fails  kInvalidArgument for a negative value
+Status read_count(const char* name, int value, std::uint32_t& out);
+
+// Reads settings of C; NULL leaves the defaults.
+// Fails  kInvalidArgument or kUnsupported, naming the field; ranges that depend on the model are
+//        checked by validate()
+Status read_sampling(const qsf_sampling* from, SamplingOptions& out);
+Status read_stops(const char* const* stop, std::size_t n_stop, std::vector<std::string>& out);
 
 }  // namespace qsf::capi
 

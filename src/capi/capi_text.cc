@@ -8,18 +8,14 @@
 #include <limits>
 
 #include "capi/capi_handles.h"
-#include "engine/decode_text.h"
 
 namespace qsf::capi {
 
 namespace {
 
-Result<const Tokenizer*> tokenizer_of(const QSFEngine& engine) {
-  const Tokenizer* tokenizer = engine.engine->tokenizer();
-  if (tokenizer == nullptr) {
-    return unsupported("the model file has no tokenizer: it takes and gives token ids alone");
-  }
-  return tokenizer;
+Status check_tokenizer(const QSFEngine& engine) {
+  if (engine.engine->tokenizer() != nullptr) return ok_status();
+  return unsupported("the model file has no tokenizer: use token ids");
 }
 
 Status detokenize(const QSFEngine* engine, const int* tokens, std::size_t n_tokens, char** text) {
@@ -28,8 +24,8 @@ Status detokenize(const QSFEngine* engine, const int* tokens, std::size_t n_toke
   if (engine == nullptr) return null_argument("engine");
   std::vector<TokenId> ids;
   if (n_tokens > 0) QSF_RETURN_IF_ERROR(read_tokens(*engine, tokens, n_tokens, ids));
-  QSF_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, tokenizer_of(*engine));
-  QSF_ASSIGN_OR_RETURN(*text, copy_text(decode_text(*tokenizer, ids)));
+  QSF_RETURN_IF_ERROR(check_tokenizer(*engine));
+  QSF_ASSIGN_OR_RETURN(*text, copy_text(engine->engine->decode(ids)));
   return ok_status();
 }
 
@@ -77,8 +73,8 @@ Status encode(const QSFEngine& engine, std::string_view text, unsigned flags,
   if ((flags & QSF_TOKENIZE_NO_BOS) != 0 || !at_text_start) options.add_bos = false;
   options.at_text_start = at_text_start;
   options.parse_special = (flags & QSF_TOKENIZE_PARSE_SPECIAL) != 0;
-  QSF_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, tokenizer_of(engine));
-  return tokenizer->encode(text, options, out);
+  QSF_RETURN_IF_ERROR(check_tokenizer(engine));
+  return engine.engine->tokenizer()->encode(text, options, out);
 }
 
 }  // namespace qsf::capi

@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/utf8_text.h"
-#include "engine/chat_file.h"
+#include "engine/chat_transcript.h"
 #include "tokenizer/stream_decoder.h"
 
 namespace qsf {
@@ -84,7 +84,7 @@ Result<ChatFormat> make_format(const Engine& engine, const ChatOptions& options)
   if (engine.tokenizer() == nullptr) {
     return unsupported(
         "the model file has no tokenizer, so it cannot chat; convert the model again from a folder "
-        "that holds one");
+        "with a tokenizer");
   }
   return ChatFormat::create(engine.spec(), *engine.tokenizer(), options.chat_template,
                             options.now_seconds);
@@ -127,7 +127,7 @@ Result<Chat::Fitted> Chat::fit(std::uint32_t n_reserved) const {
   Fitted fitted;
   QSF_ASSIGN_OR_RETURN(fitted.prompt, prompt_without(0));
   if (fitted.prompt.tokens.empty()) {
-    return invalid_argument("chat template: it writes nothing of a conversation");
+    return invalid_argument("chat template: its output has no message of the conversation");
   }
   if (fitted.prompt.tokens.size() + n_reserved <= context) return fitted;
 
@@ -149,8 +149,8 @@ Result<Chat::Fitted> Chat::fit(std::uint32_t n_reserved) const {
   }
   if (fitted.prompt.tokens.size() > context) {
     return out_of_budget(
-        "the message: %zu tokens with the system prompt and what the template adds, the context "
-        "holds %zu; shorten it or open the model with a longer context",
+        "the message: %zu tokens with the system prompt and the template, but the context holds "
+        "%zu; shorten it or open the model with a longer context",
         fitted.prompt.tokens.size(), context);
   }
   return fitted;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// Chat: a conversation with a model. It holds the messages, has the model's template write them,
-// and computes of each turn only what the session does not hold already.
+// Chat: a conversation with a model. It holds the messages, formats them with the model's template,
+// and computes of each turn only the tokens that the session does not hold yet.
 //
-// Messages are UTF-8; bytes that are none become U+FFFD. No message can speak with control tokens
-// (engine/chat_format.h). The system message is always the first; the other messages come in turns
-// of two, and whole turns leave, oldest first, when the context has no room for them.
+// Messages are UTF-8; other bytes become U+FFFD. Control tokens in messages are never parsed
+// (engine/chat_format.h). The system message is always the first. The other messages come in turns
+// of two; whole turns are dropped, oldest first, when the context has no room for them.
 
 #ifndef QSF_ENGINE_CHAT_H_
 #define QSF_ENGINE_CHAT_H_
@@ -25,19 +25,19 @@
 
 namespace qsf {
 
-// GenerateOptions::max_tokens for an answer that only the context bounds.
+// GenerateOptions::max_tokens for an answer limited by the context alone.
 inline constexpr std::uint32_t kWholeAnswer = std::numeric_limits<std::uint32_t>::max();
 
 struct ChatOptions {
   std::string_view system;         // empty: none
   std::string_view chat_template;  // as ChatFormat::create takes it
-  std::int64_t now_seconds = 0;    // the date that templates may ask for, the whole chat long
+  std::int64_t now_seconds = 0;    // the date for templates, fixed for the whole chat
 };
 
 struct ChatResult {
   GenerateResult generated;            // its prompt_tokens are the rows computed for this turn
-  std::uint32_t reused_tokens = 0;     // rows of earlier turns that it went on from
-  std::uint32_t dropped_messages = 0;  // forgotten before this turn to make room
+  std::uint32_t reused_tokens = 0;     // rows of earlier turns, not computed again
+  std::uint32_t dropped_messages = 0;  // dropped before this turn to make room
 };
 
 class Chat {
@@ -48,13 +48,13 @@ class Chat {
   //           ChatFormat::create
   static Result<std::unique_ptr<Chat>> create(Engine& engine, const ChatOptions& options);
 
-  // Says `text` and generates the answer; both are messages then, also when the answer was
-  // cancelled or filled the context. Of `options` echo_prompt is not used.
+  // Sends `text` and generates the answer. Both become messages, also when the answer was cancelled
+  // or filled the context. options.echo_prompt is ignored.
   //
-  // When the conversation leaves less room than an answer may want (max_tokens, at most a quarter
-  // of the context), the oldest turns are dropped until it takes up half of the context. So a drop
-  // computes at most half a context anew and makes room for a quarter at least: however long a
-  // chat goes on, it computes at most two old rows for each new one.
+  // When the conversation leaves less room than the answer may need (max_tokens, at most a quarter
+  // of the context), the oldest turns are dropped until it takes half of the context. So a drop
+  // computes at most half a context again and makes room for at least a quarter: a chat computes at
+  // most two old rows for each new one, however long it is.
   //
   // Guarantees  The chat is as before the call on failure, and when it was cancelled before the
   //             first token of the answer (kCancelled with no generated tokens).
@@ -65,14 +65,14 @@ class Chat {
   // Writes the conversation with its session to a file (docs/session-files.md), whole or not at
   // all. Fails  kInvalidArgument before the first answer; as Session::save
   Status save(const std::string& path);
-  // Reads such a file into a chat without turns; its system message becomes the file's, and so does
-  // the date that templates may ask for. The next turn goes on from the rows of the file as far as
-  // the template writes the conversation as it was.
-  // Guarantees  on failure the chat is as before
+  // Reads such a file into a chat without turns. The file's system message and date replace those
+  // of the chat. The next turn reuses the rows of the file as far as the template still writes the
+  // same text.
+  // Guarantees  on failure the chat is unchanged
   // Fails       kInvalidArgument when there are turns; as Session::load
   Status load(const std::string& path);
 
-  // Forgets everything but the system message.
+  // Drops all messages but the system message.
   void clear() noexcept;
   // Replaces the system message; empty: none. The conversation goes on.
   void set_system(std::string_view text);
@@ -103,9 +103,8 @@ class Chat {
   std::vector<ChatTurn> turns_;
 };
 
-// Returns `messages` as the template of that name or source (empty: the model's own) writes them.
-// The text no longer tells what came from a message: encoding it with parse_special lets messages
-// speak as the system.
+// Formats `messages` with the template of that name or source (empty: the model's own). The text
+// mixes template and messages: encoded with parse_special, a message can inject control tokens.
 Result<std::string> apply_chat_template(const Engine& engine, const ChatOptions& options,
                                         std::span<const ChatMessage> messages,
                                         bool add_generation_prompt);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// ChatFormat: how one model writes a conversation, as text and as tokens.
+// ChatFormat: the text and the tokens of a conversation in one model's chat template.
 //
-// What the template writes is trusted and may hold control tokens; what a message says is not, and
-// never becomes one, whatever it spells. Everything that depends on the template alone is found out
-// once, by rendering small conversations: how an assistant's message ends, and whether there is a
-// place for a system message.
+// Text of the template is trusted and may hold control tokens. Text of messages is not trusted, and
+// control tokens in it are never parsed. Two properties of a template are determined once, by
+// rendering small conversations: how an assistant's message ends, and whether there is a place for
+// a system message.
 
 #ifndef QSF_ENGINE_CHAT_FORMAT_H_
 #define QSF_ENGINE_CHAT_FORMAT_H_
@@ -23,8 +23,8 @@
 
 namespace qsf {
 
-// A conversation as the template writes it. Trust is kept byte for byte, so that two texts can be
-// compared whatever pieces they came in.
+// A formatted conversation. Trust is stored per byte, so that two texts can be compared however
+// they were cut into pieces.
 struct ChatText {
   std::string text;
   std::string trust;  // [text.size()]; 1: from the template, 0: from a message
@@ -33,7 +33,7 @@ struct ChatText {
 };
 
 // Returns how many leading bytes two texts share. Trust counts as well, except that of blanks,
-// which belong to no control token: whether a template or a message wrote them is all the same.
+// which belong to no control token.
 std::size_t shared_bytes(const ChatText& a, const ChatText& b) noexcept;
 
 // What a user said and what the model answered; the newest turn has no answer yet.
@@ -44,8 +44,8 @@ struct ChatTurn {
 
 class ChatFormat {
  public:
-  // Takes the template of that name or source, or the model's own when it is empty; a model without
-  // one gets "plain". `now_seconds`, since the epoch, is the date for templates that ask for it.
+  // Takes the template of that name or source; empty: the model's own, or "plain" without one.
+  // `now_seconds`, since 1970, is the date for templates that write one.
   // Requires  the tokenizer outlives the format
   // Fails     kInvalidArgument for an unknown name; as ChatTemplate::parse and render do
   static Result<ChatFormat> create(const ModelSpec& spec, const Tokenizer& tokenizer,
@@ -53,24 +53,24 @@ class ChatFormat {
 
   // "model", "custom" or the name of a builtin template.
   std::string_view name() const noexcept { return name_; }
-  // The date that the template may ask for.
+  // The date for the template.
   std::int64_t now_seconds() const noexcept { return now_seconds_; }
   void set_now_seconds(std::int64_t now_seconds) noexcept { now_seconds_ = now_seconds; }
   // True when the template has no place for a system message: it then opens the first user message.
   bool merges_system() const noexcept { return merges_system_; }
-  // What ends an answer beside the model's own tokens: how the template closes it. A template
-  // without a control token there gives a text instead.
+  // Tokens with which the template closes an answer; they end it beside the model's end-of-text
+  // tokens. A template that closes it with ordinary text has a stop text instead.
   std::span<const TokenId> end_tokens() const noexcept { return end_tokens_; }
   std::span<const std::string> end_texts() const noexcept { return end_texts_; }
 
-  // Writes the conversation up to where the answer to the last turn begins.
+  // Formats the conversation up to the start of the last turn's answer.
   // Requires  turns is not empty
   Result<ChatText> render(std::string_view system, std::span<const ChatTurn> turns) const;
-  // Writes messages as they come.
+  // Formats messages in their order.
   Result<ChatText> render(std::span<const ChatMessage> messages, bool add_generation_prompt) const;
 
-  // Appends the tokens of text[from..]. From the beginning a beginning-of-text token comes first
-  // when the model wants one, once, whether the template writes it or not.
+  // Appends the tokens of text[from..]. With from = 0 one beginning-of-text token comes first when
+  // the model uses it, whether the template writes it or not.
   Status encode(const ChatText& text, std::size_t from, std::vector<TokenId>& out) const;
 
  private:

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/chat_file.h"
+#include "engine/chat_transcript.h"
 
 namespace qsf {
 namespace {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// ChatTranscript: what a conversation's text became as tokens, so that the next turn's text can go
-// on from there.
+// ChatTranscript: the tokens of a conversation's text, so that the next turn can continue from
+// them; and ChatRecord, the conversation in a session file (docs/session-files.md).
 //
-// The tokens of an answer are those that the model generated, which need not be those that encoding
-// its text would give. They are kept as long as the template writes the same text before and up to
-// the end of that answer; where it rewrites its history, everything before the rewritten answer is
-// still kept.
+// The tokens of an answer are the generated ones, which may differ from the encoding of its text.
+// They are kept as long as the template writes the same text up to the end of that answer. Where
+// the template rewrites its history, everything before the rewritten answer is kept.
 
 #ifndef QSF_ENGINE_CHAT_TRANSCRIPT_H_
 #define QSF_ENGINE_CHAT_TRANSCRIPT_H_
@@ -14,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -45,7 +45,7 @@ class ChatTranscript {
 
   void clear() noexcept;
 
-  // What a file keeps of it (chat_file.h).
+  // The bytes of a transcript in a file.
   void write(ByteWriter& to) const;
   // Fails  kCorrupt for marks beyond text or tokens, or tokens of n_vocab and above
   static Result<ChatTranscript> read(ByteReader& from, std::uint32_t n_vocab);
@@ -61,6 +61,21 @@ class ChatTranscript {
   std::vector<TokenId> tokens_;
   std::vector<Mark> marks_;
 };
+
+struct ChatRecord {
+  std::int64_t now_seconds = 0;  // the date for templates
+  std::string system;
+  std::vector<ChatTurn> turns;
+  ChatTranscript transcript;
+};
+
+std::vector<std::byte> encode_chat(const ChatRecord& record);
+
+// Requires  nothing of the bytes
+// Fails     kCorrupt for anything but a record: text that is not UTF-8, tokens of n_vocab and
+// above,
+//           marks beyond the text
+Result<ChatRecord> decode_chat(ByteSpan bytes, std::uint32_t n_vocab);
 
 }  // namespace qsf
 

@@ -2,9 +2,9 @@
 //
 // The engine: one loaded model with its memory, threads and tokenizer, and the sequences it runs.
 //
-// Everything large is computed by the memory plan before work starts and carved from one arena;
-// after open() a pass allocates nothing. An Engine and its Sessions are used by one thread at a
-// time; cancel() alone may come from anywhere.
+// The memory plan computes everything large before work starts, and one arena holds it; after
+// open() a pass allocates nothing. One thread at a time may use an Engine and its Sessions; only
+// cancel() may be called from any thread.
 
 #ifndef QSF_ENGINE_ENGINE_H_
 #define QSF_ENGINE_ENGINE_H_
@@ -42,25 +42,25 @@ struct PromptProgress;   // engine_impl.h
 
 struct EngineOptions {
   unsigned n_threads = 0;  // 0: the physical cores at hand
-  // Positions; 0: what the model was trained for, at most 4,096 where all of them are kept.
+  // Context length in positions; 0: the trained context length, at most 4,096 with KvPolicy::kFull.
   std::uint32_t max_context = 0;
   std::uint32_t rows_per_pass = 0;  // 0: chosen from the context; results do not depend on it
   KvType k_type = KvType::kF16;     // how keys are stored, and values
   KvType v_type = KvType::kF16;
   KvPolicyOptions kv_policy;                           // which positions are kept
   AttentionKind attention = AttentionKind::kStandard;  // of prompts
-  SparsePrefillOptions h2o;                            // of AttentionKind::kH2o
+  SparsePrefillOptions sparse_prefill;                 // of AttentionKind::kSparsePrefill
   bool exact = false;             // products and attention take f32 rows, never int8 or bf16
   bool pin = false;               // a physical core for each thread, the opening one included
   std::uint32_t n_sequences = 1;  // sessions that may exist at once
-  // Bound of all memory of the process; 0: what the machine and its control groups have to spare.
+  // Limit of the memory of the whole process; 0: the memory that the machine and its control groups
+  // have free.
   std::uint64_t ram_budget_bytes = 0;
   std::optional<ReadPath> read_path;  // none: the best that works
-  // A file to be made, for keys and values: memory then holds two layers of them. Empty: they stay
-  // in memory.
+  // A file to be created for the KV cache, of which memory then holds two layers. Empty: the KV
+  // cache stays in memory.
   std::string kv_spill_path;
-  // false: open() returns before the weights that stay in memory are read, and the first pass reads
-  // along.
+  // False: open() returns before the resident weights are read; the first pass waits for them.
   bool preload = true;
   OperatorObserver* observer = nullptr;  // of every operator; outlives the engine
   FileOps* file_ops = nullptr;  // outlives the engine; null: the calls of the operating system
@@ -75,7 +75,7 @@ struct EngineStats {
   std::uint64_t load_ns = 0;
   std::uint64_t weight_bytes_read = 0;
   std::uint64_t prompt_tokens = 0;
-  std::uint64_t prompt_passes = 0;  // each reads once what does not stay in memory
+  std::uint64_t prompt_passes = 0;  // each reads the streamed weights once
   std::uint64_t prompt_ns = 0;
   std::uint64_t generated_tokens = 0;
   std::uint64_t generate_ns = 0;
@@ -83,25 +83,25 @@ struct EngineStats {
   std::uint64_t attention_ns = 0;
   std::uint64_t other_ns = 0;
   std::uint64_t sample_ns = 0;
-  OperatorProfile operators;  // what the three times before that one consist of, embedding aside
-  std::uint64_t read_wait_ns = 0;      // that passes waited for the disk, a part of the times above
+  OperatorProfile
+      operators;  // the parts of matmul_ns, attention_ns and other_ns, embedding excluded
+  std::uint64_t read_wait_ns = 0;      // waiting for the disk, a part of the times above
   std::uint64_t read_ns = 0;           // with at least one read in flight
-  std::uint64_t unpack_ns = 0;         // decompressing and re-laying, on the threads that read
-  std::uint64_t kv_bytes_read = 0;     // of keys and values in a file
+  std::uint64_t unpack_ns = 0;         // decompressing and re-laying, on the reading threads
+  std::uint64_t kv_bytes_read = 0;     // of a KV cache in a file
   std::uint64_t kv_bytes_written = 0;  // the same
 };
 
 struct GenerateOptions {
   std::uint32_t max_tokens = 256;
   SamplingOptions sampling;
-  std::vector<std::string> stop;    // generation ends before the first of these texts
-  std::vector<TokenId> end_tokens;  // end it as well, beside those that end a text of the model
-  // Once the prompt is computed its text goes to on_token, token by token, as the tokenizer reads
-  // it.
+  std::vector<std::string> stop;    // stop texts: generation ends before the first one completed
+  std::vector<TokenId> end_tokens;  // further end-of-text tokens beside the model's own
+  // Passes the prompt's text to on_token, token by token, once the prompt is computed.
   bool echo_prompt = false;
-  // Called while the prompt is computed; the units are the engine's own.
+  // Called while the prompt is computed, with parts of the work.
   void (*on_prompt)(std::uint64_t done, std::uint64_t total, void* user) = nullptr;
-  // Called for every token with the text that became whole with it; UTF-8, possibly empty.
+  // Called for every token with the text that it completed; UTF-8, possibly empty.
   void (*on_token)(TokenId token, std::string_view text, void* user) = nullptr;
   void* user = nullptr;
 };
@@ -112,9 +112,8 @@ struct GenerateResult {
   StopReason reason = StopReason::kTokenLimit;
   std::uint32_t prompt_tokens = 0;
   std::uint32_t generated_tokens = 0;
-  // The last generated token where the session holds no row of it yet: the token counts as
-  // generated and its text was delivered, but nothing came after it. What the session appends next
-  // computes its row first. kNoToken when every one has its row.
+  // The pending token: sampled and delivered, but not yet in the KV cache. The session computes it
+  // before the next token that it appends. kNoToken without one.
   TokenId pending_token = kNoToken;
   std::uint64_t prompt_ns = 0;
   std::uint64_t first_token_ns = 0;
@@ -125,8 +124,8 @@ class Engine {
  public:
   // Opens a .qsf file and loads it.
   // Fails  kNotFound, kIo, kCorrupt, kUnsupported from the file; kInvalidArgument for options out
-  //        of range; kOutOfBudget when the budget is too small, naming one that is not, or the
-  //        arena cannot be mapped
+  //        of range; kOutOfBudget when the budget is too small, naming the smallest that works, or
+  //        the arena cannot be mapped
   static Result<std::unique_ptr<Engine>> open(const std::string& path,
                                               const EngineOptions& options);
   // Returns what open() would plan now, without reading a weight.
@@ -138,6 +137,9 @@ class Engine {
 
   const ModelSpec& spec() const noexcept;
   const Tokenizer* tokenizer() const noexcept;  // null when the file holds none
+  // Decodes tokens as a text that begins a document: valid UTF-8, U+FFFD for other bytes, nothing
+  // for special tokens. Requires  tokenizer() != nullptr
+  std::string decode(std::span<const TokenId> tokens) const;
   std::uint32_t max_context() const noexcept;
   std::uint64_t file_bytes() const noexcept;
   std::uint64_t n_parameters() const noexcept;
@@ -146,7 +148,7 @@ class Engine {
   unsigned n_threads() const noexcept;
   const EnginePlan& plan() const noexcept;
   EngineStats stats() const noexcept;
-  // What the pager of weights has counted.
+  // Counters of the weight pager.
   PagerStats pager_stats() const;
   // Records the tiles that are read from now on, as many as `events` has room for; an empty span
   // ends it. Requires  `events` outlives the recording
@@ -165,10 +167,10 @@ class Engine {
   // Fails   kInvalidArgument, kOutOfBudget (window longer than the context), kCancelled
   Status score(std::span<const TokenId> tokens, std::size_t first, std::span<double> log_probs);
 
-  // Runs one window from an empty context through layers [first, last) alone, which the observer
-  // sees: from its tokens where `first` is 0, else from `hidden`, the residual stream in front of
-  // layer `first`. What it is behind layer last - 1 goes to `hidden`. All numbers have the bits of
-  // a pass through all layers.
+  // Runs one window from an empty context through layers [first, last): from its tokens where
+  // `first` is 0, else from `hidden`, the residual stream in front of layer `first`. The residual
+  // stream behind layer last - 1 goes to `hidden`. The observer sees these layers alone. All
+  // numbers have the bits of a pass through all layers.
   // Shapes    hidden [tokens.size(), spec().hidden]
   // Requires  first < last <= spec().n_layers
   // Fails     as score
@@ -190,51 +192,50 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Tokens that have rows; GenerateResult::pending_token comes to them with what is appended next.
+  // Tokens of the context, without a pending token (GenerateResult::pending_token).
   std::size_t length() const noexcept { return tokens_.size(); }
-  // The first of them, whose rows are there: fewer than length() where a truncation took some along
-  // that are computed again before the next row.
+  // How many of them, from the first, are in the KV cache. Fewer than length() where a truncation
+  // invalidated some; these are computed again before the next token.
   std::size_t n_computed() const noexcept;
   std::span<const TokenId> tokens() const noexcept { return tokens_; }
 
   // Appends prompt rows; the logits after the last one go to `sink` when it is not null.
-  // Fails  kInvalidArgument (no tokens, id out of range), kOutOfBudget (context), kCancelled: the
-  //        rows of this call are forgotten then. But where positions were evicted that what was
-  //        before would need, the passes that were completed stay, as length() tells.
+  // Fails  kInvalidArgument (no tokens, id out of range), kOutOfBudget (context), kCancelled. The
+  //        session is unchanged then. But where evicted positions cannot be restored, completed
+  //        passes stay: see length().
   Status prefill(std::span<const TokenId> tokens, LogitsSink* sink);
   // Appends prompt rows; the logits after each of them go to `sink`, rows numbered from 0 in this
   // call. Fails  as prefill
   Status prefill_rows(std::span<const TokenId> tokens, LogitsSink& sink);
   // Appends one generated row. Allocates nothing.
   Status step(TokenId token, LogitsSink* sink);
-  // Forgets the tokens from n_tokens on, and one without a row. Under AttentionKind::kH2o and
-  // KvPolicy::kH2o what some of those before them attended to may go as well: they are then
-  // computed again as prompt rows, before the next row is appended. Fails  kInvalidArgument when
-  // there are fewer, or as longest_kept() tells
+  // Keeps the first n_tokens tokens and drops the others, a pending token too. Under
+  // AttentionKind::kSparsePrefill and KvPolicy::kH2o this may also invalidate kept tokens, which
+  // are computed again as prompt rows before the next one.
+  // Fails  kInvalidArgument when there are fewer, or more than longest_kept() allows
   Status truncate(std::size_t n_tokens);
-  // The most tokens that truncate() can keep, `n_tokens` at most: fewer, and perhaps none, where
-  // positions were evicted that the next row would see.
+  // The most tokens up to `n_tokens` that truncate() can keep: fewer, perhaps none, where positions
+  // that the next row attends to were evicted.
   // Requires  n_tokens <= length()
   std::size_t longest_kept(std::size_t n_tokens) const noexcept;
-  // Writes to `positions` those that a prompt row appended now would attend to, itself aside, in a
-  // layer with the query heads of a KV head; ascending. Rows that were lost are computed first.
+  // Writes the positions that a prompt row appended now would attend to, itself excluded, in one
+  // layer and KV head; ascending. Invalidated tokens are computed first.
   // Requires  layer and kv_head of the model
   // Fails     as prefill where rows have to be computed
   Status visible_positions(std::uint32_t layer, std::uint32_t kv_head,
                            std::vector<std::uint32_t>& positions);
 
-  // Encodes nothing: completes after `prompt`, which is appended as prompt rows. Without a prompt
-  // it goes on where the session is: after the token that has no row yet, else after the last one,
-  // whose row is computed again, as a prompt's.
+  // Appends `prompt` as prompt rows and generates after it. Without a prompt it continues after the
+  // pending token, else after the last token, which is computed again as a prompt row.
   Result<GenerateResult> generate(std::span<const TokenId> prompt, const GenerateOptions& options);
 
-  // Writes tokens, keys and values to a file (docs/session-files.md), whole or not at all, and the
-  // bytes of a conversation with them. The same text of the same model and options is the same
-  // file, wherever keys and values are. Rows that were lost are computed before.
+  // Writes tokens, keys and values, and the bytes of a conversation, to a file, whole or not at all
+  // (docs/session-files.md). The same text, model and options give the same file, wherever the KV
+  // cache is. Invalidated tokens are computed first.
   // Fails  kInvalidArgument without a token; kIo, kCancelled
   Status save(const std::string& path, ByteSpan chat = {});
-  // Reads such a file into this session, which is empty. What is appended then has the bits that it
-  // has in the session that was saved. With `chat` the bytes of its conversation go there.
+  // Reads such a file into this session, which is empty. Rows appended then have the same bits as
+  // in the saved session. `chat` receives the bytes of the conversation.
   // Guarantees  on failure the session is empty
   // Fails       kNotFound, kIo, kCorrupt, kUnsupported from the file; kInvalidArgument when the
   //             session is not empty, the file came from another model, types of keys or values,
@@ -247,15 +248,15 @@ class Session {
   Session(Engine::Impl& engine, SequenceId sequence);
   Status append(std::span<const TokenId> tokens, RowRole role, LogitsSink* sink,
                 PromptProgress* progress = nullptr);
-  Status compute_lost_rows(PromptProgress* progress = nullptr);
+  Status compute_invalidated(PromptProgress* progress = nullptr);
   Status begin(std::span<const TokenId> prompt, LogitsSink* sink, PromptProgress* progress);
   Status check_room(std::size_t n_tokens) const;
   Status compute_pending(LogitsSink* sink);
 
   Engine::Impl& engine_;
   SequenceId sequence_;
-  std::vector<TokenId> tokens_;       // reserved to the context at creation
-  TokenId pending_token_ = kNoToken;  // follows those, and has no row yet
+  std::vector<TokenId> tokens_;       // capacity: the context
+  TokenId pending_token_ = kNoToken;  // follows tokens_; not yet in the KV cache
 };
 
 }  // namespace qsf

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What an engine consists of; shared by the files of engine/ and seen by nobody else.
+// The parts of an engine, shared by the files of engine/ alone.
 
 #ifndef QSF_ENGINE_ENGINE_IMPL_H_
 #define QSF_ENGINE_ENGINE_IMPL_H_
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/budget_watch.h"
+#include "engine/budget.h"
 #include "engine/engine.h"
 #include "engine/engine_plan.h"
 #include "format/qsf_reader.h"
@@ -30,12 +30,12 @@
 
 namespace qsf {
 
-// Who wants to know how far a prompt is; counts rows times layers.
+// Progress of a prompt, in rows times layers.
 struct PromptProgress {
   void (*report)(std::uint64_t done, std::uint64_t total, void* user) = nullptr;
   void* user = nullptr;
   std::uint64_t total_rows = 0;
-  std::uint64_t done_rows = 0;  // of passes that are over
+  std::uint64_t done_rows = 0;  // of completed passes
   std::uint64_t pass_rows = 0;
   std::uint64_t n_layers = 0;
 };
@@ -57,10 +57,10 @@ struct Engine::Impl {
   std::unique_ptr<WeightPager> pager;
   std::optional<KvCache> kv;
   std::unique_ptr<KvPageStore> kv_store;
-  SpilledKvStore* spilled = nullptr;  // kv_store, where keys and values are in a file
+  SpilledKvStore* spilled = nullptr;  // kv_store, when the KV cache is in a file
   std::unique_ptr<Backend> backend;
-  std::vector<SparsePrefillState> h2o;  // by SequenceId; none where prompts take plain attention
-  std::vector<H2oEviction> heavy;       // by SequenceId; none but under KvPolicy::kH2o
+  std::vector<SparsePrefillState> sparse_prefill;  // by SequenceId; empty without sparse prefill
+  std::vector<H2oEviction> h2o_eviction;           // by SequenceId; empty without KvPolicy::kH2o
   std::optional<Decoder> decoder;
   std::optional<BudgetWatch> watch;
 
@@ -70,8 +70,9 @@ struct Engine::Impl {
 
   // Appends tokens to a sequence as rows of one role, in as many passes as they take. Rows whose
   // index in `tokens` is at least `first_output` send logits to `sink`, numbered from 0 in each
-  // pass. Fails  as Session::prefill; the sequence then is as long as before, or as long as after
-  //        the last whole pass where it cannot be cut to that
+  // pass.
+  // Fails  as Session::prefill. The sequence then has its old length, or that of the last complete
+  //        pass where it cannot be truncated to that
   Status append(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
                 std::size_t first_output, LogitsSink* sink, PromptProgress* progress = nullptr);
 
@@ -79,27 +80,27 @@ struct Engine::Impl {
   Status run_part(SequenceId sequence, std::span<const TokenId> tokens, std::uint32_t first,
                   std::uint32_t last, std::span<float> hidden);
 
-  // Returns the most slots, n_slots at most, that a sequence can be cut to and go on from: all that
-  // the next row sees must be held.
+  // Returns the most slots, n_slots at most, that a sequence can be truncated to: all slots that
+  // the next row attends to must be held.
   std::uint32_t longest_kept(SequenceId sequence, std::uint32_t n_slots) const noexcept;
-  // Forgets the slots from n_slots on, and before them those whose rows have to be computed again
-  // before others can follow (SparsePrefillState::truncate, H2oEviction::truncate).
+  // Drops the slots from n_slots on, and the slots before them that have to be computed again
+  // (SparsePrefillState::truncate, H2oEviction::truncate).
   void truncate(SequenceId sequence, std::uint32_t n_slots) noexcept;
 
-  // Appends to `positions` the slots before the next row of a sequence that this row attends to, if
-  // it is a prompt's, in a layer with the query heads of a KV head; ascending.
+  // Appends to `positions` the slots that the next prompt row of a sequence attends to, in one
+  // layer and KV head; ascending.
   void add_visible(SequenceId sequence, std::uint32_t layer, std::uint32_t kv_head,
                    std::vector<std::uint32_t>& positions) const;
 
-  // Returns whether a cancellation was asked for, and uses it up.
+  // Returns whether cancel() was called, and resets that.
   bool take_cancel() noexcept;
 
  private:
-  // Gives weights back when the memory that the process may take was made less.
+  // Gives weights back when the memory limit of the process was lowered.
   void keep_within_limits();
   VisibleSet visible_at(std::uint32_t slot) const noexcept;
   void count_work(RowRole role, std::size_t n_rows, std::uint64_t elapsed_ns);
-  // Makes room for a pass's keys and values, and `rows` of its tokens.
+  // Makes room in the KV cache for a pass, and fills `rows`.
   Status add_rows(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
                   std::size_t first_output);
   Status run_pass(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,

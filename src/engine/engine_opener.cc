@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/engine_impl.h"
-#include "engine/memory_rate.h"
+#include "engine/process_memory.h"
 #include "model/architecture.h"
 #include "ops/make_backend.h"
 #include "platform/clock.h"
@@ -22,8 +22,8 @@
 namespace qsf {
 namespace {
 
-// Whether a model's weights are floats whose accuracy bf16 would take away: its prompts then stay
-// in f32 also where a matrix unit could take them.
+// Returns whether bf16 would reduce the accuracy of a model's float weights: its prompts then take
+// f32 also on a matrix unit.
 bool keeps_floats(const ModelSpec& spec) {
   return spec.default_type == QuantType::kF32 || spec.default_type == QuantType::kF16;
 }
@@ -54,8 +54,8 @@ Result<std::unique_ptr<Engine::Impl>> EngineOpener::open(const std::string& path
 
 Result<EnginePlan> EngineOpener::plan(const std::string& path) {
   QSF_RETURN_IF_ERROR(prepare(path));
-  // Nothing of the plan is mapped, so half of what is left is there for a moment, and of a budget
-  // all that the process does not hold yet.
+  // Nothing of the plan is mapped yet, so half of the free memory can be used for a moment, and of
+  // a budget the part that the process does not hold yet.
   std::uint64_t most_bytes = machine_.limits.headroom_bytes / 2;
   if (const std::uint64_t budget = impl_->options.ram_budget_bytes; budget != 0) {
     const MemoryPlan& memory = impl_->plan.memory;
@@ -65,18 +65,18 @@ Result<EnginePlan> EngineOpener::plan(const std::string& path) {
   return std::move(impl_->plan);
 }
 
-// A model that fits and was given no budget goes through the page cache, which keeps it warm for
-// the next run; what is streamed, or bound, goes past it.
+// A resident model without a budget is read through the page cache, which keeps it warm for the
+// next run. With streaming or a budget reads are direct.
 Status EngineOpener::prepare(const std::string& path) {
   QSF_RETURN_IF_ERROR(read_directories(path));
   machine_ = measure_machine();  // before a mapped file looks like a part of the program
   const bool bound = impl_->options.ram_budget_bytes != 0;
-  // One read at a time takes least memory: what does not fit so does not fit, and a refusal names
-  // the smallest budget.
+  // One read at a time takes the least memory, so that an error names the smallest budget that
+  // works.
   QSF_RETURN_IF_ERROR(open_device(/*direct=*/bound, /*depth=*/1));
   QSF_RETURN_IF_ERROR(make_plan().with_context(path));
   const bool resident = impl_->plan.residency.everything_resident;
-  if (!resident) QSF_RETURN_IF_ERROR(ask_disk());
+  if (!resident) QSF_RETURN_IF_ERROR(probe_disk());
   const unsigned wished = disk_.has_value() ? disk_->depth : kDefaultReadDepth;
   for (unsigned depth = wished;; depth /= 2) {
     QSF_RETURN_IF_ERROR(open_device(bound || !resident, depth));
@@ -91,9 +91,9 @@ Status EngineOpener::prepare(const std::string& path) {
   }
 }
 
-// Measures how the disk wants to be asked, or remembers. The memory for it is not mapped yet, so
-// the budget has room for as much.
-Status EngineOpener::ask_disk() {
+// Measures the best way to read the disk, or takes the stored result. The plan's memory is not
+// mapped yet, so the budget has room for the measurement.
+Status EngineOpener::probe_disk() {
   const File& file = impl_->reader->file();
   if (file.size_bytes() < kLeastRememberedBytes) return ok_status();
   const std::uint64_t n_bytes =
@@ -102,10 +102,10 @@ Status EngineOpener::ask_disk() {
   const auto probe = remembered_disk_probe(file, {.device = {.path = impl_->options.read_path}},
                                            memory, default_probe_folder());
   unmap_pages(memory);
-  // A disk that cannot be measured is read as disks usually like it, and says itself what is wrong.
+  // A disk that cannot be measured is read in the usual way; reading it reports the error.
   if (!probe.has_value()) return ok_status();
   disk_ = probe->best;
-  // One read at a time would leave the disk idle while the thread that reads takes in a tile.
+  // With one read at a time the disk would idle while the reading thread processes a tile.
   disk_->depth = std::max(disk_->depth, 2U);
   return ok_status();
 }
@@ -152,7 +152,7 @@ Status EngineOpener::open_device(bool direct, unsigned depth) {
 }
 
 Status EngineOpener::make_plan() {
-  // Half of the ring is read into while the other half is computed with. A ring no larger than that
+  // Half of the ring is filled while the other half is in use. A ring no larger than that
   // stays in the caches that a disk writes through; decision 014 has the measurements.
   constexpr std::uint64_t kLeastRingBytes = std::uint64_t{4} << 20;
   constexpr std::uint64_t kMostRingBytes = std::uint64_t{32} << 20;
@@ -190,7 +190,7 @@ Status EngineOpener::map_memory() {
 
 Status EngineOpener::load_tokenizer() {
   const SectionInfo* section = impl_->reader->find_section("tokenizer");
-  if (section == nullptr) return ok_status();  // token ids in, numbers out
+  if (section == nullptr) return ok_status();  // the model takes token ids alone
   const PlanRegions& regions = impl_->plan.regions;
   const MutableByteSpan bytes = impl_->arena->carve(regions.tokenizer_section);
   QSF_RETURN_IF_ERROR(impl_->reader->read_section(*section, bytes));
@@ -207,7 +207,8 @@ Status EngineOpener::load_tokenizer() {
 }
 
 Status EngineOpener::load_weights() {
-  // Header, directories and tokenizer went through the page cache, where a budget counts them.
+  // Header, directories and tokenizer were read through the page cache, which counts against a
+  // budget.
   if (impl_->options.ram_budget_bytes != 0) impl_->reader->file().drop_cached();
   QSF_ASSIGN_OR_RETURN(impl_->pager,
                        WeightPager::open(*impl_->reader, *impl_->device, impl_->plan.residency,
@@ -219,8 +220,8 @@ Status EngineOpener::load_weights() {
   return impl_->pager->load(impl_->options.on_load_progress, impl_->options.load_progress_user);
 }
 
-// Before any weight is read, so that a name that is taken or a disk that is full is told at once. A
-// file in memory (tmpfs) would only move keys and values to where no plan counts them.
+// Before any weight is read, so that an existing file or a full disk is reported at once. A file in
+// memory (tmpfs) would only move keys and values out of the plan.
 Status EngineOpener::make_spill_file() {
   const EngineOptions& options = impl_->options;
   const std::string& path = options.kv_spill_path;
@@ -232,8 +233,8 @@ Status EngineOpener::make_spill_file() {
   const ReadDevice& device = spill_file_->device();
   if (device.is_in_memory() && options.ram_budget_bytes != 0) {
     return invalid_argument(
-        "%s: keys and values cannot be spilled there within a memory budget: its file system lies "
-        "in memory (tmpfs); name a file on a disk",
+        "%s: kv_spill with a memory budget: this file system is in memory (tmpfs); name a file on "
+        "a disk",
         path.c_str());
   }
   std::string line = "keys and values: in " + path + ", read by ";
@@ -251,7 +252,7 @@ Status EngineOpener::make_spill_file() {
 Status EngineOpener::make_kv_store(const KvShape& shape) {
   const EngineOptions& options = impl_->options;
   const MutableByteSpan memory = impl_->arena->carve(impl_->plan.regions.kv_cache);
-  // Within a budget memory is taken before work starts: a text that grows takes no more.
+  // Within a budget memory is populated before work starts, so that a growing text takes no more.
   if (options.ram_budget_bytes != 0) touch_pages(memory);
   if (spill_file_ == nullptr) {
     impl_->kv_store = std::make_unique<ResidentKvStore>(shape, memory);
@@ -268,7 +269,7 @@ Status EngineOpener::make_kv_store(const KvShape& shape) {
 
 namespace {
 
-// Creates what each sequence has of its own in equal parts of a region.
+// Creates the state of each sequence, in equal parts of a region.
 template <typename State, typename Shape>
 Status create_each(std::vector<State>& states, std::uint32_t n_sequences, const Shape& shape,
                    MutableByteSpan memory) {
@@ -285,11 +286,11 @@ Status create_each(std::vector<State>& states, std::uint32_t n_sequences, const 
 Status EngineOpener::make_sparse_prefill_states() {
   const EngineOptions& options = impl_->options;
   const std::uint32_t context = impl_->plan.max_context;
-  if (!sparse_limits(options, context).has_value()) return ok_status();
+  if (!sparse_prefill_limits(options, context).has_value()) return ok_status();
   const SparsePrefillShape shape = sparse_prefill_shape(spec(), options, context);
   const MutableByteSpan memory = impl_->arena->carve(impl_->plan.regions.sparse_prefill_state);
-  QSF_RETURN_IF_ERROR(create_each(impl_->h2o, options.n_sequences, shape, memory));
-  impl_->backend->attach_sparse_prefill(impl_->h2o);
+  QSF_RETURN_IF_ERROR(create_each(impl_->sparse_prefill, options.n_sequences, shape, memory));
+  impl_->backend->attach_sparse_prefill(impl_->sparse_prefill);
   return ok_status();
 }
 
@@ -298,8 +299,8 @@ Status EngineOpener::make_h2o_evictions() {
   if (options.kv_policy.policy != KvPolicy::kH2o) return ok_status();
   const H2oEvictionShape shape = eviction_shape(spec(), options, impl_->plan.max_context);
   const MutableByteSpan memory = impl_->arena->carve(impl_->plan.regions.h2o_eviction);
-  QSF_RETURN_IF_ERROR(create_each(impl_->heavy, options.n_sequences, shape, memory));
-  impl_->backend->attach_h2o_eviction(impl_->heavy);
+  QSF_RETURN_IF_ERROR(create_each(impl_->h2o_eviction, options.n_sequences, shape, memory));
+  impl_->backend->attach_h2o_eviction(impl_->h2o_eviction);
   return ok_status();
 }
 
@@ -359,7 +360,7 @@ void EngineOpener::describe_reading() {
   std::string& mode = impl_->plan.reading_mode;
   char text[200];
   if (residency.mapped_bytes != 0) {
-    mode = "mapped; the kernel decides what stays in memory";
+    mode = "mapped; the kernel decides which weights stay in memory";
   } else if (residency.everything_resident) {
     mode = "resident";
   } else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// EngineOpener: makes an engine step by step; each step may fail and leaves nothing behind.
+// EngineOpener: makes an engine step by step; a step that fails leaves nothing behind.
 
 #ifndef QSF_ENGINE_ENGINE_OPENER_H_
 #define QSF_ENGINE_ENGINE_OPENER_H_
@@ -33,7 +33,7 @@ class EngineOpener {
   Status prepare(const std::string& path);
   Status read_directories(const std::string& path);
   Status open_device(bool direct, unsigned depth);
-  Status ask_disk();
+  Status probe_disk();
   Status make_plan();
   Status make_spill_file();
   Status map_memory();
@@ -48,9 +48,9 @@ class EngineOpener {
 
   std::unique_ptr<Engine::Impl> impl_;
   MachineFacts machine_;
-  std::optional<ProbeCell> disk_;  // how the disk wants to be asked; none: nobody measured
+  std::optional<ProbeCell> disk_;  // the best way to read the disk; none: not measured
   std::uint64_t tokenizer_index_bytes_ = 0;
-  std::unique_ptr<ScratchFile> spill_file_;  // until the store of keys and values takes it
+  std::unique_ptr<ScratchFile> spill_file_;  // until the KV store takes it
 };
 
 }  // namespace qsf

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Regions, and what they cost for a context and for rows.
+// The regions of a plan, and their cost for a context and for the rows of a pass.
 
 #include "engine/engine_plan.h"
 
@@ -9,11 +9,11 @@
 #include <cstdio>
 
 #include "base/check.h"
-#include "engine/budget_fit.h"
+#include "engine/budget.h"
 #include "kv/kv_policy.h"
 #include "kv/spilled_kv_store.h"
 #include "model/decoder.h"
-#include "model/rope_frequencies.h"
+#include "model/position_tables.h"
 #include "platform/cpu_count.h"
 #include "platform/threads.h"
 #include "stream/weight_pager.h"
@@ -22,15 +22,15 @@ namespace qsf {
 namespace {
 
 constexpr std::uint32_t kDefaultContext = 4096;
-// Where nothing bounds a text but the memory for its tokens: 17 MB.
+// With rope_reindex only the memory of the tokens limits a text: 17 MB.
 constexpr std::uint32_t kDefaultReindexedContext = 65536;
-constexpr float kMaxAngle = 0x1p26F;  // of kernels/rope, and the last position it promises
+constexpr float kMaxAngle = 0x1p26F;  // of kernels/rope, up to which its angles are accurate
 constexpr std::uint32_t kDefaultRowsPerPass = 512;
 constexpr std::uint32_t kMaxSequences = 64;
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
-// What lies outside the arena and cannot be computed. Measured as decision 015 tells; each is about
-// twice the most that was seen.
+// Memory outside the arena that cannot be computed. Measured (decision 015); each is about twice
+// the largest value seen.
 constexpr std::uint64_t kMainStackBytes = 256 << 10;    // deepest: reading a chat template
 constexpr std::uint64_t kHeapBytes = 2 * kMiB;          // expressions, templates, the line editor
 constexpr std::uint64_t kHeapBytesPerPosition = 256;    // of a prompt: its text, pieces and tokens
@@ -58,7 +58,7 @@ double megabytes(std::uint64_t bytes) {
   return static_cast<double>(bytes) / 1e6;
 }
 
-// Returns the most positions whose rotation is right.
+// Returns the most positions whose rotation angles are accurate.
 std::uint32_t most_positions(const EngineOptions& options, const ModelSpec& spec) {
   float fastest = 1.0F;  // radians a position
   for (const float f : rope_inverse_frequencies(spec, longest_distance(options, UINT32_MAX))) {
@@ -67,14 +67,14 @@ std::uint32_t most_positions(const EngineOptions& options, const ModelSpec& spec
   return static_cast<std::uint32_t>(kMaxAngle / fastest);
 }
 
-// The context that is asked for, or wished where none is.
+// The context asked for, or the default one.
 std::uint32_t asked_context(const EngineOptions& options, const ModelSpec& spec) {
   if (options.max_context != 0) return options.max_context;
   if (options.kv_policy.rope_reindex) {
     const std::uint32_t wished = std::max(spec.max_positions, kDefaultReindexedContext);
     return std::min(wished, most_positions(options, spec));
   }
-  // Under a window a longer text takes no more keys and values.
+  // Under a window the KV cache does not grow with the text.
   return options.kv_policy.policy != KvPolicy::kFull
              ? spec.max_positions
              : std::min(spec.max_positions, kDefaultContext);
@@ -132,18 +132,18 @@ class Planner {
     plan_.budget_bytes = std::min(options_.ram_budget_bytes, limits.limit_bytes);
     const std::uint64_t asked = options_.ram_budget_bytes;
     if (asked > limits.limit_bytes && asked - limits.limit_bytes > kMiB) {
-      plan_.steps.push_back(printed("budget: %.0f MB were asked for, but there are %.0f MB",
+      plan_.steps.push_back(printed("budget: %.0f MB requested, but the limit is %.0f MB",
                                     megabytes(asked), megabytes(limits.limit_bytes)));
     }
     if (limits.headroom_bytes < plan_.budget_bytes &&
         limits.headroom_bytes + own_bytes + kMiB + program.file_bytes < plan_.budget_bytes) {
       plan_.steps.push_back(
-          printed("budget: only %.0f MB are free now: others use what this budget counts on",
+          printed("budget: only %.0f MB are free now; other processes use part of this budget",
                   megabytes(limits.headroom_bytes)));
     }
   }
 
-  // What there is before a model, and what the model's parts take outside the arena.
+  // Memory of the process before the model is opened, and of its threads and the kernel.
   void add_program() {
     MemoryPlan& plan = plan_.memory;
     const ProgramMemory& program = inputs_.machine.program;
@@ -169,7 +169,7 @@ class Planner {
 
   void add_tokenizer() {
     const std::uint64_t section = inputs_.reader.tokenizer_bytes();
-    if (section == 0) return;  // token ids in, numbers out
+    if (section == 0) return;  // the model takes token ids alone
     tokenizer_bytes_ = align_up(section, kRegionAlign) + inputs_.tokenizer_index_bytes;
   }
 
@@ -180,7 +180,7 @@ class Planner {
                                               .mapped = inputs_.reading.mapped});
   }
 
-  // Streaming takes tables that a resident model does not, the larger the ring the more.
+  // Streaming needs further tables, more with a larger ring.
   Result<std::uint64_t> most_table_bytes(const Residency& whole) const {
     std::uint64_t most = whole.table_bytes;
     const std::uint64_t all = whole.region_bytes + whole.mapped_bytes;
@@ -201,7 +201,7 @@ class Planner {
   std::uint32_t n_kv_pages(std::uint32_t context, std::uint32_t rows) const {
     return kv_limits(options_, context, rows).n_pages;
   }
-  // Of memory: all keys and values, or two layers of them.
+  // In memory: the whole KV cache, or two layers of it.
   std::uint64_t kv_bytes(std::uint32_t context, std::uint32_t rows, bool spilled) const {
     const KvShape shape = kv_shape(spec_, options_);
     const std::uint32_t n_pages = n_kv_pages(context, rows);
@@ -211,18 +211,18 @@ class Planner {
   std::uint64_t spill_table_bytes(std::uint32_t context, std::uint32_t rows, bool spilled) const {
     return spilled ? SpilledKvStore::heap_bytes(n_kv_pages(context, rows)) : 0;
   }
-  std::uint64_t h2o_bytes(std::uint32_t context) const {
-    if (!sparse_limits(options_, context).has_value()) return 0;
+  std::uint64_t sparse_prefill_bytes(std::uint32_t context) const {
+    if (!sparse_prefill_limits(options_, context).has_value()) return 0;
     const std::uint64_t bytes =
         SparsePrefillState::region_bytes(sparse_prefill_shape(spec_, options_, context));
     return saturating_mul(align_up(bytes, kRegionAlign), options_.n_sequences);
   }
-  std::uint64_t heavy_bytes(std::uint32_t context) const {
+  std::uint64_t h2o_eviction_bytes(std::uint32_t context) const {
     if (options_.kv_policy.policy != KvPolicy::kH2o) return 0;
     const std::uint64_t bytes = H2oEviction::region_bytes(eviction_shape(spec_, options_, context));
     return saturating_mul(align_up(bytes, kRegionAlign), options_.n_sequences);
   }
-  // Tokens of the sequences, and a prompt in the making.
+  // Tokens of the sequences, and a prompt while it is encoded.
   std::uint64_t token_bytes(std::uint32_t context) const {
     return std::uint64_t{context} * options_.n_sequences * sizeof(TokenId) +
            std::uint64_t{context} * kHeapBytesPerPosition;
@@ -239,12 +239,12 @@ class Planner {
     if (fit.has_value()) return fit;
     Status refusal = std::move(fit).error();
     if (would_fit_spilled(whole, table_bytes)) {
-      refusal = out_of_budget("%s; it would also fit with keys and values in a file (kv_spill)",
+      refusal = out_of_budget("%s; it would fit with the KV cache in a file (kv_spill)",
                               refusal.message().c_str());
     }
     if (plan_.budget_named) return refusal;
     return std::move(refusal).with_context(
-        "no budget was named, so it is what the machine has to spare");
+        "no budget was named, so it is the free memory of the machine");
   }
 
   bool would_fit_spilled(const Residency& whole, std::uint64_t table_bytes) const {
@@ -271,10 +271,10 @@ class Planner {
                        inputs_.reader.heap_bytes() + sample_bytes() + tokenizer_bytes_;
     costs.base_bytes += (tokenizer_bytes_ + sample_bytes()) / kBytesOfAPageTableByte;
     costs.context_bytes = [this](std::uint32_t context) {
-      return saturating_add(token_bytes(context),
-                            saturating_add(h2o_bytes(context), heavy_bytes(context)));
+      return saturating_add(token_bytes(context), saturating_add(sparse_prefill_bytes(context),
+                                                                 h2o_eviction_bytes(context)));
     };
-    // A window of keys and values has room for the rows of a pass as well.
+    // A KV window has room for the rows of a pass as well.
     costs.rows_bytes = [this, spilled](std::uint32_t rows, std::uint32_t context) {
       std::uint64_t bytes = saturating_add(
           kv_bytes(context, rows, spilled),
@@ -294,7 +294,7 @@ class Planner {
     return std::uint64_t{spec_.n_vocab} * (sizeof(float) + sizeof(std::uint32_t));
   }
 
-  // First of the arena, which begins at a page: its tiles do too.
+  // First in the arena, so that tiles begin at a page.
   void add_weights() {
     const Residency& r = plan_.residency;
     MemoryPlan& plan = plan_.memory;
@@ -328,19 +328,19 @@ class Planner {
                                        "page tables and the position of every slot");
     const std::uint64_t bytes = kv_bytes(context, rows, spills());
     plan_.regions.kv_cache = plan.add("kv_cache", bytes, kv_note(limits, bytes));
-    if (h2o_bytes(context) != 0) {
+    if (sparse_prefill_bytes(context) != 0) {
       plan_.regions.sparse_prefill_state =
-          plan.add("sparse_prefill_state", h2o_bytes(context),
+          plan.add("sparse_prefill_state", sparse_prefill_bytes(context),
                    printed("%u sequences: scores, memory sets and column sums of each layer and KV "
                            "head (h2o_scores, h2o_mem_idx, h2o_mem_acc, h2o_chunk_sum ...)",
                            options_.n_sequences));
     }
-    if (heavy_bytes(context) != 0) {
+    if (h2o_eviction_bytes(context) != 0) {
       plan_.regions.h2o_eviction = plan.add(
-          "h2o_eviction", heavy_bytes(context),
+          "h2o_eviction", h2o_eviction_bytes(context),
           printed("%u sequences: keys and values of the %u heaviest positions before the "
-                  "window, %u sinks among them, and what was paid to which, for each "
-                  "layer and KV head",
+                  "window, %u sinks among them, and the attention they received, for each layer "
+                  "and KV head",
                   options_.n_sequences, options_.kv_policy.heavy, options_.kv_policy.sinks));
     }
     plan.add_external(
@@ -356,7 +356,7 @@ class Planner {
     } else {
       note += printed("%u sequences of up to %u positions: ", options_.n_sequences, kept);
       if (limits.sinks != 0) note += printed("%u sinks, ", limits.sinks);
-      note += printed("the last %u, a pass of %u and what is left of their pages",
+      note += printed("the last %u, a pass of %u and the rest of their pages",
                       options_.kv_policy.window, plan_.rows_per_pass);
     }
     if (spills()) return note + "; the rest is in the file";
@@ -404,8 +404,9 @@ class Planner {
       }
     }
     if (plan_.max_context < wished_context()) {
-      steps.push_back(printed("context: %u positions instead of %u; name one to refuse instead",
-                              plan_.max_context, wished_context()));
+      steps.push_back(
+          printed("context: %u positions instead of %u; name a context to get an error instead",
+                  plan_.max_context, wished_context()));
     }
   }
 
@@ -445,8 +446,8 @@ KvShape kv_shape(const ModelSpec& spec, const EngineOptions& options) {
           .v_type = options.v_type};
 }
 
-// A row of a pass sees the window before the first one at most: that and the pass are to be held at
-// once.
+// The first row of a pass attends to the whole window before it, so the window and the pass are
+// held at once.
 KvLimits kv_limits(const EngineOptions& options, std::uint32_t max_context,
                    std::uint32_t rows_per_pass) {
   KvLimits limits = {.n_pages = 1, .max_sequences = options.n_sequences, .max_slots = max_context};
@@ -456,7 +457,7 @@ KvLimits kv_limits(const EngineOptions& options, std::uint32_t max_context,
       limits.recent_slots = options.kv_policy.window + rows_per_pass;
       limits.sinks = options.kv_policy.sinks;
       break;
-    case KvPolicy::kH2o:  // the window reaches back from where the row's block begins
+    case KvPolicy::kH2o:  // the window ends where the row's block begins
       limits.recent_slots = options.kv_policy.window + (kEvictionBlock - 1) + rows_per_pass;
       break;
   }
@@ -464,10 +465,12 @@ KvLimits kv_limits(const EngineOptions& options, std::uint32_t max_context,
   return limits;
 }
 
-std::optional<SparseLimits> sparse_limits(const EngineOptions& options, std::uint32_t max_context) {
-  const bool on = options.attention == AttentionKind::kH2o && h2o_is_on(options.h2o);
-  if (!on || max_context <= options.h2o.chunk) return std::nullopt;
-  return SparseLimits{options.h2o, options.k_type, options.v_type};
+std::optional<SparsePrefillLimits> sparse_prefill_limits(const EngineOptions& options,
+                                                         std::uint32_t max_context) {
+  const bool on = options.attention == AttentionKind::kSparsePrefill &&
+                  sparse_prefill_is_on(options.sparse_prefill);
+  if (!on || max_context <= options.sparse_prefill.chunk) return std::nullopt;
+  return SparsePrefillLimits{options.sparse_prefill, options.k_type, options.v_type};
 }
 
 SparsePrefillShape sparse_prefill_shape(const ModelSpec& spec, const EngineOptions& options,
@@ -475,7 +478,7 @@ SparsePrefillShape sparse_prefill_shape(const ModelSpec& spec, const EngineOptio
   return {.n_layers = spec.n_layers,
           .n_kv_heads = spec.n_kv_heads,
           .kv_size = max_context,
-          .options = options.h2o};
+          .options = options.sparse_prefill};
 }
 
 H2oEvictionShape eviction_shape(const ModelSpec& spec, const EngineOptions& options,
@@ -499,7 +502,7 @@ PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
       .head_dim = spec.head_dim,
       .rope_dims = spec.positions == PositionEncoding::kRope ? spec.rope_dims() : 0,
       .max_cols = Decoder::max_product_cols(spec),
-      .h2o = sparse_limits(options, max_context)};
+      .sparse_prefill = sparse_prefill_limits(options, max_context)};
   if (options.kv_policy.policy == KvPolicy::kWindow) {
     limits.window = options.kv_policy.window;
     limits.sinks = options.kv_policy.sinks;
@@ -507,25 +510,25 @@ PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
   }
   if (options.kv_policy.policy == KvPolicy::kH2o) {
     const H2oEvictionShape shape = eviction_shape(spec, options, max_context);
-    limits.heavy = {.n_slots = shape.n_slots(),
-                    .n_recent = shape.n_recent(),
-                    .k_type = options.k_type,
-                    .v_type = options.v_type};
+    limits.h2o_eviction = {.n_slots = shape.n_slots(),
+                           .n_recent = shape.n_recent(),
+                           .k_type = options.k_type,
+                           .v_type = options.v_type};
   }
   return limits;
 }
 
 namespace {
 
-// Members are chosen for layers that see everything.
+// Memory sets and heavy hitters need layers that attend to the whole context.
 Status check_layers(const char* option, const EngineOptions& options, const ModelSpec& spec) {
   const std::uint32_t context = asked_context(options, spec);
   for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
     const std::uint32_t window = spec.window_of(layer);
     if (window == 0 || window >= context) continue;
     return unsupported(
-        "%s: layer %u of this model sees the last %u of %u positions alone; use full, or a context "
-        "of at most %u",
+        "%s: layer %u of this model attends to the last %u of %u positions only; use full, or a "
+        "context of at most %u",
         option, layer, window, context, window);
   }
   return ok_status();
@@ -533,13 +536,13 @@ Status check_layers(const char* option, const EngineOptions& options, const Mode
 
 Status check_attention(const EngineOptions& options, const ModelSpec& spec) {
   QSF_RETURN_IF_ERROR(validate(options.attention));
-  if (options.attention != AttentionKind::kH2o) return ok_status();
-  QSF_RETURN_IF_ERROR(validate(options.h2o));
+  if (options.attention != AttentionKind::kSparsePrefill) return ok_status();
+  QSF_RETURN_IF_ERROR(validate(options.sparse_prefill));
   if (options.kv_policy.policy != KvPolicy::kFull) {
     return unsupported(
-        "attention h2o with kv policy %s: memory sets are chosen among all positions, and under "
-        "that policy a prompt attends to a bounded number of them already; use kv policy full, or "
-        "full attention",
+        "attention h2o with kv policy %s: that policy already limits the positions a prompt "
+        "attends "
+        "to; use kv policy full, or full attention",
         std::string(kv_policy_name(options.kv_policy.policy)).c_str());
   }
   return check_layers("attention h2o", options, spec);
@@ -548,8 +551,8 @@ Status check_attention(const EngineOptions& options, const ModelSpec& spec) {
 Status check_reindexed(const EngineOptions& options, const ModelSpec& spec) {
   if (spec.positions != PositionEncoding::kRope) {
     return unsupported(
-        "rope_reindex: this model has %s positions and rotates nothing, so no text of it goes on "
-        "past %u positions; leave rope_reindex out",
+        "rope_reindex: this model has %s positions, not rotary ones, so its texts end at %u "
+        "positions; leave rope_reindex out",
         std::string(position_encoding_name(spec.positions)).c_str(), spec.max_positions);
   }
   const KvPolicyOptions& policy = options.kv_policy;
@@ -557,13 +560,13 @@ Status check_reindexed(const EngineOptions& options, const ModelSpec& spec) {
   if (distance > spec.max_positions) {
     return invalid_argument(
         "rope_reindex: %u sinks and a window of %u are %u positions, but the model was trained for "
-        "%u; ask for at most that together",
+        "%u; use fewer",
         policy.sinks, policy.window, distance, spec.max_positions);
   }
   const std::uint32_t most = most_positions(options, spec);
   if (options.max_context <= most) return ok_status();
   return invalid_argument(
-      "context: %u positions, but this model's rotation is right for %u; ask for at most that",
+      "context: %u positions, but this model's rotation is accurate up to %u; use fewer",
       options.max_context, most);
 }
 
@@ -571,11 +574,9 @@ Status check_context(const EngineOptions& options, const ModelSpec& spec) {
   if (options.kv_policy.rope_reindex) return check_reindexed(options, spec);
   if (options.max_context <= spec.max_positions) return ok_status();
   return invalid_argument(
-      "context: %u positions, but the model was trained for %u; ask for at most that%s",
-      options.max_context, spec.max_positions,
-      spec.positions == PositionEncoding::kRope
-          ? ", or for a text that forgets: kv policy window with rope_reindex"
-          : "");
+      "context: %u positions, but the model was trained for %u; use fewer%s", options.max_context,
+      spec.max_positions,
+      spec.positions == PositionEncoding::kRope ? ", or kv policy window with rope_reindex" : "");
 }
 
 }  // namespace

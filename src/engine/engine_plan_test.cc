@@ -195,7 +195,7 @@ TEST_F(EnginePlanTest, ABudgetBeyondTheMachineIsCutDown) {
   machine_.limits = {100 * kMB, 90 * kMB};
   const EnginePlan got = plan(5000 * kMB).value();
   EXPECT_EQ(got.budget_bytes, 100 * kMB);
-  EXPECT_THAT(got.steps, Contains(HasSubstr("5000 MB were asked for, but there are 100 MB")));
+  EXPECT_THAT(got.steps, Contains(HasSubstr("5000 MB requested, but the limit is 100 MB")));
   machine_.limits = {100 * kMB, 20 * kMB};
   EXPECT_THAT(plan(60 * kMB).value().steps, Contains(HasSubstr("only 20 MB are free")));
   machine_.limits = {50 * kMB, 49 * kMB};  // as in a container of that size: what is used is ours

@@ -45,8 +45,8 @@ std::vector<std::uint32_t> heavy_members(Session& session, std::uint32_t layer,
 TEST(KeptPositionsTest, AdjacentHeadsChooseForThemselves) {
   EngineOptions options;
   options.n_threads = 2;
-  options.attention = AttentionKind::kH2o;
-  options.h2o = kOptions;
+  options.attention = AttentionKind::kSparsePrefill;
+  options.sparse_prefill = kOptions;
   const auto engine = Engine::open(source_file("models/tales-5M-4bit.qsf"), options);
   ASSERT_TRUE(engine.has_value()) << engine.error().message();
   const ModelSpec& spec = (*engine)->spec();

@@ -74,7 +74,7 @@ TEST_F(KvH2oEvictionTest, EveryLayerAttendsToWindowAndHeavyHitters) {
       }
       for (std::uint32_t layer = 0; layer < n_layers; ++layer) {
         for (std::uint32_t head = 0; head < 2; ++head) {
-          const auto members = engine->impl().heavy[0].members(layer, head);
+          const auto members = engine->impl().h2o_eviction[0].members(layer, head);
           sets[{first / kBlock + 1, layer, head}] = {members.begin(), members.end()};
         }
       }
@@ -154,7 +154,8 @@ TEST_F(KvH2oEvictionTest, ForgottenRowsAreComputedAgain) {
   make_model(small_spec(2));
   EngineOptions changed = options();
   changed.rows_per_pass = 48;  // far less is held than what is forgotten
-  expect_no_trace_of_forgetting(changed, {289, 260, 256, 255, 70, 3, 0}, run(options(), {kTokens}));
+  expect_truncation_leaves_no_trace(changed, {289, 260, 256, 255, 70, 3, 0},
+                                    run(options(), {kTokens}));
 }
 
 TEST_F(KvH2oEvictionTest, CancelledCallsLeaveNoTrace) {
@@ -184,7 +185,7 @@ TEST_F(KvH2oEvictionTest, GeneratedRowsAreScoredAndCanBeCancelled) {
     }
     for (std::size_t i = 128; i < 200; ++i) step(*session, i, got);
     prefill(*session, 200, kTokens, got);
-    EXPECT_EQ(engine->impl().heavy[0].scored_end(1), kTokens);
+    EXPECT_EQ(engine->impl().h2o_eviction[0].scored_end(1), kTokens);
     return got;
   };
   const Logits want = turns(64, 0);
@@ -228,7 +229,7 @@ TEST_F(KvH2oEvictionTest, TellsWhichPositionsAreVisible) {
   EXPECT_EQ(visible[kPolicy.heavy], 152U);
   EXPECT_EQ(visible.back(), 199U);
   for (std::uint32_t m = 0; m < kPolicy.heavy; ++m) {
-    const auto member = static_cast<std::uint32_t>(engine->impl().heavy[0].members(1, 1)[m]);
+    const auto member = static_cast<std::uint32_t>(engine->impl().h2o_eviction[0].members(1, 1)[m]);
     EXPECT_TRUE(std::ranges::binary_search(visible, member));
   }
 }
@@ -248,7 +249,7 @@ class KernelNames final : public OperatorObserver {
   bool generated_ = false;
 };
 
-TEST_F(KvH2oEvictionTest, RowsOfAnyRoleGoThroughStrips) {
+TEST_F(KvH2oEvictionTest, RowsOfAnyRoleTakeTheTileKernels) {
   make_model(small_spec(1));
   KernelNames kernels;
   EngineOptions observed = options();
@@ -275,7 +276,7 @@ TEST_F(KvH2oEvictionTest, RefusesByName) {
   EXPECT_THAT(refusal([](EngineOptions& o) { o.kv_policy.heavy = 1; }),
               HasSubstr("1 heavy positions for 2 sinks (window 40)"));
   EXPECT_THAT(refusal([](EngineOptions& o) { o.kv_policy.window = 0; }), HasSubstr("window of 0"));
-  EXPECT_THAT(refusal([](EngineOptions& o) { o.attention = AttentionKind::kH2o; }),
+  EXPECT_THAT(refusal([](EngineOptions& o) { o.attention = AttentionKind::kSparsePrefill; }),
               HasSubstr("attention h2o with kv policy h2o"));
   EXPECT_EQ(refusal([](EngineOptions& o) { o.kv_policy.heavy = 2; }), "opened");
   EXPECT_EQ(refusal([](EngineOptions& o) { o.kv_policy.heavy = o.kv_policy.sinks = 0; }), "opened");
@@ -290,7 +291,7 @@ TEST_F(KvH2oEvictionTest, RefusesModelsWithWindows) {
   ASSERT_FALSE(engine.has_value());
   EXPECT_EQ(engine.error().code(), StatusCode::kUnsupported);
   EXPECT_THAT(engine.error().message(),
-              HasSubstr("kv policy h2o: layer 1 of this model sees the last 100 of 300"));
+              HasSubstr("kv policy h2o: layer 1 of this model attends to the last 100 of 300"));
 }
 
 }  // namespace

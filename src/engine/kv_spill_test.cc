@@ -155,7 +155,7 @@ TEST(KvSpillTest, FitsBudgetsThatKeysInMemoryDoNot) {
   options.ram_budget_bytes = accepted - all_keys / 4;
   const Status status = Engine::open(kModel, options).error();
   EXPECT_EQ(status.code(), StatusCode::kOutOfBudget);
-  EXPECT_THAT(status.message(), HasSubstr("also fit with keys and values in a file (kv_spill)"));
+  EXPECT_THAT(status.message(), HasSubstr("would fit with the KV cache in a file (kv_spill)"));
   options.kv_spill_path = scratch_path();
   const auto spilled = Engine::open(kModel, options);
   ASSERT_TRUE(spilled.has_value()) << spilled.error().message();

@@ -356,7 +356,8 @@ TEST_F(RopeReindexTest, OptionsThatContradictAreRefused) {
                  {"4 sinks and a window of 1021 are 1025", "trained for 1024"});
   options.kv_policy.window = 1020;
   options.max_context = 67'108'865;
-  expect_refused(kTales, options, StatusCode::kInvalidArgument, {"67108865", "right for 67108864"});
+  expect_refused(kTales, options, StatusCode::kInvalidArgument,
+                 {"67108865", "accurate up to 67108864"});
   options.max_context = 0;
   options.kv_policy.policy = KvPolicy::kFull;
   expect_refused(kTales, options, StatusCode::kInvalidArgument,

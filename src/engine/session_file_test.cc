@@ -491,7 +491,7 @@ TEST_F(SessionDamageTest, WhatAFileClaimsIsNotBelieved) {
   expect_refused(with(tokens, std::uint64_t{0x7FFFFFFF7FFFFFFFU}), StatusCode::kCorrupt,
                  "section tokens: 292 bytes, expected");
   expect_refused(with(tokens, std::uint64_t{0}), StatusCode::kCorrupt, "section tokens");
-  expect_refused(with(tokens + 8, 100U), StatusCode::kCorrupt, "token 100 at place 0");
+  expect_refused(with(tokens + 8, 100U), StatusCode::kCorrupt, "token 100 at index 0");
   const std::size_t positions = section_at(bytes_, 4);
   expect_refused(with(positions, 0xFFFFFFFFU), StatusCode::kCorrupt,
                  "4294967295 pages, expected 2");
@@ -522,7 +522,7 @@ TEST_F(SessionDamageTest, SectionsOfTomorrowAreRefusedByName) {
   bytes = bytes_;
   std::memcpy(bytes.data() + entry_at(5), "layer_1", 7);
   repair(bytes);
-  expect_refused(bytes, StatusCode::kCorrupt, "section layer_1: is there twice");
+  expect_refused(bytes, StatusCode::kCorrupt, "section layer_1: appears twice");
   std::memcpy(bytes.data() + entry_at(5), "layer_9", 7);
   repair(bytes);
   expect_refused(bytes, StatusCode::kCorrupt, "section layer_0: is missing");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Session files under the policy that keeps heavy hitters: what follows has the bits of never
+// Session files under the policy that keeps h2o eviction: what follows has the bits of never
 // having stopped, wherever a text was cut; other sizes and damage are refused.
 
 #include <gmock/gmock.h>
@@ -29,9 +29,9 @@ using testing_support::begin_text;
 using testing_support::bytes_of_file;
 using testing_support::entry_at;
 using testing_support::expect_bits;
-using testing_support::expect_no_trace_of_forgetting;
 using testing_support::expect_same_text;
 using testing_support::expect_same_text_of_every_type;
+using testing_support::expect_truncation_leaves_no_trace;
 using testing_support::go_on;
 using testing_support::index_of;
 using testing_support::kBareShape;
@@ -72,7 +72,7 @@ StreamedModel* SessionH2oEvictionTest::model_ = nullptr;
 
 TEST_F(SessionH2oEvictionTest, GoesOnAsIfItHadNeverStopped) {
   // Inside the first block and at its end, with nothing outside the window, with slots that are not
-  // used yet, and when all are; inside and at the end of strips and blocks.
+  // used yet, and when all are; inside and at the end of tiles and blocks.
   for (const std::size_t n_rows : {50U, 64U, 100U, 150U, 192U, 216U, 256U, 303U, 330U}) {
     expect_same_text(*model_, options(KvType::kF16, KvType::kF16), n_rows);
   }
@@ -91,7 +91,8 @@ TEST_F(SessionH2oEvictionTest, EveryHeadMayHaveKeysOfItsOwnAndSizesMayBeSmall) {
 }
 
 TEST_F(SessionH2oEvictionTest, ForgottenRowsAreSavedAndLeaveNoTrace) {
-  expect_no_trace_of_forgetting(*model_, options(KvType::kF16, KvType::k4Bit), {224, 200, 192, 40});
+  expect_truncation_leaves_no_trace(*model_, options(KvType::kF16, KvType::k4Bit),
+                                    {224, 200, 192, 40});
 }
 
 TEST_F(SessionH2oEvictionTest, AShorterTextLeavesALoadedSession) {
@@ -166,7 +167,7 @@ class SessionH2oEvictionDamageTest : public testing::Test {
   // A refused file leaves the sequence, and the slots of heavy hitters, as they were.
   Status load(ByteSpan bytes, SessionReadOptions options = {}) {
     into_.kv().truncate(into_.sequence(), 0);
-    into_.heavy().truncate(0);
+    into_.eviction().truncate(0);
     MemoryFileOps ops(bytes);
     const File file = File::open("s.session", ops).value();
     SessionText text;
@@ -175,8 +176,8 @@ class SessionH2oEvictionDamageTest : public testing::Test {
     EXPECT_EQ(into_.kv().n_slots(into_.sequence()), 0U);
     EXPECT_EQ(into_.kv().n_free_pages(), into_.kv().limits().n_pages);
     EXPECT_TRUE(text.rows.empty());
-    EXPECT_TRUE(into_.heavy().stands_at(0));
-    EXPECT_TRUE(into_.heavy().check(0).ok());
+    EXPECT_TRUE(into_.eviction().stands_at(0));
+    EXPECT_TRUE(into_.eviction().check(0).ok());
     return status;
   }
   template <typename T>
@@ -214,11 +215,11 @@ TEST_F(SessionH2oEvictionDamageTest, TheFileItselfIsReadAsItWasWritten) {
   written.fill(kRows);
   const Status status = load(bytes_);
   ASSERT_TRUE(status.ok()) << status.message();
-  EXPECT_TRUE(into_.heavy().stands_at(kRows));
+  EXPECT_TRUE(into_.eviction().stands_at(kRows));
   for (std::uint32_t layer = 0; layer < 2; ++layer) {
     for (std::uint32_t head = 0; head < 2; ++head) {
-      const auto got = into_.heavy().saved_parts(layer, head);
-      const auto expected = written.heavy().saved_parts(layer, head);
+      const auto got = into_.eviction().saved_parts(layer, head);
+      const auto expected = written.eviction().saved_parts(layer, head);
       for (std::size_t i = 0; i < got.size(); ++i) {
         EXPECT_TRUE(std::ranges::equal(got[i], expected[i])) << layer << ", " << head << ": " << i;
       }
@@ -240,16 +241,16 @@ TEST_F(SessionH2oEvictionDamageTest, EveryPrefixAndFlippedBitsAreRefused) {
     if (!load(bytes, {.verify_crc = false}).ok()) continue;
     // What could have come from attention can be gone on with.
     ++n_loaded;
-    const std::uint32_t end = into_.heavy().block_start(0) + kEvictionBlock;
+    const std::uint32_t end = into_.eviction().block_start(0) + kEvictionBlock;
     ASSERT_TRUE(into_.kv().append(into_.sequence(), end - kRows).has_value());
     for (std::uint32_t layer = 0; layer < 2; ++layer) {
       const KvLayerPages pages = into_.place().store.acquire_layer(layer);
       for (std::uint32_t head = 0; head < 2; ++head) {
-        into_.heavy().close_head(layer, head, into_.kv(), into_.sequence(), pages);
+        into_.eviction().close_head(layer, head, into_.kv(), into_.sequence(), pages);
       }
-      into_.heavy().mark_scored(layer, end);
+      into_.eviction().mark_scored(layer, end);
     }
-    ASSERT_TRUE(into_.heavy().check(end).ok());
+    ASSERT_TRUE(into_.eviction().check(end).ok());
   }
   EXPECT_GT(n_loaded, 0);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The bytes of a session file, version 1: constants and offsets that reader and writer share.
+// The byte layout of session files, version 1: constants and offsets shared by reader and writer.
 //
 // Based on: docs/session-files.md. Nothing here may change for version 1.
 
@@ -49,26 +49,28 @@ inline constexpr std::string_view kModel = "model", kCache = "cache", kPolicy = 
                                   kSparsePrefillState = "h2o_state", kH2oEviction = "heavy_hitters",
                                   kLayerPrefix = "layer_";
 
-// Section "model": fingerprint, vocabulary, and a name that fills the rest.
+// Section "model": fingerprint, vocabulary size, and the architecture's name.
 inline constexpr std::size_t kModelHeadBytes = 12, kMaxArchitectureBytes = 64;
-// Section "cache": five numbers, then the names of both types, zero-padded.
+// Section "cache": five numbers, then the names of the K and V types, zero-padded.
 inline constexpr std::size_t kTypeNameBytes = 8, kCacheBytes = 5 * 4 + 2 * kTypeNameBytes;
-// Section "policy": its name, zero-padded, then window, sinks and heavy positions.
+// Section "policy": the policy's name, zero-padded, then window, sinks and heavy positions.
 inline constexpr std::size_t kPolicyBytes = kNameBytes + 3 * 4;
 inline constexpr std::string_view kReindexedWindow = "window_reindex";
-// Section "attention": its name and that of what ranks, zero-padded, then local, heavy, chunk and
-// sinks.
+// Section "attention": the names of attention and ranking, zero-padded, then local, heavy, chunk
+// and sinks.
 inline constexpr std::size_t kAttentionBytes = 2 * kNameBytes + 4 * 4;
-// Section "tokens": how many have rows, how many there are, then they.
+// Section "tokens": how many have keys and values, how many there are, then the tokens.
 inline constexpr std::size_t kTokensHeadBytes = 8;
-// Section "positions": how many pages, then of each its first slot and the positions of its slots.
+// Section "positions": number of pages, then for each its first slot and the positions of its
+// slots.
 inline constexpr std::size_t kPositionsHeadBytes = 4, kPagePositionsBytes = 4 + 4 * kKvPageSlots;
 
 inline std::string layer_name(std::uint32_t layer) {
   return std::string(kLayerPrefix) + std::to_string(layer);
 }
 
-// Returns what a policy is called in a file: rows that meet the sinks otherwise are another one.
+// Returns the name of a policy in a file. With rope_reindex keys and values differ, so it is a
+// policy of its own.
 inline std::string_view saved_policy_name(const KvPolicyOptions& policy) noexcept {
   return policy.rope_reindex ? kReindexedWindow : kv_policy_name(policy.policy);
 }
@@ -82,8 +84,9 @@ inline std::vector<HeldPage> held_pages(const KvCache& kv, SequenceId sequence) 
   return pages;
 }
 
-// Returns the first slot behind the sinks that the next row sees, or, one before it, that the last
-// row saw, which may be computed again; under KvPolicy::kH2o with all rows of its block.
+// Returns the first slot behind the sinks that the next row attends to; `by_last_row`: that the
+// last row attended to, which may be computed again. Under KvPolicy::kH2o, that any row of the
+// block does.
 inline std::uint32_t first_seen_slot(const KvPolicyOptions& policy, std::uint32_t n_slots,
                                      bool by_last_row) {
   if (policy.policy == KvPolicy::kH2o) {

@@ -2,9 +2,9 @@
 //
 // Reading session files; the contract is in session_file.h.
 //
-// Everything but the layers is checked before the sequence is touched. Layers are read straight to
-// where they belong, and a layer that turns out to be damaged is cleared again: a page that is used
-// for another text must hold numbers.
+// Everything but the layers is checked before the sequence is changed. Layers are read directly to
+// their pages, and a damaged layer is cleared again: a page that another text uses must hold finite
+// numbers.
 
 #include <algorithm>
 #include <array>
@@ -103,9 +103,8 @@ class SessionReader {
 };
 
 Status wrong_bytes(const Section& section, ull expected) {
-  return corrupt(
-      "section %s: %llu bytes, expected %llu; the file is damaged: compute the text anew",
-      section.name.c_str(), ull{section.bytes}, expected);
+  return corrupt("section %s: %llu bytes, expected %llu; the file is damaged: recompute the text",
+                 section.name.c_str(), ull{section.bytes}, expected);
 }
 
 Status SessionReader::read_table() {
@@ -128,8 +127,8 @@ Status SessionReader::read_table() {
   }
   if (order != kByteOrder) {
     return corrupt(
-        "byte order mark 0x%08x, expected 0x%08x; the file is damaged: compute the text anew",
-        order, kByteOrder);
+        "byte order mark 0x%08x, expected 0x%08x; the file is damaged: recompute the text", order,
+        kByteOrder);
   }
   const auto version = load_le<std::uint32_t>(h, at::kVersion);
   if (version != kVersion) {
@@ -138,9 +137,8 @@ Status SessionReader::read_table() {
   }
   const std::uint32_t crc = crc32(ByteSpan(h).first(at::kCrc));
   if (options_.verify_crc && crc != load_le<std::uint32_t>(h, at::kCrc)) {
-    return corrupt(
-        "header: CRC 0x%08x, expected 0x%08x; the file is damaged: compute the text anew", crc,
-        load_le<std::uint32_t>(h, at::kCrc));
+    return corrupt("header: CRC 0x%08x, expected 0x%08x; the file is damaged: recompute the text",
+                   crc, load_le<std::uint32_t>(h, at::kCrc));
   }
   const auto file_bytes = load_le<std::uint64_t>(h, at::kFileBytes);
   if (file_bytes != file_.size_bytes()) {
@@ -157,7 +155,7 @@ Status SessionReader::read_table() {
   QSF_RETURN_IF_ERROR(file_.read_exact_at(kHeaderBytes, table));
   if (options_.verify_crc && crc32(table) != load_le<std::uint32_t>(h, at::kTableCrc)) {
     return corrupt(
-        "section table: CRC 0x%08x, expected 0x%08x; the file is damaged: compute the text anew",
+        "section table: CRC 0x%08x, expected 0x%08x; the file is damaged: recompute the text",
         crc32(table), load_le<std::uint32_t>(h, at::kTableCrc));
   }
   std::uint64_t offset = kHeaderBytes + table_bytes;
@@ -182,7 +180,7 @@ Status SessionReader::read_table() {
   return corrupt("%llu bytes follow the last section", ull{file_bytes - offset});
 }
 
-// A section that this version does not know may be needed to go on as before, so it is not skipped.
+// An unknown section may be needed to continue the text, so it is an error.
 Status SessionReader::check_names() const {
   constexpr std::string_view kKnown[] = {kModel,      kCache,     kPolicy, kAttention,
                                          kTokens,     kPositions, kChat,   kSparsePrefillState,
@@ -202,7 +200,7 @@ Status SessionReader::check_names() const {
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice == names.end()) return ok_status();
-  return corrupt("section %s: is there twice", std::string(*twice).c_str());
+  return corrupt("section %s: appears twice", std::string(*twice).c_str());
 }
 
 const Section* SessionReader::find(std::string_view name) const noexcept {
@@ -220,8 +218,8 @@ Result<const Section*> SessionReader::required(std::string_view name) const {
 Status SessionReader::compare_crc(const Section& section, std::uint32_t got) const {
   if (!options_.verify_crc || got == section.crc) return ok_status();
   return corrupt(
-      "section %s at offset %llu: CRC 0x%08x, expected 0x%08x; the file is damaged: compute the "
-      "text anew",
+      "section %s at offset %llu: CRC 0x%08x, expected 0x%08x; the file is damaged: recompute the "
+      "text",
       section.name.c_str(), ull{section.offset}, got, section.crc);
 }
 
@@ -257,7 +255,7 @@ Status SessionReader::check_model() const {
   const auto n_vocab = load_le<std::uint32_t>(bytes, 8);
   const auto architecture = padded_text(bytes.subspan(kModelHeadBytes));
   if (!architecture)
-    return corrupt("section model: no architecture; the file is damaged: compute the text anew");
+    return corrupt("section model: no architecture; the file is damaged: recompute the text");
   if (fingerprint == identity_.fingerprint && n_vocab == identity_.n_vocab) return ok_status();
   return invalid_argument(
       "section model: saved with another model: %s of %u tokens, fingerprint %016" PRIx64
@@ -275,7 +273,7 @@ Status SessionReader::check_types(ByteSpan cache) const {
   for (std::size_t i = 0; i < std::size(parts); ++i) {
     const auto name = padded_text(cache.subspan(5 * 4 + i * kTypeNameBytes, kTypeNameBytes));
     if (!name)
-      return corrupt("section cache: no type of %s; the file is damaged: compute the text anew",
+      return corrupt("section cache: no type of %s; the file is damaged: recompute the text",
                      parts[i].what);
     const std::string_view expected = kv_type_name(parts[i].expected);
     if (*name == expected) continue;
@@ -298,7 +296,7 @@ Status SessionReader::check_cache() const {
     if (got(i) == expected[i]) continue;
     return corrupt(
         "section cache: %u layers x %u heads x %u elements in pages of %u, expected %u x %u x %u "
-        "in pages of %u; the file is damaged: compute the text anew",
+        "in pages of %u; the file is damaged: recompute the text",
         got(0), got(1), got(2), got(3), expected[0], expected[1], expected[2], expected[3]);
   }
   QSF_RETURN_IF_ERROR(check_types(bytes));
@@ -315,7 +313,7 @@ Status SessionReader::check_policy() const {
   std::array<std::byte, kPolicyBytes> bytes;
   QSF_RETURN_IF_ERROR(read_whole(*section, bytes));
   const auto name = padded_text(ByteSpan(bytes).first(kNameBytes));
-  if (!name) return corrupt("section policy: no name; the file is damaged: compute the text anew");
+  if (!name) return corrupt("section policy: no name; the file is damaged: recompute the text");
   const KvPolicyOptions& policy = identity_.policy;
   const bool is_full = policy.policy == KvPolicy::kFull;
   const std::uint32_t expected[] = {is_full ? 0 : policy.window, is_full ? 0 : policy.sinks,
@@ -332,8 +330,8 @@ Status SessionReader::check_policy() const {
   const bool was_windowed = was_reindexed || *name == kv_policy_name(KvPolicy::kWindow);
   if (was_windowed && policy.policy == KvPolicy::kWindow && was_reindexed != policy.rope_reindex) {
     return invalid_argument(
-        "section policy: saved %s rope_reindex, and the model is open %s; open it as the session "
-        "was saved",
+        "section policy: saved %s rope_reindex, but the model was opened %s; open it as the "
+        "session was saved",
         was_reindexed ? "with" : "without", was_reindexed ? "without" : "with");
   }
   return invalid_argument(
@@ -351,18 +349,18 @@ std::string attention_text(std::string_view name, std::string_view ranking,
   return text.append(", score ").append(ranking).append(")");
 }
 
-// What prompts attend to beyond a chunk was chosen by attention of one kind with one set of sizes.
+// Memory sets depend on the attention and its sizes, so both must be those of the file.
 Status SessionReader::check_attention() const {
   std::string expected(attention_kind_name(AttentionKind::kStandard));
-  if (place_.h2o != nullptr) {
-    const SparsePrefillOptions& h2o = place_.h2o->shape().options;
-    expected =
-        attention_text(attention_kind_name(AttentionKind::kH2o), h2o_ranking_name(h2o.ranking),
-                       std::array{h2o.local, h2o.heavy, h2o.chunk, h2o.sinks});
+  if (place_.sparse_prefill != nullptr) {
+    const SparsePrefillOptions& sparse = place_.sparse_prefill->shape().options;
+    expected = attention_text(attention_kind_name(AttentionKind::kSparsePrefill),
+                              h2o_ranking_name(sparse.ranking),
+                              std::array{sparse.local, sparse.heavy, sparse.chunk, sparse.sinks});
   }
   const Section* section = find(kAttention);
   if (section == nullptr) {
-    if (place_.h2o == nullptr) return ok_status();
+    if (place_.sparse_prefill == nullptr) return ok_status();
     return invalid_argument(
         "section attention: is missing: saved under attention full, or in a context of one chunk, "
         "expected %s; open the model with the attention that the session was saved with",
@@ -373,7 +371,7 @@ Status SessionReader::check_attention() const {
   const auto name = padded_text(ByteSpan(bytes).first(kNameBytes));
   const auto ranking = padded_text(ByteSpan(bytes).subspan(kNameBytes, kNameBytes));
   if (!name || !ranking) {
-    return corrupt("section attention: no name; the file is damaged: compute the text anew");
+    return corrupt("section attention: no name; the file is damaged: recompute the text");
   }
   std::array<std::uint32_t, 4> sizes;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -413,7 +411,7 @@ Status SessionReader::read_tokens(SessionText& text) const {
                                           std::as_writable_bytes(std::span(text.rows))));
   for (std::size_t i = 0; i < text.rows.size(); ++i) {
     if (text.rows[i] < identity_.n_vocab) continue;
-    return corrupt("section tokens: token %u at place %zu, expected an id below %u", text.rows[i],
+    return corrupt("section tokens: token %u at index %zu, expected an id below %u", text.rows[i],
                    i, identity_.n_vocab);
   }
   if (n_tokens > n_rows) {
@@ -428,8 +426,8 @@ Status SessionReader::read_chat(SessionText& text) const {
   if (section == nullptr) {
     if (!options_.wants_chat) return ok_status();
     return invalid_argument(
-        "section chat: is missing: the file holds a text and no conversation; go on with it "
-        "outside of a chat");
+        "section chat: is missing: the file holds a session with no conversation; load it as a "
+        "session");
   }
   if (section->bytes > kMaxChatBytes) return wrong_bytes(*section, kMaxChatBytes);
   if (!options_.wants_chat) return check_crc(*section);
@@ -437,7 +435,7 @@ Status SessionReader::read_chat(SessionText& text) const {
   return read_whole(*section, text.chat);
 }
 
-// Fills in what a state keeps of every head; its sizes follow from the number of rows.
+// Fills the saved parts of every head; their sizes follow from the number of rows.
 template <typename State>
 Status SessionReader::read_parts(const Section& section, State& state, std::uint32_t n_rows) const {
   const KvShape& shape = place_.store.shape();
@@ -460,23 +458,23 @@ Status SessionReader::read_parts(const Section& section, State& state, std::uint
 }
 
 Status SessionReader::read_states(std::uint32_t n_rows) const {
-  if (place_.h2o != nullptr) {
+  if (place_.sparse_prefill != nullptr) {
     QSF_ASSIGN_OR_RETURN(const Section* section, required(kSparsePrefillState));
-    QSF_RETURN_IF_ERROR(read_parts(*section, *place_.h2o, n_rows));
-    Status status = place_.h2o->check_resumed();
+    QSF_RETURN_IF_ERROR(read_parts(*section, *place_.sparse_prefill, n_rows));
+    Status status = place_.sparse_prefill->check_resumed();
     if (!status.ok()) return std::move(status).with_context("section h2o_state");
   }
-  if (place_.heavy != nullptr) {
+  if (place_.h2o_eviction != nullptr) {
     QSF_ASSIGN_OR_RETURN(const Section* section, required(kH2oEviction));
-    QSF_RETURN_IF_ERROR(read_parts(*section, *place_.heavy, n_rows));
-    Status status = place_.heavy->check(n_rows);
+    QSF_RETURN_IF_ERROR(read_parts(*section, *place_.h2o_eviction, n_rows));
+    Status status = place_.h2o_eviction->check(n_rows);
     if (!status.ok()) return std::move(status).with_context("section heavy_hitters");
   }
   return ok_status();
 }
 
-// The slots of a sequence of one text follow from their number; which of them are held besides
-// those that the next row sees, the file tells.
+// The slots of a sequence follow from their number. The file lists the held pages, which are more
+// than the next row attends to.
 Status SessionReader::fill_sequence(std::uint32_t n_rows) {
   KvCache& kv = place_.kv;
   const std::uint32_t recent = kv.limits().recent_slots;
@@ -495,7 +493,7 @@ Status SessionReader::fill_sequence(std::uint32_t n_rows) {
   return read_layers(pages);
 }
 
-// Gives up what this cache would hold and the file does not have.
+// Evicts pages that this cache would hold and the file does not have.
 Status SessionReader::evict_as(const Section& section) const {
   std::array<std::byte, kPositionsHeadBytes> head;
   QSF_RETURN_IF_ERROR(file_.read_exact_at(section.offset, head));
@@ -505,7 +503,7 @@ Status SessionReader::evict_as(const Section& section) const {
   const bool can_evict = place_.kv.limits().recent_slots != 0 && n_pages > n_sinks;
   if (n_pages > n_held || (n_pages < n_held && !can_evict)) {
     return corrupt(
-        "section positions: %u pages, expected %u; the file is damaged: compute the text anew",
+        "section positions: %u pages, expected %u; the file is damaged: recompute the text",
         n_pages, n_held);
   }
   place_.kv.evict(place_.sequence, n_held - n_pages);
@@ -552,7 +550,8 @@ Status SessionReader::read_layers(std::span<const HeldPage> pages) {
     if (section->bytes != expected) return wrong_bytes(*section, expected);
   }
   const std::size_t n_others = 5 + (find(kChat) == nullptr ? 0 : 1) +
-                               (place_.h2o == nullptr ? 0 : 2) + (place_.heavy == nullptr ? 0 : 1);
+                               (place_.sparse_prefill == nullptr ? 0 : 2) +
+                               (place_.h2o_eviction == nullptr ? 0 : 1);
   if (sections_.size() != n_others + shape.n_layers) {
     return corrupt("%zu sections, expected %zu for %u layers", sections_.size(),
                    n_others + shape.n_layers, shape.n_layers);
@@ -603,8 +602,7 @@ Status SessionReader::check_page(const Section& section, std::size_t number,
                               static_cast<std::size_t>(shape.block_bytes(part))};
       if (kv_block_is_finite(shape, part, block)) continue;
       return corrupt(
-          "section %s: page %zu: %s that are not finite; the file is damaged: compute the text "
-          "anew",
+          "section %s: page %zu: %s that are not finite; the file is damaged: recompute the text",
           section.name.c_str(), number, part == KvPart::kKeys ? "keys" : "values");
     }
   }
@@ -621,8 +619,8 @@ Status read_session_file(const File& file, const SessionIdentity& identity,
   if (status.ok()) return status;
   text = {};
   place.kv.truncate(place.sequence, 0);
-  if (place.h2o != nullptr) place.h2o->truncate(0);
-  if (place.heavy != nullptr) place.heavy->truncate(0);
+  if (place.sparse_prefill != nullptr) place.sparse_prefill->truncate(0);
+  if (place.h2o_eviction != nullptr) place.h2o_eviction->truncate(0);
   // Messages of the file layer name it themselves.
   if (status.message().starts_with(file.path())) return status;
   return std::move(status).with_context(file.path());

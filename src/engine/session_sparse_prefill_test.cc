@@ -31,9 +31,9 @@ using testing_support::begin_text;
 using testing_support::bytes_of_file;
 using testing_support::entry_at;
 using testing_support::expect_bits;
-using testing_support::expect_no_trace_of_forgetting;
 using testing_support::expect_same_text;
 using testing_support::expect_same_text_of_every_type;
+using testing_support::expect_truncation_leaves_no_trace;
 using testing_support::go_on;
 using testing_support::index_of;
 using testing_support::kBareShape;
@@ -45,7 +45,7 @@ using testing_support::repair;
 using testing_support::section_at;
 using testing_support::StreamedModel;
 
-// Two whole strips and a shorter one, and not in step with pages.
+// Two whole tiles and a shorter one, and not in step with pages.
 constexpr SparsePrefillOptions kChunks = {.local = 24, .heavy = 24, .chunk = 160, .sinks = 4};
 
 EngineOptions options(KvType k_type, KvType v_type) {
@@ -55,8 +55,8 @@ EngineOptions options(KvType k_type, KvType v_type) {
   options.rows_per_pass = 64;
   options.k_type = k_type;
   options.v_type = v_type;
-  options.attention = AttentionKind::kH2o;
-  options.h2o = kChunks;
+  options.attention = AttentionKind::kSparsePrefill;
+  options.sparse_prefill = kChunks;
   return options;
 }
 
@@ -71,8 +71,8 @@ class SessionSparsePrefillTest : public testing::Test {
 StreamedModel* SessionSparsePrefillTest::model_ = nullptr;
 
 TEST_F(SessionSparsePrefillTest, GoesOnAsIfItHadNeverStopped) {
-  // Inside a strip of the first chunk, at its end, inside strips of the next chunks, at a strip's
-  // end of the second, at the end of the first and second chunk, and before the last strip of it.
+  // Inside a tile of the first chunk, at its end, inside tiles of the next chunks, at a tile's
+  // end of the second, at the end of the first and second chunk, and before the last tile of it.
   for (const std::size_t n_rows : {50U, 64U, 150U, 160U, 161U, 224U, 303U, 320U, 330U}) {
     expect_same_text(*model_, options(KvType::kF16, KvType::kF16), n_rows);
   }
@@ -88,14 +88,16 @@ TEST_F(SessionSparsePrefillTest, EveryHeadMayHaveKeysOfItsOwn) {
     expect_same_text(model, options(KvType::kF16, KvType::kF16), n_rows);
   }
   EngineOptions by_mean = options(KvType::kF16, KvType::kF16);
-  by_mean.h2o = {.local = 0, .heavy = 40, .chunk = 100, .sinks = 0, .ranking = H2oRanking::kMean};
+  by_mean.sparse_prefill = {
+      .local = 0, .heavy = 40, .chunk = 100, .sinks = 0, .ranking = H2oRanking::kMean};
   expect_same_text(model, by_mean, 303);
-  by_mean.h2o = {.local = 40, .heavy = 0, .chunk = 100, .sinks = 0};
+  by_mean.sparse_prefill = {.local = 40, .heavy = 0, .chunk = 100, .sinks = 0};
   expect_same_text(model, by_mean, 303);
 }
 
 TEST_F(SessionSparsePrefillTest, ForgottenRowsAreSavedAndLeaveNoTrace) {
-  expect_no_trace_of_forgetting(*model_, options(KvType::kF16, KvType::k4Bit), {224, 200, 100, 40});
+  expect_truncation_leaves_no_trace(*model_, options(KvType::kF16, KvType::k4Bit),
+                                    {224, 200, 100, 40});
 }
 
 TEST_F(SessionSparsePrefillTest, AShorterTextLeavesALoadedSession) {
@@ -132,8 +134,8 @@ TEST_F(SessionSparsePrefillTest, OtherAttentionIsRefusedWithBothValues) {
     return std::string(status.message());
   };
   EngineOptions other = wanted;
-  const auto expected = [&](SparsePrefillOptions h2o, const std::string& words) {
-    other.h2o = h2o;
+  const auto expected = [&](SparsePrefillOptions sparse, const std::string& words) {
+    other.sparse_prefill = sparse;
     EXPECT_THAT(refusal(other, "h2o"), AllOf(HasSubstr("section attention: " + saved),
                                              HasSubstr("expected h2o (" + words + ")"),
                                              HasSubstr("open the model with the attention")));
@@ -191,7 +193,7 @@ TEST_F(SessionSparsePrefillTest, ADiskThatFailsLosesNothing) {
   expect_bits(go_on(*session), expected);
 }
 
-// A file in memory, 70 rows into its second chunk: a whole strip and one that is open.
+// A file in memory, 70 rows into its second chunk: a whole tile and one that is open.
 class SessionSparsePrefillDamageTest : public testing::Test {
  protected:
   static constexpr SparsePrefillOptions kSmall = {.local = 5, .heavy = 6, .chunk = 80, .sinks = 2};
@@ -211,7 +213,7 @@ class SessionSparsePrefillDamageTest : public testing::Test {
   // A refused file leaves the sequence, and what attention remembers of it, as they were.
   Status load(ByteSpan bytes, SessionReadOptions options = {}) {
     into_.kv().truncate(into_.sequence(), 0);
-    into_.h2o().truncate(0);
+    into_.sparse_prefill().truncate(0);
     MemoryFileOps ops(bytes);
     const File file = File::open("s.session", ops).value();
     SessionText text;
@@ -219,8 +221,8 @@ class SessionSparsePrefillDamageTest : public testing::Test {
     if (status.ok()) return status;
     EXPECT_EQ(into_.kv().n_slots(into_.sequence()), 0U);
     EXPECT_TRUE(text.rows.empty());
-    EXPECT_TRUE(into_.h2o().stands_at(0));
-    for (const H2oBuffer& buffer : into_.h2o().buffers()) {
+    EXPECT_TRUE(into_.sparse_prefill().stands_at(0));
+    for (const SparsePrefillBuffer& buffer : into_.sparse_prefill().buffers()) {
       const bool is_indices = buffer.name.find("idx") != std::string::npos;
       const std::byte unused{is_indices ? std::uint8_t{0xFF} : std::uint8_t{0}};
       EXPECT_THAT(buffer.bytes, testing::Each(unused)) << buffer.name;
@@ -244,7 +246,7 @@ class SessionSparsePrefillDamageTest : public testing::Test {
   }
 
   // Where parts of a head begin: scores of 80 positions, members, their sums, 64 sums of whole
-  // strips, sums of members, then 70 and 11 of the open strip.
+  // tiles, sums of members, then 70 and 11 of the open tile.
   static constexpr std::size_t kIndices = 2 * 80;
   static constexpr std::size_t kTotals = kIndices + 4 * kMembers;
   static constexpr std::size_t kChunkSums = kTotals + 4 * kMembers;
@@ -265,14 +267,14 @@ TEST_F(SessionSparsePrefillDamageTest, TheFileItselfIsReadAsItWasWritten) {
   written.fill(kRows);
   const Status status = load(bytes_);
   ASSERT_TRUE(status.ok()) << status.message();
-  const auto got = into_.h2o().buffers();
-  const auto expected = written.h2o().buffers();
+  const auto got = into_.sparse_prefill().buffers();
+  const auto expected = written.sparse_prefill().buffers();
   for (std::size_t i = 0; i < got.size(); ++i) {
     EXPECT_TRUE(std::ranges::equal(got[i].bytes, expected[i].bytes)) << got[i].name;
   }
-  EXPECT_EQ(into_.h2o().chunk_index(), 1U);
-  EXPECT_EQ(into_.h2o().total_tokens(), 80U);
-  EXPECT_THAT(into_.h2o().chunk_state().boundaries, testing::ElementsAre(0U, 80U));
+  EXPECT_EQ(into_.sparse_prefill().chunk_index(), 1U);
+  EXPECT_EQ(into_.sparse_prefill().total_tokens(), 80U);
+  EXPECT_THAT(into_.sparse_prefill().chunk_state().boundaries, testing::ElementsAre(0U, 80U));
 }
 
 TEST_F(SessionSparsePrefillDamageTest, EveryPrefixAndEveryFlippedBitIsRefused) {
@@ -289,8 +291,8 @@ TEST_F(SessionSparsePrefillDamageTest, EveryPrefixAndEveryFlippedBitIsRefused) {
     if (!load(bytes, {.verify_crc = false}).ok()) continue;
     // What could have come from attention can be gone on with.
     ++n_loaded;
-    into_.h2o().mark_scored(0, 160);
-    ASSERT_TRUE(into_.h2o().close_chunk(0).ok());
+    into_.sparse_prefill().mark_scored(0, 160);
+    ASSERT_TRUE(into_.sparse_prefill().close_chunk(0).ok());
   }
   EXPECT_GT(n_loaded, 0);
 }

@@ -20,7 +20,7 @@ namespace {
 
 using namespace session_layout;
 
-// Written so much, a file gives its pages of the page cache back where those are counted.
+// After so many bytes the file is dropped from the page cache, where that counts against a budget.
 constexpr std::uint64_t kFlushBytes = std::uint64_t{8} << 20;
 
 void write_name(ByteWriter& to, std::string_view name, std::size_t n_bytes) {
@@ -91,7 +91,7 @@ class SectionWriter {
   std::uint64_t flushed_ = 0;
 };
 
-// What is needed to go on: how much more a sequence holds depends on the rows of a pass.
+// The pages needed to continue; how many more a sequence holds depends on the rows of a pass.
 std::vector<HeldPage> pages_to_save(const SessionIdentity& identity, const SessionPlace& place) {
   const std::uint32_t first_seen =
       first_seen_slot(identity.policy, place.kv.n_slots(place.sequence), /*by_last_row=*/true);
@@ -135,7 +135,7 @@ ByteWriter policy_section(const KvPolicyOptions& policy) {
 
 ByteWriter attention_section(const SparsePrefillOptions& options) {
   ByteWriter to;
-  write_name(to, attention_kind_name(AttentionKind::kH2o), kNameBytes);
+  write_name(to, attention_kind_name(AttentionKind::kSparsePrefill), kNameBytes);
   write_name(to, h2o_ranking_name(options.ranking), kNameBytes);
   to.write(options.local);
   to.write(options.heavy);
@@ -144,7 +144,7 @@ ByteWriter attention_section(const SparsePrefillOptions& options) {
   return to;
 }
 
-// What is remembered of every head besides keys and values.
+// The saved parts of every head beside keys and values.
 template <typename State>
 Status write_state(SectionWriter& writer, std::string_view name, const KvShape& shape,
                    State& state) {
@@ -195,8 +195,8 @@ Status write_positions(SectionWriter& writer, const SessionPlace& place,
   return ok_status();
 }
 
-// A page that is not full has what was forgotten in its other slots; the file has zeros there, so
-// that the same text is the same file.
+// Unused slots of a page hold bytes of dropped tokens; the file has zeros there, so that the same
+// text gives the same file.
 Status write_partial_page(SectionWriter& writer, const KvShape& shape, std::uint32_t n_used,
                           const std::byte* layer_page, std::vector<std::byte>& block) {
   for (std::uint32_t head = 0; head < shape.n_kv_heads; ++head) {
@@ -246,8 +246,8 @@ Status write_session_file(const std::string& path, FileOps& ops, const SessionId
                           TokenId pending_token, ByteSpan chat) {
   QSF_CHECK(rows.size() == place.kv.n_slots(place.sequence));
   const auto n_rows = static_cast<std::uint32_t>(rows.size());
-  QSF_CHECK(place.h2o == nullptr || place.h2o->stands_at(n_rows));
-  QSF_CHECK(place.heavy == nullptr || place.heavy->stands_at(n_rows));
+  QSF_CHECK(place.sparse_prefill == nullptr || place.sparse_prefill->stands_at(n_rows));
+  QSF_CHECK(place.h2o_eviction == nullptr || place.h2o_eviction->stands_at(n_rows));
   if (chat.size() > kMaxChatBytes) {
     return unsupported("%s: a conversation of %zu bytes, at most %llu can be saved", path.c_str(),
                        chat.size(), static_cast<unsigned long long>(kMaxChatBytes));
@@ -255,24 +255,25 @@ Status write_session_file(const std::string& path, FileOps& ops, const SessionId
   const KvShape& shape = place.store.shape();
   const std::vector<HeldPage> pages = pages_to_save(identity, place);
   QSF_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path, ops));
-  const std::uint32_t n_optional =
-      (chat.empty() ? 0 : 1) + (place.h2o == nullptr ? 0 : 2) + (place.heavy == nullptr ? 0 : 1);
+  const std::uint32_t n_optional = (chat.empty() ? 0 : 1) +
+                                   (place.sparse_prefill == nullptr ? 0 : 2) +
+                                   (place.h2o_eviction == nullptr ? 0 : 1);
   SectionWriter writer(file, 5 + n_optional + shape.n_layers, place.drop_cached);
   QSF_RETURN_IF_ERROR(writer.write(kModel, model_section(identity).view()));
   QSF_RETURN_IF_ERROR(writer.write(kCache, cache_section(identity, shape).view()));
   QSF_RETURN_IF_ERROR(writer.write(kPolicy, policy_section(identity.policy).view()));
-  if (place.h2o != nullptr) {
-    const SparsePrefillOptions& options = place.h2o->shape().options;
+  if (place.sparse_prefill != nullptr) {
+    const SparsePrefillOptions& options = place.sparse_prefill->shape().options;
     QSF_RETURN_IF_ERROR(writer.write(kAttention, attention_section(options).view()));
   }
   QSF_RETURN_IF_ERROR(write_tokens(writer, rows, pending_token));
   QSF_RETURN_IF_ERROR(write_positions(writer, place, pages));
   if (!chat.empty()) QSF_RETURN_IF_ERROR(writer.write(kChat, chat));
-  if (place.h2o != nullptr) {
-    QSF_RETURN_IF_ERROR(write_state(writer, kSparsePrefillState, shape, *place.h2o));
+  if (place.sparse_prefill != nullptr) {
+    QSF_RETURN_IF_ERROR(write_state(writer, kSparsePrefillState, shape, *place.sparse_prefill));
   }
-  if (place.heavy != nullptr) {
-    QSF_RETURN_IF_ERROR(write_state(writer, kH2oEviction, shape, *place.heavy));
+  if (place.h2o_eviction != nullptr) {
+    QSF_RETURN_IF_ERROR(write_state(writer, kH2oEviction, shape, *place.h2o_eviction));
   }
   QSF_RETURN_IF_ERROR(write_layers(writer, place, pages));
   return writer.finish();

@@ -29,16 +29,16 @@ using testing_support::naive_llama;
 using testing_support::NaiveModelTest;
 
 constexpr SparsePrefillOptions kOptions = {.local = 5, .heavy = 6, .chunk = 16, .sinks = 2};
-constexpr std::size_t kTokens = 57;  // three chunks and a part of a strip
+constexpr std::size_t kTokens = 57;  // three chunks and a part of a tile
 
 class SparsePrefillTest : public NaiveModelTest {
  protected:
   void make_model(const ModelSpec& spec) { NaiveModelTest::make_model(spec, kTokens); }
   static ModelSpec small_spec(std::uint32_t n_layers) { return naive_llama(n_layers, 96); }
-  static EngineOptions options(AttentionKind attention = AttentionKind::kH2o) {
+  static EngineOptions options(AttentionKind attention = AttentionKind::kSparsePrefill) {
     EngineOptions options = exact_options(80);
     options.attention = attention;
-    options.h2o = kOptions;
+    options.sparse_prefill = kOptions;
     return options;
   }
   Logits run(const EngineOptions& options, const std::vector<std::size_t>& sizes) const {
@@ -85,7 +85,7 @@ TEST_F(SparsePrefillTest, EveryLayerAttendsToChunkAndMemorySet) {
     prefill(*session, first, std::min<std::size_t>(kTokens, first + kOptions.chunk), got);
     for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
       for (std::uint32_t head = 0; head < 2; ++head) {
-        const auto members = engine->impl().h2o[0].members(layer, head);
+        const auto members = engine->impl().sparse_prefill[0].members(layer, head);
         sets[{first / kOptions.chunk + 1, layer, head}] = {members.begin(), members.end()};
       }
     }
@@ -115,7 +115,7 @@ TEST_F(SparsePrefillTest, TellsWhichPositionsAreVisible) {
   ASSERT_TRUE(session->visible_positions(1, 0, visible).ok());
   EXPECT_THAT(visible, testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
   prefill(*session, 10, 35, ignored);
-  const auto members = engine->impl().h2o[0].members(1, 1);
+  const auto members = engine->impl().sparse_prefill[0].members(1, 1);
   ASSERT_EQ(members.size(), kOptions.local + kOptions.heavy);
   std::vector<std::uint32_t> want(members.begin(), members.end());
   for (const std::uint32_t own : {32U, 33U, 34U}) want.push_back(own);
@@ -152,12 +152,13 @@ TEST_F(SparsePrefillTest, OneChunkIsFullAttentionBitForBit) {
   // A context of one chunk needs no state.
   EngineOptions small = options();
   small.max_context = kOptions.chunk;
-  EXPECT_TRUE(open(small)->impl().h2o.empty());
+  EXPECT_TRUE(open(small)->impl().sparse_prefill.empty());
 }
 
 TEST_F(SparsePrefillTest, ForgottenRowsAreComputedAgain) {
   make_model(small_spec(2));
-  expect_no_trace_of_forgetting(options(), {56, 50, 48, 47, 20, 3, 0}, run(options(), {kTokens}));
+  expect_truncation_leaves_no_trace(options(), {56, 50, 48, 47, 20, 3, 0},
+                                    run(options(), {kTokens}));
 }
 
 TEST_F(SparsePrefillTest, CancelledCallsLeaveNoTrace) {
@@ -174,10 +175,10 @@ TEST_F(SparsePrefillTest, GeneratedRowsAreFollowedByAnotherTurn) {
   Logits got;
   prefill(*session, 0, 20, got);
   for (std::size_t i = 20; i < 36; ++i) step(*session, i, got);
-  EXPECT_EQ(engine->impl().h2o[0].chunk_index(), 2U);
-  EXPECT_EQ(engine->impl().h2o[0].scored_end(0), 36U);
+  EXPECT_EQ(engine->impl().sparse_prefill[0].chunk_index(), 2U);
+  EXPECT_EQ(engine->impl().sparse_prefill[0].scored_end(0), 36U);
   prefill(*session, 36, kTokens, got);
-  EXPECT_EQ(engine->impl().h2o[0].chunk_index(), 3U);
+  EXPECT_EQ(engine->impl().sparse_prefill[0].chunk_index(), 3U);
   for (const float logit : got.back()) EXPECT_TRUE(std::isfinite(logit));
 }
 
@@ -189,14 +190,15 @@ TEST_F(SparsePrefillTest, RefusesByName) {
     const auto engine = Engine::open(path_, changed);
     return engine.has_value() ? std::string("opened") : engine.error().message();
   };
-  const std::string sizes = refusal([](EngineOptions& o) { o.h2o.heavy = 11; });
+  const std::string sizes = refusal([](EngineOptions& o) { o.sparse_prefill.heavy = 11; });
   EXPECT_THAT(sizes, HasSubstr("5"));
   EXPECT_THAT(sizes, HasSubstr("11"));
   EXPECT_THAT(sizes, HasSubstr("16"));
-  EXPECT_THAT(refusal([](EngineOptions& o) { o.h2o.sinks = 7; }), HasSubstr("sinks"));
+  EXPECT_THAT(refusal([](EngineOptions& o) { o.sparse_prefill.sinks = 7; }), HasSubstr("sinks"));
   EXPECT_THAT(refusal([](EngineOptions& o) { o.attention = AttentionKind::kChunked; }),
               HasSubstr("chunked"));
-  EXPECT_EQ(refusal([](EngineOptions& o) { o.h2o = {.local = 0, .heavy = 0}; }), "opened");
+  EXPECT_EQ(refusal([](EngineOptions& o) { o.sparse_prefill = {.local = 0, .heavy = 0}; }),
+            "opened");
 }
 
 TEST_F(SparsePrefillTest, RefusesModelsWithWindows) {
@@ -207,7 +209,8 @@ TEST_F(SparsePrefillTest, RefusesModelsWithWindows) {
   const auto engine = Engine::open(path_, options());
   ASSERT_FALSE(engine.has_value());
   EXPECT_EQ(engine.error().code(), StatusCode::kUnsupported);
-  EXPECT_THAT(engine.error().message(), HasSubstr("layer 1 of this model sees the last 40 of 80"));
+  EXPECT_THAT(engine.error().message(),
+              HasSubstr("layer 1 of this model attends to the last 40 of 80"));
 }
 
 TEST(LargestDifferenceTest, SeesEveryKindOfDifference) {

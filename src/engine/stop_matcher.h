@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// Stop strings over a stream of text: holds back what may be the beginning of one, lets the rest
-// through.
+// Stop strings in a stream of text: holds back text that may begin a stop string, passes the rest.
 //
-// The outcome depends on the text alone, never on how it was cut into pieces: the text ends before
-// the stop string that is complete first; where several end at one byte, before the longest.
+// The result depends on the text alone, not on how it is cut into pieces: the text ends before the
+// first stop string completed; where several end at the same byte, before the longest.
 
 #ifndef QSF_ENGINE_STOP_MATCHER_H_
 #define QSF_ENGINE_STOP_MATCHER_H_
@@ -19,17 +18,17 @@ namespace qsf {
 
 class StopMatcher {
  public:
-  // Reserves what pieces of at most `piece_bytes` need; longer ones cost an allocation each time
-  // they set a record. Empty stop strings match nothing.
+  // Reserves memory for pieces of `piece_bytes`; a longer piece costs an allocation when it is the
+  // longest so far. Empty stop strings match nothing.
   explicit StopMatcher(std::span<const std::string> stops, std::size_t piece_bytes = 256);
 
-  // Takes the next piece, whole UTF-8 characters, and returns the text that is safe to show now.
-  // Guarantees  The text is whole characters and valid until the next call. After a stop string
-  //             was found it is what stood before it, stopped() is true and every later call
-  //             returns nothing. No allocation (see the constructor).
+  // Takes the next piece, whole UTF-8 characters, and returns the text that can be shown.
+  // Guarantees  The text is whole characters and valid until the next call. When a stop
+  //             string is found it is the text before it; stopped() is true, and later calls return
+  //             nothing. No allocation (see the constructor).
   std::string_view push(std::string_view piece);
 
-  // Returns what was held back: the stream ended and it was no stop string after all.
+  // Returns the text held back, at the end of the stream.
   std::string_view finish();
 
   bool stopped() const noexcept { return stopped_; }

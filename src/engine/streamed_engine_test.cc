@@ -299,8 +299,8 @@ TEST_F(StreamedPromptTest, AQuarterOfTheRowsReadsFourTimesAsMuch) {
 // more than one.
 TEST_F(StreamedPromptTest, ChunksWindowsAndHeavyHittersReadTheWeightsOnceAPass) {
   EngineOptions chunks;
-  chunks.attention = AttentionKind::kH2o;
-  chunks.h2o = {.local = 8, .heavy = 8, .chunk = 32, .sinks = 2};
+  chunks.attention = AttentionKind::kSparsePrefill;
+  chunks.sparse_prefill = {.local = 8, .heavy = 8, .chunk = 32, .sinks = 2};
   EngineOptions window;
   window.kv_policy = {.policy = KvPolicy::kWindow, .window = 32, .sinks = 2};
   EngineOptions heavy;

@@ -3,7 +3,7 @@
 // Tests of rows gathered from pages: every element and scale of every type is read back where its
 // layout says, by code that knows the layout of one element and nothing of copying.
 
-#include "kv/gather_rows.h"
+#include "kv/kv_block.h"
 
 #include <gtest/gtest.h>
 

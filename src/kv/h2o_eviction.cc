@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
-// Slots, sums and the choice of heavy positions, in one planned region.
+// Slots, sums and the choice of heavy hitters, and their parts in session files.
 
 #include "kv/h2o_eviction.h"
 
 #include <bit>
 #include <functional>
 
-#include "kv/gather_rows.h"
-#include "kv/h2o_ranking.h"
-#include "kv/region_layout.h"
+#include "kv/h2o_common.h"
+#include "kv/kv_block.h"
 
 namespace qsf {
 namespace {
@@ -30,8 +29,8 @@ H2oEviction::Layout H2oEviction::layout_of(const H2oEvictionShape& shape) noexce
   at.totals = offset_behind(at.positions, n_pages, kKvPageSlots, sizeof(std::int32_t));
   at.recent_totals = offset_behind(at.totals, 1, shape.n_slots(), sizeof(float));
   at.block_sums = offset_behind(at.recent_totals, 1, shape.n_recent(), sizeof(float));
-  at.strip_sums = offset_behind(at.block_sums, 1, n_sums, sizeof(float));
-  at.head_bytes = offset_behind(at.strip_sums, 1, n_sums, sizeof(float));
+  at.tile_sums = offset_behind(at.block_sums, 1, n_sums, sizeof(float));
+  at.head_bytes = offset_behind(at.tile_sums, 1, n_sums, sizeof(float));
   at.scored_ends =
       offset_behind(0, std::uint64_t{shape.kv.n_layers} * shape.kv.n_kv_heads, at.head_bytes, 1);
   at.work = offset_behind(at.scored_ends, 1, shape.kv.n_layers, sizeof(std::uint32_t));
@@ -53,7 +52,7 @@ Result<H2oEviction> H2oEviction::create(const H2oEvictionShape& shape, MutableBy
   if (kv.n_layers == 0 || kv.n_kv_heads == 0 || kv.head_dim == 0 || shape.kv_size == 0 ||
       shape.kv_size > kMaxPolicyPositions || n_bytes >= kMaxRegionBytes) {
     return invalid_argument(
-        "heavy hitters: %u layers x %u heads x %u elements, %u positions: expected numbers above 0 "
+        "h2o eviction: %u layers x %u heads x %u elements, %u positions: expected numbers above 0 "
         "whose products fit",
         kv.n_layers, kv.n_kv_heads, kv.head_dim, shape.kv_size);
   }
@@ -66,12 +65,12 @@ Result<H2oEviction> H2oEviction::create(const H2oEvictionShape& shape, MutableBy
   heavy.region_ = region.first(static_cast<std::size_t>(n_bytes));
   heavy.scored_ends_ = {reinterpret_cast<std::uint32_t*>(region.data() + heavy.at_.scored_ends),
                         kv.n_layers};
-  heavy.forget_all();
+  heavy.clear_all();
   return heavy;
 }
 
-// No position, and zeros everywhere but in the positions of slots.
-void H2oEviction::forget_all() noexcept {
+// No position: zeros everywhere except in the positions of slots.
+void H2oEviction::clear_all() noexcept {
   std::fill(region_.begin(), region_.end(), std::byte{0});
   const std::size_t n = std::size_t{kv_pages_for(shape_.n_slots())} * kKvPageSlots;
   for (std::uint32_t layer = 0; layer < shape_.kv.n_layers; ++layer) {
@@ -114,8 +113,8 @@ H2oEviction::Sums H2oEviction::sums_at(std::uint32_t layer, std::uint32_t kv_hea
 H2oEviction::Sums H2oEviction::block_sums(std::uint32_t layer, std::uint32_t kv_head) noexcept {
   return sums_at(layer, kv_head, at_.block_sums);
 }
-H2oEviction::Sums H2oEviction::strip_sums(std::uint32_t layer, std::uint32_t kv_head) noexcept {
-  return sums_at(layer, kv_head, at_.strip_sums);
+H2oEviction::Sums H2oEviction::tile_sums(std::uint32_t layer, std::uint32_t kv_head) noexcept {
+  return sums_at(layer, kv_head, at_.tile_sums);
 }
 
 H2oEviction::Work H2oEviction::work_of(std::uint32_t kv_head) const noexcept {
@@ -125,17 +124,17 @@ H2oEviction::Work H2oEviction::work_of(std::uint32_t kv_head) const noexcept {
   return {{keys, n}, {keys + n, n}};
 }
 
-// Of the open block.
+// Of the current block.
 void H2oEviction::clear_sums(std::uint32_t layer, std::uint32_t kv_head) noexcept {
-  for (const std::uint64_t offset : {at_.block_sums, at_.strip_sums}) {
+  for (const std::uint64_t offset : {at_.block_sums, at_.tile_sums}) {
     const Sums sums = sums_at(layer, kv_head, offset);
     std::ranges::fill(sums.heavy, 0.0F);
     std::ranges::fill(sums.recent, 0.0F);
   }
 }
 
-// Writes keys of all that may be kept: members by slot, then the positions that leave the window.
-// Returns the least key that is kept.
+// Writes the keys of all candidates: members by slot, then the positions that leave the window.
+// Returns the smallest key that is kept.
 std::uint64_t H2oEviction::rank_candidates(std::uint32_t layer, std::uint32_t kv_head,
                                            std::uint32_t next_recent) noexcept {
   const KvPolicyOptions& options = shape_.options;
@@ -210,14 +209,14 @@ void H2oEviction::mark_scored(std::uint32_t layer, std::uint32_t end) noexcept {
 
 std::uint32_t H2oEviction::truncate(std::uint32_t n_positions) noexcept {
   const auto [least, most] = std::ranges::minmax_element(scored_ends_);
-  // A pass that was broken off leaves layers that differ; the first of them say how far all came.
+  // After an incomplete pass the layers differ; the smallest end is common to all.
   std::uint32_t keep = *least == *most ? n_positions : std::min(n_positions, *least);
   if (*most > keep) {
     const std::uint32_t start = keep / kEvictionBlock * kEvictionBlock;
     keep = *most - start < kEvictionBlock ? start : 0;
   }
   if (keep == 0) {
-    forget_all();
+    clear_all();
     return 0;
   }
   for (std::uint32_t layer = 0; layer < shape_.kv.n_layers; ++layer) {
@@ -228,6 +227,112 @@ std::uint32_t H2oEviction::truncate(std::uint32_t n_positions) noexcept {
     scored_ends_[layer] = keep;
   }
   return keep;
+}
+
+// Session files. Where a layer stands follows from the number of positions, so no file holds it.
+
+std::array<MutableByteSpan, H2oEviction::kSavedParts> H2oEviction::saved_parts(
+    std::uint32_t layer, std::uint32_t kv_head) noexcept {
+  const std::uint32_t n_used = n_members(layer);
+  const std::uint32_t first = first_recent(layer);
+  const bool is_open = scored_end(layer) != block_start(layer);
+  const std::uint32_t n_paid = is_open ? n_used : 0;
+  const std::uint32_t n_recent_paid = is_open ? scored_end(layer) - first : 0;
+  const Sums block = block_sums(layer, kv_head);
+  const Sums tile = tile_sums(layer, kv_head);
+  const auto blocks = [&](KvPart part) {
+    return MutableByteSpan(slot_block(layer, kv_head, part, 0),
+                           static_cast<std::size_t>(kv_pages_for(n_used)) *
+                               static_cast<std::size_t>(shape_.kv.block_bytes(part)));
+  };
+  const auto bytes = [](auto span, std::size_t n) { return std::as_writable_bytes(span.first(n)); };
+  return {n_used == 0 ? MutableByteSpan() : blocks(KvPart::kKeys),
+          n_used == 0 ? MutableByteSpan() : blocks(KvPart::kValues),
+          std::as_writable_bytes(head_array<std::int32_t>(layer, kv_head, at_.positions, n_used)),
+          std::as_writable_bytes(head_array<float>(layer, kv_head, at_.totals, n_used)),
+          std::as_writable_bytes(
+              head_array<float>(layer, kv_head, at_.recent_totals, block_start(layer) - first)),
+          bytes(block.heavy, n_paid),
+          bytes(block.recent, n_recent_paid),
+          bytes(tile.heavy, n_paid),
+          bytes(tile.recent, n_recent_paid)};
+}
+
+bool H2oEviction::stands_at(std::uint32_t n_positions) const noexcept {
+  return std::ranges::all_of(scored_ends_, [=](std::uint32_t end) { return end == n_positions; });
+}
+
+void H2oEviction::resume_at(std::uint32_t n_positions) noexcept {
+  QSF_CHECK(stands_at(0) && n_positions <= shape_.kv_size);
+  std::ranges::fill(scored_ends_, n_positions);
+}
+
+Status H2oEviction::check(std::uint32_t n_positions) const {
+  if (n_positions > shape_.kv_size) {
+    return corrupt("h2o eviction: %u positions: expected at most %u", n_positions, shape_.kv_size);
+  }
+  for (std::uint32_t layer = 0; layer < shape_.kv.n_layers; ++layer) {
+    if (scored_end(layer) != n_positions) {
+      return corrupt("h2o eviction: layer %u is at position %u: expected %u", layer,
+                     scored_end(layer), n_positions);
+    }
+    for (std::uint32_t kv_head = 0; kv_head < shape_.kv.n_kv_heads; ++kv_head) {
+      QSF_RETURN_IF_ERROR(check_head(layer, kv_head));
+    }
+  }
+  return ok_status();
+}
+
+Status H2oEviction::check_head(std::uint32_t layer, std::uint32_t kv_head) const {
+  const auto positions = members(layer, kv_head);
+  const auto sorted = work_of(kv_head).keys.first(n_members(layer));
+  for (std::size_t m = 0; m < positions.size(); ++m) {
+    const bool used = m < sorted.size();
+    const std::int32_t position = positions[m];
+    if (used ? position < 0 || position >= static_cast<std::int32_t>(first_recent(layer))
+             : position != -1) {
+      return corrupt("h2o eviction: layer %u, head %u: slot %zu holds position %d: expected %s %u",
+                     layer, kv_head, m, position, used ? "one below" : "-1 from slot",
+                     used ? first_recent(layer) : n_members(layer));
+    }
+    if (used) sorted[m] = static_cast<std::uint64_t>(position);
+  }
+  std::ranges::sort(sorted);
+  const auto twice = std::ranges::adjacent_find(sorted);
+  if (twice != sorted.end()) {
+    return corrupt("h2o eviction: layer %u, head %u: position %u appears twice", layer, kv_head,
+                   static_cast<unsigned>(*twice));
+  }
+  for (std::uint32_t p = 0; p < std::min(shape_.options.sinks, first_recent(layer)); ++p) {
+    if (sorted[p] == p) continue;
+    return corrupt("h2o eviction: layer %u, head %u: position %u, a sink, is missing", layer,
+                   kv_head, p);
+  }
+  for (const KvPart part : {KvPart::kKeys, KvPart::kValues}) {
+    for (std::uint32_t i = 0; i < kv_pages_for(shape_.n_slots()); ++i) {
+      const ByteSpan bytes(kv_block(layer, kv_head, part, i),
+                           static_cast<std::size_t>(shape_.kv.block_bytes(part)));
+      if (kv_block_is_finite(shape_.kv, part, bytes)) continue;
+      return corrupt("h2o eviction: layer %u, head %u: a number of its %s is not finite", layer,
+                     kv_head, part == KvPart::kKeys ? "keys" : "values");
+    }
+  }
+  return check_sums(layer, kv_head);
+}
+
+Status H2oEviction::check_sums(std::uint32_t layer, std::uint32_t kv_head) const {
+  for (const std::span<const float> sums :
+       {totals(layer, kv_head), recent_totals(layer, kv_head),
+        head_array<const float>(layer, kv_head, at_.block_sums, n_sums()),
+        head_array<const float>(layer, kv_head, at_.tile_sums, n_sums())}) {
+    for (const float sum : sums) {
+      if (is_attention_sum(sum)) continue;
+      return corrupt(
+          "h2o eviction: layer %u, head %u: %g as a sum of attention: expected 0 or more", layer,
+          kv_head, static_cast<double>(sum));
+    }
+  }
+  return ok_status();
 }
 
 }  // namespace qsf

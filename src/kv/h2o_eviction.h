@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: MIT
 //
-// H2oEviction: the keys and values that a sequence keeps beyond its window, by layer and KV head.
+// H2oEviction: the heavy hitters of a sequence, their keys and values, by layer and KV head (H2O
+// eviction, Zhang et al. 2023).
 //
 // Under KvPolicy::kH2o a sequence is cut into blocks of 64 positions that begin at 0, 64, 128 ...
-// A row of the block that begins at c sees, in one softmax,
+// A row of the block that begins at c attends, in one softmax, to
 //
 //   heavy   at most H positions before c - W, chosen for its layer and KV head, sinks among them
 //   recent  the positions max(0, c - W) .. its own
 //
-// so a row sees W + 1 to W + 64 recent positions, and what it sees depends on its position alone.
-// The recent ones lie in the pages of the sequence (kv/kv_cache.h); the heavy ones are copied from
-// there, codes as they are, into slots of this store before their pages are given back.
+// These are W + 1 to W + 64 recent positions, and the number depends on the row's position alone.
+// Recent positions lie in the pages of the sequence (kv/kv_cache.h). Heavy ones are copied from
+// there, codes unchanged, into slots of this store before their pages are evicted.
 //
-//   open block   rows add the probabilities that they paid to f32 sums: of the strip they are in,
-//                and strips to those of the block
-//   close_head   the block's sums go to the totals of heavy and recent positions; then the 64
-//                positions that leave the window compete with the heavy ones: by the mean of what
-//                was paid to them (kv/h2o_ranking.h), sinks before all others. Who is taken gets
-//                the slot of who is dropped, positions and slots both ascending.
+//   current block  rows add their attention probabilities to f32 sums: first to those of their
+//   query
+//                  tile; complete tiles are added to those of the block
+//   close_head     adds the block's sums to the totals of heavy and recent positions. Then the 64
+//                  positions that leave the window compete with the heavy ones by the mean
+//                  attention received (kv/h2o_common.h); sinks rank first. A new heavy hitter
+//                  reuses the slot of an evicted one, positions and slots both ascending.
 //
-// A position that was dropped never comes back. Layers are independent: layer 0 may be through all
-// blocks of a pass before layer 1 begins.
+// An evicted position never comes back. Layers are independent: layer 0 may complete all blocks of
+// a pass before layer 1 begins.
 //
 // All memory lies in a region that the caller plans; nothing is allocated after creation.
 
@@ -54,9 +56,8 @@ constexpr std::uint32_t first_recent_position(std::uint32_t position,
   return block_start - std::min(block_start, window);
 }
 
-// Rows of a strip, whose sums are added as one: as many as make 64 queries of a KV head. Sums of
-// strips that are not complete are kept, in session files too, so these rows are part of a file's
-// meaning.
+// Rows of a query tile: as many as make 64 queries of a KV head. The sums of an incomplete tile are
+// stored in session files, so this number is part of the file format.
 constexpr std::uint32_t eviction_tile_rows(std::uint32_t query_heads_per_kv_head) noexcept {
   return std::max(1U, 64 / query_heads_per_kv_head);
 }
@@ -66,11 +67,11 @@ struct H2oEvictionShape {
   std::uint32_t kv_size = 1;  // positions that a sequence can have
   KvPolicyOptions options;    // window, sinks and heavy
 
-  // Heavy positions that there can be: the window leaves no more.
+  // Most heavy positions: those before the window.
   constexpr std::uint32_t n_slots() const noexcept {
     return std::min(options.heavy, kv_size - std::min(kv_size, options.window));
   }
-  // Recent positions that there can be, those of the open block included.
+  // Most recent positions, those of the current block included.
   constexpr std::uint32_t n_recent() const noexcept {
     return std::min(options.window, kv_size) + kEvictionBlock;
   }
@@ -79,7 +80,7 @@ struct H2oEvictionShape {
 // Threads  one at a time; different heads may be worked on by different threads
 class H2oEviction {
  public:
-  // What rows paid to positions, in f32.
+  // Attention received by positions.
   struct Sums {
     std::span<float> heavy;   // [n_slots()], by slot
     std::span<float> recent;  // [n_recent()], from first_recent() on
@@ -100,9 +101,9 @@ class H2oEviction {
 
   const H2oEvictionShape& shape() const noexcept { return shape_; }
 
-  // Up to which position rows of a layer are in its sums; the rest follows from it: where its open
-  // block begins, the first position that the block's rows see as recent, and how many slots are
-  // used, which are the first ones. Requires  layer < n_layers, here and below
+  // The end of the positions whose rows are in a layer's sums. From it follow the start of the
+  // current block, the first recent position of the block's rows, and the number of used slots,
+  // which are the first ones. Requires  layer < n_layers, here and below
   std::uint32_t scored_end(std::uint32_t layer) const noexcept {
     QSF_DCHECK(layer < scored_ends_.size());
     return scored_ends_[layer];
@@ -120,7 +121,7 @@ class H2oEviction {
   // The positions of a head's slots, [n_slots()]; -1 for unused ones. Behind them positions can be
   // read to the end of a page. Requires  kv_head < n_kv_heads, here and below
   std::span<const std::int32_t> members(std::uint32_t layer, std::uint32_t kv_head) const noexcept;
-  // What was paid to them in closed blocks, [n_slots()]; 0 for unused ones.
+  // The attention they received in completed blocks, [n_slots()]; 0 for unused ones.
   std::span<const float> totals(std::uint32_t layer, std::uint32_t kv_head) const noexcept;
   // The same for the positions from first_recent() to block_start(), [n_recent()]; then zeros.
   std::span<const float> recent_totals(std::uint32_t layer, std::uint32_t kv_head) const noexcept;
@@ -129,42 +130,42 @@ class H2oEviction {
   const std::byte* kv_block(std::uint32_t layer, std::uint32_t kv_head, KvPart part,
                             std::uint32_t i) const noexcept;
 
-  // What rows of the open block paid in whole strips, and in one that is not complete.
+  // Attention from rows of the current block: of complete tiles, and of the incomplete tile.
   Sums block_sums(std::uint32_t layer, std::uint32_t kv_head) noexcept;
-  Sums strip_sums(std::uint32_t layer, std::uint32_t kv_head) noexcept;
+  Sums tile_sums(std::uint32_t layer, std::uint32_t kv_head) noexcept;
 
-  // Ends the open block of a head: block_sums go to the totals, the next heavy positions are chosen
-  // and their keys and values copied.
+  // Ends the current block of a head: adds block_sums to the totals, chooses the next heavy
+  // positions and copies their keys and values.
   // Requires  every row of the block is in block_sums, and the sequence holds its recent positions
   //           in `pages` of the layer; slots of the sequence are positions
   void close_head(std::uint32_t layer, std::uint32_t kv_head, const KvCache& kv,
                   SequenceId sequence, const KvLayerPages& pages) noexcept;
-  // Says that the sums of a layer hold the rows of all positions below `end`.
+  // Records that the sums of a layer hold the rows of all positions below `end`.
   // Requires  scored_end(layer) <= end <= block_start(layer) + 64 and kv_size; where `end` ends the
   //           block, every head was closed
   void mark_scored(std::uint32_t layer, std::uint32_t end) noexcept;
 
-  // Forgets the positions from `n_positions` on, and returns the position from which rows have to
-  // be computed again: n_positions when no later row is in any sum; else the start of the open
-  // block, since sums cannot be taken back row by row; else 0, since what was dropped is gone.
+  // Drops the positions from `n_positions` on. Returns the position from which rows have to be
+  // computed again: n_positions when no later row is in any sum; else the start of the current
+  // block, since sums cannot be undone row by row; else 0, since evicted positions are gone.
   std::uint32_t truncate(std::uint32_t n_positions) noexcept;
 
-  // What session files hold of a head: K blocks and V blocks of the used slots, their positions and
-  // totals, the totals of recent positions, then what rows of the open block paid to slots and to
-  // recent positions in whole strips, and in one that is not complete. Elements beside those are
-  // zeros or -1. Sizes are those of every head, and follow from the shape and scored_end().
+  // The parts of a head in session files: K blocks and V blocks of the used slots, their positions
+  // and totals, the totals of recent positions, then the sums of the current block for slots and
+  // for recent positions: of complete tiles, and of the incomplete tile. All other elements are
+  // zeros or -1. The sizes are the same for every head and follow from the shape and scored_end().
   static constexpr std::size_t kSavedParts = 9;
   std::array<MutableByteSpan, kSavedParts> saved_parts(std::uint32_t layer,
                                                        std::uint32_t kv_head) noexcept;
-  // Tells whether the rows of n positions, and no others, are in the sums of every layer.
+  // Returns whether exactly the rows of n positions are in the sums of every layer.
   bool stands_at(std::uint32_t n_positions) const noexcept;
-  // Takes every layer there; what saved_parts() names then is to be filled in.
+  // Moves every layer to n_positions; the caller then fills saved_parts().
   // Requires  no position so far, n_positions <= kv_size
   void resume_at(std::uint32_t n_positions) noexcept;
-  // Tells whether saved_parts(), filled in by others, are those of a sequence of `n_positions`: how
-  // far each layer is, and in each head positions in range, none twice, the sinks among them,
-  // unused slots marked so, keys and values that can be computed with, and sums that are finite and
-  // not negative. Contents that are not are to be forgotten (truncate to 0).
+  // Checks saved_parts() filled from a file, for a sequence of `n_positions`: the end of each
+  // layer; and in each head positions in range, none twice, the sinks among them, unused slots
+  // marked, finite keys and values, and sums that are finite and not negative. On failure the
+  // caller drops the contents (truncate to 0).
   // Fails  kCorrupt
   Status check(std::uint32_t n_positions) const;
 
@@ -176,15 +177,15 @@ class H2oEviction {
     std::uint64_t positions;
     std::uint64_t totals;
     std::uint64_t recent_totals;
-    std::uint64_t block_sums;  // of heavy positions, then of recent ones; so are those of a strip
-    std::uint64_t strip_sums;
+    std::uint64_t block_sums;  // of heavy positions, then of recent ones; tile_sums likewise
+    std::uint64_t tile_sums;
     std::uint64_t head_bytes;
     std::uint64_t scored_ends;
     std::uint64_t work;  // of all heads, work_bytes each
     std::uint64_t work_bytes;
     std::uint64_t end;
   };
-  // What choosing a head's members works in.
+  // Working memory to choose a head's heavy hitters.
   struct Work {
     std::span<std::uint64_t> keys;     // [n_slots() + 64]
     std::span<std::uint64_t> ordered;  // the same
@@ -210,7 +211,7 @@ class H2oEviction {
   std::uint64_t n_sums() const noexcept {
     return std::uint64_t{shape_.n_slots()} + shape_.n_recent();
   }
-  void forget_all() noexcept;
+  void clear_all() noexcept;
   Status check_head(std::uint32_t layer, std::uint32_t kv_head) const;
   Status check_sums(std::uint32_t layer, std::uint32_t kv_head) const;
 

@@ -63,7 +63,7 @@ TEST(H2oEvictionTest, StartsEmpty) {
   EXPECT_EQ(heavy->recent_totals(1, 2).size(), 164U);
   EXPECT_THAT(heavy->recent_totals(0, 0), testing::Each(0.0F));
   EXPECT_THAT(heavy->block_sums(1, 2).recent, testing::Each(0.0F));
-  EXPECT_THAT(heavy->strip_sums(1, 2).heavy, testing::Each(0.0F));
+  EXPECT_THAT(heavy->tile_sums(1, 2).heavy, testing::Each(0.0F));
   EXPECT_TRUE(heavy->check(0).ok());
 }
 
@@ -256,7 +256,7 @@ TEST(H2oEvictionTest, ForgettingReturnsToTheOpenBlockOrToTheBeginning) {
     for (const std::uint32_t layer : {0U, 1U}) {
       heavy.advance(layer, 3 * kBlock + 30, paid);
       heavy->block_sums(layer, 1).heavy[3] = 1.0F;
-      heavy->strip_sums(layer, 2).recent[5] = 1.0F;
+      heavy->tile_sums(layer, 2).recent[5] = 1.0F;
     }
     EXPECT_EQ(heavy->truncate(keep), want);
     EXPECT_TRUE(heavy->check(want).ok());
@@ -333,7 +333,7 @@ TEST(H2oEvictionTest, DamagedContentsAreRefused) {
   EXPECT_THAT(message(3 * kBlock, [&](H2oEviction& h) { slot(h, 0, 0, 69) = -1; }),
               HasSubstr("slot 69"));
   EXPECT_THAT(message(3 * kBlock, [&](H2oEviction& h) { slot(h, 0, 1, 9) = slot(h, 0, 1, 10); }),
-              HasSubstr("is there twice"));
+              HasSubstr("appears twice"));
   const auto replace_sink = [&](H2oEviction& heavy) {
     const auto members = sorted_members(heavy, 0, 1);
     std::int32_t other = 91;
@@ -355,7 +355,7 @@ TEST(H2oEvictionTest, DamagedContentsAreRefused) {
   for (const float value : {-1.0F, std::numeric_limits<float>::quiet_NaN()}) {
     EXPECT_THAT(message(3 * kBlock, [&](H2oEviction& h) { h.block_sums(1, 0).heavy[3] = value; }),
                 HasSubstr("as a sum of attention"));
-    EXPECT_THAT(message(3 * kBlock, [&](H2oEviction& h) { h.strip_sums(1, 0).recent[3] = value; }),
+    EXPECT_THAT(message(3 * kBlock, [&](H2oEviction& h) { h.tile_sums(1, 0).recent[3] = value; }),
                 HasSubstr("as a sum of attention"));
   }
   // Fewer positions than slots: the others have to be marked.

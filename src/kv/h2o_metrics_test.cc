@@ -104,9 +104,9 @@ TEST_P(H2oMetricsTest, M03TheStateIsBelow5PercentOfTheCache) {
         KvShape{model.n_layers, model.n_kv_heads, model.head_dim, KvType::kF16, KvType::kF16}
             .page_bytes() *
         kv_pages_for(kPositions);
-    const SparsePrefillShape h2o = shape(kPositions, model.n_layers, model.n_kv_heads);
-    ASSERT_EQ(h2o.memory_size(), 512U);
-    const std::uint64_t state = SparsePrefillState::region_bytes(h2o);
+    const SparsePrefillShape sparse = shape(kPositions, model.n_layers, model.n_kv_heads);
+    ASSERT_EQ(sparse.memory_size(), 512U);
+    const std::uint64_t state = SparsePrefillState::region_bytes(sparse);
     EXPECT_GT(state, std::uint64_t{model.n_layers} * model.n_kv_heads * (2 * kPositions + 4 * 512));
     EXPECT_LT(static_cast<double>(state), 0.05 * static_cast<double>(cache))
         << state << " of " << cache;

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: MIT
 //
-// KvCache: which page of keys and values belongs to which sequence, and the position of every slot.
+// KvCache: the page tables of sequences, and the position of every slot.
 //
-// It owns indices, never the bytes: those are a KvPageStore's, in memory or in a file. A
-// sequence is a list of slots 0, 1, 2 ... in pages of kKvPageSlots; page ids come from a fixed pool
-// and are reference-counted, so a forked sequence shares the pages of its origin until one of them
-// appends to a page that both hold. That page is then copied: append says which, the backend does
-// it.
+// It holds indices; the bytes of keys and values belong to a KvPageStore (kv_page_store.h), in
+// memory or in a file. A sequence is a list of slots 0, 1, 2 ... in pages of kKvPageSlots. Page ids
+// come from a fixed pool and are reference-counted: a forked sequence shares the pages of its
+// origin until one of the two appends to a shared page, which is then copied (append returns the
+// copy to be made, and the backend makes it).
 //
-// A sequence may be bound to its first slots, the sinks, and its last ones. Pages whose slots are
-// neither are then taken from it as it grows: its table is a ring of pages behind those of the
-// sinks, slots keep their numbers, and a page that was taken is the next one's memory.
+// A sequence may be limited to its first slots, the sinks, and its most recent ones. Pages with
+// neither are evicted as it grows: behind the sinks its table is a ring of pages, slots keep their
+// numbers, and an evicted page is reused.
 //
-// What a page holds of one layer is for each head one K block and one V block, as quant/kv_type.h
-// lays them out: multiples of 64 bytes, at the offsets that KvShape tells. Where a page's layers
-// lie is the store's business (kv_page_store.h).
+// One layer of a page has for each head a K block and a V block (quant/kv_type.h), multiples of 64
+// bytes, at the offsets of KvShape.
 //
 // All tables lie in a region that the caller plans; nothing is allocated after creation.
 
@@ -67,10 +66,10 @@ struct KvShape {
 struct KvLimits {
   std::uint32_t n_pages = 1;
   std::uint32_t max_sequences = 1;
-  std::uint32_t max_slots = kKvPageSlots;  // of one sequence, those no longer held included
-  // The last slots that a sequence holds in any case, one append's among them; 0: all are held.
+  std::uint32_t max_slots = kKvPageSlots;  // of one sequence, evicted ones included
+  // The most recent slots that a sequence always holds, those of one append included; 0: all slots.
   std::uint32_t recent_slots = 0;
-  std::uint32_t sinks = 0;  // the first slots, held as well; unused without recent_slots
+  std::uint32_t sinks = 0;  // the first slots, always held; ignored without recent_slots
 };
 
 // Pages of sequences of `n_slots` slots each.
@@ -78,14 +77,13 @@ constexpr std::uint32_t kv_pages_for(std::uint32_t n_slots) noexcept {
   return n_slots / kKvPageSlots + (n_slots % kKvPageSlots != 0 ? 1 : 0);
 }
 
-// Pages that hold a sequence's sinks for good.
+// Pages of a sequence's sinks.
 constexpr std::uint32_t kv_sink_pages(const KvLimits& limits) noexcept {
   return limits.recent_slots == 0
              ? 0
              : std::min(kv_pages_for(limits.sinks), kv_pages_for(limits.max_slots));
 }
-// Pages that one sequence holds at most. As many slots in a row as are recent touch one page more
-// than they fill.
+// Most pages of one sequence. The recent slots may touch one page more than they fill.
 constexpr std::uint32_t kv_pages_per_sequence(const KvLimits& limits) noexcept {
   const std::uint32_t all = kv_pages_for(limits.max_slots);
   if (limits.recent_slots == 0) return all;
@@ -94,7 +92,7 @@ constexpr std::uint32_t kv_pages_per_sequence(const KvLimits& limits) noexcept {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(all, kept));
 }
 
-// A copy of one page, of every layer and head, that the backend has to make before rows are stored.
+// A copy of a page, of every layer and head, to be made by the backend before rows are stored.
 struct PageCopy {
   std::uint32_t from_page = 0;
   std::uint32_t to_page = 0;
@@ -119,10 +117,10 @@ struct HeldPage {
 
 struct Appended {
   std::uint32_t first_slot = 0;
-  std::optional<PageCopy> copy;  // a shared page that the sequence now has for itself
+  std::optional<PageCopy> copy;  // of a page that was shared
 };
 
-// Threads  reading from any number while nobody changes it
+// Threads  any number may read while none writes
 class KvCache {
  public:
   // Bytes of the region that create() wants.
@@ -147,26 +145,26 @@ class KvCache {
   // Starts an empty sequence.
   // Fails  kOutOfBudget when max_sequences exist
   Result<SequenceId> create_sequence();
-  // Ends a sequence and returns the pages that no other holds. Requires  it exists.
+  // Ends a sequence and frees its pages that no other sequence holds. Requires  it exists
   void free_sequence(SequenceId sequence);
 
-  // Adds `n` slots whose positions continue after the last slot's (0, 1, 2 ... from empty). Pages
-  // of neither the sinks nor the last recent_slots, the new ones among them, may be taken from the
-  // sequence.
-  // Requires  n < recent_slots, where those are bound
+  // Adds `n` slots with the positions that follow the last slot's (0, 1, 2 ... from empty). With
+  // recent_slots, pages of neither the sinks nor the recent slots (the new ones included) may be
+  // evicted.
+  // Requires  n < recent_slots, or recent_slots is 0
   // Fails     kOutOfBudget, with the numbers, when the sequence would pass max_slots or pages run
   //           out; nothing has changed then
   Result<Appended> append(SequenceId sequence, std::uint32_t n);
-  // Adds one slot per position given: draft trees, where several slots share a position.
+  // Adds one slot for each position: draft trees, where several slots share a position.
   // Fails  as above
   Result<Appended> append_at(SequenceId sequence, std::span<const std::int32_t> positions);
 
-  // Forgets the slots from n_slots on; pages no longer used are returned.
+  // Drops the slots from n_slots on, and frees pages no longer used.
   // Requires  n_slots <= n_slots(sequence); n_slots is 0 or the slot before it is held
   void truncate(SequenceId sequence, std::uint32_t n_slots);
 
-  // Takes from a sequence the first n_pages pages behind its sinks', as growing does.
-  // Requires  recent slots are bound, and a page behind the sinks' is left
+  // Evicts the first n_pages pages behind the sinks' pages.
+  // Requires  recent_slots is not 0; a page behind the sinks' pages is left
   void evict(SequenceId sequence, std::uint32_t n_pages);
 
   // Starts a sequence with the same slots. All pages are shared; whichever of the two appends first
@@ -175,8 +173,8 @@ class KvCache {
   Result<SequenceId> fork(SequenceId sequence);
 
   // Keeps the accepted path of a draft tree: the slots `accepted`, ascending and all >= first_slot,
-  // become first_slot, first_slot + 1 ...; what follows is forgotten. Writes the moves that the
-  // backend has to make, in this order, and returns how many there are.
+  // become first_slot, first_slot + 1 ...; later slots are dropped. Writes the moves for the
+  // backend, in this order, and returns their number.
   // Shapes    moves [at least accepted.size()]
   // Requires  first_slot <= every accepted slot < n_slots(sequence); no fork of the sequence since
   //           the slots from first_slot on were appended
@@ -196,7 +194,7 @@ class KvCache {
     const std::uint32_t n_pages = kv_pages_for(sequence_slots_[sequence]);
     return n_pages <= n_sink_pages_ ? n_pages : n_pages - first_recent_[sequence] + n_sink_pages_;
   }
-  // All of them, where no slot was evicted: slot s is in the page number s / kKvPageSlots.
+  // All pages, where no slot was evicted: slot s is in page number s / kKvPageSlots.
   std::span<const std::uint32_t> whole_pages(SequenceId sequence) const noexcept {
     const std::uint32_t n_pages = kv_pages_for(n_slots(sequence));
     QSF_DCHECK(n_held_pages(sequence) == n_pages);
@@ -214,7 +212,7 @@ class KvCache {
     QSF_DCHECK(slot < n_slots(sequence) && holds(sequence, slot, slot + 1));
     return page_table_[entry_of(sequence, slot / kKvPageSlots)];
   }
-  // The position of what a slot holds, in every layer and head. Requires  as page_of
+  // The position of a slot, in every layer and head. Requires  as page_of
   std::int32_t position(SequenceId sequence, std::uint32_t slot) const noexcept {
     return page_positions(page_of(sequence, slot))[slot % kKvPageSlots];
   }
@@ -231,7 +229,7 @@ class KvCache {
 
  private:
   KvCache() = default;
-  // Where the table has a sequence's page of this number: behind the sinks' it is a ring.
+  // Index in the table of a sequence's page number: a ring behind the sinks' pages.
   std::size_t entry_of(SequenceId sequence, std::uint32_t number) const noexcept {
     const std::uint32_t n_ring = pages_per_sequence_ - n_sink_pages_;
     const std::uint32_t at =
@@ -240,7 +238,7 @@ class KvCache {
   }
   std::int32_t& position_at(SequenceId sequence, std::uint32_t slot) noexcept;
   Result<Appended> grow(SequenceId sequence, std::uint32_t n);
-  // The number of the first page behind the sinks' that a sequence of so many pages holds.
+  // The number of the first page behind the sinks' that a sequence of n_pages pages holds.
   std::uint32_t first_recent_of(SequenceId sequence, std::uint32_t n_pages) const noexcept;
   std::uint32_t take_page() noexcept;
   void drop_page(std::uint32_t page) noexcept;

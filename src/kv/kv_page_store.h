@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// KvPageStore: where the bytes of keys and values lie, layer by layer.
+// KvPageStore: the bytes of keys and values, layer by layer.
 //
-// A pass visits the layers in order and needs the pages of one at a time. A store hands a layer out
-// and takes it back; between the two the pages lie in memory, at places that follow from the page
-// alone. The resident store holds every layer at once; spilled_kv_store.h keeps them in a file.
+// A pass visits the layers in order and needs the pages of one layer at a time. It acquires a layer
+// from the store and releases it; in between the pages lie in memory, at an address that follows
+// from the page id. The resident store holds every layer; spilled_kv_store.h keeps them in a file.
 
 #ifndef QSF_KV_KV_PAGE_STORE_H_
 #define QSF_KV_KV_PAGE_STORE_H_
@@ -36,26 +36,25 @@ class KvPageStore {
 
   virtual const KvShape& shape() const noexcept = 0;
 
-  // Starts a pass, whether or not the one before was ended; `rows` and `kv` stay unchanged until
-  // its end. When `cancel`, which may be null, becomes true, every wait of the pass ends within 20
-  // ms, and status() is kCancelled.
+  // Starts a pass, whether or not the previous one was ended. `rows` and `kv` stay unchanged until
+  // its end. When `cancel` (may be null) becomes true, every wait of the pass ends within 20 ms and
+  // status() is kCancelled.
   virtual void begin_pass(std::span<const Row> rows, const KvCache& kv,
                           const std::atomic<bool>* cancel) = 0;
-  // Returns the pages of a layer that the pass's sequences hold, until release_layer(). Asked for
-  // again meanwhile it returns the same. What cannot be had is said by status(); the memory is
-  // there all the same, with bytes that mean nothing. Without a base after a wait was cancelled:
-  // the layer is to be released and nothing else.
+  // Returns the pages of a layer, valid until release_layer(); called again before that it returns
+  // the same. After a failed read status() has the error, and the memory holds undefined bytes.
+  // After a cancelled wait the base is null: the caller releases the layer and nothing else.
   // Requires  layers in ascending order from 0
   virtual KvLayerPages acquire_layer(std::uint32_t layer) = 0;
   // Takes the layer back, with the pass's rows stored in it.
   virtual void release_layer(std::uint32_t layer) = 0;
-  // Copies a page, of every layer, between two passes; what is read later is the copy.
+  // Copies a page, of every layer, between two passes.
   virtual void copy_page(std::uint32_t from_page, std::uint32_t to_page) = 0;
-  // Waits until the rows of the pass are kept for the passes that follow.
+  // Waits until the rows of the pass are stored.
   // Fails  as status()
   virtual Status end_pass() = 0;
-  // Returns what went wrong in this pass first; its results are void then, and rows of passes that
-  // were ended well are as they were.
+  // Returns the first error of this pass. Its results are void then; rows of completed passes are
+  // intact.
   virtual Status status() const = 0;
 };
 

@@ -21,21 +21,22 @@ Status validate(const KvPolicyOptions& options) {
   }
   if (options.rope_reindex && options.policy != KvPolicy::kWindow) {
     return invalid_argument(
-        "rope_reindex: needs kv policy window, got %s: only where the window moves away from the "
-        "sinks is there a distance to bound; use kv policy window, or leave rope_reindex out",
+        "rope_reindex: needs kv policy window, got %s; use kv policy window, or leave rope_reindex "
+        "out",
         kv_policy_name(options.policy).data());
   }
   if (options.policy == KvPolicy::kFull) return ok_status();
   if (options.window == 0) {
     return invalid_argument(
-        "kv policy %s: a window of 0 positions: expected at least 1, for a token sees itself",
+        "kv policy %s: a window of 0 positions: expected at least 1, because a token attends to "
+        "itself",
         kv_policy_name(options.policy).data());
   }
   const bool has_h2o_eviction = options.policy == KvPolicy::kH2o;
   if (has_h2o_eviction && options.heavy < options.sinks) {
     return invalid_argument(
-        "kv policy h2o: %u heavy positions for %u sinks (window %u): sinks are taken out of the "
-        "heavy positions; give at least as many",
+        "kv policy h2o: %u heavy positions for %u sinks (window %u): sinks count as heavy "
+        "positions; use at least as many",
         options.heavy, options.sinks, options.window);
   }
   const std::uint64_t n_kept =
@@ -50,11 +51,11 @@ Status validate(const KvPolicyOptions& options) {
 }
 
 Status validate(AttentionKind kind) {
-  if (kind > AttentionKind::kH2o) {
+  if (kind > AttentionKind::kSparsePrefill) {
     return invalid_argument("attention: %u: expected full (1) or h2o (4)",
                             static_cast<unsigned>(kind));
   }
-  if (kind != AttentionKind::kStandard && kind != AttentionKind::kH2o) {
+  if (kind != AttentionKind::kStandard && kind != AttentionKind::kSparsePrefill) {
     return unsupported("attention %s (%u) cannot be computed: choose full or h2o",
                        attention_kind_name(kind).data(), static_cast<unsigned>(kind));
   }
@@ -63,24 +64,24 @@ Status validate(AttentionKind kind) {
 
 Status validate(const SparsePrefillOptions& options) {
   if (options.ranking > H2oRanking::kSum) {
-    return invalid_argument("h2o score: %u: expected mean (0) or sum (1)",
+    return invalid_argument("attention h2o: score %u: expected mean (0) or sum (1)",
                             static_cast<unsigned>(options.ranking));
   }
-  if (!h2o_is_on(options)) return ok_status();
+  if (!sparse_prefill_is_on(options)) return ok_status();
   if (options.chunk > kMaxPolicyPositions) {
-    return invalid_argument("h2o: chunks of %u positions: expected at most %u", options.chunk,
-                            kMaxPolicyPositions);
+    return invalid_argument("attention h2o: chunks of %u positions: expected at most %u",
+                            options.chunk, kMaxPolicyPositions);
   }
   if (sum(options.local, options.heavy) >= options.chunk) {
     return invalid_argument(
-        "h2o: local %u and heavy %u with chunks of %u: expected fewer local and heavy positions "
-        "together than a chunk has",
+        "attention h2o: local %u and heavy %u with chunks of %u: expected local + heavy below the "
+        "chunk",
         options.local, options.heavy, options.chunk);
   }
   if (options.heavy < options.sinks) {
     return invalid_argument(
-        "h2o: heavy %u with %u sinks (local %u): sinks are taken out of the heavy positions; give "
-        "at least as many",
+        "attention h2o: heavy %u with %u sinks (local %u): sinks count as heavy positions; use at "
+        "least as many",
         options.heavy, options.sinks, options.local);
   }
   return ok_status();

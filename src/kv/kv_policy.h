@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// What a user may choose about keys and values: which positions are kept (KvPolicy) and how a
-// prompt is computed (AttentionKind). AttentionKind::kH2o goes with KvPolicy::kFull alone
-// (docs/decisions/030-h2o-eviction.md).
-//
-// Names are those of the programs' options.
+// Options of attention and the KV cache: which positions are kept (KvPolicy), how prompts attend
+// (AttentionKind), and their defaults. AttentionKind::kSparsePrefill requires KvPolicy::kFull
+// (docs/decisions/030-h2o-eviction.md). The names are the values of the programs' options.
 
 #ifndef QSF_KV_KV_POLICY_H_
 #define QSF_KV_KV_POLICY_H_
@@ -19,22 +17,22 @@ namespace qsf {
 // The positions of a sequence whose keys and values are kept.
 enum class KvPolicy : std::uint8_t {
   kFull = 0,    // all, up to the context
-  kWindow = 1,  // the sinks and the most recent ones
-  kH2o = 2,     // those, and the heavy hitters of each layer and KV head
+  kWindow = 1,  // the sinks and the most recent ones (StreamingLLM)
+  kH2o = 2,     // these and the heavy hitters of each layer and KV head (H2O eviction)
 };
 
 // How the attention of a prompt is computed. The numbers are fixed; only kStandard and kH2o can be
 // computed.
 enum class AttentionKind : std::uint8_t {
   kNone = 0,
-  kStandard = 1,   // over every position kept
-  kChunked = 2,    // within chunks
-  kSymmetric = 3,  // over a window to both sides
-  kH2o = 4,  // over the chunk and a memory set of earlier positions (kv/sparse_prefill_state.h)
+  kStandard = 1,       // over every position kept
+  kChunked = 2,        // within chunks
+  kSymmetric = 3,      // over a window to both sides
+  kSparsePrefill = 4,  // over the chunk and a memory set (kv/sparse_prefill_state.h)
 };
 
-// What heavy hitters are ranked by: the attention paid to a position divided by the queries that
-// could have paid it, or the whole of it.
+// Ranking of heavy hitters: the attention that a position received, per query that could attend to
+// it or in total.
 enum class H2oRanking : std::uint8_t { kMean = 0, kSum = 1 };
 
 struct KvPolicyOptions {
@@ -42,30 +40,31 @@ struct KvPolicyOptions {
   std::uint32_t window = 1024;  // most recent positions; kWindow and kH2o
   std::uint32_t sinks = 4;      // first positions of a sequence; kWindow, and kH2o out of `heavy`
   std::uint32_t heavy = 256;    // kH2o
-  // Queries meet the sinks as at the place that they have behind them in the cache, and not at
-  // their distance in the text, which then has no bound. kWindow.
+  // Sinks are rotated to their cache position, right before the window, instead of their position
+  // in the text, whose length is then not limited (StreamingLLM). kWindow.
   bool rope_reindex = false;
   friend bool operator==(const KvPolicyOptions&, const KvPolicyOptions&) = default;
 };
 
-// Of AttentionKind::kH2o. With local and heavy 0 it is off, and the other fields mean nothing.
+// Of AttentionKind::kSparsePrefill. With local = heavy = 0 it is off, and the other fields are
+// ignored.
 struct SparsePrefillOptions {
   std::uint32_t local = 256;   // L: last positions of the chunks so far
-  std::uint32_t heavy = 256;   // H: sinks and heavy hitters among the positions before those
+  std::uint32_t heavy = 256;   // H: sinks and heavy hitters before these
   std::uint32_t chunk = 1024;  // S: positions of a chunk; chunks begin at 0, S, 2S ...
   std::uint32_t sinks = 4;     // first positions of the sequence, members of every memory set
   H2oRanking ranking = H2oRanking::kSum;
   friend bool operator==(const SparsePrefillOptions&, const SparsePrefillOptions&) = default;
 };
 
-// Positions, or slots, that one sequence, memory set or chunk may count.
+// Largest number of positions of a sequence, memory set or chunk.
 inline constexpr std::uint32_t kMaxPolicyPositions = 0x7FFFFFFF;
 
 // M, the positions of a memory set. Requires  validate() accepted the options
-constexpr std::uint32_t h2o_memory_size(const SparsePrefillOptions& options) noexcept {
+constexpr std::uint32_t memory_set_size(const SparsePrefillOptions& options) noexcept {
   return options.local + options.heavy;
 }
-constexpr bool h2o_is_on(const SparsePrefillOptions& options) noexcept {
+constexpr bool sparse_prefill_is_on(const SparsePrefillOptions& options) noexcept {
   return options.local != 0 || options.heavy != 0;
 }
 
@@ -82,9 +81,9 @@ constexpr std::string_view h2o_ranking_name(H2oRanking ranking) noexcept {
   return kNames[static_cast<unsigned>(ranking)];
 }
 
-// Tell whether options can be used; values outside an enum, which a C caller can pass, included.
+// Check options, including values outside an enum, which a C caller can pass.
 // Fails  kInvalidArgument with the values that contradict each other; kUnsupported with the name of
-//        an attention kind that cannot be computed
+//        an attention kind that is not implemented
 // Threads  any
 Status validate(const KvPolicyOptions& options);
 Status validate(AttentionKind kind);

@@ -25,9 +25,9 @@ TEST(AttentionKindTest, NumbersAreFixedAndOnlyTwoCanBeComputed) {
   static_assert(static_cast<int>(AttentionKind::kStandard) == 1);
   static_assert(static_cast<int>(AttentionKind::kChunked) == 2);
   static_assert(static_cast<int>(AttentionKind::kSymmetric) == 3);
-  static_assert(static_cast<int>(AttentionKind::kH2o) == 4);
+  static_assert(static_cast<int>(AttentionKind::kSparsePrefill) == 4);
   EXPECT_TRUE(validate(AttentionKind::kStandard).ok());
-  EXPECT_TRUE(validate(AttentionKind::kH2o).ok());
+  EXPECT_TRUE(validate(AttentionKind::kSparsePrefill).ok());
   expect_refused(validate(AttentionKind::kNone), StatusCode::kUnsupported, {"attention none (0)"});
   expect_refused(validate(AttentionKind::kChunked), StatusCode::kUnsupported,
                  {"attention chunked (2)", "full or h2o"});
@@ -35,14 +35,14 @@ TEST(AttentionKindTest, NumbersAreFixedAndOnlyTwoCanBeComputed) {
                  {"attention symmetric (3)", "full or h2o"});
   expect_refused(validate(static_cast<AttentionKind>(5)), StatusCode::kInvalidArgument, {"5"});
   EXPECT_EQ(attention_kind_name(AttentionKind::kStandard), "full");
-  EXPECT_EQ(attention_kind_name(AttentionKind::kH2o), "h2o");
+  EXPECT_EQ(attention_kind_name(AttentionKind::kSparsePrefill), "h2o");
 }
 
 TEST(SparsePrefillOptionsTest, DefaultsAreAccepted) {
   const SparsePrefillOptions options;
   EXPECT_TRUE(validate(options).ok());
-  EXPECT_TRUE(h2o_is_on(options));
-  EXPECT_EQ(h2o_memory_size(options), 512U);
+  EXPECT_TRUE(sparse_prefill_is_on(options));
+  EXPECT_EQ(memory_set_size(options), 512U);
 }
 
 TEST(SparsePrefillOptionsTest, MemorySetsMustBeSmallerThanAChunk) {
@@ -69,12 +69,12 @@ TEST(SparsePrefillOptionsTest, SinksFitTheHeavyPositions) {
 TEST(SparsePrefillOptionsTest, WithoutLocalAndHeavyItIsOffWhateverTheRest) {
   const SparsePrefillOptions off{.local = 0, .heavy = 0, .chunk = 0, .sinks = 9};
   EXPECT_TRUE(validate(off).ok());
-  EXPECT_FALSE(h2o_is_on(off));
+  EXPECT_FALSE(sparse_prefill_is_on(off));
 }
 
 TEST(SparsePrefillOptionsTest, RankingsOutsideTheEnumAreRefused) {
   expect_refused(validate(SparsePrefillOptions{.ranking = static_cast<H2oRanking>(2)}),
-                 StatusCode::kInvalidArgument, {"h2o score: 2", "mean (0) or sum (1)"});
+                 StatusCode::kInvalidArgument, {"attention h2o: score 2", "mean (0) or sum (1)"});
   EXPECT_EQ(h2o_ranking_name(H2oRanking::kMean), "mean");
   EXPECT_EQ(h2o_ranking_name(H2oRanking::kSum), "sum");
 }

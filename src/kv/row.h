@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Row: one token of one sequence at one position; what a pass carries through the layers.
+// Row: one token of one sequence at one position. A pass carries rows through the layers.
 
 #ifndef QSF_KV_ROW_H_
 #define QSF_KV_ROW_H_
@@ -11,15 +11,15 @@ namespace qsf {
 
 using SequenceId = std::uint32_t;
 
-// Chooses the arithmetic of a row: prompt rows take the prompt kernels, the others the decode
-// kernels, however many share the pass, so that a row's numbers never depend on its company.
+// Chooses the kernels of a row: prompt rows take the prompt kernels, the others the decode kernels.
+// The choice does not depend on the other rows of the pass (batch invariance).
 enum class RowRole : std::uint8_t { kPrompt, kGenerated, kDrafted };
 
 // The slots of its sequence that a row attends to: [0, sinks) and [first, prefix), and the slots
 // prefix + i for every bit i of `ancestors` (the row's own included). A row of plain text at slot s
-// has prefix s + 1 and no ancestors; drafted rows hang from a common prefix and name their path up
-// the tree. Where all slots are kept `first` is 0; under a window it is where the row's, or that of
-// its block, begins.
+// has prefix s + 1 and no ancestors; drafted rows share a prefix and name their path up the tree.
+// `first` is 0 where all slots are kept; under a window it is the first slot of the row's window,
+// or of its block's.
 struct VisibleSet {
   std::uint32_t prefix = 0;
   std::uint64_t ancestors = 0;
@@ -30,8 +30,8 @@ struct VisibleSet {
 struct Row {
   SequenceId sequence = 0;
   std::uint32_t token = 0;
-  std::int32_t position = 0;  // what rotary and learned position embeddings see
-  std::uint32_t kv_slot = 0;  // where the row's K and V go in its sequence
+  std::int32_t position = 0;  // for rotary and learned position embeddings
+  std::uint32_t kv_slot = 0;  // slot of its K and V in its sequence
   RowRole role = RowRole::kPrompt;
   VisibleSet visible;
   std::uint16_t adapter = 0;  // 0: none

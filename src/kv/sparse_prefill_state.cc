@@ -8,9 +8,8 @@
 #include <bit>
 #include <functional>
 
-#include "kv/gather_rows.h"
-#include "kv/h2o_ranking.h"
-#include "kv/region_layout.h"
+#include "kv/h2o_common.h"
+#include "kv/kv_block.h"
 
 namespace qsf {
 namespace {
@@ -59,6 +58,12 @@ constexpr std::uint32_t kAddBlock = 64;
   for (std::uint32_t i = 0; i < n; ++i) scores[positions[i]].bits = narrowed(i);
 }
 
+template <typename T>
+MutableByteSpan bytes_of_head(std::span<T> of_layer, std::uint32_t kv_head, std::size_t n_columns,
+                              std::size_t first, std::size_t n) noexcept {
+  return std::as_writable_bytes(of_layer.subspan(kv_head * n_columns + first, n));
+}
+
 }  // namespace
 
 SparsePrefillState::Layout SparsePrefillState::layout_of(const SparsePrefillShape& shape) noexcept {
@@ -70,8 +75,8 @@ SparsePrefillState::Layout SparsePrefillState::layout_of(const SparsePrefillShap
   at.accumulators = offset_behind(at.memory_indices, n_heads, memory, sizeof(std::int32_t));
   at.chunk_sums = offset_behind(at.accumulators, n_heads, memory, sizeof(float));
   at.memory_sums = offset_behind(at.chunk_sums, n_heads, chunk, sizeof(float));
-  at.strip_sums = offset_behind(at.memory_sums, n_heads, memory, sizeof(float));
-  at.layer_bytes = offset_behind(at.strip_sums, n_heads, chunk + memory, sizeof(float));
+  at.tile_sums = offset_behind(at.memory_sums, n_heads, memory, sizeof(float));
+  at.layer_bytes = offset_behind(at.tile_sums, n_heads, chunk + memory, sizeof(float));
   at.progress = offset_behind(0, shape.n_layers, at.layer_bytes, 1);
   at.boundaries = offset_behind(at.progress, shape.n_layers, 1, sizeof(Progress));
   at.keys = offset_behind(at.boundaries, 1, max_boundaries(shape), sizeof(std::uint32_t));
@@ -80,7 +85,7 @@ SparsePrefillState::Layout SparsePrefillState::layout_of(const SparsePrefillShap
 }
 
 std::uint64_t SparsePrefillState::region_bytes(const SparsePrefillShape& shape) noexcept {
-  if (!h2o_is_on(shape.options) || shape.options.chunk == 0) return 0;
+  if (!sparse_prefill_is_on(shape.options) || shape.options.chunk == 0) return 0;
   return layout_of(shape).end;
 }
 
@@ -91,7 +96,8 @@ Result<SparsePrefillState> SparsePrefillState::create(const SparsePrefillShape& 
   if (shape.n_layers == 0 || shape.n_kv_heads == 0 || shape.kv_size == 0 ||
       shape.kv_size > kMaxPolicyPositions || n_bytes >= kMaxRegionBytes) {
     return invalid_argument(
-        "h2o: %u layers x %u heads x %u positions: expected numbers above 0 whose products fit",
+        "sparse prefill: %u layers x %u heads x %u positions: expected numbers above 0 whose "
+        "products fit",
         shape.n_layers, shape.n_kv_heads, shape.kv_size);
   }
   QSF_CHECK(region.size() >= n_bytes);
@@ -106,12 +112,12 @@ Result<SparsePrefillState> SparsePrefillState::create(const SparsePrefillShape& 
   state.boundaries_ = array_at<std::uint32_t>(region, state.at_.boundaries, max_boundaries(shape));
   state.keys_ = array_at<std::uint64_t>(
       region, state.at_.keys, 2 * (std::uint64_t{shape.options.chunk} + shape.memory_size()));
-  state.forget_all();
+  state.clear_all();
   return state;
 }
 
 // No position, no memory set, zeros everywhere but in the indices.
-void SparsePrefillState::forget_all() noexcept {
+void SparsePrefillState::clear_all() noexcept {
   std::fill(region_.begin(), region_.end(), std::byte{0});
   for (std::uint32_t layer = 0; layer < shape_.n_layers; ++layer) {
     const auto indices = mutable_indices(layer);
@@ -148,8 +154,8 @@ std::span<float> SparsePrefillState::chunk_sums(std::uint32_t layer) noexcept {
 std::span<float> SparsePrefillState::memory_sums(std::uint32_t layer) noexcept {
   return layer_array<float>(layer, at_.memory_sums, shape_.memory_size());
 }
-std::span<float> SparsePrefillState::strip_sums(std::uint32_t layer) noexcept {
-  return layer_array<float>(layer, at_.strip_sums,
+std::span<float> SparsePrefillState::tile_sums(std::uint32_t layer) noexcept {
+  return layer_array<float>(layer, at_.tile_sums,
                             std::uint64_t{shape_.options.chunk} + shape_.memory_size());
 }
 
@@ -205,7 +211,7 @@ Status SparsePrefillState::close_chunk(std::uint32_t layer) {
   return build_memory_set(layer, progress.scored_end);
 }
 
-// Rounds the column sums of a head's open chunk.
+// Rounds the column sums of a head's current chunk.
 void SparsePrefillState::store_scores(std::uint32_t layer, std::uint32_t kv_head,
                                       std::span<const float> column_sums) noexcept {
   BF16* to =
@@ -278,7 +284,7 @@ Status SparsePrefillState::build_memory_set(std::uint32_t layer, std::uint32_t c
   for (std::uint32_t kv_head = 0; kv_head < shape_.n_kv_heads; ++kv_head) {
     n_members = build_head(layer, kv_head, chunk_end);
   }
-  clear_open_chunk(layer);
+  clear_current_chunk(layer);
   progress = {chunk_end, chunk_end, n_members};
   return ok_status();
 }
@@ -349,8 +355,8 @@ std::uint32_t SparsePrefillState::build_head(std::uint32_t layer, std::uint32_t 
   return n;
 }
 
-void SparsePrefillState::clear_open_chunk(std::uint32_t layer) noexcept {
-  for (const auto sums : {chunk_sums(layer), memory_sums(layer), strip_sums(layer)}) {
+void SparsePrefillState::clear_current_chunk(std::uint32_t layer) noexcept {
+  for (const auto sums : {chunk_sums(layer), memory_sums(layer), tile_sums(layer)}) {
     std::fill(sums.begin(), sums.end(), 0.0F);
   }
 }
@@ -401,7 +407,7 @@ std::uint32_t SparsePrefillState::truncate(std::uint32_t n_positions) noexcept {
     return a.scored_end < b.scored_end;
   };
   const auto [least, most] = std::minmax_element(progress_.begin(), progress_.end(), by_end);
-  // A pass that was broken off leaves layers that differ; the first of them say how far all came.
+  // After an incomplete pass the layers differ; the smallest end is common to all.
   std::uint32_t keep = n_positions;
   if (least->scored_end != most->scored_end) keep = std::min(keep, least->scored_end);
   for (bool settled = false; !settled;) {
@@ -415,13 +421,13 @@ std::uint32_t SparsePrefillState::truncate(std::uint32_t n_positions) noexcept {
     if (keep == 0) break;
   }
   if (keep == 0) {
-    forget_all();
+    clear_all();
     return 0;
   }
   for (std::uint32_t layer = 0; layer < shape_.n_layers; ++layer) {
     Progress& progress = progress_[layer];
     if (progress.scored_end <= keep) continue;
-    clear_open_chunk(layer);
+    clear_current_chunk(layer);
     for (std::uint32_t kv_head = 0; kv_head < shape_.n_kv_heads; ++kv_head) {
       const auto of_head =
           scores(layer).subspan(std::size_t{kv_head} * shape_.kv_size, shape_.kv_size);
@@ -432,8 +438,8 @@ std::uint32_t SparsePrefillState::truncate(std::uint32_t n_positions) noexcept {
   return keep;
 }
 
-std::vector<H2oBuffer> SparsePrefillState::buffers() {
-  std::vector<H2oBuffer> all;
+std::vector<SparsePrefillBuffer> SparsePrefillState::buffers() {
+  std::vector<SparsePrefillBuffer> all;
   const auto add = [&all](const char* name, std::uint32_t layer, auto array) {
     all.push_back({name + std::to_string(layer), std::as_writable_bytes(array)});
   };
@@ -444,9 +450,104 @@ std::vector<H2oBuffer> SparsePrefillState::buffers() {
     add("h2o_mem_acc_l", layer, accumulators(layer));
     add("h2o_chunk_sum_l", layer, chunk_sums(layer));
     add("h2o_mem_sum_l", layer, memory_sums(layer));
-    add("h2o_strip_sum_l", layer, strip_sums(layer));
+    add("h2o_tile_sum_l", layer, tile_sums(layer));
   }
   return all;
+}
+
+// Session files. Where a layer stands follows from the number of positions, so no file holds it.
+
+std::array<MutableByteSpan, SparsePrefillState::kSavedParts> SparsePrefillState::saved_parts(
+    std::uint32_t layer, std::uint32_t kv_head) noexcept {
+  const Progress& progress = progress_[layer];
+  const std::uint32_t chunk = shape_.options.chunk;
+  const std::uint32_t memory = shape_.memory_size();
+  const std::uint32_t n_members = progress.n_members;
+  const std::uint32_t n_open = progress.scored_end - progress.chunk_start;
+  const std::uint32_t n_in_tile = n_open % kSparsePrefillTileRows;
+  const auto tile = tile_sums(layer);
+  const std::size_t tile_columns = std::size_t{chunk} + memory;
+  return {bytes_of_head(scores(layer), kv_head, shape_.kv_size, 0, progress.chunk_start),
+          bytes_of_head(mutable_indices(layer), kv_head, memory, 0, n_members),
+          bytes_of_head(accumulators(layer), kv_head, memory, 0, n_members),
+          bytes_of_head(chunk_sums(layer), kv_head, chunk, 0, n_open - n_in_tile),
+          bytes_of_head(memory_sums(layer), kv_head, memory, 0, n_members),
+          bytes_of_head(tile, kv_head, tile_columns, 0, n_in_tile == 0 ? 0 : n_open),
+          bytes_of_head(tile, kv_head, tile_columns, chunk, n_in_tile == 0 ? 0 : n_members)};
+}
+
+bool SparsePrefillState::stands_at(std::uint32_t n_positions) const noexcept {
+  const std::uint32_t chunk_start = n_positions - n_positions % shape_.options.chunk;
+  const std::uint32_t n_members = chunk_start == 0 ? 0 : shape_.memory_size();
+  return chunk_state_.total_tokens_processed == chunk_start &&
+         std::all_of(progress_.begin(), progress_.end(), [&](const Progress& layer) {
+           return layer.chunk_start == chunk_start && layer.scored_end == n_positions &&
+                  layer.n_members == n_members;
+         });
+}
+
+void SparsePrefillState::resume_at(std::uint32_t n_positions) noexcept {
+  QSF_CHECK(is_on() && stands_at(0) && n_positions <= shape_.kv_size);
+  const std::uint32_t chunk = shape_.options.chunk;
+  const std::uint32_t n_chunks = n_positions / chunk;
+  // Chunks are longer than a memory set, so the first one fills it.
+  const Progress there = {n_chunks * chunk, n_positions, n_chunks == 0 ? 0 : shape_.memory_size()};
+  std::fill(progress_.begin(), progress_.end(), there);
+  for (std::uint32_t i = 0; i <= n_chunks; ++i) boundaries_[i] = i * chunk;
+  chunk_state_ = {n_chunks, n_chunks * chunk, boundaries_.first(std::size_t{n_chunks} + 1)};
+}
+
+Status SparsePrefillState::check_members(std::uint32_t layer, std::uint32_t kv_head) {
+  const SparsePrefillOptions& options = shape_.options;
+  const auto indices = members(layer, kv_head);
+  const std::uint32_t local_start = progress_[layer].chunk_start - options.local;
+  for (std::uint32_t m = 0; m < indices.size(); ++m) {
+    const auto position = static_cast<std::uint32_t>(indices[m]);
+    std::uint32_t least = m == 0 ? 0 : static_cast<std::uint32_t>(indices[m - 1]) + 1;
+    std::uint32_t most = local_start - 1;
+    if (m < options.sinks) least = most = m;
+    if (m >= options.heavy) least = most = local_start + (m - options.heavy);
+    if (position >= least && position <= most) continue;
+    return corrupt("layer %u, head %u: member %u is position %d, expected %u to %u", layer, kv_head,
+                   m, indices[m], least, most);
+  }
+  const BF16* const of_head = scores(layer).data() + std::size_t{kv_head} * shape_.kv_size;
+  const float* const totals =
+      accumulators(layer).data() + std::size_t{kv_head} * shape_.memory_size();
+  for (std::uint32_t m = 0; m < indices.size(); ++m) {
+    const float score = to_f32(of_head[indices[m]]);
+    if (score == to_f32(to_bf16(totals[m]))) continue;
+    return corrupt("layer %u, head %u: position %d has the score %g, expected its sum %g rounded",
+                   layer, kv_head, indices[m], static_cast<double>(score),
+                   static_cast<double>(totals[m]));
+  }
+  return ok_status();
+}
+
+Status SparsePrefillState::check_sums(std::uint32_t layer, std::uint32_t kv_head) {
+  const auto parts = saved_parts(layer, kv_head);
+  for (std::size_t part = 0; part < kSavedParts; ++part) {
+    if (part == 1) continue;  // indices
+    const std::size_t size = part == 0 ? sizeof(BF16) : sizeof(float);
+    for (std::size_t at = 0; at < parts[part].size(); at += size) {
+      const float sum = part == 0 ? to_f32(BF16{load_le<std::uint16_t>(parts[part], at)})
+                                  : std::bit_cast<float>(load_le<std::uint32_t>(parts[part], at));
+      if (is_attention_sum(sum)) continue;
+      return corrupt("layer %u, head %u: %g as a sum of attention, expected 0 or more", layer,
+                     kv_head, static_cast<double>(sum));
+    }
+  }
+  return ok_status();
+}
+
+Status SparsePrefillState::check_resumed() {
+  for (std::uint32_t layer = 0; layer < shape_.n_layers; ++layer) {
+    for (std::uint32_t kv_head = 0; kv_head < shape_.n_kv_heads; ++kv_head) {
+      QSF_RETURN_IF_ERROR(check_sums(layer, kv_head));
+      QSF_RETURN_IF_ERROR(check_members(layer, kv_head));
+    }
+  }
+  return ok_status();
 }
 
 }  // namespace qsf

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "kv/h2o_ranking.h"
+#include "kv/h2o_common.h"
 #include "kv/testing/sparse_prefill_owner.h"
 
 namespace qsf {
@@ -71,7 +71,7 @@ TEST(SparsePrefillStateTest, StartsWithZerosAndWithoutMembers) {
     EXPECT_THAT(state->accumulators(layer), testing::Each(0.0F));
     EXPECT_THAT(state->chunk_sums(layer), testing::Each(0.0F));
     EXPECT_THAT(state->memory_sums(layer), testing::Each(0.0F));
-    EXPECT_THAT(state->strip_sums(layer), testing::Each(0.0F));
+    EXPECT_THAT(state->tile_sums(layer), testing::Each(0.0F));
     EXPECT_EQ(state->scored_end(layer), 0U);
     EXPECT_TRUE(state->members(layer, 2).empty());
   }

@@ -16,11 +16,11 @@
 namespace qsf {
 namespace {
 
-// One read or write moves so much at most, whole pages of at least one: what a disk wants to be
-// asked for at once (decision 013).
+// Most bytes of one read or write, in whole pages (at least one): a good size for disks (decision
+// 013).
 constexpr std::uint64_t kRunBytes = std::uint64_t{1} << 20;
 
-// A cancellation comes from a signal handler, which can set a flag and wake nobody.
+// A cancellation comes from a signal handler, which can set a flag but wake no thread.
 constexpr std::chrono::milliseconds kCancelPoll{20};
 
 unsigned n_windows(const KvShape& shape) noexcept {
@@ -111,7 +111,7 @@ KvSpillStats SpilledKvStore::stats() const {
   return stats_;
 }
 
-// There is room, but for copies that one cancelled pass after the other left behind on a slow disk.
+// The ring is full only when cancelled passes left many copies behind on a slow disk.
 void SpilledKvStore::submit(const Job& job) {
   {
     std::unique_lock lock(mutex_);
@@ -123,7 +123,8 @@ void SpilledKvStore::submit(const Job& job) {
   changed_.notify_all();
 }
 
-// Returns whether it came true; else the pass was cancelled, and nothing of it is written any more.
+// Returns whether the condition became true; else the pass was cancelled, and nothing more of it is
+// written.
 template <typename Condition>
 bool SpilledKvStore::wait_until(const Condition& done) {
   std::unique_lock lock(mutex_);
@@ -138,8 +139,8 @@ bool SpilledKvStore::wait_until(const Condition& done) {
   return !is_cancelled_;
 }
 
-// A pass that was given up may have changed a window and not the file: in slots of its own rows,
-// which no pass sees before it stores them again.
+// An incomplete pass may have changed a window but not the file: in slots of its own rows, which
+// are not read before they are stored again.
 void SpilledKvStore::begin_pass(std::span<const Row> rows, const KvCache& kv,
                                 const std::atomic<bool>* cancel) {
   in_pass_ = true;
@@ -187,7 +188,7 @@ KvLayerPages SpilledKvStore::acquire_layer(std::uint32_t layer) {
   if (is_cancelled_ || !wait_until([&window] { return window.n_jobs == 0; })) return {};
   QSF_CHECK(window.layer == layer);
   acquired_ = layer;
-  // Slots that nobody stored in are masked, not skipped: a new page must hold numbers.
+  // Unused slots are masked, not skipped: a new page must hold finite numbers.
   for (std::uint32_t page = 0; page < n_pages_; ++page) {
     if (page_uses_[page] != kIsStored) continue;
     std::memset(window.base + page * stride_, 0, static_cast<std::size_t>(stride_));
@@ -232,7 +233,7 @@ void SpilledKvStore::run() {
     changed_.wait(lock, [this] { return is_stopping_ || n_jobs_ > 0; });
     if (is_stopping_) return;
     const Job job = jobs_[first_job_];
-    // After a failure windows may hold anything, which must not reach the file.
+    // After a failure windows hold undefined bytes, which must not reach the file.
     const bool skips = job.work == Work::kWrite && !status_.ok();
     lock.unlock();
     Status done = skips ? ok_status() : do_job(job);
@@ -253,7 +254,7 @@ Status SpilledKvStore::do_job(const Job& job) {
   switch (job.work) {
     case Work::kRead: return read_pages(window, job.layer, kHasRows);
     case Work::kReadForNextPass: {
-      // The pass that needs it reads what is missing, and learns what is wrong.
+      // The pass that needs the missing pages reads them again and reports the error.
       static_cast<void>(read_pages(window, job.layer, kHasRows | kIsStored));
       return ok_status();
     }

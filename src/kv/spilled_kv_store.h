@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
-// SpilledKvStore: keys and values in a file, of which memory holds two layers.
+// SpilledKvStore: the KV cache in a file, of which memory holds two layers.
 //
 // The file is laid out by layer and then by page, so that a layer's pages of a sequence are
-// neighbours. Memory has two windows, each with a place for every page of one layer, at the same
-// distances as in the file. While a pass computes with the layer in one window, a thread reads the
-// next layer into the other; a layer that is given back has the pages with new rows written, and
-// its window is filled with the layer after the next. The last two releases of a pass start on the
-// first two layers for the pass that follows. Writes and reads are done in the order in which they
-// were asked for, so what is read is what was written. docs/decisions/017-kv-spill.md tells
-// why.
+// neighbours. Memory has two windows, each with room for every page of one layer in the layout of
+// the file. While a pass computes with the layer in one window, a thread reads the next layer into
+// the other. When a layer is released, its pages with new rows are written and the window is filled
+// with the layer after the next. The last two releases of a pass read the first two layers for the
+// next pass. Writes and reads run in the order of their requests, so a read returns what was
+// written. Reasons: docs/decisions/017-kv-spill.md.
 
 #ifndef QSF_KV_SPILLED_KV_STORE_H_
 #define QSF_KV_SPILLED_KV_STORE_H_
@@ -40,7 +39,7 @@ namespace qsf {
 struct KvSpillStats {
   std::uint64_t bytes_read = 0;
   std::uint64_t bytes_written = 0;
-  std::uint64_t wait_ns = 0;  // that passes waited for the file
+  std::uint64_t wait_ns = 0;  // of passes, for the file
 };
 
 class SpilledKvStore final : public KvPageStore {
@@ -77,7 +76,7 @@ class SpilledKvStore final : public KvPageStore {
  private:
   static constexpr std::uint32_t kNoLayer = UINT32_MAX;
 
-  // What the pass does with a page.
+  // The use of a page by the pass.
   enum PageUse : std::uint8_t {
     kHasRows = 1,   // of passes before
     kIsStored = 2,  // gets rows
@@ -87,7 +86,7 @@ class SpilledKvStore final : public KvPageStore {
     std::byte* base = nullptr;
     std::uint32_t layer = kNoLayer;
     std::vector<std::uint8_t> holds;  // [pages]; 1: as the file has it
-    unsigned n_jobs = 0;              // asked for and not done
+    unsigned n_jobs = 0;              // submitted and not done
   };
   enum class Work : std::uint8_t { kRead, kReadForNextPass, kWrite, kCopy };
   struct Job {
@@ -137,7 +136,7 @@ class SpilledKvStore final : public KvPageStore {
   std::vector<Window> windows_;          // two, or one of a model of one layer
   std::vector<std::uint8_t> page_uses_;  // [pages], of PageUse; changed while there are no jobs
   std::vector<std::uint8_t> is_lost_;    // [pages]; copies that failed; the same
-  Status lost_;                          // the last reason of those; the same
+  Status lost_;                          // their last error; likewise
   std::uint64_t bytes_read_ = 0;         // of the thread that reads and writes
   std::uint64_t bytes_written_ = 0;
   unsigned next_window_ = 0;  // of the layer to be acquired next

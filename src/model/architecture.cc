@@ -12,8 +12,8 @@
 namespace qsf {
 namespace {
 
-// The tensors that a model of this architecture has and most others have not. All else that tells
-// architectures apart is in the spec.
+// The tensors of an architecture that most others do not have. All other differences are in the
+// spec.
 struct Architecture {
   std::string_view name;
   bool head_norms = false;      // of every head of queries and keys

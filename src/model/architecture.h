@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// What an architecture consists of: which tensors a section must hold, and with which shapes.
+// The tensors of an architecture: which ones a section must hold, and with which shapes.
 //
-// An architecture is data: the spec's fields say how its graph runs (model/decoder.cc), its row in
-// the table of architecture.cc says which tensors it has that others lack. Adding one is a row of
-// that table and, where its graph differs, a branch in the decoder with a field of the spec or an
-// optional tensor behind it.
+// An architecture is data: the fields of the spec define its graph (model/decoder.cc), and its row
+// in the table of architecture.cc lists its extra tensors. A new architecture is a row of that
+// table and, where its graph differs, a branch in the decoder that depends on a field of the spec
+// or on an optional tensor.
 
 #ifndef QSF_MODEL_ARCHITECTURE_H_
 #define QSF_MODEL_ARCHITECTURE_H_

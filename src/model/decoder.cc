@@ -11,8 +11,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "model/alibi_slopes.h"
-#include "model/rope_frequencies.h"
+#include "model/position_tables.h"
 
 namespace qsf {
 namespace {

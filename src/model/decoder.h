@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// The decoder: carries the rows of a pass through embedding, layers and head.
+// The decoder: runs the rows of a pass through embedding, layers and output head.
 //
-// The three steps stand apart, so that a pass may be cut between layers. Weights arrive tile by
-// tile from the pager and are multiplied as they come; the decoder holds no weights and no threads.
+// The three steps are separate, so that a pass can be cut between layers. Weights arrive tile by
+// tile from the pager and are multiplied as they arrive; the decoder owns no weights and no
+// threads.
 
 #ifndef QSF_MODEL_DECODER_H_
 #define QSF_MODEL_DECODER_H_
@@ -49,7 +50,7 @@ struct Pass {
   std::span<const Row> rows;
   const KvCache* kv = nullptr;
   const std::atomic<bool>* cancel = nullptr;  // checked at every tile; may be null
-  LogitsSink* sink = nullptr;                 // receives the rows that want output; may be null
+  LogitsSink* sink = nullptr;  // receives the logits of rows with wants_output; may be null
   void (*on_layer)(std::uint32_t n_layers_done, void* user) = nullptr;  // after every layer
   void* on_layer_user = nullptr;
 };
@@ -64,7 +65,8 @@ class Decoder {
   static std::uint32_t max_product_cols(const ModelSpec& spec);
 
   // Requires  reader, pager and backend outlive the decoder; buffers made from buffer_shapes() with
-  //           the same max_rows; no query meets a key as `max_distance` positions away or more
+  //           the same max_rows; every key is less than `max_distance` positions away
+  //           from its query
   // Fails     as check_tensors
   static Result<Decoder> create(const QsfReader& reader, WeightPager& pager, Backend& backend,
                                 const DecoderBuffers& buffers, std::uint32_t max_rows,
@@ -75,7 +77,7 @@ class Decoder {
   Status run(const Pass& pass);
 
   // Runs layers [first, last) alone: from tokens where `first` is 0, else from `hidden`, rows of
-  // the residual stream in front of layer `first`. Those behind layer last - 1 go there.
+  // the residual stream in front of layer `first`. The rows behind layer last - 1 go to `hidden`.
   // Shapes    hidden [rows of the pass, hidden size]
   // Requires  first < last <= layers; no sink
   // Fails     as run
@@ -107,7 +109,7 @@ class Decoder {
   void norm_heads(Buffer x, std::uint32_t n_heads, std::span<const float> gain);
   void norm(Buffer in, Buffer out, std::span<const float> gain, std::span<const float> bias);
   Status multiply(const Pass& pass, OperatorKind kind, Buffer in, std::span<const Product> products,
-                  const MatmulEpilogue& finish);
+                  const MatmulEpilogue& epilogue);
   Result<std::uint32_t> acquire(TileId first, std::uint32_t max_tiles, std::span<WeightTile> tiles);
   Status multiply_head(const Pass& pass, std::span<const WeightTile> tiles);
   void multiply_head_blocks(std::span<const WeightTile> tiles, std::uint32_t first_token,
@@ -125,7 +127,7 @@ class Decoder {
   std::vector<float> alibi_slopes_;         // [n_heads], or none
   std::vector<float> embedding_row_;        // [hidden]
   std::vector<float> position_row_;         // [hidden]
-  std::vector<std::uint32_t> output_rows_;  // rows of the pass that want logits
+  std::vector<std::uint32_t> output_rows_;  // rows of the pass with logits
   RowCounts counts_;                        // of the pass
   RowCounts output_counts_;                 // of output_rows_
   std::uint32_t logit_rows_;                // of the logits buffer

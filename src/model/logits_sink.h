@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Where logits go: a sink sees them in blocks of the vocabulary, so that they are never stored
-// whole for many rows (512 rows of a 128k vocabulary would be 262 MB).
+// LogitsSink: receives logits in blocks of the vocabulary, so that they are never stored whole for
+// many rows (512 rows of a 128k vocabulary would be 262 MB).
 
 #ifndef QSF_MODEL_LOGITS_SINK_H_
 #define QSF_MODEL_LOGITS_SINK_H_
@@ -17,9 +17,9 @@ class LogitsSink {
  public:
   virtual ~LogitsSink() = default;
 
-  // Receives the logits of tokens first_token .. first_token + logits.size() - 1 after the row that
-  // is number `row` among the rows of the pass that wanted output. Blocks of one row arrive in
-  // ascending order; rows of a pass may alternate. Called by the thread that runs the pass.
+  // Receives the logits of tokens first_token .. first_token + logits.size() - 1 after output row
+  // number `row` of the pass. Blocks of one row arrive in ascending order; rows may alternate.
+  // Called by the thread that runs the pass.
   virtual void consume(std::uint32_t row, std::uint32_t first_token,
                        std::span<const float> logits) noexcept = 0;
 };

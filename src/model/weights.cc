@@ -34,7 +34,7 @@ Status check_section(const QsfReader& reader, const SectionDirectory& directory,
       return rule.kind == tensor.kind && tensor.expert == 0;
     });
     if (!known) {
-      return unsupported("%s: tensor %s has no place in architecture %s", where.c_str(),
+      return unsupported("%s: tensor %s is not part of architecture %s", where.c_str(),
                          std::string(tensor_kind_name(tensor.kind)).c_str(),
                          reader.spec().architecture.c_str());
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// The tensors of a model by name: which matrix stands in which section, and its norms and biases.
+// The tensors of a model by role: the matrices of each section, norms and biases.
 //
-// Binding checks every shape against the spec once, so that the decoder never has to.
+// Shapes are checked against the spec once, here.
 
 #ifndef QSF_MODEL_WEIGHTS_H_
 #define QSF_MODEL_WEIGHTS_H_
@@ -25,22 +25,23 @@ struct MatrixRef {
   std::uint32_t cols = 0;
 };
 
-// One decoder layer. Spans are f32 and live as long as the pager; empty where the model has none,
-// and then the decoder leaves out what they are for.
+// One decoder layer. Spans are f32 and live as long as the pager. A tensor that the model does not
+// have is empty, and the decoder skips its operator.
 struct LayerWeights {
   MatrixRef q, k, v, o;
   MatrixRef gate, up, down;  // gate with a gated FFN alone
   std::span<const float> attn_norm, attn_norm_bias;
-  std::span<const float> ffn_norm, ffn_norm_bias;        // none in a parallel block
-  std::span<const float> q_norm, k_norm;                 // [head_dim], of every head
-  std::span<const float> attn_sub_norm, ffn_sub_norm;    // [q_dim], [ffn]: before o and down
-  std::span<const float> attn_post_norm, ffn_post_norm;  // of what joins the residual stream
+  std::span<const float> ffn_norm, ffn_norm_bias;      // none in a parallel block
+  std::span<const float> q_norm, k_norm;               // [head_dim], of every head
+  std::span<const float> attn_sub_norm, ffn_sub_norm;  // [q_dim], [ffn]: before o and down
+  std::span<const float> attn_post_norm,
+      ffn_post_norm;  // of attention and FFN outputs, before the residual sum
   std::span<const float> q_bias, k_bias, v_bias, o_bias;
   std::span<const float> gate_bias, up_bias, down_bias;
 };
 
 // Checks from the directories alone that a file holds what its architecture needs.
-// Fails  kCorrupt: a tensor is missing or of another shape; kUnsupported: a tensor too many, or a
+// Fails  kCorrupt: a tensor is missing or of another shape; kUnsupported: an extra tensor, or a
 //        spec that this version cannot run
 Status check_tensors(const QsfReader& reader);
 

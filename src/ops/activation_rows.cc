@@ -13,7 +13,7 @@ namespace {
 using kernels::ActivationType;
 
 // Bytes of a row: int8 rows have room for a scale behind them.
-std::size_t form_bytes(ActivationType input, std::uint32_t n_cols) noexcept {
+std::size_t activation_bytes(ActivationType input, std::uint32_t n_cols) noexcept {
   return kernels::activation_row_bytes(input, n_cols) +
          (input == ActivationType::kInt8 ? sizeof(float) : 0);
 }
@@ -22,7 +22,7 @@ std::size_t form_bytes(ActivationType input, std::uint32_t n_cols) noexcept {
 // into the same cache sets and cost the products half their speed.
 std::size_t row_stride(ActivationType input, std::uint32_t n_cols) noexcept {
   constexpr std::size_t kSetStride = 4096;
-  const std::size_t lines = align_up(form_bytes(input, n_cols), kLineBytes);
+  const std::size_t lines = align_up(activation_bytes(input, n_cols), kLineBytes);
   return lines % kSetStride == 0 ? lines + kLineBytes : lines;
 }
 
@@ -54,28 +54,28 @@ void ActivationRows::attach(std::uint32_t max_rows, std::uint32_t max_cols, bool
   if (bf16) bf16_.memory = memory.data() + row_stride(ActivationType::kInt8, max_cols) * max_rows;
 }
 
-void ActivationRows::forget(std::uint32_t buffer) noexcept {
+void ActivationRows::invalidate(std::uint32_t buffer) noexcept {
   if (i8_.buffer == buffer) i8_.buffer = kNone;
   if (bf16_.buffer == buffer) bf16_.buffer = kNone;
 }
 
 bool ActivationRows::has(ActivationType input, bool int8_rows, std::uint32_t buffer,
                          std::uint32_t n_cols, RowRange rows) const noexcept {
-  const Form& found = form(input);
+  const Quantised& found = of(input);
   return found.buffer == buffer && found.int8_rows == int8_rows && found.n_cols == n_cols &&
          found.rows.first <= rows.first && rows.last <= found.rows.last;
 }
 
 void ActivationRows::begin(ActivationType input, bool int8_rows, std::uint32_t buffer,
                            std::uint32_t n_cols, RowRange rows) {
-  Form& to = form(input);
+  Quantised& to = of(input);
   QSF_CHECK(to.memory != nullptr && rows.last <= max_rows_ && n_cols <= max_cols_);
   to = {to.memory, buffer, n_cols, row_stride(input, n_cols), rows, int8_rows, false};
 }
 
-void ActivationRows::form_row(const kernels::KernelSet& kernels, ActivationType input,
-                              std::uint32_t row, const float* values) const noexcept {
-  const Form& to = form(input);
+void ActivationRows::quantise_row(const kernels::KernelSet& kernels, ActivationType input,
+                                  std::uint32_t row, const float* values) const noexcept {
+  const Quantised& to = of(input);
   std::byte* out = to.memory + row * to.stride;
   if (input == ActivationType::kInt8 && to.int8_rows) {
     const float scale = kernels.quantise.row_to_int8(values, out, to.n_cols);
@@ -112,8 +112,8 @@ bool ActivationRows::take_rounding() noexcept {
   return !std::exchange(i8_.rounded, true);
 }
 
-FormedRows ActivationRows::rows(ActivationType input) const noexcept {
-  const Form& from = form(input);
+QuantisedRows ActivationRows::rows(ActivationType input) const noexcept {
+  const Quantised& from = of(input);
   return {from.memory, from.stride};
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// Rows of a buffer in the form that products take them: int8 or bf16 beside the f32 of the buffer.
+// Quantised activations: rows of a buffer as int8 or bf16, beside the buffer's f32.
 //
-// A form is made once for an operator input and serves every product that reads the buffer until
-// the buffer is written again: the tiles of a matrix, query, key and value, gate and up. One buffer
-// at a time has forms, because a pass reads one input until it has the next.
+// Rows are quantised once for an operator's input and serve every product that reads the buffer
+// until it is written again: the tiles of a matrix; query, key and value; gate and up. Only one
+// buffer at a time has quantised rows, because a pass reads one input until it has the next.
 
 #ifndef QSF_OPS_ACTIVATION_ROWS_H_
 #define QSF_OPS_ACTIVATION_ROWS_H_
@@ -18,10 +18,10 @@
 
 namespace qsf {
 
-// Returns the form in which products of weights of `format` take rows. This is the whole rule:
-// float weights and exact engines multiply f32; prompt rows go to a matrix unit where the tier has
-// one for the type; everything else is int8. Where the model says that rows are int8 with one scale
-// a row, coded weights take nothing else, and float weights f32 rows rounded to that.
+// Returns the activation type of products with weights of `format`. The whole rule: float weights
+// and exact engines take f32; prompt rows take bf16 where the tier has a matrix unit for the type;
+// everything else takes int8. Models with int8 activations (one scale a row) take these with
+// quantised weights, and f32 rows rounded to them with float weights.
 // Threads  any
 kernels::ActivationType product_input(BlockFormat format, bool prompt, bool exact, bool int8_rows,
                                       kernels::Isa best) noexcept;
@@ -32,8 +32,8 @@ struct RowRange {
   std::uint32_t last = 0;
 };
 
-// Rows of one form.
-struct FormedRows {
+// Rows of one activation type.
+struct QuantisedRows {
   const std::byte* data = nullptr;
   std::size_t stride = 0;  // bytes
   const std::byte* row(std::size_t i) const noexcept { return data + i * stride; }
@@ -41,40 +41,41 @@ struct FormedRows {
 
 class ActivationRows {
  public:
-  // Returns the bytes of attach(), for passes of `max_rows` rows of at most `max_cols` columns.
-  // Without bf16 no product of this tier takes that form.
+  // Returns the bytes for attach(): passes of `max_rows` rows of at most `max_cols` columns.
+  // Without bf16 no product of this tier takes it.
   static std::uint64_t bytes(std::uint32_t max_rows, std::uint32_t max_cols, bool bf16) noexcept;
   // Requires  bytes() bytes, 64-byte aligned
   void attach(std::uint32_t max_rows, std::uint32_t max_cols, bool bf16,
               MutableByteSpan memory) noexcept;
 
-  // Forgets the forms of a buffer, because it is about to be written.
-  void forget(std::uint32_t buffer) noexcept;
-  // Returns whether the rows are there in that form, int8 with one scale a row or not.
+  // Drops the quantised rows of a buffer that is about to be written.
+  void invalidate(std::uint32_t buffer) noexcept;
+  // Returns whether the rows exist in that type, int8 with one scale a row or not.
   bool has(kernels::ActivationType input, bool int8_rows, std::uint32_t buffer,
            std::uint32_t n_cols, RowRange rows) const noexcept;
-  // Announces that rows of `buffer` will be formed, each by form_row; what was there is forgotten.
+  // Announces that rows of `buffer` will be quantised, each by quantise_row; earlier rows are
+  // dropped.
   // Requires  input is kInt8 or kBf16; rows and columns within those of attach()
   void begin(kernels::ActivationType input, bool int8_rows, std::uint32_t buffer,
              std::uint32_t n_cols, RowRange rows);
-  // Forms one announced row from its f32 values.
+  // Quantises one announced row from its f32 values.
   // Threads  any, different rows at once
-  void form_row(const kernels::KernelSet& kernels, kernels::ActivationType input, std::uint32_t row,
-                const float* values) const noexcept;
+  void quantise_row(const kernels::KernelSet& kernels, kernels::ActivationType input,
+                    std::uint32_t row, const float* values) const noexcept;
   // Requires  has(input, ...)
-  FormedRows rows(kernels::ActivationType input) const noexcept;
+  QuantisedRows rows(kernels::ActivationType input) const noexcept;
 
-  // What products of a row of int8 with one scale have to be multiplied with.
+  // The scale of an int8 row, by which its products are multiplied.
   // Requires  has(kInt8, true, ...)
   float row_scale(std::uint32_t row) const noexcept;
-  // Gives a row's values as its int8 codes stand for them. Requires  has(kInt8, true, ...)
+  // Dequantises an int8 row. Requires  has(kInt8, true, ...)
   void round_row(std::uint32_t row, float* values) const noexcept;
-  // Returns true once for rows that has(kInt8, true, ...) names: round them then.
+  // Returns true once for rows of has(kInt8, true, ...): the caller then rounds the buffer.
   bool take_rounding() noexcept;
 
  private:
   static constexpr std::uint32_t kNone = 0xFFFFFFFFU;
-  struct Form {
+  struct Quantised {
     std::byte* memory = nullptr;
     std::uint32_t buffer = kNone;
     std::uint32_t n_cols = 0;
@@ -83,15 +84,15 @@ class ActivationRows {
     bool int8_rows = false;
     bool rounded = false;  // the buffer itself was rounded to the codes
   };
-  Form& form(kernels::ActivationType input) noexcept {
+  Quantised& of(kernels::ActivationType input) noexcept {
     return input == kernels::ActivationType::kInt8 ? i8_ : bf16_;
   }
-  const Form& form(kernels::ActivationType input) const noexcept {
+  const Quantised& of(kernels::ActivationType input) const noexcept {
     return input == kernels::ActivationType::kInt8 ? i8_ : bf16_;
   }
 
-  Form i8_;
-  Form bf16_;
+  Quantised i8_;
+  Quantised bf16_;
   std::uint32_t max_rows_ = 0;
   std::uint32_t max_cols_ = 0;
 };

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
-// The backend: where a pass's rows live and the operators that change them.
+// The backend: the memory of a pass's rows and the operators on them.
 //
-// A backend owns its memory (rows of activations, keys and values) behind handles, because a GPU's
-// bytes are not ours to point at. Operators are submitted in order and may run late; wait() makes
-// everything submitted so far visible and reports what went wrong. The CPU backend runs them at
-// once.
+// A backend owns its memory (activations, keys and values) behind handles, because memory of a GPU
+// has no address here. Operators are submitted in order and may run later; wait() completes
+// everything submitted and returns the first error. The CPU backend runs operators at once.
 //
-// Rows have roles. A pass's prompt rows come first, generated and drafted rows after them; every
-// operator that multiplies weights takes prompt rows through the prompt kernels and the others
-// through the decode kernels, so that the numbers of a row never depend on what shares its pass.
+// Rows have roles. Prompt rows come first in a pass, generated and drafted rows after them.
+// Products take prompt rows through the prompt kernels and the others through the decode kernels,
+// so that the numbers of a row do not depend on the other rows of its pass (batch invariance).
 
 #ifndef QSF_OPS_BACKEND_H_
 #define QSF_OPS_BACKEND_H_
@@ -45,22 +44,22 @@ struct Buffer {
   std::uint32_t id = kNone;
 };
 
-// How many of the first rows of a buffer an operator works on: prompt rows, then the others.
+// The rows of a buffer that an operator works on: the first n_rows, prompt rows before the others.
 struct RowCounts {
   std::uint32_t n_prompt = 0;
   std::uint32_t n_rows = 0;  // prompt rows included
 };
 
-// Prompts beyond the first chunk attend to their chunk and a memory set (cpu_sparse_attention.h).
-struct SparseLimits {
+// Sparse prefill (cpu_sparse_attention.h).
+struct SparsePrefillLimits {
   SparsePrefillOptions options;  // on
   KvType k_type = KvType::kF16;
   KvType v_type = KvType::kF16;
 };
 
-// Rows attend to heavy hitters and a window (cpu_sparse_attention.h).
+// H2O eviction (cpu_sparse_attention.h).
 struct H2oEvictionLimits {
-  std::uint32_t n_slots = 0;  // as H2oEvictionShape tells, here and below
+  std::uint32_t n_slots = 0;  // as in H2oEvictionShape, as n_recent
   std::uint32_t n_recent = 1;
   KvType k_type = KvType::kF16;
   KvType v_type = KvType::kF16;
@@ -69,18 +68,18 @@ struct H2oEvictionLimits {
 // The largest pass a backend has to serve; its scratch follows from it.
 struct PassLimits {
   std::uint32_t max_rows = 1;         // rows of a pass
-  std::uint32_t max_decode_rows = 1;  // of which generated or drafted
+  std::uint32_t max_decode_rows = 1;  // of these, generated or drafted
   std::uint32_t max_context = 1;      // positions of a sequence
-  std::uint32_t window = 0;           // most slots behind the sinks that a row sees; 0: all
+  std::uint32_t window = 0;           // most slots behind the sinks that a row attends to; 0: all
   std::uint32_t sinks = 0;            // with a window
-  bool rope_reindex = false;          // rows whose window has left the sinks meet them by place
+  bool rope_reindex = false;          // StreamingLLM: sinks are rotated to their cache position
   std::uint32_t n_heads = 1;
   std::uint32_t n_kv_heads = 1;
   std::uint32_t head_dim = 1;
   std::uint32_t rope_dims = 0;  // 0: no rotation
   std::uint32_t max_cols = 0;   // of a row that a product reads
-  std::optional<SparseLimits> h2o = std::nullopt;
-  std::optional<H2oEvictionLimits> heavy = std::nullopt;  // without h2o
+  std::optional<SparsePrefillLimits> sparse_prefill = std::nullopt;
+  std::optional<H2oEvictionLimits> h2o_eviction = std::nullopt;  // without sparse_prefill
 };
 
 // One weight tile in layout 1, valid until the next wait().
@@ -94,34 +93,34 @@ struct MatmulTile {
   std::uint32_t target = 0;  // index into MatmulArgs::targets
 };
 
-// The position as which a row meets its sinks under PassLimits::rope_reindex: its place in a cache
-// of them and its window.
+// The position of a query to its sinks under PassLimits::rope_reindex: its cache position, behind
+// the sinks and the window.
 constexpr std::uint32_t cache_position_behind_sinks(const PassLimits& limits) noexcept {
   return limits.sinks + limits.window - 1;
 }
 
-// How the rows of a pass rotate: by position * inverse_frequencies[i], with cos and sin multiplied
-// by `factor`. At the first `rounded_positions` the product is rounded to f32, as in training.
+// RoPE of a pass: rotation by position * inverse_frequencies[i], with cos and sin multiplied by
+// `factor`. At the first `rounded_positions` the product is rounded to f32, as in training.
 struct Rotation {
   std::span<const float> inverse_frequencies;  // [rope_dims / 2]; none without rotation
   float factor = 1.0F;
   std::uint32_t rounded_positions = UINT32_MAX;
 };
 
-// Where the rows of one weight matrix go: weight row r becomes column r - first_weight_row of
-// `out`, and row i of the input row first_row + i.
+// The output of one weight matrix: weight row r becomes column r - first_weight_row of `out`, and
+// row i of the input becomes row first_row + i.
 struct MatmulTarget {
   Buffer out;
   std::uint32_t first_row = 0;
   std::uint32_t first_weight_row = 0;
   std::span<const float> bias;  // [rows of the matrix] or empty
-  // Weight rows that calls before this one have computed, where two targets are joined: their tiles
-  // may arrive in any portions, each matrix's in ascending order.
+  // With fused_gate_up: weight rows computed by earlier calls. Tiles may arrive in any portions,
+  // each matrix's in ascending order.
   std::uint32_t n_rows_done = 0;
 };
 
-// Called with each finished piece of an output row, before the bias is added: adapters of single
-// rows add their part here. May run on any worker, for different pieces at once.
+// Called with each completed piece of an output row, before the bias is added: adapters of single
+// rows add their part here. Runs on any worker, for different pieces at once.
 struct MatmulHook {
   void (*run)(void* user, std::uint32_t target, std::uint32_t row, std::uint32_t first_weight_row,
               std::span<float> piece) = nullptr;
@@ -131,14 +130,14 @@ struct MatmulHook {
 enum class NormKind : std::uint8_t { kLayerNorm, kRmsNorm };
 enum class ActivationKind : std::uint8_t { kGeluTanh, kGeluErf, kSilu, kRelu, kReluSquared };
 
-// What becomes of outputs, done by the worker that computed them while it has them at hand; in the
-// order of the members, behind hook and bias.
+// Epilogue of a product: applied by the worker that computed the outputs, in the order of the
+// members, after hook and bias.
 struct MatmulEpilogue {
-  // out = act(out); with joined targets, gate and up, gate = act(gate) * up.
+  // out = act(out); with fused_gate_up, gate = act(gate) * up.
   std::optional<ActivationKind> activation;
   bool fused_gate_up = false;
-  float soft_cap = 0.0F;  // out = soft_cap * tanh(out / soft_cap); 0: it stays
-  Buffer add_to;          // add_to += out, at the same row and column, where there is one
+  float soft_cap = 0.0F;  // out = soft_cap * tanh(out / soft_cap); 0: off
+  Buffer add_to;          // add_to += out, at the same row and column; none: off
 };
 
 struct MatmulArgs {
@@ -150,10 +149,10 @@ struct MatmulArgs {
   std::span<const MatmulTile> tiles;  // at most kMaxMatmulTiles
   std::span<const MatmulTarget> targets;
   MatmulHook hook;
-  MatmulEpilogue epilogue;  // joined: of two targets, gate and up, without a row_list
-  // Rows are taken as int8 with one scale a row, whatever the engine's own choice, because the
-  // model says so (kernels/quantise/quantise.h row_to_int8). A backend may leave rows of `in`
-  // rounded to that where weights are floats.
+  MatmulEpilogue epilogue;  // fused_gate_up: two targets, gate and up, no row_list
+  // The model has int8 activations with one scale a row (kernels/quantise/quantise.h row_to_int8);
+  // this overrides the engine's choice. With float weights a backend may leave `in` rounded to
+  // them.
   bool int8_rows = false;
 };
 inline constexpr std::size_t kMaxMatmulTiles = 128;
@@ -164,9 +163,9 @@ struct NormArgs {
   std::span<const std::uint32_t>
       row_list;              // rows of `in`; row i of `out` is the norm of row_list[i]
   std::uint32_t n_rows = 0;  // with an empty row_list: rows 0 .. n_rows - 1 in place
-  std::uint32_t n_cols = 0;  // that are normalised together
-  // Neighbouring parts of n_cols columns that are normalised apart by the same gain: the heads of
-  // queries or keys. Requires  n_parts * n_cols is at most the buffers' widths
+  std::uint32_t n_cols = 0;  // normalised together
+  // Neighbouring parts of n_cols columns, each normalised on its own with the same gain: the heads
+  // of queries or keys. Requires  n_parts * n_cols is at most the buffers' widths
   std::uint32_t n_parts = 1;
   NormKind kind = NormKind::kRmsNorm;
   float epsilon = 0.0F;
@@ -178,13 +177,13 @@ struct AttendArgs {
   std::uint32_t layer = 0;
   Buffer q;    // [rows, n_heads * head_dim]
   Buffer out;  // the same shape
-  // The same queries as rope_at_cache_position() leaves them, under PassLimits::rope_reindex.
+  // The same queries after rope_at_cache_position(); under PassLimits::rope_reindex alone.
   Buffer q_sinks = {};
   float scale = 1.0F;
-  // Positions a row sees, itself included; 0: all before it. Counted as queries meet them: sinks by
-  // place where that is how they are met.
+  // Positions a row attends to, itself included; 0: all before it. Under rope_reindex distances to
+  // the sinks are counted by cache position.
   std::uint32_t window = 0;
-  float soft_cap = 0.0F;  // scores become soft_cap * tanh(score / soft_cap); 0: they stay
+  float soft_cap = 0.0F;  // scores become soft_cap * tanh(score / soft_cap); 0: off
   // [n_heads] of ALiBi: slope * (key's position - row's position) is added to a score; empty: none
   std::span<const float> slopes;
 };
@@ -199,11 +198,11 @@ class Backend {
   // Returns a line for each kernel in use, "matmul 4bit/64 i8: matmul_q4g64_i8_scalar", for people.
   virtual std::string describe() const = 0;
   virtual const OperatorProfile& profile() const noexcept = 0;
-  // Has every operator from the next pass on reported to `observer`, which outlives the backend;
-  // null ends that.
+  // Reports every operator from the next pass on to `observer`, which outlives the backend; null
+  // ends that.
   virtual void set_observer(OperatorObserver* observer) noexcept = 0;
 
-  // Memory. The engine asks for the bytes, plans them, and hands the memory over once.
+  // Memory: the engine asks for the sizes, plans them, and passes the memory in once.
   virtual std::uint64_t buffer_bytes(std::uint32_t n_rows, std::uint32_t n_cols) const noexcept = 0;
   virtual std::uint64_t kv_bytes(const KvShape& shape, std::uint32_t n_pages) const noexcept = 0;
   virtual std::uint64_t scratch_bytes(const PassLimits& limits) const noexcept = 0;
@@ -215,13 +214,13 @@ class Backend {
   // Requires  the store outlives the backend
   virtual void attach_kv(KvPageStore& store) = 0;
   virtual void attach_scratch(const PassLimits& limits, MutableByteSpan memory) = 0;
-  // What sequences attend to under limits.h2o, by SequenceId. The layers of a pass change it; a
-  // pass that was given up leaves it to be truncated.
-  // Requires  states outlive the backend, one for each sequence there may be; a layer's window is
-  //           none or the context; prompt rows of a pass are of one sequence and continue its state
+  // The states of limits.sparse_prefill, by SequenceId. Passes change them; after an incomplete
+  // pass the caller truncates them.
+  // Requires  states outlive the backend, one for each sequence; no layer has a window shorter than
+  //           the context; prompt rows of a pass are of one sequence and continue its state
   virtual void attach_sparse_prefill(std::span<SparsePrefillState> states) = 0;
-  // The same for what sequences keep under limits.heavy.
-  virtual void attach_h2o_eviction(std::span<H2oEviction> heavy) = 0;
+  // The same for limits.h2o_eviction.
+  virtual void attach_h2o_eviction(std::span<H2oEviction> evictions) = 0;
 
   // Starts a pass. `rows` (prompt rows first) and `kv` stay unchanged until its last wait().
   // When `cancel`, which may be null, becomes true, operators may skip work; their results are void
@@ -233,21 +232,20 @@ class Backend {
   virtual void upload_row(Buffer to, std::uint32_t row, std::span<const float> values) = 0;
   virtual void norm(const NormArgs& args) = 0;
   virtual void matmul(const MatmulArgs& args) = 0;
-  // Rotates the first rope_dims of the head_dim columns of each head; the others stay.
+  // Rotates the first rope_dims of the head_dim columns of each head; the others are unchanged.
   virtual void rope(Buffer x, std::uint32_t n_heads) = 0;
-  // Copies queries before they are rotated, and rotates them as at the place behind the sinks,
-  // where a row of the pass meets some so. Requires  PassLimits::rope_reindex
+  // Copies queries before their rotation and rotates the copy to its cache position behind the
+  // sinks, if a row of the pass needs it. Requires  PassLimits::rope_reindex
   virtual void rope_at_cache_position(Buffer from, Buffer to, std::uint32_t n_heads) = 0;
   virtual void store_kv(std::uint32_t layer, Buffer k, Buffer v) = 0;
   virtual void attend(const AttendArgs& args) = 0;
   virtual void add(Buffer to, Buffer from) = 0;  // to += from
-  // Copies one page of keys and values of every layer, when a forked sequence writes to it.
+  // Copies a page of every layer, when a forked sequence appends to it.
   virtual void copy_page(std::uint32_t from_page, std::uint32_t to_page) = 0;
 
-  // Waits for everything submitted.
+  // Completes everything submitted.
   virtual Status wait() = 0;
-  // Ends the pass: waits also until its keys and values are kept. A pass that is given up is not
-  // ended.
+  // Ends the pass: waits until its keys and values are stored. An incomplete pass is not ended.
   virtual Status end_pass() = 0;
   // Returns a row as the last wait() left it, valid until the next operator.
   virtual std::span<const float> read_row(Buffer from, std::uint32_t row) = 0;

@@ -29,7 +29,7 @@ constexpr std::uint32_t kStoreChunks = 4;  // of a head's pages, for each worker
 // where each next page is fetched ahead.
 constexpr std::size_t kDecodeChunks = 4;
 
-// Spans that a generated row sees at most.
+// Most spans that a generated row attends to.
 std::uint32_t row_spans(const PassLimits& limits) {
   const std::uint32_t all = n_spans(limits.max_context);
   if (limits.window == 0) return all;
@@ -72,23 +72,23 @@ std::size_t angle_bytes(const PassLimits& limits) {
                   std::size_t{kLineBytes});
 }
 
-// Of the place behind the sinks.
-std::size_t place_angle_bytes(const PassLimits& limits) {
+// Of the cache position behind the sinks.
+std::size_t sink_angle_bytes(const PassLimits& limits) {
   return limits.rope_reindex
              ? align_up(limits.rope_dims / 2 * sizeof(float), std::size_t{kLineBytes})
              : 0;
 }
 
-// Returns the slots that any row of a tile sees, from the first to the last of each range.
-VisibleRanges all_seen(const VisibleRanges* seen, std::uint32_t n_rows) {
+// Returns the slots that any row of a tile attends to, from the first to the last of each range.
+VisibleRanges visible_to_all(const VisibleRanges* seen, std::uint32_t n_rows) {
   VisibleRanges all = seen[0];
   for (std::uint32_t i = 1; i < n_rows; ++i) {
-    for (std::uint32_t r = 0; r < kSeenRanges; ++r) all[r] = hull(all[r], seen[i][r]);
+    for (std::uint32_t r = 0; r < kMaxVisibleRanges; ++r) all[r] = hull(all[r], seen[i][r]);
   }
   return all;
 }
 
-// A page of a range that a tile sees.
+// A page of a visible range of a tile.
 struct PageVisit {
   std::uint32_t range;
   std::uint32_t page_first;  // slot
@@ -98,7 +98,7 @@ struct PageVisit {
 class PageVisits {
  public:
   explicit PageVisits(const VisibleRanges& seen) noexcept {
-    for (std::uint32_t r = 0; r < kSeenRanges; ++r) {
+    for (std::uint32_t r = 0; r < kMaxVisibleRanges; ++r) {
       const std::uint32_t first = seen[r].first / kKvPageSlots * kKvPageSlots;
       for (std::uint32_t slot = first; !is_empty(seen[r]) && slot < seen[r].last;
            slot += kKvPageSlots) {
@@ -110,7 +110,7 @@ class PageVisits {
   const PageVisit& operator[](std::uint32_t i) const noexcept { return visits_[i]; }
 
  private:
-  std::array<PageVisit, std::size_t{kSeenRanges} * kSpanSlots / kKvPageSlots> visits_;
+  std::array<PageVisit, std::size_t{kMaxVisibleRanges} * kSpanSlots / kKvPageSlots> visits_;
   std::uint32_t n_ = 0;
 };
 
@@ -146,8 +146,8 @@ void CpuBackend::attach_kv(KvPageStore& store) {
 }
 
 std::uint64_t CpuBackend::attention_scratch_bytes(const PassLimits& limits) const noexcept {
-  const std::uint64_t n_angle_bytes = 2 * (angle_bytes(limits) + place_angle_bytes(limits));
-  if (limits.heavy.has_value()) return n_angle_bytes;  // every row goes through strips
+  const std::uint64_t n_angle_bytes = 2 * (angle_bytes(limits) + sink_angle_bytes(limits));
+  if (limits.h2o_eviction.has_value()) return n_angle_bytes;  // every row goes through sparse
   const std::uint64_t n_decode_partials =
       std::uint64_t{limits.max_decode_rows} * limits.n_kv_heads * row_spans(limits);
   return n_angle_bytes + std::uint64_t{pool_.n_threads()} * work_bytes(limits, attend_prompt_) +
@@ -158,9 +158,9 @@ void CpuBackend::attach_attention_scratch(MutableByteSpan memory) {
   cos_ = reinterpret_cast<float*>(memory.data());
   sin_ = reinterpret_cast<float*>(memory.data() + angle_bytes(limits_));
   std::byte* place = memory.data() + 2 * angle_bytes(limits_);
-  place_cos_ = reinterpret_cast<float*>(place);
-  place_sin_ = reinterpret_cast<float*>(place + place_angle_bytes(limits_));
-  attend_memory_ = place + 2 * place_angle_bytes(limits_);
+  sink_cos_ = reinterpret_cast<float*>(place);
+  sink_sin_ = reinterpret_cast<float*>(place + sink_angle_bytes(limits_));
+  attend_memory_ = place + 2 * sink_angle_bytes(limits_);
   decode_partials_ = attend_memory_ + pool_.n_threads() * work_bytes(limits_, attend_prompt_);
 }
 
@@ -223,10 +223,10 @@ void CpuBackend::copy_page(std::uint32_t from_page, std::uint32_t to_page) {
 // The kernel that the pass's rows go through, or its last prompt row where there are several.
 const char* CpuBackend::attend_kernel_name() const noexcept {
   const bool prompt = n_prompt_ > 0;
-  const bool strips =
-      !heavy_.empty() || (prompt && !sparse_prefill_states_.empty() &&
-                          rows_[n_prompt_ - 1].kv_slot >= limits_.h2o->options.chunk);
-  if (strips) return sparse_.kernel(prompt).name;
+  const bool sparse = !h2o_evictions_.empty() ||
+                      (prompt && !sparse_prefill_states_.empty() &&
+                       rows_[n_prompt_ - 1].kv_slot >= limits_.sparse_prefill->options.chunk);
+  if (sparse) return sparse_.kernel(prompt).name;
   return prompt ? attend_prompt_.name : kernels_.attend_decode.name;
 }
 
@@ -237,7 +237,7 @@ void CpuBackend::attend(const AttendArgs& args) {
   observed.set_layer(args.layer);
   OperatorTimes& times = profile_[OperatorKind::kAttend];
   const OperatorTimer timer(times);
-  input_rows_.forget(args.out.id);
+  input_rows_.invalidate(args.out.id);
   kv_pages_ = kv_store_->acquire_layer(args.layer);
   if (kv_pages_.base != nullptr) {  // or cancelled
     if (is_sparse()) {
@@ -259,12 +259,13 @@ void CpuBackend::count_attention(const AttendArgs& args, OperatorTimes& times) c
   std::uint64_t slots_read = 0;
   VisibleRanges of_prompt{};
   for (std::size_t i = 0; i < rows_.size(); ++i) {
-    const VisibleRanges seen = seen_by(rows_[i], args.window);
+    const VisibleRanges seen = visible_to(rows_[i], args.window);
     slots += count(seen);
     if (i >= n_prompt_) {
       slots_read += count(seen);
     } else {
-      for (std::uint32_t r = 0; r < kSeenRanges; ++r) of_prompt[r] = hull(of_prompt[r], seen[r]);
+      for (std::uint32_t r = 0; r < kMaxVisibleRanges; ++r)
+        of_prompt[r] = hull(of_prompt[r], seen[r]);
     }
   }
   slots_read += count(of_prompt);
@@ -274,8 +275,8 @@ void CpuBackend::count_attention(const AttendArgs& args, OperatorTimes& times) c
   times.operations += slots * limits_.n_heads * limits_.head_dim * 4;
 }
 
-// Returns those of `slots` whose positions lie in the window of a row that meets them at
-// `position`: the last ones, since slots are in ascending order of position.
+// Returns the slots of `slots` within the window of a row whose position is `position` to them: the
+// last ones, since slots ascend by position.
 SlotRange CpuBackend::in_window(const Row& row, std::int64_t position, SlotRange slots,
                                 std::uint32_t window) const noexcept {
   std::uint32_t low = slots.first;
@@ -292,21 +293,21 @@ SlotRange CpuBackend::in_window(const Row& row, std::int64_t position, SlotRange
   return {low, slots.last};
 }
 
-// Returns the slots a row sees: what is kept of its prefix, and of that what the model's own window
-// leaves, if it has one. The first range is not empty only where the window has left the sinks.
-VisibleRanges CpuBackend::seen_by(const Row& row, std::uint32_t window) const noexcept {
+// Returns the slots a row attends to: those that the KV policy keeps, within the model's own
+// window. The first range is empty unless slots behind the sinks were evicted.
+VisibleRanges CpuBackend::visible_to(const Row& row, std::uint32_t window) const noexcept {
   const VisibleSet& visible = row.visible;
   VisibleRanges seen = {SlotRange{0, visible.sinks}, SlotRange{visible.first, visible.prefix}};
   if (visible.first <= visible.sinks) seen = {SlotRange{0, 0}, SlotRange{0, visible.prefix}};
   if (window == 0 || visible.prefix <= window) return seen;
-  const std::int64_t place =
+  const std::int64_t sink_position =
       limits_.rope_reindex ? cache_position_behind_sinks(limits_) : row.position;
-  seen[0] = in_window(row, place, seen[0], window);
+  seen[0] = in_window(row, sink_position, seen[0], window);
   seen[1] = in_window(row, row.position, seen[1], window);
   return seen;
 }
 
-// `seen` is what the tile's rows see of the slots that they will visit.
+// `seen`: the slots that the tile's rows attend to and will visit.
 void CpuBackend::load_queries(const AttendArgs& args, const AttendKernel& kernel,
                               const AttendTile& tile, const VisibleRanges& seen,
                               const AttendWork& work) {
@@ -342,14 +343,14 @@ void CpuBackend::attend_slots(const AttendArgs& args, const AttendKernel& kernel
   const auto keys_of = [&](const PageVisit& visit) {
     return kv_block(kv_->page_of(sequence, visit.page_first), tile.kv_head, KvPart::kKeys);
   };
-  const PageVisits visits(intersect(all_seen(tile.seen, tile.n_rows), slots));
+  const PageVisits visits(intersect(visible_to_all(tile.visible, tile.n_rows), slots));
   for (std::uint32_t v = 0; v < visits.n(); ++v) {
     const std::uint32_t page_first = visits[v].page_first;
     const std::uint32_t page = kv_->page_of(sequence, page_first);
     SlotRange visible[kMaxTileRows];
     for (std::uint32_t i = 0; i < tile.n_rows; ++i) {
       const SlotRange seen =
-          intersect(tile.seen[i][visits[v].range], {page_first, page_first + kKvPageSlots});
+          intersect(tile.visible[i][visits[v].range], {page_first, page_first + kKvPageSlots});
       visible[i] = {seen.first - page_first, seen.last - page_first};
       if (is_empty(seen)) visible[i] = {0, 0};
     }
@@ -401,8 +402,8 @@ void CpuBackend::attend_tile(const AttendArgs& args, const AttendTile& tile,
                              const AttendWork& work) {
   const AttendKernel& kernel = attend_prompt_;
   const std::uint32_t n_queries = tile.n_rows * group_size();
-  const VisibleRanges seen = all_seen(tile.seen, tile.n_rows);
-  const SeenSpans spans(seen);
+  const VisibleRanges seen = visible_to_all(tile.visible, tile.n_rows);
+  const VisibleSpans spans(seen);
   load_queries(args, kernel, tile, seen, work);
   kernels::attend_begin(work.total.state, work.total.acc, acc_stride(), n_queries);
   for (std::uint32_t i = 0; i < spans.n(); ++i) {
@@ -431,7 +432,7 @@ void CpuBackend::attend_prompt_rows(const AttendArgs& args, std::uint32_t n_rows
         std::int32_t positions[kMaxTileRows];
         std::uint32_t n = 0;
         for (; first + n < stop && rows_[first + n].sequence == rows_[first].sequence; ++n) {
-          seen[n] = seen_by(rows_[first + n], args.window);
+          seen[n] = visible_to(rows_[first + n], args.window);
           positions[n] = rows_[first + n].position;
         }
         attend_tile(args, {first, n, kv_head, seen, positions}, work_of(worker));
@@ -449,7 +450,7 @@ void CpuBackend::attend_decode_rows(const AttendArgs& args) {
   const std::uint32_t group = group_size();
   std::uint32_t spans = 0;  // of the row that sees most
   for (const Row& row : rows_.subspan(n_prompt_)) {
-    spans = std::max(spans, SeenSpans(seen_by(row, args.window)).n());
+    spans = std::max(spans, VisibleSpans(visible_to(row, args.window)).n());
   }
   const std::size_t n_items = std::size_t{n_decode} * limits_.n_kv_heads * spans;
   const auto row_of = [&](std::size_t item) {
@@ -460,8 +461,8 @@ void CpuBackend::attend_decode_rows(const AttendArgs& args) {
   };
   // The slots of an item's span that its row sees, of which there may be none.
   const auto slots_of = [&](std::size_t item) {
-    const VisibleRanges seen = seen_by(rows_[row_of(item)], args.window);
-    const SeenSpans row_spans(seen);
+    const VisibleRanges seen = visible_to(rows_[row_of(item)], args.window);
+    const VisibleSpans row_spans(seen);
     const auto i = static_cast<std::uint32_t>(item % spans);
     return i < row_spans.n() ? intersect(seen, span_slots(row_spans.span(i))) : VisibleRanges{};
   };

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
 //
-// Memory and row-wise operators of the CPU backend. Products are in cpu_matmul.cc, attention in
-// cpu_attention.cc.
+// Memory, row-wise operators and observation of the CPU backend. Products are in cpu_matmul.cc,
+// attention in cpu_attention.cc and cpu_sparse_attention.cc.
 
 #include "ops/cpu_backend.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/check.h"
+#include "ops/make_backend.h"
 #include "platform/cpu.h"
 
 namespace qsf {
@@ -31,7 +34,28 @@ bool has_bf16_products(kernels::Isa best) {
   });
 }
 
+Result<std::optional<std::uint32_t>> read_prefetch_bytes() {
+  const char* const text = std::getenv("QSF_PREFETCH_BYTES");
+  if (text == nullptr || *text == '\0') return std::optional<std::uint32_t>();
+  const std::string_view whole = text;
+  std::uint32_t value = 0;
+  const auto [end, error] = std::from_chars(whole.data(), whole.data() + whole.size(), value);
+  if (error != std::errc() || end != whole.data() + whole.size() || value > kMaxPrefetchBytes) {
+    return invalid_argument("QSF_PREFETCH_BYTES: \"%.40s\", expected a number from 0 to %u", text,
+                            kMaxPrefetchBytes);
+  }
+  return std::optional<std::uint32_t>(value);
+}
+
 }  // namespace
+
+Result<std::unique_ptr<Backend>> make_cpu_backend(ThreadPool& pool, bool exact) {
+  QSF_ASSIGN_OR_RETURN(const kernels::Isa isa, kernels::choose_host_isa());
+  QSF_ASSIGN_OR_RETURN(const std::optional<std::uint32_t> prefetch_bytes, read_prefetch_bytes());
+  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(
+      pool, kernels::kernel_set(isa),
+      CpuBackendOptions{.exact = exact, .prefetch_bytes = prefetch_bytes}));
+}
 
 CpuBackend::CpuBackend(ThreadPool& pool, const kernels::KernelSet& kernel_set,
                        const CpuBackendOptions& options)
@@ -133,7 +157,7 @@ void CpuBackend::begin_pass(std::span<const Row> rows, const KvCache& kv, const 
                 sin_ + row * n_pairs);
   });
   if (!rope_at_cache_position_) return;
-  fill_angles(rotation, cache_position_behind_sinks(limits_), place_cos_, place_sin_);
+  fill_angles(rotation, cache_position_behind_sinks(limits_), sink_cos_, sink_sin_);
 }
 
 void CpuBackend::fill_angles(const Rotation& rotation, std::uint32_t position, float* cos,
@@ -151,7 +175,7 @@ void CpuBackend::upload_row(Buffer to, std::uint32_t row, std::span<const float>
   const Observation observed(*this, OperatorKind::kUpload, to, to, {});
   const OperatorTimer timer(profile_[OperatorKind::kUpload]);
   Matrix& m = matrix(to);
-  input_rows_.forget(to.id);
+  input_rows_.invalidate(to.id);
   QSF_CHECK(row < m.n_rows && values.size() <= m.n_cols);
   std::copy(values.begin(), values.end(), m.row(row));
 }
@@ -183,7 +207,7 @@ void CpuBackend::quantise_activations(Buffer buffer, std::uint32_t n_cols, const
     const OperatorTimer timer(profile_[OperatorKind::kInputRows]);
     input_rows_.begin(input, inputs.int8_rows(), buffer.id, n_cols, range);
     for_rows(range.last - range.first, [&](std::uint32_t i) {
-      input_rows_.form_row(kernels_, input, range.first + i, in.row(range.first + i));
+      input_rows_.quantise_row(kernels_, input, range.first + i, in.row(range.first + i));
     });
   }
   const RowRange floats = inputs.range(kernels::ActivationType::kF32, rows);
@@ -212,7 +236,7 @@ void CpuBackend::norm(const NormArgs& args) {
   }
   const float* bias = args.bias.empty() ? nullptr : args.bias.data();
   QSF_DCHECK(args.n_parts * args.n_cols <= std::min(in.n_cols, out.n_cols));
-  input_rows_.forget(args.out.id);
+  input_rows_.invalidate(args.out.id);
   RowRange i8;
   RowRange bf16;
   if (args.n_parts * args.n_cols == out.input_cols) {
@@ -239,10 +263,10 @@ void CpuBackend::norm(const NormArgs& args) {
       }
     }
     if (i8.first <= i && i < i8.last) {
-      input_rows_.form_row(kernels_, kernels::ActivationType::kInt8, i, first);
+      input_rows_.quantise_row(kernels_, kernels::ActivationType::kInt8, i, first);
     }
     if (bf16.first <= i && i < bf16.last) {
-      input_rows_.form_row(kernels_, kernels::ActivationType::kBf16, i, first);
+      input_rows_.quantise_row(kernels_, kernels::ActivationType::kBf16, i, first);
     }
   });
 }
@@ -251,7 +275,7 @@ void CpuBackend::rope(Buffer x, std::uint32_t n_heads) {
   const Observation observed(*this, OperatorKind::kRope, x, x, kernels_.rope.name);
   const OperatorTimer timer(profile_[OperatorKind::kRope]);
   const Matrix& m = matrix(x);
-  input_rows_.forget(x.id);
+  input_rows_.invalidate(x.id);
   const std::uint32_t n_pairs = limits_.rope_dims / 2;
   for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
     const std::size_t angles = static_cast<std::size_t>(row) * n_pairs;
@@ -267,10 +291,10 @@ void CpuBackend::rope_at_cache_position(Buffer from, Buffer to, std::uint32_t n_
   const OperatorTimer timer(profile_[OperatorKind::kRope]);
   const Matrix& in = matrix(from);
   const Matrix& out = matrix(to);
-  input_rows_.forget(to.id);
+  input_rows_.invalidate(to.id);
   for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
     std::copy_n(in.row(row), in.n_cols, out.row(row));
-    kernels_.rope.rotate_half(out.row(row), place_cos_, place_sin_, limits_.rope_dims / 2, n_heads,
+    kernels_.rope.rotate_half(out.row(row), sink_cos_, sink_sin_, limits_.rope_dims / 2, n_heads,
                               limits_.head_dim);
   });
 }
@@ -280,10 +304,51 @@ void CpuBackend::add(Buffer to, Buffer from) {
   const OperatorTimer timer(profile_[OperatorKind::kResidual]);
   const Matrix& a = matrix(to);
   const Matrix& b = matrix(from);
-  input_rows_.forget(to.id);
+  input_rows_.invalidate(to.id);
   for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
     kernels_.elementwise.add_in_place(a.row(row), b.row(row), a.n_cols);
   });
+}
+
+CpuBackend::Observation::Observation(CpuBackend& backend, OperatorKind kind, Buffer in, Buffer out,
+                                     std::string_view kernel) noexcept
+    : backend_(backend) {
+  if (backend.observer_ == nullptr) return;
+  event_.kind = kind;
+  event_.in = in;
+  event_.out = out;
+  event_.kernel = kernel;
+  event_.n_rows = static_cast<std::uint32_t>(backend.rows_.size());
+  event_.start_ns = monotonic_ns();
+}
+
+CpuBackend::Observation::~Observation() {
+  if (backend_.observer_ == nullptr) return;
+  event_.ns = monotonic_ns() - event_.start_ns;
+  backend_.observer_->operator_ended(backend_, event_);
+}
+
+// Tiles of one target that the same kernels take are one part.
+void CpuBackend::Observation::set_product(const MatmulArgs& args) {
+  if (backend_.observer_ == nullptr) return;
+  event_.product = &args;
+  event_.n_rows =
+      args.row_list.empty() ? args.rows.n_rows : static_cast<std::uint32_t>(args.row_list.size());
+  std::vector<ProductPart>& parts = backend_.observed_parts_;
+  parts.clear();
+  for (std::size_t i = 0; i < args.tiles.size(); ++i) {
+    const MatmulTile& tile = args.tiles[i];
+    const TileKernels& chosen = backend_.tile_kernels_[i];
+    ProductPart part = {.format = tile.format, .target = tile.target, .n_cols = tile.n_cols};
+    if (args.rows.n_prompt > 0) part.prompt_kernel = chosen.prompt->name;
+    if (args.rows.n_rows > args.rows.n_prompt) part.other_kernel = chosen.other->name;
+    const bool joins =
+        !parts.empty() && parts.back().target == part.target && parts.back().format == part.format;
+    if (!joins) parts.push_back(part);
+    parts.back().n_rows += tile.n_rows;
+    parts.back().bytes += align_up(tile.n_rows, kRowGroup) / kRowGroup * tile.group_bytes;
+  }
+  event_.parts = parts;
 }
 
 }  // namespace qsf

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// The CPU backend: rows in ordinary memory, kernels of one instruction set, one fork-join an
+// The CPU backend: rows in ordinary memory, kernels of one instruction set, one fork-join per
 // operator.
 //
-// Operators run when they are submitted; wait() has nothing to wait for, and what fails is the
-// store of keys and values alone. All threads and all scratch live here: kernels below are leaf
-// functions.
+// Operators run when they are submitted, and wait() returns at once; only the KV store can fail.
+// All threads and all scratch memory belong here: kernels are leaf functions.
 
 #ifndef QSF_OPS_CPU_BACKEND_H_
 #define QSF_OPS_CPU_BACKEND_H_
@@ -56,7 +55,9 @@ class CpuBackend final : public Backend {
   void attach_sparse_prefill(std::span<SparsePrefillState> states) override {
     sparse_prefill_states_ = states;
   }
-  void attach_h2o_eviction(std::span<H2oEviction> heavy) override { heavy_ = heavy; }
+  void attach_h2o_eviction(std::span<H2oEviction> evictions) override {
+    h2o_evictions_ = evictions;
+  }
 
   void begin_pass(std::span<const Row> rows, const KvCache& kv, const Rotation& rotation,
                   const std::atomic<bool>* cancel) override;
@@ -74,7 +75,7 @@ class CpuBackend final : public Backend {
   std::span<const float> read_row(Buffer from, std::uint32_t row) override;
 
  private:
-  // The forms that products ask for, of prompt rows and of the others.
+  // The activation types that products take, of prompt rows and of the others.
   class RoleInputs {
    public:
     // With `int8_rows`, int8 has one scale a row, and f32 is rounded to that.
@@ -84,7 +85,7 @@ class CpuBackend final : public Backend {
       bits_[prompt] |= bit(input);
       if (int8_rows_) bits_[prompt] |= bit(kernels::ActivationType::kInt8);
     }
-    // Rows that are asked for in that form; prompt rows are the first n_prompt.
+    // The rows needed in that type; prompt rows are the first n_prompt.
     RowRange range(kernels::ActivationType input, RowCounts rows) const noexcept {
       RowRange range = {rows.n_prompt, rows.n_prompt};
       if ((bits_[true] & bit(input)) != 0) range.first = 0;
@@ -104,7 +105,7 @@ class CpuBackend final : public Backend {
     const kernels::MatMulKernel* prompt;
     const kernels::MatMulKernel* other;
   };
-  // Adds the time of its life to an operator's.
+  // Adds the time from construction to destruction to an operator.
   class OperatorTimer {
    public:
     explicit OperatorTimer(OperatorTimes& times) noexcept : times_(times), start_(monotonic_ns()) {}
@@ -119,7 +120,7 @@ class CpuBackend final : public Backend {
     OperatorTimes& times_;
     std::uint64_t start_;
   };
-  // Reports an operator to the observer, if there is one, when it goes.
+  // Reports an operator to the observer, if any, on destruction.
   class Observation {
    public:
     Observation(CpuBackend& backend, OperatorKind kind, Buffer in, Buffer out,
@@ -138,15 +139,14 @@ class CpuBackend final : public Backend {
     CpuBackend& backend_;
     OperatorEvent event_;
   };
-  // Rows are `stride` floats apart. What lies behind n_cols stays zero: kernels read whole blocks
-  // of columns.
+  // Rows are `stride` floats apart. Columns behind n_cols stay zero: kernels read whole blocks.
   struct Matrix {
     float* data;
     std::size_t stride;
     std::uint32_t n_rows;
     std::uint32_t n_cols;
-    // How products took rows of this buffer last: prompt rows, other rows. A norm that writes the
-    // buffer forms its rows so at once.
+    // The activation types of the last products that read this buffer. A norm that writes the
+    // buffer quantises its rows at once.
     RoleInputs inputs;
     std::uint32_t input_cols = 0;
     float* row(std::size_t i) const noexcept { return data + i * stride; }
@@ -156,7 +156,7 @@ class CpuBackend final : public Backend {
     kernels::AttendState* state;  // [queries]
     float* acc;                   // [queries][acc_stride()]
   };
-  // What a worker attends with.
+  // Working memory of a worker.
   struct AttendWork {
     std::byte* queries;
     std::byte* sink_queries;  // under rope_reindex
@@ -169,7 +169,7 @@ class CpuBackend final : public Backend {
     std::uint32_t first_row;
     std::uint32_t n_rows;
     std::uint32_t kv_head;
-    const VisibleRanges* seen;      // [n_rows], slots of the sequence
+    const VisibleRanges* visible;   // [n_rows], slots of the sequence
     const std::int32_t* positions;  // [n_rows]
   };
 
@@ -177,8 +177,7 @@ class CpuBackend final : public Backend {
   bool is_cancelled() const noexcept {
     return cancel_ != nullptr && cancel_->load(std::memory_order_relaxed);
   }
-  // Runs body(row) for rows 0 .. n_rows - 1, on all workers when there are enough rows to pay for
-  // the fork.
+  // Runs body(row) for rows 0 .. n_rows - 1, on all workers when there are enough rows.
   template <typename Body>
   void for_rows(std::uint32_t n_rows, const Body& body) {
     constexpr std::uint32_t kRowsWorthAFork = 8;
@@ -191,7 +190,7 @@ class CpuBackend final : public Backend {
     });
   }
 
-  // Forms rows of `matrix` as products want them, where that is not done yet.
+  // Quantises rows of the buffer for products, unless that is done.
   void quantise_activations(Buffer buffer, std::uint32_t n_cols, const RoleInputs& inputs,
                             RowCounts rows);
   RoleInputs choose_kernels(std::span<const MatmulTile> tiles, RowCounts rows, bool int8_rows);
@@ -212,7 +211,7 @@ class CpuBackend final : public Backend {
   AttendWork work_of(unsigned worker) const noexcept;
   SlotRange in_window(const Row& row, std::int64_t position, SlotRange slots,
                       std::uint32_t window) const noexcept;
-  VisibleRanges seen_by(const Row& row, std::uint32_t window) const noexcept;
+  VisibleRanges visible_to(const Row& row, std::uint32_t window) const noexcept;
   const char* attend_kernel_name() const noexcept;
   void fill_angles(const Rotation& rotation, std::uint32_t position, float* cos,
                    float* sin) const noexcept;
@@ -228,7 +227,9 @@ class CpuBackend final : public Backend {
   void count_attention(const AttendArgs& args, OperatorTimes& times) const noexcept;
   void attend_prompt_rows(const AttendArgs& args, std::uint32_t n_rows);
   void attend_decode_rows(const AttendArgs& args);
-  bool is_sparse() const noexcept { return !sparse_prefill_states_.empty() || !heavy_.empty(); }
+  bool is_sparse() const noexcept {
+    return !sparse_prefill_states_.empty() || !h2o_evictions_.empty();
+  }
   void attend_sparse_rows(const AttendArgs& args);
   void attend_h2o_eviction_rows(const SparseLayer& layer);
   std::uint32_t end_of_part(std::uint32_t first, std::uint32_t end_slot) const noexcept;
@@ -238,9 +239,9 @@ class CpuBackend final : public Backend {
   ThreadPool& pool_;
   const kernels::KernelSet& kernels_;
   const bool exact_;
-  // Of prompt rows: that of generated ones where the other would round to bf16 and must not.
+  // Of prompt rows; exact engines take the decode kernel, which does not round to bf16.
   const kernels::AttendKernel& attend_prompt_;
-  const bool bf16_inputs_;  // some product of this tier takes them
+  const bool bf16_inputs_;  // some product of this tier takes bf16
   std::vector<Matrix> matrices_;
   OperatorProfile profile_;
   OperatorObserver* observer_ = nullptr;
@@ -258,21 +259,21 @@ class CpuBackend final : public Backend {
   KvLayerPages kv_pages_;  // of the layer in work
 
   SparseAttention sparse_;
-  // [sequences], or none; without either every row sees what plain attention does.
+  // [sequences] or empty; without either all rows take plain attention.
   std::span<SparsePrefillState> sparse_prefill_states_;
-  std::span<H2oEviction> heavy_;
+  std::span<H2oEviction> h2o_evictions_;
 
   PassLimits limits_;
   float* cos_ = nullptr;                  // [max_rows, rope_dims / 2], times Rotation::factor
   float* sin_ = nullptr;                  // the same
-  float* place_cos_ = nullptr;            // [rope_dims / 2], of the place behind the sinks
-  float* place_sin_ = nullptr;            // the same
+  float* sink_cos_ = nullptr;             // [rope_dims / 2], of the cache position behind the sinks
+  float* sink_sin_ = nullptr;             // the same
   std::byte* attend_memory_ = nullptr;    // [threads] works
   std::byte* decode_partials_ = nullptr;  // [max_decode_rows, n_kv_heads, spans] partials
 
   std::span<const Row> rows_;
   std::uint32_t n_prompt_ = 0;
-  bool rope_at_cache_position_ = false;  // some row of the pass meets sinks so
+  bool rope_at_cache_position_ = false;  // some row of the pass needs it
   const KvCache* kv_ = nullptr;
   const std::atomic<bool>* cancel_ = nullptr;
 };

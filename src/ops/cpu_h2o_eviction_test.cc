@@ -126,7 +126,7 @@ class Text {
                          .max_cols = 16};
     if (heavy) {
       limits.window = shape().n_recent();
-      limits.heavy = {shape().n_slots(), shape().n_recent(), case_.type, case_.type};
+      limits.h2o_eviction = {shape().n_slots(), shape().n_recent(), case_.type, case_.type};
     }
     return limits;
   }
@@ -247,7 +247,7 @@ TEST_P(CpuH2oEvictionTest, CapsAndSlopesMatchTheDefinition) {
                  GetParam());
 }
 
-// The store's bytes too, whose sums are those of open blocks and strips.
+// The store's bytes too, whose sums are those of open blocks and tiles.
 TEST_P(CpuH2oEvictionTest, BitsDependNeitherOnPassesNorOnRolesNorOnThreads) {
   for (const Case& c : {Case{.n_heads = 8, .window = 100},
                         Case{.n_heads = 6, .n_kv_heads = 2, .type = KvType::k8Bit, .heavy = 70},

@@ -43,8 +43,8 @@ void CpuBackend::matmul(const MatmulArgs& args) {
   Matrix& in = matrix(args.in);
   in.inputs = inputs;
   in.input_cols = n_cols;
-  for (const MatmulTarget& target : args.targets) input_rows_.forget(target.out.id);
-  if (args.epilogue.add_to.id != Buffer::kNone) input_rows_.forget(args.epilogue.add_to.id);
+  for (const MatmulTarget& target : args.targets) input_rows_.invalidate(target.out.id);
+  if (args.epilogue.add_to.id != Buffer::kNone) input_rows_.invalidate(args.epilogue.add_to.id);
 
   Observation observed(*this, args.kind, args.in, args.targets.front().out, {});
   observed.set_product(args);
@@ -60,9 +60,9 @@ void CpuBackend::matmul(const MatmulArgs& args) {
     }
     split_.cut(args.tiles, n_x, args.epilogue.fused_gate_up, rows_done);
     const std::size_t n_items = split_.n_items();
-    pool_.parallel_for(split_.n_lanes(), 1, [&](std::size_t begin, std::size_t end, unsigned) {
-      for (std::size_t lane = begin; lane < end; ++lane) {
-        for (std::size_t i; !is_cancelled() && (i = split_.take(lane)) < n_items;) {
+    pool_.parallel_for(split_.n_queues(), 1, [&](std::size_t begin, std::size_t end, unsigned) {
+      for (std::size_t queue = begin; queue < end; ++queue) {
+        for (std::size_t i; !is_cancelled() && (i = split_.take(queue)) < n_items;) {
           compute(args, split_.item(i));
         }
       }
@@ -123,9 +123,9 @@ void CpuBackend::multiply(const MatmulArgs& args, const MatmulTile& tile, const 
   const TileKernels& choice = tile_kernels_[static_cast<std::size_t>(&tile - args.tiles.data())];
   const kernels::MatMulKernel& kernel =
       rows.first < args.rows.n_prompt ? *choice.prompt : *choice.other;
-  const FormedRows x =
+  const QuantisedRows x =
       kernel.input == kernels::ActivationType::kF32
-          ? FormedRows{reinterpret_cast<const std::byte*>(in.data), in.stride * sizeof(float)}
+          ? QuantisedRows{reinterpret_cast<const std::byte*>(in.data), in.stride * sizeof(float)}
           : input_rows_.rows(kernel.input);
   float* const y = out.row(target.first_row + rows.first) + column;
   kernel.run(

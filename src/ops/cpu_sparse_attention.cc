@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The columns of a strip are those of the members, in whole pages, then those of the pages that
-// hold the slots it sees: the first may lie inside a page, whose slots before it are hidden.
+// The columns of a tile are those of the members, in whole pages, then those of the pages that
+// hold its slots: the first slot may lie inside a page, whose earlier slots are masked.
 
 #include "ops/cpu_sparse_attention.h"
 
@@ -15,9 +15,9 @@ namespace {
 
 using kernels::AttendRange;
 
-constexpr std::uint32_t kStripRows = kSparsePrefillTileRows;
-// Of a tile: their scores over 1,536 columns are 384 KiB, and with a page they stay in a
-// second-level cache.
+constexpr std::uint32_t kTileRows = kSparsePrefillTileRows;
+// Queries of a slice: their scores over 1,536 columns are 384 KiB, which fit a second-level cache
+// with a page.
 constexpr std::uint32_t kTileQueries = 64;
 
 std::uint32_t pages_of(std::uint32_t n_slots) {
@@ -25,7 +25,7 @@ std::uint32_t pages_of(std::uint32_t n_slots) {
 }
 
 bool is_on(const PassLimits& limits) {
-  return limits.h2o.has_value() || limits.heavy.has_value();
+  return limits.sparse_prefill.has_value() || limits.h2o_eviction.has_value();
 }
 
 }  // namespace
@@ -33,23 +33,23 @@ bool is_on(const PassLimits& limits) {
 SparseAttention::Sizes SparseAttention::sizes_of(const PassLimits& limits) noexcept {
   Sizes sizes{};
   const std::uint32_t group = limits.n_heads / limits.n_kv_heads;
-  sizes.tile_rows = std::max(1U, kTileQueries / group);
-  sizes.tile_queries = sizes.tile_rows * group;
+  sizes.slice_rows = std::max(1U, kTileQueries / group);
+  sizes.slice_queries = sizes.slice_rows * group;
   std::uint32_t part_rows = kEvictionBlock;
-  if (limits.heavy.has_value()) {
-    sizes.strip_rows = eviction_tile_rows(group);
-    sizes.n_memory_pages = pages_of(limits.heavy->n_slots);
-    sizes.n_slots = limits.heavy->n_recent;
-    sizes.k_type = limits.heavy->k_type;
-    sizes.v_type = limits.heavy->v_type;
+  if (limits.h2o_eviction.has_value()) {
+    sizes.tile_rows = eviction_tile_rows(group);
+    sizes.n_memory_pages = pages_of(limits.h2o_eviction->n_slots);
+    sizes.n_slots = limits.h2o_eviction->n_recent;
+    sizes.k_type = limits.h2o_eviction->k_type;
+    sizes.v_type = limits.h2o_eviction->v_type;
   } else {
-    sizes.strip_rows = kStripRows;
-    sizes.n_memory_pages = pages_of(h2o_memory_size(limits.h2o->options));
-    sizes.n_slots = part_rows = limits.h2o->options.chunk;
-    sizes.k_type = limits.h2o->k_type;
-    sizes.v_type = limits.h2o->v_type;
+    sizes.tile_rows = kTileRows;
+    sizes.n_memory_pages = pages_of(memory_set_size(limits.sparse_prefill->options));
+    sizes.n_slots = part_rows = limits.sparse_prefill->options.chunk;
+    sizes.k_type = limits.sparse_prefill->k_type;
+    sizes.v_type = limits.sparse_prefill->v_type;
   }
-  sizes.n_strips = static_cast<std::uint32_t>(ceil_div(part_rows, sizes.strip_rows));
+  sizes.n_tiles = static_cast<std::uint32_t>(ceil_div(part_rows, sizes.tile_rows));
   // Slots touch a page more than they fill when they begin inside one.
   sizes.n_columns =
       (std::size_t{sizes.n_memory_pages} + pages_of(sizes.n_slots) + 1) * kKvPageSlots;
@@ -57,15 +57,15 @@ SparseAttention::Sizes SparseAttention::sizes_of(const PassLimits& limits) noexc
   sizes.weights_stride = sizes.n_columns + kLineBytes / sizeof(float);
   sizes.acc_stride = align_up(limits.head_dim, std::size_t{16});
   sizes.work_bytes =
-      kernels::attend_query_bytes(sizes.tile_queries, limits.head_dim) +
+      kernels::attend_query_bytes(sizes.slice_queries, limits.head_dim) +
       kernels::attend_strip_scratch_bytes(limits.head_dim) +
-      align_up((sizes.weights_stride + sizes.acc_stride) * sizes.tile_queries * sizeof(float),
+      align_up((sizes.weights_stride + sizes.acc_stride) * sizes.slice_queries * sizeof(float),
                std::size_t{kLineBytes});
   sizes.block_pair_bytes = static_cast<std::size_t>(kv_block_bytes(sizes.k_type, limits.head_dim) +
                                                     kv_block_bytes(sizes.v_type, limits.head_dim));
   sizes.sums_bytes =
-      std::size_t{limits.n_kv_heads} * sizes.n_strips * sizes.n_columns * sizeof(float);
-  if (!limits.heavy.has_value()) {
+      std::size_t{limits.n_kv_heads} * sizes.n_tiles * sizes.n_columns * sizeof(float);
+  if (!limits.h2o_eviction.has_value()) {
     sizes.memory_bytes =
         std::size_t{limits.n_kv_heads} * sizes.n_memory_pages * sizes.block_pair_bytes;
   }
@@ -92,14 +92,15 @@ void SparseAttention::attach(const PassLimits& limits, MutableByteSpan memory) n
 
 SparseAttention::Work SparseAttention::work_of(unsigned worker) const noexcept {
   std::byte* queries = works_ + worker * sizes_.work_bytes;
-  std::byte* scratch = queries + kernels::attend_query_bytes(sizes_.tile_queries, limits_.head_dim);
+  std::byte* scratch =
+      queries + kernels::attend_query_bytes(sizes_.slice_queries, limits_.head_dim);
   float* weights =
       reinterpret_cast<float*>(scratch + kernels::attend_strip_scratch_bytes(limits_.head_dim));
-  return {queries, scratch, weights, weights + sizes_.tile_queries * sizes_.weights_stride};
+  return {queries, scratch, weights, weights + sizes_.slice_queries * sizes_.weights_stride};
 }
 
-float* SparseAttention::strip_sums(std::uint32_t kv_head, std::uint32_t strip) const noexcept {
-  return sums_ + (std::size_t{kv_head} * sizes_.n_strips + strip) * sizes_.n_columns;
+float* SparseAttention::tile_sums(std::uint32_t kv_head, std::uint32_t tile) const noexcept {
+  return sums_ + (std::size_t{kv_head} * sizes_.n_tiles + tile) * sizes_.n_columns;
 }
 
 MutableByteSpan SparseAttention::gathered(std::uint32_t kv_head, KvPart part,
@@ -122,7 +123,7 @@ void SparseAttention::run(const SparseLayer& layer, SparsePrefillState& state, s
   QSF_CHECK(layer.rows[first].kv_slot == state.scored_end(index));
   Part part = {.layer = layer,
                .state = &state,
-               .heavy = nullptr,
+               .eviction = nullptr,
                .first_row = first,
                .last_row = last,
                .start = start,
@@ -138,59 +139,59 @@ void SparseAttention::run(const SparseLayer& layer, SparsePrefillState& state, s
   if (index + 1 == state.shape().n_layers) QSF_CHECK(state.next_chunk(chunk).ok());
 }
 
-void SparseAttention::run(const SparseLayer& layer, H2oEviction& heavy, std::uint32_t first,
+void SparseAttention::run(const SparseLayer& layer, H2oEviction& eviction, std::uint32_t first,
                           std::uint32_t last) {
   const std::uint32_t index = layer.args.layer;
-  const std::uint32_t start = heavy.block_start(index);
-  QSF_CHECK(layer.rows[first].kv_slot == heavy.scored_end(index));
+  const std::uint32_t start = eviction.block_start(index);
+  QSF_CHECK(layer.rows[first].kv_slot == eviction.scored_end(index));
   Part part = {.layer = layer,
                .state = nullptr,
-               .heavy = &heavy,
+               .eviction = &eviction,
                .first_row = first,
                .last_row = last,
                .start = start,
                .end = start + kEvictionBlock,
-               .first_slot = heavy.first_recent(index),
-               .n_members = heavy.n_members(index),
+               .first_slot = eviction.first_recent(index),
+               .n_members = eviction.n_members(index),
                .outputs = true};
-  if (run_part(part)) heavy.mark_scored(index, layer.rows[last - 1].kv_slot + 1);
+  if (run_part(part)) eviction.mark_scored(index, layer.rows[last - 1].kv_slot + 1);
 }
 
-// Attends the rows of a part, adds up what they paid and, of a block that they fill, closes its
-// heads. Returns false when it was cancelled before any sum was changed.
+// Attends the rows of a part, adds their probabilities to the sums, and closes the heads of a block
+// that they fill. Returns false when cancelled before any sum was changed.
 bool SparseAttention::run_part(Part& part) {
   const SparseLayer& layer = part.layer;
   const std::uint32_t begin = layer.rows[part.first_row].kv_slot;
   const std::uint32_t end = begin + (part.last_row - part.first_row);
   QSF_CHECK(end <= part.end && layer.rows[part.last_row - 1].kv_slot == end - 1);
-  part.first_strip = (begin - part.start) / sizes_.strip_rows;
-  part.n_strips = (end - 1 - part.start) / sizes_.strip_rows + 1 - part.first_strip;
+  part.first_tile = (begin - part.start) / sizes_.tile_rows;
+  part.n_tiles = (end - 1 - part.start) / sizes_.tile_rows + 1 - part.first_tile;
   const std::uint32_t n_kv_heads = limits_.n_kv_heads;
   const auto cancelled = [&] {
     return layer.cancel != nullptr && layer.cancel->load(std::memory_order_relaxed);
   };
-  // From the end: the last strips see most.
+  // From the end: the last tiles have the most columns.
   pool_.parallel_for(
-      std::size_t{part.n_strips} * n_kv_heads, 1,
+      std::size_t{part.n_tiles} * n_kv_heads, 1,
       [&](std::size_t from, std::size_t to, unsigned worker) {
         for (std::size_t item = from; item < to && !cancelled(); ++item) {
-          const auto strip = static_cast<std::uint32_t>(part.n_strips - 1 - item / n_kv_heads);
-          run_strip(part, static_cast<std::uint32_t>(item % n_kv_heads), strip, work_of(worker));
+          const auto tile = static_cast<std::uint32_t>(part.n_tiles - 1 - item / n_kv_heads);
+          run_tile(part, static_cast<std::uint32_t>(item % n_kv_heads), tile, work_of(worker));
         }
       });
   if (cancelled()) return false;
-  const bool closes = part.heavy != nullptr && end == part.end;
+  const bool closes = part.eviction != nullptr && end == part.end;
   const auto settle = [&](std::size_t from, std::size_t to, unsigned) {
     for (std::size_t item = from; item < to; ++item) {
       const auto kv_head = static_cast<std::uint32_t>(item);
       add_up(part, kv_head);
       if (!closes) continue;
-      part.heavy->close_head(layer.args.layer, kv_head, layer.kv,
-                             layer.rows[part.first_row].sequence, layer.pages);
+      part.eviction->close_head(layer.args.layer, kv_head, layer.kv,
+                                layer.rows[part.first_row].sequence, layer.pages);
     }
   };
   // A generated row's sums are added before other workers would have woken up.
-  if (closes || part.n_strips > 1) {
+  if (closes || part.n_tiles > 1) {
     pool_.parallel_for(n_kv_heads, 1, settle);
   } else {
     settle(0, n_kv_heads, 0);
@@ -232,21 +233,21 @@ SparseAttention::Memory SparseAttention::memory_of(const Part& part,
                                                    std::uint32_t kv_head) const noexcept {
   const std::uint32_t layer = part.layer.args.layer;
   if (part.n_members == 0) return {nullptr, nullptr, nullptr};
-  if (part.heavy != nullptr) {
-    return {part.heavy->kv_block(layer, kv_head, KvPart::kKeys, 0),
-            part.heavy->kv_block(layer, kv_head, KvPart::kValues, 0),
-            part.heavy->members(layer, kv_head).data()};
+  if (part.eviction != nullptr) {
+    return {part.eviction->kv_block(layer, kv_head, KvPart::kKeys, 0),
+            part.eviction->kv_block(layer, kv_head, KvPart::kValues, 0),
+            part.eviction->members(layer, kv_head).data()};
   }
   return {gathered(kv_head, KvPart::kKeys, 1).data(), gathered(kv_head, KvPart::kValues, 1).data(),
           part.state->members(layer, kv_head).data()};
 }
 
-// Sums of the part's strips that are complete.
+// Sums of the part's complete tiles.
 SparseAttention::ColumnSums SparseAttention::part_sums(const Part& part,
                                                        std::uint32_t kv_head) noexcept {
   const std::uint32_t layer = part.layer.args.layer;
-  if (part.heavy != nullptr) {
-    const H2oEviction::Sums sums = part.heavy->block_sums(layer, kv_head);
+  if (part.eviction != nullptr) {
+    const H2oEviction::Sums sums = part.eviction->block_sums(layer, kv_head);
     return {sums.heavy.data(), sums.recent.data()};
   }
   const SparsePrefillShape& shape = part.state->shape();
@@ -254,76 +255,77 @@ SparseAttention::ColumnSums SparseAttention::part_sums(const Part& part,
           part.state->chunk_sums(layer).data() + std::size_t{kv_head} * shape.options.chunk};
 }
 
-// Sums of the strip that a pass before this one has cut.
-SparseAttention::ColumnSums SparseAttention::open_strip_sums(const Part& part,
-                                                             std::uint32_t kv_head) noexcept {
+// Sums of the tile that an earlier pass has begun.
+SparseAttention::ColumnSums SparseAttention::open_tile_sums(const Part& part,
+                                                            std::uint32_t kv_head) noexcept {
   const std::uint32_t layer = part.layer.args.layer;
-  if (part.heavy != nullptr) {
-    const H2oEviction::Sums sums = part.heavy->strip_sums(layer, kv_head);
+  if (part.eviction != nullptr) {
+    const H2oEviction::Sums sums = part.eviction->tile_sums(layer, kv_head);
     return {sums.heavy.data(), sums.recent.data()};
   }
   const SparsePrefillShape& shape = part.state->shape();
-  float* slots = part.state->strip_sums(layer).data() +
+  float* slots = part.state->tile_sums(layer).data() +
                  std::size_t{kv_head} * (shape.options.chunk + shape.memory_size());
   return {slots + shape.options.chunk, slots};
 }
 
-// Runs the rows of the pass that lie in a strip, number `strip` of the part's.
-void SparseAttention::run_strip(const Part& part, std::uint32_t kv_head, std::uint32_t strip,
-                                const Work& work) {
+// Runs the rows of the pass that lie in a tile, number `tile` of the part's.
+void SparseAttention::run_tile(const Part& part, std::uint32_t kv_head, std::uint32_t tile,
+                               const Work& work) {
   const std::uint32_t begin = part.layer.rows[part.first_row].kv_slot;
-  const std::uint32_t strip_start = part.start + (part.first_strip + strip) * sizes_.strip_rows;
-  const std::uint32_t first = std::max(begin, strip_start) - begin + part.first_row;
+  const std::uint32_t tile_start = part.start + (part.first_tile + tile) * sizes_.tile_rows;
+  const std::uint32_t first = std::max(begin, tile_start) - begin + part.first_row;
   const std::uint32_t last =
-      std::min(part.last_row, strip_start + sizes_.strip_rows - begin + part.first_row);
-  float* sums = strip_sums(kv_head, strip);
+      std::min(part.last_row, tile_start + sizes_.tile_rows - begin + part.first_row);
+  float* sums = tile_sums(kv_head, tile);
   std::fill_n(sums, sizes_.n_columns, 0.0F);
-  if (begin > strip_start) {
-    const ColumnSums open = open_strip_sums(part, kv_head);
+  if (begin > tile_start) {
+    const ColumnSums open = open_tile_sums(part, kv_head);
     std::copy_n(open.slots, begin - part.first_slot, sums + first_slot_column(part));
     std::copy_n(open.members, part.n_members, sums);
   }
-  for (std::uint32_t row = first; row < last; row += sizes_.tile_rows) {
-    run_tile(part, kv_head, row, std::min(sizes_.tile_rows, last - row), sums, work);
+  for (std::uint32_t row = first; row < last; row += sizes_.slice_rows) {
+    run_slice(part, kv_head, row, std::min(sizes_.slice_rows, last - row), sums, work);
   }
 }
 
-void SparseAttention::load_queries(const Tile& tile, const Work& work) {
-  const SparseLayer& layer = tile.part.layer;
+void SparseAttention::load_queries(const Slice& slice, const Work& work) {
+  const SparseLayer& layer = slice.part.layer;
   const std::uint32_t group = limits_.n_heads / limits_.n_kv_heads;
-  kernel_of(tile.part).load_queries({.q = layer.q + tile.first_row * layer.q_stride +
-                                          std::size_t{tile.kv_head} * group * limits_.head_dim,
-                                     .row_stride = layer.q_stride,
-                                     .n_rows = tile.n_rows,
-                                     .n_q = group,
-                                     .head_dim = limits_.head_dim,
-                                     .scale = layer.args.scale,
-                                     .queries = work.queries,
-                                     .k_type = sizes_.k_type,
-                                     .rotate = kernels_.kv_rows.rotate});
+  kernel_of(slice.part)
+      .load_queries({.q = layer.q + slice.first_row * layer.q_stride +
+                          std::size_t{slice.kv_head} * group * limits_.head_dim,
+                     .row_stride = layer.q_stride,
+                     .n_rows = slice.n_rows,
+                     .n_q = group,
+                     .head_dim = limits_.head_dim,
+                     .scale = layer.args.scale,
+                     .queries = work.queries,
+                     .k_type = sizes_.k_type,
+                     .rotate = kernels_.kv_rows.rotate});
 }
 
-// Keys (values) of a page of a tile's columns.
-const std::byte* SparseAttention::block_of(const Tile& tile, std::uint32_t page,
+// Keys (values) of a page of a slice's columns.
+const std::byte* SparseAttention::block_of(const Slice& slice, std::uint32_t page,
                                            KvPart block) const noexcept {
-  const Part& part = tile.part;
+  const Part& part = slice.part;
   const SparseLayer& layer = part.layer;
   const KvShape& shape = layer.kv.shape();
   const std::uint32_t n_memory_pages = pages_of(part.n_members);
   if (page < n_memory_pages) {
-    const Memory memory = memory_of(part, tile.kv_head);
+    const Memory memory = memory_of(part, slice.kv_head);
     const std::byte* blocks = block == KvPart::kKeys ? memory.keys : memory.values;
     return blocks + page * shape.block_bytes(block);
   }
-  const std::uint32_t number = layer.kv.page_of(layer.rows[tile.first_row].sequence,
+  const std::uint32_t number = layer.kv.page_of(layer.rows[slice.first_row].sequence,
                                                 page_start(part, page - n_memory_pages));
-  return layer.pages.page(number) + shape.block_offset(tile.kv_head, block);
+  return layer.pages.page(number) + shape.block_offset(slice.kv_head, block);
 }
 
-// What the kernels take for a page of a tile's columns; what its rows see there goes to `visible`.
-kernels::AttendStripArgs SparseAttention::page_of(const Tile& tile, std::uint32_t page,
+// The kernel arguments for a page of a slice's columns; its rows' visible slots go to `visible`.
+kernels::AttendStripArgs SparseAttention::page_of(const Slice& slice, std::uint32_t page,
                                                   AttendRange* visible, const Work& work) const {
-  const Part& part = tile.part;
+  const Part& part = slice.part;
   const SparseLayer& layer = part.layer;
   const AttendArgs& args = layer.args;
   const KvShape& shape = layer.kv.shape();
@@ -332,27 +334,27 @@ kernels::AttendStripArgs SparseAttention::page_of(const Tile& tile, std::uint32_
   const std::int32_t* positions;
   if (page < n_memory_pages) {
     const std::uint32_t first_member = page * kKvPageSlots;
-    std::fill_n(visible, tile.n_rows,
+    std::fill_n(visible, slice.n_rows,
                 AttendRange{0, std::min(kKvPageSlots, part.n_members - first_member)});
-    positions = memory_of(part, tile.kv_head).positions + first_member;
+    positions = memory_of(part, slice.kv_head).positions + first_member;
   } else {
-    const Row& row = layer.rows[tile.first_row];
+    const Row& row = layer.rows[slice.first_row];
     const std::uint32_t page_first = page_start(part, page - n_memory_pages);
     const std::uint32_t first = std::max(part.first_slot, page_first) - page_first;
-    for (std::uint32_t i = 0; i < tile.n_rows; ++i) {
+    for (std::uint32_t i = 0; i < slice.n_rows; ++i) {
       const std::uint32_t end = std::max(row.kv_slot + i + 1, page_first) - page_first;
       visible[i] = {std::min(first, end), std::min(end, kKvPageSlots)};
     }
     positions = layer.kv.page_positions(layer.kv.page_of(row.sequence, page_first)).data();
   }
   const float* slopes =
-      args.slopes.empty() ? nullptr : args.slopes.data() + std::size_t{tile.kv_head} * group;
+      args.slopes.empty() ? nullptr : args.slopes.data() + std::size_t{slice.kv_head} * group;
   return {{.queries = work.queries,
-           .n_rows = tile.n_rows,
+           .n_rows = slice.n_rows,
            .n_q = group,
            .head_dim = limits_.head_dim,
-           .k = block_of(tile, page, KvPart::kKeys),
-           .v = block_of(tile, page, KvPart::kValues),
+           .k = block_of(slice, page, KvPart::kKeys),
+           .v = block_of(slice, page, KvPart::kValues),
            .k_type = shape.k_type,
            .v_type = shape.v_type,
            .visible = visible,
@@ -363,18 +365,18 @@ kernels::AttendStripArgs SparseAttention::page_of(const Tile& tile, std::uint32_
            .soft_cap = args.soft_cap,
            .slopes = slopes,
            .positions = positions,
-           .q_positions = tile.positions},
+           .q_positions = slice.positions},
           work.weights + std::size_t{page} * kKvPageSlots,
           sizes_.weights_stride};
 }
 
-void SparseAttention::finish_tile(const Tile& tile, const Work& work) {
+void SparseAttention::finish_slice(const Slice& slice, const Work& work) {
   constexpr kernels::AttendState kNormalised = {0.0F, 1.0F};
-  const SparseLayer& layer = tile.part.layer;
+  const SparseLayer& layer = slice.part.layer;
   const std::uint32_t group = limits_.n_heads / limits_.n_kv_heads;
-  for (std::uint32_t i = 0; i < tile.n_rows * group; ++i) {
-    const std::size_t head = std::size_t{tile.kv_head} * group + i % group;
-    float* out = layer.out + (tile.first_row + i / group) * layer.out_stride;
+  for (std::uint32_t i = 0; i < slice.n_rows * group; ++i) {
+    const std::size_t head = std::size_t{slice.kv_head} * group + i % group;
+    float* out = layer.out + (slice.first_row + i / group) * layer.out_stride;
     kernels::attend_finish({.state = &kNormalised,
                             .acc = work.acc + i * sizes_.acc_stride,
                             .acc_stride = sizes_.acc_stride,
@@ -387,27 +389,27 @@ void SparseAttention::finish_tile(const Tile& tile, const Work& work) {
   }
 }
 
-void SparseAttention::run_tile(const Part& part, std::uint32_t kv_head, std::uint32_t first_row,
-                               std::uint32_t n_rows, float* sums, const Work& work) {
+void SparseAttention::run_slice(const Part& part, std::uint32_t kv_head, std::uint32_t first_row,
+                                std::uint32_t n_rows, float* sums, const Work& work) {
   const kernels::AttendStripKernel& kernel = kernel_of(part);
   const std::uint32_t n_queries = n_rows * (limits_.n_heads / limits_.n_kv_heads);
-  AttendRange visible[kStripRows];
-  std::int32_t positions[kStripRows];
+  AttendRange visible[kTileRows];
+  std::int32_t positions[kTileRows];
   for (std::uint32_t i = 0; i < n_rows; ++i) {
     positions[i] = part.layer.rows[first_row + i].position;
   }
   const std::uint32_t last_slot = part.layer.rows[first_row].kv_slot + n_rows - 1;
   const std::uint32_t n_pages =
       pages_of(part.n_members) + last_slot / kKvPageSlots + 1 - part.first_slot / kKvPageSlots;
-  const Tile tile = {part, kv_head, first_row, n_rows, n_pages, positions};
-  load_queries(tile, work);
+  const Slice slice = {part, kv_head, first_row, n_rows, n_pages, positions};
+  load_queries(slice, work);
   // Each page fetches the next one of its kind, and the last keys the first values.
   const auto fetch = [&](kernels::AttendStripArgs& args, std::uint32_t page, KvPart block) {
-    args.page.next = block_of(tile, page, block);
+    args.page.next = block_of(slice, page, block);
     args.page.next_bytes = static_cast<std::size_t>(part.layer.kv.shape().block_bytes(block));
   };
   for (std::uint32_t page = 0; page < n_pages; ++page) {
-    kernels::AttendStripArgs args = page_of(tile, page, visible, work);
+    kernels::AttendStripArgs args = page_of(slice, page, visible, work);
     if (page + 1 < n_pages) {
       fetch(args, page + 1, KvPart::kKeys);
     } else if (part.outputs) {
@@ -423,34 +425,34 @@ void SparseAttention::run_tile(const Part& part, std::uint32_t kv_head, std::uin
   if (!part.outputs) return;
   std::fill_n(work.acc, n_queries * sizes_.acc_stride, 0.0F);
   for (std::uint32_t page = 0; page < n_pages; ++page) {
-    kernels::AttendStripArgs args = page_of(tile, page, visible, work);
+    kernels::AttendStripArgs args = page_of(slice, page, visible, work);
     if (page + 1 < n_pages) fetch(args, page + 1, KvPart::kValues);
     kernel.values(args);
   }
-  finish_tile(tile, work);
+  finish_slice(slice, work);
 }
 
-// Adds the sums of whole strips to those of the part, and keeps those of one that goes on.
+// Adds the sums of complete tiles to those of the part, and stores those of an incomplete tile.
 void SparseAttention::add_up(const Part& part, std::uint32_t kv_head) {
   const std::uint32_t begin = part.layer.rows[part.first_row].kv_slot;
   const std::uint32_t end = part.layer.rows[part.last_row - 1].kv_slot + 1;
   const ColumnSums whole = part_sums(part, kv_head);
-  for (std::uint32_t strip = 0; strip < part.n_strips; ++strip) {
-    const float* sums = strip_sums(kv_head, strip);
+  for (std::uint32_t tile = 0; tile < part.n_tiles; ++tile) {
+    const float* sums = tile_sums(kv_head, tile);
     const float* of_slots = sums + first_slot_column(part);
-    const std::uint32_t strip_end =
-        std::min(part.end, part.start + (part.first_strip + strip + 1) * sizes_.strip_rows);
-    if (strip_end > end) {
-      const ColumnSums open = open_strip_sums(part, kv_head);
+    const std::uint32_t tile_end =
+        std::min(part.end, part.start + (part.first_tile + tile + 1) * sizes_.tile_rows);
+    if (tile_end > end) {
+      const ColumnSums open = open_tile_sums(part, kv_head);
       std::copy_n(of_slots, end - part.first_slot, open.slots);
       std::copy_n(sums, part.n_members, open.members);
       return;
     }
-    for (std::uint32_t j = 0; j < strip_end - part.first_slot; ++j) whole.slots[j] += of_slots[j];
+    for (std::uint32_t j = 0; j < tile_end - part.first_slot; ++j) whole.slots[j] += of_slots[j];
     for (std::uint32_t m = 0; m < part.n_members; ++m) whole.members[m] += sums[m];
-    if (strip == 0 && begin > part.start + part.first_strip * sizes_.strip_rows) {
-      // What is kept of a sequence does not tell where passes have cut it.
-      const ColumnSums open = open_strip_sums(part, kv_head);
+    if (tile == 0 && begin > part.start + part.first_tile * sizes_.tile_rows) {
+      // The state must not depend on where passes have cut the tile.
+      const ColumnSums open = open_tile_sums(part, kv_head);
       std::fill_n(open.slots, begin - part.first_slot, 0.0F);
       std::fill_n(open.members, part.n_members, 0.0F);
     }
@@ -463,8 +465,8 @@ void CpuBackend::attend_sparse_rows(const AttendArgs& args) {
   const Matrix& out = matrix(args.out);
   const SparseLayer layer = {args,  q.data, q.stride,  out.data, out.stride,
                              rows_, *kv_,   kv_pages_, cancel_};
-  if (!heavy_.empty()) return attend_h2o_eviction_rows(layer);
-  const std::uint32_t chunk = limits_.h2o->options.chunk;
+  if (!h2o_evictions_.empty()) return attend_h2o_eviction_rows(layer);
+  const std::uint32_t chunk = limits_.sparse_prefill->options.chunk;
   const auto prompt = rows_.first(n_prompt_);
   const auto after_first_chunk = std::find_if(
       prompt.begin(), prompt.end(), [chunk](const Row& row) { return row.kv_slot >= chunk; });
@@ -481,10 +483,10 @@ void CpuBackend::attend_sparse_rows(const AttendArgs& args) {
 
 void CpuBackend::attend_h2o_eviction_rows(const SparseLayer& layer) {
   for (std::uint32_t first = 0; first < rows_.size() && !is_cancelled();) {
-    H2oEviction& heavy = heavy_[rows_[first].sequence];
+    H2oEviction& eviction = h2o_evictions_[rows_[first].sequence];
     const std::uint32_t last =
-        end_of_part(first, heavy.block_start(layer.args.layer) + kEvictionBlock);
-    sparse_.run(layer, heavy, first, last);
+        end_of_part(first, eviction.block_start(layer.args.layer) + kEvictionBlock);
+    sparse_.run(layer, eviction, first, last);
     first = last;
   }
 }
@@ -501,26 +503,27 @@ std::uint32_t CpuBackend::end_of_part(std::uint32_t first, std::uint32_t end_slo
   return last;
 }
 
-// Returns the members and slots that a row's softmax is over.
+// Returns the number of members and slots in a row's softmax.
 std::uint64_t CpuBackend::n_attended(const Row& row) const noexcept {
-  if (!heavy_.empty()) {
-    const H2oEvictionShape& shape = heavy_[row.sequence].shape();
+  if (!h2o_evictions_.empty()) {
+    const H2oEvictionShape& shape = h2o_evictions_[row.sequence].shape();
     const std::uint32_t n_before = first_recent_position(row.kv_slot, shape.options.window);
     return row.kv_slot + 1 - n_before + std::min(n_before, shape.n_slots());
   }
-  const SparsePrefillOptions& options = limits_.h2o->options;
-  const std::uint32_t n_members = row.kv_slot < options.chunk ? 0 : h2o_memory_size(options);
+  const SparsePrefillOptions& options = limits_.sparse_prefill->options;
+  const std::uint32_t n_members = row.kv_slot < options.chunk ? 0 : memory_set_size(options);
   return row.kv_slot % options.chunk + 1 + n_members;
 }
 
-// As count_attention; keys of rows that are scored beside plain attention are multiplied twice.
+// As count_attention; rows scored beside plain attention multiply their keys twice.
 void CpuBackend::count_sparse_attention(OperatorTimes& times) const noexcept {
   std::uint64_t products = 0;  // of a query head with a key or a value
   std::uint64_t slots_read = 0;
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     const std::uint32_t slot = rows_[i].kv_slot;
     const std::uint64_t in_union = n_attended(rows_[i]);
-    const bool plain = heavy_.empty() && (i >= n_prompt_ || slot < limits_.h2o->options.chunk);
+    const bool plain =
+        h2o_evictions_.empty() && (i >= n_prompt_ || slot < limits_.sparse_prefill->options.chunk);
     products += plain ? 2 * std::uint64_t{slot + 1} + in_union : 2 * in_union;
     const std::uint64_t seen = plain ? slot + 1 : in_union;
     if (i >= n_prompt_ || i + 1 == n_prompt_) slots_read += seen;

@@ -47,7 +47,7 @@ struct Case {
   std::uint32_t n_kv_heads = 2;
   std::uint32_t head_dim = 16;
   KvType type = KvType::kF32;
-  SparsePrefillOptions h2o = {.local = 24, .heavy = 16, .chunk = 128, .sinks = 2};
+  SparsePrefillOptions sparse = {.local = 24, .heavy = 16, .chunk = 128, .sinks = 2};
   float soft_cap = 0.0F;
   std::vector<float> slopes = {};
   bool exact = true;      // f32 on matrix units too
@@ -84,7 +84,7 @@ class Prompt {
         text_(bench_, {c.n_heads, c.n_kv_heads, c.head_dim}, in) {
     if (sparse) {
       const SparsePrefillShape shape = {
-          .n_layers = 2, .n_kv_heads = c.n_kv_heads, .kv_size = n_positions(), .options = c.h2o};
+          .n_layers = 2, .n_kv_heads = c.n_kv_heads, .kv_size = n_positions(), .options = c.sparse};
       states_.push_back(
           SparsePrefillState::create(shape, bench_.memory(SparsePrefillState::region_bytes(shape)))
               .value());
@@ -97,7 +97,7 @@ class Prompt {
         n, role,
         {.layer = kLayer, .scale = scale(), .soft_cap = case_.soft_cap, .slopes = case_.slopes},
         outcome_.out);
-    if (!states_.empty() && text_.n_done() % case_.h2o.chunk == 0) keep_sets();
+    if (!states_.empty() && text_.n_done() % case_.sparse.chunk == 0) keep_sets();
   }
 
   const Outcome& finish() {
@@ -122,7 +122,7 @@ class Prompt {
                          .n_kv_heads = case_.n_kv_heads,
                          .head_dim = case_.head_dim,
                          .max_cols = 16};
-    if (sparse) limits.h2o = {case_.h2o, case_.type, case_.type};
+    if (sparse) limits.sparse_prefill = {case_.sparse, case_.type, case_.type};
     return limits;
   }
   void keep_sets() {
@@ -131,8 +131,8 @@ class Prompt {
     for (std::uint32_t head = 0; head < case_.n_kv_heads; ++head) {
       const auto members = states_[0].members(kLayer, head);
       outcome_.sets.back().emplace_back(members.begin(), members.end());
-      const float* sums =
-          states_[0].accumulators(kLayer).data() + std::size_t{head} * h2o_memory_size(case_.h2o);
+      const float* sums = states_[0].accumulators(kLayer).data() +
+                          std::size_t{head} * memory_set_size(case_.sparse);
       outcome_.sums.back().emplace_back(sums, sums + members.size());
     }
   }
@@ -154,20 +154,20 @@ Outcome run_in_passes(const Case& c, const NaiveSparseInput& in, unsigned n_thre
 
 // Passes that end with each chunk, so that every memory set is seen.
 Outcome run_by_chunks(const Case& c, const NaiveSparseInput& in, kernels::Isa isa) {
-  return run_in_passes(c, in, 2, {c.h2o.chunk}, isa);
+  return run_in_passes(c, in, 2, {c.sparse.chunk}, isa);
 }
 
 // What the memory set that serves from `end` on is chosen of.
 Choice choice_of(const Case& c, std::vector<std::int32_t> candidates, std::uint32_t end) {
-  for (std::uint32_t j = end - c.h2o.chunk; j < end; ++j) {
+  for (std::uint32_t j = end - c.sparse.chunk; j < end; ++j) {
     candidates.push_back(static_cast<std::int32_t>(j));
   }
   return {.candidates = std::move(candidates),
           .end = end,
-          .most = h2o_memory_size(c.h2o),
-          .sinks = c.h2o.sinks,
-          .first_local = end - c.h2o.local,
-          .ranking = c.h2o.ranking,
+          .most = memory_set_size(c.sparse),
+          .sinks = c.sparse.sinks,
+          .first_local = end - c.sparse.local,
+          .ranking = c.sparse.ranking,
           .slack = 0x1p-7 + c.rounding};  // scores are rounded to 8 bits when a chunk ends
 }
 
@@ -177,7 +177,7 @@ void expect_defined(const Case& c, std::uint32_t n, kernels::Isa isa) {
   testing_support::NaiveSparseShape shape = {.n_heads = c.n_heads,
                                              .n_kv_heads = c.n_kv_heads,
                                              .head_dim = c.head_dim,
-                                             .chunk = c.h2o.chunk,
+                                             .chunk = c.sparse.chunk,
                                              .scale = 1 / std::sqrt(1.0 * c.head_dim),
                                              .soft_cap = static_cast<double>(c.soft_cap),
                                              .slopes = {c.slopes.begin(), c.slopes.end()}};
@@ -188,7 +188,7 @@ void expect_defined(const Case& c, std::uint32_t n, kernels::Isa isa) {
   expect_outputs(got.out, want.out, 1e-4 + c.rounding);
   for (std::uint32_t head = 0; head < c.n_kv_heads; ++head) {
     std::vector<double> sums(n);
-    for (std::uint32_t end = c.h2o.chunk, chunk = 0; end <= n; end += c.h2o.chunk, ++chunk) {
+    for (std::uint32_t end = c.sparse.chunk, chunk = 0; end <= n; end += c.sparse.chunk, ++chunk) {
       for (std::uint32_t j = 0; j < n; ++j) sums[j] += want.paid[chunk][head][j];
       const std::vector<std::int32_t>& set = sets[chunk + 1][head];
       expect_well_chosen(choice_of(c, sets[chunk][head], end), set, sums);
@@ -217,7 +217,7 @@ TEST_P(CpuSparseAttentionTest, ShapesMatchTheDefinition) {
   }
 }
 
-// Chunks that begin and end inside pages and strips, memory sets of less and more than a page, of
+// Chunks that begin and end inside pages and tiles, memory sets of less and more than a page, of
 // local positions or heavy ones alone, and a last chunk shorter than the local window.
 TEST_P(CpuSparseAttentionTest, OptionsMatchTheDefinition) {
   const SparsePrefillOptions options[] = {
@@ -227,8 +227,8 @@ TEST_P(CpuSparseAttentionTest, OptionsMatchTheDefinition) {
       {.local = 3, .heavy = 5, .chunk = 9, .sinks = 5},
       {.local = 64, .heavy = 100, .chunk = 190, .sinks = 4, .ranking = H2oRanking::kSum},
   };
-  for (const SparsePrefillOptions& h2o : options) {
-    expect_defined({.n_heads = 4, .h2o = h2o}, 3 * h2o.chunk + 7, GetParam());
+  for (const SparsePrefillOptions& sparse : options) {
+    expect_defined({.n_heads = 4, .sparse = sparse}, 3 * sparse.chunk + 7, GetParam());
   }
 }
 
@@ -236,19 +236,20 @@ TEST_P(CpuSparseAttentionTest, CapsAndSlopesMatchTheDefinition) {
   expect_defined({.soft_cap = 1.5F}, 300, GetParam());
   expect_defined({.slopes = {0.0625F, 0.001953125F}}, 300, GetParam());
   // A memory set of two pages, whose positions are the members' own.
-  expect_defined({.h2o = {.local = 40, .heavy = 60, .chunk = 128}, .slopes = {0.01F, 0.001953125F}},
-                 300, GetParam());
+  expect_defined(
+      {.sparse = {.local = 40, .heavy = 60, .chunk = 128}, .slopes = {0.01F, 0.001953125F}}, 300,
+      GetParam());
   expect_defined({.type = KvType::k4Bit, .soft_cap = 2.0F, .slopes = {0.01F, 0.02F}}, 300,
                  GetParam());
 }
 
 TEST_P(CpuSparseAttentionTest, BitsDependNeitherOnPassesNorOnThreads) {
-  for (const Case& c :
-       {Case{.n_heads = 4}, Case{.n_heads = 4, .exact = false},
-        Case{.n_heads = 4, .type = KvType::k8Bit},
-        Case{
-            .n_heads = 6, .type = KvType::kF16, .h2o = {.local = 30, .heavy = 30, .chunk = 100}}}) {
-    const std::uint32_t chunk = c.h2o.chunk;
+  for (const Case& c : {Case{.n_heads = 4}, Case{.n_heads = 4, .exact = false},
+                        Case{.n_heads = 4, .type = KvType::k8Bit},
+                        Case{.n_heads = 6,
+                        .type = KvType::kF16,
+                        .sparse = {.local = 30, .heavy = 30, .chunk = 100}}}) {
+    const std::uint32_t chunk = c.sparse.chunk;
     const NaiveSparseInput in = random_input(c, 4 * chunk + 33, 3);
     const Outcome want = run_in_passes(c, in, 1, {chunk}, GetParam());
     for (const unsigned n_threads : {1U, 2U, 3U}) {
@@ -268,8 +269,8 @@ TEST_P(CpuSparseAttentionTest, TheFirstChunkIsPlainAttentionBitForBit) {
   Prompt plain(c, in, 2, GetParam(), false);
   plain.pass(300);
   const Outcome& full = plain.finish();
-  for (std::uint32_t i = 0; i < c.h2o.chunk; ++i) EXPECT_EQ(sparse.out[i], full.out[i]) << i;
-  EXPECT_NE(sparse.out[c.h2o.chunk + 60], full.out[c.h2o.chunk + 60]);
+  for (std::uint32_t i = 0; i < c.sparse.chunk; ++i) EXPECT_EQ(sparse.out[i], full.out[i]) << i;
+  EXPECT_NE(sparse.out[c.sparse.chunk + 60], full.out[c.sparse.chunk + 60]);
 }
 
 // Generated rows see everything, and what they pay to their chunk and its memory set counts: the

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// OperatorObserver: sees every operator of a backend as it ends, with the kernels that computed it,
-// for those who trace values or prove what ran. Without one a backend pays a comparison an
-// operator.
+// OperatorObserver: is called at the end of every operator of a backend, with its kernels, to trace
+// values or to prove which kernels ran. Without an observer it costs one comparison per operator.
 
 #ifndef QSF_OPS_OPERATOR_OBSERVER_H_
 #define QSF_OPS_OPERATOR_OBSERVER_H_
@@ -15,7 +14,7 @@
 
 namespace qsf {
 
-// What one product call computed with one kernel for one of its targets.
+// The part of a product computed with one kernel for one target.
 struct ProductPart {
   std::string_view prompt_kernel;  // of prompt rows; empty: there were none
   std::string_view other_kernel;   // of the other rows; empty: there were none
@@ -26,21 +25,21 @@ struct ProductPart {
   std::uint64_t bytes = 0;  // of weights
 };
 
-// One operator, which has ended.
+// One completed operator.
 struct OperatorEvent {
   static constexpr std::uint32_t kNoLayer = 0xFFFFFFFFU;
 
   OperatorKind kind = OperatorKind::kNorm;
   std::uint64_t start_ns = 0;  // of the monotonic clock
   std::uint64_t ns = 0;
-  std::uint32_t layer = kNoLayer;       // of attention and of storing keys and values alone
-  std::uint32_t n_rows = 0;             // rows of activations
-  std::string_view kernel;              // of what is no product; empty: no kernel of its own
-  Buffer in;                            // of a residual sum: what was added
-  Buffer out;                           // of a product: the first target's
-  bool listed = false;                  // a norm of listed rows: the one in front of the head
-  const MatmulArgs* product = nullptr;  // of products alone, with
-  std::span<const ProductPart> parts;   // what they consist of
+  std::uint32_t layer = kNoLayer;  // of attention and of storing keys and values alone
+  std::uint32_t n_rows = 0;        // rows of activations
+  std::string_view kernel;         // of other operators than products; empty: no kernel of its own
+  Buffer in;                       // of a residual sum: what was added
+  Buffer out;                      // of a product: the first target's
+  bool listed = false;             // a norm of listed rows: the one in front of the head
+  const MatmulArgs* product = nullptr;  // products alone
+  std::span<const ProductPart> parts;   // products alone: its parts
 };
 
 class OperatorObserver {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Where the time of passes goes: what each kind of operator took, read and computed.
+// Profile of passes: time, bytes and operations of each kind of operator.
 
 #ifndef QSF_OPS_OPERATOR_TIMES_H_
 #define QSF_OPS_OPERATOR_TIMES_H_
@@ -15,15 +15,15 @@ namespace qsf {
 enum class OperatorKind : std::uint8_t {
   kUpload,        // rows of the embedding, copied in
   kNorm,          // with the quantisation of what it wrote
-  kInputRows,     // rows turned into the form that a product takes
+  kInputRows,     // activations quantised for products
   kQkv,           // product
   kRope,          // rotation angles included
   kStoreKv,       // keys and values into the cache
   kAttend,        // attention over the cache
-  kAttentionOut,  // product, with what joins the residual stream
+  kAttentionOut,  // product, with the residual sum
   kGateUp,        // product, with the activation; of the up projection alone without a gate
-  kDown,          // product, with what joins the residual stream
-  kResidual,      // what joins the residual stream on its own, behind a norm
+  kDown,          // product, with the residual sum
+  kResidual,      // residual sums apart from products, behind a norm
   kHead,          // product
 };
 inline constexpr std::size_t kOperatorKinds = static_cast<std::size_t>(OperatorKind::kHead) + 1;
@@ -35,7 +35,7 @@ struct OperatorTimes {
   std::uint64_t operations = 0;  // multiplications and additions of products and attention
 };
 
-// Counters since the backend was made, by kind. Subtract two to profile what lies between.
+// Counters since the backend was made, by kind. The difference of two profiles the time between.
 class OperatorProfile {
  public:
   OperatorTimes& operator[](OperatorKind kind) noexcept {

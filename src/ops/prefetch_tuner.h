@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// Finds how far ahead of the weights in work decode products prefetch.
+// PrefetchTuner: chooses the prefetch distance of decode products.
 //
-// The distance decides between 67 and 93 % of the memory's rate, differently on each machine, so it
-// is measured on the model at hand: the first decode passes try each candidate by turns, and the
-// one with the shortest time for a byte stays. A distance changes no result. Passes whose weights
-// fit the last-level cache say nothing about memory; they neither count nor profit.
+// The distance decides between 67 and 93 % of the memory rate, differently on each machine. So it
+// is measured with the loaded model: the first decode passes try each candidate in turn, and the
+// one with the least time per byte is kept. A distance changes no result. Passes whose weights fit
+// the last-level cache do not count.
 
 #ifndef QSF_OPS_PREFETCH_TUNER_H_
 #define QSF_OPS_PREFETCH_TUNER_H_

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// VisibleRanges: the slots of its sequence that a row attends to, as ranges in ascending order of
-// position; and the spans in which attention visits them.
+// VisibleRanges: the slots that a row attends to, as ranges in ascending order of position; and the
+// spans in which attention visits them.
 //
-// Plain text sees one range. Where slots between the first and the last ones were evicted there are
-// two. A range is cut at the same slots whatever else there is, so a row's sums do not depend on
-// where its keys and values lie.
+// There is one range, or two where slots between sinks and window were evicted. Ranges are always
+// cut at the same slots, so a row's sums do not depend on where its keys and values lie.
 
 #ifndef QSF_OPS_VISIBLE_RANGES_H_
 #define QSF_OPS_VISIBLE_RANGES_H_
@@ -22,19 +21,19 @@ namespace qsf {
 
 using SlotRange = kernels::AttendRange;  // [first, last); empty where they are equal
 
-inline constexpr std::uint32_t kSeenRanges = 2;
+inline constexpr std::uint32_t kMaxVisibleRanges = 2;
 
 // Disjoint and ascending. Ranges that touch are one, the last.
-using VisibleRanges = std::array<SlotRange, kSeenRanges>;
+using VisibleRanges = std::array<SlotRange, kMaxVisibleRanges>;
 
-// Slots whose online softmax is computed apart and merged.
+// Slots of one online softmax; those of several spans are merged.
 inline constexpr std::uint32_t kSpanSlots = 512;
 static_assert(kSpanSlots % kKvPageSlots == 0);
 
 constexpr std::uint32_t n_spans(std::uint32_t n_slots) noexcept {
   return n_slots / kSpanSlots + (n_slots % kSpanSlots != 0 ? 1 : 0);
 }
-// Spans that any `n_slots` slots in a row touch at most.
+// Most spans that n_slots consecutive slots touch.
 constexpr std::uint32_t most_spans(std::uint32_t n_slots) noexcept {
   return n_slots == 0 ? 0 : n_spans(n_slots - 1) + 1;
 }
@@ -65,12 +64,12 @@ constexpr std::uint32_t count(const VisibleRanges& seen) noexcept {
 }
 
 // The spans that ranges touch, ascending, each once.
-class SeenSpans {
+class VisibleSpans {
  public:
   // Requires  ranges ascending where they are not empty; those of many rows may overlap
-  constexpr explicit SeenSpans(const VisibleRanges& seen) noexcept {
+  constexpr explicit VisibleSpans(const VisibleRanges& seen) noexcept {
     std::uint32_t end = 0;  // of the spans so far
-    for (std::uint32_t i = 0; i < kSeenRanges; ++i) {
+    for (std::uint32_t i = 0; i < kMaxVisibleRanges; ++i) {
       if (is_empty(seen[i])) continue;
       first_[i] = std::max(end, seen[i].first / kSpanSlots);
       end = std::max(first_[i], n_spans(seen[i].last));
@@ -84,8 +83,8 @@ class SeenSpans {
   }
 
  private:
-  std::array<std::uint32_t, kSeenRanges> first_{};
-  std::array<std::uint32_t, kSeenRanges> n_{};
+  std::array<std::uint32_t, kMaxVisibleRanges> first_{};
+  std::array<std::uint32_t, kMaxVisibleRanges> n_{};
 };
 
 }  // namespace qsf

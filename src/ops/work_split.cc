@@ -39,11 +39,11 @@ std::uint64_t group_bytes_of(const WorkPiece& piece) {
 
 }  // namespace
 
-// Pieces: each tile gives one, each border of a joint's tiles one more. A piece may end an item
+// Pieces: each tile gives one, and each border of fused tiles one more. A piece may end an item
 // early. Few rows: most items have an eighth of a worker's share. Many rows: an item has at least
 // kMinBandRows, and most have kMaxBandBytes or an eighth of a worker's share.
 WorkSplit::WorkSplit(unsigned n_workers)
-    : n_workers_(n_workers), lanes_(std::make_unique<Lane[]>(n_workers)) {
+    : n_workers_(n_workers), queues_(std::make_unique<Queue[]>(n_workers)) {
   pieces_.reserve(2 * kMaxMatmulTiles + 2);
   bands_.reserve(4096 + 64 * std::size_t{n_workers});
 }
@@ -69,15 +69,15 @@ void WorkSplit::cut(std::span<const MatmulTile> tiles, std::uint32_t n_x, bool f
   } else {
     cut_by_rows(n_x);
   }
-  for (std::size_t lane = 0; lane < n_workers_; ++lane) {
-    lanes_[lane].next.store(n_items() * lane / n_workers_, std::memory_order_relaxed);
-    lanes_[lane].end = n_items() * (lane + 1) / n_workers_;
+  for (std::size_t queue = 0; queue < n_workers_; ++queue) {
+    queues_[queue].next.store(n_items() * queue / n_workers_, std::memory_order_relaxed);
+    queues_[queue].end = n_items() * (queue + 1) / n_workers_;
   }
 }
 
-std::size_t WorkSplit::take(std::size_t lane) noexcept {
+std::size_t WorkSplit::take(std::size_t queue) noexcept {
   for (std::size_t i = 0; i < n_workers_; ++i) {
-    Lane& from = lanes_[(lane + i) % n_workers_];
+    Queue& from = queues_[(queue + i) % n_workers_];
     if (from.next.load(std::memory_order_relaxed) >= from.end) continue;
     const std::size_t item = from.next.fetch_add(1, std::memory_order_relaxed);
     if (item < from.end) return item;

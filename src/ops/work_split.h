@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: MIT
 //
-// How the work of a product is cut into items, and who takes which.
+// The work of a product: how it is cut into items, and how workers take them.
 //
-// Columns are never cut, so an output is computed by one worker in one order, and the cut shows in
-// no bit. Items are cut in two regimes:
+// Columns are never cut, so one worker computes an output in one order, and the cut changes no bit.
+// There are two regimes:
 //
-//   few rows    A product waits for memory: items are equal shares of its bytes.
-//   many rows   A product computes. Bands of weights that stay in a cache meet blocks of rows; rows
+//   few rows    Memory-bound: items are equal shares of the product's bytes.
+//   many rows   Compute-bound: items are bands of weights that fit a cache, times blocks of rows.
+//   Rows
 //               are cut only where the weights are too few for all workers, since every block
-//               decodes the band anew.
+//               decodes the band again.
 //
-// Each worker has a lane of neighbouring items, so that its weights are one long stream: where two
-// workers take neighbours by turns, what each core has read ahead belongs to the other, and half
-// of the memory's rate is lost at 32 KiB an item, a tenth at 256. Who has emptied his lane helps
-// with the next one, so that workers end together and one whose core is busy elsewhere leaves its
-// share to the others.
+// Each worker has a queue of neighbouring items, so that its weights are one long stream. If two
+// workers took neighbouring items in turn, the prefetched data of each core would belong to the
+// other: half of the memory rate is lost at 32 KiB an item, a tenth at 256. A worker whose queue is
+// empty takes items from the next one, so that workers end together even when a core is busy.
 //
-// Where gate and up are joined by their activation, a piece holds the same rows of both, so that
-// the worker that computed them has both parts at hand, also where their tiles end at different
-// rows.
+// With fused gate and up, a piece holds the same rows of both matrices, so that one worker has both
+// parts, also where their tiles end at different rows.
 
 #ifndef QSF_OPS_WORK_SPLIT_H_
 #define QSF_OPS_WORK_SPLIT_H_
@@ -36,15 +35,15 @@ namespace qsf {
 
 // Groups of one tile, or of the same rows of a gate and an up tile.
 struct WorkPiece {
-  const MatmulTile* tiles[2] = {nullptr, nullptr};  // the second with a joint alone
+  const MatmulTile* tiles[2] = {nullptr, nullptr};  // the second with fused_gate_up alone
   std::uint32_t first_row = 0;                      // in their matrices; a multiple of 16
   std::uint32_t n_rows = 0;
-  // Joint alone: the rows of both matrices are computed when this piece is, here or by a call
-  // before.
+  // fused_gate_up alone: with this piece the rows of both matrices are computed, here or by an
+  // earlier call.
   bool completes = false;
 };
 
-// What one worker computes at a time.
+// The work that a worker takes at once.
 struct WorkItem {
   const WorkPiece* piece = nullptr;
   std::uint32_t first_row = 0;  // of the weights; a multiple of 16
@@ -55,7 +54,7 @@ struct WorkItem {
 
 class WorkSplit {
  public:
-  // Allocates all it will need. Requires  n_workers > 0
+  // Allocates all its memory. Requires  n_workers > 0
   explicit WorkSplit(unsigned n_workers);
 
   // Cuts the product of `tiles` with n_x rows.
@@ -71,10 +70,10 @@ class WorkSplit {
   // Requires  index < n_items(), tiles still there. Threads  any
   WorkItem item(std::size_t index) const noexcept;
   // One for each worker.
-  std::size_t n_lanes() const noexcept { return n_workers_; }
-  // Returns the next item of the lane, or of the first one behind it that has some left; n_items()
-  // when there are none. Requires  lane < n_lanes(). Threads  any; an item is given to one caller
-  std::size_t take(std::size_t lane) noexcept;
+  std::size_t n_queues() const noexcept { return n_workers_; }
+  // Returns the next item of the queue, or of the first queue behind it with items left; n_items()
+  // when none is left. Requires  queue < n_queues(). Threads  any; each item goes to one caller
+  std::size_t take(std::size_t queue) noexcept;
   // Bytes of the weights of all items, each once.
   std::uint64_t weight_bytes() const noexcept { return total_bytes_; }
 
@@ -85,7 +84,7 @@ class WorkSplit {
     std::uint32_t n_rows;
   };
 
-  struct alignas(64) Lane {  // of a cache line: workers take from their own undisturbed
+  struct alignas(64) Queue {  // a cache line, so that workers do not share one
     std::atomic<std::size_t> next{0};
     std::size_t end = 0;
   };
@@ -96,7 +95,7 @@ class WorkSplit {
   void cut_by_rows(std::uint32_t n_x);
 
   std::uint64_t n_workers_;
-  std::unique_ptr<Lane[]> lanes_;
+  std::unique_ptr<Queue[]> queues_;
   std::vector<WorkPiece> pieces_;
   std::vector<Band> bands_;
   std::uint64_t total_bytes_ = 0;

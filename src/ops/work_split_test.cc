@@ -162,7 +162,7 @@ TEST(WorkSplitTest, FewRowsAreCutIntoEqualBytes) {
   EXPECT_EQ(split.weight_bytes(), 256 * group_bytes(kFormat, kCols));
 }
 
-// The taker of a lane walks through neighbours, which is what the memory likes, and then helps.
+// The taker of a queue walks through neighbours, which is what the memory likes, and then helps.
 TEST(WorkSplitTest, LanesAreStreamsAndEmptyOnesHelp) {
   const std::vector<MatmulTile> tiles = {tile(0, 0, 4096)};
   WorkSplit split(3);
@@ -170,25 +170,25 @@ TEST(WorkSplitTest, LanesAreStreamsAndEmptyOnesHelp) {
     split.cut(tiles, 1, false, nullptr);
     const std::size_t n_items = split.n_items();
     std::vector<int> taken(n_items, 0);
-    for (std::size_t lane = 0; lane < split.n_lanes(); ++lane) {
-      ++taken[n_items * lane / 3];
-      EXPECT_EQ(split.take(lane), n_items * lane / 3);
+    for (std::size_t queue = 0; queue < split.n_queues(); ++queue) {
+      ++taken[n_items * queue / 3];
+      EXPECT_EQ(split.take(queue), n_items * queue / 3);
     }
-    // Lane 2, then what lanes 0 and 1 have left.
-    for (const std::size_t lane : {2U, 0U, 1U}) {
-      for (std::size_t i = n_items * lane / 3 + 1; i < n_items * (lane + 1) / 3; ++i) {
+    // Queue 2, then what queues 0 and 1 have left.
+    for (const std::size_t queue : {2U, 0U, 1U}) {
+      for (std::size_t i = n_items * queue / 3 + 1; i < n_items * (queue + 1) / 3; ++i) {
         ++taken[i];
         EXPECT_EQ(split.take(2), i);
       }
     }
     EXPECT_EQ(taken, std::vector<int>(n_items, 1));
-    for (std::size_t lane = 0; lane < split.n_lanes(); ++lane) {
-      EXPECT_EQ(split.take(lane), n_items);
+    for (std::size_t queue = 0; queue < split.n_queues(); ++queue) {
+      EXPECT_EQ(split.take(queue), n_items);
     }
   }
 }
 
-// All threads at the same lane, and then at the next.
+// All threads at the same queue, and then at the next.
 TEST(WorkSplitTest, ThreadsTakeEveryItemOnce) {
   const std::vector<MatmulTile> tiles = {tile(0, 0, 1U << 20)};
   constexpr unsigned kThreads = 4;

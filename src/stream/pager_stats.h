@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What a WeightPager counts, and the trace of single tiles behind a timeline.
+// Counters of a WeightPager, and the trace of its tiles.
 
 #ifndef QSF_STREAM_PAGER_STATS_H_
 #define QSF_STREAM_PAGER_STATS_H_
@@ -16,8 +16,8 @@ struct PagerStats {
   std::uint64_t tiles_read = 0;  // tiles of one-row tensors included
   std::uint64_t tiles_acquired = 0;
   std::uint64_t rows_read = 0;      // rows that were not in the row cache
-  std::uint64_t ring_wraps = 0;     // times that the ring began at its first byte again
-  std::uint64_t ring_restarts = 0;  // times that a tile was wanted out of order
+  std::uint64_t ring_wraps = 0;     // times that the ring continued at its first byte
+  std::uint64_t ring_restarts = 0;  // times that a tile was acquired out of order
   std::uint64_t read_ns = 0;        // with at least one read of a tile in flight
   std::uint64_t decompress_ns = 0;  // decompressing and re-laying, over all reading threads
   std::uint64_t check_ns = 0;       // CRC and values, over all reading threads
@@ -25,7 +25,7 @@ struct PagerStats {
   std::uint64_t wait_ns = 0;        // of acquire(), for a tile to arrive
 };
 
-// One tile's way through the pager, in nanoseconds of monotonic_ns(); 0: not yet.
+// The times of one tile in the pager, of monotonic_ns(); 0: not yet.
 struct TileEvent {
   std::uint32_t tile = 0;
   std::uint64_t read_start_ns = 0;

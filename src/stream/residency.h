@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What a WeightPager may keep in memory, and what it makes of that: which bytes stay, and which
-// are read again with every pass.
+// The memory limits of a WeightPager, and the division of the weights into resident ones and ones
+// streamed with every pass.
 
 #ifndef QSF_STREAM_RESIDENCY_H_
 #define QSF_STREAM_RESIDENCY_H_
@@ -10,18 +10,17 @@
 
 namespace qsf {
 
-// Where regions, places of tiles and reads begin and end: pages, and what direct reads want.
+// Alignment of regions, tiles and reads: pages, as direct reads require.
 inline constexpr std::uint64_t kTileAlign = 4096;
 
 struct WeightLimits {
-  // For all that the pager keeps in its region, and in mapped pages; UINT64_MAX: no bound, and
-  // every tile stays.
+  // Limit of the pager's region and its mapped pages; UINT64_MAX: none, every tile is resident.
   std::uint64_t bytes = UINT64_MAX;
   // Reading threads, each with staging memory for tiles that are compressed or not in the form of
-  // kernels.
+  // the kernels.
   unsigned n_queues = 1;
-  std::uint64_t ring_bytes = 0;  // enough for the disk's full rate; 0: kDefaultRingBytes
-  bool mapped = false;           // tiles in kernel form are used where the file is mapped
+  std::uint64_t ring_bytes = 0;  // for the disk's full rate; 0: kDefaultRingBytes
+  bool mapped = false;           // tiles in kernel form are used from the mapped file
 };
 
 inline constexpr std::uint64_t kDefaultRingBytes = std::uint64_t{16} << 20;
@@ -29,20 +28,20 @@ inline constexpr std::uint64_t kDefaultRingBytes = std::uint64_t{16} << 20;
 // Computed from the directories alone. "Resident" tiles are read once and stay, "streamed" ones
 // pass through the ring with every pass.
 struct Residency {
-  WeightLimits limits;             // that it was made for
+  WeightLimits limits;             // of this plan
   std::uint64_t region_bytes = 0;  // to be carved, kTileAlign aligned
   // Its parts. Of mapped tiles, pins and ring are pages of the file and no part of the region.
-  std::uint64_t vector_bytes = 0;     // norms and biases as f32
-  std::uint64_t pinned_bytes = 0;     // resident tiles
-  std::uint64_t ring_bytes = 0;       // tiles that come and go
-  std::uint64_t staging_bytes = 0;    // of the reading threads
-  std::uint64_t row_cache_bytes = 0;  // embedding rows that come from the file one by one
-  std::uint64_t mapped_bytes = 0;     // pages of the file that are kept mapped, beside the region
-  std::uint64_t table_bytes = 0;      // heap
-  std::uint64_t weight_bytes = 0;     // of all tiles as kernels read them
-  std::uint64_t streamed_bytes = 0;   // read from the file by each pass that computes logits
-  std::uint64_t stored_bytes = 0;     // of all weights in the file
-  std::uint64_t resident_stored_bytes = 0;  // of those that load() waits for
+  std::uint64_t vector_bytes = 0;           // norms and biases as f32
+  std::uint64_t pinned_bytes = 0;           // resident tiles
+  std::uint64_t ring_bytes = 0;             // tiles that come and go
+  std::uint64_t staging_bytes = 0;          // of the reading threads
+  std::uint64_t row_cache_bytes = 0;        // embedding rows that come from the file one by one
+  std::uint64_t mapped_bytes = 0;           // pages of the file that stay mapped, beside the region
+  std::uint64_t table_bytes = 0;            // heap
+  std::uint64_t weight_bytes = 0;           // of all tiles as kernels read them
+  std::uint64_t streamed_bytes = 0;         // read from the file by each pass that computes logits
+  std::uint64_t stored_bytes = 0;           // of all weights in the file
+  std::uint64_t resident_stored_bytes = 0;  // of the resident ones, which load() waits for
   std::uint64_t least_bytes = 0;            // the smallest WeightLimits::bytes that works
   bool everything_resident = false;
   double resident_share = 0.0;  // of the bytes that a pass with logits multiplies

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// RowCache: rows of embeddings that stay in the file, the last used of them decoded in memory.
+// RowCache: the most recently used rows of embeddings that are not resident, decoded.
 //
-// A row comes with its group of 16 neighbours or alone, as its layout has it: some kilobytes by one
-// read. The first row of a tile in a session costs the whole tile, whose checksum cannot be checked
-// in parts; rows of compressed tiles cost it every time.
+// A row is read alone or with its group of 16 neighbours, depending on the layout: some kilobytes.
+// The first row of a tile costs a read of the whole tile, to check its checksum; rows of compressed
+// tiles always do.
 
 #ifndef QSF_STREAM_ROW_CACHE_H_
 #define QSF_STREAM_ROW_CACHE_H_

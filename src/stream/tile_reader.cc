@@ -16,8 +16,8 @@
 namespace qsf {
 namespace {
 
-// Tiles of a mapped file that the kernel is told of before the first is touched: what keeps a disk
-// busy while a thread checks the tile before.
+// Tiles of a mapped file announced to the kernel (madvise) ahead of their use: enough to keep a
+// disk busy while a thread checks a tile.
 constexpr std::size_t kMappedAhead = 4;
 
 // Brings the pages of a mapped tile into memory.
@@ -27,7 +27,7 @@ void touch(ByteSpan bytes) noexcept {
   }
 }
 
-// Adds the time from its making to its end.
+// Adds the time from construction to destruction.
 class Timer {
  public:
   explicit Timer(std::uint64_t& sum_ns) noexcept : sum_ns_(sum_ns), start_ns_(monotonic_ns()) {}
@@ -128,7 +128,7 @@ bool TileReader::start_jobs(bool may_wait) {
   return true;
 }
 
-// A queue may find out later that it has to read otherwise than its device says.
+// A queue may find later that it cannot read the way its device does.
 void TileReader::note_queue() {
   const std::string_view note = queue_->note();
   if (note.size() != note_chars_) schedule_.note_queue(note);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// TileReader: a thread that reads tiles and makes them what kernels want.
+// TileReader: a thread that reads tiles and converts them to the form of the kernels.
 //
-// Every tile is read straight to its place. Where the file holds other bytes than kernels read, the
-// thread copies them to its staging first and decompresses or re-lays them back to the place, so
-// staging is for one tile however many reads are in flight. The first time in a session a tile's
-// checksum and values are checked.
+// Every tile is read directly to its place. Where the stored form differs, the thread copies it to
+// its staging memory and decompresses or re-lays it back to the place, so staging holds one tile
+// however many reads are in flight. A tile's checksum and values are checked at its first read.
 
 #ifndef QSF_STREAM_TILE_READER_H_
 #define QSF_STREAM_TILE_READER_H_
@@ -71,7 +70,7 @@ class TileReader {
   MutableByteSpan raw_staging_;
   TileDecompressor decompressor_;
   std::unique_ptr<AsyncReader> queue_;
-  std::size_t note_chars_ = 0;    // of what the queue has said of itself so far
+  std::size_t note_chars_ = 0;    // of the queue's note so far
   std::vector<ReadJob> reading_;  // by tag; without a tile when free
   std::vector<ReadJob> mapped_;   // claimed and not yet touched, oldest first
   pthread_t thread_{};

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// TileRing: the space of tiles that come and go, as a first-in-first-out of slots over one span.
+// TileRing: the memory of streamed tiles, a first-in-first-out queue of slots in one span.
 //
 // A slot holds one tile and is never split at the end of the span. Slots are taken in the order of
-// reading and may be given back in any order; space is free again when nothing older holds it.
-// Twice the largest tile always makes progress; from three times on, a tile can be read while
-// another one is in use, wherever that lies.
+// reads and may be freed in any order; their space is reused when all older slots are free. Twice
+// the largest tile is enough to make progress; three times are enough to read a tile while another
+// one is in use, wherever that lies.
 //
 // Pure bookkeeping: no bytes, no threads, no allocation after construction.
 
@@ -32,12 +32,12 @@ class TileRing {
     return std::uint64_t{max_slots} * sizeof(Slot);
   }
 
-  // Gives a ring another span. Requires  it is empty (checked)
+  // Changes the span. Requires  the ring is empty (checked)
   void resize(std::uint64_t bytes);
 
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
   bool empty() const noexcept { return n_slots_ == 0; }
-  // Returns how often a slot was placed at the first byte because the end was reached.
+  // Returns how often the ring continued at its first byte.
   std::uint64_t wraps() const noexcept { return wraps_; }
 
   bool has_room(std::uint64_t bytes) const noexcept;
@@ -50,7 +50,7 @@ class TileRing {
   std::uint64_t bytes(RingSlot slot) const noexcept { return slots_[slot].bytes; }
   std::uint32_t tile(RingSlot slot) const noexcept { return slots_[slot].tile; }
 
-  // The slots from the oldest to the newest, those given back but not free yet included:
+  // The slots from the oldest to the newest, freed ones with older slots in use included:
   // for (i = 0; i < n_slots(); ++i) if (is_taken(slot(i))) ...
   std::uint32_t n_slots() const noexcept { return n_slots_; }
   RingSlot slot(std::uint32_t age) const noexcept {

@@ -13,7 +13,7 @@
 namespace qsf {
 namespace {
 
-// A cancellation comes from a signal handler, which can set a flag and wake nobody.
+// A cancellation comes from a signal handler, which can set a flag but wake no thread.
 constexpr std::chrono::milliseconds kCancelPoll{20};
 
 // A ring may be made, or made of other tiles, when residents are dropped.
@@ -50,8 +50,8 @@ std::uint64_t TileSchedule::heap_bytes(const TileTable& table) noexcept {
          TileRing::heap_bytes(max_slots(table));
 }
 
-// Returns the position of the streamed tile that a pass wants after `position`, the next pass's
-// first after the last; kNoPosition when there is none.
+// Returns the position of the next streamed tile after `position`, after the last one the first of
+// the next pass; kNoPosition without one.
 std::uint32_t TileSchedule::next_streamed(std::uint32_t position) const {
   const std::span<const TileId> order = table_.order();
   std::uint32_t p = position;
@@ -71,7 +71,7 @@ std::uint32_t TileSchedule::first_streamed() const {
 }
 
 // Returns the tile to be read next, or kNoTile while there is nothing to read or no room for it.
-// Vectors come first, because nobody waits for each of them; then what the caller waits for; then
+// Vectors come first, because they are waited for together; then the tile that is waited for; then
 // resident and streamed tiles in the order of the pass, and residents alone while the ring is full.
 TileId TileSchedule::pick() {
   if (next_vectors_ < table_.n_all_tiles()) return next_vectors_;
@@ -132,7 +132,7 @@ TileSchedule::Claim TileSchedule::claim(bool wait, ReadJob& job) {
   }
 }
 
-// One is enough: whoever finds a job wakes the next.
+// One thread is enough: it wakes the next when it finds a job.
 void TileSchedule::wake_readers() {
   if (n_idle_readers_ > 0 && pick() != kNoTile) work_ready_.notify_one();
 }
@@ -270,12 +270,12 @@ void TileSchedule::start_pass(bool with_head) {
   } else {
     pass_over_older(uses_[id].slot);
   }
-  // What was read ahead of this pass may end with a head that it does not want.
+  // Read-ahead may end with the output head, which this pass does not need.
   if (!with_head && cursor_ != kNoPosition && cursor_ >= table_.head_begin()) cursor_ = first;
   wake_readers();
 }
 
-// Gives back the slot of a tile that nobody holds.
+// Frees the slot of a tile that is not held.
 void TileSchedule::leave_ring(TileId id) {
   TileUse& use = uses_[id];
   if (table_.tile(id).mapped) {
@@ -291,13 +291,13 @@ void TileSchedule::pass_over(RingSlot slot) {
   if (!ring_.is_taken(slot) || !is_in_ring(id, slot) || use.holds > 0) return;
   if (use.state == TileState::kReady) {
     leave_ring(id);
-  } else {  // the read goes on, for nobody
+  } else {  // the read continues; its result is dropped
     use.slot = kNoSlot;
     use.state = TileState::kAbsent;
   }
 }
 
-// Passes over the tiles that were read before the one in `slot`; all of them for kNoSlot.
+// Skips the tiles that were read before the one in `slot`; all tiles for kNoSlot.
 void TileSchedule::pass_over_older(RingSlot slot) {
   for (std::uint32_t age = 0; age < ring_.n_slots();) {
     const RingSlot older = ring_.slot(age);
@@ -309,7 +309,7 @@ void TileSchedule::pass_over_older(RingSlot slot) {
   }
 }
 
-// Makes a tile that is not in the ring the next to be read, at the cost of all that is.
+// Restarts the ring at a tile that is not in it; all other tiles leave the ring.
 void TileSchedule::restart_at(TileId id) {
   const std::uint32_t position = table_.tile(id).position;
   if (cursor_ != position) ++stats_.ring_restarts;
@@ -318,7 +318,7 @@ void TileSchedule::restart_at(TileId id) {
   wake_readers();
 }
 
-// A tile that is next and has no room though nothing is being read will never have any.
+// Returns whether the next tile can never get room: nothing is being read, and it does not fit.
 bool TileSchedule::is_stuck(TileId id) const {
   return n_ring_jobs_ == 0 && !ring_.has_room(table_.place_bytes(id));
 }
@@ -351,8 +351,8 @@ Status TileSchedule::acquire(TileId id) {
       restart_at(id);
       if (is_stuck(id)) {
         return out_of_budget(
-            "a weight tile of %llu bytes finds no room in a ring of %llu bytes of which %llu are "
-            "held; release tiles first",
+            "a weight tile of %llu bytes does not fit the ring of %llu bytes, %llu of them in use; "
+            "release tiles first",
             static_cast<unsigned long long>(table_.place_bytes(id)),
             static_cast<unsigned long long>(ring_.size_bytes()),
             static_cast<unsigned long long>(held_ring_bytes_));

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT
 //
-// TileSchedule: what state every tile is in, which one is read next, and who waits for what.
+// TileSchedule: the state of every tile, the order of reads, and the waits for tiles.
 //
-// Between the thread that runs passes and the threads that read. All state is behind one mutex:
-// tiles are hundreds of kilobytes, so it is taken some thousand times a second. Both sides park
-// when there is nothing to do, because on a small machine the other side needs the core.
+// It connects the thread that runs passes with the reading threads. One mutex guards all state:
+// tiles have hundreds of kilobytes, so it is taken some thousand times a second. Idle threads
+// sleep, because on a small machine the others need the core.
 //
-// A tile is absent, being read, ready or failed. A streamed tile that is read or ready has a slot
-// of the ring; when it is released, or passed over, the slot is given back and the tile is absent
-// again. A read that nobody waits for any more is left to end in its slot, which no tile names by
-// then, and the slot is given back. A tile that failed stays so, and whoever asks for it gets its
-// error.
+// A tile is absent, being read, ready or failed. A streamed tile that is being read or ready has a
+// slot of the ring; when it is released or skipped, the slot is freed and the tile is absent again.
+// A read that is no longer needed ends in its slot, which belongs to no tile by then, and the slot
+// is freed. A failed tile stays failed, and acquire() returns its error.
 
 #ifndef QSF_STREAM_TILE_SCHEDULE_H_
 #define QSF_STREAM_TILE_SCHEDULE_H_
@@ -36,15 +35,15 @@
 
 namespace qsf {
 
-// One tile that a reading thread shall bring.
+// One tile to be read.
 struct ReadJob {
   TileId tile = kNoTile;
-  RingSlot slot = kNoSlot;  // of the ring; none: the tile's own place
+  RingSlot slot = kNoSlot;  // of the ring; none: the tile is resident
   std::byte* place = nullptr;
-  bool first = true;  // nobody has checked its bytes yet
+  bool first = true;  // its bytes were not checked yet
 };
 
-// What a reading thread spent on a job after the read.
+// Time spent on a job after the read.
 struct PrepareTimes {
   std::uint64_t check_ns = 0;
   std::uint64_t decompress_ns = 0;
@@ -63,13 +62,13 @@ class TileSchedule {
 
   // For reading threads, any number at once.
   //
-  // Takes the next job; with `wait`, parks until there is one or stop() was called.
+  // Takes the next job; with `wait`, sleeps until there is one or stop() was called.
   Claim claim(bool wait, ReadJob& job);
-  // Says that the bytes of a job are there; returns whether anybody still wants them.
+  // Reports that the bytes of a job were read. Returns whether they are still needed.
   bool read_ended(const ReadJob& job);
   // Ends a job. Requires  read_ended(job) was called
   void complete(const ReadJob& job, const PrepareTimes& times, Status status);
-  // Keeps what a queue says of itself, for reading_note().
+  // Stores a queue's note for reading_note().
   void note_queue(std::string_view note);
   // Makes claim() return kStop from now on.
   void stop();
@@ -79,13 +78,13 @@ class TileSchedule {
   Status load(LoadProgress on_progress, void* user);
   void start_pass(bool with_head);
   Status acquire(TileId id);
-  // Holds ready tiles from `first` on, at most `max_tiles`, and returns how many.
+  // Holds ready tiles from `first` on, at most `max_tiles`. Returns how many.
   std::uint32_t acquire_ready(TileId first, std::uint32_t max_tiles);
   void release(TileId first, std::uint32_t n_tiles);
   // Bytes of a tile that is held. Threads  any
   const std::byte* bytes_of(TileId id) const noexcept;
   bool is_resident(TileId id) const noexcept { return uses_[id].resident; }
-  // Whether the bytes of a tile were checked since open(), and noting that they were.
+  // Whether the bytes of a tile were checked since open(); and recording that they were.
   bool is_checked(TileId id);
   void note_checked(TileId id);
   void count_row(std::uint64_t bytes_read);
@@ -112,7 +111,7 @@ class TileSchedule {
   static constexpr std::uint32_t kNoEvent = 0xFFFFFFFFU;
   using Lock = std::unique_lock<std::mutex>;
 
-  // All of these want the mutex held.
+  // All of these require the mutex to be held.
   TileId pick();
   void take(TileId id, ReadJob& job);
   std::uint32_t next_streamed(std::uint32_t position) const;

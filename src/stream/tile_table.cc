@@ -111,7 +111,7 @@ Status TileTable::list_tiles(bool mapped) {
     n_tensors += directory.tensors.size();
   }
   if (n_tiles >= kNoTile) {
-    return unsupported("%s: %llu tiles, this version numbers at most 2^32",
+    return unsupported("%s: %llu tiles, this version supports at most 2^32",
                        reader_->file().path().c_str(), static_cast<unsigned long long>(n_tiles));
   }
   tiles_.reserve(static_cast<std::size_t>(n_tiles));

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 //
-// TileTable: every tile and tensor of a file with the place it has in memory, and the decision
-// which tiles stay. Built from the directories alone; WeightPager::plan and open make the same one.
+// TileTable: every tile and tensor of a file with its place in memory, and the choice of resident
+// tiles. It is built from the directories alone; WeightPager::plan and open build the same one.
 //
 // The order of a pass is that of the file, layer by layer, and then the output head, which for a
-// tied head stands at the beginning of the file. What a pass does not multiply with, embeddings
-// that are looked up row by row, comes last and is kept only when everything is.
+// tied head is at the beginning of the file. Embeddings that are looked up row by row come last and
+// are resident only when everything is.
 //
 // The region, every part aligned to kTileAlign:
 //
-//   vectors | head and embeddings that stay | layers' tiles that stay | ring | staging | row cache
+//   vectors | resident head and embeddings | resident layer tiles | ring | staging | row cache
 
 #ifndef QSF_STREAM_TILE_TABLE_H_
 #define QSF_STREAM_TILE_TABLE_H_
@@ -72,9 +72,9 @@ class TileTable {
   const TensorInfo& tensor_info(TileId id) const noexcept {
     return directory(id).tensors[info(id).tensor];
   }
-  // Puts the place of a tile in front of what a reader of its bytes says.
+  // Prefixes an error with the place of a tile.
   Status at_tile(TileId id, Status status) const;
-  // What a tile goes through on its way from the file. The values of matrices' tiles alone.
+  // The steps of a tile after its read; check_values for tiles of matrices alone.
   // Fails  kCorrupt, with the tile's place
   Status check_stored(TileId id, ByteSpan stored) const;
   Status decompress(TileDecompressor& decompressor, TileId id, ByteSpan stored,
@@ -82,7 +82,7 @@ class TileTable {
   Status check_values(TileId id, ByteSpan raw) const;
   // Bytes of a tile as kernels read it; of one-row tensors, as f32.
   std::uint64_t kernel_bytes(TileId id) const noexcept;
-  // Bytes of its place: whole pages for what is read and for what becomes of it.
+  // Bytes of its place: whole pages, for the stored bytes and for the decoded ones.
   std::uint64_t place_bytes(TileId id) const noexcept;
 
   const PagedTensor& tensor(std::uint32_t section, std::uint32_t index) const noexcept;
@@ -105,7 +105,7 @@ class TileTable {
   // Bytes of a thread's staging, for stored and for decompressed bytes of one tile.
   std::uint64_t stored_staging_bytes() const noexcept { return stored_staging_bytes_; }
   std::uint64_t raw_staging_bytes() const noexcept { return raw_staging_bytes_; }
-  // Bytes at the beginning of the row cache that take what is read and what is decompressed.
+  // Bytes at the start of the row cache for stored and for decompressed bytes.
   std::uint64_t row_read_bytes() const noexcept { return row_read_bytes_; }
   std::uint64_t row_raw_bytes() const noexcept { return row_raw_bytes_; }
   std::uint32_t row_cols() const noexcept { return row_cols_; }

@@ -2,14 +2,14 @@
 //
 // WeightPager: the weights of a file as tiles that a pass acquires, uses and releases.
 //
-// Tiles are what the file stores (whole rows of one matrix, at most 4 MiB) in the form that kernels
-// read: layout 1, blocks of at most 64 columns. As many as the limits allow stay in memory; the
-// others pass through a ring of slots, read ahead of the pass that uses them, across layers and
-// from the end of one pass to the beginning of the next. Tensors of one row (norms, biases) are
-// widened to f32 and always stay. Rows of an embedding that does not stay come one by one.
+// A tile is whole rows of one matrix, at most 4 MiB, in the form of the kernels: layout 1, blocks
+// of at most 64 columns. As many tiles as the limits allow are resident. The others are streamed
+// through a ring of slots by read-ahead, across layers and from the end of one pass to the start of
+// the next. Tensors of one row (norms, biases) are widened to f32 and always resident. Rows of an
+// embedding that is not resident are read one by one.
 //
-// Where a tile lies, how large the ring is, how many threads read and by which path: none of it
-// changes a byte that kernels see. docs/streaming.md tells how the parts work together.
+// The place of a tile, the size of the ring, the number of reading threads and the read path do not
+// change a byte that kernels read. The parts are described in docs/streaming.md.
 
 #ifndef QSF_STREAM_WEIGHT_PAGER_H_
 #define QSF_STREAM_WEIGHT_PAGER_H_
@@ -66,13 +66,13 @@ constexpr std::uint32_t final_section(std::uint32_t n_layers) noexcept {
 // Threads  one at a time (the thread that runs passes); tiles may be read by any
 class WeightPager {
  public:
-  // Returns what stays and what is streamed within `limits`, without touching weights.
+  // Divides the weights into resident and streamed ones within `limits`, without reading them.
   // Fails  kUnsupported when tables or weights exceed what this build addresses; kOutOfBudget when
   //        limits.bytes is below Residency::least_bytes, with both numbers
   static Result<Residency> plan(const QsfReader& reader, const WeightLimits& limits);
 
-  // Starts the reading threads, which read at once: the vectors, for which open() waits, then
-  // resident and streamed tiles in the order of a pass, as far as there is room.
+  // Starts the reading threads. They read the vectors, for which open() waits, then resident and
+  // streamed tiles in the order of a pass, as far as there is room.
   // Requires  plan() returned `residency` for this reader; reader, device and region outlive the
   //           pager; `region` has residency.region_bytes, aligned to kTileAlign; with
   //           limits.mapped the device's path is kMmap
@@ -83,18 +83,18 @@ class WeightPager {
                                                    const Residency& residency,
                                                    MutableByteSpan region,
                                                    const PagerOptions& options = {});
-  // Ends the threads; reads in flight are waited for. Requires  no tile is used any more
+  // Ends the threads after the reads in flight. Requires  no tile is in use
   ~WeightPager();
   WeightPager(const WeightPager&) = delete;
   WeightPager& operator=(const WeightPager&) = delete;
 
-  // Waits until every resident tile is there, reporting stored bytes now and then. A pass may as
-  // well begin without it: acquire() then waits for what is still missing.
+  // Waits until every resident tile is read, reporting stored bytes from time to time. A pass may
+  // also begin without it: acquire() then waits for missing tiles.
   // Fails  kCorrupt or kIo of the resident tile that comes first in the file; kCancelled
   Status load(LoadProgress on_progress = nullptr, void* user = nullptr);
 
-  // Hints that a pass begins with the first layer, and whether it will want the output head. After
-  // the pass reading ahead goes on with the first layer. Requires  no tile is held
+  // Announces a pass from the first layer on, with or without the output head. Read-ahead continues
+  // after it with the first layer. Requires  no tile is held
   void start_pass(bool with_head);
 
   // Gives at least `bytes` of resident tiles back to the system, as many of each layer as of any,
@@ -109,12 +109,12 @@ class WeightPager {
   // Requires  section and tensor exist
   std::span<const TileId> tiles_of(std::uint32_t section, std::uint32_t tensor) const noexcept;
 
-  // Waits until a tile is ready and holds it. Each acquire needs one release. Any order works; fast
-  // is the order of a pass: a tile that is passed over leaves the ring, and one that is not in it
-  // makes it begin there anew.
+  // Waits until a tile is ready and holds it. Each acquire needs one release. Any order works; the
+  // order of a pass is fast: a skipped tile leaves the ring, and a tile that is not in the ring
+  // restarts it there.
   // Requires  id < n_tiles()
-  // Fails     kIo, kCorrupt: the tile cannot be had, now or later, and the message names the
-  //           section, the tile and its file offset; kCancelled; kOutOfBudget when the tiles held
+  // Fails     kIo, kCorrupt: the tile cannot be read, now or later; the message names the section,
+  //           the tile and its file offset; kCancelled; kOutOfBudget when the tiles held
   //           leave no room for another
   Result<WeightTile> acquire(TileId id);
   // Holds as many of the tiles first, first + 1 ... as are ready without waiting, at most
@@ -142,7 +142,7 @@ class WeightPager {
   const Residency& residency() const noexcept { return table_.residency(); }
   PagerStats stats() const { return schedule_.stats(); }
 
-  // Returns what the queues do otherwise than their device says, and why; empty when nothing.
+  // Returns where the queues differ from their device, and why; empty where they do not.
   std::string reading_note() const { return schedule_.reading_note(); }
 
   // Records the tiles that are read from now on, as many as `events` has room for; an empty span

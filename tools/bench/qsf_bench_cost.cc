@@ -51,7 +51,7 @@ ModelCost::ModelCost(const qsf::QsfReader& reader, qsf::KvType k_type, qsf::KvTy
 
 std::uint64_t ModelCost::visible(std::uint64_t position, bool generated) const noexcept {
   if (h2o_ && !generated && position >= h2o_->chunk) {
-    const std::uint64_t seen = position % h2o_->chunk + 1 + qsf::h2o_memory_size(*h2o_);
+    const std::uint64_t seen = position % h2o_->chunk + 1 + qsf::memory_set_size(*h2o_);
     return spec_.n_layers * seen;
   }
   const std::uint64_t kept = n_kept_ == 0 ? position + 1 : std::min(n_kept_, position + 1);

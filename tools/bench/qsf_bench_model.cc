@@ -80,8 +80,8 @@ qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options,
   std::optional<qsf::SparsePrefillOptions> h2o;
   if (options.attention.is_h2o()) {
     h2o = h2o_options(options.attention.h2o());
-    settings.attention = qsf::AttentionKind::kH2o;
-    settings.h2o = *h2o;
+    settings.attention = qsf::AttentionKind::kSparsePrefill;
+    settings.sparse_prefill = *h2o;
   }
   settings.pin = options.pin;
   settings.ram_budget_bytes = ram_budget_bytes;

@@ -375,7 +375,7 @@ class Text(Case):
         code, _, err = call(model, *arguments, "--rope-reindex")
         self.assertEqual(code, 0)
         self.assertNotIn(b"context full", err)
-        self.refused(2, "trained for 1024; ask for at most that, or", model, *arguments)
+        self.refused(2, "trained for 1024; use fewer, or", model, *arguments)
         # While all fits it is the same text.
         short = ["--prompt", "Once upon a time", *window, "--max-tokens", "60"]
         self.assertEqual(text(*short, "--rope-reindex"), text(*short))

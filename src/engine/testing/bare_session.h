@@ -30,7 +30,7 @@ inline constexpr std::uint32_t kBareVocab = 100;
 class BareSession {
  public:
   explicit BareSession(const KvShape& shape = kBareShape, std::uint32_t max_slots = 200,
-                       const std::optional<SparsePrefillOptions>& h2o = {},
+                       const std::optional<SparsePrefillOptions>& sparse = {},
                        const KvPolicyOptions& policy = {})
       : policy_(policy),
         limits_(limits_of(max_slots, policy)),
@@ -39,15 +39,16 @@ class BareSession {
         kv_(KvCache::create(shape, limits_, tables_.bytes()).value()),
         store_(shape, pages_.bytes()),
         sequence_(kv_.create_sequence().value()) {
-    if (h2o) {
-      const SparsePrefillShape of_state = {shape.n_layers, shape.n_kv_heads, max_slots, *h2o};
+    if (sparse) {
+      const SparsePrefillShape of_state = {shape.n_layers, shape.n_kv_heads, max_slots, *sparse};
       state_memory_.emplace(SparsePrefillState::region_bytes(of_state));
       state_.emplace(SparsePrefillState::create(of_state, state_memory_->bytes()).value());
     }
     if (policy.policy == KvPolicy::kH2o) {
-      const H2oEvictionShape of_heavy = {.kv = shape, .kv_size = max_slots, .options = policy};
-      state_memory_.emplace(H2oEviction::region_bytes(of_heavy));
-      heavy_.emplace(H2oEviction::create(of_heavy, state_memory_->bytes()).value());
+      const H2oEvictionShape eviction_shape = {
+          .kv = shape, .kv_size = max_slots, .options = policy};
+      state_memory_.emplace(H2oEviction::region_bytes(eviction_shape));
+      eviction_.emplace(H2oEviction::create(eviction_shape, state_memory_->bytes()).value());
     }
   }
 
@@ -63,11 +64,11 @@ class BareSession {
     return {.kv = kv_,
             .store = store_,
             .sequence = sequence_,
-            .h2o = state_ ? &*state_ : nullptr,
-            .heavy = heavy_ ? &*heavy_ : nullptr};
+            .sparse_prefill = state_ ? &*state_ : nullptr,
+            .h2o_eviction = eviction_ ? &*eviction_ : nullptr};
   }
-  SparsePrefillState& h2o() { return *state_; }
-  H2oEviction& heavy() { return *heavy_; }
+  SparsePrefillState& sparse_prefill() { return *state_; }
+  H2oEviction& eviction() { return *eviction_; }
   KvCache& kv() { return kv_; }
   SequenceId sequence() const { return sequence_; }
   // The bytes of all pages.
@@ -83,7 +84,7 @@ class BareSession {
       const std::uint32_t n = std::min(kKvPageSlots, n_tokens - done);
       QSF_CHECK(kv_.append(sequence_, n).has_value());
       done += n;
-      if (heavy_) pay(rng, done);
+      if (eviction_) pay(rng, done);
     }
     if (state_) attend(rng, n_tokens);
     return tokens;
@@ -106,22 +107,22 @@ class BareSession {
       }
     }
   }
-  // A block's sums as attention would leave them: its last rows are in an open strip until it ends.
+  // A block's sums as attention would leave them: its last rows are in an open tile until it ends.
   void pay(Rng& rng, std::uint32_t end) {
-    const KvShape& shape = heavy_->shape().kv;
+    const KvShape& shape = eviction_->shape().kv;
     const bool is_whole = end % kEvictionBlock == 0;
     for (std::uint32_t layer = 0; layer < shape.n_layers; ++layer) {
-      heavy_->mark_scored(layer, is_whole ? end - 1 : end);
+      eviction_->mark_scored(layer, is_whole ? end - 1 : end);
       for (std::uint32_t head = 0; head < shape.n_kv_heads; ++head) {
-        fill_sums(rng, heavy_->saved_parts(layer, head), 5);
+        fill_sums(rng, eviction_->saved_parts(layer, head), 5);
         if (is_whole) {
-          heavy_->close_head(layer, head, kv_, sequence_, store_.acquire_layer(layer));
+          eviction_->close_head(layer, head, kv_, sequence_, store_.acquire_layer(layer));
         }
       }
-      heavy_->mark_scored(layer, end);
+      eviction_->mark_scored(layer, end);
     }
   }
-  // Sums as attention would leave them, strip by strip.
+  // Sums as attention would leave them, tile by tile.
   void attend(Rng& rng, std::uint32_t n_positions) {
     const SparsePrefillShape& shape = state_->shape();
     const std::uint32_t chunk = shape.options.chunk;
@@ -164,7 +165,7 @@ class BareSession {
   SequenceId sequence_;
   std::optional<Aligned> state_memory_;
   std::optional<SparsePrefillState> state_;
-  std::optional<H2oEviction> heavy_;
+  std::optional<H2oEviction> eviction_;
 };
 
 }  // namespace qsf::testing_support

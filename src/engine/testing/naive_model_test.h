@@ -178,9 +178,9 @@ class NaiveModelTest : public testing::Test {
     }
   }
   // Computes all rows of `want`, forgets those behind each of `keep`, and computes them again.
-  void expect_no_trace_of_forgetting(const EngineOptions& options,
-                                     const std::vector<std::size_t>& keep,
-                                     const Logits& want) const {
+  void expect_truncation_leaves_no_trace(const EngineOptions& options,
+                                         const std::vector<std::size_t>& keep,
+                                         const Logits& want) const {
     const auto engine = open(options);
     const auto session = engine->create_session().value();
     for (const std::size_t n_kept : keep) {

@@ -113,8 +113,8 @@ inline void expect_same_text_of_every_type(const StreamedModel& model, EngineOpt
 
 // Rows that were forgotten together with those behind them are computed before they are saved: of
 // 250 rows the first n, for each n of `kept`.
-inline void expect_no_trace_of_forgetting(const StreamedModel& model, EngineOptions wanted,
-                                          const std::vector<std::size_t>& kept) {
+inline void expect_truncation_leaves_no_trace(const StreamedModel& model, EngineOptions wanted,
+                                              const std::vector<std::size_t>& kept) {
   wanted.n_sequences = 2;
   const auto engine = open(model, wanted);
   const std::vector<TokenId> tokens = random_tokens(400, 1, kIds);

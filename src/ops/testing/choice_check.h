@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kv/h2o_ranking.h"
+#include "kv/h2o_common.h"
 #include "kv/kv_policy.h"
 
 namespace qsf::testing_support {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// The inverse frequencies of rotary position embedding, scaled as the model was trained.
+// Position encodings of a model as numbers: the inverse frequencies of RoPE, scaled as the model
+// was trained, and the slopes of ALiBi.
 
-#ifndef QSF_MODEL_ROPE_FREQUENCIES_H_
-#define QSF_MODEL_ROPE_FREQUENCIES_H_
+#ifndef QSF_MODEL_POSITION_TABLES_H_
+#define QSF_MODEL_POSITION_TABLES_H_
 
 #include <cstdint>
 #include <vector>
@@ -24,6 +25,13 @@ namespace qsf {
 // "LongRoPE", 2024.
 std::vector<float> rope_inverse_frequencies(const ModelSpec& spec, std::uint32_t context);
 
+// Returns a slope for each query head; to a score is added slope * (key's position - query's
+// position). With n the largest power of two not above the heads, head i < n has
+// 2^(-8 (i + 1) / n); the heads after them take every other slope of twice as many heads, head
+// n + j has 2^(-4 (2 j + 1) / n). Empty unless positions are ALiBi's.
+// Based on: Press, Smith and Lewis, "Train short, test long", 2022, and its published code.
+std::vector<float> alibi_slopes(const ModelSpec& spec);
+
 }  // namespace qsf
 
-#endif  // QSF_MODEL_ROPE_FREQUENCIES_H_
+#endif  // QSF_MODEL_POSITION_TABLES_H_

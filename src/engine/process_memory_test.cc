@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-#include "engine/memory_rate.h"
+#include "engine/process_memory.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 namespace qsf {
 namespace {
 
-// What it may take is a bound, not a wish: inside a small memory limit more would end the process.
+// The limit is strict: inside a small control group more memory would end the process.
 TEST(MemoryRateTest, MeasuresWithinTheBytesItMayTake) {
   const std::unique_ptr<ThreadPool> threads = ThreadPool::create(2, {}).value();
   EXPECT_EQ(measure_memory_rate(*threads, 0), 0.0);

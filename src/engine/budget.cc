@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// The order in which a budget is spent and in which wishes are given up.
+// The order in which a budget is spent, and in which wishes are reduced.
 
-#include "engine/budget_fit.h"
+#include "engine/budget.h"
 
 #include <algorithm>
 #include <optional>
@@ -148,6 +148,17 @@ Result<BudgetFit> fit_budget(const BudgetCosts& costs, const BudgetWishes& wishe
   QSF_CHECK(wishes.rows >= 1 && wishes.rows <= wishes.context);
   QSF_CHECK(costs.least_weight_bytes <= costs.all_weight_bytes);
   return Fitter(costs, wishes).run();
+}
+
+std::uint64_t BudgetWatch::bytes_to_give_back(std::uint64_t now_ns) noexcept {
+  constexpr std::uint64_t kBetweenLooksNs = 100'000'000;
+  if (now_ns < next_look_ns_) return 0;
+  next_look_ns_ = now_ns + kBetweenLooksNs;
+  const std::uint64_t limit = limits_.limit_bytes();
+  if (limit >= held_bytes_) return 0;
+  const std::uint64_t excess = held_bytes_ - limit;
+  held_bytes_ = limit;
+  return excess;
 }
 
 }  // namespace qsf

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+//
+// The passes of an engine: rows are made of tokens, run through the layers, and taken back when a
+// pass fails.
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/check.h"
+#include "engine/engine_impl.h"
+#include "platform/clock.h"
+
+namespace qsf {
+
+namespace {
+
+void report_layer(std::uint32_t n_layers_done, void* user) {
+  const auto& progress = *static_cast<const PromptProgress*>(user);
+  progress.report(progress.done_rows * progress.n_layers + progress.pass_rows * n_layers_done,
+                  progress.total_rows * progress.n_layers, progress.user);
+}
+
+}  // namespace
+
+Status Engine::Impl::append(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
+                            std::size_t first_output, LogitsSink* sink, PromptProgress* progress) {
+  const std::uint32_t n_vocab = reader->spec().n_vocab;
+  if (tokens.empty()) return invalid_argument("no tokens to compute");
+  for (const TokenId token : tokens) {
+    if (token >= n_vocab) {
+      return invalid_argument("token %u: the vocabulary ends at %u", token, n_vocab - 1);
+    }
+  }
+  const std::uint32_t before = kv->n_slots(sequence);
+  if (tokens.size() > max_context - before) {
+    return out_of_budget("%zu tokens do not fit: the context has %u positions, %u of them in use",
+                         tokens.size(), max_context, before);
+  }
+  const std::uint64_t start = monotonic_ns();
+  Status status;
+  std::size_t done = 0;
+  while (done < tokens.size() && status.ok()) {
+    const std::size_t n = std::min<std::size_t>(rows_per_pass, tokens.size() - done);
+    const std::size_t first = first_output > done ? first_output - done : 0;
+    status = run_pass(sequence, tokens.subspan(done, n), role, first, sink, progress);
+    if (status.ok()) done += n;
+  }
+  if (!status.ok()) {
+    const bool can_return = longest_kept(sequence, before) == before;
+    truncate(sequence, can_return ? before : before + static_cast<std::uint32_t>(done));
+  }
+  count_work(role, done, monotonic_ns() - start);
+  return status;
+}
+
+// Cancelled and failed work counts as well: its time was spent.
+void Engine::Impl::count_work(RowRole role, std::size_t n_rows, std::uint64_t elapsed_ns) {
+  const bool prompt = role == RowRole::kPrompt;
+  (prompt ? stats.prompt_tokens : stats.generated_tokens) += n_rows;
+  (prompt ? stats.prompt_ns : stats.generate_ns) += elapsed_ns;
+  stats.operators = backend->profile();
+  stats.matmul_ns = stats.operators.product_ns();
+  stats.attention_ns = stats.operators[OperatorKind::kAttend].ns;
+  stats.other_ns = stats.prompt_ns + stats.generate_ns - stats.matmul_ns - stats.attention_ns;
+}
+
+void Engine::Impl::truncate(SequenceId sequence, std::uint32_t n_slots) noexcept {
+  if (!sparse_prefill.empty()) n_slots = sparse_prefill[sequence].truncate(n_slots);
+  if (!h2o_eviction.empty()) n_slots = h2o_eviction[sequence].truncate(n_slots);
+  kv->truncate(sequence, n_slots);
+}
+
+bool Engine::Impl::take_cancel() noexcept {
+  return cancel.exchange(false, std::memory_order_relaxed);
+}
+
+void Engine::Impl::keep_within_limits() {
+  const std::uint64_t excess = watch->bytes_to_give_back(monotonic_ns());
+  if (excess == 0) return;
+  const std::uint64_t given_back = pager->drop_residents(excess);
+  char line[240];
+  std::snprintf(
+      line, sizeof line,
+      "the memory limit fell to %.1f MB below what is planned: %.1f MB of weights are given "
+      "back and read from the disk from now on%s",
+      static_cast<double>(excess) / 1e6, static_cast<double>(given_back) / 1e6,
+      given_back < excess ? "; that is not enough, and the system may end this process" : "");
+  options.log.warning(line);
+}
+
+std::uint32_t Engine::Impl::longest_kept(SequenceId sequence,
+                                         std::uint32_t n_slots) const noexcept {
+  const KvPolicyOptions& policy = options.kv_policy;
+  if (policy.policy == KvPolicy::kH2o) return n_slots;  // evicted positions are computed again
+  const auto can_go_on = [&](std::uint32_t n) {
+    const std::uint32_t first =
+        policy.policy == KvPolicy::kFull || n <= policy.window ? 0 : n - policy.window;
+    return kv->holds(sequence, first, n);
+  };
+  if (can_go_on(n_slots)) return n_slots;
+  const std::uint32_t in_sink_pages = kv_sink_pages(kv->limits()) * kKvPageSlots;
+  return std::min(n_slots, in_sink_pages);
+}
+
+// The slots up to this one that the policy keeps.
+VisibleSet Engine::Impl::visible_at(std::uint32_t slot) const noexcept {
+  const KvPolicyOptions& policy = options.kv_policy;
+  const std::uint32_t prefix = slot + 1;
+  if (policy.policy == KvPolicy::kH2o) {  // and heavy hitters, which are not slots
+    return {.prefix = prefix,
+            .ancestors = 0,
+            .sinks = 0,
+            .first = first_recent_position(slot, policy.window)};
+  }
+  if (policy.policy == KvPolicy::kFull || prefix <= policy.window) {
+    return {.prefix = prefix, .ancestors = 0};
+  }
+  return {.prefix = prefix,
+          .ancestors = 0,
+          .sinks = std::min(policy.sinks, prefix),
+          .first = prefix - policy.window};
+}
+
+Status Engine::Impl::add_rows(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
+                              std::size_t first_output) {
+  keep_within_limits();
+  QSF_ASSIGN_OR_RETURN(const Appended appended,
+                       kv->append(sequence, static_cast<std::uint32_t>(tokens.size())));
+  if (appended.copy.has_value()) {
+    backend->copy_page(appended.copy->from_page, appended.copy->to_page);
+  }
+  rows.clear();
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const std::uint32_t slot = appended.first_slot + static_cast<std::uint32_t>(i);
+    rows.push_back({.sequence = sequence,
+                    .token = tokens[i],
+                    .position = static_cast<std::int32_t>(slot),
+                    .kv_slot = slot,
+                    .role = role,
+                    .visible = visible_at(slot),
+                    .adapter = 0,
+                    .wants_output = i >= first_output});
+  }
+  return ok_status();
+}
+
+Status Engine::Impl::run_pass(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
+                              std::size_t first_output, LogitsSink* sink,
+                              PromptProgress* progress) {
+  QSF_RETURN_IF_ERROR(add_rows(sequence, tokens, role, first_output));
+  Pass pass = {.rows = rows, .kv = &*kv, .cancel = &cancel, .sink = sink};
+  if (progress != nullptr && progress->report != nullptr) {
+    progress->pass_rows = tokens.size();
+    progress->n_layers = reader->spec().n_layers;
+    pass.on_layer = report_layer;
+    pass.on_layer_user = progress;
+  }
+  if (role == RowRole::kPrompt) ++stats.prompt_passes;
+  Status status = decoder->run(pass);
+  if (progress != nullptr) progress->done_rows += tokens.size();
+  // The pass that a cancellation stopped consumes it.
+  if (status.code() == StatusCode::kCancelled) take_cancel();
+  return status;
+}
+
+Status Engine::Impl::run_part(SequenceId sequence, std::span<const TokenId> tokens,
+                              std::uint32_t first, std::uint32_t last, std::span<float> hidden) {
+  QSF_RETURN_IF_ERROR(add_rows(sequence, tokens, RowRole::kPrompt, tokens.size()));
+  ++stats.prompt_passes;
+  Status status = decoder->run_part({.rows = rows, .kv = &*kv, .cancel = &cancel, .sink = nullptr},
+                                    first, last, hidden);
+  if (status.code() == StatusCode::kCancelled) take_cancel();
+  return status;
+}
+
+void Engine::Impl::add_visible(SequenceId sequence, std::uint32_t layer, std::uint32_t kv_head,
+                               std::vector<std::uint32_t>& positions) const {
+  const std::uint32_t next = kv->n_slots(sequence);
+  if (!sparse_prefill.empty()) {
+    for (const std::int32_t member : sparse_prefill[sequence].members(layer, kv_head)) {
+      positions.push_back(static_cast<std::uint32_t>(member));
+    }
+    for (std::uint32_t slot = sparse_prefill[sequence].chunk_start(layer); slot < next; ++slot) {
+      positions.push_back(slot);
+    }
+    return;
+  }
+  if (!h2o_eviction.empty()) {
+    const auto members = h2o_eviction[sequence].members(layer, kv_head);
+    for (const std::int32_t member : members.first(h2o_eviction[sequence].n_members(layer))) {
+      positions.push_back(static_cast<std::uint32_t>(member));
+    }
+    std::sort(positions.begin(), positions.end());
+  }
+  const VisibleSet visible = visible_at(next);
+  const std::uint32_t window = reader->spec().window_of(layer);
+  const KvPolicyOptions& policy = options.kv_policy;
+  const bool at_cache_position = policy.rope_reindex && visible.first > visible.sinks;
+  const std::uint32_t behind_sinks = at_cache_position ? policy.sinks + policy.window - 1 : next;
+  const auto add = [&](std::uint32_t first, std::uint32_t last, std::uint32_t seen_from) {
+    for (std::uint32_t slot = first; slot < last; ++slot) {
+      if (window == 0 || seen_from - slot < window) positions.push_back(slot);
+    }
+  };
+  add(0, std::min(visible.sinks, visible.first), behind_sinks);
+  add(visible.first, next, next);
+}
+
+}  // namespace qsf
