@@ -317,7 +317,7 @@ TEST_F(RopeReindexTest, SessionFilesGoOnAndTellTheSettingsApart) {
     const Status status = other->load(saved);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     EXPECT_THAT(status.message(), HasSubstr("section policy: saved with rope_reindex"));
-    EXPECT_THAT(status.message(), HasSubstr("open without"));
+    EXPECT_THAT(status.message(), HasSubstr("opened without"));
   }
   ASSERT_TRUE(other->prefill(all.first(20), nullptr).ok());
   ASSERT_TRUE(other->save(plain).ok());
@@ -347,7 +347,7 @@ TEST_F(RopeReindexTest, ModelsWithoutRotationAreRefused) {
   spec.architecture = "gpt2";
   spec.positions = PositionEncoding::kLearned;
   expect_refused(write(NaiveModel(spec, 1)), windowed(30, 4), StatusCode::kUnsupported,
-                 {"rope_reindex", "learned positions", "past 64 positions"});
+                 {"rope_reindex", "learned positions", "end at 64 positions"});
 }
 
 TEST_F(RopeReindexTest, OptionsThatContradictAreRefused) {
