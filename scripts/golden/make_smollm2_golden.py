@@ -11,7 +11,8 @@ second. Weights are the GGUF file's, decoded to f32, so that llama.cpp rounds no
 The lead is what a comparison needs. Two engines that add the same f32 numbers in another order differ by some 1e-4 in a
 logit; the same token is then certain where the lead is larger than twice that. `exact_bound` is 0.02. A run that rounds
 activations to 8 bits differs by more. llama.cpp does so itself with the Q4_1 file: the script feeds that run the same
-tokens and notes `rounding`, the largest change of the lead among all steps. `default_bound` is twice that.
+tokens and notes `rounding`, the largest change of the lead among all steps. Rounding may change a lead by that much in
+another engine too, so it is the bound for a default run.
 
 perplexity.json holds llama.cpp's losses on the beginning of a text, by the protocol of its perplexity tool in windows of
 512, with keys and values in f32: the mean of each window for the weights in f16 and for the Q4_1 file, and both
@@ -192,7 +193,7 @@ def main():
             f32 = Engine(llama_cpp, np, decoded(llama_cpp, gguf, folder / "f32.gguf", F32), CONTEXT, args.threads)
             found, rounding = answers(f32, Engine(llama_cpp, np, gguf, CONTEXT, args.threads))
             write("answers.json", {"exact_bound": EXACT_BOUND, "rounding": round(rounding, 4),
-                                   "default_bound": round(2 * rounding, 4), "answers": found})
+                                   "answers": found})
         if args.only != "answers":
             f16 = Engine(llama_cpp, np, decoded(llama_cpp, gguf, folder / "f16.gguf", F16), WINDOW, args.threads)
             tokens = f16.model.tokenize(args.text.read_bytes()[:args.bytes], add_bos=False, special=False)

@@ -276,14 +276,15 @@ std::vector<KvCase> kv_cases() {
   return {{"f16", 1.01, kv_types(QSF_KV_F16, QSF_KV_F16)},
           {"8", 1.02, kv_types(QSF_KV_8BIT, QSF_KV_8BIT)},
           {"4", 1.15, kv_types(QSF_KV_4BIT, QSF_KV_4BIT)},
-          {"2", 3.0, kv_types(QSF_KV_2BIT, QSF_KV_2BIT)},
-          {"window", 2.0, kv_policy(QSF_KV_POLICY_WINDOW)},
-          {"window, keys rotated by cache position", 2.0, kv_policy(QSF_KV_POLICY_WINDOW, true)},
-          {"h2o eviction", 2.0, kv_policy(QSF_KV_POLICY_H2O)},
-          {"sparse prefill", 2.0, sparse}};
+          {"2", 6.0, kv_types(QSF_KV_2BIT, QSF_KV_2BIT)},
+          {"window", 1.5, kv_policy(QSF_KV_POLICY_WINDOW)},
+          {"window, keys rotated by cache position", 1.5, kv_policy(QSF_KV_POLICY_WINDOW, true)},
+          {"h2o eviction", 1.5, kv_policy(QSF_KV_POLICY_H2O)},
+          {"sparse prefill", 1.5, sparse}};
 }
 
-// Fewer bits and fewer positions cost something, but the model still follows the text.
+// Fewer bits and fewer positions cost quality. On this text 2 bits triple the perplexity; every
+// other setting raises it by a few percent.
 TEST_F(SmolLm2Test, EveryKvTypeAndPolicyKeepsTheTextLikely) {
   const std::vector<int> tokens = conversation();
   const double full = perplexity_of(open(1024, false, kv_types(QSF_KV_F32, QSF_KV_F32)).get(),
@@ -366,7 +367,7 @@ TEST_F(SmolLm2SweepTest, EveryPairOfKvTypesUnderEveryPolicy) {
           kv_policy(policy)(config);
         };
         const double found = perplexity_of(open(1024, false, set).get(), tokens, tokens.size() / 2);
-        EXPECT_LT(found / full, 4.0) << policy << " keys " << keys << " values " << values;
+        EXPECT_LT(found / full, 10.0) << policy << " keys " << keys << " values " << values;
         EXPECT_GT(found / full, 0.9) << policy << " keys " << keys << " values " << values;
       }
     }
