@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Base-3: every byte, every group of five codes, and the way from files to what kernels read.
+// Base-3: every byte, every group of five codes, and the conversion from files to kernel form.
 
 #include "quant/base3.h"
 
@@ -21,7 +21,7 @@ namespace {
 constexpr BlockFormat kBase3 = block_format(QuantType::kTernaryBase3, 0);
 constexpr BlockFormat kByRow = block_format(QuantType::kTernaryRow, 0);
 
-TEST(Base3Test, EveryFiveCodesHaveAByteOfTheirOwn) {
+TEST(Base3Test, EveryFiveCodesHaveTheirOwnByte) {
   std::set<std::byte> bytes;
   for (unsigned value = 0; value < 243; ++value) {
     std::uint8_t codes[80] = {};
@@ -70,7 +70,7 @@ TEST(Base3Test, LinesTurnIntoTheCodesOfTheirRows) {
 }
 
 // A file of base-3 and one of ternary-row give kernels the same bytes, whatever the layout.
-TEST(Base3Test, BecomesTernaryRowOnArrival) {
+TEST(Base3Test, ConvertsToTernaryRowForKernels) {
   Rng rng(2);
   constexpr std::uint32_t kRows = 21;
   for (const std::uint32_t n_cols :

@@ -224,7 +224,7 @@ double relative_error(const std::vector<float>& row, const std::vector<float>& b
 // Root-mean-square errors on normal data at block 64, both sides. Sources: for uniform steps over
 // the expected range of 64 normals (4.7 sigma), step / sqrt(12); for the four-level symmetric
 // quantiser the optimum for a normal source is 0.345 (Max 1960); ternary from its definition.
-TEST(CodecTest, RelativeErrorsOnNormalDataAreWhatTheWidthsPromise) {
+TEST(CodecTest, RelativeErrorsOnNormalDataFollowFromTheWidths) {
   struct Limits {
     QuantType type;
     double low, high;
@@ -249,7 +249,7 @@ TEST(CodecTest, RelativeErrorsOnNormalDataAreWhatTheWidthsPromise) {
   }
 }
 
-TEST(CodecTest, TailsIgnoreColumnsThatDoNotExist) {
+TEST(CodecTest, TailsIgnorePaddingColumns) {
   Rng rng(4);
   for (const BlockFormat format : all_formats()) {
     for (const std::size_t n_cols : {1U, 31U, 32U, 33U, 63U, 64U, 65U, 172U, 255U, 257U}) {
@@ -356,7 +356,7 @@ TEST(CodecTest, TernaryFollowsTheRuleOnOtherData) {
   }
 }
 
-TEST(CodecTest, FloatsNarrowToNearestAndKnowWhatF16Holds) {
+TEST(CodecTest, FloatsNarrowToNearestAndF16IsChecked) {
   const std::vector<float> row = {1.0F, -2.5F, 1.0F + 0x1.0p-11F, 65504.0F};
   EXPECT_EQ(decode({QuantType::kF32, 4}, encode({QuantType::kF32, 4}, row), 4), row);
   EXPECT_EQ(decode({QuantType::kF16, 4}, encode({QuantType::kF16, 4}, row), 4)[2], 1.0F);
@@ -367,7 +367,7 @@ TEST(CodecTest, FloatsNarrowToNearestAndKnowWhatF16Holds) {
   EXPECT_FALSE(f16_holds_exactly(std::vector<float>{1e6F}));
 }
 
-TEST(CheckBlocksTest, RefusesFieldsThatAreNotFiniteAndCodesThatDoNotExist) {
+TEST(CheckBlocksTest, RejectsFieldsThatAreNotFiniteAndInvalidCodes) {
   Rng rng(6);
   for (const BlockFormat format : all_formats()) {
     const std::size_t n_cols = 300;

@@ -136,7 +136,7 @@ Place byte_place_by_definition(BlockFormat format, const std::vector<std::byte>&
                                                       : static_cast<int>(byte) - 256)};
 }
 
-// Sub-blocks of tables, with scales of less than a byte.
+// Sub-blocks of codebook types, with scales of less than a byte.
 Place codebook_place_by_definition(BlockFormat format, const std::vector<std::byte>& group,
                                    unsigned r, unsigned column) {
   const std::size_t super_index = column / 256;
@@ -267,7 +267,7 @@ float weight_by_definition(BlockFormat format, const std::vector<std::byte>& gro
 
 constexpr std::size_t kColumns[] = {1, 3, 31, 32, 63, 64, 65, 96, 172, 256, 300, 512, 600};
 
-TEST(InterleaveTest, EveryWeightStandsWhereTheLayoutSays) {
+TEST(InterleaveTest, EveryWeightLiesAsTheLayoutSays) {
   Rng rng(1);
   for (const BlockFormat format : all_formats()) {
     for (const std::size_t n_cols : kColumns) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Holds q2_k, q3_k, q5_k and q6_k to docs/format-blocks.md: what GGUF's K-quants hold has the same
-// bits here, any bytes decode as the page says, writers keep to their limits.
+// Holds q2_k, q3_k, q5_k and q6_k to docs/format-blocks.md: weights have the bits of GGUF's
+// K-quants, any bytes decode as the page says, encoders keep their limits.
 
 #include <gtest/gtest.h>
 

@@ -195,7 +195,7 @@ TEST(SuperBlockTest, EncodingDecodedWeightsGivesTheSameBytes) {
   }
 }
 
-TEST(SuperBlockTest, FieldsOfSubBlocksThatDoNotExistAreZero) {
+TEST(SuperBlockTest, FieldsOfPaddingSubBlocksAreZero) {
   Rng rng(4);
   for (const BlockFormat format : super_formats()) {
     const std::uint32_t n = kSuperColumns / format.block;
@@ -208,7 +208,7 @@ TEST(SuperBlockTest, FieldsOfSubBlocksThatDoNotExistAreZero) {
   }
 }
 
-TEST(TernaryRowTest, CodesStandWhereThePageSays) {
+TEST(TernaryRowTest, CodesLieAsOnThePage) {
   const BlockFormat format = block_format(QuantType::kTernaryRow, 0);
   for (std::size_t column = 0; column < 100; ++column) {
     for (unsigned code = 0; code < 3; ++code) {
@@ -263,7 +263,7 @@ TEST(Qk256Test, NeighboursShareAByteAndBitsPastTheEndAreIgnored) {
 }
 
 // The worked examples of docs/format-blocks.md, made there from the definition alone.
-TEST(WorkedExamplesTest, AreWhatThePageSays) {
+TEST(WorkedExamplesTest, EqualThePage) {
   struct Example {
     BlockFormat format;
     std::size_t n_cols;

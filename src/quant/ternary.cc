@@ -24,7 +24,7 @@ void TernaryScan::add(std::span<const float> weights) noexcept {
 
 namespace {
 
-// What every weight is measured by: the one magnitude of native weights, else the mean.
+// The magnitude that weights are compared with: the only one of native weights, else the mean.
 struct TernaryFit {
   bool is_native;
   float magnitude;
@@ -84,7 +84,7 @@ void encode_ternary_blocks(BlockFormat format, std::span<const float> weights,
 
 namespace {
 
-// What the weights beyond a threshold cost and amount to.
+// Sums over the weights beyond a threshold.
 struct Beyond {
   double n = 0.0;       // cost
   double weight = 0.0;  // cost * magnitude
@@ -94,7 +94,7 @@ struct Beyond {
 };
 
 // Searches the scale of a row that is not natively ternary: first the best of 256 thresholds up to
-// four times the mean magnitude, then scale and nearest codes by turns. Returns `start`, whose
+// four times the mean magnitude, then scale and nearest codes in turn. Returns `start`, whose
 // codes begin at `threshold`, where nothing is better.
 float search_row_scale(std::span<const float> weights, const QuantOptions& options, float start,
                        float threshold) noexcept {

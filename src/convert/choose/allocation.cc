@@ -25,8 +25,8 @@ Status check_items(std::span<const Choices> items) {
   return ok_status();
 }
 
-// Returns the choices of the lower convex hull by rising bytes: of falling cost, and each gains
-// less a byte than the one before.
+// Returns the choices of the lower convex hull by rising bytes: costs fall, and each step gains
+// less per byte than the one before.
 std::vector<std::size_t> hull_of(const Choices& choices) {
   std::vector<std::size_t> order(choices.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -96,11 +96,11 @@ class Allocator {
   std::uint64_t bytes_ = 0;
 };
 
-// Up the hulls by falling gain a byte, past steps that no longer fit.
+// Climbs the hulls by falling gain per byte, skipping steps that no longer fit.
 void Allocator::climb() {
   struct Step {
     Move move;
-    double gain;  // a byte
+    double gain;  // per byte
   };
   std::vector<Step> steps;
   for (std::size_t i = 0; i < items_.size(); ++i) {
@@ -114,8 +114,8 @@ void Allocator::climb() {
           {{i, hull[k]}, (from.cost - to.cost) / static_cast<double>(to.bytes - from.bytes)});
     }
   }
-  // Of one item gains fall from step to step, so a stable sort keeps its steps in order; and behind
-  // one that did not fit none does, as it takes more bytes and the room only shrinks.
+  // The gains of one item fall from step to step, so a stable sort keeps its steps in order. After
+  // a step that did not fit no later one fits: it takes more bytes, and the room only shrinks.
   std::stable_sort(steps.begin(), steps.end(),
                    [](const Step& a, const Step& b) { return a.gain > b.gain; });
   for (const Step& step : steps) {
@@ -123,9 +123,9 @@ void Allocator::climb() {
   }
 }
 
-// Makes the change of one or two items that gains most. Returns whether there was one.
+// Makes the best change of one or two items. Returns whether there was one.
 bool Allocator::improve() {
-  // A gain that rounding could have made would let two allocations follow each other for ever.
+  // Gains within rounding would make two allocations alternate forever.
   constexpr double kLeastGain = 1e-12;
   double scale = 0.0;
   std::vector<Move> moves;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Allocations against brute force, and what makes no allocation.
+// Allocations against brute force, and invalid items.
 
 #include "convert/choose/allocation.h"
 
@@ -44,7 +44,7 @@ double least_cost(const Items& items, std::uint64_t max_bytes, std::size_t first
   return least;
 }
 
-TEST(AllocationTest, ComesNearTheBestThereIs) {
+TEST(AllocationTest, ComesNearTheOptimum) {
   Rng rng(5);
   double excess = 0.0;
   int n = 0;
@@ -104,7 +104,7 @@ TEST(AllocationTest, ChoicesThatCostMoreForMoreBytesAreNotTaken) {
 
 // The last byte of the first item gains 9.9, but only behind 39 that gain next to nothing: the
 // others, which gain more a byte, go first. (No exchange of two items would get there.)
-TEST(AllocationTest, WhatABigStepGainsIsSharedByItsBytes) {
+TEST(AllocationTest, AGainCountsPerByte) {
   const std::vector<AllocationChoice> small = {{10, 6.0}, {20, 0.0}};
   const Items items = {{{10, 10.0}, {49, 9.9}, {50, 0.0}}, small, small, small, small};
   const auto found = allocate(items, 90);
@@ -113,7 +113,7 @@ TEST(AllocationTest, WhatABigStepGainsIsSharedByItsBytes) {
 }
 
 // Where no step of the hull fits, a choice above it does, however little it gains.
-TEST(AllocationTest, RoomThatIsLeftIsUsed) {
+TEST(AllocationTest, RemainingRoomIsUsed) {
   const auto found = allocate(Items{{{10, 1.0}, {20, 0.9999}, {40, 0.0}}}, 25);
   ASSERT_TRUE(found);
   EXPECT_THAT(found->choices, ElementsAre(1));
@@ -130,7 +130,7 @@ TEST(AllocationTest, OneItemMayGainMoreThanAnExchangeOfTwo) {
   EXPECT_EQ(found->bytes, 45U);
 }
 
-TEST(AllocationTest, WhatIsNoCostIsRefused) {
+TEST(AllocationTest, InvalidCostsAreRejected) {
   for (const double cost :
        {-1.0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     const auto found = allocate(Items{{{1, 0.0}}, {{1, cost}}}, 10);
@@ -141,7 +141,7 @@ TEST(AllocationTest, WhatIsNoCostIsRefused) {
   EXPECT_EQ(allocate(Items{{}}, 10).error().code(), StatusCode::kInvalidArgument);
 }
 
-TEST(AllocationTest, TooFewBytesAreRefusedWithTheFewest) {
+TEST(AllocationTest, TooFewBytesAreRejectedWithTheFewest) {
   const auto found = allocate(Items{{{11, 0.0}, {7, 1.0}}, {{5, 1.0}}}, 11);
   ASSERT_FALSE(found);
   EXPECT_EQ(found.error().code(), StatusCode::kOutOfBudget);
@@ -149,7 +149,7 @@ TEST(AllocationTest, TooFewBytesAreRefusedWithTheFewest) {
   EXPECT_TRUE(allocate(Items{{{11, 0.0}, {7, 1.0}}, {{5, 1.0}}}, 12));
 }
 
-TEST(AllocationTest, NothingTakesNothing) {
+TEST(AllocationTest, NoItemsTakeNoBytes) {
   const auto found = allocate(Items{}, 0);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->bytes, 0U);

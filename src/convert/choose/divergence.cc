@@ -11,7 +11,7 @@
 namespace qsf {
 namespace {
 
-// Keeps the logits of a window and the logarithm of the sum of their exponentials.
+// Stores the logits of a window and the logarithm of the sum of their exponentials.
 class ReferenceSink final : public LogitsSink {
  public:
   ReferenceSink(std::uint32_t n_vocab, std::span<float> logits, std::span<double> log_z)
@@ -32,7 +32,7 @@ class ReferenceSink final : public LogitsSink {
   std::vector<LogSumExp> sums_;
 };
 
-// Sums p (reference - model) over the vocabulary, to which only the two log Z have to be added.
+// Returns the sum of p (reference - model) over the vocabulary; the caller adds the two log Z.
 class ComparingSink final : public LogitsSink {
  public:
   ComparingSink(std::uint32_t n_vocab, std::span<const float> logits, std::span<const double> log_z,
@@ -52,7 +52,7 @@ class ComparingSink final : public LogitsSink {
     for (std::size_t i = 0; i < logits.size(); ++i) {
       const auto reference = static_cast<double>(expected[i]);
       const double p = std::exp(reference - log_z_[row]);
-      // A banned token is -infinity in both, and 0 * infinity is no number.
+      // A banned token is -infinity in both, and 0 * infinity is NaN.
       if (p > 0.0) sum += p * (reference - static_cast<double>(logits[i]));
     }
     divergences_[row] += sum;
@@ -111,7 +111,7 @@ Result<double> DivergenceMeter::measure(Engine& engine) {
   QSF_RETURN_IF_ERROR(run(engine, false));
   double sum = 0.0;
   for (const double divergence : results_) sum += divergence;
-  // Of equal models rounding leaves a little on either side of 0.
+  // Equal models differ from 0 by rounding, on either side.
   return std::max(sum / static_cast<double>(results_.size()), 0.0);
 }
 

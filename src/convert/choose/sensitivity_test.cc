@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Probes go on where they were interrupted, and are made anew where they would be others.
+// Measurements resume after an interruption, and start again if their rows or matrices differ.
 
 #include "convert/choose/sensitivity.h"
 
@@ -54,7 +54,7 @@ class SensitivityTest : public testing::Test {
   std::size_t stop_at_ = 0;
 };
 
-TEST_F(SensitivityTest, GoesOnBehindTheLastProbe) {
+TEST_F(SensitivityTest, ResumesAfterTheLastMeasurement) {
   Calibration at_once;
   measure(at_once);
   // Seven matrices of each of two layers and the embedding, at two widths.
@@ -72,7 +72,7 @@ TEST_F(SensitivityTest, GoesOnBehindTheLastProbe) {
   EXPECT_EQ(calibration.probes, at_once.probes);
 }
 
-TEST_F(SensitivityTest, ProbesOfOtherRowsAndOtherMatricesAreMadeAnew) {
+TEST_F(SensitivityTest, OtherRowsAndOtherMatricesAreMeasuredAgain) {
   Calibration calibration;
   measure(calibration, 16, 4);
   EXPECT_EQ(measure(calibration, 8, 1).front(), 1U);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Plans of formats: exact sizes, what probes say, and what is refused.
+// Plans of formats: exact sizes, costs from the sensitivities, and errors.
 
 #include "convert/choose/target_size.h"
 
@@ -119,7 +119,7 @@ TEST_F(TargetSizeTest, EveryMatrixIsAGroupWhereThereAreFew) {
   }
 }
 
-TEST_F(TargetSizeTest, TheFileHasTheBytesThatWereToldAndNoMore) {
+TEST_F(TargetSizeTest, TheFileHasThePlannedBytes) {
   const std::uint64_t least = smallest();
   double last = 1e9;
   std::uint64_t least_others = 0;
@@ -159,7 +159,7 @@ TEST_F(TargetSizeTest, TooSmallASizeNamesTheSmallest) {
 }
 
 // The plan says the sum of what its matrices cost. Probes of bands of another width say nothing.
-TEST_F(TargetSizeTest, CostsAreThoseOfTheProbes) {
+TEST_F(TargetSizeTest, CostsEqualTheSensitivities) {
   make_model(equal_layers_config(2), equal_layers(2));
   const auto own = plan(1U << 20);
   ASSERT_TRUE(own) << own.error().message();
@@ -181,7 +181,7 @@ TEST_F(TargetSizeTest, CostsAreThoseOfTheProbes) {
 
 // Where layers are many, those that were probed together share what was measured: of equal layers
 // each has what it has alone, divided by their number.
-TEST_F(TargetSizeTest, AGroupIsDividedByItsMembers) {
+TEST_F(TargetSizeTest, MembersShareTheCostOfAGroup) {
   double alone = 0.0;
   for (const std::uint32_t n_layers : {1U, 20U}) {
     make_model(equal_layers_config(n_layers), equal_layers(n_layers));
@@ -204,7 +204,7 @@ TEST_F(TargetSizeTest, AGroupIsDividedByItsMembers) {
 }
 
 // Estimates are of what the conversion writes, by the rounding that it is told.
-TEST_F(TargetSizeTest, EstimatesAreOfTheRoundingThatIsAskedFor) {
+TEST_F(TargetSizeTest, EstimatesUseTheChosenRounding) {
   make_model(equal_layers_config(1), equal_layers(1));
   const std::uint64_t max_bytes = smallest();
   const auto searched = plan(max_bytes);
@@ -231,7 +231,7 @@ TEST_F(TargetSizeTest, ItCanBeCancelled) {
 }
 
 // Bytes go where the text says that they are missed.
-TEST_F(TargetSizeTest, WhatIsSensitiveGetsTheBits) {
+TEST_F(TargetSizeTest, SensitiveMatricesGetMoreBits) {
   const auto bytes_of = [&](const TargetPlan& planned, TensorKind kind, std::uint32_t layer) {
     for (const TargetTensor& t : planned.tensors) {
       if (t.place.source->kind == kind && t.place.section.layer == layer) return t.bytes;
@@ -253,7 +253,7 @@ TEST_F(TargetSizeTest, WhatIsSensitiveGetsTheBits) {
   }
 }
 
-TEST_F(TargetSizeTest, TheVocabularyKeepsATypeThatIsAskedFor) {
+TEST_F(TargetSizeTest, TheVocabularyKeepsItsChosenType) {
   options_.vocabulary_type = QuantType::kQ6K;
   const auto planned = plan(1U << 20);
   ASSERT_TRUE(planned) << planned.error().message();

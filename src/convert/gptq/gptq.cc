@@ -18,9 +18,9 @@ namespace {
 
 static_assert(kGptqRows % kDenseRowStrip == 0);
 
-constexpr float kMostDamping = 1e4F;  // by then H is but its damping
+constexpr float kMostDamping = 1e4F;  // H is then almost only its damping
 
-// The mean of the diagonal, or why H cannot be one.
+// Returns the mean of the diagonal, or why H is no Hessian.
 Result<double> check_hessian(std::span<const float> hessian, std::size_t n) {
   double sum = 0.0;
   for (std::size_t i = 0; i < n; ++i) {
@@ -40,7 +40,7 @@ Result<double> check_hessian(std::span<const float> hessian, std::size_t n) {
   return sum / static_cast<double>(n);
 }
 
-// Copies the triangle below the diagonal to the one above it, or the other way round.
+// Copies the triangle below the diagonal to the one above it, or the reverse.
 enum class Copy : std::uint8_t { kUp, kDown };
 void copy_triangle(Copy copy, std::span<float> matrix, std::size_t n) noexcept {
   constexpr std::size_t kTile = 64;  // of either triangle, together in cache
@@ -57,7 +57,7 @@ void copy_triangle(Copy copy, std::span<float> matrix, std::size_t n) noexcept {
   }
 }
 
-// Whether every pivot is one that the damping explains: no pivot of the exact factor is below it.
+// Whether no pivot is below the damping; no pivot of the exact factor is.
 bool is_sound(std::span<const float> matrix, std::size_t n, double damping) noexcept {
   for (std::size_t i = 0; i < n; ++i) {
     const double pivot = matrix[i * n + i];
@@ -76,8 +76,8 @@ Result<GptqFactor> GptqFactor::create(std::vector<float> hessian, std::size_t n_
   const double mean = checked_mean > 0.0 ? checked_mean : 1.0;
   std::vector<float> squares(n);
   for (std::size_t i = 0; i < n; ++i) squares[i] = hessian[i * n + i];
-  // Backwards, rows of the lower triangle are columns of an upper one, and a lower factor of H
-  // backwards is the upper one of H. Above the diagonal is what remains when factoring fails.
+  // In reverse order, rows of the lower triangle are columns of an upper one, and a lower factor of
+  // the reversed H is the upper factor of H. The triangle above the diagonal survives a failure.
   std::reverse(hessian.begin(), hessian.end());
   copy_triangle(Copy::kUp, hessian, n);
   std::vector<float> importance(n);
@@ -116,7 +116,7 @@ CodeRange code_range(QuantType type) noexcept {
   return {type_traits(type).zero, largest};
 }
 
-// Columns whose fields are found together.
+// Number of columns whose fields are found together.
 std::size_t unit_columns_of(BlockFormat format) noexcept {
   switch (scale_form(format.type)) {
     case ScaleForm::kBlock:
@@ -127,14 +127,14 @@ std::size_t unit_columns_of(BlockFormat format) noexcept {
   }
 }
 
-// Whether the fields, if any, are those of the whole row.
+// Whether the fields, if any, belong to the whole row.
 bool has_row_fields(BlockFormat format) noexcept {
   const ScaleForm form = scale_form(format.type);
   return form == ScaleForm::kRow || form == ScaleForm::kNone;
 }
 
-// Encodes one to kGptqRows rows at a time. Matrices have a column of strip_ floats, one a row, for
-// each column of weights; floats past the last row stay 0.
+// Encodes one to kGptqRows rows at a time. Matrices have a column of strip_ floats, one per row,
+// for each column of weights; floats past the last row stay 0.
 class RowEncoder {
  public:
   RowEncoder(const GptqFactor& factor, BlockFormat format, Rounding rounding)
@@ -157,7 +157,7 @@ class RowEncoder {
   MutableByteSpan row(std::size_t r) noexcept { return out_.subspan(r * row_bytes_, row_bytes_); }
   float* errors(std::size_t column) noexcept { return errors_.data() + column * strip_; }
   float* adjusted(std::size_t column) noexcept {
-    return adjusted_.data() + (column - chunk_) * strip_;
+    return adjusted_.data() + (column - panel_) * strip_;
   }
 
   const GptqFactor& factor_;
@@ -167,11 +167,11 @@ class RowEncoder {
   const std::size_t row_bytes_;
   MutableByteSpan out_;
   std::size_t n_rows_ = 0;
-  std::size_t strip_ = 0;            // n_rows_ in whole strips
-  std::size_t chunk_ = 0;            // first column of the chunk
-  std::vector<float> errors_;        // w - q of columns done, w of the others  [n_cols]
-  std::vector<float> adjusted_;      // weights after errors in front of them  [columns of a chunk]
-  std::vector<std::uint8_t> codes_;  // of a block, row by row  [n_rows_ * kMaxBlock]
+  std::size_t strip_ = 0;                  // n_rows_ in whole strips
+  std::size_t panel_ = 0;                  // first column of the panel
+  std::vector<float> errors_;              // w - q of columns done, w of the others  [n_cols]
+  std::vector<float> adjusted_;            // compensated weights  [columns of a panel]
+  std::vector<std::uint8_t> codes_;        // of a block, row by row  [n_rows_ * kMaxBlock]
   std::array<float, kGptqRows> scales_{};  // of a block, by row
   std::array<float, kGptqRows> inverses_{};
   std::array<float, kGptqRows> mins_{};
@@ -184,7 +184,7 @@ void RowEncoder::load_weights(std::span<const float> rows) {
   errors_.assign(n_cols * strip_, 0.0F);
   adjusted_.resize(kMaxBlock * strip_);
   codes_.resize(kMaxBlock * n_rows_);
-  constexpr std::size_t kTile = 16;  // columns whose lines of cache a row fills together
+  constexpr std::size_t kTile = 16;  // columns of a row that share cache lines
   for (std::size_t first = 0; first < n_cols; first += kTile) {
     for (std::size_t r = 0; r < n_rows_; ++r) {
       for (std::size_t c = first; c < std::min(n_cols, first + kTile); ++c) {
@@ -194,13 +194,13 @@ void RowEncoder::load_weights(std::span<const float> rows) {
   }
 }
 
-// Gives the errors of columns [from, first) to the adjusted weights of the n columns from `first`.
+// Adds the errors of columns [from, first) to the adjusted weights of the n columns from `first`.
 void RowEncoder::adjust(std::size_t from, std::size_t first, std::size_t n) {
   add_product({errors(from), strip_}, {factor_.compensation(first) + from, factor_.n_cols()},
               strip_, first - from, n, adjusted(first), strip_);
 }
 
-// Has the codec find fields for the adjusted weights of a unit; its codes are overwritten later.
+// Finds fields for the adjusted weights of a unit by the codec; its codes are overwritten later.
 void RowEncoder::find_fields(std::size_t first, std::size_t n) {
   std::array<float, kMaxBlock> weights;
   const QuantOptions options = options_of_columns(options_, first, n);
@@ -215,7 +215,7 @@ void RowEncoder::find_fields(std::size_t first, std::size_t n) {
 }
 
 void RowEncoder::load_fields(std::size_t block) {
-  constexpr float kTinyScale = 1e-30F;  // below it a row of ternary weights is as good as zero
+  constexpr float kTinyScale = 1e-30F;  // a ternary row below it counts as zero
   for (std::size_t r = 0; r < n_rows_; ++r) {
     const BlockScale fields = row_block_scale(format_, row(r), block);
     scales_[r] = fields.scale;
@@ -224,7 +224,7 @@ void RowEncoder::load_fields(std::size_t block) {
   }
 }
 
-// Chooses the codes of a column, the one at `index` of its block, and leaves its errors.
+// Chooses the codes of a column, at `index` of its block, and stores its errors.
 void RowEncoder::encode_column(std::size_t column, std::size_t index) {
   const float* const weights = adjusted(column);
   float* const error = errors(column);
@@ -276,7 +276,7 @@ void RowEncoder::encode_column(std::size_t column, std::size_t index) {
   }
 }
 
-// Encodes the n columns of a block from `first`, which stands in the unit from column `unit`.
+// Encodes the n columns of a block from `first`, in the unit from column `unit`.
 void RowEncoder::encode_block(std::size_t unit, std::size_t first, std::size_t n) {
   const std::size_t block = first / format_.block;
   load_fields(block);
@@ -303,14 +303,14 @@ void RowEncoder::encode(std::span<const float> rows, MutableByteSpan out) {
     }
   }
   const std::size_t unit_columns = unit_columns_of(format_);
-  const std::size_t chunk_columns = kMaxBlock / unit_columns * unit_columns;
-  for (chunk_ = 0; chunk_ < n_cols; chunk_ += chunk_columns) {
-    const std::size_t chunk_end = std::min(n_cols, chunk_ + chunk_columns);
-    std::copy(errors(chunk_), errors(chunk_end), adjusted_.begin());
-    adjust(0, chunk_, chunk_end - chunk_);
-    for (std::size_t unit = chunk_; unit < chunk_end; unit += unit_columns) {
+  const std::size_t panel_columns = kMaxBlock / unit_columns * unit_columns;
+  for (panel_ = 0; panel_ < n_cols; panel_ += panel_columns) {
+    const std::size_t panel_end = std::min(n_cols, panel_ + panel_columns);
+    std::copy(errors(panel_), errors(panel_end), adjusted_.begin());
+    adjust(0, panel_, panel_end - panel_);
+    for (std::size_t unit = panel_; unit < panel_end; unit += unit_columns) {
       const std::size_t unit_end = std::min(n_cols, unit + unit_columns);
-      adjust(chunk_, unit, unit_end - unit);
+      adjust(panel_, unit, unit_end - unit);
       if (!has_row_fields(format_)) find_fields(unit, unit_end - unit);
       for (std::size_t first = unit; first < unit_end; first += format_.block) {
         encode_block(unit, first, std::min<std::size_t>(format_.block, unit_end - first));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Holds error compensation to the textbook's algorithm, and to what it is for.
+// GPTQ equals the textbook's algorithm and lowers the error of outputs.
 
 #include "convert/gptq/gptq.h"
 
@@ -194,7 +194,7 @@ double distance_to(const Rows& levels, double weight) {
 // Follows the textbook in double precision: column j takes the code nearest to its weight, its
 // error over U[j][j] times U[j][k] goes to all later columns k. What the encoder chose has to be
 // nearest at every step.
-TEST(GptqTest, EveryCodeIsTheTextbooks) {
+TEST(GptqTest, EveryCodeEqualsTheTextbook) {
   const std::vector<float> hessian = correlated_hessian(kCols, 1000);
   const GptqFactor factor = factor_of(hessian, kCols);
   ASSERT_EQ(factor.damping(), kGptqDamping);
@@ -219,7 +219,7 @@ TEST(GptqTest, EveryCodeIsTheTextbooks) {
   }
 }
 
-TEST(GptqTest, OutputsErrLessThanWithAnyRoundingOfSingleBlocks) {
+TEST(GptqTest, OutputErrorsAreSmallerThanByRoundingOfSingleBlocks) {
   const std::vector<float> hessian = correlated_hessian(kCols, 1000);
   const GptqFactor factor = factor_of(hessian, kCols);
   const Rows rows = random_rows(kRows, kCols);
@@ -237,7 +237,7 @@ TEST(GptqTest, OutputsErrLessThanWithAnyRoundingOfSingleBlocks) {
 }
 
 // Fields come from weights that have all errors in front of their block, or super-block.
-TEST(GptqTest, FieldsAreFoundFromWeightsAfterFeedback) {
+TEST(GptqTest, FieldsFollowFromCompensatedWeights) {
   const std::vector<float> hessian = correlated_hessian(kCols, 1000);
   const GptqFactor factor = factor_of(hessian, kCols);
   const Rows rows = random_rows(kRows, kCols);
@@ -290,7 +290,7 @@ TEST(GptqTest, DiagonalHessiansLeaveTheEncoderAlone) {
 }
 
 // Encoders find most fields again that weights were decoded from, after some rounds all but a few.
-TEST(GptqTest, WeightsThatTheEncoderKeepsAreKept) {
+TEST(GptqTest, ExactWeightsStayExact) {
   const GptqFactor factor = factor_of(correlated_hessian(kCols, 1000), kCols);
   for (const BlockFormat format : coded_formats()) {
     for (const Rounding rounding : {Rounding::kNearest, Rounding::kSearch}) {
@@ -371,7 +371,7 @@ TEST(GptqTest, SingularHessiansAreDamped) {
       0.25 * error(encode_plainly(kFormat, kCols, rows, {Rounding::kSearch, factor.importance()})));
 }
 
-TEST(GptqTest, HessianOfNoInputsTellsNothing) {
+TEST(GptqTest, HessianOfNoInputsHasNoEffect) {
   constexpr BlockFormat kFormat = {QuantType::kQ4Super, 32};
   const GptqFactor factor = factor_of(std::vector<float>(kCols * kCols), kCols);
   const Rows rows = random_rows(kRows, kCols);
@@ -388,7 +388,7 @@ TEST(GptqTest, DampingIsRaisedUntilTheFactorIsSound) {
   EXPECT_FLOAT_EQ(factor->compensation(1)[0], 3.0F / 11.0F);
 }
 
-TEST(GptqTest, RefusesWhatIsNoSumOfProducts) {
+TEST(GptqTest, RejectsMatricesThatAreNoSumOfProducts) {
   const auto message = [](std::vector<float> hessian) {
     const auto factor = GptqFactor::create(std::move(hessian), 2);
     EXPECT_FALSE(factor.has_value());

@@ -92,7 +92,7 @@ TEST(HessianSumsTest, BitsDoNotDependOnThreads) {
   }
 }
 
-TEST(HessianSumsTest, ALayersBytesAreThoseOfItsSumsAndRows) {
+TEST(HessianSumsTest, BytesOfALayerAreItsSumsAndRows) {
   // 300, 60, 300 and 40 columns.
   EXPECT_EQ(HessianSums::layer_bytes(small_spec()),
             4U * (2U * 300U * 300U + 60U * 60U + 40U * 40U + 256U * (300U + 60U + 300U + 40U)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Factors are held to Hessians that are summed apart, however many layers are gathered together.
+// Factors equal those of separately summed Hessians, for any number of layers at once.
 
 #include "convert/gptq/layerwise_gptq.h"
 
@@ -46,7 +46,7 @@ bool are_equal(const GptqFactor& a, const GptqFactor& b) {
   return true;
 }
 
-TEST_F(LayerwiseGptqTest, FactorsAreThoseOfTheInputsInAnyGroupsOfLayers) {
+TEST_F(LayerwiseGptqTest, FactorsDoNotDependOnGroupsOfLayers) {
   const auto gatherer = open();
   const ModelSpec spec = gatherer->spec();
   ASSERT_GE(spec.n_layers, 2U);
@@ -89,7 +89,7 @@ TEST_F(LayerwiseGptqTest, GoesBackToTheFirstLayer) {
   EXPECT_TRUE(are_equal(kept, **again));
 }
 
-TEST_F(LayerwiseGptqTest, WhatIsLookedUpHasNone) {
+TEST_F(LayerwiseGptqTest, LookedUpTensorsHaveNone) {
   LayerwiseGptq gptq(open(), tokens(), 1, 1);
   for (const TensorKind kind : {TensorKind::kTokenEmbedding, TensorKind::kHead}) {
     const auto factor = gptq.factor_of(kind, 0, StreamedShape{}.hidden);

@@ -30,8 +30,8 @@ constexpr double mean_field(QuantType type) noexcept {
   }
 }
 
-// Scales from 0.75 to 1.22 of the one that gives weights their size, and the mins that make the
-// mean of the weights zero; for super-blocks d and dmin.
+// Scales from 0.75 to 1.22 times the one with the root mean square wanted, and the mins that make
+// the mean of the weights zero; for super-blocks d and dmin.
 struct ScaleTable {
   std::array<F16, kScales> scales;
   std::array<F16, kScales> mins;
@@ -71,8 +71,8 @@ void set_exponents(QuantType type, MutableByteSpan out) noexcept {
   }
 }
 
-// Replaces the codes that a type does not have: 3 of ternary by 1, -128 of 8bit by 127, and the
-// bytes that are no base-3 number by those below them, which are.
+// Replaces invalid codes: 3 of ternary by 1, -128 of 8bit by 127, and invalid base-3 bytes by the
+// valid bytes below them.
 void repair_codes(QuantType type, MutableByteSpan lines) noexcept {
   if (type == QuantType::kTernaryBase3) {
     for (std::byte& digits : lines) {
@@ -148,7 +148,7 @@ void fill_super_fields(BlockFormat format, std::uint64_t n_blocks, const ScaleTa
   }
 }
 
-// The fields of super-blocks with one byte a sub-block: as above, or a scale of either sign.
+// The fields of super-blocks with one byte per sub-block: as above, or a scale of either sign.
 void fill_byte_fields(BlockFormat format, std::uint64_t n_blocks, const ScaleTable& table, Rng& rng,
                       MutableByteSpan group) noexcept {
   constexpr std::uint64_t kPerSuper = kSuperColumns / 16;
@@ -179,7 +179,7 @@ void fill_byte_fields(BlockFormat format, std::uint64_t n_blocks, const ScaleTab
   }
 }
 
-// The fields of super-blocks of tables: scales of either sign.
+// The fields of super-blocks of codebook types: scales of either sign.
 void fill_codebook_fields(BlockFormat format, std::uint64_t n_blocks, const ScaleTable& table,
                           Rng& rng, MutableByteSpan group) noexcept {
   const std::uint64_t per_super = kSuperColumns / format.block;
@@ -261,7 +261,7 @@ void fill_random_rows(BlockFormat format, Layout layout, std::uint32_t n_rows, s
         layout == Layout::kInterleaved ? out.subspan(row / kRowGroup * n_group, n_group) : group;
     fill_group(format, n_cols, table, rng, to);
     if (layout == Layout::kInterleaved && n == kRowGroup && whole_columns) continue;
-    // The way through layout 0 leaves zeros for what does not exist.
+    // The round trip through layout 0 zeroes padding rows and columns.
     const MutableByteSpan row_major = layout == Layout::kRowMajor
                                           ? out.subspan(row * n_row, n * n_row)
                                           : MutableByteSpan(rows).first(n * n_row);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Files of random weights: every type and shape is one that readers accept, weights have the size
-// that keeps logits sane, and a seed stands for its bytes.
+// Files of random weights: readers accept every type and shape, weights have the size that keeps
+// logits sane, and a seed determines the bytes.
 
 #include "convert/random/random_model.h"
 
@@ -94,7 +94,7 @@ TEST(RandomBlocksTest, PaddingIsZero) {
   }
 }
 
-TEST(RandomShapesTest, AreWhatTheyAreCalled) {
+TEST(RandomShapesTest, HaveTheSizesOfTheirNames) {
   std::set<std::string_view> names;
   for (const RandomShape& shape : random_shapes()) {
     EXPECT_TRUE(names.insert(shape.name).second) << shape.name;
@@ -152,7 +152,7 @@ TEST(RandomModelTest, EveryPresetOfEveryFamilyIsAFile) {
   }
 }
 
-TEST(RandomModelTest, ASeedStandsForItsBytes) {
+TEST(RandomModelTest, ASeedDeterminesTheBytes) {
   const TemporaryFolder folder;
   RandomModelOptions options;
   const RandomShape tiny = *find_random_shape("tiny");
@@ -164,7 +164,7 @@ TEST(RandomModelTest, ASeedStandsForItsBytes) {
   EXPECT_NE(folder.read("a"), folder.read("c"));
 }
 
-TEST(RandomModelTest, HeadTypeIsThatOfEmbeddingAndHeadAlone) {
+TEST(RandomModelTest, HeadTypeAppliesToEmbeddingAndHeadOnly) {
   const TemporaryFolder folder;
   RandomModelOptions options;
   options.preset = QuantType::kQ2A;

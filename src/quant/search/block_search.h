@@ -105,7 +105,7 @@ constexpr Fields first_fields(const CodeGrid& grid, std::size_t i, float lowest,
   }
   const float extreme = highest > -lowest ? highest : lowest;
   const bool is_symmetric = grid.top == 2.0F * grid.zero;
-  // From half a step beyond to 1.25 steps within, of either end by turns.
+  // From half a step beyond to 1.25 steps within, of either end in turn.
   const float inset = -0.5F + 0.25F * static_cast<float>(i / 2);
   float scale = extreme / (grid.top - grid.zero + inset);
   if (i % 2 == 1) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Every way of summing that this CPU has gives the sums of plain arithmetic, at the ends of every
-// range too. With QSF_EXPECT_ISA in the environment, the ways of that tier have to be there.
+// Every method of this CPU gives the sums of plain arithmetic, also at the ends of every range.
+// With QSF_EXPECT_ISA in the environment, the methods of that tier must be available.
 
 #include "quant/search/search_loops.h"
 
@@ -56,7 +56,7 @@ Sums sum_plainly(const IntBlocks& blocks, IntGrid grid, const IntTrial& trial, s
 
 class CodeSumsTest : public ::testing::TestWithParam<std::size_t> {};
 
-TEST_P(CodeSumsTest, SumsAreThoseOfPlainArithmetic) {
+TEST_P(CodeSumsTest, EqualsPlainArithmetic) {
   const CodeSumsMethod& method = methods()[GetParam()];
   if (!method.is_available()) GTEST_SKIP() << "this CPU has no " << method.name;
   Rng rng(1);

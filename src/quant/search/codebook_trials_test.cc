@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Every way of running trials that this CPU has gives the bits of plain arithmetic. With
-// QSF_EXPECT_ISA in the environment, the ways of that tier have to be there.
+// Every method of this CPU gives the bits of plain arithmetic. With QSF_EXPECT_ISA in the
+// environment, the methods of that tier must be available.
 
 #include "quant/search/search_loops.h"
 
@@ -47,7 +47,7 @@ Sums sum_plainly(const CodebookSubBlock& block, std::span<const std::int8_t> lev
 
 class CodebookTrialsTest : public ::testing::TestWithParam<std::size_t> {};
 
-TEST_P(CodebookTrialsTest, NumbersAreThoseOfPlainArithmetic) {
+TEST_P(CodebookTrialsTest, EqualsPlainArithmetic) {
   const CodebookTrialsMethod& method = codebook_trials_methods()[GetParam()];
   if (!method.is_available()) GTEST_SKIP() << "this CPU has no " << method.name;
   Rng rng(1);
@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(Methods, CodebookTrialsTest,
                          });
 
 // What is not available is skipped above, and a search without it would only be slower.
-TEST(CodebookTrialsMethodsTest, ThoseOfTheExpectedTierAreAvailable) {
+TEST(CodebookTrialsMethodsTest, TheMethodsOfTheExpectedTierAreAvailable) {
   testing_support::expect_methods_of_tier(codebook_trials_methods());
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Holds the search for scales to its promises, for every type that has one: never worse than what
-// Rounding::kNearest chooses, much better where weights are what weights are (but for 2bit-sym,
-// which is searched either way), exact where kNearest is, and guided by what columns are worth.
+// The scale search of every type that has one is never worse than Rounding::kNearest, much better
+// on normal weights (except 2bit-sym, which is always searched), exact where kNearest is exact, and
+// guided by column importance.
 
 #include <gtest/gtest.h>
 
@@ -105,7 +105,7 @@ TEST(SearchTest, IsNeverWorseThanTheNearestCodes) {
   }
 }
 
-TEST(SearchTest, IsNeverWorseInWhatColumnsAreWorth) {
+TEST(SearchTest, IsNeverWorseByColumnImportance) {
   Rng rng(2);
   for (const BlockFormat format : searched_formats()) {
     for (const char* kind : {"normal", "heavy", "outlier", "huge", "tiny"}) {
@@ -178,7 +178,7 @@ TEST(SearchTest, IsMuchBetterWhereF16IsCoarse) {
 }
 
 // Weights that nearest rounding gives back are given back by the search, in the same bytes.
-TEST(SearchTest, KeepsWhatIsExact) {
+TEST(SearchTest, KeepsExactWeights) {
   Rng rng(4);
   std::size_t n_exact = 0;
   for (const BlockFormat format : searched_formats()) {
@@ -195,7 +195,7 @@ TEST(SearchTest, KeepsWhatIsExact) {
   EXPECT_GT(n_exact, searched_formats().size() * 10);
 }
 
-TEST(SearchTest, AColumnOfNoWorthIsFree) {
+TEST(SearchTest, AColumnOfNoImportanceIsFree) {
   Rng rng(5);
   for (const BlockFormat format : searched_formats()) {
     std::vector<float> row = make_row("normal", 256, rng);
@@ -211,7 +211,7 @@ TEST(SearchTest, AColumnOfNoWorthIsFree) {
   }
 }
 
-TEST(SearchTest, AColumnOfGreatWorthIsNearlyExact) {
+TEST(SearchTest, AColumnOfGreatImportanceIsNearlyExact) {
   Rng rng(6);
   for (const BlockFormat format : searched_formats()) {
     double searched = 0.0;
@@ -278,7 +278,7 @@ TEST(SearchTest, ABlockHasTheSameBytesAloneAndInARow) {
 
 // Scales of types that have none below 0, where one column is worth nearly all; and where that
 // column is so close to 0 that the scale which suits it best is a rounding below 0.
-TEST(SearchTest, AScaleThatMayNotBeNegativeIsNot) {
+TEST(SearchTest, UnsignedScalesAreNotNegative) {
   constexpr float kNearZero[] = {-0x1.90162ep-9F,  0x1.0cf014p-4F,  0x1.4665ecp-7F,
                                  -0x1.30c05ap-9F,  -0x1.7ec45cp-5F, -0x1.080afp-10F,
                                  -0x1.a271e6p-11F, 0x1.5638d4p-32F};
