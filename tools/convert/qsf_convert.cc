@@ -299,7 +299,7 @@ qsf::Status convert(const ConvertOptions& options) {
     QSF_ASSIGN_OR_RETURN(calibration, calibrate(options, *input.model, transcode, progress));
     transcode.importance = &calibration.columns;
     transcode.layer_importance = calibration.layers;
-    transcode.feedback = calibration.feedback.get();
+    transcode.compensation = calibration.compensation.get();
     if (options.target_bytes != 0) {
       transcode.preset = qsf::QuantPreset::kKeep;  // of natively ternary matrices
       transcode.formats = &calibration.target.formats;

@@ -55,28 +55,28 @@ qsf::Result<qsf::CalibratedText> gather(const ConvertOptions& options,
   };
   calibrate.text_name = options.calibration;
   calibrate.max_tokens = options.calibration_tokens;
-  calibrate.feedback = options.gptq;
+  calibrate.compensation = options.gptq;
   calibrate.sensitivities = options.target_bytes != 0;
   calibrate.folder = options.work_folder;
   calibrate.on_probe = [&](std::size_t done, std::size_t total) {
     progress.show("measuring what rounding costs", std::to_string(done) + " matrices", done, total);
   };
-  calibrate.gather.context = options.calibration_context;
-  calibrate.gather.n_threads = options.n_threads;
+  calibrate.collect.context = options.calibration_context;
+  calibrate.collect.n_threads = options.n_threads;
   // What runs the model stays beside the conversion that it feeds.
   const std::uint64_t budget = options.ram_budget_mb * kMegabyte;
   const std::uint64_t converting = beside_bytes(options, source, transcode);
-  calibrate.gather.ram_budget_bytes = budget > converting ? budget - converting : 1;
+  calibrate.collect.ram_budget_bytes = budget > converting ? budget - converting : 1;
   // A larger budget may have room for more threads of the conversion, so a refusal counts them all.
   qsf::TranscodeOptions widest = transcode;
   widest.n_threads = threads_of(options);
-  calibrate.gather.other_bytes = beside_bytes(options, source, widest);
-  calibrate.gather.cancel = transcode.cancel;
-  calibrate.gather.log = {print_warning, nullptr};
-  calibrate.gather.on_progress = [&](const qsf::GatherProgress& done) {
+  calibrate.collect.other_bytes = beside_bytes(options, source, widest);
+  calibrate.collect.cancel = transcode.cancel;
+  calibrate.collect.log = {print_warning, nullptr};
+  calibrate.collect.on_progress = [&](const qsf::CollectProgress& done) {
     std::string at_hand = std::to_string(done.done_rows) + " tokens";
     if (done.skipped_layer) at_hand = "without layer " + std::to_string(*done.skipped_layer);
-    if (done.fed_layer) at_hand = "from layer " + std::to_string(*done.fed_layer);
+    if (done.first_layer) at_hand = "from layer " + std::to_string(*done.first_layer);
     progress.show("calibrating", at_hand, done.done_rows, done.total_rows);
   };
   auto calibrated = qsf::calibrate_model(source, std::move(text), options.output, calibrate);
@@ -188,7 +188,7 @@ qsf::Result<ConvertCalibration> calibrate(const ConvertOptions& options,
   ConvertCalibration result;
   QSF_ASSIGN_OR_RETURN(result.columns, qsf::column_importance(calibration));
   result.layers = qsf::layer_importance(calibration);
-  result.feedback = std::move(seen.feedback);
+  result.compensation = std::move(seen.compensation);
   if (options.target_bytes != 0) {
     qsf::TranscodeOptions planned = transcode;
     planned.importance = &result.columns;

@@ -20,9 +20,9 @@ namespace qsf_tools {
 
 struct ConvertCalibration {
   qsf::ColumnImportance columns;
-  std::vector<float> layers;                         // by layer, for the index
-  std::unique_ptr<qsf::ErrorCompensation> feedback;  // with --gptq
-  qsf::TargetPlan target;                            // with --target-size
+  std::vector<float> layers;                             // by layer, for the index
+  std::unique_ptr<qsf::ErrorCompensation> compensation;  // with --gptq
+  qsf::TargetPlan target;                                // with --target-size
 };
 
 // Refuses files of --calibration and --calibration-out that cannot be meant.

@@ -36,26 +36,28 @@ Result<std::vector<TokenId>> tokens_of(ByteSpan section, std::string_view text,
 
 // Opens with room for the Hessians of `layers_at_once` layers, or of as many fewer, one at least,
 // as the engine leaves room for.
-Result<std::unique_ptr<Gatherer>> open_gatherer(const ModelSpec& spec, const std::string& path,
-                                                GatherOptions options,
-                                                std::uint32_t& layers_at_once) {
+Result<std::unique_ptr<StatisticsCollector>> open_collector(const ModelSpec& spec,
+                                                            const std::string& path,
+                                                            CollectOptions options,
+                                                            std::uint32_t& layers_at_once) {
   for (;; layers_at_once /= 2) {
-    options.feed_bytes = layers_at_once * HessianSums::layer_bytes(spec);
-    auto gatherer = Gatherer::open(path, options);
-    if (gatherer || layers_at_once <= 1) return gatherer;
-    if (gatherer.error().code() != StatusCode::kOutOfBudget) return gatherer;
+    options.consumer_bytes = layers_at_once * HessianSums::layer_bytes(spec);
+    auto collector = StatisticsCollector::open(path, options);
+    if (collector || layers_at_once <= 1) return collector;
+    if (collector.error().code() != StatusCode::kOutOfBudget) return collector;
   }
 }
 
 // Opens an unrounded copy of the model, which is unlinked by then. `options` are those of the copy,
 // not of the output.
-Result<std::unique_ptr<Gatherer>> open_copy(const ModelSource& source, const std::string& output,
-                                            const TranscodeOptions& options,
-                                            const GatherOptions& gather,
-                                            std::uint32_t& layers_at_once) {
+Result<std::unique_ptr<StatisticsCollector>> open_copy(const ModelSource& source,
+                                                       const std::string& output,
+                                                       const TranscodeOptions& options,
+                                                       const CollectOptions& collect,
+                                                       std::uint32_t& layers_at_once) {
   const TemporaryName file(output);
   QSF_RETURN_IF_ERROR(write_copy(source, file.path(), options));
-  return open_gatherer(source.spec(), file.path(), gather, layers_at_once);
+  return open_collector(source.spec(), file.path(), collect, layers_at_once);
 }
 
 // Rows for a later resume are saved after every eighth of the layers at least.
@@ -104,45 +106,46 @@ std::vector<std::string> calibration_folder_names() {
 Result<CalibratedText> calibrate_model(const ModelSource& source, std::string text,
                                        const std::string& output, const CalibrateOptions& options) {
   const ModelSpec& spec = source.spec();
-  GatherOptions gather = options.gather;
-  gather.context = std::min(gather.context, spec.max_positions);
-  if (gather.context < 2) {
-    return invalid_argument("windows of %u tokens, expected at least 2", gather.context);
+  CollectOptions collect = options.collect;
+  collect.context = std::min(collect.context, spec.max_positions);
+  if (collect.context < 2) {
+    return invalid_argument("windows of %u tokens, expected at least 2", collect.context);
   }
   const auto tokens =
-      tokens_of(options.transcode.tokenizer, text, gather.context, options.max_tokens);
+      tokens_of(options.transcode.tokenizer, text, collect.context, options.max_tokens);
   if (!tokens) return Status(tokens.error()).with_context(options.text_name);
   std::string().swap(text);
   QSF_ASSIGN_OR_RETURN(const CalibratedModel model, identify_model(source));
   const SeenFile file(options.folder);
   QSF_ASSIGN_OR_RETURN(std::optional<Calibration> seen, file.read(model));
-  std::unique_ptr<Gatherer> gatherer;
+  std::unique_ptr<StatisticsCollector> collector;
   std::uint32_t layers_at_once = 0;
-  const auto open = [&](bool feeds_back) -> Status {
-    layers_at_once = feeds_back ? LayerwiseGptq::layers_at_once(spec, gather.ram_budget_bytes) : 0;
+  const auto open = [&](bool compensates) -> Status {
+    layers_at_once =
+        compensates ? LayerwiseGptq::layers_at_once(spec, collect.ram_budget_bytes) : 0;
     if (!options.folder.empty()) {
       layers_at_once = std::min(layers_at_once, (spec.n_layers + kShare - 1) / kShare);
     }
-    QSF_ASSIGN_OR_RETURN(gatherer,
-                         open_copy(source, output, options.transcode, gather, layers_at_once));
-    if (!feeds_back || layers_at_once >= spec.n_layers) return ok_status();
+    QSF_ASSIGN_OR_RETURN(collector,
+                         open_copy(source, output, options.transcode, collect, layers_at_once));
+    if (!compensates || layers_at_once >= spec.n_layers) return ok_status();
     // Before the passes, which can take hours, so that a full disk is reported at once.
-    return gatherer->keep_rows(tokens->size(), options.folder);
+    return collector->save_hidden_rows(tokens->size(), options.folder);
   };
   if (!seen) {
     // The engine of each sensitivity measurement takes the whole budget, so error compensation is
     // opened afterwards.
-    QSF_RETURN_IF_ERROR(open(options.feedback && !options.sensitivities));
+    QSF_RETURN_IF_ERROR(open(options.compensation && !options.sensitivities));
     QSF_ASSIGN_OR_RETURN(
-        seen, gatherer->run(*tokens, options.folder.empty() ? std::string()
-                                                            : options.folder + "/" + kRunName));
+        seen, collector->run(*tokens, options.folder.empty() ? std::string()
+                                                             : options.folder + "/" + kRunName));
     seen->model = model;
     QSF_RETURN_IF_ERROR(file.write(*seen));
   }
   if (options.sensitivities) {
-    gatherer.reset();
+    collector.reset();
     QSF_ASSIGN_OR_RETURN(const ColumnImportance columns, column_importance(*seen));
-    SensitivityOptions sensitivity = {gather, options.transcode, {}};
+    SensitivityOptions sensitivity = {collect, options.transcode, {}};
     sensitivity.transcode.importance = &columns;
     sensitivity.on_probe = [&](std::size_t done, std::size_t total) -> Status {
       if (options.on_probe) options.on_probe(done, total);
@@ -150,12 +153,12 @@ Result<CalibratedText> calibrate_model(const ModelSource& source, std::string te
     };
     QSF_RETURN_IF_ERROR(measure_sensitivities(source, *tokens, output, sensitivity, *seen));
   }
-  if (options.feedback && gatherer == nullptr) QSF_RETURN_IF_ERROR(open(true));
-  CalibratedText calibrated{std::move(*seen), tokens->size(), tokens->size() >= gather.context,
+  if (options.compensation && collector == nullptr) QSF_RETURN_IF_ERROR(open(true));
+  CalibratedText calibrated{std::move(*seen), tokens->size(), tokens->size() >= collect.context,
                             nullptr};
-  if (options.feedback) {
-    calibrated.feedback = std::make_unique<LayerwiseGptq>(
-        std::move(gatherer), *tokens, layers_at_once, options.transcode.n_threads);
+  if (options.compensation) {
+    calibrated.compensation = std::make_unique<LayerwiseGptq>(
+        std::move(collector), *tokens, layers_at_once, options.transcode.n_threads);
   }
   return calibrated;
 }

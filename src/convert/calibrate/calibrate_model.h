@@ -25,12 +25,12 @@
 namespace qsf {
 
 struct CalibrateOptions {
-  GatherOptions gather;  // the context is limited to the trained context length
+  CollectOptions collect;  // the context is limited to the trained context length
   std::uint64_t max_tokens = 65536;
   std::string text_name;  // for messages
   // Prepares error compensation, which collects Hessians during the conversion; part of the budget
   // is reserved for them.
-  bool feedback = false;
+  bool compensation = false;
   // Also measures sensitivities, for target sizes: one run with one copy of the model for each;
   // on_probe reports progress.
   bool sensitivities = false;
@@ -44,9 +44,9 @@ struct CalibrateOptions {
 
 struct CalibratedText {
   Calibration calibration;
-  std::uint64_t n_tokens = 0;                   // of all windows
-  bool whole_window = true;                     // the text fills at least one window
-  std::unique_ptr<ErrorCompensation> feedback;  // when requested
+  std::uint64_t n_tokens = 0;                       // of all windows
+  bool whole_window = true;                         // the text fills at least one window
+  std::unique_ptr<ErrorCompensation> compensation;  // when requested
 };
 
 // Returns the names of the files in CalibrateOptions::folder.
@@ -55,7 +55,8 @@ std::vector<std::string> calibration_folder_names();
 // Calibrates a model. The text is released before the model runs. The temporary file has a name
 // beside `output` while it is written and is unlinked once the engine has opened it, so nothing is
 // left behind.
-// Fails  as calibration_tokens(), transcode() and Gatherer; kUnsupported without a tokenizer
+// Fails  as calibration_tokens(), transcode() and StatisticsCollector; kUnsupported without a
+// tokenizer
 Result<CalibratedText> calibrate_model(const ModelSource& source, std::string text,
                                        const std::string& output, const CalibrateOptions& options);
 

@@ -223,12 +223,12 @@ Status check_finite(const Calibration& calibration) {
 
 }  // namespace
 
-Result<std::unique_ptr<Gatherer>> Gatherer::open(const std::string& path,
-                                                 const GatherOptions& options) {
+Result<std::unique_ptr<StatisticsCollector>> StatisticsCollector::open(
+    const std::string& path, const CollectOptions& options) {
   if (options.context < 2) {
     return invalid_argument("windows of %u tokens, expected at least 2", options.context);
   }
-  std::unique_ptr<Gatherer> gatherer(new Gatherer(path, options));
+  std::unique_ptr<StatisticsCollector> collector(new StatisticsCollector(path, options));
   std::uint64_t own_bytes = 0;
   {
     QSF_ASSIGN_OR_RETURN(const QsfReader reader, QsfReader::open(path));
@@ -236,8 +236,8 @@ Result<std::unique_ptr<Gatherer>> Gatherer::open(const std::string& path,
     // In the end the f32 means are in memory beside the sums.
     own_bytes =
         2 * ColumnSums::memory_bytes(spec) + PassObserver::memory_bytes(spec, options.context);
-    if (options.feed_bytes != 0) {
-      own_bytes += options.feed_bytes +
+    if (options.consumer_bytes != 0) {
+      own_bytes += options.consumer_bytes +
                    SavedHiddenRows::memory_bytes(std::uint64_t{options.context} * spec.hidden);
     }
   }
@@ -248,7 +248,7 @@ Result<std::unique_ptr<Gatherer>> Gatherer::open(const std::string& path,
   engine.v_type = KvType::kF32;
   engine.exact = true;
   engine.preload = false;  // so that a cancellation does not wait for all weights
-  engine.observer = &gatherer->observer_;
+  engine.observer = &collector->observer_;
   engine.log = options.log;
   if (options.ram_budget_bytes != 0) {
     engine.ram_budget_bytes = options.ram_budget_bytes > own_bytes
@@ -260,18 +260,18 @@ Result<std::unique_ptr<Gatherer>> Gatherer::open(const std::string& path,
     return too_small(path, engine, own_bytes + options.other_bytes);
   }
   if (!opened) return std::move(opened).error();
-  gatherer->engine_ = std::move(*opened);
-  gatherer->observer_.attach(*gatherer->engine_);
-  return gatherer;
+  collector->engine_ = std::move(*opened);
+  collector->observer_.attach(*collector->engine_);
+  return collector;
 }
 
-std::span<const TokenId> Gatherer::window(std::span<const TokenId> tokens,
-                                          std::size_t index) const {
+std::span<const TokenId> StatisticsCollector::window(std::span<const TokenId> tokens,
+                                                     std::size_t index) const {
   const std::size_t first = index * options_.context;
   return tokens.subspan(first, std::min<std::size_t>(options_.context, tokens.size() - first));
 }
 
-Status Gatherer::score(std::span<const TokenId> window, double& loss) {
+Status StatisticsCollector::score(std::span<const TokenId> window, double& loss) {
   log_probs_.resize(window.size() - 1);
   QSF_RETURN_IF_ERROR(engine_->score(window, 1, log_probs_));
   for (const double log_prob : log_probs_) loss -= log_prob;
@@ -279,20 +279,21 @@ Status Gatherer::score(std::span<const TokenId> window, double& loss) {
   return ok_status();
 }
 
-void Gatherer::report(std::size_t n_rows) {
+void StatisticsCollector::report(std::size_t n_rows) {
   done_rows_ += n_rows;
   if (!options_.on_progress) return;
   options_.on_progress({.skipped_layer = skipped_,
-                        .fed_layer = fed_,
+                        .first_layer = first_layer_,
                         .done_rows = done_rows_,
                         .total_rows = total_rows_});
 }
 
-Result<Calibration> Gatherer::run(std::span<const TokenId> tokens, const std::string& state_path) {
+Result<Calibration> StatisticsCollector::run(std::span<const TokenId> tokens,
+                                             const std::string& state_path) {
   QSF_CHECK(tokens.size() >= 2);
   const auto n_layers = engine_->spec().n_layers;
   const std::size_t n_windows = ceil_div(tokens.size(), options_.context);
-  // Leaving out every layer in turn takes as many windows together as gathering does, or one for
+  // Skipping every layer in turn takes as many windows in total as the sums do, or one for
   // each layer where those are fewer.
   const std::size_t n_skip_windows = std::max<std::size_t>(n_windows / n_layers, 1);
   RunState state(engine_->spec(), n_windows);
@@ -320,7 +321,7 @@ Result<Calibration> Gatherer::run(std::span<const TokenId> tokens, const std::st
   return calibration;
 }
 
-Status Gatherer::keep_rows(std::size_t n_tokens, const std::string& folder) {
+Status StatisticsCollector::save_hidden_rows(std::size_t n_tokens, const std::string& folder) {
   const std::size_t n_windows = ceil_div(n_tokens, options_.context);
   const std::size_t window_floats = std::size_t{options_.context} * spec().hidden;
   QSF_ASSIGN_OR_RETURN(
@@ -329,8 +330,8 @@ Status Gatherer::keep_rows(std::size_t n_tokens, const std::string& folder) {
   return ok_status();
 }
 
-Status Gatherer::feed(std::span<const TokenId> tokens, std::uint32_t first, std::uint32_t last,
-                      RowConsumer& consumer) {
+Status StatisticsCollector::run_layers(std::span<const TokenId> tokens, std::uint32_t first,
+                                       std::uint32_t last, RowConsumer& consumer) {
   QSF_CHECK(tokens.size() >= 2 && first < last && last <= spec().n_layers);
   const std::size_t n_windows = ceil_div(tokens.size(), options_.context);
   std::uint32_t begin = 0;
@@ -339,23 +340,23 @@ Status Gatherer::feed(std::span<const TokenId> tokens, std::uint32_t first, std:
   }
   done_rows_ = 0;
   total_rows_ = tokens.size() - n_windows;
-  fed_ = first;
+  first_layer_ = first;
   observer_.set_consumer(&consumer);
   observer_.set_first_layer(begin);
   Status status;
   for (std::size_t i = 0; i < n_windows && status.ok(); ++i) {
-    status = feed_window(tokens, i, begin, last);
+    status = run_window_layers(tokens, i, begin, last);
   }
   observer_.set_first_layer(0);
   observer_.set_consumer(nullptr);
-  fed_.reset();
+  first_layer_.reset();
   QSF_RETURN_IF_ERROR(std::move(status));
   if (kept_ != nullptr && last < spec().n_layers) return kept_->finish(last);
   return ok_status();
 }
 
-Status Gatherer::feed_window(std::span<const TokenId> tokens, std::size_t index,
-                             std::uint32_t first, std::uint32_t last) {
+Status StatisticsCollector::run_window_layers(std::span<const TokenId> tokens, std::size_t index,
+                                              std::uint32_t first, std::uint32_t last) {
   // The last token predicts nothing and is no row, as in run().
   const std::span<const TokenId> inputs = window(tokens, index);
   const std::size_t n_rows = inputs.size() - 1;
@@ -372,8 +373,8 @@ Status Gatherer::feed_window(std::span<const TokenId> tokens, std::size_t index,
   return ok_status();
 }
 
-Status Gatherer::sum_columns(std::span<const TokenId> tokens, RunState& state,
-                             const std::string& state_path) {
+Status StatisticsCollector::sum_columns(std::span<const TokenId> tokens, RunState& state,
+                                        const std::string& state_path) {
   const std::size_t n_windows = state.losses.size();
   const std::size_t n_between_writes = ceil_div(n_windows, kStatesPerPass);
   observer_.set_consumer(&state.sums);
@@ -389,8 +390,8 @@ Status Gatherer::sum_columns(std::span<const TokenId> tokens, RunState& state,
   return status;
 }
 
-Status Gatherer::leave_out_layers(std::span<const TokenId> tokens, std::size_t n_windows,
-                                  RunState& state, const std::string& state_path) {
+Status StatisticsCollector::leave_out_layers(std::span<const TokenId> tokens, std::size_t n_windows,
+                                             RunState& state, const std::string& state_path) {
   Status status;
   while (state.n_skipped < state.skip_losses.size() && status.ok()) {
     const auto layer = static_cast<std::uint32_t>(state.n_skipped);

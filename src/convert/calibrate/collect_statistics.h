@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
 // Collects the statistics of a calibration: runs a model over a calibration set, window by window,
-// and sums the squares of the inputs of its matrices; then skips each layer in turn and measures the
-// rise of the loss.
+// and sums the squares of the inputs of its matrices; then skips each layer in turn and measures
+// the rise of the loss.
 //
 // The engine runs on its exact path with an f32 KV cache and streams weights when the budget does
-// not hold them. The same file, tokens and window length give the same bits at any number of threads
-// and in any budget.
+// not hold them. The same file, tokens and window length give the same bits at any number of
+// threads and in any budget.
 
 #ifndef QSF_CONVERT_CALIBRATE_COLLECT_STATISTICS_H_
 #define QSF_CONVERT_CALIBRATE_COLLECT_STATISTICS_H_
@@ -78,8 +78,8 @@ class ColumnSums final : public RowConsumer {
   std::vector<Cosines> cosines_;  // by layer
 };
 
-// The progress and sums of Gatherer::run(), saved to a file so that an interrupted run can resume
-// (decision 033).
+// The progress and sums of StatisticsCollector::run(), saved to a file so that an interrupted run
+// can resume (decision 033).
 struct RunState {
   RunState(const ModelSpec& spec, std::size_t n_windows)
       : losses(n_windows), skip_losses(spec.n_layers), sums(spec) {}
@@ -101,31 +101,31 @@ struct RunState {
   std::vector<MutableByteSpan> parts();
 };
 
-struct GatherProgress {
+struct CollectProgress {
   std::optional<std::uint32_t> skipped_layer;  // the layer skipped now, if any
-  std::optional<std::uint32_t> fed_layer;      // the first layer of feed()
+  std::optional<std::uint32_t> first_layer;    // the first layer of run_layers()
   std::uint64_t done_rows = 0;
   std::uint64_t total_rows = 0;  // of the whole run
 };
 
-struct GatherOptions {
+struct CollectOptions {
   std::uint32_t context = 512;         // tokens of a window
   unsigned n_threads = 0;              // as EngineOptions
   std::uint64_t ram_budget_bytes = 0;  // as EngineOptions, including the sums
-  std::uint64_t feed_bytes = 0;        // of the budget, for the consumers of feed()
+  std::uint64_t consumer_bytes = 0;    // of the budget, for the consumers of run_layers()
   std::uint64_t other_bytes = 0;       // added to the budget that an error names
   // Called after every window.
-  std::function<void(const GatherProgress&)> on_progress;
+  std::function<void(const CollectProgress&)> on_progress;
   const std::atomic<bool>* cancel = nullptr;  // checked at every operator
   LogSink log;
 };
 
-class Gatherer {
+class StatisticsCollector {
  public:
   // Opens a .qsf file, which may be removed when this returns.
   // Fails  as Engine::open; on too small a budget, naming the smallest that works
-  static Result<std::unique_ptr<Gatherer>> open(const std::string& path,
-                                                const GatherOptions& options);
+  static Result<std::unique_ptr<StatisticsCollector>> open(const std::string& path,
+                                                           const CollectOptions& options);
 
   // Runs the windows of `tokens`, of which only the last may be shorter, and returns a Calibration
   // without `model`. `state_path` names a file to resume from and to save the state to.
@@ -133,25 +133,26 @@ class Gatherer {
   // Fails  as Engine::score, RunState::read and RunState::write
   Result<Calibration> run(std::span<const TokenId> tokens, const std::string& state_path = {});
 
-  // Lets a call of feed() continue where another ended, by saving the hidden rows between layers:
-  // in an unlinked file beside the .qsf file, or in `folder`, where an earlier process may have
-  // saved the rows of these tokens. Fails  as SavedHiddenRows::create and SavedHiddenRows::open_in
-  Status keep_rows(std::size_t n_tokens, const std::string& folder = {});
+  // Lets a call of run_layers() continue where another ended, by saving the hidden rows between
+  // layers: in an unlinked file beside the .qsf file, or in `folder`, where an earlier process may
+  // have saved the rows of these tokens. Fails  as SavedHiddenRows::create and
+  // SavedHiddenRows::open_in
+  Status save_hidden_rows(std::size_t n_tokens, const std::string& folder = {});
 
   // Runs the windows through layers [first, last) and hands their rows to `consumer`. Without saved
   // rows for layer `first`, earlier layers run as well and their rows are handed over too.
   // Requires  first < last <= layers; tokens and Fails  as run()
-  Status feed(std::span<const TokenId> tokens, std::uint32_t first, std::uint32_t last,
-              RowConsumer& consumer);
+  Status run_layers(std::span<const TokenId> tokens, std::uint32_t first, std::uint32_t last,
+                    RowConsumer& consumer);
 
   const ModelSpec& spec() const noexcept { return engine_->spec(); }
 
  private:
-  explicit Gatherer(const std::string& path, const GatherOptions& options)
+  explicit StatisticsCollector(const std::string& path, const CollectOptions& options)
       : path_(path), options_(options), observer_(options.cancel) {}
   std::span<const TokenId> window(std::span<const TokenId> tokens, std::size_t index) const;
-  Status feed_window(std::span<const TokenId> tokens, std::size_t index, std::uint32_t first,
-                     std::uint32_t last);
+  Status run_window_layers(std::span<const TokenId> tokens, std::size_t index, std::uint32_t first,
+                           std::uint32_t last);
   void report(std::size_t n_rows);
   // Adds to `loss` that of a window.
   Status score(std::span<const TokenId> window, double& loss);
@@ -161,15 +162,15 @@ class Gatherer {
                           const std::string& state_path);
 
   std::string path_;
-  GatherOptions options_;
+  CollectOptions options_;
   PassObserver observer_;
   std::unique_ptr<Engine> engine_;  // behind the observer, which outlives it
   std::vector<double> log_probs_;
   std::unique_ptr<SavedHiddenRows> kept_;
   std::vector<float> hidden_;  // of a window, where none are kept
   std::optional<std::uint32_t> skipped_;
-  std::optional<std::uint32_t> fed_;
-  std::uint64_t done_rows_ = 0;  // of run(), or of feed()
+  std::optional<std::uint32_t> first_layer_;
+  std::uint64_t done_rows_ = 0;  // of run(), or of run_layers()
   std::uint64_t total_rows_ = 0;
 };
 

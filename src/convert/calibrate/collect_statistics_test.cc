@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Gathering is held to the definition: sums, cosines and losses of a model that is computed whole
-// in f64, for every kind of layer; and to itself: the same bits at any number of threads, any
-// number of rows and in any budget.
+// Statistics are compared with their definition: sums, cosines and losses of a model that is
+// computed whole in f64, for every kind of layer; and to itself: the same bits at any number of
+// threads, any number of rows and in any budget.
 
 #include "convert/calibrate/collect_statistics.h"
 
@@ -156,12 +156,12 @@ const Graph kGraphs[] = {
     {"many_tiles", [](ModelSpec& s) { s.hidden = 64 * 64 + 40; }, {}},
 };
 
-class GatherGraphTest : public NaiveModelTest, public testing::WithParamInterface<Graph> {
+class CollectorGraphTest : public NaiveModelTest, public testing::WithParamInterface<Graph> {
  protected:
   void SetUp() override {
     ModelSpec spec = naive_llama(kLayers, kContext);
     GetParam().change(spec);
-    path_ = testing::TempDir() + "qsf_gather_" + GetParam().name + ".qsf";
+    path_ = testing::TempDir() + "qsf_collect_" + GetParam().name + ".qsf";
     model_.emplace(spec, 5);
     ASSERT_TRUE(model_->write(path_).ok());
     for (std::size_t i = 0; i < kTokens; ++i) {
@@ -181,7 +181,7 @@ void expect_means(const std::vector<float>& got, const std::vector<double>& want
   }
 }
 
-// The diagonals of Hessians are the sums of squares that were gathered from the same rows.
+// The diagonals of Hessians are the sums of squares of the same rows.
 void expect_squares(HessianSums& hessians, const Calibration& calibration) {
   for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
     for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
@@ -219,22 +219,22 @@ class CountedHessians final : public RowConsumer {
 };
 
 // Runs that go on from each other's rows see what one run sees, and compute no layer twice.
-TEST_P(GatherGraphTest, GoesOnFromKeptRows) {
-  auto opened = Gatherer::open(path_, {.context = kContext, .n_threads = 2});
+TEST_P(CollectorGraphTest, GoesOnFromKeptRows) {
+  auto opened = StatisticsCollector::open(path_, {.context = kContext, .n_threads = 2});
   ASSERT_TRUE(opened) << opened.error().message();
-  Gatherer& gatherer = **opened;
-  HessianSums whole(gatherer.spec(), 0, kLayers, 2);
-  ASSERT_TRUE(gatherer.feed(tokens_, 0, kLayers, whole).ok());
-  const Status kept = gatherer.keep_rows(tokens_.size());
+  StatisticsCollector& collector = **opened;
+  HessianSums whole(collector.spec(), 0, kLayers, 2);
+  ASSERT_TRUE(collector.run_layers(tokens_, 0, kLayers, whole).ok());
+  const Status kept = collector.save_hidden_rows(tokens_.size());
   ASSERT_TRUE(kept.ok()) << kept.message();
   std::filesystem::remove(path_);
   EXPECT_FALSE(std::filesystem::exists(path_ + ".rows"));
   using Rows = std::map<std::uint32_t, std::size_t>;
   constexpr std::size_t kRows = kTokens - 3;
   const auto feed = [&](std::uint32_t first, std::uint32_t last) {
-    CountedHessians part(gatherer.spec(), first, last - first);
-    const Status fed = gatherer.feed(tokens_, first, last, part);
-    EXPECT_TRUE(fed.ok()) << fed.message();
+    CountedHessians part(collector.spec(), first, last - first);
+    const Status status = collector.run_layers(tokens_, first, last, part);
+    EXPECT_TRUE(status.ok()) << status.message();
     return part;
   };
   CountedHessians first = feed(0, 1);
@@ -259,21 +259,21 @@ TEST_P(GatherGraphTest, GoesOnFromKeptRows) {
   }
 }
 
-TEST_P(GatherGraphTest, MatchesTheDefinition) {
+TEST_P(CollectorGraphTest, MatchesTheDefinition) {
   const Expected want = expected_of(*model_, tokens_, GetParam().slopes);
-  auto gatherer = Gatherer::open(path_, {.context = kContext, .n_threads = 2});
-  ASSERT_TRUE(gatherer) << gatherer.error().message();
+  auto collector = StatisticsCollector::open(path_, {.context = kContext, .n_threads = 2});
+  ASSERT_TRUE(collector) << collector.error().message();
   std::filesystem::remove(path_);
-  const auto got = (*gatherer)->run(tokens_);
+  const auto got = (*collector)->run(tokens_);
   ASSERT_TRUE(got) << got.error().message();
-  const auto again = (*gatherer)->run(tokens_);
+  const auto again = (*collector)->run(tokens_);
   ASSERT_TRUE(again) << again.error().message();
   EXPECT_EQ(again->loss, got->loss);
   EXPECT_EQ(again->layers.back().skip_loss, got->layers.back().skip_loss);
   EXPECT_EQ(got->n_rows, kTokens - 3);
-  HessianSums hessians((*gatherer)->spec(), 0, kLayers, 2);
-  const Status fed = (*gatherer)->feed(tokens_, 0, kLayers, hessians);
-  ASSERT_TRUE(fed.ok()) << fed.message();
+  HessianSums hessians((*collector)->spec(), 0, kLayers, 2);
+  const Status status = (*collector)->run_layers(tokens_, 0, kLayers, hessians);
+  ASSERT_TRUE(status.ok()) << status.message();
   expect_squares(hessians, *got);
   EXPECT_EQ(got->n_skip_rows, kContext - 1);
   EXPECT_EQ(got->context, kContext);
@@ -301,16 +301,16 @@ TEST_P(GatherGraphTest, MatchesTheDefinition) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Graphs, GatherGraphTest, testing::ValuesIn(kGraphs),
+INSTANTIATE_TEST_SUITE_P(Graphs, CollectorGraphTest, testing::ValuesIn(kGraphs),
                          [](const auto& graph) { return graph.param.name; });
 
-class GatherTest : public testing::Test {
+class CollectorTest : public testing::Test {
  protected:
-  static std::vector<std::byte> run(const GatherOptions& options) {
-    auto gatherer = Gatherer::open(model().path(), options);
-    EXPECT_TRUE(gatherer) << gatherer.error().message();
-    if (!gatherer) return {};
-    const auto calibration = (*gatherer)->run(some_tokens(kWindows * kWindow, kVocab));
+  static std::vector<std::byte> run(const CollectOptions& options) {
+    auto collector = StatisticsCollector::open(model().path(), options);
+    EXPECT_TRUE(collector) << collector.error().message();
+    if (!collector) return {};
+    const auto calibration = (*collector)->run(some_tokens(kWindows * kWindow, kVocab));
     EXPECT_TRUE(calibration) << calibration.error().message();
     if (!calibration) return {};
     EXPECT_EQ(calibration->loss, exact_loss());
@@ -348,7 +348,7 @@ class GatherTest : public testing::Test {
     return total / static_cast<double>(kWindows * (kWindow - 1));
   }
   static const StreamedModel& model() {
-    static const StreamedModel model("gather", StreamedShape{});
+    static const StreamedModel model("collect", StreamedShape{});
     return model;
   }
   static constexpr std::size_t kWindows = 2;
@@ -357,9 +357,9 @@ class GatherTest : public testing::Test {
 };
 
 // The budget in MB that a refusal of a far smaller one names.
-std::uint64_t least_budget(const std::string& path, GatherOptions options) {
+std::uint64_t least_budget(const std::string& path, CollectOptions options) {
   options.ram_budget_bytes = 5 * kMB;
-  const auto refused = Gatherer::open(path, options);
+  const auto refused = StatisticsCollector::open(path, options);
   EXPECT_FALSE(refused.has_value());
   if (refused.has_value()) return 0;
   const std::string message(refused.error().message());
@@ -370,12 +370,12 @@ std::uint64_t least_budget(const std::string& path, GatherOptions options) {
   return at == message.npos ? 0 : std::strtoull(message.c_str() + at + 6, nullptr, 10) * kMB;
 }
 
-TEST_F(GatherTest, SameBitsAtAnyThreadsAndBudget) {
+TEST_F(CollectorTest, SameBitsAtAnyThreadsAndBudget) {
   const std::vector<std::byte> want = run({.context = kWindow, .n_threads = 1});
   ASSERT_FALSE(want.empty());
   EXPECT_EQ(run({.context = kWindow, .n_threads = 2}), want);
   EXPECT_EQ(run({.context = kWindow, .n_threads = 3}), want);
-  GatherOptions streamed = {.context = kWindow, .n_threads = 2};
+  CollectOptions streamed = {.context = kWindow, .n_threads = 2};
   const std::uint64_t least = least_budget(model().path(), streamed);
   ASSERT_GT(least, 0U);
   streamed.ram_budget_bytes = least + 2 * kMB;
@@ -383,25 +383,25 @@ TEST_F(GatherTest, SameBitsAtAnyThreadsAndBudget) {
 }
 
 // Cancelled behind every window and started again, a run gives the bits of one that never was.
-TEST_F(GatherTest, GoesOnWhereItWasCancelled) {
-  const std::string state = testing::TempDir() + "qsf_gather_state";
+TEST_F(CollectorTest, GoesOnWhereItWasCancelled) {
+  const std::string state = testing::TempDir() + "qsf_collect_state";
   std::filesystem::remove(state);
   const std::vector<std::byte> want = run({.context = kWindow, .n_threads = 2});
   std::atomic<bool> cancel{false};
   std::uint64_t n_done = 0;
-  GatherOptions options = {.context = kWindow, .n_threads = 2};
+  CollectOptions options = {.context = kWindow, .n_threads = 2};
   options.cancel = &cancel;
-  options.on_progress = [&](const GatherProgress& progress) {
+  options.on_progress = [&](const CollectProgress& progress) {
     n_done = progress.done_rows;
     cancel = true;
   };
   std::vector<std::uint64_t> rows_done;
   std::optional<Calibration> got;
   for (int n_starts = 0; !got && n_starts < 100; ++n_starts) {
-    auto gatherer = Gatherer::open(model().path(), options);
-    ASSERT_TRUE(gatherer) << gatherer.error().message();
+    auto collector = StatisticsCollector::open(model().path(), options);
+    ASSERT_TRUE(collector) << collector.error().message();
     cancel = false;
-    auto calibration = (*gatherer)->run(some_tokens(kWindows * kWindow, kVocab), state);
+    auto calibration = (*collector)->run(some_tokens(kWindows * kWindow, kVocab), state);
     rows_done.push_back(n_done);
     if (calibration) got = std::move(*calibration);
   }
@@ -415,29 +415,29 @@ TEST_F(GatherTest, GoesOnWhereItWasCancelled) {
   std::filesystem::remove(state);
 }
 
-TEST_F(GatherTest, CancelEndsWithinAPass) {
+TEST_F(CollectorTest, CancelEndsWithinAPass) {
   std::atomic<bool> cancel{false};
-  GatherOptions options = {.context = kWindow, .n_threads = 2};
+  CollectOptions options = {.context = kWindow, .n_threads = 2};
   std::size_t n_windows = 0;
   options.cancel = &cancel;
-  options.on_progress = [&](const GatherProgress& progress) {
+  options.on_progress = [&](const CollectProgress& progress) {
     EXPECT_FALSE(progress.skipped_layer.has_value());
     EXPECT_LE(progress.done_rows, progress.total_rows);
     ++n_windows;
     cancel = true;
   };
-  auto gatherer = Gatherer::open(model().path(), options);
-  ASSERT_TRUE(gatherer) << gatherer.error().message();
-  const auto calibration = (*gatherer)->run(some_tokens(kWindows * kWindow, kVocab));
+  auto collector = StatisticsCollector::open(model().path(), options);
+  ASSERT_TRUE(collector) << collector.error().message();
+  const auto calibration = (*collector)->run(some_tokens(kWindows * kWindow, kVocab));
   ASSERT_FALSE(calibration);
   EXPECT_EQ(calibration.error().code(), StatusCode::kCancelled);
   EXPECT_EQ(n_windows, 1U);
 }
 
-TEST_F(GatherTest, RefusesWindowsOfOneToken) {
-  const auto gatherer = Gatherer::open(model().path(), {.context = 1});
-  ASSERT_FALSE(gatherer);
-  EXPECT_EQ(gatherer.error().code(), StatusCode::kInvalidArgument);
+TEST_F(CollectorTest, RefusesWindowsOfOneToken) {
+  const auto collector = StatisticsCollector::open(model().path(), {.context = 1});
+  ASSERT_FALSE(collector);
+  EXPECT_EQ(collector.error().code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace

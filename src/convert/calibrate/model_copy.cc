@@ -12,7 +12,7 @@ Status write_copy(const ModelSource& source, const std::string& path, TranscodeO
                   FileOps& ops) {
   options.preset = QuantPreset::kKeep;
   options.vocabulary_type.reset();
-  options.feedback = nullptr;
+  options.compensation = nullptr;
   options.layer_importance = {};
   options.compression = Compression::kNone;
   auto written = transcode(source, path, options, ops);

@@ -23,7 +23,7 @@ namespace {
 class Prober {
  public:
   Prober(const ModelSource& source, const std::string& output, const SensitivityOptions& options)
-      : source_(source), options_(options), file_(output), observer_(options.gather.cancel) {}
+      : source_(source), options_(options), file_(output), observer_(options.collect.cancel) {}
 
   // Opens the model with matrices in the formats given, the others as they are.
   Result<std::unique_ptr<Engine>> open(const TensorFormats& formats, std::uint64_t own_bytes);
@@ -41,22 +41,22 @@ Result<std::unique_ptr<Engine>> Prober::open(const TensorFormats& formats,
   transcode_options.formats = &formats;
   transcode_options.on_progress = nullptr;
   QSF_RETURN_IF_ERROR(write_copy(source_, file_.path(), transcode_options));
-  const GatherOptions& gather = options_.gather;
+  const CollectOptions& collect = options_.collect;
   EngineOptions engine;
-  engine.n_threads = gather.n_threads;
-  engine.max_context = gather.context;
+  engine.n_threads = collect.n_threads;
+  engine.max_context = collect.context;
   engine.k_type = KvType::kF32;
   engine.v_type = KvType::kF32;
   engine.exact = true;
   engine.preload = false;
   engine.observer = &observer_;
-  engine.log = gather.log;
-  if (gather.ram_budget_bytes != 0) {
-    if (own_bytes >= gather.ram_budget_bytes) {
+  engine.log = collect.log;
+  if (collect.ram_budget_bytes != 0) {
+    if (own_bytes >= collect.ram_budget_bytes) {
       return out_of_budget("logits of the sensitivity measurement need %.1f MB; raise the budget",
                            static_cast<double>(own_bytes) / 1e6);
     }
-    engine.ram_budget_bytes = gather.ram_budget_bytes - own_bytes;
+    engine.ram_budget_bytes = collect.ram_budget_bytes - own_bytes;
   }
   auto opened = Engine::open(file_.path(), engine);
   file_.remove();
@@ -156,14 +156,14 @@ Status measure_sensitivities(const ModelSource& source, std::span<const TokenId>
   std::uint64_t n_weights = 0;
   for (const SourcePlace& t : tensors_of(source)) n_weights += t.n_weights();
   const std::uint64_t n_rows = std::min<std::uint64_t>(
-      probe_rows(source.spec(), n_weights, n_probes, options.gather.ram_budget_bytes),
+      probe_rows(source.spec(), n_weights, n_probes, options.collect.ram_budget_bytes),
       tokens.size());
   calibration.probes.resize(n_known_probes(calibration, n_rows, groups));
   calibration.n_probe_rows = n_rows;
   if (calibration.probes.size() == n_probes) return ok_status();
   const std::uint32_t n_vocab = source.spec().n_vocab;
   const std::uint64_t own_bytes = DivergenceMeter::memory_bytes(n_rows, n_vocab);
-  DivergenceMeter meter(tokens.first(n_rows), options.gather.context, n_vocab);
+  DivergenceMeter meter(tokens.first(n_rows), options.collect.context, n_vocab);
   Prober prober(source, output, options);
   {
     QSF_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, prober.open({}, own_bytes));

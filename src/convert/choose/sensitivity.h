@@ -53,7 +53,7 @@ std::uint64_t probe_rows(const ModelSpec& spec, std::uint64_t n_weights, std::si
                          std::uint64_t budget_bytes) noexcept;
 
 struct SensitivityOptions {
-  GatherOptions gather;        // how the engine runs; on_progress is not called
+  CollectOptions collect;      // how the engine runs; on_progress is not called
   TranscodeOptions transcode;  // of the temporary files, with importance where it is known
   // Called after every measurement, when `calibration` holds it; an error ends the series.
   std::function<Status(std::size_t done, std::size_t total)> on_probe;
@@ -61,7 +61,7 @@ struct SensitivityOptions {
 
 // Measures and stores the results in `calibration`. Results of the same rows that it already has,
 // from the first on, are not measured again. Temporary files lie beside `output`.
-// Requires  tokens as Gatherer::run()
+// Requires  tokens as StatisticsCollector::run()
 // Fails     as transcode() and Engine::open(); temporary files are removed
 Status measure_sensitivities(const ModelSource& source, std::span<const TokenId> tokens,
                              const std::string& output, const SensitivityOptions& options,

@@ -25,7 +25,7 @@ class SensitivityTest : public testing::Test {
     auto model = HfModel::open(folder_.path());
     ASSERT_TRUE(model) << model.error().message();
     model_ = std::move(*model);
-    options_.gather = {.context = 8, .n_threads = 1};
+    options_.collect = {.context = 8, .n_threads = 1};
     options_.on_probe = [this](std::size_t done, std::size_t total) -> Status {
       dones_.push_back(done);
       total_ = total;

@@ -27,9 +27,8 @@
 
 namespace qsf {
 
-// What an error in each column of each matrix costs: the mean square of what the column is
-// multiplied with, gathered from a text. A conversion hands it to the encoder.
-
+// The importance of every column of every matrix: the mean square E[x^2] of its input over a
+// calibration set.
 class ColumnImportance {
  public:
   // Sets the importance of the columns of one matrix; `layer` is 0 outside layers.
@@ -47,9 +46,7 @@ class ColumnImportance {
   std::map<std::pair<TensorKind, std::uint32_t>, std::vector<float>> weights_;
 };
 
-// ErrorCompensation: where a conversion gets the factors of error compensation
-// (convert/gptq/gptq.h) from.
-
+// The source of the factors of error compensation (convert/gptq/gptq.h) for a conversion.
 class ErrorCompensation {
  public:
   virtual ~ErrorCompensation() = default;
@@ -61,8 +58,6 @@ class ErrorCompensation {
   virtual Result<const GptqFactor*> factor_of(TensorKind kind, std::uint32_t layer,
                                               std::uint32_t n_cols) = 0;
 };
-
-// Work that is cut into numbered units, on threads: the same result whichever thread did what.
 
 // Runs work(unit), which returns a Status. An exception on a thread would end the process and leave
 // the temporary file behind, so lack of memory becomes a Status.

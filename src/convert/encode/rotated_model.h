@@ -42,7 +42,6 @@ namespace qsf {
 //
 // Based on: Ashkboos et al., "QuaRot: Outlier-Free 4-Bit Inference in Rotated LLMs", 2024; Tseng et
 // al., "QuIP#", 2024.
-
 class HadamardRotation {
  public:
   // A rotation of vectors of n columns, in blocks of the largest power of two that divides n and is

@@ -141,12 +141,12 @@ Result<std::uint64_t> Transcoder::file_bytes() {
 Result<const GptqFactor*> Transcoder::factor_of(std::size_t section, std::size_t index) const {
   const SectionId id = sections_[section];
   const TensorChoice& chosen = choice_.sections[section][index];
-  if (options_.feedback == nullptr || id.kind != SectionKind::kLayer || chosen.natively_ternary ||
-      is_float_type(chosen.format.type)) {
+  if (options_.compensation == nullptr || id.kind != SectionKind::kLayer ||
+      chosen.natively_ternary || is_float_type(chosen.format.type)) {
     return nullptr;
   }
   const SourceTensor& t = *place(section, index).source;
-  return options_.feedback->factor_of(t.kind, id.layer, t.cols);
+  return options_.compensation->factor_of(t.kind, id.layer, t.cols);
 }
 
 Status Transcoder::write_matrix_rows(std::size_t section, const TilePlan& tile,
@@ -261,7 +261,7 @@ bool Transcoder::any_type_uses_importance() const {
       const TensorChoice& chosen = choice_.sections[s][i];
       const SourceTensor& t = *place(s, i).source;
       if (chosen.kept || chosen.natively_ternary || is_float_type(chosen.format.type)) continue;
-      if (options_.feedback != nullptr && sections_[s].kind == SectionKind::kLayer) return true;
+      if (options_.compensation != nullptr && sections_[s].kind == SectionKind::kLayer) return true;
       if (searches && uses_importance(chosen.format.type) &&
           !options_.importance->find(t.kind, sections_[s].layer, t.cols).empty()) {
         return true;
@@ -338,11 +338,11 @@ Status check_options(const ModelSource& source, const TranscodeOptions& options)
 }  // namespace
 
 std::uint64_t transcode_memory_bytes(const ModelSource& source, const TranscodeOptions& options,
-                                     bool feeds_back) {
+                                     bool compensates) {
   // The bytes of a unit: weights, encoded rows, and rows in the layout of the file.
   constexpr std::uint64_t kBytesPerWeight = 4 * sizeof(float);
   constexpr std::uint64_t kTileCopies = 3;  // as it is, compressed, with room for what does not
-  const std::uint64_t unit_rows = feeds_back ? kGptqRows : kUnitRows;
+  const std::uint64_t unit_rows = compensates ? kGptqRows : kUnitRows;
   std::uint64_t max_cols = 0;
   std::uint64_t row_bytes = 0;
   for (const SourcePlace& t : tensors_of(source)) {

@@ -54,7 +54,7 @@ struct TranscodeOptions {
   const ColumnImportance* importance = nullptr;  // for scale search; null: unknown
   // Layer importance for the index, finite and >= 0; empty: unknown.
   std::span<const float> layer_importance;
-  ErrorCompensation* feedback = nullptr;  // of coded matrices of layers; null: none
+  ErrorCompensation* compensation = nullptr;  // of coded matrices of layers; null: none
   Layout layout = Layout::kInterleaved;
   Compression compression = Compression::kNone;
   std::uint64_t tile_bytes = kDefaultTileBytes;
@@ -103,7 +103,7 @@ inline constexpr double kLowCosine = 0.99;
 // Returns the peak of a conversion's allocations, with or without error compensation. Memory of
 // source, calibration and error compensation is not included.
 std::uint64_t transcode_memory_bytes(const ModelSource& source, const TranscodeOptions& options,
-                                     bool feeds_back);
+                                     bool compensates);
 
 // Converts a model. On failure `path` is unchanged.
 // Requires  layer_importance is empty or has a value for each layer

@@ -232,8 +232,8 @@ TEST(TranscodeTest, SmallTilesAndCompressionHoldTheSameWeights) {
   }
 }
 
-// The tiny model with a gate and up of more rows than two threads take at once where errors are fed
-// back (2 x 192), so that every number of threads cuts them otherwise.
+// The tiny model with more rows in gate and up than two threads take at once with error
+// compensation (2 x 192), so that every number of threads splits them differently.
 std::unique_ptr<HfModel> open_tall_model(const TemporaryFolder& folder) {
   TestTensors tensors = tiny_llama_tensors();
   Rng rng(11);
@@ -311,10 +311,10 @@ TEST(TranscodeTest, ErrorsAreFedBackWhereAFactorIsKnown) {
   const TemporaryFolder folder;
   const TestTensors tensors = tiny_llama_tensors();
   const auto model = open_model(folder, tensors);
-  PlaceCompensation feedback;
+  PlaceCompensation compensation;
   TranscodeOptions options;
   options.preset = QuantType::kQ3;
-  options.feedback = &feedback;
+  options.compensation = &compensation;
   const std::string path = folder.file("out.qsf");
   std::vector<std::byte> bytes;
   for (const unsigned n_threads : {1U, 3U}) {
@@ -337,7 +337,7 @@ TEST(TranscodeTest, ErrorsAreFedBackWhereAFactorIsKnown) {
         }
         EXPECT_NE(got, want) << line.source_name;
         const auto factor =
-            feedback.factor_of(line.kind, directory.layer, directory.tensors[i].cols);
+            compensation.factor_of(line.kind, directory.layer, directory.tensors[i].cols);
         bytes.resize(tensor.shape[0] * row_major_bytes(line.format, tensor.shape[1]));
         encode_rows_gptq(**factor, line.format, options.rounding, tensor.values, bytes);
         for (std::size_t r = 0; r < tensor.shape[0]; ++r) {
@@ -352,7 +352,7 @@ TEST(TranscodeTest, ErrorsAreFedBackWhereAFactorIsKnown) {
     EXPECT_EQ(n_fed_back, reader->spec().n_layers);
     EXPECT_TRUE(reader->spec().calibrated);
   }
-  feedback.fails_at = 1;
+  compensation.fails_at = 1;
   const auto report = convert(*model, folder.file("none.qsf"), options);
   ASSERT_FALSE(report);
   EXPECT_THAT(report.error().message(), HasSubstr("no inputs of layer 1"));
@@ -362,13 +362,13 @@ TEST(TranscodeTest, ErrorsAreFedBackWhereAFactorIsKnown) {
 TEST(TranscodeTest, FedBackBytesDoNotDependOnThreads) {
   const TemporaryFolder folder;
   const auto model = open_tall_model(folder);
-  PlaceCompensation feedback;
-  feedback.place = TensorKind::kFfnUp;
+  PlaceCompensation compensation;
+  compensation.place = TensorKind::kFfnUp;
   std::string first;
   for (const unsigned n_threads : {1U, 2U, 3U, 16U}) {
     TranscodeOptions options;
     options.n_threads = n_threads;
-    options.feedback = &feedback;
+    options.compensation = &compensation;
     ASSERT_TRUE(convert(*model, folder.file("out.qsf"), options));
     const std::string bytes = folder.read("out.qsf");
     if (first.empty()) first = bytes;
@@ -377,7 +377,7 @@ TEST(TranscodeTest, FedBackBytesDoNotDependOnThreads) {
 }
 
 // Threads share a tile however few rows it has, in whole strips.
-TEST(TranscodeTest, FeedbackGivesEveryThreadRows) {
+TEST(TranscodeTest, CompensationGivesEveryThreadRows) {
   EXPECT_EQ(gptq_unit_rows(1024, 1), 192U);
   EXPECT_EQ(gptq_unit_rows(1024, 2), 192U);
   EXPECT_EQ(gptq_unit_rows(192, 2), 96U);  // 1 MB of 11,008 columns at 4 bits
@@ -387,14 +387,14 @@ TEST(TranscodeTest, FeedbackGivesEveryThreadRows) {
 }
 
 // A file is calibrated where that has decided a code of it.
-TEST(TranscodeTest, FeedbackWithoutErrorsCalibratesNothing) {
+TEST(TranscodeTest, CompensationWithoutErrorsCalibratesNothing) {
   const TemporaryFolder folder;
-  PlaceCompensation feedback;
+  PlaceCompensation compensation;
   const auto is_calibrated = [&](const TestTensors& tensors, QuantPreset preset) {
     TranscodeOptions options;
     options.preset = preset;
-    options.vocabulary_type = QuantType::kQ4;  // which nothing is fed back in
-    options.feedback = &feedback;
+    options.vocabulary_type = QuantType::kQ4;  // which has no error compensation
+    options.compensation = &compensation;
     const auto report = convert(*open_model(folder, tensors), folder.file("out.qsf"), options);
     EXPECT_TRUE(report) << report.error().message();
     const auto reader = QsfReader::open(folder.file("out.qsf"));
@@ -403,9 +403,9 @@ TEST(TranscodeTest, FeedbackWithoutErrorsCalibratesNothing) {
   EXPECT_FALSE(is_calibrated(tiny_llama_tensors(), QuantType::kF16));
   EXPECT_TRUE(is_calibrated(tiny_llama_tensors(), QuantType::kQ4));
   // Natively ternary matrices have no errors: nobody is asked for factors, which cost minutes.
-  feedback.n_calls = 0;
+  compensation.n_calls = 0;
   EXPECT_FALSE(is_calibrated(ternary_tensors(0.5F), QuantType::kTernary));
-  EXPECT_EQ(feedback.n_calls, 0);
+  EXPECT_EQ(compensation.n_calls, 0);
   EXPECT_TRUE(is_calibrated(tiny_llama_tensors(), QuantType::kTernaryRow));
 }
 

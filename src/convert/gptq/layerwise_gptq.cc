@@ -85,7 +85,7 @@ std::uint32_t LayerwiseGptq::layers_at_once(const ModelSpec& spec,
 
 Result<const GptqFactor*> LayerwiseGptq::factor_of(TensorKind kind, std::uint32_t layer,
                                                    std::uint32_t n_cols) {
-  const ModelSpec& spec = gatherer_->spec();
+  const ModelSpec& spec = collector_->spec();
   const std::optional<ProductInput> input = product_input_of(kind, spec.tied_head);
   if (!input || *input == ProductInput::kHead || input_cols(spec, *input) != n_cols) return nullptr;
   if (factor_ && input_ == *input && layer_ == layer) return &*factor_;
@@ -96,7 +96,7 @@ Result<const GptqFactor*> LayerwiseGptq::factor_of(TensorKind kind, std::uint32_
     sums_.reset();
     const std::uint32_t n_layers = std::min(layers_at_once_, spec.n_layers - layer);
     sums_.emplace(spec, layer, n_layers, n_threads_);
-    QSF_RETURN_IF_ERROR(gatherer_->feed(tokens_, layer, layer + n_layers, *sums_));
+    QSF_RETURN_IF_ERROR(collector_->run_layers(tokens_, layer, layer + n_layers, *sums_));
     hessian = sums_->take(*input, layer);
   }
   auto factor = GptqFactor::create(std::move(hessian), n_cols);

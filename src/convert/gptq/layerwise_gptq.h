@@ -73,21 +73,21 @@ class LayerwiseGptq final : public ErrorCompensation {
   // least one; all layers without a budget.
   static std::uint32_t layers_at_once(const ModelSpec& spec, std::uint64_t budget_bytes) noexcept;
 
-  LayerwiseGptq(std::unique_ptr<Gatherer> gatherer, std::vector<TokenId> tokens,
+  LayerwiseGptq(std::unique_ptr<StatisticsCollector> collector, std::vector<TokenId> tokens,
                 std::uint32_t layers_at_once, unsigned n_threads)
-      : gatherer_(std::move(gatherer)),
+      : collector_(std::move(collector)),
         tokens_(std::move(tokens)),
         layers_at_once_(layers_at_once),
         n_threads_(n_threads) {}
 
   // Returns null for tensors that are looked up (embeddings, also one that is the head). Runs the
   // model if a layer's Hessians are not summed yet.
-  // Fails  as Gatherer::feed() and GptqFactor::create()
+  // Fails  as StatisticsCollector::run_layers() and GptqFactor::create()
   Result<const GptqFactor*> factor_of(TensorKind kind, std::uint32_t layer,
                                       std::uint32_t n_cols) override;
 
  private:
-  std::unique_ptr<Gatherer> gatherer_;
+  std::unique_ptr<StatisticsCollector> collector_;
   std::vector<TokenId> tokens_;
   std::uint32_t layers_at_once_;
   unsigned n_threads_;

@@ -23,10 +23,11 @@ constexpr std::size_t kTokens = 2 * kWindow;
 
 class LayerwiseGptqTest : public testing::Test {
  protected:
-  static std::unique_ptr<Gatherer> open() {
-    auto gatherer = Gatherer::open(model().path(), {.context = kWindow, .n_threads = 2});
-    EXPECT_TRUE(gatherer) << gatherer.error().message();
-    return std::move(*gatherer);
+  static std::unique_ptr<StatisticsCollector> open() {
+    auto collector =
+        StatisticsCollector::open(model().path(), {.context = kWindow, .n_threads = 2});
+    EXPECT_TRUE(collector) << collector.error().message();
+    return std::move(*collector);
   }
   static std::vector<TokenId> tokens() { return some_tokens(kTokens, StreamedShape{}.n_vocab); }
   static const StreamedModel& model() {
@@ -47,14 +48,14 @@ bool are_equal(const GptqFactor& a, const GptqFactor& b) {
 }
 
 TEST_F(LayerwiseGptqTest, FactorsDoNotDependOnGroupsOfLayers) {
-  const auto gatherer = open();
-  const ModelSpec spec = gatherer->spec();
+  const auto collector = open();
+  const ModelSpec spec = collector->spec();
   ASSERT_GE(spec.n_layers, 2U);
   HessianSums sums(spec, 0, spec.n_layers, 2);
-  const Status fed = gatherer->feed(tokens(), 0, spec.n_layers, sums);
-  ASSERT_TRUE(fed.ok()) << fed.message();
+  const Status status = collector->run_layers(tokens(), 0, spec.n_layers, sums);
+  ASSERT_TRUE(status.ok()) << status.message();
   auto keeps_rows = open();
-  ASSERT_TRUE(keeps_rows->keep_rows(kTokens).ok());
+  ASSERT_TRUE(keeps_rows->save_hidden_rows(kTokens).ok());
   LayerwiseGptq one(std::move(keeps_rows), tokens(), 1, 1);
   LayerwiseGptq all(open(), tokens(), spec.n_layers, 2);
   for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
