@@ -40,16 +40,6 @@ bool is_cancelled(const Pass& pass) {
   return pass.cancel != nullptr && pass.cancel->load(std::memory_order_relaxed);
 }
 
-MatmulTile matmul_tile(const WeightTile& tile, std::uint32_t target) {
-  return {.bytes = tile.bytes,
-          .format = tile.format,
-          .group_bytes = tile.group_bytes,
-          .first_row = tile.first_row,
-          .n_rows = tile.n_rows,
-          .n_cols = tile.n_cols,
-          .target = target};
-}
-
 std::uint32_t logit_rows(std::uint32_t max_rows) {
   return std::max(max_rows, kHeadBlocks);
 }
@@ -300,7 +290,6 @@ Status Decoder::multiply(const Pass& pass, OperatorKind kind, Buffer in,
     targets[i] = {.out = products[i].out, .bias = products[i].bias};
   }
   std::array<WeightTile, kTilesAtOnce> tiles;
-  std::array<MatmulTile, kTilesAtOnce> operands;
   TileId next = std::numeric_limits<TileId>::max();
   TileId end = 0;
   for (const Product& product : products) {
@@ -311,19 +300,21 @@ Status Decoder::multiply(const Pass& pass, OperatorKind kind, Buffer in,
   while (next < end) {
     if (is_cancelled(pass)) return cancelled("cancelled between two weight tiles");
     QSF_ASSIGN_OR_RETURN(const std::uint32_t n_ready, acquire(next, end - next, tiles));
-    std::uint32_t n_operands = 0;
+    std::uint32_t n_wanted = 0;
     for (std::uint32_t t = 0; t < n_ready; ++t) {
       for (std::uint32_t i = 0; i < products.size(); ++i) {
-        if (products[i].matrix->tensor == tiles[t].tensor) {
-          operands[n_operands++] = matmul_tile(tiles[t], i);
-        }
+        if (products[i].matrix->tensor != tiles[t].tensor) continue;
+        tiles[n_wanted] = tiles[t];
+        tiles[n_wanted++].target = i;
+        break;  // products have matrices of their own
       }
     }
+    const std::span<const WeightTile> wanted(tiles.data(), n_wanted);
     backend_.matmul({.kind = kind,
                      .in = in,
                      .rows = counts_,
                      .row_list = {},
-                     .tiles = {operands.data(), n_operands},
+                     .tiles = wanted,
                      .targets = {targets.data(), products.size()},
                      .hook = {},
                      .epilogue = epilogue,
@@ -331,9 +322,7 @@ Status Decoder::multiply(const Pass& pass, OperatorKind kind, Buffer in,
     const Status status = backend_.wait();
     pager_.release(next, n_ready);
     QSF_RETURN_IF_ERROR(status);
-    for (std::uint32_t i = 0; i < n_operands; ++i) {
-      targets[operands[i].target].n_rows_done += operands[i].n_rows;
-    }
+    for (const WeightTile& tile : wanted) targets[tile.target].n_rows_done += tile.n_rows;
     next += n_ready;
   }
   return ok_status();
@@ -412,7 +401,7 @@ Status Decoder::multiply_head(const Pass& pass, std::span<const WeightTile> tile
 // Each block is a target of its own, with the pieces of tiles that lie in it.
 void Decoder::multiply_head_blocks(std::span<const WeightTile> tiles, std::uint32_t first_token,
                                    std::uint32_t last_token) {
-  std::array<MatmulTile, kMaxMatmulTiles> pieces;
+  std::array<WeightTile, kMaxMatmulTiles> pieces;
   std::array<MatmulTarget, kHeadBlocks> targets;
   std::uint32_t n_pieces = 0;
   const std::uint32_t first_block = first_token / kLogitBlock;
@@ -428,8 +417,9 @@ void Decoder::multiply_head_blocks(std::span<const WeightTile> tiles, std::uint3
       const std::uint32_t last =
           std::min({(block + 1) * kLogitBlock, last_token, tile.first_row + tile.n_rows});
       if (first >= last) continue;
-      MatmulTile& piece = pieces[n_pieces++];
-      piece = matmul_tile(tile, n_targets);
+      WeightTile& piece = pieces[n_pieces++];
+      piece = tile;
+      piece.target = n_targets;
       piece.bytes += (first - tile.first_row) / kRowGroup * tile.group_bytes;
       piece.first_row = first;
       piece.n_rows = last - first;

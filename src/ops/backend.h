@@ -31,7 +31,7 @@
 #include "kv/sparse_prefill_state.h"
 #include "ops/operator_times.h"
 #include "quant/kv_type.h"
-#include "quant/types.h"
+#include "quant/weight_tile.h"
 
 namespace qsf {
 
@@ -80,17 +80,6 @@ struct PassLimits {
   std::uint32_t max_cols = 0;   // of a row that a product reads
   std::optional<SparsePrefillLimits> sparse_prefill = std::nullopt;
   std::optional<H2oEvictionLimits> h2o_eviction = std::nullopt;  // without sparse_prefill
-};
-
-// One weight tile in layout 1, valid until the next wait().
-struct MatmulTile {
-  const std::byte* bytes = nullptr;  // 64-byte aligned
-  BlockFormat format{};
-  std::size_t group_bytes = 0;
-  std::uint32_t first_row = 0;  // in its matrix; a multiple of 16
-  std::uint32_t n_rows = 0;
-  std::uint32_t n_cols = 0;
-  std::uint32_t target = 0;  // index into MatmulArgs::targets
 };
 
 // The position of a query to its sinks under PassLimits::rope_reindex: its cache position, behind
@@ -146,7 +135,7 @@ struct MatmulArgs {
   RowCounts rows;
   std::span<const std::uint32_t>
       row_list;                       // rows of `in` and `out` to compute, ascending; empty: all
-  std::span<const MatmulTile> tiles;  // at most kMaxMatmulTiles
+  std::span<const WeightTile> tiles;  // at most kMaxMatmulTiles; valid until the next wait()
   std::span<const MatmulTarget> targets;
   MatmulHook hook;
   MatmulEpilogue epilogue;  // fused_gate_up: two targets, gate and up, no row_list

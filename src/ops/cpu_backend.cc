@@ -337,7 +337,7 @@ void CpuBackend::Observation::set_product(const MatmulArgs& args) {
   std::vector<ProductPart>& parts = backend_.observed_parts_;
   parts.clear();
   for (std::size_t i = 0; i < args.tiles.size(); ++i) {
-    const MatmulTile& tile = args.tiles[i];
+    const WeightTile& tile = args.tiles[i];
     const TileKernels& chosen = backend_.tile_kernels_[i];
     ProductPart part = {.format = tile.format, .target = tile.target, .n_cols = tile.n_cols};
     if (args.rows.n_prompt > 0) part.prompt_kernel = chosen.prompt->name;

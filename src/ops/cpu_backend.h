@@ -193,9 +193,9 @@ class CpuBackend final : public Backend {
   // Quantises rows of the buffer for products, unless that is done.
   void quantise_activations(Buffer buffer, std::uint32_t n_cols, const RoleInputs& inputs,
                             RowCounts rows);
-  RoleInputs choose_kernels(std::span<const MatmulTile> tiles, RowCounts rows, bool int8_rows);
+  RoleInputs choose_kernels(std::span<const WeightTile> tiles, RowCounts rows, bool int8_rows);
   void compute(const MatmulArgs& args, const WorkItem& item);
-  void multiply(const MatmulArgs& args, const MatmulTile& tile, const WorkItem& item,
+  void multiply(const MatmulArgs& args, const WeightTile& tile, const WorkItem& item,
                 RowRange rows);
   void run_epilogue(const MatmulArgs& args, const WorkItem& item, RowRange rows);
   void activate(ActivationKind kind, float* x, std::uint32_t n_values) const noexcept;

@@ -69,7 +69,7 @@ void CpuBackend::matmul(const MatmulArgs& args) {
     });
   }
   times.bytes += split_.weight_bytes();
-  for (const MatmulTile& tile : args.tiles) {
+  for (const WeightTile& tile : args.tiles) {
     times.operations += 2 * std::uint64_t{tile.n_rows} * tile.n_cols * n_x;
   }
   if (args.rows.n_prompt == 0) {
@@ -79,7 +79,7 @@ void CpuBackend::matmul(const MatmulArgs& args) {
 }
 
 // Looks up the kernels of every tile; returns the forms of rows that they take.
-CpuBackend::RoleInputs CpuBackend::choose_kernels(std::span<const MatmulTile> tiles, RowCounts rows,
+CpuBackend::RoleInputs CpuBackend::choose_kernels(std::span<const WeightTile> tiles, RowCounts rows,
                                                   bool int8_rows) {
   QSF_CHECK(tiles.size() <= kMaxMatmulTiles);
   RoleInputs inputs(int8_rows);
@@ -103,14 +103,14 @@ CpuBackend::RoleInputs CpuBackend::choose_kernels(std::span<const MatmulTile> ti
 
 void CpuBackend::compute(const MatmulArgs& args, const WorkItem& item) {
   for_runs(args, item.first_x, item.last_x, [&](RowRange rows) {
-    for (const MatmulTile* tile : item.piece->tiles) {
+    for (const WeightTile* tile : item.piece->tiles) {
       if (tile != nullptr) multiply(args, *tile, item, rows);
     }
     run_epilogue(args, item, rows);
   });
 }
 
-void CpuBackend::multiply(const MatmulArgs& args, const MatmulTile& tile, const WorkItem& item,
+void CpuBackend::multiply(const MatmulArgs& args, const WeightTile& tile, const WorkItem& item,
                           RowRange rows) {
   const MatmulTarget& target = args.targets[tile.target];
   const Matrix& in = matrix(args.in);

@@ -52,7 +52,7 @@ class Weights {
     interleave_rows(format, kRows, n_cols, rows, bytes_.span());
   }
 
-  MatmulTile tile(std::uint32_t first_row, std::uint32_t n_rows, std::uint32_t target = 0) {
+  WeightTile tile(std::uint32_t first_row, std::uint32_t n_rows, std::uint32_t target = 0) {
     const std::uint64_t group = group_bytes(format_, n_cols_);
     return {.bytes = bytes_.span().data() + first_row / kRowGroup * group,
             .format = format_,
@@ -148,7 +148,7 @@ class CpuMatmulTest : public testing::Test {
 
 TEST_F(CpuMatmulTest, TilesBiasAndBothRoles) {
   const std::vector<float> bias = random_values(kRows, rng_);
-  const MatmulTile tiles[] = {weights_.tile(0, 64), weights_.tile(64, 128), weights_.tile(192, 8)};
+  const WeightTile tiles[] = {weights_.tile(0, 64), weights_.tile(64, 128), weights_.tile(192, 8)};
   const MatmulTarget target = {.out = out_, .bias = bias};
   bench_.backend().matmul({.in = in_,
                            .rows = {.n_prompt = kPromptRows, .n_rows = kPassRows},
@@ -167,7 +167,7 @@ TEST_F(CpuMatmulTest, TilesBiasAndBothRoles) {
 
 TEST_F(CpuMatmulTest, RowListAndHookTouchOnlyTheirRows) {
   const std::uint32_t list[] = {1, 2, 5, 14, 15, 18};
-  const MatmulTile tile = weights_.tile(64, 64);
+  const WeightTile tile = weights_.tile(64, 64);
   const MatmulTarget target = {.out = out_, .first_weight_row = 64, .bias = {}};
   const auto add_row = [](void*, std::uint32_t, std::uint32_t row, std::uint32_t first,
                           std::span<float> piece) {
@@ -195,7 +195,7 @@ TEST_F(CpuMatmulTest, RowListAndHookTouchOnlyTheirRows) {
 
 TEST_F(CpuMatmulTest, ATargetMayStartAtAnyRowOfItsBuffer) {
   const Buffer tall = bench_.buffer(2 * kPassRows, 64);
-  const MatmulTile tiles[] = {weights_.tile(0, 64, 0), weights_.tile(64, 64, 1)};
+  const WeightTile tiles[] = {weights_.tile(0, 64, 0), weights_.tile(64, 64, 1)};
   const MatmulTarget targets[] = {
       {.out = tall, .first_row = 0, .bias = {}},
       {.out = tall, .first_row = kPassRows, .first_weight_row = 64, .bias = {}}};
@@ -217,7 +217,7 @@ TEST_F(CpuMatmulTest, ATargetMayStartAtAnyRowOfItsBuffer) {
 
 TEST_F(CpuMatmulTest, BothWorkersRun) {
   if (bench_.pool().n_parallel() < 2) GTEST_SKIP() << "one CPU: workers take turns";
-  const MatmulTile tile = weights_.tile(0, kRows);
+  const WeightTile tile = weights_.tile(0, kRows);
   const MatmulTarget target = {.out = out_, .bias = {}};
   // Items go to whoever is free, so one product alone may be done by either worker.
   const auto both_ran = [&] {
@@ -274,7 +274,7 @@ Matrix multiply(Weights& weights, const Matrix& x, const Setting& setting) {
   const auto n_cols = static_cast<std::uint32_t>(x.front().size());
   const Buffer in = bench.buffer(setting.rows_per_call, n_cols);
   const Buffer out = bench.buffer(setting.rows_per_call, kRows);
-  const MatmulTile tile = weights.tile(0, kRows);
+  const WeightTile tile = weights.tile(0, kRows);
   const MatmulTarget target = {.out = out, .bias = {}};
   Matrix y;
   for (std::uint32_t done = 0; done < setting.rows.n_rows; done += setting.rows_per_call) {
@@ -390,7 +390,7 @@ TEST(CpuMatmulRowsTest, WrittenBuffersAreFormedAnew) {
   const Buffer other = bench.buffer(kN, kSquare);
   const Buffer out = bench.buffer(kN, kRows);
   bench.begin(kN, RowRole::kPrompt);
-  const MatmulTile tile = weights.tile(0, kRows);
+  const WeightTile tile = weights.tile(0, kRows);
   const auto product_of = [&](Buffer from) {
     const MatmulTarget target = {.out = out, .bias = {}};
     backend.matmul({.in = from,
@@ -413,7 +413,7 @@ TEST(CpuMatmulRowsTest, WrittenBuffersAreFormedAnew) {
                   .gain = gain,
                   .bias = {}});
   };
-  const MatmulTile square = weights.tile(0, kSquare);
+  const WeightTile square = weights.tile(0, kSquare);
   const std::function<void()> writers[] = {
       [&] { upload(bench, in, more); },
       [&] { backend.add(in, other); },
@@ -460,11 +460,11 @@ class CpuJointTest : public testing::Test {
  protected:
   static constexpr std::uint32_t kN = 20;
   static constexpr std::uint32_t kPrompt = 13;
-  using Calls = std::vector<std::vector<MatmulTile>>;
+  using Calls = std::vector<std::vector<WeightTile>>;
 
   CpuJointTest() { upload(bench_, in_, x_); }
 
-  MatmulArgs args(std::span<const MatmulTile> tiles, std::span<const MatmulTarget> targets,
+  MatmulArgs args(std::span<const WeightTile> tiles, std::span<const MatmulTarget> targets,
                   const MatmulEpilogue& epilogue) const {
     return {.kind = OperatorKind::kGateUp,
             .in = in_,
@@ -479,7 +479,7 @@ class CpuJointTest : public testing::Test {
   // act(gate) * up, whole matrices multiplied on their own.
   Matrix by_steps(ActivationKind kind) {
     const kernels::KernelSet& set = kernels::kernel_set(kernels::Isa::kScalar);
-    const MatmulTile tiles[] = {gate_.tile(0, kRows, 0), up_.tile(0, kRows, 1)};
+    const WeightTile tiles[] = {gate_.tile(0, kRows, 0), up_.tile(0, kRows, 1)};
     const MatmulTarget targets[] = {{.out = gate_out_, .bias = gate_bias_},
                                     {.out = up_out_, .bias = up_bias_}};
     bench_.backend().matmul(args(tiles, targets, {}));
@@ -505,7 +505,7 @@ class CpuJointTest : public testing::Test {
     for (const auto& tiles : calls) {
       bench_.backend().matmul(
           args(tiles, targets, {.activation = kind, .fused_gate_up = true, .add_to = {}}));
-      for (const MatmulTile& tile : tiles) targets[tile.target].n_rows_done += tile.n_rows;
+      for (const WeightTile& tile : tiles) targets[tile.target].n_rows_done += tile.n_rows;
     }
     return read(bench_, gate_out_, kN);
   }
@@ -549,7 +549,7 @@ TEST_F(CpuJointTest, TilesMayEndAtDifferentRowsAndComeInPortions) {
 
 TEST_F(CpuJointTest, ActivationCapAndSumEqualTheSteps) {
   const kernels::KernelSet& set = kernels::kernel_set(kernels::Isa::kScalar);
-  const MatmulTile tiles[] = {gate_.tile(0, 128), gate_.tile(128, 72)};
+  const WeightTile tiles[] = {gate_.tile(0, 128), gate_.tile(128, 72)};
   const MatmulTarget target = {.out = gate_out_, .bias = gate_bias_};
   const Matrix sums = random_rows(kN, kRows, rng_);
   const Buffer sum = bench_.buffer(kN, kRows);
@@ -573,7 +573,7 @@ TEST_F(CpuJointTest, ActivationCapAndSumEqualTheSteps) {
 }
 
 TEST_F(CpuJointTest, TheProfileCountsCallsBytesAndOperations) {
-  const MatmulTile tiles[] = {gate_.tile(0, kRows, 0), up_.tile(0, kRows, 1)};
+  const WeightTile tiles[] = {gate_.tile(0, kRows, 0), up_.tile(0, kRows, 1)};
   const MatmulTarget targets[] = {{.out = gate_out_, .bias = {}}, {.out = up_out_, .bias = {}}};
   bench_.backend().matmul(args(tiles, targets, {}));
   const OperatorTimes& times = bench_.backend().profile()[OperatorKind::kGateUp];
@@ -609,7 +609,7 @@ TEST(CpuInt8RowsTest, TernaryRowsAreMultipliedInWholeNumbers) {
   }
   AlignedBytes tile_bytes(rows_bytes(kFormat, Layout::kInterleaved, kRows, kWide));
   interleave_rows(kFormat, kRows, kWide, rows, tile_bytes.span());
-  const MatmulTile tile = {.bytes = tile_bytes.span().data(),
+  const WeightTile tile = {.bytes = tile_bytes.span().data(),
                            .format = kFormat,
                            .group_bytes = group_bytes(kFormat, kWide),
                            .first_row = 0,
@@ -652,7 +652,7 @@ TEST(CpuInt8RowsTest, TernaryRowsAreMultipliedInWholeNumbers) {
 TEST_F(CpuMatmulTest, FloatWeightsTakeRowsRoundedToInt8) {
   const MatmulTarget target = {.out = out_, .bias = {}};
   for (const auto& [first, n] : {std::pair{0U, 64U}, std::pair{64U, kRows - 64U}}) {
-    const MatmulTile tile = weights_.tile(first, n);
+    const WeightTile tile = weights_.tile(first, n);
     bench_.backend().matmul({.in = in_,
                              .rows = {kPromptRows, kPassRows},
                              .row_list = {},

@@ -33,7 +33,7 @@ std::uint64_t groups_of(std::uint64_t n_rows) {
 
 std::uint64_t group_bytes_of(const WorkPiece& piece) {
   std::uint64_t bytes = 0;
-  for (const MatmulTile* tile : piece.tiles) bytes += tile != nullptr ? tile->group_bytes : 0;
+  for (const WeightTile* tile : piece.tiles) bytes += tile != nullptr ? tile->group_bytes : 0;
   return bytes;
 }
 
@@ -48,7 +48,7 @@ WorkSplit::WorkSplit(unsigned n_workers)
   bands_.reserve(4096 + 64 * std::size_t{n_workers});
 }
 
-void WorkSplit::cut(std::span<const MatmulTile> tiles, std::uint32_t n_x, bool fused_gate_up,
+void WorkSplit::cut(std::span<const WeightTile> tiles, std::uint32_t n_x, bool fused_gate_up,
                     const std::uint32_t rows_done[2]) {
   QSF_CHECK(tiles.size() <= kMaxMatmulTiles);
   pieces_.clear();
@@ -60,7 +60,7 @@ void WorkSplit::cut(std::span<const MatmulTile> tiles, std::uint32_t n_x, bool f
   if (fused_gate_up) {
     join_tiles(tiles, rows_done);
   } else {
-    for (const MatmulTile& tile : tiles) {
+    for (const WeightTile& tile : tiles) {
       add_piece({.tiles = {&tile, nullptr}, .first_row = tile.first_row, .n_rows = tile.n_rows});
     }
   }
@@ -91,7 +91,7 @@ void WorkSplit::add_piece(const WorkPiece& piece) {
 }
 
 // Walks the rows of gate and up side by side; every border of either ends a piece.
-void WorkSplit::join_tiles(std::span<const MatmulTile> tiles, const std::uint32_t rows_done[2]) {
+void WorkSplit::join_tiles(std::span<const WeightTile> tiles, const std::uint32_t rows_done[2]) {
   constexpr std::uint32_t kEnd = std::numeric_limits<std::uint32_t>::max();
   struct Walk {
     std::size_t tile;    // the one it is in
@@ -118,7 +118,7 @@ void WorkSplit::join_tiles(std::span<const MatmulTile> tiles, const std::uint32_
     for (std::uint32_t target = 0; target < 2; ++target) {
       const Walk& walk = walks[target];
       if (walk.row == row) {
-        const MatmulTile& tile = tiles[walk.tile];
+        const WeightTile& tile = tiles[walk.tile];
         piece.tiles[target] = &tile;
         end = std::min(end, tile.first_row + tile.n_rows);
       } else if (row < walk.done) {
@@ -134,7 +134,7 @@ void WorkSplit::join_tiles(std::span<const MatmulTile> tiles, const std::uint32_
       Walk& walk = walks[target];
       if (walk.row != row) continue;
       walk.row = end;
-      const MatmulTile& tile = tiles[walk.tile];
+      const WeightTile& tile = tiles[walk.tile];
       if (end == tile.first_row + tile.n_rows) seek(target, walk.tile + 1);
     }
   }

@@ -35,7 +35,7 @@ namespace qsf {
 
 // Groups of one tile, or of the same rows of a gate and an up tile.
 struct WorkPiece {
-  const MatmulTile* tiles[2] = {nullptr, nullptr};  // the second with fused_gate_up alone
+  const WeightTile* tiles[2] = {nullptr, nullptr};  // the second with fused_gate_up alone
   std::uint32_t first_row = 0;                      // in their matrices; a multiple of 16
   std::uint32_t n_rows = 0;
   // fused_gate_up alone: with this piece the rows of both matrices are computed, here or by an
@@ -63,7 +63,7 @@ class WorkSplit {
   //           ascending and without gaps from rows_done[target] on, the rows that calls before
   //           computed; otherwise rows_done is not read
   // Threads   one; no allocation
-  void cut(std::span<const MatmulTile> tiles, std::uint32_t n_x, bool fused_gate_up,
+  void cut(std::span<const WeightTile> tiles, std::uint32_t n_x, bool fused_gate_up,
            const std::uint32_t rows_done[2]);
 
   std::size_t n_items() const noexcept { return bands_.size() * n_blocks_; }
@@ -90,7 +90,7 @@ class WorkSplit {
   };
 
   void add_piece(const WorkPiece& piece);
-  void join_tiles(std::span<const MatmulTile> tiles, const std::uint32_t rows_done[2]);
+  void join_tiles(std::span<const WeightTile> tiles, const std::uint32_t rows_done[2]);
   void cut_by_bytes();
   void cut_by_rows(std::uint32_t n_x);
 

@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint32_t kCols = 2048;
 constexpr BlockFormat kFormat = {QuantType::kQ4, 64};
 
-MatmulTile tile(std::uint32_t target, std::uint32_t first_row, std::uint32_t n_rows) {
+WeightTile tile(std::uint32_t target, std::uint32_t first_row, std::uint32_t n_rows) {
   return {.bytes = nullptr,
           .format = kFormat,
           .group_bytes = group_bytes(kFormat, kCols),
@@ -41,7 +41,7 @@ std::map<Output, std::vector<int>> coverage(const WorkSplit& split, std::uint32_
     EXPECT_LT(item.first_x, item.last_x);
     EXPECT_LE(item.last_x, n_x);
     EXPECT_EQ(item.first_row % kRowGroup, 0U);
-    for (const MatmulTile* part : item.piece->tiles) {
+    for (const WeightTile* part : item.piece->tiles) {
       if (part == nullptr) continue;
       EXPECT_GE(item.first_row, part->first_row);
       EXPECT_LE(item.first_row + item.n_rows, part->first_row + part->n_rows);
@@ -54,14 +54,14 @@ std::map<Output, std::vector<int>> coverage(const WorkSplit& split, std::uint32_
   return counts;
 }
 
-std::size_t total_rows(const std::vector<MatmulTile>& tiles) {
+std::size_t total_rows(const std::vector<WeightTile>& tiles) {
   std::size_t n_rows = 0;
-  for (const MatmulTile& t : tiles) n_rows += t.n_rows;
+  for (const WeightTile& t : tiles) n_rows += t.n_rows;
   return n_rows;
 }
 
 TEST(WorkSplitTest, EveryOutputOnce) {
-  const std::vector<std::vector<MatmulTile>> products = {
+  const std::vector<std::vector<WeightTile>> products = {
       {tile(0, 0, 2048), tile(1, 0, 256), tile(2, 0, 256)},
       {tile(0, 0, 3648), tile(0, 3648, 1984)},
       {tile(0, 64, 7)},
@@ -87,7 +87,7 @@ TEST(WorkSplitTest, EveryOutputOnce) {
 // completed once, in the call that computes the later of its two parts.
 TEST(WorkSplitTest, JointsCompleteEveryRowOnce) {
   constexpr std::uint32_t kRows = 1000;
-  const std::vector<std::vector<std::vector<MatmulTile>>> sequences = {
+  const std::vector<std::vector<std::vector<WeightTile>>> sequences = {
       {{tile(0, 0, 512), tile(1, 0, 512), tile(0, 512, 488), tile(1, 512, 488)}},
       {{tile(0, 0, 512)}, {tile(1, 0, 512), tile(0, 512, 488)}, {tile(1, 512, 488)}},
       {{tile(0, 0, 448), tile(0, 448, 552)}, {tile(1, 0, 192), tile(1, 192, 808)}},
@@ -117,7 +117,7 @@ TEST(WorkSplitTest, JointsCompleteEveryRowOnce) {
               }
             }
           }
-          for (const MatmulTile& t : tiles) done[t.target] += t.n_rows;
+          for (const WeightTile& t : tiles) done[t.target] += t.n_rows;
         }
         EXPECT_EQ(completed, std::vector<int>(kRows, 1)) << n_workers << ' ' << n_x;
       }
@@ -127,7 +127,7 @@ TEST(WorkSplitTest, JointsCompleteEveryRowOnce) {
 
 // The largest item bounds how long the others wait for the last one.
 TEST(WorkSplitTest, ItemsAreEvenEnough) {
-  const std::vector<MatmulTile> tiles = {tile(0, 0, 3648), tile(0, 3648, 1984)};
+  const std::vector<WeightTile> tiles = {tile(0, 0, 3648), tile(0, 3648, 1984)};
   for (const unsigned n_workers : {2U, 8U, 64U}) {
     WorkSplit split(n_workers);
     for (const std::uint32_t n_x : {1U, 512U}) {
@@ -150,7 +150,7 @@ TEST(WorkSplitTest, ItemsAreEvenEnough) {
 }
 
 TEST(WorkSplitTest, FewRowsAreCutIntoEqualBytes) {
-  const std::vector<MatmulTile> tiles = {tile(0, 0, 4096)};
+  const std::vector<WeightTile> tiles = {tile(0, 0, 4096)};
   WorkSplit split(2);
   split.cut(tiles, 1, false, nullptr);
   for (std::size_t i = 0; i + 1 < split.n_items(); ++i) {
@@ -164,7 +164,7 @@ TEST(WorkSplitTest, FewRowsAreCutIntoEqualBytes) {
 
 // The taker of a queue walks through neighbours, which is what the memory likes, and then helps.
 TEST(WorkSplitTest, LanesAreStreamsAndEmptyOnesHelp) {
-  const std::vector<MatmulTile> tiles = {tile(0, 0, 4096)};
+  const std::vector<WeightTile> tiles = {tile(0, 0, 4096)};
   WorkSplit split(3);
   for (int round = 0; round < 2; ++round) {
     split.cut(tiles, 1, false, nullptr);
@@ -190,7 +190,7 @@ TEST(WorkSplitTest, LanesAreStreamsAndEmptyOnesHelp) {
 
 // All threads at the same queue, and then at the next.
 TEST(WorkSplitTest, ThreadsTakeEveryItemOnce) {
-  const std::vector<MatmulTile> tiles = {tile(0, 0, 1U << 20)};
+  const std::vector<WeightTile> tiles = {tile(0, 0, 1U << 20)};
   constexpr unsigned kThreads = 4;
   WorkSplit split(kThreads);
   for (int round = 0; round < 300; ++round) {

@@ -80,13 +80,13 @@ WeightTile WeightPager::view(TileId id) const noexcept {
   const TileInfo& info = table_.info(id);
   const TensorInfo& tensor = table_.tensor_info(id);
   const BlockFormat format = kernel_format(tensor.format);
-  return {schedule_.bytes_of(id),
-          format,
-          static_cast<std::size_t>(group_bytes(format, tensor.cols)),
-          info.tensor,
-          info.first_row,
-          info.n_rows,
-          tensor.cols};
+  return {.bytes = schedule_.bytes_of(id),
+          .format = format,
+          .group_bytes = static_cast<std::size_t>(group_bytes(format, tensor.cols)),
+          .tensor = info.tensor,
+          .first_row = info.first_row,
+          .n_rows = info.n_rows,
+          .n_cols = tensor.cols};
 }
 
 Result<WeightTile> WeightPager::acquire(TileId id) {

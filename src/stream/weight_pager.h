@@ -27,7 +27,7 @@
 #include "base/status.h"
 #include "format/qsf_reader.h"
 #include "io/read_device.h"
-#include "quant/types.h"
+#include "quant/weight_tile.h"
 #include "stream/pager_stats.h"
 #include "stream/residency.h"
 #include "stream/row_cache.h"
@@ -36,17 +36,6 @@
 #include "stream/tile_table.h"
 
 namespace qsf {
-
-// One tile, ready for kernels. Valid until it is released.
-struct WeightTile {
-  const std::byte* bytes = nullptr;  // layout 1, groups of 16 rows, 64-byte aligned
-  BlockFormat format{};              // block of 32 or 64, 4 for floats
-  std::size_t group_bytes = 0;       // from one group of 16 rows to the next
-  std::uint32_t tensor = 0;          // index into the section's tensors
-  std::uint32_t first_row = 0;       // in its matrix; a multiple of 64
-  std::uint32_t n_rows = 0;          // true rows; the last group is padded with zeros
-  std::uint32_t n_cols = 0;          // true columns
-};
 
 struct PagerOptions {
   const std::atomic<bool>* cancel = nullptr;  // ends every wait; may be set by a signal handler
