@@ -22,7 +22,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/isa.h"
+#include "kernels/tier.h"
 
 namespace qsf::kernels::amx {
 

@@ -1,50 +1,20 @@
 // SPDX-License-Identifier: MIT
 //
-// The instruction-set tiers that kernels come in, and the choice of one.
-//
-// Inside an architecture tiers are cumulative: a CPU that has one has all the lower ones, so the
-// choice is a single value, "the best", and a kernel may run when best covers its tier.
+// The choice of an instruction-set tier.
 
 #ifndef QSF_KERNELS_ISA_H_
 #define QSF_KERNELS_ISA_H_
 
-#include <cstdint>
 #include <string_view>
 
 #include "base/result.h"
+#include "kernels/tier.h"
 #include "platform/cpu.h"
 
 namespace qsf::kernels {
 
-// Ordered inside an architecture: kSse42 .. kAmx are x86, kNeon and kNeonDot are AArch64.
-enum class Isa : std::uint8_t {
-  kScalar = 0,  // portable C++ at the compiler's baseline (SSE2 on x86-64, NEON on AArch64)
-  kSse42 = 1,
-  kAvx2 = 2,    // with FMA and F16C
-  kAvx512 = 3,  // F, BW, DQ, VL
-  kAvx512Vnni = 4,
-  kAmx = 5,  // tiles, int8, bf16, and AVX-512 BF16
-  kNeon = 6,
-  kNeonDot = 7,
-};
-
-inline constexpr Isa kAllIsas[] = {Isa::kScalar,     Isa::kSse42, Isa::kAvx2, Isa::kAvx512,
-                                   Isa::kAvx512Vnni, Isa::kAmx,   Isa::kNeon, Isa::kNeonDot};
-
-// What a kernel promises about its results on another tier.
-enum class Exactness : std::uint8_t {
-  kBitExact,  // the same bits on every tier
-  kBounded,   // inside the bound of testing/error_bound.h; the same bits on every run of one tier
-};
-
-// Returns the name used by QSF_ISA and in kernel names: "scalar", "avx512vnni". Threads  any
-std::string_view isa_name(Isa isa) noexcept;
-
 // Returns the tier of that name. Fails  kInvalidArgument, naming the tiers there are.
 Result<Isa> parse_isa(std::string_view name);
-
-// Returns whether code of tier `isa` may run where `best` is the highest tier. Threads  any
-bool isa_covers(Isa best, Isa isa) noexcept;
 
 // Returns the highest tier all of whose features, and those of every lower tier, are there.
 Isa best_isa(const CpuFeatures& cpu) noexcept;
@@ -52,9 +22,6 @@ Isa best_isa(const CpuFeatures& cpu) noexcept;
 // Returns the highest tier whose code this build can run there: best_isa(cpu), or kAmx where tests
 // emulate its tiles (amx_tiles.h).
 Isa runnable_isa(const CpuFeatures& cpu) noexcept;
-
-// Returns whether this CPU has the tiles of kAmx. Threads  any
-bool amx_is_native() noexcept;
 
 // Returns best_isa(cpu), capped by `cap`, the value of QSF_ISA: null or empty means no cap.
 // Fails  kInvalidArgument on an unknown name or a tier of another architecture. A cap above what

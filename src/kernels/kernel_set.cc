@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/check.h"
+#include "kernels/isa.h"
 
 namespace qsf::kernels {
 namespace {

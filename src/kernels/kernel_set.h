@@ -12,7 +12,6 @@
 #include "kernels/attend/attend_strip.h"
 #include "kernels/convert/convert.h"
 #include "kernels/elementwise/elementwise.h"
-#include "kernels/isa.h"
 #include "kernels/kv_rows/kv_rows.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/norm/norm.h"
@@ -20,6 +19,7 @@
 #include "kernels/rope/rope.h"
 #include "kernels/sample/sample.h"
 #include "kernels/softmax/softmax.h"
+#include "kernels/tier.h"
 
 namespace qsf::kernels {
 

@@ -20,7 +20,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/isa.h"
+#include "kernels/tier.h"
 
 #if defined(QSF_TIER_AVX512)
 #define QSF_TIER_NAMESPACE tier_avx512

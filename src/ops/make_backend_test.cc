@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "kernels/isa.h"
 #include "kernels/kernel_set.h"
 #include "platform/cpu.h"
 #include "platform/threads.h"

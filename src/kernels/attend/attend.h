@@ -24,7 +24,7 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/isa.h"
+#include "kernels/tier.h"
 #include "quant/kv_type.h"
 
 namespace qsf::kernels {

@@ -22,7 +22,7 @@
 #include <span>
 
 #include "kernels/attend/attend.h"
-#include "kernels/isa.h"
+#include "kernels/tier.h"
 
 namespace qsf::kernels {
 

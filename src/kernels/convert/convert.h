@@ -10,7 +10,7 @@
 #include <span>
 
 #include "base/f16.h"
-#include "kernels/isa.h"
+#include "kernels/tier.h"
 
 namespace qsf::kernels {
 

@@ -36,7 +36,7 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/isa.h"
+#include "kernels/tier.h"
 
 namespace qsf::kernels {
 

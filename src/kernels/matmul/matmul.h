@@ -42,8 +42,8 @@
 #include <span>
 #include <string_view>
 
-#include "kernels/isa.h"
 #include "kernels/quantise/quantise.h"
+#include "kernels/tier.h"
 #include "quant/types.h"
 
 namespace qsf::kernels {

@@ -19,7 +19,7 @@
 #include <span>
 #include <string_view>
 
-#include "kernels/isa.h"
+#include "kernels/tier.h"
 
 namespace qsf::kernels {
 

@@ -12,7 +12,7 @@
 #include <limits>
 #include <span>
 
-#include "kernels/isa.h"
+#include "kernels/tier.h"
 
 namespace qsf::kernels {
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "kernels/isa.h"
 #include "kernels/kernel_set.h"
 #include "ops/cpu_backend.h"
 #include "platform/cpu.h"
