@@ -346,7 +346,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
                                                              Strip* strip) noexcept {
   const Block<V> block = load_block<V, kType, kBlock>(group, index);
 
-#pragma GCC unroll 16
+#pragma GCC unroll 2
   for (unsigned v = 0; v < V::kVectors; ++v) {
     V::store(strip->scales + v * V::kRows, block.scales[v]);
     V::store(strip->mins + v * V::kRows, block.mins[v]);

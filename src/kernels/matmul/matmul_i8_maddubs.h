@@ -11,9 +11,9 @@
 //
 // Two ways through a block of 16 rows:
 //
-//   up to kFewRows rows of x   codes go from the line through registers into the products
-//   more rows of x             codes are unpacked to a strip in L1 first, and tiles of kTileRows
-//                              rows of x are multiplied with it from registers
+//   up to V::kFewRows rows of x   codes go from the line through registers into the products
+//   more rows of x                codes are unpacked to a strip in L1 first, and tiles of kTileRows
+//                                 rows of x are multiplied with it from registers
 //
 // Everything has internal linkage: V is a type of an unnamed namespace of the including file.
 
@@ -28,9 +28,6 @@
 #include "kernels/matmul/matmul.h"
 
 namespace qsf::kernels::maddubs {
-
-// Rows of x for which a block is unpacked straight into the products.
-static constexpr std::uint32_t kFewRows = 4;
 
 // Rows of x that share an unpacked block; their totals are 8 KiB.
 static constexpr std::uint32_t kRowsAtOnce = 128;
@@ -484,15 +481,15 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
 // What a format's kernel is made of.
 struct FormatParts {
   MatMulFn one_row;
-  MatMulFn two_rows;
+  MatMulFn two_rows;  // null where V::kFewRows is 1
   void (*many_rows)(const MatMulArgs& args, const std::byte* x, float* y,
                     std::uint32_t n_x) noexcept;
 };
 
-// Up to kFewRows rows of x in ones and twos, more by way of strips.
+// Up to V::kFewRows rows of x in ones and twos, more by way of strips.
 template <typename V>
 [[gnu::noinline]] static void multiply_rows(MatMulArgs args, const FormatParts& parts) noexcept {
-  if (args.n_x > kFewRows) {
+  if (args.n_x > V::kFewRows) {
     const std::uint32_t step = rows_at_once(args.x_stride, kRowsAtOnce, V::kTileRows);
     for (std::uint32_t first = 0; first < args.n_x; first += step) {
       const std::uint32_t rest = args.n_x - first;
@@ -501,19 +498,21 @@ template <typename V>
     }
     return;
   }
-  for (; args.n_x >= 2; args.n_x -= 2) {
-    parts.two_rows(args);
-    args.x += 2 * args.x_stride;
-    args.y += 2 * args.y_stride;
+  while (args.n_x > 0) {
+    const std::uint32_t n_rows = V::kFewRows > 2 && args.n_x >= 2 ? 2 : 1;
+    (n_rows == 2 ? parts.two_rows : parts.one_row)(args);
+    args.n_x -= n_rows;
+    args.x += n_rows * args.x_stride;
+    args.y += n_rows * args.y_stride;
   }
-  if (args.n_x == 1) parts.one_row(args);
 }
 
 // The kernel of one format.
 template <typename V, QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline void product(const MatMulArgs& args) noexcept {
-  multiply_rows<V>(args, {few_rows<V, kType, kBlock, 1>, few_rows<V, kType, kBlock, 2>,
-                          many_rows<V, kType, kBlock>});
+  FormatParts parts = {few_rows<V, kType, kBlock, 1>, nullptr, many_rows<V, kType, kBlock>};
+  if constexpr (V::kFewRows > 2) parts.two_rows = few_rows<V, kType, kBlock, 2>;
+  multiply_rows<V>(args, parts);
 }
 
 }  // namespace qsf::kernels::maddubs

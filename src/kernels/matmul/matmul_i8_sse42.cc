@@ -16,6 +16,8 @@ struct Sse42 {
   static constexpr unsigned kVectors = 4;  // of a line
   static constexpr unsigned kRows = 4;     // of weights in a vector
 
+  // Rows of x for which a block is unpacked straight into the products.
+  static constexpr std::uint32_t kFewRows = 1;
   // 12 sums; codes come from L1, since a product overwrites its operand.
   static constexpr std::uint32_t kTileRows = 3;
   static constexpr std::uint32_t kByteTileRows = 2;

@@ -21,6 +21,8 @@ struct Avx2 {
   static constexpr unsigned kVectors = 2;  // of a line
   static constexpr unsigned kRows = 8;     // of weights in a vector
 
+  // Rows of x for which a block is unpacked straight into the products.
+  static constexpr std::uint32_t kFewRows = 4;
   // 12 sums, two vectors of codes, one of x and one product: all sixteen registers.
   static constexpr std::uint32_t kTileRows = 6;
   // 8 sums, two vectors of codes and two of their magnitudes.

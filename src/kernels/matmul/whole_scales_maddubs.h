@@ -247,7 +247,7 @@ template <typename V, QuantType kType>
   if (index % kSuperChunks == 0) strip->super.template load<kType>(place);
   using Ints = typename V::Ints;
 
-#pragma GCC unroll 16
+#pragma GCC unroll 2
   for (unsigned v = 0; v < V::kVectors; ++v) {
     const auto fields = load_chunk_fields<V, kType>(place, v);
 
@@ -370,8 +370,9 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
   if constexpr (!kWholeScales<kType>) {
     product<V, kType, kBlock>(args);
   } else {
-    multiply_rows<V>(args, {few_whole_rows<V, kType, 1>, few_whole_rows<V, kType, 2>,
-                            many_whole_rows<V, kType>});
+    FormatParts parts = {few_whole_rows<V, kType, 1>, nullptr, many_whole_rows<V, kType>};
+    if constexpr (V::kFewRows > 2) parts.two_rows = few_whole_rows<V, kType, 2>;
+    multiply_rows<V>(args, parts);
   }
 }
 
