@@ -108,7 +108,7 @@ void ActivationRows::round_row(std::uint32_t row, float* values) const noexcept 
   }
 }
 
-bool ActivationRows::take_rounding() noexcept {
+bool ActivationRows::mark_rounded() noexcept {
   return !std::exchange(i8_.rounded, true);
 }
 

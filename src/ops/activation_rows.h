@@ -71,7 +71,7 @@ class ActivationRows {
   // Dequantises an int8 row. Requires  has(kInt8, true, ...)
   void round_row(std::uint32_t row, float* values) const noexcept;
   // Returns true once for rows of has(kInt8, true, ...): the caller then rounds the buffer.
-  bool take_rounding() noexcept;
+  bool mark_rounded() noexcept;
 
  private:
   static constexpr std::uint32_t kNone = 0xFFFFFFFFU;

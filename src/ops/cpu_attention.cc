@@ -237,7 +237,7 @@ void CpuBackend::attend(const AttendArgs& args) {
   observed.set_layer(args.layer);
   OperatorTimes& times = profile_[OperatorKind::kAttend];
   const OperatorTimer timer(times);
-  input_rows_.invalidate(args.out.id);
+  activation_rows_.invalidate(args.out.id);
   kv_pages_ = kv_store_->acquire_layer(args.layer);
   if (kv_pages_.base != nullptr) {  // or cancelled
     if (is_sparse()) {

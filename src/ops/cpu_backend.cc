@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "kernels/isa.h"
 #include "ops/make_backend.h"
 #include "platform/cpu.h"
 
@@ -100,7 +101,7 @@ void CpuBackend::attach_scratch(const PassLimits& limits, MutableByteSpan memory
   memory = memory.subspan(attention_bytes);
   sparse_.attach(limits, memory);
   memory = memory.subspan(SparseAttention::scratch_bytes(limits, pool_.n_threads()));
-  input_rows_.attach(limits.max_rows, limits.max_cols, bf16_inputs_, memory);
+  activation_rows_.attach(limits.max_rows, limits.max_cols, bf16_inputs_, memory);
 }
 
 std::uint64_t CpuBackend::buffer_bytes(std::uint32_t n_rows, std::uint32_t n_cols) const noexcept {
@@ -175,7 +176,7 @@ void CpuBackend::upload_row(Buffer to, std::uint32_t row, std::span<const float>
   const Observation observed(*this, OperatorKind::kUpload, to, to, {});
   const OperatorTimer timer(profile_[OperatorKind::kUpload]);
   Matrix& m = matrix(to);
-  input_rows_.invalidate(to.id);
+  activation_rows_.invalidate(to.id);
   QSF_CHECK(row < m.n_rows && values.size() <= m.n_cols);
   std::copy(values.begin(), values.end(), m.row(row));
 }
@@ -201,20 +202,20 @@ void CpuBackend::quantise_activations(Buffer buffer, std::uint32_t n_cols, const
        {kernels::ActivationType::kInt8, kernels::ActivationType::kBf16}) {
     const RowRange range = inputs.range(input, rows);
     if (range.first == range.last ||
-        input_rows_.has(input, inputs.int8_rows(), buffer.id, n_cols, range)) {
+        activation_rows_.has(input, inputs.int8_rows(), buffer.id, n_cols, range)) {
       continue;
     }
     const OperatorTimer timer(profile_[OperatorKind::kInputRows]);
-    input_rows_.begin(input, inputs.int8_rows(), buffer.id, n_cols, range);
+    activation_rows_.begin(input, inputs.int8_rows(), buffer.id, n_cols, range);
     for_rows(range.last - range.first, [&](std::uint32_t i) {
-      input_rows_.quantise_row(kernels_, input, range.first + i, in.row(range.first + i));
+      activation_rows_.quantise_row(kernels_, input, range.first + i, in.row(range.first + i));
     });
   }
   const RowRange floats = inputs.range(kernels::ActivationType::kF32, rows);
-  if (!inputs.int8_rows() || floats.first == floats.last || !input_rows_.take_rounding()) return;
+  if (!inputs.int8_rows() || floats.first == floats.last || !activation_rows_.mark_rounded()) return;
   const OperatorTimer timer(profile_[OperatorKind::kInputRows]);
   for_rows(floats.last - floats.first, [&](std::uint32_t i) {
-    input_rows_.round_row(floats.first + i, in.row(floats.first + i));
+    activation_rows_.round_row(floats.first + i, in.row(floats.first + i));
   });
 }
 
@@ -236,7 +237,7 @@ void CpuBackend::norm(const NormArgs& args) {
   }
   const float* bias = args.bias.empty() ? nullptr : args.bias.data();
   QSF_DCHECK(args.n_parts * args.n_cols <= std::min(in.n_cols, out.n_cols));
-  input_rows_.invalidate(args.out.id);
+  activation_rows_.invalidate(args.out.id);
   RowRange i8;
   RowRange bf16;
   if (args.n_parts * args.n_cols == out.input_cols) {
@@ -244,11 +245,11 @@ void CpuBackend::norm(const NormArgs& args) {
     bf16 = out.inputs.range(kernels::ActivationType::kBf16, rows);
   }
   if (i8.first != i8.last) {
-    input_rows_.begin(kernels::ActivationType::kInt8, out.inputs.int8_rows(), args.out.id,
+    activation_rows_.begin(kernels::ActivationType::kInt8, out.inputs.int8_rows(), args.out.id,
                       out.input_cols, i8);
   }
   if (bf16.first != bf16.last) {
-    input_rows_.begin(kernels::ActivationType::kBf16, out.inputs.int8_rows(), args.out.id,
+    activation_rows_.begin(kernels::ActivationType::kBf16, out.inputs.int8_rows(), args.out.id,
                       out.input_cols, bf16);
   }
   for_rows(rows.n_rows, [&](std::uint32_t i) {
@@ -263,10 +264,10 @@ void CpuBackend::norm(const NormArgs& args) {
       }
     }
     if (i8.first <= i && i < i8.last) {
-      input_rows_.quantise_row(kernels_, kernels::ActivationType::kInt8, i, first);
+      activation_rows_.quantise_row(kernels_, kernels::ActivationType::kInt8, i, first);
     }
     if (bf16.first <= i && i < bf16.last) {
-      input_rows_.quantise_row(kernels_, kernels::ActivationType::kBf16, i, first);
+      activation_rows_.quantise_row(kernels_, kernels::ActivationType::kBf16, i, first);
     }
   });
 }
@@ -275,7 +276,7 @@ void CpuBackend::rope(Buffer x, std::uint32_t n_heads) {
   const Observation observed(*this, OperatorKind::kRope, x, x, kernels_.rope.name);
   const OperatorTimer timer(profile_[OperatorKind::kRope]);
   const Matrix& m = matrix(x);
-  input_rows_.invalidate(x.id);
+  activation_rows_.invalidate(x.id);
   const std::uint32_t n_pairs = limits_.rope_dims / 2;
   for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
     const std::size_t angles = static_cast<std::size_t>(row) * n_pairs;
@@ -291,7 +292,7 @@ void CpuBackend::rope_at_cache_position(Buffer from, Buffer to, std::uint32_t n_
   const OperatorTimer timer(profile_[OperatorKind::kRope]);
   const Matrix& in = matrix(from);
   const Matrix& out = matrix(to);
-  input_rows_.invalidate(to.id);
+  activation_rows_.invalidate(to.id);
   for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
     std::copy_n(in.row(row), in.n_cols, out.row(row));
     kernels_.rope.rotate_half(out.row(row), sink_cos_, sink_sin_, limits_.rope_dims / 2, n_heads,
@@ -304,7 +305,7 @@ void CpuBackend::add(Buffer to, Buffer from) {
   const OperatorTimer timer(profile_[OperatorKind::kResidual]);
   const Matrix& a = matrix(to);
   const Matrix& b = matrix(from);
-  input_rows_.invalidate(to.id);
+  activation_rows_.invalidate(to.id);
   for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
     kernels_.elementwise.add_in_place(a.row(row), b.row(row), a.n_cols);
   });

@@ -247,7 +247,7 @@ class CpuBackend final : public Backend {
   OperatorObserver* observer_ = nullptr;
   std::vector<ProductPart> observed_parts_;  // of the product in work, where it is observed
 
-  ActivationRows input_rows_;
+  ActivationRows activation_rows_;
   WorkSplit split_;
   std::array<TileKernels, kMaxMatmulTiles> tile_kernels_{};  // of the product in work
   PrefetchTuner prefetch_;

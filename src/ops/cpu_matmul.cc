@@ -43,8 +43,8 @@ void CpuBackend::matmul(const MatmulArgs& args) {
   Matrix& in = matrix(args.in);
   in.inputs = inputs;
   in.input_cols = n_cols;
-  for (const MatmulTarget& target : args.targets) input_rows_.invalidate(target.out.id);
-  if (args.epilogue.add_to.id != Buffer::kNone) input_rows_.invalidate(args.epilogue.add_to.id);
+  for (const MatmulTarget& target : args.targets) activation_rows_.invalidate(target.out.id);
+  if (args.epilogue.add_to.id != Buffer::kNone) activation_rows_.invalidate(args.epilogue.add_to.id);
 
   Observation observed(*this, args.kind, args.in, args.targets.front().out, {});
   observed.set_product(args);
@@ -126,7 +126,7 @@ void CpuBackend::multiply(const MatmulArgs& args, const WeightTile& tile, const 
   const QuantisedRows x =
       kernel.input == kernels::ActivationType::kF32
           ? QuantisedRows{reinterpret_cast<const std::byte*>(in.data), in.stride * sizeof(float)}
-          : input_rows_.rows(kernel.input);
+          : activation_rows_.rows(kernel.input);
   float* const y = out.row(target.first_row + rows.first) + column;
   kernel.run(
       {.weights = tile.bytes + (item.first_row - tile.first_row) / kRowGroup * tile.group_bytes,
@@ -143,7 +143,7 @@ void CpuBackend::multiply(const MatmulArgs& args, const WeightTile& tile, const 
   for (std::uint32_t i = 0; i < n_x; ++i) {
     float* const piece = y + i * out.stride;
     if (args.int8_rows && kernel.input == kernels::ActivationType::kInt8) {
-      kernels_.elementwise.scale(piece, input_rows_.row_scale(rows.first + i), item.n_rows);
+      kernels_.elementwise.scale(piece, activation_rows_.row_scale(rows.first + i), item.n_rows);
     }
     if (args.hook.run != nullptr) {
       args.hook.run(args.hook.user, tile.target, rows.first + i, item.first_row,
