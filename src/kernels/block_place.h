@@ -42,13 +42,13 @@ template <QuantType kType>
 }
 
 // Whether the scales of a type's sub-blocks are bytes or less: whole numbers that multiply whole
-// sums of 16 columns, so that a chunk of 64 columns needs floats once (matmul.h). Of 4-bit table
-// two such sums have the scale of their 32 columns.
+// sums of 16 columns, so that an activation block of 64 columns needs floats once (matmul.h). Of
+// 4-bit table two such sums have the scale of their 32 columns.
 template <QuantType kType>
 static constexpr bool kWholeScales = has_whole_scales(kType);
 
-// Where the code lines of sub-block `k` of a chunk of such a type are, from those of its first on;
-// for types that share lines those of its pair.
+// Where the code lines of sub-block `k` of an activation block of such a type are, from those of
+// its first on; for types that share lines those of its pair.
 template <QuantType kType>
 [[gnu::always_inline]] static inline constexpr std::size_t quarter_offset(unsigned k) noexcept {
   return (shares_lines(kType) ? k / 2 * 2 : k) * (std::size_t{2} * kRowGroup) * code_bits(kType);

@@ -32,8 +32,8 @@ KernelSet make_set(Isa best) noexcept {
           .softmax = first_covered(softmax_kernels(), best),
           .attend_prompt = first_covered(attend_prompt_kernels(), best),
           .attend_decode = first_covered(attend_decode_kernels(), best),
-          .attend_strip_prompt = first_covered(attend_strip_prompt_kernels(), best),
-          .attend_strip_decode = first_covered(attend_strip_decode_kernels(), best),
+          .attend_query_tile_prompt = first_covered(attend_query_tile_prompt_kernels(), best),
+          .attend_query_tile_decode = first_covered(attend_query_tile_decode_kernels(), best),
           .convert = first_covered(convert_kernels(), best),
           .sample = first_covered(sample_kernels(), best),
           .quantise = first_covered(quantise_kernels(), best),
@@ -90,8 +90,8 @@ std::string kernel_set_names(const KernelSet& set) {
   }
   append_line(&text, "attend prompt", set.attend_prompt.name);
   append_line(&text, "attend decode", set.attend_decode.name);
-  append_line(&text, "attend strip prompt", set.attend_strip_prompt.name);
-  append_line(&text, "attend strip decode", set.attend_strip_decode.name);
+  append_line(&text, "attend query tile prompt", set.attend_query_tile_prompt.name);
+  append_line(&text, "attend query tile decode", set.attend_query_tile_decode.name);
   for (const char* name :
        {set.norm.name, set.rope.name, set.activation.name, set.elementwise.name, set.softmax.name,
         set.convert.name, set.sample.name, set.quantise.name, set.kv_rows.name}) {

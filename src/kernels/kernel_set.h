@@ -9,7 +9,7 @@
 
 #include "kernels/activation/activation.h"
 #include "kernels/attend/attend.h"
-#include "kernels/attend/attend_strip.h"
+#include "kernels/attend/attend_query_tile.h"
 #include "kernels/convert/convert.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/kv_rows/kv_rows.h"
@@ -32,8 +32,8 @@ struct KernelSet {
   SoftmaxKernels softmax;
   AttendKernel attend_prompt;
   AttendKernel attend_decode;
-  AttendStripKernel attend_strip_prompt;
-  AttendStripKernel attend_strip_decode;
+  AttendQueryTileKernel attend_query_tile_prompt;
+  AttendQueryTileKernel attend_query_tile_decode;
   ConvertKernels convert;
   SampleKernels sample;
   QuantiseKernels quantise;

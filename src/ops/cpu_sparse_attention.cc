@@ -58,7 +58,7 @@ SparseAttention::Sizes SparseAttention::sizes_of(const PassLimits& limits) noexc
   sizes.acc_stride = align_up(limits.head_dim, std::size_t{16});
   sizes.work_bytes =
       kernels::attend_query_bytes(sizes.slice_queries, limits.head_dim) +
-      kernels::attend_strip_scratch_bytes(limits.head_dim) +
+      kernels::attend_query_tile_scratch_bytes(limits.head_dim) +
       align_up((sizes.weights_stride + sizes.acc_stride) * sizes.slice_queries * sizeof(float),
                std::size_t{kLineBytes});
   sizes.block_pair_bytes = static_cast<std::size_t>(kv_block_bytes(sizes.k_type, limits.head_dim) +
@@ -94,8 +94,8 @@ SparseAttention::Work SparseAttention::work_of(unsigned worker) const noexcept {
   std::byte* queries = works_ + worker * sizes_.work_bytes;
   std::byte* scratch =
       queries + kernels::attend_query_bytes(sizes_.slice_queries, limits_.head_dim);
-  float* weights =
-      reinterpret_cast<float*>(scratch + kernels::attend_strip_scratch_bytes(limits_.head_dim));
+  float* weights = reinterpret_cast<float*>(
+      scratch + kernels::attend_query_tile_scratch_bytes(limits_.head_dim));
   return {queries, scratch, weights, weights + sizes_.slice_queries * sizes_.weights_stride};
 }
 
@@ -323,8 +323,9 @@ const std::byte* SparseAttention::block_of(const Slice& slice, std::uint32_t pag
 }
 
 // The kernel arguments for a page of a slice's columns; its rows' visible slots go to `visible`.
-kernels::AttendStripArgs SparseAttention::page_of(const Slice& slice, std::uint32_t page,
-                                                  AttendRange* visible, const Work& work) const {
+kernels::AttendQueryTileArgs SparseAttention::page_of(const Slice& slice, std::uint32_t page,
+                                                      AttendRange* visible,
+                                                      const Work& work) const {
   const Part& part = slice.part;
   const SparseLayer& layer = part.layer;
   const AttendArgs& args = layer.args;
@@ -391,7 +392,7 @@ void SparseAttention::finish_slice(const Slice& slice, const Work& work) {
 
 void SparseAttention::run_slice(const Part& part, std::uint32_t kv_head, std::uint32_t first_row,
                                 std::uint32_t n_rows, float* sums, const Work& work) {
-  const kernels::AttendStripKernel& kernel = kernel_of(part);
+  const kernels::AttendQueryTileKernel& kernel = kernel_of(part);
   const std::uint32_t n_queries = n_rows * (limits_.n_heads / limits_.n_kv_heads);
   AttendRange visible[kTileRows];
   std::int32_t positions[kTileRows];
@@ -404,12 +405,12 @@ void SparseAttention::run_slice(const Part& part, std::uint32_t kv_head, std::ui
   const Slice slice = {part, kv_head, first_row, n_rows, n_pages, positions};
   load_queries(slice, work);
   // Each page fetches the next one of its kind, and the last keys the first values.
-  const auto fetch = [&](kernels::AttendStripArgs& args, std::uint32_t page, KvPart block) {
+  const auto fetch = [&](kernels::AttendQueryTileArgs& args, std::uint32_t page, KvPart block) {
     args.page.next = block_of(slice, page, block);
     args.page.next_bytes = static_cast<std::size_t>(part.layer.kv.shape().block_bytes(block));
   };
   for (std::uint32_t page = 0; page < n_pages; ++page) {
-    kernels::AttendStripArgs args = page_of(slice, page, visible, work);
+    kernels::AttendQueryTileArgs args = page_of(slice, page, visible, work);
     if (page + 1 < n_pages) {
       fetch(args, page + 1, KvPart::kKeys);
     } else if (part.outputs) {
@@ -425,7 +426,7 @@ void SparseAttention::run_slice(const Part& part, std::uint32_t kv_head, std::ui
   if (!part.outputs) return;
   std::fill_n(work.acc, n_queries * sizes_.acc_stride, 0.0F);
   for (std::uint32_t page = 0; page < n_pages; ++page) {
-    kernels::AttendStripArgs args = page_of(slice, page, visible, work);
+    kernels::AttendQueryTileArgs args = page_of(slice, page, visible, work);
     if (page + 1 < n_pages) fetch(args, page + 1, KvPart::kValues);
     kernel.values(args);
   }

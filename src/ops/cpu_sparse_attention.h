@@ -67,7 +67,7 @@ class SparseAttention {
   SparseAttention(ThreadPool& pool, const kernels::KernelSet& kernels, bool exact) noexcept
       : pool_(pool),
         kernels_(kernels),
-        prompt_(exact ? kernels.attend_strip_decode : kernels.attend_strip_prompt) {}
+        prompt_(exact ? kernels.attend_query_tile_decode : kernels.attend_query_tile_prompt) {}
 
   // Bytes that attach() wants; 0 without limits.sparse_prefill and limits.h2o_eviction. A multiple
   // of 64.
@@ -87,8 +87,8 @@ class SparseAttention {
            std::uint32_t last);
 
   // The kernel of prompt rows, or of generated ones.
-  const kernels::AttendStripKernel& kernel(bool prompt) const noexcept {
-    return prompt ? prompt_ : kernels_.attend_strip_decode;
+  const kernels::AttendQueryTileKernel& kernel(bool prompt) const noexcept {
+    return prompt ? prompt_ : kernels_.attend_query_tile_decode;
   }
 
  private:
@@ -143,7 +143,7 @@ class SparseAttention {
     KvType k_type;
     KvType v_type;
   };
-  const kernels::AttendStripKernel& kernel_of(const Part& part) const noexcept {
+  const kernels::AttendQueryTileKernel& kernel_of(const Part& part) const noexcept {
     return kernel(part.layer.rows[part.first_row].role == RowRole::kPrompt);
   }
   static Sizes sizes_of(const PassLimits& limits) noexcept;
@@ -171,8 +171,8 @@ class SparseAttention {
   };
   void load_queries(const Slice& slice, const Work& work);
   const std::byte* block_of(const Slice& slice, std::uint32_t page, KvPart block) const noexcept;
-  kernels::AttendStripArgs page_of(const Slice& slice, std::uint32_t page,
-                                   kernels::AttendRange* visible, const Work& work) const;
+  kernels::AttendQueryTileArgs page_of(const Slice& slice, std::uint32_t page,
+                                       kernels::AttendRange* visible, const Work& work) const;
   void finish_slice(const Slice& slice, const Work& work);
   void run_slice(const Part& part, std::uint32_t kv_head, std::uint32_t first_row,
                  std::uint32_t n_rows, float* sums, const Work& work);
@@ -180,7 +180,7 @@ class SparseAttention {
 
   ThreadPool& pool_;
   const kernels::KernelSet& kernels_;
-  const kernels::AttendStripKernel& prompt_;
+  const kernels::AttendQueryTileKernel& prompt_;
   PassLimits limits_;
   Sizes sizes_{};
   std::byte* works_ = nullptr;   // [threads]

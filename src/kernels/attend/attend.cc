@@ -6,7 +6,7 @@
 
 #include <limits>
 
-#include "kernels/attend/attend_strip.h"
+#include "kernels/attend/attend_query_tile.h"
 #include "kernels/attend/attend_variants.h"
 #include "kernels/math/math.h"
 
@@ -34,20 +34,25 @@ constexpr AttendKernel kKernels[] = {
     f32_kernel("attend_scalar", Isa::kScalar, attend_page_scalar),
 };
 
-constexpr AttendStripKernel kStripKernels[] = {
+constexpr AttendQueryTileKernel kQueryTileKernels[] = {
 #if defined(__x86_64__)
-    {"attend_strip_amx", Isa::kAmx, Exactness::kBounded, attend_load_queries_amx,
-     attend_strip_scores_amx, attend_strip_normalise_avx512, attend_strip_values_amx},
-    {"attend_strip_avx512", Isa::kAvx512, Exactness::kBounded, attend_load_queries_f32,
-     attend_strip_scores_avx512, attend_strip_normalise_avx512, attend_strip_values_avx512},
-    {"attend_strip_avx2", Isa::kAvx2, Exactness::kBounded, attend_load_queries_f32,
-     attend_strip_scores_avx2, attend_strip_normalise_avx2, attend_strip_values_avx2},
+    {"attend_query_tile_amx", Isa::kAmx, Exactness::kBounded, attend_load_queries_amx,
+     attend_query_tile_scores_amx, attend_query_tile_normalise_avx512,
+     attend_query_tile_values_amx},
+    {"attend_query_tile_avx512", Isa::kAvx512, Exactness::kBounded, attend_load_queries_f32,
+     attend_query_tile_scores_avx512, attend_query_tile_normalise_avx512,
+     attend_query_tile_values_avx512},
+    {"attend_query_tile_avx2", Isa::kAvx2, Exactness::kBounded, attend_load_queries_f32,
+     attend_query_tile_scores_avx2, attend_query_tile_normalise_avx2,
+     attend_query_tile_values_avx2},
 #elif defined(__aarch64__)
-    {"attend_strip_neon", Isa::kNeon, Exactness::kBounded, attend_load_queries_f32,
-     attend_strip_scores_neon, attend_strip_normalise_neon, attend_strip_values_neon},
+    {"attend_query_tile_neon", Isa::kNeon, Exactness::kBounded, attend_load_queries_f32,
+     attend_query_tile_scores_neon, attend_query_tile_normalise_neon,
+     attend_query_tile_values_neon},
 #endif
-    {"attend_strip_scalar", Isa::kScalar, Exactness::kBounded, attend_load_queries_f32,
-     attend_strip_scores_scalar, attend_strip_normalise_scalar, attend_strip_values_scalar},
+    {"attend_query_tile_scalar", Isa::kScalar, Exactness::kBounded, attend_load_queries_f32,
+     attend_query_tile_scores_scalar, attend_query_tile_normalise_scalar,
+     attend_query_tile_values_scalar},
 };
 
 #if defined(__x86_64__)
@@ -92,11 +97,11 @@ std::span<const AttendKernel> attend_decode_kernels() noexcept {
   return std::span(kKernels).subspan(kPromptOnly);
 }
 
-std::span<const AttendStripKernel> attend_strip_prompt_kernels() noexcept {
-  return kStripKernels;
+std::span<const AttendQueryTileKernel> attend_query_tile_prompt_kernels() noexcept {
+  return kQueryTileKernels;
 }
-std::span<const AttendStripKernel> attend_strip_decode_kernels() noexcept {
-  return std::span(kStripKernels).subspan(kPromptOnly);
+std::span<const AttendQueryTileKernel> attend_query_tile_decode_kernels() noexcept {
+  return std::span(kQueryTileKernels).subspan(kPromptOnly);
 }
 
 std::size_t attend_query_bytes(std::size_t n_queries, std::uint32_t head_dim) noexcept {
@@ -120,7 +125,7 @@ std::size_t attend_scratch_bytes(std::size_t n_queries, std::uint32_t head_dim) 
 
 // In f32 a panel of 64 x 64, and a page of scales for each 16 columns of values. In tiles a page of
 // K or of V in bf16, and for 16 queries sums, and weights in bf16.
-std::size_t attend_strip_scratch_bytes(std::uint32_t head_dim) noexcept {
+std::size_t attend_query_tile_scratch_bytes(std::uint32_t head_dim) noexcept {
   return attend_scratch_bytes(0, head_dim);
 }
 

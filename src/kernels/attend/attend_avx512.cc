@@ -4,7 +4,7 @@
 
 #include "kernels/attend/attend_lanes_avx512.h"
 #include "kernels/attend/attend_page.h"
-#include "kernels/attend/attend_strip_page.h"
+#include "kernels/attend/attend_query_tile_page.h"
 #include "kernels/attend/attend_variants.h"
 
 namespace qsf::kernels {
@@ -12,14 +12,14 @@ namespace qsf::kernels {
 void attend_page_avx512(const AttendPageArgs& args) noexcept {
   attend_page_internal::attend_page<attend_page_internal::Avx512Lanes>(args);
 }
-void attend_strip_scores_avx512(const AttendStripArgs& args) noexcept {
-  attend_page_internal::strip_scores<attend_page_internal::Avx512Lanes>(args);
+void attend_query_tile_scores_avx512(const AttendQueryTileArgs& args) noexcept {
+  attend_page_internal::query_tile_scores<attend_page_internal::Avx512Lanes>(args);
 }
-void attend_strip_normalise_avx512(const AttendNormaliseArgs& args) noexcept {
-  attend_page_internal::strip_normalise<attend_page_internal::Avx512Lanes>(args);
+void attend_query_tile_normalise_avx512(const AttendNormaliseArgs& args) noexcept {
+  attend_page_internal::query_tile_normalise<attend_page_internal::Avx512Lanes>(args);
 }
-void attend_strip_values_avx512(const AttendStripArgs& args) noexcept {
-  attend_page_internal::strip_values<attend_page_internal::Avx512Lanes>(args);
+void attend_query_tile_values_avx512(const AttendQueryTileArgs& args) noexcept {
+  attend_page_internal::query_tile_values<attend_page_internal::Avx512Lanes>(args);
 }
 
 }  // namespace qsf::kernels

@@ -4,7 +4,7 @@
 // queries by 8 columns.
 
 #include "kernels/attend/attend_page.h"
-#include "kernels/attend/attend_strip_page.h"
+#include "kernels/attend/attend_query_tile_page.h"
 #include "kernels/attend/attend_variants.h"
 #include "kernels/lanes.h"
 
@@ -110,14 +110,14 @@ struct Lanes {
 void attend_page_scalar(const AttendPageArgs& args) noexcept {
   attend_page_internal::attend_page<Lanes>(args);
 }
-void attend_strip_scores_scalar(const AttendStripArgs& args) noexcept {
-  attend_page_internal::strip_scores<Lanes>(args);
+void attend_query_tile_scores_scalar(const AttendQueryTileArgs& args) noexcept {
+  attend_page_internal::query_tile_scores<Lanes>(args);
 }
-void attend_strip_normalise_scalar(const AttendNormaliseArgs& args) noexcept {
-  attend_page_internal::strip_normalise<Lanes>(args);
+void attend_query_tile_normalise_scalar(const AttendNormaliseArgs& args) noexcept {
+  attend_page_internal::query_tile_normalise<Lanes>(args);
 }
-void attend_strip_values_scalar(const AttendStripArgs& args) noexcept {
-  attend_page_internal::strip_values<Lanes>(args);
+void attend_query_tile_values_scalar(const AttendQueryTileArgs& args) noexcept {
+  attend_page_internal::query_tile_values<Lanes>(args);
 }
 
 }  // namespace qsf::kernels

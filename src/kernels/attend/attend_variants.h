@@ -7,7 +7,7 @@
 #define QSF_KERNELS_ATTEND_ATTEND_VARIANTS_H_
 
 #include "kernels/attend/attend.h"
-#include "kernels/attend/attend_strip.h"
+#include "kernels/attend/attend_query_tile.h"
 
 namespace qsf::kernels {
 
@@ -24,20 +24,20 @@ void attend_page_avx512(const AttendPageArgs& args) noexcept;
 void attend_page_amx(const AttendPageArgs& args) noexcept;
 void attend_page_neon(const AttendPageArgs& args) noexcept;
 
-void attend_strip_scores_scalar(const AttendStripArgs& args) noexcept;
-void attend_strip_normalise_scalar(const AttendNormaliseArgs& args) noexcept;
-void attend_strip_values_scalar(const AttendStripArgs& args) noexcept;
-void attend_strip_scores_avx2(const AttendStripArgs& args) noexcept;
-void attend_strip_normalise_avx2(const AttendNormaliseArgs& args) noexcept;
-void attend_strip_values_avx2(const AttendStripArgs& args) noexcept;
-void attend_strip_scores_avx512(const AttendStripArgs& args) noexcept;
-void attend_strip_normalise_avx512(const AttendNormaliseArgs& args) noexcept;
-void attend_strip_values_avx512(const AttendStripArgs& args) noexcept;
-void attend_strip_scores_amx(const AttendStripArgs& args) noexcept;
-void attend_strip_values_amx(const AttendStripArgs& args) noexcept;
-void attend_strip_scores_neon(const AttendStripArgs& args) noexcept;
-void attend_strip_normalise_neon(const AttendNormaliseArgs& args) noexcept;
-void attend_strip_values_neon(const AttendStripArgs& args) noexcept;
+void attend_query_tile_scores_scalar(const AttendQueryTileArgs& args) noexcept;
+void attend_query_tile_normalise_scalar(const AttendNormaliseArgs& args) noexcept;
+void attend_query_tile_values_scalar(const AttendQueryTileArgs& args) noexcept;
+void attend_query_tile_scores_avx2(const AttendQueryTileArgs& args) noexcept;
+void attend_query_tile_normalise_avx2(const AttendNormaliseArgs& args) noexcept;
+void attend_query_tile_values_avx2(const AttendQueryTileArgs& args) noexcept;
+void attend_query_tile_scores_avx512(const AttendQueryTileArgs& args) noexcept;
+void attend_query_tile_normalise_avx512(const AttendNormaliseArgs& args) noexcept;
+void attend_query_tile_values_avx512(const AttendQueryTileArgs& args) noexcept;
+void attend_query_tile_scores_amx(const AttendQueryTileArgs& args) noexcept;
+void attend_query_tile_values_amx(const AttendQueryTileArgs& args) noexcept;
+void attend_query_tile_scores_neon(const AttendQueryTileArgs& args) noexcept;
+void attend_query_tile_normalise_neon(const AttendNormaliseArgs& args) noexcept;
+void attend_query_tile_values_neon(const AttendQueryTileArgs& args) noexcept;
 
 }  // namespace qsf::kernels
 

@@ -459,10 +459,10 @@ class BlockReader {
       top = _mm512_and_si512(up_by(low_, up), _mm512_set1_epi32(static_cast<int>(0xF0000000U)));
       scales->half = shares_lines(kType) ? index_ % 2 : 0;
     } else {
-      const std::uint32_t chunk = index_ / 2;
+      const std::uint32_t x_block = index_ / 2;
       const std::uint32_t half = index_ % 2;
-      const __m512i lower = up_by(down_by(low_, 4 * chunk + 16 * half), 28);
-      const __m512i upper = up_by(down_by(high_, 2 * chunk + 8 * half), 30);
+      const __m512i lower = up_by(down_by(low_, 4 * x_block + 16 * half), 28);
+      const __m512i upper = up_by(down_by(high_, 2 * x_block + 8 * half), 30);
       top = _mm512_or_si512(upper, _mm512_srli_epi32(lower, 2));
     }
     scales->scale = _mm512_mul_ps(d_, _mm512_cvtepi32_ps(top));

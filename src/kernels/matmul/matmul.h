@@ -9,13 +9,13 @@
 // weights is decoded once and used for all of them, so there operations per second count. Both are
 // one family, since an output has the same bits whatever the number of rows.
 //
-// Rows come in the form that a kernel states:
+// A kernel states the activation type of its rows:
 //
 //   kF32   f32; every weight type; the reference for the others
 //   kInt8  kernels/quantise/quantise.h; coded weights. Integer sums are exact and every float
 //          operation is a separate rounding in one order, so all tiers give the same bits: for
 //          every block of columns in ascending order, with s and m its scale and min, q the codes
-//          of x and a the scale of their chunk,
+//          of x and a the scale of their activation block,
 //
 //            acc = acc + a * (s * dot(code, q) + m * sum(q))
 //
@@ -25,13 +25,14 @@
 //          scale and m = dmin * min. ternary-row has s = 1 and m = -1, and acc is multiplied by the
 //          scale of the row at the end; qk256 has s = 1, m = -2 and 0, 1, 3, 4 for its codes. q2_k,
 //          q3_k, q6_k and tables, whose scales are bytes or less, are added up in whole numbers
-//          over a chunk of 64 columns, which may be rounded once, when they become floats:
+//          over an activation block of 64 columns, which may be rounded once, when they become
+//          floats:
 //
 //            acc = acc + a * (d * sum(scale * dot(code, q)) + dmin * sum(min * sum(q)))
 //   kBf16  bf16 bits; matrix units
 //
-// This header is the whole contract. Implementations sit beside it, one file per form and
-// instruction set; the table in matmul.cc is the only list of them, and dispatch, tests and
+// This header is the whole contract. Implementations sit beside it, one file per activation type
+// and instruction set; the table in matmul.cc is the only list of them, and dispatch, tests and
 // benchmarks all walk that table, so a kernel cannot be reachable and untested.
 
 #ifndef QSF_KERNELS_MATMUL_MATMUL_H_
@@ -53,7 +54,8 @@ enum class ActivationType : std::uint8_t { kF32, kInt8, kBf16 };
 // Returns "f32", "i8" or "bf16", as in kernel names.
 std::string_view activation_type_name(ActivationType input) noexcept;
 
-// Bytes of one row of x. Rows of floats are padded with zeros to whole chunks of 64 columns.
+// Bytes of one row of x. Rows of floats are padded with zeros to whole activation blocks of 64
+// columns.
 constexpr std::size_t activation_row_bytes(ActivationType input, std::uint32_t n_cols) noexcept {
   if (input == ActivationType::kInt8) return int8_row_bytes(n_cols);
   return int8_blocks(n_cols) * kActivationBlockColumns * (input == ActivationType::kF32 ? 4 : 2);
@@ -93,9 +95,9 @@ struct MatMulArgs {
   // How far ahead of the weights in work a kernel may prefetch when n_x is small; 0: not at all. A
   // hint, which kernels may ignore.
   std::uint32_t prefetch_bytes = 0;
-  // Of int8 rows: the scale of every chunk is 1, as QuantiseKernels::row_to_int8 leaves it. A hint
-  // as well: kernels may then add whole numbers across chunks, which gives the same bits as long as
-  // every sum is below 2^24.
+  // Of int8 rows: the scale of every activation block is 1, as QuantiseKernels::row_to_int8 leaves
+  // it. A hint as well: kernels may then add whole numbers across activation blocks, which gives
+  // the same bits as long as every sum is below 2^24.
   bool unit_scales = false;
 };
 

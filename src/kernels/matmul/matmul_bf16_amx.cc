@@ -211,8 +211,8 @@ template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] inline void multiply(const MatMulArgs& args) noexcept {
   Strip strips[2];
   Sums sums;
-  const std::uint32_t n_chunk_columns = (args.n_cols + kActivationBlockColumns - 1) /
-                                        kActivationBlockColumns * kActivationBlockColumns;
+  const std::uint32_t n_block64_columns = (args.n_cols + kActivationBlockColumns - 1) /
+                                          kActivationBlockColumns * kActivationBlockColumns;
   for (std::uint32_t first = 0; first < args.n_x; first += kMostRows) {
     const std::uint32_t n_x = args.n_x - first < kMostRows ? args.n_x - first : kMostRows;
     const std::byte* x = args.x + first * args.x_stride;
@@ -223,9 +223,9 @@ template <QuantType kType, std::uint32_t kBlock>
       StripReader<kType, kBlock> readers[2] = {
           {group, args.n_cols}, {two ? group + args.group_bytes : group, args.n_cols}};
       std::memset(sums.rows, 0, n_x * sizeof(sums.rows[0]));
-      for (std::uint32_t column = 0; column < n_chunk_columns; column += kStripColumns) {
+      for (std::uint32_t column = 0; column < n_block64_columns; column += kStripColumns) {
         for (unsigned g = 0; g < 2; ++g) readers[g].next(&strips[g]);
-        const std::uint32_t rest = n_chunk_columns - column;
+        const std::uint32_t rest = n_block64_columns - column;
         const std::uint32_t n_columns = rest < kStripColumns ? rest : kStripColumns;
         add_strip(strips, n_columns / kTileColumns, x + std::size_t{column} * 2, args.x_stride, n_x,
                   &sums);

@@ -2,12 +2,12 @@
 //
 // Products with rows of f32, AVX-512.
 //
-// A chunk of 64 columns of 16 rows is widened to a strip [64][16] of f32, 4 KiB in L1 (f32 lines
-// are one as they stand), that meets every row of x in turn, eight rows at a time.
+// An activation block of 64 columns of 16 rows is widened to a strip [64][16] of f32, 4 KiB in L1
+// (f32 lines are one as they stand), that meets every row of x in turn, eight rows at a time.
 //
-// One row of x must keep the fused multiply-adds busy alone, so a chunk is summed in four sums of
-// 16 columns each, which are then added up in order. More rows keep to the same order: an output
-// has the same bits whatever the number of rows.
+// One row of x must keep the fused multiply-adds busy alone, so an activation block is summed in
+// four sums of 16 columns each, which are then added up in order. More rows keep to the same order:
+// an output has the same bits whatever the number of rows.
 
 #include "kernels/matmul/coded_avx512.h"
 #include "kernels/matmul/matmul.h"
@@ -35,9 +35,9 @@ template <unsigned kRows>
 [[gnu::always_inline]] inline void add_rows(const float* strip, std::uint32_t n_columns,
                                             const float* x, std::size_t stride,
                                             __m512* totals) noexcept {
-  __m512 chunk[kRows];
+  __m512 block_sum[kRows];
 #pragma GCC unroll 8
-  for (unsigned i = 0; i < kRows; ++i) chunk[i] = _mm512_setzero_ps();
+  for (unsigned i = 0; i < kRows; ++i) block_sum[i] = _mm512_setzero_ps();
   for (std::uint32_t first = 0; first < n_columns; first += kQuarter) {
     const std::uint32_t rest = n_columns - first;
     const std::uint32_t last = first + (rest < kQuarter ? rest : kQuarter);
@@ -53,10 +53,10 @@ template <unsigned kRows>
       }
     }
 #pragma GCC unroll 8
-    for (unsigned i = 0; i < kRows; ++i) chunk[i] = _mm512_add_ps(chunk[i], sums[i]);
+    for (unsigned i = 0; i < kRows; ++i) block_sum[i] = _mm512_add_ps(block_sum[i], sums[i]);
   }
 #pragma GCC unroll 8
-  for (unsigned i = 0; i < kRows; ++i) totals[i] = _mm512_add_ps(totals[i], chunk[i]);
+  for (unsigned i = 0; i < kRows; ++i) totals[i] = _mm512_add_ps(totals[i], block_sum[i]);
 }
 
 void add_strip(const float* strip, std::uint32_t n_columns, const float* x, std::size_t stride,
@@ -177,7 +177,8 @@ template <QuantType kType, std::uint32_t kBlock>
 }
 
 // One row of x times all groups: weights go from memory to their products. A block of more than 16
-// columns has a sum for each quarter of a chunk that it fills, a smaller one is a part of a sum.
+// columns has a sum for each quarter of an activation block that it fills, a smaller one is a part
+// of a sum.
 template <QuantType kType, std::uint32_t kBlock>
 [[gnu::noinline]] void one_row(const MatMulArgs& args) noexcept {
   constexpr std::uint32_t kStep = kBlock < kQuarter ? kQuarter : kBlock;  // columns of whole sums
@@ -189,7 +190,7 @@ template <QuantType kType, std::uint32_t kBlock>
     __m512 total = _mm512_setzero_ps();
     std::uint32_t c = 0;
     for (; c + kActivationBlockColumns <= end; c += kActivationBlockColumns) {
-      __m512 chunk = _mm512_setzero_ps();
+      __m512 block_sum = _mm512_setzero_ps();
 #pragma GCC unroll 1
       for (std::uint32_t part = c; part < c + kActivationBlockColumns; part += kStep) {
         __m512 sums[kStep / kQuarter] = {};
@@ -203,9 +204,9 @@ template <QuantType kType, std::uint32_t kBlock>
               });
         }
 #pragma GCC unroll 4
-        for (const __m512 sum : sums) chunk = _mm512_add_ps(chunk, sum);
+        for (const __m512 sum : sums) block_sum = _mm512_add_ps(block_sum, sum);
       }
-      total = _mm512_add_ps(total, chunk);
+      total = _mm512_add_ps(total, block_sum);
     }
     if (c < end) {
       Strip strip;

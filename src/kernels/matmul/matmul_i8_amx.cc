@@ -67,19 +67,19 @@ template <typename Take>
 // Adds the products of the block in the weight tile with n_x rows of x to their totals.
 template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] inline void add_block(const BlockScales& scales, const std::byte* codes,
-                                             const std::byte* chunk, unsigned half,
+                                             const std::byte* x_block, unsigned half,
                                              std::size_t stride, std::uint32_t n_x,
                                              __m512* totals) noexcept {
   for_dots(
       codes, stride, n_x, [&](std::uint32_t i, __m512i dots) __attribute__((always_inline)) {
-        const float* fields = reinterpret_cast<const float*>(chunk + i * stride);
+        const float* fields = reinterpret_cast<const float*>(x_block + i * stride);
         totals[i] = add_dots<kType>(totals[i], dots, scales,
                                     _mm512_set1_ps(fields[sum_field<kBlock>(half)]),
                                     _mm512_set1_ps(fields[0]));
       });
 }
 
-// How the numbers of 16 bits of a chunk are multiplied.
+// How the numbers of 16 bits of an activation block are multiplied.
 struct PairWords {
   [[gnu::always_inline]] static inline __m512i words(__m512i sums, __m512i a, __m512i b) noexcept {
     return _mm512_dpwssd_epi32(sums, a, b);
@@ -89,18 +89,18 @@ struct PairWords {
 // Rows [first, first + n_x) of x times one group of a type with whole scales.
 template <QuantType kType>
 [[gnu::always_inline]] inline void multiply_whole_group(const std::byte* group, const Row& x,
-                                                        std::uint32_t n_chunks, std::size_t stride,
-                                                        std::uint32_t n_x,
+                                                        std::uint32_t n_x_blocks,
+                                                        std::size_t stride, std::uint32_t n_x,
                                                         __m512* totals) noexcept {
   __m512i fours[kActivationBlockColumns / 4];
   __m512i sums[kRowsAtOnce];
-  ChunkReader<kType> reader(group, 0);
-  ChunkFields fields;
-  for (std::uint32_t c = 0; c < n_chunks; ++c) {
-    decode_chunk<kType>(reader.next(&fields), fours);
-    const std::byte* chunk = x.chunks + c * sizeof(Int8Block);
+  Block64Reader<kType> reader(group, 0);
+  Block64Fields fields;
+  for (std::uint32_t c = 0; c < n_x_blocks; ++c) {
+    decode_block64<kType>(reader.next(&fields), fours);
+    const std::byte* x_block = x.x_blocks + c * sizeof(Int8Block);
     for (std::uint32_t i = 0; i < n_x; ++i) {
-      sums[i] = zeros_of<PairWords, kType>(fields.scales, chunk + i * stride);
+      sums[i] = zeros_of<PairWords, kType>(fields.scales, x_block + i * stride);
     }
     for (unsigned k = 0; k < 4; ++k) {
       amx::load<kWeights>(fours + 4 * k, amx::kTileRowBytes);
@@ -112,7 +112,8 @@ template <QuantType kType>
           });
     }
     for (std::uint32_t i = 0; i < n_x; ++i) {
-      totals[i] = add_chunk_sums<PairWords, kType>(totals[i], sums[i], fields, chunk + i * stride);
+      totals[i] =
+          add_block64_sums<PairWords, kType>(totals[i], sums[i], fields, x_block + i * stride);
     }
   }
 }
@@ -131,7 +132,7 @@ template <QuantType kType, std::uint32_t kBlock>
     decode_fours<kType, kBlock>(lines, scales.half, fours);
     amx::load<kWeights>(fours, amx::kTileRowBytes);
     add_block<kType, kBlock>(scales, x.codes + block * kBlock,
-                             x.chunks + block / kHalves * sizeof(Int8Block), block % kHalves,
+                             x.x_blocks + block / kHalves * sizeof(Int8Block), block % kHalves,
                              stride, n_x, totals);
   }
   for (std::uint32_t i = 0; i < n_x; ++i) totals[i] = scale_rows(reader, totals[i]);
@@ -148,8 +149,8 @@ template <QuantType kType, std::uint32_t kBlock>
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     for (std::uint32_t i = 0; i < n_x; ++i) totals[i] = _mm512_setzero_ps();
     if constexpr (kWholeScales<kType>) {
-      const auto n_chunks = static_cast<std::uint32_t>(int8_blocks(args.n_cols));
-      multiply_whole_group<kType>(group, x, n_chunks, args.x_stride, n_x, totals);
+      const auto n_x_blocks = static_cast<std::uint32_t>(int8_blocks(args.n_cols));
+      multiply_whole_group<kType>(group, x, n_x_blocks, args.x_stride, n_x, totals);
     } else {
       const std::uint32_t n_blocks = (args.n_cols + kBlock - 1) / kBlock;
       multiply_group<kType, kBlock>(group, x, n_blocks, args.x_stride, n_x, totals);

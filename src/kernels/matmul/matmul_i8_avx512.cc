@@ -94,20 +94,20 @@ struct PairDot {
   }
 
   template <QuantType kType>
-  [[gnu::always_inline]] static inline __m512i chunk(const std::byte* lines, const std::byte* q,
-                                                     const QuarterPairs& scales,
-                                                     __m512i sums) noexcept {
+  [[gnu::always_inline]] static inline __m512i block64(const std::byte* lines, const std::byte* q,
+                                                       const QuarterPairs& scales,
+                                                       __m512i sums) noexcept {
     __m512i fours[kActivationBlockColumns / 4];
-    decode_chunk<kType>(lines, fours);
-    chunk_rows<Lines<kType, 16>::kLargest, 1>(fours, q, 0, scales, &sums);
+    decode_block64<kType>(lines, fours);
+    block64_rows<Lines<kType, 16>::kLargest, 1>(fours, q, 0, scales, &sums);
     return sums;
   }
 
   template <int kLargest, unsigned kRows>
-  [[gnu::always_inline]] static inline void chunk_rows(const __m512i* fours, const std::byte* q,
-                                                       std::size_t stride,
-                                                       const QuarterPairs& scales,
-                                                       __m512i* sums) noexcept {
+  [[gnu::always_inline]] static inline void block64_rows(const __m512i* fours, const std::byte* q,
+                                                         std::size_t stride,
+                                                         const QuarterPairs& scales,
+                                                         __m512i* sums) noexcept {
     // Pairs of bytes above 63 would overflow: their halves are summed apart.
     constexpr bool kHalves = kLargest > 63;
     // Fours of a sub-block whose pairs fit 16 bits.

@@ -37,19 +37,19 @@ static_assert(kPanelColumns % kPanelAlign == 0);
 // One row of x.
 struct Row {
   const std::byte* codes;
-  const std::byte* chunks;
+  const std::byte* x_blocks;
 
   [[gnu::always_inline]] static inline Row of(const MatMulArgs& args, std::uint32_t i) noexcept {
     const std::byte* row = args.x + i * args.x_stride;
     return {row, row + int8_blocks_offset(args.n_cols)};
   }
   // The field of an Int8Block: 0 is its scale, 1 and 2 are the sums of its halves, 3 that of both.
-  [[gnu::always_inline]] inline __m512 field(std::uint32_t chunk, unsigned index) const noexcept {
-    return _mm512_set1_ps(reinterpret_cast<const float*>(chunks)[8 * chunk + index]);
+  [[gnu::always_inline]] inline __m512 field(std::uint32_t x_block, unsigned index) const noexcept {
+    return _mm512_set1_ps(reinterpret_cast<const float*>(x_blocks)[8 * x_block + index]);
   }
 };
 
-// The sum field of a block: `half` counts the blocks of its chunk.
+// The sum field of a block: `half` counts the blocks of its activation block.
 template <std::uint32_t kBlock>
 static constexpr unsigned sum_field(unsigned half) noexcept {
   return kBlock == 64 ? 3 : 1 + half;
@@ -69,7 +69,7 @@ static constexpr float kOffset = kMultipliesSigned<kType>          ? kSignedOffs
 template <QuantType kType>
 [[gnu::always_inline]] static inline __m512 add_dots(__m512 total, __m512i dots,
                                                      const BlockScales& scales, __m512 sum,
-                                                     __m512 chunk_scale) noexcept {
+                                                     __m512 block64_scale) noexcept {
   __m512 term = _mm512_cvtepi32_ps(dots);
   if constexpr (kOffset<kType> != 0.0F) {
     term = _mm512_fnmadd_ps(sum, _mm512_set1_ps(kOffset<kType>), term);
@@ -77,7 +77,7 @@ template <QuantType kType>
   } else {
     term = _mm512_add_ps(_mm512_mul_ps(scales.scale, term), _mm512_mul_ps(scales.min, sum));
   }
-  return _mm512_add_ps(total, _mm512_mul_ps(chunk_scale, term));
+  return _mm512_add_ps(total, _mm512_mul_ps(block64_scale, term));
 }
 
 // Multiplies finished sums with the scales of their rows, where the type has such.
@@ -101,7 +101,7 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
     BlockReader<kType, kBlock> reader(group, 0);
     BlockScales scales;
     for (std::uint32_t block = 0; block < n_blocks; block += kHalves) {
-      const std::uint32_t chunk = block / kHalves;
+      const std::uint32_t x_block = block / kHalves;
 #pragma GCC unroll 4
       for (unsigned half = 0; half < kHalves; ++half) {
         if (kHalves == 2 && half == 1 && block + 1 == n_blocks) break;
@@ -109,8 +109,8 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
         prefetch_lines<kLines>(lines + args.prefetch_bytes);
         const __m512i dots = Dot::template lines<kType, kBlock>(lines, scales.half,
                                                                 x.codes + (block + half) * kBlock);
-        total = add_dots<kType>(total, dots, scales, x.field(chunk, sum_field<kBlock>(half)),
-                                x.field(chunk, 0));
+        total = add_dots<kType>(total, dots, scales, x.field(x_block, sum_field<kBlock>(half)),
+                                x.field(x_block, 0));
       }
     }
     total = scale_rows<kType>(reader, total);
@@ -123,23 +123,23 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
 static constexpr std::uint32_t kExactColumns = (1U << 24U) / 127U;
 
 // The sum of the codes of a row. Four sums, so that no addition waits for the one before.
-// Requires  n_chunks * kActivationBlockColumns <= kExactColumns
+// Requires  n_x_blocks * kActivationBlockColumns <= kExactColumns
 [[gnu::always_inline]] static inline std::int32_t sum_of_codes(const Row& x,
-                                                               std::uint32_t n_chunks) noexcept {
+                                                               std::uint32_t n_x_blocks) noexcept {
   float sums[4] = {};
   const auto* at =
-      reinterpret_cast<const float*>(x.chunks) + offsetof(Int8Block, sum) / sizeof(float);
+      reinterpret_cast<const float*>(x.x_blocks) + offsetof(Int8Block, sum) / sizeof(float);
   constexpr std::size_t kStep = sizeof(Int8Block) / sizeof(float);
-  std::uint32_t chunk = 0;
-  for (; chunk + 4 <= n_chunks; chunk += 4, at += 4 * kStep) {
+  std::uint32_t x_block = 0;
+  for (; x_block + 4 <= n_x_blocks; x_block += 4, at += 4 * kStep) {
     for (unsigned i = 0; i < 4; ++i) sums[i] += at[kStep * i];
   }
-  for (; chunk < n_chunks; ++chunk, at += kStep) sums[0] += *at;
+  for (; x_block < n_x_blocks; ++x_block, at += kStep) sums[0] += *at;
   return static_cast<std::int32_t>((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-// One row of x whose chunks have the scale 1 times all groups of ternary-row: whole numbers to the
-// end of the row, where they are shifted, less the sum of x, and converted once.
+// One row of x whose activation blocks have the scale 1 times all groups of ternary-row: whole
+// numbers to the end of the row, where they are shifted, less the sum of x, and converted once.
 //
 // One group after the other. Two that share the loads of x are a seventh faster in cache and a
 // tenth slower from memory: the hardware reads one long stream ahead better than two.
@@ -147,15 +147,15 @@ template <typename Dot>
 [[gnu::always_inline]] static inline void one_row_of_units(const MatMulArgs& args) noexcept {
   constexpr std::uint32_t kBytes = Lines<QuantType::kTernaryRow, kActivationBlockColumns>::kBytes;
   const Row x = Row::of(args, 0);
-  const auto n_chunks = static_cast<std::uint32_t>(int8_blocks(args.n_cols));
-  const __m512i code_sum = _mm512_set1_epi32(sum_of_codes(x, n_chunks));
+  const auto n_x_blocks = static_cast<std::uint32_t>(int8_blocks(args.n_cols));
+  const __m512i code_sum = _mm512_set1_epi32(sum_of_codes(x, n_x_blocks));
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     const std::byte* lines = group + kLineBytes;
     __m512i sums[4] = {};
-    for (std::uint32_t chunk = 0; chunk < n_chunks; ++chunk, lines += kBytes) {
+    for (std::uint32_t x_block = 0; x_block < n_x_blocks; ++x_block, lines += kBytes) {
       prefetch_lines<kBytes>(lines + args.prefetch_bytes);
-      Dot::add_lines(lines, x.codes + chunk * kActivationBlockColumns, sums);
+      Dot::add_lines(lines, x.codes + x_block * kActivationBlockColumns, sums);
     }
 #pragma GCC unroll 4
     for (unsigned field = 1; field < 4; ++field) {
@@ -167,17 +167,18 @@ template <typename Dot>
   }
 }
 
-// The weights of 64 columns of a group, decoded; of fewer where a row ends with half a chunk.
+// The weights of 64 columns of a group, decoded; of fewer where a row ends with half an activation
+// block.
 template <QuantType kType, std::uint32_t kBlock>
-struct Chunk {
+struct Block64 {
   __m512i fours[kActivationBlockColumns / 4];
   BlockScales scales[kActivationBlockColumns / kBlock];
 };
 
 // Adds the products of kBlocks blocks with kRows rows of x, the first of them `x`, to the totals.
 template <typename Dot, QuantType kType, std::uint32_t kBlock, unsigned kBlocks, unsigned kRows>
-[[gnu::always_inline]] static inline void add_rows(const Chunk<kType, kBlock>& weights,
-                                                   const std::byte* codes, const std::byte* chunk,
+[[gnu::always_inline]] static inline void add_rows(const Block64<kType, kBlock>& weights,
+                                                   const std::byte* codes, const std::byte* x_block,
                                                    std::size_t stride, __m512* totals) noexcept {
   constexpr unsigned kFours = kBlock / 4;
   __m512 sums[kRows];
@@ -190,7 +191,7 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock, unsigned kBlocks,
         weights.fours + half * kFours, codes + half * kBlock, stride, dots);
 #pragma GCC unroll 4
     for (unsigned i = 0; i < kRows; ++i) {
-      const float* fields = reinterpret_cast<const float*>(chunk + i * stride);
+      const float* fields = reinterpret_cast<const float*>(x_block + i * stride);
       sums[i] = add_dots<kType>(sums[i], dots[i], weights.scales[half],
                                 _mm512_set1_ps(fields[sum_field<kBlock>(half)]),
                                 _mm512_set1_ps(fields[0]));
@@ -202,12 +203,13 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock, unsigned kBlocks,
 
 // Decodes kBlocks blocks and adds their products with n_x rows to the totals.
 template <typename Dot, QuantType kType, std::uint32_t kBlock, unsigned kBlocks>
-[[gnu::always_inline]] static inline void add_chunk(BlockReader<kType, kBlock>* reader,
-                                                    const std::byte* codes, const std::byte* chunk,
-                                                    const MatMulArgs& args, std::uint32_t n_x,
-                                                    __m512* totals) noexcept {
+[[gnu::always_inline]] static inline void add_block64(BlockReader<kType, kBlock>* reader,
+                                                      const std::byte* codes,
+                                                      const std::byte* x_block,
+                                                      const MatMulArgs& args, std::uint32_t n_x,
+                                                      __m512* totals) noexcept {
   constexpr std::uint32_t kLines = Lines<kType, kBlock>::kWithFields;
-  Chunk<kType, kBlock> weights;
+  Block64<kType, kBlock> weights;
 #pragma GCC unroll 4
   for (unsigned half = 0; half < kBlocks; ++half) {
     const std::byte* lines = reader->next(&weights.scales[half]);
@@ -220,15 +222,15 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock, unsigned kBlocks>
   std::uint32_t i = 0;
   if constexpr (kBlocks * kBlock == kActivationBlockColumns) {
     for (; i + 4 <= n_x; i += 4) {
-      add_rows<Dot, kType, kBlock, kBlocks, 4>(weights, codes, chunk, stride, totals + i);
+      add_rows<Dot, kType, kBlock, kBlocks, 4>(weights, codes, x_block, stride, totals + i);
       codes += 4 * stride;
-      chunk += 4 * stride;
+      x_block += 4 * stride;
     }
   }
   for (; i < n_x; ++i) {
-    add_rows<Dot, kType, kBlock, kBlocks, 1>(weights, codes, chunk, stride, totals + i);
+    add_rows<Dot, kType, kBlock, kBlocks, 1>(weights, codes, x_block, stride, totals + i);
     codes += stride;
-    chunk += stride;
+    x_block += stride;
   }
 }
 
@@ -243,7 +245,8 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
   const Row x = Row::of(args, first);
   const std::uint32_t n_blocks = (n_columns + kBlock - 1) / kBlock;
   const std::byte* codes = x.codes + first_column;
-  const std::byte* chunks = x.chunks + first_column / kActivationBlockColumns * sizeof(Int8Block);
+  const std::byte* x_blocks =
+      x.x_blocks + first_column / kActivationBlockColumns * sizeof(Int8Block);
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     float* y = args.y + first * args.y_stride + row;
@@ -255,12 +258,12 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
     BlockReader<kType, kBlock> reader(group, first_column);
     std::uint32_t c = 0;
     for (; c < n_blocks / kHalves; ++c) {
-      add_chunk<Dot, kType, kBlock, kHalves>(&reader, codes + c * kActivationBlockColumns,
-                                             chunks + c * sizeof(Int8Block), args, n_x, totals);
+      add_block64<Dot, kType, kBlock, kHalves>(&reader, codes + c * kActivationBlockColumns,
+                                               x_blocks + c * sizeof(Int8Block), args, n_x, totals);
     }
     if (n_blocks % kHalves != 0) {
-      add_chunk<Dot, kType, kBlock, 1>(&reader, codes + c * kActivationBlockColumns,
-                                       chunks + c * sizeof(Int8Block), args, n_x, totals);
+      add_block64<Dot, kType, kBlock, 1>(&reader, codes + c * kActivationBlockColumns,
+                                         x_blocks + c * sizeof(Int8Block), args, n_x, totals);
     }
     for (std::uint32_t i = 0; i < n_x; ++i) {
       if (first_column + n_columns == args.n_cols) totals[i] = scale_rows<kType>(reader, totals[i]);

@@ -147,9 +147,9 @@ struct VnniDot {
   }
 
   template <QuantType kType>
-  [[gnu::always_inline]] static inline __m512i chunk(const std::byte* lines, const std::byte* q,
-                                                     const QuarterPairs& scales,
-                                                     __m512i sums) noexcept {
+  [[gnu::always_inline]] static inline __m512i block64(const std::byte* lines, const std::byte* q,
+                                                       const QuarterPairs& scales,
+                                                       __m512i sums) noexcept {
     __m512i dots[4];
     if constexpr (kType == QuantType::kQ2K) {
 #pragma GCC unroll 4
@@ -175,10 +175,10 @@ struct VnniDot {
   }
 
   template <int kLargest, unsigned kRows>
-  [[gnu::always_inline]] static inline void chunk_rows(const __m512i* fours, const std::byte* q,
-                                                       std::size_t stride,
-                                                       const QuarterPairs& scales,
-                                                       __m512i* sums) noexcept {
+  [[gnu::always_inline]] static inline void block64_rows(const __m512i* fours, const std::byte* q,
+                                                         std::size_t stride,
+                                                         const QuarterPairs& scales,
+                                                         __m512i* sums) noexcept {
     // Sub-blocks are finished one or two at a time, so that few sums are in registers at once.
     constexpr unsigned kApart = kFitsWords<kLargest> ? 2 : 4;
 #pragma GCC unroll 4
@@ -216,7 +216,7 @@ struct VnniDot {
     return _mm512_add_epi32(sums, _mm512_mullo_epi32(a, b));
   }
 
-  // Adds the dots of the four sub-blocks of a chunk, times their scales.
+  // Adds the dots of the four sub-blocks of an activation block, times their scales.
   template <int kLargest>
   [[gnu::always_inline]] static inline __m512i add_quarters(const __m512i dots[4],
                                                             const QuarterPairs& scales,

@@ -87,12 +87,12 @@ template <typename V, QuantType kType>
 template <typename V, QuantType kType>
 [[gnu::always_inline]] static inline typename V::Floats add_term(
     typename V::Floats total, typename V::Ints dot, typename V::Floats scale,
-    typename V::Floats min, const std::byte* chunk, std::size_t sum_at) noexcept {
+    typename V::Floats min, const std::byte* x_block, std::size_t sum_at) noexcept {
   typename V::Floats term = V::multiply(scale, V::to_floats(dot));
   if constexpr (!kMultipliesSigned<kType>) {
-    term = V::add(term, V::multiply(min, V::splat_at(chunk + sum_at)));
+    term = V::add(term, V::multiply(min, V::splat_at(x_block + sum_at)));
   }
-  return V::add(total, V::multiply(term, V::splat_at(chunk)));
+  return V::add(total, V::multiply(term, V::splat_at(x_block)));
 }
 
 // Exact sums of a block's products with kRows rows of x, for the rows of vector v.
@@ -148,7 +148,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
   }
 }
 
-// Where the sum over a block's columns is in its chunk.
+// Where the sum over a block's columns is in its activation block.
 template <std::uint32_t kBlock>
 [[gnu::always_inline]] static inline std::size_t sum_offset(std::uint32_t block) noexcept {
   if constexpr (kBlock == kActivationBlockColumns) return offsetof(Int8Block, sum);
@@ -203,7 +203,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
       prefetch<V>(done, end, args.prefetch_bytes);
       done = end;
       const std::uint32_t column = b * kBlock;
-      const std::size_t chunk =
+      const std::size_t x_block =
           int8_blocks_offset(args.n_cols) + column / kActivationBlockColumns * sizeof(Int8Block);
       // No more than this loop is left to run: unrolled as well, code would outgrow the L1.
 #pragma GCC unroll 1
@@ -214,7 +214,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
 #pragma GCC unroll 16
         for (unsigned i = 0; i < kRows; ++i) {
           totals[i][v] = add_term<V, kType>(totals[i][v], dots[i], block.scales[v], block.mins[v],
-                                            x[i] + chunk, sum_offset<kBlock>(b));
+                                            x[i] + x_block, sum_offset<kBlock>(b));
         }
       }
     }
@@ -234,11 +234,11 @@ static constexpr QuantType kStripType = code_bits(kType) == 5   ? kType
                                         : code_bits(kType) == 4 ? QuantType::kQ4
                                                                 : QuantType::kQ3;
 
-// Rows of x at the columns of a block, and their chunks.
+// Rows of x at the columns of a block, and their activation blocks.
 struct Inputs {
   const std::byte* x;
-  const std::byte* chunk;
-  std::size_t sum_at;  // of the block's sum in the chunk
+  const std::byte* x_block;
+  std::size_t sum_at;  // of the block's sum in the activation block
   std::size_t stride;
 
   [[gnu::always_inline]] const std::byte* codes(std::uint32_t i) const { return x + i * stride; }
@@ -382,7 +382,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
 
 #pragma GCC unroll 16
   for (unsigned i = 0; i < kRows; ++i) {
-    const std::byte* chunk = in.chunk + i * in.stride;
+    const std::byte* x_block = in.x_block + i * in.stride;
 
 #pragma GCC unroll 16
     for (unsigned v = 0; v < V::kVectors; ++v) {
@@ -390,7 +390,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
       V::store(total,
                add_term<V, kType>(V::load_floats(total), tile.sums[i][v],
                                   V::load_floats(strip.scales + v * V::kRows),
-                                  V::load_floats(strip.mins + v * V::kRows), chunk, in.sum_at));
+                                  V::load_floats(strip.mins + v * V::kRows), x_block, in.sum_at));
     }
   }
 }
@@ -404,20 +404,20 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
   for (; i + kTile <= n_x; i += kTile) {
     multiply_tile<V, kType, kBlock, kTile>(strip, in, totals + i * kRowGroup);
     in.x += kTile * in.stride;
-    in.chunk += kTile * in.stride;
+    in.x_block += kTile * in.stride;
   }
   if constexpr (kTile > 4) {
     for (; i + 4 <= n_x; i += 4) {
       multiply_tile<V, kType, kBlock, 4>(strip, in, totals + i * kRowGroup);
       in.x += 4 * in.stride;
-      in.chunk += 4 * in.stride;
+      in.x_block += 4 * in.stride;
     }
   }
   if constexpr (kTile > 2) {
     for (; i + 2 <= n_x; i += 2) {
       multiply_tile<V, kType, kBlock, 2>(strip, in, totals + i * kRowGroup);
       in.x += 2 * in.stride;
-      in.chunk += 2 * in.stride;
+      in.x_block += 2 * in.stride;
     }
   }
   if (i < n_x) multiply_tile<V, kType, kBlock, 1>(strip, in, totals + i * kRowGroup);
@@ -446,7 +446,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
   alignas(64) float totals[kRowsAtOnce * kRowGroup];
   Strip strip;
   const std::uint32_t n_blocks = (args.n_cols + kBlock - 1) / kBlock;
-  const std::byte* chunks = x + int8_blocks_offset(args.n_cols);
+  const std::byte* x_blocks = x + int8_blocks_offset(args.n_cols);
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     std::memset(totals, 0, n_x * kRowGroup * sizeof(float));
@@ -457,7 +457,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
       done = end;
       const std::uint32_t column = block * kBlock;
       const Inputs in{.x = x + column,
-                      .chunk = chunks + column / kActivationBlockColumns * sizeof(Int8Block),
+                      .x_block = x_blocks + column / kActivationBlockColumns * sizeof(Int8Block),
                       .sum_at = sum_offset<kBlock>(block),
                       .stride = args.x_stride};
       multiply_strip<V, kStripType<kType>, kBlock>(strip, in, n_x, totals);

@@ -30,19 +30,19 @@ static constexpr std::uint32_t kRowsAtOnce = 32;  // of x: 2 KiB of totals
 template <QuantType kType>
 [[gnu::always_inline]] static inline float32x4_t add_dots(float32x4_t total, int32x4_t dots,
                                                           float32x4_t scale, float32x4_t min,
-                                                          float sum, float chunk_scale) noexcept {
+                                                          float sum, float block64_scale) noexcept {
   float32x4_t term = vmulq_f32(scale, vcvtq_f32_s32(dots));
   if constexpr (!kMultipliesSigned<kType>) term = vaddq_f32(term, vmulq_n_f32(min, sum));
-  return vaddq_f32(total, vmulq_n_f32(term, chunk_scale));
+  return vaddq_f32(total, vmulq_n_f32(term, block64_scale));
 }
 
-// Adds the products of a decoded block with kRows rows of x to their totals. `codes` and `chunk`
-// are those of the first row.
+// Adds the products of a decoded block with kRows rows of x to their totals. `codes` and
+// `activation block` are those of the first row.
 template <typename Dot, QuantType kType, std::uint32_t kBlock, unsigned kRows>
 [[gnu::always_inline]] static inline void add_block(const Four* strip, const BlockFields& fields,
-                                                    const std::byte* codes, const std::byte* chunk,
-                                                    unsigned sum_field, std::size_t stride,
-                                                    Rows* totals) noexcept {
+                                                    const std::byte* codes,
+                                                    const std::byte* x_block, unsigned sum_field,
+                                                    std::size_t stride, Rows* totals) noexcept {
   typename Dot::Sums sums[kRows] = {};
   for (unsigned four = 0; four < kBlock / 4; four += 2) {
     const Four first = strip[four];
@@ -54,11 +54,11 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock, unsigned kRows>
   }
 #pragma GCC unroll 2
   for (unsigned i = 0; i < kRows; ++i) {
-    const float* of_chunk = reinterpret_cast<const float*>(chunk + i * stride);
+    const float* of_block64 = reinterpret_cast<const float*>(x_block + i * stride);
 #pragma GCC unroll 4
     for (unsigned v = 0; v < 4; ++v) {
       totals[i].v[v] = add_dots<kType>(totals[i].v[v], Dot::finish(sums[i], v), fields.scales.v[v],
-                                       fields.mins.v[v], of_chunk[sum_field], of_chunk[0]);
+                                       fields.mins.v[v], of_block64[sum_field], of_block64[0]);
     }
   }
 }
@@ -80,25 +80,25 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
       strip[four] = decode_four<kType, kBlock>(fields.codes, fields.half, four);
     }
     const std::byte* codes = x + std::size_t{block} * kBlock;
-    const std::byte* chunk =
+    const std::byte* x_block =
         x + int8_blocks_offset(args.n_cols) + block / kHalves * sizeof(Int8Block);
     const unsigned sum_field = kBlock == 64 ? 3 : 1 + block % 2;
     std::uint32_t i = 0;
     for (; i + 2 <= n_x; i += 2) {
       add_block<Dot, kType, kBlock, 2>(strip, fields, codes + i * args.x_stride,
-                                       chunk + i * args.x_stride, sum_field, args.x_stride,
+                                       x_block + i * args.x_stride, sum_field, args.x_stride,
                                        totals + i);
     }
     if (i < n_x) {
       add_block<Dot, kType, kBlock, 1>(strip, fields, codes + i * args.x_stride,
-                                       chunk + i * args.x_stride, sum_field, args.x_stride,
+                                       x_block + i * args.x_stride, sum_field, args.x_stride,
                                        totals + i);
     }
   }
 }
 
-// The scales and mins of the four sub-blocks of a chunk.
-struct ChunkFields {
+// The scales and mins of the four sub-blocks of an activation block.
+struct Block64Fields {
   Rows d;
   Rows dmin;
   int32x4_t scales[4][4];  // of sub-block k, rows 4v .. 4v + 3
@@ -106,9 +106,9 @@ struct ChunkFields {
 };
 
 template <QuantType kType>
-[[gnu::always_inline]] static inline ChunkFields load_chunk_fields(
+[[gnu::always_inline]] static inline Block64Fields load_block64_fields(
     const BlockPlace& place) noexcept {
-  ChunkFields out;
+  Block64Fields out;
   out.d = load_halves(place.scales);
   if constexpr (has_min(kType)) out.dmin = load_halves(place.mins);
   if constexpr (is_codebook_type(kType)) {
@@ -135,14 +135,16 @@ template <QuantType kType>
   return out;
 }
 
-// Adds the products of a decoded chunk of a type with whole scales and one row of x to its totals.
+// Adds the products of a decoded activation block of a type with whole scales and one row of x to
+// its totals.
 template <typename Dot, QuantType kType>
-[[gnu::always_inline]] static inline void add_chunk(const Four* strip, const ChunkFields& fields,
-                                                    const std::byte* codes,
-                                                    const std::byte* chunk_at,
-                                                    Rows* totals) noexcept {
-  Int8Block chunk;
-  std::memcpy(&chunk, chunk_at, sizeof(chunk));
+[[gnu::always_inline]] static inline void add_block64(const Four* strip,
+                                                      const Block64Fields& fields,
+                                                      const std::byte* codes,
+                                                      const std::byte* block64_at,
+                                                      Rows* totals) noexcept {
+  Int8Block x_block;
+  std::memcpy(&x_block, block64_at, sizeof(x_block));
   int32x4_t scaled[4] = {};
   int32x4_t shifts[4] = {};
 #pragma GCC unroll 4
@@ -154,7 +156,8 @@ template <typename Dot, QuantType kType>
     for (unsigned v = 0; v < 4; ++v) {
       scaled[v] = vmlaq_s32(scaled[v], Dot::finish(sums, v), fields.scales[k][v]);
       if constexpr (has_min(kType)) {
-        shifts[v] = vmlaq_n_s32(shifts[v], fields.mins[k][v], chunk.quarter_sums[quarter_place(k)]);
+        shifts[v] =
+            vmlaq_n_s32(shifts[v], fields.mins[k][v], x_block.quarter_sums[quarter_place(k)]);
       }
     }
   }
@@ -164,7 +167,7 @@ template <typename Dot, QuantType kType>
     if constexpr (has_min(kType)) {
       term = vaddq_f32(term, vmulq_f32(fields.dmin.v[v], vcvtq_f32_s32(shifts[v])));
     }
-    totals->v[v] = vaddq_f32(totals->v[v], vmulq_n_f32(term, chunk.scale));
+    totals->v[v] = vaddq_f32(totals->v[v], vmulq_n_f32(term, x_block.scale));
   }
 }
 
@@ -179,17 +182,17 @@ template <typename Dot, QuantType kType>
   Four strip[kActivationBlockColumns / 4];
   for (std::uint32_t c = 0; c < int8_blocks(args.n_cols); ++c) {
     const BlockPlace place = place_of<kType, 16>(group, std::size_t{4} * c);
-    const ChunkFields fields = load_chunk_fields<kType>(place);
+    const Block64Fields fields = load_block64_fields<kType>(place);
     __builtin_prefetch(place.codes + args.prefetch_bytes);
     for (unsigned four = 0; four < kActivationBlockColumns / 4; ++four) {
       const unsigned k = four / 4;
       strip[four] = decode_four<kType, 16>(place.codes + quarter_offset<kType>(k), k % 2, four % 4);
     }
     const std::byte* codes = x + std::size_t{c} * kActivationBlockColumns;
-    const std::byte* chunk = x + int8_blocks_offset(args.n_cols) + c * sizeof(Int8Block);
+    const std::byte* x_block = x + int8_blocks_offset(args.n_cols) + c * sizeof(Int8Block);
     for (std::uint32_t i = 0; i < n_x; ++i) {
-      add_chunk<Dot, kType>(strip, fields, codes + i * args.x_stride, chunk + i * args.x_stride,
-                            totals + i);
+      add_block64<Dot, kType>(strip, fields, codes + i * args.x_stride, x_block + i * args.x_stride,
+                              totals + i);
     }
   }
 }

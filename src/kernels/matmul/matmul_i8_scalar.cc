@@ -188,27 +188,27 @@ template <QuantType kType, std::uint32_t kBlock>
     strip[four] = decode_four<kType, kBlock>(fields.codes, fields.half, four);
   }
   const std::uint32_t column = block * kBlock;
-  const std::size_t chunk_at =
+  const std::size_t block64_at =
       int8_blocks_offset(args.n_cols) + column / kActivationBlockColumns * sizeof(Int8Block);
   for (std::uint32_t i = 0; i < n_x; ++i) {
     const std::byte* x = args.x + (first_x + i) * args.x_stride;
-    Int8Block chunk;
-    std::memcpy(&chunk, x + chunk_at, sizeof(chunk));
-    const float sum = kBlock == 64                            ? chunk.sum
-                      : column % kActivationBlockColumns == 0 ? chunk.low_sum
-                                                              : chunk.high_sum;
+    Int8Block x_block;
+    std::memcpy(&x_block, x + block64_at, sizeof(x_block));
+    const float sum = kBlock == 64                            ? x_block.sum
+                      : column % kActivationBlockColumns == 0 ? x_block.low_sum
+                                                              : x_block.high_sum;
     i32x4 dots[4];
     dot_block<kType, kBlock>(strip, x + column, dots);
     for (unsigned v = 0; v < 4; ++v) {
       f32x4 term = fields.scales.v[v] * to_f32(dots[v]);
       if constexpr (!kMultipliesSigned<kType>) term += fields.mins.v[v] * sum;
-      totals[i].v[v] += term * chunk.scale;
+      totals[i].v[v] += term * x_block.scale;
     }
   }
 }
 
-// The scales and mins of the four sub-blocks of a chunk.
-struct ChunkFields {
+// The scales and mins of the four sub-blocks of an activation block.
+struct Block64Fields {
   Rows16 d;
   Rows16 dmin;
   i32x4 scales[4][4];  // of sub-block k, rows 4v .. 4v + 3
@@ -216,8 +216,8 @@ struct ChunkFields {
 };
 
 template <QuantType kType>
-[[gnu::always_inline]] inline ChunkFields load_chunk_fields(const BlockPlace& place) noexcept {
-  ChunkFields out;
+[[gnu::always_inline]] inline Block64Fields load_block64_fields(const BlockPlace& place) noexcept {
+  Block64Fields out;
   out.d = load_half_rows(place.scales);
   if constexpr (has_min(kType)) out.dmin = load_half_rows(place.mins);
   if constexpr (is_codebook_type(kType)) {
@@ -244,22 +244,23 @@ template <QuantType kType>
   return out;
 }
 
-// Adds one chunk of a type with whole scales to the totals of n_x rows of x.
+// Adds one activation block of a type with whole scales to the totals of n_x rows of x.
 template <QuantType kType>
-[[gnu::always_inline]] inline void add_chunk(const MatMulArgs& args, const std::byte* group,
-                                             std::uint32_t index, std::uint32_t first_x,
-                                             std::uint32_t n_x, Rows16* totals) noexcept {
+[[gnu::always_inline]] inline void add_block64(const MatMulArgs& args, const std::byte* group,
+                                               std::uint32_t index, std::uint32_t first_x,
+                                               std::uint32_t n_x, Rows16* totals) noexcept {
   FourColumns strip[kActivationBlockColumns / 4];
   const BlockPlace place = place_of<kType, 16>(group, std::size_t{4} * index);
-  const ChunkFields fields = load_chunk_fields<kType>(place);
+  const Block64Fields fields = load_block64_fields<kType>(place);
   for (unsigned four = 0; four < kActivationBlockColumns / 4; ++four) {
     const unsigned k = four / 4;
     strip[four] = decode_four<kType, 16>(place.codes + quarter_offset<kType>(k), k % 2, four % 4);
   }
   for (std::uint32_t i = 0; i < n_x; ++i) {
     const std::byte* x = args.x + (first_x + i) * args.x_stride;
-    Int8Block chunk;
-    std::memcpy(&chunk, x + int8_blocks_offset(args.n_cols) + index * sizeof(chunk), sizeof(chunk));
+    Int8Block x_block;
+    std::memcpy(&x_block, x + int8_blocks_offset(args.n_cols) + index * sizeof(x_block),
+                sizeof(x_block));
     i32x4 scaled[4] = {};
     i32x4 shifts[4] = {};
     for (unsigned k = 0; k < 4; ++k) {
@@ -268,14 +269,14 @@ template <QuantType kType>
       for (unsigned v = 0; v < 4; ++v) {
         scaled[v] += fields.scales[k][v] * dots[v];
         if constexpr (has_min(kType)) {
-          shifts[v] += fields.mins[k][v] * chunk.quarter_sums[quarter_place(k)];
+          shifts[v] += fields.mins[k][v] * x_block.quarter_sums[quarter_place(k)];
         }
       }
     }
     for (unsigned v = 0; v < 4; ++v) {
       f32x4 term = fields.d.v[v] * to_f32(scaled[v]);
       if constexpr (has_min(kType)) term += fields.dmin.v[v] * to_f32(shifts[v]);
-      totals[i].v[v] += term * chunk.scale;
+      totals[i].v[v] += term * x_block.scale;
     }
   }
 }
@@ -292,7 +293,7 @@ template <QuantType kType, std::uint32_t kBlock>
       for (std::uint32_t i = 0; i < n_x; ++i) totals[i] = zero_rows();
       for (std::uint32_t block = 0; block < n_blocks; ++block) {
         if constexpr (kWholeScales<kType>) {
-          add_chunk<kType>(args, group, block, first, n_x, totals);
+          add_block64<kType>(args, group, block, first, n_x, totals);
         } else {
           add_block<kType, kBlock>(args, group, block, first, n_x, totals);
         }

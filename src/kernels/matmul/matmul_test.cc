@@ -36,8 +36,8 @@ class MatMulTest : public testing::TestWithParam<MatMulKernel> {
 };
 
 // One row of x, as in decode: rows around the group, columns around the block, the pair of blocks,
-// the chunk and the padding. Operands end where an unreadable page begins, and y begins wherever
-// that leaves it.
+// the activation block and the padding. Operands end where an unreadable page begins, and y begins
+// wherever that leaves it.
 TEST_P(MatMulTest, OneRowMatchesReferenceForEveryRemainder) {
   SeededRng rng;
   for (const std::uint32_t n_rows : {0U, 1U, 3U, 4U, 5U, 15U, 16U, 17U, 33U}) {

@@ -4,16 +4,18 @@
 // q3_k, q6_k, tables): the loops, for the tiers that differ in their dot instructions; internal
 // linkage.
 //
-// Scales multiply the sums of their 16 columns as integers, and only the sums of a chunk of 64
-// columns become floats. Fields of a row are pairs of 16 bits, of sub-blocks 0 and 2 and of 1 and
-// 3, so that one instruction multiplies and adds two of them.
+// Scales multiply the sums of their 16 columns as integers, and only the sums of an activation
+// block of 64 columns become floats. Fields of a row are pairs of 16 bits, of sub-blocks 0 and 2
+// and of 1 and 3, so that one instruction multiplies and adds two of them.
 //
 // Dot is a class of the tier, with beside those of matmul_i8_avx512.h
 //
-//   static __m512i words(sums, a, b)   adds the products of two and two 16-bit numbers to sums
-//   template <QuantType> static __m512i chunk(lines, q, scales, sums)   adds the sums over 64
-//       columns of scale * code * q, codes read from their lines
-//   template <int largest, unsigned n_rows> static void chunk_rows(fours, q, stride, scales, sums)
+//   static __m512i words(sums, a, b)
+//       adds the products of two and two 16-bit numbers to sums
+//   template <QuantType> static __m512i block64(lines, q, scales, sums)
+//       adds the sums over 64 columns of scale * code * q, codes read from their lines
+//   template <int largest, unsigned n_rows>
+//   static void block64_rows(fours, q, stride, scales, sums)
 //       the same for decoded codes and n_rows rows of x
 
 #ifndef QSF_KERNELS_MATMUL_WHOLE_SCALES_AVX512_H_
@@ -23,28 +25,29 @@
 
 namespace qsf::kernels::avx512 {
 
-// Numbers of 16 bits of the four sub-blocks of a chunk: those of 0 and 2, and of 1 and 3.
+// Numbers of 16 bits of the four sub-blocks of an activation block: those of 0 and 2, and of 1
+// and 3.
 struct QuarterPairs {
   __m512i pair[2];
 };
 
-// What one chunk of 16 rows has beside its codes.
-struct ChunkFields {
+// The fields of 64 columns of 16 rows.
+struct Block64Fields {
   __m512 d;
   __m512 dmin;  // as `mins` without meaning for types without
   QuarterPairs scales;
   QuarterPairs mins;
 };
 
-// Walks the chunks of one group in order, from a column that is a multiple of kPanelAlign on.
+// Walks one group by 64 columns, from a column that is a multiple of kPanelAlign on.
 template <QuantType kType>
-class ChunkReader {
+class Block64Reader {
  public:
-  [[gnu::always_inline]] ChunkReader(const std::byte* group, std::uint32_t column) noexcept
+  [[gnu::always_inline]] Block64Reader(const std::byte* group, std::uint32_t column) noexcept
       : at_(group + column / kPanelAlign * kPanelBytes) {}
 
-  // Reads the fields of the next chunk; returns its code lines and moves past them.
-  [[gnu::always_inline]] const std::byte* next(ChunkFields* fields) noexcept {
+  // Reads the fields of the next activation block; returns its code lines and moves past them.
+  [[gnu::always_inline]] const std::byte* next(Block64Fields* fields) noexcept {
     if (index_ == 0) begin_super_block();
     fields->d = d_;
     fields->dmin = dmin_;
@@ -75,7 +78,7 @@ class ChunkReader {
   }
 
   static constexpr std::uint32_t kCodeBytes =
-      kActivationBlockColumns / 16 * Lines<kType, 16>::kBytes;  // of a chunk
+      kActivationBlockColumns / 16 * Lines<kType, 16>::kBytes;  // of an activation block
 
  private:
   // Of kPanelAlign columns.
@@ -117,8 +120,8 @@ class ChunkReader {
     at_ += kByteLines * kLineBytes;
   }
 
-  // The scales of a chunk of 4-bit table, of its first 32 columns and of the others, from the
-  // words of low and of high bits; both move on to the next chunk.
+  // The scales of an activation block of 4-bit table, of its first 32 columns and of the others,
+  // from the words of low and of high bits; both move on to the next activation block.
   [[gnu::always_inline]] __m512i next_six_bits() noexcept {
     const __m512i low = _mm512_and_si512(byte_lines_[0], _mm512_set1_epi32(0x000F000F));
     const __m512i six = merge(_mm512_slli_epi32(high_, 4), _mm512_set1_epi32(0x00300030), low);
@@ -129,7 +132,7 @@ class ChunkReader {
 
   const std::byte* at_;
   const std::byte* pair_line_ = nullptr;  // d of a pair of super-blocks
-  std::uint32_t index_ = 0;               // of the next chunk in its super-block
+  std::uint32_t index_ = 0;               // of the next activation block in its super-block
   bool second_ = false;                   // the next super-block is the second of its pair
   __m512 d_ = {};
   __m512 dmin_ = {};
@@ -142,7 +145,7 @@ class ChunkReader {
   return _mm512_set1_epi32(*reinterpret_cast<const std::int32_t*>(words));
 }
 
-// The sum of fields times numbers of the quarters of a chunk.
+// The sum of fields times numbers of the quarters of an activation block.
 template <typename Dot>
 [[gnu::always_inline]] static inline __m512i times_quarters(const QuarterPairs& fields,
                                                             const std::byte* quarters) noexcept {
@@ -150,29 +153,29 @@ template <typename Dot>
   return Dot::words(first, fields.pair[1], two_of(quarters + 2 * sizeof(std::int16_t)));
 }
 
-// What the sums of a chunk begin with: the share of the zero of the codes.
+// What the sums of an activation block begin with: the share of the zero of the codes.
 template <typename Dot, QuantType kType>
 [[gnu::always_inline]] static inline __m512i zeros_of(const QuarterPairs& scales,
-                                                      const std::byte* chunk) noexcept {
+                                                      const std::byte* x_block) noexcept {
   constexpr unsigned kOffset = kSignedOffset<kType>;
   if constexpr (kOffset == 0) return _mm512_setzero_si512();
-  const __m512i fours = times_quarters<Dot>(scales, chunk + offsetof(Int8Block, quarter_zeros));
+  const __m512i fours = times_quarters<Dot>(scales, x_block + offsetof(Int8Block, quarter_zeros));
   static_assert(kOffset == 0 || kOffset == 4 || kOffset == 4 << 3 || kOffset == 4 << 5);
   return kOffset <= 4 ? fours : _mm512_slli_epi32(fours, kOffset == 128 ? 5 : 3);
 }
 
-// Adds a chunk's products with one row of x to `total`, in the order of matmul.h.
+// Adds an activation block's products with one row of x to `total`, in the order of matmul.h.
 template <typename Dot, QuantType kType>
-[[gnu::always_inline]] static inline __m512 add_chunk_sums(__m512 total, __m512i sums,
-                                                           const ChunkFields& fields,
-                                                           const std::byte* chunk) noexcept {
+[[gnu::always_inline]] static inline __m512 add_block64_sums(__m512 total, __m512i sums,
+                                                             const Block64Fields& fields,
+                                                             const std::byte* x_block) noexcept {
   __m512 term = _mm512_mul_ps(fields.d, _mm512_cvtepi32_ps(sums));
   if constexpr (has_min(kType)) {
     const __m512i mins =
-        times_quarters<Dot>(fields.mins, chunk + offsetof(Int8Block, quarter_sums));
+        times_quarters<Dot>(fields.mins, x_block + offsetof(Int8Block, quarter_sums));
     term = _mm512_add_ps(term, _mm512_mul_ps(fields.dmin, _mm512_cvtepi32_ps(mins)));
   }
-  const __m512 scale = _mm512_set1_ps(*reinterpret_cast<const float*>(chunk));
+  const __m512 scale = _mm512_set1_ps(*reinterpret_cast<const float*>(x_block));
   return _mm512_add_ps(total, _mm512_mul_ps(scale, term));
 }
 
@@ -183,10 +186,10 @@ template <typename Dot, QuantType kType>
   return _mm512_srai_epi32(quarter < 2 ? _mm512_slli_epi32(pair, 16) : pair, 16);
 }
 
-// Decodes the fours of a chunk.
+// Decodes the fours of an activation block.
 template <QuantType kType>
-[[gnu::always_inline]] static inline void decode_chunk(const std::byte* lines,
-                                                       __m512i* fours) noexcept {
+[[gnu::always_inline]] static inline void decode_block64(const std::byte* lines,
+                                                         __m512i* fours) noexcept {
 #pragma GCC unroll 4
   for (unsigned k = 0; k < 4; ++k) {
     decode_fours<kType, 16>(lines + quarter_offset<kType>(k), k % 2, fours + 4 * k);
@@ -196,46 +199,44 @@ template <QuantType kType>
 // One row of x times all groups.
 template <typename Dot, QuantType kType>
 [[gnu::always_inline]] static inline void one_whole_row(const MatMulArgs& args) noexcept {
-  constexpr std::uint32_t kBytes = ChunkReader<kType>::kCodeBytes;
+  constexpr std::uint32_t kBytes = Block64Reader<kType>::kCodeBytes;
   const Row x = Row::of(args, 0);
-  const auto n_chunks = static_cast<std::uint32_t>(int8_blocks(args.n_cols));
+  const auto n_x_blocks = static_cast<std::uint32_t>(int8_blocks(args.n_cols));
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     __m512 total = _mm512_setzero_ps();
-    ChunkReader<kType> reader(group, 0);
-    ChunkFields fields;
-    for (std::uint32_t c = 0; c < n_chunks; ++c) {
+    Block64Reader<kType> reader(group, 0);
+    Block64Fields fields;
+    for (std::uint32_t c = 0; c < n_x_blocks; ++c) {
       const std::byte* lines = reader.next(&fields);
       if (args.prefetch_bytes != 0) {
         prefetch_lines<kBytes + kLineBytes>(lines + args.prefetch_bytes);
       }
-      const std::byte* chunk = x.chunks + c * sizeof(Int8Block);
+      const std::byte* x_block = x.x_blocks + c * sizeof(Int8Block);
       const __m512i sums =
-          Dot::template chunk<kType>(lines, x.codes + c * kActivationBlockColumns, fields.scales,
-                                     zeros_of<Dot, kType>(fields.scales, chunk));
-      total = add_chunk_sums<Dot, kType>(total, sums, fields, chunk);
+          Dot::template block64<kType>(lines, x.codes + c * kActivationBlockColumns, fields.scales,
+                                       zeros_of<Dot, kType>(fields.scales, x_block));
+      total = add_block64_sums<Dot, kType>(total, sums, fields, x_block);
     }
     store_rows(args.y + row, total, args.n_rows - row);
   }
 }
 
-// Adds the products of a decoded chunk with kRows rows of x to the totals.
+// Adds the products of a decoded activation block with kRows rows of x to the totals.
 template <typename Dot, QuantType kType, unsigned kRows>
-[[gnu::always_inline]] static inline void add_whole_rows(const __m512i* fours,
-                                                         const ChunkFields& fields,
-                                                         const std::byte* codes,
-                                                         const std::byte* chunk, std::size_t stride,
-                                                         __m512* totals) noexcept {
+[[gnu::always_inline]] static inline void add_whole_rows(
+    const __m512i* fours, const Block64Fields& fields, const std::byte* codes,
+    const std::byte* x_block, std::size_t stride, __m512* totals) noexcept {
   __m512i sums[kRows];
 #pragma GCC unroll 4
   for (unsigned i = 0; i < kRows; ++i) {
-    sums[i] = zeros_of<Dot, kType>(fields.scales, chunk + i * stride);
+    sums[i] = zeros_of<Dot, kType>(fields.scales, x_block + i * stride);
   }
-  Dot::template chunk_rows<Lines<kType, 16>::kLargest, kRows>(fours, codes, stride, fields.scales,
-                                                              sums);
+  Dot::template block64_rows<Lines<kType, 16>::kLargest, kRows>(fours, codes, stride, fields.scales,
+                                                                sums);
 #pragma GCC unroll 4
   for (unsigned i = 0; i < kRows; ++i) {
-    totals[i] = add_chunk_sums<Dot, kType>(totals[i], sums[i], fields, chunk + i * stride);
+    totals[i] = add_block64_sums<Dot, kType>(totals[i], sums[i], fields, x_block + i * stride);
   }
 }
 
@@ -246,10 +247,10 @@ template <typename Dot, QuantType kType>
                                                           std::uint32_t n_columns,
                                                           std::uint32_t first,
                                                           std::uint32_t n_x) noexcept {
-  constexpr std::uint32_t kBytes = ChunkReader<kType>::kCodeBytes;
+  constexpr std::uint32_t kBytes = Block64Reader<kType>::kCodeBytes;
   __m512 totals[kPanelRows];
   const Row x = Row::of(args, first);
-  const auto n_chunks = static_cast<std::uint32_t>(int8_blocks(n_columns));
+  const auto n_x_blocks = static_cast<std::uint32_t>(int8_blocks(n_columns));
   const std::size_t stride = args.x_stride;
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
@@ -259,26 +260,27 @@ template <typename Dot, QuantType kType>
       totals[i] =
           first_column == 0 ? _mm512_setzero_ps() : load_rows(y + i * args.y_stride, n_rows);
     }
-    ChunkReader<kType> reader(group, first_column);
+    Block64Reader<kType> reader(group, first_column);
     const std::byte* codes = x.codes + first_column;
-    const std::byte* chunk = x.chunks + first_column / kActivationBlockColumns * sizeof(Int8Block);
-    for (std::uint32_t c = 0; c < n_chunks; ++c) {
-      ChunkFields fields;
+    const std::byte* x_block =
+        x.x_blocks + first_column / kActivationBlockColumns * sizeof(Int8Block);
+    for (std::uint32_t c = 0; c < n_x_blocks; ++c) {
+      Block64Fields fields;
       __m512i fours[kActivationBlockColumns / 4];
       const std::byte* lines = reader.next(&fields);
       prefetch_lines<kBytes + kLineBytes>(lines + (n_x > kFewRows ? kBytes : args.prefetch_bytes));
-      decode_chunk<kType>(lines, fours);
+      decode_block64<kType>(lines, fours);
       std::uint32_t i = 0;
       for (; i + 4 <= n_x; i += 4) {
-        add_whole_rows<Dot, kType, 4>(fours, fields, codes + i * stride, chunk + i * stride, stride,
-                                      totals + i);
+        add_whole_rows<Dot, kType, 4>(fours, fields, codes + i * stride, x_block + i * stride,
+                                      stride, totals + i);
       }
       for (; i < n_x; ++i) {
-        add_whole_rows<Dot, kType, 1>(fours, fields, codes + i * stride, chunk + i * stride, stride,
-                                      totals + i);
+        add_whole_rows<Dot, kType, 1>(fours, fields, codes + i * stride, x_block + i * stride,
+                                      stride, totals + i);
       }
       codes += kActivationBlockColumns;
-      chunk += sizeof(Int8Block);
+      x_block += sizeof(Int8Block);
     }
     for (std::uint32_t i = 0; i < n_x; ++i) store_rows(y + i * args.y_stride, totals[i], n_rows);
   }

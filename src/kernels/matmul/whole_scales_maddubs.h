@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
 // Products with int8 rows for CPUs whose widest product of bytes is maddubs, for the types whose
-// scales are whole numbers (q2_k, q3_k, q6_k, tables): as matmul_i8_maddubs.h, by chunks of 64
-// columns.
+// scales are whole numbers (q2_k, q3_k, q6_k, tables): as matmul_i8_maddubs.h, by activation blocks
+// of 64 columns.
 //
 // The product that adds the two 16-bit sums of a row multiplies them with the scale of their
-// sub-block at once, in the place of ones, and only the sums of a chunk become floats. Scales and
-// mins are pairs of 16 bits, of sub-blocks 0 and 2 and of 1 and 3, as their bytes yield them.
+// sub-block at once, in the place of ones, and only the sums of an activation block become floats.
+// Scales and mins are pairs of 16 bits, of sub-blocks 0 and 2 and of 1 and 3, as their bytes yield
+// them.
 
 #ifndef QSF_KERNELS_MATMUL_WHOLE_SCALES_MADDUBS_H_
 #define QSF_KERNELS_MATMUL_WHOLE_SCALES_MADDUBS_H_
@@ -15,25 +16,25 @@
 
 namespace qsf::kernels::maddubs {
 
-// The scales and mins of a chunk, of the rows in one vector.
+// The scales and mins of an activation block, of the rows in one vector.
 template <typename V>
-struct ChunkFields {
+struct Block64Fields {
   typename V::Ints scales[2];
   typename V::Ints mins[2];  // without meaning for types without
 };
 
 template <typename V, QuantType kType>
-[[gnu::always_inline]] static inline ChunkFields<V> load_chunk_fields(const BlockPlace& place,
-                                                                      unsigned v) noexcept {
+[[gnu::always_inline]] static inline Block64Fields<V> load_block64_fields(const BlockPlace& place,
+                                                                          unsigned v) noexcept {
   using Ints = typename V::Ints;
   const Ints bytes = V::load(place.low + v * sizeof(Ints));
-  ChunkFields<V> out;
+  Block64Fields<V> out;
   out.mins[0] = out.mins[1] = V::zero();
   if constexpr (kType == QuantType::kQ4Codebook) {
-    const unsigned chunk = place.k / 4;
+    const unsigned x_block = place.k / 4;
     const Ints words = V::widen_words(place.high + v * V::kRows * 2);
-    const Ints high = V::down32(V::either(words, V::up32(words, 8)), 2 * chunk);
-    const Ints low = V::both(V::down32(bytes, 4 * chunk), V::splat_int(0x000F000F));
+    const Ints high = V::down32(V::either(words, V::up32(words, 8)), 2 * x_block);
+    const Ints low = V::both(V::down32(bytes, 4 * x_block), V::splat_int(0x000F000F));
     const Ints six = V::either(low, V::both(V::up32(high, 4), V::splat_int(0x00300030)));
     out.scales[0] = out.scales[1] = V::template down_signed<10>(V::template up<10>(six));
   } else if constexpr (is_codebook_type(kType)) {
@@ -58,13 +59,13 @@ template <typename V, QuantType kType>
 // The scale of sub-block kQuarter for both sums of a row.
 template <typename V, unsigned kQuarter>
 [[gnu::always_inline]] static inline typename V::Ints scale_twice(
-    const ChunkFields<V>& fields) noexcept {
+    const Block64Fields<V>& fields) noexcept {
   const __m128i lower = _mm_setr_epi8(0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13);
   const __m128i upper = _mm_setr_epi8(2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15);
   return V::look_up(fields.scales[kQuarter % 2], V::repeat(kQuarter < 2 ? lower : upper));
 }
 
-// The sum of fields times numbers of the quarters of a chunk.
+// The sum of fields times numbers of the quarters of an activation block.
 template <typename V>
 [[gnu::always_inline]] static inline typename V::Ints times_quarters(
     const typename V::Ints fields[2], const std::byte* quarters) noexcept {
@@ -72,27 +73,28 @@ template <typename V>
                   V::multiply_words(fields[1], V::splat_four(quarters + 4)));
 }
 
-// What the sums of a chunk begin with: the share of the zero of the codes.
+// What the sums of an activation block begin with: the share of the zero of the codes.
 template <typename V, QuantType kType>
 [[gnu::always_inline]] static inline typename V::Ints zeros_of(const typename V::Ints scales[2],
-                                                               const std::byte* chunk) noexcept {
+                                                               const std::byte* x_block) noexcept {
   if constexpr (code_zero(kType) == 0) return V::zero();
-  const auto fours = times_quarters<V>(scales, chunk + offsetof(Int8Block, quarter_zeros));
+  const auto fours = times_quarters<V>(scales, x_block + offsetof(Int8Block, quarter_zeros));
   return code_zero(kType) == 4 ? fours : V::up32(fours, 3);
 }
 static_assert(code_zero(QuantType::kQ3K) == 4 && code_zero(QuantType::kQ6K) == 4 << 3);
 
-// Adds the sums of a chunk to the totals of the rows in one vector, in the order of matmul.h.
+// Adds the sums of an activation block to the totals of the rows in one vector, in the order of
+// matmul.h.
 template <typename V, QuantType kType>
-[[gnu::always_inline]] static inline typename V::Floats add_chunk_sums(
+[[gnu::always_inline]] static inline typename V::Floats add_block64_sums(
     typename V::Floats total, typename V::Ints sums, typename V::Floats d, typename V::Floats dmin,
-    const typename V::Ints mins[2], const std::byte* chunk) noexcept {
+    const typename V::Ints mins[2], const std::byte* x_block) noexcept {
   typename V::Floats term = V::multiply(d, V::to_floats(sums));
   if constexpr (has_min(kType)) {
-    const auto shifts = times_quarters<V>(mins, chunk + offsetof(Int8Block, quarter_sums));
+    const auto shifts = times_quarters<V>(mins, x_block + offsetof(Int8Block, quarter_sums));
     term = V::add(term, V::multiply(dmin, V::to_floats(shifts)));
   }
-  return V::add(total, V::multiply(term, V::splat_at(chunk)));
+  return V::add(total, V::multiply(term, V::splat_at(x_block)));
 }
 
 // Products of fours of a sub-block that fit a 16-bit sum.
@@ -102,7 +104,7 @@ static constexpr std::uint32_t kFoursPerSum = fours_per_sum<kType, 16>();
 // Adds sub-block kQuarter, times its scales, to the sums of kRows rows of x.
 template <typename V, QuantType kType, unsigned kQuarter, std::uint32_t kRows>
 [[gnu::always_inline]] static inline void add_quarter(const std::byte* lines, unsigned v,
-                                                      const ChunkFields<V>& fields,
+                                                      const Block64Fields<V>& fields,
                                                       const std::byte* const x[kRows],
                                                       std::size_t column,
                                                       typename V::Ints sums[kRows]) noexcept {
@@ -159,12 +161,12 @@ struct SuperFields {
 
 template <QuantType kType>
 static constexpr std::size_t kInt8BlockBytes = kCodeBytes<kType, kActivationBlockColumns>;
-static constexpr std::uint32_t kSuperChunks = kSuperColumns / kActivationBlockColumns;
+static constexpr std::uint32_t kSuperBlock64s = kSuperColumns / kActivationBlockColumns;
 
 // The product with the first kRows rows of x: codes stay in registers.
 template <typename V, QuantType kType, std::uint32_t kRows>
 [[gnu::noinline]] static void few_whole_rows(const MatMulArgs& args) noexcept {
-  const auto n_chunks = static_cast<std::uint32_t>(int8_blocks(args.n_cols));
+  const auto n_x_blocks = static_cast<std::uint32_t>(int8_blocks(args.n_cols));
   const std::byte* x[kRows];
 
 #pragma GCC unroll 16
@@ -184,14 +186,14 @@ template <typename V, QuantType kType, std::uint32_t kRows>
     }
     SuperFields<V> super = {};
     const std::byte* done = group;
-    for (std::uint32_t c = 0; c < n_chunks; ++c) {
+    for (std::uint32_t c = 0; c < n_x_blocks; ++c) {
       const BlockPlace place = place_of<kType, 16>(group, std::size_t{4} * c);
-      if (c % kSuperChunks == 0) super.template load<kType>(place);
+      if (c % kSuperBlock64s == 0) super.template load<kType>(place);
       const std::byte* end = place.codes + kInt8BlockBytes<kType>;
       prefetch<V>(done, end, args.prefetch_bytes);
       done = end;
       const std::size_t column = std::size_t{c} * kActivationBlockColumns;
-      const std::size_t chunk = int8_blocks_offset(args.n_cols) + c * sizeof(Int8Block);
+      const std::size_t x_block = int8_blocks_offset(args.n_cols) + c * sizeof(Int8Block);
       // No more than this loop is left to run: unrolled as well, code would outgrow the L1.
 #pragma GCC unroll 1
       for (unsigned v = 0; v < V::kVectors; ++v) {
@@ -201,12 +203,12 @@ template <typename V, QuantType kType, std::uint32_t kRows>
         for (unsigned i = 0; i < kRows; ++i) {
           rows[i] = again(x[i]);
         }
-        const auto fields = load_chunk_fields<V, kType>(place, v);
+        const auto fields = load_block64_fields<V, kType>(place, v);
         typename V::Ints sums[kRows];
 
 #pragma GCC unroll 16
         for (unsigned i = 0; i < kRows; ++i) {
-          sums[i] = zeros_of<V, kType>(fields.scales, rows[i] + chunk);
+          sums[i] = zeros_of<V, kType>(fields.scales, rows[i] + x_block);
         }
         each<4>([&](auto quarter) __attribute__((always_inline)) {
           add_quarter<V, kType, decltype(quarter)::value, kRows>(place.codes, v, fields, rows,
@@ -215,8 +217,8 @@ template <typename V, QuantType kType, std::uint32_t kRows>
 
 #pragma GCC unroll 16
         for (unsigned i = 0; i < kRows; ++i) {
-          totals[i][v] = add_chunk_sums<V, kType>(totals[i][v], sums[i], super.d[v], super.dmin[v],
-                                                  fields.mins, rows[i] + chunk);
+          totals[i][v] = add_block64_sums<V, kType>(totals[i][v], sums[i], super.d[v],
+                                                    super.dmin[v], fields.mins, rows[i] + x_block);
         }
       }
     }
@@ -228,9 +230,9 @@ template <typename V, QuantType kType, std::uint32_t kRows>
   }
 }
 
-// A chunk of 16 rows, unpacked.
+// 64 columns of 16 rows, unpacked.
 template <typename V>
-struct alignas(64) ChunkStrip {
+struct alignas(64) Block64Strip {
   std::byte codes[kActivationBlockColumns * kRowGroup];
   typename V::Ints scales[4][V::kVectors];  // of each sub-block, for both sums of a row
   typename V::Ints pairs[V::kVectors][2];   // of scales
@@ -238,18 +240,17 @@ struct alignas(64) ChunkStrip {
   SuperFields<V> super;
 };
 
-// Unpacks chunk `index` of a group; returns the end of its code lines.
+// Unpacks activation block `index` of a group; returns the end of its code lines.
 template <typename V, QuantType kType>
-[[gnu::always_inline]] static inline const std::byte* unpack_chunk(const std::byte* group,
-                                                                   std::size_t index,
-                                                                   ChunkStrip<V>* strip) noexcept {
+[[gnu::always_inline]] static inline const std::byte* unpack_block64(
+    const std::byte* group, std::size_t index, Block64Strip<V>* strip) noexcept {
   const BlockPlace place = place_of<kType, 16>(group, 4 * index);
-  if (index % kSuperChunks == 0) strip->super.template load<kType>(place);
+  if (index % kSuperBlock64s == 0) strip->super.template load<kType>(place);
   using Ints = typename V::Ints;
 
 #pragma GCC unroll 2
   for (unsigned v = 0; v < V::kVectors; ++v) {
-    const auto fields = load_chunk_fields<V, kType>(place, v);
+    const auto fields = load_block64_fields<V, kType>(place, v);
 
 #pragma GCC unroll 16
     for (unsigned pair = 0; pair < 2; ++pair) {
@@ -273,21 +274,21 @@ template <typename V, QuantType kType>
 
 // How a strip's codes are multiplied: what differs between types once they are unpacked.
 template <QuantType kType>
-static constexpr QuantType kChunkStripType = is_codebook_type(kType) ? QuantType::kQ4Codebook
-                                                                     : kType;
+static constexpr QuantType kBlock64StripType = is_codebook_type(kType) ? QuantType::kQ4Codebook
+                                                                       : kType;
 
 // Adds a strip's products with kRows rows of x to their totals [kRows][16].
 template <typename V, QuantType kType, std::uint32_t kRows>
-[[gnu::always_inline]] static inline void multiply_chunk_tile(const ChunkStrip<V>& strip,
-                                                              const Inputs& in,
-                                                              float* totals) noexcept {
+[[gnu::always_inline]] static inline void multiply_block64_tile(const Block64Strip<V>& strip,
+                                                                const Inputs& in,
+                                                                float* totals) noexcept {
   Tile<V, kRows> sums;
 
 #pragma GCC unroll 16
   for (unsigned i = 0; i < kRows; ++i) {
 #pragma GCC unroll 16
     for (unsigned v = 0; v < V::kVectors; ++v) {
-      sums.sums[i][v] = zeros_of<V, kType>(strip.pairs[v], in.chunk + i * in.stride);
+      sums.sums[i][v] = zeros_of<V, kType>(strip.pairs[v], in.x_block + i * in.stride);
     }
   }
 #pragma GCC unroll 4
@@ -310,32 +311,32 @@ template <typename V, QuantType kType, std::uint32_t kRows>
 #pragma GCC unroll 16
     for (unsigned v = 0; v < V::kVectors; ++v) {
       float* total = totals + i * kRowGroup + v * V::kRows;
-      V::store(total, add_chunk_sums<V, kType>(V::load_floats(total), sums.sums[i][v],
-                                               strip.super.d[v], strip.super.dmin[v], strip.mins[v],
-                                               in.chunk + i * in.stride));
+      V::store(total, add_block64_sums<V, kType>(V::load_floats(total), sums.sums[i][v],
+                                                 strip.super.d[v], strip.super.dmin[v],
+                                                 strip.mins[v], in.x_block + i * in.stride));
     }
   }
 }
 
 // Adds a strip's products with n_x rows of x to their totals.
 template <typename V, QuantType kType>
-[[gnu::noinline]] static void multiply_chunk_strip(const ChunkStrip<V>& strip, Inputs in,
-                                                   std::uint32_t n_x, float* totals) noexcept {
+[[gnu::noinline]] static void multiply_block64_strip(const Block64Strip<V>& strip, Inputs in,
+                                                     std::uint32_t n_x, float* totals) noexcept {
   std::uint32_t i = 0;
   for (; i + V::kTileRows <= n_x; i += V::kTileRows) {
-    multiply_chunk_tile<V, kType, V::kTileRows>(strip, in, totals + i * kRowGroup);
+    multiply_block64_tile<V, kType, V::kTileRows>(strip, in, totals + i * kRowGroup);
     in.x += V::kTileRows * in.stride;
-    in.chunk += V::kTileRows * in.stride;
+    in.x_block += V::kTileRows * in.stride;
   }
   for (; i + 2 <= n_x; i += 2) {
-    multiply_chunk_tile<V, kType, 2>(strip, in, totals + i * kRowGroup);
+    multiply_block64_tile<V, kType, 2>(strip, in, totals + i * kRowGroup);
     in.x += 2 * in.stride;
-    in.chunk += 2 * in.stride;
+    in.x_block += 2 * in.stride;
   }
   for (; i < n_x; ++i) {
-    multiply_chunk_tile<V, kType, 1>(strip, in, totals + i * kRowGroup);
+    multiply_block64_tile<V, kType, 1>(strip, in, totals + i * kRowGroup);
     in.x += in.stride;
-    in.chunk += in.stride;
+    in.x_block += in.stride;
   }
 }
 
@@ -344,21 +345,21 @@ template <typename V, QuantType kType>
 [[gnu::noinline]] static void many_whole_rows(const MatMulArgs& args, const std::byte* x, float* y,
                                               std::uint32_t n_x) noexcept {
   alignas(64) float totals[kRowsAtOnce * kRowGroup];
-  ChunkStrip<V> strip = {};
-  const auto n_chunks = static_cast<std::uint32_t>(int8_blocks(args.n_cols));
+  Block64Strip<V> strip = {};
+  const auto n_x_blocks = static_cast<std::uint32_t>(int8_blocks(args.n_cols));
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     std::memset(totals, 0, n_x * kRowGroup * sizeof(float));
     const std::byte* done = group;
-    for (std::uint32_t c = 0; c < n_chunks; ++c) {
-      const std::byte* end = unpack_chunk<V, kType>(group, c, &strip);
+    for (std::uint32_t c = 0; c < n_x_blocks; ++c) {
+      const std::byte* end = unpack_block64<V, kType>(group, c, &strip);
       prefetch<V>(done, end, args.prefetch_bytes);
       done = end;
       const Inputs in{.x = x + std::size_t{c} * kActivationBlockColumns,
-                      .chunk = x + int8_blocks_offset(args.n_cols) + c * sizeof(Int8Block),
+                      .x_block = x + int8_blocks_offset(args.n_cols) + c * sizeof(Int8Block),
                       .sum_at = 0,
                       .stride = args.x_stride};
-      multiply_chunk_strip<V, kChunkStripType<kType>>(strip, in, n_x, totals);
+      multiply_block64_strip<V, kBlock64StripType<kType>>(strip, in, n_x, totals);
     }
     store_totals<V>(totals, nullptr, n_x, y + row, args.y_stride, args.n_rows - row);
   }

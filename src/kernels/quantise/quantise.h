@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 //
-// Rows of activations as int8, the form that products with coded weights multiply.
+// Quantised activations: rows as int8, which products with coded weights multiply.
 //
-// One row of n_cols values is cut into chunks of 64 columns. The bytes of a row with
-// C = ceil(n_cols / 64) chunks:
+// One row of n_cols values is cut into activation blocks of 64 columns. The bytes of a row with
+// C = ceil(n_cols / 64) activation blocks:
 //
 //   offset  size  field
 //        0  64 C  codes: column c at byte c, two's complement, -127 .. 127; 0 from n_cols on
-//     64 C  32 C  an Int8Block for each chunk
+//     64 C  32 C  an Int8Block for each activation block
 //
 // Codes are x / scale rounded to the nearest integer, ties to even, with scale = max |x| / 127 over
-// the chunk. A product with weights w = s * code + m is then
+// the activation block. A product with weights w = s * code + m is then
 //
 //   sum w x = scale * (s * dot(code, q) + m * sum(q))
 //
@@ -18,8 +18,8 @@
 // errors that the dot product does not have.
 //
 // Models that were trained with int8 activations (BitNet) have one scale for the whole row instead.
-// Their chunks have the scale 1, so that every product is a sum of whole numbers, exact in f32 up
-// to 132,104 columns of ternary codes, and the row's scale multiplies what comes out.
+// Their activation blocks have the scale 1, so that every product is a sum of whole numbers, exact
+// in f32 up to 132,104 columns of ternary codes, and the row's scale multiplies what comes out.
 
 #ifndef QSF_KERNELS_QUANTISE_QUANTISE_H_
 #define QSF_KERNELS_QUANTISE_QUANTISE_H_
@@ -34,7 +34,8 @@ namespace qsf::kernels {
 
 inline constexpr std::uint32_t kActivationBlockColumns = 64;
 
-// What a product needs of a chunk beside its codes. Sums are of the codes: whole numbers.
+// What a product needs of an activation block beside its codes. Sums are of the codes: whole
+// numbers.
 struct Int8Block {
   float scale;
   float low_sum;                 // of columns 0 to 31
@@ -55,7 +56,7 @@ constexpr unsigned quarter_place(unsigned quarter) noexcept {
 constexpr std::size_t int8_blocks(std::uint32_t n_cols) noexcept {
   return (std::size_t{n_cols} + kActivationBlockColumns - 1) / kActivationBlockColumns;
 }
-// Byte offset of the chunks' Int8Block array in a row.
+// Byte offset of the activation blocks' Int8Block array in a row.
 constexpr std::size_t int8_blocks_offset(std::uint32_t n_cols) noexcept {
   return int8_blocks(n_cols) * kActivationBlockColumns;
 }
@@ -74,13 +75,13 @@ struct QuantiseKernels {
   //
   // Shapes      x [n_cols], out [int8_row_bytes(n_cols)]
   // Requires    out is 16-byte aligned and does not overlap x; no alignment of x is assumed
-  // Guarantees  a chunk whose max is below 2^-100 has scale 0 and codes 0; one with a value that is
-  //             not finite has scale NaN and codes 0, so that its products are NaN
+  // Guarantees  an activation block whose max is below 2^-100 has scale 0 and codes 0; one with a
+  //             value that is not finite has scale NaN and codes 0: its products are NaN
   // Threads     any
   void (*to_int8)(const float* x, std::byte* out, std::uint32_t n_cols) noexcept;
 
   // Quantises one row with one scale: max = the largest |x|, at least 1e-5, and code =
-  // rint(x * (127 / max)) in f32; the scale of every chunk is 1. Returns max / 127.
+  // rint(x * (127 / max)) in f32; the scale of every activation block is 1. Returns max / 127.
   //
   // Shapes, Requires, Threads  as to_int8
   // Guarantees  with a value that is not finite, all codes are 0 and what is returned is NaN

@@ -45,19 +45,19 @@ struct Values64 {
 
 // Stores one field of an Int8Block.
 //
-// Fields go to the row one by one. A chunk that is put together on the stack is read back wider
-// than it was written, and such a read waits until every store before it has left the core; those
-// to the row wait in turn for lines that other cores have read.
+// Fields go to the row one by one. An activation block that is put together on the stack is read
+// back wider than it was written, and such a read waits until every store before it has left the
+// core; those to the row wait in turn for lines that other cores have read.
 template <typename Value>
-[[gnu::always_inline]] static inline void store_field(std::byte* chunk, std::size_t offset,
+[[gnu::always_inline]] static inline void store_field(std::byte* x_block, std::size_t offset,
                                                       Value value) noexcept {
-  std::memcpy(chunk + offset, &value, sizeof value);
+  std::memcpy(x_block + offset, &value, sizeof value);
 }
 
 // Stores the codes of 64 values, their sums and the scale.
-[[gnu::always_inline]] static inline void store_chunk(const Values64& values, float inverse,
-                                                      float scale, std::byte* codes,
-                                                      std::byte* chunk) noexcept {
+[[gnu::always_inline]] static inline void store_block64(const Values64& values, float inverse,
+                                                        float scale, std::byte* codes,
+                                                        std::byte* x_block) noexcept {
   float sums[4];
 #pragma GCC unroll 4
   for (unsigned k = 0; k < 4; ++k) {
@@ -67,54 +67,54 @@ template <typename Value>
     const std::int32_t sum = sum_lanes(code);
     sums[k] = static_cast<float>(sum);
     const std::size_t place = quarter_place(k) * sizeof(std::int16_t);
-    store_field(chunk, offsetof(Int8Block, quarter_sums) + place, static_cast<std::int16_t>(sum));
-    store_field(chunk, offsetof(Int8Block, quarter_zeros) + place,
+    store_field(x_block, offsetof(Int8Block, quarter_sums) + place, static_cast<std::int16_t>(sum));
+    store_field(x_block, offsetof(Int8Block, quarter_zeros) + place,
                 static_cast<std::int16_t>(-4 * sum));
   }
   // Whole numbers far below 2^24: no sum is rounded.
   const float low = sums[0] + sums[1];
   const float high = sums[2] + sums[3];
-  store_field(chunk, offsetof(Int8Block, scale), scale);
-  store_field(chunk, offsetof(Int8Block, low_sum), low);
-  store_field(chunk, offsetof(Int8Block, high_sum), high);
-  store_field(chunk, offsetof(Int8Block, sum), low + high);
+  store_field(x_block, offsetof(Int8Block, scale), scale);
+  store_field(x_block, offsetof(Int8Block, low_sum), low);
+  store_field(x_block, offsetof(Int8Block, high_sum), high);
+  store_field(x_block, offsetof(Int8Block, sum), low + high);
 }
 
 // Quantises 64 values.
 [[gnu::always_inline]] static inline void quantise_block(const float* x, std::byte* codes,
-                                                         std::byte* chunk) noexcept {
+                                                         std::byte* x_block) noexcept {
   const Values64 values = Values64::load_from(x);
   const std::int32_t largest = max_lane(values.max_bits(I32<k16>{}));
   const float max = magnitude_of(largest);
   const bool finite = largest < kInfinityBits;
   if (!finite || max < kSmallestMax) {
     std::memset(codes, 0, kActivationBlockColumns);
-    std::memset(chunk, 0, sizeof(Int8Block));
-    if (!finite) store_field(chunk, offsetof(Int8Block, scale), __builtin_nanf(""));
+    std::memset(x_block, 0, sizeof(Int8Block));
+    if (!finite) store_field(x_block, offsetof(Int8Block, scale), __builtin_nanf(""));
     return;
   }
-  store_chunk(values, 127.0F / max, max / 127.0F, codes, chunk);
+  store_block64(values, 127.0F / max, max / 127.0F, codes, x_block);
 }
 
 static void to_int8(const float* x, std::byte* out, std::uint32_t n_cols) noexcept {
-  std::byte* chunks =
+  std::byte* x_blocks =
       out + ((std::size_t{n_cols} + kActivationBlockColumns - 1) / kActivationBlockColumns) *
                 kActivationBlockColumns;
   std::uint32_t c = 0;
   for (; c + kActivationBlockColumns <= n_cols;
-       c += kActivationBlockColumns, chunks += sizeof(Int8Block)) {
-    quantise_block(x + c, out + c, chunks);
+       c += kActivationBlockColumns, x_blocks += sizeof(Int8Block)) {
+    quantise_block(x + c, out + c, x_blocks);
   }
   if (c == n_cols) return;
   float rest[kActivationBlockColumns] = {};
   std::memcpy(rest, x + c, (n_cols - c) * sizeof(float));
-  quantise_block(rest, out + c, chunks);
+  quantise_block(rest, out + c, x_blocks);
 }
 
 // Calls visit(values, first column) for every 64 values, zeros behind the last.
 template <typename Visit>
-[[gnu::always_inline]] static inline void for_chunks(const float* x, std::uint32_t n_cols,
-                                                     const Visit& visit) noexcept {
+[[gnu::always_inline]] static inline void for_block64(const float* x, std::uint32_t n_cols,
+                                                      const Visit& visit) noexcept {
   std::uint32_t c = 0;
   for (; c + kActivationBlockColumns <= n_cols; c += kActivationBlockColumns)
     visit(Values64::load_from(x + c), c);
@@ -126,20 +126,20 @@ template <typename Visit>
 
 static float row_to_int8(const float* x, std::byte* out, std::uint32_t n_cols) noexcept {
   I32<k16> max_bits = {};
-  for_chunks(x, n_cols, [&](const Values64& values, std::uint32_t) QSF_INLINE {
+  for_block64(x, n_cols, [&](const Values64& values, std::uint32_t) QSF_INLINE {
     max_bits = values.max_bits(max_bits);
   });
   const std::int32_t largest = max_lane(max_bits);
   const bool finite = largest < kInfinityBits;
   float max = magnitude_of(largest);
   if (!(max > kSmallestRowMax)) max = kSmallestRowMax;
-  std::byte* const chunks =
+  std::byte* const x_blocks =
       out + ((std::size_t{n_cols} + kActivationBlockColumns - 1) / kActivationBlockColumns) *
                 kActivationBlockColumns;
-  for_chunks(x, n_cols, [&](const Values64& values, std::uint32_t c) QSF_INLINE {
+  for_block64(x, n_cols, [&](const Values64& values, std::uint32_t c) QSF_INLINE {
     // Nothing that is not finite meets a conversion to whole numbers.
-    store_chunk(finite ? values : Values64{}, 127.0F / max, 1.0F, out + c,
-                chunks + c / kActivationBlockColumns * sizeof(Int8Block));
+    store_block64(finite ? values : Values64{}, 127.0F / max, 1.0F, out + c,
+                  x_blocks + c / kActivationBlockColumns * sizeof(Int8Block));
   });
   return finite ? max / 127.0F : __builtin_nanf("");
 }

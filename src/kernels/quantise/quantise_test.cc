@@ -31,17 +31,17 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 struct Row {
   std::vector<std::int8_t> codes;
-  std::vector<Int8Block> chunks;
+  std::vector<Int8Block> x_blocks;
 };
 
 Row parse(const GuardedBytes& bytes, std::uint32_t n_cols) {
   Row row;
   row.codes.resize(int8_blocks_offset(n_cols));
-  row.chunks.resize(int8_blocks(n_cols));
-  if (!row.chunks.empty()) {
+  row.x_blocks.resize(int8_blocks(n_cols));
+  if (!row.x_blocks.empty()) {
     std::memcpy(row.codes.data(), bytes.data(), row.codes.size());
-    std::memcpy(row.chunks.data(), bytes.data() + row.codes.size(),
-                row.chunks.size() * sizeof(Int8Block));
+    std::memcpy(row.x_blocks.data(), bytes.data() + row.codes.size(),
+                row.x_blocks.size() * sizeof(Int8Block));
   }
   return row;
 }
@@ -81,24 +81,24 @@ TEST_P(QuantiseTest, MatchesTheDefinition) {
       for (float& value : x) value = rng.get().next_normal() * size;
       const Row row = run(x);
       x.resize(row.codes.size(), 0.0F);
-      for (std::size_t k = 0; k < row.chunks.size(); ++k) {
+      for (std::size_t k = 0; k < row.x_blocks.size(); ++k) {
         float max = 0.0F;
         for (std::size_t c = 0; c < 64; ++c) max = std::max(max, std::fabs(x[k * 64 + c]));
         const bool tiny = max < 0x1p-100F;
-        EXPECT_EQ(row.chunks[k].scale, tiny ? 0.0F : max / 127.0F);
+        EXPECT_EQ(row.x_blocks[k].scale, tiny ? 0.0F : max / 127.0F);
         float sums[4] = {};
         for (std::size_t c = 0; c < 64; ++c) {
           const float want = tiny ? 0.0F : std::nearbyint(x[k * 64 + c] * (127.0F / max));
           ASSERT_EQ(static_cast<float>(row.codes[k * 64 + c]), want) << n_cols << ' ' << k;
           sums[c / 16] += want;
         }
-        EXPECT_EQ(row.chunks[k].low_sum, sums[0] + sums[1]);
-        EXPECT_EQ(row.chunks[k].high_sum, sums[2] + sums[3]);
-        EXPECT_EQ(row.chunks[k].sum, sums[0] + sums[1] + sums[2] + sums[3]);
+        EXPECT_EQ(row.x_blocks[k].low_sum, sums[0] + sums[1]);
+        EXPECT_EQ(row.x_blocks[k].high_sum, sums[2] + sums[3]);
+        EXPECT_EQ(row.x_blocks[k].sum, sums[0] + sums[1] + sums[2] + sums[3]);
         for (std::size_t i = 0; i < 4; ++i) {
           const unsigned at = quarter_place(i);
-          EXPECT_EQ(static_cast<float>(row.chunks[k].quarter_sums[at]), sums[i]);
-          EXPECT_EQ(static_cast<float>(row.chunks[k].quarter_zeros[at]), -4.0F * sums[i]);
+          EXPECT_EQ(static_cast<float>(row.x_blocks[k].quarter_sums[at]), sums[i]);
+          EXPECT_EQ(static_cast<float>(row.x_blocks[k].quarter_zeros[at]), -4.0F * sums[i]);
         }
       }
     }
@@ -121,15 +121,15 @@ TEST_P(QuantiseTest, LargestMagnitudeIsCode127) {
   }
 }
 
-TEST_P(QuantiseTest, ChunksThatAreNotFiniteBecomeNaN) {
+TEST_P(QuantiseTest, Block64sThatAreNotFiniteBecomeNaN) {
   for (const float bad : {kNaN, -kNaN, kInfinity, -kInfinity}) {
     std::vector<float> x(192, 1.0F);
     x[100] = bad;
     const Row row = run(x);
-    EXPECT_EQ(row.chunks[0].scale, 1.0F / 127.0F);
-    EXPECT_TRUE(std::isnan(row.chunks[1].scale));
-    EXPECT_EQ(row.chunks[1].sum, 0.0F);
-    EXPECT_EQ(row.chunks[2].scale, 1.0F / 127.0F);
+    EXPECT_EQ(row.x_blocks[0].scale, 1.0F / 127.0F);
+    EXPECT_TRUE(std::isnan(row.x_blocks[1].scale));
+    EXPECT_EQ(row.x_blocks[1].sum, 0.0F);
+    EXPECT_EQ(row.x_blocks[2].scale, 1.0F / 127.0F);
     for (std::size_t c = 64; c < 128; ++c) EXPECT_EQ(row.codes[c], 0);
   }
 }
@@ -145,17 +145,17 @@ TEST_P(QuantiseTest, RowsWithOneScaleMatchTheDefinition) {
       const auto [row, scale] = run_row(x);
       EXPECT_EQ(scale, max / 127.0F);
       x.resize(row.codes.size(), 0.0F);
-      for (std::size_t k = 0; k < row.chunks.size(); ++k) {
-        EXPECT_EQ(row.chunks[k].scale, 1.0F);
+      for (std::size_t k = 0; k < row.x_blocks.size(); ++k) {
+        EXPECT_EQ(row.x_blocks[k].scale, 1.0F);
         float sums[2] = {0.0F, 0.0F};
         for (std::size_t c = 0; c < 64; ++c) {
           const float want = std::nearbyint(x[k * 64 + c] * (127.0F / max));
           ASSERT_EQ(static_cast<float>(row.codes[k * 64 + c]), want) << n_cols << ' ' << k;
           sums[c / 32] += want;
         }
-        EXPECT_EQ(row.chunks[k].low_sum, sums[0]);
-        EXPECT_EQ(row.chunks[k].high_sum, sums[1]);
-        EXPECT_EQ(row.chunks[k].sum, sums[0] + sums[1]);
+        EXPECT_EQ(row.x_blocks[k].low_sum, sums[0]);
+        EXPECT_EQ(row.x_blocks[k].high_sum, sums[1]);
+        EXPECT_EQ(row.x_blocks[k].sum, sums[0] + sums[1]);
       }
     }
   }
@@ -168,7 +168,7 @@ TEST_P(QuantiseTest, RowsWithOneScaleThatAreNotFiniteBecomeNaN) {
     const auto [row, scale] = run_row(x);
     EXPECT_TRUE(std::isnan(scale));
     for (const std::int8_t code : row.codes) EXPECT_EQ(code, 0);
-    for (const Int8Block& chunk : row.chunks) EXPECT_EQ(chunk.sum, 0.0F);
+    for (const Int8Block& x_block : row.x_blocks) EXPECT_EQ(x_block.sum, 0.0F);
   }
 }
 
@@ -217,12 +217,12 @@ TEST(QuantiseCheckerTest, CatchesEveryPlantedFault) {
       out[40] = static_cast<std::byte>(static_cast<int>(out[40]) ^ 1);
   };
   EXPECT_FALSE(agrees(rounds_up));
-  QuantiseKernels scaled_by_chunk = quantise_kernels().back();
-  scaled_by_chunk.row_to_int8 = [](const float* x, std::byte* out, std::uint32_t n) noexcept {
+  QuantiseKernels scaled_by_block64 = quantise_kernels().back();
+  scaled_by_block64.row_to_int8 = [](const float* x, std::byte* out, std::uint32_t n) noexcept {
     quantise_kernels().back().to_int8(x, out, n);
     return 1.0F;
   };
-  EXPECT_FALSE(agrees(scaled_by_chunk));
+  EXPECT_FALSE(agrees(scaled_by_block64));
   QuantiseKernels halves_swapped = quantise_kernels().back();
   halves_swapped.to_int8 = [](const float* x, std::byte* out, std::uint32_t n) noexcept {
     quantise_kernels().back().to_int8(x, out, n);

@@ -12,7 +12,7 @@
 
 #include "kernels/activation/activation.h"
 #include "kernels/attend/attend.h"
-#include "kernels/attend/attend_strip.h"
+#include "kernels/attend/attend_query_tile.h"
 #include "kernels/convert/convert.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/kv_rows/kv_rows.h"
@@ -53,7 +53,7 @@ std::vector<KernelId> all_kernels() {
   std::vector<KernelId> kernels;
   append(activation_kernels(), &kernels);
   append(attend_prompt_kernels(), &kernels);
-  append(attend_strip_prompt_kernels(), &kernels);
+  append(attend_query_tile_prompt_kernels(), &kernels);
   append(convert_kernels(), &kernels);
   append(elementwise_kernels(), &kernels);
   append(kv_row_kernels(), &kernels);

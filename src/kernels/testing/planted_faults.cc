@@ -72,7 +72,7 @@ void drop_last_column(const MatMulArgs& args) noexcept {
 }
 
 // Multiplies every row of x with the scales and sums of the first.
-void take_other_chunks(const MatMulArgs& args) noexcept {
+void take_other_block64(const MatMulArgs& args) noexcept {
   for (std::uint32_t i = 0; i < args.n_x; ++i) {
     alignas(64) std::byte row[8192];
     const std::size_t at = int8_blocks_offset(args.n_cols);
@@ -86,7 +86,7 @@ void take_other_chunks(const MatMulArgs& args) noexcept {
   }
 }
 
-// Leaves the mins out: right where the sum of a chunk's codes is 0.
+// Leaves the mins out: right where the sum of an activation block's codes is 0.
 void forget_sums(const MatMulArgs& args) noexcept {
   for (std::uint32_t i = 0; i < args.n_x; ++i) {
     alignas(64) std::byte row[8192];
@@ -205,7 +205,8 @@ constexpr PlantedFault<MatMulKernel> kMatMulFaults[] = {
     QSF_FAULT("rows of x rotated", swap_inputs),
     QSF_FAULT("last row of x left out", forget_last_input),
     {"another type's kernel", faulty("use_other_type", ActivationType::kF32, use_other_type)},
-    {"another row's scales", faulty("take_other_chunks", ActivationType::kInt8, take_other_chunks)},
+    {"another row's scales",
+     faulty("take_other_block64", ActivationType::kInt8, take_other_block64)},
     {"mins left out", faulty("forget_sums", ActivationType::kInt8, forget_sums)},
 };
 #undef QSF_FAULT

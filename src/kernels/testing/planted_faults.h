@@ -19,7 +19,7 @@ struct PlantedFault {
 };
 
 // Faults whose numbers are wrong, in 4-bit weights with blocks of 64 and rows of f32 and of int8;
-// for more than 2 rows of x and of weights, and columns that end inside a chunk.
+// for more than 2 rows of x and of weights, and columns that end inside an activation block.
 std::span<const PlantedFault<MatMulKernel>> planted_matmul_faults() noexcept;
 
 // Faults of a page of attention with a soft cap and slopes, for at most 64 queries.

@@ -238,24 +238,25 @@ float largest_magnitude(const float* x, std::size_t n) {
   return max;
 }
 
-// Quantises one chunk from the definition in quantise.h, `max` its largest magnitude or its row's.
+// Quantises one activation block from the definition in quantise.h, `max` its largest magnitude or
+// its row's.
 void quantise_block(const float* x, float max, bool unit_scale, std::byte* codes,
-                    std::byte* chunk_at) {
-  Int8Block chunk = {};
-  chunk.scale = unit_scale ? 1.0F : max < 0x1p-100F ? 0.0F : max / 127.0F;
+                    std::byte* block64_at) {
+  Int8Block x_block = {};
+  x_block.scale = unit_scale ? 1.0F : max < 0x1p-100F ? 0.0F : max / 127.0F;
   const float inverse = max < 0x1p-100F ? 0.0F : 127.0F / max;
   for (std::uint32_t c = 0; c < kActivationBlockColumns; ++c) {
     const auto code = static_cast<std::int8_t>(std::nearbyint(x[c] * inverse));
     codes[c] = static_cast<std::byte>(code);
-    (c < 32 ? chunk.low_sum : chunk.high_sum) += static_cast<float>(code);
-    std::int16_t& quarter_sum = chunk.quarter_sums[quarter_place(c / 16)];
+    (c < 32 ? x_block.low_sum : x_block.high_sum) += static_cast<float>(code);
+    std::int16_t& quarter_sum = x_block.quarter_sums[quarter_place(c / 16)];
     quarter_sum = static_cast<std::int16_t>(quarter_sum + code);
   }
   for (unsigned i = 0; i < 4; ++i) {
-    chunk.quarter_zeros[i] = static_cast<std::int16_t>(-4 * chunk.quarter_sums[i]);
+    x_block.quarter_zeros[i] = static_cast<std::int16_t>(-4 * x_block.quarter_sums[i]);
   }
-  chunk.sum = chunk.low_sum + chunk.high_sum;
-  std::memcpy(chunk_at, &chunk, sizeof(chunk));
+  x_block.sum = x_block.low_sum + x_block.high_sum;
+  std::memcpy(block64_at, &x_block, sizeof(x_block));
 }
 
 }  // namespace
@@ -307,12 +308,12 @@ void WeightProblem::make_inputs(Data data, SeededRng& rng) {
                 n_padded * 4);
     std::byte* int8_row = int8_rows_.data() + i * row_stride(ActivationType::kInt8, n_cols_);
     std::byte* bf16_row = bf16_rows_.data() + i * row_stride(ActivationType::kBf16, n_cols_);
-    for (std::size_t chunk = 0; chunk < n_padded / kActivationBlockColumns; ++chunk) {
-      const float* of_chunk = &x[chunk * kActivationBlockColumns];
+    for (std::size_t x_block = 0; x_block < n_padded / kActivationBlockColumns; ++x_block) {
+      const float* of_block64 = &x[x_block * kActivationBlockColumns];
       const float max = unit_scales_ ? largest_magnitude(x.data(), n_padded)
-                                     : largest_magnitude(of_chunk, kActivationBlockColumns);
-      quantise_block(of_chunk, max, unit_scales_, int8_row + chunk * kActivationBlockColumns,
-                     int8_row + int8_blocks_offset(n_cols_) + chunk * sizeof(Int8Block));
+                                     : largest_magnitude(of_block64, kActivationBlockColumns);
+      quantise_block(of_block64, max, unit_scales_, int8_row + x_block * kActivationBlockColumns,
+                     int8_row + int8_blocks_offset(n_cols_) + x_block * sizeof(Int8Block));
     }
     for (std::size_t c = 0; c < n_padded; ++c) {
       const BF16 half = to_bf16(x[c]);
@@ -395,7 +396,7 @@ std::vector<float> WeightProblem::run(const MatMulKernel& kernel) const {
 float WeightProblem::int8_answer(std::size_t i, std::size_t row) const {
   const std::byte* x = input_row(ActivationType::kInt8, i);
   const std::uint64_t n_blocks = blocks_per_row(format_, n_cols_);
-  // Blocks with whole scales are added up in whole numbers to chunks.
+  // Blocks with whole scales are added up in whole numbers to activation blocks.
   const std::uint64_t n_together =
       has_whole_scales(format_.type) ? kActivationBlockColumns / format_.block : 1;
   float total = 0.0F;
@@ -412,17 +413,17 @@ float WeightProblem::int8_answer(std::size_t i, std::size_t row) const {
         sum += block.min_factor * q;
       }
     }
-    Int8Block chunk;
-    const std::uint64_t chunk_index = b * format_.block / kActivationBlockColumns;
-    std::memcpy(&chunk, x + int8_blocks_offset(n_cols_) + chunk_index * sizeof(chunk),
-                sizeof(chunk));
+    Int8Block x_block;
+    const std::uint64_t block64_index = b * format_.block / kActivationBlockColumns;
+    std::memcpy(&x_block, x + int8_blocks_offset(n_cols_) + block64_index * sizeof(x_block),
+                sizeof(x_block));
     const Block& block = blocks_[row * n_blocks + b];
     const float scaled = block.scale * static_cast<float>(dot);
     const float shift = block.min * static_cast<float>(sum);
     const bool is_signed = format_.type == QuantType::kQ8 || format_.type == QuantType::kQ3K ||
                            format_.type == QuantType::kQ6K || is_codebook_type(format_.type);
     const float term = is_signed ? scaled : scaled + shift;
-    const float product = term * chunk.scale;
+    const float product = term * x_block.scale;
     total += product;
   }
   return total * row_scales_[row];

@@ -33,7 +33,8 @@ enum class Data {
   kTinyScales,   // largest codes under the smallest subnormal scale
   kZeroWeights,  // scale 0, min 0
   kZeroInput,    // x all 0
-  kUnitScales,   // normal weights; int8 rows of x with one scale, and 1 for that of every chunk
+  kUnitScales,  // normal weights; int8 rows of x with one scale, and 1 for that of every activation
+                // block
 };
 inline constexpr Data kAllData[] = {
     Data::kUniform,  Data::kNormal,     Data::kOutliers,    Data::kAnyCodes,  Data::kLargest,

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// Attention of query rows over pages of stored K and V with every probability at hand.
+// Attention that keeps every probability of a query tile: neighbouring query rows, all columns that
+// they see.
 //
-// Where attend.h never holds more than a page of scores, a strip holds those of its queries over
-// all columns that they see, so that exact maxima and sums come before any weight, and column sums
-// of the probabilities fall off on the way to the output:
+// attend.h holds one page of scores at a time. Here maxima and sums are computed over whole rows
+// before any weight, and the sums of the probabilities of each column (the attention mass that a
+// position receives) come with them:
 //
 //   scores      of each page into its 64 columns of a matrix, -inf where a query sees no slot
 //   normalise   exp(score - max) / sum, row by row, added to a sum for every column
@@ -14,8 +15,8 @@
 // Column sums are always of f32 probabilities: tiles of bf16 round them on the way to the values
 // alone.
 
-#ifndef QSF_KERNELS_ATTEND_ATTEND_STRIP_H_
-#define QSF_KERNELS_ATTEND_ATTEND_STRIP_H_
+#ifndef QSF_KERNELS_ATTEND_ATTEND_QUERY_TILE_H_
+#define QSF_KERNELS_ATTEND_ATTEND_QUERY_TILE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -26,12 +27,12 @@
 
 namespace qsf::kernels {
 
-// One page of a strip.
+// One page of a query tile.
 //
 // Shapes      page: as AttendPageArgs. `values` alone reads v and updates acc, `scores` alone reads
 //             k, queries and what the score's rule needs; state is not used; next is what the
 //             following call reads of one of them;
-//             scratch: attend_strip_scratch_bytes(head_dim), 64-byte aligned
+//             scratch: attend_query_tile_scratch_bytes(head_dim), 64-byte aligned
 //             weights [n_rows * n_q][stride]: the columns of the page, kKvPageSlots of each row
 // Requires    stride at least kKvPageSlots; for `values` weights of slots outside a query's range
 //             are 0, as `scores` and `normalise` leave them, or NaN where all of its weights are
@@ -39,7 +40,7 @@ namespace qsf::kernels {
 //             may change them;
 //             from one page to the next the sums of `acc` go on as if slots were of one page
 // Threads     any; different rows may run concurrently
-struct AttendStripArgs {
+struct AttendQueryTileArgs {
   AttendPageArgs page;
   float* weights;
   std::size_t stride;  // floats
@@ -59,24 +60,24 @@ struct AttendNormaliseArgs {
   float* column_sums;
 };
 
-struct AttendStripKernel {
-  const char* name;  // "attend_strip_avx2"
+struct AttendQueryTileKernel {
+  const char* name;  // "attend_query_tile_avx2"
   Isa isa;
   Exactness exactness;
   AttendQueryFn load_queries;
-  void (*scores)(const AttendStripArgs&) noexcept;
+  void (*scores)(const AttendQueryTileArgs&) noexcept;
   void (*normalise)(const AttendNormaliseArgs&) noexcept;
-  void (*values)(const AttendStripArgs&) noexcept;
+  void (*values)(const AttendQueryTileArgs&) noexcept;
 };
 
 // Every implementation, best instruction set first, scalar last. Prompt rows alone may take tiles
 // of bf16, which one generated row could not fill. Threads  any
-std::span<const AttendStripKernel> attend_strip_prompt_kernels() noexcept;
-std::span<const AttendStripKernel> attend_strip_decode_kernels() noexcept;
+std::span<const AttendQueryTileKernel> attend_query_tile_prompt_kernels() noexcept;
+std::span<const AttendQueryTileKernel> attend_query_tile_decode_kernels() noexcept;
 
 // A multiple of 64.
-std::size_t attend_strip_scratch_bytes(std::uint32_t head_dim) noexcept;
+std::size_t attend_query_tile_scratch_bytes(std::uint32_t head_dim) noexcept;
 
 }  // namespace qsf::kernels
 
-#endif  // QSF_KERNELS_ATTEND_ATTEND_STRIP_H_
+#endif  // QSF_KERNELS_ATTEND_ATTEND_QUERY_TILE_H_

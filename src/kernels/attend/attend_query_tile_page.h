@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 //
-// The three steps of a strip (attend_strip.h), written once for all tiers: both products are those
-// of attend_page.h, over rows of a wider matrix.
+// The three steps of a query tile (attend_query_tile.h), written once for all tiers: both products
+// are those of attend_page.h, over rows of a wider matrix.
 //
 // All functions have internal linkage: each tier compiles its own.
 
-#ifndef QSF_KERNELS_ATTEND_ATTEND_STRIP_PAGE_H_
-#define QSF_KERNELS_ATTEND_ATTEND_STRIP_PAGE_H_
+#ifndef QSF_KERNELS_ATTEND_ATTEND_QUERY_TILE_PAGE_H_
+#define QSF_KERNELS_ATTEND_ATTEND_QUERY_TILE_PAGE_H_
 
 #include "kernels/attend/attend_page.h"
-#include "kernels/attend/attend_strip.h"
+#include "kernels/attend/attend_query_tile.h"
 
 namespace qsf::kernels::attend_page_internal {
 
@@ -18,12 +18,12 @@ constexpr unsigned kRowsAtOnce = 4;  // whose probabilities meet the column sums
 
 // Calls body(run, scratch) for neighbouring rows that see the same slots, also where they see none.
 template <typename Body>
-[[gnu::always_inline]] static inline void for_runs(const AttendStripArgs& strip,
+[[gnu::always_inline]] static inline void for_runs(const AttendQueryTileArgs& tile,
                                                    const Body& body) noexcept {
-  const AttendPageArgs& args = strip.page;
+  const AttendPageArgs& args = tile.page;
   float* panel = reinterpret_cast<float*>(args.scratch);
-  Scratch scratch = {strip.weights, panel, nullptr, panel + std::size_t{kStrip} * kStrip,
-                     strip.stride};
+  Scratch scratch = {tile.weights, panel, nullptr, panel + std::size_t{kStrip} * kStrip,
+                     tile.stride};
   for (std::uint32_t row = 0; row < args.n_rows;) {
     const AttendRange range = args.visible[row];
     std::uint32_t end = row + 1;
@@ -32,7 +32,7 @@ template <typename Body>
       ++end;
     }
     const Run run = {row * args.n_q, (end - row) * args.n_q, range.first, range.last};
-    scratch.weights = strip.weights + run.first_query * strip.stride;
+    scratch.weights = tile.weights + run.first_query * tile.stride;
     body(run, scratch);
     row = end;
   }
@@ -59,10 +59,10 @@ template <typename L>
 }
 
 template <typename L>
-static void strip_scores(const AttendStripArgs& strip) noexcept {
-  const AttendPageArgs& args = strip.page;
+static void query_tile_scores(const AttendQueryTileArgs& tile) noexcept {
+  const AttendPageArgs& args = tile.page;
   Ahead ahead = plan_ahead<L>(args, 1);
-  for_runs(strip, [&](const Run& run, const Scratch& scratch) {
+  for_runs(tile, [&](const Run& run, const Scratch& scratch) {
     if (run.first < run.last) score_run<L>(args, run, scratch, &ahead);
     finish_scores<L>(args, run, scratch);
   });
@@ -117,7 +117,7 @@ template <typename L, unsigned kR>
 }
 
 template <typename L>
-static void strip_normalise(const AttendNormaliseArgs& args) noexcept {
+static void query_tile_normalise(const AttendNormaliseArgs& args) noexcept {
   float* rows = args.weights;
   for (std::uint32_t i = 0; i < args.n_queries;) {
     const bool several = args.n_queries - i >= kRowsAtOnce;
@@ -137,14 +137,14 @@ static void strip_normalise(const AttendNormaliseArgs& args) noexcept {
 }
 
 template <typename L>
-static void strip_values(const AttendStripArgs& strip) noexcept {
-  Ahead ahead = plan_ahead<L>(strip.page, 1);
-  widen_scales<L>(strip.page, reinterpret_cast<float*>(strip.page.scratch) + kStrip * kStrip);
-  for_runs(strip, [&](const Run& run, const Scratch& scratch) {
-    if (run.first < run.last) add_values<L>(strip.page, run, scratch, &ahead);
+static void query_tile_values(const AttendQueryTileArgs& tile) noexcept {
+  Ahead ahead = plan_ahead<L>(tile.page, 1);
+  widen_scales<L>(tile.page, reinterpret_cast<float*>(tile.page.scratch) + kStrip * kStrip);
+  for_runs(tile, [&](const Run& run, const Scratch& scratch) {
+    if (run.first < run.last) add_values<L>(tile.page, run, scratch, &ahead);
   });
 }
 
 }  // namespace qsf::kernels::attend_page_internal
 
-#endif  // QSF_KERNELS_ATTEND_ATTEND_STRIP_PAGE_H_
+#endif  // QSF_KERNELS_ATTEND_ATTEND_QUERY_TILE_PAGE_H_

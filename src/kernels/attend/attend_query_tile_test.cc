@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// Holds every kernel of strips to the page kernel of its tier, whose scores it shares, and to plain
-// loops in f64.
+// Holds every query-tile kernel to the page kernel of its tier, whose scores it shares, and to
+// plain loops in f64.
 
-#include "kernels/attend/attend_strip.h"
+#include "kernels/attend/attend_query_tile.h"
 
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr double kRoundoff = 0x1p-24;
 constexpr double kRoundoffBf16 = 0x1p-9;
 
-class AttendStripTest : public testing::TestWithParam<AttendStripKernel> {
+class AttendQueryTileTest : public testing::TestWithParam<AttendQueryTileKernel> {
  protected:
   void SetUp() override {
     if (!testing_support::can_run(GetParam())) {
@@ -56,9 +56,9 @@ struct Outcome {
 };
 
 // Rows over pages of random K and V, what the kernels read ending at guards.
-class Strip {
+class QueryTile {
  public:
-  Strip(const Shape& shape, std::vector<Ranges> pages, SeededRng& rng)
+  QueryTile(const Shape& shape, std::vector<Ranges> pages, SeededRng& rng)
       : shape_(shape), pages_(std::move(pages)), acc_stride_((shape.head_dim + 15U) / 16U * 16U) {
     q_.resize(std::size_t{shape.n_rows} * shape.n_q * shape.head_dim);
     for (float& v : q_) v = 2.0F * rng.get().next_normal();
@@ -99,11 +99,12 @@ class Strip {
     fill_values(page, slot, value);
   }
 
-  Outcome run(const AttendStripKernel& kernel, std::uint32_t first, std::uint32_t n_rows) const {
+  Outcome run(const AttendQueryTileKernel& kernel, std::uint32_t first,
+              std::uint32_t n_rows) const {
     const std::uint32_t n = n_rows * shape_.n_q;
     const std::size_t stride = n_columns() + 16;
     const GuardedBytes queries(attend_query_bytes(n, shape_.head_dim));
-    const GuardedBytes scratch(attend_strip_scratch_bytes(shape_.head_dim));
+    const GuardedBytes scratch(attend_query_tile_scratch_bytes(shape_.head_dim));
     const GuardedArray<float> weights(n * stride);
     const GuardedArray<float> acc(n * acc_stride_);
     const GuardedArray<float> sums(n_columns());
@@ -134,7 +135,7 @@ class Strip {
     outcome.out.assign(acc.begin(), acc.end());
     return outcome;
   }
-  Outcome run(const AttendStripKernel& kernel) const { return run(kernel, 0, shape_.n_rows); }
+  Outcome run(const AttendQueryTileKernel& kernel) const { return run(kernel, 0, shape_.n_rows); }
 
   // The outputs by online softmax, page by page.
   std::vector<float> by_pages(Isa isa) const {
@@ -249,20 +250,20 @@ double bound_of_outputs(Isa isa, std::size_t n_slots) {
   return 2.0 * (static_cast<double>(n_slots) + 64.0) * kRoundoff * 4.0 + of_weights;
 }
 
-TEST_P(AttendStripTest, OutputsAreThoseOfThePageKernel) {
+TEST_P(AttendQueryTileTest, OutputsAreThoseOfThePageKernel) {
   SeededRng rng;
   for (const KvType type : kAllKvTypes) {
     for (const auto& [n_rows, n_q, head_dim] :
          {std::tuple{1U, 1U, 64U}, {5U, 1U, 80U}, {7U, 4U, 64U}, {64U, 1U, 128U}, {9U, 8U, 40U}}) {
-      Strip strip({n_rows, n_q, head_dim, type, type}, causal_pages(n_rows), rng);
+      QueryTile tile({n_rows, n_q, head_dim, type, type}, causal_pages(n_rows), rng);
       for (const bool ruled : {false, true}) {
-        if (ruled) strip.set_rule(3.0F, std::vector<float>(n_q, 0.01F));
-        const std::vector<float> got = strip.run(GetParam()).out;
-        const std::vector<float> want = strip.by_pages(GetParam().isa);
+        if (ruled) tile.set_rule(3.0F, std::vector<float>(n_q, 0.01F));
+        const std::vector<float> got = tile.run(GetParam()).out;
+        const std::vector<float> want = tile.by_pages(GetParam().isa);
         const std::size_t stride = got.size() / (n_rows * n_q);
         for (std::size_t i = 0; i < got.size(); ++i) {
           if (i % stride >= head_dim) continue;
-          ASSERT_NEAR(got[i], want[i], bound_of_outputs(GetParam().isa, strip.n_columns()))
+          ASSERT_NEAR(got[i], want[i], bound_of_outputs(GetParam().isa, tile.n_columns()))
               << kv_type_name(type) << " rows " << n_rows << " head " << head_dim << " at " << i;
         }
       }
@@ -270,20 +271,20 @@ TEST_P(AttendStripTest, OutputsAreThoseOfThePageKernel) {
   }
 }
 
-TEST_P(AttendStripTest, WeightsAreTheSoftmaxAndSumsTheirColumns) {
+TEST_P(AttendQueryTileTest, WeightsAreTheSoftmaxAndSumsTheirColumns) {
   SeededRng rng;
   constexpr std::uint32_t kRows = 11;
   constexpr std::uint32_t kHeadDim = 64;
-  const Strip strip({kRows, 2, kHeadDim, KvType::kF32, KvType::kF32}, causal_pages(kRows), rng);
-  const Outcome got = strip.run(GetParam());
-  std::vector<float> sums(strip.n_columns(), 0.5F);
+  const QueryTile tile({kRows, 2, kHeadDim, KvType::kF32, KvType::kF32}, causal_pages(kRows), rng);
+  const Outcome got = tile.run(GetParam());
+  std::vector<float> sums(tile.n_columns(), 0.5F);
   for (std::uint32_t i = 0; i < 2 * kRows; ++i) {
-    std::vector<double> want(strip.n_columns());
+    std::vector<double> want(tile.n_columns());
     double total = 0.0;
     for (std::size_t c = 0; c < want.size(); ++c) {
       const auto slot = static_cast<std::uint32_t>(c % kKvPageSlots);
-      if (!strip.sees(i, c / kKvPageSlots, slot)) continue;
-      want[c] = std::exp(strip.score(GetParam().isa, i, c / kKvPageSlots, slot));
+      if (!tile.sees(i, c / kKvPageSlots, slot)) continue;
+      want[c] = std::exp(tile.score(GetParam().isa, i, c / kKvPageSlots, slot));
       total += want[c];
     }
     for (std::size_t c = 0; c < want.size(); ++c) {
@@ -298,17 +299,17 @@ TEST_P(AttendStripTest, WeightsAreTheSoftmaxAndSumsTheirColumns) {
   EXPECT_EQ(got.sums, sums);
 }
 
-TEST_P(AttendStripTest, BitsOfARowDependOnNoOther) {
+TEST_P(AttendQueryTileTest, BitsOfARowDependOnNoOther) {
   SeededRng rng;
   constexpr std::uint32_t kRows = 33;
   for (const KvType type : kAllKvTypes) {
-    const Strip strip({kRows, 2, 80, type, type}, causal_pages(kRows), rng);
-    const Outcome whole = strip.run(GetParam());
-    const std::size_t weights_of_row = 2 * strip.n_columns();
+    const QueryTile tile({kRows, 2, 80, type, type}, causal_pages(kRows), rng);
+    const Outcome whole = tile.run(GetParam());
+    const std::size_t weights_of_row = 2 * tile.n_columns();
     const std::size_t outs_of_row = whole.out.size() / kRows;
     for (std::uint32_t first = 0; first < kRows; first += 7) {
       const std::uint32_t n = std::min(7U, kRows - first);
-      const Outcome part = strip.run(GetParam(), first, n);
+      const Outcome part = tile.run(GetParam(), first, n);
       EXPECT_TRUE(std::equal(part.weights.begin(), part.weights.end(),
                              whole.weights.begin() + first * weights_of_row));
       EXPECT_TRUE(
@@ -317,33 +318,34 @@ TEST_P(AttendStripTest, BitsOfARowDependOnNoOther) {
   }
 }
 
-TEST_P(AttendStripTest, HiddenSlotsAreIgnored) {
+TEST_P(AttendQueryTileTest, HiddenSlotsAreIgnored) {
   SeededRng rng;
-  Strip strip({3, 2, 24, KvType::kF32, KvType::kF32}, {Ranges(3, {3, 20}), Ranges(3, {0, 0})}, rng);
-  const Outcome before = strip.run(GetParam());
-  for (const std::uint32_t slot : {0U, 2U, 20U, 63U}) strip.fill_slot(0, slot, kNaN);
-  strip.fill_slot(1, 0, kNaN);
-  const Outcome after = strip.run(GetParam());
+  QueryTile tile({3, 2, 24, KvType::kF32, KvType::kF32}, {Ranges(3, {3, 20}), Ranges(3, {0, 0})},
+                 rng);
+  const Outcome before = tile.run(GetParam());
+  for (const std::uint32_t slot : {0U, 2U, 20U, 63U}) tile.fill_slot(0, slot, kNaN);
+  tile.fill_slot(1, 0, kNaN);
+  const Outcome after = tile.run(GetParam());
   EXPECT_EQ(before.weights, after.weights);
   EXPECT_EQ(before.sums, after.sums);
   EXPECT_EQ(before.out, after.out);
 }
 
 // A weight of 0 would not hide it from the others.
-TEST_P(AttendStripTest, AnInfiniteValueReachesTheRowsThatSeeItAlone) {
+TEST_P(AttendQueryTileTest, AnInfiniteValueReachesTheRowsThatSeeItAlone) {
   SeededRng rng;
   constexpr std::uint32_t kHeadDim = 48;
-  Strip strip({3, 2, kHeadDim, KvType::kF32, KvType::kF32}, {{{0, 20}, {4, 40}, {0, 20}}}, rng);
-  const Outcome before = strip.run(GetParam());
-  strip.fill_values(0, 30, kInf);
-  const Outcome after = strip.run(GetParam());
+  QueryTile tile({3, 2, kHeadDim, KvType::kF32, KvType::kF32}, {{{0, 20}, {4, 40}, {0, 20}}}, rng);
+  const Outcome before = tile.run(GetParam());
+  tile.fill_values(0, 30, kInf);
+  const Outcome after = tile.run(GetParam());
   for (std::size_t i = 0; i < after.out.size(); ++i) {
     const std::size_t row = i / (2 * kHeadDim);
     EXPECT_EQ(after.out[i], row == 1 ? kInf : before.out[i]) << i;
   }
 }
 
-TEST_P(AttendStripTest, RowsWithoutAScoreBecomeZerosAndNaNStays) {
+TEST_P(AttendQueryTileTest, RowsWithoutAScoreBecomeZerosAndNaNStays) {
   constexpr std::uint32_t kColumns = 128;
   for (const std::uint32_t n : {1U, 4U, 5U}) {
     std::vector<float> weights(n * kColumns, -kInf);
@@ -360,7 +362,7 @@ TEST_P(AttendStripTest, RowsWithoutAScoreBecomeZerosAndNaNStays) {
   }
 }
 
-TEST_P(AttendStripTest, HiddenColumnsAtTheEndChangeNoBit) {
+TEST_P(AttendQueryTileTest, HiddenColumnsAtTheEndChangeNoBit) {
   SeededRng rng;
   constexpr std::uint32_t kStride = 512;
   std::vector<float> wide(6 * kStride, -kInf);
@@ -379,7 +381,8 @@ TEST_P(AttendStripTest, HiddenColumnsAtTheEndChangeNoBit) {
   EXPECT_EQ(wide_sums, narrow_sums);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AttendStripTest, testing::ValuesIn(attend_strip_prompt_kernels()),
+INSTANTIATE_TEST_SUITE_P(All, AttendQueryTileTest,
+                         testing::ValuesIn(attend_query_tile_prompt_kernels()),
                          testing_support::KernelName{});
 
 }  // namespace

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// Attention of prompt rows by strips, AMX: both products in bf16 tiles with f32 sums
+// Attention of prompt rows by query tiles, AMX: both products in bf16 tiles with f32 sums
 // (attend_pairs_amx.h). Probabilities are normalised and summed by column in f32, by the code of
 // AVX-512, and rounded on their way to the values alone.
 
 #include <cstring>
 
 #include "kernels/attend/attend_pairs_amx.h"
-#include "kernels/attend/attend_strip_page.h"
+#include "kernels/attend/attend_query_tile_page.h"
 #include "kernels/attend/attend_variants.h"
 
 namespace qsf::kernels {
@@ -33,10 +33,10 @@ Work work_in(const AttendPageArgs& args) noexcept {
 }
 
 // Rounds the weights of the block that begins at query `block`; rows behind the last are zeros.
-void round_weights(const AttendStripArgs& strip, std::uint32_t block, std::uint32_t n_queries,
+void round_weights(const AttendQueryTileArgs& tile, std::uint32_t block, std::uint32_t n_queries,
                    std::uint16_t* rounded) noexcept {
   for (std::uint32_t i = 0; i < n_queries; ++i, rounded += kKvPageSlots) {
-    const float* weights = strip.weights + (block + i) * strip.stride;
+    const float* weights = tile.weights + (block + i) * tile.stride;
     for (std::uint32_t j = 0; j < kKvPageSlots; j += kTileColumns) {
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(rounded + j),
                           round_to_bf16(_mm512_loadu_ps(weights + j)));
@@ -67,8 +67,8 @@ void add_values(const AttendPageArgs& args, const Run& run, std::uint32_t block,
 
 }  // namespace
 
-void attend_strip_scores_amx(const AttendStripArgs& strip) noexcept {
-  const AttendPageArgs& args = strip.page;
+void attend_query_tile_scores_amx(const AttendQueryTileArgs& tile) noexcept {
+  const AttendPageArgs& args = tile.page;
   const std::uint32_t n_queries = args.n_rows * args.n_q;
   const std::uint32_t row_bytes = round_up(args.head_dim, kTileTerms) * 2;
   bool alike = true;
@@ -80,23 +80,23 @@ void attend_strip_scores_amx(const AttendStripArgs& strip) noexcept {
     make_key_pairs(args, work.pairs);
     for (std::uint32_t block = 0; block < n_queries; block += kBlockQueries) {
       const bool whole = n_queries - block >= kBlockQueries;
-      float* scores = strip.weights + block * strip.stride;
+      float* scores = tile.weights + block * tile.stride;
       multiply(args.queries + std::size_t{block} * row_bytes, row_bytes, keys,
                kKvPageSlots * sizeof(std::uint32_t), row_bytes / amx::kTileRowBytes, kStripTiles,
-               whole ? scores : work.sums, whole ? strip.stride * sizeof(float) : kBlockStride);
+               whole ? scores : work.sums, whole ? tile.stride * sizeof(float) : kBlockStride);
       for (std::uint32_t i = 0; !whole && i < n_queries - block; ++i) {
-        std::memcpy(scores + i * strip.stride, work.sums + i * kStripColumns, kBlockStride);
+        std::memcpy(scores + i * tile.stride, work.sums + i * kStripColumns, kBlockStride);
       }
     }
     amx::release();
   }
-  attend_page_internal::for_runs(strip, [&](const Run& run, const auto& scratch) {
+  attend_page_internal::for_runs(tile, [&](const Run& run, const auto& scratch) {
     attend_page_internal::finish_scores<Avx512Lanes>(args, run, scratch);
   });
 }
 
-void attend_strip_values_amx(const AttendStripArgs& strip) noexcept {
-  const AttendPageArgs& args = strip.page;
+void attend_query_tile_values_amx(const AttendQueryTileArgs& tile) noexcept {
+  const AttendPageArgs& args = tile.page;
   const std::uint32_t n_queries = args.n_rows * args.n_q;
   bool alike = true;
   const AttendRange seen = seen_by_any(args, &alike);
@@ -106,7 +106,7 @@ void attend_strip_values_amx(const AttendStripArgs& strip) noexcept {
   const bool shared = make_value_pairs(args, seen, work.pairs) || alike;
   for (std::uint32_t block = 0; block < n_queries; block += kBlockQueries) {
     const std::uint32_t end = n_queries - block < kBlockQueries ? n_queries : block + kBlockQueries;
-    round_weights(strip, block, end - block, work.rounded);
+    round_weights(tile, block, end - block, work.rounded);
     if (shared) {
       add_values(args, {block, end - block, seen.first, seen.last}, block, work);
       continue;
