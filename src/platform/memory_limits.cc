@@ -176,12 +176,15 @@ std::optional<MappingLine> parse_mapping(std::string_view line) {
   return mapping;
 }
 
-// The part of a file that is mapped, its gaps included, and the parts of it that are unused: those
-// that the program marked by MADV_RANDOM, since no read-ahead touches them.
+// The part of a file that is mapped, its gaps included. Unused are the mappings that the program
+// advised by MADV_RANDOM and MADV_DONTDUMP, apart from their resident pages.
 struct FileSpan {
   std::uint64_t begin = UINT64_MAX;
   std::uint64_t end = 0;
   std::uint64_t unused_bytes = 0;
+  std::uint64_t n_unused = 0;
+  std::uint64_t n_mappings = 0;
+  std::uint64_t n_advised = 0;  // by MADV_RANDOM
 };
 
 bool is_program_file(std::string_view path) {
@@ -241,6 +244,7 @@ ProgramMemory add_up_mappings(std::string_view smaps, std::uint64_t readahead_by
       FileSpan& span = files[mapping.path];
       span.begin = std::min(span.begin, mapping.file_offset);
       span.end = std::max(span.end, mapping.file_offset + mapping.bytes);
+      ++span.n_mappings;
       continue;
     }
     const bool counted_whole = mapping.path == "[heap]" || (is_program_file(mapping.path) &&
@@ -252,20 +256,27 @@ ProgramMemory add_up_mappings(std::string_view smaps, std::uint64_t readahead_by
     } else if (!counted_whole) {
       memory.anonymous_bytes += table_number(line, "Anonymous:") * 1024;
       resident_bytes += table_number(line, "Rss:") * 1024;
-      const bool unused = line.starts_with("VmFlags:") && line.find(" rr") != line.npos;
-      if (unused && is_program_file(mapping.path)) {
-        // Read-ahead of the pages on either side may reach into it.
-        const std::uint64_t used_bytes = resident_bytes + 2 * readahead_bytes;
-        files[mapping.path].unused_bytes += mapping.bytes - std::min(mapping.bytes, used_bytes);
+    }
+    if (line.starts_with("VmFlags:") && is_program_file(mapping.path)) {
+      FileSpan& span = files[mapping.path];
+      if (line.find(" rr") == line.npos) continue;
+      ++span.n_advised;
+      if (line.find(" dd") != line.npos) {
+        ++span.n_unused;
+        span.unused_bytes += mapping.bytes - std::min(mapping.bytes, resident_bytes);
       }
     }
   }
   for (const auto& [path, span] : files) {
-    const std::uint64_t begin = span.begin - std::min(span.begin, readahead_bytes);
+    // Bytes that the kernel may read around a page of the file.
+    const std::uint64_t around_bytes = span.n_advised == span.n_mappings ? 0 : readahead_bytes;
+    const std::uint64_t begin = span.begin - std::min(span.begin, around_bytes);
     const std::uint64_t file_end = file_size(std::string(path));
-    const std::uint64_t end = span.end + readahead_bytes;
-    memory.file_bytes += (file_end == 0 ? end : std::min(end, std::max(file_end, span.end))) -
-                         begin - span.unused_bytes;
+    const std::uint64_t end = span.end + around_bytes;
+    memory.file_bytes +=
+        (file_end == 0 ? end : std::min(end, std::max(file_end, span.end))) - begin;
+    memory.file_bytes -=
+        span.unused_bytes - std::min(span.unused_bytes, 2 * around_bytes * span.n_unused);
   }
   return memory;
 }

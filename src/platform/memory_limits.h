@@ -67,8 +67,10 @@ struct ProgramMemory {
 
 // Adds up a /proc/self/smaps. A file counts with the span of all its mappings plus
 // `readahead_bytes` on either side, which the kernel may read too, within its size, which
-// `file_size` returns (0: unknown). Mappings of files under `/dev` and `/memfd:` and of the kernel
-// count with their resident bytes.
+// `file_size` returns (0: unknown). The kernel reads nothing around a page where all mappings of
+// the file are advised by MADV_RANDOM. A mapping that is advised by MADV_DONTDUMP too is not used:
+// it counts with its resident bytes and those that are read around it. Mappings of files under
+// `/dev` and `/memfd:` and of the kernel count with their resident bytes.
 ProgramMemory add_up_mappings(std::string_view smaps, std::uint64_t readahead_bytes,
                               const std::function<std::uint64_t(const std::string&)>& file_size);
 

@@ -186,20 +186,20 @@ TEST(ProgramMemoryTest, AddsUpFilesByTheirSpansAndTheRestByPages) {
 }
 
 TEST(ProgramMemoryTest, CodeThatIsNotUsedCountsWithItsResidentPages) {
-  constexpr std::string_view smaps =
-      "1000-5000 r-xp 00000000 fe:00 1 /bin/tool\n"
-      "Rss: 16 kB\n"
-      "VmFlags: rd ex mr mw me\n"
-      "5000-55000 r-xp 00004000 fe:00 1 /bin/tool\n"
-      "Rss: 8 kB\n"
-      "VmFlags: rd ex mr mw me rr\n"
-      "55000-56000 r--p 00054000 fe:00 1 /bin/tool\n"
-      "VmFlags: rd mr mw me\n";
-  const auto size = [](const std::string&) { return std::uint64_t{0x55000}; };
-  EXPECT_EQ(add_up_mappings(smaps, 0x4000, size).file_bytes,
-            0x55000U - (0x50000 - 0x2000 - 0x8000));
+  const auto file_bytes = [](const std::string& flags, std::uint64_t readahead_bytes) {
+    const std::string smaps =
+        "1000-5000 r-xp 00000000 fe:00 1 /bin/tool\nRss: 16 kB\nVmFlags: rd ex mr mw me" + flags +
+        "\n5000-55000 r-xp 00004000 fe:00 1 /bin/tool\nRss: 8 kB\nVmFlags: rd ex mr rr dd\n"
+        "55000-56000 r--p 00054000 fe:00 1 /bin/tool\nVmFlags: rd mr mw me" +
+        flags + "\n";
+    return add_up_mappings(smaps, readahead_bytes,
+                           [](const std::string&) { return std::uint64_t{0x56000}; })
+        .file_bytes;
+  };
+  EXPECT_EQ(file_bytes(" rr", 0x4000), 0x55000U - (0x50000 - 0x2000));
+  EXPECT_EQ(file_bytes("", 0x4000), 0x56000U - (0x50000 - 0x2000 - 0x8000));
   // Where read-ahead covers all of it, nothing is unused.
-  EXPECT_EQ(add_up_mappings(smaps, 0x40000, size).file_bytes, 0x55000U);
+  EXPECT_EQ(file_bytes("", 0x40000), 0x56000U);
 }
 
 TEST(ProgramMemoryTest, TextThatIsNoneCountsNothing) {
