@@ -193,6 +193,7 @@ int run_converter(const Converter& converter, const std::string& from, const std
   // A path behind "--" may begin with a dash.
   arguments.insert(arguments.end(), {"--", from, to});
   std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;

@@ -109,13 +109,14 @@ struct OptionParser::Option::State {
   Set set;
   std::vector<Check> checks;
   bool repeats = false;
+  bool hidden = false;
 
   // The newest check is the narrowest: its message names the range of the option, not that of the
   // type.
   std::string problem_of(const std::string& text) const {
     for (auto check = checks.rbegin(); check != checks.rend(); ++check) {
       const std::string problem = (*check)(text);
-      if (!problem.empty()) return "'" + text + "', " + problem;
+      if (!problem.empty()) return std::string("'").append(text).append("', ").append(problem);
     }
     return {};
   }
@@ -144,7 +145,7 @@ struct OptionParser::Impl {
     return option;
   }
 
-  Option value(const std::string& names, const std::string& help, Set set, std::string type,
+  Option value(const std::string& names, const std::string& help, Set set, const std::string& type,
                std::string default_text, bool repeats = false) {
     Option::State& state = options.emplace_back();
     state.parser = this;
@@ -159,21 +160,21 @@ struct OptionParser::Impl {
 
   template <typename T, typename Target>
   Option integer(const std::string& names, Target& target, const std::string& help,
-                 std::string default_text) {
+                 const std::string& default_text) {
     return value(
                names, help, [&target](const std::string& text) { target = *parse_number<T>(text); },
-               "N", std::move(default_text))
+               "N", default_text)
         .check(fits<T>());
   }
   template <typename T, typename Target>
   Option real(const std::string& names, Target& target, const std::string& help,
-              std::string default_text) {
+              const std::string& default_text) {
     return value(
                names, help,
                [&target](const std::string& text) {
                  target = static_cast<T>(*parse_number<double>(text));
                },
-               "F", std::move(default_text))
+               "F", default_text)
         .check(check_number);
   }
 };
@@ -198,12 +199,12 @@ Option& Option::show_default() {
 }
 
 Option& Option::hidden() {
-  return group("");
+  state_->hidden = true;
+  return *this;
 }
 
 Option& Option::alias(const std::string& names) {
   state_->hidden_twin = state_->parser->add(names, "", *state_);
-  state_->hidden_twin->group("");
   const CLI::Option* option = state_->option;
   state_->hidden_twin->type_name(option->get_type_name());
   return *this;
@@ -346,6 +347,11 @@ std::optional<int> OptionParser::parse(int argc, const char* const* argv) {
   try {
     impl_->app.parse(argc, argv);
   } catch (const CLI::Success& done) {
+    // Not before: messages do not name options without a group.
+    for (const Option::State& state : impl_->options) {
+      if (state.hidden) state.option->group("");
+      if (state.hidden_twin != nullptr) state.hidden_twin->group("");
+    }
     return impl_->app.exit(done) == 0 ? kSuccess : kFailure;
   } catch (const CLI::ParseError& wrong) {
     return usage_error(wrong.what());
