@@ -11,12 +11,36 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <string_view>
+
+#include "tools/common/tool_support.h"
 
 namespace qsf_tools {
 
 namespace {
+
+// Returns text as a string of JSON.
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : valid_utf8(text)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (byte < 0x20) {
+      char escape[8];
+      std::snprintf(escape, sizeof escape, "\\u%04x", byte);
+      out += escape;
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
 
 bool write_all(int fd, std::string_view text) {
   while (!text.empty()) {
@@ -56,16 +80,13 @@ bool save_messages(const std::string& path, const std::vector<ChatEntry>& messag
     error = path + ": is no regular file, so it is not replaced";
     return false;
   }
-  auto list = nlohmann::ordered_json::array();
+  std::string text = "{\n  \"messages\": [";
   for (const ChatEntry& message : messages) {
-    nlohmann::ordered_json entry;
-    entry["role"] = message.role;
-    entry["content"] = message.content;
-    list.push_back(std::move(entry));
+    text += text.ends_with('[') ? "\n" : ",\n";
+    text += "    {\n      \"role\": " + quoted(message.role) +
+            ",\n      \"content\": " + quoted(message.content) + "\n    }";
   }
-  nlohmann::ordered_json whole;
-  whole["messages"] = std::move(list);
-  const std::string text = whole.dump(2) + "\n";
+  text += messages.empty() ? "]\n}\n" : "\n  ]\n}\n";
 
   const std::string temporary = path + ".tmp" + std::to_string(::getpid());
   const auto fail = [&] {
