@@ -262,12 +262,11 @@ class Piped(Case):
 class Terminal:
     """A chat at a pseudo-terminal."""
 
-    def __init__(self, *arguments, variables=None):
+    def __init__(self, *arguments, variables=None, command=(RUN, "--interactive")):
         self.shown = ""
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
-            os.execve(RUN, [RUN, "--interactive", *arguments],
-                      {**environment(), **(variables or {})})
+            os.execve(command[0], [*command, *arguments], {**environment(), **(variables or {})})
 
     def type(self, text):
         os.write(self.terminal, text.encode())
@@ -306,6 +305,13 @@ PROMPT = r"> (\x1b\[[0-9;?]*[a-zA-Z])*$"
 
 
 class AtATerminal(Case):
+    def test_a_model_with_a_template_chats_without_being_asked_to(self):
+        qsf = os.path.join(BIN_DIR, "qsf")
+        for command in ((RUN,), (qsf, "run"), (qsf, "chat"), (qsf, "run", "--system", "Be brief.")):
+            terminal = Terminal(tiny, "--no-history", *ENDLESS, command=command)
+            self.assertIn("/help for help", terminal.wait_for("leaves"))
+            self.assertEqual(terminal.leave(), 0, command)
+
     def test_interrupt_stops_the_answer_and_not_the_program(self):
         # The bundled model, whose answer of a thousand tokens leaves the time for it.
         terminal = Terminal(BUNDLED, "--verbose", "--no-history", "--logit-bias", "2=-inf")
