@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 #
-# An image of the static tools and the bundled model, and nothing else:
+# An image of the static program and the bundled model, and nothing else. It does `qsf run`; other
+# commands are run with --entrypoint /usr/bin/qsf:
 #
 #   docker build -t qsf .
 #   docker run --rm qsf --prompt "Once upon a time"
@@ -18,8 +19,8 @@ RUN cmake --preset static && cmake --build --preset static && \
       cmake --install build/static --prefix /usr --component tools --strip
 
 FROM scratch
-COPY --from=build /usr/bin/qsf-* /usr/bin/
+COPY --from=build /usr/bin/qsf /usr/bin/
 COPY --from=build /usr/share/qsf /usr/share/qsf
 COPY --from=build /usr/share/doc/qsf /usr/share/doc/qsf
 USER 65534:65534
-ENTRYPOINT ["/usr/bin/qsf-run"]
+ENTRYPOINT ["/usr/bin/qsf", "run"]

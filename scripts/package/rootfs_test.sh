@@ -86,7 +86,7 @@ tells_a_story() {
   text=$("$@" --prompt "Once upon a time" --max-tokens 20 --seed 7 2>"$log" </dev/null) && [ "${#text}" -gt 40 ]
 }
 tells_a_story inside qsf-run || fail "the packaged qsf-run fails with its bundled model"
-for tool in qsf-run qsf-convert qsf-inspect qsf-perplexity qsf-bench qsf-parity; do
+for tool in qsf qsf-run qsf-convert qsf-inspect qsf-perplexity qsf-bench qsf-parity; do
   quietly inside "$tool" --version || fail "the packaged $tool --version fails"
   [ -s "$root/usr/share/man/man1/$tool.1.gz" ] || fail "$tool has no man page"
 done
@@ -105,7 +105,7 @@ umount "$root/proc"
 # No shell, no C library, no /proc: the program, its model and the kernel.
 empty=$scratch/empty
 mkdir -p "$empty"
-tar -C "$empty" -xzf "$static"/packages/qsf-*.tar.gz --strip-components=1 --wildcards '*/bin/qsf-run' '*/share/qsf/models'
+tar -C "$empty" -xzf "$static"/packages/qsf-*.tar.gz --strip-components=1 --wildcards '*/bin/qsf' '*/bin/qsf-run' '*/share/qsf/models'
 [ "$(find "$empty" -type f | wc -l)" -eq 2 ] || fail "the empty root holds more than the program and its model"
 tells_a_story chroot "$empty" /bin/qsf-run || fail "the static qsf-run fails where there is nothing else"
 echo "rootfs_test: installed, ran and removed in Debian $suite; the static qsf-run works alone"
