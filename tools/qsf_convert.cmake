@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: MIT
 qsf_program(convert
-  SOURCES convert/qsf_convert.cc
-          convert/qsf_convert_calibrate.cc
-          convert/qsf_convert_files.cc
-          convert/qsf_convert_memory.cc
-          convert/qsf_convert_options.cc
-          convert/qsf_convert_progress.cc
-          convert/qsf_convert_report.cc
-          convert/qsf_convert_work.cc
+  SOURCES convert/convert_calibrate.cc
+          convert/convert_checks.cc
+          convert/convert_main.cc
+          convert/convert_options.cc
+          convert/convert_report.cc
+          convert/convert_work.cc
   DEPS qsf_calibrate qsf_import_models qsf_import_tokenizer qsf_json Threads::Threads)
 qsf_test(qsf_convert_test SOURCES convert/qsf_convert_test.cc DEPS convert PRIVATE_DEPS qsf_json LABELS unit)
 qsf_test(qsf_convert_calibration_test SOURCES convert/qsf_convert_calibration_test.cc DEPS convert LABELS model)

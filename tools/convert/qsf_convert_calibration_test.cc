@@ -216,7 +216,7 @@ TEST_F(QsfConvertCalibrationTest, AShortTextIsTakenWithAWarning) {
   const Outcome outcome = convert(in_.file("short.txt"), quick({"--quiet"}));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.out, "");
-  EXPECT_THAT(outcome.err, HasSubstr("tokens are little to calibrate on"));
+  EXPECT_THAT(outcome.err, HasSubstr("tokens are few for a calibration"));
 }
 
 TEST_F(QsfConvertCalibrationTest, WhatIsNoTextIsRefused) {
@@ -245,7 +245,7 @@ TEST_F(QsfConvertCalibrationTest, OptionsThatMakeNoSenseAreRefused) {
   const std::string out = out_.file("m.qsf");
   for (const char* option :
        {"--calibration-out", "--calibration-tokens", "--calibration-context"}) {
-    expect_failure(run({option, "100", kModel, out}), 2, "goes with --calibration alone");
+    expect_failure(run({option, "100", kModel, out}), 2, "needs --calibration");
   }
   expect_failure(run({"--random", "tiny", "--calibration", kTale, out}), 2, "--random");
   expect_failure(convert(kTale, {"--ram-budget", "0"}), 2, "--ram-budget");
@@ -352,8 +352,8 @@ TEST_F(QsfConvertCalibrationTest, ErrorsAreFedBack) {
 
 TEST_F(QsfConvertCalibrationTest, FeedbackNeedsAText) {
   ASSERT_EQ(convert(kTale, {"--calibration-out", in_.file("saved")}).code, 0);
-  expect_failure(convert_saved(in_.file("saved"), {"--gptq"}), 1, "expected a text with --gptq");
-  expect_failure(run({"--gptq", kModel, out_.file("n.qsf")}), 2, "--gptq goes with --calibration");
+  expect_failure(convert_saved(in_.file("saved"), {"--gptq"}), 1, "--gptq needs a text");
+  expect_failure(run({"--gptq", kModel, out_.file("n.qsf")}), 2, "--gptq needs --calibration");
   EXPECT_THAT(out_.names(), ElementsAre("m.qsf"));
 }
 

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <csignal>
 #include <filesystem>
@@ -98,8 +99,7 @@ TEST_F(QsfConvertTargetTest, ChoosesTypesForASize) {
   for (const char* said : {"token_embedding", "ffn_down", "expected divergence", " of 300000"}) {
     EXPECT_THAT(first.out, HasSubstr(said));
   }
-  const Outcome one =
-      from_saved({"--target-size", "300000", "--threads", "1", "--verbose"}, "b.qsf");
+  const Outcome one = from_saved({"--target-size", "0.3", "--threads", "1", "--verbose"}, "b.qsf");
   ASSERT_EQ(one.code, 0) << one.err;
   EXPECT_THAT(one.out, HasSubstr("1 ffn_down"));
   const Outcome three = from_saved({"--target-size", "0.3M", "--threads", "3"}, "c.qsf");
@@ -124,7 +124,7 @@ TEST_F(QsfConvertTargetTest, GoesTogetherWithOtherOptions) {
   EXPECT_LE(bytes_of("b.qsf"), 300'000U);
   EXPECT_THAT(head.out, Not(HasSubstr("token_embedding")));
   const Outcome small = from_saved({"--target-size", "50k"}, "c.qsf");
-  expect_failure(small, 1, "expected at least");
+  expect_failure(small, 1, "--target-size: got 50000 bytes, expected at least ");
   EXPECT_THAT(out_.names(), ElementsAre("a.qsf", "b.qsf"));
 }
 
@@ -149,22 +149,63 @@ TEST_F(QsfConvertTargetTest, GoesOnWhereItWasKilled) {
   EXPECT_THAT(out_.names(), ElementsAre("a.qsf"));
   const Outcome last = from_text({"--target-size", "300k", "--work-folder", work}, "b.qsf");
   ASSERT_EQ(last.code, 0) << last.err;
-  EXPECT_THAT(last.err, HasSubstr("going on where"));
+  EXPECT_THAT(last.err, HasSubstr("resuming from"));
   EXPECT_TRUE(out_.read("b.qsf") == out_.read("a.qsf")) << "other bytes";
   EXPECT_FALSE(std::filesystem::exists(work));
+}
+
+// Without a text the weights' own errors decide; the same bytes from any number of threads.
+TEST_F(QsfConvertTargetTest, ChoosesTypesByTheWeightsErrorsWithoutACalibration) {
+  const Outcome first = finish_with({"--target-size", "0.3"}, "a.qsf");
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_LE(bytes_of("a.qsf"), 300'000U);
+  EXPECT_GE(bytes_of("a.qsf"), 250'000U);
+  for (const char* said :
+       {"token_embedding", "ffn_down", "relative squared error of the weights", " of 300000"}) {
+    EXPECT_THAT(first.out, HasSubstr(said));
+  }
+  ASSERT_EQ(
+      finish_with({"--target-size", "300k", "--threads", "3", "--ram-budget", "200"}, "b.qsf").code,
+      0);
+  EXPECT_EQ(out_.read("b.qsf"), out_.read("a.qsf"));
+  ASSERT_EQ(finish_with({"--target-size", "0.2"}, "c.qsf").code, 0);
+  EXPECT_LE(bytes_of("c.qsf"), 200'000U);
+}
+
+// A number is MB, as with --ram-budget. A hopeless size is refused before the text is even read,
+// and the error names a size that works.
+TEST_F(QsfConvertTargetTest, RefusesAHopelessSizeBeforeAnyMeasuring) {
+  in_.write("empty", "");
+  const std::string work = in_.file("work");
+  const Outcome refused = finish_with(
+      {"--target-size", "0.05", "--calibration", in_.file("empty"), "--work-folder", work},
+      "m.qsf");
+  expect_failure(refused, 1, "--target-size: got 50000 bytes, expected at least ");
+  EXPECT_FALSE(std::filesystem::exists(work));
+  const std::string least = refused.err.substr(refused.err.find("give ") + 5);
+  const Outcome enough = finish_with({"--target-size", least.substr(0, least.find(' '))}, "m.qsf");
+  EXPECT_EQ(enough.code, 0) << enough.err;
+  EXPECT_EQ(finish_with({"--target-size", "500"}, "n.qsf").code, 0);
+}
+
+TEST_F(QsfConvertTargetTest, RefusesInputsThatAreNoFiles) {
+  const std::string fifo = in_.file("model.gguf");
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  for (const std::string& input : {fifo, std::string("/dev/null")}) {
+    expect_failure(run({input, out_.file("m.qsf")}), 1, "neither a file nor a folder");
+  }
 }
 
 TEST_F(QsfConvertTargetTest, SizesThatCannotBeMeantAreRefused) {
   for (const char* size : {"0", "-1", "abc", "1.5X", "3MM", "nan", "1e30"}) {
     expect_failure(from_text({std::string("--target-size=") + size}, "m.qsf"), 2, "--target-size");
   }
-  expect_failure(finish_with({"--target-size", "3M"}, "m.qsf"), 2, "goes with --calibration alone");
   for (const char* option : {"--quant-type=4bit", "--block-size=32"}) {
-    expect_failure(from_text({"--target-size", "3M", option}, "m.qsf"), 2, "leave out --");
+    expect_failure(from_text({"--target-size", "3M", option}, "m.qsf"), 2,
+                   "--target-size excludes --");
   }
   ASSERT_EQ(from_text({"--calibration-out", in_.file("saved")}, "m.qsf").code, 0);
-  expect_failure(from_saved({"--target-size", "3M"}, "n.qsf"), 1,
-                 "does not say what rounding costs");
+  expect_failure(from_saved({"--target-size", "3M"}, "n.qsf"), 1, "has no sensitivities");
   EXPECT_THAT(out_.names(), ElementsAre("m.qsf"));
 }
 

@@ -57,7 +57,7 @@ class QsfConvertWorkTest : public testing::Test {
     const Outcome outcome = finish(scratch, child);
     if (number == SIGTERM) {
       EXPECT_EQ(outcome.code, 1);
-      EXPECT_THAT(outcome.err, HasSubstr("interrupted; " + folder_ + " keeps what is done"));
+      EXPECT_THAT(outcome.err, HasSubstr("interrupted; progress is saved in " + folder_));
     }
     return runs;
   }
@@ -90,7 +90,7 @@ TEST_F(QsfConvertWorkTest, KilledAgainAndAgainItGivesTheBytesOfOneRun) {
   }
   const Outcome last = run(resumable());
   ASSERT_EQ(last.code, 0) << last.err;
-  EXPECT_THAT(last.err, HasSubstr("going on where " + folder_ + " was left: "));
+  EXPECT_THAT(last.err, HasSubstr("resuming from " + folder_ + ": "));
   EXPECT_THAT(last.err, Not(HasSubstr(": 0 of")));
   EXPECT_TRUE(out_.read("m.qsf") == want) << "other bytes";
   EXPECT_THAT(out_.names(), ElementsAre("m.qsf"));
@@ -101,7 +101,7 @@ TEST_F(QsfConvertWorkTest, UninterruptedItGivesTheSameBytesAndLeavesNothing) {
   const std::string want = convert_at_once();
   const Outcome outcome = run(resumable());
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_THAT(outcome.err, Not(HasSubstr("going on")));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("resuming from")));
   EXPECT_TRUE(out_.read("m.qsf") == want) << "other bytes";
   EXPECT_FALSE(std::filesystem::exists(folder_));
 }
@@ -127,19 +127,20 @@ TEST_F(QsfConvertWorkTest, DamageIsTold) {
 
 TEST_F(QsfConvertWorkTest, AnotherConversionIsRefusedAndItsFolderKept) {
   interrupt();
-  expect_failure(run(resumable("2bit-super")), 1,
-                 "of another conversion, with \"--quant-type: 3bit-super\" where this one has "
-                 "\"--quant-type: 2bit-super\"");
+  expect_failure(
+      run(resumable("2bit-super")), 1,
+      "belongs to another conversion, which has \"--quant-type: 3bit-super\" where this one has "
+      "\"--quant-type: 2bit-super\"");
   std::vector<std::string> rotated = resumable();
   rotated.insert(rotated.begin(), {"--rotate", "values"});
-  expect_failure(run(rotated), 1, "of another conversion, with \"model: ");
+  expect_failure(run(rotated), 1, "belongs to another conversion, which has \"model: ");
   std::vector<std::string> other_text = resumable();
   in_.write("other.txt", "Once upon a time there was a king who had three sons.");
   std::ranges::replace(other_text, kTale, in_.file("other.txt"));
-  expect_failure(run(other_text), 1, "of another conversion, with \"--calibration: ");
+  expect_failure(run(other_text), 1, "belongs to another conversion, which has \"--calibration: ");
   const Outcome outcome = run(resumable());
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("going on"));
+  EXPECT_THAT(outcome.err, HasSubstr("resuming from"));
 }
 
 // What is no weight decides as well what calibration sees.
@@ -155,7 +156,8 @@ TEST_F(QsfConvertWorkTest, AnotherConfigurationOrTokenizerIsRefused) {
     const std::size_t at = whole.find(from);
     ASSERT_NE(at, std::string::npos) << from;
     in_.write(file, std::string(whole).replace(at, std::string(from).size(), to));
-    expect_failure(run(resumable()), 1, std::string("of another conversion, with \"") + line);
+    expect_failure(run(resumable()), 1,
+                   std::string("belongs to another conversion, which has \"") + line);
     in_.write(file, whole);
   }
 }
@@ -178,7 +180,7 @@ TEST_F(QsfConvertWorkTest, FilesInTheMakingAreRemoved) {
 TEST_F(QsfConvertWorkTest, FilesOfOurNamesWithoutAConversionAreStrange) {
   interrupt();
   std::filesystem::remove(folder_ + "/conversion");
-  expect_failure(run(resumable()), 1, "which no conversion has made");
+  expect_failure(run(resumable()), 1, "which is no file of a conversion");
   EXPECT_TRUE(has("calibration") && has("section-layer-0"));
 }
 
@@ -187,11 +189,13 @@ TEST_F(QsfConvertWorkTest, ResultsInTheFolderAreRefused) {
   for (const char* option : {"--calibration-out", "--report"}) {
     std::vector<std::string> inside = resumable();
     inside.insert(inside.begin(), {option, folder_ + "/section-result"});
-    expect_failure(run(inside), 1, folder_ + "/section-result is to lie in it; name another");
+    expect_failure(run(inside), 1,
+                   "would hold " + folder_ + "/section-result, and is removed at the end");
   }
   std::vector<std::string> inside = resumable();
   inside.back() = folder_ + "/calibration";
-  expect_failure(run(inside), 1, folder_ + "/calibration is to lie in it; name another folder");
+  expect_failure(run(inside), 1,
+                 "would hold " + folder_ + "/calibration, and is removed at the end");
 }
 
 TEST_F(QsfConvertWorkTest, AFolderInWhichNothingWasKeptIsRemoved) {
@@ -216,16 +220,16 @@ TEST_F(QsfConvertWorkTest, ALinkedFolderIsEmptiedAndStays) {
 TEST_F(QsfConvertWorkTest, StrangeFoldersAreRefused) {
   std::filesystem::create_directory(folder_);
   in_.write("work/letter.txt", "Dear Sir");
-  expect_failure(run(resumable()), 1, "holds letter.txt, which no conversion has made");
+  expect_failure(run(resumable()), 1, "holds letter.txt, which is no file of a conversion");
   EXPECT_EQ(in_.read("work/letter.txt"), "Dear Sir");
   std::filesystem::remove_all(folder_);
   in_.write("work", "a file");
   expect_failure(run(resumable()), 1, "not a folder");
   std::filesystem::remove(folder_);
   std::vector<std::string> nowhere = arguments({"--work-folder", in_.file("none/work")});
-  expect_failure(run(nowhere), 1, "cannot be made");
+  expect_failure(run(nowhere), 1, "cannot be created");
   expect_failure(run({"--random", "tiny", "--work-folder", folder_, out_.file("m.qsf")}), 2,
-                 "leave out --work-folder");
+                 "--random excludes --work-folder");
   EXPECT_THAT(out_.names(), IsEmpty());
 }
 
@@ -253,7 +257,7 @@ TEST_F(QsfConvertWorkTest, TwoAtATimeAreRefused) {
   const pid_t child = start(scratch, resumable(), kNoLimit);
   ASSERT_TRUE(wait_for(child, [&] { return has("conversion"); }));
   kill(child, SIGSTOP);
-  expect_failure(run(resumable()), 1, "another conversion works in it");
+  expect_failure(run(resumable()), 1, "another conversion uses it");
   kill(child, SIGCONT);
   const Outcome outcome = finish(scratch, child);
   EXPECT_EQ(outcome.code, 0) << outcome.err;

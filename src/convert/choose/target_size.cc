@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -31,6 +33,7 @@ constexpr std::uint32_t kMeasuredRows = 512;
 struct Matrix {
   SourcePlace place;
   std::size_t group = 0;
+  bool keeps_codes = false;  // one of `formats` is the source's own, which loses nothing
   std::vector<BlockFormat> formats;
   std::vector<double> errors;  // weighted, by format
   std::vector<double> probed;  // the same of the probes of its group
@@ -39,27 +42,38 @@ struct Matrix {
 
 class Planner {
  public:
-  Planner(const ModelSource& source, const Calibration& calibration,
+  // `calibration`: null where the weights' own errors are the costs.
+  Planner(const ModelSource& source, const Calibration* calibration,
           const TranscodeOptions& options)
-      : source_(source), calibration_(calibration), options_(options) {
+      : source_(source),
+        calibration_(calibration),
+        on_progress_(options.on_progress),
+        options_(options) {
     options_.preset = QuantPreset::kKeep;
     options_.on_progress = nullptr;
     options_.on_size = nullptr;
   }
 
   Result<TargetPlan> plan(std::uint64_t max_bytes);
+  // The plan of the fewest bytes, which needs no measurement.
+  Result<TargetPlan> smallest();
 
  private:
   Status take_matrices();
+  Status take_choices(Matrix& matrix);
+  Status measure_all();
   Status measure(Matrix& matrix);
+  std::vector<std::vector<AllocationChoice>> items() const;
   Result<double> error_of(const Matrix& matrix, BlockFormat format) const;
-  Status estimate_costs();
+  void estimate_costs();
+  void estimate_costs_by_error();
   Result<std::uint64_t> tensor_bytes(const SourcePlace& t, BlockFormat format) const;
   Result<TargetPlan> plan_of(const Allocation& allocation);
   std::vector<const Probe*> probes_of(const TensorGroup& group) const;
 
   const ModelSource& source_;
-  const Calibration& calibration_;
+  const Calibration* calibration_;
+  std::function<void(const TranscodeProgress&)> on_progress_;
   TranscodeOptions options_;
   std::vector<TensorGroup> groups_;
   std::vector<Matrix> matrices_;
@@ -67,7 +81,8 @@ class Planner {
 
 std::vector<const Probe*> Planner::probes_of(const TensorGroup& group) const {
   std::vector<const Probe*> found;
-  for (const Probe& probe : calibration_.probes) {
+  if (calibration_ == nullptr) return found;
+  for (const Probe& probe : calibration_->probes) {
     if (probe.kind == group.kind && probe.first_layer == group.first_layer &&
         probe.n_layers == group.n_layers) {
       found.push_back(&probe);
@@ -80,7 +95,7 @@ Status Planner::take_matrices() {
   QSF_ASSIGN_OR_RETURN(groups_, sensitivity_groups(source_));
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     if (options_.vocabulary_type && is_vocabulary(groups_[g].kind)) continue;
-    if (probes_of(groups_[g]).empty()) {
+    if (calibration_ != nullptr && probes_of(groups_[g]).empty()) {
       return invalid_argument(
           "%s, layers from %u: no sensitivity in the calibration file; calibrate again with "
           "--target-size",
@@ -96,8 +111,42 @@ Status Planner::take_matrices() {
   std::ranges::stable_sort(matrices_, {}, [](const Matrix& m) {
     return std::pair(m.place.section.kind, m.place.section.layer);
   });
-  for (Matrix& matrix : matrices_) QSF_RETURN_IF_ERROR(measure(matrix));
-  return estimate_costs();
+  for (Matrix& matrix : matrices_) QSF_RETURN_IF_ERROR(take_choices(matrix));
+  return ok_status();
+}
+
+Status Planner::take_choices(Matrix& matrix) {
+  const SourcePlace& t = matrix.place;
+  matrix.formats.assign(std::begin(kCandidates), std::end(kCandidates));
+  const auto own = source_.kept_format(t.section.kind, t.section.layer, t.index);
+  matrix.keeps_codes = own && !is_float_type(own->type);
+  if (matrix.keeps_codes && std::ranges::find(matrix.formats, *own) == matrix.formats.end()) {
+    matrix.formats.push_back(*own);
+  }
+  for (const BlockFormat format : matrix.formats) {
+    AllocationChoice choice;
+    QSF_ASSIGN_OR_RETURN(choice.bytes, tensor_bytes(t, format));
+    matrix.choices.push_back(choice);
+  }
+  return ok_status();
+}
+
+Status Planner::measure_all() {
+  TranscodeProgress progress;
+  progress.stage = "measuring";
+  for (const Matrix& matrix : matrices_) progress.total_weights += matrix.place.n_weights();
+  for (Matrix& matrix : matrices_) {
+    progress.section = std::string(tensor_kind_name(matrix.place.source->kind));
+    if (on_progress_) on_progress_(progress);
+    QSF_RETURN_IF_ERROR(measure(matrix));
+    progress.done_weights += matrix.place.n_weights();
+  }
+  if (calibration_ == nullptr) {
+    estimate_costs_by_error();
+  } else {
+    estimate_costs();
+  }
+  return ok_status();
 }
 
 Result<double> Planner::error_of(const Matrix& matrix, BlockFormat format) const {
@@ -112,18 +161,10 @@ Result<double> Planner::error_of(const Matrix& matrix, BlockFormat format) const
 
 Status Planner::measure(Matrix& matrix) {
   const SourcePlace& t = matrix.place;
-  matrix.formats.assign(std::begin(kCandidates), std::end(kCandidates));
   const auto own = source_.kept_format(t.section.kind, t.section.layer, t.index);
-  const bool keeps_codes = own && !is_float_type(own->type);
-  if (keeps_codes && std::ranges::find(matrix.formats, *own) == matrix.formats.end()) {
-    matrix.formats.push_back(*own);
-  }
   for (const BlockFormat format : matrix.formats) {
-    AllocationChoice choice;
-    QSF_ASSIGN_OR_RETURN(choice.bytes, tensor_bytes(t, format));
-    matrix.choices.push_back(choice);
     double error = 0.0;
-    if (!keeps_codes || format != *own) {
+    if (!matrix.keeps_codes || format != *own) {
       QSF_ASSIGN_OR_RETURN(error, error_of(matrix, format));
     }
     matrix.errors.push_back(error);
@@ -141,8 +182,23 @@ Status Planner::measure(Matrix& matrix) {
   return ok_status();
 }
 
-// The members of a group share its divergence equally, each at its own error.
-Status Planner::estimate_costs() {
+// The squared error of all weights relative to their energy, as if every matrix had the same mean
+// square: what a matrix adds is its own relative squared error times its share of the weights.
+void Planner::estimate_costs_by_error() {
+  double n_weights = 0.0;
+  for (const Matrix& matrix : matrices_) {
+    n_weights += static_cast<double>(matrix.place.n_weights());
+  }
+  for (Matrix& matrix : matrices_) {
+    const double share = static_cast<double>(matrix.place.n_weights()) / n_weights;
+    for (std::size_t i = 0; i < matrix.choices.size(); ++i) {
+      matrix.choices[i].cost = share * matrix.errors[i];
+    }
+  }
+}
+
+// The divergence of a group belongs to its members in equal parts, each at its own error.
+void Planner::estimate_costs() {
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     const std::vector<const Probe*> probes = probes_of(groups_[g]);
     const auto n_members = static_cast<double>(groups_[g].members.size());
@@ -160,7 +216,6 @@ Status Planner::estimate_costs() {
       }
     }
   }
-  return ok_status();
 }
 
 // Bytes of a matrix's tiles; the directory of its section is counted with the file.
@@ -195,30 +250,46 @@ Result<TargetPlan> Planner::plan_of(const Allocation& allocation) {
   return plan;
 }
 
-Result<TargetPlan> Planner::plan(std::uint64_t max_bytes) {
-  QSF_RETURN_IF_ERROR(take_matrices());
+std::vector<std::vector<AllocationChoice>> Planner::items() const {
   std::vector<std::vector<AllocationChoice>> items;
   for (const Matrix& matrix : matrices_) items.push_back(matrix.choices);
-  // The size of the rest of the file depends on the number of tiles, in pages of directories. So it
-  // is taken from the smallest file and corrected by the size of each plan.
-  const std::uint64_t fewest = fewest_bytes(items);
-  QSF_ASSIGN_OR_RETURN(const Allocation smallest, allocate(items, fewest));
-  QSF_ASSIGN_OR_RETURN(const TargetPlan least, plan_of(smallest));
+  return items;
+}
+
+Result<TargetPlan> Planner::smallest() {
+  QSF_RETURN_IF_ERROR(take_matrices());
+  const std::vector<std::vector<AllocationChoice>> choices = items();
+  QSF_ASSIGN_OR_RETURN(const Allocation allocation, allocate(choices, fewest_bytes(choices)));
+  return plan_of(allocation);
+}
+
+Result<TargetPlan> Planner::plan(std::uint64_t max_bytes) {
+  // The rest of the file depends on the number of tiles, by pages of directories. So its bytes are
+  // taken from the smallest file, and corrected by the bytes of each plan.
+  QSF_ASSIGN_OR_RETURN(const TargetPlan least, smallest());
+  if (least.file_bytes > max_bytes) {
+    return invalid_argument(
+        "--target-size: got %llu bytes, expected at least %llu, the smallest file of this model",
+        static_cast<unsigned long long>(max_bytes),
+        static_cast<unsigned long long>(least.file_bytes));
+  }
+  const std::uint64_t fewest = fewest_bytes(items());
+  QSF_RETURN_IF_ERROR(measure_all());
+  const std::vector<std::vector<AllocationChoice>> choices = items();
   const auto others =
       static_cast<std::int64_t>(least.file_bytes) - static_cast<std::int64_t>(fewest);
   std::int64_t room = static_cast<std::int64_t>(max_bytes) - others;
   while (room >= static_cast<std::int64_t>(fewest)) {
     QSF_ASSIGN_OR_RETURN(const Allocation allocation,
-                         allocate(items, static_cast<std::uint64_t>(room)));
+                         allocate(choices, static_cast<std::uint64_t>(room)));
     QSF_ASSIGN_OR_RETURN(TargetPlan plan, plan_of(allocation));
     if (plan.file_bytes <= max_bytes) return plan;
     room = static_cast<std::int64_t>(allocation.bytes) -
            static_cast<std::int64_t>(plan.file_bytes - max_bytes);
   }
-  return invalid_argument(
-      "--target-size: got %llu bytes, expected at least %llu, the smallest file of this model",
-      static_cast<unsigned long long>(max_bytes),
-      static_cast<unsigned long long>(least.file_bytes));
+  // Corrections have used up the room: the smallest file fits, as was checked.
+  QSF_ASSIGN_OR_RETURN(const Allocation allocation, allocate(choices, fewest));
+  return plan_of(allocation);
 }
 
 }  // namespace
@@ -245,7 +316,19 @@ double interpolate_divergence(std::span<const double> errors, std::span<const do
 
 Result<TargetPlan> plan_target_size(const ModelSource& source, const Calibration& calibration,
                                     const TranscodeOptions& options, std::uint64_t max_bytes) {
-  return Planner(source, calibration, options).plan(max_bytes);
+  return Planner(source, &calibration, options).plan(max_bytes);
+}
+
+Result<TargetPlan> plan_target_size_by_error(const ModelSource& source,
+                                             const TranscodeOptions& options,
+                                             std::uint64_t max_bytes) {
+  return Planner(source, nullptr, options).plan(max_bytes);
+}
+
+Result<std::uint64_t> smallest_target_size(const ModelSource& source,
+                                           const TranscodeOptions& options) {
+  QSF_ASSIGN_OR_RETURN(const TargetPlan plan, Planner(source, nullptr, options).smallest());
+  return plan.file_bytes;
 }
 
 }  // namespace qsf

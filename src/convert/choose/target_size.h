@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// --target-size: chooses the format of every matrix so that the file has at most the given size and
-// the divergence from the original model is small.
+// Chooses the format of every matrix so that the file has at most so many bytes and loses as little
+// as possible.
 //
-// The divergence that a format causes in a matrix is estimated from the sensitivity of its group:
-// the divergences measured at two formats, interpolated by the weighted errors of the formats. The
-// estimates of all matrices are added up.
+// The cost of a format for a matrix is, with a calibration, an estimate of the divergence of the
+// next-token distributions: measured at two formats for the matrix's group, and carried over to the
+// other formats by their weighted errors. Without a calibration it is the relative squared error of
+// the matrix times its share of the weights. The costs of all matrices are added.
 //
 // Based on: docs/decisions/037-target-size.md, with the measurements.
 
@@ -29,14 +30,14 @@ struct TargetTensor {
   SourcePlace place;
   BlockFormat format{QuantType::kF32, 4};
   std::uint64_t bytes = 0;  // in the file
-  double divergence = 0.0;  // estimated, in nats
+  double divergence = 0.0;  // the cost of the format: in nats, or a relative squared error
 };
 
 struct TargetPlan {
   TensorFormats formats;
   std::vector<TargetTensor> tensors;  // those whose type was a choice, in the order of the file
   std::uint64_t file_bytes = 0;       // without compression
-  double divergence = 0.0;            // estimated, of all
+  double divergence = 0.0;            // the sum of the costs
 };
 
 // Returns the divergence at a weighted error from measured ones: log-log interpolation between two,
@@ -46,12 +47,23 @@ double interpolate_divergence(std::span<const double> errors, std::span<const do
                               double error);
 
 // Plans a file of at most max_bytes with options.layout, tile_bytes and tokenizer. With a
-// vocabulary_type, embedding and head have that type. options.formats is ignored.
-// Requires  calibration.probes come from measure_sensitivities() on this source
-// Fails     kInvalidArgument if no allocation is that small, naming the smallest size, or if probes
-//           of a matrix are missing; as ModelSource::read_rows, kCancelled
+// vocabulary_type, embedding and head have that type. options.formats is not used. on_progress is
+// called once for each matrix that is measured.
+// Requires  calibration.probes are those of measure_sensitivities() on this source
+// Fails     kInvalidArgument where the smallest file is larger, naming its size, before anything is
+//           measured; where probes of a matrix are missing; as ModelSource::read_rows, kCancelled
 Result<TargetPlan> plan_target_size(const ModelSource& source, const Calibration& calibration,
                                     const TranscodeOptions& options, std::uint64_t max_bytes);
+
+// The same without a calibration: the costs are the errors of the weights themselves.
+Result<TargetPlan> plan_target_size_by_error(const ModelSource& source,
+                                             const TranscodeOptions& options,
+                                             std::uint64_t max_bytes);
+
+// Returns the bytes of the smallest file that a plan can have. Measures no errors.
+// Fails  as plan_target_size()
+Result<std::uint64_t> smallest_target_size(const ModelSource& source,
+                                           const TranscodeOptions& options);
 
 }  // namespace qsf
 

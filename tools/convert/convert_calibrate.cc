@@ -1,28 +1,26 @@
 // SPDX-License-Identifier: MIT
 
-#include "tools/convert/qsf_convert_calibrate.h"
+#include "tools/convert/convert_calibrate.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <string>
 #include <utility>
 
+#include "base/bytes.h"
 #include "convert/calibrate/calibrate_model.h"
 #include "convert/calibrate/calibration_file.h"
 #include "io/file.h"
-#include "tools/convert/qsf_convert_files.h"
-#include "tools/convert/qsf_convert_memory.h"
-#include "tools/convert/qsf_convert_report.h"
+#include "tools/common/option_parser.h"
+#include "tools/convert/convert_checks.h"
+#include "tools/convert/convert_report.h"
 
 namespace qsf_tools {
 namespace {
 
-constexpr const char* kTool = "qsf-convert";
-constexpr std::uint64_t kMegabyte = 1'000'000;
-
 void print_warning(qsf::LogLevel level, std::string_view line, void*) {
   if (level == qsf::LogLevel::kWarning) {
-    print_error(kTool, "warning: calibration: " + std::string(line));
+    print_error(program_name(), "warning: calibration: " + std::string(line));
   }
 }
 
@@ -37,7 +35,7 @@ qsf::Result<std::string> read_text_start(const ConvertOptions& options) {
   return text;
 }
 
-// What of the budget a conversion takes beside what runs the model and feeds it.
+// Returns the part of the budget that a conversion takes while GPTQ runs the model beside it.
 std::uint64_t beside_bytes(const ConvertOptions& options, const qsf::ModelSource& source,
                            const qsf::TranscodeOptions& transcode) {
   return options.gptq ? conversion_bytes(source, transcode, true) : 0;
@@ -59,12 +57,12 @@ qsf::Result<qsf::CalibratedText> gather(const ConvertOptions& options,
   calibrate.sensitivities = options.target_bytes != 0;
   calibrate.folder = options.work_folder;
   calibrate.on_probe = [&](std::size_t done, std::size_t total) {
-    progress.show("measuring what rounding costs", std::to_string(done) + " matrices", done, total);
+    progress.show("measuring sensitivities", std::to_string(done) + " matrices", done, total);
   };
   calibrate.collect.context = options.calibration_context;
   calibrate.collect.n_threads = options.n_threads;
-  // What runs the model stays beside the conversion that it feeds.
-  const std::uint64_t budget = options.ram_budget_mb * kMegabyte;
+  // With --gptq the model stays in memory beside the conversion.
+  const std::uint64_t budget = options.ram_budget_bytes;
   const std::uint64_t converting = beside_bytes(options, source, transcode);
   calibrate.collect.ram_budget_bytes = budget > converting ? budget - converting : 1;
   // A larger budget may have room for more threads of the conversion, so a refusal counts them all.
@@ -74,10 +72,10 @@ qsf::Result<qsf::CalibratedText> gather(const ConvertOptions& options,
   calibrate.collect.cancel = transcode.cancel;
   calibrate.collect.log = {print_warning, nullptr};
   calibrate.collect.on_progress = [&](const qsf::CollectProgress& done) {
-    std::string at_hand = std::to_string(done.done_rows) + " tokens";
-    if (done.skipped_layer) at_hand = "without layer " + std::to_string(*done.skipped_layer);
-    if (done.first_layer) at_hand = "from layer " + std::to_string(*done.first_layer);
-    progress.show("calibrating", at_hand, done.done_rows, done.total_rows);
+    std::string item = std::to_string(done.done_rows) + " tokens";
+    if (done.skipped_layer) item = "without layer " + std::to_string(*done.skipped_layer);
+    if (done.first_layer) item = "from layer " + std::to_string(*done.first_layer);
+    progress.show("calibrating", item, done.done_rows, done.total_rows);
   };
   auto calibrated = qsf::calibrate_model(source, std::move(text), options.output, calibrate);
   progress.clear();
@@ -86,10 +84,10 @@ qsf::Result<qsf::CalibratedText> gather(const ConvertOptions& options,
   }
   if (!calibrated) return std::move(calibrated).error();
   if (!calibrated->whole_window) {
-    print_error(kTool, "warning: " + options.calibration + ": " +
-                           std::to_string(calibrated->n_tokens) +
-                           " tokens are little to calibrate on; expected " +
-                           std::to_string(options.calibration_tokens));
+    print_error(program_name(), "warning: " + options.calibration + ": " +
+                                    std::to_string(calibrated->n_tokens) +
+                                    " tokens are few for a calibration; expected " +
+                                    std::to_string(options.calibration_tokens));
   }
   return calibrated;
 }
@@ -102,30 +100,27 @@ qsf::Result<qsf::Calibration> read_saved(const ConvertOptions& options,
   if (!same.ok()) return std::move(same).with_context(options.calibration);
   if (options.target_bytes != 0 && saved.probes.empty()) {
     return qsf::invalid_argument(
-        "%s: saved without --target-size, so it does not say what rounding costs; calibrate with a "
+        "%s: has no sensitivities, because it was saved without --target-size; calibrate with a "
         "text, --target-size and --calibration-out",
         options.calibration.c_str());
   }
   return saved;
 }
 
-// Refuses what only a text can be asked for.
+// Refuses options that need a text where a saved calibration is given.
 qsf::Status check_saved(const ConvertOptions& options) {
   if (options.gptq) {
-    return qsf::invalid_argument(
-        "%s: a saved calibration does not say which columns go together; expected a text with "
-        "--gptq",
-        options.calibration.c_str());
+    return qsf::invalid_argument("%s: a saved calibration has no Hessians; --gptq needs a text",
+                                 options.calibration.c_str());
   }
   if (!options.calibration_out.empty()) {
     return qsf::invalid_argument(
-        "%s: this is saved already; expected a text with --calibration-out",
+        "%s: this calibration is saved already; --calibration-out needs a text",
         options.calibration.c_str());
   }
   if (!options.text_option.empty()) {
-    return qsf::invalid_argument(
-        "%s: a saved calibration runs no model; expected a text with %s, or none of it",
-        options.calibration.c_str(), options.text_option.c_str());
+    return qsf::invalid_argument("%s: a saved calibration runs no model; %s needs a text",
+                                 options.calibration.c_str(), options.text_option.c_str());
   }
   return qsf::ok_status();
 }
@@ -163,7 +158,7 @@ qsf::Status check_calibration_files(const ConvertOptions& options) {
                                    options.calibration_out.c_str(), other.c_str());
     }
   }
-  // What would be found out when the model has run, which can take hours.
+  // Checked now, not after the hours that the model can run.
   if (!options.calibration_out.empty()) {
     QSF_RETURN_IF_ERROR(check_writable(options.calibration_out).with_context("--calibration-out"));
   }
@@ -189,18 +184,48 @@ qsf::Result<ConvertCalibration> calibrate(const ConvertOptions& options,
   QSF_ASSIGN_OR_RETURN(result.columns, qsf::column_importance(calibration));
   result.layers = qsf::layer_importance(calibration);
   result.compensation = std::move(seen.compensation);
-  if (options.target_bytes != 0) {
-    qsf::TranscodeOptions planned = transcode;
-    planned.importance = &result.columns;
-    auto plan = qsf::plan_target_size(source, calibration, planned, options.target_bytes);
-    if (!plan) return std::move(plan).error().with_context("--target-size");
-    result.target = std::move(*plan);
-  }
   if (!options.quiet) print_summary(calibration, options.verbose);
-  if (!options.quiet && options.target_bytes != 0) {
-    print_target_table(result.target, options.target_bytes, options.verbose);
-  }
+  result.measured = std::move(seen.calibration);
   return result;
+}
+
+qsf::Status check_target_size(const ConvertOptions& options, const qsf::ModelSource& source,
+                              const qsf::TranscodeOptions& transcode) {
+  if (options.target_bytes == 0) return qsf::ok_status();
+  auto smallest = qsf::smallest_target_size(source, transcode);
+  if (!smallest) return std::move(smallest).error();
+  if (*smallest <= options.target_bytes) return qsf::ok_status();
+  // Rounded up to what the option can express in three digits.
+  const std::uint64_t kilobytes = qsf::ceil_div(*smallest, std::uint64_t{1000});
+  return qsf::invalid_argument(
+      "--target-size: got %llu bytes, expected at least %llu, the smallest file of this model; "
+      "give "
+      "%llu.%03llu or more",
+      static_cast<unsigned long long>(options.target_bytes),
+      static_cast<unsigned long long>(*smallest), static_cast<unsigned long long>(kilobytes / 1000),
+      static_cast<unsigned long long>(kilobytes % 1000));
+}
+
+qsf::Result<qsf::TargetPlan> plan_target(const ConvertOptions& options,
+                                         const qsf::ModelSource& source,
+                                         const qsf::TranscodeOptions& transcode,
+                                         const qsf::Calibration& measured,
+                                         ConvertProgress& progress) {
+  const bool calibrated = !options.calibration.empty();
+  qsf::TranscodeOptions planned = transcode;
+  planned.compensation = nullptr;
+  planned.layer_importance = {};
+  planned.on_progress = [&](const qsf::TranscodeProgress& done) {
+    progress.show("measuring errors", done.section, done.done_weights, done.total_weights);
+  };
+  auto plan = calibrated ? qsf::plan_target_size(source, measured, planned, options.target_bytes)
+                         : qsf::plan_target_size_by_error(source, planned, options.target_bytes);
+  progress.clear();
+  if (!plan) return std::move(plan).error();
+  if (!options.quiet) {
+    print_target_table(*plan, options.target_bytes, options.verbose, calibrated);
+  }
+  return plan;
 }
 
 }  // namespace qsf_tools

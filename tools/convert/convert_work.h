@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// qsf-convert --work-folder: what is done of a conversion, so that the same command goes on where
-// it was interrupted (decision 033).
+// The work folder of a conversion (--work-folder): saved progress, from which the same command
+// resumes after an interruption.
 
-#ifndef QSF_TOOLS_CONVERT_QSF_CONVERT_WORK_H_
-#define QSF_TOOLS_CONVERT_QSF_CONVERT_WORK_H_
+#ifndef QSF_TOOLS_CONVERT_CONVERT_WORK_H_
+#define QSF_TOOLS_CONVERT_CONVERT_WORK_H_
 
 #include <cstddef>
 #include <memory>
@@ -14,32 +14,32 @@
 #include "base/result.h"
 #include "convert/encode/saved_sections.h"
 #include "import/model_source.h"
-#include "tools/convert/qsf_convert_options.h"
+#include "tools/convert/convert_options.h"
 
 namespace qsf_tools {
 
 class WorkFolder {
  public:
-  // Makes the folder, or opens that of an earlier start of this very conversion. `tokenizer` is the
-  // section of the output.
-  // Fails  kInvalidArgument when it is another conversion's, holds strange files, is to hold what
-  //        stays, or is in use; kIo
+  // Creates the folder, or opens the folder of an earlier start of the same conversion.
+  // `tokenizer`: the section of the output. Fails  kInvalidArgument when the folder belongs to
+  // another conversion, holds other files, would
+  //        hold a result, or is in use; kIo
   static qsf::Result<std::unique_ptr<WorkFolder>> open(const ConvertOptions& options,
                                                        const qsf::ModelSource& source,
                                                        qsf::ByteSpan tokenizer);
-  // Removes a folder in which nothing was kept.
+  // Removes a folder without progress.
   ~WorkFolder();
   WorkFolder(const WorkFolder&) = delete;
   WorkFolder& operator=(const WorkFolder&) = delete;
 
   const std::string& path() const noexcept { return path_; }
   const qsf::SavedSections& sections() const noexcept { return sections_; }
-  // Whether it was there before, and how many sections were done by then.
+  // Returns whether the folder existed before, and how many sections were complete then.
   bool goes_on() const noexcept { return goes_on_; }
   std::size_t n_done() const noexcept { return n_done_; }
 
-  // Removes what it holds, and the folder: the output is whole. What cannot be removed stays, and
-  // so do a link and the folder that it names.
+  // Removes the folder and its files, once the output is complete. Files that cannot be removed
+  // stay, and so do a link and the folder it names.
   void remove();
 
  private:
@@ -57,4 +57,4 @@ class WorkFolder {
 
 }  // namespace qsf_tools
 
-#endif  // QSF_TOOLS_CONVERT_QSF_CONVERT_WORK_H_
+#endif  // QSF_TOOLS_CONVERT_CONVERT_WORK_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-#include "tools/convert/qsf_convert_report.h"
+#include "tools/convert/convert_report.h"
 
 #include <cstdio>
 #include <map>
@@ -8,12 +8,39 @@
 #include <string>
 #include <vector>
 
+#include "tools/common/option_parser.h"
 #include "tools/common/tool_support.h"
 
 namespace qsf_tools {
+void ConvertProgress::show(std::string_view stage, std::string_view item, std::uint64_t done,
+                           std::uint64_t total) {
+  if (stage_ != stage || done < stage_begin_) {
+    stage_start_ = Clock::now();
+    stage_begin_ = done;
+  }
+  stage_ = stage;
+  if (!line_.due()) return;
+  const double elapsed = std::chrono::duration<double>(Clock::now() - stage_start_).count();
+  const double share = total == 0 ? 1.0 : static_cast<double>(done) / static_cast<double>(total);
+  constexpr int kBar = 24;
+  const int filled = static_cast<int>(share * kBar);
+  char text[160];
+  std::snprintf(text, sizeof text, "%s [%.*s%.*s] %3.0f %%, %.*s", stage_.c_str(), filled,
+                "########################", kBar - filled, "........................",
+                100.0 * share, static_cast<int>(item.size()), item.data());
+  std::string shown = text;
+  // The work of an earlier start took no time here.
+  if (done > stage_begin_) {
+    const double rate = static_cast<double>(done - stage_begin_) / elapsed;
+    std::snprintf(text, sizeof text, ", %.0f s left", static_cast<double>(total - done) / rate);
+    shown += text;
+  }
+  line_.show(shown);
+}
+
 namespace {
 
-// How near the tensors that changed came to the original.
+// How close the rounded tensors are to the original.
 struct Closeness {
   std::size_t n_rounded = 0;
   std::size_t n_below = 0;                      // a cosine of kLowCosine
@@ -62,19 +89,20 @@ nlohmann::ordered_json tensor_json(const qsf::TensorReport& t) {
 
 void print_convert_warnings(const qsf::TranscodeReport& report) {
   for (const std::string& warning : report.warnings) {
-    print_error("qsf-convert", "warning: " + warning);
+    print_error(program_name(), "warning: " + warning);
   }
   if (!report.widened.empty()) {
-    print_error("qsf-convert", "warning: " + std::to_string(report.widened.size()) +
-                                   " matrices fell below a cosine of 0.99 and were given more bits "
-                                   "(--verbose lists them)");
+    print_error(program_name(),
+                "warning: " + std::to_string(report.widened.size()) +
+                    " matrices fell below a cosine of 0.99 and were given more bits "
+                    "(--verbose lists them)");
   }
   const Closeness closeness = closeness_of(report);
   const qsf::TensorReport* const worst = closeness.lowest;
   if (closeness.n_below == 0) return;
   char cosine[32];
   std::snprintf(cosine, sizeof cosine, "%.4f", worst->cosine);
-  print_error("qsf-convert",
+  print_error(program_name(),
               "warning: " + std::to_string(closeness.n_below) + " of " +
                   std::to_string(report.tensors.size()) +
                   " tensors have a cosine with the original below 0.99, the lowest " + cosine +
@@ -149,7 +177,7 @@ std::string report_json(const qsf::TranscodeReport& report, const ConvertedFile&
   for (const qsf::TensorReport& tensor : report.tensors) {
     json["tensors"].push_back(tensor_json(tensor));
   }
-  // Names need not be UTF-8, of which JSON is made.
+  // Names may hold bytes that are not UTF-8; JSON must be UTF-8.
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -185,7 +213,8 @@ void add_type(KindRow& row) {
 
 }  // namespace
 
-void print_target_table(const qsf::TargetPlan& plan, std::uint64_t max_bytes, bool each) {
+void print_target_table(const qsf::TargetPlan& plan, std::uint64_t max_bytes, bool each,
+                        bool calibrated) {
   std::printf("%-16s %6s %7s  %s\n", "matrix", "bits", "loss", each ? "type" : "types by layer");
   const double whole = plan.divergence > 0.0 ? plan.divergence : 1.0;
   const auto print = [&](const std::string& name, double bits, double share,
@@ -227,7 +256,8 @@ void print_target_table(const qsf::TargetPlan& plan, std::uint64_t max_bytes, bo
     print(std::string(qsf::tensor_kind_name(kind)), row.bits / row.weights, row.divergence / whole,
           row.types);
   }
-  std::printf("%llu bytes of %llu; expected divergence %.3g nats a token\n",
+  std::printf(calibrated ? "%llu bytes of %llu; expected divergence %.3g nats a token\n"
+                         : "%llu bytes of %llu; relative squared error of the weights %.3g\n",
               static_cast<unsigned long long>(plan.file_bytes),
               static_cast<unsigned long long>(max_bytes), plan.divergence);
 }

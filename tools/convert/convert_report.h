@@ -1,17 +1,38 @@
 // SPDX-License-Identifier: MIT
 //
-// What qsf-convert prints about a finished conversion.
+// The output of qsf convert: the progress of a conversion, its result as text and as JSON.
 
-#ifndef QSF_TOOLS_CONVERT_QSF_CONVERT_REPORT_H_
-#define QSF_TOOLS_CONVERT_QSF_CONVERT_REPORT_H_
+#ifndef QSF_TOOLS_CONVERT_CONVERT_REPORT_H_
+#define QSF_TOOLS_CONVERT_CONVERT_REPORT_H_
 
+#include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "convert/choose/target_size.h"
 #include "convert/encode/transcode.h"
+#include "tools/common/tool_support.h"
 
 namespace qsf_tools {
+
+class ConvertProgress {
+ public:
+  ConvertProgress(std::string_view tool, bool enabled) : line_(tool, enabled) {}
+
+  // Shows, at most a few times a second, that `done` of `total` of a stage are complete, and the
+  // item in work. A stage begins when it is first shown.
+  void show(std::string_view stage, std::string_view item, std::uint64_t done, std::uint64_t total);
+  void clear() { line_.clear(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  ProgressLine line_;
+  std::string stage_;
+  Clock::time_point stage_start_ = Clock::now();
+  std::uint64_t stage_begin_ = 0;  // `done` when the stage was first shown
+};
 
 // Prints warnings to stderr: those of the report, and one line about tensors whose cosine with the
 // original is low.
@@ -41,8 +62,10 @@ void print_convert_summary(const qsf::TranscodeReport& report, const ConvertedFi
 std::string report_json(const qsf::TranscodeReport& report, const ConvertedFile& file);
 
 // Prints the types of --target-size: a row for each kind of matrix, with `each` for each matrix.
-void print_target_table(const qsf::TargetPlan& plan, std::uint64_t max_bytes, bool each);
+// `calibrated`: the costs of the plan are divergences, otherwise errors of the weights.
+void print_target_table(const qsf::TargetPlan& plan, std::uint64_t max_bytes, bool each,
+                        bool calibrated);
 
 }  // namespace qsf_tools
 
-#endif  // QSF_TOOLS_CONVERT_QSF_CONVERT_REPORT_H_
+#endif  // QSF_TOOLS_CONVERT_CONVERT_REPORT_H_

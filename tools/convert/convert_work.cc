@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-#include "tools/convert/qsf_convert_work.h"
+#include "tools/convert/convert_work.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <sstream>
 #include <string_view>
 #include <system_error>
@@ -27,7 +28,7 @@
 #include "format/qsf_layout.h"
 #include "io/atomic_file.h"
 #include "io/file.h"
-#include "tools/convert/qsf_convert_files.h"
+#include "tools/convert/convert_checks.h"
 
 namespace qsf_tools {
 namespace {
@@ -42,14 +43,14 @@ bool is_section(const std::string& name) {
   return name.starts_with(qsf::SavedSections::kPrefix);
 }
 
-// Whether a file keeps nothing, but says whose a folder is.
+// Returns whether a file holds no progress, only the identity of the folder.
 bool is_label(const std::string& name) {
   const std::string last = qsf::final_name(name);
   return last == kLockName || last == kConversionName;
 }
 
-// Whether a conversion makes files of that name in its folder; for a moment, perhaps, in which it
-// may have been killed.
+// Returns whether a conversion creates files of that name in its folder, temporary ones included:
+// it may have been killed while it had one.
 bool is_own(const std::string& temporary_or_last) {
   const std::string name = qsf::final_name(temporary_or_last);
   const std::vector<std::string> seen = qsf::calibration_folder_names();
@@ -66,27 +67,28 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-// Refuses a folder that has files which no conversion has made, or nobody knows which.
+// Refuses a folder with files that no conversion has created.
 qsf::Status check_names(const std::string& path) {
   const std::vector<std::string> names = names_in(path);
   const bool is_ours = std::ranges::find(names, kConversionName) != names.end();
   for (const std::string& name : names) {
     if (is_label(name) || (is_ours && is_own(name))) continue;
     return qsf::invalid_argument(
-        "--work-folder %s: holds %s, which no conversion has made; name an empty or a new folder",
+        "--work-folder %s: holds %s, which is no file of a conversion; give an empty or a new "
+        "folder",
         path.c_str(), name.c_str());
   }
   return qsf::ok_status();
 }
 
-// Refuses results that would lie in a folder which goes when they are whole.
+// Refuses results inside the folder: it is removed when they are complete.
 qsf::Status check_results(const ConvertOptions& options) {
   for (const std::string& result : {options.output, options.calibration_out, options.report}) {
     std::error_code failure;
     const fs::path whole = fs::absolute(result, failure);
     if (result.empty() || !is_same_file(whole.parent_path(), options.work_folder)) continue;
     return qsf::invalid_argument(
-        "--work-folder %s: goes when all is done, and %s is to lie in it; name another folder",
+        "--work-folder %s: would hold %s, and is removed at the end; give another folder",
         options.work_folder.c_str(), result.c_str());
   }
   return qsf::ok_status();
@@ -106,7 +108,7 @@ qsf::Result<std::string> fingerprint(const std::string& path) {
   return std::to_string(file.size_bytes()) + " bytes, checksum " + std::to_string(crc);
 }
 
-// A checksum of what a model computes with beside weights. Requires  validate(spec) is OK
+// Returns a checksum of the constants of a model. Requires  validate(spec) is OK
 std::uint32_t constants_crc(const qsf::ModelSpec& spec) {
   std::array<std::byte, qsf::kHeaderBytes> header = {};
   qsf::encode_spec_header(spec, header);
@@ -115,7 +117,13 @@ std::uint32_t constants_crc(const qsf::ModelSpec& spec) {
   return qsf::crc32(metadata.view(), qsf::crc32(header));
 }
 
-// Returns all that decides what is kept, one line each.
+// Returns the name of a choice, empty where none was made.
+template <typename Choice, typename Name>
+std::string name_of(const std::optional<Choice>& choice, const Name& name) {
+  return choice ? std::string(name(*choice)) : std::string();
+}
+
+// Returns everything that decides the bytes of the result, one line each.
 qsf::Result<std::string> describe(const ConvertOptions& options, const qsf::ModelSource& source,
                                   qsf::ByteSpan tokenizer) {
   QSF_ASSIGN_OR_RETURN(const qsf::CalibratedModel model, qsf::identify_model(source));
@@ -125,16 +133,17 @@ qsf::Result<std::string> describe(const ConvertOptions& options, const qsf::Mode
         << model.hidden << " columns, checksum " << model.weights_crc << "\n"
         << "constants: checksum " << constants_crc(source.spec()) << "\n"
         << "tokenizer: " << tokenizer.size() << " bytes, checksum " << qsf::crc32(tokenizer) << "\n"
-        << "--quant-type: " << options.quant_type << "\n"
-        << "--head-type: " << options.head_type << "\n"
+        << "--quant-type: " << name_of(options.preset, qsf::quant_preset_name) << "\n"
+        << "--head-type: " << name_of(options.head_type, qsf::quant_type_name) << "\n"
         << "--block-size: " << options.block << "\n"
-        << "--target-size: " << options.target_bytes << "\n"
-        << "--rounding: " << options.rounding << "\n"
-        << "--rotate: " << options.rotate << "\n"
-        << "--for: " << options.purpose << "\n"
-        << "--i2s-layout: " << options.i2s_layout << "\n"
+        << "--target-size: " << options.target_bytes << " bytes\n"
+        << "--scale-search: " << scale_search_name(options.rounding) << "\n"
+        << "--rotate: " << rotation_name(options.rotation) << "\n"
+        << "--ternary-packing: " << ternary_packing_name(options.native_ternary) << "\n"
+        << "--i2s-layout: " << qsf::kI2sLayoutNames[static_cast<std::size_t>(options.i2s_layout)]
+        << "\n"
         << "--int8-rows: " << options.int8_rows << "\n"
-        << "--layout: " << options.layout << "\n"
+        << "--layout: " << static_cast<unsigned>(options.layout) << "\n"
         << "--tile-bytes: " << options.tile_bytes << "\n"
         << "--gptq: " << options.gptq << "\n";
   if (options.calibration.empty()) return std::move(lines).str();
@@ -167,14 +176,14 @@ qsf::Result<std::unique_ptr<WorkFolder>> WorkFolder::open(const ConvertOptions& 
   std::error_code failure;
   const fs::file_status status = fs::status(path, failure);
   if (fs::exists(status) && !fs::is_directory(status)) {
-    return qsf::invalid_argument("--work-folder %s: not a folder; name one, or a new one",
+    return qsf::invalid_argument("--work-folder %s: not a folder; give a folder or a new name",
                                  path.c_str());
   }
   QSF_RETURN_IF_ERROR(check_results(options));
   QSF_RETURN_IF_ERROR(check_names(path));
   fs::create_directory(path, failure);
   if (failure) {
-    return qsf::io_error("--work-folder %s: cannot be made: %s", path.c_str(),
+    return qsf::io_error("--work-folder %s: cannot be created: %s", path.c_str(),
                          failure.message().c_str());
   }
   std::unique_ptr<WorkFolder> folder(new WorkFolder(path));
@@ -196,21 +205,21 @@ qsf::Status WorkFolder::lock() {
   const std::string name = path_ + "/" + kLockName;
   lock_ = ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (lock_ < 0) {
-    return qsf::io_error("--work-folder %s: cannot be made: %s", name.c_str(),
+    return qsf::io_error("--work-folder %s: cannot be created: %s", name.c_str(),
                          std::strerror(errno));
   }
-  // A process that was killed holds it for the moment that its end takes.
+  // A killed process holds the lock until the system has cleaned up.
   constexpr int kTries = 20;
   for (int i = 0; i < kTries; ++i) {
     if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) return qsf::ok_status();
     if (errno != EWOULDBLOCK) {
-      return qsf::io_error("--work-folder %s: cannot be locked: %s; name a folder on another disk",
+      return qsf::io_error("--work-folder %s: cannot be locked: %s; give a folder on another disk",
                            name.c_str(), std::strerror(errno));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   return qsf::invalid_argument(
-      "--work-folder %s: another conversion works in it; wait for it, or name another folder",
+      "--work-folder %s: another conversion uses it; wait for it, or give another folder",
       path_.c_str());
 }
 
@@ -228,15 +237,16 @@ qsf::Status WorkFolder::check_conversion(const std::string& expected) {
   is_ours_ = goes_on_;
   if (goes_on_) return qsf::ok_status();
   return qsf::invalid_argument(
-      "--work-folder %s: of another conversion, with \"%s\" where this one has \"%s\"; run it with "
-      "that, name another folder, or remove this one",
+      "--work-folder %s: belongs to another conversion, which has \"%s\" where this one has "
+      "\"%s\"; "
+      "repeat that command, give another folder, or remove this one",
       path_.c_str(), first_difference(found, expected).c_str(),
       first_difference(expected, found).c_str());
 }
 
 void WorkFolder::remove() {
   std::error_code ignored;
-  // What says that the folder is a conversion's goes last.
+  // The identity goes last: an interrupted removal can be repeated.
   for (const std::string& name : names_in(path_)) {
     if (is_own(name) && name != kConversionName && name != kLockName) {
       fs::remove(fs::path(path_) / name, ignored);
