@@ -1,22 +1,14 @@
 # SPDX-License-Identifier: MIT
 qsf_program(bench
-  SOURCES bench/qsf_bench.cc
-          bench/qsf_bench_attend.cc
-          bench/qsf_bench_cost.cc
-          bench/qsf_bench_encode.cc
-          bench/qsf_bench_gptq.cc
-          bench/qsf_bench_h2o.cc
-          bench/qsf_bench_kernels.cc
-          bench/qsf_bench_limits.cc
-          bench/qsf_bench_machine.cc
-          bench/qsf_bench_matmul.cc
-          bench/qsf_bench_model.cc
-          bench/qsf_bench_options.cc
-          bench/qsf_bench_peer.cc
-          bench/qsf_bench_report.cc
-          bench/qsf_bench_samples.cc
-          bench/qsf_bench_small_kernels.cc
-          bench/qsf_bench_stream.cc
+  SOURCES bench/bench_attention_kernels.cc
+          bench/bench_kernels.cc
+          bench/bench_machine.cc
+          bench/bench_main.cc
+          bench/bench_model.cc
+          bench/bench_options.cc
+          bench/bench_report.cc
+          bench/bench_stream.cc
+          bench/bench_weight_kernels.cc
   DEPS qsf_engine qsf_convert qsf_kernels qsf_json)
 if(QSF_BUILD_TESTS)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)

@@ -293,7 +293,7 @@ class Streams(Case):
         self.refused(2, "compare_streaming", MODEL, "--stream", "100", "--peer", "true", "--peer-model", MODEL)
         self.refused(1, "no such file", path("missing.qsf"), "--disk")
         self.refused(2, "expected budgets in MB", MODEL, "--stream", "64,0")
-        self.refused(2, "--disk measures no model", MODEL, "--disk", "--stream", "64")
+        self.refused(2, "--disk excludes", MODEL, "--disk", "--stream", "64")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <ctime>
 
-#include "tools/bench/qsf_bench_machine.h"
+#include "tools/bench/bench_machine.h"
 #include "tools/common/tool_support.h"
 #include "tools/parity/sha256.h"
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-#include "tools/bench/qsf_bench_stream.h"
+#include "tools/bench/bench_stream.h"
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -13,22 +12,16 @@
 #include "io/disk_probe.h"
 #include "platform/memory.h"
 #include "stream/pager_stats.h"
-#include "tools/bench/qsf_bench_machine.h"
-#include "tools/bench/qsf_bench_model.h"
-#include "tools/bench/qsf_bench_samples.h"
+#include "tools/bench/bench_machine.h"
+#include "tools/bench/bench_model.h"
+#include "tools/bench/bench_report.h"
+#include "tools/common/option_parser.h"
 #include "tools/common/tool_support.h"
 
 namespace qsf_tools {
 namespace {
 
-constexpr std::uint64_t kMegabyte = 1'000'000;
 constexpr std::size_t kTracedTiles = 1U << 16;
-
-double fastest(const qsf::DiskProbe& probe) {
-  double best = 0.0;
-  for (const qsf::ProbeCell& cell : probe.matrix) best = std::max(best, cell.bytes_per_second);
-  return best;
-}
 
 // The disk of one file, and memory to read it into.
 class DiskMeter {
@@ -104,51 +97,6 @@ class DiskMeter {
   qsf::ProbeCell best_;
 };
 
-// What one run took.
-struct StreamRun {
-  double seconds = 0.0;
-  std::uint64_t bytes_read = 0;  // from the file
-  double wait_seconds = 0.0;     // of those, that a pass waited for the disk
-  double disk_beside = 0.0;      // bytes a second of the disk just before and after, their mean
-};
-
-struct StreamResult {
-  BenchTest test;
-  std::vector<StreamRun> runs;
-
-  template <typename Quantity>
-  Spread spread(const Quantity& quantity) const {
-    std::vector<double> values;
-    for (const StreamRun& run : runs) values.push_back(quantity(run));
-    return spread_of(std::move(values));
-  }
-  Spread tokens_per_second() const {
-    return spread([this](const StreamRun& run) { return test.n_tokens / run.seconds; });
-  }
-  Spread bytes_per_second() const {
-    return spread([](const StreamRun& run) { return run.bytes_read / run.seconds; });
-  }
-  Spread disk_share() const {
-    return spread([](const StreamRun& run) {
-      return run.disk_beside > 0.0 ? run.bytes_read / run.seconds / run.disk_beside : 0.0;
-    });
-  }
-  Spread wait_share() const {
-    return spread([](const StreamRun& run) { return run.wait_seconds / run.seconds; });
-  }
-};
-
-// A model within one budget.
-struct Stream {
-  std::uint64_t budget_bytes = 0;
-  std::string mode;
-  double resident_share = 0.0;
-  std::uint64_t planned_bytes = 0;
-  std::uint32_t rows_per_pass = 0;
-  std::uint64_t streamed_bytes = 0;  // of a pass
-  std::vector<StreamResult> results;
-};
-
 qsf::Result<StreamRun> run_once(BenchModel& model, const BenchTest& test, const DiskMeter* meter) {
   QSF_RETURN_IF_ERROR(model.reach_depth(test.depth));
   StreamRun run;
@@ -165,24 +113,6 @@ qsf::Result<StreamRun> run_once(BenchModel& model, const BenchTest& test, const 
     run.disk_beside = (run.disk_beside + beside) / 2;
   }
   return run;
-}
-
-// Writes the traced tiles as JSON, times in nanoseconds from the first read on.
-qsf::Status write_timeline(const std::string& path, std::span<const qsf::TileEvent> events) {
-  std::uint64_t start = UINT64_MAX;
-  for (const qsf::TileEvent& event : events) start = std::min(start, event.read_start_ns);
-  const auto since = [start](std::uint64_t ns) { return ns >= start ? ns - start : 0; };
-  nlohmann::ordered_json json = nlohmann::ordered_json::array();
-  for (const qsf::TileEvent& event : events) {
-    json.push_back({{"tile", event.tile},
-                    {"read_start_ns", since(event.read_start_ns)},
-                    {"read_end_ns", since(event.read_end_ns)},
-                    {"ready_ns", since(event.ready_ns)},
-                    {"acquired_ns", since(event.acquired_ns)},
-                    {"released_ns", since(event.released_ns)}});
-  }
-  const std::string text = json.dump() + "\n";
-  return qsf::write_file(path, std::as_bytes(std::span(text)));
 }
 
 qsf::Result<Stream> measure_stream(const BenchOptions& options, std::uint64_t budget_bytes,
@@ -216,38 +146,6 @@ qsf::Result<Stream> measure_stream(const BenchOptions& options, std::uint64_t bu
     QSF_RETURN_IF_ERROR(write_timeline(options.timeline, std::span(events).first(n_traced)));
   }
   return stream;
-}
-
-nlohmann::ordered_json spread_json(const Spread& spread) {
-  return {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}};
-}
-
-nlohmann::ordered_json stream_json(const Stream& stream) {
-  nlohmann::ordered_json json = {{"budget_bytes", stream.budget_bytes},
-                                 {"mode", stream.mode},
-                                 {"planned_bytes", stream.planned_bytes},
-                                 {"rows_per_pass", stream.rows_per_pass},
-                                 {"streamed_bytes_per_pass", stream.streamed_bytes},
-                                 {"tests", nlohmann::ordered_json::array()}};
-  for (const StreamResult& result : stream.results) {
-    nlohmann::ordered_json test = {{"kind", result.test.generate ? "generate" : "prompt"},
-                                   {"tokens", result.test.n_tokens},
-                                   {"depth", result.test.depth},
-                                   {"resident_share", stream.resident_share},
-                                   {"tokens_per_second", spread_json(result.tokens_per_second())},
-                                   {"bytes_per_second", spread_json(result.bytes_per_second())},
-                                   {"wait_share", spread_json(result.wait_share())},
-                                   {"disk_share", spread_json(result.disk_share())},
-                                   {"runs", nlohmann::ordered_json::array()}};
-    for (const StreamRun& run : result.runs) {
-      test["runs"].push_back({{"seconds", run.seconds},
-                              {"bytes_read", run.bytes_read},
-                              {"wait_seconds", run.wait_seconds},
-                              {"disk_beside_bytes_per_second", run.disk_beside}});
-    }
-    json["tests"].push_back(std::move(test));
-  }
-  return json;
 }
 
 void print_stream(const Stream& stream) {
@@ -285,27 +183,6 @@ void print_streams(const BenchOptions& options, const std::vector<Stream>& strea
   for (const Stream& stream : streams) print_stream(stream);
 }
 
-nlohmann::ordered_json disk_json(const qsf::DiskProbe& probe) {
-  nlohmann::ordered_json json = {{"bytes_per_second", fastest(probe)},
-                                 {"depth", probe.best.depth},
-                                 {"block_bytes", probe.best.block_bytes},
-                                 {"path", qsf::read_path_name(probe.path)},
-                                 {"direct", probe.is_direct},
-                                 {"matrix", nlohmann::ordered_json::array()}};
-  for (const qsf::ProbeCell& cell : probe.matrix) {
-    json["matrix"].push_back({{"depth", cell.depth},
-                              {"block_bytes", cell.block_bytes},
-                              {"bytes_per_second", cell.bytes_per_second}});
-  }
-  return json;
-}
-
-void print_json(const nlohmann::ordered_json& json) {
-  // Paths need not be UTF-8, of which JSON is made.
-  std::printf("%s\n",
-              json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
-}
-
 }  // namespace
 
 qsf::Status bench_streams(const BenchOptions& options) {
@@ -316,10 +193,10 @@ qsf::Status bench_streams(const BenchOptions& options) {
     meter.emplace(std::move(opened));
   }
   std::vector<Stream> streams;
-  ProgressLine progress(kBenchTool, true);
-  for (const std::uint32_t budget : options.streams) {
-    QSF_ASSIGN_OR_RETURN(Stream stream, measure_stream(options, budget * kMegabyte,
-                                                       meter ? &*meter : nullptr, progress));
+  ProgressLine progress(program_name(), true);
+  for (const std::uint64_t budget : options.streams) {
+    QSF_ASSIGN_OR_RETURN(Stream stream,
+                         measure_stream(options, budget, meter ? &*meter : nullptr, progress));
     streams.push_back(std::move(stream));
   }
   progress.clear();
@@ -327,17 +204,7 @@ qsf::Status bench_streams(const BenchOptions& options) {
     print_streams(options, streams, meter ? &*meter : nullptr);
     return qsf::ok_status();
   }
-  nlohmann::ordered_json json = {{"tool", "qsf-bench"},
-                                 {"version", QSF_VERSION},
-                                 {"model", options.model},
-                                 {"repetitions", options.repetitions},
-                                 {"streams", nlohmann::ordered_json::array()}};
-  if (meter) {
-    json["disk_probe"] = {{"depth", meter->best().depth},
-                          {"block_bytes", meter->best().block_bytes}};
-  }
-  for (const Stream& stream : streams) json["streams"].push_back(stream_json(stream));
-  print_json(json);
+  print_streams_json(options, meter ? &meter->best() : nullptr, streams);
   return qsf::ok_status();
 }
 
@@ -345,7 +212,7 @@ qsf::Status bench_disk(const BenchOptions& options) {
   QSF_ASSIGN_OR_RETURN(const DiskMeter meter, DiskMeter::open(options));
   QSF_ASSIGN_OR_RETURN(const qsf::DiskProbe probe, meter.probe(0));
   if (options.json) {
-    print_json({{"tool", "qsf-bench"}, {"model", options.model}, {"disk", disk_json(probe)}});
+    print_disk_json(options, probe);
     return qsf::ok_status();
   }
   std::printf("%s: %s%s\n%8s %12s %8s\n", options.model.c_str(),

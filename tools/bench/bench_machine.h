@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// What the machine can do at most: bytes read from memory and operations, a second, with all
-// threads at once.
+// The machine that figures are measured on: its name, and its limits: bytes read from memory and
+// operations per second, with all threads at once.
 
-#ifndef QSF_TOOLS_BENCH_QSF_BENCH_LIMITS_H_
-#define QSF_TOOLS_BENCH_QSF_BENCH_LIMITS_H_
+#ifndef QSF_TOOLS_BENCH_BENCH_MACHINE_H_
+#define QSF_TOOLS_BENCH_BENCH_MACHINE_H_
 
 #include <cstdint>
 #include <memory>
@@ -18,6 +18,15 @@
 #include "platform/threads.h"
 
 namespace qsf_tools {
+
+struct Machine {
+  std::string cpu;       // name of the CPU model; "unknown" where the system has none
+  std::string features;  // instruction sets that kernels may use
+  std::string system;    // kernel and its release
+  std::uint64_t memory_bytes = 0;
+};
+
+Machine describe_machine();
 
 struct ReadLimit {
   double bytes_per_second = 0.0;
@@ -39,9 +48,9 @@ struct MachineLimits {
   double peak(qsf::kernels::ProbeKind kind) const noexcept;
 };
 
-// The limits of a machine, with 1 GiB of memory to read. On a machine with neighbours the rate of
-// memory changes by half from one second to the next, so a test is set against sweeps right before
-// and after each of its runs, in the way that was found to be the fastest.
+// Measures the limits of a machine, with 1 GiB of memory to read. On a shared machine the rate of
+// memory changes by half within a second, so each run of a test is compared with sweeps right
+// before and after it, with the streams and prefetch that were fastest.
 class MachineProbe {
  public:
   // Fails  kOutOfBudget when there is not 1 GiB of memory to read
@@ -70,4 +79,4 @@ void keep_better(const MachineLimits& other, MachineLimits& limits);
 
 }  // namespace qsf_tools
 
-#endif  // QSF_TOOLS_BENCH_QSF_BENCH_LIMITS_H_
+#endif  // QSF_TOOLS_BENCH_BENCH_MACHINE_H_

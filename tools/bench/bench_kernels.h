@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// Measures single kernels: every entry of every table that this machine can run, best of many
-// bursts on data in cache, and products with weights from memory as well.
+// Measures single kernels: every entry of every kernel table that this machine can run, the best of
+// many bursts on data in cache; products with weights from memory as well.
 
-#ifndef QSF_TOOLS_BENCH_QSF_BENCH_KERNELS_H_
-#define QSF_TOOLS_BENCH_QSF_BENCH_KERNELS_H_
+#ifndef QSF_TOOLS_BENCH_BENCH_KERNELS_H_
+#define QSF_TOOLS_BENCH_BENCH_KERNELS_H_
 
 #include <cstdint>
 #include <string>
@@ -14,33 +14,32 @@
 #include "base/function_ref.h"
 #include "base/status.h"
 #include "kernels/isa.h"
-#include "tools/bench/qsf_bench_options.h"
+#include "tools/bench/bench_options.h"
 
 namespace qsf_tools {
 
-// The fastest call that was seen.
+// The fastest call of a kernel.
 struct KernelFigure {
   std::string kernel;  // name in its table
-  std::string work;    // what a call was given
+  std::string work;    // the input of a call
   double ns = 0.0;
   double bytes = 0.0;       // read and written by a call
-  double operations = 0.0;  // multiplications and additions; 0 where that is not the measure
+  double operations = 0.0;  // multiplications and additions; 0 where bytes alone matter
 };
 
-// Measures and keeps figures; prints each at once unless all are wanted as JSON at the end.
+// Measures kernels and keeps the figures. Prints each at once, or all at the end as JSON.
 class KernelBench {
  public:
   KernelBench(const BenchOptions& options, qsf::kernels::Isa best)
       : filter_(options.filter), best_(best), json_(options.json) {}
 
-  // Whether the kernel is asked for and can run here.
+  // Returns whether the filter selects the kernel and this machine can run it.
   bool wants(std::string_view name, qsf::kernels::Isa isa) const;
   // Calls `call` in bursts and adds the best of them.
   void measure(std::string kernel, std::string work, double bytes, double operations,
                qsf::FunctionRef<void()> call);
   void add(KernelFigure figure);
   const std::vector<KernelFigure>& figures() const noexcept { return figures_; }
-  void print_json() const;
 
  private:
   std::string filter_;
@@ -68,4 +67,4 @@ qsf::Status bench_kernels(const BenchOptions& options);
 
 }  // namespace qsf_tools
 
-#endif  // QSF_TOOLS_BENCH_QSF_BENCH_KERNELS_H_
+#endif  // QSF_TOOLS_BENCH_BENCH_KERNELS_H_

@@ -1,16 +1,29 @@
 // SPDX-License-Identifier: MIT
 
-#include "tools/bench/qsf_bench_report.h"
+#include "tools/bench/bench_report.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "engine/engine_plan.h"
-#include "tools/bench/qsf_bench_machine.h"
-#include "tools/bench/qsf_bench_samples.h"
+#include "io/atomic_file.h"
+#include "tools/bench/bench_kernels.h"
+#include "tools/bench/bench_machine.h"
+#include "tools/bench/bench_stream.h"
 #include "tools/common/tool_support.h"
 
 namespace qsf_tools {
+Spread spread_of(std::vector<double> samples) {
+  if (samples.empty()) return {};
+  std::sort(samples.begin(), samples.end());
+  const std::size_t middle = samples.size() / 2;
+  const double median =
+      samples.size() % 2 == 1 ? samples[middle] : 0.5 * (samples[middle - 1] + samples[middle]);
+  return {median, samples.front(), samples.back()};
+}
+
 namespace {
 
 using qsf::kernels::ProbeKind;
@@ -173,6 +186,60 @@ nlohmann::ordered_json model_json(const BenchOptions& options, const BenchModel&
           {"planned_bytes", engine.plan().memory.total_bytes()}};
 }
 
+nlohmann::ordered_json stream_json(const Stream& stream) {
+  nlohmann::ordered_json json = {{"budget_bytes", stream.budget_bytes},
+                                 {"mode", stream.mode},
+                                 {"planned_bytes", stream.planned_bytes},
+                                 {"rows_per_pass", stream.rows_per_pass},
+                                 {"streamed_bytes_per_pass", stream.streamed_bytes},
+                                 {"tests", nlohmann::ordered_json::array()}};
+  for (const StreamResult& result : stream.results) {
+    nlohmann::ordered_json test = {{"kind", result.test.generate ? "generate" : "prompt"},
+                                   {"tokens", result.test.n_tokens},
+                                   {"depth", result.test.depth},
+                                   {"resident_share", stream.resident_share},
+                                   {"tokens_per_second", spread_json(result.tokens_per_second())},
+                                   {"bytes_per_second", spread_json(result.bytes_per_second())},
+                                   {"wait_share", spread_json(result.wait_share())},
+                                   {"disk_share", spread_json(result.disk_share())},
+                                   {"runs", nlohmann::ordered_json::array()}};
+    for (const StreamRun& run : result.runs) {
+      test["runs"].push_back({{"seconds", run.seconds},
+                              {"bytes_read", run.bytes_read},
+                              {"wait_seconds", run.wait_seconds},
+                              {"disk_beside_bytes_per_second", run.disk_beside}});
+    }
+    json["tests"].push_back(std::move(test));
+  }
+  return json;
+}
+
+nlohmann::ordered_json disk_json(const qsf::DiskProbe& probe) {
+  nlohmann::ordered_json json = {{"bytes_per_second", fastest(probe)},
+                                 {"depth", probe.best.depth},
+                                 {"block_bytes", probe.best.block_bytes},
+                                 {"path", qsf::read_path_name(probe.path)},
+                                 {"direct", probe.is_direct},
+                                 {"matrix", nlohmann::ordered_json::array()}};
+  for (const qsf::ProbeCell& cell : probe.matrix) {
+    json["matrix"].push_back({{"depth", cell.depth},
+                              {"block_bytes", cell.block_bytes},
+                              {"bytes_per_second", cell.bytes_per_second}});
+  }
+  return json;
+}
+
+void print(const nlohmann::ordered_json& json) {
+  // A path may hold bytes that are not UTF-8; JSON must be UTF-8.
+  std::printf("%s\n",
+              json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+}
+
+std::string text_of(const nlohmann::json& entry, const char* key) {
+  const auto found = entry.find(key);
+  return found != entry.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
 }  // namespace
 
 const ArithmeticLimit* prompt_limit(const MachineLimits& limits, bool exact, bool float_weights) {
@@ -232,9 +299,85 @@ void print_json(const BenchOptions& options, const BenchModel& model, const Benc
   json["repetitions"] = options.repetitions;
   json["tests"] = nlohmann::ordered_json::array();
   for (const BenchResult& result : report.results) json["tests"].push_back(result_json(result));
-  // Paths need not be UTF-8, of which JSON is made.
-  std::printf("%s\n",
-              json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+  print(json);
+}
+
+void print_kernels_json(std::span<const KernelFigure> figures) {
+  const Machine machine = describe_machine();
+  nlohmann::ordered_json json;
+  json["tool"] = "qsf-bench";
+  json["version"] = QSF_VERSION;
+  json["machine"] = {{"cpu", machine.cpu},
+                     {"features", machine.features},
+                     {"system", machine.system},
+                     {"memory_bytes", machine.memory_bytes}};
+  json["kernels"] = nlohmann::ordered_json::array();
+  for (const KernelFigure& figure : figures) {
+    json["kernels"].push_back({{"kernel", figure.kernel},
+                               {"work", figure.work},
+                               {"ns", figure.ns},
+                               {"bytes", figure.bytes},
+                               {"operations", figure.operations}});
+  }
+  print(json);
+}
+
+void print_streams_json(const BenchOptions& options, const qsf::ProbeCell* disk,
+                        std::span<const Stream> streams) {
+  nlohmann::ordered_json json = {{"tool", "qsf-bench"},
+                                 {"version", QSF_VERSION},
+                                 {"model", options.model},
+                                 {"repetitions", options.repetitions},
+                                 {"streams", nlohmann::ordered_json::array()}};
+  if (disk != nullptr) {
+    json["disk_probe"] = {{"depth", disk->depth}, {"block_bytes", disk->block_bytes}};
+  }
+  for (const Stream& stream : streams) json["streams"].push_back(stream_json(stream));
+  print(json);
+}
+
+double fastest(const qsf::DiskProbe& probe) {
+  double best = 0.0;
+  for (const qsf::ProbeCell& cell : probe.matrix) best = std::max(best, cell.bytes_per_second);
+  return best;
+}
+
+void print_disk_json(const BenchOptions& options, const qsf::DiskProbe& probe) {
+  print({{"tool", "qsf-bench"}, {"model", options.model}, {"disk", disk_json(probe)}});
+}
+
+// Writes the traced tiles as JSON, times in nanoseconds from the first read on.
+qsf::Status write_timeline(const std::string& path, std::span<const qsf::TileEvent> events) {
+  std::uint64_t start = UINT64_MAX;
+  for (const qsf::TileEvent& event : events) start = std::min(start, event.read_start_ns);
+  const auto since = [start](std::uint64_t ns) { return ns >= start ? ns - start : 0; };
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const qsf::TileEvent& event : events) {
+    json.push_back({{"tile", event.tile},
+                    {"read_start_ns", since(event.read_start_ns)},
+                    {"read_end_ns", since(event.read_end_ns)},
+                    {"ready_ns", since(event.ready_ns)},
+                    {"acquired_ns", since(event.acquired_ns)},
+                    {"released_ns", since(event.released_ns)}});
+  }
+  const std::string text = json.dump() + "\n";
+  return qsf::write_file(path, std::as_bytes(std::span(text)));
+}
+
+std::optional<double> parse_peer_output(const std::string& text, PeerInfo& info) {
+  const nlohmann::json parsed = nlohmann::json::parse(text, nullptr, false);
+  const bool has_entry = parsed.is_array() && !parsed.empty() && parsed[0].is_object();
+  if (!has_entry) return std::nullopt;
+  const nlohmann::json& entry = parsed[0];
+  const auto rate = entry.find("avg_ts");
+  if (rate == entry.end() || !rate->is_number()) return std::nullopt;
+  info.commit = text_of(entry, "build_commit");
+  info.model_type = text_of(entry, "model_type");
+  const auto bytes = entry.find("model_size");
+  if (bytes != entry.end() && bytes->is_number_unsigned()) {
+    info.model_bytes = bytes->get<std::uint64_t>();
+  }
+  return rate->get<double>();
 }
 
 }  // namespace qsf_tools

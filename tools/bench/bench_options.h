@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The command line of qsf-bench, parsed and checked.
+// The command line of qsf bench, parsed and checked.
 
-#ifndef QSF_TOOLS_BENCH_QSF_BENCH_OPTIONS_H_
-#define QSF_TOOLS_BENCH_QSF_BENCH_OPTIONS_H_
+#ifndef QSF_TOOLS_BENCH_BENCH_OPTIONS_H_
+#define QSF_TOOLS_BENCH_BENCH_OPTIONS_H_
 
 #include <cstdint>
 #include <optional>
@@ -11,13 +11,9 @@
 #include <vector>
 
 #include "io/read_device.h"
-#include "tools/common/attention_choice.h"
-#include "tools/common/kv_policy_choice.h"
-#include "tools/common/kv_type_choice.h"
+#include "tools/common/engine_options.h"
 
 namespace qsf_tools {
-
-inline constexpr const char* kBenchTool = "qsf-bench";
 
 struct BenchOptions {
   std::string model;   // empty with `kernels`
@@ -26,16 +22,16 @@ struct BenchOptions {
   std::vector<std::uint32_t> prompts;   // lengths in tokens
   std::vector<std::uint32_t> generate;  // numbers of tokens
   std::vector<std::uint32_t> depths;    // tokens in the context before each test
-  unsigned n_threads = 0;               // 0: as the engine chooses
+  int n_threads = 0;                    // 0: one for each physical core
   unsigned repetitions = 5;
   KvTypeChoice kv_types;
   KvPolicyChoice kv_policy;
   AttentionChoice attention;
-  bool exact = false;     // products of coded weights take rows of f32
+  bool exact = false;     // activations stay f32
   bool pin = false;       // a physical core for each thread
   bool no_probe = false;  // do not measure the machine's limits
   bool json = false;
-  std::vector<std::uint32_t> streams;  // memory budgets in MB to stream within
+  std::vector<std::uint64_t> streams;  // memory budgets in bytes to stream within
   std::string timeline;                // file for the tiles of the last streamed run; empty: none
   bool disk = false;                   // measure the disk of the model's file and nothing else
   std::optional<qsf::ReadPath> read_path;
@@ -43,10 +39,10 @@ struct BenchOptions {
   std::string peer_model;  // its GGUF file
 };
 
-// Fills in `options`. Returns the exit code when the program is to end here; what was wrong is one
-// line on stderr then.
+// Fills in `options`. Returns the exit code where the program ends here: after --help, or after one
+// line on stderr for a wrong command line.
 std::optional<int> parse_bench_options(int argc, const char* const* argv, BenchOptions& options);
 
 }  // namespace qsf_tools
 
-#endif  // QSF_TOOLS_BENCH_QSF_BENCH_OPTIONS_H_
+#endif  // QSF_TOOLS_BENCH_BENCH_OPTIONS_H_

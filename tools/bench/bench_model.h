@@ -1,22 +1,64 @@
 // SPDX-License-Identifier: MIT
 //
-// Measures prompts and generation of one model.
+// One model under test: its runs of prompts and of generation, and the bytes and operations that a
+// pass over it costs, from the shapes in its file.
 
-#ifndef QSF_TOOLS_BENCH_QSF_BENCH_MODEL_H_
-#define QSF_TOOLS_BENCH_QSF_BENCH_MODEL_H_
+#ifndef QSF_TOOLS_BENCH_BENCH_MODEL_H_
+#define QSF_TOOLS_BENCH_BENCH_MODEL_H_
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "engine/engine.h"
+#include "format/qsf_reader.h"
 #include "ops/operator_times.h"
-#include "tools/bench/qsf_bench_cost.h"
-#include "tools/bench/qsf_bench_options.h"
+#include "quant/kv_type.h"
+#include "tools/bench/bench_options.h"
 
 namespace qsf_tools {
+
+// The bytes and operations of a pass over a model, from the shapes in its file.
+class ModelCost {
+ public:
+  // `n_kept`: most positions that a row attends to; 0: all. `h2o`: the sizes of sparse prefill, or
+  // none.
+  ModelCost(const qsf::QsfReader& reader, qsf::KvType k_type, qsf::KvType v_type,
+            std::uint64_t n_kept, const std::optional<qsf::SparsePrefillOptions>& h2o);
+
+  // Returns the bytes of weights that a pass reads, for any number of rows: every matrix of the
+  // layers and the output head, as stored in memory. Rows of the embedding are not counted.
+  std::uint64_t weight_bytes() const noexcept { return weight_bytes_; }
+  // Returns the bytes of keys and values that a row at `position` reads.
+  std::uint64_t kv_bytes(std::uint64_t position) const noexcept;
+  // Returns the multiplications and additions of a row at `position`: products with weights, and
+  // scores and sums of attention over the positions it sees; with the head where `with_logits`.
+  std::uint64_t operations(std::uint64_t position, bool with_logits, bool generated) const noexcept;
+  // Returns whether more than half of the weights are stored as floats.
+  bool float_weights() const noexcept { return float_weights_; }
+  // "4bit" of most layers' weights and "8bit" of the head.
+  const std::string& layer_type() const noexcept { return layer_type_; }
+  const std::string& head_type() const noexcept { return head_type_; }
+
+ private:
+  // Positions that a row at `position` sees, summed over the layers.
+  std::uint64_t visible(std::uint64_t position, bool generated) const noexcept;
+
+  qsf::ModelSpec spec_;
+  qsf::KvType k_type_;
+  qsf::KvType v_type_;
+  std::uint64_t n_kept_;
+  std::optional<qsf::SparsePrefillOptions> h2o_;
+  std::uint64_t weight_bytes_ = 0;
+  std::uint64_t layer_weights_ = 0;
+  std::uint64_t head_weights_ = 0;
+  bool float_weights_ = false;
+  std::string layer_type_;
+  std::string head_type_;
+};
 
 struct BenchTest {
   bool generate = false;       // otherwise a prompt
@@ -77,4 +119,4 @@ class BenchModel {
 
 }  // namespace qsf_tools
 
-#endif  // QSF_TOOLS_BENCH_QSF_BENCH_MODEL_H_
+#endif  // QSF_TOOLS_BENCH_BENCH_MODEL_H_

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT
+
+#include "tools/bench/bench_options.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "tools/common/option_parser.h"
+
+namespace qsf_tools {
+namespace {
+
+constexpr std::uint32_t kMaxTokens = 1U << 24;
+constexpr const char* kPeerPrefix = "llama-bench=";
+
+// Parses "512,4096"; empty for any other text.
+std::vector<std::uint32_t> parse_list(const std::string& text) {
+  std::vector<std::uint32_t> values;
+  std::uint64_t value = 0;
+  bool has_digit = false;
+  for (const char c : text + ",") {
+    if (c == ',' && has_digit) {
+      values.push_back(static_cast<std::uint32_t>(value));
+      value = 0;
+      has_digit = false;
+    } else if (c >= '0' && c <= '9' && value <= kMaxTokens) {
+      value = 10 * value + static_cast<std::uint64_t>(c - '0');
+      has_digit = true;
+    } else {
+      return {};
+    }
+    if (value > kMaxTokens) return {};
+  }
+  return values;
+}
+
+std::string check_list(const std::string& text) {
+  if (!parse_list(text).empty()) return {};
+  return "expected numbers of tokens up to " + std::to_string(kMaxTokens) + ", separated by commas";
+}
+
+// Parses "100,2G": sizes in MB; empty for any other text.
+std::vector<std::uint64_t> parse_sizes(const std::string& text) {
+  std::vector<std::uint64_t> sizes;
+  std::string part;
+  for (const char c : text + ",") {
+    if (c != ',') {
+      part.push_back(c);
+      continue;
+    }
+    const std::optional<std::uint64_t> size = parse_size_in_mb(part);
+    if (!size) return {};
+    sizes.push_back(*size);
+    part.clear();
+  }
+  return sizes;
+}
+
+std::string check_sizes(const std::string& text) {
+  if (!parse_sizes(text).empty()) return {};
+  return "expected budgets in MB, separated by commas, such as 100,200";
+}
+
+std::optional<qsf::ReadPath> path_of(const std::string& value) {
+  switch (read_path_of(value)) {
+    case QSF_READ_URING: return qsf::ReadPath::kUring;
+    case QSF_READ_PREAD: return qsf::ReadPath::kPread;
+    case QSF_READ_MMAP: return qsf::ReadPath::kMmap;
+    case QSF_READ_AUTO: break;
+  }
+  return std::nullopt;
+}
+
+// As they stand on the command line.
+struct Lists {
+  std::string prompts = "512";
+  std::string generate = "32";
+  std::string depths = "0";
+  std::string streams;
+  std::string io = "auto";
+};
+
+void drop_zeros(std::vector<std::uint32_t>& values) {
+  std::erase(values, 0U);
+}
+
+// Whether `path` can be run, looked up in PATH as a shell would when it has no slash.
+bool is_program(const std::string& path) {
+  if (path.find('/') != std::string::npos) return ::access(path.c_str(), X_OK) == 0;
+  const char* const folders = std::getenv("PATH");
+  std::string folder;
+  for (const char c : std::string(folders == nullptr ? "" : folders) + ":") {
+    if (c != ':') {
+      folder.push_back(c);
+      continue;
+    }
+    if (::access((folder + "/" + path).c_str(), X_OK) == 0) return true;
+    folder.clear();
+  }
+  return false;
+}
+
+// Finds the program of the peer. Returns the problem, empty for none.
+std::string choose_peer(BenchOptions& options) {
+  if (options.peer.starts_with(kPeerPrefix)) options.peer.erase(0, std::string(kPeerPrefix).size());
+  if (options.peer_model.empty()) {
+    return options.peer.empty() ? "" : "--peer needs --peer-model FILE.gguf";
+  }
+  if (options.peer.empty()) {
+    const char* const path = std::getenv("QSF_LLAMA_BENCH");
+    if (path == nullptr || *path == '\0') {
+      return "--peer-model needs a program: give --peer llama-bench=PATH, or set QSF_LLAMA_BENCH "
+             "to the "
+             "path of llama-bench";
+    }
+    options.peer = path;
+  }
+  if (!is_program(options.peer)) {
+    return options.peer + ": no such program; expected the llama-bench of a llama.cpp build";
+  }
+  if (::access(options.peer_model.c_str(), R_OK) != 0) {
+    return options.peer_model + ": cannot be read";
+  }
+  return "";
+}
+
+std::string check(const Lists& lists, BenchOptions& options) {
+  if (options.kernels) {
+    options.filter = std::move(options.model);
+    options.model.clear();
+    return "";
+  }
+  if (options.model.empty()) return "MODEL is required, except with --kernels";
+  if (!lists.streams.empty()) options.streams = parse_sizes(lists.streams);
+  if (!options.streams.empty() && !options.peer_model.empty()) {
+    return "--stream excludes --peer-model; scripts/measure/compare_streaming runs a peer under "
+           "the "
+           "same memory limit";
+  }
+  if (!options.timeline.empty() && options.streams.empty()) return "--timeline needs --stream";
+  if (options.disk && (!options.streams.empty() || !options.peer_model.empty())) {
+    return "--disk excludes --stream and --peer-model: it measures no model";
+  }
+  if (std::string problem = check_kv_policy(options.kv_policy); !problem.empty()) return problem;
+  options.read_path = path_of(lists.io);
+  options.prompts = parse_list(lists.prompts);
+  options.generate = parse_list(lists.generate);
+  options.depths = parse_list(lists.depths);
+  drop_zeros(options.prompts);
+  drop_zeros(options.generate);
+  if (options.prompts.empty() && options.generate.empty()) {
+    return "-p and -n are both 0: there is nothing to measure; give one of them";
+  }
+  if (const std::string problem = check_attention(options.attention); !problem.empty()) {
+    return problem;
+  }
+  return choose_peer(options);
+}
+
+}  // namespace
+
+std::optional<int> parse_bench_options(int argc, const char* const* argv, BenchOptions& options) {
+  Lists lists;
+  OptionParser parser(
+      "Measures the speed of prompts and of generation. The same run measures the limits of the "
+      "machine, and each result is shown as a share of them.\nEach figure is the median of several "
+      "runs after a warm-up, with the smallest and the largest.\nExample: qsf bench MODEL.qsf -p "
+      "512 -n 32");
+  const auto list = [&](const char* names, std::string& value, const char* help) {
+    return parser.value(names, value, help).type_name("LIST").check(check_list);
+  };
+  parser
+      .value("MODEL", options.model,
+             "Model file (.qsf); with --kernels, text that the names of the kernels contain")
+      .type_name("");
+  list("-p,--prompt", lists.prompts, "Prompt lengths in tokens; 0: no prompt test").show_default();
+  list("-n,--generate", lists.generate, "Numbers of tokens to generate; 0: no generation test")
+      .show_default();
+  list("-d,--depth", lists.depths, "Tokens in the context before each test").show_default();
+  parser.value("-r,--repetitions", options.repetitions, "Measured runs of each test")
+      .integer_in(1, 1000)
+      .show_default();
+  parser.flag("--no-probe", options.no_probe, "Do not measure the limits of the machine");
+  parser.flag("--json", options.json, "Print JSON instead of tables");
+  add_threads_option(parser, options.n_threads);
+  add_exact_option(parser, options.exact);
+  add_pin_option(parser, options.pin);
+  add_kv_type_options(parser, options.kv_types);
+  add_kv_policy_options(parser, options.kv_policy);
+  add_attention_options(parser, options.attention);
+  add_read_path_option(parser, lists.io);
+  parser
+      .value("--peer", options.peer,
+             "Program of llama.cpp to measure too, as llama-bench=PATH; default: the environment "
+             "variable QSF_LLAMA_BENCH. Its runs alternate with ours, with the same threads and "
+             "lengths")
+      .type_name("PATH");
+  parser.value("--peer-model", options.peer_model, "Model for the peer (.gguf)").type_name("FILE");
+  parser
+      .value("--stream", lists.streams,
+             "Stream the model within each of these memory budgets, in MB. Each run is shown as a "
+             "share of the disk's rate, measured before and after it")
+      .type_name("LIST")
+      .check(check_sizes);
+  parser
+      .value("--timeline", options.timeline,
+             "With --stream: write the times at which each tile of the last run was read and used, "
+             "as JSON")
+      .type_name("FILE");
+  parser.flag(
+      "--disk", options.disk,
+      "Measure only the disk of the model's file, for several queue depths and block sizes");
+  parser.flag("--kernels", options.kernels,
+              "Measure single kernels, of every instruction set that this machine has, and no "
+              "model");
+  if (const auto code = parser.parse(argc, argv)) return code;
+  const std::string problem = check(lists, options);
+  if (problem.empty()) return std::nullopt;
+  return parser.usage_error(problem);
+}
+
+}  // namespace qsf_tools
