@@ -541,6 +541,60 @@ class Receipts(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("nested too deep", err)
 
+    def wrong_values(self, rule):
+        """Returns values that a rule of the published schema refuses."""
+        if "const" in rule or "enum" in rule:
+            return ["neither", 7, None]
+        types = [rule["type"]] if isinstance(rule["type"], str) else rule["type"]
+        values = {"object": {}, "array": [], "string": "x" * 64, "integer": 1, "number": Number("1.5"), "boolean": True, "null": None}
+        wrong = [value for kind, value in values.items() if kind not in types and not (kind == "integer" and "number" in types)]
+        wrong += [rule["minimum"] - 1] if "minimum" in rule else []
+        wrong += [rule["maximum"] + 1] if "maximum" in rule else []
+        wrong += ["x" * (rule["minLength"] - 1)] if rule.get("minLength") else []
+        wrong += ["x" * (rule["maxLength"] + 1)] if "maxLength" in rule else []
+        return wrong
+
+    def check_schema(self, schema, rule, receipt, place):
+        """Breaks every rule of the published schema at `place` of a receipt; each has to be refused there."""
+        def resolve(rule):
+            return schema["$defs"][rule["$ref"].split("/")[-1]] if "$ref" in rule else rule
+
+        def broken(change, name):
+            copied = copy.deepcopy(receipt)
+            at = copied
+            for key in place:
+                at = at[key]
+            change(at)
+            code, _, err = self.verify(copied)
+            self.assertEqual(code, 1, (place, name))
+            self.assertIn(name, err)
+
+        value = receipt
+        for key in place:
+            value = value[key]
+        for key in rule.get("required", ()):
+            broken(lambda at, k=key: at.pop(k), key)
+        if rule.get("additionalProperties") is False:
+            broken(lambda at: at.update(another=1), "another")
+        for key, inner in rule.get("properties", {}).items():
+            inner = resolve(inner)
+            if key == "receipt_sha256":
+                continue
+            for wrong in self.wrong_values(inner):
+                broken(lambda at, k=key, w=wrong: at.update({k: w}), key)
+            if "properties" in inner and value.get(key) is not None:
+                self.check_schema(schema, inner, receipt, place + [key])
+            items = resolve(inner.get("items", {}))
+            if value.get(key) and "properties" in items:
+                self.check_schema(schema, items, receipt, place + [key, 0])
+            for wrong in self.wrong_values(items) if "items" in inner else ():
+                broken(lambda at, k=key, w=wrong: at.update({k: [w]}), key)
+
+    def test_the_published_schema_is_what_verify_checks(self):
+        with open(os.path.join(SOURCE_DIR, "docs", "parity-receipt.schema.json"), encoding="utf-8") as file:
+            schema = json.load(file)
+        self.check_schema(schema, schema, self.good, [])
+
     def test_a_model_that_moved(self):
         receipt = copy.deepcopy(self.good)
         receipt["model"]["path"] = path("moved.qsf")

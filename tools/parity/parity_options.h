@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
+//
+// The command lines of qsf parity, qsf parity verify and qsf parity diff, parsed and checked.
 
-#ifndef QSF_TOOLS_PARITY_QSF_PARITY_OPTIONS_H_
-#define QSF_TOOLS_PARITY_QSF_PARITY_OPTIONS_H_
+#ifndef QSF_TOOLS_PARITY_PARITY_OPTIONS_H_
+#define QSF_TOOLS_PARITY_PARITY_OPTIONS_H_
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "tools/common/kv_type_choice.h"
-#include "tools/parity/parity_compare.h"
+#include "tools/common/engine_options.h"
+#include "tools/parity/parity_result.h"
 
 namespace qsf_tools {
 
@@ -21,14 +23,14 @@ struct ParityOptions {
   bool parse_special = false;
   std::uint32_t positions = 0;  // 0: all
   std::uint32_t steps = 4;
-  std::string reference;        // "llama", "exact", a file; empty: none, to record
+  std::string reference;        // "llama", "exact" or a file; empty: none, only --record
   std::string reference_model;  // for a child; the model itself where it is GGUF
   std::string child;            // program
   double timeout_seconds = 120.0;
   bool exact = false;
   KvTypeChoice kv_types;
   std::uint32_t context = 0;
-  std::uint32_t n_threads = 0;
+  int n_threads = 0;  // 0: one for each physical core
   ParityThresholds thresholds;
   std::string receipt;
   std::string record;
@@ -56,4 +58,4 @@ std::optional<int> parse_diff_options(int argc, const char* const* argv, DiffOpt
 
 }  // namespace qsf_tools
 
-#endif  // QSF_TOOLS_PARITY_QSF_PARITY_OPTIONS_H_
+#endif  // QSF_TOOLS_PARITY_PARITY_OPTIONS_H_

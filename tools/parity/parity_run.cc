@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-#include "tools/parity/qsf_parity_run.h"
+#include "tools/parity/parity_run.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,7 +8,8 @@
 #include "io/atomic_file.h"
 #include "platform/clock.h"
 #include "tools/common/model_cache.h"
-#include "tools/parity/qsf_parity_child.h"
+#include "tools/parity/parity_child.h"
+#include "tools/parity/parity_json.h"
 #include "tools/parity/sha256.h"
 
 namespace qsf_tools {
@@ -66,12 +67,13 @@ qsf::Status ParityRun::open_sources() {
     if (!converted) return qsf::unsupported("%s", problem.c_str());
     engine_path_ = *converted;
   }
-  QSF_ASSIGN_OR_RETURN(ours_, EngineSource::open({.model = engine_path_,
-                                                  .context = options_.context,
-                                                  .n_threads = options_.n_threads,
-                                                  .kv_types = options_.kv_types,
-                                                  .exact = options_.exact,
-                                                  .observer = &observer_}));
+  QSF_ASSIGN_OR_RETURN(ours_,
+                       EngineSource::open({.model = engine_path_,
+                                           .context = options_.context,
+                                           .n_threads = static_cast<unsigned>(options_.n_threads),
+                                           .kv_types = options_.kv_types,
+                                           .exact = options_.exact,
+                                           .observer = &observer_}));
   result_.n_vocab = ours_->n_vocab();
   if (!comparing()) return qsf::ok_status();
   QSF_RETURN_IF_ERROR(open_reference(ours_->engine().max_context()));
@@ -81,12 +83,13 @@ qsf::Status ParityRun::open_sources() {
 
 qsf::Status ParityRun::open_reference(std::uint32_t context) {
   if (options_.reference == "exact") {
-    QSF_ASSIGN_OR_RETURN(reference_, EngineSource::open({.model = engine_path_,
-                                                         .context = context,
-                                                         .n_threads = options_.n_threads,
-                                                         .kv_types = options_.kv_types,
-                                                         .exact = true,
-                                                         .observer = &reference_observer_}));
+    QSF_ASSIGN_OR_RETURN(reference_,
+                         EngineSource::open({.model = engine_path_,
+                                             .context = context,
+                                             .n_threads = static_cast<unsigned>(options_.n_threads),
+                                             .kv_types = options_.kv_types,
+                                             .exact = true,
+                                             .observer = &reference_observer_}));
   } else if (options_.reference == "llama") {
     QSF_ASSIGN_OR_RETURN(
         reference_,
@@ -146,11 +149,11 @@ qsf::Status ParityRun::begin_recording() {
   if (options_.record.empty()) return qsf::ok_status();
   std::vector<std::uint32_t> tokens = result_.tokens;
   tokens.resize(result_.n_positions);
-  nlohmann::json source = comparing() ? reference_->describe() : ours_->describe();
+  const LogitsSource& recorded = comparing() ? *reference_ : static_cast<LogitsSource&>(*ours_);
   const std::string& model =
       options_.reference == "llama" ? options_.reference_model : options_.model;
-  source["model_path"] = model;
-  source["model_sha256"] = sha256_of_file(model).value_or("");
+  const std::string source =
+      source_text(recorded.describe(), model, sha256_of_file(model).value_or(""));
   QSF_ASSIGN_OR_RETURN(LogitsRecorder recorder,
                        LogitsRecorder::create(options_.record, result_.n_vocab, tokens, source));
   recorder_.emplace(std::move(recorder));
@@ -241,9 +244,8 @@ qsf::Status ParityRun::write_outputs() {
   }
   if (!options_.trace_reference.empty()) {
     const bool child = options_.reference == "llama" && reference_ != nullptr;
-    const Trace trace =
-        child ? trace_of(reference_->describe()["name"].get<std::string>(), reference_->points())
-              : trace_of(kEngineName, reference_observer_.points());
+    const Trace trace = child ? trace_of(reference_->describe().name, reference_->points())
+                              : trace_of(kEngineName, reference_observer_.points());
     QSF_RETURN_IF_ERROR(write_trace(options_.trace_reference, trace));
   }
   if (!options_.kernel_records.empty()) {

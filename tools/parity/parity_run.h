@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: MIT
 //
-// One comparison from beginning to end: both sides opened, their tokens compared, their logits
-// compared row by row, greedy tokens generated, and everything kept that a receipt tells.
+// One comparison from beginning to end: opens both sides, compares their tokens, then their logits
+// row by row, then greedy tokens, and keeps everything that the receipt records.
 
-#ifndef QSF_TOOLS_PARITY_QSF_PARITY_RUN_H_
-#define QSF_TOOLS_PARITY_QSF_PARITY_RUN_H_
+#ifndef QSF_TOOLS_PARITY_PARITY_RUN_H_
+#define QSF_TOOLS_PARITY_PARITY_RUN_H_
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "tools/parity/qsf_parity_engine.h"
-#include "tools/parity/qsf_parity_logits.h"
-#include "tools/parity/qsf_parity_observer.h"
-#include "tools/parity/qsf_parity_options.h"
-#include "tools/parity/qsf_parity_result.h"
+#include "tools/parity/parity_options.h"
+#include "tools/parity/parity_result.h"
+#include "tools/parity/parity_source.h"
+#include "tools/parity/parity_trace.h"
 
 namespace qsf_tools {
 
@@ -73,4 +71,4 @@ class ParityRun {
 
 }  // namespace qsf_tools
 
-#endif  // QSF_TOOLS_PARITY_QSF_PARITY_RUN_H_
+#endif  // QSF_TOOLS_PARITY_PARITY_RUN_H_

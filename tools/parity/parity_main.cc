@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: MIT
 //
-// qsf-parity: whether a model computes what a reference computes, with a receipt that says so only
-// when it was seen.
+// qsf parity: compares a model's logits with a reference, and writes a receipt. The receipt says
+// "ok" only where everything that was requested was compared.
 //
-// Exit code 0 for equal, 1 for a divergence, 2 for bad usage, 3 when nothing, or not everything,
-// was compared.
+// Exit code 0 for equal, 1 for a divergence, 2 for a wrong command line, 3 when something was not
+// compared.
 
 #include <csignal>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/bytes.h"
 #include "io/atomic_file.h"
+#include "tools/common/option_parser.h"
 #include "tools/common/programs.h"
 #include "tools/common/tool_support.h"
-#include "tools/parity/json_schema.h"
-#include "tools/parity/qsf_parity_options.h"
-#include "tools/parity/qsf_parity_receipt.h"
-#include "tools/parity/qsf_parity_run.h"
+#include "tools/parity/parity_json.h"
+#include "tools/parity/parity_options.h"
+#include "tools/parity/parity_receipt.h"
+#include "tools/parity/parity_run.h"
+#include "tools/parity/parity_trace.h"
 
 namespace qsf_tools {
 namespace {
@@ -25,40 +29,34 @@ namespace {
 constexpr std::size_t kMaxReceiptBytes = std::size_t{1} << 30;
 constexpr int kNotCompared = 3;
 
-qsf::Status write_receipt(const std::string& path, const nlohmann::json& receipt) {
-  const std::string text =
-      receipt.dump(1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
-  return qsf::write_file(path, {reinterpret_cast<const std::byte*>(text.data()), text.size()});
-}
-
-// With as many digits as tell 1 - 1e-9 from 1.
-void print_number(const char* name, const nlohmann::json& value) {
-  if (!value.is_null()) std::printf("%s: %.10g\n", name, value.get<double>());
+// Ten digits tell 1 - 1e-9 from 1.
+void print_number(const char* name, const std::optional<double>& value) {
+  if (value) std::printf("%s: %.10g\n", name, *value);
 }
 
 void print_verdict(const ParityVerdict& verdict) {
-  const nlohmann::json& summary = verdict.summary;
-  std::printf("rows compared: %zu of %zu\n", summary["compared"].get<std::size_t>(),
-              summary["rows"].get<std::size_t>());
-  print_number("cosine, least", summary["cosine_min"]);
-  print_number("centred cosine, least", summary["centred_cosine_min"]);
-  print_number("centred cosine, mean", summary["centred_cosine_mean"]);
-  print_number("largest error", summary["max_abs_error"]);
-  print_number("MSE, mean", summary["mse_mean"]);
-  print_number("KL divergence, mean", summary["kl_mean"]);
-  print_number("KL divergence, largest", summary["kl_max"]);
-  print_number("same top token", summary["top1_agreement"]);
-  print_number("same top five", summary["top5_agreement"]);
-  const nlohmann::json& greedy = verdict.greedy;
-  if (greedy["steps"].get<std::size_t>() > 0) {
-    std::printf("greedy tokens equal: %zu of %zu\n", greedy["matches"].get<std::size_t>(),
-                greedy["steps"].get<std::size_t>());
+  const SummaryRecord& summary = verdict.summary;
+  std::printf("rows compared: %llu of %llu\n", static_cast<unsigned long long>(summary.compared),
+              static_cast<unsigned long long>(summary.rows));
+  print_number("cosine, least", summary.cosine_min);
+  print_number("centred cosine, least", summary.centred_cosine_min);
+  print_number("centred cosine, mean", summary.centred_cosine_mean);
+  print_number("largest error", summary.max_abs_error);
+  print_number("MSE, mean", summary.mse_mean);
+  print_number("KL divergence, mean", summary.kl_mean);
+  print_number("KL divergence, largest", summary.kl_max);
+  print_number("top-1 agreement", summary.top1_agreement);
+  print_number("top-5 agreement", summary.top5_agreement);
+  const GreedyRecord& greedy = verdict.greedy;
+  if (greedy.steps > 0) {
+    std::printf("greedy tokens equal: %llu of %u\n",
+                static_cast<unsigned long long>(greedy.matches), greedy.steps);
   }
   std::printf("status: %s\n", status_name(verdict.status));
 }
 
 int fail(const std::string& message, int code) {
-  print_error(kParityTool, message);
+  print_error(program_name(), message);
   return code;
 }
 
@@ -88,11 +86,12 @@ int run_comparison(int argc, char** argv) {
   const qsf::Status written = run.write_outputs();
   if (!written.ok()) return fail(written.message(), kNotCompared);
   if (!options.receipt.empty()) {
-    const qsf::Status status = write_receipt(options.receipt, make_receipt(run, verdict));
+    const std::string text = receipt_text(make_receipt(run, verdict));
+    const qsf::Status status = qsf::write_file(options.receipt, qsf::as_bytes(text));
     if (!status.ok()) return fail(status.message(), kNotCompared);
   }
   print_verdict(verdict);
-  if (!verdict.reason.empty()) print_error(kParityTool, verdict.reason);
+  if (!verdict.reason.empty()) print_error(program_name(), verdict.reason);
   return finish_output(exit_code(verdict.status));
 }
 
@@ -102,20 +101,17 @@ int run_verify(int argc, char** argv) {
   std::string problem;
   const std::optional<std::string> text = read_text(options.receipt, kMaxReceiptBytes, problem);
   if (!text) return fail(problem, kFailure);
-  const nlohmann::json receipt = parse_json(*text);
-  if (receipt.is_discarded())
-    return fail(options.receipt + ": no JSON, or nested too deep", kFailure);
-  const ReceiptCheck check = check_receipt(receipt, options.model);
+  const ReceiptCheck check = check_receipt(*text, options.model);
   for (const std::string& line : check.unchecked) std::printf("not checked: %s\n", line.c_str());
   for (const std::string& line : check.problems)
-    print_error(kParityTool, options.receipt + ": " + line);
+    print_error(program_name(), options.receipt + ": " + line);
   if (!check.problems.empty()) {
     std::printf("receipt: wrong\n");
     return finish_output(kFailure);
   }
   std::printf("receipt: right\n");
   print_verdict(check.verdict);
-  if (!check.verdict.reason.empty()) print_error(kParityTool, check.verdict.reason);
+  if (!check.verdict.reason.empty()) print_error(program_name(), check.verdict.reason);
   return finish_output(exit_code(check.verdict.status));
 }
 
@@ -151,6 +147,7 @@ int dispatch(int argc, char** argv) {
 }
 
 }  // namespace
+
 }  // namespace qsf_tools
 
 int qsf_tools::parity_main(int argc, char** argv) {

@@ -3,7 +3,7 @@
 // The arithmetic of qsf-parity on rows whose answers are known from the definition, and on those
 // that make programs lie: NaN, infinities, zeros, ties, single elements, constants.
 
-#include "tools/parity/parity_compare.h"
+#include "tools/parity/parity_result.h"
 
 #include <gtest/gtest.h>
 
