@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "tools/common/option_parser.h"
 #include "tools/common/tool_support.h"
 
 namespace qsf_tools {
@@ -65,6 +66,8 @@ std::optional<int> parse_command_line(CLI::App& app, int argc, const char* const
   // these.
   constexpr std::size_t kNameColumns = 32;
   app.get_formatter()->column_width(kNameColumns);
+  // "qsf convert", where the program was not started by its link; "qsf-parity verify" stays.
+  if (app.get_name().find(' ') == std::string::npos) app.name(program_name());
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& done) {
