@@ -15,8 +15,8 @@ RUN apt-get update && bash -c 'source /lib.sh && \
       apt-get install -y --no-install-recommends "${build_packages[@]}" git python3'
 COPY . /source
 WORKDIR /source
-RUN cmake --preset static && cmake --build --preset static && \
-      cmake --install build/static --prefix /usr --component tools --strip
+RUN cmake --preset release && cmake --build --preset release && \
+      cmake --install build/release --prefix /usr --component tools --strip
 
 FROM scratch
 COPY --from=build /usr/bin/qsf /usr/bin/

@@ -54,17 +54,5 @@ if(QSF_COVERAGE)
   target_link_options(qsf_flags INTERFACE --coverage)
 endif()
 
-# A static tool needs nothing but the kernel. Position-independent where the C library can start such
-# a program, so that its addresses are random as those of other programs are. A released tool needs
-# the C library alone: compiler runtimes travel inside. (Not both: gcc goes back to shared libraries
-# after the C++ library that -static-libstdc++ names.)
-if(QSF_STATIC)
-  include(CheckLinkerFlag)
-  check_linker_flag(CXX -static-pie QSF_STATIC_PIE)
-  target_link_options(qsf_flags INTERFACE $<IF:$<BOOL:${QSF_STATIC_PIE}>,-static-pie,-static>)
-elseif(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT QSF_SANITIZE)
-  target_link_options(qsf_flags INTERFACE -static-libgcc $<$<LINK_LANGUAGE:CXX>:-static-libstdc++>)
-endif()
-
 set(CMAKE_C_FLAGS_RELEASE "-O3 -DNDEBUG")
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")

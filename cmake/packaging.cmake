@@ -2,12 +2,9 @@
 #
 # What `cmake --build build/release --target package` makes, in packages/ of the build folder:
 #
-#   qsf_VERSION-1_ARCH.deb           tools, bundled model, man pages, completions
+#   qsf_VERSION-1_ARCH.deb           program, bundled model, man pages, completions
 #   libqsf-dev_VERSION-1_ARCH.deb    header, archive, files for pkg-config and CMake, examples
-#
-# and the same target of build/static:
-#
-#   qsf-VERSION-linux-ARCH.tar.gz    the static tools with all that the first package holds
+#   qsf-VERSION-linux-ARCH.tar.gz    the contents of the first package, for other systems
 #
 # scripts/package/make_packages makes all of them.
 
@@ -56,15 +53,13 @@ foreach(variable IN LISTS qsf_library_variables)
   endif()
 endforeach()
 
-if(QSF_STATIC OR NOT QSF_SHLIBDEPS OR NOT QSF_GZIP OR NOT QSF_DOCUMENTATION)
-  set(CPACK_GENERATOR TGZ)
-  string(TOLOWER ${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR} qsf_system)
-  set(CPACK_PACKAGE_FILE_NAME qsf-${PROJECT_VERSION}-${qsf_system})
-  set(CPACK_PACKAGING_INSTALL_PREFIX /)
-  set(CPACK_ARCHIVE_COMPONENT_INSTALL ON)
-  set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)
-  set(CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY ON)
-  set(CPACK_COMPONENTS_ALL tools manual completions)
+# The tarball; settings that differ by generator are made when packages are.
+string(TOLOWER ${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR} qsf_system)
+set(qsf_tarball_name qsf-${PROJECT_VERSION}-${qsf_system})
+set(CPACK_PROJECT_CONFIG_FILE ${PROJECT_BINARY_DIR}/packaging/by_generator.cmake)
+configure_file(${PROJECT_SOURCE_DIR}/packaging/by_generator.cmake.in ${CPACK_PROJECT_CONFIG_FILE} @ONLY)
+set(CPACK_GENERATOR TGZ)
+if(NOT QSF_SHLIBDEPS OR NOT QSF_GZIP OR NOT QSF_DOCUMENTATION)
   include(CPack)
   return()
 endif()
@@ -111,11 +106,8 @@ foreach(name IN LISTS qsf_archive_externals)
 endforeach()
 list(JOIN qsf_debian_libraries ", " qsf_debian_libraries)
 
-set(CPACK_GENERATOR DEB)
-set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_GENERATOR DEB TGZ)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
-set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
-set(CPACK_COMPONENTS_ALL tools completions debian development debian_development)
 foreach(component IN ITEMS TOOLS COMPLETIONS DEBIAN)
   set(CPACK_COMPONENT_${component}_GROUP programs)
 endforeach()
@@ -128,7 +120,9 @@ set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
 set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 set(CPACK_DEBIAN_PROGRAMS_PACKAGE_NAME qsf)
 set(CPACK_DEBIAN_PROGRAMS_PACKAGE_SECTION utils)
-set(CPACK_DEBIAN_PROGRAMS_PACKAGE_SHLIBDEPS ON)
+if(NOT QSF_STATIC)
+  set(CPACK_DEBIAN_PROGRAMS_PACKAGE_SHLIBDEPS ON)
+endif()
 set(CPACK_DEBIAN_PROGRAMS_DESCRIPTION "\
 QSF converts language models to a weight file of its own, inspects and
 measures them, and runs them on the processor. A weight may take 2 to 32

@@ -5,14 +5,14 @@
 # installs the package, the bundled model speaks, and nothing is left after its removal; and an empty
 # folder as root, not even with a C library, in which the static program speaks.
 #
-#   rootfs_test.sh RELEASE_BUILD STATIC_BUILD
+#   rootfs_test.sh RELEASE_BUILD
 #
 # Needs root and debootstrap, and a Debian mirror, which is the one apt uses here; the unpacked root
 # file system is kept in build/rootfs for the next time. Ends with 77 and a reason where one of them
 # is missing.
 set -euo pipefail
-[ $# -eq 2 ] || { echo "usage: rootfs_test.sh RELEASE_BUILD STATIC_BUILD" >&2; exit 2; }
-release=$(cd "$1" && pwd) static=$(cd "$2" && pwd)
+[ $# -eq 1 ] || { echo "usage: rootfs_test.sh RELEASE_BUILD" >&2; exit 2; }
+release=$(cd "$1" && pwd)
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 suite=bookworm
 cache=build/rootfs/$suite-$(dpkg --print-architecture 2>/dev/null || echo none).tar
@@ -105,7 +105,7 @@ umount "$root/proc"
 # No shell, no C library, no /proc: the program, its model and the kernel.
 empty=$scratch/empty
 mkdir -p "$empty"
-tar -C "$empty" -xzf "$static"/packages/qsf-*.tar.gz --strip-components=1 --wildcards '*/bin/qsf' '*/bin/qsf-run' '*/share/qsf/models'
+tar -C "$empty" -xzf "$release"/packages/qsf-*.tar.gz --strip-components=1 --wildcards '*/bin/qsf' '*/bin/qsf-run' '*/share/qsf/models'
 [ "$(find "$empty" -type f | wc -l)" -eq 2 ] || fail "the empty root holds more than the program and its model"
 tells_a_story chroot "$empty" /bin/qsf-run || fail "the static qsf-run fails where there is nothing else"
 echo "rootfs_test: installed, ran and removed in Debian $suite; the static qsf-run works alone"
