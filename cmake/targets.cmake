@@ -3,12 +3,24 @@
 # How a folder declares what it builds. The dependencies named here repeat src/layers.txt as link
 # edges; scripts/check/check_layers.py holds the includes to that table.
 
+# Compiles the sources of a target in few translation units: most of a source's compile time is
+# the C++ library's headers. Names in anonymous namespaces are therefore unique in a library.
+# Sources with options of their own, as kernels have, stay apart.
+function(qsf_compile_together name)
+  if(QSF_UNITY)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 24)
+    # Of types in anonymous namespaces of sources that another one includes, as here all do.
+    target_compile_options(${name} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>")
+  endif()
+endfunction()
+
 # qsf_library(NAME SOURCES a.cc ... DEPS base ... [PRIVATE_DEPS qsf::lz4 ...])
 function(qsf_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
   add_library(qsf_${name} STATIC ${ARG_SOURCES})
   list(TRANSFORM ARG_DEPS PREPEND qsf_)
   target_link_libraries(qsf_${name} PUBLIC qsf_flags ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+  qsf_compile_together(qsf_${name})
 endfunction()
 
 # Compiles what every test includes once: GoogleTest takes a second and a half a source file. The

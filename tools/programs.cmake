@@ -11,6 +11,7 @@ function(qsf_program name)
   add_library(qsf_program_${name} STATIC ${ARG_SOURCES})
   target_link_libraries(qsf_program_${name} PRIVATE qsf_flags qsf_tool_support ${ARG_DEPS})
   target_compile_definitions(qsf_program_${name} PRIVATE QSF_VERSION="${PROJECT_VERSION}" ${ARG_DEFINITIONS})
+  qsf_compile_together(qsf_program_${name})
 endfunction()
 
 # qsf_link(NAME...): makes the links qsf-NAME, which older scripts use.

@@ -13,7 +13,7 @@
 namespace qsf::jinja {
 namespace {
 
-constexpr auto npos = std::string_view::npos;
+constexpr auto kNotInSource = std::string_view::npos;
 
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
@@ -82,7 +82,8 @@ class Lexer {
   bool match(std::size_t offset, std::string_view text) const {
     return source_.substr(offset, text.size()) == text;
   }
-  // The end of the closing tag at `offset`; npos where there is none. `marker` is `%}`, `}}` or
+  // The end of the closing tag at `offset`; kNotInSource where there is none. `marker` is `%}`,
+  // `}}` or
   // `#}`.
   std::size_t match_end(std::size_t offset, std::string_view marker) const;
 
@@ -98,7 +99,7 @@ std::size_t Lexer::match_end(std::size_t offset, std::string_view marker) const 
   const bool is_variable = marker == "}}";
   if (match(offset, "-") && match(offset + 1, marker)) return skip_space(offset + 3);
   if (!is_variable && match(offset, "+") && match(offset + 1, marker)) return offset + 3;
-  if (!match(offset, marker)) return npos;
+  if (!match(offset, marker)) return kNotInSource;
   offset += 2;
   return !is_variable && match(offset, "\n") ? offset + 1 : offset;
 }
@@ -109,8 +110,8 @@ void Lexer::push_data(std::string_view text, char sign, bool is_variable) {
     text = text.substr(0, strip_space(text, false, true).end);
   } else if (sign != '+' && !is_variable) {
     const std::size_t newline = text.rfind('\n');
-    const std::size_t line_start = newline == npos ? 0 : newline + 1;
-    const bool begins_line = newline != npos || at_ == 0 || source_[at_ - 1] == '\n';
+    const std::size_t line_start = newline == kNotInSource ? 0 : newline + 1;
+    const bool begins_line = newline != kNotInSource || at_ == 0 || source_[at_ - 1] == '\n';
     const std::string_view indent = text.substr(line_start);
     if (begins_line && strip_space(indent, true, false).begin == indent.size()) {
       text = text.substr(0, line_start);
@@ -123,7 +124,7 @@ Status Lexer::lex_text() {
   std::size_t tag = at_;
   while (true) {
     tag = source_.find('{', tag);
-    if (tag == npos || tag + 1 >= source_.size()) {
+    if (tag == kNotInSource || tag + 1 >= source_.size()) {
       push(TokenKind::kData, std::string(source_.substr(at_)));
       at_ = source_.size();
       return ok_status();
@@ -144,7 +145,8 @@ Status Lexer::lex_text() {
 
 Status Lexer::lex_comment() {
   const std::size_t marker = source_.find("#}", at_);
-  if (marker == npos) return corrupt("line %d: the comment does not end, expected #}", line_);
+  if (marker == kNotInSource)
+    return corrupt("line %d: the comment does not end, expected #}", line_);
   const bool has_sign = marker > at_ && (source_[marker - 1] == '-' || source_[marker - 1] == '+');
   advance_to(match_end(has_sign ? marker - 1 : marker, "#}"));
   return ok_status();
@@ -160,7 +162,7 @@ Status Lexer::lex_tag(bool is_block) {
     }
     if (brackets_.empty()) {
       const std::size_t end = match_end(at_, is_block ? "%}" : "}}");
-      if (end != npos) {
+      if (end != kNotInSource) {
         push(is_block ? TokenKind::kBlockEnd : TokenKind::kVariableEnd);
         advance_to(end);
         return ok_status();
@@ -237,7 +239,7 @@ Status Lexer::lex_escape(std::string_view body, std::size_t& at, std::string& ou
   static constexpr std::string_view kValues = "\a\b\f\n\r\t\v\\'\"";
   const char c = body[at++];
   if (c == '\n') return ok_status();
-  if (const std::size_t simple = kNames.find(c); simple != npos) {
+  if (const std::size_t simple = kNames.find(c); simple != kNotInSource) {
     out.push_back(kValues[simple]);
     return ok_status();
   }
@@ -301,7 +303,7 @@ Status Lexer::lex_operator() {
   const auto* found = std::find_if(std::begin(kDouble), std::end(kDouble),
                                    [this](std::string_view op) { return match(at_, op); });
   const char c = source_[at_];
-  if (found == std::end(kDouble) && kSingle.find(c) == npos) {
+  if (found == std::end(kDouble) && kSingle.find(c) == kNotInSource) {
     const bool printable = c > 0x20 && c < 0x7F;
     return corrupt("line %d: unexpected character %s%.1s in a tag", line_, printable ? "" : "code ",
                    printable ? &c : "?");

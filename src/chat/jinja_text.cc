@@ -13,7 +13,7 @@
 namespace qsf::jinja {
 namespace {
 
-constexpr auto npos = std::string_view::npos;
+constexpr auto kNotInText = std::string_view::npos;
 
 }  // namespace
 
@@ -234,7 +234,7 @@ Result<Text> change_case(const Text& text, CaseChange change) {
     if (change == CaseChange::kCapitalize) to_upper = at == 0;
     if (change == CaseChange::kTitle || is_filter) to_upper = !in_word;
     in_word = is_filter ? !is_space(static_cast<unsigned char>(c)) &&
-                              std::string_view("-({[<").find(c) == npos
+                              std::string_view("-({[<").find(c) == kNotInText
                         : is_letter;
     const char changed = is_letter && is_upper != to_upper ? static_cast<char>(c ^ 0x20) : c;
     out.append(std::string_view(&changed, 1), text.trusted_at(at));
@@ -250,7 +250,7 @@ Result<Text> replace(const Heap& heap, const Text& text, const Text& old_text, c
   std::size_t from = 0;
   for (std::int64_t n = 0; count < 0 || n < count; ++n) {
     const std::size_t found = find_bytes(bytes, old_text.bytes(), from);
-    if (found == npos) break;
+    if (found == kNotInText) break;
     out.append_slice(text, copied, found);
     out.append(new_text);
     QSF_RETURN_IF_ERROR(heap.check_bytes(out.size()));
@@ -273,7 +273,7 @@ Result<std::vector<Text>> split(const Heap& heap, const Text& text, const std::s
   std::size_t begin = 0;
   while (parts.may_split(max_splits)) {
     const std::size_t found = find_bytes(bytes, *separator, begin);
-    if (found == npos) break;
+    if (found == kNotInText) break;
     QSF_RETURN_IF_ERROR(parts.add(begin, found));
     begin = found + separator->size();
   }

@@ -31,14 +31,14 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 // Memory outside the arena that cannot be computed. Measured (decision 015); each is about twice
 // the largest value seen.
-constexpr std::uint64_t kMainStackBytes = 256 << 10;    // deepest: reading a chat template
-constexpr std::uint64_t kHeapBytes = 2 * kMiB;          // expressions, templates, the line editor
-constexpr std::uint64_t kHeapBytesPerPosition = 256;    // of a prompt: its text, pieces and tokens
-constexpr std::uint64_t kKernelBytes = kMiB;            // tables of the process and of its files
-constexpr std::uint64_t kKernelThreadBytes = 32 << 10;  // stack and tables of a thread
-constexpr std::uint64_t kKernelQueueBytes = 64 << 10;   // rings and requests of a reading queue
-constexpr std::uint64_t kChargeBatchBytes = 256 << 10;  // taken in advance by each CPU
-constexpr std::uint64_t kBytesOfAPageTableByte = 512;   // 8 bytes for 4 KiB
+constexpr std::uint64_t kMainStackBytes = 256 << 10;     // deepest: reading a chat template
+constexpr std::uint64_t kHeapBytes = 2 * kMiB;           // expressions, templates, the line editor
+constexpr std::uint64_t kHeapBytesPerPosition = 256;     // of a prompt: its text, pieces and tokens
+constexpr std::uint64_t kKernelBytes = kMiB;             // tables of the process and of its files
+constexpr std::uint64_t kKernelThreadBytes = 32 << 10;   // stack and tables of a thread
+constexpr std::uint64_t kKernelQueueBytes = 64 << 10;    // rings and requests of a reading queue
+constexpr std::uint64_t kChargeBatchBytes = 256 << 10;   // taken in advance by each CPU
+constexpr std::uint64_t kMappedBytesOfATableByte = 512;  // 8 bytes for 4 KiB
 // Regions begin at multiples of a line.
 constexpr std::uint64_t kRounding = 64 * kRegionAlign;
 
@@ -99,7 +99,7 @@ class Planner {
     add_weights();
     add_context();
     add_rows();
-    plan_.memory.add_external("page_tables", plan_.memory.arena_bytes() / kBytesOfAPageTableByte,
+    plan_.memory.add_external("page_tables", plan_.memory.arena_bytes() / kMappedBytesOfATableByte,
                               "8 bytes for each page of the regions above");
     note_steps();
     if (plan_.memory.total_bytes() > plan_.budget_bytes) {
@@ -269,7 +269,7 @@ class Planner {
         std::min(costs.least_weight_bytes + wished_ring(), costs.all_weight_bytes);
     costs.base_bytes = plan_.memory.total_bytes() + kRounding + kHeapBytes + table_bytes +
                        inputs_.reader.heap_bytes() + sample_bytes() + tokenizer_bytes_;
-    costs.base_bytes += (tokenizer_bytes_ + sample_bytes()) / kBytesOfAPageTableByte;
+    costs.base_bytes += (tokenizer_bytes_ + sample_bytes()) / kMappedBytesOfATableByte;
     costs.context_bytes = [this](std::uint32_t context) {
       return saturating_add(token_bytes(context), saturating_add(sparse_prefill_bytes(context),
                                                                  h2o_eviction_bytes(context)));

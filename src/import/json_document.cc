@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kMaxDepth = 32;
+constexpr std::size_t kMaxJsonDepth = 32;
 constexpr std::size_t kMaxShown = 64;
 
 // Hands the events of the parser on.
@@ -277,7 +277,7 @@ class TreeBuilder final : public JsonEvents {
     return stored;
   }
   bool start() {
-    if (open_.size() >= kMaxDepth) return fail("the JSON text nests more than 32 levels deep");
+    if (open_.size() >= kMaxJsonDepth) return fail("the JSON text nests more than 32 levels deep");
     open_.push_back({values_.size(), names_.size()});
     return true;
   }

@@ -11,7 +11,7 @@ namespace qsf {
 
 namespace {
 
-constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581
+constexpr std::string_view kPieceSpaceSymbol = "\xE2\x96\x81";  // U+2581
 
 // One field of a protobuf message.
 struct Field {
@@ -169,7 +169,7 @@ void add_steps(const Specs& specs, TokenizerData& data) {
   }
   step.op = TextOp::kReplace;
   step.text = " ";
-  step.replacement = kSpaceSymbol;
+  step.replacement = kPieceSpaceSymbol;
   data.steps.push_back(std::move(step));
 }
 

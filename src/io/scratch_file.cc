@@ -24,7 +24,7 @@ auto uninterrupted(const Call& call) {
   return result;
 }
 
-Status create_failed(const std::string& path, int error) {
+Status create_scratch_failed(const std::string& path, int error) {
   if (error == EEXIST) {
     return invalid_argument("%s: exists already; choose the name of a file that does not exist",
                             path.c_str());
@@ -45,7 +45,7 @@ Result<std::unique_ptr<ScratchFile>> ScratchFile::create(const std::string& path
   QSF_CHECK(n_bytes % kDirectAlign == 0);
   if (path.empty()) return invalid_argument("the name of the scratch file is empty");
   const int handle = uninterrupted([&] { return ops.create_scratch(path); });
-  if (handle < 0) return create_failed(path, -handle);
+  if (handle < 0) return create_scratch_failed(path, -handle);
   // From here on only the handle keeps the file.
   const int removed = ops.remove(path);
   QSF_ASSIGN_OR_RETURN(File empty, File::adopt(path, handle, ops));
@@ -67,7 +67,7 @@ Result<std::unique_ptr<ScratchFile>> ScratchFile::open_named(const std::string& 
   if (!is_there) {
     if (opened) ops.remove(path);
     const int handle = uninterrupted([&] { return ops.create_scratch(path); });
-    if (handle < 0) return create_failed(path, -handle);
+    if (handle < 0) return create_scratch_failed(path, -handle);
     opened = File::adopt(path, handle, ops);
     if (!opened) return std::move(opened).error();
   }

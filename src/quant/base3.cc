@@ -14,9 +14,9 @@
 namespace qsf {
 namespace {
 
-constexpr std::uint32_t kBytes = 16;  // of a block of one row
-constexpr std::uint32_t kDigits = 5;  // codes of a byte
-constexpr std::uint32_t kFields = 4;  // lines of a block, and 2-bit codes of a byte
+constexpr std::uint32_t kBytes = 16;      // of a block of one row
+constexpr std::uint32_t kDigits = 5;      // codes of a byte
+constexpr std::uint32_t kBlockLines = 4;  // lines of a block, and 2-bit codes of a byte
 
 // Vectors that every machine has: SSE2 and NEON do what is needed here at 16 bytes an operation.
 using Bytes [[gnu::vector_size(kBytes)]] = std::uint8_t;
@@ -42,9 +42,10 @@ Bytes take_code(Bytes& rest) noexcept {
 }
 
 // 16 neighbouring bytes of 4 lines of base-3, moved, into those of `n_lines` lines of 2-bit codes.
-void turn_bytes(const Bytes (&base3)[kFields], std::byte* lines, std::uint64_t n_lines) noexcept {
+void turn_bytes(const Bytes (&base3)[kBlockLines], std::byte* lines,
+                std::uint64_t n_lines) noexcept {
   Bytes codes[kDigits] = {};
-  for (std::uint32_t f = kFields; f-- > 0;) {
+  for (std::uint32_t f = kBlockLines; f-- > 0;) {
     Bytes rest = base3[f];
     for (Bytes& code : codes) {
       code += code;
@@ -60,16 +61,17 @@ void turn_bytes(const Bytes (&base3)[kFields], std::byte* lines, std::uint64_t n
 // The same where the lines stand one after the other.
 void turn_lines(const std::byte* base3, std::byte* lines, std::uint64_t n_lines) noexcept {
   for (std::size_t p = 0; p < kLineBytes; p += kBytes) {
-    Bytes moved[kFields];
-    for (std::uint32_t f = 0; f < kFields; ++f) moved[f] = load_moved(base3 + f * kLineBytes + p);
+    Bytes moved[kBlockLines];
+    for (std::uint32_t f = 0; f < kBlockLines; ++f)
+      moved[f] = load_moved(base3 + f * kLineBytes + p);
     turn_bytes(moved, lines + p, n_lines);
   }
 }
 
 // Of four rows of four words the columns: what the lines of a block have of these rows.
-void transpose_words(Bytes (&rows)[kFields]) noexcept {
+void transpose_words(Bytes (&rows)[kBlockLines]) noexcept {
   using Words [[gnu::vector_size(kBytes)]] = std::uint32_t;
-  Words pairs[kFields];
+  Words pairs[kBlockLines];
   for (std::uint32_t i = 0; i < 2; ++i) {
     const auto upper = std::bit_cast<Words>(rows[i]);
     const auto lower = std::bit_cast<Words>(rows[i + 2]);
@@ -115,7 +117,7 @@ bool are_base3_bytes(ByteSpan bytes) noexcept {
 void base3_to_2bit_lines(const std::byte* base3, std::uint64_t n_lines, std::byte* lines) noexcept {
   for (; n_lines >= kDigits; n_lines -= kDigits) {
     turn_lines(base3, lines, kDigits);
-    base3 += kFields * kLineBytes;
+    base3 += kBlockLines * kLineBytes;
     lines += kDigits * kLineBytes;
   }
   if (n_lines > 0) turn_lines(base3, lines, n_lines);
@@ -123,9 +125,9 @@ void base3_to_2bit_lines(const std::byte* base3, std::uint64_t n_lines, std::byt
 
 void base3_rows_to_2bit_lines(const std::byte* base3, std::size_t row_bytes, std::uint32_t n_rows,
                               std::byte* lines) noexcept {
-  for (std::uint32_t row = 0; row < n_rows; row += kFields) {
-    Bytes moved[kFields];
-    for (std::uint32_t r = 0; r < kFields; ++r) {
+  for (std::uint32_t row = 0; row < n_rows; row += kBlockLines) {
+    Bytes moved[kBlockLines];
+    for (std::uint32_t r = 0; r < kBlockLines; ++r) {
       // A row that is not there has codes of 0.
       moved[r] = row + r < n_rows ? load_moved(base3 + (row + r) * row_bytes) : Bytes{} ^ kMove;
     }

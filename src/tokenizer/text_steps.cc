@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxGrowth = 16;
 constexpr std::size_t kGrowthSlack = 4096;
-constexpr std::size_t kMaxTextBytes = std::size_t{1} << 31;
+constexpr std::size_t kMaxStepBytes = std::size_t{1} << 31;
 
 void collapse_spaces(std::string& text, std::string* marks) {
   std::size_t kept = 0;
@@ -92,7 +92,7 @@ std::size_t TextSteps::code_bytes() const noexcept {
 
 Status TextSteps::transform(TextStage stage, bool at_start, TextScratch& scratch, std::string& text,
                             std::string* marks) const {
-  const std::size_t limit = std::min(text.size() * kMaxGrowth + kGrowthSlack, kMaxTextBytes);
+  const std::size_t limit = std::min(text.size() * kMaxGrowth + kGrowthSlack, kMaxStepBytes);
   if (nfc_ && stage == TextStage::kNormalizer) normalize_nfc(text, marks);
   for (const StepView& step : transforms_) {
     if (step.stage != stage) continue;

@@ -170,7 +170,7 @@ void bench_small_kernels(KernelBench& bench) {
 namespace {
 
 // A burst is long for the clock and short for whatever else the machine does.
-constexpr double kBurstNs = 1e5;
+constexpr double kKernelBurstNs = 1e5;
 constexpr double kBudgetNs = 5e7;
 constexpr int kMinBursts = 3;
 
@@ -185,7 +185,7 @@ double best_ns(qsf::FunctionRef<void()> call) {
   std::uint64_t start = qsf::monotonic_ns();
   call();
   const double first_ns = std::max(elapsed_since(start), 1.0);
-  const int n_calls = static_cast<int>(std::clamp(kBurstNs / first_ns, 1.0, 1e6));
+  const int n_calls = static_cast<int>(std::clamp(kKernelBurstNs / first_ns, 1.0, 1e6));
   double best = first_ns;
   const std::uint64_t begin = qsf::monotonic_ns();
   for (int burst = 0; burst < kMinBursts || elapsed_since(begin) < kBudgetNs; ++burst) {

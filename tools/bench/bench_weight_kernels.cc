@@ -41,25 +41,25 @@ constexpr std::size_t kLeastMemoryBytes = std::size_t{64} << 20;
 constexpr double kSweepSeconds = 0.05;
 constexpr std::uint32_t kPrefetchBytes[] = {0, 512, 1024, 2048, 4096};
 
-// Pages of memory that are given back at the end.
-class Pages {
+// MappedPages of memory that are given back at the end.
+class MappedPages {
  public:
-  static qsf::Result<Pages> map(std::size_t n_bytes) {
+  static qsf::Result<MappedPages> map(std::size_t n_bytes) {
     QSF_ASSIGN_OR_RETURN(const qsf::MutableByteSpan bytes,
                          qsf::map_pages(n_bytes, qsf::HugePages::kAllow));
-    return Pages(bytes);
+    return MappedPages(bytes);
   }
-  Pages(Pages&& other) noexcept : bytes_(other.bytes_) { other.bytes_ = {}; }
-  Pages& operator=(Pages&&) = delete;
-  Pages(const Pages&) = delete;
-  Pages& operator=(const Pages&) = delete;
-  ~Pages() {
+  MappedPages(MappedPages&& other) noexcept : bytes_(other.bytes_) { other.bytes_ = {}; }
+  MappedPages& operator=(MappedPages&&) = delete;
+  MappedPages(const MappedPages&) = delete;
+  MappedPages& operator=(const MappedPages&) = delete;
+  ~MappedPages() {
     if (!bytes_.empty()) qsf::unmap_pages(bytes_);
   }
   qsf::MutableByteSpan bytes() const noexcept { return bytes_; }
 
  private:
-  explicit Pages(qsf::MutableByteSpan bytes) noexcept : bytes_(bytes) {}
+  explicit MappedPages(qsf::MutableByteSpan bytes) noexcept : bytes_(bytes) {}
   qsf::MutableByteSpan bytes_;
 };
 
@@ -89,7 +89,7 @@ void write_row(ActivationType input, const std::vector<float>& values, std::byte
 
 class MatmulBench {
  public:
-  MatmulBench(qsf::ThreadPool& threads, KernelBench& bench, Pages weights, Pages x)
+  MatmulBench(qsf::ThreadPool& threads, KernelBench& bench, MappedPages weights, MappedPages x)
       : threads_(threads), bench_(bench), weights_(std::move(weights)), x_(std::move(x)) {}
 
   void run(const MatMulKernel& kernel) {
@@ -189,8 +189,8 @@ class MatmulBench {
 
   qsf::ThreadPool& threads_;
   KernelBench& bench_;
-  Pages weights_;
-  Pages x_;
+  MappedPages weights_;
+  MappedPages x_;
   std::vector<float> y_;
   qsf::BlockFormat filled_{qsf::QuantType::kF32, 0};  // no format has blocks of nothing
 };
@@ -205,8 +205,9 @@ qsf::Status bench_matmul_kernels(unsigned n_threads, KernelBench& bench) {
   if (std::none_of(kernels.begin(), kernels.end(), wanted)) return qsf::ok_status();
   QSF_ASSIGN_OR_RETURN(const std::unique_ptr<qsf::ThreadPool> threads,
                        qsf::ThreadPool::create(n_threads));
-  QSF_ASSIGN_OR_RETURN(Pages weights, Pages::map(kMemoryBytes));
-  QSF_ASSIGN_OR_RETURN(Pages x, Pages::map(kManyRows * row_stride(ActivationType::kF32)));
+  QSF_ASSIGN_OR_RETURN(MappedPages weights, MappedPages::map(kMemoryBytes));
+  QSF_ASSIGN_OR_RETURN(MappedPages x,
+                       MappedPages::map(kManyRows * row_stride(ActivationType::kF32)));
   MatmulBench matmul(*threads, bench, std::move(weights), std::move(x));
   for (const MatMulKernel& kernel : kernels) {
     if (wanted(kernel)) matmul.run(kernel);

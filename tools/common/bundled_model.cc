@@ -9,16 +9,13 @@
 #include <climits>
 #include <cstdlib>
 
+#include "tools/common/tool_support.h"
+
 namespace qsf_tools {
 
 namespace {
 
 constexpr const char* kBundledModel = "tales-5M-4bit.qsf";
-
-bool is_file(const std::string& path) {
-  struct stat about = {};
-  return ::stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode);
-}
 
 }  // namespace
 
@@ -44,7 +41,7 @@ std::optional<std::string> find_bundled_model(std::string& error) {
   const std::string places[] = {folder + QSF_MODELS_FROM_BIN "/" + kBundledModel,
                                 folder + "../../../models/" + kBundledModel};
   for (const std::string& place : places) {
-    if (is_file(place)) return place;
+    if (is_regular_file(place)) return place;
   }
   error = "no bundled model: searched " + places[0] + " and " + places[1] +
           "; name a model file instead";

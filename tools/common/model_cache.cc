@@ -173,11 +173,6 @@ std::optional<std::string> identify(const std::string& path, std::string& error)
   return print.text();
 }
 
-bool is_file(const std::string& path) {
-  struct stat about = {};
-  return ::stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode);
-}
-
 // How a model is converted.
 struct Converter {
   std::string program;  // this one
@@ -217,7 +212,7 @@ int run_converter(const Converter& converter, const std::string& from, const std
 std::optional<std::string> find_ending(const std::string& folder, const std::string& ending) {
   std::optional<std::string> found;
   for_each_file(folder, [&](const std::string& name) {
-    if (name.ends_with(ending) && is_file(folder + "/" + name)) found = name;
+    if (name.ends_with(ending) && is_regular_file(folder + "/" + name)) found = name;
   });
   return found;
 }
@@ -348,7 +343,7 @@ void add_cache_options(OptionParser& parser, CacheSettings& settings) {
 bool is_gguf_path(const std::string& path) {
   constexpr std::string_view kMagic = "GGUF";
   if (path.ends_with(".gguf")) return true;
-  if (!is_file(path)) return false;  // opening a FIFO would wait
+  if (!is_regular_file(path)) return false;  // opening a FIFO would wait
   char start[kMagic.size()] = {};
   std::ifstream file(path, std::ios::binary);
   file.read(start, sizeof start);
@@ -365,7 +360,7 @@ std::string check_model_path(const std::string& path) {
     return path + ": " + (errno == ENOENT ? "no such file" : std::strerror(errno));
   }
   if (S_ISDIR(about.st_mode)) {
-    if (is_file(path + "/config.json")) return {};
+    if (is_regular_file(path + "/config.json")) return {};
     return path +
            ": is a folder without config.json, expected a model file or a Hugging Face "
            "model folder";

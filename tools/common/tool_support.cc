@@ -5,6 +5,7 @@
 #include "tools/common/tool_support.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,6 +52,11 @@ void print_error(std::string_view tool, std::string_view message) {
   std::replace_if(
       line.begin(), line.end(), [](unsigned char c) { return c < 0x20; }, ' ');
   std::fprintf(stderr, "%s\n", for_terminal(line).c_str());
+}
+
+bool is_regular_file(const std::string& path) {
+  struct stat about = {};
+  return ::stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode);
 }
 
 std::optional<std::string> read_text(const std::string& path, std::size_t max_bytes,

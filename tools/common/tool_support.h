@@ -17,6 +17,9 @@ enum ExitCode : int { kSuccess = 0, kFailure = 1, kUsage = 2 };
 // Prints "tool: message" as one line on stderr.
 void print_error(std::string_view tool, std::string_view message);
 
+// Returns whether `path` names a regular file, links followed.
+bool is_regular_file(const std::string& path);
+
 // Reads a whole file, or standard input for "-". On failure returns nothing and says in `error`
 // where and why. More than `max_bytes` is a failure.
 std::optional<std::string> read_text(const std::string& path, std::size_t max_bytes,

@@ -148,7 +148,7 @@ std::string architecture_of(const qsf::GgufReader& gguf) {
   return name && name->has_value() ? valid_utf8(**name) : "unknown";
 }
 
-void add_line(std::string& text, const char* label, const std::string& value) {
+void add_field(std::string& text, const char* label, const std::string& value) {
   char padded[32];
   std::snprintf(padded, sizeof padded, "%-18s", label);
   text += padded + value + "\n";
@@ -166,21 +166,21 @@ std::string line_of(const Json& value) {
 
 void add_conversion(const Conversion& conversion, std::string& text) {
   if (!conversion.error.empty()) {
-    add_line(text, "conversion", "not possible: " + for_terminal(conversion.error));
+    add_field(text, "conversion", "not possible: " + for_terminal(conversion.error));
     return;
   }
   const std::string_view ternary = qsf::quant_type_name(qsf::QuantType::kTernaryRow);
   for (const TypeCount& count : conversion.matrices) {
     const std::string matrices = std::to_string(count.n_tensors) + " matrices of " + count.source;
-    add_line(text, "conversion",
-             count.format.empty()
-                 ? matrices + " requantised, to 8bit unless asked otherwise"
-                 : matrices + " kept bit for bit as " + count.format +
-                       (count.format == ternary ? ", for the disk as ternary-base3" : ""));
+    add_field(text, "conversion",
+              count.format.empty()
+                  ? matrices + " requantised, to 8bit unless asked otherwise"
+                  : matrices + " kept bit for bit as " + count.format +
+                        (count.format == ternary ? ", for the disk as ternary-base3" : ""));
   }
-  for (const std::string& note : conversion.notes) add_line(text, "note", for_terminal(note));
+  for (const std::string& note : conversion.notes) add_field(text, "note", for_terminal(note));
   if (!conversion.tokenizer.empty()) {
-    add_line(text, "tokenizer", "not read: " + for_terminal(conversion.tokenizer));
+    add_field(text, "tokenizer", "not read: " + for_terminal(conversion.tokenizer));
   }
 }
 
@@ -210,13 +210,13 @@ qsf::Result<std::string> gguf_text_report(const std::string& path, bool tensors)
     type_list += (type_list.empty() ? ": " : ", ") + std::to_string(count) + " " + type;
   }
   std::string text;
-  add_line(text, "file", for_terminal(valid_utf8(path)));
-  add_line(text, "format",
-           "GGUF version " + std::to_string(gguf.version()) + ", " + megabytes(file_bytes(file)) +
-               (file.n_parts() == 1 ? "" : " in " + std::to_string(file.n_parts()) + " files"));
-  add_line(text, "architecture", for_terminal(architecture_of(gguf)));
-  add_line(text, "tensors", std::to_string(file.tensors().size()) + type_list);
-  add_line(text, "weights", std::to_string(n_weights));
+  add_field(text, "file", for_terminal(valid_utf8(path)));
+  add_field(text, "format",
+            "GGUF version " + std::to_string(gguf.version()) + ", " + megabytes(file_bytes(file)) +
+                (file.n_parts() == 1 ? "" : " in " + std::to_string(file.n_parts()) + " files"));
+  add_field(text, "architecture", for_terminal(architecture_of(gguf)));
+  add_field(text, "tensors", std::to_string(file.tensors().size()) + type_list);
+  add_field(text, "weights", std::to_string(n_weights));
   add_conversion(plan_conversion(path), text);
   text += "\nkeys (" + std::to_string(gguf.keys().size()) + ")\n";
   for (const qsf::GgufKey& key : gguf.keys()) {

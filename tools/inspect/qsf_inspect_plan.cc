@@ -3,13 +3,13 @@
 #include "tools/inspect/qsf_inspect_plan.h"
 
 #include <cinttypes>
-#include <cstdarg>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "qsf/qsf.h"
 #include "tools/common/tool_support.h"
+#include "tools/inspect/qsf_inspect_report.h"
 
 namespace qsf_tools {
 namespace {
@@ -36,15 +36,6 @@ qsf_memory_region region_of(const QSFPlan* plan, int index) {
   region.struct_size = sizeof region;
   qsf_plan_region(plan, index, &region, nullptr);
   return region;
-}
-
-[[gnu::format(printf, 2, 3)]] void add_line(std::string& text, const char* format, ...) {
-  char line[400];
-  std::va_list args;
-  va_start(args, format);
-  std::vsnprintf(line, sizeof line, format, args);
-  va_end(args);
-  text.append(line).push_back('\n');
 }
 
 std::string rate(double bytes_per_second) {

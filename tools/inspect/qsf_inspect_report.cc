@@ -119,16 +119,6 @@ Json value_of(const qsf::Metadata& m, const qsf::MetadataEntry& entry) {
          std::to_string(entry.value.size()) + " bytes";
 }
 
-[[gnu::format(printf, 2, 3)]] void add_line(std::string& text, const char* format, ...) {
-  char line[512];
-  std::va_list args;
-  va_start(args, format);
-  std::vsnprintf(line, sizeof line, format, args);
-  va_end(args);
-  text += line;
-  text += '\n';
-}
-
 std::string default_type_name(const qsf::ModelSpec& spec) {
   return spec.default_type ? std::string(qsf::quant_type_name(*spec.default_type)) : "mixed";
 }
@@ -327,6 +317,16 @@ Json model_json(const qsf::ModelSpec& s) {
 }
 
 }  // namespace
+
+void add_line(std::string& text, const char* format, ...) {
+  char line[512];
+  std::va_list args;
+  va_start(args, format);
+  std::vsnprintf(line, sizeof line, format, args);
+  va_end(args);
+  text += line;
+  text += '\n';
+}
 
 std::string text_report(const qsf::QsfReader& reader, const ReportOptions& options) {
   const Sums sums = sums_of(reader);

@@ -11,6 +11,9 @@
 
 namespace qsf_tools {
 
+// Appends a formatted line, at most 511 bytes long, and a newline.
+[[gnu::format(printf, 2, 3)]] void add_line(std::string& text, const char* format, ...);
+
 struct ReportOptions {
   bool tensors = false;  // list every tensor
 };

@@ -14,10 +14,6 @@ bool all_finite(std::span<const float> logits) {
   return std::all_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); });
 }
 
-bool all_zero(std::span<const float> logits) {
-  return std::all_of(logits.begin(), logits.end(), [](float x) { return x == 0.0F; });
-}
-
 double mean_of(std::span<const float> logits) {
   double sum = 0.0;
   for (const float x : logits) sum += static_cast<double>(x);
@@ -74,6 +70,10 @@ bool below(const std::optional<double>& value, double bound) {
 }
 
 }  // namespace
+
+bool all_zero(std::span<const float> logits) {
+  return std::all_of(logits.begin(), logits.end(), [](float x) { return x == 0.0F; });
+}
 
 std::vector<std::uint32_t> top_tokens(std::span<const float> logits) {
   std::vector<std::uint32_t> ids(logits.size());

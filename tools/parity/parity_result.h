@@ -22,6 +22,9 @@
 
 namespace qsf_tools {
 
+// Returns whether every logit is 0, as a backend gives that computed nothing.
+bool all_zero(std::span<const float> logits);
+
 inline constexpr std::size_t kTopTokens = 5;
 
 enum class RowOutcome : std::uint8_t { kOk, kDivergence, kNotCompared };

@@ -20,10 +20,6 @@ constexpr std::size_t kLogitsBytes = 32U << 20;
 constexpr std::size_t kMaxRows = 512;
 constexpr const char* kEngineName = "qsf";
 
-bool all_zero(std::span<const float> logits) {
-  return std::all_of(logits.begin(), logits.end(), [](float x) { return x == 0.0F; });
-}
-
 double seconds_since(std::uint64_t start_ns) {
   return static_cast<double>(qsf::monotonic_ns() - start_ns) * 1e-9;
 }

@@ -139,12 +139,12 @@ std::optional<TokenizerDescription> describe_tokenizer(const qsf::Engine& engine
 
 namespace {
 
-constexpr char kMagic[8] = {'Q', 'S', 'F', 'L', 'O', 'G', 'I', 'T'};
+constexpr char kLogitsMagic[8] = {'Q', 'S', 'F', 'L', 'O', 'G', 'I', 'T'};
 constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kHeaderBytes = 32;
 constexpr std::size_t kMaxFileBytes = std::size_t{16} << 30;
 constexpr std::size_t kMaxSourceBytes = 1U << 20;
-constexpr std::uint32_t kMaxVocab = 1U << 24;
+constexpr std::uint32_t kMaxRecordedVocab = 1U << 24;
 
 void put_u32(std::string& bytes, std::size_t offset, std::uint32_t value) {
   std::memcpy(bytes.data() + offset, &value, sizeof value);
@@ -169,7 +169,7 @@ qsf::Result<LogitsRecorder> LogitsRecorder::create(const std::string& path, std:
   LogitsRecorder recorder(std::move(file));
   recorder.n_vocab_ = n_vocab;
   recorder.header_.assign(kHeaderBytes, '\0');
-  std::memcpy(recorder.header_.data(), kMagic, sizeof kMagic);
+  std::memcpy(recorder.header_.data(), kLogitsMagic, sizeof kLogitsMagic);
   put_u32(recorder.header_, 8, kVersion);
   put_u32(recorder.header_, 12, n_vocab);
   put_u32(recorder.header_, 16, static_cast<std::uint32_t>(tokens.size()));
@@ -206,7 +206,8 @@ qsf::Result<std::unique_ptr<RecordedSource>> RecordedSource::open(const std::str
   const std::optional<std::string> bytes = read_text(path, kMaxFileBytes, problem);
   if (!bytes) return qsf::not_found("%s", problem.c_str());
   const char* const name = path.c_str();
-  if (bytes->size() < kHeaderBytes || std::memcmp(bytes->data(), kMagic, sizeof kMagic) != 0) {
+  if (bytes->size() < kHeaderBytes ||
+      std::memcmp(bytes->data(), kLogitsMagic, sizeof kLogitsMagic) != 0) {
     return qsf::corrupt("%s: not a file of recorded logits, which begins with QSFLOGIT", name);
   }
   if (get_u32(*bytes, 8) != kVersion) {
@@ -220,7 +221,7 @@ qsf::Result<std::unique_ptr<RecordedSource>> RecordedSource::open(const std::str
   source->n_rows_ = get_u32(*bytes, 20);
   const std::uint32_t source_bytes = get_u32(*bytes, 24);
   // Within 2^59: no sum of the header's words wraps once the vocabulary is bounded.
-  const bool has_rows = source->n_vocab_ > 0 && source->n_vocab_ <= kMaxVocab;
+  const bool has_rows = source->n_vocab_ > 0 && source->n_vocab_ <= kMaxRecordedVocab;
   const std::uint64_t expected = std::uint64_t{source->n_vocab_} * 4 * source->n_rows_ +
                                  kHeaderBytes + source_bytes + std::uint64_t{n_tokens} * 4;
   if (!has_rows || n_tokens == 0 || source->n_rows_ < n_tokens || source_bytes > kMaxSourceBytes ||

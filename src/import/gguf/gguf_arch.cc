@@ -119,14 +119,14 @@ Status finish_bitnet(GgufFields&, ModelSpec& spec) {
 }
 
 constexpr TensorPlace kBitnetEmbedding[] = {{TensorKind::kTokenEmbedding, ""}};
-constexpr TensorPlace kBitnetLayer[] = {
+constexpr TensorPlace kBitnetCppLayer[] = {
     {TensorKind::kAttnNorm, ""},   {TensorKind::kAttnQ, ""},       {TensorKind::kAttnK, ""},
     {TensorKind::kAttnV, ""},      {TensorKind::kAttnSubNorm, ""}, {TensorKind::kAttnO, ""},
     {TensorKind::kFfnNorm, ""},    {TensorKind::kFfnGate, ""},     {TensorKind::kFfnUp, ""},
     {TensorKind::kFfnSubNorm, ""}, {TensorKind::kFfnDown, ""}};
 constexpr TensorPlace kBitnetFinal[] = {{TensorKind::kFinalNorm, ""}};
-constexpr TensorTable kBitnetTable = {"bitnet",         "",           "",
-                                      kBitnetEmbedding, kBitnetLayer, kBitnetFinal};
+constexpr TensorTable kBitnetTable = {"bitnet",        "",          "", kBitnetEmbedding,
+                                      kBitnetCppLayer, kBitnetFinal};
 
 constexpr GgufArchitecture kArchitectures[] = {
     {.name = "llama", .family = "llama", .paired_rope = true, .finish = finish_windowed},
@@ -256,7 +256,7 @@ struct KindName {
 };
 
 using K = TensorKind;
-constexpr KindName kNames[] = {
+constexpr KindName kKindNames[] = {
     {K::kTokenEmbedding, "token_embd.weight"},
     {K::kPositionEmbedding, "position_embd.weight"},
     {K::kEmbeddingNorm, "token_embd_norm.weight"},
@@ -337,7 +337,7 @@ Result<ModelSpec> gguf_model_spec(const GgufFile& file, const GgufArchitecture& 
 }
 
 std::string gguf_tensor_name(TensorKind kind, std::uint32_t layer) {
-  for (const KindName& entry : kNames) {
+  for (const KindName& entry : kKindNames) {
     if (entry.kind == kind) return entry.name;
   }
   for (const KindName& entry : kLayerNames) {

@@ -18,7 +18,7 @@
 namespace qsf {
 namespace {
 
-constexpr std::size_t kMaxChatTemplateBytes = 1U << 20;
+constexpr std::size_t kMaxGgufTemplateBytes = 1U << 20;
 
 std::string dims_text(const GgufTensor& tensor) {
   std::string text = "[";
@@ -29,7 +29,7 @@ std::string dims_text(const GgufTensor& tensor) {
 }
 
 // 0 for queries, 1 for keys, 2 for values; nothing for other kinds.
-std::optional<std::uint64_t> qkv_part(TensorKind kind) noexcept {
+std::optional<std::uint64_t> attention_part(TensorKind kind) noexcept {
   switch (kind) {
     case TensorKind::kAttnQ:
     case TensorKind::kAttnQBias: return 0;
@@ -102,7 +102,7 @@ class GgufModelMapper {
 
   Found locate(TensorKind kind, std::uint32_t layer, std::uint64_t n_outputs) {
     Found found{gguf_tensor_name(kind, layer), 0, n_outputs};
-    const auto part = qkv_part(kind);
+    const auto part = attention_part(kind);
     const std::string at = "blk." + std::to_string(layer) + ".";
     if (part && !is_there(found.name)) {
       const std::string fused = at + (is_matrix(kind) ? "attn_qkv.weight" : "attn_qkv.bias");
@@ -174,7 +174,7 @@ class GgufModelMapper {
           "quantisation of the model, such as Q4_K_M or Q8_0",
           found.name.c_str(), tensor.type_name, tensor.type);
     }
-    const bool paired = architecture_.paired_rope && qkv_part(kind).value_or(2) < 2;
+    const bool paired = architecture_.paired_rope && attention_part(kind).value_or(2) < 2;
     place.row_bytes = row_bytes.value_or(0);
     place.pair_width = paired ? spec().head_dim : 0;
     if (matrix) QSF_RETURN_IF_ERROR(read_scale(found.name, place));
@@ -357,9 +357,9 @@ Result<std::unique_ptr<GgufModel>> GgufModel::open(const std::string& path, I2sL
     model->read_vocabulary();
     QSF_ASSIGN_OR_RETURN(const auto chat,
                          model->file_.keys().get_string("tokenizer.chat_template"));
-    if (chat.has_value() && chat->size() > kMaxChatTemplateBytes) {
+    if (chat.has_value() && chat->size() > kMaxGgufTemplateBytes) {
       return corrupt("GGUF: tokenizer.chat_template: %zu bytes, expected at most %zu", chat->size(),
-                     kMaxChatTemplateBytes);
+                     kMaxGgufTemplateBytes);
     }
     model->spec_.chat_template = chat.value_or("");
     return validate(model->spec_);

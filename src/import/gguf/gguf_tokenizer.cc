@@ -17,7 +17,7 @@ namespace {
 
 using TokenMap = std::unordered_map<std::string_view, TokenId>;
 
-constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581
+constexpr std::string_view kGgufSpaceSymbol = "\xE2\x96\x81";  // U+2581
 
 // Control tokens that end a turn or a text in the chat formats in use. Files often name only one of
 // them as their end token.
@@ -213,7 +213,7 @@ Result<TokenizerData> scored(const GgufReader& gguf) {
   escape.op = TextOp::kReplace;
   escape.stage = TextStage::kNormalizer;
   escape.text = " ";
-  escape.replacement = kSpaceSymbol;
+  escape.replacement = kGgufSpaceSymbol;
   data.steps.push_back(std::move(escape));
   add_matched_tokens(gguf, data);
   return data;

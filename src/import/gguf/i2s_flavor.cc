@@ -17,10 +17,10 @@ constexpr std::uint64_t kMicrosoftFileType = 40;
 constexpr std::uint64_t kSeedTolerance = 128;
 
 // The layouts that sizes distinguish: the three Microsoft layouts have the same size.
-constexpr I2sFlavor kFamilies[] = {I2sFlavor::kMicrosoft128, I2sFlavor::kBitNet32F16,
-                                   I2sFlavor::kSplit32WithSibling, I2sFlavor::kGgmlQk256NoScale};
+constexpr I2sFlavor kI2sFlavors[] = {I2sFlavor::kMicrosoft128, I2sFlavor::kBitNet32F16,
+                                     I2sFlavor::kSplit32WithSibling, I2sFlavor::kGgmlQk256NoScale};
 constexpr std::size_t kQk256Family = 3;
-using Families = std::array<bool, std::size(kFamilies)>;
+using Families = std::array<bool, std::size(kI2sFlavors)>;
 
 // Returns whether the tensor's bytes are `need`, padded to the alignment.
 bool fits(const I2sTensor& t, std::uint64_t need, std::uint64_t alignment) noexcept {
@@ -67,9 +67,10 @@ std::string account(const I2sTensor& t, std::uint64_t alignment) {
   std::string text = std::string(t.name) + ", I2_S of " + std::to_string(t.rows) + " x " +
                      std::to_string(t.cols) + " in " + std::to_string(t.available_bytes) +
                      " bytes (";
-  for (const I2sFlavor flavor : kFamilies) {
-    text += std::string(flavor == kFamilies[0] ? "" : ", ") + std::string(i2s_flavor_name(flavor));
-    text += flavor == kFamilies[0] ? ", ms64 and ms4row need " : " needs ";
+  for (const I2sFlavor flavor : kI2sFlavors) {
+    text +=
+        std::string(flavor == kI2sFlavors[0] ? "" : ", ") + std::string(i2s_flavor_name(flavor));
+    text += flavor == kI2sFlavors[0] ? ", ms64 and ms4row need " : " needs ";
     text += std::to_string(*i2s_bytes(flavor, t.rows, t.cols));
   }
   const std::uint64_t n_blocks = ceil_div(t.rows * t.cols, 32);
@@ -82,7 +83,7 @@ Status check_shape(const I2sTensor& t) {
     return corrupt("%.*s: an I2_S tensor without weights", static_cast<int>(t.name.size()),
                    t.name.data());
   }
-  for (const I2sFlavor flavor : kFamilies) {
+  for (const I2sFlavor flavor : kI2sFlavors) {
     if (!i2s_bytes(flavor, t.rows, t.cols)) {
       return corrupt("%.*s: an I2_S tensor of %" PRIu64 " x %" PRIu64 " weights",
                      static_cast<int>(t.name.size()), t.name.data(), t.rows, t.cols);
@@ -110,7 +111,7 @@ Status check_explicit(I2sFlavor flavor, const I2sFile& file) {
 Status refuse_disagreement(const I2sFile& file, const std::array<std::size_t, 4>& n_fitting) {
   const auto most = static_cast<std::size_t>(std::max_element(n_fitting.begin(), n_fitting.end()) -
                                              n_fitting.begin());
-  const I2sFlavor flavor = kFamilies[most];
+  const I2sFlavor flavor = kI2sFlavors[most];
   const std::string name(i2s_flavor_name(flavor));
   for (const I2sTensor& t : file.tensors) {
     if (is_candidate(flavor, t, file.alignment)) continue;
@@ -135,12 +136,12 @@ Status refuse_disagreement(const I2sFile& file, const std::array<std::size_t, 4>
 Result<I2sFlavor> detect_for_file(const I2sFile& file) {
   std::array<std::size_t, 4> n_fitting{};
   for (const I2sTensor& t : file.tensors) {
-    for (std::size_t f = 0; f < std::size(kFamilies); ++f) {
-      n_fitting[f] += is_candidate(kFamilies[f], t, file.alignment) ? 1U : 0U;
+    for (std::size_t f = 0; f < std::size(kI2sFlavors); ++f) {
+      n_fitting[f] += is_candidate(kI2sFlavors[f], t, file.alignment) ? 1U : 0U;
     }
   }
   Families fits_all{};
-  for (std::size_t f = 0; f < std::size(kFamilies); ++f) {
+  for (std::size_t f = 0; f < std::size(kI2sFlavors); ++f) {
     fits_all[f] = n_fitting[f] == file.tensors.size();
   }
   const auto n_families = std::count(fits_all.begin(), fits_all.end(), true);
@@ -159,8 +160,8 @@ Result<I2sFlavor> detect_for_file(const I2sFile& file) {
         "say so with --i2s-layout qk256",
         first.c_str());
   }
-  return kFamilies[static_cast<std::size_t>(std::find(fits_all.begin(), fits_all.end(), true) -
-                                            fits_all.begin())];
+  return kI2sFlavors[static_cast<std::size_t>(std::find(fits_all.begin(), fits_all.end(), true) -
+                                              fits_all.begin())];
 }
 
 bool within_seed_tolerance(std::uint64_t available, std::uint64_t need) noexcept {

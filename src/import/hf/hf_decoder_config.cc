@@ -112,7 +112,7 @@ Status parse_decoder(ConfigFields& fields, const DecoderDefaults& defaults, Mode
 
 namespace {
 
-constexpr std::uint32_t kMaxContext = 1U << 24;
+constexpr std::uint32_t kMaxConfigContext = 1U << 24;
 constexpr std::size_t kMaxFactors = 1U << 15;
 
 void parse_linear(ConfigFields& inner, RopeSpec& rope) {
@@ -125,7 +125,7 @@ void parse_llama3(ConfigFields& inner, RopeSpec& rope) {
   rope.factor = inner.positive("factor", std::nullopt);
   rope.low_freq_factor = inner.positive("low_freq_factor", std::nullopt);
   rope.high_freq_factor = inner.positive("high_freq_factor", std::nullopt);
-  rope.original_context = inner.u32("original_max_position_embeddings", 1, kMaxContext);
+  rope.original_context = inner.u32("original_max_position_embeddings", 1, kMaxConfigContext);
 }
 
 // The original context length is a key of the outer object in some files and of the parameters in
@@ -137,8 +137,8 @@ void parse_longrope(ConfigFields& outer, ConfigFields& inner, std::uint32_t defa
   rope.short_factors = inner.numbers("short_factor", kMaxFactors);
   rope.long_factors = inner.numbers("long_factor", kMaxFactors);
   const char* original = "original_max_position_embeddings";
-  const std::uint32_t among = inner.u32_or(original, default_context, 2, kMaxContext);
-  rope.original_context = outer.u32_or(original, among, 2, kMaxContext);
+  const std::uint32_t among = inner.u32_or(original, default_context, 2, kMaxConfigContext);
+  rope.original_context = outer.u32_or(original, among, 2, kMaxConfigContext);
   const float stretch = inner.positive(
       "factor", static_cast<float>(spec.max_positions) / static_cast<float>(rope.original_context));
   const double factor =

@@ -23,7 +23,7 @@ struct OpcodeName {
   std::uint8_t code;
   const char* name;
 };
-constexpr OpcodeName kNames[] = {
+constexpr OpcodeName kOpcodeNames[] = {
     {'(', "MARK"},          {')', "EMPTY_TUPLE"},
     {'.', "STOP"},          {'0', "POP"},
     {'1', "POP_MARK"},      {'2', "DUP"},
@@ -64,7 +64,7 @@ constexpr OpcodeName kNames[] = {
 
 std::string opcode_text(std::uint8_t code) {
   char text[64];
-  for (const OpcodeName& opcode : kNames) {
+  for (const OpcodeName& opcode : kOpcodeNames) {
     if (opcode.code != code) continue;
     std::snprintf(text, sizeof(text), "%s (0x%02x)", opcode.name, code);
     return text;

@@ -39,7 +39,7 @@ struct DirectoryEntry {
   std::uint64_t data = 0;  // offset of its bytes, found in the local header
 };
 
-Status check_name(std::string_view name) {
+Status check_entry_name(std::string_view name) {
   const auto is_bad = [](char c) { return c < 0x20 || c > 0x7e || c == '\\'; };
   if (name.empty() || name.size() > kMaxNameBytes ||
       std::any_of(name.begin(), name.end(), is_bad)) {
@@ -156,7 +156,7 @@ Result<DirectoryEntry> read_entry(ByteReader& in) {
   const ByteSpan extra = in.read_bytes(extra_bytes);
   in.skip(comment_bytes);
   if (!in.ok()) return corrupt("the directory ends inside an entry");
-  QSF_RETURN_IF_ERROR(check_name(entry.name));
+  QSF_RETURN_IF_ERROR(check_entry_name(entry.name));
   QSF_RETURN_IF_ERROR(read_zip64(extra, entry.name, &stored_bytes, &entry.bytes, &entry.header));
   if ((flags & 1U) != 0) return unsupported("entry \"%s\" is encrypted", entry.name.c_str());
   if (method != 0) {

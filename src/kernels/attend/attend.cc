@@ -22,7 +22,7 @@ constexpr AttendKernel f32_kernel(const char* name, Isa isa, AttendPageFn page) 
 }
 
 // Prompt rows alone may take tiles; see the span of decode kernels below.
-constexpr AttendKernel kKernels[] = {
+constexpr AttendKernel kAttendKernels[] = {
 #if defined(__x86_64__)
     // 512 queries: rounding a page then takes a tenth of the time of their softmax.
     {"attend_amx", Isa::kAmx, Exactness::kBounded, attend_load_queries_amx, attend_page_amx, 512},
@@ -91,10 +91,10 @@ void merge_query(AttendState* into, float* into_acc, const AttendState& from, co
 }  // namespace
 
 std::span<const AttendKernel> attend_prompt_kernels() noexcept {
-  return kKernels;
+  return kAttendKernels;
 }
 std::span<const AttendKernel> attend_decode_kernels() noexcept {
-  return std::span(kKernels).subspan(kPromptOnly);
+  return std::span(kAttendKernels).subspan(kPromptOnly);
 }
 
 std::span<const AttendQueryTileKernel> attend_query_tile_prompt_kernels() noexcept {

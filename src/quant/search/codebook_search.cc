@@ -33,7 +33,7 @@ template <std::size_t kLevels>
 constexpr std::size_t kTried = kLevels == 16 ? 1 : 3;
 
 // A scale and its sums, weighted with the costs.
-struct Trial {
+struct CodebookTrial {
   float scale = 0.0F;
   float error = std::numeric_limits<float>::infinity();  // (w - scale * level)^2
   float w_level = 0.0F;                                  // w * level
@@ -51,7 +51,7 @@ struct Trial {
   }
 };
 
-using Trials = std::array<Trial, kLanes>;
+using Trials = std::array<CodebookTrial, kLanes>;
 
 void run_trials(const CodebookSubBlock& block, const TrialLevels& levels, Trials& trials) noexcept {
   CodebookTrials lanes;
@@ -89,7 +89,7 @@ class CodebookSearch {
   // Fields and their trials.
   struct Candidate {
     CodebookFields fields;
-    std::array<Trial, kMaxCodebookSubBlocks> trials;
+    std::array<CodebookTrial, kMaxCodebookSubBlocks> trials;
     double error = 0.0;
   };
 
@@ -106,7 +106,7 @@ class CodebookSearch {
   std::size_t n_ = 0;
   std::array<CodebookSubBlock, kMaxCodebookSubBlocks> blocks_;
   // The best trial of every sub-block by itself, for positive and for negative scales.
-  std::array<std::array<Trial, 2>, kMaxCodebookSubBlocks> alone_;
+  std::array<std::array<CodebookTrial, 2>, kMaxCodebookSubBlocks> alone_;
   std::array<std::array<double, 2>, kMaxCodebookSubBlocks> refitted_;  // of them
 };
 
@@ -135,12 +135,12 @@ void CodebookSearch<kLevels>::search_alone(std::size_t k) noexcept {
   }
   for (int round = 0;; ++round) {
     run_trials(block, levels_, trials);
-    for (const Trial& trial : trials) {
-      Trial& best = alone_[k][trial.scale < 0.0F ? 1 : 0];
+    for (const CodebookTrial& trial : trials) {
+      CodebookTrial& best = alone_[k][trial.scale < 0.0F ? 1 : 0];
       if (trial.error < best.error) best = trial;
     }
     if (round == kRefits) break;
-    for (Trial& trial : trials) {
+    for (CodebookTrial& trial : trials) {
       trial.scale = static_cast<float>(trial.refitted());
       if (std::fabs(trial.scale) < kSmallestScale) trial.scale = 0.0F;
     }
@@ -160,7 +160,7 @@ double CodebookSearch<kLevels>::predict(double d) const noexcept {
   for (std::size_t k = 0; k < n_; ++k) {
     double smallest = std::numeric_limits<double>::infinity();
     for (std::size_t sign = 0; sign < 2; ++sign) {
-      const Trial& trial = alone_[k][sign];
+      const CodebookTrial& trial = alone_[k][sign];
       if (!(trial.error < std::numeric_limits<float>::infinity())) continue;
       smallest = std::min(smallest, trial.predict(d * whole(trial.scale, d), refitted_[k][sign]));
     }
@@ -175,7 +175,7 @@ template <std::size_t kLevels>
 std::array<double, kTried<kLevels>> CodebookSearch<kLevels>::choose_ds() const noexcept {
   double largest = 0.0;
   for (std::size_t k = 0; k < n_; ++k) {
-    const Trial& best = alone_[k][alone_[k][1].error < alone_[k][0].error ? 1 : 0];
+    const CodebookTrial& best = alone_[k][alone_[k][1].error < alone_[k][0].error ? 1 : 0];
     largest = std::max(largest, std::fabs(double{best.scale}));
   }
   std::array<double, kTried<kLevels>> ds{};
@@ -246,7 +246,7 @@ CodebookFields CodebookSearch<kLevels>::run(const CodebookFields& start) noexcep
   best.fields = start;
   for (std::size_t k = 0; k < n_; ++k) {
     Trials same;
-    for (Trial& trial : same) trial.scale = start.scale_of(k);
+    for (CodebookTrial& trial : same) trial.scale = start.scale_of(k);
     run_trials(blocks_[k], levels_, same);
     best.error += same[0].error;
   }

@@ -17,7 +17,7 @@ namespace {
 typedef float Quad __attribute__((vector_size(16)));
 
 // Half the smallest f16: a smaller scale becomes 0.
-constexpr float kSmallestScale = 0x1p-25F;
+constexpr float kSmallestSuperScale = 0x1p-25F;
 
 // The largest scale and the largest min may become the top integer or one up to this far below it.
 constexpr int kTopsTried = 12;
@@ -31,7 +31,7 @@ static_assert(std::size(kNear) <= kTrials && std::size(kNearTied) <= kTrials);
 // Sub-blocks by themselves may have any scale, but no min above 0.
 Fields round_to_sub_block(const CodeGrid& grid, Fields fields) noexcept {
   if (grid.has_min) fields.scale = std::max(fields.scale, 0.0F);
-  if (std::fabs(fields.scale) < kSmallestScale) fields.scale = 0.0F;
+  if (std::fabs(fields.scale) < kSmallestSuperScale) fields.scale = 0.0F;
   fields.min = grid.has_min ? std::min(fields.min, 0.0F) : grid.tied_min(fields.scale);
   return fields;
 }
