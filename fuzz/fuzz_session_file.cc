@@ -80,7 +80,7 @@ void go_on(SparsePrefillState& state, std::uint32_t n_rows) {
   }
 }
 
-// The same with the open block, whose rows are appended.
+// The same with the current block, to which rows are appended.
 void go_on(H2oEviction& heavy, const SessionPlace& place) {
   const KvShape& shape = heavy.shape().kv;
   const std::uint32_t n_rows = place.kv.n_slots(place.sequence);

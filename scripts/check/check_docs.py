@@ -199,6 +199,11 @@ def check_options(document, help_of):
                 continue
             name = " ".join(tool.group(1).split())
             text = help_of(name)
+            # A command of a command, such as `qsf parity diff`, has options of its own.
+            word = re.match(r"\s+([a-z]+)\b", part[tool.end():])
+            if text and word and f"{name} {word.group(1)} " in text:
+                name += " " + word.group(1)
+                text = help_of(name)
             if text is None:
                 unchecked.add(name)
                 continue

@@ -98,7 +98,7 @@ class Scorer:
         out = run(self.program, model, "--file", self.text, "--reference", self.reference, "--losses", self.losses,
                   *self.options)
         kld, error = re.search(r"mean KLD = (\S+) \+/- (\S+)", out).groups()
-        top = re.search(r"(?:same top token|top-1 agreement) = (\S+) %", out).group(1)
+        top = re.search(r"top-1 agreement = (\S+) %", out).group(1)
         losses = read_window_losses(self.losses)
         if len(losses) < 2:
             raise Failed(f"{len(losses)} window of the text is scored, errors need 2: give more --bytes or a smaller --context")

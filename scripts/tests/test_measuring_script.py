@@ -95,7 +95,7 @@ class Scripts(fake_tools.ScriptTest):
     def test_one_window_has_no_error(self):
         args = SimpleNamespace(bin=self.folder, context=8, threads=1)
         scorer = scored_models.Scorer(results_file.Results(self.results), args, self.folder, "text", "reference")
-        scores = "mean KLD = 0.1 +/- 0.1\nsame top token = 99 %"
+        scores = "mean KLD = 0.1 +/- 0.1\ntop-1 agreement = 99 %"
         for n, context in ((2, contextlib.nullcontext()),
                            (1, self.assertRaisesRegex(scored_models.Failed, "1 window .* give more --bytes"))):
             with open(scorer.losses, "w", encoding="utf-8") as file:

@@ -261,7 +261,7 @@ TEST_F(KvH2oEvictionTest, RowsOfAnyRoleTakeTheTileKernels) {
   step(*session, 100, logits);
   for (const auto& names : kernels.names) {
     ASSERT_EQ(names.size(), 1U);
-    EXPECT_THAT(*names.begin(), HasSubstr("strip"));
+    EXPECT_THAT(*names.begin(), HasSubstr("query_tile"));
   }
 }
 

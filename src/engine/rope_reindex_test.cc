@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Engines whose texts go on past the trained context, because the sinks are met by place: logits
-// against the definition at three times that length, on small random models; what the plan counts,
-// what chats and session files do, and which models and options are refused.
+// Engines whose texts exceed the trained context length, because sinks are rotated to their cache
+// position: logits against the definition at three times that length, on small random models; the
+// plan, chats and session files; refused models and options.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

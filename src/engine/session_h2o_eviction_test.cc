@@ -97,7 +97,7 @@ TEST_F(SessionH2oEvictionTest, ForgottenRowsAreSavedAndLeaveNoTrace) {
 
 TEST_F(SessionH2oEvictionTest, AShorterTextLeavesALoadedSession) {
   const auto engine = open(*model_, options(KvType::kF16, KvType::kF16));
-  for (const std::size_t n : {310U, 200U}) {  // inside the open block, and before it
+  for (const std::size_t n : {310U, 200U}) {  // inside the current block, and before it
     std::vector<float> expected;
     {
       const auto session = engine->create_session().value();

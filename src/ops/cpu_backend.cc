@@ -212,7 +212,8 @@ void CpuBackend::quantise_activations(Buffer buffer, std::uint32_t n_cols, const
     });
   }
   const RowRange floats = inputs.range(kernels::ActivationType::kF32, rows);
-  if (!inputs.int8_rows() || floats.first == floats.last || !activation_rows_.mark_rounded()) return;
+  if (!inputs.int8_rows() || floats.first == floats.last || !activation_rows_.mark_rounded())
+    return;
   const OperatorTimer timer(profile_[OperatorKind::kInputRows]);
   for_rows(floats.last - floats.first, [&](std::uint32_t i) {
     activation_rows_.round_row(floats.first + i, in.row(floats.first + i));
@@ -246,11 +247,11 @@ void CpuBackend::norm(const NormArgs& args) {
   }
   if (i8.first != i8.last) {
     activation_rows_.begin(kernels::ActivationType::kInt8, out.inputs.int8_rows(), args.out.id,
-                      out.input_cols, i8);
+                           out.input_cols, i8);
   }
   if (bf16.first != bf16.last) {
     activation_rows_.begin(kernels::ActivationType::kBf16, out.inputs.int8_rows(), args.out.id,
-                      out.input_cols, bf16);
+                           out.input_cols, bf16);
   }
   for_rows(rows.n_rows, [&](std::uint32_t i) {
     const float* x = in.row(listed ? args.row_list[i] : i);

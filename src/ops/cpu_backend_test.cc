@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Holds the CPU backend to plain loops in f64: attention over pages, windows and spans, rotation
-// and norms of heads, and the promise that a row's bits do not depend on its company. Products are
+// and norms of heads, and batch invariance. Products are
 // in cpu_matmul_test.cc.
 
 #include "ops/cpu_backend.h"

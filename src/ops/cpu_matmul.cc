@@ -44,7 +44,8 @@ void CpuBackend::matmul(const MatmulArgs& args) {
   in.inputs = inputs;
   in.input_cols = n_cols;
   for (const MatmulTarget& target : args.targets) activation_rows_.invalidate(target.out.id);
-  if (args.epilogue.add_to.id != Buffer::kNone) activation_rows_.invalidate(args.epilogue.add_to.id);
+  if (args.epilogue.add_to.id != Buffer::kNone)
+    activation_rows_.invalidate(args.epilogue.add_to.id);
 
   Observation observed(*this, args.kind, args.in, args.targets.front().out, {});
   observed.set_product(args);

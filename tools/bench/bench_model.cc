@@ -141,7 +141,7 @@ qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options,
         .sinks = static_cast<std::uint32_t>(options.kv_policy.sinks_or_default()),
         .heavy = static_cast<std::uint32_t>(options.kv_policy.heavy_or_default()),
         .rope_reindex = options.kv_policy.rope_reindex};
-    // Of an open block rows see half in the mean.
+    // On average rows see half of the current block.
     n_kept =
         std::uint64_t{settings.kv_policy.window} +
         (heavy ? settings.kv_policy.heavy + qsf::kEvictionBlock / 2 : settings.kv_policy.sinks);

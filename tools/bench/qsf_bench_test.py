@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""qsf-bench as a user meets it: tables, JSON, refusals, and a peer that only pretends.
+"""qsf-bench as a user runs it: tables, JSON, refusals, and a peer that only pretends.
 
 Usage: qsf_bench_test.py BIN_DIR SOURCE_DIR [unittest arguments]
 """

@@ -314,11 +314,11 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
       "file.\n"
       "Example: qsf convert MODEL.gguf model.qsf --quant-type 4bit");
   parser.value("IN", options.input, "Model folder or GGUF file; of a model in parts, any part")
-      .type_name("");
+      .type_name("FILE");
   parser
       .value("OUT", options.output,
              "File to write; an existing file is replaced when it is complete")
-      .type_name("");
+      .type_name("FILE");
   add_type_options(parser, options, words);
   add_calibration_options(parser, options);
   add_output_options(parser, options, words);

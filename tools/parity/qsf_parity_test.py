@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""qsf-parity as a user meets it: references that are right, wrong, dead, slow and lying; receipts that were
+"""qsf-parity as a user runs it: references that are right, wrong, dead, slow and lying; receipts that were
 changed after they were written; traces and records.
 
 Usage: qsf_parity_test.py BIN_DIR SOURCE_DIR [unittest arguments]

@@ -476,7 +476,7 @@ void print_scores(const Windows& windows, const Scores& scores, std::uint64_t el
     std::printf("reference PPL = %.4f +/- %.4f\n", perplexity(scores.reference_loss),
                 perplexity_error(scores.reference_loss));
     std::printf("mean KLD = %.6f +/- %.6f\n", scores.divergence.value(), scores.divergence.error());
-    std::printf("same top token = %.3f %% +/- %.3f %%\n", 100.0 * scores.same_top.value(),
+    std::printf("top-1 agreement = %.3f %% +/- %.3f %%\n", 100.0 * scores.same_top.value(),
                 100.0 * scores.same_top.error());
   }
   std::printf("PPL = %.4f +/- %.4f\n", perplexity(scores.loss), perplexity_error(scores.loss));

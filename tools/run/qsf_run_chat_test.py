@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""qsf-run --interactive as a user meets it: over pipes, and at a terminal.
+"""qsf-run --interactive as a user runs it: over pipes, and at a terminal.
 
 Usage: qsf_run_chat_test.py BIN_DIR SOURCE_DIR [unittest arguments]
 
@@ -283,7 +283,7 @@ class Terminal:
         return True
 
     def wait_for(self, pattern):
-        """Reads until `pattern` was shown; returns what stood before its end and forgets that."""
+        """Reads until `pattern` was shown; returns what stood before its end and drops that."""
         while not (found := re.search(pattern, self.shown)):
             if not self.read():
                 raise AssertionError(f"no {pattern!r} in {self.shown!r}")

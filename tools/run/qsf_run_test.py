@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""qsf-run and qsf-perplexity as a user meets them: text, statistics, refusals, signals, pipes.
+"""qsf-run and qsf-perplexity as a user runs them: text, statistics, refusals, signals, pipes.
 
 Usage: qsf_run_test.py BIN_DIR SOURCE_DIR [unittest arguments]
 
@@ -499,7 +499,7 @@ class Text(Case):
         lines = out.decode().splitlines()
         found = [re.fullmatch(pattern, line) for pattern, line in zip(
             [r"reference PPL = (\S+) \+/- \S+", r"mean KLD = (\S+) \+/- \S+",
-             r"same top token = (\S+) % \+/- \S+ %", r"PPL = (\S+) \+/- \S+"], lines[-4:])]
+             r"top-1 agreement = (\S+) % \+/- \S+ %", r"PPL = (\S+) \+/- \S+"], lines[-4:])]
         self.assertTrue(all(found), lines)
         reference_ppl, kld, top, ppl = [float(match.group(1)) for match in found]
         plain = call(model, "--file", source, "--context", "64", *arguments, tool=PERPLEXITY)[1]

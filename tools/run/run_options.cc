@@ -77,7 +77,9 @@ void add_prompt_options(OptionParser& parser, RunOptions& options, Typed& typed)
 }
 
 void add_model_options(OptionParser& parser, RunOptions& options, Typed& typed) {
-  parser.value("-m,--model", typed.model_option, "Model (.qsf file, .gguf file or folder), as MODEL").type_name("MODEL");
+  parser
+      .value("-m,--model", typed.model_option, "Model (.qsf file, .gguf file or folder), as MODEL")
+      .type_name("MODEL");
   add_i2s_layout_option(parser, options.i2s_layout);
   add_cache_options(parser, options.cache);
 }

@@ -135,8 +135,7 @@ inline void expect_failure(const Outcome& outcome, int code, const std::string& 
   std::string last = outcome.err;
   const auto comes_before = [](const std::string& line) {
     return line.starts_with("qsf-convert: warning:") ||
-           line.starts_with("qsf-convert: resuming from") ||
-           line.find(" %, ") != std::string::npos;
+           line.starts_with("qsf-convert: resuming from") || line.find(" %, ") != std::string::npos;
   };
   while (comes_before(last.substr(0, last.find('\n')))) last = last.substr(last.find('\n') + 1);
   EXPECT_EQ(std::count(last.begin(), last.end(), '\n'), 1) << outcome.err;

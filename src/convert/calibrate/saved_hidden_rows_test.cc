@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Kept rows come back as they were written, each window its own, in a folder for another process
-// too; a disk that fails is told.
+// Saved hidden rows come back as they were written, each window its own, in a folder for another
+// process too; a disk that fails is told.
 
 #include "convert/calibrate/saved_hidden_rows.h"
 

@@ -409,7 +409,7 @@ TEST(TranscodeTest, CompensationWithoutErrorsCalibratesNothing) {
   EXPECT_TRUE(is_calibrated(tiny_llama_tensors(), QuantType::kTernaryRow));
 }
 
-// Importance that no encoder heeds leaves the file what it is without.
+// Importance that no encoder uses does not change the file.
 TEST(TranscodeTest, ImportanceThatNoTypeHeedsCalibratesNothing) {
   const TemporaryFolder folder;
   const auto model = open_model(folder, tiny_llama_tensors());

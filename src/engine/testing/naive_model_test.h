@@ -177,7 +177,7 @@ class NaiveModelTest : public testing::Test {
       }
     }
   }
-  // Computes all rows of `want`, forgets those behind each of `keep`, and computes them again.
+  // Computes all rows of `want`, discards those behind each of `keep`, and computes them again.
   void expect_truncation_leaves_no_trace(const EngineOptions& options,
                                          const std::vector<std::size_t>& keep,
                                          const Logits& want) const {

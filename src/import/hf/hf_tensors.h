@@ -45,9 +45,9 @@ struct TensorPlace {
 };
 
 struct TensorTable {
-  std::string_view architecture;  // ModelSpec::architecture
-  std::string_view base_prefix;   // before every name but the head's; optional in files
-  std::string_view layer_prefix;  // before "N." and the name
+  std::string_view architecture;           // ModelSpec::architecture
+  std::string_view base_prefix;            // before every name but the head's; optional in files
+  std::string_view layer_prefix;           // before "N." and the name
   std::span<const TensorPlace> embedding;  // the token embedding first
   std::span<const TensorPlace> layer;
   std::span<const TensorPlace> final;  // without the head, which may be tied

@@ -244,7 +244,7 @@ Result<std::vector<NamedPickledTensor>> take_tensors(const PickleObjects& object
   const auto n_others = std::count(used.begin(), used.end(), false);
   if (n_others != 0) {
     return unsupported(
-        "%td tensors stand outside the state dict, such as those of an optimizer; save only the "
+        "%td tensors are outside the state dict, such as those of an optimizer; save only the "
         "state dict of the model",
         n_others);
   }

@@ -2,10 +2,10 @@
 //
 // Restricted unpickler: reads the pickle of a state dict as data and executes nothing.
 //
-// A pickle is a program for a small stack machine. This machine supports the opcodes that torch.save
-// writes for a dict of tensors (protocols 2 to 5) and the globals of pytorch_globals.h. Anything
-// else is rejected by name and byte. Memory, steps and the depth of the stack are bounded, and no
-// step does more work than the bytes it reads (docs/decisions/008-restricted-unpickler.md).
+// A pickle is a program for a small stack machine. This machine supports the opcodes that
+// torch.save writes for a dict of tensors (protocols 2 to 5) and the globals of pytorch_globals.h.
+// Anything else is rejected by name and byte. Memory, steps and the depth of the stack are bounded,
+// and no step does more work than the bytes it reads (docs/decisions/008-restricted-unpickler.md).
 //
 // The file has, in this order: the objects that a pickle creates, the opcodes, the input buffer and
 // the unpickler.

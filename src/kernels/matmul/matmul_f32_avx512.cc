@@ -3,7 +3,8 @@
 // Products with rows of f32, AVX-512.
 //
 // An activation block of 64 columns of 16 rows is widened to a strip [64][16] of f32, 4 KiB in L1
-// (f32 lines are one as they stand), that meets every row of x in turn, eight rows at a time.
+// (f32 lines are one as they stand), that is multiplied by every row of x in turn, eight rows at a
+// time.
 //
 // One row of x must keep the fused multiply-adds busy alone, so an activation block is summed in
 // four sums of 16 columns each, which are then added up in order. More rows keep to the same order:

@@ -3,8 +3,8 @@
 // Products with int8 rows in NEON vectors: the loops, for the tiers that differ in their dot
 // product alone; internal linkage.
 //
-// A block of 16 rows is decoded once, to a strip of signed bytes that stays in L1, and meets up to
-// kRowsAtOnce rows of x, two at a time so that a load of the strip serves two.
+// A block of 16 rows is decoded once, to a strip of signed bytes that stays in L1, and is
+// multiplied by up to kRowsAtOnce rows of x, two at a time so that a load of the strip serves two.
 //
 // Dot is a class of the tier:
 //

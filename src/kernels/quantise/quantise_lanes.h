@@ -137,7 +137,7 @@ static float row_to_int8(const float* x, std::byte* out, std::uint32_t n_cols) n
       out + ((std::size_t{n_cols} + kActivationBlockColumns - 1) / kActivationBlockColumns) *
                 kActivationBlockColumns;
   for_block64(x, n_cols, [&](const Values64& values, std::uint32_t c) QSF_INLINE {
-    // Nothing that is not finite meets a conversion to whole numbers.
+    // Only finite values are converted to integers.
     store_block64(finite ? values : Values64{}, 127.0F / max, 1.0F, out + c,
                   x_blocks + c / kActivationBlockColumns * sizeof(Int8Block));
   });

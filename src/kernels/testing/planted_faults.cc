@@ -55,7 +55,7 @@ void drop_last_block(const MatMulArgs& args) noexcept {
   }
 }
 
-// Forgets the last column's share: one code of many.
+// Omits the last column: one code of many.
 template <ActivationType kInput>
 void drop_last_column(const MatMulArgs& args) noexcept {
   for (std::uint32_t i = 0; i < args.n_x; ++i) {
