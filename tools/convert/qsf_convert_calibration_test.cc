@@ -260,7 +260,7 @@ TEST_F(QsfConvertCalibrationTest, OptionsThatMakeNoSenseAreRefused) {
                  "saved already");
   for (const char* option : {"--calibration-tokens", "--calibration-context"}) {
     expect_failure(convert_saved(in_.file("saved"), {option, "100"}), 1,
-                   std::string("expected a text with ") + option);
+                   std::string(option) + " needs a text");
   }
   EXPECT_THAT(in_.read("text"), HasSubstr("three sons"));
   EXPECT_THAT(out_.names(), IsEmpty());

@@ -220,7 +220,8 @@ TEST_F(QsfConvertTest, BadInputsAreOne) {
   in_.write("model.safetensors", "");
   expect_failure(run({in_.path(), out}), 1, "model.safetensors");
   std::filesystem::remove(in_.file("model.safetensors"));
-  expect_failure(run({in_.path(), out}), 1, "neither model.safetensors nor pytorch_model.bin");
+  expect_failure(run({in_.path(), out}), 1,
+                 "no weights found; expected model.safetensors or pytorch_model.bin");
   in_.write("pytorch_model.bin", "x");
   expect_failure(run({in_.path(), out}), 1, "pytorch_model.bin: neither a zip archive");
   in_.write("config.json", R"({"architectures":["XyzForCausalLM"],"vocab_size":3})");
@@ -450,7 +451,7 @@ TEST_F(QsfConvertTest, TokensWithoutARowAreLeftOut) {
   const Outcome outcome = run({"--quiet", in_.path(), out_.file("m.qsf")});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.err,
-            "qsf-convert: warning: the model's embedding has 33 rows; left out of the tokenizer: "
+            "qsf-convert: warning: the embedding has 33 rows; tokens beyond them are left out: "
             "\"<pad>\" (33)\n");
   const auto reader = QsfReader::open(out_.file("m.qsf"));
   ASSERT_TRUE(reader) << reader.error().message();
@@ -460,7 +461,7 @@ TEST_F(QsfConvertTest, TokensWithoutARowAreLeftOut) {
 
   vocabulary.replace(vocabulary.find(":31"), 3, ":34");
   in_.write("vocab.json", vocabulary + "}");
-  expect_failure(run({in_.path(), out_.file("n.qsf")}), 1, "the token 34");
+  expect_failure(run({in_.path(), out_.file("n.qsf")}), 1, "has token 34");
   EXPECT_THAT(out_.names(), ElementsAre("m.qsf"));
 }
 

@@ -245,7 +245,7 @@ TEST_F(QsfConvertWorkTest, WaitsForTheEndOfAnother) {
   // Before it is the tool it has our own handle.
   const std::string program = "/proc/" + std::to_string(child) + "/exe";
   ASSERT_TRUE(wait_for_open(child, [&](const std::string& file) {
-    return file == name && std::filesystem::read_symlink(program).filename() == "qsf-convert";
+    return file == name && std::filesystem::read_symlink(program).filename() == "qsf";
   }));
   close(lock);
   const Outcome outcome = finish(scratch, child);

@@ -210,7 +210,7 @@ class Failures(Case):
         self.refused(1, "empty.qsf", write("empty.qsf", b""), "--prompt", "a")
         self.refused(1, "not a QSF file: it starts with 51 53 46 30", write("magic.qsf", b"QSF0" * 1000),
                      "--prompt", "a")
-        self.refused(1, "but a GGUF file: convert it with qsf-convert",
+        self.refused(1, "is a GGUF file, not a QSF file: run it with 'qsf run'",
                      write("model.bin", b"GGUF" * 1000), "--file", write("text", b"a b c"),
                      tool=PERPLEXITY)
         self.refused(1, "no such file", "", "--prompt", "a")
