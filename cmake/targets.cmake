@@ -21,6 +21,9 @@ function(qsf_library name)
   list(TRANSFORM ARG_DEPS PREPEND qsf_)
   target_link_libraries(qsf_${name} PUBLIC qsf_flags ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
   qsf_compile_together(qsf_${name})
+  if(name MATCHES "_testing$")
+    set_target_properties(qsf_${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
 endfunction()
 
 # Compiles what every test includes once: GoogleTest takes a second and a half a source file. The
