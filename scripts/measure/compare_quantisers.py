@@ -19,8 +19,9 @@ differ. llama.cpp's own perplexity of its files is shown beside as a cross-check
 --llama-cpp names the folder of llama-quantize, llama-imatrix and llama-perplexity (or QSF_LLAMA_CPP does), and
 --llama-cpp-source its source tree with convert_hf_to_gguf.py (or QSF_LLAMA_CPP_SOURCE), which needs the packages torch,
 transformers, sentencepiece and gguf. RESULTS.json keeps scores by the checksum of the file: an
-unchanged file is not scored again. --made keeps llama.cpp's f32 GGUF and importance matrix for the next run. --page puts the
-tables between the marks of that page.
+unchanged file is not scored again. --made keeps llama.cpp's f32 GGUF and importance matrix for the next run. The tables are
+printed; render_results.py --import takes them into docs/results and the pages. --page puts them between <!-- begin NAME -->
+and <!-- end NAME --> of a page of your own.
 """
 
 import hashlib

@@ -5,7 +5,7 @@
     measure_steps.py MODEL TEXT RESULTS.json --calibration FILE [--bin build/release/bin] [--bytes 120000]
                      [--calibration-bytes 500000] [--calibration-tokens N] [--context 512] [--threads 1]
                      [--types 4bit 2bit-super/32 ...] [--steps nearest search calibrated gptq rotated] [--keep-old]
-                     [--page FILE --mark NAME] [--png FILE] [--no-runs]
+                     [--mark NAME] [--page FILE] [--png FILE] [--no-runs]
 
 MODEL is converted to each type by each step, and every file is scored on the head of TEXT beside the model in f32.
 The calibration set should not overlap with it; qsf-convert takes 65,536 tokens of it unless told otherwise. Steps:
@@ -18,8 +18,9 @@ The calibration set should not overlap with it; qsf-convert takes 65,536 tokens 
 
 RESULTS.json keeps scores by the checksum of the file, and of which qsf-convert each file came: files that another one made
 are made again, and scored where they differ; with --keep-old they are taken as they are. What cannot be converted is left
-out and named. Prints three tables, or puts them between <!-- begin NAME-perplexity --> and <!-- end NAME-perplexity -->,
-likewise NAME-divergence and NAME-top, of the page. --png draws size against divergence of searched types (needs matplotlib).
+out and named. Prints three tables, NAME-perplexity, NAME-divergence and NAME-top, which render_results.py --import takes into
+docs/results and the pages. --page puts them between <!-- begin NAME-perplexity --> and <!-- end NAME-perplexity -->, and so
+on, of a page of your own. --png draws size against divergence of searched types (needs matplotlib).
 """
 
 import os

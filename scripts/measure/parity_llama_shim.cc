@@ -5,9 +5,10 @@
 //   qsf-parity-llama MODEL.gguf --context N --threads N --kv-type f16|f32 [--trace 1]
 //
 // It says hello on standard output, then answers what comes on standard input until that ends;
-// docs/parity.md has the protocol. scripts/measure/build_parity_shim compiles it against the header
-// of the tree that it is linked with, since structs of that library are passed by value and change
-// with every version, and defines which of the functions that changed their names the header has:
+// docs/parity-protocol.md has the protocol. scripts/measure/build_parity_shim compiles it against
+// the header of the tree that it is linked with, since structs of that library are passed by value
+// and change with every version, and defines which of the functions that changed their names the
+// header has:
 //
 //   QSF_LLAMA_VOCAB       tokens belong to a llama_vocab, not to the model
 //   QSF_LLAMA_MODEL_LOAD  llama_model_load_from_file and llama_init_from_model

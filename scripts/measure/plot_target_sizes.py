@@ -11,8 +11,9 @@ Every uniform type is converted with the calibration, and then a file with --tar
 Kullback-Leibler divergence on TEXT, which must not overlap with the text of --calibration. The calibration runs once and
 is saved as RESULTS.json.calibration. The script names each --target-size file whose divergence is larger than that of a
 smaller one, or than that of the uniform file of its size, and exits with 1 if there is any. RESULTS.json keeps the
-measurements; --no-runs only draws and checks them. --png draws the divergence by size (needs matplotlib), --page puts the
-table between <!-- begin target-sizes --> and <!-- end target-sizes --> of that page.
+measurements; --no-runs only draws and checks them. --png draws the divergence by size (needs matplotlib). The table is printed; behind a line
+target-sizes, render_results.py --import takes it into docs/results and the pages. --page puts it between
+<!-- begin target-sizes --> and <!-- end target-sizes --> of a page of your own.
 """
 
 import os

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // ChatTranscript: the tokens of a conversation's text, so that the next turn can continue from
-// them; and ChatRecord, the conversation in a session file (docs/session-files.md).
+// them; and ChatRecord, the conversation in a session file (docs/format-session.md).
 //
 // The tokens of an answer are the generated ones, which may differ from the encoding of its text.
 // They are kept as long as the template writes the same text up to the end of that answer. Where

@@ -2,7 +2,7 @@
 //
 // Session files: the tokens of a sequence with their keys and values, to continue it later.
 //
-// Based on: docs/session-files.md, which defines the bytes. Keys and values are copied layer by
+// Based on: docs/format-session.md, which defines the bytes. Keys and values are copied layer by
 // layer and page by page, with memory for one block of a page. A file may hold any bytes:
 // everything is checked before it is used, and no size in a file decides what is allocated.
 

@@ -2,7 +2,7 @@
 //
 // The byte layout of session files, version 1: constants and offsets shared by reader and writer.
 //
-// Based on: docs/session-files.md. Nothing here may change for version 1.
+// Based on: docs/format-session.md. Nothing here may change for version 1.
 
 #ifndef QSF_ENGINE_SESSION_LAYOUT_H_
 #define QSF_ENGINE_SESSION_LAYOUT_H_

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // A reference in a child process: ChildProcess, with a deadline for every wait, and ChildSource,
-// which speaks the protocol of docs/parity.md over its standard input and output.
+// which speaks the protocol of docs/parity-protocol.md over its standard input and output.
 //
 // Nothing from the child is trusted: kinds, sizes, ids and the hello are checked, and each answer
 // has a deadline. The points of a trace are computed here, from the values that the child sends.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // LogitsSource: turns tokens into logits. EngineSource is this engine, RecordedSource a file of
-// recorded logits, which LogitsRecorder writes (docs/parity.md has the format); ChildSource is
-// another program (parity_child.h).
+// recorded logits, which LogitsRecorder writes (docs/parity-protocol.md has the format);
+// ChildSource is another program (parity_child.h).
 
 #ifndef QSF_TOOLS_PARITY_PARITY_SOURCE_H_
 #define QSF_TOOLS_PARITY_PARITY_SOURCE_H_

@@ -126,7 +126,7 @@ class ParityObserver final : public qsf::OperatorObserver {
 
   const std::map<std::string, KernelCount>& kernels() const noexcept { return kernels_; }
   // A record for each kernel and matrix of each product, and for each other operator;
-  // docs/parity.md has the fields. JSON, one object a line.
+  // docs/parity-protocol.md has the fields. JSON, one object a line.
   const std::string& records() const noexcept { return records_; }
   std::uint64_t n_records() const noexcept { return n_records_; }
   const std::vector<TracePoint>& points() const noexcept { return points_; }
