@@ -149,7 +149,7 @@ def write_refused(out):
             ("parameter_with_state", {"a": with_state},
              "torch._utils._rebuild_parameter_with_state"),
             ("optimizer", {"state_dict": weights, "optimizer": optimizer},
-             "1 tensors stand outside the state dict"),
+             "1 tensors are outside the state dict"),
             ("two_wrappers", {"state_dict": weights, "model": dict(weights)}, "more than one dict"),
             ("not_a_tensor", {"a": numbers(2), "step": 7}, '"step" is an integer'),
             ("list", [numbers(2)], "the file holds a list"),
