@@ -649,8 +649,10 @@ class Budget(Case):
         if found is None:  # on a machine whose keys and values are no part of the question
             self.skipTest(err.decode())
         context = int(found.group(1))
-        self.assertEqual(call(*arguments, "--max-seq-len", str(context - 8))[0], 0)
-        self.refused(1, "too small", *arguments, "--max-seq-len", str(context + 40))
+        # Two runs differ by some pages of the program that the system maps ahead: 100 positions are a
+        # quarter of a MB here.
+        self.assertEqual(call(*arguments, "--max-seq-len", str(context - 100))[0], 0)
+        self.refused(1, "too small", *arguments, "--max-seq-len", str(context + 100))
 
     def test_small_budgets_say_what_they_gave_up_and_tell_the_same(self):
         expected = text(*self.STORY)
