@@ -63,7 +63,7 @@ constexpr Command kCommands[] = {
     {"run", run_main, true, "Complete a prompt with a model; on a terminal, chat"},
     {"chat", chat_main, true, "Chat with a model"},
     {"convert", convert_main, false, "Convert a model folder or a GGUF file to a .qsf file"},
-    {"inspect", inspect_main, true, "Print the metadata of a model file, check it, plan a run"},
+    {"inspect", inspect_main, true, "Print a model file's metadata, check it, plan a run"},
     {"perplexity", perplexity_main, true, "Measure how well a model predicts a text"},
     {"bench", bench_main, false, "Measure the speed of prompts and of generation"},
     {"parity", parity_main, false, "Compare a model's logits with another engine's"},
