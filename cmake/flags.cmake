@@ -46,7 +46,9 @@ if(QSF_SANITIZE)
   string(REPLACE ";" "," qsf_sanitize_list "${QSF_SANITIZE}")
   target_compile_options(qsf_flags INTERFACE -fsanitize=${qsf_sanitize_list} -fno-sanitize-recover=all
                          -fno-omit-frame-pointer)
-  target_link_options(qsf_flags INTERFACE -fsanitize=${qsf_sanitize_list})
+  # Programs at fixed addresses start in half the time: global variables have a relocation each.
+  target_link_options(qsf_flags INTERFACE -fsanitize=${qsf_sanitize_list}
+                      $<$<IN_LIST:address,${QSF_SANITIZE}>:-no-pie>)
 endif()
 # Tests run the kernels of matrix units on any CPU with AVX-512, on tiles of ordinary memory.
 if(QSF_BUILD_TESTS AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")

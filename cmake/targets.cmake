@@ -8,10 +8,16 @@
 # Sources with options of their own, as kernels have, stay apart.
 function(qsf_compile_together name)
   if(QSF_UNITY)
-    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 24)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 48)
     # Of types in anonymous namespaces of sources that another one includes, as here all do.
     target_compile_options(${name} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>")
   endif()
+endfunction()
+
+# Compiles a release of a target at -O1, in a fifth less time: for text, options and reports, where
+# no user waits for a loop.
+function(qsf_optimise_lightly name)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
 
 # qsf_library(NAME SOURCES a.cc ... DEPS base ... [PRIVATE_DEPS qsf::lz4 ...])
@@ -26,6 +32,13 @@ function(qsf_library name)
   endif()
 endfunction()
 
+# Tests are compiled at -Og whatever the library is, in three fifths of the time, and without the
+# checks of undefined behaviour, which cost a third and are for the library.
+set(qsf_test_options $<$<NOT:$<CONFIG:Debug>>:-Og>)
+if("undefined" IN_LIST QSF_SANITIZE)
+  list(APPEND qsf_test_options -fno-sanitize=undefined)
+endif()
+
 # Compiles what every test includes once: GoogleTest takes a second and a half a source file. The
 # flags are those of an executable, or the compiler would not take the result.
 function(qsf_reuse_test_headers name)
@@ -34,12 +47,13 @@ function(qsf_reuse_test_headers name)
     file(CONFIGURE OUTPUT ${source} CONTENT "")
     add_library(qsf_test_headers OBJECT EXCLUDE_FROM_ALL ${source})
     set_target_properties(qsf_test_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-    target_compile_options(qsf_test_headers PRIVATE -fPIE)
+    target_compile_options(qsf_test_headers PRIVATE -fPIE ${qsf_test_options})
     target_link_libraries(qsf_test_headers PRIVATE qsf_flags GTest::gmock)
     target_precompile_headers(qsf_test_headers PRIVATE
       <gmock/gmock.h> <gtest/gtest.h> <algorithm> <optional> <span> <string> <string_view> <vector>)
   endif()
   target_precompile_headers(${name} REUSE_FROM qsf_test_headers)
+  target_compile_options(${name} PRIVATE ${qsf_test_options})
   # Of the C++ library's own strings, wrong, and only where its headers were precompiled (gcc 12).
   target_compile_options(${name} PRIVATE "$<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds;-Wno-restrict;-Wno-stringop-overflow>")
 endfunction()

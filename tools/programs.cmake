@@ -12,8 +12,7 @@ function(qsf_program name)
   target_link_libraries(qsf_program_${name} PRIVATE qsf_flags qsf_tool_support ${ARG_DEPS})
   target_compile_definitions(qsf_program_${name} PRIVATE QSF_VERSION="${PROJECT_VERSION}" ${ARG_DEFINITIONS})
   qsf_compile_together(qsf_program_${name})
-  # Option parsing and reports: nothing here is worth the time of a higher level.
-  target_compile_options(qsf_program_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  qsf_optimise_lightly(qsf_program_${name})
 endfunction()
 
 # qsf_link(NAME...): makes the links qsf-NAME, which older scripts use.
