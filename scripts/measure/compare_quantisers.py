@@ -93,7 +93,7 @@ class Comparison:
         self.reference = self.path("f32.qsf")
         self.scorer = Scorer(self.results, args, folder, self.text, self.reference, "--exact")
         tokens = ["--calibration-tokens", str(CALIBRATION_TOKENS)]
-        self.variants = [("nearest", ["--rounding", "nearest"]), ("search", []),
+        self.variants = [("nearest", ["--scale-search", "off"]), ("search", []),
                          ("calibrated", ["--calibration", self.seen]),
                          ("gptq", ["--calibration", self.calibration, *tokens, "--gptq"])]
 

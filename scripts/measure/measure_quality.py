@@ -3,7 +3,7 @@
 """Measures the perplexity of each weight type: converts one model to every type and scores a text.
 
     measure_quality.py MODEL_DIR TEXT [--bin build/release/bin] [--bytes N] [--context 512]
-                       [--rounding search] [--calibration FILE [--gptq]] [--types 4bit,2bit]
+                       [--scale-search on] [--calibration FILE [--gptq]] [--types 4bit,2bit]
                        [--block 64 | --kv-types]
 
 Prints a Markdown table: type, block, bits per weight, file size, perplexity, increase over f32 where that is
@@ -59,13 +59,13 @@ def main():
     parser.add_argument("--bytes", type=int, default=0, help="score the first N bytes only")
     parser.add_argument("--context", type=int, default=512)
     parser.add_argument("--block", type=int, default=0, help="block size: this one only")
-    parser.add_argument("--rounding", default="search", help="how weights become codes: search or nearest")
+    parser.add_argument("--scale-search", default="on", choices=("on", "off"), help="as in qsf convert")
     parser.add_argument("--calibration", default="", help="text or saved calibration for qsf-convert")
     parser.add_argument("--gptq", action="store_true", help="with GPTQ")
     parser.add_argument("--types", default="", help="these types only, with commas between them")
     parser.add_argument("--kv-types", action="store_true", help="types of keys and values instead")
     args = parser.parse_args()
-    args.how = ["--rounding", args.rounding, *(["--calibration", args.calibration] if args.calibration else []),
+    args.how = ["--scale-search", args.scale_search, *(["--calibration", args.calibration] if args.calibration else []),
                 *(["--gptq"] if args.gptq else [])]
     return measuring_script.exit_status("measure_quality.py", lambda: measure_all(args))
 

@@ -10,7 +10,7 @@
 MODEL is converted to each type by each step, and every file is scored on the head of TEXT beside the model in f32.
 The calibration set should not overlap with it; qsf-convert takes 65,536 tokens of it unless told otherwise. Steps:
 
-    nearest     codes nearest to the weights, --rounding nearest
+    nearest     codes nearest to the weights, --scale-search off
     search      scales searched for the smallest error, the default of qsf-convert
     calibrated  scales searched with the column importance of the calibration set
     gptq        GPTQ: errors compensated in the columns still to be rounded, from the same set
@@ -35,7 +35,7 @@ from results_file import Results, about_of, fingerprint
 from scored_models import Failed, Scorer, chosen_types, convert, hash_of, matrix_bits, name_of, write_head
 
 # Options of qsf-convert; TEXT and SEEN are the calibration set and the statistics saved from it.
-STEPS = {"nearest": ["--rounding", "nearest"], "search": [], "calibrated": ["--calibration", "SEEN"],
+STEPS = {"nearest": ["--scale-search", "off"], "search": [], "calibrated": ["--calibration", "SEEN"],
          "gptq": ["--calibration", "TEXT", "--gptq"],
          "rotated": ["--calibration", "TEXT", "--gptq", "--rotate", "values"]}
 UNCODED = ("f32", "f16")  # no step changes them

@@ -29,7 +29,7 @@ HEAD = f"#!{sys.executable} -IS\n" + textwrap.dedent('''
         if words[0] == "size":
             return 2 * 4.0 ** -float(words[1])
         bits = {"f32": 32, "f16": 16, "mixed": 5}.get(words[0]) or int(words[0].strip("q")[0])
-        step = 1.5 if "--rotate" in words else 4 if "--rounding" in words else 2 if "--gptq" in words else 2.5 if "--calibration" in words else 3
+        step = 1.5 if "--rotate" in words else 4 if "--scale-search" in words else 2 if "--gptq" in words else 2.5 if "--calibration" in words else 3
         return 0.0 if bits >= 16 else step * 4.0 ** -bits
 ''')
 BODIES = {
@@ -45,7 +45,7 @@ BODIES = {
             sys.exit(0)
         if kind == "3bit":
             sys.exit("qsf-convert: 3bit: no such thing here")
-        how = [o for o in args[:-2] if o in ("--rounding", "--gptq", "--calibration", "--rotate")]
+        how = [o for o in args[:-2] if o in ("--scale-search", "--gptq", "--calibration", "--rotate")]
         if kind in ("8bit", "f32", "f16"):
             how = []
         bits = {"f32": 32.0, "f16": 16.0, "mixed": 5.0}.get(kind) or int(kind.strip("q")[0]) + 32 / int(block)

@@ -72,7 +72,7 @@ class Prove(unittest.TestCase):
             self.assertEqual([run["held"] for run in json.load(file)], [i != number for i in range(count)])
 
     def test_all_holds(self):
-        status, out, err = self.prove("--", "--quant-type", "4bit", "--rounding", "nearest")
+        status, out, err = self.prove("--", "--quant-type", "4bit", "--scale-search", "off")
         self.assertEqual((status, out.count(", held"), err), (0, 5, ""), out)
         self.assertIn("prove_conversion: all of it held", out)
         self.assertEqual(self.groups.limits, [limit * MB for limit in (100, 800, 100, 100, 100)])
@@ -81,7 +81,7 @@ class Prove(unittest.TestCase):
         self.assertNotEqual(*self.waits)
         for command in self.groups.commands:
             self.assertEqual(command[:-1], [os.path.join(self.folder, "qsf-convert"), "--ram-budget", "100", "--quant-type",
-                                            "4bit", "--rounding", "nearest", self.model])
+                                            "4bit", "--scale-search", "off", self.model])
         self.assertFalse(os.path.exists(os.path.dirname(self.groups.commands[0][-1])))
 
     def test_a_limit_of_its_own_is_that_of_the_kernel(self):

@@ -81,7 +81,7 @@ void print_limits(const MachineLimits& limits) {
 void print_head(const BenchOptions& options, const BenchModel& model, const BenchReport& report) {
   const Machine machine = describe_machine();
   const qsf::Engine& engine = model.engine();
-  std::printf("qsf-bench " QSF_VERSION ": %s, %u threads, kernels %s\n", machine.cpu.c_str(),
+  std::printf("qsf bench " QSF_VERSION ": %s, %u threads, kernels %s\n", machine.cpu.c_str(),
               engine.n_threads(), std::string(engine.instruction_set()).c_str());
   if (report.limits) print_limits(*report.limits);
   std::printf(

@@ -167,7 +167,7 @@ void print_stream(const Stream& stream) {
 void print_streams(const BenchOptions& options, const std::vector<Stream>& streams,
                    const DiskMeter* meter) {
   const Machine machine = describe_machine();
-  std::printf("qsf-bench " QSF_VERSION ": %s, %s\n", machine.cpu.c_str(), options.model.c_str());
+  std::printf("qsf bench " QSF_VERSION ": %s, %s\n", machine.cpu.c_str(), options.model.c_str());
   for (const Stream& stream : streams) {
     std::printf("%s: planned %s, %u rows a pass, %s a pass from the file; %s\n",
                 megabytes(stream.budget_bytes).c_str(), megabytes(stream.planned_bytes).c_str(),
