@@ -3,7 +3,7 @@
 // Metadata: the typed key-value pairs of a .qsf file.
 //
 // Keys are sorted and unique, so the same pairs always give the same bytes. A value of an unknown
-// type is kept as bytes. docs/format.md has the meaning of the keys; format/model_spec.h reads and
+// type is kept as bytes. docs/format-metadata.md has the meaning of the keys; format/model_spec.h reads and
 // writes them.
 
 #ifndef QSF_FORMAT_METADATA_H_
@@ -71,7 +71,7 @@ class Metadata {
   Result<std::vector<std::uint32_t>> get_u32_array(std::string_view key) const;
   Result<std::vector<float>> get_f32_array(std::string_view key) const;
 
-  // Appends the pairs in the layout of docs/format.md.
+  // Appends the pairs in the layout of docs/format-metadata.md.
   void encode(ByteWriter& to) const;
   // Reads `n_keys` pairs.
   // Fails  kCorrupt when keys are unsorted, repeated or malformed, or a value does not fit its type

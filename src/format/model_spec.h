@@ -18,7 +18,7 @@
 #include "base/result.h"
 #include "base/status.h"
 #include "format/metadata.h"
-#include "quant/types.h"
+#include "quant/block_format.h"
 
 namespace qsf {
 
@@ -107,7 +107,7 @@ struct ModelSpec {
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
 
-// Checks every range and relation of docs/format.md.
+// Checks every range and relation of docs/format-metadata.md.
 // Fails  kInvalidArgument, naming the field
 Status validate(const ModelSpec& spec);
 

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "quant/types.h"
+#include "quant/block_format.h"
 
 namespace qsf {
 

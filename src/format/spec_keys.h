@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The metadata keys of version 1. docs/format.md has types, ranges and defaults.
+// The metadata keys of version 1. docs/format-metadata.md has types, ranges and defaults.
 
 #ifndef QSF_FORMAT_SPEC_KEYS_H_
 #define QSF_FORMAT_SPEC_KEYS_H_

@@ -16,7 +16,7 @@
 #include "base/status.h"
 #include "format/model_spec.h"
 #include "format/qsf_layout.h"
-#include "quant/types.h"
+#include "quant/block_format.h"
 
 namespace qsf {
 

@@ -2,7 +2,7 @@
 //
 // Where one column block of a group of layout 1 stands, for kernels of any tier; internal linkage.
 //
-// The table is in quant/types.h and docs/format-blocks.md.
+// The table is in quant/block_format.h and docs/format-blocks.md.
 
 #ifndef QSF_KERNELS_BLOCK_PLACE_H_
 #define QSF_KERNELS_BLOCK_PLACE_H_
@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "quant/types.h"
+#include "quant/block_format.h"
 
 namespace qsf::kernels {
 

@@ -10,8 +10,8 @@
 #define QSF_KERNELS_DECODE_LANES_H_
 
 #include "kernels/block_place.h"
-#include "kernels/lanes.h"
-#include "quant/types.h"
+#include "kernels/vectors_scalar.h"
+#include "quant/block_format.h"
 
 namespace qsf::kernels::lanes {
 

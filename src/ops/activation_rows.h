@@ -14,7 +14,7 @@
 
 #include "base/bytes.h"
 #include "kernels/kernel_set.h"
-#include "quant/types.h"
+#include "quant/block_format.h"
 
 namespace qsf {
 

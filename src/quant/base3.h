@@ -21,8 +21,8 @@
 #include <span>
 
 #include "base/bytes.h"
+#include "quant/block_format.h"
 #include "quant/quant_options.h"
-#include "quant/types.h"
 
 namespace qsf {
 

@@ -35,8 +35,8 @@
 
 #include "base/bytes.h"
 #include "base/f16.h"
+#include "quant/block_format.h"
 #include "quant/quant_options.h"
-#include "quant/types.h"
 
 namespace qsf {
 

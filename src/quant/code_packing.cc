@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "quant/types.h"
+#include "quant/block_format.h"
 
 namespace qsf {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Super-blocks of the codebook types: 256 columns whose sub-blocks have a signed scale under one
-// f16, and codes that index the levels of a non-uniform codebook (quant/type_traits.h), as in
+// f16, and codes that index the levels of a non-uniform codebook (quant/weight_types.h), as in
 // IQ4_NL and NF4. 2.3125, 3.3125 and 4.25 bits per weight.
 //
 //   w[i] = (d * scale) * level[code[i]]
@@ -38,8 +38,8 @@
 #include <span>
 
 #include "base/bytes.h"
+#include "quant/block_format.h"
 #include "quant/quant_options.h"
-#include "quant/types.h"
 
 namespace qsf {
 

@@ -14,10 +14,10 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "quant/block_format.h"
 #include "quant/code_packing.h"
 #include "quant/fields.h"
 #include "quant/quant_options.h"
-#include "quant/types.h"
 
 namespace qsf {
 
@@ -35,7 +35,7 @@ struct BlockCodec {
 // Returns the functions of a coded type. Requires  `type` is not a float type.
 const BlockCodec& block_codec(QuantType type) noexcept;
 
-// Turns codes into weights by the formula of the type (quant/type_traits.h).
+// Turns codes into weights by the formula of the type (quant/weight_types.h).
 // Shapes  codes [out.size()]
 void decode_codes(QuantType type, BlockScale fields, const std::uint8_t* codes,
                   std::span<float> out) noexcept;

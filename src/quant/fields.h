@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "base/bytes.h"
-#include "quant/types.h"
+#include "quant/block_format.h"
 
 namespace qsf {
 

@@ -3,8 +3,8 @@
 // Layout 1, the interleaving of 16 rows that kernels read: conversion from and to layout 0,
 // decoding of single rows, and splitting of blocks of 128 or 256 columns into blocks of 64.
 //
-// quant/types.h and docs/format-blocks.md define the bytes. Codes and scales are moved, no value
-// changes, and nothing allocates.
+// quant/block_format.h and docs/format-blocks.md define the bytes. Codes and scales are moved, no
+// value changes, and nothing allocates.
 
 #ifndef QSF_QUANT_INTERLEAVE_H_
 #define QSF_QUANT_INTERLEAVE_H_
@@ -13,7 +13,7 @@
 #include <span>
 
 #include "base/bytes.h"
-#include "quant/types.h"
+#include "quant/block_format.h"
 
 namespace qsf {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Holds layout 1 to its definition at the head of quant/types.h: places of bits, round trips for
-// odd shapes, expansion of large blocks, no write outside.
+// Holds layout 1 to its definition at the head of quant/block_format.h: places of bits, round trips
+// for odd shapes, expansion of large blocks, no write outside.
 
 #include "quant/interleave.h"
 

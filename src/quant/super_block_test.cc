@@ -16,9 +16,9 @@
 
 #include "base/f16.h"
 #include "base/rng.h"
+#include "quant/block_format.h"
 #include "quant/codec.h"
 #include "quant/interleave.h"
-#include "quant/types.h"
 
 namespace qsf {
 namespace {

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "quant/types.h"
+#include "quant/block_format.h"
 
 namespace qsf {
 

@@ -13,8 +13,8 @@
 #include "convert/encode/transcode_types.h"
 #include "format/qsf_layout.h"
 #include "import/gguf/i2s_flavor.h"
+#include "quant/block_format.h"
 #include "quant/quant_options.h"
-#include "quant/types.h"
 
 namespace qsf_tools {
 

@@ -10,10 +10,11 @@
 #include <optional>
 #include <vector>
 
+#include "import/gguf/ggml_repack.h"
 #include "import/gguf/ggml_types.h"
 #include "import/gguf/gguf_file.h"
 #include "import/gguf/gguf_model.h"
-#include "quant/types.h"
+#include "quant/block_format.h"
 #include "tools/common/tool_support.h"
 
 namespace qsf_tools {

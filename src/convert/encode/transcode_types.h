@@ -14,14 +14,14 @@
 
 #include "base/status.h"
 #include "format/qsf_layout.h"
-#include "quant/types.h"
+#include "quant/block_format.h"
 
 namespace qsf {
 
 // A value of --quant-type:
 //
 //   a type   every matrix of the layers in that type. Token embedding and head have the type in the
-//            column `placement` of quant/type_traits.h: the same type, or 4 or 6 bits beside 2 and
+//            column `placement` of quant/weight_types.h: the same type, or 4 or 6 bits beside 2 and
 //            3 bits, because every token reads them
 //   mixed    Q, K, V, gate and up 2-bit; attention output, down, embedding and head 4-bit. Each
 //            matrix is measured and widened (q2_k, 3bit-table, 4bit-super of 32 columns, q5_k,
@@ -59,7 +59,7 @@ class QuantPreset {
 inline constexpr QuantPreset QuantPreset::kMixed{Kind::kMixed};
 inline constexpr QuantPreset QuantPreset::kKeep{Kind::kKeep};
 
-// Returns every preset: the types in the order of quant/type_traits.h, mixed, keep.
+// Returns every preset: the types in the order of quant/weight_types.h, mixed, keep.
 std::vector<QuantPreset> all_quant_presets();
 
 // Returns the name on the command line, and back; nothing for an unknown name.

@@ -37,8 +37,8 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "quant/block_format.h"
 #include "quant/quant_options.h"
-#include "quant/types.h"
 
 namespace qsf {
 

@@ -9,7 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/rng.h"
-#include "quant/types.h"
+#include "quant/block_format.h"
 
 namespace qsf {
 

@@ -18,7 +18,7 @@
 #include "convert/encode/transcode_types.h"
 #include "format/model_spec.h"
 #include "format/qsf_writer.h"
-#include "quant/types.h"
+#include "quant/block_format.h"
 
 namespace qsf {
 

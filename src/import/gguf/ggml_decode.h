@@ -15,7 +15,7 @@
 
 #include "base/bytes.h"
 #include "base/f16.h"
-#include "quant/type_traits.h"
+#include "quant/weight_types.h"
 
 namespace qsf {
 

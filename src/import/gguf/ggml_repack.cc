@@ -15,11 +15,11 @@
 #include "base/check.h"
 #include "import/gguf/ggml_decode.h"
 #include "import/gguf/ggml_types.h"
+#include "quant/block_format.h"
 #include "quant/code_packing.h"
 #include "quant/codebook_block.h"
 #include "quant/codec.h"
 #include "quant/ternary.h"
-#include "quant/types.h"
 
 namespace qsf {
 
@@ -226,67 +226,9 @@ Status repack_iq4_xs(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
   return ok_status();
 }
 
-constexpr Kept kKept[] = {
-    {GgmlType::kF32, block_format(QuantType::kF32, 0), nullptr},
-    {GgmlType::kF16, block_format(QuantType::kF16, 0), nullptr},
-    {GgmlType::kBF16, block_format(QuantType::kBF16, 0), nullptr},
-    {GgmlType::kQ4_0, {QuantType::kQ4, 32}, repack_q4_0},
-    {GgmlType::kQ4_1, {QuantType::kQ4, 32}, repack_q4_1},
-    {GgmlType::kQ5_0, {QuantType::kQ8, 32}, repack_q5_0},
-    {GgmlType::kQ8_0, {QuantType::kQ8, 32}, repack_q8_0},
-    {GgmlType::kQ2K, {QuantType::kQ2K, 16}, repack_q2_k},
-    {GgmlType::kQ3K, {QuantType::kQ3K, 16}, repack_q3_k},
-    {GgmlType::kQ4K, {QuantType::kQ4Super, 32}, repack_q4_k},
-    {GgmlType::kQ5K, {QuantType::kQ5K, 32}, repack_q5_k},
-    {GgmlType::kQ6K, {QuantType::kQ6K, 16}, repack_q6_k},
-    {GgmlType::kIQ4NL, {QuantType::kQ8, 32}, repack_iq4_nl},
-    {GgmlType::kIQ4XS, block_format(QuantType::kQ4Codebook, 0), repack_iq4_xs},
-    {GgmlType::kMXFP4, {QuantType::kQ8, 32}, repack_mxfp4},
-    {GgmlType::kTQ1_0, {QuantType::kTernary, 256}, nullptr, repack_ggml_tq1_0},
-    {GgmlType::kTQ2_0, {QuantType::kTernary, 256}, nullptr, repack_ggml_tq2_0},
-    {GgmlType::kIQ1BN, block_format(QuantType::kTernaryRow, 0), nullptr, repack_ggml_iq1_bn},
-    {GgmlType::kIQ2BN, block_format(QuantType::kTernaryRow, 0), nullptr, repack_ggml_iq2_bn},
-};
-
-const Kept* find_kept(std::uint32_t type) noexcept {
-  for (const Kept& kept : kKept) {
-    if (static_cast<std::uint32_t>(kept.type) == type) return &kept;
-  }
-  return nullptr;
-}
-
-}  // namespace
-
-std::optional<BlockFormat> kept_format(std::uint32_t type) noexcept {
-  const Kept* kept = find_kept(type);
-  return kept == nullptr ? std::nullopt : std::optional(kept->format);
-}
-
-Status repack_ggml_row(std::uint32_t type, ByteSpan row, std::uint32_t n_cols,
-                       MutableByteSpan out) {
-  const Kept* kept = find_kept(type);
-  QSF_CHECK(kept != nullptr && ggml_row_bytes(type, n_cols) == row.size() &&
-            row_major_bytes(kept->format, n_cols) == out.size());
-  if (kept->repack_row != nullptr) return kept->repack_row(row, out);
-  if (kept->repack == nullptr) {
-    QSF_RETURN_IF_ERROR(check_blocks(kept->format, Layout::kRowMajor, 1, n_cols, row));
-    std::copy(row.begin(), row.end(), out.begin());
-    return ok_status();
-  }
-  const GgmlTypeInfo info = *ggml_type_info(type);
-  const std::uint64_t n_blocks = n_cols / info.block_elements;
-  const std::uint64_t out_bytes = row_major_bytes(kept->format, info.block_elements);
-  for (std::uint64_t b = 0; b < n_blocks; ++b) {
-    QSF_RETURN_IF_ERROR(kept->repack(row.subspan(b * info.block_bytes, info.block_bytes), b,
-                                     out.subspan(b * out_bytes, out_bytes)));
-  }
-  return ok_status();
-}
-
-// Codes are taken from the decoded weights, which are exact multiples of the scale, so that there
-// is one reading of each type's order of bytes.
-
-namespace {
+// Ternary types, with a scale for every 256 columns or for a row. Codes are taken from the decoded
+// weights, which are exact multiples of the scale, so that each type's order of bytes is read in
+// one place.
 
 constexpr std::uint32_t kTqBlock = 256;
 constexpr std::uint32_t kBnBlock = 64;
@@ -347,19 +289,74 @@ Status repack_bn(GgmlRowDecoder decode, std::size_t header, std::size_t block_by
   return ok_status();
 }
 
-}  // namespace
-
-Status repack_ggml_tq1_0(ByteSpan row, MutableByteSpan out) {
+Status repack_tq1_0(ByteSpan row, MutableByteSpan out) {
   return repack_tq(decode_ggml_tq1_0, 54, row, out);
 }
-Status repack_ggml_tq2_0(ByteSpan row, MutableByteSpan out) {
+Status repack_tq2_0(ByteSpan row, MutableByteSpan out) {
   return repack_tq(decode_ggml_tq2_0, 66, row, out);
 }
-Status repack_ggml_iq1_bn(ByteSpan row, MutableByteSpan out) {
+Status repack_iq1_bn(ByteSpan row, MutableByteSpan out) {
   return repack_bn(decode_ggml_iq1_bn, 2, 13, ggml_half(row, 0), row, out);
 }
-Status repack_ggml_iq2_bn(ByteSpan row, MutableByteSpan out) {
+Status repack_iq2_bn(ByteSpan row, MutableByteSpan out) {
   return repack_bn(decode_ggml_iq2_bn, 4, 16, load_le<float>(row, 0), row, out);
+}
+
+constexpr Kept kKept[] = {
+    {GgmlType::kF32, block_format(QuantType::kF32, 0), nullptr},
+    {GgmlType::kF16, block_format(QuantType::kF16, 0), nullptr},
+    {GgmlType::kBF16, block_format(QuantType::kBF16, 0), nullptr},
+    {GgmlType::kQ4_0, {QuantType::kQ4, 32}, repack_q4_0},
+    {GgmlType::kQ4_1, {QuantType::kQ4, 32}, repack_q4_1},
+    {GgmlType::kQ5_0, {QuantType::kQ8, 32}, repack_q5_0},
+    {GgmlType::kQ8_0, {QuantType::kQ8, 32}, repack_q8_0},
+    {GgmlType::kQ2K, {QuantType::kQ2K, 16}, repack_q2_k},
+    {GgmlType::kQ3K, {QuantType::kQ3K, 16}, repack_q3_k},
+    {GgmlType::kQ4K, {QuantType::kQ4Super, 32}, repack_q4_k},
+    {GgmlType::kQ5K, {QuantType::kQ5K, 32}, repack_q5_k},
+    {GgmlType::kQ6K, {QuantType::kQ6K, 16}, repack_q6_k},
+    {GgmlType::kIQ4NL, {QuantType::kQ8, 32}, repack_iq4_nl},
+    {GgmlType::kIQ4XS, block_format(QuantType::kQ4Codebook, 0), repack_iq4_xs},
+    {GgmlType::kMXFP4, {QuantType::kQ8, 32}, repack_mxfp4},
+    {GgmlType::kTQ1_0, {QuantType::kTernary, 256}, nullptr, repack_tq1_0},
+    {GgmlType::kTQ2_0, {QuantType::kTernary, 256}, nullptr, repack_tq2_0},
+    {GgmlType::kIQ1BN, block_format(QuantType::kTernaryRow, 0), nullptr, repack_iq1_bn},
+    {GgmlType::kIQ2BN, block_format(QuantType::kTernaryRow, 0), nullptr, repack_iq2_bn},
+};
+
+const Kept* find_kept(std::uint32_t type) noexcept {
+  for (const Kept& kept : kKept) {
+    if (static_cast<std::uint32_t>(kept.type) == type) return &kept;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::optional<BlockFormat> kept_format(std::uint32_t type) noexcept {
+  const Kept* kept = find_kept(type);
+  return kept == nullptr ? std::nullopt : std::optional(kept->format);
+}
+
+Status repack_ggml_row(std::uint32_t type, ByteSpan row, std::uint32_t n_cols,
+                       MutableByteSpan out) {
+  const Kept* kept = find_kept(type);
+  QSF_CHECK(kept != nullptr && ggml_row_bytes(type, n_cols) == row.size() &&
+            row_major_bytes(kept->format, n_cols) == out.size());
+  if (kept->repack_row != nullptr) return kept->repack_row(row, out);
+  if (kept->repack == nullptr) {
+    QSF_RETURN_IF_ERROR(check_blocks(kept->format, Layout::kRowMajor, 1, n_cols, row));
+    std::copy(row.begin(), row.end(), out.begin());
+    return ok_status();
+  }
+  const GgmlTypeInfo info = *ggml_type_info(type);
+  const std::uint64_t n_blocks = n_cols / info.block_elements;
+  const std::uint64_t out_bytes = row_major_bytes(kept->format, info.block_elements);
+  for (std::uint64_t b = 0; b < n_blocks; ++b) {
+    QSF_RETURN_IF_ERROR(kept->repack(row.subspan(b * info.block_bytes, info.block_bytes), b,
+                                     out.subspan(b * out_bytes, out_bytes)));
+  }
+  return ok_status();
 }
 
 }  // namespace qsf

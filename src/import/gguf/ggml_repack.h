@@ -1,22 +1,32 @@
 // SPDX-License-Identifier: MIT
 //
-// The parts of repack_ggml_row() that stand in files of their own.
+// Repacking rows of GGUF types into QSF types that hold the same numbers.
 
 #ifndef QSF_IMPORT_GGUF_GGML_REPACK_H_
 #define QSF_IMPORT_GGUF_GGML_REPACK_H_
 
+#include <cstdint>
+#include <optional>
+
 #include "base/bytes.h"
 #include "base/status.h"
+#include "quant/block_format.h"
 
 namespace qsf {
 
-// Repack one row of a ternary type: TQ1_0 and TQ2_0, with a scale for every 256 columns, as ternary
-// with blocks of 256, IQ1_BN and IQ2_BN as ternary-row. Fail as repack_ggml_row(); a code 3, which
-// writers do not use and decoders give a meaning, is kUnsupported.
-Status repack_ggml_tq1_0(ByteSpan row, MutableByteSpan out);
-Status repack_ggml_tq2_0(ByteSpan row, MutableByteSpan out);
-Status repack_ggml_iq1_bn(ByteSpan row, MutableByteSpan out);
-Status repack_ggml_iq2_bn(ByteSpan row, MutableByteSpan out);
+// Returns the format that holds weights of this type exactly, or nothing when there is none.
+// repack_ggml_row() fails on single rows that the format cannot hold.
+std::optional<BlockFormat> kept_format(std::uint32_t type) noexcept;
+
+// Repacks one row into layout 0 of kept_format(type).
+// Shapes      row [ggml_row_bytes(type, n_cols)], out [row_major_bytes(kept_format, n_cols)]
+// Requires    the type has a kept_format
+// Guarantees  the row decodes to the bits of decode_ggml_row(), except that a zero of Q4_0 and of
+//             the ternary types may lose its sign
+// Fails       kCorrupt     a scale or a weight is not finite
+//             kUnsupported the format cannot hold this row; the message names another type
+// Threads     any
+Status repack_ggml_row(std::uint32_t type, ByteSpan row, std::uint32_t n_cols, MutableByteSpan out);
 
 }  // namespace qsf
 

@@ -3,6 +3,7 @@
 // Repacks GGUF rows into QSF types: every row of random bytes is either refused with a reason or
 // decodes to the same numbers.
 
+#include "import/gguf/ggml_repack.h"
 #include "import/gguf/ggml_types.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The tensor types of GGUF files: names, sizes, decoding to f32 and repacking to QSF types.
+// The tensor types of GGUF files: names, sizes and decoding to f32.
 //
 // A row of a tensor is a whole number of blocks; two types have a few bytes in front of each row.
 // Sizes follow from the type, except for I2_S: its tensors have one scale at their end, and
@@ -23,8 +23,6 @@
 #include <span>
 
 #include "base/bytes.h"
-#include "base/status.h"
-#include "quant/types.h"
 
 namespace qsf {
 
@@ -87,20 +85,6 @@ bool can_decode(std::uint32_t type) noexcept;
 // Guarantees  any bytes decode without a fault; scales may be infinite or NaN
 // Threads     any
 void decode_ggml_row(std::uint32_t type, ByteSpan row, std::span<float> out) noexcept;
-
-// Returns the format that holds weights of this type exactly, or nothing when there is none.
-// repack_ggml_row() fails on single rows that the format cannot hold.
-std::optional<BlockFormat> kept_format(std::uint32_t type) noexcept;
-
-// Repacks one row into layout 0 of kept_format(type).
-// Shapes      row [ggml_row_bytes(type, n_cols)], out [row_major_bytes(kept_format, n_cols)]
-// Requires    the type has a kept_format
-// Guarantees  the row decodes to the bits of decode_ggml_row(), except that a zero of Q4_0 and of
-//             the ternary types may lose its sign
-// Fails       kCorrupt     a scale or a weight is not finite
-//             kUnsupported the format cannot hold this row; the message names another type
-// Threads     any
-Status repack_ggml_row(std::uint32_t type, ByteSpan row, std::uint32_t n_cols, MutableByteSpan out);
 
 }  // namespace qsf
 

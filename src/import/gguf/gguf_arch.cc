@@ -128,7 +128,7 @@ constexpr TensorPlace kBitnetFinal[] = {{TensorKind::kFinalNorm, ""}};
 constexpr TensorTable kBitnetTable = {"bitnet",        "",          "", kBitnetEmbedding,
                                       kBitnetCppLayer, kBitnetFinal};
 
-constexpr GgufArchitecture kArchitectures[] = {
+constexpr GgufArchitecture kGgufArchitectures[] = {
     {.name = "llama", .family = "llama", .paired_rope = true, .finish = finish_windowed},
     {.name = "qwen2", .family = "qwen2"},
     {.name = "qwen3", .family = "qwen3"},
@@ -179,8 +179,8 @@ constexpr GgufArchitecture kArchitectures[] = {
 
 std::string architecture_names() {
   std::string names;
-  for (const GgufArchitecture& a : kArchitectures) {
-    if (!names.empty()) names += &a + 1 == std::end(kArchitectures) ? " and " : ", ";
+  for (const GgufArchitecture& a : kGgufArchitectures) {
+    if (!names.empty()) names += &a + 1 == std::end(kGgufArchitectures) ? " and " : ", ";
     names += a.name;
   }
   return names;
@@ -304,7 +304,7 @@ Result<const GgufArchitecture*> find_gguf_architecture(const GgufReader& gguf) {
   if (!name.has_value()) {
     return corrupt("GGUF: key \"general.architecture\" is missing: the file has no model");
   }
-  for (const GgufArchitecture& architecture : kArchitectures) {
+  for (const GgufArchitecture& architecture : kGgufArchitectures) {
     if (architecture.name == *name) return &architecture;
   }
   return unsupported("GGUF: architecture \"%s\" is not supported; expected one of %s",

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "format/tensor_rules.h"
+#include "import/gguf/ggml_repack.h"
 #include "import/gguf/ggml_types.h"
 #include "import/gguf/gguf_tokenizer.h"
 #include "import/gguf/i2s_decoder.h"

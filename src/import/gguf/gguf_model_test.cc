@@ -18,6 +18,7 @@
 #include "convert/encode/transcode.h"
 #include "format/qsf_reader.h"
 #include "format/tensor_values.h"
+#include "import/gguf/ggml_repack.h"
 #include "import/gguf/ggml_types.h"
 #include "import/hf/hf_model.h"
 #include "import/testing/gguf_writer.h"

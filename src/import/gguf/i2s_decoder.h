@@ -36,7 +36,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "import/gguf/i2s_flavor.h"
-#include "quant/types.h"
+#include "quant/block_format.h"
 
 namespace qsf {
 

@@ -6,7 +6,7 @@
 #include "kernels/attend/attend_page.h"
 #include "kernels/attend/attend_query_tile_page.h"
 #include "kernels/attend/attend_variants.h"
-#include "kernels/lanes.h"
+#include "kernels/vectors_scalar.h"
 
 namespace qsf::kernels {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "kernels/block_place.h"
 #include "kernels/quantise/quantise.h"
-#include "quant/types.h"
+#include "quant/block_format.h"
 
 namespace qsf::kernels::maddubs {
 

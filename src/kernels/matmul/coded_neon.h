@@ -15,7 +15,7 @@
 #include <cstdint>
 
 #include "kernels/block_place.h"
-#include "quant/types.h"
+#include "quant/block_format.h"
 
 namespace qsf::kernels::neon {
 

@@ -45,7 +45,7 @@
 
 #include "kernels/quantise/quantise.h"
 #include "kernels/tier.h"
-#include "quant/types.h"
+#include "quant/block_format.h"
 
 namespace qsf::kernels {
 

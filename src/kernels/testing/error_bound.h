@@ -16,7 +16,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/matmul/matmul.h"
-#include "quant/types.h"
+#include "quant/block_format.h"
 
 namespace qsf::kernels::testing_support {
 

@@ -4,7 +4,8 @@
 //
 // Weights are made as layout-0 rows, by encoding floats or by choosing codes and scales outright,
 // and interleaved by quant/interleave.h. The truth is computed from the definition of each type
-// (quant/types.h) on the codes and scales read back, so it shares no arithmetic with any kernel.
+// (quant/block_format.h) on the codes and scales read back, so it shares no arithmetic with any
+// kernel.
 
 #ifndef QSF_KERNELS_TESTING_REFERENCE_H_
 #define QSF_KERNELS_TESTING_REFERENCE_H_
@@ -19,7 +20,7 @@
 #include "kernels/matmul/matmul.h"
 #include "kernels/testing/guard_pages.h"
 #include "kernels/testing/seeded_rng.h"
-#include "quant/types.h"
+#include "quant/block_format.h"
 
 namespace qsf::kernels::testing_support {
 

@@ -23,8 +23,8 @@
 #include <span>
 
 #include "base/f16.h"
+#include "quant/block_format.h"
 #include "quant/quant_options.h"
-#include "quant/types.h"
 
 namespace qsf {
 

@@ -20,9 +20,9 @@
 #include <span>
 
 #include "base/f16.h"
+#include "quant/block_format.h"
 #include "quant/quant_options.h"
 #include "quant/search/search_loops.h"
-#include "quant/types.h"
 
 namespace qsf {
 

@@ -21,7 +21,7 @@
 #include <cstdint>
 #include <span>
 
-#include "quant/types.h"
+#include "quant/block_format.h"
 
 namespace qsf {
 

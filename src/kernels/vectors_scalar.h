@@ -9,8 +9,8 @@
 // Everything here has internal linkage: a weak definition in a per-ISA object could be chosen by
 // the linker for code that runs on lesser CPUs.
 
-#ifndef QSF_KERNELS_LANES_H_
-#define QSF_KERNELS_LANES_H_
+#ifndef QSF_KERNELS_VECTORS_SCALAR_H_
+#define QSF_KERNELS_VECTORS_SCALAR_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -137,4 +137,4 @@ struct Rows16 {
 
 }  // namespace qsf::kernels::lanes
 
-#endif  // QSF_KERNELS_LANES_H_
+#endif  // QSF_KERNELS_VECTORS_SCALAR_H_

@@ -9,8 +9,8 @@
 // Kernels evaluate everything here at compile time: objects of one instruction set may define no
 // inline function.
 
-#ifndef QSF_QUANT_TYPE_TRAITS_H_
-#define QSF_QUANT_TYPE_TRAITS_H_
+#ifndef QSF_QUANT_WEIGHT_TYPES_H_
+#define QSF_QUANT_WEIGHT_TYPES_H_
 
 #include <array>
 #include <cstddef>
@@ -294,4 +294,4 @@ constexpr std::span<const std::int8_t> codebook_levels(QuantType type) noexcept 
 
 }  // namespace qsf
 
-#endif  // QSF_QUANT_TYPE_TRAITS_H_
+#endif  // QSF_QUANT_WEIGHT_TYPES_H_

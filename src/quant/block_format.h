@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Block formats of weights and the sizes that follow from them. The types are in
-// quant/type_traits.h.
+// quant/weight_types.h.
 //
 // A weight type turns the columns of a *block*, neighbours in one row, into codes and scales. A
 // layout is the order of the blocks of many rows in memory:
@@ -83,15 +83,15 @@
 // Rows are padded to a multiple of 16 and columns to whole blocks: zero codes, scales and mins for
 // padding rows, zero codes for padding columns.
 //
-// Based on: docs/format.md, which is the authority. Any change here needs a new type.
+// Based on: docs/format-blocks.md, which is the authority. Any change here needs a new type.
 
-#ifndef QSF_QUANT_TYPES_H_
-#define QSF_QUANT_TYPES_H_
+#ifndef QSF_QUANT_BLOCK_FORMAT_H_
+#define QSF_QUANT_BLOCK_FORMAT_H_
 
 #include <cstddef>
 #include <cstdint>
 
-#include "quant/type_traits.h"
+#include "quant/weight_types.h"
 
 namespace qsf {
 
@@ -289,4 +289,4 @@ static_assert(group_bytes({QuantType::kQ4Codebook, 32}, 300) == 4 * 64 + 10 * 25
 
 }  // namespace qsf
 
-#endif  // QSF_QUANT_TYPES_H_
+#endif  // QSF_QUANT_BLOCK_FORMAT_H_
