@@ -15,5 +15,5 @@ if(QSF_BUILD_TESTS)
   add_test(NAME qsf_bench_test
            COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/bench/qsf_bench_test.py
                    ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${PROJECT_SOURCE_DIR})
-  set_tests_properties(qsf_bench_test PROPERTIES LABELS model TIMEOUT 600)
+  set_tests_properties(qsf_bench_test PROPERTIES LABELS ${qsf_many_runs_label} TIMEOUT 600)
 endif()

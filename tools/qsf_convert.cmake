@@ -10,7 +10,7 @@ qsf_program(convert
 qsf_test(qsf_convert_test SOURCES convert/qsf_convert_test.cc DEPS convert PRIVATE_DEPS qsf_json LABELS unit)
 qsf_test(qsf_convert_calibration_test SOURCES convert/qsf_convert_calibration_test.cc DEPS convert LABELS model)
 qsf_test(qsf_convert_target_test SOURCES convert/qsf_convert_target_test.cc DEPS convert LABELS model)
-qsf_test(qsf_convert_work_test SOURCES convert/qsf_convert_work_test.cc DEPS convert LABELS model)
+qsf_test(qsf_convert_work_test SOURCES convert/qsf_convert_work_test.cc DEPS convert LABELS ${qsf_many_runs_label})
 if(QSF_BUILD_TESTS)
   add_dependencies(qsf_convert_test qsf)
   add_dependencies(qsf_convert_target_test qsf)

@@ -19,7 +19,7 @@ if(QSF_BUILD_TESTS)
   add_test(NAME qsf_parity_test
            COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/parity/qsf_parity_test.py
                    ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${PROJECT_SOURCE_DIR})
-  set_tests_properties(qsf_parity_test PROPERTIES LABELS model TIMEOUT 600)
+  set_tests_properties(qsf_parity_test PROPERTIES LABELS ${qsf_many_runs_label} TIMEOUT 600)
   add_test(NAME qsf_parity_llama_test
            COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/parity/qsf_parity_llama_test.py
                    ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${PROJECT_SOURCE_DIR})
