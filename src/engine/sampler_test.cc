@@ -1,72 +1,30 @@
 // SPDX-License-Identifier: MIT
 //
-// Tests of the sampler: each step alone, their order, ties, odd logits, frequencies and the draws
-// of a fixed seed.
+// Tests of the sampler: each step alone, their order, ties, odd logits, frequencies, the
+// draws of a fixed seed and the refusals of all options.
 
 #include "engine/sampler.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
 #include <vector>
 
+#include "engine/testing/sampler_bench.h"
+
 namespace qsf {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-// Options that let everything through at temperature 1.
-SamplingOptions plain() {
-  SamplingOptions options;
-  options.temperature = 1.0F;
-  options.top_k = 0;
-  options.top_p = 1.0F;
-  return options;
-}
-
-SamplingOptions greedy() {
-  SamplingOptions options = plain();
-  options.temperature = 0.0F;
-  return options;
-}
-
-// A sampler with memory of its own, fed in blocks as the model does.
-class Bench {
- public:
-  Bench(const SamplingOptions& options, std::size_t n_vocab)
-      : options_(options), logits_(n_vocab), order_(n_vocab), sampler_(options_, logits_, order_) {}
-
-  TokenId draw(std::span<const float> logits, std::span<const TokenId> history = {}) {
-    for (std::size_t first = 0; first < logits.size(); first += kLogitBlock) {
-      sampler_.consume(
-          0, static_cast<std::uint32_t>(first),
-          logits.subspan(first, std::min<std::size_t>(kLogitBlock, logits.size() - first)));
-    }
-    return sampler_.draw(history);
-  }
-
-  std::map<TokenId, int> frequencies(std::span<const float> logits, int n_draws) {
-    std::map<TokenId, int> counts;
-    for (int i = 0; i < n_draws; ++i) ++counts[draw(logits)];
-    return counts;
-  }
-
- private:
-  SamplingOptions options_;
-  std::vector<float> logits_;
-  std::vector<std::uint32_t> order_;
-  Sampler sampler_;
-};
-
-TokenId draw_once(const SamplingOptions& options, const std::vector<float>& logits,
-                  const std::vector<TokenId>& history = {}) {
-  return Bench(options, logits.size()).draw(logits, history);
-}
+using testing_support::draw_once;
+using testing_support::drawn;
+using testing_support::greedy;
+using testing_support::kInf;
+using testing_support::kNan;
+using testing_support::plain;
+using testing_support::SamplerBench;
 
 TEST(SamplerTest, IdsBeyondItsMemoryAreNeverDrawn) {
   const std::vector<float> logits(kLogitBlock, 9.0F);
@@ -81,21 +39,12 @@ TEST(SamplerTest, IdsBeyondItsMemoryAreNeverDrawn) {
         for (const std::uint32_t block : {0U, 1U, 2U}) {
           sampler.consume(0, block * kLogitBlock, logits);
         }
-        EXPECT_LT(sampler.draw(std::vector<TokenId>{0, n, 2}), n);
+        EXPECT_LT(sampler.draw(std::vector<TokenId>{0, n, 0, n, 2, 0}), n);
       }
       EXPECT_EQ(memory[n], 7.0F);
       EXPECT_EQ(order[n], 7U);
     }
   }
-}
-
-std::set<TokenId> drawn(const SamplingOptions& options, const std::vector<float>& logits,
-                        int n_draws = 2000) {
-  std::set<TokenId> tokens;
-  for (const auto& [token, count] : Bench(options, logits.size()).frequencies(logits, n_draws)) {
-    tokens.insert(token);
-  }
-  return tokens;
 }
 
 // Sum of (seen - expected)^2 / expected against the softmax of `logits`.
@@ -147,7 +96,7 @@ TEST(SamplerTest, FrequenciesFollowTheProbabilitiesAtEveryTemperature) {
     SamplingOptions options = plain();
     options.temperature = temperature;
     options.seed = 11;
-    const auto counts = Bench(options, logits.size()).frequencies(logits, kDraws);
+    const auto counts = SamplerBench(options, logits.size()).frequencies(logits, kDraws);
     EXPECT_LT(chi_square(counts, softmax(logits, temperature), kDraws), 24.3) << temperature;
     EXPECT_GT(chi_square(counts, softmax(logits, temperature * 1.15), kDraws), 24.3)
         << "the test would not notice a wrong temperature";
@@ -160,7 +109,7 @@ TEST(SamplerTest, FiltersRenormaliseWhatTheyKeep) {
   options.top_k = 2;
   options.top_p = 0.999F;
   constexpr int kDraws = 20000;
-  const auto counts = Bench(options, logits.size()).frequencies(logits, kDraws);
+  const auto counts = SamplerBench(options, logits.size()).frequencies(logits, kDraws);
   ASSERT_EQ(counts.size(), 2U);
   const double share = 1.0 / (1.0 + std::exp(-0.5));
   EXPECT_NEAR(counts.at(1) / static_cast<double>(kDraws), share, 0.015);
@@ -302,7 +251,7 @@ TEST(SamplerTest, GoldenDraws) {
   for (float& logit : logits) logit = 2.0F * rng.next_normal();
   SamplingOptions options;
   options.seed = 42;
-  Bench bench(options, logits.size());
+  SamplerBench bench(options, logits.size());
   std::vector<TokenId> tokens;
   for (int i = 0; i < 12; ++i) tokens.push_back(bench.draw(logits, tokens));
   EXPECT_EQ(tokens, (std::vector<TokenId>{2823, 1378, 853, 1768, 2107, 2976, 488, 1837, 2371, 136,
@@ -312,7 +261,7 @@ TEST(SamplerTest, GoldenDraws) {
   options.seed = 42;
   options.min_p = 0.02F;
   options.repeat_penalty = 1.3F;
-  Bench open_bench(options, logits.size());
+  SamplerBench open_bench(options, logits.size());
   tokens.clear();
   for (int i = 0; i < 12; ++i) tokens.push_back(open_bench.draw(logits, tokens));
   EXPECT_EQ(tokens, (std::vector<TokenId>{2475, 904, 2976, 2107, 2430, 1719, 427, 1771, 606, 2849,
@@ -321,7 +270,7 @@ TEST(SamplerTest, GoldenDraws) {
   options = plain();
   options.seed = 42;
   options.top_p = 0.9F;
-  Bench share_bench(options, logits.size());
+  SamplerBench share_bench(options, logits.size());
   tokens.clear();
   for (int i = 0; i < 12; ++i) tokens.push_back(share_bench.draw(logits));
   EXPECT_EQ(tokens, (std::vector<TokenId>{2567, 929, 2987, 2180, 2457, 1768, 430, 1814, 620, 2894,
