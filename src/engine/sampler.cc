@@ -36,24 +36,36 @@ std::uint32_t count(std::size_t n) noexcept {
   return static_cast<std::uint32_t>(n);
 }
 
+Status invalid_number(const char* name, float value, const char* range) {
+  return invalid_argument("%s: %g, expected %s", name, static_cast<double>(value), range);
+}
+
+Status validate_penalties(const SamplingOptions& options) {
+  if (!(options.repeat_penalty > 0.0F) || std::isinf(options.repeat_penalty)) {
+    return invalid_number("repeat_penalty", options.repeat_penalty, "a finite number above 0");
+  }
+  if (!std::isfinite(options.frequency_penalty)) {
+    return invalid_number("frequency_penalty", options.frequency_penalty, "a finite number");
+  }
+  if (!std::isfinite(options.presence_penalty)) {
+    return invalid_number("presence_penalty", options.presence_penalty, "a finite number");
+  }
+  return ok_status();
+}
+
 }  // namespace
 
 Status validate(const SamplingOptions& options, std::uint32_t n_vocab) {
-  const auto out_of_range = [](const char* name, float value, const char* range) {
-    return invalid_argument("%s: %g, expected %s", name, static_cast<double>(value), range);
-  };
   if (!(options.temperature >= 0.0F) || std::isinf(options.temperature)) {
-    return out_of_range("temperature", options.temperature, "a finite number of at least 0");
+    return invalid_number("temperature", options.temperature, "a finite number of at least 0");
   }
   if (!(options.top_p > 0.0F && options.top_p <= 1.0F)) {
-    return out_of_range("top_p", options.top_p, "a number above 0 and at most 1");
+    return invalid_number("top_p", options.top_p, "a number above 0 and at most 1");
   }
   if (!(options.min_p >= 0.0F && options.min_p <= 1.0F)) {
-    return out_of_range("min_p", options.min_p, "a number from 0 to 1");
+    return invalid_number("min_p", options.min_p, "a number from 0 to 1");
   }
-  if (!(options.repeat_penalty > 0.0F) || std::isinf(options.repeat_penalty)) {
-    return out_of_range("repeat_penalty", options.repeat_penalty, "a finite number above 0");
-  }
+  QSF_RETURN_IF_ERROR(validate_penalties(options));
   for (const LogitBias& entry : options.logit_bias) {
     if (entry.token >= n_vocab) {
       return invalid_argument("logit_bias: token %u, expected an id below the vocabulary's %u",
@@ -107,18 +119,24 @@ TokenId Sampler::draw(std::span<const TokenId> history) noexcept {
 }
 
 void Sampler::penalise(std::span<const TokenId> history) noexcept {
-  if (options_.repeat_penalty == 1.0F) return;
+  const bool counts = options_.frequency_penalty != 0.0F || options_.presence_penalty != 0.0F;
+  if (options_.repeat_penalty == 1.0F && !counts) return;
   const std::size_t n_seen = std::min<std::size_t>(history.size(), options_.repeat_window);
   const std::span<const TokenId> window = history.last(n_seen);
-  // order_ holds nothing yet: its places mark which tokens of the window still wait.
+  // order_ holds nothing yet: its places count the tokens of the window that still wait.
   for (const TokenId token : window) {
-    if (token < logits_.size()) order_[token] = 1;
+    if (token < logits_.size()) order_[token] = 0;
+  }
+  for (const TokenId token : window) {
+    if (token < logits_.size()) ++order_[token];
   }
   for (const TokenId token : window) {
     if (token >= logits_.size() || order_[token] == 0) continue;
+    const auto n_times = static_cast<float>(order_[token]);
     order_[token] = 0;
     float& logit = logits_[token];
     logit = logit > 0.0F ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
+    if (counts) logit -= n_times * options_.frequency_penalty + options_.presence_penalty;
   }
 }
 

@@ -2,9 +2,15 @@
 //
 // The sampler: from the logits of one row to the next token.
 //
-// Order of the steps: repetition penalty, logit bias, temperature, top-k, top-p, min-p, draw. The
-// same seed and logits give the same token on every machine: ties break towards the smaller id, and
-// the kernels behind it give the same bits on every instruction set.
+// Order of the steps: penalties (repetition, then frequency and presence), logit bias,
+// temperature, top-k, top-p, min-p, draw.
+// It is llama.cpp's order but for the bias, its first step, and temperature, its last: here the
+// steps that select see the distribution that is drawn from. At temperature 0 the largest logit
+// after the bias is taken. A step that is off changes no bit.
+//
+// The same seed and logits give the same token on every machine: ties break towards the smaller id,
+// the kernels behind it give the same bits on every instruction set, and no function of a math
+// library is called.
 
 #ifndef QSF_ENGINE_SAMPLER_H_
 #define QSF_ENGINE_SAMPLER_H_
@@ -27,12 +33,15 @@ struct LogitBias {
 };
 
 struct SamplingOptions {
-  float temperature = 0.7F;     // >= 0; 0 is greedy
-  std::uint32_t top_k = 40;     // 0 keeps all
-  float top_p = 0.9F;           // in (0, 1]
-  float min_p = 0.0F;           // in [0, 1]
-  float repeat_penalty = 1.0F;  // > 0
-  std::uint32_t repeat_window = 64;
+  float temperature = 0.7F;          // >= 0; 0 is greedy
+  std::uint32_t top_k = 40;          // 0 keeps all
+  float top_p = 0.9F;                // in (0, 1]
+  float min_p = 0.0F;                // in [0, 1]
+  float repeat_penalty = 1.0F;       // > 0
+  std::uint32_t repeat_window = 64;  // newest tokens that the three penalties count
+  float frequency_penalty = 0.0F;    // finite; off the logit for each time a token occurs there
+  float presence_penalty = 0.0F;     // finite; off the logit of each token that occurs there
+
   std::uint64_t seed = 0;
   std::vector<LogitBias> logit_bias;  // biases of one token add up
 };
@@ -55,7 +64,7 @@ class Sampler final : public LogitsSink {
   // Returns whether any gathered logit is a finite number: a row of a sound model always has one.
   bool has_candidate() const noexcept;
 
-  // Draws a token from the gathered row, given the tokens so far (for the repetition penalty).
+  // Draws a token from the gathered row, given the tokens so far (for the penalties).
   // Tokens of `history` beyond the vocabulary are ignored.
   // Guarantees  A NaN logit and one of -infinity are never drawn while there is another; with
   //             nothing else the token is 0. Greedy uses no random number, everything else exactly

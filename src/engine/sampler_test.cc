@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Tests of the sampler: each step alone, their order, ties, odd logits, frequencies, the
+// Tests of the sampler: its older steps alone, their order, ties, odd logits, frequencies, the
 // draws of a fixed seed and the refusals of all options.
 
 #include "engine/sampler.h"
@@ -13,16 +13,19 @@
 #include <set>
 #include <vector>
 
+#include "base/testing/allocation_counter.h"
 #include "engine/testing/sampler_bench.h"
 
 namespace qsf {
 namespace {
 
+using testing_support::counts_allocations;
 using testing_support::draw_once;
 using testing_support::drawn;
 using testing_support::greedy;
 using testing_support::kInf;
 using testing_support::kNan;
+using testing_support::n_allocations;
 using testing_support::plain;
 using testing_support::SamplerBench;
 
@@ -32,6 +35,7 @@ TEST(SamplerTest, IdsBeyondItsMemoryAreNeverDrawn) {
     for (SamplingOptions options : {plain(), greedy()}) {
       options.logit_bias = {{n, 100.0F}, {1, 5.0F}};
       options.repeat_penalty = 1.5F;
+      options.presence_penalty = 1.5F;
       std::vector<float> memory(n + 1, 7.0F);
       std::vector<std::uint32_t> order(n + 1, 7);
       Sampler sampler(options, std::span(memory).first(n), std::span(order).first(n));
@@ -277,6 +281,20 @@ TEST(SamplerTest, GoldenDraws) {
                                           1698, 2660}));
 }
 
+TEST(SamplerTest, DrawsAllocateNothing) {
+  if (!counts_allocations()) GTEST_SKIP() << "a sanitizer counts for itself";
+  const std::vector<float> logits(3000, 1.0F);
+  const std::vector<TokenId> history(500, 3);
+  SamplingOptions options = plain();
+  options.frequency_penalty = 0.5F;
+  for (options.top_k = 0; options.top_k < 80; options.top_k += 40) {
+    SamplerBench bench(options, logits.size());
+    const long before = n_allocations();
+    for (int i = 0; i < 10; ++i) bench.draw(logits, history);
+    EXPECT_EQ(n_allocations(), before);
+  }
+}
+
 TEST(SamplerTest, SeedsDiffer) {
   const std::vector<float> logits(1000, 0.0F);
   SamplingOptions options = plain();
@@ -305,6 +323,10 @@ TEST(SamplerValidateTest, NamesTheOptionOutOfRange) {
   }
   for (const float bad : {0.0F, -1.0F, kInf, kNan}) {
     EXPECT_EQ(message([&](SamplingOptions& o) { o.repeat_penalty = bad; }), "repeat_penalty");
+  }
+  for (const float bad : {-kInf, kInf, kNan}) {
+    EXPECT_EQ(message([&](SamplingOptions& o) { o.frequency_penalty = bad; }), "frequency_penalty");
+    EXPECT_EQ(message([&](SamplingOptions& o) { o.presence_penalty = bad; }), "presence_penalty");
   }
   for (const float bad : {kInf, kNan}) {
     EXPECT_EQ(message([&](SamplingOptions& o) { o.logit_bias = {{3, bad}}; }), "logit_bias");
