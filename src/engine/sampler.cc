@@ -9,6 +9,7 @@
 #include "engine/sampler.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -22,6 +23,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kMinusInfinity = -kInfinity;
+constexpr std::uint32_t kBreaker = std::numeric_limits<std::uint32_t>::max();  // past all lengths
 
 // 1 / temperature, finite also where that is not: 0 times it has to stay 0.
 float inverse_of(float temperature) noexcept {
@@ -36,11 +38,21 @@ std::uint32_t count(std::size_t n) noexcept {
   return static_cast<std::uint32_t>(n);
 }
 
+// Finite, so that a token is unlikely, never banned. Multiplies step by step: pow() has other bits
+// in other libraries.
+float dry_penalty(const SamplingOptions& options, std::uint32_t exponent) noexcept {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  const auto base = static_cast<double>(options.dry_base);
+  auto penalty = static_cast<double>(options.dry_multiplier);
+  for (; exponent > 0 && penalty < kMost; --exponent) penalty *= base;
+  return static_cast<float>(std::min(penalty, kMost));
+}
+
 Status invalid_number(const char* name, float value, const char* range) {
   return invalid_argument("%s: %g, expected %s", name, static_cast<double>(value), range);
 }
 
-Status validate_penalties(const SamplingOptions& options) {
+Status validate_penalties(const SamplingOptions& options, std::uint32_t n_vocab) {
   if (!(options.repeat_penalty > 0.0F) || std::isinf(options.repeat_penalty)) {
     return invalid_number("repeat_penalty", options.repeat_penalty, "a finite number above 0");
   }
@@ -49,6 +61,22 @@ Status validate_penalties(const SamplingOptions& options) {
   }
   if (!std::isfinite(options.presence_penalty)) {
     return invalid_number("presence_penalty", options.presence_penalty, "a finite number");
+  }
+  if (!(options.dry_multiplier >= 0.0F) || std::isinf(options.dry_multiplier)) {
+    return invalid_number("dry_multiplier", options.dry_multiplier,
+                          "a finite number of at least 0");
+  }
+  if (!(options.dry_base >= 1.0F) || std::isinf(options.dry_base)) {
+    return invalid_number("dry_base", options.dry_base, "a finite number of at least 1");
+  }
+  if (options.dry_allowed_length < 1 || options.dry_allowed_length > kDryMaxMatch) {
+    return invalid_argument("dry_allowed_length: %u, expected a number from 1 to %u",
+                            options.dry_allowed_length, kDryMaxMatch);
+  }
+  for (const TokenId token : options.dry_breakers) {
+    if (token < n_vocab) continue;
+    return invalid_argument("dry_breakers: token %u, expected an id below the vocabulary's %u",
+                            token, n_vocab);
   }
   return ok_status();
 }
@@ -65,7 +93,7 @@ Status validate(const SamplingOptions& options, std::uint32_t n_vocab) {
   if (!(options.min_p >= 0.0F && options.min_p <= 1.0F)) {
     return invalid_number("min_p", options.min_p, "a number from 0 to 1");
   }
-  QSF_RETURN_IF_ERROR(validate_penalties(options));
+  QSF_RETURN_IF_ERROR(validate_penalties(options, n_vocab));
   for (const LogitBias& entry : options.logit_bias) {
     if (entry.token >= n_vocab) {
       return invalid_argument("logit_bias: token %u, expected an id below the vocabulary's %u",
@@ -100,6 +128,7 @@ bool Sampler::has_candidate() const noexcept {
 
 TokenId Sampler::draw(std::span<const TokenId> history) noexcept {
   penalise(history);
+  penalise_continuations(history);
   bias();
   const TokenId best = sample().argmax(logits_.data(), count(logits_.size()));
   float best_logit = logits_[best];
@@ -137,6 +166,53 @@ void Sampler::penalise(std::span<const TokenId> history) noexcept {
     float& logit = logits_[token];
     logit = logit > 0.0F ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
     if (counts) logit -= n_times * options_.frequency_penalty + options_.presence_penalty;
+  }
+}
+
+// Finds at each place of the window how many tokens up to it are those up to the newest: the
+// Z-algorithm, from the newest token back, which is linear.
+void Sampler::penalise_continuations(std::span<const TokenId> history) noexcept {
+  if (options_.dry_multiplier == 0.0F) return;
+  const std::size_t n_seen = std::min<std::size_t>(history.size(), options_.dry_window);
+  const std::span<const TokenId> window = history.last(n_seen);
+  const auto newest = [&](std::size_t n_back) { return window[n_seen - 1 - n_back]; };
+  // order_ holds nothing yet: its places say which tokens are breakers, and then the length of the
+  // longest match that a token would continue.
+  for (const TokenId token : window) {
+    if (token < logits_.size()) order_[token] = 0;
+  }
+  for (const TokenId token : options_.dry_breakers) {
+    if (token < logits_.size()) order_[token] = kBreaker;
+  }
+  const auto breaks = [&](TokenId token) {
+    return token >= logits_.size() || order_[token] == kBreaker;
+  };
+  std::uint32_t most = 0;
+  while (most < kDryMaxMatch && most < n_seen && !breaks(newest(most))) ++most;
+  if (most < options_.dry_allowed_length) return;
+
+  std::array<std::uint32_t, kDryMaxMatch> lengths;  // of the matches that end n_back ago
+  std::size_t box = 0;  // the match that reaches furthest back starts here and ends before box_end
+  std::size_t box_end = 0;
+  for (std::size_t n_back = 1; n_back < n_seen; ++n_back) {
+    std::uint32_t length = 0;
+    if (n_back < box_end) length = std::min(lengths[n_back - box], count(box_end - n_back));
+    while (length < most && n_back + length < n_seen && newest(n_back + length) == newest(length)) {
+      ++length;
+    }
+    if (n_back + length > box_end) {
+      box = n_back;
+      box_end = n_back + length;
+    }
+    if (n_back < most) lengths[n_back] = length;
+    const TokenId next = newest(n_back - 1);
+    if (length < options_.dry_allowed_length || breaks(next)) continue;
+    order_[next] = std::max(order_[next], length);
+  }
+  for (const TokenId token : window) {
+    if (breaks(token) || order_[token] == 0) continue;
+    logits_[token] -= dry_penalty(options_, order_[token] - options_.dry_allowed_length);
+    order_[token] = 0;
   }
 }
 

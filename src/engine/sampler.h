@@ -2,7 +2,7 @@
 //
 // The sampler: from the logits of one row to the next token.
 //
-// Order of the steps: penalties (repetition, then frequency and presence), logit bias,
+// Order of the steps: penalties (repetition, then frequency and presence), DRY, logit bias,
 // temperature, top-k, top-p, min-p, draw.
 // It is llama.cpp's order but for the bias, its first step, and temperature, its last: here the
 // steps that select see the distribution that is drawn from. At temperature 0 the largest logit
@@ -11,11 +11,15 @@
 // The same seed and logits give the same token on every machine: ties break towards the smaller id,
 // the kernels behind it give the same bits on every instruction set, and no function of a math
 // library is called.
+//
+// Based on: p-e-w's DRY for
+// text-generation-webui, 2024. All with the definitions of llama.cpp.
 
 #ifndef QSF_ENGINE_SAMPLER_H_
 #define QSF_ENGINE_SAMPLER_H_
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -32,6 +36,9 @@ struct LogitBias {
   float bias;  // finite, or -infinity: the token is never drawn
 };
 
+// The base to the power of this many tokens is past all logits, unless it is nearly 1.
+inline constexpr std::uint32_t kDryMaxMatch = 1024;
+
 struct SamplingOptions {
   float temperature = 0.7F;          // >= 0; 0 is greedy
   std::uint32_t top_k = 40;          // 0 keeps all
@@ -41,6 +48,16 @@ struct SamplingOptions {
   std::uint32_t repeat_window = 64;  // newest tokens that the three penalties count
   float frequency_penalty = 0.0F;    // finite; off the logit for each time a token occurs there
   float presence_penalty = 0.0F;     // finite; off the logit of each token that occurs there
+
+  // DRY: where the newest tokens occurred before, `length` of them, the token that followed then
+  // loses dry_multiplier * dry_base^(length - dry_allowed_length); of several places the longest
+  // match counts, and of none more than kDryMaxMatch tokens. A match holds no breaker and no token
+  // beyond the vocabulary, and a breaker loses nothing.
+  float dry_multiplier = 0.0F;           // >= 0; 0 is off
+  float dry_base = 1.75F;                // >= 1
+  std::uint32_t dry_allowed_length = 2;  // 1 to kDryMaxMatch; a shorter match costs nothing
+  std::uint32_t dry_window = std::numeric_limits<std::uint32_t>::max();  // newest tokens looked at
+  std::vector<TokenId> dry_breakers;
 
   std::uint64_t seed = 0;
   std::vector<LogitBias> logit_bias;  // biases of one token add up
@@ -64,7 +81,7 @@ class Sampler final : public LogitsSink {
   // Returns whether any gathered logit is a finite number: a row of a sound model always has one.
   bool has_candidate() const noexcept;
 
-  // Draws a token from the gathered row, given the tokens so far (for the penalties).
+  // Draws a token from the gathered row, given the tokens so far (for the penalties and DRY).
   // Tokens of `history` beyond the vocabulary are ignored.
   // Guarantees  A NaN logit and one of -infinity are never drawn while there is another; with
   //             nothing else the token is 0. Greedy uses no random number, everything else exactly
@@ -73,6 +90,7 @@ class Sampler final : public LogitsSink {
 
  private:
   void penalise(std::span<const TokenId> history) noexcept;
+  void penalise_continuations(std::span<const TokenId> history) noexcept;
   void bias() noexcept;
   std::uint32_t weigh_top_k(float best_logit) noexcept;
   std::uint32_t weigh_all(float best_logit) noexcept;

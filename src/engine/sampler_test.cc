@@ -36,6 +36,9 @@ TEST(SamplerTest, IdsBeyondItsMemoryAreNeverDrawn) {
       options.logit_bias = {{n, 100.0F}, {1, 5.0F}};
       options.repeat_penalty = 1.5F;
       options.presence_penalty = 1.5F;
+      options.dry_multiplier = 1.5F;
+      options.dry_allowed_length = 1;
+      options.dry_breakers = {n};
       std::vector<float> memory(n + 1, 7.0F);
       std::vector<std::uint32_t> order(n + 1, 7);
       Sampler sampler(options, std::span(memory).first(n), std::span(order).first(n));
@@ -281,12 +284,37 @@ TEST(SamplerTest, GoldenDraws) {
                                           1698, 2660}));
 }
 
+// Options of steps that are off count for nothing.
+TEST(SamplerTest, StepsThatAreOffChangeNoDraw) {
+  std::vector<float> logits(3000);
+  Rng rng(5);
+  for (float& logit : logits) logit = 2.0F * rng.next_normal();
+  for (SamplingOptions options : {SamplingOptions{}, plain(), greedy()}) {
+    options.seed = 42;
+    options.repeat_penalty = 1.3F;
+    SamplerBench plain_bench(options, logits.size());
+    options.dry_base = 3.0F;
+    options.dry_allowed_length = 1;
+    options.dry_window = 5;
+    options.dry_breakers = {1, 2};
+    SamplerBench bench(options, logits.size());
+    std::vector<TokenId> tokens;
+    for (int i = 0; i < 50; ++i) {
+      const TokenId token = plain_bench.draw(logits, tokens);
+      EXPECT_EQ(bench.draw(logits, tokens), token);
+      tokens.push_back(token);
+    }
+  }
+}
+
 TEST(SamplerTest, DrawsAllocateNothing) {
   if (!counts_allocations()) GTEST_SKIP() << "a sanitizer counts for itself";
   const std::vector<float> logits(3000, 1.0F);
   const std::vector<TokenId> history(500, 3);
   SamplingOptions options = plain();
   options.frequency_penalty = 0.5F;
+  options.dry_multiplier = 1.0F;
+  options.dry_breakers = {1};
   for (options.top_k = 0; options.top_k < 80; options.top_k += 40) {
     SamplerBench bench(options, logits.size());
     const long before = n_allocations();
@@ -328,6 +356,17 @@ TEST(SamplerValidateTest, NamesTheOptionOutOfRange) {
     EXPECT_EQ(message([&](SamplingOptions& o) { o.frequency_penalty = bad; }), "frequency_penalty");
     EXPECT_EQ(message([&](SamplingOptions& o) { o.presence_penalty = bad; }), "presence_penalty");
   }
+  for (const float bad : {-0.1F, kInf, kNan}) {
+    EXPECT_EQ(message([&](SamplingOptions& o) { o.dry_multiplier = bad; }), "dry_multiplier");
+  }
+  for (const float bad : {0.9F, kInf, kNan}) {
+    EXPECT_EQ(message([&](SamplingOptions& o) { o.dry_base = bad; }), "dry_base");
+  }
+  for (const std::uint32_t bad : {0U, kDryMaxMatch + 1}) {
+    EXPECT_EQ(message([&](SamplingOptions& o) { o.dry_allowed_length = bad; }),
+              "dry_allowed_length");
+  }
+  EXPECT_EQ(message([](SamplingOptions& o) { o.dry_breakers = {5, 100}; }), "dry_breakers");
   for (const float bad : {kInf, kNan}) {
     EXPECT_EQ(message([&](SamplingOptions& o) { o.logit_bias = {{3, bad}}; }), "logit_bias");
   }
