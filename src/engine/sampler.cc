@@ -93,6 +93,9 @@ Status validate(const SamplingOptions& options, std::uint32_t n_vocab) {
   if (!(options.min_p >= 0.0F && options.min_p <= 1.0F)) {
     return invalid_number("min_p", options.min_p, "a number from 0 to 1");
   }
+  if (!(options.typical_p > 0.0F && options.typical_p <= 1.0F)) {
+    return invalid_number("typical_p", options.typical_p, "a number above 0 and at most 1");
+  }
   QSF_RETURN_IF_ERROR(validate_penalties(options, n_vocab));
   for (const LogitBias& entry : options.logit_bias) {
     if (entry.token >= n_vocab) {
@@ -142,7 +145,8 @@ TokenId Sampler::draw(std::span<const TokenId> history) noexcept {
     best_logit = 0.0F;
   }
   const bool all = options_.top_k == 0 || options_.top_k >= logits_.size();
-  const std::uint32_t n = all ? weigh_all(best_logit) : weigh_top_k(best_logit);
+  const bool ranks = !all || options_.typical_p < 1.0F;
+  const std::uint32_t n = ranks ? weigh_ranked(best_logit) : weigh_all(best_logit);
   const double total = sample().sum_at_least(logits_.data(), n, 0.0F).sum;
   return order_[sample().pick(logits_.data(), n, share * total)];
 }
@@ -230,12 +234,18 @@ void Sampler::gather(std::uint32_t n_candidates) noexcept {
 }
 
 // Replaces the logits of the k most likely by weights proportional to their probability at the
-// temperature, the best one's being 1, and returns how many pass top-p and min-p.
-std::uint32_t Sampler::weigh_top_k(float best_logit) noexcept {
-  std::uint32_t n = kernels::list_top_k_candidates(sample(), logits_.data(), count(logits_.size()),
-                                                   options_.top_k, order_.data());
+// temperature, the best one's being 1, and returns how many pass typical-p, top-p and min-p.
+std::uint32_t Sampler::weigh_ranked(float best_logit) noexcept {
+  const std::uint32_t n_ids = count(logits_.size());
+  const std::uint32_t k = options_.top_k == 0 ? n_ids : options_.top_k;
+  std::uint32_t n =
+      kernels::list_top_k_candidates(sample(), logits_.data(), n_ids, k, order_.data());
   gather(n);
-  n = kernels::top_k_select(logits_.data(), order_.data(), n, options_.top_k);
+  n = kernels::top_k_select(logits_.data(), order_.data(), n, k);
+  if (options_.typical_p < 1.0F) {
+    n = keep_typical(n);
+    best_logit = logits_[0];
+  }
   const double total =
       sample().exp_weights(logits_.data(), n, best_logit, inverse_of(options_.temperature));
   const double wanted = static_cast<double>(options_.top_p) * total;
@@ -246,6 +256,52 @@ std::uint32_t Sampler::weigh_top_k(float best_logit) noexcept {
     held += static_cast<double>(logits_[n_kept++]);
   }
   return n_kept;
+}
+
+// Moves the typical of the ranked candidates to the front and returns how many. With the best
+// weight 1, information less entropy is the mean of ln(weight) less ln(weight), which logits give
+// without a logarithm. It grows down the ranks, so what is kept are neighbours around its zero.
+std::uint32_t Sampler::keep_typical(std::uint32_t n_candidates) noexcept {
+  const float best = logits_[0];
+  const float factor = inverse_of(options_.temperature);
+  const auto log_weight = [&](std::uint32_t i) {
+    return (static_cast<double>(logits_[i]) - static_cast<double>(best)) *
+           static_cast<double>(factor);
+  };
+  const auto weight = [&](std::uint32_t i) {
+    float value = logits_[i];
+    return sample().exp_weights(&value, 1, best, factor);
+  };
+  double total = 0.0;
+  double mean = 0.0;
+  for (std::uint32_t i = 0; i < n_candidates; ++i) {
+    const double w = weight(i);
+    total += w;
+    mean += w * log_weight(i);
+  }
+  mean /= total;
+
+  std::uint32_t first = 0;
+  while (first < n_candidates && log_weight(first) > mean) ++first;
+  std::uint32_t last = first;
+  const double wanted = static_cast<double>(options_.typical_p) * total;
+  double held = 0.0;
+  while (held < wanted && (first > 0 || last < n_candidates)) {
+    const bool takes_better = last == n_candidates || (first > 0 && log_weight(first - 1) - mean <=
+                                                                        mean - log_weight(last));
+    held += weight(takes_better ? --first : last++);
+  }
+  if (first == 0) return last;
+  // Of equals that are kept in part, those with the smaller ids.
+  const float edge = logits_[first];
+  std::uint32_t equals = first;
+  while (equals > 0 && logits_[equals - 1] == edge) --equals;
+  for (std::uint32_t i = 0; first + i < last; ++i) {
+    const bool in_part = logits_[first + i] == edge;
+    order_[i] = order_[(in_part ? equals : first) + i];
+    logits_[i] = logits_[first + i];
+  }
+  return last - first;
 }
 
 // The same for all ids; what is kept stands in no order but a fixed one.

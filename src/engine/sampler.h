@@ -3,7 +3,7 @@
 // The sampler: from the logits of one row to the next token.
 //
 // Order of the steps: penalties (repetition, then frequency and presence), DRY, logit bias,
-// temperature, top-k, top-p, min-p, draw.
+// temperature, top-k, typical-p, top-p, min-p, draw.
 // It is llama.cpp's order but for the bias, its first step, and temperature, its last: here the
 // steps that select see the distribution that is drawn from. At temperature 0 the largest logit
 // after the bias is taken. A step that is off changes no bit.
@@ -12,7 +12,7 @@
 // the kernels behind it give the same bits on every instruction set, and no function of a math
 // library is called.
 //
-// Based on: p-e-w's DRY for
+// Based on: Meister et al., "Locally Typical Sampling", 2022; p-e-w's DRY for
 // text-generation-webui, 2024. All with the definitions of llama.cpp.
 
 #ifndef QSF_ENGINE_SAMPLER_H_
@@ -48,6 +48,11 @@ struct SamplingOptions {
   std::uint32_t repeat_window = 64;  // newest tokens that the three penalties count
   float frequency_penalty = 0.0F;    // finite; off the logit for each time a token occurs there
   float presence_penalty = 0.0F;     // finite; off the logit of each token that occurs there
+
+  // Keeps the tokens whose information is nearest to the entropy, until they hold this probability;
+  // of two as near the more likely. In (0, 1]; 1 keeps all. Below 1 and without top-k it ranks the
+  // whole vocabulary.
+  float typical_p = 1.0F;
 
   // DRY: where the newest tokens occurred before, `length` of them, the token that followed then
   // loses dry_multiplier * dry_base^(length - dry_allowed_length); of several places the longest
@@ -92,7 +97,8 @@ class Sampler final : public LogitsSink {
   void penalise(std::span<const TokenId> history) noexcept;
   void penalise_continuations(std::span<const TokenId> history) noexcept;
   void bias() noexcept;
-  std::uint32_t weigh_top_k(float best_logit) noexcept;
+  std::uint32_t weigh_ranked(float best_logit) noexcept;
+  std::uint32_t keep_typical(std::uint32_t n_candidates) noexcept;
   std::uint32_t weigh_all(float best_logit) noexcept;
   std::uint32_t complete_share(const kernels::WeightBounds& bounds, std::uint32_t n_candidates,
                                double wanted) noexcept;

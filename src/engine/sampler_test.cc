@@ -315,6 +315,7 @@ TEST(SamplerTest, DrawsAllocateNothing) {
   options.frequency_penalty = 0.5F;
   options.dry_multiplier = 1.0F;
   options.dry_breakers = {1};
+  options.typical_p = 0.9F;
   for (options.top_k = 0; options.top_k < 80; options.top_k += 40) {
     SamplerBench bench(options, logits.size());
     const long before = n_allocations();
@@ -356,6 +357,9 @@ TEST(SamplerValidateTest, NamesTheOptionOutOfRange) {
     EXPECT_EQ(message([&](SamplingOptions& o) { o.frequency_penalty = bad; }), "frequency_penalty");
     EXPECT_EQ(message([&](SamplingOptions& o) { o.presence_penalty = bad; }), "presence_penalty");
   }
+  for (const float bad : {0.0F, -1.0F, 1.5F, kNan}) {
+    EXPECT_EQ(message([&](SamplingOptions& o) { o.typical_p = bad; }), "typical_p");
+  }
   for (const float bad : {-0.1F, kInf, kNan}) {
     EXPECT_EQ(message([&](SamplingOptions& o) { o.dry_multiplier = bad; }), "dry_multiplier");
   }
@@ -367,6 +371,8 @@ TEST(SamplerValidateTest, NamesTheOptionOutOfRange) {
               "dry_allowed_length");
   }
   EXPECT_EQ(message([](SamplingOptions& o) { o.dry_breakers = {5, 100}; }), "dry_breakers");
+  EXPECT_EQ(validate({.typical_p = 1.5F}, 100).message(),
+            "typical_p: 1.5, expected a number above 0 and at most 1");
   for (const float bad : {kInf, kNan}) {
     EXPECT_EQ(message([&](SamplingOptions& o) { o.logit_bias = {{3, bad}}; }), "logit_bias");
   }
