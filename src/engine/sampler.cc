@@ -96,6 +96,12 @@ Status validate(const SamplingOptions& options, std::uint32_t n_vocab) {
   if (!(options.typical_p > 0.0F && options.typical_p <= 1.0F)) {
     return invalid_number("typical_p", options.typical_p, "a number above 0 and at most 1");
   }
+  if (!(options.xtc_probability >= 0.0F && options.xtc_probability <= 1.0F)) {
+    return invalid_number("xtc_probability", options.xtc_probability, "a number from 0 to 1");
+  }
+  if (!(options.xtc_threshold >= 0.0F && options.xtc_threshold <= 1.0F)) {
+    return invalid_number("xtc_threshold", options.xtc_threshold, "a number from 0 to 1");
+  }
   QSF_RETURN_IF_ERROR(validate_penalties(options, n_vocab));
   for (const LogitBias& entry : options.logit_bias) {
     if (entry.token >= n_vocab) {
@@ -139,6 +145,8 @@ TokenId Sampler::draw(std::span<const TokenId> history) noexcept {
   if (options_.temperature == 0.0F) return any ? best : 0;
 
   const double share = rng_.next_f64();
+  const bool drops_top = options_.xtc_probability > 0.0F &&
+                         rng_.next_f64() < static_cast<double>(options_.xtc_probability);
   if (!any) return 0;
   if (best_logit == kInfinity) {  // differences to it would be NaN
     for (float& logit : logits_) logit = logit == kInfinity ? 0.0F : kMinusInfinity;
@@ -146,7 +154,8 @@ TokenId Sampler::draw(std::span<const TokenId> history) noexcept {
   }
   const bool all = options_.top_k == 0 || options_.top_k >= logits_.size();
   const bool ranks = !all || options_.typical_p < 1.0F;
-  const std::uint32_t n = ranks ? weigh_ranked(best_logit) : weigh_all(best_logit);
+  std::uint32_t n = ranks ? weigh_ranked(best_logit) : weigh_all(best_logit);
+  if (drops_top) n = drop_top_choices(n);
   const double total = sample().sum_at_least(logits_.data(), n, 0.0F).sum;
   return order_[sample().pick(logits_.data(), n, share * total)];
 }
@@ -341,6 +350,30 @@ std::uint32_t Sampler::complete_share(const kernels::WeightBounds& bounds,
     held += static_cast<double>(logits_[n_kept++]);
   }
   return n_kept;
+}
+
+// Drops the top choices of XTC and returns how many candidates are left, in the same order.
+std::uint32_t Sampler::drop_top_choices(std::uint32_t n_candidates) noexcept {
+  const double bound = static_cast<double>(options_.xtc_threshold) *
+                       sample().sum_at_least(logits_.data(), n_candidates, 0.0F).sum;
+  const auto is_top = [&](std::uint32_t i) {
+    return logits_[i] > 0.0F && static_cast<double>(logits_[i]) >= bound;
+  };
+  std::uint32_t least = n_candidates;
+  for (std::uint32_t i = 0; i < n_candidates; ++i) {
+    if (!is_top(i)) continue;
+    if (least == n_candidates || logits_[i] < logits_[least] ||
+        (logits_[i] == logits_[least] && order_[i] > order_[least])) {
+      least = i;
+    }
+  }
+  std::uint32_t n_left = 0;
+  for (std::uint32_t i = 0; i < n_candidates; ++i) {
+    if (is_top(i) && i != least) continue;
+    logits_[n_left] = logits_[i];
+    order_[n_left++] = order_[i];
+  }
+  return n_left;
 }
 
 }  // namespace qsf

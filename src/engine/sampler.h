@@ -3,7 +3,7 @@
 // The sampler: from the logits of one row to the next token.
 //
 // Order of the steps: penalties (repetition, then frequency and presence), DRY, logit bias,
-// temperature, top-k, typical-p, top-p, min-p, draw.
+// temperature, top-k, typical-p, top-p, min-p, XTC, draw.
 // It is llama.cpp's order but for the bias, its first step, and temperature, its last: here the
 // steps that select see the distribution that is drawn from. At temperature 0 the largest logit
 // after the bias is taken. A step that is off changes no bit.
@@ -12,7 +12,7 @@
 // the kernels behind it give the same bits on every instruction set, and no function of a math
 // library is called.
 //
-// Based on: Meister et al., "Locally Typical Sampling", 2022; p-e-w's DRY for
+// Based on: Meister et al., "Locally Typical Sampling", 2022; p-e-w's DRY and XTC for
 // text-generation-webui, 2024. All with the definitions of llama.cpp.
 
 #ifndef QSF_ENGINE_SAMPLER_H_
@@ -64,6 +64,11 @@ struct SamplingOptions {
   std::uint32_t dry_window = std::numeric_limits<std::uint32_t>::max();  // newest tokens looked at
   std::vector<TokenId> dry_breakers;
 
+  // XTC: with this probability a draw drops every token whose probability is at least the
+  // threshold, but for the least likely of them; of equals the one with the larger id stays.
+  float xtc_probability = 0.0F;  // in [0, 1]; 0 is off
+  float xtc_threshold = 0.1F;    // in [0, 1]; above 0.5 nothing is dropped
+
   std::uint64_t seed = 0;
   std::vector<LogitBias> logit_bias;  // biases of one token add up
 };
@@ -90,7 +95,8 @@ class Sampler final : public LogitsSink {
   // Tokens of `history` beyond the vocabulary are ignored.
   // Guarantees  A NaN logit and one of -infinity are never drawn while there is another; with
   //             nothing else the token is 0. Greedy uses no random number, everything else exactly
-  //             one. Leaves the gathered logits changed. Allocates nothing.
+  //             one; with an xtc_probability above 0 a second one after it, which says whether
+  //             XTC drops. Leaves the gathered logits changed. Allocates nothing.
   TokenId draw(std::span<const TokenId> history) noexcept;
 
  private:
@@ -102,6 +108,7 @@ class Sampler final : public LogitsSink {
   std::uint32_t weigh_all(float best_logit) noexcept;
   std::uint32_t complete_share(const kernels::WeightBounds& bounds, std::uint32_t n_candidates,
                                double wanted) noexcept;
+  std::uint32_t drop_top_choices(std::uint32_t n_candidates) noexcept;
   void gather(std::uint32_t n_candidates) noexcept;
 
   const SamplingOptions& options_;

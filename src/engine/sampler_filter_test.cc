@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Tests of typical-p, by the tokens that are drawn.
+// Tests of typical-p and XTC, by the tokens that are drawn.
 
 #include <gtest/gtest.h>
 
@@ -125,9 +125,11 @@ TEST(SamplerFilterTest, TypicalComesAfterTemperatureAndTopK) {
   EXPECT_EQ(drawn(options, logits), std::set<TokenId>{1});
 }
 
-TEST(SamplerFilterTest, TypicalTakesOddLogits) {
+TEST(SamplerFilterTest, TypicalAndXtcTakeOddLogits) {
   for (SamplingOptions options : {plain(), SamplingOptions{}}) {
     options.typical_p = 0.5F;
+    options.xtc_probability = 1.0F;
+    options.xtc_threshold = 0.0F;
     for (const float odd : {kNan, -kInf}) {
       EXPECT_EQ(drawn(options, {odd, odd, odd}, 20), std::set<TokenId>{0});
       EXPECT_EQ(drawn(options, {odd, -7.0F, odd}, 20), std::set<TokenId>{1});
@@ -137,6 +139,82 @@ TEST(SamplerFilterTest, TypicalTakesOddLogits) {
     EXPECT_EQ(drawn(options, {-most, most, -kInf}, 20), std::set<TokenId>{1});
     options.temperature = 1e-30F;
     EXPECT_EQ(drawn(options, {1.0F, 2.0F, -2.0F}, 20), std::set<TokenId>{1});
+  }
+}
+
+// Probabilities 1/8, 1/2, 1/8, 1/4.
+TEST(SamplerFilterTest, XtcKeepsTheLeastLikelyOfThoseAboveTheThreshold) {
+  const float half = std::log(2.0F);
+  const std::vector<float> logits = {0.0F, 2 * half, 0.0F, half};
+  SamplingOptions options = plain();
+  options.xtc_probability = 1.0F;
+  for (const std::uint32_t top_k : {0U, 4U}) {
+    options.top_k = top_k;
+    options.xtc_threshold = 0.6F;
+    EXPECT_EQ(drawn(options, logits).size(), 4U);
+    options.xtc_threshold = 0.4F;
+    EXPECT_EQ(drawn(options, logits).size(), 4U) << "one token is above, and it stays";
+    options.xtc_threshold = 0.2F;
+    EXPECT_EQ(drawn(options, logits), (std::set<TokenId>{0, 2, 3}));
+    options.xtc_threshold = 0.1F;
+    EXPECT_EQ(drawn(options, logits), std::set<TokenId>{2}) << "of equals the larger id";
+    options.xtc_threshold = 0.0F;
+    EXPECT_EQ(drawn(options, logits), std::set<TokenId>{2});
+  }
+}
+
+TEST(SamplerFilterTest, XtcKeepsNoTokenOfProbabilityZero) {
+  SamplingOptions options = plain();
+  options.xtc_probability = 1.0F;
+  options.xtc_threshold = 0.0F;
+  for (const std::uint32_t top_k : {0U, 2U}) {
+    options.top_k = top_k;
+    EXPECT_EQ(drawn(options, {0.0F, -500.0F, -600.0F}), std::set<TokenId>{0});
+  }
+}
+
+TEST(SamplerFilterTest, XtcSeesWhatTheFiltersKept) {
+  const float half = std::log(2.0F);
+  const std::vector<float> logits = {0.0F, 2 * half, 0.0F, half};
+  SamplingOptions options = plain();
+  options.xtc_probability = 1.0F;
+  options.xtc_threshold = 0.3F;
+  EXPECT_EQ(drawn(options, logits).size(), 4U);
+  options.min_p = 0.4F;  // 2/3 and 1/3 are left
+  EXPECT_EQ(drawn(options, logits), std::set<TokenId>{3});
+  options.min_p = 0.0F;
+  options.top_k = 2;
+  EXPECT_EQ(drawn(options, logits), std::set<TokenId>{3});
+  options.temperature = 0.0F;
+  EXPECT_EQ(drawn(options, logits), std::set<TokenId>{1}) << "greedy is greedy";
+}
+
+TEST(SamplerFilterTest, XtcDropsWithItsProbability) {
+  const std::vector<float> logits = {std::log(0.9F), std::log(0.1F)};
+  SamplingOptions options = plain();
+  options.xtc_probability = 0.25F;
+  options.xtc_threshold = 0.05F;
+  constexpr int kDraws = 20000;
+  const auto counts = SamplerBench(options, logits.size()).frequencies(logits, kDraws);
+  EXPECT_NEAR(counts.at(0) / static_cast<double>(kDraws), 0.75 * 0.9, 0.015);
+}
+
+// With XTC the first, third, fifth number draw the tokens that all numbers draw without it.
+TEST(SamplerFilterTest, XtcTakesOneMoreNumberADraw) {
+  const std::vector<float> logits(1000, 0.0F);
+  SamplingOptions options = plain();
+  options.seed = 9;
+  SamplerBench without(options, logits.size());
+  options.xtc_probability = 0.5F;
+  options.xtc_threshold = 1.0F;
+  SamplerBench with(options, logits.size());
+  const std::vector<float> nothing(logits.size(), kNan);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(with.draw(logits), without.draw(logits)) << i;
+    without.draw(logits);
+    with.draw(nothing);
+    without.draw(nothing);
+    without.draw(nothing);
   }
 }
 

@@ -297,6 +297,7 @@ TEST(SamplerTest, StepsThatAreOffChangeNoDraw) {
     options.dry_allowed_length = 1;
     options.dry_window = 5;
     options.dry_breakers = {1, 2};
+    options.xtc_threshold = 0.0F;
     SamplerBench bench(options, logits.size());
     std::vector<TokenId> tokens;
     for (int i = 0; i < 50; ++i) {
@@ -305,6 +306,35 @@ TEST(SamplerTest, StepsThatAreOffChangeNoDraw) {
       tokens.push_back(token);
     }
   }
+}
+
+TEST(SamplerTest, GoldenDrawsOfAllSteps) {
+  std::vector<float> logits(3000);
+  Rng rng(5);
+  for (float& logit : logits) logit = 2.0F * rng.next_normal();
+  SamplingOptions options;
+  options.seed = 42;
+  options.repeat_penalty = 1.1F;
+  options.frequency_penalty = 0.3F;
+  options.presence_penalty = 0.2F;
+  options.dry_multiplier = 0.8F;
+  options.dry_breakers = {13};
+  options.typical_p = 0.8F;
+  options.top_p = 0.95F;
+  options.min_p = 0.01F;
+  options.xtc_probability = 0.5F;
+  options.xtc_threshold = 0.03F;
+  const auto draws = [&](std::uint32_t top_k) {
+    options.top_k = top_k;
+    SamplerBench bench(options, logits.size());
+    std::vector<TokenId> tokens = {1, 2, 3, 1, 2, 3, 1, 2};
+    for (int i = 0; i < 12; ++i) tokens.push_back(bench.draw(logits, tokens));
+    return std::vector<TokenId>(tokens.begin() + 8, tokens.end());
+  };
+  EXPECT_EQ(draws(40), (std::vector<TokenId>{695, 456, 2107, 2371, 302, 2961, 2371, 2987, 2821, 402,
+                                             1217, 2204}));
+  EXPECT_EQ(draws(0), (std::vector<TokenId>{2545, 1052, 452, 817, 2987, 1034, 1928, 1814, 2961,
+                                            2893, 2933, 274}));
 }
 
 TEST(SamplerTest, DrawsAllocateNothing) {
@@ -316,6 +346,7 @@ TEST(SamplerTest, DrawsAllocateNothing) {
   options.dry_multiplier = 1.0F;
   options.dry_breakers = {1};
   options.typical_p = 0.9F;
+  options.xtc_probability = 0.5F;
   for (options.top_k = 0; options.top_k < 80; options.top_k += 40) {
     SamplerBench bench(options, logits.size());
     const long before = n_allocations();
@@ -371,6 +402,10 @@ TEST(SamplerValidateTest, NamesTheOptionOutOfRange) {
               "dry_allowed_length");
   }
   EXPECT_EQ(message([](SamplingOptions& o) { o.dry_breakers = {5, 100}; }), "dry_breakers");
+  for (const float bad : {-0.1F, 1.1F, kNan}) {
+    EXPECT_EQ(message([&](SamplingOptions& o) { o.xtc_probability = bad; }), "xtc_probability");
+    EXPECT_EQ(message([&](SamplingOptions& o) { o.xtc_threshold = bad; }), "xtc_threshold");
+  }
   EXPECT_EQ(validate({.typical_p = 1.5F}, 100).message(),
             "typical_p: 1.5, expected a number above 0 and at most 1");
   for (const float bad : {kInf, kNan}) {
