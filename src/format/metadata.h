@@ -3,8 +3,8 @@
 // Metadata: the typed key-value pairs of a .qsf file.
 //
 // Keys are sorted and unique, so the same pairs always give the same bytes. A value of an unknown
-// type is kept as bytes. docs/format-metadata.md has the meaning of the keys; format/model_spec.h reads and
-// writes them.
+// type is kept as bytes. docs/format-metadata.md has the meaning of the keys; format/model_spec.h
+// reads and writes them.
 
 #ifndef QSF_FORMAT_METADATA_H_
 #define QSF_FORMAT_METADATA_H_
