@@ -35,6 +35,7 @@
 
 namespace qsf {
 
+class Generation;  // generation.h
 class Session;
 class OperatorObserver;  // ops/operator_observer.h
 struct EnginePlan;       // engine_plan.h
@@ -120,6 +121,13 @@ struct GenerateResult {
   std::uint64_t generate_ns = 0;
 };
 
+// What a step did.
+struct StepCounts {
+  std::size_t prompt_rows = 0;
+  std::size_t generated_rows = 0;
+  std::size_t n_finished = 0;  // members that have ended, in this step or before
+};
+
 class Engine {
  public:
   // Opens a .qsf file and loads it.
@@ -161,6 +169,15 @@ class Engine {
 
   // Creates a sequence. Fails  kOutOfBudget when n_sequences exist already.
   Result<std::unique_ptr<Session>> create_session();
+
+  // Runs one pass with the next rows of the members, in the order of step.cc. Every member
+  // generates what it would alone. A member's own error (tokens, context, logits that are not
+  // finite) ends it alone; see Generation::status(). Allocates nothing. Guarantees  on failure
+  // every member has the length from before the pass, and may be stepped
+  //             again
+  // Fails       kInvalidArgument: a member is null, given twice, in a step, or of another engine;
+  //             kCancelled (Engine::cancel); kCorrupt or kIo from the disk
+  Result<StepCounts> step(std::span<Generation* const> members);
 
   // Log probabilities of tokens[first..] given all before, as one window from an empty context.
   // Shapes  log_probs [tokens.size() - first]
@@ -245,11 +262,11 @@ class Session {
 
  private:
   friend class Engine;
+  friend class Generation;
   Session(Engine::Impl& engine, SequenceId sequence);
   Status append(std::span<const TokenId> tokens, RowRole role, LogitsSink* sink,
                 PromptProgress* progress = nullptr);
   Status compute_invalidated(PromptProgress* progress = nullptr);
-  Status begin(std::span<const TokenId> prompt, LogitsSink* sink, PromptProgress* progress);
   Status check_room(std::size_t n_tokens) const;
   Status compute_pending(LogitsSink* sink);
 

@@ -40,6 +40,36 @@ struct PromptProgress {
   std::uint64_t n_layers = 0;
 };
 
+// Where the logits of one row of a pass go.
+struct PassOutput {
+  LogitsSink* sink = nullptr;
+  std::uint32_t row = 0;  // its number there
+};
+
+// The rows that one sequence has in a pass.
+struct PassPart {
+  SequenceId sequence = 0;
+  std::span<const TokenId> tokens;
+  RowRole role = RowRole::kPrompt;
+  std::size_t first_output = 0;  // rows of `tokens` from here on send logits to `sink`
+  LogitsSink* sink = nullptr;    // rows are numbered from 0 in each part; may be null
+  PromptProgress* progress = nullptr;
+  std::uint32_t before = 0;  // slots of the sequence before the pass; run_pass() fills it in
+};
+
+// The rows that a generation needs next.
+struct NextRows {
+  std::span<const TokenId> tokens;
+  RowRole role = RowRole::kPrompt;
+  bool wants_output = false;  // of the last row
+};
+
+// A member of a step and what its pass computes for it.
+struct Planned {
+  Generation* member = nullptr;
+  NextRows rows;
+};
+
 // In the order of construction: each member may use those above it.
 struct Engine::Impl {
   EngineOptions options;
@@ -65,7 +95,12 @@ struct Engine::Impl {
   std::optional<BudgetWatch> watch;
 
   std::vector<Row> rows;                  // [rows_per_pass], of the pass in progress
-  std::span<float> sample_logits;         // [n_vocab]
+  std::vector<PassOutput> outputs;        // [rows_per_pass], of its rows with logits
+  std::vector<PassPart> parts;            // [n_sequences], of the step in progress
+  std::vector<Planned> planned;           // [n_sequences], of the same
+  std::size_t next_to_generate = 0;       // the member whose turn it is, where rows are too few
+  bool prompt_has_turn = false;           // in passes of one row
+  std::span<float> sample_logits;         // [n_sequences][n_vocab]
   std::span<std::uint32_t> sample_order;  // [n_vocab]
 
   // Appends tokens to a sequence as rows of one role, in as many passes as they take. Rows whose
@@ -75,6 +110,15 @@ struct Engine::Impl {
   //        pass where it cannot be truncated to that
   Status append(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
                 std::size_t first_output, LogitsSink* sink, PromptProgress* progress = nullptr);
+
+  // Runs one pass with the rows of several sequences, and makes them part of these sequences.
+  // Requires    members of different sequences, prompt rows before others; at most rows_per_pass
+  // rows Guarantees  on failure every sequence has its length from before the pass Fails
+  // kCancelled; kOutOfBudget without pages; kCorrupt or kIo from the pager
+  Status run_pass(std::span<PassPart> members);
+
+  // Runs the next pass of generations (step.cc).
+  Result<StepCounts> step(std::span<Generation* const> members);
 
   // Appends a pass of prompt rows to layers [first, last) of a sequence, as Decoder::run_part.
   Status run_part(SequenceId sequence, std::span<const TokenId> tokens, std::uint32_t first,
@@ -99,12 +143,10 @@ struct Engine::Impl {
   // Gives weights back when the memory limit of the process was lowered.
   void keep_within_limits();
   VisibleSet visible_at(std::uint32_t slot) const noexcept;
-  void count_work(RowRole role, std::size_t n_rows, std::uint64_t elapsed_ns);
-  // Makes room in the KV cache for a pass, and fills `rows`.
-  Status add_rows(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
-                  std::size_t first_output);
-  Status run_pass(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
-                  std::size_t first_output, LogitsSink* sink, PromptProgress* progress);
+  std::size_t plan_rows(std::span<Generation* const> members, RowRole role, std::size_t n_rows);
+  void count_work(std::span<const PassPart> pass, bool done, std::uint64_t elapsed_ns);
+  // Makes room in the KV cache for the rows of a part, and adds them to `rows` and `outputs`.
+  Status add_rows(PassPart& part);
 };
 
 }  // namespace qsf

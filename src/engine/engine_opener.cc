@@ -345,10 +345,14 @@ Status EngineOpener::make_decoder() {
                       longest_distance(impl_->options, plan.max_context)));
   impl_->decoder.emplace(std::move(decoder));
   impl_->rows.reserve(plan.rows_per_pass);
+  impl_->outputs.reserve(plan.rows_per_pass);
+  impl_->parts.reserve(impl_->options.n_sequences);
+  impl_->planned.reserve(impl_->options.n_sequences);
 
   const MutableByteSpan logits = impl_->arena->carve(plan.regions.sample_logits);
   const MutableByteSpan order = impl_->arena->carve(plan.regions.sample_order);
-  impl_->sample_logits = {reinterpret_cast<float*>(logits.data()), spec().n_vocab};
+  impl_->sample_logits = {reinterpret_cast<float*>(logits.data()),
+                          std::size_t{impl_->options.n_sequences} * spec().n_vocab};
   impl_->sample_order = {reinterpret_cast<std::uint32_t*>(order.data()), spec().n_vocab};
   impl_->watch.emplace(plan.memory.total_bytes(), std::string());
   return ok_status();

@@ -14,11 +14,28 @@ namespace qsf {
 
 namespace {
 
+// Reports a layer to every part of a pass that wants to know.
 void report_layer(std::uint32_t n_layers_done, void* user) {
-  const auto& progress = *static_cast<const PromptProgress*>(user);
-  progress.report(progress.done_rows * progress.n_layers + progress.pass_rows * n_layers_done,
-                  progress.total_rows * progress.n_layers, progress.user);
+  for (const PassPart& part : *static_cast<const std::span<PassPart>*>(user)) {
+    const PromptProgress* const progress = part.progress;
+    if (progress == nullptr || progress->report == nullptr) continue;
+    progress->report(progress->done_rows * progress->n_layers + progress->pass_rows * n_layers_done,
+                     progress->total_rows * progress->n_layers, progress->user);
+  }
 }
+
+// Sends each row's logits to the sink of its part.
+class PartSinks final : public LogitsSink {
+ public:
+  explicit PartSinks(std::span<const PassOutput> outputs) noexcept : outputs_(outputs) {}
+  void consume(std::uint32_t row, std::uint32_t first_token,
+               std::span<const float> logits) noexcept override {
+    outputs_[row].sink->consume(outputs_[row].row, first_token, logits);
+  }
+
+ private:
+  std::span<const PassOutput> outputs_;
+};
 
 }  // namespace
 
@@ -36,28 +53,43 @@ Status Engine::Impl::append(SequenceId sequence, std::span<const TokenId> tokens
     return out_of_budget("%zu tokens do not fit: the context has %u positions, %u of them in use",
                          tokens.size(), max_context, before);
   }
-  const std::uint64_t start = monotonic_ns();
   Status status;
   std::size_t done = 0;
   while (done < tokens.size() && status.ok()) {
     const std::size_t n = std::min<std::size_t>(rows_per_pass, tokens.size() - done);
     const std::size_t first = first_output > done ? first_output - done : 0;
-    status = run_pass(sequence, tokens.subspan(done, n), role, first, sink, progress);
+    PassPart part = {.sequence = sequence,
+                     .tokens = tokens.subspan(done, n),
+                     .role = role,
+                     .first_output = first,
+                     .sink = sink,
+                     .progress = progress};
+    status = run_pass({&part, 1});
     if (status.ok()) done += n;
   }
-  if (!status.ok()) {
-    const bool can_return = longest_kept(sequence, before) == before;
-    truncate(sequence, can_return ? before : before + static_cast<std::uint32_t>(done));
+  // A failed pass may have invalidated slots from before it.
+  if (!status.ok() && kv->n_slots(sequence) > before && longest_kept(sequence, before) == before) {
+    truncate(sequence, before);
   }
-  count_work(role, done, monotonic_ns() - start);
   return status;
 }
 
-// Cancelled and failed work counts as well: its time was spent.
-void Engine::Impl::count_work(RowRole role, std::size_t n_rows, std::uint64_t elapsed_ns) {
-  const bool prompt = role == RowRole::kPrompt;
-  (prompt ? stats.prompt_tokens : stats.generated_tokens) += n_rows;
-  (prompt ? stats.prompt_ns : stats.generate_ns) += elapsed_ns;
+// Cancelled and failed work counts as well: its time was spent. A pass of both roles shares its
+// time among them by rows.
+void Engine::Impl::count_work(std::span<const PassPart> pass, bool done, std::uint64_t elapsed_ns) {
+  std::uint64_t n_prompt = 0;
+  std::uint64_t n_generated = 0;
+  for (const PassPart& part : pass) {
+    (part.role == RowRole::kPrompt ? n_prompt : n_generated) += part.tokens.size();
+  }
+  if (n_prompt != 0) ++stats.prompt_passes;
+  const std::uint64_t prompt_ns = elapsed_ns * n_prompt / (n_prompt + n_generated);
+  stats.prompt_ns += prompt_ns;
+  stats.generate_ns += elapsed_ns - prompt_ns;
+  if (done) {
+    stats.prompt_tokens += n_prompt;
+    stats.generated_tokens += n_generated;
+  }
   stats.operators = backend->profile();
   stats.matmul_ns = stats.operators.product_ns();
   stats.attention_ns = stats.operators[OperatorKind::kAttend].ns;
@@ -121,51 +153,74 @@ VisibleSet Engine::Impl::visible_at(std::uint32_t slot) const noexcept {
           .first = prefix - policy.window};
 }
 
-Status Engine::Impl::add_rows(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
-                              std::size_t first_output) {
-  keep_within_limits();
+Status Engine::Impl::add_rows(PassPart& part) {
+  part.before = kv->n_slots(part.sequence);
   QSF_ASSIGN_OR_RETURN(const Appended appended,
-                       kv->append(sequence, static_cast<std::uint32_t>(tokens.size())));
+                       kv->append(part.sequence, static_cast<std::uint32_t>(part.tokens.size())));
   if (appended.copy.has_value()) {
     backend->copy_page(appended.copy->from_page, appended.copy->to_page);
   }
-  rows.clear();
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
+  std::uint32_t n_outputs = 0;
+  for (std::size_t i = 0; i < part.tokens.size(); ++i) {
     const std::uint32_t slot = appended.first_slot + static_cast<std::uint32_t>(i);
-    rows.push_back({.sequence = sequence,
-                    .token = tokens[i],
+    const bool wants_output = part.sink != nullptr && i >= part.first_output;
+    rows.push_back({.sequence = part.sequence,
+                    .token = part.tokens[i],
                     .position = static_cast<std::int32_t>(slot),
                     .kv_slot = slot,
-                    .role = role,
+                    .role = part.role,
                     .visible = visible_at(slot),
                     .adapter = 0,
-                    .wants_output = i >= first_output});
+                    .wants_output = wants_output});
+    if (wants_output) outputs.push_back({part.sink, n_outputs++});
   }
   return ok_status();
 }
 
-Status Engine::Impl::run_pass(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
-                              std::size_t first_output, LogitsSink* sink,
-                              PromptProgress* progress) {
-  QSF_RETURN_IF_ERROR(add_rows(sequence, tokens, role, first_output));
-  Pass pass = {.rows = rows, .kv = &*kv, .cancel = &cancel, .sink = sink};
-  if (progress != nullptr && progress->report != nullptr) {
-    progress->pass_rows = tokens.size();
-    progress->n_layers = reader->spec().n_layers;
-    pass.on_layer = report_layer;
-    pass.on_layer_user = progress;
+Status Engine::Impl::run_pass(std::span<PassPart> members) {
+  const std::uint64_t start = monotonic_ns();
+  keep_within_limits();
+  rows.clear();
+  outputs.clear();
+  bool reports = false;
+  Status status;
+  std::size_t n_added = 0;
+  for (; n_added < members.size() && status.ok(); ++n_added) {
+    PassPart& part = members[n_added];
+    status = add_rows(part);
+    if (part.progress != nullptr && part.progress->report != nullptr) {
+      part.progress->pass_rows = part.tokens.size();
+      part.progress->n_layers = reader->spec().n_layers;
+      reports = true;
+    }
   }
-  if (role == RowRole::kPrompt) ++stats.prompt_passes;
-  Status status = decoder->run(pass);
-  if (progress != nullptr) progress->done_rows += tokens.size();
-  // The pass that a cancellation stopped consumes it.
-  if (status.code() == StatusCode::kCancelled) take_cancel();
+  if (status.ok()) {
+    PartSinks sinks(outputs);
+    Pass pass = {
+        .rows = rows, .kv = &*kv, .cancel = &cancel, .sink = outputs.empty() ? nullptr : &sinks};
+    if (reports) {
+      pass.on_layer = report_layer;
+      pass.on_layer_user = &members;
+    }
+    status = decoder->run(pass);
+    // The pass that a cancellation stopped consumes it.
+    if (status.code() == StatusCode::kCancelled) take_cancel();
+  }
+  for (const PassPart& part : members.first(n_added)) {
+    if (!status.ok()) truncate(part.sequence, part.before);
+    if (part.progress != nullptr) part.progress->done_rows += part.tokens.size();
+  }
+  count_work(members, status.ok(), monotonic_ns() - start);
   return status;
 }
 
 Status Engine::Impl::run_part(SequenceId sequence, std::span<const TokenId> tokens,
                               std::uint32_t first, std::uint32_t last, std::span<float> hidden) {
-  QSF_RETURN_IF_ERROR(add_rows(sequence, tokens, RowRole::kPrompt, tokens.size()));
+  keep_within_limits();
+  rows.clear();
+  outputs.clear();
+  PassPart part = {.sequence = sequence, .tokens = tokens};
+  QSF_RETURN_IF_ERROR(add_rows(part));
   ++stats.prompt_passes;
   Status status = decoder->run_part({.rows = rows, .kv = &*kv, .cancel = &cancel, .sink = nullptr},
                                     first, last, hidden);

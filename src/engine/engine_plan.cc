@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "engine/budget.h"
+#include "engine/engine_impl.h"
 #include "kv/kv_policy.h"
 #include "kv/spilled_kv_store.h"
 #include "model/decoder.h"
@@ -230,8 +231,12 @@ class Planner {
   std::uint64_t scratch_bytes(std::uint32_t rows, std::uint32_t context) const {
     return inputs_.backend.scratch_bytes(pass_limits(spec_, options_, context, rows));
   }
+  // A row for each sequence, which a step samples from.
+  std::uint64_t sample_logit_bytes() const {
+    return std::uint64_t{options_.n_sequences} * spec_.n_vocab * sizeof(float);
+  }
   static std::uint64_t row_list_bytes(std::uint32_t rows) {
-    return rows * (sizeof(Row) + sizeof(std::uint32_t));
+    return rows * (sizeof(Row) + sizeof(PassOutput) + sizeof(std::uint32_t));
   }
 
   Result<BudgetFit> choose(const Residency& whole, std::uint64_t table_bytes) const {
@@ -291,7 +296,7 @@ class Planner {
   }
 
   std::uint64_t sample_bytes() const {
-    return std::uint64_t{spec_.n_vocab} * (sizeof(float) + sizeof(std::uint32_t));
+    return sample_logit_bytes() + std::uint64_t{spec_.n_vocab} * sizeof(std::uint32_t);
   }
 
   // First in the arena, so that tiles begin at a page.
@@ -375,8 +380,8 @@ class Planner {
     plan_.regions.backend_scratch =
         plan.add("scratch", scratch_bytes(rows, plan_.max_context),
                  "rotation angles, partial attention states, rows as int8 and bf16");
-    plan_.regions.sample_logits = plan.add("sample_logits", spec_.n_vocab * sizeof(float),
-                                           "the logits of the row being sampled");
+    plan_.regions.sample_logits = plan.add("sample_logits", sample_logit_bytes(),
+                                           "the logits that each sequence samples from");
     plan_.regions.sample_order =
         plan.add("sample_order", spec_.n_vocab * sizeof(std::uint32_t), "its candidates");
     plan.add_external("row_lists", row_list_bytes(rows), "the rows of a pass");

@@ -7,11 +7,9 @@
 
 #include "base/check.h"
 #include "engine/engine_impl.h"
+#include "engine/generation.h"
 #include "engine/session_file.h"
-#include "engine/stop_matcher.h"
 #include "format/model_fingerprint.h"
-#include "platform/clock.h"
-#include "tokenizer/stream_decoder.h"
 
 namespace qsf {
 
@@ -166,154 +164,24 @@ std::size_t Session::longest_kept(std::size_t n_tokens) const noexcept {
   return longest == n ? n_tokens : longest;  // invalidated tokens can be computed again
 }
 
-namespace {
-
-// Turns tokens into text for the caller: whole characters, nothing of a stop string.
-class TextStream {
- public:
-  TextStream(const Tokenizer& tokenizer, const GenerateOptions& options)
-      : options_(options),
-        decoder_(tokenizer, {.skip_special = true, .at_text_start = false}),
-        stops_(options.stop, tokenizer.longest_token_bytes() + 8) {}
-
-  // Delivers a token of the prompt, without a search for stop strings.
-  void echo(TokenId token) { emit(token, decoder_.push(token)); }
-  // Returns false when a stop string was found.
-  bool push(TokenId token) {
-    emit(token, stops_.push(decoder_.push(token)));
-    return !stops_.stopped();
-  }
-  // Delivers the text held back, if any, with the id of the last token.
-  void finish() {
-    if (stops_.stopped()) return;
-    const std::string_view text = stops_.push(decoder_.finish());
-    if (!text.empty()) emit(last_, text);
-    if (stops_.stopped()) return;
-    const std::string_view rest = stops_.finish();
-    if (!rest.empty()) emit(last_, rest);
-  }
-
- private:
-  void emit(TokenId token, std::string_view text) {
-    last_ = token;
-    if (options_.on_token != nullptr) options_.on_token(token, text, options_.user);
-  }
-
-  const GenerateOptions& options_;
-  StreamDecoder decoder_;
-  StopMatcher stops_;
-  TokenId last_ = 0;  // delivered last; text is held back only after some token
-};
-
-bool ends_text(const Engine::Impl& engine, const GenerateOptions& options, TokenId token) {
-  const auto holds = [token](const auto& ids) {
-    return std::find(ids.begin(), ids.end(), token) != ids.end();
-  };
-  return holds(engine.reader->spec().eos_ids) || holds(options.end_tokens) ||
-         engine.tokenizer->is_stop(token);
-}
-
-// Returns how many ids may be sampled. Embeddings are padded with rows without a token; an
-// end-of-text id that the tokenizer does not list still ends the text.
-std::size_t n_drawable(const Engine::Impl& engine) {
-  std::size_t n = engine.tokenizer->n_tokens();
-  for (const std::uint32_t id : engine.reader->spec().eos_ids) {
-    n = std::max<std::size_t>(n, std::size_t{id} + 1);
-  }
-  return std::min<std::size_t>(n, engine.sample_logits.size());
-}
-
-}  // namespace
-
-// Appends the prompt, or computes the logits after the session's last token. A last token that is
-// computed again and fails becomes the pending token.
-Status Session::begin(std::span<const TokenId> prompt, LogitsSink* sink, PromptProgress* progress) {
-  if (!prompt.empty() || tokens_.empty()) return append(prompt, RowRole::kPrompt, sink, progress);
-  if (pending_token_ != kNoToken) {
-    QSF_RETURN_IF_ERROR(check_room(0));
-    return compute_pending(sink);
-  }
-  const TokenId last = tokens_.back();
-  QSF_RETURN_IF_ERROR(truncate(tokens_.size() - 1));
-  Status status = append({&last, 1}, RowRole::kPrompt, sink);
-  if (!status.ok()) pending_token_ = last;
-  return status;
-}
-
 Result<GenerateResult> Session::generate(std::span<const TokenId> prompt,
                                          const GenerateOptions& options) {
-  if (!engine_.tokenizer.has_value()) {
-    return unsupported(
-        "%s: the file has no tokenizer, so it cannot generate text; convert the model again from a "
-        "folder with a tokenizer",
-        engine_.reader->file().path().c_str());
+  QSF_ASSIGN_OR_RETURN(const std::unique_ptr<Generation> generation,
+                       Generation::create(*this, prompt, options));
+  Generation* const member = generation.get();
+  while (!member->finished()) {
+    const Result<StepCounts> counts = engine_.step({&member, 1});
+    if (counts.has_value()) continue;
+    if (counts.error().code() == StatusCode::kCancelled) {
+      member->finish(StopReason::kCancelled);
+    } else {
+      member->fail(counts.error());
+    }
   }
-  QSF_RETURN_IF_ERROR(validate(options.sampling, engine_.reader->spec().n_vocab));
-  GenerateResult result;
-  const std::uint64_t start = monotonic_ns();
-  const std::size_t n_ids = n_drawable(engine_);
-  Sampler sampler(options.sampling, engine_.sample_logits.first(n_ids),
-                  engine_.sample_order.first(n_ids));
-  TextStream text(*engine_.tokenizer, options);
-
-  PromptProgress progress = {.report = options.on_prompt, .user = options.user};
-  progress.total_rows = prompt.size();
-  Status status = begin(prompt, options.max_tokens > 0 ? &sampler : nullptr, &progress);
-  result.prompt_ns = monotonic_ns() - start;
-  if (options.echo_prompt && (status.ok() || status.code() == StatusCode::kCancelled)) {
-    for (const TokenId token : prompt) text.echo(token);
-  }
-  if (status.code() == StatusCode::kCancelled) {
-    text.finish();
-    result.reason = StopReason::kCancelled;
-    return result;
-  }
-  QSF_RETURN_IF_ERROR(std::move(status));
-  result.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
-
-  std::uint64_t first_token_at = start;
-  while (result.generated_tokens < options.max_tokens) {
-    if (!sampler.has_candidate()) {
-      return corrupt(
-          "%s: the model's logits are not finite; its weights or its configuration are "
-          "damaged",
-          engine_.reader->file().path().c_str());
-    }
-    const std::uint64_t sample_start = monotonic_ns();
-    const TokenId token = sampler.draw(tokens_);
-    const std::uint64_t now = monotonic_ns();
-    engine_.stats.sample_ns += now - sample_start;
-    if (ends_text(engine_, options, token)) {
-      result.reason = StopReason::kEndOfText;
-      break;
-    }
-    if (result.generated_tokens == 0) {
-      first_token_at = now;
-      result.first_token_ns = now - start;
-    }
-    ++result.generated_tokens;
-    result.pending_token = pending_token_ = token;
-    if (!text.push(token)) {
-      result.reason = StopReason::kStopString;
-      break;
-    }
-    if (result.generated_tokens == options.max_tokens) break;
-    if (tokens_.size() == engine_.max_context) {
-      result.reason = StopReason::kContextFull;
-      break;
-    }
-    status = compute_pending(&sampler);
-    if (status.code() == StatusCode::kCancelled) {
-      result.reason = StopReason::kCancelled;
-      break;
-    }
-    QSF_RETURN_IF_ERROR(std::move(status));
-    result.pending_token = kNoToken;
-  }
-  text.finish();
+  QSF_RETURN_IF_ERROR(member->status());
+  GenerateResult result = member->result();
   // A cancellation while the last token was delivered: no pass was left to stop.
   if (engine_.take_cancel()) result.reason = StopReason::kCancelled;
-  if (result.generated_tokens > 0) result.generate_ns = monotonic_ns() - first_token_at;
   return result;
 }
 

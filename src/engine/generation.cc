@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT
+
+#include "engine/generation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "platform/clock.h"
+
+namespace qsf {
+
+namespace {
+
+// Returns how many ids may be sampled. Embeddings are padded with rows without a token; an
+// end-of-text id that the tokenizer does not list still ends the text.
+std::size_t n_drawable(const Engine::Impl& engine) {
+  const ModelSpec& spec = engine.reader->spec();
+  std::size_t n = engine.tokenizer->n_tokens();
+  for (const std::uint32_t id : spec.eos_ids) n = std::max<std::size_t>(n, std::size_t{id} + 1);
+  return std::min<std::size_t>(n, spec.n_vocab);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Generation>> Generation::create(Session& session,
+                                                       std::span<const TokenId> prompt,
+                                                       const GenerateOptions& options) {
+  const Engine::Impl& engine = session.engine_;
+  if (!engine.tokenizer.has_value()) {
+    return unsupported(
+        "%s: the file has no tokenizer, so it cannot generate text; convert the model again from a "
+        "folder with a tokenizer",
+        engine.reader->file().path().c_str());
+  }
+  QSF_RETURN_IF_ERROR(validate(options.sampling, engine.reader->spec().n_vocab));
+  return std::unique_ptr<Generation>(new Generation(session, prompt, options));
+}
+
+Generation::Generation(Session& session, std::span<const TokenId> prompt,
+                       const GenerateOptions& options)
+    : session_(session),
+      options_(options),
+      prompt_(prompt.begin(), prompt.end()),
+      text_(*session.engine_.tokenizer, options_) {
+  Engine::Impl& engine = session.engine_;
+  const std::size_t n_vocab = engine.reader->spec().n_vocab;
+  const std::size_t n_ids = n_drawable(engine);
+  sampler_.emplace(options_.sampling,
+                   engine.sample_logits.subspan(session.sequence_ * n_vocab, n_ids),
+                   engine.sample_order.first(n_ids));
+  progress_ = {.report = options_.on_prompt, .user = options_.user};
+}
+
+Generation::~Generation() {
+  QSF_CHECK(!in_step);  // freed by a callback of the step that it is in
+}
+
+void Generation::admit() {
+  if (phase_ != Phase::kNew) return;
+  started_ns_ = monotonic_ns();
+  phase_ = Phase::kPrompt;
+  Session& session = session_;
+  const std::uint32_t n_vocab = session.engine_.reader->spec().n_vocab;
+  if (prompt_.empty() && session.tokens_.empty()) {
+    return fail(invalid_argument("no tokens to compute"));
+  }
+  for (const TokenId token : prompt_) {
+    if (token < n_vocab) continue;
+    return fail(invalid_argument("token %u: the vocabulary ends at %u", token, n_vocab - 1));
+  }
+  if (Status status = session.check_room(prompt_.size()); !status.ok()) {
+    return fail(std::move(status));
+  }
+  progress_.total_rows = prompt_.size() + session.tokens_.size() - session.n_computed();
+  if (prompt_.empty() && session.pending_token_ == kNoToken) {
+    const TokenId last = session.tokens_.back();
+    if (Status status = session.truncate(session.tokens_.size() - 1); !status.ok()) {
+      return fail(std::move(status));
+    }
+    prompt_.push_back(last);
+    recomputes_last_ = true;
+  }
+  prompt_start_ = session.tokens_.size() + (session.pending_token_ == kNoToken ? 0 : 1);
+}
+
+void Generation::take_cancel() {
+  if (!finished() && cancelled_.load(std::memory_order_relaxed)) finish(StopReason::kCancelled);
+}
+
+NextRows Generation::next_rows() const {
+  QSF_DCHECK(phase_ == Phase::kPrompt || phase_ == Phase::kGenerating);
+  const std::span<const TokenId> tokens = session_.tokens_;
+  const std::size_t n_computed = session_.n_computed();
+  if (n_computed < tokens.size()) return {.tokens = tokens.subspan(n_computed)};
+  const bool prompt_done = n_prompt_done_ == prompt_.size();
+  if (session_.pending_token_ != kNoToken) {
+    return {.tokens = {&session_.pending_token_, 1},
+            .role = RowRole::kGenerated,
+            .wants_output = prompt_done && options_.max_tokens > 0};
+  }
+  QSF_DCHECK(!prompt_done);
+  return {.tokens = std::span<const TokenId>(prompt_).subspan(n_prompt_done_),
+          .wants_output = options_.max_tokens > 0};
+}
+
+void Generation::commit(const NextRows& done) {
+  std::vector<TokenId>& tokens = session_.tokens_;
+  const std::span<const TokenId> pending(&session_.pending_token_, 1);
+  bool has_output = done.wants_output;
+  if (done.tokens.data() == pending.data()) {
+    tokens.push_back(session_.pending_token_);
+    session_.pending_token_ = result_.pending_token = kNoToken;
+  } else if (n_prompt_done_ < prompt_.size() &&
+             done.tokens.data() == prompt_.data() + n_prompt_done_) {
+    tokens.insert(tokens.end(), done.tokens.begin(), done.tokens.end());
+    n_prompt_done_ += done.tokens.size();
+    has_output = has_output && n_prompt_done_ == prompt_.size();
+  } else {
+    return;  // tokens of the session, computed again
+  }
+  if (phase_ == Phase::kPrompt && n_prompt_done_ == prompt_.size() &&
+      session_.pending_token_ == kNoToken) {
+    phase_ = Phase::kGenerating;
+    result_.prompt_ns = monotonic_ns() - started_ns_;
+    result_.prompt_tokens = static_cast<std::uint32_t>(recomputes_last_ ? 0 : prompt_.size());
+    if (options_.echo_prompt && !recomputes_last_) {
+      for (const TokenId token : prompt_) text_.echo(token);
+    }
+    if (options_.max_tokens == 0) return finish(StopReason::kTokenLimit);
+  }
+  if (has_output) sample();
+}
+
+void Generation::sample() {
+  Engine::Impl& engine = session_.engine_;
+  if (!sampler_->has_candidate()) {
+    return fail(
+        corrupt("%s: the model's logits are not finite; its weights or its configuration are "
+                "damaged",
+                engine.reader->file().path().c_str()));
+  }
+  const std::uint64_t start = monotonic_ns();
+  const TokenId token = sampler_->draw(session_.tokens_);
+  const std::uint64_t now = monotonic_ns();
+  engine.stats.sample_ns += now - start;
+  if (ends_text(token)) return finish(StopReason::kEndOfText);
+  if (result_.generated_tokens == 0) {
+    first_token_ns_ = now;
+    result_.first_token_ns = now - started_ns_;
+  }
+  ++result_.generated_tokens;
+  result_.pending_token = session_.pending_token_ = token;
+  if (!text_.push(token)) return finish(StopReason::kStopString);
+  if (result_.generated_tokens == options_.max_tokens) return finish(StopReason::kTokenLimit);
+  if (session_.tokens_.size() == engine.max_context) finish(StopReason::kContextFull);
+}
+
+bool Generation::ends_text(TokenId token) const {
+  const auto holds = [token](const auto& ids) {
+    return std::find(ids.begin(), ids.end(), token) != ids.end();
+  };
+  const Engine::Impl& engine = session_.engine_;
+  return holds(engine.reader->spec().eos_ids) || holds(options_.end_tokens) ||
+         engine.tokenizer->is_stop(token);
+}
+
+void Generation::drop_prompt() {
+  if (n_prompt_done_ != 0 && n_prompt_done_ < prompt_.size() &&
+      session_.longest_kept(prompt_start_) == prompt_start_) {
+    const Status truncated = session_.truncate(prompt_start_);
+    QSF_DCHECK(truncated.ok());
+  }
+  if (recomputes_last_ && n_prompt_done_ == 0) session_.pending_token_ = prompt_.front();
+}
+
+void Generation::finish(StopReason reason) {
+  if (phase_ == Phase::kPrompt) {
+    drop_prompt();
+    result_.prompt_ns = monotonic_ns() - started_ns_;
+    if (options_.echo_prompt && !recomputes_last_) {
+      for (const TokenId token : prompt_) text_.echo(token);
+    }
+  }
+  result_.reason = reason;
+  text_.finish();
+  end(ok_status());
+}
+
+void Generation::fail(Status status) {
+  if (phase_ == Phase::kPrompt) drop_prompt();
+  end(std::move(status));
+}
+
+void Generation::end(Status status) {
+  if (result_.generated_tokens > 0) result_.generate_ns = monotonic_ns() - first_token_ns_;
+  status_ = std::move(status);
+  phase_ = Phase::kFinished;
+}
+
+}  // namespace qsf

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+//
+// A generation: the state machine that extends a session by a prompt and by the tokens sampled
+// after it.
+//
+// Engine::step() runs the next rows of many generations in one pass. A generation has a sampler, a
+// random generator, stop strings, a text stream and a cancel flag of its own, so what it generates
+// does not depend on the others of a step.
+
+#ifndef QSF_ENGINE_GENERATION_H_
+#define QSF_ENGINE_GENERATION_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "engine/engine_impl.h"
+#include "engine/sampler.h"
+#include "engine/text_stream.h"
+
+namespace qsf {
+
+class Generation {
+ public:
+  // Prepares; computes nothing. Without a prompt it continues after the session's pending token,
+  // else after its last token, which is computed again as a prompt row.
+  // Requires  the session outlives the generation and has no other
+  // Fails     kUnsupported without a tokenizer; kInvalidArgument for sampling options out of range
+  static Result<std::unique_ptr<Generation>> create(Session& session,
+                                                    std::span<const TokenId> prompt,
+                                                    const GenerateOptions& options);
+  ~Generation();
+  Generation(const Generation&) = delete;
+  Generation& operator=(const Generation&) = delete;
+
+  // Ends this generation before its next pass. A running pass goes on for the other members.
+  // Threads  any; async-signal-safe
+  void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
+
+  bool finished() const noexcept { return phase_ == Phase::kFinished; }
+  // OK, or the error that ended the generation.
+  const Status& status() const noexcept { return status_; }
+  const GenerateResult& result() const noexcept { return result_; }
+  Session& session() noexcept { return session_; }
+
+  // The parts of a step, for step.cc.
+
+  // Checks the prompt against vocabulary and context, once. Ends the generation on an error.
+  void admit();
+  // Ends the generation when it was cancelled.
+  void take_cancel();
+  // Requires  admitted, not finished
+  NextRows next_rows() const;
+  SequenceId sequence() const noexcept { return session_.sequence_; }
+  bool is_of(const Engine::Impl& engine) const noexcept { return &session_.engine_ == &engine; }
+  LogitsSink* sink() noexcept { return &*sampler_; }
+  // Null where no part of the prompt is computed.
+  PromptProgress* progress() noexcept { return recomputes_last_ ? nullptr : &progress_; }
+  // Takes the rows that a pass computed: samples, searches stop strings, delivers text.
+  void commit(const NextRows& done);
+  // Ends the generation. An unfinished prompt is dropped where positions were not evicted.
+  void finish(StopReason reason);
+  void fail(Status status);
+
+  bool in_step = false;  // set from plan to retire
+
+ private:
+  enum class Phase : std::uint8_t { kNew, kPrompt, kGenerating, kFinished };
+
+  Generation(Session& session, std::span<const TokenId> prompt, const GenerateOptions& options);
+  bool ends_text(TokenId token) const;
+  void sample();
+  void drop_prompt();
+  void end(Status status);
+
+  Session& session_;
+  GenerateOptions options_;
+  std::vector<TokenId> prompt_;
+  std::size_t n_prompt_done_ = 0;
+  std::size_t prompt_start_ = 0;  // tokens of the session before the prompt
+  bool recomputes_last_ = false;  // the prompt is the session's last token
+  Phase phase_ = Phase::kNew;
+  Status status_;
+  GenerateResult result_;
+  std::optional<Sampler> sampler_;
+  TextStream text_;
+  PromptProgress progress_;
+  std::atomic<bool> cancelled_{false};
+  std::uint64_t started_ns_ = 0;
+  std::uint64_t first_token_ns_ = 0;  // by the clock
+};
+
+}  // namespace qsf
+
+#endif  // QSF_ENGINE_GENERATION_H_

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+//
+// The text of a generation: whole characters for its callback, nothing of a stop string.
+
+#ifndef QSF_ENGINE_TEXT_STREAM_H_
+#define QSF_ENGINE_TEXT_STREAM_H_
+
+#include <string_view>
+
+#include "engine/engine.h"
+#include "engine/stop_matcher.h"
+#include "tokenizer/stream_decoder.h"
+#include "tokenizer/tokenizer.h"
+
+namespace qsf {
+
+class TextStream {
+ public:
+  // Requires  tokenizer and options outlive the stream
+  TextStream(const Tokenizer& tokenizer, const GenerateOptions& options)
+      : options_(options),
+        decoder_(tokenizer, {.skip_special = true, .at_text_start = false}),
+        stops_(options.stop, tokenizer.longest_token_bytes() + 8) {}
+
+  // Delivers a token of the prompt, without a search for stop strings.
+  void echo(TokenId token) { emit(token, decoder_.push(token)); }
+  // Returns false when a stop string was found.
+  bool push(TokenId token) {
+    emit(token, stops_.push(decoder_.push(token)));
+    return !stops_.stopped();
+  }
+  // Delivers the text held back, if any, with the id of the last token.
+  void finish() {
+    if (stops_.stopped()) return;
+    const std::string_view text = stops_.push(decoder_.finish());
+    if (!text.empty()) emit(last_, text);
+    if (stops_.stopped()) return;
+    const std::string_view rest = stops_.finish();
+    if (!rest.empty()) emit(last_, rest);
+  }
+
+ private:
+  void emit(TokenId token, std::string_view text) {
+    last_ = token;
+    if (options_.on_token != nullptr) options_.on_token(token, text, options_.user);
+  }
+
+  const GenerateOptions& options_;
+  StreamDecoder decoder_;
+  StopMatcher stops_;
+  TokenId last_ = 0;  // delivered last; text is held back only after some token
+};
+
+}  // namespace qsf
+
+#endif  // QSF_ENGINE_TEXT_STREAM_H_
