@@ -64,6 +64,20 @@ class Member {
   GenerateOptions options_;
 };
 
+using Members = std::vector<std::unique_ptr<Member>>;
+
+Members make_members(Engine& engine, std::size_t n) {
+  Members members;
+  for (std::size_t i = 0; i < n; ++i) members.push_back(std::make_unique<Member>(engine, i));
+  return members;
+}
+
+std::vector<Generation*> generations_of(const Members& members) {
+  std::vector<Generation*> generations;
+  for (const auto& member : members) generations.push_back(member->generation.get());
+  return generations;
+}
+
 std::string alone(std::size_t i) {
   const std::unique_ptr<Engine> engine = open_bundled(1);
   Member member(*engine, i);
@@ -82,7 +96,7 @@ std::vector<std::string> texts_alone(std::size_t n) {
 // Runs members together; member i joins before step i * stagger.
 std::vector<std::string> together(std::size_t n, std::size_t stagger, std::uint32_t rows_per_pass) {
   const std::unique_ptr<Engine> engine = open_bundled(static_cast<std::uint32_t>(n), rows_per_pass);
-  std::vector<std::unique_ptr<Member>> members;
+  Members members;
   std::vector<Generation*> running;
   for (std::size_t step = 0; members.size() < n || !running.empty(); ++step) {
     while (members.size() < n && step >= members.size() * stagger) {
@@ -117,12 +131,8 @@ TEST(StepTest, EveryMemberGeneratesWhatItDoesAlone) {
 
 TEST(StepTest, WeightsAreReadOnceForAllMembers) {
   const std::unique_ptr<Engine> engine = open_bundled(4);
-  std::vector<std::unique_ptr<Member>> members;
-  std::vector<Generation*> all;
-  for (std::size_t i = 0; i < 4; ++i) {
-    members.push_back(std::make_unique<Member>(*engine, i));
-    all.push_back(members.back()->generation.get());
-  }
+  const Members members = make_members(*engine, 4);
+  std::vector<Generation*> all = generations_of(members);
   EXPECT_GT(engine->step(all)->prompt_rows, 4U);
   const std::uint64_t before = engine->stats().operators[OperatorKind::kGateUp].bytes;
   EXPECT_EQ(engine->step(all)->generated_rows, 4U);
@@ -135,12 +145,8 @@ TEST(StepTest, CancelAndErrorsOfOneLeaveTheOthers) {
   const std::vector<std::string> expected = texts_alone(3);
   for (const std::size_t at : {0U, 1U, 2U, 20U}) {
     const std::unique_ptr<Engine> engine = open_bundled(5);
-    std::vector<std::unique_ptr<Member>> members;
-    std::vector<Generation*> all;
-    for (std::size_t i = 0; i < 4; ++i) {
-      members.push_back(std::make_unique<Member>(*engine, i));
-      all.push_back(members.back()->generation.get());
-    }
+    const Members members = make_members(*engine, 4);
+    std::vector<Generation*> all = generations_of(members);
     const std::unique_ptr<Session> session = engine->create_session().value();
     const std::vector<TokenId> wrong = {1, 1U << 30};
     const auto refused = Generation::create(*session, wrong, {}).value();
@@ -160,12 +166,8 @@ TEST(StepTest, CancelAndErrorsOfOneLeaveTheOthers) {
 TEST(StepTest, AFailedPassLeavesEveryMemberAsItWas) {
   const std::vector<std::string> expected = texts_alone(3);
   const std::unique_ptr<Engine> engine = open_bundled(3);
-  std::vector<std::unique_ptr<Member>> members;
-  std::vector<Generation*> all;
-  for (std::size_t i = 0; i < 3; ++i) {
-    members.push_back(std::make_unique<Member>(*engine, i));
-    all.push_back(members.back()->generation.get());
-  }
+  const Members members = make_members(*engine, 3);
+  std::vector<Generation*> all = generations_of(members);
   for (std::size_t step = 0;; ++step) {
     if (step % 3 == 0) {
       std::vector<std::size_t> lengths;
