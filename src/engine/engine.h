@@ -175,7 +175,8 @@ class Engine {
   // finite) ends it alone; see Generation::status(). Allocates nothing. Guarantees  on failure
   // every member has the length from before the pass, and may be stepped
   //             again
-  // Fails       kInvalidArgument: a member is null, given twice, in a step, or of another engine;
+  // Fails       kInvalidArgument: called by a callback of a step; a member is null, given twice or
+  //             of another engine;
   //             kCancelled (Engine::cancel); kCorrupt or kIo from the disk
   Result<StepCounts> step(std::span<Generation* const> members);
 

@@ -100,6 +100,7 @@ struct Engine::Impl {
   std::vector<Planned> planned;           // [n_sequences], of the same
   std::size_t next_to_generate = 0;       // the member whose turn it is, where rows are too few
   bool prompt_has_turn = false;           // in passes of one row
+  bool in_step = false;                   // from the start of a step to its end
   std::span<float> sample_logits;         // [n_sequences][n_vocab]
   std::span<std::uint32_t> sample_order;  // [n_vocab]
 
@@ -143,6 +144,7 @@ struct Engine::Impl {
   // Gives weights back when the memory limit of the process was lowered.
   void keep_within_limits();
   VisibleSet visible_at(std::uint32_t slot) const noexcept;
+  Result<StepCounts> step_members(std::span<Generation* const> members);
   std::size_t plan_rows(std::span<Generation* const> members, RowRole role, std::size_t n_rows);
   void count_work(std::span<const PassPart> pass, bool done, std::uint64_t elapsed_ns);
   // Makes room in the KV cache for the rows of a part, and adds them to `rows` and `outputs`.

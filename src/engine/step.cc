@@ -33,9 +33,6 @@ bool one_prompt_a_pass(const Engine::Impl& engine) {
 Status check_members(std::span<Generation* const> members, const Engine::Impl& engine) {
   for (std::size_t i = 0; i < members.size(); ++i) {
     if (members[i] == nullptr) return invalid_argument("step: member %zu is null", i);
-    if (members[i]->in_step) {
-      return invalid_argument("step: member %zu is in a step already", i);
-    }
     if (!members[i]->is_of(engine)) {
       return invalid_argument("step: member %zu belongs to another engine", i);
     }
@@ -80,7 +77,17 @@ std::size_t Engine::Impl::plan_rows(std::span<Generation* const> members, RowRol
 }
 
 Result<StepCounts> Engine::Impl::step(std::span<Generation* const> members) {
+  if (in_step) {
+    return invalid_argument("step: a callback of a step cannot start another; return first");
+  }
   QSF_RETURN_IF_ERROR(check_members(members, *this));
+  in_step = true;
+  Result<StepCounts> counts = step_members(members);
+  in_step = false;
+  return counts;
+}
+
+Result<StepCounts> Engine::Impl::step_members(std::span<Generation* const> members) {
   StepCounts counts;
   parts.clear();
   planned.clear();

@@ -183,6 +183,27 @@ TEST(StepTest, AFailedPassLeavesEveryMemberAsItWas) {
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(members[i]->text, expected[i]);
 }
 
+TEST(StepTest, ACallbackCannotStartAStep) {
+  const std::unique_ptr<Engine> engine = open_bundled(2);
+  Member other(*engine, 1);
+  struct Inner {
+    Engine* engine;
+    Generation* member;
+    Status status;
+  } inner = {engine.get(), other.generation.get(), {}};
+  GenerateOptions options;
+  options.max_tokens = 2;
+  options.user = &inner;
+  options.on_token = [](TokenId, std::string_view, void* user) {
+    auto& call = *static_cast<Inner*>(user);
+    call.status = call.engine->step({&call.member, 1}).error();
+  };
+  const std::unique_ptr<Session> session = engine->create_session().value();
+  ASSERT_TRUE(session->generate(encode(*engine, "Once"), options).has_value());
+  EXPECT_EQ(inner.status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(other.session->length(), 0U);
+}
+
 TEST(StepTest, WrongMembersAreRefused) {
   const std::unique_ptr<Engine> engine = open_bundled(2);
   const std::unique_ptr<Engine> other = open_bundled(1);
