@@ -197,6 +197,7 @@ class Engine {
 
   struct Impl;  // engine_impl.h, for the files of engine/ and their tests
   const Impl& impl() const noexcept { return *impl_; }
+  Impl& impl() noexcept { return *impl_; }
 
  private:
   explicit Engine(std::unique_ptr<Impl> impl) noexcept;

@@ -25,11 +25,6 @@ namespace qsf {
 
 namespace {
 
-// Whether the prompt rows of a pass have to be of one sequence: their state is a sequence's.
-bool one_prompt_a_pass(const Engine::Impl& engine) {
-  return !engine.sparse_prefill.empty() || !engine.h2o_eviction.empty();
-}
-
 Status check_members(std::span<Generation* const> members, const Engine::Impl& engine) {
   for (std::size_t i = 0; i < members.size(); ++i) {
     if (members[i] == nullptr) return invalid_argument("step: member %zu is null", i);
@@ -71,7 +66,6 @@ std::size_t Engine::Impl::plan_rows(std::span<Generation* const> members, RowRol
     member.in_step = true;
     n_planned += n;
     if (!prompts) next_to_generate = index + 1;
-    if (prompts && one_prompt_a_pass(*this)) break;
   }
   return n_planned;
 }

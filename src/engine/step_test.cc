@@ -129,6 +129,40 @@ TEST(StepTest, EveryMemberGeneratesWhatItDoesAlone) {
   }
 }
 
+// Prompts whose state is a sequence's share passes as well.
+TEST(StepTest, PromptsUnderSparsePoliciesShareAPass) {
+  EngineOptions options;
+  options.n_threads = 2;
+  options.n_sequences = 4;
+  options.max_context = 256;
+  for (const bool eviction : {false, true}) {
+    if (eviction) {
+      options.attention = AttentionKind::kStandard;
+      options.kv_policy = {.policy = KvPolicy::kH2o, .window = 16, .sinks = 2, .heavy = 8};
+    } else {
+      options.attention = AttentionKind::kSparsePrefill;
+      options.sparse_prefill = {.local = 2, .heavy = 3, .chunk = 8, .sinks = 1};
+    }
+    const std::unique_ptr<Engine> engine =
+        Engine::open(std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf", options).value();
+    const Members members = make_members(*engine, 4);
+    std::vector<Generation*> all = generations_of(members);
+    EXPECT_EQ(engine->step(all)->prompt_rows,
+              encode(*engine, kPrompts[0]).size() + encode(*engine, kPrompts[1]).size() +
+                  encode(*engine, kPrompts[2]).size() + encode(*engine, kPrompts[3]).size());
+    while (engine->step(all)->n_finished < all.size()) {
+    }
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      const std::unique_ptr<Engine> single =
+          Engine::open(std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf", options).value();
+      Member member(*single, i);
+      Generation* const generation = member.generation.get();
+      while (!generation->finished()) ASSERT_TRUE(single->step({&generation, 1}).has_value());
+      EXPECT_EQ(members[i]->text, member.text) << i << " " << eviction;
+    }
+  }
+}
+
 TEST(StepTest, WeightsAreReadOnceForAllMembers) {
   const std::unique_ptr<Engine> engine = open_bundled(4);
   const Members members = make_members(*engine, 4);

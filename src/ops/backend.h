@@ -206,7 +206,7 @@ class Backend {
   // The states of limits.sparse_prefill, by SequenceId. Passes change them; after an incomplete
   // pass the caller truncates them.
   // Requires  states outlive the backend, one for each sequence; no layer has a window shorter than
-  //           the context; prompt rows of a pass are of one sequence and continue its state
+  //           the context; rows of a sequence lie behind each other and continue its state
   virtual void attach_sparse_prefill(std::span<SparsePrefillState> states) = 0;
   // The same for limits.h2o_eviction.
   virtual void attach_h2o_eviction(std::span<H2oEviction> evictions) = 0;

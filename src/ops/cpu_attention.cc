@@ -243,7 +243,7 @@ void CpuBackend::attend(const AttendArgs& args) {
     if (is_sparse()) {
       attend_sparse_rows(args);
     } else {
-      attend_prompt_rows(args, n_prompt_);
+      attend_prompt_rows(args, 0, n_prompt_);
       attend_decode_rows(args);
     }
   }
@@ -252,8 +252,8 @@ void CpuBackend::attend(const AttendArgs& args) {
   count_attention(args, times);
 }
 
-// Every KV head's visible keys and values are read once for all prompt rows of a pass, and once for
-// each generated row; each query head multiplies and adds twice a column of both.
+// Every KV head's visible keys and values are read once for all prompt rows of a sequence, and once
+// for each generated row; each query head multiplies and adds twice a column of both.
 void CpuBackend::count_attention(const AttendArgs& args, OperatorTimes& times) const noexcept {
   std::uint64_t slots = 0;
   std::uint64_t slots_read = 0;
@@ -263,12 +263,16 @@ void CpuBackend::count_attention(const AttendArgs& args, OperatorTimes& times) c
     slots += count(seen);
     if (i >= n_prompt_) {
       slots_read += count(seen);
-    } else {
-      for (std::uint32_t r = 0; r < kMaxVisibleRanges; ++r)
-        of_prompt[r] = hull(of_prompt[r], seen[r]);
+      continue;
+    }
+    for (std::uint32_t r = 0; r < kMaxVisibleRanges; ++r) {
+      of_prompt[r] = hull(of_prompt[r], seen[r]);
+    }
+    if (ends_prompt(i)) {
+      slots_read += count(of_prompt);
+      of_prompt = {};
     }
   }
-  slots_read += count(of_prompt);
   times.bytes += slots_read * limits_.n_kv_heads *
                  (kv_shape_.block_bytes(KvPart::kKeys) + kv_shape_.block_bytes(KvPart::kValues)) /
                  kKvPageSlots;
@@ -416,18 +420,19 @@ void CpuBackend::attend_tile(const AttendArgs& args, const AttendTile& tile,
 
 // Tiles are handed out from the end: the last rows see most, and what is left over for a worker at
 // the end is small.
-void CpuBackend::attend_prompt_rows(const AttendArgs& args, std::uint32_t n_rows) {
-  if (n_rows == 0) return;
+void CpuBackend::attend_prompt_rows(const AttendArgs& args, std::uint32_t begin_row,
+                                    std::uint32_t end_row) {
+  if (begin_row == end_row) return;
   const std::uint32_t tile_rows = tile_rows_of(limits_, attend_prompt_);
-  const std::size_t n_tiles = ceil_div(n_rows, tile_rows);
+  const std::size_t n_tiles = ceil_div(end_row - begin_row, tile_rows);
   const std::size_t n_items = n_tiles * limits_.n_kv_heads;
   pool_.parallel_for(n_items, 1, [&](std::size_t begin, std::size_t end, unsigned worker) {
     if (is_cancelled()) return;
     for (std::size_t item = begin; item < end; ++item) {
       const auto from = static_cast<std::uint32_t>(n_tiles - 1 - item / limits_.n_kv_heads);
       const auto kv_head = static_cast<std::uint32_t>(item % limits_.n_kv_heads);
-      const std::uint32_t stop = std::min(n_rows, (from + 1) * tile_rows);
-      for (std::uint32_t first = from * tile_rows; first < stop;) {
+      const std::uint32_t stop = std::min(end_row, begin_row + (from + 1) * tile_rows);
+      for (std::uint32_t first = begin_row + from * tile_rows; first < stop;) {
         VisibleRanges seen[kMaxTileRows];
         std::int32_t positions[kMaxTileRows];
         std::uint32_t n = 0;

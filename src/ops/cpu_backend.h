@@ -225,8 +225,13 @@ class CpuBackend final : public Backend {
   std::uint64_t attention_scratch_bytes(const PassLimits& limits) const noexcept;
   void attach_attention_scratch(MutableByteSpan memory);
   void count_attention(const AttendArgs& args, OperatorTimes& times) const noexcept;
-  void attend_prompt_rows(const AttendArgs& args, std::uint32_t n_rows);
+  void attend_prompt_rows(const AttendArgs& args, std::uint32_t begin_row, std::uint32_t end_row);
   void attend_decode_rows(const AttendArgs& args);
+  // Whether a row is the last prompt row of its sequence.
+  bool ends_prompt(std::size_t row) const noexcept {
+    return row + 1 == n_prompt_ ||
+           (row + 1 < n_prompt_ && rows_[row + 1].sequence != rows_[row].sequence);
+  }
   bool is_sparse() const noexcept {
     return !sparse_prefill_states_.empty() || !h2o_evictions_.empty();
   }

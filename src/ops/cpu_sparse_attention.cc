@@ -468,10 +468,14 @@ void CpuBackend::attend_sparse_rows(const AttendArgs& args) {
                              rows_, *kv_,   kv_pages_, cancel_};
   if (!h2o_evictions_.empty()) return attend_h2o_eviction_rows(layer);
   const std::uint32_t chunk = limits_.sparse_prefill->options.chunk;
-  const auto prompt = rows_.first(n_prompt_);
-  const auto after_first_chunk = std::find_if(
-      prompt.begin(), prompt.end(), [chunk](const Row& row) { return row.kv_slot >= chunk; });
-  attend_prompt_rows(args, static_cast<std::uint32_t>(after_first_chunk - prompt.begin()));
+  // Plain attention of the first chunks; each sequence may have later rows between them.
+  for (std::uint32_t first = 0; first < n_prompt_;) {
+    std::uint32_t last = first;
+    while (last < n_prompt_ && rows_[last].kv_slot < chunk) ++last;
+    attend_prompt_rows(args, first, last);
+    first = last;
+    while (first < n_prompt_ && rows_[first].kv_slot >= chunk) ++first;
+  }
   attend_decode_rows(args);
   for (std::uint32_t first = 0; first < rows_.size() && !is_cancelled();) {
     const bool is_prompt = first < n_prompt_;
@@ -527,7 +531,7 @@ void CpuBackend::count_sparse_attention(OperatorTimes& times) const noexcept {
         h2o_evictions_.empty() && (i >= n_prompt_ || slot < limits_.sparse_prefill->options.chunk);
     products += plain ? 2 * std::uint64_t{slot + 1} + in_union : 2 * in_union;
     const std::uint64_t seen = plain ? slot + 1 : in_union;
-    if (i >= n_prompt_ || i + 1 == n_prompt_) slots_read += seen;
+    if (i >= n_prompt_ || ends_prompt(i)) slots_read += seen;
   }
   times.bytes += slots_read * limits_.n_kv_heads *
                  (kv_shape_.block_bytes(KvPart::kKeys) + kv_shape_.block_bytes(KvPart::kValues)) /
