@@ -30,10 +30,16 @@
  *               Different engines are independent. Callbacks run on the thread of the call; the
  *               log callback may run on another thread. A callback must not call into its own
  *               engine, except qsf_engine_cancel.
- *   Structs     A struct that begins with struct_size can grow. Set struct_size to sizeof of the
- *               struct (the *_init functions do). An input struct must have a size this library
- *               knows: smaller is QSF_INVALID_ARGUMENT, larger (a newer header) QSF_UNSUPPORTED. An
- *               output struct is filled up to its struct_size, which becomes the bytes filled.
+ *   Structs     A struct that begins with struct_size can grow by fields at its end. Set
+ *               struct_size to sizeof of the struct (the *_init functions do). Every size that a
+ *               release had is accepted, and missing fields have their defaults. In a larger input
+ *               struct (a newer header) the bytes this library does not know must be 0; otherwise
+ *               QSF_UNSUPPORTED names the first that is not. Any other size is
+ *               QSF_INVALID_ARGUMENT. An output struct is filled up to its struct_size, which
+ *               becomes the bytes filled.
+ *   Init        Each *_init is also a macro, which passes the struct's size on to *_init_sized. The
+ *               function behind it sets the fields of 0.1 alone, as programs compiled with that
+ *               header expect. From other languages, call *_init_sized.
  *   Units       Sizes in bytes unless named MB (10^6 bytes). Times in nanoseconds. Booleans are
  *               int: 0 is false, anything else true. Token ids are int, 0 .. n_vocab - 1.
  */
@@ -241,6 +247,8 @@ typedef struct qsf_h2o_options {
 } qsf_h2o_options;
 /* Sets struct_size and the defaults, in the order above: 256, 256, 1024, 4, QSF_H2O_SUM. */
 QSF_API void qsf_h2o_options_init(qsf_h2o_options* options);
+QSF_API void qsf_h2o_options_init_sized(qsf_h2o_options* options, size_t struct_size);
+#define qsf_h2o_options_init(options) qsf_h2o_options_init_sized(options, sizeof(qsf_h2o_options))
 /* Sets the attention of prompts. QSF_ATTENTION_H2O computes long prompts in less time and with less
  * quality. Prompts of one chunk give the same numbers. The KV cache keeps every position, and
  * generated tokens attend to all of them. `options` is copied; NULL takes the defaults;
@@ -342,6 +350,8 @@ typedef struct qsf_sampling {
 /* Sets struct_size and the defaults, in the order above: 0.7, 40, 0.9, 0, 1, 64, seed 0, no bias.
  */
 QSF_API void qsf_sampling_init(qsf_sampling* sampling);
+QSF_API void qsf_sampling_init_sized(qsf_sampling* sampling, size_t struct_size);
+#define qsf_sampling_init(sampling) qsf_sampling_init_sized(sampling, sizeof(qsf_sampling))
 
 typedef enum qsf_stop_reason {
   QSF_STOP_MAX_TOKENS = 0,
@@ -367,6 +377,9 @@ typedef struct qsf_generate_options {
 } qsf_generate_options;
 /* Sets struct_size and the defaults: no prompt, 256 tokens, default sampling, no stop texts. */
 QSF_API void qsf_generate_options_init(qsf_generate_options* options);
+QSF_API void qsf_generate_options_init_sized(qsf_generate_options* options, size_t struct_size);
+#define qsf_generate_options_init(options) \
+  qsf_generate_options_init_sized(options, sizeof(qsf_generate_options))
 
 typedef struct qsf_generate_result {
   size_t struct_size;
@@ -405,6 +418,9 @@ typedef struct qsf_chat_options {
 } qsf_chat_options;
 /* Sets struct_size and the defaults: no system message, the model's template, now. */
 QSF_API void qsf_chat_options_init(qsf_chat_options* options);
+QSF_API void qsf_chat_options_init_sized(qsf_chat_options* options, size_t struct_size);
+#define qsf_chat_options_init(options) \
+  qsf_chat_options_init_sized(options, sizeof(qsf_chat_options))
 
 /* Returns  the name of built-in template 0, 1, ...; NULL beyond the last. Static, never free it */
 QSF_API const char* qsf_chat_template_name(int index);
@@ -429,6 +445,9 @@ typedef struct qsf_chat_send_options {
 } qsf_chat_send_options;
 /* Sets struct_size and the defaults: INT_MAX tokens (the room in the context), default sampling. */
 QSF_API void qsf_chat_send_options_init(qsf_chat_send_options* options);
+QSF_API void qsf_chat_send_options_init_sized(qsf_chat_send_options* options, size_t struct_size);
+#define qsf_chat_send_options_init(options) \
+  qsf_chat_send_options_init_sized(options, sizeof(qsf_chat_send_options))
 
 typedef struct qsf_chat_result {
   size_t struct_size;

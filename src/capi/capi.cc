@@ -49,8 +49,7 @@ Status check_kv_type(const char* of, int type) {
 
 Status check_h2o(const QSFConfig& config) {
   constexpr int kMaxInt = std::numeric_limits<int>::max();
-  qsf_h2o_options known;
-  QSF_RETURN_IF_ERROR(read_struct(&config.h2o, "h2o options", known));
+  QSF_RETURN_IF_ERROR(Status(config.h2o_read));
   QSF_RETURN_IF_ERROR(check_range("h2o local", config.h2o.local, kMaxInt));
   QSF_RETURN_IF_ERROR(check_range("h2o heavy", config.h2o.heavy, kMaxInt));
   QSF_RETURN_IF_ERROR(check_range("h2o chunk", config.h2o.chunk, kMaxInt));
@@ -379,18 +378,24 @@ void qsf_config_set_kv_types(QSFConfig* config, qsf_kv_type keys, qsf_kv_type va
   std::memcpy(&config->k_type, &keys, sizeof keys);  // as above
   std::memcpy(&config->v_type, &values, sizeof values);
 }
-void qsf_h2o_options_init(qsf_h2o_options* options) {
-  if (options != nullptr) *options = default_h2o_options();
+void(qsf_h2o_options_init)(qsf_h2o_options* options) {
+  init_struct(default_h2o_options(), kReleasedSizes<qsf_h2o_options>.front(), options);
+}
+void qsf_h2o_options_init_sized(qsf_h2o_options* options, size_t struct_size) {
+  init_struct(default_h2o_options(), struct_size, options);
 }
 void qsf_config_set_attention(QSFConfig* config, qsf_attention attention,
                               const qsf_h2o_options* options) {
   if (config == nullptr) return;
   std::memcpy(&config->attention, &attention, sizeof attention);  // as with qsf_kv_type
-  qsf_h2o_options_init(&config->h2o);
-  if (options != nullptr && options->struct_size >= sizeof config->h2o) {
-    std::memcpy(&config->h2o, options, sizeof config->h2o);
-  } else if (options != nullptr) {
-    config->h2o.struct_size = options->struct_size;  // refused when an engine is opened
+  config->h2o = default_h2o_options();
+  config->h2o_read = qsf::ok_status();
+  if (options != nullptr) {
+    const qsf_code code = guarded(nullptr, [&] {
+      config->h2o_read = read_struct(options, "h2o options", config->h2o);
+      return qsf::ok_status();
+    });
+    if (code != QSF_OK) config->h2o.chunk = -1;  // without memory for the error, any refusal
   }
   std::memcpy(&config->h2o_ranking, &config->h2o.ranking, sizeof config->h2o_ranking);
 }

@@ -22,12 +22,24 @@ std::int64_t now_seconds() {
   return static_cast<std::int64_t>(std::time(nullptr));
 }
 
+qsf_chat_options default_chat_options() noexcept {
+  qsf_chat_options options = {};
+  options.struct_size = sizeof options;
+  return options;
+}
+
+qsf_chat_send_options default_chat_send_options() noexcept {
+  qsf_chat_send_options options = {};
+  options.struct_size = sizeof options;
+  options.max_tokens = kUnbounded;
+  return options;
+}
+
 Status create(QSFEngine* engine, const qsf_chat_options* from, QSFChat** out) {
   if (out == nullptr) return null_argument("chat");
   *out = nullptr;
   if (engine == nullptr) return null_argument("engine");
-  qsf_chat_options options;
-  qsf_chat_options_init(&options);
+  qsf_chat_options options = default_chat_options();
   if (from != nullptr) QSF_RETURN_IF_ERROR(read_struct(from, "options", options));
   if (options.system == nullptr && options.system_bytes > 0) return null_argument("system");
   auto handle = std::make_unique<QSFChat>();
@@ -61,8 +73,7 @@ Status send(QSFChat* handle, std::string_view text, const qsf_chat_send_options*
             qsf_chat_result* result) {
   if (handle == nullptr) return null_argument("chat");
   if (text.data() == nullptr && !text.empty()) return null_argument("text");
-  qsf_chat_send_options options;
-  qsf_chat_send_options_init(&options);
+  qsf_chat_send_options options = default_chat_send_options();
   if (from != nullptr) QSF_RETURN_IF_ERROR(read_struct(from, "options", options));
   if (result != nullptr) QSF_RETURN_IF_ERROR(write_struct(qsf_chat_result{}, "result", result));
 
@@ -101,17 +112,18 @@ Status read_messages(const qsf_chat_message* messages, std::size_t n_messages,
 
 using namespace qsf::capi;  // NOLINT: every entry below is a thin shell around these
 
-void qsf_chat_options_init(qsf_chat_options* options) {
-  if (options == nullptr) return;
-  *options = {};
-  options->struct_size = sizeof(qsf_chat_options);
+void(qsf_chat_options_init)(qsf_chat_options* options) {
+  init_struct(default_chat_options(), kReleasedSizes<qsf_chat_options>.front(), options);
+}
+void qsf_chat_options_init_sized(qsf_chat_options* options, size_t struct_size) {
+  init_struct(default_chat_options(), struct_size, options);
 }
 
-void qsf_chat_send_options_init(qsf_chat_send_options* options) {
-  if (options == nullptr) return;
-  *options = {};
-  options->struct_size = sizeof(qsf_chat_send_options);
-  options->max_tokens = kUnbounded;
+void(qsf_chat_send_options_init)(qsf_chat_send_options* options) {
+  init_struct(default_chat_send_options(), kReleasedSizes<qsf_chat_send_options>.front(), options);
+}
+void qsf_chat_send_options_init_sized(qsf_chat_send_options* options, size_t struct_size) {
+  init_struct(default_chat_send_options(), struct_size, options);
 }
 
 const char* qsf_chat_template_name(int index) {

@@ -97,8 +97,8 @@ static void test_create_refusals(QSFEngine* engine) {
   options.system_bytes = 0;
   options.struct_size = 8;
   CHECK(qsf_chat_create(engine, &options, &chat, &error) == QSF_INVALID_ARGUMENT);
-  options.struct_size = sizeof options + 8;
-  CHECK(qsf_chat_create(engine, &options, &chat, &error) == QSF_UNSUPPORTED);
+  options.struct_size = sizeof options + 1;
+  CHECK(qsf_chat_create(engine, &options, &chat, &error) == QSF_INVALID_ARGUMENT);
   CHECK(qsf_chat_create(engine, NULL, NULL, &error) == QSF_INVALID_ARGUMENT);
 
   QSFChat* first = NULL;
@@ -133,7 +133,7 @@ static void test_send_refusals(QSFChat* chat) {
   options.struct_size = 0;
   CHECK(qsf_chat_send(chat, "x", 1, &options, NULL, &error) == QSF_INVALID_ARGUMENT);
   options.struct_size = sizeof options + 1;
-  CHECK(qsf_chat_send(chat, "x", 1, &options, NULL, &error) == QSF_UNSUPPORTED);
+  CHECK(qsf_chat_send(chat, "x", 1, &options, NULL, &error) == QSF_INVALID_ARGUMENT);
   options.struct_size = sizeof options;
   qsf_chat_result result = {.struct_size = 0};
   CHECK(qsf_chat_send(chat, "x", 1, &options, &result, &error) == QSF_INVALID_ARGUMENT);

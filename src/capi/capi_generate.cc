@@ -51,7 +51,7 @@ qsf_generate_result to_c(const GenerateResult& result) {
 // Completes in the session of `held`, or, without one, in one of its own.
 Status generate(QSFEngine* engine, Session* held, const qsf_generate_options* from,
                 qsf_generate_result* result) {
-  qsf_generate_options options = {};
+  qsf_generate_options options = default_generate_options();
   QSF_RETURN_IF_ERROR(read_struct(from, "options", options));
   if (options.prompt == nullptr && options.prompt_bytes > 0) return null_argument("prompt");
   if (result != nullptr) QSF_RETURN_IF_ERROR(write_struct(qsf_generate_result{}, "result", result));
@@ -143,6 +143,27 @@ void TokenForwarder::report(std::uint64_t done, std::uint64_t total, void* user)
   self.on_prompt_(done, total, self.user_data_);
 }
 
+qsf_sampling default_sampling() noexcept {
+  const SamplingOptions defaults;
+  qsf_sampling sampling = {};
+  sampling.struct_size = sizeof sampling;
+  sampling.temperature = defaults.temperature;
+  sampling.top_k = static_cast<int>(defaults.top_k);
+  sampling.top_p = defaults.top_p;
+  sampling.min_p = defaults.min_p;
+  sampling.repeat_penalty = defaults.repeat_penalty;
+  sampling.repeat_window = static_cast<int>(defaults.repeat_window);
+  sampling.seed = defaults.seed;
+  return sampling;
+}
+
+qsf_generate_options default_generate_options() noexcept {
+  qsf_generate_options options = {};
+  options.struct_size = sizeof options;
+  options.max_tokens = static_cast<int>(GenerateOptions().max_tokens);
+  return options;
+}
+
 Status read_count(const char* name, int value, std::uint32_t& out) {
   if (value < 0) return invalid_argument("%s: %d, expected at least 0", name, value);
   out = static_cast<std::uint32_t>(value);
@@ -151,7 +172,7 @@ Status read_count(const char* name, int value, std::uint32_t& out) {
 
 Status read_sampling(const qsf_sampling* from, SamplingOptions& out) {
   if (from == nullptr) return ok_status();
-  qsf_sampling sampling = {};
+  qsf_sampling sampling = default_sampling();
   QSF_RETURN_IF_ERROR(read_struct(from, "sampling", sampling));
   out.temperature = sampling.temperature;
   out.top_p = sampling.top_p;
@@ -189,25 +210,18 @@ Status read_stops(const char* const* stop, std::size_t n_stop, std::vector<std::
 
 using namespace qsf::capi;  // NOLINT: every entry below is a thin shell around these
 
-void qsf_sampling_init(qsf_sampling* sampling) {
-  if (sampling == nullptr) return;
-  const qsf::SamplingOptions defaults;
-  *sampling = {};
-  sampling->struct_size = sizeof(qsf_sampling);
-  sampling->temperature = defaults.temperature;
-  sampling->top_k = static_cast<int>(defaults.top_k);
-  sampling->top_p = defaults.top_p;
-  sampling->min_p = defaults.min_p;
-  sampling->repeat_penalty = defaults.repeat_penalty;
-  sampling->repeat_window = static_cast<int>(defaults.repeat_window);
-  sampling->seed = defaults.seed;
+void(qsf_sampling_init)(qsf_sampling* sampling) {
+  init_struct(default_sampling(), kReleasedSizes<qsf_sampling>.front(), sampling);
+}
+void qsf_sampling_init_sized(qsf_sampling* sampling, size_t struct_size) {
+  init_struct(default_sampling(), struct_size, sampling);
 }
 
-void qsf_generate_options_init(qsf_generate_options* options) {
-  if (options == nullptr) return;
-  *options = {};
-  options->struct_size = sizeof(qsf_generate_options);
-  options->max_tokens = static_cast<int>(qsf::GenerateOptions().max_tokens);
+void(qsf_generate_options_init)(qsf_generate_options* options) {
+  init_struct(default_generate_options(), kReleasedSizes<qsf_generate_options>.front(), options);
+}
+void qsf_generate_options_init_sized(qsf_generate_options* options, size_t struct_size) {
+  init_struct(default_generate_options(), struct_size, options);
 }
 
 qsf_code qsf_engine_generate(QSFEngine* engine, const qsf_generate_options* options,

@@ -23,6 +23,7 @@
 
 #include "base/result.h"
 #include "base/status.h"
+#include "capi/struct_sizes.h"
 #include "engine/chat.h"
 #include "engine/engine.h"
 #include "engine/engine_plan.h"
@@ -55,6 +56,7 @@ struct QSFConfig {
   int attention = QSF_ATTENTION_FULL;  // a qsf_attention, unchecked
   qsf_h2o_options h2o = qsf::capi::default_h2o_options();
   int h2o_ranking = h2o.ranking;       // its ranking, unchecked
+  qsf::Status h2o_read;                // how reading it from C ended
   int kv_policy = QSF_KV_POLICY_FULL;  // a qsf_kv_policy, unchecked
   int kv_window = static_cast<int>(qsf::KvPolicyOptions{}.window);
   int kv_sinks = static_cast<int>(qsf::KvPolicyOptions{}.sinks);
@@ -128,43 +130,9 @@ bool guarded_with_callback(const QSFConfig* config, Body&& body) noexcept {
   return false;
 }
 
-Status null_argument(const char* name);
-
 // Reads a configuration into what the engine takes, callbacks aside.
 // Fails  kInvalidArgument or kUnsupported, naming the setting
 Result<EngineOptions> read_config(const QSFConfig& config);
-
-// Copies a struct that the caller filled.
-// Fails  kInvalidArgument for a struct_size below the one of this library, kUnsupported above it
-template <typename T>
-Status read_struct(const T* from, const char* name, T& to) {
-  if (from == nullptr) return null_argument(name);
-  if (from->struct_size < sizeof(T)) {
-    return invalid_argument(
-        "%s: struct_size %zu, expected %zu: call its init function or set it to sizeof", name,
-        from->struct_size, sizeof(T));
-  }
-  if (from->struct_size > sizeof(T)) {
-    return unsupported("%s: struct_size %zu, expected %zu: compiled for a newer library", name,
-                       from->struct_size, sizeof(T));
-  }
-  to = *from;
-  return ok_status();
-}
-
-// Fills a struct of the caller up to its struct_size, which becomes the bytes filled.
-// Fails  kInvalidArgument for a struct_size that holds no field
-template <typename T>
-Status write_struct(T value, const char* name, T* to) {
-  if (to == nullptr) return null_argument(name);
-  if (to->struct_size <= sizeof(std::size_t)) {
-    return invalid_argument("%s: struct_size %zu, expected %zu: set it to sizeof", name,
-                            to->struct_size, sizeof(T));
-  }
-  value.struct_size = std::min(to->struct_size, sizeof(T));
-  std::memcpy(to, &value, value.struct_size);
-  return ok_status();
-}
 
 // Turns ids of C into tokens.
 // Fails  kInvalidArgument for NULL, no tokens at all or an id outside the vocabulary
@@ -202,6 +170,10 @@ class TokenForwarder {
 
 // Fails  kInvalidArgument for a negative value
 Status read_count(const char* name, int value, std::uint32_t& out);
+
+// The defaults that the init functions of the header promise.
+qsf_sampling default_sampling() noexcept;
+qsf_generate_options default_generate_options() noexcept;
 
 // Reads settings of C; NULL leaves the defaults.
 // Fails  kInvalidArgument or kUnsupported, naming the field; ranges that depend on the model are

@@ -85,37 +85,5 @@ TEST(CapiErrorTest, TheGuardTurnsExceptionsIntoCodes) {
   EXPECT_STREQ(error.message, "");
 }
 
-TEST(CapiStructTest, FillsUpToTheSizeTheCallerKnows) {
-  qsf_memory_region region;
-  std::memset(&region, 0x55, sizeof region);
-  region.struct_size = offsetof(qsf_memory_region, reason);  // an older header
-  qsf_memory_region value = {};
-  value.name = "name";
-  value.bytes = 7;
-  EXPECT_TRUE(write_struct(value, "region", &region).ok());
-  EXPECT_STREQ(region.name, "name");
-  EXPECT_EQ(region.bytes, 0x5555555555555555U) << "written past struct_size";
-  EXPECT_EQ(region.struct_size, offsetof(qsf_memory_region, reason));
-  region.struct_size = 1000;  // a newer one
-  EXPECT_TRUE(write_struct(value, "region", &region).ok());
-  EXPECT_EQ(region.struct_size, sizeof region);
-  EXPECT_EQ(region.bytes, 7U);
-  for (const std::size_t bad : {std::size_t{0}, sizeof(std::size_t)}) {
-    region.struct_size = bad;
-    EXPECT_EQ(write_struct(value, "region", &region).code(), StatusCode::kInvalidArgument);
-  }
-}
-
-TEST(CapiStructTest, ReadsOnlySizesItKnows) {
-  qsf_sampling from;
-  qsf_sampling to;
-  qsf_sampling_init(&from);
-  EXPECT_TRUE(read_struct(&from, "sampling", to).ok());
-  from.struct_size = sizeof from - 1;
-  EXPECT_EQ(read_struct(&from, "sampling", to).code(), StatusCode::kInvalidArgument);
-  from.struct_size = sizeof from + 8;
-  EXPECT_EQ(read_struct(&from, "sampling", to).code(), StatusCode::kUnsupported);
-}
-
 }  // namespace
 }  // namespace qsf::capi

@@ -103,7 +103,7 @@ static void test_attention_configuration(void) {
   h2o.struct_size = sizeof h2o + 1;
   config = qsf_config_default();
   qsf_config_set_attention(config, QSF_ATTENTION_H2O, &h2o);
-  expect_refused(config, QSF_UNSUPPORTED, "struct_size");
+  expect_refused(config, QSF_INVALID_ARGUMENT, "struct_size");
 }
 
 static void test_configuration(void) {
@@ -501,13 +501,13 @@ static void test_generate_refusals(QSFEngine* engine) {
   CHECK(attempt(engine, &request) == QSF_OK);
   request.sampling.struct_size = 8;
   CHECK(attempt(engine, &request) == QSF_INVALID_ARGUMENT);
-  request.sampling.struct_size = sizeof request.sampling + 8;
-  CHECK(attempt(engine, &request) == QSF_UNSUPPORTED);
+  request.sampling.struct_size = sizeof request.sampling + 4;
+  CHECK(attempt(engine, &request) == QSF_INVALID_ARGUMENT);
   request.options.sampling = NULL;
   request.options.struct_size = 0;
   CHECK(attempt(engine, &request) == QSF_INVALID_ARGUMENT);
   request.options.struct_size = sizeof request.options + 1;
-  CHECK(attempt(engine, &request) == QSF_UNSUPPORTED);
+  CHECK(attempt(engine, &request) == QSF_INVALID_ARGUMENT);
   request.options.struct_size = sizeof request.options;
   CHECK(qsf_engine_generate(engine, NULL, NULL, &request.error) == QSF_INVALID_ARGUMENT);
   request.result.struct_size = 0;

@@ -1,0 +1,673 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * QSF: run a language model in the memory you give it. The whole public interface, plain C11.
+ *
+ * Start here
+ *   1. qsf_config_default, qsf_config_set_ram_budget   settings; NULL takes the defaults
+ *   2. qsf_engine_open                                 load a model; qsf_free ends it
+ *   3. qsf_engine_generate                             complete a prompt, or
+ *      qsf_chat_create, qsf_chat_send                  hold a conversation
+ *   examples/hello.c is a whole program.
+ *
+ * Sections
+ *   1 Errors and version   4 Generation   7 Memory plan     10 Short forms
+ *   2 Configuration        5 Chats        8 Text and tokens
+ *   3 Engine               6 Sessions     9 Scoring
+ *
+ * Conventions
+ *   Handles     QSFConfig, QSFEngine, QSFSession, QSFChat and QSFPlan are opaque. The caller frees
+ *               every handle it receives, with the function named at the one that returns it. The
+ *               free functions accept NULL.
+ *   Errors      Functions return a qsf_code. Details go to the last parameter, a qsf_error of the
+ *               caller, which may be NULL. The library never prints, exits or reports through
+ *               errno; qsf_print_stats alone prints. Below, "Errors" lists the codes with a reason
+ *               of their own. Every function may also return QSF_INVALID_ARGUMENT (a NULL pointer
+ *               where none is allowed, a value out of range) and QSF_INTERNAL.
+ *   Text        UTF-8. Text passed in may hold any bytes. Text passed out is valid UTF-8 and ends
+ *               with a NUL; a NUL character that a model generates becomes U+FFFD.
+ *   Threads     One thread at a time may use an engine, its sessions and its chats. Only
+ *               qsf_engine_cancel may be called from any thread and from a signal handler.
+ *               Different engines are independent. Callbacks run on the thread of the call; the
+ *               log callback may run on another thread. A callback must not call into its own
+ *               engine, except qsf_engine_cancel.
+ *   Structs     A struct that begins with struct_size can grow. Set struct_size to sizeof of the
+ *               struct (the *_init functions do). An input struct must have a size this library
+ *               knows: smaller is QSF_INVALID_ARGUMENT, larger (a newer header) QSF_UNSUPPORTED. An
+ *               output struct is filled up to its struct_size, which becomes the bytes filled.
+ *   Units       Sizes in bytes unless named MB (10^6 bytes). Times in nanoseconds. Booleans are
+ *               int: 0 is false, anything else true. Token ids are int, 0 .. n_vocab - 1.
+ */
+#ifndef QSF_QSF_H_
+#define QSF_QSF_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define QSF_API __attribute__((visibility("default")))
+#else
+#define QSF_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct QSFEngine QSFEngine;
+typedef struct QSFConfig QSFConfig;
+typedef struct QSFSession QSFSession;
+typedef struct QSFChat QSFChat;
+typedef struct QSFPlan QSFPlan;
+
+/* ---- 1 Errors and version ---------------------------------------------------------------- */
+
+typedef enum qsf_code {
+  QSF_OK = 0,
+  QSF_INVALID_ARGUMENT = 1, /* a value out of range, or NULL where a pointer is expected */
+  QSF_NOT_FOUND = 2,        /* no such file */
+  QSF_CORRUPT = 3,          /* damaged or contradictory data */
+  QSF_UNSUPPORTED = 4,      /* a valid request that this version cannot serve */
+  QSF_OUT_OF_BUDGET = 5,    /* does not fit the memory or the context */
+  QSF_IO = 6,               /* the operating system refused a read or a write */
+  QSF_CANCELLED = 7,        /* qsf_engine_cancel was called */
+  QSF_INTERNAL = 8          /* a bug of the library, or a small allocation failed */
+} qsf_code;
+
+/* After a failure: the code and one line (where, what is wrong, got and expected, what to do). A
+ * longer message is cut between characters. After a success: QSF_OK and an empty message. */
+typedef struct qsf_error {
+  qsf_code code;
+  char message[256];
+} qsf_error;
+
+/* Returns  the version of the library, such as "0.1.0"; static, never free it */
+QSF_API const char* qsf_version(void);
+
+/* ---- 2 Configuration --------------------------------------------------------------------- */
+
+/* Returns  a configuration with default values; free it with qsf_config_free. NULL without memory.
+ *
+ * Opening an engine copies the configuration, so one can open several engines. The setters ignore a
+ * NULL configuration. A value out of range is reported when an engine is opened. */
+QSF_API QSFConfig* qsf_config_default(void);
+QSF_API void qsf_config_free(QSFConfig* config);
+
+/* Limit of the memory of the whole process, in MB: its own pages, the memory that the kernel holds
+ * for it, its executable, and everything allocated before the engine was opened. Weights that do
+ * not fit are read from disk in every pass; results are the same with any budget. Reductions made
+ * to fit the budget are logged as warnings. Too small a budget is QSF_OUT_OF_BUDGET; the error
+ * names the smallest that works. With QSF_READ_MMAP the kernel decides which weights stay in
+ * memory, and the process may use the whole budget.
+ * Default  0: the memory that the machine and its control groups have free */
+QSF_API void qsf_config_set_ram_budget(QSFConfig* config, size_t megabytes);
+/* Worker threads, the calling one included.
+ * Default  0: the physical cores available */
+QSF_API void qsf_config_set_threads(QSFConfig* config, int num_threads);
+/* Context length in positions. A length named here is kept or rejected. Lengths above the model's
+ * trained context length are rejected, except with qsf_config_set_rope_reindex.
+ * Default  0: the smaller of the trained length and 4,096. Where memory is short it shrinks to
+ *          1,024 at least, with a warning. With QSF_KV_POLICY_WINDOW and QSF_KV_POLICY_H2O it is
+ *          the trained length. With rope_reindex see there */
+QSF_API void qsf_config_set_max_seq_len(QSFConfig* config, int max_seq_len);
+/* Sequences that may exist at once, 1 to 64. The KV cache of each is planned for the whole context.
+ * A session and a chat take one each. qsf_engine_generate, qsf_generate, qsf_engine_score and
+ * qsf_forward take one during the call: add one to use them beside sessions.
+ * Default  1 */
+QSF_API void qsf_config_set_max_sessions(QSFConfig* config, int sessions);
+
+typedef enum qsf_log_level { QSF_LOG_INFO = 0, QSF_LOG_WARNING = 1 } qsf_log_level;
+/* Receives one line without its newline. It is valid only during the call. */
+typedef void (*QSFLogCallback)(qsf_log_level level, const char* line, void* user_data);
+QSF_API void qsf_config_set_log_callback(QSFConfig* config, QSFLogCallback callback,
+                                         void* user_data);
+/* Receives the work done and the whole work, in bytes while a model loads. The two are equal in the
+ * last call. */
+typedef void (*QSFProgressCallback)(uint64_t done_bytes, uint64_t total_bytes, void* user_data);
+QSF_API void qsf_config_set_progress_callback(QSFConfig* config, QSFProgressCallback callback,
+                                              void* user_data);
+
+typedef enum qsf_read_path {
+  QSF_READ_AUTO = 0,
+  QSF_READ_URING = 1, /* io_uring */
+  QSF_READ_PREAD = 2, /* ordinary reads on several threads */
+  QSF_READ_MMAP = 3   /* the file is mapped */
+} qsf_read_path;
+/* How weights are read from the file. A path that does not work here is replaced;
+ * qsf_plan_info.reading_mode tells the one in use.
+ * Default  QSF_READ_AUTO: the best that works */
+QSF_API void qsf_config_set_io(QSFConfig* config, qsf_read_path path);
+/* False: qsf_engine_open returns before the resident weights are read, and the first pass computes
+ * while they arrive. Any pass may then report errors of the file.
+ * Default  true */
+QSF_API void qsf_config_set_preload(QSFConfig* config, int preload);
+/* True: binds each thread to a physical core of its own, the thread that opens the engine included,
+ * until the engine is freed. Use it on a machine that runs nothing else. Opening fails with
+ * QSF_INVALID_ARGUMENT when the process may run on fewer cores than threads.
+ * Default  false */
+QSF_API void qsf_config_set_pin(QSFConfig* config, int pin);
+/* Most prompt rows of one pass; fewer where memory is short. Results do not depend on it.
+ * Default  0: chosen by the engine */
+QSF_API void qsf_config_set_rows_per_pass(QSFConfig* config, int rows);
+/* True: products of quantised weights take 32-bit float activations. False: activations are
+ * quantised to 8 bits with one scale per 64 values (16-bit floats for prompts on a matrix unit),
+ * which is several times faster and changes the perplexity of a 4-bit model by less than 0.3 %.
+ * Weights stored as floats always take floats.
+ * Default  false */
+QSF_API void qsf_config_set_exact(QSFConfig* config, int exact);
+/* Trade of quality for speed, 0.0 to 1.0. Layer skipping is not built yet: opening fails with
+ * QSF_UNSUPPORTED for any value but 1.0.
+ * Default  1.0: full quality */
+QSF_API void qsf_config_set_quality(QSFConfig* config, float quality);
+
+/* Quantised types have scales: QSF_KV_8BIT one per head and position, the others one per 32 values.
+ */
+typedef enum qsf_kv_type {
+  QSF_KV_F16 = 0,
+  QSF_KV_F32 = 1,
+  QSF_KV_8BIT = 2, /* half the memory of QSF_KV_F16 */
+  QSF_KV_4BIT = 3, /* 28 % of it */
+  QSF_KV_2BIT = 4  /* 16 % of it */
+} qsf_kv_type;
+/* Type of the keys and values in the KV cache. Quality: docs/quality.md.
+ * Default  QSF_KV_F16 */
+QSF_API void qsf_config_set_kv_type(QSFConfig* config, qsf_kv_type type);
+/* The same with separate types. Keys lose more quality than values. */
+QSF_API void qsf_config_set_kv_types(QSFConfig* config, qsf_kv_type keys, qsf_kv_type values);
+
+/* Which positions stay in the KV cache. */
+typedef enum qsf_kv_policy {
+  QSF_KV_POLICY_FULL = 0,   /* all */
+  QSF_KV_POLICY_WINDOW = 1, /* the first ones (sinks) and the most recent ones (StreamingLLM) */
+  QSF_KV_POLICY_H2O = 2     /* these, and the heavy hitters (H2O eviction, Zhang et al. 2023) */
+} qsf_kv_policy;
+/* Sets the policy of the KV cache. QSF_KV_POLICY_FULL ignores the three numbers.
+ *
+ * QSF_KV_POLICY_WINDOW  A token attends to the first `sinks` positions and to the last `window`
+ *   (at least 1), its own included. Other positions are evicted for good, so the memory does not
+ *   grow with the text. Positions keep their numbers: the context still limits the text. `heavy`
+ *   is ignored. A session can be truncated only to a length whose next token finds all it attends
+ *   to. A call that fails or is cancelled keeps its completed passes where they cannot be undone;
+ *   see qsf_session_length.
+ *
+ * QSF_KV_POLICY_H2O  Each layer and KV head also keeps `heavy` positions before the window: those
+ *   that received the most attention, and the `sinks` among them (heavy >= sinks). They are chosen
+ *   again at every 64th position. A token attends to its own block of 64 positions, the `window`
+ *   before the block, and the heavy hitters. A session can be truncated anywhere, and failed or
+ *   cancelled calls leave no trace: evicted positions are computed again, up to the whole text,
+ *   before the next one.
+ *
+ * Errors of opening  QSF_INVALID_ARGUMENT (numbers); QSF_UNSUPPORTED: QSF_KV_POLICY_H2O for models
+ *                    whose layers have a window shorter than the context; QSF_ATTENTION_H2O with
+ *                    any policy but QSF_KV_POLICY_FULL
+ * Default            QSF_KV_POLICY_FULL */
+QSF_API void qsf_config_set_kv_policy(QSFConfig* config, qsf_kv_policy policy, int window,
+                                      int sinks, int heavy);
+/* True, with QSF_KV_POLICY_WINDOW: texts may exceed the trained context length. Once positions are
+ * evicted, the sinks are rotated to their cache position, right before the window (StreamingLLM):
+ * no distance exceeds sinks + window, which must not exceed the trained length. The context then
+ * limits memory alone: 260 bytes a position with one session, 67,108,864 positions at most;
+ * unset, it is the trained length or 65,536, whichever is more.
+ * Errors of opening  QSF_INVALID_ARGUMENT with another policy; QSF_UNSUPPORTED for models without
+ *                    rotary positions
+ * Default            false */
+QSF_API void qsf_config_set_rope_reindex(QSFConfig* config, int rope_reindex);
+/* Keeps the KV cache in a file; memory holds two layers of it. Every pass reads it from disk, layer
+ * by layer ahead of the computation. Results are the same. The file is created at full size when
+ * the engine opens, and its name is removed at once, so nothing is left behind. An existing file is
+ * rejected, and so is a file on a memory file system (tmpfs) with a RAM budget. Without room on the
+ * disk opening fails with QSF_IO; where the file system cannot reserve space a pass may fail
+ * instead, changes nothing and can be repeated. The path is copied.
+ * Default  NULL or "": the KV cache stays in memory */
+QSF_API void qsf_config_set_kv_spill(QSFConfig* config, const char* path);
+
+/* Attention of prompts. 0, 2 and 3 are reserved (none, within chunks, a window to both sides) and
+ * QSF_UNSUPPORTED. */
+typedef enum qsf_attention {
+  QSF_ATTENTION_FULL = 1, /* over all earlier positions */
+  QSF_ATTENTION_H2O = 4   /* sparse prefill: over the chunk and a memory set of earlier positions */
+} qsf_attention;
+/* Ranking of heavy hitters: attention received per query that could attend, or in total. */
+typedef enum qsf_h2o_ranking { QSF_H2O_MEAN = 0, QSF_H2O_SUM = 1 } qsf_h2o_ranking;
+/* Sparse prefill cuts a prompt at positions 0, chunk, 2 chunk ... A position attends to its chunk,
+ * up to itself, and to local + heavy positions before the chunk: the last `local`, the first
+ * `sinks` and the heaviest. */
+typedef struct qsf_h2o_options {
+  size_t struct_size;
+  int local;
+  int heavy; /* at least sinks */
+  int chunk; /* more than local + heavy */
+  int sinks;
+  qsf_h2o_ranking ranking;
+} qsf_h2o_options;
+/* Sets struct_size and the defaults, in the order above: 256, 256, 1024, 4, QSF_H2O_SUM. */
+QSF_API void qsf_h2o_options_init(qsf_h2o_options* options);
+/* Sets the attention of prompts. QSF_ATTENTION_H2O computes long prompts in less time and with less
+ * quality. Prompts of one chunk give the same numbers. The KV cache keeps every position, and
+ * generated tokens attend to all of them. `options` is copied; NULL takes the defaults;
+ * QSF_ATTENTION_FULL ignores it. Memory sets cannot be undone position by position: after a
+ * truncation, a failed or a cancelled call the next call may compute prompt rows again, up to all.
+ * Errors of opening  QSF_UNSUPPORTED for models whose layers have a window shorter than the context
+ * Default            QSF_ATTENTION_FULL */
+QSF_API void qsf_config_set_attention(QSFConfig* config, qsf_attention attention,
+                                      const qsf_h2o_options* options);
+
+/* ---- 3 Engine ---------------------------------------------------------------------------- */
+
+/* Opens and loads a .qsf model. `config` NULL: the defaults.
+ * Returns  QSF_OK and a handle in *engine, to be freed with qsf_free; on failure *engine is NULL
+ * Errors   QSF_NOT_FOUND, QSF_IO, QSF_CORRUPT, QSF_UNSUPPORTED (file); QSF_OUT_OF_BUDGET */
+QSF_API qsf_code qsf_engine_open(const char* model_path, const QSFConfig* config,
+                                 QSFEngine** engine, qsf_error* error);
+/* Frees an engine. Free its sessions and chats first. */
+QSF_API void qsf_free(QSFEngine* engine);
+/* Stops the call in progress on this engine within about the time of one weight tile. The call
+ * returns QSF_CANCELLED; generation returns QSF_OK with QSF_STOP_CANCELLED. Opening is not
+ * stopped. Without a call in progress the next one that computes is stopped. Safe from any thread
+ * and from a signal handler. */
+QSF_API void qsf_engine_cancel(QSFEngine* engine);
+
+/* Strings live as long as the engine. */
+typedef struct qsf_model_info {
+  size_t struct_size;
+  const char* architecture;  /* "llama", "gpt2", ... */
+  const char* quant_type;    /* "4bit", "f16", "mixed", ... */
+  const char* chat_template; /* Jinja source stored in the model, or NULL */
+  int n_layers;
+  int n_vocab;
+  int hidden_size;
+  int trained_context; /* positions the model was trained for */
+  int context;         /* positions of this engine's context */
+  int bos_token;       /* -1 without one */
+  int eos_token;       /* the first end-of-text id; -1 without one */
+  uint64_t n_parameters;
+  uint64_t file_bytes;
+  int n_kv_heads; /* KV heads of a layer */
+} qsf_model_info;
+QSF_API qsf_code qsf_engine_model_info(const QSFEngine* engine, qsf_model_info* info,
+                                       qsf_error* error);
+
+/* Counters since the engine was opened. */
+typedef struct qsf_engine_stats {
+  size_t struct_size;
+  int n_threads;
+  const char* instruction_set; /* of the kernels in use: "scalar", "avx2", ... */
+  uint64_t load_ns;
+  uint64_t weight_bytes_read; /* from the file */
+  uint64_t prompt_tokens;
+  uint64_t prompt_ns;
+  uint64_t generated_tokens;
+  uint64_t generate_ns;
+  uint64_t matmul_ns, attention_ns, other_ns; /* parts of prompt_ns + generate_ns */
+  uint64_t sample_ns;                         /* sampling, not part of them */
+  uint64_t planned_bytes;                     /* total of the memory plan */
+  uint64_t resident_bytes;                    /* of the process, now */
+  uint64_t peak_resident_bytes;               /* of the process, so far */
+  uint64_t read_wait_ns;                      /* waiting for the disk, part of the times above */
+  uint64_t read_ns;                           /* with at least one read in flight */
+  uint64_t unpack_ns;     /* decompressing and re-laying weights, on the reading threads */
+  uint64_t prompt_passes; /* passes over prompt rows; each reads the streamed weights once */
+} qsf_engine_stats;
+QSF_API qsf_code qsf_engine_get_stats(const QSFEngine* engine, qsf_engine_stats* stats,
+                                      qsf_error* error);
+/* Prints the memory plan and the statistics to stderr; nothing for NULL. */
+QSF_API void qsf_print_stats(QSFEngine* engine);
+
+/* ---- 4 Generation ------------------------------------------------------------------------ */
+
+/* Receives every generated token once, in order, with the text that it completed: whole UTF-8
+ * characters, possibly none. The start of an unfinished character or of a possible stop text is
+ * held back. Text still held back after the last token follows in further calls with that token's
+ * id; so count tokens by qsf_generate_result. The text is valid only during the call. */
+typedef void (*QSFTokenCallback)(int token_id, const char* text, void* user_data);
+
+typedef struct qsf_logit_bias {
+  int token;
+  float bias; /* added to the token's logit; -INFINITY bans it; NaN and +INFINITY are rejected */
+} qsf_logit_bias;
+
+/* Sampling. The steps run in this order: repetition penalty, logit bias, temperature, top-k, top-p,
+ * min-p. */
+typedef struct qsf_sampling {
+  size_t struct_size;
+  float temperature;    /* >= 0; 0 is greedy: the largest logit, of equal ones the smaller id */
+  int top_k;            /* keep the k most likely; 0 keeps all */
+  float top_p;          /* (0, 1]: nucleus sampling, cumulative probability kept; 1 keeps all */
+  float min_p;          /* [0, 1]: drop tokens below this share of the best; 0 keeps all */
+  float repeat_penalty; /* > 0; divides positive, multiplies negative logits of recent tokens */
+  int repeat_window;    /* number of recent tokens that it applies to */
+  uint64_t seed;        /* the same seed gives the same text */
+  const qsf_logit_bias* logit_bias;
+  size_t n_logit_bias;
+} qsf_sampling;
+/* Sets struct_size and the defaults, in the order above: 0.7, 40, 0.9, 0, 1, 64, seed 0, no bias.
+ */
+QSF_API void qsf_sampling_init(qsf_sampling* sampling);
+
+typedef enum qsf_stop_reason {
+  QSF_STOP_MAX_TOKENS = 0,
+  QSF_STOP_END_OF_TEXT = 1,
+  QSF_STOP_STRING = 2,
+  QSF_STOP_CONTEXT_FULL = 3,
+  QSF_STOP_CANCELLED = 4
+} qsf_stop_reason;
+
+typedef struct qsf_generate_options {
+  size_t struct_size;
+  const char* prompt;
+  size_t prompt_bytes;
+  unsigned tokenize_flags;       /* qsf_tokenize_flags */
+  int max_tokens;                /* >= 0; 0 computes the prompt alone */
+  const qsf_sampling* sampling;  /* NULL: the defaults of qsf_sampling_init */
+  const char* const* stop;       /* stop texts: generation ends before the first one completed */
+  size_t n_stop;                 /* entries of stop */
+  QSFTokenCallback on_token;     /* or NULL */
+  void* user_data;               /* of both callbacks */
+  int echo_prompt;               /* true: on_token also receives the prompt, once computed */
+  QSFProgressCallback on_prompt; /* or NULL; progress of the prompt, in parts of the work */
+} qsf_generate_options;
+/* Sets struct_size and the defaults: no prompt, 256 tokens, default sampling, no stop texts. */
+QSF_API void qsf_generate_options_init(qsf_generate_options* options);
+
+typedef struct qsf_generate_result {
+  size_t struct_size;
+  qsf_stop_reason reason;
+  int prompt_tokens;
+  int generated_tokens;
+  uint64_t prompt_ns;      /* to compute the prompt */
+  uint64_t first_token_ns; /* from the call to the first token */
+  uint64_t generate_ns;    /* from the first token to the last */
+} qsf_generate_result;
+
+/* Completes a prompt from an empty context. `result` may be NULL.
+ * Returns  QSF_OK, also with QSF_STOP_CANCELLED: the text so far was delivered
+ * Errors   QSF_OUT_OF_BUDGET: the prompt exceeds the context (nothing is computed);
+ *          QSF_INVALID_ARGUMENT: a prompt of no tokens (empty, and the model has no
+ *          beginning-of-text token) */
+QSF_API qsf_code qsf_engine_generate(QSFEngine* engine, const qsf_generate_options* options,
+                                     qsf_generate_result* result, qsf_error* error);
+
+/* ---- 5 Chats ----------------------------------------------------------------------------- */
+
+/* A chat is a conversation in a session of its own, formatted by the model's chat template. Special
+ * tokens in the text of messages are never parsed: only the template writes them. The context is
+ * kept between turns, and only new text is computed. When the context has no room for the next
+ * answer, whole turns are dropped, oldest first; the system message stays. Invalid UTF-8 in a
+ * message becomes U+FFFD. */
+typedef struct qsf_chat_options {
+  size_t struct_size;
+  const char* system;        /* the system message, or NULL. A template without a place for it
+                                gets it in front of the first user message */
+  size_t system_bytes;       /* bytes of system */
+  const char* chat_template; /* a name (qsf_chat_template_name) or Jinja source (contains '{').
+                                NULL: the model's own, or "plain" without one */
+  int64_t now_seconds;       /* the time for templates that write a date: seconds since 1970, UTC.
+                                0: the time of qsf_chat_create */
+} qsf_chat_options;
+/* Sets struct_size and the defaults: no system message, the model's template, now. */
+QSF_API void qsf_chat_options_init(qsf_chat_options* options);
+
+/* Returns  the name of built-in template 0, 1, ...; NULL beyond the last. Static, never free it */
+QSF_API const char* qsf_chat_template_name(int index);
+
+/* Begins a chat. `options` NULL: the defaults.
+ * Returns  QSF_OK and a handle in *chat; free it with qsf_chat_free before its engine
+ * Errors   QSF_OUT_OF_BUDGET: the engine has qsf_config_set_max_sessions sessions already;
+ *          QSF_INVALID_ARGUMENT or QSF_UNSUPPORTED: the template cannot be used */
+QSF_API qsf_code qsf_chat_create(QSFEngine* engine, const qsf_chat_options* options, QSFChat** chat,
+                                 qsf_error* error);
+QSF_API void qsf_chat_free(QSFChat* chat);
+
+typedef struct qsf_chat_send_options {
+  size_t struct_size;
+  int max_tokens;                /* > 0 */
+  const qsf_sampling* sampling;  /* NULL: the defaults of qsf_sampling_init */
+  const char* const* stop;       /* as in qsf_generate_options */
+  size_t n_stop;                 /* entries of stop */
+  QSFTokenCallback on_token;     /* receives the answer; or NULL */
+  void* user_data;               /* of both callbacks */
+  QSFProgressCallback on_prompt; /* as in qsf_generate_options; or NULL */
+} qsf_chat_send_options;
+/* Sets struct_size and the defaults: INT_MAX tokens (the room in the context), default sampling. */
+QSF_API void qsf_chat_send_options_init(qsf_chat_send_options* options);
+
+typedef struct qsf_chat_result {
+  size_t struct_size;
+  qsf_stop_reason reason;
+  int prompt_tokens;    /* computed for this turn before its answer */
+  int reused_tokens;    /* of earlier turns, not computed again */
+  int generated_tokens; /* of the answer */
+  int dropped_messages; /* oldest messages dropped before this turn to make room */
+  int context_tokens;   /* in the context now */
+  uint64_t prompt_ns;
+  uint64_t first_token_ns;
+  uint64_t generate_ns;
+} qsf_chat_result;
+
+/* Sends a user message and generates the answer. It ends at an end-of-text token and where the
+ * template closes a message. Both become messages of the chat, even if the answer was cancelled or
+ * filled the context. `options` (NULL: the defaults) and `result` may be NULL.
+ * Returns  QSF_OK; with QSF_STOP_CANCELLED and no generated tokens the chat is unchanged
+ * Errors   QSF_OUT_OF_BUDGET: the message exceeds the context. On failure the chat is unchanged */
+QSF_API qsf_code qsf_chat_send(QSFChat* chat, const char* text, size_t text_bytes,
+                               const qsf_chat_send_options* options, qsf_chat_result* result,
+                               qsf_error* error);
+/* Drops all messages but the system message; nothing for NULL. */
+QSF_API void qsf_chat_clear(QSFChat* chat);
+/* Replaces the system message; 0 bytes remove it. The conversation goes on. */
+QSF_API qsf_code qsf_chat_set_system(QSFChat* chat, const char* system, size_t system_bytes,
+                                     qsf_error* error);
+
+/* Writes the chat to a file: its messages and what qsf_session_save writes.
+ * Errors  as qsf_session_save; QSF_INVALID_ARGUMENT before the first answer */
+QSF_API qsf_code qsf_chat_save(QSFChat* chat, const char* path, qsf_error* error);
+/* Reads such a file into a chat without messages. The file's system message and its date for
+ * templates replace those of the chat. qsf_session_load also reads the file of a chat.
+ * Errors  as qsf_session_load; QSF_INVALID_ARGUMENT for a session that is no chat. On failure the
+ *         chat is unchanged */
+QSF_API qsf_code qsf_chat_load(QSFChat* chat, const char* path, qsf_error* error);
+
+/* Strings live as long as the chat. */
+typedef struct qsf_chat_info {
+  size_t struct_size;
+  const char* template_name; /* "model", "custom" or a qsf_chat_template_name */
+  int system_merged;         /* true: the template has no place for a system message */
+  int n_messages;            /* the system message included */
+  int context_tokens;        /* in the context now */
+  int context;               /* positions of the context */
+} qsf_chat_info;
+QSF_API qsf_code qsf_chat_get_info(const QSFChat* chat, qsf_chat_info* info, qsf_error* error);
+/* Reads message `index`, 0 .. n_messages - 1.
+ * Returns  QSF_OK; *role, static, is "system", "user" or "assistant"; *content is a copy, to be
+ *          freed with qsf_string_free */
+QSF_API qsf_code qsf_chat_get_message(const QSFChat* chat, int index, const char** role,
+                                      char** content, qsf_error* error);
+
+typedef struct qsf_chat_message {
+  const char* role; /* "system", "user", "assistant", or another one of the template's */
+  const char* content;
+} qsf_chat_message;
+/* Formats messages with a chat template (`chat_template` as in qsf_chat_options);
+ * add_generation_prompt also begins an answer. The text mixes template and messages: tokenized with
+ * QSF_TOKENIZE_PARSE_SPECIAL, a message can inject control tokens. qsf_chat_send keeps them apart.
+ * Returns  QSF_OK and the text in *text, to be freed with qsf_string_free */
+QSF_API qsf_code qsf_engine_apply_chat_template(QSFEngine* engine, const char* chat_template,
+                                                const qsf_chat_message* messages, size_t n_messages,
+                                                int add_generation_prompt, char** text,
+                                                qsf_error* error);
+
+/* ---- 6 Sessions -------------------------------------------------------------------------- */
+
+/* A session is one sequence whose context is kept between calls. "Unchanged on failure" below holds
+ * under QSF_KV_POLICY_WINDOW only as far as qsf_config_set_kv_policy says.
+ * Returns  QSF_OK and a handle in *session; free it with qsf_session_free before its engine
+ * Errors   QSF_OUT_OF_BUDGET: the engine has qsf_config_set_max_sessions sessions already */
+QSF_API qsf_code qsf_session_create(QSFEngine* engine, QSFSession** session, qsf_error* error);
+QSF_API void qsf_session_free(QSFSession* session);
+/* Appends tokens as prompt rows.
+ * Shapes  tokens [n_tokens]; logits [n_vocab] or NULL, after the last token
+ * Errors  QSF_OUT_OF_BUDGET: the context is full; QSF_CANCELLED. Unchanged on failure */
+QSF_API qsf_code qsf_session_prefill(QSFSession* session, const int* tokens, size_t n_tokens,
+                                     float* logits, qsf_error* error);
+/* Receives the logits of tokens first_token .. first_token + n_logits - 1 after row `row` of a
+ * call, counted from 0. They are valid only during the call. */
+typedef void (*QSFLogitsCallback)(size_t row, int first_token, const float* logits, size_t n_logits,
+                                  void* user_data);
+/* Appends tokens as prompt rows and passes out the logits after each, in blocks of the vocabulary.
+ * Blocks of one row come in ascending order; blocks of several rows may alternate.
+ * Shapes  tokens [n_tokens]
+ * Errors  as qsf_session_prefill */
+QSF_API qsf_code qsf_session_prefill_logits(QSFSession* session, const int* tokens, size_t n_tokens,
+                                            QSFLogitsCallback on_logits, void* user_data,
+                                            qsf_error* error);
+/* Appends one token as a generated row.
+ * Shapes  logits [n_vocab] or NULL
+ * Errors  as qsf_session_prefill */
+QSF_API qsf_code qsf_session_step(QSFSession* session, int token, float* logits, qsf_error* error);
+/* Completes a prompt after the session's text, as qsf_engine_generate does from an empty context.
+ * In a session with text the prompt gets no beginning-of-text token, and an empty prompt continues
+ * the text. The session keeps the prompt and the generated tokens, those of a stop text included.
+ * The last token enters qsf_session_length with the next call that appends.
+ * Errors  as qsf_engine_generate. Unchanged on failure, and when cancelled within the prompt */
+QSF_API qsf_code qsf_session_generate(QSFSession* session, const qsf_generate_options* options,
+                                      qsf_generate_result* result, qsf_error* error);
+/* Keeps the first n_tokens tokens and drops the others. 0 always works.
+ * Errors  QSF_INVALID_ARGUMENT: there are fewer, or (QSF_KV_POLICY_WINDOW) positions that the next
+ *         token attends to were evicted */
+QSF_API qsf_code qsf_session_truncate(QSFSession* session, size_t n_tokens, qsf_error* error);
+/* Returns  the number of tokens in the context; 0 for NULL */
+QSF_API size_t qsf_session_length(const QSFSession* session);
+/* Lists the positions that a prompt token appended now would attend to, itself excluded, in one
+ * layer and KV head: those that the KV policy keeps; under QSF_ATTENTION_H2O the current chunk and
+ * the memory set. Positions that a truncation or a failed call invalidated are computed first.
+ * Shapes   positions [capacity], ascending, the first `capacity` of them; NULL with capacity 0
+ * Returns  QSF_OK and their whole number in *n_positions */
+QSF_API qsf_code qsf_session_visible_positions(QSFSession* session, int layer, int kv_head,
+                                               int* positions, size_t capacity, size_t* n_positions,
+                                               qsf_error* error);
+/* Writes tokens, keys and values to a file, whole or not at all (docs/session-files.md). An
+ * existing file is replaced. Invalidated positions are computed first.
+ * Errors  QSF_INVALID_ARGUMENT: no tokens; QSF_IO; QSF_CANCELLED */
+QSF_API qsf_code qsf_session_save(QSFSession* session, const char* path, qsf_error* error);
+/* Reads such a file into an empty session. The text continues with the same bits as in the saved
+ * session. Threads, memory, rows per pass and the place of the KV cache may differ.
+ * Errors  QSF_INVALID_ARGUMENT: another model, KV type, KV policy or attention; QSF_OUT_OF_BUDGET:
+ *         longer than the context; QSF_CORRUPT; QSF_UNSUPPORTED: a newer file. The session is empty
+ *         on failure */
+QSF_API qsf_code qsf_session_load(QSFSession* session, const char* path, qsf_error* error);
+
+/* ---- 7 Memory plan ----------------------------------------------------------------------- */
+
+/* Strings live as long as the plan. */
+typedef struct qsf_plan_info {
+  size_t struct_size;
+  uint64_t budget_bytes;  /* planned for; 0: no limit is known */
+  int budget_named;       /* true: set by qsf_config_set_ram_budget */
+  uint64_t planned_bytes; /* of all regions; at most budget_bytes */
+  int context;            /* positions */
+  int rows_per_pass;      /* most prompt rows of a pass */
+  int everything_resident;
+  double resident_share;          /* of the weights that a pass multiplies, 0 to 1 */
+  uint64_t weight_bytes;          /* of all weights in the form that kernels read */
+  uint64_t pass_read_bytes;       /* read from the file by a pass that computes logits */
+  double disk_bytes_per_second;   /* measured now or before; 0: not measured */
+  double memory_bytes_per_second; /* measured by qsf_plan_create; else 0 */
+  double tokens_per_second;       /* of generation, limited by both rates; 0: one is unknown */
+  const char* reading_mode;       /* one line: where the weights are and how they are read */
+} qsf_plan_info;
+
+/* Plans a model without loading it, as qsf_engine_open would in this process now. Measures disk and
+ * memory, which takes up to a second. `config` NULL: the defaults.
+ * Returns  QSF_OK and a handle in *plan, to be freed with qsf_plan_free
+ * Errors   as qsf_engine_open before it reads weights */
+QSF_API qsf_code qsf_plan_create(const char* model_path, const QSFConfig* config, QSFPlan** plan,
+                                 qsf_error* error);
+QSF_API void qsf_plan_free(QSFPlan* plan);
+/* Returns  the plan of an engine; it belongs to the engine, never free it */
+QSF_API const QSFPlan* qsf_engine_plan(const QSFEngine* engine);
+QSF_API qsf_code qsf_plan_get_info(const QSFPlan* plan, qsf_plan_info* info, qsf_error* error);
+
+/* One region of memory. Strings live as long as the plan or the engine. */
+typedef struct qsf_memory_region {
+  size_t struct_size;
+  const char* name;
+  const char* reason;
+  uint64_t bytes;
+} qsf_memory_region;
+/* Returns  the number of regions; 0 for NULL */
+QSF_API int qsf_plan_region_count(const QSFPlan* plan);
+/* Fills *region with region `index`, 0 .. count - 1. */
+QSF_API qsf_code qsf_plan_region(const QSFPlan* plan, int index, qsf_memory_region* region,
+                                 qsf_error* error);
+/* Returns  reduction 0, 1, ... made to fit the budget, in that order; NULL beyond the last */
+QSF_API const char* qsf_plan_step(const QSFPlan* plan, int index);
+/* The same two for the plan of an engine. */
+QSF_API int qsf_engine_memory_region_count(const QSFEngine* engine);
+QSF_API qsf_code qsf_engine_memory_region(const QSFEngine* engine, int index,
+                                          qsf_memory_region* region, qsf_error* error);
+
+/* ---- 8 Text and tokens ------------------------------------------------------------------- */
+
+typedef enum qsf_tokenize_flags {
+  QSF_TOKENIZE_DEFAULT = 0,      /* beginning-of-text token as the model's tokenizer adds it */
+  QSF_TOKENIZE_NO_BOS = 1,       /* no beginning-of-text token */
+  QSF_TOKENIZE_PARSE_SPECIAL = 2 /* parse special tokens in the text; otherwise they are text */
+} qsf_tokenize_flags;
+
+/* Encodes text.
+ * Shapes   text [text_bytes]; tokens [capacity], NULL with capacity 0 to ask for the number
+ * Returns  QSF_OK; *n_tokens is the number of tokens of the text
+ * Errors   QSF_OUT_OF_BUDGET: the text has more than `capacity` tokens, and capacity is not 0;
+ *          QSF_UNSUPPORTED: the model has no tokenizer */
+QSF_API qsf_code qsf_engine_tokenize(QSFEngine* engine, const char* text, size_t text_bytes,
+                                     unsigned flags, int* tokens, size_t capacity, size_t* n_tokens,
+                                     qsf_error* error);
+/* Decodes tokens [n_tokens] into *text, to be freed with qsf_string_free. Special tokens are left
+ * out; invalid UTF-8 becomes U+FFFD.
+ * Errors  QSF_UNSUPPORTED: the model has no tokenizer */
+QSF_API qsf_code qsf_engine_detokenize(QSFEngine* engine, const int* tokens, size_t n_tokens,
+                                       char** text, qsf_error* error);
+QSF_API void qsf_string_free(char* text);
+
+/* ---- 9 Scoring --------------------------------------------------------------------------- */
+
+/* Computes natural log probabilities of tokens[first] .. tokens[n_tokens - 1], each given all
+ * tokens before it, as one window from an empty context. 0 < first < n_tokens.
+ * Shapes  tokens [n_tokens]; log_probs [n_tokens - first]
+ * Errors  QSF_OUT_OF_BUDGET: longer than the context; QSF_CORRUPT: logits that are not finite;
+ *         QSF_CANCELLED */
+QSF_API qsf_code qsf_engine_score(QSFEngine* engine, const int* tokens, size_t n_tokens,
+                                  size_t first, double* log_probs, qsf_error* error);
+
+/* ---- 10 Short forms ---------------------------------------------------------------------- */
+
+/* Receives the error of a short form. It is valid only during the call. */
+typedef void (*QSFErrorCallback)(const qsf_error* error, void* user_data);
+/* Sets the callback of the short forms below, for engines opened with this configuration.
+ * Default  NULL: errors are not reported */
+QSF_API void qsf_config_set_error_callback(QSFConfig* config, QSFErrorCallback callback,
+                                           void* user_data);
+/* qsf_engine_open. Returns  an engine, to be freed with qsf_free; NULL on failure */
+QSF_API QSFEngine* qsf_load(const char* model_path, QSFConfig* config);
+/* qsf_engine_generate with a NUL-terminated prompt; other settings as qsf_generate_options_init. */
+QSF_API void qsf_generate(QSFEngine* engine, const char* prompt, int max_tokens, float temperature,
+                          float top_p, QSFTokenCallback callback, void* user_data);
+/* Computes tokens [num_tokens] from an empty context.
+ * Returns  logits [n_vocab] after the last token, valid until the engine's next call; NULL on
+ *          failure */
+QSF_API float* qsf_forward(QSFEngine* engine, const int* tokens, int num_tokens);
+/* Draws a token from logits [vocab_size], without top-k and min-p. One random generator serves the
+ * process; it starts with seed 0 and is not thread-safe.
+ * Returns  a token id; -1 for vocab_size < 1, NULL logits or a parameter out of range */
+QSF_API int qsf_sample(const float* logits, int vocab_size, float temperature, float top_p);
+/* Encodes a NUL-terminated text.
+ * Returns  ids [*num_tokens], to be freed with qsf_tokens_free; NULL on failure */
+QSF_API int* qsf_tokenize(QSFEngine* engine, const char* text, int* num_tokens);
+QSF_API void qsf_tokens_free(int* tokens);
+/* Decodes tokens [num_tokens]. Returns  text, to be freed with qsf_string_free; NULL on failure */
+QSF_API char* qsf_detokenize(QSFEngine* engine, const int* tokens, int num_tokens);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* QSF_QSF_H_ */
