@@ -65,6 +65,13 @@ struct H2oEvictionLimits {
   KvType v_type = KvType::kF16;
 };
 
+// Drafted rows. VisibleSet::ancestors may be set with them.
+struct DraftLimits {
+  std::uint32_t max_drafts = 1;  // rows of a sequence behind its generated one
+  KvType k_type = KvType::kF16;
+  KvType v_type = KvType::kF16;
+};
+
 // The largest pass a backend has to serve; its scratch follows from it.
 struct PassLimits {
   std::uint32_t max_rows = 1;         // rows of a pass
@@ -80,6 +87,7 @@ struct PassLimits {
   std::uint32_t max_cols = 0;   // of a row that a product reads
   std::optional<SparsePrefillLimits> sparse_prefill = std::nullopt;
   std::optional<H2oEvictionLimits> h2o_eviction = std::nullopt;  // without sparse_prefill
+  std::optional<DraftLimits> drafts = std::nullopt;              // without either
 };
 
 // The position of a query to its sinks under PassLimits::rope_reindex: its cache position, behind

@@ -5,13 +5,21 @@
 // for prompt and decode rows, at any number of rows and threads, and so are the bits.
 //
 // Prompt rows go in tiles, as many rows of one sequence as make the kernel's tile with the query
-// heads of a KV head: each page is read once a tile. A generated row is a tile of its own, cut into
-// its spans, because such rows are few and their contexts long.
+// heads of a KV head: each page is read once a tile. Generated and drafted rows go in tiles of up
+// to 16 rows of one sequence, cut into their spans, because such rows are few and their contexts
+// long.
+//
+// Drafted rows of a tree skip the slots of other branches. Behind the prefix that they share, each
+// reads copies of its path's slots, placed as they are once the path is accepted, so that it has
+// the bits of a row of plain text.
 
 #include <algorithm>
+#include <cstring>
+#include <optional>
 
 #include "base/check.h"
 #include "kernels/kv_rows/kv_store.h"
+#include "kv/kv_block.h"
 #include "ops/cpu_backend.h"
 
 namespace qsf {
@@ -23,18 +31,12 @@ using kernels::AttendState;
 static_assert(kMaxHeadDim == kernels::kMaxHeadDim);
 
 constexpr std::uint32_t kMaxTileRows = 512;  // their ranges lie on the stack, 14 KiB
+constexpr std::uint32_t kMaxDecodeTileRows = 16;
 constexpr std::uint32_t kStoreRowsWorthAFork = 8;
 constexpr std::uint32_t kStoreChunks = 4;  // of a head's pages, for each worker
 // Chunks of decode items per worker: few, since a chunk's pages follow one another in the cache,
 // where each next page is fetched ahead.
 constexpr std::size_t kDecodeChunks = 4;
-
-// Most spans that a generated row attends to.
-std::uint32_t row_spans(const PassLimits& limits) {
-  const std::uint32_t all = n_spans(limits.max_context);
-  if (limits.window == 0) return all;
-  return std::min(all, n_spans(limits.sinks) + most_spans(limits.window));
-}
 
 // Floats from one accumulator to the next.
 std::size_t acc_stride_of(std::uint32_t head_dim) {
@@ -58,13 +60,34 @@ std::uint32_t tile_rows_of(const PassLimits& limits, const AttendKernel& kernel)
   return std::clamp(kernel.tile_queries / group_of(limits), 1U, most);
 }
 
+std::uint32_t decode_tile_rows_of(const PassLimits& limits, const AttendKernel& prompt_kernel) {
+  if (!limits.drafts.has_value()) return 1;
+  const std::uint32_t most = std::min(kMaxDecodeTileRows, limits.drafts->max_drafts + 1);
+  return std::min(most, tile_rows_of(limits, prompt_kernel));  // whose working memory they use
+}
+
+// Most spans that a tile of `n_rows` decode rows attends to.
+std::uint32_t decode_tile_spans(const PassLimits& limits, std::uint32_t n_rows) {
+  const std::uint32_t all = n_spans(limits.max_context);
+  if (limits.window == 0) return all;
+  return std::min(all, n_spans(limits.sinks) + most_spans(limits.window + n_rows - 1));
+}
+
+// Bytes of a K and a V block and their positions.
+std::size_t path_page_bytes(const PassLimits& limits) {
+  if (!limits.drafts.has_value()) return 0;
+  return static_cast<std::size_t>(kv_block_bytes(limits.drafts->k_type, limits.head_dim) +
+                                  kv_block_bytes(limits.drafts->v_type, limits.head_dim)) +
+         kKvPageSlots * sizeof(std::int32_t);
+}
+
 // Bytes of one worker's AttendWork.
 std::size_t work_bytes(const PassLimits& limits, const AttendKernel& kernel) {
   const std::size_t n_queries = std::size_t{tile_rows_of(limits, kernel)} * group_of(limits);
   const std::size_t query_bytes = kernels::attend_query_bytes(n_queries, limits.head_dim);
   return query_bytes + (limits.rope_reindex ? query_bytes : 0) +
          kernels::attend_scratch_bytes(n_queries, limits.head_dim) +
-         2 * partial_bytes(n_queries, limits.head_dim);
+         2 * partial_bytes(n_queries, limits.head_dim) + path_page_bytes(limits);
 }
 
 std::size_t angle_bytes(const PassLimits& limits) {
@@ -86,6 +109,13 @@ VisibleRanges visible_to_all(const VisibleRanges* seen, std::uint32_t n_rows) {
     for (std::uint32_t r = 0; r < kMaxVisibleRanges; ++r) all[r] = hull(all[r], seen[i][r]);
   }
   return all;
+}
+
+// Returns the slots of a range that lie in the page from `page_first` on, counted from there.
+SlotRange in_page(SlotRange range, std::uint32_t page_first) {
+  const SlotRange seen = intersect(range, {page_first, page_first + kKvPageSlots});
+  if (is_empty(seen)) return {0, 0};
+  return {seen.first - page_first, seen.last - page_first};
 }
 
 // A page of a visible range of a tile.
@@ -133,7 +163,8 @@ CpuBackend::AttendWork CpuBackend::work_of(unsigned worker) const noexcept {
     return Partial{reinterpret_cast<AttendState*>(at),
                    reinterpret_cast<float*>(at + state_bytes(n_queries))};
   };
-  return {queries, sink_queries, scratch, partial_at(span), partial_at(total)};
+  return {queries,          sink_queries,      scratch,
+          partial_at(span), partial_at(total), total + partial_bytes(n_queries, limits_.head_dim)};
 }
 
 std::uint64_t CpuBackend::kv_bytes(const KvShape& shape, std::uint32_t n_pages) const noexcept {
@@ -148,8 +179,10 @@ void CpuBackend::attach_kv(KvPageStore& store) {
 std::uint64_t CpuBackend::attention_scratch_bytes(const PassLimits& limits) const noexcept {
   const std::uint64_t n_angle_bytes = 2 * (angle_bytes(limits) + sink_angle_bytes(limits));
   if (limits.h2o_eviction.has_value()) return n_angle_bytes;  // every row goes through sparse
+  const std::uint32_t n_spans_of_tile =
+      decode_tile_spans(limits, decode_tile_rows_of(limits, attend_prompt_));
   const std::uint64_t n_decode_partials =
-      std::uint64_t{limits.max_decode_rows} * limits.n_kv_heads * row_spans(limits);
+      std::uint64_t{limits.max_decode_rows} * limits.n_kv_heads * n_spans_of_tile;
   return n_angle_bytes + std::uint64_t{pool_.n_threads()} * work_bytes(limits, attend_prompt_) +
          n_decode_partials * partial_bytes(group_of(limits), limits.head_dim);
 }
@@ -162,6 +195,7 @@ void CpuBackend::attach_attention_scratch(MutableByteSpan memory) {
   sink_sin_ = reinterpret_cast<float*>(place + sink_angle_bytes(limits_));
   attend_memory_ = place + 2 * sink_angle_bytes(limits_);
   decode_partials_ = attend_memory_ + pool_.n_threads() * work_bytes(limits_, attend_prompt_);
+  decode_tiles_.reserve(std::size_t{limits_.max_decode_rows} + 1);
 }
 
 std::byte* CpuBackend::kv_block(std::uint32_t page, std::uint32_t kv_head,
@@ -253,25 +287,20 @@ void CpuBackend::attend(const AttendArgs& args) {
 }
 
 // Every KV head's visible keys and values are read once for all prompt rows of a sequence, and once
-// for each generated row; each query head multiplies and adds twice a column of both.
+// for each tile of the others; each query head multiplies and adds twice a column of both.
 void CpuBackend::count_attention(const AttendArgs& args, OperatorTimes& times) const noexcept {
   std::uint64_t slots = 0;
   std::uint64_t slots_read = 0;
-  VisibleRanges of_prompt{};
-  for (std::size_t i = 0; i < rows_.size(); ++i) {
+  VisibleRanges of_tile{};
+  std::uint32_t tile_end = 0;  // of decode rows
+  for (std::uint32_t i = 0; i < rows_.size(); ++i) {
     const VisibleRanges seen = visible_to(rows_[i], args.window);
     slots += count(seen);
-    if (i >= n_prompt_) {
-      slots_read += count(seen);
-      continue;
-    }
-    for (std::uint32_t r = 0; r < kMaxVisibleRanges; ++r) {
-      of_prompt[r] = hull(of_prompt[r], seen[r]);
-    }
-    if (ends_prompt(i)) {
-      slots_read += count(of_prompt);
-      of_prompt = {};
-    }
+    for (std::uint32_t r = 0; r < kMaxVisibleRanges; ++r) of_tile[r] = hull(of_tile[r], seen[r]);
+    if (i >= n_prompt_ && i >= tile_end) tile_end = i + n_decode_tile_rows(i);
+    if (!ends_prompt(i) && i + 1 != tile_end) continue;
+    slots_read += count(of_tile);
+    of_tile = {};
   }
   times.bytes += slots_read * limits_.n_kv_heads *
                  (kv_shape_.block_bytes(KvPart::kKeys) + kv_shape_.block_bytes(KvPart::kValues)) /
@@ -279,15 +308,16 @@ void CpuBackend::count_attention(const AttendArgs& args, OperatorTimes& times) c
   times.operations += slots * limits_.n_heads * limits_.head_dim * 4;
 }
 
-// Returns the slots of `slots` within the window of a row whose position is `position` to them: the
-// last ones, since slots ascend by position.
+// Returns the part of `slots`, numbers on the row's path, within the window of a row whose position
+// is `position` to them: the last ones, since a path ascends by position.
 SlotRange CpuBackend::in_window(const Row& row, std::int64_t position, SlotRange slots,
                                 std::uint32_t window) const noexcept {
   std::uint32_t low = slots.first;
   std::uint32_t high = slots.last;
   while (low < high) {
     const std::uint32_t middle = low + (high - low) / 2;
-    const std::int64_t distance = position - kv_->position(row.sequence, middle);
+    const std::int64_t distance =
+        position - kv_->position(row.sequence, row.visible.path_slot(middle));
     if (distance >= window) {
       low = middle + 1;
     } else {
@@ -297,13 +327,14 @@ SlotRange CpuBackend::in_window(const Row& row, std::int64_t position, SlotRange
   return {low, slots.last};
 }
 
-// Returns the slots a row attends to: those that the KV policy keeps, within the model's own
-// window. The first range is empty unless slots behind the sinks were evicted.
+// Returns the slots of its path that a row attends to: those that the KV policy keeps, within the
+// model's own window. The first range is empty unless slots behind the sinks were evicted.
 VisibleRanges CpuBackend::visible_to(const Row& row, std::uint32_t window) const noexcept {
   const VisibleSet& visible = row.visible;
-  VisibleRanges seen = {SlotRange{0, visible.sinks}, SlotRange{visible.first, visible.prefix}};
-  if (visible.first <= visible.sinks) seen = {SlotRange{0, 0}, SlotRange{0, visible.prefix}};
-  if (window == 0 || visible.prefix <= window) return seen;
+  const std::uint32_t end = visible.path_end();
+  VisibleRanges seen = {SlotRange{0, visible.sinks}, SlotRange{visible.first, end}};
+  if (visible.first <= visible.sinks) seen = {SlotRange{0, 0}, SlotRange{0, end}};
+  if (window == 0 || end <= window) return seen;
   const std::int64_t sink_position =
       limits_.rope_reindex ? cache_position_behind_sinks(limits_) : row.position;
   seen[0] = in_window(row, sink_position, seen[0], window);
@@ -311,10 +342,8 @@ VisibleRanges CpuBackend::visible_to(const Row& row, std::uint32_t window) const
   return seen;
 }
 
-// `seen`: the slots that the tile's rows attend to and will visit.
 void CpuBackend::load_queries(const AttendArgs& args, const AttendKernel& kernel,
-                              const AttendTile& tile, const VisibleRanges& seen,
-                              const AttendWork& work) {
+                              const AttendTile& tile, bool sees_sinks, const AttendWork& work) {
   const std::uint32_t group = group_size();
   const auto load = [&](Buffer from, std::byte* to) {
     const Matrix& q = matrix(from);
@@ -330,7 +359,68 @@ void CpuBackend::load_queries(const AttendArgs& args, const AttendKernel& kernel
          .rotate = kernels_.kv_rows.rotate});
   };
   load(args.q, work.queries);
-  if (limits_.rope_reindex && !is_empty(seen[0])) load(args.q_sinks, work.sink_queries);
+  if (limits_.rope_reindex && sees_sinks) load(args.q_sinks, work.sink_queries);
+}
+
+CpuBackend::PageBlocks CpuBackend::stored_page(SequenceId sequence, std::uint32_t first,
+                                               std::uint32_t kv_head) const {
+  const std::uint32_t page = kv_->page_of(sequence, first);
+  return {kv_block(page, kv_head, KvPart::kKeys), kv_block(page, kv_head, KvPart::kValues),
+          kv_->page_positions(page).data()};
+}
+
+// Copies the slots of a row's path from number `first` on, a page, to working memory.
+CpuBackend::PageBlocks CpuBackend::path_page(const Row& row, std::uint32_t first,
+                                             std::uint32_t kv_head, const AttendWork& work) const {
+  const std::uint32_t n = std::min(kKvPageSlots, row.visible.path_end() - first);
+  const auto k_bytes = static_cast<std::size_t>(kv_shape_.block_bytes(KvPart::kKeys));
+  const auto v_bytes = static_cast<std::size_t>(kv_shape_.block_bytes(KvPart::kValues));
+  std::byte* const k = work.path_page;
+  std::byte* const v = k + k_bytes;
+  auto* const positions = reinterpret_cast<std::int32_t*>(v + v_bytes);
+  std::memset(k, 0,
+              k_bytes + v_bytes);  // slots outside a range are masked, which takes finite ones
+  for (std::uint32_t i = 0; i < n; ++i) {
+    const std::uint32_t slot = row.visible.path_slot(first + i);
+    const PageBlocks from = stored_page(row.sequence, slot, kv_head);
+    copy_slot(kv_shape_, KvPart::kKeys, {from.k, slot % kKvPageSlots}, {k, i});
+    copy_slot(kv_shape_, KvPart::kValues, {from.v, slot % kKvPageSlots}, {v, i});
+    positions[i] = from.positions[slot % kKvPageSlots];
+  }
+  std::fill(positions + n, positions + kKvPageSlots, 0);
+  return {k, v, positions};
+}
+
+// Runs one page of a tile into a partial. visible [rows of the tile], slots of the page.
+void CpuBackend::attend_page(const AttendArgs& args, const AttendKernel& kernel,
+                             const AttendTile& tile, const PageBlocks& page,
+                             const SlotRange* visible, const std::byte* queries,
+                             const AttendWork& work, const Partial& partial,
+                             const std::byte* next) {
+  const std::uint32_t group = group_size();
+  const float* slopes =
+      args.slopes.empty() ? nullptr : args.slopes.data() + std::size_t{tile.kv_head} * group;
+  kernel.page({.queries = queries,
+               .n_rows = tile.n_rows,
+               .n_q = group,
+               .head_dim = limits_.head_dim,
+               .k = page.k,
+               .v = page.v,
+               .k_type = kv_shape_.k_type,
+               .v_type = kv_shape_.v_type,
+               .visible = visible,
+               .state = partial.state,
+               .acc = partial.acc,
+               .acc_stride = acc_stride(),
+               .scratch = work.scratch,
+               .soft_cap = args.soft_cap,
+               .slopes = slopes,
+               .positions = page.positions,
+               .q_positions = tile.positions,
+               .next = next,
+               .next_bytes = next == nullptr ? 0
+                                             : kv_shape_.block_bytes(KvPart::kKeys) +
+                                                   kv_shape_.block_bytes(KvPart::kValues)});
 }
 
 // Runs the pages of `slots`, one span, that the tile's rows see into a fresh partial, each fetching
@@ -339,47 +429,50 @@ void CpuBackend::load_queries(const AttendArgs& args, const AttendKernel& kernel
 void CpuBackend::attend_slots(const AttendArgs& args, const AttendKernel& kernel,
                               const AttendTile& tile, SlotRange slots, const AttendWork& work,
                               const Partial& partial, const std::byte* following) {
-  const std::uint32_t group = group_size();
-  kernels::attend_begin(partial.state, partial.acc, acc_stride(), tile.n_rows * group);
-  const float* slopes =
-      args.slopes.empty() ? nullptr : args.slopes.data() + std::size_t{tile.kv_head} * group;
+  kernels::attend_begin(partial.state, partial.acc, acc_stride(), tile.n_rows * group_size());
   const SequenceId sequence = rows_[tile.first_row].sequence;
-  const auto keys_of = [&](const PageVisit& visit) {
-    return kv_block(kv_->page_of(sequence, visit.page_first), tile.kv_head, KvPart::kKeys);
-  };
   const PageVisits visits(intersect(visible_to_all(tile.visible, tile.n_rows), slots));
-  for (std::uint32_t v = 0; v < visits.n(); ++v) {
+  const auto is_shared = [&](const PageVisit& visit) {
+    return visit.range == 0 || visit.page_first + kKvPageSlots <= tile.shared_end;
+  };
+  std::uint32_t v = 0;
+  for (; v < visits.n() && is_shared(visits[v]); ++v) {
     const std::uint32_t page_first = visits[v].page_first;
-    const std::uint32_t page = kv_->page_of(sequence, page_first);
     SlotRange visible[kMaxTileRows];
     for (std::uint32_t i = 0; i < tile.n_rows; ++i) {
-      const SlotRange seen =
-          intersect(tile.visible[i][visits[v].range], {page_first, page_first + kKvPageSlots});
-      visible[i] = {seen.first - page_first, seen.last - page_first};
-      if (is_empty(seen)) visible[i] = {0, 0};
+      visible[i] = in_page(tile.visible[i][visits[v].range], page_first);
     }
-    const std::byte* next = v + 1 < visits.n() ? keys_of(visits[v + 1]) : following;
-    kernel.page({.queries = visits[v].range == 0 ? work.sink_queries : work.queries,
-                 .n_rows = tile.n_rows,
-                 .n_q = group,
-                 .head_dim = limits_.head_dim,
-                 .k = keys_of(visits[v]),
-                 .v = kv_block(page, tile.kv_head, KvPart::kValues),
-                 .k_type = kv_shape_.k_type,
-                 .v_type = kv_shape_.v_type,
-                 .visible = visible,
-                 .state = partial.state,
-                 .acc = partial.acc,
-                 .acc_stride = acc_stride(),
-                 .scratch = work.scratch,
-                 .soft_cap = args.soft_cap,
-                 .slopes = slopes,
-                 .positions = kv_->page_positions(page).data(),
-                 .q_positions = tile.positions,
-                 .next = next,
-                 .next_bytes = next == nullptr ? 0
-                                               : kv_shape_.block_bytes(KvPart::kKeys) +
-                                                     kv_shape_.block_bytes(KvPart::kValues)});
+    const std::byte* next = v + 1 < visits.n()
+                                ? stored_page(sequence, visits[v + 1].page_first, tile.kv_head).k
+                                : following;
+    attend_page(args, kernel, tile, stored_page(sequence, page_first, tile.kv_head), visible,
+                visits[v].range == 0 ? work.sink_queries : work.queries, work, partial, next);
+  }
+  if (v == visits.n()) return;
+  attend_path_pages(args, kernel, tile, {visits[v].page_first, slots.last}, work, partial);
+}
+
+// Goes on with the pages of `slots` row by row, since paths differ there. Overwrites the queries.
+void CpuBackend::attend_path_pages(const AttendArgs& args, const AttendKernel& kernel,
+                                   const AttendTile& tile, SlotRange slots, const AttendWork& work,
+                                   const Partial& partial) {
+  const std::uint32_t group = group_size();
+  for (std::uint32_t i = 0; i < tile.n_rows; ++i) {
+    const Row& row = rows_[tile.first_row + i];
+    const AttendTile alone = {tile.first_row + i, 1, tile.kv_head, tile.visible + i,
+                              tile.positions + i};
+    const Partial own = {partial.state + std::size_t{i} * group,
+                         partial.acc + std::size_t{i} * group * acc_stride()};
+    load_queries(args, kernel, alone, false, work);
+    const SlotRange seen = intersect(tile.visible[i][1], slots);
+    for (std::uint32_t first = slots.first; first < seen.last; first += kKvPageSlots) {
+      const SlotRange visible = in_page(seen, first);
+      if (is_empty(visible)) continue;
+      const PageBlocks page = row.visible.branches()
+                                  ? path_page(row, first, tile.kv_head, work)
+                                  : stored_page(row.sequence, first, tile.kv_head);
+      attend_page(args, kernel, alone, page, &visible, work.queries, work, own, nullptr);
+    }
   }
 }
 
@@ -408,7 +501,7 @@ void CpuBackend::attend_tile(const AttendArgs& args, const AttendTile& tile,
   const std::uint32_t n_queries = tile.n_rows * group_size();
   const VisibleRanges seen = visible_to_all(tile.visible, tile.n_rows);
   const VisibleSpans spans(seen);
-  load_queries(args, kernel, tile, seen, work);
+  load_queries(args, kernel, tile, !is_empty(seen[0]), work);
   kernels::attend_begin(work.total.state, work.total.acc, acc_stride(), n_queries);
   for (std::uint32_t i = 0; i < spans.n(); ++i) {
     attend_slots(args, kernel, tile, span_slots(spans.span(i)), work, work.span, nullptr);
@@ -447,64 +540,113 @@ void CpuBackend::attend_prompt_rows(const AttendArgs& args, std::uint32_t begin_
   });
 }
 
+// Returns the rows of the decode tile that begins at a row.
+std::uint32_t CpuBackend::n_decode_tile_rows(std::uint32_t first_row) const noexcept {
+  const std::uint32_t most = decode_tile_rows_of(limits_, attend_prompt_);
+  std::uint32_t n = 1;
+  while (n < most && first_row + n < rows_.size() &&
+         rows_[first_row + n].sequence == rows_[first_row].sequence) {
+    ++n;
+  }
+  return n;
+}
+
+// A decode tile, and the slots and spans that its rows attend to.
+struct CpuBackend::DecodeTile {
+  DecodeTile(const CpuBackend& backend, std::uint32_t first, std::uint32_t n, std::uint32_t window)
+      : first_row(first), n_rows(n) {
+    for (std::uint32_t i = 0; i < n; ++i) {
+      const Row& row = backend.rows_[first + i];
+      visible[i] = backend.visible_to(row, window);
+      positions[i] = row.position;
+      if (row.visible.branches()) shared_end = std::min(shared_end, row.visible.prefix);
+    }
+    seen = visible_to_all(visible, n);
+  }
+  AttendTile of_head(std::uint32_t kv_head) const noexcept {
+    return {first_row, n_rows, kv_head, visible, positions, shared_end};
+  }
+  // The slots of the i-th span that the tile sees; none behind the last.
+  SlotRange span(std::uint32_t i) const noexcept {
+    const VisibleSpans spans(seen);
+    return i < spans.n() ? span_slots(spans.span(i)) : SlotRange{0, 0};
+  }
+
+  std::uint32_t first_row;
+  std::uint32_t n_rows;
+  std::uint32_t shared_end = UINT32_MAX;
+  VisibleRanges visible[kMaxDecodeTileRows];
+  std::int32_t positions[kMaxDecodeTileRows];
+  VisibleRanges seen;  // by any row
+};
+
 // Each span is an item of its own; merging follows afterwards, in the order of the spans.
 void CpuBackend::attend_decode_rows(const AttendArgs& args) {
-  const auto n_decode = static_cast<std::uint32_t>(rows_.size()) - n_prompt_;
-  if (n_decode == 0) return;
+  if (n_prompt_ == rows_.size()) return;
   const AttendKernel& kernel = kernels_.attend_decode;
   const std::uint32_t group = group_size();
-  std::uint32_t spans = 0;  // of the row that sees most
-  for (const Row& row : rows_.subspan(n_prompt_)) {
-    spans = std::max(spans, VisibleSpans(visible_to(row, args.window)).n());
+  const std::uint32_t n_heads = limits_.n_kv_heads;
+  decode_tiles_.clear();
+  std::uint32_t spans = 0;  // of the tile that sees most
+  for (std::uint32_t first = n_prompt_; first < rows_.size();) {
+    const std::uint32_t n = n_decode_tile_rows(first);
+    decode_tiles_.push_back(first);
+    spans = std::max(spans, VisibleSpans(DecodeTile(*this, first, n, args.window).seen).n());
+    first += n;
   }
-  const std::size_t n_items = std::size_t{n_decode} * limits_.n_kv_heads * spans;
-  const auto row_of = [&](std::size_t item) {
-    return n_prompt_ + static_cast<std::uint32_t>(item / spans / limits_.n_kv_heads);
+  const std::size_t items_per_tile = std::size_t{spans} * n_heads;
+  const std::size_t n_items = decode_tiles_.size() * items_per_tile;
+  decode_tiles_.push_back(static_cast<std::uint32_t>(rows_.size()));
+  const auto tile_of = [&](std::size_t item) {
+    const std::size_t tile = item / items_per_tile;
+    const std::uint32_t first = decode_tiles_[tile];
+    return DecodeTile(*this, first, decode_tiles_[tile + 1] - first, args.window);
   };
   const auto head_of = [&](std::size_t item) {
-    return static_cast<std::uint32_t>(item / spans % limits_.n_kv_heads);
+    return static_cast<std::uint32_t>(item / spans % n_heads);
   };
-  // The slots of an item's span that its row sees, of which there may be none.
-  const auto slots_of = [&](std::size_t item) {
-    const VisibleRanges seen = visible_to(rows_[row_of(item)], args.window);
-    const VisibleSpans row_spans(seen);
-    const auto i = static_cast<std::uint32_t>(item % spans);
-    return i < row_spans.n() ? intersect(seen, span_slots(row_spans.span(i))) : VisibleRanges{};
-  };
-  const auto partial_of = [&](std::size_t item) {
-    std::byte* at = decode_partials_ + item * partial_bytes(group, limits_.head_dim);
+  // Partials of a tile take the room of its rows.
+  const auto partial_of = [&](std::size_t item, const DecodeTile& tile) {
+    const std::size_t before = (tile.first_row - n_prompt_) * items_per_tile;
+    const std::size_t in_tile = item % items_per_tile * tile.n_rows;
+    std::byte* at = decode_partials_ + (before + in_tile) * partial_bytes(group, limits_.head_dim);
     return Partial{reinterpret_cast<AttendState*>(at),
-                   reinterpret_cast<float*>(at + state_bytes(group))};
+                   reinterpret_cast<float*>(at + state_bytes(std::size_t{tile.n_rows} * group))};
+  };
+  // The keys that an item begins with, if it sees any.
+  const auto first_page = [&](const DecodeTile& tile, std::size_t item) {
+    const VisibleRanges seen =
+        intersect(tile.seen, tile.span(static_cast<std::uint32_t>(item % spans)));
+    const SlotRange first = is_empty(seen[0]) ? seen[1] : seen[0];
+    const SequenceId sequence = rows_[tile.first_row].sequence;
+    return is_empty(first) ? nullptr : stored_page(sequence, first.first, head_of(item)).k;
   };
   const std::size_t grain = std::max<std::size_t>(1, n_items / (pool_.n_threads() * kDecodeChunks));
   pool_.parallel_for(n_items, grain, [&](std::size_t begin, std::size_t end, unsigned worker) {
     if (is_cancelled()) return;
     const AttendWork work = work_of(worker);
+    std::optional<DecodeTile> tile;  // of the item
     for (std::size_t item = begin; item < end; ++item) {
-      const VisibleRanges slots = slots_of(item);
-      const AttendTile tile = {row_of(item), 1, head_of(item), &slots,
-                               &rows_[row_of(item)].position};
+      if (!tile || item % items_per_tile == 0) tile.emplace(tile_of(item));
+      const SlotRange slots = tile->span(static_cast<std::uint32_t>(item % spans));
+      const AttendTile of_head = tile->of_head(head_of(item));
+      load_queries(args, kernel, of_head, !is_empty(intersect(tile->seen[0], slots)), work);
+      const bool same_tile = (item + 1) % items_per_tile != 0;
       const std::byte* following = nullptr;
-      if (item + 1 < end) {
-        const VisibleRanges next = slots_of(item + 1);
-        const SlotRange first = is_empty(next[0]) ? next[1] : next[0];
-        if (!is_empty(first)) {
-          following = kv_block(kv_->page_of(rows_[row_of(item + 1)].sequence, first.first),
-                               head_of(item + 1), KvPart::kKeys);
-        }
-      }
-      load_queries(args, kernel, tile, slots, work);
-      attend_slots(args, kernel, tile, {0, UINT32_MAX}, work, partial_of(item), following);
+      if (item + 1 < end) following = first_page(same_tile ? *tile : tile_of(item + 1), item + 1);
+      attend_slots(args, kernel, of_head, slots, work, partial_of(item, *tile), following);
     }
   });
+  const Partial total = work_of(0).total;
   for (std::size_t item = 0; item < n_items; item += spans) {
-    const Partial total = work_of(0).total;
-    kernels::attend_begin(total.state, total.acc, acc_stride(), group);
+    const DecodeTile tile = tile_of(item);
+    const std::uint32_t n_queries = tile.n_rows * group;
+    kernels::attend_begin(total.state, total.acc, acc_stride(), n_queries);
     for (std::size_t span = 0; span < spans; ++span) {
-      const Partial part = partial_of(item + span);
-      kernels::attend_merge(total.state, total.acc, part.state, part.acc, acc_stride(), group);
+      const Partial part = partial_of(item + span, tile);
+      kernels::attend_merge(total.state, total.acc, part.state, part.acc, acc_stride(), n_queries);
     }
-    finish_tile(args, {row_of(item), 1, head_of(item), nullptr, nullptr}, total);
+    finish_tile(args, tile.of_head(head_of(item)), total);
   }
 }
 

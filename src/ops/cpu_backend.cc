@@ -129,8 +129,9 @@ void CpuBackend::begin_pass(std::span<const Row> rows, const KvCache& kv, const 
                             const std::atomic<bool>* cancel) {
   QSF_CHECK(rows.size() <= limits_.max_rows);
   QSF_CHECK(rotation.inverse_frequencies.size() == limits_.rope_dims / 2);
-  for (const Row& row : rows)
-    QSF_CHECK(row.visible.ancestors == 0);  // draft trees are not built yet
+  for (const Row& row : rows) {
+    QSF_CHECK(row.visible.ancestors == 0 || (limits_.drafts.has_value() && !is_sparse()));
+  }
   rows_ = rows;
   kv_ = &kv;
   cancel_ = cancel;

@@ -163,14 +163,23 @@ class CpuBackend final : public Backend {
     std::byte* scratch;
     Partial span;
     Partial total;
+    std::byte* path_page;  // K and V block, positions; with limits.drafts
   };
   // Neighbouring rows of one sequence, with the query heads of one KV head.
   struct AttendTile {
     std::uint32_t first_row;
     std::uint32_t n_rows;
     std::uint32_t kv_head;
-    const VisibleRanges* visible;   // [n_rows], slots of the sequence
-    const std::int32_t* positions;  // [n_rows]
+    const VisibleRanges* visible;           // [n_rows], numbers on the rows' paths
+    const std::int32_t* positions;          // [n_rows]
+    std::uint32_t shared_end = UINT32_MAX;  // up to here all paths have the same slots
+  };
+  struct DecodeTile;
+  // A page of keys and values of one KV head, and its positions.
+  struct PageBlocks {
+    const std::byte* k;
+    const std::byte* v;
+    const std::int32_t* positions;
   };
 
   Matrix& matrix(Buffer buffer) noexcept;
@@ -216,16 +225,27 @@ class CpuBackend final : public Backend {
   void fill_angles(const Rotation& rotation, std::uint32_t position, float* cos,
                    float* sin) const noexcept;
   void load_queries(const AttendArgs& args, const kernels::AttendKernel& kernel,
-                    const AttendTile& tile, const VisibleRanges& seen, const AttendWork& work);
+                    const AttendTile& tile, bool sees_sinks, const AttendWork& work);
   void attend_slots(const AttendArgs& args, const kernels::AttendKernel& kernel,
                     const AttendTile& tile, SlotRange slots, const AttendWork& work,
                     const Partial& partial, const std::byte* following);
   void attend_tile(const AttendArgs& args, const AttendTile& tile, const AttendWork& work);
+  PageBlocks stored_page(SequenceId sequence, std::uint32_t first, std::uint32_t kv_head) const;
+  PageBlocks path_page(const Row& row, std::uint32_t first, std::uint32_t kv_head,
+                       const AttendWork& work) const;
+  void attend_page(const AttendArgs& args, const kernels::AttendKernel& kernel,
+                   const AttendTile& tile, const PageBlocks& page, const SlotRange* visible,
+                   const std::byte* queries, const AttendWork& work, const Partial& partial,
+                   const std::byte* next);
+  void attend_path_pages(const AttendArgs& args, const kernels::AttendKernel& kernel,
+                         const AttendTile& tile, SlotRange slots, const AttendWork& work,
+                         const Partial& partial);
   void finish_tile(const AttendArgs& args, const AttendTile& tile, const Partial& total);
   std::uint64_t attention_scratch_bytes(const PassLimits& limits) const noexcept;
   void attach_attention_scratch(MutableByteSpan memory);
   void count_attention(const AttendArgs& args, OperatorTimes& times) const noexcept;
   void attend_prompt_rows(const AttendArgs& args, std::uint32_t begin_row, std::uint32_t end_row);
+  std::uint32_t n_decode_tile_rows(std::uint32_t first_row) const noexcept;
   void attend_decode_rows(const AttendArgs& args);
   // Whether a row is the last prompt row of its sequence.
   bool ends_prompt(std::size_t row) const noexcept {
@@ -275,6 +295,7 @@ class CpuBackend final : public Backend {
   float* sink_sin_ = nullptr;             // the same
   std::byte* attend_memory_ = nullptr;    // [threads] works
   std::byte* decode_partials_ = nullptr;  // [max_decode_rows, n_kv_heads, spans] partials
+  std::vector<std::uint32_t> decode_tiles_;  // first rows of the pass's tiles, then the end
 
   std::span<const Row> rows_;
   std::uint32_t n_prompt_ = 0;

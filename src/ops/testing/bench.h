@@ -5,9 +5,12 @@
 #ifndef QSF_OPS_TESTING_BENCH_H_
 #define QSF_OPS_TESTING_BENCH_H_
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/rng.h"
@@ -72,27 +75,47 @@ class Bench {
     const std::uint32_t first = kv_->append(sequence_, n).value().first_slot;
     rows_.clear();
     for (std::uint32_t i = 0; i < n; ++i) {
-      const std::uint32_t prefix = first + i + 1;
-      const bool all = limits_.window == 0 || prefix <= limits_.window;
-      rows_.push_back({.sequence = sequence_,
-                       .token = 0,
-                       .position = static_cast<std::int32_t>(first + i),
-                       .kv_slot = first + i,
-                       .role = role,
-                       .visible = {.prefix = prefix,
-                                   .ancestors = 0,
-                                   .sinks = std::min(limits_.sinks, prefix),
-                                   .first = all ? 0 : prefix - limits_.window},
-                       .adapter = 0,
-                       .wants_output = false});
+      rows_.push_back(row_at(first + i, {.prefix = first + i + 1}, role));
     }
     backend_.begin_pass(rows_, *kv_, rotation, nullptr);
   }
+  // Starts a pass of a tree of drafted rows at the end of the sequence: ancestors[i] has bit i and
+  // those of the rows above row i.
+  void begin_tree(std::span<const std::uint64_t> ancestors) {
+    const std::uint32_t prefix = kv_->n_slots(sequence_);
+    std::vector<std::int32_t> positions;
+    rows_.clear();
+    for (std::uint32_t i = 0; i < ancestors.size(); ++i) {
+      rows_.push_back(
+          row_at(prefix + i, {.prefix = prefix, .ancestors = ancestors[i]}, RowRole::kDrafted));
+      positions.push_back(rows_.back().position);
+    }
+    EXPECT_TRUE(kv_->append_at(sequence_, positions).has_value());
+    backend_.begin_pass(rows_, *kv_, {}, nullptr);
+  }
 
   CpuBackend& backend() { return backend_; }
+  KvCache& kv() { return *kv_; }
+  SequenceId sequence() const { return sequence_; }
   ThreadPool& pool() { return *pool_; }
 
  private:
+  // A row whose path is given; a window of the limits chooses what it sees of that.
+  Row row_at(std::uint32_t slot, VisibleSet visible, RowRole role) const {
+    const std::uint32_t end = visible.path_end();
+    const bool all = limits_.window == 0 || end <= limits_.window;
+    visible.sinks = std::min(limits_.sinks, visible.prefix);
+    visible.first = all ? 0 : end - limits_.window;
+    return {.sequence = sequence_,
+            .token = 0,
+            .position = static_cast<std::int32_t>(end - 1),
+            .kv_slot = slot,
+            .role = role,
+            .visible = visible,
+            .adapter = 0,
+            .wants_output = false};
+  }
+
   std::unique_ptr<ThreadPool> pool_;
   CpuBackend backend_;
   PassLimits limits_;
