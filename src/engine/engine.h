@@ -54,6 +54,7 @@ struct EngineOptions {
   bool exact = false;             // products and attention take f32 rows, never int8 or bf16
   bool pin = false;               // a physical core for each thread, the opening one included
   std::uint32_t n_sequences = 1;  // sessions that may exist at once
+  std::uint32_t max_drafts = 0;   // drafted rows of a sequence in a pass, at most kMaxDrafts
   // Limit of the memory of the whole process; 0: the memory that the machine and its control groups
   // have free.
   std::uint64_t ram_budget_bytes = 0;

@@ -500,7 +500,7 @@ PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
                        std::uint32_t max_context, std::uint32_t rows_per_pass) {
   PassLimits limits = {
       .max_rows = rows_per_pass,
-      .max_decode_rows = std::min(options.n_sequences, rows_per_pass),
+      .max_decode_rows = std::min(options.n_sequences * (1 + options.max_drafts), rows_per_pass),
       .max_context = max_context,
       .n_heads = spec.n_heads,
       .n_kv_heads = spec.n_kv_heads,
@@ -508,6 +508,9 @@ PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
       .rope_dims = spec.positions == PositionEncoding::kRope ? spec.rope_dims() : 0,
       .max_cols = Decoder::max_product_cols(spec),
       .sparse_prefill = sparse_prefill_limits(options, max_context)};
+  if (options.max_drafts != 0) {
+    limits.drafts = {options.max_drafts, options.k_type, options.v_type};
+  }
   if (options.kv_policy.policy == KvPolicy::kWindow) {
     limits.window = options.kv_policy.window;
     limits.sinks = options.kv_policy.sinks;
@@ -551,6 +554,22 @@ Status check_attention(const EngineOptions& options, const ModelSpec& spec) {
         std::string(kv_policy_name(options.kv_policy.policy)).c_str());
   }
   return check_layers("attention h2o", options, spec);
+}
+
+// What a rejected row adds to the sums of attention cannot be taken back.
+Status check_drafts(const EngineOptions& options) {
+  if (options.max_drafts > kMaxDrafts) {
+    return invalid_argument("max_drafts: %u rows, expected at most %u", options.max_drafts,
+                            kMaxDrafts);
+  }
+  const bool evicts = options.kv_policy.policy == KvPolicy::kH2o;
+  if (options.max_drafts == 0 || (!evicts && options.attention != AttentionKind::kSparsePrefill)) {
+    return ok_status();
+  }
+  return unsupported(
+      "max_drafts %u with %s h2o: that chooses positions by the attention of every "
+      "row, rejected ones too; use 0 or full",
+      options.max_drafts, evicts ? "kv policy" : "attention");
 }
 
 Status check_reindexed(const EngineOptions& options, const ModelSpec& spec) {
@@ -599,6 +618,7 @@ Status check_options(const EngineOptions& options, const ModelSpec& spec) {
   if (options.n_sequences == 0 || options.n_sequences > kMaxSequences) {
     return invalid_argument("sequences: %u, expected 1 to %u", options.n_sequences, kMaxSequences);
   }
+  QSF_RETURN_IF_ERROR(check_drafts(options));
   return check_attention(options, spec);
 }
 
