@@ -145,6 +145,20 @@ void copy_slot(const KvShape& kv, KvPart part, BlockSlot from, MutableBlockSlot 
   copy_shared({from.block, to.block, to.slot, {&slot, 1}}, kv, part);
 }
 
+void move_rows(const KvShape& kv, const KvLayerPages& pages,
+               std::span<const RowMove> moves) noexcept {
+  for (const RowMove& move : moves) {
+    const std::byte* const from = pages.page(move.from_page);
+    std::byte* const to = pages.page(move.to_page);
+    for (std::uint32_t kv_head = 0; kv_head < kv.n_kv_heads; ++kv_head) {
+      for (const KvPart part : {KvPart::kKeys, KvPart::kValues}) {
+        const std::uint64_t offset = kv.block_offset(kv_head, part);
+        copy_slot(kv, part, {from + offset, move.from_slot}, {to + offset, move.to_slot});
+      }
+    }
+  }
+}
+
 void gather_rows(const KvShape& kv, KvPart part, std::uint32_t kv_head, const KvLayerPages& pages,
                  std::span<const std::uint32_t> sequence_pages, std::span<const std::int32_t> slots,
                  MutableByteSpan blocks) noexcept {

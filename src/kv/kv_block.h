@@ -37,10 +37,15 @@ struct MutableBlockSlot {
   std::uint32_t slot = 0;
 };
 
-// Copies one slot over another; the other slots of the block stay as they are.
-// Requires  slots below kKvPageSlots, of different blocks
+// Copies one slot over another, of any block; the other slots of the block stay as they are.
+// Requires  slots below kKvPageSlots
 // Threads   any, of different blocks
 void copy_slot(const KvShape& kv, KvPart part, BlockSlot from, MutableBlockSlot to) noexcept;
+
+// Moves rows of every head within the pages of a layer, in this order.
+// Threads  any, of different pages
+void move_rows(const KvShape& kv, const KvLayerPages& pages,
+               std::span<const RowMove> moves) noexcept;
 
 // Returns whether every value of a block is finite: its elements, or the scales of its codes. Slots
 // outside a row's visible ranges are masked with a factor of 0, which removes finite values alone.

@@ -50,6 +50,9 @@ class KvPageStore {
   virtual void release_layer(std::uint32_t layer) = 0;
   // Copies a page, of every layer, between two passes.
   virtual void copy_page(std::uint32_t from_page, std::uint32_t to_page) = 0;
+  // Moves rows of ended passes, of every layer, in this order and between two passes.
+  // Requires  at most kMaxDrafts moves
+  virtual void move_rows(std::span<const RowMove> moves) = 0;
   // Waits until the rows of the pass are stored.
   // Fails  as status()
   virtual Status end_pass() = 0;
@@ -81,6 +84,7 @@ class ResidentKvStore final : public KvPageStore {
     std::memcpy(memory_ + to_page * n_bytes, memory_ + from_page * n_bytes,
                 static_cast<std::size_t>(n_bytes));
   }
+  void move_rows(std::span<const RowMove> moves) override;
   Status end_pass() override { return ok_status(); }
   Status status() const override { return ok_status(); }
 

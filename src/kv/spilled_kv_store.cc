@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "kv/kv_block.h"
 #include "platform/clock.h"
 #include "platform/threads.h"
 
@@ -222,6 +223,18 @@ void SpilledKvStore::copy_page(std::uint32_t from_page, std::uint32_t to_page) {
   submit({.work = Work::kCopy, .from_page = from_page, .to_page = to_page});
 }
 
+void SpilledKvStore::move_rows(std::span<const RowMove> moves) {
+  QSF_CHECK(moves.size() <= moves_.size());
+  if (moves.empty()) return;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return n_moves_ == 0; });
+    std::copy(moves.begin(), moves.end(), moves_.begin());
+    n_moves_ = static_cast<std::uint32_t>(moves.size());
+  }
+  submit({.work = Work::kMove});
+}
+
 void* SpilledKvStore::run_thread(void* self) {
   static_cast<SpilledKvStore*>(self)->run();
   return nullptr;
@@ -243,6 +256,7 @@ void SpilledKvStore::run() {
     --n_jobs_;
     --windows_[job.window].n_jobs;
     if (job.work == Work::kWrite) --n_writes_;
+    if (job.work == Work::kMove) n_moves_ = 0;
     stats_.bytes_read = bytes_read_;
     stats_.bytes_written = bytes_written_;
     changed_.notify_all();
@@ -259,16 +273,30 @@ Status SpilledKvStore::do_job(const Job& job) {
       return ok_status();
     }
     case Work::kWrite: return write_pages(window);
-    case Work::kCopy: break;
-  }
-  for (Window& other : windows_) other.layer = kNoLayer;
-  Status copied = copy_layers(job.from_page, job.to_page);
-  is_lost_[job.to_page] = copied.ok() ? is_lost_[job.from_page] : 1;
-  if (!copied.ok()) {
-    lost_ = of_keys(std::move(copied))
-                .with_context("a sequence lost rows when its page was to be copied; begin it anew");
+    case Work::kCopy:
+    case Work::kMove: copy_or_move(job);
   }
   return ok_status();
+}
+
+// The pass that reads a page which was to be copied, or whose rows were to be moved, reports the
+// error.
+void SpilledKvStore::copy_or_move(const Job& job) {
+  for (Window& window : windows_) window.layer = kNoLayer;
+  const bool copies = job.work == Work::kCopy;
+  Status done = copies ? copy_layers(job.from_page, job.to_page) : move_in_layers();
+  if (copies) {
+    is_lost_[job.to_page] = done.ok() ? is_lost_[job.from_page] : 1;
+  } else {
+    for (const RowMove& move : std::span(moves_).first(n_moves_)) {
+      if (!done.ok() || is_lost_[move.from_page] != 0) is_lost_[move.to_page] = 1;
+    }
+  }
+  if (done.ok()) return;
+  lost_ = of_keys(std::move(done))
+              .with_context(
+                  "a sequence lost rows when its page was to be copied or its rows to be "
+                  "moved; begin it anew");
 }
 
 std::uint64_t SpilledKvStore::file_offset(std::uint32_t layer, std::uint32_t page) const noexcept {
@@ -351,6 +379,34 @@ Status SpilledKvStore::copy_layers(std::uint32_t from_page, std::uint32_t to_pag
     bytes_read_ += stride_;
     QSF_RETURN_IF_ERROR(file_->write(file_offset(layer, to_page), bytes));
     bytes_written_ += stride_;
+  }
+  return ok_status();
+}
+
+// Pages are read once a layer, where the moves name them first.
+Status SpilledKvStore::move_in_layers() {
+  Window& window = windows_.front();
+  const std::span<const RowMove> moves = std::span(moves_).first(n_moves_);
+  const auto read = [&](std::uint32_t layer, std::uint32_t page) {
+    if (std::exchange(window.holds[page], std::uint8_t{1}) != 0) return ok_status();
+    queue_->start(
+        {.offset = file_offset(layer, page), .to = bytes_of(window, {page, 1}), .tag = 0});
+    bytes_read_ += stride_;
+    return queue_->wait().status;
+  };
+  for (std::uint32_t layer = 0; layer < shape_.n_layers; ++layer) {
+    std::fill(window.holds.begin(), window.holds.end(), std::uint8_t{0});
+    for (const RowMove& move : moves) {
+      QSF_RETURN_IF_ERROR(read(layer, move.from_page));
+      QSF_RETURN_IF_ERROR(read(layer, move.to_page));
+    }
+    qsf::move_rows(shape_, {window.base, stride_}, moves);
+    for (const RowMove& move : moves) {
+      if (std::exchange(window.holds[move.to_page], std::uint8_t{0}) == 0) continue;
+      QSF_RETURN_IF_ERROR(
+          file_->write(file_offset(layer, move.to_page), bytes_of(window, {move.to_page, 1})));
+      bytes_written_ += stride_;
+    }
   }
   return ok_status();
 }

@@ -66,6 +66,7 @@ class SpilledKvStore final : public KvPageStore {
   KvLayerPages acquire_layer(std::uint32_t layer) override;
   void release_layer(std::uint32_t layer) override;
   void copy_page(std::uint32_t from_page, std::uint32_t to_page) override;
+  void move_rows(std::span<const RowMove> moves) override;
   Status end_pass() override;
   Status status() const override;
 
@@ -88,7 +89,7 @@ class SpilledKvStore final : public KvPageStore {
     std::vector<std::uint8_t> holds;  // [pages]; 1: as the file has it
     unsigned n_jobs = 0;              // submitted and not done
   };
-  enum class Work : std::uint8_t { kRead, kReadForNextPass, kWrite, kCopy };
+  enum class Work : std::uint8_t { kRead, kReadForNextPass, kWrite, kCopy, kMove };
   struct Job {
     Work work = Work::kRead;
     unsigned window = 0;
@@ -119,7 +120,9 @@ class SpilledKvStore final : public KvPageStore {
   Status read_pages(Window& window, std::uint32_t layer, unsigned uses);
   Status finish_read(Window& window);
   Status write_pages(Window& window);
+  void copy_or_move(const Job& job);
   Status copy_layers(std::uint32_t from_page, std::uint32_t to_page);
+  Status move_in_layers();
   template <typename Wanted, typename Action>
   void for_runs(const Wanted& wanted, const Action& action);
   std::uint64_t file_offset(std::uint32_t layer, std::uint32_t page) const noexcept;
@@ -135,7 +138,7 @@ class SpilledKvStore final : public KvPageStore {
 
   std::vector<Window> windows_;          // two, or one of a model of one layer
   std::vector<std::uint8_t> page_uses_;  // [pages], of PageUse; changed while there are no jobs
-  std::vector<std::uint8_t> is_lost_;    // [pages]; copies that failed; the same
+  std::vector<std::uint8_t> is_lost_;    // [pages]; copies and moves that failed; the same
   Status lost_;                          // their last error; likewise
   std::uint64_t bytes_read_ = 0;         // of the thread that reads and writes
   std::uint64_t bytes_written_ = 0;
@@ -151,6 +154,9 @@ class SpilledKvStore final : public KvPageStore {
   unsigned first_job_ = 0;
   unsigned n_jobs_ = 0;
   unsigned n_writes_ = 0;  // of the jobs
+  // Of the job that moves rows; changed while there is none.
+  std::array<RowMove, kMaxDrafts> moves_{};
+  std::uint32_t n_moves_ = 0;
   bool is_stopping_ = false;
   Status status_;
   KvSpillStats stats_;

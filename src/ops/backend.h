@@ -239,6 +239,9 @@ class Backend {
   virtual void add(Buffer to, Buffer from) = 0;  // to += from
   // Copies a page of every layer, when a forked sequence appends to it.
   virtual void copy_page(std::uint32_t from_page, std::uint32_t to_page) = 0;
+  // Moves rows of every layer between two passes: accepted drafts to the end of their sequence
+  // (KvCache::commit_path). Requires  at most kMaxDrafts moves
+  virtual void move_rows(std::span<const RowMove> moves) = 0;
 
   // Completes everything submitted.
   virtual Status wait() = 0;

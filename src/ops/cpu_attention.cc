@@ -254,6 +254,10 @@ void CpuBackend::copy_page(std::uint32_t from_page, std::uint32_t to_page) {
   kv_store_->copy_page(from_page, to_page);
 }
 
+void CpuBackend::move_rows(std::span<const RowMove> moves) {
+  kv_store_->move_rows(moves);
+}
+
 // The kernel that the pass's rows go through, or its last prompt row where there are several.
 const char* CpuBackend::attend_kernel_name() const noexcept {
   const bool prompt = n_prompt_ > 0;

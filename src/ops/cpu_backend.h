@@ -70,6 +70,7 @@ class CpuBackend final : public Backend {
   void attend(const AttendArgs& args) override;
   void add(Buffer to, Buffer from) override;
   void copy_page(std::uint32_t from_page, std::uint32_t to_page) override;
+  void move_rows(std::span<const RowMove> moves) override;
   Status wait() override;
   Status end_pass() override;
   std::span<const float> read_row(Buffer from, std::uint32_t row) override;

@@ -277,6 +277,39 @@ TEST_P(CpuDraftedAttentionTest, RowsOfATreeHaveTheBitsOfTheirPaths) {
   }
 }
 
+// Rows behind an accepted path see it as if it had never been drafted.
+TEST_P(CpuDraftedAttentionTest, RowsBehindAMovedPathHaveTheBitsOfPlainText) {
+  const NaiveSparseInput rows = text_rows(4);
+  for (const Case& c : kCases) {
+    if (is_emulated(GetParam()) && c.type != KvType::k2Bit) continue;
+    for (const std::uint32_t prefix : {50U, 64U, 500U}) {
+      constexpr std::uint32_t kRows = 30;
+      const Tree tree = Tree::random(kRows, prefix + 1);
+      Attention many(c, rows, kRows - 1, GetParam());
+      Attention single(c, rows, 0, GetParam());
+      many.pass(count_from(0, prefix), RowRole::kPrompt);
+      single.pass(count_from(0, prefix), RowRole::kPrompt);
+      many.tree(count_from(prefix, kRows), tree.ancestors());
+      std::vector<std::uint32_t> accepted = tree.path_to(kRows - 2);
+      for (std::uint32_t& slot : accepted) {
+        slot += prefix;
+        single.pass({&slot, 1}, RowRole::kGenerated);
+      }
+      std::vector<RowMove> moves(accepted.size());
+      Bench& bench = many.bench();
+      moves.resize(bench.kv().commit_path(bench.sequence(), prefix, accepted, moves));
+      bench.backend().move_rows(moves);
+      const auto next = count_from(prefix + kRows, 3);
+      Outputs plain;
+      for (const std::uint32_t row : next) {
+        plain.push_back(single.pass({&row, 1}, RowRole::kGenerated).front());
+      }
+      EXPECT_EQ(many.pass(next, RowRole::kGenerated), plain)
+          << "behind " << prefix << ", case " << &c - kCases;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Tiers, CpuDraftedAttentionTest, testing::ValuesIn(host_tiers()),
                          [](const auto& tier) {
                            return std::string(kernels::isa_name(tier.param));
