@@ -24,9 +24,11 @@ if(QSF_KERNELS_ONLY)
 endif()
 
 # Imports NAME as qsf::NAME from an archive, or from a shared library where no archive exists.
+# QSF_NAME_SHARED is the one that libqsf.so links, the other way round.
 function(qsf_import_library name header)
   find_path(QSF_${name}_INCLUDE ${header} REQUIRED)
   find_library(QSF_${name}_LIBRARY NAMES lib${name}.a ${name} REQUIRED)
+  find_library(QSF_${name}_SHARED ${name} REQUIRED)
   add_library(qsf::${name} UNKNOWN IMPORTED GLOBAL)
   set_target_properties(qsf::${name} PROPERTIES
     IMPORTED_LOCATION ${QSF_${name}_LIBRARY}

@@ -6,7 +6,7 @@
 #   include/qsf/qsf.h          the C interface
 #   lib/libqsf.a               the engine
 #   lib/pkgconfig/qsf.pc       pkg-config --static --cflags --libs qsf
-#   lib/cmake/qsf/             find_package(qsf), target qsf::qsf
+#   lib/cmake/qsf/             find_package(qsf), targets qsf::qsf and, for libqsf.so, qsf::shared
 #   share/doc/qsf/examples/    a program, and how to build it with either
 
 include(CMakePackageConfigHelpers)
@@ -94,14 +94,14 @@ set(qsf_config_folder ${PROJECT_BINARY_DIR}/packaging)
 configure_file(${PROJECT_SOURCE_DIR}/packaging/qsf.pc.in ${qsf_config_folder}/qsf.pc @ONLY)
 
 set(qsf_archive_path ${CMAKE_INSTALL_LIBDIR}/libqsf.a)
+set(qsf_shared_path ${CMAKE_INSTALL_LIBDIR}/libqsf.so.${PROJECT_VERSION_MAJOR})
 configure_package_config_file(
   ${PROJECT_SOURCE_DIR}/packaging/qsfConfig.cmake.in ${qsf_config_folder}/qsfConfig.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/qsf
-  PATH_VARS CMAKE_INSTALL_INCLUDEDIR qsf_archive_path
+  PATH_VARS CMAKE_INSTALL_INCLUDEDIR qsf_archive_path qsf_shared_path
   NO_SET_AND_CHECK_MACRO NO_CHECK_REQUIRED_COMPONENTS_MACRO)
-# Until 1.0 the C interface may change with the minor version.
 write_basic_package_version_file(${qsf_config_folder}/qsfConfigVersion.cmake
-                                 COMPATIBILITY SameMinorVersion)
+                                 COMPATIBILITY SameMajorVersion)
 
 install(TARGETS qsf_archive ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 install(FILES ${PROJECT_SOURCE_DIR}/include/qsf/qsf.h

@@ -49,6 +49,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Of this header; qsf_version and qsf_abi_version tell the library's. */
+#define QSF_VERSION_MAJOR 0
+#define QSF_VERSION_MINOR 2
+#define QSF_VERSION_PATCH 0
+#define QSF_ABI_VERSION 2
+
 #if defined(__GNUC__)
 #define QSF_API __attribute__((visibility("default")))
 #else
@@ -86,8 +92,11 @@ typedef struct qsf_error {
   char message[256];
 } qsf_error;
 
-/* Returns  the version of the library, such as "0.1.0"; static, never free it */
+/* Returns  the version of the library, such as "0.2.0"; static, never free it */
 QSF_API const char* qsf_version(void);
+/* Returns  QSF_ABI_VERSION of the library, which counts the nodes of libqsf.so's symbols: 1 for
+ *          QSF_0.1, 2 for QSF_0.2. A library runs the programs of its own and of lower numbers */
+QSF_API int qsf_abi_version(void);
 
 /* ---- 2 Configuration --------------------------------------------------------------------- */
 

@@ -4,7 +4,7 @@
 # Test of cmake/install.cmake and cmake/library.cmake: installs a build, moves what was installed,
 # and uses it as a user would. The tools are all there; qsf-run finds the bundled model from its own
 # place, through PATH and a link too; the example programs build with pkg-config, with CMake and
-# with other compilers and linkers than the archive's, and run.
+# with other compilers and linkers than the archive's, and run, with the shared library as well.
 #
 #   install_test.sh CMAKE BUILD_DIR [C_COMPILER [SANITIZERS]]
 set -euo pipefail
@@ -96,10 +96,20 @@ if command -v pkg-config >/dev/null && command -v make >/dev/null; then
     ! { command -v clang && command -v ld.lld; } >/dev/null || compilers+=("clang -fuse-ld=lld")
   fi
   for with in "${compilers[@]}"; do
-    PKG_CONFIG_PATH=$pkg_config_path quietly make -B -C "$examples/pkg_config" CC="$with" CFLAGS="$flags" ||
+    PKG_CONFIG_PATH=$pkg_config_path quietly make -B -C "$examples/pkg_config" STATIC=1 CC="$with" CFLAGS="$flags" ||
       fail "examples/pkg_config does not build with $with"
     says_hello "$examples/pkg_config/hello" || fail "examples/pkg_config, built with $with, fails"
   done
+  shared=$(find "$prefix" -name libqsf.so)
+  if [ -n "$shared" ]; then
+    PKG_CONFIG_PATH=$pkg_config_path quietly make -B -C "$examples/pkg_config" CC="$compiler" CFLAGS="$flags" ||
+      fail "examples/pkg_config does not build with libqsf.so"
+    quietly grep -F libqsf.so.0 "$examples/pkg_config/hello" || fail "examples/pkg_config does not need libqsf.so.0"
+    LD_LIBRARY_PATH=${shared%/*} says_hello "$examples/pkg_config/hello" ||
+      fail "examples/pkg_config fails with libqsf.so"
+  elif [ -z "$sanitizers" ]; then
+    fail "no libqsf.so under $prefix"
+  fi
 else
   fail "pkg-config and make are needed to test the installed library"
 fi
@@ -109,4 +119,9 @@ quietly "$cmake" -S "$examples/cmake_package" -B "$scratch/cmake" -DCMAKE_PREFIX
   fail "examples/cmake_package does not find the installed library"
 quietly "$cmake" --build "$scratch/cmake" || fail "examples/cmake_package does not build"
 says_hello "$scratch/cmake/hello" || fail "examples/cmake_package fails on the bundled model"
+if [ -n "${shared:-}" ]; then
+  { quietly "$cmake" -DQSF_TARGET=qsf::shared "$scratch/cmake" && quietly "$cmake" --build "$scratch/cmake"; } ||
+    fail "examples/cmake_package does not build with qsf::shared"
+  says_hello "$scratch/cmake/hello" || fail "examples/cmake_package fails with qsf::shared"
+fi
 echo "install_test: $n_tools tools, model, header and archive work; linked by: $(printf '%s; ' "${compilers[@]}")CMake"

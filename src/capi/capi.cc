@@ -346,6 +346,9 @@ using namespace qsf::capi;  // NOLINT: every entry below is a thin shell around 
 const char* qsf_version(void) {
   return QSF_VERSION;
 }
+int qsf_abi_version(void) {
+  return QSF_ABI_VERSION;
+}
 
 QSFConfig* qsf_config_default(void) {
   return new (std::nothrow) QSFConfig();

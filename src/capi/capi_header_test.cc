@@ -52,6 +52,14 @@ TEST(CapiHeaderTest, StructsAreThoseOfC) {
   EXPECT_EQ(sizeof(qsf_error), 260U);
 }
 
+TEST(CapiHeaderTest, TheLibraryIsOfTheHeadersVersion) {
+  const std::string version = std::to_string(QSF_VERSION_MAJOR) + "." +
+                              std::to_string(QSF_VERSION_MINOR) + "." +
+                              std::to_string(QSF_VERSION_PATCH);
+  EXPECT_EQ(qsf_version(), version);
+  EXPECT_EQ(qsf_abi_version(), QSF_ABI_VERSION);
+}
+
 std::string message_of(std::string_view text) {
   qsf_error error;
   fill_error(&error, QSF_IO, text);
