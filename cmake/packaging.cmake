@@ -3,6 +3,7 @@
 # What `cmake --build build/release --target package` makes, in packages/ of the build folder:
 #
 #   qsf_VERSION-1_ARCH.deb           program, bundled model, man pages, completions
+#   libqsf0_VERSION-1_ARCH.deb       shared library
 #   libqsf-dev_VERSION-1_ARCH.deb    header, archive, files for pkg-config and CMake, examples
 #   qsf-VERSION-linux-ARCH.tar.gz    the contents of the first package, for other systems
 #
@@ -90,9 +91,13 @@ install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/NOTICE
         DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT debian EXCLUDE_FROM_ALL)
 install(FILES ${PROJECT_SOURCE_DIR}/packaging/debian/qsf.lintian-overrides RENAME qsf
         DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides COMPONENT debian EXCLUDE_FROM_ALL)
+set(qsf_shared_package libqsf${PROJECT_VERSION_MAJOR})
 install(FILES ${PROJECT_SOURCE_DIR}/packaging/debian/copyright
               ${qsf_debian_folder}/changelog.Debian.gz ${qsf_debian_folder}/changelog.gz
         DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libqsf-dev COMPONENT debian_development EXCLUDE_FROM_ALL)
+install(FILES ${PROJECT_SOURCE_DIR}/packaging/debian/copyright
+              ${qsf_debian_folder}/changelog.Debian.gz ${qsf_debian_folder}/changelog.gz
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${qsf_shared_package} COMPONENT debian_shared EXCLUDE_FROM_ALL)
 
 # The Debian packages that the libraries of libqsf.a come from.
 set(qsf_debian_libraries)
@@ -114,6 +119,9 @@ endforeach()
 foreach(component IN ITEMS DEVELOPMENT DEBIAN_DEVELOPMENT)
   set(CPACK_COMPONENT_${component}_GROUP library)
 endforeach()
+foreach(component IN ITEMS SHARED DEBIAN_SHARED)
+  set(CPACK_COMPONENT_${component}_GROUP shared)
+endforeach()
 
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
@@ -133,10 +141,21 @@ they work without any download.")
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libqsf-dev)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SOURCE qsf)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libdevel)
-set(CPACK_DEBIAN_LIBRARY_PACKAGE_DEPENDS "${qsf_debian_libraries}")
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_DEPENDS
+    "${qsf_shared_package} (= ${PROJECT_VERSION}-1), ${qsf_debian_libraries}")
 set(CPACK_DEBIAN_LIBRARY_DESCRIPTION "\
 QSF converts language models to a weight file of its own and runs them.
 .
 The package contains the engine as a static library, its header for C, the
 files for pkg-config and CMake, and examples.")
+set(CPACK_DEBIAN_SHARED_PACKAGE_NAME ${qsf_shared_package})
+set(CPACK_DEBIAN_SHARED_PACKAGE_SOURCE qsf)
+set(CPACK_DEBIAN_SHARED_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_SHARED_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_SHARED_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/packaging/debian/shared/triggers)
+set(CPACK_DEBIAN_SHARED_DESCRIPTION "\
+QSF converts language models to a weight file of its own and runs them.
+.
+The package contains the engine as a shared library.")
 include(CPack)

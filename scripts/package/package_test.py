@@ -71,10 +71,14 @@ def check_debian(packages, scratch):
     expect_files(os.path.join(scratch, "libqsf-dev", "usr"),
                  ["include/qsf/qsf.h", "lib/libqsf.a", "lib/pkgconfig/qsf.pc", "lib/cmake/qsf/qsfConfig.cmake",
                   "share/doc/libqsf-dev/copyright", "share/doc/qsf/examples/hello.c"], packages["libqsf-dev"])
+    expect_files(os.path.join(scratch, "libqsf0", "usr"),
+                 ["lib/libqsf.so.0", "share/doc/libqsf0/copyright"], packages["libqsf0"])
     depends = run(["dpkg-deb", "-f", packages["qsf"], "Depends"]).decode().strip()
     if depends:
         raise Failed(f"{packages['qsf']}: depends on '{depends}', expected nothing")
     depends = run(["dpkg-deb", "-f", packages["libqsf-dev"], "Depends"]).decode().strip().split(", ")
+    if not depends.pop(0).startswith("libqsf0 (= "):
+        raise Failed(f"{packages['libqsf-dev']}: does not depend on libqsf0 of its version")
     unknown = [name for name in depends
                if subprocess.run(["dpkg-query", "-s", name], capture_output=True, check=False).returncode]
     if not depends or unknown:
@@ -183,6 +187,7 @@ def main(arguments):
     with tempfile.TemporaryDirectory() as scratch:
         try:
             packages = {"qsf": only(os.path.join(release, "packages", "qsf_*.deb")),
+                        "libqsf0": only(os.path.join(release, "packages", "libqsf0_*.deb")),
                         "libqsf-dev": only(os.path.join(release, "packages", "libqsf-dev_*.deb"))}
             debian_tools = check_debian(packages, scratch)
             lintian = check_lintian(packages)
@@ -195,7 +200,7 @@ def main(arguments):
         except Failed as failure:
             print(f"package_test: {failure}")
             return 1
-    print(f"package_test: two Debian packages and a tarball hold what they should; {lintian}")
+    print(f"package_test: three Debian packages and a tarball hold what they should; {lintian}")
     return 0
 
 
