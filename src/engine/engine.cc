@@ -130,6 +130,17 @@ void Engine::cancel() noexcept {
   impl_->cancel.store(true, std::memory_order_relaxed);
 }
 
+std::uint32_t Engine::Impl::n_drawable() const noexcept {
+  const ModelSpec& spec = reader->spec();
+  if (!tokenizer.has_value()) return spec.n_vocab;
+  std::uint32_t n = tokenizer->n_tokens();
+  for (const std::uint32_t id : spec.eos_ids) n = std::max(n, id + 1);
+  return std::min(n, spec.n_vocab);
+}
+std::uint32_t Engine::n_drawable() const noexcept {
+  return impl_->n_drawable();
+}
+
 std::uint64_t Engine::n_parameters() const noexcept {
   std::uint64_t count = 0;
   for (const SectionDirectory& section : impl_->reader->directories()) {

@@ -146,6 +146,9 @@ class Engine {
 
   const ModelSpec& spec() const noexcept;
   const Tokenizer* tokenizer() const noexcept;  // null when the file holds none
+  // Ids that may be sampled, from 0 on: at most spec().n_vocab, which may hold rows without a
+  // token.
+  std::uint32_t n_drawable() const noexcept;
   // Decodes tokens as a text that begins a document: valid UTF-8, U+FFFD for other bytes, nothing
   // for special tokens. Requires  tokenizer() != nullptr
   std::string decode(std::span<const TokenId> tokens) const;

@@ -137,6 +137,10 @@ struct Engine::Impl {
   void add_visible(SequenceId sequence, std::uint32_t layer, std::uint32_t kv_head,
                    std::vector<std::uint32_t>& positions) const;
 
+  // Returns how many ids may be sampled. Embeddings are padded with rows without a token; an
+  // end-of-text id that the tokenizer does not list still ends the text.
+  std::uint32_t n_drawable() const noexcept;
+
   // Returns whether cancel() was called, and resets that.
   bool take_cancel() noexcept;
 

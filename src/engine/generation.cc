@@ -10,19 +10,6 @@
 
 namespace qsf {
 
-namespace {
-
-// Returns how many ids may be sampled. Embeddings are padded with rows without a token; an
-// end-of-text id that the tokenizer does not list still ends the text.
-std::size_t n_drawable(const Engine::Impl& engine) {
-  const ModelSpec& spec = engine.reader->spec();
-  std::size_t n = engine.tokenizer->n_tokens();
-  for (const std::uint32_t id : spec.eos_ids) n = std::max<std::size_t>(n, std::size_t{id} + 1);
-  return std::min<std::size_t>(n, spec.n_vocab);
-}
-
-}  // namespace
-
 Result<std::unique_ptr<Generation>> Generation::create(Session& session,
                                                        std::span<const TokenId> prompt,
                                                        const GenerateOptions& options) {
@@ -45,7 +32,7 @@ Generation::Generation(Session& session, std::span<const TokenId> prompt,
       text_(*session.engine_.tokenizer, options_) {
   Engine::Impl& engine = session.engine_;
   const std::size_t n_vocab = engine.reader->spec().n_vocab;
-  const std::size_t n_ids = n_drawable(engine);
+  const std::size_t n_ids = engine.n_drawable();
   sampler_.emplace(options_.sampling,
                    engine.sample_logits.subspan(session.sequence_ * n_vocab, n_ids),
                    engine.sample_order.first(n_ids));
@@ -140,6 +127,7 @@ void Generation::sample() {
                 "damaged",
                 engine.reader->file().path().c_str()));
   }
+  if (Status status = sampler_->prepare(); !status.ok()) return fail(std::move(status));
   const std::uint64_t start = monotonic_ns();
   const TokenId token = sampler_->draw(session_.tokens_);
   const std::uint64_t now = monotonic_ns();

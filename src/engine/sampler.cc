@@ -135,6 +135,29 @@ bool Sampler::has_candidate() const noexcept {
                      [](float logit) { return std::isfinite(logit); });
 }
 
+Status Sampler::prepare() {
+  if (options_.on_logits != nullptr) {
+    const int code = options_.on_logits(logits_, options_.callback_user);
+    if (code != 0) return invalid_argument("logits callback: returned %d", code);
+    if (!has_candidate()) return invalid_argument("logits callback: left no finite logit");
+  }
+  return options_.on_mask == nullptr ? ok_status() : mask();
+}
+
+Status Sampler::mask() {
+  constexpr std::size_t kBits = 32;
+  // order_ holds nothing yet: its first places are the mask.
+  const std::span<std::uint32_t> allowed = order_.first((logits_.size() + kBits - 1) / kBits);
+  std::fill(allowed.begin(), allowed.end(), std::numeric_limits<std::uint32_t>::max());
+  const int code = options_.on_mask(allowed, options_.callback_user);
+  if (code != 0) return invalid_argument("mask callback: returned %d", code);
+  for (std::size_t id = 0; id < logits_.size(); ++id) {
+    if ((allowed[id / kBits] >> (id % kBits) & 1) == 0) logits_[id] = kMinusInfinity;
+  }
+  if (!has_candidate()) return invalid_argument("mask callback: allows no token");
+  return ok_status();
+}
+
 TokenId Sampler::draw(std::span<const TokenId> history) noexcept {
   penalise(history);
   penalise_continuations(history);

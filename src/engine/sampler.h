@@ -2,8 +2,8 @@
 //
 // The sampler: from the logits of one row to the next token.
 //
-// Order of the steps: penalties (repetition, then frequency and presence), DRY, logit bias,
-// temperature, top-k, typical-p, top-p, min-p, XTC, draw.
+// Order of the steps: logits callback, mask callback, penalties (repetition, then frequency and
+// presence), DRY, logit bias, temperature, top-k, typical-p, top-p, min-p, XTC, draw.
 // It is llama.cpp's order but for the bias, its first step, and temperature, its last: here the
 // steps that select see the distribution that is drawn from. At temperature 0 the largest logit
 // after the bias is taken. A step that is off changes no bit.
@@ -71,6 +71,14 @@ struct SamplingOptions {
 
   std::uint64_t seed = 0;
   std::vector<LogitBias> logit_bias;  // biases of one token add up
+
+  // Called by prepare(), or null. A result other than 0 is an error of that draw.
+  // May change the logits of all ids that can be drawn.
+  int (*on_logits)(std::span<float> logits, void* user) = nullptr;
+  // Clears the bits of the ids that may not be drawn; id i is bit i % 32 of word i / 32. All bits
+  // are set before.
+  int (*on_mask)(std::span<std::uint32_t> allowed, void* user) = nullptr;
+  void* callback_user = nullptr;
 };
 
 // Fails  kInvalidArgument with the name, the value and the range of the first option out of range.
@@ -91,6 +99,10 @@ class Sampler final : public LogitsSink {
   // Returns whether any gathered logit is a finite number: a row of a sound model always has one.
   bool has_candidate() const noexcept;
 
+  // Calls the callbacks for the gathered row, once before each draw().
+  // Fails  kInvalidArgument: a callback failed, or left no id that can be drawn
+  Status prepare();
+
   // Draws a token from the gathered row, given the tokens so far (for the penalties and DRY).
   // Tokens of `history` beyond the vocabulary are ignored.
   // Guarantees  A NaN logit and one of -infinity are never drawn while there is another; with
@@ -100,6 +112,7 @@ class Sampler final : public LogitsSink {
   TokenId draw(std::span<const TokenId> history) noexcept;
 
  private:
+  Status mask();
   void penalise(std::span<const TokenId> history) noexcept;
   void penalise_continuations(std::span<const TokenId> history) noexcept;
   void bias() noexcept;
