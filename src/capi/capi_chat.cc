@@ -43,6 +43,7 @@ Status create(QSFEngine* engine, const qsf_chat_options* from, QSFChat** out) {
   if (from != nullptr) QSF_RETURN_IF_ERROR(read_struct(from, "options", options));
   if (options.system == nullptr && options.system_bytes > 0) return null_argument("system");
   auto handle = std::make_unique<QSFChat>();
+  handle->engine = engine;
   QSF_ASSIGN_OR_RETURN(
       handle->chat,
       Chat::create(*engine->engine, {.system = {options.system, options.system_bytes},
@@ -79,7 +80,9 @@ Status send(QSFChat* handle, std::string_view text, const qsf_chat_send_options*
 
   GenerateOptions settings;
   QSF_RETURN_IF_ERROR(read_count("max_tokens", options.max_tokens, settings.max_tokens));
-  QSF_RETURN_IF_ERROR(read_sampling(options.sampling, settings.sampling));
+  SamplingCallbacks callbacks;
+  QSF_RETURN_IF_ERROR(
+      read_sampling(*handle->engine, options.sampling, settings.sampling, callbacks));
   QSF_RETURN_IF_ERROR(read_stops(options.stop, options.n_stop, settings.stop));
   TokenForwarder forwarder(options.on_token, options.on_prompt, options.user_data);
   forwarder.attach(settings);

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/rng.h"
 #include "capi/capi_handles.h"
 
 namespace qsf::capi {
@@ -22,6 +21,13 @@ static_assert(static_cast<int>(QSF_STOP_STRING) == static_cast<int>(StopReason::
 static_assert(static_cast<int>(QSF_STOP_CONTEXT_FULL) ==
               static_cast<int>(StopReason::kContextFull));
 static_assert(static_cast<int>(QSF_STOP_CANCELLED) == static_cast<int>(StopReason::kCancelled));
+
+qsf_generate_options default_generate_options() noexcept {
+  qsf_generate_options options = {};
+  options.struct_size = sizeof options;
+  options.max_tokens = static_cast<int>(GenerateOptions().max_tokens);
+  return options;
+}
 
 Status check_prompt(const QSFEngine& engine, std::size_t n_tokens, std::size_t n_held) {
   if (n_tokens == 0 && n_held == 0) {
@@ -58,8 +64,8 @@ Status generate(QSFEngine* engine, Session* held, const qsf_generate_options* fr
 
   GenerateOptions settings;
   QSF_RETURN_IF_ERROR(read_count("max_tokens", options.max_tokens, settings.max_tokens));
-  QSF_RETURN_IF_ERROR(read_sampling(options.sampling, settings.sampling));
-  QSF_RETURN_IF_ERROR(validate(settings.sampling, engine->engine->spec().n_vocab));
+  SamplingCallbacks callbacks;
+  QSF_RETURN_IF_ERROR(read_sampling(*engine, options.sampling, settings.sampling, callbacks));
   QSF_RETURN_IF_ERROR(read_stops(options.stop, options.n_stop, settings.stop));
   settings.echo_prompt = options.echo_prompt != 0;
   TokenForwarder forwarder(options.on_token, options.on_prompt, options.user_data);
@@ -143,54 +149,9 @@ void TokenForwarder::report(std::uint64_t done, std::uint64_t total, void* user)
   self.on_prompt_(done, total, self.user_data_);
 }
 
-qsf_sampling default_sampling() noexcept {
-  const SamplingOptions defaults;
-  qsf_sampling sampling = {};
-  sampling.struct_size = sizeof sampling;
-  sampling.temperature = defaults.temperature;
-  sampling.top_k = static_cast<int>(defaults.top_k);
-  sampling.top_p = defaults.top_p;
-  sampling.min_p = defaults.min_p;
-  sampling.repeat_penalty = defaults.repeat_penalty;
-  sampling.repeat_window = static_cast<int>(defaults.repeat_window);
-  sampling.seed = defaults.seed;
-  return sampling;
-}
-
-qsf_generate_options default_generate_options() noexcept {
-  qsf_generate_options options = {};
-  options.struct_size = sizeof options;
-  options.max_tokens = static_cast<int>(GenerateOptions().max_tokens);
-  return options;
-}
-
 Status read_count(const char* name, int value, std::uint32_t& out) {
   if (value < 0) return invalid_argument("%s: %d, expected at least 0", name, value);
   out = static_cast<std::uint32_t>(value);
-  return ok_status();
-}
-
-Status read_sampling(const qsf_sampling* from, SamplingOptions& out) {
-  if (from == nullptr) return ok_status();
-  qsf_sampling sampling = default_sampling();
-  QSF_RETURN_IF_ERROR(read_struct(from, "sampling", sampling));
-  out.temperature = sampling.temperature;
-  out.top_p = sampling.top_p;
-  out.min_p = sampling.min_p;
-  out.repeat_penalty = sampling.repeat_penalty;
-  out.seed = sampling.seed;
-  QSF_RETURN_IF_ERROR(read_count("top_k", sampling.top_k, out.top_k));
-  QSF_RETURN_IF_ERROR(read_count("repeat_window", sampling.repeat_window, out.repeat_window));
-  if (sampling.logit_bias == nullptr && sampling.n_logit_bias > 0) {
-    return null_argument("logit_bias");
-  }
-  for (std::size_t i = 0; i < sampling.n_logit_bias; ++i) {
-    const qsf_logit_bias& entry = sampling.logit_bias[i];
-    if (entry.token < 0) {
-      return invalid_argument("logit_bias: token %d, expected at least 0", entry.token);
-    }
-    out.logit_bias.push_back({static_cast<TokenId>(entry.token), entry.bias});
-  }
   return ok_status();
 }
 
@@ -209,13 +170,6 @@ Status read_stops(const char* const* stop, std::size_t n_stop, std::vector<std::
 }  // namespace qsf::capi
 
 using namespace qsf::capi;  // NOLINT: every entry below is a thin shell around these
-
-void(qsf_sampling_init)(qsf_sampling* sampling) {
-  init_struct(default_sampling(), kReleasedSizes<qsf_sampling>.front(), sampling);
-}
-void qsf_sampling_init_sized(qsf_sampling* sampling, size_t struct_size) {
-  init_struct(default_sampling(), struct_size, sampling);
-}
 
 void(qsf_generate_options_init)(qsf_generate_options* options) {
   init_struct(default_generate_options(), kReleasedSizes<qsf_generate_options>.front(), options);
@@ -268,28 +222,6 @@ float* qsf_forward(QSFEngine* engine, const int* tokens, int num_tokens) {
     return session->prefill(ids, &copy);
   });
   return done ? engine->logits.data() : nullptr;
-}
-
-int qsf_sample(const float* logits, int vocab_size, float temperature, float top_p) {
-  static qsf::Rng seeds(0);
-  if (logits == nullptr || vocab_size < 1) return -1;
-  int drawn = -1;
-  guarded(nullptr, [&]() -> qsf::Status {
-    const auto n_vocab = static_cast<std::uint32_t>(vocab_size);
-    qsf::SamplingOptions options;
-    options.temperature = temperature;
-    options.top_k = 0;
-    options.top_p = top_p;
-    options.seed = seeds.next_u64();
-    QSF_RETURN_IF_ERROR(validate(options, n_vocab));
-    std::vector<float> gathered(n_vocab);
-    std::vector<std::uint32_t> order(n_vocab);
-    qsf::Sampler sampler(options, gathered, order);
-    sampler.consume(0, 0, {logits, n_vocab});
-    drawn = static_cast<int>(sampler.draw({}));
-    return qsf::ok_status();
-  });
-  return drawn;
 }
 
 qsf_code qsf_engine_score(QSFEngine* engine, const int* tokens, size_t n_tokens, size_t first,

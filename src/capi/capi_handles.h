@@ -15,6 +15,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,6 +28,7 @@
 #include "engine/chat.h"
 #include "engine/engine.h"
 #include "engine/engine_plan.h"
+#include "engine/sampler.h"
 #include "qsf/qsf.h"
 
 namespace qsf::capi {
@@ -41,6 +43,13 @@ inline qsf_h2o_options default_h2o_options() noexcept {
           static_cast<int>(options.sinks),
           options.ranking == H2oRanking::kSum ? QSF_H2O_SUM : QSF_H2O_MEAN};
 }
+
+// The sampler's callbacks of C, as the engine calls them.
+struct SamplingCallbacks {
+  QSFLogitsFilterCallback on_logits = nullptr;
+  QSFMaskCallback on_mask = nullptr;
+  void* user_data = nullptr;
+};
 
 }  // namespace qsf::capi
 
@@ -89,6 +98,16 @@ struct QSFEngine {
   std::vector<float> logits;  // of qsf_forward
 };
 
+struct QSFSampler {
+  qsf::SamplingOptions options;
+  qsf::capi::SamplingCallbacks callbacks;
+  std::uint32_t n_vocab = 0;
+  std::vector<float> logits;
+  std::vector<std::uint32_t> order;
+  std::vector<qsf::TokenId> history;
+  std::optional<qsf::Sampler> sampler;
+};
+
 struct QSFSession {
   QSFEngine* engine = nullptr;
   std::unique_ptr<qsf::Session> session;
@@ -97,6 +116,7 @@ struct QSFSession {
 };
 
 struct QSFChat {
+  QSFEngine* engine = nullptr;
   std::unique_ptr<qsf::Chat> chat;
   std::string template_name;
 };
@@ -171,14 +191,10 @@ class TokenForwarder {
 // Fails  kInvalidArgument for a negative value
 Status read_count(const char* name, int value, std::uint32_t& out);
 
-// The defaults that the init functions of the header promise.
-qsf_sampling default_sampling() noexcept;
-qsf_generate_options default_generate_options() noexcept;
-
-// Reads settings of C; NULL leaves the defaults.
-// Fails  kInvalidArgument or kUnsupported, naming the field; ranges that depend on the model are
-//        checked by validate()
-Status read_sampling(const qsf_sampling* from, SamplingOptions& out);
+// Reads settings of C; NULL leaves the defaults. `callbacks` is used as long as `out`.
+// Fails  kInvalidArgument or kUnsupported, naming the field
+Status read_sampling(const QSFEngine& engine, const qsf_sampling* from, SamplingOptions& out,
+                     SamplingCallbacks& callbacks);
 Status read_stops(const char* const* stop, std::size_t n_stop, std::vector<std::string>& out);
 
 }  // namespace qsf::capi
