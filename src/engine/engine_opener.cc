@@ -213,7 +213,7 @@ Status EngineOpener::load_weights() {
   QSF_ASSIGN_OR_RETURN(impl_->pager,
                        WeightPager::open(*impl_->reader, *impl_->device, impl_->plan.residency,
                                          impl_->arena->carve(impl_->plan.regions.weights),
-                                         {.cancel = &impl_->cancel}));
+                                         {.cancel = &impl_->cancel, .work = impl_->backend.get()}));
   const std::string note = impl_->pager->reading_note();
   if (!note.empty()) impl_->plan.reading_mode.append("; ").append(note);
   if (!impl_->options.preload) return ok_status();

@@ -87,30 +87,31 @@ Decoder::Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
 }
 
 Status Decoder::run(const Pass& pass) {
-  begin(pass);
-  QSF_RETURN_IF_ERROR(embed(pass));
-  QSF_RETURN_IF_ERROR(run_layers(pass, 0, spec_.n_layers));
-  QSF_RETURN_IF_ERROR(head(pass));
-  return backend_.end_pass();
+  begin(pass, 0, spec_.n_layers);
+  Status status = embed(pass);
+  if (status.ok()) status = run_layers(pass, 0, spec_.n_layers);
+  if (status.ok()) status = head(pass);
+  return end(std::move(status));
 }
 
 Status Decoder::run_part(const Pass& pass, std::uint32_t first, std::uint32_t last,
                          std::span<float> hidden) {
   QSF_DCHECK(first < last && last <= spec_.n_layers);
   QSF_DCHECK(hidden.size() == pass.rows.size() * spec_.hidden && pass.sink == nullptr);
-  begin(pass);
+  begin(pass, first, last);
   const auto row = [&](std::uint32_t i) {
     return hidden.subspan(std::size_t{i} * spec_.hidden, spec_.hidden);
   };
+  Status status = ok_status();
   if (first == 0) {
-    QSF_RETURN_IF_ERROR(embed(pass));
+    status = embed(pass);
   } else {
     for (std::uint32_t i = 0; i < counts_.n_rows; ++i) {
       backend_.upload_row(buffers_.hidden, i, row(i));
     }
   }
-  QSF_RETURN_IF_ERROR(run_layers(pass, first, last));
-  QSF_RETURN_IF_ERROR(backend_.end_pass());
+  if (status.ok()) status = run_layers(pass, first, last);
+  QSF_RETURN_IF_ERROR(end(std::move(status)));
   for (std::uint32_t i = 0; i < counts_.n_rows; ++i) {
     const std::span<const float> values = backend_.read_row(buffers_.hidden, i);
     std::copy(values.begin(), values.end(), row(i).begin());
@@ -118,7 +119,19 @@ Status Decoder::run_part(const Pass& pass, std::uint32_t first, std::uint32_t la
   return ok_status();
 }
 
-void Decoder::begin(const Pass& pass) {
+// Ends a pass. After an error too, nothing of it may be under way: its rows, its tiles and its
+// pages belong to others from now on.
+Status Decoder::end(Status status) {
+  if (status.ok()) {
+    status = backend_.end_pass();
+  } else {
+    static_cast<void>(backend_.wait());
+  }
+  pager_.release_completed();
+  return status;
+}
+
+void Decoder::begin(const Pass& pass, std::uint32_t first, std::uint32_t last) {
   output_rows_.clear();
   counts_ = {.n_prompt = 0, .n_rows = static_cast<std::uint32_t>(pass.rows.size())};
   output_counts_ = {};
@@ -130,7 +143,7 @@ void Decoder::begin(const Pass& pass) {
     if (prompt) ++output_counts_.n_prompt;
   }
   output_counts_.n_rows = static_cast<std::uint32_t>(output_rows_.size());
-  pager_.start_pass(!output_rows_.empty());
+  pager_.start_pass(pager_.plan_of(first, last, !output_rows_.empty()));
   backend_.begin_pass(pass.rows, *pass.kv,
                       {.inverse_frequencies = inverse_frequencies_,
                        .factor = spec_.rope.attention_factor,
@@ -168,6 +181,7 @@ Status Decoder::embed(const Pass& pass) {
 Status Decoder::run_layers(const Pass& pass, std::uint32_t first, std::uint32_t last) {
   for (std::uint32_t layer = first; layer < last; ++layer) {
     QSF_RETURN_IF_ERROR(run_layer(pass, layer));
+    QSF_RETURN_IF_ERROR(backend_.status());
     if (pass.on_layer != nullptr) pass.on_layer(layer + 1, pass.on_layer_user);
   }
   return ok_status();
@@ -310,18 +324,16 @@ Status Decoder::multiply(const Pass& pass, OperatorKind kind, Buffer in,
       }
     }
     const std::span<const WeightTile> wanted(tiles.data(), n_wanted);
-    backend_.matmul({.kind = kind,
-                     .in = in,
-                     .rows = counts_,
-                     .row_list = {},
-                     .tiles = wanted,
-                     .targets = {targets.data(), products.size()},
-                     .hook = {},
-                     .epilogue = epilogue,
-                     .int8_rows = spec_.int8_rows});
-    const Status status = backend_.wait();
-    pager_.release(next, n_ready);
-    QSF_RETURN_IF_ERROR(status);
+    const Ticket ticket = backend_.matmul({.kind = kind,
+                                           .in = in,
+                                           .rows = counts_,
+                                           .row_list = {},
+                                           .tiles = wanted,
+                                           .targets = {targets.data(), products.size()},
+                                           .hook = {},
+                                           .epilogue = epilogue,
+                                           .int8_rows = spec_.int8_rows});
+    pager_.release(next, n_ready, ticket);
     for (const WeightTile& tile : wanted) targets[tile.target].n_rows_done += tile.n_rows;
     next += n_ready;
   }
@@ -339,7 +351,7 @@ Result<std::uint32_t> Decoder::acquire(TileId first, std::uint32_t max_tiles,
 
 Status Decoder::head(const Pass& pass) {
   if (is_cancelled(pass)) return cancelled("cancelled before the output head");
-  if (output_rows_.empty()) return backend_.wait();
+  if (output_rows_.empty()) return ok_status();
   backend_.norm({.in = buffers_.hidden,
                  .out = buffers_.normed,
                  .row_list = output_rows_,
@@ -420,7 +432,9 @@ void Decoder::multiply_head_blocks(std::span<const WeightTile> tiles, std::uint3
       WeightTile& piece = pieces[n_pieces++];
       piece = tile;
       piece.target = n_targets;
-      piece.bytes += (first - tile.first_row) / kRowGroup * tile.group_bytes;
+      const std::size_t skipped = (first - tile.first_row) / kRowGroup * tile.group_bytes;
+      piece.bytes += skipped;
+      piece.offset += static_cast<std::uint32_t>(skipped);
       piece.first_row = first;
       piece.n_rows = last - first;
     }

@@ -4,7 +4,7 @@
 //
 // The three steps are separate, so that a pass can be cut between layers. Weights arrive tile by
 // tile from the pager and are multiplied as they arrive; the decoder owns no weights and no
-// threads.
+// threads. It waits for the backend only where a result is read: logits, or the rows behind a part.
 
 #ifndef QSF_MODEL_DECODER_H_
 #define QSF_MODEL_DECODER_H_
@@ -72,23 +72,17 @@ class Decoder {
                                 const DecoderBuffers& buffers, std::uint32_t max_rows,
                                 std::uint32_t max_distance);
 
-  // Runs a pass from tokens to logits. Allocates nothing.
-  // Fails  kCancelled; kCorrupt or kIo from the pager
+  // Runs a pass from tokens to logits. Allocates nothing. When it returns, with or without an
+  // error, all that it submitted is complete.
+  // Fails  kCancelled; kCorrupt or kIo from the pager; as Backend::status()
   Status run(const Pass& pass);
 
-  // Runs layers [first, last) alone: from tokens where `first` is 0, else from `hidden`, rows of
-  // the residual stream in front of layer `first`. The rows behind layer last - 1 go to `hidden`.
-  // Shapes    hidden [rows of the pass, hidden size]
-  // Requires  first < last <= layers; no sink
-  // Fails     as run
+  // Runs layers [first, last) alone, and reads no other layer's tiles: from tokens where `first` is
+  // 0, else from `hidden`, rows of the residual stream in front of layer `first`. The rows behind
+  // layer last - 1 go to `hidden`. Shapes    hidden [rows of the pass, hidden size] Requires  first
+  // < last <= layers; no sink Fails     as run
   Status run_part(const Pass& pass, std::uint32_t first, std::uint32_t last,
                   std::span<float> hidden);
-
-  // The parts of run(), in this order, after begin().
-  void begin(const Pass& pass);
-  Status embed(const Pass& pass);
-  Status run_layers(const Pass& pass, std::uint32_t first, std::uint32_t last);
-  Status head(const Pass& pass);
 
  private:
   struct Product {
@@ -101,7 +95,12 @@ class Decoder {
           const DecoderBuffers& buffers, ModelWeights weights, std::uint32_t max_rows,
           std::uint32_t max_distance);
 
+  void begin(const Pass& pass, std::uint32_t first, std::uint32_t last);
+  Status embed(const Pass& pass);
+  Status run_layers(const Pass& pass, std::uint32_t first, std::uint32_t last);
   Status run_layer(const Pass& pass, std::uint32_t layer);
+  Status head(const Pass& pass);
+  Status end(Status status);
   Status attention(const Pass& pass, const LayerWeights& w, std::uint32_t layer);
   Status ffn(const Pass& pass, const LayerWeights& w);
   Status add_product(const Pass& pass, OperatorKind kind, Buffer in, const MatrixRef& matrix,

@@ -6,6 +6,10 @@
 // has no address here. Operators are submitted in order and may run later; wait() completes
 // everything submitted and returns the first error. The CPU backend runs operators at once.
 //
+// Operators read their arguments, the values to upload and all lists in them when they are
+// submitted. What else they point to (gains, biases, slopes, bytes of tiles) stays unchanged until
+// they are complete. docs/adding-a-backend.md has the contract as a whole.
+//
 // Rows have roles. Prompt rows come first in a pass, generated and drafted rows after them.
 // Products take prompt rows through the prompt kernels and the others through the decode kernels,
 // so that the numbers of a row do not depend on the other rows of its pass (batch invariance).
@@ -23,6 +27,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "base/submitted_work.h"
 #include "kv/h2o_eviction.h"
 #include "kv/kv_cache.h"
 #include "kv/kv_page_store.h"
@@ -142,8 +147,9 @@ struct MatmulArgs {
   Buffer in;
   RowCounts rows;
   std::span<const std::uint32_t>
-      row_list;                       // rows of `in` and `out` to compute, ascending; empty: all
-  std::span<const WeightTile> tiles;  // at most kMaxMatmulTiles; valid until the next wait()
+      row_list;  // rows of `in` and `out` to compute, ascending; empty: all
+  std::span<const WeightTile>
+      tiles;  // at most kMaxMatmulTiles; bytes stay until their work is complete
   std::span<const MatmulTarget> targets;
   MatmulHook hook;
   MatmulEpilogue epilogue;  // fused_gate_up: two targets, gate and up, no row_list
@@ -187,7 +193,7 @@ struct AttendArgs {
 
 class OperatorObserver;  // operator_observer.h
 
-class Backend {
+class Backend : public SubmittedWork {
  public:
   virtual ~Backend() = default;
 
@@ -219,7 +225,8 @@ class Backend {
   // The same for limits.h2o_eviction.
   virtual void attach_h2o_eviction(std::span<H2oEviction> evictions) = 0;
 
-  // Starts a pass. `rows` (prompt rows first) and `kv` stay unchanged until its last wait().
+  // Starts a pass. `rows` (prompt rows first), `kv` and `rotation` stay unchanged until its last
+  // wait().
   // When `cancel`, which may be null, becomes true, operators may skip work; their results are void
   // then.
   virtual void begin_pass(std::span<const Row> rows, const KvCache& kv, const Rotation& rotation,
@@ -228,7 +235,9 @@ class Backend {
   // Operators over the rows of the pass; widths are those of the buffers unless named.
   virtual void upload_row(Buffer to, std::uint32_t row, std::span<const float> values) = 0;
   virtual void norm(const NormArgs& args) = 0;
-  virtual void matmul(const MatmulArgs& args) = 0;
+  // Returns the ticket after which the tiles are no longer read. Tiles with an id are those of one
+  // pager.
+  virtual Ticket matmul(const MatmulArgs& args) = 0;
   // Rotates the first rope_dims of the head_dim columns of each head; the others are unchanged.
   virtual void rope(Buffer x, std::uint32_t n_heads) = 0;
   // Copies queries before their rotation and rotates the copy to its cache position behind the
@@ -243,8 +252,10 @@ class Backend {
   // (KvCache::commit_path). Requires  at most kMaxDrafts moves
   virtual void move_rows(std::span<const RowMove> moves) = 0;
 
-  // Completes everything submitted.
+  // Completes everything submitted. Fails  as status()
   virtual Status wait() = 0;
+  // Returns the first error of the pass that is known without waiting.
+  virtual Status status() const = 0;
   // Ends the pass: waits until its keys and values are stored. An incomplete pass is not ended.
   virtual Status end_pass() = 0;
   // Returns a row as the last wait() left it, valid until the next operator.

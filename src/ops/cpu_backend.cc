@@ -189,6 +189,10 @@ std::span<const float> CpuBackend::read_row(Buffer from, std::uint32_t row) {
 }
 
 Status CpuBackend::wait() {
+  return status();
+}
+
+Status CpuBackend::status() const {
   return kv_store_ == nullptr ? ok_status() : kv_store_->status();
 }
 

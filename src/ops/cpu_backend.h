@@ -63,7 +63,7 @@ class CpuBackend final : public Backend {
                   const std::atomic<bool>* cancel) override;
   void upload_row(Buffer to, std::uint32_t row, std::span<const float> values) override;
   void norm(const NormArgs& args) override;
-  void matmul(const MatmulArgs& args) override;
+  Ticket matmul(const MatmulArgs& args) override;
   void rope(Buffer x, std::uint32_t n_heads) override;
   void rope_at_cache_position(Buffer from, Buffer to, std::uint32_t n_heads) override;
   void store_kv(std::uint32_t layer, Buffer k, Buffer v) override;
@@ -71,7 +71,10 @@ class CpuBackend final : public Backend {
   void add(Buffer to, Buffer from) override;
   void copy_page(std::uint32_t from_page, std::uint32_t to_page) override;
   void move_rows(std::span<const RowMove> moves) override;
+  Ticket completed() const noexcept override { return 0; }
+  void wait_for(Ticket) noexcept override {}
   Status wait() override;
+  Status status() const override;
   Status end_pass() override;
   std::span<const float> read_row(Buffer from, std::uint32_t row) override;
 

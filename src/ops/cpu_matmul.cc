@@ -34,9 +34,9 @@ void for_runs(const MatmulArgs& args, std::uint32_t first_x, std::uint32_t last_
 
 }  // namespace
 
-void CpuBackend::matmul(const MatmulArgs& args) {
+Ticket CpuBackend::matmul(const MatmulArgs& args) {
   QSF_DCHECK(args.row_list.empty() || !args.epilogue.fused_gate_up);
-  if (args.tiles.empty()) return;
+  if (args.tiles.empty()) return 0;
   const RoleInputs inputs = choose_kernels(args.tiles, args.rows, args.int8_rows);
   const std::uint32_t n_cols = args.tiles.front().n_cols;
   quantise_activations(args.in, n_cols, inputs, args.rows);
@@ -77,6 +77,7 @@ void CpuBackend::matmul(const MatmulArgs& args) {
     product_bytes_ += split_.weight_bytes();
     product_ns_ += times.ns - ns_before;
   }
+  return 0;
 }
 
 // Looks up the kernels of every tile; returns the forms of rows that they take.

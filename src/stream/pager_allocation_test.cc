@@ -45,7 +45,7 @@ TEST(PagerAllocationTest, PassesAndRowsAllocateNothing) {
       const long before = n_allocations();
       bool all_ok = true;
       for (int pass = 0; pass < 5; ++pass) {
-        pager.start_pass(true);
+        pager.start_pass(pager.plan_of(0, reader.spec().n_layers, true));
         for (std::uint32_t r = 0; r < 300; r += 11)
           all_ok = pager.embedding_row(r, row).ok() && all_ok;
         for (TileId id = first; id < pager.n_tiles(); ++id) {

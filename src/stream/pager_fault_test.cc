@@ -160,7 +160,7 @@ TEST_F(PagerFaultTest, AFileThatShrinksWhileItRunsIsAnError) {
     ASSERT_EQ(::truncate(faulty.file.path().c_str(),
                          static_cast<off_t>(faulty.reader.layer(1).tiles[1].file_offset)),
               0);
-    opened.pager->start_pass(true);
+    opened.pager->start_pass(opened.pager->plan_of(0, faulty.reader.spec().n_layers, true));
     std::size_t n_failed = 0;
     for (TileId id = 0; id < opened.pager->n_tiles(); ++id) {
       const auto tile = opened.pager->acquire(id);
@@ -292,7 +292,7 @@ TEST_F(PagerFaultTest, AThousandRandomStopsLeaveNoThreadAndNoHold) {
     }
     WeightPager& pager = *opened->pager;
     cancel.store(rng.below(4) == 0);
-    pager.start_pass(rng.below(2) == 0);
+    pager.start_pass(pager.plan_of(0, faulty.reader.spec().n_layers, rng.below(2) == 0));
     TileId next = rng.below(2) == 0 ? 7 : rng.below(pager.n_tiles());
     const std::uint32_t n_steps = rng.below(30);
     for (std::uint32_t step = 0; step < n_steps && next < pager.n_tiles(); ++step) {

@@ -139,6 +139,126 @@ TEST_F(PagerStreamTest, PassesWithoutTheHeadDoNotReadIt) {
   reference.expect_pass(*opened.pager, true);
 }
 
+// Runs a pass over the tiles of a plan's ranges of ids, and returns the stored bytes of what was
+// read meanwhile.
+std::uint64_t bytes_of_pass(WeightPager& pager, const TileReference& reference,
+                            const AccessPlan& plan, const std::vector<TileId>& ids) {
+  const std::uint64_t before = pager.stats().bytes_read;
+  pager.start_pass(plan);
+  for (const TileId id : ids) {
+    const auto tile = pager.acquire(id);
+    EXPECT_TRUE(tile.has_value());
+    reference.expect_tile(id, *tile);
+    pager.release(id);
+  }
+  return pager.stats().bytes_read - before;
+}
+
+std::uint64_t read_bytes(const QsfReader& reader, std::uint32_t section) {
+  std::uint64_t bytes = 0;
+  for (const TileInfo& tile : reader.directories()[section].tiles) {
+    if (tile.tensor != kOneRowTensors) bytes += align_up(tile.stored_bytes, kTileAlign);
+  }
+  return bytes;
+}
+
+// A window of layers reads its own tiles, pass after pass, and at most a ring of the next pass.
+TEST_F(PagerStreamTest, AWindowOfLayersReadsNoOther) {
+  const PagerFile file(pager_file_path(), {}, {.n_layers = 9});
+  const QsfReader reader = open_reader(file.path());
+  const TileReference reference(reader);
+  const std::uint64_t least = WeightPager::plan(reader, {}).value().least_bytes;
+  for (const auto& [first, last] : {std::pair{0U, 2U}, {3U, 7U}, {8U, 9U}}) {
+    auto opened = open_pager(reader, {.limits = {.bytes = least, .ring_bytes = 1}}).value();
+    WeightPager& pager = *opened.pager;
+    std::vector<TileId> ids;
+    std::uint64_t window_bytes = 0;
+    for (std::uint32_t layer = first; layer < last; ++layer) {
+      window_bytes += read_bytes(reader, layer_section(layer));
+      for (std::uint32_t tensor = 0; tensor < 7; ++tensor) {
+        const auto of_tensor = pager.tiles_of(layer_section(layer), tensor);
+        ids.insert(ids.end(), of_tensor.begin(), of_tensor.end());
+      }
+    }
+    std::sort(ids.begin(), ids.end());
+    const AccessPlan plan = pager.plan_of(first, last, /*with_head=*/false);
+    ASSERT_EQ(plan.n_tiles(), ids.size());
+    bytes_of_pass(pager, reference, plan, ids);  // with what was read ahead before it was announced
+    std::uint64_t bytes = 0;
+    constexpr std::uint64_t kPasses = 5;
+    for (std::uint64_t pass = 0; pass < kPasses; ++pass) {
+      bytes += bytes_of_pass(pager, reference, plan, ids);
+    }
+    const std::uint64_t ring_bytes = pager.residency().ring_bytes;
+    EXPECT_GE(bytes + ring_bytes, kPasses * window_bytes);
+    EXPECT_LE(bytes, kPasses * window_bytes + ring_bytes) << "layers " << first << " to " << last;
+  }
+}
+
+// A part of every layer, and of others a few tiles: as layers with experts will be read.
+TEST_F(PagerStreamTest, APlanOfChosenTilesReadsNoOther) {
+  const PagerFile file(pager_file_path(), {}, {.n_layers = 9});
+  const QsfReader reader = open_reader(file.path());
+  const TileReference reference(reader);
+  const std::uint64_t least = WeightPager::plan(reader, {}).value().least_bytes;
+  auto opened = open_pager(reader, {.limits = {.bytes = least, .ring_bytes = 1}}).value();
+  WeightPager& pager = *opened.pager;
+  const TileId layers = pager.tiles_of(layer_section(0), 1).front();
+  Rng rng(6);
+  std::vector<TileId> ids;
+  AccessPlan plan;
+  std::uint64_t plan_bytes = 0;
+  for (std::uint32_t layer = 0; layer < 9; ++layer) {
+    const SectionDirectory& directory = reader.layer(layer);
+    std::uint32_t index = 0;
+    for (const TileInfo& tile : directory.tiles) {
+      if (tile.tensor == kOneRowTensors) continue;
+      const TileId id = pager.tiles_of(layer_section(layer), 1).front() + index++;
+      if (tile.tensor != 1 && rng.below(4) != 0) continue;
+      ids.push_back(id);
+      plan.add({id - layers, id - layers + 1});
+      plan_bytes += align_up(tile.stored_bytes, kTileAlign);
+    }
+  }
+  ASSERT_GT(plan.ranges().size(), 9U);
+  bytes_of_pass(pager, reference, plan, ids);
+  const std::uint64_t n_restarts = pager.stats().ring_restarts;
+  std::uint64_t bytes = 0;
+  for (int pass = 0; pass < 5; ++pass) bytes += bytes_of_pass(pager, reference, plan, ids);
+  EXPECT_EQ(pager.stats().ring_restarts, n_restarts);
+  const std::uint64_t ring_bytes = pager.residency().ring_bytes;
+  EXPECT_LE(bytes, 5 * plan_bytes + ring_bytes);
+  EXPECT_GE(bytes + ring_bytes, 5 * plan_bytes);
+}
+
+// Tiles outside of the plan may be asked for; reading goes on with the plan behind them.
+TEST_F(PagerStreamTest, PlansMayChangeAndBeLeft) {
+  const PagerFile file(pager_file_path(), {}, {.n_layers = 5, .tied_head = true});
+  const QsfReader reader = open_reader(file.path());
+  const TileReference reference(reader);
+  const std::uint64_t least = WeightPager::plan(reader, {}).value().least_bytes;
+  Rng rng(9);
+  for (const std::uint64_t limit : {least, least + 50000, least + 200000}) {
+    auto opened = open_pager(reader, {.limits = {.bytes = limit, .ring_bytes = 1}}).value();
+    WeightPager& pager = *opened.pager;
+    for (int pass = 0; pass < 60; ++pass) {
+      const std::uint32_t first = rng.below(5);
+      const std::uint32_t last = first + rng.below(6 - first);
+      pager.start_pass(pager.plan_of(first, last, rng.below(2) == 0));
+      for (int step = 0; step < 6; ++step) {
+        TileId id = rng.below(pager.n_tiles());
+        for (std::uint32_t n = rng.below(12); n > 0 && id < pager.n_tiles(); --n, ++id) {
+          const auto tile = pager.acquire(id);
+          ASSERT_TRUE(tile.has_value()) << tile.error().message();
+          reference.expect_tile(id, *tile);
+          pager.release(id);
+        }
+      }
+    }
+    reference.expect_pass(pager, true);
+  }
+}
+
 // Tiles in any order, some of them held while others are asked for.
 TEST_F(PagerStreamTest, AnyOrderGivesTheSameBytes) {
   for (const Storage& storage : kStorages) {
@@ -192,7 +312,7 @@ TEST_F(PagerStreamTest, ReadyTilesTakeAtMostHalfOfTheRing) {
   pager.release(first);
   std::uint32_t most = 0;
   for (int pass = 0; pass < 20; ++pass) {
-    pager.start_pass(true);
+    pager.start_pass(pager.plan_of(0, reader.spec().n_layers, true));
     for (TileId next = first; next < pager.n_tiles();) {
       std::uint32_t n = pager.acquire_ready(next, 64, tiles);
       if (n == 0) {

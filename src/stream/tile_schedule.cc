@@ -42,6 +42,7 @@ TileSchedule::TileSchedule(const TileTable& table, const ReadDevice& device, Mut
       ++n_residents_unsettled_;
     }
   }
+  plan_.add({0, table.head_end()});
   cursor_ = first_streamed();
 }
 
@@ -50,15 +51,13 @@ std::uint64_t TileSchedule::heap_bytes(const TileTable& table) noexcept {
          TileRing::heap_bytes(max_slots(table));
 }
 
-// Returns the position of the next streamed tile after `position`, after the last one the first of
-// the next pass; kNoPosition without one.
+// Returns the position of the plan's next streamed tile after `position`, after the last one the
+// first of the next pass; kNoPosition without one.
 std::uint32_t TileSchedule::next_streamed(std::uint32_t position) const {
   const std::span<const TileId> order = table_.order();
   std::uint32_t p = position;
-  for (std::size_t n = 0; n < order.size(); ++n) {
-    ++p;
-    const bool past_layers = p == table_.head_begin() && !with_head_;
-    if (past_layers || p == table_.head_end() || p >= order.size()) p = 0;
+  for (std::uint32_t n = 0; n < plan_.n_tiles(); ++n) {
+    p = plan_.next(p);
     const TileUse& use = uses_[order[p]];
     if (!use.resident && use.state != TileState::kFailed) return p;
   }
@@ -67,12 +66,13 @@ std::uint32_t TileSchedule::next_streamed(std::uint32_t position) const {
 
 // Returns the position of the first streamed tile of a pass, kNoPosition when there is none.
 std::uint32_t TileSchedule::first_streamed() const {
-  return next_streamed(table_.head_end() == 0 ? 0 : table_.head_end() - 1);
+  return next_streamed(kNoPosition);
 }
 
 // Returns the tile to be read next, or kNoTile while there is nothing to read or no room for it.
 // Vectors come first, because they are waited for together; then the tile that is waited for; then
-// resident and streamed tiles in the order of the pass, and residents alone while the ring is full.
+// resident and streamed tiles in the order of the plan, and residents alone, also those outside of
+// the plan, while the ring is full.
 TileId TileSchedule::pick() {
   if (next_vectors_ < table_.n_all_tiles()) return next_vectors_;
   if (urgent_ != kNoTile && uses_[urgent_].state == TileState::kAbsent) return urgent_;
@@ -92,7 +92,8 @@ TileId TileSchedule::pick() {
   const bool can_stream =
       uses_[streamed].state == TileState::kAbsent && ring_.has_room(table_.place_bytes(streamed));
   if (!can_stream) return resident;
-  return resident != kNoTile && resident_cursor_ < cursor_ ? resident : streamed;
+  const bool is_first = resident != kNoTile && resident_cursor_ < cursor_;
+  return is_first && plan_.contains(resident_cursor_) ? resident : streamed;
 }
 
 void TileSchedule::take(TileId id, ReadJob& job) {
@@ -259,19 +260,27 @@ Status TileSchedule::load(LoadProgress on_progress, void* user) {
   return ok_status();
 }
 
-void TileSchedule::start_pass(bool with_head) {
+void TileSchedule::start_pass(const AccessPlan& plan) {
   const Lock lock(mutex_);
-  with_head_ = with_head;
+  plan_ = plan;
+  const std::span<const TileId> order = table_.order();
   const std::uint32_t first = first_streamed();
-  if (first == kNoPosition) return;
-  const TileId id = table_.order()[first];
+  if (first == kNoPosition) {
+    cursor_ = kNoPosition;
+    return;
+  }
+  const TileId id = order[first];
   if (uses_[id].slot == kNoSlot) {
     restart_at(id);
-  } else {
-    pass_over_older(uses_[id].slot);
+    return;
   }
-  // Read-ahead may end with the output head, which this pass does not need.
-  if (!with_head && cursor_ != kNoPosition && cursor_ >= table_.head_begin()) cursor_ = first;
+  pass_over_older(uses_[id].slot);
+  // Read-ahead followed the plan before: it goes on behind the tiles that both begin with.
+  cursor_ = first;
+  while (uses_[order[cursor_]].slot != kNoSlot) {
+    cursor_ = next_streamed(cursor_);
+    if (cursor_ == first) break;
+  }
   wake_readers();
 }
 
@@ -321,6 +330,13 @@ void TileSchedule::restart_at(TileId id) {
 // Returns whether the next tile can never get room: nothing is being read, and it does not fit.
 bool TileSchedule::is_stuck(TileId id) const {
   return n_ring_jobs_ == 0 && !ring_.has_room(table_.place_bytes(id));
+}
+
+bool TileSchedule::lacks_room(TileId id) {
+  const Lock lock(mutex_);
+  const TileUse& use = uses_[id];
+  return use.state == TileState::kAbsent && !use.resident &&
+         !ring_.has_room(table_.place_bytes(id));
 }
 
 void TileSchedule::hold(TileId id) {

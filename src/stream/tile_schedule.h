@@ -10,6 +10,9 @@
 // slot of the ring; when it is released or skipped, the slot is freed and the tile is absent again.
 // A read that is no longer needed ends in its slot, which belongs to no tile by then, and the slot
 // is freed. A failed tile stays failed, and acquire() returns its error.
+//
+// Streamed tiles are read in the order of an access plan, from its end on at its beginning, for the
+// next pass.
 
 #ifndef QSF_STREAM_TILE_SCHEDULE_H_
 #define QSF_STREAM_TILE_SCHEDULE_H_
@@ -29,6 +32,7 @@
 #include "base/result.h"
 #include "base/status.h"
 #include "io/read_device.h"
+#include "stream/access_plan.h"
 #include "stream/pager_stats.h"
 #include "stream/tile_ring.h"
 #include "stream/tile_table.h"
@@ -76,7 +80,9 @@ class TileSchedule {
   // For the thread that runs passes.
   Status wait_for_vectors();
   Status load(LoadProgress on_progress, void* user);
-  void start_pass(bool with_head);
+  void start_pass(const AccessPlan& plan);
+  // Returns whether a tile that is not being read waits for room in the ring.
+  bool lacks_room(TileId id);
   Status acquire(TileId id);
   // Holds ready tiles from `first` on, at most `max_tiles`. Returns how many.
   std::uint32_t acquire_ready(TileId first, std::uint32_t max_tiles);
@@ -153,7 +159,7 @@ class TileSchedule {
   std::uint32_t resident_cursor_ = 0;   // no resident tile before it is absent
   TileId next_vectors_;                 // tile of one-row tensors to be read next
   TileId urgent_ = kNoTile;             // resident, absent, and waited for
-  bool with_head_ = true;
+  AccessPlan plan_;
   std::uint32_t n_residents_unsettled_ = 0;  // matrices' tiles
   std::uint32_t n_vectors_unsettled_ = 0;
   std::uint64_t loaded_bytes_ = 0;  // stored bytes of resident tiles that are ready

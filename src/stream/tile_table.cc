@@ -197,6 +197,17 @@ void TileTable::find_order() {
   }
 }
 
+TileRange TileTable::layer_range(std::uint32_t first, std::uint32_t last) const noexcept {
+  const std::span<const TileId> layers = order().first(head_begin_);
+  const auto start_of = [&](std::uint32_t layer) {
+    const auto at = std::partition_point(layers.begin(), layers.end(), [&](TileId id) {
+      return tiles_[id].section < layer + 1;  // section 0 has the embeddings
+    });
+    return static_cast<std::uint32_t>(at - layers.begin());
+  };
+  return {start_of(first), start_of(last)};
+}
+
 Status TileTable::count_bytes(const WeightLimits& limits) {
   std::uint64_t stored_staging = 0;
   std::uint64_t raw_staging = 0;

@@ -21,15 +21,14 @@
 #include "base/result.h"
 #include "format/qsf_reader.h"
 #include "format/tile_codec.h"
+#include "quant/weight_tile.h"
+#include "stream/access_plan.h"
 #include "stream/residency.h"
 
 namespace qsf {
 
-// Numbers the tiles of all matrices in the order of the file. The tiles of one-row tensors have no
-// number that users see; inside they follow the last matrix.
-using TileId = std::uint32_t;
-inline constexpr TileId kNoTile = 0xFFFFFFFFU;
-inline constexpr std::uint32_t kNoPosition = 0xFFFFFFFFU;
+// TileIds count the tiles of matrices in the order of the file. The tiles of one-row tensors have
+// no number that users see; inside they follow the last matrix.
 
 struct PagedTile {
   std::uint64_t offset = 0;    // of its place in the region; resident tiles that are not mapped
@@ -93,10 +92,13 @@ class TileTable {
   }
   std::uint32_t embedding_tensor() const noexcept { return embedding_tensor_; }
 
-  // Tiles by position: a pass uses [0, head_end), the head from head_begin on.
+  // Tiles by position: a whole pass uses [0, head_end), the head from head_begin on.
   std::span<const TileId> order() const noexcept { return order_; }
   std::uint32_t head_begin() const noexcept { return head_begin_; }
   std::uint32_t head_end() const noexcept { return head_end_; }
+  // The positions of layers [first, last). Requires  first <= last <= layers
+  TileRange layer_range(std::uint32_t first, std::uint32_t last) const noexcept;
+  TileRange head_range() const noexcept { return {head_begin_, head_end_}; }
 
   // Where parts of the region begin.
   std::uint64_t ring_offset() const noexcept { return ring_offset_; }

@@ -55,7 +55,10 @@ Result<std::unique_ptr<WeightPager>> WeightPager::open(const QsfReader& reader,
 
 WeightPager::WeightPager(TileTable table, const ReadDevice& device, MutableByteSpan region,
                          const PagerOptions& options)
-    : table_(std::move(table)), region_(region), schedule_(table_, device, region, options.cancel) {
+    : table_(std::move(table)),
+      region_(region),
+      schedule_(table_, device, region, options.cancel),
+      work_(options.work) {
   readers_.reserve(table_.residency().limits.n_queues);
 }
 
@@ -67,8 +70,21 @@ Status WeightPager::load(LoadProgress on_progress, void* user) {
   return schedule_.load(on_progress, user);
 }
 
-void WeightPager::start_pass(bool with_head) {
-  schedule_.start_pass(with_head);
+AccessPlan WeightPager::plan_of(std::uint32_t first, std::uint32_t last, bool with_head) const {
+  AccessPlan plan;
+  plan.add(table_.layer_range(first, last));
+  if (with_head) plan.add(table_.head_range());
+  return plan;
+}
+
+void WeightPager::start_pass(const AccessPlan& plan) {
+  release_completed();
+  schedule_.start_pass(plan);
+}
+
+std::uint64_t WeightPager::drop_residents(std::uint64_t bytes) {
+  release_completed();
+  return schedule_.drop_residents(bytes);
 }
 
 std::span<const TileId> WeightPager::tiles_of(std::uint32_t section,
@@ -80,22 +96,29 @@ WeightTile WeightPager::view(TileId id) const noexcept {
   const TileInfo& info = table_.info(id);
   const TensorInfo& tensor = table_.tensor_info(id);
   const BlockFormat format = kernel_format(tensor.format);
+  const auto n_group_bytes = static_cast<std::size_t>(group_bytes(format, tensor.cols));
   return {.bytes = schedule_.bytes_of(id),
           .format = format,
-          .group_bytes = static_cast<std::size_t>(group_bytes(format, tensor.cols)),
+          .group_bytes = n_group_bytes,
           .tensor = info.tensor,
           .first_row = info.first_row,
           .n_rows = info.n_rows,
-          .n_cols = tensor.cols};
+          .n_cols = tensor.cols,
+          .id = id,
+          .whole_bytes = static_cast<std::uint32_t>((info.n_rows + kRowGroup - 1) / kRowGroup *
+                                                    n_group_bytes)};
 }
 
 Result<WeightTile> WeightPager::acquire(TileId id) {
+  release_completed();
+  while (n_pending_ > 0 && schedule_.lacks_room(id)) complete_oldest();
   QSF_RETURN_IF_ERROR(schedule_.acquire(id));
   return view(id);
 }
 
 std::uint32_t WeightPager::acquire_ready(TileId first, std::uint32_t max_tiles,
                                          std::span<WeightTile> out) {
+  release_completed();
   const auto most = static_cast<std::uint32_t>(std::min<std::size_t>(max_tiles, out.size()));
   const std::uint32_t n = schedule_.acquire_ready(first, most);
   for (std::uint32_t i = 0; i < n; ++i) out[i] = view(first + i);
@@ -108,6 +131,32 @@ void WeightPager::release(TileId id) {
 
 void WeightPager::release(TileId first, std::uint32_t n_tiles) {
   schedule_.release(first, n_tiles);
+}
+
+void WeightPager::release(TileId first, std::uint32_t n_tiles, Ticket ticket) {
+  if (n_pending_ == 0 && (ticket == 0 || work_ == nullptr || ticket <= work_->completed())) {
+    schedule_.release(first, n_tiles);
+    return;
+  }
+  if (n_pending_ == kMaxPendingReleases) complete_oldest();
+  const std::uint32_t at = (first_pending_ + n_pending_++) % kMaxPendingReleases;
+  pending_[at] = {.first = first, .n_tiles = n_tiles, .ticket = ticket};
+}
+
+void WeightPager::release_completed() {
+  if (n_pending_ == 0) return;
+  const Ticket completed = work_->completed();
+  while (n_pending_ > 0 && pending_[first_pending_].ticket <= completed) {
+    const PendingRelease& oldest = pending_[first_pending_];
+    schedule_.release(oldest.first, oldest.n_tiles);
+    first_pending_ = (first_pending_ + 1) % kMaxPendingReleases;
+    --n_pending_;
+  }
+}
+
+void WeightPager::complete_oldest() {
+  work_->wait_for(pending_[first_pending_].ticket);
+  release_completed();
 }
 
 std::span<const float> WeightPager::vector_space(const PagedTensor& tensor) const noexcept {

@@ -14,6 +14,7 @@
 #ifndef QSF_STREAM_WEIGHT_PAGER_H_
 #define QSF_STREAM_WEIGHT_PAGER_H_
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "base/status.h"
+#include "base/submitted_work.h"
 #include "format/qsf_reader.h"
 #include "io/read_device.h"
 #include "quant/weight_tile.h"
@@ -39,6 +41,8 @@ namespace qsf {
 
 struct PagerOptions {
   const std::atomic<bool>* cancel = nullptr;  // ends every wait; may be set by a signal handler
+  // Work that tiles are released after; none: all of it is complete at once.
+  SubmittedWork* work = nullptr;
 };
 
 // Sections are named by their index in QsfReader::directories().
@@ -63,8 +67,9 @@ class WeightPager {
   // Starts the reading threads. They read the vectors, for which open() waits, then resident and
   // streamed tiles in the order of a pass, as far as there is room.
   // Requires  plan() returned `residency` for this reader; reader, device and region outlive the
-  //           pager; `region` has residency.region_bytes, aligned to kTileAlign; with
-  //           limits.mapped the device's path is kMmap
+  //           pager, and the work the last release() with a ticket of it; `region` has
+  //           residency.region_bytes, aligned to kTileAlign; with limits.mapped the device's path
+  //           is kMmap
   // Fails     kCorrupt or kIo, naming the section, the tile and its file offset, for vectors;
   //           kCancelled; kOutOfBudget when the system refuses a thread; kIo without a queue
   static Result<std::unique_ptr<WeightPager>> open(const QsfReader& reader,
@@ -82,14 +87,17 @@ class WeightPager {
   // Fails  kCorrupt or kIo of the resident tile that comes first in the file; kCancelled
   Status load(LoadProgress on_progress = nullptr, void* user = nullptr);
 
-  // Announces a pass from the first layer on, with or without the output head. Read-ahead continues
-  // after it with the first layer. Requires  no tile is held
-  void start_pass(bool with_head);
+  // Returns the plan of a pass through layers [first, last), and the output head behind them.
+  // Requires  first <= last <= layers
+  AccessPlan plan_of(std::uint32_t first, std::uint32_t last, bool with_head) const;
+  // Announces a pass. Read-ahead follows its plan, and after its end begins with it again, for the
+  // next pass. Other tiles may be acquired too, at the price of a restart.
+  void start_pass(const AccessPlan& plan);
 
   // Gives at least `bytes` of resident tiles back to the system, as many of each layer as of any,
   // or all of the layers; they are streamed from then on. Returns the bytes given back.
-  // Requires  no tile is held
-  std::uint64_t drop_residents(std::uint64_t bytes) { return schedule_.drop_residents(bytes); }
+  // Requires  no tile is held, or by completed work alone
+  std::uint64_t drop_residents(std::uint64_t bytes);
 
   std::uint32_t n_tiles() const noexcept { return table_.n_tiles(); }
   // The tiles of a matrix in order of rows, ascending; empty for a tensor of one row. In files of
@@ -99,20 +107,27 @@ class WeightPager {
   std::span<const TileId> tiles_of(std::uint32_t section, std::uint32_t tensor) const noexcept;
 
   // Waits until a tile is ready and holds it. Each acquire needs one release. Any order works; the
-  // order of a pass is fast: a skipped tile leaves the ring, and a tile that is not in the ring
-  // restarts it there.
+  // order of the plan is fast: a skipped tile leaves the ring, and a tile that is not in the ring
+  // restarts it there. Where tiles released with a ticket leave no room, waits for their work,
+  // oldest first.
   // Requires  id < n_tiles()
   // Fails     kIo, kCorrupt: the tile cannot be read, now or later; the message names the section,
-  //           the tile and its file offset; kCancelled; kOutOfBudget when the tiles held
-  //           leave no room for another
+  //           the tile and its file offset; kCancelled; kOutOfBudget when the tiles held and not
+  //           released leave no room for another
   Result<WeightTile> acquire(TileId id);
   // Holds as many of the tiles first, first + 1 ... as are ready without waiting, at most
   // max_tiles, out.size() and those that exist, and returns how many; 0 means: acquire(first). Of
   // streamed tiles at most half of the ring's bytes are handed out, so that the other half fills.
   std::uint32_t acquire_ready(TileId first, std::uint32_t max_tiles, std::span<WeightTile> out);
-  // Requires  the tiles are held (checked)
+  // Requires  the tiles are held (checked), and nothing reads them any more
   void release(TileId id);
   void release(TileId first, std::uint32_t n_tiles);
+  // Releases tiles when the work up to a ticket is complete: at once if it is, else in a later
+  // call of this class. Until then they are held.
+  // Requires  the tiles are held; tickets do not descend
+  void release(TileId first, std::uint32_t n_tiles, Ticket ticket);
+  // Releases the tiles whose work is complete by now.
+  void release_completed();
 
   // Returns a tensor of one row: n_cols floats, 64-byte aligned, followed by zeros up to a multiple
   // of 16 floats. Requires  section and tensor exist
@@ -142,12 +157,26 @@ class WeightPager {
  private:
   WeightPager(TileTable table, const ReadDevice& device, MutableByteSpan region,
               const PagerOptions& options);
+  // Tiles that work not yet complete reads.
+  struct PendingRelease {
+    TileId first = 0;
+    std::uint32_t n_tiles = 0;
+    Ticket ticket = 0;
+  };
+  // Products that may be under way at once; with more, a release waits for the oldest.
+  static constexpr std::uint32_t kMaxPendingReleases = 64;
+
   WeightTile view(TileId id) const noexcept;
+  void complete_oldest();
   std::span<const float> vector_space(const PagedTensor& tensor) const noexcept;
 
   TileTable table_;
   MutableByteSpan region_;
   TileSchedule schedule_;
+  SubmittedWork* work_;
+  std::array<PendingRelease, kMaxPendingReleases> pending_{};  // a queue
+  std::uint32_t first_pending_ = 0;
+  std::uint32_t n_pending_ = 0;
   std::unique_ptr<RowCache> rows_;  // where an embedding does not stay
   std::vector<std::unique_ptr<TileReader>> readers_;
 };

@@ -192,6 +192,7 @@ struct OpenOptions {
   WeightLimits limits;
   ReadDeviceOptions device{.path = ReadPath::kPread, .direct = false, .depth = 2};
   const std::atomic<bool>* cancel = nullptr;
+  SubmittedWork* work = nullptr;
 };
 
 // A pager with what it needs to live.
@@ -214,8 +215,9 @@ inline Result<OpenedPager> open_pager(const QsfReader& reader, OpenOptions optio
   opened.arena = std::make_unique<Arena>(std::move(arena));
   const MutableByteSpan region = opened.arena->carve(weights);
   std::fill(region.begin(), region.end(), std::byte{0xEE});  // nothing may count on zeroed memory
-  QSF_ASSIGN_OR_RETURN(opened.pager, WeightPager::open(reader, *opened.device, needs, region,
-                                                       {.cancel = options.cancel}));
+  QSF_ASSIGN_OR_RETURN(opened.pager,
+                       WeightPager::open(reader, *opened.device, needs, region,
+                                         {.cancel = options.cancel, .work = options.work}));
   return opened;
 }
 

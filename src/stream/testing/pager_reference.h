@@ -48,6 +48,7 @@ class TileReference {
     }
   }
 
+  std::uint32_t n_layers() const { return reader_.spec().n_layers; }
   std::size_t n_layer_tiles() const { return layers_.size(); }
   // Stored bytes of the tiles that a pass with logits uses.
   std::uint64_t pass_bytes() const { return pass_bytes_; }
@@ -61,7 +62,7 @@ class TileReference {
 
   // A pass as a decoder makes it: all tiles in order, as many at once as are ready.
   void expect_pass(WeightPager& pager, bool with_head) const {
-    pager.start_pass(with_head);
+    pager.start_pass(pager.plan_of(0, n_layers(), with_head));
     expect_run(pager, layers_);
     if (with_head) expect_run(pager, head_);
   }
