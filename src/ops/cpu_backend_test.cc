@@ -20,10 +20,12 @@
 namespace qsf {
 namespace {
 
+using testing_support::backend_tiers;
+using testing_support::BackendTier;
 using testing_support::Bench;
-using testing_support::host_tiers;
 using testing_support::is_emulated;
 using testing_support::random_values;
+using testing_support::scalar_backends;
 
 constexpr std::uint32_t kHeads = 4;
 constexpr std::uint32_t kKvHeads = 2;
@@ -66,14 +68,14 @@ struct ScoreRule {
 std::vector<std::vector<float>> attend_all(const Sequence& sequence, unsigned n_threads,
                                            std::uint32_t rows_per_pass, RowRole role,
                                            const ScoreRule& rule, KvType kv_type,
-                                           kernels::Isa isa) {
+                                           const BackendTier& tier) {
   PassLimits limits = attention_limits();
   limits.max_rows = rows_per_pass;
   limits.max_decode_rows = rows_per_pass;
   limits.window = rule.kept;
   limits.sinks = rule.sinks;
-  Bench bench(n_threads, limits, kv_type, isa);
-  CpuBackend& backend = bench.backend();
+  Bench bench(n_threads, limits, kv_type, tier);
+  Backend& backend = bench.backend();
   const Buffer q = bench.buffer(rows_per_pass, kHeads * kHeadDim);
   const Buffer k = bench.buffer(rows_per_pass, kKvHeads * kHeadDim);
   const Buffer v = bench.buffer(rows_per_pass, kKvHeads * kHeadDim);
@@ -169,7 +171,7 @@ Sequence as_stored(Sequence sequence, KvType type) {
   return sequence;
 }
 
-class CpuAttentionTest : public testing::TestWithParam<kernels::Isa> {};
+class CpuAttentionTest : public testing::TestWithParam<BackendTier> {};
 
 TEST_P(CpuAttentionTest, MatchesTheDefinition) {
   const Sequence sequence(1);
@@ -283,13 +285,11 @@ TEST_P(CpuAttentionTest, BitsDependNeitherOnPassesNorThreadsNorRole) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiers, CpuAttentionTest, testing::ValuesIn(host_tiers()),
-                         [](const auto& tier) {
-                           return std::string(kernels::isa_name(tier.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(Tiers, CpuAttentionTest, testing::ValuesIn(backend_tiers()),
+                         [](const auto& tier) { return tier.param.name(); });
 
 // 3 heads of 8 columns in rows of 24, of which the first 6 columns rotate.
-class CpuHeadsTest : public testing::Test {
+class CpuHeadsTest : public testing::TestWithParam<BackendTier> {
  protected:
   static constexpr std::uint32_t kRows = 11;
   static constexpr std::uint32_t kRopeDims = 6;
@@ -303,7 +303,7 @@ class CpuHeadsTest : public testing::Test {
                 .n_kv_heads = 3,
                 .head_dim = kHeadDim,
                 .rope_dims = kRopeDims},
-               KvType::kF32) {
+               KvType::kF32, GetParam()) {
     Rng rng(5);
     buffer_ = bench_.buffer(kRows, kCols);
     bench_.begin(kRows, RowRole::kPrompt, {.inverse_frequencies = frequencies_, .factor = 1.25F});
@@ -319,10 +319,10 @@ class CpuHeadsTest : public testing::Test {
   Buffer buffer_;
 };
 
-TEST_F(CpuHeadsTest, RopeTurnsTheFirstColumnsOfEachHead) {
+TEST_P(CpuHeadsTest, RopeTurnsTheFirstColumnsOfEachHead) {
   bench_.backend().rope(buffer_, 3);
   for (std::uint32_t row = 0; row < kRows; ++row) {
-    const auto y = bench_.backend().read_row(buffer_, row);
+    const auto y = bench_.read_row(buffer_, row);
     for (std::uint32_t head = 0; head < 3; ++head) {
       const float* x = x_[row].data() + head * kHeadDim;
       const auto got = y.subspan(head * kHeadDim, kHeadDim);
@@ -339,7 +339,7 @@ TEST_F(CpuHeadsTest, RopeTurnsTheFirstColumnsOfEachHead) {
   }
 }
 
-TEST_F(CpuHeadsTest, NormTakesEachPartAlone) {
+TEST_P(CpuHeadsTest, NormTakesEachPartAlone) {
   const std::vector<float> gain = {1.0F, -2.0F, 0.5F, 3.0F, 1.5F, 0.25F, -1.0F, 2.0F};
   bench_.backend().norm({.in = buffer_,
                          .out = buffer_,
@@ -352,7 +352,7 @@ TEST_F(CpuHeadsTest, NormTakesEachPartAlone) {
                          .gain = gain,
                          .bias = {}});
   for (std::uint32_t row = 0; row < kRows; ++row) {
-    const auto y = bench_.backend().read_row(buffer_, row);
+    const auto y = bench_.read_row(buffer_, row);
     for (std::uint32_t c = 0; c < kCols; ++c) {
       if (row + 1 == kRows || c >= 2 * kHeadDim) {
         EXPECT_EQ(y[c], x_[row][c]) << row << ' ' << c;
@@ -368,6 +368,9 @@ TEST_F(CpuHeadsTest, NormTakesEachPartAlone) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Backends, CpuHeadsTest, testing::ValuesIn(scalar_backends()),
+                         [](const auto& tier) { return tier.param.name(); });
 
 }  // namespace
 }  // namespace qsf

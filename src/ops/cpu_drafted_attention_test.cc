@@ -17,8 +17,9 @@ namespace qsf {
 namespace {
 
 using testing_support::as_stored;
+using testing_support::backend_tiers;
+using testing_support::BackendTier;
 using testing_support::Bench;
-using testing_support::host_tiers;
 using testing_support::is_emulated;
 using testing_support::NaiveSparseInput;
 using testing_support::random_rows;
@@ -54,9 +55,9 @@ using Outputs = std::vector<std::vector<float>>;
 // Rows of one layer in passes; row i of a text is row i of `rows`.
 class Attention {
  public:
-  Attention(const Case& c, const NaiveSparseInput& rows, std::uint32_t max_drafts, kernels::Isa isa,
-            unsigned n_threads = 2)
-      : case_(c), rows_(rows), bench_(n_threads, limits(c, max_drafts), c.type, isa) {
+  Attention(const Case& c, const NaiveSparseInput& rows, std::uint32_t max_drafts,
+            const BackendTier& tier, unsigned n_threads = 2)
+      : case_(c), rows_(rows), bench_(n_threads, limits(c, max_drafts), c.type, tier) {
     q_ = bench_.buffer(kContext, kHeads * kHeadDim);
     k_ = bench_.buffer(kContext, kKvHeads * kHeadDim);
     v_ = bench_.buffer(kContext, kKvHeads * kHeadDim);
@@ -89,7 +90,7 @@ class Attention {
     return limits;
   }
   Outputs run(std::span<const std::uint32_t> list) {
-    CpuBackend& backend = bench_.backend();
+    Backend& backend = bench_.backend();
     const auto n = static_cast<std::uint32_t>(list.size());
     for (std::uint32_t i = 0; i < n; ++i) {
       backend.upload_row(q_, i, rows_.q[list[i]]);
@@ -198,7 +199,7 @@ struct Tree {
   }
 };
 
-class CpuDraftedAttentionTest : public testing::TestWithParam<kernels::Isa> {};
+class CpuDraftedAttentionTest : public testing::TestWithParam<BackendTier> {};
 
 TEST_P(CpuDraftedAttentionTest, RowsOfAPassHaveTheBitsOfEach) {
   const NaiveSparseInput rows = text_rows(1);
@@ -310,10 +311,8 @@ TEST_P(CpuDraftedAttentionTest, RowsBehindAMovedPathHaveTheBitsOfPlainText) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiers, CpuDraftedAttentionTest, testing::ValuesIn(host_tiers()),
-                         [](const auto& tier) {
-                           return std::string(kernels::isa_name(tier.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(Tiers, CpuDraftedAttentionTest, testing::ValuesIn(backend_tiers()),
+                         [](const auto& tier) { return tier.param.name(); });
 
 }  // namespace
 }  // namespace qsf

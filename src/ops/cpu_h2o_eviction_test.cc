@@ -25,13 +25,14 @@ namespace {
 
 using testing_support::as_stored;
 using testing_support::AttentionText;
+using testing_support::backend_tiers;
+using testing_support::BackendTier;
 using testing_support::Bench;
 using testing_support::Choice;
 using testing_support::expect_outputs;
 using testing_support::expect_sums;
 using testing_support::expect_well_chosen;
 using testing_support::for_passes;
-using testing_support::host_tiers;
 using testing_support::MemorySets;
 using testing_support::naive_sparse_attention;
 using testing_support::NaiveSparseInput;
@@ -70,11 +71,11 @@ struct Outcome {
 // Runs a text pass by pass.
 class Text {
  public:
-  Text(const Case& c, const NaiveSparseInput& in, unsigned n_threads, kernels::Isa isa,
+  Text(const Case& c, const NaiveSparseInput& in, unsigned n_threads, const BackendTier& tier,
        bool heavy = true)
       : case_(c),
         in_(in),
-        bench_(n_threads, limits(heavy), c.type, isa, /*exact=*/true),
+        bench_(n_threads, limits(heavy), c.type, tier, /*exact=*/true),
         text_(bench_, {c.n_heads, c.n_kv_heads, c.head_dim}, in) {
     if (heavy) {
       heavy_.push_back(
@@ -158,9 +159,9 @@ class Text {
 };
 
 Outcome run_in_passes(const Case& c, const NaiveSparseInput& in, unsigned n_threads,
-                      const std::vector<std::uint32_t>& sizes, kernels::Isa isa,
+                      const std::vector<std::uint32_t>& sizes, const BackendTier& tier,
                       RowRole role = RowRole::kPrompt) {
-  Text text(c, in, n_threads, isa);
+  Text text(c, in, n_threads, tier);
   for_passes(in.q.size(), sizes, [&](std::uint32_t n) { text.pass(n, role); });
   return text.finish();
 }
@@ -181,9 +182,9 @@ Choice choice_of(const Case& c, std::vector<std::int32_t> candidates, std::uint3
           .slack = 1e-5};
 }
 
-void expect_defined(const Case& c, std::uint32_t n, kernels::Isa isa) {
+void expect_defined(const Case& c, std::uint32_t n, const BackendTier& tier) {
   const NaiveSparseInput in = random_input(c, n, 7 + n);
-  const Outcome got = run_in_passes(c, in, 2, {kBlock}, isa);
+  const Outcome got = run_in_passes(c, in, 2, {kBlock}, tier);
   const testing_support::NaiveSparseShape shape = {.n_heads = c.n_heads,
                                                    .n_kv_heads = c.n_kv_heads,
                                                    .head_dim = c.head_dim,
@@ -208,7 +209,7 @@ void expect_defined(const Case& c, std::uint32_t n, kernels::Isa isa) {
   }
 }
 
-class CpuH2oEvictionTest : public testing::TestWithParam<kernels::Isa> {};
+class CpuH2oEvictionTest : public testing::TestWithParam<BackendTier> {};
 
 TEST_P(CpuH2oEvictionTest, LengthsMatchTheDefinition) {
   const Case c;
@@ -282,10 +283,8 @@ TEST_P(CpuH2oEvictionTest, WhatIsAllKeptIsPlainAttention) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiers, CpuH2oEvictionTest, testing::ValuesIn(host_tiers()),
-                         [](const auto& tier) {
-                           return std::string(kernels::isa_name(tier.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(Tiers, CpuH2oEvictionTest, testing::ValuesIn(backend_tiers()),
+                         [](const auto& tier) { return tier.param.name(); });
 
 }  // namespace
 }  // namespace qsf

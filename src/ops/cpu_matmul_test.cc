@@ -24,9 +24,11 @@ namespace {
 
 using kernels::ActivationType;
 using testing_support::AlignedBytes;
+using testing_support::backend_tiers;
+using testing_support::BackendTier;
 using testing_support::Bench;
-using testing_support::host_tiers;
 using testing_support::random_values;
+using testing_support::scalar_backends;
 
 constexpr BlockFormat kF32 = {QuantType::kF32, 4};
 constexpr BlockFormat kQ4 = {QuantType::kQ4, 64};
@@ -106,7 +108,7 @@ void upload(Bench& bench, Buffer to, const Matrix& rows) {
 Matrix read(Bench& bench, Buffer from, std::uint32_t n_rows) {
   Matrix rows;
   for (std::uint32_t i = 0; i < n_rows; ++i) {
-    const auto row = bench.backend().read_row(from, i);
+    const auto row = bench.read_row(from, i);
     rows.emplace_back(row.begin(), row.end());
   }
   return rows;
@@ -127,11 +129,11 @@ IntegerRow quantised(const std::vector<float>& x) {
   return row;
 }
 
-class CpuMatmulTest : public testing::Test {
+class CpuMatmulTest : public testing::TestWithParam<BackendTier> {
  protected:
   static constexpr std::uint32_t kPassRows = 21;
   static constexpr std::uint32_t kPromptRows = 15;
-  CpuMatmulTest() : weights_(kF32, rng_), bench_(2, limits(kPassRows), KvType::kF32) {
+  CpuMatmulTest() : weights_(kF32, rng_), bench_(2, limits(kPassRows), KvType::kF32, GetParam()) {
     in_ = bench_.buffer(kPassRows, kCols);
     out_ = bench_.buffer(kPassRows, kRows);
     upload(bench_, in_, x_);
@@ -146,7 +148,7 @@ class CpuMatmulTest : public testing::Test {
   Buffer in_, out_;
 };
 
-TEST_F(CpuMatmulTest, TilesBiasAndBothRoles) {
+TEST_P(CpuMatmulTest, TilesBiasAndBothRoles) {
   const std::vector<float> bias = random_values(kRows, rng_);
   const WeightTile tiles[] = {weights_.tile(0, 64), weights_.tile(64, 128), weights_.tile(192, 8)};
   const MatmulTarget target = {.out = out_, .bias = bias};
@@ -158,14 +160,14 @@ TEST_F(CpuMatmulTest, TilesBiasAndBothRoles) {
                            .hook = {},
                            .epilogue = {}});
   for (std::uint32_t i = 0; i < kPassRows; ++i) {
-    const auto y = bench_.backend().read_row(out_, i);
+    const auto y = bench_.read_row(out_, i);
     for (std::uint32_t r = 0; r < kRows; ++r) {
       EXPECT_NEAR(y[r], weights_.product(r, x_[i]) + bias[r], kBound) << i << ' ' << r;
     }
   }
 }
 
-TEST_F(CpuMatmulTest, RowListAndHookTouchOnlyTheirRows) {
+TEST_P(CpuMatmulTest, RowListAndHookTouchOnlyTheirRows) {
   const std::uint32_t list[] = {1, 2, 5, 14, 15, 18};
   const WeightTile tile = weights_.tile(64, 64);
   const MatmulTarget target = {.out = out_, .first_weight_row = 64, .bias = {}};
@@ -183,7 +185,7 @@ TEST_F(CpuMatmulTest, RowListAndHookTouchOnlyTheirRows) {
                            .hook = {.run = add_row, .user = nullptr},
                            .epilogue = {}});
   for (std::uint32_t i = 0; i < kPassRows; ++i) {
-    const auto y = bench_.backend().read_row(out_, i);
+    const auto y = bench_.read_row(out_, i);
     const bool listed = std::find(std::begin(list), std::end(list), i) != std::end(list);
     for (std::uint32_t r = 0; r < 64; ++r) {
       const double expected = listed ? weights_.product(64 + r, x_[i]) + i * 1000 + 64 + r : 0.0;
@@ -193,7 +195,7 @@ TEST_F(CpuMatmulTest, RowListAndHookTouchOnlyTheirRows) {
   }
 }
 
-TEST_F(CpuMatmulTest, ATargetMayStartAtAnyRowOfItsBuffer) {
+TEST_P(CpuMatmulTest, ATargetMayStartAtAnyRowOfItsBuffer) {
   const Buffer tall = bench_.buffer(2 * kPassRows, 64);
   const WeightTile tiles[] = {weights_.tile(0, 64, 0), weights_.tile(64, 64, 1)};
   const MatmulTarget targets[] = {
@@ -207,7 +209,7 @@ TEST_F(CpuMatmulTest, ATargetMayStartAtAnyRowOfItsBuffer) {
                            .hook = {},
                            .epilogue = {}});
   for (std::uint32_t i = 0; i < 2 * kPassRows; ++i) {
-    const auto y = bench_.backend().read_row(tall, i);
+    const auto y = bench_.read_row(tall, i);
     for (std::uint32_t r = 0; r < 64; ++r) {
       const std::uint32_t row = i < kPassRows ? r : 64 + r;
       EXPECT_NEAR(y[r], weights_.product(row, x_[i % kPassRows]), kBound) << i << ' ' << r;
@@ -215,7 +217,7 @@ TEST_F(CpuMatmulTest, ATargetMayStartAtAnyRowOfItsBuffer) {
   }
 }
 
-TEST_F(CpuMatmulTest, BothWorkersRun) {
+TEST_P(CpuMatmulTest, BothWorkersRun) {
   if (bench_.pool().n_parallel() < 2) GTEST_SKIP() << "one CPU: workers take turns";
   const WeightTile tile = weights_.tile(0, kRows);
   const MatmulTarget target = {.out = out_, .bias = {}};
@@ -231,12 +233,13 @@ TEST_F(CpuMatmulTest, BothWorkersRun) {
                              .targets = {&target, 1},
                              .hook = {},
                              .epilogue = {}});
+    ASSERT_TRUE(bench_.backend().wait().ok());
   }
   EXPECT_GT(bench_.pool().chunks_done(0), 0U);
   EXPECT_GT(bench_.pool().chunks_done(1), 0U);
 }
 
-TEST_F(CpuMatmulTest, NormGathersListedRows) {
+TEST_P(CpuMatmulTest, NormGathersListedRows) {
   const std::vector<float> gain(kCols, 2.0F);
   const Buffer normed = bench_.buffer(kPassRows, kCols);
   const std::uint32_t list[] = {3, 9};
@@ -253,14 +256,14 @@ TEST_F(CpuMatmulTest, NormGathersListedRows) {
     double squares = 0;
     for (const float value : x_[list[i]]) squares += static_cast<double>(value) * value;
     const double scale = 2.0 / std::sqrt(squares / kCols + 0.5);
-    const auto y = bench_.backend().read_row(normed, i);
+    const auto y = bench_.read_row(normed, i);
     for (std::uint32_t c = 0; c < kCols; ++c) EXPECT_NEAR(y[c], x_[list[i]][c] * scale, 1e-5);
   }
 }
 
 // What a test varies about a product.
 struct Setting {
-  kernels::Isa isa = kernels::Isa::kScalar;
+  BackendTier tier;
   unsigned n_threads = 2;
   bool exact = false;
   RowCounts rows = {.n_prompt = 13, .n_rows = 20};  // other rows follow the prompt rows
@@ -269,7 +272,7 @@ struct Setting {
 
 // Multiplies in calls of some rows each, and returns all outputs.
 Matrix multiply(Weights& weights, const Matrix& x, const Setting& setting) {
-  Bench bench(setting.n_threads, limits(setting.rows_per_call), KvType::kF32, setting.isa,
+  Bench bench(setting.n_threads, limits(setting.rows_per_call), KvType::kF32, setting.tier,
               setting.exact);
   const auto n_cols = static_cast<std::uint32_t>(x.front().size());
   const Buffer in = bench.buffer(setting.rows_per_call, n_cols);
@@ -299,19 +302,19 @@ TEST(CpuMatmulRowsTest, BitsDependNeitherOnThreadsNorOnCompany) {
   for (const BlockFormat format : {kF32, kQ4, kTernary32}) {
     Weights weights(format, rng);
     const Matrix x = random_rows(20, kCols, rng);
-    for (const kernels::Isa isa : host_tiers()) {
+    for (const BackendTier& tier : backend_tiers()) {
       for (const bool exact : {false, true}) {
-        const Setting alone = {.isa = isa, .n_threads = 1, .exact = exact};
+        const Setting alone = {.tier = tier, .n_threads = 1, .exact = exact};
         const Matrix expected = multiply(weights, x, alone);
         for (const unsigned n_threads : {2U, 3U, 64U}) {
           Setting setting = alone;
           setting.n_threads = n_threads;
-          EXPECT_EQ(multiply(weights, x, setting), expected) << kernels::isa_name(isa);
+          EXPECT_EQ(multiply(weights, x, setting), expected) << tier.name();
         }
         for (const std::uint32_t rows_per_call : {1U, 3U, 7U}) {
           Setting setting = alone;
           setting.rows_per_call = rows_per_call;
-          EXPECT_EQ(multiply(weights, x, setting), expected) << kernels::isa_name(isa);
+          EXPECT_EQ(multiply(weights, x, setting), expected) << tier.name();
         }
       }
     }
@@ -385,7 +388,7 @@ TEST(CpuMatmulRowsTest, WrittenBuffersAreFormedAnew) {
   const Matrix more = random_rows(kN, kSquare, rng);
   const std::vector<float> gain = random_values(kSquare, rng);
   Bench bench(2, limits(kN), KvType::kF32);
-  CpuBackend& backend = bench.backend();
+  Backend& backend = bench.backend();
   const Buffer in = bench.buffer(kN, kSquare);
   const Buffer other = bench.buffer(kN, kSquare);
   const Buffer out = bench.buffer(kN, kRows);
@@ -456,7 +459,7 @@ TEST(CpuMatmulRowsTest, WrittenBuffersAreFormedAnew) {
 }
 
 // A feed-forward's first half, by one product with its activation, or by steps.
-class CpuJointTest : public testing::Test {
+class CpuJointTest : public testing::TestWithParam<BackendTier> {
  protected:
   static constexpr std::uint32_t kN = 20;
   static constexpr std::uint32_t kPrompt = 13;
@@ -516,13 +519,13 @@ class CpuJointTest : public testing::Test {
   std::vector<float> gate_bias_ = random_values(kRows, rng_);
   std::vector<float> up_bias_ = random_values(kRows, rng_);
   Matrix x_ = random_rows(kN, kCols, rng_);
-  Bench bench_{2, limits(kN), KvType::kF32};
+  Bench bench_{2, limits(kN), KvType::kF32, GetParam()};
   Buffer in_ = bench_.buffer(kN, kCols);
   Buffer gate_out_ = bench_.buffer(kN, kRows);
   Buffer up_out_ = bench_.buffer(kN, kRows);
 };
 
-TEST_F(CpuJointTest, GateAndUpInOneSweepEqualTheSteps) {
+TEST_P(CpuJointTest, GateAndUpInOneSweepEqualTheSteps) {
   for (const ActivationKind kind :
        {ActivationKind::kSilu, ActivationKind::kGeluTanh, ActivationKind::kGeluErf,
         ActivationKind::kRelu, ActivationKind::kReluSquared}) {
@@ -531,7 +534,7 @@ TEST_F(CpuJointTest, GateAndUpInOneSweepEqualTheSteps) {
   }
 }
 
-TEST_F(CpuJointTest, TilesMayEndAtDifferentRowsAndComeInPortions) {
+TEST_P(CpuJointTest, TilesMayEndAtDifferentRowsAndComeInPortions) {
   const Matrix expected = by_steps(ActivationKind::kSilu);
   const auto gate = [this](std::uint32_t first, std::uint32_t n) {
     return gate_.tile(first, n, 0);
@@ -547,7 +550,7 @@ TEST_F(CpuJointTest, TilesMayEndAtDifferentRowsAndComeInPortions) {
   for (const Calls& calls : orders) EXPECT_EQ(joined(ActivationKind::kSilu, calls), expected);
 }
 
-TEST_F(CpuJointTest, ActivationCapAndSumEqualTheSteps) {
+TEST_P(CpuJointTest, ActivationCapAndSumEqualTheSteps) {
   const kernels::KernelSet& set = kernels::kernel_set(kernels::Isa::kScalar);
   const WeightTile tiles[] = {gate_.tile(0, 128), gate_.tile(128, 72)};
   const MatmulTarget target = {.out = gate_out_, .bias = gate_bias_};
@@ -572,10 +575,11 @@ TEST_F(CpuJointTest, ActivationCapAndSumEqualTheSteps) {
   }
 }
 
-TEST_F(CpuJointTest, TheProfileCountsCallsBytesAndOperations) {
+TEST_P(CpuJointTest, TheProfileCountsCallsBytesAndOperations) {
   const WeightTile tiles[] = {gate_.tile(0, kRows, 0), up_.tile(0, kRows, 1)};
   const MatmulTarget targets[] = {{.out = gate_out_, .bias = {}}, {.out = up_out_, .bias = {}}};
   bench_.backend().matmul(args(tiles, targets, {}));
+  ASSERT_TRUE(bench_.backend().wait().ok());
   const OperatorTimes& times = bench_.backend().profile()[OperatorKind::kGateUp];
   EXPECT_EQ(times.calls, 1U);
   EXPECT_GT(times.ns, 0U);
@@ -619,9 +623,9 @@ TEST(CpuInt8RowsTest, TernaryRowsAreMultipliedInWholeNumbers) {
   const Matrix x = random_rows(9, kWide, rng);
   PassLimits wide = limits(9);
   wide.max_cols = kWide;
-  for (const kernels::Isa isa : host_tiers()) {
+  for (const BackendTier& tier : backend_tiers()) {
     for (const bool exact : {false, true}) {
-      Bench bench(2, wide, KvType::kF32, isa, exact);
+      Bench bench(2, wide, KvType::kF32, tier, exact);
       const Buffer in = bench.buffer(9, kWide);
       const Buffer out = bench.buffer(9, kRows);
       upload(bench, in, x);
@@ -641,7 +645,7 @@ TEST(CpuInt8RowsTest, TernaryRowsAreMultipliedInWholeNumbers) {
           int dot = 0;
           for (std::uint32_t c = 0; c < kWide; ++c) dot += codes[r][c] * row.codes[c];
           ASSERT_EQ(y[i][r], static_cast<float>(dot) * kScale * row.scale)
-              << kernels::isa_name(isa) << ' ' << i << ' ' << r;
+              << tier.name() << ' ' << i << ' ' << r;
         }
       }
     }
@@ -649,7 +653,7 @@ TEST(CpuInt8RowsTest, TernaryRowsAreMultipliedInWholeNumbers) {
 }
 
 // Float weights take the same rows, rounded once however many tiles read them.
-TEST_F(CpuMatmulTest, FloatWeightsTakeRowsRoundedToInt8) {
+TEST_P(CpuMatmulTest, FloatWeightsTakeRowsRoundedToInt8) {
   const MatmulTarget target = {.out = out_, .bias = {}};
   for (const auto& [first, n] : {std::pair{0U, 64U}, std::pair{64U, kRows - 64U}}) {
     const WeightTile tile = weights_.tile(first, n);
@@ -673,6 +677,12 @@ TEST_F(CpuMatmulTest, FloatWeightsTakeRowsRoundedToInt8) {
   }
   EXPECT_EQ(bench_.backend().profile()[OperatorKind::kInputRows].calls, 2U);  // formed, rounded
 }
+
+INSTANTIATE_TEST_SUITE_P(Backends, CpuMatmulTest, testing::ValuesIn(scalar_backends()),
+                         [](const auto& tier) { return tier.param.name(); });
+
+INSTANTIATE_TEST_SUITE_P(Backends, CpuJointTest, testing::ValuesIn(scalar_backends()),
+                         [](const auto& tier) { return tier.param.name(); });
 
 }  // namespace
 }  // namespace qsf

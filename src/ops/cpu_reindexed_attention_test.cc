@@ -20,8 +20,9 @@ namespace qsf {
 namespace {
 
 using testing_support::as_stored;
+using testing_support::backend_tiers;
+using testing_support::BackendTier;
 using testing_support::Bench;
-using testing_support::host_tiers;
 using testing_support::random_values;
 
 using Rows = std::vector<std::vector<float>>;
@@ -72,7 +73,7 @@ struct Outcome {
 };
 
 Outcome attend_all(const Case& c, const Sequence& s, unsigned n_threads, std::uint32_t pass_rows,
-                   RowRole role, kernels::Isa isa) {
+                   RowRole role, const BackendTier& tier) {
   Bench bench(n_threads,
               {.max_rows = pass_rows,
                .max_decode_rows = pass_rows,
@@ -85,8 +86,8 @@ Outcome attend_all(const Case& c, const Sequence& s, unsigned n_threads, std::ui
                .head_dim = c.head_dim,
                .rope_dims = c.rope_dims,
                .max_cols = 256},
-              c.type, isa, /*exact=*/true);
-  CpuBackend& backend = bench.backend();
+              c.type, tier, /*exact=*/true);
+  Backend& backend = bench.backend();
   const Buffer q = bench.buffer(pass_rows, c.n_heads * c.head_dim);
   const Buffer k = bench.buffer(pass_rows, c.n_kv_heads * c.head_dim);
   const Buffer v = bench.buffer(pass_rows, c.n_kv_heads * c.head_dim);
@@ -181,10 +182,10 @@ std::vector<double> by_definition(const Case& c, const Rows& q, const Rows& keys
   return out;
 }
 
-void expect_defined(const Case& c, kernels::Isa isa) {
+void expect_defined(const Case& c, const BackendTier& tier) {
   const Sequence s = random_sequence(c, 11);
-  const Outcome prompt = attend_all(c, s, 2, 75, RowRole::kPrompt, isa);
-  const Outcome generated = attend_all(c, s, 2, 4, RowRole::kGenerated, isa);
+  const Outcome prompt = attend_all(c, s, 2, 75, RowRole::kPrompt, tier);
+  const Outcome generated = attend_all(c, s, 2, 4, RowRole::kGenerated, tier);
   Rows keys;
   Rows values;
   for (std::uint32_t i = 0; i < kContext; ++i) {
@@ -212,7 +213,7 @@ void expect_defined(const Case& c, kernels::Isa isa) {
   }
 }
 
-class CpuReindexedAttentionTest : public testing::TestWithParam<kernels::Isa> {};
+class CpuReindexedAttentionTest : public testing::TestWithParam<BackendTier> {};
 
 // A query and a KV head each, groups, heads of which only a part rotates, and every type of rows.
 TEST_P(CpuReindexedAttentionTest, ShapesMatchTheDefinition) {
@@ -284,10 +285,8 @@ TEST_P(CpuReindexedAttentionTest, AnglesAreRoundedUpToTheTrainedLength) {
   EXPECT_GT(n_different, kContext / 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiers, CpuReindexedAttentionTest, testing::ValuesIn(host_tiers()),
-                         [](const auto& tier) {
-                           return std::string(kernels::isa_name(tier.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(Tiers, CpuReindexedAttentionTest, testing::ValuesIn(backend_tiers()),
+                         [](const auto& tier) { return tier.param.name(); });
 
 }  // namespace
 }  // namespace qsf

@@ -28,6 +28,8 @@ namespace {
 
 using testing_support::as_stored;
 using testing_support::AttentionText;
+using testing_support::backend_tiers;
+using testing_support::BackendTier;
 using testing_support::Bench;
 using testing_support::Choice;
 using testing_support::expect_outputs;
@@ -76,11 +78,11 @@ bool operator==(const Outcome& a, const Outcome& b) {
 // Runs a prompt in passes that end at `ends`, of the roles given or prompt rows alone.
 class Prompt {
  public:
-  Prompt(const Case& c, const NaiveSparseInput& in, unsigned n_threads, kernels::Isa isa,
+  Prompt(const Case& c, const NaiveSparseInput& in, unsigned n_threads, const BackendTier& tier,
          bool sparse = true)
       : case_(c),
         in_(in),
-        bench_(n_threads, limits(sparse), c.type, isa, c.exact),
+        bench_(n_threads, limits(sparse), c.type, tier, c.exact),
         text_(bench_, {c.n_heads, c.n_kv_heads, c.head_dim}, in) {
     if (sparse) {
       const SparsePrefillShape shape = {
@@ -146,15 +148,15 @@ class Prompt {
 };
 
 Outcome run_in_passes(const Case& c, const NaiveSparseInput& in, unsigned n_threads,
-                      const std::vector<std::uint32_t>& sizes, kernels::Isa isa) {
-  Prompt run(c, in, n_threads, isa);
+                      const std::vector<std::uint32_t>& sizes, const BackendTier& tier) {
+  Prompt run(c, in, n_threads, tier);
   for_passes(in.q.size(), sizes, [&](std::uint32_t n) { run.pass(n); });
   return run.finish();
 }
 
 // Passes that end with each chunk, so that every memory set is seen.
-Outcome run_by_chunks(const Case& c, const NaiveSparseInput& in, kernels::Isa isa) {
-  return run_in_passes(c, in, 2, {c.sparse.chunk}, isa);
+Outcome run_by_chunks(const Case& c, const NaiveSparseInput& in, const BackendTier& tier) {
+  return run_in_passes(c, in, 2, {c.sparse.chunk}, tier);
 }
 
 // What the memory set that serves from `end` on is chosen of.
@@ -171,9 +173,9 @@ Choice choice_of(const Case& c, std::vector<std::int32_t> candidates, std::uint3
           .slack = 0x1p-7 + c.rounding};  // scores are rounded to 8 bits when a chunk ends
 }
 
-void expect_defined(const Case& c, std::uint32_t n, kernels::Isa isa) {
+void expect_defined(const Case& c, std::uint32_t n, const BackendTier& tier) {
   const NaiveSparseInput in = random_input(c, n, 7 + n);
-  const Outcome got = run_by_chunks(c, in, isa);
+  const Outcome got = run_by_chunks(c, in, tier);
   testing_support::NaiveSparseShape shape = {.n_heads = c.n_heads,
                                              .n_kv_heads = c.n_kv_heads,
                                              .head_dim = c.head_dim,
@@ -197,7 +199,7 @@ void expect_defined(const Case& c, std::uint32_t n, kernels::Isa isa) {
   }
 }
 
-class CpuSparseAttentionTest : public testing::TestWithParam<kernels::Isa> {};
+class CpuSparseAttentionTest : public testing::TestWithParam<BackendTier> {};
 
 TEST_P(CpuSparseAttentionTest, LengthsMatchTheDefinition) {
   const Case c;
@@ -319,10 +321,8 @@ TEST(MatrixUnitsSparseAttentionTest, StayWithinTheirRounding) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiers, CpuSparseAttentionTest, testing::ValuesIn(host_tiers()),
-                         [](const auto& tier) {
-                           return std::string(kernels::isa_name(tier.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(Tiers, CpuSparseAttentionTest, testing::ValuesIn(backend_tiers()),
+                         [](const auto& tier) { return tier.param.name(); });
 
 }  // namespace
 }  // namespace qsf

@@ -32,7 +32,7 @@ class AttentionText {
   // Stores and attends the next n rows in the layer of `args`, whose buffers are filled in here,
   // and appends what comes out.
   void pass(std::uint32_t n, RowRole role, AttendArgs args, std::vector<std::vector<float>>& out) {
-    CpuBackend& backend = bench_.backend();
+    Backend& backend = bench_.backend();
     bench_.begin(n, role);
     for (std::uint32_t i = 0; i < n; ++i) {
       backend.upload_row(q_, i, rows_.q[n_done_ + i]);

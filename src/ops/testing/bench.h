@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A CPU backend with memory, threads and a cache of one sequence, for tests.
+// A backend with memory, threads and a cache of one sequence, for tests, and the kinds of backends
+// that tests run on.
 
 #ifndef QSF_OPS_TESTING_BENCH_H_
 #define QSF_OPS_TESTING_BENCH_H_
@@ -10,38 +11,56 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/rng.h"
 #include "kernels/isa.h"
 #include "kernels/kernel_set.h"
 #include "ops/cpu_backend.h"
+#include "ops/testing/aligned_bytes.h"
+#include "ops/testing/deferred_backend.h"
 #include "platform/cpu.h"
 
 namespace qsf::testing_support {
 
-class AlignedBytes {
- public:
-  explicit AlignedBytes(std::size_t n) : storage_(n + 64) {}
-  MutableByteSpan span() {
-    void* p = storage_.data();
-    std::size_t space = storage_.size();
-    std::align(64, space - 64, p, space);
-    return {static_cast<std::byte*>(p), storage_.size() - 64};
+// What tests of operators run on: a kind of backend, with the kernels of an instruction set. To run
+// them on another kind, add it to scalar_backends().
+struct BackendTier {
+  using Maker = std::unique_ptr<Backend> (*)(ThreadPool& pool, const kernels::KernelSet& kernels,
+                                             const CpuBackendOptions& options);
+  template <typename Kind>
+  static std::unique_ptr<Backend> make_kind(ThreadPool& pool, const kernels::KernelSet& kernels,
+                                            const CpuBackendOptions& options) {
+    return std::make_unique<Kind>(pool, kernels, options);
   }
 
- private:
-  std::vector<std::byte> storage_;
+  // Implicit: most tests care for the instruction set alone.
+  BackendTier(kernels::Isa tier = kernels::Isa::kScalar,  // NOLINT(google-explicit-constructor)
+              Maker maker = make_kind<CpuBackend>)
+      : isa(tier), make(maker) {}
+  operator kernels::Isa() const { return isa; }  // NOLINT(google-explicit-constructor)
+  std::string name() const {
+    const std::string of_isa(kernels::isa_name(isa));
+    return make == make_kind<CpuBackend> ? of_isa : of_isa + "_deferred";
+  }
+
+  friend void PrintTo(const BackendTier& tier, std::ostream* out) { *out << tier.name(); }
+
+  kernels::Isa isa;
+  Maker make;
 };
 
 // A backend with buffers, a cache of one sequence and everything it needs.
 class Bench {
  public:
-  Bench(unsigned n_threads, const PassLimits& limits, KvType kv_type,
-        kernels::Isa isa = kernels::Isa::kScalar, bool exact = false)
+  Bench(unsigned n_threads, const PassLimits& limits, KvType kv_type, const BackendTier& tier = {},
+        bool exact = false)
       : pool_(ThreadPool::create(n_threads).value()),
-        backend_(*pool_, kernels::kernel_set(isa), {.exact = exact, .prefetch_bytes = 0}),
+        backend_(tier.make(*pool_, kernels::kernel_set(tier.isa),
+                           {.exact = exact, .prefetch_bytes = 0})),
         limits_(limits),
         shape_{.n_layers = 2,
                .n_kv_heads = limits.n_kv_heads,
@@ -57,9 +76,9 @@ class Bench {
     kv_.emplace(
         KvCache::create(shape_, kv_limits, memory(KvCache::region_bytes(kv_limits))).value());
     sequence_ = kv_->create_sequence().value();
-    kv_store_.emplace(shape_, memory(backend_.kv_bytes(shape_, kv_limits.n_pages)));
-    backend_.attach_kv(*kv_store_);
-    backend_.attach_scratch(limits, memory(backend_.scratch_bytes(limits)));
+    kv_store_.emplace(shape_, memory(backend_->kv_bytes(shape_, kv_limits.n_pages)));
+    backend_->attach_kv(*kv_store_);
+    backend_->attach_scratch(limits, memory(backend_->scratch_bytes(limits)));
   }
 
   MutableByteSpan memory(std::size_t n) {
@@ -67,7 +86,7 @@ class Bench {
     return blocks_.back()->span();
   }
   Buffer buffer(std::uint32_t n_rows, std::uint32_t n_cols) {
-    return backend_.create_buffer(n_rows, n_cols, memory(backend_.buffer_bytes(n_rows, n_cols)));
+    return backend_->create_buffer(n_rows, n_cols, memory(backend_->buffer_bytes(n_rows, n_cols)));
   }
   // Starts a pass of `n` rows at the end of the sequence. Within a window of the limits each sees
   // the sinks and the last slots up to its own.
@@ -77,7 +96,7 @@ class Bench {
     for (std::uint32_t i = 0; i < n; ++i) {
       rows_.push_back(row_at(first + i, {.prefix = first + i + 1}, role));
     }
-    backend_.begin_pass(rows_, *kv_, rotation, nullptr);
+    backend_->begin_pass(rows_, *kv_, rotation, nullptr);
   }
   // Starts a pass of a tree of drafted rows at the end of the sequence: ancestors[i] has bit i and
   // those of the rows above row i.
@@ -91,10 +110,16 @@ class Bench {
       positions.push_back(rows_.back().position);
     }
     EXPECT_TRUE(kv_->append_at(sequence_, positions).has_value());
-    backend_.begin_pass(rows_, *kv_, {}, nullptr);
+    backend_->begin_pass(rows_, *kv_, {}, nullptr);
   }
 
-  CpuBackend& backend() { return backend_; }
+  // Completes what was submitted and reads a row.
+  std::span<const float> read_row(Buffer from, std::uint32_t row) {
+    EXPECT_TRUE(backend_->wait().ok());
+    return backend_->read_row(from, row);
+  }
+
+  Backend& backend() { return *backend_; }
   KvCache& kv() { return *kv_; }
   SequenceId sequence() const { return sequence_; }
   ThreadPool& pool() { return *pool_; }
@@ -117,7 +142,7 @@ class Bench {
   }
 
   std::unique_ptr<ThreadPool> pool_;
-  CpuBackend backend_;
+  std::unique_ptr<Backend> backend_;
   PassLimits limits_;
   KvShape shape_;
   std::vector<std::unique_ptr<AlignedBytes>> blocks_;
@@ -139,6 +164,21 @@ inline std::vector<kernels::Isa> host_tiers() {
   std::vector<kernels::Isa> tiers;
   for (const kernels::Isa isa : kernels::kAllIsas) {
     if (kernels::isa_covers(kernels::runnable_isa(host_cpu()), isa)) tiers.push_back(isa);
+  }
+  return tiers;
+}
+
+// Every kind of backend, with the scalar kernels.
+inline std::vector<BackendTier> scalar_backends() {
+  return {{kernels::Isa::kScalar},
+          {kernels::Isa::kScalar, BackendTier::make_kind<DeferredBackend>}};
+}
+
+// The same, and that of the CPU with each of the other tiers.
+inline std::vector<BackendTier> backend_tiers() {
+  std::vector<BackendTier> tiers = scalar_backends();
+  for (const kernels::Isa isa : host_tiers()) {
+    if (isa != kernels::Isa::kScalar) tiers.emplace_back(isa);
   }
   return tiers;
 }

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+
+#include "ops/testing/deferred_backend.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+
+namespace qsf::testing_support {
+
+void DeviceKvStore::begin_pass(std::span<const Row> rows, const KvCache& kv,
+                               const std::atomic<bool>* cancel) {
+  host_.begin_pass(rows, kv, cancel);
+  acquired_ = kNoLayer;
+  if (memory_ == nullptr) {
+    memory_ = std::make_unique<AlignedBytes>(
+        static_cast<std::size_t>(shape().layer_bytes() * kv.limits().n_pages));
+  }
+  pages_.clear();
+  for (const Row& row : rows) {
+    for (std::uint32_t i = 0; i < kv.n_held_pages(row.sequence); ++i) {
+      pages_.push_back(kv.held_page(row.sequence, i).page);
+    }
+  }
+  std::sort(pages_.begin(), pages_.end());
+  pages_.erase(std::unique(pages_.begin(), pages_.end()), pages_.end());
+}
+
+KvLayerPages DeviceKvStore::acquire_layer(std::uint32_t layer) {
+  const std::uint64_t n_bytes = shape().layer_bytes();
+  const KvLayerPages device = {memory_->span().data(), n_bytes};
+  if (acquired_ == layer) return device;
+  host_pages_ = host_.acquire_layer(layer);
+  if (host_pages_.base == nullptr) return {};
+  acquired_ = layer;
+  for (const std::uint32_t page : pages_) {
+    std::memcpy(device.page(page), host_pages_.page(page), static_cast<std::size_t>(n_bytes));
+  }
+  return device;
+}
+
+void DeviceKvStore::release_layer(std::uint32_t layer) {
+  const std::uint64_t n_bytes = shape().layer_bytes();
+  const KvLayerPages device = {memory_->span().data(), n_bytes};
+  if (std::exchange(acquired_, kNoLayer) == layer) {
+    for (const std::uint32_t page : pages_) {
+      std::memcpy(host_pages_.page(page), device.page(page), static_cast<std::size_t>(n_bytes));
+    }
+  }
+  host_.release_layer(layer);
+}
+
+Buffer DeferredBackend::create_buffer(std::uint32_t n_rows, std::uint32_t n_cols, MutableByteSpan) {
+  return cpu_.create_buffer(n_rows, n_cols, device_memory(cpu_.buffer_bytes(n_rows, n_cols)));
+}
+
+void DeferredBackend::attach_kv(KvPageStore& store) {
+  kv_.emplace(store);
+  cpu_.attach_kv(*kv_);
+}
+
+void DeferredBackend::attach_scratch(const PassLimits& limits, MutableByteSpan) {
+  cpu_.attach_scratch(limits, device_memory(cpu_.scratch_bytes(limits)));
+}
+
+Ticket DeferredBackend::submit(std::function<void()> work) {
+  rows_read_.clear();
+  queue_.push_back(std::move(work));
+  return ++n_submitted_;
+}
+
+void DeferredBackend::run_until(Ticket ticket) {
+  for (; n_run_ < ticket; ++n_run_) {
+    queue_.front()();
+    queue_.pop_front();
+  }
+}
+
+void DeferredBackend::begin_pass(std::span<const Row> rows, const KvCache& kv,
+                                 const Rotation& rotation, const std::atomic<bool>* cancel) {
+  submit([this, rows, &kv, rotation, cancel] { cpu_.begin_pass(rows, kv, rotation, cancel); });
+}
+
+void DeferredBackend::upload_row(Buffer to, std::uint32_t row, std::span<const float> values) {
+  submit([this, to, row, copy = std::vector<float>(values.begin(), values.end())] {
+    cpu_.upload_row(to, row, copy);
+  });
+}
+
+void DeferredBackend::norm(const NormArgs& args) {
+  submit(
+      [this, args, list = std::vector<std::uint32_t>(args.row_list.begin(), args.row_list.end())] {
+        NormArgs copy = args;
+        copy.row_list = list;
+        cpu_.norm(copy);
+      });
+}
+
+Ticket DeferredBackend::matmul(const MatmulArgs& args) {
+  return submit([this, args,
+                 list = std::vector<std::uint32_t>(args.row_list.begin(), args.row_list.end()),
+                 targets = std::vector<MatmulTarget>(args.targets.begin(), args.targets.end()),
+                 tiles = std::vector<WeightTile>(args.tiles.begin(), args.tiles.end())] {
+    MatmulArgs copy = args;
+    copy.row_list = list;
+    copy.targets = targets;
+    run_matmul(copy, tiles);
+  });
+}
+
+// Multiplies with copies of the tiles. What the cache drops lives until the product is done.
+void DeferredBackend::run_matmul(MatmulArgs args, std::vector<WeightTile> tiles) {
+  std::vector<DeviceTile> used;
+  for (WeightTile& tile : tiles) {
+    used.push_back(on_device(tile));
+    tile.bytes = used.back()->span().data() + (tile.id == kNoTile ? 0 : tile.offset);
+  }
+  args.tiles = tiles;
+  cpu_.matmul(args);
+}
+
+// Returns the copy of a whole tile; of one without an id, of the part that `tile` is.
+DeferredBackend::DeviceTile DeferredBackend::on_device(const WeightTile& tile) {
+  const auto known = tiles_.find(tile.id);
+  if (known != tiles_.end()) return known->second;
+  const std::size_t part_bytes = align_up(tile.n_rows, kRowGroup) / kRowGroup * tile.group_bytes;
+  const bool is_kept = tile.id != kNoTile;
+  QSF_CHECK(!is_kept || tile.offset + part_bytes <= tile.whole_bytes);
+  const std::size_t n_bytes = is_kept ? tile.whole_bytes : part_bytes;
+  auto copy = std::make_shared<AlignedBytes>(n_bytes);
+  std::memcpy(copy->span().data(), tile.bytes - (is_kept ? tile.offset : 0), n_bytes);
+  ++n_tiles_copied_;
+  if (!is_kept || max_tiles_ == 0) return copy;
+  if (tiles_.size() == max_tiles_) {
+    tiles_.erase(tile_ages_.front());
+    tile_ages_.pop_front();
+  }
+  tiles_.emplace(tile.id, copy);
+  tile_ages_.push_back(tile.id);
+  return copy;
+}
+
+void DeferredBackend::rope(Buffer x, std::uint32_t n_heads) {
+  submit([this, x, n_heads] { cpu_.rope(x, n_heads); });
+}
+
+void DeferredBackend::rope_at_cache_position(Buffer from, Buffer to, std::uint32_t n_heads) {
+  submit([this, from, to, n_heads] { cpu_.rope_at_cache_position(from, to, n_heads); });
+}
+
+void DeferredBackend::store_kv(std::uint32_t layer, Buffer k, Buffer v) {
+  submit([this, layer, k, v] { cpu_.store_kv(layer, k, v); });
+}
+
+void DeferredBackend::attend(const AttendArgs& args) {
+  submit([this, args] { cpu_.attend(args); });
+}
+
+void DeferredBackend::add(Buffer to, Buffer from) {
+  submit([this, to, from] { cpu_.add(to, from); });
+}
+
+void DeferredBackend::copy_page(std::uint32_t from_page, std::uint32_t to_page) {
+  submit([this, from_page, to_page] { cpu_.copy_page(from_page, to_page); });
+}
+
+void DeferredBackend::move_rows(std::span<const RowMove> moves) {
+  submit([this, copy = std::vector<RowMove>(moves.begin(), moves.end())] { cpu_.move_rows(copy); });
+}
+
+void DeferredBackend::wait_for(Ticket ticket) noexcept {
+  QSF_CHECK(ticket <= n_submitted_);
+  ++n_partial_waits_;
+  run_until(ticket);
+}
+
+Status DeferredBackend::wait() {
+  run_until(n_submitted_);
+  return cpu_.wait();
+}
+
+Status DeferredBackend::end_pass() {
+  run_until(n_submitted_);
+  return cpu_.end_pass();
+}
+
+std::span<const float> DeferredBackend::read_row(Buffer from, std::uint32_t row) {
+  QSF_CHECK(queue_.empty());  // results are there after wait() alone
+  const std::span<const float> values = cpu_.read_row(from, row);
+  return rows_read_.emplace_back(values.begin(), values.end());
+}
+
+}  // namespace qsf::testing_support
