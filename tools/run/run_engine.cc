@@ -74,6 +74,10 @@ qsf_sampling make_sampling(const RunOptions& options, std::uint64_t seed) {
   sampling.seed = seed;
   sampling.logit_bias = options.logit_bias.data();
   sampling.n_logit_bias = options.logit_bias.size();
+  if (!options.dry_breaker_texts.empty()) {
+    sampling.dry_breakers = options.dry_breaker_texts.data();
+    sampling.n_dry_breakers = options.dry_breaker_texts.size();
+  }
   return sampling;
 }
 

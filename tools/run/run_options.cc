@@ -18,6 +18,7 @@ namespace {
 
 constexpr int kMaxInt = std::numeric_limits<int>::max();
 constexpr std::size_t kMaxChatFileBytes = 16'000'000;
+constexpr const char* kSamplingGroup = "Sampling";
 
 // Values as they were typed.
 struct Typed {
@@ -129,47 +130,112 @@ void add_chat_options(OptionParser& parser, RunCommand command, RunOptions& opti
       .group(kGroup);
 }
 
+void add_penalty_options(OptionParser& parser, RunOptions& options) {
+  qsf_sampling& sampling = options.sampling;
+  parser
+      .value("--repeat-penalty", sampling.repeat_penalty,
+             "Penalty on the last 64 tokens; 1 for none")
+      .number_above(0.0, 1e6)
+      .show_default()
+      .group(kSamplingGroup);
+  parser
+      .value("--frequency-penalty", sampling.frequency_penalty,
+             "Off the logit for each time that a token occurs in the last 64")
+      .number_in(-1e6, 1e6)
+      .show_default()
+      .group(kSamplingGroup);
+  parser
+      .value("--presence-penalty", sampling.presence_penalty,
+             "Off the logit of each token that occurs in the last 64")
+      .number_in(-1e6, 1e6)
+      .show_default()
+      .group(kSamplingGroup);
+  parser
+      .value("--dry-multiplier", sampling.dry_multiplier,
+             "DRY: off the logit of a token that continues a repetition, times the base to the "
+             "power of its length; 0 for none")
+      .number_in(0.0, 1e6)
+      .show_default()
+      .group(kSamplingGroup);
+  parser.value("--dry-base", sampling.dry_base, "Base of DRY")
+      .number_in(1.0, 1e6)
+      .show_default()
+      .group(kSamplingGroup);
+  parser
+      .value("--dry-allowed-length", sampling.dry_allowed_length,
+             "Length from which on DRY counts a repetition, in tokens")
+      .integer_in(1, 1024)
+      .show_default()
+      .group(kSamplingGroup);
+  parser
+      .value("--dry-window", sampling.dry_window,
+             "Newest tokens in which DRY looks for repetitions; -1 for all")
+      .integer_in(-1, kMaxInt)
+      .show_default()
+      .group(kSamplingGroup);
+  parser
+      .value("--dry-breaker", options.dry_breakers,
+             "Text that ends a repetition; may be given several times; default: newline, colon, "
+             "quotation mark, asterisk")
+      .group(kSamplingGroup);
+}
+
 void add_sampling_options(OptionParser& parser, RunOptions& options, Typed& typed) {
-  constexpr const char* kGroup = "Sampling";
   qsf_sampling& sampling = options.sampling;
   parser
       .value("--temperature", sampling.temperature,
              "Divisor of the logits; 0 always takes the most likely token")
       .number_in(0.0, 1e6)
       .show_default()
-      .group(kGroup);
+      .group(kSamplingGroup);
   parser.value("--top-k", sampling.top_k, "Sample from the K most likely tokens; 0 for all")
       .integer_in(0, kMaxInt)
       .show_default()
-      .group(kGroup);
+      .group(kSamplingGroup);
   parser
       .value("--top-p", sampling.top_p,
              "Nucleus sampling: sample from the smallest set of tokens with this cumulative "
              "probability")
       .number_above(0.0, 1.0)
       .show_default()
-      .group(kGroup);
+      .group(kSamplingGroup);
   parser
       .value("--min-p", sampling.min_p,
              "Drop tokens whose probability is below this share of the most likely token's")
       .number_in(0.0, 1.0)
       .show_default()
-      .group(kGroup);
+      .group(kSamplingGroup);
   parser
-      .value("--repeat-penalty", sampling.repeat_penalty,
-             "Penalty on the last 64 tokens; 1 for none")
-      .number_above(0.0, 1e6)
+      .value(
+          "--typical-p", sampling.typical_p,
+          "Locally typical sampling: sample from the tokens nearest to the expected surprise, up "
+          "to this probability; 1 for all")
+      .number_above(0.0, 1.0)
       .show_default()
-      .group(kGroup);
+      .group(kSamplingGroup);
+  add_penalty_options(parser, options);
+  parser
+      .value("--xtc-probability", sampling.xtc_probability,
+             "XTC: how often a draw drops all likely tokens but the least likely of them; 0 for "
+             "never")
+      .number_in(0.0, 1.0)
+      .show_default()
+      .group(kSamplingGroup);
+  parser
+      .value("--xtc-threshold", sampling.xtc_threshold,
+             "Probability from which on XTC takes a token for likely")
+      .number_in(0.0, 1.0)
+      .show_default()
+      .group(kSamplingGroup);
   parser
       .value("--logit-bias", typed.logit_bias,
              "Add F to the logit of token ID; -inf bans the token; may be given several times")
       .type_name("ID=F")
-      .group(kGroup);
+      .group(kSamplingGroup);
   parser
       .value("-s,--seed", options.seed,
              "Seed of the sampler: the same seed gives the same text; default: a random one")
-      .group(kGroup);
+      .group(kSamplingGroup);
 }
 
 void add_report_options(OptionParser& parser, RunOptions& options, Typed& typed) {
@@ -322,6 +388,10 @@ std::optional<int> parse_run_options(RunCommand command, int argc, const char* c
   }
   for (const std::string& text : options.stop) {
     if (text.empty()) return refuse("--stop: empty, expected a text to stop at");
+  }
+  for (const std::string& text : options.dry_breakers) {
+    if (text.empty()) return refuse("--dry-breaker: empty, expected a text");
+    options.dry_breaker_texts.push_back(text.c_str());
   }
   std::string message = assign_arguments(typed, options);
   if (message.empty()) {

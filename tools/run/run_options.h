@@ -26,8 +26,10 @@ struct RunOptions {
   std::optional<std::string> prompt;
   std::string prompt_file;        // empty: none; "-": standard input
   std::optional<int> max_tokens;  // none: 256, in a chat as many as the context has room for
-  qsf_sampling sampling = default_sampling();  // but for its seed
+  qsf_sampling sampling = default_sampling();  // but for its seed, biases and breakers
   std::vector<qsf_logit_bias> logit_bias;
+  std::vector<std::string> dry_breakers;       // empty: the library's
+  std::vector<const char*> dry_breaker_texts;  // the same for C
   std::vector<std::string> stop;
   std::optional<std::uint64_t> seed;
   EngineOptions engine;
