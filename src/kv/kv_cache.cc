@@ -18,6 +18,7 @@ constexpr std::uint32_t kNoSequence = 0xFFFFFFFFU;
 struct TableOffsets {
   std::uint64_t sequence_slots;
   std::uint64_t first_recent;
+  std::uint64_t reserved_slots;
   std::uint64_t page_table;
   std::uint64_t references;
   std::uint64_t free;
@@ -32,7 +33,8 @@ constexpr std::uint64_t after(std::uint64_t offset, std::uint64_t n_words) noexc
 constexpr TableOffsets table_offsets(const KvLimits& limits) noexcept {
   TableOffsets at{};
   at.first_recent = after(at.sequence_slots, limits.max_sequences);
-  at.page_table = after(at.first_recent, limits.max_sequences);
+  at.reserved_slots = after(at.first_recent, limits.max_sequences);
+  at.page_table = after(at.reserved_slots, limits.max_sequences);
   at.references = after(at.page_table, static_cast<std::uint64_t>(limits.max_sequences) *
                                            kv_pages_per_sequence(limits));
   at.free = after(at.references, limits.n_pages);
@@ -88,12 +90,14 @@ Result<KvCache> KvCache::create(const KvShape& shape, const KvLimits& limits,
   const std::uint64_t n_positions = static_cast<std::uint64_t>(limits.n_pages) * kKvPageSlots;
   cache.sequence_slots_ = words_at<std::uint32_t>(region, at.sequence_slots, limits.max_sequences);
   cache.first_recent_ = words_at<std::uint32_t>(region, at.first_recent, limits.max_sequences);
+  cache.reserved_slots_ = words_at<std::uint32_t>(region, at.reserved_slots, limits.max_sequences);
   cache.page_table_ = words_at<std::uint32_t>(region, at.page_table, n_table);
   cache.references_ = words_at<std::uint32_t>(region, at.references, limits.n_pages);
   cache.free_ = words_at<std::uint32_t>(region, at.free, limits.n_pages);
   cache.positions_ = words_at<std::int32_t>(region, at.positions, n_positions);
 
   std::fill(cache.sequence_slots_.begin(), cache.sequence_slots_.end(), kNoSequence);
+  std::fill(cache.reserved_slots_.begin(), cache.reserved_slots_.end(), 0U);
   std::fill(cache.references_.begin(), cache.references_.end(), 0U);
   std::fill(cache.positions_.begin(), cache.positions_.end(), 0);
   // A stack whose top is its end: pages are taken in ascending order from a new cache.
@@ -148,6 +152,7 @@ Result<SequenceId> KvCache::create_sequence() {
 void KvCache::free_sequence(SequenceId sequence) {
   truncate(sequence, 0);
   sequence_slots_[sequence] = kNoSequence;
+  reserved_slots_[sequence] = 0;
   --n_sequences_;
 }
 
@@ -155,6 +160,74 @@ std::uint32_t KvCache::first_recent_of(SequenceId sequence, std::uint32_t n_page
   const std::uint32_t n_ring = pages_per_sequence_ - n_sink_pages_;
   const std::uint32_t first = n_pages > pages_per_sequence_ ? n_pages - n_ring : n_sink_pages_;
   return std::max(first_recent_[sequence], first);
+}
+
+bool KvCache::copies_last_page(SequenceId sequence) const noexcept {
+  const std::uint32_t n_slots = sequence_slots_[sequence];
+  return n_slots % kKvPageSlots != 0 && references_[page_of(sequence, n_slots - 1)] > 1;
+}
+
+std::uint32_t KvCache::pages_to_reach(SequenceId sequence, std::uint32_t n_slots) const noexcept {
+  const std::uint32_t n_now = sequence_slots_[sequence];
+  if (n_slots <= n_now) return 0;
+  if (limits_.recent_slots == 0) {
+    return kv_pages_for(n_slots) - kv_pages_for(n_now) + (copies_last_page(sequence) ? 1 : 0);
+  }
+  // A ring reuses the pages that it alone holds.
+  std::uint32_t n_own = 0;
+  for (std::uint32_t i = 0; i < n_held_pages(sequence); ++i) {
+    n_own += references_[held_page(sequence, i).page] == 1 ? 1 : 0;
+  }
+  return std::min(kv_pages_for(n_slots), pages_per_sequence_) - n_own;
+}
+
+std::uint32_t KvCache::reserved_by_others(SequenceId sequence) const noexcept {
+  std::uint32_t n = 0;
+  for (SequenceId other = 0; other < limits_.max_sequences; ++other) {
+    if (other != sequence && exists(other)) n += pages_to_reach(other, reserved_slots_[other]);
+  }
+  return n;
+}
+
+std::uint32_t KvCache::n_unreserved_pages() const noexcept {
+  return n_free_ - reserved_by_others(kNoSequence);
+}
+
+Status KvCache::reserve(SequenceId sequence, std::uint32_t n_slots) {
+  QSF_CHECK(exists(sequence) && n_slots <= limits_.max_slots);
+  const std::uint32_t n_wanted = pages_to_reach(sequence, n_slots);
+  const std::uint32_t n_free = n_free_ - reserved_by_others(sequence);
+  if (n_wanted > n_free) {
+    return out_of_budget(
+        "kv cache: %u pages of %u positions to be reserved, %u of %u are free and not reserved; "
+        "end "
+        "a sequence or plan for more",
+        n_wanted, kKvPageSlots, n_free, limits_.n_pages);
+  }
+  reserved_slots_[sequence] = n_slots;
+  return ok_status();
+}
+
+KvCache::Growth KvCache::growth_of(SequenceId sequence, std::uint32_t n) const noexcept {
+  Growth growth;
+  const std::uint32_t n_slots = sequence_slots_[sequence];
+  growth.n_old_pages = kv_pages_for(n_slots);
+  growth.n_pages = kv_pages_for(n_slots + n);
+  growth.copies_last_page = copies_last_page(sequence);
+  growth.first_recent = first_recent_of(sequence, growth.n_pages);
+  growth.n_free = n_free_ - reserved_by_others(sequence);
+  for (std::uint32_t i = first_recent_[sequence]; i < growth.first_recent; ++i) {
+    if (references_[page_table_[entry_of(sequence, i)]] == 1) ++growth.n_free;  // given back
+  }
+  growth.n_wanted = growth.n_pages - growth.n_old_pages + (growth.copies_last_page ? 1 : 0);
+  return growth;
+}
+
+std::uint32_t KvCache::n_missing_pages(SequenceId sequence, std::uint32_t n) const noexcept {
+  QSF_DCHECK(exists(sequence) && n <= limits_.max_slots - sequence_slots_[sequence]);
+  if (n == 0) return 0;
+  const Growth growth = growth_of(sequence, n);
+  return growth.n_wanted > growth.n_free ? growth.n_wanted - growth.n_free : 0;
 }
 
 // Adds slots whose positions the caller fills in.
@@ -171,37 +244,28 @@ Result<Appended> KvCache::grow(SequenceId sequence, std::uint32_t n) {
   Appended appended{old_slots, std::nullopt};
   if (n == 0) return appended;
 
-  const std::uint32_t n_old_pages = kv_pages_for(old_slots);
-  const std::uint32_t n_pages = kv_pages_for(old_slots + n);
-  std::uint32_t* const last =
-      n_old_pages == 0 ? nullptr : &page_table_[entry_of(sequence, n_old_pages - 1)];
-  const bool shares_last_page = old_slots % kKvPageSlots != 0 && references_[*last] > 1;
-  const std::uint32_t n_wanted = n_pages - n_old_pages + (shares_last_page ? 1 : 0);
-  const std::uint32_t first_recent = first_recent_of(sequence, n_pages);
-  std::uint32_t n_returned = 0;  // by the pages that the sequence loses
-  for (std::uint32_t i = first_recent_[sequence]; i < first_recent; ++i) {
-    if (references_[page_table_[entry_of(sequence, i)]] == 1) ++n_returned;
-  }
-  if (n_wanted > n_free_ + n_returned) {
+  const Growth growth = growth_of(sequence, n);
+  if (growth.n_wanted > growth.n_free) {
     return out_of_budget(
-        "kv cache: %u pages of %u positions wanted, %u of %u are free; end a "
+        "kv cache: %u pages of %u positions wanted, %u of %u are free and not reserved; end a "
         "sequence or plan for more",
-        n_wanted, kKvPageSlots, n_free_ + n_returned, limits_.n_pages);
+        growth.n_wanted, kKvPageSlots, growth.n_free, limits_.n_pages);
   }
-  for (std::uint32_t i = first_recent_[sequence]; i < first_recent; ++i) {
+  for (std::uint32_t i = first_recent_[sequence]; i < growth.first_recent; ++i) {
     drop_page(page_table_[entry_of(sequence, i)]);
   }
-  first_recent_[sequence] = first_recent;
-  if (shares_last_page) {
-    const PageCopy copy{*last, take_page()};
+  first_recent_[sequence] = growth.first_recent;
+  if (growth.copies_last_page) {
+    std::uint32_t& last = page_table_[entry_of(sequence, growth.n_old_pages - 1)];
+    const PageCopy copy{last, take_page()};
     std::copy_n(positions_.begin() + static_cast<std::ptrdiff_t>(copy.from_page) * kKvPageSlots,
                 old_slots % kKvPageSlots,
                 positions_.begin() + static_cast<std::ptrdiff_t>(copy.to_page) * kKvPageSlots);
-    drop_page(*last);
-    *last = copy.to_page;
+    drop_page(last);
+    last = copy.to_page;
     appended.copy = copy;
   }
-  for (std::uint32_t i = n_old_pages; i < n_pages; ++i) {
+  for (std::uint32_t i = growth.n_old_pages; i < growth.n_pages; ++i) {
     page_table_[entry_of(sequence, i)] = take_page();
   }
   sequence_slots_[sequence] = old_slots + n;
@@ -237,6 +301,8 @@ void KvCache::truncate(SequenceId sequence, std::uint32_t n_slots) {
   }
   sequence_slots_[sequence] = n_slots;
   if (n_pages <= n_sink_pages_) first_recent_[sequence] = n_sink_pages_;
+  // Forks may hold pages that would have to be reserved again.
+  if (reserved_by_others(kNoSequence) > n_free_) reserved_slots_[sequence] = 0;
 }
 
 void KvCache::evict(SequenceId sequence, std::uint32_t n_pages) {
@@ -256,6 +322,14 @@ Result<SequenceId> KvCache::fork(SequenceId sequence) {
   std::copy_n(page_table_.begin() + from, pages_per_sequence_,
               page_table_.begin() + static_cast<std::ptrdiff_t>(entry_of(child, 0)));
   for (std::uint32_t i = 0; i < n_held_pages(child); ++i) ++references_[held_page(child, i).page];
+  // Pages that were the origin's alone have to be copied or replaced as it grows.
+  if (reserved_by_others(kNoSequence) > n_free_) {
+    free_sequence(child);
+    return out_of_budget(
+        "kv cache: a fork needs more pages than are free and not reserved, %u of %u; end a "
+        "sequence or plan for more",
+        n_unreserved_pages(), limits_.n_pages);
+  }
   return child;
 }
 
@@ -281,6 +355,22 @@ std::uint32_t KvCache::commit_path(SequenceId sequence, std::uint32_t first_slot
   }
   truncate(sequence, to);
   return n_moves;
+}
+
+bool KvCache::is_consistent() const noexcept {
+  for (std::uint32_t page = 0; page < limits_.n_pages; ++page) {
+    std::uint32_t n_holders = 0;
+    for (SequenceId sequence = 0; sequence < limits_.max_sequences; ++sequence) {
+      if (!exists(sequence)) continue;
+      for (std::uint32_t i = 0; i < n_held_pages(sequence); ++i) {
+        n_holders += held_page(sequence, i).page == page ? 1 : 0;
+      }
+    }
+    const auto end = free_.begin() + n_free_;
+    const bool is_free = std::find(free_.begin(), end, page) != end;
+    if (n_holders != references_[page] || is_free != (n_holders == 0)) return false;
+  }
+  return reserved_by_others(kNoSequence) <= n_free_;
 }
 
 }  // namespace qsf

@@ -12,6 +12,8 @@
 // neither are evicted as it grows: behind the sinks its table is a ring of pages, slots keep their
 // numbers, and an evicted page is reused.
 //
+// Free pages may be reserved: a sequence then grows to a promised length whatever the others take.
+//
 // One layer of a page has for each head a K block and a V block (quant/kv_type.h), multiples of 64
 // bytes, at the offsets of KvShape.
 //
@@ -139,6 +141,8 @@ class KvCache {
   const KvShape& shape() const noexcept { return shape_; }
   const KvLimits& limits() const noexcept { return limits_; }
   std::uint32_t n_free_pages() const noexcept { return n_free_; }
+  // Free pages that no sequence has reserved.
+  std::uint32_t n_unreserved_pages() const noexcept;
   std::uint32_t n_sequences() const noexcept { return n_sequences_; }
   bool exists(SequenceId sequence) const noexcept;
 
@@ -148,12 +152,21 @@ class KvCache {
   // Ends a sequence and frees its pages that no other sequence holds. Requires  it exists
   void free_sequence(SequenceId sequence);
 
+  // Reserves the pages that a sequence takes to grow to `n_slots`, in place of its old reservation;
+  // 0 ends that. A truncated sequence has its pages reserved again, up to `n_slots`, unless forks
+  // hold too many of them: its reservation ends then.
+  // Fails  kOutOfBudget, with the numbers, when too few pages are free; nothing has changed then
+  Status reserve(SequenceId sequence, std::uint32_t n_slots);
+  // Returns how many pages are missing to append `n` slots; 0: append() will find its pages.
+  // Requires  as append
+  std::uint32_t n_missing_pages(SequenceId sequence, std::uint32_t n) const noexcept;
+
   // Adds `n` slots with the positions that follow the last slot's (0, 1, 2 ... from empty). With
   // recent_slots, pages of neither the sinks nor the recent slots (the new ones included) may be
   // evicted.
   // Requires  n < recent_slots, or recent_slots is 0
-  // Fails     kOutOfBudget, with the numbers, when the sequence would pass max_slots or pages run
-  //           out; nothing has changed then
+  // Fails     kOutOfBudget, with the numbers, when the sequence would pass max_slots or the pages
+  //           that others have not reserved run out; nothing has changed then
   Result<Appended> append(SequenceId sequence, std::uint32_t n);
   // Adds one slot for each position: draft trees, where several slots share a position.
   // Fails  as above
@@ -168,8 +181,8 @@ class KvCache {
   void evict(SequenceId sequence, std::uint32_t n_pages);
 
   // Starts a sequence with the same slots. All pages are shared; whichever of the two appends first
-  // to a partly filled shared page gets a PageCopy from append. Fails  kOutOfBudget when
-  // max_sequences exist
+  // to a partly filled shared page gets a PageCopy from append. Reservations are not inherited.
+  // Fails  kOutOfBudget when max_sequences exist, or the copy finds no page beside reserved ones
   Result<SequenceId> fork(SequenceId sequence);
 
   // Keeps the accepted path of a draft tree: the slots `accepted`, ascending and all >= first_slot,
@@ -226,8 +239,20 @@ class KvCache {
     QSF_DCHECK(page < limits_.n_pages);
     return references_[page];
   }
+  // Counts every page anew: whether each is free or held by as many sequences as its references
+  // say, and enough are free for all reservations. For tests and debug builds.
+  bool is_consistent() const noexcept;
 
  private:
+  // What appending takes and gives back.
+  struct Growth {
+    std::uint32_t n_old_pages = 0;
+    std::uint32_t n_pages = 0;
+    bool copies_last_page = false;
+    std::uint32_t first_recent = 0;
+    std::uint32_t n_wanted = 0;
+    std::uint32_t n_free = 0;  // for it: neither held nor reserved by others
+  };
   KvCache() = default;
   // Index in the table of a sequence's page number: a ring behind the sinks' pages.
   std::size_t entry_of(SequenceId sequence, std::uint32_t number) const noexcept {
@@ -238,6 +263,12 @@ class KvCache {
   }
   std::int32_t& position_at(SequenceId sequence, std::uint32_t slot) noexcept;
   Result<Appended> grow(SequenceId sequence, std::uint32_t n);
+  Growth growth_of(SequenceId sequence, std::uint32_t n) const noexcept;
+  bool copies_last_page(SequenceId sequence) const noexcept;
+  // Pages that a sequence takes at most to grow to n_slots.
+  std::uint32_t pages_to_reach(SequenceId sequence, std::uint32_t n_slots) const noexcept;
+  // Pages still to be taken for all reservations but that of `sequence`.
+  std::uint32_t reserved_by_others(SequenceId sequence) const noexcept;
   // The number of the first page behind the sinks' that a sequence of n_pages pages holds.
   std::uint32_t first_recent_of(SequenceId sequence, std::uint32_t n_pages) const noexcept;
   std::uint32_t take_page() noexcept;
@@ -252,10 +283,11 @@ class KvCache {
   std::span<std::uint32_t> sequence_slots_;  // [max_sequences]; kNoSequence: does not exist
   // [max_sequences]; number of the first page held behind the sinks', at least n_sink_pages_
   std::span<std::uint32_t> first_recent_;
-  std::span<std::uint32_t> page_table_;  // [max_sequences][pages_per_sequence_]
-  std::span<std::uint32_t> references_;  // [n_pages]
-  std::span<std::uint32_t> free_;        // [n_pages]; the first n_free_ are free page ids
-  std::span<std::int32_t> positions_;    // [n_pages][kKvPageSlots]
+  std::span<std::uint32_t> reserved_slots_;  // [max_sequences]; 0: none
+  std::span<std::uint32_t> page_table_;      // [max_sequences][pages_per_sequence_]
+  std::span<std::uint32_t> references_;      // [n_pages]
+  std::span<std::uint32_t> free_;            // [n_pages]; the first n_free_ are free page ids
+  std::span<std::int32_t> positions_;        // [n_pages][kKvPageSlots]
 };
 
 }  // namespace qsf
