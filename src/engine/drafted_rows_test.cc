@@ -51,7 +51,7 @@ class DraftedRowsTest : public NaiveModelTest {
                     .role = RowRole::kDrafted,
                     .sink = &sinks[i]};
       }
-      EXPECT_TRUE(impl.run_pass(parts).ok());
+      EXPECT_TRUE(impl.run_parts(parts).ok());
       done = last;
     }
     return logits;

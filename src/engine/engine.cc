@@ -140,6 +140,9 @@ std::uint32_t Engine::Impl::n_drawable() const noexcept {
 std::uint32_t Engine::n_drawable() const noexcept {
   return impl_->n_drawable();
 }
+KvPageCounts Engine::kv_pages() const noexcept {
+  return impl_->kv_pages();
+}
 
 std::uint64_t Engine::n_parameters() const noexcept {
   std::uint64_t count = 0;
@@ -158,6 +161,7 @@ std::string_view Engine::quant_name() const noexcept {
 
 Result<std::unique_ptr<Session>> Engine::create_session() {
   QSF_ASSIGN_OR_RETURN(const SequenceId sequence, impl_->kv->create_sequence());
+  impl_->record(SequenceChange::Kind::kCreate, sequence);
   return std::unique_ptr<Session>(new Session(*impl_, sequence));
 }
 

@@ -39,7 +39,11 @@ class Generation;  // generation.h
 class Session;
 class OperatorObserver;  // ops/operator_observer.h
 struct EnginePlan;       // engine_plan.h
-struct PromptProgress;   // engine_impl.h
+struct PassMessage;      // pass_message.h
+struct PromptProgress;   // pass.h
+
+// Numbers the passes of an engine from 1.
+using PassId = std::uint64_t;
 
 struct EngineOptions {
   unsigned n_threads = 0;  // 0: the physical cores at hand
@@ -55,6 +59,11 @@ struct EngineOptions {
   bool pin = false;               // a physical core for each thread, the opening one included
   std::uint32_t n_sequences = 1;  // sessions that may exist at once
   std::uint32_t max_drafts = 0;   // drafted rows of a sequence in a pass, at most kMaxDrafts
+  // Positions that the KV cache holds for all sequences together, in pages of kKvPageSlots. 0: a
+  // whole context for one sequence, and kDefaultReserve for each of the others.
+  std::uint32_t kv_positions = 0;
+  std::uint32_t max_passes_in_flight = 1;  // between begin_step() and end_step()
+  bool record_passes = false;              // for message_of()
   // Limit of the memory of the whole process; 0: the memory that the machine and its control groups
   // have free.
   std::uint64_t ram_budget_bytes = 0;
@@ -94,8 +103,14 @@ struct EngineStats {
   std::uint64_t kv_bytes_written = 0;  // the same
 };
 
+// Tokens for which KV pages are reserved, unless fewer can be generated.
+inline constexpr std::uint32_t kDefaultReserve = 1024;
+
 struct GenerateOptions {
   std::uint32_t max_tokens = 256;
+  // Tokens for which KV pages are reserved when the generation is admitted; it takes further pages
+  // while any are free. 0: kDefaultReserve, or max_tokens if that is less.
+  std::uint32_t reserve_tokens = 0;
   SamplingOptions sampling;
   std::vector<std::string> stop;    // stop texts: generation ends before the first one completed
   std::vector<TokenId> end_tokens;  // further end-of-text tokens beside the model's own
@@ -126,7 +141,16 @@ struct GenerateResult {
 struct StepCounts {
   std::size_t prompt_rows = 0;
   std::size_t generated_rows = 0;
-  std::size_t n_finished = 0;  // members that have ended, in this step or before
+  std::size_t n_finished = 0;   // members that have ended, in this step or before
+  std::size_t n_waiting = 0;    // members left out because no KV page was free
+  std::size_t n_in_flight = 0;  // members left out because another pass in flight has them
+};
+
+// Pages of the KV cache, each of kKvPageSlots positions.
+struct KvPageCounts {
+  std::uint32_t n_pages = 0;
+  std::uint32_t n_free = 0;
+  std::uint32_t n_unreserved = 0;  // free, and reserved for no generation
 };
 
 class Engine {
@@ -175,14 +199,31 @@ class Engine {
   Result<std::unique_ptr<Session>> create_session();
 
   // Runs one pass with the next rows of the members, in the order of step.cc. Every member
-  // generates what it would alone. A member's own error (tokens, context, logits that are not
-  // finite) ends it alone; see Generation::status(). Allocates nothing. Guarantees  on failure
-  // every member has the length from before the pass, and may be stepped
+  // generates what it would alone. A member's own error (tokens, context, pages at its admission,
+  // logits that are not finite) ends it alone; see Generation::status(). Allocates nothing.
+  // Guarantees  on failure every member has the length from before the pass, and may be stepped
   //             again
   // Fails       kInvalidArgument: called by a callback of a step; a member is null, given twice or
-  //             of another engine;
-  //             kCancelled (Engine::cancel); kCorrupt or kIo from the disk
+  //             of another engine; kCancelled (Engine::cancel); kCorrupt or kIo from the disk
   Result<StepCounts> step(std::span<Generation* const> members);
+  // The two halves of step(): admission and plan, then the rest. Between them, further steps may
+  // begin, max_passes_in_flight in all; they leave out the members that are in flight. Passes may
+  // end in any order.
+  // Fails  as step(); begin_step() also kInvalidArgument when as many are in flight; end_step() for
+  //        a pass that is not
+  Result<PassId> begin_step(std::span<Generation* const> members);
+  Result<StepCounts> end_step(PassId pass);
+  // Returns the pass as a message, valid until its end_step().
+  // Requires  record_passes; the pass is in flight
+  PassMessage message_of(PassId pass) const;
+  // Computes a pass of another engine, which has the same file and options. Logits go to `sink`,
+  // which may be null; rows with logits are numbered from 0 in the order of the message.
+  // Requires    all messages of that engine since its start, in order; no session in this engine
+  // Guarantees  on failure the sequences have their lengths from before the pass
+  // Fails       kCorrupt for a message that does not continue the sequences; and as step()
+  Status execute(const PassMessage& message, LogitsSink* sink);
+
+  KvPageCounts kv_pages() const noexcept;
 
   // Log probabilities of tokens[first..] given all before, as one window from an empty context.
   // Shapes  log_probs [tokens.size() - first]
@@ -208,7 +249,8 @@ class Engine {
   std::unique_ptr<Impl> impl_;
 };
 
-// One sequence: its tokens and its keys and values. Must not outlive its engine.
+// One sequence: its tokens and its keys and values. Must not outlive its engine. While it has a
+// generation that has not ended, it cannot be changed otherwise.
 class Session {
  public:
   ~Session();
@@ -252,6 +294,12 @@ class Session {
   // pending token, else after the last token, which is computed again as a prompt row.
   Result<GenerateResult> generate(std::span<const TokenId> prompt, const GenerateOptions& options);
 
+  // Starts a session with the same text, which shares the pages of this one until one of the two
+  // appends. A generation is not copied, a pending token is.
+  // Fails  kOutOfBudget when n_sequences exist, or reserved pages leave none for a copy;
+  //        kUnsupported under AttentionKind::kSparsePrefill and KvPolicy::kH2o
+  Result<std::unique_ptr<Session>> fork();
+
   // Writes tokens, keys and values, and the bytes of a conversation, to a file, whole or not at all
   // (docs/session-files.md). The same text, model and options give the same file, wherever the KV
   // cache is. Invalidated tokens are computed first.
@@ -275,11 +323,16 @@ class Session {
   Status compute_invalidated(PromptProgress* progress = nullptr);
   Status check_room(std::size_t n_tokens) const;
   Status compute_pending(LogitsSink* sink);
+  // Fails  kInvalidArgument while a generation extends the session
+  Status check_idle() const;
+  Status truncate_to(std::size_t n_tokens);
+  void end_without_pages(Generation& generation);
 
   Engine::Impl& engine_;
   SequenceId sequence_;
   std::vector<TokenId> tokens_;       // capacity: the context
   TokenId pending_token_ = kNoToken;  // follows tokens_; not yet in the KV cache
+  Generation* generation_ = nullptr;  // the one that exists, or none
 };
 
 }  // namespace qsf

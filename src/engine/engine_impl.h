@@ -14,6 +14,7 @@
 #include "engine/budget.h"
 #include "engine/engine.h"
 #include "engine/engine_plan.h"
+#include "engine/pass.h"
 #include "format/qsf_reader.h"
 #include "io/read_device.h"
 #include "kv/h2o_eviction.h"
@@ -29,46 +30,6 @@
 #include "tokenizer/tokenizer.h"
 
 namespace qsf {
-
-// Progress of a prompt, in rows times layers.
-struct PromptProgress {
-  void (*report)(std::uint64_t done, std::uint64_t total, void* user) = nullptr;
-  void* user = nullptr;
-  std::uint64_t total_rows = 0;
-  std::uint64_t done_rows = 0;  // of completed passes
-  std::uint64_t pass_rows = 0;
-  std::uint64_t n_layers = 0;
-};
-
-// Where the logits of one row of a pass go.
-struct PassOutput {
-  LogitsSink* sink = nullptr;
-  std::uint32_t row = 0;  // its number there
-};
-
-// The rows that one sequence has in a pass.
-struct PassPart {
-  SequenceId sequence = 0;
-  std::span<const TokenId> tokens;
-  RowRole role = RowRole::kPrompt;
-  std::size_t first_output = 0;  // rows of `tokens` from here on send logits to `sink`
-  LogitsSink* sink = nullptr;    // rows are numbered from 0 in each part; may be null
-  PromptProgress* progress = nullptr;
-  std::uint32_t before = 0;  // slots of the sequence before the pass; run_pass() fills it in
-};
-
-// The rows that a generation needs next.
-struct NextRows {
-  std::span<const TokenId> tokens;
-  RowRole role = RowRole::kPrompt;
-  bool wants_output = false;  // of the last row
-};
-
-// A member of a step and what its pass computes for it.
-struct Planned {
-  Generation* member = nullptr;
-  NextRows rows;
-};
 
 // In the order of construction: each member may use those above it.
 struct Engine::Impl {
@@ -94,13 +55,12 @@ struct Engine::Impl {
   std::optional<Decoder> decoder;
   std::optional<BudgetWatch> watch;
 
-  std::vector<Row> rows;                  // [rows_per_pass], of the pass in progress
-  std::vector<PassOutput> outputs;        // [rows_per_pass], of its rows with logits
-  std::vector<PassPart> parts;            // [n_sequences], of the step in progress
-  std::vector<Planned> planned;           // [n_sequences], of the same
+  std::vector<PassInFlight> passes;     // [EngineOptions::max_passes_in_flight]
+  std::vector<SequenceChange> changes;  // since the last pass began, where they are recorded
+  PassId last_pass = 0;
   std::size_t next_to_generate = 0;       // the member whose turn it is, where rows are too few
   bool prompt_has_turn = false;           // in passes of one row
-  bool in_step = false;                   // from the start of a step to its end
+  bool running = false;                   // a pass is computed or committed
   std::span<float> sample_logits;         // [n_sequences][n_vocab]
   std::span<std::uint32_t> sample_order;  // [n_vocab]
 
@@ -112,14 +72,36 @@ struct Engine::Impl {
   Status append(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
                 std::size_t first_output, LogitsSink* sink, PromptProgress* progress = nullptr);
 
-  // Runs one pass with the rows of several sequences, and makes them part of these sequences.
-  // Requires    members of different sequences, prompt rows before others; at most rows_per_pass
-  // rows Guarantees  on failure every sequence has its length from before the pass Fails
-  // kCancelled; kOutOfBudget without pages; kCorrupt or kIo from the pager
-  Status run_pass(std::span<PassPart> members);
+  // Takes an empty pass that is not in flight, and numbers it.
+  // Fails  kInvalidArgument: all are in flight, or a callback of a pass asks
+  Result<PassInFlight*> take_pass();
+  // Null when there is none.
+  PassInFlight* find_pass(PassId id) noexcept;
+  // Adds the rows of one sequence to a pass: they get slots in the KV cache.
+  // Requires  a sequence without rows in a pass in flight, prompt rows before others; at most
+  //           rows_per_pass rows in all
+  // Fails     kOutOfBudget without pages; nothing has changed then
+  Status add_part(PassInFlight& pass, PassPart part);
+  // Computes a pass.
+  // Guarantees  on failure every sequence has its length from before the pass
+  // Fails       kCancelled; kCorrupt or kIo from the pager
+  Status run_pass(PassInFlight& pass);
+  // All of these: a pass of these parts alone.
+  // Fails  as each of them; the sequences have their lengths from before the pass then
+  Status run_parts(std::span<const PassPart> parts);
+  // Takes the rows of a pass out of the KV cache.
+  void take_back(const PassInFlight& pass) noexcept;
 
-  // Runs the next pass of generations (step.cc).
+  // A step, in step.cc.
+  Result<PassId> begin_step(std::span<Generation* const> members);
+  Result<StepCounts> end_step(PassId id);
   Result<StepCounts> step(std::span<Generation* const> members);
+  // Computes the pass of another engine (pass_executor.cc).
+  Status execute(const PassMessage& message, LogitsSink* sink);
+
+  KvPageCounts kv_pages() const noexcept {
+    return {kv->limits().n_pages, kv->n_free_pages(), kv->n_unreserved_pages()};
+  }
 
   // Appends a pass of prompt rows to layers [first, last) of a sequence, as Decoder::run_part.
   Status run_part(SequenceId sequence, std::span<const TokenId> tokens, std::uint32_t first,
@@ -141,6 +123,9 @@ struct Engine::Impl {
   // end-of-text id that the tokenizer does not list still ends the text.
   std::uint32_t n_drawable() const noexcept;
 
+  // Keeps what became of a sequence for the next message, where messages are recorded.
+  void record(SequenceChange::Kind kind, SequenceId sequence, std::uint32_t value = 0);
+
   // Returns whether cancel() was called, and resets that.
   bool take_cancel() noexcept;
 
@@ -148,11 +133,11 @@ struct Engine::Impl {
   // Gives weights back when the memory limit of the process was lowered.
   void keep_within_limits();
   VisibleSet visible_at(std::uint32_t slot) const noexcept;
-  Result<StepCounts> step_members(std::span<Generation* const> members);
-  std::size_t plan_rows(std::span<Generation* const> members, RowRole role, std::size_t n_rows);
-  void count_work(std::span<const PassPart> pass, bool done, std::uint64_t elapsed_ns);
-  // Makes room in the KV cache for the rows of a part, and adds them to `rows` and `outputs`.
-  Status add_rows(PassPart& part);
+  void plan_pass(PassInFlight& pass);
+  std::size_t plan_rows(PassInFlight& pass, RowRole role, std::size_t n_rows);
+  void retire(Generation& member, StepCounts& counts);
+  void count_work(std::span<const PassPart> parts, bool done, std::uint64_t elapsed_ns);
+  Status apply(const SequenceChange& change);
 };
 
 }  // namespace qsf

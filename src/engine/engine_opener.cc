@@ -344,10 +344,14 @@ Status EngineOpener::make_decoder() {
       Decoder::create(*impl_->reader, *impl_->pager, backend, buffers, plan.rows_per_pass,
                       longest_distance(impl_->options, plan.max_context)));
   impl_->decoder.emplace(std::move(decoder));
-  impl_->rows.reserve(plan.rows_per_pass);
-  impl_->outputs.reserve(plan.rows_per_pass);
-  impl_->parts.reserve(impl_->options.n_sequences);
-  impl_->planned.reserve(impl_->options.n_sequences);
+  impl_->passes.resize(impl_->options.max_passes_in_flight);
+  for (PassInFlight& pass : impl_->passes) {
+    pass.rows.reserve(plan.rows_per_pass);
+    pass.outputs.reserve(plan.rows_per_pass);
+    pass.parts.reserve(impl_->options.n_sequences);
+    pass.planned.reserve(impl_->options.n_sequences);
+    pass.members.reserve(impl_->options.n_sequences);
+  }
 
   const MutableByteSpan logits = impl_->arena->carve(plan.regions.sample_logits);
   const MutableByteSpan order = impl_->arena->carve(plan.regions.sample_order);

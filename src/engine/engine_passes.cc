@@ -8,20 +8,34 @@
 
 #include "base/check.h"
 #include "engine/engine_impl.h"
+#include "engine/generation.h"
 #include "platform/clock.h"
 
 namespace qsf {
 
 namespace {
 
-// Reports a layer to every part of a pass that wants to know.
+// A pass, and the flag that stops it.
+struct LayerReport {
+  PassInFlight& pass;
+  std::atomic<bool>& cancel;
+};
+
+// Reports a layer to every part of a pass that wants to know, and stops a pass of which every
+// member was cancelled.
 void report_layer(std::uint32_t n_layers_done, void* user) {
-  for (const PassPart& part : *static_cast<const std::span<PassPart>*>(user)) {
+  const LayerReport& report = *static_cast<const LayerReport*>(user);
+  PassInFlight& pass = report.pass;
+  for (const PassPart& part : pass.parts) {
     const PromptProgress* const progress = part.progress;
     if (progress == nullptr || progress->report == nullptr) continue;
     progress->report(progress->done_rows * progress->n_layers + progress->pass_rows * n_layers_done,
                      progress->total_rows * progress->n_layers, progress->user);
   }
+  if (pass.planned.empty()) return;
+  pass.all_cancelled = std::all_of(pass.planned.begin(), pass.planned.end(),
+                                   [](const Planned& p) { return p.member->is_cancelled(); });
+  if (pass.all_cancelled) report.cancel.store(true, std::memory_order_relaxed);
 }
 
 // Sends each row's logits to the sink of its part.
@@ -58,13 +72,13 @@ Status Engine::Impl::append(SequenceId sequence, std::span<const TokenId> tokens
   while (done < tokens.size() && status.ok()) {
     const std::size_t n = std::min<std::size_t>(rows_per_pass, tokens.size() - done);
     const std::size_t first = first_output > done ? first_output - done : 0;
-    PassPart part = {.sequence = sequence,
-                     .tokens = tokens.subspan(done, n),
-                     .role = role,
-                     .first_output = first,
-                     .sink = sink,
-                     .progress = progress};
-    status = run_pass({&part, 1});
+    const PassPart part = {.sequence = sequence,
+                           .tokens = tokens.subspan(done, n),
+                           .role = role,
+                           .first_output = first,
+                           .sink = sink,
+                           .progress = progress};
+    status = run_parts({&part, 1});
     if (status.ok()) done += n;
   }
   // A failed pass may have invalidated slots from before it.
@@ -76,10 +90,11 @@ Status Engine::Impl::append(SequenceId sequence, std::span<const TokenId> tokens
 
 // Cancelled and failed work counts as well: its time was spent. A pass of both roles shares its
 // time among them by rows.
-void Engine::Impl::count_work(std::span<const PassPart> pass, bool done, std::uint64_t elapsed_ns) {
+void Engine::Impl::count_work(std::span<const PassPart> parts, bool done,
+                              std::uint64_t elapsed_ns) {
   std::uint64_t n_prompt = 0;
   std::uint64_t n_generated = 0;
-  for (const PassPart& part : pass) {
+  for (const PassPart& part : parts) {
     (part.role == RowRole::kPrompt ? n_prompt : n_generated) += part.tokens.size();
   }
   if (n_prompt != 0) ++stats.prompt_passes;
@@ -99,7 +114,13 @@ void Engine::Impl::count_work(std::span<const PassPart> pass, bool done, std::ui
 void Engine::Impl::truncate(SequenceId sequence, std::uint32_t n_slots) noexcept {
   if (!sparse_prefill.empty()) n_slots = sparse_prefill[sequence].truncate(n_slots);
   if (!h2o_eviction.empty()) n_slots = h2o_eviction[sequence].truncate(n_slots);
+  if (n_slots == kv->n_slots(sequence)) return;
   kv->truncate(sequence, n_slots);
+  record(SequenceChange::Kind::kTruncate, sequence, n_slots);
+}
+
+void Engine::Impl::record(SequenceChange::Kind kind, SequenceId sequence, std::uint32_t value) {
+  if (options.record_passes) changes.push_back({kind, sequence, value});
 }
 
 bool Engine::Impl::take_cancel() noexcept {
@@ -153,7 +174,26 @@ VisibleSet Engine::Impl::visible_at(std::uint32_t slot) const noexcept {
           .first = prefix - policy.window};
 }
 
-Status Engine::Impl::add_rows(PassPart& part) {
+Result<PassInFlight*> Engine::Impl::take_pass() {
+  if (running) {
+    return invalid_argument("a callback of a pass cannot start another pass; return first");
+  }
+  PassInFlight* const pass = find_pass(0);
+  if (pass == nullptr) {
+    return invalid_argument("%zu passes are in flight, as many as planned; end one first",
+                            passes.size());
+  }
+  pass->id = ++last_pass;
+  return pass;
+}
+
+PassInFlight* Engine::Impl::find_pass(PassId id) noexcept {
+  const auto found = std::find_if(passes.begin(), passes.end(),
+                                  [id](const PassInFlight& pass) { return pass.id == id; });
+  return found == passes.end() ? nullptr : &*found;
+}
+
+Status Engine::Impl::add_part(PassInFlight& pass, PassPart part) {
   part.before = kv->n_slots(part.sequence);
   QSF_ASSIGN_OR_RETURN(const Appended appended,
                        kv->append(part.sequence, static_cast<std::uint32_t>(part.tokens.size())));
@@ -164,67 +204,81 @@ Status Engine::Impl::add_rows(PassPart& part) {
   for (std::size_t i = 0; i < part.tokens.size(); ++i) {
     const std::uint32_t slot = appended.first_slot + static_cast<std::uint32_t>(i);
     const bool wants_output = part.sink != nullptr && i >= part.first_output;
-    rows.push_back({.sequence = part.sequence,
-                    .token = part.tokens[i],
-                    .position = static_cast<std::int32_t>(slot),
-                    .kv_slot = slot,
-                    .role = part.role,
-                    .visible = visible_at(slot),
-                    .adapter = 0,
-                    .wants_output = wants_output});
-    if (wants_output) outputs.push_back({part.sink, n_outputs++});
+    pass.rows.push_back({.sequence = part.sequence,
+                         .token = part.tokens[i],
+                         .position = static_cast<std::int32_t>(slot),
+                         .kv_slot = slot,
+                         .role = part.role,
+                         .visible = visible_at(slot),
+                         .adapter = 0,
+                         .wants_output = wants_output});
+    if (wants_output) pass.outputs.push_back({part.sink, n_outputs++});
   }
+  pass.parts.push_back(part);
   return ok_status();
 }
 
-Status Engine::Impl::run_pass(std::span<PassPart> members) {
+void Engine::Impl::take_back(const PassInFlight& pass) noexcept {
+  for (const PassPart& part : pass.parts) truncate(part.sequence, part.before);
+}
+
+Status Engine::Impl::run_pass(PassInFlight& in_flight) {
   const std::uint64_t start = monotonic_ns();
   keep_within_limits();
-  rows.clear();
-  outputs.clear();
-  bool reports = false;
-  Status status;
-  std::size_t n_added = 0;
-  for (; n_added < members.size() && status.ok(); ++n_added) {
-    PassPart& part = members[n_added];
-    status = add_rows(part);
-    if (part.progress != nullptr && part.progress->report != nullptr) {
-      part.progress->pass_rows = part.tokens.size();
-      part.progress->n_layers = reader->spec().n_layers;
-      reports = true;
-    }
+  for (const PassPart& part : in_flight.parts) {
+    if (part.progress == nullptr) continue;
+    part.progress->pass_rows = part.tokens.size();
+    part.progress->n_layers = reader->spec().n_layers;
   }
-  if (status.ok()) {
-    PartSinks sinks(outputs);
-    Pass pass = {
-        .rows = rows, .kv = &*kv, .cancel = &cancel, .sink = outputs.empty() ? nullptr : &sinks};
-    if (reports) {
-      pass.on_layer = report_layer;
-      pass.on_layer_user = &members;
-    }
-    status = decoder->run(pass);
-    // The pass that a cancellation stopped consumes it.
-    if (status.code() == StatusCode::kCancelled) take_cancel();
-  }
-  for (const PassPart& part : members.first(n_added)) {
-    if (!status.ok()) truncate(part.sequence, part.before);
+  PartSinks sinks(in_flight.outputs);
+  LayerReport report = {in_flight, cancel};
+  Status status = decoder->run({.rows = in_flight.rows,
+                                .kv = &*kv,
+                                .cancel = &cancel,
+                                .sink = in_flight.outputs.empty() ? nullptr : &sinks,
+                                .on_layer = report_layer,
+                                .on_layer_user = &report});
+  // The pass that a cancellation stopped consumes it.
+  if (status.code() == StatusCode::kCancelled || in_flight.all_cancelled) take_cancel();
+  if (!status.ok()) take_back(in_flight);
+  for (const PassPart& part : in_flight.parts) {
     if (part.progress != nullptr) part.progress->done_rows += part.tokens.size();
   }
-  count_work(members, status.ok(), monotonic_ns() - start);
+  count_work(in_flight.parts, status.ok(), monotonic_ns() - start);
+  return status;
+}
+
+Status Engine::Impl::run_parts(std::span<const PassPart> parts) {
+  QSF_ASSIGN_OR_RETURN(PassInFlight* const pass, take_pass());
+  Status status;
+  for (const PassPart& part : parts) {
+    if (status.ok()) status = add_part(*pass, part);
+  }
+  if (status.ok()) {
+    running = true;
+    status = run_pass(*pass);
+    running = false;
+  } else {
+    take_back(*pass);
+  }
+  pass->clear();
   return status;
 }
 
 Status Engine::Impl::run_part(SequenceId sequence, std::span<const TokenId> tokens,
                               std::uint32_t first, std::uint32_t last, std::span<float> hidden) {
+  QSF_ASSIGN_OR_RETURN(PassInFlight* const pass, take_pass());
   keep_within_limits();
-  rows.clear();
-  outputs.clear();
-  PassPart part = {.sequence = sequence, .tokens = tokens};
-  QSF_RETURN_IF_ERROR(add_rows(part));
-  ++stats.prompt_passes;
-  Status status = decoder->run_part({.rows = rows, .kv = &*kv, .cancel = &cancel, .sink = nullptr},
-                                    first, last, hidden);
+  running = true;
+  Status status = add_part(*pass, {.sequence = sequence, .tokens = tokens});
+  if (status.ok()) {
+    ++stats.prompt_passes;
+    status = decoder->run_part({.rows = pass->rows, .kv = &*kv, .cancel = &cancel, .sink = nullptr},
+                               first, last, hidden);
+  }
   if (status.code() == StatusCode::kCancelled) take_cancel();
+  running = false;
+  pass->clear();
   return status;
 }
 

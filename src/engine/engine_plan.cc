@@ -95,6 +95,8 @@ class Planner {
     QSF_ASSIGN_OR_RETURN(const BudgetFit fit, choose(whole, table_bytes));
     plan_.max_context = fit.context;
     plan_.rows_per_pass = fit.rows;
+    plan_.n_kv_pages = n_kv_pages(fit.context, fit.rows);
+    plan_.max_row_delay = max_row_delay(options_.n_sequences, fit.rows);
     QSF_ASSIGN_OR_RETURN(plan_.residency,
                          weights_for(fit.everything_resident ? UINT64_MAX : fit.weight_bytes));
     add_weights();
@@ -235,8 +237,9 @@ class Planner {
   std::uint64_t sample_logit_bytes() const {
     return std::uint64_t{options_.n_sequences} * spec_.n_vocab * sizeof(float);
   }
-  static std::uint64_t row_list_bytes(std::uint32_t rows) {
-    return rows * (sizeof(Row) + sizeof(PassOutput) + sizeof(std::uint32_t));
+  std::uint64_t row_list_bytes(std::uint32_t rows) const {
+    const std::uint64_t n_passes = options_.max_passes_in_flight;
+    return rows * (n_passes * (sizeof(Row) + sizeof(PassOutput)) + sizeof(std::uint32_t));
   }
 
   Result<BudgetFit> choose(const Residency& whole, std::uint64_t table_bytes) const {
@@ -355,11 +358,16 @@ class Planner {
 
   std::string kv_note(const KvLimits& limits, std::uint64_t bytes) const {
     const std::uint32_t kept = kv_pages_per_sequence(limits) * kKvPageSlots;
+    const bool whole = !windowed() || kept >= plan_.max_context;
+    const std::uint32_t most = whole ? plan_.max_context : kept;
+    const std::uint64_t n_positions = std::uint64_t{limits.n_pages} * kKvPageSlots;
+    const bool shared = n_positions < std::uint64_t{most} * options_.n_sequences;
     std::string note = spills() ? "two layers of " : "";
-    if (!windowed() || kept >= plan_.max_context) {
-      note += printed("%u sequences of %u positions", options_.n_sequences, plan_.max_context);
-    } else {
-      note += printed("%u sequences of up to %u positions: ", options_.n_sequences, kept);
+    if (shared) note += printed("%llu positions for ", llu(n_positions));
+    note += printed("%u sequences of %s%u positions", options_.n_sequences,
+                    shared || !whole ? "up to " : "", most);
+    if (!whole) {
+      note += ": ";
       if (limits.sinks != 0) note += printed("%u sinks, ", limits.sinks);
       note += printed("the last %u, a pass of %u and the rest of their pages",
                       options_.kv_policy.window, plan_.rows_per_pass);
@@ -451,6 +459,29 @@ KvShape kv_shape(const ModelSpec& spec, const EngineOptions& options) {
           .v_type = options.v_type};
 }
 
+namespace {
+
+// The pages of all sequences: those asked for, or all of one sequence and a reservation for each of
+// the others. At least what one sequence can hold, at most what all can.
+std::uint32_t n_kv_pages(const EngineOptions& options, std::uint32_t pages_per_sequence) {
+  const std::uint64_t most = std::uint64_t{pages_per_sequence} * options.n_sequences;
+  const std::uint64_t each = std::min(pages_per_sequence, kv_pages_for(kDefaultReserve));
+  const std::uint64_t asked = options.kv_positions != 0
+                                  ? std::max(kv_pages_for(options.kv_positions), pages_per_sequence)
+                                  : pages_per_sequence + each * (options.n_sequences - 1);
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>({asked, most, UINT32_MAX}));
+}
+
+}  // namespace
+
+std::uint32_t max_row_delay(std::uint32_t n_sequences, std::uint32_t rows_per_pass) noexcept {
+  const std::uint32_t n_generating = n_sequences - 1;  // beside at least one prompt
+  if (n_generating == 0) return 0;
+  if (rows_per_pass == 1) return 2 * n_generating - 1;
+  const std::uint32_t n_decode = rows_per_pass - 1;
+  return (n_generating - 1) / n_decode;
+}
+
 // The first row of a pass attends to the whole window before it, so the window and the pass are
 // held at once.
 KvLimits kv_limits(const EngineOptions& options, std::uint32_t max_context,
@@ -466,7 +497,7 @@ KvLimits kv_limits(const EngineOptions& options, std::uint32_t max_context,
       limits.recent_slots = options.kv_policy.window + (kEvictionBlock - 1) + rows_per_pass;
       break;
   }
-  limits.n_pages = kv_pages_per_sequence(limits) * options.n_sequences;
+  limits.n_pages = n_kv_pages(options, kv_pages_per_sequence(limits));
   return limits;
 }
 
@@ -619,6 +650,10 @@ Status check_options(const EngineOptions& options, const ModelSpec& spec) {
     return invalid_argument("sequences: %u, expected 1 to %u", options.n_sequences, kMaxSequences);
   }
   QSF_RETURN_IF_ERROR(check_drafts(options));
+  if (options.max_passes_in_flight == 0 || options.max_passes_in_flight > kMaxSequences) {
+    return invalid_argument("passes in flight: %u, expected 1 to %u", options.max_passes_in_flight,
+                            kMaxSequences);
+  }
   return check_attention(options, spec);
 }
 

@@ -74,6 +74,9 @@ struct EnginePlan {
   bool budget_named = false;                    // by the options, not derived from the machine
   std::uint32_t max_context = 0;
   std::uint32_t rows_per_pass = 0;
+  std::uint32_t n_kv_pages = 0;  // of all sequences together
+  // The most passes in a row without a row of a generating sequence, because of the others' rows.
+  std::uint32_t max_row_delay = 0;
   Residency residency;
   // Reductions made to fit the budget, in this order.
   std::vector<std::string> steps;
@@ -83,6 +86,9 @@ struct EnginePlan {
   double disk_bytes_per_second = 0.0;
   double memory_bytes_per_second = 0.0;
 };
+
+// EnginePlan::max_row_delay where one sequence has a prompt and all others generate.
+std::uint32_t max_row_delay(std::uint32_t n_sequences, std::uint32_t rows_per_pass) noexcept;
 
 // Returns an upper bound of the tokens generated a second: each reads the weights once, resident
 // ones at the memory's rate, streamed ones at the disk's. 0 where a rate is unknown.

@@ -10,9 +10,19 @@
 
 namespace qsf {
 
-Result<std::unique_ptr<Generation>> Generation::create(Session& session,
-                                                       std::span<const TokenId> prompt,
-                                                       const GenerateOptions& options) {
+void GenerationDeleter::operator()(Generation* generation) const noexcept {
+  if (!generation->in_flight_) {
+    delete generation;
+    return;
+  }
+  generation->released_ = true;
+  generation->text_.mute();
+  generation->progress_.report = nullptr;
+  generation->cancel();
+}
+
+Result<GenerationPtr> Generation::create(Session& session, std::span<const TokenId> prompt,
+                                         const GenerateOptions& options) {
   const Engine::Impl& engine = session.engine_;
   if (!engine.tokenizer.has_value()) {
     return unsupported(
@@ -21,7 +31,10 @@ Result<std::unique_ptr<Generation>> Generation::create(Session& session,
         engine.reader->file().path().c_str());
   }
   QSF_RETURN_IF_ERROR(validate(options.sampling, engine.reader->spec().n_vocab));
-  return std::unique_ptr<Generation>(new Generation(session, prompt, options));
+  if (session.generation_ != nullptr) {
+    return invalid_argument("the session has a generation already; free that one first");
+  }
+  return GenerationPtr(new Generation(session, prompt, options));
 }
 
 Generation::Generation(Session& session, std::span<const TokenId> prompt,
@@ -37,10 +50,14 @@ Generation::Generation(Session& session, std::span<const TokenId> prompt,
                    engine.sample_logits.subspan(session.sequence_ * n_vocab, n_ids),
                    engine.sample_order.first(n_ids));
   progress_ = {.report = options_.on_prompt, .user = options_.user};
+  session.generation_ = this;
 }
 
 Generation::~Generation() {
-  QSF_CHECK(!in_step);  // freed by a callback of the step that it is in
+  QSF_CHECK(!in_flight_);
+  if (!finished()) end(ok_status());
+  retire();
+  session_.generation_ = nullptr;
 }
 
 void Generation::admit() {
@@ -60,9 +77,10 @@ void Generation::admit() {
     return fail(std::move(status));
   }
   progress_.total_rows = prompt_.size() + session.tokens_.size() - session.n_computed();
+  if (Status status = reserve_pages(); !status.ok()) return fail(std::move(status));
   if (prompt_.empty() && session.pending_token_ == kNoToken) {
     const TokenId last = session.tokens_.back();
-    if (Status status = session.truncate(session.tokens_.size() - 1); !status.ok()) {
+    if (Status status = session.truncate_to(session.tokens_.size() - 1); !status.ok()) {
       return fail(std::move(status));
     }
     prompt_.push_back(last);
@@ -71,8 +89,28 @@ void Generation::admit() {
   prompt_start_ = session.tokens_.size() + (session.pending_token_ == kNoToken ? 0 : 1);
 }
 
+Status Generation::reserve_pages() {
+  Engine::Impl& engine = session_.engine_;
+  const std::uint32_t wished =
+      options_.reserve_tokens != 0 ? options_.reserve_tokens : kDefaultReserve;
+  const std::size_t n_slots = session_.tokens_.size() +
+                              (session_.pending_token_ == kNoToken ? 0 : 1) + prompt_.size() +
+                              std::min(wished, options_.max_tokens);
+  Status status = engine.kv->reserve(
+      sequence(), static_cast<std::uint32_t>(std::min<std::size_t>(n_slots, engine.max_context)));
+  if (status.ok()) return status;
+  return std::move(status).with_context("the generation is not admitted");
+}
+
+void Generation::retire() {
+  if (finished()) {
+    const Status ended = session_.engine_.kv->reserve(sequence(), 0);
+    QSF_DCHECK(ended.ok());
+  }
+}
+
 void Generation::take_cancel() {
-  if (!finished() && cancelled_.load(std::memory_order_relaxed)) finish(StopReason::kCancelled);
+  if (!finished() && is_cancelled()) finish(StopReason::kCancelled);
 }
 
 NextRows Generation::next_rows() const {
@@ -156,7 +194,7 @@ bool Generation::ends_text(TokenId token) const {
 void Generation::drop_prompt() {
   if (n_prompt_done_ != 0 && n_prompt_done_ < prompt_.size() &&
       session_.longest_kept(prompt_start_) == prompt_start_) {
-    const Status truncated = session_.truncate(prompt_start_);
+    const Status truncated = session_.truncate_to(prompt_start_);
     QSF_DCHECK(truncated.ok());
   }
   if (recomputes_last_ && n_prompt_done_ == 0) session_.pending_token_ = prompt_.front();

@@ -25,22 +25,31 @@
 
 namespace qsf {
 
+// Frees a generation. One that is in flight is freed at the end of its pass, even in a callback of
+// its own; it calls no callback after this.
+struct GenerationDeleter {
+  void operator()(Generation* generation) const noexcept;
+};
+using GenerationPtr = std::unique_ptr<Generation, GenerationDeleter>;
+
 class Generation {
  public:
   // Prepares; computes nothing. Without a prompt it continues after the session's pending token,
   // else after its last token, which is computed again as a prompt row.
-  // Requires  the session outlives the generation and has no other
-  // Fails     kUnsupported without a tokenizer; kInvalidArgument for sampling options out of range
-  static Result<std::unique_ptr<Generation>> create(Session& session,
-                                                    std::span<const TokenId> prompt,
-                                                    const GenerateOptions& options);
+  // Requires  the session outlives the generation
+  // Fails     kUnsupported without a tokenizer; kInvalidArgument for sampling options out of range,
+  //           or when the session has a generation
+  static Result<GenerationPtr> create(Session& session, std::span<const TokenId> prompt,
+                                      const GenerateOptions& options);
   ~Generation();
   Generation(const Generation&) = delete;
   Generation& operator=(const Generation&) = delete;
 
-  // Ends this generation before its next pass. A running pass goes on for the other members.
+  // Ends this generation at the end of its pass, or before its next one. A running pass goes on for
+  // the other members, and stops when all are cancelled.
   // Threads  any; async-signal-safe
   void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
+  bool is_cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed); }
 
   bool finished() const noexcept { return phase_ == Phase::kFinished; }
   // OK, or the error that ended the generation.
@@ -48,9 +57,14 @@ class Generation {
   const GenerateResult& result() const noexcept { return result_; }
   Session& session() noexcept { return session_; }
 
+  // Whether the last step found no KV page for the next row. Other sessions have to be truncated or
+  // freed, or this one saved and freed; or finish() ends the generation.
+  bool waits_for_pages = false;
+
   // The parts of a step, for step.cc.
 
-  // Checks the prompt against vocabulary and context, once. Ends the generation on an error.
+  // Checks the prompt against vocabulary and context, and reserves KV pages, once. Ends the
+  // generation on an error; the session is unchanged then.
   void admit();
   // Ends the generation when it was cancelled.
   void take_cancel();
@@ -67,15 +81,22 @@ class Generation {
   void finish(StopReason reason);
   void fail(Status status);
 
-  bool in_step = false;  // set from plan to retire
+  // From begin_step() to end_step().
+  bool in_flight() const noexcept { return in_flight_; }
+  void set_in_flight(bool in_flight) noexcept { in_flight_ = in_flight; }
+  // Ends the reservation of an ended generation.
+  void retire();
+  bool is_released() const noexcept { return released_; }
 
  private:
+  friend struct GenerationDeleter;
   enum class Phase : std::uint8_t { kNew, kPrompt, kGenerating, kFinished };
 
   Generation(Session& session, std::span<const TokenId> prompt, const GenerateOptions& options);
   bool ends_text(TokenId token) const;
   void sample();
   void drop_prompt();
+  Status reserve_pages();
   void end(Status status);
 
   Session& session_;
@@ -91,6 +112,8 @@ class Generation {
   TextStream text_;
   PromptProgress progress_;
   std::atomic<bool> cancelled_{false};
+  bool in_flight_ = false;
+  bool released_ = false;  // to be freed at the end of its pass
   std::uint64_t started_ns_ = 0;
   std::uint64_t first_token_ns_ = 0;  // by the clock
 };

@@ -3,6 +3,7 @@
 // Sessions: appending tokens, generating text token by token, and saving and loading.
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "base/check.h"
@@ -65,8 +66,16 @@ Session::Session(Engine::Impl& engine, SequenceId sequence) : engine_(engine), s
 }
 
 Session::~Session() {
+  QSF_CHECK(generation_ == nullptr);
   engine_.truncate(sequence_, 0);
   engine_.kv->free_sequence(sequence_);
+  engine_.record(SequenceChange::Kind::kFree, sequence_);
+}
+
+Status Session::check_idle() const {
+  if (generation_ == nullptr || generation_->finished()) return ok_status();
+  return invalid_argument(
+      "the session is generating; wait for the end of its generation, or cancel and free it");
 }
 
 std::size_t Session::n_computed() const noexcept {
@@ -101,6 +110,7 @@ Status Session::compute_pending(LogitsSink* sink) {
 
 Status Session::append(std::span<const TokenId> tokens, RowRole role, LogitsSink* sink,
                        PromptProgress* progress) {
+  QSF_RETURN_IF_ERROR(check_idle());
   if (pending_token_ != kNoToken) {
     QSF_RETURN_IF_ERROR(check_room(tokens.size()));
     QSF_RETURN_IF_ERROR(compute_pending(nullptr));
@@ -120,6 +130,7 @@ Status Session::prefill(std::span<const TokenId> tokens, LogitsSink* sink) {
 }
 
 Status Session::prefill_rows(std::span<const TokenId> tokens, LogitsSink& sink) {
+  QSF_RETURN_IF_ERROR(check_idle());
   QSF_RETURN_IF_ERROR(check_room(tokens.size()));
   QSF_RETURN_IF_ERROR(compute_pending(nullptr));
   const std::size_t before = tokens_.size();
@@ -141,6 +152,11 @@ Status Session::step(TokenId token, LogitsSink* sink) {
 }
 
 Status Session::truncate(std::size_t n_tokens) {
+  QSF_RETURN_IF_ERROR(check_idle());
+  return truncate_to(n_tokens);
+}
+
+Status Session::truncate_to(std::size_t n_tokens) {
   if (n_tokens > tokens_.size()) {
     return invalid_argument("cannot keep %zu tokens of %zu", n_tokens, tokens_.size());
   }
@@ -164,15 +180,27 @@ std::size_t Session::longest_kept(std::size_t n_tokens) const noexcept {
   return longest == n ? n_tokens : longest;  // invalidated tokens can be computed again
 }
 
+// No other member of the step could give pages back.
+void Session::end_without_pages(Generation& generation) {
+  char line[200];
+  const KvPageCounts pages = engine_.kv_pages();
+  std::snprintf(line, sizeof line,
+                "generation ends at %zu positions: the next one needs a page of the KV cache, and "
+                "%u of %u are free and not reserved; truncate or free a session, or plan for more",
+                tokens_.size(), pages.n_unreserved, pages.n_pages);
+  engine_.options.log.warning(line);
+  generation.finish(StopReason::kContextFull);
+}
+
 Result<GenerateResult> Session::generate(std::span<const TokenId> prompt,
                                          const GenerateOptions& options) {
-  QSF_ASSIGN_OR_RETURN(const std::unique_ptr<Generation> generation,
-                       Generation::create(*this, prompt, options));
+  QSF_ASSIGN_OR_RETURN(const GenerationPtr generation, Generation::create(*this, prompt, options));
   Generation* const member = generation.get();
   while (!member->finished()) {
     const Result<StepCounts> counts = engine_.step({&member, 1});
-    if (counts.has_value()) continue;
-    if (counts.error().code() == StatusCode::kCancelled) {
+    if (counts.has_value()) {
+      if (counts->n_waiting != 0) end_without_pages(*member);
+    } else if (counts.error().code() == StatusCode::kCancelled) {
       member->finish(StopReason::kCancelled);
     } else {
       member->fail(counts.error());
@@ -183,6 +211,23 @@ Result<GenerateResult> Session::generate(std::span<const TokenId> prompt,
   // A cancellation while the last token was delivered: no pass was left to stop.
   if (engine_.take_cancel()) result.reason = StopReason::kCancelled;
   return result;
+}
+
+Result<std::unique_ptr<Session>> Session::fork() {
+  if (!engine_.sparse_prefill.empty() || !engine_.h2o_eviction.empty()) {
+    return unsupported(
+        "a session cannot be forked under attention h2o or kv policy h2o: their sums belong to one "
+        "session; save it and load it into another");
+  }
+  if (generation_ != nullptr && generation_->in_flight()) {
+    return invalid_argument("the session is in a pass in flight; end its step before a fork");
+  }
+  QSF_ASSIGN_OR_RETURN(const SequenceId sequence, engine_.kv->fork(sequence_));
+  engine_.record(SequenceChange::Kind::kFork, sequence, sequence_);
+  std::unique_ptr<Session> child(new Session(engine_, sequence));
+  child->tokens_.assign(tokens_.begin(), tokens_.end());
+  child->pending_token_ = pending_token_;
+  return child;
 }
 
 Status Session::visible_positions(std::uint32_t layer, std::uint32_t kv_head,
@@ -200,6 +245,10 @@ Status Session::save(const std::string& path, ByteSpan chat) {
     return invalid_argument("%s: the session has no tokens yet; there is nothing to save",
                             path.c_str());
   }
+  if (generation_ != nullptr && generation_->in_flight()) {
+    return invalid_argument("%s: the session is in a pass in flight; end its step before saving",
+                            path.c_str());
+  }
   QSF_RETURN_IF_ERROR(compute_invalidated());
   Status status = write_session_file(path, file_ops_of(engine_), identity_of(engine_),
                                      place_of(engine_, sequence_), tokens_, pending_token_, chat);
@@ -208,6 +257,7 @@ Status Session::save(const std::string& path, ByteSpan chat) {
 }
 
 Status Session::load(const std::string& path, std::vector<std::byte>* chat) {
+  QSF_RETURN_IF_ERROR(check_idle());
   if (!tokens_.empty() || pending_token_ != kNoToken) {
     return invalid_argument("%s: the session holds %zu tokens; load into a new one", path.c_str(),
                             tokens_.size());

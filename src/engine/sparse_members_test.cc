@@ -90,7 +90,7 @@ class SparseMembersTest : public NaiveModelTest {
                          .sink = &sinks.back()});
       }
     }
-    const Status status = engine.impl().run_pass(parts);
+    const Status status = engine.impl().run_parts(parts);
     ASSERT_TRUE(status.ok()) << status.message();
     for (std::size_t i = 0; i < members.size(); ++i) members[i]->n_done += n_rows[i];
   }

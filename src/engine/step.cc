@@ -2,17 +2,23 @@
 //
 // A step of the engine: one pass for many generations.
 //
-//   admit    new members are checked; a refused one ends with its error
+//   begin_step()
+//   admit    new members are checked, and KV pages are reserved for them; a refused one ends with
+//            its error
 //   plan     rows in a fixed order: prompt rows of the members in their order in the call, then one
-//            row of each generating member in that order
+//            row of each generating member in that order. The rows get their slots in the KV cache
+//   end_step()
 //   run      one pass. Its error is every member's: all have their lengths from before it
 //   commit   logits -> sampler -> stop strings -> text, member after member in the order of the
-//   plan retire   cancelled members end
+//            plan
+//   retire   members that were cancelled end; reservations of ended members end. Only here pages
+//            are given back
 //
 // The rows of a pass are limited. Those of generating members are counted first, so that a prompt
-// of any length delays them by one pass at most. Prompts take what is left, at least one row, the
-// first in the call before the others. Where the rows are too few for all generating members, they
-// take turns.
+// of any length delays them by EnginePlan::max_row_delay passes at most. Prompts take what is left,
+// at least one row, the first in the call before the others. Where the rows are too few for all
+// generating members, they take turns. A member whose row finds no KV page is left out of the plan
+// and waits for pages.
 
 #include <algorithm>
 #include <utility>
@@ -32,8 +38,8 @@ Status check_members(std::span<Generation* const> members, const Engine::Impl& e
       return invalid_argument("step: member %zu belongs to another engine", i);
     }
     for (std::size_t j = 0; j < i; ++j) {
-      if (members[j] == members[i] || &members[j]->session() == &members[i]->session()) {
-        return invalid_argument("step: members %zu and %zu are of one session", j, i);
+      if (members[j] == members[i]) {
+        return invalid_argument("step: members %zu and %zu are the same generation", j, i);
       }
     }
   }
@@ -43,9 +49,9 @@ Status check_members(std::span<Generation* const> members, const Engine::Impl& e
 }  // namespace
 
 // Plans at most `n_rows` rows of one role, and returns their number.
-std::size_t Engine::Impl::plan_rows(std::span<Generation* const> members, RowRole role,
-                                    std::size_t n_rows) {
+std::size_t Engine::Impl::plan_rows(PassInFlight& pass, RowRole role, std::size_t n_rows) {
   const bool prompts = role == RowRole::kPrompt;
+  const std::span<Generation* const> members = pass.members;
   const std::size_t first = prompts ? 0 : next_to_generate % members.size();
   std::size_t n_planned = 0;
   for (std::size_t i = 0; i < members.size() && n_planned < n_rows; ++i) {
@@ -56,40 +62,25 @@ std::size_t Engine::Impl::plan_rows(std::span<Generation* const> members, RowRol
     if (next.role != role) continue;
     const std::size_t n = std::min(n_rows - n_planned, next.tokens.size());
     const bool wants_output = next.wants_output && n == next.tokens.size();
-    parts.push_back({.sequence = member.sequence(),
-                     .tokens = next.tokens.first(n),
-                     .role = role,
-                     .first_output = n - 1,
-                     .sink = wants_output ? member.sink() : nullptr,
-                     .progress = prompts ? member.progress() : nullptr});
-    planned.push_back({&member, {next.tokens.first(n), role, wants_output}});
-    member.in_step = true;
+    const PassPart part = {.sequence = member.sequence(),
+                           .tokens = next.tokens.first(n),
+                           .role = role,
+                           .first_output = n - 1,
+                           .sink = wants_output ? member.sink() : nullptr,
+                           .progress = prompts ? member.progress() : nullptr};
+    member.waits_for_pages = !add_part(pass, part).ok();
+    if (member.waits_for_pages) continue;
+    pass.planned.push_back({&member, {part.tokens, role, wants_output}});
     n_planned += n;
     if (!prompts) next_to_generate = index + 1;
   }
   return n_planned;
 }
 
-Result<StepCounts> Engine::Impl::step(std::span<Generation* const> members) {
-  if (in_step) {
-    return invalid_argument("step: a callback of a step cannot start another; return first");
-  }
-  QSF_RETURN_IF_ERROR(check_members(members, *this));
-  in_step = true;
-  Result<StepCounts> counts = step_members(members);
-  in_step = false;
-  return counts;
-}
-
-Result<StepCounts> Engine::Impl::step_members(std::span<Generation* const> members) {
-  StepCounts counts;
-  parts.clear();
-  planned.clear();
+void Engine::Impl::plan_pass(PassInFlight& pass) {
   std::size_t n_generating = 0;
   bool has_prompt = false;
-  for (Generation* const member : members) {
-    member->admit();
-    member->take_cancel();
+  for (Generation* const member : pass.members) {
     if (member->finished()) continue;
     if (member->next_rows().role == RowRole::kPrompt) {
       has_prompt = true;
@@ -97,7 +88,6 @@ Result<StepCounts> Engine::Impl::step_members(std::span<Generation* const> membe
       ++n_generating;
     }
   }
-
   std::size_t n_decode = std::min<std::size_t>(n_generating, rows_per_pass);
   if (has_prompt && n_decode == rows_per_pass) {
     // Passes of one row are a prompt's and a generating member's in turn.
@@ -105,25 +95,83 @@ Result<StepCounts> Engine::Impl::step_members(std::span<Generation* const> membe
     prompt_has_turn = !prompt_has_turn;
   }
   if (has_prompt && n_decode < rows_per_pass) {
-    counts.prompt_rows = plan_rows(members, RowRole::kPrompt, rows_per_pass - n_decode);
+    pass.counts.prompt_rows = plan_rows(pass, RowRole::kPrompt, rows_per_pass - n_decode);
   }
-  if (n_decode > 0) counts.generated_rows = plan_rows(members, RowRole::kGenerated, n_decode);
+  if (n_decode > 0) pass.counts.generated_rows = plan_rows(pass, RowRole::kGenerated, n_decode);
+}
 
-  Status status = parts.empty() ? ok_status() : run_pass(parts);
-  for (const Planned& done : planned) {
-    if (status.ok()) done.member->commit(done.rows);
-  }
-  for (const Planned& done : planned) done.member->in_step = false;
-  QSF_RETURN_IF_ERROR(std::move(status));
+Result<PassId> Engine::Impl::begin_step(std::span<Generation* const> members) {
+  QSF_RETURN_IF_ERROR(check_members(members, *this));
+  QSF_ASSIGN_OR_RETURN(PassInFlight* const pass, take_pass());
   for (Generation* const member : members) {
+    if (member->in_flight()) {
+      ++pass->counts.n_in_flight;
+      continue;
+    }
+    pass->members.push_back(member);
+    member->set_in_flight(true);
+    member->waits_for_pages = false;
+    member->admit();
     member->take_cancel();
-    counts.n_finished += member->finished() ? 1 : 0;
   }
+  pass->changes.swap(changes);
+  plan_pass(*pass);
+  return pass->id;
+}
+
+Result<StepCounts> Engine::Impl::end_step(PassId id) {
+  if (running) return invalid_argument("end_step: called by a callback of a pass; return first");
+  PassInFlight* const pass = find_pass(id);
+  if (pass == nullptr) {
+    return invalid_argument("end_step: pass %llu is not in flight",
+                            static_cast<unsigned long long>(id));
+  }
+  running = true;
+  Status status = pass->rows.empty() ? ok_status() : run_pass(*pass);
+  if (status.ok()) {
+    for (const Planned& done : pass->planned) done.member->commit(done.rows);
+  } else if (pass->all_cancelled) {
+    status = ok_status();
+  }
+  running = false;
+  StepCounts counts = pass->counts;
+  for (Generation* const member : pass->members) retire(*member, counts);
+  pass->clear();
+  QSF_DCHECK(kv->is_consistent());
+  QSF_RETURN_IF_ERROR(std::move(status));
   return counts;
+}
+
+Result<StepCounts> Engine::Impl::step(std::span<Generation* const> members) {
+  QSF_ASSIGN_OR_RETURN(const PassId pass, begin_step(members));
+  return end_step(pass);
+}
+
+void Engine::Impl::retire(Generation& member, StepCounts& counts) {
+  member.set_in_flight(false);
+  member.take_cancel();
+  member.retire();
+  if (member.finished()) ++counts.n_finished;
+  if (member.waits_for_pages && !member.finished()) ++counts.n_waiting;
+  if (member.is_released()) delete &member;
+}
+
+Result<PassId> Engine::begin_step(std::span<Generation* const> members) {
+  return impl_->begin_step(members);
+}
+
+Result<StepCounts> Engine::end_step(PassId pass) {
+  return impl_->end_step(pass);
 }
 
 Result<StepCounts> Engine::step(std::span<Generation* const> members) {
   return impl_->step(members);
+}
+
+PassMessage Engine::message_of(PassId id) const {
+  const PassInFlight* const pass = impl_->find_pass(id);
+  QSF_CHECK(pass != nullptr);
+  return {pass->id, pass->changes, pass->rows};
 }
 
 }  // namespace qsf

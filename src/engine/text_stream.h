@@ -29,6 +29,8 @@ class TextStream {
     emit(token, stops_.push(decoder_.push(token)));
     return !stops_.stopped();
   }
+  // Ends all deliveries.
+  void mute() noexcept { muted_ = true; }
   // Delivers the text held back, if any, with the id of the last token.
   void finish() {
     if (stops_.stopped()) return;
@@ -42,12 +44,13 @@ class TextStream {
  private:
   void emit(TokenId token, std::string_view text) {
     last_ = token;
-    if (options_.on_token != nullptr) options_.on_token(token, text, options_.user);
+    if (!muted_ && options_.on_token != nullptr) options_.on_token(token, text, options_.user);
   }
 
   const GenerateOptions& options_;
   StreamDecoder decoder_;
   StopMatcher stops_;
+  bool muted_ = false;
   TokenId last_ = 0;  // delivered last; text is held back only after some token
 };
 

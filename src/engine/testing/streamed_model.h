@@ -35,6 +35,7 @@ struct StreamedShape {
   std::uint32_t ffn = 384;
   std::uint32_t n_vocab = 500;
   std::uint32_t n_kv_heads = 4;  // of 8 heads
+  std::uint32_t max_positions = 640;
   std::uint64_t tile_bytes = 32768;
   Compression compression = Compression::kNone;
 };
@@ -49,7 +50,7 @@ inline ModelSpec streamed_spec(const StreamedShape& shape) {
   spec.n_kv_heads = shape.n_kv_heads;
   spec.head_dim = shape.hidden / 8;
   spec.n_vocab = shape.n_vocab;
-  spec.max_positions = 640;
+  spec.max_positions = shape.max_positions;
   spec.positions = PositionEncoding::kRope;
   spec.norm = NormType::kRmsNorm;
   spec.activation = Activation::kSilu;
