@@ -146,6 +146,13 @@ struct StepCounts {
   std::size_t n_in_flight = 0;  // members left out because another pass in flight has them
 };
 
+// One token of a session, for Engine::step_sessions().
+struct SessionToken {
+  Session* session = nullptr;
+  TokenId token = 0;
+  LogitsSink* sink = nullptr;  // of the logits behind the token, as row 0; may be null
+};
+
 // Pages of the KV cache, each of kKvPageSlots positions.
 struct KvPageCounts {
   std::uint32_t n_pages = 0;
@@ -222,6 +229,14 @@ class Engine {
   // Guarantees  on failure the sequences have their lengths from before the pass
   // Fails       kCorrupt for a message that does not continue the sequences; and as step()
   Status execute(const PassMessage& message, LogitsSink* sink);
+
+  // Appends one generated row to each of several sessions, in one pass: for callers that sample
+  // themselves. Allocates nothing.
+  // Guarantees  on failure no session has a new token
+  // Fails       as Session::step() of each; kInvalidArgument for a session that is null, given
+  // twice
+  //             or of another engine, or for more sessions than the rows of a pass
+  Status step_sessions(std::span<const SessionToken> tokens);
 
   KvPageCounts kv_pages() const noexcept;
 

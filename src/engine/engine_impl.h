@@ -89,6 +89,8 @@ struct Engine::Impl {
   // All of these: a pass of these parts alone.
   // Fails  as each of them; the sequences have their lengths from before the pass then
   Status run_parts(std::span<const PassPart> parts);
+  // Computes a pass whose parts were added with `added`, or takes them back, and clears it.
+  Status finish_parts(PassInFlight& pass, Status added);
   // Takes the rows of a pass out of the KV cache.
   void take_back(const PassInFlight& pass) noexcept;
 

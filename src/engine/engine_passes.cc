@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "base/check.h"
 #include "engine/engine_impl.h"
@@ -254,14 +255,19 @@ Status Engine::Impl::run_parts(std::span<const PassPart> parts) {
   for (const PassPart& part : parts) {
     if (status.ok()) status = add_part(*pass, part);
   }
-  if (status.ok()) {
+  return finish_parts(*pass, std::move(status));
+}
+
+Status Engine::Impl::finish_parts(PassInFlight& pass, Status added) {
+  Status status = std::move(added);
+  if (!status.ok()) {
+    take_back(pass);
+  } else if (!pass.rows.empty()) {
     running = true;
-    status = run_pass(*pass);
+    status = run_pass(pass);
     running = false;
-  } else {
-    take_back(*pass);
   }
-  pass->clear();
+  pass.clear();
   return status;
 }
 

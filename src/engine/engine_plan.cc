@@ -95,6 +95,7 @@ class Planner {
     QSF_ASSIGN_OR_RETURN(const BudgetFit fit, choose(whole, table_bytes));
     plan_.max_context = fit.context;
     plan_.rows_per_pass = fit.rows;
+    plan_.n_sequences = options_.n_sequences;
     plan_.n_kv_pages = n_kv_pages(fit.context, fit.rows);
     plan_.max_row_delay = max_row_delay(options_.n_sequences, fit.rows);
     QSF_ASSIGN_OR_RETURN(plan_.residency,

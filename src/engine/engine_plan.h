@@ -74,6 +74,7 @@ struct EnginePlan {
   bool budget_named = false;                    // by the options, not derived from the machine
   std::uint32_t max_context = 0;
   std::uint32_t rows_per_pass = 0;
+  std::uint32_t n_sequences = 1;
   std::uint32_t n_kv_pages = 0;  // of all sequences together
   // The most passes in a row without a row of a generating sequence, because of the others' rows.
   std::uint32_t max_row_delay = 0;

@@ -104,16 +104,8 @@ Status Engine::Impl::execute(const PassMessage& message, LogitsSink* sink) {
       pass->outputs.push_back({sink, static_cast<std::uint32_t>(pass->outputs.size())});
     }
   }
-  if (!status.ok()) {
-    take_back(*pass);
-    status = std::move(status).with_context(where);
-  } else if (!pass->rows.empty()) {
-    running = true;
-    status = run_pass(*pass);
-    running = false;
-  }
-  pass->clear();
-  return status;
+  if (!status.ok()) status = std::move(status).with_context(where);
+  return finish_parts(*pass, std::move(status));
 }
 
 Status Engine::execute(const PassMessage& message, LogitsSink* sink) {

@@ -151,6 +151,43 @@ Status Session::step(TokenId token, LogitsSink* sink) {
   return append({&token, 1}, RowRole::kGenerated, sink);
 }
 
+Status Engine::step_sessions(std::span<const SessionToken> tokens) {
+  if (tokens.size() > impl_->rows_per_pass) {
+    return invalid_argument("%zu sessions in a step, expected at most the %u rows of a pass",
+                            tokens.size(), impl_->rows_per_pass);
+  }
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const auto same = [&](const SessionToken& other) { return other.session == tokens[i].session; };
+    if (tokens[i].session == nullptr || &tokens[i].session->engine_ != impl_.get() ||
+        std::any_of(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(i), same)) {
+      return invalid_argument("session %zu of a step is null, given twice or of another engine", i);
+    }
+    if (tokens[i].token >= spec().n_vocab) {
+      return invalid_argument("token %u: the vocabulary ends at %u", tokens[i].token,
+                              spec().n_vocab - 1);
+    }
+    QSF_RETURN_IF_ERROR(tokens[i].session->check_idle());
+    QSF_RETURN_IF_ERROR(tokens[i].session->check_room(1));
+  }
+  for (const SessionToken& each : tokens) {
+    QSF_RETURN_IF_ERROR(each.session->compute_pending(nullptr));
+    QSF_RETURN_IF_ERROR(each.session->compute_invalidated());
+  }
+  QSF_ASSIGN_OR_RETURN(PassInFlight* const pass, impl_->take_pass());
+  Status status;
+  for (const SessionToken& each : tokens) {
+    if (!status.ok()) break;
+    status = impl_->add_part(*pass, {.sequence = each.session->sequence_,
+                                     .tokens = {&each.token, 1},
+                                     .role = RowRole::kGenerated,
+                                     .sink = each.sink});
+  }
+  status = impl_->finish_parts(*pass, std::move(status));
+  if (!status.ok()) return status;
+  for (const SessionToken& each : tokens) each.session->tokens_.push_back(each.token);
+  return status;
+}
+
 Status Session::truncate(std::size_t n_tokens) {
   QSF_RETURN_IF_ERROR(check_idle());
   return truncate_to(n_tokens);

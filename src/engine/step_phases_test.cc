@@ -161,6 +161,46 @@ TEST(StepPhasesTest, AMemberFreedInFlightIsFreedAtTheEndOfItsPass) {
   EXPECT_EQ(engine->kv_pages().n_unreserved, engine->kv_pages().n_free);
 }
 
+TEST(StepPhasesTest, SessionsStepTogetherWithTheLogitsOfEachAlone) {
+  const std::unique_ptr<Engine> engine = open_bundled(step_options(3, 8));
+  const std::unique_ptr<Engine> alone = open_bundled(step_options(1, 8));
+  const std::size_t n_vocab = engine->spec().n_vocab;
+  std::vector<std::unique_ptr<Session>> sessions;
+  std::vector<std::vector<float>> logits(3, std::vector<float>(n_vocab));
+  for (std::size_t i = 0; i < 3; ++i) {
+    sessions.push_back(engine->create_session().value());
+    ASSERT_TRUE(sessions[i]->prefill(encode(*engine, member_prompt(i)), nullptr).ok());
+  }
+  for (TokenId token = 10; token < 13; ++token) {
+    LogitsCopy sinks[] = {LogitsCopy(logits[0]), LogitsCopy(logits[1]), LogitsCopy(logits[2])};
+    ASSERT_TRUE(engine
+                    ->step_sessions({{{sessions[0].get(), token, &sinks[0]},
+                                      {sessions[1].get(), token + 1, nullptr},
+                                      {sessions[2].get(), token + 2, &sinks[2]}}})
+                    .ok());
+  }
+  for (const std::size_t i : {0U, 2U}) {
+    const std::unique_ptr<Session> session = alone->create_session().value();
+    ASSERT_TRUE(session->prefill(encode(*engine, member_prompt(i)), nullptr).ok());
+    std::vector<float> expected(n_vocab);
+    LogitsCopy sink(expected);
+    for (TokenId token = 10; token < 13; ++token) {
+      ASSERT_TRUE(session->step(token + static_cast<TokenId>(i), &sink).ok());
+    }
+    EXPECT_EQ(logits[i], expected) << i;
+  }
+  const SessionToken twice[] = {{sessions[0].get(), 1, nullptr}, {sessions[0].get(), 1, nullptr}};
+  EXPECT_EQ(engine->step_sessions(twice).code(), StatusCode::kInvalidArgument);
+  const SessionToken wrong[] = {{sessions[0].get(), 1, nullptr}, {sessions[1].get(), 1U << 30}};
+  const std::size_t length = sessions[0]->length();
+  EXPECT_EQ(engine->step_sessions(wrong).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(alone->step_sessions({wrong, 1}).code(), StatusCode::kInvalidArgument);
+  engine->cancel();
+  EXPECT_EQ(engine->step_sessions({wrong, 1}).code(), StatusCode::kCancelled);
+  EXPECT_EQ(sessions[0]->length(), length);
+  EXPECT_TRUE(engine->step_sessions({wrong, 1}).ok());
+}
+
 TEST(StepPhasesTest, AForkGoesOnLikeItsOrigin) {
   const std::unique_ptr<Engine> engine = open_bundled(step_options(3));
   Member member(*engine, 0);
