@@ -124,11 +124,16 @@ QSF_API void qsf_config_set_threads(QSFConfig* config, int num_threads);
  *          1,024 at least, with a warning. With QSF_KV_POLICY_WINDOW and QSF_KV_POLICY_H2O it is
  *          the trained length. With rope_reindex see there */
 QSF_API void qsf_config_set_max_seq_len(QSFConfig* config, int max_seq_len);
-/* Sequences that may exist at once, 1 to 64. The KV cache of each is planned for the whole context.
- * A session and a chat take one each. qsf_engine_generate, qsf_generate, qsf_engine_score and
- * qsf_forward take one during the call: add one to use them beside sessions.
+/* Sequences that may exist at once, 1 to 64. A session and a chat take one each.
+ * qsf_engine_generate, qsf_generate, qsf_engine_score and qsf_forward take one during the call: add
+ * one to use them beside sessions.
  * Default  1 */
 QSF_API void qsf_config_set_max_sessions(QSFConfig* config, int sessions);
+/* Positions that the KV cache holds for all sequences together, in pages of 64. At least one whole
+ * context. Where pages run out, a call that appends is QSF_OUT_OF_BUDGET, and generation ends with
+ * QSF_STOP_CONTEXT_FULL.
+ * Default  0: one whole context, and 1,024 for each sequence beside the first */
+QSF_API void qsf_config_set_kv_positions(QSFConfig* config, int positions);
 
 typedef enum qsf_log_level { QSF_LOG_INFO = 0, QSF_LOG_WARNING = 1 } qsf_log_level;
 /* Receives one line without its newline. It is valid only during the call. */
@@ -648,6 +653,10 @@ typedef struct qsf_plan_info {
   double memory_bytes_per_second; /* measured by qsf_plan_create; else 0 */
   double tokens_per_second;       /* of generation, limited by both rates; 0: one is unknown */
   const char* reading_mode;       /* one line: where the weights are and how they are read */
+  int sequences;                  /* sessions that may exist at once */
+  int kv_pages;                   /* of the KV cache, for all sequences together */
+  int kv_page_positions;          /* positions of a page */
+  int max_row_delay; /* most passes in a row that prompts of others delay a generated token */
 } qsf_plan_info;
 
 /* Plans a model without loading it, as qsf_engine_open would in this process now. Measures disk and

@@ -105,6 +105,10 @@ Status check(const QSFConfig& config) {
     return invalid_argument("max_sessions: %d, expected 1 to %d", config.max_sessions,
                             kMaxSessions);
   }
+  if (config.kv_positions < 0) {
+    return invalid_argument("kv_positions: %d, expected 0 (automatic) or more",
+                            config.kv_positions);
+  }
   return ok_status();
 }
 
@@ -327,6 +331,7 @@ Result<EngineOptions> read_config(const QSFConfig& config) {
   options.exact = config.exact;
   options.pin = config.pin;
   options.n_sequences = static_cast<std::uint32_t>(config.max_sessions);
+  options.kv_positions = static_cast<std::uint32_t>(config.kv_positions);
   options.ram_budget_bytes = std::uint64_t{config.ram_budget_mb} * kMegabyte;
   options.preload = config.preload;
   options.kv_spill_path = config.kv_spill;
@@ -441,6 +446,9 @@ void qsf_config_set_rows_per_pass(QSFConfig* config, int rows) {
 }
 void qsf_config_set_max_sessions(QSFConfig* config, int sessions) {
   if (config != nullptr) config->max_sessions = sessions;
+}
+void qsf_config_set_kv_positions(QSFConfig* config, int positions) {
+  if (config != nullptr) config->kv_positions = positions;
 }
 void qsf_config_set_log_callback(QSFConfig* config, QSFLogCallback callback, void* user_data) {
   if (config == nullptr) return;

@@ -77,6 +77,7 @@ struct QSFConfig {
   bool exact = false;
   bool pin = false;
   int max_sessions = 1;
+  int kv_positions = 0;
   QSFLogCallback log = nullptr;
   void* log_user = nullptr;
   QSFErrorCallback error = nullptr;

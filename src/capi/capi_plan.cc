@@ -34,6 +34,10 @@ qsf_plan_info plan_info(const EnginePlan& plan) {
   info.memory_bytes_per_second = plan.memory_bytes_per_second;
   info.tokens_per_second = predicted_tokens_per_second(plan);
   info.reading_mode = plan.reading_mode.c_str();
+  info.sequences = static_cast<int>(plan.n_sequences);
+  info.kv_pages = static_cast<int>(plan.n_kv_pages);
+  info.kv_page_positions = static_cast<int>(kKvPageSlots);
+  info.max_row_delay = static_cast<int>(plan.max_row_delay);
   return info;
 }
 

@@ -123,6 +123,7 @@ static void test_configuration(void) {
   qsf_config_set_exact(NULL, 1);
   qsf_config_set_pin(NULL, 1);
   qsf_config_set_max_sessions(NULL, 1);
+  qsf_config_set_kv_positions(NULL, 1);
   qsf_config_set_log_callback(NULL, on_log, &seen);
   qsf_config_set_error_callback(NULL, on_error, &seen);
   qsf_config_set_progress_callback(NULL, on_progress, &seen);
@@ -152,6 +153,9 @@ static void test_configuration(void) {
   config = qsf_config_default();
   qsf_config_set_rows_per_pass(config, -1);
   expect_refused(config, QSF_INVALID_ARGUMENT, "rows_per_pass");
+  config = qsf_config_default();
+  qsf_config_set_kv_positions(config, -1);
+  expect_refused(config, QSF_INVALID_ARGUMENT, "kv_positions: -1, expected 0");
   config = qsf_config_default();
   qsf_config_set_max_sessions(config, 0);
   expect_refused(config, QSF_INVALID_ARGUMENT, "max_sessions");
@@ -722,69 +726,6 @@ static void test_model(const char* path) {
   qsf_free(engine);
 }
 
-/* The regions add up to the sum, each rounded up to a line. */
-static void test_regions(const QSFPlan* plan, const qsf_plan_info* info) {
-  uint64_t sum = 0;
-  const int n = qsf_plan_region_count(plan);
-  for (int i = 0; i < n; ++i) {
-    qsf_memory_region region = {.struct_size = sizeof region};
-    CHECK(qsf_plan_region(plan, i, &region, NULL) == QSF_OK);
-    CHECK(strlen(region.name) > 0 && strlen(region.reason) > 0);
-    sum += region.bytes;
-  }
-  CHECK(n > 10 && info->planned_bytes >= sum && info->planned_bytes < sum + 64 * (uint64_t)n);
-  qsf_memory_region region = {.struct_size = sizeof region};
-  qsf_error error;
-  CHECK(qsf_plan_region(plan, n, &region, &error) == QSF_INVALID_ARGUMENT);
-  CHECK(contains(error.message, "expected 0 to"));
-}
-
-/* A plan of a file is that of the engine that opens it, and a budget that it names is kept. */
-static void test_plan(const char* path) {
-  qsf_error error;
-  QSFConfig* config = qsf_config_default();
-  QSFPlan* plan = NULL;
-  qsf_config_set_ram_budget(config, 1);
-  CHECK(qsf_plan_create(path, config, &plan, &error) == QSF_OUT_OF_BUDGET && plan == NULL);
-  CHECK(contains(error.message, "a budget of 1 MB is too small") &&
-        contains(error.message, "it needs "));
-  QSFEngine* engine = NULL;
-  CHECK(qsf_engine_open(path, config, &engine, &error) == QSF_OUT_OF_BUDGET && engine == NULL);
-
-  qsf_config_set_ram_budget(config, 400);
-  qsf_config_set_kv_spill(config, "/no/such/folder/keys");
-  CHECK(qsf_engine_open(path, config, &engine, &error) == QSF_IO && engine == NULL);
-  CHECK(contains(error.message, "/no/such/folder/keys: cannot be created"));
-  qsf_config_set_kv_spill(config, NULL);
-  qsf_config_set_io(config, QSF_READ_PREAD);
-  qsf_config_set_preload(config, 0);
-  qsf_config_set_max_seq_len(config, 256);
-  CHECK(qsf_plan_create(path, config, &plan, &error) == QSF_OK);
-  CHECK(qsf_engine_open(path, config, &engine, &error) == QSF_OK);
-  qsf_config_free(config);
-  qsf_plan_info planned = {.struct_size = sizeof planned};
-  qsf_plan_info opened = {.struct_size = sizeof opened};
-  CHECK(qsf_plan_get_info(plan, &planned, &error) == QSF_OK);
-  CHECK(qsf_plan_get_info(qsf_engine_plan(engine), &opened, &error) == QSF_OK);
-  CHECK(planned.budget_bytes == 400000000 && planned.budget_named == 1);
-  CHECK(planned.planned_bytes <= planned.budget_bytes);
-  CHECK(opened.planned_bytes <= opened.budget_bytes);
-  CHECK(planned.context == 256 && opened.context == 256);
-  CHECK(planned.rows_per_pass == 256 && opened.rows_per_pass == 256);
-  CHECK(planned.everything_resident == 1 && planned.resident_share == 1.0);
-  CHECK(planned.pass_read_bytes == 0 && planned.weight_bytes == opened.weight_bytes);
-  CHECK(strcmp(planned.reading_mode, opened.reading_mode) == 0);
-  CHECK(contains(planned.reading_mode, "resident; pread"));
-  CHECK(planned.memory_bytes_per_second > 0 && planned.tokens_per_second > 0);
-  test_regions(plan, &planned);
-  test_regions(qsf_engine_plan(engine), &opened);
-  qsf_engine_stats stats = {.struct_size = sizeof stats};
-  CHECK(qsf_engine_get_stats(engine, &stats, &error) == QSF_OK);
-  CHECK(stats.planned_bytes == opened.planned_bytes);
-  qsf_plan_free(plan);
-  qsf_free(engine);
-}
-
 int main(int argc, char** argv) {
   CHECK(strlen(qsf_version()) > 0);
   test_attention_configuration();
@@ -792,7 +733,6 @@ int main(int argc, char** argv) {
   test_nulls();
   test_sample();
   if (argc > 1) test_model(argv[1]);
-  if (argc > 1) test_plan(argv[1]);
   fprintf(stderr, "%d checks, %d failed%s\n", n_checks, n_failures,
           argc > 1 ? "" : " (no model given: what needs one was not tested)");
   return n_failures == 0 ? 0 : 1;

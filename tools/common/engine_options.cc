@@ -48,8 +48,8 @@ qsf_h2o_options AttentionChoice::h2o() const {
 
 bool EngineOptions::is_default() const {
   return threads == 0 && max_seq_len == 0 && ram_budget_bytes == 0 && rows_per_pass == 0 &&
-         read_path == "auto" && kv_spill.empty() && !exact && !pin && kv_types.is_default() &&
-         kv_policy.is_default() && attention.is_default();
+         sequences == 1 && kv_positions == 0 && read_path == "auto" && kv_spill.empty() && !exact &&
+         !pin && kv_types.is_default() && kv_policy.is_default() && attention.is_default();
 }
 
 void add_threads_option(OptionParser& parser, int& threads, const std::string& group) {
@@ -193,6 +193,21 @@ void add_engine_options(OptionParser& parser, EngineOptions& options, const std:
       .group(group);
 }
 
+void add_sequence_options(OptionParser& parser, EngineOptions& options, const std::string& group) {
+  parser
+      .value("--sequences", options.sequences,
+             "Sequences that run at once, each with a context of its own")
+      .integer_in(1, 64)
+      .show_default()
+      .group(group);
+  parser
+      .value("--kv-positions", options.kv_positions,
+             "Positions that the KV cache holds for all sequences together; default: one whole "
+             "context, and 1024 for each sequence beside the first")
+      .integer_in(1, kMaxInt)
+      .group(group);
+}
+
 std::string check_kv_policy(const KvPolicyChoice& choice) {
   const auto needs = [&](const char* option, int value, const char* policies) {
     return std::string(option) + " " + std::to_string(value) + ": needs --kv-policy " + policies +
@@ -276,6 +291,8 @@ void set_engine_options(QSFConfig* config, const EngineOptions& options) {
   qsf_config_set_max_seq_len(config, options.max_seq_len);
   qsf_config_set_ram_budget(config, static_cast<std::size_t>(options.ram_budget_bytes / kMegabyte));
   qsf_config_set_rows_per_pass(config, options.rows_per_pass);
+  qsf_config_set_max_sessions(config, options.sequences);
+  qsf_config_set_kv_positions(config, options.kv_positions);
   qsf_config_set_io(config, read_path_of(options.read_path));
   qsf_config_set_kv_spill(config, options.kv_spill.c_str());
   qsf_config_set_exact(config, options.exact ? 1 : 0);

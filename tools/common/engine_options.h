@@ -66,6 +66,8 @@ struct EngineOptions {
   int max_seq_len = 0;                 // 0: the default of the library
   std::uint64_t ram_budget_bytes = 0;  // 0: the memory that the machine has to spare
   int rows_per_pass = 0;               // 0: automatic
+  int sequences = 1;
+  int kv_positions = 0;  // of all sequences; 0: the default of the library
   std::string read_path = "auto";
   std::string kv_spill;  // empty: the KV cache is in memory
   bool exact = false;
@@ -95,7 +97,10 @@ void add_kv_policy_options(OptionParser& parser, KvPolicyChoice& choice,
                            const std::string& group = kOptionsGroup);
 void add_attention_options(OptionParser& parser, AttentionChoice& choice,
                            const std::string& group = kOptionsGroup);
-// All but --i2s-layout.
+// --sequences and --kv-positions, of programs that plan for many.
+void add_sequence_options(OptionParser& parser, EngineOptions& options,
+                          const std::string& group = kOptionsGroup);
+// All but these two and --i2s-layout.
 void add_engine_options(OptionParser& parser, EngineOptions& options,
                         const std::string& group = kOptionsGroup);
 

@@ -144,6 +144,7 @@ int inspect_main(int argc, char** argv) {
   parser.flag("--plan", options.plan,
               "Print the memory that qsf run would take and the bytes that it would read, and "
               "measure the disk for the speed that follows");
+  add_sequence_options(parser, options.engine, kPlanGroup);
   add_engine_options(parser, options.engine, kPlanGroup);
   if (const std::optional<int> code = parser.parse(argc, argv)) return *code;
   std::string problem = check_engine_options(options.engine);

@@ -55,6 +55,12 @@ std::string text_plan(const QSFPlan* plan, const KvTypeChoice& kv_types) {
            info.planned_bytes);
   add_line(text, "context           %d positions, %d rows per pass", info.context,
            info.rows_per_pass);
+  add_line(text, "sequences         %d, %d KV pages of %d positions for all", info.sequences,
+           info.kv_pages, info.kv_page_positions);
+  if (info.sequences > 1) {
+    add_line(text, "delay             %d passes at most, of a generated token by prompts of others",
+             info.max_row_delay);
+  }
   add_line(text, "keys and values   %s", kv_types.text().c_str());
   add_line(text, "mode              %s", info.reading_mode);
   add_line(text, "read per pass     %s of %s of weights", megabytes(info.pass_read_bytes).c_str(),
@@ -85,6 +91,10 @@ std::string json_plan(const QSFPlan* plan, const KvTypeChoice& kv_types) {
                  {"planned_bytes", info.planned_bytes},
                  {"context", info.context},
                  {"rows_per_pass", info.rows_per_pass},
+                 {"sequences", info.sequences},
+                 {"kv_pages", info.kv_pages},
+                 {"kv_page_positions", info.kv_page_positions},
+                 {"max_row_delay", info.max_row_delay},
                  {"kv_type_k", kv_types.keys()},
                  {"kv_type_v", kv_types.values()},
                  {"mode", info.reading_mode},

@@ -200,6 +200,11 @@ TEST_F(QsfInspectTest, PlansAsTextAndJson) {
   const auto planned = plan["planned_bytes"].get<std::uint64_t>();
   EXPECT_GE(planned, sum);
   EXPECT_LT(planned, sum + 64 * plan["regions"].size());
+  const Outcome many = run("--plan --sequences 3 --kv-positions 1100 --rows-per-pass 2 " + model);
+  EXPECT_EQ(many.code, 0) << many.output;
+  EXPECT_THAT(many.output, HasSubstr("sequences         3, 18 KV pages of 64 positions for all\n"));
+  EXPECT_THAT(many.output, HasSubstr("delay             1 passes at most"));
+  EXPECT_THAT(many.output, HasSubstr("1152 positions for 3 sequences of up to 1024 positions"));
   const Outcome refused = run("--plan --ram-budget 1 " + model);
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.output, HasSubstr("a budget of 1 MB is too small"));
