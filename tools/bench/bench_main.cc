@@ -152,7 +152,7 @@ qsf::Status measure(const BenchOptions& options, BenchModel& model,
                     std::to_string(options.repetitions));
     }
     // What fills the context before a run is not part of it.
-    QSF_RETURN_IF_ERROR(model.reach_depth(result.test.depth));
+    QSF_RETURN_IF_ERROR(model.reach_depth(result.test.depth, result.test.n_sequences));
     const double swept = sweeps ? probe->sweep(report.limits->read) : 0.0;
     const qsf::OperatorProfile before = model.engine().stats().operators;
     QSF_ASSIGN_OR_RETURN(const double seconds, model.run(result.test));

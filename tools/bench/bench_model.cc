@@ -99,12 +99,14 @@ std::uint32_t largest(const std::vector<std::uint32_t>& values) {
 
 std::string test_name(const BenchTest& test) {
   return (test.generate ? "generate " : "prompt ") + std::to_string(test.n_tokens) +
+         (test.n_sequences == 1 ? "" : " x " + std::to_string(test.n_sequences)) +
          (test.depth == 0 ? "" : " at " + std::to_string(test.depth));
 }
 
 std::vector<double> BenchResult::tokens_per_second() const {
   std::vector<double> rates;
-  for (const double seconds : run_seconds) rates.push_back(test.n_tokens / seconds);
+  const double n_tokens = static_cast<double>(test.n_tokens) * test.n_sequences;
+  for (const double seconds : run_seconds) rates.push_back(n_tokens / seconds);
   return rates;
 }
 
@@ -168,17 +170,22 @@ qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options,
         options.model.c_str(), static_cast<unsigned long long>(positions), most);
   }
   settings.max_context = static_cast<std::uint32_t>(positions);
+  settings.n_sequences = std::max(1U, largest(options.sequences));
+  settings.kv_positions = UINT32_MAX;  // each may fill its context
   settings.log.write = print_warning;
   QSF_ASSIGN_OR_RETURN(std::unique_ptr<qsf::Engine> engine,
                        qsf::Engine::open(options.model, settings));
   BenchModel model(std::move(engine),
                    ModelCost(reader, settings.k_type, settings.v_type, n_kept, h2o));
   model.sparse_ = h2o.has_value() || options.kv_policy.is_h2o();
-  QSF_ASSIGN_OR_RETURN(model.session_, model.engine_->create_session());
+  for (std::uint32_t i = 0; i < settings.n_sequences; ++i) {
+    QSF_ASSIGN_OR_RETURN(std::unique_ptr<qsf::Session> session, model.engine_->create_session());
+    model.sessions_.push_back(std::move(session));
+  }
   const std::uint32_t n_vocab = model.engine_->spec().n_vocab;
   qsf::Rng rng(1);
   for (std::uint64_t i = 0; i < positions; ++i) model.tokens_.push_back(rng.below(n_vocab));
-  model.logits_.resize(n_vocab);
+  model.logits_.assign(settings.n_sequences, std::vector<float>(n_vocab));
   return model;
 }
 
@@ -186,32 +193,55 @@ std::vector<BenchTest> BenchModel::tests(const BenchOptions& options) const {
   std::vector<BenchTest> tests;
   for (const std::uint32_t depth : options.depths) {
     for (const std::uint32_t n : options.prompts) tests.push_back({false, n, depth});
-    for (const std::uint32_t n : options.generate) tests.push_back({true, n, depth});
+    for (const std::uint32_t n : options.generate) {
+      for (const std::uint32_t n_sequences : options.sequences) {
+        tests.push_back({true, n, depth, n_sequences});
+      }
+    }
   }
   return tests;
 }
 
-qsf::Status BenchModel::reach_depth(std::uint32_t depth) {
-  if (session_->length() > depth) {
-    // Memory sets that are taken back would be computed again as a part of the test.
-    const std::size_t kept = sparse_ ? 0 : session_->longest_kept(depth);
-    QSF_RETURN_IF_ERROR(session_->truncate(kept));
+qsf::Status BenchModel::reach_depth(std::uint32_t depth, std::uint32_t n_sequences) {
+  for (std::uint32_t i = 0; i < n_sequences; ++i) {
+    QSF_RETURN_IF_ERROR(reach_depth(*sessions_[i], depth));
   }
-  const std::size_t length = session_->length();
+  return qsf::ok_status();
+}
+
+qsf::Status BenchModel::reach_depth(qsf::Session& session, std::uint32_t depth) {
+  if (session.length() > depth) {
+    // Memory sets that are taken back would be computed again as a part of the test.
+    const std::size_t kept = sparse_ ? 0 : session.longest_kept(depth);
+    QSF_RETURN_IF_ERROR(session.truncate(kept));
+  }
+  const std::size_t length = session.length();
   if (length == depth) return qsf::ok_status();
-  return session_->prefill(std::span(tokens_).subspan(length, depth - length), nullptr);
+  return session.prefill(std::span(tokens_).subspan(length, depth - length), nullptr);
+}
+
+qsf::Status BenchModel::generate(std::span<const qsf::TokenId> tokens, std::uint32_t n_sequences) {
+  std::vector<qsf::LogitsCopy> sinks(logits_.begin(), logits_.begin() + n_sequences);
+  std::vector<qsf::SessionToken> step(n_sequences);
+  for (const qsf::TokenId token : tokens) {
+    for (std::uint32_t i = 0; i < n_sequences; ++i) {
+      step[i] = {sessions_[i].get(), token, &sinks[i]};
+    }
+    QSF_RETURN_IF_ERROR(engine_->step_sessions(step));
+  }
+  return qsf::ok_status();
 }
 
 qsf::Result<double> BenchModel::run(const BenchTest& test) {
-  QSF_RETURN_IF_ERROR(reach_depth(test.depth));
+  QSF_RETURN_IF_ERROR(reach_depth(test.depth, test.n_sequences));
   const std::span<const qsf::TokenId> tokens =
       std::span<const qsf::TokenId>(tokens_).subspan(test.depth, test.n_tokens);
-  qsf::LogitsCopy sink(logits_);
   const std::uint64_t start = qsf::monotonic_ns();
   if (test.generate) {
-    for (const qsf::TokenId token : tokens) QSF_RETURN_IF_ERROR(session_->step(token, &sink));
+    QSF_RETURN_IF_ERROR(generate(tokens, test.n_sequences));
   } else {
-    QSF_RETURN_IF_ERROR(session_->prefill(tokens, &sink));
+    qsf::LogitsCopy sink(logits_[0]);
+    QSF_RETURN_IF_ERROR(sessions_[0]->prefill(tokens, &sink));
   }
   return static_cast<double>(qsf::monotonic_ns() - start) * 1e-9;
 }
@@ -227,9 +257,10 @@ void BenchModel::add_cost(BenchResult& result) const {
   for (std::uint32_t i = 0; i < result.test.n_tokens; ++i) {
     const std::uint64_t position = std::uint64_t{result.test.depth} + i;
     const bool with_logits = result.test.generate || i + 1 == result.test.n_tokens;
-    result.operations += cost_.operations(position, with_logits, result.test.generate);
+    const std::uint64_t n = result.test.n_sequences;
+    result.operations += n * cost_.operations(position, with_logits, result.test.generate);
     if (result.test.generate) {
-      result.bytes_read += cost_.weight_bytes() + cost_.kv_bytes(position);
+      result.bytes_read += cost_.weight_bytes() + n * cost_.kv_bytes(position);
     }
   }
 }

@@ -61,12 +61,13 @@ class ModelCost {
 };
 
 struct BenchTest {
-  bool generate = false;       // otherwise a prompt
-  std::uint32_t n_tokens = 0;  // computed in each run
-  std::uint32_t depth = 0;     // in the context before
+  bool generate = false;          // otherwise a prompt
+  std::uint32_t n_tokens = 0;     // computed in each run
+  std::uint32_t depth = 0;        // in the context before
+  std::uint32_t n_sequences = 1;  // that each compute so many tokens, in the same passes
 };
 
-// Returns "prompt 512", "generate 32 at 4096".
+// Returns "prompt 512", "generate 32 at 4096", "generate 32 x 8".
 std::string test_name(const BenchTest& test);
 
 struct BenchResult {
@@ -75,8 +76,9 @@ struct BenchResult {
   std::vector<double> peer_tokens_per_second;
   // Bytes a second that plain sweeps read before and after each run that generates, their mean.
   std::vector<double> read_beside;
-  std::uint64_t bytes_read = 0;  // of one run that generates: weights, keys and values once a token
-  std::uint64_t operations = 0;  // of one run
+  // Of one run that generates: weights once a pass, keys and values once a token.
+  std::uint64_t bytes_read = 0;
+  std::uint64_t operations = 0;    // of one run
   qsf::OperatorProfile operators;  // of all measured runs together
 
   // Tokens a second of each run.
@@ -95,8 +97,8 @@ class BenchModel {
   const ModelCost& cost() const noexcept { return cost_; }
   std::vector<BenchTest> tests(const BenchOptions& options) const;
 
-  // Fills the context up to `depth` tokens, or cuts it there.
-  qsf::Status reach_depth(std::uint32_t depth);
+  // Fills the contexts of the sequences up to `depth` tokens, or cuts them there.
+  qsf::Status reach_depth(std::uint32_t depth, std::uint32_t n_sequences);
   // Runs a test once, at its depth.
   // Returns  seconds
   qsf::Result<double> run(const BenchTest& test);
@@ -107,14 +109,16 @@ class BenchModel {
   void add_cost(BenchResult& result) const;
 
  private:
+  qsf::Status reach_depth(qsf::Session& session, std::uint32_t depth);
+  qsf::Status generate(std::span<const qsf::TokenId> tokens, std::uint32_t n_sequences);
   BenchModel(std::unique_ptr<qsf::Engine> engine, ModelCost cost) noexcept;
 
   std::unique_ptr<qsf::Engine> engine_;
   bool sparse_ = false;  // prompts attend to chunks and memory sets
-  std::unique_ptr<qsf::Session> session_;
+  std::vector<std::unique_ptr<qsf::Session>> sessions_;
   ModelCost cost_;
-  std::vector<qsf::TokenId> tokens_;  // any; [max_context]
-  std::vector<float> logits_;
+  std::vector<qsf::TokenId> tokens_;        // any; [max_context]
+  std::vector<std::vector<float>> logits_;  // by sequence
 };
 
 }  // namespace qsf_tools

@@ -73,11 +73,14 @@ std::optional<qsf::ReadPath> path_of(const std::string& value) {
   return std::nullopt;
 }
 
+constexpr std::uint32_t kMaxSequences = 64;
+
 // As they stand on the command line.
 struct Lists {
   std::string prompts = "512";
   std::string generate = "32";
   std::string depths = "0";
+  std::string sequences = "1";
   std::string streams;
   std::string io = "auto";
 };
@@ -148,6 +151,14 @@ std::string check(const Lists& lists, BenchOptions& options) {
   options.prompts = parse_list(lists.prompts);
   options.generate = parse_list(lists.generate);
   options.depths = parse_list(lists.depths);
+  options.sequences = parse_list(lists.sequences);
+  const auto outside = [](std::uint32_t n) { return n < 1 || n > kMaxSequences; };
+  if (std::any_of(options.sequences.begin(), options.sequences.end(), outside)) {
+    return "--sequences " + lists.sequences + ": expected numbers from 1 to 64";
+  }
+  if (lists.sequences != "1" && !options.peer_model.empty()) {
+    return "--sequences excludes --peer-model: llama-bench runs one sequence";
+  }
   drop_zeros(options.prompts);
   drop_zeros(options.generate);
   if (options.prompts.empty() && options.generate.empty()) {
@@ -179,6 +190,8 @@ std::optional<int> parse_bench_options(int argc, const char* const* argv, BenchO
   list("-n,--generate", lists.generate, "Numbers of tokens to generate; 0: no generation test")
       .show_default();
   list("-d,--depth", lists.depths, "Tokens in the context before each test").show_default();
+  list("-s,--sequences", lists.sequences, "Sequences that generate at once, a token each in a pass")
+      .show_default();
   parser.value("-r,--repetitions", options.repetitions, "Measured runs of each test")
       .integer_in(1, 1000)
       .show_default();

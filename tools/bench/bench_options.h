@@ -19,10 +19,11 @@ struct BenchOptions {
   std::string model;   // empty with `kernels`
   std::string filter;  // of the names of kernels; empty: all
   bool kernels = false;
-  std::vector<std::uint32_t> prompts;   // lengths in tokens
-  std::vector<std::uint32_t> generate;  // numbers of tokens
-  std::vector<std::uint32_t> depths;    // tokens in the context before each test
-  int n_threads = 0;                    // 0: one for each physical core
+  std::vector<std::uint32_t> prompts;    // lengths in tokens
+  std::vector<std::uint32_t> generate;   // numbers of tokens
+  std::vector<std::uint32_t> depths;     // tokens in the context before each test
+  std::vector<std::uint32_t> sequences;  // that generate at once
+  int n_threads = 0;                     // 0: one for each physical core
   unsigned repetitions = 5;
   KvTypeChoice kv_types;
   KvPolicyChoice kv_policy;

@@ -41,7 +41,8 @@ Rates rates_of(const BenchResult& result) {
   Rates rates;
   rates.tokens = spread_of(result.tokens_per_second());
   rates.peer_tokens = spread_of(result.peer_tokens_per_second);
-  const double seconds = result.test.n_tokens / rates.tokens.median;
+  const double n_tokens = static_cast<double>(result.test.n_tokens) * result.test.n_sequences;
+  const double seconds = n_tokens / rates.tokens.median;
   rates.bytes_per_second = static_cast<double>(result.bytes_read) / seconds;
   rates.operations_per_second = static_cast<double>(result.operations) / seconds;
   std::vector<double> shares;
@@ -151,6 +152,7 @@ nlohmann::ordered_json result_json(const BenchResult& result) {
   json["kind"] = result.test.generate ? "generate" : "prompt";
   json["tokens"] = result.test.n_tokens;
   json["depth"] = result.test.depth;
+  json["sequences"] = result.test.n_sequences;
   json["tokens_per_second"] = spread_json(rates.tokens);
   json["run_seconds"] = result.run_seconds;
   json["operations_per_second"] = rates.operations_per_second;
@@ -197,6 +199,7 @@ nlohmann::ordered_json stream_json(const Stream& stream) {
     nlohmann::ordered_json test = {{"kind", result.test.generate ? "generate" : "prompt"},
                                    {"tokens", result.test.n_tokens},
                                    {"depth", result.test.depth},
+                                   {"sequences", result.test.n_sequences},
                                    {"resident_share", stream.resident_share},
                                    {"tokens_per_second", spread_json(result.tokens_per_second())},
                                    {"bytes_per_second", spread_json(result.bytes_per_second())},

@@ -98,7 +98,7 @@ class DiskMeter {
 };
 
 qsf::Result<StreamRun> run_once(BenchModel& model, const BenchTest& test, const DiskMeter* meter) {
-  QSF_RETURN_IF_ERROR(model.reach_depth(test.depth));
+  QSF_RETURN_IF_ERROR(model.reach_depth(test.depth, test.n_sequences));
   StreamRun run;
   if (meter != nullptr) {
     QSF_ASSIGN_OR_RETURN(run.disk_beside, meter->measure());

@@ -35,7 +35,9 @@ struct StreamResult {
     return spread_of(std::move(values));
   }
   Spread tokens_per_second() const {
-    return spread([this](const StreamRun& run) { return test.n_tokens / run.seconds; });
+    return spread([this](const StreamRun& run) {
+      return static_cast<double>(test.n_tokens) * test.n_sequences / run.seconds;
+    });
   }
   Spread bytes_per_second() const {
     return spread([](const StreamRun& run) { return run.bytes_read / run.seconds; });

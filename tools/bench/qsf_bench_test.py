@@ -88,6 +88,8 @@ class Usage(Case):
             self.refused(2, "numbers of tokens", MODEL, "-p=" + text)
         self.refused(2, "nothing to measure", MODEL, "-p", "0", "-n", "0")
         self.refused(2, "--repetitions", MODEL, "-r", "0")
+        self.refused(2, "from 1 to 64", MODEL, "-s", "0")
+        self.refused(2, "from 1 to 64", MODEL, "-s", "1,65")
         self.refused(2, "--threads", MODEL, "--threads", "0")
         self.refused(2, "--kv-type", MODEL, "--kv-type", "q8")
         self.refused(2, "--attention", MODEL, "--attention", "sparse")
@@ -161,6 +163,20 @@ class Models(Case):
         seconds = prompt["run_seconds"][0]
         self.assertAlmostEqual(prompt["operations_per_second"] * seconds / operations, 1.0, 9)
         self.assertNotIn("bytes_per_second", prompt)
+
+    def test_sequences_share_the_weights_of_a_pass(self):
+        arguments = [MODEL, "-p", "0", "-n", "3", "-d", "4", "-r", "2", "--threads", "1", "--no-probe"]
+        one, three = self.measured(*arguments, "-s", "1,3")["tests"]
+        self.assertEqual((one["sequences"], three["sequences"]), (1, 3))
+        self.assertEqual(three["tokens"], 3)
+        rates = [9 / s for s in three["run_seconds"]]
+        self.assertAlmostEqual(three["tokens_per_second"]["median"] / statistics.median(rates), 1.0, 9)
+        gate = [test["operators"]["gate and up"] for test in (one, three)]
+        self.assertEqual(gate[0]["bytes"], gate[1]["bytes"])
+        self.assertEqual(3 * gate[0]["operations"], gate[1]["operations"])
+        code, out, err = call(*arguments, "--sequences", "2")
+        self.assertEqual((code, err), (0, ""))
+        self.assertRegex(out, r"(?m)^generate 3 x 2 at 4 +[\d.]+")
 
     def test_limits(self):
         found = self.measured(MODEL, "-p", "0", "-n", "1", "-r", "1")
