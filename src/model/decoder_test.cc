@@ -21,12 +21,15 @@
 #include "model/architecture.h"
 #include "model/testing/naive_model.h"
 #include "ops/make_backend.h"
+#include "ops/testing/deferred_backend.h"
 #include "platform/threads.h"
 
 namespace qsf {
 namespace {
 
 using testing::HasSubstr;
+using testing_support::DeferredBackend;
+using testing_support::make_deferred_backend;
 using testing_support::NaiveModel;
 
 constexpr std::uint32_t kTokens = 23;
@@ -158,14 +161,27 @@ const Graph kGraphs[] = {
      {0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125}},
 };
 
+// How a decoder is run: on which backend, and with how much memory for weights.
+struct Setup {
+  bool deferred = false;                  // not on the CPU's backend
+  std::size_t max_tiles = SIZE_MAX;       // that the deferred one keeps
+  std::uint64_t bytes_more = UINT64_MAX;  // for weights, than streaming needs; UINT64_MAX: for all
+};
+
 // Everything that a decoder needs, over one file.
 class Runner {
  public:
-  Runner(const std::string& path, std::uint32_t context)
+  Runner(const std::string& path, std::uint32_t context, const Setup& setup = {})
       : reader_(QsfReader::open(path).value()),
         device_(ReadDevice::open(reader_.file()).value()),
-        threads_(ThreadPool::create(2).value()),
-        backend_(make_cpu_backend(*threads_, false).value()) {
+        threads_(ThreadPool::create(2).value()) {
+    if (setup.deferred) {
+      auto made = make_deferred_backend(*threads_, /*exact=*/false, setup.max_tiles);
+      deferred_ = made.get();
+      backend_ = std::move(made);
+    } else {
+      backend_ = make_cpu_backend(*threads_, /*exact=*/false).value();
+    }
     const ModelSpec& spec = reader_.spec();
     const KvShape shape = {.n_layers = spec.n_layers,
                            .n_kv_heads = spec.n_kv_heads,
@@ -187,8 +203,15 @@ class Runner {
     kv_store_.emplace(shape, memory(backend_->kv_bytes(shape, limits.n_pages)));
     backend_->attach_kv(*kv_store_);
     backend_->attach_scratch(pass_limits, memory(backend_->scratch_bytes(pass_limits)));
-    const Residency residency = WeightPager::plan(reader_, {}).value();
-    pager_ = WeightPager::open(reader_, device_, residency, memory(residency.region_bytes)).value();
+    WeightLimits weight_limits;
+    if (setup.bytes_more != UINT64_MAX) {
+      weight_limits.bytes = WeightPager::plan(reader_, {}).value().least_bytes + setup.bytes_more;
+      weight_limits.ring_bytes = 1;  // the least that works
+    }
+    const Residency residency = WeightPager::plan(reader_, weight_limits).value();
+    pager_ = WeightPager::open(reader_, device_, residency, memory(residency.region_bytes),
+                               {.work = backend_.get()})
+                 .value();
     std::vector<Buffer> made;
     for (const BufferShape& b : Decoder::buffer_shapes(spec, kTokens, /*rope_reindex=*/false)) {
       made.push_back(backend_->create_buffer(b.n_rows, b.n_cols,
@@ -229,6 +252,45 @@ class Runner {
     return logits;
   }
 
+  // Runs a pass that is cancelled while its second layer is about to begin.
+  Status cancel_behind_first_layer(const std::vector<std::uint32_t>& tokens) {
+    const SequenceId sequence = kv_->create_sequence().value();
+    EXPECT_TRUE(kv_->append(sequence, static_cast<std::uint32_t>(tokens.size())).has_value());
+    const std::vector<Row> rows = prompt_rows(sequence, tokens);
+    std::atomic<bool> cancel{false};
+    const auto on_layer = [](std::uint32_t, void* flag) {
+      static_cast<std::atomic<bool>*>(flag)->store(true);
+    };
+    Status status = decoder_->run({.rows = rows,
+                                   .kv = &*kv_,
+                                   .cancel = &cancel,
+                                   .sink = nullptr,
+                                   .on_layer = on_layer,
+                                   .on_layer_user = &cancel});
+    kv_->free_sequence(sequence);
+    return status;
+  }
+
+  // Runs layers [first, last) alone over rows of a text of their own. Returns what is behind them.
+  std::vector<float> run_part(const std::vector<std::uint32_t>& tokens, std::uint32_t first,
+                              std::uint32_t last, std::vector<float> hidden) {
+    const SequenceId sequence = kv_->create_sequence().value();
+    const auto n = static_cast<std::uint32_t>(tokens.size());
+    EXPECT_TRUE(kv_->append(sequence, n).has_value());
+    const std::vector<Row> rows = prompt_rows(sequence, tokens);
+    hidden.resize(n * reader_.spec().hidden);
+    const Status status =
+        decoder_->run_part({.rows = rows, .kv = &*kv_, .sink = nullptr}, first, last, hidden);
+    EXPECT_TRUE(status.ok()) << status.message();
+    kv_->free_sequence(sequence);
+    return hidden;
+  }
+
+  WeightPager& pager() { return *pager_; }
+  const QsfReader& reader() const { return reader_; }
+  // With Setup::deferred alone.
+  const DeferredBackend& deferred() const { return *deferred_; }
+
  private:
   class Collect final : public LogitsSink {
    public:
@@ -247,6 +309,22 @@ class Runner {
     std::vector<std::vector<float>>& logits_;
   };
 
+  // The rows of a text that begins its sequence and wants no logits.
+  static std::vector<Row> prompt_rows(SequenceId sequence,
+                                      const std::vector<std::uint32_t>& tokens) {
+    std::vector<Row> rows;
+    for (std::uint32_t i = 0; i < tokens.size(); ++i) {
+      rows.push_back({.sequence = sequence,
+                      .token = tokens[i],
+                      .position = static_cast<std::int32_t>(i),
+                      .kv_slot = i,
+                      .role = RowRole::kPrompt,
+                      .visible = {.prefix = i + 1},
+                      .wants_output = false});
+    }
+    return rows;
+  }
+
   MutableByteSpan memory(std::size_t n_bytes) {
     constexpr std::size_t kAlign = kTileAlign;
     blocks_.push_back(std::make_unique<std::byte[]>(n_bytes + kAlign));
@@ -261,6 +339,7 @@ class Runner {
   ReadDevice device_;
   std::unique_ptr<ThreadPool> threads_;
   std::unique_ptr<Backend> backend_;
+  const DeferredBackend* deferred_ = nullptr;
   std::optional<KvCache> kv_;
   std::optional<ResidentKvStore> kv_store_;
   std::unique_ptr<WeightPager> pager_;
@@ -317,8 +396,102 @@ TEST_P(DecoderTest, RowsDoNotDependOnTheirPass) {
   EXPECT_EQ(runner.run(tokens_, kTokens, RowRole::kGenerated), generated);
 }
 
+// A backend that runs late and has memory of its own, with weights in memory or in the smallest
+// ring, and with copies of all tiles, of some or of none.
+TEST_P(DecoderTest, ADeferredBackendGivesTheSameBits) {
+  Runner plain(path_, GetParam().context);
+  const auto prompt = plain.run(tokens_, 7, RowRole::kPrompt);
+  const auto generated = plain.run(tokens_, 3, RowRole::kGenerated);
+  for (const std::uint64_t bytes_more : {std::uint64_t{0}, std::uint64_t{20000}, UINT64_MAX}) {
+    for (const std::size_t max_tiles : {std::size_t{0}, std::size_t{5}, SIZE_MAX}) {
+      Runner runner(path_, GetParam().context,
+                    {.deferred = true, .max_tiles = max_tiles, .bytes_more = bytes_more});
+      EXPECT_EQ(runner.run(tokens_, 7, RowRole::kPrompt), prompt) << bytes_more << ' ' << max_tiles;
+      EXPECT_EQ(runner.run(tokens_, 3, RowRole::kGenerated), generated);
+      EXPECT_EQ(runner.deferred().n_partial_waits() > 0, bytes_more == 0 || bytes_more == 20000)
+          << bytes_more;
+    }
+  }
+}
+
+TEST_P(DecoderTest, LaterPassesCopyNoTileToTheBackend) {
+  Runner runner(path_, GetParam().context, {.deferred = true, .bytes_more = 0});
+  runner.run(tokens_, kTokens, RowRole::kPrompt);
+  const AccessPlan pass = runner.pager().plan_of(0, runner.reader().spec().n_layers, true);
+  EXPECT_EQ(runner.deferred().n_tiles_copied(), pass.n_tiles());
+  runner.run(tokens_, 5, RowRole::kGenerated);
+  EXPECT_EQ(runner.deferred().n_tiles_copied(), pass.n_tiles());
+}
+
+// A tile of all 1,100 tokens is multiplied in two parts, one for each block of logits.
+TEST_P(DecoderTest, PartsOfATileAreCopiedAsOneTile) {
+  const auto want = Runner(path_, GetParam().context).run(tokens_, kTokens, RowRole::kPrompt);
+  ASSERT_TRUE(model_->write(path_, std::uint64_t{1} << 20).ok());
+  for (const std::size_t max_tiles : {std::size_t{0}, SIZE_MAX}) {
+    Runner runner(path_, GetParam().context, {.deferred = true, .max_tiles = max_tiles});
+    EXPECT_EQ(runner.run(tokens_, kTokens, RowRole::kPrompt), want);
+  }
+}
+
+// Its rows are gone when a pass has failed, and its tiles are free for the next.
+TEST_P(DecoderTest, ACancelledPassLeavesNothingUnderWay) {
+  const std::vector<std::vector<float>> want =
+      Runner(path_, GetParam().context).run(tokens_, kTokens, RowRole::kPrompt);
+  for (const std::uint64_t bytes_more : {std::uint64_t{0}, UINT64_MAX}) {
+    Runner runner(path_, GetParam().context,
+                  {.deferred = true, .max_tiles = 0, .bytes_more = bytes_more});
+    EXPECT_EQ(runner.cancel_behind_first_layer(tokens_).code(), StatusCode::kCancelled);
+    EXPECT_TRUE(runner.deferred().is_idle());
+    const TileId last = runner.pager().n_tiles() - 1;
+    EXPECT_TRUE(runner.pager().acquire(last).has_value());
+    runner.pager().release(last);
+    EXPECT_EQ(runner.run(tokens_, kTokens, RowRole::kPrompt), want);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Graphs, DecoderTest, testing::ValuesIn(kGraphs),
                          [](const auto& graph) { return graph.param.name; });
+
+// Layers that are run alone read their own tiles from the file, and the first of them once more, as
+// far as the ring reads ahead.
+TEST(DecoderPartTest, AWindowOfLayersReadsItsOwnTiles) {
+  constexpr std::uint32_t kLayers = 6;
+  ModelSpec spec = plain_spec();
+  spec.n_layers = kLayers;
+  spec.gated_ffn = false;  // NaiveModel writes no gate beside its up projection, as converters do
+  const NaiveModel model(spec, 11);
+  const std::string path = testing::TempDir() + "qsf_decoder_part.qsf";
+  ASSERT_TRUE(model.write(path).ok());
+  const std::vector<std::uint32_t> tokens = {5, 900, 31, 77};
+  Runner whole(path, kContext);
+  std::vector<float> hidden;
+  for (const auto& [first, last] : {std::pair{0U, 2U}, {2U, 3U}, {3U, kLayers}}) {
+    const std::vector<float> behind = whole.run_part(tokens, first, last, hidden);
+    for (const bool deferred : {false, true}) {
+      Runner runner(path, kContext, {.deferred = deferred, .bytes_more = 0});
+      EXPECT_EQ(runner.run_part(tokens, first, last, hidden), behind);
+      std::uint64_t tile_bytes = 0;
+      for (std::uint32_t layer = first; layer < last; ++layer) {
+        for (const TileInfo& tile : runner.reader().layer(layer).tiles) {
+          if (tile.tensor != kOneRowTensors) tile_bytes += align_up(tile.stored_bytes, kTileAlign);
+        }
+      }
+      const std::uint64_t ring_bytes = runner.pager().residency().ring_bytes;
+      const std::uint64_t rows_before = runner.pager().stats().rows_read;
+      const std::uint64_t before = runner.pager().stats().bytes_read;
+      constexpr std::uint64_t kPasses = 4;
+      for (std::uint64_t i = 0; i < kPasses; ++i) {
+        EXPECT_EQ(runner.run_part(tokens, first, last, hidden), behind);
+      }
+      EXPECT_EQ(runner.pager().stats().rows_read, rows_before) << "of embeddings, which are cached";
+      const std::uint64_t bytes = runner.pager().stats().bytes_read - before;
+      EXPECT_LE(bytes, kPasses * tile_bytes + ring_bytes) << first << " to " << last;
+      EXPECT_GE(bytes + ring_bytes, kPasses * tile_bytes) << first << " to " << last;
+    }
+    hidden = behind;
+  }
+  std::filesystem::remove(path);
+}
 
 bool asks_for(const std::vector<TensorRule>& rules, TensorKind kind) {
   return std::any_of(rules.begin(), rules.end(),

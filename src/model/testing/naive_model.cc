@@ -94,10 +94,9 @@ Status NaiveModel::write_section(QsfWriter& writer, SectionKind kind, std::uint3
   return writer.end_section();
 }
 
-Status NaiveModel::write(const std::string& path) const {
-  constexpr std::uint64_t kSmallTiles = 1;  // of 64 rows
+Status NaiveModel::write(const std::string& path, std::uint64_t tile_bytes) const {
   QSF_ASSIGN_OR_RETURN(QsfWriter writer,
-                       QsfWriter::create(path, spec_, {.tile_bytes = kSmallTiles}));
+                       QsfWriter::create(path, spec_, {.tile_bytes = tile_bytes}));
   QSF_RETURN_IF_ERROR(write_section(writer, SectionKind::kEmbedding, 0));
   for (std::uint32_t layer = 0; layer < spec_.n_layers; ++layer) {
     QSF_RETURN_IF_ERROR(write_section(writer, SectionKind::kLayer, layer + 1));

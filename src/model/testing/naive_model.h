@@ -35,8 +35,8 @@ class NaiveModel {
   void set_on_product(OnProduct on_product) { on_product_ = std::move(on_product); }
   // The layer that adds nothing to the residual stream, if any.
   void set_skipped(std::optional<std::uint32_t> layer) noexcept { skipped_ = layer; }
-  // Writes the model with f32 weights in several tiles.
-  Status write(const std::string& path) const;
+  // Writes the model with f32 weights in tiles of at most so many bytes, but at least 64 rows.
+  Status write(const std::string& path, std::uint64_t tile_bytes = 1) const;
   // Whether the row at position i of a layer attends to position j < i with the heads of a KV head.
   using Sees =
       std::function<bool(std::uint32_t layer, std::uint32_t kv_head, std::size_t i, std::size_t j)>;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "kernels/isa.h"
 
 namespace qsf::testing_support {
 
@@ -184,6 +185,14 @@ Status DeferredBackend::wait() {
 Status DeferredBackend::end_pass() {
   run_until(n_submitted_);
   return cpu_.end_pass();
+}
+
+std::unique_ptr<DeferredBackend> make_deferred_backend(ThreadPool& pool, bool exact,
+                                                       std::size_t max_tiles) {
+  const kernels::Isa isa = kernels::choose_host_isa().value();
+  return std::make_unique<DeferredBackend>(pool, kernels::kernel_set(isa),
+                                           CpuBackendOptions{.exact = exact, .prefetch_bytes = 0},
+                                           max_tiles);
 }
 
 std::span<const float> DeferredBackend::read_row(Buffer from, std::uint32_t row) {

@@ -60,6 +60,8 @@ class DeferredBackend final : public Backend {
                   const CpuBackendOptions& options, std::size_t max_tiles = SIZE_MAX)
       : cpu_(pool, kernels, options), max_tiles_(max_tiles) {}
 
+  // Whether all that was submitted is complete.
+  bool is_idle() const noexcept { return n_run_ == n_submitted_; }
   // Tiles copied to the device so far.
   std::uint64_t n_tiles_copied() const noexcept { return n_tiles_copied_; }
   // How often wait_for() was called, as by a pager that has no room.
@@ -131,6 +133,10 @@ class DeferredBackend final : public Backend {
   Ticket n_run_ = 0;
   std::deque<std::vector<float>> rows_read_;  // since the last operator
 };
+
+// With the kernels that make_cpu_backend() chooses, so that bits can be compared.
+std::unique_ptr<DeferredBackend> make_deferred_backend(ThreadPool& pool, bool exact,
+                                                       std::size_t max_tiles = SIZE_MAX);
 
 }  // namespace qsf::testing_support
 
