@@ -3,13 +3,19 @@
 // The phases of a step, on the bundled model: cancellation in each of them, several passes in
 // flight, and members that are freed in a pass.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/testing/step_members.h"
+#include "engine/testing/streamed_model.h"
+#include "format/qsf_reader.h"
+#include "io/testing/faulty_file.h"
 
 namespace qsf {
 namespace {
@@ -122,6 +128,73 @@ TEST(StepPhasesTest, AFailedPassLeavesThoseInFlightBesideIt) {
     EXPECT_TRUE(engine->end_step(second).has_value());
   }
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(members[i]->text, expected[i]) << i;
+}
+
+TEST(StepPhasesTest, ADiskThatFailsLeavesEveryMemberAsItWas) {
+  FaultyFileOps disk;
+  EngineOptions options = step_options(3, 16);
+  options.ram_budget_bytes = named_budget_mb(kBundled, options) * kMB;
+  options.read_path = ReadPath::kPread;
+  options.file_ops = &disk;
+  const std::unique_ptr<Engine> engine = open_bundled(options);
+  ASSERT_FALSE(engine->plan().residency.everything_resident);
+  const Members members = make_members(*engine, 3);
+  const std::vector<Generation*> all = generations_of(members);
+  for (int i = 0; i < 6; ++i) ASSERT_TRUE(engine->step(all).has_value());
+  const QsfReader reader = QsfReader::open(kBundled).value();
+  disk.plan.read_error_at = reader.layer(3).tiles.back().file_offset;
+  std::vector<std::size_t> lengths;
+  for (const auto& member : members) lengths.push_back(member->session->n_computed());
+  Result<StepCounts> counts = engine->step(all);
+  // What was read ahead is still right.
+  for (int i = 0; i < 3 && counts.has_value(); ++i) {
+    for (std::size_t m = 0; m < 3; ++m) lengths[m] = members[m]->session->n_computed();
+    counts = engine->step(all);
+  }
+  ASSERT_FALSE(counts.has_value());
+  EXPECT_EQ(counts.error().code(), StatusCode::kIo);
+  EXPECT_THAT(counts.error().message(), testing::HasSubstr("layer 3: tile"));
+  EXPECT_EQ(engine->step(all).error().message(), counts.error().message());
+  for (std::size_t m = 0; m < 3; ++m) {
+    EXPECT_EQ(members[m]->session->n_computed(), lengths[m]);
+    EXPECT_FALSE(all[m]->finished());
+    all[m]->cancel();
+  }
+  EXPECT_EQ(engine->step(all)->n_finished, 3U);
+}
+
+TEST(StepPhasesTest, ErrorsOfCallbacksEndTheirMemberAlone) {
+  const std::vector<std::string> expected = texts_alone(2);
+  const std::unique_ptr<Engine> engine = open_bundled(step_options(6));
+  const Members members = make_members(*engine, 2);
+  SamplingOptions failing_mask;
+  failing_mask.on_mask = [](std::span<std::uint32_t>, void*) { return 7; };
+  SamplingOptions empty_mask;
+  empty_mask.on_mask = [](std::span<std::uint32_t> allowed, void*) {
+    std::fill(allowed.begin(), allowed.end(), 0U);
+    return 0;
+  };
+  SamplingOptions failing_logits;
+  failing_logits.on_logits = [](std::span<float>, void*) { return 1; };
+  SamplingOptions no_numbers;
+  no_numbers.on_logits = [](std::span<float> logits, void*) {
+    std::fill(logits.begin(), logits.end(), std::numeric_limits<float>::quiet_NaN());
+    return 0;
+  };
+  std::vector<Generation*> all = generations_of(members);
+  Members failing;
+  for (const SamplingOptions& sampling : {failing_mask, empty_mask, failing_logits, no_numbers}) {
+    failing.push_back(
+        std::make_unique<Member>(*engine, "Once", GenerateOptions{.sampling = sampling}));
+    all.insert(all.begin() + 1, failing.back()->generation.get());
+  }
+  run_to_end(*engine, all);
+  for (const auto& member : failing) {
+    EXPECT_FALSE(member->generation->status().ok());
+    EXPECT_EQ(member->text, "");
+    EXPECT_EQ(member->session->n_computed(), encode(*engine, "Once").size());
+  }
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(members[i]->text, expected[i]) << i;
 }
 
 TEST(StepPhasesTest, AMemberFreedInACallbackIsFreedAtTheEndOfItsPass) {
