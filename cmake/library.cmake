@@ -3,7 +3,7 @@
 # libqsf.a for programs that embed the engine: one archive of all that capi links, since a user
 # should not have to know the folders, with what pkg-config and CMake need to find and link it.
 #
-#   include/qsf/qsf.h          the C interface
+#   include/qsf/               the C interface
 #   lib/libqsf.a               the engine
 #   lib/pkgconfig/qsf.pc       pkg-config --static --cflags --libs qsf
 #   lib/cmake/qsf/             find_package(qsf), targets qsf::qsf and, for libqsf.so, qsf::shared
@@ -104,7 +104,7 @@ write_basic_package_version_file(${qsf_config_folder}/qsfConfigVersion.cmake
                                  COMPATIBILITY SameMajorVersion)
 
 install(TARGETS qsf_archive ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
-install(FILES ${PROJECT_SOURCE_DIR}/include/qsf/qsf.h
+install(FILES ${PROJECT_SOURCE_DIR}/include/qsf/qsf.h ${PROJECT_SOURCE_DIR}/include/qsf/sampling.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/qsf COMPONENT development)
 install(FILES ${qsf_config_folder}/qsf.pc
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)

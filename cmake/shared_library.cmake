@@ -33,7 +33,7 @@ if(QSF_BUILD_TESTS)
   add_test(NAME exports_test
            COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/scripts/check/check_exports.py
                    $<TARGET_FILE:qsf_shared> ${PROJECT_SOURCE_DIR}/testdata/abi
-                   ${PROJECT_SOURCE_DIR}/include/qsf/qsf.h)
+                   ${PROJECT_SOURCE_DIR}/include/qsf)
   set_tests_properties(exports_test PROPERTIES LABELS unit)
 
   # A program of a release, with its header, in place of this library's.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * QSF: run a language model in the memory you give it. The whole public interface, plain C11.
+ * QSF: run a language model in the memory you give it. The whole public interface, plain C11,
+ * with qsf/sampling.h, which this header includes.
  *
  * Start here
  *   1. qsf_config_default, qsf_config_set_ram_budget   settings; NULL takes the defaults
@@ -25,10 +26,12 @@
  *   Text        UTF-8. Text passed in may hold any bytes. Text passed out is valid UTF-8 and ends
  *               with a NUL; a NUL character that a model generates becomes U+FFFD.
  *   Threads     One thread at a time may use an engine, its sessions and its chats. Only
- *               qsf_engine_cancel may be called from any thread and from a signal handler.
- *               Different engines are independent. Callbacks run on the thread of the call; the
- *               log callback may run on another thread. A callback must not call into its own
- *               engine, except qsf_engine_cancel.
+ *               qsf_engine_cancel and qsf_session_cancel may be called from any thread and from a
+ *               signal handler. Different engines are independent. Callbacks run on the thread of
+ *               the call; the log callback may run on another thread. In a callback, calls into
+ *               its own engine that compute or change something do nothing and return
+ *               QSF_INVALID_ARGUMENT. Those that cancel, read (information, tokens, text) or use a
+ *               QSFSampler work, and a handle freed there lives until the call in progress returns.
  *   Structs     A struct that begins with struct_size can grow by fields at its end. Set
  *               struct_size to sizeof of the struct (the *_init functions do). Every size that a
  *               release had is accepted, and missing fields have their defaults. In a larger input
@@ -70,6 +73,7 @@ typedef struct QSFSession QSFSession;
 typedef struct QSFChat QSFChat;
 typedef struct QSFPlan QSFPlan;
 typedef struct QSFSampler QSFSampler;
+typedef struct QSFGeneration QSFGeneration;
 
 /* ---- 1 Errors and version ---------------------------------------------------------------- */
 
@@ -342,58 +346,7 @@ QSF_API void qsf_print_stats(QSFEngine* engine);
  * id; so count tokens by qsf_generate_result. The text is valid only during the call. */
 typedef void (*QSFTokenCallback)(int token_id, const char* text, void* user_data);
 
-typedef struct qsf_logit_bias {
-  int token;
-  float bias; /* added to the token's logit; -INFINITY bans it; NaN and +INFINITY are rejected */
-} qsf_logit_bias;
-
-/* Changes the logits [n_logits] of one draw. Ids from n_logits on have no token.
- * Returns  0; anything else ends that generation alone, with QSF_INVALID_ARGUMENT */
-typedef int (*QSFLogitsFilterCallback)(float* logits, size_t n_logits, void* user_data);
-/* Clears the bits of tokens that must not be drawn: bit t % 32 of allowed[t / 32] for token t. All
- * are set before the call; one that has a finite logit must stay.
- * Shapes   allowed [n_words]
- * Returns  as QSFLogitsFilterCallback */
-typedef int (*QSFMaskCallback)(uint32_t* allowed, size_t n_words, void* user_data);
-
-/* Sampling. The steps run in this order: on_logits, on_mask, repetition, frequency and presence
- * penalty, DRY, logit bias, temperature, top-k, typical-p, top-p, min-p, XTC. */
-typedef struct qsf_sampling {
-  size_t struct_size;
-  float temperature;    /* >= 0; 0 is greedy: the largest logit, of equal ones the smaller id */
-  int top_k;            /* keep the k most likely; 0 keeps all */
-  float top_p;          /* (0, 1]: nucleus sampling, cumulative probability kept; 1 keeps all */
-  float min_p;          /* [0, 1]: drop tokens below this share of the best; 0 keeps all */
-  float repeat_penalty; /* > 0; divides positive, multiplies negative logits of recent tokens */
-  int repeat_window;    /* number of recent tokens that the three penalties apply to */
-  uint64_t seed;        /* the same seed gives the same text */
-  const qsf_logit_bias* logit_bias;
-  size_t n_logit_bias;
-  /* From here on: since 0.2. */
-  float typical_p;         /* (0, 1]: locally typical sampling (Meister et al. 2022); 1 keeps all */
-  float frequency_penalty; /* off the logit for each time that a token occurs in the window */
-  float presence_penalty;  /* off the logit of every token in the window */
-  float dry_multiplier;    /* >= 0; DRY: a token that would continue a repetition of `length` tokens
-                              loses multiplier * base^(length - allowed_length); 0 is off */
-  float dry_base;          /* >= 1 */
-  int dry_allowed_length;  /* 1 to 1024; shorter repetitions cost nothing */
-  int dry_window;          /* number of recent tokens that DRY looks at; -1: all */
-  float xtc_probability;   /* [0, 1]; XTC: how often a draw drops the tokens of at least the
-                              threshold, but for the least likely of them; 0 is off */
-  float xtc_threshold;     /* [0, 1] */
-  const char* const* dry_breakers; /* a repetition holds no token that contains one of these texts.
-                                      NULL: "\n", ":", "\"" and "*". A text that no single token
-                                      contains is QSF_INVALID_ARGUMENT */
-  size_t n_dry_breakers;           /* entries of dry_breakers */
-  QSFLogitsFilterCallback on_logits; /* or NULL; the first step of every draw */
-  QSFMaskCallback on_mask;           /* or NULL */
-  void* user_data;                   /* of both */
-} qsf_sampling;
-/* Sets struct_size and the defaults, in the order above: 0.7, 40, 0.9, 0, 1, 64, seed 0, no bias;
- * 1, 0, 0, 0, 1.75, 2, -1, 0, 0.1, the breakers named there, no callback. */
-QSF_API void qsf_sampling_init(qsf_sampling* sampling);
-QSF_API void qsf_sampling_init_sized(qsf_sampling* sampling, size_t struct_size);
-#define qsf_sampling_init(sampling) qsf_sampling_init_sized(sampling, sizeof(qsf_sampling))
+#include "qsf/sampling.h" /* qsf_sampling, QSFSampler */
 
 typedef enum qsf_stop_reason {
   QSF_STOP_MAX_TOKENS = 0,
@@ -440,25 +393,6 @@ typedef struct qsf_generate_result {
  *          beginning-of-text token) */
 QSF_API qsf_code qsf_engine_generate(QSFEngine* engine, const qsf_generate_options* options,
                                      qsf_generate_result* result, qsf_error* error);
-
-/* A sampler draws from logits of the caller, such as those of qsf_session_step, with the steps of a
- * generation. It remembers the tokens it was told of, for the penalties and DRY. One thread at a
- * time may use it; it needs no engine once it is made. It has 8 bytes for each token of the
- * vocabulary, which are not in the memory plan. `options` (NULL: the defaults) is copied.
- * Returns  QSF_OK and a handle in *sampler, to be freed with qsf_sampler_free */
-QSF_API qsf_code qsf_sampler_create(QSFEngine* engine, const qsf_sampling* options,
-                                    QSFSampler** sampler, qsf_error* error);
-QSF_API void qsf_sampler_free(QSFSampler* sampler);
-/* Draws a token from logits [n_vocab], which stay as they are. Does not accept it.
- * Errors  QSF_INVALID_ARGUMENT: a callback failed, or no logit is finite */
-QSF_API qsf_code qsf_sampler_sample(QSFSampler* sampler, const float* logits, int* token,
-                                    qsf_error* error);
-/* Adds a token, of the prompt or drawn, to those that penalties and DRY look at. */
-QSF_API qsf_code qsf_sampler_accept(QSFSampler* sampler, int token, qsf_error* error);
-/* Drops the accepted tokens, and draws again as from the start; nothing for NULL. */
-QSF_API void qsf_sampler_reset(QSFSampler* sampler);
-/* Replaces the seed, and draws as from the start; accepted tokens stay. Nothing for NULL. */
-QSF_API void qsf_sampler_set_seed(QSFSampler* sampler, uint64_t seed);
 
 /* ---- 5 Chats ----------------------------------------------------------------------------- */
 
@@ -634,6 +568,58 @@ QSF_API qsf_code qsf_session_save(QSFSession* session, const char* path, qsf_err
  *         longer than the context; QSF_CORRUPT; QSF_UNSUPPORTED: a newer file. The session is empty
  *         on failure */
 QSF_API qsf_code qsf_session_load(QSFSession* session, const char* path, qsf_error* error);
+
+/* Starts a session with the same text. The two share its pages of the KV cache.
+ * Returns  QSF_OK and a handle in *fork; free it with qsf_session_free before its engine
+ * Errors   QSF_OUT_OF_BUDGET: there are qsf_config_set_max_sessions sessions, or no page is free
+ * for the copy; QSF_UNSUPPORTED: under QSF_ATTENTION_H2O and QSF_KV_POLICY_H2O */
+QSF_API qsf_code qsf_session_fork(QSFSession* session, QSFSession** fork, qsf_error* error);
+/* Copies the tokens of the context, without a last one that was generated and not computed yet.
+ * Shapes   tokens [capacity], the first `capacity` of them; NULL with capacity 0
+ * Returns  QSF_OK and their whole number in *n_tokens */
+QSF_API qsf_code qsf_session_get_tokens(const QSFSession* session, int* tokens, size_t capacity,
+                                        size_t* n_tokens, qsf_error* error);
+/* Ends the generation in progress in this session alone, before its next pass, with
+ * QSF_STOP_CANCELLED; without one, the next generation. Nothing for NULL. Safe from any thread and
+ * from a signal handler. */
+QSF_API void qsf_session_cancel(QSFSession* session);
+
+/* A generation of a session that is computed step by step, with those of other sessions. Each
+ * generates what qsf_session_generate would. Until it has ended, other calls that use its session
+ * are QSF_INVALID_ARGUMENT. `options` is copied; its callbacks are used by qsf_engine_step.
+ * Returns  QSF_OK and a handle in *generation; free it with qsf_generation_free before its engine
+ * Errors   as qsf_session_generate; QSF_UNSUPPORTED: the model has no tokenizer */
+QSF_API qsf_code qsf_generation_create(QSFSession* session, const qsf_generate_options* options,
+                                       QSFGeneration** generation, qsf_error* error);
+/* Frees a generation, also one that has not ended: the session keeps what was computed, but no part
+ * of a prompt. A session freed before lives until then. */
+QSF_API void qsf_generation_free(QSFGeneration* generation);
+/* What a step did. */
+typedef struct qsf_step_counts {
+  size_t struct_size;
+  int prompt_rows;
+  int generated_rows;
+  int n_finished; /* members that have ended, in this step or before */
+  int n_waiting;  /* members left out because no page of the KV cache was free */
+} qsf_step_counts;
+/* Computes the next rows of the members in one pass, which reads the weights once, and delivers
+ * their tokens. A member that has ended is left out, and so is one that waits for pages; when all
+ * wait, free or truncate a session, or cancel one. A member's own error (a callback, the
+ * context, logits that are not finite) ends it alone. `counts` may be NULL.
+ * Shapes  members [n_members], of different sessions
+ * Errors  of the pass: QSF_CANCELLED (qsf_engine_cancel), QSF_IO, QSF_CORRUPT. Every member is as
+ *         before, and may be stepped again */
+QSF_API qsf_code qsf_engine_step(QSFEngine* engine, QSFGeneration* const* members, size_t n_members,
+                                 qsf_step_counts* counts, qsf_error* error);
+/* Returns  true when it has ended, by an error or not; 0 for NULL */
+QSF_API int qsf_generation_is_finished(const QSFGeneration* generation);
+/* Returns  true when the last step found no page of the KV cache for it; 0 for NULL */
+QSF_API int qsf_generation_is_waiting(const QSFGeneration* generation);
+/* Fills *result after the end.
+ * Returns  QSF_OK, or the error that ended this generation
+ * Errors   QSF_INVALID_ARGUMENT: it has not ended */
+QSF_API qsf_code qsf_generation_get_result(const QSFGeneration* generation,
+                                           qsf_generate_result* result, qsf_error* error);
 
 /* ---- 7 Memory plan ----------------------------------------------------------------------- */
 

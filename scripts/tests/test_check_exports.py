@@ -16,20 +16,21 @@ LIBRARY = """0000000000000000 A QSF_0.1
 0000000000001020 T qsf_new@@QSF_0.2
 """
 RELEASED = "QSF_API void qsf_free(QSFEngine* engine);\nQSF_API QSFEngine*\n    qsf_load(const char* path);\n"
-HEADER = RELEASED + "QSF_API int qsf_new(void);\n"
+HEADER = RELEASED
+MORE = "QSF_API int qsf_new(void);\n"
 
 
 class ExportsTest(unittest.TestCase):
     def violations(self, output=LIBRARY, lists=None, header=HEADER, released=RELEASED):
         files = {"0.1.symbols": "qsf_free\nqsf_load\n", "0.2.symbols": "qsf_new\n", **(lists or {}),
-                 "0.1/qsf/qsf.h": released, "now.h": header}
+                 "0.1/qsf/qsf.h": released, "now/qsf.h": header, "now/more.h": MORE}
         with tempfile.TemporaryDirectory() as folder:
             for name, text in files.items():
                 path = os.path.join(folder, name)
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 with open(path, "w", encoding="utf-8") as file:
                     file.write(text)
-            return check_exports.violations(output, folder, os.path.join(folder, "now.h"))
+            return check_exports.violations(output, folder, os.path.join(folder, "now"))
 
     def test_what_was_promised(self):
         self.assertEqual(self.violations(), [])

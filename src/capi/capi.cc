@@ -301,6 +301,22 @@ qsf_code fill_error(qsf_error* error, const Status& status) noexcept {
   return fill_error(error, static_cast<qsf_code>(status.code()), status.message());
 }
 
+void free_owned(Owned* handle) {
+  if (handle == nullptr || handle->freed) return;
+  if (!handle->engine->in_call.load(std::memory_order_acquire)) return handle->release();
+  handle->freed = true;
+  Owned** last = &handle->engine->first_freed;
+  while (*last != nullptr) last = &(*last)->next_freed;
+  *last = handle;
+}
+
+void end_call(QSFEngine* engine) noexcept {
+  Owned* handle = std::exchange(engine->first_freed, nullptr);
+  engine->in_call.store(false, std::memory_order_release);
+  while (handle != nullptr) std::exchange(handle, handle->next_freed)->release();
+  if (engine->freed) delete engine;
+}
+
 Status null_argument(const char* name) {
   return invalid_argument("%s: NULL, expected a pointer", name);
 }
@@ -479,7 +495,12 @@ QSFEngine* qsf_load(const char* model_path, QSFConfig* config) {
 }
 
 void qsf_free(QSFEngine* engine) {
-  delete engine;
+  if (engine == nullptr) return;
+  if (engine->in_call.load(std::memory_order_acquire)) {
+    engine->freed = true;
+  } else {
+    delete engine;
+  }
 }
 
 void qsf_engine_cancel(QSFEngine* engine) {

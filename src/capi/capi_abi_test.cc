@@ -56,10 +56,10 @@ bool bytes_are(const T& value, std::size_t from, std::size_t to, unsigned char b
 
 template <typename T>
 class CapiStructTest : public testing::Test {};
-using Structs =
-    testing::Types<qsf_h2o_options, qsf_sampling, qsf_generate_options, qsf_chat_options,
-                   qsf_chat_send_options, qsf_model_info, qsf_engine_stats, qsf_generate_result,
-                   qsf_chat_result, qsf_chat_info, qsf_plan_info, qsf_memory_region>;
+using Structs = testing::Types<qsf_h2o_options, qsf_sampling, qsf_generate_options,
+                               qsf_chat_options, qsf_chat_send_options, qsf_model_info,
+                               qsf_engine_stats, qsf_generate_result, qsf_chat_result,
+                               qsf_chat_info, qsf_plan_info, qsf_memory_region, qsf_step_counts>;
 TYPED_TEST_SUITE(CapiStructTest, Structs);
 
 TYPED_TEST(CapiStructTest, EverySizeOfAReleaseIsReadOverTheDefaults) {

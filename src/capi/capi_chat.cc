@@ -36,9 +36,6 @@ qsf_chat_send_options default_chat_send_options() noexcept {
 }
 
 Status create(QSFEngine* engine, const qsf_chat_options* from, QSFChat** out) {
-  if (out == nullptr) return null_argument("chat");
-  *out = nullptr;
-  if (engine == nullptr) return null_argument("engine");
   qsf_chat_options options = default_chat_options();
   if (from != nullptr) QSF_RETURN_IF_ERROR(read_struct(from, "options", options));
   if (options.system == nullptr && options.system_bytes > 0) return null_argument("system");
@@ -72,7 +69,6 @@ qsf_chat_result to_c(const ChatResult& result, std::size_t n_context) {
 
 Status send(QSFChat* handle, std::string_view text, const qsf_chat_send_options* from,
             qsf_chat_result* result) {
-  if (handle == nullptr) return null_argument("chat");
   if (text.data() == nullptr && !text.empty()) return null_argument("text");
   qsf_chat_send_options options = default_chat_send_options();
   if (from != nullptr) QSF_RETURN_IF_ERROR(read_struct(from, "options", options));
@@ -90,6 +86,12 @@ Status send(QSFChat* handle, std::string_view text, const qsf_chat_send_options*
   QSF_ASSIGN_OR_RETURN(const ChatResult done, chat.send(text, settings));
   if (result == nullptr) return ok_status();
   return write_struct(to_c(done, chat.session().length()), "result", result);
+}
+
+template <typename Body>
+qsf_code chat_call(QSFChat* chat, qsf_error* error, Body&& body) noexcept {
+  if (chat == nullptr) return guarded(error, [] { return null_argument("chat"); });
+  return engine_call(chat->engine, error, std::forward<Body>(body));
 }
 
 // The roles of a chat's own messages, as strings that outlive it.
@@ -137,43 +139,45 @@ const char* qsf_chat_template_name(int index) {
 
 qsf_code qsf_chat_create(QSFEngine* engine, const qsf_chat_options* options, QSFChat** chat,
                          qsf_error* error) {
-  return guarded(error, [&] { return create(engine, options, chat); });
+  if (chat == nullptr) return guarded(error, [] { return null_argument("chat"); });
+  *chat = nullptr;
+  return engine_call(engine, error, [&] { return create(engine, options, chat); });
 }
 
 void qsf_chat_free(QSFChat* chat) {
-  delete chat;
+  free_owned(chat);
 }
 
 qsf_code qsf_chat_send(QSFChat* chat, const char* text, size_t text_bytes,
                        const qsf_chat_send_options* options, qsf_chat_result* result,
                        qsf_error* error) {
-  return guarded(error, [&] { return send(chat, {text, text_bytes}, options, result); });
+  return chat_call(chat, error, [&] { return send(chat, {text, text_bytes}, options, result); });
 }
 
 qsf_code qsf_chat_save(QSFChat* chat, const char* path, qsf_error* error) {
-  return guarded(error, [&] {
-    if (chat == nullptr) return null_argument("chat");
+  return chat_call(chat, error, [&] {
     if (path == nullptr) return null_argument("path");
     return chat->chat->save(path);
   });
 }
 
 qsf_code qsf_chat_load(QSFChat* chat, const char* path, qsf_error* error) {
-  return guarded(error, [&] {
-    if (chat == nullptr) return null_argument("chat");
+  return chat_call(chat, error, [&] {
     if (path == nullptr) return null_argument("path");
     return chat->chat->load(path);
   });
 }
 
 void qsf_chat_clear(QSFChat* chat) {
-  if (chat != nullptr) chat->chat->clear();
+  chat_call(chat, nullptr, [&] {
+    chat->chat->clear();
+    return qsf::ok_status();
+  });
 }
 
 qsf_code qsf_chat_set_system(QSFChat* chat, const char* system, size_t system_bytes,
                              qsf_error* error) {
-  return guarded(error, [&]() -> qsf::Status {
-    if (chat == nullptr) return null_argument("chat");
+  return chat_call(chat, error, [&]() -> qsf::Status {
     if (system == nullptr && system_bytes > 0) return null_argument("system");
     chat->chat->set_system({system, system_bytes});
     return qsf::ok_status();

@@ -43,45 +43,18 @@ Status check_prompt(const QSFEngine& engine, std::size_t n_tokens, std::size_t n
                        n_tokens, n_held, context);
 }
 
-qsf_generate_result to_c(const GenerateResult& result) {
-  qsf_generate_result out = {};
-  out.reason = static_cast<qsf_stop_reason>(result.reason);
-  out.prompt_tokens = static_cast<int>(result.prompt_tokens);
-  out.generated_tokens = static_cast<int>(result.generated_tokens);
-  out.prompt_ns = result.prompt_ns;
-  out.first_token_ns = result.first_token_ns;
-  out.generate_ns = result.generate_ns;
-  return out;
-}
-
 // Completes in the session of `held`, or, without one, in one of its own.
 Status generate(QSFEngine* engine, Session* held, const qsf_generate_options* from,
                 qsf_generate_result* result) {
-  qsf_generate_options options = default_generate_options();
-  QSF_RETURN_IF_ERROR(read_struct(from, "options", options));
-  if (options.prompt == nullptr && options.prompt_bytes > 0) return null_argument("prompt");
   if (result != nullptr) QSF_RETURN_IF_ERROR(write_struct(qsf_generate_result{}, "result", result));
-
-  GenerateOptions settings;
-  QSF_RETURN_IF_ERROR(read_count("max_tokens", options.max_tokens, settings.max_tokens));
-  SamplingCallbacks callbacks;
-  QSF_RETURN_IF_ERROR(read_sampling(*engine, options.sampling, settings.sampling, callbacks));
-  QSF_RETURN_IF_ERROR(read_stops(options.stop, options.n_stop, settings.stop));
-  settings.echo_prompt = options.echo_prompt != 0;
-  TokenForwarder forwarder(options.on_token, options.on_prompt, options.user_data);
-  forwarder.attach(settings);
-
-  const std::size_t n_held = held == nullptr ? 0 : held->length();
-  std::vector<TokenId> prompt;
-  QSF_RETURN_IF_ERROR(encode(*engine, {options.prompt, options.prompt_bytes},
-                             options.tokenize_flags, prompt, /*at_text_start=*/n_held == 0));
-  QSF_RETURN_IF_ERROR(check_prompt(*engine, prompt.size(), n_held));
+  GenerationRequest request;
+  QSF_RETURN_IF_ERROR(read_request(*engine, held == nullptr ? 0 : held->length(), from, request));
   std::unique_ptr<Session> own;
   if (held == nullptr) {
     QSF_ASSIGN_OR_RETURN(own, engine->engine->create_session());
     held = own.get();
   }
-  const Result<GenerateResult> outcome = held->generate(prompt, settings);
+  const Result<GenerateResult> outcome = held->generate(request.prompt, request.options);
   GenerateResult done;
   if (outcome.has_value()) {
     done = *outcome;
@@ -90,7 +63,7 @@ Status generate(QSFEngine* engine, Session* held, const qsf_generate_options* fr
   } else {
     return outcome.error();
   }
-  return result == nullptr ? ok_status() : write_struct(to_c(done), "result", result);
+  return result == nullptr ? ok_status() : write_struct(generate_result(done), "result", result);
 }
 
 Status append(QSFSession* handle, std::span<const int> tokens, bool as_prompt, float* logits) {
@@ -149,6 +122,36 @@ void TokenForwarder::report(std::uint64_t done, std::uint64_t total, void* user)
   self.on_prompt_(done, total, self.user_data_);
 }
 
+qsf_generate_result generate_result(const GenerateResult& result) {
+  qsf_generate_result out = {};
+  out.reason = static_cast<qsf_stop_reason>(result.reason);
+  out.prompt_tokens = static_cast<int>(result.prompt_tokens);
+  out.generated_tokens = static_cast<int>(result.generated_tokens);
+  out.prompt_ns = result.prompt_ns;
+  out.first_token_ns = result.first_token_ns;
+  out.generate_ns = result.generate_ns;
+  return out;
+}
+
+Status read_request(const QSFEngine& engine, std::size_t n_held, const qsf_generate_options* from,
+                    GenerationRequest& request) {
+  qsf_generate_options options = default_generate_options();
+  QSF_RETURN_IF_ERROR(read_struct(from, "options", options));
+  if (options.prompt == nullptr && options.prompt_bytes > 0) return null_argument("prompt");
+  GenerateOptions& settings = request.options;
+  QSF_RETURN_IF_ERROR(read_count("max_tokens", options.max_tokens, settings.max_tokens));
+  QSF_RETURN_IF_ERROR(
+      read_sampling(engine, options.sampling, settings.sampling, request.callbacks));
+  QSF_RETURN_IF_ERROR(read_stops(options.stop, options.n_stop, settings.stop));
+  settings.echo_prompt = options.echo_prompt != 0;
+  request.forwarder.emplace(options.on_token, options.on_prompt, options.user_data);
+  request.forwarder->attach(settings);
+  QSF_RETURN_IF_ERROR(encode(engine, {options.prompt, options.prompt_bytes}, options.tokenize_flags,
+                             request.prompt,
+                             /*at_text_start=*/n_held == 0));
+  return check_prompt(engine, request.prompt.size(), n_held);
+}
+
 Status read_count(const char* name, int value, std::uint32_t& out) {
   if (value < 0) return invalid_argument("%s: %d, expected at least 0", name, value);
   out = static_cast<std::uint32_t>(value);
@@ -180,16 +183,13 @@ void qsf_generate_options_init_sized(qsf_generate_options* options, size_t struc
 
 qsf_code qsf_engine_generate(QSFEngine* engine, const qsf_generate_options* options,
                              qsf_generate_result* result, qsf_error* error) {
-  return guarded(error, [&] {
-    if (engine == nullptr) return null_argument("engine");
-    return generate(engine, nullptr, options, result);
-  });
+  return engine_call(engine, error, [&] { return generate(engine, nullptr, options, result); });
 }
 
 void qsf_generate(QSFEngine* engine, const char* prompt, int max_tokens, float temperature,
                   float top_p, QSFTokenCallback callback, void* user_data) {
   if (engine == nullptr) return;
-  guarded_with_callback(&engine->config, [&] {
+  engine_call_with_callback(engine, [&] {
     if (prompt == nullptr) return null_argument("prompt");
     qsf_sampling sampling;
     qsf_sampling_init(&sampling);
@@ -209,7 +209,7 @@ void qsf_generate(QSFEngine* engine, const char* prompt, int max_tokens, float t
 
 float* qsf_forward(QSFEngine* engine, const int* tokens, int num_tokens) {
   if (engine == nullptr) return nullptr;
-  const bool done = guarded_with_callback(&engine->config, [&]() -> qsf::Status {
+  const bool done = engine_call_with_callback(engine, [&]() -> qsf::Status {
     if (num_tokens < 1) {
       return qsf::invalid_argument("num_tokens: %d, expected at least 1", num_tokens);
     }
@@ -226,8 +226,7 @@ float* qsf_forward(QSFEngine* engine, const int* tokens, int num_tokens) {
 
 qsf_code qsf_engine_score(QSFEngine* engine, const int* tokens, size_t n_tokens, size_t first,
                           double* log_probs, qsf_error* error) {
-  return guarded(error, [&]() -> qsf::Status {
-    if (engine == nullptr) return null_argument("engine");
+  return engine_call(engine, error, [&]() -> qsf::Status {
     if (log_probs == nullptr) return null_argument("log_probs");
     if (tokens == nullptr) return null_argument("tokens");
     if (n_tokens < 2) {
@@ -247,10 +246,9 @@ qsf_code qsf_engine_score(QSFEngine* engine, const int* tokens, size_t n_tokens,
 }
 
 qsf_code qsf_session_create(QSFEngine* engine, QSFSession** session, qsf_error* error) {
-  return guarded(error, [&]() -> qsf::Status {
-    if (session == nullptr) return null_argument("session");
-    *session = nullptr;
-    if (engine == nullptr) return null_argument("engine");
+  if (session == nullptr) return guarded(error, [] { return null_argument("session"); });
+  *session = nullptr;
+  return engine_call(engine, error, [&]() -> qsf::Status {
     auto handle = std::make_unique<QSFSession>();
     handle->engine = engine;
     QSF_ASSIGN_OR_RETURN(handle->session, engine->engine->create_session());
@@ -260,13 +258,12 @@ qsf_code qsf_session_create(QSFEngine* engine, QSFSession** session, qsf_error* 
 }
 
 void qsf_session_free(QSFSession* session) {
-  delete session;
+  free_owned(session);
 }
 
 qsf_code qsf_session_prefill(QSFSession* session, const int* tokens, size_t n_tokens, float* logits,
                              qsf_error* error) {
-  return guarded(error, [&] {
-    if (session == nullptr) return null_argument("session");
+  return session_call(session, error, [&] {
     return append(session, {tokens, n_tokens}, /*as_prompt=*/true, logits);
   });
 }
@@ -274,8 +271,7 @@ qsf_code qsf_session_prefill(QSFSession* session, const int* tokens, size_t n_to
 qsf_code qsf_session_prefill_logits(QSFSession* session, const int* tokens, size_t n_tokens,
                                     QSFLogitsCallback on_logits, void* user_data,
                                     qsf_error* error) {
-  return guarded(error, [&]() -> qsf::Status {
-    if (session == nullptr) return null_argument("session");
+  return session_call(session, error, [&]() -> qsf::Status {
     if (on_logits == nullptr) return null_argument("on_logits");
     session->tokens.clear();
     QSF_RETURN_IF_ERROR(read_tokens(*session->engine, tokens, n_tokens, session->tokens));
@@ -285,23 +281,20 @@ qsf_code qsf_session_prefill_logits(QSFSession* session, const int* tokens, size
 }
 
 qsf_code qsf_session_step(QSFSession* session, int token, float* logits, qsf_error* error) {
-  return guarded(error, [&] {
-    if (session == nullptr) return null_argument("session");
+  return session_call(session, error, [&] {
     return append(session, {&token, 1}, /*as_prompt=*/false, logits);
   });
 }
 
 qsf_code qsf_session_generate(QSFSession* session, const qsf_generate_options* options,
                               qsf_generate_result* result, qsf_error* error) {
-  return guarded(error, [&] {
-    if (session == nullptr) return null_argument("session");
+  return session_call(session, error, [&] {
     return generate(session->engine, session->session.get(), options, result);
   });
 }
 
 qsf_code qsf_session_truncate(QSFSession* session, size_t n_tokens, qsf_error* error) {
-  return guarded(error, [&]() -> qsf::Status {
-    if (session == nullptr) return null_argument("session");
+  return session_call(session, error, [&]() -> qsf::Status {
     if (n_tokens > session->session->length()) {
       return qsf::invalid_argument("n_tokens: %zu, the session has %zu", n_tokens,
                                    session->session->length());
@@ -316,8 +309,7 @@ size_t qsf_session_length(const QSFSession* session) {
 
 qsf_code qsf_session_visible_positions(QSFSession* session, int layer, int kv_head, int* positions,
                                        size_t capacity, size_t* n_positions, qsf_error* error) {
-  return guarded(error, [&]() -> qsf::Status {
-    if (session == nullptr) return null_argument("session");
+  return session_call(session, error, [&]() -> qsf::Status {
     if (positions == nullptr && capacity != 0) return null_argument("positions");
     if (n_positions == nullptr) return null_argument("n_positions");
     const qsf::ModelSpec& spec = session->engine->engine->spec();
@@ -338,16 +330,14 @@ qsf_code qsf_session_visible_positions(QSFSession* session, int layer, int kv_he
 }
 
 qsf_code qsf_session_save(QSFSession* session, const char* path, qsf_error* error) {
-  return guarded(error, [&] {
-    if (session == nullptr) return null_argument("session");
+  return session_call(session, error, [&] {
     if (path == nullptr) return null_argument("path");
     return session->session->save(path);
   });
 }
 
 qsf_code qsf_session_load(QSFSession* session, const char* path, qsf_error* error) {
-  return guarded(error, [&] {
-    if (session == nullptr) return null_argument("session");
+  return session_call(session, error, [&] {
     if (path == nullptr) return null_argument("path");
     return session->session->load(path);
   });

@@ -10,6 +10,7 @@
 #define QSF_CAPI_CAPI_HANDLES_H_
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -90,13 +91,38 @@ struct QSFPlan {
   qsf::EnginePlan plan;
 };
 
+namespace qsf::capi {
+
+// A handle that belongs to an engine. Freed in a callback of that engine it lives until the call
+// that runs the callback returns.
+struct Owned {
+  Owned() = default;
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  virtual ~Owned() = default;
+  virtual void release() { delete this; }
+
+  QSFEngine* engine = nullptr;
+  Owned* next_freed = nullptr;
+  bool freed = false;  // in a callback
+};
+
+// Frees a handle, or NULL, now or when the call in progress returns.
+void free_owned(Owned* handle);
+
+}  // namespace qsf::capi
+
 struct QSFEngine {
-  QSFConfig config;  // the callbacks are used as long as the engine lives
+  std::atomic<bool> in_call{false};  // a call that computes or changes something is in progress
+  qsf::capi::Owned* first_freed = nullptr;  // handles freed by its callbacks, in that order
+  bool freed = false;                       // the engine itself
+  QSFConfig config;                         // the callbacks are used as long as the engine lives
   QSFPlan plan;
   std::unique_ptr<qsf::Engine> engine;
   std::string quant_type;
   std::string instruction_set;
-  std::vector<float> logits;  // of qsf_forward
+  std::vector<float> logits;               // of qsf_forward
+  std::vector<qsf::Generation*> stepping;  // members of the step in progress
 };
 
 struct QSFSampler {
@@ -109,15 +135,18 @@ struct QSFSampler {
   std::optional<qsf::Sampler> sampler;
 };
 
-struct QSFSession {
-  QSFEngine* engine = nullptr;
+struct QSFSession : qsf::capi::Owned {
   std::unique_ptr<qsf::Session> session;
   std::vector<qsf::TokenId>
       tokens;  // of the call in progress; kept, so that a step allocates nothing
+  QSFGeneration* generation = nullptr;  // the one in progress
+  bool waits_for_generation = false;    // freed before it
+
+  bool is_generating() const noexcept;
+  void release() override;
 };
 
-struct QSFChat {
-  QSFEngine* engine = nullptr;
+struct QSFChat : qsf::capi::Owned {
   std::unique_ptr<qsf::Chat> chat;
   std::string template_name;
 };
@@ -141,7 +170,49 @@ qsf_code guarded(qsf_error* error, Body&& body) noexcept {
   }
 }
 
-// The same for entries without a qsf_error: a failure goes to the configuration's error callback.
+// Ends a call: frees what its callbacks freed, perhaps the engine.
+void end_call(QSFEngine* engine) noexcept;
+
+// Runs the body of an entry that computes with an engine or changes what it holds.
+// Fails  kInvalidArgument inside such a call: in a callback, or on another thread
+template <typename Body>
+qsf_code engine_call(QSFEngine* engine, qsf_error* error, Body&& body) noexcept {
+  if (engine == nullptr) return guarded(error, [] { return null_argument("engine"); });
+  if (engine->in_call.exchange(true, std::memory_order_acquire)) {
+    return fill_error(error, QSF_INVALID_ARGUMENT,
+                      "engine: another call is in progress: a callback may only cancel, read and "
+                      "free, and one thread at a time may use an engine");
+  }
+  const qsf_code code = guarded(error, std::forward<Body>(body));
+  end_call(engine);
+  return code;
+}
+
+// The same for an entry of a session, which must not be generating.
+template <typename Body>
+qsf_code session_call(QSFSession* session, qsf_error* error, Body&& body) noexcept {
+  if (session == nullptr) return guarded(error, [] { return null_argument("session"); });
+  return engine_call(session->engine, error, [&]() -> Status {
+    if (session->is_generating()) {
+      return invalid_argument(
+          "session: a generation is in progress in it: step it to its end, cancel it, or free it");
+    }
+    return body();
+  });
+}
+
+// engine_call() for an entry without a qsf_error.
+template <typename Body>
+bool engine_call_with_callback(QSFEngine* engine, Body&& body) noexcept {
+  const QSFErrorCallback report = engine->config.error;  // a callback may free the engine
+  void* const user = engine->config.error_user;
+  qsf_error error;
+  if (engine_call(engine, &error, std::forward<Body>(body)) == QSF_OK) return true;
+  if (report != nullptr) report(&error, user);
+  return false;
+}
+
+// guarded() for entries without a qsf_error: a failure goes to the configuration's error callback.
 // Returns whether the body succeeded.
 template <typename Body>
 bool guarded_with_callback(const QSFConfig* config, Body&& body) noexcept {
@@ -188,6 +259,23 @@ class TokenForwarder {
   void* user_data_;
   std::string piece_;
 };
+
+// What a generation was asked for. Stays where it is: its options point into it.
+struct GenerationRequest {
+  GenerateOptions options;
+  std::vector<TokenId> prompt;
+  SamplingCallbacks callbacks;
+  std::optional<TokenForwarder> forwarder;
+
+  GenerationRequest() = default;
+  GenerationRequest(const GenerationRequest&) = delete;
+  GenerationRequest& operator=(const GenerationRequest&) = delete;
+};
+
+// Reads a request for a session of `n_held` tokens, and checks that its prompt has room.
+Status read_request(const QSFEngine& engine, std::size_t n_held, const qsf_generate_options* from,
+                    GenerationRequest& request);
+qsf_generate_result generate_result(const GenerateResult& result);
 
 // Fails  kInvalidArgument for a negative value
 Status read_count(const char* name, int value, std::uint32_t& out);

@@ -49,6 +49,8 @@ template <>
 inline constexpr std::array kReleasedSizes<qsf_plan_info> = {std::size_t{104}, std::size_t{120}};
 template <>
 inline constexpr std::array kReleasedSizes<qsf_memory_region> = {std::size_t{32}};
+template <>
+inline constexpr std::array kReleasedSizes<qsf_step_counts> = {std::size_t{24}};
 
 Status null_argument(const char* name);
 

@@ -305,6 +305,10 @@ class Session {
   Status visible_positions(std::uint32_t layer, std::uint32_t kv_head,
                            std::vector<std::uint32_t>& positions);
 
+  // Cancels the generation in progress, as Generation::cancel(); without one, the next generation.
+  // Threads  any; async-signal-safe
+  void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
+
   // Appends `prompt` as prompt rows and generates after it. Without a prompt it continues after the
   // pending token, else after the last token, which is computed again as a prompt row.
   Result<GenerateResult> generate(std::span<const TokenId> prompt, const GenerateOptions& options);
@@ -348,6 +352,7 @@ class Session {
   std::vector<TokenId> tokens_;       // capacity: the context
   TokenId pending_token_ = kNoToken;  // follows tokens_; not yet in the KV cache
   Generation* generation_ = nullptr;  // the one that exists, or none
+  std::atomic<bool> cancelled_{false};
 };
 
 }  // namespace qsf

@@ -222,6 +222,7 @@ void Generation::end(Status status) {
   if (result_.generated_tokens > 0) result_.generate_ns = monotonic_ns() - first_token_ns_;
   status_ = std::move(status);
   phase_ = Phase::kFinished;
+  session_.cancelled_.store(false, std::memory_order_relaxed);  // not meant for the next one
 }
 
 }  // namespace qsf

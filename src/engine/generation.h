@@ -49,7 +49,10 @@ class Generation {
   // the other members, and stops when all are cancelled.
   // Threads  any; async-signal-safe
   void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
-  bool is_cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed); }
+  bool is_cancelled() const noexcept {
+    return cancelled_.load(std::memory_order_relaxed) ||
+           session_.cancelled_.load(std::memory_order_relaxed);
+  }
 
   bool finished() const noexcept { return phase_ == Phase::kFinished; }
   // OK, or the error that ended the generation.

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+//
+// Generations that step together, of the C API; the contract is include/qsf/qsf.h.
+
+#include "capi/capi_handles.h"
+#include "engine/generation.h"
+
+struct QSFGeneration : qsf::capi::Owned {
+  qsf::capi::GenerationRequest request;
+  qsf::GenerationPtr generation;  // null once it has ended
+  QSFSession* session = nullptr;  // the same
+  qsf::GenerateResult result;
+  qsf::Status status;
+
+  // Leaves the session to others.
+  void end();
+  ~QSFGeneration() override;
+};
+
+void QSFGeneration::end() {
+  result = generation->result();
+  status = generation->status();
+  generation.reset();
+  session->generation = nullptr;
+  if (session->waits_for_generation) delete session;
+  session = nullptr;
+}
+
+QSFGeneration::~QSFGeneration() {
+  if (generation == nullptr) return;
+  // Takes back a part of the prompt.
+  if (!generation->finished()) generation->fail(qsf::cancelled("generation: freed"));
+  end();
+}
+
+bool QSFSession::is_generating() const noexcept {
+  return generation != nullptr;
+}
+
+void QSFSession::release() {
+  if (is_generating()) {
+    waits_for_generation = true;
+  } else {
+    delete this;
+  }
+}
+
+namespace qsf::capi {
+
+namespace {
+
+Status create_generation(QSFSession* session, const qsf_generate_options* options,
+                         QSFGeneration** out) {
+  auto handle = std::make_unique<QSFGeneration>();
+  handle->engine = session->engine;
+  GenerationRequest& request = handle->request;
+  Session& held = *session->session;
+  QSF_RETURN_IF_ERROR(read_request(*session->engine, held.length(), options, request));
+  QSF_ASSIGN_OR_RETURN(handle->generation,
+                       Generation::create(held, request.prompt, request.options));
+  handle->session = session;
+  session->generation = handle.get();
+  *out = handle.release();
+  return ok_status();
+}
+
+Status step(QSFEngine* engine, QSFGeneration* const* members, std::size_t n_members,
+            qsf_step_counts* counts) {
+  if (members == nullptr && n_members > 0) return null_argument("members");
+  if (counts != nullptr) QSF_RETURN_IF_ERROR(write_struct(qsf_step_counts{}, "counts", counts));
+  std::vector<Generation*>& generations = engine->stepping;
+  generations.clear();
+  for (std::size_t i = 0; i < n_members; ++i) {
+    QSFGeneration* const member = members[i];
+    if (member == nullptr) return invalid_argument("members[%zu]: NULL", i);
+    if (member->engine != engine) return invalid_argument("members[%zu]: of another engine", i);
+    if (member->generation != nullptr) generations.push_back(member->generation.get());
+  }
+  qsf_step_counts out = {};
+  out.n_finished = static_cast<int>(n_members - generations.size());
+  const Result<StepCounts> done = engine->engine->step(generations);
+  // Also after the error of a pass: a member may have been refused before it.
+  for (std::size_t i = 0; i < n_members; ++i) {
+    const auto& generation = members[i]->generation;
+    if (generation != nullptr && generation->finished()) members[i]->end();
+  }
+  if (!done.has_value()) return done.error();
+  out.prompt_rows = static_cast<int>(done->prompt_rows);
+  out.generated_rows = static_cast<int>(done->generated_rows);
+  out.n_finished += static_cast<int>(done->n_finished);
+  out.n_waiting = static_cast<int>(done->n_waiting);
+  return counts == nullptr ? ok_status() : write_struct(out, "counts", counts);
+}
+
+}  // namespace
+
+}  // namespace qsf::capi
+
+using namespace qsf::capi;  // NOLINT: every entry below is a thin shell around these
+
+qsf_code qsf_generation_create(QSFSession* session, const qsf_generate_options* options,
+                               QSFGeneration** generation, qsf_error* error) {
+  if (generation == nullptr) return guarded(error, [] { return null_argument("generation"); });
+  *generation = nullptr;
+  return session_call(session, error,
+                      [&] { return create_generation(session, options, generation); });
+}
+
+void qsf_generation_free(QSFGeneration* generation) {
+  free_owned(generation);
+}
+
+qsf_code qsf_engine_step(QSFEngine* engine, QSFGeneration* const* members, size_t n_members,
+                         qsf_step_counts* counts, qsf_error* error) {
+  return engine_call(engine, error, [&] { return step(engine, members, n_members, counts); });
+}
+
+int qsf_generation_is_finished(const QSFGeneration* generation) {
+  return generation != nullptr && generation->generation == nullptr ? 1 : 0;
+}
+
+int qsf_generation_is_waiting(const QSFGeneration* generation) {
+  return generation != nullptr && generation->generation != nullptr &&
+                 generation->generation->waits_for_pages
+             ? 1
+             : 0;
+}
+
+qsf_code qsf_generation_get_result(const QSFGeneration* generation, qsf_generate_result* result,
+                                   qsf_error* error) {
+  return guarded(error, [&]() -> qsf::Status {
+    if (generation == nullptr) return null_argument("generation");
+    if (generation->generation != nullptr) {
+      return qsf::invalid_argument("generation: has not ended; step it on");
+    }
+    QSF_RETURN_IF_ERROR(write_struct(generate_result(generation->result), "result", result));
+    return generation->status;
+  });
+}
+
+qsf_code qsf_session_fork(QSFSession* session, QSFSession** fork, qsf_error* error) {
+  if (fork == nullptr) return guarded(error, [] { return null_argument("fork"); });
+  *fork = nullptr;
+  return session_call(session, error, [&]() -> qsf::Status {
+    auto handle = std::make_unique<QSFSession>();
+    handle->engine = session->engine;
+    QSF_ASSIGN_OR_RETURN(handle->session, session->session->fork());
+    *fork = handle.release();
+    return qsf::ok_status();
+  });
+}
+
+void qsf_session_cancel(QSFSession* session) {
+  if (session != nullptr) session->session->cancel();
+}
+
+qsf_code qsf_session_get_tokens(const QSFSession* session, int* tokens, size_t capacity,
+                                size_t* n_tokens, qsf_error* error) {
+  return guarded(error, [&]() -> qsf::Status {
+    if (session == nullptr) return null_argument("session");
+    if (tokens == nullptr && capacity != 0) return null_argument("tokens");
+    if (n_tokens == nullptr) return null_argument("n_tokens");
+    const std::span<const qsf::TokenId> held = session->session->tokens();
+    for (std::size_t i = 0; i < std::min(capacity, held.size()); ++i) {
+      tokens[i] = static_cast<int>(held[i]);
+    }
+    *n_tokens = held.size();
+    return qsf::ok_status();
+  });
+}
