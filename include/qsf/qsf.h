@@ -221,8 +221,8 @@ typedef enum qsf_kv_policy {
  *   before the next one.
  *
  * Errors of opening  QSF_INVALID_ARGUMENT (numbers); QSF_UNSUPPORTED: QSF_KV_POLICY_H2O for models
- *                    whose layers have a window shorter than the context; QSF_ATTENTION_H2O with
- *                    any policy but QSF_KV_POLICY_FULL
+ *                    whose layers have a window shorter than the context; any attention but
+ *                    QSF_ATTENTION_FULL with any policy but QSF_KV_POLICY_FULL
  * Default            QSF_KV_POLICY_FULL */
 QSF_API void qsf_config_set_kv_policy(QSFConfig* config, qsf_kv_policy policy, int window,
                                       int sinks, int heavy);
@@ -244,11 +244,14 @@ QSF_API void qsf_config_set_rope_reindex(QSFConfig* config, int rope_reindex);
  * Default  NULL or "": the KV cache stays in memory */
 QSF_API void qsf_config_set_kv_spill(QSFConfig* config, const char* path);
 
-/* Attention of prompts. 0, 2 and 3 are reserved (none, within chunks, a window to both sides) and
+/* Attention of prompts; generated tokens attend to every position kept. 0 (none) is reserved and
  * QSF_UNSUPPORTED. */
 typedef enum qsf_attention {
-  QSF_ATTENTION_FULL = 1, /* over all earlier positions */
-  QSF_ATTENTION_H2O = 4   /* sparse prefill: over the chunk and a memory set of earlier positions */
+  QSF_ATTENTION_FULL = 1,      /* over all earlier positions */
+  QSF_ATTENTION_CHUNKED = 2,   /* over the position's chunk, up to itself; since 0.2 */
+  QSF_ATTENTION_SYMMETRIC = 3, /* over `local` positions to each side; 0: the whole prompt and all
+                                * before it. A prompt is one pass; since 0.2 */
+  QSF_ATTENTION_H2O = 4 /* sparse prefill: over the chunk and a memory set of earlier positions */
 } qsf_attention;
 /* Ranking of heavy hitters: attention received per query that could attend, or in total. */
 typedef enum qsf_h2o_ranking { QSF_H2O_MEAN = 0, QSF_H2O_SUM = 1 } qsf_h2o_ranking;
@@ -272,7 +275,11 @@ QSF_API void qsf_h2o_options_init_sized(qsf_h2o_options* options, size_t struct_
  * generated tokens attend to all of them. `options` is copied; NULL takes the defaults;
  * QSF_ATTENTION_FULL ignores it. Memory sets cannot be undone position by position: after a
  * truncation, a failed or a cancelled call the next call may compute prompt rows again, up to all.
- * Errors of opening  QSF_UNSUPPORTED for models whose layers have a window shorter than the context
+ * QSF_ATTENTION_CHUNKED reads `chunk` alone. QSF_ATTENTION_SYMMETRIC reads `local` alone, NULL is
+ * 0 there; prompts of more tokens than rows per pass are QSF_OUT_OF_BUDGET, perplexities
+ * QSF_UNSUPPORTED.
+ * Errors of opening  QSF_UNSUPPORTED, not for QSF_ATTENTION_CHUNKED: models whose layers have a
+ *                    window shorter than the context; models with ALiBi and symmetric attention
  * Default            QSF_ATTENTION_FULL */
 QSF_API void qsf_config_set_attention(QSFConfig* config, qsf_attention attention,
                                       const qsf_h2o_options* options);

@@ -91,11 +91,10 @@ Status check(const QSFConfig& config) {
   QSF_RETURN_IF_ERROR(check_kv_type("keys", config.k_type));
   QSF_RETURN_IF_ERROR(check_kv_type("values", config.v_type));
   if (config.attention < 0 || config.attention > QSF_ATTENTION_H2O) {
-    return invalid_argument("attention: %d, expected QSF_ATTENTION_FULL or QSF_ATTENTION_H2O",
-                            config.attention);
+    return invalid_argument("attention: %d, expected a qsf_attention", config.attention);
   }
   QSF_RETURN_IF_ERROR(validate(static_cast<AttentionKind>(config.attention)));
-  if (config.attention == QSF_ATTENTION_H2O) QSF_RETURN_IF_ERROR(check_h2o(config));
+  if (config.attention != QSF_ATTENTION_FULL) QSF_RETURN_IF_ERROR(check_h2o(config));
   QSF_RETURN_IF_ERROR(check_kv_policy(config));
   if (config.kv_spill_lost) return out_of_budget("kv_spill: there was no memory for its path");
   QSF_RETURN_IF_ERROR(check_range("threads", config.threads, kMaxInt));
@@ -322,6 +321,8 @@ Status null_argument(const char* name) {
 }
 
 static_assert(static_cast<int>(AttentionKind::kStandard) == QSF_ATTENTION_FULL);
+static_assert(static_cast<int>(AttentionKind::kChunked) == QSF_ATTENTION_CHUNKED);
+static_assert(static_cast<int>(AttentionKind::kSymmetric) == QSF_ATTENTION_SYMMETRIC);
 static_assert(static_cast<int>(AttentionKind::kSparsePrefill) == QSF_ATTENTION_H2O);
 static_assert(static_cast<int>(KvPolicy::kFull) == QSF_KV_POLICY_FULL);
 static_assert(static_cast<int>(KvPolicy::kWindow) == QSF_KV_POLICY_WINDOW);
@@ -335,9 +336,16 @@ Result<EngineOptions> read_config(const QSFConfig& config) {
   options.rows_per_pass = static_cast<std::uint32_t>(config.rows_per_pass);
   options.k_type = kv_type_of(config.k_type);
   options.v_type = kv_type_of(config.v_type);
-  if (config.attention == QSF_ATTENTION_H2O) {
-    options.attention = AttentionKind::kSparsePrefill;
-    options.sparse_prefill = h2o_options_of(config);
+  options.attention = static_cast<AttentionKind>(config.attention);
+  switch (options.attention) {
+    case AttentionKind::kChunked:
+      options.prompt_mask.chunk = static_cast<std::uint32_t>(config.h2o.chunk);
+      break;
+    case AttentionKind::kSymmetric:
+      options.prompt_mask.window = static_cast<std::uint32_t>(config.h2o.local);
+      break;
+    case AttentionKind::kSparsePrefill: options.sparse_prefill = h2o_options_of(config); break;
+    default: break;
   }
   options.kv_policy = {.policy = static_cast<KvPolicy>(config.kv_policy),
                        .window = static_cast<std::uint32_t>(config.kv_window),
@@ -420,6 +428,8 @@ void qsf_config_set_attention(QSFConfig* config, qsf_attention attention,
       return qsf::ok_status();
     });
     if (code != QSF_OK) config->h2o.chunk = -1;  // without memory for the error, any refusal
+  } else if (config->attention == QSF_ATTENTION_SYMMETRIC) {
+    config->h2o.local = 0;
   }
   std::memcpy(&config->h2o_ranking, &config->h2o.ranking, sizeof config->h2o_ranking);
 }

@@ -30,8 +30,8 @@ static void test_attention_kinds(void) {
     qsf_code code;
     const char* words;
   } refused[] = {{0, QSF_UNSUPPORTED, "attention none (0) cannot be computed"},
-                 {2, QSF_UNSUPPORTED, "attention chunked (2) cannot be computed"},
-                 {3, QSF_UNSUPPORTED, "attention symmetric (3) cannot be computed"},
+                 {2, QSF_NOT_FOUND, "/nonexistent"},
+                 {3, QSF_NOT_FOUND, "/nonexistent"},
                  {258, QSF_INVALID_ARGUMENT, "attention: 258"}};
   for (size_t i = 0; i < sizeof refused / sizeof refused[0]; ++i) {
     qsf_error error;

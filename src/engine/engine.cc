@@ -182,6 +182,11 @@ Status Engine::score(std::span<const TokenId> tokens, std::size_t first,
       return invalid_argument("token %u: the vocabulary ends at %u", token, spec().n_vocab - 1);
     }
   }
+  if (impl_->prompts_are_whole()) {
+    return unsupported(
+        "attention symmetric: tokens attend to those after them, so their "
+        "probabilities mean nothing; use full");
+  }
   QSF_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, create_session());
   ScoreSink sink(spec().n_vocab, impl_->rows_per_pass);
   // Row i predicts token i + 1, so the last token is no row and rows from first - 1 on are scored.
@@ -221,6 +226,7 @@ Status Engine::run_layers(std::span<const TokenId> tokens, std::uint32_t first, 
       return invalid_argument("token %u: the vocabulary ends at %u", token, spec().n_vocab - 1);
     }
   }
+  QSF_RETURN_IF_ERROR(impl_->check_pass_of(tokens.size()));
   QSF_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, create_session());
   for (std::size_t row = 0; row < tokens.size();) {
     const std::size_t n = std::min<std::size_t>(impl_->rows_per_pass, tokens.size() - row);

@@ -55,6 +55,7 @@ struct EngineOptions {
   KvPolicyOptions kv_policy;                           // which positions are kept
   AttentionKind attention = AttentionKind::kStandard;  // of prompts
   SparsePrefillOptions sparse_prefill;                 // of AttentionKind::kSparsePrefill
+  PromptMaskOptions prompt_mask;                       // of kChunked and kSymmetric
   bool exact = false;             // products and attention take f32 rows, never int8 or bf16
   bool pin = false;               // a physical core for each thread, the opening one included
   std::uint32_t n_sequences = 1;  // sessions that may exist at once

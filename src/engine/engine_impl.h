@@ -128,13 +128,19 @@ struct Engine::Impl {
   // Keeps what became of a sequence for the next message, where messages are recorded.
   void record(SequenceChange::Kind kind, SequenceId sequence, std::uint32_t value = 0);
 
+  // Whether the rows of a prompt attend to later ones, so that all are rows of one pass.
+  bool prompts_are_whole() const noexcept { return options.attention == AttentionKind::kSymmetric; }
+  // Fails  kOutOfBudget when a prompt has to be a pass and has more rows
+  Status check_pass_of(std::size_t n_prompt_rows) const;
+
   // Returns whether cancel() was called, and resets that.
   bool take_cancel() noexcept;
 
  private:
   // Gives weights back when the memory limit of the process was lowered.
   void keep_within_limits();
-  VisibleSet visible_at(std::uint32_t slot) const noexcept;
+  // The slots that a row attends to. A part of prompt rows ends before slot `end`.
+  VisibleSet visible_at(std::uint32_t slot, RowRole role, std::uint32_t end) const noexcept;
   void plan_pass(PassInFlight& pass);
   std::size_t plan_rows(PassInFlight& pass, RowRole role, std::size_t n_rows);
   void retire(Generation& member, StepCounts& counts);

@@ -63,6 +63,7 @@ Status Engine::Impl::append(SequenceId sequence, std::span<const TokenId> tokens
       return invalid_argument("token %u: the vocabulary ends at %u", token, n_vocab - 1);
     }
   }
+  if (role == RowRole::kPrompt) QSF_RETURN_IF_ERROR(check_pass_of(tokens.size()));
   const std::uint32_t before = kv->n_slots(sequence);
   if (tokens.size() > max_context - before) {
     return out_of_budget("%zu tokens do not fit: the context has %u positions, %u of them in use",
@@ -156,10 +157,28 @@ std::uint32_t Engine::Impl::longest_kept(SequenceId sequence,
   return std::min(n_slots, in_sink_pages);
 }
 
-// The slots up to this one that the policy keeps.
-VisibleSet Engine::Impl::visible_at(std::uint32_t slot) const noexcept {
+Status Engine::Impl::check_pass_of(std::size_t n_prompt_rows) const {
+  if (!prompts_are_whole() || n_prompt_rows <= rows_per_pass) return ok_status();
+  return out_of_budget(
+      "attention symmetric: %zu prompt tokens attend to each other in one pass, but a pass has at "
+      "most %u rows; use a shorter prompt, or more memory and rows per pass",
+      n_prompt_rows, rows_per_pass);
+}
+
+// Of the slots that the policy keeps those up to this one, unless a prompt's mask says otherwise.
+VisibleSet Engine::Impl::visible_at(std::uint32_t slot, RowRole role,
+                                    std::uint32_t end) const noexcept {
   const KvPolicyOptions& policy = options.kv_policy;
   const std::uint32_t prefix = slot + 1;
+  if (role == RowRole::kPrompt && options.attention == AttentionKind::kChunked) {
+    return {.prefix = prefix,
+            .first = slot / options.prompt_mask.chunk * options.prompt_mask.chunk};
+  }
+  if (role == RowRole::kPrompt && options.attention == AttentionKind::kSymmetric) {
+    const std::uint32_t side = options.prompt_mask.window;
+    if (side == 0) return {.prefix = end};
+    return {.prefix = std::min(end, prefix + side), .first = slot - std::min(slot, side)};
+  }
   if (policy.policy == KvPolicy::kH2o) {  // and heavy hitters, which are not slots
     return {.prefix = prefix,
             .ancestors = 0,
@@ -201,6 +220,7 @@ Status Engine::Impl::add_part(PassInFlight& pass, PassPart part) {
   if (appended.copy.has_value()) {
     backend->copy_page(appended.copy->from_page, appended.copy->to_page);
   }
+  const std::uint32_t end = kv->n_slots(part.sequence);
   std::uint32_t n_outputs = 0;
   for (std::size_t i = 0; i < part.tokens.size(); ++i) {
     const std::uint32_t slot = appended.first_slot + static_cast<std::uint32_t>(i);
@@ -210,7 +230,7 @@ Status Engine::Impl::add_part(PassInFlight& pass, PassPart part) {
                          .position = static_cast<std::int32_t>(slot),
                          .kv_slot = slot,
                          .role = part.role,
-                         .visible = visible_at(slot),
+                         .visible = visible_at(slot, part.role, end),
                          .adapter = 0,
                          .wants_output = wants_output});
     if (wants_output) pass.outputs.push_back({part.sink, n_outputs++});
@@ -307,7 +327,7 @@ void Engine::Impl::add_visible(SequenceId sequence, std::uint32_t layer, std::ui
     }
     std::sort(positions.begin(), positions.end());
   }
-  const VisibleSet visible = visible_at(next);
+  const VisibleSet visible = visible_at(next, RowRole::kPrompt, next + 1);
   const std::uint32_t window = reader->spec().window_of(layer);
   const KvPolicyOptions& policy = options.kv_policy;
   const bool at_cache_position = policy.rope_reindex && visible.first > visible.sinks;

@@ -97,7 +97,8 @@ class Planner {
     plan_.rows_per_pass = fit.rows;
     plan_.n_sequences = options_.n_sequences;
     plan_.n_kv_pages = n_kv_pages(fit.context, fit.rows);
-    plan_.max_row_delay = max_row_delay(options_.n_sequences, fit.rows);
+    plan_.max_row_delay = max_row_delay(options_.n_sequences, fit.rows,
+                                        options_.attention == AttentionKind::kSymmetric);
     QSF_ASSIGN_OR_RETURN(plan_.residency,
                          weights_for(fit.everything_resident ? UINT64_MAX : fit.weight_bytes));
     add_weights();
@@ -116,8 +117,10 @@ class Planner {
  private:
   std::uint32_t wished_context() const { return asked_context(options_, spec_); }
   std::uint32_t wished_rows() const {
-    return std::min(options_.rows_per_pass != 0 ? options_.rows_per_pass : kDefaultRowsPerPass,
-                    wished_context());
+    if (options_.rows_per_pass != 0) return std::min(options_.rows_per_pass, wished_context());
+    // A prompt that attends to both sides is one pass.
+    if (options_.attention == AttentionKind::kSymmetric) return wished_context();
+    return std::min(kDefaultRowsPerPass, wished_context());
   }
 
   std::uint64_t wished_ring() const {
@@ -475,10 +478,13 @@ std::uint32_t n_kv_pages(const EngineOptions& options, std::uint32_t pages_per_s
 
 }  // namespace
 
-std::uint32_t max_row_delay(std::uint32_t n_sequences, std::uint32_t rows_per_pass) noexcept {
+std::uint32_t max_row_delay(std::uint32_t n_sequences, std::uint32_t rows_per_pass,
+                            bool whole_prompts) noexcept {
   const std::uint32_t n_generating = n_sequences - 1;  // beside at least one prompt
   if (n_generating == 0) return 0;
-  if (rows_per_pass == 1) return 2 * n_generating - 1;
+  if (rows_per_pass == 1 || whole_prompts) {  // every second pass is a prompt's
+    return 2 * ((n_generating - 1) / rows_per_pass + 1) - 1;
+  }
   const std::uint32_t n_decode = rows_per_pass - 1;
   return (n_generating - 1) / n_decode;
 }
@@ -576,16 +582,27 @@ Status check_layers(const char* option, const EngineOptions& options, const Mode
 
 Status check_attention(const EngineOptions& options, const ModelSpec& spec) {
   QSF_RETURN_IF_ERROR(validate(options.attention));
-  if (options.attention != AttentionKind::kSparsePrefill) return ok_status();
-  QSF_RETURN_IF_ERROR(validate(options.sparse_prefill));
+  if (options.attention == AttentionKind::kStandard) return ok_status();
+  const char* const kind = attention_kind_name(options.attention).data();
+  if (options.attention == AttentionKind::kSparsePrefill) {
+    QSF_RETURN_IF_ERROR(validate(options.sparse_prefill));
+  } else {
+    QSF_RETURN_IF_ERROR(validate(options.prompt_mask));
+  }
   if (options.kv_policy.policy != KvPolicy::kFull) {
     return unsupported(
-        "attention h2o with kv policy %s: that policy already limits the positions a prompt "
-        "attends "
+        "attention %s with kv policy %s: that policy already limits the positions a prompt attends "
         "to; use kv policy full, or full attention",
-        std::string(kv_policy_name(options.kv_policy.policy)).c_str());
+        kind, std::string(kv_policy_name(options.kv_policy.policy)).c_str());
   }
-  return check_layers("attention h2o", options, spec);
+  if (options.attention == AttentionKind::kChunked) return ok_status();
+  if (options.attention == AttentionKind::kSymmetric &&
+      spec.positions == PositionEncoding::kAlibi) {
+    return unsupported(
+        "attention symmetric: this model's ALiBi positions have no distance to later "
+        "tokens; use full");
+  }
+  return check_layers(printed("attention %s", kind).c_str(), options, spec);
 }
 
 // What a rejected row adds to the sums of attention cannot be taken back.

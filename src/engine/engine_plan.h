@@ -88,8 +88,10 @@ struct EnginePlan {
   double memory_bytes_per_second = 0.0;
 };
 
-// EnginePlan::max_row_delay where one sequence has a prompt and all others generate.
-std::uint32_t max_row_delay(std::uint32_t n_sequences, std::uint32_t rows_per_pass) noexcept;
+// EnginePlan::max_row_delay where one sequence has a prompt and all others generate. Whole prompts
+// may need all rows of a pass (AttentionKind::kSymmetric).
+std::uint32_t max_row_delay(std::uint32_t n_sequences, std::uint32_t rows_per_pass,
+                            bool whole_prompts = false) noexcept;
 
 // Returns an upper bound of the tokens generated a second: each reads the weights once, resident
 // ones at the memory's rate, streamed ones at the disk's. 0 where a rate is unknown.

@@ -76,6 +76,9 @@ void Generation::admit() {
   if (Status status = session.check_room(prompt_.size()); !status.ok()) {
     return fail(std::move(status));
   }
+  if (Status status = session.engine_.check_pass_of(prompt_.size()); !status.ok()) {
+    return fail(std::move(status));
+  }
   progress_.total_rows = prompt_.size() + session.tokens_.size() - session.n_computed();
   if (Status status = reserve_pages(); !status.ok()) return fail(std::move(status));
   if (prompt_.empty() && session.pending_token_ == kNoToken) {

@@ -45,6 +45,8 @@ SessionIdentity identity_of(const Engine::Impl& engine) {
       spec.positions == PositionEncoding::kRope && spec.rope.scaling == RopeScaling::kLongrope &&
       longest_distance(engine.options, engine.max_context) > spec.rope.original_context;
   identity.policy = engine.options.kv_policy;
+  identity.attention = engine.options.attention;
+  identity.prompt_mask = engine.options.prompt_mask;
   return identity;
 }
 
@@ -132,6 +134,7 @@ Status Session::prefill(std::span<const TokenId> tokens, LogitsSink* sink) {
 Status Session::prefill_rows(std::span<const TokenId> tokens, LogitsSink& sink) {
   QSF_RETURN_IF_ERROR(check_idle());
   QSF_RETURN_IF_ERROR(check_room(tokens.size()));
+  QSF_RETURN_IF_ERROR(engine_.check_pass_of(tokens.size()));
   QSF_RETURN_IF_ERROR(compute_pending(nullptr));
   const std::size_t before = tokens_.size();
   Status status = tokens.empty() ? invalid_argument("no tokens to compute") : compute_invalidated();

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,6 +38,14 @@ struct SessionIdentity {
   // Keys are rotated with the model's factors for long contexts (decision 007).
   bool long_rotation = false;
   KvPolicyOptions policy;
+  AttentionKind attention = AttentionKind::kStandard;
+  PromptMaskOptions prompt_mask;
+};
+
+// The fields of a file's attention section.
+struct SavedAttention {
+  AttentionKind kind = AttentionKind::kStandard;
+  SparsePrefillOptions sizes;  // a mask has local or chunk, and zeros
 };
 
 // The KV cache and the attention state of a sequence.
@@ -50,6 +59,11 @@ struct SessionPlace {
   // Drop the file from the page cache, which counts against a budget.
   bool drop_cached = false;
 };
+
+// Returns nothing where prompts have full attention, also because they fit one chunk of sparse
+// prefill.
+std::optional<SavedAttention> saved_attention(const SessionIdentity& identity,
+                                              const SessionPlace& place);
 
 // The tokens and the conversation of a session.
 struct SessionText {

@@ -349,18 +349,19 @@ std::string attention_text(std::string_view name, std::string_view ranking,
   return text.append(", score ").append(ranking).append(")");
 }
 
-// Memory sets depend on the attention and its sizes, so both must be those of the file.
+// Keys, values and memory sets depend on the attention and its sizes, so both must be those of the
+// file.
 Status SessionReader::check_attention() const {
   std::string expected(attention_kind_name(AttentionKind::kStandard));
-  if (place_.sparse_prefill != nullptr) {
-    const SparsePrefillOptions& sparse = place_.sparse_prefill->shape().options;
-    expected = attention_text(attention_kind_name(AttentionKind::kSparsePrefill),
-                              h2o_ranking_name(sparse.ranking),
-                              std::array{sparse.local, sparse.heavy, sparse.chunk, sparse.sinks});
+  const std::optional<SavedAttention> wanted = saved_attention(identity_, place_);
+  if (wanted.has_value()) {
+    const SparsePrefillOptions& sizes = wanted->sizes;
+    expected = attention_text(attention_kind_name(wanted->kind), h2o_ranking_name(sizes.ranking),
+                              std::array{sizes.local, sizes.heavy, sizes.chunk, sizes.sinks});
   }
   const Section* section = find(kAttention);
   if (section == nullptr) {
-    if (place_.sparse_prefill == nullptr) return ok_status();
+    if (!wanted.has_value()) return ok_status();
     return invalid_argument(
         "section attention: is missing: saved under attention full, or in a context of one chunk, "
         "expected %s; open the model with the attention that the session was saved with",
@@ -549,9 +550,9 @@ Status SessionReader::read_layers(std::span<const HeldPage> pages) {
     const std::uint64_t expected = pages.size() * shape.layer_bytes();
     if (section->bytes != expected) return wrong_bytes(*section, expected);
   }
-  const std::size_t n_others = 5 + (find(kChat) == nullptr ? 0 : 1) +
-                               (place_.sparse_prefill == nullptr ? 0 : 2) +
-                               (place_.h2o_eviction == nullptr ? 0 : 1);
+  const std::size_t n_others =
+      5 + (find(kChat) == nullptr ? 0 : 1) + (find(kAttention) == nullptr ? 0 : 1) +
+      (place_.sparse_prefill == nullptr ? 0 : 1) + (place_.h2o_eviction == nullptr ? 0 : 1);
   if (sections_.size() != n_others + shape.n_layers) {
     return corrupt("%zu sections, expected %zu for %u layers", sections_.size(),
                    n_others + shape.n_layers, shape.n_layers);

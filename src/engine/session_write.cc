@@ -133,9 +133,10 @@ ByteWriter policy_section(const KvPolicyOptions& policy) {
   return to;
 }
 
-ByteWriter attention_section(const SparsePrefillOptions& options) {
+ByteWriter attention_section(const SavedAttention& attention) {
+  const SparsePrefillOptions& options = attention.sizes;
   ByteWriter to;
-  write_name(to, attention_kind_name(AttentionKind::kSparsePrefill), kNameBytes);
+  write_name(to, attention_kind_name(attention.kind), kNameBytes);
   write_name(to, h2o_ranking_name(options.ranking), kNameBytes);
   to.write(options.local);
   to.write(options.heavy);
@@ -241,6 +242,19 @@ Status write_layers(SectionWriter& writer, const SessionPlace& place,
 
 }  // namespace
 
+std::optional<SavedAttention> saved_attention(const SessionIdentity& identity,
+                                              const SessionPlace& place) {
+  if (place.sparse_prefill != nullptr) {
+    return SavedAttention{AttentionKind::kSparsePrefill, place.sparse_prefill->shape().options};
+  }
+  SavedAttention mask = {identity.attention, {.local = 0, .heavy = 0, .chunk = 0, .sinks = 0}};
+  switch (identity.attention) {
+    case AttentionKind::kChunked: mask.sizes.chunk = identity.prompt_mask.chunk; return mask;
+    case AttentionKind::kSymmetric: mask.sizes.local = identity.prompt_mask.window; return mask;
+    default: return std::nullopt;
+  }
+}
+
 Status write_session_file(const std::string& path, FileOps& ops, const SessionIdentity& identity,
                           const SessionPlace& place, std::span<const TokenId> rows,
                           TokenId pending_token, ByteSpan chat) {
@@ -255,16 +269,16 @@ Status write_session_file(const std::string& path, FileOps& ops, const SessionId
   const KvShape& shape = place.store.shape();
   const std::vector<HeldPage> pages = pages_to_save(identity, place);
   QSF_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path, ops));
-  const std::uint32_t n_optional = (chat.empty() ? 0 : 1) +
-                                   (place.sparse_prefill == nullptr ? 0 : 2) +
+  const std::optional<SavedAttention> attention = saved_attention(identity, place);
+  const std::uint32_t n_optional = (chat.empty() ? 0 : 1) + (attention.has_value() ? 1 : 0) +
+                                   (place.sparse_prefill == nullptr ? 0 : 1) +
                                    (place.h2o_eviction == nullptr ? 0 : 1);
   SectionWriter writer(file, 5 + n_optional + shape.n_layers, place.drop_cached);
   QSF_RETURN_IF_ERROR(writer.write(kModel, model_section(identity).view()));
   QSF_RETURN_IF_ERROR(writer.write(kCache, cache_section(identity, shape).view()));
   QSF_RETURN_IF_ERROR(writer.write(kPolicy, policy_section(identity.policy).view()));
-  if (place.sparse_prefill != nullptr) {
-    const SparsePrefillOptions& options = place.sparse_prefill->shape().options;
-    QSF_RETURN_IF_ERROR(writer.write(kAttention, attention_section(options).view()));
+  if (attention.has_value()) {
+    QSF_RETURN_IF_ERROR(writer.write(kAttention, attention_section(*attention).view()));
   }
   QSF_RETURN_IF_ERROR(write_tokens(writer, rows, pending_token));
   QSF_RETURN_IF_ERROR(write_positions(writer, place, pages));

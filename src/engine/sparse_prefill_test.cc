@@ -195,8 +195,8 @@ TEST_F(SparsePrefillTest, RefusesByName) {
   EXPECT_THAT(sizes, HasSubstr("11"));
   EXPECT_THAT(sizes, HasSubstr("16"));
   EXPECT_THAT(refusal([](EngineOptions& o) { o.sparse_prefill.sinks = 7; }), HasSubstr("sinks"));
-  EXPECT_THAT(refusal([](EngineOptions& o) { o.attention = AttentionKind::kChunked; }),
-              HasSubstr("chunked"));
+  EXPECT_THAT(refusal([](EngineOptions& o) { o.attention = AttentionKind::kNone; }),
+              HasSubstr("none"));
   EXPECT_EQ(refusal([](EngineOptions& o) { o.sparse_prefill = {.local = 0, .heavy = 0}; }),
             "opened");
 }

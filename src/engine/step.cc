@@ -18,7 +18,7 @@
 // of any length delays them by EnginePlan::max_row_delay passes at most. Prompts take what is left,
 // at least one row, the first in the call before the others. Where the rows are too few for all
 // generating members, they take turns. A member whose row finds no KV page is left out of the plan
-// and waits for pages.
+// and waits for pages. Under AttentionKind::kSymmetric a prompt waits for a pass that holds it all.
 
 #include <algorithm>
 #include <utility>
@@ -61,6 +61,7 @@ std::size_t Engine::Impl::plan_rows(PassInFlight& pass, RowRole role, std::size_
     const NextRows next = member.next_rows();
     if (next.role != role) continue;
     const std::size_t n = std::min(n_rows - n_planned, next.tokens.size());
+    if (prompts && prompts_are_whole() && n < next.tokens.size()) break;
     const bool wants_output = next.wants_output && n == next.tokens.size();
     const PassPart part = {.sequence = member.sequence(),
                            .tokens = next.tokens.first(n),
@@ -79,22 +80,25 @@ std::size_t Engine::Impl::plan_rows(PassInFlight& pass, RowRole role, std::size_
 
 void Engine::Impl::plan_pass(PassInFlight& pass) {
   std::size_t n_generating = 0;
-  bool has_prompt = false;
+  std::size_t prompt_rows = 0;  // that the first prompt needs at least
   for (Generation* const member : pass.members) {
     if (member->finished()) continue;
-    if (member->next_rows().role == RowRole::kPrompt) {
-      has_prompt = true;
-    } else {
+    const NextRows next = member->next_rows();
+    if (next.role != RowRole::kPrompt) {
       ++n_generating;
+    } else if (prompt_rows == 0) {
+      prompt_rows = prompts_are_whole() ? next.tokens.size() : 1;
     }
   }
   std::size_t n_decode = std::min<std::size_t>(n_generating, rows_per_pass);
-  if (has_prompt && n_decode == rows_per_pass) {
-    // Passes of one row are a prompt's and a generating member's in turn.
-    if (rows_per_pass > 1 || prompt_has_turn) --n_decode;
+  if (prompt_rows > 0 && n_decode + prompt_rows > rows_per_pass) {
+    // Passes of one row, and of a prompt that needs more, are a prompt's and the generating
+    // members' in turn.
+    const bool has_room = rows_per_pass > 1 && prompt_rows == 1;
+    if (has_room || prompt_has_turn) n_decode = rows_per_pass - prompt_rows;
     prompt_has_turn = !prompt_has_turn;
   }
-  if (has_prompt && n_decode < rows_per_pass) {
+  if (prompt_rows > 0 && n_decode < rows_per_pass) {
     pass.counts.prompt_rows = plan_rows(pass, RowRole::kPrompt, rows_per_pass - n_decode);
   }
   if (n_decode > 0) pass.counts.generated_rows = plan_rows(pass, RowRole::kGenerated, n_decode);

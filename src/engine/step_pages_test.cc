@@ -82,6 +82,9 @@ TEST(StepPagesTest, RowsOfAMemberAreDelayedAsTheRowsOfAPassDemand) {
   EXPECT_EQ(max_row_delay(32, 32), 0U);
   EXPECT_EQ(max_row_delay(33, 32), 1U);
   EXPECT_EQ(max_row_delay(2, 1), 1U);
+  EXPECT_EQ(max_row_delay(33, 32, /*whole_prompts=*/true), 1U);
+  EXPECT_EQ(max_row_delay(34, 32, /*whole_prompts=*/true), 3U);
+  EXPECT_EQ(max_row_delay(1, 32, /*whole_prompts=*/true), 0U);
 }
 
 TEST(StepPagesTest, AGenerationIsAdmittedWithItsPagesOrNotAtAll) {

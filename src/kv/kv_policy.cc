@@ -52,12 +52,23 @@ Status validate(const KvPolicyOptions& options) {
 
 Status validate(AttentionKind kind) {
   if (kind > AttentionKind::kSparsePrefill) {
-    return invalid_argument("attention: %u: expected full (1) or h2o (4)",
-                            static_cast<unsigned>(kind));
+    return invalid_argument(
+        "attention: %u: expected full (1), chunked (2), symmetric (3) or h2o (4)",
+        static_cast<unsigned>(kind));
   }
-  if (kind != AttentionKind::kStandard && kind != AttentionKind::kSparsePrefill) {
-    return unsupported("attention %s (%u) cannot be computed: choose full or h2o",
-                       attention_kind_name(kind).data(), static_cast<unsigned>(kind));
+  if (kind != AttentionKind::kNone) return ok_status();
+  return unsupported(
+      "attention none (0) cannot be computed: choose full, chunked, symmetric or h2o");
+}
+
+Status validate(const PromptMaskOptions& options) {
+  if (options.chunk == 0 || options.chunk > kMaxPolicyPositions) {
+    return invalid_argument("attention chunked: chunks of %u positions: expected 1 to %u",
+                            options.chunk, kMaxPolicyPositions);
+  }
+  if (options.window > kMaxPolicyPositions) {
+    return invalid_argument("attention symmetric: %u positions to each side: expected at most %u",
+                            options.window, kMaxPolicyPositions);
   }
   return ok_status();
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Options of attention and the KV cache: which positions are kept (KvPolicy), how prompts attend
-// (AttentionKind), and their defaults. AttentionKind::kSparsePrefill requires KvPolicy::kFull
-// (docs/decisions/030-h2o-eviction.md). The names are the values of the programs' options.
+// (AttentionKind), and their defaults. Every kind but kStandard requires KvPolicy::kFull. The names
+// are the values of the programs' options.
 
 #ifndef QSF_KV_KV_POLICY_H_
 #define QSF_KV_KV_POLICY_H_
@@ -21,13 +21,13 @@ enum class KvPolicy : std::uint8_t {
   kH2o = 2,     // these and the heavy hitters of each layer and KV head (H2O eviction)
 };
 
-// How the attention of a prompt is computed. The numbers are fixed; only kStandard and kH2o can be
-// computed.
+// How the attention of a prompt is computed. Generated tokens attend to every position kept. The
+// numbers are fixed; kNone cannot be computed.
 enum class AttentionKind : std::uint8_t {
   kNone = 0,
   kStandard = 1,       // over every position kept
-  kChunked = 2,        // within chunks
-  kSymmetric = 3,      // over a window to both sides
+  kChunked = 2,        // within chunks (PromptMaskOptions)
+  kSymmetric = 3,      // to both sides (PromptMaskOptions); a prompt is one pass
   kSparsePrefill = 4,  // over the chunk and a memory set (kv/sparse_prefill_state.h)
 };
 
@@ -44,6 +44,15 @@ struct KvPolicyOptions {
   // in the text, whose length is then not limited (StreamingLLM). kWindow.
   bool rope_reindex = false;
   friend bool operator==(const KvPolicyOptions&, const KvPolicyOptions&) = default;
+};
+
+// Of AttentionKind::kChunked and kSymmetric.
+struct PromptMaskOptions {
+  // kChunked: a position attends to those of its chunk up to itself; chunks begin at 0, S, 2S ...
+  std::uint32_t chunk = 1024;
+  // kSymmetric: positions to each side, of the prompt and before it; 0: all of them.
+  std::uint32_t window = 0;
+  friend bool operator==(const PromptMaskOptions&, const PromptMaskOptions&) = default;
 };
 
 // Of AttentionKind::kSparsePrefill. With local = heavy = 0 it is off, and the other fields are
@@ -87,6 +96,7 @@ constexpr std::string_view h2o_ranking_name(H2oRanking ranking) noexcept {
 // Threads  any
 Status validate(const KvPolicyOptions& options);
 Status validate(AttentionKind kind);
+Status validate(const PromptMaskOptions& options);
 Status validate(const SparsePrefillOptions& options);
 
 }  // namespace qsf

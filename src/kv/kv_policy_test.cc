@@ -20,7 +20,7 @@ void expect_refused(const Status& status, StatusCode code, std::initializer_list
   for (const char* text : say) EXPECT_THAT(status.message(), HasSubstr(text));
 }
 
-TEST(AttentionKindTest, NumbersAreFixedAndOnlyTwoCanBeComputed) {
+TEST(AttentionKindTest, NumbersAreFixedAndNoneCannotBeComputed) {
   static_assert(static_cast<int>(AttentionKind::kNone) == 0);
   static_assert(static_cast<int>(AttentionKind::kStandard) == 1);
   static_assert(static_cast<int>(AttentionKind::kChunked) == 2);
@@ -28,14 +28,21 @@ TEST(AttentionKindTest, NumbersAreFixedAndOnlyTwoCanBeComputed) {
   static_assert(static_cast<int>(AttentionKind::kSparsePrefill) == 4);
   EXPECT_TRUE(validate(AttentionKind::kStandard).ok());
   EXPECT_TRUE(validate(AttentionKind::kSparsePrefill).ok());
+  EXPECT_TRUE(validate(AttentionKind::kChunked).ok());
+  EXPECT_TRUE(validate(AttentionKind::kSymmetric).ok());
   expect_refused(validate(AttentionKind::kNone), StatusCode::kUnsupported, {"attention none (0)"});
-  expect_refused(validate(AttentionKind::kChunked), StatusCode::kUnsupported,
-                 {"attention chunked (2)", "full or h2o"});
-  expect_refused(validate(AttentionKind::kSymmetric), StatusCode::kUnsupported,
-                 {"attention symmetric (3)", "full or h2o"});
   expect_refused(validate(static_cast<AttentionKind>(5)), StatusCode::kInvalidArgument, {"5"});
   EXPECT_EQ(attention_kind_name(AttentionKind::kStandard), "full");
   EXPECT_EQ(attention_kind_name(AttentionKind::kSparsePrefill), "h2o");
+}
+
+TEST(PromptMaskOptionsTest, ChunksHoldAPosition) {
+  EXPECT_TRUE(validate(PromptMaskOptions{}).ok());
+  EXPECT_TRUE(validate(PromptMaskOptions{.chunk = 1, .window = kMaxPolicyPositions}).ok());
+  expect_refused(validate(PromptMaskOptions{.chunk = 0}), StatusCode::kInvalidArgument,
+                 {"chunks of 0"});
+  expect_refused(validate(PromptMaskOptions{.window = 0x80000000U}), StatusCode::kInvalidArgument,
+                 {"2147483648", "each side"});
 }
 
 TEST(SparsePrefillOptionsTest, DefaultsAreAccepted) {

@@ -162,13 +162,12 @@ void NaiveModel::rotate(Row& x, std::uint32_t position, std::uint32_t context) c
   }
 }
 
-// Attention of the newest of the positions that keys and values hold.
-NaiveModel::Row NaiveModel::attend(const Row& q, const std::vector<Row>& keys,
+NaiveModel::Row NaiveModel::attend(const Row& q, std::size_t own, const std::vector<Row>& keys,
                                    const std::vector<Row>& values, std::uint32_t layer,
                                    const std::vector<double>& slopes, const Sees& sees) const {
-  const std::size_t n = keys.size();
+  const std::size_t n = sees_later_ ? keys.size() : own + 1;
   const std::uint32_t window = spec_.window_of(layer);
-  const std::size_t first = window != 0 && n > window ? n - window : 0;
+  const std::size_t first = window != 0 && own + 1 > window ? own + 1 - window : 0;
   const double scale =
       spec_.attention_scale != 0.0F ? spec_.attention_scale : 1.0 / std::sqrt(spec_.head_dim);
   Row out(q.size());
@@ -179,11 +178,13 @@ NaiveModel::Row NaiveModel::attend(const Row& q, const std::vector<Row>& keys,
     Row exps(n);
     double total = 0;
     for (std::size_t j = first; j < n; ++j) {
-      if (sees != nullptr && j + 1 < n && !sees(layer, kv_head, n - 1, j)) continue;
+      if (sees != nullptr && j != own && !sees(layer, kv_head, own, j)) continue;
       double score = 0;
       for (std::uint32_t d = 0; d < spec_.head_dim; ++d) score += q[at + d] * keys[j][kv_at + d];
       score = capped(score * scale, spec_.attention_soft_cap);
-      if (!slopes.empty()) score -= slopes[head] * static_cast<double>(n - 1 - j);
+      if (!slopes.empty()) {
+        score += slopes[head] * (static_cast<double>(j) - static_cast<double>(own));
+      }
       exps[j] = std::exp(score);
       total += exps[j];
     }
@@ -209,7 +210,7 @@ NaiveModel::Row NaiveModel::attend_cache(Row q, const std::vector<Row>& keys,
     cached_values.push_back(values[j]);
   }
   rotate(q, static_cast<std::uint32_t>(cached_keys.size() - 1), context);
-  return attend(q, cached_keys, cached_values, layer, {}, nullptr);
+  return attend(q, cached_keys.size() - 1, cached_keys, cached_values, layer, {}, nullptr);
 }
 
 NaiveModel::Row NaiveModel::ffn(std::uint32_t section, const Row& x) const {
@@ -246,11 +247,12 @@ std::vector<std::vector<double>> NaiveModel::logits(
   }
   for (std::uint32_t layer = 1; layer <= spec_.n_layers; ++layer) {
     if (skipped_ == layer - 1) continue;
+    std::vector<Row> inputs;
+    std::vector<Row> queries;
     std::vector<Row> keys;
     std::vector<Row> values;
     for (std::uint32_t position = 0; position < rows.size(); ++position) {
-      Row& x = rows[position];
-      const Row n = norm(x, weights(layer, kAttnNorm), weights(layer, kAttnNormBias));
+      const Row n = norm(rows[position], weights(layer, kAttnNorm), weights(layer, kAttnNormBias));
       Row q = product(layer, kAttnQ, kAttnQBias, n);
       Row k = product(layer, kAttnK, kAttnKBias, n);
       norm_heads(q, weights(layer, kQNorm));
@@ -259,10 +261,19 @@ std::vector<std::vector<double>> NaiveModel::logits(
         rotate(q, position, context);
         rotate(k, position, context);
       }
+      inputs.push_back(n);
+      queries.push_back(q);
       keys.push_back(k);
       values.push_back(product(layer, kAttnV, kAttnVBias, n));
-      Row seen = cache == nullptr ? attend(q, keys, values, layer - 1, slopes, sees)
-                                  : attend_cache(q, keys, values, layer - 1, context, *cache);
+    }
+    for (std::size_t position = 0; position < rows.size(); ++position) {
+      Row& x = rows[position];
+      const Row& n = inputs[position];
+      const Row& q = queries[position];
+      Row seen = cache == nullptr ? attend(q, position, keys, values, layer - 1, slopes, sees)
+                                  : attend_cache(q, {keys.begin(), keys.begin() + position + 1},
+                                                 {values.begin(), values.begin() + position + 1},
+                                                 layer - 1, context, *cache);
       const auto behind = [&](const Row& y, TensorKind gain) {
         return weights(layer, gain).empty() ? y : norm(y, weights(layer, gain), {});
       };

@@ -35,9 +35,12 @@ class NaiveModel {
   void set_on_product(OnProduct on_product) { on_product_ = std::move(on_product); }
   // The layer that adds nothing to the residual stream, if any.
   void set_skipped(std::optional<std::uint32_t> layer) noexcept { skipped_ = layer; }
+  // With `all` every row may attend to later ones as well; `sees` chooses.
+  void set_sees_later(bool all) noexcept { sees_later_ = all; }
   // Writes the model with f32 weights in tiles of at most so many bytes, but at least 64 rows.
   Status write(const std::string& path, std::uint64_t tile_bytes = 1) const;
-  // Whether the row at position i of a layer attends to position j < i with the heads of a KV head.
+  // Whether the row at position i of a layer attends to position j, not i, with the heads of a KV
+  // head.
   using Sees =
       std::function<bool(std::uint32_t layer, std::uint32_t kv_head, std::size_t i, std::size_t j)>;
   // The positions that a row sees, the first ones and the last up to its own, as a text by itself:
@@ -65,8 +68,9 @@ class NaiveModel {
   Row norm(const Row& x, const Weights& gain, const Weights& bias) const;
   void norm_heads(Row& x, const Weights& gain) const;
   void rotate(Row& x, std::uint32_t position, std::uint32_t context) const;
-  Row attend(const Row& q, const std::vector<Row>& keys, const std::vector<Row>& values,
-             std::uint32_t layer, const std::vector<double>& slopes, const Sees& sees) const;
+  Row attend(const Row& q, std::size_t own, const std::vector<Row>& keys,
+             const std::vector<Row>& values, std::uint32_t layer, const std::vector<double>& slopes,
+             const Sees& sees) const;
   Row attend_cache(Row q, const std::vector<Row>& keys, const std::vector<Row>& values,
                    std::uint32_t layer, std::uint32_t context, const Cache& cache) const;
   Row ffn(std::uint32_t section, const Row& x) const;
@@ -77,6 +81,7 @@ class NaiveModel {
   std::map<std::pair<std::uint32_t, TensorKind>, Weights> weights_;
   OnProduct on_product_;
   std::optional<std::uint32_t> skipped_;
+  bool sees_later_ = false;
 };
 
 }  // namespace qsf::testing_support
