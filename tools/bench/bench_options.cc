@@ -167,6 +167,9 @@ std::string check(const Lists& lists, BenchOptions& options) {
   if (const std::string problem = check_attention(options.attention); !problem.empty()) {
     return problem;
   }
+  if (options.attention.attention != "full" && !options.attention.is_h2o()) {
+    return "--attention " + options.attention.attention + ": is not measured; use full or h2o";
+  }
   return choose_peer(options);
 }
 

@@ -94,6 +94,7 @@ class Usage(Case):
         self.refused(2, "--kv-type", MODEL, "--kv-type", "q8")
         self.refused(2, "--attention", MODEL, "--attention", "sparse")
         self.refused(2, "--h2o-chunk 64", MODEL, "--attention", "h2o", "--h2o-chunk", "64")
+        self.refused(2, "chunked: is not measured", MODEL, "--attention", "chunked")
         self.refused(2, "--kv-type-k", MODEL, "--kv-type-k", "1")
 
     def test_models_that_cannot_be_measured(self):

@@ -43,7 +43,15 @@ qsf_h2o_options AttentionChoice::h2o() const {
   options.chunk = chunk.value_or(options.chunk);
   options.sinks = sinks.value_or(options.sinks);
   if (!score.empty()) options.ranking = score == "mean" ? QSF_H2O_MEAN : QSF_H2O_SUM;
+  if (kind() == QSF_ATTENTION_CHUNKED) options.chunk = mask_chunk.value_or(options.chunk);
+  if (kind() == QSF_ATTENTION_SYMMETRIC) options.local = mask_window.value_or(0);
   return options;
+}
+
+qsf_attention AttentionChoice::kind() const {
+  if (attention == "chunked") return QSF_ATTENTION_CHUNKED;
+  if (attention == "symmetric") return QSF_ATTENTION_SYMMETRIC;
+  return is_h2o() ? QSF_ATTENTION_H2O : QSF_ATTENTION_FULL;
 }
 
 bool EngineOptions::is_default() const {
@@ -137,10 +145,18 @@ void add_attention_options(OptionParser& parser, AttentionChoice& choice,
         .group(group);
   };
   parser
-      .choice("--attention", choice.attention, {"full", "h2o"},
-              "Attention of prompts: full, over all earlier positions; h2o (sparse prefill), over "
-              "the chunk and a memory set, which is faster for long prompts")
+      .choice("--attention", choice.attention, {"full", "chunked", "symmetric", "h2o"},
+              "Attention of prompts: full, over all earlier positions; chunked, over those of the "
+              "chunk; symmetric, to both sides; h2o (sparse prefill), over the chunk and a memory "
+              "set, which is faster for long prompts")
       .show_default()
+      .group(group);
+  number("--attention-chunk", choice.mask_chunk, 1, "Positions of a chunk of --attention chunked",
+         defaults.chunk);
+  parser
+      .value("--attention-window", choice.mask_window,
+             "Positions to each side of --attention symmetric; 0: all; default: 0")
+      .integer_in(0, kMaxInt)
       .group(group);
   number("--h2o-local", choice.local, 0, "Last positions before the chunk in the memory set",
          defaults.local);
@@ -230,10 +246,18 @@ std::string check_kv_policy(const KvPolicyChoice& choice) {
 }
 
 std::string check_attention(const AttentionChoice& choice) {
+  const auto needs = [&](const char* option, const char* kind) {
+    return std::string(option) + ": needs --attention " + kind + "; the attention is " +
+           choice.attention;
+  };
+  if (choice.mask_chunk && choice.kind() != QSF_ATTENTION_CHUNKED) {
+    return needs("--attention-chunk", "chunked");
+  }
+  if (choice.mask_window && choice.kind() != QSF_ATTENTION_SYMMETRIC) {
+    return needs("--attention-window", "symmetric");
+  }
   if (!choice.is_h2o()) {
-    return choice.has_sizes()
-               ? "--h2o-...: needs --attention h2o; the attention is " + choice.attention
-               : "";
+    return choice.has_sizes() ? needs("--h2o-...", "h2o") : "";
   }
   const qsf_h2o_options h2o = choice.h2o();
   if (static_cast<long long>(h2o.local) + h2o.heavy >= h2o.chunk) {
@@ -283,7 +307,7 @@ void set_kv_policy(QSFConfig* config, const KvPolicyChoice& choice) {
 
 void set_attention(QSFConfig* config, const AttentionChoice& choice) {
   const qsf_h2o_options h2o = choice.h2o();
-  qsf_config_set_attention(config, choice.is_h2o() ? QSF_ATTENTION_H2O : QSF_ATTENTION_FULL, &h2o);
+  qsf_config_set_attention(config, choice.kind(), &h2o);
 }
 
 void set_engine_options(QSFConfig* config, const EngineOptions& options) {

@@ -52,11 +52,17 @@ struct AttentionChoice {
   std::optional<int> heavy;
   std::optional<int> chunk;
   std::optional<int> sinks;
-  std::string score;  // empty: sum
+  std::string score;               // empty: sum
+  std::optional<int> mask_chunk;   // of chunked; none: the same
+  std::optional<int> mask_window;  // of symmetric; none: 0
 
+  qsf_attention kind() const;
   bool is_h2o() const { return attention == "h2o"; }
   bool has_sizes() const { return local || heavy || chunk || sinks || !score.empty(); }
-  bool is_default() const { return attention == "full" && !has_sizes(); }
+  bool is_default() const {
+    return attention == "full" && !has_sizes() && !mask_chunk && !mask_window;
+  }
+  // The options of the kind.
   qsf_h2o_options h2o() const;
 };
 

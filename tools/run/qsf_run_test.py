@@ -130,7 +130,9 @@ class Usage(Case):
             "--max-tokens": ["-1", "abc", "1.5", "", "99999999999", "1e3"],
             "--threads": ["0", "-1", "10000"],
             "--max-seq-len": ["0", "-5", "1000000"],
-            "--attention": ["sparse", "symmetric"],
+            "--attention": ["sparse", "none"],
+            "--attention-chunk": ["0", "all"],
+            "--attention-window": ["-1"],
             "--h2o-local": ["-1", "all"],
             "--h2o-chunk": ["0"],
             "--h2o-score": ["max"],
@@ -164,6 +166,10 @@ class Usage(Case):
         for tool, arguments in ((RUN, [model, "--prompt", "a"]), (PERPLEXITY, [model, "--file", "x"])):
             for message, options in (
                     ("needs --attention h2o; the attention is full", ["--h2o-heavy", "9"]),
+                    ("needs --attention chunked; the attention is h2o",
+                     [*h2o, "--attention-chunk", "9"]),
+                    ("needs --attention symmetric; the attention is full",
+                     ["--attention-window", "9"]),
                     ("--h2o-local 24 and --h2o-heavy 8: expected a sum below --h2o-chunk 32",
                      [*h2o, "--h2o-local", "24", "--h2o-heavy", "8", "--h2o-chunk", "32"]),
                     ("--h2o-heavy 3: expected at least --h2o-sinks 4", [*h2o, "--h2o-heavy", "3"])):
@@ -290,6 +296,26 @@ class Text(Case):
         self.assertEqual(text(*arguments, "--attention", "full"), full)
         self.assertEqual(text(*arguments, "--attention", "h2o", "--h2o-local", "0", "--h2o-heavy", "0",
                               "--h2o-chunk", "16"), full)
+
+    def test_prompts_attend_within_chunks_or_to_both_sides(self):
+        prompt = "".join(f"The king had {n} horses and a dog. " for n in range(2, 20))
+        arguments = ["--prompt", prompt, "--max-tokens", "40", "--temperature", "0"]
+        chunked = ["--attention", "chunked", "--attention-chunk", "16"]
+        full = text(*arguments)
+        self.assertNotEqual(text(*arguments, *chunked), full)
+        self.assertEqual(text(*arguments, *chunked, "--rows-per-pass", "7"),
+                         text(*arguments, *chunked))
+        self.assertEqual(text(*arguments, "--attention", "chunked"), full)  # one chunk
+        symmetric = ["--attention", "symmetric"]
+        self.assertNotEqual(text(*arguments, *symmetric), full)
+        self.assertNotEqual(text(*arguments, *symmetric, "--attention-window", "3"),
+                            text(*arguments, *symmetric))
+        self.refused(1, "a pass has at most 16 rows", model, *arguments, *symmetric,
+                     "--rows-per-pass", "16")
+        self.refused(1, "attention chunked with kv policy window", model, *arguments, *chunked,
+                     "--kv-policy", "window")
+        fox = write("fox.txt", b"The fox ran. " * 199)
+        self.refused(1, "use full", model, "--file", fox, *symmetric, tool=PERPLEXITY)
 
     def test_keys_in_a_file_change_no_text(self):
         arguments = ["--prompt", "Once upon a time", "--max-tokens", "30", "--seed", "3"]
