@@ -23,8 +23,9 @@ inline constexpr std::uint32_t kMaxDrafts = 64;
 // prefix + i for every bit i of `ancestors`, the row's own last; it attends to the path's first
 // `sinks` slots and to those from number `first` on. A row of plain text at slot s has prefix s + 1
 // and no ancestors; drafted rows share a prefix, which holds the sinks, and name their path up the
-// tree. `first` is 0 where all slots are kept; under a window it is the first slot of the row's
-// window, or of its block's.
+// tree; prompt rows that attend to both sides have a prefix beyond their own slot, of slots of the
+// same pass. `first` is 0 where all slots are kept; under a window it is the first slot of the
+// row's window, or of its block's.
 struct VisibleSet {
   std::uint32_t prefix = 0;
   std::uint64_t ancestors = 0;

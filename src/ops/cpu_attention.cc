@@ -335,7 +335,7 @@ SlotRange CpuBackend::in_window(const Row& row, std::int64_t position, SlotRange
 // model's own window. The first range is empty unless slots behind the sinks were evicted.
 VisibleRanges CpuBackend::visible_to(const Row& row, std::uint32_t window) const noexcept {
   const VisibleSet& visible = row.visible;
-  const std::uint32_t end = visible.path_end();
+  const std::uint32_t end = std::min(visible.path_end(), row.kv_slot + 1 + (visible.ancestors != 0 ? 64U : 0U));
   VisibleRanges seen = {SlotRange{0, visible.sinks}, SlotRange{visible.first, end}};
   if (visible.first <= visible.sinks) seen = {SlotRange{0, 0}, SlotRange{0, end}};
   if (window == 0 || end <= window) return seen;
@@ -379,6 +379,8 @@ CpuBackend::PageBlocks CpuBackend::path_page(const Row& row, std::uint32_t first
   const std::uint32_t n = std::min(kKvPageSlots, row.visible.path_end() - first);
   const auto k_bytes = static_cast<std::size_t>(kv_shape_.block_bytes(KvPart::kKeys));
   const auto v_bytes = static_cast<std::size_t>(kv_shape_.block_bytes(KvPart::kValues));
+  QSF_DCHECK(limits_.drafts->k_type == kv_shape_.k_type &&
+             limits_.drafts->v_type == kv_shape_.v_type);
   std::byte* const k = work.path_page;
   std::byte* const v = k + k_bytes;
   auto* const positions = reinterpret_cast<std::int32_t*>(v + v_bytes);

@@ -62,7 +62,15 @@ struct ScoreRule {
   std::vector<float> slopes;  // [kHeads] or empty
   std::uint32_t kept = 0;     // a row sees so many last positions and the sinks; 0: all
   std::uint32_t sinks = 0;
+  // Masks of prompt rows: of a chunk, or so many positions to each side; 0: none.
+  std::uint32_t chunk = 0;
+  std::uint32_t side = 0;
 };
+
+VisibleSet masked(const ScoreRule& rule, std::uint32_t slot, std::uint32_t end) {
+  if (rule.chunk != 0) return {.prefix = slot + 1, .first = slot / rule.chunk * rule.chunk};
+  return {.prefix = std::min(end, slot + rule.side + 1), .first = slot - std::min(slot, rule.side)};
+}
 
 // Runs all positions in passes of the given sizes and returns the attention outputs of layer 1.
 std::vector<std::vector<float>> attend_all(const Sequence& sequence, unsigned n_threads,
@@ -83,7 +91,12 @@ std::vector<std::vector<float>> attend_all(const Sequence& sequence, unsigned n_
   std::vector<std::vector<float>> outputs;
   for (std::uint32_t done = 0; done < kContext;) {
     const std::uint32_t n = std::min(rows_per_pass, kContext - done);
-    bench.begin(n, role);
+    if (rule.chunk != 0 || rule.side != 0) {
+      bench.begin_masked(
+          n, [&](std::uint32_t slot, std::uint32_t end) { return masked(rule, slot, end); });
+    } else {
+      bench.begin(n, role);
+    }
     for (std::uint32_t i = 0; i < n; ++i) {
       backend.upload_row(q, i, sequence.q[done + i]);
       backend.upload_row(k, i, sequence.k[done + i]);
@@ -111,6 +124,8 @@ std::vector<std::vector<float>> attend_all(const Sequence& sequence, unsigned n_
 std::vector<double> naive_attention(const Sequence& s, std::uint32_t row, const ScoreRule& rule) {
   std::vector<double> out(std::size_t{kHeads} * kHeadDim);
   const auto sees = [&](std::uint32_t j) {
+    if (rule.chunk != 0 && j / rule.chunk != row / rule.chunk) return false;
+    if (rule.side != 0) return std::max(j, row) - std::min(j, row) <= rule.side;
     const bool kept = rule.kept == 0 || j < rule.sinks || row - j < rule.kept;
     return kept && (rule.window == 0 || row - j < rule.window);
   };
@@ -119,7 +134,8 @@ std::vector<double> naive_attention(const Sequence& s, std::uint32_t row, const 
     const std::uint32_t kv = head / (kHeads / kKvHeads) * kHeadDim;
     std::vector<double> weights;
     double total = 0;
-    for (std::uint32_t j = 0; j <= row; ++j) {
+    const std::uint32_t end = rule.side != 0 ? kContext : row + 1;
+    for (std::uint32_t j = 0; j < end; ++j) {
       double score = 0;
       for (std::uint32_t d = 0; d < kHeadDim; ++d) {
         score += static_cast<double>(s.q[row][head * kHeadDim + d]) * s.k[j][kv + d];
@@ -132,7 +148,7 @@ std::vector<double> naive_attention(const Sequence& s, std::uint32_t row, const 
       weights.push_back(sees(j) ? std::exp(score) : 0);
       total += weights.back();
     }
-    for (std::uint32_t j = 0; j <= row; ++j) {
+    for (std::uint32_t j = 0; j < end; ++j) {
       for (std::uint32_t d = 0; d < kHeadDim; ++d) {
         out[head * kHeadDim + d] += weights[j] / total * s.v[j][kv + d];
       }
@@ -236,6 +252,35 @@ TEST_P(CpuAttentionTest, SeesSinksAndTheLastPositionsAlone) {
               << kv_type_name(type) << ' ' << row << " rule " << &rule - rules;
         }
       }
+    }
+  }
+}
+
+// Chunks within a page, of pages and over spans; sides likewise, and beyond the prompt.
+TEST_P(CpuAttentionTest, MaskedRowsSeeTheirChunkOrBothSides) {
+  const Sequence sequence(6);
+  const ScoreRule rules[] = {
+      {.slopes = {}, .chunk = 40},  {.soft_cap = 1.5F, .slopes = kSlopes, .chunk = 128},
+      {.slopes = {}, .chunk = 700}, {.slopes = {}, .side = 1},
+      {.slopes = {}, .side = 70},   {.soft_cap = 1.5F, .slopes = {}, .side = 600},
+      {.slopes = {}, .side = 2000},
+  };
+  const bool bf16 = kernels::kernel_set(GetParam().isa).attend_prompt.isa == kernels::Isa::kAmx;
+  const double bound = bf16 ? 6 * (2 * 8 + 2) * 0x1p-8 : 6 * 64 * 0x1p-24;
+  for (const KvType type : {KvType::kF32, KvType::k4Bit}) {
+    const Sequence stored = as_stored(sequence, type);
+    for (const ScoreRule& rule : rules) {
+      if (is_emulated(GetParam()) && (&rule - rules + static_cast<int>(type)) % 2 != 0) continue;
+      const auto got = attend_all(sequence, 2, kContext, RowRole::kPrompt, rule, type, GetParam());
+      for (const std::uint32_t row : {0U, 1U, 39U, 40U, 127U, 511U, 512U, 600U, 1198U, 1199U}) {
+        const auto expected = naive_attention(stored, row, rule);
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          ASSERT_NEAR(got[row][i], expected[i], bound)
+              << kv_type_name(type) << ' ' << row << " rule " << &rule - rules;
+        }
+      }
+      const std::uint32_t n_pass = rule.chunk != 0 ? 75 : kContext;
+      EXPECT_EQ(attend_all(sequence, 3, n_pass, RowRole::kPrompt, rule, type, GetParam()), got);
     }
   }
 }

@@ -98,6 +98,17 @@ class Bench {
     }
     backend_->begin_pass(rows_, *kv_, rotation, nullptr);
   }
+  // Starts a pass of n prompt rows that see what `visible` says of their slot and the pass's end.
+  template <typename Visible>
+  void begin_masked(std::uint32_t n, const Visible& visible) {
+    const std::uint32_t first = kv_->append(sequence_, n).value().first_slot;
+    rows_.clear();
+    for (std::uint32_t slot = first; slot < first + n; ++slot) {
+      rows_.push_back(row_at(slot, {.prefix = slot + 1}, RowRole::kPrompt));
+      rows_.back().visible = visible(slot, first + n);
+    }
+    backend_->begin_pass(rows_, *kv_, {}, nullptr);
+  }
   // Starts a pass of a tree of drafted rows at the end of the sequence: ancestors[i] has bit i and
   // those of the rows above row i.
   void begin_tree(std::span<const std::uint64_t> ancestors) {
