@@ -335,7 +335,7 @@ SlotRange CpuBackend::in_window(const Row& row, std::int64_t position, SlotRange
 // model's own window. The first range is empty unless slots behind the sinks were evicted.
 VisibleRanges CpuBackend::visible_to(const Row& row, std::uint32_t window) const noexcept {
   const VisibleSet& visible = row.visible;
-  const std::uint32_t end = std::min(visible.path_end(), row.kv_slot + 1 + (visible.ancestors != 0 ? 64U : 0U));
+  const std::uint32_t end = visible.path_end();
   VisibleRanges seen = {SlotRange{0, visible.sinks}, SlotRange{visible.first, end}};
   if (visible.first <= visible.sinks) seen = {SlotRange{0, 0}, SlotRange{0, end}};
   if (window == 0 || end <= window) return seen;
