@@ -169,8 +169,9 @@ qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options,
         "numbers to -p, -n and -d",
         options.model.c_str(), static_cast<unsigned long long>(positions), most);
   }
-  settings.max_context = static_cast<std::uint32_t>(positions);
   settings.n_sequences = std::max(1U, largest(options.sequences));
+  // A pass has at most as many rows as the context.
+  settings.max_context = std::max(static_cast<std::uint32_t>(positions), settings.n_sequences);
   settings.kv_positions = UINT32_MAX;  // each may fill its context
   settings.log.write = print_warning;
   QSF_ASSIGN_OR_RETURN(std::unique_ptr<qsf::Engine> engine,
