@@ -30,8 +30,11 @@ void report_layer(std::uint32_t n_layers_done, void* user) {
   for (const PassPart& part : pass.parts) {
     const PromptProgress* const progress = part.progress;
     if (progress == nullptr || progress->report == nullptr) continue;
-    progress->report(progress->done_rows * progress->n_layers + progress->pass_rows * n_layers_done,
-                     progress->total_rows * progress->n_layers, progress->user);
+    const std::uint64_t total = progress->total_rows * progress->n_layers;
+    const std::uint64_t done =
+        progress->done_rows * progress->n_layers + progress->pass_rows * n_layers_done;
+    // After a failed pass rows that it invalidated may be computed again.
+    progress->report(std::min(done, total), total, progress->user);
   }
   if (pass.planned.empty()) return;
   pass.all_cancelled = std::all_of(pass.planned.begin(), pass.planned.end(),
@@ -263,7 +266,7 @@ Status Engine::Impl::run_pass(PassInFlight& in_flight) {
   if (status.code() == StatusCode::kCancelled || in_flight.all_cancelled) take_cancel();
   if (!status.ok()) take_back(in_flight);
   for (const PassPart& part : in_flight.parts) {
-    if (part.progress != nullptr) part.progress->done_rows += part.tokens.size();
+    if (part.progress != nullptr && status.ok()) part.progress->done_rows += part.tokens.size();
   }
   count_work(in_flight.parts, status.ok(), monotonic_ns() - start);
   return status;

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <string>
@@ -15,7 +16,6 @@
 #include "engine/testing/step_members.h"
 #include "engine/testing/streamed_model.h"
 #include "format/qsf_reader.h"
-#include "io/testing/faulty_file.h"
 
 namespace qsf {
 namespace {
@@ -130,19 +130,19 @@ TEST(StepPhasesTest, AFailedPassLeavesThoseInFlightBesideIt) {
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(members[i]->text, expected[i]) << i;
 }
 
-TEST(StepPhasesTest, ADiskThatFailsLeavesEveryMemberAsItWas) {
-  FaultyFileOps disk;
+TEST(StepPhasesTest, AFileThatIsCutLeavesEveryMemberAsItWas) {
+  const std::string path = testing::TempDir() + "step_phases_cut.qsf";
+  std::filesystem::copy_file(kBundled, path, std::filesystem::copy_options::overwrite_existing);
   EngineOptions options = step_options(3, 16);
-  options.ram_budget_bytes = named_budget_mb(kBundled, options) * kMB;
+  options.ram_budget_bytes = smallest_budget(path, options);
   options.read_path = ReadPath::kPread;
-  options.file_ops = &disk;
-  const std::unique_ptr<Engine> engine = open_bundled(options);
+  const std::unique_ptr<Engine> engine = Engine::open(path, options).value();
   ASSERT_FALSE(engine->plan().residency.everything_resident);
   const Members members = make_members(*engine, 3);
   const std::vector<Generation*> all = generations_of(members);
   for (int i = 0; i < 6; ++i) ASSERT_TRUE(engine->step(all).has_value());
-  const QsfReader reader = QsfReader::open(kBundled).value();
-  disk.plan.read_error_at = reader.layer(3).tiles.back().file_offset;
+  const QsfReader reader = QsfReader::open(path).value();
+  std::filesystem::resize_file(path, reader.layer(3).tiles.back().file_offset);
   std::vector<std::size_t> lengths;
   for (const auto& member : members) lengths.push_back(member->session->n_computed());
   Result<StepCounts> counts = engine->step(all);
@@ -152,8 +152,8 @@ TEST(StepPhasesTest, ADiskThatFailsLeavesEveryMemberAsItWas) {
     counts = engine->step(all);
   }
   ASSERT_FALSE(counts.has_value());
-  EXPECT_EQ(counts.error().code(), StatusCode::kIo);
-  EXPECT_THAT(counts.error().message(), testing::HasSubstr("layer 3: tile"));
+  EXPECT_EQ(counts.error().code(), StatusCode::kCorrupt);
+  EXPECT_THAT(counts.error().message(), testing::HasSubstr("truncated"));
   EXPECT_EQ(engine->step(all).error().message(), counts.error().message());
   for (std::size_t m = 0; m < 3; ++m) {
     EXPECT_EQ(members[m]->session->n_computed(), lengths[m]);
@@ -161,6 +161,7 @@ TEST(StepPhasesTest, ADiskThatFailsLeavesEveryMemberAsItWas) {
     all[m]->cancel();
   }
   EXPECT_EQ(engine->step(all)->n_finished, 3U);
+  std::filesystem::remove(path);
 }
 
 TEST(StepPhasesTest, ErrorsOfCallbacksEndTheirMemberAlone) {

@@ -96,7 +96,7 @@ TEST(StepTest, MembersAreAsAloneWithAnyKvCacheAndAnyPlaceOfTheWeights) {
     EXPECT_EQ(together(5, 1, options), texts_alone(5, options));
   }
   EngineOptions streamed = step_options(5, 16);
-  streamed.ram_budget_bytes = named_budget_mb(kBundled, streamed) * kMB;
+  streamed.ram_budget_bytes = smallest_budget(kBundled, streamed);
   EXPECT_EQ(together(5, 1, streamed), texts_alone(5));
 }
 
@@ -146,7 +146,7 @@ TEST(StepTest, WeightsAreReadOnceForAllMembers) {
 
 TEST(StepTest, StreamedWeightsAreReadOnceForAllMembers) {
   EngineOptions options = step_options(4, 16);
-  options.ram_budget_bytes = named_budget_mb(kBundled, options) * kMB;
+  options.ram_budget_bytes = smallest_budget(kBundled, options);
   const std::unique_ptr<Engine> engine = open_bundled(options);
   ASSERT_FALSE(engine->plan().residency.everything_resident);
   const Members members = make_members(*engine, 4);
@@ -211,6 +211,38 @@ TEST(StepTest, AFullContextOfOneLeavesTheOthers) {
   const StopReason reason = full.generation->result().reason;
   EXPECT_TRUE(reason == StopReason::kContextFull || reason == StopReason::kEndOfText);
   for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(members[i]->text, expected[i]) << i;
+}
+
+// A pass that failed is computed again, and counts once.
+TEST(StepTest, ProgressOfAPromptNeverExceedsTheWhole) {
+  const std::unique_ptr<Engine> engine = open_bundled(step_options(1, 4));
+  struct Progress {
+    std::uint64_t done = 0;
+    std::uint64_t total = 0;
+    bool exceeded = false;
+  } progress;
+  GenerateOptions options;
+  options.max_tokens = 1;
+  options.user = &progress;
+  options.on_prompt = [](std::uint64_t done, std::uint64_t total, void* user) {
+    Progress& seen = *static_cast<Progress*>(user);
+    seen.exceeded = seen.exceeded || done > total || (done == total && seen.total == 0);
+    seen.done = done;
+    seen.total = total;
+  };
+  const std::unique_ptr<Session> session = engine->create_session().value();
+  const GenerationPtr generation =
+      Generation::create(*session, encode(*engine, std::string(60, 'x')), options).value();
+  Generation* const member = generation.get();
+  for (int i = 0; i < 4; ++i) {
+    engine->cancel();
+    EXPECT_FALSE(engine->step({&member, 1}).has_value());
+    ASSERT_TRUE(engine->step({&member, 1}).has_value());
+    EXPECT_LT(progress.done, progress.total);
+  }
+  run_to_end(*engine, {&member, 1});
+  EXPECT_FALSE(progress.exceeded);
+  EXPECT_EQ(progress.done, progress.total);
 }
 
 TEST(StepTest, AFailedPassLeavesEveryMemberAsItWas) {

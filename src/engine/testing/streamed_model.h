@@ -182,6 +182,15 @@ inline std::uint64_t named_budget_mb(const std::string& path, EngineOptions opti
   return at == message.npos ? 0 : std::strtoull(message.c_str() + at + 6, nullptr, 10);
 }
 
+// Returns the smallest budget in bytes, in whole MB, that the process can open the model in now.
+inline std::uint64_t smallest_budget(const std::string& path, EngineOptions options) {
+  options.ram_budget_bytes = named_budget_mb(path, options) * kMB;
+  do {
+    options.ram_budget_bytes -= kMB;
+  } while (Engine::plan_file(path, options).has_value());
+  return options.ram_budget_bytes + kMB;
+}
+
 // Keeps the logits of every row: [row][token].
 class AllLogits final : public LogitsSink {
  public:
