@@ -40,6 +40,13 @@ if(QSF_BUILD_TESTS)
   add_test(NAME capi_sampler_model_test COMMAND capi_sampler_test ${qsf_test_model})
   add_test(NAME capi_session_model_test COMMAND capi_session_test ${qsf_test_model})
   add_test(NAME capi_step_model_test COMMAND capi_step_test ${qsf_test_model})
+  set(qsf_chat_test_model ${PROJECT_BINARY_DIR}/tests/chat_model-4bit.qsf)
+  add_test(NAME convert_chat_test_model COMMAND ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/qsf-convert --quiet
+           --quant-type 4bit ${PROJECT_SOURCE_DIR}/testdata/chat_model ${qsf_chat_test_model})
+  add_test(NAME capi_random_calls_test COMMAND capi_random_calls_test ${qsf_chat_test_model})
+  set_tests_properties(convert_chat_test_model PROPERTIES FIXTURES_SETUP chat_test_model LABELS model)
+  set_tests_properties(capi_random_calls_test PROPERTIES
+    FIXTURES_REQUIRED chat_test_model LABELS model TIMEOUT 600)
   add_test(NAME capi_window_model_test COMMAND capi_window_test ${qsf_test_model})
   add_test(NAME capi_0_1_model_test COMMAND capi_0_1_test ${qsf_test_model})
   add_test(NAME hello_test COMMAND hello ${qsf_test_model} "Once upon a time")

@@ -358,12 +358,22 @@ def long_slow_asan(runner):
         runner.ctest("asan", "slow", environment=SANITIZER_ENVIRONMENT)
 
 
+def long_capi_calls(runner):
+    if runner.build("asan"):
+        model = os.path.join(ROOT, "build/asan/tests/chat_model-4bit.qsf")
+        runner.checker("capi-calls model", [os.path.join(ROOT, "build/asan/bin/qsf-convert"), "--quiet",
+                                            "--quant-type", "4bit", "testdata/chat_model", model])
+        runner.checker("capi-calls", [os.path.join(ROOT, "build/asan/tests/capi_random_calls_test"), model,
+                                      "1000000"])
+
+
 def long_dockerfile(runner):
     runner.checker("dockerfile", [sys.executable, "scripts/package/dockerfile_test.py"], skip_status=77)
 
 
 # Suites that take too long for every run: name, what it does, how.
 LONG_SUITES = {
+    "capi-calls": ("makes a million random calls of the C interface under the sanitizers", long_capi_calls),
     "dockerfile": ("builds the Dockerfile's image in a folder and runs it", long_dockerfile),
     "fuzz": ("runs every fuzzer for ten minutes", long_fuzz),
     "slow-asan": ("runs the tests labelled slow under the sanitizers", long_slow_asan),
