@@ -36,6 +36,7 @@ if(QSF_BUILD_TESTS)
            ${PROJECT_SOURCE_DIR}/models/tales-5M ${qsf_test_model})
   add_test(NAME capi_model_test COMMAND capi_test ${qsf_test_model})
   add_test(NAME capi_chat_model_test COMMAND capi_chat_test ${qsf_test_model})
+  add_test(NAME capi_generated_model_test COMMAND capi_generated_test ${qsf_test_model})
   add_test(NAME capi_plan_model_test COMMAND capi_plan_test ${qsf_test_model})
   add_test(NAME capi_sampler_model_test COMMAND capi_sampler_test ${qsf_test_model})
   add_test(NAME capi_session_model_test COMMAND capi_session_test ${qsf_test_model})
@@ -51,7 +52,8 @@ if(QSF_BUILD_TESTS)
   add_test(NAME capi_0_1_model_test COMMAND capi_0_1_test ${qsf_test_model})
   add_test(NAME hello_test COMMAND hello ${qsf_test_model} "Once upon a time")
   set_tests_properties(convert_test_model PROPERTIES FIXTURES_SETUP test_model LABELS model)
-  set_tests_properties(capi_model_test capi_chat_model_test capi_plan_model_test capi_sampler_model_test
+  set_tests_properties(capi_model_test capi_chat_model_test capi_generated_model_test capi_plan_model_test
+    capi_sampler_model_test
     capi_session_model_test capi_step_model_test capi_window_model_test capi_0_1_model_test hello_test PROPERTIES
     FIXTURES_REQUIRED test_model LABELS model TIMEOUT 600)
   set_tests_properties(hello_test PROPERTIES PASS_REGULAR_EXPRESSION "^Once upon a time[^\n]+")

@@ -360,8 +360,29 @@ typedef enum qsf_stop_reason {
   QSF_STOP_END_OF_TEXT = 1,
   QSF_STOP_STRING = 2,
   QSF_STOP_CONTEXT_FULL = 3,
-  QSF_STOP_CANCELLED = 4
+  QSF_STOP_CANCELLED = 4,
+  QSF_STOP_CALLBACK = 5 /* on_generated ended it; since 0.2 */
 } qsf_stop_reason;
+
+/* A token and the natural logarithm of its probability: of the softmax of the model's logits at
+ * temperature 1, over all tokens that can be drawn, before any step of sampling. */
+typedef struct qsf_log_prob {
+  int token;
+  float log_prob;
+} qsf_log_prob;
+/* A generated token with what it completed; valid during the call that receives it. */
+typedef struct qsf_generated_token {
+  size_t struct_size; /* of the library */
+  int token;
+  int is_rest;      /* true: text that was held back until after the last token; no further token */
+  const char* text; /* as QSFTokenCallback receives it */
+  const qsf_log_prob* top; /* [n_top], the likeliest first; NULL without any */
+  int n_top;
+  float log_prob; /* of the token; 0 unless asked for, and in the rest */
+} qsf_generated_token;
+/* Receives every generated token, as QSFTokenCallback does.
+ * Returns  0; anything else ends this generation behind the token, with QSF_STOP_CALLBACK */
+typedef int (*QSFGeneratedCallback)(const qsf_generated_token* token, void* user_data);
 
 typedef struct qsf_generate_options {
   size_t struct_size;
@@ -376,8 +397,15 @@ typedef struct qsf_generate_options {
   void* user_data;               /* of both callbacks */
   int echo_prompt;               /* true: on_token also receives the prompt, once computed */
   QSFProgressCallback on_prompt; /* or NULL; progress of the prompt, in parts of the work */
+  /* From here on: since 0.2. */
+  QSFGeneratedCallback on_generated; /* or NULL; called after on_token, with the same user_data */
+  int log_probs;                     /* true: on_generated receives log probabilities */
+  int n_top_log_probs;               /* 0 to 100: of as many of the likeliest tokens, too */
+  int reserve_tokens; /* tokens for which pages of the KV cache are reserved at the first step;
+                         0: max_tokens, at most 1,024. Further ones are taken while any are free */
 } qsf_generate_options;
-/* Sets struct_size and the defaults: no prompt, 256 tokens, default sampling, no stop texts. */
+/* Sets struct_size and the defaults: no prompt, 256 tokens, default sampling, no stop texts,
+ * no callback. */
 QSF_API void qsf_generate_options_init(qsf_generate_options* options);
 QSF_API void qsf_generate_options_init_sized(qsf_generate_options* options, size_t struct_size);
 #define qsf_generate_options_init(options) \

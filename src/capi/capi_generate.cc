@@ -21,6 +21,7 @@ static_assert(static_cast<int>(QSF_STOP_STRING) == static_cast<int>(StopReason::
 static_assert(static_cast<int>(QSF_STOP_CONTEXT_FULL) ==
               static_cast<int>(StopReason::kContextFull));
 static_assert(static_cast<int>(QSF_STOP_CANCELLED) == static_cast<int>(StopReason::kCancelled));
+static_assert(static_cast<int>(QSF_STOP_CALLBACK) == static_cast<int>(StopReason::kCallback));
 
 qsf_generate_options default_generate_options() noexcept {
   qsf_generate_options options = {};
@@ -93,8 +94,11 @@ class LogitsForwarder final : public LogitsSink {
 }  // namespace
 
 TokenForwarder::TokenForwarder(QSFTokenCallback on_token, QSFProgressCallback on_prompt,
-                               void* user_data)
-    : on_token_(on_token), on_prompt_(on_prompt), user_data_(user_data) {
+                               void* user_data, QSFGeneratedCallback on_generated)
+    : on_token_(on_token),
+      on_prompt_(on_prompt),
+      user_data_(user_data),
+      on_generated_(on_generated) {
   piece_.reserve(kPieceBytes);
 }
 
@@ -102,19 +106,43 @@ void TokenForwarder::attach(GenerateOptions& options) {
   options.user = this;
   if (on_prompt_ != nullptr) options.on_prompt = report;
   if (on_token_ != nullptr) options.on_token = forward;
+  if (on_generated_ != nullptr) options.on_generated = forward_generated;
+  top_.reserve(options.n_top_log_probs);
 }
 
 void TokenForwarder::forward(TokenId token, std::string_view text, void* user) {
   auto& self = *static_cast<TokenForwarder*>(user);
-  self.piece_.clear();
+  self.copy_piece(text);
+  self.on_token_(static_cast<int>(token), self.piece_.c_str(), self.user_data_);
+}
+
+int TokenForwarder::forward_generated(const GeneratedToken& token, void* user) {
+  auto& self = *static_cast<TokenForwarder*>(user);
+  self.copy_piece(token.text);
+  self.top_.clear();
+  for (const TokenLogProb& entry : token.top_log_probs) {
+    self.top_.push_back({static_cast<int>(entry.token), entry.log_prob});
+  }
+  qsf_generated_token out = {};
+  out.struct_size = sizeof out;
+  out.token = static_cast<int>(token.token);
+  out.is_rest = token.is_rest ? 1 : 0;
+  out.text = self.piece_.c_str();
+  out.top = self.top_.empty() ? nullptr : self.top_.data();
+  out.n_top = static_cast<int>(self.top_.size());
+  out.log_prob = token.log_prob;
+  return self.on_generated_(&out, self.user_data_);
+}
+
+void TokenForwarder::copy_piece(std::string_view text) {
+  piece_.clear();
   for (const char c : text) {
     if (c != '\0') {
-      self.piece_.push_back(c);
+      piece_.push_back(c);
     } else {
-      self.piece_.append("\xEF\xBF\xBD");
+      piece_.append("\xEF\xBF\xBD");
     }
   }
-  self.on_token_(static_cast<int>(token), self.piece_.c_str(), self.user_data_);
 }
 
 void TokenForwarder::report(std::uint64_t done, std::uint64_t total, void* user) {
@@ -144,7 +172,17 @@ Status read_request(const QSFEngine& engine, std::size_t n_held, const qsf_gener
       read_sampling(engine, options.sampling, settings.sampling, request.callbacks));
   QSF_RETURN_IF_ERROR(read_stops(options.stop, options.n_stop, settings.stop));
   settings.echo_prompt = options.echo_prompt != 0;
-  request.forwarder.emplace(options.on_token, options.on_prompt, options.user_data);
+  QSF_RETURN_IF_ERROR(
+      read_count("n_top_log_probs", options.n_top_log_probs, settings.n_top_log_probs));
+  QSF_RETURN_IF_ERROR(
+      read_count("reserve_tokens", options.reserve_tokens, settings.reserve_tokens));
+  if (settings.n_top_log_probs > kMaxTopLogProbs) {
+    return invalid_argument("n_top_log_probs: %u, expected 0 to %u", settings.n_top_log_probs,
+                            kMaxTopLogProbs);
+  }
+  settings.log_probs = options.log_probs != 0;
+  request.forwarder.emplace(options.on_token, options.on_prompt, options.user_data,
+                            options.on_generated);
   request.forwarder->attach(settings);
   QSF_RETURN_IF_ERROR(encode(engine, {options.prompt, options.prompt_bytes}, options.tokenize_flags,
                              request.prompt,

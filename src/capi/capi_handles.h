@@ -244,19 +244,24 @@ Status encode(const QSFEngine& engine, std::string_view text, unsigned flags,
 // that a token costs an allocation only when its text is the longest so far.
 class TokenForwarder {
  public:
-  // Both callbacks may be null.
-  TokenForwarder(QSFTokenCallback on_token, QSFProgressCallback on_prompt, void* user_data);
+  // The callbacks may be null.
+  TokenForwarder(QSFTokenCallback on_token, QSFProgressCallback on_prompt, void* user_data,
+                 QSFGeneratedCallback on_generated = nullptr);
 
   // Makes `options` report here. Requires  the forwarder stays where it is as long as they are used
   void attach(GenerateOptions& options);
 
  private:
   static void forward(TokenId token, std::string_view text, void* user);
+  static int forward_generated(const GeneratedToken& token, void* user);
+  void copy_piece(std::string_view text);
   static void report(std::uint64_t done, std::uint64_t total, void* user);
 
   QSFTokenCallback on_token_;
   QSFProgressCallback on_prompt_;
   void* user_data_;
+  QSFGeneratedCallback on_generated_;
+  std::vector<qsf_log_prob> top_;
   std::string piece_;
 };
 

@@ -30,7 +30,8 @@ inline constexpr std::array kReleasedSizes<qsf_h2o_options> = {std::size_t{32}};
 template <>
 inline constexpr std::array kReleasedSizes<qsf_sampling> = {std::size_t{56}, std::size_t{136}};
 template <>
-inline constexpr std::array kReleasedSizes<qsf_generate_options> = {std::size_t{88}};
+inline constexpr std::array kReleasedSizes<qsf_generate_options> = {std::size_t{88},
+                                                                    std::size_t{112}};
 template <>
 inline constexpr std::array kReleasedSizes<qsf_chat_options> = {std::size_t{40}};
 template <>

@@ -21,6 +21,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
+#include "engine/log_probs.h"
 #include "engine/sampler.h"
 #include "format/model_spec.h"
 #include "io/file_ops.h"
@@ -107,6 +108,15 @@ struct EngineStats {
 // Tokens for which KV pages are reserved, unless fewer can be generated.
 inline constexpr std::uint32_t kDefaultReserve = 1024;
 
+// A generated token with what it completed. Valid during the call that receives it.
+struct GeneratedToken {
+  TokenId token = 0;
+  bool is_rest = false;   // text held back until after the last token; no further token
+  std::string_view text;  // UTF-8, possibly empty
+  float log_prob = 0.0F;  // log_probs.h; 0 unless asked for, and in the rest
+  std::span<const TokenLogProb> top_log_probs;
+};
+
 struct GenerateOptions {
   std::uint32_t max_tokens = 256;
   // Tokens for which KV pages are reserved when the generation is admitted; it takes further pages
@@ -121,10 +131,17 @@ struct GenerateOptions {
   void (*on_prompt)(std::uint64_t done, std::uint64_t total, void* user) = nullptr;
   // Called for every token with the text that it completed; UTF-8, possibly empty.
   void (*on_token)(TokenId token, std::string_view text, void* user) = nullptr;
+  // Log probabilities for on_generated, and how many alternatives beside the token's own; at most
+  // kMaxTopLogProbs.
+  bool log_probs = false;
+  std::uint32_t n_top_log_probs = 0;
+  // Called after on_token for generated tokens. A result other than 0 ends the generation behind
+  // this token.
+  int (*on_generated)(const GeneratedToken& token, void* user) = nullptr;
   void* user = nullptr;
 };
 
-enum class StopReason { kTokenLimit, kEndOfText, kStopString, kContextFull, kCancelled };
+enum class StopReason { kTokenLimit, kEndOfText, kStopString, kContextFull, kCancelled, kCallback };
 
 struct GenerateResult {
   StopReason reason = StopReason::kTokenLimit;

@@ -63,6 +63,7 @@ struct Engine::Impl {
   bool running = false;                   // a pass is computed or committed
   std::span<float> sample_logits;         // [n_sequences][n_vocab]
   std::span<std::uint32_t> sample_order;  // [n_vocab]
+  std::span<float> sample_kept;           // [n_vocab], of LogProbs
 
   // Appends tokens to a sequence as rows of one role, in as many passes as they take. Rows whose
   // index in `tokens` is at least `first_output` send logits to `sink`, numbered from 0 in each

@@ -355,9 +355,11 @@ Status EngineOpener::make_decoder() {
 
   const MutableByteSpan logits = impl_->arena->carve(plan.regions.sample_logits);
   const MutableByteSpan order = impl_->arena->carve(plan.regions.sample_order);
+  const MutableByteSpan kept = impl_->arena->carve(plan.regions.sample_kept);
   impl_->sample_logits = {reinterpret_cast<float*>(logits.data()),
                           std::size_t{impl_->options.n_sequences} * spec().n_vocab};
   impl_->sample_order = {reinterpret_cast<std::uint32_t*>(order.data()), spec().n_vocab};
+  impl_->sample_kept = {reinterpret_cast<float*>(kept.data()), spec().n_vocab};
   impl_->watch.emplace(plan.memory.total_bytes(), std::string());
   return ok_status();
 }

@@ -303,7 +303,7 @@ class Planner {
   }
 
   std::uint64_t sample_bytes() const {
-    return sample_logit_bytes() + std::uint64_t{spec_.n_vocab} * sizeof(std::uint32_t);
+    return sample_logit_bytes() + spec_.n_vocab * (sizeof(std::uint32_t) + sizeof(float));
   }
 
   // First in the arena, so that tiles begin at a page.
@@ -396,6 +396,8 @@ class Planner {
                                            "the logits that each sequence samples from");
     plan_.regions.sample_order =
         plan.add("sample_order", spec_.n_vocab * sizeof(std::uint32_t), "its candidates");
+    plan_.regions.sample_kept = plan.add("sample_kept", spec_.n_vocab * sizeof(float),
+                                         "logits as they were, for log probabilities");
     plan.add_external("row_lists", row_list_bytes(rows), "the rows of a pass");
   }
 

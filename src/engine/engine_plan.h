@@ -65,6 +65,7 @@ struct PlanRegions {
   RegionId backend_scratch;
   RegionId sample_logits;
   RegionId sample_order;
+  RegionId sample_kept;
 };
 
 struct EnginePlan {

@@ -49,6 +49,7 @@ Generation::Generation(Session& session, std::span<const TokenId> prompt,
   sampler_.emplace(options_.sampling,
                    engine.sample_logits.subspan(session.sequence_ * n_vocab, n_ids),
                    engine.sample_order.first(n_ids));
+  if (options_.log_probs) log_probs_.emplace(options_.n_top_log_probs);
   progress_ = {.report = options_.on_prompt, .user = options_.user};
   session.generation_ = this;
 }
@@ -168,6 +169,7 @@ void Generation::sample() {
                 "damaged",
                 engine.reader->file().path().c_str()));
   }
+  if (log_probs_.has_value()) log_probs_->take(sampler_->logits(), engine.sample_kept);
   if (Status status = sampler_->prepare(); !status.ok()) return fail(std::move(status));
   const std::uint64_t start = monotonic_ns();
   const TokenId token = sampler_->draw(session_.tokens_);
@@ -180,7 +182,14 @@ void Generation::sample() {
   }
   ++result_.generated_tokens;
   result_.pending_token = session_.pending_token_ = token;
-  if (!text_.push(token)) return finish(StopReason::kStopString);
+  GeneratedToken generated = {.token = token};
+  if (log_probs_.has_value()) {
+    generated.log_prob = log_probs_->of(token);
+    generated.top_log_probs = log_probs_->top();
+  }
+  if (!text_.push(generated)) {
+    return finish(text_.ended_by_receiver() ? StopReason::kCallback : StopReason::kStopString);
+  }
   if (result_.generated_tokens == options_.max_tokens) return finish(StopReason::kTokenLimit);
   if (session_.tokens_.size() == engine.max_context) finish(StopReason::kContextFull);
 }

@@ -112,6 +112,7 @@ class Generation {
   Status status_;
   GenerateResult result_;
   std::optional<Sampler> sampler_;
+  std::optional<LogProbs> log_probs_;
   TextStream text_;
   PromptProgress progress_;
   std::atomic<bool> cancelled_{false};

@@ -96,6 +96,8 @@ class Sampler final : public LogitsSink {
   void consume(std::uint32_t row, std::uint32_t first_token,
                std::span<const float> logits) noexcept override;
 
+  // The gathered row; what draw() leaves of it after that.
+  std::span<const float> logits() const noexcept { return logits_; }
   // Returns whether any gathered logit is a finite number: a row of a sound model always has one.
   bool has_candidate() const noexcept;
 

@@ -24,24 +24,34 @@ class TextStream {
 
   // Delivers a token of the prompt, without a search for stop strings.
   void echo(TokenId token) { emit(token, decoder_.push(token)); }
-  // Returns false when a stop string was found.
-  bool push(TokenId token) {
-    emit(token, stops_.push(decoder_.push(token)));
-    return !stops_.stopped();
+  // Delivers a generated token, all but its text filled. Returns whether to go on: false when a
+  // stop string was found, or the receiver ends it.
+  bool push(GeneratedToken token) {
+    token.text = stops_.push(decoder_.push(token.token));
+    emit(token.token, token.text);
+    deliver(token);
+    return !stops_.stopped() && !ended_by_receiver_;
   }
+  bool ended_by_receiver() const noexcept { return ended_by_receiver_; }
   // Ends all deliveries.
   void mute() noexcept { muted_ = true; }
   // Delivers the text held back, if any, with the id of the last token.
   void finish() {
     if (stops_.stopped()) return;
-    const std::string_view text = stops_.push(decoder_.finish());
-    if (!text.empty()) emit(last_, text);
-    if (stops_.stopped()) return;
-    const std::string_view rest = stops_.finish();
-    if (!rest.empty()) emit(last_, rest);
+    emit_rest(stops_.push(decoder_.finish()));
+    if (!stops_.stopped()) emit_rest(stops_.finish());
   }
 
  private:
+  void emit_rest(std::string_view text) {
+    if (text.empty()) return;
+    emit(last_, text);
+    deliver({.token = last_, .is_rest = true, .text = text});
+  }
+  void deliver(const GeneratedToken& token) {
+    if (muted_ || ended_by_receiver_ || options_.on_generated == nullptr) return;
+    ended_by_receiver_ = options_.on_generated(token, options_.user) != 0;
+  }
   void emit(TokenId token, std::string_view text) {
     last_ = token;
     if (!muted_ && options_.on_token != nullptr) options_.on_token(token, text, options_.user);
@@ -51,6 +61,7 @@ class TextStream {
   StreamDecoder decoder_;
   StopMatcher stops_;
   bool muted_ = false;
+  bool ended_by_receiver_ = false;
   TokenId last_ = 0;  // delivered last; text is held back only after some token
 };
 

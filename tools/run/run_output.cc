@@ -24,6 +24,7 @@ const char* reason_text(qsf_stop_reason reason) {
     case QSF_STOP_STRING: return "stop text found";
     case QSF_STOP_CONTEXT_FULL: return "context full";
     case QSF_STOP_CANCELLED: return "interrupted";
+    case QSF_STOP_CALLBACK: return "ended by the program";
   }
   return "unknown reason";
 }

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The callback that receives generated tokens with their log probabilities and may end the
+ * generation, and pages that a generation reserves or waits for.
+ *
+ *   capi_generated_test [MODEL.qsf]      without a model it has nothing to do
+ */
+#include <math.h>
+#include <string.h>
+
+#include "capi/testing/capi_check.h"
+#include "capi/testing/capi_engine.h"
+#include "qsf/qsf.h"
+
+#define N_TOKENS 24
+static const char kPrompt[] = "Once upon a time";
+
+typedef struct Seen {
+  int tokens[N_TOKENS];
+  float log_probs[N_TOKENS];
+  float best[N_TOKENS]; /* of the first alternative */
+  int n, n_top, n_rest;
+  int stop_at; /* the token that ends it; 0: none */
+  char text[2000], text_before[2000];
+} Seen;
+
+static void on_token(int token, const char* text, void* user_data) {
+  Seen* seen = user_data;
+  (void)token;
+  strncat(seen->text_before, text, sizeof seen->text_before - strlen(seen->text_before) - 1);
+}
+
+static int on_generated(const qsf_generated_token* token, void* user_data) {
+  Seen* seen = user_data;
+  CHECK(token->struct_size == sizeof *token);
+  strncat(seen->text, token->text, sizeof seen->text - strlen(seen->text) - 1);
+  CHECK(strcmp(seen->text, seen->text_before) == 0); /* on_token comes first */
+  if (token->is_rest) {
+    ++seen->n_rest;
+    CHECK(token->n_top == 0 && token->log_prob == 0.0f);
+    return 0;
+  }
+  if (seen->n == N_TOKENS) return 1;
+  seen->tokens[seen->n] = token->token;
+  seen->log_probs[seen->n] = token->log_prob;
+  seen->n_top = token->n_top;
+  CHECK((token->n_top == 0) == (token->top == NULL));
+  for (int i = 0; i < token->n_top; ++i) {
+    CHECK(i == 0 || token->top[i].log_prob <= token->top[i - 1].log_prob);
+    if (token->top[i].token == token->token) CHECK(token->top[i].log_prob == token->log_prob);
+  }
+  seen->best[seen->n] = token->n_top == 0 ? 0.0f : token->top[0].log_prob;
+  return ++seen->n == seen->stop_at ? -1 : 0;
+}
+
+static qsf_code generate(QSFEngine* engine, qsf_generate_options* options, Seen* seen,
+                         qsf_generate_result* result, qsf_error* error) {
+  const int stop_at = seen->stop_at;
+  memset(seen, 0, sizeof *seen);
+  seen->stop_at = stop_at;
+  options->user_data = seen;
+  result->struct_size = sizeof *result;
+  return qsf_engine_generate(engine, options, result, error);
+}
+
+/* They are those of the whole text, whatever the steps of sampling made of the logits. */
+static void test_log_probs(QSFEngine* engine, const qsf_generate_options* from) {
+  static Seen seen;
+  qsf_generate_options options = *from;
+  qsf_generate_result result;
+  qsf_sampling sampling;
+  qsf_sampling_init(&sampling);
+  sampling.temperature = 0.6f;
+  sampling.repeat_penalty = 1.5f;
+  sampling.seed = 5;
+  options.sampling = &sampling;
+  options.log_probs = 1;
+  options.n_top_log_probs = 5;
+  CHECK(generate(engine, &options, &seen, &result, NULL) == QSF_OK);
+  CHECK(seen.n == N_TOKENS && seen.n_top == 5 && result.reason == QSF_STOP_MAX_TOKENS);
+
+  int text[64];
+  double expected[64];
+  size_t n_prompt = 0;
+  CHECK(qsf_engine_tokenize(engine, kPrompt, strlen(kPrompt), QSF_TOKENIZE_DEFAULT, text, 64,
+                            &n_prompt, NULL) == QSF_OK);
+  memcpy(text + n_prompt, seen.tokens, sizeof seen.tokens);
+  CHECK(qsf_engine_score(engine, text, n_prompt + N_TOKENS, n_prompt, expected, NULL) == QSF_OK);
+  int n_unlikely = 0;
+  for (int i = 0; i < N_TOKENS; ++i) {
+    CHECK(fabs(seen.log_probs[i] - expected[i]) < 1e-3);
+    CHECK(seen.best[i] >= seen.log_probs[i] && seen.best[i] <= 0.0f);
+    n_unlikely += seen.best[i] > seen.log_probs[i];
+  }
+  CHECK(n_unlikely > 0);
+  options.n_top_log_probs = 0;
+  CHECK(generate(engine, &options, &seen, &result, NULL) == QSF_OK && seen.n_top == 0);
+  CHECK(fabs(seen.log_probs[3] - expected[3]) < 1e-3);
+  options.log_probs = 0;
+  CHECK(generate(engine, &options, &seen, &result, NULL) == QSF_OK && seen.log_probs[3] == 0.0f);
+}
+
+static void test_end(QSFEngine* engine, const qsf_generate_options* from) {
+  static Seen whole, ended;
+  qsf_generate_options options = *from;
+  qsf_generate_result result;
+  CHECK(generate(engine, &options, &whole, &result, NULL) == QSF_OK && whole.n == N_TOKENS);
+  ended.stop_at = 7;
+  CHECK(generate(engine, &options, &ended, &result, NULL) == QSF_OK);
+  CHECK(result.reason == QSF_STOP_CALLBACK && result.generated_tokens == 7 && ended.n == 7);
+  CHECK(memcmp(whole.tokens, ended.tokens, 7 * sizeof(int)) == 0);
+  CHECK(strncmp(whole.text, ended.text, strlen(ended.text)) == 0);
+
+  /* Text that may begin a stop text is held back, and follows. */
+  const char* const stop[] = {"no such text, for there is none"};
+  char last[2] = {whole.text[strlen(whole.text) - 1], '\0'};
+  char begins_a_stop[80] = "";
+  strcat(strcat(begins_a_stop, last), stop[0]);
+  const char* const stops[] = {begins_a_stop};
+  options.stop = stops;
+  options.n_stop = 1;
+  ended.stop_at = 0;
+  CHECK(generate(engine, &options, &ended, &result, NULL) == QSF_OK);
+  CHECK(ended.n == N_TOKENS && ended.n_rest == 1 && strcmp(whole.text, ended.text) == 0);
+}
+
+static void test_refusals(QSFEngine* engine, const qsf_generate_options* from) {
+  static Seen seen;
+  qsf_error error;
+  qsf_generate_options options = *from;
+  qsf_generate_result result;
+  options.n_top_log_probs = 101;
+  CHECK(generate(engine, &options, &seen, &result, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(strstr(error.message, "n_top_log_probs: 101") != NULL);
+  options.n_top_log_probs = -1;
+  CHECK(generate(engine, &options, &seen, &result, &error) == QSF_INVALID_ARGUMENT);
+  options.n_top_log_probs = 0;
+  options.reserve_tokens = -1;
+  CHECK(generate(engine, &options, &seen, &result, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(strstr(error.message, "reserve_tokens") != NULL);
+}
+
+/* Two sessions share pages that one alone can fill. */
+static void test_pages(const char* path, const qsf_generate_options* from) {
+  QSFConfig* config = qsf_config_default();
+  QSFEngine* engine = NULL;
+  qsf_config_set_threads(config, 1);
+  qsf_config_set_max_seq_len(config, 256);
+  qsf_config_set_max_sessions(config, 2);
+  qsf_config_set_kv_positions(config, 256);
+  CHECK(qsf_engine_open(path, config, &engine, NULL) == QSF_OK);
+  qsf_config_free(config);
+  if (engine == NULL) return;
+  QSFSession* sessions[2] = {NULL, NULL};
+  QSFGeneration* generations[2] = {NULL, NULL};
+  const qsf_logit_bias ban = {.token = from->sampling->logit_bias[0].token, .bias = -INFINITY};
+  qsf_sampling sampling = *from->sampling;
+  sampling.logit_bias = &ban;
+  sampling.n_logit_bias = 1;
+  qsf_generate_options options = *from;
+  qsf_error error;
+  qsf_generate_result result = {.struct_size = sizeof result};
+  qsf_step_counts counts = {.struct_size = sizeof counts};
+  options.sampling = &sampling;
+  options.on_generated = NULL;
+  options.on_token = NULL;
+  options.max_tokens = 1000;
+  options.reserve_tokens = 8;
+  for (int i = 0; i < 2; ++i) {
+    CHECK(qsf_session_create(engine, &sessions[i], NULL) == QSF_OK);
+    CHECK(qsf_generation_create(sessions[i], &options, &generations[i], NULL) == QSF_OK);
+  }
+  for (int i = 0; i < 1000 && counts.n_waiting < 2; ++i) {
+    CHECK(qsf_engine_step(engine, generations, 2, &counts, &error) == QSF_OK);
+  }
+  CHECK(counts.n_waiting == 2 && counts.generated_rows == 0);
+  CHECK(qsf_generation_is_waiting(generations[0]) && qsf_generation_is_waiting(generations[1]));
+  const size_t n_held = qsf_session_length(sessions[1]);
+  CHECK(qsf_session_length(sessions[0]) + n_held <= 256 && n_held > 0);
+  qsf_generation_free(generations[0]);
+  CHECK(qsf_session_truncate(sessions[0], 0, NULL) == QSF_OK);
+  CHECK(qsf_engine_step(engine, &generations[1], 1, &counts, &error) == QSF_OK);
+  CHECK(counts.generated_rows == 1 && !qsf_generation_is_waiting(generations[1]));
+  CHECK(qsf_session_length(sessions[1]) == n_held + 1);
+
+  /* More than is left cannot be reserved. */
+  options.reserve_tokens = 250;
+  CHECK(qsf_generation_create(sessions[0], &options, &generations[0], NULL) == QSF_OK);
+  CHECK(qsf_engine_step(engine, generations, 1, &counts, &error) == QSF_OK);
+  CHECK(counts.n_finished == 1);
+  CHECK(qsf_generation_get_result(generations[0], &result, &error) == QSF_OUT_OF_BUDGET);
+  CHECK(strstr(error.message, "not admitted") != NULL);
+  for (int i = 0; i < 2; ++i) {
+    qsf_generation_free(generations[i]);
+    qsf_session_free(sessions[i]);
+  }
+  qsf_free(engine);
+}
+
+static void test_model(const char* path) {
+  QSFEngine* engine = open_small_engine(path);
+  if (engine == NULL) return;
+  qsf_model_info info = {.struct_size = sizeof info};
+  CHECK(qsf_engine_model_info(engine, &info, NULL) == QSF_OK);
+  const qsf_logit_bias ban = {.token = info.eos_token, .bias = -INFINITY};
+  qsf_sampling sampling;
+  qsf_sampling_init(&sampling);
+  sampling.temperature = 0.0f;
+  sampling.logit_bias = &ban;
+  sampling.n_logit_bias = 1;
+  qsf_generate_options options;
+  qsf_generate_options_init(&options);
+  options.prompt = kPrompt;
+  options.prompt_bytes = strlen(kPrompt);
+  options.max_tokens = N_TOKENS;
+  options.sampling = &sampling;
+  options.on_token = on_token;
+  options.on_generated = on_generated;
+  test_log_probs(engine, &options);
+  test_end(engine, &options);
+  test_refusals(engine, &options);
+  qsf_free(engine);
+  test_pages(path, &options);
+}
+
+int main(int argc, char** argv) {
+  if (argc > 1) test_model(argv[1]);
+  fprintf(stderr, "%d checks, %d failed\n", n_checks, n_failures);
+  return n_failures == 0 ? 0 : 1;
+}
