@@ -13,7 +13,7 @@
  * Sections
  *   1 Errors and version   4 Generation   7 Memory plan     10 Short forms
  *   2 Configuration        5 Chats        8 Text and tokens
- *   3 Engine               6 Sessions     9 Scoring
+ *   3 Engine               6 Sessions     9 Scores and embeddings
  *
  * Conventions
  *   Handles     The types QSFName are opaque. The caller frees every handle it receives, with the
@@ -129,8 +129,8 @@ QSF_API void qsf_config_set_threads(QSFConfig* config, int num_threads);
  *          the trained length. With rope_reindex see there */
 QSF_API void qsf_config_set_max_seq_len(QSFConfig* config, int max_seq_len);
 /* Sequences that may exist at once, 1 to 64. A session and a chat take one each.
- * qsf_engine_generate, qsf_generate, qsf_engine_score and qsf_forward take one during the call: add
- * one to use them beside sessions.
+ * qsf_engine_generate, qsf_generate, qsf_engine_score, qsf_engine_embed and qsf_forward take one
+ * during the call: add one to use them beside sessions.
  * Default  1 */
 QSF_API void qsf_config_set_max_sessions(QSFConfig* config, int sessions);
 /* Positions that the KV cache holds for all sequences together, in pages of 64. At least one whole
@@ -733,7 +733,7 @@ QSF_API qsf_code qsf_engine_detokenize(QSFEngine* engine, const int* tokens, siz
                                        char** text, qsf_error* error);
 QSF_API void qsf_string_free(char* text);
 
-/* ---- 9 Scoring --------------------------------------------------------------------------- */
+/* ---- 9 Scores and embeddings ------------------------------------------------------------- */
 
 /* Computes natural log probabilities of tokens[first] .. tokens[n_tokens - 1], each given all
  * tokens before it, as one window from an empty context. 0 < first < n_tokens.
@@ -742,6 +742,20 @@ QSF_API void qsf_string_free(char* text);
  *         QSF_CANCELLED */
 QSF_API qsf_code qsf_engine_score(QSFEngine* engine, const int* tokens, size_t n_tokens,
                                   size_t first, double* log_probs, qsf_error* error);
+
+/* How the rows of a text become one. */
+typedef enum qsf_pooling {
+  QSF_POOLING_MEAN = 0, /* their mean */
+  QSF_POOLING_LAST = 1  /* the last one */
+} qsf_pooling;
+/* Computes an embedding: tokens as one window from an empty context, and their hidden states behind
+ * the final norm pooled. `normalize` true: divided by its Euclidean length.
+ * Shapes  tokens [n_tokens]; embedding [hidden_size]
+ * Errors  QSF_OUT_OF_BUDGET: longer than the context; QSF_CORRUPT: values that are not finite;
+ *         QSF_CANCELLED */
+QSF_API qsf_code qsf_engine_embed(QSFEngine* engine, const int* tokens, size_t n_tokens,
+                                  qsf_pooling pooling, int normalize, float* embedding,
+                                  qsf_error* error);
 
 /* ---- 10 Short forms ---------------------------------------------------------------------- */
 

@@ -283,6 +283,25 @@ qsf_code qsf_engine_score(QSFEngine* engine, const int* tokens, size_t n_tokens,
   });
 }
 
+qsf_code qsf_engine_embed(QSFEngine* engine, const int* tokens, size_t n_tokens,
+                          qsf_pooling pooling, int normalize, float* embedding, qsf_error* error) {
+  return engine_call(engine, error, [&]() -> qsf::Status {
+    if (embedding == nullptr) return null_argument("embedding");
+    int kind = 0;  // copied as bytes: C may pass any number
+    static_assert(sizeof kind == sizeof pooling);
+    std::memcpy(&kind, &pooling, sizeof kind);
+    if (kind != QSF_POOLING_MEAN && kind != QSF_POOLING_LAST) {
+      return qsf::invalid_argument("pooling: %d, expected QSF_POOLING_MEAN or QSF_POOLING_LAST",
+                                   kind);
+    }
+    std::vector<qsf::TokenId> ids;
+    QSF_RETURN_IF_ERROR(read_tokens(*engine, tokens, n_tokens, ids));
+    return engine->engine->embed(
+        ids, kind == QSF_POOLING_MEAN ? qsf::Pooling::kMean : qsf::Pooling::kLast, normalize != 0,
+        {embedding, engine->engine->spec().hidden});
+  });
+}
+
 qsf_code qsf_session_create(QSFEngine* engine, QSFSession** session, qsf_error* error) {
   if (session == nullptr) return guarded(error, [] { return null_argument("session"); });
   *session = nullptr;

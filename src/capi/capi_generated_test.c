@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The callback that receives generated tokens with their log probabilities and may end the
- * generation, and pages that a generation reserves or waits for.
+ * generation, pages that a generation reserves or waits for, and embeddings.
  *
  *   capi_generated_test [MODEL.qsf]      without a model it has nothing to do
  */
@@ -197,6 +197,39 @@ static void test_pages(const char* path, const qsf_generate_options* from) {
   qsf_free(engine);
 }
 
+static void test_embed(QSFEngine* engine, int hidden_size) {
+  static float mean[4096], last[4096], unit[4096];
+  const int tokens[] = {5, 6, 7};
+  qsf_error error;
+  CHECK(hidden_size > 0 && hidden_size <= 4096);
+  CHECK(qsf_engine_embed(engine, tokens, 3, QSF_POOLING_MEAN, 0, mean, &error) == QSF_OK);
+  CHECK(qsf_engine_embed(engine, tokens, 3, QSF_POOLING_LAST, 0, last, &error) == QSF_OK);
+  CHECK(qsf_engine_embed(engine, tokens, 3, QSF_POOLING_MEAN, 1, unit, &error) == QSF_OK);
+  CHECK(memcmp(mean, last, (size_t)hidden_size * sizeof *mean) != 0);
+  double squares = 0.0, length = 0.0;
+  for (int i = 0; i < hidden_size; ++i) {
+    squares += (double)unit[i] * unit[i];
+    length += (double)mean[i] * mean[i];
+  }
+  CHECK(fabs(squares - 1.0) < 1e-5);
+  CHECK(fabs(unit[0] * sqrt(length) - mean[0]) < 1e-4);
+  CHECK(qsf_engine_embed(engine, tokens, 1, QSF_POOLING_MEAN, 0, mean, &error) == QSF_OK);
+  CHECK(qsf_engine_embed(engine, tokens, 1, QSF_POOLING_LAST, 0, last, &error) == QSF_OK);
+  CHECK(memcmp(mean, last, (size_t)hidden_size * sizeof *mean) == 0);
+
+  CHECK(qsf_engine_embed(NULL, tokens, 3, QSF_POOLING_MEAN, 0, mean, &error) ==
+        QSF_INVALID_ARGUMENT);
+  CHECK(qsf_engine_embed(engine, tokens, 3, QSF_POOLING_MEAN, 0, NULL, &error) ==
+        QSF_INVALID_ARGUMENT);
+  CHECK(qsf_engine_embed(engine, NULL, 3, QSF_POOLING_MEAN, 0, mean, &error) ==
+        QSF_INVALID_ARGUMENT);
+  CHECK(qsf_engine_embed(engine, tokens, 0, QSF_POOLING_MEAN, 0, mean, &error) ==
+        QSF_INVALID_ARGUMENT);
+  CHECK(qsf_engine_embed(engine, tokens, 3, (qsf_pooling)2, 0, mean, &error) ==
+        QSF_INVALID_ARGUMENT);
+  CHECK(strstr(error.message, "pooling: 2") != NULL);
+}
+
 static void test_model(const char* path) {
   QSFEngine* engine = open_small_engine(path);
   if (engine == NULL) return;
@@ -219,6 +252,7 @@ static void test_model(const char* path) {
   test_log_probs(engine, &options);
   test_end(engine, &options);
   test_refusals(engine, &options);
+  test_embed(engine, info.hidden_size);
   qsf_free(engine);
   test_pages(path, &options);
 }

@@ -56,6 +56,55 @@ class ScoreSink final : public LogitsSink {
   std::span<double> log_probs_;
 };
 
+Status check_window(std::span<const TokenId> tokens, const Engine::Impl& engine) {
+  const std::uint32_t n_vocab = engine.reader->spec().n_vocab;
+  if (tokens.empty()) return invalid_argument("no tokens to run, expected at least one");
+  if (tokens.size() > engine.max_context) {
+    return out_of_budget("%zu tokens to run, the context has %u positions", tokens.size(),
+                         engine.max_context);
+  }
+  for (const TokenId token : tokens) {
+    if (token >= n_vocab) {
+      return invalid_argument("token %u: the vocabulary ends at %u", token, n_vocab - 1);
+    }
+  }
+  return ok_status();
+}
+
+// Pools rows in their order, in f64.
+class RowPool {
+ public:
+  RowPool(std::size_t n_hidden, Pooling pooling) : sum_(n_hidden), pooling_(pooling) {}
+
+  static void take(std::uint32_t, std::span<const float> values, void* user) {
+    auto& self = *static_cast<RowPool*>(user);
+    const bool adds = self.pooling_ == Pooling::kMean;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      self.sum_[i] = (adds ? self.sum_[i] : 0.0) + static_cast<double>(values[i]);
+    }
+    ++self.n_rows_;
+  }
+
+  // Returns false when a value is not finite.
+  bool finish(bool normalize, std::span<float> embedding) const {
+    double divisor = pooling_ == Pooling::kMean ? static_cast<double>(n_rows_) : 1.0;
+    if (normalize) {
+      double squares = 0.0;
+      for (const double value : sum_) squares += value * value;
+      divisor = squares > 0.0 ? std::sqrt(squares) : 1.0;
+    }
+    std::transform(sum_.begin(), sum_.end(), embedding.begin(),
+                   [divisor](double value) { return static_cast<float>(value / divisor); });
+    return std::all_of(embedding.begin(), embedding.end(),
+                       [](float value) { return std::isfinite(value); });
+  }
+
+ private:
+  std::vector<double> sum_;
+  std::size_t n_rows_ = 0;
+  Pooling pooling_;
+};
+
 }  // namespace
 
 Engine::Engine(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
@@ -216,16 +265,7 @@ Status Engine::run_layers(std::span<const TokenId> tokens, std::uint32_t first, 
                           std::span<float> hidden) {
   const std::size_t n_hidden = spec().hidden;
   QSF_CHECK(first < last && last <= spec().n_layers && hidden.size() == tokens.size() * n_hidden);
-  if (tokens.empty()) return invalid_argument("no tokens to run, expected at least one");
-  if (tokens.size() > impl_->max_context) {
-    return out_of_budget("%zu tokens to run, the context has %u positions", tokens.size(),
-                         impl_->max_context);
-  }
-  for (const TokenId token : tokens) {
-    if (token >= spec().n_vocab) {
-      return invalid_argument("token %u: the vocabulary ends at %u", token, spec().n_vocab - 1);
-    }
-  }
+  QSF_RETURN_IF_ERROR(check_window(tokens, *impl_));
   QSF_RETURN_IF_ERROR(impl_->check_pass_of(tokens.size()));
   QSF_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, create_session());
   for (std::size_t row = 0; row < tokens.size();) {
@@ -236,6 +276,27 @@ Status Engine::run_layers(std::span<const TokenId> tokens, std::uint32_t first, 
   }
   impl_->take_cancel();  // asked for after the last pass, as score() has it
   return ok_status();
+}
+
+Status Engine::embed(std::span<const TokenId> tokens, Pooling pooling, bool normalize,
+                     std::span<float> embedding) {
+  QSF_CHECK(embedding.size() == spec().hidden);
+  QSF_RETURN_IF_ERROR(check_window(tokens, *impl_));
+  QSF_RETURN_IF_ERROR(impl_->check_pass_of(tokens.size()));
+  QSF_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, create_session());
+  RowPool pool(spec().hidden, pooling);
+  for (std::size_t row = 0; row < tokens.size();) {
+    const std::size_t n = std::min<std::size_t>(impl_->rows_per_pass, tokens.size() - row);
+    QSF_RETURN_IF_ERROR(impl_->run_to_norm(session->sequence_, tokens.subspan(row, n),
+                                           {.take = RowPool::take, .user = &pool}));
+    row += n;
+  }
+  impl_->take_cancel();  // asked for after the last pass, as score() has it
+  if (pool.finish(normalize, embedding)) return ok_status();
+  return corrupt(
+      "%s: the model's hidden states are not finite; its weights or its configuration "
+      "are damaged",
+      impl_->reader->file().path().c_str());
 }
 
 }  // namespace qsf

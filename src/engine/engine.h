@@ -178,6 +178,8 @@ struct KvPageCounts {
   std::uint32_t n_unreserved = 0;  // free, and reserved for no generation
 };
 
+enum class Pooling { kMean, kLast };
+
 class Engine {
  public:
   // Opens a .qsf file and loads it.
@@ -272,6 +274,13 @@ class Engine {
   // Fails     as score
   Status run_layers(std::span<const TokenId> tokens, std::uint32_t first, std::uint32_t last,
                     std::span<float> hidden);
+
+  // Pools the rows of one window from an empty context, behind all layers and the final norm, into
+  // an embedding: their mean, or the last one. `normalize` divides it by its Euclidean length.
+  // Shapes  embedding [spec().hidden]
+  // Fails   as score; kCorrupt for rows that are not finite
+  Status embed(std::span<const TokenId> tokens, Pooling pooling, bool normalize,
+               std::span<float> embedding);
 
   struct Impl;  // engine_impl.h, for the files of engine/ and their tests
   const Impl& impl() const noexcept { return *impl_; }

@@ -110,6 +110,10 @@ struct Engine::Impl {
   Status run_part(SequenceId sequence, std::span<const TokenId> tokens, std::uint32_t first,
                   std::uint32_t last, std::span<float> hidden);
 
+  // Appends a pass of prompt rows, as Decoder::run_to_norm.
+  Status run_to_norm(SequenceId sequence, std::span<const TokenId> tokens,
+                     const Decoder::NormedRows& to);
+
   // Returns the most slots, n_slots at most, that a sequence can be truncated to: all slots that
   // the next row attends to must be held.
   std::uint32_t longest_kept(SequenceId sequence, std::uint32_t n_slots) const noexcept;
@@ -138,6 +142,9 @@ struct Engine::Impl {
   bool take_cancel() noexcept;
 
  private:
+  // Appends a pass of prompt rows without logits, which `run` computes.
+  template <typename Run>
+  Status run_headless(SequenceId sequence, std::span<const TokenId> tokens, Run run);
   // Gives weights back when the memory limit of the process was lowered.
   void keep_within_limits();
   // The slots that a row attends to. A part of prompt rows ends before slot `end`.

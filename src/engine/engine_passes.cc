@@ -294,21 +294,33 @@ Status Engine::Impl::finish_parts(PassInFlight& pass, Status added) {
   return status;
 }
 
-Status Engine::Impl::run_part(SequenceId sequence, std::span<const TokenId> tokens,
-                              std::uint32_t first, std::uint32_t last, std::span<float> hidden) {
+template <typename Run>
+Status Engine::Impl::run_headless(SequenceId sequence, std::span<const TokenId> tokens, Run run) {
   QSF_ASSIGN_OR_RETURN(PassInFlight* const pass, take_pass());
   keep_within_limits();
   running = true;
   Status status = add_part(*pass, {.sequence = sequence, .tokens = tokens});
   if (status.ok()) {
     ++stats.prompt_passes;
-    status = decoder->run_part({.rows = pass->rows, .kv = &*kv, .cancel = &cancel, .sink = nullptr},
-                               first, last, hidden);
+    status = run({.rows = pass->rows, .kv = &*kv, .cancel = &cancel, .sink = nullptr});
   }
   if (status.code() == StatusCode::kCancelled) take_cancel();
   running = false;
   pass->clear();
   return status;
+}
+
+Status Engine::Impl::run_part(SequenceId sequence, std::span<const TokenId> tokens,
+                              std::uint32_t first, std::uint32_t last, std::span<float> hidden) {
+  return run_headless(sequence, tokens, [&](const Pass& pass) {
+    return decoder->run_part(pass, first, last, hidden);
+  });
+}
+
+Status Engine::Impl::run_to_norm(SequenceId sequence, std::span<const TokenId> tokens,
+                                 const Decoder::NormedRows& to) {
+  return run_headless(sequence, tokens,
+                      [&](const Pass& pass) { return decoder->run_to_norm(pass, to); });
 }
 
 void Engine::Impl::add_visible(SequenceId sequence, std::uint32_t layer, std::uint32_t kv_head,

@@ -119,6 +119,21 @@ Status Decoder::run_part(const Pass& pass, std::uint32_t first, std::uint32_t la
   return ok_status();
 }
 
+Status Decoder::run_to_norm(const Pass& pass, const NormedRows& to) {
+  QSF_DCHECK(pass.sink == nullptr);
+  begin(pass, 0, spec_.n_layers);
+  Status status = embed(pass);
+  if (status.ok()) status = run_layers(pass, 0, spec_.n_layers);
+  if (status.ok()) {
+    norm(buffers_.hidden, buffers_.normed, weights_.final_norm, weights_.final_norm_bias);
+  }
+  QSF_RETURN_IF_ERROR(end(std::move(status)));
+  for (std::uint32_t i = 0; i < counts_.n_rows; ++i) {
+    to.take(i, backend_.read_row(buffers_.normed, i), to.user);
+  }
+  return ok_status();
+}
+
 // Ends a pass. After an error too, nothing of it may be under way: its rows, its tiles and its
 // pages belong to others from now on.
 Status Decoder::end(Status status) {

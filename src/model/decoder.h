@@ -77,6 +77,16 @@ class Decoder {
   // Fails  kCancelled; kCorrupt or kIo from the pager; as Backend::status()
   Status run(const Pass& pass);
 
+  // Receives rows of a pass: the residual stream behind all layers and the final norm.
+  struct NormedRows {
+    void (*take)(std::uint32_t row, std::span<const float> values, void* user) = nullptr;
+    void* user = nullptr;
+  };
+  // Runs a pass from tokens to the final norm, without the head, and hands out every row of it.
+  // Requires  no sink
+  // Fails     as run
+  Status run_to_norm(const Pass& pass, const NormedRows& to);
+
   // Runs layers [first, last) alone, and reads no other layer's tiles: from tokens where `first` is
   // 0, else from `hidden`, rows of the residual stream in front of layer `first`. The rows behind
   // layer last - 1 go to `hidden`. Shapes    hidden [rows of the pass, hidden size] Requires  first
