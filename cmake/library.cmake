@@ -104,13 +104,13 @@ write_basic_package_version_file(${qsf_config_folder}/qsfConfigVersion.cmake
                                  COMPATIBILITY SameMajorVersion)
 
 install(TARGETS qsf_archive ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
-install(FILES ${PROJECT_SOURCE_DIR}/include/qsf/qsf.h ${PROJECT_SOURCE_DIR}/include/qsf/sampling.h
-        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/qsf COMPONENT development)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/qsf
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development FILES_MATCHING PATTERN *.h)
 install(FILES ${qsf_config_folder}/qsf.pc
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
 install(FILES ${qsf_config_folder}/qsfConfig.cmake ${qsf_config_folder}/qsfConfigVersion.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/qsf COMPONENT development)
-install(FILES ${PROJECT_SOURCE_DIR}/examples/hello.c
+install(FILES ${PROJECT_SOURCE_DIR}/examples/hello.c ${PROJECT_SOURCE_DIR}/examples/two_sessions.c
         DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT development)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples/pkg_config ${PROJECT_SOURCE_DIR}/examples/cmake_package
         DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT development)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * QSF: run a language model in the memory you give it. The whole public interface, plain C11,
- * with qsf/sampling.h, which this header includes.
+ * with qsf/sampling.h and qsf/plan.h, which this header includes.
  *
  * Start here
  *   1. qsf_config_default, qsf_config_set_ram_budget   settings; NULL takes the defaults
  *   2. qsf_engine_open                                 load a model; qsf_free ends it
  *   3. qsf_engine_generate                             complete a prompt, or
  *      qsf_chat_create, qsf_chat_send                  hold a conversation
- *   examples/hello.c is a whole program.
+ *   examples/hello.c is a whole program, examples/two_sessions.c generates two texts at once.
  *
  * Sections
  *   1 Errors and version   4 Generation   7 Memory plan     10 Short forms
@@ -18,6 +18,9 @@
  * Conventions
  *   Handles     The types QSFName are opaque. The caller frees every handle it receives, with the
  *               function named at the one that returns it. The free functions accept NULL.
+ *   Names       qsf_NOUN_create and _free make and free a QSFNoun, qsf_NOUN_get_X and _set_X read
+ *               and write, qsf_NOUN_is_X asks, qsf_NOUN_VERB does the rest. Some names of 0.1 are
+ *               older than that rule, and stay.
  *   Errors      Functions return a qsf_code. Details go to the last parameter, a qsf_error of the
  *               caller, which may be NULL. The library never prints, exits or reports through
  *               errno; qsf_print_stats alone prints. Below, "Errors" lists the codes with a reason
@@ -61,6 +64,13 @@
 #define QSF_API __attribute__((visibility("default")))
 #else
 #define QSF_API
+#endif
+
+/* Behind names that have a better successor. Define QSF_WARN_DEPRECATED for warnings. */
+#if defined(QSF_WARN_DEPRECATED) && defined(__GNUC__)
+#define QSF_DEPRECATED(hint) __attribute__((deprecated(hint)))
+#else
+#define QSF_DEPRECATED(hint)
 #endif
 
 #ifdef __cplusplus
@@ -658,57 +668,7 @@ QSF_API qsf_code qsf_generation_get_result(const QSFGeneration* generation,
 
 /* ---- 7 Memory plan ----------------------------------------------------------------------- */
 
-/* Strings live as long as the plan. */
-typedef struct qsf_plan_info {
-  size_t struct_size;
-  uint64_t budget_bytes;  /* planned for; 0: no limit is known */
-  int budget_named;       /* true: set by qsf_config_set_ram_budget */
-  uint64_t planned_bytes; /* of all regions; at most budget_bytes */
-  int context;            /* positions */
-  int rows_per_pass;      /* most prompt rows of a pass */
-  int everything_resident;
-  double resident_share;          /* of the weights that a pass multiplies, 0 to 1 */
-  uint64_t weight_bytes;          /* of all weights in the form that kernels read */
-  uint64_t pass_read_bytes;       /* read from the file by a pass that computes logits */
-  double disk_bytes_per_second;   /* measured now or before; 0: not measured */
-  double memory_bytes_per_second; /* measured by qsf_plan_create; else 0 */
-  double tokens_per_second;       /* of generation, limited by both rates; 0: one is unknown */
-  const char* reading_mode;       /* one line: where the weights are and how they are read */
-  int sequences;                  /* sessions that may exist at once */
-  int kv_pages;                   /* of the KV cache, for all sequences together */
-  int kv_page_positions;          /* positions of a page */
-  int max_row_delay; /* most passes in a row that prompts of others delay a generated token */
-} qsf_plan_info;
-
-/* Plans a model without loading it, as qsf_engine_open would in this process now. Measures disk and
- * memory, which takes up to a second. `config` NULL: the defaults.
- * Returns  QSF_OK and a handle in *plan, to be freed with qsf_plan_free
- * Errors   as qsf_engine_open before it reads weights */
-QSF_API qsf_code qsf_plan_create(const char* model_path, const QSFConfig* config, QSFPlan** plan,
-                                 qsf_error* error);
-QSF_API void qsf_plan_free(QSFPlan* plan);
-/* Returns  the plan of an engine; it belongs to the engine, never free it */
-QSF_API const QSFPlan* qsf_engine_plan(const QSFEngine* engine);
-QSF_API qsf_code qsf_plan_get_info(const QSFPlan* plan, qsf_plan_info* info, qsf_error* error);
-
-/* One region of memory. Strings live as long as the plan or the engine. */
-typedef struct qsf_memory_region {
-  size_t struct_size;
-  const char* name;
-  const char* reason;
-  uint64_t bytes;
-} qsf_memory_region;
-/* Returns  the number of regions; 0 for NULL */
-QSF_API int qsf_plan_region_count(const QSFPlan* plan);
-/* Fills *region with region `index`, 0 .. count - 1. */
-QSF_API qsf_code qsf_plan_region(const QSFPlan* plan, int index, qsf_memory_region* region,
-                                 qsf_error* error);
-/* Returns  reduction 0, 1, ... made to fit the budget, in that order; NULL beyond the last */
-QSF_API const char* qsf_plan_step(const QSFPlan* plan, int index);
-/* The same two for the plan of an engine. */
-QSF_API int qsf_engine_memory_region_count(const QSFEngine* engine);
-QSF_API qsf_code qsf_engine_memory_region(const QSFEngine* engine, int index,
-                                          qsf_memory_region* region, qsf_error* error);
+#include "qsf/plan.h" /* QSFPlan, qsf_memory_region */
 
 /* ---- 8 Text and tokens ------------------------------------------------------------------- */
 
