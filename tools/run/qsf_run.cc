@@ -11,8 +11,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <optional>
 #include <random>
 #include <string>
@@ -62,7 +64,30 @@ struct Stream {
   QSFEngine* engine;
   bool live = false;  // a line about the generation has a terminal for itself
   int n_tokens = 0;
+  std::FILE* log_probs = nullptr;  // of --logprobs
 };
+
+// Writes a line of --logprobs. Returns 0: the text goes on.
+int write_log_probs(const qsf_generated_token* token, void* user_data) {
+  const auto& stream = *static_cast<const Stream*>(user_data);
+  if (token->is_rest) return 0;
+  std::fprintf(stream.log_probs, "%d\t%.6f", token->token, static_cast<double>(token->log_prob));
+  for (int i = 0; i < token->n_top; ++i) {
+    std::fprintf(stream.log_probs, "\t%d\t%.6f", token->top[i].token,
+                 static_cast<double>(token->top[i].log_prob));
+  }
+  std::fputc('\n', stream.log_probs);
+  return 0;
+}
+
+// Ends the file of --logprobs. Returns the error of writing it, if any, in `error`.
+qsf_code close_log_probs(const std::string& path, std::FILE* file, qsf_error& error) {
+  const bool failed = std::ferror(file) != 0;
+  if (std::fclose(file) == 0 && !failed) return QSF_OK;
+  std::snprintf(error.message, sizeof error.message, "--logprobs: %s: cannot be written",
+                path.c_str());
+  return error.code = QSF_IO;
+}
 
 void write_token(int, const char* text, void* user_data) {
   auto& stream = *static_cast<Stream*>(user_data);
@@ -102,7 +127,24 @@ qsf_code generate(QSFEngine* engine, QSFSession* session, const RunOptions& opti
   request.user_data = &stream;
   request.echo_prompt = options.no_echo ? 0 : 1;
   request.on_prompt = show_prompt_progress;
-  return qsf_session_generate(session, &request, &result, &error);
+  if (options.log_probs.empty()) return qsf_session_generate(session, &request, &result, &error);
+
+  stream.log_probs = std::fopen(options.log_probs.c_str(), "w");
+  if (stream.log_probs == nullptr) {
+    std::snprintf(error.message, sizeof error.message, "--logprobs: %s: %s",
+                  options.log_probs.c_str(), std::strerror(errno));
+    return error.code = QSF_IO;
+  }
+  request.on_generated = write_log_probs;
+  request.log_probs = 1;
+  request.n_top_log_probs = options.n_top_log_probs;
+  const qsf_code code = qsf_session_generate(session, &request, &result, &error);
+  qsf_error written = {};
+  if (close_log_probs(options.log_probs, stream.log_probs, written) == QSF_OK || code != QSF_OK) {
+    return code;
+  }
+  error = written;
+  return error.code;
 }
 
 // Returns the prompt, or nothing with the reason in `error`.

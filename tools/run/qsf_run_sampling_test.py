@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The sampling of qsf-run and qsf-chat as a user sets it: seeds, steps, penalties and stop texts.
+"""The sampling of qsf-run and qsf-chat as a user sets it: seeds, steps, penalties, stop texts and log
+probabilities.
 
 Usage: qsf_run_sampling_test.py BIN_DIR SOURCE_DIR [unittest arguments]
 
 Converts the model of SOURCE_DIR/models with BIN_DIR/qsf-convert first.
 """
 
+import math
 import os
 import subprocess
 import sys
@@ -77,6 +79,35 @@ class Options(unittest.TestCase):
                               "--dry-breaker", "longer than any token")
         self.assertEqual((code, out.strip()), (2, b""))
         self.assertIn(b"longer than any token", err)
+
+
+class LogProbs(unittest.TestCase):
+    def test_a_line_for_each_token(self):
+        path = os.path.join(scratch.name, "log_probs.tsv")
+        arguments = ["--prompt", "Once upon a time", "--max-tokens", "20", "--seed", "3", "--top-k", "3"]
+        plain = text(*arguments)
+        self.assertEqual(text(*arguments, "--logprobs", path, "--top-logprobs", "3"), plain)
+        with open(path, encoding="ascii") as file:
+            lines = [line.rstrip("\n").split("\t") for line in file]
+        self.assertEqual(len(lines), 20)
+        for line in lines:
+            ids, values = [int(field) for field in line[::2]], [float(field) for field in line[1::2]]
+            self.assertEqual((len(ids), len(values)), (4, 4))
+            self.assertIn(ids[0], ids[1:])  # top-k 3
+            self.assertEqual(values[0], values[1 + ids[1:].index(ids[0])])
+            self.assertEqual(values[1:], sorted(values[1:], reverse=True))
+            self.assertLess(sum(math.exp(value) for value in values[1:]), 1.0001)
+        text(*arguments, "--logprobs", path)
+        with open(path, encoding="ascii") as file:
+            self.assertEqual([line.split() for line in file], [line[:2] for line in lines])
+
+    def test_refusals(self):
+        for arguments, code in ((["--top-logprobs", "3"], 2), (["--logprobs", ""], 2),
+                                (["--logprobs", "/dev/null", "--top-logprobs", "101"], 2),
+                                (["--logprobs", "no/such/folder/file"], 1), (["--logprobs", "/dev/full"], 1)):
+            done = call(model, "--prompt", "a", "--no-echo", "--max-tokens", "3", *arguments)
+            self.assertEqual(done[0], code, done)
+            self.assertIn(b"logprobs", done[2])
 
 
 class Steps(unittest.TestCase):

@@ -104,6 +104,20 @@ void add_text_options(OptionParser& parser, RunOptions& options) {
       .check(check_file_name);
 }
 
+void add_log_prob_options(OptionParser& parser, RunOptions& options) {
+  parser
+      .value("--logprobs", options.log_probs,
+             "Write each generated token to FILE: its id, its log probability before sampling, and "
+             "the same of the alternatives, separated by tabs")
+      .type_name("FILE")
+      .check(check_file_name);
+  parser
+      .value("--top-logprobs", options.n_top_log_probs,
+             "Alternatives in the file of --logprobs: the N likeliest tokens")
+      .integer_in(0, 100)
+      .show_default();
+}
+
 void add_chat_options(OptionParser& parser, RunCommand command, RunOptions& options, Typed& typed) {
   constexpr const char* kGroup = "Chat";
   auto interactive = parser.flag(
@@ -281,6 +295,9 @@ std::string check_combination(const RunOptions& options, const Typed& typed) {
   if (options.prompt && !options.prompt_file.empty()) {
     return "--prompt and --prompt-file exclude each other";
   }
+  if (options.n_top_log_probs != 0 && options.log_probs.empty()) {
+    return "--top-logprobs needs --logprobs";
+  }
   if (options.quiet && options.verbose) return "--quiet and --verbose exclude each other";
   if (!options.system.empty() && !typed.system_file.empty()) {
     return "--system and --system-file exclude each other";
@@ -290,6 +307,9 @@ std::string check_combination(const RunOptions& options, const Typed& typed) {
   }
   if (options.interactive && options.max_tokens == 0) {
     return "--max-tokens: 0, expected at least 1 in a chat";
+  }
+  if (!options.log_probs.empty() && options.interactive) {
+    return "--logprobs writes the tokens of one text, not of a chat";
   }
   if (of_chat && !options.interactive) {
     return "--system, --system-file, --chat-template and --no-history need --interactive";
@@ -367,6 +387,7 @@ std::optional<int> parse_run_options(RunCommand command, int argc, const char* c
   if (!is_chat) add_prompt_options(parser, options, typed);
   add_model_options(parser, options, typed);
   add_text_options(parser, options);
+  if (!is_chat) add_log_prob_options(parser, options);
   add_report_options(parser, options, typed);
   add_chat_options(parser, command, options, typed);
   add_sampling_options(parser, options, typed);

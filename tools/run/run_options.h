@@ -31,6 +31,8 @@ struct RunOptions {
   std::vector<std::string> dry_breakers;       // empty: the library's
   std::vector<const char*> dry_breaker_texts;  // the same for C
   std::vector<std::string> stop;
+  std::string log_probs;    // a file for the log probabilities; empty: none
+  int n_top_log_probs = 0;  // alternatives of each token in it
   std::optional<std::uint64_t> seed;
   EngineOptions engine;
   std::string session_load;  // empty: the session begins with nothing
