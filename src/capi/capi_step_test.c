@@ -378,6 +378,39 @@ static void test_fork(const char* path) {
   qsf_free(engine);
 }
 
+/* Engines are independent: a callback of one may use another. */
+typedef struct Nested {
+  QSFEngine* other;
+  Member member;
+  int n_calls;
+} Nested;
+
+static void generate_with_the_other(int token, const char* text, void* user_data) {
+  Nested* nested = user_data;
+  (void)token;
+  (void)text;
+  if (++nested->n_calls != 2) return;
+  CHECK(qsf_engine_generate(nested->other, &nested->member.options, NULL, NULL) == QSF_OK);
+}
+
+static void test_two_engines(const char* path) {
+  static Nested nested;
+  QSFEngine* engine = open_engine(path, 1);
+  nested.other = open_engine(path, 1);
+  init_member(&nested.member, 1);
+  qsf_generate_options options;
+  qsf_generate_options_init(&options);
+  options.prompt = kPrompts[0];
+  options.prompt_bytes = strlen(kPrompts[0]);
+  options.max_tokens = 4;
+  options.on_token = generate_with_the_other;
+  options.user_data = &nested;
+  CHECK(qsf_engine_generate(engine, &options, NULL, NULL) == QSF_OK);
+  CHECK(nested.n_calls >= 4 && strcmp(nested.member.text, g_alone[1]) == 0);
+  qsf_free(nested.other);
+  qsf_free(engine);
+}
+
 static void free_engine(int token, const char* text, void* user_data) {
   (void)token;
   (void)text;
@@ -428,6 +461,7 @@ int main(int argc, char** argv) {
     test_refusals(argv[1]);
     test_freed_within_the_prompt(argv[1]);
     test_fork(argv[1]);
+    test_two_engines(argv[1]);
     test_engine_freed_in_a_callback(argv[1]);
   }
   fprintf(stderr, "%d checks, %d failed\n", n_checks, n_failures);
