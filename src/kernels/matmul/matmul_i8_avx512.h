@@ -32,6 +32,9 @@ namespace qsf::kernels::avx512 {
 static constexpr std::uint32_t kPanelRows = 64;
 static constexpr std::uint32_t kPanelColumns = 4096;
 static constexpr std::uint32_t kFewRows = 8;  // these stream the weights as one row does
+// Decoded blocks of 64 columns between a prefetch of more rows and its use. One is too late for 16
+// rows, which take 70 ns a block.
+static constexpr std::uint32_t kBlocksAhead = 4;
 static_assert(kPanelColumns % kPanelAlign == 0);
 
 // One row of x.
@@ -213,8 +216,9 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock, unsigned kBlocks>
 #pragma GCC unroll 4
   for (unsigned half = 0; half < kBlocks; ++half) {
     const std::byte* lines = reader->next(&weights.scales[half]);
-    // Many rows take so long that the next lines are all that is worth asking for.
-    prefetch_lines<kLines>(lines + (n_x > kFewRows ? kBlocks * kLines : args.prefetch_bytes));
+    // Many rows take so long that the lines of a few blocks are all that is worth asking for.
+    prefetch_lines<kLines>(
+        lines + (n_x > kFewRows ? kBlocksAhead * kBlocks * kLines : args.prefetch_bytes));
     decode_fours<kType, kBlock>(lines, weights.scales[half].half,
                                 weights.fours + half * (kBlock / 4));
   }
