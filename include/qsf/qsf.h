@@ -656,6 +656,14 @@ typedef struct qsf_step_counts {
  *         before, and may be stepped again */
 QSF_API qsf_code qsf_engine_step(QSFEngine* engine, QSFGeneration* const* members, size_t n_members,
                                  qsf_step_counts* counts, qsf_error* error);
+/* Appends one token to each of several sessions in one pass, as qsf_session_step does to one: for
+ * callers with samplers of their own.
+ * Shapes  sessions, tokens [n_sessions]; logits [n_sessions][n_vocab] or NULL
+ * Errors  as qsf_session_step; QSF_INVALID_ARGUMENT: more sessions than rows of a pass, or one
+ * twice. On failure no session has a new token */
+QSF_API qsf_code qsf_engine_step_sessions(QSFEngine* engine, QSFSession* const* sessions,
+                                          const int* tokens, size_t n_sessions, float* logits,
+                                          qsf_error* error);
 /* Returns  true when it has ended, by an error or not; 0 for NULL */
 QSF_API int qsf_generation_is_finished(const QSFGeneration* generation);
 /* Returns  true when the last step found no page of the KV cache for it; 0 for NULL */

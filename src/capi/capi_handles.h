@@ -121,8 +121,10 @@ struct QSFEngine {
   std::unique_ptr<qsf::Engine> engine;
   std::string quant_type;
   std::string instruction_set;
-  std::vector<float> logits;               // of qsf_forward
-  std::vector<qsf::Generation*> stepping;  // members of the step in progress
+  std::vector<float> logits;                      // of qsf_forward
+  std::vector<qsf::Generation*> stepping;         // members of the step in progress
+  std::vector<qsf::SessionToken> session_tokens;  // of qsf_engine_step_sessions, as its sinks
+  std::vector<qsf::LogitsCopy> logits_sinks;
 };
 
 struct QSFSampler {

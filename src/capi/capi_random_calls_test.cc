@@ -91,6 +91,7 @@ class RandomCalls {
     info.struct_size = sizeof info;
     check(qsf_engine_model_info(engine_, &info, &error_), "qsf_engine_model_info", {QSF_OK});
     n_vocab_ = info.n_vocab;
+    hidden_size_ = info.hidden_size;
     logits_.resize(static_cast<std::size_t>(n_vocab_));
   }
 
@@ -143,7 +144,7 @@ class RandomCalls {
       case 2: return fork();
       case 3: return free_a_session();
       case 4: return prefill();
-      case 5: return step_session();
+      case 5: return once_in(2) ? step_session() : step_sessions();
       case 6: return generate();
       case 7: return truncate();
       case 8: return save_or_load();
@@ -157,7 +158,7 @@ class RandomCalls {
       case 16: return cancel();
       case 17: return read();
       case 18: return sample();
-      default: return score();
+      default: return once_in(2) ? score() : embed();
     }
   }
 
@@ -183,6 +184,14 @@ class RandomCalls {
     RandomCalls& calls = *static_cast<RandomCalls*>(user);
     if (done > total) fail(calls.n_calls_, "on_progress", "more than all");
     calls.call_in_callback();
+  }
+  static int on_generated(const qsf_generated_token* token, void* user) {
+    RandomCalls& calls = *static_cast<RandomCalls*>(user);
+    if (token->log_prob > 0.0F || token->n_top > 3 || token->text == nullptr) {
+      fail(calls.n_calls_, "on_generated", "wrong arguments");
+    }
+    calls.call_in_callback();
+    return calls.once_in(30) ? 1 : 0;
   }
   static int on_mask(std::uint32_t* allowed, std::size_t n_words, void* user) {
     RandomCalls& calls = *static_cast<RandomCalls*>(user);
@@ -260,6 +269,25 @@ class RandomCalls {
                  session, before, 1);
   }
 
+  void step_sessions() {
+    std::vector<QSFSession*> list;
+    std::vector<int> next;
+    for (const Session& session : sessions_) {
+      if (once_in(3)) continue;
+      list.push_back(session.handle);
+      next.push_back(static_cast<int>(below(static_cast<std::uint32_t>(n_vocab_))));
+    }
+    if (once_in(30) && !list.empty()) {
+      list.push_back(list[0]);
+      next.push_back(0);
+    }
+    std::vector<float> logits(list.size() * static_cast<std::size_t>(n_vocab_));
+    check(qsf_engine_step_sessions(engine_, list.data(), next.data(), list.size(),
+                                   once_in(3) ? nullptr : logits.data(), &error_),
+          "qsf_engine_step_sessions",
+          {QSF_OK, QSF_OUT_OF_BUDGET, QSF_INVALID_ARGUMENT, QSF_CANCELLED});
+  }
+
   // Options that live as long as the call, or the generation that copies them.
   struct Options {
     qsf_sampling sampling;
@@ -285,6 +313,12 @@ class RandomCalls {
     chosen.options.prompt_bytes = chosen.prompt.size();
     chosen.options.on_token = on_token;
     chosen.options.on_prompt = once_in(3) ? on_progress : nullptr;
+    if (once_in(3)) {
+      chosen.options.on_generated = on_generated;
+      chosen.options.log_probs = once_in(2) ? 1 : 0;
+      chosen.options.n_top_log_probs = chosen.options.log_probs != 0 ? 3 : 0;
+    }
+    chosen.options.reserve_tokens = once_in(3) ? 1 : 0;
     chosen.options.echo_prompt = once_in(4) ? 1 : 0;
     chosen.options.user_data = this;
   }
@@ -427,6 +461,14 @@ class RandomCalls {
     if (token < 0 || token >= n_vocab_) fail(n_calls_, "qsf_sampler_sample", "no such token");
     check(qsf_sampler_accept(sampler, token, &error_), "qsf_sampler_accept", {QSF_OK});
   }
+  void embed() {
+    const std::vector<int> list = tokens();
+    std::vector<float> embedding(static_cast<std::size_t>(hidden_size_));
+    check(qsf_engine_embed(engine_, list.data(), list.size(),
+                           once_in(2) ? QSF_POOLING_MEAN : QSF_POOLING_LAST, 1, embedding.data(),
+                           &error_),
+          "qsf_engine_embed", {QSF_OK, QSF_OUT_OF_BUDGET, QSF_INVALID_ARGUMENT, QSF_CANCELLED});
+  }
   void score() {
     const std::vector<int> list = tokens();
     std::vector<double> log_probs(list.empty() ? 1 : list.size());
@@ -439,6 +481,7 @@ class RandomCalls {
   std::uint64_t state_;
   QSFEngine* engine_ = nullptr;
   int n_vocab_ = 0;
+  int hidden_size_ = 0;
   std::vector<Session> sessions_;
   std::vector<Generation> generations_;
   std::vector<QSFSampler*> samplers_;

@@ -92,6 +92,28 @@ Status step(QSFEngine* engine, QSFGeneration* const* members, std::size_t n_memb
   return counts == nullptr ? ok_status() : write_struct(out, "counts", counts);
 }
 
+Status step_sessions(QSFEngine* engine, QSFSession* const* sessions, const int* tokens,
+                     std::size_t n, float* logits) {
+  if (n > 0 && sessions == nullptr) return null_argument("sessions");
+  if (n > 0 && tokens == nullptr) return null_argument("tokens");
+  const std::uint32_t n_vocab = engine->engine->spec().n_vocab;
+  std::vector<SessionToken>& steps = engine->session_tokens;
+  std::vector<LogitsCopy>& sinks = engine->logits_sinks;
+  steps.clear();
+  sinks.clear();
+  sinks.reserve(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (sessions[i] == nullptr) return invalid_argument("sessions[%zu]: NULL", i);
+    if (tokens[i] < 0 || static_cast<std::uint32_t>(tokens[i]) >= n_vocab) {
+      return invalid_argument("tokens[%zu]: %d, expected 0 to %u", i, tokens[i], n_vocab - 1);
+    }
+    if (logits != nullptr) sinks.emplace_back(std::span<float>(logits + i * n_vocab, n_vocab));
+    steps.push_back({sessions[i]->session.get(), static_cast<TokenId>(tokens[i]),
+                     logits == nullptr ? nullptr : &sinks.back()});
+  }
+  return engine->engine->step_sessions(steps);
+}
+
 }  // namespace
 
 }  // namespace qsf::capi
@@ -113,6 +135,12 @@ void qsf_generation_free(QSFGeneration* generation) {
 qsf_code qsf_engine_step(QSFEngine* engine, QSFGeneration* const* members, size_t n_members,
                          qsf_step_counts* counts, qsf_error* error) {
   return engine_call(engine, error, [&] { return step(engine, members, n_members, counts); });
+}
+
+qsf_code qsf_engine_step_sessions(QSFEngine* engine, QSFSession* const* sessions, const int* tokens,
+                                  size_t n_sessions, float* logits, qsf_error* error) {
+  return engine_call(engine, error,
+                     [&] { return step_sessions(engine, sessions, tokens, n_sessions, logits); });
 }
 
 int qsf_generation_is_finished(const QSFGeneration* generation) {

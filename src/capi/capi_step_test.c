@@ -4,6 +4,7 @@
  *
  *   capi_step_test [MODEL.qsf]      without a model: the refusals alone
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "capi/testing/capi_check.h"
@@ -76,6 +77,7 @@ static void call_everything(Member* member) {
   expect_busy(qsf_engine_generate(g_engine, &member->options, NULL, &error), &error);
   expect_busy(qsf_engine_score(g_engine, tokens, 2, 1, log_probs, &error), &error);
   expect_busy(qsf_engine_step(g_engine, NULL, 0, NULL, &error), &error);
+  expect_busy(qsf_engine_step_sessions(g_engine, NULL, NULL, 0, NULL, &error), &error);
   expect_busy(qsf_generation_create(session, &member->options, &generation, &error), &error);
   expect_busy(qsf_chat_create(g_engine, NULL, &chat, &error), &error);
   CHECK(qsf_forward(g_engine, &token, 1) == NULL);
@@ -436,6 +438,46 @@ static void test_engine_freed_in_a_callback(const char* path) {
   CHECK(result.generated_tokens == 3);
 }
 
+/* Sessions that step together have the logits that each has alone. */
+static void test_sessions(const char* path) {
+  qsf_error error;
+  QSFEngine* engine = open_engine(path, 3);
+  QSFSession* sessions[3] = {NULL, NULL, NULL};
+  const int prompts[3][2] = {{3, 4}, {5, 6}, {3, 4}};
+  const int tokens[2] = {7, 8};
+  qsf_model_info info = {.struct_size = sizeof info};
+  CHECK(qsf_engine_model_info(engine, &info, NULL) == QSF_OK);
+  const size_t n_vocab = (size_t)info.n_vocab;
+  float* together = calloc(2 * n_vocab, sizeof *together);
+  float* alone = calloc(n_vocab, sizeof *alone);
+  for (int i = 0; i < 3; ++i) {
+    CHECK(qsf_session_create(engine, &sessions[i], NULL) == QSF_OK);
+    CHECK(qsf_session_prefill(sessions[i], prompts[i], 2, NULL, NULL) == QSF_OK);
+  }
+  CHECK(qsf_engine_step_sessions(engine, sessions, tokens, 2, together, &error) == QSF_OK);
+  CHECK(qsf_session_length(sessions[0]) == 3 && qsf_session_length(sessions[1]) == 3);
+  CHECK(qsf_session_step(sessions[2], tokens[0], alone, &error) == QSF_OK);
+  CHECK(memcmp(together, alone, n_vocab * sizeof *alone) == 0);
+  CHECK(memcmp(together + n_vocab, alone, n_vocab * sizeof *alone) != 0);
+  CHECK(qsf_engine_step_sessions(engine, sessions, tokens, 2, NULL, &error) == QSF_OK);
+
+  QSFSession* twice[2] = {sessions[0], sessions[0]};
+  const int wrong[2] = {7, info.n_vocab};
+  CHECK(qsf_engine_step_sessions(engine, twice, tokens, 2, NULL, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(qsf_engine_step_sessions(engine, sessions, wrong, 2, NULL, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(strstr(error.message, "tokens[1]") != NULL);
+  CHECK(qsf_engine_step_sessions(engine, NULL, tokens, 2, NULL, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(qsf_engine_step_sessions(engine, sessions, NULL, 2, NULL, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(qsf_engine_step_sessions(engine, NULL, NULL, 0, NULL, &error) == QSF_OK);
+  qsf_engine_cancel(engine);
+  CHECK(qsf_engine_step_sessions(engine, sessions, tokens, 2, NULL, &error) == QSF_CANCELLED);
+  CHECK(qsf_session_length(sessions[0]) == 4 && qsf_session_length(sessions[1]) == 4);
+  free(together);
+  free(alone);
+  for (int i = 0; i < 3; ++i) qsf_session_free(sessions[i]);
+  qsf_free(engine);
+}
+
 static void test_nulls(void) {
   qsf_error error;
   size_t n = 0;
@@ -462,6 +504,7 @@ int main(int argc, char** argv) {
     test_freed_within_the_prompt(argv[1]);
     test_fork(argv[1]);
     test_two_engines(argv[1]);
+    test_sessions(argv[1]);
     test_engine_freed_in_a_callback(argv[1]);
   }
   fprintf(stderr, "%d checks, %d failed\n", n_checks, n_failures);
