@@ -161,7 +161,8 @@ TEST(KvCacheTest, ReservedPagesAreLeftByOthers) {
   EXPECT_EQ(cache->n_missing_pages(b, 65), 1U);
   const Status refused = cache->append(b, 65).error();
   EXPECT_EQ(refused.code(), StatusCode::kOutOfBudget);
-  EXPECT_THAT(refused.message(), HasSubstr("2 pages of 64 positions wanted, 1 of 4 are free and not reserved"));
+  EXPECT_THAT(refused.message(),
+              HasSubstr("2 pages of 64 positions wanted, 1 of 4 are free and not reserved"));
   EXPECT_THAT(cache->reserve(b, 65).message(),
               HasSubstr("2 pages of 64 positions to be reserved, 1 of 4 are free"));
   ASSERT_TRUE(cache->append(b, 64).has_value());
