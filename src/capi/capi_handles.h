@@ -34,15 +34,18 @@
 
 namespace qsf::capi {
 
-// The defaults are those of kv/kv_policy.h.
+// The defaults are those of kv/kv_policy.h. Padding is 0, so that every copy has the same bytes.
 inline qsf_h2o_options default_h2o_options() noexcept {
-  const SparsePrefillOptions options;
-  return {sizeof(qsf_h2o_options),
-          static_cast<int>(options.local),
-          static_cast<int>(options.heavy),
-          static_cast<int>(options.chunk),
-          static_cast<int>(options.sinks),
-          options.ranking == H2oRanking::kSum ? QSF_H2O_SUM : QSF_H2O_MEAN};
+  const SparsePrefillOptions defaults;
+  qsf_h2o_options options;
+  std::memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  options.local = static_cast<int>(defaults.local);
+  options.heavy = static_cast<int>(defaults.heavy);
+  options.chunk = static_cast<int>(defaults.chunk);
+  options.sinks = static_cast<int>(defaults.sinks);
+  options.ranking = defaults.ranking == H2oRanking::kSum ? QSF_H2O_SUM : QSF_H2O_MEAN;
+  return options;
 }
 
 // The sampler's callbacks of C, as the engine calls them.
