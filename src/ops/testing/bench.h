@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "base/sanitizer.h"
 #include "kernels/isa.h"
 #include "kernels/kernel_set.h"
 #include "ops/cpu_backend.h"
@@ -185,11 +186,16 @@ inline std::vector<BackendTier> scalar_backends() {
           {kernels::Isa::kScalar, BackendTier::make_kind<DeferredBackend>}};
 }
 
-// The same, and that of the CPU with each of the other tiers.
+// The same, and that of the CPU with each of the other tiers. With a sanitizer, which does not
+// check kernels of intrinsics, with the best one alone.
 inline std::vector<BackendTier> backend_tiers() {
   std::vector<BackendTier> tiers = scalar_backends();
   for (const kernels::Isa isa : host_tiers()) {
-    if (isa != kernels::Isa::kScalar) tiers.emplace_back(isa);
+    if (isa == kernels::Isa::kScalar) continue;
+#ifdef QSF_WITH_SANITIZER
+    if (isa != kernels::best_isa(host_cpu())) continue;
+#endif
+    tiers.emplace_back(isa);
   }
   return tiers;
 }
