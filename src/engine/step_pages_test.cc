@@ -150,7 +150,7 @@ TEST(StepPagesTest, AMemberWithoutAPageWaitsAndKeepsWhatItHas) {
 }
 
 TEST(StepPagesTest, WhereAllWaitOneIsSavedAndGoesOnLater) {
-  const std::string path = testing::TempDir() + "step_pages_session";
+  const std::string path = temporary_path("step_pages_session");
   const std::unique_ptr<Engine> engine = open_bundled(few_pages(2, 2));
   Member first(*engine, "Once upon a time", greedy(100, 1));
   Member second(*engine, "There was a king", greedy(100, 1));

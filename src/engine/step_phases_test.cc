@@ -98,7 +98,7 @@ TEST(StepPhasesTest, SeveralPassesAreInFlight) {
     const PassId third = engine->begin_step(all).value();
     EXPECT_EQ(engine->begin_step(all).error().code(), StatusCode::kInvalidArgument);
     for (Generation* const member : all) EXPECT_TRUE(member->in_flight());
-    EXPECT_EQ(members[0]->session->save(testing::TempDir() + "step_phases_session").code(),
+    EXPECT_EQ(members[0]->session->save(temporary_path("step_phases_session")).code(),
               StatusCode::kInvalidArgument);
     const bool in_order = step % 2 == 0;
     const Result<StepCounts> a = engine->end_step(in_order ? first : third);
@@ -131,7 +131,7 @@ TEST(StepPhasesTest, AFailedPassLeavesThoseInFlightBesideIt) {
 }
 
 TEST(StepPhasesTest, AFileThatIsCutLeavesEveryMemberAsItWas) {
-  const std::string path = testing::TempDir() + "step_phases_cut.qsf";
+  const std::string path = temporary_path("step_phases_cut.qsf");
   std::filesystem::copy_file(kBundled, path, std::filesystem::copy_options::overwrite_existing);
   EngineOptions options = step_options(3, 16);
   options.ram_budget_bytes = smallest_budget(path, options);
@@ -154,7 +154,7 @@ TEST(StepPhasesTest, AFileThatIsCutLeavesEveryMemberAsItWas) {
   ASSERT_FALSE(counts.has_value());
   EXPECT_EQ(counts.error().code(), StatusCode::kCorrupt);
   EXPECT_THAT(counts.error().message(), testing::HasSubstr("truncated"));
-  EXPECT_EQ(engine->step(all).error().message(), counts.error().message());
+  EXPECT_EQ(engine->step(all).error().code(), StatusCode::kCorrupt);
   for (std::size_t m = 0; m < 3; ++m) {
     EXPECT_EQ(members[m]->session->n_computed(), lengths[m]);
     EXPECT_FALSE(all[m]->finished());

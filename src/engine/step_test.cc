@@ -90,7 +90,7 @@ TEST(StepTest, MembersAreAsAloneWithAnyKvCacheAndAnyPlaceOfTheWeights) {
   std::vector<EngineOptions> variants(4, step_options(1, 16));
   variants[0].kv_policy = {.policy = KvPolicy::kWindow, .window = 24, .sinks = 4};
   variants[1].k_type = variants[1].v_type = KvType::k4Bit;
-  variants[2].kv_spill_path = testing::TempDir() + "step_test_kv";
+  variants[2].kv_spill_path = temporary_path("step_test_kv");
   variants[3].n_threads = 4;
   for (const EngineOptions& options : variants) {
     EXPECT_EQ(together(5, 1, options), texts_alone(5, options));
@@ -250,7 +250,7 @@ TEST(StepTest, ACallbackCannotUseItsEngine) {
                session->generate(tokens, {}).error(),
                member.session->truncate(0),
                member.session->fork().error(),
-               member.session->save(testing::TempDir() + "step_test_session")};
+               member.session->save(temporary_path("step_test_session"))};
   };
   Generation* const generation = member.generation.get();
   run_to_end(*engine, {&generation, 1});

@@ -182,13 +182,15 @@ inline std::uint64_t named_budget_mb(const std::string& path, EngineOptions opti
   return at == message.npos ? 0 : std::strtoull(message.c_str() + at + 6, nullptr, 10);
 }
 
-// Returns the smallest budget in bytes, in whole MB, that the process can open the model in now.
+// Returns a budget in bytes that is little more than the process needs to open the model now: the
+// memory of the process moves by some pages until then.
 inline std::uint64_t smallest_budget(const std::string& path, EngineOptions options) {
+  constexpr std::uint64_t kStep = kMB / 10;
   options.ram_budget_bytes = named_budget_mb(path, options) * kMB;
   do {
-    options.ram_budget_bytes -= kMB;
+    options.ram_budget_bytes -= kStep;
   } while (Engine::plan_file(path, options).has_value());
-  return options.ram_budget_bytes + kMB;
+  return options.ram_budget_bytes + 5 * kStep;
 }
 
 // Keeps the logits of every row: [row][token].
