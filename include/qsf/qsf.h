@@ -413,6 +413,11 @@ typedef struct qsf_generate_options {
   int n_top_log_probs;               /* 0 to 100: of as many of the likeliest tokens, too */
   int reserve_tokens; /* tokens for which pages of the KV cache are reserved at the first step;
                          0: max_tokens, at most 1,024. Further ones are taken while any are free */
+  const int* prompt_tokens; /* a prompt of token ids, taken as they are; `prompt` is NULL then */
+  size_t n_prompt_tokens;   /* entries of prompt_tokens */
+  const int* end_tokens;    /* end the text like the model's own end-of-text tokens */
+  size_t n_end_tokens;      /* entries of end_tokens */
+  int ignore_end_of_text;   /* true: the model's own end-of-text tokens are not drawn */
 } qsf_generate_options;
 /* Sets struct_size and the defaults: no prompt, 256 tokens, default sampling, no stop texts,
  * no callback. */

@@ -31,10 +31,6 @@ qsf_generate_options default_generate_options() noexcept {
 }
 
 Status check_prompt(const QSFEngine& engine, std::size_t n_tokens, std::size_t n_held) {
-  if (n_tokens == 0 && n_held == 0) {
-    return invalid_argument(
-        "prompt: no tokens: it is empty and the model has no beginning-of-text token");
-  }
   const std::size_t context = engine.engine->max_context();
   if (n_tokens <= context - n_held) return ok_status();
   if (n_held == 0) {
@@ -42,6 +38,30 @@ Status check_prompt(const QSFEngine& engine, std::size_t n_tokens, std::size_t n
   }
   return out_of_budget("prompt: %zu tokens after %zu in the session, the context holds %zu",
                        n_tokens, n_held, context);
+}
+
+// Reads a prompt of text or of token ids.
+Status read_prompt(const QSFEngine& engine, const qsf_generate_options& options, std::size_t n_held,
+                   std::vector<TokenId>& prompt) {
+  if (options.prompt == nullptr && options.prompt_bytes > 0) return null_argument("prompt");
+  const bool is_text = options.prompt_tokens == nullptr;
+  if (is_text && options.n_prompt_tokens > 0) return null_argument("prompt_tokens");
+  if (!is_text && options.prompt != nullptr) {
+    return invalid_argument("prompt and prompt_tokens: both are set, expected one of them");
+  }
+  if (is_text) {
+    QSF_RETURN_IF_ERROR(encode(engine, {options.prompt, options.prompt_bytes},
+                               options.tokenize_flags, prompt, /*at_text_start=*/n_held == 0));
+  } else if (options.n_prompt_tokens > 0) {
+    QSF_RETURN_IF_ERROR(read_tokens(engine, options.prompt_tokens, options.n_prompt_tokens, prompt,
+                                    "prompt_tokens"));
+  }
+  if (prompt.empty() && n_held == 0) {
+    return invalid_argument(
+        is_text ? "prompt: no tokens: it is empty and the model has no beginning-of-text token"
+                : "prompt_tokens: none, expected at least one");
+  }
+  return check_prompt(engine, prompt.size(), n_held);
 }
 
 // Completes in the session of `held`, or, without one, in one of its own.
@@ -165,7 +185,6 @@ Status read_request(const QSFEngine& engine, std::size_t n_held, const qsf_gener
                     GenerationRequest& request) {
   qsf_generate_options options = default_generate_options();
   QSF_RETURN_IF_ERROR(read_struct(from, "options", options));
-  if (options.prompt == nullptr && options.prompt_bytes > 0) return null_argument("prompt");
   GenerateOptions& settings = request.options;
   QSF_RETURN_IF_ERROR(read_count("max_tokens", options.max_tokens, settings.max_tokens));
   QSF_RETURN_IF_ERROR(
@@ -181,13 +200,15 @@ Status read_request(const QSFEngine& engine, std::size_t n_held, const qsf_gener
                             kMaxTopLogProbs);
   }
   settings.log_probs = options.log_probs != 0;
+  if (options.n_end_tokens > 0) {
+    QSF_RETURN_IF_ERROR(read_tokens(engine, options.end_tokens, options.n_end_tokens,
+                                    settings.end_tokens, "end_tokens"));
+  }
+  settings.ignore_end_of_text = options.ignore_end_of_text != 0;
   request.forwarder.emplace(options.on_token, options.on_prompt, options.user_data,
                             options.on_generated);
   request.forwarder->attach(settings);
-  QSF_RETURN_IF_ERROR(encode(engine, {options.prompt, options.prompt_bytes}, options.tokenize_flags,
-                             request.prompt,
-                             /*at_text_start=*/n_held == 0));
-  return check_prompt(engine, request.prompt.size(), n_held);
+  return read_prompt(engine, options, n_held, request.prompt);
 }
 
 Status read_count(const char* name, int value, std::uint32_t& out) {

@@ -140,6 +140,75 @@ static void test_refusals(QSFEngine* engine, const qsf_generate_options* from) {
   CHECK(strstr(error.message, "reserve_tokens") != NULL);
 }
 
+static int allow_one(uint32_t* allowed, size_t n_words, void* user_data) {
+  const int token = *(const int*)user_data;
+  memset(allowed, 0, n_words * sizeof *allowed);
+  allowed[token / 32] = 1u << (token % 32);
+  return 0;
+}
+
+static void test_token_ids(QSFEngine* engine, const qsf_generate_options* from, int eos) {
+  static Seen text, ids;
+  qsf_error error;
+  qsf_generate_options options = *from;
+  qsf_generate_result result;
+  CHECK(generate(engine, &options, &text, &result, NULL) == QSF_OK);
+  int prompt[64];
+  size_t n_prompt = 0;
+  CHECK(qsf_engine_tokenize(engine, kPrompt, strlen(kPrompt), QSF_TOKENIZE_DEFAULT, prompt, 64,
+                            &n_prompt, NULL) == QSF_OK);
+  options.prompt_tokens = prompt;
+  options.n_prompt_tokens = n_prompt;
+  CHECK(generate(engine, &options, &ids, &result, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(strstr(error.message, "both are set") != NULL);
+  options.prompt = NULL;
+  options.prompt_bytes = 0;
+  CHECK(generate(engine, &options, &ids, &result, NULL) == QSF_OK);
+  CHECK(result.prompt_tokens == (int)n_prompt && strcmp(text.text, ids.text) == 0);
+  CHECK(memcmp(text.tokens, ids.tokens, sizeof text.tokens) == 0);
+
+  prompt[1] = -1;
+  CHECK(generate(engine, &options, &ids, &result, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(strstr(error.message, "prompt_tokens[1]: -1") != NULL);
+  options.n_prompt_tokens = 0;
+  CHECK(generate(engine, &options, &ids, &result, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(strstr(error.message, "prompt_tokens: none") != NULL);
+  options.prompt_tokens = NULL;
+  options.n_prompt_tokens = 1;
+  CHECK(generate(engine, &options, &ids, &result, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(strstr(error.message, "prompt_tokens: NULL") != NULL);
+
+  options = *from;
+  int end = 1 << 30;
+  options.end_tokens = &end;
+  options.n_end_tokens = 1;
+  CHECK(generate(engine, &options, &ids, &result, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(strstr(error.message, "end_tokens[0]") != NULL);
+  end = text.tokens[5];
+  int first = 0;
+  while (text.tokens[first] != end) ++first;
+  CHECK(generate(engine, &options, &ids, &result, NULL) == QSF_OK);
+  CHECK(result.reason == QSF_STOP_END_OF_TEXT && result.generated_tokens == first);
+
+  /* A model that wants to end at once. */
+  const qsf_logit_bias wish = {.token = eos, .bias = 1e9f};
+  qsf_sampling sampling = *from->sampling;
+  sampling.logit_bias = &wish;
+  options = *from;
+  options.sampling = &sampling;
+  CHECK(generate(engine, &options, &ids, &result, NULL) == QSF_OK);
+  CHECK(result.reason == QSF_STOP_END_OF_TEXT && ids.n == 0);
+  options.ignore_end_of_text = 1;
+  CHECK(generate(engine, &options, &ids, &result, NULL) == QSF_OK);
+  CHECK(result.reason == QSF_STOP_MAX_TOKENS && ids.n == N_TOKENS);
+  CHECK(memcmp(text.tokens, ids.tokens, sizeof text.tokens) == 0);
+  int only = eos;
+  sampling.on_mask = allow_one;
+  sampling.user_data = &only;
+  CHECK(generate(engine, &options, &ids, &result, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(strstr(error.message, "may not be drawn") != NULL);
+}
+
 /* Two sessions share pages that one alone can fill. */
 static void test_pages(const char* path, const qsf_generate_options* from) {
   QSFConfig* config = qsf_config_default();
@@ -252,6 +321,7 @@ static void test_model(const char* path) {
   test_log_probs(engine, &options);
   test_end(engine, &options);
   test_refusals(engine, &options);
+  test_token_ids(engine, &options, info.eos_token);
   test_embed(engine, info.hidden_size);
   qsf_free(engine);
   test_pages(path, &options);

@@ -234,7 +234,7 @@ Result<EngineOptions> read_config(const QSFConfig& config);
 // Turns ids of C into tokens.
 // Fails  kInvalidArgument for NULL, no tokens at all or an id outside the vocabulary
 Status read_tokens(const QSFEngine& engine, const int* tokens, std::size_t n_tokens,
-                   std::vector<TokenId>& out);
+                   std::vector<TokenId>& out, const char* name = "tokens");
 
 // Returns a NUL-terminated copy for qsf_string_free; NUL characters inside become U+FFFD, which C
 // can see.

@@ -293,6 +293,7 @@ class RandomCalls {
     qsf_sampling sampling;
     qsf_generate_options options;
     std::string prompt;
+    std::vector<int> tokens;
   };
   void choose(Options& chosen) {
     qsf_sampling_init(&chosen.sampling);
@@ -311,6 +312,13 @@ class RandomCalls {
     chosen.prompt = std::string(below(once_in(8) ? 150 : 12), "ab c"[below(4)]);
     chosen.options.prompt = chosen.prompt.c_str();
     chosen.options.prompt_bytes = chosen.prompt.size();
+    if (once_in(4)) {
+      chosen.tokens = tokens();
+      chosen.options.prompt_tokens = chosen.tokens.data();
+      chosen.options.n_prompt_tokens = chosen.tokens.size();
+      if (!once_in(20)) chosen.options.prompt = nullptr;
+    }
+    chosen.options.ignore_end_of_text = once_in(3) ? 1 : 0;
     chosen.options.on_token = on_token;
     chosen.options.on_prompt = once_in(3) ? on_progress : nullptr;
     if (once_in(3)) {
@@ -515,6 +523,6 @@ int main(int argc, char** argv) {
                static_cast<unsigned long long>(calls.n_in_callbacks()));
   // Nothing passes because nothing ran.
   const bool ran = calls.n_done() > n_calls / 4 && calls.n_refused() > n_calls / 50 &&
-                   calls.n_tokens() > n_calls / 4 && calls.n_in_callbacks() > n_calls / 200;
+                   calls.n_tokens() > n_calls / 8 && calls.n_in_callbacks() > n_calls / 200;
   return ran ? 0 : 1;
 }

@@ -49,14 +49,14 @@ Result<char*> copy_text(std::string_view text) {
 }
 
 Status read_tokens(const QSFEngine& engine, const int* tokens, std::size_t n_tokens,
-                   std::vector<TokenId>& out) {
-  if (tokens == nullptr) return null_argument("tokens");
-  if (n_tokens == 0) return invalid_argument("tokens: none, expected at least one");
+                   std::vector<TokenId>& out, const char* name) {
+  if (tokens == nullptr) return null_argument(name);
+  if (n_tokens == 0) return invalid_argument("%s: none, expected at least one", name);
   const std::uint32_t n_vocab = engine.engine->spec().n_vocab;
   out.reserve(n_tokens);
   for (std::size_t i = 0; i < n_tokens; ++i) {
     if (tokens[i] < 0 || static_cast<std::uint32_t>(tokens[i]) >= n_vocab) {
-      return invalid_argument("tokens[%zu]: %d, expected 0 to %u", i, tokens[i], n_vocab - 1);
+      return invalid_argument("%s[%zu]: %d, expected 0 to %u", name, i, tokens[i], n_vocab - 1);
     }
     out.push_back(static_cast<TokenId>(tokens[i]));
   }

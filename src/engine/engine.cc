@@ -189,6 +189,14 @@ std::uint32_t Engine::Impl::n_drawable() const noexcept {
 std::uint32_t Engine::n_drawable() const noexcept {
   return impl_->n_drawable();
 }
+std::vector<TokenId> Engine::Impl::end_of_text_ids() const {
+  const std::vector<std::uint32_t>& of_model = reader->spec().eos_ids;
+  std::vector<TokenId> ids(of_model.begin(), of_model.end());
+  for (std::uint32_t i = 0; i < tokenizer->n_stop_ids(); ++i) ids.push_back(tokenizer->stop_id(i));
+  if (tokenizer->eos() != kNoToken) ids.push_back(tokenizer->eos());
+  return ids;
+}
+
 KvPageCounts Engine::kv_pages() const noexcept {
   return impl_->kv_pages();
 }

@@ -125,6 +125,7 @@ struct GenerateOptions {
   SamplingOptions sampling;
   std::vector<std::string> stop;    // stop texts: generation ends before the first one completed
   std::vector<TokenId> end_tokens;  // further end-of-text tokens beside the model's own
+  bool ignore_end_of_text = false;  // the model's own are not drawn
   // Passes the prompt's text to on_token, token by token, once the prompt is computed.
   bool echo_prompt = false;
   // Called while the prompt is computed, with parts of the work.

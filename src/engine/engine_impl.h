@@ -129,6 +129,8 @@ struct Engine::Impl {
   // Returns how many ids may be sampled. Embeddings are padded with rows without a token; an
   // end-of-text id that the tokenizer does not list still ends the text.
   std::uint32_t n_drawable() const noexcept;
+  // Requires  a tokenizer
+  std::vector<TokenId> end_of_text_ids() const;
 
   // Keeps what became of a sequence for the next message, where messages are recorded.
   void record(SequenceChange::Kind kind, SequenceId sequence, std::uint32_t value = 0);

@@ -46,6 +46,7 @@ Generation::Generation(Session& session, std::span<const TokenId> prompt,
   Engine::Impl& engine = session.engine_;
   const std::size_t n_vocab = engine.reader->spec().n_vocab;
   const std::size_t n_ids = engine.n_drawable();
+  if (options_.ignore_end_of_text) options_.sampling.excluded = engine.end_of_text_ids();
   sampler_.emplace(options_.sampling,
                    engine.sample_logits.subspan(session.sequence_ * n_vocab, n_ids),
                    engine.sample_order.first(n_ids));

@@ -141,7 +141,16 @@ Status Sampler::prepare() {
     if (code != 0) return invalid_argument("logits callback: returned %d", code);
     if (!has_candidate()) return invalid_argument("logits callback: left no finite logit");
   }
-  return options_.on_mask == nullptr ? ok_status() : mask();
+  if (options_.on_mask != nullptr) QSF_RETURN_IF_ERROR(mask());
+  return options_.excluded.empty() ? ok_status() : exclude();
+}
+
+Status Sampler::exclude() {
+  for (const TokenId token : options_.excluded) {
+    if (token < logits_.size()) logits_[token] = kMinusInfinity;
+  }
+  if (has_candidate()) return ok_status();
+  return invalid_argument("sampling: only tokens are left that may not be drawn");
 }
 
 Status Sampler::mask() {

@@ -71,6 +71,7 @@ struct SamplingOptions {
 
   std::uint64_t seed = 0;
   std::vector<LogitBias> logit_bias;  // biases of one token add up
+  std::vector<TokenId> excluded;      // never drawn, whatever the callbacks and the bias say
 
   // Called by prepare(), or null. A result other than 0 is an error of that draw.
   // May change the logits of all ids that can be drawn.
@@ -101,8 +102,8 @@ class Sampler final : public LogitsSink {
   // Returns whether any gathered logit is a finite number: a row of a sound model always has one.
   bool has_candidate() const noexcept;
 
-  // Calls the callbacks for the gathered row, once before each draw().
-  // Fails  kInvalidArgument: a callback failed, or left no id that can be drawn
+  // Calls the callbacks for the gathered row, and excludes ids, once before each draw().
+  // Fails  kInvalidArgument: a callback failed, or no id is left that can be drawn
   Status prepare();
 
   // Draws a token from the gathered row, given the tokens so far (for the penalties and DRY).
@@ -115,6 +116,7 @@ class Sampler final : public LogitsSink {
 
  private:
   Status mask();
+  Status exclude();
   void penalise(std::span<const TokenId> history) noexcept;
   void penalise_continuations(std::span<const TokenId> history) noexcept;
   void bias() noexcept;

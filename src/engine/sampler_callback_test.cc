@@ -103,6 +103,20 @@ TEST(SamplerCallbackTest, TheMaskComesAfterTheLogitsCallback) {
   EXPECT_EQ(draw(options, {0.0F, 2.0F, 1.0F}).token, 0U);
 }
 
+TEST(SamplerCallbackTest, AnExcludedTokenIsNeverDrawn) {
+  Callbacks callbacks{.set_to = 100.0F};
+  SamplingOptions options = greedy();
+  options.logit_bias = {{0, 1e9F}};
+  options.excluded = {0, 1000};
+  EXPECT_EQ(draw(options, {5.0F, 2.0F, 1.0F}).token, 1U);
+  callbacks.attach(options);
+  EXPECT_EQ(draw(options, {5.0F, 2.0F, 1.0F}).token, 1U);
+  callbacks.banned = {1, 2};
+  const Drawn drawn = draw(options, {5.0F, 2.0F, 1.0F});
+  EXPECT_EQ(drawn.status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(drawn.status.message().find("may not be drawn"), std::string::npos);
+}
+
 TEST(SamplerCallbackTest, FailuresAreErrors) {
   Callbacks callbacks{.code = -3};
   SamplingOptions options = plain();
