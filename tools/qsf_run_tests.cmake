@@ -39,6 +39,7 @@ if(QSF_BUILD_TESTS)
   add_test(NAME capi_generated_model_test COMMAND capi_generated_test ${qsf_test_model})
   add_test(NAME capi_plan_model_test COMMAND capi_plan_test ${qsf_test_model})
   add_test(NAME capi_sampler_model_test COMMAND capi_sampler_test ${qsf_test_model})
+  add_test(NAME capi_serving_model_test COMMAND capi_serving_test ${qsf_test_model})
   add_test(NAME capi_session_model_test COMMAND capi_session_test ${qsf_test_model})
   add_test(NAME capi_step_model_test COMMAND capi_step_test ${qsf_test_model})
   set(qsf_chat_test_model ${PROJECT_BINARY_DIR}/tests/chat_model-4bit.qsf)
@@ -54,7 +55,7 @@ if(QSF_BUILD_TESTS)
   add_test(NAME two_sessions_test COMMAND two_sessions ${qsf_test_model} "Once upon a time" "The fox said")
   set_tests_properties(convert_test_model PROPERTIES FIXTURES_SETUP test_model LABELS model)
   set_tests_properties(capi_model_test capi_chat_model_test capi_generated_model_test capi_plan_model_test
-    capi_sampler_model_test
+    capi_sampler_model_test capi_serving_model_test
     capi_session_model_test capi_step_model_test capi_window_model_test capi_0_1_model_test hello_test two_sessions_test PROPERTIES
     FIXTURES_REQUIRED test_model LABELS model TIMEOUT 600)
   set_tests_properties(hello_test PROPERTIES PASS_REGULAR_EXPRESSION "^Once upon a time[^\n]+")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * QSF: run a language model in the memory you give it. The whole public interface, plain C11,
- * with qsf/sampling.h and qsf/plan.h, which this header includes.
+ * with qsf/sampling.h, qsf/serving.h and qsf/plan.h, which this header includes.
  *
  * Start here
  *   1. qsf_config_default, qsf_config_set_ram_budget   settings; NULL takes the defaults
@@ -138,7 +138,7 @@ QSF_API void qsf_config_set_threads(QSFConfig* config, int num_threads);
  *          1,024 at least, with a warning. With QSF_KV_POLICY_WINDOW and QSF_KV_POLICY_H2O it is
  *          the trained length. With rope_reindex see there */
 QSF_API void qsf_config_set_max_seq_len(QSFConfig* config, int max_seq_len);
-/* Sequences that may exist at once, 1 to 64. A session and a chat take one each.
+/* Sequences that may exist at once, 1 to 256. A session and a chat take one each.
  * qsf_engine_generate, qsf_generate, qsf_engine_score, qsf_engine_embed and qsf_forward take one
  * during the call: add one to use them beside sessions.
  * Default  1 */
@@ -649,8 +649,11 @@ typedef struct qsf_step_counts {
   size_t struct_size;
   int prompt_rows;
   int generated_rows;
-  int n_finished; /* members that have ended, in this step or before */
-  int n_waiting;  /* members left out because no page of the KV cache was free */
+  int n_finished;             /* members that have ended, in this step or before */
+  int n_waiting;              /* members left out because no page of the KV cache was free */
+  uint64_t pass_ns;           /* to compute the pass, without sampling and callbacks */
+  uint64_t read_wait_ns;      /* waiting for the disk, a part of pass_ns */
+  uint64_t weight_bytes_read; /* from the file */
 } qsf_step_counts;
 /* Computes the next rows of the members in one pass, which reads the weights once, and delivers
  * their tokens. A member that has ended is left out, and so is one that waits for pages; when all
@@ -678,6 +681,8 @@ QSF_API int qsf_generation_is_waiting(const QSFGeneration* generation);
  * Errors   QSF_INVALID_ARGUMENT: it has not ended */
 QSF_API qsf_code qsf_generation_get_result(const QSFGeneration* generation,
                                            qsf_generate_result* result, qsf_error* error);
+
+#include "qsf/serving.h" /* admission, bounds of a step, pages: for servers */
 
 /* ---- 7 Memory plan ----------------------------------------------------------------------- */
 

@@ -31,7 +31,7 @@ static_assert(same(QSF_INTERNAL, StatusCode::kInternal));
 static_assert(static_cast<int>(QSF_LOG_INFO) == static_cast<int>(LogLevel::kInfo));
 static_assert(static_cast<int>(QSF_LOG_WARNING) == static_cast<int>(LogLevel::kWarning));
 
-constexpr int kMaxSessions = 64;  // the engine's
+constexpr int kMaxSessions = 256;  // the engine's
 constexpr std::size_t kMegabyte = 1'000'000;
 
 Status check_range(const char* name, int value, int max) {
@@ -97,6 +97,7 @@ Status check(const QSFConfig& config) {
   if (config.attention != QSF_ATTENTION_FULL) QSF_RETURN_IF_ERROR(check_h2o(config));
   QSF_RETURN_IF_ERROR(check_kv_policy(config));
   if (config.kv_spill_lost) return out_of_budget("kv_spill: there was no memory for its path");
+  if (config.memory_lost) return out_of_budget("add_memory: there was no memory for its texts");
   QSF_RETURN_IF_ERROR(check_range("threads", config.threads, kMaxInt));
   QSF_RETURN_IF_ERROR(check_range("max_seq_len", config.max_seq_len, kMaxInt));
   QSF_RETURN_IF_ERROR(check_range("rows_per_pass", config.rows_per_pass, kMaxInt));
@@ -359,6 +360,7 @@ Result<EngineOptions> read_config(const QSFConfig& config) {
   options.ram_budget_bytes = std::uint64_t{config.ram_budget_mb} * kMegabyte;
   options.preload = config.preload;
   options.kv_spill_path = config.kv_spill;
+  options.caller_memory = config.memory;
   switch (config.read_path) {
     case QSF_READ_URING: options.read_path = ReadPath::kUring; break;
     case QSF_READ_PREAD: options.read_path = ReadPath::kPread; break;

@@ -56,10 +56,11 @@ bool bytes_are(const T& value, std::size_t from, std::size_t to, unsigned char b
 
 template <typename T>
 class CapiStructTest : public testing::Test {};
-using Structs = testing::Types<qsf_h2o_options, qsf_sampling, qsf_generate_options,
-                               qsf_chat_options, qsf_chat_send_options, qsf_model_info,
-                               qsf_engine_stats, qsf_generate_result, qsf_chat_result,
-                               qsf_chat_info, qsf_plan_info, qsf_memory_region, qsf_step_counts>;
+using Structs =
+    testing::Types<qsf_h2o_options, qsf_sampling, qsf_generate_options, qsf_chat_options,
+                   qsf_chat_send_options, qsf_model_info, qsf_engine_stats, qsf_generate_result,
+                   qsf_chat_result, qsf_chat_info, qsf_plan_info, qsf_memory_region,
+                   qsf_step_counts, qsf_step_options, qsf_kv_page_counts>;
 TYPED_TEST_SUITE(CapiStructTest, Structs);
 
 TYPED_TEST(CapiStructTest, EverySizeOfAReleaseIsReadOverTheDefaults) {
@@ -167,6 +168,7 @@ TEST(CapiAbiTest, InitFunctionsFillTheStructOfTheirCaller) {
   expect_inits(qsf_generate_options_init, qsf_generate_options_init_sized);
   expect_inits(qsf_chat_options_init, qsf_chat_options_init_sized);
   expect_inits(qsf_chat_send_options_init, qsf_chat_send_options_init_sized);
+  expect_inits(qsf_step_options_init, qsf_step_options_init_sized);
 }
 
 }  // namespace

@@ -64,7 +64,9 @@ struct QSFConfig {
   float quality = 1.0F;
   std::string kv_spill;        // a path; empty: none
   bool kv_spill_lost = false;  // no memory for it
-  int k_type = QSF_KV_F16;     // a qsf_kv_type, unchecked
+  std::vector<qsf::CallerMemory> memory;
+  bool memory_lost = false;  // the same
+  int k_type = QSF_KV_F16;   // a qsf_kv_type, unchecked
   int v_type = QSF_KV_F16;
   int attention = QSF_ATTENTION_FULL;  // a qsf_attention, unchecked
   qsf_h2o_options h2o = qsf::capi::default_h2o_options();

@@ -2,20 +2,7 @@
 //
 // Generations that step together, of the C API; the contract is include/qsf/qsf.h.
 
-#include "capi/capi_handles.h"
-#include "engine/generation.h"
-
-struct QSFGeneration : qsf::capi::Owned {
-  qsf::capi::GenerationRequest request;
-  qsf::GenerationPtr generation;  // null once it has ended
-  QSFSession* session = nullptr;  // the same
-  qsf::GenerateResult result;
-  qsf::Status status;
-
-  // Leaves the session to others.
-  void end();
-  ~QSFGeneration() override;
-};
+#include "capi/capi_generation.h"
 
 void QSFGeneration::end() {
   result = generation->result();
@@ -64,8 +51,17 @@ Status create_generation(QSFSession* session, const qsf_generate_options* option
   return ok_status();
 }
 
+Status read_step_options(const qsf_step_options* from, StepOptions& out) {
+  if (from == nullptr) return ok_status();
+  qsf_step_options options = {};
+  QSF_RETURN_IF_ERROR(read_struct(from, "options", options));
+  return read_count("max_prompt_rows", options.max_prompt_rows, out.max_prompt_rows);
+}
+
 Status step(QSFEngine* engine, QSFGeneration* const* members, std::size_t n_members,
-            qsf_step_counts* counts) {
+            const qsf_step_options* options, qsf_step_counts* counts) {
+  StepOptions settings;
+  QSF_RETURN_IF_ERROR(read_step_options(options, settings));
   if (members == nullptr && n_members > 0) return null_argument("members");
   if (counts != nullptr) QSF_RETURN_IF_ERROR(write_struct(qsf_step_counts{}, "counts", counts));
   std::vector<Generation*>& generations = engine->stepping;
@@ -78,7 +74,7 @@ Status step(QSFEngine* engine, QSFGeneration* const* members, std::size_t n_memb
   }
   qsf_step_counts out = {};
   out.n_finished = static_cast<int>(n_members - generations.size());
-  const Result<StepCounts> done = engine->engine->step(generations);
+  const Result<StepCounts> done = engine->engine->step(generations, settings);
   // Also after the error of a pass: a member may have been refused before it.
   for (std::size_t i = 0; i < n_members; ++i) {
     const auto& generation = members[i]->generation;
@@ -89,6 +85,9 @@ Status step(QSFEngine* engine, QSFGeneration* const* members, std::size_t n_memb
   out.generated_rows = static_cast<int>(done->generated_rows);
   out.n_finished += static_cast<int>(done->n_finished);
   out.n_waiting = static_cast<int>(done->n_waiting);
+  out.pass_ns = done->pass_ns;
+  out.read_wait_ns = done->read_wait_ns;
+  out.weight_bytes_read = done->weight_bytes_read;
   return counts == nullptr ? ok_status() : write_struct(out, "counts", counts);
 }
 
@@ -134,7 +133,22 @@ void qsf_generation_free(QSFGeneration* generation) {
 
 qsf_code qsf_engine_step(QSFEngine* engine, QSFGeneration* const* members, size_t n_members,
                          qsf_step_counts* counts, qsf_error* error) {
-  return engine_call(engine, error, [&] { return step(engine, members, n_members, counts); });
+  return engine_call(engine, error,
+                     [&] { return step(engine, members, n_members, nullptr, counts); });
+}
+
+void(qsf_step_options_init)(qsf_step_options* options) {
+  init_struct(qsf_step_options{}, kReleasedSizes<qsf_step_options>.front(), options);
+}
+void qsf_step_options_init_sized(qsf_step_options* options, size_t struct_size) {
+  init_struct(qsf_step_options{}, struct_size, options);
+}
+
+qsf_code qsf_engine_step_with(QSFEngine* engine, QSFGeneration* const* members, size_t n_members,
+                              const qsf_step_options* options, qsf_step_counts* counts,
+                              qsf_error* error) {
+  return engine_call(engine, error,
+                     [&] { return step(engine, members, n_members, options, counts); });
 }
 
 qsf_code qsf_engine_step_sessions(QSFEngine* engine, QSFSession* const* sessions, const int* tokens,

@@ -160,8 +160,8 @@ static void test_configuration(void) {
   qsf_config_set_max_sessions(config, 0);
   expect_refused(config, QSF_INVALID_ARGUMENT, "max_sessions");
   config = qsf_config_default();
-  qsf_config_set_max_sessions(config, 65);
-  expect_refused(config, QSF_INVALID_ARGUMENT, "max_sessions: 65, expected 1 to 64");
+  qsf_config_set_max_sessions(config, 257);
+  expect_refused(config, QSF_INVALID_ARGUMENT, "max_sessions: 257, expected 1 to 256");
   config = qsf_config_default();
   qsf_config_set_kv_type(config, (qsf_kv_type)7);
   expect_refused(config, QSF_INVALID_ARGUMENT, "kv_type: 7 for keys");

@@ -46,6 +46,13 @@ struct PromptProgress;   // pass.h
 // Numbers the passes of an engine from 1.
 using PassId = std::uint64_t;
 
+// Memory of the caller that the budget counts.
+struct CallerMemory {
+  std::string name;
+  std::string reason;
+  std::uint64_t bytes = 0;
+};
+
 struct EngineOptions {
   unsigned n_threads = 0;  // 0: the physical cores at hand
   // Context length in positions; 0: the trained context length, at most 4,096 with KvPolicy::kFull.
@@ -69,7 +76,8 @@ struct EngineOptions {
   // Limit of the memory of the whole process; 0: the memory that the machine and its control groups
   // have free.
   std::uint64_t ram_budget_bytes = 0;
-  std::optional<ReadPath> read_path;  // none: the best that works
+  std::vector<CallerMemory> caller_memory;  // taken after open(); regions of the plan
+  std::optional<ReadPath> read_path;        // none: the best that works
   // A file to be created for the KV cache, of which memory then holds two layers. Empty: the KV
   // cache stays in memory.
   std::string kv_spill_path;
@@ -156,13 +164,22 @@ struct GenerateResult {
   std::uint64_t generate_ns = 0;
 };
 
+struct StepOptions {
+  // Most prompt rows of the pass, or 0: rows_per_pass. A prompt that has to be one pass
+  // (AttentionKind::kSymmetric) may have more.
+  std::uint32_t max_prompt_rows = 0;
+};
+
 // What a step did.
 struct StepCounts {
   std::size_t prompt_rows = 0;
   std::size_t generated_rows = 0;
-  std::size_t n_finished = 0;   // members that have ended, in this step or before
-  std::size_t n_waiting = 0;    // members left out because no KV page was free
-  std::size_t n_in_flight = 0;  // members left out because another pass in flight has them
+  std::size_t n_finished = 0;           // members that have ended, in this step or before
+  std::size_t n_waiting = 0;            // members left out because no KV page was free
+  std::size_t n_in_flight = 0;          // members left out because another pass in flight has them
+  std::uint64_t pass_ns = 0;            // to compute the pass, without sampling and callbacks
+  std::uint64_t read_wait_ns = 0;       // waiting for the disk, a part of pass_ns
+  std::uint64_t weight_bytes_read = 0;  // from the file
 };
 
 // One token of a session, for Engine::step_sessions().
@@ -233,13 +250,13 @@ class Engine {
   //             again
   // Fails       kInvalidArgument: called by a callback of a step; a member is null, given twice or
   //             of another engine; kCancelled (Engine::cancel); kCorrupt or kIo from the disk
-  Result<StepCounts> step(std::span<Generation* const> members);
+  Result<StepCounts> step(std::span<Generation* const> members, StepOptions options = {});
   // The two halves of step(): admission and plan, then the rest. Between them, further steps may
   // begin, max_passes_in_flight in all; they leave out the members that are in flight. Passes may
   // end in any order.
   // Fails  as step(); begin_step() also kInvalidArgument when as many are in flight; end_step() for
   //        a pass that is not
-  Result<PassId> begin_step(std::span<Generation* const> members);
+  Result<PassId> begin_step(std::span<Generation* const> members, StepOptions options = {});
   Result<StepCounts> end_step(PassId pass);
   // Returns the pass as a message, valid until its end_step().
   // Requires  record_passes; the pass is in flight

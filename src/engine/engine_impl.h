@@ -96,9 +96,9 @@ struct Engine::Impl {
   void take_back(const PassInFlight& pass) noexcept;
 
   // A step, in step.cc.
-  Result<PassId> begin_step(std::span<Generation* const> members);
+  Result<PassId> begin_step(std::span<Generation* const> members, StepOptions bounds = {});
   Result<StepCounts> end_step(PassId id);
-  Result<StepCounts> step(std::span<Generation* const> members);
+  Result<StepCounts> step(std::span<Generation* const> members, StepOptions bounds = {});
   // Computes the pass of another engine (pass_executor.cc).
   Status execute(const PassMessage& message, LogitsSink* sink);
 
@@ -151,7 +151,8 @@ struct Engine::Impl {
   void keep_within_limits();
   // The slots that a row attends to. A part of prompt rows ends before slot `end`.
   VisibleSet visible_at(std::uint32_t slot, RowRole role, std::uint32_t end) const noexcept;
-  void plan_pass(PassInFlight& pass);
+  void plan_pass(PassInFlight& pass, StepOptions bounds);
+  Status compute(PassInFlight& pass);
   std::size_t plan_rows(PassInFlight& pass, RowRole role, std::size_t n_rows);
   void retire(Generation& member, StepCounts& counts);
   void count_work(std::span<const PassPart> parts, bool done, std::uint64_t elapsed_ns);

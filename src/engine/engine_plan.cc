@@ -27,7 +27,9 @@ constexpr std::uint32_t kDefaultContext = 4096;
 constexpr std::uint32_t kDefaultReindexedContext = 65536;
 constexpr float kMaxAngle = 0x1p26F;  // of kernels/rope, up to which its angles are accurate
 constexpr std::uint32_t kDefaultRowsPerPass = 512;
-constexpr std::uint32_t kMaxSequences = 64;
+constexpr std::uint32_t kMaxSequences = 256;
+constexpr std::uint64_t kMaxCallerBytes = std::uint64_t{1} << 50;
+constexpr std::size_t kMaxCallerRegions = 64;
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 // Memory outside the arena that cannot be computed. Measured (decision 015); each is about twice
@@ -172,6 +174,9 @@ class Planner {
             (n_workers + n_queues) * kKernelThreadBytes + n_queues * kKernelQueueBytes,
         printed("tables of the process, and %u CPUs that take memory %llu bytes in advance",
                 inputs_.machine.n_cpus, llu(kChargeBatchBytes)));
+    for (const CallerMemory& memory : options_.caller_memory) {
+      plan.add_external(memory.name, memory.bytes, memory.reason);
+    }
   }
 
   void add_tokenizer() {
@@ -654,6 +659,27 @@ Status check_context(const EngineOptions& options, const ModelSpec& spec) {
       spec.positions == PositionEncoding::kRope ? ", or kv policy window with rope_reindex" : "");
 }
 
+Status check_caller_memory(const std::vector<CallerMemory>& regions) {
+  if (regions.size() > kMaxCallerRegions) {
+    return invalid_argument("memory of the caller: %zu regions, expected at most %zu",
+                            regions.size(), kMaxCallerRegions);
+  }
+  std::uint64_t left = kMaxCallerBytes;
+  for (const CallerMemory& region : regions) {
+    if (region.name.empty()) {
+      return invalid_argument("memory of the caller: a region of %llu bytes has no name",
+                              llu(region.bytes));
+    }
+    if (region.bytes > left) {
+      return invalid_argument(
+          "memory of the caller: %s has %llu bytes, expected at most %llu in all regions",
+          region.name.c_str(), llu(region.bytes), llu(kMaxCallerBytes));
+    }
+    left -= region.bytes;
+  }
+  return ok_status();
+}
+
 }  // namespace
 
 Status check_options(const EngineOptions& options, const ModelSpec& spec) {
@@ -670,6 +696,7 @@ Status check_options(const EngineOptions& options, const ModelSpec& spec) {
     return invalid_argument("sequences: %u, expected 1 to %u", options.n_sequences, kMaxSequences);
   }
   QSF_RETURN_IF_ERROR(check_drafts(options));
+  QSF_RETURN_IF_ERROR(check_caller_memory(options.caller_memory));
   if (options.max_passes_in_flight == 0 || options.max_passes_in_flight > kMaxSequences) {
     return invalid_argument("passes in flight: %u, expected 1 to %u", options.max_passes_in_flight,
                             kMaxSequences);

@@ -330,6 +330,39 @@ TEST_F(BudgetedEngineTest, WithoutPreloadOpeningReadsNoMoreThanItMust) {
   EXPECT_EQ(text, tell(*Engine::open(kModel, options(0)).value()));
 }
 
+TEST_F(EnginePlanTest, MemoryOfTheCallerIsPartOfThePlan) {
+  const EnginePlan none = plan(0).value();
+  options_.caller_memory = {{"connections", "1,000 of them", 3 * kMB}, {"queues", "", 2 * kMB}};
+  const EnginePlan with = plan(0).value();
+  EXPECT_EQ(with.memory.total_bytes(), none.memory.total_bytes() + 5 * kMB);
+  ASSERT_NE(with.memory.find("connections"), nullptr);
+  EXPECT_EQ(with.memory.find("connections")->bytes, 3 * kMB);
+  EXPECT_EQ(with.memory.find("connections")->reason, "1,000 of them");
+  EXPECT_EQ(with.memory.arena_bytes(), none.memory.arena_bytes());
+  // In a budget the engine gets less.
+  const std::uint64_t budget = none.memory.total_bytes() + kMB;
+  const EnginePlan squeezed = plan(budget).value();
+  EXPECT_LE(squeezed.memory.total_bytes(), budget);
+  EXPECT_LT(squeezed.memory.arena_bytes(), none.memory.arena_bytes());
+  options_.caller_memory[0].bytes = budget;
+  EXPECT_THAT(plan(budget).error().message(), HasSubstr("too small"));
+}
+
+TEST_F(EnginePlanTest, AbsurdMemoryOfTheCallerIsRefused) {
+  const ModelSpec& spec = reader_.spec();
+  const std::uint64_t most = std::uint64_t{1} << 50;
+  options_.caller_memory = {{"a", "", most / 2}, {"b", "", most / 2}};
+  EXPECT_TRUE(check_options(options_, spec).ok());
+  options_.caller_memory[1].bytes += 1;
+  EXPECT_THAT(check_options(options_, spec).message(), HasSubstr("b has 562949953421313 bytes"));
+  options_.caller_memory[1].bytes = UINT64_MAX;
+  EXPECT_EQ(check_options(options_, spec).code(), StatusCode::kInvalidArgument);
+  options_.caller_memory = {{"", "no name", 5}};
+  EXPECT_THAT(check_options(options_, spec).message(), HasSubstr("has no name"));
+  options_.caller_memory.assign(65, {"many", "", 1});
+  EXPECT_THAT(check_options(options_, spec).message(), HasSubstr("65 regions"));
+}
+
 // Rows, states and a page of paths for drafts; the same plan without.
 TEST_F(EnginePlanTest, DraftedRowsArePlanned) {
   const ModelSpec& spec = reader_.spec();

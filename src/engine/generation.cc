@@ -62,36 +62,39 @@ Generation::~Generation() {
   session_.generation_ = nullptr;
 }
 
-void Generation::admit() {
-  if (phase_ != Phase::kNew) return;
+Status Generation::admit() {
+  if (phase_ != Phase::kNew) return status_;
+  if (Status status = check_prompt(); !status.ok()) {
+    fail(std::move(status));
+    return status_;
+  }
+  QSF_RETURN_IF_ERROR(reserve_pages());
   started_ns_ = monotonic_ns();
-  phase_ = Phase::kPrompt;
-  Session& session = session_;
-  const std::uint32_t n_vocab = session.engine_.reader->spec().n_vocab;
-  if (prompt_.empty() && session.tokens_.empty()) {
-    return fail(invalid_argument("no tokens to compute"));
-  }
-  for (const TokenId token : prompt_) {
-    if (token < n_vocab) continue;
-    return fail(invalid_argument("token %u: the vocabulary ends at %u", token, n_vocab - 1));
-  }
-  if (Status status = session.check_room(prompt_.size()); !status.ok()) {
-    return fail(std::move(status));
-  }
-  if (Status status = session.engine_.check_pass_of(prompt_.size()); !status.ok()) {
-    return fail(std::move(status));
-  }
-  progress_.total_rows = prompt_.size() + session.tokens_.size() - session.n_computed();
-  if (Status status = reserve_pages(); !status.ok()) return fail(std::move(status));
-  if (prompt_.empty() && session.pending_token_ == kNoToken) {
-    const TokenId last = session.tokens_.back();
-    if (Status status = session.truncate_to(session.tokens_.size() - 1); !status.ok()) {
-      return fail(std::move(status));
+  progress_.total_rows = prompt_.size() + session_.tokens_.size() - session_.n_computed();
+  if (prompt_.empty() && session_.pending_token_ == kNoToken) {
+    const TokenId last = session_.tokens_.back();
+    if (Status status = session_.truncate_to(session_.tokens_.size() - 1); !status.ok()) {
+      fail(std::move(status));
+      return status_;
     }
     prompt_.push_back(last);
     recomputes_last_ = true;
   }
-  prompt_start_ = session.tokens_.size() + (session.pending_token_ == kNoToken ? 0 : 1);
+  prompt_start_ = session_.tokens_.size() + (session_.pending_token_ == kNoToken ? 0 : 1);
+  phase_ = Phase::kPrompt;
+  return ok_status();
+}
+
+Status Generation::check_prompt() const {
+  const Engine::Impl& engine = session_.engine_;
+  if (prompt_.empty() && session_.tokens_.empty()) return invalid_argument("no tokens to compute");
+  const std::uint32_t n_vocab = engine.reader->spec().n_vocab;
+  for (const TokenId token : prompt_) {
+    if (token < n_vocab) continue;
+    return invalid_argument("token %u: the vocabulary ends at %u", token, n_vocab - 1);
+  }
+  QSF_RETURN_IF_ERROR(session_.check_room(prompt_.size()));
+  return engine.check_pass_of(prompt_.size());
 }
 
 Status Generation::reserve_pages() {

@@ -64,11 +64,15 @@ class Generation {
   // freed, or this one saved and freed; or finish() ends the generation.
   bool waits_for_pages = false;
 
+  // Checks the prompt against vocabulary and context, and reserves KV pages, once; the first step
+  // does it where nobody else did. The session is unchanged.
+  // Requires  not in flight
+  // Fails     with an error that has ended the generation (finished()); or kOutOfBudget, with too
+  //           few KV pages free for now: nothing has changed then
+  Status admit();
+
   // The parts of a step, for step.cc.
 
-  // Checks the prompt against vocabulary and context, and reserves KV pages, once. Ends the
-  // generation on an error; the session is unchanged then.
-  void admit();
   // Ends the generation when it was cancelled.
   void take_cancel();
   // Requires  admitted, not finished
@@ -99,6 +103,7 @@ class Generation {
   bool ends_text(TokenId token) const;
   void sample();
   void drop_prompt();
+  Status check_prompt() const;
   Status reserve_pages();
   void end(Status status);
 

@@ -16,7 +16,8 @@
 //
 // The rows of a pass are limited. Those of generating members are counted first, so that a prompt
 // of any length delays them by EnginePlan::max_row_delay passes at most. Prompts take what is left,
-// at least one row, the first in the call before the others. Where the rows are too few for all
+// at least one row and StepOptions::max_prompt_rows at most, the first in the call before the
+// others. Where the rows are too few for all
 // generating members, they take turns. A member whose row finds no KV page is left out of the plan
 // and waits for pages. Under AttentionKind::kSymmetric a prompt waits for a pass that holds it all.
 
@@ -26,6 +27,7 @@
 #include "base/check.h"
 #include "engine/engine_impl.h"
 #include "engine/generation.h"
+#include "platform/clock.h"
 
 namespace qsf {
 
@@ -78,7 +80,7 @@ std::size_t Engine::Impl::plan_rows(PassInFlight& pass, RowRole role, std::size_
   return n_planned;
 }
 
-void Engine::Impl::plan_pass(PassInFlight& pass) {
+void Engine::Impl::plan_pass(PassInFlight& pass, StepOptions bounds) {
   std::size_t n_generating = 0;
   std::size_t prompt_rows = 0;  // that the first prompt needs at least
   for (Generation* const member : pass.members) {
@@ -99,12 +101,16 @@ void Engine::Impl::plan_pass(PassInFlight& pass) {
     prompt_has_turn = !prompt_has_turn;
   }
   if (prompt_rows > 0 && n_decode < rows_per_pass) {
-    pass.counts.prompt_rows = plan_rows(pass, RowRole::kPrompt, rows_per_pass - n_decode);
+    std::size_t most = rows_per_pass - n_decode;
+    if (bounds.max_prompt_rows != 0) {
+      most = std::min(most, std::max<std::size_t>(bounds.max_prompt_rows, prompt_rows));
+    }
+    pass.counts.prompt_rows = plan_rows(pass, RowRole::kPrompt, most);
   }
   if (n_decode > 0) pass.counts.generated_rows = plan_rows(pass, RowRole::kGenerated, n_decode);
 }
 
-Result<PassId> Engine::Impl::begin_step(std::span<Generation* const> members) {
+Result<PassId> Engine::Impl::begin_step(std::span<Generation* const> members, StepOptions bounds) {
   QSF_RETURN_IF_ERROR(check_members(members, *this));
   QSF_ASSIGN_OR_RETURN(PassInFlight* const pass, take_pass());
   for (Generation* const member : members) {
@@ -115,12 +121,26 @@ Result<PassId> Engine::Impl::begin_step(std::span<Generation* const> members) {
     pass->members.push_back(member);
     member->set_in_flight(true);
     member->waits_for_pages = false;
-    member->admit();
+    if (Status status = member->admit(); !status.ok() && !member->finished()) {
+      member->fail(std::move(status));
+    }
     member->take_cancel();
   }
   pass->changes.swap(changes);
-  plan_pass(*pass);
+  plan_pass(*pass, bounds);
   return pass->id;
+}
+
+// Runs a pass and counts what it cost.
+Status Engine::Impl::compute(PassInFlight& pass) {
+  const PagerStats before = pager->stats();
+  const std::uint64_t start = monotonic_ns();
+  Status status = run_pass(pass);
+  const PagerStats after = pager->stats();
+  pass.counts.pass_ns = monotonic_ns() - start;
+  pass.counts.read_wait_ns = after.wait_ns - before.wait_ns;
+  pass.counts.weight_bytes_read = after.bytes_read - before.bytes_read;
+  return status;
 }
 
 Result<StepCounts> Engine::Impl::end_step(PassId id) {
@@ -131,7 +151,7 @@ Result<StepCounts> Engine::Impl::end_step(PassId id) {
                             static_cast<unsigned long long>(id));
   }
   running = true;
-  Status status = pass->rows.empty() ? ok_status() : run_pass(*pass);
+  Status status = pass->rows.empty() ? ok_status() : compute(*pass);
   if (status.ok()) {
     for (const Planned& done : pass->planned) done.member->commit(done.rows);
   } else if (pass->all_cancelled) {
@@ -146,8 +166,8 @@ Result<StepCounts> Engine::Impl::end_step(PassId id) {
   return counts;
 }
 
-Result<StepCounts> Engine::Impl::step(std::span<Generation* const> members) {
-  QSF_ASSIGN_OR_RETURN(const PassId pass, begin_step(members));
+Result<StepCounts> Engine::Impl::step(std::span<Generation* const> members, StepOptions bounds) {
+  QSF_ASSIGN_OR_RETURN(const PassId pass, begin_step(members, bounds));
   return end_step(pass);
 }
 
@@ -160,16 +180,16 @@ void Engine::Impl::retire(Generation& member, StepCounts& counts) {
   if (member.is_released()) delete &member;
 }
 
-Result<PassId> Engine::begin_step(std::span<Generation* const> members) {
-  return impl_->begin_step(members);
+Result<PassId> Engine::begin_step(std::span<Generation* const> members, StepOptions options) {
+  return impl_->begin_step(members, options);
 }
 
 Result<StepCounts> Engine::end_step(PassId pass) {
   return impl_->end_step(pass);
 }
 
-Result<StepCounts> Engine::step(std::span<Generation* const> members) {
-  return impl_->step(members);
+Result<StepCounts> Engine::step(std::span<Generation* const> members, StepOptions options) {
+  return impl_->step(members, options);
 }
 
 PassMessage Engine::message_of(PassId id) const {

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+//
+// The C API for programs that serve many generations; the contract is include/qsf/serving.h.
+
+#include "capi/capi_generation.h"
+
+namespace qsf::capi {
+
+namespace {
+
+// Runs the body of an entry of a generation that has not ended, and takes its end.
+template <typename Body>
+qsf_code generation_call(QSFGeneration* handle, qsf_error* error, Body&& body) noexcept {
+  if (handle == nullptr) return guarded(error, [] { return null_argument("generation"); });
+  return engine_call(handle->engine, error, [&]() -> Status {
+    if (handle->generation == nullptr) return invalid_argument("generation: has ended");
+    Status status = body(*handle->generation);
+    if (handle->generation->finished()) handle->end();
+    return status;
+  });
+}
+
+// Whether a generation got its pages: a failure that has not ended it only says that too few are
+// free now.
+Status take_pages(const Generation& generation, Status status, int* done) {
+  *done = status.ok() ? 1 : 0;
+  return status.code() == StatusCode::kOutOfBudget && !generation.finished() ? ok_status() : status;
+}
+
+void add_memory(QSFConfig& config, const char* name, const char* reason, std::uint64_t bytes) {
+  const qsf_code code = guarded(nullptr, [&] {
+    config.memory.push_back(
+        {name == nullptr ? "" : name, reason == nullptr ? "of the caller" : reason, bytes});
+    return ok_status();
+  });
+  if (code != QSF_OK) config.memory_lost = true;
+}
+
+Status read_kv_pages(const QSFEngine* engine, qsf_kv_page_counts* counts) {
+  if (engine == nullptr) return null_argument("engine");
+  const KvPageCounts pages = engine->engine->kv_pages();
+  qsf_kv_page_counts out = {};
+  out.pages = static_cast<int>(pages.n_pages);
+  out.free_pages = static_cast<int>(pages.n_free);
+  out.unreserved_pages = static_cast<int>(pages.n_unreserved);
+  out.page_positions = static_cast<int>(kKvPageSlots);
+  return write_struct(out, "counts", counts);
+}
+
+}  // namespace
+
+}  // namespace qsf::capi
+
+using namespace qsf::capi;  // NOLINT: every entry below is a thin shell around these
+
+void qsf_config_add_memory(QSFConfig* config, const char* name, const char* reason,
+                           uint64_t bytes) {
+  if (config != nullptr) add_memory(*config, name, reason, bytes);
+}
+
+qsf_code qsf_generation_admit(QSFGeneration* generation, int* admitted, qsf_error* error) {
+  if (admitted == nullptr) return guarded(error, [] { return null_argument("admitted"); });
+  *admitted = 0;
+  return generation_call(generation, error, [&](qsf::Generation& member) {
+    return take_pages(member, member.admit(), admitted);
+  });
+}
+
+qsf_code qsf_engine_kv_pages(const QSFEngine* engine, qsf_kv_page_counts* counts,
+                             qsf_error* error) {
+  return guarded(error, [&] { return read_kv_pages(engine, counts); });
+}

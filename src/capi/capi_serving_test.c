@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a server uses: admission, bounded steps, pages, memory of the caller.
+ *
+ *   capi_serving_test [MODEL.qsf]      without a model: the refusals alone
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "capi/testing/capi_check.h"
+#include "qsf/qsf.h"
+
+#define N_MEMBERS 3
+
+static const char* const kPrompts[N_MEMBERS] = {"Once upon a time", "The fox said",
+                                                "There was a king who had three sons and"};
+
+typedef struct Member {
+  qsf_sampling sampling;
+  qsf_generate_options options;
+  QSFSession* session;
+  QSFGeneration* generation;
+  char text[2000];
+} Member;
+
+static void on_token(int token, const char* text, void* user_data) {
+  Member* member = user_data;
+  (void)token;
+  strncat(member->text, text, sizeof member->text - strlen(member->text) - 1);
+}
+
+static void init_member(Member* member, int i, int max_tokens) {
+  memset(member, 0, sizeof *member);
+  qsf_sampling_init(&member->sampling);
+  member->sampling.seed = (uint64_t)i;
+  qsf_generate_options_init(&member->options);
+  member->options.prompt = kPrompts[i];
+  member->options.prompt_bytes = strlen(kPrompts[i]);
+  member->options.max_tokens = max_tokens;
+  member->options.ignore_end_of_text = 1;
+  member->options.sampling = &member->sampling;
+  member->options.on_token = on_token;
+  member->options.user_data = member;
+}
+
+static void begin(QSFEngine* engine, Member* member) {
+  qsf_error error;
+  CHECK(qsf_session_create(engine, &member->session, &error) == QSF_OK);
+  CHECK(qsf_generation_create(member->session, &member->options, &member->generation, &error) ==
+        QSF_OK);
+}
+
+static void end(Member* member) {
+  qsf_generation_free(member->generation);
+  qsf_session_free(member->session);
+  member->generation = NULL;
+  member->session = NULL;
+}
+
+/* Four pages for all, which are a context. */
+static QSFEngine* open_engine(const char* path) {
+  QSFConfig* config = qsf_config_default();
+  QSFEngine* engine = NULL;
+  qsf_config_set_threads(config, 1);
+  qsf_config_set_max_seq_len(config, 256);
+  qsf_config_set_max_sessions(config, N_MEMBERS);
+  qsf_config_set_kv_positions(config, 256);
+  qsf_config_add_memory(config, "connections", "1,000 of them", 1234567);
+  qsf_config_add_memory(config, "queues", NULL, 0);
+  CHECK(qsf_engine_open(path, config, &engine, NULL) == QSF_OK);
+  qsf_config_free(config);
+  return engine;
+}
+
+static int unreserved(const QSFEngine* engine) {
+  qsf_kv_page_counts counts = {.struct_size = sizeof counts};
+  CHECK(qsf_engine_kv_pages(engine, &counts, NULL) == QSF_OK);
+  CHECK(counts.pages == 4 && counts.page_positions == 64);
+  CHECK(counts.free_pages <= 4 && counts.unreserved_pages <= counts.free_pages);
+  return counts.unreserved_pages;
+}
+
+static void test_admission(QSFEngine* engine) {
+  static Member members[N_MEMBERS];
+  qsf_error error;
+  int admitted = -1;
+  for (int i = 0; i < 2; ++i) {
+    init_member(&members[i], i, 150);
+    begin(engine, &members[i]);
+  }
+  CHECK(unreserved(engine) == 4);
+  CHECK(qsf_generation_admit(members[0].generation, &admitted, &error) == QSF_OK && admitted == 1);
+  CHECK(unreserved(engine) == 1);
+  CHECK(qsf_generation_admit(members[0].generation, &admitted, &error) == QSF_OK && admitted == 1);
+  CHECK(qsf_generation_admit(members[1].generation, &admitted, &error) == QSF_OK && admitted == 0);
+  CHECK(error.code == QSF_OK && !qsf_generation_is_finished(members[1].generation));
+  CHECK(unreserved(engine) == 1);
+  end(&members[0]);
+  CHECK(unreserved(engine) == 4);
+  CHECK(qsf_generation_admit(members[1].generation, &admitted, &error) == QSF_OK && admitted == 1);
+  qsf_step_counts counts = {.struct_size = sizeof counts};
+  while (!qsf_generation_is_finished(members[1].generation)) {
+    CHECK(qsf_engine_step(engine, &members[1].generation, 1, &counts, &error) == QSF_OK);
+    if (error.code != QSF_OK) break;
+  }
+  CHECK(counts.pass_ns > 0 && counts.read_wait_ns <= counts.pass_ns);
+  CHECK(qsf_generation_admit(members[1].generation, &admitted, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(admitted == 0 && strstr(error.message, "has ended") != NULL);
+  CHECK(strlen(members[1].text) > 100);
+  end(&members[1]);
+
+  /* What can never be. */
+  int prompt[250];
+  for (int i = 0; i < 250; ++i) prompt[i] = 5;
+  init_member(&members[2], 2, 5);
+  members[2].options.prompt = NULL;
+  members[2].options.prompt_bytes = 0;
+  members[2].options.prompt_tokens = prompt;
+  members[2].options.n_prompt_tokens = 250;
+  begin(engine, &members[2]);
+  CHECK(qsf_generation_admit(members[2].generation, NULL, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(qsf_generation_admit(members[2].generation, &admitted, &error) == QSF_OK && admitted);
+  end(&members[2]);
+}
+
+/* Prompts in the order of the call, whatever bounds them. */
+static void test_bounded_steps(QSFEngine* engine) {
+  static Member members[N_MEMBERS], alone[N_MEMBERS];
+  QSFGeneration* all[N_MEMBERS];
+  qsf_error error;
+  qsf_step_options options;
+  qsf_step_counts counts = {.struct_size = sizeof counts};
+  qsf_step_options_init(&options);
+  CHECK(options.struct_size == sizeof options && options.max_prompt_rows == 0);
+  for (int i = 0; i < N_MEMBERS; ++i) {
+    init_member(&alone[i], i, 20);
+    CHECK(qsf_engine_generate(engine, &alone[i].options, NULL, &error) == QSF_OK);
+  }
+  for (int i = 0; i < N_MEMBERS; ++i) {
+    init_member(&members[i], i, 20);
+    begin(engine, &members[i]);
+    all[N_MEMBERS - 1 - i] = members[i].generation;
+  }
+  options.max_prompt_rows = -1;
+  CHECK(qsf_engine_step_with(engine, all, N_MEMBERS, &options, &counts, &error) ==
+        QSF_INVALID_ARGUMENT);
+  CHECK(strstr(error.message, "max_prompt_rows: -1") != NULL);
+  options.max_prompt_rows = 3;
+  CHECK(qsf_engine_step_with(engine, all, N_MEMBERS, &options, &counts, &error) == QSF_OK);
+  CHECK(counts.prompt_rows == 3 && qsf_session_length(members[2].session) == 3);
+  CHECK(qsf_session_length(members[0].session) == 0);
+  for (int i = 0; i < 200 && counts.n_finished < N_MEMBERS; ++i) {
+    CHECK(qsf_engine_step_with(engine, all, N_MEMBERS, i % 2 ? &options : NULL, &counts, &error) ==
+          QSF_OK);
+  }
+  CHECK(counts.n_finished == N_MEMBERS);
+  for (int i = 0; i < N_MEMBERS; ++i) {
+    CHECK(strcmp(members[i].text, alone[i].text) == 0 && strlen(alone[i].text) > 10);
+    end(&members[i]);
+  }
+}
+
+static void test_memory(const QSFEngine* engine, const char* path) {
+  const QSFPlan* plan = qsf_engine_plan(engine);
+  int n_found = 0;
+  for (int i = 0; i < qsf_plan_region_count(plan); ++i) {
+    qsf_memory_region region = {.struct_size = sizeof region};
+    CHECK(qsf_plan_region(plan, i, &region, NULL) == QSF_OK);
+    if (!strcmp(region.name, "connections")) {
+      ++n_found;
+      CHECK(region.bytes == 1234567 && !strcmp(region.reason, "1,000 of them"));
+    }
+    n_found += !strcmp(region.name, "queues");
+  }
+  CHECK(n_found == 2);
+
+  qsf_error error;
+  QSFPlan* refused = NULL;
+  QSFConfig* config = qsf_config_default();
+  qsf_config_add_memory(config, "sockets", NULL, UINT64_MAX);
+  CHECK(qsf_plan_create(path, config, &refused, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(refused == NULL && strstr(error.message, "sockets") != NULL);
+  qsf_config_free(config);
+  config = qsf_config_default();
+  qsf_config_add_memory(config, NULL, NULL, 1);
+  CHECK(qsf_plan_create(path, config, &refused, &error) == QSF_INVALID_ARGUMENT);
+  qsf_config_free(config);
+}
+
+static void test_refusals(void) {
+  qsf_error error;
+  int admitted = 1;
+  qsf_kv_page_counts counts = {.struct_size = sizeof counts};
+  CHECK(qsf_generation_admit(NULL, &admitted, &error) == QSF_INVALID_ARGUMENT && admitted == 0);
+  CHECK(qsf_engine_kv_pages(NULL, &counts, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(qsf_engine_step_with(NULL, NULL, 0, NULL, NULL, &error) == QSF_INVALID_ARGUMENT);
+  qsf_config_add_memory(NULL, "none", NULL, 1);
+  qsf_step_options_init(NULL);
+}
+
+static void test_model(const char* path) {
+  QSFEngine* engine = open_engine(path);
+  if (engine == NULL) return;
+  CHECK(qsf_engine_kv_pages(engine, NULL, NULL) == QSF_INVALID_ARGUMENT);
+  test_admission(engine);
+  test_bounded_steps(engine);
+  test_memory(engine, path);
+  qsf_free(engine);
+}
+
+int main(int argc, char** argv) {
+  test_refusals();
+  if (argc > 1) test_model(argv[1]);
+  fprintf(stderr, "%d checks, %d failed\n", n_checks, n_failures);
+  return n_failures == 0 ? 0 : 1;
+}
