@@ -418,6 +418,8 @@ typedef struct qsf_generate_options {
   const int* end_tokens;    /* end the text like the model's own end-of-text tokens */
   size_t n_end_tokens;      /* entries of end_tokens */
   int ignore_end_of_text;   /* true: the model's own end-of-text tokens are not drawn */
+  int keep_special; /* true: the text of special tokens, such as markers of tool calls, is delivered
+                       too; not of those that end the text */
 } qsf_generate_options;
 /* Sets struct_size and the defaults: no prompt, 256 tokens, default sampling, no stop texts,
  * no callback. */

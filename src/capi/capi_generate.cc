@@ -205,6 +205,7 @@ Status read_request(const QSFEngine& engine, std::size_t n_held, const qsf_gener
                                     settings.end_tokens, "end_tokens"));
   }
   settings.ignore_end_of_text = options.ignore_end_of_text != 0;
+  settings.keep_special = options.keep_special != 0;
   request.forwarder.emplace(options.on_token, options.on_prompt, options.user_data,
                             options.on_generated);
   request.forwarder->attach(settings);

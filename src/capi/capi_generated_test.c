@@ -209,6 +209,35 @@ static void test_token_ids(QSFEngine* engine, const qsf_generate_options* from, 
   CHECK(strstr(error.message, "may not be drawn") != NULL);
 }
 
+/* A model that wants to draw a special token alone, and then to end. */
+static void test_special_text(QSFEngine* engine, const qsf_generate_options* from, int bos,
+                              int eos) {
+  CHECK(bos >= 0);
+  const qsf_logit_bias wish[] = {{.token = bos, .bias = 1e9f}, {.token = eos, .bias = 1e9f}};
+  qsf_sampling sampling = *from->sampling;
+  sampling.logit_bias = wish;
+  sampling.n_logit_bias = 1;
+  qsf_generate_options options = *from;
+  options.sampling = &sampling;
+  options.max_tokens = 2;
+  static Seen seen;
+  qsf_generate_result result;
+  CHECK(generate(engine, &options, &seen, &result, NULL) == QSF_OK);
+  CHECK(seen.n == 2 && seen.text[0] == '\0');
+  options.keep_special = 1;
+  CHECK(generate(engine, &options, &seen, &result, NULL) == QSF_OK);
+  CHECK(seen.n == 2 && strcmp(seen.text, "<s><s>") == 0);
+  const char* stop = "><";
+  options.stop = &stop;
+  options.n_stop = 1;
+  CHECK(generate(engine, &options, &seen, &result, NULL) == QSF_OK);
+  CHECK(result.reason == QSF_STOP_STRING && strcmp(seen.text, "<s") == 0);
+  options.n_stop = 0;
+  sampling.logit_bias = wish + 1;
+  CHECK(generate(engine, &options, &seen, &result, NULL) == QSF_OK);
+  CHECK(result.reason == QSF_STOP_END_OF_TEXT && seen.text[0] == '\0');
+}
+
 /* Two sessions share pages that one alone can fill. */
 static void test_pages(const char* path, const qsf_generate_options* from) {
   QSFConfig* config = qsf_config_default();
@@ -322,6 +351,7 @@ static void test_model(const char* path) {
   test_end(engine, &options);
   test_refusals(engine, &options);
   test_token_ids(engine, &options, info.eos_token);
+  test_special_text(engine, &options, info.bos_token, info.eos_token);
   test_embed(engine, info.hidden_size);
   qsf_free(engine);
   test_pages(path, &options);

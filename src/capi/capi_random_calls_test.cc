@@ -319,6 +319,7 @@ class RandomCalls {
       if (!once_in(20)) chosen.options.prompt = nullptr;
     }
     chosen.options.ignore_end_of_text = once_in(3) ? 1 : 0;
+    chosen.options.keep_special = once_in(3) ? 1 : 0;
     chosen.options.on_token = on_token;
     chosen.options.on_prompt = once_in(3) ? on_progress : nullptr;
     if (once_in(3)) {

@@ -134,6 +134,7 @@ struct GenerateOptions {
   std::vector<std::string> stop;    // stop texts: generation ends before the first one completed
   std::vector<TokenId> end_tokens;  // further end-of-text tokens beside the model's own
   bool ignore_end_of_text = false;  // the model's own are not drawn
+  bool keep_special = false;        // control tokens have their text, but those that end it
   // Passes the prompt's text to on_token, token by token, once the prompt is computed.
   bool echo_prompt = false;
   // Called while the prompt is computed, with parts of the work.

@@ -19,7 +19,7 @@ class TextStream {
   // Requires  tokenizer and options outlive the stream
   TextStream(const Tokenizer& tokenizer, const GenerateOptions& options)
       : options_(options),
-        decoder_(tokenizer, {.skip_special = true, .at_text_start = false}),
+        decoder_(tokenizer, {.skip_special = !options.keep_special, .at_text_start = false}),
         stops_(options.stop, tokenizer.longest_token_bytes() + 8) {}
 
   // Delivers a token of the prompt, without a search for stop strings.
