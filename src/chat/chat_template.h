@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "chat/chat_json.h"
 
 namespace qsf {
 
@@ -33,20 +34,25 @@ struct ChatMessage {
 };
 
 // A piece of the rendered text. Trusted are the template's literals, bos_token and eos_token,
-// computed numbers and dates, and common roles of messages (system, user, assistant ...), because
-// some templates form a control token around them. All other text of a message stays untrusted
-// through every operation.
+// numbers, booleans and dates, and common roles of messages (system, user, assistant ...), because
+// some templates form a control token around them. All other text of messages, tools and variables
+// stays untrusted through every operation.
 struct ChatPiece {
   std::string text;
   bool trusted;
 };
 
 struct ChatTemplateInput {
-  std::span<const ChatMessage> messages;
+  std::span<const ChatMessage> messages = {};
+  // In place of `messages`, where not null: a list of whole messages.
+  const ChatJson* json_messages = nullptr;
+  const ChatJson* tools = nullptr;  // null: the variable is none
+  // An object, or null: further variables. Those that this struct sets, and functions, win.
+  const ChatJson* variables = nullptr;
   bool add_generation_prompt = true;
   // Empty where the model has no such token; the variable is then undefined in the template.
-  std::string_view bos_token;
-  std::string_view eos_token;
+  std::string_view bos_token = {};
+  std::string_view eos_token = {};
   // The time of strftime_now, in UTC: seconds since 1970.
   std::int64_t now_seconds = 0;
 };

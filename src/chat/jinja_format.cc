@@ -75,6 +75,7 @@ std::optional<std::string> scalar_text(const Value& value) {
   if (value.is_none()) return "None";
   if (const bool* flag = value.get<bool>()) return *flag ? "True" : "False";
   if (const auto* integer = value.get<std::int64_t>()) return std::to_string(*integer);
+  if (const auto* integer = value.get<LongInt>()) return *integer->digits;
   if (const double* number = value.get<double>()) return format_float(*number);
   return std::nullopt;
 }

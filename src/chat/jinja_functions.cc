@@ -56,13 +56,13 @@ bool is_exactly_false(const Value& value) {
   return is_boolean(value) && !*value.get<bool>();
 }
 bool is_integer(const Value& value) {
-  return value.get<std::int64_t>() != nullptr;
+  return value.get<std::int64_t>() != nullptr || value.get<LongInt>() != nullptr;
 }
 bool is_float(const Value& value) {
   return value.get<double>() != nullptr;
 }
 bool is_number(const Value& value) {
-  return as_number(value).has_value();
+  return as_number(value).has_value() || value.get<LongInt>() != nullptr;
 }
 bool is_string(const Value& value) {
   return as_text(value) != nullptr;

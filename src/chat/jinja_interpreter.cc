@@ -3,21 +3,20 @@
 #include "chat/jinja_interpreter.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
 
 #include "chat/jinja_expressions.h"
 #include "chat/jinja_format.h"
 #include "chat/jinja_functions.h"
+#include "chat/jinja_json.h"
 
 namespace qsf::jinja {
 namespace {
 
-// Roles of common chat formats. Templates build control tokens around them ('<|' + role + '|>'),
-// and a caller passes them as structure. Any other role is untrusted text.
-constexpr std::array<std::string_view, 12> kKnownRoles = {
-    "system",      "user",  "assistant", "tool",    "developer", "function",
-    "environment", "model", "ipython",   "context", "tool_call", "tool_response"};
+// A null pointer is none.
+Result<Value> value_or_none(Heap& heap, const ChatJson* json) {
+  return json == nullptr ? Result<Value>(make_none()) : make_value(heap, *json);
+}
 
 }  // namespace
 
@@ -36,14 +35,20 @@ Status Interpreter::keep_scope() {
   return ok_status();
 }
 
-Result<Value> Interpreter::make_messages(std::span<const ChatMessage> messages) {
+Result<Value> Interpreter::make_messages(const ChatTemplateInput& input) {
   std::vector<Value> items;
-  for (const ChatMessage& message : messages) {
-    const bool is_known =
-        std::find(kKnownRoles.begin(), kKnownRoles.end(), message.role) != kKnownRoles.end();
+  if (input.json_messages != nullptr) {
+    for (const ChatJson& message : input.json_messages->items) {
+      QSF_ASSIGN_OR_RETURN(Value item, make_message_value(heap_, message));
+      items.push_back(std::move(item));
+    }
+    return heap_.make_list(ListKind::kList, std::move(items));
+  }
+  for (const ChatMessage& message : input.messages) {
     std::vector<DictEntry> entries(2);
     QSF_ASSIGN_OR_RETURN(entries[0].key, heap_.make_text("role", true));
-    QSF_ASSIGN_OR_RETURN(entries[0].value, heap_.make_text(message.role, is_known));
+    QSF_ASSIGN_OR_RETURN(entries[0].value,
+                         heap_.make_text(message.role, is_known_role(message.role)));
     QSF_ASSIGN_OR_RETURN(entries[1].key, heap_.make_text("content", true));
     QSF_ASSIGN_OR_RETURN(entries[1].value, heap_.make_text(message.content, false));
     QSF_ASSIGN_OR_RETURN(Value item, heap_.make_dict(entries));
@@ -58,17 +63,22 @@ Status Interpreter::bind_input(const ChatTemplateInput& input) {
     const std::string& name = program_.names[i];
     Result<Value> value = make_undefined({});
     if (name == "messages") {
-      value = make_messages(input.messages);
+      value = make_messages(input);
     } else if (name == "add_generation_prompt") {
       value = make_bool(input.add_generation_prompt);
-    } else if (name == "tools" || name == "documents") {
-      value = make_none();
+    } else if (name == "tools") {
+      value = value_or_none(heap_, input.tools);
     } else if (name == "bos_token" && !input.bos_token.empty()) {
       value = heap_.make_text(input.bos_token, true);
     } else if (name == "eos_token" && !input.eos_token.empty()) {
       value = heap_.make_text(input.eos_token, true);
     } else if (is_function(name)) {
       value = heap_.make_callable({.kind = CallableKind::kFunction, .name = name});
+    } else if (const ChatJson* variable =
+                   input.variables == nullptr ? nullptr : input.variables->find(name)) {
+      value = make_value(heap_, *variable);
+    } else if (name == "documents") {
+      value = make_none();
     } else {
       continue;
     }

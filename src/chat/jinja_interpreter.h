@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -98,7 +97,7 @@ class Interpreter {
                       std::vector<std::pair<std::string, Value>> unused);
 
   Status bind_input(const ChatTemplateInput& input);
-  Result<Value> make_messages(std::span<const ChatMessage> messages);
+  Result<Value> make_messages(const ChatTemplateInput& input);
 
   class ScopeEntry;
   // Keeps the current scope and its parents to the end of the rendering: a macro refers to them.

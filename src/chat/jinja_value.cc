@@ -14,6 +14,10 @@ Value make_undefined(std::string why) {
   return {Undefined{std::make_shared<const std::string>(std::move(why))}};
 }
 
+Value make_long_int(std::string digits) {
+  return {LongInt{std::make_shared<const std::string>(std::move(digits))}};
+}
+
 Status undefined_error(const Value& value) {
   return invalid_argument("%s", value.get<Undefined>()->why->c_str());
 }
@@ -129,7 +133,7 @@ std::string_view type_name(const Value& value) {
   if (value.is_undefined()) return "Undefined";
   if (value.is_none()) return "NoneType";
   if (value.get<bool>() != nullptr) return "bool";
-  if (value.get<std::int64_t>() != nullptr) return "int";
+  if (value.get<std::int64_t>() != nullptr || value.get<LongInt>() != nullptr) return "int";
   if (value.get<double>() != nullptr) return "float";
   if (as_text(value) != nullptr) return "str";
   if (as_dict(value) != nullptr) return "dict";
@@ -158,6 +162,10 @@ bool equal(const Value& a, const Value& b) {
   if (const std::string* s = as_bytes(a)) {
     const std::string* t = as_bytes(b);
     return t != nullptr && *s == *t;
+  }
+  if (const LongInt* s = a.get<LongInt>()) {
+    const LongInt* t = b.get<LongInt>();
+    return t != nullptr && *s->digits == *t->digits;
   }
   if (a.is_none()) return b.is_none();
   if (a.is_undefined()) return b.is_undefined();

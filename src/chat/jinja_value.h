@@ -78,14 +78,19 @@ using LoopRef = std::shared_ptr<Loop>;
 
 struct None {};
 
+// An integer beyond 64 bits, which can be printed and compared for equality alone.
+struct LongInt {
+  std::shared_ptr<const std::string> digits;
+};
+
 // `why` is the message of the error that using it raises, such as "'x' is undefined".
 struct Undefined {
   std::shared_ptr<const std::string> why;
 };
 
 struct Value {
-  std::variant<Undefined, None, bool, std::int64_t, double, TextRef, ListRef, DictRef, CallableRef,
-               Namespace*, LoopRef>
+  std::variant<Undefined, None, bool, std::int64_t, double, LongInt, TextRef, ListRef, DictRef,
+               CallableRef, Namespace*, LoopRef>
       state;
 
   template <typename T>
@@ -108,6 +113,7 @@ inline Value make_int(std::int64_t value) {
 inline Value make_float(double value) {
   return {value};
 }
+Value make_long_int(std::string digits);
 Value make_undefined(std::string why);
 // The failure of using an undefined value.
 Status undefined_error(const Value& value);
