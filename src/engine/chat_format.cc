@@ -168,12 +168,19 @@ Result<ChatText> ChatFormat::render(std::string_view system,
 
 Result<ChatText> ChatFormat::render(std::span<const ChatMessage> messages,
                                     bool add_generation_prompt) const {
-  QSF_ASSIGN_OR_RETURN(const std::vector<ChatPiece> pieces,
-                       template_.render({.messages = messages,
-                                         .add_generation_prompt = add_generation_prompt,
-                                         .bos_token = bos_text_,
-                                         .eos_token = eos_text_,
-                                         .now_seconds = now_seconds_}));
+  return render({.messages = messages,
+                 .add_generation_prompt = add_generation_prompt,
+                 .now_seconds = now_seconds_});
+}
+
+ChatTemplateTraits ChatFormat::find_traits() const {
+  return find_chat_template_traits(template_, bos_text_, eos_text_, now_seconds_);
+}
+
+Result<ChatText> ChatFormat::render(ChatTemplateInput input) const {
+  input.bos_token = bos_text_;
+  input.eos_token = eos_text_;
+  QSF_ASSIGN_OR_RETURN(const std::vector<ChatPiece> pieces, template_.render(input));
   ChatText out;
   for (const ChatPiece& piece : pieces) out.append(piece.text, piece.trusted);
   return out;

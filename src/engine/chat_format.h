@@ -18,6 +18,7 @@
 
 #include "base/result.h"
 #include "chat/chat_template.h"
+#include "chat/chat_template_traits.h"
 #include "format/model_spec.h"
 #include "tokenizer/tokenizer.h"
 
@@ -68,6 +69,11 @@ class ChatFormat {
   Result<ChatText> render(std::string_view system, std::span<const ChatTurn> turns) const;
   // Formats messages in their order.
   Result<ChatText> render(std::span<const ChatMessage> messages, bool add_generation_prompt) const;
+  // Formats a request. The tokens of the text's beginning and end are the model's.
+  Result<ChatText> render(ChatTemplateInput input) const;
+
+  // Finds out what the template does with requests; some ten renderings.
+  ChatTemplateTraits find_traits() const;
 
   // Appends the tokens of text[from..]. With from = 0 one beginning-of-text token comes first when
   // the model uses it, whether the template writes it or not.
