@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * QSF: run a language model in the memory you give it. The whole public interface, plain C11,
- * with qsf/sampling.h, qsf/serving.h and qsf/plan.h, which this header includes.
+ * with qsf/chat_prompt.h, qsf/plan.h, qsf/sampling.h and qsf/serving.h, which it includes.
  *
  * Start here
  *   1. qsf_config_default, qsf_config_set_ram_budget   settings; NULL takes the defaults
@@ -30,9 +30,9 @@
  *               with a NUL; a NUL character that a model generates becomes U+FFFD.
  *   Threads     One thread at a time may use an engine, its sessions and its chats. Only
  *               qsf_engine_cancel and qsf_session_cancel may be called from any thread and from a
- *               signal handler. Different engines are independent. Callbacks run on the thread of
- *               the call; the log callback may run on another thread. In a callback, calls into
- *               its own engine that compute or change something do nothing and return
+ *               signal handler, qsf_chat_prompt_create from any thread. Different engines are
+ * independent. Callbacks run on the thread of the call; the log callback may run on another thread.
+ * In a callback, calls into its own engine that compute or change something do nothing and return
  *               QSF_INVALID_ARGUMENT. Those that cancel, read (information, tokens, text) or use a
  *               QSFSampler work, and a handle freed there lives until the call in progress returns.
  *   Structs     A struct that begins with struct_size can grow by fields at its end. Set
@@ -81,6 +81,7 @@ typedef struct QSFEngine QSFEngine;
 typedef struct QSFConfig QSFConfig;
 typedef struct QSFSession QSFSession;
 typedef struct QSFChat QSFChat;
+typedef struct QSFChatPrompt QSFChatPrompt;
 typedef struct QSFPlan QSFPlan;
 typedef struct QSFSampler QSFSampler;
 typedef struct QSFGeneration QSFGeneration;
@@ -560,6 +561,8 @@ QSF_API qsf_code qsf_engine_apply_chat_template(QSFEngine* engine, const char* c
                                                 const qsf_chat_message* messages, size_t n_messages,
                                                 int add_generation_prompt, char** text,
                                                 qsf_error* error);
+
+#include "qsf/chat_prompt.h" /* QSFChatPrompt */
 
 /* ---- 6 Sessions -------------------------------------------------------------------------- */
 

@@ -177,6 +177,9 @@ Status open_engine(const char* model_path, const QSFConfig* config, QSFEngine** 
   auto opened = Engine::open(model_path, options);
   if (!opened.has_value()) return std::move(opened).error();
   handle->engine = std::move(opened).value();
+  if (const Tokenizer* tokenizer = handle->engine->tokenizer()) {
+    handle->chat_prompts.emplace(handle->engine->spec(), *tokenizer);
+  }
   progress.finish(handle->engine->stats().weight_bytes_read);
   handle->plan.plan = handle->engine->plan();
   handle->quant_type = handle->engine->quant_name();

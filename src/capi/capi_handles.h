@@ -27,6 +27,7 @@
 #include "base/status.h"
 #include "capi/struct_sizes.h"
 #include "engine/chat.h"
+#include "engine/chat_prompts.h"
 #include "engine/engine.h"
 #include "engine/engine_plan.h"
 #include "engine/sampler.h"
@@ -124,6 +125,7 @@ struct QSFEngine {
   QSFConfig config;                         // the callbacks are used as long as the engine lives
   QSFPlan plan;
   std::unique_ptr<qsf::Engine> engine;
+  std::optional<qsf::ChatPrompts> chat_prompts;  // empty without a tokenizer
   std::string quant_type;
   std::string instruction_set;
   std::vector<float> logits;                      // of qsf_forward

@@ -56,6 +56,10 @@ template <>
 inline constexpr std::array kReleasedSizes<qsf_step_options> = {std::size_t{16}};
 template <>
 inline constexpr std::array kReleasedSizes<qsf_kv_page_counts> = {std::size_t{24}};
+template <>
+inline constexpr std::array kReleasedSizes<qsf_chat_prompt_options> = {std::size_t{80}};
+template <>
+inline constexpr std::array kReleasedSizes<qsf_chat_prompt_info> = {std::size_t{80}};
 
 Status null_argument(const char* name);
 
