@@ -30,10 +30,11 @@
  *               with a NUL; a NUL character that a model generates becomes U+FFFD.
  *   Threads     One thread at a time may use an engine, its sessions and its chats. Only
  *               qsf_engine_cancel and qsf_session_cancel may be called from any thread and from a
- *               signal handler, qsf_chat_prompt_create from any thread. Different engines are
- * independent. Callbacks run on the thread of the call; the log callback may run on another thread.
- * In a callback, calls into its own engine that compute or change something do nothing and return
- *               QSF_INVALID_ARGUMENT. Those that cancel, read (information, tokens, text) or use a
+ *               signal handler, and qsf_chat_prompt_create from any thread. Different engines are
+ *               independent. Callbacks run on the thread of the call; the log callback may run on
+ *               another thread. In a callback, calls into its own engine that compute or change
+ *               something do nothing and return QSF_INVALID_ARGUMENT. Those that cancel, read
+ *               (information, tokens, text), make a QSFChatPrompt or use a
  *               QSFSampler work, and a handle freed there lives until the call in progress returns.
  *   Structs     A struct that begins with struct_size can grow by fields at its end. Set
  *               struct_size to sizeof of the struct (the *_init functions do). Every size that a
