@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What a program that serves many generations at once needs beside qsf_engine_step: admission,
- * bounds of a step, pages of the KV cache, and memory of its own in the budget. A part of
+ * bounds of a step, parking, pages of the KV cache, and memory of its own in the budget. A part of
  * qsf/qsf.h, which has the conventions and includes it.
  */
 #ifndef QSF_SERVING_H_
@@ -48,6 +48,25 @@ QSF_API void qsf_step_options_init_sized(qsf_step_options* options, size_t struc
 QSF_API qsf_code qsf_engine_step_with(QSFEngine* engine, QSFGeneration* const* members,
                                       size_t n_members, const qsf_step_options* options,
                                       qsf_step_counts* counts, qsf_error* error);
+
+/* Parks a generation between steps, within its prompt too: what the KV cache has of its session is
+ * written to a file (docs/session-files.md), and its pages are given back. Steps leave it out until
+ * it is resumed. Sampler, text held back and log probabilities stay in memory. `path` is a file of
+ * its own, which an existing one gives way to. It is removed when the generation is resumed or has
+ * ended; there is none before the first row. A parked generation that ends, also by
+ * qsf_generation_free or qsf_session_cancel, leaves its session empty.
+ * Errors  QSF_IO (the disk is full), QSF_CANCELLED (qsf_engine_cancel): the generation is as
+ * before, and may be stepped on. QSF_INVALID_ARGUMENT: it has ended, or is parked */
+QSF_API qsf_code qsf_generation_park(QSFGeneration* generation, const char* path, qsf_error* error);
+/* Brings a parked generation back: reserves pages for what it may still generate, as admission
+ * does, and reads the file. It goes on with the bits of never having been parked.
+ * Returns  QSF_OK: *resumed is true; or false with too few pages free now, and nothing has changed
+ * Errors   of a file that is missing, damaged or replaced (QSF_NOT_FOUND, QSF_CORRUPT, QSF_IO ...):
+ *          they end this generation alone. QSF_CANCELLED (qsf_engine_cancel): it is parked as
+ *          before. QSF_INVALID_ARGUMENT: it has ended, or is not parked */
+QSF_API qsf_code qsf_generation_resume(QSFGeneration* generation, int* resumed, qsf_error* error);
+/* Returns  true between the two; 0 for NULL */
+QSF_API int qsf_generation_is_parked(const QSFGeneration* generation);
 
 /* Pages of the KV cache. */
 typedef struct qsf_kv_page_counts {

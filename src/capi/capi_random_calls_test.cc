@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// Random sequences of calls of the C interface: sessions, forks, generations that step together,
-// samplers, files, cancellations and frees in any order, from callbacks too. Every call must return
-// a code that the header names for it, with a message where it failed, and leave sessions as long
-// as it says. Leaks and reads of freed memory are the sanitizers' to find.
+// Random sequences of calls of the C interface: sessions, forks, generations that step together and
+// are parked, samplers, files, cancellations and frees in any order, from callbacks too. Every call
+// must return a code that the header names for it, with a message where it failed, and leave
+// sessions as long as it says. Leaks and reads of freed memory are the sanitizers' to find.
 //
 // Usage: capi_random_calls_test MODEL.qsf [CALLS [SEED]]
 //
@@ -103,6 +103,11 @@ class RandomCalls {
     free_generations();
     for (QSFSampler* const sampler : samplers_) qsf_sampler_free(sampler);
     samplers_.clear();
+    for (; n_parked_ > 0; --n_parked_) {
+      if (std::filesystem::exists(park_path(n_parked_))) {
+        fail(n_calls_, "a file of a parked generation is left", park_path(n_parked_));
+      }
+    }
     qsf_free(engine_);
     engine_ = nullptr;
   }
@@ -138,7 +143,7 @@ class RandomCalls {
   }
 
   void call() {
-    switch (below(20)) {
+    switch (below(24)) {
       case 0:
       case 1: return create_session();
       case 2: return fork();
@@ -158,6 +163,10 @@ class RandomCalls {
       case 16: return cancel();
       case 17: return read();
       case 18: return sample();
+      case 19: return admit();
+      case 20: return park();
+      case 21:
+      case 22: return resume();
       default: return once_in(2) ? score() : embed();
     }
   }
@@ -400,16 +409,77 @@ class RandomCalls {
     if (once_in(60)) members.push_back(nullptr);
     qsf_step_counts counts = {};
     counts.struct_size = sizeof counts;
-    check(qsf_engine_step(engine_, members.data(), members.size(), &counts, &error_),
-          "qsf_engine_step", {QSF_OK, QSF_INVALID_ARGUMENT, QSF_CANCELLED});
+    qsf_step_options options;
+    qsf_step_options_init(&options);
+    options.max_prompt_rows = static_cast<int>(below(6));
+    const bool done = check(qsf_engine_step_with(engine_, members.data(), members.size(),
+                                                 once_in(2) ? nullptr : &options, &counts, &error_),
+                            "qsf_engine_step_with", {QSF_OK, QSF_INVALID_ARGUMENT, QSF_CANCELLED});
+    if (done && counts.n_finished > static_cast<int>(members.size())) {
+      fail(n_calls_, "qsf_engine_step_with", "more finished than members");
+    }
     // Ended ones make room, lest all sessions generate for ever.
     if (depth_ == 0 && once_in(2)) drop_finished();
+  }
+  Generation* any_generation() {
+    if (generations_.empty()) return nullptr;
+    return &generations_[below(static_cast<std::uint32_t>(generations_.size()))];
+  }
+  void admit() {
+    const Generation* const generation = any_generation();
+    if (generation == nullptr) return;
+    const bool finished = qsf_generation_is_finished(generation->handle) != 0;
+    int admitted = -1;
+    const bool done =
+        check(qsf_generation_admit(generation->handle, &admitted, &error_), "qsf_generation_admit",
+              {QSF_OK, QSF_INVALID_ARGUMENT, QSF_OUT_OF_BUDGET});
+    if (admitted != 0 && (!done || finished)) fail(n_calls_, "qsf_generation_admit", "admitted");
+    qsf_kv_page_counts pages = {};
+    pages.struct_size = sizeof pages;
+    check(qsf_engine_kv_pages(engine_, &pages, &error_), "qsf_engine_kv_pages", {QSF_OK});
+    if (pages.unreserved_pages > pages.free_pages || pages.free_pages > pages.pages) {
+      fail(n_calls_, "qsf_engine_kv_pages", "more than all");
+    }
+  }
+  std::string park_path(std::uint64_t i) const { return path_ + "." + std::to_string(i); }
+  void park() {
+    const Generation* const generation = any_generation();
+    if (generation == nullptr) return;
+    const bool parked = qsf_generation_is_parked(generation->handle) != 0;
+    const std::size_t before = qsf_session_length(generation->session);
+    const bool done =
+        check(qsf_generation_park(generation->handle, park_path(++n_parked_).c_str(), &error_),
+              "qsf_generation_park", {QSF_OK, QSF_INVALID_ARGUMENT, QSF_CANCELLED});
+    if ((qsf_generation_is_parked(generation->handle) != 0) != (done || parked)) {
+      fail(n_calls_, "qsf_generation_park", "is parked, or not");
+    }
+    if (qsf_session_length(generation->session) != before) {
+      fail(n_calls_, "qsf_generation_park", "another length");
+    }
+  }
+  void resume() {
+    const Generation* const generation = any_generation();
+    if (generation == nullptr) return;
+    const bool parked = qsf_generation_is_parked(generation->handle) != 0;
+    const std::size_t before = qsf_session_length(generation->session);
+    int resumed = -1;
+    const bool done = check(qsf_generation_resume(generation->handle, &resumed, &error_),
+                            "qsf_generation_resume", {QSF_OK, QSF_INVALID_ARGUMENT, QSF_CANCELLED});
+    if (resumed != 0 && (!done || !parked)) fail(n_calls_, "qsf_generation_resume", "resumed");
+    if (parked != (resumed != 0 || qsf_generation_is_parked(generation->handle) != 0)) {
+      fail(n_calls_, "qsf_generation_resume", "is parked, or not");
+    }
+    if (qsf_session_length(generation->session) != before) {
+      fail(n_calls_, "qsf_generation_resume", "another length");
+    }
   }
   void drop_finished() {
     for (std::size_t i = generations_.size(); i > 0; --i) {
       QSFGeneration* const generation = generations_[i - 1].handle;
-      const bool waits = qsf_generation_is_waiting(generation) != 0 && once_in(4);
-      if (qsf_generation_is_finished(generation) == 0 && !waits) continue;
+      const bool stands = (qsf_generation_is_waiting(generation) != 0 ||
+                           qsf_generation_is_parked(generation) != 0) &&
+                          once_in(4);
+      if (qsf_generation_is_finished(generation) == 0 && !stands) continue;
       qsf_generation_free(generation);
       generations_.erase(generations_.begin() + static_cast<std::ptrdiff_t>(i - 1));
     }
@@ -497,7 +567,8 @@ class RandomCalls {
   std::vector<float> logits_;
   qsf_error error_ = {};
   bool saved_ = false;
-  int depth_ = 0;  // of callbacks
+  std::uint64_t n_parked_ = 0;  // files that the engine's generations were parked in
+  int depth_ = 0;               // of callbacks
   std::uint64_t n_calls_ = 0;
   std::uint64_t n_done_ = 0;
   std::uint64_t n_refused_ = 0;

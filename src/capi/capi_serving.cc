@@ -66,6 +66,27 @@ qsf_code qsf_generation_admit(QSFGeneration* generation, int* admitted, qsf_erro
   });
 }
 
+qsf_code qsf_generation_park(QSFGeneration* generation, const char* path, qsf_error* error) {
+  return generation_call(generation, error, [&](qsf::Generation& member) {
+    return path == nullptr ? null_argument("path") : member.park(path);
+  });
+}
+
+qsf_code qsf_generation_resume(QSFGeneration* generation, int* resumed, qsf_error* error) {
+  if (resumed == nullptr) return guarded(error, [] { return null_argument("resumed"); });
+  *resumed = 0;
+  return generation_call(generation, error, [&](qsf::Generation& member) {
+    return take_pages(member, member.resume(), resumed);
+  });
+}
+
+int qsf_generation_is_parked(const QSFGeneration* generation) {
+  return generation != nullptr && generation->generation != nullptr &&
+                 generation->generation->is_parked()
+             ? 1
+             : 0;
+}
+
 qsf_code qsf_engine_kv_pages(const QSFEngine* engine, qsf_kv_page_counts* counts,
                              qsf_error* error) {
   return guarded(error, [&] { return read_kv_pages(engine, counts); });

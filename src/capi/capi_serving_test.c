@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a server uses: admission, bounded steps, pages, memory of the caller.
+ * What a server uses: admission, bounded steps, parking, pages, memory of the caller.
  *
  *   capi_serving_test [MODEL.qsf]      without a model: the refusals alone
  */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "capi/testing/capi_check.h"
 #include "qsf/qsf.h"
@@ -161,6 +162,73 @@ static void test_bounded_steps(QSFEngine* engine) {
   }
 }
 
+/* One is parked, and goes on as if nothing had been; a file that is damaged ends it alone. */
+static void test_parking(QSFEngine* engine) {
+  static Member alone, member, other;
+  char path[64];
+  qsf_error error;
+  int resumed = -1;
+  snprintf(path, sizeof path, "capi_serving_test.%ld.parked", (long)getpid());
+  init_member(&alone, 1, 40);
+  CHECK(qsf_engine_generate(engine, &alone.options, NULL, &error) == QSF_OK);
+  for (int damaged = 0; damaged < 2; ++damaged) {
+    init_member(&member, 1, 40);
+    begin(engine, &member);
+    CHECK(qsf_generation_resume(member.generation, &resumed, &error) == QSF_INVALID_ARGUMENT);
+    CHECK(resumed == 0 && strstr(error.message, "is not parked") != NULL);
+    for (int i = 0; i < 5; ++i) {
+      CHECK(qsf_engine_step(engine, &member.generation, 1, NULL, &error) == QSF_OK);
+    }
+    CHECK(qsf_generation_park(member.generation, "/no/such/folder/file", &error) == QSF_IO);
+    CHECK(qsf_generation_park(member.generation, NULL, &error) == QSF_INVALID_ARGUMENT);
+    CHECK(!qsf_generation_is_parked(member.generation));
+    CHECK(qsf_engine_step(engine, &member.generation, 1, NULL, &error) == QSF_OK);
+    const size_t length = qsf_session_length(member.session);
+    CHECK(qsf_generation_park(member.generation, path, &error) == QSF_OK);
+    CHECK(qsf_generation_is_parked(member.generation) && access(path, R_OK) == 0);
+    CHECK(unreserved(engine) == 4 && qsf_session_length(member.session) == length);
+    CHECK(qsf_generation_park(member.generation, path, &error) == QSF_INVALID_ARGUMENT);
+    qsf_step_counts counts = {.struct_size = sizeof counts};
+    CHECK(qsf_engine_step(engine, &member.generation, 1, &counts, &error) == QSF_OK);
+    CHECK(counts.generated_rows == 0 && counts.n_finished == 0 && counts.n_waiting == 0);
+
+    /* Another has the pages meanwhile. */
+    init_member(&other, 0, 200);
+    begin(engine, &other);
+    CHECK(qsf_generation_admit(other.generation, &resumed, &error) == QSF_OK && resumed == 1);
+    CHECK(qsf_generation_resume(member.generation, &resumed, &error) == QSF_OK && resumed == 0);
+    CHECK(qsf_generation_is_parked(member.generation));
+    end(&other);
+    if (damaged) {
+      CHECK(truncate(path, 1000) == 0);
+      const qsf_code code = qsf_generation_resume(member.generation, &resumed, &error);
+      qsf_generate_result result = {.struct_size = sizeof result};
+      CHECK(code == QSF_CORRUPT && resumed == 0 && strstr(error.message, path) != NULL);
+      CHECK(qsf_generation_is_finished(member.generation));
+      CHECK(qsf_generation_get_result(member.generation, &result, &error) == code);
+      CHECK(qsf_session_length(member.session) == 0);
+    } else {
+      CHECK(qsf_generation_resume(member.generation, &resumed, &error) == QSF_OK && resumed == 1);
+      while (!qsf_generation_is_finished(member.generation)) {
+        CHECK(qsf_engine_step(engine, &member.generation, 1, NULL, &error) == QSF_OK);
+        if (error.code != QSF_OK) break;
+      }
+      CHECK(strcmp(member.text, alone.text) == 0 && strlen(alone.text) > 20);
+    }
+    CHECK(!qsf_generation_is_parked(member.generation) && access(path, R_OK) != 0);
+    end(&member);
+  }
+  /* Freed while parked. */
+  init_member(&member, 1, 40);
+  begin(engine, &member);
+  CHECK(qsf_engine_step(engine, &member.generation, 1, NULL, &error) == QSF_OK);
+  CHECK(qsf_generation_park(member.generation, path, &error) == QSF_OK);
+  qsf_generation_free(member.generation);
+  member.generation = NULL;
+  CHECK(access(path, R_OK) != 0 && qsf_session_length(member.session) == 0);
+  end(&member);
+}
+
 static void test_memory(const QSFEngine* engine, const char* path) {
   const QSFPlan* plan = qsf_engine_plan(engine);
   int n_found = 0;
@@ -193,6 +261,10 @@ static void test_refusals(void) {
   int admitted = 1;
   qsf_kv_page_counts counts = {.struct_size = sizeof counts};
   CHECK(qsf_generation_admit(NULL, &admitted, &error) == QSF_INVALID_ARGUMENT && admitted == 0);
+  CHECK(qsf_generation_park(NULL, "path", &error) == QSF_INVALID_ARGUMENT);
+  CHECK(qsf_generation_resume(NULL, &admitted, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(qsf_generation_resume(NULL, NULL, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(!qsf_generation_is_parked(NULL));
   CHECK(qsf_engine_kv_pages(NULL, &counts, &error) == QSF_INVALID_ARGUMENT);
   CHECK(qsf_engine_step_with(NULL, NULL, 0, NULL, NULL, &error) == QSF_INVALID_ARGUMENT);
   qsf_config_add_memory(NULL, "none", NULL, 1);
@@ -205,6 +277,7 @@ static void test_model(const char* path) {
   CHECK(qsf_engine_kv_pages(engine, NULL, NULL) == QSF_INVALID_ARGUMENT);
   test_admission(engine);
   test_bounded_steps(engine);
+  test_parking(engine);
   test_memory(engine, path);
   qsf_free(engine);
 }

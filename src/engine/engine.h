@@ -391,6 +391,15 @@ class Session {
   // Fails  kInvalidArgument while a generation extends the session
   Status check_idle() const;
   Status truncate_to(std::size_t n_tokens);
+  // Fails  kInvalidArgument where the KV cache does not have the session's rows at rest: in a pass
+  //        in flight, and parked
+  Status check_at_rest() const;
+  // Writes the rows in the KV cache to a file, if there are any, and takes them out of it; the
+  // tokens stay. Guarantees  on failure nothing has changed
+  Status park_rows(const std::string& path);
+  // Reads the first `n_rows` tokens' rows back from such a file. Fails  as load(); kCorrupt when it
+  // holds another text. The KV cache has no rows of the session then
+  Status resume_rows(const std::string& path, std::size_t n_rows);
   void end_without_pages(Generation& generation);
 
   Engine::Impl& engine_;

@@ -132,6 +132,10 @@ struct Engine::Impl {
   // Requires  a tokenizer
   std::vector<TokenId> end_of_text_ids() const;
 
+  FileOps& file_ops() const noexcept {
+    return options.file_ops != nullptr ? *options.file_ops : system_file_ops();
+  }
+
   // Keeps what became of a sequence for the next message, where messages are recorded.
   void record(SequenceChange::Kind kind, SequenceId sequence, std::uint32_t value = 0);
 

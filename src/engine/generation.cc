@@ -63,6 +63,7 @@ Generation::~Generation() {
 }
 
 Status Generation::admit() {
+  if (is_parked()) return invalid_argument("the generation is parked; resume it");
   if (phase_ != Phase::kNew) return status_;
   if (Status status = check_prompt(); !status.ok()) {
     fail(std::move(status));
@@ -101,13 +102,60 @@ Status Generation::reserve_pages() {
   Engine::Impl& engine = session_.engine_;
   const std::uint32_t wished =
       options_.reserve_tokens != 0 ? options_.reserve_tokens : kDefaultReserve;
+  const std::uint32_t most = options_.max_tokens - result_.generated_tokens;
   const std::size_t n_slots = session_.tokens_.size() +
-                              (session_.pending_token_ == kNoToken ? 0 : 1) + prompt_.size() +
-                              std::min(wished, options_.max_tokens);
+                              (session_.pending_token_ == kNoToken ? 0 : 1) +
+                              (prompt_.size() - n_prompt_done_) + std::min(wished, most);
   Status status = engine.kv->reserve(
       sequence(), static_cast<std::uint32_t>(std::min<std::size_t>(n_slots, engine.max_context)));
   if (status.ok()) return status;
   return std::move(status).with_context("the generation is not admitted");
+}
+
+Status Generation::park(const std::string& path) {
+  QSF_CHECK(!in_flight_);
+  if (finished()) return invalid_argument("the generation has ended; it cannot be parked");
+  if (is_parked()) return invalid_argument("the generation is parked in %s", parked_->path.c_str());
+  const std::size_t n_rows = session_.n_computed();
+  QSF_RETURN_IF_ERROR(session_.park_rows(path));
+  const Status given_back = session_.engine_.kv->reserve(sequence(), 0);
+  QSF_DCHECK(given_back.ok());
+  parked_ = {path, n_rows};
+  waits_for_pages = false;
+  return ok_status();
+}
+
+Status Generation::resume() {
+  if (!is_parked()) return invalid_argument("the generation is not parked");
+  QSF_RETURN_IF_ERROR(reserve_pages());
+  Status status;
+  if (parked_->n_rows != 0) status = session_.resume_rows(parked_->path, parked_->n_rows);
+  if (status.code() == StatusCode::kCancelled) {
+    const Status given_back = session_.engine_.kv->reserve(sequence(), 0);
+    QSF_DCHECK(given_back.ok());
+    return status;
+  }
+  if (!status.ok()) {
+    fail(std::move(status));
+    retire();
+    return status_;
+  }
+  remove_parked_file();
+  parked_.reset();
+  return ok_status();
+}
+
+// Of one that ends: nothing has the rows of the session any more.
+void Generation::discard_parked() {
+  if (!is_parked()) return;
+  remove_parked_file();
+  parked_.reset();
+  session_.tokens_.clear();
+  session_.pending_token_ = result_.pending_token = kNoToken;
+}
+
+void Generation::remove_parked_file() {
+  if (parked_->n_rows != 0) session_.engine_.file_ops().remove(parked_->path);
 }
 
 void Generation::retire() {
@@ -208,6 +256,7 @@ bool Generation::ends_text(TokenId token) const {
 }
 
 void Generation::drop_prompt() {
+  if (is_parked()) return;
   if (n_prompt_done_ != 0 && n_prompt_done_ < prompt_.size() &&
       session_.longest_kept(prompt_start_) == prompt_start_) {
     const Status truncated = session_.truncate_to(prompt_start_);
@@ -238,6 +287,7 @@ void Generation::end(Status status) {
   if (result_.generated_tokens > 0) result_.generate_ns = monotonic_ns() - first_token_ns_;
   status_ = std::move(status);
   phase_ = Phase::kFinished;
+  discard_parked();
   session_.cancelled_.store(false, std::memory_order_relaxed);  // not meant for the next one
 }
 

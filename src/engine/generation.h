@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -71,11 +72,28 @@ class Generation {
   //           few KV pages free for now: nothing has changed then
   Status admit();
 
+  // Writes the session's rows to a file of its own and gives back its KV pages, reserved ones too:
+  // steps leave the generation out until resume(). Sampler and text stay in memory. What ends a
+  // parked generation removes the file and leaves the session empty.
+  // Requires    not in flight
+  // Guarantees  on failure nothing has changed
+  // Fails       kInvalidArgument: it has ended or is parked; kIo; kCancelled (Engine::cancel)
+  Status park(const std::string& path);
+  // Reserves KV pages again, reads the rows back and removes the file. What follows has the bits of
+  // never having been parked.
+  // Fails  with an error of the file, which has ended the generation (finished()); kOutOfBudget,
+  //        with too few KV pages free for now, and kCancelled (Engine::cancel): nothing has changed
+  //        then; kInvalidArgument: not parked
+  Status resume();
+  bool is_parked() const noexcept { return parked_.has_value(); }
+
   // The parts of a step, for step.cc.
 
   // Ends the generation when it was cancelled.
   void take_cancel();
-  // Requires  admitted, not finished
+  // Whether it may have rows in a pass.
+  bool takes_part() const noexcept { return !finished() && !is_parked(); }
+  // Requires  admitted, takes_part()
   NextRows next_rows() const;
   SequenceId sequence() const noexcept { return session_.sequence_; }
   bool is_of(const Engine::Impl& engine) const noexcept { return &session_.engine_ == &engine; }
@@ -98,6 +116,11 @@ class Generation {
  private:
   friend struct GenerationDeleter;
   enum class Phase : std::uint8_t { kNew, kPrompt, kGenerating, kFinished };
+  // Where the rows of a parked one are.
+  struct Parked {
+    std::string path;
+    std::size_t n_rows = 0;  // 0: there is no file
+  };
 
   Generation(Session& session, std::span<const TokenId> prompt, const GenerateOptions& options);
   bool ends_text(TokenId token) const;
@@ -105,6 +128,8 @@ class Generation {
   void drop_prompt();
   Status check_prompt() const;
   Status reserve_pages();
+  void discard_parked();
+  void remove_parked_file();
   void end(Status status);
 
   Session& session_;
@@ -116,6 +141,7 @@ class Generation {
   Phase phase_ = Phase::kNew;
   Status status_;
   GenerateResult result_;
+  std::optional<Parked> parked_;
   std::optional<Sampler> sampler_;
   std::optional<LogProbs> log_probs_;
   TextStream text_;

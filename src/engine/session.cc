@@ -31,10 +31,6 @@ class NumberedRows final : public LogitsSink {
   std::uint32_t first_row_;
 };
 
-FileOps& file_ops_of(const Engine::Impl& engine) {
-  return engine.options.file_ops != nullptr ? *engine.options.file_ops : system_file_ops();
-}
-
 SessionIdentity identity_of(const Engine::Impl& engine) {
   const ModelSpec& spec = engine.reader->spec();
   SessionIdentity identity;
@@ -78,6 +74,15 @@ Status Session::check_idle() const {
   if (generation_ == nullptr || generation_->finished()) return ok_status();
   return invalid_argument(
       "the session is generating; wait for the end of its generation, or cancel and free it");
+}
+
+Status Session::check_at_rest() const {
+  if (generation_ == nullptr) return ok_status();
+  if (generation_->is_parked()) {
+    return invalid_argument("the session is parked; resume its generation, or end it");
+  }
+  if (!generation_->in_flight()) return ok_status();
+  return invalid_argument("the session is in a pass in flight; end its step first");
 }
 
 std::size_t Session::n_computed() const noexcept {
@@ -259,9 +264,7 @@ Result<std::unique_ptr<Session>> Session::fork() {
         "a session cannot be forked under attention h2o or kv policy h2o: their sums belong to one "
         "session; save it and load it into another");
   }
-  if (generation_ != nullptr && generation_->in_flight()) {
-    return invalid_argument("the session is in a pass in flight; end its step before a fork");
-  }
+  QSF_RETURN_IF_ERROR(check_at_rest());
   QSF_ASSIGN_OR_RETURN(const SequenceId sequence, engine_.kv->fork(sequence_));
   engine_.record(SequenceChange::Kind::kFork, sequence, sequence_);
   std::unique_ptr<Session> child(new Session(engine_, sequence));
@@ -274,6 +277,7 @@ Status Session::visible_positions(std::uint32_t layer, std::uint32_t kv_head,
                                   std::vector<std::uint32_t>& positions) {
   QSF_DCHECK(layer < engine_.reader->spec().n_layers);
   QSF_DCHECK(kv_head < engine_.reader->spec().n_kv_heads);
+  QSF_RETURN_IF_ERROR(check_at_rest());
   QSF_RETURN_IF_ERROR(compute_invalidated());
   positions.clear();
   engine_.add_visible(sequence_, layer, kv_head, positions);
@@ -285,15 +289,38 @@ Status Session::save(const std::string& path, ByteSpan chat) {
     return invalid_argument("%s: the session has no tokens yet; there is nothing to save",
                             path.c_str());
   }
-  if (generation_ != nullptr && generation_->in_flight()) {
-    return invalid_argument("%s: the session is in a pass in flight; end its step before saving",
-                            path.c_str());
+  if (Status status = check_at_rest(); !status.ok()) {
+    return std::move(status).with_context(path);
   }
   QSF_RETURN_IF_ERROR(compute_invalidated());
-  Status status = write_session_file(path, file_ops_of(engine_), identity_of(engine_),
+  Status status = write_session_file(path, engine_.file_ops(), identity_of(engine_),
                                      place_of(engine_, sequence_), tokens_, pending_token_, chat);
   if (status.code() == StatusCode::kCancelled) engine_.take_cancel();
   return status;
+}
+
+Status Session::park_rows(const std::string& path) {
+  const std::uint32_t n_rows = engine_.kv->n_slots(sequence_);
+  if (n_rows == 0) return ok_status();
+  const std::span<const TokenId> rows = std::span<const TokenId>(tokens_).first(n_rows);
+  Status status = write_session_file(path, engine_.file_ops(), identity_of(engine_),
+                                     place_of(engine_, sequence_), rows, kNoToken, {});
+  if (status.code() == StatusCode::kCancelled) engine_.take_cancel();
+  if (status.ok()) engine_.truncate(sequence_, 0);
+  return status;
+}
+
+Status Session::resume_rows(const std::string& path, std::size_t n_rows) {
+  QSF_ASSIGN_OR_RETURN(const File file, File::open(path, engine_.file_ops()));
+  SessionText text;
+  Status status = read_session_file(file, identity_of(engine_), place_of(engine_, sequence_),
+                                    {.verify_crc = true}, text);
+  if (status.code() == StatusCode::kCancelled) engine_.take_cancel();
+  QSF_RETURN_IF_ERROR(std::move(status));
+  const std::span<const TokenId> rows = std::span<const TokenId>(tokens_).first(n_rows);
+  if (std::equal(rows.begin(), rows.end(), text.rows.begin(), text.rows.end())) return ok_status();
+  engine_.truncate(sequence_, 0);
+  return corrupt("%s: holds another text than the one that was parked there", path.c_str());
 }
 
 Status Session::load(const std::string& path, std::vector<std::byte>* chat) {
@@ -302,7 +329,7 @@ Status Session::load(const std::string& path, std::vector<std::byte>* chat) {
     return invalid_argument("%s: the session holds %zu tokens; load into a new one", path.c_str(),
                             tokens_.size());
   }
-  QSF_ASSIGN_OR_RETURN(const File file, File::open(path, file_ops_of(engine_)));
+  QSF_ASSIGN_OR_RETURN(const File file, File::open(path, engine_.file_ops()));
   SessionText text;
   Status status = read_session_file(file, identity_of(engine_), place_of(engine_, sequence_),
                                     {.verify_crc = true, .wants_chat = chat != nullptr}, text);

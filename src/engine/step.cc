@@ -19,7 +19,8 @@
 // at least one row and StepOptions::max_prompt_rows at most, the first in the call before the
 // others. Where the rows are too few for all
 // generating members, they take turns. A member whose row finds no KV page is left out of the plan
-// and waits for pages. Under AttentionKind::kSymmetric a prompt waits for a pass that holds it all.
+// and waits for pages; a parked one is left out until it is resumed. Under
+// AttentionKind::kSymmetric a prompt waits for a pass that holds it all.
 
 #include <algorithm>
 #include <utility>
@@ -59,7 +60,7 @@ std::size_t Engine::Impl::plan_rows(PassInFlight& pass, RowRole role, std::size_
   for (std::size_t i = 0; i < members.size() && n_planned < n_rows; ++i) {
     const std::size_t index = (first + i) % members.size();
     Generation& member = *members[index];
-    if (member.finished()) continue;
+    if (!member.takes_part()) continue;
     const NextRows next = member.next_rows();
     if (next.role != role) continue;
     const std::size_t n = std::min(n_rows - n_planned, next.tokens.size());
@@ -84,7 +85,7 @@ void Engine::Impl::plan_pass(PassInFlight& pass, StepOptions bounds) {
   std::size_t n_generating = 0;
   std::size_t prompt_rows = 0;  // that the first prompt needs at least
   for (Generation* const member : pass.members) {
-    if (member->finished()) continue;
+    if (!member->takes_part()) continue;
     const NextRows next = member->next_rows();
     if (next.role != RowRole::kPrompt) {
       ++n_generating;
@@ -121,8 +122,9 @@ Result<PassId> Engine::Impl::begin_step(std::span<Generation* const> members, St
     pass->members.push_back(member);
     member->set_in_flight(true);
     member->waits_for_pages = false;
-    if (Status status = member->admit(); !status.ok() && !member->finished()) {
-      member->fail(std::move(status));
+    if (!member->is_parked()) {
+      Status status = member->admit();
+      if (!status.ok() && !member->finished()) member->fail(std::move(status));
     }
     member->take_cancel();
   }
