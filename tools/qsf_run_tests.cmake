@@ -46,9 +46,10 @@ if(QSF_BUILD_TESTS)
   add_test(NAME convert_chat_test_model COMMAND ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/qsf-convert --quiet
            --quant-type 4bit ${PROJECT_SOURCE_DIR}/testdata/chat_model ${qsf_chat_test_model})
   add_test(NAME capi_random_calls_test COMMAND capi_random_calls_test ${qsf_chat_test_model})
+  add_test(NAME capi_threads_test COMMAND capi_threads_test ${qsf_chat_test_model})
   add_test(NAME capi_chat_prompt_model_test COMMAND capi_chat_prompt_test ${qsf_chat_test_model})
   set_tests_properties(convert_chat_test_model PROPERTIES FIXTURES_SETUP chat_test_model LABELS model)
-  set_tests_properties(capi_random_calls_test capi_chat_prompt_model_test PROPERTIES
+  set_tests_properties(capi_random_calls_test capi_threads_test capi_chat_prompt_model_test PROPERTIES
     FIXTURES_REQUIRED chat_test_model LABELS model TIMEOUT 600)
   add_test(NAME capi_window_model_test COMMAND capi_window_test ${qsf_test_model})
   add_test(NAME capi_0_1_model_test COMMAND capi_0_1_test ${qsf_test_model})

@@ -28,14 +28,16 @@
  *               where none is allowed, a value out of range) and QSF_INTERNAL.
  *   Text        UTF-8. Text passed in may hold any bytes. Text passed out is valid UTF-8 and ends
  *               with a NUL; a NUL character that a model generates becomes U+FFFD.
- *   Threads     One thread at a time may use an engine, its sessions and its chats. Only
- *               qsf_engine_cancel and qsf_session_cancel may be called from any thread and from a
- *               signal handler, and qsf_chat_prompt_create from any thread. Different engines are
- *               independent. Callbacks run on the thread of the call; the log callback may run on
- *               another thread. In a callback, calls into its own engine that compute or change
- *               something do nothing and return QSF_INVALID_ARGUMENT. Those that cancel, read
- *               (information, tokens, text), make a QSFChatPrompt or use a
- *               QSFSampler work, and a handle freed there lives until the call in progress returns.
+ *   Threads     One thread at a time may use an engine, its sessions and its chats. Any thread may
+ *               call at any time, as long as the engine lives: qsf_engine_cancel and
+ *               qsf_session_cancel, also in a signal handler; qsf_engine_tokenize and _detokenize,
+ *               qsf_engine_apply_chat_template, qsf_chat_prompt_create, qsf_engine_model_info,
+ *               qsf_engine_plan and what reads that plan. Different engines are independent.
+ *               Callbacks run on the thread of the call; the log callback may run on another
+ *               thread. In a callback, calls into its own engine that compute or change something
+ *               do nothing and return QSF_INVALID_ARGUMENT. Those that cancel, read (information,
+ *               tokens, text), make a QSFChatPrompt or use a QSFSampler work, and a handle freed
+ *               there lives until the call in progress returns.
  *   Structs     A struct that begins with struct_size can grow by fields at its end. Set
  *               struct_size to sizeof of the struct (the *_init functions do). Every size that a
  *               release had is accepted, and missing fields have their defaults. In a larger input
