@@ -77,11 +77,19 @@ static void call_everything(Member* member) {
   expect_busy(qsf_engine_generate(g_engine, &member->options, NULL, &error), &error);
   expect_busy(qsf_engine_score(g_engine, tokens, 2, 1, log_probs, &error), &error);
   expect_busy(qsf_engine_step(g_engine, NULL, 0, NULL, &error), &error);
+  expect_busy(qsf_engine_step_with(g_engine, NULL, 0, NULL, NULL, &error), &error);
+  int done = 1;
+  expect_busy(qsf_generation_admit(member->generation, &done, &error), &error);
+  expect_busy(qsf_generation_resume(member->generation, &done, &error), &error);
+  expect_busy(qsf_generation_park(member->generation, "never-written", &error), &error);
+  CHECK(done == 0 && !qsf_generation_is_parked(member->generation));
   expect_busy(qsf_engine_step_sessions(g_engine, NULL, NULL, 0, NULL, &error), &error);
   expect_busy(qsf_generation_create(session, &member->options, &generation, &error), &error);
   expect_busy(qsf_chat_create(g_engine, NULL, &chat, &error), &error);
   CHECK(qsf_forward(g_engine, &token, 1) == NULL);
 
+  qsf_kv_page_counts pages = {.struct_size = sizeof pages};
+  CHECK(qsf_engine_kv_pages(g_engine, &pages, &error) == QSF_OK && pages.free_pages < pages.pages);
   qsf_engine_stats stats = {.struct_size = sizeof stats};
   CHECK(qsf_engine_get_stats(g_engine, &stats, &error) == QSF_OK);
   CHECK(qsf_session_get_tokens(session, tokens, 8, &n, &error) == QSF_OK);
