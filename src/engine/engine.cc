@@ -186,6 +186,10 @@ std::uint32_t Engine::Impl::n_drawable() const noexcept {
   for (const std::uint32_t id : spec.eos_ids) n = std::max(n, id + 1);
   return std::min(n, spec.n_vocab);
 }
+GrammarEngine* Engine::grammars() noexcept {
+  return impl_->grammars.get();
+}
+
 std::uint32_t Engine::n_drawable() const noexcept {
   return impl_->n_drawable();
 }

@@ -24,6 +24,7 @@
 #include "engine/log_probs.h"
 #include "engine/sampler.h"
 #include "format/model_spec.h"
+#include "grammar/grammar_memory.h"
 #include "io/file_ops.h"
 #include "io/read_device.h"
 #include "kv/kv_policy.h"
@@ -36,7 +37,8 @@
 
 namespace qsf {
 
-class Generation;  // generation.h
+class Generation;     // generation.h
+class GrammarEngine;  // grammar/grammar_engine.h
 class Session;
 class OperatorObserver;  // ops/operator_observer.h
 struct EnginePlan;       // engine_plan.h
@@ -77,6 +79,7 @@ struct EngineOptions {
   // have free.
   std::uint64_t ram_budget_bytes = 0;
   std::vector<CallerMemory> caller_memory;  // taken after open(); regions of the plan
+  GrammarMemory grammar;                    // of SamplingOptions::grammar; none by default
   std::optional<ReadPath> read_path;        // none: the best that works
   // A file to be created for the KV cache, of which memory then holds two layers. Empty: the KV
   // cache stays in memory.
@@ -278,6 +281,10 @@ class Engine {
   Status step_sessions(std::span<const SessionToken> tokens);
 
   KvPageCounts kv_pages() const noexcept;
+
+  // Where grammars for this model are made, from any thread; null without EngineOptions::grammar or
+  // without a tokenizer.
+  GrammarEngine* grammars() noexcept;
 
   // Log probabilities of tokens[first..] given all before, as one window from an empty context.
   // Shapes  log_probs [tokens.size() - first]

@@ -15,7 +15,9 @@
 #include "engine/engine.h"
 #include "engine/engine_plan.h"
 #include "engine/pass.h"
+#include "engine/tokenizer_texts.h"
 #include "format/qsf_reader.h"
+#include "grammar/grammar_engine.h"
 #include "io/read_device.h"
 #include "kv/h2o_eviction.h"
 #include "kv/kv_cache.h"
@@ -44,6 +46,8 @@ struct Engine::Impl {
   std::unique_ptr<ThreadPool> threads;
   std::optional<Arena> arena;
   std::optional<Tokenizer> tokenizer;
+  std::optional<TokenizerTexts> grammar_texts;
+  std::unique_ptr<GrammarEngine> grammars;  // null without grammars
   std::optional<ReadDevice> device;
   std::unique_ptr<WeightPager> pager;
   std::optional<KvCache> kv;

@@ -203,6 +203,11 @@ Status EngineOpener::load_tokenizer() {
   impl_->options.log.info("tokenizer: " + std::to_string(tokenizer.heap_bytes()) +
                           " bytes of compiled expressions");
   impl_->tokenizer.emplace(std::move(tokenizer));
+  if (impl_->options.grammar.max_grammars == 0) return ok_status();
+  impl_->grammar_texts.emplace(*impl_->tokenizer, spec());
+  QSF_ASSIGN_OR_RETURN(impl_->grammars,
+                       GrammarEngine::create(impl_->options.grammar, *impl_->grammar_texts,
+                                             impl_->arena->carve(regions.grammar)));
   return ok_status();
 }
 

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "engine/budget.h"
 #include "engine/engine_impl.h"
+#include "grammar/grammar_engine.h"
 #include "kv/kv_policy.h"
 #include "kv/spilled_kv_store.h"
 #include "model/decoder.h"
@@ -28,6 +29,7 @@ constexpr std::uint32_t kDefaultReindexedContext = 65536;
 constexpr float kMaxAngle = 0x1p26F;  // of kernels/rope, up to which its angles are accurate
 constexpr std::uint32_t kDefaultRowsPerPass = 512;
 constexpr std::uint32_t kMaxSequences = 256;
+constexpr std::uint32_t kMaxGrammars = 1024;
 constexpr std::uint64_t kMaxCallerBytes = std::uint64_t{1} << 50;
 constexpr std::size_t kMaxCallerRegions = 64;
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
@@ -182,6 +184,7 @@ class Planner {
   void add_tokenizer() {
     const std::uint64_t section = inputs_.reader.tokenizer_bytes();
     if (section == 0) return;  // the model takes token ids alone
+    grammar_bytes_ = GrammarEngine::region_bytes(options_.grammar, spec_.n_vocab);
     tokenizer_bytes_ = align_up(section, kRegionAlign) + inputs_.tokenizer_index_bytes;
   }
 
@@ -285,8 +288,10 @@ class Planner {
     costs.ring_weight_bytes =
         std::min(costs.least_weight_bytes + wished_ring(), costs.all_weight_bytes);
     costs.base_bytes = plan_.memory.total_bytes() + kRounding + kHeapBytes + table_bytes +
-                       inputs_.reader.heap_bytes() + sample_bytes() + tokenizer_bytes_;
-    costs.base_bytes += (tokenizer_bytes_ + sample_bytes()) / kMappedBytesOfATableByte;
+                       inputs_.reader.heap_bytes() + sample_bytes() + tokenizer_bytes_ +
+                       grammar_bytes_;
+    costs.base_bytes +=
+        (tokenizer_bytes_ + grammar_bytes_ + sample_bytes()) / kMappedBytesOfATableByte;
     costs.context_bytes = [this](std::uint32_t context) {
       return saturating_add(token_bytes(context), saturating_add(sparse_prefill_bytes(context),
                                                                  h2o_eviction_bytes(context)));
@@ -333,6 +338,12 @@ class Planner {
                                                  "vocabulary and merges as stored in the file");
       plan_.regions.tokenizer_index = plan.add("tokenizer_index", inputs_.tokenizer_index_bytes,
                                                "hash slots of vocabulary and merges");
+    }
+    if (grammar_bytes_ != 0) {
+      plan_.regions.grammar =
+          plan.add("grammar", grammar_bytes_,
+                   printed("the vocabulary as a trie, masks of tokens, states of %u grammars",
+                           options_.grammar.max_grammars));
     }
   }
 
@@ -439,6 +450,7 @@ class Planner {
   const ModelSpec& spec_;
   EnginePlan plan_;
   std::uint64_t tokenizer_bytes_ = 0;  // in the arena
+  std::uint64_t grammar_bytes_ = 0;    // the same
 };
 
 }  // namespace
@@ -697,6 +709,11 @@ Status check_options(const EngineOptions& options, const ModelSpec& spec) {
   }
   QSF_RETURN_IF_ERROR(check_drafts(options));
   QSF_RETURN_IF_ERROR(check_caller_memory(options.caller_memory));
+  if (options.grammar.max_grammars > kMaxGrammars || options.grammar.mask_bytes > kMaxCallerBytes) {
+    return invalid_argument("grammars: %u and %llu bytes of masks, expected at most %u and %llu",
+                            options.grammar.max_grammars, llu(options.grammar.mask_bytes),
+                            kMaxGrammars, llu(kMaxCallerBytes));
+  }
   if (options.max_passes_in_flight == 0 || options.max_passes_in_flight > kMaxSequences) {
     return invalid_argument("passes in flight: %u, expected 1 to %u", options.max_passes_in_flight,
                             kMaxSequences);

@@ -57,6 +57,7 @@ struct PlanRegions {
   RegionId weights;
   RegionId tokenizer_section;
   RegionId tokenizer_index;
+  RegionId grammar;  // only with EngineOptions::grammar
   RegionId kv_tables;
   RegionId kv_cache;
   RegionId sparse_prefill_state;  // only with sparse_prefill_limits()

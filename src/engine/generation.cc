@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "grammar/grammar_engine.h"
 #include "platform/clock.h"
 
 namespace qsf {
@@ -34,6 +35,10 @@ Result<GenerationPtr> Generation::create(Session& session, std::span<const Token
   if (session.generation_ != nullptr) {
     return invalid_argument("the session has a generation already; free that one first");
   }
+  if (const std::shared_ptr<Grammar>& grammar = options.sampling.grammar;
+      grammar != nullptr && &grammar->engine() != engine.grammars.get()) {
+    return invalid_argument("grammar: it was made for another engine");
+  }
   return GenerationPtr(new Generation(session, prompt, options));
 }
 
@@ -47,6 +52,7 @@ Generation::Generation(Session& session, std::span<const TokenId> prompt,
   const std::size_t n_vocab = engine.reader->spec().n_vocab;
   const std::size_t n_ids = engine.n_drawable();
   if (options_.ignore_end_of_text) options_.sampling.excluded = engine.end_of_text_ids();
+  options_.sampling.grammar_end_tokens = options_.end_tokens;
   sampler_.emplace(options_.sampling,
                    engine.sample_logits.subspan(session.sequence_ * n_vocab, n_ids),
                    engine.sample_order.first(n_ids));
@@ -227,10 +233,14 @@ void Generation::sample() {
   const TokenId token = sampler_->draw(session_.tokens_);
   const std::uint64_t now = monotonic_ns();
   engine.stats.sample_ns += now - start;
+  if (token == kNoToken) return fail(sampler_->grammar_status());
   if (ends_text(token)) return finish(StopReason::kEndOfText);
   if (result_.generated_tokens == 0) {
     first_token_ns_ = now;
     result_.first_token_ns = now - started_ns_;
+  }
+  if (options_.sampling.grammar != nullptr) {
+    if (Status status = sampler_->accept(token); !status.ok()) return fail(std::move(status));
   }
   ++result_.generated_tokens;
   result_.pending_token = session_.pending_token_ = token;
@@ -242,6 +252,7 @@ void Generation::sample() {
   if (!text_.push(generated)) {
     return finish(text_.ended_by_receiver() ? StopReason::kCallback : StopReason::kStopString);
   }
+  if (sampler_->grammar_is_finished()) return finish(StopReason::kEndOfText);
   if (result_.generated_tokens == options_.max_tokens) return finish(StopReason::kTokenLimit);
   if (session_.tokens_.size() == engine.max_context) finish(StopReason::kContextFull);
 }

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "grammar/grammar_engine.h"
 #include "kernels/kernel_set.h"
 
 namespace qsf {
@@ -120,7 +121,13 @@ Sampler::Sampler(const SamplingOptions& options, std::span<float> logits,
                  std::span<std::uint32_t> order)
     : options_(options), logits_(logits), order_(order), rng_(options.seed) {
   QSF_CHECK(!logits.empty() && order.size() >= logits.size());
+  if (options.grammar == nullptr) return;
+  matcher_ = std::make_unique<GrammarMatcher>(options.grammar, options.grammar_trigger,
+                                              options.grammar_end_tokens);
+  grammar_mask_.resize(mask_words(options.grammar->engine().vocabulary().n_tokens()));
 }
+
+Sampler::~Sampler() = default;
 
 void Sampler::consume(std::uint32_t row, std::uint32_t first_token,
                       std::span<const float> logits) noexcept {
@@ -171,6 +178,9 @@ TokenId Sampler::draw(std::span<const TokenId> history) noexcept {
   penalise(history);
   penalise_continuations(history);
   bias();
+  Constraint constraint = Constraint::kReady;
+  if (matcher_ != nullptr) constraint = constrain();
+  if (constraint == Constraint::kNone) return kNoToken;
   const TokenId best = sample().argmax(logits_.data(), count(logits_.size()));
   float best_logit = logits_[best];
   const bool any = best_logit > kMinusInfinity;
@@ -189,7 +199,8 @@ TokenId Sampler::draw(std::span<const TokenId> history) noexcept {
   std::uint32_t n = ranks ? weigh_ranked(best_logit) : weigh_all(best_logit);
   if (drops_top) n = drop_top_choices(n);
   const double total = sample().sum_at_least(logits_.data(), n, 0.0F).sum;
-  return order_[sample().pick(logits_.data(), n, share * total)];
+  const TokenId token = order_[sample().pick(logits_.data(), n, share * total)];
+  return constraint == Constraint::kTest && !matcher_->allows(token) ? redraw(n) : token;
 }
 
 void Sampler::penalise(std::span<const TokenId> history) noexcept {

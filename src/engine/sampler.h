@@ -3,7 +3,7 @@
 // The sampler: from the logits of one row to the next token.
 //
 // Order of the steps: logits callback, mask callback, penalties (repetition, then frequency and
-// presence), DRY, logit bias, temperature, top-k, typical-p, top-p, min-p, XTC, draw.
+// presence), DRY, logit bias, grammar, temperature, top-k, typical-p, top-p, min-p, XTC, draw.
 // It is llama.cpp's order but for the bias, its first step, and temperature, its last: here the
 // steps that select see the distribution that is drawn from. At temperature 0 the largest logit
 // after the bias is taken. A step that is off changes no bit.
@@ -20,7 +20,9 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/rng.h"
@@ -30,6 +32,9 @@
 #include "tokenizer/tokenizer.h"
 
 namespace qsf {
+
+class Grammar;         // grammar/grammar_engine.h
+class GrammarMatcher;  // the same
 
 struct LogitBias {
   TokenId token;
@@ -73,6 +78,12 @@ struct SamplingOptions {
   std::vector<LogitBias> logit_bias;  // biases of one token add up
   std::vector<TokenId> excluded;      // never drawn, whatever the callbacks and the bias say
 
+  // Only tokens that go on with a text of the grammar are drawn: from the beginning, or from behind
+  // the first place where grammar_trigger stands in the generated text.
+  std::shared_ptr<Grammar> grammar;
+  std::string grammar_trigger;
+  std::vector<TokenId> grammar_end_tokens;  // that end a text beside the model's own
+
   // Called by prepare(), or null. A result other than 0 is an error of that draw.
   // May change the logits of all ids that can be drawn.
   int (*on_logits)(std::span<float> logits, void* user) = nullptr;
@@ -93,6 +104,7 @@ class Sampler final : public LogitsSink {
   // Requires  validate(options, n_vocab) is OK; options and both spans outlive the sampler;
   //           n > 0
   Sampler(const SamplingOptions& options, std::span<float> logits, std::span<std::uint32_t> order);
+  ~Sampler() override;
 
   void consume(std::uint32_t row, std::uint32_t first_token,
                std::span<const float> logits) noexcept override;
@@ -111,12 +123,29 @@ class Sampler final : public LogitsSink {
   // Guarantees  A NaN logit and one of -infinity are never drawn while there is another; with
   //             nothing else the token is 0. Greedy uses no random number, everything else exactly
   //             one; with an xtc_probability above 0 a second one after it, which says whether
-  //             XTC drops. Leaves the gathered logits changed. Allocates nothing.
+  //             XTC drops; and another one where a grammar refuses what was drawn. Leaves the
+  //             gathered logits changed. Allocates nothing. kNoToken where the grammar leaves no
+  //             token: see grammar_status().
   TokenId draw(std::span<const TokenId> history) noexcept;
+
+  // Fails  kInvalidArgument: the grammar allows no token that can be drawn, or is too ambiguous
+  const Status& grammar_status() const noexcept { return grammar_status_; }
+  // Tells the grammar of the token that comes next. Requires  a grammar
+  Status accept(TokenId token);
+  // Whether there is a grammar, and its text is complete and cannot go on.
+  bool grammar_is_finished();
 
  private:
   Status mask();
   Status exclude();
+  // The grammar's steps, in sampler_grammar.cc.
+  enum class Constraint { kReady, kTest, kNone };
+  Constraint constrain() noexcept;
+  Constraint constrain_top_k() noexcept;
+  Constraint apply_grammar_mask() noexcept;
+  bool keeps_distribution() const noexcept;
+  TokenId redraw(std::uint32_t n_candidates) noexcept;
+
   void penalise(std::span<const TokenId> history) noexcept;
   void penalise_continuations(std::span<const TokenId> history) noexcept;
   void bias() noexcept;
@@ -133,6 +162,9 @@ class Sampler final : public LogitsSink {
   std::span<float> logits_;
   std::span<std::uint32_t> order_;
   Rng rng_;
+  std::unique_ptr<GrammarMatcher> matcher_;  // null without a grammar
+  std::vector<std::uint32_t> grammar_mask_;
+  Status grammar_status_;
 };
 
 }  // namespace qsf
