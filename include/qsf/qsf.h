@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * QSF: run a language model in the memory you give it. The whole public interface, plain C11,
- * with qsf/chat_prompt.h, qsf/plan.h, qsf/sampling.h and qsf/serving.h, which it includes.
+ * with qsf/chat_prompt.h, grammar.h, plan.h, sampling.h and serving.h there, which it includes.
  *
  * Start here
  *   1. qsf_config_default, qsf_config_set_ram_budget   settings; NULL takes the defaults
@@ -32,7 +32,8 @@
  *               call at any time, as long as the engine lives: qsf_engine_cancel and
  *               qsf_session_cancel, also in a signal handler; qsf_engine_tokenize and _detokenize,
  *               qsf_engine_apply_chat_template, qsf_chat_prompt_create, qsf_engine_model_info,
- *               qsf_engine_plan and what reads that plan. Different engines are independent.
+ *               qsf_engine_plan, what reads that plan, and all of qsf/grammar.h. Different engines
+ *               are independent.
  *               Callbacks run on the thread of the call; the log callback may run on another
  *               thread. In a callback, calls into its own engine that compute or change something
  *               do nothing and return QSF_INVALID_ARGUMENT. Those that cancel, read (information,
@@ -88,6 +89,8 @@ typedef struct QSFChatPrompt QSFChatPrompt;
 typedef struct QSFPlan QSFPlan;
 typedef struct QSFSampler QSFSampler;
 typedef struct QSFGeneration QSFGeneration;
+typedef struct QSFGrammar QSFGrammar;
+typedef struct QSFGrammarMatcher QSFGrammarMatcher;
 
 /* ---- 1 Errors and version ---------------------------------------------------------------- */
 
@@ -367,6 +370,7 @@ QSF_API void qsf_print_stats(QSFEngine* engine);
  * id; so count tokens by qsf_generate_result. The text is valid only during the call. */
 typedef void (*QSFTokenCallback)(int token_id, const char* text, void* user_data);
 
+#include "qsf/grammar.h"  /* QSFGrammar, QSFGrammarMatcher */
 #include "qsf/sampling.h" /* qsf_sampling, QSFSampler */
 
 typedef enum qsf_stop_reason {

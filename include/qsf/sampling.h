@@ -29,7 +29,7 @@ typedef int (*QSFLogitsFilterCallback)(float* logits, size_t n_logits, void* use
 typedef int (*QSFMaskCallback)(uint32_t* allowed, size_t n_words, void* user_data);
 
 /* Sampling. The steps run in this order: on_logits, on_mask, repetition, frequency and presence
- * penalty, DRY, logit bias, temperature, top-k, typical-p, top-p, min-p, XTC. */
+ * penalty, DRY, logit bias, grammar, temperature, top-k, typical-p, top-p, min-p, XTC. */
 typedef struct qsf_sampling {
   size_t struct_size;
   float temperature;    /* >= 0; 0 is greedy: the largest logit, of equal ones the smaller id */
@@ -60,9 +60,15 @@ typedef struct qsf_sampling {
   QSFLogitsFilterCallback on_logits; /* or NULL; the first step of every draw */
   QSFMaskCallback on_mask;           /* or NULL */
   void* user_data;                   /* of both */
+  QSFGrammar* grammar; /* or NULL: only tokens that go on with a text of this grammar are drawn. A
+                          text that is complete and cannot go on ends as QSF_STOP_END_OF_TEXT. May
+                          be freed while the generation runs */
+  const char* grammar_trigger; /* the grammar holds from behind the first place where this text is
+                                  generated; until then nothing is ruled out. NULL or "": from the
+                                  beginning. Control tokens count as they are written */
 } qsf_sampling;
 /* Sets struct_size and the defaults, in the order above: 0.7, 40, 0.9, 0, 1, 64, seed 0, no bias;
- * 1, 0, 0, 0, 1.75, 2, -1, 0, 0.1, the breakers named there, no callback. */
+ * 1, 0, 0, 0, 1.75, 2, -1, 0, 0.1, the breakers named there, no callback, no grammar. */
 QSF_API void qsf_sampling_init(qsf_sampling* sampling);
 QSF_API void qsf_sampling_init_sized(qsf_sampling* sampling, size_t struct_size);
 #define qsf_sampling_init(sampling) qsf_sampling_init_sized(sampling, sizeof(qsf_sampling))
@@ -71,7 +77,8 @@ QSF_API void qsf_sampling_init_sized(qsf_sampling* sampling, size_t struct_size)
  * generation. It remembers the tokens it was told of, for the penalties and DRY. One thread at a
  * time may use it; it needs no engine once it is made. It has 8 bytes for each token of the
  * vocabulary, which are not in the memory plan. `options` (NULL: the defaults) is copied.
- * Returns  QSF_OK and a handle in *sampler, to be freed with qsf_sampler_free */
+ * Returns  QSF_OK and a handle in *sampler, to be freed with qsf_sampler_free
+ * Errors   QSF_UNSUPPORTED: a grammar; use a QSFGrammarMatcher in on_mask */
 QSF_API qsf_code qsf_sampler_create(QSFEngine* engine, const qsf_sampling* options,
                                     QSFSampler** sampler, qsf_error* error);
 QSF_API void qsf_sampler_free(QSFSampler* sampler);

@@ -109,6 +109,9 @@ Status check(const QSFConfig& config) {
     return invalid_argument("kv_positions: %d, expected 0 (automatic) or more",
                             config.kv_positions);
   }
+  if (config.max_grammars < 0) {
+    return invalid_argument("max_grammars: %d, expected at least 0", config.max_grammars);
+  }
   return ok_status();
 }
 
@@ -360,6 +363,8 @@ Result<EngineOptions> read_config(const QSFConfig& config) {
   options.pin = config.pin;
   options.n_sequences = static_cast<std::uint32_t>(config.max_sessions);
   options.kv_positions = static_cast<std::uint32_t>(config.kv_positions);
+  options.grammar = {.max_grammars = static_cast<std::uint32_t>(config.max_grammars),
+                     .mask_bytes = config.grammar_mask_bytes};
   options.ram_budget_bytes = std::uint64_t{config.ram_budget_mb} * kMegabyte;
   options.preload = config.preload;
   options.kv_spill_path = config.kv_spill;

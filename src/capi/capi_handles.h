@@ -85,6 +85,8 @@ struct QSFConfig {
   bool pin = false;
   int max_sessions = 1;
   int kv_positions = 0;
+  int max_grammars = 0;
+  std::uint64_t grammar_mask_bytes = 0;
   QSFLogCallback log = nullptr;
   void* log_user = nullptr;
   QSFErrorCallback error = nullptr;
@@ -132,6 +134,10 @@ struct QSFEngine {
   std::vector<qsf::Generation*> stepping;         // members of the step in progress
   std::vector<qsf::SessionToken> session_tokens;  // of qsf_engine_step_sessions, as its sinks
   std::vector<qsf::LogitsCopy> logits_sinks;
+};
+
+struct QSFGrammar {
+  std::shared_ptr<qsf::Grammar> grammar;
 };
 
 struct QSFSampler {

@@ -101,6 +101,9 @@ Status create_sampler(QSFEngine* engine, const qsf_sampling* options, QSFSampler
   auto handle = std::make_unique<QSFSampler>();
   handle->n_vocab = engine->engine->spec().n_vocab;
   QSF_RETURN_IF_ERROR(read_sampling(*engine, options, handle->options, handle->callbacks));
+  if (handle->options.grammar != nullptr) {
+    return unsupported("grammar: samplers take none; use a QSFGrammarMatcher in on_mask");
+  }
   handle->logits.resize(engine->engine->n_drawable());
   handle->order.resize(handle->logits.size());
   handle->history.reserve(kKeptTokens);
@@ -138,6 +141,8 @@ Status read_sampling(const QSFEngine& engine, const qsf_sampling* from, Sampling
   QSF_RETURN_IF_ERROR(read_count("repeat_window", sampling.repeat_window, out.repeat_window));
   QSF_RETURN_IF_ERROR(read_biases(sampling, out));
   QSF_RETURN_IF_ERROR(read_dry(engine, sampling, out));
+  if (sampling.grammar != nullptr) out.grammar = sampling.grammar->grammar;
+  if (sampling.grammar_trigger != nullptr) out.grammar_trigger = sampling.grammar_trigger;
   callbacks = {sampling.on_logits, sampling.on_mask, sampling.user_data};
   out.callback_user = &callbacks;
   if (callbacks.on_logits != nullptr) out.on_logits = filter_logits;

@@ -28,7 +28,7 @@ inline constexpr std::array<std::size_t, 0> kReleasedSizes{};
 template <>
 inline constexpr std::array kReleasedSizes<qsf_h2o_options> = {std::size_t{32}};
 template <>
-inline constexpr std::array kReleasedSizes<qsf_sampling> = {std::size_t{56}, std::size_t{136}};
+inline constexpr std::array kReleasedSizes<qsf_sampling> = {std::size_t{56}, std::size_t{152}};
 template <>
 inline constexpr std::array kReleasedSizes<qsf_generate_options> = {std::size_t{88},
                                                                     std::size_t{152}};
