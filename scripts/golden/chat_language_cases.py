@@ -267,6 +267,9 @@ range(1, *[3]) | list
 'a\nb\n\nc' | indent(2, blank=true)
 'a\nb' | indent('> ')
 '<b>' | safe
+('<b>' | safe) + "<i>&'" + '\"'
+'<&>' + ('<b>' | safe) + '>'
+('<' | safe) ~ '<'
 'a' | tojson
 "q\"\\\n\t\x01\x7f\u00e9\U0001F600</b>" | tojson
 "\u00e9\U0001F600" | tojson(ensure_ascii=true)

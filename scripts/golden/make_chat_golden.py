@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: MIT
 """Writes testdata/chat/*.json: what transformers renders with chat templates.
 
-    make_chat_golden.py
+    make_chat_golden.py [FOLDER]
 
-Reads the templates of testdata/chat/*.jinja, those of src/chat/builtin_templates.cc and the cases of
-chat_language_cases.py, and renders them with transformers' own function, the clock at a fixed
-time. A case holds the expected text, or "raises" with the message of a template's raise_exception,
+Reads the templates of FOLDER (testdata/chat), those of src/chat/builtin_templates.cc and the cases of
+chat_language_cases.py and chat_tool_cases.py, and renders them with transformers' own function, the
+clock at a fixed time. A case holds the expected text, or "raises" with the message of a template's raise_exception,
 or "fails" where Python or Jinja refuse; the wording of those is theirs.
 
 Needs transformers and jinja2.
@@ -22,9 +22,10 @@ import jinja2
 from transformers.utils import chat_template_utils
 
 import chat_language_cases
+import chat_tool_cases
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-DATA = os.path.join(ROOT, "testdata", "chat")
+DATA = sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, "testdata", "chat")
 NOW_SECONDS = 1740000000  # 19 February 2025
 
 # What the tokenizers of these models have; all others have Llama's.
@@ -37,6 +38,7 @@ TOKENS = {
     "deepseek": ("<\uff5cbegin\u2581of\u2581sentence\uff5c>", "<\uff5cend\u2581of\u2581sentence\uff5c>"),
     "gemma": ("<bos>", "<eos>"),
     "glm": ("", "<|endoftext|>"),
+    "gpt-oss": ("<|startoftext|>", "<|return|>"),
 }
 
 CONVERSATIONS = [
@@ -73,13 +75,13 @@ def as_messages(conversation):
     return [{"role": role, "content": content} for role, content in conversation]
 
 
-def render(template, conversation, add_generation_prompt, tokens):
+def render(template, messages, add_generation_prompt, tokens, tools=None, more=None):
     """Returns {"expected": text}, {"raises": message} or {"fails": message}."""
     variables = {name: text for name, text in zip(("bos_token", "eos_token"), tokens) if text}
     try:
         rendered, _ = chat_template_utils.render_jinja_template(
-            conversations=[as_messages(conversation)], chat_template=template,
-            add_generation_prompt=add_generation_prompt, **variables)
+            conversations=[messages], tools=tools, chat_template=template,
+            add_generation_prompt=add_generation_prompt, **variables, **(more or {}))
     except jinja2.TemplateError as error:
         if type(error) is jinja2.TemplateError:
             return {"raises": str(error)}
@@ -108,8 +110,14 @@ def template_entry(name, source, tokens):
     cases = []
     for conversation in range(len(CONVERSATIONS)):
         for generate in (False, True):
-            outcome = render(source, CONVERSATIONS[conversation], generate, tokens)
+            outcome = render(source, as_messages(CONVERSATIONS[conversation]), generate, tokens)
             cases.append({"conversation": conversation, "generate": generate, **outcome})
+    return {"name": name, "bos_token": tokens[0], "eos_token": tokens[1], "cases": cases}
+
+
+def tools_entry(name, source, tokens):
+    cases = [render(source, messages, generate, tokens, tools, more)
+             for messages, tools, more, generate in chat_tool_cases.CASES]
     return {"name": name, "bos_token": tokens[0], "eos_token": tokens[1], "cases": cases}
 
 
@@ -122,19 +130,26 @@ def write(name, value):
 def main():
     chat_template_utils.datetime = FixedDatetime
     templates = []
+    with_tools = []
     for file_name in sorted(os.listdir(DATA)):
         name, extension = os.path.splitext(file_name)
         if extension != ".jinja":
             continue
         with open(os.path.join(DATA, file_name), encoding="utf-8", newline="") as file:
-            templates.append(template_entry(name, file.read(), tokens_of(name)))
+            source = file.read()
+        templates.append(template_entry(name, source, tokens_of(name)))
+        if re.search(r"\btools\b", source):
+            with_tools.append(tools_entry(name, source, tokens_of(name)))
     builtin = [template_entry(name, source, ("<s>", "</s>"))
                for name, source in builtin_templates().items()]
     conversations = [as_messages(conversation) for conversation in CONVERSATIONS]
     write("templates.json", {"now_seconds": NOW_SECONDS, "conversations": conversations,
                              "templates": templates, "builtin": builtin})
+    cases = [{"messages": messages, "tools": tools, "variables": more, "generate": generate}
+             for messages, tools, more, generate in chat_tool_cases.CASES]
+    write("tools.json", {"now_seconds": NOW_SECONDS, "cases": cases, "templates": with_tools})
     sources = ["{{ " + line + " }}" for line in chat_language_cases.EXPRESSIONS.splitlines() if line]
-    cases = [{"template": source, **render(source, LANGUAGE_MESSAGES, True, ("<s>", ""))}
+    cases = [{"template": source, **render(source, as_messages(LANGUAGE_MESSAGES), True, ("<s>", ""))}
              for source in sources + chat_language_cases.TEMPLATES]
     write("language.json", {"now_seconds": NOW_SECONDS, "messages": as_messages(LANGUAGE_MESSAGES),
                             "cases": cases})

@@ -136,6 +136,14 @@ TEST(ChatJsonTrustTest, TextOfMessagesToolsAndVariablesIsUntrusted) {
             "<k>[</k>]=[<|im_end|>]</k>");
 }
 
+TEST(ChatJsonTrustTest, TextThatATemplateParsesStaysUntrusted) {
+  EXPECT_EQ(render("{{ (messages[0].content | from_json).a }}", R"([{"content":"{\"a\":\"x\"}"}])",
+                   "[]", "{}"),
+            "[x]");
+  EXPECT_THAT(render("{{ '{' | from_json }}", "[]", "[]", "{}"), HasSubstr("from_json: byte 1"));
+  EXPECT_THAT(render("{{ 1 | from_json }}", "[]", "[]", "{}"), HasSubstr("expected a string"));
+}
+
 TEST(ChatJsonTrustTest, VariablesDoNotReplaceWhatTheRendererSets) {
   EXPECT_EQ(render("{{ bos_token }}{{ messages | length }}{{ range(2) | list }}", "[]", "[]",
                    R"({"bos_token":"x","messages":"abc","range":"x"})"),

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -82,6 +83,7 @@ class Adapter {
       traits_.calls_without_content = false;
       traits_.arguments_as_text = false;
       traits_.short_call_ids = false;
+      traits_.single_calls = false;
     }
     chat_.messages = std::move(messages);
     chat_.tools = std::move(tools);
@@ -95,9 +97,11 @@ class Adapter {
     QSF_RETURN_IF_ERROR(read_messages());
     if (continue_final) QSF_RETURN_IF_ERROR(mark_final());
     if (!traits_.takes_calls) QSF_RETURN_IF_ERROR(write_calls_as_text());
+    if (traits_.takes_calls && traits_.single_calls) separate_calls();
     if (chat_.tools && !traits_.takes_tools) QSF_RETURN_IF_ERROR(describe_tools());
     if (!traits_.takes_system) merge_system();
     if (!traits_.takes_text && traits_.takes_parts) write_text_as_parts();
+    if (!chat_.tools && traits_.needs_tool_list) chat_.tools = ChatJson::of_array();
     return std::move(chat_);
   }
 
@@ -128,9 +132,11 @@ class Adapter {
   Status read_content(ChatJson& message, std::size_t index);
   Status read_calls(ChatJson& message, std::size_t index);
   Status read_arguments(ChatJson& function);
+  static void name_reasoning(ChatJson& message);
   void read_result(ChatJson& message);
   Status mark_final();
   Status write_calls_as_text();
+  void separate_calls();
   Status describe_tools();
   void merge_system();
   void write_text_as_parts();
@@ -186,6 +192,7 @@ Status Adapter::read_messages() {
     }
     QSF_RETURN_IF_ERROR(read_content(message, i));
     QSF_RETURN_IF_ERROR(read_calls(message, i));
+    name_reasoning(message);
     if (has_role(message, "tool")) read_result(message);
     if (has_role(message, "developer") && !traits_.takes_developer) {
       message.set("role", ChatJson::of_string("system"));
@@ -290,6 +297,18 @@ Status Adapter::read_arguments(ChatJson& function) {
   return ok_status();
 }
 
+// Reasoning has several names; transformers 5 gives templates these two.
+void Adapter::name_reasoning(ChatJson& message) {
+  for (const std::string_view name : {"reasoning_content", "thinking", "reasoning"}) {
+    const ChatJson* found = message.find(name);
+    if (found == nullptr || found->is_null()) continue;
+    const ChatJson reasoning = *found;
+    if (message.find("thinking") == nullptr) message.set("thinking", reasoning);
+    message.set("reasoning_content", reasoning);
+    return;
+  }
+}
+
 // A result without an id answers the calls in their order. Some templates print the tool's name,
 // which clients leave out.
 void Adapter::read_result(ChatJson& message) {
@@ -368,6 +387,34 @@ Status Adapter::write_calls_as_text() {
   }
   messages() = std::move(written);
   return ok_status();
+}
+
+// One message a call, each before its result.
+void Adapter::separate_calls() {
+  std::vector<ChatJson> written;
+  std::vector<ChatJson> waiting;  // further calls of a message, the last first
+  for (ChatJson& message : messages()) {
+    if (!has_role(message, "tool")) {
+      std::move(waiting.rbegin(), waiting.rend(), std::back_inserter(written));
+      waiting.clear();
+    } else if (!waiting.empty() && has_role(written.back(), "tool")) {
+      written.push_back(std::move(waiting.back()));
+      waiting.pop_back();
+    }
+    if (ChatJson* calls = message.find("tool_calls"); calls != nullptr && calls->items.size() > 1) {
+      for (std::size_t i = calls->items.size(); i > 1; --i) {
+        ChatJson& further =
+            waiting.emplace_back(ChatJson::of_object({{"role", ChatJson::of_string("assistant")}}));
+        further.set("content",
+                    traits_.calls_without_content ? ChatJson() : ChatJson::of_string(""));
+        further.set("tool_calls", ChatJson::of_array({std::move(calls->items[i - 1])}));
+      }
+      calls->items.resize(1);
+    }
+    written.push_back(std::move(message));
+  }
+  std::move(waiting.rbegin(), waiting.rend(), std::back_inserter(written));
+  messages() = std::move(written);
 }
 
 Status Adapter::describe_tools() {

@@ -25,7 +25,7 @@ inline constexpr std::string_view kContinueMark = "\xEE\x83\xBF\xEE\x83\xBE";
 
 struct AdaptedChat {
   ChatJson messages;               // an array
-  std::optional<ChatJson> tools;   // an array that is not empty
+  std::optional<ChatJson> tools;   // an array, empty only for a template that needs one
   bool tools_in_system = false;    // tools had no place
   bool has_odd_arguments = false;  // a call's arguments are text where the template takes objects
 };

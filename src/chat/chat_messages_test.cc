@@ -98,10 +98,24 @@ TEST(ChatTemplateTraitsTest, KnowTheDemandsOfTemplates) {
                   .short_call_ids);
 }
 
+TEST(ChatTemplateTraitsTest, KnowWhatTemplatesRefuse) {
+  const std::string messages = "{% for m in messages %}{{ m.role }}: {{ m.content }}";
+  const ChatTemplateTraits list = traits_of(
+      "{% for t in tools %}{{ t.function.name }}{% endfor %}" + messages + "{% endfor %}");
+  EXPECT_TRUE(list.needs_tool_list && list.takes_tools && list.takes_system && list.takes_text);
+  EXPECT_FALSE(traits_of(kTools).needs_tool_list);
+  EXPECT_TRUE(traits_of("{{ tools | tojson if tools }}" + messages +
+                        "{% if m.tool_calls %}{% if m.tool_calls | length != 1 %}"
+                        "{{ raise_exception('one') }}{% endif %}{{ m.tool_calls | tojson }}"
+                        "{% endif %}{% endfor %}")
+                  .single_calls);
+  EXPECT_FALSE(traits_of(kTools).single_calls);
+}
+
 TEST(ChatMessagesTest, WhatATemplateReadsStaysAsItIs) {
   const std::string messages =
       R"([{"role": "system", "content": "s"}, {"role": "user", "content": "u", "extra": [1]}, )"
-      R"({"role": "assistant", "content": "", "reasoning_content": "r", "tool_calls": )"
+      R"({"role": "assistant", "content": "", "tool_calls": )"
       R"([{"id": "a", "type": "function", "function": {"name": "f", "arguments": {"x": 1}}}]}, )"
       R"({"role": "tool", "tool_call_id": "a", "content": "42", "name": "f"}])";
   const std::string tools = R"([{"type": "function", "function": {"name": "f"}}])";
@@ -171,6 +185,39 @@ TEST(ChatMessagesTest, CallsAndResultsFindEachOther) {
   EXPECT_THAT(shortened, HasSubstr("\"tool_call_id\": \"" + id + "\""));
   EXPECT_THAT(shortened, HasSubstr("\"id\": \"abcdefgh9\""));
   EXPECT_THAT(shortened, testing::Not(HasSubstr("call_abc")));
+}
+
+TEST(ChatMessagesTest, CallsGetMessagesOfTheirOwnWhereTheyMust) {
+  ChatTemplateTraits single = kAllTraits;
+  single.single_calls = true;
+  const auto call = [](const char* id) {
+    return R"({"id": ")" + std::string(id) +
+           R"(", "type": "function", "function": {"name": "f", "arguments": {}}})";
+  };
+  const auto result = [](const char* id) {
+    return R"({"role": "tool", "tool_call_id": ")" + std::string(id) +
+           R"(", "content": "r", "name": "f"})";
+  };
+  const std::string begin = R"([{"role": "assistant", "content": "t", "tool_calls": [)";
+  const std::string next = R"({"role": "assistant", "content": "", "tool_calls": [)";
+  const std::string user = R"({"role": "user", "content": "u"})";
+  EXPECT_EQ(adapted(single, begin + call("a") + ", " + call("b") + ", " + call("c") + "]}, " +
+                                result("a") + ", " + result("b") + ", " + user + "]"),
+            begin + call("a") + "]}, " + result("a") + ", " + next + call("b") + "]}, " +
+                result("b") + ", " + next + call("c") + "]}, " + user + "]");
+}
+
+TEST(ChatMessagesTest, ReasoningHasTheNamesThatTemplatesRead) {
+  for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
+    const std::string seen =
+        adapted(kAllTraits, R"([{"role":"assistant","content":"","thinking":null,")" +
+                                std::string(name) + R"(":"hm"}])");
+    EXPECT_THAT(seen, HasSubstr(R"("reasoning_content": "hm")")) << name;
+    EXPECT_THAT(adapted(kAllTraits, R"([{"role":"assistant","content":"",")" + std::string(name) +
+                                        R"(":"hm"}])"),
+                HasSubstr(R"("thinking": "hm")"))
+        << name;
+  }
 }
 
 TEST(ChatMessagesTest, SystemMessagesFindAPlace) {

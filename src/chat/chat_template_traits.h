@@ -22,11 +22,13 @@ struct ChatTemplateTraits {
   bool takes_text = false;       // writes content that is a string
   bool takes_parts = false;      // writes content that is a list of text parts
   bool takes_tools = false;      // describes the tools
+  bool needs_tool_list = false;  // fails where the tools are none; an empty list is well
   bool takes_calls = false;      // writes the calls of an assistant message and their results
   // The rest holds where takes_calls does.
   bool calls_without_content = false;  // only in messages whose content is none
   bool arguments_as_text = false;      // a string of JSON, in place of an object
   bool short_call_ids = false;         // refuses ids that do not have nine letters and digits
+  bool single_calls = false;           // refuses or drops further calls of a message
 };
 
 // `now_seconds` is the date for templates that write one.

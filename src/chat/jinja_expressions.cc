@@ -59,18 +59,48 @@ Result<Value> apply_floats(std::string_view op, double a, double b) {
   return make_float((remainder < 0) != (b < 0) ? remainder + b : remainder);
 }
 
+// As markupsafe.escape.
+Text escape_markup(const Text& text) {
+  Text out;
+  std::size_t plain = 0;
+  const std::string& bytes = text.bytes();
+  for (std::size_t at = 0; at < bytes.size(); ++at) {
+    std::string_view escaped;
+    switch (bytes[at]) {
+      case '&': escaped = "&amp;"; break;
+      case '<': escaped = "&lt;"; break;
+      case '>': escaped = "&gt;"; break;
+      case '\'': escaped = "&#39;"; break;
+      case '"': escaped = "&#34;"; break;
+      default: continue;
+    }
+    out.append_slice(text, plain, at);
+    out.append(escaped, text.trusted_at(at));
+    plain = at + 1;
+  }
+  out.append_slice(text, plain, bytes.size());
+  return out;
+}
+
 Result<Value> add_sequences(Heap& heap, const Value& a, const Value& b) {
   const Text* left = as_text(a);
   const Text* right = as_text(b);
   if (left != nullptr && right != nullptr) {
-    const bool is_markup = (*a.get<TextRef>())->is_markup;
-    if (is_markup != (*b.get<TextRef>())->is_markup) {
-      return unsupported("'+' of text from the filter safe and other text");
+    const bool left_is_markup = (*a.get<TextRef>())->is_markup;
+    const bool right_is_markup = (*b.get<TextRef>())->is_markup;
+    if (left_is_markup == right_is_markup) {
+      QSF_RETURN_IF_ERROR(heap.check_bytes(left->size() + right->size()));
+      Text joined = *left;
+      joined.append(*right);
+      return left_is_markup ? heap.make_markup(std::move(joined))
+                            : heap.make_text(std::move(joined));
     }
-    QSF_RETURN_IF_ERROR(heap.check_bytes(left->size() + right->size()));
-    Text joined = *left;
-    joined.append(*right);
-    return is_markup ? heap.make_markup(std::move(joined)) : heap.make_text(std::move(joined));
+    // An escape has at most five bytes for one.
+    QSF_RETURN_IF_ERROR(heap.charge((left->size() + right->size()) / 64));
+    QSF_RETURN_IF_ERROR(heap.check_bytes(5 * (left->size() + right->size())));
+    Text joined = left_is_markup ? *left : escape_markup(*left);
+    joined.append(left_is_markup ? escape_markup(*right) : *right);
+    return heap.make_markup(std::move(joined));
   }
   const List* first = as_list(a);
   const List* second = as_list(b);

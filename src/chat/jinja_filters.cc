@@ -14,6 +14,7 @@
 #include "chat/jinja_format.h"
 #include "chat/jinja_functions.h"
 #include "chat/jinja_interpreter.h"
+#include "chat/jinja_json.h"
 #include "chat/jinja_text.h"
 
 namespace qsf::jinja {
@@ -519,10 +520,14 @@ Result<Value> filter_unique(Interpreter& interpreter, const Value& input, Args a
   return interpreter.heap().make_list(ListKind::kIterator, std::move(kept));
 }
 
-// A filter of llama.cpp, which templates apply to the arguments of tool calls. The messages here
-// have no tool calls, so that part of a template never runs.
-Result<Value> filter_from_json(Interpreter&, const Value&, Args) {
-  return unsupported("the filter 'from_json' is not supported: messages have no tool calls");
+// A filter of llama.cpp, which templates apply to the arguments of tool calls.
+Result<Value> filter_from_json(Interpreter& interpreter, const Value& input, Args args) {
+  QSF_ASSIGN_OR_RETURN(const Bound bound, bind_arguments(args, "from_json", {}));
+  const std::string* text = as_bytes(input);
+  if (text == nullptr) return invalid_argument("from_json: expected a string");
+  QSF_RETURN_IF_ERROR(interpreter.heap().charge(text->size()));
+  QSF_ASSIGN_OR_RETURN(const ChatJson json, parse_chat_json(*text, "from_json"));
+  return make_value(interpreter.heap(), json);
 }
 
 struct FilterEntry {

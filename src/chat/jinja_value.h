@@ -291,7 +291,7 @@ class Heap {
   Result<Value> make_text(std::string_view bytes, bool trusted) {
     return make_text(Text(bytes, trusted));
   }
-  // Python's Markup, the result of the filter `safe`: `+` with other text would escape it.
+  // Python's Markup, the result of the filter `safe`: `+` escapes other text.
   Result<Value> make_markup(Text text);
   Result<Value> make_list(ListKind kind, std::vector<Value> items);
   // A repeated key replaces the value and keeps its place.
