@@ -72,6 +72,20 @@ std::string first_line(std::string_view text) {
   return (after_newline ? "\n" : "") + std::string(line);
 }
 
+// In OpenAI's Harmony form an answer has several messages, each closed by <|end|>, the token that
+// find_end sees. The last one ends otherwise: with a call, or where the model returns.
+std::vector<TokenId> harmony_ends(const Tokenizer& tokenizer, TokenId end) {
+  if (tokenizer.token_text(end) != "<|end|>" || tokenizer.find_token("<|channel|>") == kNoToken) {
+    return {};
+  }
+  std::vector<TokenId> ends;
+  for (const std::string_view text : {"<|call|>", "<|return|>"}) {
+    const TokenId id = tokenizer.find_token(text);
+    if (id != kNoToken) ends.push_back(id);
+  }
+  return ends;
+}
+
 }  // namespace
 
 void ChatText::append(std::string_view more, bool trusted) {
@@ -141,7 +155,8 @@ Status ChatFormat::find_end() {
   const auto control = std::find_if(tokens.begin(), tokens.end(),
                                     [this](TokenId id) { return tokenizer_->is_control(id); });
   if (control != tokens.end()) {
-    end_tokens_.push_back(*control);
+    end_tokens_ = harmony_ends(*tokenizer_, *control);
+    if (end_tokens_.empty()) end_tokens_.push_back(*control);
   } else if (std::string line = first_line(between.text); !line.empty()) {
     end_texts_.push_back(std::move(line));
   }
