@@ -47,7 +47,9 @@ QSF_API void qsf_chat_prompt_options_init_sized(qsf_chat_prompt_options* options
  *   - The role "developer" becomes "system" unless the template knows it.
  *   - Tools without a place are described in a system message, one JSON object a line in
  *     <tools></tools>; calls and results are then text in <tool_call> and <tool_response> tags.
- *   - Ids of calls get the length that the template wants.
+ *   - Ids of calls get the length that the template wants; several calls of a message are separated
+ *     where it takes one.
+ *   - Reasoning has the names reasoning_content and thinking, whichever was given.
  * The engine keeps the last few templates parsed. The prompt's memory is not in the memory plan.
  * Threads  any, at any time, also during other calls with the engine
  * Returns  QSF_OK and a handle in *prompt, to be freed with qsf_chat_prompt_free; it needs no
