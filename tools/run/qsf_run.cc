@@ -106,10 +106,10 @@ void show_prompt_progress(std::uint64_t done, std::uint64_t total, void* user_da
                         memory_now(stream.engine));
 }
 
-qsf_code generate(QSFEngine* engine, QSFSession* session, const RunOptions& options,
-                  const std::string& prompt, std::uint64_t seed, TextOutput& output,
-                  qsf_generate_result& result, qsf_error& error) {
-  const qsf_sampling sampling = make_sampling(options, seed);
+qsf_code generate(QSFEngine* engine, QSFGrammar* grammar, QSFSession* session,
+                  const RunOptions& options, const std::string& prompt, std::uint64_t seed,
+                  TextOutput& output, qsf_generate_result& result, qsf_error& error) {
+  const qsf_sampling sampling = make_sampling(options, grammar, seed);
   std::vector<const char*> stops;
   for (const std::string& stop : options.stop) stops.push_back(stop.c_str());
   ProgressLine progress(program_name(), !options.quiet);
@@ -191,7 +191,8 @@ qsf_code check_request(QSFEngine* engine, const RunOptions& options, const std::
 }
 
 // Completes one prompt.
-int complete(const RunOptions& options, QSFEngine* engine, const std::string& prompt) {
+int complete(const RunOptions& options, QSFEngine* engine, QSFGrammar* grammar,
+             const std::string& prompt) {
   qsf_error error = {};
   SessionPtr session;
   const Stopwatch watch;
@@ -206,7 +207,7 @@ int complete(const RunOptions& options, QSFEngine* engine, const std::string& pr
   const std::uint64_t seed = options.seed.value_or(std::random_device{}());
   qsf_generate_result result = {};
   result.struct_size = sizeof result;
-  code = generate(engine, session.get(), options, prompt, seed, output, result, error);
+  code = generate(engine, grammar, session.get(), options, prompt, seed, output, result, error);
   output.end_line();
   g_running.store(nullptr);
   if (code != QSF_OK) return report(error);
@@ -246,8 +247,10 @@ int run(const RunOptions& options) {
     return code;
   }
   if (options.verbose) print_plan(engine.get());
-  return options.interactive ? run_chat(options, engine.get(), *model)
-                             : complete(options, engine.get(), *prompt);
+  GrammarPtr grammar;
+  if (make_grammar(options, engine.get(), grammar, error) != QSF_OK) return report(error);
+  return options.interactive ? run_chat(options, engine.get(), grammar.get(), *model)
+                             : complete(options, engine.get(), grammar.get(), *prompt);
 }
 
 int parse_and_run(RunCommand command, int argc, char** argv) {

@@ -85,8 +85,11 @@ struct Totals {
 
 class ChatLoop {
  public:
-  ChatLoop(const RunOptions& options, QSFEngine* engine)
-      : options_(options), engine_(engine), seed_(options.seed.value_or(std::random_device{}())) {}
+  ChatLoop(const RunOptions& options, QSFEngine* engine, QSFGrammar* grammar)
+      : options_(options),
+        engine_(engine),
+        grammar_(grammar),
+        seed_(options.seed.value_or(std::random_device{}())) {}
 
   qsf_code open(qsf_error& error) {
     qsf_chat_options request;
@@ -132,6 +135,7 @@ class ChatLoop {
 
   const RunOptions& options_;
   QSFEngine* engine_;
+  QSFGrammar* grammar_;  // of every answer, or null
   ChatPtr chat_;
   ChatInterrupt interrupt_;
   TextOutput output_;
@@ -283,7 +287,7 @@ void ChatLoop::save(std::string_view path, bool overwrite) {
 }
 
 qsf_code ChatLoop::send(const std::string& text, qsf_chat_result& result, qsf_error& error) {
-  const qsf_sampling sampling = make_sampling(options_, seed_);
+  const qsf_sampling sampling = make_sampling(options_, grammar_, seed_);
   std::vector<const char*> stops;
   for (const std::string& stop : options_.stop) stops.push_back(stop.c_str());
   ProgressLine progress(program_name(), !options_.quiet);
@@ -382,10 +386,11 @@ void ChatLoop::show_stats() const {
 
 }  // namespace
 
-int run_chat(const RunOptions& options, QSFEngine* engine, const std::string& model) {
+int run_chat(const RunOptions& options, QSFEngine* engine, QSFGrammar* grammar,
+             const std::string& model) {
   qsf_error error = {};
   if (check_logit_bias(options, engine, error) != QSF_OK) return report(error);
-  ChatLoop loop(options, engine);
+  ChatLoop loop(options, engine, grammar);
   if (loop.open(error) != QSF_OK) return report(error);
   if (options.needs_template && options.chat_template.empty() && !loop.has_template()) {
     print_error(program_name(), model +

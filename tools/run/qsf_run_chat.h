@@ -15,7 +15,8 @@ namespace qsf_tools {
 // Chats until the input ends or /quit. Standard output carries the answers, everything else goes to
 // standard error. Returns the exit code: over a pipe a message that
 // could not be answered makes it a failure.
-int run_chat(const RunOptions& options, QSFEngine* engine, const std::string& model);
+int run_chat(const RunOptions& options, QSFEngine* engine, QSFGrammar* grammar,
+             const std::string& model);
 
 }  // namespace qsf_tools
 

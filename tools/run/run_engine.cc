@@ -20,6 +20,8 @@ struct ConfigFree {
 };
 using ConfigPtr = std::unique_ptr<QSFConfig, ConfigFree>;
 
+constexpr std::uint64_t kMaskBytes = 4 << 20;  // for the masks of a grammar
+
 void print_log(qsf_log_level level, const char* line, void* user_data) {
   const auto& options = *static_cast<const RunOptions*>(user_data);
   if (level == QSF_LOG_WARNING) {
@@ -60,6 +62,7 @@ qsf_code open_engine(const RunOptions& options, const std::string& model, Engine
   const ConfigPtr config(qsf_config_default());
   set_engine_options(config.get(), options.engine);
   qsf_config_set_preload(config.get(), 0);
+  if (options.grammar) qsf_config_set_grammars(config.get(), 1, kMaskBytes);
   qsf_config_set_progress_callback(config.get(), show_loading, &progress);
   // The library only hands this pointer back to print_log, which does not write through it.
   qsf_config_set_log_callback(config.get(), print_log, const_cast<RunOptions*>(&options));
@@ -69,9 +72,21 @@ qsf_code open_engine(const RunOptions& options, const std::string& model, Engine
   return code;
 }
 
-qsf_sampling make_sampling(const RunOptions& options, std::uint64_t seed) {
+qsf_code make_grammar(const RunOptions& options, QSFEngine* engine, GrammarPtr& grammar,
+                      qsf_error& error) {
+  if (!options.grammar) return QSF_OK;
+  QSFGrammar* made = nullptr;
+  const std::string& source = *options.grammar;
+  const qsf_code code =
+      qsf_grammar_create(engine, options.grammar_kind, source.data(), source.size(), &made, &error);
+  grammar.reset(made);
+  return code;
+}
+
+qsf_sampling make_sampling(const RunOptions& options, QSFGrammar* grammar, std::uint64_t seed) {
   qsf_sampling sampling = options.sampling;
   sampling.seed = seed;
+  sampling.grammar = grammar;
   sampling.logit_bias = options.logit_bias.data();
   sampling.n_logit_bias = options.logit_bias.size();
   if (!options.dry_breaker_texts.empty()) {

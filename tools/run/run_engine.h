@@ -28,8 +28,17 @@ qsf_code open_engine(const RunOptions& options, const std::string& model, Engine
 // Prints an error of the library and returns the exit code it stands for.
 int report(const qsf_error& error);
 
-// Returns the sampling that was asked for. Valid as long as `options` is.
-qsf_sampling make_sampling(const RunOptions& options, std::uint64_t seed);
+struct GrammarFree {
+  void operator()(QSFGrammar* grammar) const { qsf_grammar_free(grammar); }
+};
+using GrammarPtr = std::unique_ptr<QSFGrammar, GrammarFree>;
+
+// Makes the grammar that was asked for, if any.
+qsf_code make_grammar(const RunOptions& options, QSFEngine* engine, GrammarPtr& grammar,
+                      qsf_error& error);
+
+// Returns the sampling that was asked for. Valid as long as `options` and `grammar` are.
+qsf_sampling make_sampling(const RunOptions& options, QSFGrammar* grammar, std::uint64_t seed);
 
 // Refuses a bias on a token that the model does not have.
 qsf_code check_logit_bias(const RunOptions& options, QSFEngine* engine, qsf_error& error);

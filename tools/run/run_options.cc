@@ -18,6 +18,7 @@ namespace {
 
 constexpr int kMaxInt = std::numeric_limits<int>::max();
 constexpr std::size_t kMaxChatFileBytes = 16'000'000;
+constexpr std::size_t kMaxGrammarFileBytes = 256 << 10;  // as the library takes them
 constexpr const char* kSamplingGroup = "Sampling";
 
 // Values as they were typed.
@@ -28,6 +29,8 @@ struct Typed {
   double quality = 1.0;
   std::string chat_template;
   std::string system_file;
+  std::string grammar_file;
+  std::string schema_file;
   bool bench = false;
 };
 
@@ -247,6 +250,18 @@ void add_sampling_options(OptionParser& parser, RunOptions& options, Typed& type
       .type_name("ID=F")
       .group(kSamplingGroup);
   parser
+      .value("--grammar", typed.grammar_file,
+             "Write only texts of the GBNF grammar in FILE; a complete text ends")
+      .type_name("FILE")
+      .check(check_file_name)
+      .group(kSamplingGroup);
+  parser
+      .value("--json-schema", typed.schema_file,
+             "Write only JSON values of the JSON Schema in FILE")
+      .type_name("FILE")
+      .check(check_file_name)
+      .group(kSamplingGroup);
+  parser
       .value("-s,--seed", options.seed,
              "Seed of the sampler: the same seed gives the same text; default: a random one")
       .group(kSamplingGroup);
@@ -298,6 +313,9 @@ std::string check_combination(const RunOptions& options, const Typed& typed) {
   if (options.n_top_log_probs != 0 && options.log_probs.empty()) {
     return "--top-logprobs needs --logprobs";
   }
+  if (!typed.grammar_file.empty() && !typed.schema_file.empty()) {
+    return "--grammar and --json-schema exclude each other";
+  }
   if (options.quiet && options.verbose) return "--quiet and --verbose exclude each other";
   if (!options.system.empty() && !typed.system_file.empty()) {
     return "--system and --system-file exclude each other";
@@ -328,6 +346,18 @@ void choose_chat(RunOptions& options) {
   if (::isatty(STDIN_FILENO) != 1 || ::isatty(STDOUT_FILENO) != 1) return;
   options.interactive = true;
   options.needs_template = true;
+}
+
+// Returns what is wrong, empty for nothing.
+std::string read_grammar(const Typed& typed, RunOptions& options) {
+  const bool is_schema = !typed.schema_file.empty();
+  const std::string& path = is_schema ? typed.schema_file : typed.grammar_file;
+  if (path.empty()) return {};
+  std::string error;
+  options.grammar = read_text(path, kMaxGrammarFileBytes, error);
+  if (is_schema) options.grammar_kind = QSF_GRAMMAR_JSON_SCHEMA;
+  if (options.grammar) return {};
+  return (is_schema ? "--json-schema: " : "--grammar: ") + error;
 }
 
 // Reads the files that options of a chat name. Returns what is wrong, empty for nothing.
@@ -428,7 +458,8 @@ std::optional<int> parse_run_options(RunCommand command, int argc, const char* c
   }
   if (message.empty()) message = check_engine_options(options.engine);
   if (!message.empty()) return refuse(message);
-  message = read_chat_files(typed, options);
+  message = read_grammar(typed, options);
+  if (message.empty()) message = read_chat_files(typed, options);
   if (message.empty()) return std::nullopt;
   print_error(program_name(), message);
   return kFailure;

@@ -31,6 +31,8 @@ struct RunOptions {
   std::vector<std::string> dry_breakers;       // empty: the library's
   std::vector<const char*> dry_breaker_texts;  // the same for C
   std::vector<std::string> stop;
+  std::optional<std::string> grammar;  // the text of a grammar or schema
+  qsf_grammar_kind grammar_kind = QSF_GRAMMAR_GBNF;
   std::string log_probs;    // a file for the log probabilities; empty: none
   int n_top_log_probs = 0;  // alternatives of each token in it
   std::optional<std::uint64_t> seed;
