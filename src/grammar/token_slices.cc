@@ -7,10 +7,9 @@
 namespace qsf {
 
 std::span<const CharSet> token_slices() {
-  static const std::array<CharSet, 2> slices = {
+  static const std::array<CharSet, 1> slices = {
       // The inside of a JSON string, escapes aside.
       CharSet::all().without(CharSet({{0, 0x1F}, {'"', '"'}, {'\\', '\\'}})),
-      CharSet({{'a', 'z'}, {'A', 'Z'}}),
   };
   return slices;
 }

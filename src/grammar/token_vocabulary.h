@@ -66,7 +66,7 @@ class TokenVocabulary {
   }
 
  private:
-  static constexpr std::size_t kSlices = 2;
+  static constexpr std::size_t kSlices = 1;
   TokenVocabulary() = default;
 
   const TokenTexts* texts_ = nullptr;
