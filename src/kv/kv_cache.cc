@@ -21,6 +21,7 @@ struct TableOffsets {
   std::uint64_t reserved_slots;
   std::uint64_t page_table;
   std::uint64_t references;
+  std::uint64_t retained;
   std::uint64_t free;
   std::uint64_t positions;
   std::uint64_t end;
@@ -37,7 +38,8 @@ constexpr TableOffsets table_offsets(const KvLimits& limits) noexcept {
   at.page_table = after(at.reserved_slots, limits.max_sequences);
   at.references = after(at.page_table, static_cast<std::uint64_t>(limits.max_sequences) *
                                            kv_pages_per_sequence(limits));
-  at.free = after(at.references, limits.n_pages);
+  at.retained = after(at.references, limits.n_pages);
+  at.free = after(at.retained, limits.n_pages);
   at.positions = after(at.free, limits.n_pages);
   at.end = after(at.positions, static_cast<std::uint64_t>(limits.n_pages) * kKvPageSlots);
   return at;
@@ -93,12 +95,14 @@ Result<KvCache> KvCache::create(const KvShape& shape, const KvLimits& limits,
   cache.reserved_slots_ = words_at<std::uint32_t>(region, at.reserved_slots, limits.max_sequences);
   cache.page_table_ = words_at<std::uint32_t>(region, at.page_table, n_table);
   cache.references_ = words_at<std::uint32_t>(region, at.references, limits.n_pages);
+  cache.retained_ = words_at<std::uint32_t>(region, at.retained, limits.n_pages);
   cache.free_ = words_at<std::uint32_t>(region, at.free, limits.n_pages);
   cache.positions_ = words_at<std::int32_t>(region, at.positions, n_positions);
 
   std::fill(cache.sequence_slots_.begin(), cache.sequence_slots_.end(), kNoSequence);
   std::fill(cache.reserved_slots_.begin(), cache.reserved_slots_.end(), 0U);
   std::fill(cache.references_.begin(), cache.references_.end(), 0U);
+  std::fill(cache.retained_.begin(), cache.retained_.end(), 0U);
   std::fill(cache.positions_.begin(), cache.positions_.end(), 0);
   // A stack whose top is its end: pages are taken in ascending order from a new cache.
   for (std::uint32_t i = 0; i < limits.n_pages; ++i) cache.free_[i] = limits.n_pages - 1 - i;
@@ -124,6 +128,7 @@ std::int32_t& KvCache::position_at(SequenceId sequence, std::uint32_t slot) noex
 }
 
 std::uint32_t KvCache::take_page() noexcept {
+  if (n_free_ == 0 && n_idle_ > 0) retainer_->release_one();
   QSF_CHECK(n_free_ > 0);
   const std::uint32_t page = free_[--n_free_];
   QSF_CHECK(references_[page] == 0);
@@ -134,6 +139,44 @@ std::uint32_t KvCache::take_page() noexcept {
 void KvCache::drop_page(std::uint32_t page) noexcept {
   QSF_CHECK(references_[page] > 0);
   if (--references_[page] == 0) free_[n_free_++] = page;
+  if (references_[page] == 1 && retained_[page] != 0) ++n_idle_;
+}
+
+void KvCache::retain_page(std::uint32_t page) noexcept {
+  QSF_CHECK(limits_.recent_slots == 0 && references_[page] > 0 && retained_[page] == 0);
+  retained_[page] = 1;
+  ++references_[page];
+}
+
+void KvCache::release_page(std::uint32_t page) noexcept {
+  QSF_CHECK(retained_[page] != 0);
+  if (references_[page] == 1) --n_idle_;
+  retained_[page] = 0;
+  drop_page(page);
+}
+
+bool KvCache::adopt_page(SequenceId sequence, std::uint32_t page) {
+  QSF_CHECK(exists(sequence) && retained_[page] != 0 && reserved_slots_[sequence] == 0);
+  const std::uint32_t n_slots = sequence_slots_[sequence];
+  QSF_CHECK(n_slots % kKvPageSlots == 0 && kKvPageSlots <= limits_.max_slots - n_slots);
+  if (references_[page] == 1) {
+    if (n_unreserved_pages() == 0) return false;
+    --n_idle_;
+  }
+  ++references_[page];
+  page_table_[entry_of(sequence, n_slots / kKvPageSlots)] = page;
+  sequence_slots_[sequence] = n_slots + kKvPageSlots;
+  return true;
+}
+
+void KvCache::exchange_page(SequenceId sequence, std::uint32_t number, std::uint32_t retained) {
+  QSF_CHECK(exists(sequence) && number < sequence_slots_[sequence] / kKvPageSlots);
+  std::uint32_t& held = page_table_[entry_of(sequence, number)];
+  QSF_CHECK(held != retained && references_[held] == 1 && retained_[retained] != 0);
+  drop_page(held);
+  if (references_[retained] == 1) --n_idle_;
+  ++references_[retained];
+  held = retained;
 }
 
 Result<SequenceId> KvCache::create_sequence() {
@@ -190,13 +233,13 @@ std::uint32_t KvCache::reserved_by_others(SequenceId sequence) const noexcept {
 }
 
 std::uint32_t KvCache::n_unreserved_pages() const noexcept {
-  return n_free_ - reserved_by_others(kNoSequence);
+  return n_free_pages() - reserved_by_others(kNoSequence);
 }
 
 Status KvCache::reserve(SequenceId sequence, std::uint32_t n_slots) {
   QSF_CHECK(exists(sequence) && n_slots <= limits_.max_slots);
   const std::uint32_t n_wanted = pages_to_reach(sequence, n_slots);
-  const std::uint32_t n_free = n_free_ - reserved_by_others(sequence);
+  const std::uint32_t n_free = n_free_pages() - reserved_by_others(sequence);
   if (n_wanted > n_free) {
     return out_of_budget(
         "kv cache: %u pages of %u positions to be reserved, %u of %u are free and not reserved; "
@@ -215,7 +258,7 @@ KvCache::Growth KvCache::growth_of(SequenceId sequence, std::uint32_t n) const n
   growth.n_pages = kv_pages_for(n_slots + n);
   growth.copies_last_page = copies_last_page(sequence);
   growth.first_recent = first_recent_of(sequence, growth.n_pages);
-  growth.n_free = n_free_ - reserved_by_others(sequence);
+  growth.n_free = n_free_pages() - reserved_by_others(sequence);
   for (std::uint32_t i = first_recent_[sequence]; i < growth.first_recent; ++i) {
     if (references_[page_table_[entry_of(sequence, i)]] == 1) ++growth.n_free;  // given back
   }
@@ -302,7 +345,7 @@ void KvCache::truncate(SequenceId sequence, std::uint32_t n_slots) {
   sequence_slots_[sequence] = n_slots;
   if (n_pages <= n_sink_pages_) first_recent_[sequence] = n_sink_pages_;
   // Forks may hold pages that would have to be reserved again.
-  if (reserved_by_others(kNoSequence) > n_free_) reserved_slots_[sequence] = 0;
+  if (reserved_by_others(kNoSequence) > n_free_pages()) reserved_slots_[sequence] = 0;
 }
 
 void KvCache::evict(SequenceId sequence, std::uint32_t n_pages) {
@@ -323,7 +366,7 @@ Result<SequenceId> KvCache::fork(SequenceId sequence) {
               page_table_.begin() + static_cast<std::ptrdiff_t>(entry_of(child, 0)));
   for (std::uint32_t i = 0; i < n_held_pages(child); ++i) ++references_[held_page(child, i).page];
   // Pages that were the origin's alone have to be copied or replaced as it grows.
-  if (reserved_by_others(kNoSequence) > n_free_) {
+  if (reserved_by_others(kNoSequence) > n_free_pages()) {
     free_sequence(child);
     return out_of_budget(
         "kv cache: a fork needs more pages than are free and not reserved, %u of %u; end a "
@@ -358,8 +401,9 @@ std::uint32_t KvCache::commit_path(SequenceId sequence, std::uint32_t first_slot
 }
 
 bool KvCache::is_consistent() const noexcept {
+  std::uint32_t n_idle = 0;
   for (std::uint32_t page = 0; page < limits_.n_pages; ++page) {
-    std::uint32_t n_holders = 0;
+    std::uint32_t n_holders = retained_[page];
     for (SequenceId sequence = 0; sequence < limits_.max_sequences; ++sequence) {
       if (!exists(sequence)) continue;
       for (std::uint32_t i = 0; i < n_held_pages(sequence); ++i) {
@@ -369,8 +413,9 @@ bool KvCache::is_consistent() const noexcept {
     const auto end = free_.begin() + n_free_;
     const bool is_free = std::find(free_.begin(), end, page) != end;
     if (n_holders != references_[page] || is_free != (n_holders == 0)) return false;
+    n_idle += retained_[page] != 0 && n_holders == 1 ? 1 : 0;
   }
-  return reserved_by_others(kNoSequence) <= n_free_;
+  return n_idle == n_idle_ && reserved_by_others(kNoSequence) <= n_free_pages();
 }
 
 }  // namespace qsf

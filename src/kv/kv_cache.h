@@ -14,6 +14,9 @@
 //
 // Free pages may be reserved: a sequence then grows to a promised length whatever the others take.
 //
+// Pages may be retained for texts to come (prefix_tree.h). One that no sequence holds any more is
+// idle: it counts as free, and whoever retained it gives it back when a page is taken.
+//
 // One layer of a page has for each head a K block and a V block (quant/kv_type.h), multiples of 64
 // bytes, at the offsets of KvShape.
 //
@@ -122,6 +125,16 @@ struct Appended {
   std::optional<PageCopy> copy;  // of a page that was shared
 };
 
+// Whoever retains pages.
+class PageRetainer {
+ public:
+  // Releases one idle page. Requires  there is one
+  virtual void release_one() noexcept = 0;
+
+ protected:
+  ~PageRetainer() = default;
+};
+
 // Threads  any number may read while none writes
 class KvCache {
  public:
@@ -140,7 +153,9 @@ class KvCache {
 
   const KvShape& shape() const noexcept { return shape_; }
   const KvLimits& limits() const noexcept { return limits_; }
-  std::uint32_t n_free_pages() const noexcept { return n_free_; }
+  // Idle pages included.
+  std::uint32_t n_free_pages() const noexcept { return n_free_ + n_idle_; }
+  std::uint32_t n_idle_pages() const noexcept { return n_idle_; }
   // Free pages that no sequence has reserved.
   std::uint32_t n_unreserved_pages() const noexcept;
   std::uint32_t n_sequences() const noexcept { return n_sequences_; }
@@ -194,6 +209,25 @@ class KvCache {
   std::uint32_t commit_path(SequenceId sequence, std::uint32_t first_slot,
                             std::span<const std::uint32_t> accepted, std::span<RowMove> moves);
 
+  // Null without one, while no page is retained.
+  void set_retainer(PageRetainer* retainer) noexcept { retainer_ = retainer; }
+  // Retains a page beyond the sequences that hold it.
+  // Requires  a sequence holds it, with all its slots; it is not retained; recent_slots is 0
+  void retain_page(std::uint32_t page) noexcept;
+  // Requires  it is retained
+  void release_page(std::uint32_t page) noexcept;
+  bool is_retained(std::uint32_t page) const noexcept {
+    QSF_DCHECK(page < limits_.n_pages);
+    return retained_[page] != 0;
+  }
+  // Adds the slots of a retained page to a sequence that fills its pages. Returns false, and
+  // changes nothing, when the page is idle and reserved as a free one.
+  // Requires  the page's rows continue the sequence, which has no reservation
+  bool adopt_page(SequenceId sequence, std::uint32_t page);
+  // Puts a retained page in the place of a page of the sequence.
+  // Requires  both have the same rows; the sequence alone holds the old one, and all its slots
+  void exchange_page(SequenceId sequence, std::uint32_t number, std::uint32_t retained);
+
   std::uint32_t n_slots(SequenceId sequence) const noexcept {
     QSF_DCHECK(exists(sequence));
     return sequence_slots_[sequence];
@@ -234,13 +268,13 @@ class KvCache {
     QSF_DCHECK(page < limits_.n_pages);
     return positions_.subspan(static_cast<std::size_t>(page) * kKvPageSlots, kKvPageSlots);
   }
-  // How many sequences hold a page; 0 when it is free.
+  // How many sequences hold a page, and one more when it is retained; 0 when it is free.
   std::uint32_t page_references(std::uint32_t page) const noexcept {
     QSF_DCHECK(page < limits_.n_pages);
     return references_[page];
   }
-  // Counts every page anew: whether each is free or held by as many sequences as its references
-  // say, and enough are free for all reservations. For tests and debug builds.
+  // Counts every page anew: whether each is free or has as many holders as its references say, and
+  // enough are free for all reservations. For tests and debug builds.
   bool is_consistent() const noexcept;
 
  private:
@@ -278,7 +312,9 @@ class KvCache {
   KvLimits limits_;
   std::uint32_t pages_per_sequence_ = 0;
   std::uint32_t n_sink_pages_ = 0;
-  std::uint32_t n_free_ = 0;
+  std::uint32_t n_free_ = 0;  // without idle ones
+  std::uint32_t n_idle_ = 0;
+  PageRetainer* retainer_ = nullptr;
   std::uint32_t n_sequences_ = 0;
   std::span<std::uint32_t> sequence_slots_;  // [max_sequences]; kNoSequence: does not exist
   // [max_sequences]; number of the first page held behind the sinks', at least n_sink_pages_
@@ -286,6 +322,8 @@ class KvCache {
   std::span<std::uint32_t> reserved_slots_;  // [max_sequences]; 0: none
   std::span<std::uint32_t> page_table_;      // [max_sequences][pages_per_sequence_]
   std::span<std::uint32_t> references_;      // [n_pages]
+  std::span<std::uint32_t> retained_;        // [n_pages]; 1: one of the references is that of the
+                                             // retainer
   std::span<std::uint32_t> free_;            // [n_pages]; the first n_free_ are free page ids
   std::span<std::int32_t> positions_;        // [n_pages][kKvPageSlots]
 };
