@@ -204,6 +204,9 @@ std::vector<TokenId> Engine::Impl::end_of_text_ids() const {
 KvPageCounts Engine::kv_pages() const noexcept {
   return impl_->kv_pages();
 }
+PrefixCacheStats Engine::prefix_stats() const noexcept {
+  return impl_->prefix_stats();
+}
 
 std::uint64_t Engine::n_parameters() const noexcept {
   std::uint64_t count = 0;

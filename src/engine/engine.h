@@ -28,6 +28,7 @@
 #include "io/file_ops.h"
 #include "io/read_device.h"
 #include "kv/kv_policy.h"
+#include "kv/prefix_tree.h"
 #include "kv/row.h"
 #include "model/logits_sink.h"
 #include "ops/operator_times.h"
@@ -75,6 +76,11 @@ struct EngineOptions {
   std::uint32_t kv_positions = 0;
   std::uint32_t max_passes_in_flight = 1;  // between begin_step() and end_step()
   bool record_passes = false;              // for message_of()
+  // Prompts of equal GenerateOptions::prefix_key share pages of the KV cache where they begin
+  // alike. Only with KvPolicy::kFull, and full or chunked attention.
+  bool prefix_cache = false;
+  // Shares pages with generated rows too. A text may then depend on what is in the prefix cache.
+  bool reuse_answers = false;
   // Limit of the memory of the whole process; 0: the memory that the machine and its control groups
   // have free.
   std::uint64_t ram_budget_bytes = 0;
@@ -152,6 +158,9 @@ struct GenerateOptions {
   // this token.
   int (*on_generated)(const GeneratedToken& token, void* user) = nullptr;
   void* user = nullptr;
+  // Shares the pages of the prompt with generations of the same key, of at most
+  // PrefixTree::kMaxKeyBytes; none: shares nothing.
+  std::optional<std::string> prefix_key;
 };
 
 enum class StopReason { kTokenLimit, kEndOfText, kStopString, kContextFull, kCancelled, kCallback };
@@ -160,6 +169,7 @@ struct GenerateResult {
   StopReason reason = StopReason::kTokenLimit;
   std::uint32_t prompt_tokens = 0;
   std::uint32_t generated_tokens = 0;
+  std::uint32_t cached_tokens = 0;  // of the prompt, from the prefix cache
   // The pending token: sampled and delivered, but not yet in the KV cache. The session computes it
   // before the next token that it appends. kNoToken without one.
   TokenId pending_token = kNoToken;
@@ -198,6 +208,12 @@ struct KvPageCounts {
   std::uint32_t n_pages = 0;
   std::uint32_t n_free = 0;
   std::uint32_t n_unreserved = 0;  // free, and reserved for no generation
+};
+
+// Of the prefix cache, which counts pages of the KV cache; all 0 without one.
+struct PrefixCacheStats {
+  PrefixTreeStats tree;
+  std::uint64_t n_continued = 0;  // generations in a session that held tokens: no look-up
 };
 
 enum class Pooling { kMean, kLast };
@@ -281,6 +297,7 @@ class Engine {
   Status step_sessions(std::span<const SessionToken> tokens);
 
   KvPageCounts kv_pages() const noexcept;
+  PrefixCacheStats prefix_stats() const noexcept;
 
   // Where grammars for this model are made, from any thread; null without EngineOptions::grammar or
   // without a tokenizer.

@@ -22,6 +22,7 @@
 #include "kv/h2o_eviction.h"
 #include "kv/kv_cache.h"
 #include "kv/kv_page_store.h"
+#include "kv/prefix_tree.h"
 #include "kv/sparse_prefill_state.h"
 #include "kv/spilled_kv_store.h"
 #include "memory/arena.h"
@@ -56,6 +57,11 @@ struct Engine::Impl {
   std::unique_ptr<Backend> backend;
   std::vector<SparsePrefillState> sparse_prefill;  // by SequenceId; empty without sparse prefill
   std::vector<H2oEviction> h2o_eviction;           // by SequenceId; empty without KvPolicy::kH2o
+  std::optional<PrefixTree> prefix_tree;           // with EngineOptions::prefix_cache
+  // By SequenceId; how many rows, from the first, may enter the prefix cache: prompt rows, whose
+  // bits follow from the tokens alone. Rows read from a file may be of any role.
+  std::vector<std::uint32_t> n_shareable;
+  std::uint64_t n_continued = 0;  // PrefixCacheStats
   std::optional<Decoder> decoder;
   std::optional<BudgetWatch> watch;
 
@@ -109,6 +115,10 @@ struct Engine::Impl {
   KvPageCounts kv_pages() const noexcept {
     return {kv->limits().n_pages, kv->n_free_pages(), kv->n_unreserved_pages()};
   }
+
+  // Of the prefix cache, in prefix_cache.cc.
+  PrefixCacheStats prefix_stats() const noexcept;
+  Status check_prefix_key(const std::optional<std::string>& key) const;
 
   // Appends a pass of prompt rows to layers [first, last) of a sequence, as Decoder::run_part.
   Status run_part(SequenceId sequence, std::span<const TokenId> tokens, std::uint32_t first,

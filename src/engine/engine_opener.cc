@@ -318,6 +318,12 @@ Status EngineOpener::make_decoder() {
       KvCache::create(shape, kv_limits(impl_->options, plan.max_context, plan.rows_per_pass),
                       impl_->arena->carve(plan.regions.kv_tables)));
   impl_->kv.emplace(std::move(kv));
+  impl_->n_shareable.resize(impl_->options.n_sequences);
+  if (impl_->options.prefix_cache) {
+    const MutableByteSpan memory = impl_->arena->carve(plan.regions.prefix_cache);
+    if (impl_->options.ram_budget_bytes != 0) touch_pages(memory);
+    impl_->prefix_tree.emplace(*impl_->kv, memory);
+  }
   QSF_RETURN_IF_ERROR(make_kv_store(shape));
   backend.attach_kv(*impl_->kv_store);
   QSF_RETURN_IF_ERROR(make_sparse_prefill_states());

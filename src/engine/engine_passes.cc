@@ -121,6 +121,7 @@ void Engine::Impl::truncate(SequenceId sequence, std::uint32_t n_slots) noexcept
   if (!h2o_eviction.empty()) n_slots = h2o_eviction[sequence].truncate(n_slots);
   if (n_slots == kv->n_slots(sequence)) return;
   kv->truncate(sequence, n_slots);
+  n_shareable[sequence] = std::min(n_shareable[sequence], n_slots);
   record(SequenceChange::Kind::kTruncate, sequence, n_slots);
 }
 
@@ -224,6 +225,10 @@ Status Engine::Impl::add_part(PassInFlight& pass, PassPart part) {
     backend->copy_page(appended.copy->from_page, appended.copy->to_page);
   }
   const std::uint32_t end = kv->n_slots(part.sequence);
+  const bool may_enter =
+      part.role == RowRole::kPrompt || (part.role == RowRole::kGenerated && options.reuse_answers);
+  std::uint32_t& n_entering = n_shareable[part.sequence];
+  if (may_enter && n_entering == part.before) n_entering = end;
   std::uint32_t n_outputs = 0;
   for (std::size_t i = 0; i < part.tokens.size(); ++i) {
     const std::uint32_t slot = appended.first_slot + static_cast<std::uint32_t>(i);

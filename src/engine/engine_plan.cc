@@ -13,6 +13,7 @@
 #include "engine/engine_impl.h"
 #include "grammar/grammar_engine.h"
 #include "kv/kv_policy.h"
+#include "kv/prefix_tree.h"
 #include "kv/spilled_kv_store.h"
 #include "model/decoder.h"
 #include "model/position_tables.h"
@@ -237,6 +238,9 @@ class Planner {
     const std::uint64_t bytes = H2oEviction::region_bytes(eviction_shape(spec_, options_, context));
     return saturating_mul(align_up(bytes, kRegionAlign), options_.n_sequences);
   }
+  std::uint64_t prefix_cache_bytes(std::uint32_t context, std::uint32_t rows) const {
+    return options_.prefix_cache ? PrefixTree::region_bytes(n_kv_pages(context, rows)) : 0;
+  }
   // Tokens of the sequences, and a prompt while it is encoded.
   std::uint64_t token_bytes(std::uint32_t context) const {
     return std::uint64_t{context} * options_.n_sequences * sizeof(TokenId) +
@@ -301,7 +305,8 @@ class Planner {
       std::uint64_t bytes = saturating_add(
           kv_bytes(context, rows, spilled),
           spill_table_bytes(context, rows, spilled) + scratch_bytes(rows, context) +
-              row_list_bytes(rows) + KvCache::region_bytes(kv_limits(options_, context, rows)));
+              row_list_bytes(rows) + KvCache::region_bytes(kv_limits(options_, context, rows)) +
+              prefix_cache_bytes(context, rows));
       for (const BufferShape& shape : buffer_shapes(rows)) {
         bytes = saturating_add(
             bytes,
@@ -356,6 +361,11 @@ class Planner {
                                        "page tables and the position of every slot");
     const std::uint64_t bytes = kv_bytes(context, rows, spills());
     plan_.regions.kv_cache = plan.add("kv_cache", bytes, kv_note(limits, bytes));
+    if (options_.prefix_cache) {
+      plan_.regions.prefix_cache =
+          plan.add("prefix_cache", prefix_cache_bytes(context, rows),
+                   printed("tokens and keys of callers of up to %u pages", limits.n_pages));
+    }
     if (sparse_prefill_bytes(context) != 0) {
       plan_.regions.sparse_prefill_state =
           plan.add("sparse_prefill_state", sparse_prefill_bytes(context),
@@ -485,9 +495,10 @@ KvShape kv_shape(const ModelSpec& spec, const EngineOptions& options) {
 namespace {
 
 // The pages of all sequences: those asked for, or all of one sequence and a reservation for each of
-// the others. At least what one sequence can hold, at most what all can.
+// the others. At least what one sequence can hold, at most what all can, but for a prefix cache.
 std::uint32_t n_kv_pages(const EngineOptions& options, std::uint32_t pages_per_sequence) {
-  const std::uint64_t most = std::uint64_t{pages_per_sequence} * options.n_sequences;
+  const std::uint64_t most =
+      options.prefix_cache ? UINT32_MAX : std::uint64_t{pages_per_sequence} * options.n_sequences;
   const std::uint64_t each = std::min(pages_per_sequence, kv_pages_for(kDefaultReserve));
   const std::uint64_t asked = options.kv_positions != 0
                                   ? std::max(kv_pages_for(options.kv_positions), pages_per_sequence)
@@ -718,6 +729,7 @@ Status check_options(const EngineOptions& options, const ModelSpec& spec) {
     return invalid_argument("passes in flight: %u, expected 1 to %u", options.max_passes_in_flight,
                             kMaxSequences);
   }
+  QSF_RETURN_IF_ERROR(check_prefix_cache(options));
   return check_attention(options, spec);
 }
 

@@ -60,6 +60,7 @@ struct PlanRegions {
   RegionId grammar;  // only with EngineOptions::grammar
   RegionId kv_tables;
   RegionId kv_cache;
+  RegionId prefix_cache;          // only with EngineOptions::prefix_cache
   RegionId sparse_prefill_state;  // only with sparse_prefill_limits()
   RegionId h2o_eviction;          // only with KvPolicy::kH2o
   std::vector<RegionId> buffers;  // as Decoder::buffer_shapes
@@ -116,6 +117,10 @@ H2oEvictionShape eviction_shape(const ModelSpec& spec, const EngineOptions& opti
 std::uint32_t longest_distance(const EngineOptions& options, std::uint32_t max_context) noexcept;
 PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
                        std::uint32_t max_context, std::uint32_t rows_per_pass);
+
+// Rejects options that the prefix cache cannot be combined with; prefix_cache.cc.
+// Fails  kUnsupported or kInvalidArgument, naming them
+Status check_prefix_cache(const EngineOptions& options);
 
 // Rejects options that no plan can serve.
 // Fails  kInvalidArgument, naming the option; kUnsupported for a feature that does not exist, or

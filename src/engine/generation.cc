@@ -39,6 +39,7 @@ Result<GenerationPtr> Generation::create(Session& session, std::span<const Token
       grammar != nullptr && &grammar->engine() != engine.grammars.get()) {
     return invalid_argument("grammar: it was made for another engine");
   }
+  QSF_RETURN_IF_ERROR(engine.check_prefix_key(options.prefix_key));
   return GenerationPtr(new Generation(session, prompt, options));
 }
 
@@ -63,7 +64,10 @@ Generation::Generation(Session& session, std::span<const TokenId> prompt,
 
 Generation::~Generation() {
   QSF_CHECK(!in_flight_);
-  if (!finished()) end(ok_status());
+  if (!finished()) {
+    if (n_prompt_done_ == result_.cached_tokens) return_prefix();
+    end(ok_status());
+  }
   retire();
   session_.generation_ = nullptr;
 }
@@ -75,9 +79,15 @@ Status Generation::admit() {
     fail(std::move(status));
     return status_;
   }
-  QSF_RETURN_IF_ERROR(reserve_pages());
+  adopt_prefix();
+  if (Status status = reserve_pages(); !status.ok()) {
+    return_prefix();
+    return status;
+  }
+  count_prefix();
   started_ns_ = monotonic_ns();
-  progress_.total_rows = prompt_.size() + session_.tokens_.size() - session_.n_computed();
+  progress_.total_rows =
+      prompt_.size() - n_prompt_done_ + session_.tokens_.size() - session_.n_computed();
   if (prompt_.empty() && session_.pending_token_ == kNoToken) {
     const TokenId last = session_.tokens_.back();
     if (Status status = session_.truncate_to(session_.tokens_.size() - 1); !status.ok()) {
@@ -87,7 +97,8 @@ Status Generation::admit() {
     prompt_.push_back(last);
     recomputes_last_ = true;
   }
-  prompt_start_ = session_.tokens_.size() + (session_.pending_token_ == kNoToken ? 0 : 1);
+  prompt_start_ =
+      session_.tokens_.size() - n_prompt_done_ + (session_.pending_token_ == kNoToken ? 0 : 1);
   phase_ = Phase::kPrompt;
   return ok_status();
 }
@@ -202,6 +213,7 @@ void Generation::commit(const NextRows& done) {
              done.tokens.data() == prompt_.data() + n_prompt_done_) {
     tokens.insert(tokens.end(), done.tokens.begin(), done.tokens.end());
     n_prompt_done_ += done.tokens.size();
+    share_prefix();
     has_output = has_output && n_prompt_done_ == prompt_.size();
   } else {
     return;  // tokens of the session, computed again
@@ -295,6 +307,7 @@ void Generation::fail(Status status) {
 }
 
 void Generation::end(Status status) {
+  share_prefix();
   if (result_.generated_tokens > 0) result_.generate_ns = monotonic_ns() - first_token_ns_;
   status_ = std::move(status);
   phase_ = Phase::kFinished;

@@ -39,7 +39,7 @@ class Generation {
   // else after its last token, which is computed again as a prompt row.
   // Requires  the session outlives the generation
   // Fails     kUnsupported without a tokenizer; kInvalidArgument for sampling options out of range,
-  //           or when the session has a generation
+  //           a prefix key without a prefix cache or too long, or when the session has a generation
   static Result<GenerationPtr> create(Session& session, std::span<const TokenId> prompt,
                                       const GenerateOptions& options);
   ~Generation();
@@ -132,12 +132,23 @@ class Generation {
   void remove_parked_file();
   void end(Status status);
 
+  // With a prefix key, in prefix_cache.cc.
+
+  // Begins an empty session with what the cache has of the prompt.
+  void adopt_prefix();
+  // Takes that back; nothing was computed since.
+  void return_prefix();
+  void count_prefix();
+  // Lets the session's leading rows into the cache.
+  void share_prefix();
+
   Session& session_;
   GenerateOptions options_;
   std::vector<TokenId> prompt_;
   std::size_t n_prompt_done_ = 0;
   std::size_t prompt_start_ = 0;  // tokens of the session before the prompt
   bool recomputes_last_ = false;  // the prompt is the session's last token
+  bool begins_session_ = false;   // before it the session was empty
   Phase phase_ = Phase::kNew;
   Status status_;
   GenerateResult result_;

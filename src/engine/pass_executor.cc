@@ -44,6 +44,7 @@ Status Engine::Impl::apply(const SequenceChange& change) {
   if (change.kind == SequenceChange::Kind::kFork) {
     if (!kv->exists(change.value)) return refused("its origin does not exist");
     QSF_ASSIGN_OR_RETURN(const SequenceId created, kv->fork(change.value));
+    n_shareable[created] = n_shareable[change.value];
     if (created == change.sequence) return ok_status();
     kv->free_sequence(created);
     return refused("another sequence would be created; a message is missing");

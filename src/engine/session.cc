@@ -266,6 +266,7 @@ Result<std::unique_ptr<Session>> Session::fork() {
   }
   QSF_RETURN_IF_ERROR(check_at_rest());
   QSF_ASSIGN_OR_RETURN(const SequenceId sequence, engine_.kv->fork(sequence_));
+  engine_.n_shareable[sequence] = engine_.n_shareable[sequence_];
   engine_.record(SequenceChange::Kind::kFork, sequence, sequence_);
   std::unique_ptr<Session> child(new Session(engine_, sequence));
   child->tokens_.assign(tokens_.begin(), tokens_.end());

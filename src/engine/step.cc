@@ -164,6 +164,7 @@ Result<StepCounts> Engine::Impl::end_step(PassId id) {
   for (Generation* const member : pass->members) retire(*member, counts);
   pass->clear();
   QSF_DCHECK(kv->is_consistent());
+  QSF_DCHECK(!prefix_tree.has_value() || prefix_tree->is_consistent());
   QSF_RETURN_IF_ERROR(std::move(status));
   return counts;
 }

@@ -216,6 +216,18 @@ TEST(PrefixTreeTest, ReservationsCountIdlePagesAsFreeOnes) {
   EXPECT_EQ(t.kv.n_missing_pages(third, 12), 1U);
 }
 
+TEST(PrefixTreeTest, AReservationOutlivesACutWhereIdlePagesWillDo) {
+  Tree t(4);
+  t.keep("key", text_of("ab", 128));
+  const SequenceId sequence = t.kv.create_sequence().value();
+  ASSERT_TRUE(t.kv.reserve(sequence, 4 * kKvPageSlots).ok());
+  ASSERT_TRUE(t.kv.append(sequence, 64).has_value());
+  t.kv.truncate(sequence, 0);
+  EXPECT_EQ(t.kv.n_unreserved_pages(), 0U);
+  EXPECT_TRUE(t.kv.fork(sequence).has_value());
+  EXPECT_TRUE(t.is_consistent());
+}
+
 TEST(PrefixTreeTest, CountsWhyNothingWasFound) {
   Tree t(8);
   t.keep("key", text_of("ab", 128));
@@ -223,11 +235,12 @@ TEST(PrefixTreeTest, CountsWhyNothingWasFound) {
   t.tree.count("key", text_of("a", 64), 0);
   t.tree.count("key", text_of("xb", 65), 0);
   t.tree.count("other", text_of("ab", 65), 0);
+  t.tree.count("key", text_of("ab", 65), 0);  // its page is there, but reserved as a free one
   const PrefixTreeStats stats = t.tree.stats();
   EXPECT_EQ(stats.n_hits, 1U);
   EXPECT_EQ(stats.n_hit_tokens, 128U);
   EXPECT_EQ(stats.n_too_short, 1U);
-  EXPECT_EQ(stats.n_no_entry, 1U);
+  EXPECT_EQ(stats.n_no_entry, 2U);
   EXPECT_EQ(stats.n_other_key, 1U);
 }
 
