@@ -44,6 +44,7 @@ if(QSF_BUILD_TESTS)
   add_test(NAME capi_generated_model_test COMMAND capi_generated_test ${qsf_test_model})
   add_test(NAME capi_grammar_model_test COMMAND capi_grammar_test ${qsf_test_model})
   add_test(NAME capi_plan_model_test COMMAND capi_plan_test ${qsf_test_model})
+  add_test(NAME capi_prefix_model_test COMMAND capi_prefix_test ${qsf_test_model})
   add_test(NAME capi_sampler_model_test COMMAND capi_sampler_test ${qsf_test_model})
   add_test(NAME capi_serving_model_test COMMAND capi_serving_test ${qsf_test_model})
   add_test(NAME capi_session_model_test COMMAND capi_session_test ${qsf_test_model})
@@ -63,7 +64,7 @@ if(QSF_BUILD_TESTS)
   add_test(NAME two_sessions_test COMMAND two_sessions ${qsf_test_model} "Once upon a time" "The fox said")
   set_tests_properties(convert_test_model PROPERTIES FIXTURES_SETUP test_model LABELS model)
   set_tests_properties(capi_model_test capi_chat_model_test capi_generated_model_test capi_plan_model_test
-    capi_grammar_model_test capi_sampler_model_test capi_serving_model_test
+    capi_grammar_model_test capi_prefix_model_test capi_sampler_model_test capi_serving_model_test
     capi_session_model_test capi_step_model_test capi_window_model_test capi_0_1_model_test hello_test two_sessions_test PROPERTIES
     FIXTURES_REQUIRED test_model LABELS model TIMEOUT 600)
   set_tests_properties(hello_test PROPERTIES PASS_REGULAR_EXPRESSION "^Once upon a time[^\n]+")

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * QSF: run a language model in the memory you give it. The whole public interface, plain C11,
- * with qsf/chat_prompt.h, grammar.h, plan.h, sampling.h and serving.h there, which it includes.
+ * with qsf/chat_prompt.h, grammar.h, plan.h, prefix_cache.h, sampling.h and serving.h there, which
+ * it includes.
  *
  * Start here
  *   1. qsf_config_default, qsf_config_set_ram_budget   settings; NULL takes the defaults
@@ -428,6 +429,10 @@ typedef struct qsf_generate_options {
   int ignore_end_of_text;   /* true: the model's own end-of-text tokens are not drawn */
   int keep_special; /* true: the text of special tokens, such as markers of tool calls, is delivered
                        too; not of those that end the text */
+  const char*
+      prefix_key; /* [prefix_key_bytes], at most 256: shares the beginning of the prompt with
+                     generations of the same key (qsf/prefix_cache.h). NULL: with nobody */
+  size_t prefix_key_bytes; /* may be 0 */
 } qsf_generate_options;
 /* Sets struct_size and the defaults: no prompt, 256 tokens, default sampling, no stop texts,
  * no callback. */
@@ -444,6 +449,7 @@ typedef struct qsf_generate_result {
   uint64_t prompt_ns;      /* to compute the prompt */
   uint64_t first_token_ns; /* from the call to the first token */
   uint64_t generate_ns;    /* from the first token to the last */
+  int cached_tokens;       /* of the prompt, from the prefix cache; since 0.2 */
 } qsf_generate_result;
 
 /* Completes a prompt from an empty context. `result` may be NULL.
@@ -694,6 +700,7 @@ QSF_API int qsf_generation_is_waiting(const QSFGeneration* generation);
 QSF_API qsf_code qsf_generation_get_result(const QSFGeneration* generation,
                                            qsf_generate_result* result, qsf_error* error);
 
+#include "qsf/prefix_cache.h"
 #include "qsf/serving.h" /* admission, bounds of a step, parking: for servers */
 
 /* ---- 7 Memory plan ----------------------------------------------------------------------- */

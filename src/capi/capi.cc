@@ -365,6 +365,8 @@ Result<EngineOptions> read_config(const QSFConfig& config) {
   options.kv_positions = static_cast<std::uint32_t>(config.kv_positions);
   options.grammar = {.max_grammars = static_cast<std::uint32_t>(config.max_grammars),
                      .mask_bytes = config.grammar_mask_bytes};
+  options.prefix_cache = config.prefix_cache;
+  options.reuse_answers = config.reuse_answers;
   options.ram_budget_bytes = std::uint64_t{config.ram_budget_mb} * kMegabyte;
   options.preload = config.preload;
   options.kv_spill_path = config.kv_spill;

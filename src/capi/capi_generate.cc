@@ -178,6 +178,7 @@ qsf_generate_result generate_result(const GenerateResult& result) {
   out.prompt_ns = result.prompt_ns;
   out.first_token_ns = result.first_token_ns;
   out.generate_ns = result.generate_ns;
+  out.cached_tokens = static_cast<int>(result.cached_tokens);
   return out;
 }
 
@@ -206,6 +207,12 @@ Status read_request(const QSFEngine& engine, std::size_t n_held, const qsf_gener
   }
   settings.ignore_end_of_text = options.ignore_end_of_text != 0;
   settings.keep_special = options.keep_special != 0;
+  if (options.prefix_key == nullptr && options.prefix_key_bytes > 0) {
+    return null_argument("prefix_key");
+  }
+  if (options.prefix_key != nullptr) {
+    settings.prefix_key.emplace(options.prefix_key, options.prefix_key_bytes);
+  }
   request.forwarder.emplace(options.on_token, options.on_prompt, options.user_data,
                             options.on_generated);
   request.forwarder->attach(settings);

@@ -87,6 +87,8 @@ struct QSFConfig {
   int kv_positions = 0;
   int max_grammars = 0;
   std::uint64_t grammar_mask_bytes = 0;
+  bool prefix_cache = false;
+  bool reuse_answers = false;
   QSFLogCallback log = nullptr;
   void* log_user = nullptr;
   QSFErrorCallback error = nullptr;

@@ -68,6 +68,7 @@ class RandomCalls {
   std::uint64_t n_refused() const { return n_refused_; }
   std::uint64_t n_tokens() const { return n_tokens_; }
   std::uint64_t n_in_callbacks() const { return n_in_callbacks_; }
+  std::uint64_t n_prefix_hits() const { return n_prefix_hits_; }
 
  private:
   std::uint32_t below(std::uint32_t n) {
@@ -84,7 +85,11 @@ class RandomCalls {
     if (once_in(2)) qsf_config_set_rows_per_pass(config, 1 + static_cast<int>(below(8)));
     if (once_in(3)) qsf_config_set_kv_positions(config, kContext + 64);
     if (once_in(4)) qsf_config_set_kv_type(config, QSF_KV_8BIT);
-    if (once_in(4)) qsf_config_set_kv_policy(config, QSF_KV_POLICY_WINDOW, 20, 4, 0);
+    const bool window = once_in(4);
+    if (window) qsf_config_set_kv_policy(config, QSF_KV_POLICY_WINDOW, 20, 4, 0);
+    has_prefix_cache_ = !window && once_in(2);
+    qsf_config_set_prefix_cache(config, has_prefix_cache_ ? 1 : 0);
+    qsf_config_set_reuse_answers(config, has_prefix_cache_ && once_in(3) ? 1 : 0);
     check(qsf_engine_open(model_.c_str(), config, &engine_, &error_), "qsf_engine_open", {QSF_OK});
     qsf_config_free(config);
     qsf_model_info info = {};
@@ -93,6 +98,16 @@ class RandomCalls {
     n_vocab_ = info.n_vocab;
     hidden_size_ = info.hidden_size;
     logits_.resize(static_cast<std::size_t>(n_vocab_));
+  }
+
+  qsf_prefix_stats prefix_stats() {
+    qsf_prefix_stats stats = {};
+    stats.struct_size = sizeof stats;
+    check(qsf_engine_prefix_stats(engine_, &stats, &error_), "qsf_engine_prefix_stats", {QSF_OK});
+    if (stats.idle_pages > stats.pages || stats.entries > stats.pages) {
+      fail(n_calls_, "qsf_engine_prefix_stats", "parts of more than all");
+    }
+    return stats;
   }
 
   // In a random order where the header allows any.
@@ -108,6 +123,11 @@ class RandomCalls {
         fail(n_calls_, "a file of a parked generation is left", park_path(n_parked_));
       }
     }
+    const qsf_prefix_stats stats = prefix_stats();
+    if (stats.idle_pages != stats.pages) {
+      fail(n_calls_, "qsf_engine_prefix_stats", "a page is held by no one and not idle");
+    }
+    n_prefix_hits_ += stats.hits;
     qsf_free(engine_);
     engine_ = nullptr;
   }
@@ -321,14 +341,22 @@ class RandomCalls {
     chosen.prompt = std::string(below(once_in(8) ? 150 : 12), "ab c"[below(4)]);
     chosen.options.prompt = chosen.prompt.c_str();
     chosen.options.prompt_bytes = chosen.prompt.size();
-    if (once_in(4)) {
-      chosen.tokens = tokens();
+    const bool is_alike = has_prefix_cache_ && once_in(3);
+    if (is_alike || once_in(4)) {
+      chosen.tokens = is_alike ? std::vector<int>(65 + below(20), 7) : tokens();
       chosen.options.prompt_tokens = chosen.tokens.data();
       chosen.options.n_prompt_tokens = chosen.tokens.size();
-      if (!once_in(20)) chosen.options.prompt = nullptr;
+      if (!once_in(20)) {
+        chosen.options.prompt = nullptr;
+        chosen.options.prompt_bytes = 0;
+      }
     }
     chosen.options.ignore_end_of_text = once_in(3) ? 1 : 0;
     chosen.options.keep_special = once_in(3) ? 1 : 0;
+    if (once_in(has_prefix_cache_ ? 2 : 40)) {
+      chosen.options.prefix_key = "one key";
+      chosen.options.prefix_key_bytes = once_in(3) ? 7 : 3;
+    }
     chosen.options.on_token = on_token;
     chosen.options.on_prompt = once_in(3) ? on_progress : nullptr;
     if (once_in(3)) {
@@ -501,6 +529,7 @@ class RandomCalls {
             "qsf_session_get_tokens", {QSF_OK});
       if (n != qsf_session_length(session)) fail(n_calls_, "qsf_session_get_tokens", "number");
     }
+    prefix_stats();
     for (const Generation& generation : generations_) {
       qsf_generate_result result = {};
       result.struct_size = sizeof result;
@@ -569,11 +598,13 @@ class RandomCalls {
   bool saved_ = false;
   std::uint64_t n_parked_ = 0;  // files that the engine's generations were parked in
   int depth_ = 0;               // of callbacks
+  bool has_prefix_cache_ = false;
   std::uint64_t n_calls_ = 0;
   std::uint64_t n_done_ = 0;
   std::uint64_t n_refused_ = 0;
   std::uint64_t n_tokens_ = 0;
   std::uint64_t n_in_callbacks_ = 0;
+  std::uint64_t n_prefix_hits_ = 0;
 };
 
 }  // namespace
@@ -587,14 +618,17 @@ int main(int argc, char** argv) {
   RandomCalls calls(argv[1], argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 1);
   calls.run(n_calls);
   std::fprintf(stderr,
-               "%llu calls, %llu done, %llu refused, %llu tokens, %llu calls in callbacks\n",
+               "%llu calls, %llu done, %llu refused, %llu tokens, %llu calls in callbacks, %llu "
+               "cached prefixes\n",
                static_cast<unsigned long long>(calls.n_calls()),
                static_cast<unsigned long long>(calls.n_done()),
                static_cast<unsigned long long>(calls.n_refused()),
                static_cast<unsigned long long>(calls.n_tokens()),
-               static_cast<unsigned long long>(calls.n_in_callbacks()));
+               static_cast<unsigned long long>(calls.n_in_callbacks()),
+               static_cast<unsigned long long>(calls.n_prefix_hits()));
   // Nothing passes because nothing ran.
   const bool ran = calls.n_done() > n_calls / 4 && calls.n_refused() > n_calls / 50 &&
-                   calls.n_tokens() > n_calls / 8 && calls.n_in_callbacks() > n_calls / 200;
+                   calls.n_tokens() > n_calls / 8 && calls.n_in_callbacks() > n_calls / 200 &&
+                   calls.n_prefix_hits() > 0;
   return ran ? 0 : 1;
 }

@@ -31,7 +31,7 @@ template <>
 inline constexpr std::array kReleasedSizes<qsf_sampling> = {std::size_t{56}, std::size_t{152}};
 template <>
 inline constexpr std::array kReleasedSizes<qsf_generate_options> = {std::size_t{88},
-                                                                    std::size_t{152}};
+                                                                    std::size_t{168}};
 template <>
 inline constexpr std::array kReleasedSizes<qsf_chat_options> = {std::size_t{40}};
 template <>
@@ -41,7 +41,8 @@ inline constexpr std::array kReleasedSizes<qsf_model_info> = {std::size_t{88}};
 template <>
 inline constexpr std::array kReleasedSizes<qsf_engine_stats> = {std::size_t{160}};
 template <>
-inline constexpr std::array kReleasedSizes<qsf_generate_result> = {std::size_t{48}};
+inline constexpr std::array kReleasedSizes<qsf_generate_result> = {std::size_t{48},
+                                                                   std::size_t{56}};
 template <>
 inline constexpr std::array kReleasedSizes<qsf_chat_result> = {std::size_t{56}};
 template <>
@@ -54,6 +55,8 @@ template <>
 inline constexpr std::array kReleasedSizes<qsf_step_counts> = {std::size_t{48}};
 template <>
 inline constexpr std::array kReleasedSizes<qsf_step_options> = {std::size_t{16}};
+template <>
+inline constexpr std::array kReleasedSizes<qsf_prefix_stats> = {std::size_t{80}};
 template <>
 inline constexpr std::array kReleasedSizes<qsf_kv_page_counts> = {std::size_t{24}};
 template <>

@@ -61,6 +61,8 @@ void Generation::adopt_prefix() {
   begins_session_ = session_.tokens_.empty() && session_.pending_token_ == kNoToken;
   if (!options_.prefix_key.has_value() || !begins_session_) return;
   Engine::Impl& engine = session_.engine_;
+  const Status given_back = engine.kv->reserve(sequence(), 0);  // by resume(), before admission
+  QSF_DCHECK(given_back.ok());
   const std::uint32_t n_pages =
       engine.prefix_tree->adopt(*options_.prefix_key, prompt_, sequence());
   engine.n_shareable[sequence()] = n_pages * kKvPageSlots;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The prefix cache in the engine: a text is the same bytes alone, in company, and with any content
-// of the cache; what enters, who shares it, and what is taken when pages run out.
+// The prefix cache in the engine: a text is the same bytes alone, beside others, and with any
+// content of the cache; what enters, who shares it, and what is taken when pages run out.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -83,7 +83,7 @@ std::uint32_t full_pages(const Engine& engine, std::string_view text) {
   return static_cast<std::uint32_t>((n_tokens - 1) / kKvPageSlots * kKvPageSlots);
 }
 
-TEST(PrefixCacheTest, TextsAreTheSameWarmColdAloneAndInCompany) {
+TEST(PrefixCacheTest, TextsAreTheSameWarmColdAloneAndBesideOthers) {
   for (const KvType type : kAllKvTypes) {
     for (const bool spills : {false, true}) {
       SCOPED_TRACE(std::string(kv_type_name(type)) + (spills ? " in a file" : ""));
@@ -110,7 +110,7 @@ TEST(PrefixCacheTest, TextsAreTheSameWarmColdAloneAndInCompany) {
       const Outcome other = run(*engine, fox);
       EXPECT_GE(other.cached_tokens, n_full);
       EXPECT_EQ(other.text, fox_text);
-      // In company, of those that share and those that do not.
+      // Beside those that share and those that do not.
       Members members;
       for (int i = 0; i < 2; ++i) {
         members.push_back(std::make_unique<Member>(*engine, king, sampled()));
@@ -311,6 +311,52 @@ TEST(PrefixCacheTest, ReusedAnswersEnterToo) {
   next.push_back(50);
   const std::unique_ptr<Session> session = engine->create_session().value();
   EXPECT_EQ(session->generate(next, sampled(3)).value().cached_tokens, n_pages * kKvPageSlots);
+}
+
+// A parked generation gives its pages of the cache back, and gets rows of a file: they do not
+// enter.
+TEST(PrefixCacheTest, AParkedGenerationGoesOnWithTheSameText) {
+  EngineOptions options = cached(2, 40);
+  options.kv_positions = 1;
+  const std::unique_ptr<Engine> engine = open_bundled(options);
+  const std::string expected = text_of(kTale, options, sampled(40));
+  const std::string path = temporary_path("prefix_cache.parked");
+  for (const int n_steps : {0, 1, 2, 12}) {
+    SCOPED_TRACE(n_steps);
+    Member member(*engine, kTale, sampled(40));
+    Generation* const generation = member.generation.get();
+    for (int i = 0; i < n_steps; ++i) ASSERT_TRUE(engine->step({&generation, 1}).has_value());
+    ASSERT_TRUE(generation->park(path).ok());
+    EXPECT_EQ(engine->kv_pages().n_unreserved, 8U);
+    // Another text takes all pages.
+    const std::unique_ptr<Session> other = engine->create_session().value();
+    ASSERT_TRUE(other->prefill(std::vector<TokenId>(512, 50), nullptr).ok());
+    EXPECT_EQ(engine->prefix_stats().tree.n_pages, 0U);
+    ASSERT_TRUE(other->truncate(0).ok());
+    ASSERT_TRUE(generation->resume().ok());
+    run_to_end(*engine, {&generation, 1});
+    EXPECT_EQ(member.text, expected);
+    EXPECT_TRUE(engine->impl().prefix_tree->is_consistent());
+    EXPECT_EQ(engine->prefix_stats().tree.n_pages, n_steps == 0 ? 2U : 0U);
+    member.generation.reset();
+    member.session.reset();
+    EXPECT_EQ(run(*engine, kTale).text, text_of(kTale, options));
+  }
+  // Resumed before its admission it has a reservation, and finds what is there.
+  Member member(*engine, kTale, sampled(40));
+  Generation* const generation = member.generation.get();
+  ASSERT_TRUE(generation->park(path).ok());
+  ASSERT_TRUE(generation->resume().ok());
+  run_to_end(*engine, {&generation, 1});
+  EXPECT_EQ(member.text, expected);
+  EXPECT_EQ(generation->result().cached_tokens, 2 * kKvPageSlots);
+  // Parked with pages of the cache alone, and ended so.
+  Member ended(*engine, kTale, sampled(40));
+  ASSERT_TRUE(ended.generation->admit().ok());
+  ASSERT_TRUE(ended.generation->park(path).ok());
+  ended.generation.reset();
+  EXPECT_EQ(ended.session->length(), 0U);
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 // Pages for one context and one more, and texts that come and go.

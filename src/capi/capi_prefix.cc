@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+//
+// The prefix cache of the C API; the contract is include/qsf/prefix_cache.h.
+
+#include "capi/capi_handles.h"
+
+namespace qsf::capi {
+
+namespace {
+
+Status read_prefix_stats(const QSFEngine* engine, qsf_prefix_stats* stats) {
+  if (engine == nullptr) return null_argument("engine");
+  const PrefixCacheStats now = engine->engine->prefix_stats();
+  qsf_prefix_stats out = {};
+  out.keys = static_cast<int>(now.tree.n_keys);
+  out.entries = static_cast<int>(now.tree.n_entries);
+  out.pages = static_cast<int>(now.tree.n_pages);
+  out.idle_pages = static_cast<int>(now.tree.n_idle_pages);
+  out.hits = now.tree.n_hits;
+  out.hit_tokens = now.tree.n_hit_tokens;
+  out.misses_no_entry = now.tree.n_no_entry;
+  out.misses_other_key = now.tree.n_other_key;
+  out.misses_too_short = now.tree.n_too_short;
+  out.continued = now.n_continued;
+  out.evicted_pages = now.tree.n_evicted_pages;
+  return write_struct(out, "stats", stats);
+}
+
+}  // namespace
+
+}  // namespace qsf::capi
+
+using namespace qsf::capi;  // NOLINT: every entry below is a thin shell around these
+
+void qsf_config_set_prefix_cache(QSFConfig* config, int prefix_cache) {
+  if (config != nullptr) config->prefix_cache = prefix_cache != 0;
+}
+void qsf_config_set_reuse_answers(QSFConfig* config, int reuse_answers) {
+  if (config != nullptr) config->reuse_answers = reuse_answers != 0;
+}
+
+qsf_code qsf_engine_prefix_stats(const QSFEngine* engine, qsf_prefix_stats* stats,
+                                 qsf_error* error) {
+  return guarded(error, [&] { return read_prefix_stats(engine, stats); });
+}
