@@ -23,11 +23,11 @@ struct ApiError {
   int status = 400;
   std::string message;
   std::string type = "invalid_request_error";
-  std::string param;              // empty: null
-  std::string code;               // empty: null
-  int retry_after_seconds = 0;    // 0: no Retry-After header
-  int n_prompt_tokens = 0;        // with code context_length_exceeded
-  int n_ctx = 0;                  // the same
+  std::string param;            // empty: null
+  std::string code;             // empty: null
+  int retry_after_seconds = 0;  // 0: no Retry-After header
+  int n_prompt_tokens = 0;      // with code context_length_exceeded
+  int n_ctx = 0;                // the same
 };
 
 // How a text is constrained.
@@ -41,11 +41,11 @@ struct TextConstraint {
 // One text to be generated.
 struct TextRequest {
   std::vector<int> prompt;
-  int max_tokens = -1;              // -1: not named
-  bool ignore_end = false;          // end-of-text tokens do not end it, and are not drawn
-  std::vector<int> end_tokens;      // beside the model's own
+  int max_tokens = -1;          // -1: not named
+  bool ignore_end = false;      // end-of-text tokens do not end it, and are not drawn
+  std::vector<int> end_tokens;  // beside the model's own
   std::vector<std::string> stop;
-  qsf_sampling sampling = {};       // its pointers are set from the members below
+  qsf_sampling sampling = {};  // its pointers are set from the members below
   std::vector<qsf_logit_bias> logit_bias;
   std::vector<std::string> dry_breakers;
   TextConstraint constraint;
@@ -63,19 +63,19 @@ struct TextToken {
 };
 
 enum class TextEnd : std::uint8_t {
-  kStop,       // an end-of-text token, or the end of a grammar
+  kStop,  // an end-of-text token, or the end of a grammar
   kStopString,
-  kLength,     // max_tokens, or the context is full
-  kReceiver,   // on_token returned false
+  kLength,    // max_tokens, or the context is full
+  kReceiver,  // on_token returned false
 };
 
 struct TextResult {
   TextEnd end = TextEnd::kStop;
-  std::string stop_string;      // with kStopString, where known
+  std::string stop_string;  // with kStopString, where known
   int prompt_tokens = 0;
-  int cached_tokens = 0;        // of the prompt, read from the prefix cache
+  int cached_tokens = 0;  // of the prompt, read from the prefix cache
   int generated_tokens = 0;
-  std::uint64_t queue_ns = 0;   // from the request to its admission
+  std::uint64_t queue_ns = 0;  // from the request to its admission
   std::uint64_t prompt_ns = 0;
   std::uint64_t generate_ns = 0;
 };
@@ -86,7 +86,7 @@ struct LoadedModel {
   QSFEngine* engine = nullptr;
   qsf_model_info info = {};
   std::string path;
-  std::int64_t created = 0;     // seconds since 1970
+  std::int64_t created = 0;  // seconds since 1970
   std::uint64_t load_ns = 0;
 };
 
@@ -96,15 +96,18 @@ class ServeJob {
  public:
   virtual ~ServeJob() = default;
 
-  virtual const std::string& model() const noexcept = 0;   // as the client named it; may be empty
+  virtual const std::string& model() const noexcept = 0;  // as the client named it; may be empty
   // Whose request it is: the API key's number and cache_salt. Prefixes are shared, and turns taken,
   // by this key.
   virtual const std::string& tenant() const noexcept = 0;
 
-  // Makes the texts to be generated, once its model is loaded. None: the job computed its answer
-  // here and has sent it.
+  // Makes the texts to be generated, once its model is loaded. None: compute_step() makes the
+  // answer, without any of the calls behind it.
   virtual std::optional<ApiError> prepare(const LoadedModel& model,
                                           std::vector<TextRequest>& texts) = 0;
+  // Does one step of a job without texts, about as long as a pass, so that others' passes come
+  // between. Returns false when the job has ended: the answer, or an error, is sent.
+  virtual bool compute_step(const LoadedModel& model) = 0;
   // All texts will be computed: nothing can refuse them any more.
   virtual void on_admitted() = 0;
   // Returns false to end this text behind the token.

@@ -27,21 +27,21 @@ enum class ToolChoice : unsigned char { kNone, kAuto, kRequired, kNamed };
 struct ToolUse {
   std::vector<ToolDefinition> tools;
   ToolChoice choice = ToolChoice::kAuto;
-  std::string named;          // of kNamed
-  bool parallel = true;       // several calls in one answer
+  std::string named;     // of kNamed
+  bool parallel = true;  // several calls in one answer
 };
 
 struct ToolCall {
   std::string name;
-  std::string arguments;      // the text of a JSON object, complete and parsed
+  std::string arguments;  // the text of a JSON object, complete and parsed
 };
 
 // What a piece of an answer turned out to be.
 struct AnswerPart {
   enum class Kind : unsigned char { kText, kReasoning, kToolCall };
   Kind kind = Kind::kText;
-  std::string text;           // of kText and kReasoning
-  ToolCall call;              // of kToolCall
+  std::string text;  // of kText and kReasoning
+  ToolCall call;     // of kToolCall
 };
 
 struct ChatSyntax;  // a row of the table
@@ -80,6 +80,9 @@ class AnswerParser {
 
 // Whether the text of a prompt ends inside of a reasoning block.
 bool ends_in_reasoning(const ChatSyntax& syntax, std::string_view prompt);
+// Returns the text that ends a reasoning block: a constraint begins behind it where the answer
+// starts inside of one. Empty where the syntax has none.
+std::string_view reasoning_end(const ChatSyntax& syntax) noexcept;
 
 }  // namespace qsf_tools
 
