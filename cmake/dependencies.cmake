@@ -56,6 +56,19 @@ foreach(name IN ITEMS bsd md tinfo)
   endif()
 endforeach()
 
+# Boost.Asio and Beast 1.74 or newer, header-only, for the HTTP server. Without exceptions: what it
+# would throw ends the program (tools/serve/http/http_server.cc).
+find_path(QSF_BOOST_INCLUDE boost/beast/http/basic_parser.hpp REQUIRED)
+file(STRINGS ${QSF_BOOST_INCLUDE}/boost/version.hpp qsf_boost_version REGEX "^#define BOOST_VERSION [0-9]+")
+string(REGEX REPLACE "[^0-9]" "" qsf_boost_version "${qsf_boost_version}")
+if(qsf_boost_version LESS 107400)
+  message(FATAL_ERROR "Boost ${qsf_boost_version} in ${QSF_BOOST_INCLUDE}: expected 107400 (1.74) or newer")
+endif()
+add_library(qsf_boost INTERFACE)
+target_include_directories(qsf_boost SYSTEM INTERFACE ${QSF_BOOST_INCLUDE})
+target_compile_definitions(qsf_boost INTERFACE BOOST_NO_EXCEPTIONS BOOST_ASIO_DISABLE_CONCEPTS
+                           BOOST_ERROR_CODE_HEADER_ONLY)
+
 # Header-only: Eigen (error compensation), nlohmann-json (importers, qsf-inspect) and CLI11 (tools).
 find_path(QSF_EIGEN_INCLUDE Eigen/Core PATH_SUFFIXES eigen3 REQUIRED)
 add_library(qsf_eigen INTERFACE)

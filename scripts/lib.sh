@@ -29,6 +29,13 @@ is_installed() {
   [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
 
+# Boost 1.81 where it is there or offered, as by Debian 12; elsewhere the release's own version.
+if is_installed libboost1.81-dev || apt-cache show libboost1.81-dev >/dev/null 2>&1; then
+  build_packages+=(libboost1.81-dev)
+else
+  build_packages+=(libboost-dev)
+fi
+
 # Prints those of the named packages that are not installed.
 missing_of() {
   local package
