@@ -9,6 +9,7 @@
 #ifndef QSF_TOOLS_SERVE_HTTP_HTTP_EXCHANGE_H_
 #define QSF_TOOLS_SERVE_HTTP_HTTP_EXCHANGE_H_
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,16 +36,28 @@ struct HttpRequest {
 
 struct HttpResponse {
   int status = 200;
-  std::vector<HttpHeader> headers;  // Content-Length, Date and Connection come from the server
+  // Content-Length, Transfer-Encoding, Connection and Date come from the server.
+  std::vector<HttpHeader> headers;
   std::string body;
+  // Sent in place of an empty body without a copy: bytes that outlive the server, such as a page
+  // in the binary.
+  std::string_view static_body = {};
 };
 
-// Threads  any; every function is safe to call after the peer has gone
+// One request and its response. A service that lets go of an exchange before it has ended the
+// response sends 500, or, after start(), closes the connection. Letting go implies
+// set_on_change(null).
+//
+// Threads  any; every function is safe to call after the peer has gone, and after the server
 class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
 
+  // Threads  not at the same time as drop_body()
   virtual const HttpRequest& request() const noexcept = 0;
+  // Frees the request's body, which counts against HttpLimits::max_all_bodies_bytes until then, or
+  // until the exchange is let go.
+  virtual void drop_body() noexcept = 0;
 
   // Sends a whole response and ends the exchange. Requires  neither respond() nor start() before
   virtual void respond(HttpResponse response) = 0;
@@ -57,13 +70,17 @@ class HttpExchange {
   // Ends the response. `complete` false: closes the connection without the last chunk.
   virtual void finish(bool complete = true) = 0;
 
-  // Whether the queue of output holds HttpLimits::max_output_bytes or more. write() still takes a
-  // piece; the writer should wait for on_drained.
+  // Whether the queue of output is full: it has reached HttpLimits::max_output_bytes, and more than
+  // half of that is still in it. write() still takes a piece; the writer should wait for on_change.
   virtual bool is_full() const noexcept = 0;
-  // Whether the peer has gone, or was given up because it took no output for too long.
+  // Whether the peer has gone, or was given up because it took no output for too long. What is
+  // written from then on is dropped.
   virtual bool is_gone() const noexcept = 0;
-  // Called once, on the network thread, when the peer has gone, or when a full queue has drained.
-  // It must not block. Replaces the one before; null: none.
+  // Sets what is called when the peer has gone, and each time a full queue is full no more. It is
+  // called on the network thread and must not block; it may call every function here. If the peer
+  // has gone already, it is called soon. Replaces the one before; null: none.
+  // Guarantees  the one before is not running when this returns, unless that is what called it.
+  //             So hold no lock here that it takes
   virtual void set_on_change(void (*on_change)(void* user), void* user) = 0;
 };
 
@@ -73,13 +90,13 @@ class HttpService {
   virtual ~HttpService() = default;
 
   // Called when the head of a request was read, before its body. A response refuses it; the body is
-  // not read then. Sets in `max_body_bytes` what the body may have at most.
+  // not read then. Sets in `max_body_bytes` what the body may have at most; it is 0 before.
   virtual std::optional<HttpResponse> check_head(const HttpRequest& head,
                                                  std::size_t& max_body_bytes) = 0;
   // Answers a request.
   virtual void handle(std::shared_ptr<HttpExchange> exchange) = 0;
   // Returns the response for a request that the server refuses itself: 400, 408, 411, 413, 414,
-  // 417, 431, 501, 503.
+  // 415, 417, 431, 500 (the service let go of it), 501, 503, 505.
   virtual HttpResponse refuse(int status, std::string_view message) = 0;
 };
 
