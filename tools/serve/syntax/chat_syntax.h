@@ -64,10 +64,13 @@ struct ToolGrammar {
 
 // Returns the grammar that an answer has to follow: of one or more calls where a call is required,
 // of what follows the first marker of a call where the model may choose. Nothing where no tool may
-// be called, and where the model may choose and its calls have no marker (Llama 3).
+// be called, and where the model may choose and its calls have no marker (Llama 3). `prompt` may
+// end inside of reasoning, which a required call then waits for.
+//
+// Where a syntax writes texts bare, between tags, of a text's schema its `enum` alone holds.
 // Requires  `parameters` of each tool is empty or the text of a JSON object
 std::optional<ToolGrammar> tool_grammar(const ChatSyntax& syntax, const ToolUse& use,
-                                        bool starts_in_reasoning);
+                                        std::string_view prompt);
 // Returns the grammar of a tool's arguments alone. Compiled before that of all tools, it tells
 // which tool has a schema that cannot be used.
 std::string tool_schema_grammar(const ToolDefinition& tool);

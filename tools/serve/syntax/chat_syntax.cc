@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+
+#include <algorithm>
+
+#include "tools/serve/syntax/chat_syntax_table.h"
+
+namespace qsf_tools {
+
+namespace {
+
+// DeepSeek's markers have U+FF5C for bars and U+2581 for blanks.
+#define QSF_BAR "\xEF\xBD\x9C"
+#define QSF_BLANK "\xE2\x96\x81"
+
+// Rows whose evidence is part of another row's evidence come after that row.
+constexpr ChatSyntax kSyntaxes[] = {
+    // gpt-oss (the "harmony" format)
+    {.name = "gpt-oss",
+     .evidence = {"<|channel|>", "<|message|>"},
+     .form = CallForm::kChannels,
+     .begin = ChannelMarkers::kRecipient},
+    // GLM 4.5 to 5.1
+    {.name = "glm",
+     .evidence = {"<arg_key>", "<tool_call>"},
+     .form = CallForm::kTagged,
+     .begin = "<tool_call>",
+     .end = "</tool_call>",
+     .key_begin = "<arg_key>",
+     .key_end = "</arg_key>",
+     .value_begin = "<arg_value>",
+     .value_end = "</arg_value>"},
+    // Qwen3-Coder, Qwen3.5
+    {.name = "qwen-xml",
+     .evidence = {"<function=", "<parameter="},
+     .form = CallForm::kTagged,
+     .begin = "<tool_call>",
+     .end = "</tool_call>",
+     .name_begin = "<function=",
+     .name_end = ">",
+     .key_begin = "<parameter=",
+     .key_end = ">",
+     .value_end = "</parameter>",
+     .body_end = "</function>",
+     .lines = true,
+     .between = "\n"},
+    {.name = "kimi",
+     .evidence = {"<|tool_calls_section_begin|>", "<|tool_call_argument_begin|>"},
+     .form = CallForm::kNamed,
+     .section_begin = "<|tool_calls_section_begin|>",
+     .section_end = "<|tool_calls_section_end|>",
+     .begin = "<|tool_call_begin|>",
+     .end = "<|tool_call_end|>",
+     .before_name = "functions.",
+     .separator = "<|tool_call_argument_begin|>"},
+    // DeepSeek V3 and R1
+    {.name = "deepseek-r1",
+     .evidence = {"tool" QSF_BLANK "call" QSF_BLANK "begin", "```json"},
+     .form = CallForm::kNamed,
+     .section_begin = "<" QSF_BAR "tool" QSF_BLANK "calls" QSF_BLANK "begin" QSF_BAR ">",
+     .section_end = "<" QSF_BAR "tool" QSF_BLANK "calls" QSF_BLANK "end" QSF_BAR ">",
+     .begin = "<" QSF_BAR "tool" QSF_BLANK "call" QSF_BLANK "begin" QSF_BAR ">",
+     .end = "<" QSF_BAR "tool" QSF_BLANK "call" QSF_BLANK "end" QSF_BAR ">",
+     .before_name = "function<" QSF_BAR "tool" QSF_BLANK "sep" QSF_BAR ">",
+     .separator = "\n```json\n",
+     .after_arguments = "\n```",
+     .between = "\n"},
+    {.name = "deepseek-v3.1",
+     .evidence = {"tool" QSF_BLANK "call" QSF_BLANK "begin"},
+     .form = CallForm::kNamed,
+     .section_begin = "<" QSF_BAR "tool" QSF_BLANK "calls" QSF_BLANK "begin" QSF_BAR ">",
+     .section_end = "<" QSF_BAR "tool" QSF_BLANK "calls" QSF_BLANK "end" QSF_BAR ">",
+     .begin = "<" QSF_BAR "tool" QSF_BLANK "call" QSF_BLANK "begin" QSF_BAR ">",
+     .end = "<" QSF_BAR "tool" QSF_BLANK "call" QSF_BLANK "end" QSF_BAR ">",
+     .separator = "<" QSF_BAR "tool" QSF_BLANK "sep" QSF_BAR ">"},
+    // Mistral Small 3.2, Devstral, Magistral, Ministral 3
+    {.name = "mistral-args",
+     .evidence = {"[TOOL_CALLS]", "[ARGS]"},
+     .form = CallForm::kNamed,
+     .begin = "[TOOL_CALLS]",
+     .separator = "[ARGS]"},
+    // Mistral before that
+    {.name = "mistral",
+     .evidence = {"[TOOL_CALLS]"},
+     .form = CallForm::kArray,
+     .begin = "[TOOL_CALLS]"},
+    {.name = "granite",
+     .evidence = {"<|tool_call|>"},
+     .form = CallForm::kArray,
+     .begin = "<|tool_call|>"},
+    // Llama 3.1 to 3.3
+    {.name = "llama3",
+     .evidence = {"<|start_header_id|>", "\"parameters\": "},
+     .form = CallForm::kBareJson,
+     .begin = "<|python_tag|>",
+     .arguments_key = "parameters",
+     .between = "; "},
+    // Hermes, Qwen2.5, Qwen3
+    {.name = "hermes",
+     .form = CallForm::kJson,
+     .begin = "<tool_call>",
+     .end = "</tool_call>",
+     .between = "\n"},
+};
+#undef QSF_BAR
+#undef QSF_BLANK
+
+constexpr ReasoningMarkers kReasoningMarkers[] = {{"<think>", "</think>"}, {"[THINK]", "[/THINK]"}};
+
+constexpr std::string_view kAnalysis = "<|channel|>analysis<|message|>";
+constexpr std::string_view kFinal = "<|channel|>final<|message|>";
+
+// Returns the markers whose first one ends a prompt, but for blanks; null without any.
+const ReasoningMarkers* markers_opened_by(std::string_view prompt) {
+  const std::size_t last = prompt.find_last_not_of(" \t\r\n");
+  if (last == std::string_view::npos) return nullptr;
+  const std::string_view trimmed = prompt.substr(0, last + 1);
+  for (const ReasoningMarkers& markers : kReasoningMarkers) {
+    if (trimmed.ends_with(markers.begin)) return &markers;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::span<const ChatSyntax> chat_syntaxes() noexcept {
+  return kSyntaxes;
+}
+std::span<const ReasoningMarkers> reasoning_markers() noexcept {
+  return kReasoningMarkers;
+}
+
+const ChatSyntax* detect_chat_syntax(std::string_view chat_template) {
+  return std::find_if(std::begin(kSyntaxes), std::end(kSyntaxes) - 1, [&](const ChatSyntax& row) {
+    return std::all_of(row.evidence.begin(), row.evidence.end(), [&](std::string_view text) {
+      return chat_template.find(text) != std::string_view::npos;
+    });
+  });
+}
+
+std::string_view chat_syntax_name(const ChatSyntax& syntax) noexcept {
+  return syntax.name;
+}
+
+bool ends_in_reasoning(const ChatSyntax& syntax, std::string_view prompt) {
+  if (syntax.form == CallForm::kChannels) return prompt.ends_with(kAnalysis);
+  return markers_opened_by(prompt) != nullptr;
+}
+
+std::string_view answer_trigger(const ChatSyntax& syntax, std::string_view prompt) {
+  if (syntax.form == CallForm::kChannels) return prompt.ends_with(kFinal) ? "" : kFinal;
+  const ReasoningMarkers* markers = markers_opened_by(prompt);
+  return markers == nullptr ? std::string_view() : markers->end;
+}
+
+}  // namespace qsf_tools

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: MIT
+//
+// The grammars of calls, written as GBNF text from the rows of the table.
+
+#include <algorithm>
+
+#include "tools/serve/syntax/chat_syntax_table.h"
+#include "tools/serve/syntax/json_text.h"
+
+namespace qsf_tools {
+
+namespace {
+
+using namespace std::string_literals;
+
+constexpr std::string_view kNoParameters =
+    R"({"type": "object", "properties": {}, "additionalProperties": false})";
+
+std::string gbnf_literal(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    switch (c) {
+      case '"': out += "\\\""; break;
+      case '\\': out += "\\\\"; break;
+      case '\n': out += "\\n"; break;
+      case '\r': out += "\\r"; break;
+      case '\t': out += "\\t"; break;
+      default: out += c;
+    }
+  }
+  return out + "\"";
+}
+
+// In brackets, as a class of characters.
+std::string gbnf_char(char c) {
+  return c == ']' || c == '\\' || c == '^' || c == '-' ? "\\"s + c : std::string(1, c);
+}
+
+std::string schema_of(const ToolDefinition& tool) {
+  return std::string(tool.parameters.empty() ? kNoParameters : std::string_view(tool.parameters));
+}
+
+// Writes a rule `name` for texts without `marker`, whose first character is at no other place of
+// it.
+//
+// Such a text is divided where that character stands. What begins there is either followed by the
+// next one at once, or ends with a character by which it differs from the marker.
+std::string text_without(std::string_view name, std::string_view marker) {
+  std::string begins;   // a beginning of the marker
+  std::string differs;  // a beginning of it, and a character that does not go on with it
+  for (std::size_t i = marker.size() - 1; i > 0; --i) {
+    const std::string next = gbnf_literal(marker.substr(i, 1));
+    const std::string others = "[^" + gbnf_char(marker[0]) + gbnf_char(marker[i]) + "]";
+    const bool is_last = i == marker.size() - 1;
+    differs = is_last ? others : "(" + others + " | " + next + " " + differs + ")";
+    if (!is_last) begins = "(" + next + begins + ")?";
+    if (!begins.empty()) begins.insert(begins.begin(), ' ');
+  }
+  const std::string first = gbnf_literal(marker.substr(0, 1));
+  const std::string rule(name);
+  return rule + "-begin ::= " + first + begins + "\n" +              //
+         rule + " ::= ([^" + gbnf_char(marker[0]) + "] | " + rule +  //
+         "-begin* " + first + " " + differs + ")* " + rule + "-begin*\n";
+}
+
+// Returns whether a parameter's text stands bare between tags.
+bool is_bare_text(std::string_view schema) {
+  const std::string_view type = json_member(schema, "type");
+  const std::vector<std::string_view> types = json_elements(type);
+  const auto is_string = [](std::string_view each) { return json_string(each) == "string"; };
+  return is_string(type) || std::any_of(types.begin(), types.end(), is_string);
+}
+
+class GrammarWriter {
+ public:
+  explicit GrammarWriter(const ChatSyntax& syntax) : syntax_(syntax) {}
+
+  // Returns the grammar whose text begins with `before`, and with the first marker of the calls
+  // unless a trigger has that.
+  std::string write(const std::vector<const ToolDefinition*>& tools, std::string before,
+                    bool has_marker, bool parallel) {
+    std::string call;
+    for (std::size_t i = 0; i < tools.size(); ++i) {
+      const std::string rule = "tool-" + std::to_string(i);
+      if (i > 0) call += " | ";
+      call += rule;
+      add_rule(rule, tool_text(*tools[i], i, has_marker));
+    }
+    add_rule("call", call);
+    add_rule("root", before + calls(has_marker, parallel));
+    if (needs_text_) out_ += text_without("text", syntax_.value_end);
+    return std::move(out_);
+  }
+
+ private:
+  void add_rule(std::string_view name, const std::string& expression) {
+    out_ += name;
+    out_ += " ::= " + expression + "\n";
+  }
+
+  std::string calls(bool has_marker, bool parallel) const {
+    const std::string begin = gbnf_literal(syntax_.begin);
+    switch (syntax_.form) {
+      case CallForm::kBareJson:
+      case CallForm::kChannels: return "call";  // one an answer, as their templates have it
+      case CallForm::kArray: {
+        const std::string more = parallel ? " (\", \" call)*" : "";
+        return (has_marker ? begin + " " : "") + "\"[\" call" + more + " \"]\"";
+      }
+      default: break;
+    }
+    const bool has_section = !syntax_.section_begin.empty();
+    std::string text;
+    if (has_section) {
+      if (has_marker) text += gbnf_literal(syntax_.section_begin) + " ";
+      text += begin + " ";
+    } else if (has_marker) {
+      text += begin + " ";
+    }
+    text += "call";
+    if (parallel) {
+      text += " (" + gbnf_literal(std::string(syntax_.between) + std::string(syntax_.begin)) +
+              " call)*";
+    }
+    if (has_section) text += " " + gbnf_literal(syntax_.section_end);
+    return text;
+  }
+
+  // What follows the first marker of a call.
+  std::string tool_text(const ToolDefinition& tool, std::size_t index, bool has_marker) {
+    const std::string arguments = " %json " + schema_of(tool) + " ";
+    switch (syntax_.form) {
+      case CallForm::kJson:
+        return gbnf_literal("\n" + json_begin(tool)) + arguments +
+               gbnf_literal("}\n" + std::string(syntax_.end));
+      case CallForm::kArray:
+      case CallForm::kBareJson: return gbnf_literal(json_begin(tool)) + arguments + "\"}\"";
+      case CallForm::kNamed: {
+        std::string text = gbnf_literal(std::string(syntax_.before_name) + tool.name);
+        if (!syntax_.before_name.empty() && syntax_.before_name == "functions.") {
+          text += " \":\" [0-9]+";
+        }
+        text += " " + gbnf_literal(syntax_.separator) + arguments;
+        const std::string last = std::string(syntax_.after_arguments) + std::string(syntax_.end);
+        return last.empty() ? text : text + gbnf_literal(last);
+      }
+      case CallForm::kChannels: {
+        const std::string channel = "<|channel|>commentary";
+        const std::string name = tool.name;
+        const std::string recipient = std::string(ChannelMarkers::kRecipient);
+        const std::string header = has_marker
+                                       ? gbnf_literal(channel + recipient + name)
+                                       : gbnf_literal(name) + " " + gbnf_literal(channel) + "?";
+        return header + " \" \" \"<|constrain|>\"? \"json<|message|>\"" + arguments;
+      }
+      case CallForm::kTagged: return tagged_text(tool, index);
+    }
+    return {};
+  }
+
+  std::string json_begin(const ToolDefinition& tool) const {
+    return "{\"name\": " + json_quoted(tool.name) + ", \"" + std::string(syntax_.arguments_key) +
+           "\": ";
+  }
+
+  std::string tagged_text(const ToolDefinition& tool, std::size_t index) {
+    const std::string_view schema = tool.parameters;
+    const std::vector<std::string_view> required = json_elements(json_member(schema, "required"));
+    const std::string line = syntax_.lines ? "\\n" : "";
+    std::string text;
+    if (syntax_.lines) {
+      text = gbnf_literal("\n" + std::string(syntax_.name_begin) + tool.name +
+                          std::string(syntax_.name_end) + "\n");
+    } else {
+      text = gbnf_literal(tool.name) + " \"\\n\"?";
+    }
+    std::size_t i = 0;
+    for (const JsonMemberText& property : json_members(json_member(schema, "properties"))) {
+      const std::string rule = "tool-" + std::to_string(index) + "-" + std::to_string(i++);
+      add_rule(rule, tagged_parameter(property, schema));
+      const bool is_required =
+          std::any_of(required.begin(), required.end(),
+                      [&](std::string_view each) { return json_string(each) == property.name; });
+      text += " " + rule + (is_required ? "" : "?");
+    }
+    if (syntax_.lines) {
+      return text + " " +
+             gbnf_literal(std::string(syntax_.body_end) + "\n" + std::string(syntax_.end));
+    }
+    return text + " " + gbnf_literal(syntax_.end);
+  }
+
+  std::string tagged_parameter(const JsonMemberText& property, std::string_view schema) {
+    const std::string key =
+        std::string(syntax_.key_begin) + property.name + std::string(syntax_.key_end);
+    const std::string value_end(syntax_.value_end);
+    if (syntax_.lines) {
+      return gbnf_literal(key + "\n") + " " + tagged_value_text(property.value, schema) + " " +
+             gbnf_literal("\n" + value_end + "\n");
+    }
+    return gbnf_literal(key) + " \"\\n\"? " + gbnf_literal(syntax_.value_begin) + " " +
+           tagged_value_text(property.value, schema) + " " + gbnf_literal(value_end) + " \"\\n\"?";
+  }
+
+  std::string tagged_value_text(std::string_view property, std::string_view schema) {
+    if (is_bare_text(property)) {
+      std::string choices;
+      for (const std::string_view each : json_elements(json_member(property, "enum"))) {
+        if (!choices.empty()) choices += " | ";
+        choices += gbnf_literal(json_string(each).value_or(std::string(each)));
+      }
+      if (!choices.empty()) return "(" + choices + ")";
+      needs_text_ = true;
+      return "text";
+    }
+    // References of a part point to the definitions of the whole.
+    std::string whole = "%json {";
+    for (const std::string_view name : {"$defs", "definitions"}) {
+      const std::string_view definitions = json_member(schema, name);
+      if (definitions.empty() || !json_member(property, name).empty()) continue;
+      whole += "\"" + std::string(name) + "\": " + std::string(definitions) + ", ";
+    }
+    const std::string_view members = trim(property);
+    if (!members.starts_with('{')) return "%json " + std::string(members);  // true or false
+    const std::string_view rest = trim_left(members.substr(1));
+    if (rest.starts_with('}') && whole.ends_with(", ")) whole.resize(whole.size() - 2);
+    return whole + std::string(rest);
+  }
+
+  const ChatSyntax& syntax_;
+  bool needs_text_ = false;
+  std::string out_;
+};
+
+}  // namespace
+
+std::optional<ToolGrammar> tool_grammar(const ChatSyntax& syntax, const ToolUse& use,
+                                        std::string_view prompt) {
+  std::vector<const ToolDefinition*> tools;
+  for (const ToolDefinition& tool : use.tools) {
+    if (use.choice != ToolChoice::kNamed || tool.name == use.named) tools.push_back(&tool);
+  }
+  if (use.choice == ToolChoice::kNone || tools.empty()) return std::nullopt;
+  GrammarWriter writer(syntax);
+  if (use.choice == ToolChoice::kAuto) {
+    if (syntax.form == CallForm::kBareJson) return std::nullopt;
+    const std::string_view marker =
+        syntax.section_begin.empty() ? syntax.begin : syntax.section_begin;
+    return ToolGrammar{.grammar = writer.write(tools, "", /*has_marker=*/false, use.parallel),
+                       .trigger = std::string(marker)};
+  }
+  std::string before;
+  std::string_view trigger;
+  if (ends_in_reasoning(syntax, prompt)) {
+    if (syntax.form == CallForm::kChannels) {
+      trigger = ChannelMarkers::kEnd;
+      before = gbnf_literal(std::string(ChannelMarkers::kStart) + "assistant") + " ";
+    } else {
+      trigger = answer_trigger(syntax, prompt);
+      before = "[ \\n]{0,4} ";
+    }
+  }
+  return ToolGrammar{
+      .grammar = writer.write(tools, std::move(before), /*has_marker=*/true, use.parallel),
+      .trigger = std::string(trigger)};
+}
+
+std::string tool_schema_grammar(const ToolDefinition& tool) {
+  return "root ::= %json " + schema_of(tool) + "\n";
+}
+
+}  // namespace qsf_tools

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+#include "tools/serve/syntax/chat_syntax.h"
+#include "tools/serve/syntax/chat_syntax_table.h"
+
+namespace qsf_tools {
+namespace {
+
+constexpr char kSchema[] =
+    R"({"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["days"]})";
+
+const ChatSyntax& row_of(std::string_view name) {
+  for (const ChatSyntax& row : chat_syntaxes()) {
+    if (row.name == name) return row;
+  }
+  ADD_FAILURE() << name;
+  return chat_syntaxes().back();
+}
+
+ToolUse one_tool(ToolChoice choice, bool parallel) {
+  ToolUse use;
+  use.tools.push_back({.name = "weather", .parameters = kSchema});
+  use.choice = choice;
+  use.parallel = parallel;
+  return use;
+}
+
+std::string grammar_of(std::string_view syntax, ToolChoice choice, bool parallel,
+                       std::string_view trigger = "", std::string_view prompt = "") {
+  const std::optional<ToolGrammar> made =
+      tool_grammar(row_of(syntax), one_tool(choice, parallel), prompt);
+  if (!made) return "nothing";
+  EXPECT_EQ(made->trigger, trigger) << syntax;
+  return made->grammar;
+}
+
+std::string json(const std::string& schema = kSchema) {
+  return " %json " + schema + " ";
+}
+
+TEST(ToolGrammarTest, RequiredCallsOfEachSyntax) {
+  const auto required = [](std::string_view syntax) {
+    return grammar_of(syntax, ToolChoice::kRequired, /*parallel=*/false);
+  };
+  EXPECT_EQ(required("hermes"), R"(tool-0 ::= "\n{\"name\": \"weather\", \"arguments\": ")" +
+                                    json() +
+                                    R"("}\n</tool_call>"
+call ::= tool-0
+root ::= "<tool_call>" call
+)");
+  EXPECT_EQ(required("mistral"), R"(tool-0 ::= "{\"name\": \"weather\", \"arguments\": ")" +
+                                     json() +
+                                     R"("}"
+call ::= tool-0
+root ::= "[TOOL_CALLS]" "[" call "]"
+)");
+  EXPECT_EQ(required("mistral-args"), R"(tool-0 ::= "weather" "[ARGS]")" + json() + R"(
+call ::= tool-0
+root ::= "[TOOL_CALLS]" call
+)");
+  EXPECT_EQ(required("llama3"), R"(tool-0 ::= "{\"name\": \"weather\", \"parameters\": ")" +
+                                    json() +
+                                    R"("}"
+call ::= tool-0
+root ::= call
+)");
+  EXPECT_EQ(required("kimi"),
+            R"(tool-0 ::= "functions.weather" ":" [0-9]+ "<|tool_call_argument_begin|>")" + json() +
+                R"("<|tool_call_end|>"
+call ::= tool-0
+root ::= "<|tool_calls_section_begin|>" "<|tool_call_begin|>" call "<|tool_calls_section_end|>"
+)");
+  EXPECT_EQ(
+      required("gpt-oss"),
+      R"(tool-0 ::= "<|channel|>commentary to=functions.weather" " " "<|constrain|>"? "json<|message|>")" +
+          json() + R"(
+call ::= tool-0
+root ::= call
+)");
+}
+
+TEST(ToolGrammarTest, TaggedArguments) {
+  const std::string grammar = grammar_of("qwen-xml", ToolChoice::kRequired, /*parallel=*/false);
+  EXPECT_NE(grammar.find(R"(tool-0-0 ::= "<parameter=city>\n" text "\n</parameter>\n")"),
+            std::string::npos)
+      << grammar;
+  EXPECT_NE(
+      grammar.find(
+          R"(tool-0-1 ::= "<parameter=days>\n" %json {"type": "integer"} "\n</parameter>\n")"),
+      std::string::npos)
+      << grammar;
+  EXPECT_NE(
+      grammar.find(
+          R"(tool-0 ::= "\n<function=weather>\n" tool-0-0? tool-0-1 "</function>\n</tool_call>")"),
+      std::string::npos)
+      << grammar;
+  EXPECT_NE(grammar_of("glm", ToolChoice::kRequired, false)
+                .find(R"(tool-0 ::= "weather" "\n"? tool-0-0? tool-0-1 "</tool_call>")"),
+            std::string::npos);
+}
+
+TEST(ToolGrammarTest, PartsOfSchemasKeepTheirDefinitions) {
+  ToolUse use = one_tool(ToolChoice::kRequired, false);
+  use.tools[0].parameters =
+      R"({"$defs": {"D": {"type": "number"}}, "properties": {"a": {"$ref": "#/$defs/D"}, "b": {},
+          "c": {"type": "string", "enum": ["x", "y\"z"]}}})";
+  const std::string grammar = tool_grammar(row_of("glm"), use, "")->grammar;
+  EXPECT_NE(grammar.find(R"(%json {"$defs": {"D": {"type": "number"}}, "$ref": "#/$defs/D"} )"),
+            std::string::npos)
+      << grammar;
+  EXPECT_NE(grammar.find(R"(%json {"$defs": {"D": {"type": "number"}}} )"), std::string::npos)
+      << grammar;
+  EXPECT_NE(grammar.find(R"(("x" | "y\"z"))"), std::string::npos) << grammar;
+}
+
+TEST(ToolGrammarTest, TriggersWhereTheModelChooses) {
+  EXPECT_EQ(grammar_of("hermes", ToolChoice::kAuto, /*parallel=*/true, "<tool_call>"),
+            R"(tool-0 ::= "\n{\"name\": \"weather\", \"arguments\": ")" + json() +
+                R"("}\n</tool_call>"
+call ::= tool-0
+root ::= call ("\n<tool_call>" call)*
+)");
+  EXPECT_EQ(grammar_of("mistral", ToolChoice::kAuto, /*parallel=*/true, "[TOOL_CALLS]"),
+            R"(tool-0 ::= "{\"name\": \"weather\", \"arguments\": ")" + json() + R"("}"
+call ::= tool-0
+root ::= "[" call (", " call)* "]"
+)");
+  EXPECT_EQ(
+      grammar_of("gpt-oss", ToolChoice::kAuto, /*parallel=*/true, " to=functions."),
+      R"(tool-0 ::= "weather" "<|channel|>commentary"? " " "<|constrain|>"? "json<|message|>")" +
+          json() + R"(
+call ::= tool-0
+root ::= call
+)");
+  EXPECT_EQ(grammar_of("llama3", ToolChoice::kAuto, /*parallel=*/true), "nothing");
+  EXPECT_EQ(grammar_of("hermes", ToolChoice::kNone, /*parallel=*/true), "nothing");
+}
+
+TEST(ToolGrammarTest, RequiredCallsWaitForReasoning) {
+  const std::string hermes =
+      grammar_of("hermes", ToolChoice::kRequired, false, "</think>", "assistant\n<think>\n");
+  EXPECT_NE(hermes.find(R"(root ::= [ \n]{0,4} "<tool_call>" call)"), std::string::npos) << hermes;
+  const std::string gpt_oss = grammar_of("gpt-oss", ToolChoice::kRequired, false, "<|end|>",
+                                         "<|channel|>analysis<|message|>");
+  EXPECT_NE(gpt_oss.find(R"(root ::= "<|start|>assistant" call)"), std::string::npos) << gpt_oss;
+}
+
+TEST(ToolGrammarTest, NamedToolsAlone) {
+  ToolUse use = one_tool(ToolChoice::kNamed, false);
+  use.tools.push_back({.name = "a\"b", .parameters = ""});
+  use.named = "a\"b";
+  const std::string grammar = tool_grammar(row_of("hermes"), use, "")->grammar;
+  EXPECT_EQ(grammar.find("weather"), std::string::npos);
+  EXPECT_NE(grammar.find(R"(\"name\": \"a\\\"b\")"), std::string::npos) << grammar;
+  EXPECT_NE(
+      grammar.find(R"(%json {"type": "object", "properties": {}, "additionalProperties": false})"),
+      std::string::npos);
+  use.named = "c";
+  EXPECT_FALSE(tool_grammar(row_of("hermes"), use, ""));
+  EXPECT_EQ(tool_schema_grammar({.name = "x", .parameters = "{}"}), "root ::= %json {}\n");
+}
+
+}  // namespace
+}  // namespace qsf_tools
