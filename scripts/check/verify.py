@@ -371,11 +371,16 @@ def long_dockerfile(runner):
     runner.checker("dockerfile", [sys.executable, "scripts/package/dockerfile_test.py"], skip_status=77)
 
 
+def long_page(runner):
+    runner.checker("page", [sys.executable, "tools/serve/page/page_browser_test.py"], skip_status=77)
+
+
 # Suites that take too long for every run: name, what it does, how.
 LONG_SUITES = {
     "capi-calls": ("makes a million random calls of the C interface under the sanitizers", long_capi_calls),
     "dockerfile": ("builds the Dockerfile's image in a folder and runs it", long_dockerfile),
     "fuzz": ("runs every fuzzer for ten minutes", long_fuzz),
+    "page": ("uses the web page of qsf serve in headless Chromium", long_page),
     "slow-asan": ("runs the tests labelled slow under the sanitizers", long_slow_asan),
     "smollm2": ("runs the tests labelled long: every KV cache setting and budget on SmolLM2", long_smollm2),
 }

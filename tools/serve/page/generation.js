@@ -5,10 +5,10 @@
 import { requestBody } from "./conversation.js";
 import { streamChat } from "./server.js";
 
-const kSaveMs = 2000;
+const kSaveMs = 1000;
 
-// Callbacks: onText() when text arrived, at most once a frame; onSave() every two seconds and at the
-// end; onEnd(error) once, with the ServerError that ended it or null.
+// Callbacks: onText() when text arrived, at most once a frame; onSave() at once, every second and at
+// the end; onEnd(error) once, with the ServerError that ended it or null.
 export class Generation {
   constructor(conversation, message, callbacks) {
     this.conversation = conversation;
@@ -30,6 +30,7 @@ export class Generation {
     let nPieces = 0;
     let usage = null;
     let failure = null;
+    callbacks.onSave();
     const saving = setInterval(() => callbacks.onSave(), kSaveMs);
     try {
       const body = requestBody(conversation, message.model, message.parent);

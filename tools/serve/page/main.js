@@ -11,7 +11,7 @@ import { showNotice } from "./notices.js";
 import { getModels, ServerError } from "./server.js";
 import { SettingsDialog } from "./settings_dialog.js";
 import { StatusPanel } from "./status_panel.js";
-import { openStore, readChoices, readDraft, writeChoices, writeDraft } from "./store.js";
+import { openStore, readChoices, readDraft, takeLastText, writeChoices, writeDraft, writeLastText } from "./store.js";
 
 const kSuggestions = [
   "Explain how a hash table finds a key",
@@ -85,9 +85,13 @@ class Page {
     try {
       const conversation = await this.store.read(id);
       // An answer without an end was being written when its page closed.
+      let isLonger = false;
       for (const message of conversation?.messages ?? []) {
-        if (message.role === "assistant" && message.end === "") message.end = "stopped";
+        if (message.role !== "assistant" || message.end !== "") continue;
+        message.end = "stopped";
+        if (takeLastText(message)) isLonger = true;
       }
+      if (isLonger) await this.store.write(conversation);
       return conversation;
     } catch (error) {
       showNotice(`The conversation could not be read: ${error.message}`, { kind: "error" });
@@ -445,7 +449,7 @@ class Page {
       else this.generation?.stop();
     });
     addEventListener("pagehide", () => {
-      for (const { conversation } of this.generations.values()) this.store.write(conversation).catch(() => {});
+      for (const { message } of this.generations.values()) writeLastText(message);
     });
   }
 

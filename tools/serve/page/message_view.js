@@ -104,10 +104,16 @@ export class MessageView {
     if (message.role === "user") {
       this.foot.append(iconButton("edit", "Edit", () => this.edit()));
     } else {
-      this.foot.append(iconButton("repeat", "Regenerate", () => this.handlers.repeat(message)));
+      this.foot.append(this.repeatButton());
       const figures = [endText(message), message.figures ? figuresText(message.figures) : ""];
       this.foot.append(element("span", { class: "figures" }, figures.filter(Boolean).join(" ")));
     }
+  }
+
+  repeatButton() {
+    const repeat = () => this.handlers.repeat(this.message);
+    if (this.message.end !== "error") return iconButton("repeat", "Regenerate", repeat);
+    return element("button", { type: "button", class: "text-button", click: repeat }, "Try again");
   }
 
   versionSwitch() {

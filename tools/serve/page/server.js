@@ -62,8 +62,8 @@ export async function getJson(path) {
     return await response.json();
   } catch (error) {
     if (error instanceof ServerError) throw error;
-    throw new ServerError(error.name === "TimeoutError" ? `The server did not answer in ${kAnswerMs / 1000} seconds.`
-                                                        : "The server's answer is not JSON.");
+    if (error.name !== "TimeoutError") throw new ServerError("The server's answer is not JSON.", { status: 200 });
+    throw new ServerError(`The server did not answer in ${kAnswerMs / 1000} seconds.`);
   }
 }
 

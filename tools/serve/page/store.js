@@ -120,6 +120,21 @@ export const writeDraft = (name, text) => writeItem("localStorage", "draft." + n
 export const readKey = () => readItem("sessionStorage", "key");
 export const writeKey = (key) => writeItem("sessionStorage", "key", key);
 
+// The text of an answer whose page is being closed: IndexedDB may not finish then.
+export function writeLastText({ id, content, reasoning }) {
+  writeDraft("answer." + id, JSON.stringify({ content, reasoning }));
+}
+
+// Puts what writeLastText kept into its message. Returns whether there was something.
+export function takeLastText(message) {
+  const text = readDraft("answer." + message.id);
+  if (text === "") return false;
+  writeDraft("answer." + message.id, "");
+  const { content, reasoning } = JSON.parse(text);
+  Object.assign(message, { content, reasoning });
+  return true;
+}
+
 // What a new conversation begins with: {model, system, settings}.
 export function readChoices() {
   try {
