@@ -79,6 +79,15 @@ typedef struct qsf_kv_page_counts {
 QSF_API qsf_code qsf_engine_kv_pages(const QSFEngine* engine, qsf_kv_page_counts* counts,
                                      qsf_error* error);
 
+/* Copies the bytes that a token adds to a text: perhaps a part of a character; of special tokens,
+ * their names. The bytes of the tokens of a generation, in order, are its text.
+ * Shapes   bytes [capacity], the first `capacity` of them, without a NUL; NULL with capacity 0
+ * Returns  QSF_OK and their whole number in *n_bytes
+ * Threads  any, at any time, also during other calls with the engine
+ * Errors   QSF_UNSUPPORTED: the model has no tokenizer */
+QSF_API qsf_code qsf_engine_get_token_bytes(const QSFEngine* engine, int token, char* bytes,
+                                            size_t capacity, size_t* n_bytes, qsf_error* error);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

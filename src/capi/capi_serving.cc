@@ -2,6 +2,9 @@
 //
 // The C API for programs that serve many generations; the contract is include/qsf/serving.h.
 
+#include <algorithm>
+#include <string>
+
 #include "capi/capi_generation.h"
 
 namespace qsf::capi {
@@ -47,6 +50,25 @@ Status read_kv_pages(const QSFEngine* engine, qsf_kv_page_counts* counts) {
   return write_struct(out, "counts", counts);
 }
 
+Status get_token_bytes(const QSFEngine* engine, int token, char* bytes, std::size_t capacity,
+                       std::size_t* n_bytes) {
+  if (n_bytes == nullptr) return null_argument("n_bytes");
+  *n_bytes = 0;
+  if (engine == nullptr) return null_argument("engine");
+  if (bytes == nullptr && capacity > 0) return null_argument("bytes");
+  const std::uint32_t n_vocab = engine->engine->spec().n_vocab;
+  if (token < 0 || static_cast<std::uint32_t>(token) >= n_vocab) {
+    return invalid_argument("token: %d, expected 0 to %u", token, n_vocab - 1);
+  }
+  const Tokenizer* tokenizer = engine->engine->tokenizer();
+  if (tokenizer == nullptr) return unsupported("the model file has no tokenizer");
+  std::string text;
+  tokenizer->append_bytes(static_cast<TokenId>(token), /*skip_special=*/false, text);
+  std::copy_n(text.data(), std::min(capacity, text.size()), bytes);
+  *n_bytes = text.size();
+  return ok_status();
+}
+
 }  // namespace
 
 }  // namespace qsf::capi
@@ -90,4 +112,9 @@ int qsf_generation_is_parked(const QSFGeneration* generation) {
 qsf_code qsf_engine_kv_pages(const QSFEngine* engine, qsf_kv_page_counts* counts,
                              qsf_error* error) {
   return guarded(error, [&] { return read_kv_pages(engine, counts); });
+}
+
+qsf_code qsf_engine_get_token_bytes(const QSFEngine* engine, int token, char* bytes,
+                                    size_t capacity, size_t* n_bytes, qsf_error* error) {
+  return guarded(error, [&] { return get_token_bytes(engine, token, bytes, capacity, n_bytes); });
 }

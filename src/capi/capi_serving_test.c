@@ -256,6 +256,42 @@ static void test_memory(const QSFEngine* engine, const char* path) {
   qsf_config_free(config);
 }
 
+/* The bytes of tokens, one behind the other, are the text, also where a token is part of a
+ * character. */
+static void test_token_bytes(QSFEngine* engine) {
+  static const char kText[] = "The fox said: \xE2\x82\xAC\xF0\x9F\xA6\x8A\n";
+  int tokens[64];
+  size_t n_tokens = 0;
+  CHECK(qsf_engine_tokenize(engine, kText, strlen(kText), QSF_TOKENIZE_NO_BOS, tokens, 64,
+                            &n_tokens, NULL) == QSF_OK);
+  char joined[256] = {0};
+  size_t n_joined = 0;
+  for (size_t i = 0; i < n_tokens; ++i) {
+    size_t n_bytes = 0;
+    CHECK(qsf_engine_get_token_bytes(engine, tokens[i], joined + n_joined,
+                                     sizeof joined - 1 - n_joined, &n_bytes, NULL) == QSF_OK);
+    size_t n_asked = 0;
+    CHECK(qsf_engine_get_token_bytes(engine, tokens[i], NULL, 0, &n_asked, NULL) == QSF_OK);
+    CHECK(n_asked == n_bytes && n_bytes > 0);
+    n_joined += n_bytes;
+  }
+  /* A tokenizer may put a space in front. */
+  CHECK(strcmp(joined[0] == ' ' ? joined + 1 : joined, kText) == 0);
+
+  char bytes[2] = {'x', 'y'};
+  size_t n_bytes = 0;
+  CHECK(qsf_engine_get_token_bytes(engine, tokens[0], bytes, 1, &n_bytes, NULL) == QSF_OK);
+  CHECK(n_bytes > 1 && bytes[0] == joined[0] && bytes[1] == 'y');
+  qsf_error error;
+  qsf_model_info info = {.struct_size = sizeof info};
+  CHECK(qsf_engine_model_info(engine, &info, NULL) == QSF_OK);
+  CHECK(qsf_engine_get_token_bytes(engine, -1, bytes, 2, &n_bytes, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(qsf_engine_get_token_bytes(engine, info.n_vocab, bytes, 2, &n_bytes, &error) ==
+        QSF_INVALID_ARGUMENT);
+  CHECK(qsf_engine_get_token_bytes(engine, 0, NULL, 2, &n_bytes, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(qsf_engine_get_token_bytes(engine, 0, bytes, 2, NULL, &error) == QSF_INVALID_ARGUMENT);
+}
+
 static void test_refusals(void) {
   qsf_error error;
   int admitted = 1;
@@ -266,6 +302,9 @@ static void test_refusals(void) {
   CHECK(qsf_generation_resume(NULL, NULL, &error) == QSF_INVALID_ARGUMENT);
   CHECK(!qsf_generation_is_parked(NULL));
   CHECK(qsf_engine_kv_pages(NULL, &counts, &error) == QSF_INVALID_ARGUMENT);
+  size_t n_bytes = 1;
+  CHECK(qsf_engine_get_token_bytes(NULL, 0, NULL, 0, &n_bytes, &error) == QSF_INVALID_ARGUMENT);
+  CHECK(n_bytes == 0);
   CHECK(qsf_engine_step_with(NULL, NULL, 0, NULL, NULL, &error) == QSF_INVALID_ARGUMENT);
   qsf_config_add_memory(NULL, "none", NULL, 1);
   qsf_step_options_init(NULL);
@@ -279,6 +318,7 @@ static void test_model(const char* path) {
   test_bounded_steps(engine);
   test_parking(engine);
   test_memory(engine, path);
+  test_token_bytes(engine);
   qsf_free(engine);
 }
 
