@@ -36,6 +36,7 @@ struct TextConstraint {
   Kind kind = Kind::kNone;
   std::string source;   // GBNF, or the text of a JSON Schema
   std::string trigger;  // the constraint begins behind this text; empty: at once
+  std::string param;    // the field that it came from, for errors
 };
 
 // One text to be generated.
@@ -48,6 +49,7 @@ struct TextRequest {
   qsf_sampling sampling = {};  // its pointers are set from the members below
   std::vector<qsf_logit_bias> logit_bias;
   std::vector<std::string> dry_breakers;
+  bool keep_special = false;  // the text of special tokens is delivered, too
   TextConstraint constraint;
   bool log_probs = false;
   int n_top_log_probs = 0;

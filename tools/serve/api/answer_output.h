@@ -29,14 +29,19 @@ class AnswerOutput {
   void start_events(std::string keep_alive = ":\n\n");
   // Starts a stream of application/x-ndjson. Nothing keeps it alive.
   void start_lines();
+  // Starts a JSON body that is written in pieces.
+  void start_json();
   bool has_started() const noexcept { return has_started_; }
 
   // Each is one write.
   void event(std::string_view data);                         // data: ...
   void event(std::string_view name, std::string_view data);  // event: name, data: ...
   void line(std::string_view json);
+  void piece(std::string bytes);
   // Ends a stream.
   void finish();
+  // Ends a stream that has no form for errors: the client sees that the connection was cut.
+  void cut();
 
  private:
   std::vector<HttpHeader> headers(std::string_view content_type) const;

@@ -68,13 +68,14 @@ class ModelAccess {
                                              std::string& text) const = 0;
   // Returns the bytes that a token stands for: perhaps a part of a character.
   virtual std::string token_bytes(const LoadedModel& model, int token) const = 0;
+  // Returns why a grammar (GBNF) cannot be compiled; nothing where it can, or no room is left to
+  // try.
+  virtual std::optional<std::string> check_grammar(const LoadedModel& model,
+                                                   const std::string& grammar) const = 0;
   // Computes; shapes  embedding [hidden_size]
   virtual std::optional<ApiError> embed(const LoadedModel& model, const std::vector<int>& tokens,
                                         qsf_pooling pooling, bool normalize,
                                         std::vector<float>& embedding) const = 0;
-  // Computes the log probability of each token but the first; shapes  log_probs [n_tokens - 1]
-  virtual std::optional<ApiError> score(const LoadedModel& model, const std::vector<int>& tokens,
-                                        std::vector<double>& log_probs) const = 0;
 };
 
 // The access to models by the C interface (engine_access.cc).

@@ -28,6 +28,7 @@ struct RawPrompt {
   std::optional<std::vector<int>> tokens;  // in place of the text
   bool parse_special = true;               // of special tokens in the text
   bool add_bos = true;                     // where the model's tokenizer does
+  std::optional<std::string> suffix;  // the model fills in what stands before it (fim_prompt.h)
 };
 
 struct ChatCall {
@@ -50,9 +51,6 @@ struct ChatCall {
   // All else of each text: `prompt` and the seed are set from the above.
   TextRequest text;
   bool stream = false;
-  // More prompt tokens than the context holds: true cuts the front, false is an error. Raw prompts
-  // alone.
-  bool truncate = false;
 };
 
 // A token that was drawn, for log probabilities.
@@ -67,8 +65,8 @@ struct AnswerToken {
 };
 
 struct AnswerStart {
-  const LoadedModel* model = nullptr;
-  std::string model_name;  // as the client named it, or the model's own
+  const LoadedModel* model = nullptr;  // as long as the job
+  std::string model_name;              // as the client named it, or the model's own
   std::size_t n_choices = 0;
   int prompt_tokens = 0;  // of all prompts
 };
@@ -82,6 +80,7 @@ struct AnswerUsage {
   int prompt_tokens = 0;       // each prompt once
   int cached_tokens = 0;       // of them, read from the prefix cache
   int generated_tokens = 0;    // of all choices
+  int reasoning_tokens = 0;    // of them, those of reasoning
   std::uint64_t total_ns = 0;  // since the request
   std::uint64_t load_ns = 0;
   std::uint64_t prompt_ns = 0;  // the longest of the choices, as the next

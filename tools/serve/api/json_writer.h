@@ -17,6 +17,7 @@ namespace qsf_tools {
 void append_json_string(std::string_view text, std::string& out);
 // Appends the shortest text that reads back as `number`; null where it is not finite.
 void append_json_number(double number, std::string& out);
+void append_json_number(float number, std::string& out);
 
 // The caller pairs begin and end, and names each member of an object.
 class JsonWriter {
@@ -30,6 +31,7 @@ class JsonWriter {
   JsonWriter& null();
   JsonWriter& text(std::string_view value);
   JsonWriter& number(double value);
+  JsonWriter& number(float value);
   JsonWriter& integer(std::int64_t value);
   JsonWriter& boolean(bool value);
   // Appends text that is JSON already.
@@ -42,6 +44,7 @@ class JsonWriter {
   }
   JsonWriter& member(std::string_view key, bool value) { return name(key).boolean(value); }
   JsonWriter& member(std::string_view key, double value) { return name(key).number(value); }
+  JsonWriter& member(std::string_view key, float value) { return name(key).number(value); }
   template <std::integral Integer>
   JsonWriter& member(std::string_view key, Integer value) {
     return name(key).integer(static_cast<std::int64_t>(value));

@@ -3,8 +3,8 @@
 // Checks the messages and tools of a conversation in OpenAI's form, and puts them into the form
 // that chat templates read.
 
-#ifndef QSF_TOOLS_SERVE_API_CHAT_MESSAGES_H_
-#define QSF_TOOLS_SERVE_API_CHAT_MESSAGES_H_
+#ifndef QSF_TOOLS_SERVE_API_MESSAGE_FIELDS_H_
+#define QSF_TOOLS_SERVE_API_MESSAGE_FIELDS_H_
 
 #include <string>
 #include <string_view>
@@ -15,11 +15,11 @@
 
 namespace qsf_tools {
 
-// Roles become system, user, assistant or tool (developer is system, function is tool), content
-// becomes one string: parts of text are joined, and null is empty. Images, audio and files are
-// refused. Other members stay as they are. Errors name "messages[2].content".
-// Returns  the JSON text of the array; empty with an error in `report`
-std::string normalize_messages(const JsonValue& messages, FieldReport& report);
+// Content in parts becomes one string, lines of text between newlines, and the role function
+// becomes tool; all else stays, also members that nobody knows. The template's needs come later
+// (qsf/chat_prompt.h). Images, audio and files are refused. Errors are in `report`; they name
+// "messages[2].content", where `path` is "messages".
+void normalize_messages(JsonValue& messages, const std::string& path, FieldReport& report);
 
 // Reads `tools`, `tool_choice` and `parallel_tool_calls`. Returns the JSON text of the tools;
 // empty without any, and on errors.
@@ -27,4 +27,4 @@ std::string read_tools(FieldReader& fields, FieldReport& report, ToolUse& use);
 
 }  // namespace qsf_tools
 
-#endif  // QSF_TOOLS_SERVE_API_CHAT_MESSAGES_H_
+#endif  // QSF_TOOLS_SERVE_API_MESSAGE_FIELDS_H_

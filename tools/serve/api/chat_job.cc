@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT
+#include "tools/serve/api/chat_job.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tools/serve/api/api_error.h"
+#include "tools/serve/api/raw_prompt.h"
+
+namespace qsf_tools {
+
+namespace {
+
+// One answer while it comes.
+struct Choice {
+  std::optional<AnswerParser> parser;  // none: all is text
+  // Tokens that no part was made of yet: for log probabilities, and their number.
+  std::vector<AnswerToken> tokens;
+  int n_tokens = 0;
+  bool called_tools = false;
+};
+
+class ChatJob : public ServeJob {
+ public:
+  ChatJob(ChatCall call, std::unique_ptr<AnswerFormat> format,
+          std::shared_ptr<HttpExchange> exchange, std::string tenant, const ApiSettings& settings)
+      : call_(std::move(call)),
+        format_(std::move(format)),
+        exchange_(std::move(exchange)),
+        settings_(settings),
+        tenant_(std::move(tenant)),
+        begin_ns_(settings.now_ns()) {
+    if (!call_.cache_salt.empty()) tenant_ += '\n' + call_.cache_salt;
+  }
+
+  const std::string& model() const noexcept override { return call_.model; }
+  const std::string& tenant() const noexcept override { return tenant_; }
+
+  std::optional<ApiError> prepare(const LoadedModel& model,
+                                  std::vector<TextRequest>& texts) override;
+  bool compute_step(const LoadedModel& /*model*/) override { return false; }
+  void on_admitted() override;
+  bool on_token(std::size_t text, const TextToken& token) override;
+  void on_text_end(std::size_t text, const TextResult& result) override;
+  void on_end() override { format_->on_end(usage_); }
+  void on_error(const ApiError& error) override { format_->on_error(with_bad_tool(error)); }
+  bool is_full() const noexcept override { return call_.stream && exchange_->is_full(); }
+  bool is_gone() const noexcept override { return exchange_->is_gone(); }
+
+ private:
+  std::optional<ApiError> check_bias(const LoadedModel& model) const;
+  std::optional<ApiError> add_texts(std::vector<int> prompt, const char* param,
+                                    std::vector<TextRequest>& texts);
+  std::optional<ApiError> prepare_chat(std::vector<TextRequest>& texts);
+  std::optional<ApiError> prepare_raw(std::vector<TextRequest>& texts);
+  std::optional<ApiError> constrain(const ChatSyntax& syntax, std::string_view prompt);
+  ApiError with_bad_tool(ApiError error) const;
+  AnswerToken answer_token(const TextToken& token) const;
+  void emit(std::size_t index, std::vector<AnswerPart>& parts);
+
+  ChatCall call_;
+  std::unique_ptr<AnswerFormat> format_;
+  std::shared_ptr<HttpExchange> exchange_;
+  const ApiSettings& settings_;
+  std::string tenant_;
+  std::uint64_t begin_ns_;
+
+  const LoadedModel* model_ = nullptr;
+  std::vector<Choice> choices_;
+  std::vector<AnswerPart> parts_;  // of one call, kept for its memory
+  AnswerUsage usage_;
+};
+
+std::optional<ApiError> ChatJob::prepare(const LoadedModel& model,
+                                         std::vector<TextRequest>& texts) {
+  model_ = &model;
+  usage_.load_ns = model.load_ns;
+  if (std::optional<ApiError> error = check_bias(model)) return error;
+  if (!call_.seed) call_.seed = settings_.make_seed();
+  return call_.raw.empty() ? prepare_chat(texts) : prepare_raw(texts);
+}
+
+std::optional<ApiError> ChatJob::check_bias(const LoadedModel& model) const {
+  for (const qsf_logit_bias& bias : call_.text.logit_bias) {
+    if (bias.token < model.info.n_vocab) continue;
+    return invalid_field("logit_bias", "'logit_bias' names token " + std::to_string(bias.token) +
+                                           ", but the model's tokens end at " +
+                                           std::to_string(model.info.n_vocab - 1));
+  }
+  return std::nullopt;
+}
+
+// Appends the n texts of one prompt.
+std::optional<ApiError> ChatJob::add_texts(std::vector<int> prompt, const char* param,
+                                           std::vector<TextRequest>& texts) {
+  if (prompt.empty()) return invalid_field(param, "the prompt has no tokens");
+  const int n_prompt = static_cast<int>(prompt.size());
+  const int room = model_->info.context - n_prompt;
+  if (room <= 0) return context_exceeded(n_prompt, model_->info.context, param);
+  usage_.prompt_tokens += n_prompt;
+  for (int i = 0; i < call_.n; ++i) {
+    TextRequest& text = texts.emplace_back(call_.text);
+    text.prompt = prompt;
+    text.sampling.seed = *call_.seed + static_cast<std::uint64_t>(i);
+    if (text.max_tokens > room) text.max_tokens = room;  // ends with `length`, as a full context
+  }
+  return std::nullopt;
+}
+
+std::optional<ApiError> ChatJob::prepare_chat(std::vector<TextRequest>& texts) {
+  ChatPromptRequest request;
+  request.messages = call_.messages;
+  request.tools = call_.tools;
+  request.variables = call_.variables;
+  request.add_generation_prompt = call_.add_generation_prompt;
+  request.continue_final_message = call_.continue_final_message;
+  request.now_seconds = settings_.now_seconds();
+  ChatPrompt prompt;
+  if (auto error = settings_.access->chat_prompt(*model_, request, prompt)) return error;
+  // Long conversations are not kept beside their tokens.
+  call_.messages = std::string();
+  call_.tools = std::string();
+  TextRequest& text = call_.text;
+  text.end_tokens.insert(text.end_tokens.end(), prompt.end_tokens.begin(), prompt.end_tokens.end());
+  text.stop.insert(text.stop.end(), prompt.end_texts.begin(), prompt.end_texts.end());
+
+  const char* source = model_->info.chat_template;
+  const ChatSyntax& syntax = *detect_chat_syntax(source == nullptr ? "" : source);
+  if (auto error = constrain(syntax, prompt.text)) return error;
+  const bool has_tools =
+      !call_.tool_use.tools.empty() && call_.tool_use.choice != ToolChoice::kNone;
+  const bool is_parsed = has_tools || call_.split_reasoning;
+  text.keep_special = is_parsed;  // markers of calls and of reasoning
+  if (auto error = add_texts(std::move(prompt.tokens), "messages", texts)) return error;
+  choices_.resize(texts.size());
+  const bool in_reasoning = ends_in_reasoning(syntax, prompt.text);
+  for (Choice& choice : choices_) {
+    if (is_parsed) choice.parser.emplace(syntax, call_.tool_use, in_reasoning);
+  }
+  return std::nullopt;
+}
+
+// Sets the grammar of tool calls, or where the constraint of the call begins.
+std::optional<ApiError> ChatJob::constrain(const ChatSyntax& syntax, std::string_view prompt) {
+  TextConstraint& constraint = call_.text.constraint;
+  const bool is_constrained = constraint.kind != TextConstraint::Kind::kNone;
+  std::optional<ToolGrammar> grammar = tool_grammar(syntax, call_.tool_use, prompt);
+  if (!grammar) {
+    if (is_constrained) constraint.trigger = answer_trigger(syntax, prompt);
+    return std::nullopt;
+  }
+  if (is_constrained) {
+    return invalid_field("tools",
+                         "tools cannot be called by an answer that 'response_format' or 'grammar' "
+                         "constrains; name one of them, or set 'tool_choice' to 'none'");
+  }
+  constraint.kind = TextConstraint::Kind::kGrammar;
+  constraint.source = std::move(grammar->grammar);
+  constraint.trigger = std::move(grammar->trigger);
+  constraint.param = "tools";
+  return std::nullopt;
+}
+
+std::optional<ApiError> ChatJob::prepare_raw(std::vector<TextRequest>& texts) {
+  for (RawPrompt& raw : call_.raw) {
+    std::vector<int> tokens;
+    if (auto error = raw_tokens(settings_, *model_, raw, call_.text.end_tokens, tokens)) {
+      return error;
+    }
+    if (auto error = add_texts(std::move(tokens), "prompt", texts)) return error;
+  }
+  choices_.resize(texts.size());
+  return std::nullopt;
+}
+
+void ChatJob::on_admitted() {
+  AnswerStart start;
+  start.model = model_;
+  start.model_name = call_.model.empty() ? model_->id : call_.model;
+  start.n_choices = choices_.size();
+  start.prompt_tokens = usage_.prompt_tokens;
+  format_->on_start(start);
+}
+
+AnswerToken ChatJob::answer_token(const TextToken& token) const {
+  const auto candidate = [this](int id, float log_prob) {
+    return AnswerToken::Candidate{id, settings_.access->token_bytes(*model_, id), log_prob};
+  };
+  AnswerToken answer;
+  answer.drawn = candidate(token.token, token.log_prob);
+  for (const qsf_log_prob& top : token.top) {
+    answer.top.push_back(candidate(top.token, top.log_prob));
+  }
+  return answer;
+}
+
+// Where the grammar of all tools was refused, names the tool whose schema cannot be used.
+ApiError ChatJob::with_bad_tool(ApiError error) const {
+  if (model_ == nullptr || error.status != 400 || error.param != call_.text.constraint.param ||
+      error.param != "tools") {
+    return error;
+  }
+  // Others wait meanwhile, and schemas may be made to take long.
+  constexpr std::uint64_t kMaxNs = 200'000'000;
+  const std::uint64_t begin_ns = settings_.now_ns();
+  const std::vector<ToolDefinition>& tools = call_.tool_use.tools;
+  for (std::size_t i = 0; i < tools.size() && settings_.now_ns() - begin_ns < kMaxNs; ++i) {
+    const std::optional<std::string> reason =
+        settings_.access->check_grammar(*model_, tool_schema_grammar(tools[i]));
+    if (!reason) continue;
+    error.param = "tools[" + std::to_string(i) + "].function.parameters";
+    error.message = "the tool '" + tools[i].name + "': " + *reason;
+    break;
+  }
+  return error;
+}
+
+bool ChatJob::on_token(std::size_t text, const TextToken& token) {
+  Choice& choice = choices_[text];
+  if (!token.is_rest) ++choice.n_tokens;
+  if (call_.text.log_probs && !token.is_rest) choice.tokens.push_back(answer_token(token));
+  parts_.clear();
+  if (choice.parser) {
+    choice.parser->push(token.text, parts_);
+  } else {
+    AnswerPart& part = parts_.emplace_back();
+    part.text = token.text;
+  }
+  emit(text, parts_);
+  const bool has_its_call = choice.called_tools && !call_.tool_use.parallel;
+  return !has_its_call && !exchange_->is_gone();
+}
+
+// Hands parts to the format. The tokens since the last part belong to the first text; those of
+// reasoning and of calls are in no list of log probabilities.
+void ChatJob::emit(std::size_t index, std::vector<AnswerPart>& parts) {
+  Choice& choice = choices_[index];
+  for (const AnswerPart& part : parts) {
+    if (part.kind == AnswerPart::Kind::kToolCall) {
+      // Behind its only call an answer ends.
+      if (choice.called_tools && !call_.tool_use.parallel) continue;
+      choice.called_tools = true;
+      format_->on_part(index, part, {});
+    } else if (!part.text.empty()) {
+      if (part.kind == AnswerPart::Kind::kReasoning) usage_.reasoning_tokens += choice.n_tokens;
+      const bool is_text = part.kind == AnswerPart::Kind::kText;
+      format_->on_part(
+          index, part,
+          is_text ? std::span<const AnswerToken>(choice.tokens) : std::span<const AnswerToken>());
+    } else {
+      continue;
+    }
+    choice.tokens.clear();
+    choice.n_tokens = 0;
+  }
+}
+
+void ChatJob::on_text_end(std::size_t text, const TextResult& result) {
+  Choice& choice = choices_[text];
+  parts_.clear();
+  if (choice.parser) choice.parser->finish(parts_);
+  emit(text, parts_);
+  usage_.generated_tokens += result.generated_tokens;
+  // The answers of one prompt share it.
+  if (text % static_cast<std::size_t>(call_.n) == 0) usage_.cached_tokens += result.cached_tokens;
+  usage_.prompt_ns = std::max(usage_.prompt_ns, result.prompt_ns);
+  usage_.generate_ns = std::max(usage_.generate_ns, result.generate_ns);
+  usage_.total_ns = settings_.now_ns() - begin_ns_;
+  format_->on_choice_end(text, {result, choice.called_tools});
+}
+
+}  // namespace
+
+std::shared_ptr<ServeJob> make_chat_job(ChatCall call, std::unique_ptr<AnswerFormat> format,
+                                        std::shared_ptr<HttpExchange> exchange, std::string tenant,
+                                        const ApiSettings& settings) {
+  return std::make_shared<ChatJob>(std::move(call), std::move(format), std::move(exchange),
+                                   std::move(tenant), settings);
+}
+
+}  // namespace qsf_tools
