@@ -10,3 +10,6 @@ qsf_optimise_lightly(qsf_serve_syntax)
 qsf_test(serve_syntax_test SOURCES serve/syntax/answer_parser_test.cc serve/syntax/chat_syntax_test.cc
          serve/syntax/json_text_test.cc serve/syntax/tool_grammar_test.cc
          DEPS serve_syntax LABELS unit)
+# Beside the grammars' own engine.
+qsf_test(tool_grammar_accepts_test SOURCES serve/syntax/tool_grammar_accepts_test.cc
+         DEPS serve_syntax grammar LABELS unit)

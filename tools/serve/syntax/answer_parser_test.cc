@@ -181,6 +181,10 @@ const std::vector<Answer> kAnswers = {
     {"hermes",
      "<think>a<tool_call>{\"name\": \"now\"}</tool_call></think>c",
      {"think a<tool_call>{\"name\": \"now\"}</tool_call>", "text c"}},
+    {"hermes",
+     "<think>a<tool_call>{\"name\": \"now\"}</tool_call> b\n<tool_call>{\"name\": \"weather\"}"
+     "</tool_call>",
+     {"think a<tool_call>{\"name\": \"now\"}</tool_call> b", "call weather {}"}},
     // Qwen3-Coder
     {"qwen-xml",
      "Ok.\n<tool_call>\n<function=weather>\n<parameter=city>\nNew\nYork\n</parameter>\n"
@@ -444,6 +448,11 @@ TEST(AnswerParserTest, LongNamesAreText) {
          "<tool_call><function=now><parameter=" + name + ">1</parameter></function>",
          {}},
         random);
+    expect_same_in_all_cuts({"glm",
+                             "<tool_call>now<arg_key>" + name +
+                                 "</arg_key><arg_value>1</arg_value></tool_call>",
+                             {}},
+                            random);
     expect_same_in_all_cuts({"gpt-oss", "<|channel|>" + name + "<|message|>x", {}}, random);
   }
 }

@@ -26,7 +26,8 @@ std::size_t value_bytes(std::string_view text) {
 
 // Takes a value and what separates it from the next one.
 std::string_view take_value(std::string_view& text) {
-  const std::string_view value = text.substr(0, value_bytes(text));
+  // Something is taken of every text, so that none is an endless loop.
+  const std::string_view value = text.substr(0, std::max<std::size_t>(value_bytes(text), 1));
   text = trim_left(text.substr(value.size()));
   if (text.starts_with(':') || text.starts_with(',')) text = trim_left(text.substr(1));
   return value;
