@@ -95,6 +95,7 @@ struct ApiSettings {
   int max_choices = 16;   // n
   int max_prompts = 64;   // of one /v1/completions
   int max_stop_texts = 16;
+  int max_texts = 1;  // that are generated at once, as /props reports
   const ModelAccess* access;
 
   std::function<std::vector<ModelListing>()> list_models;

@@ -51,6 +51,7 @@ struct ChatCall {
   // All else of each text: `prompt` and the seed are set from the above.
   TextRequest text;
   bool stream = false;
+  int max_context = 0;  // most tokens of a prompt and its answer, if the model's context has more
 };
 
 // A token that was drawn, for log probabilities.

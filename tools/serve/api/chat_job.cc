@@ -95,14 +95,18 @@ std::optional<ApiError> ChatJob::add_texts(std::vector<int> prompt, const char* 
                                            std::vector<TextRequest>& texts) {
   if (prompt.empty()) return invalid_field(param, "the prompt has no tokens");
   const int n_prompt = static_cast<int>(prompt.size());
-  const int room = model_->info.context - n_prompt;
-  if (room <= 0) return context_exceeded(n_prompt, model_->info.context, param);
+  int context = model_->info.context;
+  if (call_.max_context > 0) context = std::min(context, call_.max_context);
+  const int room = context - n_prompt;
+  if (room <= 0) return context_exceeded(n_prompt, context, param);
   usage_.prompt_tokens += n_prompt;
   for (int i = 0; i < call_.n; ++i) {
     TextRequest& text = texts.emplace_back(call_.text);
     text.prompt = prompt;
     text.sampling.seed = *call_.seed + static_cast<std::uint64_t>(i);
-    if (text.max_tokens > room) text.max_tokens = room;  // ends with `length`, as a full context
+    // Ends with `length`, as a full context.
+    const bool is_bounded = text.max_tokens >= 0 || context < model_->info.context;
+    if (is_bounded && (text.max_tokens < 0 || text.max_tokens > room)) text.max_tokens = room;
   }
   return std::nullopt;
 }

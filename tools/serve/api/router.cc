@@ -3,7 +3,10 @@
 
 #include <array>
 
+#include "tools/serve/api/anthropic.h"
 #include "tools/serve/api/api_error.h"
+#include "tools/serve/api/llama_server.h"
+#include "tools/serve/api/ollama.h"
 #include "tools/serve/api/openai_common.h"
 
 namespace qsf_tools {
@@ -30,7 +33,7 @@ bool matches(const Route& route, std::string_view path, std::string_view& rest) 
   if (pattern.starts_with("/v1/") && !path.starts_with("/v1/")) {
     pattern.remove_prefix(kVersion.size());
   }
-  if (pattern.ends_with('/')) {
+  if (pattern.size() > 1 && pattern.ends_with('/')) {
     if (!path.starts_with(pattern) || path.size() == pattern.size()) return false;
     rest = path.substr(pattern.size());
     return true;
@@ -86,7 +89,8 @@ std::span<const Route> openai_routes() {
 }
 
 std::span<const std::span<const Route>> all_routes() {
-  static const std::array<std::span<const Route>, 1> kAll = {openai_routes()};
+  static const std::array kAll = {openai_routes(), anthropic_routes(), ollama_routes(),
+                                  llama_server_routes()};
   return kAll;
 }
 

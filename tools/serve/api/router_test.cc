@@ -67,7 +67,7 @@ TEST_F(RouterTest, DescribesAModel) {
 
 TEST_F(RouterTest, RefusesPathsAndMethods) {
   for (const char* path :
-       {"/", "/v1", "/v1/", "/v1/nothing", "/v1/models/", "/v1/chat/completions/", "/v1/v1/models",
+       {"//", "/v1", "/v1/", "/v1/nothing", "/v1/models/", "/v1/chat/completions/", "/v1/v1/models",
         "/V1/models", "v1/models", "", "/v2/models"}) {
     const FakeExchange& exchange = server_.send("GET", path);
     EXPECT_EQ(exchange.status, 404) << path;
