@@ -45,7 +45,7 @@ TEST(AnthropicTest, BlocksBecomeMessages) {
       {"role":"assistant","content":[{"type":"thinking","thinking":"Hm","signature":"s"},
         {"type":"redacted_thinking","data":"x"},{"type":"text","text":"Wait."},
         {"type":"tool_use","id":"t1","name":"now","input":{"zone": "UTC"}}]},
-      {"role":"user","content":[
+      {"role":"user","content":[{"type":"text","text":"See:"},
         {"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":"12"},{"type":"text","text":"30"}]},
         {"type":"tool_result","tool_use_id":"t2","is_error":true},
         {"type":"text","text":"So?"}]},
@@ -54,7 +54,7 @@ TEST(AnthropicTest, BlocksBecomeMessages) {
       server.access.asked.messages,
       R"([{"role":"system","content":"A\nB"},{"role":"user","content":"Time?"},)"
       R"({"role":"assistant","content":"Wait.","reasoning_content":"Hm","tool_calls":[{"id":"t1","type":"function","function":{"name":"now","arguments":"{\"zone\":\"UTC\"}"}}]},)"
-      R"({"role":"tool","content":"12\n30","tool_call_id":"t1","name":"now"},)"
+      R"({"role":"user","content":"See:"},{"role":"tool","content":"12\n30","tool_call_id":"t1","name":"now"},)"
       R"({"role":"tool","content":"","tool_call_id":"t2"},)"
       R"({"role":"user","content":"So?"},{"role":"assistant","content":"It is"}])");
   EXPECT_TRUE(server.access.continues_final);
