@@ -367,6 +367,11 @@ def long_capi_calls(runner):
                                       "1000000"])
 
 
+def long_http_fuzz(runner):
+    if runner.build("asan", ["http_fuzz_test"]):
+        runner.checker("http-fuzz", [os.path.join(ROOT, "build/asan/tests/http_fuzz_test"), "2000000"])
+
+
 def long_dockerfile(runner):
     runner.checker("dockerfile", [sys.executable, "scripts/package/dockerfile_test.py"], skip_status=77)
 
@@ -380,6 +385,7 @@ LONG_SUITES = {
     "capi-calls": ("makes a million random calls of the C interface under the sanitizers", long_capi_calls),
     "dockerfile": ("builds the Dockerfile's image in a folder and runs it", long_dockerfile),
     "fuzz": ("runs every fuzzer for ten minutes", long_fuzz),
+    "http-fuzz": ("sends two million mutated requests to the HTTP server under the sanitizers", long_http_fuzz),
     "page": ("uses the web page of qsf serve in headless Chromium", long_page),
     "slow-asan": ("runs the tests labelled slow under the sanitizers", long_slow_asan),
     "smollm2": ("runs the tests labelled long: every KV cache setting and budget on SmolLM2", long_smollm2),

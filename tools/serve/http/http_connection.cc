@@ -310,6 +310,11 @@ double HttpConnection::body_rate(HttpClock::time_point now) const {
   return static_cast<double>(request_ ? request_->body.size() : 0) / std::max(s, 1e-3);
 }
 
+double HttpConnection::output_held(HttpClock::time_point now) const {
+  const double s = std::chrono::duration<double>(now - last_sent_).count();
+  return static_cast<double>(output_ ? output_->queued_bytes() : 0) * std::max(s, 1e-3);
+}
+
 void HttpConnection::hand_over() {
   enter(State::kAnswering);
   output_ = std::make_shared<HttpOutput>(hub_.link, form_);
@@ -550,16 +555,17 @@ bool HttpHub::evict_slowest_body(const HttpConnection* asker) {
 
 void HttpHub::limit_output() {
   while (link->output.used() > link->output.limit()) {
-    HttpConnection* stillest = nullptr;
+    const HttpClock::time_point now = HttpClock::now();
+    HttpConnection* worst = nullptr;
     for (const auto& connection : connections) {
       if (!connection->is_blocked()) continue;
-      if (stillest == nullptr || connection->last_sent() < stillest->last_sent()) {
-        stillest = connection.get();
+      if (worst == nullptr || connection->output_held(now) > worst->output_held(now)) {
+        worst = connection.get();
       }
     }
-    if (stillest == nullptr) return;
+    if (worst == nullptr) return;
     link->count_refusal(HttpRefusal::kSlowReader);
-    stillest->close();
+    worst->close();
   }
 }
 

@@ -53,7 +53,7 @@ struct HttpHub {
   bool evict_slowest_head(const HttpConnection* asker);
   // The same for bodies; the slowest may be `asker`, which is not refused then: false.
   bool evict_slowest_body(const HttpConnection* asker);
-  // Closes the connections that have stood still for longest until output is within its budget.
+  // Closes the connections that hold most output for longest until it is within its budget.
   void limit_output();
 
   HttpService& service;
@@ -104,9 +104,10 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   State state() const { return state_; }
   HttpClock::time_point since() const { return since_; }
-  // Whether output waits for the peer, and when it last moved.
+  // Whether output waits for the peer.
   bool is_blocked() const { return is_blocked_; }
-  HttpClock::time_point last_sent() const { return last_sent_; }
+  // How much output is held for a peer that takes none: bytes x seconds since it last took some.
+  double output_held(HttpClock::time_point now) const;
   // Bytes a second of the body since its head.
   double body_rate(HttpClock::time_point now) const;
 

@@ -254,6 +254,11 @@ bool HttpOutput::is_finished() const {
   return is_finished_;
 }
 
+std::size_t HttpOutput::queued_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return queued_bytes_;
+}
+
 bool HttpOutput::keeps_alive() const {
   const std::lock_guard lock(mutex_);
   return !closes_;

@@ -69,6 +69,7 @@ class HttpOutput : public std::enable_shared_from_this<HttpOutput> {
   bool write_keep_alive();
   // Whether the whole response is queued.
   bool is_finished() const;
+  std::size_t queued_bytes() const;
   // Whether the connection can go on behind this response.
   bool keeps_alive() const;
 

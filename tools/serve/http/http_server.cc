@@ -96,28 +96,46 @@ struct HttpServer::Impl {
     });
   }
 
-  // Takes what waits at a door. Waits again unless there is no room: then until one goes.
+  // Takes what waits at a door. Waits again unless every connection has a request being read or
+  // answered, and the reserve is taken too: then until one goes.
   void accept_some(std::size_t door) {
+    const HttpLimits& limits = link().limits;
     for (int i = 0; i < kAcceptsInARow; ++i) {
-      bool is_reserve = false;
-      if (!make_room(is_reserve)) {
+      const bool is_crowded = hub.connections.size() >= limits.max_connections;
+      HttpConnection* const leaves = is_crowded ? find_least_needed() : nullptr;
+      if (is_crowded && leaves == nullptr &&
+          hub.connections.size() >= limits.max_connections + limits.reserve_connections) {
         waits_for_room = true;
         return;
       }
       const int fd = accept4(listeners[door].fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
       if (fd < 0) {
         if (errno == ECONNABORTED || errno == EINTR) continue;
-        if (errno != EAGAIN) {
-          // Out of descriptors or memory: the next tick tries again.
-          link().count_refusal(HttpRefusal::kNoRoom);
-          waits_for_room = true;
-          return tick();
-        }
-        break;
+        if (errno == EAGAIN) break;
+        // Out of descriptors or memory: the next tick tries again.
+        link().count_refusal(HttpRefusal::kNoRoom);
+        waits_for_room = true;
+        return tick();
       }
-      add(fd, door, is_reserve);
+      if (leaves != nullptr) leaves->evict();
+      add(fd, door, is_crowded && leaves == nullptr);
     }
     wait_for_connections(door);
+  }
+
+  // Returns the connection that makes room for a newcomer: one that is closing, that has been idle
+  // for longest, or whose head came slowest. Null: there is none.
+  HttpConnection* find_least_needed() {
+    using State = HttpConnection::State;
+    for (const State state : {State::kLingering, State::kIdle, State::kHead}) {
+      HttpConnection* oldest = nullptr;
+      for (const auto& connection : hub.connections) {
+        if (connection->state() != state) continue;
+        if (oldest == nullptr || connection->since() < oldest->since()) oldest = connection.get();
+      }
+      if (oldest != nullptr) return oldest;
+    }
+    return nullptr;
   }
 
   void add(int fd, std::size_t door, bool is_reserve) {
@@ -143,32 +161,9 @@ struct HttpServer::Impl {
     tick();
   }
 
-  // Makes room for one more connection. Returns false where every one has a request being read or
-  // answered, and the reserve is taken too.
-  bool make_room(bool& is_reserve) {
-    const HttpLimits& limits = link().limits;
-    is_reserve = false;
-    if (hub.connections.size() < limits.max_connections) return true;
-    using State = HttpConnection::State;
-    for (const State state : {State::kLingering, State::kIdle, State::kHead}) {
-      HttpConnection* oldest = nullptr;
-      for (const auto& connection : hub.connections) {
-        if (connection->state() != state) continue;
-        if (oldest == nullptr || connection->since() < oldest->since()) oldest = connection.get();
-      }
-      if (oldest == nullptr) continue;
-      is_evicting = true;
-      oldest->evict();
-      is_evicting = false;
-      return true;
-    }
-    is_reserve = true;
-    return hub.connections.size() < limits.max_connections + limits.reserve_connections;
-  }
-
   // A connection has gone, so that those who wait outside may come in.
   void removed() {
-    if (waits_for_room && !is_evicting && !link().is_draining) {
+    if (waits_for_room && !link().is_draining) {
       waits_for_room = false;
       for (std::size_t door = 0; door < doors.size(); ++door) {
         error_code ignored;
@@ -252,7 +247,6 @@ struct HttpServer::Impl {
   std::deque<Descriptor> doors;  // of the listeners; Boost 1.74 cannot move them
   HttpClock::duration tick_time = {};
   bool is_ticking = false;
-  bool is_evicting = false;
   bool waits_for_room = false;
   // Set by signal handlers too.
   std::atomic<bool> wants_drain = false;

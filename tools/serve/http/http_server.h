@@ -41,13 +41,13 @@ struct HttpLimits {
   std::size_t max_all_bodies_bytes = std::size_t{32} << 20;
   // Output of a connection from which on is_full() holds.
   std::size_t max_output_bytes = std::size_t{64} << 10;
-  // Output of all connections that is not sent. More: the connection that has stood still for
-  // longest is closed.
+  // Output of all connections that is not sent. More: the connection that holds most of it for
+  // longest without taking any is closed.
   std::size_t max_all_output_bytes = std::size_t{16} << 20;
 
   // At the limit a newcomer takes the place of the connection that has been idle for longest, or
   // else of the slowest head. Where every connection has a request being answered, reserve ones are
-  // taken for one GET or HEAD each, as of /health; other methods get 503.
+  // taken for one GET or HEAD each, as of /health; other methods get 503. Beyond, newcomers wait.
   std::size_t max_connections = 1024;
   std::size_t reserve_connections = 16;
   std::size_t max_requests_per_connection = 10000;
