@@ -67,7 +67,7 @@ endif()
 add_library(qsf_boost INTERFACE)
 target_include_directories(qsf_boost SYSTEM INTERFACE ${QSF_BOOST_INCLUDE})
 target_compile_definitions(qsf_boost INTERFACE BOOST_NO_EXCEPTIONS BOOST_ASIO_DISABLE_CONCEPTS
-                           BOOST_ERROR_CODE_HEADER_ONLY)
+                           BOOST_ASIO_DISABLE_FENCED_BLOCK BOOST_ERROR_CODE_HEADER_ONLY)
 
 # Header-only: Eigen (error compensation), nlohmann-json (importers, qsf-inspect) and CLI11 (tools).
 find_path(QSF_EIGEN_INCLUDE Eigen/Core PATH_SUFFIXES eigen3 REQUIRED)

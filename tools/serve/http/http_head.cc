@@ -42,7 +42,6 @@ class HeadLines {
   std::size_t find_end(std::string_view bytes, std::size_t first, std::size_t from) {
     for (std::size_t i = std::max(first, from); i < bytes.size(); ++i) {
       const char c = bytes[i];
-      if (c == '\0') return refuse("a header holds a zero byte");
       if (c == '\n') {
         if (i == first || bytes[i - 1] != '\r') return refuse("a line ends without CR");
         if (i >= first + 3 && bytes[i - 2] == '\n') return i + 1;

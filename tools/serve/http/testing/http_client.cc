@@ -153,7 +153,8 @@ ReceivedResponse RawClient::receive(bool is_head) {
   }
   response.head = buffered_.substr(0, end + 2);
   buffered_.erase(0, end + 4);
-  response.status = std::atoi(response.head.substr(response.head.find(' ') + 1).c_str());
+  if (response.head.rfind("HTTP/1.1 ", 0) != 0) return response;
+  response.status = std::atoi(response.head.c_str() + 9);
   if (is_head || response.status == 204 || response.status == 304) {
     response.is_complete = true;
   } else if (response.header("transfer-encoding") == "chunked") {
