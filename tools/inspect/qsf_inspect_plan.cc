@@ -4,10 +4,10 @@
 
 #include <cinttypes>
 #include <cstdio>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "qsf/qsf.h"
+#include "tools/common/handles.h"
 #include "tools/common/tool_support.h"
 #include "tools/inspect/qsf_inspect_report.h"
 
@@ -15,14 +15,6 @@ namespace qsf_tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-struct ConfigFree {
-  void operator()(QSFConfig* config) const { qsf_config_free(config); }
-};
-struct PlanFree {
-  void operator()(QSFPlan* plan) const { qsf_plan_free(plan); }
-};
-using PlanPtr = std::unique_ptr<QSFPlan, PlanFree>;
 
 qsf_plan_info info_of(const QSFPlan* plan) {
   qsf_plan_info info = {};
@@ -122,7 +114,7 @@ std::string json_plan(const QSFPlan* plan, const KvTypeChoice& kv_types) {
 
 std::optional<std::string> plan_report(const std::string& path, const EngineOptions& options,
                                        bool json, std::string& problem) {
-  const std::unique_ptr<QSFConfig, ConfigFree> config(qsf_config_default());
+  const ConfigPtr config(qsf_config_default());
   set_engine_options(config.get(), options);
   qsf_error error = {};
   QSFPlan* made = nullptr;

@@ -29,6 +29,7 @@
 
 #include "qsf/qsf.h"
 #include "tools/common/engine_options.h"
+#include "tools/common/handles.h"
 #include "tools/common/model_cache.h"
 #include "tools/common/option_parser.h"
 #include "tools/common/programs.h"
@@ -60,15 +61,6 @@ struct Options {
   AttentionChoice attention;
   bool exact = false;
 };
-
-struct EngineFree {
-  void operator()(QSFEngine* engine) const { qsf_free(engine); }
-};
-using EnginePtr = std::unique_ptr<QSFEngine, EngineFree>;
-struct SessionFree {
-  void operator()(QSFSession* session) const { qsf_session_free(session); }
-};
-using SessionPtr = std::unique_ptr<QSFSession, SessionFree>;
 
 // A mean and its standard error, of numbers added one by one.
 class Mean {

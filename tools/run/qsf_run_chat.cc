@@ -24,11 +24,6 @@ namespace qsf_tools {
 
 namespace {
 
-struct ChatFree {
-  void operator()(QSFChat* chat) const { qsf_chat_free(chat); }
-};
-using ChatPtr = std::unique_ptr<QSFChat, ChatFree>;
-
 constexpr const char* kHelp =
     "/help          show this\n"
     "/clear         begin a new conversation with the same system prompt\n"

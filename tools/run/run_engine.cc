@@ -15,11 +15,6 @@ namespace qsf_tools {
 
 namespace {
 
-struct ConfigFree {
-  void operator()(QSFConfig* config) const { qsf_config_free(config); }
-};
-using ConfigPtr = std::unique_ptr<QSFConfig, ConfigFree>;
-
 constexpr std::uint64_t kMaskBytes = 4 << 20;  // for the masks of a grammar
 
 void print_log(qsf_log_level level, const char* line, void* user_data) {

@@ -8,18 +8,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 
 #include "qsf/qsf.h"
+#include "tools/common/handles.h"
 #include "tools/run/run_options.h"
 
 namespace qsf_tools {
-
-struct EngineFree {
-  void operator()(QSFEngine* engine) const { qsf_free(engine); }
-};
-using EnginePtr = std::unique_ptr<QSFEngine, EngineFree>;
 
 // Opens a model, showing how far it is. Requires  options outlives the engine
 qsf_code open_engine(const RunOptions& options, const std::string& model, EnginePtr& engine,
@@ -27,11 +22,6 @@ qsf_code open_engine(const RunOptions& options, const std::string& model, Engine
 
 // Prints an error of the library and returns the exit code it stands for.
 int report(const qsf_error& error);
-
-struct GrammarFree {
-  void operator()(QSFGrammar* grammar) const { qsf_grammar_free(grammar); }
-};
-using GrammarPtr = std::unique_ptr<QSFGrammar, GrammarFree>;
 
 // Makes the grammar that was asked for, if any.
 qsf_code make_grammar(const RunOptions& options, QSFEngine* engine, GrammarPtr& grammar,
@@ -42,11 +32,6 @@ qsf_sampling make_sampling(const RunOptions& options, QSFGrammar* grammar, std::
 
 // Refuses a bias on a token that the model does not have.
 qsf_code check_logit_bias(const RunOptions& options, QSFEngine* engine, qsf_error& error);
-
-struct SessionFree {
-  void operator()(QSFSession* session) const { qsf_session_free(session); }
-};
-using SessionPtr = std::unique_ptr<QSFSession, SessionFree>;
 
 // Returns why a session cannot be saved under --session-save, as far as that can be told before
 // anything is computed for it; empty for nothing.

@@ -43,6 +43,7 @@ struct TextConstraint {
 struct TextRequest {
   std::vector<int> prompt;
   int max_tokens = -1;          // -1: not named
+  bool names_limit = false;     // set by the scheduler: max_tokens was named
   bool ignore_end = false;      // end-of-text tokens do not end it, and are not drawn
   std::vector<int> end_tokens;  // beside the model's own
   std::vector<std::string> stop;
