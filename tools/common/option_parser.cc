@@ -140,7 +140,10 @@ struct OptionParser::Impl {
     option->check(
         CLI::Validator([&state](const std::string& text) { return state.problem_of(text); }, ""));
     if (state.repeats) {
-      option->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args(false);
+      // An option takes one value each time that it is given, arguments without a name all there
+      // are.
+      const bool by_position = names.front() != '-';
+      option->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args(by_position);
     }
     return option;
   }

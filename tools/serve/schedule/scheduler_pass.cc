@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: MIT
+//
+// Passes: which texts take part, what they deliver, and which are parked.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "tools/common/tool_support.h"
+#include "tools/serve/schedule/scheduler.h"
+#include "tools/serve/schedule/scheduler_state.h"
+
+namespace qsf_tools {
+
+namespace {
+
+constexpr int kFailedPasses = 3;
+constexpr double kNewestPass = 0.2;  // its weight in running means
+
+void add_to_mean(double& mean, double value) {
+  mean = mean == 0.0 ? value : mean + kNewestPass * (value - mean);
+}
+
+TextEnd end_of(qsf_stop_reason reason) {
+  switch (reason) {
+    case QSF_STOP_END_OF_TEXT: return TextEnd::kStop;
+    case QSF_STOP_STRING: return TextEnd::kStopString;
+    case QSF_STOP_CALLBACK: return TextEnd::kReceiver;
+    case QSF_STOP_MAX_TOKENS:
+    case QSF_STOP_CONTEXT_FULL:
+    case QSF_STOP_CANCELLED: return TextEnd::kLength;
+  }
+  return TextEnd::kLength;
+}
+
+ApiError server_error(const std::string& message) {
+  ApiError error;
+  error.status = 500;
+  error.message = message;
+  error.type = "server_error";
+  return error;
+}
+
+}  // namespace
+
+int Scheduler::Text::on_generated(const qsf_generated_token* token, void* user) {
+  Text& text = *static_cast<Text*>(user);
+  Job& job = *text.job;
+  const std::uint64_t now = steady_ns();
+  if (token->is_rest == 0) {
+    if (job.first_token_ns == 0) job.first_token_ns = now;
+    if (text.has_token) {
+      text.metrics->time_between_tokens.add(static_cast<double>(now - text.last_token_ns) * 1e-9);
+    } else {
+      text.metrics->time_to_first_token.add(static_cast<double>(now - job.arrived_ns) * 1e-9);
+    }
+    text.has_token = true;
+    text.last_token_ns = now;
+  }
+  const TextToken out = {.token = token->token,
+                         .is_rest = token->is_rest != 0,
+                         .text = token->text,
+                         .log_prob = token->log_prob,
+                         .top = {token->top, static_cast<std::size_t>(token->n_top)}};
+  return job.job->on_token(text.index, out) ? 0 : 1;
+}
+
+void Scheduler::Text::on_prompt(std::uint64_t done, std::uint64_t total, void* user) {
+  Text& text = *static_cast<Text*>(user);
+  if (total > 0) text.prompt_share = static_cast<double>(done) / static_cast<double>(total);
+}
+
+bool Scheduler::step() {
+  bool ran = false;
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    if (models_.loaded(i) != nullptr) ran = step_model(i) || ran;
+  }
+  return ran;
+}
+
+// Prompts first, in the order in which they get rows, then texts that generate.
+std::vector<Scheduler::Text*> Scheduler::members_of(std::size_t index, int& n_generating) {
+  std::vector<Text*> prompts;
+  std::vector<Text*> generating;
+  for (const auto& job : jobs_) {
+    if (job->model != index || job->ended || job->job->is_full()) continue;
+    for (const auto& text : job->texts) {
+      if (text->ended || text->parked) continue;
+      (text->in_prompt() ? prompts : generating).push_back(text.get());
+    }
+  }
+  n_generating = static_cast<int>(generating.size());
+  // A pass waited counts as one chunk of rows, so that a long prompt is not overtaken for ever.
+  const int chunk = std::max(states_[index]->rates->max_prompt_rows(n_generating), 1);
+  const auto rank = [chunk](const Text* text) {
+    return text->remaining_rows() - static_cast<double>(text->passes_waited) * chunk;
+  };
+  std::stable_sort(prompts.begin(), prompts.end(),
+                   [&rank](const Text* a, const Text* b) { return rank(a) < rank(b); });
+  prompts.insert(prompts.end(), generating.begin(), generating.end());
+  return prompts;
+}
+
+// Runs a pass of one model. Returns false when it has nothing to compute.
+bool Scheduler::step_model(std::size_t index) {
+  Model& state = *states_[index];
+  const LoadedModel& model = *models_.loaded(index);
+  if (!state.rates.has_value()) {
+    qsf_plan_info plan = {};
+    plan.struct_size = sizeof plan;
+    qsf_plan_get_info(qsf_engine_plan(model.engine), &plan, nullptr);
+    state.streamed = plan.everything_resident == 0;
+    state.rates.emplace(state.streamed, settings_.max_token_gap_seconds);
+  }
+  int n_generating = 0;
+  const std::vector<Text*> members = members_of(index, n_generating);
+  if (members.empty()) return false;
+  std::vector<QSFGeneration*> generations;
+  std::vector<double> shares;
+  for (const Text* text : members) {
+    generations.push_back(text->generation.get());
+    shares.push_back(text->prompt_share);
+  }
+  qsf_step_options options;
+  qsf_step_options_init(&options);
+  options.max_prompt_rows = state.rates->max_prompt_rows(n_generating);
+  qsf_step_counts counts = {};
+  counts.struct_size = sizeof counts;
+  qsf_error error = {};
+  const std::uint64_t start = steady_ns();
+  metrics_.pass_begins(start);
+  const qsf_code code = qsf_engine_step_with(model.engine, generations.data(), generations.size(),
+                                             &options, &counts, &error);
+  const std::uint64_t end = steady_ns();
+  const int n_rows = counts.prompt_rows + counts.generated_rows;
+  const double seconds = static_cast<double>(end - start) * 1e-9;
+  metrics_.pass_ended(end, n_rows + counts.n_finished, code == QSF_OK);
+  last_model_ = index;
+  models_.touch(index);
+  if (code != QSF_OK) {
+    if (++state.failed_passes < kFailedPasses) return true;
+    state.failed_passes = 0;
+    print_error(program_name(), model.id + ": " + error.message);
+    end_texts(index, server_error("model '" + model.id + "': " + error.message));
+    return true;
+  }
+  state.failed_passes = 0;
+  if (n_rows > 0 && seconds > 0.0) {
+    state.rates->add(counts.prompt_rows, counts.generated_rows, seconds);
+    add_to_mean(rows_per_second_, n_rows / seconds);
+    add_to_mean(tokens_per_second_, counts.generated_rows / seconds);
+  }
+  qsf_engine_stats stats = {};
+  stats.struct_size = sizeof stats;
+  if (state.streamed && qsf_engine_get_stats(model.engine, &stats, nullptr) == QSF_OK) {
+    const std::uint64_t read = stats.weight_bytes_read - state.weight_bytes_read;
+    state.weight_bytes_read = stats.weight_bytes_read;
+    add_to_mean(read_bytes_per_second_, static_cast<double>(read) / seconds);
+  }
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    Text& text = *members[i];
+    const bool had_rows = text.prompt_share > shares[i] || text.has_token;
+    text.passes_waited = had_rows ? 0 : text.passes_waited + 1;
+    if (qsf_generation_is_finished(text.generation.get()) != 0) end_text(text);
+  }
+  sweep();
+  if (counts.n_waiting > 0) park_youngest(index);
+  return n_rows > 0 || counts.n_finished > 0 || counts.n_waiting > 0;
+}
+
+void Scheduler::end_text(Text& text) {
+  Job& job = *text.job;
+  qsf_generate_result result = {};
+  result.struct_size = sizeof result;
+  qsf_error error = {};
+  const qsf_code code = qsf_generation_get_result(text.generation.get(), &result, &error);
+  text.ended = true;
+  ++job.n_ended;
+  room_changed_ = true;
+  if (job.ended) return;  // by another of its texts
+  if (code != QSF_OK) {
+    const ApiError failed = server_error(error.message);
+    end_job(job, &failed);
+    return;
+  }
+  const TextResult out = {.end = end_of(result.reason),
+                          .stop_string = {},
+                          .prompt_tokens = static_cast<int>(text.request.prompt.size()),
+                          .cached_tokens = result.cached_tokens,
+                          .generated_tokens = result.generated_tokens,
+                          .queue_ns = job.admitted_ns - job.arrived_ns,
+                          .prompt_ns = result.prompt_ns,
+                          .generate_ns = result.generate_ns};
+  job.prompt_tokens += static_cast<std::uint64_t>(out.prompt_tokens);
+  job.cached_tokens += static_cast<std::uint64_t>(out.cached_tokens);
+  job.generated_tokens += static_cast<std::uint64_t>(out.generated_tokens);
+  metrics_.add_tokens(static_cast<std::uint64_t>(out.prompt_tokens),
+                      static_cast<std::uint64_t>(out.cached_tokens),
+                      static_cast<std::uint64_t>(out.generated_tokens));
+  text.generation.reset();
+  text.session.reset();
+  job.job->on_text_end(text.index, out);
+  if (job.n_ended == job.texts.size()) end_job(job, nullptr);
+}
+
+// Ends all texts of a model with an error.
+void Scheduler::end_texts(std::size_t model, const ApiError& error) {
+  for (const auto& job : jobs_) {
+    if (job->model == model) end_job(*job, &error);
+  }
+  sweep();
+}
+
+// Writes the text that was admitted last to a session file, which frees its pages. Never the
+// oldest one: it gets the pages, so one text always ends.
+void Scheduler::park_youngest(std::size_t model) {
+  std::vector<Text*> running;
+  for (const auto& job : jobs_) {
+    if (job->model != model || job->ended) continue;
+    for (const auto& text : job->texts) {
+      if (!text->ended && !text->parked) running.push_back(text.get());
+    }
+  }
+  if (running.size() < 2) return;
+  Text& text = *running.back();
+  const std::string path = settings_.park_folder + "/qsf-" + std::to_string(::getpid()) + "-" +
+                           std::to_string(++n_parkings_) + ".session";
+  qsf_error error = {};
+  if (qsf_generation_park(text.generation.get(), path.c_str(), &error) == QSF_OK) {
+    text.parked = true;
+    room_changed_ = true;
+    return;
+  }
+  // Without room on the disk something has to give way, and it is told why.
+  print_error(program_name(), error.message);
+  const ApiError failed =
+      server_error(std::string("the text had to leave memory, and ") + error.message);
+  end_job(*text.job, &failed);
+  sweep();
+}
+
+void Scheduler::resume_parked() {
+  if (!room_changed_) return;
+  for (const auto& job : jobs_) {
+    if (job->ended) continue;
+    for (const auto& text : job->texts) {
+      if (!text->parked || text->ended) continue;
+      int resumed = 0;
+      qsf_error error = {};
+      if (qsf_generation_resume(text->generation.get(), &resumed, &error) != QSF_OK) {
+        print_error(program_name(), error.message);
+        const ApiError failed = server_error(error.message);
+        end_job(*job, &failed);
+        break;
+      }
+      if (resumed == 0) return;  // the older ones first
+      text->parked = false;
+    }
+  }
+  sweep();
+}
+
+}  // namespace qsf_tools
