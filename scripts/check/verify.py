@@ -30,6 +30,7 @@ SANITIZER_ENVIRONMENT = {
     "QSF_EXPECT_ISA": "scalar",  # kernels of intrinsics are not instrumented, and left out
 }
 CLANG_FORMAT_MAJOR = "14"
+CLIENT_PACKAGES = ["openai", "anthropic", "ollama", "litellm", "langchain-openai", "jsonschema"]
 MAX_SKIPS_NAMED = 8
 MAX_SLOWEST = 5
 MAX_CHANGED_TIDY = 8  # at about 5 s each; more is the work of --tidy
@@ -370,6 +371,17 @@ def long_capi_calls(runner):
 def long_http_fuzz(runner):
     if runner.build("asan", ["http_fuzz_test"]):
         runner.checker("http-fuzz", [os.path.join(ROOT, "build/asan/tests/http_fuzz_test"), "2000000"])
+def long_serve_clients(runner):
+    """Runs the clients of other projects against a server of SmolLM2."""
+    model = subprocess.run(["scripts/models/get_models"], capture_output=True, text=True,
+                           check=True).stdout.split()[-1]
+    python = os.path.join("build", "clients", "bin", "python3")
+    if not os.path.exists(python):
+        subprocess.run([sys.executable, "-m", "venv", "build/clients"], check=True)
+    subprocess.run([python, "-m", "pip", "install", "-q", *CLIENT_PACKAGES], check=True)
+    if runner.build("release"):
+        runner.checker("clients", [python, "tools/serve/testing/clients_test.py",
+                                   "build/release/bin", model])
 
 
 def long_dockerfile(runner):
@@ -387,6 +399,7 @@ LONG_SUITES = {
     "fuzz": ("runs every fuzzer for ten minutes", long_fuzz),
     "http-fuzz": ("sends two million mutated requests to the HTTP server under the sanitizers", long_http_fuzz),
     "page": ("uses the web page of qsf serve in headless Chromium", long_page),
+    "serve-clients": ("runs the clients of other projects against a server", long_serve_clients),
     "slow-asan": ("runs the tests labelled slow under the sanitizers", long_slow_asan),
     "smollm2": ("runs the tests labelled long: every KV cache setting and budget on SmolLM2", long_smollm2),
 }

@@ -13,6 +13,7 @@
 namespace qsf_tools {
 
 int run_main(int argc, char** argv);
+int serve_main(int argc, char** argv);
 int chat_main(int argc, char** argv);
 int convert_main(int argc, char** argv);
 int inspect_main(int argc, char** argv);

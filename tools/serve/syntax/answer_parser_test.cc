@@ -448,11 +448,11 @@ TEST(AnswerParserTest, LongNamesAreText) {
          "<tool_call><function=now><parameter=" + name + ">1</parameter></function>",
          {}},
         random);
-    expect_same_in_all_cuts({"glm",
-                             "<tool_call>now<arg_key>" + name +
-                                 "</arg_key><arg_value>1</arg_value></tool_call>",
-                             {}},
-                            random);
+    expect_same_in_all_cuts(
+        {"glm",
+         "<tool_call>now<arg_key>" + name + "</arg_key><arg_value>1</arg_value></tool_call>",
+         {}},
+        random);
     expect_same_in_all_cuts({"gpt-oss", "<|channel|>" + name + "<|message|>x", {}}, random);
   }
 }
