@@ -371,7 +371,7 @@ def long_capi_calls(runner):
 def long_http_fuzz(runner):
     if runner.build("asan", ["http_fuzz_test"]):
         runner.checker("http-fuzz", [os.path.join(ROOT, "build/asan/tests/http_fuzz_test"), "2000000"])
-def long_serve_clients(runner):
+def long_clients(runner):
     """Runs the clients of other projects against a server of SmolLM2."""
     model = subprocess.run(["scripts/models/get_models"], capture_output=True, text=True,
                            check=True).stdout.split()[-1]
@@ -395,11 +395,11 @@ def long_page(runner):
 # Suites that take too long for every run: name, what it does, how.
 LONG_SUITES = {
     "capi-calls": ("makes a million random calls of the C interface under the sanitizers", long_capi_calls),
+    "clients": ("runs the clients of other projects against a server", long_clients),
     "dockerfile": ("builds the Dockerfile's image in a folder and runs it", long_dockerfile),
     "fuzz": ("runs every fuzzer for ten minutes", long_fuzz),
     "http-fuzz": ("sends two million mutated requests to the HTTP server under the sanitizers", long_http_fuzz),
     "page": ("uses the web page of qsf serve in headless Chromium", long_page),
-    "serve-clients": ("runs the clients of other projects against a server", long_serve_clients),
     "slow-asan": ("runs the tests labelled slow under the sanitizers", long_slow_asan),
     "smollm2": ("runs the tests labelled long: every KV cache setting and budget on SmolLM2", long_smollm2),
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The clients that people use, against qsf serve: openai, anthropic, ollama, litellm and
-langchain-openai. Needs these packages and jsonschema; `./check long serve-clients` installs them.
+langchain-openai. Needs these packages and jsonschema; `./check long clients` installs them.
 
 Usage: clients_test.py BIN_DIR MODEL [unittest arguments]
 
