@@ -25,6 +25,8 @@ WEATHER = {"type": "function", "function": {
     "parameters": {"type": "object", "required": ["city", "unit"], "additionalProperties": False,
                    "properties": {"city": {"type": "string", "maxLength": 30},
                                   "unit": {"enum": ["celsius", "fahrenheit"]}}}}}
+# The package has no parameter of that name.
+GREEDY = {"temperature": 0}
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 
 
@@ -205,7 +207,7 @@ class Anthropic(unittest.TestCase):
         self.client.close()
 
     def test_messages(self):
-        answer = self.client.messages.create(model="chat", max_tokens=30, temperature=0,
+        answer = self.client.messages.create(model="chat", max_tokens=30, extra_body=GREEDY,
                                              system="Answer shortly.", messages=QUESTION)
         self.assertTrue(answer.content[0].text)
         self.assertIn(answer.stop_reason, ("end_turn", "max_tokens"))
@@ -214,7 +216,7 @@ class Anthropic(unittest.TestCase):
         self.assertEqual(count.input_tokens, answer.usage.input_tokens)
 
     def test_a_stream(self):
-        with self.client.messages.stream(model="chat", max_tokens=30, temperature=0,
+        with self.client.messages.stream(model="chat", max_tokens=30, extra_body=GREEDY,
                                          messages=QUESTION) as stream:
             text = "".join(stream.text_stream)
             final = stream.get_final_message()
@@ -223,7 +225,8 @@ class Anthropic(unittest.TestCase):
 
     def test_a_tool(self):
         answer = self.client.messages.create(
-            model="chat", max_tokens=120, temperature=0, tool_choice={"type": "any"},
+            model="chat", max_tokens=120, extra_body=GREEDY,
+            tool_choice={"type": "any", "disable_parallel_tool_use": True},
             tools=[{"name": "get_weather", "description": "The weather in a city",
                     "input_schema": WEATHER["function"]["parameters"]}],
             messages=[{"role": "user", "content": "What is the weather in Berlin?"}])
@@ -238,7 +241,7 @@ class Ollama(unittest.TestCase):
         self.client = ollama.Client(host=base)
 
     def test_lists(self):
-        self.assertEqual([model.model for model in self.client.list().models], ["chat:latest"])
+        self.assertEqual([model.model for model in self.client.list().models], ["chat"])
         self.assertIn("completion", self.client.show("chat").capabilities)
 
     def test_chat(self):
