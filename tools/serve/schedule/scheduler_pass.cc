@@ -74,7 +74,11 @@ void Scheduler::Text::on_prompt(std::uint64_t done, std::uint64_t total, void* u
 bool Scheduler::step() {
   bool ran = false;
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    if (models_.loaded(i) != nullptr) ran = step_model(i) || ran;
+    if (models_.loaded(i) != nullptr) {
+      ran = step_model(i) || ran;
+    } else {
+      *states_[i] = {};  // loaded again, it is measured again
+    }
   }
   return ran;
 }
@@ -228,8 +232,9 @@ void Scheduler::park_youngest(std::size_t model) {
                            std::to_string(++n_parkings_) + ".session";
   qsf_error error = {};
   if (qsf_generation_park(text.generation.get(), path.c_str(), &error) == QSF_OK) {
+    // Its pages are for those that wait. It is not tried again until a text has ended: it would
+    // take the same pages back.
     text.parked = true;
-    room_changed_ = true;
     return;
   }
   // Without room on the disk something has to give way, and it is told why.
