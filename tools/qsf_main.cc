@@ -30,7 +30,7 @@ namespace {
 struct Command {
   const char* name;
   int (*main)(int argc, char** argv);
-  bool runs_models_only;  // needs no code that converts
+  bool runs_models_only;  // needs no code that converts or serves
   const char* summary;
 };
 
@@ -62,7 +62,7 @@ void set_conversion_code_aside() {
 constexpr Command kCommands[] = {
     {"run", run_main, true, "Complete a prompt with a model; on a terminal, chat"},
     {"chat", chat_main, true, "Chat with a model"},
-    {"serve", serve_main, true, "Serve models over HTTP, with a web page"},
+    {"serve", serve_main, false, "Serve models over HTTP, with a web page"},
     {"convert", convert_main, false, "Convert a model folder or a GGUF file to a .qsf file"},
     {"inspect", inspect_main, true, "Print a model file's metadata, check it, plan a run"},
     {"perplexity", perplexity_main, true, "Measure how well a model predicts a text"},

@@ -53,7 +53,7 @@ class Program(unittest.TestCase):
         self.assertLessEqual(out.count("\n"), 24)
         self.assertLessEqual(max(map(len, out.split("\n"))), 80)
         commands = re.findall(r"^  (\w+) ", out, re.M)
-        self.assertEqual(commands, ["run", "chat", "convert", "inspect", "perplexity", "bench", "parity", "cache"])
+        self.assertEqual(commands, ["run", "chat", "serve", "convert", "inspect", "perplexity", "bench", "parity", "cache"])
         for command in commands:
             code, out, err = self.qsf("help", command)
             self.assertEqual((code, err), (0, ""))
