@@ -29,8 +29,9 @@ is_installed() {
   [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
 
-# Boost 1.81 where it is there or offered, as by Debian 12; elsewhere the release's own version.
-if is_installed libboost1.81-dev || apt-cache show libboost1.81-dev >/dev/null 2>&1; then
+# Debian 12 has two versions of Boost; the newer one is what the server is tested with. The release
+# is asked, not apt, whose lists may be absent.
+if grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release; then
   build_packages+=(libboost1.81-dev)
 else
   build_packages+=(libboost-dev)
