@@ -15,7 +15,7 @@ namespace qsf::capi {
 
 namespace {
 
-Status create_grammar(QSFEngine* engine, qsf_grammar_kind kind, std::string_view source,
+Status create_grammar(QSFEngine* engine, const qsf_grammar_kind& kind, std::string_view source,
                       QSFGrammar** out) {
   int number = 0;  // copied as bytes: C may pass any number
   static_assert(sizeof number == sizeof kind);
