@@ -2,7 +2,8 @@
 
 #include "tools/serve/health_check.h"
 
-#include <netdb.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -47,23 +48,25 @@ int connect_unix(const std::string& path) {
   return connect_to(reinterpret_cast<const sockaddr*>(&address), sizeof address);
 }
 
+// Takes addresses alone: the look-up of names does not work in a static program.
 int connect_port(std::string host, std::uint16_t port) {
   // A server that listens on every address is reached on this machine.
-  if (host == "0.0.0.0") host = "127.0.0.1";
+  if (host == "0.0.0.0" || host == "localhost") host = "127.0.0.1";
   if (host == "::") host = "::1";
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) {
-    errno = EADDRNOTAVAIL;
-    return -1;
+  sockaddr_in v4 = {};
+  v4.sin_family = AF_INET;
+  v4.sin_port = htons(port);
+  if (::inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1) {
+    return connect_to(reinterpret_cast<const sockaddr*>(&v4), sizeof v4);
   }
-  int socket = -1;
-  for (const addrinfo* one = found; one != nullptr && socket < 0; one = one->ai_next) {
-    socket = connect_to(one->ai_addr, one->ai_addrlen);
+  sockaddr_in6 v6 = {};
+  v6.sin6_family = AF_INET6;
+  v6.sin6_port = htons(port);
+  if (::inet_pton(AF_INET6, host.c_str(), &v6.sin6_addr) == 1) {
+    return connect_to(reinterpret_cast<const sockaddr*>(&v6), sizeof v6);
   }
-  ::freeaddrinfo(found);
-  return socket;
+  errno = EADDRNOTAVAIL;
+  return -1;
 }
 
 }  // namespace
