@@ -96,7 +96,7 @@ StateId GrammarAutomaton::start() {
 StateId GrammarAutomaton::find_next(StateId from, std::uint32_t byte_class) {
   if (!has_room()) {  // `from` is held like a state of the walk
     const std::size_t n = n_walk_;
-    QSF_CHECK(n <= kMaxWalkDepth);
+    QSF_CHECK(n < walk_.size());
     walk_[n] = from;
     n_walk_ = n + 1;
     collect();
@@ -378,33 +378,12 @@ void GrammarAutomaton::collect() {
   for (StackId id = 1; id < n_frames_; ++id) index_frame(id);
 }
 
-bool GrammarAutomaton::may_begin(const GrammarItem& item,
-                                 std::span<const std::uint64_t, 4> first) const noexcept {
-  const auto holds = [&first](std::uint32_t byte) {
-    return (first[byte / 64] >> byte % 64 & 1) != 0;
-  };
-  const ProgramNode& node = program_.node(item.node);
-  if (node.op == Op::kByte) return holds(node.arg);
-  for (const CharEdge& edge : program_.edges(item.char_state)) {
-    for (std::uint32_t byte = edge.first; byte <= edge.last; ++byte) {
-      if (holds(byte)) return true;
-    }
-  }
-  return false;
-}
-
-bool GrammarAutomaton::has_other_way(StateId state, const GrammarItem& loop,
-                                     std::span<const std::uint64_t, 4> first) {
-  for (const GrammarItem& item : items(state)) {
-    if (item != loop && may_begin(item, first)) return true;
-  }
-  const ProgramNode& end = program_.node(program_.node(loop.node).next);
-  if (n_frames_ + kFrames / 2 > frames_.size()) return true;
-  begin_items();
-  close(program_.repeat(end.arg).exit, frames_[loop.stack].parent);
-  if (made_too_many_) return true;
-  return std::ranges::any_of(scratch_.items.first(n_made_),
-                             [&](const GrammarItem& item) { return may_begin(item, first); });
+bool GrammarAutomaton::takes_high_alike(StateId state) const noexcept {
+  return std::ranges::none_of(items(state), [this](const GrammarItem& item) {
+    const ProgramNode& node = program_.node(item.node);
+    if (node.op == Op::kByte) return node.arg >= 0xC0;  // others do not begin a character
+    return item.char_state == node.arg && node.high == HighChars::kSome;
+  });
 }
 
 }  // namespace qsf

@@ -19,6 +19,7 @@
 #include "base/bytes.h"
 #include "grammar/mask_cache.h"
 #include "grammar/program.h"
+#include "grammar/token_vocabulary.h"
 
 namespace qsf {
 
@@ -35,7 +36,8 @@ inline constexpr std::size_t kAutomatonBytes = 2 << 20;
 inline constexpr std::size_t kMaxItems = 6000;
 inline constexpr std::size_t kMaxVisited = 16384;
 inline constexpr std::uint32_t kMaxStackDepth = 2048;
-inline constexpr std::size_t kMaxWalkDepth = 256;  // bytes of a token
+// States that a search for a mask holds: behind the bytes of a token and those of a slice.
+inline constexpr std::size_t kMaxWalkStates = kMaxMaskedBytes + kMaxSliceChars + 3;
 
 struct GrammarItem {
   NodeId node;
@@ -91,7 +93,7 @@ class GrammarAutomaton {
   void hold(StateId* holder);
   void release(StateId* holder) noexcept;
   // States of a walk over tokens, from the bottom up: held as well, as many as n_walk says.
-  std::array<StateId, kMaxWalkDepth + 1>& walk() noexcept { return walk_; }
+  std::array<StateId, kMaxWalkStates>& walk() noexcept { return walk_; }
   void set_walk(std::size_t n) noexcept { n_walk_ = n; }
 
   // The state of the empty text.
@@ -112,10 +114,8 @@ class GrammarAutomaton {
   }
   const GrammarFrame& frame(StackId id) const noexcept { return frames_[id]; }
 
-  // Whether a text may go on with one of `first` (a set of 256 bits) without the class at `loop`,
-  // an item of `state`: now, or where its repetition ends.
-  bool has_other_way(StateId state, const GrammarItem& loop,
-                     std::span<const std::uint64_t, 4> first);
+  // Whether all of high_chars() lead to one state, or to none.
+  bool takes_high_alike(StateId state) const noexcept;
 
   MaskSlot mask(StateId state) const noexcept { return states_[state].mask; }
   void set_mask(StateId state, MaskSlot slot) noexcept { states_[state].mask = slot; }
@@ -149,7 +149,6 @@ class GrammarAutomaton {
   void index_frame(StackId id) noexcept;
   void index_state(StateId id) noexcept;
   std::uint32_t hash_items(std::span<const GrammarItem> items, bool can_end) const noexcept;
-  bool may_begin(const GrammarItem& item, std::span<const std::uint64_t, 4> first) const noexcept;
 
   const GrammarProgram& program_;
   AutomatonScratch& scratch_;
@@ -165,7 +164,7 @@ class GrammarAutomaton {
   std::uint32_t n_items_ = 0;
   std::uint32_t n_frames_ = 1;
   std::vector<StateId*> holders_;
-  std::array<StateId, kMaxWalkDepth + 1> walk_{};
+  std::array<StateId, kMaxWalkStates> walk_{};
   std::size_t n_walk_ = 0;
   // The items being made, in scratch_.items.
   std::size_t n_made_ = 0;

@@ -6,9 +6,8 @@
 // Grammar is one compiled grammar. GrammarMatcher follows one text under it; any number may do so.
 // A lock in the engine lets any thread use any of them, one matcher by one thread at a time.
 //
-// A mask is found by walking the vocabulary's trie through the automaton of the grammar
-// (automaton.h). Masks are kept by state, and where a class repeats itself, as in a string, the
-// tokens of its slice are known beforehand (token_slices.h).
+// A mask is found by walking the vocabulary's tries through the automaton of the grammar
+// (automaton.h, token_mask.h). Masks are kept by state.
 
 #ifndef QSF_GRAMMAR_GRAMMAR_ENGINE_H_
 #define QSF_GRAMMAR_GRAMMAR_ENGINE_H_
@@ -126,8 +125,6 @@ class GrammarMatcher {
   std::size_t match_trigger(std::string_view bytes, std::size_t& position) const noexcept;
   bool allows_locked(std::uint32_t token);
   Status fill_locked(std::span<std::uint32_t> mask);
-  Status find_mask(std::span<std::uint32_t> mask);
-  Status walk(std::span<const TokenTrieNode> trie, std::span<std::uint32_t> mask);
 
   std::shared_ptr<Grammar> grammar_;
   GrammarEngine& engine_;

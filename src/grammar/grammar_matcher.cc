@@ -3,27 +3,19 @@
 // GrammarMatcher: one text under a grammar, and the mask of its next token.
 
 #include <algorithm>
-#include <bit>
 
 #include "base/check.h"
 #include "grammar/grammar_engine.h"
+#include "grammar/token_mask.h"
 
 namespace qsf {
 
 namespace {
 
-// Steps of the automaton for one mask: about 0.1 s of a core.
-constexpr std::uint64_t kMaxMaskSteps = 8'000'000;
-
 void set_bit(std::span<std::uint32_t> mask, std::uint32_t token, bool value) noexcept {
   std::uint32_t& word = mask[token / 32];
   const std::uint32_t bit = 1U << token % 32;
   word = value ? word | bit : word & ~bit;
-}
-
-Status too_ambiguous() {
-  return invalid_argument(
-      "grammar: there are too many ways to read the text; make the grammar less ambiguous");
 }
 
 }  // namespace
@@ -92,7 +84,7 @@ std::size_t GrammarMatcher::match_trigger(std::string_view bytes,
 
 // The state behind `bytes`, or none.
 std::optional<StateId> GrammarMatcher::state_behind(std::string_view bytes) {
-  if (bytes.size() > kMaxWalkDepth) return std::nullopt;
+  if (bytes.size() > kMaxMaskedBytes) return std::nullopt;
   automaton_.clear_overflow();
   StateId state = state_;
   for (const char byte : bytes) {
@@ -124,7 +116,7 @@ bool GrammarMatcher::allows(std::uint32_t token) {
 Status GrammarMatcher::accept(std::uint32_t token) {
   const std::lock_guard lock(engine_.mutex_);
   if (!allows_locked(token)) {
-    if (automaton_.overflowed()) return too_ambiguous();
+    if (automaton_.overflowed()) return too_ambiguous_error();
     return invalid_argument("grammar: token %u may not come next", token);
   }
   if (is_end(token)) {
@@ -177,7 +169,11 @@ Status GrammarMatcher::fill_locked(std::span<std::uint32_t> mask) {
     engine_.masks_->touch(known);
     std::ranges::copy(engine_.masks_->words(known), mask.begin());
   } else {
-    QSF_RETURN_IF_ERROR(find_mask(mask.first(n_words)));
+    TokenMaskMaker maker(automaton_, vocabulary, mask.first(n_words));
+    QSF_RETURN_IF_ERROR(maker.make(state_));
+    if (automaton_.can_end(state_)) {
+      for (const std::uint32_t token : vocabulary.end_tokens()) set_bit(mask, token, true);
+    }
     const MaskSlot slot = engine_.masks_->take(&automaton_, state_);
     automaton_.set_mask(state_, slot);
     std::ranges::copy(mask.first(n_words), engine_.masks_->words(slot).begin());
@@ -185,72 +181,6 @@ Status GrammarMatcher::fill_locked(std::span<std::uint32_t> mask) {
   for (const std::uint32_t token : end_tokens_) {
     if (token / 32 < mask.size()) set_bit(mask, token, automaton_.can_end(state_));
   }
-  return ok_status();
-}
-
-Status GrammarMatcher::find_mask(std::span<std::uint32_t> mask) {
-  const TokenVocabulary& vocabulary = engine_.vocabulary_;
-  const GrammarProgram& program = automaton_.program();
-  std::span<const TokenTrieNode> trie = vocabulary.trie();
-  std::ranges::fill(mask, 0);
-  // A class that repeats itself takes the tokens of its slice, as many characters as it has turns.
-  for (const GrammarItem& item : automaton_.items(state_)) {
-    const ProgramNode& node = program.node(item.node);
-    if (node.op != ProgramNode::Op::kClass || node.slice == kNoSlice ||
-        item.char_state != node.arg) {
-      continue;
-    }
-    std::uint32_t n_turns = kUnbounded;
-    if (program.node(node.next).op == ProgramNode::Op::kRepeatEnd) {
-      const ProgramRepeat& repeat = program.repeat(program.node(node.next).arg);
-      if (repeat.most != kUnbounded) n_turns = repeat.most - automaton_.frame(item.stack).count;
-    }
-    // Longer tokens of the slice may follow only if something else takes them.
-    if (n_turns < kMaxSliceChars &&
-        automaton_.has_other_way(state_, item, vocabulary.first_bytes(node.slice))) {
-      continue;
-    }
-    std::ranges::copy(vocabulary.slice_mask(node.slice, std::min(n_turns, kMaxSliceChars)),
-                      mask.begin());
-    trie = vocabulary.rest_trie(node.slice);
-    break;
-  }
-  QSF_RETURN_IF_ERROR(walk(trie, mask));
-  if (automaton_.can_end(state_)) {
-    for (const std::uint32_t token : vocabulary.end_tokens()) set_bit(mask, token, true);
-  }
-  return ok_status();
-}
-
-Status GrammarMatcher::walk(std::span<const TokenTrieNode> trie, std::span<std::uint32_t> mask) {
-  automaton_.clear_overflow();
-  const std::uint64_t last_step = automaton_.n_steps() + kMaxMaskSteps;
-  auto& states = automaton_.walk();
-  std::array<std::uint32_t, kMaxWalkDepth + 1> ends;  // where the subtree of a state ends
-  std::size_t depth = 0;
-  states[0] = state_;
-  ends[0] = static_cast<std::uint32_t>(trie.size());
-  automaton_.set_walk(1);
-  for (std::uint32_t at = 0; at < trie.size();) {
-    while (at >= ends[depth]) --depth;
-    automaton_.set_walk(depth + 1);
-    const TokenTrieNode node = trie[at];
-    const StateId state = automaton_.next_byte(states[depth], node.byte());
-    if (automaton_.n_steps() > last_step) break;
-    if (state == kDeadState) {
-      at += node.subtree();
-      continue;
-    }
-    if (node.token != kNoTokenHere) set_bit(mask, node.token, true);
-    if (node.subtree() > 1) {
-      ++depth;
-      states[depth] = state;
-      ends[depth] = at + node.subtree();
-    }
-    ++at;
-  }
-  automaton_.set_walk(0);
-  if (automaton_.overflowed() || automaton_.n_steps() > last_step) return too_ambiguous();
   return ok_status();
 }
 

@@ -96,10 +96,46 @@ constexpr const char* kGrammars[] = {
     "root ::= \"\" | (\"\" \"\"){0,1000000}",
     "root ::= (\"a\"{0,3}){4,9} \"b\"",
     "root ::= \"x\"{100000,200000} | \"aaaa\"",
+    // First characters that lead elsewhere, and classes between the slices of a vocabulary.
+    "root ::= \"nam\" \"ed\"? | [^n\\x00-\\x1F] [^\"\\\\\\x00-\\x1F]*",
+    "root ::= \"xy\" [0-9] | \"\\u00e4\" [a-z]* | [^x\\u00e4]{2,4} \"!\"",
+    "root ::= [a-z0-9]+ (\"-\" [a-z0-9]+)*",
+    "root ::= [^ @\\n]{1,18} \"@\" [^ @\\n]+ \".\" [A-Za-z]{2,3}",
+    "root ::= [^\\u2028\\u00a0]{1,3} \"\\u2028\"",
+    "root ::= [A-Za-z0-9 ]{19} [^ -\\x7F]* | \"\\n\" [a-z]{2} [a-z\\u0100-\\uffff]*",
+    "root ::= [a-z]+ \"end\" | [A-Z] [a-z]{3,} [0-9]?",
 };
 
+// Pieces that begin with characters of a slice and go on otherwise.
+std::vector<std::string> mixed_pieces() {
+  return {"abc@",
+          "abc\n",
+          "ab-cd",
+          "ab1",
+          "Ab",
+          "\u00a0",
+          "a\u00a0b",
+          "\u2028",
+          "z\u2028\"",
+          "name1",
+          "namXe",
+          "xy1",
+          "\u00e4bc",
+          "\u00e4!",
+          "A1-",
+          "some words here, more than sixteen",
+          "lettersandletters\"",
+          "1234567890abcdefg@x",
+          "\u4e00\u4e01",
+          "\u4e00\xC3",
+          "a.b",
+          "x@y.zz",
+          " a b c",
+          "abend"};
+}
+
 TEST(Grammar, MasksAreThoseOfASlowMatcher) {
-  TestGrammars grammars;
+  TestGrammars grammars(4, 64 << 10, mixed_pieces());
   for (const char* source : kGrammars) {
     check_walks(grammars, GrammarKind::kGbnf, source, 2, 20);
   }

@@ -177,7 +177,10 @@ class GrammarCompiler {
         }
         return next;
       }
-      case Kind::kClass: return add({.op = Op::kClass, .next = next, .arg = class_of(e.first)});
+      case Kind::kClass: {
+        const auto [first, high] = class_of(e.first);
+        return add({.op = Op::kClass, .high = high, .next = next, .arg = first});
+      }
       case Kind::kSequence: {
         const std::span<const ExprId> parts = rules_.parts(e);
         for (std::size_t i = parts.size(); i > 0; --i) next = compile(parts[i - 1], next);
@@ -212,7 +215,6 @@ class GrammarCompiler {
       const NodeId loop = add({.op = Op::kSplit, .next = 2});
       const NodeId body = compile(e.first, loop);
       out_.nodes_[loop].arg = add_targets({body, next});
-      mark_slices(body, loop);
       return least == 0 ? loop : body;
     }
     const auto index = static_cast<std::uint32_t>(out_.repeats_.size());
@@ -220,25 +222,17 @@ class GrammarCompiler {
     const NodeId end = add({.op = Op::kRepeatEnd, .arg = index});
     const NodeId body = compile(e.first, end);
     out_.repeats_[index].body = body;
-    mark_slices(body, end);
     return add({.op = Op::kRepeat, .arg = index});
-  }
-
-  // Marks the classes that are a whole turn of a repetition.
-  void mark_slices(NodeId body, NodeId end) {
-    std::vector<NodeId> open = {body};
-    for (std::size_t n = 0; !open.empty() && n < 64 && !too_large_; ++n) {
-      ProgramNode& node = out_.nodes_[open.back()];
-      open.pop_back();
-      if (node.op == Op::kClass && node.next == end) node.slice = slices_of_class_[node.arg];
-      if (node.op != Op::kSplit || &node == &out_.nodes_[end]) continue;
-      for (const NodeId target : out_.targets(node)) open.push_back(target);
-    }
   }
 
   // Character classes.
 
-  std::uint32_t class_of(std::uint32_t set_index) {
+  struct ClassStart {
+    std::uint32_t state;
+    HighChars high;
+  };
+
+  ClassStart class_of(std::uint32_t set_index) {
     const auto known = classes_.find(set_index);
     if (known != classes_.end()) return known->second;
     const CharSet& set = rules_.set_at(set_index);
@@ -261,14 +255,13 @@ class GrammarCompiler {
       out_.edge_starts_.push_back(static_cast<std::uint32_t>(out_.edges_.size()));
     }
     if (out_.edges_.size() > kMaxEdges) too_large_ = true;
-    std::uint8_t slice = kNoSlice;
-    const std::span<const CharSet> slices = token_slices();
-    for (std::size_t i = slices.size(); i > 0; --i) {
-      if (set.contains(slices[i - 1])) slice = static_cast<std::uint8_t>(i - 1);
+    HighChars high = HighChars::kNone;
+    if (set.contains(high_chars())) {
+      high = HighChars::kAll;
+    } else if (!set.without(high_chars().complement()).empty()) {
+      high = HighChars::kSome;
     }
-    slices_of_class_[base] = slice;
-    classes_.emplace(set_index, base);
-    return base;
+    return classes_.emplace(set_index, ClassStart{base, high}).first->second;
   }
 
   using CharState = std::vector<CharEdge>;  // next: 0 is kCharDone, else a state of the class
@@ -329,6 +322,16 @@ class GrammarCompiler {
       out_.byte_classes_[byte] = static_cast<std::uint8_t>(n - 1);
     }
     out_.n_byte_classes_ = n;
+    for (std::size_t slice = 0; slice < kTokenSlices; ++slice) {
+      std::array<std::uint8_t, 256> n_bytes{};
+      for (std::uint8_t byte = 0; byte < 0x80; ++byte) {
+        if (token_slices()[slice].ascii[byte]) ++n_bytes[out_.byte_classes_[byte]];
+      }
+      for (std::uint32_t i = 0; i < n; ++i) {
+        if (n_bytes[i] == 0) continue;
+        out_.slice_classes_[slice].push_back({static_cast<std::uint8_t>(i), n_bytes[i]});
+      }
+    }
   }
 
   const GrammarRules& rules_;
@@ -337,8 +340,7 @@ class GrammarCompiler {
   std::vector<bool> nullable_rules_;
   std::vector<NodeId> entries_;
   std::vector<RuleId> waiting_;
-  std::map<std::uint32_t, std::uint32_t> classes_;         // by set
-  std::map<std::uint32_t, std::uint8_t> slices_of_class_;  // by first state
+  std::map<std::uint32_t, ClassStart> classes_;  // by set
   bool too_large_ = false;
 };
 

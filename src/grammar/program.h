@@ -22,6 +22,9 @@ namespace qsf {
 
 using NodeId = std::uint32_t;
 
+// How many of high_chars() a class has.
+enum class HighChars : std::uint8_t { kNone, kSome, kAll };
+
 struct ProgramNode {
   enum class Op : std::uint8_t {
     kByte,       // `arg` is a byte, `next` follows
@@ -34,8 +37,7 @@ struct ProgramNode {
     kReturn,     // ends a rule
   };
   Op op;
-  // Of a class: the slice of the vocabulary whose characters it all has, while it repeats itself.
-  std::uint8_t slice = kNoSlice;
+  HighChars high = HighChars::kNone;  // of a class
   NodeId next = 0;
   std::uint32_t arg = 0;
 };
@@ -54,6 +56,11 @@ struct CharEdge {
   std::uint32_t next;  // a state, or kCharDone
 };
 inline constexpr std::uint32_t kCharDone = 0;
+
+struct SliceClass {
+  std::uint8_t byte_class;
+  std::uint8_t n_bytes;  // of the slice
+};
 
 class GrammarProgram {
  public:
@@ -79,6 +86,10 @@ class GrammarProgram {
   std::uint8_t byte_of_class(std::uint32_t byte_class) const noexcept {
     return class_bytes_[byte_class];
   }
+  // The classes that the ASCII characters of a slice of the vocabulary belong to.
+  std::span<const SliceClass> slice_classes(std::size_t slice) const noexcept {
+    return slice_classes_[slice];
+  }
 
  private:
   friend class GrammarCompiler;
@@ -93,6 +104,7 @@ class GrammarProgram {
   std::uint32_t n_byte_classes_ = 0;
   std::array<std::uint8_t, 256> byte_classes_{};
   std::array<std::uint8_t, 256> class_bytes_{};
+  std::array<std::vector<SliceClass>, kTokenSlices> slice_classes_;
 };
 
 }  // namespace qsf
