@@ -376,6 +376,36 @@ Result<SequenceId> KvCache::fork(SequenceId sequence) {
   return child;
 }
 
+Result<std::optional<PageCopy>> KvCache::share_slots(SequenceId from, SequenceId to,
+                                                     std::uint32_t n_slots) {
+  QSF_CHECK(exists(from) && exists(to) && from != to && limits_.recent_slots == 0);
+  const std::uint32_t n_before = sequence_slots_[to];
+  QSF_CHECK(n_before % kKvPageSlots == 0 && n_before <= n_slots);
+  QSF_CHECK(n_slots <= sequence_slots_[from]);
+  const std::uint32_t n_full = n_slots / kKvPageSlots;
+  std::optional<PageCopy> copy;
+  if (n_slots % kKvPageSlots != 0) {
+    if (n_free_pages() <= reserved_by_others(to)) {
+      return out_of_budget(
+          "kv cache: a page of %u positions wanted, 0 of %u are free and not "
+          "reserved; end a sequence or plan for more",
+          kKvPageSlots, limits_.n_pages);
+    }
+    copy = PageCopy{page_of(from, n_slots - 1), take_page()};
+    std::copy_n(positions_.begin() + static_cast<std::ptrdiff_t>(copy->from_page) * kKvPageSlots,
+                n_slots % kKvPageSlots,
+                positions_.begin() + static_cast<std::ptrdiff_t>(copy->to_page) * kKvPageSlots);
+    page_table_[entry_of(to, n_full)] = copy->to_page;
+  }
+  for (std::uint32_t i = n_before / kKvPageSlots; i < n_full; ++i) {
+    const std::uint32_t page = page_table_[entry_of(from, i)];
+    ++references_[page];
+    page_table_[entry_of(to, i)] = page;
+  }
+  sequence_slots_[to] = n_slots;
+  return copy;
+}
+
 std::uint32_t KvCache::commit_path(SequenceId sequence, std::uint32_t first_slot,
                                    std::span<const std::uint32_t> accepted,
                                    std::span<RowMove> moves) {

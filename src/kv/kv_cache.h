@@ -200,6 +200,15 @@ class KvCache {
   // Fails  kOutOfBudget when max_sequences exist, or the copy finds no page beside reserved ones
   Result<SequenceId> fork(SequenceId sequence);
 
+  // Gives `to`, which fills its pages, the slots of `from` from there up to n_slots: full pages are
+  // shared, a part of one is copied at once, so that neither of the two has to copy it later.
+  // Requires  recent_slots is 0; n_slots(to) <= n_slots <= n_slots(from); up to n_slots(to) both
+  //           have the same rows
+  // Fails     kOutOfBudget when the copy finds no page beside those that others have reserved;
+  //           nothing has changed then
+  Result<std::optional<PageCopy>> share_slots(SequenceId from, SequenceId to,
+                                              std::uint32_t n_slots);
+
   // Keeps the accepted path of a draft tree: the slots `accepted`, ascending and all >= first_slot,
   // become first_slot, first_slot + 1 ...; later slots are dropped. Writes the moves for the
   // backend, in this order, and returns their number.

@@ -312,7 +312,7 @@ class RandomRun {
   }
 
   void step() {
-    const std::uint32_t action = rng_.below(18);
+    const std::uint32_t action = rng_.below(recent_ == 0 ? 20 : 18);
     if (model_.empty() || action == 0) return create();
     auto chosen = model_.begin();
     std::advance(chosen, rng_.below(static_cast<std::uint32_t>(model_.size())));
@@ -336,6 +336,8 @@ class RandomRun {
     } else if (action == 17) {
       ASSERT_TRUE(cache_->reserve(sequence, 0).ok());
       reserved_.erase(sequence);
+    } else if (action >= 18) {
+      share(sequence);
     } else {
       const std::uint32_t most = recent_ == 0 ? 100 : std::min(100U, recent_);
       append(sequence, action <= 12 ? rng_.below(3) : rng_.below(most));
@@ -372,6 +374,7 @@ class RandomRun {
   std::uint32_t n_refused() const { return n_refused_; }
   std::uint32_t n_copies() const { return n_copies_; }
   std::uint32_t n_moves() const { return n_moves_; }
+  std::uint32_t n_shared() const { return n_shared_; }
   std::uint64_t n_missing() const { return n_missing_; }
   std::uint32_t n_reserved_appends() const { return n_reserved_appends_; }
 
@@ -414,6 +417,32 @@ class RandomRun {
     if (!forked) return;
     model_[*forked] = model_[sequence];
     longest_[*forked] = longest_[sequence];
+  }
+  // Gives a sequence slots of one that begins with its own, often to an empty one with a promise.
+  void share(SequenceId from) {
+    const std::vector<ModelSlot>& origin = model_[from];
+    for (auto& [to, slots] : model_) {
+      const auto is_same = [](const ModelSlot& a, const ModelSlot& b) {
+        return a.value == b.value && a.position == b.position;
+      };
+      if (to == from || slots.size() % kKvPageSlots != 0 || slots.size() > origin.size() ||
+          !std::equal(slots.begin(), slots.end(), origin.begin(), is_same)) {
+        continue;
+      }
+      if (slots.empty()) reserve(to);
+      const auto n_before = static_cast<std::uint32_t>(slots.size());
+      const std::uint32_t n =
+          n_before + rng_.below(static_cast<std::uint32_t>(origin.size()) - n_before + 1);
+      const auto shared = cache_->share_slots(from, to, n);
+      const bool is_promised = reserved_.contains(to) && n <= reserved_[to];
+      ASSERT_TRUE(shared.has_value() || !is_promised);
+      if (!shared.has_value()) continue;
+      copy(*shared);
+      slots.assign(origin.begin(), origin.begin() + n);
+      longest_[to] = n;
+      n_shared_ += n - n_before;
+      return;
+    }
   }
   // Reserves a length, often one that is too long; `reserved_` has the promises that must hold.
   void reserve(SequenceId sequence) {
@@ -499,6 +528,7 @@ class RandomRun {
   std::uint32_t n_copies_ = 0;
   std::uint32_t n_moves_ = 0;
   std::uint32_t n_reserved_appends_ = 0;
+  std::uint32_t n_shared_ = 0;
   std::uint64_t n_missing_ = 0;
 };
 
@@ -515,6 +545,7 @@ TEST(KvCacheTest, RandomOperationsMatchTheNaiveModel) {
     EXPECT_GT(run.n_refused(), 0U);  // or the run never reached what it is meant to reach
     EXPECT_GT(run.n_copies(), 0U);
     EXPECT_GT(run.n_moves(), 0U);
+    EXPECT_GT(run.n_shared(), 0U);
     EXPECT_GT(run.n_reserved_appends(), 0U);
   }
 }
