@@ -169,7 +169,7 @@ struct GenerateResult {
   StopReason reason = StopReason::kTokenLimit;
   std::uint32_t prompt_tokens = 0;
   std::uint32_t generated_tokens = 0;
-  std::uint32_t cached_tokens = 0;  // of the prompt, from the prefix cache
+  std::uint32_t cached_tokens = 0;  // of the prompt, from the prefix cache or another session
   // The pending token: sampled and delivered, but not yet in the KV cache. The session computes it
   // before the next token that it appends. kNoToken without one.
   TokenId pending_token = kNoToken;

@@ -129,6 +129,47 @@ Status Generation::reserve_pages() {
   return std::move(status).with_context("the generation is not admitted");
 }
 
+Result<std::uint32_t> Generation::take_prompt(const Session& from) {
+  Engine::Impl& engine = session_.engine_;
+  if (in_flight_ || is_parked() || phase_ != Phase::kPrompt || !begins_session_ ||
+      n_prompt_done_ != result_.cached_tokens) {
+    return invalid_argument(
+        "take_prompt: the generation is not one that was admitted to an empty session and has no "
+        "rows of its own yet");
+  }
+  if (&from.engine_ != &engine || &from == &session_) {
+    return invalid_argument(
+        "take_prompt: the session is the generation's own, or of another "
+        "engine");
+  }
+  QSF_RETURN_IF_ERROR(from.check_at_rest());
+  if (engine.options.kv_policy.policy != KvPolicy::kFull || !engine.sparse_prefill.empty() ||
+      engine.prompts_are_whole() || engine.options.record_passes) {
+    return unsupported(
+        "take_prompt: needs kv policy full and attention full or chunked, without record_passes");
+  }
+  const auto n_had = static_cast<std::uint32_t>(n_prompt_done_);
+  const std::span<const TokenId> rows =
+      from.tokens().first(std::min<std::size_t>(engine.n_shareable[from.sequence_], from.length()));
+  const auto differ = std::mismatch(prompt_.begin(), prompt_.end() - 1, rows.begin(), rows.end());
+  const auto n_alike = static_cast<std::uint32_t>(differ.first - prompt_.begin());
+  KvCache& kv = *engine.kv;
+  // A part of a page that was taken before is not continued. Behind a page of the prefix cache
+  // stand the pages that follow it there: both have it, or the rows stay apart.
+  if (n_alike <= n_had || n_had % kKvPageSlots != 0 ||
+      (n_had != 0 && kv.page_of(sequence(), n_had - 1) != kv.page_of(from.sequence_, n_had - 1))) {
+    return 0U;
+  }
+  QSF_ASSIGN_OR_RETURN(const std::optional<PageCopy> copy,
+                       kv.share_slots(from.sequence_, sequence(), n_alike));
+  if (copy.has_value()) engine.backend->copy_page(copy->from_page, copy->to_page);
+  engine.n_shareable[sequence()] = n_alike;
+  n_prompt_done_ = result_.cached_tokens = n_alike;
+  progress_.total_rows -= n_alike - n_had;
+  session_.tokens_.assign(prompt_.begin(), prompt_.begin() + n_alike);
+  return n_alike - n_had;
+}
+
 Status Generation::park(const std::string& path) {
   QSF_CHECK(!in_flight_);
   if (finished()) return invalid_argument("the generation has ended; it cannot be parked");

@@ -72,6 +72,16 @@ class Generation {
   //           few KV pages free for now: nothing has changed then
   Status admit();
 
+  // Begins the prompt with the prompt rows that `from` begins with in common: what several texts
+  // after one prompt share. Returns how many it has now beyond those that it had; 0 is no error.
+  // The last token of the prompt is computed all the same.
+  // Requires  admitted by admit()
+  // Fails     kInvalidArgument: it has rows of its own already, has ended or is in a pass; `from`
+  //           is of another engine, its own session, in a pass or parked. kUnsupported where rows
+  //           follow from more than the tokens before them, or are evicted, and with record_passes.
+  //           Nothing has changed then
+  Result<std::uint32_t> take_prompt(const Session& from);
+
   // Writes the session's rows to a file of its own and gives back its KV pages, reserved ones too:
   // steps leave the generation out until resume(). Sampler and text stay in memory. What ends a
   // parked generation removes the file and leaves the session empty.
