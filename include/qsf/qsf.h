@@ -449,7 +449,7 @@ typedef struct qsf_generate_result {
   uint64_t prompt_ns;      /* to compute the prompt */
   uint64_t first_token_ns; /* from the call to the first token */
   uint64_t generate_ns;    /* from the first token to the last */
-  int cached_tokens;       /* of the prompt, from the prefix cache; since 0.2 */
+  int cached_tokens;       /* of the prompt, not computed: prefix cache, other session; since 0.2 */
 } qsf_generate_result;
 
 /* Completes a prompt from an empty context. `result` may be NULL.

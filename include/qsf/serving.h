@@ -32,6 +32,19 @@ QSF_API void qsf_config_add_memory(QSFConfig* config, const char* name, const ch
  */
 QSF_API qsf_code qsf_generation_admit(QSFGeneration* generation, int* admitted, qsf_error* error);
 
+/* Begins the prompt of a generation with the rows that a session has of it, so that several texts
+ * after one prompt compute it once: the first generation computes it, and the others, which are
+ * admitted and have not been stepped, take it from that one's session. Rows of prompts are taken,
+ * as far as the two begin alike, but never the last token of the prompt. The texts are those of
+ * generations that compute the prompt. Needs no prefix cache.
+ * Returns  QSF_OK and the tokens taken in *n_tokens, perhaps 0; also counted as cached_tokens
+ * Errors   nothing has changed: QSF_INVALID_ARGUMENT: the generation was not admitted by
+ *          qsf_generation_admit, its session was not empty, it was stepped or has ended; or `from`
+ *          is its session, another engine's, or its rows are parked. QSF_UNSUPPORTED: KV policies
+ *          but QSF_KV_POLICY_FULL, QSF_ATTENTION_H2O, QSF_ATTENTION_SYMMETRIC */
+QSF_API qsf_code qsf_generation_take_prompt(QSFGeneration* generation, const QSFSession* from,
+                                            int* n_tokens, qsf_error* error);
+
 typedef struct qsf_step_options {
   size_t struct_size;
   int max_prompt_rows; /* most prompt rows of the pass; 0: no limit but rows_per_pass. With

@@ -88,6 +88,18 @@ qsf_code qsf_generation_admit(QSFGeneration* generation, int* admitted, qsf_erro
   });
 }
 
+qsf_code qsf_generation_take_prompt(QSFGeneration* generation, const QSFSession* from,
+                                    int* n_tokens, qsf_error* error) {
+  if (n_tokens == nullptr) return guarded(error, [] { return null_argument("n_tokens"); });
+  *n_tokens = 0;
+  return generation_call(generation, error, [&](qsf::Generation& member) -> qsf::Status {
+    if (from == nullptr) return null_argument("from");
+    QSF_ASSIGN_OR_RETURN(const std::uint32_t n, member.take_prompt(*from->session));
+    *n_tokens = static_cast<int>(n);
+    return qsf::ok_status();
+  });
+}
+
 qsf_code qsf_generation_park(QSFGeneration* generation, const char* path, qsf_error* error) {
   return generation_call(generation, error, [&](qsf::Generation& member) {
     return path == nullptr ? null_argument("path") : member.park(path);

@@ -125,6 +125,50 @@ static void test_admission(QSFEngine* engine) {
   end(&members[2]);
 }
 
+/* Two texts after one prompt, which one of them computes. */
+static void test_taking_a_prompt(QSFEngine* engine) {
+  static Member members[2], alone;
+  qsf_error error;
+  int admitted = 0, n_tokens = -1;
+  for (int i = 0; i < 2; ++i) {
+    init_member(&members[i], i, 20);
+    members[i].options.prompt = kPrompts[2];
+    members[i].options.prompt_bytes = strlen(kPrompts[2]);
+    begin(engine, &members[i]);
+  }
+  CHECK(qsf_generation_take_prompt(members[1].generation, members[0].session, &n_tokens, &error) ==
+        QSF_INVALID_ARGUMENT);
+  CHECK(n_tokens == 0);
+  CHECK(qsf_generation_admit(members[1].generation, &admitted, &error) == QSF_OK && admitted);
+  CHECK(qsf_generation_take_prompt(members[1].generation, NULL, &n_tokens, &error) ==
+        QSF_INVALID_ARGUMENT);
+  CHECK(qsf_generation_take_prompt(members[1].generation, members[0].session, NULL, &error) ==
+        QSF_INVALID_ARGUMENT);
+  while (!qsf_generation_is_finished(members[0].generation)) {
+    CHECK(qsf_engine_step(engine, &members[0].generation, 1, NULL, &error) == QSF_OK);
+    if (error.code != QSF_OK) break;
+  }
+  CHECK(qsf_generation_take_prompt(members[1].generation, members[0].session, &n_tokens, &error) ==
+        QSF_OK);
+  CHECK(n_tokens > 5);
+  end(&members[0]);
+  init_member(&alone, 1, 20);
+  alone.options.prompt = kPrompts[2];
+  alone.options.prompt_bytes = strlen(kPrompts[2]);
+  begin(engine, &alone);
+  QSFGeneration* both[2] = {members[1].generation, alone.generation};
+  while (!qsf_generation_is_finished(both[0]) || !qsf_generation_is_finished(both[1])) {
+    CHECK(qsf_engine_step(engine, both, 2, NULL, &error) == QSF_OK);
+    if (error.code != QSF_OK) break;
+  }
+  CHECK(strcmp(members[1].text, alone.text) == 0);
+  qsf_generate_result result = {.struct_size = sizeof result};
+  CHECK(qsf_generation_get_result(both[0], &result, &error) == QSF_OK);
+  CHECK(result.cached_tokens == n_tokens && result.prompt_tokens == n_tokens + 1);
+  end(&members[1]);
+  end(&alone);
+}
+
 /* Prompts in the order of the call, whatever bounds them. */
 static void test_bounded_steps(QSFEngine* engine) {
   static Member members[N_MEMBERS], alone[N_MEMBERS];
@@ -297,6 +341,7 @@ static void test_refusals(void) {
   int admitted = 1;
   qsf_kv_page_counts counts = {.struct_size = sizeof counts};
   CHECK(qsf_generation_admit(NULL, &admitted, &error) == QSF_INVALID_ARGUMENT && admitted == 0);
+  CHECK(qsf_generation_take_prompt(NULL, NULL, &admitted, &error) == QSF_INVALID_ARGUMENT);
   CHECK(qsf_generation_park(NULL, "path", &error) == QSF_INVALID_ARGUMENT);
   CHECK(qsf_generation_resume(NULL, &admitted, &error) == QSF_INVALID_ARGUMENT);
   CHECK(qsf_generation_resume(NULL, NULL, &error) == QSF_INVALID_ARGUMENT);
@@ -315,6 +360,7 @@ static void test_model(const char* path) {
   if (engine == NULL) return;
   CHECK(qsf_engine_kv_pages(engine, NULL, NULL) == QSF_INVALID_ARGUMENT);
   test_admission(engine);
+  test_taking_a_prompt(engine);
   test_bounded_steps(engine);
   test_parking(engine);
   test_memory(engine, path);
