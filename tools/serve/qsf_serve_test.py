@@ -177,6 +177,31 @@ class Texts(unittest.TestCase):
             self.assertEqual(salted["choices"], first["choices"])
             self.assertEqual(salted["usage"]["prompt_tokens_details"]["cached_tokens"], 0)
 
+    def test_the_answers_to_one_prompt_compute_it_once(self):
+        prompt = " ".join(PROMPTS * 2)
+        for flags in ([], ["--no-prefix-cache"]):
+            with self.subTest(flags), server(*flags) as serve:
+                body = {"prompt": [prompt, PROMPTS[0]], "n": 4, "max_tokens": 30, "seed": 5,
+                        "temperature": 0.8}
+                # Beside another text, so that the prompts take several passes.
+                with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                    other = pool.submit(serve.complete, PROMPTS[1], max_tokens=60, temperature=0)
+                    answer = serve.post("/v1/completions", body)[2]
+                    other.result()
+                serve.wait_for_metric("qsf_running_texts", 0)
+                computed = (serve.metric("qsf_prompt_tokens_total") -
+                            serve.metric("qsf_cached_prompt_tokens_total"))
+                n_other = serve.post("/tokenize", {"content": PROMPTS[1],
+                                                   "add_special": True})[2]["tokens"]
+                # Each prompt, and its last token for each of the other three answers.
+                self.assertEqual(computed, answer["usage"]["prompt_tokens"] + 6 + len(n_other))
+                texts = [choice["text"] for choice in answer["choices"]]
+                self.assertEqual(len(set(texts)), 8)
+                for i, text in enumerate(texts):
+                    alone = serve.complete([prompt, PROMPTS[0]][i // 4], max_tokens=30,
+                                           seed=5 + i % 4, temperature=0.8)
+                    self.assertEqual(text, alone[0], i)
+
     def test_a_text_without_a_limit_ends_with_its_context(self):
         with server("--max-seq-len", "256") as serve:
             text, reason = serve.complete(PROMPTS[1], max_tokens=-1, ignore_eos=True,

@@ -360,6 +360,13 @@ Scheduler::Start Scheduler::start(WaitingJob& waiting) {
     --n_waiting_;
     waiting_tokens_ -= taken.prompt_tokens;
   }
+  for (std::size_t i = 0; i < job->texts.size(); ++i) {
+    Text& text = *job->texts[i];
+    const auto alike = std::find_if(job->texts.begin(), job->texts.end(), [&](const auto& other) {
+      return other->request.prompt == text.request.prompt;
+    });
+    if (alike->get() != &text) text.prompt_of = alike->get();
+  }
   job->admitted_ns = steady_ns();
   metrics_.queue_time.add(static_cast<double>(job->admitted_ns - job->arrived_ns) * 1e-9);
   models_.touch(job->model);

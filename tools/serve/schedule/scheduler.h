@@ -7,7 +7,8 @@
 // the shortest remaining prompt comes first, and a prompt gains with every pass that it waited.
 //
 // A request is admitted when the KV pages of all its texts are reserved. From then on it ends by
-// itself, or because its client has gone. A text that finds no page is parked in a session file
+// itself, or because its client has gone. Texts of a request with one prompt compute it once: the
+// first does, and the others take it over. A text that finds no page is parked in a session file
 // and goes on later with the same bits; the oldest text is never parked, so one always ends. A text
 // whose client takes no output is left out of passes and keeps its pages.
 
@@ -88,6 +89,7 @@ class Scheduler {
   std::optional<ApiError> create_grammar(Job& job, const LoadedModel& model,
                                          const TextConstraint& constraint, bool& has_room);
   std::optional<ApiError> create_text(Job& job, const LoadedModel& model, TextRequest request);
+  void take_prompt(Text& text);
   bool step_model(std::size_t index);
   std::vector<Text*> members_of(std::size_t index, int& n_generating);
   void end_text(Text& text);

@@ -83,6 +83,19 @@ bool Scheduler::step() {
   return ran;
 }
 
+// Ends the wait of a text for the prompt that another one computes, once that is done. What it
+// cannot take over it computes.
+void Scheduler::take_prompt(Text& text) {
+  if (text.prompt_of == nullptr || text.parked || text.ended) return;
+  if (!text.prompt_of->ended) {
+    if (text.prompt_of->in_prompt()) return;
+    int n_tokens = 0;
+    qsf_generation_take_prompt(text.generation.get(), text.prompt_of->session.get(), &n_tokens,
+                               nullptr);
+  }
+  text.prompt_of = nullptr;
+}
+
 // Prompts first, in the order in which they get rows, then texts that generate.
 std::vector<Scheduler::Text*> Scheduler::members_of(std::size_t index, int& n_generating) {
   std::vector<Text*> prompts;
@@ -90,7 +103,8 @@ std::vector<Scheduler::Text*> Scheduler::members_of(std::size_t index, int& n_ge
   for (const auto& job : jobs_) {
     if (job->model != index || job->ended || job->job->is_full()) continue;
     for (const auto& text : job->texts) {
-      if (text->ended || text->parked) continue;
+      take_prompt(*text);
+      if (text->ended || text->parked || text->prompt_of != nullptr) continue;
       (text->in_prompt() ? prompts : generating).push_back(text.get());
     }
   }
@@ -161,6 +175,10 @@ bool Scheduler::step_model(std::size_t index) {
     const std::uint64_t read = stats.weight_bytes_read - state.weight_bytes_read;
     state.weight_bytes_read = stats.weight_bytes_read;
     add_to_mean(read_bytes_per_second_, static_cast<double>(read) / seconds);
+  }
+  // Before the session of a text that has ended is freed.
+  for (const Text* member : members) {
+    for (const auto& text : member->job->texts) take_prompt(*text);
   }
   for (std::size_t i = 0; i < members.size(); ++i) {
     Text& text = *members[i];

@@ -32,6 +32,7 @@ struct Scheduler::Text {
   SessionPtr session;
   GenerationPtr generation;  // freed before its session
   ServeMetrics* metrics = nullptr;
+  Text* prompt_of = nullptr;  // computes the same prompt; this one waits for it
   bool ended = false;
   bool parked = false;
   bool has_token = false;
