@@ -412,7 +412,7 @@ std::string anthropic_error_body(const ApiError& error) {
   JsonWriter json;
   json.begin_object().member("type", "error").name("error").begin_object();
   json.member("type", anthropic_error_type(error.status)).member("message", error.message);
-  json.end_object().end_object();
+  json.end_object().null_member("request_id").end_object();
   return json.take();
 }
 

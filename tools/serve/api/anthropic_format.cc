@@ -54,7 +54,7 @@ class AnthropicFormat : public AnswerFormat {
     return json;
   }
 
-  // stop_reason and stop_sequence.
+  // Why it ended. Members that this server has no use for are null: Anthropic requires them.
   void write_stop(JsonWriter& json) const {
     json.text_or_null("stop_reason", stop_reason_);
     if (stop_reason_ == "stop_sequence") {
@@ -62,15 +62,34 @@ class AnthropicFormat : public AnswerFormat {
     } else {
       json.null_member("stop_sequence");
     }
+    json.null_member("stop_details").null_member("container");
   }
 
-  // input_tokens are those that were computed.
-  static void write_usage(JsonWriter& json, const AnswerUsage& usage) {
+  // Of a message, or in message_delta. input_tokens are those that were computed.
+  static void write_usage(JsonWriter& json, const AnswerUsage& usage, bool is_message) {
     json.name("usage").begin_object();
     json.member("input_tokens", usage.prompt_tokens - usage.cached_tokens);
     json.member("cache_creation_input_tokens", 0);
     json.member("cache_read_input_tokens", usage.cached_tokens);
-    json.member("output_tokens", usage.generated_tokens).end_object();
+    json.member("output_tokens", usage.generated_tokens);
+    json.name("output_tokens_details").begin_object();
+    json.member("thinking_tokens", usage.reasoning_tokens).end_object();
+    json.null_member("server_tool_use");
+    if (is_message) {
+      json.null_member("cache_creation").null_member("inference_geo");
+      json.member("service_tier", "standard");
+    }
+    json.end_object();
+  }
+
+  // A text block, and what a tool_use block begins with.
+  static void write_text(JsonWriter& json, std::string_view text) {
+    json.member("type", "text").member("text", text).null_member("citations");
+  }
+  void write_call_head(JsonWriter& json, const ToolCall& call) const {
+    json.member("type", "tool_use").member("id", settings_.make_id("toolu_"));
+    json.name("caller").begin_object().member("type", "direct").end_object();
+    json.member("name", call.name);
   }
 
   AnswerOutput output_;
@@ -92,7 +111,7 @@ class AnthropicWholeFormat : public AnthropicFormat {
     for (const AnswerPart& part : parts_) write_block(part);
     head_.end_array();
     write_stop(head_);
-    write_usage(head_, usage);
+    write_usage(head_, usage, /*is_message=*/true);
     head_.end_object();
     output_.respond(200, head_.take());
   }
@@ -114,13 +133,13 @@ class AnthropicWholeFormat : public AnthropicFormat {
   void write_block(const AnswerPart& part) {
     head_.begin_object();
     switch (part.kind) {
-      case AnswerPart::Kind::kText: head_.member("type", "text").member("text", part.text); break;
+      case AnswerPart::Kind::kText: write_text(head_, part.text); break;
       case AnswerPart::Kind::kReasoning:
         head_.member("type", "thinking").member("thinking", part.text).member("signature", "");
         break;
       case AnswerPart::Kind::kToolCall:
-        head_.member("type", "tool_use").member("id", settings_.make_id("toolu_"));
-        head_.member("name", part.call.name).raw_member("input", part.call.arguments);
+        write_call_head(head_, part.call);
+        head_.raw_member("input", part.call.arguments);
         break;
     }
     head_.end_object();
@@ -141,7 +160,7 @@ class AnthropicStreamFormat : public AnthropicFormat {
     write_stop(message);
     AnswerUsage usage;
     usage.prompt_tokens = start.prompt_tokens;
-    write_usage(message, usage);
+    write_usage(message, usage, /*is_message=*/true);
     message.end_object();
     JsonWriter json = begin_event("message_start");
     json.raw_member("message", message.str());
@@ -154,7 +173,7 @@ class AnthropicStreamFormat : public AnthropicFormat {
     json.name("delta").begin_object();
     write_stop(json);
     json.end_object();
-    write_usage(json, usage);
+    write_usage(json, usage, /*is_message=*/false);
     send("message_delta", std::move(json));
     send("message_stop", begin_event("message_stop"));
     output_.finish();
@@ -194,13 +213,13 @@ class AnthropicStreamFormat : public AnthropicFormat {
     JsonWriter json = begin_event("content_block_start");
     json.member("index", index_).name("content_block").begin_object();
     switch (part.kind) {
-      case AnswerPart::Kind::kText: json.member("type", "text").member("text", ""); break;
+      case AnswerPart::Kind::kText: write_text(json, ""); break;
       case AnswerPart::Kind::kReasoning:
         json.member("type", "thinking").member("thinking", "").member("signature", "");
         break;
       case AnswerPart::Kind::kToolCall:
-        json.member("type", "tool_use").member("id", settings_.make_id("toolu_"));
-        json.member("name", part.call.name).raw_member("input", "{}");
+        write_call_head(json, part.call);
+        json.raw_member("input", "{}");
         break;
     }
     json.end_object();

@@ -29,7 +29,7 @@ TEST(AnthropicTest, WholeMessage) {
   EXPECT_EQ(got.header("Content-Type"), "application/json");
   EXPECT_EQ(
       got.body,
-      R"({"id":"msg_1","type":"message","role":"assistant","model":"tiny","content":[{"type":"text","text":"Hello"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":3,"cache_creation_input_tokens":0,"cache_read_input_tokens":2,"output_tokens":5}})");
+      R"({"id":"msg_1","type":"message","role":"assistant","model":"tiny","content":[{"type":"text","text":"Hello","citations":null}],"stop_reason":"end_turn","stop_sequence":null,"stop_details":null,"container":null,"usage":{"input_tokens":3,"cache_creation_input_tokens":0,"cache_read_input_tokens":2,"output_tokens":5,"output_tokens_details":{"thinking_tokens":0},"server_tool_use":null,"cache_creation":null,"inference_geo":null,"service_tier":"standard"}})");
   EXPECT_EQ(server.access.asked.messages,
             R"([{"role":"system","content":"Be kind."},{"role":"user","content":"Hi"}])");
   EXPECT_EQ(server.texts[0].max_tokens, 50);
@@ -68,7 +68,7 @@ TEST(AnthropicTest, CallsAreBlocks) {
       {"Wait.\n<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": 1}}</tool_call>"});
   EXPECT_NE(
       got.body.find(
-          R"("content":[{"type":"text","text":"Wait.\n"},{"type":"tool_use","id":"toolu_2","name":"now","input":{"a": 1}}],"stop_reason":"tool_use","stop_sequence":null)"),
+          R"("content":[{"type":"text","text":"Wait.\n","citations":null},{"type":"tool_use","id":"toolu_2","caller":{"type":"direct"},"name":"now","input":{"a": 1}}],"stop_reason":"tool_use","stop_sequence":null)"),
       std::string::npos)
       << got.body;
   EXPECT_EQ(
@@ -114,8 +114,9 @@ TEST(AnthropicTest, StreamOfThinkingTextAndCalls) {
       server.exchange->body,
       event_of(
           "message_start",
-          R"(,"message":{"id":"msg_1","type":"message","role":"assistant","model":"tiny","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":5,)" +
-              usage_open + R"(0,"output_tokens":0}})") +
+          R"(,"message":{"id":"msg_1","type":"message","role":"assistant","model":"tiny","content":[],"stop_reason":null,"stop_sequence":null,"stop_details":null,"container":null,"usage":{"input_tokens":5,)" +
+              usage_open +
+              R"(0,"output_tokens":0,"output_tokens_details":{"thinking_tokens":0},"server_tool_use":null,"cache_creation":null,"inference_geo":null,"service_tier":"standard"}})") +
           event_of(
               "content_block_start",
               R"(,"index":0,"content_block":{"type":"thinking","thinking":"","signature":""})") +
@@ -123,20 +124,21 @@ TEST(AnthropicTest, StreamOfThinkingTextAndCalls) {
                    R"(,"index":0,"delta":{"type":"thinking_delta","thinking":"H"})") +
           event_of("content_block_stop", R"(,"index":0)") +
           event_of("content_block_start",
-                   R"(,"index":1,"content_block":{"type":"text","text":""})") +
+                   R"(,"index":1,"content_block":{"type":"text","text":"","citations":null})") +
           event_of("content_block_delta",
                    R"(,"index":1,"delta":{"type":"text_delta","text":"A"})") +
           event_of("content_block_stop", R"(,"index":1)") +
           event_of(
               "content_block_start",
-              R"(,"index":2,"content_block":{"type":"tool_use","id":"toolu_2","name":"now","input":{}})") +
+              R"(,"index":2,"content_block":{"type":"tool_use","id":"toolu_2","caller":{"type":"direct"},"name":"now","input":{}})") +
           event_of("content_block_delta",
                    R"(,"index":2,"delta":{"type":"input_json_delta","partial_json":"{}"})") +
           event_of("content_block_stop", R"(,"index":2)") +
           event_of(
               "message_delta",
-              R"(,"delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":3,)" +
-                  usage_open + R"(2,"output_tokens":54})") +
+              R"(,"delta":{"stop_reason":"tool_use","stop_sequence":null,"stop_details":null,"container":null},"usage":{"input_tokens":3,)" +
+                  usage_open +
+                  R"(2,"output_tokens":54,"output_tokens_details":{"thinking_tokens":8},"server_tool_use":null})") +
           event_of("message_stop", ""));
   EXPECT_EQ(server.exchange->n_ends, 1);
 }
@@ -145,7 +147,8 @@ TEST(AnthropicTest, StreamOfThinkingTextAndCalls) {
 TEST(AnthropicTest, ThinkingIsSentToThoseThatAsk) {
   FakeServer server;
   const FakeExchange& got = server.answer("/v1/messages", body_of(""), {"<think>H</think>A"});
-  EXPECT_NE(got.body.find(R"("content":[{"type":"text","text":"A"}])"), std::string::npos);
+  EXPECT_NE(got.body.find(R"("content":[{"type":"text","text":"A","citations":null}])"),
+            std::string::npos);
   EXPECT_EQ(server.access.asked.variables, "");
   server.post("/v1/messages", body_of(R"(,"thinking":{"type":"disabled"})"));
   EXPECT_EQ(server.access.asked.variables, R"({"enable_thinking":false})");
@@ -189,7 +192,7 @@ TEST(AnthropicTest, Errors) {
   EXPECT_EQ(got.status, 400);
   EXPECT_EQ(
       got.body,
-      R"({"type":"error","error":{"type":"invalid_request_error","message":"'max_tokens' is missing, expected the most tokens of the answer"}})");
+      R"({"type":"error","error":{"type":"invalid_request_error","message":"'max_tokens' is missing, expected the most tokens of the answer"},"request_id":null})");
 
   server.post("/v1/messages", body_of(R"(,"stream":true)"));
   server.job->on_admitted();
@@ -197,9 +200,10 @@ TEST(AnthropicTest, Errors) {
   error.status = 500;
   error.message = "gone";
   server.job->on_error(error);
-  EXPECT_TRUE(server.exchange->body.ends_with(
-      "event: error\ndata: "
-      "{\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":\"gone\"}}\n\n"));
+  EXPECT_TRUE(
+      server.exchange->body.ends_with("event: error\ndata: "
+                                      "{\"type\":\"error\",\"error\":{\"type\":\"api_error\","
+                                      "\"message\":\"gone\"},\"request_id\":null}\n\n"));
   EXPECT_EQ(server.exchange->n_ends, 1);
 }
 

@@ -224,7 +224,7 @@ class ResponsesFormat : public AnswerFormat {
   static void write_usage_of(JsonWriter& json, const AnswerUsage& usage) {
     json.begin_object().member("input_tokens", usage.prompt_tokens);
     json.name("input_tokens_details").begin_object();
-    json.member("cached_tokens", usage.cached_tokens).end_object();
+    json.member("cached_tokens", usage.cached_tokens).member("cache_write_tokens", 0).end_object();
     json.member("output_tokens", usage.generated_tokens);
     json.name("output_tokens_details").begin_object();
     json.member("reasoning_tokens", usage.reasoning_tokens).end_object();
@@ -269,13 +269,9 @@ class ResponsesFormat : public AnswerFormat {
     json.raw_member("tool_choice", about_.tool_choice).raw_member("tools", about_.tools);
     json.member("top_logprobs", about_.call.text.n_top_log_probs);
     json.member("top_p", about_.call.text.sampling.top_p).member("truncation", "disabled");
-    json.name("usage");
-    if (usage != nullptr) {
-      write_usage_of(json, *usage);
-    } else {
-      json.null();
-    }
-    json.null_member("user").raw_member("metadata", about_.metadata).end_object();
+    // Never null: OpenAI's document has no null for it.
+    if (usage != nullptr) write_usage_of(json.name("usage"), *usage);
+    json.raw_member("metadata", about_.metadata).end_object();
   }
 
   AnswerOutput output_;

@@ -64,8 +64,8 @@ TEST(OpenAiResponsesTest, AnswersWhole) {
       R"("service_tier":"default","store":false,"temperature":0.7,)"
       R"("text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],)"
       R"("top_logprobs":0,"top_p":0.9,"truncation":"disabled","usage":{"input_tokens":5,)"
-      R"("input_tokens_details":{"cached_tokens":2},"output_tokens":1,)"
-      R"("output_tokens_details":{"reasoning_tokens":0},"total_tokens":6},"user":null,)"
+      R"("input_tokens_details":{"cached_tokens":2,"cache_write_tokens":0},"output_tokens":1,)"
+      R"("output_tokens_details":{"reasoning_tokens":0},"total_tokens":6},)"
       R"("metadata":{}})");
 }
 
