@@ -396,6 +396,7 @@ AnthropicCall read_anthropic(const JsonValue& body, const ApiSettings& settings,
   call.tools = read_anthropic_tools(fields, report, call.tool_use);
   read_thinking(fields, report, out);
   read_output_format(fields, report, call.text.constraint);
+  read_constraint(fields, report, call.text.constraint);
   read_sampling(fields, settings, call);
   read_stop(fields, "stop_sequences", settings, call.text);
   out.stop_sequences = call.text.stop;

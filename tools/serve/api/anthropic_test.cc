@@ -143,6 +143,13 @@ TEST(AnthropicTest, StreamOfThinkingTextAndCalls) {
   EXPECT_EQ(server.exchange->n_ends, 1);
 }
 
+TEST(AnthropicTest, AGrammarIsRead) {
+  FakeServer server;
+  server.post("/v1/messages", body_of(R"(,"grammar":"root ::= \"a\"")"));
+  ASSERT_EQ(server.texts.size(), 1U);
+  EXPECT_EQ(server.texts[0].constraint.kind, TextConstraint::Kind::kGrammar);
+}
+
 // Who did not ask for thinking takes the first block for the answer.
 TEST(AnthropicTest, ThinkingIsSentToThoseThatAsk) {
   FakeServer server;

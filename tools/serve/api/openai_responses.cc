@@ -263,7 +263,9 @@ ResponsesCall read_responses(JsonValue body, const ApiSettings& settings, FieldR
   read_reasoning(fields, report, response);
   read_max_tokens(fields, "max_output_tokens", call.text.max_tokens);
   read_sampling(fields, settings, call);
+  read_stop(fields, "stop", settings, call.text);
   read_text_options(fields, report, response);
+  read_constraint(fields, report, call.text.constraint);
   read_include(fields, call.text);
   fields.read("stream", call.stream);
   refuse_stored_state(fields);

@@ -183,6 +183,19 @@ TEST(OpenAiResponsesTest, StreamsLogProbs) {
   EXPECT_THAT(exchange.body, HasSubstr(R"("delta":"a","logprobs":[{"token":"a","logprob":-0.5,)"));
 }
 
+TEST(OpenAiResponsesTest, FieldsOfOtherServersThatChangeTheText) {
+  FakeServer server;
+  server.post(kPath, R"({"input":"a","grammar":"root ::= \"a\"","stop":["X"]})");
+  ASSERT_EQ(server.texts.size(), 1U);
+  EXPECT_EQ(server.texts[0].constraint.kind, TextConstraint::Kind::kGrammar);
+  EXPECT_THAT(server.texts[0].stop, testing::Contains("X"));
+  EXPECT_EQ(server
+                .post(kPath, R"({"input":"a","grammar":"root ::= \"a\"",
+                             "text":{"format":{"type":"json_object"}}})")
+                .status,
+            400);
+}
+
 TEST(OpenAiResponsesTest, RefusesStateAndWhatIsWrong) {
   const std::pair<const char*, const char*> kCases[] = {
       {R"("input":"a","previous_response_id":"resp_1")", "previous_response_id"},
