@@ -372,8 +372,10 @@ def long_capi_calls(runner):
 def long_http_fuzz(runner):
     if runner.build("asan", ["http_fuzz_test"]):
         runner.checker("http-fuzz", [os.path.join(ROOT, "build/asan/tests/http_fuzz_test"), "2000000"])
-def long_clients(runner):
-    """Runs the clients of other projects against a server of SmolLM2, and checks its bodies."""
+
+
+def run_client_programs(runner, programs):
+    """Runs programs of tools/serve/testing/, by name, against servers of SmolLM2."""
     model = subprocess.run(["scripts/models/get_models"], capture_output=True, text=True,
                            check=True).stdout.split()[-1]
     python = os.path.join("build", "clients", "bin", "python3")
@@ -381,8 +383,17 @@ def long_clients(runner):
         subprocess.run([sys.executable, "-m", "venv", "build/clients"], check=True)
     subprocess.run([python, "-m", "pip", "install", "-q", *CLIENT_PACKAGES], check=True)
     if runner.build("release"):
-        for name, program in [("clients", "clients_test.py"), ("shapes", "published_shapes_test.py")]:
+        for name, program in programs.items():
             runner.checker(name, [python, "tools/serve/testing/" + program, "build/release/bin", model])
+
+
+def long_clients(runner):
+    """Runs the clients of other projects, and checks the shapes of bodies."""
+    run_client_programs(runner, {"clients": "clients_test.py", "shapes": "published_shapes_test.py"})
+
+
+def long_schemas(runner):
+    run_client_programs(runner, {"schemas": "json_schemas_test.py"})
 
 
 def long_dockerfile(runner):
@@ -401,6 +412,7 @@ LONG_SUITES = {
     "fuzz": ("runs every fuzzer for ten minutes", long_fuzz),
     "http-fuzz": ("sends two million mutated requests to the HTTP server under the sanitizers", long_http_fuzz),
     "page": ("uses the web page of qsf serve in headless Chromium", long_page),
+    "schemas": ("answers of a server under JSON schemas at temperature 1", long_schemas),
     "slow-asan": ("runs the tests labelled slow under the sanitizers", long_slow_asan),
     "smollm2": ("runs the tests labelled long: every KV cache setting and budget on SmolLM2", long_smollm2),
 }
