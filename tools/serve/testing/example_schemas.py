@@ -96,7 +96,7 @@ SCHEMAS = {
          "required": ["id"]},
         {"type": "object", "properties": {"name": text(8)}, "required": ["name"]}]},
     "escaped names": closed(**{"a\"b": {"type": "boolean"}, "c\\d": {"type": "null"},
-                               "é": text(4), "": {"enum": ["\n", "\"", "😀"]}}),
+                               "\u00e9": text(4), "": {"enum": ["\n", "\"", "\U0001f600"]}}),
     "numbers": listing({"type": "number", "minimum": -0.5, "maximum": 0.5}, 4, minItems=2),
     "review": closed(rating={"type": "integer", "minimum": 1, "maximum": 5}, summary=text(40),
                      pros=listing(text(12)), cons=listing(text(12)),
