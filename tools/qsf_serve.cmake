@@ -20,7 +20,10 @@ qsf_program(serve
 qsf_test(serve_schedule_test SOURCES serve/schedule/job_queue_test.cc
          serve/schedule/pass_rates_test.cc serve/schedule/serve_metrics_test.cc
          PRIVATE_DEPS qsf_serve_schedule LABELS unit)
+qsf_test(scheduler_test SOURCES serve/schedule/scheduler_test.cc
+         PRIVATE_DEPS qsf_capi qsf_tool_support qsf_serve_schedule LABELS model)
 if(QSF_BUILD_TESTS)
+  set_tests_properties(scheduler_test PROPERTIES FIXTURES_REQUIRED test_model)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   add_test(NAME qsf_serve_test
            COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/serve/qsf_serve_test.py

@@ -169,6 +169,7 @@ ScheduleSettings schedule_settings(const ServeOptions& options, const std::strin
   settings.max_texts = options.texts;
   settings.park_folder = folder;
   settings.prefix_cache = prefix_cache;
+  settings.evicts = options.engine.kv_policy.policy != "full";
   settings.log_requests = options.log_requests;
   return settings;
 }

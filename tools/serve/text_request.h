@@ -111,6 +111,8 @@ class ServeJob {
   // Does one step of a job without texts, about as long as a pass, so that others' passes come
   // between. Returns false when the job has ended: the answer, or an error, is sent.
   virtual bool compute_step(const LoadedModel& model) = 0;
+  // Positions of the KV cache that the next compute_step() takes; it waits until they are free.
+  virtual std::size_t step_positions() const noexcept { return 0; }
   // All texts will be computed: nothing can refuse them any more.
   virtual void on_admitted() = 0;
   // Returns false to end this text behind the token.

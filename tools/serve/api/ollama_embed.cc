@@ -111,6 +111,7 @@ class EmbedJob : public ComputeJob {
     output_.finish();
     return false;
   }
+  std::size_t step_positions() const noexcept override { return inputs_[n_done_].size(); }
 
  private:
   EmbedCall call_;

@@ -119,6 +119,8 @@ class EmbeddingsJob : public ComputeJob {
     return false;
   }
 
+  std::size_t step_positions() const noexcept override { return inputs_[n_done_].size(); }
+
  private:
   void write(const std::vector<float>& embedding) {
     JsonWriter json;

@@ -25,8 +25,9 @@ namespace qsf_tools {
 
 struct WaitingJob {
   std::shared_ptr<ServeJob> job;
-  std::size_t model = 0;  // index in the list of models
-  bool prepared = false;  // `texts` is set
+  std::size_t model = 0;        // index in the list of models
+  bool prepared = false;        // `texts` is set
+  bool waits_for_room = false;  // without texts: its next step found none
   std::vector<TextRequest> texts;
   std::uint64_t prompt_tokens = 0;  // of all texts; an estimate until it is prepared
   std::uint64_t cost = 0;           // prompt tokens and tokens to be reserved

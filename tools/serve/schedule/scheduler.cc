@@ -33,6 +33,17 @@ ApiError unavailable(const std::string& message) {
   return error;
 }
 
+// Of texts that cannot be in memory together, whatever else has ended.
+ApiError too_large_error() {
+  ApiError error;
+  error.message =
+      "the texts of this request do not fit the KV cache together; ask for fewer, or for less of "
+      "each (max_tokens), or start the server with more --kv-positions";
+  error.param = "n";
+  error.code = "kv_cache_exceeded";
+  return error;
+}
+
 ApiError to_api_error(const qsf_error& failed) {
   ApiError error;
   error.message = failed.message;
@@ -134,29 +145,17 @@ std::string Scheduler::run() {
     if (!draining_) metrics_.set_state(ServerState::kReady);
   }
   for (;;) {
-    take_inbox();
+    const auto [draining, stopping] = take_inbox();
     drop_gone();
     refuse_late();
+    if (draining) refuse_waiting();
     resume_parked();
     admit();
-    bool draining = false;
-    bool stopping = false;
-    {
-      const std::lock_guard lock(mutex_);
-      draining = draining_;
-      stopping = stopping_;
-    }
     if (stopping) {
       for (const auto& job : jobs_) {
         const ApiError ended = unavailable("the server was stopped");
         end_job(*job, &ended);
       }
-    }
-    if (draining) {
-      queue_.remove_if([this](WaitingJob& waiting) {
-        refuse(waiting, unavailable("the server is shutting down"));
-        return true;
-      });
     }
     sweep();
     if (draining && jobs_.empty() && (computing_.empty() || stopping)) return {};
@@ -174,11 +173,15 @@ void Scheduler::wait(bool idle) {
   woken_ = false;
 }
 
-void Scheduler::take_inbox() {
+// Takes the requests that arrived, and what is to be done in this turn: together, so that no
+// request arrives behind an order to end and is forgotten.
+Scheduler::Orders Scheduler::take_inbox() {
   std::vector<WaitingJob> arrived;
+  Orders orders;
   {
     const std::lock_guard lock(mutex_);
     arrived.swap(inbox_);
+    orders = {.draining = draining_, .stopping = stopping_};
   }
   for (WaitingJob& waiting : arrived) {
     // What is wrong with a request is told at once, not when its turn comes.
@@ -186,6 +189,7 @@ void Scheduler::take_inbox() {
     queue_.push(std::move(waiting));
     room_changed_ = true;
   }
+  return orders;
 }
 
 void Scheduler::drop_gone() {
@@ -216,6 +220,13 @@ void Scheduler::refuse_late() {
       error = busy_error("the request waited " + std::to_string(std::lround(waited)) + " s");
     }
     refuse(waiting, error);
+    return true;
+  });
+}
+
+void Scheduler::refuse_waiting() {
+  queue_.remove_if([this](WaitingJob& waiting) {
+    refuse(waiting, unavailable("the server is shutting down"));
     return true;
   });
 }
@@ -252,8 +263,7 @@ bool Scheduler::prepare(WaitingJob& waiting) {
   std::uint64_t cost = 0;
   for (const TextRequest& text : waiting.texts) {
     prompt_tokens += text.prompt.size();
-    cost += text.prompt.size() +
-            static_cast<std::uint64_t>(std::min(text.max_tokens, settings_.default_max_tokens));
+    cost += text.prompt.size() + static_cast<std::uint64_t>(reserved_tokens(text));
   }
   {
     const std::lock_guard lock(mutex_);
@@ -294,8 +304,20 @@ std::optional<ApiError> Scheduler::check(const LoadedModel& model,
       return error;
     }
     text.names_limit = text.max_tokens >= 0;
-    if (!text.names_limit) text.max_tokens = context - n_prompt;
+    const int room = context - n_prompt;
+    text.max_tokens = text.names_limit ? std::min(text.max_tokens, room) : room;
   }
+  if (settings_.evicts) return std::nullopt;
+  qsf_kv_page_counts pages = {};
+  pages.struct_size = sizeof pages;
+  qsf_engine_kv_pages(model.engine, &pages, nullptr);
+  std::int64_t n_pages = 0;
+  for (const TextRequest& text : texts) {
+    const std::int64_t positions = std::min<std::int64_t>(
+        static_cast<std::int64_t>(text.prompt.size()) + reserved_tokens(text), context);
+    n_pages += (positions + pages.page_positions - 1) / std::max(pages.page_positions, 1);
+  }
+  if (n_pages > pages.pages) return too_large_error();
   return std::nullopt;
 }
 
@@ -313,6 +335,7 @@ void Scheduler::admit() {
         refuse(failed, error);
         continue;
       }
+      *states_[next.model] = {};  // loaded again, it is measured again
     }
     if (!next.prepared) {
       if (prepare(next)) continue;
@@ -321,7 +344,13 @@ void Scheduler::admit() {
       continue;
     }
     if (n_texts() + next.texts.size() > static_cast<std::size_t>(settings_.max_texts)) break;
-    if (n_parked() > 0) break;  // a text that was admitted before comes first
+    // What came before goes first.
+    if (n_parked() > 0) break;
+    if (std::any_of(computing_.begin(), computing_.end(), [this](const WaitingJob& job) {
+          return job.waits_for_room || !has_positions(job);
+        })) {
+      break;
+    }
     if (start(next) == Start::kNoRoom) break;
   }
   room_changed_ = false;
@@ -349,7 +378,10 @@ Scheduler::Start Scheduler::start(WaitingJob& waiting) {
     }
     has_room = admitted != 0;
   }
-  if (!error && !has_room) return Start::kNoRoom;
+  if (!error && !has_room) {
+    if (!is_idle(job->model)) return Start::kNoRoom;
+    error = too_large_error();  // also with nothing beside it
+  }
   WaitingJob taken = queue_.take_front();
   if (error) {
     refuse(taken, *error);
@@ -428,8 +460,7 @@ std::optional<ApiError> Scheduler::create_text(Job& job, const LoadedModel& mode
   options.prompt_tokens = own.prompt.data();
   options.n_prompt_tokens = own.prompt.size();
   options.max_tokens = own.max_tokens;
-  options.reserve_tokens =
-      own.names_limit ? own.max_tokens : std::min(own.max_tokens, settings_.default_max_tokens);
+  options.reserve_tokens = reserved_tokens(own);
   options.sampling = &own.sampling;
   options.stop = stop.data();
   options.n_stop = stop.size();
@@ -455,17 +486,39 @@ std::optional<ApiError> Scheduler::create_text(Job& job, const LoadedModel& mode
   return std::nullopt;
 }
 
-// Does a step of each job without texts. Returns false without any.
+// Does a step of each job without texts that finds room. Returns false without any.
 bool Scheduler::compute() {
-  if (computing_.empty()) return false;
-  std::erase_if(computing_, [this](const WaitingJob& computing) {
+  bool computed = false;
+  const std::size_t n_ended = std::erase_if(computing_, [&](WaitingJob& computing) {
     if (computing.job->is_gone()) return true;
     models_.touch(computing.model);
-    if (computing.job->compute_step(*models_.loaded(computing.model))) return false;
-    return true;
+    computing.waits_for_room = !has_positions(computing);
+    if (computing.waits_for_room) return false;
+    computed = true;
+    return !computing.job->compute_step(*models_.loaded(computing.model));
   });
-  room_changed_ = true;  // a model may be idle now
-  return true;
+  if (computed || n_ended > 0) room_changed_ = true;  // a model may be idle now
+  return computed;
+}
+
+// Whether the KV cache has room for the next step of a job without texts; also where it has not,
+// and no text that ends would change that.
+bool Scheduler::has_positions(const WaitingJob& computing) const {
+  const std::size_t model = computing.model;
+  const std::size_t positions = computing.job->step_positions();
+  const auto holds_pages = [model](const auto& job) { return job->model == model && !job->ended; };
+  if (positions == 0 || std::none_of(jobs_.begin(), jobs_.end(), holds_pages)) return true;
+  qsf_kv_page_counts pages = {};
+  pages.struct_size = sizeof pages;
+  if (qsf_engine_kv_pages(models_.loaded(model)->engine, &pages, nullptr) != QSF_OK) return true;
+  return positions <= static_cast<std::size_t>(pages.unreserved_pages) *
+                          static_cast<std::size_t>(pages.page_positions);
+}
+
+// Tokens behind its prompt that memory is reserved for. Requires  checked
+int Scheduler::reserved_tokens(const TextRequest& text) const {
+  return text.names_limit ? text.max_tokens
+                          : std::min(text.max_tokens, settings_.default_max_tokens);
 }
 
 bool Scheduler::is_idle(std::size_t model) const {

@@ -41,6 +41,7 @@ struct ScheduleSettings {
   int max_texts = 16;        // running or parked, of all models
   std::string park_folder;   // for session files
   bool prefix_cache = true;  // as ModelSettings has it
+  bool evicts = false;       // positions leave the KV cache: texts take less of it than they have
   bool log_requests = false;
 };
 
@@ -72,9 +73,14 @@ class Scheduler {
   struct Model;
 
   // The parts of a turn, in this order.
-  void take_inbox();
+  struct Orders {
+    bool draining = false;
+    bool stopping = false;
+  };
+  Orders take_inbox();
   void drop_gone();
   void refuse_late();
+  void refuse_waiting();
   void resume_parked();
   void admit();
   bool compute();
@@ -91,15 +97,19 @@ class Scheduler {
   std::optional<ApiError> create_text(Job& job, const LoadedModel& model, TextRequest request);
   void take_prompt(Text& text);
   bool step_model(std::size_t index);
+  qsf_code run_pass(std::size_t index, const std::vector<QSFGeneration*>& members,
+                    int max_prompt_rows, qsf_step_counts& counts, qsf_error& error);
+  void end_failing(std::size_t index, const std::vector<Text*>& members, const qsf_error& error);
   std::vector<Text*> members_of(std::size_t index, int& n_generating);
   void end_text(Text& text);
   void end_job(Job& job, const ApiError* error);
   void sweep();
   void park_youngest(std::size_t model);
-  void end_texts(std::size_t model, const ApiError& error);
   void refuse(WaitingJob& waiting, const ApiError& error);
   ApiError busy_error(const std::string& why) const;
   bool is_idle(std::size_t model) const;
+  bool has_positions(const WaitingJob& computing) const;
+  int reserved_tokens(const TextRequest& text) const;
   std::size_t n_texts() const;
   std::size_t n_parked() const;
   void log_job(const Job& job, int status) const;

@@ -74,11 +74,7 @@ void Scheduler::Text::on_prompt(std::uint64_t done, std::uint64_t total, void* u
 bool Scheduler::step() {
   bool ran = false;
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    if (models_.loaded(i) != nullptr) {
-      ran = step_model(i) || ran;
-    } else {
-      *states_[i] = {};  // loaded again, it is measured again
-    }
+    if (models_.loaded(i) != nullptr) ran = step_model(i) || ran;
   }
   return ran;
 }
@@ -109,7 +105,8 @@ std::vector<Scheduler::Text*> Scheduler::members_of(std::size_t index, int& n_ge
     }
   }
   n_generating = static_cast<int>(generating.size());
-  // A pass waited counts as one chunk of rows, so that a long prompt is not overtaken for ever.
+  // A pass waited counts as one chunk of rows, and goes on to count once the prompt gets rows: a
+  // prompt is overtaken by shorter ones as long as its own rows take, and not for ever.
   const int chunk = std::max(states_[index]->rates->max_prompt_rows(n_generating), 1);
   const auto rank = [chunk](const Text* text) {
     return text->remaining_rows() - static_cast<double>(text->passes_waited) * chunk;
@@ -140,30 +137,20 @@ bool Scheduler::step_model(std::size_t index) {
     generations.push_back(text->generation.get());
     shares.push_back(text->prompt_share);
   }
-  qsf_step_options options;
-  qsf_step_options_init(&options);
-  options.max_prompt_rows = state.rates->max_prompt_rows(n_generating);
   qsf_step_counts counts = {};
-  counts.struct_size = sizeof counts;
   qsf_error error = {};
   const std::uint64_t start = steady_ns();
-  metrics_.pass_begins(start);
-  const qsf_code code = qsf_engine_step_with(model.engine, generations.data(), generations.size(),
-                                             &options, &counts, &error);
-  const std::uint64_t end = steady_ns();
-  const int n_rows = counts.prompt_rows + counts.generated_rows;
-  const double seconds = static_cast<double>(end - start) * 1e-9;
-  metrics_.pass_ended(end, n_rows + counts.n_finished, code == QSF_OK);
-  last_model_ = index;
-  models_.touch(index);
+  const qsf_code code =
+      run_pass(index, generations, state.rates->max_prompt_rows(n_generating), counts, error);
+  const double seconds = static_cast<double>(steady_ns() - start) * 1e-9;
   if (code != QSF_OK) {
     if (++state.failed_passes < kFailedPasses) return true;
     state.failed_passes = 0;
-    print_error(program_name(), model.id + ": " + error.message);
-    end_texts(index, server_error("model '" + model.id + "': " + error.message));
+    end_failing(index, members, error);
     return true;
   }
   state.failed_passes = 0;
+  const int n_rows = counts.prompt_rows + counts.generated_rows;
   if (n_rows > 0 && seconds > 0.0) {
     state.rates->add(counts.prompt_rows, counts.generated_rows, seconds);
     add_to_mean(rows_per_second_, n_rows / seconds);
@@ -183,12 +170,49 @@ bool Scheduler::step_model(std::size_t index) {
   for (std::size_t i = 0; i < members.size(); ++i) {
     Text& text = *members[i];
     const bool had_rows = text.prompt_share > shares[i] || text.has_token;
-    text.passes_waited = had_rows ? 0 : text.passes_waited + 1;
+    if (!had_rows) ++text.passes_waited;
     if (qsf_generation_is_finished(text.generation.get()) != 0) end_text(text);
   }
   sweep();
   if (counts.n_waiting > 0) park_youngest(index);
   return n_rows > 0 || counts.n_finished > 0 || counts.n_waiting > 0;
+}
+
+qsf_code Scheduler::run_pass(std::size_t index, const std::vector<QSFGeneration*>& members,
+                             int max_prompt_rows, qsf_step_counts& counts, qsf_error& error) {
+  qsf_step_options options;
+  qsf_step_options_init(&options);
+  options.max_prompt_rows = max_prompt_rows;
+  counts.struct_size = sizeof counts;
+  metrics_.pass_begins(steady_ns());
+  const qsf_code code = qsf_engine_step_with(models_.loaded(index)->engine, members.data(),
+                                             members.size(), &options, &counts, &error);
+  metrics_.pass_ended(steady_ns(), counts.prompt_rows + counts.generated_rows + counts.n_finished,
+                      code == QSF_OK);
+  last_model_ = index;
+  models_.touch(index);
+  return code;
+}
+
+// A pass fails as a whole. Which texts it fails for shows when each runs alone: what cannot be read
+// may be the embedding of one token. Those end with the error, and the others go on.
+void Scheduler::end_failing(std::size_t index, const std::vector<Text*>& members,
+                            const qsf_error& error) {
+  const std::string& id = models_.loaded(index)->id;
+  for (Text* const text : members) {
+    if (text->job->ended) continue;
+    qsf_step_counts counts = {};
+    qsf_error failed = error;
+    if (members.size() > 1 &&
+        run_pass(index, {text->generation.get()}, 0, counts, failed) == QSF_OK) {
+      if (qsf_generation_is_finished(text->generation.get()) != 0) end_text(*text);
+      continue;
+    }
+    print_error(program_name(), id + ": " + failed.message);
+    const ApiError ended = server_error("model '" + id + "': " + failed.message);
+    end_job(*text->job, &ended);
+  }
+  sweep();
 }
 
 void Scheduler::end_text(Text& text) {
@@ -224,14 +248,6 @@ void Scheduler::end_text(Text& text) {
   text.session.reset();
   job.job->on_text_end(text.index, out);
   if (job.n_ended == job.texts.size()) end_job(job, nullptr);
-}
-
-// Ends all texts of a model with an error.
-void Scheduler::end_texts(std::size_t model, const ApiError& error) {
-  for (const auto& job : jobs_) {
-    if (job->model == model) end_job(*job, &error);
-  }
-  sweep();
 }
 
 // Writes the text that was admitted last to a session file, which frees its pages. Never the
