@@ -14,11 +14,14 @@ TIMEOUT_S = 120
 
 
 class Server:
-    """A server on a free port of this machine. Use it in a with statement."""
+    """A server on a free port of this machine. Use it in a with statement.
 
-    def __init__(self, program, *arguments, ready=True):
+    `wrapper`: a command that the program is run by, such as one that sets a limit and executes it.
+    """
+
+    def __init__(self, program, *arguments, ready=True, wrapper=()):
         self.process = subprocess.Popen(
-            [program, "--port", "0", *arguments], stdin=subprocess.DEVNULL,
+            [*wrapper, program, "--port", "0", *arguments], stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.errors = []
         self.port = None

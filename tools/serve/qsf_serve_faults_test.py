@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""qsf serve where the disk fails it: session files that cannot be written or read, and model files
+that change. What fails is named, and all else goes on.
+
+Usage: qsf_serve_faults_test.py BIN_DIR MODEL [unittest arguments]
+"""
+
+import concurrent.futures
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "testing"))
+import serve_process  # noqa: E402
+
+BIN_DIR, MODEL = sys.argv[1:3]
+SERVE = serve_process.program_in(BIN_DIR)
+# Pages for little more than one context, and texts without a limit: they cannot all stay.
+CROWDED = ["--max-seq-len", "512", "--kv-positions", "640", "--default-max-tokens", "64"]
+REQUESTS = [{"prompt": prompt, "max_tokens": -1, "ignore_eos": True, "seed": i, "temperature": 0.8}
+            for i, prompt in enumerate(["Once upon a time", "The fox said", "One day, a bird",
+                                        "In the deep forest", "A boy named Tom", "Every morning"])]
+
+
+def ask(serve, request):
+    status, _, answer = serve.post("/v1/completions", request)
+    return status, answer
+
+
+def ask_all(serve):
+    with concurrent.futures.ThreadPoolExecutor(len(REQUESTS)) as pool:
+        return list(pool.map(lambda request: ask(serve, request), REQUESTS))
+
+
+class Sessions(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        with serve_process.Server(SERVE, MODEL, *CROWDED) as serve:
+            cls.alone = [serve.complete(**request) for request in REQUESTS]
+
+    def check(self, serve, answers, words):
+        """Some failed with an error that has all `words`, the others are as alone, and the server
+        is well."""
+        failed = [answer["error"] for status, answer in answers if status != 200]
+        self.assertGreater(len(failed), 0)
+        self.assertLess(len(failed), len(answers))
+        for error in failed:
+            self.assertEqual(error["type"], "server_error")
+            for word in words:
+                self.assertIn(word, error["message"])
+        for alone, (status, answer) in zip(self.alone, answers):
+            if status == 200:
+                choice = answer["choices"][0]
+                self.assertEqual((choice["text"], choice["finish_reason"]), alone)
+        self.assertEqual(serve.get("/health")[0], 200)
+        self.assertEqual(serve.complete(**REQUESTS[0]), self.alone[0])
+        self.assertEqual(serve.end(), 0)
+        self.assertIn(words[0], "".join(serve.errors))
+
+    def test_a_disk_that_is_full(self):
+        full = ["sh", "-c", "ulimit -f 8; trap '' XFSZ; exec \"$@\"", "sh"]
+        with tempfile.TemporaryDirectory() as folder:
+            with serve_process.Server(SERVE, MODEL, *CROWDED, "--session-dir", folder, wrapper=full) as serve:
+                answers = ask_all(serve)
+                self.assertEqual(glob.glob(folder + "/*/*"), [])
+                self.check(serve, answers, [folder, "File too large"])
+            self.assertEqual(os.listdir(folder), [])
+
+    def test_a_session_file_that_is_damaged(self):
+        with tempfile.TemporaryDirectory() as folder:
+            over = threading.Event()
+            damaged = []
+
+            def damage():
+                while not over.is_set() and not damaged:
+                    for path in glob.glob(folder + "/*/*.session"):
+                        with open(path, "r+b") as file:
+                            file.seek(os.path.getsize(path) // 2)
+                            file.write(b"\xa5" * 64)
+                        damaged.append(path)
+                    time.sleep(0.001)
+
+            thread = threading.Thread(target=damage)
+            with serve_process.Server(SERVE, MODEL, *CROWDED, "--session-dir", folder) as serve:
+                thread.start()
+                answers = ask_all(serve)
+                over.set()
+                thread.join()
+                self.check(serve, answers, [folder])
+
+
+class ModelFile(unittest.TestCase):
+    """A model that is streamed, so that its file is read in every pass."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = os.path.join(self.folder.name, "model.qsf")
+        self.arguments = [self.path, "other=" + MODEL, "--max-seq-len", "512", "--texts", "4"]
+        shutil.copy(MODEL, self.path)
+        done = subprocess.run([SERVE, *self.arguments, "--port", "0", "--ram-budget", "5"], check=False,
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+        budget = re.search(r"it needs (\d+) MB", done.stderr)[1]
+        self.serve = serve_process.Server(SERVE, *self.arguments, "--ram-budget", budget)
+        self.assertLess(self.serve.get("/status")[2]["stream"]["resident_share"], 0.5)
+        self.request = {**REQUESTS[0], "max_tokens": 40}
+        self.alone = self.serve.complete(**self.request)
+
+    def tearDown(self):
+        self.serve.__exit__()
+        self.folder.cleanup()
+
+    def test_a_file_that_is_replaced(self):
+        with open(self.path + ".new", "wb") as file:
+            file.write(b"not a model")
+        os.replace(self.path + ".new", self.path)
+        self.assertEqual(self.serve.complete(**self.request), self.alone)
+        # Loaded again it is read anew.
+        self.assertEqual(self.serve.complete(**{**self.request, "model": "other"}), self.alone)
+        status, answer = ask(self.serve, {**self.request, "model": "model"})
+        self.assertEqual(status, 400)
+        self.assertIn(self.path, answer["error"]["message"])
+        self.assertEqual(self.serve.complete(**{**self.request, "model": "other"}), self.alone)
+        self.assertEqual(self.serve.end(), 0)
+
+    def test_a_file_that_is_truncated(self):
+        with open(self.path, "rb") as file:
+            whole = file.read()
+        long = {**self.request, "max_tokens": 480}
+        events = self.serve.events("/v1/completions", long)
+        next(events)
+        os.truncate(self.path, len(whole) // 2)
+        rest = list(events)
+        self.assertIn(self.path, json.loads(rest[-1])["error"]["message"])
+        status, answer = ask(self.serve, self.request)
+        self.assertEqual((status, answer["error"]["type"]), (500, "server_error"))
+        self.assertIn(self.path, answer["error"]["message"])
+        self.assertEqual(self.serve.get("/health")[0], 200)
+        self.assertEqual(self.serve.complete(**{**self.request, "model": "other"}), self.alone)
+        with open(self.path, "r+b") as file:
+            file.write(whole)
+        self.assertEqual(self.serve.complete(**{**self.request, "model": "model"}), self.alone)
+        self.assertEqual(self.serve.end(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
