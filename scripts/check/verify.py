@@ -374,10 +374,15 @@ def long_http_fuzz(runner):
         runner.checker("http-fuzz", [os.path.join(ROOT, "build/asan/tests/http_fuzz_test"), "2000000"])
 
 
+def smollm2():
+    """Returns the path of SmolLM2, which is fetched where it is missing."""
+    return subprocess.run(["scripts/models/get_models"], capture_output=True, text=True,
+                          check=True).stdout.split()[-1]
+
+
 def run_client_programs(runner, programs):
     """Runs programs of tools/serve/testing/, by name, against servers of SmolLM2."""
-    model = subprocess.run(["scripts/models/get_models"], capture_output=True, text=True,
-                           check=True).stdout.split()[-1]
+    model = smollm2()
     python = os.path.join("build", "clients", "bin", "python3")
     if not os.path.exists(python):
         subprocess.run([sys.executable, "-m", "venv", "build/clients"], check=True)
@@ -400,6 +405,12 @@ def long_dockerfile(runner):
     runner.checker("dockerfile", [sys.executable, "scripts/package/dockerfile_test.py"], skip_status=77)
 
 
+def long_serve_soak(runner):
+    if runner.build("release", ["qsf"]):
+        runner.checker("serve-soak", [sys.executable, "tools/serve/testing/serve_soak.py",
+                                      "build/release/bin", smollm2()], skip_status=77)
+
+
 def long_page(runner):
     runner.checker("page", [sys.executable, "tools/serve/page/page_browser_test.py"], skip_status=77)
 
@@ -413,6 +424,7 @@ LONG_SUITES = {
     "http-fuzz": ("sends two million mutated requests to the HTTP server under the sanitizers", long_http_fuzz),
     "page": ("uses the web page of qsf serve in headless Chromium", long_page),
     "schemas": ("answers of a server under JSON schemas at temperature 1", long_schemas),
+    "serve-soak": ("loads a server of SmolLM2 for twenty minutes within its budget", long_serve_soak),
     "slow-asan": ("runs the tests labelled slow under the sanitizers", long_slow_asan),
     "smollm2": ("runs the tests labelled long: every KV cache setting and budget on SmolLM2", long_smollm2),
 }

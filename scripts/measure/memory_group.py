@@ -94,6 +94,16 @@ class MemoryGroup:
         with open(self._at(v1_name if self.is_v1 else v2_name), encoding="ascii") as file:
             return int(file.read())
 
+    def wrapper(self):
+        """Returns a command that runs the arguments behind it inside the group."""
+        return ["sh", "-c", 'echo $$ > "$0"/cgroup.procs && exec "$@"', self.path]
+
+    def peak(self):
+        return self._number("memory.max_usage_in_bytes", "memory.peak")
+
+    def oom_kills(self):
+        return _field(self._at("memory.oom_control" if self.is_v1 else "memory.events"), "oom_kill")
+
     def usage(self):
         return self._number("memory.usage_in_bytes", "memory.current")
 
@@ -126,15 +136,12 @@ class MemoryGroup:
         if watcher:
             watcher.start()
         try:
-            done = subprocess.run(["sh", "-c", 'echo $$ > "$0"/cgroup.procs && exec "$@"', self.path, *command],
-                                  stdin=subprocess.DEVNULL, capture_output=True, check=False,
-                                  env={**os.environ, **(environment or {})})
+            done = subprocess.run([*self.wrapper(), *command], stdin=subprocess.DEVNULL, capture_output=True,
+                                  check=False, env={**os.environ, **(environment or {})})
         finally:
             over.set()
             if watcher:
                 watcher.join()
         seconds = time.monotonic() - start
-        kills = _field(self._at("memory.oom_control" if self.is_v1 else "memory.events"), "oom_kill")
-        return GroupRun(done.returncode, seconds, self.limit_bytes,
-                        self._number("memory.max_usage_in_bytes", "memory.peak"), kills, done.stdout,
+        return GroupRun(done.returncode, seconds, self.limit_bytes, self.peak(), self.oom_kills(), done.stdout,
                         done.stderr.decode(errors="replace"), samples)
