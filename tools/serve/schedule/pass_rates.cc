@@ -32,6 +32,12 @@ void PassRates::add(int prompt_rows, int generated_rows, double seconds) noexcep
     return;
   }
   if (prompt_rows < kRowsToLearnFrom) return;
+  if (pass_seconds_ == 0.0 && row_seconds_ > 0.0 && generated_rows > 0) {
+    // Newcomers may keep every pass of a busy server filled: until one without prompt rows is seen,
+    // what the rows do not explain stands for it.
+    pass_seconds_ = std::max(seconds - prompt_rows * row_seconds_, seconds / (prompt_rows + 1));
+    return;
+  }
   // Of a streamed pass most of the time is the read, which prompt rows may hide in: what they add
   // is what exceeds a pass without them.
   const double rest = std::max(seconds - pass_seconds_, 0.0);

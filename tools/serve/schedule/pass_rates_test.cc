@@ -55,6 +55,16 @@ TEST(PassRatesTest, ABoundThatCannotHoldLeavesPromptsAFewRows) {
   EXPECT_LE(rates.max_prompt_rows(4), 8);
 }
 
+TEST(PassRatesTest, IsLearntWhereEveryPassHasPromptRows) {
+  PassRates rates(false, 0.0);
+  rates.add(512, 0, 512 * 0.004);  // newcomers alone, then others beside the first ones
+  for (int i = 0; i < 20; ++i) {
+    const int rows = rates.max_prompt_rows(2);
+    rates.add(rows, 2, 0.02 + rows * 0.004);
+  }
+  EXPECT_NEAR(rates.max_prompt_rows(2), (0.2 - 0.02) / 0.004, 3);
+}
+
 TEST(PassRatesTest, FollowsAMachineThatBecomesSlower) {
   PassRates rates(false, 0.0);
   learn(rates, 0.02, 0.001);

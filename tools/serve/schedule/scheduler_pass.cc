@@ -105,12 +105,7 @@ std::vector<Scheduler::Text*> Scheduler::members_of(std::size_t index, int& n_ge
     }
   }
   n_generating = static_cast<int>(generating.size());
-  // A pass waited counts as one chunk of rows, and goes on to count once the prompt gets rows: a
-  // prompt is overtaken by shorter ones as long as its own rows take, and not for ever.
-  const int chunk = std::max(states_[index]->rates->max_prompt_rows(n_generating), 1);
-  const auto rank = [chunk](const Text* text) {
-    return text->remaining_rows() - static_cast<double>(text->passes_waited) * chunk;
-  };
+  const auto rank = [](const Text* text) { return text->remaining_rows() - text->aged_rows; };
   std::stable_sort(prompts.begin(), prompts.end(),
                    [&rank](const Text* a, const Text* b) { return rank(a) < rank(b); });
   prompts.insert(prompts.end(), generating.begin(), generating.end());
@@ -167,10 +162,14 @@ bool Scheduler::step_model(std::size_t index) {
   for (const Text* member : members) {
     for (const auto& text : member->job->texts) take_prompt(*text);
   }
+  // A prompt that got no row ages by its share of the rows that others got: a long one is not
+  // overtaken for ever, and prompts of one length are still computed one after the other.
+  const std::size_t n_prompts = members.size() - static_cast<std::size_t>(n_generating);
+  const double aged = static_cast<double>(counts.prompt_rows) /
+                      static_cast<double>(std::max(n_prompts, std::size_t{1}));
   for (std::size_t i = 0; i < members.size(); ++i) {
     Text& text = *members[i];
-    const bool had_rows = text.prompt_share > shares[i] || text.has_token;
-    if (!had_rows) ++text.passes_waited;
+    if (text.in_prompt() && text.prompt_share == shares[i]) text.aged_rows += aged;
     if (qsf_generation_is_finished(text.generation.get()) != 0) end_text(text);
   }
   sweep();

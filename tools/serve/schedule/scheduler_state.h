@@ -37,7 +37,7 @@ struct Scheduler::Text {
   bool parked = false;
   bool has_token = false;
   double prompt_share = 0.0;  // of the prompt that is computed
-  int passes_waited = 0;      // without rows of its prompt
+  double aged_rows = 0.0;     // its share of the rows that others got meanwhile
   std::uint64_t last_token_ns = 0;
 
   bool in_prompt() const noexcept { return !has_token && prompt_share < 1.0; }
