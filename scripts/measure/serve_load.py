@@ -41,6 +41,7 @@ class Result:
         self.last = None
         self.gaps = []
         self.text = ""
+        self.prompt_tokens = 0
         self.tokens = 0
         self.status = 0
         self.error = None
@@ -61,6 +62,7 @@ def take_event(result, data, now):
         result.error = event["error"].get("message", "error")
         return True
     if event.get("usage"):
+        result.prompt_tokens = event["usage"]["prompt_tokens"]
         result.tokens = event["usage"]["completion_tokens"]
     for choice in event.get("choices", []):
         text = choice.get("text", "")
@@ -105,47 +107,61 @@ async def send(host, port, path, body, cut_after=None):
     return result
 
 
-def make_prompt(words, rng, n_words):
-    return " ".join(rng.choice(words) for _ in range(n_words))
-
-
-def make_body(arguments, rng, words):
-    body = {"prompt": make_prompt(words, rng, arguments.prompt_words),
-            "max_tokens": arguments.max_tokens, "temperature": 0, "stream": True,
+def make_body(prompt, max_tokens, model=None):
+    """Returns a request that is streamed, drawn at temperature 0 and always `max_tokens` long."""
+    body = {"prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "stream": True,
             "ignore_eos": True, "cache_prompt": False, "stream_options": {"include_usage": True}}
-    if arguments.model:
-        body["model"] = arguments.model
+    if model:
+        body["model"] = model
     return body
 
 
-async def closed_loop(arguments, host, port, bodies):
+def make_prompts(rng, n_prompts, n_tokens, vocabulary):
+    """Returns prompts of random tokens, so that no two begin alike.
+
+    The first thousand tokens are left out: control tokens and single bytes are among them.
+    """
+    return [[rng.randrange(1000, vocabulary) for _ in range(n_tokens)] for _ in range(n_prompts)]
+
+
+async def closed_loop(url, bodies, n_clients):
     queue = list(enumerate(bodies))
     results = [None] * len(bodies)
 
     async def client():
         while queue:
             index, body = queue.pop(0)
-            results[index] = await send(host, port, arguments.path, body)
+            results[index] = await send(url.hostname, url.port, url.path, body)
 
-    await asyncio.gather(*(client() for _ in range(arguments.clients)))
+    await asyncio.gather(*(client() for _ in range(n_clients)))
     return results
 
 
-async def open_loop(arguments, host, port, bodies, rng):
+async def open_loop(url, bodies, rate, rng):
     tasks = []
     for body in bodies:
-        tasks.append(asyncio.create_task(send(host, port, arguments.path, body)))
-        await asyncio.sleep(rng.expovariate(arguments.rate))
+        tasks.append(asyncio.create_task(send(url.hostname, url.port, url.path, body)))
+        await asyncio.sleep(rng.expovariate(rate))
     return await asyncio.gather(*tasks)
 
 
-def report(arguments, results, seconds):
+def load(url, bodies, n_clients=1, rate=0.0, seed=1, ttft_bound=10.0, gap_bound=0.25):
+    """Sends `bodies` to a URL, in an open loop where `rate` is not 0. Returns what was measured."""
+    url = urllib.parse.urlsplit(url)
+    began = time.monotonic()
+    if rate > 0:
+        results = asyncio.run(open_loop(url, bodies, rate, random.Random(seed)))
+    else:
+        results = asyncio.run(closed_loop(url, bodies, n_clients))
+    seconds = time.monotonic() - began
     done = [result for result in results if not result.error]
+    prompt_tokens = sum(result.prompt_tokens for result in done)
     tokens = sum(result.tokens for result in done)
-    good = sum(result.keeps(arguments.ttft_bound, arguments.gap_bound) for result in results)
-    return {"clients": arguments.clients, "rate": arguments.rate, "requests": len(results),
+    good = sum(result.keeps(ttft_bound, gap_bound) for result in results)
+    return {"clients": n_clients, "rate": rate, "requests": len(results),
             "failed": len(results) - len(done), "seconds": seconds,
-            "generated_tokens": tokens, "tokens_per_second": tokens / seconds,
+            "prompt_tokens": prompt_tokens, "generated_tokens": tokens,
+            "tokens_per_second": tokens / seconds,
             "requests_per_second": len(done) / seconds, "goodput_per_second": good / seconds,
             "time_to_first_text": summary([r.first - r.sent for r in done if r.first]),
             "gap": summary([gap for result in done for gap in result.gaps]),
@@ -160,34 +176,26 @@ def parse():
     parser.add_argument("--clients", type=int, default=1)
     parser.add_argument("--rate", type=float, default=0.0, help="requests a second; open loop")
     parser.add_argument("--requests", type=int, default=16)
-    parser.add_argument("--prompt-words", type=int, default=190, help="about 256 tokens")
+    parser.add_argument("--prompt-tokens", type=int, default=256)
+    parser.add_argument("--vocabulary", type=int, default=32000,
+                        help="prompts are drawn from its tokens, from 1,000 on")
     parser.add_argument("--max-tokens", type=int, default=128)
-    parser.add_argument("--words", help="file to take words from; default: made-up words")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--ttft-bound", type=float, default=10.0, help="seconds")
     parser.add_argument("--gap-bound", type=float, default=0.25, help="seconds")
     return parser.parse_args()
 
 
-async def main():
+def main():
     arguments = parse()
-    url = urllib.parse.urlsplit(arguments.url)
-    rng = random.Random(arguments.seed)
-    if arguments.words:
-        with open(arguments.words, encoding="utf-8") as file:
-            words = file.read().split()
-    else:
-        words = ["".join(rng.choice("aeioulnrstdm") for _ in range(rng.randint(2, 8)))
-                 for _ in range(2000)]
-    bodies = [make_body(arguments, rng, words) for _ in range(arguments.requests)]
-    began = time.monotonic()
-    if arguments.rate > 0:
-        results = await open_loop(arguments, url.hostname, url.port, bodies, rng)
-    else:
-        results = await closed_loop(arguments, url.hostname, url.port, bodies)
-    print(json.dumps(report(arguments, results, time.monotonic() - began), indent=1))
-    return 1 if any(result.error for result in results) else 0
+    prompts = make_prompts(random.Random(arguments.seed), arguments.requests,
+                           arguments.prompt_tokens, arguments.vocabulary)
+    bodies = [make_body(prompt, arguments.max_tokens, arguments.model) for prompt in prompts]
+    measured = load(arguments.url + arguments.path, bodies, arguments.clients, arguments.rate,
+                    arguments.seed, arguments.ttft_bound, arguments.gap_bound)
+    print(json.dumps(measured, indent=1))
+    return 1 if measured["failed"] else 0
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    sys.exit(main())
