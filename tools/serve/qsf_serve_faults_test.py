@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -98,19 +99,23 @@ class Sessions(unittest.TestCase):
                 self.check(serve, answers, [folder])
 
 
-class ModelFile(unittest.TestCase):
-    """A model that is streamed, so that its file is read in every pass."""
+def streaming_server(*arguments):
+    """Returns a server in the smallest budget, which reads the model's file in every pass."""
+    arguments = [*arguments, "--max-seq-len", "512", "--texts", "4"]
+    done = subprocess.run([SERVE, *arguments, "--port", "0", "--ram-budget", "5"], check=False,
+                          capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+    budget = re.search(r"it needs (\d+) MB", done.stderr)[1]
+    serve = serve_process.Server(SERVE, *arguments, "--ram-budget", budget)
+    assert serve.get("/status")[2]["stream"]["resident_share"] < 0.5
+    return serve
 
+
+class ModelFile(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.path = os.path.join(self.folder.name, "model.qsf")
-        self.arguments = [self.path, "other=" + MODEL, "--max-seq-len", "512", "--texts", "4"]
         shutil.copy(MODEL, self.path)
-        done = subprocess.run([SERVE, *self.arguments, "--port", "0", "--ram-budget", "5"], check=False,
-                              capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
-        budget = re.search(r"it needs (\d+) MB", done.stderr)[1]
-        self.serve = serve_process.Server(SERVE, *self.arguments, "--ram-budget", budget)
-        self.assertLess(self.serve.get("/status")[2]["stream"]["resident_share"], 0.5)
+        self.serve = streaming_server(self.path, "other=" + MODEL)
         self.request = {**REQUESTS[0], "max_tokens": 40}
         self.alone = self.serve.complete(**self.request)
 
@@ -149,6 +154,66 @@ class ModelFile(unittest.TestCase):
             file.write(whole)
         self.assertEqual(self.serve.complete(**{**self.request, "model": "model"}), self.alone)
         self.assertEqual(self.serve.end(), 0)
+
+
+def make_untied(source, folder):
+    """Copies a model whose head is its embedding, and gives it a head of its own."""
+    shutil.copytree(source, folder)
+    with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+        json.dump({**config, "tie_word_embeddings": False}, file)
+    weights = os.path.join(folder, "model.safetensors")
+    with open(weights, "rb") as file:
+        size, = struct.unpack("<Q", file.read(8))
+        header, data = json.loads(file.read(size)), file.read()
+    begin, end = header["model.embed_tokens.weight"]["data_offsets"]
+    header["lm_head.weight"] = {**header["model.embed_tokens.weight"],
+                                "data_offsets": [len(data), len(data) + end - begin]}
+    head = bytearray(data[begin:end])
+    head[-1] ^= 0x80  # the converter ties two that are equal
+    text = json.dumps(header).encode()
+    with open(weights, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data + head)
+
+
+class DamagedRows(unittest.TestCase):
+    """The embeddings of some tokens cannot be read: texts without these tokens go on."""
+
+    LAST_TOKENS = [4090, 4091]
+
+    def test_the_text_that_fails_ends_alone(self):
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models", "tales-5M")
+        with tempfile.TemporaryDirectory() as folder:
+            make_untied(source, os.path.join(folder, "untied"))
+            path = os.path.join(folder, "untied.qsf")
+            subprocess.run([os.path.join(BIN_DIR, "qsf-convert"), "--quiet", "--quant-type", "4bit",
+                            "--tile-bytes", "73728", os.path.join(folder, "untied"), path], check=True)
+            done = subprocess.run([os.path.join(BIN_DIR, "qsf-inspect"), "--json", path], check=True,
+                                  capture_output=True)
+            section = json.loads(done.stdout)["sections"][0]
+            self.assertGreater(section["n_tiles"], 4)
+            with open(path, "r+b") as file:
+                file.seek(section["offset"] + section["bytes"] - 20000)  # in the last tile
+                file.write(b"\xa5" * 64)
+            with streaming_server(path) as serve:
+                # It generates no other tokens than these two.
+                good = {"prompt": [10, 20, 30], "max_tokens": 100, "temperature": 0, "ignore_eos": True,
+                        "logit_bias": {"20": 100, "21": 100}}
+                alone, _ = serve.complete(**good)
+                events = serve.events("/v1/completions", good)
+                first = next(events)
+                status, answer = ask(serve, {"prompt": [10, *self.LAST_TOKENS], "max_tokens": 4})
+                # Counted at its end: the good text had not ended yet.
+                self.assertEqual(serve.metric("qsf_generated_tokens_total"), 100)
+                self.assertEqual(status, 500)
+                self.assertIn(path + ": embedding: tile", answer["error"]["message"])
+                rest = list(events)
+                self.assertEqual(rest[-1], "[DONE]")
+                texts = [json.loads(event)["choices"][0]["text"] for event in [first, *rest[:-1]]]
+                self.assertEqual("".join(texts), alone)
+                self.assertEqual(serve.get("/health")[0], 200)
+                self.assertEqual(serve.end(), 0)
 
 
 if __name__ == "__main__":
