@@ -12,8 +12,8 @@ qsf_program(bench
   DEPS qsf_engine qsf_convert qsf_kernels qsf_json)
 if(QSF_BUILD_TESTS)
   # Times of grammar masks; built when it is asked for.
-  add_executable(qsf-grammar-bench EXCLUDE_FROM_ALL bench/grammar_bench.cc)
-  target_link_libraries(qsf-grammar-bench PRIVATE qsf_flags qsf_grammar)
+  add_executable(qsf-grammar-bench EXCLUDE_FROM_ALL bench/grammar_bench.cc bench/grammar_passes.cc)
+  target_link_libraries(qsf-grammar-bench PRIVATE qsf_flags qsf_grammar qsf_engine)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   add_test(NAME qsf_bench_test
            COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/bench/qsf_bench_test.py

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/testing/allocation_counter.h"
 #include "engine/testing/sampler_bench.h"
 #include "engine/testing/step_members.h"
 #include "grammar/grammar_engine.h"
@@ -109,6 +110,28 @@ TEST(GrammarGenerationTest, TextsAreTheSameAloneAndInCompany) {
   const std::vector<Generation*> all = generations_of(members);
   while (!all_finished(all)) ASSERT_TRUE(engine->step(all).has_value());
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(members[i]->text, alone[i]);
+}
+
+TEST(GrammarGenerationTest, DecodingAllocatesNothing) {
+  if (!counts_allocations()) GTEST_SKIP() << "a sanitizer owns malloc in this build";
+  const std::vector<SamplingOptions> ways = all_ways();
+  const auto n_ways = static_cast<std::uint32_t>(ways.size());
+  const std::unique_ptr<Engine> engine = open_bundled(grammar_options(n_ways));
+  const auto grammar = make_grammar(
+      *engine, R"({"type": "array", "items": {"type": "string", "maxLength": 9}, "minItems": 90})",
+      GrammarKind::kJsonSchema);
+  Members members;
+  for (SamplingOptions sampling : ways) {
+    sampling.grammar = grammar;
+    members.push_back(std::make_unique<Member>(
+        *engine, "Once upon a time", GenerateOptions{.max_tokens = 100, .sampling = sampling}));
+    members.back()->text.reserve(4096);
+  }
+  std::vector<Generation*> all = generations_of(members);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(engine->step(all).has_value());
+  const long before = n_allocations();
+  for (int i = 0; i < 50; ++i) ASSERT_TRUE(engine->step(all).has_value());
+  EXPECT_EQ(n_allocations(), before);
 }
 
 TEST(GrammarGenerationTest, ATriggerBeginsTheGrammar) {

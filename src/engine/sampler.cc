@@ -179,9 +179,11 @@ TokenId Sampler::draw(std::span<const TokenId> history) noexcept {
   penalise_continuations(history);
   bias();
   Constraint constraint = Constraint::kReady;
+  n_listed_ = 0;
   if (matcher_ != nullptr) constraint = constrain();
   if (constraint == Constraint::kNone) return kNoToken;
-  const TokenId best = sample().argmax(logits_.data(), count(logits_.size()));
+  const TokenId best =
+      n_listed_ > 0 ? best_listed() : sample().argmax(logits_.data(), count(logits_.size()));
   float best_logit = logits_[best];
   const bool any = best_logit > kMinusInfinity;
   if (options_.temperature == 0.0F) return any ? best : 0;
@@ -290,8 +292,8 @@ void Sampler::gather(std::uint32_t n_candidates) noexcept {
 std::uint32_t Sampler::weigh_ranked(float best_logit) noexcept {
   const std::uint32_t n_ids = count(logits_.size());
   const std::uint32_t k = options_.top_k == 0 ? n_ids : options_.top_k;
-  std::uint32_t n =
-      kernels::list_top_k_candidates(sample(), logits_.data(), n_ids, k, order_.data());
+  std::uint32_t n = n_listed_;
+  if (n == 0) n = kernels::list_top_k_candidates(sample(), logits_.data(), n_ids, k, order_.data());
   gather(n);
   n = kernels::top_k_select(logits_.data(), order_.data(), n, k);
   if (options_.typical_p < 1.0F) {

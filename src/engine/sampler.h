@@ -142,7 +142,10 @@ class Sampler final : public LogitsSink {
   enum class Constraint { kReady, kTest, kNone };
   Constraint constrain() noexcept;
   Constraint constrain_top_k() noexcept;
+  Constraint list_legal() noexcept;
   Constraint apply_grammar_mask() noexcept;
+  Constraint ban_illegal() noexcept;
+  TokenId best_listed() const noexcept;
   bool keeps_distribution() const noexcept;
   TokenId redraw(std::uint32_t n_candidates) noexcept;
 
@@ -164,6 +167,7 @@ class Sampler final : public LogitsSink {
   Rng rng_;
   std::unique_ptr<GrammarMatcher> matcher_;  // null without a grammar
   std::vector<std::uint32_t> grammar_mask_;
+  std::uint32_t n_listed_ = 0;  // candidates of top-k that the grammar's step has put into order_
   Status grammar_status_;
 };
 

@@ -8,7 +8,9 @@
 // the candidates are tested, and the k best legal ones are found among them.
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #include "engine/sampler.h"
@@ -22,7 +24,14 @@ namespace {
 constexpr float kBanned = -std::numeric_limits<float>::infinity();
 constexpr std::uint32_t kMaxTestedTopK = 64;
 constexpr std::uint32_t kMaxTested = 512;  // more may be listed where logits are equal
+constexpr std::uint32_t kMaxListed = 4096;
 constexpr std::uint32_t kMaxGreedyTests = 16;
+
+constexpr std::array<std::uint32_t, 32> kMaskBits = [] {
+  std::array<std::uint32_t, 32> bits{};
+  for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = 1U << i;
+  return bits;
+}();
 
 const kernels::SampleKernels& kernels_of_host() noexcept {
   return kernels::host_kernel_set().sample;
@@ -66,7 +75,7 @@ Sampler::Constraint Sampler::constrain() noexcept {
 }
 
 // Bans the illegal ones of the 2k best. With k legal ones among them, the k best legal ones of all
-// are there.
+// are there, and listed.
 Sampler::Constraint Sampler::constrain_top_k() noexcept {
   const auto n_ids = static_cast<std::uint32_t>(logits_.size());
   const std::uint32_t n_wanted = std::min(2 * options_.top_k, n_ids);
@@ -74,30 +83,76 @@ Sampler::Constraint Sampler::constrain_top_k() noexcept {
                                                          n_wanted, order_.data());
   if (n > kMaxTested) return apply_grammar_mask();
   std::uint32_t n_legal = 0;
-  for (const std::uint32_t token : order_.first(n)) {
+  for (std::uint32_t i = 0; i < n; ++i) {
+    const std::uint32_t token = order_[i];
     if (logits_[token] > kBanned && matcher_->allows(token)) {
-      ++n_legal;
+      order_[n_legal++] = token;
     } else {
       logits_[token] = kBanned;
     }
   }
-  return n_legal >= options_.top_k ? Constraint::kReady : apply_grammar_mask();
+  if (n_legal < options_.top_k) return list_legal();
+  n_listed_ = n_legal;
+  return Constraint::kReady;
+}
+
+// Lists the legal ids where there are few of them, so that no logit has to be banned.
+Sampler::Constraint Sampler::list_legal() noexcept {
+  grammar_status_ = matcher_->fill_mask(grammar_mask_);
+  if (!grammar_status_.ok()) return Constraint::kNone;
+  std::uint32_t n = 0;
+  bool any = false;
+  for (std::size_t word = 0; word < grammar_mask_.size(); ++word) {
+    for (std::uint32_t bits = grammar_mask_[word]; bits != 0; bits &= bits - 1) {
+      const auto token = static_cast<TokenId>(word * 32 + std::countr_zero(bits));
+      if (token >= logits_.size() || !(logits_[token] > kBanned)) continue;
+      if (n == std::min<std::size_t>(kMaxListed, order_.size())) return ban_illegal();
+      any = any || std::isfinite(logits_[token]);
+      order_[n++] = token;
+    }
+  }
+  if (!any) return ban_illegal();
+  n_listed_ = n;
+  return Constraint::kReady;
+}
+
+// The best of the candidates that the grammar's step has listed.
+TokenId Sampler::best_listed() const noexcept {
+  TokenId best = order_[0];
+  for (const std::uint32_t token : order_.first(n_listed_)) {
+    if (logits_[token] > logits_[best]) best = token;
+  }
+  return best;
 }
 
 Sampler::Constraint Sampler::apply_grammar_mask() noexcept {
   grammar_status_ = matcher_->fill_mask(grammar_mask_);
-  if (!grammar_status_.ok()) return Constraint::kNone;
-  constexpr std::size_t kBits = 32;
-  for (std::size_t first = 0; first < logits_.size(); first += kBits) {
-    const std::size_t word = first / kBits;
+  return grammar_status_.ok() ? ban_illegal() : Constraint::kNone;
+}
+
+Sampler::Constraint Sampler::ban_illegal() noexcept {
+  bool any = false;
+  for (std::size_t first = 0; first < logits_.size(); first += kMaskBits.size()) {
+    const std::size_t word = first / kMaskBits.size();
     const std::uint32_t bits = word < grammar_mask_.size() ? grammar_mask_[word] : 0;
-    if (bits == std::numeric_limits<std::uint32_t>::max()) continue;
-    const std::size_t n = std::min(kBits, logits_.size() - first);
-    for (std::size_t i = 0; i < n; ++i) {
-      if ((bits >> i & 1) == 0) logits_[first + i] = kBanned;
+    const std::size_t n = std::min(kMaskBits.size(), logits_.size() - first);
+    const std::span<float> logits = logits_.subspan(first, n);
+    if (bits == 0) {
+      std::ranges::fill(logits, kBanned);
+      continue;
     }
+    if (n == kMaskBits.size() && bits != std::numeric_limits<std::uint32_t>::max()) {
+      for (std::size_t i = 0; i < kMaskBits.size(); ++i) {  // compiled to vectors
+        logits[i] = (bits & kMaskBits[i]) != 0 ? logits[i] : kBanned;
+      }
+    } else {
+      for (std::size_t i = 0; i < n; ++i) {
+        if ((bits & kMaskBits[i]) == 0) logits[i] = kBanned;
+      }
+    }
+    any = any || std::ranges::any_of(logits, [](float logit) { return std::isfinite(logit); });
   }
-  if (has_candidate()) return Constraint::kReady;
+  if (any) return Constraint::kReady;
   grammar_status_ = invalid_argument(
       "grammar: of the tokens that may come next, none has a finite logit behind bias and "
       "callbacks");

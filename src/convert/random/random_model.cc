@@ -29,6 +29,8 @@ constexpr RandomShape kShapes[] = {
     {"gpt2-medium", "gpt2", 24, 1024, 4096, 16, 16, 50257, 1024},
     {"gpt2-large", "gpt2", 36, 1280, 5120, 20, 20, 50257, 1024},
     {"phi2", "phi2", 32, 2560, 10240, 32, 32, 51200, 2048},
+    // Few weights under a large vocabulary, where sampling weighs most.
+    {"270m", "llama", 18, 640, 2048, 10, 2, 262144, 32768},
     // One layer of 1b, for attention over more positions than all layers are measured with.
     {"1b-layer", "llama", 1, 2048, 5632, 32, 4, 32000, 32768},
     // 1b with positions for prompts of 32,768 tokens and the text after them.
