@@ -78,7 +78,8 @@ class GrammarCompiler {
       case Kind::kSequence: return std::ranges::all_of(rules_.parts(e), nullable);
       case Kind::kChoice: return std::ranges::any_of(rules_.parts(e), nullable);
       case Kind::kRepeat: return e.count == 0 || nullable_[e.first];
-      case Kind::kRule: return nullable_rules_[e.first];
+      case Kind::kRule:  // whose definition often comes before, and is found in the same pass
+        return nullable_rules_[e.first] || nullable_[rules_.definition(e.first)];
     }
     return false;
   }
