@@ -19,10 +19,6 @@
 namespace qsf {
 namespace {
 
-bool has_bit(const std::vector<std::uint32_t>& mask, std::uint32_t token) {
-  return (mask[token / 32] >> token % 32 & 1) != 0;
-}
-
 // Walks at random, and compares every mask with the slow matcher's. Returns the texts that ended.
 std::vector<std::string> check_walks(TestGrammars& grammars, GrammarKind kind,
                                      const std::string& source, int n_walks, std::size_t n_steps) {
@@ -59,10 +55,10 @@ std::vector<std::string> check_walks(TestGrammars& grammars, GrammarKind kind,
                        slow.begins(text + grammars.texts.text(token));
             break;
         }
-        EXPECT_EQ(has_bit(mask, token), expected)
+        EXPECT_EQ(mask_has(mask, token), expected)
             << source << ": token \"" << grammars.texts.text(token) << "\" behind " << text;
-        if (has_bit(mask, token) != expected) return texts;
-        if (has_bit(mask, token)) allowed.push_back(token);
+        if (mask_has(mask, token) != expected) return texts;
+        if (mask_has(mask, token)) allowed.push_back(token);
       }
       const std::uint32_t token = allowed[random() % allowed.size()];
       EXPECT_TRUE(matcher.allows(token));

@@ -142,12 +142,10 @@ class TestTexts final : public TokenTexts {
   std::uint32_t first_control_ = 0;
 };
 
-// The vocabulary with the memory of an engine of grammars.
-struct TestGrammars {
-  explicit TestGrammars(std::uint32_t max_grammars = 4, std::uint64_t mask_bytes = 64 << 10,
-                        std::vector<std::string> more = {})
-      : texts(std::move(more)) {
-    const GrammarMemory memory = {max_grammars, mask_bytes};
+// A vocabulary with the memory of an engine of grammars.
+template <typename Texts>
+struct GrammarsOver {
+  GrammarsOver(Texts vocabulary, const GrammarMemory& memory) : texts(std::move(vocabulary)) {
     const std::size_t n = GrammarEngine::region_bytes(memory, texts.n_tokens());
     region.reset(static_cast<std::byte*>(::operator new(n, std::align_val_t(64))));
     Result<std::unique_ptr<GrammarEngine>> made =
@@ -158,10 +156,20 @@ struct TestGrammars {
   struct Free {
     void operator()(std::byte* bytes) const { ::operator delete(bytes, std::align_val_t(64)); }
   };
-  TestTexts texts;
+  Texts texts;
   std::unique_ptr<std::byte, Free> region;
   std::unique_ptr<GrammarEngine> engine;
 };
+
+struct TestGrammars : GrammarsOver<TestTexts> {
+  explicit TestGrammars(std::uint32_t max_grammars = 4, std::uint64_t mask_bytes = 64 << 10,
+                        std::vector<std::string> more = {})
+      : GrammarsOver(TestTexts(std::move(more)), {max_grammars, mask_bytes}) {}
+};
+
+inline bool mask_has(const std::vector<std::uint32_t>& mask, std::uint32_t token) {
+  return (mask[token / 32] >> token % 32 & 1) != 0;
+}
 
 }  // namespace qsf
 
