@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Tests of base/: statuses and results, bytes, half precision, CRC-32, the generator, text, cosines
-// and threads of conversions.
+// Tests of base/: statuses and results, bytes, half precision, CRC-32, SipHash, the generator,
+// text, cosines and threads of conversions.
 
 #include <gtest/gtest.h>
 
@@ -15,6 +15,7 @@
 #include <limits>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -25,6 +26,7 @@
 #include "base/result.h"
 #include "base/rng.h"
 #include "base/run_on_threads.h"
+#include "base/siphash.h"
 #include "base/status.h"
 #include "base/utf8_text.h"
 
@@ -238,6 +240,28 @@ TEST(Utf8TextTest, CutsBetweenCharacters) {
   const std::size_t expected[] = {0, 1, 1, 1, 4, 4, 6, 6};
   for (std::size_t n = 0; n < 8; ++n) EXPECT_EQ(utf8_fitting_bytes(text, n), expected[n]) << n;
   EXPECT_EQ(utf8_fitting_bytes("\x80\x80\x80\x80\x80\x80", 5), 5U);
+}
+
+// The vectors of its authors: the key 00 to 0F, and the bytes 00, 01, 02 ...
+TEST(SipHashTest, HasThePublishedValuesInAnyParts) {
+  const SipKey key = {0x0706050403020100U, 0x0F0E0D0C0B0A0908U};
+  const std::pair<std::size_t, SipHash> expected[] = {
+      {0, {0xE6A825BA047F81A3U, 0x930255C71472F66DU}},
+      {1, {0x44AF996BD8C187DAU, 0x45FC229B11597634U}},
+      {2, {0xC75DA4A48D227781U, 0xE4FF0AF6DE8BA3FCU}},
+      {15, {0x11A8B03399E99354U, 0xD9C3CF970FEC087EU}},
+      {63, {0x4A83502F77D15051U, 0x7CBD3F979A063E50U}},
+      {64, {0x3FCDD4C07D07AF1EU, 0x4BA75836384DAD8CU}}};
+  std::vector<std::byte> bytes(64);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i);
+  for (const auto& [n, hash] : expected) {
+    for (std::size_t split = 0; split <= n; ++split) {
+      SipHasher hasher(key);
+      hasher.add(ByteSpan(bytes).first(split));
+      hasher.add(ByteSpan(bytes).subspan(split, n - split));
+      EXPECT_EQ(hasher.finish(), hash) << n << " bytes, cut at " << split;
+    }
+  }
 }
 
 }  // namespace
