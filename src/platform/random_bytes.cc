@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+
+#include "platform/random_bytes.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace qsf {
+
+Status fill_with_random_bytes(MutableByteSpan to) {
+  if (::getentropy(to.data(), to.size()) == 0) return ok_status();
+  return io_error("random bytes: the system gives none: %s", std::strerror(errno));
+}
+
+}  // namespace qsf
