@@ -99,8 +99,17 @@ void PrefixTree::add(std::uint32_t page, std::uint32_t root, std::uint32_t paren
   kv_.retain_page(page);
   const std::uint64_t hash = hash_of(root, parent, tokens);
   std::uint32_t& bucket = buckets_[hash % buckets_.size()];
-  nodes_[page] = {
-      .root = root, .parent = parent, .n_children = 0, .next = bucket, .hash = hash, .last_use = 0};
+  nodes_[page] = {.root = root,
+                  .parent = parent,
+                  .n_children = 0,
+                  .next = bucket,
+                  .hash = hash,
+                  .last_use = 0,
+                  .path = {}};
+  if (folder_ != nullptr) {
+    nodes_[page].path = folder_->path_of(
+        parent == kNone ? folder_->path_of(key_of(roots_[root])) : nodes_[parent].path, tokens);
+  }
   bucket = page;
   std::copy(tokens.begin(), tokens.end(), tokens_of(page).begin());
   ++roots_[root].n_nodes;
@@ -134,6 +143,23 @@ std::uint32_t PrefixTree::adopt(std::string_view key, std::span<const std::uint3
     parent = page;
   }
   return n_most;
+}
+
+std::uint32_t PrefixTree::find_in_folder(std::string_view key,
+                                         std::span<const std::uint32_t> tokens,
+                                         std::uint32_t n_pages, PrefixPath& before) const noexcept {
+  const auto n_most = static_cast<std::uint32_t>((tokens.size() - 1) / kKvPageSlots);
+  const auto of_page = [&](std::uint32_t i) {
+    return tokens.subspan(static_cast<std::size_t>(i) * kKvPageSlots, kKvPageSlots);
+  };
+  before = folder_->path_of(key);
+  for (std::uint32_t i = 0; i < n_pages; ++i) before = folder_->path_of(before, of_page(i));
+  PrefixPath path = before;
+  for (std::uint32_t i = n_pages; i < n_most; ++i) {
+    path = folder_->path_of(path, of_page(i));
+    if (!folder_->holds(path)) return i - n_pages;
+  }
+  return n_most - n_pages;
 }
 
 void PrefixTree::count(std::string_view key, std::span<const std::uint32_t> tokens,
@@ -189,6 +215,7 @@ void PrefixTree::release_one() noexcept {
     if (oldest == kNone || nodes_[page].last_use < nodes_[oldest].last_use) oldest = page;
   }
   QSF_CHECK(oldest != kNone);
+  if (folder_ != nullptr) folder_->write(nodes_[oldest].path, oldest);
   remove(oldest);
   ++counts_.n_evicted_pages;
 }

@@ -10,6 +10,8 @@
 // the pages before it on the path too, so idle pages have idle children only: whenever a page is
 // idle, a leaf is, and of the idle leaves the least recently used one is released first.
 //
+// With a PrefixFolder a page that is evicted goes to a file, and is found there again.
+//
 // Which rows may enter is the caller's to decide: equal tokens must have equal keys and values.
 //
 // All tables lie in a region that the caller plans; nothing is allocated after creation.
@@ -24,6 +26,7 @@
 
 #include "base/bytes.h"
 #include "kv/kv_cache.h"
+#include "kv/prefix_folder.h"
 
 namespace qsf {
 
@@ -56,11 +59,19 @@ class PrefixTree final : public PageRetainer {
   PrefixTree(const PrefixTree&) = delete;
   PrefixTree& operator=(const PrefixTree&) = delete;
 
+  // Where evicted pages go; null: nowhere. Requires  it outlives the tree, which is empty
+  void set_folder(PrefixFolder* folder) noexcept { folder_ = folder; }
+
   // Gives an empty sequence the longest run of pages that `tokens` begins with, but never all of
   // `tokens`, and returns their number. Stops at idle pages that are reserved as free ones.
   // Requires  key.size() <= kMaxKeyBytes; the sequence has no reservation
   std::uint32_t adopt(std::string_view key, std::span<const std::uint32_t> tokens,
                       SequenceId sequence);
+  // Returns how many pages the folder has of `tokens` behind the first `n_pages`, never of all of
+  // `tokens`; `before` receives the path of those first ones.
+  // Requires  set_folder(); n_pages full pages in `tokens`
+  std::uint32_t find_in_folder(std::string_view key, std::span<const std::uint32_t> tokens,
+                               std::uint32_t n_pages, PrefixPath& before) const noexcept;
   // Counts a look-up that found `n_pages` pages.
   void count(std::string_view key, std::span<const std::uint32_t> tokens, std::uint32_t n_pages);
 
@@ -87,6 +98,7 @@ class PrefixTree final : public PageRetainer {
     std::uint32_t next;  // in its bucket
     std::uint64_t hash;
     std::uint64_t last_use;
+    PrefixPath path;  // with a folder
   };
   struct Root {
     std::uint32_t n_nodes;  // 0: not in use
@@ -111,6 +123,7 @@ class PrefixTree final : public PageRetainer {
   bool paths_are_held() const noexcept;
 
   KvCache& kv_;
+  PrefixFolder* folder_ = nullptr;
   std::span<Node> nodes_;             // [n_pages]; used where the page is retained
   std::span<Root> roots_;             // [n_pages]
   std::span<std::uint32_t> tokens_;   // [n_pages][kKvPageSlots]
