@@ -28,6 +28,7 @@
 #include "io/file_ops.h"
 #include "io/read_device.h"
 #include "kv/kv_policy.h"
+#include "kv/prefix_folder.h"
 #include "kv/prefix_tree.h"
 #include "kv/row.h"
 #include "model/logits_sink.h"
@@ -81,6 +82,10 @@ struct EngineOptions {
   bool prefix_cache = false;
   // Shares pages with generated rows too. A text may then depend on what is in the prefix cache.
   bool reuse_answers = false;
+  // A folder for pages that leave the prefix cache, in files of at most prefix_folder_bytes in all;
+  // empty: they are dropped. Each engine needs one of its own. The files are removed at its end.
+  std::string prefix_folder;
+  std::uint64_t prefix_folder_bytes = 0;
   // Limit of the memory of the whole process; 0: the memory that the machine and its control groups
   // have free.
   std::uint64_t ram_budget_bytes = 0;
@@ -190,6 +195,7 @@ struct StepCounts {
   std::size_t generated_rows = 0;
   std::size_t n_finished = 0;           // members that have ended, in this step or before
   std::size_t n_waiting = 0;            // members left out because no KV page was free
+  std::size_t n_reading = 0;            // members left out because their prompts are read
   std::size_t n_in_flight = 0;          // members left out because another pass in flight has them
   std::uint64_t pass_ns = 0;            // to compute the pass, without sampling and callbacks
   std::uint64_t read_wait_ns = 0;       // waiting for the disk, a part of pass_ns
@@ -214,6 +220,9 @@ struct KvPageCounts {
 struct PrefixCacheStats {
   PrefixTreeStats tree;
   std::uint64_t n_continued = 0;  // generations in a session that held tokens: no look-up
+  PrefixFolderStats folder;
+  std::uint64_t n_folder_hits = 0;  // of the hits, those that read at least a page from the folder
+  std::uint64_t n_folder_hit_tokens = 0;
 };
 
 enum class Pooling { kMean, kLast };

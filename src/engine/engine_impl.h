@@ -22,6 +22,7 @@
 #include "kv/h2o_eviction.h"
 #include "kv/kv_cache.h"
 #include "kv/kv_page_store.h"
+#include "kv/prefix_folder.h"
 #include "kv/prefix_tree.h"
 #include "kv/sparse_prefill_state.h"
 #include "kv/spilled_kv_store.h"
@@ -57,11 +58,14 @@ struct Engine::Impl {
   std::unique_ptr<Backend> backend;
   std::vector<SparsePrefillState> sparse_prefill;  // by SequenceId; empty without sparse prefill
   std::vector<H2oEviction> h2o_eviction;           // by SequenceId; empty without KvPolicy::kH2o
+  std::unique_ptr<PrefixFolder> prefix_folder;     // with EngineOptions::prefix_folder
   std::optional<PrefixTree> prefix_tree;           // with EngineOptions::prefix_cache
   // By SequenceId; how many rows, from the first, may enter the prefix cache: prompt rows, whose
   // bits follow from the tokens alone. Rows read from a file may be of any role.
   std::vector<std::uint32_t> n_shareable;
   std::uint64_t n_continued = 0;  // PrefixCacheStats
+  std::uint64_t n_folder_hits = 0;
+  std::uint64_t n_folder_hit_tokens = 0;
   std::optional<Decoder> decoder;
   std::optional<BudgetWatch> watch;
 
@@ -119,6 +123,8 @@ struct Engine::Impl {
   // Of the prefix cache, in prefix_cache.cc.
   PrefixCacheStats prefix_stats() const noexcept;
   Status check_prefix_key(const std::optional<std::string>& key) const;
+  // Reads pages of the members' prompts back from the folder, as many as one pass may.
+  void read_prefixes(PassInFlight& pass);
 
   // Appends a pass of prompt rows to layers [first, last) of a sequence, as Decoder::run_part.
   Status run_part(SequenceId sequence, std::span<const TokenId> tokens, std::uint32_t first,

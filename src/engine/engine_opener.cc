@@ -272,6 +272,31 @@ Status EngineOpener::make_kv_store(const KvShape& shape) {
   return ok_status();
 }
 
+Status EngineOpener::make_prefix_cache(const KvShape& shape) {
+  const EngineOptions& options = impl_->options;
+  if (!options.prefix_cache) return ok_status();
+  const MutableByteSpan memory = impl_->arena->carve(impl_->plan.regions.prefix_cache);
+  if (options.ram_budget_bytes != 0) touch_pages(memory);
+  const std::uint32_t n_pages = impl_->kv->limits().n_pages;
+  impl_->prefix_tree.emplace(*impl_->kv, memory);
+  if (options.prefix_folder.empty()) return ok_status();
+  // The pages lie in memory, one behind the other: a KV cache in a file has no folder.
+  std::byte* const pages = impl_->kv_store->acquire_layer(0).base;
+  QSF_ASSIGN_OR_RETURN(
+      impl_->prefix_folder,
+      PrefixFolder::open(
+          {.folder = options.prefix_folder,
+           .max_bytes = options.prefix_folder_bytes,
+           .drop_cached = options.ram_budget_bytes != 0,
+           .log = options.log},
+          {pages, static_cast<std::size_t>(ResidentKvStore::region_bytes(shape, n_pages))},
+          shape.page_bytes(),
+          memory.subspan(static_cast<std::size_t>(PrefixTree::region_bytes(n_pages))),
+          impl_->file_ops()));
+  impl_->prefix_tree->set_folder(impl_->prefix_folder.get());
+  return ok_status();
+}
+
 namespace {
 
 // Creates the state of each sequence, in equal parts of a region.
@@ -319,12 +344,8 @@ Status EngineOpener::make_decoder() {
                       impl_->arena->carve(plan.regions.kv_tables)));
   impl_->kv.emplace(std::move(kv));
   impl_->n_shareable.resize(impl_->options.n_sequences);
-  if (impl_->options.prefix_cache) {
-    const MutableByteSpan memory = impl_->arena->carve(plan.regions.prefix_cache);
-    if (impl_->options.ram_budget_bytes != 0) touch_pages(memory);
-    impl_->prefix_tree.emplace(*impl_->kv, memory);
-  }
   QSF_RETURN_IF_ERROR(make_kv_store(shape));
+  QSF_RETURN_IF_ERROR(make_prefix_cache(shape));
   backend.attach_kv(*impl_->kv_store);
   QSF_RETURN_IF_ERROR(make_sparse_prefill_states());
   QSF_RETURN_IF_ERROR(make_h2o_evictions());

@@ -40,6 +40,7 @@ class EngineOpener {
   Status load_tokenizer();
   Status load_weights();
   Status make_kv_store(const KvShape& shape);
+  Status make_prefix_cache(const KvShape& shape);
   Status make_sparse_prefill_states();
   Status make_h2o_evictions();
   Status make_decoder();

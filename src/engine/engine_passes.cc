@@ -208,6 +208,7 @@ Result<PassInFlight*> Engine::Impl::take_pass() {
                             passes.size());
   }
   pass->id = ++last_pass;
+  if (prefix_folder != nullptr) prefix_folder->begin_pass();
   return pass;
 }
 

@@ -13,6 +13,7 @@
 #include "engine/engine_impl.h"
 #include "grammar/grammar_engine.h"
 #include "kv/kv_policy.h"
+#include "kv/prefix_folder.h"
 #include "kv/prefix_tree.h"
 #include "kv/spilled_kv_store.h"
 #include "model/decoder.h"
@@ -239,7 +240,12 @@ class Planner {
     return saturating_mul(align_up(bytes, kRegionAlign), options_.n_sequences);
   }
   std::uint64_t prefix_cache_bytes(std::uint32_t context, std::uint32_t rows) const {
-    return options_.prefix_cache ? PrefixTree::region_bytes(n_kv_pages(context, rows)) : 0;
+    if (!options_.prefix_cache) return 0;
+    const std::uint64_t tree = PrefixTree::region_bytes(n_kv_pages(context, rows));
+    return options_.prefix_folder.empty()
+               ? tree
+               : tree + PrefixFolder::region_bytes(options_.prefix_folder_bytes,
+                                                   kv_shape(spec_, options_).page_bytes());
   }
   // Tokens of the sequences, and a prompt while it is encoded.
   std::uint64_t token_bytes(std::uint32_t context) const {
@@ -364,7 +370,8 @@ class Planner {
     if (options_.prefix_cache) {
       plan_.regions.prefix_cache =
           plan.add("prefix_cache", prefix_cache_bytes(context, rows),
-                   printed("tokens and keys of callers of up to %u pages", limits.n_pages));
+                   printed("tokens and keys of callers of up to %u pages%s", limits.n_pages,
+                           options_.prefix_folder.empty() ? "" : ", and the files of a folder"));
     }
     if (sparse_prefill_bytes(context) != 0) {
       plan_.regions.sparse_prefill_state =
@@ -729,7 +736,7 @@ Status check_options(const EngineOptions& options, const ModelSpec& spec) {
     return invalid_argument("passes in flight: %u, expected 1 to %u", options.max_passes_in_flight,
                             kMaxSequences);
   }
-  QSF_RETURN_IF_ERROR(check_prefix_cache(options));
+  QSF_RETURN_IF_ERROR(check_prefix_cache(options, kv_shape(spec, options).page_bytes()));
   return check_attention(options, spec);
 }
 

@@ -120,7 +120,7 @@ PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
 
 // Rejects options that the prefix cache cannot be combined with; prefix_cache.cc.
 // Fails  kUnsupported or kInvalidArgument, naming them
-Status check_prefix_cache(const EngineOptions& options);
+Status check_prefix_cache(const EngineOptions& options, std::uint64_t page_bytes);
 
 // Rejects options that no plan can serve.
 // Fails  kInvalidArgument, naming the option; kUnsupported for a feature that does not exist, or

@@ -166,6 +166,7 @@ Result<std::uint32_t> Generation::take_prompt(const Session& from) {
   engine.n_shareable[sequence()] = n_alike;
   n_prompt_done_ = result_.cached_tokens = n_alike;
   progress_.total_rows -= n_alike - n_had;
+  if (std::exchange(n_to_read_, 0) != 0) count_prefix();
   session_.tokens_.assign(prompt_.begin(), prompt_.begin() + n_alike);
   return n_alike - n_had;
 }

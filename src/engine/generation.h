@@ -102,7 +102,12 @@ class Generation {
   // Ends the generation when it was cancelled.
   void take_cancel();
   // Whether it may have rows in a pass.
-  bool takes_part() const noexcept { return !finished() && !is_parked(); }
+  bool takes_part() const noexcept { return !finished() && !is_parked() && n_to_read_ == 0; }
+  // Whether pages of its prompt are to be read first.
+  bool is_reading() const noexcept { return n_to_read_ != 0 && !finished() && !is_parked(); }
+  // Reads up to `n_most` of them, and returns how many. What cannot be read is computed.
+  // Requires  is_reading()
+  std::uint32_t read_prefix(std::uint32_t n_most);
   // Requires  admitted, takes_part()
   NextRows next_rows() const;
   SequenceId sequence() const noexcept { return session_.sequence_; }
@@ -148,6 +153,7 @@ class Generation {
   void adopt_prefix();
   // Takes that back; nothing was computed since.
   void return_prefix();
+  // Counts the look-up, once all is read that is to be read.
   void count_prefix();
   // Lets the session's leading rows into the cache.
   void share_prefix();
@@ -157,6 +163,9 @@ class Generation {
   std::vector<TokenId> prompt_;
   std::size_t n_prompt_done_ = 0;
   std::size_t prompt_start_ = 0;  // tokens of the session before the prompt
+  std::uint32_t n_to_read_ = 0;   // pages of the prompt, from the folder of the prefix cache
+  std::uint32_t n_read_ = 0;      // the same, so far
+  PrefixPath read_path_;          // of the prompt before the next of them
   bool recomputes_last_ = false;  // the prompt is the session's last token
   bool begins_session_ = false;   // before it the session was empty
   Phase phase_ = Phase::kNew;

@@ -5,6 +5,9 @@
 //   begin_step()
 //   admit    new members are checked, and KV pages are reserved for them; a refused one ends with
 //            its error
+//   read     pages of new prompts come back from the prefix cache's folder, a bounded number;
+//   whoever
+//            waits for more is left out of the plan
 //   plan     rows in a fixed order: prompt rows of the members in their order in the call, then one
 //            row of each generating member in that order. The rows get their slots in the KV cache
 //   end_step()
@@ -128,6 +131,7 @@ Result<PassId> Engine::Impl::begin_step(std::span<Generation* const> members, St
     }
     member->take_cancel();
   }
+  read_prefixes(*pass);
   pass->changes.swap(changes);
   plan_pass(*pass, bounds);
   return pass->id;
