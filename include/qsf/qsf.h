@@ -672,6 +672,7 @@ typedef struct qsf_step_counts {
   uint64_t pass_ns;           /* to compute the pass, without sampling and callbacks */
   uint64_t read_wait_ns;      /* waiting for the disk, a part of pass_ns */
   uint64_t weight_bytes_read; /* from the file */
+  int n_reading;              /* members left out because their prompts are read from a folder */
 } qsf_step_counts;
 /* Computes the next rows of the members in one pass, which reads the weights once, and delivers
  * their tokens. A member that has ended is left out, and so is one that waits for pages; when all

@@ -97,6 +97,9 @@ Status check(const QSFConfig& config) {
   if (config.attention != QSF_ATTENTION_FULL) QSF_RETURN_IF_ERROR(check_h2o(config));
   QSF_RETURN_IF_ERROR(check_kv_policy(config));
   if (config.kv_spill_lost) return out_of_budget("kv_spill: there was no memory for its path");
+  if (config.prefix_folder_lost) {
+    return out_of_budget("prefix_folder: there was no memory for its path");
+  }
   if (config.memory_lost) return out_of_budget("add_memory: there was no memory for its texts");
   QSF_RETURN_IF_ERROR(check_range("threads", config.threads, kMaxInt));
   QSF_RETURN_IF_ERROR(check_range("max_seq_len", config.max_seq_len, kMaxInt));
@@ -367,6 +370,8 @@ Result<EngineOptions> read_config(const QSFConfig& config) {
                      .mask_bytes = config.grammar_mask_bytes};
   options.prefix_cache = config.prefix_cache;
   options.reuse_answers = config.reuse_answers;
+  options.prefix_folder = config.prefix_folder;
+  options.prefix_folder_bytes = config.prefix_folder_bytes;
   options.ram_budget_bytes = std::uint64_t{config.ram_budget_mb} * kMegabyte;
   options.preload = config.preload;
   options.kv_spill_path = config.kv_spill;

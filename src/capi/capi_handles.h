@@ -89,6 +89,9 @@ struct QSFConfig {
   std::uint64_t grammar_mask_bytes = 0;
   bool prefix_cache = false;
   bool reuse_answers = false;
+  std::string prefix_folder;        // a path; empty: none
+  bool prefix_folder_lost = false;  // no memory for it
+  std::uint64_t prefix_folder_bytes = 0;
   QSFLogCallback log = nullptr;
   void* log_user = nullptr;
   QSFErrorCallback error = nullptr;

@@ -140,6 +140,19 @@ static void test_refusals(const char* path, QSFEngine* engine, QSFEngine* plain)
   config = config_of(0);
   qsf_config_set_reuse_answers(config, 1);
   expect_refused(path, config, QSF_INVALID_ARGUMENT, "reuse_answers: needs the prefix cache");
+  config = config_of(0);
+  qsf_config_set_prefix_folder(config, ".", 1000000000);
+  expect_refused(path, config, QSF_INVALID_ARGUMENT, "prefix_folder: needs the prefix cache");
+  config = config_of(1);
+  qsf_config_set_prefix_folder(config, ".", 1000);
+  expect_refused(path, config, QSF_INVALID_ARGUMENT, "expected room for a page");
+  config = config_of(1);
+  qsf_config_set_prefix_folder(config, "/no/such/folder", 1000000000);
+  expect_refused(path, config, QSF_IO, "/no/such/folder");
+  config = config_of(1);
+  qsf_config_set_prefix_folder(config, "folder", 1000000000);
+  qsf_config_set_kv_spill(config, "folder/spill");
+  expect_refused(path, config, QSF_UNSUPPORTED, "prefix_folder with kv_spill");
 
   char key[257];
   memset(key, 'k', sizeof key);
@@ -160,6 +173,7 @@ static void test_without_model(void) {
   qsf_prefix_stats stats = {.struct_size = sizeof stats};
   qsf_config_set_prefix_cache(NULL, 1);
   qsf_config_set_reuse_answers(NULL, 1);
+  qsf_config_set_prefix_folder(NULL, "folder", 1);
   CHECK(qsf_engine_prefix_stats(NULL, &stats, NULL) == QSF_INVALID_ARGUMENT);
 }
 

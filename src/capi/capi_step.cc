@@ -85,6 +85,7 @@ Status step(QSFEngine* engine, QSFGeneration* const* members, std::size_t n_memb
   out.generated_rows = static_cast<int>(done->generated_rows);
   out.n_finished += static_cast<int>(done->n_finished);
   out.n_waiting = static_cast<int>(done->n_waiting);
+  out.n_reading = static_cast<int>(done->n_reading);
   out.pass_ns = done->pass_ns;
   out.read_wait_ns = done->read_wait_ns;
   out.weight_bytes_read = done->weight_bytes_read;

@@ -52,11 +52,11 @@ inline constexpr std::array kReleasedSizes<qsf_plan_info> = {std::size_t{104}, s
 template <>
 inline constexpr std::array kReleasedSizes<qsf_memory_region> = {std::size_t{32}};
 template <>
-inline constexpr std::array kReleasedSizes<qsf_step_counts> = {std::size_t{48}};
+inline constexpr std::array kReleasedSizes<qsf_step_counts> = {std::size_t{56}};
 template <>
 inline constexpr std::array kReleasedSizes<qsf_step_options> = {std::size_t{16}};
 template <>
-inline constexpr std::array kReleasedSizes<qsf_prefix_stats> = {std::size_t{80}};
+inline constexpr std::array kReleasedSizes<qsf_prefix_stats> = {std::size_t{160}};
 template <>
 inline constexpr std::array kReleasedSizes<qsf_kv_page_counts> = {std::size_t{24}};
 template <>
