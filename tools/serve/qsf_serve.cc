@@ -26,6 +26,7 @@
 #include "tools/common/option_parser.h"
 #include "tools/common/programs.h"
 #include "tools/common/tool_support.h"
+#include "tools/serve/cache_folder.h"
 #include "tools/serve/health_check.h"
 #include "tools/serve/http/http_server.h"
 #include "tools/serve/schedule/scheduler.h"
@@ -55,16 +56,16 @@ HttpLimits http_limits(const ServeOptions& options) {
   return limits;
 }
 
-ModelSettings model_settings(const ServeOptions& options, const HttpLimits& limits) {
+ModelSettings model_settings(const ServeOptions& options, const HttpLimits& limits,
+                             const std::string& cache_folder) {
   ModelSettings settings;
   settings.engine = options.engine;
   settings.cache = options.cache;
   settings.i2s_layout = options.i2s_layout;
   settings.quiet = options.quiet;
-  // Pages of a cache that evicts positions cannot be shared.
-  settings.prefix_cache = !options.no_prefix_cache && options.engine.kv_policy.policy == "full" &&
-                          options.engine.attention.attention == "full" &&
-                          options.engine.kv_spill.empty();
+  settings.prefix_cache = options.has_prefix_cache();
+  settings.cache_folder = cache_folder;
+  settings.cache_folder_bytes = options.cache_folder_bytes;
   settings.grammars = options.grammars;
   settings.reuse_answers = options.reuse_answers;
   settings.server_bytes = http_memory_bytes(limits) + options.max_waiting * kBytesOfWaiting +
@@ -178,7 +179,11 @@ int serve(const ServeOptions& options) {
   std::string error;
   std::optional<Inputs> inputs = read_inputs(options, error);
   SessionFolder folder;
+  CacheFolder cache;
   if (inputs) error = folder.create(options.session_folder);
+  if (error.empty() && !options.cache_folder.empty()) {
+    error = cache.open(options.cache_folder, inputs->models.size());
+  }
   if (!error.empty()) {
     print_error(program_name(), error);
     return kFailure;
@@ -186,7 +191,7 @@ int serve(const ServeOptions& options) {
 
   SignalThread signals;
   const HttpLimits limits = http_limits(options);
-  const ModelSettings model = model_settings(options, limits);
+  const ModelSettings model = model_settings(options, limits, cache.path());
   ServedModels models(std::move(inputs->models), model);
   ServeMetrics metrics;
   Scheduler scheduler(models, schedule_settings(options, folder.path(), model.prefix_cache),

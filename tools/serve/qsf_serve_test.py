@@ -54,7 +54,9 @@ class Options(unittest.TestCase):
                ["--max-token-gap", "0"], ["--max-token-gap", "nan"], ["--max-wait", "-1"],
                ["--max-body", "0"], ["--max-connections", "0"], ["--queue", "0"],
                ["--socket", "some.sock", "--host", "0.0.0.0"],
-               ["--no-prefix-cache", "--reuse-answers"], ["--no-such-option"]]
+               ["--no-prefix-cache", "--reuse-answers"], ["--cache-folder-size", "0"],
+               ["--no-prefix-cache", "--cache-folder", "/tmp"],
+               ["--kv-policy", "window", "--cache-folder", "/tmp"], ["--no-such-option"]]
         for arguments in bad:
             with self.subTest(arguments):
                 code, out, err = call(MODEL, *arguments)
@@ -216,6 +218,102 @@ class Texts(unittest.TestCase):
         error = answer["error"]
         self.assertEqual(error["code"], "context_length_exceeded")
         self.assertIn("maximum context length is 128 tokens", error["message"])
+
+
+class CacheFolder(unittest.TestCase):
+    """Conversations that leave memory and are read again."""
+
+    LIMITS = ["--max-seq-len", "512", "--kv-positions", "512", "--texts", "1"]
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def server(self, *arguments, **keywords):
+        return server(*self.LIMITS, "--cache-folder", self.folder.name, *arguments, **keywords)
+
+    def files(self):
+        return [os.path.join(path, name) for path, _, names in os.walk(self.folder.name)
+                for name in names]
+
+    @staticmethod
+    def ask(serve, number, **fields):
+        """Returns the text after a prompt of over 200 tokens, and how many were cached."""
+        body = {"prompt": f"{number} " + " ".join(PROMPTS * 5), "max_tokens": 20, "seed": 3,
+                "temperature": 0.8, **fields}
+        status, _, answer = serve.post("/v1/completions", body)
+        assert status == 200, answer
+        return (answer["choices"][0]["text"],
+                answer["usage"]["prompt_tokens_details"]["cached_tokens"])
+
+    def test_conversations_are_read_and_their_texts_stay_the_same(self):
+        with server(*self.LIMITS, "--no-prefix-cache") as cold:
+            expected = [self.ask(cold, i)[0] for i in range(6)]
+        with self.server() as serve:
+            self.assertEqual([self.ask(serve, i) for i in range(6)], [(t, 0) for t in expected])
+            self.assertEqual(serve.metric("qsf_cache_folder_hits_total"), 0)
+            for i in range(6):
+                text, n_cached = self.ask(serve, i)
+                self.assertEqual(text, expected[i])
+                self.assertGreaterEqual(n_cached, 128)
+            # Another key has no part in them.
+            self.assertEqual(self.ask(serve, 0, cache_salt="another"), (expected[0], 0))
+            serve.wait_for_metric("qsf_running_texts", 0)
+            self.assertGreaterEqual(serve.metric("qsf_cache_folder_hits_total"), 4)
+            self.assertGreater(serve.metric("qsf_cache_folder_read_bytes_total"), 0)
+            self.assertEqual(serve.metric("qsf_cache_folder_files"), len(self.files()))
+            self.assertEqual(serve.metric("qsf_cache_folder_bytes"),
+                             sum(map(os.path.getsize, self.files())))
+            for path in self.files():
+                self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+                with open(path, "rb") as file:
+                    self.assertNotIn(b"Once", file.read())
+            self.assertEqual(serve.end(signal.SIGTERM), 0)
+        self.assertEqual(self.files(), [])
+
+    def test_the_folder_stays_within_its_size(self):
+        with self.server("--cache-folder-size", "1M") as serve:
+            for i in range(12):
+                self.ask(serve, i % 6)
+                self.assertLessEqual(sum(map(os.path.getsize, self.files())), 1_000_000)
+            serve.wait_for_metric("qsf_running_texts", 0)
+            self.assertGreater(serve.metric("qsf_cache_folder_removed_files_total"), 0)
+
+    def test_damaged_files_are_computed_and_told(self):
+        with self.server() as serve:
+            expected = [self.ask(serve, i)[0] for i in range(4)]
+            for path in self.files():
+                with open(path, "r+b") as file:
+                    file.seek(5000)
+                    byte = file.read(1)[0]
+                    file.seek(5000)
+                    file.write(bytes([byte ^ 1]))
+            text, n_cached = self.ask(serve, 0)
+            self.assertEqual(text, expected[0])
+            self.assertLess(n_cached, 128)
+            serve.wait_for_metric("qsf_running_texts", 0)
+            text = serve.get("/metrics")[2]
+            self.assertRegex(text, r'qsf_cache_folder_errors_total{operation="read"} [1-9]')
+            self.assertIn("the file was cut or changed", "".join(serve.errors))
+
+    def test_one_server_at_a_time(self):
+        with self.server() as serve:
+            code, _, err = call(MODEL, "--port", "0", "--cache-folder", self.folder.name)
+            self.assertEqual(code, 1)
+            self.assertIn("another server uses it", err)
+            for i in range(4):
+                self.ask(serve, i)
+            self.assertGreater(len(self.files()), 0)
+            serve.process.kill()
+            serve.process.wait()
+        self.assertGreater(len(self.files()), 0)  # nobody could remove them
+        with self.server():
+            self.assertEqual(self.files(), [])
+
+    def test_a_folder_that_is_missing(self):
+        code, _, err = call(MODEL, "--port", "0", "--cache-folder", "/no/such/folder")
+        self.assertEqual(code, 1)
+        self.assertIn("--cache-folder: /no/such/folder", err)
 
 
 class Load(unittest.TestCase):

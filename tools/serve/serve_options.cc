@@ -126,6 +126,15 @@ void add_schedule_options(OptionParser& parser, ServeOptions& options) {
             "Also reuse generated tokens of earlier turns: faster, but a text may then depend on "
             "what was cached")
       .group(kSchedule);
+  parser
+      .value("--cache-folder", options.cache_folder,
+             "Folder for conversations that leave memory, which are then read instead of computed")
+      .type_name("DIR")
+      .group(kSchedule);
+  parser
+      .size_in_mb("--cache-folder-size", options.cache_folder_bytes,
+                  "What --cache-folder may hold in MB; suffixes k, M, G; default: 4G")
+      .group(kSchedule);
 }
 
 std::string check_combination(const ServeOptions& options) {
@@ -135,10 +144,20 @@ std::string check_combination(const ServeOptions& options) {
   if (options.no_prefix_cache && options.reuse_answers) {
     return "--no-prefix-cache and --reuse-answers exclude each other";
   }
+  if (!options.cache_folder.empty() && !options.has_prefix_cache()) {
+    return "--cache-folder needs the prefix cache: leave out --no-prefix-cache, --kv-spill, and "
+           "KV policies and attention but full";
+  }
   return check_engine_options(options.engine);
 }
 
 }  // namespace
+
+// Pages of a cache that evicts positions cannot be shared.
+bool ServeOptions::has_prefix_cache() const {
+  return !no_prefix_cache && engine.kv_policy.policy == "full" &&
+         engine.attention.attention == "full" && engine.kv_spill.empty();
+}
 
 std::optional<int> parse_serve_options(int argc, char** argv, ServeOptions& options) {
   OptionParser parser(kDescription);

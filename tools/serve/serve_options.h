@@ -40,6 +40,8 @@ struct ServeOptions {
   std::string session_folder;
   bool no_prefix_cache = false;
   bool reuse_answers = false;
+  std::string cache_folder;  // empty: none
+  std::uint64_t cache_folder_bytes = 4'000'000'000;
   int grammars = 8;
   bool strict_fields = false;
 
@@ -49,6 +51,8 @@ struct ServeOptions {
   std::string i2s_layout = "auto";
   CacheSettings cache;
   EngineOptions engine;
+
+  bool has_prefix_cache() const;
 };
 
 // Parses the command line. Returns the exit code when the program is to end here.

@@ -633,6 +633,16 @@ void Scheduler::publish(bool idle) {
       gauges.prefix_misses = {prefixes.misses_no_entry, prefixes.misses_too_short,
                               prefixes.misses_other_key, prefixes.continued};
       gauges.prefix_evictions = prefixes.evicted_pages;
+      gauges.folder = {.hits = prefixes.folder_hits,
+                       .hit_tokens = prefixes.folder_hit_tokens,
+                       .files = prefixes.folder_files,
+                       .bytes = prefixes.folder_bytes,
+                       .bytes_written = prefixes.folder_bytes_written,
+                       .bytes_read = prefixes.folder_bytes_read,
+                       .removed_files = prefixes.folder_removed_files,
+                       .dropped_pages = prefixes.folder_dropped_pages,
+                       .write_errors = prefixes.folder_write_errors,
+                       .read_errors = prefixes.folder_read_errors};
     }
   }
   metrics_.set_gauges(gauges);

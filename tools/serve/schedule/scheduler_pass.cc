@@ -174,7 +174,7 @@ bool Scheduler::step_model(std::size_t index) {
   }
   sweep();
   if (counts.n_waiting > 0) park_youngest(index);
-  return n_rows > 0 || counts.n_finished > 0 || counts.n_waiting > 0;
+  return n_rows > 0 || counts.n_finished > 0 || counts.n_waiting > 0 || counts.n_reading > 0;
 }
 
 qsf_code Scheduler::run_pass(std::size_t index, const std::vector<QSFGeneration*>& members,
@@ -186,8 +186,9 @@ qsf_code Scheduler::run_pass(std::size_t index, const std::vector<QSFGeneration*
   metrics_.pass_begins(steady_ns());
   const qsf_code code = qsf_engine_step_with(models_.loaded(index)->engine, members.data(),
                                              members.size(), &options, &counts, &error);
-  metrics_.pass_ended(steady_ns(), counts.prompt_rows + counts.generated_rows + counts.n_finished,
-                      code == QSF_OK);
+  const int n_done =
+      counts.prompt_rows + counts.generated_rows + counts.n_finished + counts.n_reading;
+  metrics_.pass_ended(steady_ns(), n_done, code == QSF_OK);
   last_model_ = index;
   models_.touch(index);
   return code;

@@ -60,6 +60,29 @@ std::string quoted(std::string_view text) {
 
 }  // namespace
 
+namespace {
+
+void append_folder(MetricText& out, const CacheFolderGauges& folder) {
+  out.counter("qsf_cache_folder_hits_total",
+              "Prompts that began with pages read from the cache folder", folder.hits);
+  out.counter("qsf_cache_folder_hit_tokens_total", "Their tokens that were read",
+              folder.hit_tokens);
+  out.gauge("qsf_cache_folder_files", "Files in the cache folder", folder.files);
+  out.gauge("qsf_cache_folder_bytes", "Their bytes", folder.bytes);
+  out.counter("qsf_cache_folder_written_bytes_total", "Bytes written to the cache folder",
+              folder.bytes_written);
+  out.counter("qsf_cache_folder_read_bytes_total", "Bytes read from it", folder.bytes_read);
+  out.counter("qsf_cache_folder_removed_files_total", "Files removed for newer ones",
+              folder.removed_files);
+  out.counter("qsf_cache_folder_dropped_pages_total",
+              "Pages not written because too many left memory in one pass", folder.dropped_pages);
+  out.head("qsf_cache_folder_errors_total", "counter", "Pages that could not be written or read");
+  out.value("qsf_cache_folder_errors_total{operation=\"write\"}", folder.write_errors);
+  out.value("qsf_cache_folder_errors_total{operation=\"read\"}", folder.read_errors);
+}
+
+}  // namespace
+
 std::string_view to_string(ServerState state) noexcept {
   switch (state) {
     case ServerState::kStarting: return "starting";
@@ -173,6 +196,7 @@ std::string ServeMetrics::prometheus(std::uint64_t now_ns, std::uint64_t connect
   }
   out.counter("qsf_prefix_evictions_total", "Pages evicted from the prefix cache",
               now.prefix_evictions);
+  append_folder(out, now.folder);
   out.counter("qsf_weight_bytes_read_total", "Bytes of weights read from the file",
               now.weight_bytes_read);
   out.gauge("qsf_memory_budget_bytes", "Budget of the memory plan", now.budget_bytes);

@@ -37,6 +37,20 @@ class DurationHistogram {
 // Why a prompt found no cached prefix.
 inline constexpr std::array kMissReasons = {"no_entry", "too_short", "other_key", "continued"};
 
+// The folder of the prefix cache, as qsf_prefix_stats tells it.
+struct CacheFolderGauges {
+  std::uint64_t hits = 0;
+  std::uint64_t hit_tokens = 0;
+  std::uint64_t files = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t bytes_written = 0;
+  std::uint64_t bytes_read = 0;
+  std::uint64_t removed_files = 0;
+  std::uint64_t dropped_pages = 0;
+  std::uint64_t write_errors = 0;
+  std::uint64_t read_errors = 0;
+};
+
 // What the scheduler tells of one engine, and of all waiting requests. Written whole after a pass.
 struct ServeGauges {
   std::string model;  // loaded and used last; empty: none
@@ -54,6 +68,7 @@ struct ServeGauges {
   std::uint64_t prefix_hits = 0;
   std::array<std::uint64_t, 4> prefix_misses{};  // in the order of kMissReasons
   std::uint64_t prefix_evictions = 0;
+  CacheFolderGauges folder;
   std::uint64_t running = 0;
   std::uint64_t parked = 0;
   std::uint64_t parkings = 0;  // so far

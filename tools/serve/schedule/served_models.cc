@@ -153,7 +153,7 @@ const LoadedModel* ServedModels::loaded(std::size_t index) const {
   return engines_[index].has_value() ? &engines_[index]->model : nullptr;
 }
 
-ConfigPtr ServedModels::make_config() const {
+ConfigPtr ServedModels::make_config(std::size_t index) const {
   ConfigPtr config(qsf_config_default());
   set_engine_options(config.get(), settings_.engine);
   qsf_config_set_log_callback(config.get(), settings_.quiet ? nullptr : print_warning, nullptr);
@@ -163,6 +163,11 @@ ConfigPtr ServedModels::make_config() const {
   qsf_config_set_grammars(config.get(), settings_.grammars, kMaskBytes);
   if (settings_.prefix_cache) qsf_config_set_prefix_cache(config.get(), 1);
   if (settings_.reuse_answers) qsf_config_set_reuse_answers(config.get(), 1);
+  if (!settings_.cache_folder.empty()) {
+    const std::string folder = settings_.cache_folder + "/" + std::to_string(index);
+    qsf_config_set_prefix_folder(config.get(), folder.c_str(),
+                                 settings_.cache_folder_bytes / models_.size());
+  }
   return config;
 }
 
@@ -172,10 +177,10 @@ std::optional<std::string> ServedModels::file_of(std::size_t index, std::string&
   return converted_model(path, settings_.i2s_layout, settings_.quiet, error, settings_.cache);
 }
 
-bool ServedModels::fits_whole(const std::string& path) const {
+bool ServedModels::fits_whole(std::size_t index, const std::string& path) const {
   QSFPlan* planned = nullptr;
   qsf_error error = {};
-  const qsf_code code = qsf_plan_create(path.c_str(), make_config().get(), &planned, &error);
+  const qsf_code code = qsf_plan_create(path.c_str(), make_config(index).get(), &planned, &error);
   const PlanPtr plan(planned);
   qsf_plan_info info = {};
   info.struct_size = sizeof info;
@@ -204,13 +209,13 @@ ServedModels::Loading ServedModels::load(std::size_t index,
       others = true;
       if (is_idle(i) && (!oldest || uses_[i] < uses_[*oldest])) oldest = i;
     }
-    if (!others || fits_whole(*path)) break;
+    if (!others || fits_whole(index, *path)) break;
     if (!oldest) return Loading::kWait;
     close(*oldest);
   }
   const auto start = std::chrono::steady_clock::now();
   QSFEngine* opened = nullptr;
-  if (qsf_engine_open(path->c_str(), make_config().get(), &opened, &failed) != QSF_OK) {
+  if (qsf_engine_open(path->c_str(), make_config(index).get(), &opened, &failed) != QSF_OK) {
     error = load_error(models_[index].id, failed);
     return Loading::kFailed;
   }

@@ -44,8 +44,10 @@ struct ModelSettings {
   std::string i2s_layout;
   bool prefix_cache = true;
   bool reuse_answers = false;
-  int grammars = 8;                // that exist at a time
-  std::uint64_t server_bytes = 0;  // connections, queues and caches of the server itself
+  std::string cache_folder;              // with a folder for each model, by number; empty: none
+  std::uint64_t cache_folder_bytes = 0;  // of all models, in equal parts
+  int grammars = 8;                      // that exist at a time
+  std::uint64_t server_bytes = 0;        // connections, queues and caches of the server itself
   bool quiet = false;
 };
 
@@ -80,9 +82,9 @@ class ServedModels {
     LoadedModel model;
   };
 
-  ConfigPtr make_config() const;
+  ConfigPtr make_config(std::size_t index) const;
   std::optional<std::string> file_of(std::size_t index, std::string& error);
-  bool fits_whole(const std::string& path) const;
+  bool fits_whole(std::size_t index, const std::string& path) const;
 
   void list(std::size_t index, const qsf_model_info* info);
 
