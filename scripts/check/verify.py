@@ -372,7 +372,7 @@ def long_capi_calls(runner):
 
 def long_grammar_fuzz(runner):
     if runner.build("asan", ["grammar_fuzz_test"]):
-        runner.checker("grammar-fuzz", [os.path.join(ROOT, "build/asan/tests/grammar_fuzz_test"), "500000"])
+        runner.checker("grammar-fuzz", [os.path.join(ROOT, "build/asan/tests/grammar_fuzz_test"), "100000"])
 
 
 def long_http_fuzz(runner):
@@ -443,7 +443,7 @@ LONG_SUITES = {
     "clients": ("runs the clients of other projects against a server", long_clients),
     "dockerfile": ("builds the Dockerfile's image in a folder and runs it", long_dockerfile),
     "fuzz": ("runs every fuzzer for ten minutes", long_fuzz),
-    "grammar-fuzz": ("follows half a million random grammars and schemas under the sanitizers",
+    "grammar-fuzz": ("follows 100,000 random grammars and schemas under the sanitizers",
                      long_grammar_fuzz),
     "http-fuzz": ("sends two million mutated requests to the HTTP server under the sanitizers", long_http_fuzz),
     "llama-server-tests": ("runs the tests of llama-server that qsf serve passes", long_llama_server_tests),
