@@ -4,6 +4,7 @@
 add_library(qsf_serve_api STATIC
   serve/api/answer_output.cc serve/api/anthropic.cc serve/api/anthropic_format.cc
   serve/api/api_error.cc serve/api/api_settings.cc serve/api/call_fields.cc serve/api/chat_job.cc
+  serve/api/embedding_inputs.cc
   serve/api/engine_access.cc serve/api/input_tokens.cc serve/api/interface_request.cc
   serve/api/json_fields.cc serve/api/json_value.cc serve/api/json_writer.cc
   serve/api/llama_infill.cc serve/api/llama_server.cc serve/api/message_fields.cc

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tools/serve/api/compute_job.h"
+#include "tools/serve/api/embedding_inputs.h"
 #include "tools/serve/api/interface_request.h"
 #include "tools/serve/api/json_writer.h"
 #include "tools/serve/api/ollama.h"
@@ -53,34 +54,13 @@ class EmbedJob : public ComputeJob {
         begin_ns_(settings_.now_ns()) {}
 
   std::optional<ApiError> begin(const LoadedModel& model) override {
-    const int hidden = model.info.hidden_size;
-    if (call_.dimensions != -1 && call_.dimensions != hidden) {
-      return invalid_field("dimensions", "'dimensions' is " + std::to_string(call_.dimensions) +
-                                             ", but this model's embeddings have " +
-                                             std::to_string(hidden));
-    }
-    for (RawPrompt& input : call_.inputs) {
-      std::vector<int> tokens;
-      std::vector<int> no_end_tokens;
-      if (auto error = raw_tokens(settings_, model, input, no_end_tokens, tokens, "input")) {
-        return error;
-      }
-      input = RawPrompt();
-      if (tokens.empty()) return invalid_field("input", "'input' has a text without tokens");
-      const auto context = static_cast<std::size_t>(model.info.context);
-      if (tokens.size() > context && !call_.truncate) {
-        return context_exceeded(static_cast<int>(tokens.size()), model.info.context, "input");
-      }
-      tokens.resize(std::min(tokens.size(), context));
-      n_tokens_ += tokens.size();
-      inputs_.push_back(std::move(tokens));
-    }
-    return std::nullopt;
+    return make_embedding_inputs(settings_, model, call_.dimensions, call_.truncate, call_.inputs,
+                                 inputs_);
   }
 
   bool compute_step(const LoadedModel& model) override {
     std::vector<float> embedding(static_cast<std::size_t>(model.info.hidden_size));
-    const auto error = settings_.access->embed(model, inputs_[n_done_], QSF_POOLING_MEAN,
+    const auto error = settings_.access->embed(model, inputs_.tokens[n_done_], QSF_POOLING_MEAN,
                                                /*normalize=*/!call_.is_old, embedding);
     if (error) {
       on_error(*error);
@@ -94,7 +74,7 @@ class EmbedJob : public ComputeJob {
       output_.respond(200, R"({"embedding":)" + json.str() + "}");
       return false;
     }
-    inputs_[n_done_] = {};
+    inputs_.tokens[n_done_] = {};
     if (n_done_ == 0) {
       JsonWriter name;
       name.text(name_of(model));
@@ -103,23 +83,22 @@ class EmbedJob : public ComputeJob {
     } else {
       output_.piece("," + json.str());
     }
-    if (++n_done_ < inputs_.size()) return true;
+    if (++n_done_ < inputs_.tokens.size()) return true;
     JsonWriter rest;
     rest.member("total_duration", settings_.now_ns() - begin_ns_);
-    rest.member("load_duration", model.load_ns).member("prompt_eval_count", n_tokens_);
+    rest.member("load_duration", model.load_ns).member("prompt_eval_count", inputs_.n_tokens);
     output_.piece("]," + rest.str() + "}");
     output_.finish();
     return false;
   }
-  std::size_t step_positions() const noexcept override { return inputs_[n_done_].size(); }
+  std::size_t step_positions() const noexcept override { return inputs_.tokens[n_done_].size(); }
 
  private:
   EmbedCall call_;
   const ApiSettings& settings_;
   std::uint64_t begin_ns_;
-  std::vector<std::vector<int>> inputs_;  // tokens; empty once computed
+  EmbeddingInputs inputs_;  // the tokens of each are freed once it is computed
   std::size_t n_done_ = 0;
-  std::size_t n_tokens_ = 0;
 };
 
 std::shared_ptr<ServeJob> handle_embed(const ApiRequest& request, bool is_old) {

@@ -9,6 +9,7 @@
 #include "tools/serve/api/api_error.h"
 #include "tools/serve/api/call_fields.h"
 #include "tools/serve/api/compute_job.h"
+#include "tools/serve/api/embedding_inputs.h"
 #include "tools/serve/api/openai_common.h"
 #include "tools/serve/api/raw_prompt.h"
 
@@ -76,50 +77,32 @@ class EmbeddingsJob : public ComputeJob {
         settings_(*request.settings) {}
 
   std::optional<ApiError> begin(const LoadedModel& model) override {
-    const int hidden = model.info.hidden_size;
-    if (call_.dimensions != -1 && call_.dimensions != hidden) {
-      return invalid_field("dimensions", "'dimensions' is " + std::to_string(call_.dimensions) +
-                                             ", but this model's embeddings have " +
-                                             std::to_string(hidden));
-    }
-    for (RawPrompt& input : call_.inputs) {
-      std::vector<int> tokens;
-      std::vector<int> no_end_tokens;
-      if (auto error = raw_tokens(settings_, model, input, no_end_tokens, tokens, "input")) {
-        return error;
-      }
-      input = RawPrompt();
-      if (tokens.empty()) return invalid_field("input", "'input' has a text without tokens");
-      const int n_tokens = static_cast<int>(tokens.size());
-      if (n_tokens > model.info.context) {
-        return context_exceeded(n_tokens, model.info.context, "input");
-      }
-      n_tokens_ += n_tokens;
-      inputs_.push_back(std::move(tokens));
-    }
-    return std::nullopt;
+    return make_embedding_inputs(settings_, model, call_.dimensions, /*truncate=*/false,
+                                 call_.inputs, inputs_);
   }
 
   bool compute_step(const LoadedModel& model) override {
     std::vector<float> embedding(static_cast<std::size_t>(model.info.hidden_size));
     const auto error =
-        settings_.access->embed(model, inputs_[n_done_], call_.pooling, true, embedding);
+        settings_.access->embed(model, inputs_.tokens[n_done_], call_.pooling, true, embedding);
     if (error) {
       on_error(*error);
       return false;
     }
-    inputs_[n_done_] = {};
+    inputs_.tokens[n_done_] = {};
     write(embedding);
-    if (++n_done_ < inputs_.size()) return true;
+    if (++n_done_ < inputs_.tokens.size()) return true;
     JsonWriter json;
     json.member("model", name_of(model)).name("usage").begin_object();
-    json.member("prompt_tokens", n_tokens_).member("total_tokens", n_tokens_).end_object();
+    json.member("prompt_tokens", inputs_.n_tokens)
+        .member("total_tokens", inputs_.n_tokens)
+        .end_object();
     output_.piece("]," + json.str() + "}");
     output_.finish();
     return false;
   }
 
-  std::size_t step_positions() const noexcept override { return inputs_[n_done_].size(); }
+  std::size_t step_positions() const noexcept override { return inputs_.tokens[n_done_].size(); }
 
  private:
   void write(const std::vector<float>& embedding) {
@@ -139,9 +122,8 @@ class EmbeddingsJob : public ComputeJob {
 
   EmbeddingsCall call_;
   const ApiSettings& settings_;
-  std::vector<std::vector<int>> inputs_;  // tokens; empty once computed
+  EmbeddingInputs inputs_;  // the tokens of each are freed once it is computed
   std::size_t n_done_ = 0;
-  int n_tokens_ = 0;
 };
 
 }  // namespace
