@@ -51,6 +51,8 @@ struct ChatCall {
   // All else of each text: `prompt` and the seed are set from the above.
   TextRequest text;
   bool stream = false;
+  // Where the prompt exceeds the context, the oldest turns are left out rather than refused.
+  bool drops_oldest = false;
   int max_context = 0;  // most tokens of a prompt and its answer, if the model's context has more
 };
 
@@ -82,6 +84,7 @@ struct AnswerUsage {
   int cached_tokens = 0;       // of them, read from the prefix cache
   int generated_tokens = 0;    // of all choices
   int reasoning_tokens = 0;    // of them, those of reasoning
+  int dropped_messages = 0;    // left out of the prompt
   std::uint64_t total_ns = 0;  // since the request
   std::uint64_t load_ns = 0;
   std::uint64_t prompt_ns = 0;  // the longest of the choices, as the next

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tools/serve/api/api_error.h"
+#include "tools/serve/api/json_value.h"
 #include "tools/serve/api/raw_prompt.h"
 
 namespace qsf_tools {
@@ -51,6 +52,9 @@ class ChatJob : public ServeJob {
   std::optional<ApiError> check_bias(const LoadedModel& model) const;
   std::optional<ApiError> add_texts(std::vector<int> prompt, const char* param,
                                     std::vector<TextRequest>& texts);
+  int context() const;
+  std::optional<ApiError> render(std::string_view messages, ChatPrompt& prompt) const;
+  std::optional<ApiError> drop_oldest_turns(ChatPrompt& prompt);
   std::optional<ApiError> prepare_chat(std::vector<TextRequest>& texts);
   std::optional<ApiError> prepare_raw(std::vector<TextRequest>& texts);
   std::optional<ApiError> constrain(const ChatSyntax& syntax, std::string_view prompt);
@@ -90,37 +94,92 @@ std::optional<ApiError> ChatJob::check_bias(const LoadedModel& model) const {
   return std::nullopt;
 }
 
+// The most tokens of a prompt and its answer.
+int ChatJob::context() const {
+  const int context = model_->info.context;
+  return call_.max_context > 0 ? std::min(context, call_.max_context) : context;
+}
+
 // Appends the n texts of one prompt.
 std::optional<ApiError> ChatJob::add_texts(std::vector<int> prompt, const char* param,
                                            std::vector<TextRequest>& texts) {
   if (prompt.empty()) return invalid_field(param, "the prompt has no tokens");
   const int n_prompt = static_cast<int>(prompt.size());
-  int context = model_->info.context;
-  if (call_.max_context > 0) context = std::min(context, call_.max_context);
-  const int room = context - n_prompt;
-  if (room <= 0) return context_exceeded(n_prompt, context, param);
+  const int room = context() - n_prompt;
+  if (room <= 0) return context_exceeded(n_prompt, context(), param);
   usage_.prompt_tokens += n_prompt;
   for (int i = 0; i < call_.n; ++i) {
     TextRequest& text = texts.emplace_back(call_.text);
     text.prompt = prompt;
     text.sampling.seed = *call_.seed + static_cast<std::uint64_t>(i);
     // Ends with `length`, as a full context.
-    const bool is_bounded = text.max_tokens >= 0 || context < model_->info.context;
+    const bool is_bounded = text.max_tokens >= 0 || context() < model_->info.context;
     if (is_bounded && (text.max_tokens < 0 || text.max_tokens > room)) text.max_tokens = room;
   }
   return std::nullopt;
 }
 
-std::optional<ApiError> ChatJob::prepare_chat(std::vector<TextRequest>& texts) {
+std::optional<ApiError> ChatJob::render(std::string_view messages, ChatPrompt& prompt) const {
   ChatPromptRequest request;
-  request.messages = call_.messages;
+  request.messages = messages;
   request.tools = call_.tools;
   request.variables = call_.variables;
   request.add_generation_prompt = call_.add_generation_prompt;
   request.continue_final_message = call_.continue_final_message;
   request.now_seconds = settings_.now_seconds();
+  return settings_.access->chat_prompt(*model_, request, prompt);
+}
+
+// Leaves as many of the oldest turns out of a prompt that exceeds the context as it takes, and
+// keeps the system's messages before them. A turn is a user's message and what follows it:
+// templates insist on that order. A prompt that is too long even so stays as it is.
+std::optional<ApiError> ChatJob::drop_oldest_turns(ChatPrompt& prompt) {
+  const auto limit = static_cast<std::size_t>(context());
+  JsonValue parsed;
+  std::string problem;
+  if (prompt.tokens.size() < limit || !parse_json(call_.messages, {}, parsed, problem)) {
+    return std::nullopt;
+  }
+  const JsonArray& messages = *parsed.array();
+  const auto is_of = [&messages](std::size_t i, std::string_view role) {
+    const JsonValue* value = messages[i].member("role");
+    return value != nullptr && value->text() != nullptr && *value->text() == role;
+  };
+  std::size_t n_system = 0;
+  while (n_system < messages.size() &&
+         (is_of(n_system, "system") || is_of(n_system, "developer"))) {
+    ++n_system;
+  }
+  std::vector<std::size_t> begins;  // of all turns but the oldest
+  for (std::size_t i = n_system + 1; i < messages.size(); ++i) {
+    if (is_of(i, "user")) begins.push_back(i);
+  }
+  std::size_t low = 0;
+  std::size_t high = begins.size();
+  while (low < high) {
+    const std::size_t middle = (low + high) / 2;
+    JsonArray kept(messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(n_system));
+    kept.insert(kept.end(), messages.begin() + static_cast<std::ptrdiff_t>(begins[middle]),
+                messages.end());
+    ChatPrompt shorter;
+    if (auto error = render(JsonValue(std::move(kept)).to_text(), shorter)) return error;
+    if (shorter.tokens.size() < limit) {
+      prompt = std::move(shorter);
+      usage_.dropped_messages = static_cast<int>(begins[middle] - n_system);
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<ApiError> ChatJob::prepare_chat(std::vector<TextRequest>& texts) {
   ChatPrompt prompt;
-  if (auto error = settings_.access->chat_prompt(*model_, request, prompt)) return error;
+  if (auto error = render(call_.messages, prompt)) return error;
+  if (call_.drops_oldest) {
+    if (auto error = drop_oldest_turns(prompt)) return error;
+  }
   // Long conversations are not kept beside their tokens.
   call_.messages = std::string();
   call_.tools = std::string();

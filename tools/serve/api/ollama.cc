@@ -131,9 +131,9 @@ void read_common(FieldReader& fields, const ApiSettings& settings, FieldReport& 
   read_think(fields, call);
   fields.read("logprobs", call.text.log_probs);
   fields.read("top_logprobs", call.text.n_top_log_probs, 0, kMaxOllamaTopLogProbs);
-  // Prompts that exceed the context are an error whatever `truncate` and `shift` say: what would be
-  // cut nobody has seen.
-  fields.accept({"keep_alive", "truncate", "shift"});
+  // ollama's default is true. Nothing is cut unasked here, and never while an answer is made.
+  fields.read("truncate", call.drops_oldest);
+  fields.accept({"keep_alive", "shift"});
 }
 
 // Loads the model and says so.

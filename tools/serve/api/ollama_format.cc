@@ -53,6 +53,7 @@ class OllamaFormat : public AnswerFormat {
     json.member("prompt_eval_count", usage.prompt_tokens);
     json.member("prompt_eval_duration", usage.prompt_ns);
     json.member("eval_count", usage.generated_tokens).member("eval_duration", usage.generate_ns);
+    if (usage.dropped_messages > 0) json.member("dropped_messages", usage.dropped_messages);
     json.end_object();
     if (!streams_) return output_.respond(200, json.take());
     output_.line(json.str());

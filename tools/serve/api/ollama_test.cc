@@ -100,6 +100,54 @@ TEST(OllamaTest, OptionsAreSampling) {
   EXPECT_EQ(server.texts[0].max_tokens, -1);
 }
 
+// The context of 100 tokens, here bytes, holds three short messages.
+TEST(OllamaTest, TruncateDropsTheOldestTurns) {
+  const auto message = [](const char* role, const char* text) {
+    return R"({"role":")" + std::string(role) + R"(","content":")" + text + "\"}";
+  };
+  const auto ask = [](FakeServer& server, const std::string& messages, bool truncate) {
+    server.access.counts_bytes = true;
+    return server
+        .post("/api/chat", R"({"model":"tiny","stream":false,"messages":[)" + messages +
+                               (truncate ? R"(],"truncate":true})" : "]}"))
+        .status;
+  };
+  const std::string turns = message("user", "1") + "," + message("assistant", "2") + "," +
+                            message("user", "3") + "," + message("assistant", "4") + "," +
+                            message("user", "5");
+  FakeServer server;
+  EXPECT_EQ(ask(server, turns, false), 400);
+  EXPECT_EQ(server.access.asked.messages, "[" + turns + "]");
+
+  ask(server, turns, true);
+  ASSERT_EQ(server.texts.size(), 1U) << server.exchange->body;
+  const std::string two_turns = "[" + message("user", "3") + "," + message("assistant", "4") + "," +
+                                message("user", "5") + "]";
+  EXPECT_EQ(server.texts[0].prompt.size(), two_turns.size());
+  server.job->on_admitted();
+  server.job->on_text_end(0, TextResult());
+  server.job->on_end();
+  EXPECT_NE(server.exchange->body.find(R"("dropped_messages":2)"), std::string::npos)
+      << server.exchange->body;
+
+  // The system's message stays, and costs a turn more.
+  ask(server, message("system", "S") + "," + turns, true);
+  ASSERT_EQ(server.texts.size(), 1U);
+  const std::string last = "[" + message("system", "S") + "," + message("user", "5") + "]";
+  EXPECT_EQ(server.texts[0].prompt.size(), last.size());
+
+  // Nothing that may be left out, or not enough of it.
+  EXPECT_EQ(ask(server, message("user", std::string(90, 'x').c_str()), true), 400);
+  EXPECT_EQ(ask(server, turns + "," + message("user", std::string(90, 'x').c_str()), true), 400);
+  // What fits stays whole.
+  ask(server, message("user", "1") + "," + message("assistant", "2"), true);
+  ASSERT_EQ(server.texts.size(), 1U);
+  server.job->on_admitted();
+  server.job->on_text_end(0, TextResult());
+  server.job->on_end();
+  EXPECT_EQ(server.exchange->body.find("dropped_messages"), std::string::npos);
+}
+
 TEST(OllamaTest, Formats) {
   FakeServer server;
   server.post("/api/chat", chat_body(R"(,"format":"json")"));

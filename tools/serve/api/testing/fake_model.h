@@ -34,7 +34,9 @@ class FakeAccess : public ModelAccess {
     adds_generation_prompt = request.add_generation_prompt;
     if (chat_error) return chat_error;
     prompt.text = prompt_text;
-    prompt.tokens.assign(static_cast<std::size_t>(n_prompt_tokens), 'p');
+    const std::size_t n_tokens =
+        counts_bytes ? request.messages.size() : static_cast<std::size_t>(n_prompt_tokens);
+    prompt.tokens.assign(n_tokens, 'p');
     prompt.end_tokens = {7};
     prompt.end_texts = {"<end>"};
     return std::nullopt;
@@ -92,6 +94,7 @@ class FakeAccess : public ModelAccess {
   std::optional<ApiError> chat_error;
   std::string prompt_text = "prompt";
   int n_prompt_tokens = 5;
+  bool counts_bytes = false;  // a prompt has as many tokens as its messages have bytes
   bool has_fim = true;
 };
 
