@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -109,11 +110,11 @@ class SignalThread {
     ::signal(SIGPIPE, SIG_IGN);
   }
   void start(Scheduler& scheduler, HttpServer& server) {
-    std::thread([this, &scheduler, &server] {
+    thread_ = std::thread([this, &scheduler, &server] {
       int n_interrupts = 0;
       for (;;) {
         int signal = 0;
-        if (::sigwait(&signals_, &signal) != 0) return;
+        if (::sigwait(&signals_, &signal) != 0 || over_) return;
         n_interrupts += signal == SIGINT ? 1 : 0;
         if (n_interrupts >= 2) {
           // A pass that reads from a slow disk is not waited for.
@@ -125,11 +126,19 @@ class SignalThread {
         print_error(program_name(), "ending when the running requests are answered");
         scheduler.drain();
       }
-    }).detach();
+    });
+  }
+  // Ends the thread, which otherwise might outlive what it drains. Requires  started
+  void end() {
+    over_ = true;
+    ::pthread_kill(thread_.native_handle(), SIGTERM);
+    thread_.join();
   }
 
  private:
   sigset_t signals_ = {};
+  std::thread thread_;
+  std::atomic<bool> over_{false};
 };
 
 // What the command line names, read.
@@ -227,6 +236,7 @@ int serve(const ServeOptions& options) {
   server->run();
   scheduler.stop();
   scheduling.join();
+  signals.end();
   if (failure.empty()) return kSuccess;
   print_error(program_name(), failure);
   return kFailure;
