@@ -152,6 +152,13 @@ TEST(GrammarBounds, HostileSchemasAreRefusedOrFollowed) {
       {R"({"type": "string", "pattern": "^(a|a)*(a|aa)+$"})", true},
       {R"({"type": "string", "pattern": ")" + repeated("(", 50'000) + "\"}", false},
       {R"({"type": "string", "pattern": ")" + repeated("(a|b)?", 20'000) + "\"}", true},
+      // Lengths that cut one part of any length, several, all; divisions in divisions.
+      {R"({"type": "string", "pattern": "^[a-z]+-[0-9]{2}$", "maxLength": 9})", true},
+      {R"({"type": "string", "pattern": "^[a-z]+-[a-z]+$", "maxLength": 9})", false},
+      {R"({"type": "string", "pattern": "^[a-z]{4}$", "maxLength": 3})", false},
+      {R"({"type": "string", "maxLength": 9, "pattern": "^)" + repeated("(a?", 40) +
+           repeated(")?", 40) + "$\"}",
+       false},
       {"{\"enum\": [" + many(20'000, [](std::size_t i) { return std::to_string(i) + ", "; }) +
            "0]}",
        true},

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,10 @@ namespace qsf {
 namespace {
 
 constexpr std::uint64_t kNoLimit = kUnbounded;
+// Ways of dividing the length of a text between the parts of a sequence.
+constexpr std::uint64_t kMaxDivisions = 64;
+// Parts looked at to keep a length: divisions within divisions multiply.
+constexpr std::size_t kMaxVisits = 100'000;
 constexpr CharRange kControls{0, 0x1F};
 
 // Escapes of one letter in a JSON string; what they stand for must not stand there itself.
@@ -54,17 +59,42 @@ std::string u_escape(std::uint32_t code_point) {
   return out;
 }
 
+// A part of a pattern. Lengths are in characters of the text, not of its escapes.
+struct PatternNode {
+  enum class Kind : std::uint8_t { kChar, kSequence, kChoice, kRepeat };
+  Kind kind = Kind::kSequence;
+  ExprId one = 0;                  // of a character
+  std::vector<std::size_t> parts;  // of a sequence or a choice; the one of a repeat
+  std::uint32_t least = 0;         // of a repeat
+  std::uint32_t most = 0;
+  std::uint64_t shortest = 0;
+  std::uint64_t longest = 0;  // kNoLimit: none
+};
+
+std::uint64_t sum_of(std::uint64_t a, std::uint64_t b) {
+  return std::min(a + b, kNoLimit);
+}
+
+std::uint64_t product_of(std::uint64_t length, std::uint64_t n) {
+  if (length == 0 || n == 0) return 0;
+  return length >= kNoLimit || n >= kNoLimit ? kNoLimit : std::min(length * n, kNoLimit);
+}
+
 class PatternParser {
  public:
   PatternParser(GrammarRules& rules, std::string_view pattern) : rules_(rules), text_(pattern) {}
 
-  Result<JsonPattern> run() {
-    QSF_ASSIGN_OR_RETURN(const JsonPattern pattern, parse_choice(0));
+  Result<ExprId> run(LengthBounds length) {
+    QSF_ASSIGN_OR_RETURN(const NodeId pattern, parse_choice(0));
     if (at_ < text_.size()) return error_at("a ) without its (");
-    return pattern;
+    QSF_ASSIGN_OR_RETURN(const std::optional<ExprId> bounded, bound(pattern, length));
+    if (!bounded) return invalid_argument("no text of an allowed length matches");
+    return *bounded;
   }
 
  private:
+  using NodeId = std::size_t;
+
   Status error_at(const char* what) const {
     return invalid_argument("pattern, position %zu: %s", at_, what);
   }
@@ -75,25 +105,24 @@ class PatternParser {
   bool at(std::string_view word) const { return text_.substr(at_).starts_with(word); }
 
   // Alternatives; those of the whole match anywhere in the text unless ^ and $ say otherwise.
-  Result<JsonPattern> parse_choice(std::size_t depth) {
+  Result<NodeId> parse_choice(std::size_t depth) {
     if (depth > kMaxGrammarDepth) return error_at("too many groups in each other");
-    std::vector<ExprId> choices;
-    JsonPattern all = {0, kNoLimit, 0};
+    PatternNode all;
+    all.kind = PatternNode::Kind::kChoice;
+    all.shortest = kNoLimit;
     for (;;) {
-      QSF_ASSIGN_OR_RETURN(const JsonPattern one, parse_sequence(depth));
-      choices.push_back(one.expression);
-      all.least = std::min(all.least, one.least);
-      all.most = std::max(all.most, one.most);
+      QSF_ASSIGN_OR_RETURN(const NodeId one, parse_sequence(depth));
+      all.parts.push_back(one);
+      all.shortest = std::min(all.shortest, nodes_[one].shortest);
+      all.longest = std::max(all.longest, nodes_[one].longest);
       if (!at('|')) break;
       ++at_;
     }
-    all.expression = rules_.choice(choices);
-    return all;
+    return add(std::move(all));
   }
 
-  Result<JsonPattern> parse_sequence(std::size_t depth) {
-    std::vector<ExprId> parts;
-    JsonPattern sum = {0, 0, 0};
+  Result<NodeId> parse_sequence(std::size_t depth) {
+    PatternNode all;
     const bool outer = depth == 0;
     bool begins = false;
     bool ends = false;
@@ -102,7 +131,7 @@ class PatternParser {
       begins = true;
       ++at_;
     }
-    if (outer && !begins) parts.push_back(rules_.repeat(json_text_char(rules_), 0, kUnbounded));
+    if (outer && !begins) append(all, any_text());
     while (at_ < text_.size() && !at('|') && !at(')')) {
       if (at('$')) {
         if (!outer) return unsupported_at("$ in a group");
@@ -111,21 +140,48 @@ class PatternParser {
         if (at_ < text_.size() && !at('|')) return unsupported_at("$ before the end");
         break;
       }
-      QSF_ASSIGN_OR_RETURN(JsonPattern part, parse_element(depth));
+      QSF_ASSIGN_OR_RETURN(NodeId part, parse_element(depth));
       QSF_ASSIGN_OR_RETURN(part, parse_repeats(part));
-      parts.push_back(part.expression);
-      sum.least = std::min(sum.least + part.least, kNoLimit);
-      sum.most = std::min(sum.most + part.most, kNoLimit);
+      append(all, part);
     }
-    if (outer && !ends) parts.push_back(rules_.repeat(json_text_char(rules_), 0, kUnbounded));
-    if (outer && !(begins && ends)) sum.most = kNoLimit;
-    sum.expression = parts.empty() ? rules_.empty() : rules_.sequence(parts);
-    return sum;
+    if (outer && !ends) append(all, any_text());
+    return add(std::move(all));
   }
 
-  JsonPattern one_char(const CharSet& set) { return {json_text_class(rules_, set), 1, 1}; }
+  NodeId add(PatternNode node) {
+    nodes_.push_back(std::move(node));
+    return nodes_.size() - 1;
+  }
 
-  Result<JsonPattern> parse_element(std::size_t depth) {
+  void append(PatternNode& sequence, NodeId part) {
+    sequence.parts.push_back(part);
+    sequence.shortest = sum_of(sequence.shortest, nodes_[part].shortest);
+    sequence.longest = sum_of(sequence.longest, nodes_[part].longest);
+  }
+
+  NodeId one_char(ExprId expression) {
+    PatternNode node;
+    node.kind = PatternNode::Kind::kChar;
+    node.one = expression;
+    node.shortest = node.longest = 1;
+    return add(std::move(node));
+  }
+  NodeId one_char(const CharSet& set) { return one_char(json_text_class(rules_, set)); }
+
+  NodeId repeat(NodeId part, std::uint32_t least, std::uint32_t most) {
+    PatternNode node;
+    node.kind = PatternNode::Kind::kRepeat;
+    node.parts = {part};
+    node.least = least;
+    node.most = most;
+    node.shortest = product_of(nodes_[part].shortest, least);
+    node.longest = product_of(nodes_[part].longest, most);
+    return add(std::move(node));
+  }
+
+  NodeId any_text() { return repeat(one_char(json_text_char(rules_)), 0, kUnbounded); }
+
+  Result<NodeId> parse_element(std::size_t depth) {
     if (at('(')) return parse_group(depth);
     if (at('[')) {
       QSF_ASSIGN_OR_RETURN(const CharSet set, parse_class());
@@ -148,7 +204,7 @@ class PatternParser {
     return one_char(set);
   }
 
-  Result<JsonPattern> parse_group(std::size_t depth) {
+  Result<NodeId> parse_group(std::size_t depth) {
     ++at_;
     if (at('?')) {
       if (at("?:")) {
@@ -161,7 +217,7 @@ class PatternParser {
         return unsupported_at("a look-around or a flag");
       }
     }
-    QSF_ASSIGN_OR_RETURN(const JsonPattern group, parse_choice(depth + 1));
+    QSF_ASSIGN_OR_RETURN(const NodeId group, parse_choice(depth + 1));
     if (!at(')')) return error_at("a ( without its )");
     ++at_;
     return group;
@@ -287,7 +343,7 @@ class PatternParser {
     return negated ? set.complement() : set;
   }
 
-  Result<JsonPattern> parse_repeats(JsonPattern part) {
+  Result<NodeId> parse_repeats(NodeId part) {
     std::uint32_t least = 0;
     std::uint32_t most = kUnbounded;
     if (at('*')) {
@@ -304,12 +360,7 @@ class PatternParser {
     if (most < least) return error_at("a quantifier whose end is less than its beginning");
     if (at('?')) ++at_;  // lazy: the same texts
     if (at('*') || at('+') || at('?')) return error_at("a quantifier behind a quantifier");
-    const auto times = [](std::uint64_t length, std::uint64_t n) {
-      if (length == 0 || n == 0) return std::uint64_t{0};
-      return length >= kNoLimit || n >= kNoLimit ? kNoLimit : std::min(length * n, kNoLimit);
-    };
-    return JsonPattern{rules_.repeat(part.expression, least, most), times(part.least, least),
-                       times(part.most, most)};
+    return repeat(part, least, most);
   }
 
   // Reads {m}, {m,} or {m,n}; anything else is a literal brace.
@@ -342,9 +393,120 @@ class PatternParser {
     return false;
   }
 
+  // The expression of a part.
+  ExprId expression_of(NodeId id) {
+    ++n_visits_;
+    const PatternNode& node = nodes_[id];
+    std::vector<ExprId> parts;
+    switch (node.kind) {
+      case PatternNode::Kind::kChar: return node.one;
+      case PatternNode::Kind::kRepeat:
+        return rules_.repeat(expression_of(node.parts[0]), node.least, node.most);
+      case PatternNode::Kind::kSequence:
+      case PatternNode::Kind::kChoice: break;
+    }
+    for (const NodeId part : node.parts) parts.push_back(expression_of(part));
+    if (node.kind == PatternNode::Kind::kChoice) return rules_.choice(parts);
+    return parts.empty() ? rules_.empty() : rules_.sequence(parts);
+  }
+
+  // The texts of a part whose length is within bounds; nothing where there are none.
+  Result<std::optional<ExprId>> bound(NodeId id, LengthBounds length) {
+    if (++n_visits_ > kMaxVisits) return cut();
+    const PatternNode& node = nodes_[id];
+    if (node.shortest > length.most || node.longest < length.least) return std::optional<ExprId>();
+    if (node.shortest >= length.least && node.longest <= length.most) {
+      return std::optional(expression_of(id));
+    }
+    switch (node.kind) {
+      case PatternNode::Kind::kChar: break;  // was within them or not
+      case PatternNode::Kind::kRepeat: return bound_repeat(node, length);
+      case PatternNode::Kind::kSequence: return bound_sequence(node, length);
+      case PatternNode::Kind::kChoice: break;
+    }
+    std::vector<ExprId> choices;
+    for (const NodeId part : node.parts) {
+      QSF_ASSIGN_OR_RETURN(const std::optional<ExprId> one, bound(part, length));
+      if (one) choices.push_back(*one);
+    }
+    if (choices.empty()) return std::optional<ExprId>();
+    return std::optional(rules_.choice(choices));
+  }
+
+  Status cut() const {
+    return unsupported(
+        "minLength or maxLength that cut texts with several parts of any length; put the lengths "
+        "into the pattern");
+  }
+
+  Result<std::optional<ExprId>> bound_repeat(const PatternNode& node, LengthBounds length) {
+    if (node.most == 1) {  // or none
+      QSF_ASSIGN_OR_RETURN(const std::optional<ExprId> once, bound(node.parts[0], length));
+      if (length.least > 0) return once;
+      return std::optional(once ? rules_.optional(*once) : rules_.empty());
+    }
+    const PatternNode& part = nodes_[node.parts[0]];
+    if (part.shortest != part.longest || part.shortest == 0) return cut();
+    const std::uint64_t each = part.shortest;
+    const std::uint64_t least =
+        std::max<std::uint64_t>(node.least, (length.least + each - 1) / each);
+    const std::uint64_t most = length.most >= kNoLimit
+                                   ? node.most
+                                   : std::min<std::uint64_t>(node.most, length.most / each);
+    if (least > most) return std::optional<ExprId>();
+    return std::optional(rules_.repeat(expression_of(node.parts[0]),
+                                       static_cast<std::uint32_t>(least),
+                                       static_cast<std::uint32_t>(most)));
+  }
+
+  // The length that is left by the other parts goes to the one whose length varies most. What the
+  // others have is tried in turn.
+  Result<std::optional<ExprId>> bound_sequence(const PatternNode& node, LengthBounds length) {
+    const auto varies = [this](NodeId id) { return nodes_[id].longest - nodes_[id].shortest; };
+    const std::vector<NodeId> parts = node.parts;
+    const auto widest = static_cast<std::size_t>(
+        std::max_element(parts.begin(), parts.end(),
+                         [&](NodeId a, NodeId b) { return varies(a) < varies(b); }) -
+        parts.begin());
+    std::uint64_t n_divisions = 1;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      if (i != widest) n_divisions = product_of(n_divisions, varies(parts[i]) + 1);
+      if (n_divisions > kMaxDivisions) return cut();
+    }
+    std::vector<ExprId> choices;
+    for (std::uint64_t division = 0; division < n_divisions; ++division) {
+      std::uint64_t rest = division;
+      std::uint64_t others = 0;
+      std::vector<std::uint64_t> lengths(parts.size());
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        if (i == widest) continue;
+        lengths[i] = nodes_[parts[i]].shortest + rest % (varies(parts[i]) + 1);
+        rest /= varies(parts[i]) + 1;
+        others += lengths[i];
+      }
+      if (others > length.most) continue;
+      std::vector<ExprId> sequence;
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        LengthBounds own = {lengths[i], lengths[i]};
+        if (i == widest) {
+          own = {length.least > others ? length.least - others : 0,
+                 length.most >= kNoLimit ? kNoLimit : length.most - others};
+        }
+        QSF_ASSIGN_OR_RETURN(const std::optional<ExprId> one, bound(parts[i], own));
+        if (!one) break;
+        sequence.push_back(*one);
+      }
+      if (sequence.size() == parts.size()) choices.push_back(rules_.sequence(sequence));
+    }
+    if (choices.empty()) return std::optional<ExprId>();
+    return std::optional(rules_.choice(choices));
+  }
+
   GrammarRules& rules_;
   std::string_view text_;
   std::size_t at_ = 0;
+  std::vector<PatternNode> nodes_;
+  std::size_t n_visits_ = 0;
 };
 
 }  // namespace
@@ -425,8 +587,9 @@ std::string json_text(std::string_view text) {
   return out;
 }
 
-Result<JsonPattern> parse_json_pattern(GrammarRules& rules, std::string_view pattern) {
-  return PatternParser(rules, pattern).run();
+Result<ExprId> parse_json_pattern(GrammarRules& rules, std::string_view pattern,
+                                  LengthBounds length) {
+  return PatternParser(rules, pattern).run(length);
 }
 
 // The parts of a date are spelt out, so that every date exists.

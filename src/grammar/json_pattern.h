@@ -24,16 +24,18 @@ ExprId json_text_char(GrammarRules& rules);
 // The text of a JSON string without its quotes.
 std::string json_text(std::string_view text);
 
-struct JsonPattern {
-  ExprId expression;
-  std::uint64_t least;  // characters of the shortest and longest text; kUnbounded: no limit
-  std::uint64_t most;
+// Characters of the shortest and longest text; kUnbounded: no limit.
+struct LengthBounds {
+  std::uint64_t least = 0;
+  std::uint64_t most = kUnbounded;
 };
 
-// Fails  kUnsupported for what is not understood, kInvalidArgument for a syntax error; both name
-// the
-//        position in the pattern
-Result<JsonPattern> parse_json_pattern(GrammarRules& rules, std::string_view pattern);
+// The texts of `length` that match a pattern.
+// Fails  kUnsupported for what is not understood, also where `length` cuts texts with more than one
+//        part of any length; kInvalidArgument for a syntax error, which names the position in the
+//        pattern, and where no text matches
+Result<ExprId> parse_json_pattern(GrammarRules& rules, std::string_view pattern,
+                                  LengthBounds length = {});
 
 // The pattern of a value of `format`, or null for one that is not known.
 const char* json_format_pattern(std::string_view format);

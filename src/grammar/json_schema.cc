@@ -515,26 +515,9 @@ class SchemaReader {
     const auto& name = wanted.get_ref<const std::string&>();
     const char* expression = pattern != nullptr ? name.c_str() : json_format_pattern(name);
     if (expression == nullptr) return not_supported(where, "unknown format \"" + name + "\"");
-    Result<JsonPattern> parsed = parse_json_pattern(rules_, expression);
+    Result<ExprId> parsed = parse_json_pattern(rules_, expression, {length.first, length.second});
     if (!parsed.has_value()) return std::move(parsed).error().with_context("schema: " + where.path);
-    const bool short_enough = length.second == kUnbounded || parsed->most <= length.second;
-    if (parsed->least >= length.first && short_enough) {
-      return rules_.sequence({values_.text("\""), parsed->expression, values_.text("\"")});
-    }
-    // One class repeated takes the bounds into its counts.
-    const Expression& e = rules_.expression(parsed->expression);
-    if (pattern != nullptr && e.kind == Expression::Kind::kRepeat &&
-        rules_.expression(e.first).kind == Expression::Kind::kClass) {
-      const Expression counted = e;
-      const std::uint32_t least = std::max(counted.count, length.first);
-      const std::uint32_t most = std::min(counted.most, length.second);
-      if (least > most) return bad(where, "no text of an allowed length matches");
-      return rules_.sequence(
-          {values_.text("\""), rules_.repeat(counted.first, least, most), values_.text("\"")});
-    }
-    return not_supported(where,
-                         "minLength or maxLength that cut what it matches; put the length "
-                         "into the pattern");
+    return rules_.sequence({values_.text("\""), *parsed, values_.text("\"")});
   }
 
   // minimum and exclusiveMinimum, or their opposites.
