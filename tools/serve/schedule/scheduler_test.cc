@@ -328,7 +328,7 @@ TEST_F(SchedulerTest, AQueueThatIsFullRefuses) {
 
 TEST_F(SchedulerTest, WaitingTooLongIsTold) {
   schedule.max_texts = 1;
-  schedule.max_wait_seconds = 0.05;
+  schedule.max_wait_seconds = 1;  // longer than the model takes to load
   open();
   const auto running = job("A", 8, 4);
   running->full = true;
@@ -456,6 +456,10 @@ TEST_F(SchedulerTest, AParkedTextIsLeftAloneUntilAnotherOneHasEnded) {
 }
 
 TEST_F(SchedulerTest, RatesAreMeasuredAnewAfterAModelIsLoadedAgain) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP()
+      << "shadow memory takes the room of prompt rows: passes are shorter for another reason";
+#endif
   schedule.max_token_gap_seconds = kWideGap;
   model.prefix_cache = true;           // so that there may be that many pages:
   model.engine.kv_positions = 40'000;  // of two models they do not fit the budget

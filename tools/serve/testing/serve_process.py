@@ -116,13 +116,15 @@ class Server:
                 return float(line.split()[1])
         raise KeyError(name)
 
-    def wait_for_metric(self, name, value):
+    def wait_for_metric(self, name, value=None, least=None):
+        """Waits until a metric has a value, or at least one: they are published now and then."""
         end = time.monotonic() + TIMEOUT_S
         while time.monotonic() < end:
-            if self.metric(name) == value:
+            now = self.metric(name)
+            if now == value or (least is not None and now >= least):
                 return
             time.sleep(0.05)
-        raise AssertionError(f"{name} is {self.metric(name)}, expected {value}")
+        raise AssertionError(f"{name} is {now}, expected {value if least is None else least}")
 
     def end(self, *signals):
         """Sends signals and returns the exit code."""
