@@ -4,7 +4,8 @@
 //
 // Every pass of a model carries a row of each generating text and prompt rows of newcomers. Prompt
 // rows are limited so that the gap between two tokens of a text stays within a bound (PassRates);
-// the shortest remaining prompt comes first, and a prompt gains with every pass that it waited.
+// the shortest remaining prompt comes first, and one that waits ages by its share of the rows that
+// others got.
 //
 // A request is admitted when the KV pages of all its texts are reserved. From then on it ends by
 // itself, or because its client has gone. Texts of a request with one prompt compute it once: the
