@@ -89,7 +89,7 @@ class Sources {
   }
   std::string schema(std::size_t depth) {
     const std::string inner = depth > 0 ? schema(depth - 1) : R"({"type": "integer"})";
-    switch (below(depth > 0 ? 12 : 7)) {
+    switch (below(depth > 0 ? 13 : 8)) {
       case 0: return R"({"type": "string", "minLength": )" + std::to_string(below(4)) + "}";
       case 1: return R"({"type": "string", "maxLength": )" + std::to_string(below(30)) + "}";
       case 2: return R"({"enum": ["a", "ab\"c", 12, null, [true], {"x": 1}]})";
@@ -106,13 +106,16 @@ class Sources {
       case 5: return R"({"type": ["boolean", "null", "number"]})";
       case 6: return R"({"$ref": "#/$defs/d"})";
       case 7:
+        return R"({"type": "number", "multipleOf": )" + one_of({"3", "0.25", "12", "0.01"}) +
+               R"(, "minimum": )" + std::to_string(below(40)) + "}";
+      case 8:
         return R"({"type": "array", "items": )" + inner + R"(, "minItems": )" +
                std::to_string(below(3)) + "}";
-      case 8: return R"({"anyOf": [)" + inner + ", " + schema(depth - 1) + "]}";
-      case 9:
+      case 9: return R"({"anyOf": [)" + inner + ", " + schema(depth - 1) + "]}";
+      case 10:
         return R"({"properties": {"a": )" + inner + R"(, "name": )" + schema(depth - 1) +
                R"(}, "required": [")" + one_of({"a", "name"}) + "\"]}";
-      case 10:
+      case 11:
         return R"({"properties": {"item": )" + inner + R"(}, "additionalProperties": )" +
                schema(depth - 1) + "}";
       default: return R"({"prefixItems": [)" + inner + R"(], "items": )" + schema(depth - 1) + "}";

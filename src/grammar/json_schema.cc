@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "grammar/json_multiple.h"
 #include "grammar/json_number.h"
 #include "grammar/json_pattern.h"
 #include "grammar/json_values.h"
@@ -53,6 +54,7 @@ constexpr std::string_view kKeywords[] = {"type",
                                           "maximum",
                                           "exclusiveMinimum",
                                           "exclusiveMaximum",
+                                          "multipleOf",
                                           "uniqueItems"};
 
 template <std::size_t N>
@@ -399,7 +401,9 @@ class SchemaReader {
         const int order = compare(*number, limit->value) * side;
         return order > 0 || (order == 0 && !limit->exclusive);
       };
-      return passes(least, 1) && passes(most, -1);
+      QSF_ASSIGN_OR_RETURN(const std::optional<NumberStep> step, multiple_of(from, place));
+      const bool fits = !step.has_value() || is_multiple(*number, *step);
+      return fits && passes(least, 1) && passes(most, -1);
     }
     if (value.is_structured()) {
       for (const char* name : {"properties", "items", "prefixItems", "minItems", "maxItems",
@@ -444,7 +448,7 @@ class SchemaReader {
         return array(from, place);
       }
       if (has({"pattern", "format", "minLength", "maxLength"})) return text_value(from, place);
-      if (has({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})) {
+      if (has({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})) {
         return number(from, false, place);
       }
       return values_.value();
@@ -540,9 +544,29 @@ class SchemaReader {
     return out;
   }
 
+  Result<std::optional<NumberStep>> multiple_of(const Json& from, const Place& place) {
+    const Json* const value = member(from, "multipleOf");
+    if (value == nullptr) return std::optional<NumberStep>();
+    const Place where = place.in("multipleOf");
+    const std::optional<Decimal> number =
+        value->is_number() ? read_decimal(value->dump()) : std::nullopt;
+    if (!number.has_value() || number->negative || number->is_zero()) {
+      return bad(where, "expected a number above 0, got " + shown(*value));
+    }
+    const std::optional<NumberStep> step = read_step(*number);
+    if (!step.has_value()) return not_supported(where, "more than 18 digits");
+    return step;
+  }
+
   Result<ExprId> number(const Json& from, bool whole, const Place& place) {
     QSF_ASSIGN_OR_RETURN(const std::optional<NumberBound> least, bound(from, true, place));
     QSF_ASSIGN_OR_RETURN(const std::optional<NumberBound> most, bound(from, false, place));
+    QSF_ASSIGN_OR_RETURN(const std::optional<NumberStep> step, multiple_of(from, place));
+    if (step.has_value()) {
+      Result<ExprId> multiple = json_multiple(rules_, *step, whole, least, most);
+      if (multiple.has_value()) return multiple;
+      return std::move(multiple).error().with_context("schema: " + place.in("multipleOf").path);
+    }
     if (!least.has_value() && !most.has_value()) {
       return whole ? values_.integer() : values_.number();
     }
