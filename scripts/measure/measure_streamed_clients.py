@@ -21,7 +21,8 @@ import urllib.request
 
 import serve_load
 from compare_servers import cells, median_of, numbers, say
-from disk_group import DiskGroup, NoDiskGroup
+from control_group import NoControlGroup
+from disk_group import DiskGroup
 from markdown_tables import table
 from measuring_script import exit_status, missing_files, require
 from scored_models import ROOT, Failed
@@ -74,7 +75,7 @@ def run_all(args):
                str(most * length), "--kv-type", args.kv_type, "--no-prefix-cache", "--max-wait",
                "3600", "--quiet"]
     rng = random.Random(1)
-    with DiskGroup(args.model, args.disk_rate) as group, Server(group.command(command)) as server:
+    with DiskGroup(args.model, args.disk_rate) as group, Server([*group.wrapper(), *command]) as server:
         runs = {n: [] for n in args.clients}
         for _ in range(args.rounds):
             for n_clients in args.clients:
@@ -96,7 +97,7 @@ def main():
                            (os.path.join(args.bin, "qsf-serve"), "--bin")]))
     try:
         return run_all(args)
-    except NoDiskGroup as error:
+    except NoControlGroup as error:
         raise Failed(str(error)) from error
 
 

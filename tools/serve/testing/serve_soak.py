@@ -36,6 +36,7 @@ from load_client import Behaviour
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 sys.path.insert(0, os.path.join(ROOT, "scripts", "measure"))
 import memory_group  # noqa: E402
+from control_group import NoControlGroup  # noqa: E402
 
 MB = 1_000_000
 CONTEXT = 1024
@@ -349,7 +350,7 @@ def main():
                 with memory_group.MemoryGroup(arguments.budget * MB) as group:
                     totals, samples = soak(arguments, group, keys.name)
                     wrong = judge(arguments, totals, samples, group)
-            except memory_group.NoMemoryGroup as error:
+            except NoControlGroup as error:
                 print(f"serve_soak: {error}")
                 return 77
     different, n_compared = repeat(arguments, totals, random.Random(arguments.seed))
