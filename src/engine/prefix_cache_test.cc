@@ -14,7 +14,7 @@
 
 #include "base/testing/allocation_counter.h"
 #include "engine/engine_impl.h"
-#include "engine/testing/step_members.h"
+#include "engine/testing/prefix_texts.h"
 
 namespace qsf {
 namespace {
@@ -22,15 +22,7 @@ namespace {
 using namespace testing_support;
 using testing::HasSubstr;
 
-// 150 tokens and more: at least two pages.
-const std::string kTale = [] {
-  std::string text = "There was once a poor woodcutter who lived with his wife at the edge of a ";
-  for (const char* const thing : {"river", "forest", "mountain", "field", "lake", "castle"}) {
-    text += std::string("great ") + thing + ", and every day they went out to the " + thing +
-            " to look for bread and wood, and every night they came home with nothing. ";
-  }
-  return text;
-}();
+const std::string kTale = tale(3);
 
 EngineOptions cached(std::uint32_t n_sequences, std::uint32_t rows_per_pass = 0) {
   EngineOptions options = step_options(n_sequences, rows_per_pass);
@@ -38,32 +30,6 @@ EngineOptions cached(std::uint32_t n_sequences, std::uint32_t rows_per_pass = 0)
   options.kv_positions = 16 * 512;
   options.prefix_cache = true;
   return options;
-}
-
-GenerateOptions sampled(std::uint32_t max_tokens = 20, std::string_view key = "key") {
-  GenerateOptions options;
-  options.max_tokens = max_tokens;
-  options.sampling.temperature = 0.9F;
-  options.sampling.repeat_penalty = 1.2F;
-  options.sampling.seed = 7;
-  options.prefix_key = std::string(key);
-  return options;
-}
-
-// A generation run to its end, and what became of it.
-struct Outcome {
-  std::string text;
-  std::uint32_t cached_tokens = 0;
-};
-
-Outcome run(Engine& engine, std::string_view prompt, const GenerateOptions& options = sampled()) {
-  Member member(engine, prompt, options);
-  Generation* const generation = member.generation.get();
-  run_to_end(engine, {&generation, 1});
-  EXPECT_TRUE(generation->status().ok()) << generation->status().message();
-  EXPECT_TRUE(engine.impl().prefix_tree->is_consistent());
-  EXPECT_TRUE(engine.impl().kv->is_consistent());
-  return {member.text, generation->result().cached_tokens};
 }
 
 // The text without a cache.

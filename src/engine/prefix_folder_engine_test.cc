@@ -16,7 +16,7 @@
 
 #include "base/testing/allocation_counter.h"
 #include "engine/engine_impl.h"
-#include "engine/testing/step_members.h"
+#include "engine/testing/prefix_texts.h"
 #include "io/testing/faulty_file.h"
 
 namespace qsf {
@@ -25,18 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 using namespace testing_support;
 using testing::HasSubstr;
-
-// Some 58 tokens a sentence.
-std::string tale(int n_sentences, std::string_view start = "") {
-  std::string text(start);
-  for (int i = 0; i < n_sentences; ++i) {
-    text +=
-        "There was once a poor woodcutter who lived with his wife and his two children at the "
-        "edge of a great forest, and every day he went out to the river to look for bread and "
-        "wood, and every night he came home with nothing but his hat and a song. ";
-  }
-  return text;
-}
 
 class PrefixFolderEngineTest : public testing::Test {
  protected:
@@ -74,35 +62,10 @@ class PrefixFolderEngineTest : public testing::Test {
   std::vector<std::string> warnings_;
 };
 
-GenerateOptions sampled(std::string_view key = "key", std::uint32_t max_tokens = 20) {
-  GenerateOptions options;
-  options.max_tokens = max_tokens;
-  options.sampling.temperature = 0.9F;
-  options.sampling.repeat_penalty = 1.2F;
-  options.sampling.seed = 7;
-  options.prefix_key = std::string(key);
-  return options;
-}
-
-struct Outcome {
-  std::string text;
-  std::uint32_t cached_tokens = 0;
-};
-
-Outcome run(Engine& engine, std::string_view prompt, std::string_view key = "key") {
-  Member member(engine, prompt, sampled(key));
-  Generation* const generation = member.generation.get();
-  run_to_end(engine, {&generation, 1});
-  EXPECT_TRUE(generation->status().ok()) << generation->status().message();
-  EXPECT_TRUE(engine.impl().prefix_tree->is_consistent());
-  EXPECT_TRUE(engine.impl().kv->is_consistent());
-  return {member.text, generation->result().cached_tokens};
-}
-
 // Has others take the memory of every conversation so far.
 void crowd_out(Engine& engine) {
   for (const char* const start : {"A fox said. ", "A king came. "}) {
-    run(engine, tale(3, start), "others");
+    run(engine, tale(3, start), sampled(20, "others"));
   }
 }
 
@@ -145,13 +108,13 @@ TEST_F(PrefixFolderEngineTest, TextsAreTheSameComputedFromMemoryAndFromFiles) {
 
 TEST_F(PrefixFolderEngineTest, KeysShareNoFiles) {
   const std::unique_ptr<Engine> engine = open_bundled(options());
-  const Outcome cold = run(*engine, tale(3), "one");
+  const Outcome cold = run(*engine, tale(3), sampled(20, "one"));
   crowd_out(*engine);
-  const Outcome other = run(*engine, tale(3), "two");
+  const Outcome other = run(*engine, tale(3), sampled(20, "two"));
   EXPECT_EQ(other.cached_tokens, 0U);
   EXPECT_EQ(other.text, cold.text);
   crowd_out(*engine);
-  EXPECT_GT(run(*engine, tale(3), "one").cached_tokens, 0U);
+  EXPECT_GT(run(*engine, tale(3), sampled(20, "one")).cached_tokens, 0U);
 }
 
 TEST_F(PrefixFolderEngineTest, TheFolderHoldsNoMoreThanItsBound) {
@@ -260,7 +223,7 @@ class LongPromptTest : public PrefixFolderEngineTest {
     ASSERT_LT(n_tokens + 20, 1024U);
     cold_ = run(*engine_, prompt_);
     for (const char* const start : {"A fox said. ", "A king came. ", "A queen slept. "}) {
-      run(*engine_, tale(12, start), "others");
+      run(*engine_, tale(12, start), sampled(20, "others"));
     }
     member_ = std::make_unique<Member>(*engine_, prompt_, sampled());
   }
@@ -360,7 +323,7 @@ TEST_F(PrefixFolderEngineTest, StepsAllocateNothing) {
   const std::unique_ptr<Engine> engine = open_bundled(wanted);
   run(*engine, tale(3));
   crowd_out(*engine);
-  Member member(*engine, tale(3), sampled("key", 100));
+  Member member(*engine, tale(3), sampled(100));
   member.text.reserve(4000);
   Generation* const generation = member.generation.get();
   const std::uint64_t n_written = engine->prefix_stats().folder.n_written_bytes;
