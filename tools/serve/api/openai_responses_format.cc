@@ -84,6 +84,7 @@ class ResponsesFormat : public AnswerFormat {
 
   void on_error(const ApiError& error) override {
     if (!output_.has_started()) return output_.respond(openai_error_response(error));
+    is_cut_ = is_open_;
     constexpr const char* kType = "response.failed";
     JsonWriter json = begin_event(kType);
     json.name("response");

@@ -126,12 +126,33 @@ TEST(OpenAiResponsesTest, TellsHowItEnded) {
   EXPECT_THAT(cut.writes.back(), HasSubstr(R"("status":"incomplete","role":"assistant")"));
   // An empty answer has a message, too.
   EXPECT_THAT(server.answer(kPath, R"({"input":"hi"})", {""}).body, HasSubstr(R"("text":"")"));
+}
+
+TEST(OpenAiResponsesTest, TellsOfAnErrorBehindAPartOfTheAnswer) {
+  FakeServer server;
   server.post(kPath, R"({"input":"hi","stream":true})");
   server.job->on_admitted();
+  TextToken token;
+  token.token = 'a';
+  token.text = "a";
+  server.job->on_token(0, token);
   server.job->on_error(http_error(500, "broken"));
-  EXPECT_THAT(server.exchange->writes.back(), HasSubstr("event: response.failed\n"));
-  EXPECT_THAT(server.exchange->writes.back(),
-              HasSubstr(R"("error":{"code":"server_error","message":"broken"})"));
+  EXPECT_THAT(
+      event_types(*server.exchange),
+      ElementsAre("response.created", "response.in_progress", "response.output_item.added",
+                  "response.content_part.added", "response.output_text.delta", "response.failed"));
+  EXPECT_EQ(
+      data_of(server.exchange->writes.back()),
+      R"({"type":"response.failed","sequence_number":5,"response":{"id":"resp_1",)"
+      R"("object":"response","created_at":1700000000,"status":"failed","background":false,)"
+      R"("error":{"code":"server_error","message":"broken"},"incomplete_details":null,)"
+      R"("instructions":null,"max_output_tokens":null,"model":"tiny","output":[{"id":"msg_2",)"
+      R"("type":"message","status":"incomplete","role":"assistant","content":[)"
+      R"({"type":"output_text","text":"a","annotations":[],"logprobs":[]}]}],)"
+      R"("parallel_tool_calls":true,"previous_response_id":null,)"
+      R"("reasoning":{"effort":null,"summary":null},"service_tier":"default","store":false,)"
+      R"("temperature":0.7,"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],)"
+      R"("top_logprobs":0,"top_p":0.9,"truncation":"disabled","metadata":{}}})");
 }
 
 TEST(OpenAiResponsesTest, ReadsItems) {

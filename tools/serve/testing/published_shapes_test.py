@@ -73,6 +73,8 @@ RESPONSE_BODIES = [
      "text": {"format": {"type": "json_schema", "name": "n", "strict": True, "schema": SCHEMA}}},
     {"input": "Think", **THINKS, "max_output_tokens": 200},
 ]
+# It fails behind its first letter, which nothing may follow.
+FAILING_RESPONSE = {"input": "Fail", "grammar": 'root ::= "a" []'}
 MESSAGE_BODIES = [
     {"messages": QUESTION, "max_tokens": 12},
     {"messages": QUESTION, "max_tokens": 60, "temperature": 0, "system": "Be brief."},
@@ -183,8 +185,9 @@ class OpenAi(Shapes):
             openai_shapes.check_event("ResponseStreamEvent", event)
             self.check_type(event_type, event)
 
-        kinds = self.check_streams(RESPONSES, RESPONSE_BODIES, check)
-        self.assertEqual(len(kinds), 14, kinds)  # all but response.failed
+        kinds = self.check_streams(RESPONSES, [*RESPONSE_BODIES, FAILING_RESPONSE], check)
+        self.assertIn("response.failed", kinds)
+        self.assertEqual(len(kinds), 15, kinds)
 
     def test_input_tokens(self):
         answer = self.post("/v1/responses/input_tokens", {"input": "Say hello."})
