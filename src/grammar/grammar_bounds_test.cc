@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <random>
@@ -232,6 +233,75 @@ TEST(GrammarBounds, StatesThatWereDroppedAreFoundAgain) {
   for (int i = kBehind; i < 150'000; ++i) ASSERT_TRUE(behind.accept('b').ok()) << i;
   EXPECT_FALSE(behind.allows('b'));
   EXPECT_TRUE(behind.allows('!'));
+}
+
+// What a text returns to is numbered anew as well: the second round follows many states that were
+// dropped.
+TEST(GrammarBounds, RoundsAreCountedWhileStatesAreDropped) {
+  TestGrammars grammars;
+  constexpr int kRounds = 3;
+  constexpr int kLetters = 20'000;
+  const auto grammar = Grammar::create(*grammars.engine, GrammarKind::kGbnf,
+                                       "root ::= ((\"a\" | \"b\"){20000} \"!\"){3}")
+                           .value();
+  GrammarMatcher matcher(grammar, "", {});
+  for (int round = 0; round < kRounds; ++round) {
+    EXPECT_FALSE(matcher.can_end());
+    for (int i = 0; i < kLetters; ++i) ASSERT_TRUE(matcher.accept('b').ok()) << round << " " << i;
+    EXPECT_FALSE(matcher.allows('a'));
+    ASSERT_TRUE(matcher.accept('!').ok()) << round;
+  }
+  EXPECT_TRUE(matcher.is_finished());
+}
+
+// Bytes of "abcabc..." from a place on.
+std::string turning(std::size_t begin, std::size_t n_bytes) {
+  std::string text;
+  for (std::size_t i = begin; i < begin + n_bytes; ++i) text += "abc"[i % 3];
+  return text;
+}
+
+// States so large that memory holds some 50, of which up to 30 are held by texts and 25 by the
+// search for a mask: numbers change in the midst of it, and soon belong to other states. Nor do
+// they stay with the states of texts, some of which have a mask then.
+TEST(GrammarBounds, MasksAreRightWhileStatesAreDropped) {
+  constexpr std::size_t kLongest = 24;
+  std::vector<std::string> more;
+  for (std::size_t begin = 0; begin < 3; ++begin) {
+    for (std::size_t n = 1; n < kLongest; ++n) {
+      for (const char end : {'a', 'b', 'c'}) more.push_back(turning(begin, n) + end);
+    }
+  }
+  std::string source = "root ::= []";
+  for (int i = 0; i < 480; ++i) source += " | \"abc\"{100," + std::to_string(100 + i) + "}";
+  TestGrammars grammars(1, 0, more);
+  const auto grammar = Grammar::create(*grammars.engine, GrammarKind::kGbnf, source).value();
+  const std::uint32_t n_tokens = grammars.texts.n_tokens();
+  std::vector<std::uint32_t> mask(mask_words(n_tokens));
+  const auto check = [&](GrammarMatcher& matcher, std::size_t at) {
+    ASSERT_TRUE(matcher.fill_mask(mask).ok());
+    const std::string follows = turning(at, kLongest);
+    for (std::uint32_t token = 0; token < n_tokens; ++token) {
+      if (grammars.texts.kind(token) != TokenTexts::Kind::kText) continue;
+      const std::string& text = grammars.texts.text(token);
+      ASSERT_EQ(mask_has(mask, token), !text.empty() && follows.starts_with(text)) << text;
+    }
+  };
+  std::deque<std::pair<std::size_t, std::unique_ptr<GrammarMatcher>>> others;
+  for (std::size_t at = 0; at < 30; ++at) {
+    others.emplace_back(
+        at, std::make_unique<GrammarMatcher>(grammar, "", std::span<const std::uint32_t>()));
+    for (const char byte : turning(0, at)) ASSERT_TRUE(others.back().second->accept(byte).ok());
+  }
+  GrammarMatcher matcher(grammar, "", {});
+  for (std::size_t at = 0; at < 100; ++at) {
+    SCOPED_TRACE(at);
+    ASSERT_NO_FATAL_FAILURE(check(matcher, at));
+    const auto& [other_at, other] = others[at % others.size()];
+    ASSERT_NO_FATAL_FAILURE(check(*other, other_at)) << other_at;
+    if (at % 8 == 7) others.pop_front();
+    ASSERT_TRUE(matcher.accept("abc"[at % 3]).ok());
+  }
 }
 
 }  // namespace
