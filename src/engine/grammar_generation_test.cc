@@ -244,6 +244,28 @@ TEST(SamplerGrammarTest, TopKCountsLegalTokensAlone) {
   }
 }
 
+// Among different logits the legal ones are listed, among equal ones, too many to test, none are:
+// then the list of the draw before is over.
+TEST(SamplerGrammarTest, AListIsOfOneDraw) {
+  std::vector<std::string> more;
+  for (int i = 0; i < 300; ++i) more.push_back("piece " + std::to_string(i));
+  TestGrammars grammars(1, 64 << 10, more);
+  const std::uint32_t n = grammars.texts.n_tokens();
+  ASSERT_GT(n, 512U);
+  SamplingOptions options = plain();
+  options.top_k = 1;
+  options.grammar = Grammar::create(*grammars.engine, GrammarKind::kGbnf, "root ::= [m-z]").value();
+  std::vector<float> ranked(n, -3.0F);
+  ranked['n'] = 2.0F;
+  ranked[n - 1] = 1.0F;
+  const std::vector<float> equal(n, 1.0F);
+  SamplerBench bench(options, n);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(bench.draw(ranked), TokenId{'n'});
+    EXPECT_EQ(bench.draw(equal), TokenId{'m'});
+  }
+}
+
 TEST(SamplerGrammarTest, ABiasMayLeaveNoToken) {
   TestGrammars grammars;
   const std::uint32_t n = grammars.texts.n_tokens();
