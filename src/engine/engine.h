@@ -134,6 +134,7 @@ inline constexpr std::uint32_t kDefaultReserve = 1024;
 struct GeneratedToken {
   TokenId token = 0;
   bool is_rest = false;   // text held back until after the last token; no further token
+  bool is_end = false;    // ends the text and has none: neither counted nor in the session
   std::string_view text;  // UTF-8, possibly empty
   float log_prob = 0.0F;  // log_probs.h; 0 unless asked for, and in the rest
   std::span<const TokenLogProb> top_log_probs;
@@ -162,6 +163,12 @@ struct GenerateOptions {
   // Called after on_token for generated tokens. A result other than 0 ends the generation behind
   // this token.
   int (*on_generated)(const GeneratedToken& token, void* user) = nullptr;
+  bool reports_end = false;  // on_generated also receives the token that ends the text
+  // Called with every token of the prompt, in order, when the rows before it are computed: without
+  // text, but with its log probability and n_top_log_probs alternatives. The first one has NaN and
+  // none, also in a session with tokens before it. A result other than 0 ends the generation. All
+  // rows of the prompt are computed then: none come from the prefix cache or another session.
+  int (*on_prompt_token)(const GeneratedToken& token, void* user) = nullptr;
   void* user = nullptr;
   // Shares the pages of the prompt with generations of the same key, of at most
   // PrefixTree::kMaxKeyBytes; none: shares nothing.

@@ -3,6 +3,7 @@
 #include "engine/generation.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -19,6 +20,7 @@ void GenerationDeleter::operator()(Generation* generation) const noexcept {
   generation->released_ = true;
   generation->text_.mute();
   generation->progress_.report = nullptr;
+  generation->options_.on_prompt_token = nullptr;
   generation->cancel();
 }
 
@@ -40,6 +42,11 @@ Result<GenerationPtr> Generation::create(Session& session, std::span<const Token
     return invalid_argument("grammar: it was made for another engine");
   }
   QSF_RETURN_IF_ERROR(engine.check_prefix_key(options.prefix_key));
+  if (options.on_prompt_token != nullptr && engine.prompts_are_whole()) {
+    return unsupported(
+        "attention symmetric: the tokens of a prompt attend to those after them, so their "
+        "probabilities mean nothing; use full");
+  }
   return GenerationPtr(new Generation(session, prompt, options));
 }
 
@@ -58,6 +65,11 @@ Generation::Generation(Session& session, std::span<const TokenId> prompt,
                    engine.sample_logits.subspan(session.sequence_ * n_vocab, n_ids),
                    engine.sample_order.first(n_ids));
   if (options_.log_probs) log_probs_.emplace(options_.n_top_log_probs);
+  if (options_.on_prompt_token != nullptr && !prompt_.empty()) {
+    prompt_log_probs_.emplace(engine.n_drawable(),
+                              std::min<std::size_t>(engine.rows_per_pass, prompt_.size() - 1),
+                              options_.n_top_log_probs, *sampler_);
+  }
   progress_ = {.report = options_.on_prompt, .user = options_.user};
   session.generation_ = this;
 }
@@ -143,6 +155,7 @@ Result<std::uint32_t> Generation::take_prompt(const Session& from) {
         "engine");
   }
   QSF_RETURN_IF_ERROR(from.check_at_rest());
+  if (prompt_log_probs_.has_value()) return 0U;
   if (engine.options.kv_policy.policy != KvPolicy::kFull || !engine.sparse_prefill.empty() ||
       engine.prompts_are_whole() || engine.options.record_passes) {
     return unsupported(
@@ -244,6 +257,48 @@ NextRows Generation::next_rows() const {
           .wants_output = options_.max_tokens > 0};
 }
 
+bool Generation::is_prompt(std::span<const TokenId> rows) const noexcept {
+  return n_prompt_done_ < prompt_.size() && rows.data() == prompt_.data() + n_prompt_done_;
+}
+
+LogitsSink* Generation::plan_outputs(const NextRows& next, std::size_t n_rows,
+                                     std::size_t& first_output) {
+  first_output = n_rows - 1;
+  const bool has_last = next.wants_output && n_rows == next.tokens.size();
+  if (!prompt_log_probs_.has_value() || !is_prompt(next.tokens)) {
+    return has_last ? &*sampler_ : nullptr;
+  }
+  const std::span<const TokenId> behind =
+      std::span<const TokenId>(prompt_).subspan(n_prompt_done_ + 1);
+  prompt_log_probs_->begin(behind.first(std::min(n_rows, behind.size())));
+  if (prompt_log_probs_->targets().empty()) return has_last ? &*sampler_ : nullptr;
+  first_output = 0;
+  return &*prompt_log_probs_;
+}
+
+// Delivers the prompt's tokens behind the rows that a pass computed, and before the first pass's
+// the one that nothing predicts. Returns false when that has ended the generation.
+bool Generation::deliver_prompt(bool is_first) {
+  const auto deliver = [this](const GeneratedToken& token) {
+    return options_.on_prompt_token == nullptr ||
+           options_.on_prompt_token(token, options_.user) == 0;
+  };
+  bool goes_on = !is_first || deliver({.token = prompt_.front(),
+                                       .log_prob = std::numeric_limits<float>::quiet_NaN()});
+  const std::span<const TokenId> targets = prompt_log_probs_->targets();
+  for (std::size_t row = 0; row < targets.size() && goes_on; ++row) {
+    if (!prompt_log_probs_->is_sound(row)) {
+      fail(damaged_logits());
+      return false;
+    }
+    goes_on = deliver({.token = targets[row],
+                       .log_prob = prompt_log_probs_->of(row),
+                       .top_log_probs = prompt_log_probs_->top(row)});
+  }
+  if (!goes_on) finish(StopReason::kCallback);
+  return goes_on;
+}
+
 void Generation::commit(const NextRows& done) {
   std::vector<TokenId>& tokens = session_.tokens_;
   const std::span<const TokenId> pending(&session_.pending_token_, 1);
@@ -251,11 +306,12 @@ void Generation::commit(const NextRows& done) {
   if (done.tokens.data() == pending.data()) {
     tokens.push_back(session_.pending_token_);
     session_.pending_token_ = result_.pending_token = kNoToken;
-  } else if (n_prompt_done_ < prompt_.size() &&
-             done.tokens.data() == prompt_.data() + n_prompt_done_) {
+  } else if (is_prompt(done.tokens)) {
+    const bool is_first = n_prompt_done_ == 0;
     tokens.insert(tokens.end(), done.tokens.begin(), done.tokens.end());
     n_prompt_done_ += done.tokens.size();
     share_prefix();
+    if (prompt_log_probs_.has_value() && !deliver_prompt(is_first)) return;
     has_output = has_output && n_prompt_done_ == prompt_.size();
   } else {
     return;  // tokens of the session, computed again
@@ -273,13 +329,16 @@ void Generation::commit(const NextRows& done) {
   if (has_output) sample();
 }
 
+Status Generation::damaged_logits() const {
+  return corrupt(
+      "%s: the model's logits are not finite; its weights or its configuration are damaged",
+      session_.engine_.reader->file().path().c_str());
+}
+
 void Generation::sample() {
   Engine::Impl& engine = session_.engine_;
   if (!sampler_->has_candidate()) {
-    return fail(
-        corrupt("%s: the model's logits are not finite; its weights or its configuration are "
-                "damaged",
-                engine.reader->file().path().c_str()));
+    return fail(damaged_logits());
   }
   if (log_probs_.has_value()) log_probs_->take(sampler_->logits(), engine.sample_kept);
   if (Status status = sampler_->prepare(); !status.ok()) return fail(std::move(status));
@@ -288,7 +347,17 @@ void Generation::sample() {
   const std::uint64_t now = monotonic_ns();
   engine.stats.sample_ns += now - start;
   if (token == kNoToken) return fail(sampler_->grammar_status());
-  if (ends_text(token)) return finish(StopReason::kEndOfText);
+  GeneratedToken generated = {.token = token};
+  if (log_probs_.has_value()) {
+    generated.log_prob = log_probs_->of(token);
+    generated.top_log_probs = log_probs_->top();
+  }
+  if (ends_text(token)) {
+    finish(StopReason::kEndOfText);
+    generated.is_end = true;
+    if (options_.reports_end) text_.deliver_end(generated);
+    return;
+  }
   if (result_.generated_tokens == 0) {
     first_token_ns_ = now;
     result_.first_token_ns = now - started_ns_;
@@ -298,11 +367,6 @@ void Generation::sample() {
   }
   ++result_.generated_tokens;
   result_.pending_token = session_.pending_token_ = token;
-  GeneratedToken generated = {.token = token};
-  if (log_probs_.has_value()) {
-    generated.log_prob = log_probs_->of(token);
-    generated.top_log_probs = log_probs_->top();
-  }
   if (!text_.push(generated)) {
     return finish(text_.ended_by_receiver() ? StopReason::kCallback : StopReason::kStopString);
   }

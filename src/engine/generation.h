@@ -21,6 +21,7 @@
 #include "base/result.h"
 #include "engine/engine.h"
 #include "engine/engine_impl.h"
+#include "engine/prompt_log_probs.h"
 #include "engine/sampler.h"
 #include "engine/text_stream.h"
 
@@ -39,7 +40,8 @@ class Generation {
   // else after its last token, which is computed again as a prompt row.
   // Requires  the session outlives the generation
   // Fails     kUnsupported without a tokenizer; kInvalidArgument for sampling options out of range,
-  //           a prefix key without a prefix cache or too long, or when the session has a generation
+  //           a prefix key without a prefix cache or too long, or when the session has a
+  //           generation; kUnsupported for log probabilities of a prompt under kSymmetric
   static Result<GenerationPtr> create(Session& session, std::span<const TokenId> prompt,
                                       const GenerateOptions& options);
   ~Generation();
@@ -73,7 +75,8 @@ class Generation {
   Status admit();
 
   // Begins the prompt with the prompt rows that `from` begins with in common: what several texts
-  // after one prompt share. Returns how many it has now beyond those that it had; 0 is no error.
+  // after one prompt share. Returns how many it has now beyond those that it had; 0 is no error,
+  // and always the number with GenerateOptions::on_prompt_token.
   // The last token of the prompt is computed all the same.
   // Requires  admitted by admit()
   // Fails     kInvalidArgument: it has rows of its own already, has ended or is in a pass; `from`
@@ -112,7 +115,9 @@ class Generation {
   NextRows next_rows() const;
   SequenceId sequence() const noexcept { return session_.sequence_; }
   bool is_of(const Engine::Impl& engine) const noexcept { return &session_.engine_ == &engine; }
-  LogitsSink* sink() noexcept { return &*sampler_; }
+  // Returns where the logits of the first `n_rows` of next_rows() go in the pass that is planned;
+  // null where no row has any. Those from `first_output` on have them.
+  LogitsSink* plan_outputs(const NextRows& next, std::size_t n_rows, std::size_t& first_output);
   // Null where no part of the prompt is computed.
   PromptProgress* progress() noexcept { return recomputes_last_ ? nullptr : &progress_; }
   // Takes the rows that a pass computed: samples, searches stop strings, delivers text.
@@ -139,6 +144,9 @@ class Generation {
 
   Generation(Session& session, std::span<const TokenId> prompt, const GenerateOptions& options);
   bool ends_text(TokenId token) const;
+  bool is_prompt(std::span<const TokenId> rows) const noexcept;
+  bool deliver_prompt(bool is_first);
+  Status damaged_logits() const;
   void sample();
   void drop_prompt();
   Status check_prompt() const;
@@ -174,6 +182,7 @@ class Generation {
   std::optional<Parked> parked_;
   std::optional<Sampler> sampler_;
   std::optional<LogProbs> log_probs_;
+  std::optional<PromptLogProbs> prompt_log_probs_;
   TextStream text_;
   PromptProgress progress_;
   std::atomic<bool> cancelled_{false};

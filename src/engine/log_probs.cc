@@ -10,10 +10,32 @@
 
 namespace qsf {
 
-LogProbs::LogProbs(std::uint32_t n_top) : n_top_(n_top) {
-  QSF_CHECK(n_top <= kMaxTopLogProbs);
-  top_.reserve(n_top_ + 1);
+TopLogits::TopLogits(std::uint32_t n) : n_(n) {
+  QSF_CHECK(n <= kMaxTopLogProbs);
+  entries_.reserve(n_ + 1);
 }
+
+void TopLogits::add(TokenId first, std::span<const float> logits) {
+  for (std::size_t i = 0; n_ != 0 && i < logits.size(); ++i) {
+    const float logit = logits[i];
+    if (!std::isfinite(logit)) continue;
+    if (entries_.size() == n_ && !(logit > entries_.back().log_prob)) continue;
+    const auto after = std::upper_bound(
+        entries_.begin(), entries_.end(), logit,
+        [](float value, const TokenLogProb& entry) { return value > entry.log_prob; });
+    entries_.insert(after, {first + static_cast<TokenId>(i), logit});  // a logit as yet
+    if (entries_.size() > n_) entries_.pop_back();
+  }
+}
+
+std::span<const TokenLogProb> TopLogits::to_log_probs(double log_total) noexcept {
+  for (TokenLogProb& entry : entries_) {
+    entry.log_prob = static_cast<float>(static_cast<double>(entry.log_prob) - log_total);
+  }
+  return entries_;
+}
+
+LogProbs::LogProbs(std::uint32_t n_top) : top_logits_(n_top) {}
 
 void LogProbs::take(std::span<const float> logits, std::span<float> kept) {
   std::copy(logits.begin(), logits.end(), kept.begin());
@@ -21,18 +43,9 @@ void LogProbs::take(std::span<const float> logits, std::span<float> kept) {
   LogSumExp total;
   total.add(logits);
   log_total_ = total.value();
-  top_.clear();
-  for (TokenId id = 0; n_top_ != 0 && id < logits.size(); ++id) {
-    const float logit = logits[id];
-    if (!std::isfinite(logit)) continue;
-    if (top_.size() == n_top_ && !(logit > top_.back().log_prob)) continue;
-    const auto after = std::upper_bound(
-        top_.begin(), top_.end(), logit,
-        [](float value, const TokenLogProb& entry) { return value > entry.log_prob; });
-    top_.insert(after, {id, logit});  // a logit as yet
-    if (top_.size() > n_top_) top_.pop_back();
-  }
-  for (TokenLogProb& entry : top_) entry.log_prob = of(entry.token);
+  top_logits_.clear();
+  top_logits_.add(0, logits);
+  top_ = top_logits_.to_log_probs(log_total_);
 }
 
 float LogProbs::of(TokenId token) const noexcept {

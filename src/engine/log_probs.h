@@ -22,6 +22,23 @@ struct TokenLogProb {
   float log_prob = 0.0F;
 };
 
+// The largest finite logits of a row, the largest first, of equals the smaller id first.
+class TopLogits {
+ public:
+  // Requires  n <= kMaxTopLogProbs
+  explicit TopLogits(std::uint32_t n);
+
+  void clear() noexcept { entries_.clear(); }
+  // Adds logits of ids from `first` on, ids in ascending order. Allocates nothing.
+  void add(TokenId first, std::span<const float> logits);
+  // Makes log probabilities of the logits, once before the next clear().
+  std::span<const TokenLogProb> to_log_probs(double log_total) noexcept;
+
+ private:
+  std::size_t n_;
+  std::vector<TokenLogProb> entries_;
+};
+
 class LogProbs {
  public:
   // Requires  n_top <= kMaxTopLogProbs
@@ -39,8 +56,8 @@ class LogProbs {
   std::span<const TokenLogProb> top() const noexcept { return top_; }
 
  private:
-  std::size_t n_top_;
-  std::vector<TokenLogProb> top_;
+  TopLogits top_logits_;
+  std::span<const TokenLogProb> top_;
   std::span<const float> kept_;
   double log_total_ = 0.0;
 };

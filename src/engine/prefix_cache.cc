@@ -85,7 +85,9 @@ Status Engine::Impl::check_prefix_key(const std::optional<std::string>& key) con
 
 void Generation::adopt_prefix() {
   begins_session_ = session_.tokens_.empty() && session_.pending_token_ == kNoToken;
-  if (!options_.prefix_key.has_value() || !begins_session_) return;
+  if (!options_.prefix_key.has_value() || !begins_session_ || prompt_log_probs_.has_value()) {
+    return;
+  }
   Engine::Impl& engine = session_.engine_;
   const Status given_back = engine.kv->reserve(sequence(), 0);  // by resume(), before admission
   QSF_DCHECK(given_back.ok());
@@ -150,7 +152,7 @@ void Generation::return_prefix() {
 }
 
 void Generation::count_prefix() {
-  if (!options_.prefix_key.has_value()) return;
+  if (!options_.prefix_key.has_value() || prompt_log_probs_.has_value()) return;
   Engine::Impl& engine = session_.engine_;
   if (!begins_session_) {
     ++engine.n_continued;

@@ -69,11 +69,13 @@ std::size_t Engine::Impl::plan_rows(PassInFlight& pass, RowRole role, std::size_
     const std::size_t n = std::min(n_rows - n_planned, next.tokens.size());
     if (prompts && prompts_are_whole() && n < next.tokens.size()) break;
     const bool wants_output = next.wants_output && n == next.tokens.size();
+    std::size_t first_output = 0;
+    LogitsSink* const sink = member.plan_outputs(next, n, first_output);
     const PassPart part = {.sequence = member.sequence(),
                            .tokens = next.tokens.first(n),
                            .role = role,
-                           .first_output = n - 1,
-                           .sink = wants_output ? member.sink() : nullptr,
+                           .first_output = first_output,
+                           .sink = sink,
                            .progress = prompts ? member.progress() : nullptr};
     member.waits_for_pages = !add_part(pass, part).ok();
     if (member.waits_for_pages) continue;

@@ -32,6 +32,8 @@ class TextStream {
     deliver(token);
     return !stops_.stopped() && !ended_by_receiver_;
   }
+  // Delivers the token that ended the text, behind its rest.
+  void deliver_end(const GeneratedToken& token) { deliver(token); }
   bool ended_by_receiver() const noexcept { return ended_by_receiver_; }
   // Ends all deliveries.
   void mute() noexcept { muted_ = true; }
