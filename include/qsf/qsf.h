@@ -380,7 +380,7 @@ typedef enum qsf_stop_reason {
   QSF_STOP_STRING = 2,
   QSF_STOP_CONTEXT_FULL = 3,
   QSF_STOP_CANCELLED = 4,
-  QSF_STOP_CALLBACK = 5 /* on_generated ended it; since 0.2 */
+  QSF_STOP_CALLBACK = 5 /* on_generated or on_prompt_token ended it; since 0.2 */
 } qsf_stop_reason;
 
 /* A token and the natural logarithm of its probability: of the softmax of the model's logits at
@@ -393,11 +393,13 @@ typedef struct qsf_log_prob {
 typedef struct qsf_generated_token {
   size_t struct_size; /* of the library */
   int token;
-  int is_rest;      /* true: text that was held back until after the last token; no further token */
+  int is_rest;      /* true: text that was held back until after the last token; no further token
+                       but one of is_end */
   const char* text; /* as QSFTokenCallback receives it */
   const qsf_log_prob* top; /* [n_top], the likeliest first; NULL without any */
   int n_top;
-  float log_prob; /* of the token; 0 unless asked for, and in the rest */
+  float log_prob; /* of the token; 0 unless asked for, and in the rest; NaN: nothing predicts it */
+  int is_end;     /* true: ends the text, has none, and is not counted; with report_end alone */
 } qsf_generated_token;
 /* Receives every generated token, as QSFTokenCallback does.
  * Returns  0; anything else ends this generation behind the token, with QSF_STOP_CALLBACK */
@@ -433,6 +435,13 @@ typedef struct qsf_generate_options {
       prefix_key; /* [prefix_key_bytes], at most 256: shares the beginning of the prompt with
                      generations of the same key (qsf/prefix_cache.h). NULL: with nobody */
   size_t prefix_key_bytes; /* may be 0 */
+  QSFGeneratedCallback
+      on_prompt_token; /* or NULL; receives every token of the prompt, in order, as the rows before
+                          it are computed, with log_prob and `top` but an empty text. The first one
+                          has NaN and no `top`, also in a session with text. All of the prompt is
+                          computed then: nothing comes from the prefix cache or another session.
+                          QSF_UNSUPPORTED under QSF_ATTENTION_SYMMETRIC */
+  int report_end; /* true: on_generated also receives the token that ends the text, as is_end */
 } qsf_generate_options;
 /* Sets struct_size and the defaults: no prompt, 256 tokens, default sampling, no stop texts,
  * no callback. */

@@ -114,11 +114,13 @@ class LogitsForwarder final : public LogitsSink {
 }  // namespace
 
 TokenForwarder::TokenForwarder(QSFTokenCallback on_token, QSFProgressCallback on_prompt,
-                               void* user_data, QSFGeneratedCallback on_generated)
+                               void* user_data, QSFGeneratedCallback on_generated,
+                               QSFGeneratedCallback on_prompt_token)
     : on_token_(on_token),
       on_prompt_(on_prompt),
       user_data_(user_data),
-      on_generated_(on_generated) {
+      on_generated_(on_generated),
+      on_prompt_token_(on_prompt_token) {
   piece_.reserve(kPieceBytes);
 }
 
@@ -127,6 +129,7 @@ void TokenForwarder::attach(GenerateOptions& options) {
   if (on_prompt_ != nullptr) options.on_prompt = report;
   if (on_token_ != nullptr) options.on_token = forward;
   if (on_generated_ != nullptr) options.on_generated = forward_generated;
+  if (on_prompt_token_ != nullptr) options.on_prompt_token = forward_prompt_token;
   top_.reserve(options.n_top_log_probs);
 }
 
@@ -138,20 +141,30 @@ void TokenForwarder::forward(TokenId token, std::string_view text, void* user) {
 
 int TokenForwarder::forward_generated(const GeneratedToken& token, void* user) {
   auto& self = *static_cast<TokenForwarder*>(user);
-  self.copy_piece(token.text);
-  self.top_.clear();
+  return self.pass_on(token, self.on_generated_);
+}
+
+int TokenForwarder::forward_prompt_token(const GeneratedToken& token, void* user) {
+  auto& self = *static_cast<TokenForwarder*>(user);
+  return self.pass_on(token, self.on_prompt_token_);
+}
+
+int TokenForwarder::pass_on(const GeneratedToken& token, QSFGeneratedCallback to) {
+  copy_piece(token.text);
+  top_.clear();
   for (const TokenLogProb& entry : token.top_log_probs) {
-    self.top_.push_back({static_cast<int>(entry.token), entry.log_prob});
+    top_.push_back({static_cast<int>(entry.token), entry.log_prob});
   }
   qsf_generated_token out = {};
   out.struct_size = sizeof out;
   out.token = static_cast<int>(token.token);
   out.is_rest = token.is_rest ? 1 : 0;
-  out.text = self.piece_.c_str();
-  out.top = self.top_.empty() ? nullptr : self.top_.data();
-  out.n_top = static_cast<int>(self.top_.size());
+  out.text = piece_.c_str();
+  out.top = top_.empty() ? nullptr : top_.data();
+  out.n_top = static_cast<int>(top_.size());
   out.log_prob = token.log_prob;
-  return self.on_generated_(&out, self.user_data_);
+  out.is_end = token.is_end ? 1 : 0;
+  return to(&out, user_data_);
 }
 
 void TokenForwarder::copy_piece(std::string_view text) {
@@ -207,6 +220,7 @@ Status read_request(const QSFEngine& engine, std::size_t n_held, const qsf_gener
   }
   settings.ignore_end_of_text = options.ignore_end_of_text != 0;
   settings.keep_special = options.keep_special != 0;
+  settings.reports_end = options.report_end != 0;
   if (options.prefix_key == nullptr && options.prefix_key_bytes > 0) {
     return null_argument("prefix_key");
   }
@@ -214,7 +228,7 @@ Status read_request(const QSFEngine& engine, std::size_t n_held, const qsf_gener
     settings.prefix_key.emplace(options.prefix_key, options.prefix_key_bytes);
   }
   request.forwarder.emplace(options.on_token, options.on_prompt, options.user_data,
-                            options.on_generated);
+                            options.on_generated, options.on_prompt_token);
   request.forwarder->attach(settings);
   return read_prompt(engine, options, n_held, request.prompt);
 }

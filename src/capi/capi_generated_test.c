@@ -100,6 +100,62 @@ static void test_log_probs(QSFEngine* engine, const qsf_generate_options* from) 
   CHECK(generate(engine, &options, &seen, &result, NULL) == QSF_OK && seen.log_probs[3] == 0.0f);
 }
 
+static float prompt_log_probs[64];
+static int n_prompt_seen;
+
+static int on_prompt_token(const qsf_generated_token* token, void* user_data) {
+  const Seen* seen = user_data;
+  CHECK(seen->n == 0 && token->text[0] == '\0' && !token->is_rest && !token->is_end);
+  CHECK(isnan(token->log_prob) == (n_prompt_seen == 0));
+  CHECK(token->n_top == (n_prompt_seen == 0 ? 0 : 2));
+  if (token->n_top > 0) CHECK(token->top[0].log_prob >= token->log_prob);
+  prompt_log_probs[n_prompt_seen] = token->log_prob;
+  return ++n_prompt_seen == 64;
+}
+
+static int on_end_token(const qsf_generated_token* token, void* user_data) {
+  Seen* seen = user_data;
+  seen->n_rest += token->is_end;
+  return on_generated(token, user_data);
+}
+
+static void test_prompt_log_probs(QSFEngine* engine, const qsf_generate_options* from, int eos) {
+  static Seen seen, plain;
+  qsf_generate_options options = *from;
+  qsf_generate_result result;
+  int tokens[64];
+  double expected[64];
+  size_t n_tokens = 0;
+  CHECK(qsf_engine_tokenize(engine, kPrompt, strlen(kPrompt), QSF_TOKENIZE_DEFAULT, tokens, 64,
+                            &n_tokens, NULL) == QSF_OK);
+  CHECK(qsf_engine_score(engine, tokens, n_tokens, 1, expected, NULL) == QSF_OK);
+  CHECK(generate(engine, &options, &plain, &result, NULL) == QSF_OK);
+  options.on_prompt_token = on_prompt_token;
+  options.n_top_log_probs = 2;
+  for (int max_tokens = 0; max_tokens <= N_TOKENS; max_tokens += N_TOKENS) {
+    n_prompt_seen = 0;
+    options.max_tokens = max_tokens;
+    CHECK(generate(engine, &options, &seen, &result, NULL) == QSF_OK);
+    CHECK(n_prompt_seen == (int)n_tokens && seen.n == max_tokens);
+    for (size_t i = 1; i < n_tokens; ++i) {
+      CHECK(fabs(prompt_log_probs[i] - expected[i - 1]) < 1e-3);
+    }
+  }
+  CHECK(strcmp(seen.text, plain.text) == 0);
+
+  const qsf_logit_bias wish = {.token = eos, .bias = 1000.0f};
+  qsf_sampling sampling = *options.sampling;
+  sampling.logit_bias = &wish;
+  options.sampling = &sampling;
+  options.on_prompt_token = NULL;
+  options.on_generated = on_end_token;
+  CHECK(generate(engine, &options, &seen, &result, NULL) == QSF_OK && seen.n == 0);
+  options.report_end = 1;
+  CHECK(generate(engine, &options, &seen, &result, NULL) == QSF_OK);
+  CHECK(seen.n == 1 && seen.tokens[0] == eos && seen.n_rest == 1);
+  CHECK(result.reason == QSF_STOP_END_OF_TEXT && result.generated_tokens == 0);
+}
+
 static void test_end(QSFEngine* engine, const qsf_generate_options* from) {
   static Seen whole, ended;
   qsf_generate_options options = *from;
@@ -348,6 +404,7 @@ static void test_model(const char* path) {
   options.on_token = on_token;
   options.on_generated = on_generated;
   test_log_probs(engine, &options);
+  test_prompt_log_probs(engine, &options, info.eos_token);
   test_end(engine, &options);
   test_refusals(engine, &options);
   test_token_ids(engine, &options, info.eos_token);

@@ -266,7 +266,8 @@ class TokenForwarder {
  public:
   // The callbacks may be null.
   TokenForwarder(QSFTokenCallback on_token, QSFProgressCallback on_prompt, void* user_data,
-                 QSFGeneratedCallback on_generated = nullptr);
+                 QSFGeneratedCallback on_generated = nullptr,
+                 QSFGeneratedCallback on_prompt_token = nullptr);
 
   // Makes `options` report here. Requires  the forwarder stays where it is as long as they are used
   void attach(GenerateOptions& options);
@@ -274,6 +275,8 @@ class TokenForwarder {
  private:
   static void forward(TokenId token, std::string_view text, void* user);
   static int forward_generated(const GeneratedToken& token, void* user);
+  static int forward_prompt_token(const GeneratedToken& token, void* user);
+  int pass_on(const GeneratedToken& token, QSFGeneratedCallback to);
   void copy_piece(std::string_view text);
   static void report(std::uint64_t done, std::uint64_t total, void* user);
 
@@ -281,6 +284,7 @@ class TokenForwarder {
   QSFProgressCallback on_prompt_;
   void* user_data_;
   QSFGeneratedCallback on_generated_;
+  QSFGeneratedCallback on_prompt_token_;
   std::vector<qsf_log_prob> top_;
   std::string piece_;
 };

@@ -222,6 +222,14 @@ class RandomCalls {
     calls.call_in_callback();
     return calls.once_in(30) ? 1 : 0;
   }
+  static int on_prompt_token(const qsf_generated_token* token, void* user) {
+    RandomCalls& calls = *static_cast<RandomCalls*>(user);
+    if (token->log_prob > 0.0F || token->n_top > 3 || token->text[0] != '\0') {
+      fail(calls.n_calls_, "on_prompt_token", "wrong arguments");
+    }
+    calls.call_in_callback();
+    return calls.once_in(30) ? 1 : 0;
+  }
   static int on_mask(std::uint32_t* allowed, std::size_t n_words, void* user) {
     RandomCalls& calls = *static_cast<RandomCalls*>(user);
     if (calls.once_in(50)) return 1;
@@ -364,6 +372,8 @@ class RandomCalls {
       chosen.options.log_probs = once_in(2) ? 1 : 0;
       chosen.options.n_top_log_probs = chosen.options.log_probs != 0 ? 3 : 0;
     }
+    chosen.options.on_prompt_token = once_in(4) ? on_prompt_token : nullptr;
+    chosen.options.report_end = once_in(3) ? 1 : 0;
     chosen.options.reserve_tokens = once_in(3) ? 1 : 0;
     chosen.options.echo_prompt = once_in(4) ? 1 : 0;
     chosen.options.user_data = this;

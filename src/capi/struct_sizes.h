@@ -31,7 +31,7 @@ template <>
 inline constexpr std::array kReleasedSizes<qsf_sampling> = {std::size_t{56}, std::size_t{152}};
 template <>
 inline constexpr std::array kReleasedSizes<qsf_generate_options> = {std::size_t{88},
-                                                                    std::size_t{168}};
+                                                                    std::size_t{184}};
 template <>
 inline constexpr std::array kReleasedSizes<qsf_chat_options> = {std::size_t{40}};
 template <>
