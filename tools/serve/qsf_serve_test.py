@@ -204,6 +204,75 @@ class Texts(unittest.TestCase):
                                            seed=5 + i % 4, temperature=0.8)
                     self.assertEqual(text, alone[0], i)
 
+    # As lm-evaluation-harness scores texts: prompts of ids, and the entries behind a context.
+    def test_prompts_are_scored(self):
+        texts = [" ".join(PROMPTS[i:]) for i in range(3)]
+        scoring = {"echo": True, "logprobs": 1, "temperature": 0}
+        with server() as serve:
+            ids = [serve.post("/tokenize", {"content": text, "add_special": True})[2]["tokens"]
+                   for text in texts]
+            for n_new in (0, 1, 6):
+                body = {**scoring, "prompt": ids, "max_tokens": n_new, "n": 2}
+                status, _, answer = serve.post("/v1/completions", body)
+                self.assertEqual(status, 200, answer)
+                self.assertEqual(answer["usage"]["prompt_tokens_details"]["cached_tokens"], 0)
+                for choice in answer["choices"]:
+                    prompt = ids[choice["index"] // 2]
+                    entries = choice["logprobs"]
+                    n_entries = len(prompt) + n_new
+                    self.assertEqual([len(array) for array in entries.values()], [n_entries] * 4)
+                    self.assertEqual("".join(entries["tokens"]), choice["text"])
+                    self.assertEqual(entries["token_logprobs"][0], None)
+                    self.assertEqual(entries["top_logprobs"][0], None)
+                    self.assertEqual(choice["finish_reason"], "length")
+                    for token, top in zip(entries["token_logprobs"][1:],
+                                          entries["top_logprobs"][1:]):
+                        self.assertLessEqual(token, max(top.values()))
+                    self.assertEqual({len(top) for top in entries["top_logprobs"][1:len(prompt)]},
+                                     {1, 2})  # the likeliest, and the token where it is another
+                    # What is drawn at temperature 0 is the likeliest.
+                    for token, top in zip(entries["token_logprobs"][len(prompt):],
+                                          entries["top_logprobs"][len(prompt):]):
+                        self.assertEqual(token, max(top.values()))
+                    for token, offset in zip(entries["tokens"], entries["text_offset"]):
+                        self.assertTrue(choice["text"][offset:].startswith(token))
+            # The token that ends a text counts as an entry.
+            end, = serve.post("/tokenize", {"content": "</s>"})[2]["tokens"]
+            body = {**scoring, "prompt": ids[0], "max_tokens": 1, "logit_bias": {str(end): 100}}
+            ended = serve.post("/v1/completions", body)[2]["choices"][0]
+            self.assertEqual(ended["finish_reason"], "stop")
+            self.assertEqual(len(ended["logprobs"]["token_logprobs"]), len(ids[0]) + 1)
+            self.assertLess(ended["logprobs"]["token_logprobs"][-1], 0)
+            # A text has the entries of its own tokens, and the same numbers; a stream, too.
+            body = {**scoring, "prompt": texts[0], "max_tokens": 2}
+            whole = serve.post("/v1/completions", body)[2]["choices"][0]
+            own = serve.post("/tokenize", {"content": texts[0]})[2]["tokens"]
+            of_ids = serve.post("/v1/completions", {**body, "prompt": ids[0]})[2]["choices"][0]
+            n_added = len(ids[0]) - len(own)
+            self.assertEqual(whole["logprobs"]["token_logprobs"],
+                             of_ids["logprobs"]["token_logprobs"][n_added:])
+            self.assertEqual("".join(whole["logprobs"]["tokens"]), whole["text"])
+            self.assertTrue(whole["text"].startswith(texts[0]))
+            chunks = [json.loads(event)["choices"][0]
+                      for event in list(serve.events("/v1/completions", body))[:-1]]
+            self.assertEqual("".join(chunk["text"] for chunk in chunks), whole["text"])
+            for name, array in whole["logprobs"].items():
+                streamed = sum((chunk["logprobs"][name] for chunk in chunks), [])
+                self.assertEqual(streamed, array, name)
+            scored = of_ids["logprobs"]["token_logprobs"][:len(ids[0])]
+        # qsf perplexity scores the second half of a line.
+        with tempfile.TemporaryDirectory() as folder:
+            text, losses = os.path.join(folder, "text"), os.path.join(folder, "losses")
+            with open(text, "w", encoding="utf-8") as file:
+                file.write(texts[0])
+            subprocess.run([os.path.join(BIN_DIR, "qsf-perplexity"), MODEL, "--lines", "--file",
+                            text, "--losses", losses], check=True, capture_output=True, timeout=60)
+            with open(losses, encoding="utf-8") as file:
+                line = json.loads(file.readline())
+        self.assertEqual(line["ids"], ids[0])
+        for log_prob, loss in zip(reversed(scored), reversed(line["losses"])):
+            self.assertAlmostEqual(log_prob, -loss, places=4)
+
     def test_a_text_without_a_limit_ends_with_its_context(self):
         with server("--max-seq-len", "256") as serve:
             text, reason = serve.complete(PROMPTS[1], max_tokens=-1, ignore_eos=True,

@@ -54,14 +54,16 @@ struct TextRequest {
   TextConstraint constraint;
   bool log_probs = false;
   int n_top_log_probs = 0;
+  bool prompt_log_probs = false;  // of the prompt, too, and of the token that ends the text
 };
 
-// A generated token. Valid during the call that receives it.
+// A generated token, or one of the prompt. Valid during the call that receives it.
 struct TextToken {
   int token = 0;
   bool is_rest = false;   // text that was held back until after the last token
+  bool is_end = false;    // ended the text, and is not counted; with prompt_log_probs alone
   std::string_view text;  // whole characters, possibly none
-  float log_prob = 0.0F;
+  float log_prob = 0.0F;  // NaN: nothing predicts the token
   std::span<const qsf_log_prob> top;
 };
 
@@ -115,6 +117,8 @@ class ServeJob {
   virtual std::size_t step_positions() const noexcept { return 0; }
   // All texts will be computed: nothing can refuse them any more.
   virtual void on_admitted() = 0;
+  // A token of the prompt, in order, before all that is generated; with prompt_log_probs.
+  virtual void on_prompt_token(std::size_t /*text*/, const TextToken& /*token*/) {}
   // Returns false to end this text behind the token.
   virtual bool on_token(std::size_t text, const TextToken& token) = 0;
   virtual void on_text_end(std::size_t text, const TextResult& result) = 0;

@@ -103,6 +103,9 @@ class AnswerFormat {
   // `tokens` are those that made up the part's text; empty unless the call asks for log_probs.
   virtual void on_part(std::size_t choice, const AnswerPart& part,
                        std::span<const AnswerToken> tokens) = 0;
+  // Tokens of the choice's prompt, in order and before its parts; with prompt_log_probs alone. One
+  // that nothing predicts has NaN.
+  virtual void on_prompt(std::size_t /*choice*/, std::span<const AnswerToken> /*tokens*/) {}
   virtual void on_choice_end(std::size_t choice, const ChoiceEnd& end) = 0;
   virtual void on_end(const AnswerUsage& usage) = 0;
   virtual void on_error(const ApiError& error) = 0;

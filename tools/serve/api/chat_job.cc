@@ -19,6 +19,8 @@ struct Choice {
   std::vector<AnswerToken> tokens;
   int n_tokens = 0;
   bool called_tools = false;
+  std::vector<AnswerToken> prompt_tokens;  // not handed to the format yet
+  std::size_t n_hidden = 0;                // tokens of the prompt still to come that no text made
 };
 
 class ChatJob : public ServeJob {
@@ -41,6 +43,7 @@ class ChatJob : public ServeJob {
                                   std::vector<TextRequest>& texts) override;
   bool compute_step(const LoadedModel& /*model*/) override { return false; }
   void on_admitted() override;
+  void on_prompt_token(std::size_t text, const TextToken& token) override;
   bool on_token(std::size_t text, const TextToken& token) override;
   void on_text_end(std::size_t text, const TextResult& result) override;
   void on_end() override { format_->on_end(usage_); }
@@ -59,7 +62,9 @@ class ChatJob : public ServeJob {
   std::optional<ApiError> prepare_raw(std::vector<TextRequest>& texts);
   std::optional<ApiError> constrain(const ChatSyntax& syntax, std::string_view prompt);
   ApiError with_bad_tool(ApiError error) const;
+  std::optional<ApiError> hide_bos(const RawPrompt& raw, std::size_t n_before);
   AnswerToken answer_token(const TextToken& token) const;
+  void emit_prompt(std::size_t index);
   void emit(std::size_t index, std::vector<AnswerPart>& parts);
 
   ChatCall call_;
@@ -224,15 +229,28 @@ std::optional<ApiError> ChatJob::constrain(const ChatSyntax& syntax, std::string
   return std::nullopt;
 }
 
+// The token that the tokenizer puts before a text is none of the client's.
+std::optional<ApiError> ChatJob::hide_bos(const RawPrompt& raw, std::size_t n_before) {
+  if (!call_.text.prompt_log_probs || raw.tokens || !raw.add_bos) return std::nullopt;
+  std::vector<int> added;
+  if (auto error = settings_.access->tokenize(*model_, "", QSF_TOKENIZE_DEFAULT, added)) {
+    return error;
+  }
+  for (std::size_t i = n_before; i < choices_.size(); ++i) choices_[i].n_hidden = added.size();
+  return std::nullopt;
+}
+
 std::optional<ApiError> ChatJob::prepare_raw(std::vector<TextRequest>& texts) {
   for (RawPrompt& raw : call_.raw) {
+    const std::size_t n_before = texts.size();
     std::vector<int> tokens;
     if (auto error = raw_tokens(settings_, *model_, raw, call_.text.end_tokens, tokens)) {
       return error;
     }
     if (auto error = add_texts(std::move(tokens), "prompt", texts)) return error;
+    choices_.resize(texts.size());
+    if (auto error = hide_bos(raw, n_before)) return error;
   }
-  choices_.resize(texts.size());
   return std::nullopt;
 }
 
@@ -278,9 +296,27 @@ ApiError ChatJob::with_bad_tool(ApiError error) const {
   return error;
 }
 
+void ChatJob::on_prompt_token(std::size_t text, const TextToken& token) {
+  constexpr std::size_t kTokensAtOnce = 64;
+  Choice& choice = choices_[text];
+  if (choice.n_hidden > 0) {
+    --choice.n_hidden;
+    return;
+  }
+  choice.prompt_tokens.push_back(answer_token(token));
+  if (choice.prompt_tokens.size() == kTokensAtOnce) emit_prompt(text);
+}
+
+void ChatJob::emit_prompt(std::size_t index) {
+  std::vector<AnswerToken>& tokens = choices_[index].prompt_tokens;
+  if (!tokens.empty()) format_->on_prompt(index, tokens);
+  tokens.clear();
+}
+
 bool ChatJob::on_token(std::size_t text, const TextToken& token) {
   Choice& choice = choices_[text];
-  if (!token.is_rest) ++choice.n_tokens;
+  emit_prompt(text);
+  if (!token.is_rest && !token.is_end) ++choice.n_tokens;
   if (call_.text.log_probs && !token.is_rest) choice.tokens.push_back(answer_token(token));
   parts_.clear();
   if (choice.parser) {
@@ -323,6 +359,11 @@ void ChatJob::on_text_end(std::size_t text, const TextResult& result) {
   parts_.clear();
   if (choice.parser) choice.parser->finish(parts_);
   emit(text, parts_);
+  emit_prompt(text);
+  // Those that count tokens find each of them, also one without text.
+  if (call_.text.prompt_log_probs && !choice.tokens.empty()) {
+    format_->on_part(text, AnswerPart(), choice.tokens);
+  }
   usage_.generated_tokens += result.generated_tokens;
   // The answers of one prompt share it.
   if (text % static_cast<std::size_t>(call_.n) == 0) usage_.cached_tokens += result.cached_tokens;

@@ -4,6 +4,8 @@
 // are arrays side by side here, unlike those of chats.
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "tools/serve/api/api_error.h"
 #include "tools/serve/api/call_fields.h"
@@ -32,11 +34,7 @@ void read_completion_log_probs(FieldReader& fields, CompletionCall& completion) 
   text.log_probs = value != nullptr;
   fields.read("logprobs", text.n_top_log_probs, 0, kMaxCompletionTopLogProbs);
   fields.read("echo", completion.echo);
-  if (completion.echo && text.log_probs) {
-    fields.fail("echo",
-                "'echo' is not supported beside 'logprobs': those of the prompt are not "
-                "computed");
-  }
+  text.prompt_log_probs = completion.echo && text.log_probs;
 }
 
 void read_suffix(FieldReader& fields, bool echo, std::vector<RawPrompt>& prompts) {
@@ -105,9 +103,14 @@ class LogProbArrays {
  public:
   void add(const AnswerToken& token) {
     tokens_.text(token.drawn.bytes);
-    log_probs_.number(json_log_prob(token.drawn.log_prob));
     offsets_.integer(static_cast<std::int64_t>(offset_));
     offset_ += count_characters(token.drawn.bytes);
+    if (std::isnan(token.drawn.log_prob)) {
+      log_probs_.null();
+      top_.null();
+      return;
+    }
+    log_probs_.number(json_log_prob(token.drawn.log_prob));
     write_top(token);
   }
 
@@ -167,7 +170,9 @@ class CompletionFormat : public AnswerFormat {
     choices_.resize(start.n_choices);
     if (stream_) output_.start_events();
     for (std::size_t i = 0; i < echo_.size() * n_; ++i) {
-      add_text(i, echo_text(*start.model, echo_[i / n_]), {});
+      const RawPrompt& prompt = echo_[i / n_];
+      choices_[i].trims_space = !prompt.tokens && !prompt.text.starts_with(' ');
+      add_text(i, echo_text(*start.model, prompt), {});
     }
     echo_ = {};
   }
@@ -175,6 +180,18 @@ class CompletionFormat : public AnswerFormat {
   void on_part(std::size_t index, const AnswerPart& part,
                std::span<const AnswerToken> tokens) override {
     add_text(index, part.text, tokens);
+  }
+
+  void on_prompt(std::size_t index, std::span<const AnswerToken> tokens) override {
+    Choice& choice = choices_[index];
+    for (const AnswerToken& token : tokens) {
+      AnswerToken entry = token;
+      // The space that some tokenizers put before a text.
+      std::string& bytes = entry.drawn.bytes;
+      if (std::exchange(choice.trims_space, false) && bytes.starts_with(' ')) bytes.erase(0, 1);
+      choice.log_probs.add(entry);
+    }
+    if (stream_) write_chunk(index);
   }
 
   void on_choice_end(std::size_t index, const ChoiceEnd& end) override {
@@ -207,12 +224,17 @@ class CompletionFormat : public AnswerFormat {
     std::string text;  // not written yet
     LogProbArrays log_probs;
     std::string_view finish_reason;  // empty: null
+    bool trims_space = false;        // off the first token of the prompt
   };
 
   std::string echo_text(const LoadedModel& model, const RawPrompt& prompt) const {
     if (!prompt.tokens) return prompt.text;
     std::string text;
-    settings_.access->detokenize(model, *prompt.tokens, text);
+    if (log_probs_) {  // that of the entries, special tokens included
+      for (const int token : *prompt.tokens) text += settings_.access->token_bytes(model, token);
+    } else {
+      settings_.access->detokenize(model, *prompt.tokens, text);
+    }
     return text;
   }
 

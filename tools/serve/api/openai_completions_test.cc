@@ -123,6 +123,87 @@ TEST(OpenAiCompletionsTest, WritesLogProbsSideBySide) {
                                           R"("top_logprobs":[{"y":-0.5}],"text_offset":[1]})"));
 }
 
+TEST(OpenAiCompletionsTest, EchoesThePromptWithItsLogProbs) {
+  // Each id that the client sent has its entry, and the first one no log probability.
+  FakeServer server;
+  const FakeExchange& ids =
+      server.answer(kPath, R"({"prompt":[97,195,169],"echo":true,"logprobs":1,"max_tokens":1})",
+                    {"x"}, TextEnd::kLength);
+  EXPECT_TRUE(server.texts[0].prompt_log_probs);
+  EXPECT_THAT(ids.body, HasSubstr(R"("text":"a)"
+                                  "\u00e9"
+                                  R"(x","logprobs":{"tokens":["a",")"
+                                  "\ufffd"
+                                  R"(",")"
+                                  "\ufffd"
+                                  R"(","x"],"token_logprobs":[null,-1,-2,-0.5],)"
+                                  R"("top_logprobs":[null,{"t":-0.25,")"
+                                  "\ufffd"
+                                  R"(":-1},{"t":-0.25,")"
+                                  "\ufffd"
+                                  R"(":-2},{"x":-0.5,"z":-1.5}],)"
+                                  R"("text_offset":[0,1,2,2]},"finish_reason":"length")"));
+  // The token that the tokenizer put before a text has none, and predicts the first one.
+  FakeServer text;
+  EXPECT_THAT(
+      text.answer(kPath, R"({"prompt":["ab"," c"],"echo":true,"logprobs":0,"max_tokens":0,"n":2})",
+                  {"", "", "", ""}, TextEnd::kLength)
+          .body,
+      HasSubstr(R"({"index":3,"text":" c","logprobs":{"tokens":[" ","c"],)"
+                R"("token_logprobs":[-1,-2],"top_logprobs":[{" ":-1},{"c":-2}],)"
+                R"("text_offset":[0,1]},"finish_reason":"length"})"));
+  EXPECT_EQ(text.texts[1].max_tokens, 0);
+  FakeServer bare;
+  EXPECT_THAT(
+      bare.answer(kPath, R"({"prompt":"ab","echo":true,"logprobs":0,"add_special_tokens":false})",
+                  {""}, TextEnd::kLength)
+          .body,
+      HasSubstr(R"("token_logprobs":[null,-1])"));
+  FakeServer plain;
+  plain.post(kPath, R"({"prompt":"ab","logprobs":0})");
+  EXPECT_FALSE(plain.texts[0].prompt_log_probs);
+  plain.post(kPath, R"({"prompt":"ab","echo":true})");
+  EXPECT_FALSE(plain.texts[0].prompt_log_probs);
+}
+
+// Some tokenizers put a space before a text, which the client did not send.
+TEST(OpenAiCompletionsTest, EntriesOfAPromptJoinToItsText) {
+  FakeServer server;
+  server.access.adds_space = true;
+  const FakeExchange& exchange =
+      server.answer(kPath, R"({"prompt":"ab","echo":true,"logprobs":0})", {"x"}, TextEnd::kLength);
+  EXPECT_THAT(exchange.body, HasSubstr(R"("text":"abx","logprobs":{"tokens":["","a","b","x"],)"));
+  EXPECT_THAT(exchange.body, HasSubstr(R"("text_offset":[0,0,1,2])"));
+}
+
+// Those that count entries find one of the token that ended the text.
+TEST(OpenAiCompletionsTest, EchoesTheTokenThatEndsTheText) {
+  FakeServer server;
+  const FakeExchange& exchange = server.answer(
+      kPath, R"({"prompt":[97],"echo":true,"logprobs":0,"max_tokens":1})", {""}, TextEnd::kStop);
+  EXPECT_THAT(exchange.body, HasSubstr(R"("text":"a","logprobs":{"tokens":["a",")"));
+  EXPECT_THAT(exchange.body, HasSubstr(R"("token_logprobs":[null,-0.125])"));
+  EXPECT_THAT(exchange.body, HasSubstr(R"("text_offset":[0,1]},"finish_reason":"stop")"));
+}
+
+TEST(OpenAiCompletionsTest, StreamsThePromptFirst) {
+  FakeServer server;
+  const std::string prompt(90, 'p');
+  const FakeExchange& exchange =
+      server.answer(kPath,
+                    R"({"prompt":")" + prompt +
+                        R"(","echo":true,"logprobs":0,"stream":true,"add_special_tokens":false})",
+                    {"xy"}, TextEnd::kLength);
+  EXPECT_THAT(exchange.writes[0], HasSubstr("\"text\":\"" + prompt + "\""));
+  EXPECT_THAT(exchange.writes[0], HasSubstr(R"("token_logprobs":[])"));
+  EXPECT_THAT(exchange.writes[1], HasSubstr(R"("text":"","logprobs":{"tokens":["p","p",)"));
+  EXPECT_THAT(exchange.writes[1], HasSubstr(R"("token_logprobs":[null,-1,)"));
+  EXPECT_THAT(exchange.writes[2], HasSubstr(R"("token_logprobs":[-64,-65,)"));
+  EXPECT_THAT(exchange.writes[2], HasSubstr(R"(,88,89]},"finish_reason":null)"));
+  EXPECT_THAT(exchange.writes[3], HasSubstr(R"("text":"x","logprobs":{"tokens":["x"])"));
+  EXPECT_THAT(exchange.writes[4], HasSubstr(R"("text_offset":[91])"));
+}
+
 TEST(OpenAiCompletionsTest, FillsTheMiddle) {
   FakeServer server;
   server.post(kPath, R"({"prompt":"a<|fim_prefix|>","suffix":"b"})");
@@ -142,9 +223,12 @@ TEST(OpenAiCompletionsTest, FillsTheMiddle) {
 
 TEST(OpenAiCompletionsTest, RefusesWhatIsNotBuilt) {
   const std::pair<const char*, const char*> kCases[] = {
-      {R"("n":1,"best_of":2)", "best_of"},     {R"("echo":true,"logprobs":1)", "echo"},
-      {R"("echo":true,"suffix":"x")", "echo"}, {R"("logprobs":6)", "logprobs"},
-      {R"("logprobs":true)", "logprobs"},      {R"("n":17)", "n"},
+      {R"("n":1,"best_of":2)", "best_of"},
+      {R"("echo":true,"suffix":"x")", "echo"},
+      {R"("echo":true,"suffix":"x","logprobs":1)", "echo"},
+      {R"("logprobs":6)", "logprobs"},
+      {R"("logprobs":true)", "logprobs"},
+      {R"("n":17)", "n"},
       {R"("mirostat":1)", "mirostat"}};
   for (const auto& [member, param] : kCases) {
     FakeServer server;

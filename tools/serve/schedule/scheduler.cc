@@ -394,6 +394,7 @@ Scheduler::Start Scheduler::start(WaitingJob& waiting) {
   }
   for (std::size_t i = 0; i < job->texts.size(); ++i) {
     Text& text = *job->texts[i];
+    if (text.request.prompt_log_probs) continue;  // each computes all of its own
     const auto alike = std::find_if(job->texts.begin(), job->texts.end(), [&](const auto& other) {
       return other->request.prompt == text.request.prompt;
     });
@@ -473,6 +474,8 @@ std::optional<ApiError> Scheduler::create_text(Job& job, const LoadedModel& mode
   options.keep_special = own.keep_special ? 1 : 0;
   options.log_probs = own.log_probs ? 1 : 0;
   options.n_top_log_probs = own.n_top_log_probs;
+  if (own.prompt_log_probs) options.on_prompt_token = Text::on_prompt_token;
+  options.report_end = own.prompt_log_probs ? 1 : 0;
   // The library takes no longer key; such a salt shares nothing.
   if (settings_.prefix_cache && job.job->tenant().size() <= kMaxPrefixKeyBytes) {
     options.prefix_key = job.job->tenant().data();

@@ -42,13 +42,22 @@ ApiError server_error(const std::string& message) {
   return error;
 }
 
+TextToken text_token(const qsf_generated_token& token) {
+  return {.token = token.token,
+          .is_rest = token.is_rest != 0,
+          .is_end = token.is_end != 0,
+          .text = token.text,
+          .log_prob = token.log_prob,
+          .top = {token.top, static_cast<std::size_t>(token.n_top)}};
+}
+
 }  // namespace
 
 int Scheduler::Text::on_generated(const qsf_generated_token* token, void* user) {
   Text& text = *static_cast<Text*>(user);
   Job& job = *text.job;
   const std::uint64_t now = steady_ns();
-  if (token->is_rest == 0) {
+  if (token->is_rest == 0 && token->is_end == 0) {
     if (job.first_token_ns == 0) job.first_token_ns = now;
     if (text.has_token) {
       text.metrics->time_between_tokens.add(static_cast<double>(now - text.last_token_ns) * 1e-9);
@@ -58,12 +67,13 @@ int Scheduler::Text::on_generated(const qsf_generated_token* token, void* user) 
     text.has_token = true;
     text.last_token_ns = now;
   }
-  const TextToken out = {.token = token->token,
-                         .is_rest = token->is_rest != 0,
-                         .text = token->text,
-                         .log_prob = token->log_prob,
-                         .top = {token->top, static_cast<std::size_t>(token->n_top)}};
-  return job.job->on_token(text.index, out) ? 0 : 1;
+  return job.job->on_token(text.index, text_token(*token)) ? 0 : 1;
+}
+
+int Scheduler::Text::on_prompt_token(const qsf_generated_token* token, void* user) {
+  const Text& text = *static_cast<const Text*>(user);
+  text.job->job->on_prompt_token(text.index, text_token(*token));
+  return 0;
 }
 
 void Scheduler::Text::on_prompt(std::uint64_t done, std::uint64_t total, void* user) {

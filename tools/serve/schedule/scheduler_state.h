@@ -46,6 +46,7 @@ struct Scheduler::Text {
   }
 
   static int on_generated(const qsf_generated_token* token, void* user);
+  static int on_prompt_token(const qsf_generated_token* token, void* user);
   static void on_prompt(std::uint64_t done, std::uint64_t total, void* user);
 };
 

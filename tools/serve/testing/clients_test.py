@@ -168,6 +168,18 @@ class OpenAi(unittest.TestCase):
             self.assertEqual("".join(choice.logprobs.tokens), choice.text)
             self.assertEqual(len(choice.logprobs.token_logprobs), 8)
 
+    def test_scores_of_a_prompt(self):
+        answer = self.client.completions.create(
+            model="chat", prompt="The capital of France is Paris", max_tokens=1, temperature=0,
+            echo=True, logprobs=1)
+        choice = answer.choices[0]
+        log_probs = choice.logprobs.token_logprobs
+        self.assertTrue(choice.text.startswith("The capital of France is Paris"))
+        self.assertEqual(len(choice.logprobs.tokens), len(log_probs))
+        self.assertIsNone(log_probs[0])  # SmolLM2 puts nothing before a text
+        self.assertLess(max(log_probs[1:]), 1e-6)
+        self.assertGreater(log_probs[-2], -3)  # Paris
+
     def test_embeddings(self):
         texts = ["The cat sat on the mat.", "A cat is sitting on a mat.", "Stock prices fell."]
         answer = self.client.embeddings.create(model="chat", input=texts)

@@ -6,6 +6,7 @@
 #define QSF_TOOLS_SERVE_API_TESTING_FAKE_MODEL_H_
 
 #include <array>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,10 +20,12 @@
 
 namespace qsf_tools {
 
-// Token t below 256 is the byte t; 256 begins a text, and 257 to 259 mark the gap to be filled.
+// Token t below 256 is the byte t, and 0 ends a text; 256 begins a text, and 257 to 259 mark the
+// gap to be filled.
 class FakeAccess : public ModelAccess {
  public:
   static constexpr int kBos = 256;
+  static constexpr int kEnd = 0;
   static constexpr int kVocab = 260;
 
   std::optional<ApiError> chat_prompt(const LoadedModel& /*model*/,
@@ -53,6 +56,7 @@ class FakeAccess : public ModelAccess {
       tokens.push_back(257 + static_cast<int>(i));
       return std::nullopt;
     }
+    if (adds_space && !text.empty()) tokens.push_back(' ');
     for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
     return std::nullopt;
   }
@@ -96,6 +100,7 @@ class FakeAccess : public ModelAccess {
   int n_prompt_tokens = 5;
   bool counts_bytes = false;  // a prompt has as many tokens as its messages have bytes
   bool has_fim = true;
+  bool adds_space = false;  // before a text
 };
 
 // Sends one request through the routes, and plays the scheduler.
@@ -140,6 +145,7 @@ class FakeServer {
 
   // Generates `answer` as text `index`, a token a byte, whole characters at once.
   void generate(std::size_t index, std::string_view answer, TextEnd end = TextEnd::kStop) {
+    if (texts[index].prompt_log_probs) prompt_tokens(index);
     std::size_t begin = 0;
     for (std::size_t i = 0; i < answer.size(); ++i) {
       const bool is_whole =
@@ -157,12 +163,32 @@ class FakeServer {
       goes_on = job->on_token(index, token);
       if (!goes_on) break;
     }
+    if (texts[index].prompt_log_probs && end == TextEnd::kStop) {
+      TextToken token;
+      token.token = FakeAccess::kEnd;
+      token.is_end = true;
+      token.log_prob = -0.125F;
+      job->on_token(index, token);
+    }
     TextResult result;
     result.end = end;
     result.prompt_tokens = static_cast<int>(texts[index].prompt.size());
     result.cached_tokens = 2;
     result.generated_tokens = static_cast<int>(answer.size());
     job->on_text_end(index, result);
+  }
+
+  // Tells the tokens of the prompt: the i-th one's log probability is -i.
+  void prompt_tokens(std::size_t index) {
+    const TextRequest& text = texts[index];
+    const std::array<qsf_log_prob, 1> top = {{{'t', -0.25F}}};
+    for (std::size_t i = 0; i < text.prompt.size(); ++i) {
+      TextToken token;
+      token.token = text.prompt[i];
+      token.log_prob = i == 0 ? std::numeric_limits<float>::quiet_NaN() : -static_cast<float>(i);
+      if (i > 0 && text.n_top_log_probs > 0) token.top = top;
+      job->on_prompt_token(index, token);
+    }
   }
 
   // Sends a request and generates each of `answers`.
