@@ -280,6 +280,13 @@ class Texts(unittest.TestCase):
         self.assertEqual(reason, "length")
         self.assertGreater(len(text), 100)
 
+    def test_a_grammar_without_a_way_on_is_a_mistake_of_the_request(self):
+        with server() as serve:
+            status, _, answer = serve.post("/v1/completions", {
+                "prompt": PROMPTS[0], "grammar": 'root ::= "a" []'})
+            self.assertEqual((status, answer["error"]["type"]), (400, "invalid_request_error"))
+            self.assertIn("grammar: ", answer["error"]["message"])
+
     def test_a_prompt_beyond_the_context_is_refused(self):
         with server("--max-seq-len", "128") as serve:
             status, _, answer = serve.post("/v1/completions", {"prompt": "word " * 400})

@@ -241,7 +241,8 @@ class ResponsesFormat : public AnswerFormat {
     json.begin_object().member("id", id_).member("object", "response");
     json.member("created_at", created_).member("status", status).member("background", false);
     if (error != nullptr) {
-      json.name("error").begin_object().member("code", "server_error");
+      const char* const code = error->status < 500 ? "invalid_prompt" : "server_error";
+      json.name("error").begin_object().member("code", code);
       json.member("message", error->message).end_object();
     } else {
       json.null_member("error");

@@ -153,6 +153,11 @@ TEST(OpenAiResponsesTest, TellsOfAnErrorBehindAPartOfTheAnswer) {
       R"("reasoning":{"effort":null,"summary":null},"service_tier":"default","store":false,)"
       R"("temperature":0.7,"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],)"
       R"("top_logprobs":0,"top_p":0.9,"truncation":"disabled","metadata":{}}})");
+  server.post(kPath, R"({"input":"hi","stream":true})");
+  server.job->on_admitted();
+  server.job->on_error(http_error(400, "wrong"));
+  EXPECT_THAT(server.exchange->writes.back(),
+              HasSubstr(R"("error":{"code":"invalid_prompt","message":"wrong"})"));
 }
 
 TEST(OpenAiResponsesTest, ReadsItems) {

@@ -44,6 +44,8 @@ ApiError too_large_error() {
   return error;
 }
 
+}  // namespace
+
 ApiError to_api_error(const qsf_error& failed) {
   ApiError error;
   error.message = failed.message;
@@ -53,8 +55,6 @@ ApiError to_api_error(const qsf_error& failed) {
   }
   return error;
 }
-
-}  // namespace
 
 Scheduler::Scheduler(ServedModels& models, ScheduleSettings settings, ServeMetrics& metrics)
     : models_(models), settings_(std::move(settings)), metrics_(metrics) {

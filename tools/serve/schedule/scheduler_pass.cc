@@ -236,7 +236,7 @@ void Scheduler::end_text(Text& text) {
   room_changed_ = true;
   if (job.ended) return;  // by another of its texts
   if (code != QSF_OK) {
-    const ApiError failed = server_error(error.message);
+    const ApiError failed = to_api_error(error);
     end_job(job, &failed);
     return;
   }

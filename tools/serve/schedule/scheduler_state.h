@@ -24,6 +24,9 @@ inline std::uint64_t steady_ns() noexcept {
                                         .count());
 }
 
+// An error of the engine: the request's, unless it tells of files, damage or the engine itself.
+ApiError to_api_error(const qsf_error& failed);
+
 // A text that was admitted.
 struct Scheduler::Text {
   Job* job = nullptr;
