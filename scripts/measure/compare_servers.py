@@ -32,6 +32,8 @@ from measuring_script import exit_status, missing_files, require
 from scored_models import ROOT, Failed
 from server_process import Server
 
+MAX_TEXTS = 63  # of `qsf serve`; further requests wait
+
 
 def say(text):
     print(f"compare_servers: {text}", file=sys.stderr, flush=True)
@@ -77,8 +79,9 @@ class Comparison:
         context = max(512, 2 * (args.prompt + args.generate))
         threads = ["-t", str(args.threads)]
         ours = [os.path.join(args.bin, "qsf-serve"), args.model, *threads, "-c", str(context),
-                "--texts", str(n_texts), "--kv-positions", str(positions), "--queue", "1024",
-                "--max-connections", "1024", "--max-wait", "3600", "--no-prefix-cache", "--quiet"]
+                "--texts", str(min(n_texts, MAX_TEXTS)), "--kv-positions", str(positions),
+                "--queue", "1024", "--max-connections", "1024", "--max-wait", "3600",
+                "--no-prefix-cache", "--quiet"]
         peer = [os.path.join(args.peer, "llama-server"), "-m", args.peer_model, *threads,
                 "-tb", str(args.threads), "--parallel", str(n_texts), "-c",
                 str(n_texts * context), "--no-webui", "-ngl", "0"]
