@@ -32,7 +32,7 @@ from measuring_script import exit_status, missing_files, require
 from scored_models import ROOT, Failed
 from server_process import Server
 
-MAX_TEXTS = 63  # of `qsf serve`; further requests wait
+MAX_TEXTS = 255  # of `qsf serve`; further requests wait
 
 
 def say(text):

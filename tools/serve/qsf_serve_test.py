@@ -50,7 +50,7 @@ def call(*arguments):
 
 class Options(unittest.TestCase):
     def test_wrong_values(self):
-        bad = [["--port", "65536"], ["--port", "x"], ["--texts", "0"], ["--texts", "64"],
+        bad = [["--port", "65536"], ["--port", "x"], ["--texts", "0"], ["--texts", "256"],
                ["--max-token-gap", "0"], ["--max-token-gap", "nan"], ["--max-wait", "-1"],
                ["--max-body", "0"], ["--max-connections", "0"], ["--queue", "0"],
                ["--socket", "some.sock", "--host", "0.0.0.0"],

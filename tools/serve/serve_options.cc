@@ -75,7 +75,7 @@ void add_http_options(OptionParser& parser, ServeOptions& options) {
 
 void add_schedule_options(OptionParser& parser, ServeOptions& options) {
   parser.value("--texts", options.texts, "Texts that are generated at a time; more requests wait")
-      .integer_in(1, 63)
+      .integer_in(1, 255)
       .show_default()
       .group(kSchedule);
   parser
