@@ -360,20 +360,10 @@ Status EngineOpener::make_decoder() {
     made.push_back(backend.create_buffer(shapes[i].n_rows, shapes[i].n_cols,
                                          impl_->arena->carve(plan.regions.buffers[i])));
   }
-  const DecoderBuffers buffers = {made[0],
-                                  made[1],
-                                  made[2],
-                                  made[3],
-                                  made[4],
-                                  made[5],
-                                  made[6],
-                                  made[7],
-                                  made[8],
-                                  made[9],
-                                  reindex ? made[10] : Buffer{}};
   QSF_ASSIGN_OR_RETURN(
       Decoder decoder,
-      Decoder::create(*impl_->reader, *impl_->pager, backend, buffers, plan.rows_per_pass,
+      Decoder::create(*impl_->reader, *impl_->pager, backend,
+                      Decoder::name_buffers(spec(), made, reindex), plan.rows_per_pass,
                       longest_distance(impl_->options, plan.max_context)));
   impl_->decoder.emplace(std::move(decoder));
   impl_->passes.resize(impl_->options.max_passes_in_flight);

@@ -581,6 +581,7 @@ PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
       .n_kv_heads = spec.n_kv_heads,
       .head_dim = spec.head_dim,
       .rope_dims = spec.positions == PositionEncoding::kRope ? spec.rope_dims() : 0,
+      .n_rotations = local_rope_inverse_frequencies(spec).empty() ? 1U : 2U,
       .max_cols = Decoder::max_product_cols(spec),
       .sparse_prefill = sparse_prefill_limits(options, max_context)};
   if (options.max_drafts != 0) {

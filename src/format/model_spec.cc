@@ -57,12 +57,19 @@ Status check_sizes(const ModelSpec& s) {
       {"expert ffn", s.expert_ffn, s.n_experts == 0 ? 0U : 1U, s.n_experts == 0 ? 0U : 1U << 24},
   };
   for (const Range& r : ranges) QSF_RETURN_IF_ERROR(check_range(r));
+  if (s.expert_renormalised && s.n_experts == 0) {
+    return invalid_argument("renormalised experts: the model has none");
+  }
   if (s.n_heads % s.n_kv_heads != 0) {
     return invalid_argument("heads: %u is not a multiple of the %u key-value heads", s.n_heads,
                             s.n_kv_heads);
   }
   if (s.block != 32 && s.block != 64 && s.block != 128 && s.block != 256) {
     return invalid_argument("block size: %u, expected 32, 64, 128 or 256", s.block);
+  }
+  if (!s.layer_rope.empty() && s.layer_rope.size() != s.n_layers) {
+    return invalid_argument("rope by layer: %zu values for %u layers, expected one a layer",
+                            s.layer_rope.size(), s.n_layers);
   }
   if (s.sliding_window.size() > 1 && s.sliding_window.size() != s.n_layers) {
     return invalid_argument("attention window: %zu values for %u layers, expected 1 or one a layer",
@@ -88,13 +95,45 @@ Status check_factors(const ModelSpec& s, const char* name, std::span<const float
   return ok_status();
 }
 
-Status check_rope(const ModelSpec& s) {
-  if (s.positions != PositionEncoding::kRope) return ok_status();
-  // Below 1 the frequencies would rise above one radian a position.
-  if (!std::isfinite(s.rope.theta) || s.rope.theta < 1.0F) {
-    return invalid_argument("rope theta: %g, expected a finite number of at least 1",
-                            static_cast<double>(s.rope.theta));
+// Below 1 the frequencies would rise above one radian a position.
+Status check_theta(const char* name, float theta) {
+  if (std::isfinite(theta) && theta >= 1.0F) return ok_status();
+  return invalid_argument("%s: %g, expected a finite number of at least 1", name,
+                          static_cast<double>(theta));
+}
+
+// The rope of each layer, and the scale of queries by position.
+Status check_rope_uses(const ModelSpec& s) {
+  QSF_RETURN_IF_ERROR(check_positive("query position scale", s.query_position_scale, true));
+  if (s.positions != PositionEncoding::kRope) {
+    if (s.layer_rope.empty() && s.query_position_scale == 0.0F) return ok_status();
+    return invalid_argument("rope by layer or query position scale: the model has no rope");
   }
+  for (const std::uint32_t rope : s.layer_rope) {
+    QSF_RETURN_IF_ERROR(check_range({"rope by layer", rope, 0, 2}));
+  }
+  if (s.query_position_scale != 0.0F && s.rope.scaling <= RopeScaling::kLinear) {
+    return invalid_argument("query position scale: rope scaling %s has no original context",
+                            std::string(rope_scaling_name(s.rope.scaling)).c_str());
+  }
+  return check_theta("rope local theta", s.local_rope_theta);
+}
+
+Status check_yarn(const RopeSpec& rope) {
+  QSF_RETURN_IF_ERROR(check_positive("rope beta fast", rope.beta_fast, false));
+  QSF_RETURN_IF_ERROR(check_positive("rope beta slow", rope.beta_slow, false));
+  if (rope.beta_fast > rope.beta_slow && rope.theta > 1.0F) return ok_status();
+  return invalid_argument(
+      "yarn: beta fast %g, beta slow %g, theta %g; expected beta fast above beta slow and theta "
+      "above 1",
+      static_cast<double>(rope.beta_fast), static_cast<double>(rope.beta_slow),
+      static_cast<double>(rope.theta));
+}
+
+Status check_rope(const ModelSpec& s) {
+  QSF_RETURN_IF_ERROR(check_rope_uses(s));
+  if (s.positions != PositionEncoding::kRope) return ok_status();
+  QSF_RETURN_IF_ERROR(check_theta("rope theta", s.rope.theta));
   if (s.rope_dims() > s.head_dim || s.rope_dims() % 2 != 0) {
     return invalid_argument("rope dimensions: %u, expected an even number up to the head's %u",
                             s.rope_dims(), s.head_dim);
@@ -114,7 +153,9 @@ Status check_rope(const ModelSpec& s) {
     return invalid_argument("rope factor: %g, expected at least 1",
                             static_cast<double>(s.rope.factor));
   }
-  if (s.rope.scaling != RopeScaling::kLlama3) return ok_status();
+  if (s.rope.scaling == RopeScaling::kLinear) return ok_status();
+  QSF_RETURN_IF_ERROR(check_range({"rope original context", s.rope.original_context, 1, 1U << 30}));
+  if (s.rope.scaling == RopeScaling::kYarn) return check_yarn(s.rope);
   QSF_RETURN_IF_ERROR(check_positive("rope low frequency factor", s.rope.low_freq_factor, false));
   QSF_RETURN_IF_ERROR(check_positive("rope high frequency factor", s.rope.high_freq_factor, false));
   if (s.rope.high_freq_factor <= s.rope.low_freq_factor) {
@@ -122,7 +163,7 @@ Status check_rope(const ModelSpec& s) {
                             static_cast<double>(s.rope.high_freq_factor),
                             static_cast<double>(s.rope.low_freq_factor));
   }
-  return check_range({"rope original context", s.rope.original_context, 1, 1U << 30});
+  return ok_status();
 }
 
 Status check_numbers(const ModelSpec& s) {
@@ -254,11 +295,12 @@ Result<ModelSpec> decode_header(ByteSpan h) {
 Status decode_rope(const Metadata& m, RopeSpec& rope) {
   QSF_ASSIGN_OR_RETURN(rope.dims, m.get_u32(keys::kRopeDims, 0));
   QSF_ASSIGN_OR_RETURN(const std::string scaling, m.get_text(keys::kRopeScaling, "none"));
-  QSF_ASSIGN_OR_RETURN(rope.scaling,
-                       parse_name(keys::kRopeScaling, scaling,
-                                  std::array{RopeScaling::kNone, RopeScaling::kLinear,
-                                             RopeScaling::kLlama3, RopeScaling::kLongrope},
-                                  &rope_scaling_name));
+  QSF_ASSIGN_OR_RETURN(
+      rope.scaling,
+      parse_name(keys::kRopeScaling, scaling,
+                 std::array{RopeScaling::kNone, RopeScaling::kLinear, RopeScaling::kLlama3,
+                            RopeScaling::kLongrope, RopeScaling::kYarn},
+                 &rope_scaling_name));
   QSF_ASSIGN_OR_RETURN(rope.factor, m.get_f32(keys::kRopeFactor, rope.factor));
   QSF_ASSIGN_OR_RETURN(rope.low_freq_factor, m.get_f32(keys::kRopeLow, rope.low_freq_factor));
   QSF_ASSIGN_OR_RETURN(rope.high_freq_factor, m.get_f32(keys::kRopeHigh, rope.high_freq_factor));
@@ -266,6 +308,9 @@ Status decode_rope(const Metadata& m, RopeSpec& rope) {
   QSF_ASSIGN_OR_RETURN(rope.attention_factor, m.get_f32(keys::kRopeAttentionFactor, 1.0F));
   QSF_ASSIGN_OR_RETURN(rope.short_factors, m.get_f32_array(keys::kRopeShortFactors));
   QSF_ASSIGN_OR_RETURN(rope.long_factors, m.get_f32_array(keys::kRopeLongFactors));
+  QSF_ASSIGN_OR_RETURN(rope.beta_fast, m.get_f32(keys::kRopeBetaFast, rope.beta_fast));
+  QSF_ASSIGN_OR_RETURN(rope.beta_slow, m.get_f32(keys::kRopeBetaSlow, rope.beta_slow));
+  QSF_ASSIGN_OR_RETURN(rope.truncate, m.get_bool(keys::kRopeTruncate, true));
   return ok_status();
 }
 
@@ -283,6 +328,13 @@ void encode_rope(const RopeSpec& rope, Metadata& m) {
     return;
   }
   m.set_f32(keys::kRopeFactor, rope.factor, true);
+  if (rope.scaling == RopeScaling::kYarn) {
+    m.set_u32(keys::kRopeOriginalContext, rope.original_context, true);
+    m.set_f32(keys::kRopeBetaFast, rope.beta_fast, true);
+    m.set_f32(keys::kRopeBetaSlow, rope.beta_slow, true);
+    m.set_bool(keys::kRopeTruncate, rope.truncate, true);
+    return;
+  }
   if (rope.scaling != RopeScaling::kLlama3) return;
   m.set_f32(keys::kRopeLow, rope.low_freq_factor, true);
   m.set_f32(keys::kRopeHigh, rope.high_freq_factor, true);
@@ -292,6 +344,9 @@ void encode_rope(const RopeSpec& rope, Metadata& m) {
 // Reads the fields whose keys may be missing.
 Status decode_optional(const Metadata& m, ModelSpec& s) {
   if (s.positions == PositionEncoding::kRope) QSF_RETURN_IF_ERROR(decode_rope(m, s.rope));
+  QSF_ASSIGN_OR_RETURN(s.layer_rope, m.get_u32_array(keys::kRopeLayers));
+  QSF_ASSIGN_OR_RETURN(s.local_rope_theta, m.get_f32(keys::kRopeLocalTheta, s.local_rope_theta));
+  QSF_ASSIGN_OR_RETURN(s.query_position_scale, m.get_f32(keys::kAttentionPositionScale, 0.0F));
   QSF_ASSIGN_OR_RETURN(s.sliding_window, m.get_u32_array(keys::kAttentionWindow));
   QSF_ASSIGN_OR_RETURN(s.parallel_block, m.get_bool(keys::kBlockParallel, false));
   QSF_ASSIGN_OR_RETURN(s.int8_rows, m.get_bool(keys::kInt8Rows, false));
@@ -304,6 +359,7 @@ Status decode_optional(const Metadata& m, ModelSpec& s) {
   QSF_ASSIGN_OR_RETURN(s.n_experts, m.get_u32(keys::kExpertCount, 0));
   QSF_ASSIGN_OR_RETURN(s.n_experts_used, m.get_u32(keys::kExpertUsed, 0));
   QSF_ASSIGN_OR_RETURN(s.expert_ffn, m.get_u32(keys::kExpertFfn, 0));
+  QSF_ASSIGN_OR_RETURN(s.expert_renormalised, m.get_bool(keys::kExpertRenormalised, false));
   QSF_ASSIGN_OR_RETURN(s.eos_ids, m.get_u32_array(keys::kEosIds));
   QSF_ASSIGN_OR_RETURN(s.chat_template, m.get_text(keys::kChatTemplate, ""));
   QSF_ASSIGN_OR_RETURN(s.quantiser, m.get_text(keys::kQuantiser, ""));
@@ -364,6 +420,7 @@ std::string_view rope_scaling_name(RopeScaling scaling) noexcept {
     case RopeScaling::kLinear: return "linear";
     case RopeScaling::kLlama3: return "llama3";
     case RopeScaling::kLongrope: return "longrope";
+    case RopeScaling::kYarn: return "yarn";
   }
   return "unknown";
 }
@@ -432,6 +489,9 @@ Metadata encode_spec_metadata(const ModelSpec& spec) {
   m.set_bool(keys::kFfnGated, spec.gated_ffn, true);
   m.set_bool(keys::kHeadTied, spec.tied_head, true);
   if (spec.positions == PositionEncoding::kRope) encode_rope(spec.rope, m);
+  if (!spec.layer_rope.empty()) m.set_u32_array(keys::kRopeLayers, spec.layer_rope, true);
+  set_f32_unless(keys::kRopeLocalTheta, spec.local_rope_theta, 10000.0F);
+  set_f32_unless(keys::kAttentionPositionScale, spec.query_position_scale, 0.0F);
   if (!spec.sliding_window.empty()) {
     m.set_u32_array(keys::kAttentionWindow, spec.sliding_window, true);
   }
@@ -446,6 +506,7 @@ Metadata encode_spec_metadata(const ModelSpec& spec) {
   set_u32_unless(keys::kExpertCount, spec.n_experts, 0);
   set_u32_unless(keys::kExpertUsed, spec.n_experts_used, 0);
   set_u32_unless(keys::kExpertFfn, spec.expert_ffn, 0);
+  if (spec.expert_renormalised) m.set_bool(keys::kExpertRenormalised, true, true);
   if (!spec.eos_ids.empty()) m.set_u32_array(keys::kEosIds, spec.eos_ids);
   set_text(keys::kChatTemplate, spec.chat_template);
   set_text(keys::kQuantiser, spec.quantiser);

@@ -25,22 +25,33 @@ namespace qsf {
 enum class Activation : std::uint8_t { kGeluTanh, kGeluErf, kSilu, kRelu, kReluSquared };
 enum class NormType : std::uint8_t { kLayerNorm = 0, kRmsNorm = 1 };
 enum class PositionEncoding : std::uint8_t { kLearned = 0, kRope = 1, kAlibi = 2 };
-enum class RopeScaling : std::uint8_t { kNone, kLinear, kLlama3, kLongrope };
+enum class RopeScaling : std::uint8_t { kNone, kLinear, kLlama3, kLongrope, kYarn };
+// What rotates queries and keys of a layer.
+enum class LayerRope : std::uint8_t {
+  kNone = 0,   // nothing
+  kMain = 1,   // ModelSpec::rope
+  kLocal = 2,  // the same columns with ModelSpec::local_rope_theta, unscaled
+};
 
 // Rotary position embedding; always rotates halves: element i with element i + dims / 2.
 struct RopeSpec {
   float theta = 10000.0F;
   std::uint32_t dims = 0;  // leading elements of each head that rotate; even; 0 = head_dim
   RopeScaling scaling = RopeScaling::kNone;
-  float factor = 1.0F;                 // linear and llama3: >= 1
+  float factor = 1.0F;                 // linear, llama3 and yarn: >= 1
   float low_freq_factor = 1.0F;        // llama3 alone
   float high_freq_factor = 4.0F;       // llama3 alone: > low_freq_factor
-  std::uint32_t original_context = 0;  // llama3 and longrope: > 0
+  std::uint32_t original_context = 0;  // llama3, longrope and yarn: > 0
   float attention_factor = 1.0F;       // multiplies cos and sin, whatever the scaling
   // longrope alone: dims / 2 divisors of the frequencies each; the short ones serve a context of up
   // to original_context positions, the long ones every larger one.
   std::vector<float> short_factors;
   std::vector<float> long_factors;
+  // yarn alone: pairs that turn more often than beta_fast times in the original context keep their
+  // frequency, pairs below beta_slow turns are interpolated; > 0, beta_fast > beta_slow.
+  float beta_fast = 32.0F;
+  float beta_slow = 1.0F;
+  bool truncate = true;  // the bounds between them are whole pairs
   friend bool operator==(const RopeSpec&, const RopeSpec&) = default;
 };
 
@@ -61,6 +72,8 @@ struct ModelSpec {
   float norm_epsilon = 1e-5F;
   PositionEncoding positions = PositionEncoding::kLearned;
   RopeSpec rope;                              // meaningful with kRope alone; default otherwise
+  std::vector<std::uint32_t> layer_rope;      // empty: kMain everywhere; else a LayerRope a layer
+  float local_rope_theta = 10000.0F;          // of layers with LayerRope::kLocal; default otherwise
   std::vector<std::uint32_t> sliding_window;  // empty: none; one element: every layer; else one a
                                               // layer. 0 = that layer sees everything.
   bool tied_head = false;                     // the head is the token embedding
@@ -72,15 +85,20 @@ struct ModelSpec {
   // Matrix products of the layers quantise activations to int8 with one scale a row, as in training
   // (BitNet); the head's product does not.
   bool int8_rows = false;
-  float attention_scale = 0.0F;     // 0: 1 / sqrt(head_dim)
+  float attention_scale = 0.0F;  // 0: 1 / sqrt(head_dim)
+  // Queries are multiplied by 1 + query_position_scale * ln(1 + floor(position / original context
+  // of rope)); 0: not
+  float query_position_scale = 0.0F;
   float attention_soft_cap = 0.0F;  // 0: none; otherwise cap * tanh(score / cap)
   float logit_soft_cap = 0.0F;      // 0: none
-  float logit_scale = 1.0F;
-  float embedding_scale = 1.0F;
-  float residual_scale = 1.0F;
-  std::uint32_t n_experts = 0;  // 0: dense
+  float logit_scale = 1.0F;         // multiplies logits, before the cap
+  float embedding_scale = 1.0F;     // multiplies the token embedding
+  float residual_scale = 1.0F;      // multiplies what attention and FFN add to the residual stream
+  std::uint32_t n_experts = 0;      // 0: dense
   std::uint32_t n_experts_used = 0;
   std::uint32_t expert_ffn = 0;
+  // The weights of a row's experts have the sum 1; else they are parts of a softmax over all.
+  bool expert_renormalised = false;
 
   std::optional<std::uint32_t> bos_id;
   std::vector<std::uint32_t> eos_ids;  // every id that ends a text; the first is the header's
@@ -98,6 +116,11 @@ struct ModelSpec {
   std::uint32_t q_dim() const noexcept { return n_heads * head_dim; }
   std::uint32_t kv_dim() const noexcept { return n_kv_heads * head_dim; }
   std::uint32_t rope_dims() const noexcept { return rope.dims == 0 ? head_dim : rope.dims; }
+  // Requires  layer < n_layers
+  LayerRope rope_of(std::uint32_t layer) const noexcept {
+    if (positions != PositionEncoding::kRope) return LayerRope::kNone;
+    return layer_rope.empty() ? LayerRope::kMain : static_cast<LayerRope>(layer_rope[layer]);
+  }
   // Window of `layer`, 0 for none. Requires  layer < n_layers.
   std::uint32_t window_of(std::uint32_t layer) const noexcept {
     if (sliding_window.empty()) return 0;

@@ -41,9 +41,34 @@ ModelSpec int8_rows_spec() {
   return spec;
 }
 
+ModelSpec experts_spec() {
+  ModelSpec spec = full_model().spec;
+  spec.expert_renormalised = true;
+  return spec;
+}
+
+// So they are than these.
+ModelSpec yarn_spec() {
+  ModelSpec spec = longrope_model().spec;
+  spec.rope = {.theta = 500.0F,
+               .scaling = RopeScaling::kYarn,
+               .factor = 8.0F,
+               .original_context = 64,
+               .attention_factor = 1.25F,
+               .beta_fast = 16.0F,
+               .beta_slow = 2.0F,
+               .truncate = false};
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer)
+    spec.layer_rope.push_back(layer % 3);
+  spec.local_rope_theta = 77.0F;
+  spec.query_position_scale = 0.1F;
+  return spec;
+}
+
 TEST(ModelSpecTest, SurvivesHeaderAndMetadata) {
-  for (const ModelSpec& spec : {minimal_model().spec, types_model().spec, compressed_model().spec,
-                                full_model().spec, longrope_model().spec, int8_rows_spec()}) {
+  for (const ModelSpec& spec :
+       {minimal_model().spec, types_model().spec, compressed_model().spec, full_model().spec,
+        longrope_model().spec, int8_rows_spec(), yarn_spec(), experts_spec()}) {
     ASSERT_TRUE(validate(spec).ok()) << validate(spec).message();
     const Metadata metadata = encode_spec_metadata(spec);
     const auto back = decode_spec(header_of(spec), metadata);
@@ -61,8 +86,8 @@ TEST(ModelSpecTest, SurvivesHeaderAndMetadata) {
 TEST(ModelSpecTest, TheSmallModelsUseEveryKey) {
   for (const std::string_view key : keys::kAll) {
     bool used = key == keys::kFileBytes;
-    for (const ModelSpec& spec :
-         {full_model().spec, types_model().spec, longrope_model().spec, int8_rows_spec()}) {
+    for (const ModelSpec& spec : {full_model().spec, types_model().spec, longrope_model().spec,
+                                  int8_rows_spec(), yarn_spec(), experts_spec()}) {
       used = used || encode_spec_metadata(spec).contains(key);
     }
     EXPECT_TRUE(used) << key;
@@ -114,6 +139,10 @@ TEST(ModelSpecTest, RefusesEveryFieldOutOfRange) {
       [](ModelSpec& s) { s.logit_soft_cap = -1.0F; },
       [](ModelSpec& s) { s.logit_scale = 0.0F; },
       [](ModelSpec& s) { s.n_experts_used = 3; },
+      [](ModelSpec& s) {
+        s.n_experts = s.n_experts_used = s.expert_ffn = 0;
+        s.expert_renormalised = true;
+      },
       [](ModelSpec& s) { s.n_experts = 0; },
       [](ModelSpec& s) { s.bos_id = s.n_vocab; },
       [](ModelSpec& s) { s.pad_id = UINT32_MAX; },
@@ -167,6 +196,31 @@ TEST(ModelSpecTest, RefusesEveryLongropeFieldOutOfRange) {
   }
 }
 
+TEST(ModelSpecTest, RefusesEveryYarnFieldOutOfRange) {
+  const std::function<void(ModelSpec&)> faults[] = {
+      [](ModelSpec& s) { s.rope.original_context = 0; },
+      [](ModelSpec& s) { s.rope.factor = 0.5F; },
+      [](ModelSpec& s) { s.rope.beta_fast = s.rope.beta_slow; },
+      [](ModelSpec& s) { s.rope.beta_slow = 0.0F; },
+      [](ModelSpec& s) { s.rope.beta_fast = std::numeric_limits<float>::infinity(); },
+      [](ModelSpec& s) { s.rope.theta = 1.0F; },
+      [](ModelSpec& s) { s.layer_rope.push_back(0); },
+      [](ModelSpec& s) { s.layer_rope[0] = 3; },
+      [](ModelSpec& s) { s.local_rope_theta = 0.5F; },
+      [](ModelSpec& s) { s.query_position_scale = -0.1F; },
+      [](ModelSpec& s) { s.rope.scaling = RopeScaling::kLinear; },
+      [](ModelSpec& s) { s.positions = PositionEncoding::kAlibi; },
+  };
+  ASSERT_TRUE(validate(yarn_spec()).ok()) << validate(yarn_spec()).message();
+  int index = 0;
+  for (const auto& fault : faults) {
+    ModelSpec spec = yarn_spec();
+    fault(spec);
+    EXPECT_EQ(validate(spec).code(), StatusCode::kInvalidArgument) << "fault " << index;
+    ++index;
+  }
+}
+
 // A reader from before a key refuses the file by name, because every such key is marked required.
 TEST(ModelSpecTest, MarksWhatChangesTheModelAsRequired) {
   const Metadata metadata = encode_spec_metadata(longrope_model().spec);
@@ -204,7 +258,7 @@ TEST(ModelSpecTest, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(decode_spec(header_of(spec), metadata).error().code(), StatusCode::kUnsupported);
   metadata.set_u32("attention.sinks", 4, /*required=*/false);
   EXPECT_TRUE(decode_spec(header_of(spec), metadata)->extra.contains("attention.sinks"));
-  metadata.set_text(keys::kRopeScaling, "yarn", true);
+  metadata.set_text(keys::kRopeScaling, "proportional", true);
   EXPECT_EQ(decode_spec(header_of(spec), metadata).error().code(), StatusCode::kUnsupported);
 }
 

@@ -12,6 +12,7 @@
 namespace qsf::keys {
 
 inline constexpr const char* kArchitecture = "architecture";
+inline constexpr const char* kAttentionPositionScale = "attention.position_scale";
 inline constexpr const char* kAttentionScale = "attention.scale";
 inline constexpr const char* kAttentionSoftCap = "attention.soft_cap";
 inline constexpr const char* kAttentionWindow = "attention.window";
@@ -19,6 +20,7 @@ inline constexpr const char* kBlockParallel = "block.parallel";
 inline constexpr const char* kEmbeddingScale = "embedding.scale";
 inline constexpr const char* kExpertCount = "expert.count";
 inline constexpr const char* kExpertFfn = "expert.ffn";
+inline constexpr const char* kExpertRenormalised = "expert.renormalised";
 inline constexpr const char* kExpertUsed = "expert.used";
 inline constexpr const char* kFfnActivation = "ffn.activation";
 inline constexpr const char* kFfnGated = "ffn.gated";
@@ -31,49 +33,42 @@ inline constexpr const char* kNormEpsilon = "norm.epsilon";
 inline constexpr const char* kQuantiser = "quantiser";
 inline constexpr const char* kResidualScale = "residual.scale";
 inline constexpr const char* kRopeAttentionFactor = "rope.attention_factor";
+inline constexpr const char* kRopeBetaFast = "rope.beta_fast";
+inline constexpr const char* kRopeBetaSlow = "rope.beta_slow";
 inline constexpr const char* kRopeDims = "rope.dims";
 inline constexpr const char* kRopeFactor = "rope.factor";
 inline constexpr const char* kRopeHigh = "rope.high_freq_factor";
+inline constexpr const char* kRopeLayers = "rope.layers";
+inline constexpr const char* kRopeLocalTheta = "rope.local_theta";
 inline constexpr const char* kRopeLow = "rope.low_freq_factor";
 inline constexpr const char* kRopeLongFactors = "rope.long_factors";
 inline constexpr const char* kRopeOriginalContext = "rope.original_context";
 inline constexpr const char* kRopeScaling = "rope.scaling";
 inline constexpr const char* kRopeShortFactors = "rope.short_factors";
+inline constexpr const char* kRopeTruncate = "rope.truncate";
 inline constexpr const char* kSource = "source";
 inline constexpr const char* kChatTemplate = "tokenizer.chat_template";
 inline constexpr const char* kEosIds = "tokenizer.eos_ids";
 
-inline constexpr std::string_view kAll[] = {kArchitecture,
-                                            kAttentionScale,
-                                            kAttentionSoftCap,
-                                            kAttentionWindow,
-                                            kBlockParallel,
-                                            kEmbeddingScale,
-                                            kExpertCount,
-                                            kExpertFfn,
-                                            kExpertUsed,
-                                            kFfnActivation,
-                                            kFfnGated,
-                                            kFileBytes,
-                                            kHeadTied,
-                                            kInt8Rows,
-                                            kLogitScale,
-                                            kLogitSoftCap,
-                                            kNormEpsilon,
-                                            kQuantiser,
-                                            kResidualScale,
-                                            kRopeAttentionFactor,
-                                            kRopeDims,
-                                            kRopeFactor,
-                                            kRopeHigh,
-                                            kRopeLongFactors,
-                                            kRopeLow,
-                                            kRopeOriginalContext,
-                                            kRopeScaling,
-                                            kRopeShortFactors,
-                                            kSource,
-                                            kChatTemplate,
-                                            kEosIds};
+inline constexpr std::string_view kAll[] = {kArchitecture,    kAttentionPositionScale,
+                                            kAttentionScale,  kAttentionSoftCap,
+                                            kAttentionWindow, kBlockParallel,
+                                            kEmbeddingScale,  kExpertCount,
+                                            kExpertFfn,       kExpertRenormalised,
+                                            kExpertUsed,      kFfnActivation,
+                                            kFfnGated,        kFileBytes,
+                                            kHeadTied,        kInt8Rows,
+                                            kLogitScale,      kLogitSoftCap,
+                                            kNormEpsilon,     kQuantiser,
+                                            kResidualScale,   kRopeAttentionFactor,
+                                            kRopeBetaFast,    kRopeBetaSlow,
+                                            kRopeDims,        kRopeFactor,
+                                            kRopeHigh,        kRopeLayers,
+                                            kRopeLocalTheta,  kRopeLongFactors,
+                                            kRopeLow,         kRopeOriginalContext,
+                                            kRopeScaling,     kRopeShortFactors,
+                                            kRopeTruncate,    kSource,
+                                            kChatTemplate,    kEosIds};
 
 inline bool is_known(std::string_view key) noexcept {
   return std::find(std::begin(kAll), std::end(kAll), key) != std::end(kAll);

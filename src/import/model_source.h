@@ -25,8 +25,9 @@ struct SourceTensor {
   TensorKind kind = TensorKind::kAttnQ;
   std::uint32_t rows = 0;
   std::uint32_t cols = 0;
-  std::string name;  // in the input, for messages
-  std::string type;  // of the weights in the input, "Q4_K" or "BF16"; empty: unknown
+  std::string name;          // in the input, for messages
+  std::string type;          // of the weights in the input, "Q4_K" or "BF16"; empty: unknown
+  std::uint16_t expert = 0;  // of the kinds that every expert has
 };
 
 class ModelSource {

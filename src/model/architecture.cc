@@ -16,11 +16,17 @@ namespace {
 // spec.
 struct Architecture {
   std::string_view name;
+  bool pre_norms = true;        // of what attention and FFN take
+  bool norm_biases = true;      // of norms, where they are LayerNorm
+  bool ffn_norm = false;        // of a parallel block's FFN, which else takes attention's norm
   bool head_norms = false;      // of every head of queries and keys
+  bool row_norms = false;       // of all queries and of all keys together
+  bool own_head_gains = false;  // norms of heads, where a file has them, with gains of each head
   bool sub_norms = false;       // of what the attention output and the down projection take
   bool post_norms = false;      // of what attention and FFN give to the residual stream
   bool embedding_norm = false;  // of the embedded tokens
   bool head_bias = false;       // of the output head
+  bool experts = false;         // instead of the FFN
 };
 
 constexpr Architecture kArchitectures[] = {
@@ -35,7 +41,26 @@ constexpr Architecture kArchitectures[] = {
     {.name = "bloom", .embedding_norm = true},
     {.name = "gemma"},
     {.name = "gemma2", .post_norms = true},
+    {.name = "gemma3", .head_norms = true, .post_norms = true},
     {.name = "stablelm"},
+    {.name = "smollm3"},
+    {.name = "mixtral", .experts = true},
+    {.name = "qwen3moe", .head_norms = true, .experts = true},
+    {.name = "olmoe", .row_norms = true, .experts = true},
+    {.name = "granitemoe", .experts = true},
+    {.name = "olmo2", .pre_norms = false, .row_norms = true, .post_norms = true},
+    {.name = "granite"},
+    {.name = "mistral3"},
+    {.name = "glm4", .post_norms = true},
+    {.name = "exaone4", .pre_norms = false, .head_norms = true, .post_norms = true},
+    {.name = "command-r", .norm_biases = false, .own_head_gains = true},
+    {.name = "cohere2", .norm_biases = false},
+    {.name = "falcon"},
+    {.name = "falcon-two-norms", .ffn_norm = true},
+    {.name = "gptneox", .ffn_norm = true},
+    {.name = "starcoder2"},
+    {.name = "internlm2"},
+    {.name = "mpt", .norm_biases = false},
     {.name = "bitnet", .sub_norms = true},
     {.name = "bitnet-25", .sub_norms = true},
     {.name = "bitnet-b1.58", .sub_norms = true},
@@ -60,6 +85,26 @@ std::string architecture_names() {
   return names;
 }
 
+void add_experts(const ModelSpec& spec, std::vector<TensorRule>& rules) {
+  rules.push_back({TensorKind::kRouter, spec.n_experts, spec.hidden, true});
+  for (std::uint32_t i = 0; i < spec.n_experts; ++i) {
+    const auto expert = static_cast<std::uint16_t>(i);
+    rules.push_back({TensorKind::kExpertGate, spec.expert_ffn, spec.hidden, true, expert});
+    rules.push_back({TensorKind::kExpertUp, spec.expert_ffn, spec.hidden, true, expert});
+    rules.push_back({TensorKind::kExpertDown, spec.hidden, spec.expert_ffn, true, expert});
+  }
+}
+
+void add_ffn(const ModelSpec& spec, std::vector<TensorRule>& rules) {
+  rules.push_back({TensorKind::kFfnUp, spec.ffn, spec.hidden, true});
+  rules.push_back({TensorKind::kFfnUpBias, 1, spec.ffn, false});
+  rules.push_back({TensorKind::kFfnDown, spec.hidden, spec.ffn, true});
+  rules.push_back({TensorKind::kFfnDownBias, 1, spec.hidden, false});
+  if (!spec.gated_ffn) return;
+  rules.push_back({TensorKind::kFfnGate, spec.ffn, spec.hidden, true});
+  rules.push_back({TensorKind::kFfnGateBias, 1, spec.ffn, false});
+}
+
 Status unsupported_feature(const char* feature) {
   return unsupported("this version cannot run a model with %s", feature);
 }
@@ -68,7 +113,10 @@ Status unsupported_feature(const char* feature) {
 void add_norm(const ModelSpec& spec, TensorKind gain, TensorKind bias,
               std::vector<TensorRule>& rules) {
   rules.push_back({gain, 1, spec.hidden, true});
-  if (spec.norm == NormType::kLayerNorm) rules.push_back({bias, 1, spec.hidden, true});
+  if (spec.norm != NormType::kLayerNorm) return;
+  if (find_architecture(spec.architecture)->norm_biases) {
+    rules.push_back({bias, 1, spec.hidden, true});
+  }
 }
 
 }  // namespace
@@ -85,11 +133,30 @@ Status check_supported(const ModelSpec& spec) {
   if (std::min({spec.hidden, spec.q_dim(), spec.kv_dim(), spec.ffn, spec.n_vocab}) < 2) {
     return unsupported_feature("a weight matrix of one row");
   }
-  if (spec.n_experts != 0) return unsupported_feature("experts");
-  if (spec.logit_scale != 1.0F || spec.residual_scale != 1.0F) {
-    return unsupported_feature("scaled residuals or logits");
+  if (find_architecture(spec.architecture)->experts != (spec.n_experts != 0)) {
+    return unsupported("architecture \"%s\" with %u experts", spec.architecture.c_str(),
+                       spec.n_experts);
+  }
+  if (spec.n_experts == 1 || (spec.n_experts != 0 && spec.expert_ffn < 2)) {
+    return unsupported_feature("one expert, or experts of one row");
+  }
+  if (spec.n_experts != 0 && (!spec.gated_ffn || spec.parallel_block || spec.int8_rows)) {
+    return unsupported_feature("experts without gates, in parallel blocks or of int8 rows");
+  }
+  if (spec.residual_scale != 1.0F && find_architecture(spec.architecture)->post_norms) {
+    return unsupported_feature("scaled residuals and norms behind the sublayers");
   }
   return ok_status();
+}
+
+bool has_parallel_ffn_norm(const ModelSpec& spec) noexcept {
+  const Architecture* const architecture = find_architecture(spec.architecture);
+  return architecture != nullptr && architecture->ffn_norm && spec.parallel_block;
+}
+
+bool has_row_norms(const ModelSpec& spec) noexcept {
+  const Architecture* const architecture = find_architecture(spec.architecture);
+  return architecture != nullptr && architecture->row_norms;
 }
 
 std::vector<TensorRule> embedding_rules(const ModelSpec& spec) {
@@ -114,19 +181,25 @@ std::vector<TensorRule> layer_rules(const ModelSpec& spec) {
       {TensorKind::kAttnVBias, 1, spec.kv_dim(), false},
       {TensorKind::kAttnO, spec.hidden, spec.q_dim(), true},
       {TensorKind::kAttnOBias, 1, spec.hidden, false},
-      {TensorKind::kFfnUp, spec.ffn, spec.hidden, true},
-      {TensorKind::kFfnUpBias, 1, spec.ffn, false},
-      {TensorKind::kFfnDown, spec.hidden, spec.ffn, true},
-      {TensorKind::kFfnDownBias, 1, spec.hidden, false},
   };
-  add_norm(spec, TensorKind::kAttnNorm, TensorKind::kAttnNormBias, rules);
-  // In a parallel block the FFN reads what attention reads.
-  if (!spec.parallel_block) {
+  if (architecture.experts) {
+    add_experts(spec, rules);
+  } else {
+    add_ffn(spec, rules);
+  }
+  if (architecture.pre_norms) {
+    add_norm(spec, TensorKind::kAttnNorm, TensorKind::kAttnNormBias, rules);
+  }
+  if (architecture.pre_norms && (!spec.parallel_block || architecture.ffn_norm)) {
     add_norm(spec, TensorKind::kFfnNorm, TensorKind::kFfnNormBias, rules);
   }
   if (architecture.head_norms) {
     rules.push_back({TensorKind::kQNorm, 1, spec.head_dim, true});
     rules.push_back({TensorKind::kKNorm, 1, spec.head_dim, true});
+  }
+  if (architecture.row_norms || architecture.own_head_gains) {
+    rules.push_back({TensorKind::kQNorm, 1, spec.q_dim(), architecture.row_norms});
+    rules.push_back({TensorKind::kKNorm, 1, spec.kv_dim(), architecture.row_norms});
   }
   if (architecture.sub_norms) {
     rules.push_back({TensorKind::kAttnSubNorm, 1, spec.q_dim(), true});
@@ -135,10 +208,6 @@ std::vector<TensorRule> layer_rules(const ModelSpec& spec) {
   if (architecture.post_norms) {
     rules.push_back({TensorKind::kAttnPostNorm, 1, spec.hidden, true});
     rules.push_back({TensorKind::kFfnPostNorm, 1, spec.hidden, true});
-  }
-  if (spec.gated_ffn) {
-    rules.push_back({TensorKind::kFfnGate, spec.ffn, spec.hidden, true});
-    rules.push_back({TensorKind::kFfnGateBias, 1, spec.ffn, false});
   }
   return rules;
 }

@@ -25,11 +25,18 @@ struct TensorRule {
   std::uint32_t rows;
   std::uint32_t cols;
   bool required;
+  std::uint16_t expert = 0;
 };
 
 // Checks that this version can run a model of this spec.
 // Fails  kUnsupported, naming the feature or the architecture and what is supported
 Status check_supported(const ModelSpec& spec);
+
+// Whether the FFN of a parallel block has a norm of its own, of the input that attention norms too.
+bool has_parallel_ffn_norm(const ModelSpec& spec) noexcept;
+
+// Whether the norms of queries and keys take all heads together.
+bool has_row_norms(const ModelSpec& spec) noexcept;
 
 // Return the tensors of each section. Requires  check_supported(spec) is OK.
 std::vector<TensorRule> embedding_rules(const ModelSpec& spec);

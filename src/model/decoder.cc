@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "model/architecture.h"
 #include "model/position_tables.h"
 
 namespace qsf {
@@ -48,18 +49,44 @@ std::uint32_t logit_rows(std::uint32_t max_rows) {
 
 std::vector<BufferShape> Decoder::buffer_shapes(const ModelSpec& spec, std::uint32_t max_rows,
                                                 bool rope_reindex) {
-  std::vector<BufferShape> shapes = {
-      {"hidden", max_rows, spec.hidden},    {"normed", max_rows, spec.hidden},
-      {"q", max_rows, spec.q_dim()},        {"k", max_rows, spec.kv_dim()},
-      {"v", max_rows, spec.kv_dim()},       {"attended", max_rows, spec.q_dim()},
-      {"gate", max_rows, spec.ffn},         {"up", max_rows, spec.ffn},
-      {"projected", max_rows, spec.hidden}, {"logits", logit_rows(max_rows), kLogitBlock}};
+  const std::uint32_t ffn = spec.n_experts == 0 ? spec.ffn : spec.expert_ffn;
+  std::vector<BufferShape> shapes = {{"hidden", max_rows, spec.hidden},
+                                     {"normed", max_rows, spec.hidden},
+                                     {"q", max_rows, spec.q_dim()},
+                                     {"k", max_rows, spec.kv_dim()},
+                                     {"v", max_rows, spec.kv_dim()},
+                                     {"attended", max_rows, spec.q_dim()},
+                                     {"gate", max_rows, ffn},
+                                     {"up", max_rows, ffn},
+                                     {"projected", max_rows, spec.hidden},
+                                     {"logits", logit_rows(max_rows), kLogitBlock}};
+  if (has_parallel_ffn_norm(spec)) shapes.push_back({"ffn_normed", max_rows, spec.hidden});
+  if (spec.n_experts != 0) {
+    shapes.push_back({"scores", max_rows, spec.n_experts});
+    shapes.push_back({"expert_in", max_rows, spec.hidden});
+    shapes.push_back({"expert_out", max_rows, spec.hidden});
+  }
   if (rope_reindex) shapes.push_back({"q_sinks", max_rows, spec.q_dim()});
   return shapes;
 }
 
+DecoderBuffers Decoder::name_buffers(const ModelSpec& spec, std::span<const Buffer> made,
+                                     bool rope_reindex) {
+  DecoderBuffers named = {made[0], made[1], made[2], made[3], made[4], made[5], made[6], made[7],
+                          made[8], made[9], {},      {},      {},      {},      {}};
+  std::size_t next = 10;
+  if (has_parallel_ffn_norm(spec)) named.ffn_normed = made[next++];
+  if (spec.n_experts != 0) {
+    named.scores = made[next++];
+    named.expert_in = made[next++];
+    named.expert_out = made[next++];
+  }
+  if (rope_reindex) named.q_sinks = made.back();
+  return named;
+}
+
 std::uint32_t Decoder::max_product_cols(const ModelSpec& spec) {
-  return std::max({spec.hidden, spec.q_dim(), spec.ffn});
+  return std::max({spec.hidden, spec.q_dim(), spec.n_experts == 0 ? spec.ffn : spec.expert_ffn});
 }
 
 Result<Decoder> Decoder::create(const QsfReader& reader, WeightPager& pager, Backend& backend,
@@ -79,11 +106,25 @@ Decoder::Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
       buffers_(buffers),
       weights_(std::move(weights)),
       inverse_frequencies_(rope_inverse_frequencies(spec, max_distance)),
+      local_inverse_frequencies_(local_rope_inverse_frequencies(spec)),
       alibi_slopes_(alibi_slopes(spec)),
       embedding_row_(spec.hidden),
       position_row_(spec.hidden),
-      logit_rows_(logit_rows(max_rows)) {
+      logit_rows_(logit_rows(max_rows)),
+      norms_rows_(has_row_norms(spec)),
+      expert_rows_(spec, max_rows) {
   output_rows_.reserve(max_rows);
+  if (!inverse_frequencies_.empty()) {
+    rotations_.push_back({.inverse_frequencies = inverse_frequencies_,
+                          .factor = spec.rope.attention_factor,
+                          .rounded_positions = spec.max_positions});
+  }
+  if (!local_inverse_frequencies_.empty()) {
+    rotations_.push_back({.inverse_frequencies = local_inverse_frequencies_,
+                          .factor = 1.0F,
+                          .rounded_positions = spec.max_positions});
+  }
+  if (spec.query_position_scale != 0.0F) query_scales_.reserve(max_rows);
 }
 
 Status Decoder::run(const Pass& pass) {
@@ -159,11 +200,14 @@ void Decoder::begin(const Pass& pass, std::uint32_t first, std::uint32_t last) {
   }
   output_counts_.n_rows = static_cast<std::uint32_t>(output_rows_.size());
   pager_.start_pass(pager_.plan_of(first, last, !output_rows_.empty()));
-  backend_.begin_pass(pass.rows, *pass.kv,
-                      {.inverse_frequencies = inverse_frequencies_,
-                       .factor = spec_.rope.attention_factor,
-                       .rounded_positions = spec_.max_positions},
-                      pass.cancel);
+  backend_.begin_pass(pass.rows, *pass.kv, rotations_, pass.cancel);
+  if (spec_.query_position_scale == 0.0F) return;
+  query_scales_.clear();
+  for (const Row& row : pass.rows) {
+    const auto turns = static_cast<std::uint32_t>(row.position) / spec_.rope.original_context;
+    query_scales_.push_back(1.0F +
+                            spec_.query_position_scale * std::log1p(static_cast<float>(turns)));
+  }
 }
 
 // hidden = embedding_scale * the token's row + the position's row, normalised where the model does
@@ -204,31 +248,38 @@ Status Decoder::run_layers(const Pass& pass, std::uint32_t first, std::uint32_t 
 
 // One layer. Attention and FFN each add to the residual stream:
 //   hidden += attention(norm(hidden)); hidden += ffn(norm'(hidden))
-// and in a parallel block, with one norm for both,
-//   n = norm(hidden); hidden += attention(n); hidden += ffn(n)
+// and in a parallel block, with one norm for both or two,
+//   n = norm(hidden); m = norm'(hidden); hidden += attention(n); hidden += ffn(m)
+// Some models have norms behind the sublayers alone: then these read the stream itself.
 Status Decoder::run_layer(const Pass& pass, std::uint32_t layer) {
   const LayerWeights& w = weights_.layers[layer];
-  norm(buffers_.hidden, buffers_.normed, w.attn_norm, w.attn_norm_bias);
-  QSF_RETURN_IF_ERROR(attention(pass, w, layer));
-  if (!spec_.parallel_block) norm(buffers_.hidden, buffers_.normed, w.ffn_norm, w.ffn_norm_bias);
-  return ffn(pass, w);
+  const auto normed = [&](Buffer to, std::span<const float> gain, std::span<const float> bias) {
+    if (gain.empty()) return buffers_.hidden;
+    norm(buffers_.hidden, to, gain, bias);
+    return to;
+  };
+  const Buffer in = normed(buffers_.normed, w.attn_norm, w.attn_norm_bias);
+  if (!spec_.parallel_block) {
+    QSF_RETURN_IF_ERROR(attention(pass, w, layer, in));
+    return ffn(pass, w, normed(buffers_.normed, w.ffn_norm, w.ffn_norm_bias));
+  }
+  const Buffer ffn_in =
+      w.ffn_norm.empty() ? in : normed(buffers_.ffn_normed, w.ffn_norm, w.ffn_norm_bias);
+  QSF_RETURN_IF_ERROR(attention(pass, w, layer, in));
+  return ffn(pass, w, ffn_in);
 }
 
-// hidden += Wo norm(attend(rope(norm(Wq n)), rope(norm(Wk n)), Wv n)) with n = normed, where the
-// norms and the rotation are those that the model has
-Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t layer) {
+// hidden += Wo norm(attend(rope(norm(Wq n)), rope(norm(Wk n)), Wv n)) with n = in, where the norms
+// and the rotation are those that the model has
+Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in) {
   const std::array<Product, 3> qkv = {
       {{&w.q, w.q_bias, buffers_.q}, {&w.k, w.k_bias, buffers_.k}, {&w.v, w.v_bias, buffers_.v}}};
-  QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kQkv, buffers_.normed, qkv, {}));
+  QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kQkv, in, qkv, {}));
   norm_heads(buffers_.q, spec_.n_heads, w.q_norm);
   norm_heads(buffers_.k, spec_.n_kv_heads, w.k_norm);
-  if (spec_.positions == PositionEncoding::kRope) {
-    if (buffers_.q_sinks.id != Buffer::kNone) {
-      backend_.rope_at_cache_position(buffers_.q, buffers_.q_sinks, spec_.n_heads);
-    }
-    backend_.rope(buffers_.q, spec_.n_heads);
-    backend_.rope(buffers_.k, spec_.n_kv_heads);
-  }
+  if (!query_scales_.empty()) backend_.scale_rows(buffers_.q, query_scales_);
+  const LayerRope rope = spec_.rope_of(layer);
+  if (rope != LayerRope::kNone) rotate(rope == LayerRope::kLocal ? 1 : 0);
   backend_.store_kv(layer, buffers_.k, buffers_.v);
   const float scale = spec_.attention_scale != 0.0F
                           ? spec_.attention_scale
@@ -236,7 +287,7 @@ Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t
   backend_.attend({.layer = layer,
                    .q = buffers_.q,
                    .out = buffers_.attended,
-                   .q_sinks = buffers_.q_sinks,
+                   .q_sinks = rope == LayerRope::kNone ? buffers_.q : buffers_.q_sinks,
                    .scale = scale,
                    .window = spec_.window_of(layer),
                    .soft_cap = spec_.attention_soft_cap,
@@ -248,29 +299,36 @@ Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t
 
 // hidden += Wdown (act(Wgate n) * Wup n), or Wdown act(Wup n) without a gate, with n = normed; some
 // models norm what Wdown takes
-Status Decoder::ffn(const Pass& pass, const LayerWeights& w) {
+Status Decoder::ffn(const Pass& pass, const LayerWeights& w, Buffer in) {
+  if (!w.experts.empty()) return run_experts(pass, w, in);
   const Product gate = {&w.gate, w.gate_bias, buffers_.gate};
   const Product up = {&w.up, w.up_bias, buffers_.up};
-  const MatmulEpilogue epilogue = {.activation = activation_kind(spec_.activation),
-                                   .fused_gate_up = spec_.gated_ffn,
-                                   .add_to = {}};
+  const MatmulEpilogue epilogue = gate_up_epilogue();
   if (spec_.gated_ffn) {
     const std::array<Product, 2> gate_up = {{gate, up}};
-    QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kGateUp, buffers_.normed, gate_up, epilogue));
+    QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kGateUp, in, gate_up, epilogue));
   } else {
-    QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kGateUp, buffers_.normed, {&up, 1}, epilogue));
+    QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kGateUp, in, {&up, 1}, epilogue));
   }
   const Buffer activated = spec_.gated_ffn ? gate.out : up.out;
   if (!w.ffn_sub_norm.empty()) norm(activated, activated, w.ffn_sub_norm, {});
   return add_product(pass, OperatorKind::kDown, activated, w.down, w.down_bias, w.ffn_post_norm);
 }
 
-// hidden += matrix in, or the norm of that where the model has one behind its sublayers
+MatmulEpilogue Decoder::gate_up_epilogue() const noexcept {
+  return {.activation = activation_kind(spec_.activation),
+          .fused_gate_up = spec_.gated_ffn,
+          .add_to = {}};
+}
+
+// hidden += residual_scale * matrix in, or the norm of matrix in where the model has one behind its
+// sublayers
 Status Decoder::add_product(const Pass& pass, OperatorKind kind, Buffer in, const MatrixRef& matrix,
                             std::span<const float> bias, std::span<const float> post_norm) {
   const Product product = {&matrix, bias, buffers_.projected};
   if (post_norm.empty()) {
-    return multiply(pass, kind, in, {&product, 1}, {.activation = {}, .add_to = buffers_.hidden});
+    return multiply(pass, kind, in, {&product, 1},
+                    {.activation = {}, .scale = spec_.residual_scale, .add_to = buffers_.hidden});
   }
   QSF_RETURN_IF_ERROR(multiply(pass, kind, in, {&product, 1}, {}));
   norm(buffers_.projected, buffers_.projected, post_norm, {});
@@ -278,9 +336,19 @@ Status Decoder::add_product(const Pass& pass, OperatorKind kind, Buffer in, cons
   return ok_status();
 }
 
-// Normalises each head of `x` in place, where the model does that.
+// Rotates queries and keys, and a copy of the queries for the sinks where that is needed.
+void Decoder::rotate(std::uint32_t rotation) {
+  if (buffers_.q_sinks.id != Buffer::kNone) {
+    backend_.rope_at_cache_position(buffers_.q, buffers_.q_sinks, spec_.n_heads, rotation);
+  }
+  backend_.rope(buffers_.q, spec_.n_heads, rotation);
+  backend_.rope(buffers_.k, spec_.n_kv_heads, rotation);
+}
+
+// Normalises each head of `x` in place, or all together, where the model does that.
 void Decoder::norm_heads(Buffer x, std::uint32_t n_heads, std::span<const float> gain) {
   if (gain.empty()) return;
+  if (norms_rows_) return norm(x, x, gain, {});
   backend_.norm({.in = x,
                  .out = x,
                  .row_list = {},
@@ -311,8 +379,8 @@ void Decoder::norm(Buffer in, Buffer out, std::span<const float> gain,
 // Multiplies the rows of `in` with matrices of one section that share their input, tile by tile in
 // the order of the file, as many tiles at once as the pager has ready. The writer puts such
 // matrices side by side; tiles of other matrices between them are passed over.
-Status Decoder::multiply(const Pass& pass, OperatorKind kind, Buffer in,
-                         std::span<const Product> products, const MatmulEpilogue& epilogue) {
+Status Decoder::multiply_rows(const Pass& pass, OperatorKind kind, Buffer in, RowCounts rows,
+                              std::span<const Product> products, const MatmulEpilogue& epilogue) {
   QSF_DCHECK(products.size() <= kMaxProducts);
   std::array<MatmulTarget, kMaxProducts> targets;
   for (std::size_t i = 0; i < products.size(); ++i) {
@@ -341,7 +409,7 @@ Status Decoder::multiply(const Pass& pass, OperatorKind kind, Buffer in,
     const std::span<const WeightTile> wanted(tiles.data(), n_wanted);
     const Ticket ticket = backend_.matmul({.kind = kind,
                                            .in = in,
-                                           .rows = counts_,
+                                           .rows = rows,
                                            .row_list = {},
                                            .tiles = wanted,
                                            .targets = {targets.data(), products.size()},
@@ -461,7 +529,10 @@ void Decoder::multiply_head_blocks(std::span<const WeightTile> tiles, std::uint3
                    .tiles = {pieces.data(), n_pieces},
                    .targets = {targets.data(), n_targets},
                    .hook = {},
-                   .epilogue = {.activation = {}, .soft_cap = spec_.logit_soft_cap, .add_to = {}}});
+                   .epilogue = {.activation = {},
+                                .scale = spec_.logit_scale,
+                                .soft_cap = spec_.logit_soft_cap,
+                                .add_to = {}}});
 }
 
 void Decoder::deliver_block(const Pass& pass, std::uint32_t block) {

@@ -17,6 +17,7 @@
 
 #include "base/result.h"
 #include "format/model_spec.h"
+#include "model/expert_router.h"
 #include "model/logits_sink.h"
 #include "model/weights.h"
 #include "ops/backend.h"
@@ -24,7 +25,7 @@
 
 namespace qsf {
 
-// The activation buffers of a decoder, in the order of DecoderBuffers' members.
+// An activation buffer of a decoder.
 struct BufferShape {
   std::string_view name;
   std::uint32_t n_rows;
@@ -32,17 +33,21 @@ struct BufferShape {
 };
 
 struct DecoderBuffers {
-  Buffer hidden;     // [rows, hidden]    the residual stream
-  Buffer normed;     // [rows, hidden]    input of the next products
-  Buffer q;          // [rows, q_dim]
-  Buffer k;          // [rows, kv_dim]
-  Buffer v;          // [rows, kv_dim]
-  Buffer attended;   // [rows, q_dim]
-  Buffer gate;       // [rows, ffn]
-  Buffer up;         // [rows, ffn]
-  Buffer projected;  // [rows, hidden]    what attention or FFN adds to the residual stream
-  Buffer logits;     // [at least rows, kLogitBlock]
-  Buffer q_sinks;    // [rows, q_dim]      under PassLimits::rope_reindex
+  Buffer hidden;      // [rows, hidden]    the residual stream
+  Buffer normed;      // [rows, hidden]    input of the next products
+  Buffer q;           // [rows, q_dim]
+  Buffer k;           // [rows, kv_dim]
+  Buffer v;           // [rows, kv_dim]
+  Buffer attended;    // [rows, q_dim]
+  Buffer gate;        // [rows, ffn]
+  Buffer up;          // [rows, ffn]
+  Buffer projected;   // [rows, hidden]    what attention or FFN adds to the residual stream
+  Buffer logits;      // [at least rows, kLogitBlock]
+  Buffer ffn_normed;  // [rows, hidden]    input of a parallel block's FFN with a norm of its own
+  Buffer scores;      // [rows, experts]   the next three with experts
+  Buffer expert_in;   // [rows, hidden]    rows of one expert
+  Buffer expert_out;  // [rows, hidden]
+  Buffer q_sinks;     // [rows, q_dim]     under PassLimits::rope_reindex
 };
 
 // One pass: rows in the order prompt, then generated and drafted.
@@ -61,6 +66,9 @@ class Decoder {
   // which may want logits.
   static std::vector<BufferShape> buffer_shapes(const ModelSpec& spec, std::uint32_t max_rows,
                                                 bool rope_reindex);
+  // Names the buffers made from these shapes, in their order.
+  static DecoderBuffers name_buffers(const ModelSpec& spec, std::span<const Buffer> made,
+                                     bool rope_reindex);
   // Returns the columns of the widest row that a product reads.
   static std::uint32_t max_product_cols(const ModelSpec& spec);
 
@@ -111,14 +119,23 @@ class Decoder {
   Status run_layer(const Pass& pass, std::uint32_t layer);
   Status head(const Pass& pass);
   Status end(Status status);
-  Status attention(const Pass& pass, const LayerWeights& w, std::uint32_t layer);
-  Status ffn(const Pass& pass, const LayerWeights& w);
+  Status attention(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in);
+  Status ffn(const Pass& pass, const LayerWeights& w, Buffer in);
+  Status route(const Pass& pass, const LayerWeights& w, Buffer in);
+  Status run_experts(const Pass& pass, const LayerWeights& w, Buffer in);
+  Status run_expert(const Pass& pass, const ExpertWeights& w, std::uint32_t expert, Buffer in);
+  MatmulEpilogue gate_up_epilogue() const noexcept;
+  void rotate(std::uint32_t rotation);
   Status add_product(const Pass& pass, OperatorKind kind, Buffer in, const MatrixRef& matrix,
                      std::span<const float> bias, std::span<const float> post_norm);
   void norm_heads(Buffer x, std::uint32_t n_heads, std::span<const float> gain);
   void norm(Buffer in, Buffer out, std::span<const float> gain, std::span<const float> bias);
   Status multiply(const Pass& pass, OperatorKind kind, Buffer in, std::span<const Product> products,
-                  const MatmulEpilogue& epilogue);
+                  const MatmulEpilogue& epilogue) {
+    return multiply_rows(pass, kind, in, counts_, products, epilogue);
+  }
+  Status multiply_rows(const Pass& pass, OperatorKind kind, Buffer in, RowCounts rows,
+                       std::span<const Product> products, const MatmulEpilogue& epilogue);
   Result<std::uint32_t> acquire(TileId first, std::uint32_t max_tiles, std::span<WeightTile> tiles);
   Status multiply_head(const Pass& pass, std::span<const WeightTile> tiles);
   void multiply_head_blocks(std::span<const WeightTile> tiles, std::uint32_t first_token,
@@ -133,6 +150,9 @@ class Decoder {
   DecoderBuffers buffers_;
   ModelWeights weights_;
   std::vector<float> inverse_frequencies_;
+  std::vector<float> local_inverse_frequencies_;
+  std::vector<Rotation> rotations_;         // of both, or of the first
+  std::vector<float> query_scales_;         // of the pass's rows; none: 1
   std::vector<float> alibi_slopes_;         // [n_heads], or none
   std::vector<float> embedding_row_;        // [hidden]
   std::vector<float> position_row_;         // [hidden]
@@ -140,6 +160,8 @@ class Decoder {
   RowCounts counts_;                        // of the pass
   RowCounts output_counts_;                 // of output_rows_
   std::uint32_t logit_rows_;                // of the logits buffer
+  bool norms_rows_;                         // has_row_norms()
+  ExpertRows expert_rows_;
 };
 
 }  // namespace qsf

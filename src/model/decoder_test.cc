@@ -19,6 +19,7 @@
 #include "io/read_device.h"
 #include "kv/kv_cache.h"
 #include "model/architecture.h"
+#include "model/position_tables.h"
 #include "model/testing/naive_model.h"
 #include "ops/make_backend.h"
 #include "ops/testing/deferred_backend.h"
@@ -72,6 +73,24 @@ void set_longrope(ModelSpec& s) {
             .attention_factor = 1.2F,
             .short_factors = {1.0F, 1.1F, 1.5F},
             .long_factors = {1.3F, 4.0F, 20.0F}};
+}
+
+void set_experts(ModelSpec& s) {
+  s.architecture = "mixtral";
+  s.n_experts = 5;
+  s.n_experts_used = 2;
+  s.expert_ffn = 20;
+  s.expert_renormalised = true;
+}
+
+void set_yarn(ModelSpec& s) {
+  s.rope.scaling = RopeScaling::kYarn;
+  s.rope.factor = 4.0F;
+  s.rope.original_context = 8;
+  s.rope.beta_fast = 1.5F;
+  s.rope.beta_slow = 0.2F;
+  s.rope.truncate = false;
+  s.rope.attention_factor = 1.2F;
 }
 
 const Graph kGraphs[] = {
@@ -142,6 +161,114 @@ const Graph kGraphs[] = {
        s.norm = NormType::kLayerNorm;
        s.parallel_block = true;
      }},
+    {"gemma3",
+     [](ModelSpec& s) {
+       s.architecture = "gemma3";
+       s.activation = Activation::kGeluTanh;
+       s.embedding_scale = 2.75F;
+       s.tied_head = true;
+       s.attention_scale = 0.25F;
+       s.n_layers = 3;
+       s.sliding_window = {9, 9, 0};
+       s.rope.theta = 300.0F;
+       s.rope.scaling = RopeScaling::kLinear;
+       s.rope.factor = 4.0F;
+       s.layer_rope = {2, 2, 1};
+       s.local_rope_theta = 20.0F;
+     }},
+    {"mixtral", set_experts},
+    {"olmoe",
+     [](ModelSpec& s) {
+       s.architecture = "olmoe";
+       s.n_experts = 7;
+       s.n_experts_used = 3;
+       s.expert_ffn = 12;
+     }},
+    {"granitemoe",
+     [](ModelSpec& s) {
+       s.architecture = "granitemoe";
+       s.residual_scale = 0.4F;
+       s.n_experts = 3;
+       s.n_experts_used = 3;
+       s.expert_ffn = 20;
+       s.expert_renormalised = true;
+     }},
+    {"smollm3",
+     [](ModelSpec& s) {
+       s.architecture = "smollm3";
+       s.n_layers = 3;
+       s.layer_rope = {1, 0, 1};
+     }},
+    {"olmo2_yarn",
+     [](ModelSpec& s) {
+       s.architecture = "olmo2";
+       s.sliding_window = {9, 0};
+       s.layer_rope = {2, 1};
+       s.rope.theta = 50.0F;
+       s.local_rope_theta = 50.0F;
+       set_yarn(s);
+     }},
+    {"granite",
+     [](ModelSpec& s) {
+       s.architecture = "granite";
+       s.embedding_scale = 3.0F;
+       s.attention_scale = 0.2F;
+       s.residual_scale = 0.4F;
+       s.logit_scale = 0.25F;
+     }},
+    {"mistral3",
+     [](ModelSpec& s) {
+       s.architecture = "mistral3";
+       s.rope.theta = 50.0F;
+       set_yarn(s);
+       s.query_position_scale = 0.7F;
+     }},
+    {"glm4",
+     [](ModelSpec& s) {
+       s.architecture = "glm4";
+       s.rope.dims = 4;
+     }},
+    {"exaone4",
+     [](ModelSpec& s) {
+       s.architecture = "exaone4";
+       s.sliding_window = {9, 0};
+       s.layer_rope = {1, 0};
+     }},
+    {"command_r",
+     [](ModelSpec& s) {
+       s.architecture = "command-r";
+       s.norm = NormType::kLayerNorm;
+       s.parallel_block = true;
+       s.logit_scale = 0.5F;
+       s.logit_soft_cap = 2.0F;
+       s.tied_head = true;
+     }},
+    {"gptneox",
+     [](ModelSpec& s) {
+       s.architecture = "gptneox";
+       s.norm = NormType::kLayerNorm;
+       s.parallel_block = true;
+       s.activation = Activation::kGeluErf;
+       s.gated_ffn = false;
+       s.rope.dims = 2;
+     }},
+    {"gptneox_sequential",
+     [](ModelSpec& s) {
+       s.architecture = "gptneox";
+       s.norm = NormType::kLayerNorm;
+       s.activation = Activation::kGeluErf;
+       s.gated_ffn = false;
+     }},
+    {"mpt",
+     [](ModelSpec& s) {
+       s.architecture = "mpt";
+       s.norm = NormType::kLayerNorm;
+       s.positions = PositionEncoding::kAlibi;
+       s.rope = {};
+       s.gated_ffn = false;
+     },
+     kContext,
+     {0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125}},
     {"bitnet", [](ModelSpec& s) { s.architecture = "bitnet"; }},
     {"bitnet_relu_squared",
      [](ModelSpec& s) {
@@ -198,6 +325,7 @@ class Runner {
         .n_kv_heads = spec.n_kv_heads,
         .head_dim = spec.head_dim,
         .rope_dims = spec.positions == PositionEncoding::kRope ? spec.rope_dims() : 0,
+        .n_rotations = local_rope_inverse_frequencies(spec).empty() ? 1U : 2U,
         .max_cols = Decoder::max_product_cols(spec)};
     kv_.emplace(KvCache::create(shape, limits, memory(KvCache::region_bytes(limits))).value());
     kv_store_.emplace(shape, memory(backend_->kv_bytes(shape, limits.n_pages)));
@@ -217,8 +345,7 @@ class Runner {
       made.push_back(backend_->create_buffer(b.n_rows, b.n_cols,
                                              memory(backend_->buffer_bytes(b.n_rows, b.n_cols))));
     }
-    const DecoderBuffers buffers = {made[0], made[1], made[2], made[3], made[4],
-                                    made[5], made[6], made[7], made[8], made[9]};
+    const DecoderBuffers buffers = Decoder::name_buffers(spec, made, /*rope_reindex=*/false);
     decoder_.emplace(
         Decoder::create(reader_, *pager_, *backend_, buffers, kTokens, context).value());
   }
@@ -543,10 +670,29 @@ TEST(ArchitectureTest, RefusesWhatIsNotRun) {
   } cases[] = {
       {[](ModelSpec& s) { s.architecture = "mamba"; },
        "this version runs gpt2, llama, mistral, qwen2, qwen3, phi2, phi3, opt, bloom, gemma, "
-       "gemma2, stablelm, bitnet, bitnet-25 and bitnet-b1.58"},
-      {[](ModelSpec& s) { s.n_experts = 2; }, "experts"},
-      {[](ModelSpec& s) { s.logit_scale = 2.0F; }, "scaled residuals or logits"},
-      {[](ModelSpec& s) { s.residual_scale = 0.5F; }, "scaled residuals or logits"},
+       "gemma2, gemma3, "},
+      {[](ModelSpec& s) { s.n_experts = 2; }, "architecture \"llama\" with 2 experts"},
+      {[](ModelSpec& s) { s.architecture = "mixtral"; }, "architecture \"mixtral\" with 0 experts"},
+      {[](ModelSpec& s) {
+         set_experts(s);
+         s.n_experts = 1;
+       },
+       "one expert"},
+      {[](ModelSpec& s) {
+         set_experts(s);
+         s.expert_ffn = 1;
+       },
+       "experts of one row"},
+      {[](ModelSpec& s) {
+         set_experts(s);
+         s.gated_ffn = false;
+       },
+       "experts without gates"},
+      {[](ModelSpec& s) {
+         s.architecture = "gemma2";
+         s.residual_scale = 0.5F;
+       },
+       "scaled residuals and norms behind the sublayers"},
       {[](ModelSpec& s) { s.head_dim = 1025; }, "heads of 1025 columns"},
       {[](ModelSpec& s) { s.ffn = 1; }, "a weight matrix of one row"},
   };

@@ -2,6 +2,7 @@
 
 #include "model/position_tables.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <numbers>
@@ -20,6 +21,38 @@ double scale_llama3(double frequency, const RopeSpec& rope) {
   return (1.0 - blend) * frequency / rope.factor + blend * frequency;
 }
 
+// The pairs between which yarn blends: the ones that turn beta_fast and beta_slow times over the
+// original context.
+struct YarnRamp {
+  double low = 0.0;
+  double high = 1.0;
+};
+
+YarnRamp yarn_ramp(const RopeSpec& rope, std::uint32_t dims) {
+  if (rope.scaling != RopeScaling::kYarn) return {};
+  const auto pair_of = [&](double turns) {
+    return dims * std::log(rope.original_context / (turns * 2.0 * std::numbers::pi)) /
+           (2.0 * std::log(static_cast<double>(rope.theta)));
+  };
+  YarnRamp ramp = {.low = pair_of(rope.beta_fast), .high = pair_of(rope.beta_slow)};
+  if (rope.truncate) ramp = {.low = std::floor(ramp.low), .high = std::ceil(ramp.high)};
+  ramp = {.low = std::max(ramp.low, 0.0), .high = std::min(ramp.high, dims - 1.0)};
+  if (ramp.low == ramp.high) ramp.high += 0.001;  // as the reference does
+  return ramp;
+}
+
+double scale_yarn(double frequency, const RopeSpec& rope, const YarnRamp& ramp,
+                  std::uint32_t pair) {
+  const double interpolated = std::clamp((pair - ramp.low) / (ramp.high - ramp.low), 0.0, 1.0);
+  return frequency / rope.factor * interpolated + frequency * (1.0 - interpolated);
+}
+
+// Rounded before scaling, as the reference does. Computed once per model, so the C library's pow is
+// good enough: its last-bit differences vanish in the rounding to f32 all but never.
+float plain_frequency(float theta, std::uint32_t pair, std::uint32_t dims) {
+  return static_cast<float>(std::pow(static_cast<double>(theta), -2.0 * pair / dims));
+}
+
 }  // namespace
 
 std::vector<float> rope_inverse_frequencies(const ModelSpec& spec, std::uint32_t context) {
@@ -29,11 +62,9 @@ std::vector<float> rope_inverse_frequencies(const ModelSpec& spec, std::uint32_t
   const bool is_long = context > spec.rope.original_context;
   const std::vector<float>& factors = is_long ? spec.rope.long_factors : spec.rope.short_factors;
   frequencies.reserve(dims / 2);
+  const YarnRamp ramp = yarn_ramp(spec.rope, dims);
   for (std::uint32_t i = 0; i < dims / 2; ++i) {
-    // Rounded before scaling, as the reference does. Computed once per model, so the C library's
-    // pow is good enough: its last-bit differences vanish in the rounding to f32 all but never.
-    const float base =
-        static_cast<float>(std::pow(static_cast<double>(spec.rope.theta), -2.0 * i / dims));
+    const float base = plain_frequency(spec.rope.theta, i, dims);
     switch (spec.rope.scaling) {
       case RopeScaling::kNone: frequencies.push_back(base); break;
       case RopeScaling::kLinear: frequencies.push_back(base / spec.rope.factor); break;
@@ -41,7 +72,23 @@ std::vector<float> rope_inverse_frequencies(const ModelSpec& spec, std::uint32_t
         frequencies.push_back(static_cast<float>(scale_llama3(base, spec.rope)));
         break;
       case RopeScaling::kLongrope: frequencies.push_back(base / factors[i]); break;
+      case RopeScaling::kYarn:
+        frequencies.push_back(static_cast<float>(scale_yarn(base, spec.rope, ramp, i)));
+        break;
     }
+  }
+  return frequencies;
+}
+
+std::vector<float> local_rope_inverse_frequencies(const ModelSpec& spec) {
+  std::vector<float> frequencies;
+  const std::uint32_t dims = spec.rope_dims();
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    if (spec.rope_of(layer) != LayerRope::kLocal) continue;
+    for (std::uint32_t i = 0; i < dims / 2; ++i) {
+      frequencies.push_back(plain_frequency(spec.local_rope_theta, i, dims));
+    }
+    break;
   }
   return frequencies;
 }

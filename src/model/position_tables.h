@@ -20,10 +20,16 @@ namespace qsf {
 //            between are blended linearly in original_context / wavelength
 //   longrope frequency i is divided by short_factors[i] when `context`, the positions that a
 //            sequence may have, is at most original_context, and by long_factors[i] otherwise
+//   yarn     pairs that turn more than beta_fast times over original_context keep their frequency,
+//            those below beta_slow turns are divided by the factor, and those between are blended
+//            linearly in the pair's number
 // Empty without rotary positions. Based on: Chen et al., "Extending context window of large
 // language models via positional interpolation", 2023; the Llama 3.1 model card; Ding et al.,
-// "LongRoPE", 2024.
+// "LongRoPE", 2024; Peng et al., "YaRN", 2023.
 std::vector<float> rope_inverse_frequencies(const ModelSpec& spec, std::uint32_t context);
+
+// The same of the layers with LayerRope::kLocal, unscaled. Empty where there are none.
+std::vector<float> local_rope_inverse_frequencies(const ModelSpec& spec);
 
 // Returns a slope for each query head; to a score is added slope * (key's position - query's
 // position). With n the largest power of two not above the heads, head i < n has

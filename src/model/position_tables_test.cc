@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace qsf {
@@ -86,6 +87,52 @@ TEST(RopeFrequenciesTest, LongropeTakesTheFactorsOfTheContext) {
       EXPECT_NEAR(got[i], want, want * 0x1p-23) << i << " in a context of " << c.context;
     }
   }
+}
+
+// Pair i turns theta^(-2 i / dims) * 8192 / (2 pi) times over the original context. Qwen 2.5's
+// numbers: 32 turns lie at pair 23.6, one turn at pair 40.5.
+TEST(RopeFrequenciesTest, YarnKeepsFastAndDividesSlowFrequencies) {
+  ModelSpec spec = rope_spec(RopeScaling::kNone);
+  spec.rope.theta = 1000000.0F;
+  const auto plain = rope_inverse_frequencies(spec, kContext);
+  spec.rope.scaling = RopeScaling::kYarn;
+  spec.rope.original_context = 32768;
+  spec.rope.factor = 4.0F;
+  const auto pair_of = [](double turns) {
+    return 64 * std::log(32768 / (2 * M_PI * turns)) / std::log(1e6);
+  };
+  for (const bool truncate : {true, false}) {
+    spec.rope.truncate = truncate;
+    const double first = truncate ? 23 : pair_of(32);
+    const double last = truncate ? 40 : pair_of(1);
+    ASSERT_NEAR(first, pair_of(32), 1);
+    ASSERT_NEAR(last, pair_of(1), 1);
+    const auto scaled = rope_inverse_frequencies(spec, kContext);
+    for (std::size_t i = 0; i < plain.size(); ++i) {
+      const double share = std::clamp((static_cast<double>(i) - first) / (last - first), 0.0, 1.0);
+      const double want = plain[i] * (1 - share + share / 4);
+      EXPECT_NEAR(scaled[i], want, want * 0x1p-23) << i << (truncate ? " truncated" : "");
+    }
+  }
+}
+
+// The layers of a second base, unscaled.
+TEST(RopeFrequenciesTest, LocalLayersHaveABaseOfTheirOwn) {
+  ModelSpec spec = rope_spec(RopeScaling::kLinear);
+  spec.n_layers = 3;
+  spec.local_rope_theta = 10000.0F;
+  EXPECT_TRUE(local_rope_inverse_frequencies(spec).empty());
+  spec.layer_rope = {0, 1, 0};
+  EXPECT_TRUE(local_rope_inverse_frequencies(spec).empty());
+  spec.layer_rope = {0, 2, 1};
+  const auto local = local_rope_inverse_frequencies(spec);
+  ASSERT_EQ(local.size(), 64U);
+  for (std::size_t i = 0; i < local.size(); ++i) {
+    const double want = std::pow(10000.0, -static_cast<double>(i) / 64);
+    EXPECT_NEAR(local[i], want, want * 0x1p-23);
+  }
+  spec.positions = PositionEncoding::kAlibi;
+  EXPECT_TRUE(local_rope_inverse_frequencies(spec).empty());
 }
 
 TEST(RopeFrequenciesTest, PartialRotationAndNone) {

@@ -16,8 +16,9 @@ Status check_section(const QsfReader& reader, const SectionDirectory& directory,
   const std::string where =
       reader.file().path() + ": " + section_label(directory.kind, directory.layer);
   for (const TensorRule& rule : rules) {
-    const auto index = directory.find(rule.kind);
-    const std::string name(tensor_kind_name(rule.kind));
+    const auto index = directory.find(rule.kind, rule.expert);
+    std::string name(tensor_kind_name(rule.kind));
+    if (rule.expert != 0) name += " of expert " + std::to_string(rule.expert);
     if (!index.has_value()) {
       if (!rule.required) continue;
       return corrupt("%s: tensor %s is missing; architecture %s needs it", where.c_str(),
@@ -31,7 +32,7 @@ Status check_section(const QsfReader& reader, const SectionDirectory& directory,
   }
   for (const TensorInfo& tensor : directory.tensors) {
     const bool known = std::any_of(rules.begin(), rules.end(), [&](const TensorRule& rule) {
-      return rule.kind == tensor.kind && tensor.expert == 0;
+      return rule.kind == tensor.kind && rule.expert == tensor.expert;
     });
     if (!known) {
       return unsupported("%s: tensor %s is not part of architecture %s", where.c_str(),
@@ -48,8 +49,8 @@ class SectionBinder {
   SectionBinder(const QsfReader& reader, const WeightPager& pager, std::uint32_t section)
       : pager_(pager), directory_(reader.directories()[section]), section_(section) {}
 
-  MatrixRef matrix(TensorKind kind) const {
-    const auto index = directory_.find(kind);
+  MatrixRef matrix(TensorKind kind, std::uint16_t expert = 0) const {
+    const auto index = directory_.find(kind, expert);
     if (!index.has_value()) return {};
     const TensorInfo& tensor = directory_.tensors[*index];
     return {section_, *index, tensor.rows, tensor.cols};
@@ -67,7 +68,7 @@ class SectionBinder {
   std::uint32_t section_;
 };
 
-LayerWeights bind_layer(const SectionBinder& section) {
+LayerWeights bind_layer(const SectionBinder& section, std::uint32_t n_experts) {
   LayerWeights layer;
   layer.attn_norm = section.vector(TensorKind::kAttnNorm);
   layer.attn_norm_bias = section.vector(TensorKind::kAttnNormBias);
@@ -90,6 +91,13 @@ LayerWeights bind_layer(const SectionBinder& section) {
   layer.gate = section.matrix(TensorKind::kFfnGate);
   layer.up = section.matrix(TensorKind::kFfnUp);
   layer.down = section.matrix(TensorKind::kFfnDown);
+  layer.router = section.matrix(TensorKind::kRouter);
+  for (std::uint32_t i = 0; i < n_experts; ++i) {
+    const auto expert = static_cast<std::uint16_t>(i);
+    layer.experts.push_back({section.matrix(TensorKind::kExpertGate, expert),
+                             section.matrix(TensorKind::kExpertUp, expert),
+                             section.matrix(TensorKind::kExpertDown, expert)});
+  }
   layer.gate_bias = section.vector(TensorKind::kFfnGateBias);
   layer.up_bias = section.vector(TensorKind::kFfnUpBias);
   layer.down_bias = section.vector(TensorKind::kFfnDownBias);
@@ -120,7 +128,8 @@ ModelWeights ModelWeights::bind(const QsfReader& reader, const WeightPager& page
 
   weights.layers.reserve(spec.n_layers);
   for (std::uint32_t i = 0; i < spec.n_layers; ++i) {
-    weights.layers.push_back(bind_layer(SectionBinder(reader, pager, layer_section(i))));
+    weights.layers.push_back(
+        bind_layer(SectionBinder(reader, pager, layer_section(i)), spec.n_experts));
   }
 
   const SectionBinder last(reader, pager, final_section(spec.n_layers));

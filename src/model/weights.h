@@ -25,14 +25,20 @@ struct MatrixRef {
   std::uint32_t cols = 0;
 };
 
+struct ExpertWeights {
+  MatrixRef gate, up, down;
+};
+
 // One decoder layer. Spans are f32 and live as long as the pager. A tensor that the model does not
 // have is empty, and the decoder skips its operator.
 struct LayerWeights {
   MatrixRef q, k, v, o;
   MatrixRef gate, up, down;  // gate with a gated FFN alone
+  MatrixRef router;          // with experts instead of the FFN
+  std::vector<ExpertWeights> experts;
   std::span<const float> attn_norm, attn_norm_bias;
-  std::span<const float> ffn_norm, ffn_norm_bias;      // none in a parallel block
-  std::span<const float> q_norm, k_norm;               // [head_dim], of every head
+  std::span<const float> ffn_norm, ffn_norm_bias;  // none in a parallel block
+  std::span<const float> q_norm, k_norm;           // of every head [head_dim], or [q_dim], [kv_dim]
   std::span<const float> attn_sub_norm, ffn_sub_norm;  // [q_dim], [ffn]: before o and down
   std::span<const float> attn_post_norm,
       ffn_post_norm;  // of attention and FFN outputs, before the residual sum

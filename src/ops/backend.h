@@ -89,7 +89,8 @@ struct PassLimits {
   std::uint32_t n_kv_heads = 1;
   std::uint32_t head_dim = 1;
   std::uint32_t rope_dims = 0;  // 0: no rotation
-  std::uint32_t max_cols = 0;   // of a row that a product reads
+  std::uint32_t n_rotations = 1;
+  std::uint32_t max_cols = 0;  // of a row that a product reads
   std::optional<SparsePrefillLimits> sparse_prefill = std::nullopt;
   std::optional<H2oEvictionLimits> h2o_eviction = std::nullopt;  // without sparse_prefill
   std::optional<DraftLimits> drafts = std::nullopt;              // without either
@@ -101,10 +102,10 @@ constexpr std::uint32_t cache_position_behind_sinks(const PassLimits& limits) no
   return limits.sinks + limits.window - 1;
 }
 
-// RoPE of a pass: rotation by position * inverse_frequencies[i], with cos and sin multiplied by
+// RoPE: rotation by position * inverse_frequencies[i], with cos and sin multiplied by
 // `factor`. At the first `rounded_positions` the product is rounded to f32, as in training.
 struct Rotation {
-  std::span<const float> inverse_frequencies;  // [rope_dims / 2]; none without rotation
+  std::span<const float> inverse_frequencies;  // [rope_dims / 2]
   float factor = 1.0F;
   std::uint32_t rounded_positions = UINT32_MAX;
 };
@@ -138,6 +139,7 @@ struct MatmulEpilogue {
   // out = act(out); with fused_gate_up, gate = act(gate) * up.
   std::optional<ActivationKind> activation;
   bool fused_gate_up = false;
+  float scale = 1.0F;     // out = scale * out
   float soft_cap = 0.0F;  // out = soft_cap * tanh(out / soft_cap); 0: off
   Buffer add_to;          // add_to += out, at the same row and column; none: off
 };
@@ -167,12 +169,12 @@ struct NormArgs {
       row_list;              // rows of `in`; row i of `out` is the norm of row_list[i]
   std::uint32_t n_rows = 0;  // with an empty row_list: rows 0 .. n_rows - 1 in place
   std::uint32_t n_cols = 0;  // normalised together
-  // Neighbouring parts of n_cols columns, each normalised on its own with the same gain: the heads
-  // of queries or keys. Requires  n_parts * n_cols is at most the buffers' widths
+  // Neighbouring parts of n_cols columns, each normalised on its own: the heads of queries or keys.
+  // Requires  n_parts * n_cols is at most the buffers' widths
   std::uint32_t n_parts = 1;
   NormKind kind = NormKind::kRmsNorm;
   float epsilon = 0.0F;
-  std::span<const float> gain;  // [n_cols]
+  std::span<const float> gain;  // [n_cols], or of each part [n_parts, n_cols]
   std::span<const float> bias;  // [n_cols] or empty; LayerNorm alone
 };
 
@@ -225,12 +227,12 @@ class Backend : public SubmittedWork {
   // The same for limits.h2o_eviction.
   virtual void attach_h2o_eviction(std::span<H2oEviction> evictions) = 0;
 
-  // Starts a pass. `rows` (prompt rows first), `kv` and `rotation` stay unchanged until its last
-  // wait().
+  // Starts a pass. `rows` (prompt rows first), `kv` and `rotations` stay unchanged until its last
+  // wait(). Requires  PassLimits::n_rotations rotations, or none where nothing rotates
   // When `cancel`, which may be null, becomes true, operators may skip work; their results are void
   // then.
-  virtual void begin_pass(std::span<const Row> rows, const KvCache& kv, const Rotation& rotation,
-                          const std::atomic<bool>* cancel) = 0;
+  virtual void begin_pass(std::span<const Row> rows, const KvCache& kv,
+                          std::span<const Rotation> rotations, const std::atomic<bool>* cancel) = 0;
 
   // Operators over the rows of the pass; widths are those of the buffers unless named.
   virtual void upload_row(Buffer to, std::uint32_t row, std::span<const float> values) = 0;
@@ -239,13 +241,24 @@ class Backend : public SubmittedWork {
   // pager.
   virtual Ticket matmul(const MatmulArgs& args) = 0;
   // Rotates the first rope_dims of the head_dim columns of each head; the others are unchanged.
-  virtual void rope(Buffer x, std::uint32_t n_heads) = 0;
+  // `rotation` is an index into those of the pass.
+  virtual void rope(Buffer x, std::uint32_t n_heads, std::uint32_t rotation) = 0;
   // Copies queries before their rotation and rotates the copy to its cache position behind the
   // sinks, if a row of the pass needs it. Requires  PassLimits::rope_reindex
-  virtual void rope_at_cache_position(Buffer from, Buffer to, std::uint32_t n_heads) = 0;
+  virtual void rope_at_cache_position(Buffer from, Buffer to, std::uint32_t n_heads,
+                                      std::uint32_t rotation) = 0;
+  // Multiplies row i of the pass by factors[i].
+  virtual void scale_rows(Buffer x, std::span<const float> factors) = 0;
   virtual void store_kv(std::uint32_t layer, Buffer k, Buffer v) = 0;
   virtual void attend(const AttendArgs& args) = 0;
   virtual void add(Buffer to, Buffer from) = 0;  // to += from
+  virtual void clear(Buffer x) = 0;              // the rows of the pass become 0
+  // Row i of `to` becomes row rows[i] of `from`, and row rows[i] of `to` gains factors[i] times row
+  // i of `from`, which is scaled in place: the rows of an expert. Requires  buffers of equal
+  // widths; rows ascend
+  virtual void gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows) = 0;
+  virtual void add_to_rows(Buffer to, Buffer from, std::span<const std::uint32_t> rows,
+                           std::span<const float> factors) = 0;
   // Copies a page of every layer, when a forked sequence appends to it.
   virtual void copy_page(std::uint32_t from_page, std::uint32_t to_page) = 0;
   // Moves rows of every layer between two passes: accepted drafts to the end of their sequence

@@ -91,15 +91,16 @@ std::size_t work_bytes(const PassLimits& limits, const AttendKernel& kernel) {
 }
 
 std::size_t angle_bytes(const PassLimits& limits) {
-  return align_up(std::size_t{limits.max_rows} * (limits.rope_dims / 2) * sizeof(float),
-                  std::size_t{kLineBytes});
+  return align_up(
+      std::size_t{limits.n_rotations} * limits.max_rows * (limits.rope_dims / 2) * sizeof(float),
+      std::size_t{kLineBytes});
 }
 
 // Of the cache position behind the sinks.
 std::size_t sink_angle_bytes(const PassLimits& limits) {
-  return limits.rope_reindex
-             ? align_up(limits.rope_dims / 2 * sizeof(float), std::size_t{kLineBytes})
-             : 0;
+  if (!limits.rope_reindex) return 0;
+  return align_up(std::size_t{limits.n_rotations} * (limits.rope_dims / 2) * sizeof(float),
+                  std::size_t{kLineBytes});
 }
 
 // Returns the slots that any row of a tile attends to, from the first to the last of each range.

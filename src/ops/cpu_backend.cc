@@ -125,10 +125,13 @@ CpuBackend::Matrix& CpuBackend::matrix(Buffer buffer) noexcept {
   return matrices_[buffer.id];
 }
 
-void CpuBackend::begin_pass(std::span<const Row> rows, const KvCache& kv, const Rotation& rotation,
-                            const std::atomic<bool>* cancel) {
+void CpuBackend::begin_pass(std::span<const Row> rows, const KvCache& kv,
+                            std::span<const Rotation> rotations, const std::atomic<bool>* cancel) {
   QSF_CHECK(rows.size() <= limits_.max_rows);
-  QSF_CHECK(rotation.inverse_frequencies.size() == limits_.rope_dims / 2);
+  QSF_CHECK(rotations.size() == (limits_.rope_dims == 0 ? 0 : limits_.n_rotations));
+  for (const Rotation& rotation : rotations) {
+    QSF_CHECK(rotation.inverse_frequencies.size() == limits_.rope_dims / 2);
+  }
   for (const Row& row : rows) {
     QSF_CHECK(row.visible.ancestors == 0 || (limits_.drafts.has_value() && !is_sparse()));
   }
@@ -152,14 +155,17 @@ void CpuBackend::begin_pass(std::span<const Row> rows, const KvCache& kv, const 
         return row.visible.first > row.visible.sinks && row.visible.sinks > 0;
       });
   const OperatorTimer timer(profile_[OperatorKind::kRope]);
-  const std::size_t n_pairs = rotation.inverse_frequencies.size();
-  if (n_pairs == 0) return;
-  for_rows(static_cast<std::uint32_t>(rows.size()), [&](std::uint32_t row) {
-    fill_angles(rotation, static_cast<std::uint32_t>(rows_[row].position), cos_ + row * n_pairs,
-                sin_ + row * n_pairs);
-  });
-  if (!rope_at_cache_position_) return;
-  fill_angles(rotation, cache_position_behind_sinks(limits_), sink_cos_, sink_sin_);
+  const std::size_t n_pairs = limits_.rope_dims / 2;
+  for (std::size_t i = 0; i < rotations.size(); ++i) {
+    for_rows(static_cast<std::uint32_t>(rows.size()), [&](std::uint32_t row) {
+      const std::size_t at = (i * limits_.max_rows + row) * n_pairs;
+      fill_angles(rotations[i], static_cast<std::uint32_t>(rows_[row].position), cos_ + at,
+                  sin_ + at);
+    });
+    if (!rope_at_cache_position_) continue;
+    fill_angles(rotations[i], cache_position_behind_sinks(limits_), sink_cos_ + i * n_pairs,
+                sink_sin_ + i * n_pairs);
+  }
 }
 
 void CpuBackend::fill_angles(const Rotation& rotation, std::uint32_t position, float* cos,
@@ -242,6 +248,8 @@ void CpuBackend::norm(const NormArgs& args) {
             .n_rows = static_cast<std::uint32_t>(args.row_list.size())};
   }
   const float* bias = args.bias.empty() ? nullptr : args.bias.data();
+  QSF_DCHECK(args.gain.size() == args.n_cols || args.gain.size() == args.n_parts * args.n_cols);
+  const std::uint32_t gain_step = args.gain.size() == args.n_cols ? 0 : args.n_cols;
   QSF_DCHECK(args.n_parts * args.n_cols <= std::min(in.n_cols, out.n_cols));
   activation_rows_.invalidate(args.out.id);
   RowRange i8;
@@ -262,12 +270,16 @@ void CpuBackend::norm(const NormArgs& args) {
     const float* x = in.row(listed ? args.row_list[i] : i);
     float* const first = out.row(i);
     float* y = first;
-    for (std::uint32_t part = 0; part < args.n_parts; ++part, x += args.n_cols, y += args.n_cols) {
+    const float* gain = args.gain.data();
+    for (std::uint32_t part = 0; part < args.n_parts; ++part) {
       if (args.kind == NormKind::kRmsNorm) {
-        kernels_.norm.rms_norm(x, args.gain.data(), y, args.n_cols, args.epsilon);
+        kernels_.norm.rms_norm(x, gain, y, args.n_cols, args.epsilon);
       } else {
-        kernels_.norm.layer_norm(x, args.gain.data(), bias, y, args.n_cols, args.epsilon);
+        kernels_.norm.layer_norm(x, gain, bias, y, args.n_cols, args.epsilon);
       }
+      x += args.n_cols;
+      y += args.n_cols;
+      gain += gain_step;
     }
     if (i8.first <= i && i < i8.last) {
       activation_rows_.quantise_row(kernels_, kernels::ActivationType::kInt8, i, first);
@@ -278,31 +290,47 @@ void CpuBackend::norm(const NormArgs& args) {
   });
 }
 
-void CpuBackend::rope(Buffer x, std::uint32_t n_heads) {
+void CpuBackend::rope(Buffer x, std::uint32_t n_heads, std::uint32_t rotation) {
+  QSF_DCHECK(rotation < limits_.n_rotations);
   const Observation observed(*this, OperatorKind::kRope, x, x, kernels_.rope.name);
   const OperatorTimer timer(profile_[OperatorKind::kRope]);
   const Matrix& m = matrix(x);
   activation_rows_.invalidate(x.id);
   const std::uint32_t n_pairs = limits_.rope_dims / 2;
   for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
-    const std::size_t angles = static_cast<std::size_t>(row) * n_pairs;
+    const std::size_t angles = (std::size_t{rotation} * limits_.max_rows + row) * n_pairs;
     kernels_.rope.rotate_half(m.row(row), cos_ + angles, sin_ + angles, n_pairs, n_heads,
                               limits_.head_dim);
   });
 }
 
-void CpuBackend::rope_at_cache_position(Buffer from, Buffer to, std::uint32_t n_heads) {
+void CpuBackend::rope_at_cache_position(Buffer from, Buffer to, std::uint32_t n_heads,
+                                        std::uint32_t rotation) {
   QSF_CHECK(limits_.rope_reindex);
+  QSF_DCHECK(rotation < limits_.n_rotations);
   if (!rope_at_cache_position_) return;
   const Observation observed(*this, OperatorKind::kRope, from, to, kernels_.rope.name);
   const OperatorTimer timer(profile_[OperatorKind::kRope]);
   const Matrix& in = matrix(from);
   const Matrix& out = matrix(to);
   activation_rows_.invalidate(to.id);
+  const std::uint32_t n_pairs = limits_.rope_dims / 2;
+  const std::size_t angles = std::size_t{rotation} * n_pairs;
   for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
     std::copy_n(in.row(row), in.n_cols, out.row(row));
-    kernels_.rope.rotate_half(out.row(row), sink_cos_, sink_sin_, limits_.rope_dims / 2, n_heads,
-                              limits_.head_dim);
+    kernels_.rope.rotate_half(out.row(row), sink_cos_ + angles, sink_sin_ + angles, n_pairs,
+                              n_heads, limits_.head_dim);
+  });
+}
+
+void CpuBackend::scale_rows(Buffer x, std::span<const float> factors) {
+  const Observation observed(*this, OperatorKind::kRope, x, x, kernels_.elementwise.name);
+  const OperatorTimer timer(profile_[OperatorKind::kRope]);
+  QSF_DCHECK(factors.size() == rows_.size());
+  const Matrix& m = matrix(x);
+  activation_rows_.invalidate(x.id);
+  for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
+    kernels_.elementwise.scale(m.row(row), factors[row], m.n_cols);
   });
 }
 
@@ -314,6 +342,40 @@ void CpuBackend::add(Buffer to, Buffer from) {
   activation_rows_.invalidate(to.id);
   for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
     kernels_.elementwise.add_in_place(a.row(row), b.row(row), a.n_cols);
+  });
+}
+
+void CpuBackend::clear(Buffer x) {
+  const OperatorTimer timer(profile_[OperatorKind::kResidual]);
+  const Matrix& m = matrix(x);
+  activation_rows_.invalidate(x.id);
+  for_rows(static_cast<std::uint32_t>(rows_.size()),
+           [&](std::uint32_t row) { std::fill_n(m.row(row), m.n_cols, 0.0F); });
+}
+
+void CpuBackend::gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows) {
+  const Observation observed(*this, OperatorKind::kGather, from, to, kernels_.elementwise.name);
+  const OperatorTimer timer(profile_[OperatorKind::kGather]);
+  const Matrix& in = matrix(from);
+  const Matrix& out = matrix(to);
+  QSF_DCHECK(in.n_cols == out.n_cols && rows.size() <= out.n_rows);
+  activation_rows_.invalidate(to.id);
+  for_rows(static_cast<std::uint32_t>(rows.size()),
+           [&](std::uint32_t i) { std::copy_n(in.row(rows[i]), in.n_cols, out.row(i)); });
+}
+
+void CpuBackend::add_to_rows(Buffer to, Buffer from, std::span<const std::uint32_t> rows,
+                             std::span<const float> factors) {
+  const Observation observed(*this, OperatorKind::kResidual, from, to, kernels_.elementwise.name);
+  const OperatorTimer timer(profile_[OperatorKind::kResidual]);
+  const Matrix& out = matrix(to);
+  const Matrix& in = matrix(from);
+  QSF_DCHECK(in.n_cols == out.n_cols && rows.size() == factors.size());
+  activation_rows_.invalidate(to.id);
+  activation_rows_.invalidate(from.id);
+  for_rows(static_cast<std::uint32_t>(rows.size()), [&](std::uint32_t i) {
+    kernels_.elementwise.scale(in.row(i), factors[i], in.n_cols);
+    kernels_.elementwise.add_in_place(out.row(rows[i]), in.row(i), in.n_cols);
   });
 }
 

@@ -59,16 +59,22 @@ class CpuBackend final : public Backend {
     h2o_evictions_ = evictions;
   }
 
-  void begin_pass(std::span<const Row> rows, const KvCache& kv, const Rotation& rotation,
+  void begin_pass(std::span<const Row> rows, const KvCache& kv, std::span<const Rotation> rotations,
                   const std::atomic<bool>* cancel) override;
   void upload_row(Buffer to, std::uint32_t row, std::span<const float> values) override;
   void norm(const NormArgs& args) override;
   Ticket matmul(const MatmulArgs& args) override;
-  void rope(Buffer x, std::uint32_t n_heads) override;
-  void rope_at_cache_position(Buffer from, Buffer to, std::uint32_t n_heads) override;
+  void rope(Buffer x, std::uint32_t n_heads, std::uint32_t rotation) override;
+  void rope_at_cache_position(Buffer from, Buffer to, std::uint32_t n_heads,
+                              std::uint32_t rotation) override;
+  void scale_rows(Buffer x, std::span<const float> factors) override;
   void store_kv(std::uint32_t layer, Buffer k, Buffer v) override;
   void attend(const AttendArgs& args) override;
   void add(Buffer to, Buffer from) override;
+  void clear(Buffer x) override;
+  void gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows) override;
+  void add_to_rows(Buffer to, Buffer from, std::span<const std::uint32_t> rows,
+                   std::span<const float> factors) override;
   void copy_page(std::uint32_t from_page, std::uint32_t to_page) override;
   void move_rows(std::span<const RowMove> moves) override;
   Ticket completed() const noexcept override { return 0; }
@@ -293,12 +299,13 @@ class CpuBackend final : public Backend {
   std::span<H2oEviction> h2o_evictions_;
 
   PassLimits limits_;
-  float* cos_ = nullptr;                  // [max_rows, rope_dims / 2], times Rotation::factor
-  float* sin_ = nullptr;                  // the same
-  float* sink_cos_ = nullptr;             // [rope_dims / 2], of the cache position behind the sinks
-  float* sink_sin_ = nullptr;             // the same
-  std::byte* attend_memory_ = nullptr;    // [threads] works
-  std::byte* decode_partials_ = nullptr;  // [max_decode_rows, n_kv_heads, spans] partials
+  float* cos_ = nullptr;  // [n_rotations, max_rows, rope_dims / 2], times Rotation::factor
+  float* sin_ = nullptr;  // the same
+  float* sink_cos_ =
+      nullptr;  // [n_rotations, rope_dims / 2], of the cache position behind the sinks
+  float* sink_sin_ = nullptr;                // the same
+  std::byte* attend_memory_ = nullptr;       // [threads] works
+  std::byte* decode_partials_ = nullptr;     // [max_decode_rows, n_kv_heads, spans] partials
   std::vector<std::uint32_t> decode_tiles_;  // first rows of the pass's tiles, then the end
 
   std::span<const Row> rows_;

@@ -347,39 +347,89 @@ class CpuHeadsTest : public testing::TestWithParam<BackendTier> {
                 .n_heads = 3,
                 .n_kv_heads = 3,
                 .head_dim = kHeadDim,
-                .rope_dims = kRopeDims},
+                .rope_dims = kRopeDims,
+                .n_rotations = 2},
                KvType::kF32, GetParam()) {
     Rng rng(5);
     buffer_ = bench_.buffer(kRows, kCols);
-    bench_.begin(kRows, RowRole::kPrompt, {.inverse_frequencies = frequencies_, .factor = 1.25F});
+    bench_.begin(kRows, RowRole::kPrompt,
+                 {{.inverse_frequencies = frequencies_[0], .factor = kFactors[0]},
+                  {.inverse_frequencies = frequencies_[1], .factor = kFactors[1]}});
     for (std::uint32_t i = 0; i < kRows; ++i) {
       x_.push_back(random_values(kCols, rng));
       bench_.backend().upload_row(buffer_, i, x_.back());
     }
   }
 
-  const std::vector<float> frequencies_ = {1.0F, 0.25F, 0.03125F};
+  static constexpr float kFactors[] = {1.25F, 0.75F};
+  const std::vector<float> frequencies_[2] = {{1.0F, 0.25F, 0.03125F}, {1.0F, 0.5F, 0.125F}};
   Bench bench_;
   std::vector<std::vector<float>> x_;
   Buffer buffer_;
 };
 
 TEST_P(CpuHeadsTest, RopeTurnsTheFirstColumnsOfEachHead) {
-  bench_.backend().rope(buffer_, 3);
+  for (const std::uint32_t rotation : {0U, 1U}) {
+    for (std::uint32_t i = 0; i < kRows; ++i) bench_.backend().upload_row(buffer_, i, x_[i]);
+    bench_.backend().rope(buffer_, 3, rotation);
+    for (std::uint32_t row = 0; row < kRows; ++row) {
+      const auto y = bench_.read_row(buffer_, row);
+      for (std::uint32_t head = 0; head < 3; ++head) {
+        const float* x = x_[row].data() + head * kHeadDim;
+        const auto got = y.subspan(head * kHeadDim, kHeadDim);
+        for (std::uint32_t i = 0; i < kRopeDims / 2; ++i) {
+          const double angle = static_cast<double>(row) * frequencies_[rotation][i];
+          const double cos = kFactors[rotation] * std::cos(angle);
+          const double sin = kFactors[rotation] * std::sin(angle);
+          EXPECT_NEAR(got[i], x[i] * cos - x[i + 3] * sin, 64 * 0x1p-24) << row << ' ' << i;
+          EXPECT_NEAR(got[i + 3], x[i + 3] * cos + x[i] * sin, 64 * 0x1p-24) << row << ' ' << i;
+        }
+        EXPECT_EQ(got[6], x[6]);
+        EXPECT_EQ(got[7], x[7]);
+      }
+    }
+  }
+}
+
+TEST_P(CpuHeadsTest, ScaleRowsTakesAFactorARow) {
+  std::vector<float> factors;
+  for (std::uint32_t row = 0; row < kRows; ++row) {
+    factors.push_back(1.5F + static_cast<float>(row));
+  }
+  bench_.backend().scale_rows(buffer_, factors);
   for (std::uint32_t row = 0; row < kRows; ++row) {
     const auto y = bench_.read_row(buffer_, row);
-    for (std::uint32_t head = 0; head < 3; ++head) {
-      const float* x = x_[row].data() + head * kHeadDim;
-      const auto got = y.subspan(head * kHeadDim, kHeadDim);
-      for (std::uint32_t i = 0; i < kRopeDims / 2; ++i) {
-        const double angle = static_cast<double>(row) * frequencies_[i];
-        const double low = 1.25 * (x[i] * std::cos(angle) - x[i + 3] * std::sin(angle));
-        const double high = 1.25 * (x[i + 3] * std::cos(angle) + x[i] * std::sin(angle));
-        EXPECT_NEAR(got[i], low, 64 * 0x1p-24) << row << ' ' << head << ' ' << i;
-        EXPECT_NEAR(got[i + 3], high, 64 * 0x1p-24) << row << ' ' << head << ' ' << i;
+    for (std::uint32_t c = 0; c < kCols; ++c) ASSERT_EQ(y[c], x_[row][c] * factors[row]);
+  }
+}
+
+TEST_P(CpuHeadsTest, NormTakesEachPartAloneWithGainsOfItsOwn) {
+  std::vector<float> gain;
+  for (std::uint32_t i = 0; i < 2 * kHeadDim; ++i) gain.push_back(1.0F + static_cast<float>(i));
+  bench_.backend().norm({.in = buffer_,
+                         .out = buffer_,
+                         .row_list = {},
+                         .n_rows = kRows,
+                         .n_cols = kHeadDim,
+                         .n_parts = 2,
+                         .kind = NormKind::kLayerNorm,
+                         .epsilon = 0.5F,
+                         .gain = gain,
+                         .bias = {}});
+  for (std::uint32_t row = 0; row < kRows; ++row) {
+    const auto y = bench_.read_row(buffer_, row);
+    for (std::uint32_t part = 0; part < 2; ++part) {
+      const float* x = x_[row].data() + part * kHeadDim;
+      double mean = 0;
+      for (std::uint32_t i = 0; i < kHeadDim; ++i) mean += x[i] / double{kHeadDim};
+      double variance = 0;
+      for (std::uint32_t i = 0; i < kHeadDim; ++i) {
+        variance += (x[i] - mean) * (x[i] - mean) / double{kHeadDim};
       }
-      EXPECT_EQ(got[6], x[6]);
-      EXPECT_EQ(got[7], x[7]);
+      for (std::uint32_t i = 0; i < kHeadDim; ++i) {
+        const double want = (x[i] - mean) / std::sqrt(variance + 0.5) * gain[part * kHeadDim + i];
+        EXPECT_NEAR(y[part * kHeadDim + i], want, 1e-5 * 16) << row << ' ' << part << ' ' << i;
+      }
     }
   }
 }

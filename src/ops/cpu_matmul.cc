@@ -173,6 +173,7 @@ void CpuBackend::run_epilogue(const MatmulArgs& args, const WorkItem& item, RowR
     } else if (epilogue.activation.has_value()) {
       activate(*epilogue.activation, out, item.n_rows);
     }
+    if (epilogue.scale != 1.0F) kernels_.elementwise.scale(out, epilogue.scale, item.n_rows);
     if (epilogue.soft_cap != 0.0F)
       kernels_.activation.soft_cap(out, epilogue.soft_cap, item.n_rows);
     if (epilogue.add_to.id != Buffer::kNone) {

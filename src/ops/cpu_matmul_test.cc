@@ -550,7 +550,7 @@ TEST_P(CpuJointTest, TilesMayEndAtDifferentRowsAndComeInPortions) {
   for (const Calls& calls : orders) EXPECT_EQ(joined(ActivationKind::kSilu, calls), expected);
 }
 
-TEST_P(CpuJointTest, ActivationCapAndSumEqualTheSteps) {
+TEST_P(CpuJointTest, ActivationScaleCapAndSumEqualTheSteps) {
   const kernels::KernelSet& set = kernels::kernel_set(kernels::Isa::kScalar);
   const WeightTile tiles[] = {gate_.tile(0, 128), gate_.tile(128, 72)};
   const MatmulTarget target = {.out = gate_out_, .bias = gate_bias_};
@@ -560,12 +560,13 @@ TEST_P(CpuJointTest, ActivationCapAndSumEqualTheSteps) {
   Matrix expected = read(bench_, gate_out_, kN);
   for (std::uint32_t i = 0; i < kN; ++i) {
     set.activation.gelu_tanh(expected[i].data(), kRows);
+    for (float& value : expected[i]) value *= 0.375F;
     set.activation.soft_cap(expected[i].data(), 1.5F, kRows);
   }
   upload(bench_, sum, sums);
-  bench_.backend().matmul(
-      args(tiles, {&target, 1},
-           {.activation = ActivationKind::kGeluTanh, .soft_cap = 1.5F, .add_to = sum}));
+  bench_.backend().matmul(args(
+      tiles, {&target, 1},
+      {.activation = ActivationKind::kGeluTanh, .scale = 0.375F, .soft_cap = 1.5F, .add_to = sum}));
   EXPECT_EQ(read(bench_, gate_out_, kN), expected);
   const Matrix got = read(bench_, sum, kN);
   for (std::uint32_t i = 0; i < kN; ++i) {

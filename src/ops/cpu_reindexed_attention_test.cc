@@ -98,17 +98,17 @@ Outcome attend_all(const Case& c, const Sequence& s, unsigned n_threads, std::ui
   for (std::uint32_t done = 0; done < kContext;) {
     const std::uint32_t n = std::min(pass_rows, kContext - done);
     bench.begin(n, role,
-                {.inverse_frequencies = inverse,
-                 .factor = c.factor,
-                 .rounded_positions = c.rounded_positions});
+                {{.inverse_frequencies = inverse,
+                  .factor = c.factor,
+                  .rounded_positions = c.rounded_positions}});
     for (std::uint32_t i = 0; i < n; ++i) {
       backend.upload_row(q, i, s.q[done + i]);
       backend.upload_row(k, i, s.k[done + i]);
       backend.upload_row(v, i, s.v[done + i]);
     }
-    if (c.reindex) backend.rope_at_cache_position(q, q_sinks, c.n_heads);
-    backend.rope(q, c.n_heads);
-    backend.rope(k, c.n_kv_heads);
+    if (c.reindex) backend.rope_at_cache_position(q, q_sinks, c.n_heads, 0);
+    backend.rope(q, c.n_heads, 0);
+    backend.rope(k, c.n_kv_heads, 0);
     backend.store_kv(kLayer, k, v);
     backend.attend({.layer = kLayer,
                     .q = q,

@@ -28,6 +28,8 @@ std::string_view operator_name(OperatorKind kind) noexcept {
     case OperatorKind::kStoreKv: return "storing keys and values";
     case OperatorKind::kAttend: return "attention";
     case OperatorKind::kAttentionOut: return "attention output";
+    case OperatorKind::kRouter: return "experts' scores";
+    case OperatorKind::kGather: return "experts' rows";
     case OperatorKind::kGateUp: return "gate and up";
     case OperatorKind::kDown: return "down";
     case OperatorKind::kResidual: return "residual sums";

@@ -21,6 +21,8 @@ enum class OperatorKind : std::uint8_t {
   kStoreKv,       // keys and values into the cache
   kAttend,        // attention over the cache
   kAttentionOut,  // product, with the residual sum
+  kRouter,        // product, the scores of experts
+  kGather,        // rows of an expert, copied
   kGateUp,        // product, with the activation; of the up projection alone without a gate
   kDown,          // product, with the residual sum
   kResidual,      // residual sums apart from products, behind a norm
@@ -55,8 +57,8 @@ class OperatorProfile {
 
 constexpr bool is_product(OperatorKind kind) noexcept {
   return kind == OperatorKind::kQkv || kind == OperatorKind::kAttentionOut ||
-         kind == OperatorKind::kGateUp || kind == OperatorKind::kDown ||
-         kind == OperatorKind::kHead;
+         kind == OperatorKind::kRouter || kind == OperatorKind::kGateUp ||
+         kind == OperatorKind::kDown || kind == OperatorKind::kHead;
 }
 
 // Returns "norm", "input rows", "gate and up" ... for people.

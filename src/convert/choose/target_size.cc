@@ -257,6 +257,9 @@ std::vector<std::vector<AllocationChoice>> Planner::items() const {
 }
 
 Result<TargetPlan> Planner::smallest() {
+  if (source_.spec().n_experts != 0) {
+    return unsupported("--target-size: not for a model with experts in this version");
+  }
   QSF_RETURN_IF_ERROR(take_matrices());
   const std::vector<std::vector<AllocationChoice>> choices = items();
   QSF_ASSIGN_OR_RETURN(const Allocation allocation, allocate(choices, fewest_bytes(choices)));

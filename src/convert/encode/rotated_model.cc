@@ -118,9 +118,6 @@ Status check_any(const ModelSource& source) {
         "which rotation would "
         "destroy");
   }
-  if (spec.n_experts != 0) {
-    return unsupported("a model with experts cannot be rotated in this version");
-  }
   return ok_status();
 }
 
@@ -278,9 +275,13 @@ RotatedModel::Change RotatedModel::change_of(TensorKind kind, std::uint32_t laye
       break;
     case TensorKind::kFfnGate:
     case TensorKind::kFfnUp:
+    case TensorKind::kRouter:
+    case TensorKind::kExpertGate:
+    case TensorKind::kExpertUp:
       change.columns = of_stream;
       if (stream) {
-        change.gain = spec_.parallel_block ? &gains_[layer].attention : &gains_[layer].ffn;
+        const LayerGains& gains = gains_[layer];
+        change.gain = gains.ffn.empty() ? &gains.attention : &gains.ffn;
       }
       break;
     case TensorKind::kHead:
@@ -292,7 +293,8 @@ RotatedModel::Change RotatedModel::change_of(TensorKind kind, std::uint32_t laye
       change.columns = of_values;
       change.rows = of_stream;
       break;
-    case TensorKind::kFfnDown: change.rows = of_stream; break;
+    case TensorKind::kFfnDown:
+    case TensorKind::kExpertDown: change.rows = of_stream; break;
     default: break;
   }
   return change;

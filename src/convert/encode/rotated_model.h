@@ -118,7 +118,7 @@ class RotatedModel final : public ModelSource {
   };
   struct LayerGains {
     std::vector<float> attention;
-    std::vector<float> ffn;  // empty in a parallel block
+    std::vector<float> ffn;  // empty where the FFN takes attention's norm
   };
   // A tensor of the source.
   struct Origin {

@@ -296,24 +296,74 @@ class ChangedModel final : public ModelSource {
   std::unique_ptr<ModelSource> model_;
 };
 
-// No architecture of this version has an RMSNorm and one of these.
+// No architecture of this version has an RMSNorm and one of these. In a parallel block the FFN
+// takes attention's norm, unless it has one of its own.
 TEST(RotatedModelTest, ParallelBlocksAndLearnedPositionsAreRotatedAsTheirGraphSays) {
+  for (const bool two_norms : {false, true}) {
+    const TemporaryFolder folder;
+    const TestTensors tensors = tiny_llama_tensors();
+    auto source = std::make_unique<ChangedModel>(open_model(folder, kTinyLlamaConfig, tensors));
+    source->changed.parallel_block = true;
+    for (SourceTensor& tensor : source->layer) {
+      if (tensor.kind == TensorKind::kFfnNorm && !two_norms) tensor.kind = TensorKind::kQNorm;
+    }
+    source->embedding.push_back({TensorKind::kPositionEmbedding, 33, 16, "positions", ""});
+    const auto model = rotate(std::move(source), kAll);
+    const std::vector<float> embedding =
+        read(*model, SectionKind::kEmbedding, 0, TensorKind::kTokenEmbedding);
+    EXPECT_EQ(read(*model, SectionKind::kEmbedding, 0, TensorKind::kPositionEmbedding), embedding);
+    std::vector<float> folded = tensors.at("model.layers.0.mlp.up_proj.weight").values;
+    const char* norm = two_norms ? "model.layers.0.post_attention_layernorm.weight"
+                                 : "model.layers.0.input_layernorm.weight";
+    const std::vector<float>& gains = tensors.at(norm).values;
+    for (std::size_t i = 0; i < folded.size(); ++i) folded[i] *= gains[i % 16];
+    const auto want = products(folded, tensors.at("model.embed_tokens.weight").values, 16);
+    const auto got =
+        products(read(*model, SectionKind::kLayer, 0, TensorKind::kFfnUp), embedding, 16);
+    for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-6);
+  }
+}
+
+// Scales of the embedding, of what sublayers add, of scores and of logits are numbers: a rotation
+// goes through them. Norms of queries and keys follow their products.
+TEST(RotatedModelTest, ScalesAndNormsOfQueriesStayAsTheyAre) {
   const TemporaryFolder folder;
-  const TestTensors tensors = tiny_llama_tensors();
-  auto source = std::make_unique<ChangedModel>(open_model(folder, kTinyLlamaConfig, tensors));
-  source->changed.parallel_block = true;
-  source->embedding.push_back({TensorKind::kPositionEmbedding, 33, 16, "positions", ""});
+  auto source =
+      std::make_unique<ChangedModel>(open_model(folder, kTinyLlamaConfig, tiny_llama_tensors()));
+  source->changed.embedding_scale = 12.0F;
+  source->changed.residual_scale = 0.25F;
+  source->changed.attention_scale = 0.5F;
+  source->changed.logit_scale = 0.125F;
+  source->layer.push_back({TensorKind::kQNorm, 1, 16, "q.norm", ""});
+  const std::size_t norm = source->layer.size() - 1;
+  std::vector<float> gains(16);
+  ASSERT_TRUE(source->read_rows(SectionKind::kLayer, 0, norm, 0, gains).ok());
   const auto model = rotate(std::move(source), kAll);
-  const std::vector<float> embedding =
-      read(*model, SectionKind::kEmbedding, 0, TensorKind::kTokenEmbedding);
-  EXPECT_EQ(read(*model, SectionKind::kEmbedding, 0, TensorKind::kPositionEmbedding), embedding);
-  std::vector<float> folded = tensors.at("model.layers.0.mlp.up_proj.weight").values;
-  const std::vector<float>& gains = tensors.at("model.layers.0.input_layernorm.weight").values;
-  for (std::size_t i = 0; i < folded.size(); ++i) folded[i] *= gains[i % 16];
-  const auto want = products(folded, tensors.at("model.embed_tokens.weight").values, 16);
-  const auto got =
-      products(read(*model, SectionKind::kLayer, 0, TensorKind::kFfnUp), embedding, 16);
-  for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-6);
+  EXPECT_EQ(model->spec().embedding_scale, 12.0F);
+  EXPECT_EQ(model->spec().residual_scale, 0.25F);
+  EXPECT_EQ(model->spec().attention_scale, 0.5F);
+  EXPECT_EQ(model->spec().logit_scale, 0.125F);
+  EXPECT_EQ(read(*model, SectionKind::kLayer, 0, TensorKind::kQNorm), gains);
+}
+
+// OLMo 2 and EXAONE 4 have norms behind the sublayers alone.
+TEST(RotatedModelTest, ModelsWithoutNormsBeforeSublayersKeepTheirStream) {
+  const TemporaryFolder folder;
+  const auto post_only = [&] {
+    auto source =
+        std::make_unique<ChangedModel>(open_model(folder, kTinyLlamaConfig, tiny_llama_tensors()));
+    for (SourceTensor& tensor : source->layer) {
+      if (tensor.kind == TensorKind::kAttnNorm) tensor.kind = TensorKind::kAttnPostNorm;
+      if (tensor.kind == TensorKind::kFfnNorm) tensor.kind = TensorKind::kFfnPostNorm;
+    }
+    return source;
+  };
+  const auto stream = RotatedModel::create(post_only(), kAll);
+  ASSERT_FALSE(stream);
+  EXPECT_THAT(stream.error().message(), HasSubstr("rotate only the values"));
+  const auto values = rotate(post_only(), kValues);
+  EXPECT_NE(read(*values, SectionKind::kLayer, 0, TensorKind::kAttnV),
+            tiny_llama_tensors().at("model.layers.0.self_attn.v_proj.weight").values);
 }
 
 TEST(RotatedModelTest, SaysWhyAModelCannotBeRotated) {
@@ -324,7 +374,6 @@ TEST(RotatedModelTest, SaysWhyAModelCannotBeRotated) {
     const char* why;
   } kCases[] = {
       {[](ChangedModel& m) { m.changed.int8_rows = true; }, kValues, "ternary"},
-      {[](ChangedModel& m) { m.changed.n_experts = 4; }, kValues, "experts"},
       {[](ChangedModel& m) {
          m.kept = BlockFormat{QuantType::kTernaryRow, 64};
        },

@@ -106,7 +106,8 @@ std::vector<TensorInfo> Transcoder::tensor_infos(std::size_t section) const {
   for (std::size_t i = 0; i < choice_.sections[section].size(); ++i) {
     const SourceTensor& t = *place(section, i).source;
     const Layout layout = t.rows == 1 ? Layout::kRowMajor : options_.layout;
-    infos.push_back({t.kind, t.rows, t.cols, choice_.sections[section][i].format, layout, 0});
+    infos.push_back(
+        {t.kind, t.rows, t.cols, choice_.sections[section][i].format, layout, t.expert});
   }
   return infos;
 }

@@ -59,6 +59,7 @@ std::optional<QuantPreset> find_quant_preset(std::string_view name) {
 QuantType preset_type(QuantPreset preset, TensorKind kind) noexcept {
   const bool coded = !preset.type() || !is_float_type(*preset.type());
   if (coded && kind == TensorKind::kPositionEmbedding) return QuantType::kF16;
+  if (kind == TensorKind::kRouter) return QuantType::kF32;  // small, and its errors change experts
   if (preset == QuantPreset::kMixed) return mixed_format(kind).type;
   if (preset == QuantPreset::kKeep) return QuantType::kQ8;
   const bool vocabulary = kind == TensorKind::kTokenEmbedding || kind == TensorKind::kHead;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <numbers>
+#include <numeric>
 
 #include "base/bytes.h"
 #include "base/rng.h"
@@ -15,7 +16,7 @@ namespace qsf::testing_support {
 namespace {
 
 // A kind that none of these models has, for a product without a bias.
-constexpr TensorKind kNone = TensorKind::kRouter;
+constexpr TensorKind kNone = TensorKind::kFfnBiases;
 
 double activated(Activation activation, double x) {
   switch (activation) {
@@ -47,8 +48,11 @@ NaiveModel::NaiveModel(ModelSpec spec, std::uint64_t seed) : spec_(std::move(spe
     for (const TensorRule& rule : section == 0                    ? embedding_rules(spec_)
                                   : section == spec_.n_layers + 1 ? final_rules(spec_)
                                                                   : layer_rules(spec_)) {
-      tensors.push_back(
-          {.kind = rule.kind, .rows = rule.rows, .cols = rule.cols, .layout = Layout::kRowMajor});
+      tensors.push_back({.kind = rule.kind,
+                         .rows = rule.rows,
+                         .cols = rule.cols,
+                         .layout = Layout::kRowMajor,
+                         .expert = rule.expert});
       const std::string_view name = tensor_kind_name(rule.kind);
       Weights values(std::size_t{rule.rows} * rule.cols);
       for (float& value : values) {
@@ -60,15 +64,16 @@ NaiveModel::NaiveModel(ModelSpec spec, std::uint64_t seed) : spec_(std::move(spe
           value = name.ends_with("bias") ? 0.3F * normal : 1.0F + 0.3F * normal;
         }
       }
-      weights_[{section, rule.kind}] = std::move(values);
+      weights_[{section, rule.kind, rule.expert}] = std::move(values);
     }
     sections_.push_back(std::move(tensors));
   }
 }
 
-const NaiveModel::Weights& NaiveModel::weights(std::uint32_t section, TensorKind kind) const {
+const NaiveModel::Weights& NaiveModel::weights(std::uint32_t section, TensorKind kind,
+                                               std::uint32_t expert) const {
   static const Weights none;
-  const auto found = weights_.find({section, kind});
+  const auto found = weights_.find({section, kind, expert});
   return found == weights_.end() ? none : found->second;
 }
 
@@ -80,8 +85,8 @@ Status NaiveModel::write_section(QsfWriter& writer, SectionKind kind, std::uint3
     std::vector<std::byte> bytes(tile.raw_bytes);
     if (tile.tensor != kOneRowTensors) {
       const TensorInfo& tensor = tensors[tile.tensor];
-      const float* rows =
-          weights(section, tensor.kind).data() + std::size_t{tile.first_row} * tensor.cols;
+      const float* rows = weights(section, tensor.kind, tensor.expert).data() +
+                          std::size_t{tile.first_row} * tensor.cols;
       std::memcpy(bytes.data(), rows, bytes.size());
     }
     for (std::size_t i = 0; tile.tensor == kOneRowTensors && i < tensors.size(); ++i) {
@@ -106,8 +111,8 @@ Status NaiveModel::write(const std::string& path, std::uint64_t tile_bytes) cons
 }
 
 NaiveModel::Row NaiveModel::product(std::uint32_t section, TensorKind matrix, TensorKind bias,
-                                    const Row& x) const {
-  const Weights& w = weights(section, matrix);
+                                    const Row& x, std::uint32_t expert) const {
+  const Weights& w = weights(section, matrix, expert);
   const Weights& b = weights(section, bias);
   const bool in_layer = section > 0 && section <= spec_.n_layers;
   if (on_product_ != nullptr) on_product_(matrix, in_layer ? section - 1 : 0, x);
@@ -137,27 +142,58 @@ NaiveModel::Row NaiveModel::norm(const Row& x, const Weights& gain, const Weight
 
 void NaiveModel::norm_heads(Row& x, const Weights& gain) const {
   if (gain.empty()) return;
-  for (auto head = x.begin(); head != x.end(); head += spec_.head_dim) {
-    const Row normed = norm(Row(head, head + spec_.head_dim), gain, {});
+  const std::size_t width = has_row_norms(spec_) ? x.size() : spec_.head_dim;
+  for (std::size_t at = 0; at < x.size(); at += width) {
+    const auto head = x.begin() + static_cast<std::ptrdiff_t>(at);
+    const std::size_t own = gain.size() == x.size() ? at : 0;  // a gain of each head
+    const Weights part(gain.begin() + static_cast<std::ptrdiff_t>(own),
+                       gain.begin() + static_cast<std::ptrdiff_t>(own + width));
+    const Row normed = norm(Row(head, head + static_cast<std::ptrdiff_t>(width)), part, {});
     std::copy(normed.begin(), normed.end(), head);
   }
 }
 
-void NaiveModel::rotate(Row& x, std::uint32_t position, std::uint32_t context) const {
-  if (spec_.positions != PositionEncoding::kRope) return;
+double NaiveModel::turn(std::uint32_t layer, std::uint32_t pair, std::uint32_t position,
+                        std::uint32_t context) const {
+  const RopeSpec& rope = spec_.rope;
+  const std::uint32_t n_pairs = spec_.rope_dims() / 2;
+  const bool local = spec_.rope_of(layer) == LayerRope::kLocal;
+  const double theta = local ? spec_.local_rope_theta : rope.theta;
+  const double turn = position * std::pow(theta, -1.0 * pair / n_pairs);
+  if (local) return turn;
+  switch (rope.scaling) {
+    case RopeScaling::kLinear: return turn / rope.factor;
+    case RopeScaling::kLongrope:
+      return turn /
+             (context > rope.original_context ? rope.long_factors[pair] : rope.short_factors[pair]);
+    case RopeScaling::kYarn: {
+      // The pair, as a fraction, that turns `n` times over the original context.
+      const auto pair_of = [&](double n) {
+        return n_pairs * std::log(rope.original_context / (2 * std::numbers::pi * n)) /
+               std::log(theta);
+      };
+      const double fast = std::max(pair_of(rope.beta_fast), 0.0);
+      const double slow = std::min(pair_of(rope.beta_slow), 2.0 * n_pairs - 1);
+      const double share = std::min(std::max((pair - fast) / (slow - fast), 0.0), 1.0);
+      return turn * (1 - share + share / rope.factor);
+    }
+    default: return turn;
+  }
+}
+
+void NaiveModel::rotate(Row& x, std::uint32_t layer, std::uint32_t position,
+                        std::uint32_t context) const {
+  const LayerRope rope = spec_.rope_of(layer);
+  if (rope == LayerRope::kNone) return;
+  const double factor = rope == LayerRope::kLocal ? 1.0 : spec_.rope.attention_factor;
   const std::uint32_t n_pairs = spec_.rope_dims() / 2;
   for (std::size_t head = 0; head < x.size(); head += spec_.head_dim) {
     for (std::uint32_t i = 0; i < n_pairs; ++i) {
-      double turn = position * std::pow(static_cast<double>(spec_.rope.theta), -1.0 * i / n_pairs);
-      if (spec_.rope.scaling == RopeScaling::kLongrope) {
-        turn /= context > spec_.rope.original_context ? spec_.rope.long_factors[i]
-                                                      : spec_.rope.short_factors[i];
-      }
+      const double angle = turn(layer, i, position, context);
       const double low = x[head + i];
       const double high = x[head + i + n_pairs];
-      const double factor = spec_.rope.attention_factor;
-      x[head + i] = factor * (low * std::cos(turn) - high * std::sin(turn));
-      x[head + i + n_pairs] = factor * (high * std::cos(turn) + low * std::sin(turn));
+      x[head + i] = factor * (low * std::cos(angle) - high * std::sin(angle));
+      x[head + i + n_pairs] = factor * (high * std::cos(angle) + low * std::sin(angle));
     }
   }
 }
@@ -206,14 +242,59 @@ NaiveModel::Row NaiveModel::attend_cache(Row q, const std::vector<Row>& keys,
   for (std::size_t j = 0; j < keys.size(); ++j) {
     if (j >= cache.sinks && j + cache.window < keys.size()) continue;
     cached_keys.push_back(keys[j]);
-    rotate(cached_keys.back(), static_cast<std::uint32_t>(cached_values.size()), context);
+    rotate(cached_keys.back(), layer, static_cast<std::uint32_t>(cached_values.size()), context);
     cached_values.push_back(values[j]);
   }
-  rotate(q, static_cast<std::uint32_t>(cached_keys.size() - 1), context);
+  rotate(q, layer, static_cast<std::uint32_t>(cached_keys.size() - 1), context);
   return attend(q, cached_keys.size() - 1, cached_keys, cached_values, layer, {}, nullptr);
 }
 
+NaiveModel::Row NaiveModel::embedded(std::uint32_t token, std::size_t position) const {
+  Row x(spec_.hidden);
+  const Weights& positions = weights(0, TensorKind::kPositionEmbedding);
+  for (std::uint32_t c = 0; c < spec_.hidden; ++c) {
+    x[c] = static_cast<double>(spec_.embedding_scale) *
+           weights(0, TensorKind::kTokenEmbedding)[std::size_t{token} * spec_.hidden + c];
+    if (!positions.empty()) x[c] += positions[position * spec_.hidden + c];
+  }
+  const Weights& gain = weights(0, TensorKind::kEmbeddingNorm);
+  return gain.empty() ? x : norm(x, gain, weights(0, TensorKind::kEmbeddingNormBias));
+}
+
+NaiveModel::Row NaiveModel::scaled(Row y) const {
+  for (double& value : y) value *= spec_.residual_scale;
+  return y;
+}
+
+NaiveModel::Row NaiveModel::experts(std::uint32_t section, const Row& x) const {
+  const Row scores = product(section, TensorKind::kRouter, kNone, x);
+  std::vector<std::uint32_t> order(scores.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return scores[a] > scores[b]; });
+  double total = 0;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const bool counts = !spec_.expert_renormalised || i < spec_.n_experts_used;
+    if (counts) total += std::exp(scores[order[i]]);
+  }
+  Row sum(x.size());
+  for (std::uint32_t i = 0; i < spec_.n_experts_used; ++i) {
+    const std::uint32_t expert = order[i];
+    Row inner = product(section, TensorKind::kExpertUp, kNone, x, expert);
+    const Row gate = product(section, TensorKind::kExpertGate, kNone, x, expert);
+    for (std::size_t c = 0; c < inner.size(); ++c) {
+      inner[c] *= activated(spec_.activation, gate[c]);
+    }
+    const Row out = product(section, TensorKind::kExpertDown, kNone, inner, expert);
+    for (std::size_t c = 0; c < sum.size(); ++c) {
+      sum[c] += std::exp(scores[expert]) / total * out[c];
+    }
+  }
+  return sum;
+}
+
 NaiveModel::Row NaiveModel::ffn(std::uint32_t section, const Row& x) const {
+  if (spec_.n_experts != 0) return experts(section, x);
   Row inner = product(section, TensorKind::kFfnUp, TensorKind::kFfnUpBias, x);
   if (spec_.gated_ffn) {
     const Row gate = product(section, TensorKind::kFfnGate, TensorKind::kFfnGateBias, x);
@@ -234,17 +315,7 @@ std::vector<std::vector<double>> NaiveModel::logits(
     std::vector<std::vector<std::vector<double>>>* hidden, const Cache* cache) const {
   using enum TensorKind;
   std::vector<Row> rows;
-  for (std::size_t position = 0; position < tokens.size(); ++position) {
-    Row x(spec_.hidden);
-    const Weights& positions = weights(0, kPositionEmbedding);
-    for (std::uint32_t c = 0; c < spec_.hidden; ++c) {
-      x[c] = static_cast<double>(spec_.embedding_scale) *
-             weights(0, kTokenEmbedding)[std::size_t{tokens[position]} * spec_.hidden + c];
-      if (!positions.empty()) x[c] += positions[position * spec_.hidden + c];
-    }
-    const Weights& gain = weights(0, kEmbeddingNorm);
-    rows.push_back(gain.empty() ? x : norm(x, gain, weights(0, kEmbeddingNormBias)));
-  }
+  for (const std::uint32_t token : tokens) rows.push_back(embedded(token, rows.size()));
   for (std::uint32_t layer = 1; layer <= spec_.n_layers; ++layer) {
     if (skipped_ == layer - 1) continue;
     std::vector<Row> inputs;
@@ -252,23 +323,32 @@ std::vector<std::vector<double>> NaiveModel::logits(
     std::vector<Row> keys;
     std::vector<Row> values;
     for (std::uint32_t position = 0; position < rows.size(); ++position) {
-      const Row n = norm(rows[position], weights(layer, kAttnNorm), weights(layer, kAttnNormBias));
+      const auto before = [&](TensorKind gain, TensorKind bias) {
+        const Row& x = rows[position];
+        return weights(layer, gain).empty() ? x
+                                            : norm(x, weights(layer, gain), weights(layer, bias));
+      };
+      const Row n = before(kAttnNorm, kAttnNormBias);
       Row q = product(layer, kAttnQ, kAttnQBias, n);
       Row k = product(layer, kAttnK, kAttnKBias, n);
       norm_heads(q, weights(layer, kQNorm));
       norm_heads(k, weights(layer, kKNorm));
-      if (cache == nullptr) {
-        rotate(q, position, context);
-        rotate(k, position, context);
+      if (spec_.query_position_scale != 0.0F) {
+        const double turns = std::floor(1.0 * position / spec_.rope.original_context);
+        for (double& value : q) value *= 1.0 + spec_.query_position_scale * std::log(1.0 + turns);
       }
-      inputs.push_back(n);
+      if (cache == nullptr) {
+        rotate(q, layer - 1, position, context);
+        rotate(k, layer - 1, position, context);
+      }
+      const bool own_norm = !weights(layer, kFfnNorm).empty();  // of a parallel block
+      inputs.push_back(own_norm ? before(kFfnNorm, kFfnNormBias) : n);
       queries.push_back(q);
       keys.push_back(k);
       values.push_back(product(layer, kAttnV, kAttnVBias, n));
     }
     for (std::size_t position = 0; position < rows.size(); ++position) {
       Row& x = rows[position];
-      const Row& n = inputs[position];
       const Row& q = queries[position];
       Row seen = cache == nullptr ? attend(q, position, keys, values, layer - 1, slopes, sees)
                                   : attend_cache(q, {keys.begin(), keys.begin() + position + 1},
@@ -278,11 +358,14 @@ std::vector<std::vector<double>> NaiveModel::logits(
         return weights(layer, gain).empty() ? y : norm(y, weights(layer, gain), {});
       };
       seen = behind(seen, kAttnSubNorm);
-      add(x, behind(product(layer, kAttnO, kAttnOBias, seen), kAttnPostNorm));
-      const Row m = spec_.parallel_block
-                        ? n
-                        : norm(x, weights(layer, kFfnNorm), weights(layer, kFfnNormBias));
-      add(x, behind(ffn(layer, m), kFfnPostNorm));
+      add(x, scaled(behind(product(layer, kAttnO, kAttnOBias, seen), kAttnPostNorm)));
+      Row m = x;
+      if (spec_.parallel_block) {
+        m = inputs[position];
+      } else if (!weights(layer, kFfnNorm).empty()) {
+        m = norm(x, weights(layer, kFfnNorm), weights(layer, kFfnNormBias));
+      }
+      add(x, scaled(behind(ffn(layer, m), kFfnPostNorm)));
     }
     if (hidden != nullptr) hidden->push_back(rows);
   }
@@ -291,7 +374,7 @@ std::vector<std::vector<double>> NaiveModel::logits(
     const Row n = norm(x, weights(last, kFinalNorm), weights(last, kFinalNormBias));
     x = spec_.tied_head ? product(0, kTokenEmbedding, kNone, n)
                         : product(last, kHead, kHeadBias, n);
-    for (double& logit : x) logit = capped(logit, spec_.logit_soft_cap);
+    for (double& logit : x) logit = capped(spec_.logit_scale * logit, spec_.logit_soft_cap);
   }
   return rows;
 }

@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -63,22 +64,29 @@ class NaiveModel {
   using Row = std::vector<double>;
   using Weights = std::vector<float>;
 
-  const Weights& weights(std::uint32_t section, TensorKind kind) const;
-  Row product(std::uint32_t section, TensorKind matrix, TensorKind bias, const Row& x) const;
+  const Weights& weights(std::uint32_t section, TensorKind kind, std::uint32_t expert = 0) const;
+  Row product(std::uint32_t section, TensorKind matrix, TensorKind bias, const Row& x,
+              std::uint32_t expert = 0) const;
   Row norm(const Row& x, const Weights& gain, const Weights& bias) const;
   void norm_heads(Row& x, const Weights& gain) const;
-  void rotate(Row& x, std::uint32_t position, std::uint32_t context) const;
+  // The angle of a pair of columns at a position.
+  double turn(std::uint32_t layer, std::uint32_t pair, std::uint32_t position,
+              std::uint32_t context) const;
+  void rotate(Row& x, std::uint32_t layer, std::uint32_t position, std::uint32_t context) const;
   Row attend(const Row& q, std::size_t own, const std::vector<Row>& keys,
              const std::vector<Row>& values, std::uint32_t layer, const std::vector<double>& slopes,
              const Sees& sees) const;
   Row attend_cache(Row q, const std::vector<Row>& keys, const std::vector<Row>& values,
                    std::uint32_t layer, std::uint32_t context, const Cache& cache) const;
+  Row embedded(std::uint32_t token, std::size_t position) const;
+  Row scaled(Row y) const;  // by the residual scale
   Row ffn(std::uint32_t section, const Row& x) const;
+  Row experts(std::uint32_t section, const Row& x) const;
   Status write_section(QsfWriter& writer, SectionKind kind, std::uint32_t section) const;
 
   ModelSpec spec_;
   std::vector<std::vector<TensorInfo>> sections_;  // embedding, layers, final
-  std::map<std::pair<std::uint32_t, TensorKind>, Weights> weights_;
+  std::map<std::tuple<std::uint32_t, TensorKind, std::uint32_t>, Weights> weights_;
   OnProduct on_product_;
   std::optional<std::uint32_t> skipped_;
   bool sees_later_ = false;

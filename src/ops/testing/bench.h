@@ -14,6 +14,7 @@
 #include <ostream>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
@@ -91,13 +92,14 @@ class Bench {
   }
   // Starts a pass of `n` rows at the end of the sequence. Within a window of the limits each sees
   // the sinks and the last slots up to its own.
-  void begin(std::uint32_t n, RowRole role, const Rotation& rotation = {}) {
+  void begin(std::uint32_t n, RowRole role, std::vector<Rotation> rotations = {}) {
+    rotations_ = std::move(rotations);
     const std::uint32_t first = kv_->append(sequence_, n).value().first_slot;
     rows_.clear();
     for (std::uint32_t i = 0; i < n; ++i) {
       rows_.push_back(row_at(first + i, {.prefix = first + i + 1}, role));
     }
-    backend_->begin_pass(rows_, *kv_, rotation, nullptr);
+    backend_->begin_pass(rows_, *kv_, rotations_, nullptr);
   }
   // Starts a pass of n prompt rows that see what `visible` says of their slot and the pass's end.
   template <typename Visible>
@@ -162,6 +164,7 @@ class Bench {
   std::optional<ResidentKvStore> kv_store_;
   SequenceId sequence_ = 0;
   std::vector<Row> rows_;
+  std::vector<Rotation> rotations_;  // of the pass
 };
 
 // Tests that repeat much take is_emulated() for a reason to repeat less: emulated tiles are thirty

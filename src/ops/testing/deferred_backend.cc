@@ -80,8 +80,9 @@ void DeferredBackend::run_until(Ticket ticket) {
 }
 
 void DeferredBackend::begin_pass(std::span<const Row> rows, const KvCache& kv,
-                                 const Rotation& rotation, const std::atomic<bool>* cancel) {
-  submit([this, rows, &kv, rotation, cancel] { cpu_.begin_pass(rows, kv, rotation, cancel); });
+                                 std::span<const Rotation> rotations,
+                                 const std::atomic<bool>* cancel) {
+  submit([this, rows, &kv, rotations, cancel] { cpu_.begin_pass(rows, kv, rotations, cancel); });
 }
 
 void DeferredBackend::upload_row(Buffer to, std::uint32_t row, std::span<const float> values) {
@@ -143,12 +144,39 @@ DeferredBackend::DeviceTile DeferredBackend::on_device(const WeightTile& tile) {
   return copy;
 }
 
-void DeferredBackend::rope(Buffer x, std::uint32_t n_heads) {
-  submit([this, x, n_heads] { cpu_.rope(x, n_heads); });
+void DeferredBackend::rope(Buffer x, std::uint32_t n_heads, std::uint32_t rotation) {
+  submit([this, x, n_heads, rotation] { cpu_.rope(x, n_heads, rotation); });
 }
 
-void DeferredBackend::rope_at_cache_position(Buffer from, Buffer to, std::uint32_t n_heads) {
-  submit([this, from, to, n_heads] { cpu_.rope_at_cache_position(from, to, n_heads); });
+void DeferredBackend::rope_at_cache_position(Buffer from, Buffer to, std::uint32_t n_heads,
+                                             std::uint32_t rotation) {
+  submit([this, from, to, n_heads, rotation] {
+    cpu_.rope_at_cache_position(from, to, n_heads, rotation);
+  });
+}
+
+void DeferredBackend::scale_rows(Buffer x, std::span<const float> factors) {
+  submit([this, x, copy = std::vector<float>(factors.begin(), factors.end())] {
+    cpu_.scale_rows(x, copy);
+  });
+}
+
+void DeferredBackend::clear(Buffer x) {
+  submit([this, x] { cpu_.clear(x); });
+}
+
+void DeferredBackend::gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows) {
+  submit([this, from, to, copy = std::vector<std::uint32_t>(rows.begin(), rows.end())] {
+    cpu_.gather_rows(from, to, copy);
+  });
+}
+
+void DeferredBackend::add_to_rows(Buffer to, Buffer from, std::span<const std::uint32_t> rows,
+                                  std::span<const float> factors) {
+  submit([this, to, from, list = std::vector<std::uint32_t>(rows.begin(), rows.end()),
+          values = std::vector<float>(factors.begin(), factors.end())] {
+    cpu_.add_to_rows(to, from, list, values);
+  });
 }
 
 void DeferredBackend::store_kv(std::uint32_t layer, Buffer k, Buffer v) {

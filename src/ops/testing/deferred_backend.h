@@ -88,13 +88,19 @@ class DeferredBackend final : public Backend {
     cpu_.attach_h2o_eviction(evictions);
   }
 
-  void begin_pass(std::span<const Row> rows, const KvCache& kv, const Rotation& rotation,
+  void begin_pass(std::span<const Row> rows, const KvCache& kv, std::span<const Rotation> rotations,
                   const std::atomic<bool>* cancel) override;
   void upload_row(Buffer to, std::uint32_t row, std::span<const float> values) override;
   void norm(const NormArgs& args) override;
   Ticket matmul(const MatmulArgs& args) override;
-  void rope(Buffer x, std::uint32_t n_heads) override;
-  void rope_at_cache_position(Buffer from, Buffer to, std::uint32_t n_heads) override;
+  void rope(Buffer x, std::uint32_t n_heads, std::uint32_t rotation) override;
+  void rope_at_cache_position(Buffer from, Buffer to, std::uint32_t n_heads,
+                              std::uint32_t rotation) override;
+  void scale_rows(Buffer x, std::span<const float> factors) override;
+  void clear(Buffer x) override;
+  void gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows) override;
+  void add_to_rows(Buffer to, Buffer from, std::span<const std::uint32_t> rows,
+                   std::span<const float> factors) override;
   void store_kv(std::uint32_t layer, Buffer k, Buffer v) override;
   void attend(const AttendArgs& args) override;
   void add(Buffer to, Buffer from) override;

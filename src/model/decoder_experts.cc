@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+//
+// The mixture of experts of a layer: each row goes through the few experts that its router chooses.
+//
+// The rows of an expert are gathered, so that its weights are read and multiplied once for all of
+// them. A row's sum takes its experts in ascending order, whatever shares its pass.
+
+#include <algorithm>
+#include <array>
+
+#include "model/decoder.h"
+
+namespace qsf {
+
+// hidden += the sum over the chosen experts of weight * Wdown(activation(Wgate in) * (Wup in)), or
+// the norm of that sum where the model has one behind its sublayers
+Status Decoder::run_experts(const Pass& pass, const LayerWeights& w, Buffer in) {
+  QSF_RETURN_IF_ERROR(route(pass, w, in));
+  backend_.clear(buffers_.projected);
+  for (std::uint32_t expert = 0; expert < w.experts.size(); ++expert) {
+    QSF_RETURN_IF_ERROR(run_expert(pass, w.experts[expert], expert, in));
+  }
+  if (!w.ffn_post_norm.empty()) {
+    norm(buffers_.projected, buffers_.projected, w.ffn_post_norm, {});
+  }
+  backend_.add(buffers_.hidden, buffers_.projected);
+  return ok_status();
+}
+
+// Chooses the experts of every row.
+Status Decoder::route(const Pass& pass, const LayerWeights& w, Buffer in) {
+  const Product scores = {&w.router, {}, buffers_.scores};
+  QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kRouter, in, {&scores, 1}, {}));
+  QSF_RETURN_IF_ERROR(backend_.wait());
+  expert_rows_.clear();
+  for (std::uint32_t row = 0; row < counts_.n_rows; ++row) {
+    expert_rows_.add(backend_.read_row(buffers_.scores, row).first(spec_.n_experts));
+  }
+  expert_rows_.sort();
+  return ok_status();
+}
+
+// Adds an expert's part to the sums of its rows.
+Status Decoder::run_expert(const Pass& pass, const ExpertWeights& w, std::uint32_t expert,
+                           Buffer in) {
+  const std::span<const std::uint32_t> rows = expert_rows_.rows_of(expert);
+  if (rows.empty()) return ok_status();
+  const auto first_other = std::lower_bound(rows.begin(), rows.end(), counts_.n_prompt);
+  const RowCounts counts = {.n_prompt = static_cast<std::uint32_t>(first_other - rows.begin()),
+                            .n_rows = static_cast<std::uint32_t>(rows.size())};
+  backend_.gather_rows(in, buffers_.expert_in, rows);
+  const std::array<Product, 2> gate_up = {{{&w.gate, {}, buffers_.gate}, {&w.up, {}, buffers_.up}}};
+  QSF_RETURN_IF_ERROR(multiply_rows(pass, OperatorKind::kGateUp, buffers_.expert_in, counts,
+                                    gate_up, gate_up_epilogue()));
+  const Product down = {&w.down, {}, buffers_.expert_out};
+  QSF_RETURN_IF_ERROR(
+      multiply_rows(pass, OperatorKind::kDown, buffers_.gate, counts, {&down, 1}, {}));
+  backend_.add_to_rows(buffers_.projected, buffers_.expert_out, rows,
+                       expert_rows_.weights_of(expert));
+  return ok_status();
+}
+
+}  // namespace qsf

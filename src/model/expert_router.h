@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+//
+// The choice of experts in a mixture of experts: which ones take a row, with which weights, and the
+// rows of a pass by expert.
+
+#ifndef QSF_MODEL_EXPERT_ROUTER_H_
+#define QSF_MODEL_EXPERT_ROUTER_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "format/model_spec.h"
+
+namespace qsf {
+
+struct ExpertChoice {
+  std::uint32_t expert = 0;
+  float weight = 0.0F;
+};
+
+// Chooses the experts with the largest scores, the first of equal ones before the second. Weights
+// are the softmax over all scores, and their sum is 1 with `renormalise`.
+// Shapes    scores [n_experts], chosen [n_experts_used] in the order of their scores
+// Requires  chosen.size() <= scores.size()
+// Based on: Fedus, Zoph and Shazeer, "Switch transformers", 2022; Jiang et al., "Mixtral of
+// experts", 2024.
+void choose_experts(std::span<const float> scores, bool renormalise,
+                    std::span<ExpertChoice> chosen) noexcept;
+
+// The rows of a pass by expert.
+// Threads  one at a time
+class ExpertRows {
+ public:
+  // Allocates for passes of `max_rows` rows; nothing else does.
+  ExpertRows(const ModelSpec& spec, std::uint32_t max_rows);
+
+  // Starts a pass.
+  void clear() noexcept;
+  // Chooses the experts of the next row. Shapes  scores [n_experts]
+  void add(std::span<const float> scores);
+  // Sorts the rows by expert. Requires  every row of the pass was added
+  void sort();
+
+  // The rows that an expert takes, ascending, and its weight in each. Requires  sort()
+  std::span<const std::uint32_t> rows_of(std::uint32_t expert) const noexcept;
+  std::span<const float> weights_of(std::uint32_t expert) const noexcept;
+
+ private:
+  bool renormalise_;
+  float scale_;  // of all weights
+  std::uint32_t n_used_;
+  std::vector<ExpertChoice> choices_;  // [rows, n_used_]
+  std::vector<std::uint32_t> ends_;  // [n_experts + 1]; rows of expert e: [ends_[e], ends_[e + 1])
+  std::vector<std::uint32_t> rows_;
+  std::vector<float> weights_;
+};
+
+}  // namespace qsf
+
+#endif  // QSF_MODEL_EXPERT_ROUTER_H_
