@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <cmath>
 #include <cstdio>
 #include <optional>
 #include <utility>
+
+#include "import/gguf/ggml_types.h"
 
 namespace qsf {
 namespace {
@@ -149,6 +152,28 @@ const GgufFile::Entry* GgufFile::find(std::string_view name) const noexcept {
 
 Status GgufFile::read(const Entry& entry, std::uint64_t offset, MutableByteSpan to) const {
   return parts_[entry.part].file.read_exact_at(entry.tensor->file_offset + offset, to);
+}
+
+Result<std::vector<float>> read_gguf_vector(const GgufFile& file, const GgufFile::Entry& entry) {
+  const GgufTensor& t = *entry.tensor;
+  const std::string name = shown_gguf_text(t.name);
+  if (t.dims[0] != t.n_elements || t.n_elements > kMaxGgufVector) {
+    return corrupt("tensor \"%s\": %llu elements in %u dimensions, expected one of at most 2^24",
+                   name.c_str(), static_cast<unsigned long long>(t.n_elements), t.n_dims);
+  }
+  const auto row_bytes = ggml_row_bytes(t.type, t.n_elements);
+  if (!can_decode(t.type) || !row_bytes || *row_bytes > t.available_bytes) {
+    return unsupported("tensor \"%s\": type %s is not supported", name.c_str(), t.type_name);
+  }
+  std::vector<std::byte> bytes(*row_bytes);
+  std::vector<float> values(t.n_elements);
+  QSF_RETURN_IF_ERROR(file.read(entry, 0, bytes));
+  decode_ggml_row(t.type, bytes, values);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::isfinite(values[i])) continue;
+    return corrupt("tensor \"%s\": element %zu is not finite", name.c_str(), i);
+  }
+  return values;
 }
 
 }  // namespace qsf

@@ -67,6 +67,14 @@ class GgufFile {
   std::vector<Entry> tensors_;
 };
 
+// The most values of a tensor that is read whole.
+inline constexpr std::uint64_t kMaxGgufVector = 1U << 24;
+
+// Reads a tensor of one dimension, such as factors of RoPE.
+// Fails  kCorrupt on other dimensions or values that are not finite; kUnsupported on a type that is
+//        not decoded; kIo
+Result<std::vector<float>> read_gguf_vector(const GgufFile& file, const GgufFile::Entry& entry);
+
 }  // namespace qsf
 
 #endif  // QSF_IMPORT_GGUF_GGUF_FILE_H_

@@ -11,9 +11,11 @@
 #include "format/tensor_rules.h"
 #include "import/gguf/ggml_repack.h"
 #include "import/gguf/ggml_types.h"
+#include "import/gguf/gguf_rope.h"
 #include "import/gguf/gguf_tokenizer.h"
 #include "import/gguf/i2s_decoder.h"
 #include "import/hf/hf_tensors.h"
+#include "import/rope_pairs.h"
 #include "import/vocabulary.h"
 
 namespace qsf {
@@ -58,13 +60,6 @@ bool is_matrix(TensorKind kind) noexcept {
   }
 }
 
-// Returns the stored row (pair order) of row `row` in NeoX order.
-std::uint64_t paired_row(std::uint64_t row, std::uint32_t head_dim) noexcept {
-  const std::uint64_t in_head = row % head_dim;
-  const std::uint64_t half = head_dim / 2;
-  return row - in_head + 2 * (in_head % half) + in_head / half;
-}
-
 }  // namespace
 
 // Finds the tensors of a model under their names and notes where each row comes from.
@@ -102,7 +97,7 @@ class GgufModelMapper {
   bool is_there(const std::string& name) const { return model_.file_.find(name) != nullptr; }
 
   Found locate(TensorKind kind, std::uint32_t layer, std::uint64_t n_outputs) {
-    Found found{gguf_tensor_name(kind, layer), 0, n_outputs};
+    Found found{gguf_tensor_name(architecture_, kind, layer), 0, n_outputs};
     const auto part = attention_part(kind);
     const std::string at = "blk." + std::to_string(layer) + ".";
     if (part && !is_there(found.name)) {
@@ -137,13 +132,14 @@ class GgufModelMapper {
   Status map_section(GgufModel::Section& to, std::uint32_t layer,
                      std::span<const TensorPlace> places) {
     for (const TensorPlace& place : places) {
-      if (is_present(place)) QSF_RETURN_IF_ERROR(map_tensor(to, layer, place.kind));
+      if (is_present(place)) QSF_RETURN_IF_ERROR(map_tensor(to, layer, place));
     }
     return ok_status();
   }
 
-  Status map_tensor(GgufModel::Section& to, std::uint32_t layer, TensorKind kind) {
-    const TensorShape shape = tensor_shape(spec(), kind);
+  Status map_tensor(GgufModel::Section& to, std::uint32_t layer, const TensorPlace& listed) {
+    const TensorKind kind = listed.kind;
+    const TensorShape shape = place_shape(spec(), listed);
     const bool matrix = is_matrix(kind);
     const Found found = locate(kind, layer, matrix ? shape.rows : shape.cols);
     const GgufFile::Entry* entry = model_.file_.find(found.name);
@@ -178,6 +174,7 @@ class GgufModelMapper {
     const bool paired = architecture_.paired_rope && attention_part(kind).value_or(2) < 2;
     place.row_bytes = row_bytes.value_or(0);
     place.pair_width = paired ? spec().head_dim : 0;
+    place.n_paired = spec().rope_dims();
     if (matrix) QSF_RETURN_IF_ERROR(read_scale(found.name, place));
     if (place.i2s != nullptr && is_microsoft(place.i2s->flavor())) spec().int8_rows = true;
     mark_used(entry);
@@ -214,7 +211,7 @@ class GgufModelMapper {
     spec().tied_head = head == nullptr;
     if (head != nullptr) {
       const Place& embedding = model_.sections_.front().places[0];
-      QSF_RETURN_IF_ERROR(map_tensor(last, 0, TensorKind::kHead));
+      QSF_RETURN_IF_ERROR(map_tensor(last, 0, {TensorKind::kHead, ""}));
       if (last.places.back().scale == embedding.scale) {
         QSF_ASSIGN_OR_RETURN(spec().tied_head, equal_bytes(*head, *embedding.stored));
       }
@@ -223,7 +220,7 @@ class GgufModelMapper {
         last.places.pop_back();
       }
     }
-    return table_.head_bias ? map_tensor(last, 0, TensorKind::kHeadBias) : ok_status();
+    return table_.head_bias ? map_tensor(last, 0, {TensorKind::kHeadBias, ""}) : ok_status();
   }
 
   Result<bool> equal_bytes(const GgufFile::Entry& a, const GgufFile::Entry& b) {
@@ -345,7 +342,7 @@ Result<std::unique_ptr<GgufModel>> GgufModel::open(const std::string& path, I2sL
   std::unique_ptr<GgufModel> model(new GgufModel(std::move(file)));
   const auto open = [&]() -> Status {
     QSF_ASSIGN_OR_RETURN(const GgufArchitecture* architecture,
-                         find_gguf_architecture(model->file_.keys()));
+                         find_gguf_architecture(model->file_));
     QSF_ASSIGN_OR_RETURN(model->spec_, gguf_model_spec(model->file_, *architecture));
     // One layer has at least three tensors, so a key cannot make sections without end.
     if (model->spec_.n_layers > model->file_.tensors().size()) {
@@ -398,6 +395,10 @@ void GgufModel::read_vocabulary() {
   tokenizer_ = std::optional<TokenizerData>(std::move(*data));
 }
 
+std::uint64_t GgufModel::Place::stored_row(std::uint64_t row) const noexcept {
+  return first + (pair_width == 0 ? row : stored_rope_row(row, pair_width, n_paired));
+}
+
 const GgufModel::Section& GgufModel::section(SectionKind kind, std::uint32_t layer) const noexcept {
   switch (kind) {
     case SectionKind::kEmbedding: return sections_.front();
@@ -421,7 +422,7 @@ Status GgufModel::read_stored_rows(const Place& place, std::uint64_t first_row,
     return file_.read(*place.stored, (place.first + first_row) * n_bytes, out);
   }
   for (std::uint32_t r = 0; r < n_rows; ++r) {
-    const std::uint64_t stored = place.first + paired_row(first_row + r, place.pair_width);
+    const std::uint64_t stored = place.stored_row(first_row + r);
     QSF_RETURN_IF_ERROR(
         file_.read(*place.stored, stored * n_bytes, out.subspan(r * n_bytes, n_bytes)));
   }
@@ -431,10 +432,7 @@ Status GgufModel::read_stored_rows(const Place& place, std::uint64_t first_row,
 Status GgufModel::read_vector(const SourceTensor& tensor, const Place& place,
                               std::span<float> out) const {
   QSF_ASSIGN_OR_RETURN(const std::vector<float> all, read_gguf_vector(file_, *place.stored));
-  for (std::uint32_t i = 0; i < tensor.cols; ++i) {
-    const std::uint64_t at = place.pair_width == 0 ? i : paired_row(i, place.pair_width);
-    out[i] = all[place.first + at];
-  }
+  for (std::uint32_t i = 0; i < tensor.cols; ++i) out[i] = all[place.stored_row(i)];
   return ok_status();
 }
 
@@ -471,7 +469,7 @@ Status GgufModel::read_i2s_rows(const Place& place, std::uint32_t first_row, std
                                 std::span<float> out) const {
   if (place.pair_width == 0) return place.i2s->read_rows(place.first + first_row, out);
   for (std::size_t r = 0; r < out.size() / n_cols; ++r) {
-    const std::uint64_t stored = place.first + paired_row(first_row + r, place.pair_width);
+    const std::uint64_t stored = place.stored_row(first_row + r);
     QSF_RETURN_IF_ERROR(place.i2s->read_rows(stored, out.subspan(r * n_cols, n_cols)));
   }
   return ok_status();
@@ -484,7 +482,7 @@ Status GgufModel::read_kept_i2s_rows(const Place& place, std::uint32_t first_row
     return place.i2s->read_kept_rows(place.first + first_row, n_rows, out);
   }
   for (std::size_t r = 0; r < n_rows; ++r) {
-    const std::uint64_t stored = place.first + paired_row(first_row + r, place.pair_width);
+    const std::uint64_t stored = place.stored_row(first_row + r);
     QSF_RETURN_IF_ERROR(
         place.i2s->read_kept_rows(stored, 1, out.subspan(r * row_bytes, row_bytes)));
   }

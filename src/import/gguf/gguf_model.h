@@ -66,7 +66,10 @@ class GgufModel final : public ModelSource {
     std::uint64_t row_bytes = 0;
     const I2sDecoder* i2s = nullptr;  // reads the rows instead, of a tensor of type I2_S
     float scale = 1.0F;               // of the whole tensor, from a tensor beside it
-    std::uint32_t pair_width = 0;     // rows of a head in pair order; 0: none
+    std::uint32_t pair_width = 0;     // rows of a head that rotates in pairs; 0: none does
+    std::uint32_t n_paired = 0;       // leading rows of each head that rotate
+    // Returns which row of the stored tensor is a row of ours.
+    std::uint64_t stored_row(std::uint64_t row) const noexcept;
   };
   struct Section {
     std::vector<SourceTensor> tensors;

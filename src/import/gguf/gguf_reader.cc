@@ -410,7 +410,10 @@ Result<std::optional<std::vector<std::int64_t>>> GgufReader::get_integers(
   }
   values.reserve(static_cast<std::size_t>(key->n_elements));
   for (std::uint64_t i = 0; i < key->n_elements; ++i) {
-    const auto value = integer_at(*key, i);
+    const auto value =
+        key->element_type == GgufType::kBool
+            ? std::optional<std::int64_t>(load_le<std::uint8_t>(key->payload, i) != 0)
+            : integer_at(*key, i);
     if (!value.has_value()) return wrong_type(*key, "an array of integers");
     values.push_back(*value);
   }

@@ -89,7 +89,7 @@ class GgufReader {
   Result<std::optional<double>> get_float(std::string_view name) const;
   Result<std::optional<bool>> get_bool(std::string_view name) const;
   Result<std::optional<std::string_view>> get_string(std::string_view name) const;
-  // Arrays are returned as copies of views or numbers.
+  // Arrays are returned as copies of views or numbers; booleans are integers of 0 and 1.
   Result<std::optional<std::vector<std::string_view>>> get_strings(std::string_view name) const;
   Result<std::optional<std::vector<float>>> get_floats(std::string_view name) const;
   Result<std::optional<std::vector<std::int64_t>>> get_integers(std::string_view name) const;

@@ -21,15 +21,48 @@ constexpr std::size_t kMaxEosIds = 1024;
 struct Family {
   const char* name;  // under "architectures"
   Status (*parse)(ConfigFields&, HfConfig&);
+  bool has_text_config = false;  // the keys of the language model are in an object of their own
+  std::uint32_t n_vocab = 0;     // where files may leave it out
 };
+constexpr std::uint32_t kGemma3Vocab = 262208;
 constexpr Family kFamilies[] = {
-    {"BitNetForCausalLM", parse_bitnet}, {"BitnetForCausalLM", parse_bitnet_1bit},
-    {"BloomForCausalLM", parse_bloom},   {"Gemma2ForCausalLM", parse_gemma2},
-    {"GemmaForCausalLM", parse_gemma},   {"GPT2LMHeadModel", parse_gpt2},
-    {"LlamaForCausalLM", parse_llama},   {"MistralForCausalLM", parse_mistral},
-    {"OPTForCausalLM", parse_opt},       {"Phi3ForCausalLM", parse_phi3},
-    {"PhiForCausalLM", parse_phi2},      {"Qwen2ForCausalLM", parse_qwen2},
-    {"Qwen3ForCausalLM", parse_qwen3},   {"StableLmForCausalLM", parse_stablelm},
+    {"BitNetForCausalLM", parse_bitnet},
+    {"BitnetForCausalLM", parse_bitnet_1bit},
+    {"BloomForCausalLM", parse_bloom},
+    {"Cohere2ForCausalLM", parse_cohere2},
+    {"CohereForCausalLM", parse_cohere},
+    {"Exaone4ForCausalLM", parse_exaone4},
+    {"FalconForCausalLM", parse_falcon},
+    {"GPT2LMHeadModel", parse_gpt2},
+    {"GPTNeoXForCausalLM", parse_gptneox},
+    {"Gemma2ForCausalLM", parse_gemma2},
+    {"Gemma3ForCausalLM", parse_gemma3, false, kGemma3Vocab},
+    {"Gemma3ForConditionalGeneration", parse_gemma3, true, kGemma3Vocab},
+    {"GemmaForCausalLM", parse_gemma},
+    {"Glm4ForCausalLM", parse_glm4},
+    {"GraniteForCausalLM", parse_granite},
+    {"GraniteMoeForCausalLM", parse_granitemoe},
+    {"InternLM2ForCausalLM", parse_internlm2},
+    {"LlamaForCausalLM", parse_llama},
+    {"Ministral3ForCausalLM", parse_ministral3},
+    {"Mistral3ForConditionalGeneration", parse_mistral3, true},
+    {"MistralForCausalLM", parse_mistral},
+    {"MPTForCausalLM", parse_mpt},
+    {"MixtralForCausalLM", parse_mixtral},
+    {"MptForCausalLM", parse_mpt},
+    {"OPTForCausalLM", parse_opt},
+    {"Olmo2ForCausalLM", parse_olmo2},
+    {"Olmo3ForCausalLM", parse_olmo3},
+    {"OlmoeForCausalLM", parse_olmoe},
+    {"Phi3ForCausalLM", parse_phi3},
+    {"PhiForCausalLM", parse_phi2},
+    {"Qwen2ForCausalLM", parse_qwen2},
+    {"Qwen3ForCausalLM", parse_qwen3},
+    {"Qwen3MoeForCausalLM", parse_qwen3moe},
+    {"RWForCausalLM", parse_falcon},
+    {"SmolLM3ForCausalLM", parse_smollm3},
+    {"StableLmForCausalLM", parse_stablelm},
+    {"Starcoder2ForCausalLM", parse_starcoder2},
 };
 
 Result<const Family*> find_family(const std::string& name) {
@@ -80,11 +113,15 @@ void drop_outside(const char* file, const char* key, std::vector<std::uint32_t>&
   });
 }
 
-Status parse_special_tokens(const ConfigFields& fields, HfConfig& config) {
+// A token of the whole model comes before that of its text model.
+Status parse_special_tokens(const ConfigFields& whole, const ConfigFields& text, HfConfig& config) {
   ModelSpec& spec = config.spec;
-  QSF_ASSIGN_OR_RETURN(std::vector<std::uint32_t> bos, parse_ids(fields, "bos_token_id"));
-  QSF_ASSIGN_OR_RETURN(std::vector<std::uint32_t> eos, parse_ids(fields, "eos_token_id"));
-  QSF_ASSIGN_OR_RETURN(std::vector<std::uint32_t> pad, parse_ids(fields, "pad_token_id"));
+  const auto parse = [&](const char* key) {
+    return parse_ids(whole.find(key) != nullptr ? whole : text, key);
+  };
+  QSF_ASSIGN_OR_RETURN(std::vector<std::uint32_t> bos, parse("bos_token_id"));
+  QSF_ASSIGN_OR_RETURN(std::vector<std::uint32_t> eos, parse("eos_token_id"));
+  QSF_ASSIGN_OR_RETURN(std::vector<std::uint32_t> pad, parse("pad_token_id"));
   drop_outside("config.json", "bos_token_id", bos, config);
   drop_outside("config.json", "eos_token_id", eos, config);
   drop_outside("config.json", "pad_token_id", pad, config);
@@ -94,22 +131,40 @@ Status parse_special_tokens(const ConfigFields& fields, HfConfig& config) {
   return ok_status();
 }
 
+// Reads the keys of the language model, which are those of the whole file or of text_config.
+Status parse_language_model(const Family& family, ConfigFields& fields, HfConfig& config) {
+  config.spec.n_vocab = family.n_vocab == 0
+                            ? fields.u32("vocab_size", 1, 1U << 24)
+                            : fields.u32_or("vocab_size", family.n_vocab, 1, 1U << 24);
+  config.n_mtp_layers = fields.u32_or("num_nextn_predict_layers", 0, 0, 64);
+  QSF_RETURN_IF_ERROR(family.parse(fields, config));
+  return fields.status();
+}
+
 Status parse_config(const JsonValue& json, HfConfig& config) {
-  ConfigFields fields(json);
-  const JsonValue* architectures = fields.find("architectures");
+  const ConfigFields whole(json);
+  const JsonValue* architectures = whole.find("architectures");
   if (architectures == nullptr || architectures->elements().size() != 1 ||
       !architectures->elements()[0].text()) {
     return corrupt("architectures: expected a list of one name");
   }
   const std::string name(*architectures->elements()[0].text());
   QSF_ASSIGN_OR_RETURN(const Family* family, find_family(name));
-  config.spec.n_vocab = fields.u32("vocab_size", 1, 1U << 24);
-  QSF_RETURN_IF_ERROR(family->parse(fields, config));
-  const JsonValue* quantisation = fields.find("quantization_config");
+  const JsonValue* text = family->has_text_config ? whole.find("text_config") : &json;
+  if (text == nullptr || !text->is_object()) {
+    return corrupt("text_config: expected an object with the language model of a %s", name.c_str());
+  }
+  config.multimodal = family->has_text_config;
+  ConfigFields fields(*text);
+  Status status = parse_language_model(*family, fields, config);
+  if (family->has_text_config) status = std::move(status).with_context("text_config");
+  QSF_RETURN_IF_ERROR(std::move(status));
+  const char* quantised = "quantization_config";
+  const JsonValue* quantisation = (whole.has(quantised) ? whole : fields).find(quantised);
   if (quantisation != nullptr) QSF_RETURN_IF_ERROR(parse_quantisation(*quantisation, config));
   config.spec.int8_rows = config.ternary != TernaryStorage::kNone;
   config.spec.source = "Hugging Face " + name;
-  return parse_special_tokens(fields, config);
+  return parse_special_tokens(whole, fields, config);
 }
 
 // The ids of generation_config.json come first: generation stops at them.

@@ -35,6 +35,9 @@ struct HfConfig {
   bool attn_out_bias = false;
   bool ffn_bias = false;
   TernaryStorage ternary = TernaryStorage::kNone;
+  // The model is the text part of a larger one, whose other tensors are left out.
+  bool multimodal = false;
+  std::uint32_t n_mtp_layers = 0;  // blocks behind the layers that predict further tokens; left out
   std::vector<std::string> warnings;
 };
 

@@ -2,11 +2,14 @@
 
 #include "import/hf/hf_families.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace qsf {
 
 namespace {
+
+constexpr std::uint32_t kMaxConfigContext = 1U << 24;
 
 // An absent key means the default of the family's class; null means as many as heads.
 Status parse_kv_heads(ConfigFields& fields, std::uint32_t class_default, ModelSpec& spec) {
@@ -52,24 +55,40 @@ Status parse_silu(ConfigFields& fields, ModelSpec& spec) {
   return unsupported("hidden_act: \"%s\", expected silu", name.c_str());
 }
 
-Status set_windows(const ConfigFields& fields, std::uint32_t window, ModelSpec& spec) {
+Result<std::vector<bool>> local_layers(const ConfigFields& fields, std::uint32_t n_layers,
+                                       std::uint32_t global_every) {
+  std::vector<bool> local;
   const JsonValue* types = fields.find("layer_types");
   if (types == nullptr) {
+    for (std::uint32_t layer = 0; layer < n_layers; ++layer) {
+      local.push_back(global_every != 0 && (layer + 1) % global_every != 0);
+    }
+    return local;
+  }
+  if (!types->is_array() || types->size() != n_layers) {
+    return corrupt("layer_types: expected a list of %u, one a layer", n_layers);
+  }
+  for (const JsonValue& type : types->elements()) {
+    if (type.text() != "full_attention" && type.text() != "sliding_attention") {
+      return unsupported("layer_types: %s is not supported", type.shown().c_str());
+    }
+    local.push_back(type.text() == "sliding_attention");
+  }
+  return local;
+}
+
+void set_local_windows(const std::vector<bool>& local, std::uint32_t window, ModelSpec& spec) {
+  spec.sliding_window.clear();
+  for (const bool windowed : local) spec.sliding_window.push_back(windowed ? window : 0);
+}
+
+Status set_windows(const ConfigFields& fields, std::uint32_t window, ModelSpec& spec) {
+  if (fields.find("layer_types") == nullptr) {
     spec.sliding_window = {window};
     return ok_status();
   }
-  if (!types->is_array() || types->size() != spec.n_layers) {
-    return corrupt("layer_types: expected a list of %u, one a layer", spec.n_layers);
-  }
-  for (const JsonValue& type : types->elements()) {
-    if (type.text() == "full_attention") {
-      spec.sliding_window.push_back(0);
-    } else if (type.text() == "sliding_attention") {
-      spec.sliding_window.push_back(window);
-    } else {
-      return unsupported("layer_types: %s is not supported", type.shown().c_str());
-    }
-  }
+  QSF_ASSIGN_OR_RETURN(const std::vector<bool> local, local_layers(fields, spec.n_layers, 0));
+  set_local_windows(local, window, spec);
   return ok_status();
 }
 
@@ -90,8 +109,13 @@ Status divide_heads(const char* hidden_key, const char* heads_key, ModelSpec& sp
 Status parse_decoder(ConfigFields& fields, const DecoderDefaults& defaults, ModelSpec& spec) {
   spec.hidden = fields.u32("hidden_size", 1, 1U << 20);
   spec.n_layers = fields.u32("num_hidden_layers", 1, 4096);
-  spec.n_heads = fields.u32("num_attention_heads", 1, 1U << 16);
-  spec.max_positions = fields.u32("max_position_embeddings", 1, 1U << 24);
+  const char* heads = "num_attention_heads";
+  spec.n_heads = defaults.n_heads == 0 ? fields.u32(heads, 1, 1U << 16)
+                                       : fields.u32_or(heads, defaults.n_heads, 1, 1U << 16);
+  const char* positions = "max_position_embeddings";
+  spec.max_positions = defaults.max_positions == 0
+                           ? fields.u32(positions, 1, kMaxConfigContext)
+                           : fields.u32_or(positions, defaults.max_positions, 1, kMaxConfigContext);
   spec.ffn = fields.u32("intermediate_size", 1, 1U << 24);
   spec.norm = defaults.norm;
   spec.norm_epsilon = fields.positive(defaults.epsilon_key, defaults.epsilon);
@@ -102,7 +126,7 @@ Status parse_decoder(ConfigFields& fields, const DecoderDefaults& defaults, Mode
   QSF_RETURN_IF_ERROR(fields.status());
   QSF_RETURN_IF_ERROR(parse_kv_heads(fields, defaults.n_kv_heads, spec));
   if (spec.head_dim == 0) {
-    QSF_RETURN_IF_ERROR(divide_heads("hidden_size", "num_attention_heads", spec));
+    QSF_RETURN_IF_ERROR(divide_heads("hidden_size", heads, spec));
   }
   return parse_rope(fields, defaults, spec);
 }
@@ -112,7 +136,6 @@ Status parse_decoder(ConfigFields& fields, const DecoderDefaults& defaults, Mode
 
 namespace {
 
-constexpr std::uint32_t kMaxConfigContext = 1U << 24;
 constexpr std::size_t kMaxFactors = 1U << 15;
 
 void parse_linear(ConfigFields& inner, RopeSpec& rope) {
@@ -146,29 +169,90 @@ void parse_longrope(ConfigFields& outer, ConfigFields& inner, std::uint32_t defa
   rope.attention_factor = inner.positive("attention_factor", static_cast<float>(factor));
 }
 
-Status parse_scaling(ConfigFields& outer, ConfigFields& inner, const char* key,
-                     std::uint32_t default_context, ModelSpec& spec) {
+// Zero counts as absent here.
+float number_or(ConfigFields& fields, const char* key, float fallback) {
+  const JsonValue* value = fields.find(key);
+  const bool absent = value == nullptr || value->number() == 0.0;
+  return absent ? fallback : fields.positive(key, std::nullopt);
+}
+
+// How much attention_factor grows with the context: yarn's own rule, times `scale`.
+double yarn_growth(float factor, float scale) {
+  return factor <= 1.0F
+             ? 1.0
+             : 0.1 * static_cast<double>(scale) * std::log(static_cast<double>(factor)) + 1.0;
+}
+
+// Frequencies change between two numbers of turns within the original context. That context is
+// under the same keys as longrope's. A model with yarn serves its original context times the
+// factor; files of shorter models to which a user added yarn keep their own length.
+void parse_yarn(ConfigFields& outer, ConfigFields& inner, ModelSpec& spec) {
+  RopeSpec& rope = spec.rope;
+  rope.scaling = RopeScaling::kYarn;
+  const char* original = "original_max_position_embeddings";
+  const std::uint32_t among = inner.u32_or(original, spec.max_positions, 1, kMaxConfigContext);
+  rope.original_context = outer.u32_or(original, among, 1, kMaxConfigContext);
+  rope.factor = inner.positive(
+      "factor", static_cast<float>(spec.max_positions) / static_cast<float>(rope.original_context));
+  rope.beta_fast = number_or(inner, "beta_fast", rope.beta_fast);
+  rope.beta_slow = number_or(inner, "beta_slow", rope.beta_slow);
+  rope.truncate = inner.boolean("truncate", true);
+  const float scale = number_or(inner, "mscale", 0.0F);
+  const float scale_all = number_or(inner, "mscale_all_dim", 0.0F);
+  const double factor = scale != 0.0F && scale_all != 0.0F
+                            ? yarn_growth(rope.factor, scale) / yarn_growth(rope.factor, scale_all)
+                            : yarn_growth(rope.factor, 1.0F);
+  rope.attention_factor = inner.positive("attention_factor", static_cast<float>(factor));
+  const double served = static_cast<double>(rope.factor) * rope.original_context;
+  const double most = std::min(served, static_cast<double>(kMaxConfigContext));
+  spec.max_positions = std::max(spec.max_positions, static_cast<std::uint32_t>(most));
+}
+
+Status parse_scaling(ConfigFields& outer, ConfigFields& inner, const DecoderDefaults& defaults,
+                     ModelSpec& spec) {
   const std::string type = inner.text("rope_type", inner.text("type", "default"));
+  const bool longrope = type == "longrope" || type == "su" ||  // its name before it was published
+                        (type == "yarn" && defaults.yarn_is_longrope);
   if (type == "linear") {
     parse_linear(inner, spec.rope);
   } else if (type == "llama3") {
     parse_llama3(inner, spec.rope);
-  } else if (type == "longrope" || type == "su") {  // its name before it was published
-    parse_longrope(outer, inner, default_context, spec);
+  } else if (longrope) {
+    const std::uint32_t context =
+        defaults.rope_original_context != 0 ? defaults.rope_original_context : spec.max_positions;
+    parse_longrope(outer, inner, context, spec);
+  } else if (type == "yarn") {
+    parse_yarn(outer, inner, spec);
   } else if (type != "default" && inner.status().ok()) {
-    return unsupported("%s: type \"%s\" is not supported; expected linear, llama3 or longrope", key,
+    return unsupported("type \"%s\" is not supported; expected linear, llama3, longrope or yarn",
                        type.substr(0, 64).c_str());
   }
-  if (!inner.status().ok()) return Status(inner.status()).with_context(key);
-  return outer.status();
+  return inner.status();
 }
 
-// Files of other families have one object of parameters for each type of layer. Read as a single
+constexpr const char* kFullLayers = "full_attention";
+constexpr const char* kLocalLayers = "sliding_attention";
+
+// The key whose object describes RoPE. Where a file has both, transformers takes rope_scaling
+// unless it is empty.
+const char* rope_key(const ConfigFields& fields) {
+  const JsonValue* scaling = fields.find("rope_scaling");
+  const bool is_empty =
+      scaling != nullptr && (scaling->is_array() || scaling->is_object()) && scaling->size() == 0;
+  if (scaling != nullptr && !is_empty) return "rope_scaling";
+  return fields.either("rope_parameters", "rope_scaling");
+}
+
+bool is_by_layer(const JsonValue& object) {
+  return object.find(kFullLayers) != nullptr || object.find(kLocalLayers) != nullptr;
+}
+
+// Files of some families have one object of parameters for each type of layer. Read as a single
 // object, such a file would seem to have no parameters.
-Status check_flat(const char* key, const JsonValue& object) {
+Status check_flat(const JsonValue& object) {
   for (const auto& [name, value] : object.members()) {
     if (!value.is_object()) continue;
-    return unsupported("%s: %s is an object; RoPE parameters by layer type are not supported", key,
+    return unsupported("%s is an object; RoPE parameters by layer type are not supported",
                        JsonValue::of_string(name).shown().c_str());
   }
   return ok_status();
@@ -193,30 +277,70 @@ Status set_rotating_columns(double share, bool may_be_partial, ModelSpec& spec) 
 
 }  // namespace
 
+const JsonValue* rope_object(const ConfigFields& fields) {
+  return fields.find(rope_key(fields));
+}
+
+namespace {
+
+// Reads an object of parameters, with the theta and the share of the outer one as defaults.
+Status parse_rope_object(ConfigFields& fields, const JsonValue& object,
+                         const DecoderDefaults& defaults, double& share, ModelSpec& spec) {
+  if (!object.is_object()) return corrupt("%s, expected an object", object.shown().c_str());
+  QSF_RETURN_IF_ERROR(check_flat(object));
+  ConfigFields inner(object);
+  spec.rope.theta = inner.positive("rope_theta", spec.rope.theta);
+  share = inner.fraction("partial_rotary_factor", share);
+  return parse_scaling(fields, inner, defaults, spec);
+}
+
+}  // namespace
+
 Status parse_rope(ConfigFields& fields, const DecoderDefaults& defaults, ModelSpec& spec) {
-  spec.rope.theta = fields.positive("rope_theta", defaults.rope_theta);
-  double share = fields.fraction("partial_rotary_factor", defaults.partial_rotary.value_or(1.0));
-  // Where a file has both, transformers takes rope_scaling unless it is empty.
-  const JsonValue* scaling = fields.find("rope_scaling");
-  const bool is_empty =
-      scaling != nullptr && (scaling->is_array() || scaling->is_object()) && scaling->size() == 0;
-  const bool has_scaling = scaling != nullptr && !is_empty;
-  const char* key = has_scaling ? "rope_scaling" : fields.either("rope_parameters", "rope_scaling");
-  const JsonValue* object = fields.find(key);
+  spec.rope.theta = fields.positive(defaults.rope_theta_key, defaults.rope_theta);
+  double share =
+      fields.fraction(defaults.partial_rotary_key, defaults.partial_rotary.value_or(1.0));
   QSF_RETURN_IF_ERROR(fields.status());
+  const char* key = rope_key(fields);
+  const JsonValue* object = fields.find(key);
+  if (object != nullptr && object->is_object() && defaults.rope_by_layer && is_by_layer(*object)) {
+    object = object->find(kFullLayers);
+  }
   if (object != nullptr) {
-    if (!object->is_object()) {
-      return corrupt("%s: %s, expected an object", key, object->shown().c_str());
-    }
-    QSF_RETURN_IF_ERROR(check_flat(key, *object));
-    ConfigFields inner(*object);
-    spec.rope.theta = inner.positive("rope_theta", spec.rope.theta);
-    share = inner.fraction("partial_rotary_factor", share);
-    const std::uint32_t context =
-        defaults.rope_original_context != 0 ? defaults.rope_original_context : spec.max_positions;
-    QSF_RETURN_IF_ERROR(parse_scaling(fields, inner, key, context, spec));
+    QSF_RETURN_IF_ERROR(
+        parse_rope_object(fields, *object, defaults, share, spec).with_context(key));
+    QSF_RETURN_IF_ERROR(fields.status());
   }
   return set_rotating_columns(share, defaults.partial_rotary.has_value(), spec);
+}
+
+Status parse_local_rope(ConfigFields& fields, const std::vector<bool>& local, float theta,
+                        ModelSpec& spec) {
+  const JsonValue* all = fields.find("rope_parameters");
+  const JsonValue* object = all != nullptr && all->is_object() ? all->find(kLocalLayers) : nullptr;
+  if (object != nullptr) {
+    if (!object->is_object()) return corrupt("%s: expected an object", kLocalLayers);
+    ConfigFields inner(*object);
+    theta = inner.positive("rope_theta", theta);
+    const std::string type = inner.text("rope_type", inner.text("type", "default"));
+    const double share = inner.fraction("partial_rotary_factor", 1.0);
+    QSF_RETURN_IF_ERROR(Status(inner.status()).with_context(kLocalLayers));
+    if (type != "default") {
+      return unsupported("%s: rope_type: \"%s\" is not supported, expected default", kLocalLayers,
+                         type.substr(0, 64).c_str());
+    }
+    if (share != 1.0) {
+      return unsupported("%s: partial_rotary_factor: %g is not supported", kLocalLayers, share);
+    }
+  }
+  const bool differs = theta != spec.rope.theta || spec.rope.scaling != RopeScaling::kNone;
+  if (!differs || std::find(local.begin(), local.end(), true) == local.end()) return ok_status();
+  spec.local_rope_theta = theta;
+  for (const bool is_local : local) {
+    spec.layer_rope.push_back(
+        static_cast<std::uint32_t>(is_local ? LayerRope::kLocal : LayerRope::kMain));
+  }
+  return ok_status();
 }
 
 }  // namespace qsf

@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
-// Model families of Hugging Face folders: one function a family reads config.json into a ModelSpec
-// (hf_families.cc); hf_decoder_config.cc has the parts that families share.
+// Model families of Hugging Face folders: one function a family reads config.json into a ModelSpec.
+//
+//   hf_families.cc            LLaMA and what differs from it in numbers and biases
+//   hf_families_gpt.cc        GPT-2 and its kin: LayerNorm with a bias, an FFN without a gate
+//   hf_families_gemma.cc      Gemma
+//   hf_families_parallel.cc   attention and FFN side by side: Phi, StableLM, Command-R
+//   hf_families_post_norm.cc  norms behind sublayers: OLMo, EXAONE, GLM
+//   hf_families_bitnet.cc     BitNet and quantization_config
+//   hf_decoder_config.cc      the parts that families share
 //
 // The sizes of a model are required. An absent special token is none. Any other absent key has the
 // default of the family's configuration class in transformers 5.23. Older spellings of published
@@ -14,6 +21,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "import/hf/config_fields.h"
@@ -22,18 +30,39 @@
 namespace qsf {
 
 // Each sets all of the spec except the vocabulary, the special tokens and the source.
+Status parse_llama(ConfigFields& fields, HfConfig& config);
+Status parse_mistral(ConfigFields& fields, HfConfig& config);
+Status parse_ministral3(ConfigFields& fields, HfConfig& config);
+// The text model of a Mistral 3: either of the two above.
+Status parse_mistral3(ConfigFields& fields, HfConfig& config);
+Status parse_qwen2(ConfigFields& fields, HfConfig& config);
+Status parse_qwen3(ConfigFields& fields, HfConfig& config);
+Status parse_phi3(ConfigFields& fields, HfConfig& config);
+Status parse_smollm3(ConfigFields& fields, HfConfig& config);
+Status parse_granite(ConfigFields& fields, HfConfig& config);
+Status parse_internlm2(ConfigFields& fields, HfConfig& config);
 Status parse_gpt2(ConfigFields& fields, HfConfig& config);
 Status parse_opt(ConfigFields& fields, HfConfig& config);
 Status parse_bloom(ConfigFields& fields, HfConfig& config);
-Status parse_llama(ConfigFields& fields, HfConfig& config);
-Status parse_mistral(ConfigFields& fields, HfConfig& config);
-Status parse_qwen2(ConfigFields& fields, HfConfig& config);
-Status parse_qwen3(ConfigFields& fields, HfConfig& config);
-Status parse_phi2(ConfigFields& fields, HfConfig& config);
-Status parse_phi3(ConfigFields& fields, HfConfig& config);
-Status parse_stablelm(ConfigFields& fields, HfConfig& config);
+Status parse_falcon(ConfigFields& fields, HfConfig& config);
+Status parse_gptneox(ConfigFields& fields, HfConfig& config);
+Status parse_starcoder2(ConfigFields& fields, HfConfig& config);
+Status parse_mpt(ConfigFields& fields, HfConfig& config);
 Status parse_gemma(ConfigFields& fields, HfConfig& config);
 Status parse_gemma2(ConfigFields& fields, HfConfig& config);
+Status parse_gemma3(ConfigFields& fields, HfConfig& config);
+Status parse_phi2(ConfigFields& fields, HfConfig& config);
+Status parse_stablelm(ConfigFields& fields, HfConfig& config);
+Status parse_cohere(ConfigFields& fields, HfConfig& config);
+Status parse_cohere2(ConfigFields& fields, HfConfig& config);
+Status parse_olmo2(ConfigFields& fields, HfConfig& config);
+Status parse_olmo3(ConfigFields& fields, HfConfig& config);
+Status parse_exaone4(ConfigFields& fields, HfConfig& config);
+Status parse_glm4(ConfigFields& fields, HfConfig& config);
+Status parse_mixtral(ConfigFields& fields, HfConfig& config);
+Status parse_qwen3moe(ConfigFields& fields, HfConfig& config);
+Status parse_olmoe(ConfigFields& fields, HfConfig& config);
+Status parse_granitemoe(ConfigFields& fields, HfConfig& config);
 Status parse_bitnet(ConfigFields& fields, HfConfig& config);
 Status parse_bitnet_1bit(ConfigFields& fields, HfConfig& config);
 
@@ -48,12 +77,20 @@ struct DecoderDefaults {
   float epsilon = 1e-6F;
   bool tied_head = false;
   bool gated_ffn = true;
-  std::uint32_t n_kv_heads = 0;  // 0: as many as heads
-  std::uint32_t head_dim = 0;    // 0: hidden / heads
+  std::uint32_t n_heads = 0;        // 0: the key is required
+  std::uint32_t max_positions = 0;  // the same
+  std::uint32_t n_kv_heads = 0;     // 0: as many as heads
+  std::uint32_t head_dim = 0;       // 0: hidden / heads
   // Default of partial_rotary_factor; without one the whole head rotates and the key must be 1.
   std::optional<double> partial_rotary = std::nullopt;
+  const char* partial_rotary_key = "partial_rotary_factor";
   std::uint32_t rope_original_context = 0;  // of longrope; 0: max_position_embeddings
+  bool yarn_is_longrope = false;            // an older name of it in files of the family
+  const char* rope_theta_key = "rope_theta";
   float rope_theta = 10000.0F;
+  // rope_parameters may have one object for each of full_attention and sliding_attention. The first
+  // is what parse_rope reads, the second what parse_local_rope reads.
+  bool rope_by_layer = false;
 };
 
 // Reads sizes, norm, head tying and RoPE, but not activation, biases and windows.
@@ -67,8 +104,21 @@ Status parse_plain_activation(ConfigFields& fields, const char* key, std::string
 // Fails unless hidden_act is silu.
 Status parse_silu(ConfigFields& fields, ModelSpec& spec);
 
+// Sets the window of a Qwen's layers: with use_sliding_window, layers from max_window_layers on see
+// one and those before it all.
+Status parse_qwen_windows(ConfigFields& fields, ModelSpec& spec);
+// Reads the four multipliers and the biases of a Granite.
+Status parse_granite_scales(ConfigFields& fields, HfConfig& config);
+
 // Sets the sliding window of each layer from layer_types, or of all layers when it is absent.
 Status set_windows(const ConfigFields& fields, std::uint32_t window, ModelSpec& spec);
+
+// Returns which layers see a window: by layer_types or, where it is absent, all but every
+// `global_every`-th; none for 0.
+Result<std::vector<bool>> local_layers(const ConfigFields& fields, std::uint32_t n_layers,
+                                       std::uint32_t global_every);
+// Sets the sliding window of those layers.
+void set_local_windows(const std::vector<bool>& local, std::uint32_t window, ModelSpec& spec);
 
 // Fails when `key` is present with the refused value.
 Status refuse(ConfigFields& fields, const char* key, bool refused_value);
@@ -78,8 +128,16 @@ Status divide_heads(const char* hidden_key, const char* heads_key, ModelSpec& sp
 
 // Reads rope_theta, rope_scaling (older files) or rope_parameters (newer files), and
 // partial_rotary_factor.
-// Requires  spec.head_dim is set
+// Requires  spec.head_dim and max_positions are set
 Status parse_rope(ConfigFields& fields, const DecoderDefaults& defaults, ModelSpec& spec);
+// Returns the object of rope_scaling or rope_parameters that a file's RoPE follows, null for none.
+const JsonValue* rope_object(const ConfigFields& fields);
+
+// Sets the rope of `local` layers where it differs from that of the others: unscaled, its base from
+// sliding_attention of rope_parameters, otherwise `theta`.
+// Requires  parse_rope has set the rope of the others
+Status parse_local_rope(ConfigFields& fields, const std::vector<bool>& local, float theta,
+                        ModelSpec& spec);
 
 }  // namespace qsf
 

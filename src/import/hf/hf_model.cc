@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cmath>
+#include <iterator>
 #include <optional>
 #include <utility>
 
 #include "base/check.h"
 #include "format/tensor_rules.h"
 #include "import/hf/hf_tensors.h"
+#include "import/rope_pairs.h"
 #include "quant/ternary.h"
 
 namespace qsf {
@@ -29,8 +31,20 @@ std::string shape_text(std::span<const std::uint64_t> shape) {
 // Buffers that older versions of transformers saved beside the weights.
 bool is_ignored(std::string_view name) noexcept {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
+         name.ends_with(".attention.bias") || name.ends_with(".attention.masked_bias") ||
          name.ends_with("rotary_emb.inv_freq");
 }
+
+// Parts of a model of text and images that are not the language model.
+bool is_of_images(std::string_view name) noexcept {
+  constexpr std::string_view kModel = "model.";
+  if (name.starts_with(kModel)) name.remove_prefix(kModel.size());
+  return name.starts_with("vision_tower.") || name.starts_with("vision_model.") ||
+         name.starts_with("multi_modal_projector.");
+}
+
+// The prefix of a whole model's tensors that belong to its language model.
+constexpr std::string_view kTextPrefixes[] = {"language_model.model.", "model.language_model."};
 
 // Vectors are stored with one dimension; a matrix keeps its two also when it has one row.
 bool is_vector(TensorKind kind) noexcept {
@@ -43,6 +57,10 @@ bool is_vector(TensorKind kind) noexcept {
     case TensorKind::kFfnUp:
     case TensorKind::kFfnDown:
     case TensorKind::kTokenEmbedding:
+    case TensorKind::kRouter:
+    case TensorKind::kExpertGate:
+    case TensorKind::kExpertUp:
+    case TensorKind::kExpertDown:
     case TensorKind::kPositionEmbedding:
     case TensorKind::kHead: return false;
     default: return true;
@@ -79,16 +97,14 @@ class HfModelMapper {
         used_(model.weights_->tensors().size(), false) {}
 
   Status map() {
-    const std::string first = std::string(table_.base_prefix);
-    if (model_.weights_->find(first + std::string(table_.embedding[0].name)) != nullptr) {
-      prefix_ = first;
-    }
+    find_prefix();
     model_.sections_.resize(spec().n_layers + 2U);
     QSF_RETURN_IF_ERROR(map_section(model_.sections_.front(), prefix_, table_.embedding));
     const std::string layers = prefix_ + std::string(table_.layer_prefix);
     for (std::uint32_t layer = 0; layer < spec().n_layers; ++layer) {
       const std::string at = layers + std::to_string(layer) + ".";
       QSF_RETURN_IF_ERROR(map_section(model_.sections_[1 + layer], at, table_.layer));
+      QSF_RETURN_IF_ERROR(map_experts(model_.sections_[1 + layer], at));
     }
     QSF_RETURN_IF_ERROR(map_section(model_.sections_.back(), prefix_, table_.final));
     QSF_RETURN_IF_ERROR(map_head());
@@ -99,6 +115,19 @@ class HfModelMapper {
   using Place = HfModel::Place;
 
   ModelSpec& spec() noexcept { return model_.config_.spec; }
+  bool is_there(const std::string& name) const { return model_.weights_->find(name) != nullptr; }
+
+  void find_prefix() {
+    std::vector<std::string_view> prefixes = {table_.base_prefix};
+    if (model_.config_.multimodal) {
+      prefixes.insert(prefixes.begin(), std::begin(kTextPrefixes), std::end(kTextPrefixes));
+    }
+    for (const std::string_view prefix : prefixes) {
+      prefix_ = prefix;
+      if (is_there(prefix_ + std::string(table_.embedding[0].name))) return;
+    }
+    prefix_.clear();
+  }
 
   // Finds a tensor and checks its type and shape.
   Result<const StoredTensor*> take(const std::string& name, std::vector<std::uint64_t> shape,
@@ -142,12 +171,33 @@ class HfModelMapper {
     return ok_status();
   }
 
-  Status map_tensor(HfModel::Section& to, const std::string& name, const TensorPlace& place) {
-    const TensorShape shape = tensor_shape(spec(), place.kind);
+  // Maps the tensors of every expert, one expert behind the other.
+  Status map_experts(HfModel::Section& to, const std::string& prefix) {
+    if (table_.experts.empty()) return ok_status();
+    const bool stacked = !table_.stacked_experts.empty() &&
+                         is_there(prefix + std::string(table_.stacked_experts[0].name));
+    const std::span<const TensorPlace> places = stacked ? table_.stacked_experts : table_.experts;
+    for (std::uint32_t expert = 0; expert < spec().n_experts; ++expert) {
+      for (const TensorPlace& place : places) {
+        std::string name = prefix + std::string(place.name);
+        const std::size_t star = name.find('*');
+        if (star != std::string::npos) name.replace(star, 1, std::to_string(expert));
+        QSF_RETURN_IF_ERROR(map_tensor(to, name, place, expert));
+      }
+    }
+    return ok_status();
+  }
+
+  Status map_tensor(HfModel::Section& to, const std::string& name, const TensorPlace& place,
+                    std::uint32_t expert = 0) {
+    const TensorShape shape = place_shape(spec(), place);
     const bool vector = shape.rows == 1 && is_vector(place.kind);
     const std::uint64_t n_outputs = vector ? shape.cols : shape.rows;
-    Place at = locate(place, n_outputs);
+    Place at = locate(place, n_outputs, expert);
     std::vector<std::uint64_t> stored = {at.n_stored};
+    if (place.storage == Storage::kStacked || place.storage == Storage::kStackedGateUp) {
+      stored = {spec().n_experts, at.n_stored / spec().n_experts};
+    }
     if (!vector) stored.insert(at.transposed ? stored.begin() : stored.end(), shape.cols);
     if (model_.config_.ternary != TernaryStorage::kNone && is_layer_matrix(place.kind)) {
       if (place.storage != Storage::kPlain) {
@@ -158,8 +208,9 @@ class HfModelMapper {
     } else {
       QSF_ASSIGN_OR_RETURN(at.stored, take(name, std::move(stored)));
     }
-    to.tensors.push_back(
-        {place.kind, shape.rows, shape.cols, name, std::string(stored_type_name(at.stored->type))});
+    to.tensors.push_back({place.kind, shape.rows, shape.cols, name,
+                          std::string(stored_type_name(at.stored->type)),
+                          static_cast<std::uint16_t>(expert)});
     to.places.push_back(at);
     return ok_status();
   }
@@ -208,7 +259,7 @@ class HfModelMapper {
   }
 
   // Returns the place of `n_outputs` outputs of a kind in the stored tensor.
-  Place locate(const TensorPlace& place, std::uint64_t n_outputs) noexcept {
+  Place locate(const TensorPlace& place, std::uint64_t n_outputs, std::uint32_t expert) noexcept {
     const std::uint64_t q = spec().q_dim();
     const std::uint64_t kv = spec().kv_dim();
     const std::uint64_t part = qkv_part(place.kind);
@@ -226,15 +277,27 @@ class HfModelMapper {
         at.n_stored = q + 2 * kv;
         at.first = part == 0 ? 0 : q + (part - 1) * kv;
         break;
-      case Storage::kFusedQkvByHead:
-        at.n_stored = 3 * q;
-        at.run = spec().head_dim;
-        at.first = part * at.run;
-        at.step = 3 * at.run;
+      case Storage::kFusedQkvByGroup: {
+        const std::uint64_t q_run = q / spec().n_kv_heads;
+        const std::uint64_t kv_run = spec().head_dim;
+        at.n_stored = q + 2 * kv;
+        at.run = part == 0 ? q_run : kv_run;
+        at.first = part == 0 ? 0 : q_run + (part - 1) * kv_run;
+        at.step = q_run + 2 * kv_run;
         break;
+      }
+      case Storage::kPairedRope: at.paired = true; break;
       case Storage::kFusedGateUp:
         at.n_stored = 2 * n_outputs;
         at.first = place.kind == TensorKind::kFfnGate ? 0 : n_outputs;
+        break;
+      case Storage::kStacked:
+        at.n_stored = spec().n_experts * n_outputs;
+        at.first = expert * n_outputs;
+        break;
+      case Storage::kStackedGateUp:
+        at.n_stored = spec().n_experts * 2 * n_outputs;
+        at.first = (2 * expert + (place.kind == TensorKind::kExpertGate ? 0U : 1U)) * n_outputs;
         break;
     }
     return at;
@@ -246,15 +309,25 @@ class HfModelMapper {
     return map_tensor(model_.sections_.back(), "lm_head.bias", {TensorKind::kHeadBias, ""});
   }
 
-  // A head that equals the embedding is stored once, as a tied head, regardless of config.json.
+  std::string head_name() const {
+    const std::string name(table_.head);
+    for (const std::string& other : {"language_model." + name, std::string("lm_head.weight")}) {
+      if (!is_there(name) && is_there(other)) return other;
+    }
+    return name;
+  }
+
+  // A head that equals the embedding is stored once, as a tied head, regardless of config.json. In
+  // a model of text and images its two parts may disagree about that, and the weights decide.
   Status map_head_weight() {
-    const std::string name = "lm_head.weight";
+    const std::string name = head_name();
     const ModelSpec& s = spec();
-    if (s.tied_head && model_.weights_->find(name) == nullptr) return ok_status();
+    if (model_.config_.multimodal) spec().tied_head = !is_there(name);
+    if (s.tied_head && !is_there(name)) return ok_status();
     auto head = take(name, {s.n_vocab, s.hidden});
     if (!head) {
       Status status = std::move(head).error();
-      if (model_.weights_->find(name) != nullptr) return status;
+      if (is_there(name)) return status;
       return corrupt(
           "%s; if the head is the embedding, config.json must say tie_word_embeddings: "
           "true",
@@ -264,8 +337,9 @@ class HfModelMapper {
     QSF_ASSIGN_OR_RETURN(const bool equal, equal_weights(**head, embedding));
     if (s.tied_head && !equal) {
       return corrupt(
-          "tensor \"lm_head.weight\" differs from the embedding, but config.json says "
-          "tie_word_embeddings: true; set it to false if the head is meant");
+          "tensor \"%s\" differs from the embedding, but config.json says "
+          "tie_word_embeddings: true; set it to false if the head is meant",
+          name.c_str());
     }
     spec().tied_head = equal;
     if (equal) return ok_status();
@@ -287,15 +361,56 @@ class HfModelMapper {
     return true;
   }
 
+  // Returns whether the tensor belongs to a block behind the layers.
+  bool is_of_further_tokens(std::string_view name) {
+    const std::uint32_t n_layers = spec().n_layers;
+    for (std::uint32_t i = 0; i < model_.config_.n_mtp_layers; ++i) {
+      const std::string at =
+          prefix_ + std::string(table_.layer_prefix) + std::to_string(n_layers + i) + ".";
+      if (name.starts_with(at)) return true;
+    }
+    return false;
+  }
+
+  // Some files of Cohere 2 have biases of zeros, which its layers do not have.
+  Result<bool> is_zero_bias(const StoredTensor& tensor) {
+    if (spec().architecture != "cohere2" || !tensor.name.ends_with(".bias") ||
+        tensor.elements > std::max(spec().ffn, spec().q_dim()) || !is_weight_type(tensor.type)) {
+      return false;
+    }
+    std::vector<float> values(tensor.elements);
+    QSF_RETURN_IF_ERROR(model_.weights_->read(tensor, 0, values));
+    return std::all_of(values.begin(), values.end(), [](float value) { return value == 0.0F; });
+  }
+
   Status check_all_used() {
+    std::size_t of_images = 0;
+    std::size_t of_further_tokens = 0;
     for (std::size_t i = 0; i < used_.size(); ++i) {
       const StoredTensor& tensor = model_.weights_->tensors()[i];
       if (used_[i] || is_ignored(tensor.name)) continue;
+      if (model_.config_.multimodal && is_of_images(tensor.name)) {
+        ++of_images;
+        continue;
+      }
+      if (is_of_further_tokens(tensor.name)) {
+        ++of_further_tokens;
+        continue;
+      }
+      QSF_ASSIGN_OR_RETURN(const bool zero_bias, is_zero_bias(tensor));
+      if (zero_bias) continue;
       return corrupt("tensor \"%s\" %s is unexpected: a %s of this configuration has none",
                      tensor.name.c_str(), shape_text(tensor.shape).c_str(),
                      spec().architecture.c_str());
     }
+    warn_of_skipped(of_images, "of images: this version reads the text model alone");
+    warn_of_skipped(of_further_tokens, "that predict further tokens");
     return ok_status();
+  }
+
+  void warn_of_skipped(std::size_t n, const char* what) {
+    if (n == 0) return;
+    model_.config_.warnings.push_back("left out " + std::to_string(n) + " tensors " + what);
   }
 
   HfModel& model_;
@@ -342,8 +457,10 @@ Status HfModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t ten
   const std::uint64_t end = begin + out.size() / n_inputs;
   for (std::uint64_t i = begin; i < end;) {
     const std::uint64_t in_run = i % place.run;
-    const std::uint64_t n = std::min(place.run - in_run, end - i);
-    const std::uint64_t stored = place.first + i / place.run * place.step + in_run;
+    const std::uint64_t n = place.paired ? 1 : std::min(place.run - in_run, end - i);
+    const std::uint64_t stored = place.paired
+                                     ? stored_rope_row(i, spec().head_dim, spec().rope_dims())
+                                     : place.first + i / place.run * place.step + in_run;
     const std::span<float> part = out.subspan((i - begin) * n_inputs, n * n_inputs);
     QSF_RETURN_IF_ERROR(read_run(place, stored, n_inputs, part));
     QSF_RETURN_IF_ERROR(make_ternary(place, i / place.run, part));

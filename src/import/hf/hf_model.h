@@ -3,8 +3,9 @@
 // HfModel: a Hugging Face folder (config.json and weights) as a ModelSource.
 //
 // Tensors are found by their names in transformers (hf_tensors.h), with or without the prefix of
-// the base model. Fused, transposed and shifted tensors are converted while reading. RoPE order
-// needs no change: both sides rotate halves of a head (NeoX).
+// the base model. Fused, transposed and shifted tensors are converted while reading, and rows of
+// families whose RoPE rotates neighbours are reordered (rope_pairs.h). Of a model of text and
+// images, the text model is read; a warning says what was left out.
 
 #ifndef QSF_IMPORT_HF_HF_MODEL_H_
 #define QSF_IMPORT_HF_HF_MODEL_H_
@@ -58,6 +59,7 @@ class HfModel final : public ModelSource {
     std::uint64_t step = 0;
     bool transposed = false;  // stored as [inputs, outputs]
     bool less_one = false;    // stored as w - 1
+    bool paired = false;      // in the order of rotating neighbours
     // Ternary weights are -scale, 0 and scale. kPacked: a byte holds the codes of four outputs at a
     // distance of `run`, the first in its lowest bits. kMasters: rounded to multiples of the scale.
     enum class Ternary : std::uint8_t { kNone, kPacked, kPlain, kMasters };

@@ -172,6 +172,80 @@ TEST(HfModelTest, Heads) {
   EXPECT_THAT(message_of(config.dump().c_str(), tensors), HasSubstr("tie_word_embeddings: true"));
 }
 
+// The tiny llama as the text model of a Mistral 3, under other prefixes and beside other parts.
+nlohmann::json multimodal_config() {
+  auto text = nlohmann::json::parse(kTinyLlamaConfig);
+  text.erase("architectures");
+  text["model_type"] = "mistral";
+  nlohmann::json json = {{"architectures", {"Mistral3ForConditionalGeneration"}}};
+  json["text_config"] = text;
+  return json;
+}
+
+TestTensors multimodal_tensors(const std::string& prefix, const std::string& of_images) {
+  TestTensors tensors;
+  for (const auto& [name, tensor] : tiny_llama_tensors()) {
+    tensors[prefix + name.substr(std::string("model.").size())] = tensor;
+  }
+  tensors[of_images + "vision_tower.transformer.layers.0.attention.q_proj.weight"] = {{1, 2},
+                                                                                      {3, 4}};
+  tensors[of_images + "vision_tower.ln_pre.weight"] = {{2}, {1, 2}};
+  tensors[of_images + "multi_modal_projector.linear_1.weight"] = {{2}, {1, 2}};
+  return tensors;
+}
+
+TEST(HfModelTest, TheTextModelOfALargerOneIsRead) {
+  const std::string config = multimodal_config().dump();
+  const struct {
+    const char* prefix;
+    const char* of_images;
+    const char* head;
+  } kSpellings[] = {{"language_model.model.", "", "language_model.lm_head.weight"},
+                    {"model.language_model.", "model.", "lm_head.weight"},
+                    {"model.", "model.", "lm_head.weight"}};
+  for (const auto& [prefix, of_images, head] : kSpellings) {
+    TestTensors tensors = multimodal_tensors(prefix, of_images);
+    const auto tied = open(config.c_str(), tensors);
+    ASSERT_TRUE(tied) << tied.error().message();
+    EXPECT_TRUE((*tied)->spec().tied_head);
+    EXPECT_EQ(read(**tied, SectionKind::kLayer, TensorKind::kAttnK, 3),
+              tensors.at(std::string(prefix) + "layers.0.self_attn.k_proj.weight").values);
+    ASSERT_EQ((*tied)->warnings().size(), 1U);
+    EXPECT_EQ((*tied)->warnings()[0],
+              "left out 3 tensors of images: this version reads the text model alone");
+    // A head of its own counts, although text_config says that there is none.
+    tensors[head] = tensors.at(std::string(prefix) + "embed_tokens.weight");
+    tensors[head].values.back() += 1.0F;
+    const auto untied = open(config.c_str(), tensors);
+    ASSERT_TRUE(untied) << untied.error().message();
+    EXPECT_FALSE((*untied)->spec().tied_head);
+    EXPECT_EQ(read(**untied, SectionKind::kFinal, TensorKind::kHead, 7), tensors.at(head).values);
+    tensors["language_model.more.weight"] = {{2}, {1, 2}};
+    EXPECT_THAT(message_of(config.c_str(), tensors),
+                HasSubstr("\"language_model.more.weight\" [2] is unexpected"));
+  }
+  // A text model has no tensors of images.
+  TestTensors tensors = tiny_llama_tensors();
+  tensors["vision_tower.ln_pre.weight"] = {{2}, {1, 2}};
+  EXPECT_THAT(message_of(kTinyLlamaConfig, tensors),
+              HasSubstr("\"vision_tower.ln_pre.weight\" [2] is unexpected"));
+}
+
+TEST(HfModelTest, BlocksThatPredictFurtherTokensAreLeftOut) {
+  auto config = nlohmann::json::parse(kTinyLlamaConfig);
+  config["num_nextn_predict_layers"] = 1;
+  TestTensors tensors = tiny_llama_tensors();
+  EXPECT_TRUE((*open(config.dump().c_str(), tensors))->warnings().empty());
+  tensors["model.layers.2.mlp.up_proj.weight"] = {{20, 16}, std::vector<float>(320)};
+  tensors["model.layers.2.eh_proj.weight"] = {{2}, {1, 2}};
+  const auto model = open(config.dump().c_str(), tensors);
+  ASSERT_TRUE(model) << model.error().message();
+  ASSERT_EQ((*model)->warnings().size(), 1U);
+  EXPECT_EQ((*model)->warnings()[0], "left out 2 tensors that predict further tokens");
+  tensors["model.layers.3.mlp.up_proj.weight"] = {{20, 16}, std::vector<float>(320)};
+  EXPECT_THAT(message_of(config.dump().c_str(), tensors), HasSubstr("layers.3.mlp.up_proj.weight"));
+}
+
 TEST(HfModelTest, ALayerCountBeyondTheWeightsIsRefused) {
   auto config = nlohmann::json::parse(kTinyLlamaConfig);
   config["num_hidden_layers"] = 4000;

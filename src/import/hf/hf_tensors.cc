@@ -65,12 +65,12 @@ constexpr TensorPlace kBloomEmbedding[] = {
 constexpr TensorPlace kBloomLayer[] = {
     {K::kAttnNorm, "input_layernorm.weight"},
     {K::kAttnNormBias, "input_layernorm.bias"},
-    {K::kAttnQ, "self_attention.query_key_value.weight", S::kFusedQkvByHead},
-    {K::kAttnQBias, "self_attention.query_key_value.bias", S::kFusedQkvByHead},
-    {K::kAttnK, "self_attention.query_key_value.weight", S::kFusedQkvByHead},
-    {K::kAttnKBias, "self_attention.query_key_value.bias", S::kFusedQkvByHead},
-    {K::kAttnV, "self_attention.query_key_value.weight", S::kFusedQkvByHead},
-    {K::kAttnVBias, "self_attention.query_key_value.bias", S::kFusedQkvByHead},
+    {K::kAttnQ, "self_attention.query_key_value.weight", S::kFusedQkvByGroup},
+    {K::kAttnQBias, "self_attention.query_key_value.bias", S::kFusedQkvByGroup},
+    {K::kAttnK, "self_attention.query_key_value.weight", S::kFusedQkvByGroup},
+    {K::kAttnKBias, "self_attention.query_key_value.bias", S::kFusedQkvByGroup},
+    {K::kAttnV, "self_attention.query_key_value.weight", S::kFusedQkvByGroup},
+    {K::kAttnVBias, "self_attention.query_key_value.bias", S::kFusedQkvByGroup},
     {K::kAttnO, "self_attention.dense.weight"},
     {K::kAttnOBias, "self_attention.dense.bias"},
     {K::kFfnNorm, "post_attention_layernorm.weight"},
@@ -79,6 +79,92 @@ constexpr TensorPlace kBloomLayer[] = {
     {K::kFfnUpBias, "mlp.dense_h_to_4h.bias"},
     {K::kFfnDown, "mlp.dense_4h_to_h.weight"},
     {K::kFfnDownBias, "mlp.dense_4h_to_h.bias"}};
+
+constexpr TensorPlace kFalconEmbedding[] = {{K::kTokenEmbedding, "word_embeddings.weight"}};
+constexpr TensorPlace kFalconLayer[] = {
+    {K::kAttnNorm, "input_layernorm.weight"},
+    {K::kAttnNormBias, "input_layernorm.bias"},
+    {K::kAttnQ, "self_attention.query_key_value.weight", S::kFusedQkvByGroup},
+    {K::kAttnQBias, "self_attention.query_key_value.bias", S::kFusedQkvByGroup, P::kQkvBias},
+    {K::kAttnK, "self_attention.query_key_value.weight", S::kFusedQkvByGroup},
+    {K::kAttnKBias, "self_attention.query_key_value.bias", S::kFusedQkvByGroup, P::kQkvBias},
+    {K::kAttnV, "self_attention.query_key_value.weight", S::kFusedQkvByGroup},
+    {K::kAttnVBias, "self_attention.query_key_value.bias", S::kFusedQkvByGroup, P::kQkvBias},
+    {K::kAttnO, "self_attention.dense.weight"},
+    {K::kAttnOBias, "self_attention.dense.bias", S::kPlain, P::kAttnOutBias},
+    {K::kFfnNorm, "post_attention_layernorm.weight", S::kPlain, P::kSequential},
+    {K::kFfnNormBias, "post_attention_layernorm.bias", S::kPlain, P::kSequential},
+    {K::kFfnUp, "mlp.dense_h_to_4h.weight"},
+    {K::kFfnUpBias, "mlp.dense_h_to_4h.bias", S::kPlain, P::kFfnBias},
+    {K::kFfnDown, "mlp.dense_4h_to_h.weight"},
+    {K::kFfnDownBias, "mlp.dense_4h_to_h.bias", S::kPlain, P::kFfnBias}};
+constexpr TensorPlace kFalconTwoNormsLayer[] = {
+    {K::kAttnNorm, "ln_attn.weight"},
+    {K::kAttnNormBias, "ln_attn.bias"},
+    {K::kAttnQ, "self_attention.query_key_value.weight", S::kFusedQkvByGroup},
+    {K::kAttnQBias, "self_attention.query_key_value.bias", S::kFusedQkvByGroup, P::kQkvBias},
+    {K::kAttnK, "self_attention.query_key_value.weight", S::kFusedQkvByGroup},
+    {K::kAttnKBias, "self_attention.query_key_value.bias", S::kFusedQkvByGroup, P::kQkvBias},
+    {K::kAttnV, "self_attention.query_key_value.weight", S::kFusedQkvByGroup},
+    {K::kAttnVBias, "self_attention.query_key_value.bias", S::kFusedQkvByGroup, P::kQkvBias},
+    {K::kAttnO, "self_attention.dense.weight"},
+    {K::kAttnOBias, "self_attention.dense.bias", S::kPlain, P::kAttnOutBias},
+    {K::kFfnNorm, "ln_mlp.weight"},
+    {K::kFfnNormBias, "ln_mlp.bias"},
+    {K::kFfnUp, "mlp.dense_h_to_4h.weight"},
+    {K::kFfnUpBias, "mlp.dense_h_to_4h.bias", S::kPlain, P::kFfnBias},
+    {K::kFfnDown, "mlp.dense_4h_to_h.weight"},
+    {K::kFfnDownBias, "mlp.dense_4h_to_h.bias", S::kPlain, P::kFfnBias}};
+
+constexpr TensorPlace kGptNeoxEmbedding[] = {{K::kTokenEmbedding, "embed_in.weight"}};
+constexpr TensorPlace kGptNeoxFinal[] = {{K::kFinalNorm, "final_layer_norm.weight"},
+                                         {K::kFinalNormBias, "final_layer_norm.bias"}};
+constexpr TensorPlace kGptNeoxLayer[] = {
+    {K::kAttnNorm, "input_layernorm.weight"},
+    {K::kAttnNormBias, "input_layernorm.bias"},
+    {K::kAttnQ, "attention.query_key_value.weight", S::kFusedQkvByGroup},
+    {K::kAttnQBias, "attention.query_key_value.bias", S::kFusedQkvByGroup, P::kQkvBias},
+    {K::kAttnK, "attention.query_key_value.weight", S::kFusedQkvByGroup},
+    {K::kAttnKBias, "attention.query_key_value.bias", S::kFusedQkvByGroup, P::kQkvBias},
+    {K::kAttnV, "attention.query_key_value.weight", S::kFusedQkvByGroup},
+    {K::kAttnVBias, "attention.query_key_value.bias", S::kFusedQkvByGroup, P::kQkvBias},
+    {K::kAttnO, "attention.dense.weight"},
+    {K::kAttnOBias, "attention.dense.bias", S::kPlain, P::kAttnOutBias},
+    {K::kFfnNorm, "post_attention_layernorm.weight"},
+    {K::kFfnNormBias, "post_attention_layernorm.bias"},
+    {K::kFfnUp, "mlp.dense_h_to_4h.weight"},
+    {K::kFfnUpBias, "mlp.dense_h_to_4h.bias"},
+    {K::kFfnDown, "mlp.dense_4h_to_h.weight"},
+    {K::kFfnDownBias, "mlp.dense_4h_to_h.bias"}};
+
+constexpr TensorPlace kMptEmbedding[] = {{K::kTokenEmbedding, "wte.weight"}};
+constexpr TensorPlace kMptLayer[] = {{K::kAttnNorm, "norm_1.weight"},
+                                     {K::kAttnQ, "attn.Wqkv.weight", S::kFusedQkv},
+                                     {K::kAttnK, "attn.Wqkv.weight", S::kFusedQkv},
+                                     {K::kAttnV, "attn.Wqkv.weight", S::kFusedQkv},
+                                     {K::kAttnO, "attn.out_proj.weight"},
+                                     {K::kFfnNorm, "norm_2.weight"},
+                                     {K::kFfnUp, "ffn.up_proj.weight"},
+                                     {K::kFfnDown, "ffn.down_proj.weight"}};
+constexpr TensorPlace kMptFinal[] = {{K::kFinalNorm, "norm_f.weight"}};
+
+constexpr TensorPlace kStarcoder2Layer[] = {
+    {K::kAttnNorm, "input_layernorm.weight"},
+    {K::kAttnNormBias, "input_layernorm.bias"},
+    {K::kAttnQ, "self_attn.q_proj.weight"},
+    {K::kAttnQBias, "self_attn.q_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnK, "self_attn.k_proj.weight"},
+    {K::kAttnKBias, "self_attn.k_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnV, "self_attn.v_proj.weight"},
+    {K::kAttnVBias, "self_attn.v_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnO, "self_attn.o_proj.weight"},
+    {K::kAttnOBias, "self_attn.o_proj.bias", S::kPlain, P::kAttnOutBias},
+    {K::kFfnNorm, "post_attention_layernorm.weight"},
+    {K::kFfnNormBias, "post_attention_layernorm.bias"},
+    {K::kFfnUp, "mlp.c_fc.weight"},
+    {K::kFfnUpBias, "mlp.c_fc.bias", S::kPlain, P::kFfnBias},
+    {K::kFfnDown, "mlp.c_proj.weight"},
+    {K::kFfnDownBias, "mlp.c_proj.bias", S::kPlain, P::kFfnBias}};
 
 // In all tables the gate comes directly before up: their tiles alternate in the file.
 constexpr TensorPlace kLlamaLayer[] = {
@@ -116,6 +202,85 @@ constexpr TensorPlace kQwen3Layer[] = {
     {K::kFfnGate, "mlp.gate_proj.weight"},
     {K::kFfnUp, "mlp.up_proj.weight"},
     {K::kFfnDown, "mlp.down_proj.weight"}};
+
+// Mixtures of experts. In files of newer versions of transformers the experts may be stacked.
+constexpr TensorPlace kMixtralLayer[] = {
+    {K::kAttnNorm, "input_layernorm.weight"},    {K::kAttnQ, "self_attn.q_proj.weight"},
+    {K::kAttnK, "self_attn.k_proj.weight"},      {K::kAttnV, "self_attn.v_proj.weight"},
+    {K::kAttnO, "self_attn.o_proj.weight"},      {K::kFfnNorm, "post_attention_layernorm.weight"},
+    {K::kRouter, "block_sparse_moe.gate.weight"}};
+constexpr TensorPlace kMixtralExperts[] = {
+    {K::kExpertGate, "block_sparse_moe.experts.*.w1.weight"},
+    {K::kExpertUp, "block_sparse_moe.experts.*.w3.weight"},
+    {K::kExpertDown, "block_sparse_moe.experts.*.w2.weight"}};
+constexpr TensorPlace kQwen3MoeLayer[] = {
+    {K::kAttnNorm, "input_layernorm.weight"},
+    {K::kAttnQ, "self_attn.q_proj.weight"},
+    {K::kAttnQBias, "self_attn.q_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kQNorm, "self_attn.q_norm.weight"},
+    {K::kAttnK, "self_attn.k_proj.weight"},
+    {K::kAttnKBias, "self_attn.k_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kKNorm, "self_attn.k_norm.weight"},
+    {K::kAttnV, "self_attn.v_proj.weight"},
+    {K::kAttnVBias, "self_attn.v_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnO, "self_attn.o_proj.weight"},
+    {K::kAttnOBias, "self_attn.o_proj.bias", S::kPlain, P::kAttnOutBias},
+    {K::kFfnNorm, "post_attention_layernorm.weight"},
+    {K::kRouter, "mlp.gate.weight"}};
+// As Qwen 3's, with norms of queries and keys that run over all heads.
+constexpr TensorPlace kOlmoeLayer[] = {
+    {K::kAttnNorm, "input_layernorm.weight"},
+    {K::kAttnQ, "self_attn.q_proj.weight"},
+    {K::kAttnQBias, "self_attn.q_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kQNorm, "self_attn.q_norm.weight", S::kPlain, P::kAlways, true},
+    {K::kAttnK, "self_attn.k_proj.weight"},
+    {K::kAttnKBias, "self_attn.k_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kKNorm, "self_attn.k_norm.weight", S::kPlain, P::kAlways, true},
+    {K::kAttnV, "self_attn.v_proj.weight"},
+    {K::kAttnVBias, "self_attn.v_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnO, "self_attn.o_proj.weight"},
+    {K::kAttnOBias, "self_attn.o_proj.bias", S::kPlain, P::kAttnOutBias},
+    {K::kFfnNorm, "post_attention_layernorm.weight"},
+    {K::kRouter, "mlp.gate.weight"}};
+constexpr TensorPlace kQwenExperts[] = {{K::kExpertGate, "mlp.experts.*.gate_proj.weight"},
+                                        {K::kExpertUp, "mlp.experts.*.up_proj.weight"},
+                                        {K::kExpertDown, "mlp.experts.*.down_proj.weight"}};
+constexpr TensorPlace kQwenStackedExperts[] = {
+    {K::kExpertGate, "mlp.experts.gate_up_proj", S::kStackedGateUp},
+    {K::kExpertUp, "mlp.experts.gate_up_proj", S::kStackedGateUp},
+    {K::kExpertDown, "mlp.experts.down_proj", S::kStacked}};
+constexpr TensorPlace kGraniteMoeLayer[] = {
+    {K::kAttnNorm, "input_layernorm.weight"},
+    {K::kAttnQ, "self_attn.q_proj.weight"},
+    {K::kAttnQBias, "self_attn.q_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnK, "self_attn.k_proj.weight"},
+    {K::kAttnKBias, "self_attn.k_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnV, "self_attn.v_proj.weight"},
+    {K::kAttnVBias, "self_attn.v_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnO, "self_attn.o_proj.weight"},
+    {K::kAttnOBias, "self_attn.o_proj.bias", S::kPlain, P::kAttnOutBias},
+    {K::kFfnNorm, "post_attention_layernorm.weight"},
+    {K::kRouter, "block_sparse_moe.router.layer.weight"}};
+constexpr TensorPlace kGraniteMoeExperts[] = {
+    {K::kExpertGate, "block_sparse_moe.input_linear.weight", S::kStackedGateUp},
+    {K::kExpertUp, "block_sparse_moe.input_linear.weight", S::kStackedGateUp},
+    {K::kExpertDown, "block_sparse_moe.output_linear.weight", S::kStacked}};
+
+constexpr TensorPlace kInternlm2Embedding[] = {{K::kTokenEmbedding, "tok_embeddings.weight"}};
+constexpr TensorPlace kInternlm2Layer[] = {
+    {K::kAttnNorm, "attention_norm.weight"},
+    {K::kAttnQ, "attention.wqkv.weight", S::kFusedQkvByGroup},
+    {K::kAttnQBias, "attention.wqkv.bias", S::kFusedQkvByGroup, P::kQkvBias},
+    {K::kAttnK, "attention.wqkv.weight", S::kFusedQkvByGroup},
+    {K::kAttnKBias, "attention.wqkv.bias", S::kFusedQkvByGroup, P::kQkvBias},
+    {K::kAttnV, "attention.wqkv.weight", S::kFusedQkvByGroup},
+    {K::kAttnVBias, "attention.wqkv.bias", S::kFusedQkvByGroup, P::kQkvBias},
+    {K::kAttnO, "attention.wo.weight"},
+    {K::kAttnOBias, "attention.wo.bias", S::kPlain, P::kAttnOutBias},
+    {K::kFfnNorm, "ffn_norm.weight"},
+    {K::kFfnGate, "feed_forward.w1.weight"},
+    {K::kFfnUp, "feed_forward.w3.weight"},
+    {K::kFfnDown, "feed_forward.w2.weight"}};
 
 constexpr TensorPlace kPhi3Layer[] = {{K::kAttnNorm, "input_layernorm.weight"},
                                       {K::kAttnQ, "self_attn.qkv_proj.weight", S::kFusedQkv},
@@ -162,6 +327,21 @@ constexpr TensorPlace kStablelmLayer[] = {
 constexpr TensorPlace kStablelmFinal[] = {{K::kFinalNorm, "norm.weight"},
                                           {K::kFinalNormBias, "norm.bias"}};
 
+// One norm for attention and FFN, without a bias.
+constexpr TensorPlace kCohereLayer[] = {
+    {K::kAttnNorm, "input_layernorm.weight"},
+    {K::kAttnQ, "self_attn.q_proj.weight", S::kPairedRope},
+    {K::kAttnQBias, "self_attn.q_proj.bias", S::kPairedRope, P::kQkvBias},
+    {K::kAttnK, "self_attn.k_proj.weight", S::kPairedRope},
+    {K::kAttnKBias, "self_attn.k_proj.bias", S::kPairedRope, P::kQkvBias},
+    {K::kAttnV, "self_attn.v_proj.weight"},
+    {K::kAttnVBias, "self_attn.v_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnO, "self_attn.o_proj.weight"},
+    {K::kAttnOBias, "self_attn.o_proj.bias", S::kPlain, P::kAttnOutBias},
+    {K::kFfnGate, "mlp.gate_proj.weight"},
+    {K::kFfnUp, "mlp.up_proj.weight"},
+    {K::kFfnDown, "mlp.down_proj.weight"}};
+
 constexpr TensorPlace kGemmaLayer[] = {
     {K::kAttnNorm, "input_layernorm.weight", S::kLessOne},
     {K::kAttnQ, "self_attn.q_proj.weight"},
@@ -195,6 +375,71 @@ constexpr TensorPlace kGemma2Layer[] = {
     {K::kFfnUp, "mlp.up_proj.weight"},
     {K::kFfnDown, "mlp.down_proj.weight"},
     {K::kFfnPostNorm, "post_feedforward_layernorm.weight", S::kLessOne}};
+
+constexpr TensorPlace kGemma3Layer[] = {
+    {K::kAttnNorm, "input_layernorm.weight", S::kLessOne},
+    {K::kAttnQ, "self_attn.q_proj.weight"},
+    {K::kAttnQBias, "self_attn.q_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kQNorm, "self_attn.q_norm.weight", S::kLessOne},
+    {K::kAttnK, "self_attn.k_proj.weight"},
+    {K::kAttnKBias, "self_attn.k_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kKNorm, "self_attn.k_norm.weight", S::kLessOne},
+    {K::kAttnV, "self_attn.v_proj.weight"},
+    {K::kAttnVBias, "self_attn.v_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnO, "self_attn.o_proj.weight"},
+    {K::kAttnOBias, "self_attn.o_proj.bias", S::kPlain, P::kAttnOutBias},
+    {K::kAttnPostNorm, "post_attention_layernorm.weight", S::kLessOne},
+    {K::kFfnNorm, "pre_feedforward_layernorm.weight", S::kLessOne},
+    {K::kFfnGate, "mlp.gate_proj.weight"},
+    {K::kFfnUp, "mlp.up_proj.weight"},
+    {K::kFfnDown, "mlp.down_proj.weight"},
+    {K::kFfnPostNorm, "post_feedforward_layernorm.weight", S::kLessOne}};
+
+// No norms before the sublayers. OLMo's norms of queries and keys run over all heads.
+constexpr TensorPlace kOlmo2Layer[] = {
+    {K::kAttnQ, "self_attn.q_proj.weight"},
+    {K::kAttnQBias, "self_attn.q_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kQNorm, "self_attn.q_norm.weight", S::kPlain, P::kAlways, true},
+    {K::kAttnK, "self_attn.k_proj.weight"},
+    {K::kAttnKBias, "self_attn.k_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kKNorm, "self_attn.k_norm.weight", S::kPlain, P::kAlways, true},
+    {K::kAttnV, "self_attn.v_proj.weight"},
+    {K::kAttnVBias, "self_attn.v_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnO, "self_attn.o_proj.weight"},
+    {K::kAttnOBias, "self_attn.o_proj.bias", S::kPlain, P::kAttnOutBias},
+    {K::kAttnPostNorm, "post_attention_layernorm.weight"},
+    {K::kFfnGate, "mlp.gate_proj.weight"},
+    {K::kFfnUp, "mlp.up_proj.weight"},
+    {K::kFfnDown, "mlp.down_proj.weight"},
+    {K::kFfnPostNorm, "post_feedforward_layernorm.weight"}};
+constexpr TensorPlace kExaone4Layer[] = {{K::kAttnQ, "self_attn.q_proj.weight"},
+                                         {K::kQNorm, "self_attn.q_norm.weight"},
+                                         {K::kAttnK, "self_attn.k_proj.weight"},
+                                         {K::kKNorm, "self_attn.k_norm.weight"},
+                                         {K::kAttnV, "self_attn.v_proj.weight"},
+                                         {K::kAttnO, "self_attn.o_proj.weight"},
+                                         {K::kAttnPostNorm, "post_attention_layernorm.weight"},
+                                         {K::kFfnGate, "mlp.gate_proj.weight"},
+                                         {K::kFfnUp, "mlp.up_proj.weight"},
+                                         {K::kFfnDown, "mlp.down_proj.weight"},
+                                         {K::kFfnPostNorm, "post_feedforward_layernorm.weight"}};
+
+// post_attention_layernorm is the norm before the FFN here.
+constexpr TensorPlace kGlm4Layer[] = {
+    {K::kAttnNorm, "input_layernorm.weight"},
+    {K::kAttnQ, "self_attn.q_proj.weight", S::kPairedRope},
+    {K::kAttnQBias, "self_attn.q_proj.bias", S::kPairedRope, P::kQkvBias},
+    {K::kAttnK, "self_attn.k_proj.weight", S::kPairedRope},
+    {K::kAttnKBias, "self_attn.k_proj.bias", S::kPairedRope, P::kQkvBias},
+    {K::kAttnV, "self_attn.v_proj.weight"},
+    {K::kAttnVBias, "self_attn.v_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnO, "self_attn.o_proj.weight"},
+    {K::kAttnPostNorm, "post_self_attn_layernorm.weight"},
+    {K::kFfnNorm, "post_attention_layernorm.weight"},
+    {K::kFfnGate, "mlp.gate_up_proj.weight", S::kFusedGateUp},
+    {K::kFfnUp, "mlp.gate_up_proj.weight", S::kFusedGateUp},
+    {K::kFfnDown, "mlp.down_proj.weight"},
+    {K::kFfnPostNorm, "post_mlp_layernorm.weight"}};
 
 // Names of Microsoft and of 1bitLLM.
 constexpr TensorPlace kBitnetLayer[] = {{K::kAttnNorm, "input_layernorm.weight"},
@@ -233,6 +478,53 @@ constexpr TensorTable kTables[] = {
     {"stablelm", "model.", "layers.", kEmbedTokens, kStablelmLayer, kStablelmFinal},
     {"gemma", "model.", "layers.", kEmbedTokens, kGemmaLayer, kGemmaFinal},
     {"gemma2", "model.", "layers.", kEmbedTokens, kGemma2Layer, kGemmaFinal},
+    {"gemma3", "model.", "layers.", kEmbedTokens, kGemma3Layer, kGemmaFinal},
+    {.architecture = "mixtral",
+     .base_prefix = "model.",
+     .layer_prefix = "layers.",
+     .embedding = kEmbedTokens,
+     .layer = kMixtralLayer,
+     .final = kNormFinal,
+     .experts = kMixtralExperts},
+    {.architecture = "qwen3moe",
+     .base_prefix = "model.",
+     .layer_prefix = "layers.",
+     .embedding = kEmbedTokens,
+     .layer = kQwen3MoeLayer,
+     .final = kNormFinal,
+     .experts = kQwenExperts,
+     .stacked_experts = kQwenStackedExperts},
+    {.architecture = "olmoe",
+     .base_prefix = "model.",
+     .layer_prefix = "layers.",
+     .embedding = kEmbedTokens,
+     .layer = kOlmoeLayer,
+     .final = kNormFinal,
+     .experts = kQwenExperts,
+     .stacked_experts = kQwenStackedExperts},
+    {.architecture = "granitemoe",
+     .base_prefix = "model.",
+     .layer_prefix = "layers.",
+     .embedding = kEmbedTokens,
+     .layer = kGraniteMoeLayer,
+     .final = kNormFinal,
+     .experts = kGraniteMoeExperts},
+    {"smollm3", "model.", "layers.", kEmbedTokens, kLlamaLayer, kNormFinal},
+    {"granite", "model.", "layers.", kEmbedTokens, kLlamaLayer, kNormFinal},
+    {"mistral3", "model.", "layers.", kEmbedTokens, kLlamaLayer, kNormFinal},
+    {"internlm2", "model.", "layers.", kInternlm2Embedding, kInternlm2Layer, kNormFinal, false,
+     "output.weight"},
+    {"olmo2", "model.", "layers.", kEmbedTokens, kOlmo2Layer, kNormFinal},
+    {"exaone4", "model.", "layers.", kEmbedTokens, kExaone4Layer, kNormFinal},
+    {"glm4", "model.", "layers.", kEmbedTokens, kGlm4Layer, kNormFinal},
+    {"command-r", "model.", "layers.", kEmbedTokens, kCohereLayer, kNormFinal},
+    {"cohere2", "model.", "layers.", kEmbedTokens, kCohereLayer, kNormFinal},
+    {"falcon", "transformer.", "h.", kFalconEmbedding, kFalconLayer, kLnFinal},
+    {"falcon-two-norms", "transformer.", "h.", kFalconEmbedding, kFalconTwoNormsLayer, kLnFinal},
+    {"gptneox", "gpt_neox.", "layers.", kGptNeoxEmbedding, kGptNeoxLayer, kGptNeoxFinal, false,
+     "embed_out.weight"},
+    {"starcoder2", "model.", "layers.", kEmbedTokens, kStarcoder2Layer, kStablelmFinal},
+    {"mpt", "transformer.", "blocks.", kMptEmbedding, kMptLayer, kMptFinal},
     {"bitnet-b1.58", "model.", "layers.", kEmbedTokens, kBitnetLayer, kNormFinal},
     {"bitnet", "model.", "layers.", kEmbedTokens, kBitnet1bitLayer, kNormFinal},
 };
@@ -244,6 +536,12 @@ const TensorTable& tensor_table(std::string_view architecture) {
     if (table.architecture == architecture) return table;
   }
   QSF_CHECK(false);
+}
+
+TensorShape place_shape(const ModelSpec& spec, const TensorPlace& place) noexcept {
+  TensorShape shape = tensor_shape(spec, place.kind);
+  if (place.all_heads) shape.cols = place.kind == K::kQNorm ? spec.q_dim() : spec.kv_dim();
+  return shape;
 }
 
 }  // namespace qsf

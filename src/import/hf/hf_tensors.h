@@ -12,7 +12,9 @@
 #include <span>
 #include <string_view>
 
+#include "format/model_spec.h"
 #include "format/qsf_layout.h"
+#include "format/tensor_rules.h"
 
 namespace qsf {
 
@@ -24,8 +26,11 @@ enum class Storage : std::uint8_t {
   kBehindTwoRows,       // plain, behind two unused rows
   kFusedQkv,            // all outputs of q, all of k, all of v
   kFusedQkvTransposed,  // the same, [inputs, outputs]
-  kFusedQkvByHead,  // q, k and v of the first head, of the second ...; as many KV heads as heads
-  kFusedGateUp,     // all outputs of the gate, all of up
+  kFusedQkvByGroup,     // the first KV head: q of its query heads, k, v; the same of the second ...
+  kFusedGateUp,         // all outputs of the gate, all of up
+  kStacked,             // [experts, outputs, inputs]
+  kStackedGateUp,       // the same; of each expert all outputs of the gate, all of up
+  kPairedRope,          // plain, but columns 2i and 2i + 1 of a head rotate together (rope_pairs.h)
 };
 
 // Which models of the family have the tensor.
@@ -42,6 +47,7 @@ struct TensorPlace {
   std::string_view name;  // without the prefixes of the base model and of the layer
   Storage storage = Storage::kPlain;
   Presence presence = Presence::kAlways;
+  bool all_heads = false;  // a norm of queries or keys that runs over all heads, not over each
 };
 
 struct TensorTable {
@@ -52,12 +58,20 @@ struct TensorTable {
   std::span<const TensorPlace> layer;
   std::span<const TensorPlace> final;  // without the head, which may be tied
   bool head_bias = false;
+  std::string_view head = "lm_head.weight";  // also found under that name where it has another
+  // Behind those of the layer, of each expert: gate, up and down. A '*' in a name is the expert's
+  // number. Where the first of a model is missing, the other names are tried.
+  std::span<const TensorPlace> experts = {};
+  std::span<const TensorPlace> stacked_experts = {};
 };
 
 // Returns the table of an architecture.
 // Requires  parse_hf_config sets this `architecture`
 // Threads   any
 const TensorTable& tensor_table(std::string_view architecture);
+
+// Returns the shape of a tensor of a table by the spec.
+TensorShape place_shape(const ModelSpec& spec, const TensorPlace& place) noexcept;
 
 }  // namespace qsf
 

@@ -340,5 +340,375 @@ TEST(HfTensorsTest, Qwen3HasNormsOfOneHead) {
   EXPECT_EQ(m.layer(TensorKind::kKNorm), m.stored("model.layers.0.self_attn.k_norm.weight"));
 }
 
+// A tensor of a layer that is stored as it is: what it is, its name behind the prefix of the layer,
+// and its shape.
+struct Plain {
+  TensorKind kind;
+  const char* name;
+  std::vector<std::uint64_t> shape;
+};
+
+// Opens a model of `others` (full names) and the layer's tensors, and compares the latter.
+void expect_plain(const Json& config, const std::string& prefix, const std::vector<Plain>& layer,
+                  const Shapes& others) {
+  std::vector<std::string> names;
+  for (const Plain& tensor : layer) names.push_back(prefix + tensor.name);
+  Shapes shapes = others;
+  for (std::size_t i = 0; i < layer.size(); ++i) {
+    shapes.emplace_back(names[i].c_str(), layer[i].shape);
+  }
+  const Opened m(config, shapes);
+  ASSERT_NE(m.model, nullptr) << m.message;
+  for (std::size_t i = 0; i < layer.size(); ++i) {
+    EXPECT_EQ(m.layer(layer[i].kind), m.stored(names[i].c_str())) << names[i];
+  }
+}
+
+using K = TensorKind;
+const Shapes kUntied = {{"model.embed_tokens.weight", {9, 12}},
+                        {"model.norm.weight", {12}},
+                        {"lm_head.weight", {9, 12}}};
+
+TEST(HfTensorsTest, RelativesOfLlamaHaveItsTensors) {
+  const std::vector<Plain> layer = {{K::kAttnNorm, "input_layernorm.weight", {12}},
+                                    {K::kAttnQ, "self_attn.q_proj.weight", {12, 12}},
+                                    {K::kAttnK, "self_attn.k_proj.weight", {4, 12}},
+                                    {K::kAttnV, "self_attn.v_proj.weight", {4, 12}},
+                                    {K::kAttnO, "self_attn.o_proj.weight", {12, 12}},
+                                    {K::kFfnNorm, "post_attention_layernorm.weight", {12}},
+                                    {K::kFfnGate, "mlp.gate_proj.weight", {7, 12}},
+                                    {K::kFfnUp, "mlp.up_proj.weight", {7, 12}},
+                                    {K::kFfnDown, "mlp.down_proj.weight", {12, 7}}};
+  for (const char* name : {"SmolLM3ForCausalLM", "GraniteForCausalLM", "Ministral3ForCausalLM"}) {
+    expect_plain(
+        config_of(name, R"({"head_dim":4,"num_key_value_heads":1,"tie_word_embeddings":false})"),
+        "model.layers.0.", layer, kUntied);
+  }
+  std::vector<Plain> biased = layer;
+  biased.push_back({K::kAttnQBias, "self_attn.q_proj.bias", {12}});
+  biased.push_back({K::kAttnKBias, "self_attn.k_proj.bias", {4}});
+  biased.push_back({K::kAttnVBias, "self_attn.v_proj.bias", {4}});
+  biased.push_back({K::kAttnOBias, "self_attn.o_proj.bias", {12}});
+  biased.push_back({K::kFfnGateBias, "mlp.gate_proj.bias", {7}});
+  biased.push_back({K::kFfnUpBias, "mlp.up_proj.bias", {7}});
+  biased.push_back({K::kFfnDownBias, "mlp.down_proj.bias", {12}});
+  expect_plain(config_of("GraniteForCausalLM",
+                         R"({"num_key_value_heads":1,"attention_bias":true,"mlp_bias":true})"),
+               "model.layers.0.", biased, kUntied);
+}
+
+// OLMo's run over all heads, EXAONE's over each.
+TEST(HfTensorsTest, NormsOfQueriesAndKeysAndNormsBehindSublayersAlone) {
+  const Shapes others = {{"model.embed_tokens.weight", {9, 10}},
+                         {"model.norm.weight", {10}},
+                         {"lm_head.weight", {9, 10}}};
+  for (const char* name : {"Olmo2ForCausalLM", "Olmo3ForCausalLM", "Exaone4ForCausalLM"}) {
+    const bool over_all = std::string(name) != "Exaone4ForCausalLM";
+    const Json config = config_of(name, R"({"hidden_size":10,"head_dim":4,"num_attention_heads":4,
+                                            "num_key_value_heads":2})");
+    expect_plain(config, "model.layers.0.",
+                 {{K::kAttnQ, "self_attn.q_proj.weight", {16, 10}},
+                  {K::kQNorm, "self_attn.q_norm.weight", {over_all ? 16U : 4U}},
+                  {K::kAttnK, "self_attn.k_proj.weight", {8, 10}},
+                  {K::kKNorm, "self_attn.k_norm.weight", {over_all ? 8U : 4U}},
+                  {K::kAttnV, "self_attn.v_proj.weight", {8, 10}},
+                  {K::kAttnO, "self_attn.o_proj.weight", {10, 16}},
+                  {K::kAttnPostNorm, "post_attention_layernorm.weight", {10}},
+                  {K::kFfnGate, "mlp.gate_proj.weight", {7, 10}},
+                  {K::kFfnUp, "mlp.up_proj.weight", {7, 10}},
+                  {K::kFfnDown, "mlp.down_proj.weight", {10, 7}},
+                  {K::kFfnPostNorm, "post_feedforward_layernorm.weight", {10}}},
+                 others);
+  }
+}
+
+TEST(HfTensorsTest, Gemma3HasNormsOfHeadsLessOne) {
+  Shapes shapes = kGemma2;
+  shapes.push_back({"model.layers.0.self_attn.q_norm.weight", {6}});
+  shapes.push_back({"model.layers.0.self_attn.k_norm.weight", {6}});
+  const Opened m(config_of("Gemma3ForCausalLM", R"({"head_dim":6,"num_key_value_heads":1})"),
+                 shapes);
+  ASSERT_NE(m.model, nullptr) << m.message;
+  const auto check = [&](TensorKind kind, const char* name) {
+    EXPECT_EQ(m.layer(kind), plus_one(m.stored(name))) << name;
+  };
+  check(K::kQNorm, "model.layers.0.self_attn.q_norm.weight");
+  check(K::kKNorm, "model.layers.0.self_attn.k_norm.weight");
+  check(K::kAttnNorm, "model.layers.0.input_layernorm.weight");
+  check(K::kAttnPostNorm, "model.layers.0.post_attention_layernorm.weight");
+  check(K::kFfnNorm, "model.layers.0.pre_feedforward_layernorm.weight");
+  check(K::kFfnPostNorm, "model.layers.0.post_feedforward_layernorm.weight");
+  EXPECT_EQ(m.layer(K::kAttnQ), m.stored("model.layers.0.self_attn.q_proj.weight"));
+}
+
+// Rows of `cols` columns from a stored tensor, in the order of `from`.
+std::vector<float> picked(const Opened& m, const char* name, std::size_t cols,
+                          const std::vector<std::size_t>& from) {
+  std::vector<float> out;
+  for (const std::size_t row : from) {
+    const auto values = m.rows(name, cols, row, 1);
+    out.insert(out.end(), values.begin(), values.end());
+  }
+  return out;
+}
+
+// Two heads of 8 columns, of which the first 4 rotate: evens, odds, and the rest as it is.
+TEST(HfTensorsTest, Glm4RotatesNeighboursInHalfOfEachHead) {
+  const Shapes shapes = {{"model.embed_tokens.weight", {9, 12}},
+                         {"model.layers.0.input_layernorm.weight", {12}},
+                         {"model.layers.0.self_attn.q_proj.weight", {16, 12}},
+                         {"model.layers.0.self_attn.q_proj.bias", {16}},
+                         {"model.layers.0.self_attn.k_proj.weight", {8, 12}},
+                         {"model.layers.0.self_attn.k_proj.bias", {8}},
+                         {"model.layers.0.self_attn.v_proj.weight", {8, 12}},
+                         {"model.layers.0.self_attn.v_proj.bias", {8}},
+                         {"model.layers.0.self_attn.o_proj.weight", {12, 16}},
+                         {"model.layers.0.post_self_attn_layernorm.weight", {12}},
+                         {"model.layers.0.post_attention_layernorm.weight", {12}},
+                         {"model.layers.0.mlp.gate_up_proj.weight", {14, 12}},
+                         {"model.layers.0.mlp.down_proj.weight", {12, 7}},
+                         {"model.layers.0.post_mlp_layernorm.weight", {12}},
+                         {"model.norm.weight", {12}},
+                         {"lm_head.weight", {9, 12}}};
+  const Opened m(config_of("Glm4ForCausalLM", R"({"head_dim":8,"num_attention_heads":2,
+                              "num_key_value_heads":1})"),
+                 shapes);
+  ASSERT_NE(m.model, nullptr) << m.message;
+  const std::vector<std::size_t> q = {0, 2, 1, 3, 4, 5, 6, 7, 8, 10, 9, 11, 12, 13, 14, 15};
+  const std::vector<std::size_t> k = {0, 2, 1, 3, 4, 5, 6, 7};
+  EXPECT_EQ(m.layer(K::kAttnQ), picked(m, "model.layers.0.self_attn.q_proj.weight", 12, q));
+  EXPECT_EQ(m.layer(K::kAttnQBias), picked(m, "model.layers.0.self_attn.q_proj.bias", 1, q));
+  EXPECT_EQ(m.layer(K::kAttnK), picked(m, "model.layers.0.self_attn.k_proj.weight", 12, k));
+  EXPECT_EQ(m.layer(K::kAttnKBias), picked(m, "model.layers.0.self_attn.k_proj.bias", 1, k));
+  EXPECT_EQ(m.layer(K::kAttnV), m.stored("model.layers.0.self_attn.v_proj.weight"));
+  EXPECT_EQ(m.layer(K::kAttnVBias), m.stored("model.layers.0.self_attn.v_proj.bias"));
+  // post_attention_layernorm means another norm than elsewhere.
+  EXPECT_EQ(m.layer(K::kAttnPostNorm), m.stored("model.layers.0.post_self_attn_layernorm.weight"));
+  EXPECT_EQ(m.layer(K::kFfnNorm), m.stored("model.layers.0.post_attention_layernorm.weight"));
+  EXPECT_EQ(m.layer(K::kFfnPostNorm), m.stored("model.layers.0.post_mlp_layernorm.weight"));
+  const char* gate_up = "model.layers.0.mlp.gate_up_proj.weight";
+  EXPECT_EQ(m.layer(K::kFfnGate), m.rows(gate_up, 12, 0, 7));
+  EXPECT_EQ(m.layer(K::kFfnUp), m.rows(gate_up, 12, 7, 7));
+}
+
+TEST(HfTensorsTest, CohereRotatesNeighboursAndHasOneNormWithoutABias) {
+  const Shapes shapes = {{"model.embed_tokens.weight", {9, 12}},
+                         {"model.layers.0.input_layernorm.weight", {12}},
+                         {"model.layers.0.self_attn.q_proj.weight", {12, 12}},
+                         {"model.layers.0.self_attn.k_proj.weight", {6, 12}},
+                         {"model.layers.0.self_attn.v_proj.weight", {6, 12}},
+                         {"model.layers.0.self_attn.o_proj.weight", {12, 12}},
+                         {"model.layers.0.mlp.gate_proj.weight", {7, 12}},
+                         {"model.layers.0.mlp.up_proj.weight", {7, 12}},
+                         {"model.layers.0.mlp.down_proj.weight", {12, 7}},
+                         {"model.norm.weight", {12}}};
+  for (const char* name : {"CohereForCausalLM", "Cohere2ForCausalLM"}) {
+    const Json config = config_of(name, R"({"num_attention_heads":2,"num_key_value_heads":1})");
+    const Opened m(config, shapes);
+    ASSERT_NE(m.model, nullptr) << m.message;
+    EXPECT_EQ(m.layer(K::kAttnQ), picked(m, "model.layers.0.self_attn.q_proj.weight", 12,
+                                         {0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11}));
+    EXPECT_EQ(m.layer(K::kAttnK),
+              picked(m, "model.layers.0.self_attn.k_proj.weight", 12, {0, 2, 4, 1, 3, 5}));
+    EXPECT_EQ(m.layer(K::kAttnV), m.stored("model.layers.0.self_attn.v_proj.weight"));
+    EXPECT_EQ(m.layer(K::kFfnUp), m.stored("model.layers.0.mlp.up_proj.weight"));
+    EXPECT_FALSE(m.layer(K::kFfnNorm).has_value());
+    EXPECT_TRUE(m.model->spec().tied_head);
+    EXPECT_THAT(m.model->warnings(), testing::IsEmpty());
+    // Biases of zeros, which some files of Cohere 2 have, are left out; others are not.
+    TestTensors tensors = m.tensors;
+    tensors["model.layers.0.input_layernorm.bias"] = {{12}, std::vector<float>(12)};
+    write_model(m.folder, config.dump(), tensors);
+    const bool second = std::string(name) == "Cohere2ForCausalLM";
+    EXPECT_EQ(static_cast<bool>(HfModel::open(m.folder.path())), second);
+    tensors["model.layers.0.input_layernorm.bias"].values[11] = 1.0F;
+    write_model(m.folder, config.dump(), tensors);
+    EXPECT_THAT(HfModel::open(m.folder.path()).error().message(), HasSubstr("is unexpected"));
+  }
+}
+
+TEST(HfTensorsTest, InternLm2FusesByGroup) {
+  const Shapes shapes = {{"model.tok_embeddings.weight", {9, 12}},
+                         {"model.layers.0.attention_norm.weight", {12}},
+                         {"model.layers.0.attention.wqkv.weight", {32, 12}},
+                         {"model.layers.0.attention.wqkv.bias", {32}},
+                         {"model.layers.0.attention.wo.weight", {12, 16}},
+                         {"model.layers.0.attention.wo.bias", {12}},
+                         {"model.layers.0.ffn_norm.weight", {12}},
+                         {"model.layers.0.feed_forward.w1.weight", {7, 12}},
+                         {"model.layers.0.feed_forward.w3.weight", {7, 12}},
+                         {"model.layers.0.feed_forward.w2.weight", {12, 7}},
+                         {"model.norm.weight", {12}},
+                         {"output.weight", {9, 12}}};
+  const Opened m(config_of("InternLM2ForCausalLM", R"({"num_attention_heads":4,
+                              "num_key_value_heads":2,"head_dim":4})"),
+                 shapes);
+  ASSERT_NE(m.model, nullptr) << m.message;
+  const char* wqkv = "model.layers.0.attention.wqkv.weight";
+  EXPECT_EQ(m.layer(K::kAttnQ),
+            picked(m, wqkv, 12, {0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23}));
+  EXPECT_EQ(m.layer(K::kAttnK), picked(m, wqkv, 12, {8, 9, 10, 11, 24, 25, 26, 27}));
+  EXPECT_EQ(m.layer(K::kAttnV), picked(m, wqkv, 12, {12, 13, 14, 15, 28, 29, 30, 31}));
+  EXPECT_EQ(m.layer(K::kAttnO), m.stored("model.layers.0.attention.wo.weight"));
+  EXPECT_EQ(m.layer(K::kAttnOBias), m.stored("model.layers.0.attention.wo.bias"));
+  EXPECT_EQ(m.layer(K::kAttnNorm), m.stored("model.layers.0.attention_norm.weight"));
+  EXPECT_EQ(m.layer(K::kFfnNorm), m.stored("model.layers.0.ffn_norm.weight"));
+  EXPECT_EQ(m.layer(K::kFfnGate), m.stored("model.layers.0.feed_forward.w1.weight"));
+  EXPECT_EQ(m.layer(K::kFfnUp), m.stored("model.layers.0.feed_forward.w3.weight"));
+  EXPECT_EQ(m.layer(K::kFfnDown), m.stored("model.layers.0.feed_forward.w2.weight"));
+  EXPECT_EQ(m.read(SectionKind::kFinal, K::kHead), m.stored("output.weight"));
+}
+
+// Falcon's tensors with `n_qkv` fused rows, and norms of the given names.
+Shapes falcon_shapes(std::uint64_t n_qkv, const std::vector<const char*>& norms) {
+  Shapes shapes = {{"transformer.word_embeddings.weight", {9, 12}},
+                   {"transformer.h.0.self_attention.query_key_value.weight", {n_qkv, 12}},
+                   {"transformer.h.0.self_attention.query_key_value.bias", {n_qkv}},
+                   {"transformer.h.0.self_attention.dense.weight", {12, 12}},
+                   {"transformer.h.0.self_attention.dense.bias", {12}},
+                   {"transformer.h.0.mlp.dense_h_to_4h.weight", {48, 12}},
+                   {"transformer.h.0.mlp.dense_h_to_4h.bias", {48}},
+                   {"transformer.h.0.mlp.dense_4h_to_h.weight", {12, 48}},
+                   {"transformer.h.0.mlp.dense_4h_to_h.bias", {12}},
+                   {"transformer.ln_f.weight", {12}},
+                   {"transformer.ln_f.bias", {12}}};
+  for (const char* norm : norms) shapes.emplace_back(norm, std::vector<std::uint64_t>{12});
+  return shapes;
+}
+const std::vector<const char*> kOneNorm = {"transformer.h.0.input_layernorm.weight",
+                                           "transformer.h.0.input_layernorm.bias"};
+constexpr const char* kFalconQkv = "transformer.h.0.self_attention.query_key_value.weight";
+constexpr const char* kFalconQkvBias = "transformer.h.0.self_attention.query_key_value.bias";
+
+TEST(HfTensorsTest, FalconFusesForOneKvHeadForEachAndForGroups) {
+  Json config = config_of("FalconForCausalLM", R"({"bias":true,"num_attention_heads":6})");
+  config.erase("num_key_value_heads");
+  const Opened one(config, falcon_shapes(16, kOneNorm));
+  ASSERT_NE(one.model, nullptr) << one.message;
+  EXPECT_EQ(one.layer(K::kAttnQ), one.rows(kFalconQkv, 12, 0, 12));
+  EXPECT_EQ(one.layer(K::kAttnK), one.rows(kFalconQkv, 12, 12, 2));
+  EXPECT_EQ(one.layer(K::kAttnV), one.rows(kFalconQkv, 12, 14, 2));
+  EXPECT_EQ(one.layer(K::kAttnKBias), one.rows(kFalconQkvBias, 1, 12, 2));
+  EXPECT_EQ(one.layer(K::kAttnNorm), one.stored("transformer.h.0.input_layernorm.weight"));
+  EXPECT_FALSE(one.layer(K::kFfnNorm).has_value());
+  config["multi_query"] = false;
+  const Opened each(config, falcon_shapes(36, kOneNorm));
+  ASSERT_NE(each.model, nullptr) << each.message;
+  EXPECT_EQ(each.layer(K::kAttnV),
+            picked(each, kFalconQkv, 12, {4, 5, 10, 11, 16, 17, 22, 23, 28, 29, 34, 35}));
+  config["parallel_attn"] = false;
+  EXPECT_THAT(Opened(config, falcon_shapes(36, kOneNorm)).message,
+              HasSubstr("post_attention_layernorm.weight\" is missing"));
+}
+
+// head_dim is even with RoPE: 6 query heads of 2 columns and 2 KV heads: q q q k v, twice.
+TEST(HfTensorsTest, FalconWithTwoNormsFusesByGroup) {
+  Json config = config_of("FalconForCausalLM",
+                          R"({"bias":true,"num_attention_heads":6,"num_kv_heads":2,
+                              "new_decoder_architecture":true})");
+  config.erase("num_key_value_heads");
+  const std::vector<const char*> norms = {
+      "transformer.h.0.ln_attn.weight", "transformer.h.0.ln_attn.bias",
+      "transformer.h.0.ln_mlp.weight", "transformer.h.0.ln_mlp.bias"};
+  const Opened m(config, falcon_shapes(20, norms));
+  ASSERT_NE(m.model, nullptr) << m.message;
+  const std::vector<std::size_t> q = {0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 15};
+  EXPECT_EQ(m.layer(K::kAttnQ), picked(m, kFalconQkv, 12, q));
+  EXPECT_EQ(m.layer(K::kAttnQBias), picked(m, kFalconQkvBias, 1, q));
+  EXPECT_EQ(m.layer(K::kAttnK), picked(m, kFalconQkv, 12, {6, 7, 16, 17}));
+  EXPECT_EQ(m.layer(K::kAttnV), picked(m, kFalconQkv, 12, {8, 9, 18, 19}));
+  EXPECT_EQ(m.layer(K::kAttnVBias), picked(m, kFalconQkvBias, 1, {8, 9, 18, 19}));
+  EXPECT_EQ(m.layer(K::kAttnNorm), m.stored("transformer.h.0.ln_attn.weight"));
+  EXPECT_EQ(m.layer(K::kAttnNormBias), m.stored("transformer.h.0.ln_attn.bias"));
+  EXPECT_EQ(m.layer(K::kFfnNorm), m.stored("transformer.h.0.ln_mlp.weight"));
+  EXPECT_EQ(m.layer(K::kFfnNormBias), m.stored("transformer.h.0.ln_mlp.bias"));
+}
+
+TEST(HfTensorsTest, GptNeoxInterleavesHeadsAndNamesItsHeadTwice) {
+  Shapes shapes = {{"gpt_neox.embed_in.weight", {9, 12}},
+                   {"gpt_neox.layers.0.input_layernorm.weight", {12}},
+                   {"gpt_neox.layers.0.input_layernorm.bias", {12}},
+                   {"gpt_neox.layers.0.attention.query_key_value.weight", {36, 12}},
+                   {"gpt_neox.layers.0.attention.query_key_value.bias", {36}},
+                   {"gpt_neox.layers.0.attention.dense.weight", {12, 12}},
+                   {"gpt_neox.layers.0.attention.dense.bias", {12}},
+                   {"gpt_neox.layers.0.attention.bias", {1, 1, 5, 5}},  // buffers
+                   {"gpt_neox.layers.0.attention.masked_bias", {1}},
+                   {"gpt_neox.layers.0.attention.rotary_emb.inv_freq", {2}},
+                   {"gpt_neox.layers.0.post_attention_layernorm.weight", {12}},
+                   {"gpt_neox.layers.0.post_attention_layernorm.bias", {12}},
+                   {"gpt_neox.layers.0.mlp.dense_h_to_4h.weight", {7, 12}},
+                   {"gpt_neox.layers.0.mlp.dense_h_to_4h.bias", {7}},
+                   {"gpt_neox.layers.0.mlp.dense_4h_to_h.weight", {12, 7}},
+                   {"gpt_neox.layers.0.mlp.dense_4h_to_h.bias", {12}},
+                   {"gpt_neox.final_layer_norm.weight", {12}},
+                   {"gpt_neox.final_layer_norm.bias", {12}},
+                   {"embed_out.weight", {9, 12}}};
+  const Json config = config_of("GPTNeoXForCausalLM", R"({"rotary_pct":0.5})");
+  const Opened m(config, shapes);
+  ASSERT_NE(m.model, nullptr) << m.message;
+  const char* qkv = "gpt_neox.layers.0.attention.query_key_value.weight";
+  EXPECT_EQ(m.layer(K::kAttnK), picked(m, qkv, 12, {4, 5, 6, 7, 16, 17, 18, 19, 28, 29, 30, 31}));
+  EXPECT_EQ(m.layer(K::kFfnNorm), m.stored("gpt_neox.layers.0.post_attention_layernorm.weight"));
+  EXPECT_EQ(m.layer(K::kAttnOBias), m.stored("gpt_neox.layers.0.attention.dense.bias"));
+  EXPECT_EQ(m.layer(K::kFfnUp), m.stored("gpt_neox.layers.0.mlp.dense_h_to_4h.weight"));
+  EXPECT_EQ(m.read(SectionKind::kFinal, K::kFinalNormBias),
+            m.stored("gpt_neox.final_layer_norm.bias"));
+  EXPECT_EQ(m.read(SectionKind::kFinal, K::kHead), m.stored("embed_out.weight"));
+  shapes.back().first = "lm_head.weight";
+  const Opened renamed(config, shapes);
+  ASSERT_NE(renamed.model, nullptr) << renamed.message;
+  EXPECT_EQ(renamed.read(SectionKind::kFinal, K::kHead), renamed.stored("lm_head.weight"));
+  shapes.pop_back();
+  EXPECT_THAT(Opened(config, shapes).message, HasSubstr("\"embed_out.weight\" is missing"));
+}
+
+TEST(HfTensorsTest, StarCoder2HasBiasesEverywhere) {
+  const Json config = config_of("Starcoder2ForCausalLM",
+                                R"({"num_key_value_heads":1,"tie_word_embeddings":false})");
+  Shapes others = kUntied;
+  others.push_back({"model.norm.bias", {12}});
+  expect_plain(config, "model.layers.0.",
+               {{K::kAttnNorm, "input_layernorm.weight", {12}},
+                {K::kAttnNormBias, "input_layernorm.bias", {12}},
+                {K::kAttnQ, "self_attn.q_proj.weight", {12, 12}},
+                {K::kAttnQBias, "self_attn.q_proj.bias", {12}},
+                {K::kAttnK, "self_attn.k_proj.weight", {4, 12}},
+                {K::kAttnKBias, "self_attn.k_proj.bias", {4}},
+                {K::kAttnV, "self_attn.v_proj.weight", {4, 12}},
+                {K::kAttnVBias, "self_attn.v_proj.bias", {4}},
+                {K::kAttnO, "self_attn.o_proj.weight", {12, 12}},
+                {K::kAttnOBias, "self_attn.o_proj.bias", {12}},
+                {K::kFfnNorm, "post_attention_layernorm.weight", {12}},
+                {K::kFfnNormBias, "post_attention_layernorm.bias", {12}},
+                {K::kFfnUp, "mlp.c_fc.weight", {7, 12}},
+                {K::kFfnUpBias, "mlp.c_fc.bias", {7}},
+                {K::kFfnDown, "mlp.c_proj.weight", {12, 7}},
+                {K::kFfnDownBias, "mlp.c_proj.bias", {12}}},
+               others);
+}
+
+TEST(HfTensorsTest, MptHasNoBiases) {
+  const Json config = config_of("MPTForCausalLM", R"({"d_model":12,"n_heads":3,"n_layers":1,
+                                    "max_seq_len":5})");
+  const Shapes shapes = {{"transformer.wte.weight", {9, 12}},
+                         {"transformer.blocks.0.norm_1.weight", {12}},
+                         {"transformer.blocks.0.attn.Wqkv.weight", {36, 12}},
+                         {"transformer.blocks.0.attn.out_proj.weight", {12, 12}},
+                         {"transformer.blocks.0.norm_2.weight", {12}},
+                         {"transformer.blocks.0.ffn.up_proj.weight", {48, 12}},
+                         {"transformer.blocks.0.ffn.down_proj.weight", {12, 48}},
+                         {"transformer.norm_f.weight", {12}}};
+  const Opened m(config, shapes);
+  ASSERT_NE(m.model, nullptr) << m.message;
+  EXPECT_EQ(m.layer(K::kAttnNorm), m.stored("transformer.blocks.0.norm_1.weight"));
+  EXPECT_EQ(m.layer(K::kAttnK), m.rows("transformer.blocks.0.attn.Wqkv.weight", 12, 12, 12));
+  EXPECT_EQ(m.layer(K::kAttnO), m.stored("transformer.blocks.0.attn.out_proj.weight"));
+  EXPECT_EQ(m.layer(K::kFfnNorm), m.stored("transformer.blocks.0.norm_2.weight"));
+  EXPECT_EQ(m.layer(K::kFfnUp), m.stored("transformer.blocks.0.ffn.up_proj.weight"));
+  EXPECT_EQ(m.layer(K::kFfnDown), m.stored("transformer.blocks.0.ffn.down_proj.weight"));
+  EXPECT_FALSE(m.layer(K::kAttnNormBias).has_value());
+}
+
 }  // namespace
 }  // namespace qsf

@@ -49,6 +49,12 @@ class GgufWriter {
     append(keys_, std::uint64_t{values.size()});
     for (const float value : values) append(keys_, value);
   }
+  void add_bools(std::string_view name, const std::vector<bool>& values) {
+    begin_key(name, 9);
+    append(keys_, std::uint32_t{7});
+    append(keys_, std::uint64_t{values.size()});
+    for (const bool value : values) keys_.push_back(value ? '\1' : '\0');
+  }
 
   // `dims` begins with the contiguous one.
   void add_tensor(std::string_view name, const std::vector<std::uint64_t>& dims, std::uint32_t type,

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: MIT
+
+#include "import/gguf/gguf_families.h"
+
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <vector>
+
+namespace qsf {
+namespace {
+
+constexpr std::uint32_t kMaxGgufWindow = 1U << 30;
+constexpr char kWindowKey[] = "attention.sliding_window";
+constexpr char kPatternKey[] = "attention.sliding_window_pattern";
+
+// Gives a window to the layers that the file's pattern names, by default all but every
+// `period`-th.
+void read_local_windows(GgufFields& fields, std::uint32_t window, std::uint32_t period,
+                        ModelSpec& spec) {
+  if (window == 0) return;
+  for (const bool local : fields.pattern(kPatternKey, spec.n_layers, period)) {
+    spec.sliding_window.push_back(local ? window : 0);
+  }
+}
+
+// Sets the RoPE of layers with a window and that of the others.
+void set_layer_rope(LayerRope local, LayerRope global, ModelSpec& spec) {
+  if (spec.sliding_window.empty()) return;
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    const LayerRope rope = spec.window_of(layer) != 0 ? local : global;
+    spec.layer_rope.push_back(static_cast<std::uint32_t>(rope));
+  }
+}
+
+// Layers with a window do not scale RoPE and may have a base of their own.
+void set_local_rope(float theta, ModelSpec& spec) {
+  if (spec.sliding_window.empty()) return;
+  if (theta == spec.rope.theta && spec.rope.scaling == RopeScaling::kNone) return;
+  spec.local_rope_theta = theta;
+  set_layer_rope(LayerRope::kLocal, LayerRope::kMain, spec);
+}
+
+// Layers with a window rotate, the others do not.
+Status read_rope_of_local_layers(GgufFields& fields, ModelSpec& spec) {
+  set_layer_rope(LayerRope::kMain, LayerRope::kNone, spec);
+  const char* key = "rope.freq_base_swa";
+  if (fields.positive(key, spec.rope.theta) != spec.rope.theta) {
+    fields.fail(unsupported("GGUF: key \"%s\" differs from rope.freq_base, %g", key,
+                            static_cast<double>(spec.rope.theta)));
+  }
+  return fields.status();
+}
+
+// Gemma's embeddings are scaled by the root of their width.
+Status finish_gemma(const GgufFile&, GgufFields&, ModelSpec& spec) {
+  spec.embedding_scale = std::sqrt(static_cast<float>(spec.hidden));
+  return ok_status();
+}
+
+// No key holds the scale of scores: it follows from the width of a head, but for the largest model,
+// known by its layers, which takes the width of the residual stream instead.
+void set_gemma_scale(std::uint32_t layers_of_27b, ModelSpec& spec) {
+  const std::uint32_t width =
+      spec.n_layers == layers_of_27b ? spec.hidden / spec.n_heads : spec.head_dim;
+  spec.attention_scale = 1.0F / std::sqrt(static_cast<float>(width));
+}
+
+Status finish_gemma2(const GgufFile& file, GgufFields& fields, ModelSpec& spec) {
+  QSF_RETURN_IF_ERROR(finish_gemma(file, fields, spec));
+  set_gemma_scale(46, spec);
+  spec.attention_soft_cap = fields.positive("attn_logit_softcapping", 50.0F);
+  spec.logit_soft_cap = fields.positive("final_logit_softcapping", 30.0F);
+  read_local_windows(fields, fields.u32_or(kWindowKey, 4096, 1, kMaxGgufWindow), 2, spec);
+  return fields.status();
+}
+
+Status finish_gemma3(const GgufFile& file, GgufFields& fields, ModelSpec& spec) {
+  QSF_RETURN_IF_ERROR(finish_gemma(file, fields, spec));
+  set_gemma_scale(62, spec);
+  spec.logit_soft_cap = fields.positive_or("final_logit_softcapping", 0.0F);
+  read_local_windows(fields, fields.u32_or(kWindowKey, 0, 0, kMaxGgufWindow), 6, spec);
+  set_local_rope(fields.positive("rope.freq_base_swa", 10000.0F), spec);
+  return fields.status();
+}
+
+// One window for every layer, 0 for none.
+Status finish_windowed(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
+  const std::uint32_t window = fields.u32_or(kWindowKey, 0, 0, kMaxGgufWindow);
+  if (window == 0) return fields.status();
+  spec.sliding_window = {window};
+  if (!fields.has(kPatternKey)) return fields.status();
+  return unsupported("GGUF: key \"%s\" is not supported for %s", kPatternKey,
+                     spec.architecture.c_str());
+}
+
+// OLMo 2, and OLMo 3 where there are windows.
+Status finish_olmo2(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
+  read_local_windows(fields, fields.u32_or(kWindowKey, 0, 0, kMaxGgufWindow), 4, spec);
+  set_local_rope(fields.positive("rope.freq_base_swa", spec.rope.theta), spec);
+  return fields.status();
+}
+
+// The 32B model, known by its layers, has windows without a key too.
+Status finish_exaone4(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
+  const std::uint32_t fallback = spec.n_layers == 64 ? 4096 : 0;
+  read_local_windows(fields, fields.u32_or(kWindowKey, fallback, 0, kMaxGgufWindow), 4, spec);
+  return read_rope_of_local_layers(fields, spec);
+}
+
+// Every fourth layer does not rotate; no key can say otherwise.
+Status finish_smollm3(const GgufFile&, GgufFields&, ModelSpec& spec) {
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    const LayerRope rope = layer % 4 == 3 ? LayerRope::kNone : LayerRope::kMain;
+    spec.layer_rope.push_back(static_cast<std::uint32_t>(rope));
+  }
+  return ok_status();
+}
+
+// Logits are divided by logit_scale. A model of the hybrid family without state layers comes under
+// this name and does not rotate.
+Status finish_granite(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
+  spec.embedding_scale = fields.positive_or("embedding_scale", 1.0F);
+  spec.residual_scale = fields.positive_or("residual_scale", 1.0F);
+  spec.attention_scale = fields.positive_or("attention.scale", 0.0F);
+  spec.logit_scale = 1.0F / fields.positive("logit_scale", 1.0F);
+  if (!fields.boolean("rope.scaling.finetuned", true)) {
+    spec.layer_rope.assign(spec.n_layers, static_cast<std::uint32_t>(LayerRope::kNone));
+  }
+  return fields.status();
+}
+
+// Queries grow with their position beyond the context that YaRN begins with.
+Status finish_mistral3(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
+  spec.query_position_scale = fields.positive_or("attention.temperature_scale", 0.0F);
+  fields.refuse_unread("attention.temperature_length", spec.rope.original_context);
+  return fields.status();
+}
+
+Status finish_command_r(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
+  spec.logit_scale = fields.positive_or("logit_scale", 1.0F);
+  return fields.status();
+}
+
+Status finish_cohere2(const GgufFile& file, GgufFields& fields, ModelSpec& spec) {
+  QSF_RETURN_IF_ERROR(finish_command_r(file, fields, spec));
+  read_local_windows(fields, fields.u32(kWindowKey, 1, kMaxGgufWindow), 4, spec);
+  return read_rope_of_local_layers(fields, spec);
+}
+
+// The layout has all queries, all keys, all values. The first models have ALiBi in place of RoPE,
+// which no key says; they are the ones with biases.
+Status finish_falcon(const GgufFile& file, GgufFields& fields, ModelSpec& spec) {
+  const std::string layout = fields.text("tensor_data_layout", "jploski");
+  QSF_RETURN_IF_ERROR(fields.status());
+  if (layout != "jploski") {
+    return unsupported("GGUF: tensor_data_layout \"%s\" is not supported; expected jploski",
+                       shown_gguf_text(layout).c_str());
+  }
+  if (file.find("blk.0.attn_qkv.bias") == nullptr) return ok_status();
+  return unsupported("GGUF: a %s with biases is one with ALiBi, which is not supported",
+                     spec.architecture.c_str());
+}
+
+bool has_falcon_attention_norm(const GgufFile& file) {
+  return file.find("blk.0.attn_norm_2.weight") != nullptr;
+}
+
+// The 20B model, known by its layers, is the one whose GELU is an approximation.
+Status finish_gptneox(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
+  if (spec.n_layers == 44) spec.activation = Activation::kGeluTanh;
+  spec.parallel_block = fields.boolean("use_parallel_residual", true);
+  return fields.status();
+}
+
+Status finish_mpt(const GgufFile&, GgufFields& fields, ModelSpec&) {
+  const float most = fields.positive_or("attention.max_alibi_bias", 0.0F);
+  if (!fields.status().ok() || most == 8.0F) return fields.status();
+  return unsupported("GGUF: attention.max_alibi_bias is %g, expected 8", static_cast<double>(most));
+}
+
+Status finish_stablelm(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
+  spec.parallel_block = fields.boolean("use_parallel_residual", true);
+  return fields.status();
+}
+
+// The text part of a model of images: rows are stored in halves, as that kind of RoPE needs them.
+bool has_rope_sections(const GgufFile& file) {
+  return file.keys().find_key("glm4.rope.dimension_sections") != nullptr;
+}
+
+// Trained with activations of 8 bits, one scale a token.
+Status finish_bitnet(const GgufFile&, GgufFields&, ModelSpec& spec) {
+  spec.int8_rows = true;
+  return ok_status();
+}
+
+constexpr TensorPlace kBitnetEmbedding[] = {{TensorKind::kTokenEmbedding, ""}};
+constexpr TensorPlace kBitnetCppLayer[] = {
+    {TensorKind::kAttnNorm, ""},   {TensorKind::kAttnQ, ""},       {TensorKind::kAttnK, ""},
+    {TensorKind::kAttnV, ""},      {TensorKind::kAttnSubNorm, ""}, {TensorKind::kAttnO, ""},
+    {TensorKind::kFfnNorm, ""},    {TensorKind::kFfnGate, ""},     {TensorKind::kFfnUp, ""},
+    {TensorKind::kFfnSubNorm, ""}, {TensorKind::kFfnDown, ""}};
+constexpr TensorPlace kBitnetFinal[] = {{TensorKind::kFinalNorm, ""}};
+constexpr TensorTable kBitnetTable = {"bitnet",        "",          "", kBitnetEmbedding,
+                                      kBitnetCppLayer, kBitnetFinal};
+
+// Falcon's first norm is that of the FFN where there are two.
+constexpr GgufKindName kFalconTwoNormNames[] = {{TensorKind::kAttnNorm, "attn_norm_2.weight"},
+                                                {TensorKind::kAttnNormBias, "attn_norm_2.bias"},
+                                                {TensorKind::kFfnNorm, "attn_norm.weight"},
+                                                {TensorKind::kFfnNormBias, "attn_norm.bias"}};
+
+constexpr GgufArchitecture kGgufArchitectures[] = {
+    {.name = "llama", .family = "llama", .paired_rope = true, .finish = finish_windowed},
+    {.name = "qwen2", .family = "qwen2"},
+    {.name = "qwen3", .family = "qwen3"},
+    {.name = "phi2",
+     .family = "phi2",
+     .norm = NormType::kLayerNorm,
+     .activation = Activation::kGeluTanh,
+     .gated_ffn = false,
+     .parallel_block = true},
+    {.name = "phi3", .family = "phi3", .finish = finish_windowed},
+    {.name = "gemma",
+     .family = "gemma",
+     .activation = Activation::kGeluTanh,
+     .finish = finish_gemma},
+    {.name = "gemma2",
+     .family = "gemma2",
+     .activation = Activation::kGeluTanh,
+     .finish = finish_gemma2},
+    {.name = "gemma3",
+     .family = "gemma3",
+     .activation = Activation::kGeluTanh,
+     .finish = finish_gemma3},
+    {.name = "gpt2",
+     .family = "gpt2",
+     .norm = NormType::kLayerNorm,
+     .activation = Activation::kGeluTanh,
+     .gated_ffn = false,
+     .positions = PositionEncoding::kLearned},
+    {.name = "stablelm",
+     .family = "stablelm",
+     .norm = NormType::kLayerNorm,
+     .finish = finish_stablelm},
+    {.name = "bloom",
+     .family = "bloom",
+     .norm = NormType::kLayerNorm,
+     .activation = Activation::kGeluTanh,
+     .gated_ffn = false,
+     .positions = PositionEncoding::kAlibi},
+    {.name = "smollm3", .family = "smollm3", .paired_rope = true, .finish = finish_smollm3},
+    {.name = "olmo2", .family = "olmo2", .finish = finish_olmo2},
+    {.name = "granite", .family = "granite", .paired_rope = true, .finish = finish_granite},
+    {.name = "mistral3", .family = "mistral3", .paired_rope = true, .finish = finish_mistral3},
+    {.name = "glm4", .family = "glm4", .holds = has_rope_sections},
+    {.name = "glm4", .family = "glm4", .paired_rope = true},
+    {.name = "exaone4", .family = "exaone4", .finish = finish_exaone4},
+    {.name = "command-r",
+     .family = "command-r",
+     .norm = NormType::kLayerNorm,
+     .parallel_block = true,
+     .paired_rope = true,
+     .finish = finish_command_r},
+    {.name = "cohere2",
+     .family = "cohere2",
+     .norm = NormType::kLayerNorm,
+     .parallel_block = true,
+     .paired_rope = true,
+     .finish = finish_cohere2},
+    {.name = "falcon",
+     .family = "falcon-two-norms",
+     .norm = NormType::kLayerNorm,
+     .activation = Activation::kGeluErf,
+     .gated_ffn = false,
+     .parallel_block = true,
+     .finish = finish_falcon,
+     .names = kFalconTwoNormNames,
+     .holds = has_falcon_attention_norm},
+    {.name = "falcon",
+     .family = "falcon",
+     .norm = NormType::kLayerNorm,
+     .activation = Activation::kGeluErf,
+     .gated_ffn = false,
+     .parallel_block = true,
+     .finish = finish_falcon},
+    {.name = "gptneox",
+     .family = "gptneox",
+     .norm = NormType::kLayerNorm,
+     .activation = Activation::kGeluErf,
+     .gated_ffn = false,
+     .finish = finish_gptneox},
+    {.name = "starcoder2",
+     .family = "starcoder2",
+     .norm = NormType::kLayerNorm,
+     .activation = Activation::kGeluTanh,
+     .gated_ffn = false,
+     .finish = finish_windowed},
+    {.name = "internlm2", .family = "internlm2", .paired_rope = true},
+    {.name = "mpt",
+     .family = "mpt",
+     .norm = NormType::kLayerNorm,
+     .activation = Activation::kGeluErf,
+     .gated_ffn = false,
+     .positions = PositionEncoding::kAlibi,
+     .finish = finish_mpt},
+    // BitNet files have no key for the activation; it follows from the architecture's name.
+    {.name = "bitnet", .family = "bitnet", .finish = finish_bitnet, .table = &kBitnetTable},
+    {.name = "bitnet-25",
+     .family = "bitnet-25",
+     .activation = Activation::kReluSquared,
+     .finish = finish_bitnet,
+     .table = &kBitnetTable},
+    {.name = "bitnet-b1.58",
+     .family = "bitnet-b1.58",
+     .activation = Activation::kReluSquared,
+     .finish = finish_bitnet,
+     .table = &kBitnetTable},
+};
+
+// Each name once: rows that ask something of a file come before the one that does not.
+std::string gguf_architecture_names() {
+  std::string names;
+  for (const GgufArchitecture& a : kGgufArchitectures) {
+    if (a.holds != nullptr) continue;
+    if (!names.empty()) names += &a + 1 == std::end(kGgufArchitectures) ? " and " : ", ";
+    names += a.name;
+  }
+  return names;
+}
+
+}  // namespace
+
+Result<const GgufArchitecture*> find_gguf_architecture(const GgufFile& file) {
+  QSF_ASSIGN_OR_RETURN(const auto name, file.keys().get_string("general.architecture"));
+  if (!name.has_value()) {
+    return corrupt("GGUF: key \"general.architecture\" is missing: the file has no model");
+  }
+  for (const GgufArchitecture& architecture : kGgufArchitectures) {
+    if (architecture.name != *name) continue;
+    if (architecture.holds == nullptr || architecture.holds(file)) return &architecture;
+  }
+  return unsupported("GGUF: architecture \"%s\" is not supported; expected one of %s",
+                     shown_gguf_text(*name).c_str(), gguf_architecture_names().c_str());
+}
+
+}  // namespace qsf

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+//
+// The architectures of GGUF files: which one a file has, what its name says of the model, and the
+// keys that it alone reads.
+//
+// llama.cpp decides what a name means (its src/llama-model.cpp and src/models); where its graph
+// departs from the published model, as with GELU, the model is followed. No key says which form of
+// GELU a model has.
+
+#ifndef QSF_IMPORT_GGUF_GGUF_FAMILIES_H_
+#define QSF_IMPORT_GGUF_GGUF_FAMILIES_H_
+
+#include <span>
+#include <string_view>
+
+#include "base/result.h"
+#include "base/status.h"
+#include "format/model_spec.h"
+#include "format/qsf_layout.h"
+#include "import/gguf/gguf_fields.h"
+#include "import/gguf/gguf_file.h"
+#include "import/hf/hf_tensors.h"
+
+namespace qsf {
+
+// The name of a tensor in its layer, or of one outside layers: "attn_norm.weight".
+struct GgufKindName {
+  TensorKind kind;
+  const char* name;
+};
+
+struct GgufArchitecture {
+  std::string_view name;    // general.architecture
+  std::string_view family;  // ModelSpec::architecture
+  NormType norm = NormType::kRmsNorm;
+  Activation activation = Activation::kSilu;
+  bool gated_ffn = true;
+  PositionEncoding positions = PositionEncoding::kRope;
+  bool parallel_block = false;
+  // RoPE rotates neighbouring rows of queries and keys in pairs (GPT-J order).
+  bool paired_rope = false;
+  Status (*finish)(const GgufFile& file, GgufFields& fields,
+                   ModelSpec& spec) = nullptr;  // reads its own keys
+  const TensorTable* table = nullptr;  // kinds and their order; null: those of the family's folders
+  std::span<const GgufKindName> names = {};  // of layers, where they differ from the common ones
+  // Of rows with one name, the first that this is true of; null: of every file.
+  bool (*holds)(const GgufFile& file) = nullptr;
+};
+
+// Returns the architecture that general.architecture names.
+// Fails  kCorrupt without the key; kUnsupported, naming it
+Result<const GgufArchitecture*> find_gguf_architecture(const GgufFile& file);
+
+}  // namespace qsf
+
+#endif  // QSF_IMPORT_GGUF_GGUF_FAMILIES_H_

@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: MIT
+//
+// What the keys of each GGUF architecture say of a model, and what is refused.
+
+#include "import/gguf/gguf_families.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "import/gguf/gguf_arch.h"
+#include "import/testing/gguf_writer.h"
+#include "io/testing/faulty_file.h"
+
+namespace qsf {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using namespace testing_support;
+
+constexpr auto kNone = static_cast<std::uint32_t>(LayerRope::kNone);
+constexpr auto kMain = static_cast<std::uint32_t>(LayerRope::kMain);
+constexpr auto kLocal = static_cast<std::uint32_t>(LayerRope::kLocal);
+
+// The keys of a model, and no weights.
+struct GgufKeys {
+  explicit GgufKeys(std::string name) : architecture(std::move(name)) {}
+
+  std::string architecture;
+  std::map<std::string, std::uint32_t> numbers;
+  std::map<std::string, float> floats;
+  std::map<std::string, std::string> texts;
+  std::map<std::string, bool> booleans;
+  std::map<std::string, std::vector<bool>> lists;
+  std::vector<std::string> tensors;
+
+  std::string write() const {
+    GgufWriter writer;
+    const std::string prefix = architecture + ".";
+    writer.add_text("general.architecture", architecture);
+    std::map<std::string, std::uint32_t> all = {
+        {"embedding_length", 48},     {"block_count", 7},
+        {"attention.head_count", 4},  {"attention.head_count_kv", 2},
+        {"context_length", 64},       {"feed_forward_length", 80},
+        {"attention.key_length", 16}, {"attention.value_length", 16}};
+    for (const auto& [name, value] : numbers) all[name] = value;
+    for (const auto& [name, value] : all) writer.add_u32(prefix + name, value);
+    for (const char* name : {"attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"}) {
+      writer.add_f32(prefix + name, 1e-5F);
+    }
+    for (const auto& [name, value] : floats) writer.add_f32(prefix + name, value);
+    for (const auto& [name, value] : texts) writer.add_text(prefix + name, value);
+    for (const auto& [name, value] : booleans) writer.add_bool(prefix + name, value);
+    for (const auto& [name, values] : lists) writer.add_bools(prefix + name, values);
+    writer.add_f32_tensor("token_embd.weight", {2, 3}, std::vector<float>(6, 1.0F));
+    for (const std::string& name : tensors) writer.add_f32_tensor(name, {1}, {1.0F});
+    return writer.finish();
+  }
+};
+
+Result<ModelSpec> spec_of(const GgufKeys& keys) {
+  const std::string bytes = keys.write();
+  MemoryFileOps ops(as_bytes(bytes));
+  QSF_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open("m.gguf", ops));
+  QSF_ASSIGN_OR_RETURN(const GgufArchitecture* architecture, find_gguf_architecture(file));
+  QSF_ASSIGN_OR_RETURN(ModelSpec spec, gguf_model_spec(file, *architecture));
+  QSF_RETURN_IF_ERROR(validate(spec));
+  return spec;
+}
+
+ModelSpec valid_spec(const GgufKeys& keys) {
+  auto spec = spec_of(keys);
+  EXPECT_TRUE(spec) << keys.architecture << ": " << spec.error().message();
+  return spec ? *spec : ModelSpec();
+}
+
+void expect_refused(const GgufKeys& keys, StatusCode code, const char* part) {
+  const auto spec = spec_of(keys);
+  ASSERT_FALSE(spec) << keys.architecture << ", " << part;
+  EXPECT_EQ(spec.error().code(), code) << spec.error().message();
+  EXPECT_THAT(std::string(spec.error().message()), HasSubstr(part));
+}
+
+TEST(GgufFamiliesTest, Gemma3HasTwoRopes) {
+  GgufKeys keys("gemma3");
+  keys.floats["rope.freq_base"] = 1000000.0F;
+  ModelSpec spec = valid_spec(keys);
+  EXPECT_THAT(spec.sliding_window, IsEmpty());
+  EXPECT_THAT(spec.layer_rope, IsEmpty());
+  EXPECT_EQ(spec.activation, Activation::kGeluTanh);
+  EXPECT_EQ(spec.embedding_scale, std::sqrt(48.0F));
+  EXPECT_EQ(spec.attention_scale, 0.25F);
+
+  keys.numbers["attention.sliding_window"] = 32;
+  keys.texts["rope.scaling.type"] = "linear";
+  keys.floats["rope.scaling.factor"] = 8.0F;
+  spec = valid_spec(keys);
+  EXPECT_THAT(spec.sliding_window, ElementsAre(32, 32, 32, 32, 32, 0, 32));
+  EXPECT_THAT(spec.layer_rope, ElementsAre(kLocal, kLocal, kLocal, kLocal, kLocal, kMain, kLocal));
+  EXPECT_EQ(spec.rope.theta, 1000000.0F);
+  EXPECT_EQ(spec.rope.factor, 8.0F);
+  EXPECT_EQ(spec.local_rope_theta, 10000.0F);
+  keys.floats["rope.freq_base_swa"] = 500.0F;
+  keys.floats["final_logit_softcapping"] = 20.0F;
+  spec = valid_spec(keys);
+  EXPECT_EQ(spec.local_rope_theta, 500.0F);
+  EXPECT_EQ(spec.logit_soft_cap, 20.0F);
+}
+
+TEST(GgufFamiliesTest, TheLargestGemmasScaleScoresByTheStream) {
+  for (const auto& [name, n_layers] : {std::pair("gemma2", 46U), std::pair("gemma3", 62U)}) {
+    GgufKeys keys(name);
+    EXPECT_EQ(valid_spec(keys).attention_scale, 1.0F / std::sqrt(16.0F)) << name;
+    keys.numbers["block_count"] = n_layers;
+    EXPECT_EQ(valid_spec(keys).attention_scale, 1.0F / std::sqrt(12.0F)) << name;
+  }
+}
+
+TEST(GgufFamiliesTest, APatternIsAListOrAPeriod) {
+  const char* key = "attention.sliding_window_pattern";
+  for (const char* name : {"gemma2", "gemma3", "olmo2", "exaone4", "cohere2"}) {
+    GgufKeys keys(name);
+    keys.numbers["block_count"] = 3;
+    keys.numbers["attention.sliding_window"] = 5;
+    keys.lists[key] = {false, true, false};
+    EXPECT_THAT(valid_spec(keys).sliding_window, ElementsAre(0, 5, 0)) << name;
+    keys.lists[key] = {false, true};
+    expect_refused(keys, StatusCode::kCorrupt, key);
+    keys.lists.clear();
+    keys.numbers[key] = 2;
+    EXPECT_THAT(valid_spec(keys).sliding_window, ElementsAre(5, 0, 5)) << name;
+    keys.numbers[key] = 1;
+    EXPECT_THAT(valid_spec(keys).sliding_window, ElementsAre(0, 0, 0)) << name;
+    keys.numbers[key] = 0;
+    EXPECT_THAT(valid_spec(keys).sliding_window, ElementsAre(5, 5, 5)) << name;
+    keys.numbers.erase(key);
+    keys.texts[key] = "LLG";
+    expect_refused(keys, StatusCode::kCorrupt, key);
+  }
+  for (const char* name : {"llama", "phi3", "starcoder2"}) {
+    GgufKeys keys(name);
+    keys.numbers["attention.sliding_window"] = 0;
+    EXPECT_THAT(valid_spec(keys).sliding_window, IsEmpty()) << name;
+    keys.numbers["attention.sliding_window"] = 5;
+    EXPECT_THAT(valid_spec(keys).sliding_window, ElementsAre(5)) << name;
+    keys.numbers[key] = 2;
+    expect_refused(keys, StatusCode::kUnsupported, key);
+  }
+}
+
+TEST(GgufFamiliesTest, Olmo3ScalesLayersWithoutAWindow) {
+  GgufKeys keys("olmo2");
+  EXPECT_THAT(valid_spec(keys).layer_rope, IsEmpty());
+  keys.numbers["attention.sliding_window"] = 16;
+  keys.numbers["block_count"] = 4;
+  keys.floats["rope.freq_base"] = 777.0F;
+  EXPECT_THAT(valid_spec(keys).layer_rope, IsEmpty());
+  keys.texts["rope.scaling.type"] = "yarn";
+  keys.floats["rope.scaling.factor"] = 4.0F;
+  const ModelSpec spec = valid_spec(keys);
+  EXPECT_THAT(spec.sliding_window, ElementsAre(16, 16, 16, 0));
+  EXPECT_THAT(spec.layer_rope, ElementsAre(kLocal, kLocal, kLocal, kMain));
+  EXPECT_EQ(spec.local_rope_theta, 777.0F);
+}
+
+TEST(GgufFamiliesTest, LayersWithoutAWindowMayNotRotate) {
+  GgufKeys keys("exaone4");
+  EXPECT_THAT(valid_spec(keys).sliding_window, IsEmpty());
+  EXPECT_THAT(valid_spec(keys).layer_rope, IsEmpty());
+  keys.numbers["block_count"] = 64;
+  ModelSpec spec = valid_spec(keys);
+  EXPECT_EQ(spec.window_of(0), 4096U);
+  EXPECT_EQ(spec.window_of(3), 0U);
+  EXPECT_EQ(spec.rope_of(2), LayerRope::kMain);
+  EXPECT_EQ(spec.rope_of(63), LayerRope::kNone);
+
+  for (const char* name : {"exaone4", "cohere2"}) {
+    keys = GgufKeys(name);
+    keys.numbers["block_count"] = 5;
+    keys.numbers["attention.sliding_window"] = 16;
+    spec = valid_spec(keys);
+    EXPECT_THAT(spec.sliding_window, ElementsAre(16, 16, 16, 0, 16)) << name;
+    EXPECT_THAT(spec.layer_rope, ElementsAre(kMain, kMain, kMain, kNone, kMain)) << name;
+    keys.floats["rope.freq_base_swa"] = 10000.0F;
+    EXPECT_EQ(valid_spec(keys), spec) << name;
+    keys.floats["rope.freq_base_swa"] = 20000.0F;
+    expect_refused(keys, StatusCode::kUnsupported, "rope.freq_base_swa");
+  }
+  expect_refused(GgufKeys("cohere2"), StatusCode::kCorrupt, "attention.sliding_window");
+
+  keys = GgufKeys("smollm3");
+  EXPECT_THAT(valid_spec(keys).layer_rope,
+              ElementsAre(kMain, kMain, kMain, kNone, kMain, kMain, kMain));
+}
+
+TEST(GgufFamiliesTest, GraniteDividesByLogitScaleAndCommandRMultiplies) {
+  GgufKeys keys("granite");
+  keys.floats = {{"embedding_scale", 12.0F},
+                 {"residual_scale", 0.25F},
+                 {"attention.scale", 0.125F},
+                 {"logit_scale", 8.0F}};
+  ModelSpec spec = valid_spec(keys);
+  EXPECT_EQ(spec.embedding_scale, 12.0F);
+  EXPECT_EQ(spec.residual_scale, 0.25F);
+  EXPECT_EQ(spec.attention_scale, 0.125F);
+  EXPECT_EQ(spec.logit_scale, 0.125F);
+  EXPECT_THAT(spec.layer_rope, IsEmpty());
+  keys.booleans["rope.scaling.finetuned"] = false;
+  EXPECT_EQ(valid_spec(keys).layer_rope, std::vector<std::uint32_t>(7, kNone));
+  // Zero is absent to llama.cpp.
+  keys.floats = {{"embedding_scale", 0.0F}, {"residual_scale", 0.0F}, {"attention.scale", 0.0F}};
+  spec = valid_spec(keys);
+  EXPECT_EQ(spec.embedding_scale, 1.0F);
+  EXPECT_EQ(spec.residual_scale, 1.0F);
+  EXPECT_EQ(spec.attention_scale, 0.0F);
+  for (const char* key : {"embedding_scale", "residual_scale", "attention.scale", "logit_scale"}) {
+    keys.floats = {{key, -1.0F}};
+    expect_refused(keys, StatusCode::kCorrupt, key);
+  }
+
+  for (const char* name : {"command-r", "cohere2"}) {
+    keys = GgufKeys(name);
+    keys.numbers["attention.sliding_window"] = name == std::string("cohere2") ? 9 : 0;
+    EXPECT_EQ(valid_spec(keys).logit_scale, 1.0F) << name;
+    keys.floats["logit_scale"] = 0.0625F;
+    spec = valid_spec(keys);
+    EXPECT_EQ(spec.logit_scale, 0.0625F) << name;
+    EXPECT_TRUE(spec.parallel_block) << name;
+    EXPECT_EQ(spec.norm, NormType::kLayerNorm) << name;
+  }
+}
+
+TEST(GgufFamiliesTest, YarnIsReadForEveryArchitecture) {
+  const float rule = static_cast<float>(0.1 * std::log(4.0) + 1.0);
+  for (const char* name : {"llama", "qwen3", "olmo2", "mistral3"}) {
+    GgufKeys keys(name);
+    keys.texts["rope.scaling.type"] = "yarn";
+    keys.floats["rope.scaling.factor"] = 4.0F;
+    RopeSpec rope = valid_spec(keys).rope;
+    EXPECT_EQ(rope.scaling, RopeScaling::kYarn) << name;
+    EXPECT_EQ(rope.factor, 4.0F);
+    EXPECT_EQ(rope.original_context, 64U);
+    EXPECT_EQ(rope.beta_fast, 32.0F);
+    EXPECT_EQ(rope.beta_slow, 1.0F);
+    EXPECT_EQ(rope.attention_factor, rule);
+    EXPECT_EQ(valid_spec(keys).max_positions, 256U);
+    keys.numbers["rope.scaling.original_context_length"] = 8;
+    keys.floats["rope.scaling.yarn_beta_fast"] = 16.0F;
+    keys.floats["rope.scaling.yarn_beta_slow"] = 2.0F;
+    keys.floats["rope.scaling.yarn_ext_factor"] = 1.0F;
+    rope = valid_spec(keys).rope;
+    EXPECT_EQ(rope.original_context, 8U);
+    EXPECT_EQ(rope.beta_fast, 16.0F);
+    EXPECT_EQ(rope.beta_slow, 2.0F);
+    EXPECT_EQ(valid_spec(keys).max_positions, 64U);
+    keys.floats["rope.scaling.yarn_ext_factor"] = -1.0F;
+    expect_refused(keys, StatusCode::kUnsupported, "yarn_ext_factor");
+  }
+}
+
+// The rule, over itself with a multiplier; a value of the file's own wins, of either name.
+TEST(GgufFamiliesTest, YarnHasOneFactorOfCosinesAndSines) {
+  GgufKeys keys("mistral3");
+  keys.texts["rope.scaling.type"] = "yarn";
+  keys.floats["rope.scaling.factor"] = 16.0F;
+  const double growth = 0.1 * std::log(16.0);
+  const auto factor = [&] { return valid_spec(keys).rope.attention_factor; };
+  EXPECT_EQ(factor(), static_cast<float>(growth + 1.0));
+  keys.floats["rope.scaling.yarn_log_multiplier"] = 1.0F;
+  EXPECT_EQ(factor(), 1.0F);
+  keys.floats["rope.scaling.yarn_log_multiplier"] = 0.5F;
+  EXPECT_EQ(factor(), static_cast<float>((growth + 1.0) / (0.5 * growth + 1.0)));
+  keys.floats["rope.scaling.yarn_log_multiplier"] = 0.0F;
+  EXPECT_EQ(factor(), static_cast<float>(growth + 1.0));
+  keys.floats["rope.scaling.attn_factor"] = 1.0F;
+  EXPECT_EQ(factor(), static_cast<float>(growth + 1.0));
+  keys.floats["rope.scaling.attn_factor"] = 1.25F;
+  EXPECT_EQ(factor(), 1.25F);
+  keys.floats["rope.scaling.yarn_attn_factor"] = 1.0F;
+  EXPECT_EQ(factor(), 1.0F);
+}
+
+TEST(GgufFamiliesTest, QueriesOfMinistral3GrowWithTheirPosition) {
+  GgufKeys keys("mistral3");
+  EXPECT_EQ(valid_spec(keys).query_position_scale, 0.0F);
+  keys.floats["attention.temperature_scale"] = 0.1F;
+  expect_refused(keys, StatusCode::kInvalidArgument, "no original context");
+  keys.texts["rope.scaling.type"] = "yarn";
+  keys.numbers["rope.scaling.original_context_length"] = 16;
+  keys.numbers["attention.temperature_length"] = 16;
+  EXPECT_EQ(valid_spec(keys).query_position_scale, 0.1F);
+  keys.numbers["attention.temperature_length"] = 17;
+  expect_refused(keys, StatusCode::kUnsupported, "temperature_length");
+}
+
+TEST(GgufFamiliesTest, Glm4RotatesHalfOfEachHead) {
+  GgufKeys keys("glm4");
+  keys.numbers["rope.dimension_count"] = 8;
+  EXPECT_EQ(valid_spec(keys).rope.dims, 8U);
+  for (const bool of_images : {false, true}) {
+    if (of_images) keys.lists["rope.dimension_sections"] = {true, true, true, false};
+    const std::string bytes = keys.write();
+    MemoryFileOps ops(as_bytes(bytes));
+    const auto file = GgufFile::open("m.gguf", ops);
+    ASSERT_TRUE(file) << file.error().message();
+    const auto architecture = find_gguf_architecture(*file);
+    ASSERT_TRUE(architecture) << architecture.error().message();
+    EXPECT_EQ((*architecture)->paired_rope, !of_images);
+  }
+}
+
+TEST(GgufFamiliesTest, FalconHasOneNormOrTwo) {
+  GgufKeys keys("falcon");
+  keys.texts["tensor_data_layout"] = "jploski";
+  ModelSpec spec = valid_spec(keys);
+  EXPECT_EQ(spec.architecture, "falcon");
+  EXPECT_EQ(spec.activation, Activation::kGeluErf);
+  EXPECT_TRUE(spec.parallel_block);
+  keys.tensors = {"blk.0.attn_norm_2.weight"};
+  EXPECT_EQ(valid_spec(keys).architecture, "falcon-two-norms");
+  keys.tensors = {"blk.0.attn_qkv.bias"};
+  expect_refused(keys, StatusCode::kUnsupported, "ALiBi");
+  keys.tensors = {"blk.0.attn_norm_2.weight", "blk.0.attn_qkv.bias"};
+  expect_refused(keys, StatusCode::kUnsupported, "ALiBi");
+  keys.texts["tensor_data_layout"] = "by head";
+  expect_refused(keys, StatusCode::kUnsupported, "tensor_data_layout \"by head\"");
+}
+
+// attn_norm is the FFN's norm where there are two.
+TEST(GgufFamiliesTest, NamesOfFalconsNormsDependOnTheirNumber) {
+  for (const bool two : {false, true}) {
+    GgufKeys keys("falcon");
+    if (two) keys.tensors = {"blk.0.attn_norm_2.weight"};
+    const std::string bytes = keys.write();
+    MemoryFileOps ops(as_bytes(bytes));
+    const auto file = GgufFile::open("m.gguf", ops);
+    ASSERT_TRUE(file) << file.error().message();
+    const auto architecture = find_gguf_architecture(*file);
+    ASSERT_TRUE(architecture) << architecture.error().message();
+    const auto name = [&](TensorKind kind) { return gguf_tensor_name(**architecture, kind, 1); };
+    EXPECT_EQ(name(TensorKind::kAttnNorm),
+              two ? "blk.1.attn_norm_2.weight" : "blk.1.attn_norm.weight");
+    EXPECT_EQ(name(TensorKind::kAttnNormBias),
+              two ? "blk.1.attn_norm_2.bias" : "blk.1.attn_norm.bias");
+    EXPECT_EQ(name(TensorKind::kFfnNorm), two ? "blk.1.attn_norm.weight" : "blk.1.ffn_norm.weight");
+    EXPECT_EQ(name(TensorKind::kFfnNormBias), two ? "blk.1.attn_norm.bias" : "blk.1.ffn_norm.bias");
+    EXPECT_EQ(name(TensorKind::kFinalNorm), "output_norm.weight");
+  }
+}
+
+TEST(GgufFamiliesTest, GptNeoxIsParallelWhereTheFileSaysSo) {
+  GgufKeys keys("gptneox");
+  keys.booleans["use_parallel_residual"] = true;
+  EXPECT_TRUE(valid_spec(keys).parallel_block);
+  EXPECT_EQ(valid_spec(keys).activation, Activation::kGeluErf);
+  keys.booleans["use_parallel_residual"] = false;
+  EXPECT_FALSE(valid_spec(keys).parallel_block);
+  keys.numbers["block_count"] = 44;
+  EXPECT_EQ(valid_spec(keys).activation, Activation::kGeluTanh);
+}
+
+TEST(GgufFamiliesTest, MptHasTheAlibiOfBloom) {
+  GgufKeys keys("mpt");
+  expect_refused(keys, StatusCode::kUnsupported, "max_alibi_bias is 0");
+  keys.floats["attention.max_alibi_bias"] = 8.0F;
+  const ModelSpec spec = valid_spec(keys);
+  EXPECT_EQ(spec.positions, PositionEncoding::kAlibi);
+  EXPECT_EQ(spec.activation, Activation::kGeluErf);
+  EXPECT_FALSE(spec.gated_ffn);
+  keys.floats["attention.clamp_kqv"] = 6.0F;
+  expect_refused(keys, StatusCode::kUnsupported, "attention.clamp_kqv");
+  keys.floats = {{"attention.max_alibi_bias", 16.0F}};
+  expect_refused(keys, StatusCode::kUnsupported, "max_alibi_bias is 16");
+}
+
+// A key that changes results is passed over by no architecture that does not read it.
+TEST(GgufFamiliesTest, KeysOfOtherArchitecturesAreRefused) {
+  const std::pair<const char*, float> floats[] = {
+      {"attention.scale", 0.5F},         {"embedding_scale", 2.0F},
+      {"residual_scale", 0.5F},          {"logit_scale", 0.5F},
+      {"attn_logit_softcapping", 30.0F}, {"final_logit_softcapping", 30.0F},
+      {"attention.clamp_kqv", 8.0F},     {"attention.temperature_scale", 0.1F},
+      {"rope.scaling.attn_factor", 1.2F}};
+  for (const auto& [key, value] : floats) {
+    GgufKeys keys("qwen3");
+    keys.floats[key] = value;
+    expect_refused(keys, StatusCode::kUnsupported, key);
+  }
+  for (const char* key : {"attention.sliding_window", "nextn_predict_layers"}) {
+    GgufKeys keys("glm4");
+    keys.numbers[key] = 1;
+    expect_refused(keys, StatusCode::kUnsupported, key);
+    keys.numbers[key] = 0;
+    valid_spec(keys);
+  }
+  GgufKeys keys("granite");
+  keys.booleans["attention.causal"] = false;
+  expect_refused(keys, StatusCode::kUnsupported, "attention.causal");
+}
+
+}  // namespace
+}  // namespace qsf
