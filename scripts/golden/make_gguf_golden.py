@@ -5,9 +5,9 @@
     make_gguf_golden.py [SOURCE_DIR]
 
 Names of tensors and keys are those of the gguf package; what converters do to weights (rows of
-queries and keys in pairs, gains of Gemma plus one, BLOOM's fused heads apart, GPT-2 transposed)
-is done here. gguf_model_test holds the conversion of each file to that of its folder. Needs numpy
-and gguf.
+queries and keys in pairs, gains of Gemma plus one, fused queries, keys and values apart, GPT-2
+transposed) is done here. gguf_model_test holds the conversion of each file to that of its folder.
+Needs numpy and gguf.
 """
 
 import json
@@ -18,12 +18,23 @@ import sys
 import gguf
 import numpy as np
 
+import golden_layouts as layouts
+
 # Golden folder to architecture of the GGUF file.
 MODELS = {
     "llama_gqa_tied": "llama", "llama3": "llama", "qwen2": "qwen2",
     "qwen3": "qwen3", "phi2": "phi2", "phi3_long": "phi3", "gemma": "gemma", "gemma2": "gemma2",
     "gpt2_untied": "gpt2", "stablelm_parallel": "stablelm", "bloom": "bloom",
+    "phi3_gqa": "phi3", "gemma3": "gemma3", "smollm3": "smollm3", "olmo2_gqa": "olmo2",
+    "olmo3": "olmo2", "granite": "granite", "ministral3": "mistral3", "glm4": "glm4",
+    "exaone4": "exaone4", "cohere_biased": "command-r", "cohere2": "cohere2", "falcon": "falcon",
+    "falcon_groups": "falcon", "gpt_neox": "gptneox", "starcoder2": "starcoder2", "mpt": "mpt",
 }
+# Architectures whose queries and keys rotate in pairs, though the folders' rotate in halves.
+IN_PAIRS = ("llama", "smollm3", "granite", "mistral3")
+WITHOUT_ROPE = ("gpt2", "bloom", "mpt")
+NO_WEIGHTS = (".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias",
+              ".rotary_emb.inv_freq")
 
 
 def read_folder(folder):
@@ -42,7 +53,7 @@ def read_safetensors(path):
     header_bytes = int.from_bytes(data[:8], "little")
     tensors = {}
     for name, about in json.loads(data[8:8 + header_bytes]).items():
-        if name == "__metadata__":
+        if name == "__metadata__" or name.endswith(NO_WEIGHTS):
             continue
         begin, end = about["data_offsets"]
         raw = data[8 + header_bytes + begin:8 + header_bytes + end]
@@ -60,92 +71,147 @@ def in_pairs(rows, n_heads):
     return rows.reshape(n_heads, 2, shape[0] // n_heads // 2, -1).swapaxes(1, 2).reshape(shape)
 
 
+def head_shape(config):
+    """Returns (query heads, key-value heads, head width)."""
+    if config["model_type"] == "gpt2":
+        return config["n_head"], config["n_head"], config["n_embd"] // config["n_head"]
+    return layouts.head_shape(config)
+
+
+def qkv_apart(arch, values, config):
+    """All queries, all keys, all values, of rows that are fused by head or by KV head."""
+    n_heads, n_kv, width = head_shape(config)
+    if arch != "falcon":
+        n_kv = n_heads
+    groups = values.reshape(n_kv, n_heads // n_kv + 2, width, -1)
+    parts = (groups[:, :-2], groups[:, -2], groups[:, -1])
+    return np.concatenate([part.reshape(-1, *values.shape[1:]) for part in parts])
+
+
 def change(arch, name, values, config):
-    n_heads = config.get("num_attention_heads", config.get("n_head"))
-    n_kv = config.get("num_key_value_heads", n_heads)
-    if arch == "llama" and ".q_proj." in name:
+    n_heads, n_kv, _ = head_shape(config)
+    if arch in IN_PAIRS and ".q_proj." in name:
         return in_pairs(values, n_heads)
-    if arch == "llama" and ".k_proj." in name:
+    if arch in IN_PAIRS and ".k_proj." in name:
         return in_pairs(values, n_kv)
-    if arch in ("gemma", "gemma2") and name.endswith("norm.weight"):
+    if arch in ("gemma", "gemma2", "gemma3") and name.endswith("norm.weight"):
         return values + np.float32(1)
     if arch == "gpt2" and name.endswith((".c_attn.weight", ".c_proj.weight", ".c_fc.weight")):
         return np.ascontiguousarray(values.T)
-    if arch == "bloom" and ".query_key_value." in name:
-        parts = values.reshape(n_heads, 3, values.shape[0] // n_heads // 3, -1)
-        return np.concatenate([parts[:, i].reshape(-1, *values.shape[1:]) for i in range(3)])
+    if ".query_key_value." in name:
+        return qkv_apart(arch, values, config)
     return values
 
 
-def rope_tensors(arch, config, head_dim):
+def rope_tensors(config):
     """Yields the tensors of divisors that converters make of a configuration."""
-    rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
-    kind = rope.get("rope_type", rope.get("type"))
-    if kind == "llama3":
-        theta = rope.get("rope_theta", config.get("rope_theta", 10000.0))
-        low = rope["original_max_position_embeddings"] / rope["low_freq_factor"]
-        high = rope["original_max_position_embeddings"] / rope["high_freq_factor"]
-        factors = []
-        for i in range(0, head_dim, 2):
-            wave = 2 * math.pi * theta ** (i / head_dim)
-            if wave < high:
-                factors.append(1.0)
-            elif wave > low:
-                factors.append(rope["factor"])
-            else:
-                smooth = (rope["original_max_position_embeddings"] / wave - rope["low_freq_factor"]) / (
-                    rope["high_freq_factor"] - rope["low_freq_factor"])
-                factors.append(1 / ((1 - smooth) / rope["factor"] + smooth))
-        yield "rope_freqs.weight", np.array(factors, np.float32)
-    if kind == "longrope":
+    if config["model_type"] in layouts.WITHOUT_ROTATION:
+        return
+    rope = layouts.rope_by_kind(config)["full_attention"]
+    if rope["rope_type"] == "llama3":
+        width = layouts.rotated_columns(config)
+        plain = [rope["rope_theta"] ** (-2 * i / width) for i in range(width // 2)]
+        scaled = layouts.llama3_frequencies(rope, plain)
+        yield "rope_freqs.weight", np.array([p / s for p, s in zip(plain, scaled)], np.float32)
+    if rope["rope_type"] in ("longrope", "su"):
         yield "rope_factors_long.weight", np.array(rope["long_factor"], np.float32)
         yield "rope_factors_short.weight", np.array(rope["short_factor"], np.float32)
 
 
-def add_keys(writer, arch, config, tensors, names):
-    hidden = config.get("hidden_size", config.get("n_embd", config.get("n_embed")))
-    n_heads = config.get("num_attention_heads", config.get("n_head"))
-    head_dim = config.get("head_dim") or hidden // n_heads
-    context = config.get("max_position_embeddings", config.get("n_positions", config.get("seq_length", 2048)))
-    rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
-    writer.add_context_length(context)
-    writer.add_embedding_length(hidden)
-    writer.add_block_count(config.get("num_hidden_layers", config.get("n_layer")))
-    up = next(values for name, values in tensors.items() if names[name] in ("blk.0.ffn_up.weight",))
-    fused = arch == "phi3"
-    ffn = up.shape[1] if arch == "gpt2" else up.shape[0] // (2 if fused else 1)
-    writer.add_feed_forward_length(ffn)
-    writer.add_head_count(n_heads)
-    writer.add_head_count_kv(config.get("num_key_value_heads", n_heads))
-    if "head_dim" in config:
-        writer.add_key_length(head_dim)
-        writer.add_value_length(head_dim)
-    if "rms_norm_eps" in config:
-        writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    else:
-        writer.add_layer_norm_eps(config.get("layer_norm_eps", config.get("layer_norm_epsilon")))
-    if arch not in ("gpt2", "bloom"):
-        share = config.get("partial_rotary_factor", rope.get("partial_rotary_factor", 1.0))
-        writer.add_rope_dimension_count(int(head_dim * share))
-        writer.add_rope_freq_base(rope.get("rope_theta", config.get("rope_theta", 10000.0)))
-    kind = rope.get("rope_type", rope.get("type"))
-    if kind == "linear":
+def add_rope_keys(writer, arch, config, context):
+    ropes = layouts.rope_by_kind(config)
+    rope = ropes["full_attention"]
+    writer.add_rope_dimension_count(layouts.rotated_columns(config))
+    writer.add_rope_freq_base(rope["rope_theta"])
+    local = ropes.get("sliding_attention", rope)["rope_theta"]
+    if local not in (10000.0, rope["rope_theta"]):
+        writer.add_rope_freq_base_swa(local)
+    if rope["rope_type"] == "linear":
         writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         writer.add_rope_scaling_factor(rope["factor"])
-    if kind == "longrope":
-        original = config.get("original_max_position_embeddings", rope.get("original_max_position_embeddings"))
+    if rope["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        for key, add in (("attention_factor", writer.add_rope_scaling_yarn_attn_factor),
+                         ("beta_fast", writer.add_rope_scaling_yarn_beta_fast),
+                         ("beta_slow", writer.add_rope_scaling_yarn_beta_slow)):
+            if rope.get(key) is not None:
+                add(rope[key])
+    if arch == "mistral3":
+        writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+        writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
+    if rope["rope_type"] in ("longrope", "su"):
+        original = config.get("original_max_position_embeddings",
+                              rope.get("original_max_position_embeddings"))
         writer.add_rope_scaling_orig_ctx_len(original)
         stretch = context / original
         writer.add_rope_scaling_attn_factors(
             math.sqrt(1 + math.log(stretch) / math.log(original)) if stretch > 1 else 1.0)
+
+
+def add_window_keys(writer, arch, config):
+    window = config.get("sliding_window")
     if arch == "phi3":
-        writer.add_sliding_window(config.get("sliding_window") or 0)
+        writer.add_sliding_window(window or 0)
+    elif window is not None and arch in ("gemma2", "gemma3", "olmo2", "exaone4", "cohere2",
+                                         "starcoder2"):
+        writer.add_sliding_window(window)
+        kinds = layouts.layer_kinds(config)
+        local = [kind == "sliding_attention" for kind in kinds]
+        by_default = [(layer + 1) % layouts.DEFAULT_PATTERN.get(config["model_type"], 1) != 0
+                      for layer in range(len(kinds))]
+        if arch in ("olmo2", "exaone4") or (arch in ("gemma3", "cohere2") and local != by_default):
+            writer.add_sliding_window_pattern(local)
+
+
+def add_family_keys(writer, arch, config):
+    """Keys that one architecture alone has, or a few."""
     if arch == "gemma2":
-        writer.add_sliding_window(config["sliding_window"])
         writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
         writer.add_final_logit_softcapping(config["final_logit_softcapping"])
-    if arch == "stablelm":
+    if arch == "gemma3" and config.get("final_logit_softcapping"):
+        writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+    if arch in ("stablelm", "gptneox"):
         writer.add_parallel_residual(config["use_parallel_residual"])
+    if arch == "granite":
+        writer.add_attention_scale(config["attention_multiplier"])
+        writer.add_embedding_scale(config["embedding_multiplier"])
+        writer.add_residual_scale(config["residual_multiplier"])
+        writer.add_logit_scale(config["logits_scaling"])
+    if arch in ("command-r", "cohere2"):
+        writer.add_logit_scale(config["logit_scale"])
+        writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+    if arch == "falcon":
+        writer.add_tensor_data_layout("jploski")
+    if arch == "mpt":
+        writer.add_max_alibi_bias(config["attn_config"]["alibi_bias_max"])
+
+
+def add_keys(writer, arch, config, tensors, names):
+    n_heads, n_kv, width = head_shape(config)
+    context = config[layouts.first_key(config, ("max_position_embeddings", "n_positions",
+                                                "seq_length", "max_seq_len"))]
+    writer.add_context_length(context)
+    writer.add_embedding_length(next(v.shape[1] for n, v in tensors.items()
+                                     if names[n] == "token_embd.weight"))
+    writer.add_block_count(layouts.count_layers(config))
+    down = next(values for name, values in tensors.items() if names[name] == "blk.0.ffn_down.weight")
+    writer.add_feed_forward_length(down.shape[0] if arch == "gpt2" else down.shape[1])
+    writer.add_head_count(n_heads)
+    writer.add_head_count_kv(n_kv)
+    if "head_dim" in config and arch != "granite":
+        writer.add_key_length(width)
+        writer.add_value_length(width)
+    epsilon = config.get(layouts.first_key(config, layouts.EPSILON_KEYS), 1e-5)
+    if "rms_norm_eps" in config:
+        writer.add_layer_norm_rms_eps(epsilon)
+    else:
+        writer.add_layer_norm_eps(epsilon)
+    if arch not in WITHOUT_ROPE:
+        add_rope_keys(writer, arch, config, context)
+    add_window_keys(writer, arch, config)
+    add_family_keys(writer, arch, config)
 
 
 def add_tokenizer(writer, n_vocab):
@@ -161,21 +227,17 @@ def add_tokenizer(writer, n_vocab):
 
 def convert(folder, arch, out):
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
-        config = json.load(file)
-    tensors = {name: values for name, values in read_folder(folder).items()
-               if not name.endswith((".attn.bias", ".attn.masked_bias"))}  # no weights
-    n_layers = config.get("num_hidden_layers", config.get("n_layer"))
+        config = layouts.text_config(json.load(file))
+    tensors = read_folder(folder)
     known = next(known for known, name in gguf.MODEL_ARCH_NAMES.items() if name == arch)
-    table = gguf.get_tensor_name_map(known, n_layers)
+    table = gguf.get_tensor_name_map(known, layouts.count_layers(config))
     names = {name: table.get_name(name, try_suffixes=(".weight", ".bias")) for name in tensors}
-    if config.get("tie_word_embeddings", False):
+    if layouts.is_tied(config):
         tensors.pop("lm_head.weight", None)
     writer = gguf.GGUFWriter(out, arch)
     add_keys(writer, arch, config, tensors, names)
-    hidden = config.get("hidden_size", config.get("n_embd", config.get("n_embed")))
-    n_heads = config.get("num_attention_heads", config.get("n_head"))
     add_tokenizer(writer, next(v.shape[0] for n, v in tensors.items() if names[n] == "token_embd.weight"))
-    for name, values in rope_tensors(arch, config, config.get("head_dim") or hidden // n_heads):
+    for name, values in rope_tensors(config):
         writer.add_tensor(name, values)
     for name, values in tensors.items():
         if names[name] is None:

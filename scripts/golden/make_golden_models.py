@@ -52,8 +52,10 @@ from transformers import AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from golden_configs import MAX_TOKENS, MODELS
-from golden_faults import (WITHOUT_ROTATION, exemption, gain_offset, head_shape, head_views,
-                           is_embedding, is_norm_gain, planted_faults, rotated_columns)
+from golden_faults import exemption, planted_faults
+from golden_layouts import (WITHOUT_ROTATION, gain_offset, has_experts, head_views, is_embedding,
+                            is_norm_gain, is_router, is_tied, layer_kinds, published_experts,
+                            rope_by_kind, rope_frequencies, text_config)
 
 CASES = [(1, 21), (2, 21), (63, 21), (64, 21), (65, 21), (200, 21), (512, 21), (MAX_TOKENS, 1)]
 MIN_FAULT = 1e-2
@@ -75,6 +77,17 @@ def load(folder):
     return model.eval()
 
 
+def language_model(model):
+    """Returns the part with the layers and RoPE; models that see have it inside another."""
+    return getattr(model.base_model, "language_model", model.base_model)
+
+
+def language_weights(model):
+    """Returns the state dict under the names of a model that does not see."""
+    return {name.replace("model.language_model.", "model."): tensor
+            for name, tensor in model.state_dict().items()}
+
+
 def draw(name, shape, config, rng):
     """Returns random f32 values for the parameter `name`, at a scale that keeps it audible."""
     values = rng.standard_normal(shape, dtype=np.float32)
@@ -87,12 +100,17 @@ def draw(name, shape, config, rng):
         values *= 0.15 if config["model_type"] == "bloom" else 0.3
     elif "wpe" in name or "embed_positions" in name:
         values *= 0.15
-    elif is_embedding(name):  # Gemma multiplies by the root of the width
+    elif is_embedding(name):  # Gemma multiplies by the root of the width, Granite by a number
         values *= 0.25 * (shape[1] ** -0.5 if gain_offset(config) else 1.0)
+        values /= config.get("embedding_multiplier", 1.0)
     elif "lm_head" in name:
         values *= 1.5 / shape[1] ** 0.5
+    elif is_router(name):  # experts differ, and few rows have two that are nearly equal
+        values *= 2.0 / shape[1] ** 0.5
+    elif len(shape) == 3:  # of all experts
+        values *= shape[2] ** -0.5
     else:  # GPT-2 stores projections as [in, out], the others as [out, in]
-        values *= (shape[0] if ".c_" in name else shape[1]) ** -0.5
+        values *= shape[0 if config["model_type"] == "gpt2" else 1] ** -0.5
     return torch.from_numpy(values)
 
 
@@ -105,6 +123,8 @@ def recorded_scores(into, slopes):
     plain = torch.nn.functional.softmax
 
     def softmax(scores, *args, **kwargs):
+        if scores.dim() < 4:  # of experts
+            return plain(scores, *args, **kwargs)
         seen = scores > -1e20  # the mask adds the lowest float
         count = seen.sum(-1, keepdim=True)
         kept = torch.where(seen, scores, 0.0)
@@ -129,6 +149,8 @@ def all_logits(model, tokens):
 
 def alibi_slopes(model):
     """Returns the slope of each head, or None where there is no ALiBi."""
+    if model.config.model_type == "mpt":
+        return -model.transformer.build_mpt_alibi_tensor(model.config.n_heads, 2)[:, 0, 0]
     if model.config.model_type != "bloom":
         return None
     two = torch.ones(1, 2)
@@ -144,31 +166,34 @@ def score_std(model, tokens):
 
 def scale_scores(model, config, tokens, factors):
     """Multiplies the queries and keys of each layer by the square root of its factor."""
-    for name, tensor in model.state_dict().items():
+    state = model.state_dict()
+    normed = any(name.endswith("q_norm.weight") for name in state)
+    offset = gain_offset(config)
+    for name, tensor in state.items():
         numbers = [int(p) for p in name.split(".") if p.isdigit()]
         if ".c_attn.weight" in name:
             tensor[:, : 2 * tensor.shape[1] // 3] *= factors[numbers[0]] ** 0.5
         elif name.endswith(("q_norm.weight", "k_norm.weight")):
-            tensor *= factors[numbers[0]] ** 0.5
-        elif name.endswith(".weight") and config["model_type"] not in ("gpt2", "qwen3"):
-            views = head_views(config, name, tensor)  # a norm undoes what Qwen3 scales before it
+            tensor.add_(offset).mul_(factors[numbers[0]] ** 0.5).sub_(offset)
+        elif name.endswith(".weight") and config["model_type"] != "gpt2" and not normed:
+            views = head_views(config, name, tensor)  # a norm would undo what is scaled before it
             for letter in "qk":
                 if letter in views:
                     views[letter].mul_(factors[numbers[0]] ** 0.5)
 
 
-def random_model(config, tokens, rng):
-    """Returns a model with random weights, each exactly representable in the config's dtype."""
+def random_model(config, dtype, tokens, rng):
+    """Returns a model with random weights, each exactly representable in `dtype`."""
     model = new_model(config)
     with torch.no_grad():
         for name, tensor in model.state_dict().items():
-            if not (config["tie_word_embeddings"] and name == "lm_head.weight"):
+            if not (is_tied(config) and name == "lm_head.weight"):
                 tensor.copy_(draw(name, tuple(tensor.shape), config, rng))
         for _ in range(8):
             scale_scores(model, config, tokens,
                          [2.5 / s for s in score_std(model, tokens)])
         for tensor in model.state_dict().values():
-            tensor.copy_(tensor.to(DTYPES[config["torch_dtype"]]))
+            tensor.copy_(tensor.to(dtype))
     return model
 
 
@@ -178,8 +203,15 @@ def save(model, config, layout, folder):
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     dtype = DTYPES[config["torch_dtype"]]
     state = {n: t.detach().to(dtype).contiguous() for n, t in model.state_dict().items()}
-    if config["tie_word_embeddings"]:
+    if is_tied(text_config(config)):
         del state["lm_head.weight"]
+    for first, published in layout.get("renamed", {}).items():
+        state = {published + n.removeprefix(first) if n.startswith(first) else n: t
+                 for n, t in state.items()}
+    for ignored, (shape, kind) in layout.get("ignored", {}).items():
+        state[ignored] = torch.full(shape, 0.25).to(getattr(torch, kind))
+    if has_experts(config) and not layout.get("stacked"):
+        state = published_experts(config, state)
     if layout.get("prefix") is False:
         state = {n.removeprefix("transformer."): t for n, t in state.items()}
     if layout.get("prefix") is False and config["model_type"] == "gpt2":
@@ -233,30 +265,6 @@ def read_expected(path):
     return tokens, torch.from_numpy(np.concatenate(rows))
 
 
-def rope_frequencies(config):
-    """Returns (frequencies, factor of cos and sin) of the published formulas, for MAX_TOKENS."""
-    scaling = config.get("rope_scaling") or {}
-    width = rotated_columns(config)
-    plain = [config["rope_theta"] ** (-2 * i / width) for i in range(width // 2)]
-    if scaling.get("type") == "linear":
-        return [f / scaling["factor"] for f in plain], 1.0
-    if "long_factor" in scaling:
-        original = config["original_max_position_embeddings"]
-        factors = scaling["long_factor" if MAX_TOKENS > original else "short_factor"]
-        stretch = scaling.get("factor") or config["max_position_embeddings"] / original
-        return ([f / x for f, x in zip(plain, factors)],
-                (1 + np.log(stretch) / np.log(original)) ** 0.5)
-    if not scaling:
-        return plain, 1.0
-    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
-    expected = []
-    for f in plain:
-        turns = scaling["original_max_position_embeddings"] * f / (2 * np.pi)
-        keep = min(max((turns - low) / (high - low), 0.0), 1.0)
-        expected.append(keep * f + (1 - keep) * f / scaling["factor"])
-    return expected, 1.0
-
-
 def check_rope(model, config):
     """Compares the frequencies in use with the published formulas, written out here again.
 
@@ -264,10 +272,14 @@ def check_rope(model, config):
     """
     if config["model_type"] in WITHOUT_ROTATION:
         return
-    expected, factor = rope_frequencies(config)
-    rotary = model.model.rotary_emb
-    np.testing.assert_allclose(rotary.inv_freq.numpy(), np.array(expected), rtol=1e-5)
-    np.testing.assert_allclose(rotary.attention_scaling, factor, rtol=1e-6)
+    rotary = language_model(model).rotary_emb
+    for kind in rope_by_kind(config):
+        prefix = "" if hasattr(rotary, "inv_freq") else kind + "_"
+        expected, factor = rope_frequencies(config, kind, MAX_TOKENS)
+        np.testing.assert_allclose(getattr(rotary, prefix + "inv_freq").numpy(),
+                                   np.array(expected), rtol=1e-5)
+        np.testing.assert_allclose(getattr(rotary, prefix + "attention_scaling"), factor,
+                                   rtol=1e-6)
 
 
 def attention_reach(model, tokens):
@@ -280,18 +292,10 @@ def attention_reach(model, tokens):
 
 def check_windows(model, config, tokens):
     """Compares what each layer sees with the published rules, written out here again."""
-    if config["model_type"] == "bloom":
+    if config["model_type"] in ("bloom", "mpt"):
         return  # no windows, and far positions weigh exactly nothing
-    n_layers = model.config.num_hidden_layers
-    window = config.get("sliding_window")
-    windowed = [True] * n_layers
-    if config["model_type"] in ("qwen2", "qwen3"):
-        first = config["max_window_layers"] if config["use_sliding_window"] else n_layers
-        windowed = [layer >= first for layer in range(n_layers)]
-    elif config["model_type"] == "gemma2":
-        types = config.get("layer_types") or ["sliding_attention", "full_attention"] * n_layers
-        windowed = [kind == "sliding_attention" for kind in types[:n_layers]]
-    expected = [window if window and here else len(tokens) for here in windowed]
+    expected = [config["sliding_window"] if kind == "sliding_attention" else len(tokens)
+                for kind in layer_kinds(config)]
     reach = attention_reach(model, tokens)
     assert reach == expected, (reach, expected)
 
@@ -303,7 +307,7 @@ def relative_change(a, b):
 def run_faults(config, model, tokens, logits):
     """Returns the relative change of the logits under every planted fault."""
     state = {n: t.detach().clone() for n, t in model.state_dict().items()}
-    if config["tie_word_embeddings"]:
+    if is_tied(config):
         del state["lm_head.weight"]
     rows = case_rows()
     changes = {}
@@ -357,15 +361,17 @@ def rounding_noise(model, config, tokens, logits):
 
 def make(name, folder, seed):
     """Writes one model; returns its entries in faults.json and greedy.json."""
-    config, layout = MODELS[name]
+    whole, layout = MODELS[name]
+    config = text_config(whole)
     rng = np.random.default_rng(seed)
     tokens = rng.integers(0, config["vocab_size"], MAX_TOKENS)
-    drawn = random_model(config, tokens, rng)
-    save(drawn, config, layout, folder)
+    drawn = random_model(config, DTYPES[whole["torch_dtype"]], tokens, rng)
+    save(drawn, whole, layout, folder)
 
     model = load(folder)
+    loaded = language_weights(model)
     for parameter, tensor in drawn.state_dict().items():
-        assert torch.equal(tensor, model.state_dict()[parameter]), (name, parameter)
+        assert torch.equal(tensor, loaded[parameter]), (name, parameter)
     logits = all_logits(model, tokens)
     check_rope(model, config)
     check_windows(model, config, tokens)
@@ -375,7 +381,7 @@ def make(name, folder, seed):
     noise = rounding_noise(model, config, tokens, logits)
     assert noise < 1e-5, (name, noise)
 
-    changes = run_faults(config, model, tokens, logits)
+    changes = run_faults(config, drawn, tokens, logits)
     reasons = {n: exemption(config, n) for n in changes}
     asserted = {n: c for n, c in changes.items() if reasons[n] is None}
     weakest = min(asserted, key=asserted.get)
@@ -404,8 +410,9 @@ def check(out_dir):
         tokens, expected = read_expected(out_dir / name / "expected.bin")
         model = load(out_dir / name)
         logits = all_logits(model, tokens)
-        check_rope(model, MODELS[name][0])
-        check_windows(model, MODELS[name][0], tokens)
+        config = text_config(MODELS[name][0])
+        check_rope(model, config)
+        check_windows(model, config, tokens)
         change = relative_change(logits[case_rows()], expected)
         known = chosen[name]
         prompt = tokens[known["first"]:known["first"] + GREEDY_PROMPT]

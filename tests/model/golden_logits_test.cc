@@ -34,17 +34,72 @@ using nlohmann::json;
 // blocks of 64 columns these are below 128 roundings, 8e-6; ten products follow one another.
 constexpr double kTolerance = 1e-4;
 constexpr double kFaultFactor = 100;  // a fault moves logits by this many tolerances
-const char* const kModels[] = {"gpt2",           "gpt2_untied",  "llama_mha",
-                               "llama_gqa_tied", "llama_biased", "llama3",
-                               "llama_linear",   "mistral",      "qwen2",
-                               "gpt2_erf",       "gpt2_relu",    "qwen2_windows",
-                               "smollm2",        "qwen25",       "phi2",
-                               "phi2_gqa_tied",  "phi3",         "phi3_gqa",
-                               "phi3_long",      "phi3_short",   "qwen3",
-                               "qwen3_windows",  "opt",          "opt_unbiased",
-                               "bloom",          "bloom_heads",  "gemma",
-                               "gemma_biased",   "gemma2",       "gemma2_untied",
-                               "stablelm",       "stablelm_gqa", "stablelm_parallel"};
+const char* const kModels[] = {"gpt2",
+                               "gpt2_untied",
+                               "llama_mha",
+                               "llama_gqa_tied",
+                               "llama_biased",
+                               "llama3",
+                               "llama_linear",
+                               "mistral",
+                               "qwen2",
+                               "gpt2_erf",
+                               "gpt2_relu",
+                               "qwen2_windows",
+                               "smollm2",
+                               "qwen25",
+                               "phi2",
+                               "phi2_gqa_tied",
+                               "phi3",
+                               "phi3_gqa",
+                               "phi3_long",
+                               "phi3_short",
+                               "qwen3",
+                               "qwen3_windows",
+                               "opt",
+                               "opt_unbiased",
+                               "bloom",
+                               "bloom_heads",
+                               "gemma",
+                               "gemma_biased",
+                               "gemma2",
+                               "gemma2_untied",
+                               "stablelm",
+                               "stablelm_gqa",
+                               "stablelm_parallel",
+                               "gemma3",
+                               "gemma3_types",
+                               "gemma3_vision",
+                               "smollm3",
+                               "smollm3_list",
+                               "olmo2",
+                               "olmo2_gqa",
+                               "olmo3",
+                               "granite",
+                               "granite_tied",
+                               "mixtral",
+                               "qwen3_moe",
+                               "qwen3_moe_stacked",
+                               "olmoe",
+                               "granitemoe",
+                               "ministral3",
+                               "llama_yarn",
+                               "qwen3_yarn",
+                               "glm4",
+                               "glm4_unbiased",
+                               "exaone4",
+                               "exaone4_full",
+                               "cohere",
+                               "cohere_biased",
+                               "cohere2",
+                               "gpt_neox",
+                               "gpt_neox_sequential",
+                               "starcoder2",
+                               "falcon",
+                               "falcon_groups",
+                               "falcon_one_norm",
+                               "mpt",
+                               "mpt_heads"};
 
 fs::path golden_folder() {
   return fs::path(QSF_SOURCE_DIR) / "testdata/golden";
@@ -179,6 +234,37 @@ TEST_P(GoldenLogitsTest, BitsOfQuantisedRowsDoNotDependOnPassesOrThreads) {
 // head, 3 layers). 3.5 covers the softmax (scores have a standard deviation of 2.5) and the worst
 // of 20,000 logits, about four deviations, against a largest logit of four.
 
+// More layers have more places, and errors of early ones grow on the way.
+//
+// Rounding sends a row whose scores are nearly equal to another expert, and rows behind it may
+// follow. So models with experts are held to the bound in nine rows of ten.
+class RoundingErrors {
+ public:
+  explicit RoundingErrors(const fs::path& folder) {
+    json config = json::parse(read_file(folder / "config.json"));
+    if (config.contains("text_config")) config = config["text_config"];
+    layers_ = std::max(1.0, config.value("num_hidden_layers", 2) / 3.0);
+    has_experts_ = config.contains("num_experts_per_tok");
+  }
+
+  void add(const std::vector<std::vector<float>>& got,
+           const std::vector<std::vector<float>>& expected) {
+    for (std::size_t row = 0; row < expected.size(); ++row) {
+      errors_.push_back(largest_error({got[row]}, {expected[row]}));
+    }
+  }
+  // The largest error that counts, divided by what the number of layers allows.
+  double error() {
+    std::sort(errors_.begin(), errors_.end());
+    return errors_[(errors_.size() - 1) * (has_experts_ ? 9 : 10) / 10] / layers_;
+  }
+
+ private:
+  double layers_ = 1.0;
+  bool has_experts_ = false;
+  std::vector<double> errors_;
+};
+
 // Keys and values in few bits move the logits, but not far: the largest value is twice the RMS, so
 // u = 2 / 127 / sqrt(12) or 4 / 15 / sqrt(12), and s = 6.
 TEST_P(GoldenLogitsTest, QuantisedRowsStayInsideTheirBounds) {
@@ -191,13 +277,13 @@ TEST_P(GoldenLogitsTest, QuantisedRowsStayInsideTheirBounds) {
   for (const auto& [kv, bound] : kTypes) {
     const EnginePtr engine = open_engine(model, kv, 0, 2);
     ASSERT_NE(engine, nullptr);
+    RoundingErrors errors(source());
     for (const Golden::Case& item : golden.cases) {
-      const double error = largest_error(run_case(engine.get(), golden, item), item.rows);
-      EXPECT_LE(error, bound * golden.largest) << kv << ", prompt of " << item.prompt_length;
-      EXPECT_GT(error, 0.0);
-      RecordProperty("kv_" + std::to_string(kv) + "_" + std::to_string(item.prompt_length),
-                     std::to_string(error / golden.largest));
+      errors.add(run_case(engine.get(), golden, item), item.rows);
     }
+    EXPECT_LE(errors.error(), bound * golden.largest) << kv;
+    EXPECT_GT(errors.error(), 0.0);
+    RecordProperty("kv_" + std::to_string(kv), std::to_string(errors.error() / golden.largest));
   }
 }
 
@@ -214,12 +300,12 @@ TEST_P(GoldenLogitsTest, NarrowTypesStayInsideTheirBounds) {
   for (const auto& [type, bound] : kTypes) {
     const EnginePtr engine = open_engine(convert(source(), type), QSF_KV_F16, 0, 2);
     ASSERT_NE(engine, nullptr);
+    RoundingErrors errors(source());
     for (const Golden::Case& item : golden.cases) {
-      const double error = largest_error(run_case(engine.get(), golden, item), item.rows);
-      EXPECT_LE(error, bound * golden.largest) << type << ", prompt of " << item.prompt_length;
-      RecordProperty(std::string(type) + "_" + std::to_string(item.prompt_length),
-                     std::to_string(error / golden.largest));
+      errors.add(run_case(engine.get(), golden, item), item.rows);
     }
+    EXPECT_LE(errors.error(), bound * golden.largest) << type;
+    RecordProperty(type, std::to_string(errors.error() / golden.largest));
   }
 }
 
@@ -251,14 +337,19 @@ double error_in_tolerances(const fs::path& model, const Golden& golden) {
 // Configurations that are wrong in one field, with what is wrong.
 class ConfigFaults {
  public:
-  explicit ConfigFaults(json config) : config_(std::move(config)) {
-    add_sizes_and_positions();
+  explicit ConfigFaults(json whole)
+      : whole_(std::move(whole)),
+        config_(whole_.contains("text_config") ? whole_["text_config"] : whole_),
+        family_(config_["model_type"]) {
+    add_numbers();
+    add_heads_and_order();
+    add_rope();
     add_windows();
+    add_layers();
     if (config_.value("activation_function", "") == "relu") add("activation_function", "gelu_new");
     for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
-      if (config_.contains(key)) add(key, nullptr);
+      if (has_number(key)) add(key, nullptr);
     }
-    if (has_number("query_pre_attn_scalar")) add_factor("query_pre_attn_scalar", 2);
   }
   const std::vector<std::pair<std::string, json>>& list() const { return list_; }
 
@@ -266,61 +357,152 @@ class ConfigFaults {
   bool has_number(const char* key) const {
     return config_.contains(key) && config_[key].is_number();
   }
+  bool has_object(const char* key) const {
+    return config_.contains(key) && config_[key].is_object();
+  }
   void add(const std::string& key, const json& value) {
-    json changed = config_;
-    changed[key] = value;
+    json changed = whole_;
+    (whole_.contains("text_config") ? changed["text_config"] : changed)[key] = value;
     list_.emplace_back(key + " = " + value.dump(), changed);
   }
   void add_factor(const char* key, double factor) { add(key, config_[key].get<double>() * factor); }
+  // A key of an object: other values.
+  void add_inside(const char* object, const json::json_pointer& key, const json& value) {
+    json changed = config_[object];
+    changed[key] = value;
+    add(object, changed);
+  }
 
-  void add_sizes_and_positions() {
+  void add_numbers() {
     for (const char* key : {"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps"}) {
-      if (has_number(key)) add_factor(key, 0.5);
+      if (has_number(key) && !has_number("norm_epsilon")) add_factor(key, 0.5);
     }
-    if (has_number("rope_theta")) add_factor("rope_theta", 1.1);
-    if (has_number("partial_rotary_factor")) add("partial_rotary_factor", 1.0);
+    if (has_number("norm_epsilon")) add_factor("norm_epsilon", 0.5);
+    for (const char* key : {"query_pre_attn_scalar", "attention_multiplier", "embedding_multiplier",
+                            "residual_multiplier", "logits_scaling", "logit_scale"}) {
+      if (has_number(key)) add_factor(key, 2);
+    }
+    if (has_number("num_experts_per_tok")) {
+      add("num_experts_per_tok", config_["num_experts_per_tok"].get<int>() - 1);
+    }
+    if (config_.contains("norm_topk_prob")) {
+      add("norm_topk_prob", !config_["norm_topk_prob"].get<bool>());
+    }
+    const char* const attention = "attn_config";
+    if (has_object(attention) && config_[attention]["softmax_scale"].is_number()) {
+      add_inside(attention, "/softmax_scale"_json_pointer, nullptr);
+    }
+  }
+
+  void add_heads_and_order() {
     // Without rotation, narrower heads fit the same tensors.
-    const std::string type = config_["model_type"];
-    if (type == "opt" || type == "bloom") {
-      add("num_attention_heads", 2 * config_["num_attention_heads"].get<int>());
+    for (const char* key : {"num_attention_heads", "n_heads"}) {
+      if ((family_ == "opt" || family_ == "bloom" || family_ == "mpt") && has_number(key)) {
+        add(key, 2 * config_[key].get<int>());
+      }
     }
-    if (!config_.contains("rope_scaling") || config_["rope_scaling"].is_null()) return;
-    add("rope_scaling", nullptr);
-    json scaling = config_["rope_scaling"];
-    if (!scaling.contains("long_factor")) return;
-    std::swap(scaling["long_factor"], scaling["short_factor"]);
-    add("rope_scaling", scaling);
-    scaling = config_["rope_scaling"];
-    scaling["attention_factor"] = 1.0;
-    add("rope_scaling", scaling);
-    const bool is_long = config_["original_max_position_embeddings"] < 544;
-    add("original_max_position_embeddings", is_long ? 544 : 543);
+    if (family_ == "gpt_neox") {
+      add("use_parallel_residual", !config_["use_parallel_residual"].get<bool>());
+    }
+  }
+
+  // A base of RoPE that is wrong enough to be seen in 85 positions.
+  static double wrong_theta(double theta) { return theta >= 1e6 ? 1e4 : 1.1 * theta; }
+
+  void add_rope() {
+    for (const char* key : {"rope_theta", "rope_local_base_freq"}) {
+      if (has_number(key)) add(key, wrong_theta(config_[key]));
+    }
+    if (has_number("rotary_emb_base")) add_factor("rotary_emb_base", 2);  // of few columns
+    for (const char* key : {"partial_rotary_factor", "rotary_pct"}) {
+      if (has_number(key) && config_[key] < 1.0) add(key, 1.0);
+    }
+    for (const char* key : {"rope_scaling", "rope_parameters"}) {
+      if (!has_object(key)) continue;
+      if (key == std::string("rope_scaling")) add(key, nullptr);
+      add_rope_object(key, "");
+      for (const char* kind : {"/full_attention", "/sliding_attention"}) {
+        if (config_[key].contains(json::json_pointer(kind))) add_rope_object(key, kind);
+      }
+    }
+    if (config_.contains("original_max_position_embeddings") && has_object("rope_scaling")) {
+      const bool is_long = config_["original_max_position_embeddings"] < 544;
+      add("original_max_position_embeddings", is_long ? 544 : 543);
+    }
+  }
+
+  // The object of RoPE's parameters at `kind` of the value of `key`.
+  void add_rope_object(const char* key, const std::string& kind) {
+    const json rope = config_[key][json::json_pointer(kind)];
+    const auto change = [&](const char* name, const json& value) {
+      add_inside(key, json::json_pointer(kind + "/" + name), value);
+    };
+    if (rope.contains("rope_theta")) change("rope_theta", wrong_theta(rope["rope_theta"]));
+    if (rope.contains("partial_rotary_factor")) change("partial_rotary_factor", 1.0);
+    if (rope.contains("llama_4_scaling_beta")) change("llama_4_scaling_beta", nullptr);
+    if (rope.contains("long_factor")) {
+      json swapped = config_[key];
+      std::swap(swapped["long_factor"], swapped["short_factor"]);
+      add(key, swapped);
+      change("attention_factor", 1.0);
+    }
+    if (rope.value("rope_type", rope.value("type", "")) != "yarn") return;
+    change("truncate", !rope.value("truncate", true));
+    change("factor", 2 * rope["factor"].get<double>());
+    change("attention_factor", 0.8);
+    change("original_max_position_embeddings", 544);
   }
 
   void add_windows() {
-    const bool qwen = config_.contains("use_sliding_window");
+    const bool qwen = family_.starts_with("qwen");
     if (!has_number("sliding_window") || (qwen && !config_["use_sliding_window"])) return;
     add("sliding_window", config_["sliding_window"].get<int>() - 1);
-    add("sliding_window", nullptr);
-    if (qwen) {
-      add("use_sliding_window", false);
-      add("max_window_layers", 0);
-      add("max_window_layers", 2);
+    if (family_ == "exaone4" || family_ == "cohere2") {
+      add("sliding_window", 4096);
+    } else {
+      add("sliding_window", nullptr);
     }
-    if (config_["model_type"] != "gemma2") return;
-    const int n_layers = config_["num_hidden_layers"];
-    const bool first_is_full = config_.contains("layer_types");
+    if (!qwen) return;
+    add("use_sliding_window", false);
+    add("max_window_layers", 0);
+    add("max_window_layers", 2);
+  }
+
+  void add_layers() {
+    const int n_layers = config_.value("num_hidden_layers", 0);
+    const bool typed = config_.contains("layer_types");
+    if (family_ == "smollm3") {
+      json exchanged;
+      for (const json& turns : config_["no_rope_layers"]) exchanged.push_back(1 - turns.get<int>());
+      add("no_rope_layers", exchanged);
+      add("no_rope_layers", json(std::vector<int>(static_cast<std::size_t>(n_layers), 1)));
+    }
+    if (config_.contains("sliding_window_pattern") && !typed) add("sliding_window_pattern", 2);
+    const bool alternates = family_ == "gemma2";
+    if (!has_number("sliding_window") || (!alternates && !typed)) return;
     json exchanged;
     for (int layer = 0; layer < n_layers; ++layer) {
-      exchanged.push_back((layer % 2 == 0) == first_is_full ? "sliding_attention"
-                                                            : "full_attention");
+      const bool windowed =
+          typed ? config_["layer_types"][static_cast<std::size_t>(layer)] == "sliding_attention"
+                : layer % 2 == 0;
+      exchanged.push_back(windowed ? "full_attention" : "sliding_attention");
     }
     add("layer_types", exchanged);
   }
 
-  json config_;
+  json whole_;
+  json config_;  // of the language model
+  std::string family_;
   std::vector<std::pair<std::string, json>> list_;
 };
+
+// Causal masks and frequencies stored as tensors are no parameters, and a vision tower is left out.
+bool is_ignored(const std::string& name) {
+  return name == "__metadata__" || name.ends_with("attn.bias") ||
+         name.ends_with("attention.bias") || name.ends_with("masked_bias") ||
+         name.ends_with("rotary_emb.inv_freq") || name.starts_with("vision_tower.") ||
+         name.starts_with("multi_modal_projector.");
+}
 
 TEST_P(GoldenLogitsTest, ChangedConfigurationIsCaught) {
   const Golden golden(source() / "expected.bin");
@@ -345,10 +527,7 @@ TEST_P(GoldenLogitsTest, EveryZeroedTensorIsCaught) {
     std::memcpy(&header_bytes, original.data(), 8);
     const json header = json::parse(original.substr(8, header_bytes));
     for (const auto& [name, tensor] : header.items()) {
-      // Causal masks stored as tensors are no parameters.
-      if (name == "__metadata__" || name.ends_with("attn.bias") || name.ends_with("masked_bias")) {
-        continue;
-      }
+      if (is_ignored(name)) continue;
       if (not_asserted.contains("bias zeroed: " + name)) continue;
       std::string changed = original;
       const std::size_t begin = 8 + header_bytes + tensor["data_offsets"][0].get<std::size_t>();

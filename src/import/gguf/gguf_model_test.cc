@@ -20,6 +20,8 @@
 #include "format/tensor_values.h"
 #include "import/gguf/ggml_repack.h"
 #include "import/gguf/ggml_types.h"
+#include "import/gguf/gguf_fields.h"
+#include "import/gguf/gguf_rope.h"
 #include "import/hf/hf_model.h"
 #include "import/testing/gguf_writer.h"
 #include "import/testing/hf_folder.h"
@@ -76,22 +78,24 @@ TEST_P(GgufGoldenTest, HasTheTensorsAndTheSpecOfItsFolder) {
 
   ModelSpec ours = (*gguf)->spec();
   ModelSpec theirs = (*folder)->spec();
-  EXPECT_EQ(ours.source, "GGUF " + ours.architecture);
+  const auto architecture = (*gguf)->file().keys().get_string("general.architecture");
+  ASSERT_TRUE(architecture && architecture->has_value());
+  EXPECT_EQ(ours.source, "GGUF " + std::string(**architecture));
   EXPECT_EQ(ours.chat_template, "{{ messages[0].content }}");
   EXPECT_EQ(ours.bos_id, 1U);
   EXPECT_EQ(ours.eos_ids, (std::vector<std::uint32_t>{2}));
   EXPECT_TRUE((*gguf)->tokenizer() && (*gguf)->tokenizer()->has_value());
-  // What GGUF has no key for: how scores of Gemma 2 are scaled, and the rule behind the divisors
-  // of LLaMA 3.
-  if (name == "gemma2") theirs.attention_scale = 1.0F / std::sqrt(14.0F);
-  if (name == "llama3") {
+  // What GGUF has no key for: how scores of Gemma are scaled, and the rule behind the divisors of
+  // LLaMA 3.
+  if (name == "gemma2" || name == "gemma3") theirs.attention_scale = 1.0F / std::sqrt(14.0F);
+  if (theirs.rope.scaling == RopeScaling::kLlama3) {
     EXPECT_EQ(ours.rope.scaling, RopeScaling::kLongrope);
     EXPECT_EQ(ours.rope.long_factors, ours.rope.short_factors);
     ASSERT_EQ(ours.rope.long_factors.size(), theirs.head_dim / 2);
     EXPECT_EQ(ours.rope.long_factors.front(), 1.0F);
     EXPECT_EQ(ours.rope.long_factors.back(), theirs.rope.factor);
+    EXPECT_EQ(ours.rope.theta, theirs.rope.theta);
     theirs.rope = ours.rope;
-    EXPECT_EQ(ours.rope.theta, 500000.0F);
   }
   EXPECT_FLOAT_EQ(ours.rope.attention_factor, theirs.rope.attention_factor);
   theirs.rope.attention_factor = ours.rope.attention_factor;
@@ -107,8 +111,11 @@ TEST_P(GgufGoldenTest, HasTheTensorsAndTheSpecOfItsFolder) {
 
 INSTANTIATE_TEST_SUITE_P(All, GgufGoldenTest,
                          testing::Values("llama_gqa_tied", "llama3", "qwen2", "qwen3", "phi2",
-                                         "phi3_long", "gemma", "gemma2", "gpt2_untied",
-                                         "stablelm_parallel", "bloom"),
+                                         "phi3_long", "phi3_gqa", "gemma", "gemma2", "gemma3",
+                                         "gpt2_untied", "stablelm_parallel", "bloom", "smollm3",
+                                         "olmo2_gqa", "olmo3", "granite", "ministral3", "glm4",
+                                         "exaone4", "cohere_biased", "cohere2", "falcon",
+                                         "falcon_groups", "gpt_neox", "starcoder2", "mpt"),
                          [](const auto& test) { return std::string(test.param); });
 
 TEST(GgufModelTest, StoriesOfBothFormsAreOneModel) {
@@ -304,26 +311,45 @@ TEST_F(TinyGgufTest, KeptBlocksDecodeToTheSameBits) {
   }
 }
 
-// Rows of a head, in file order 0, half, 1, half + 1 ...
+// Rows of a head, in file order 0, half, 1, half + 1 ...; those that do not rotate stay.
 TEST_F(TinyGgufTest, RowsThatRotateInPairsArePutInHalves) {
-  const auto llama = open({});
-  ASSERT_TRUE(llama) << llama.error().message();
-  const std::vector<float> ours = all_rows(**llama, SectionKind::kLayer, 0, 1);
-  const GgufFile::Entry& entry = *(*llama)->file().find("blk.0.attn_q.weight");
-  const std::size_t row_bytes = *ggml_row_bytes(8, TinyLlama::kHidden);
-  std::vector<std::byte> bytes(row_bytes);
-  std::vector<float> row(TinyLlama::kHidden);
   constexpr std::uint32_t kHeadDim = TinyLlama::kHidden / TinyLlama::kHeads;
-  for (std::uint32_t head = 0; head < TinyLlama::kHeads; ++head) {
-    for (std::uint32_t i = 0; i < kHeadDim; ++i) {
-      const std::uint32_t stored =
-          head * kHeadDim + (i < kHeadDim / 2 ? 2 * i : 2 * i - kHeadDim + 1);
+  for (const std::uint32_t dims : {kHeadDim, kHeadDim / 4}) {
+    TinyLlama tiny;
+    tiny.keys["rope.dimension_count"] = dims;
+    const auto llama = open(tiny);
+    ASSERT_TRUE(llama) << llama.error().message();
+    const std::vector<float> ours = all_rows(**llama, SectionKind::kLayer, 0, 1);
+    const GgufFile::Entry& entry = *(*llama)->file().find("blk.0.attn_q.weight");
+    const std::size_t row_bytes = *ggml_row_bytes(8, TinyLlama::kHidden);
+    std::vector<std::byte> bytes(row_bytes);
+    std::vector<float> row(TinyLlama::kHidden);
+    for (std::uint32_t r = 0; r < TinyLlama::kHidden; ++r) {
+      const std::uint32_t i = r % kHeadDim;
+      std::uint32_t stored = r;
+      if (i < dims) stored = r - i + (i < dims / 2 ? 2 * i : 2 * i - dims + 1);
       ASSERT_TRUE((*llama)->file().read(entry, stored * row_bytes, bytes).ok());
       decode_ggml_row(8, bytes, row);
-      const auto at = ours.begin() + (head * kHeadDim + i) * TinyLlama::kHidden;
-      EXPECT_TRUE(std::equal(row.begin(), row.end(), at)) << "head " << head << ", row " << i;
+      const auto at = ours.begin() + r * TinyLlama::kHidden;
+      EXPECT_TRUE(std::equal(row.begin(), row.end(), at)) << dims << " rotate, row " << r;
     }
   }
+}
+
+// What GGUF files of InternLM 2 hold; there is no golden folder of it.
+TEST_F(TinyGgufTest, InternLm2IsALlamaByAnotherName) {
+  std::vector<std::vector<float>> weights[2];
+  for (const bool internlm2 : {false, true}) {
+    TinyLlama tiny;
+    if (internlm2) tiny.architecture = "internlm2";
+    const auto model = open(tiny);
+    ASSERT_TRUE(model) << model.error().message();
+    EXPECT_EQ((*model)->spec().architecture, tiny.architecture);
+    for (std::size_t i = 0; i < (*model)->tensors(SectionKind::kLayer, 0).size(); ++i) {
+      weights[internlm2 ? 1 : 0].push_back(all_rows(**model, SectionKind::kLayer, 0, i));
+    }
+  }
+  EXPECT_EQ(weights[0], weights[1]);
 }
 
 // As in some files of BitNet.
@@ -476,11 +502,8 @@ TEST_F(TinyGgufTest, WhatIsNotRunIsRefusedByName) {
   tiny.keys["expert_count"] = 8;
   expect_refused(tiny, StatusCode::kUnsupported, "mixture of experts");
   tiny = {};
-  tiny.texts["rope.scaling.type"] = "yarn";
-  expect_refused(tiny, StatusCode::kUnsupported, "\"yarn\"");
-  tiny = {};
-  tiny.keys["rope.dimension_count"] = 32;
-  expect_refused(tiny, StatusCode::kUnsupported, "rope.dimension_count");
+  tiny.texts["rope.scaling.type"] = "dynamic";
+  expect_refused(tiny, StatusCode::kUnsupported, "\"dynamic\"");
   tiny = {};
   tiny.keys["attention.value_length"] = 32;
   expect_refused(tiny, StatusCode::kUnsupported, "values of 32 columns");
