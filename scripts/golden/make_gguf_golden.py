@@ -29,9 +29,10 @@ MODELS = {
     "olmo3": "olmo2", "granite": "granite", "ministral3": "mistral3", "glm4": "glm4",
     "exaone4": "exaone4", "cohere_biased": "command-r", "cohere2": "cohere2", "falcon": "falcon",
     "falcon_groups": "falcon", "gpt_neox": "gptneox", "starcoder2": "starcoder2", "mpt": "mpt",
+    "mixtral": "llama", "qwen3_moe": "qwen3moe", "olmoe": "olmoe", "granitemoe": "granitemoe",
 }
 # Architectures whose queries and keys rotate in pairs, though the folders' rotate in halves.
-IN_PAIRS = ("llama", "smollm3", "granite", "mistral3")
+IN_PAIRS = ("llama", "smollm3", "granite", "granitemoe", "mistral3")
 WITHOUT_ROPE = ("gpt2", "bloom", "mpt")
 NO_WEIGHTS = (".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias",
               ".rotary_emb.inv_freq")
@@ -101,6 +102,27 @@ def change(arch, name, values, config):
     if ".query_key_value." in name:
         return qkv_apart(arch, values, config)
     return values
+
+
+def stack_experts(tensors, names):
+    """Puts the matrices of all experts of a layer into one tensor of each kind."""
+    kinds = {"w1": "gate", "w3": "up", "w2": "down", "gate_proj": "gate", "up_proj": "up",
+             "down_proj": "down"}
+    for name in [name for name in tensors if ".experts.0." in name]:
+        before, after = name.split(".experts.0.")
+        layer = next(part for part in before.split(".") if part.isdigit())
+        stack = []
+        while f"{before}.experts.{len(stack)}.{after}" in tensors:
+            stack.append(tensors.pop(f"{before}.experts.{len(stack)}.{after}"))
+        stacked = f"{before}.experts.{after}"
+        tensors[stacked] = np.stack(stack)
+        names[stacked] = f"blk.{layer}.ffn_{kinds[after.split('.')[0]]}_exps.weight"
+    for name in [name for name in tensors if name.endswith(".input_linear.weight")]:
+        gate, up = np.split(tensors.pop(name), 2, axis=1)
+        layer = next(part for part in name.split(".") if part.isdigit())
+        for kind, values in (("gate", gate), ("up", up)):
+            tensors[f"{name}.{kind}"] = values
+            names[f"{name}.{kind}"] = f"blk.{layer}.ffn_{kind}_exps.weight"
 
 
 def rope_tensors(config):
@@ -174,11 +196,17 @@ def add_family_keys(writer, arch, config):
         writer.add_final_logit_softcapping(config["final_logit_softcapping"])
     if arch in ("stablelm", "gptneox"):
         writer.add_parallel_residual(config["use_parallel_residual"])
-    if arch == "granite":
+    if arch in ("granite", "granitemoe"):
         writer.add_attention_scale(config["attention_multiplier"])
         writer.add_embedding_scale(config["embedding_multiplier"])
         writer.add_residual_scale(config["residual_multiplier"])
         writer.add_logit_scale(config["logits_scaling"])
+    if layouts.has_experts(config):
+        writer.add_expert_count(config[layouts.first_key(
+            config, ("num_local_experts", "num_experts"))])
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+    if arch == "qwen3moe":
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
     if arch in ("command-r", "cohere2"):
         writer.add_logit_scale(config["logit_scale"])
         writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
@@ -196,8 +224,12 @@ def add_keys(writer, arch, config, tensors, names):
     writer.add_embedding_length(next(v.shape[1] for n, v in tensors.items()
                                      if names[n] == "token_embd.weight"))
     writer.add_block_count(layouts.count_layers(config))
-    down = next(values for name, values in tensors.items() if names[name] == "blk.0.ffn_down.weight")
-    writer.add_feed_forward_length(down.shape[0] if arch == "gpt2" else down.shape[1])
+    down = next((values for name, values in tensors.items()
+                 if names[name] == "blk.0.ffn_down.weight"), None)
+    if down is None:
+        writer.add_feed_forward_length(config["intermediate_size"])
+    else:
+        writer.add_feed_forward_length(down.shape[0] if arch == "gpt2" else down.shape[1])
     writer.add_head_count(n_heads)
     writer.add_head_count_kv(n_kv)
     if "head_dim" in config and arch != "granite":
@@ -232,6 +264,7 @@ def convert(folder, arch, out):
     known = next(known for known, name in gguf.MODEL_ARCH_NAMES.items() if name == arch)
     table = gguf.get_tensor_name_map(known, layouts.count_layers(config))
     names = {name: table.get_name(name, try_suffixes=(".weight", ".bias")) for name in tensors}
+    stack_experts(tensors, names)
     if layouts.is_tied(config):
         tensors.pop("lm_head.weight", None)
     writer = gguf.GGUFWriter(out, arch)

@@ -54,7 +54,8 @@ Status read_sizes(const GgufFile& file, const GgufArchitecture& architecture, Gg
 // What changes the mathematics of a model and is not run; some of it is, for the architectures that
 // have read it.
 Status refuse_other_keys(const GgufArchitecture& architecture, GgufFields& fields) {
-  if (fields.u32_or("expert_count", 0, 0, 1U << 20) > 0) {
+  if (gguf_tensor_table(architecture).experts.empty() &&
+      fields.u32_or("expert_count", 0, 0, 1U << 20) > 0) {
     return unsupported("GGUF: a %s with a mixture of experts is not supported",
                        std::string(architecture.name).c_str());
   }
@@ -108,6 +109,10 @@ constexpr GgufKindName kLayerNames[] = {
     {K::kKNorm, "attn_k_norm.weight"},
     {K::kAttnSubNorm, "attn_sub_norm.weight"},
     {K::kFfnSubNorm, "ffn_sub_norm.weight"},
+    {K::kRouter, "ffn_gate_inp.weight"},
+    {K::kExpertGate, "ffn_gate_exps.weight"},
+    {K::kExpertUp, "ffn_up_exps.weight"},
+    {K::kExpertDown, "ffn_down_exps.weight"},
     {K::kAttnPostNorm, "post_attention_norm.weight"},
     {K::kFfnPostNorm, "post_ffw_norm.weight"},
 };

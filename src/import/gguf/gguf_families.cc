@@ -138,6 +138,45 @@ Status finish_mistral3(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
   return fields.status();
 }
 
+// Reads the sizes of a mixture of experts, whose weights have the sum 1 with `renormalised`.
+Status read_experts(GgufFields& fields, bool renormalised, ModelSpec& spec) {
+  constexpr std::uint32_t kMostExperts = 1U << 16;
+  spec.n_experts = fields.u32("expert_count", 2, kMostExperts);
+  QSF_RETURN_IF_ERROR(fields.status());
+  spec.n_experts_used = fields.u32("expert_used_count", 1, spec.n_experts);
+  spec.expert_ffn = fields.u32_or("expert_feed_forward_length", spec.ffn, 1, 1U << 24);
+  spec.expert_renormalised = fields.boolean("expert_weights_norm", renormalised);
+  fields.refuse_unread("expert_gating_func", 1.0);  // softmax
+  fields.refuse_unread("expert_weights_scale", 1.0);
+  fields.refuse_unread("expert_shared_count", 0.0);
+  fields.refuse_unread("expert_shared_feed_forward_length", 0.0);
+  return fields.status();
+}
+
+bool has_llama_experts(const GgufFile& file) {
+  const auto count = file.keys().get_unsigned("llama.expert_count");
+  return count.has_value() && count->value_or(0) != 0;
+}
+
+Status finish_mixtral(const GgufFile& file, GgufFields& fields, ModelSpec& spec) {
+  QSF_RETURN_IF_ERROR(finish_windowed(file, fields, spec));
+  return read_experts(fields, true, spec);
+}
+
+// llama.cpp makes the sum of a Qwen's weights 1, which published models do.
+Status finish_qwen3moe(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
+  return read_experts(fields, true, spec);
+}
+
+Status finish_olmoe(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
+  return read_experts(fields, false, spec);
+}
+
+Status finish_granitemoe(const GgufFile& file, GgufFields& fields, ModelSpec& spec) {
+  QSF_RETURN_IF_ERROR(finish_granite(file, fields, spec));
+  return read_experts(fields, true, spec);
+}
+
 Status finish_command_r(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
   spec.logit_scale = fields.positive_or("logit_scale", 1.0F);
   return fields.status();
@@ -213,6 +252,11 @@ constexpr GgufKindName kFalconTwoNormNames[] = {{TensorKind::kAttnNorm, "attn_no
                                                 {TensorKind::kFfnNormBias, "attn_norm.bias"}};
 
 constexpr GgufArchitecture kGgufArchitectures[] = {
+    {.name = "llama",
+     .family = "mixtral",
+     .paired_rope = true,
+     .finish = finish_mixtral,
+     .holds = has_llama_experts},
     {.name = "llama", .family = "llama", .paired_rope = true, .finish = finish_windowed},
     {.name = "qwen2", .family = "qwen2"},
     {.name = "qwen3", .family = "qwen3"},
@@ -254,6 +298,12 @@ constexpr GgufArchitecture kGgufArchitectures[] = {
     {.name = "smollm3", .family = "smollm3", .paired_rope = true, .finish = finish_smollm3},
     {.name = "olmo2", .family = "olmo2", .finish = finish_olmo2},
     {.name = "granite", .family = "granite", .paired_rope = true, .finish = finish_granite},
+    {.name = "granitemoe",
+     .family = "granitemoe",
+     .paired_rope = true,
+     .finish = finish_granitemoe},
+    {.name = "qwen3moe", .family = "qwen3moe", .finish = finish_qwen3moe},
+    {.name = "olmoe", .family = "olmoe", .finish = finish_olmoe},
     {.name = "mistral3", .family = "mistral3", .paired_rope = true, .finish = finish_mistral3},
     {.name = "glm4", .family = "glm4", .holds = has_rope_sections},
     {.name = "glm4", .family = "glm4", .paired_rope = true},

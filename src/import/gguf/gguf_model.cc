@@ -53,6 +53,10 @@ bool is_matrix(TensorKind kind) noexcept {
     case TensorKind::kFfnGate:
     case TensorKind::kFfnUp:
     case TensorKind::kFfnDown:
+    case TensorKind::kRouter:
+    case TensorKind::kExpertGate:
+    case TensorKind::kExpertUp:
+    case TensorKind::kExpertDown:
     case TensorKind::kTokenEmbedding:
     case TensorKind::kPositionEmbedding:
     case TensorKind::kHead: return true;
@@ -76,6 +80,7 @@ class GgufModelMapper {
     QSF_RETURN_IF_ERROR(map_section(model_.sections_.front(), 0, table_.embedding));
     for (std::uint32_t layer = 0; layer < spec().n_layers; ++layer) {
       QSF_RETURN_IF_ERROR(map_section(model_.sections_[1 + layer], layer, table_.layer));
+      QSF_RETURN_IF_ERROR(map_experts(model_.sections_[1 + layer], layer));
     }
     QSF_RETURN_IF_ERROR(map_section(model_.sections_.back(), 0, table_.final));
     QSF_RETURN_IF_ERROR(map_head());
@@ -91,6 +96,7 @@ class GgufModelMapper {
     std::string name;
     std::uint64_t first = 0;
     std::uint64_t n_stored = 0;
+    std::uint64_t n_stacked = 1;  // of this many experts, in another dimension
   };
 
   ModelSpec& spec() noexcept { return model_.spec_; }
@@ -137,17 +143,45 @@ class GgufModelMapper {
     return ok_status();
   }
 
+  // Maps the tensors of every expert, one expert behind the other.
+  Status map_experts(GgufModel::Section& to, std::uint32_t layer) {
+    if (table_.experts.empty()) return ok_status();
+    for (std::uint32_t expert = 0; expert < spec().n_experts; ++expert) {
+      for (const TensorPlace& place : table_.experts) {
+        QSF_RETURN_IF_ERROR(map_found(to, place, expert, locate_expert(place.kind, layer, expert)));
+      }
+    }
+    return ok_status();
+  }
+
+  // The experts' matrices are stacked; the oldest files have one tensor an expert.
+  Found locate_expert(TensorKind kind, std::uint32_t layer, std::uint32_t expert) {
+    const std::uint64_t rows = tensor_shape(spec(), kind).rows;
+    const std::string stacked = gguf_tensor_name(architecture_, kind, layer);
+    const std::string single =
+        stacked.substr(0, stacked.rfind("_exps")) + "." + std::to_string(expert) + ".weight";
+    if (!is_there(stacked) && is_there(single)) return {single, 0, rows};
+    return {stacked, expert * rows, rows, spec().n_experts};
+  }
+
   Status map_tensor(GgufModel::Section& to, std::uint32_t layer, const TensorPlace& listed) {
+    const TensorShape shape = place_shape(spec(), listed);
+    const std::uint64_t n_outputs = is_matrix(listed.kind) ? shape.rows : shape.cols;
+    return map_found(to, listed, 0, locate(listed.kind, layer, n_outputs));
+  }
+
+  Status map_found(GgufModel::Section& to, const TensorPlace& listed, std::uint32_t expert,
+                   const Found& found) {
     const TensorKind kind = listed.kind;
     const TensorShape shape = place_shape(spec(), listed);
     const bool matrix = is_matrix(kind);
-    const Found found = locate(kind, layer, matrix ? shape.rows : shape.cols);
     const GgufFile::Entry* entry = model_.file_.find(found.name);
-    const std::uint64_t dims[2] = {matrix ? shape.cols : found.n_stored,
-                                   matrix ? found.n_stored : 1};
-    const std::string expected =
-        matrix ? "[" + std::to_string(dims[0]) + ", " + std::to_string(dims[1]) + "]"
-               : "[" + std::to_string(dims[0]) + "]";
+    const std::uint64_t dims[3] = {matrix ? shape.cols : found.n_stored,
+                                   matrix ? found.n_stored : 1, found.n_stacked};
+    std::string expected = "[" + std::to_string(dims[0]);
+    if (matrix) expected += ", " + std::to_string(dims[1]);
+    if (found.n_stacked != 1) expected += ", " + std::to_string(dims[2]);
+    expected += "]";
     if (entry == nullptr) {
       return corrupt(
           "tensor \"%s\" is missing, expected one of %s for %s; the file is incomplete or an "
@@ -155,7 +189,7 @@ class GgufModelMapper {
           found.name.c_str(), expected.c_str(), std::string(architecture_.name).c_str());
     }
     const GgufTensor& tensor = *entry->tensor;
-    if (tensor.dims[0] != dims[0] || tensor.dims[1] != dims[1] || tensor.dims[2] != 1 ||
+    if (tensor.dims[0] != dims[0] || tensor.dims[1] != dims[1] || tensor.dims[2] != dims[2] ||
         tensor.dims[3] != 1) {
       return corrupt("tensor \"%s\": dimensions %s, expected %s from the file's keys",
                      found.name.c_str(), dims_text(tensor).c_str(), expected.c_str());
@@ -178,7 +212,8 @@ class GgufModelMapper {
     if (matrix) QSF_RETURN_IF_ERROR(read_scale(found.name, place));
     if (place.i2s != nullptr && is_microsoft(place.i2s->flavor())) spec().int8_rows = true;
     mark_used(entry);
-    to.tensors.push_back({kind, shape.rows, shape.cols, found.name, tensor.type_name});
+    to.tensors.push_back({kind, shape.rows, shape.cols, found.name, tensor.type_name,
+                          static_cast<std::uint16_t>(expert)});
     to.places.push_back(place);
     return ok_status();
   }

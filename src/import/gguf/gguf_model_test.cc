@@ -115,7 +115,8 @@ INSTANTIATE_TEST_SUITE_P(All, GgufGoldenTest,
                                          "gpt2_untied", "stablelm_parallel", "bloom", "smollm3",
                                          "olmo2_gqa", "olmo3", "granite", "ministral3", "glm4",
                                          "exaone4", "cohere_biased", "cohere2", "falcon",
-                                         "falcon_groups", "gpt_neox", "starcoder2", "mpt"),
+                                         "falcon_groups", "gpt_neox", "starcoder2", "mpt",
+                                         "mixtral", "qwen3_moe", "olmoe", "granitemoe"),
                          [](const auto& test) { return std::string(test.param); });
 
 TEST(GgufModelTest, StoriesOfBothFormsAreOneModel) {
@@ -500,6 +501,14 @@ TEST_F(TinyGgufTest, WhatIsNotRunIsRefusedByName) {
   expect_refused(tiny, StatusCode::kUnsupported, "\"mamba\"");
   tiny = {};
   tiny.keys["expert_count"] = 8;
+  expect_refused(tiny, StatusCode::kCorrupt, "expert_used_count\" is missing");
+  tiny.keys["expert_used_count"] = 9;
+  expect_refused(tiny, StatusCode::kCorrupt, "expert_used_count\" is 9, expected 1 to 8");
+  tiny.keys["expert_used_count"] = 2;
+  expect_refused(tiny, StatusCode::kCorrupt, "blk.0.ffn_gate_inp.weight\" is missing");
+  tiny.keys["expert_shared_count"] = 1;
+  expect_refused(tiny, StatusCode::kUnsupported, "expert_shared_count");
+  tiny.architecture = "qwen2";
   expect_refused(tiny, StatusCode::kUnsupported, "mixture of experts");
   tiny = {};
   tiny.texts["rope.scaling.type"] = "dynamic";
