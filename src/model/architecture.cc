@@ -137,6 +137,16 @@ Status check_supported(const ModelSpec& spec) {
     return unsupported("architecture \"%s\" with %u experts", spec.architecture.c_str(),
                        spec.n_experts);
   }
+  // Published models have up to 512 and use up to 10; routing and opening take time beyond that.
+  constexpr std::uint32_t kMostExperts = 1024;
+  constexpr std::uint32_t kMostExpertsUsed = 64;
+  if (spec.n_experts > kMostExperts || spec.n_experts_used > kMostExpertsUsed) {
+    return unsupported("%u experts, %u of them for a token: this version runs at most %u and %u",
+                       spec.n_experts, spec.n_experts_used, kMostExperts, kMostExpertsUsed);
+  }
+  if (spec.parallel_block && !find_architecture(spec.architecture)->pre_norms) {
+    return unsupported_feature("parallel blocks and no norms before them");
+  }
   if (spec.n_experts == 1 || (spec.n_experts != 0 && spec.expert_ffn < 2)) {
     return unsupported_feature("one expert, or experts of one row");
   }

@@ -675,9 +675,24 @@ TEST(ArchitectureTest, RefusesWhatIsNotRun) {
       {[](ModelSpec& s) { s.architecture = "mixtral"; }, "architecture \"mixtral\" with 0 experts"},
       {[](ModelSpec& s) {
          set_experts(s);
-         s.n_experts = 1;
+         s.n_experts = s.n_experts_used = 1;
        },
        "one expert"},
+      {[](ModelSpec& s) {
+         set_experts(s);
+         s.n_experts = 1025;
+       },
+       "1025 experts, 2 of them for a token: this version runs at most 1024 and 64"},
+      {[](ModelSpec& s) {
+         set_experts(s);
+         s.n_experts = s.n_experts_used = 65;
+       },
+       "65 experts, 65 of them"},
+      {[](ModelSpec& s) {
+         s.architecture = "olmo2";
+         s.parallel_block = true;
+       },
+       "parallel blocks and no norms"},
       {[](ModelSpec& s) {
          set_experts(s);
          s.expert_ffn = 1;

@@ -140,7 +140,7 @@ Status finish_mistral3(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
 
 // Reads the sizes of a mixture of experts, whose weights have the sum 1 with `renormalised`.
 Status read_experts(GgufFields& fields, bool renormalised, ModelSpec& spec) {
-  constexpr std::uint32_t kMostExperts = 1U << 16;
+  constexpr std::uint32_t kMostExperts = 1024;  // that check_supported() takes
   spec.n_experts = fields.u32("expert_count", 2, kMostExperts);
   QSF_RETURN_IF_ERROR(fields.status());
   spec.n_experts_used = fields.u32("expert_used_count", 1, spec.n_experts);
@@ -163,9 +163,12 @@ Status finish_mixtral(const GgufFile& file, GgufFields& fields, ModelSpec& spec)
   return read_experts(fields, true, spec);
 }
 
-// llama.cpp makes the sum of a Qwen's weights 1, which published models do.
+// llama.cpp makes the sum of a Qwen's weights 1, which published models do, and divides the FFN
+// where an expert's is missing.
 Status finish_qwen3moe(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
-  return read_experts(fields, true, spec);
+  QSF_RETURN_IF_ERROR(read_experts(fields, true, spec));
+  if (!fields.has("expert_feed_forward_length")) spec.expert_ffn = spec.ffn / spec.n_experts_used;
+  return ok_status();
 }
 
 Status finish_olmoe(const GgufFile&, GgufFields& fields, ModelSpec& spec) {

@@ -14,8 +14,7 @@ namespace {
 constexpr std::uint32_t kMaxWindow = 1U << 30;
 constexpr std::uint32_t kDefaultWindow = 4096;  // of Mistral and Qwen, where the key is absent
 
-}  // namespace
-
+// With use_sliding_window, layers from max_window_layers on see a window and those before it all.
 Status parse_qwen_windows(ConfigFields& fields, ModelSpec& spec) {
   constexpr std::uint32_t kDefaultFirst = 28;
   const bool windowed = fields.boolean("use_sliding_window", false);
@@ -31,6 +30,8 @@ Status parse_qwen_windows(ConfigFields& fields, ModelSpec& spec) {
   }
   return ok_status();
 }
+
+}  // namespace
 
 Status parse_llama(ConfigFields& fields, HfConfig& config) {
   config.spec.architecture = "llama";

@@ -104,9 +104,6 @@ Status parse_plain_activation(ConfigFields& fields, const char* key, std::string
 // Fails unless hidden_act is silu.
 Status parse_silu(ConfigFields& fields, ModelSpec& spec);
 
-// Sets the window of a Qwen's layers: with use_sliding_window, layers from max_window_layers on see
-// one and those before it all.
-Status parse_qwen_windows(ConfigFields& fields, ModelSpec& spec);
 // Reads the four multipliers and the biases of a Granite.
 Status parse_granite_scales(ConfigFields& fields, HfConfig& config);
 

@@ -7,7 +7,8 @@
 namespace qsf {
 namespace {
 
-constexpr std::uint32_t kMaxExperts = 1U << 16;
+constexpr std::uint32_t kMaxExperts = 1024;  // that check_supported() takes
+constexpr std::uint32_t kMaxExpertWindow = 1U << 30;
 
 struct ExpertDefaults {
   const char* count_key = "num_experts";
@@ -40,7 +41,7 @@ Status parse_mixtral(ConfigFields& fields, HfConfig& config) {
   QSF_RETURN_IF_ERROR(
       parse_experts(fields, {.count_key = "num_local_experts", .count = 8, .used = 2}, spec));
   spec.expert_renormalised = true;
-  const std::uint32_t window = fields.u32_or("sliding_window", 0, 1, 1U << 30);
+  const std::uint32_t window = fields.u32_or("sliding_window", 0, 1, kMaxExpertWindow);
   if (window != 0) spec.sliding_window = {window};
   return fields.status();
 }
@@ -62,7 +63,12 @@ Status parse_qwen3moe(ConfigFields& fields, HfConfig& config) {
     return unsupported(
         "decoder_sparse_step or mlp_only_layers: layers without experts are not supported");
   }
-  return parse_qwen_windows(fields, spec);
+  // Unlike in dense Qwens every layer has the window; max_window_layers has no effect.
+  if (!fields.boolean("use_sliding_window", false) || fields.is_null("sliding_window")) {
+    return fields.status();
+  }
+  spec.sliding_window = {fields.u32_or("sliding_window", 4096, 1, kMaxExpertWindow)};
+  return fields.status();
 }
 
 Status parse_olmoe(ConfigFields& fields, HfConfig& config) {

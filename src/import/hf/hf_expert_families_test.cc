@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+//
+// The config.json of published mixtures of experts: Mixtral, Qwen3-MoE, OLMoE, Granite-MoE.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "import/hf/hf_config.h"
+#include "import/testing/published_config.h"
+
+namespace qsf {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using namespace testing_support;
+
+Json qwen3_30b_a3b() {
+  return Json::parse(R"({"architectures":["Qwen3MoeForCausalLM"],"attention_bias":false,
+    "bos_token_id":151643,"decoder_sparse_step":1,"eos_token_id":151645,"head_dim":128,
+    "hidden_act":"silu","hidden_size":2048,"intermediate_size":6144,
+    "max_position_embeddings":40960,"max_window_layers":48,"mlp_only_layers":[],
+    "model_type":"qwen3_moe","moe_intermediate_size":768,"norm_topk_prob":true,
+    "num_attention_heads":32,"num_experts":128,"num_experts_per_tok":8,"num_hidden_layers":48,
+    "num_key_value_heads":4,"rms_norm_eps":1e-06,"rope_scaling":null,"rope_theta":1000000.0,
+    "sliding_window":null,"tie_word_embeddings":false,"use_sliding_window":false,
+    "vocab_size":151936})");
+}
+
+void expect_experts(const ModelSpec& s, std::uint32_t n, std::uint32_t used, std::uint32_t ffn) {
+  EXPECT_EQ(s.n_experts, n);
+  EXPECT_EQ(s.n_experts_used, used);
+  EXPECT_EQ(s.expert_ffn, ffn);
+}
+
+TEST(HfExpertFamiliesTest, Qwen3Of30B) {
+  Json json = qwen3_30b_a3b();
+  const ModelSpec s = parsed(json).spec;
+  EXPECT_EQ(s.architecture, "qwen3moe");
+  expect_sizes(s, 2048, 48, 32, 4, 128, 6144);
+  expect_experts(s, 128, 8, 768);
+  EXPECT_TRUE(s.expert_renormalised && s.sliding_window.empty());
+  json.erase("norm_topk_prob");  // the class's default
+  EXPECT_FALSE(parsed(json).spec.expert_renormalised);
+  // Every layer has the window, whatever max_window_layers says.
+  json["use_sliding_window"] = true;
+  json["sliding_window"] = 1024;
+  EXPECT_THAT(parsed(json).spec.sliding_window, ElementsAre(1024U));
+}
+
+TEST(HfExpertFamiliesTest, WhatIsNotRunIsRefusedByName) {
+  const Json json = qwen3_30b_a3b();
+  expect_refused(json, "decoder_sparse_step", 2);
+  expect_refused(json, "mlp_only_layers", {3});
+  for (const auto& [key, value] : std::initializer_list<std::pair<const char*, Json>>{
+           {"num_experts", 1}, {"num_experts", 1025}, {"num_experts_per_tok", 129}}) {
+    Json wrong = json;
+    wrong[key] = value;
+    EXPECT_THAT(message_of(wrong), HasSubstr(key));
+  }
+  Json few = json;
+  few["num_experts"] = 4;
+  few.erase("num_experts_per_tok");
+  EXPECT_THAT(message_of(few), HasSubstr("num_experts_per_tok: missing"));
+  expect_statuses(json, {});
+}
+
+TEST(HfExpertFamiliesTest, Mixtral8x7B) {
+  const ModelSpec s = parsed(Json::parse(R"({"architectures":["MixtralForCausalLM"],
+    "bos_token_id":1,"eos_token_id":2,"hidden_act":"silu","hidden_size":4096,
+    "intermediate_size":14336,"max_position_embeddings":32768,"model_type":"mixtral",
+    "num_attention_heads":32,"num_experts_per_tok":2,"num_hidden_layers":32,
+    "num_key_value_heads":8,"num_local_experts":8,"rms_norm_eps":1e-05,"rope_theta":1000000.0,
+    "sliding_window":null,"tie_word_embeddings":false,"vocab_size":32000})"))
+                          .spec;
+  EXPECT_EQ(s.architecture, "mixtral");
+  expect_sizes(s, 4096, 32, 32, 8, 128, 14336);
+  expect_experts(s, 8, 2, 14336);
+  EXPECT_TRUE(s.expert_renormalised && s.sliding_window.empty());
+}
+
+TEST(HfExpertFamiliesTest, OlmoeOf7B) {
+  Json json = Json::parse(R"({"architectures":["OlmoeForCausalLM"],"attention_bias":false,
+    "clip_qkv":null,"eos_token_id":50279,"hidden_act":"silu","hidden_size":2048,
+    "intermediate_size":1024,"max_position_embeddings":4096,"model_type":"olmoe",
+    "norm_topk_prob":false,"num_attention_heads":16,"num_experts":64,"num_experts_per_tok":8,
+    "num_hidden_layers":16,"num_key_value_heads":16,"pad_token_id":1,"rope_scaling":null,
+    "rope_theta":10000.0,"tie_word_embeddings":false,"vocab_size":50304})");
+  const ModelSpec s = parsed(json).spec;
+  EXPECT_EQ(s.architecture, "olmoe");
+  expect_experts(s, 64, 8, 1024);
+  EXPECT_FALSE(s.expert_renormalised);
+  EXPECT_EQ(s.norm_epsilon, 1e-5F);
+  expect_refused(json, "clip_qkv", 8.0);
+}
+
+TEST(HfExpertFamiliesTest, GraniteOf1B) {
+  const ModelSpec s = parsed(Json::parse(R"({"architectures":["GraniteMoeForCausalLM"],
+    "attention_bias":false,"attention_multiplier":0.015625,"bos_token_id":0,"eos_token_id":0,
+    "embedding_multiplier":12.0,"hidden_act":"silu","hidden_size":1024,"intermediate_size":512,
+    "logits_scaling":6.0,"max_position_embeddings":131072,"model_type":"granitemoe",
+    "num_attention_heads":16,"num_experts_per_tok":8,"num_hidden_layers":24,
+    "num_key_value_heads":8,"num_local_experts":32,"residual_multiplier":0.22,
+    "rms_norm_eps":1e-06,"rope_theta":10000000,"tie_word_embeddings":true,
+    "vocab_size":49155})"))
+                          .spec;
+  EXPECT_EQ(s.architecture, "granitemoe");
+  expect_experts(s, 32, 8, 512);
+  EXPECT_TRUE(s.expert_renormalised);
+  EXPECT_EQ(s.embedding_scale, 12.0F);
+  EXPECT_EQ(s.residual_scale, 0.22F);
+  EXPECT_EQ(s.logit_scale, 1.0F / 6.0F);
+  EXPECT_EQ(s.attention_scale, 0.015625F);
+}
+
+}  // namespace
+}  // namespace qsf
