@@ -26,7 +26,7 @@ def _phi3_faults(config, state):
     yield Fault("gate and up exchanged", config, swapped_halves(state, ".gate_up_proj."))
 
 
-def _head_norm_faults(config, state):
+def head_norm_faults(config, state):
     yield from _dropped(config, state, "q_norm", "k_norm")
     yield Fault("q and k norms after rope", config, state, patches.norms_after_rope)
 
@@ -75,7 +75,7 @@ def _gemma3_faults(config, state):
     yield Fault("gains of q and k norms without + 1", config, minus)
     yield from _gemma_norm_faults(config, state)
     yield from _dropped(config, state, "input_layernorm", "pre_feedforward_layernorm")
-    yield from _head_norm_faults(config, state)
+    yield from head_norm_faults(config, state)
 
 
 def _stablelm_faults(config, state):
@@ -100,7 +100,7 @@ def _olmo2_faults(config, state):
 
 def _exaone4_faults(config, state):
     yield from _post_norm_faults(config, state)
-    yield from _head_norm_faults(config, state)
+    yield from head_norm_faults(config, state)
 
 
 def _granite_faults(config, state):
@@ -118,7 +118,7 @@ def _granite_faults(config, state):
                     patches.unscaled_residual(part))
 
 
-def _expert_faults(config, state):
+def expert_faults(config, state):
     n_used = config["num_experts_per_tok"]
     for wrong in (n_used - 1, n_used + 1):
         yield Fault(f"{n_used} experts -> {wrong}", with_keys(config, num_experts_per_tok=wrong),
@@ -136,8 +136,8 @@ def _expert_faults(config, state):
 
 
 def _qwen3_moe_faults(config, state):
-    yield from _head_norm_faults(config, state)
-    yield from _expert_faults(config, state)
+    yield from head_norm_faults(config, state)
+    yield from expert_faults(config, state)
 
 
 def _olmoe_faults(config, state):
@@ -145,13 +145,13 @@ def _olmoe_faults(config, state):
     for part in ("q_norm", "k_norm"):
         yield Fault(f"{part} of each head by itself", config, state,
                     patches.norm_of_each_head(part))
-    yield from _expert_faults(config, state)
+    yield from expert_faults(config, state)
 
 
 def _granitemoe_faults(config, state):
     for key in ("embedding_multiplier", "residual_multiplier", "logits_scaling"):
         yield Fault(f"{key} 1", with_keys(config, **{key: 1.0}), state)
-    yield from _expert_faults(config, state)
+    yield from expert_faults(config, state)
 
 
 def _ministral3_faults(config, state):
@@ -224,9 +224,9 @@ FAMILIES = {
     "exaone4": _exaone4_faults, "falcon": _falcon_faults, "gemma": _gemma_faults,
     "gemma2": _gemma2_faults, "gemma3_text": _gemma3_faults, "glm4": _glm4_faults,
     "gpt_neox": _gpt_neox_faults, "granite": _granite_faults, "ministral3": _ministral3_faults,
-    "mixtral": _expert_faults, "qwen3_moe": _qwen3_moe_faults, "olmoe": _olmoe_faults,
+    "mixtral": expert_faults, "qwen3_moe": _qwen3_moe_faults, "olmoe": _olmoe_faults,
     "granitemoe": _granitemoe_faults,
     "mpt": _mpt_faults, "olmo2": _olmo2_faults, "olmo3": _olmo2_faults, "opt": _opt_faults,
-    "phi": _phi_faults, "phi3": _phi3_faults, "qwen3": _head_norm_faults,
+    "phi": _phi_faults, "phi3": _phi3_faults, "qwen3": head_norm_faults,
     "stablelm": _stablelm_faults, "starcoder2": _starcoder2_faults,
 }

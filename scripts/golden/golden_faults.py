@@ -10,6 +10,7 @@ layouts of the families, not on the engine.
 """
 
 from golden_edits import Fault, interleaved_kv_map, with_keys, zeroed
+from golden_expert_faults import EXPERT_FAMILIES
 from golden_family_faults import FAMILIES
 from golden_layouts import (ACTIVATION_KEYS, EPSILON_KEYS, WITHOUT_ROTATION, first_key, gain_offset,
                             head_shape, head_views, is_embedding, is_norm_gain, is_tied)
@@ -99,6 +100,7 @@ def planted_faults(config, state):
     if config["model_type"] != "gpt2":
         yield from _group_faults(config, state)
         yield from window_faults(config, state)
-    if config["model_type"] in FAMILIES:
-        yield from FAMILIES[config["model_type"]](config, state)
+    for families in (FAMILIES, EXPERT_FAMILIES):
+        if config["model_type"] in families:
+            yield from families[config["model_type"]](config, state)
     yield from _tensor_faults(config, state)

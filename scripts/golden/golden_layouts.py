@@ -87,7 +87,7 @@ def head_views(config, name, tensor):
 
 
 def has_experts(config):
-    return config["model_type"] in ("mixtral", "qwen3_moe", "olmoe", "granitemoe")
+    return config["model_type"] in ("mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "granitemoe")
 
 
 def is_router(name):
@@ -189,6 +189,9 @@ def layer_kinds(config):
     if family in ("qwen2", "qwen3"):
         first = config["max_window_layers"] if config["use_sliding_window"] else n_layers
         windowed = [layer >= first for layer in range(n_layers)]
+    elif family == "qwen2_moe":
+        first = config["max_window_layers"] if config["use_sliding_window"] else 0
+        windowed = [layer < first and layer % 2 == 0 for layer in range(n_layers)]
     elif family == "gemma2":
         windowed = [layer % 2 == 0 for layer in range(n_layers)]
     elif family in DEFAULT_PATTERN:

@@ -135,7 +135,7 @@ def window_faults(config, state):
     # Families with types of layers refuse to go without a window or change RoPE with it, so one
     # that reaches everything stands for none.
     off = {"sliding_window": None}
-    if kind in ("qwen2", "qwen3"):
+    if kind in ("qwen2", "qwen2_moe", "qwen3"):
         off = {"use_sliding_window": False}
     elif kind in LAYER_TYPED:
         off = {"sliding_window": 4096}

@@ -29,7 +29,7 @@ MODELS = {
     "olmo3": "olmo2", "granite": "granite", "ministral3": "mistral3", "glm4": "glm4",
     "exaone4": "exaone4", "cohere_biased": "command-r", "cohere2": "cohere2", "falcon": "falcon",
     "falcon_groups": "falcon", "gpt_neox": "gptneox", "starcoder2": "starcoder2", "mpt": "mpt",
-    "mixtral": "llama", "qwen3_moe": "qwen3moe", "olmoe": "olmoe", "granitemoe": "granitemoe",
+    "qwen2_moe": "qwen2moe", "mixtral": "llama", "qwen3_moe": "qwen3moe", "olmoe": "olmoe", "granitemoe": "granitemoe",
 }
 # Architectures whose queries and keys rotate in pairs, though the folders' rotate in halves.
 IN_PAIRS = ("llama", "smollm3", "granite", "granitemoe", "mistral3")
@@ -99,6 +99,8 @@ def change(arch, name, values, config):
         return values + np.float32(1)
     if arch == "gpt2" and name.endswith((".c_attn.weight", ".c_proj.weight", ".c_fc.weight")):
         return np.ascontiguousarray(values.T)
+    if name.endswith(".shared_expert_gate.weight"):
+        return values[0]
     if ".query_key_value." in name:
         return qkv_apart(arch, values, config)
     return values
@@ -205,8 +207,10 @@ def add_family_keys(writer, arch, config):
         writer.add_expert_count(config[layouts.first_key(
             config, ("num_local_experts", "num_experts"))])
         writer.add_expert_used_count(config["num_experts_per_tok"])
-    if arch == "qwen3moe":
+    if arch in ("qwen2moe", "qwen3moe"):
         writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    if arch == "qwen2moe":
+        writer.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
     if arch in ("command-r", "cohere2"):
         writer.add_logit_scale(config["logit_scale"])
         writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)

@@ -51,12 +51,15 @@ import transformers
 from transformers import AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from golden_configs import MAX_TOKENS, MODELS
+import golden_configs
+from golden_configs import MAX_TOKENS
+from golden_expert_configs import EXPERT_MODELS
 from golden_faults import exemption, planted_faults
 from golden_layouts import (WITHOUT_ROTATION, gain_offset, has_experts, head_views, is_embedding,
                             is_norm_gain, is_router, is_tied, layer_kinds, published_experts,
                             rope_by_kind, rope_frequencies, text_config)
 
+MODELS = {**golden_configs.MODELS, **EXPERT_MODELS}
 CASES = [(1, 21), (2, 21), (63, 21), (64, 21), (65, 21), (200, 21), (512, 21), (MAX_TOKENS, 1)]
 MIN_FAULT = 1e-2
 SCORE_STD = (2.0, 3.0)

@@ -41,6 +41,26 @@ Status check_positive(const char* name, float value, bool zero_allowed) {
                           zero_allowed ? ">=" : ">");
 }
 
+// Which layers have experts, and what stands beside these.
+Status check_expert_layers(const ModelSpec& s) {
+  QSF_RETURN_IF_ERROR(check_range({"shared ffn", s.shared_ffn, 0, 1U << 24}));
+  if (s.n_experts == 0) {
+    if (!s.expert_renormalised && s.expert_layers.empty() && s.shared_ffn == 0) return ok_status();
+    return invalid_argument(
+        "renormalised or shared experts, or layers with experts: there are none");
+  }
+  if (s.expert_layers.empty()) return ok_status();
+  if (s.expert_layers.size() != s.n_layers) {
+    return invalid_argument("layers with experts: %zu values for %u layers, expected one a layer",
+                            s.expert_layers.size(), s.n_layers);
+  }
+  for (const std::uint32_t here : s.expert_layers) {
+    QSF_RETURN_IF_ERROR(check_range({"layers with experts", here, 0, 1}));
+  }
+  if (std::count(s.expert_layers.begin(), s.expert_layers.end(), 1U) != 0) return ok_status();
+  return invalid_argument("layers with experts: none of %u, but the model has experts", s.n_layers);
+}
+
 Status check_sizes(const ModelSpec& s) {
   const Range ranges[] = {
       {"layers", s.n_layers, 1, 4096},
@@ -57,9 +77,7 @@ Status check_sizes(const ModelSpec& s) {
       {"expert ffn", s.expert_ffn, s.n_experts == 0 ? 0U : 1U, s.n_experts == 0 ? 0U : 1U << 24},
   };
   for (const Range& r : ranges) QSF_RETURN_IF_ERROR(check_range(r));
-  if (s.expert_renormalised && s.n_experts == 0) {
-    return invalid_argument("renormalised experts: the model has none");
-  }
+  QSF_RETURN_IF_ERROR(check_expert_layers(s));
   if (s.n_heads % s.n_kv_heads != 0) {
     return invalid_argument("heads: %u is not a multiple of the %u key-value heads", s.n_heads,
                             s.n_kv_heads);
@@ -360,6 +378,8 @@ Status decode_optional(const Metadata& m, ModelSpec& s) {
   QSF_ASSIGN_OR_RETURN(s.n_experts_used, m.get_u32(keys::kExpertUsed, 0));
   QSF_ASSIGN_OR_RETURN(s.expert_ffn, m.get_u32(keys::kExpertFfn, 0));
   QSF_ASSIGN_OR_RETURN(s.expert_renormalised, m.get_bool(keys::kExpertRenormalised, false));
+  QSF_ASSIGN_OR_RETURN(s.expert_layers, m.get_u32_array(keys::kExpertLayers));
+  QSF_ASSIGN_OR_RETURN(s.shared_ffn, m.get_u32(keys::kExpertSharedFfn, 0));
   QSF_ASSIGN_OR_RETURN(s.eos_ids, m.get_u32_array(keys::kEosIds));
   QSF_ASSIGN_OR_RETURN(s.chat_template, m.get_text(keys::kChatTemplate, ""));
   QSF_ASSIGN_OR_RETURN(s.quantiser, m.get_text(keys::kQuantiser, ""));
@@ -389,6 +409,12 @@ Status check_agreement(ByteSpan h, const Metadata& m, const ModelSpec& s) {
 }
 
 }  // namespace
+
+std::uint32_t ModelSpec::widest_ffn() const noexcept {
+  const bool dense = n_experts == 0 || std::find(expert_layers.begin(), expert_layers.end(), 0U) !=
+                                           expert_layers.end();
+  return std::max({dense ? ffn : 0U, expert_ffn, shared_ffn});
+}
 
 std::string_view activation_name(Activation activation) noexcept {
   switch (activation) {
@@ -507,6 +533,8 @@ Metadata encode_spec_metadata(const ModelSpec& spec) {
   set_u32_unless(keys::kExpertUsed, spec.n_experts_used, 0);
   set_u32_unless(keys::kExpertFfn, spec.expert_ffn, 0);
   if (spec.expert_renormalised) m.set_bool(keys::kExpertRenormalised, true, true);
+  if (!spec.expert_layers.empty()) m.set_u32_array(keys::kExpertLayers, spec.expert_layers, true);
+  set_u32_unless(keys::kExpertSharedFfn, spec.shared_ffn, 0);
   if (!spec.eos_ids.empty()) m.set_u32_array(keys::kEosIds, spec.eos_ids);
   set_text(keys::kChatTemplate, spec.chat_template);
   set_text(keys::kQuantiser, spec.quantiser);

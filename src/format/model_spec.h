@@ -99,6 +99,8 @@ struct ModelSpec {
   std::uint32_t expert_ffn = 0;
   // The weights of a row's experts have the sum 1; else they are parts of a softmax over all.
   bool expert_renormalised = false;
+  std::vector<std::uint32_t> expert_layers;  // empty: all have experts; else 0 or 1 a layer
+  std::uint32_t shared_ffn = 0;  // of the expert beside the others that takes every row; 0: none
 
   std::optional<std::uint32_t> bos_id;
   std::vector<std::uint32_t> eos_ids;  // every id that ends a text; the first is the header's
@@ -116,6 +118,12 @@ struct ModelSpec {
   std::uint32_t q_dim() const noexcept { return n_heads * head_dim; }
   std::uint32_t kv_dim() const noexcept { return n_kv_heads * head_dim; }
   std::uint32_t rope_dims() const noexcept { return rope.dims == 0 ? head_dim : rope.dims; }
+  // Whether a layer has experts instead of one FFN. Requires  layer < n_layers
+  bool has_experts(std::uint32_t layer) const noexcept {
+    return n_experts != 0 && (expert_layers.empty() || expert_layers[layer] != 0);
+  }
+  // Rows of the widest FFN of any layer.
+  std::uint32_t widest_ffn() const noexcept;
   // Requires  layer < n_layers
   LayerRope rope_of(std::uint32_t layer) const noexcept {
     if (positions != PositionEncoding::kRope) return LayerRope::kNone;

@@ -44,6 +44,8 @@ ModelSpec int8_rows_spec() {
 ModelSpec experts_spec() {
   ModelSpec spec = full_model().spec;
   spec.expert_renormalised = true;
+  spec.expert_layers = {0, 1};
+  spec.shared_ffn = 9;
   return spec;
 }
 
@@ -163,6 +165,38 @@ TEST(ModelSpecTest, RefusesEveryFieldOutOfRange) {
     fault(spec);
     EXPECT_EQ(validate(spec).code(), StatusCode::kInvalidArgument) << "fault " << index;
     ++index;
+  }
+}
+
+TEST(ModelSpecTest, RefusesEveryExpertFieldOutOfRange) {
+  const std::function<void(ModelSpec&)> faults[] = {
+      [](ModelSpec& s) { s.expert_layers = {1}; },
+      [](ModelSpec& s) {
+        s.expert_layers = {1, 2};
+      },
+      [](ModelSpec& s) {
+        s.expert_layers = {0, 0};
+      },
+      [](ModelSpec& s) { s.shared_ffn = (1U << 24) + 1; },
+      [](ModelSpec& s) {
+        s = minimal_model().spec;
+        s.shared_ffn = 8;
+      },
+      [](ModelSpec& s) {
+        s = minimal_model().spec;
+        s.expert_layers.assign(s.n_layers, 1);
+      },
+  };
+  ASSERT_TRUE(validate(experts_spec()).ok()) << validate(experts_spec()).message();
+  int index = 0;
+  for (const auto& fault : faults) {
+    ModelSpec spec = experts_spec();
+    fault(spec);
+    EXPECT_EQ(validate(spec).code(), StatusCode::kInvalidArgument) << "fault " << index;
+    ++index;
+  }
+  for (const char* key : {keys::kExpertLayers, keys::kExpertSharedFfn}) {
+    EXPECT_TRUE(encode_spec_metadata(experts_spec()).find(key)->required) << key;
   }
 }
 

@@ -46,6 +46,10 @@ std::string_view tensor_kind_name(TensorKind kind) noexcept {
     case TensorKind::kFinalNormBias: return "final_norm_bias";
     case TensorKind::kHead: return "head";
     case TensorKind::kHeadBias: return "head_bias";
+    case TensorKind::kSharedGate: return "shared_gate";
+    case TensorKind::kSharedUp: return "shared_up";
+    case TensorKind::kSharedDown: return "shared_down";
+    case TensorKind::kSharedWeight: return "shared_weight";
   }
   return "unknown";
 }

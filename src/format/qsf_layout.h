@@ -137,11 +137,15 @@ enum class TensorKind : std::uint32_t {
   kFinalNormBias = 36,
   kHead = 37,
   kHeadBias = 38,
+  kSharedGate = 39,  // of the expert that takes every row, in a layer
+  kSharedUp = 40,
+  kSharedDown = 41,
+  kSharedWeight = 42,  // sigmoid(its product with a row) weighs what that expert adds
 };
 
 // Returns whether `code` is one of the kinds above.
 constexpr bool is_tensor_kind(std::uint32_t code) noexcept {
-  return code <= 13 || (code >= 16 && code <= 38);
+  return code <= 13 || (code >= 16 && code <= 42);
 }
 // Returns a name such as "attn_q" or "final_norm_bias".
 std::string_view tensor_kind_name(TensorKind kind) noexcept;

@@ -20,7 +20,9 @@ inline constexpr const char* kBlockParallel = "block.parallel";
 inline constexpr const char* kEmbeddingScale = "embedding.scale";
 inline constexpr const char* kExpertCount = "expert.count";
 inline constexpr const char* kExpertFfn = "expert.ffn";
+inline constexpr const char* kExpertLayers = "expert.layers";
 inline constexpr const char* kExpertRenormalised = "expert.renormalised";
+inline constexpr const char* kExpertSharedFfn = "expert.shared_ffn";
 inline constexpr const char* kExpertUsed = "expert.used";
 inline constexpr const char* kFfnActivation = "ffn.activation";
 inline constexpr const char* kFfnGated = "ffn.gated";
@@ -50,25 +52,46 @@ inline constexpr const char* kSource = "source";
 inline constexpr const char* kChatTemplate = "tokenizer.chat_template";
 inline constexpr const char* kEosIds = "tokenizer.eos_ids";
 
-inline constexpr std::string_view kAll[] = {kArchitecture,    kAttentionPositionScale,
-                                            kAttentionScale,  kAttentionSoftCap,
-                                            kAttentionWindow, kBlockParallel,
-                                            kEmbeddingScale,  kExpertCount,
-                                            kExpertFfn,       kExpertRenormalised,
-                                            kExpertUsed,      kFfnActivation,
-                                            kFfnGated,        kFileBytes,
-                                            kHeadTied,        kInt8Rows,
-                                            kLogitScale,      kLogitSoftCap,
-                                            kNormEpsilon,     kQuantiser,
-                                            kResidualScale,   kRopeAttentionFactor,
-                                            kRopeBetaFast,    kRopeBetaSlow,
-                                            kRopeDims,        kRopeFactor,
-                                            kRopeHigh,        kRopeLayers,
-                                            kRopeLocalTheta,  kRopeLongFactors,
-                                            kRopeLow,         kRopeOriginalContext,
-                                            kRopeScaling,     kRopeShortFactors,
-                                            kRopeTruncate,    kSource,
-                                            kChatTemplate,    kEosIds};
+inline constexpr std::string_view kAll[] = {kArchitecture,
+                                            kAttentionPositionScale,
+                                            kAttentionScale,
+                                            kAttentionSoftCap,
+                                            kAttentionWindow,
+                                            kBlockParallel,
+                                            kEmbeddingScale,
+                                            kExpertCount,
+                                            kExpertFfn,
+                                            kExpertLayers,
+                                            kExpertRenormalised,
+                                            kExpertSharedFfn,
+                                            kExpertUsed,
+                                            kFfnActivation,
+                                            kFfnGated,
+                                            kFileBytes,
+                                            kHeadTied,
+                                            kInt8Rows,
+                                            kLogitScale,
+                                            kLogitSoftCap,
+                                            kNormEpsilon,
+                                            kQuantiser,
+                                            kResidualScale,
+                                            kRopeAttentionFactor,
+                                            kRopeBetaFast,
+                                            kRopeBetaSlow,
+                                            kRopeDims,
+                                            kRopeFactor,
+                                            kRopeHigh,
+                                            kRopeLayers,
+                                            kRopeLocalTheta,
+                                            kRopeLongFactors,
+                                            kRopeLow,
+                                            kRopeOriginalContext,
+                                            kRopeScaling,
+                                            kRopeShortFactors,
+                                            kRopeTruncate,
+                                            kSource,
+                                            kChatTemplate,
+                                            kEosIds};
 
 inline bool is_known(std::string_view key) noexcept {
   return std::find(std::begin(kAll), std::end(kAll), key) != std::end(kAll);

@@ -12,7 +12,7 @@ namespace {
 
 SectionKind home_of(TensorKind kind) noexcept {
   const auto code = static_cast<std::uint32_t>(kind);
-  if (code < 31) return SectionKind::kLayer;
+  if (code < 31 || code > 38) return SectionKind::kLayer;
   return code < 35 ? SectionKind::kEmbedding : SectionKind::kFinal;
 }
 
@@ -98,6 +98,9 @@ TensorShape tensor_shape(const ModelSpec& s, TensorKind kind) noexcept {
     case TensorKind::kExpertGate:
     case TensorKind::kExpertUp: return {s.expert_ffn, s.hidden};
     case TensorKind::kExpertDown: return {s.hidden, s.expert_ffn};
+    case TensorKind::kSharedGate:
+    case TensorKind::kSharedUp: return {s.shared_ffn, s.hidden};
+    case TensorKind::kSharedDown: return {s.hidden, s.shared_ffn};
     case TensorKind::kTokenEmbedding:
     case TensorKind::kHead: return {s.n_vocab, s.hidden};
     case TensorKind::kPositionEmbedding: return {s.max_positions, s.hidden};
@@ -110,6 +113,7 @@ TensorShape tensor_shape(const ModelSpec& s, TensorKind kind) noexcept {
     case TensorKind::kFfnNormBias:
     case TensorKind::kAttnPostNorm:
     case TensorKind::kFfnPostNorm:
+    case TensorKind::kSharedWeight:
     case TensorKind::kEmbeddingNorm:
     case TensorKind::kEmbeddingNormBias:
     case TensorKind::kFinalNorm:

@@ -16,6 +16,7 @@ namespace {
 
 bool is_gate_up_pair(const TensorInfo& gate, const TensorInfo& up) noexcept {
   const bool kinds = (gate.kind == TensorKind::kFfnGate && up.kind == TensorKind::kFfnUp) ||
+                     (gate.kind == TensorKind::kSharedGate && up.kind == TensorKind::kSharedUp) ||
                      (gate.kind == TensorKind::kExpertGate && up.kind == TensorKind::kExpertUp &&
                       gate.expert == up.expert);
   return kinds && gate.rows == up.rows && gate.cols == up.cols && gate.format == up.format &&

@@ -27,6 +27,7 @@ struct Architecture {
   bool embedding_norm = false;  // of the embedded tokens
   bool head_bias = false;       // of the output head
   bool experts = false;         // instead of the FFN
+  bool shared_weight = false;   // of the expert that takes every row, by the row
 };
 
 constexpr Architecture kArchitectures[] = {
@@ -46,6 +47,7 @@ constexpr Architecture kArchitectures[] = {
     {.name = "smollm3"},
     {.name = "mixtral", .experts = true},
     {.name = "qwen3moe", .head_norms = true, .experts = true},
+    {.name = "qwen2moe", .experts = true, .shared_weight = true},
     {.name = "olmoe", .row_norms = true, .experts = true},
     {.name = "granitemoe", .experts = true},
     {.name = "olmo2", .pre_norms = false, .row_norms = true, .post_norms = true},
@@ -85,8 +87,14 @@ std::string architecture_names() {
   return names;
 }
 
-void add_experts(const ModelSpec& spec, std::vector<TensorRule>& rules) {
+void add_experts(const ModelSpec& spec, bool shared_weight, std::vector<TensorRule>& rules) {
   rules.push_back({TensorKind::kRouter, spec.n_experts, spec.hidden, true});
+  if (spec.shared_ffn != 0) {
+    if (shared_weight) rules.push_back({TensorKind::kSharedWeight, 1, spec.hidden, true});
+    rules.push_back({TensorKind::kSharedGate, spec.shared_ffn, spec.hidden, true});
+    rules.push_back({TensorKind::kSharedUp, spec.shared_ffn, spec.hidden, true});
+    rules.push_back({TensorKind::kSharedDown, spec.hidden, spec.shared_ffn, true});
+  }
   for (std::uint32_t i = 0; i < spec.n_experts; ++i) {
     const auto expert = static_cast<std::uint16_t>(i);
     rules.push_back({TensorKind::kExpertGate, spec.expert_ffn, spec.hidden, true, expert});
@@ -147,7 +155,7 @@ Status check_supported(const ModelSpec& spec) {
   if (spec.parallel_block && !find_architecture(spec.architecture)->pre_norms) {
     return unsupported_feature("parallel blocks and no norms before them");
   }
-  if (spec.n_experts == 1 || (spec.n_experts != 0 && spec.expert_ffn < 2)) {
+  if (spec.n_experts == 1 || (spec.n_experts != 0 && spec.expert_ffn < 2) || spec.shared_ffn == 1) {
     return unsupported_feature("one expert, or experts of one row");
   }
   if (spec.n_experts != 0 && (!spec.gated_ffn || spec.parallel_block || spec.int8_rows)) {
@@ -180,7 +188,7 @@ std::vector<TensorRule> embedding_rules(const ModelSpec& spec) {
   return rules;
 }
 
-std::vector<TensorRule> layer_rules(const ModelSpec& spec) {
+std::vector<TensorRule> layer_rules(const ModelSpec& spec, std::uint32_t layer) {
   const Architecture& architecture = *find_architecture(spec.architecture);
   std::vector<TensorRule> rules = {
       {TensorKind::kAttnQ, spec.q_dim(), spec.hidden, true},
@@ -192,8 +200,8 @@ std::vector<TensorRule> layer_rules(const ModelSpec& spec) {
       {TensorKind::kAttnO, spec.hidden, spec.q_dim(), true},
       {TensorKind::kAttnOBias, 1, spec.hidden, false},
   };
-  if (architecture.experts) {
-    add_experts(spec, rules);
+  if (spec.has_experts(layer)) {
+    add_experts(spec, architecture.shared_weight, rules);
   } else {
     add_ffn(spec, rules);
   }

@@ -40,7 +40,8 @@ bool has_row_norms(const ModelSpec& spec) noexcept;
 
 // Return the tensors of each section. Requires  check_supported(spec) is OK.
 std::vector<TensorRule> embedding_rules(const ModelSpec& spec);
-std::vector<TensorRule> layer_rules(const ModelSpec& spec);
+// Requires  layer < spec.n_layers
+std::vector<TensorRule> layer_rules(const ModelSpec& spec, std::uint32_t layer);
 std::vector<TensorRule> final_rules(const ModelSpec& spec);
 
 }  // namespace qsf

@@ -49,7 +49,7 @@ std::uint32_t logit_rows(std::uint32_t max_rows) {
 
 std::vector<BufferShape> Decoder::buffer_shapes(const ModelSpec& spec, std::uint32_t max_rows,
                                                 bool rope_reindex) {
-  const std::uint32_t ffn = spec.n_experts == 0 ? spec.ffn : spec.expert_ffn;
+  const std::uint32_t ffn = spec.widest_ffn();
   std::vector<BufferShape> shapes = {{"hidden", max_rows, spec.hidden},
                                      {"normed", max_rows, spec.hidden},
                                      {"q", max_rows, spec.q_dim()},
@@ -86,7 +86,7 @@ DecoderBuffers Decoder::name_buffers(const ModelSpec& spec, std::span<const Buff
 }
 
 std::uint32_t Decoder::max_product_cols(const ModelSpec& spec) {
-  return std::max({spec.hidden, spec.q_dim(), spec.n_experts == 0 ? spec.ffn : spec.expert_ffn});
+  return std::max({spec.hidden, spec.q_dim(), spec.widest_ffn()});
 }
 
 Result<Decoder> Decoder::create(const QsfReader& reader, WeightPager& pager, Backend& backend,
@@ -125,6 +125,7 @@ Decoder::Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
                           .rounded_positions = spec.max_positions});
   }
   if (spec.query_position_scale != 0.0F) query_scales_.reserve(max_rows);
+  if (spec.shared_ffn != 0) shared_scales_.reserve(max_rows);
 }
 
 Status Decoder::run(const Pass& pass) {

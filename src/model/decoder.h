@@ -122,6 +122,7 @@ class Decoder {
   Status attention(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in);
   Status ffn(const Pass& pass, const LayerWeights& w, Buffer in);
   Status route(const Pass& pass, const LayerWeights& w, Buffer in);
+  Status run_shared_expert(const Pass& pass, const LayerWeights& w, Buffer in);
   Status run_experts(const Pass& pass, const LayerWeights& w, Buffer in);
   Status run_expert(const Pass& pass, const ExpertWeights& w, std::uint32_t expert, Buffer in);
   MatmulEpilogue gate_up_epilogue() const noexcept;
@@ -153,6 +154,7 @@ class Decoder {
   std::vector<float> local_inverse_frequencies_;
   std::vector<Rotation> rotations_;         // of both, or of the first
   std::vector<float> query_scales_;         // of the pass's rows; none: 1
+  std::vector<float> shared_scales_;        // of the pass's rows in a layer with a weighed expert
   std::vector<float> alibi_slopes_;         // [n_heads], or none
   std::vector<float> embedding_row_;        // [hidden]
   std::vector<float> position_row_;         // [hidden]

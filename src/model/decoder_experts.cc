@@ -12,11 +12,16 @@
 
 namespace qsf {
 
-// hidden += the sum over the chosen experts of weight * Wdown(activation(Wgate in) * (Wup in)), or
-// the norm of that sum where the model has one behind its sublayers
+// hidden += what the shared expert gives, if there is one, and the sum over the chosen experts of
+// weight * Wdown(activation(Wgate in) * (Wup in)), or the norm of that sum where the model has one
+// behind its sublayers
 Status Decoder::run_experts(const Pass& pass, const LayerWeights& w, Buffer in) {
   QSF_RETURN_IF_ERROR(route(pass, w, in));
-  backend_.clear(buffers_.projected);
+  if (w.shared_up.rows == 0) {
+    backend_.clear(buffers_.projected);
+  } else {
+    QSF_RETURN_IF_ERROR(run_shared_expert(pass, w, in));
+  }
   for (std::uint32_t expert = 0; expert < w.experts.size(); ++expert) {
     QSF_RETURN_IF_ERROR(run_expert(pass, w.experts[expert], expert, in));
   }

@@ -20,6 +20,7 @@
 #include "kv/kv_cache.h"
 #include "model/architecture.h"
 #include "model/position_tables.h"
+#include "model/testing/expert_graphs.h"
 #include "model/testing/naive_model.h"
 #include "ops/make_backend.h"
 #include "ops/testing/deferred_backend.h"
@@ -579,6 +580,17 @@ TEST_P(DecoderTest, ACancelledPassLeavesNothingUnderWay) {
 INSTANTIATE_TEST_SUITE_P(Graphs, DecoderTest, testing::ValuesIn(kGraphs),
                          [](const auto& graph) { return graph.param.name; });
 
+std::vector<Graph> expert_graphs() {
+  std::vector<Graph> graphs;
+  for (const testing_support::ExpertGraph& g : testing_support::kExpertGraphs) {
+    graphs.push_back({g.name, g.change});
+  }
+  return graphs;
+}
+
+INSTANTIATE_TEST_SUITE_P(Experts, DecoderTest, testing::ValuesIn(expert_graphs()),
+                         [](const auto& graph) { return graph.param.name; });
+
 // Layers that are run alone read their own tiles from the file, and the first of them once more, as
 // far as the ring reads ahead.
 TEST(DecoderPartTest, AWindowOfLayersReadsItsOwnTiles) {
@@ -651,15 +663,15 @@ TEST(ArchitectureTest, EachAsksForItsOwnTensors) {
     std::vector<TensorKind> found;
     for (const TensorKind kind :
          {kQNorm, kKNorm, kHeadBias, kEmbeddingNorm, kAttnPostNorm, kFfnPostNorm}) {
-      if (asks_for(embedding_rules(spec), kind) || asks_for(layer_rules(spec), kind) ||
+      if (asks_for(embedding_rules(spec), kind) || asks_for(layer_rules(spec, 0), kind) ||
           asks_for(final_rules(spec), kind)) {
         found.push_back(kind);
       }
     }
     EXPECT_EQ(found, c.own) << c.name;
-    EXPECT_TRUE(asks_for(layer_rules(spec), kFfnNorm));
+    EXPECT_TRUE(asks_for(layer_rules(spec, 0), kFfnNorm));
     spec.parallel_block = true;
-    EXPECT_FALSE(asks_for(layer_rules(spec), kFfnNorm));
+    EXPECT_FALSE(asks_for(layer_rules(spec, 0), kFfnNorm));
   }
 }
 

@@ -92,6 +92,10 @@ LayerWeights bind_layer(const SectionBinder& section, std::uint32_t n_experts) {
   layer.up = section.matrix(TensorKind::kFfnUp);
   layer.down = section.matrix(TensorKind::kFfnDown);
   layer.router = section.matrix(TensorKind::kRouter);
+  layer.shared_weight = section.vector(TensorKind::kSharedWeight);
+  layer.shared_gate = section.matrix(TensorKind::kSharedGate);
+  layer.shared_up = section.matrix(TensorKind::kSharedUp);
+  layer.shared_down = section.matrix(TensorKind::kSharedDown);
   for (std::uint32_t i = 0; i < n_experts; ++i) {
     const auto expert = static_cast<std::uint16_t>(i);
     layer.experts.push_back({section.matrix(TensorKind::kExpertGate, expert),
@@ -110,9 +114,8 @@ Status check_tensors(const QsfReader& reader) {
   const ModelSpec& spec = reader.spec();
   QSF_RETURN_IF_ERROR(check_supported(spec).with_context(reader.file().path()));
   QSF_RETURN_IF_ERROR(check_section(reader, reader.embedding(), embedding_rules(spec)));
-  const std::vector<TensorRule> rules = layer_rules(spec);
   for (std::uint32_t i = 0; i < spec.n_layers; ++i) {
-    QSF_RETURN_IF_ERROR(check_section(reader, reader.layer(i), rules));
+    QSF_RETURN_IF_ERROR(check_section(reader, reader.layer(i), layer_rules(spec, i)));
   }
   return check_section(reader, reader.final_section(), final_rules(spec));
 }
@@ -128,8 +131,8 @@ ModelWeights ModelWeights::bind(const QsfReader& reader, const WeightPager& page
 
   weights.layers.reserve(spec.n_layers);
   for (std::uint32_t i = 0; i < spec.n_layers; ++i) {
-    weights.layers.push_back(
-        bind_layer(SectionBinder(reader, pager, layer_section(i)), spec.n_experts));
+    weights.layers.push_back(bind_layer(SectionBinder(reader, pager, layer_section(i)),
+                                        spec.has_experts(i) ? spec.n_experts : 0));
   }
 
   const SectionBinder last(reader, pager, final_section(spec.n_layers));

@@ -33,8 +33,10 @@ struct ExpertWeights {
 // have is empty, and the decoder skips its operator.
 struct LayerWeights {
   MatrixRef q, k, v, o;
-  MatrixRef gate, up, down;  // gate with a gated FFN alone
-  MatrixRef router;          // with experts instead of the FFN
+  MatrixRef gate, up, down;                       // gate with a gated FFN alone
+  MatrixRef router;                               // with experts instead of the FFN
+  MatrixRef shared_gate, shared_up, shared_down;  // of the expert that takes every row
+  std::span<const float> shared_weight;           // [hidden], where rows weigh that expert
   std::vector<ExpertWeights> experts;
   std::span<const float> attn_norm, attn_norm_bias;
   std::span<const float> ffn_norm, ffn_norm_bias;  // none in a parallel block

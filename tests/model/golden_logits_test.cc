@@ -99,7 +99,10 @@ const char* const kModels[] = {"gpt2",
                                "falcon_groups",
                                "falcon_one_norm",
                                "mpt",
-                               "mpt_heads"};
+                               "mpt_heads",
+                               "qwen2_moe",
+                               "qwen2_moe_dense",
+                               "qwen3_moe_dense"};
 
 fs::path golden_folder() {
   return fs::path(QSF_SOURCE_DIR) / "testdata/golden";

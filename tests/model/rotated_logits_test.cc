@@ -97,7 +97,10 @@ const Model kModels[] = {{"llama_mha", nullptr},
                          {"falcon_groups", "LayerNorm"},
                          {"falcon_one_norm", "LayerNorm"},
                          {"mpt", "LayerNorm"},
-                         {"mpt_heads", "LayerNorm"}};
+                         {"mpt_heads", "LayerNorm"},
+                         {"qwen2_moe", nullptr},
+                         {"qwen2_moe_dense", nullptr},
+                         {"qwen3_moe_dense", nullptr}};
 
 fs::path golden_folder() {
   return fs::path(QSF_SOURCE_DIR) / "testdata/golden";

@@ -278,6 +278,9 @@ RotatedModel::Change RotatedModel::change_of(TensorKind kind, std::uint32_t laye
     case TensorKind::kRouter:
     case TensorKind::kExpertGate:
     case TensorKind::kExpertUp:
+    case TensorKind::kSharedGate:
+    case TensorKind::kSharedUp:
+    case TensorKind::kSharedWeight:
       change.columns = of_stream;
       if (stream) {
         const LayerGains& gains = gains_[layer];
@@ -294,7 +297,8 @@ RotatedModel::Change RotatedModel::change_of(TensorKind kind, std::uint32_t laye
       change.rows = of_stream;
       break;
     case TensorKind::kFfnDown:
-    case TensorKind::kExpertDown: change.rows = of_stream; break;
+    case TensorKind::kExpertDown:
+    case TensorKind::kSharedDown: change.rows = of_stream; break;
     default: break;
   }
   return change;

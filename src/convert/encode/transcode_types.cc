@@ -26,7 +26,9 @@ BlockFormat mixed_format(TensorKind kind) noexcept {
     case TensorKind::kFfnGate:
     case TensorKind::kFfnUp:
     case TensorKind::kExpertGate:
-    case TensorKind::kExpertUp: return kTwoBits;
+    case TensorKind::kExpertUp:
+    case TensorKind::kSharedGate:
+    case TensorKind::kSharedUp: return kTwoBits;
     default: return kFourBits;
   }
 }

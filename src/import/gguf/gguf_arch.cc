@@ -113,6 +113,10 @@ constexpr GgufKindName kLayerNames[] = {
     {K::kExpertGate, "ffn_gate_exps.weight"},
     {K::kExpertUp, "ffn_up_exps.weight"},
     {K::kExpertDown, "ffn_down_exps.weight"},
+    {K::kSharedWeight, "ffn_gate_inp_shexp.weight"},
+    {K::kSharedGate, "ffn_gate_shexp.weight"},
+    {K::kSharedUp, "ffn_up_shexp.weight"},
+    {K::kSharedDown, "ffn_down_shexp.weight"},
     {K::kAttnPostNorm, "post_attention_norm.weight"},
     {K::kFfnPostNorm, "post_ffw_norm.weight"},
 };

@@ -163,12 +163,22 @@ Status finish_mixtral(const GgufFile& file, GgufFields& fields, ModelSpec& spec)
   return read_experts(fields, true, spec);
 }
 
-// llama.cpp makes the sum of a Qwen's weights 1, which published models do, and divides the FFN
-// where an expert's is missing.
-Status finish_qwen3moe(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
-  QSF_RETURN_IF_ERROR(read_experts(fields, true, spec));
+// llama.cpp divides the FFN where an expert's width is missing.
+Status read_qwen_experts(GgufFields& fields, bool renormalised, ModelSpec& spec) {
+  QSF_RETURN_IF_ERROR(read_experts(fields, renormalised, spec));
   if (!fields.has("expert_feed_forward_length")) spec.expert_ffn = spec.ffn / spec.n_experts_used;
   return ok_status();
+}
+
+// llama.cpp makes the sum of the weights 1, which published models do.
+Status finish_qwen3moe(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
+  return read_qwen_experts(fields, true, spec);
+}
+
+// In this older family it does not, nor do published models.
+Status finish_qwen2moe(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
+  spec.shared_ffn = fields.u32_or("expert_shared_feed_forward_length", spec.ffn, 1, 1U << 24);
+  return read_qwen_experts(fields, false, spec);
 }
 
 Status finish_olmoe(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
@@ -305,6 +315,7 @@ constexpr GgufArchitecture kGgufArchitectures[] = {
      .family = "granitemoe",
      .paired_rope = true,
      .finish = finish_granitemoe},
+    {.name = "qwen2moe", .family = "qwen2moe", .finish = finish_qwen2moe},
     {.name = "qwen3moe", .family = "qwen3moe", .finish = finish_qwen3moe},
     {.name = "olmoe", .family = "olmoe", .finish = finish_olmoe},
     {.name = "mistral3", .family = "mistral3", .paired_rope = true, .finish = finish_mistral3},

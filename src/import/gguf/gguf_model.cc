@@ -57,6 +57,9 @@ bool is_matrix(TensorKind kind) noexcept {
     case TensorKind::kExpertGate:
     case TensorKind::kExpertUp:
     case TensorKind::kExpertDown:
+    case TensorKind::kSharedGate:
+    case TensorKind::kSharedUp:
+    case TensorKind::kSharedDown:
     case TensorKind::kTokenEmbedding:
     case TensorKind::kPositionEmbedding:
     case TensorKind::kHead: return true;
@@ -80,6 +83,7 @@ class GgufModelMapper {
     QSF_RETURN_IF_ERROR(map_section(model_.sections_.front(), 0, table_.embedding));
     for (std::uint32_t layer = 0; layer < spec().n_layers; ++layer) {
       QSF_RETURN_IF_ERROR(map_section(model_.sections_[1 + layer], layer, table_.layer));
+      if (!spec().has_experts(layer)) continue;
       QSF_RETURN_IF_ERROR(map_experts(model_.sections_[1 + layer], layer));
     }
     QSF_RETURN_IF_ERROR(map_section(model_.sections_.back(), 0, table_.final));
@@ -122,12 +126,15 @@ class GgufModelMapper {
   }
 
   // Returns whether the model has the tensor; the first layer decides for all layers.
-  bool is_present(const TensorPlace& place) {
+  bool is_present(const TensorPlace& place, std::uint32_t layer) {
     switch (place.presence) {
       case Presence::kAlways: return true;
       case Presence::kSequential: return !spec().parallel_block;
+      case Presence::kDense: return !spec().has_experts(layer);
+      case Presence::kExperts: return spec().has_experts(layer);
+      case Presence::kShared: return spec().has_experts(layer) && spec().shared_ffn != 0;
       case Presence::kQkvBias:
-        if (architecture_.family == "qwen2") return true;
+        if (architecture_.family == "qwen2" || architecture_.family == "qwen2moe") return true;
         break;
       case Presence::kAttnOutBias:
       case Presence::kFfnBias: break;
@@ -138,14 +145,13 @@ class GgufModelMapper {
   Status map_section(GgufModel::Section& to, std::uint32_t layer,
                      std::span<const TensorPlace> places) {
     for (const TensorPlace& place : places) {
-      if (is_present(place)) QSF_RETURN_IF_ERROR(map_tensor(to, layer, place));
+      if (is_present(place, layer)) QSF_RETURN_IF_ERROR(map_tensor(to, layer, place));
     }
     return ok_status();
   }
 
   // Maps the tensors of every expert, one expert behind the other.
   Status map_experts(GgufModel::Section& to, std::uint32_t layer) {
-    if (table_.experts.empty()) return ok_status();
     for (std::uint32_t expert = 0; expert < spec().n_experts; ++expert) {
       for (const TensorPlace& place : table_.experts) {
         QSF_RETURN_IF_ERROR(map_found(to, place, expert, locate_expert(place.kind, layer, expert)));

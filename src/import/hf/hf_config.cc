@@ -57,6 +57,7 @@ constexpr Family kFamilies[] = {
     {"Phi3ForCausalLM", parse_phi3},
     {"PhiForCausalLM", parse_phi2},
     {"Qwen2ForCausalLM", parse_qwen2},
+    {"Qwen2MoeForCausalLM", parse_qwen2moe},
     {"Qwen3ForCausalLM", parse_qwen3},
     {"Qwen3MoeForCausalLM", parse_qwen3moe},
     {"RWForCausalLM", parse_falcon},

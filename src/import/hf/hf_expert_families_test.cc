@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The config.json of published mixtures of experts: Mixtral, Qwen3-MoE, OLMoE, Granite-MoE.
+// The config.json of published mixtures of experts: Mixtral, Qwens, OLMoE, Granite-MoE.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -50,12 +50,65 @@ TEST(HfExpertFamiliesTest, Qwen3Of30B) {
   EXPECT_THAT(parsed(json).spec.sliding_window, ElementsAre(1024U));
 }
 
+// Layers count from 0, the step from 1.
+TEST(HfExpertFamiliesTest, QwensHaveDenseLayers) {
+  Json json = qwen3_30b_a3b();
+  json["num_hidden_layers"] = 6;
+  json["mlp_only_layers"] = {0, 4, 77};
+  EXPECT_THAT(parsed(json).spec.expert_layers, ElementsAre(0, 1, 1, 1, 0, 1));
+  json["decoder_sparse_step"] = 3;
+  json["mlp_only_layers"] = {2};
+  EXPECT_THAT(parsed(json).spec.expert_layers, ElementsAre(0, 0, 0, 0, 0, 1));
+  json["decoder_sparse_step"] = 1;
+  json["mlp_only_layers"] = nullptr;
+  EXPECT_THAT(parsed(json).spec.expert_layers, ElementsAre());
+}
+
+Json qwen15_moe_a27b() {
+  return Json::parse(R"({"architectures":["Qwen2MoeForCausalLM"],"attention_dropout":0.0,
+    "bos_token_id":151643,"decoder_sparse_step":1,"eos_token_id":151643,"hidden_act":"silu",
+    "hidden_size":2048,"initializer_range":0.02,"intermediate_size":5632,
+    "max_position_embeddings":8192,"max_window_layers":21,"model_type":"qwen2_moe",
+    "moe_intermediate_size":1408,"norm_topk_prob":false,"num_attention_heads":16,
+    "num_experts":60,"num_experts_per_tok":4,"num_hidden_layers":24,"num_key_value_heads":16,
+    "output_router_logits":false,"rms_norm_eps":1e-06,"rope_theta":1000000.0,
+    "router_aux_loss_coef":0.001,"shared_expert_intermediate_size":5632,"sliding_window":8192,
+    "tie_word_embeddings":false,"torch_dtype":"bfloat16","use_cache":true,
+    "use_sliding_window":false,"vocab_size":151936})");
+}
+
+TEST(HfExpertFamiliesTest, Qwen15OfA27B) {
+  Json json = qwen15_moe_a27b();
+  const HfConfig config = parsed(json);
+  EXPECT_EQ(config.spec.architecture, "qwen2moe");
+  EXPECT_TRUE(config.qkv_bias && !config.attn_out_bias);
+  expect_sizes(config.spec, 2048, 24, 16, 16, 128, 5632);
+  expect_experts(config.spec, 60, 4, 1408);
+  EXPECT_EQ(config.spec.shared_ffn, 5632U);
+  EXPECT_FALSE(config.spec.expert_renormalised);
+  EXPECT_TRUE(config.spec.expert_layers.empty() && config.spec.sliding_window.empty());
+  json["norm_topk_prob"] = true;
+  EXPECT_TRUE(parsed(json).spec.expert_renormalised);
+  json["num_hidden_layers"] = 5;
+  json["use_sliding_window"] = true;
+  json["max_window_layers"] = 3;  // of which every second has it
+  EXPECT_THAT(parsed(json).spec.sliding_window, ElementsAre(8192, 0, 8192, 0, 0));
+  json["shared_expert_intermediate_size"] = 0;
+  EXPECT_THAT(message_of(json), HasSubstr("shared_expert_intermediate_size"));
+  expect_statuses(qwen15_moe_a27b(), {"mlp_only_layers", "qkv_bias", "layer_types"});
+}
+
 TEST(HfExpertFamiliesTest, WhatIsNotRunIsRefusedByName) {
   const Json json = qwen3_30b_a3b();
-  expect_refused(json, "decoder_sparse_step", 2);
-  expect_refused(json, "mlp_only_layers", {3});
+  expect_refused(json, "decoder_sparse_step", 49);  // of 48 layers
   for (const auto& [key, value] : std::initializer_list<std::pair<const char*, Json>>{
-           {"num_experts", 1}, {"num_experts", 1025}, {"num_experts_per_tok", 129}}) {
+           {"num_experts", 1},
+           {"num_experts", 1025},
+           {"num_experts_per_tok", 129},
+           {"decoder_sparse_step", 0},
+           {"mlp_only_layers", 3},
+           {"mlp_only_layers", Json::array({-1})},
+           {"mlp_only_layers", Json::array({"0"})}}) {
     Json wrong = json;
     wrong[key] = value;
     EXPECT_THAT(message_of(wrong), HasSubstr(key));

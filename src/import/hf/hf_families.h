@@ -7,6 +7,7 @@
 //   hf_families_gemma.cc      Gemma
 //   hf_families_parallel.cc   attention and FFN side by side: Phi, StableLM, Command-R
 //   hf_families_post_norm.cc  norms behind sublayers: OLMo, EXAONE, GLM
+//   hf_families_experts.cc    mixtures of experts
 //   hf_families_bitnet.cc     BitNet and quantization_config
 //   hf_decoder_config.cc      the parts that families share
 //
@@ -60,6 +61,7 @@ Status parse_olmo3(ConfigFields& fields, HfConfig& config);
 Status parse_exaone4(ConfigFields& fields, HfConfig& config);
 Status parse_glm4(ConfigFields& fields, HfConfig& config);
 Status parse_mixtral(ConfigFields& fields, HfConfig& config);
+Status parse_qwen2moe(ConfigFields& fields, HfConfig& config);
 Status parse_qwen3moe(ConfigFields& fields, HfConfig& config);
 Status parse_olmoe(ConfigFields& fields, HfConfig& config);
 Status parse_granitemoe(ConfigFields& fields, HfConfig& config);

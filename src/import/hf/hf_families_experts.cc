@@ -2,6 +2,9 @@
 //
 // Mixtures of experts: relatives of LLaMA whose FFN is a router and many small FFNs.
 
+#include <algorithm>
+#include <vector>
+
 #include "import/hf/hf_families.h"
 
 namespace qsf {
@@ -30,6 +33,32 @@ Status parse_experts(ConfigFields& fields, const ExpertDefaults& defaults, Model
                  spec.n_experts_used, spec.n_experts);
 }
 
+// Reads which layers of a Qwen have experts: every `decoder_sparse_step`-th, but for those that
+// mlp_only_layers lists.
+Status parse_sparse_layers(ConfigFields& fields, ModelSpec& spec) {
+  const std::uint32_t step = fields.u32_or("decoder_sparse_step", 1, 1, 4096);
+  const JsonValue* dense = fields.find("mlp_only_layers");
+  QSF_RETURN_IF_ERROR(fields.status());
+  std::vector<std::uint32_t> here(spec.n_layers);
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    here[layer] = (layer + 1) % step == 0 ? 1 : 0;
+  }
+  if (dense != nullptr) {
+    if (!dense->is_array()) return corrupt("mlp_only_layers: expected a list of layers");
+    for (const JsonValue& value : dense->elements()) {
+      const auto layer = value.unsigned_integer();
+      if (!layer) return corrupt("mlp_only_layers: %s, expected a layer", value.shown().c_str());
+      if (*layer < spec.n_layers) here[*layer] = 0;
+    }
+  }
+  if (std::find(here.begin(), here.end(), 1U) == here.end()) {
+    return unsupported("decoder_sparse_step %u and mlp_only_layers leave none of %u layers experts",
+                       step, spec.n_layers);
+  }
+  if (std::find(here.begin(), here.end(), 0U) != here.end()) spec.expert_layers = std::move(here);
+  return ok_status();
+}
+
 }  // namespace
 
 Status parse_mixtral(ConfigFields& fields, HfConfig& config) {
@@ -46,6 +75,30 @@ Status parse_mixtral(ConfigFields& fields, HfConfig& config) {
   return fields.status();
 }
 
+// Unlike in dense Qwens the window is that of every second layer among the first ones.
+Status parse_qwen2moe(ConfigFields& fields, HfConfig& config) {
+  ModelSpec& spec = config.spec;
+  spec.architecture = "qwen2moe";
+  QSF_RETURN_IF_ERROR(parse_decoder(fields, {.n_heads = 16, .n_kv_heads = 16}, spec));
+  QSF_RETURN_IF_ERROR(parse_silu(fields, spec));
+  config.qkv_bias = fields.boolean("qkv_bias", true);
+  QSF_RETURN_IF_ERROR(parse_experts(
+      fields, {.count = 60, .used = 4, .ffn_key = "moe_intermediate_size", .ffn = 1408}, spec));
+  spec.expert_renormalised = fields.boolean("norm_topk_prob", false);
+  spec.shared_ffn = fields.u32_or("shared_expert_intermediate_size", 5632, 1, 1U << 24);
+  QSF_RETURN_IF_ERROR(parse_sparse_layers(fields, spec));
+  const bool windowed = fields.boolean("use_sliding_window", false);
+  if (!windowed || fields.is_null("sliding_window")) return fields.status();
+  const std::uint32_t window = fields.u32_or("sliding_window", 4096, 1, kMaxExpertWindow);
+  const std::uint32_t end = fields.u32_or("max_window_layers", 28, 0, 4096);
+  QSF_RETURN_IF_ERROR(fields.status());
+  if (fields.find("layer_types") != nullptr) return set_windows(fields, window, spec);
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    spec.sliding_window.push_back(layer % 2 == 0 && layer < end ? window : 0);
+  }
+  return ok_status();
+}
+
 Status parse_qwen3moe(ConfigFields& fields, HfConfig& config) {
   ModelSpec& spec = config.spec;
   spec.architecture = "qwen3moe";
@@ -56,13 +109,7 @@ Status parse_qwen3moe(ConfigFields& fields, HfConfig& config) {
   QSF_RETURN_IF_ERROR(parse_experts(
       fields, {.count = 128, .used = 8, .ffn_key = "moe_intermediate_size", .ffn = 768}, spec));
   spec.expert_renormalised = fields.boolean("norm_topk_prob", false);
-  const std::uint32_t step = fields.u32_or("decoder_sparse_step", 1, 1, 4096);
-  const JsonValue* dense = fields.find("mlp_only_layers");
-  QSF_RETURN_IF_ERROR(fields.status());
-  if (step != 1 || (dense != nullptr && dense->size() != 0)) {
-    return unsupported(
-        "decoder_sparse_step or mlp_only_layers: layers without experts are not supported");
-  }
+  QSF_RETURN_IF_ERROR(parse_sparse_layers(fields, spec));
   // Unlike in dense Qwens every layer has the window; max_window_layers has no effect.
   if (!fields.boolean("use_sliding_window", false) || fields.is_null("sliding_window")) {
     return fields.status();

@@ -61,6 +61,10 @@ bool is_vector(TensorKind kind) noexcept {
     case TensorKind::kExpertGate:
     case TensorKind::kExpertUp:
     case TensorKind::kExpertDown:
+    case TensorKind::kSharedGate:
+    case TensorKind::kSharedUp:
+    case TensorKind::kSharedDown:
+    case TensorKind::kSharedWeight:
     case TensorKind::kPositionEmbedding:
     case TensorKind::kHead: return false;
     default: return true;
@@ -103,7 +107,8 @@ class HfModelMapper {
     const std::string layers = prefix_ + std::string(table_.layer_prefix);
     for (std::uint32_t layer = 0; layer < spec().n_layers; ++layer) {
       const std::string at = layers + std::to_string(layer) + ".";
-      QSF_RETURN_IF_ERROR(map_section(model_.sections_[1 + layer], at, table_.layer));
+      QSF_RETURN_IF_ERROR(map_section(model_.sections_[1 + layer], at, table_.layer, layer));
+      if (!spec().has_experts(layer)) continue;
       QSF_RETURN_IF_ERROR(map_experts(model_.sections_[1 + layer], at));
     }
     QSF_RETURN_IF_ERROR(map_section(model_.sections_.back(), prefix_, table_.final));
@@ -149,7 +154,8 @@ class HfModelMapper {
     return found;
   }
 
-  bool is_present(Presence presence) noexcept {
+  // Requires  layer < n_layers
+  bool is_present(Presence presence, std::uint32_t layer) noexcept {
     const HfConfig& config = model_.config_;
     switch (presence) {
       case Presence::kAlways: return true;
@@ -157,14 +163,17 @@ class HfModelMapper {
       case Presence::kAttnOutBias: return config.attn_out_bias;
       case Presence::kFfnBias: return config.ffn_bias;
       case Presence::kSequential: return !spec().parallel_block;
+      case Presence::kDense: return !spec().has_experts(layer);
+      case Presence::kExperts: return spec().has_experts(layer);
+      case Presence::kShared: return spec().has_experts(layer) && spec().shared_ffn != 0;
     }
     return false;
   }
 
   Status map_section(HfModel::Section& to, const std::string& prefix,
-                     std::span<const TensorPlace> places) {
+                     std::span<const TensorPlace> places, std::uint32_t layer = 0) {
     for (const TensorPlace& place : places) {
-      if (is_present(place.presence)) {
+      if (is_present(place.presence, layer)) {
         QSF_RETURN_IF_ERROR(map_tensor(to, prefix + std::string(place.name), place));
       }
     }
@@ -173,7 +182,6 @@ class HfModelMapper {
 
   // Maps the tensors of every expert, one expert behind the other.
   Status map_experts(HfModel::Section& to, const std::string& prefix) {
-    if (table_.experts.empty()) return ok_status();
     const bool stacked = !table_.stacked_experts.empty() &&
                          is_there(prefix + std::string(table_.stacked_experts[0].name));
     const std::span<const TensorPlace> places = stacked ? table_.stacked_experts : table_.experts;

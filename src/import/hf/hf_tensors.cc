@@ -213,6 +213,7 @@ constexpr TensorPlace kMixtralExperts[] = {
     {K::kExpertGate, "block_sparse_moe.experts.*.w1.weight"},
     {K::kExpertUp, "block_sparse_moe.experts.*.w3.weight"},
     {K::kExpertDown, "block_sparse_moe.experts.*.w2.weight"}};
+// A layer without experts is a LLaMA's.
 constexpr TensorPlace kQwen3MoeLayer[] = {
     {K::kAttnNorm, "input_layernorm.weight"},
     {K::kAttnQ, "self_attn.q_proj.weight"},
@@ -226,7 +227,28 @@ constexpr TensorPlace kQwen3MoeLayer[] = {
     {K::kAttnO, "self_attn.o_proj.weight"},
     {K::kAttnOBias, "self_attn.o_proj.bias", S::kPlain, P::kAttnOutBias},
     {K::kFfnNorm, "post_attention_layernorm.weight"},
-    {K::kRouter, "mlp.gate.weight"}};
+    {K::kFfnGate, "mlp.gate_proj.weight", S::kPlain, P::kDense},
+    {K::kFfnUp, "mlp.up_proj.weight", S::kPlain, P::kDense},
+    {K::kFfnDown, "mlp.down_proj.weight", S::kPlain, P::kDense},
+    {K::kRouter, "mlp.gate.weight", S::kPlain, P::kExperts}};
+constexpr TensorPlace kQwen2MoeLayer[] = {
+    {K::kAttnNorm, "input_layernorm.weight"},
+    {K::kAttnQ, "self_attn.q_proj.weight"},
+    {K::kAttnQBias, "self_attn.q_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnK, "self_attn.k_proj.weight"},
+    {K::kAttnKBias, "self_attn.k_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnV, "self_attn.v_proj.weight"},
+    {K::kAttnVBias, "self_attn.v_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnO, "self_attn.o_proj.weight"},
+    {K::kFfnNorm, "post_attention_layernorm.weight"},
+    {K::kFfnGate, "mlp.gate_proj.weight", S::kPlain, P::kDense},
+    {K::kFfnUp, "mlp.up_proj.weight", S::kPlain, P::kDense},
+    {K::kFfnDown, "mlp.down_proj.weight", S::kPlain, P::kDense},
+    {K::kRouter, "mlp.gate.weight", S::kPlain, P::kExperts},
+    {K::kSharedWeight, "mlp.shared_expert_gate.weight", S::kPlain, P::kShared},
+    {K::kSharedGate, "mlp.shared_expert.gate_proj.weight", S::kPlain, P::kShared},
+    {K::kSharedUp, "mlp.shared_expert.up_proj.weight", S::kPlain, P::kShared},
+    {K::kSharedDown, "mlp.shared_expert.down_proj.weight", S::kPlain, P::kShared}};
 // As Qwen 3's, with norms of queries and keys that run over all heads.
 constexpr TensorPlace kOlmoeLayer[] = {
     {K::kAttnNorm, "input_layernorm.weight"},
@@ -486,6 +508,14 @@ constexpr TensorTable kTables[] = {
      .layer = kMixtralLayer,
      .final = kNormFinal,
      .experts = kMixtralExperts},
+    {.architecture = "qwen2moe",
+     .base_prefix = "model.",
+     .layer_prefix = "layers.",
+     .embedding = kEmbedTokens,
+     .layer = kQwen2MoeLayer,
+     .final = kNormFinal,
+     .experts = kQwenExperts,
+     .stacked_experts = kQwenStackedExperts},
     {.architecture = "qwen3moe",
      .base_prefix = "model.",
      .layer_prefix = "layers.",

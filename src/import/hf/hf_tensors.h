@@ -40,6 +40,9 @@ enum class Presence : std::uint8_t {
   kAttnOutBias,
   kFfnBias,
   kSequential,  // not with ModelSpec::parallel_block
+  kDense,       // layers without experts
+  kExperts,     // layers with experts
+  kShared,      // the same, where an expert takes every row
 };
 
 struct TensorPlace {

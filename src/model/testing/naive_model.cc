@@ -45,9 +45,10 @@ NaiveModel::NaiveModel(ModelSpec spec, std::uint64_t seed) : spec_(std::move(spe
   Rng rng(seed);
   for (std::uint32_t section = 0; section < spec_.n_layers + 2; ++section) {
     std::vector<TensorInfo> tensors;
-    for (const TensorRule& rule : section == 0                    ? embedding_rules(spec_)
-                                  : section == spec_.n_layers + 1 ? final_rules(spec_)
-                                                                  : layer_rules(spec_)) {
+    for (const TensorRule& rule : section == 0 ? embedding_rules(spec_)
+                                  : section == spec_.n_layers + 1
+                                      ? final_rules(spec_)
+                                      : layer_rules(spec_, section - 1)) {
       tensors.push_back({.kind = rule.kind,
                          .rows = rule.rows,
                          .cols = rule.cols,
@@ -57,7 +58,7 @@ NaiveModel::NaiveModel(ModelSpec spec, std::uint64_t seed) : spec_(std::move(spe
       Weights values(std::size_t{rule.rows} * rule.cols);
       for (float& value : values) {
         const float normal = rng.next_normal();
-        if (rule.rows > 1) {
+        if (rule.rows > 1 || rule.kind == TensorKind::kSharedWeight) {
           // Scores and gates of some size, so that softmax and activations bend.
           value = normal * 2.0F / std::sqrt(static_cast<float>(rule.cols));
         } else {
@@ -266,6 +267,18 @@ NaiveModel::Row NaiveModel::scaled(Row y) const {
   return y;
 }
 
+NaiveModel::Row NaiveModel::shared_expert(std::uint32_t section, const Row& x) const {
+  if (weights(section, TensorKind::kSharedUp).empty()) return Row(x.size());
+  Row inner = product(section, TensorKind::kSharedUp, kNone, x);
+  const Row gate = product(section, TensorKind::kSharedGate, kNone, x);
+  for (std::size_t c = 0; c < inner.size(); ++c) inner[c] *= activated(spec_.activation, gate[c]);
+  Row out = product(section, TensorKind::kSharedDown, kNone, inner);
+  if (weights(section, TensorKind::kSharedWeight).empty()) return out;
+  const double score = product(section, TensorKind::kSharedWeight, kNone, x)[0];
+  for (double& value : out) value /= 1.0 + std::exp(-score);
+  return out;
+}
+
 NaiveModel::Row NaiveModel::experts(std::uint32_t section, const Row& x) const {
   const Row scores = product(section, TensorKind::kRouter, kNone, x);
   std::vector<std::uint32_t> order(scores.size());
@@ -277,7 +290,7 @@ NaiveModel::Row NaiveModel::experts(std::uint32_t section, const Row& x) const {
     const bool counts = !spec_.expert_renormalised || i < spec_.n_experts_used;
     if (counts) total += std::exp(scores[order[i]]);
   }
-  Row sum(x.size());
+  Row sum = shared_expert(section, x);
   for (std::uint32_t i = 0; i < spec_.n_experts_used; ++i) {
     const std::uint32_t expert = order[i];
     Row inner = product(section, TensorKind::kExpertUp, kNone, x, expert);
@@ -294,7 +307,7 @@ NaiveModel::Row NaiveModel::experts(std::uint32_t section, const Row& x) const {
 }
 
 NaiveModel::Row NaiveModel::ffn(std::uint32_t section, const Row& x) const {
-  if (spec_.n_experts != 0) return experts(section, x);
+  if (!weights(section, TensorKind::kRouter).empty()) return experts(section, x);
   Row inner = product(section, TensorKind::kFfnUp, TensorKind::kFfnUpBias, x);
   if (spec_.gated_ffn) {
     const Row gate = product(section, TensorKind::kFfnGate, TensorKind::kFfnGateBias, x);
