@@ -27,22 +27,23 @@ ALIGN = 4096
 ONE_ROW = 0xFFFFFFFF
 WEIGHT_TYPES = {0: "2bit-sym", 1: "2bit", 2: "3bit", 3: "4bit", 4: "ternary",
                 6: "f32", 7: "f16", 8: "bf16", 9: "8bit", 10: "qk256", 11: "ternary-base3", 12: "ternary-row",
-                13: "q2_k", 14: "q3_k", 15: "q5_k", 16: "q6_k",
+                13: "q2_k", 14: "q3_k", 15: "q5_k", 16: "q6_k", 17: "mxfp4",
                 32: "2bit-super", 33: "3bit-super", 34: "4bit-super",
                 35: "2bit-table", 36: "3bit-table", 37: "4bit-table"}
 CODE_BITS = {0: 2, 1: 2, 2: 3, 3: 4, 4: 2, 6: 32, 7: 16, 8: 16, 9: 8, 10: 2, 11: 2, 12: 2, 13: 2, 14: 3, 15: 5,
-             16: 6, 32: 2, 33: 3, 34: 4, 35: 2, 36: 3, 37: 4}
+             16: 6, 17: 4, 32: 2, 33: 3, 34: 4, 35: 2, 36: 3, 37: 4}
 HAS_MIN = {1, 2, 3}
 FLOATS = {6, 7, 8}
 QK256, TERNARY_BASE3, TERNARY_ROW = 10, 11, 12
 Q2_K, Q3_K, Q5_K, Q6_K = 13, 14, 15, 16
+MXFP4 = 17
 SUPER_CODES = {32: 1, 33: 2, 34: 3, Q5_K: Q5_K}  # the type whose codes the sub-blocks have
 BYTE_CODES = {Q2_K: 1, Q3_K: 2, Q6_K: Q6_K}  # the same, of sub-blocks with one byte of fields
 TABLE_CODES = {35: 1, 36: 2, 37: 3}  # the same, of tables
 LEVELS = {35: (-127, -43, 18, 90), 36: (-127, -77, -45, -18, 7, 34, 65, 108),
           37: (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)}
 FIXED_BLOCK = {6: 4, 7: 4, 8: 4, QK256: 64, TERNARY_BASE3: 80, TERNARY_ROW: 64, Q2_K: 16, Q3_K: 16, Q5_K: 32,
-               Q6_K: 16, 35: 16, 36: 16, 37: 32}
+               Q6_K: 16, MXFP4: 32, 35: 16, 36: 16, 37: 32}
 KINDS = {0: "attn_q", 1: "attn_k", 2: "attn_v", 3: "attn_o", 4: "ffn_gate", 5: "ffn_up",
          6: "ffn_down", 7: "attn_norm", 8: "ffn_norm", 9: "attn_q_bias", 10: "attn_k_bias",
          11: "attn_v_bias", 12: "attn_o_bias", 13: "ffn_biases", 16: "ffn_up_bias",
@@ -210,9 +211,18 @@ def table_value(weight_type, d_at, low, high, k, data, code):
     return struct.unpack_from("<e", data, d_at)[0] * scale * LEVELS[weight_type][code]
 
 
+def mxfp4_value(exponent, code):
+    if exponent > 252:
+        raise ValueError(f"an mxfp4 scale of {exponent}")
+    value = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)[code % 8]
+    return (value if code < 8 else 0.0 - value) * 2.0 ** (exponent - 127)
+
+
 def row_major_row_bytes(weight_type, block, cols):
     if weight_type in FLOATS:
         return cols * CODE_BITS[weight_type] // 8
+    if weight_type == MXFP4:
+        return ceil_div(cols, 32) * 17
     if weight_type == QK256:
         return ceil_div(cols, 256) * 64
     if weight_type == TERNARY_ROW:
@@ -320,6 +330,9 @@ def row_major_row(weight_type, block, cols, data, start):
         scale = struct.unpack_from("<f", data, start)[0]
         return [scale * (base3_code(data[start + 4 + c // 80 * 16 + c % 16], c % 80 // 16) - 1)
                 for c in range(cols)]
+    if weight_type == MXFP4:
+        return [mxfp4_value(data[start + c // 32 * 17], row_major_code(3, data, start + c // 32 * 17 + 1, 32, c % 32))
+                for c in range(cols)]
     if weight_type in SUPER_CODES:
         return row_major_super_row(weight_type, block, cols, data, start)
     if weight_type in BYTE_CODES:
@@ -350,6 +363,8 @@ def group_bytes(weight_type, block, cols):
     if weight_type in FLOATS:
         return round_up(cols, 4) * CODE_BITS[weight_type] // 8 * 16
     blocks = ceil_div(cols, block)
+    if weight_type == MXFP4:
+        return blocks * 256 + ceil_div(blocks, 4) * 64
     lines = 16 * block * CODE_BITS[weight_type] // 8
     if weight_type in (QK256, TERNARY_ROW):
         return blocks * 256 + (64 if weight_type == TERNARY_ROW else 0)
@@ -461,6 +476,12 @@ def group_row(weight_type, block, cols, data, start, r):
         return [scale * (base3_code(data[start + 64 + c // 80 * 256 + c % 16 // 4 * 64 + 4 * r + c % 4],
                                     c % 80 // 16) - 1)
                 for c in range(cols)]
+    if weight_type == MXFP4:
+        row = []
+        for c in range(cols):
+            four, k = start + c // 128 * (64 + 4 * 256), c % 128 // 32
+            row.append(mxfp4_value(data[four + 4 * r + k], line_code(4, data, four + 64 + k * 256, r, c % 32)))
+        return row
     if weight_type in SUPER_CODES:
         return group_super_row(weight_type, block, cols, data, start, r)
     if weight_type in BYTE_CODES:

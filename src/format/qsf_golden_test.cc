@@ -50,7 +50,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(testing_support::minimal_model(), testing_support::types_model(),
                     testing_support::compressed_model(), testing_support::longrope_model(),
                     testing_support::super_model(), testing_support::base3_model(),
-                    testing_support::k_quant_model(), testing_support::codebook_model()),
+                    testing_support::k_quant_model(), testing_support::codebook_model(),
+                    testing_support::mxfp4_model()),
     [](const auto& model) { return model.param.name; });
 
 }  // namespace

@@ -17,12 +17,13 @@ namespace qsf::kernels {
 struct BlockPlace {
   const std::byte* scales;  // 16 halves: scales, or d of a super-block; null without any
   const std::byte* mins;    // 16 halves: mins, or dmin; null without any
-  const std::byte* low;     // super-blocks: the line of low bits or bytes, sub-block `k` % 4 of it
+  const std::byte* low;     // super-blocks: the line of low bits or bytes, sub-block `k` % 4 of it;
+                            // mxfp4: the line of exponents, byte `k` of every row
   const std::byte* high;    // super-blocks: high bits, u32 of a row for blocks of 32, else u16;
                             // of 4-bit table u16
-  unsigned k;               // super-blocks: number of the sub-block
-  const std::byte* codes;   // first code line; of types that share lines that of the pair of
-                            // sub-blocks
+  unsigned k;              // super-blocks: number of the sub-block; mxfp4: of the block in its four
+  const std::byte* codes;  // first code line; of types that share lines that of the pair of
+                           // sub-blocks
 };
 
 // Whether codes are multiplied as signed numbers, their zero taken out, and there is no min.
@@ -121,6 +122,10 @@ template <QuantType kType, std::uint32_t kBlock>
     place.scales = group + block * (kLineBytes + kCodeBytes);
     place.mins = place.scales + kHalves;
     place.codes = place.scales + kLineBytes;
+  } else if constexpr (kForm == ScaleForm::kExponent) {
+    place.k = static_cast<unsigned>(block % 4);
+    place.low = group + block / 4 * (kLineBytes + 4 * kCodeBytes);
+    place.codes = place.low + kLineBytes + place.k * kCodeBytes;
   } else if constexpr (kForm == ScaleForm::kBlock) {
     const std::byte* pair = group + block / 2 * (kLineBytes + 2 * kCodeBytes);
     place.scales = pair + block % 2 * kHalves;
@@ -134,7 +139,18 @@ template <QuantType kType, std::uint32_t kBlock>
 // What a scale is multiplied with to give the min of a type that stores none:
 // w = scale * (code + zero point).
 template <QuantType kType>
-static constexpr float kZeroPoint = kType == QuantType::kQk256 ? -2.0F : -type_traits(kType).zero;
+static constexpr float kZeroPoint = kType == QuantType::kQk256   ? -2.0F
+                                    : kType == QuantType::kMxfp4 ? -12.0F
+                                                                 : -type_traits(kType).zero;
+
+// What is added to the levels of a type before they are multiplied: those of mxfp4 become 0 to 24,
+// codes without sign that few bits hold. Its scales are powers of two, so taking it out is exact.
+template <QuantType kType>
+static constexpr int kLevelShift = kType == QuantType::kMxfp4 ? 12 : 0;
+
+// Where the bits of a power of two come from its exponent: those of twice the scale are exponent
+// << 23, or for the exponent 0 this subnormal.
+static constexpr std::uint32_t kTwiceLeastScale = 0x00400000;
 
 }  // namespace qsf::kernels
 

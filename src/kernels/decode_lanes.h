@@ -30,7 +30,8 @@ template <QuantType kType, unsigned kBits = code_bits(kType), unsigned kFirst = 
 [[gnu::always_inline]] static inline V look_up_levels(V codes) noexcept {
   if constexpr (kBits == 0) {
     // A constant by itself, so that an object of this tier needs neither table nor span.
-    constexpr std::int8_t kLevel = codebook_levels(kType)[kFirst];
+    constexpr auto kLevel =
+        static_cast<std::int8_t>(codebook_levels(kType)[kFirst] + kLevelShift<kType>);
     return V{} + kLevel;
   } else {
     constexpr unsigned kHalf = 1U << (kBits - 1);
@@ -44,7 +45,7 @@ template <QuantType kType, unsigned kBits = code_bits(kType), unsigned kFirst = 
 // The values of four rows' codes: codes themselves, 0, 1, 3, 4 of qk256, levels of tables.
 template <QuantType kType>
 [[gnu::always_inline]] static inline f32x4 value_of(u32x4 codes) noexcept {
-  if constexpr (is_codebook_type(kType)) {
+  if constexpr (has_levels(kType)) {
     return to_f32(look_up_levels<kType>(reinterpret_cast<i32x4>(codes)));
   }
   return to_f32(kType == QuantType::kQk256 ? codes + (codes >> 1) : codes);
@@ -257,6 +258,18 @@ template <QuantType kType, std::uint32_t kBlock>
   return out;
 }
 
+// The powers of two of a block of mxfp4.
+[[gnu::always_inline]] static inline Rows16 load_powers(const BlockPlace& place) noexcept {
+  const Words16 exponents = load_line(place.low);
+  Rows16 out;
+  for (unsigned i = 0; i < 4; ++i) {
+    const u32x4 bits = (exponents.v[i] >> (8 * place.k) & 255U) << 23;
+    const u32x4 is_zero = reinterpret_cast<u32x4>(bits == 0U);
+    out.v[i] = from_bits(bits | (is_zero & kTwiceLeastScale)) * 0.5F;
+  }
+  return out;
+}
+
 // Finds one column block of a group and widens its fields.
 template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline BlockFields load_fields(const std::byte* group,
@@ -306,6 +319,7 @@ template <QuantType kType, std::uint32_t kBlock>
   } else {
     for (unsigned i = 0; i < 4; ++i) out.scales.v[i] = splat(1.0F);
     if constexpr (scale_form(kType) == ScaleForm::kBlock) out.scales = load_half_rows(place.scales);
+    if constexpr (scale_form(kType) == ScaleForm::kExponent) out.scales = load_powers(place);
     for (unsigned i = 0; i < 4; ++i) out.mins.v[i] = out.scales.v[i] * kZeroPoint<kType>;
   }
   return out;

@@ -29,6 +29,8 @@
 //                                    the 16 scales of the second block, the code lines of the
 //                                    first, the code lines of the second. An odd last block has
 //                                    zeros for the second scales and no second code lines
+//   mxfp4                            per four blocks: a line whose byte 4r + k is the exponent of
+//                                    block k, the code lines of the blocks that exist
 //   f32, f16, bf16                   lines only, columns padded to a multiple of 4
 //   ternary-row, qk256               the code lines of every 64 columns; ternary-row has a line
 //                                    with the 16 scales (f32) of its rows in front
@@ -143,6 +145,7 @@ constexpr std::uint64_t code_bytes(BlockFormat format) noexcept {
 constexpr std::uint64_t field_bytes(BlockFormat format) noexcept {
   switch (scale_form(format.type)) {
     case ScaleForm::kNone: return 0;
+    case ScaleForm::kExponent: return 1;
     case ScaleForm::kBlock: return 2;
     case ScaleForm::kBlockMin:
     case ScaleForm::kRow: return 4;
@@ -173,7 +176,8 @@ constexpr RowBlock locate_in_row(BlockFormat format, std::uint64_t block_index) 
     case ScaleForm::kNone:
     case ScaleForm::kRow: return {0, field_bytes(format) + codes_before};
     case ScaleForm::kBlock:
-    case ScaleForm::kBlockMin: break;
+    case ScaleForm::kBlockMin:
+    case ScaleForm::kExponent: break;
     case ScaleForm::kSuperBlock:
     case ScaleForm::kSuperNibble:
     case ScaleForm::kSuperSigned:
@@ -231,6 +235,7 @@ constexpr std::uint64_t group_bytes(BlockFormat format, std::uint64_t n_cols) no
     case ScaleForm::kNone: break;
     case ScaleForm::kBlock: n_field_lines = (n_blocks + 1) / 2; break;
     case ScaleForm::kBlockMin: n_field_lines = n_blocks; break;
+    case ScaleForm::kExponent: n_field_lines = (n_blocks + 3) / 4; break;
     case ScaleForm::kRow: n_field_lines = 1; break;
     case ScaleForm::kSuperBlock:
       n_field_lines = format.block == 32 ? 4 * n_supers : 2 * n_supers + (n_supers + 1) / 2;
@@ -286,6 +291,9 @@ static_assert(group_bytes({QuantType::kQ2Codebook, 16}, 512) == 2 * 16 * 74);   
 static_assert(group_bytes({QuantType::kQ3Codebook, 16}, 512) == 2 * 16 * 106);  // 3.3125
 static_assert(group_bytes({QuantType::kQ4Codebook, 32}, 256) == 16 * 136);      // 4.25
 static_assert(group_bytes({QuantType::kQ4Codebook, 32}, 300) == 4 * 64 + 10 * 256);
+static_assert(row_major_bytes({QuantType::kMxfp4, 32}, 300) == 10 * 17);
+static_assert(group_bytes({QuantType::kMxfp4, 32}, 256) == 16 * 8 * 17);  // 4.25 bits
+static_assert(group_bytes({QuantType::kMxfp4, 32}, 300) == 3 * 64 + 10 * 256);
 
 }  // namespace qsf
 

@@ -14,6 +14,7 @@
 #include "quant/block_encoders.h"
 #include "quant/codebook_block.h"
 #include "quant/interleave.h"
+#include "quant/mxfp4.h"
 #include "quant/search/search_loops.h"
 #include "quant/super_block.h"
 #include "quant/ternary.h"
@@ -100,6 +101,12 @@ Status check_fields(QuantType type, ByteSpan bytes, std::uint64_t scale, std::ui
                     std::uint64_t row, std::uint64_t b) {
   const ScaleForm form = scale_form(type);
   if (form == ScaleForm::kNone) return ok_status();
+  if (form == ScaleForm::kExponent) {
+    if (bytes[scale] <= kMxfp4LargestExponent) return ok_status();
+    return bad_block(bytes[scale] == std::byte{255} ? "the scale is 255, not a number"
+                                                    : "the scale makes weights that f32 lacks",
+                     row, b);
+  }
   const bool is_finite = form == ScaleForm::kRow
                              ? floats_are_finite(QuantType::kF32, bytes.subspan(scale, 4))
                              : is_finite_f16(bytes, scale);
@@ -133,7 +140,8 @@ Status check_group(BlockFormat format, std::uint64_t first_row, std::uint64_t n_
                ? ok_status()
                : corrupt("16 rows from row %" PRIu64 ": a weight is not finite", first_row);
   }
-  const std::uint64_t scale_bytes = scale_form(format.type) == ScaleForm::kRow ? 4 : 2;
+  const ScaleForm form = scale_form(format.type);
+  const std::uint64_t scale_bytes = form == ScaleForm::kRow || form == ScaleForm::kExponent ? 4 : 2;
   for (std::uint64_t b = 0; b < n_blocks; ++b) {
     const GroupBlock at = locate_block(format, b);
     for (std::uint32_t r = 0; r < kRowGroup; ++r) {
@@ -246,6 +254,7 @@ void encode_row(BlockFormat format, std::span<const float> row, const QuantOptio
   if (format.type == QuantType::kTernaryRow) return encode_ternary_row(row, options, out);
   if (format.type == QuantType::kTernaryBase3) return encode_base3_row(row, options, out);
   if (format.type == QuantType::kQk256) return encode_qk256_row(row, out);
+  if (format.type == QuantType::kMxfp4) return encode_mxfp4_row(row, out);
   const BlockCodec& codec = block_codec(format.type);
   const std::size_t n_cols = kBlocksPerBatch * format.block;
   const std::size_t n_bytes = kBlocksPerBatch * block_bytes(format);

@@ -41,10 +41,11 @@ void decode_codes(QuantType type, BlockScale fields, const std::uint8_t* codes,
                   std::span<float> out) noexcept;
 
 // Returns whether QuantOptions::importance changes the codes of a type with Rounding::kSearch. It
-// does not for floats, for types with fixed scales, and for 8bit, whose scale follows from the
-// largest weight.
+// does not for floats, for types with fixed scales, and for 8bit and mxfp4, whose scales follow
+// from the largest weight.
 constexpr bool uses_importance(QuantType type) noexcept {
-  return scale_form(type) != ScaleForm::kNone && type != QuantType::kQ8;
+  return scale_form(type) != ScaleForm::kNone && scale_form(type) != ScaleForm::kExponent &&
+         type != QuantType::kQ8;
 }
 
 // Encodes one row, block after block.

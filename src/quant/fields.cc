@@ -7,6 +7,7 @@
 #include "base/f16.h"
 #include "quant/codebook_block.h"
 #include "quant/interleave.h"
+#include "quant/mxfp4.h"
 #include "quant/super_block.h"
 
 namespace qsf {
@@ -88,6 +89,11 @@ void for_each_field(BlockFormat format, std::uint32_t to_block, std::uint32_t r,
         move(row + 6, at.low + kLineBytes + 4 * r, 4);
       }
       return;
+    case ScaleForm::kExponent:
+      for (std::uint64_t b = 0; b < blocks_per_row(format, n_cols); ++b) {
+        move(locate_in_row(format, b).fields, locate_block(format, b).scales + 4 * r, 1);
+      }
+      return;
     case ScaleForm::kBlock:
     case ScaleForm::kBlockMin: break;
   }
@@ -109,6 +115,7 @@ BlockScale row_block_scale(BlockFormat format, ByteSpan row, std::uint64_t block
     case ScaleForm::kBlock: return {half(row, at), 0.0F};
     case ScaleForm::kBlockMin: return {half(row, at), half(row, at + 2)};
     case ScaleForm::kRow: return {load_le<float>(row, at), 0.0F};
+    case ScaleForm::kExponent: return {mxfp4_scale(row[at]), 0.0F};
     case ScaleForm::kSuperBlock: {
       const std::uint32_t n_sub_blocks = kSuperColumns / format.block;
       const auto index = static_cast<unsigned>(block_index % n_sub_blocks);
@@ -145,6 +152,7 @@ BlockScale group_block_scale(BlockFormat format, ByteSpan group, std::uint32_t r
     case ScaleForm::kBlockMin:
       return {half(group, at.scales + 2 * r), half(group, at.mins + 2 * r)};
     case ScaleForm::kRow: return {load_le<float>(group, at.scales + 4 * r), 0.0F};
+    case ScaleForm::kExponent: return {mxfp4_scale(group[at.scales + 4 * r]), 0.0F};
     case ScaleForm::kSuperBlock: {
       const std::uint32_t n_sub_blocks = kSuperColumns / format.block;
       const GroupSuperBlock fields = locate_super_block(format, block_index / n_sub_blocks);

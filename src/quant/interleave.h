@@ -19,8 +19,8 @@ namespace qsf {
 
 // Byte offsets of one column block from the start of a group. Row r has its scale at scales + 2r,
 // its min at mins + 2r, and bytes 4r .. 4r+3 of every line from codes on. In super-blocks scales
-// and mins are d and dmin; ternary-row has its f32 scale at scales + 4r. For types that share lines
-// (q3_k, 3bit-table), codes are those of the pair of blocks.
+// and mins are d and dmin; ternary-row has its f32 scale, mxfp4 its byte, at scales + 4r. For types
+// that share lines (q3_k, 3bit-table), codes are those of the pair of blocks.
 struct GroupBlock {
   std::uint64_t scales;
   std::uint64_t mins;  // equal to scales for types without a min
@@ -100,6 +100,11 @@ constexpr GroupBlock locate_block(BlockFormat format, std::uint64_t block_index)
                                                                        : 4;
       return {at.d, has_min(format.type) ? at.d + 2 * kRowGroup : at.d,
               at.low + byte_lines * kLineBytes + before};
+    }
+    case ScaleForm::kExponent: {
+      const std::uint64_t base = block_index / 4 * (kLineBytes + 4 * lines);
+      return {base + block_index % 4, base + block_index % 4,
+              base + kLineBytes + block_index % 4 * lines};
     }
     case ScaleForm::kBlock: break;
   }

@@ -180,6 +180,11 @@ Place place_by_definition(BlockFormat format, const std::vector<std::byte>& grou
     case QuantType::kQ2Codebook:
     case QuantType::kQ3Codebook:
     case QuantType::kQ4Codebook: return codebook_place_by_definition(format, group, r, column);
+    case QuantType::kMxfp4: {
+      const std::size_t at = block / 4 * (64 + 4 * lines);
+      const auto exponent = static_cast<int>(group[at + 4 * r + block % 4]);
+      return {at + 64 + block % 4 * lines, std::ldexp(1.0F, exponent - 127)};
+    }
     case QuantType::kQk256: return {block * lines};
     case QuantType::kTernaryRow: return {64 + block * lines, load_le<float>(group, 4 * r)};
     case QuantType::kTernaryBase3: return {64 + block * 256, load_le<float>(group, 4 * r)};
@@ -241,6 +246,11 @@ float weight_by_definition(BlockFormat format, const std::vector<std::byte>& gro
       constexpr int kLevels[] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                  1,    13,   25,  38,  53,  69,  89,  113};
       return place.scale * static_cast<float>(kLevels[field(place.codes_at, 4)]);
+    }
+    case QuantType::kMxfp4: {
+      constexpr float kValues[] = {0.0F, 0.5F, 1.0F, 1.5F, 2.0F, 3.0F, 4.0F, 6.0F};
+      const unsigned code = field(place.codes_at, 4);
+      return place.scale * (code < 8 ? kValues[code] : -kValues[code - 8]);
     }
     case QuantType::kQ3Codebook:
     case QuantType::kQ3K: {
@@ -410,6 +420,8 @@ TEST(InterleaveTest, CheckFindsBadFieldsAndCodesInGroups) {
       store_le(MutableByteSpan(bad), second + 128, std::uint32_t{0x7FC07FC0});
     } else if (scale_form(format.type) == ScaleForm::kRow) {
       store_le(MutableByteSpan(bad), second + 60, std::uint32_t{0x7F800000});  // of row 31
+    } else if (format.type == QuantType::kMxfp4) {
+      bad[second + at.scales + 12] = std::byte{255};
     } else if (format.type != QuantType::kQk256) {
       store_le(MutableByteSpan(bad), second + at.scales + 6, std::uint16_t{0x7C00});
     }

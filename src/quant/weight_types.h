@@ -40,6 +40,7 @@ enum class QuantType : std::uint8_t {
   kQ3K = 14,           // q3_k:         w = (d * scale) * (code - 4), a signed 8-bit scale
   kQ5K = 15,           // q5_k:         w = (d * scale) * code + (dmin * min), fields of 6 bits
   kQ6K = 16,           // q6_k:         w = (d * scale) * (code - 32), a signed 8-bit scale
+  kMxfp4 = 17,         // mxfp4:        w = 2^(exponent - 128) * level[code]
   kQ2Super = 32,       // 2bit-super:   w = (d * scale) * code + (dmin * min), fields of 6 bits
   kQ3Super = 33,       // 3bit-super:   the same
   kQ4Super = 34,       // 4bit-super:   the same
@@ -50,14 +51,15 @@ enum class QuantType : std::uint8_t {
 
 // Where the scales of a type are stored.
 enum class ScaleForm : std::uint8_t {
-  kNone,          // floats and qk256
-  kBlock,         // one f16 scale per block
-  kBlockMin,      // one f16 scale and one f16 min per block
-  kRow,           // one f32 scale per row
-  kSuperBlock,    // a 6-bit scale and a 6-bit min per block, two f16 per super-block
-  kSuperNibble,   // a 4-bit scale and a 4-bit min per block, two f16 per super-block
-  kSuperSigned,   // a signed 8-bit scale per block, one f16 per super-block
-  kSuperCodebook  // a signed scale of 4 bits (blocks of 16) or 6 bits (blocks of 32), one f16
+  kNone,           // floats and qk256
+  kBlock,          // one f16 scale per block
+  kBlockMin,       // one f16 scale and one f16 min per block
+  kRow,            // one f32 scale per row
+  kSuperBlock,     // a 6-bit scale and a 6-bit min per block, two f16 per super-block
+  kSuperNibble,    // a 4-bit scale and a 4-bit min per block, two f16 per super-block
+  kSuperSigned,    // a signed 8-bit scale per block, one f16 per super-block
+  kSuperCodebook,  // a signed scale of 4 bits (blocks of 16) or 6 bits (blocks of 32), one f16
+  kExponent        // a power of two per block, its exponent in one byte
 };
 
 // How a code stands for a weight.
@@ -77,6 +79,9 @@ inline constexpr std::int8_t kCodebook3Levels[8] = {-127, -77, -45, -18, 7, 34, 
 inline constexpr std::int8_t kCodebook4Levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                                      1,    13,   25,  38,  53,  69,  89,  113};
 inline constexpr std::int8_t kQk256Levels[4] = {-2, -1, 1, 2};
+// Twice the values of OCP's FP4 (E2M1), whose steps are halves: the scale is halved for it.
+inline constexpr std::int8_t kMxfp4Levels[16] = {0, 1,  2,  3,  4,  6,  8,  12,
+                                                 0, -1, -2, -3, -4, -6, -8, -12};
 
 // Where a conversion uses a type.
 struct Placement {
@@ -169,6 +174,8 @@ inline constexpr TypeTraits kRows[] = {
         kSuperBlock, 32, everywhere(kQ5K), {15.5, 9.233}},
     {kQ6K, "q6_k", 6, 63, kUnsigned, 32, nullptr,
         kSuperSigned, 16, everywhere(kQ6K), {0.0, 18.480}},
+    {kMxfp4, "mxfp4", 4, 15, kCodebook, 0, kMxfp4Levels,
+        kExponent, 32, only_kept(kMxfp4), {0.0, 5.852}},
     {kQ2Codebook, "2bit-table", 2, 3, kCodebook, 0, kCodebook2Levels,
         kSuperCodebook, 16, layers(kQ4Codebook), {0.0, 81.24}},
     {kQ3Codebook, "3bit-table", 3, 7, kCodebook, 0, kCodebook3Levels,
@@ -249,6 +256,11 @@ constexpr bool is_codebook_type(QuantType type) noexcept {
   return scale_form(type) == ScaleForm::kSuperCodebook;
 }
 
+// Whether codes index levels under a scale: the same, and mxfp4.
+constexpr bool has_levels(QuantType type) noexcept {
+  return is_codebook_type(type) || scale_form(type) == ScaleForm::kExponent;
+}
+
 // Whether codes are -1, 0 and 1 times a scale.
 constexpr bool is_ternary(QuantType type) noexcept {
   return type_traits(type).code_form == CodeForm::kUnsigned && type_traits(type).largest_code == 2;
@@ -285,9 +297,10 @@ constexpr std::uint32_t largest_code(QuantType type) noexcept {
   return type_traits(type).largest_code;
 }
 
-// Returns the codebook of a type, ascending; empty where is_codebook_type() is false.
+// Returns the levels of a type's codes, ascending in types with a codebook; empty where
+// has_levels() is false.
 constexpr std::span<const std::int8_t> codebook_levels(QuantType type) noexcept {
-  if (!is_codebook_type(type)) return {};
+  if (!has_levels(type)) return {};
   const TypeTraits& traits = type_traits(type);
   return {traits.levels, std::size_t{1} << traits.code_bits};
 }

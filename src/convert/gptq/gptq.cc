@@ -12,6 +12,7 @@
 #include "convert/gptq/dense.h"
 #include "quant/codec.h"
 #include "quant/fields.h"
+#include "quant/mxfp4.h"
 
 namespace qsf {
 namespace {
@@ -236,6 +237,14 @@ void RowEncoder::encode_column(std::size_t column, std::size_t index) {
       const unsigned code = w < -1.5F ? 0U : w < 0.0F ? 1U : w < 1.5F ? 2U : 3U;
       codes[r * kMaxBlock] = static_cast<std::uint8_t>(code);
       error[r] -= static_cast<float>(kQk256Levels[code]);
+    }
+    return;
+  }
+  if (format_.type == QuantType::kMxfp4) {
+    for (std::size_t r = 0; r < n_rows_; ++r) {
+      const std::uint8_t code = nearest_mxfp4_code(weights[r] * inverses_[r]);
+      codes[r * kMaxBlock] = code;
+      error[r] -= scales_[r] * static_cast<float>(kMxfp4Levels[code]);
     }
     return;
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <vector>
 
 #include "base/check.h"
@@ -109,6 +110,22 @@ void fill_block_fields(BlockFormat format, std::uint64_t n_blocks, const ScaleTa
     const GroupBlock last = locate_block(format, n_blocks - 1);
     const MutableByteSpan unused = group.subspan(last.scales + 2 * kRowGroup, 2 * kRowGroup);
     std::fill(unused.begin(), unused.end(), std::byte{0});
+  }
+}
+
+// The exponents of mxfp4: the power of two next to the scale wanted, or twice that, so that the
+// root mean square of the weights is near it.
+void fill_exponents(BlockFormat format, std::uint64_t n_blocks, Rng& rng,
+                    MutableByteSpan group) noexcept {
+  const double scale = kWeightRms / type_traits(format.type).moments.rms;
+  const int least = static_cast<int>(std::floor(std::log2(scale))) + 128;
+  for (std::uint64_t b = 0; b < ceil_div(n_blocks, std::uint64_t{4}) * 4; ++b) {
+    const std::uint64_t line = locate_block(format, b).scales;
+    std::uint64_t choice = rng.next_u64();
+    for (std::size_t r = 0; r < kRowGroup; ++r, choice >>= 1) {
+      group[line + 4 * r] =
+          static_cast<std::byte>(b < n_blocks ? least + static_cast<int>(choice % 2) : 0);
+    }
   }
 }
 
@@ -239,6 +256,7 @@ void fill_group(BlockFormat format, std::uint32_t n_cols, const ScaleTable& tabl
     case ScaleForm::kSuperCodebook:
       fill_codebook_fields(format, n_blocks, table, rng, group);
       return;
+    case ScaleForm::kExponent: fill_exponents(format, n_blocks, rng, group); return;
     case ScaleForm::kBlock:
     case ScaleForm::kBlockMin: fill_block_fields(format, n_blocks, table, rng, group); return;
   }

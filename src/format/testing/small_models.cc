@@ -355,6 +355,11 @@ SmallModel codebook_model() {
                         Q::kQ3Codebook);
 }
 
+SmallModel mxfp4_model() {
+  using Q = QuantType;
+  return model_of_types("mxfp4", {Q::kMxfp4}, Q::kMxfp4, Q::kMxfp4);
+}
+
 std::vector<float> small_row(std::uint32_t section, const TensorInfo& tensor, std::uint32_t row) {
   const auto kind = static_cast<std::uint64_t>(tensor.kind);
   Rng rng((std::uint64_t{section} << 48) | (kind << 40) | (std::uint64_t{tensor.expert} << 24) |

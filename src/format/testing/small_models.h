@@ -64,6 +64,9 @@ SmallModel k_quant_model();
 // The same with the types whose codes are numbers of levels.
 SmallModel codebook_model();
 
+// The same of mxfp4.
+SmallModel mxfp4_model();
+
 // Returns the f32 weights of one row, as they were before encoding.
 std::vector<float> small_row(std::uint32_t section, const TensorInfo& tensor, std::uint32_t row);
 // Returns the bytes of one tile.

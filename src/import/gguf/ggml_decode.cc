@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "quant/mxfp4.h"
+
 namespace qsf {
 
 void decode_ggml_f32(ByteSpan row, std::span<float> out) noexcept {
@@ -103,7 +105,7 @@ void decode_ggml_iq4_nl(ByteSpan row, std::span<float> out) noexcept {
 // A byte that is the exponent of a scale, nibbles in the floating-point form E2M1.
 void decode_ggml_mxfp4(ByteSpan row, std::span<float> out) noexcept {
   for_each_ggml_block<32, 17>(row, out, [](ByteSpan block, float* y) {
-    const float d = mxfp4_scale(ggml_byte(block, 0));
+    const float d = mxfp4_scale(block[0]);
     for (unsigned j = 0; j < 16; ++j) {
       const Nibbles q = ggml_nibbles(block, 1 + j);
       y[j] = static_cast<float>(kMxfp4Levels[q.low]) * d;

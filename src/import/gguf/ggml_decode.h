@@ -8,7 +8,6 @@
 #ifndef QSF_IMPORT_GGUF_GGML_DECODE_H_
 #define QSF_IMPORT_GGUF_GGML_DECODE_H_
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -50,16 +49,8 @@ void decode_ggml_tq2_0(ByteSpan row, std::span<float> out) noexcept;
 void decode_ggml_iq1_bn(ByteSpan row, std::span<float> out) noexcept;
 void decode_ggml_iq2_bn(ByteSpan row, std::span<float> out) noexcept;
 
-// Levels of the 4-bit codes of IQ4_NL and IQ4_XS, and of MXFP4 (doubled).
+// Levels of the 4-bit codes of IQ4_NL and IQ4_XS.
 inline constexpr auto& kIq4Levels = kCodebook4Levels;
-inline constexpr std::int8_t kMxfp4Levels[16] = {0, 1,  2,  3,  4,  6,  8,  12,
-                                                 0, -1, -2, -3, -4, -6, -8, -12};
-
-// Half the scale of an MXFP4 block, 2^(exponent - 128): its levels are doubled.
-inline float mxfp4_scale(unsigned exponent) noexcept {
-  const std::uint32_t bits = exponent < 2 ? 0x00200000U << exponent : (exponent - 1) << 23U;
-  return std::bit_cast<float>(bits);
-}
 
 // Fields of blocks.
 inline float ggml_half(ByteSpan bytes, std::size_t offset) noexcept {

@@ -117,21 +117,6 @@ Status repack_iq4_nl(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
   return ok_status();
 }
 
-// An f16 has the powers of two from -24 to 15. Blocks of zeros have any exponent.
-Status repack_mxfp4(ByteSpan block, std::uint64_t index, MutableByteSpan out) {
-  put_levels(kMxfp4Levels, block.subspan(1), out);
-  const auto codes = out.subspan(2);
-  const bool is_zero =
-      std::all_of(codes.begin(), codes.end(), [](std::byte code) { return code == std::byte{0}; });
-  const F16 d = is_zero ? F16{0} : to_f16(mxfp4_scale(ggml_byte(block, 0)));
-  if (!is_zero && (d.bits == 0 || !is_finite(d))) {
-    return unsupported("block %" PRIu64 ": the scale 2^%d does not fit f16; convert to 8bit or f32",
-                       index, static_cast<int>(ggml_byte(block, 0)) - 128);
-  }
-  store_le(out, 0, d);
-  return ok_status();
-}
-
 // Codes of one super-block, each sub-block packed as the type packs its own.
 void put_codes(BlockFormat format, const std::uint8_t* codes, MutableByteSpan out) noexcept {
   for (std::uint32_t sub = 0; sub < kSuperColumns / format.block; ++sub) {
@@ -317,7 +302,7 @@ constexpr Kept kKept[] = {
     {GgmlType::kQ6K, {QuantType::kQ6K, 16}, repack_q6_k},
     {GgmlType::kIQ4NL, {QuantType::kQ8, 32}, repack_iq4_nl},
     {GgmlType::kIQ4XS, block_format(QuantType::kQ4Codebook, 0), repack_iq4_xs},
-    {GgmlType::kMXFP4, {QuantType::kQ8, 32}, repack_mxfp4},
+    {GgmlType::kMXFP4, block_format(QuantType::kMxfp4, 0), nullptr},
     {GgmlType::kTQ1_0, {QuantType::kTernary, 256}, nullptr, repack_tq1_0},
     {GgmlType::kTQ2_0, {QuantType::kTernary, 256}, nullptr, repack_tq2_0},
     {GgmlType::kIQ1BN, block_format(QuantType::kTernaryRow, 0), nullptr, repack_iq1_bn},

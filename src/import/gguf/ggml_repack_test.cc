@@ -63,7 +63,7 @@ std::vector<KeptCase> kept_cases() {
   add(GgmlType::kQ6K, QuantType::kQ6K, 16, {208});
   add(GgmlType::kIQ4NL, QuantType::kQ8, 32, {0});
   add(GgmlType::kIQ4XS, QuantType::kQ4Codebook, 32, {0});
-  add(GgmlType::kMXFP4, QuantType::kQ8, 32, {});
+  add(GgmlType::kMXFP4, QuantType::kMxfp4, 32, {});
   return cases;
 }
 
@@ -115,8 +115,7 @@ bool expect_kept_exactly(const KeptCase& kept, ByteSpan row) {
   if (!status.ok()) {
     EXPECT_EQ(status.code(), StatusCode::kUnsupported);
     EXPECT_THAT(status.message(), HasSubstr("convert to"));
-    EXPECT_TRUE(kept.type == GgmlType::kQ4_0 || kept.type == GgmlType::kQ8_0 ||
-                kept.type == GgmlType::kMXFP4);
+    EXPECT_TRUE(kept.type == GgmlType::kQ4_0 || kept.type == GgmlType::kQ8_0);
     return false;
   }
   EXPECT_TRUE(finite);
@@ -143,7 +142,7 @@ TEST_P(GgmlKeptTest, KeepsRandomRowsExactly) {
       std::replace(row.begin(), row.end(), std::byte{0x80}, std::byte{0});
     }
     for (std::size_t at = 0; kept.type == GgmlType::kMXFP4 && at < row.size(); at += 17) {
-      row[at] = static_cast<std::byte>(104 + rng.below(40));  // 2^-24 to 2^15
+      row[at] = static_cast<std::byte>(rng.below(253));
     }
     if (is_float_type(kept.kept)) {
       for (std::size_t at = 1; at < row.size(); at += 2) row[at] &= std::byte{0xBB};
@@ -180,17 +179,16 @@ TEST(GgmlRepackTest, SaysWhatCannotBeHeld) {
   EXPECT_EQ(scale.code(), StatusCode::kUnsupported);
   EXPECT_THAT(scale.message(), HasSubstr("the scale 8192"));
 
-  packed.resize(row_major_bytes({QuantType::kQ8, 32}, 32));
-  row.assign(17, std::byte{0x80});  // both nibbles choose zero, as in a block of zeros
-  row[0] = std::byte{103};
-  EXPECT_TRUE(repack_ggml_row(number(GgmlType::kMXFP4), row, 32, packed).ok());
-  row[16] = std::byte{0x10};
-  const Status exponent = repack_ggml_row(number(GgmlType::kMXFP4), row, 32, packed);
-  EXPECT_EQ(exponent.code(), StatusCode::kUnsupported);
-  EXPECT_THAT(exponent.message(), HasSubstr("the scale 2^-25"));
-  row[0] = std::byte{144};
-  EXPECT_THAT(repack_ggml_row(number(GgmlType::kMXFP4), row, 32, packed).message(),
-              HasSubstr("the scale 2^16"));
+  packed.resize(row_major_bytes({QuantType::kMxfp4, 32}, 64));
+  row.assign(34, std::byte{0x12});
+  EXPECT_TRUE(repack_ggml_row(number(GgmlType::kMXFP4), row, 64, packed).ok());
+  EXPECT_EQ(packed, row);
+  row[17] = std::byte{255};
+  EXPECT_THAT(repack_ggml_row(number(GgmlType::kMXFP4), row, 64, packed).message(),
+              HasSubstr("column block 1: the scale is 255, not a number"));
+  row[17] = std::byte{253};
+  EXPECT_THAT(repack_ggml_row(number(GgmlType::kMXFP4), row, 64, packed).message(),
+              HasSubstr("column block 1: the scale makes weights that f32 lacks"));
 }
 
 TEST(GgmlRepackTest, HasNothingForOtherTypes) {

@@ -53,6 +53,7 @@ template <QuantType kType>
 static constexpr std::uint32_t kFieldLines = fixed_block(kType) == 16                    ? 0
                                              : is_super_type(kType)                      ? 2
                                              : scale_form(kType) == ScaleForm::kBlock    ? 1
+                                             : scale_form(kType) == ScaleForm::kExponent ? 1
                                              : scale_form(kType) == ScaleForm::kBlockMin ? 1
                                                                                          : 0;
 
@@ -65,6 +66,7 @@ struct Lines {
   static constexpr int kLargest = kType == QuantType::kQ8      ? 255
                                   : is_codebook_type(kType)    ? 255
                                   : kType == QuantType::kQk256 ? 4
+                                  : kType == QuantType::kMxfp4 ? 24
                                                                : (1 << code_bits(kType)) - 1;
   // The code lines of a block and about as many lines of scales as come with it.
   static constexpr std::uint32_t kWithFields = kBytes + kFieldLines<kType> * kLineBytes;
@@ -125,7 +127,7 @@ template <typename Take>
 
 // A byte shuffle's table for each 16 bytes: of 2-bit codes, which are looked up two at a time, the
 // level of the lower (kSecond false) or of the upper one. Levels are those of the type plus
-// kSignedOffset, or qk256's 0, 1, 3, 4.
+// kSignedOffset or kLevelShift, or qk256's 0, 1, 3, 4.
 template <QuantType kType, bool kSecond = false>
 struct LevelCodebook {
   static constexpr struct alignas(16) Bytes {
@@ -136,9 +138,10 @@ struct LevelCodebook {
       const unsigned code = code_bits(kType) != 2 ? i % (1U << code_bits(kType))
                             : kSecond             ? i / 4
                                                   : i % 4;
-      bytes.of[i] = static_cast<std::uint8_t>(
-          kType == QuantType::kQk256 ? code + code / 2
-                                     : codebook_levels(kType)[code] + kSignedOffset<kType>);
+      bytes.of[i] = static_cast<std::uint8_t>(kType == QuantType::kQk256
+                                                  ? code + code / 2
+                                                  : codebook_levels(kType)[code] +
+                                                        kSignedOffset<kType> + kLevelShift<kType>);
     }
     return bytes;
   }();
@@ -160,7 +163,7 @@ template <QuantType kType, std::uint32_t kBlock, typename Take>
         lines, half, [&](unsigned four, __m512i codes) __attribute__((always_inline)) {
           take(four, 0, _mm512_shuffle_epi8(levels, codes));
         });
-  } else if constexpr (kType == QuantType::kQ4Codebook) {
+  } else if constexpr (kType == QuantType::kQ4Codebook || kType == QuantType::kMxfp4) {
     const __m512i levels = LevelCodebook<kType>::load();
 #pragma GCC unroll 4
     for (unsigned line = 0; line < kBlock / 8; ++line) {
@@ -315,6 +318,8 @@ class BlockReader {
       scales->scale = load_halves(pair_line_ + index_ * (2 * kRowGroup));
       index_ ^= 1;
       scales->min = _mm512_mul_ps(scales->scale, _mm512_set1_ps(kZeroPoint<kType>));
+    } else if constexpr (kForm == ScaleForm::kExponent) {
+      read_power(scales);
     } else if constexpr (kForm == ScaleForm::kRow) {
       scales->scale = row_scales();
       scales->min = _mm512_sub_ps(_mm512_setzero_ps(), scales->scale);
@@ -343,6 +348,7 @@ class BlockReader {
   // Lines of scales of kPanelAlign columns.
   static constexpr std::uint32_t kPanelFieldLines = kForm == ScaleForm::kBlockMin      ? kBlocks
                                                     : kForm == ScaleForm::kBlock       ? kBlocks / 2
+                                                    : kForm == ScaleForm::kExponent    ? kBlocks / 4
                                                     : kForm == ScaleForm::kSuperNibble ? 10
                                                     : kForm == ScaleForm::kSuperSigned ? 9
                                                     : kForm == ScaleForm::kSuperCodebook
@@ -389,6 +395,22 @@ class BlockReader {
     low_ = _mm512_srli_epi32(low_, 8);
     high_ = _mm512_srli_epi32(high_, 4);
     index_ = (index_ + 1) % kSubBlocks;
+  }
+
+  // Four blocks of mxfp4 have a line of exponents, moved down by a byte after each.
+  [[gnu::always_inline]] void read_power(BlockScales* scales) noexcept {
+    if (index_ == 0) {
+      low_ = load_line(at_);
+      at_ += kLineBytes;
+    }
+    const __m512i bits =
+        _mm512_and_si512(_mm512_slli_epi32(low_, 23), _mm512_set1_epi32(0x7F800000));
+    const __m512i at_least =
+        _mm512_max_epi32(bits, _mm512_set1_epi32(static_cast<int>(kTwiceLeastScale)));
+    scales->scale = _mm512_mul_ps(_mm512_castsi512_ps(at_least), _mm512_set1_ps(0.5F));
+    scales->min = _mm512_mul_ps(scales->scale, _mm512_set1_ps(kZeroPoint<kType>));
+    low_ = _mm512_srli_epi32(low_, 8);
+    index_ = (index_ + 1) % 4;
   }
 
   // The same for sub-blocks with one byte of fields.

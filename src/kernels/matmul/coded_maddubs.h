@@ -113,6 +113,17 @@ template <typename V, QuantType kType>
   }
 }
 
+// The powers of two of a block of mxfp4 for the rows of vector v.
+template <typename V>
+[[gnu::always_inline]] static inline typename V::Floats load_powers(const BlockPlace& place,
+                                                                    unsigned v) noexcept {
+  using Ints = typename V::Ints;
+  const Ints exponents = V::down32(V::load(place.low + v * sizeof(Ints)), 8 * place.k);
+  const Ints bits = V::both(V::up32(exponents, 23), V::splat_int(0x7F800000));
+  const Ints at_least = V::largest(bits, V::splat_int(static_cast<int>(kTwiceLeastScale)));
+  return V::multiply(V::as_floats(at_least), V::splat(0.5F));
+}
+
 // Block `index` of a group.
 template <typename V, QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline Block<V> load_block(const std::byte* group,
@@ -138,6 +149,8 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
     for (unsigned v = 0; v < V::kVectors; ++v) {
       if constexpr (kForm == ScaleForm::kBlockMin || kForm == ScaleForm::kBlock) {
         out.scales[v] = V::widen_halves(place.scales + v * V::kRows * 2);
+      } else if constexpr (kForm == ScaleForm::kExponent) {
+        out.scales[v] = load_powers<V>(place, v);
       } else {
         out.scales[v] = V::splat(1.0F);
       }
@@ -154,7 +167,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
 // Codes of odd fields are left where they stand: unpacked, they are this many bits too large.
 template <QuantType kType>
 static constexpr int kOddShift = kType == QuantType::kQk256 ? 0
-                                 : is_codebook_type(kType)  ? 0
+                                 : has_levels(kType)        ? 0
                                  : kType == QuantType::kQ3K ? 3
                                  : code_bits(kType) == 2    ? 2
                                  : code_bits(kType) == 3    ? 1
@@ -231,8 +244,9 @@ template <typename V, QuantType kType, bool kSecond = false>
       const unsigned code = code_bits(kType) != 2 ? i % (1U << code_bits(kType))
                             : kSecond             ? i / 4
                                                   : i % 4;
-      levels.of[i] = kType == QuantType::kQk256 ? static_cast<std::int8_t>(code + code / 2)
-                                                : codebook_levels(kType)[code];
+      levels.of[i] = static_cast<std::int8_t>(
+          kType == QuantType::kQk256 ? code + code / 2
+                                     : codebook_levels(kType)[code] + kLevelShift<kType>);
     }
     return levels;
   }();
@@ -240,7 +254,8 @@ template <typename V, QuantType kType, bool kSecond = false>
 }
 
 // Calls take(four, codes, odd) for every four columns of a block in vector v of the lines, where
-// codes are shifted up by kOddShift if odd; those of tables are signed levels. `half` is the
+// codes are shifted up by kOddShift if odd; those of tables are signed levels, those of mxfp4
+// levels plus kLevelShift. `half` is the
 // block's half of a line that it shares.
 template <typename V, QuantType kType, std::uint32_t kBlock, typename Take>
 [[gnu::always_inline]] static inline void for_fours(const std::byte* lines,
@@ -271,7 +286,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock, typename Take>
       const Ints raw = V::load(from + line * kLineBytes);
       const Ints low = V::both(raw, mask);
       const Ints high = V::both(V::template down<4>(raw), mask);
-      if constexpr (is_codebook_type(kType)) {
+      if constexpr (has_levels(kType)) {
         const Ints levels = level_codebook<V, kType>();
         take(2 * line, V::look_up(levels, low), false);
         take(2 * line + 1, V::look_up(levels, high), false);

@@ -41,17 +41,17 @@ template <unsigned kBits>
   return vandq_u8(moved, vdupq_n_u8((1U << kBits) - 1U));
 }
 
-// The bytes as they are multiplied: codes, or the levels of tables.
+// The bytes as they are multiplied: codes, or levels.
 template <QuantType kType>
 [[gnu::always_inline]] static inline int8x16_t level_of(uint8x16_t codes) noexcept {
-  if constexpr (!is_codebook_type(kType)) return vreinterpretq_s8_u8(codes);
+  if constexpr (!has_levels(kType)) return vreinterpretq_s8_u8(codes);
   struct Levels {
     std::int8_t of[16];
   };
   static constexpr Levels kLevels = [] {
     Levels levels = {};
     for (unsigned i = 0; i < codebook_levels(kType).size(); ++i)
-      levels.of[i] = codebook_levels(kType)[i];
+      levels.of[i] = static_cast<std::int8_t>(codebook_levels(kType)[i] + kLevelShift<kType>);
     return levels;
   }();
   return vqtbl1q_s8(vld1q_s8(kLevels.of), codes);
@@ -220,6 +220,21 @@ template <QuantType kType>
   }
 }
 
+// The powers of two of a block of mxfp4.
+[[gnu::always_inline]] static inline Rows load_powers(const BlockPlace& place) noexcept {
+  const Words exponents = load_words(place.low);
+  const auto up = vdupq_n_s32(24 - 8 * static_cast<std::int32_t>(place.k));
+  Rows rows;
+#pragma GCC unroll 4
+  for (unsigned i = 0; i < 4; ++i) {
+    const uint32x4_t top = vshlq_u32(exponents.v[i], up);
+    const uint32x4_t bits = vandq_u32(vshrq_n_u32(top, 1), vdupq_n_u32(0x7F800000));
+    const uint32x4_t at_least = vmaxq_u32(bits, vdupq_n_u32(kTwiceLeastScale));
+    rows.v[i] = vmulq_n_f32(vreinterpretq_f32_u32(at_least), 0.5F);
+  }
+  return rows;
+}
+
 // Finds one column block of a group and widens its fields.
 template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline BlockFields load_fields(const std::byte* group,
@@ -246,6 +261,7 @@ template <QuantType kType, std::uint32_t kBlock>
   } else {
     for (unsigned i = 0; i < 4; ++i) out.scales.v[i] = vdupq_n_f32(1.0F);
     if constexpr (scale_form(kType) == ScaleForm::kBlock) out.scales = load_halves(place.scales);
+    if constexpr (scale_form(kType) == ScaleForm::kExponent) out.scales = load_powers(place);
 #pragma GCC unroll 4
     for (unsigned i = 0; i < 4; ++i) {
       out.mins.v[i] = vmulq_n_f32(out.scales.v[i], kZeroPoint<kType>);

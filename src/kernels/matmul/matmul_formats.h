@@ -23,7 +23,8 @@
   X(ternaryg32, kTernary, 32 __VA_OPT__(, ) __VA_ARGS__) \
   X(ternaryg64, kTernary, 64 __VA_OPT__(, ) __VA_ARGS__) \
   X(q8g32, kQ8, 32 __VA_OPT__(, ) __VA_ARGS__)           \
-  X(q8g64, kQ8, 64 __VA_OPT__(, ) __VA_ARGS__)
+  X(q8g64, kQ8, 64 __VA_OPT__(, ) __VA_ARGS__)           \
+  X(mxfp4, kMxfp4, 32 __VA_OPT__(, ) __VA_ARGS__)
 
 // Super-blocks: scales and mins are made of two numbers each.
 #define QSF_SUPER_FORMATS(X, ...)                        \

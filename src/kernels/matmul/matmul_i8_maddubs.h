@@ -41,8 +41,9 @@ static constexpr std::int32_t kLargestCode = kType == QuantType::kQ8           ?
                                              : is_codebook_type(kType)         ? 127
                                              : kType == QuantType::kTernary    ? 2
                                              : kType == QuantType::kTernaryRow ? 2
-                                             : kType == QuantType::kQk256
-                                                 ? 4
+                                             : kType == QuantType::kQk256      ? 4
+                                             : kType == QuantType::kMxfp4
+                                                 ? 24
                                                  : (1 << code_bits(kType)) - 1;
 
 // Products of four columns that fit a 16-bit sum, a power of two: a lane adds two of the four.
@@ -229,10 +230,11 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
 
 // How a strip's codes are multiplied: what differs between types once they are unpacked.
 template <QuantType kType>
-static constexpr QuantType kStripType = code_bits(kType) == 5   ? kType
-                                        : code_bits(kType) == 8 ? QuantType::kQ8
-                                        : code_bits(kType) == 4 ? QuantType::kQ4
-                                                                : QuantType::kQ3;
+static constexpr QuantType kStripType = code_bits(kType) == 5        ? kType
+                                        : kType == QuantType::kMxfp4 ? QuantType::kQ5K
+                                        : code_bits(kType) == 8      ? QuantType::kQ8
+                                        : code_bits(kType) == 4      ? QuantType::kQ4
+                                                                     : QuantType::kQ3;
 
 // Rows of x at the columns of a block, and their activation blocks.
 struct Inputs {

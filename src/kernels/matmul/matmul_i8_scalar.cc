@@ -40,6 +40,7 @@ constexpr std::int32_t kLargestCode = kType == QuantType::kQ8           ? 127
                                       : kType == QuantType::kTernary    ? 2
                                       : kType == QuantType::kTernaryRow ? 2
                                       : kType == QuantType::kQk256      ? 4
+                                      : kType == QuantType::kMxfp4      ? 24
                                       : code_zero(kType) != 0           ? code_zero(kType)
                                                               : (1 << code_bits(kType)) - 1;
 
@@ -127,7 +128,7 @@ template <QuantType kType, std::uint32_t kBlock>
         out.even[i] += out.even[i] >> 1;
         out.odd[i] += out.odd[i] >> 1;
       }
-    } else if constexpr (is_codebook_type(kType)) {
+    } else if constexpr (has_levels(kType)) {
       for (unsigned i = 0; i < 4; ++i) {
         out.even[i] = look_up_levels<kType>(out.even[i]);
         out.odd[i] = look_up_levels<kType>(out.odd[i]);

@@ -62,6 +62,10 @@ struct Sse42 {
   [[gnu::always_inline]] static Ints down32_signed(Ints a, unsigned bits) noexcept {
     return _mm_srai_epi32(a, static_cast<int>(bits));
   }
+  [[gnu::always_inline]] static Ints largest(Ints a, Ints b) noexcept {
+    return _mm_max_epi32(a, b);
+  }
+  [[gnu::always_inline]] static Floats as_floats(Ints a) noexcept { return _mm_castsi128_ps(a); }
   [[gnu::always_inline]] static Ints splat_int(int value) noexcept { return _mm_set1_epi32(value); }
   [[gnu::always_inline]] static Ints widen_words(const std::byte* from) noexcept {
     return _mm_cvtepu16_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));

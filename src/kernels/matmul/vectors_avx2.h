@@ -72,6 +72,10 @@ struct Avx2 {
   [[gnu::always_inline]] static Ints down32_signed(Ints a, unsigned bits) noexcept {
     return _mm256_srai_epi32(a, static_cast<int>(bits));
   }
+  [[gnu::always_inline]] static Ints largest(Ints a, Ints b) noexcept {
+    return _mm256_max_epi32(a, b);
+  }
+  [[gnu::always_inline]] static Floats as_floats(Ints a) noexcept { return _mm256_castsi256_ps(a); }
   [[gnu::always_inline]] static Ints splat_int(int value) noexcept {
     return _mm256_set1_epi32(value);
   }

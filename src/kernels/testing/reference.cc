@@ -67,6 +67,17 @@ Scales choose_scales(Data data, SeededRng& rng) {
   }
 }
 
+// The exponent of a block of mxfp4: a scale of 2^(exponent - 128).
+std::byte choose_exponent(Data data, SeededRng& rng) {
+  switch (data) {
+    case Data::kLargest:
+    case Data::kSmallest: return std::byte{190};
+    case Data::kTinyScales: return static_cast<std::byte>(rng.get().below(3));
+    case Data::kZeroWeights: return std::byte{0};
+    default: return static_cast<std::byte>(113 + rng.get().below(31));
+  }
+}
+
 bool is_encoded(Data data) {
   return data == Data::kUniform || data == Data::kNormal || data == Data::kOutliers ||
          data == Data::kZeroInput || data == Data::kUnitScales;
@@ -148,6 +159,7 @@ void make_fields(BlockFormat format, std::uint64_t b, Data data, SeededRng& rng,
       if (b * format.block % kSuperColumns != 0) return;
       make_codebook_scales(format, data, rng, row.subspan(at, field_bytes(format)));
       break;
+    case ScaleForm::kExponent: row[at] = choose_exponent(data, rng); return;
     case ScaleForm::kBlock:
     case ScaleForm::kBlockMin: break;
   }
@@ -193,6 +205,7 @@ Fields read_fields(BlockFormat format, ByteSpan row, std::uint64_t b) {
   switch (scale_form(format.type)) {
     case ScaleForm::kNone:
     case ScaleForm::kRow: return {1.0F, 0.0F};
+    case ScaleForm::kExponent: return {std::ldexp(1.0F, static_cast<int>(row[at]) - 128), 0.0F};
     case ScaleForm::kBlock: return {half(at), 0.0F};
     case ScaleForm::kBlockMin: return {half(at), half(at + 2)};
     case ScaleForm::kSuperNibble: {
