@@ -14,7 +14,7 @@ ADDS_ONE_TO_GAINS = ("gemma", "gemma2", "gemma3_text")
 TIED_BY_DEFAULT = ("cohere", "cohere2", "falcon", "gemma3_text", "mpt", "smollm3", "starcoder2")
 DEFAULT_THETA = {"gemma3_text": 1e6, "olmo3": 5e5}
 # Every how many layers one sees everything, where the file does not say.
-DEFAULT_PATTERN = {"gemma3_text": 6, "olmo3": 4, "cohere2": 4}
+DEFAULT_PATTERN = {"gemma3_text": 6, "olmo3": 4, "cohere2": 4, "gpt_oss": 2}
 ROPE_KEYS = ("rope_theta", "rope_local_base_freq", "rope_scaling", "rope_parameters",
              "partial_rotary_factor", "rotary_emb_base", "rotary_pct")
 EPSILON_KEYS = ("norm_epsilon", "layer_norm_epsilon", "layer_norm_eps", "rms_norm_eps")
@@ -91,7 +91,8 @@ def has_experts(config):
 
 
 def is_router(name):
-    return name.endswith((".mlp.gate.weight", ".block_sparse_moe.router.weight"))
+    return name.endswith((".mlp.gate.weight", ".mlp.router.weight",
+                          ".block_sparse_moe.router.weight"))
 
 
 def published_experts(config, state):

@@ -7,7 +7,7 @@ from golden_edits import (Fault, other_pairs, pairs_of_whole_head, reordered_col
 from golden_layouts import (head_shape, layer_kinds, rope_by_kind, rotary_share, rotated_columns,
                             rotating_layers, turns_neighbours, with_rope, yarn_attention_factor)
 
-LAYER_TYPED = ("gemma2", "gemma3_text", "olmo3", "exaone4", "cohere2")
+LAYER_TYPED = ("gemma2", "gemma3_text", "olmo3", "exaone4", "cohere2", "gpt_oss")
 
 
 def table_faults(config, state):

@@ -52,6 +52,7 @@ from transformers import AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 import golden_configs
+import golden_gpt_oss
 from golden_configs import MAX_TOKENS
 from golden_expert_configs import EXPERT_MODELS
 from golden_faults import exemption, planted_faults
@@ -59,7 +60,7 @@ from golden_layouts import (WITHOUT_ROTATION, gain_offset, has_experts, head_vie
                             is_norm_gain, is_router, is_tied, layer_kinds, published_experts,
                             rope_by_kind, rope_frequencies, text_config)
 
-MODELS = {**golden_configs.MODELS, **EXPERT_MODELS}
+MODELS = {**golden_configs.MODELS, **EXPERT_MODELS, **golden_gpt_oss.GPT_OSS_MODELS}
 CASES = [(1, 21), (2, 21), (63, 21), (64, 21), (65, 21), (200, 21), (512, 21), (MAX_TOKENS, 1)]
 MIN_FAULT = 1e-2
 SCORE_STD = (2.0, 3.0)
@@ -75,8 +76,11 @@ def new_model(config):
 
 
 def load(folder):
+    more = {}
+    if "quantization_config" in json.loads((pathlib.Path(folder) / "config.json").read_text()):
+        more = {"quantization_config": transformers.Mxfp4Config(dequantize=True)}
     model = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager")
+        folder, dtype=torch.float32, attn_implementation="eager", **more).float()
     return model.eval()
 
 
@@ -94,6 +98,10 @@ def language_weights(model):
 def draw(name, shape, config, rng):
     """Returns random f32 values for the parameter `name`, at a scale that keeps it audible."""
     values = rng.standard_normal(shape, dtype=np.float32)
+    if config["model_type"] == "gpt_oss":
+        own = golden_gpt_oss.drawn(name, values)
+        if own is not None:
+            return torch.from_numpy(own)
     if is_norm_gain(name):
         if "embeddings_layernorm" in name:
             values *= 0.5  # signs included, or a tied head would say every token again
@@ -185,7 +193,7 @@ def scale_scores(model, config, tokens, factors):
                     views[letter].mul_(factors[numbers[0]] ** 0.5)
 
 
-def random_model(config, dtype, tokens, rng):
+def random_model(config, layout, dtype, tokens, rng):
     """Returns a model with random weights, each exactly representable in `dtype`."""
     model = new_model(config)
     with torch.no_grad():
@@ -195,7 +203,9 @@ def random_model(config, dtype, tokens, rng):
         for _ in range(8):
             scale_scores(model, config, tokens,
                          [2.5 / s for s in score_std(model, tokens)])
-        for tensor in model.state_dict().values():
+        for name, tensor in model.state_dict().items():
+            if layout.get("mxfp4") and name.endswith((".gate_up_proj", ".down_proj")):
+                tensor.copy_(golden_gpt_oss.rounded(tensor))
             tensor.copy_(tensor.to(dtype))
     return model
 
@@ -215,6 +225,8 @@ def save(model, config, layout, folder):
         state[ignored] = torch.full(shape, 0.25).to(getattr(torch, kind))
     if has_experts(config) and not layout.get("stacked"):
         state = published_experts(config, state)
+    if layout.get("mxfp4"):
+        state = golden_gpt_oss.published(state)
     if layout.get("prefix") is False:
         state = {n.removeprefix("transformer."): t for n, t in state.items()}
     if layout.get("prefix") is False and config["model_type"] == "gpt2":
@@ -368,7 +380,7 @@ def make(name, folder, seed):
     config = text_config(whole)
     rng = np.random.default_rng(seed)
     tokens = rng.integers(0, config["vocab_size"], MAX_TOKENS)
-    drawn = random_model(config, DTYPES[whole["torch_dtype"]], tokens, rng)
+    drawn = random_model(config, layout, DTYPES[whole["torch_dtype"]], tokens, rng)
     save(drawn, whole, layout, folder)
 
     model = load(folder)

@@ -16,6 +16,7 @@
 #include "kv/prefix_folder.h"
 #include "kv/prefix_tree.h"
 #include "kv/spilled_kv_store.h"
+#include "model/architecture.h"
 #include "model/decoder.h"
 #include "model/position_tables.h"
 #include "platform/cpu_count.h"
@@ -604,8 +605,13 @@ PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
 
 namespace {
 
-// Memory sets and heavy hitters need layers that attend to the whole context.
+// Memory sets and heavy hitters need layers that attend to the whole context, and their attention
+// has no scores without a value.
 Status check_layers(const char* option, const EngineOptions& options, const ModelSpec& spec) {
+  if (has_attention_sinks(spec)) {
+    return unsupported("%s: this model's heads have sinks, scores without a value; use full",
+                       option);
+  }
   const std::uint32_t context = asked_context(options, spec);
   for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
     const std::uint32_t window = spec.window_of(layer);

@@ -78,6 +78,9 @@ Status check_sizes(const ModelSpec& s) {
   };
   for (const Range& r : ranges) QSF_RETURN_IF_ERROR(check_range(r));
   QSF_RETURN_IF_ERROR(check_expert_layers(s));
+  if (s.activation == Activation::kSwishClamped && !s.gated_ffn) {
+    return invalid_argument("activation swish_clamped: the FFN has no gate");
+  }
   if (s.n_heads % s.n_kv_heads != 0) {
     return invalid_argument("heads: %u is not a multiple of the %u key-value heads", s.n_heads,
                             s.n_kv_heads);
@@ -244,7 +247,8 @@ std::uint8_t activation_code(Activation activation) noexcept {
   switch (activation) {
     case Activation::kGeluTanh:
     case Activation::kGeluErf: return 0;
-    case Activation::kSilu: return 1;
+    case Activation::kSilu:
+    case Activation::kSwishClamped: return 1;
     case Activation::kRelu: return 2;
     case Activation::kReluSquared: return 3;
   }
@@ -423,6 +427,7 @@ std::string_view activation_name(Activation activation) noexcept {
     case Activation::kSilu: return "silu";
     case Activation::kRelu: return "relu";
     case Activation::kReluSquared: return "relu_squared";
+    case Activation::kSwishClamped: return "swish_clamped";
   }
   return "unknown";
 }
@@ -556,7 +561,7 @@ Result<ModelSpec> decode_spec(ByteSpan header, const Metadata& metadata) {
       spec.activation,
       parse_name(keys::kFfnActivation, activation,
                  std::array{Activation::kGeluTanh, Activation::kGeluErf, Activation::kSilu,
-                            Activation::kRelu, Activation::kReluSquared},
+                            Activation::kRelu, Activation::kReluSquared, Activation::kSwishClamped},
                  &activation_name));
   QSF_ASSIGN_OR_RETURN(spec.gated_ffn, metadata.get_bool(keys::kFfnGated, false));
   QSF_RETURN_IF_ERROR(decode_optional(metadata, spec));

@@ -22,7 +22,15 @@
 
 namespace qsf {
 
-enum class Activation : std::uint8_t { kGeluTanh, kGeluErf, kSilu, kRelu, kReluSquared };
+enum class Activation : std::uint8_t {
+  kGeluTanh,
+  kGeluErf,
+  kSilu,
+  kRelu,
+  kReluSquared,
+  kSwishClamped,  // gated alone: with gate <= 7 and -7 <= up <= 7, (up + 1) gate sigmoid(1.702
+                  // gate)
+};
 enum class NormType : std::uint8_t { kLayerNorm = 0, kRmsNorm = 1 };
 enum class PositionEncoding : std::uint8_t { kLearned = 0, kRope = 1, kAlibi = 2 };
 enum class RopeScaling : std::uint8_t { kNone, kLinear, kLlama3, kLongrope, kYarn };

@@ -50,6 +50,11 @@ std::string_view tensor_kind_name(TensorKind kind) noexcept {
     case TensorKind::kSharedUp: return "shared_up";
     case TensorKind::kSharedDown: return "shared_down";
     case TensorKind::kSharedWeight: return "shared_weight";
+    case TensorKind::kAttnSinks: return "attn_sinks";
+    case TensorKind::kRouterBias: return "router_bias";
+    case TensorKind::kExpertGateBias: return "expert_gate_bias";
+    case TensorKind::kExpertUpBias: return "expert_up_bias";
+    case TensorKind::kExpertDownBias: return "expert_down_bias";
   }
   return "unknown";
 }

@@ -18,7 +18,8 @@ SectionKind home_of(TensorKind kind) noexcept {
 
 bool is_expert(TensorKind kind) noexcept {
   return kind == TensorKind::kExpertGate || kind == TensorKind::kExpertUp ||
-         kind == TensorKind::kExpertDown;
+         kind == TensorKind::kExpertDown || kind == TensorKind::kExpertGateBias ||
+         kind == TensorKind::kExpertUpBias || kind == TensorKind::kExpertDownBias;
 }
 
 // A norm of queries or keys runs over one head or over all of them.
@@ -105,10 +106,15 @@ TensorShape tensor_shape(const ModelSpec& s, TensorKind kind) noexcept {
     case TensorKind::kHead: return {s.n_vocab, s.hidden};
     case TensorKind::kPositionEmbedding: return {s.max_positions, s.hidden};
     case TensorKind::kHeadBias: return {1, s.n_vocab};
+    case TensorKind::kAttnSinks: return {1, s.n_heads};
+    case TensorKind::kRouterBias: return {1, s.n_experts};
+    case TensorKind::kExpertGateBias:
+    case TensorKind::kExpertUpBias: return {1, s.expert_ffn};
     case TensorKind::kAttnNorm:
     case TensorKind::kFfnNorm:
     case TensorKind::kAttnOBias:
     case TensorKind::kFfnDownBias:
+    case TensorKind::kExpertDownBias:
     case TensorKind::kAttnNormBias:
     case TensorKind::kFfnNormBias:
     case TensorKind::kAttnPostNorm:

@@ -28,6 +28,8 @@ struct Architecture {
   bool head_bias = false;       // of the output head
   bool experts = false;         // instead of the FFN
   bool shared_weight = false;   // of the expert that takes every row, by the row
+  bool expert_biases = false;   // of the experts' matrices and the router
+  bool sinks = false;           // a score of every head without a value
 };
 
 constexpr Architecture kArchitectures[] = {
@@ -50,6 +52,7 @@ constexpr Architecture kArchitectures[] = {
     {.name = "qwen2moe", .experts = true, .shared_weight = true},
     {.name = "olmoe", .row_norms = true, .experts = true},
     {.name = "granitemoe", .experts = true},
+    {.name = "gpt-oss", .experts = true, .expert_biases = true, .sinks = true},
     {.name = "olmo2", .pre_norms = false, .row_norms = true, .post_norms = true},
     {.name = "granite"},
     {.name = "mistral3"},
@@ -87,10 +90,14 @@ std::string architecture_names() {
   return names;
 }
 
-void add_experts(const ModelSpec& spec, bool shared_weight, std::vector<TensorRule>& rules) {
+void add_experts(const ModelSpec& spec, const Architecture& architecture,
+                 std::vector<TensorRule>& rules) {
+  const bool biases = architecture.expert_biases;
   rules.push_back({TensorKind::kRouter, spec.n_experts, spec.hidden, true});
+  if (biases) rules.push_back({TensorKind::kRouterBias, 1, spec.n_experts, true});
   if (spec.shared_ffn != 0) {
-    if (shared_weight) rules.push_back({TensorKind::kSharedWeight, 1, spec.hidden, true});
+    if (architecture.shared_weight)
+      rules.push_back({TensorKind::kSharedWeight, 1, spec.hidden, true});
     rules.push_back({TensorKind::kSharedGate, spec.shared_ffn, spec.hidden, true});
     rules.push_back({TensorKind::kSharedUp, spec.shared_ffn, spec.hidden, true});
     rules.push_back({TensorKind::kSharedDown, spec.hidden, spec.shared_ffn, true});
@@ -100,6 +107,10 @@ void add_experts(const ModelSpec& spec, bool shared_weight, std::vector<TensorRu
     rules.push_back({TensorKind::kExpertGate, spec.expert_ffn, spec.hidden, true, expert});
     rules.push_back({TensorKind::kExpertUp, spec.expert_ffn, spec.hidden, true, expert});
     rules.push_back({TensorKind::kExpertDown, spec.hidden, spec.expert_ffn, true, expert});
+    if (!biases) continue;
+    rules.push_back({TensorKind::kExpertGateBias, 1, spec.expert_ffn, true, expert});
+    rules.push_back({TensorKind::kExpertUpBias, 1, spec.expert_ffn, true, expert});
+    rules.push_back({TensorKind::kExpertDownBias, 1, spec.hidden, true, expert});
   }
 }
 
@@ -177,6 +188,11 @@ bool has_row_norms(const ModelSpec& spec) noexcept {
   return architecture != nullptr && architecture->row_norms;
 }
 
+bool has_attention_sinks(const ModelSpec& spec) noexcept {
+  const Architecture* const architecture = find_architecture(spec.architecture);
+  return architecture != nullptr && architecture->sinks;
+}
+
 std::vector<TensorRule> embedding_rules(const ModelSpec& spec) {
   std::vector<TensorRule> rules = {{TensorKind::kTokenEmbedding, spec.n_vocab, spec.hidden, true}};
   if (spec.positions == PositionEncoding::kLearned) {
@@ -201,10 +217,11 @@ std::vector<TensorRule> layer_rules(const ModelSpec& spec, std::uint32_t layer) 
       {TensorKind::kAttnOBias, 1, spec.hidden, false},
   };
   if (spec.has_experts(layer)) {
-    add_experts(spec, architecture.shared_weight, rules);
+    add_experts(spec, architecture, rules);
   } else {
     add_ffn(spec, rules);
   }
+  if (architecture.sinks) rules.push_back({TensorKind::kAttnSinks, 1, spec.n_heads, true});
   if (architecture.pre_norms) {
     add_norm(spec, TensorKind::kAttnNorm, TensorKind::kAttnNormBias, rules);
   }

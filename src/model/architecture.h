@@ -35,6 +35,9 @@ Status check_supported(const ModelSpec& spec);
 // Whether the FFN of a parallel block has a norm of its own, of the input that attention norms too.
 bool has_parallel_ffn_norm(const ModelSpec& spec) noexcept;
 
+// Returns whether every head has a score without a value, which takes weight from all positions.
+bool has_attention_sinks(const ModelSpec& spec) noexcept;
+
 // Whether the norms of queries and keys take all heads together.
 bool has_row_norms(const ModelSpec& spec) noexcept;
 

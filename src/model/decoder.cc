@@ -28,6 +28,7 @@ ActivationKind activation_kind(Activation activation) {
     case Activation::kGeluErf: return ActivationKind::kGeluErf;
     case Activation::kSilu: return ActivationKind::kSilu;
     case Activation::kReluSquared: return ActivationKind::kReluSquared;
+    case Activation::kSwishClamped: return ActivationKind::kSwishClamped;
     case Activation::kRelu: break;
   }
   return ActivationKind::kRelu;
@@ -292,7 +293,8 @@ Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t
                    .scale = scale,
                    .window = spec_.window_of(layer),
                    .soft_cap = spec_.attention_soft_cap,
-                   .slopes = alibi_slopes_});
+                   .slopes = alibi_slopes_,
+                   .sink_scores = w.attn_sinks});
   if (!w.attn_sub_norm.empty()) norm(buffers_.attended, buffers_.attended, w.attn_sub_norm, {});
   return add_product(pass, OperatorKind::kAttentionOut, buffers_.attended, w.o, w.o_bias,
                      w.attn_post_norm);

@@ -34,7 +34,7 @@ Status Decoder::run_experts(const Pass& pass, const LayerWeights& w, Buffer in) 
 
 // Chooses the experts of every row.
 Status Decoder::route(const Pass& pass, const LayerWeights& w, Buffer in) {
-  const Product scores = {&w.router, {}, buffers_.scores};
+  const Product scores = {&w.router, w.router_bias, buffers_.scores};
   QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kRouter, in, {&scores, 1}, {}));
   QSF_RETURN_IF_ERROR(backend_.wait());
   expert_rows_.clear();
@@ -54,10 +54,11 @@ Status Decoder::run_expert(const Pass& pass, const ExpertWeights& w, std::uint32
   const RowCounts counts = {.n_prompt = static_cast<std::uint32_t>(first_other - rows.begin()),
                             .n_rows = static_cast<std::uint32_t>(rows.size())};
   backend_.gather_rows(in, buffers_.expert_in, rows);
-  const std::array<Product, 2> gate_up = {{{&w.gate, {}, buffers_.gate}, {&w.up, {}, buffers_.up}}};
+  const std::array<Product, 2> gate_up = {
+      {{&w.gate, w.gate_bias, buffers_.gate}, {&w.up, w.up_bias, buffers_.up}}};
   QSF_RETURN_IF_ERROR(multiply_rows(pass, OperatorKind::kGateUp, buffers_.expert_in, counts,
                                     gate_up, gate_up_epilogue()));
-  const Product down = {&w.down, {}, buffers_.expert_out};
+  const Product down = {&w.down, w.down_bias, buffers_.expert_out};
   QSF_RETURN_IF_ERROR(
       multiply_rows(pass, OperatorKind::kDown, buffers_.gate, counts, {&down, 1}, {}));
   backend_.add_to_rows(buffers_.projected, buffers_.expert_out, rows,

@@ -194,6 +194,15 @@ const Graph kGraphs[] = {
        s.expert_ffn = 20;
        s.expert_renormalised = true;
      }},
+    {"gpt_oss",
+     [](ModelSpec& s) {
+       set_experts(s);
+       s.architecture = "gpt-oss";
+       s.activation = Activation::kSwishClamped;
+       s.sliding_window = {9, 0};
+       s.rope.theta = 50.0F;
+       set_yarn(s);
+     }},
     {"smollm3",
      [](ModelSpec& s) {
        s.architecture = "smollm3";

@@ -56,8 +56,8 @@ class SectionBinder {
     return {section_, *index, tensor.rows, tensor.cols};
   }
 
-  std::span<const float> vector(TensorKind kind) const {
-    const auto index = directory_.find(kind);
+  std::span<const float> vector(TensorKind kind, std::uint16_t expert = 0) const {
+    const auto index = directory_.find(kind, expert);
     if (!index.has_value()) return {};
     return pager_.vector(section_, *index).value();  // check_section saw one row
   }
@@ -100,8 +100,13 @@ LayerWeights bind_layer(const SectionBinder& section, std::uint32_t n_experts) {
     const auto expert = static_cast<std::uint16_t>(i);
     layer.experts.push_back({section.matrix(TensorKind::kExpertGate, expert),
                              section.matrix(TensorKind::kExpertUp, expert),
-                             section.matrix(TensorKind::kExpertDown, expert)});
+                             section.matrix(TensorKind::kExpertDown, expert),
+                             section.vector(TensorKind::kExpertGateBias, expert),
+                             section.vector(TensorKind::kExpertUpBias, expert),
+                             section.vector(TensorKind::kExpertDownBias, expert)});
   }
+  layer.router_bias = section.vector(TensorKind::kRouterBias);
+  layer.attn_sinks = section.vector(TensorKind::kAttnSinks);
   layer.gate_bias = section.vector(TensorKind::kFfnGateBias);
   layer.up_bias = section.vector(TensorKind::kFfnUpBias);
   layer.down_bias = section.vector(TensorKind::kFfnDownBias);

@@ -27,6 +27,7 @@ struct MatrixRef {
 
 struct ExpertWeights {
   MatrixRef gate, up, down;
+  std::span<const float> gate_bias, up_bias, down_bias;
 };
 
 // One decoder layer. Spans are f32 and live as long as the pager. A tensor that the model does not
@@ -46,6 +47,8 @@ struct LayerWeights {
       ffn_post_norm;  // of attention and FFN outputs, before the residual sum
   std::span<const float> q_bias, k_bias, v_bias, o_bias;
   std::span<const float> gate_bias, up_bias, down_bias;
+  std::span<const float> router_bias;
+  std::span<const float> attn_sinks;  // [n_heads]
 };
 
 // Checks from the directories alone that a file holds what its architecture needs.

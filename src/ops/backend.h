@@ -131,7 +131,14 @@ struct MatmulHook {
 };
 
 enum class NormKind : std::uint8_t { kLayerNorm, kRmsNorm };
-enum class ActivationKind : std::uint8_t { kGeluTanh, kGeluErf, kSilu, kRelu, kReluSquared };
+enum class ActivationKind : std::uint8_t {
+  kGeluTanh,
+  kGeluErf,
+  kSilu,
+  kRelu,
+  kReluSquared,
+  kSwishClamped,  // with fused_gate_up alone: the product with `up` is part of it
+};
 
 // Epilogue of a product: applied by the worker that computed the outputs, in the order of the
 // members, after hook and bias.
@@ -191,6 +198,9 @@ struct AttendArgs {
   float soft_cap = 0.0F;  // scores become soft_cap * tanh(score / soft_cap); 0: off
   // [n_heads] of ALiBi: slope * (key's position - row's position) is added to a score; empty: none
   std::span<const float> slopes;
+  // [n_heads] scores that take weight as a position would and have no value; neither scaled nor
+  // capped, and inside every window; empty: none
+  std::span<const float> sink_scores;
 };
 
 class OperatorObserver;  // operator_observer.h

@@ -271,6 +271,8 @@ const char* CpuBackend::attend_kernel_name() const noexcept {
 
 void CpuBackend::attend(const AttendArgs& args) {
   QSF_CHECK(args.slopes.empty() || args.slopes.size() == limits_.n_heads);
+  QSF_CHECK(args.sink_scores.empty() ||
+            (args.sink_scores.size() == limits_.n_heads && !is_sparse()));
   QSF_CHECK(!rope_at_cache_position_ || args.q_sinks.id != Buffer::kNone);
   Observation observed(*this, OperatorKind::kAttend, args.q, args.out, attend_kernel_name());
   observed.set_layer(args.layer);
@@ -487,6 +489,10 @@ void CpuBackend::finish_tile(const AttendArgs& args, const AttendTile& tile, con
   const Matrix& out = matrix(args.out);
   const std::uint32_t group = group_size();
   const std::size_t column = std::size_t{tile.kv_head} * group * limits_.head_dim;
+  if (!args.sink_scores.empty()) {
+    kernels::attend_add_sinks(total.state, total.acc, acc_stride(), tile.n_rows * group,
+                              args.sink_scores.data() + std::size_t{tile.kv_head} * group, group);
+  }
   for (std::uint32_t i = 0; i < tile.n_rows; ++i) {
     const std::size_t query = std::size_t{i} * group;
     kernels::attend_finish({.state = total.state + query,

@@ -191,6 +191,7 @@ void CpuBackend::activate(ActivationKind kind, float* x, std::uint32_t n_values)
     case ActivationKind::kSilu: kernels_.activation.silu(x, n_values); break;
     case ActivationKind::kRelu: kernels_.activation.relu(x, n_values); break;
     case ActivationKind::kReluSquared: kernels_.activation.relu_squared(x, n_values); break;
+    case ActivationKind::kSwishClamped: QSF_CHECK(false); break;  // has no form without a gate
   }
 }
 
@@ -203,6 +204,9 @@ void CpuBackend::activate_mul(ActivationKind kind, float* gate, const float* up,
     case ActivationKind::kSilu: kernels_.activation.silu_mul(gate, up, gate, n_values); return;
     case ActivationKind::kReluSquared:
       kernels_.activation.relu_squared_mul(gate, up, gate, n_values);
+      return;
+    case ActivationKind::kSwishClamped:
+      kernels_.activation.swish_clamped_mul(gate, up, gate, n_values);
       return;
     case ActivationKind::kGeluErf:
     case ActivationKind::kRelu: break;

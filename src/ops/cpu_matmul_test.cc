@@ -496,6 +496,9 @@ class CpuJointTest : public testing::TestWithParam<BackendTier> {
         case ActivationKind::kSilu: set.activation.silu(values, kRows); break;
         case ActivationKind::kRelu: set.activation.relu(values, kRows); break;
         case ActivationKind::kReluSquared: set.activation.relu_squared(values, kRows); break;
+        case ActivationKind::kSwishClamped:
+          set.activation.swish_clamped_mul(values, up[i].data(), values, kRows);
+          continue;
       }
       for (std::uint32_t c = 0; c < kRows; ++c) values[c] *= up[i][c];
     }
@@ -528,7 +531,7 @@ class CpuJointTest : public testing::TestWithParam<BackendTier> {
 TEST_P(CpuJointTest, GateAndUpInOneSweepEqualTheSteps) {
   for (const ActivationKind kind :
        {ActivationKind::kSilu, ActivationKind::kGeluTanh, ActivationKind::kGeluErf,
-        ActivationKind::kRelu, ActivationKind::kReluSquared}) {
+        ActivationKind::kRelu, ActivationKind::kReluSquared, ActivationKind::kSwishClamped}) {
     const Matrix expected = by_steps(kind);
     EXPECT_EQ(joined(kind, {{gate_.tile(0, kRows, 0), up_.tile(0, kRows, 1)}}), expected);
   }

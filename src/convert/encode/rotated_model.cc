@@ -265,7 +265,8 @@ RotatedModel::Change RotatedModel::change_of(TensorKind kind, std::uint32_t laye
     case TensorKind::kTokenEmbedding:
     case TensorKind::kPositionEmbedding:
     case TensorKind::kAttnOBias:
-    case TensorKind::kFfnDownBias: change.columns = of_stream; break;
+    case TensorKind::kFfnDownBias:
+    case TensorKind::kExpertDownBias: change.columns = of_stream; break;
     case TensorKind::kAttnQ:
     case TensorKind::kAttnK:
     case TensorKind::kAttnV:

@@ -35,6 +35,7 @@ constexpr Family kFamilies[] = {
     {"FalconForCausalLM", parse_falcon},
     {"GPT2LMHeadModel", parse_gpt2},
     {"GPTNeoXForCausalLM", parse_gptneox},
+    {"GptOssForCausalLM", parse_gpt_oss},
     {"Gemma2ForCausalLM", parse_gemma2},
     {"Gemma3ForCausalLM", parse_gemma3, false, kGemma3Vocab},
     {"Gemma3ForConditionalGeneration", parse_gemma3, true, kGemma3Vocab},

@@ -65,6 +65,7 @@ Status parse_qwen2moe(ConfigFields& fields, HfConfig& config);
 Status parse_qwen3moe(ConfigFields& fields, HfConfig& config);
 Status parse_olmoe(ConfigFields& fields, HfConfig& config);
 Status parse_granitemoe(ConfigFields& fields, HfConfig& config);
+Status parse_gpt_oss(ConfigFields& fields, HfConfig& config);
 Status parse_bitnet(ConfigFields& fields, HfConfig& config);
 Status parse_bitnet_1bit(ConfigFields& fields, HfConfig& config);
 

@@ -35,8 +35,10 @@ Status check_all_converted(const ConfigFields& quantisation) {
   return ok_status();
 }
 
-Result<TernaryStorage> parse_storage(ConfigFields& quantisation) {
+Result<TernaryStorage> parse_storage(ConfigFields& quantisation, const ModelSpec& spec) {
   const std::string method = quantisation.text("quant_method", "");
+  // The names of the tensors say which are of that type.
+  if (method == "mxfp4" && spec.architecture == "gpt-oss") return TernaryStorage::kNone;
   if (method != "bitnet") {
     return unsupported(
         "method \"%s\": the weights are already quantised; convert the original model",
@@ -72,7 +74,7 @@ Status parse_quantisation(const JsonValue& object, HfConfig& config) {
   const char* key = "quantization_config";
   if (!object.is_object()) return corrupt("%s: expected an object", key);
   ConfigFields quantisation(object);
-  auto storage = parse_storage(quantisation);
+  auto storage = parse_storage(quantisation, config.spec);
   if (!storage) return std::move(storage).error().with_context(key);
   config.ternary = *storage;
   return ok_status();

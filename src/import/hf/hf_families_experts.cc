@@ -3,6 +3,7 @@
 // Mixtures of experts: relatives of LLaMA whose FFN is a router and many small FFNs.
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "import/hf/hf_families.h"
@@ -141,6 +142,54 @@ Status parse_granitemoe(ConfigFields& fields, HfConfig& config) {
       parse_experts(fields, {.count_key = "num_local_experts", .count = 8, .used = 2}, spec));
   spec.expert_renormalised = true;
   return parse_granite_scales(fields, config);
+}
+
+namespace {
+
+// The yarn of a configuration that says nothing of RoPE.
+RopeSpec gpt_oss_rope(float theta) {
+  RopeSpec rope;
+  rope.theta = theta;
+  rope.scaling = RopeScaling::kYarn;
+  rope.factor = 32.0F;
+  rope.original_context = 4096;
+  rope.truncate = false;
+  rope.attention_factor = static_cast<float>(0.1 * std::log(32.0) + 1.0);
+  return rope;
+}
+
+Status expect_number(ConfigFields& fields, const char* key, float expected) {
+  const float number = fields.positive(key, expected);
+  QSF_RETURN_IF_ERROR(fields.status());
+  if (number == expected) return ok_status();
+  return unsupported("%s: %g, expected %g", key, static_cast<double>(number),
+                     static_cast<double>(expected));
+}
+
+}  // namespace
+
+// gpt-oss: sinks in attention, a window in every other layer, biases everywhere, and a clamped
+// gate.
+Status parse_gpt_oss(ConfigFields& fields, HfConfig& config) {
+  ModelSpec& spec = config.spec;
+  spec.architecture = "gpt-oss";
+  QSF_RETURN_IF_ERROR(parse_decoder(
+      fields, {.epsilon = 1e-5F, .n_kv_heads = 8, .head_dim = 64, .rope_theta = 150000.0F}, spec));
+  if (rope_object(fields) == nullptr) spec.rope = gpt_oss_rope(spec.rope.theta);
+  QSF_RETURN_IF_ERROR(parse_silu(fields, spec));
+  spec.activation = Activation::kSwishClamped;
+  QSF_RETURN_IF_ERROR(expect_number(fields, "swiglu_limit", 7.0F));
+  QSF_RETURN_IF_ERROR(expect_number(fields, "swiglu_alpha", 1.702F));
+  config.qkv_bias = fields.boolean("attention_bias", true);
+  config.attn_out_bias = config.qkv_bias;
+  QSF_RETURN_IF_ERROR(
+      parse_experts(fields, {.count_key = "num_local_experts", .count = 128, .used = 4}, spec));
+  spec.expert_renormalised = true;
+  const std::uint32_t window = fields.u32_or("sliding_window", 128, 1, kMaxExpertWindow);
+  QSF_RETURN_IF_ERROR(fields.status());
+  QSF_ASSIGN_OR_RETURN(const std::vector<bool> local, local_layers(fields, spec.n_layers, 2));
+  if (!fields.is_null("sliding_window")) set_local_windows(local, window, spec);
+  return fields.status();
 }
 
 }  // namespace qsf

@@ -11,8 +11,10 @@
 
 #include "base/check.h"
 #include "format/tensor_rules.h"
+#include "import/hf/hf_mxfp4.h"
 #include "import/hf/hf_tensors.h"
 #include "import/rope_pairs.h"
+#include "quant/codec.h"
 #include "quant/ternary.h"
 
 namespace qsf {
@@ -82,6 +84,10 @@ bool is_ternary(std::span<const float> row) noexcept {
   TernaryScan scan;
   scan.add(row);
   return scan.is_natively_ternary() || scan.magnitude() == 0.0F;
+}
+
+bool is_gate(TensorKind kind) noexcept {
+  return kind == TensorKind::kExpertGate || kind == TensorKind::kExpertGateBias;
 }
 
 // 0 for queries, 1 for keys, 2 for values.
@@ -201,13 +207,11 @@ class HfModelMapper {
     const TensorShape shape = place_shape(spec(), place);
     const bool vector = shape.rows == 1 && is_vector(place.kind);
     const std::uint64_t n_outputs = vector ? shape.cols : shape.rows;
-    Place at = locate(place, n_outputs, expert);
-    std::vector<std::uint64_t> stored = {at.n_stored};
-    if (place.storage == Storage::kStacked || place.storage == Storage::kStackedGateUp) {
-      stored = {spec().n_experts, at.n_stored / spec().n_experts};
-    }
-    if (!vector) stored.insert(at.transposed ? stored.begin() : stored.end(), shape.cols);
-    if (model_.config_.ternary != TernaryStorage::kNone && is_layer_matrix(place.kind)) {
+    Place at = locate(place, n_outputs, shape.cols, expert);
+    std::vector<std::uint64_t> stored = stored_shape(place.storage, at, vector, shape.cols);
+    if (place.storage == Storage::kMxfp4 || place.storage == Storage::kMxfp4Pairs) {
+      QSF_RETURN_IF_ERROR(map_mxfp4(name, shape.cols, at));
+    } else if (model_.config_.ternary != TernaryStorage::kNone && is_layer_matrix(place.kind)) {
       if (place.storage != Storage::kPlain) {
         return unsupported("tensor \"%s\": ternary weights that are stored fused or transposed",
                            name.c_str());
@@ -216,10 +220,53 @@ class HfModelMapper {
     } else {
       QSF_ASSIGN_OR_RETURN(at.stored, take(name, std::move(stored)));
     }
-    to.tensors.push_back({place.kind, shape.rows, shape.cols, name,
-                          std::string(stored_type_name(at.stored->type)),
-                          static_cast<std::uint16_t>(expert)});
+    to.tensors.push_back(
+        {place.kind, shape.rows, shape.cols, name,
+         at.scales != nullptr ? "MXFP4" : std::string(stored_type_name(at.stored->type)),
+         static_cast<std::uint16_t>(expert)});
     to.places.push_back(at);
+    return ok_status();
+  }
+
+  // Returns the shape of the stored tensor.
+  std::vector<std::uint64_t> stored_shape(Storage storage, const Place& at, bool vector,
+                                          std::uint64_t n_inputs) {
+    const std::uint64_t n_experts = spec().n_experts;
+    switch (storage) {
+      case Storage::kStacked:
+      case Storage::kStackedGateUp:
+      case Storage::kStackedPairs: {
+        std::vector<std::uint64_t> shape = {n_experts, at.n_stored / n_experts};
+        if (!vector) shape.push_back(n_inputs);
+        return shape;
+      }
+      case Storage::kStackedTransposed:
+      case Storage::kStackedTransposedPairs: return {n_experts, n_inputs, at.n_stored};
+      default: break;
+    }
+    if (vector) return {at.n_stored};
+    return at.transposed ? std::vector<std::uint64_t>{n_inputs, at.n_stored}
+                         : std::vector<std::uint64_t>{at.n_stored, n_inputs};
+  }
+
+  // Finds the blocks and scales of MXFP4 matrices.
+  Status map_mxfp4(const std::string& name, std::uint32_t n_inputs, Place& at) {
+    constexpr std::uint64_t kColumns = fixed_block(QuantType::kMxfp4);
+    if (n_inputs % kColumns != 0) {
+      return unsupported("tensor \"%s\": MXFP4 with %u inputs, expected a multiple of 32",
+                         name.c_str(), n_inputs);
+    }
+    const std::uint64_t n_experts = spec().n_experts;
+    const std::string scales = name.substr(0, name.rfind('_')) + "_scales";
+    const std::vector<std::uint64_t> shape = {n_experts, at.n_stored / n_experts,
+                                              n_inputs / kColumns};
+    QSF_ASSIGN_OR_RETURN(at.stored, take(name, {shape[0], shape[1], shape[2], 16}, true));
+    QSF_ASSIGN_OR_RETURN(at.scales, take(scales, shape, true));
+    for (const StoredTensor* tensor : {at.stored, at.scales}) {
+      if (tensor->type == StoredType::kU8) continue;
+      return unsupported("tensor \"%s\": dtype %s, expected U8 in MXFP4", tensor->name.c_str(),
+                         std::string(stored_type_name(tensor->type)).c_str());
+    }
     return ok_status();
   }
 
@@ -266,8 +313,9 @@ class HfModelMapper {
     return std::max(mean, 1e-5F);
   }
 
-  // Returns the place of `n_outputs` outputs of a kind in the stored tensor.
-  Place locate(const TensorPlace& place, std::uint64_t n_outputs, std::uint32_t expert) noexcept {
+  // Returns the place of `n_outputs` outputs of `n_inputs` of a kind in the stored tensor.
+  Place locate(const TensorPlace& place, std::uint64_t n_outputs, std::uint64_t n_inputs,
+               std::uint32_t expert) noexcept {
     const std::uint64_t q = spec().q_dim();
     const std::uint64_t kv = spec().kv_dim();
     const std::uint64_t part = qkv_part(place.kind);
@@ -299,9 +347,27 @@ class HfModelMapper {
         at.n_stored = 2 * n_outputs;
         at.first = place.kind == TensorKind::kFfnGate ? 0 : n_outputs;
         break;
+      case Storage::kMxfp4:
       case Storage::kStacked:
         at.n_stored = spec().n_experts * n_outputs;
         at.first = expert * n_outputs;
+        break;
+      case Storage::kStackedTransposed:
+        at.transposed = true;
+        at.n_stored = n_outputs;
+        at.first = expert * n_inputs * n_outputs;
+        break;
+      case Storage::kStackedTransposedPairs:
+        at.transposed = true;
+        at.n_stored = 2 * n_outputs;
+        at.first = expert * n_inputs * 2 * n_outputs + (is_gate(place.kind) ? 0 : 1);
+        at.stride = 2;
+        break;
+      case Storage::kMxfp4Pairs:
+      case Storage::kStackedPairs:
+        at.n_stored = spec().n_experts * 2 * n_outputs;
+        at.first = expert * 2 * n_outputs + (is_gate(place.kind) ? 0 : 1);
+        at.stride = 2;
         break;
       case Storage::kStackedGateUp:
         at.n_stored = spec().n_experts * 2 * n_outputs;
@@ -461,14 +527,17 @@ Status HfModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t ten
   const Place& place = section(kind, layer).places[tensor];
   const bool vector = is_vector(shape.kind);
   const std::uint32_t n_inputs = vector ? 1 : shape.cols;
+  if (place.scales != nullptr) {
+    return read_mxfp4_weights(place, first_row, n_inputs, out).with_context(folder_);
+  }
   const std::uint64_t begin = vector ? std::uint64_t{first_row} * shape.cols : first_row;
   const std::uint64_t end = begin + out.size() / n_inputs;
   for (std::uint64_t i = begin; i < end;) {
     const std::uint64_t in_run = i % place.run;
     const std::uint64_t n = place.paired ? 1 : std::min(place.run - in_run, end - i);
-    const std::uint64_t stored = place.paired
-                                     ? stored_rope_row(i, spec().head_dim, spec().rope_dims())
-                                     : place.first + i / place.run * place.step + in_run;
+    const std::uint64_t stored =
+        place.paired ? stored_rope_row(i, spec().head_dim, spec().rope_dims())
+                     : place.first + i / place.run * place.step + in_run * place.stride;
     const std::span<float> part = out.subspan((i - begin) * n_inputs, n * n_inputs);
     QSF_RETURN_IF_ERROR(read_run(place, stored, n_inputs, part));
     QSF_RETURN_IF_ERROR(make_ternary(place, i / place.run, part));
@@ -511,6 +580,7 @@ Status HfModel::make_ternary(const Place& place, std::uint64_t field, std::span<
 std::optional<BlockFormat> HfModel::kept_format(SectionKind kind, std::uint32_t layer,
                                                 std::size_t tensor) const noexcept {
   const Place& place = section(kind, layer).places[tensor];
+  if (place.scales != nullptr) return block_format(QuantType::kMxfp4, 0);
   if (place.ternary != Place::Ternary::kNone) return block_format(QuantType::kTernaryRow, 0);
   switch (place.stored->type) {
     case StoredType::kF16: return block_format(QuantType::kF16, 0);
@@ -527,6 +597,10 @@ Status HfModel::read_kept_rows(SectionKind kind, std::uint32_t layer, std::size_
                                std::uint32_t first_row, std::uint32_t n_rows,
                                MutableByteSpan out) const {
   const std::uint32_t n_cols = section(kind, layer).tensors[tensor].cols;
+  const Place& place = section(kind, layer).places[tensor];
+  if (place.scales != nullptr) {
+    return read_mxfp4(place, first_row, n_rows, n_cols, out).with_context(folder_);
+  }
   std::vector<float> weights(std::size_t{n_rows} * n_cols);
   QSF_RETURN_IF_ERROR(read_rows(kind, layer, tensor, first_row, weights));
   const std::size_t row_bytes = row_major_bytes(block_format(QuantType::kTernaryRow, 0), n_cols);
@@ -541,14 +615,52 @@ Status HfModel::read_kept_rows(SectionKind kind, std::uint32_t layer, std::size_
   return ok_status();
 }
 
-// Reads consecutive outputs of the stored tensor, from `stored_first` on.
+// Reads rows of an MXFP4 matrix in layout 0.
+Status HfModel::read_mxfp4(const Place& place, std::uint32_t first_row, std::uint32_t n_rows,
+                           std::uint32_t n_cols, MutableByteSpan out) const {
+  return read_hf_mxfp4_rows(*weights_,
+                            {.blocks = *place.stored,
+                             .scales = *place.scales,
+                             .first = place.first + first_row * place.stride,
+                             .stride = place.stride,
+                             .n_rows = n_rows,
+                             .n_cols = n_cols},
+                            out);
+}
+
+Status HfModel::read_mxfp4_weights(const Place& place, std::uint32_t first_row,
+                                   std::uint32_t n_cols, std::span<float> out) const {
+  constexpr BlockFormat kFormat = block_format(QuantType::kMxfp4, 0);
+  const auto n_rows = static_cast<std::uint32_t>(out.size() / n_cols);
+  const std::size_t row_bytes = row_major_bytes(kFormat, n_cols);
+  std::vector<std::byte> rows(n_rows * row_bytes);
+  QSF_RETURN_IF_ERROR(read_mxfp4(place, first_row, n_rows, n_cols, rows));
+  for (std::uint32_t r = 0; r < n_rows; ++r) {
+    decode_row(kFormat, ByteSpan(rows).subspan(r * row_bytes, row_bytes),
+               out.subspan(std::size_t{r} * n_cols, n_cols));
+  }
+  return ok_status();
+}
+
+// Reads outputs of the stored tensor, from `stored_first` on, place.stride apart.
 Status HfModel::read_run(const Place& place, std::uint64_t stored_first, std::uint32_t n_inputs,
                          std::span<float> out) const {
-  if (!place.transposed) return weights_->read(*place.stored, stored_first * n_inputs, out);
-  std::vector<float> column(out.size() / n_inputs);
+  if (!place.transposed && place.stride == 1) {
+    return weights_->read(*place.stored, stored_first * n_inputs, out);
+  }
+  const std::size_t n = out.size() / n_inputs;
+  if (!place.transposed) {
+    for (std::size_t r = 0; r < n; ++r) {
+      QSF_RETURN_IF_ERROR(weights_->read(*place.stored,
+                                         (stored_first + r * place.stride) * n_inputs,
+                                         out.subspan(r * n_inputs, n_inputs)));
+    }
+    return ok_status();
+  }
+  std::vector<float> column((n - 1) * place.stride + 1);
   for (std::uint32_t c = 0; c < n_inputs; ++c) {
     QSF_RETURN_IF_ERROR(weights_->read(*place.stored, stored_first + c * place.n_stored, column));
-    for (std::size_t r = 0; r < column.size(); ++r) out[r * n_inputs + c] = column[r];
+    for (std::size_t r = 0; r < n; ++r) out[r * n_inputs + c] = column[r * place.stride];
   }
   return ok_status();
 }

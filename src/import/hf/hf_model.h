@@ -50,16 +50,18 @@ class HfModel final : public ModelSource {
 
  private:
   // The outputs of a tensor (rows of a matrix, elements of a vector) inside a stored tensor: output
-  // i is stored at first + i / run * step + i % run.
+  // i is stored at first + i / run * step + i % run * stride.
   struct Place {
     const StoredTensor* stored = nullptr;
     std::uint64_t n_stored = 0;  // outputs of the stored tensor
     std::uint64_t first = 0;
     std::uint64_t run = 0;
     std::uint64_t step = 0;
-    bool transposed = false;  // stored as [inputs, outputs]
-    bool less_one = false;    // stored as w - 1
-    bool paired = false;      // in the order of rotating neighbours
+    std::uint64_t stride = 1;
+    bool transposed = false;               // stored as [inputs, outputs]
+    const StoredTensor* scales = nullptr;  // of MXFP4, whose blocks are `stored`
+    bool less_one = false;                 // stored as w - 1
+    bool paired = false;                   // in the order of rotating neighbours
     // Ternary weights are -scale, 0 and scale. kPacked: a byte holds the codes of four outputs at a
     // distance of `run`, the first in its lowest bits. kMasters: rounded to multiples of the scale.
     enum class Ternary : std::uint8_t { kNone, kPacked, kPlain, kMasters };
@@ -75,6 +77,10 @@ class HfModel final : public ModelSource {
   HfModel(std::string folder, HfConfig config, std::unique_ptr<Checkpoint> weights)
       : folder_(std::move(folder)), config_(std::move(config)), weights_(std::move(weights)) {}
   const Section& section(SectionKind kind, std::uint32_t layer) const noexcept;
+  Status read_mxfp4(const Place& place, std::uint32_t first_row, std::uint32_t n_rows,
+                    std::uint32_t n_cols, MutableByteSpan out) const;
+  Status read_mxfp4_weights(const Place& place, std::uint32_t first_row, std::uint32_t n_cols,
+                            std::span<float> out) const;
   Status read_run(const Place& place, std::uint64_t stored_first, std::uint32_t n_inputs,
                   std::span<float> out) const;
   Status make_ternary(const Place& place, std::uint64_t field, std::span<float> out) const;

@@ -288,6 +288,35 @@ constexpr TensorPlace kGraniteMoeExperts[] = {
     {K::kExpertUp, "block_sparse_moe.input_linear.weight", S::kStackedGateUp},
     {K::kExpertDown, "block_sparse_moe.output_linear.weight", S::kStacked}};
 
+constexpr TensorPlace kGptOssLayer[] = {
+    {K::kAttnNorm, "input_layernorm.weight"},
+    {K::kAttnQ, "self_attn.q_proj.weight"},
+    {K::kAttnQBias, "self_attn.q_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnK, "self_attn.k_proj.weight"},
+    {K::kAttnKBias, "self_attn.k_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnV, "self_attn.v_proj.weight"},
+    {K::kAttnVBias, "self_attn.v_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnSinks, "self_attn.sinks"},
+    {K::kAttnO, "self_attn.o_proj.weight"},
+    {K::kAttnOBias, "self_attn.o_proj.bias", S::kPlain, P::kAttnOutBias},
+    {K::kFfnNorm, "post_attention_layernorm.weight"},
+    {K::kRouter, "mlp.router.weight"},
+    {K::kRouterBias, "mlp.router.bias"}};
+constexpr TensorPlace kGptOssExperts[] = {
+    {K::kExpertGate, "mlp.experts.gate_up_proj_blocks", S::kMxfp4Pairs},
+    {K::kExpertGateBias, "mlp.experts.gate_up_proj_bias", S::kStackedPairs},
+    {K::kExpertUp, "mlp.experts.gate_up_proj_blocks", S::kMxfp4Pairs},
+    {K::kExpertUpBias, "mlp.experts.gate_up_proj_bias", S::kStackedPairs},
+    {K::kExpertDown, "mlp.experts.down_proj_blocks", S::kMxfp4},
+    {K::kExpertDownBias, "mlp.experts.down_proj_bias", S::kStacked}};
+constexpr TensorPlace kGptOssStackedExperts[] = {
+    {K::kExpertGate, "mlp.experts.gate_up_proj", S::kStackedTransposedPairs},
+    {K::kExpertGateBias, "mlp.experts.gate_up_proj_bias", S::kStackedPairs},
+    {K::kExpertUp, "mlp.experts.gate_up_proj", S::kStackedTransposedPairs},
+    {K::kExpertUpBias, "mlp.experts.gate_up_proj_bias", S::kStackedPairs},
+    {K::kExpertDown, "mlp.experts.down_proj", S::kStackedTransposed},
+    {K::kExpertDownBias, "mlp.experts.down_proj_bias", S::kStacked}};
+
 constexpr TensorPlace kInternlm2Embedding[] = {{K::kTokenEmbedding, "tok_embeddings.weight"}};
 constexpr TensorPlace kInternlm2Layer[] = {
     {K::kAttnNorm, "attention_norm.weight"},
@@ -539,6 +568,14 @@ constexpr TensorTable kTables[] = {
      .layer = kGraniteMoeLayer,
      .final = kNormFinal,
      .experts = kGraniteMoeExperts},
+    {.architecture = "gpt-oss",
+     .base_prefix = "model.",
+     .layer_prefix = "layers.",
+     .embedding = kEmbedTokens,
+     .layer = kGptOssLayer,
+     .final = kNormFinal,
+     .experts = kGptOssExperts,
+     .stacked_experts = kGptOssStackedExperts},
     {"smollm3", "model.", "layers.", kEmbedTokens, kLlamaLayer, kNormFinal},
     {"granite", "model.", "layers.", kEmbedTokens, kLlamaLayer, kNormFinal},
     {"mistral3", "model.", "layers.", kEmbedTokens, kLlamaLayer, kNormFinal},

@@ -30,7 +30,12 @@ enum class Storage : std::uint8_t {
   kFusedGateUp,         // all outputs of the gate, all of up
   kStacked,             // [experts, outputs, inputs]
   kStackedGateUp,       // the same; of each expert all outputs of the gate, all of up
-  kPairedRope,          // plain, but columns 2i and 2i + 1 of a head rotate together (rope_pairs.h)
+  kStackedPairs,        // stacked; of each expert outputs 2i are the gate's, 2i + 1 those of up
+  kStackedTransposed,   // [experts, inputs, outputs]
+  kStackedTransposedPairs,  // the same, with outputs in pairs
+  kMxfp4,       // stacked; blocks and scales of hf_mxfp4.h, the name is that of the blocks
+  kMxfp4Pairs,  // the same, with outputs in pairs
+  kPairedRope,  // plain, but columns 2i and 2i + 1 of a head rotate together (rope_pairs.h)
 };
 
 // Which models of the family have the tensor.

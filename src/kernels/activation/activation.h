@@ -41,6 +41,9 @@ struct ActivationKernels {
   // out = max(gate, 0)^2 * up
   void (*relu_squared_mul)(const float* gate, const float* up, float* out,
                            std::uint32_t n_values) noexcept;
+  // out = (u + 1) * g / (1 + exp(-1.702 g)) with g = min(gate, 7) and u = up within -7 and 7
+  void (*swish_clamped_mul)(const float* gate, const float* up, float* out,
+                            std::uint32_t n_values) noexcept;
   // out = gelu_tanh(gate) * up
   void (*gelu_tanh_mul)(const float* gate, const float* up, float* out,
                         std::uint32_t n_values) noexcept;

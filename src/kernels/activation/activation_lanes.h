@@ -56,6 +56,18 @@ static void apply_mul(const float* gate, const float* up, float* out,
                 [&](auto get, auto put) QSF_INLINE { put(out, Function{}(get(gate)) * get(up)); });
 }
 
+// Comparisons with NaN are false, so that it stays.
+static void swish_clamped_mul(const float* gate, const float* up, float* out,
+                              std::uint32_t n_values) noexcept {
+  for_blocks<1>(n_values, [&](auto get, auto put) QSF_INLINE {
+    const auto most = splat<1>(7.0F);
+    const auto one = splat<1>(1.0F);
+    const auto g = min_of(most, get(gate));
+    const auto u = max_of(splat<1>(-7.0F), min_of(most, get(up)));
+    put(out, (u + one) * (g / (one + exp(g * splat<1>(-1.702F)))));
+  });
+}
+
 static void soft_cap(float* x, float cap, std::uint32_t n_values) noexcept {
   const F32<1> caps = splat<1>(cap);
   for_blocks<1>(n_values,
@@ -73,6 +85,7 @@ static constexpr ActivationKernels kActivationKernels = {.name = "activation_" Q
                                                          .soft_cap = soft_cap,
                                                          .silu_mul = apply_mul<Silu>,
                                                          .relu_squared_mul = apply_mul<ReluSquared>,
+                                                         .swish_clamped_mul = swish_clamped_mul,
                                                          .gelu_tanh_mul = apply_mul<GeluTanh>};
 
 }  // namespace qsf::kernels::QSF_TIER_NAMESPACE::activation

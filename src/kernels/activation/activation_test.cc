@@ -136,6 +136,40 @@ void check_gated(GatedFn run, Expected (*expected)(double)) {
   }
 }
 
+// exp within 1 ulp of an argument with one rounding; then a sum, a division, up + 1 and a product.
+TEST_P(ActivationTest, ClampedSwishClampsBothSides) {
+  SeededRng rng;
+  const std::vector<float> edges = {7.0F, 7.5F, -7.0F, -7.5F, 0.0F, -0.0F, 1e30F, -1e30F, -1.0F};
+  for (const std::uint32_t n : {0U, 1U, 5U, 64U, 172U, 4000U}) {
+    const GuardedArray<float> gate(n);
+    const GuardedArray<float> up(n);
+    const GuardedArray<float> out(n);
+    std::vector<double> want;
+    std::vector<double> bounds;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      gate[i] = i < edges.size() ? edges[i] : rng.uniform(-12.0F, 12.0F);
+      up[i] = i < edges.size() ? edges[edges.size() - 1 - i] : rng.uniform(-12.0F, 12.0F);
+      const double g = std::min<double>(gate[i], 7.0);
+      const double value =
+          (std::clamp<double>(up[i], -7.0, 7.0) + 1.0) * g / (1.0 + std::exp(-1.702 * g));
+      want.push_back(value);
+      bounds.push_back(gamma_of(7.0 + 1.8 * std::min(std::fabs(g), 110.0)) * std::fabs(value) +
+                       8.0 * std::fabs(g) * kSmallestNormal);
+    }
+    GetParam().swish_clamped_mul(gate.data(), up.data(), out.data(), n);
+    EXPECT_TRUE(testing_support::all_within(out.data(), want, bounds)) << n;
+    GetParam().swish_clamped_mul(gate.data(), up.data(), gate.data(), n);
+    for (std::uint32_t i = 0; i < n; ++i) EXPECT_EQ(gate[i], out[i]);
+  }
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float one = 1.0F;
+  float out = 0.0F;
+  GetParam().swish_clamped_mul(&nan, &one, &out, 1);
+  EXPECT_TRUE(std::isnan(out));
+  GetParam().swish_clamped_mul(&one, &nan, &out, 1);
+  EXPECT_TRUE(std::isnan(out));
+}
+
 TEST_P(ActivationTest, Relu) {
   check_in_place(GetParam().relu, expected_relu);
 }
@@ -223,6 +257,7 @@ TEST_P(ActivationTest, GeluTanhMul) {
       for (const auto& [run, reference] :
            {std::pair{kernels.silu_mul, scalar.silu_mul},
             std::pair{kernels.relu_squared_mul, scalar.relu_squared_mul},
+            std::pair{kernels.swish_clamped_mul, scalar.swish_clamped_mul},
             std::pair{kernels.gelu_tanh_mul, scalar.gelu_tanh_mul}}) {
         same = compare(
             [&] {

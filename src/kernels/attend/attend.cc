@@ -155,6 +155,18 @@ void attend_merge(AttendState* into, float* into_acc, const AttendState* from,
   }
 }
 
+void attend_add_sinks(AttendState* state, float* acc, std::size_t acc_stride,
+                      std::uint32_t n_queries, const float* sinks, std::uint32_t n_q) noexcept {
+  for (std::uint32_t i = 0; i < n_queries; ++i) {
+    const float sink = sinks[i % n_q];
+    const float max = sink > state[i].max ? sink : state[i].max;
+    if (max == kNegativeInfinity) continue;
+    const float keep = exp_f32(state[i].max - max);
+    state[i] = {max, state[i].sum * keep + exp_f32(sink - max)};
+    for (std::size_t d = 0; d < acc_stride; ++d) acc[i * acc_stride + d] *= keep;
+  }
+}
+
 void attend_finish(const AttendFinishArgs& args) noexcept {
   const bool turn = kv_rotates_values(args.v_type);
   const std::uint32_t n_columns = turn ? kv_columns(args.v_type, args.head_dim) : args.head_dim;

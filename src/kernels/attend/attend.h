@@ -132,6 +132,12 @@ void attend_begin(AttendState* state, float* acc, std::size_t acc_stride,
 void attend_merge(AttendState* into, float* into_acc, const AttendState* from,
                   const float* from_acc, std::size_t acc_stride, std::uint32_t n_queries) noexcept;
 
+// Adds a score that has no value to each query: query i takes sinks[i % n_q]. Merging it last keeps
+// it out of every cut into spans.
+// Shapes    sinks [n_q]
+void attend_add_sinks(AttendState* state, float* acc, std::size_t acc_stride,
+                      std::uint32_t n_queries, const float* sinks, std::uint32_t n_q) noexcept;
+
 // Shapes    acc [n_queries][acc_stride]; out [n_queries][out_stride], head_dim columns of which are
 //           written
 // Requires  rotate as for queries where values are rotated (kv_rotates_values); unused elsewhere

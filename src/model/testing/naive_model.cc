@@ -27,8 +27,16 @@ double activated(Activation activation, double x) {
     case Activation::kSilu: return x / (1.0 + std::exp(-x));
     case Activation::kRelu: return std::max(x, 0.0);
     case Activation::kReluSquared: return std::max(x, 0.0) * std::max(x, 0.0);
+    case Activation::kSwishClamped: break;  // gated alone
   }
   return std::nan("");
+}
+
+// What the down projection takes of a gated FFN.
+double gated(Activation activation, double gate, double up) {
+  if (activation != Activation::kSwishClamped) return activated(activation, gate) * up;
+  const double g = std::min(gate, 7.0);
+  return (std::clamp(up, -7.0, 7.0) + 1.0) * g / (1.0 + std::exp(-1.702 * g));
 }
 
 double capped(double x, double cap) {
@@ -92,7 +100,7 @@ Status NaiveModel::write_section(QsfWriter& writer, SectionKind kind, std::uint3
     }
     for (std::size_t i = 0; tile.tensor == kOneRowTensors && i < tensors.size(); ++i) {
       if (tensors[i].rows != 1) continue;
-      const Weights& row = weights(section, tensors[i].kind);
+      const Weights& row = weights(section, tensors[i].kind, tensors[i].expert);
       std::memcpy(bytes.data() + one_row_offset(tensors, i), row.data(), row.size() * 4);
     }
     QSF_RETURN_IF_ERROR(writer.write_tile(bytes));
@@ -114,7 +122,7 @@ Status NaiveModel::write(const std::string& path, std::uint64_t tile_bytes) cons
 NaiveModel::Row NaiveModel::product(std::uint32_t section, TensorKind matrix, TensorKind bias,
                                     const Row& x, std::uint32_t expert) const {
   const Weights& w = weights(section, matrix, expert);
-  const Weights& b = weights(section, bias);
+  const Weights& b = weights(section, bias, expert);
   const bool in_layer = section > 0 && section <= spec_.n_layers;
   if (on_product_ != nullptr) on_product_(matrix, in_layer ? section - 1 : 0, x);
   Row y(w.size() / x.size());
@@ -213,7 +221,8 @@ NaiveModel::Row NaiveModel::attend(const Row& q, std::size_t own, const std::vec
     const std::uint32_t kv_head = head / (spec_.n_heads / spec_.n_kv_heads);
     const std::size_t kv_at = std::size_t{kv_head} * spec_.head_dim;
     Row exps(n);
-    double total = 0;
+    const Weights& sinks = weights(layer + 1, TensorKind::kAttnSinks);
+    double total = sinks.empty() ? 0.0 : std::exp(sinks[head]);
     for (std::size_t j = first; j < n; ++j) {
       if (sees != nullptr && j != own && !sees(layer, kv_head, own, j)) continue;
       double score = 0;
@@ -280,7 +289,7 @@ NaiveModel::Row NaiveModel::shared_expert(std::uint32_t section, const Row& x) c
 }
 
 NaiveModel::Row NaiveModel::experts(std::uint32_t section, const Row& x) const {
-  const Row scores = product(section, TensorKind::kRouter, kNone, x);
+  const Row scores = product(section, TensorKind::kRouter, TensorKind::kRouterBias, x);
   std::vector<std::uint32_t> order(scores.size());
   std::iota(order.begin(), order.end(), 0U);
   std::stable_sort(order.begin(), order.end(),
@@ -293,12 +302,14 @@ NaiveModel::Row NaiveModel::experts(std::uint32_t section, const Row& x) const {
   Row sum = shared_expert(section, x);
   for (std::uint32_t i = 0; i < spec_.n_experts_used; ++i) {
     const std::uint32_t expert = order[i];
-    Row inner = product(section, TensorKind::kExpertUp, kNone, x, expert);
-    const Row gate = product(section, TensorKind::kExpertGate, kNone, x, expert);
+    Row inner = product(section, TensorKind::kExpertUp, TensorKind::kExpertUpBias, x, expert);
+    const Row gate =
+        product(section, TensorKind::kExpertGate, TensorKind::kExpertGateBias, x, expert);
     for (std::size_t c = 0; c < inner.size(); ++c) {
-      inner[c] *= activated(spec_.activation, gate[c]);
+      inner[c] = gated(spec_.activation, gate[c], inner[c]);
     }
-    const Row out = product(section, TensorKind::kExpertDown, kNone, inner, expert);
+    const Row out =
+        product(section, TensorKind::kExpertDown, TensorKind::kExpertDownBias, inner, expert);
     for (std::size_t c = 0; c < sum.size(); ++c) {
       sum[c] += std::exp(scores[expert]) / total * out[c];
     }
@@ -312,7 +323,7 @@ NaiveModel::Row NaiveModel::ffn(std::uint32_t section, const Row& x) const {
   if (spec_.gated_ffn) {
     const Row gate = product(section, TensorKind::kFfnGate, TensorKind::kFfnGateBias, x);
     for (std::size_t i = 0; i < inner.size(); ++i) {
-      inner[i] *= activated(spec_.activation, gate[i]);
+      inner[i] = gated(spec_.activation, gate[i], inner[i]);
     }
   } else {
     for (double& value : inner) value = activated(spec_.activation, value);
