@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/testing/temporary_path.h"
 #include "engine/engine_impl.h"
 #include "engine/testing/logits_log.h"
 
@@ -27,8 +28,7 @@ using testing_support::random_tokens;
 const std::string kModel = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
 
 std::string scratch_path() {
-  return testing::TempDir() + "kv_spill_" +
-         testing::UnitTest::GetInstance()->current_test_info()->name();
+  return testing_support::temporary_path("kv_spill");
 }
 
 EngineOptions options_of(std::uint32_t context, KvType type, std::uint32_t rows) {

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/testing/temporary_path.h"
 #include "engine/engine_impl.h"
 #include "engine/testing/logits_log.h"
 
@@ -141,7 +142,7 @@ TEST(KvWindowTest, BitsDependNeitherOnPassesNorThreadsNorAFile) {
   options.n_threads = 5;
   EXPECT_EQ(logits_of(options, tokens, 10), expected);
   options.rows_per_pass = 13;
-  options.kv_spill_path = testing::TempDir() + "kv_window_spill";
+  options.kv_spill_path = testing_support::temporary_path("kv_window_spill");
   EXPECT_EQ(logits_of(options, tokens, 10), expected);
 }
 

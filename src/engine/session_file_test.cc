@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/testing/temporary_path.h"
 #include "engine/engine_impl.h"
 #include "engine/session_layout.h"
 #include "engine/testing/bare_session.h"
@@ -44,7 +45,7 @@ namespace layout = session_layout;
 const std::string kTales = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
 
 std::string path(const std::string& name) {
-  return testing::TempDir() + "session_file_test." + name;
+  return testing_support::temporary_path("session_file_test." + name);
 }
 
 constexpr std::uint32_t kIds = 400;  // every model here has as many

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/testing/temporary_path.h"
 #include "format/testing/small_models.h"
 
 namespace qsf {
@@ -19,7 +20,7 @@ namespace {
 using testing_support::SmallModel;
 
 std::uint64_t fingerprint_of(const SmallModel& model, const std::string& name = "m") {
-  const std::string path = testing::TempDir() + "model_fingerprint_" + name + ".qsf";
+  const std::string path = testing_support::temporary_path("fingerprint_" + name + ".qsf");
   EXPECT_TRUE(testing_support::write_small_model(model, path).ok());
   return model_fingerprint(QsfReader::open(path).value());
 }
@@ -53,7 +54,7 @@ TEST(ModelFingerprintTest, AnythingThatMattersChangesIt) {
 }
 
 TEST(ModelFingerprintTest, EveryTileCounts) {
-  const std::string path = testing::TempDir() + "model_fingerprint_tiles.qsf";
+  const std::string path = testing_support::temporary_path("fingerprint_tiles.qsf");
   for (const SmallModel& model :
        {testing_support::compressed_model(), testing_support::types_model()}) {
     ASSERT_TRUE(testing_support::write_small_model(model, path).ok());

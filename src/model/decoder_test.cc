@@ -15,6 +15,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/testing/temporary_path.h"
 #include "format/qsf_reader.h"
 #include "io/read_device.h"
 #include "kv/kv_cache.h"
@@ -485,7 +486,8 @@ class Runner {
 
 class DecoderTest : public testing::TestWithParam<Graph> {
  protected:
-  DecoderTest() : path_(testing::TempDir() + "qsf_decoder_" + GetParam().name + ".qsf") {
+  DecoderTest()
+      : path_(testing_support::temporary_path(std::string("decoder_") + GetParam().name + ".qsf")) {
     ModelSpec spec = plain_spec();
     GetParam().change(spec);
     model_.emplace(std::move(spec), 11);
@@ -608,7 +610,7 @@ TEST(DecoderPartTest, AWindowOfLayersReadsItsOwnTiles) {
   spec.n_layers = kLayers;
   spec.gated_ffn = false;  // NaiveModel writes no gate beside its up projection, as converters do
   const NaiveModel model(spec, 11);
-  const std::string path = testing::TempDir() + "qsf_decoder_part.qsf";
+  const std::string path = testing_support::temporary_path("decoder_part.qsf");
   ASSERT_TRUE(model.write(path).ok());
   const std::vector<std::uint32_t> tokens = {5, 900, 31, 77};
   Runner whole(path, kContext);

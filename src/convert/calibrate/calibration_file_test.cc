@@ -14,6 +14,7 @@
 
 #include "base/crc32.h"
 #include "base/rng.h"
+#include "base/testing/temporary_path.h"
 #include "io/atomic_file.h"
 
 namespace qsf {
@@ -106,8 +107,7 @@ void expect_refused(ByteSpan bytes, StatusCode code, const std::string& message,
 class CalibrationFileTest : public testing::Test {
  protected:
   void TearDown() override { std::filesystem::remove(path_); }
-  std::string path_ = testing::TempDir() + "qsf_calibration_" +
-                      testing::UnitTest::GetInstance()->current_test_info()->name();
+  std::string path_ = testing_support::temporary_path("calibration");
 };
 
 TEST_F(CalibrationFileTest, ComesBackAsWritten) {

@@ -17,6 +17,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/testing/temporary_path.h"
 #include "convert/calibrate/calibration_file.h"
 #include "convert/gptq/layerwise_gptq.h"
 #include "engine/engine_plan.h"
@@ -161,7 +162,7 @@ class CollectorGraphTest : public NaiveModelTest, public testing::WithParamInter
   void SetUp() override {
     ModelSpec spec = naive_llama(kLayers, kContext);
     GetParam().change(spec);
-    path_ = testing::TempDir() + "qsf_collect_" + GetParam().name + ".qsf";
+    path_ = testing_support::temporary_path(std::string("collect_") + GetParam().name + ".qsf");
     model_.emplace(spec, 5);
     ASSERT_TRUE(model_->write(path_).ok());
     for (std::size_t i = 0; i < kTokens; ++i) {
@@ -384,7 +385,7 @@ TEST_F(CollectorTest, SameBitsAtAnyThreadsAndBudget) {
 
 // Cancelled behind every window and started again, a run gives the bits of one that never was.
 TEST_F(CollectorTest, GoesOnWhereItWasCancelled) {
-  const std::string state = testing::TempDir() + "qsf_collect_state";
+  const std::string state = testing_support::temporary_path("collect_state");
   std::filesystem::remove(state);
   const std::vector<std::byte> want = run({.context = kWindow, .n_threads = 2});
   std::atomic<bool> cancel{false};

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/testing/temporary_path.h"
 #include "io/file.h"
 #include "io/testing/faulty_file.h"
 
@@ -57,7 +58,7 @@ class RunStateTest : public testing::Test {
  protected:
   void TearDown() override { std::filesystem::remove(path_); }
   void overwrite(ByteSpan bytes) const { std::ofstream(path_, std::ios::binary) << as_text(bytes); }
-  const std::string path_ = testing::TempDir() + "qsf_run_state";
+  const std::string path_ = testing_support::temporary_path("run_state");
 };
 
 TEST_F(RunStateTest, ComesBack) {

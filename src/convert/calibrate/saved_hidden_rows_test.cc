@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 
+#include "base/testing/temporary_path.h"
 #include "io/testing/faulty_file.h"
 
 namespace qsf {
@@ -27,7 +28,7 @@ constexpr std::size_t kFloats = 1500;  // no whole pages
 
 class SavedHiddenRowsTest : public testing::Test {
  protected:
-  const std::string path_ = testing::TempDir() + "qsf_saved_hidden_rows";
+  const std::string path_ = testing_support::temporary_path("saved_hidden_rows");
   FaultyFileOps disk_;
 };
 
@@ -97,7 +98,7 @@ class SavedHiddenRowsFolderTest : public testing::Test {
     ASSERT_TRUE(rows.read(index).ok());
     EXPECT_THAT(rows.window(), Each(value + static_cast<float>(index)));
   }
-  const std::string folder_ = testing::TempDir() + "qsf_saved_hidden_rows_folder";
+  const std::string folder_ = testing_support::temporary_path("saved_hidden_rows_folder");
   FaultyFileOps disk_;
 };
 

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "base/testing/temporary_path.h"
 #include "engine/engine.h"
 #include "model/logits_sink.h"
 #include "model/testing/naive_model.h"
@@ -101,7 +102,7 @@ class NaiveModelTest : public testing::Test {
  protected:
   void make_model(const ModelSpec& spec, std::size_t n_tokens) {
     const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    path_ = testing::TempDir() + "qsf_" + test->test_suite_name() + "_" + test->name() + ".qsf";
+    path_ = temporary_path(std::string(test->test_suite_name()) + "_" + test->name() + ".qsf");
     model_.emplace(spec, 5);
     ASSERT_TRUE(model_->write(path_).ok());
     tokens_.clear();

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/testing/temporary_path.h"
 #include "engine/engine.h"
 #include "engine/testing/logits_log.h"
 #include "engine/testing/session_bytes.h"
@@ -26,7 +27,7 @@ inline constexpr std::uint32_t kIds = 400;  // tokens of these texts are among a
 // A file of the running test alone.
 inline std::string path(const std::string& name) {
   const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-  return testing::TempDir() + info->test_suite_name() + "." + info->name() + "." + name;
+  return temporary_path(std::string(info->test_suite_name()) + "." + info->name() + "." + name);
 }
 
 inline std::unique_ptr<Engine> open(const StreamedModel& model, const EngineOptions& options) {

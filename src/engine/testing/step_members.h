@@ -7,7 +7,6 @@
 #define QSF_ENGINE_TESTING_STEP_MEMBERS_H_
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <functional>
@@ -16,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/testing/temporary_path.h"
 #include "engine/engine.h"
 #include "engine/engine_impl.h"
 #include "engine/generation.h"
@@ -23,11 +23,6 @@
 namespace qsf::testing_support {
 
 inline const std::string kBundled = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
-
-// A path for a file of this process.
-inline std::string temporary_path(const std::string& name) {
-  return testing::TempDir() + std::to_string(::getpid()) + "." + name;
-}
 
 inline EngineOptions step_options(std::uint32_t n_sequences, std::uint32_t rows_per_pass = 0) {
   EngineOptions options;
