@@ -418,6 +418,7 @@ Status Decoder::multiply_rows(const Pass& pass, OperatorKind kind, Buffer in, Ro
                                            .targets = {targets.data(), products.size()},
                                            .hook = {},
                                            .epilogue = epilogue,
+                                           .expert = products.front().expert,
                                            .int8_rows = spec_.int8_rows});
     pager_.release(next, n_ready, ticket);
     for (const WeightTile& tile : wanted) targets[tile.target].n_rows_done += tile.n_rows;

@@ -107,6 +107,7 @@ class Decoder {
     const MatrixRef* matrix;
     std::span<const float> bias;
     Buffer out;
+    std::uint32_t expert = MatmulArgs::kNoExpert;  // whose matrix it is
   };
 
   Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,

@@ -55,10 +55,10 @@ Status Decoder::run_expert(const Pass& pass, const ExpertWeights& w, std::uint32
                             .n_rows = static_cast<std::uint32_t>(rows.size())};
   backend_.gather_rows(in, buffers_.expert_in, rows);
   const std::array<Product, 2> gate_up = {
-      {{&w.gate, w.gate_bias, buffers_.gate}, {&w.up, w.up_bias, buffers_.up}}};
+      {{&w.gate, w.gate_bias, buffers_.gate, expert}, {&w.up, w.up_bias, buffers_.up, expert}}};
   QSF_RETURN_IF_ERROR(multiply_rows(pass, OperatorKind::kGateUp, buffers_.expert_in, counts,
                                     gate_up, gate_up_epilogue()));
-  const Product down = {&w.down, w.down_bias, buffers_.expert_out};
+  const Product down = {&w.down, w.down_bias, buffers_.expert_out, expert};
   QSF_RETURN_IF_ERROR(
       multiply_rows(pass, OperatorKind::kDown, buffers_.gate, counts, {&down, 1}, {}));
   backend_.add_to_rows(buffers_.projected, buffers_.expert_out, rows,

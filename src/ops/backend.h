@@ -162,6 +162,8 @@ struct MatmulArgs {
   std::span<const MatmulTarget> targets;
   MatmulHook hook;
   MatmulEpilogue epilogue;  // fused_gate_up: two targets, gate and up, no row_list
+  static constexpr std::uint32_t kNoExpert = 0xFFFFFFFFU;
+  std::uint32_t expert = kNoExpert;  // whose matrices these are; for observers
   // The model has int8 activations with one scale a row (kernels/quantise/quantise.h row_to_int8);
   // this overrides the engine's choice. With float weights a backend may leave `in` rounded to
   // them.

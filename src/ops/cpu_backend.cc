@@ -324,8 +324,8 @@ void CpuBackend::rope_at_cache_position(Buffer from, Buffer to, std::uint32_t n_
 }
 
 void CpuBackend::scale_rows(Buffer x, std::span<const float> factors) {
-  const Observation observed(*this, OperatorKind::kRope, x, x, kernels_.elementwise.name);
-  const OperatorTimer timer(profile_[OperatorKind::kRope]);
+  const Observation observed(*this, OperatorKind::kScale, x, x, kernels_.elementwise.name);
+  const OperatorTimer timer(profile_[OperatorKind::kScale]);
   QSF_DCHECK(factors.size() == rows_.size());
   const Matrix& m = matrix(x);
   activation_rows_.invalidate(x.id);

@@ -18,6 +18,7 @@ enum class OperatorKind : std::uint8_t {
   kInputRows,     // activations quantised for products
   kQkv,           // product
   kRope,          // rotation angles included
+  kScale,         // queries times a factor of their position
   kStoreKv,       // keys and values into the cache
   kAttend,        // attention over the cache
   kAttentionOut,  // product, with the residual sum

@@ -153,16 +153,33 @@ namespace {
 
 using qsf::OperatorKind;
 
+// Appends the number of the expert that a product belongs to.
+std::string of_expert(std::string name, const qsf::MatmulArgs& product) {
+  if (product.expert == qsf::MatmulArgs::kNoExpert) return name;
+  return std::move(name) + "." + std::to_string(product.expert);
+}
+
 // Returns the matrix that a product's target comes from, as GGUF calls it.
-const char* matrix_name(OperatorKind kind, std::size_t target, std::size_t n_targets) {
+std::string matrix_name(OperatorKind kind, std::size_t target, const qsf::MatmulArgs& product) {
   static constexpr const char* kQkv[] = {"attn_q", "attn_k", "attn_v"};
+  const bool gate = product.targets.size() == 2 && target == 0;
   switch (kind) {
     case OperatorKind::kQkv: return kQkv[std::min<std::size_t>(target, 2)];
     case OperatorKind::kAttentionOut: return "attn_output";
-    case OperatorKind::kGateUp: return n_targets == 2 && target == 0 ? "ffn_gate" : "ffn_up";
-    case OperatorKind::kDown: return "ffn_down";
+    case OperatorKind::kRouter: return "ffn_gate_inp";
+    case OperatorKind::kGateUp: return of_expert(gate ? "ffn_gate" : "ffn_up", product);
+    case OperatorKind::kDown: return of_expert("ffn_down", product);
     default: return "output";
   }
+}
+
+// The sum over a row's experts, while it grows.
+constexpr std::string_view kExpertSum = "ffn_experts";
+
+bool is_expert_part(std::string_view name) {
+  constexpr std::string_view kDown = "ffn_down.";
+  if (!name.starts_with(kDown)) return false;
+  return name.substr(kDown.size()).find_first_not_of("0123456789") == std::string_view::npos;
 }
 
 }  // namespace
@@ -235,7 +252,7 @@ void ParityObserver::record(const qsf::OperatorEvent& event) {
   for (const qsf::ProductPart& part : event.parts) {
     for (const std::string_view kernel : {part.prompt_kernel, part.other_kernel}) {
       if (kernel.empty()) continue;
-      const char* const name = matrix_name(event.kind, part.target, event.product->targets.size());
+      const std::string name = matrix_name(event.kind, part.target, *event.product);
       const std::uint64_t n_blocks = (part.n_cols + part.format.block - 1) / part.format.block;
       const std::uint64_t padded_rows = qsf::align_up(part.n_rows, qsf::kRowGroup);
       add_record(event, kernel, name,
@@ -282,13 +299,12 @@ void ParityObserver::trace(qsf::Backend& backend, const qsf::OperatorEvent& even
                 event.product->epilogue.add_to);
       return;
     }
-    const std::size_t n_targets = event.product->targets.size();
     if (event.product->epilogue.fused_gate_up) {
-      add_point(backend, event, "ffn_act", layer_, event.out);
+      add_point(backend, event, of_expert("ffn_act", *event.product), layer_, event.out);
       return;
     }
-    for (std::size_t i = 0; i < n_targets; ++i) {
-      add_point(backend, event, matrix_name(event.kind, i, n_targets), layer_,
+    for (std::size_t i = 0; i < event.product->targets.size(); ++i) {
+      add_point(backend, event, matrix_name(event.kind, i, *event.product), layer_,
                 event.product->targets[i].out);
     }
     return;
@@ -300,8 +316,14 @@ void ParityObserver::trace(qsf::Backend& backend, const qsf::OperatorEvent& even
       if (++n_uploaded_ == event.n_rows) add_point(backend, event, "embedding", -1, event.out);
       return;
     case OperatorKind::kRope: add_point(backend, event, in + ".rope", layer_, event.out); return;
+    case OperatorKind::kScale: add_point(backend, event, in + ".scaled", layer_, event.out); return;
     case OperatorKind::kAttend: add_point(backend, event, "attention", layer_, event.out); return;
     case OperatorKind::kResidual:
+      // An expert's part is of some rows alone; the sum of all is what a layer adds.
+      if (is_expert_part(in)) {
+        content_[event.out.id] = kExpertSum;
+        return;
+      }
       add_point(backend, event, in.starts_with("attn") ? "attn_out" : "ffn_out", layer_, event.out);
       return;
     case OperatorKind::kNorm: break;
@@ -309,10 +331,13 @@ void ParityObserver::trace(qsf::Backend& backend, const qsf::OperatorEvent& even
   }
   const bool in_place = event.in.id == event.out.id;
   const bool begins_layer = in.starts_with("embedding") || in == "ffn_out";
+  // A parallel block with a norm for each part computes both at its start.
+  const bool second =
+      !points_.empty() && points_.back().layer == layer_ + 1 && points_.back().name == "attn_norm";
   if (event.listed) {
     add_point(backend, event, "output_norm", layer_ + 1, event.out);
   } else if (begins_layer && !in_place) {
-    add_point(backend, event, "attn_norm", layer_ + 1, event.out);
+    add_point(backend, event, second ? "ffn_norm" : "attn_norm", layer_ + 1, event.out);
   } else if (in == "attn_out" && !in_place) {
     add_point(backend, event, "ffn_norm", layer_, event.out);
   } else {
