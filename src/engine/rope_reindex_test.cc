@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/testing/temporary_path.h"
 #include "engine/engine_impl.h"
 #include "engine/testing/logits_log.h"
 #include "engine/testing/naive_model_test.h"
@@ -67,8 +68,7 @@ class RopeReindexTest : public testing::Test {
     for (const std::string& path : made_) std::filesystem::remove(path);
   }
   std::string path(const std::string& name) {
-    made_.push_back(testing::TempDir() + "qsf_rope_reindex_" +
-                    testing::UnitTest::GetInstance()->current_test_info()->name() + name);
+    made_.push_back(testing_support::temporary_path("rope_reindex" + name));
     return made_.back();
   }
   std::string write(const NaiveModel& model) {
@@ -125,6 +125,24 @@ TEST_F(RopeReindexTest, LogitsAreThoseOfTheCacheAsATextByItself) {
       }
     }
   }
+}
+
+// Queries that grow with their position grow with their place in the cache.
+TEST_F(RopeReindexTest, QueriesGrowWithTheirPlaceInTheCache) {
+  ModelSpec spec = small_spec(2);
+  spec.architecture = "mistral3";
+  spec.rope.scaling = RopeScaling::kYarn;
+  spec.rope.factor = 4.0F;
+  spec.rope.original_context = 10;
+  spec.query_position_scale = 0.5F;
+  const NaiveModel model(spec, 5);
+  const std::string file = write(model);
+  const std::vector<TokenId> tokens = random_tokens(kTokens, 1, kVocab - 10);
+  const NaiveModel::Cache cache{4, 30};
+  const auto want = model.logits(tokens, kTrained, {}, nullptr, nullptr, &cache);
+  const EngineOptions options = windowed(cache.window, cache.sinks);
+  expect_near(logits_of(file, options, tokens, 11, RowRole::kPrompt), want, 11, 2e-4);
+  expect_near(logits_of(file, options, tokens, 1, RowRole::kGenerated), want, 1, 2e-4);
 }
 
 // Of which the place behind 4 sinks and a window of 30 sees the sinks in part, or not at all.

@@ -111,6 +111,7 @@ Decoder::Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
       alibi_slopes_(alibi_slopes(spec)),
       embedding_row_(spec.hidden),
       position_row_(spec.hidden),
+      last_place_(max_distance - 1),
       logit_rows_(logit_rows(max_rows)),
       norms_rows_(has_row_norms(spec)),
       expert_rows_(spec, max_rows) {
@@ -206,7 +207,8 @@ void Decoder::begin(const Pass& pass, std::uint32_t first, std::uint32_t last) {
   if (spec_.query_position_scale == 0.0F) return;
   query_scales_.clear();
   for (const Row& row : pass.rows) {
-    const auto turns = static_cast<std::uint32_t>(row.position) / spec_.rope.original_context;
+    const std::uint32_t place = std::min(static_cast<std::uint32_t>(row.position), last_place_);
+    const std::uint32_t turns = place / spec_.rope.original_context;
     query_scales_.push_back(1.0F +
                             spec_.query_position_scale * std::log1p(static_cast<float>(turns)));
   }

@@ -159,6 +159,7 @@ class Decoder {
   std::vector<float> alibi_slopes_;         // [n_heads], or none
   std::vector<float> embedding_row_;        // [hidden]
   std::vector<float> position_row_;         // [hidden]
+  std::uint32_t last_place_;                // of a query among the positions that it may see
   std::vector<std::uint32_t> output_rows_;  // rows of the pass with logits
   RowCounts counts_;                        // of the pass
   RowCounts output_counts_;                 // of output_rows_

@@ -21,19 +21,19 @@ float comparable(float score) noexcept {
 void choose_experts(std::span<const float> scores, bool renormalise,
                     std::span<ExpertChoice> chosen) noexcept {
   QSF_DCHECK(chosen.size() <= scores.size());
-  const auto is_chosen = [&](std::uint32_t expert, std::size_t n) {
-    return std::any_of(chosen.begin(), chosen.begin() + static_cast<std::ptrdiff_t>(n),
-                       [expert](const ExpertChoice& choice) { return choice.expert == expert; });
-  };
-  for (std::size_t n = 0; n < chosen.size(); ++n) {
-    std::uint32_t best = 0;
-    while (is_chosen(best, n)) ++best;
-    for (std::uint32_t e = best + 1; e < scores.size(); ++e) {
-      if (comparable(scores[e]) > comparable(scores[best]) && !is_chosen(e, n)) best = e;
-    }
-    chosen[n].expert = best;
-  }
   if (chosen.empty()) return;
+  // The best so far, best first; of equal ones the first.
+  auto end = chosen.begin();
+  for (std::uint32_t e = 0; e < scores.size(); ++e) {
+    const auto place = std::upper_bound(chosen.begin(), end, comparable(scores[e]),
+                                        [&](float score, const ExpertChoice& choice) {
+                                          return score > comparable(scores[choice.expert]);
+                                        });
+    if (place == chosen.end()) continue;
+    if (end != chosen.end()) ++end;
+    std::move_backward(place, end - 1, end);
+    place->expert = e;
+  }
   const double most = comparable(scores[chosen[0].expert]);
   double total = 0.0;
   for (std::size_t e = 0; e < (renormalise ? chosen.size() : scores.size()); ++e) {

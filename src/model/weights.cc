@@ -3,20 +3,53 @@
 #include "model/weights.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "model/architecture.h"
 
 namespace qsf {
 namespace {
 
+// A kind and an expert as one number, to look up one among thousands.
+std::uint32_t tensor_key(TensorKind kind, std::uint16_t expert) noexcept {
+  return static_cast<std::uint32_t>(kind) << 16U | expert;
+}
+
+// The tensors of a section by kind and expert.
+class TensorIndex {
+ public:
+  explicit TensorIndex(const SectionDirectory& directory) {
+    keys_.reserve(directory.tensors.size());
+    for (const TensorInfo& tensor : directory.tensors) {
+      keys_.emplace_back(tensor_key(tensor.kind, tensor.expert), keys_.size());
+    }
+    std::sort(keys_.begin(), keys_.end());
+  }
+
+  std::optional<std::uint32_t> find(TensorKind kind, std::uint16_t expert = 0) const {
+    const std::uint32_t key = tensor_key(kind, expert);
+    const auto found = std::lower_bound(keys_.begin(), keys_.end(), std::pair(key, 0U));
+    if (found == keys_.end() || found->first != key) return std::nullopt;
+    return found->second;
+  }
+
+ private:
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> keys_;  // and the place in the directory
+};
+
 // Holds the directory to the rules: nothing missing, nothing else, every shape as expected.
 Status check_section(const QsfReader& reader, const SectionDirectory& directory,
                      const std::vector<TensorRule>& rules) {
+  const TensorIndex tensors(directory);
+  std::vector<std::uint32_t> known;
+  known.reserve(rules.size());
   const std::string where =
       reader.file().path() + ": " + section_label(directory.kind, directory.layer);
   for (const TensorRule& rule : rules) {
-    const auto index = directory.find(rule.kind, rule.expert);
+    known.push_back(tensor_key(rule.kind, rule.expert));
+    const auto index = tensors.find(rule.kind, rule.expert);
     std::string name(tensor_kind_name(rule.kind));
     if (rule.expert != 0) name += " of expert " + std::to_string(rule.expert);
     if (!index.has_value()) {
@@ -30,11 +63,10 @@ Status check_section(const QsfReader& reader, const SectionDirectory& directory,
                      tensor.rows, tensor.cols, rule.rows, rule.cols);
     }
   }
+  std::sort(known.begin(), known.end());
   for (const TensorInfo& tensor : directory.tensors) {
-    const bool known = std::any_of(rules.begin(), rules.end(), [&](const TensorRule& rule) {
-      return rule.kind == tensor.kind && rule.expert == tensor.expert;
-    });
-    if (!known) {
+    const std::uint32_t key = tensor_key(tensor.kind, tensor.expert);
+    if (!std::binary_search(known.begin(), known.end(), key)) {
       return unsupported("%s: tensor %s is not part of architecture %s", where.c_str(),
                          std::string(tensor_kind_name(tensor.kind)).c_str(),
                          reader.spec().architecture.c_str());
@@ -47,17 +79,20 @@ Status check_section(const QsfReader& reader, const SectionDirectory& directory,
 class SectionBinder {
  public:
   SectionBinder(const QsfReader& reader, const WeightPager& pager, std::uint32_t section)
-      : pager_(pager), directory_(reader.directories()[section]), section_(section) {}
+      : pager_(pager),
+        directory_(reader.directories()[section]),
+        tensors_(directory_),
+        section_(section) {}
 
   MatrixRef matrix(TensorKind kind, std::uint16_t expert = 0) const {
-    const auto index = directory_.find(kind, expert);
+    const auto index = tensors_.find(kind, expert);
     if (!index.has_value()) return {};
     const TensorInfo& tensor = directory_.tensors[*index];
     return {section_, *index, tensor.rows, tensor.cols};
   }
 
   std::span<const float> vector(TensorKind kind, std::uint16_t expert = 0) const {
-    const auto index = directory_.find(kind, expert);
+    const auto index = tensors_.find(kind, expert);
     if (!index.has_value()) return {};
     return pager_.vector(section_, *index).value();  // check_section saw one row
   }
@@ -65,6 +100,7 @@ class SectionBinder {
  private:
   const WeightPager& pager_;
   const SectionDirectory& directory_;
+  TensorIndex tensors_;
   std::uint32_t section_;
 };
 

@@ -358,7 +358,9 @@ std::vector<std::vector<double>> NaiveModel::logits(
       norm_heads(q, weights(layer, kQNorm));
       norm_heads(k, weights(layer, kKNorm));
       if (spec_.query_position_scale != 0.0F) {
-        const double turns = std::floor(1.0 * position / spec_.rope.original_context);
+        const std::uint32_t place =
+            cache == nullptr ? position : std::min(position, cache->sinks + cache->window - 1);
+        const double turns = std::floor(1.0 * place / spec_.rope.original_context);
         for (double& value : q) value *= 1.0 + spec_.query_position_scale * std::log(1.0 + turns);
       }
       if (cache == nullptr) {
