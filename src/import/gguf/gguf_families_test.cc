@@ -333,6 +333,22 @@ TEST(GgufFamiliesTest, FalconHasOneNormOrTwo) {
   expect_refused(keys, StatusCode::kUnsupported, "tensor_data_layout \"by head\"");
 }
 
+// Where a Qwen's file has none, the experts of a token share the whole width, as in llama.cpp.
+TEST(GgufFamiliesTest, TheWidthOfAnExpertHasADefault) {
+  const auto keys_of = [](const char* name) {
+    GgufKeys keys(name);
+    keys.numbers["expert_count"] = 6;
+    keys.numbers["expert_used_count"] = 4;
+    return keys;
+  };
+  GgufKeys keys = keys_of("qwen3moe");
+  EXPECT_EQ(valid_spec(keys).expert_ffn, 20U);
+  keys.numbers["expert_feed_forward_length"] = 36;
+  EXPECT_EQ(valid_spec(keys).expert_ffn, 36U);
+  EXPECT_EQ(valid_spec(keys_of("llama")).expert_ffn, 80U);
+  EXPECT_EQ(valid_spec(keys_of("olmoe")).expert_ffn, 80U);
+}
+
 // attn_norm is the FFN's norm where there are two.
 TEST(GgufFamiliesTest, NamesOfFalconsNormsDependOnTheirNumber) {
   for (const bool two : {false, true}) {

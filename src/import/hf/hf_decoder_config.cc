@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <utility>
 
 namespace qsf {
 
@@ -230,21 +232,19 @@ Status parse_scaling(ConfigFields& outer, ConfigFields& inner, const DecoderDefa
   return inner.status();
 }
 
+constexpr const char* kRopeParameters = "rope_parameters";
+constexpr const char* kRopeScaling = "rope_scaling";
 constexpr const char* kFullLayers = "full_attention";
 constexpr const char* kLocalLayers = "sliding_attention";
 
 // The key whose object describes RoPE. Where a file has both, transformers takes rope_scaling
 // unless it is empty.
 const char* rope_key(const ConfigFields& fields) {
-  const JsonValue* scaling = fields.find("rope_scaling");
+  const JsonValue* scaling = fields.find(kRopeScaling);
   const bool is_empty =
       scaling != nullptr && (scaling->is_array() || scaling->is_object()) && scaling->size() == 0;
-  if (scaling != nullptr && !is_empty) return "rope_scaling";
-  return fields.either("rope_parameters", "rope_scaling");
-}
-
-bool is_by_layer(const JsonValue& object) {
-  return object.find(kFullLayers) != nullptr || object.find(kLocalLayers) != nullptr;
+  if (scaling != nullptr && !is_empty) return kRopeScaling;
+  return fields.either(kRopeParameters, kRopeScaling);
 }
 
 // Files of some families have one object of parameters for each type of layer. Read as a single
@@ -294,6 +294,33 @@ Status parse_rope_object(ConfigFields& fields, const JsonValue& object,
   return parse_scaling(fields, inner, defaults, spec);
 }
 
+// Reads the parameters of the layers that see all, in files with an object for each type of layer:
+// where a file also has the older key, transformers lets its parameters replace those.
+Status parse_full_layers_rope(ConfigFields& fields, const DecoderDefaults& defaults, double& share,
+                              ModelSpec& spec) {
+  const JsonValue* all = fields.find(kRopeParameters);
+  const JsonValue* scaling = fields.find(kRopeScaling);
+  const JsonValue* full = all == nullptr ? nullptr : all->find(kFullLayers);
+  if (all != nullptr && !all->is_object())
+    return corrupt("%s: expected an object", kRopeParameters);
+  if (all != nullptr && all->size() != 0 && !all->contains(kFullLayers) &&
+      !all->contains(kLocalLayers)) {
+    return unsupported(
+        "%s: parameters for every layer are not supported for %s; expected %s and %s",
+        kRopeParameters, spec.architecture.c_str(), kFullLayers, kLocalLayers);
+  }
+  std::map<std::string_view, JsonValue> merged;
+  for (const auto& [key, object] : {std::pair(kRopeParameters, full), {kRopeScaling, scaling}}) {
+    if (object == nullptr) continue;
+    if (!object->is_object()) return corrupt("%s: expected an object", key);
+    for (const JsonMember& member : object->members()) merged[member.name] = member.value;
+  }
+  std::vector<JsonMember> members;
+  for (const auto& [name, value] : merged) members.push_back({name, value});
+  return parse_rope_object(fields, JsonValue::of_object(members), defaults, share, spec)
+      .with_context(scaling != nullptr ? kRopeScaling : kRopeParameters);
+}
+
 }  // namespace
 
 Status parse_rope(ConfigFields& fields, const DecoderDefaults& defaults, ModelSpec& spec) {
@@ -303,20 +330,19 @@ Status parse_rope(ConfigFields& fields, const DecoderDefaults& defaults, ModelSp
   QSF_RETURN_IF_ERROR(fields.status());
   const char* key = rope_key(fields);
   const JsonValue* object = fields.find(key);
-  if (object != nullptr && object->is_object() && defaults.rope_by_layer && is_by_layer(*object)) {
-    object = object->find(kFullLayers);
-  }
-  if (object != nullptr) {
+  if (defaults.rope_by_layer) {
+    QSF_RETURN_IF_ERROR(parse_full_layers_rope(fields, defaults, share, spec));
+  } else if (object != nullptr) {
     QSF_RETURN_IF_ERROR(
         parse_rope_object(fields, *object, defaults, share, spec).with_context(key));
-    QSF_RETURN_IF_ERROR(fields.status());
   }
+  QSF_RETURN_IF_ERROR(fields.status());
   return set_rotating_columns(share, defaults.partial_rotary.has_value(), spec);
 }
 
 Status parse_local_rope(ConfigFields& fields, const std::vector<bool>& local, float theta,
                         ModelSpec& spec) {
-  const JsonValue* all = fields.find("rope_parameters");
+  const JsonValue* all = fields.find(kRopeParameters);
   const JsonValue* object = all != nullptr && all->is_object() ? all->find(kLocalLayers) : nullptr;
   if (object != nullptr) {
     if (!object->is_object()) return corrupt("%s: expected an object", kLocalLayers);

@@ -26,14 +26,16 @@ Status parse_olmo2(ConfigFields& fields, HfConfig& config) {
 }
 
 Status parse_olmo3(ConfigFields& fields, HfConfig& config) {
+  constexpr float kOlmo3Theta = 500000.0F;
   ModelSpec& spec = config.spec;
   QSF_RETURN_IF_ERROR(parse_olmo(
-      fields, {.epsilon = 1e-5F, .rope_theta = 500000.0F, .rope_by_layer = true}, config));
+      fields, {.epsilon = 1e-5F, .rope_theta = kOlmo3Theta, .rope_by_layer = true}, config));
   const std::uint32_t window = fields.u32_or("sliding_window", 4096, 1, 1U << 30);
   QSF_RETURN_IF_ERROR(fields.status());
   QSF_ASSIGN_OR_RETURN(const std::vector<bool> local, local_layers(fields, spec.n_layers, 4));
   if (!fields.is_null("sliding_window")) set_local_windows(local, window, spec);
-  return parse_local_rope(fields, local, spec.rope.theta, spec);
+  // The rope_theta of older files is that of the layers that see all.
+  return parse_local_rope(fields, local, kOlmo3Theta, spec);
 }
 
 // EXAONE 4: norms behind the sublayers alone, norms of the heads of queries and keys. Where some

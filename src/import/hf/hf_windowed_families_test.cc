@@ -187,6 +187,10 @@ TEST(HfWindowedFamiliesTest, Olmo3) {
   EXPECT_EQ(s.rope.original_context, 8192U);
   EXPECT_FLOAT_EQ(s.rope.attention_factor, static_cast<float>(0.1 * std::log(8.0) + 1.0));
   EXPECT_EQ(s.local_rope_theta, 5e5F);
+  Json other_base = json;
+  other_base["rope_theta"] = 1e6;
+  EXPECT_EQ(parsed(other_base).spec.rope.theta, 1e6F);
+  EXPECT_EQ(parsed(other_base).spec.local_rope_theta, 5e5F);
   for (std::uint32_t layer = 0; layer < 32; ++layer) {
     const bool global = (layer + 1) % 4 == 0;
     EXPECT_EQ(s.window_of(layer), global ? 0U : 4096U) << layer;
@@ -205,6 +209,32 @@ TEST(HfWindowedFamiliesTest, Olmo3) {
   EXPECT_TRUE(parsed(json).spec.layer_rope.empty());
   json["rope_parameters"] = nullptr;
   EXPECT_EQ(parsed(json).spec.rope.theta, 5e5F);
+}
+
+// transformers writes the older key's parameters over those of the layers that see all.
+TEST(HfWindowedFamiliesTest, ScalingBesideParametersByLayer) {
+  for (Json json : {gemma3_1b(), olmo3_7b()}) {
+    json.erase("rope_theta");
+    json["rope_parameters"] = Json::parse(R"({"sliding_attention":{"rope_theta":2e4},
+      "full_attention":{"rope_theta":3e5,"rope_type":"default","factor":2.0}})");
+    json["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+    ModelSpec s = parsed(json).spec;
+    EXPECT_EQ(s.rope.scaling, RopeScaling::kLinear);
+    EXPECT_EQ(s.rope.factor, 8.0F);
+    EXPECT_EQ(s.rope.theta, 3e5F);
+    EXPECT_EQ(s.local_rope_theta, 2e4F);
+    json["rope_scaling"] = {{"rope_theta", 4e5}, {"rope_type", "linear"}};
+    s = parsed(json).spec;
+    EXPECT_EQ(s.rope.factor, 2.0F);
+    EXPECT_EQ(s.rope.theta, 4e5F);
+    json["rope_scaling"] = 3;
+    EXPECT_THAT(message_of(json), HasSubstr("rope_scaling: expected an object"));
+    json.erase("rope_scaling");
+    json["rope_parameters"] = {{"rope_theta", 1e5}, {"rope_type", "default"}};
+    EXPECT_THAT(message_of(json), HasSubstr("rope_parameters: parameters for every layer"));
+    json["rope_parameters"] = 3;
+    EXPECT_THAT(message_of(json), HasSubstr("rope_parameters: expected an object"));
+  }
 }
 
 Json exaone4_32b() {
