@@ -18,6 +18,7 @@ import sys
 import gguf
 import numpy as np
 
+import gguf_gpt_oss
 import golden_layouts as layouts
 
 # Golden folder to architecture of the GGUF file.
@@ -30,6 +31,7 @@ MODELS = {
     "exaone4": "exaone4", "cohere_biased": "command-r", "cohere2": "cohere2", "falcon": "falcon",
     "falcon_groups": "falcon", "gpt_neox": "gptneox", "starcoder2": "starcoder2", "mpt": "mpt",
     "qwen2_moe": "qwen2moe", "mixtral": "llama", "qwen3_moe": "qwen3moe", "olmoe": "olmoe", "granitemoe": "granitemoe",
+    "gpt_oss": "gpt-oss", "gpt_oss_floats": "gpt-oss",
 }
 # Architectures whose queries and keys rotate in pairs, though the folders' rotate in halves.
 IN_PAIRS = ("llama", "smollm3", "granite", "granitemoe", "mistral3")
@@ -60,6 +62,9 @@ def read_safetensors(path):
         raw = data[8 + header_bytes + begin:8 + header_bytes + end]
         if about["dtype"] == "BF16":
             values = (np.frombuffer(raw, np.uint16).astype(np.uint32) << 16).view(np.float32)
+        elif about["dtype"] == "U8":
+            tensors[name] = np.frombuffer(raw, np.uint8).reshape(about["shape"])
+            continue
         else:
             values = np.frombuffer(raw, {"F32": np.float32, "F16": np.float16}[about["dtype"]])
         tensors[name] = values.astype(np.float32).reshape(about["shape"])
@@ -179,7 +184,7 @@ def add_window_keys(writer, arch, config):
     if arch == "phi3":
         writer.add_sliding_window(window or 0)
     elif window is not None and arch in ("gemma2", "gemma3", "olmo2", "exaone4", "cohere2",
-                                         "starcoder2"):
+                                         "starcoder2", "gpt-oss"):
         writer.add_sliding_window(window)
         kinds = layouts.layer_kinds(config)
         local = [kind == "sliding_attention" for kind in kinds]
@@ -211,6 +216,10 @@ def add_family_keys(writer, arch, config):
         writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
     if arch == "qwen2moe":
         writer.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
+    if arch == "gpt-oss":
+        writer.add_expert_count(config["num_local_experts"])
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+        writer.add_expert_feed_forward_length(config["intermediate_size"])
     if arch in ("command-r", "cohere2"):
         writer.add_logit_scale(config["logit_scale"])
         writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
@@ -269,6 +278,7 @@ def convert(folder, arch, out):
     table = gguf.get_tensor_name_map(known, layouts.count_layers(config))
     names = {name: table.get_name(name, try_suffixes=(".weight", ".bias")) for name in tensors}
     stack_experts(tensors, names)
+    mxfp4 = gguf_gpt_oss.split_experts(tensors, names) if arch == "gpt-oss" else ()
     if layouts.is_tied(config):
         tensors.pop("lm_head.weight", None)
     writer = gguf.GGUFWriter(out, arch)
@@ -279,6 +289,9 @@ def convert(folder, arch, out):
     for name, values in tensors.items():
         if names[name] is None:
             sys.exit(f"{folder}: {name}: the gguf package has no name for it")
+        if name in mxfp4:
+            writer.add_tensor(names[name], values, raw_dtype=gguf.GGMLQuantizationType.MXFP4)
+            continue
         values = np.ascontiguousarray(change(arch, name, values, config))
         bits = values.view(np.uint32)
         if values.ndim > 1 and not (bits & 0xFFFF).any():

@@ -190,6 +190,14 @@ Status finish_granitemoe(const GgufFile& file, GgufFields& fields, ModelSpec& sp
   return read_experts(fields, true, spec);
 }
 
+// No key says that YaRN's bounds are no whole pairs.
+Status finish_gpt_oss(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
+  spec.rope.truncate = spec.rope.scaling != RopeScaling::kYarn;
+  read_local_windows(fields, fields.u32_or(kWindowKey, 128, 0, kMaxGgufWindow), 2, spec);
+  QSF_RETURN_IF_ERROR(fields.status());
+  return read_experts(fields, true, spec);
+}
+
 Status finish_command_r(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
   spec.logit_scale = fields.positive_or("logit_scale", 1.0F);
   return fields.status();
@@ -264,6 +272,9 @@ constexpr GgufKindName kFalconTwoNormNames[] = {{TensorKind::kAttnNorm, "attn_no
                                                 {TensorKind::kFfnNorm, "attn_norm.weight"},
                                                 {TensorKind::kFfnNormBias, "attn_norm.bias"}};
 
+// What follows attention is the norm before the FFN here.
+constexpr GgufKindName kGptOssNames[] = {{TensorKind::kFfnNorm, "post_attention_norm.weight"}};
+
 constexpr GgufArchitecture kGgufArchitectures[] = {
     {.name = "llama",
      .family = "mixtral",
@@ -318,6 +329,11 @@ constexpr GgufArchitecture kGgufArchitectures[] = {
     {.name = "qwen2moe", .family = "qwen2moe", .finish = finish_qwen2moe},
     {.name = "qwen3moe", .family = "qwen3moe", .finish = finish_qwen3moe},
     {.name = "olmoe", .family = "olmoe", .finish = finish_olmoe},
+    {.name = "gpt-oss",
+     .family = "gpt-oss",
+     .activation = Activation::kSwishClamped,
+     .finish = finish_gpt_oss,
+     .names = kGptOssNames},
     {.name = "mistral3", .family = "mistral3", .paired_rope = true, .finish = finish_mistral3},
     {.name = "glm4", .family = "glm4", .holds = has_rope_sections},
     {.name = "glm4", .family = "glm4", .paired_rope = true},

@@ -160,14 +160,15 @@ class GgufModelMapper {
     return ok_status();
   }
 
-  // The experts' matrices are stacked; the oldest files have one tensor an expert.
+  // The experts' tensors are stacked; the oldest files have one matrix an expert.
   Found locate_expert(TensorKind kind, std::uint32_t layer, std::uint32_t expert) {
-    const std::uint64_t rows = tensor_shape(spec(), kind).rows;
+    const TensorShape shape = tensor_shape(spec(), kind);
+    const std::uint64_t n = is_matrix(kind) ? shape.rows : shape.cols;
     const std::string stacked = gguf_tensor_name(architecture_, kind, layer);
     const std::string single =
         stacked.substr(0, stacked.rfind("_exps")) + "." + std::to_string(expert) + ".weight";
-    if (!is_there(stacked) && is_there(single)) return {single, 0, rows};
-    return {stacked, expert * rows, rows, spec().n_experts};
+    if (is_matrix(kind) && !is_there(stacked) && is_there(single)) return {single, 0, n};
+    return {stacked, is_matrix(kind) ? expert * n : expert, n, spec().n_experts};
   }
 
   Status map_tensor(GgufModel::Section& to, std::uint32_t layer, const TensorPlace& listed) {
@@ -183,10 +184,11 @@ class GgufModelMapper {
     const bool matrix = is_matrix(kind);
     const GgufFile::Entry* entry = model_.file_.find(found.name);
     const std::uint64_t dims[3] = {matrix ? shape.cols : found.n_stored,
-                                   matrix ? found.n_stored : 1, found.n_stacked};
+                                   matrix ? found.n_stored : found.n_stacked,
+                                   matrix ? found.n_stacked : 1};
     std::string expected = "[" + std::to_string(dims[0]);
-    if (matrix) expected += ", " + std::to_string(dims[1]);
-    if (found.n_stacked != 1) expected += ", " + std::to_string(dims[2]);
+    if (matrix || dims[1] != 1) expected += ", " + std::to_string(dims[1]);
+    if (dims[2] != 1) expected += ", " + std::to_string(dims[2]);
     expected += "]";
     if (entry == nullptr) {
       return corrupt(
@@ -485,7 +487,8 @@ Status GgufModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t t
                             std::uint32_t first_row, std::span<float> out) const {
   const SourceTensor& shape = section(kind, layer).tensors[tensor];
   const Place& place = section(kind, layer).places[tensor];
-  if (!is_matrix(shape.kind)) return read_vector(shape, place, out);
+  const bool is_stacked = place.stored->tensor->dims[1] != 1;  // as rows of a matrix
+  if (!is_matrix(shape.kind) && !is_stacked) return read_vector(shape, place, out);
   if (place.i2s != nullptr) return read_i2s_rows(place, first_row, shape.cols, out);
   const auto n_rows = static_cast<std::uint32_t>(out.size() / shape.cols);
   std::vector<std::byte> bytes(n_rows * place.row_bytes);
