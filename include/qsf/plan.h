@@ -25,7 +25,7 @@ typedef struct qsf_plan_info {
   int everything_resident;
   double resident_share;          /* of the weights that a pass multiplies, 0 to 1 */
   uint64_t weight_bytes;          /* of all weights in the form that kernels read */
-  uint64_t pass_read_bytes;       /* read from the file by a pass that computes logits */
+  uint64_t pass_read_bytes;       /* read from the file for a generated token, with experts */
   double disk_bytes_per_second;   /* measured now or before; 0: not measured */
   double memory_bytes_per_second; /* measured by qsf_plan_create; else 0 */
   double tokens_per_second;       /* of generation, limited by both rates; 0: one is unknown */
@@ -34,6 +34,12 @@ typedef struct qsf_plan_info {
   int kv_pages;                   /* of the KV cache, for all sequences together */
   int kv_page_positions;          /* positions of a page */
   int max_row_delay; /* most passes in a row that prompts of others delay a generated token */
+  int experts;       /* of a mixture of experts, in all layers; 0: the model has none */
+  int experts_kept;  /* as many can be in memory at once */
+  uint64_t expert_pass_bytes; /* in the file, of the experts that a token uses */
+  /* Of these, read for each token when every choice is as likely as any other. Texts return to the
+   * same experts, so they need less. */
+  uint64_t expert_read_bytes;
 } qsf_plan_info;
 
 /* Plans a model without loading it, as qsf_engine_open would in this process now. Measures disk and

@@ -38,7 +38,7 @@ TIMEOUT_S = 600
 
 URL = re.compile(r"https?://[^\s)>\]]+")
 MAX_PAGE_WORDS = 2000
-MAX_ALL_WORDS = 45000
+MAX_ALL_WORDS = 46000
 MAX_LINE = 100  # characters; an address cannot be broken and does not count
 MAX_LINES = {"README.md": 70}
 MAX_ENTRIES = {"docs/glossary.md": 70}  # rows of tables

@@ -79,7 +79,7 @@ class LimitTest(DocsCase):
             self.write(f"docs/{i}.md", "a b c d\n" * 500)
         found = self.found("a\n")
         self.assertEqual(len(found), 1)
-        self.assertIn("all Markdown together has 46005 words, limit 45000", found[0])
+        self.assertIn("all Markdown together has 46005 words, limit 46000", found[0])
 
     def test_lines_of_the_readme(self):
         self.write("README.md", "a\n" * 70)

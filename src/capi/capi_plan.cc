@@ -29,7 +29,7 @@ qsf_plan_info plan_info(const EnginePlan& plan) {
   info.everything_resident = plan.residency.everything_resident ? 1 : 0;
   info.resident_share = plan.residency.resident_share;
   info.weight_bytes = plan.residency.weight_bytes;
-  info.pass_read_bytes = plan.residency.streamed_bytes;
+  info.pass_read_bytes = plan.residency.streamed_bytes + plan.residency.expert_read_bytes();
   info.disk_bytes_per_second = plan.disk_bytes_per_second;
   info.memory_bytes_per_second = plan.memory_bytes_per_second;
   info.tokens_per_second = predicted_tokens_per_second(plan);
@@ -38,6 +38,10 @@ qsf_plan_info plan_info(const EnginePlan& plan) {
   info.kv_pages = static_cast<int>(plan.n_kv_pages);
   info.kv_page_positions = static_cast<int>(kKvPageSlots);
   info.max_row_delay = static_cast<int>(plan.max_row_delay);
+  info.experts = static_cast<int>(plan.residency.n_experts);
+  info.experts_kept = static_cast<int>(plan.residency.n_expert_slots);
+  info.expert_pass_bytes = plan.residency.expert_pass_bytes;
+  info.expert_read_bytes = plan.residency.expert_read_bytes();
   return info;
 }
 

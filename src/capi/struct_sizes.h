@@ -48,7 +48,7 @@ inline constexpr std::array kReleasedSizes<qsf_chat_result> = {std::size_t{56}};
 template <>
 inline constexpr std::array kReleasedSizes<qsf_chat_info> = {std::size_t{32}};
 template <>
-inline constexpr std::array kReleasedSizes<qsf_plan_info> = {std::size_t{104}, std::size_t{120}};
+inline constexpr std::array kReleasedSizes<qsf_plan_info> = {std::size_t{104}, std::size_t{144}};
 template <>
 inline constexpr std::array kReleasedSizes<qsf_memory_region> = {std::size_t{32}};
 template <>

@@ -172,6 +172,9 @@ void Engine::set_trace(std::span<TileEvent> events) {
 std::size_t Engine::n_traced() const {
   return impl_->pager->n_traced();
 }
+void Engine::set_routing_hook(RoutingHook* hook) noexcept {
+  impl_->decoder->set_routing_hook(hook);
+}
 const LogSink& Engine::log() const noexcept {
   return impl_->options.log;
 }

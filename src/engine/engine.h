@@ -43,6 +43,7 @@ class Generation;     // generation.h
 class GrammarEngine;  // grammar/grammar_engine.h
 class Session;
 class OperatorObserver;  // ops/operator_observer.h
+class RoutingHook;       // model/expert_router.h
 struct EnginePlan;       // engine_plan.h
 struct PassMessage;      // pass_message.h
 struct PromptProgress;   // pass.h
@@ -271,6 +272,9 @@ class Engine {
   // ends it. Requires  `events` outlives the recording
   void set_trace(std::span<TileEvent> events);
   std::size_t n_traced() const;
+  // Shows the experts that rows choose to a hook; null: to none. Requires  no pass is running; the
+  // hook outlives its use
+  void set_routing_hook(RoutingHook* hook) noexcept;
   const LogSink& log() const noexcept;
 
   // Cancels the pass in progress, or the next one. Async-signal-safe.

@@ -256,13 +256,17 @@ class Planner {
   std::uint64_t scratch_bytes(std::uint32_t rows, std::uint32_t context) const {
     return inputs_.backend.scratch_bytes(pass_limits(spec_, options_, context, rows));
   }
+  std::uint64_t expert_table_bytes() const {
+    return std::uint64_t{spec_.n_layers} * spec_.n_experts * sizeof(ExpertWeights);
+  }
   // A row for each sequence, which a step samples from.
   std::uint64_t sample_logit_bytes() const {
     return std::uint64_t{options_.n_sequences} * spec_.n_vocab * sizeof(float);
   }
   std::uint64_t row_list_bytes(std::uint32_t rows) const {
     const std::uint64_t n_passes = options_.max_passes_in_flight;
-    return rows * (n_passes * (sizeof(Row) + sizeof(PassOutput)) + sizeof(std::uint32_t));
+    return rows * (n_passes * (sizeof(Row) + sizeof(PassOutput)) + sizeof(std::uint32_t)) +
+           ExpertRows::heap_bytes(spec_, rows);
   }
 
   Result<BudgetFit> choose(const Residency& whole, std::uint64_t table_bytes) const {
@@ -299,8 +303,8 @@ class Planner {
     costs.ring_weight_bytes =
         std::min(costs.least_weight_bytes + wished_ring(), costs.all_weight_bytes);
     costs.base_bytes = plan_.memory.total_bytes() + kRounding + kHeapBytes + table_bytes +
-                       inputs_.reader.heap_bytes() + sample_bytes() + tokenizer_bytes_ +
-                       grammar_bytes_;
+                       inputs_.reader.heap_bytes() + expert_table_bytes() + sample_bytes() +
+                       tokenizer_bytes_ + grammar_bytes_;
     costs.base_bytes +=
         (tokenizer_bytes_ + grammar_bytes_ + sample_bytes()) / kMappedBytesOfATableByte;
     costs.context_bytes = [this](std::uint32_t context) {
@@ -332,6 +336,11 @@ class Planner {
   void add_weights() {
     const Residency& r = plan_.residency;
     MemoryPlan& plan = plan_.memory;
+    const std::string experts =
+        r.expert_cache_bytes == 0
+            ? ""
+            : printed("; %u experts of %u come and go in %llu bytes", r.n_expert_slots, r.n_experts,
+                      llu(r.expert_cache_bytes));
     plan_.regions.weights =
         plan.add("weights", r.region_bytes,
                  r.everything_resident
@@ -339,11 +348,13 @@ class Planner {
                      : printed("%.1f %% of the tiles stay (%llu bytes), a ring of %llu bytes, "
                                "%llu to unpack, %llu of embedding rows",
                                100 * r.resident_share, llu(r.pinned_bytes), llu(r.ring_bytes),
-                               llu(r.staging_bytes), llu(r.row_cache_bytes)));
+                               llu(r.staging_bytes), llu(r.row_cache_bytes)) +
+                           experts);
     if (r.mapped_bytes != 0) {
       plan.add_external("mapped_weights", r.mapped_bytes, "pages of the file that stay mapped");
     }
-    plan.add_external("directories", inputs_.reader.heap_bytes() + r.table_bytes,
+    plan.add_external("directories",
+                      inputs_.reader.heap_bytes() + r.table_bytes + expert_table_bytes(),
                       "tensors and tiles of the file, and where each tile lies in memory");
     if (tokenizer_bytes_ != 0) {
       plan_.regions.tokenizer_section = plan.add("tokenizer", inputs_.reader.tokenizer_bytes(),
@@ -450,7 +461,7 @@ class Planner {
     } else if (!r.everything_resident) {
       steps.push_back(
           printed("weights: %.1f %% stay in memory; each pass reads %.1f MB of the file",
-                  100 * r.resident_share, megabytes(r.streamed_bytes)));
+                  100 * r.resident_share, megabytes(r.streamed_bytes + r.expert_read_bytes())));
       if (r.ring_bytes < wished_ring() && r.ring_bytes < r.streamed_bytes) {
         steps.push_back(printed("ring: %.1f MB instead of %.1f MB; the disk may have to wait",
                                 megabytes(r.ring_bytes), megabytes(wished_ring())));
@@ -476,12 +487,12 @@ class Planner {
 double predicted_tokens_per_second(const EnginePlan& plan) noexcept {
   const Residency& residency = plan.residency;
   if (plan.memory_bytes_per_second <= 0) return 0.0;
-  double seconds = static_cast<double>(residency.weight_bytes) / plan.memory_bytes_per_second;
-  if (residency.streamed_bytes != 0) {
+  double seconds = static_cast<double>(residency.pass_bytes) / plan.memory_bytes_per_second;
+  const std::uint64_t read_bytes = residency.streamed_bytes + residency.expert_read_bytes();
+  if (read_bytes != 0) {
     if (plan.disk_bytes_per_second <= 0) return 0.0;
     // Reading and computing overlap.
-    seconds = std::max(seconds,
-                       static_cast<double>(residency.streamed_bytes) / plan.disk_bytes_per_second);
+    seconds = std::max(seconds, static_cast<double>(read_bytes) / plan.disk_bytes_per_second);
   }
   return seconds > 0 ? 1 / seconds : 0.0;
 }

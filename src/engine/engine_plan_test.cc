@@ -205,7 +205,7 @@ TEST_F(EnginePlanTest, ABudgetBeyondTheMachineIsCutDown) {
 TEST_F(EnginePlanTest, PredictsByTheSlowerOfDiskAndMemory) {
   EnginePlan made = plan(60 * kMB).value();
   EXPECT_EQ(predicted_tokens_per_second(made), 0.0);
-  made.residency.weight_bytes = 2000 * kMB;
+  made.residency.pass_bytes = 2000 * kMB;
   made.memory_bytes_per_second = 20e9;
   EXPECT_DOUBLE_EQ(predicted_tokens_per_second(made), 10.0);
   made.residency.streamed_bytes = 1000 * kMB;
@@ -217,6 +217,12 @@ TEST_F(EnginePlanTest, PredictsByTheSlowerOfDiskAndMemory) {
   made.memory_bytes_per_second = 20e9;
   made.disk_bytes_per_second = 200e9;
   EXPECT_DOUBLE_EQ(predicted_tokens_per_second(made), 10.0);
+  // Of a token's experts those are read that are not in memory.
+  made.residency.expert_pass_bytes = 4000 * kMB;
+  made.residency.n_experts = 100;
+  made.residency.n_expert_slots = 25;
+  made.disk_bytes_per_second = 2e9;
+  EXPECT_DOUBLE_EQ(predicted_tokens_per_second(made), 0.5);
 }
 
 // Engines at work within budgets of this process: the smallest and a few more, each the same text.

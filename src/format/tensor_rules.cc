@@ -16,12 +16,6 @@ SectionKind home_of(TensorKind kind) noexcept {
   return code < 35 ? SectionKind::kEmbedding : SectionKind::kFinal;
 }
 
-bool is_expert(TensorKind kind) noexcept {
-  return kind == TensorKind::kExpertGate || kind == TensorKind::kExpertUp ||
-         kind == TensorKind::kExpertDown || kind == TensorKind::kExpertGateBias ||
-         kind == TensorKind::kExpertUpBias || kind == TensorKind::kExpertDownBias;
-}
-
 // A norm of queries or keys runs over one head or over all of them.
 bool is_head_norm_shape(const ModelSpec& s, const TensorInfo& t) noexcept {
   const std::uint32_t all = t.kind == TensorKind::kQNorm ? s.q_dim() : s.kv_dim();
@@ -75,6 +69,12 @@ bool holds(std::span<const TensorInfo> tensors, TensorKind kind) noexcept {
 }
 
 }  // namespace
+
+bool is_expert(TensorKind kind) noexcept {
+  return kind == TensorKind::kExpertGate || kind == TensorKind::kExpertUp ||
+         kind == TensorKind::kExpertDown || kind == TensorKind::kExpertGateBias ||
+         kind == TensorKind::kExpertUpBias || kind == TensorKind::kExpertDownBias;
+}
 
 TensorShape tensor_shape(const ModelSpec& s, TensorKind kind) noexcept {
   switch (kind) {

@@ -23,6 +23,9 @@ struct TensorShape {
 // Returns the shape of a kind of tensor by the spec; for a norm of queries or keys, of one head.
 TensorShape tensor_shape(const ModelSpec& spec, TensorKind kind) noexcept;
 
+// Returns whether each expert has a tensor of this kind.
+bool is_expert(TensorKind kind) noexcept;
+
 // Checks kinds, shapes, types, layouts, experts and uniqueness of a section's tensors.
 // Requires  validate(spec) is OK
 // Fails     kInvalidArgument, naming the tensor; the reader turns that into kCorrupt

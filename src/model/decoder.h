@@ -80,6 +80,9 @@ class Decoder {
                                 const DecoderBuffers& buffers, std::uint32_t max_rows,
                                 std::uint32_t max_distance);
 
+  // Shows every row's experts to a hook from the next pass on; null: to none.
+  void set_routing_hook(RoutingHook* hook) noexcept { routing_hook_ = hook; }
+
   // Runs a pass from tokens to logits. Allocates nothing. When it returns, with or without an
   // error, all that it submitted is complete.
   // Fails  kCancelled; kCorrupt or kIo from the pager; as Backend::status()
@@ -166,6 +169,7 @@ class Decoder {
   std::uint32_t logit_rows_;                // of the logits buffer
   bool norms_rows_;                         // has_row_norms()
   ExpertRows expert_rows_;
+  RoutingHook* routing_hook_ = nullptr;
 };
 
 }  // namespace qsf

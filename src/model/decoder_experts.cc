@@ -3,7 +3,9 @@
 // The mixture of experts of a layer: each row goes through the few experts that its router chooses.
 //
 // The rows of an expert are gathered, so that its weights are read and multiplied once for all of
-// them. A row's sum takes its experts in ascending order, whatever shares its pass.
+// them. The pager learns the chosen experts as soon as the router has spoken, and reads those that
+// are missing while the others are multiplied. A row's sum takes its experts in ascending order,
+// whatever shares its pass and whatever was in memory.
 
 #include <algorithm>
 #include <array>
@@ -19,11 +21,12 @@ Status Decoder::run_experts(const Pass& pass, const LayerWeights& w, Buffer in) 
   QSF_RETURN_IF_ERROR(route(pass, w, in));
   if (w.shared_up.rows == 0) {
     backend_.clear(buffers_.projected);
-  } else {
+  } else {  // while missing experts are read
     QSF_RETURN_IF_ERROR(run_shared_expert(pass, w, in));
   }
-  for (std::uint32_t expert = 0; expert < w.experts.size(); ++expert) {
-    QSF_RETURN_IF_ERROR(run_expert(pass, w.experts[expert], expert, in));
+  for (const ExpertUse& use : expert_rows_.uses()) {
+    QSF_RETURN_IF_ERROR(run_expert(pass, w.experts[use.expert], use.expert, in));
+    pager_.expert_done(w.router.section, use.expert);
   }
   if (!w.ffn_post_norm.empty()) {
     norm(buffers_.projected, buffers_.projected, w.ffn_post_norm, {});
@@ -32,16 +35,21 @@ Status Decoder::run_experts(const Pass& pass, const LayerWeights& w, Buffer in) 
   return ok_status();
 }
 
-// Chooses the experts of every row.
+// Chooses the experts of every row, and announces them to the pager.
 Status Decoder::route(const Pass& pass, const LayerWeights& w, Buffer in) {
   const Product scores = {&w.router, w.router_bias, buffers_.scores};
   QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kRouter, in, {&scores, 1}, {}));
   QSF_RETURN_IF_ERROR(backend_.wait());
   expert_rows_.clear();
   for (std::uint32_t row = 0; row < counts_.n_rows; ++row) {
-    expert_rows_.add(backend_.read_row(buffers_.scores, row).first(spec_.n_experts));
+    const std::span<const float> of_row =
+        backend_.read_row(buffers_.scores, row).first(spec_.n_experts);
+    const std::span<ExpertChoice> chosen = expert_rows_.add(of_row);
+    if (routing_hook_ == nullptr) continue;
+    routing_hook_->routed(w.router.section - layer_section(0), pass.rows[row], of_row, chosen);
   }
-  expert_rows_.sort();
+  expert_rows_.sort(pass.rows);
+  pager_.want_experts(w.router.section, expert_rows_.uses());
   return ok_status();
 }
 
@@ -49,7 +57,6 @@ Status Decoder::route(const Pass& pass, const LayerWeights& w, Buffer in) {
 Status Decoder::run_expert(const Pass& pass, const ExpertWeights& w, std::uint32_t expert,
                            Buffer in) {
   const std::span<const std::uint32_t> rows = expert_rows_.rows_of(expert);
-  if (rows.empty()) return ok_status();
   const auto first_other = std::lower_bound(rows.begin(), rows.end(), counts_.n_prompt);
   const RowCounts counts = {.n_prompt = static_cast<std::uint32_t>(first_other - rows.begin()),
                             .n_rows = static_cast<std::uint32_t>(rows.size())};

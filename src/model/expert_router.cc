@@ -16,6 +16,10 @@ float comparable(float score) noexcept {
   return std::isnan(score) ? -std::numeric_limits<float>::infinity() : score;
 }
 
+// The heat of a prompt's rows, from its last one back.
+constexpr float kPromptHeatDecay = 0.9F;
+constexpr float kLeastHeat = 0.05F;
+
 }  // namespace
 
 void choose_experts(std::span<const float> scores, bool renormalise,
@@ -53,19 +57,31 @@ ExpertRows::ExpertRows(const ModelSpec& spec, std::uint32_t max_rows)
   choices_.reserve(most);
   rows_.resize(most);
   weights_.resize(most);
+  heats_.resize(spec.n_experts == 0 ? 0 : max_rows);
+  uses_.reserve(spec.n_experts);
+}
+
+std::uint64_t ExpertRows::heap_bytes(const ModelSpec& spec, std::uint32_t max_rows) noexcept {
+  if (spec.n_experts == 0) return 0;
+  const std::uint64_t most = std::uint64_t{max_rows} * spec.n_experts_used;
+  return most * (sizeof(ExpertChoice) + sizeof(std::uint32_t) + sizeof(float)) +
+         max_rows * sizeof(float) + spec.n_experts * (sizeof(std::uint32_t) + sizeof(ExpertUse)) +
+         sizeof(std::uint32_t);
 }
 
 void ExpertRows::clear() noexcept {
   choices_.clear();
 }
 
-void ExpertRows::add(std::span<const float> scores) {
+std::span<ExpertChoice> ExpertRows::add(std::span<const float> scores) {
   QSF_DCHECK(choices_.size() + n_used_ <= rows_.size());
   choices_.resize(choices_.size() + n_used_);
-  choose_experts(scores, renormalise_, std::span(choices_).last(n_used_));
+  const std::span<ExpertChoice> chosen = std::span(choices_).last(n_used_);
+  choose_experts(scores, renormalise_, chosen);
+  return chosen;
 }
 
-void ExpertRows::sort() {
+void ExpertRows::sort(std::span<const Row> rows) {
   std::fill(ends_.begin(), ends_.end(), 0);
   for (const ExpertChoice& choice : choices_) ++ends_[choice.expert + 1];
   for (std::size_t e = 1; e < ends_.size(); ++e) ends_[e] += ends_[e - 1];
@@ -80,6 +96,29 @@ void ExpertRows::sort() {
   // Now ends_[e + 1] is the start of expert e.
   std::rotate(ends_.begin(), ends_.begin() + 1, ends_.end());
   ends_.back() = static_cast<std::uint32_t>(choices_.size());
+  list_uses(rows);
+}
+
+// Lists the experts with rows. What the last rows of a prompt chose is likely to be chosen again.
+void ExpertRows::list_uses(std::span<const Row> rows) {
+  float heat = 0.0F;
+  for (std::size_t i = rows.size(); i > 0; --i) {
+    const Row& row = rows[i - 1];
+    const bool goes_on =
+        i < rows.size() && rows[i].role == RowRole::kPrompt && rows[i].sequence == row.sequence;
+    heat = row.role != RowRole::kPrompt || !goes_on ? 1.0F : heat * kPromptHeatDecay;
+    heats_[i - 1] = heat < kLeastHeat ? 0.0F : heat;
+  }
+  uses_.clear();
+  for (std::uint32_t expert = 0; expert + 1 < ends_.size(); ++expert) {
+    if (rows_of(expert).empty()) continue;
+    ExpertUse use = {.expert = expert};
+    for (const std::uint32_t row : rows_of(expert)) {
+      use.heat += heats_[row];
+      use.generates = use.generates || rows[row].role != RowRole::kPrompt;
+    }
+    uses_.push_back(use);
+  }
 }
 
 std::span<const std::uint32_t> ExpertRows::rows_of(std::uint32_t expert) const noexcept {

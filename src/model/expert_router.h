@@ -11,12 +11,29 @@
 #include <vector>
 
 #include "format/model_spec.h"
+#include "kv/row.h"
+#include "stream/expert_cache.h"
 
 namespace qsf {
 
 struct ExpertChoice {
   std::uint32_t expert = 0;
   float weight = 0.0F;
+};
+
+// Sees which experts each row chose, and may put others in their place: for benchmarks that record
+// routings, and for those that run random weights with the routings of real texts.
+class RoutingHook {
+ public:
+  RoutingHook() = default;
+  RoutingHook(const RoutingHook&) = delete;
+  RoutingHook& operator=(const RoutingHook&) = delete;
+  virtual ~RoutingHook() = default;
+  // Shapes     scores [n_experts] of the router, chosen [n_experts_used] in the order of their
+  // scores Guarantees to be kept  every choice is an expert of the model, none twice Threads    the
+  // one that runs passes
+  virtual void routed(std::uint32_t layer, const Row& row, std::span<const float> scores,
+                      std::span<ExpertChoice> chosen) = 0;
 };
 
 // Chooses the experts with the largest scores, the first of equal ones before the second. Weights
@@ -35,18 +52,26 @@ class ExpertRows {
   // Allocates for passes of `max_rows` rows; nothing else does.
   ExpertRows(const ModelSpec& spec, std::uint32_t max_rows);
 
+  static std::uint64_t heap_bytes(const ModelSpec& spec, std::uint32_t max_rows) noexcept;
+
   // Starts a pass.
   void clear() noexcept;
-  // Chooses the experts of the next row. Shapes  scores [n_experts]
-  void add(std::span<const float> scores);
+  // Chooses the experts of the next row, and returns them in the order of their scores.
+  // Shapes  scores [n_experts]
+  std::span<ExpertChoice> add(std::span<const float> scores);
   // Sorts the rows by expert. Requires  every row of the pass was added
-  void sort();
+  void sort(std::span<const Row> rows);
+
+  // The experts that have rows, ascending. Requires  sort()
+  std::span<const ExpertUse> uses() const noexcept { return uses_; }
 
   // The rows that an expert takes, ascending, and its weight in each. Requires  sort()
   std::span<const std::uint32_t> rows_of(std::uint32_t expert) const noexcept;
   std::span<const float> weights_of(std::uint32_t expert) const noexcept;
 
  private:
+  void list_uses(std::span<const Row> rows);
+
   bool renormalise_;
   float scale_;  // of all weights
   std::uint32_t n_used_;
@@ -54,6 +79,8 @@ class ExpertRows {
   std::vector<std::uint32_t> ends_;  // [n_experts + 1]; rows of expert e: [ends_[e], ends_[e + 1])
   std::vector<std::uint32_t> rows_;
   std::vector<float> weights_;
+  std::vector<float> heats_;  // [rows]
+  std::vector<ExpertUse> uses_;
 };
 
 }  // namespace qsf

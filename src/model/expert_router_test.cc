@@ -60,12 +60,14 @@ TEST(ExpertRowsTest, SortsTheRowsOfAPassByExpert) {
   spec.expert_renormalised = true;
   spec.residual_scale = 0.5F;
   ExpertRows rows(spec, 3);
+  const std::vector<Row> pass_rows = {
+      {.sequence = 1}, {.sequence = 1}, {.role = RowRole::kGenerated}};
   for (int pass = 0; pass < 2; ++pass) {
     rows.clear();
     rows.add(std::vector<float>{4.0F, 0.0F, 3.0F, 1.0F});
     rows.add(std::vector<float>{0.0F, 9.0F, 8.0F, 1.0F});
     rows.add(std::vector<float>{5.0F, 0.0F, 5.0F, 1.0F});
-    rows.sort();
+    rows.sort(pass_rows);
     const auto of = [&](std::uint32_t expert) {
       return std::vector<std::uint32_t>(rows.rows_of(expert).begin(), rows.rows_of(expert).end());
     };
@@ -78,7 +80,34 @@ TEST(ExpertRowsTest, SortsTheRowsOfAPassByExpert) {
     EXPECT_FLOAT_EQ(rows.weights_of(0)[1], 0.25F);
     EXPECT_FLOAT_EQ(rows.weights_of(1)[0], high);
     EXPECT_FLOAT_EQ(rows.weights_of(2)[1], 0.5F - high);
+    ASSERT_EQ(rows.uses().size(), 3U);
+    for (std::uint32_t expert = 0; expert < 3; ++expert) {
+      EXPECT_EQ(rows.uses()[expert].expert, expert);
+      EXPECT_EQ(rows.uses()[expert].generates, expert != 1);
+    }
+    EXPECT_FLOAT_EQ(rows.uses()[0].heat, 1.9F);  // a prompt's last row but one, and a generated one
+    EXPECT_FLOAT_EQ(rows.uses()[1].heat, 1.0F);
+    EXPECT_FLOAT_EQ(rows.uses()[2].heat, 2.9F);
   }
+}
+
+// Of a long prompt the experts of the last rows are likely to be used again, the others are not.
+TEST(ExpertRowsTest, CountsTheLastRowsOfEachPromptAlone) {
+  ModelSpec spec;
+  spec.n_experts = 3;
+  spec.n_experts_used = 1;
+  ExpertRows rows(spec, 100);
+  std::vector<Row> pass_rows(100);
+  for (std::size_t i = 0; i < pass_rows.size(); ++i) pass_rows[i].sequence = i < 50 ? 0 : 1;
+  for (std::size_t i = 0; i < pass_rows.size(); ++i) {
+    const bool is_last = i == 49;
+    rows.add(std::vector<float>{i % 50 < 10 ? 1.0F : 0.0F, is_last ? 2.0F : 0.0F, 0.5F});
+  }
+  rows.sort(pass_rows);
+  ASSERT_EQ(rows.uses().size(), 3U);
+  EXPECT_EQ(rows.uses()[0].heat, 0.0F);
+  EXPECT_EQ(rows.uses()[1].heat, 1.0F);
+  EXPECT_GT(rows.uses()[2].heat, 10.0F);
 }
 
 }  // namespace

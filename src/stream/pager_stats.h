@@ -23,6 +23,13 @@ struct PagerStats {
   std::uint64_t check_ns = 0;       // CRC and values, over all reading threads
   std::uint64_t dropped_bytes = 0;  // of resident tiles, given back to the system
   std::uint64_t wait_ns = 0;        // of acquire(), for a tile to arrive
+  // Experts that passes used, by layer and pass, and those of them that were not in memory: with
+  // rows that generate, and with rows of prompts alone.
+  std::uint64_t experts_used = 0;
+  std::uint64_t experts_missed = 0;
+  std::uint64_t experts_prompted = 0;
+  std::uint64_t experts_prompt_missed = 0;
+  std::uint64_t expert_bytes_read = 0;
 };
 
 // The times of one tile in the pager, of monotonic_ns(); 0: not yet.

@@ -36,15 +36,28 @@ struct Residency {
   std::uint64_t ring_bytes = 0;             // tiles that come and go
   std::uint64_t staging_bytes = 0;          // of the reading threads
   std::uint64_t row_cache_bytes = 0;        // embedding rows that come from the file one by one
+  std::uint64_t expert_cache_bytes = 0;     // slots of experts that come and go
   std::uint64_t mapped_bytes = 0;           // pages of the file that stay mapped, beside the region
   std::uint64_t table_bytes = 0;            // heap
   std::uint64_t weight_bytes = 0;           // of all tiles as kernels read them
-  std::uint64_t streamed_bytes = 0;         // read from the file by each pass that computes logits
+  std::uint64_t pass_bytes = 0;             // of those that a token multiplies
+  std::uint64_t streamed_bytes = 0;         // read from the file by each pass that computes logits,
+                                            // without experts
+  std::uint64_t expert_pass_bytes = 0;      // stored bytes of the experts that a token uses
+  std::uint32_t n_experts = 0;              // of all layers
+  std::uint32_t n_expert_slots = 0;         // those that can be in memory at once
   std::uint64_t stored_bytes = 0;           // of all weights in the file
   std::uint64_t resident_stored_bytes = 0;  // of the resident ones, which load() waits for
   std::uint64_t least_bytes = 0;            // the smallest WeightLimits::bytes that works
   bool everything_resident = false;
-  double resident_share = 0.0;  // of the bytes that a pass with logits multiplies
+  // Of the bytes that a pass with logits multiplies; of experts the share that has a slot.
+  double resident_share = 0.0;
+
+  // Bytes that a token reads of experts when any choice is as likely as any other, which is the
+  // worst case: texts come back to the same experts.
+  std::uint64_t expert_read_bytes() const noexcept {
+    return n_experts == 0 ? 0 : expert_pass_bytes / n_experts * (n_experts - n_expert_slots);
+  }
 };
 
 }  // namespace qsf

@@ -21,6 +21,16 @@ std::uint32_t max_slots(const TileTable& table) noexcept {
   return table.n_tiles();
 }
 
+ExpertCache make_expert_cache(const TileTable& table, std::uint64_t read_once_bytes) {
+  if (!table.has_experts()) return {};
+  const std::uint64_t largest = *std::ranges::max_element(table.expert_bytes());
+  const std::uint64_t by_bytes = read_once_bytes / std::max<std::uint64_t>(largest, 1);
+  const std::uint64_t read_once_slots = std::max<std::uint64_t>(
+      kLeastExpertSlots, std::min(by_bytes, table.expert_slots().size() / 8));
+  return {table.expert_bytes(), table.reader().spec().n_experts, table.expert_slots(),
+          static_cast<std::uint32_t>(read_once_slots), kExpertHalfLife};
+}
+
 }  // namespace
 
 TileSchedule::TileSchedule(const TileTable& table, const ReadDevice& device, MutableByteSpan region,
@@ -33,6 +43,7 @@ TileSchedule::TileSchedule(const TileTable& table, const ReadDevice& device, Mut
       uses_(table.n_all_tiles()),
       ring_(table.residency().ring_bytes, max_slots(table)),
       next_vectors_(table.n_tiles()),
+      experts_(make_expert_cache(table, kReadOnceBytes)),
       open_ns_(monotonic_ns()) {
   for (TileId id = 0; id < table.n_all_tiles(); ++id) {
     uses_[id].resident = table.tile(id).resident;
@@ -42,13 +53,17 @@ TileSchedule::TileSchedule(const TileTable& table, const ReadDevice& device, Mut
       ++n_residents_unsettled_;
     }
   }
+  wanted_.reserve(table.reader().spec().n_experts);
   plan_.add({0, table.head_end()});
   cursor_ = first_streamed();
 }
 
 std::uint64_t TileSchedule::heap_bytes(const TileTable& table) noexcept {
   return sizeof(TileSchedule) + table.n_all_tiles() * sizeof(TileUse) +
-         TileRing::heap_bytes(max_slots(table));
+         TileRing::heap_bytes(max_slots(table)) +
+         table.reader().spec().n_experts * sizeof(ExpertId) +
+         ExpertCache::heap_bytes(static_cast<std::uint32_t>(table.expert_bytes().size()),
+                                 static_cast<std::uint32_t>(table.expert_slots().size()));
 }
 
 // Returns the position of the plan's next streamed tile after `position`, after the last one the
@@ -70,22 +85,21 @@ std::uint32_t TileSchedule::first_streamed() const {
 }
 
 // Returns the tile to be read next, or kNoTile while there is nothing to read or no room for it.
-// Vectors come first, because they are waited for together; then the tile that is waited for; then
-// resident and streamed tiles in the order of the plan, and residents alone, also those outside of
-// the plan, while the ring is full.
+// Vectors come first, because they are waited for together; then the tile that is waited for, and
+// those of experts that the pass wants; then resident and streamed tiles in the order of the plan,
+// and residents alone, also those outside of the plan, while the ring is full.
 TileId TileSchedule::pick() {
   if (next_vectors_ < table_.n_all_tiles()) return next_vectors_;
-  if (urgent_ != kNoTile && uses_[urgent_].state == TileState::kAbsent) return urgent_;
-  const std::span<const TileId> order = table_.order();
-  while (resident_cursor_ < order.size()) {
-    const TileUse& use = uses_[order[resident_cursor_]];
-    if (use.resident && use.state == TileState::kAbsent) break;
-    ++resident_cursor_;
+  if (urgent_ != kNoTile && uses_[urgent_].state == TileState::kAbsent &&
+      !(no_slot_ && is_of_expert(urgent_))) {
+    return urgent_;
   }
+  if (const TileId of_expert = pick_of_expert(); of_expert != kNoTile) return of_expert;
+  const std::span<const TileId> order = table_.order();
+  const TileId resident = pick_resident();
   if (cursor_ != kNoPosition && uses_[order[cursor_]].state == TileState::kFailed) {
     cursor_ = next_streamed(cursor_);
   }
-  const TileId resident = resident_cursor_ < order.size() ? order[resident_cursor_] : kNoTile;
   if (cursor_ == kNoPosition) return resident;
   const TileId streamed = order[cursor_];
   // A ring that holds all streamed tiles has come round to one that is still there.
@@ -96,12 +110,41 @@ TileId TileSchedule::pick() {
   return is_first && plan_.contains(resident_cursor_) ? resident : streamed;
 }
 
-void TileSchedule::take(TileId id, ReadJob& job) {
+TileId TileSchedule::pick_resident() {
+  const std::span<const TileId> order = table_.order();
+  for (; resident_cursor_ < order.size(); ++resident_cursor_) {
+    const TileUse& use = uses_[order[resident_cursor_]];
+    if (use.resident && use.state == TileState::kAbsent) return order[resident_cursor_];
+  }
+  return kNoTile;
+}
+
+TileId TileSchedule::pick_of_expert() {
+  for (; next_wanted_ < wanted_.size(); ++next_wanted_) {
+    const ExpertId expert = wanted_[next_wanted_];
+    if (!experts_.is_wanted(expert)) continue;
+    const bool has_slot = experts_.slot_of(expert) != kNoExpertSlot;
+    if (!has_slot && no_slot_) return kNoTile;
+    for (const TileId id : table_.tiles_of_expert(expert)) {
+      if (uses_[id].state == TileState::kAbsent) return id;
+    }
+  }
+  return kNoTile;
+}
+
+// Makes a job of a tile, or returns false when its expert gets no slot.
+bool TileSchedule::take(TileId id, ReadJob& job) {
   TileUse& use = uses_[id];
+  if (is_of_expert(id)) {
+    if (!take_expert_slot(expert_of(id))) return false;
+    experts_.hold(expert_of(id));
+    ++n_expert_jobs_;
+    stats_.expert_bytes_read += align_up(table_.info(id).stored_bytes, kTileAlign);
+  }
   use.state = TileState::kReading;
   if (id == next_vectors_) ++next_vectors_;
   if (id == urgent_) urgent_ = kNoTile;
-  if (!use.resident) {
+  if (!use.resident && !is_of_expert(id)) {
     use.slot = ring_.take(id, table_.place_bytes(id));
     cursor_ = next_streamed(cursor_);
     ++n_ring_jobs_;
@@ -114,6 +157,32 @@ void TileSchedule::take(TileId id, ReadJob& job) {
     trace_[use.event] = {.tile = id, .read_start_ns = now_ns};
   }
   job = {.tile = id, .slot = use.slot, .place = place_of(id, use.slot), .first = !use.checked};
+  return true;
+}
+
+// Finds a slot for an expert that has none, and lets the one there leave.
+bool TileSchedule::take_expert_slot(ExpertId expert) {
+  if (experts_.slot_of(expert) != kNoExpertSlot) return true;
+  const ExpertSlot slot = experts_.find_slot(expert);
+  no_slot_ = slot == kNoExpertSlot;
+  if (no_slot_) return false;
+  const ExpertId other = experts_.put(expert, slot);
+  if (other != kNoExpert) evict(other);
+  return true;
+}
+
+// Discards the tiles of an expert that lost its slot.
+void TileSchedule::evict(ExpertId expert) {
+  for (const TileId id : table_.tiles_of_expert(expert)) {
+    TileUse& use = uses_[id];
+    if (use.state != TileState::kReady) continue;
+    if (table_.tile(id).mapped) {
+      device_.drop(table_.info(id).file_offset, table_.info(id).stored_bytes);
+    }
+    use.state = TileState::kAbsent;
+  }
+  // One that is wanted later in this pass is read again.
+  if (experts_.is_wanted(expert)) next_wanted_ = 0;
 }
 
 TileSchedule::Claim TileSchedule::claim(bool wait, ReadJob& job) {
@@ -122,7 +191,7 @@ TileSchedule::Claim TileSchedule::claim(bool wait, ReadJob& job) {
     if (stopping_) return Claim::kStop;
     const TileId id = pick();
     if (id != kNoTile) {
-      take(id, job);
+      if (!take(id, job)) continue;
       wake_readers();
       return Claim::kJob;
     }
@@ -156,6 +225,11 @@ void TileSchedule::complete(const ReadJob& job, const PrepareTimes& times, Statu
   stats_.decompress_ns += times.decompress_ns;
   TileUse& use = uses_[job.tile];
   if (job.slot != kNoSlot) --n_ring_jobs_;
+  if (is_of_expert(job.tile)) {
+    --n_expert_jobs_;
+    experts_.release(expert_of(job.tile));
+    no_slot_ = false;
+  }
   if (!is_in_ring(job.tile, job.slot)) {
     ring_.give_back(job.slot);
   } else {
@@ -263,6 +337,10 @@ Status TileSchedule::load(LoadProgress on_progress, void* user) {
 void TileSchedule::start_pass(const AccessPlan& plan) {
   const Lock lock(mutex_);
   plan_ = plan;
+  experts_.start_pass();
+  wanted_.clear();
+  next_wanted_ = 0;
+  no_slot_ = false;
   const std::span<const TileId> order = table_.order();
   const std::uint32_t first = first_streamed();
   if (first == kNoPosition) {
@@ -281,6 +359,30 @@ void TileSchedule::start_pass(const AccessPlan& plan) {
     cursor_ = next_streamed(cursor_);
     if (cursor_ == first) break;
   }
+  wake_readers();
+}
+
+void TileSchedule::want_experts(std::uint32_t section, std::span<const ExpertUse> uses) {
+  const Lock lock(mutex_);
+  for (const ExpertId expert : wanted_) experts_.done(expert);
+  wanted_.clear();
+  next_wanted_ = 0;
+  no_slot_ = false;
+  for (const ExpertUse& use : uses) {
+    const ExpertId expert = table_.expert_of(section, use.expert);
+    const bool is_hit = experts_.slot_of(expert) != kNoExpertSlot;
+    ++(use.generates ? stats_.experts_used : stats_.experts_prompted);
+    if (!is_hit) ++(use.generates ? stats_.experts_missed : stats_.experts_prompt_missed);
+    experts_.want(expert, use.heat);
+    wanted_.push_back(expert);
+  }
+  wake_readers();
+}
+
+void TileSchedule::expert_done(std::uint32_t section, std::uint32_t expert) {
+  const Lock lock(mutex_);
+  experts_.done(table_.expert_of(section, expert));
+  no_slot_ = false;
   wake_readers();
 }
 
@@ -329,24 +431,59 @@ void TileSchedule::restart_at(TileId id) {
 
 // Returns whether the next tile can never get room: nothing is being read, and it does not fit.
 bool TileSchedule::is_stuck(TileId id) const {
+  if (is_of_expert(id)) return n_expert_jobs_ == 0 && no_slot_;
   return n_ring_jobs_ == 0 && !ring_.has_room(table_.place_bytes(id));
 }
 
 bool TileSchedule::lacks_room(TileId id) {
   const Lock lock(mutex_);
   const TileUse& use = uses_[id];
-  return use.state == TileState::kAbsent && !use.resident &&
-         !ring_.has_room(table_.place_bytes(id));
+  if (use.state != TileState::kAbsent || use.resident) return false;
+  if (!is_of_expert(id)) return !ring_.has_room(table_.place_bytes(id));
+  const ExpertId expert = expert_of(id);
+  return experts_.slot_of(expert) == kNoExpertSlot && experts_.find_slot(expert) == kNoExpertSlot;
+}
+
+Status TileSchedule::no_room_for(TileId id) const {
+  const auto bytes = static_cast<unsigned long long>(table_.place_bytes(id));
+  if (is_of_expert(id)) {
+    return out_of_budget(
+        "a weight tile of %llu bytes: the %u experts in memory are all in use; release tiles first",
+        bytes, experts_.n_slots());
+  }
+  return out_of_budget(
+      "a weight tile of %llu bytes does not fit the ring of %llu bytes, %llu of them in use; "
+      "release tiles first",
+      bytes, static_cast<unsigned long long>(ring_.size_bytes()),
+      static_cast<unsigned long long>(held_ring_bytes_));
 }
 
 void TileSchedule::hold(TileId id) {
   TileUse& use = uses_[id];
   const bool is_first = use.holds++ == 0;
+  if (is_first && is_of_expert(id)) experts_.hold(expert_of(id));
   if (is_first && use.slot != kNoSlot) held_ring_bytes_ += ring_.bytes(use.slot);
   if (use.slot != kNoSlot) pass_over_older(use.slot);
   if (TileEvent* event = event_of(id); event != nullptr && event->acquired_ns == 0) {
     event->acquired_ns = monotonic_ns();
   }
+}
+
+// Has a tile read that is waited for. Returns false when it can never get room.
+bool TileSchedule::begin_missing(TileId id) {
+  const TileUse& use = uses_[id];
+  if (use.resident || is_of_expert(id)) {
+    if (use.state == TileState::kAbsent) urgent_ = id;
+    wake_readers();
+    return !(use.state == TileState::kAbsent && !use.resident && is_stuck(id));
+  }
+  if (use.slot != kNoSlot) {
+    pass_over_older(use.slot);
+    wake_readers();
+    return true;
+  }
+  restart_at(id);
+  return !is_stuck(id);
 }
 
 Status TileSchedule::acquire(TileId id) {
@@ -357,23 +494,7 @@ Status TileSchedule::acquire(TileId id) {
   while (use.state != TileState::kReady) {
     if (use.state == TileState::kFailed) return failure_of(id);
     if (is_cancelled()) return cancelled("cancelled while waiting for a weight tile");
-    if (use.resident) {
-      if (use.state == TileState::kAbsent) urgent_ = id;
-      wake_readers();
-    } else if (use.slot != kNoSlot) {
-      pass_over_older(use.slot);
-      wake_readers();
-    } else {
-      restart_at(id);
-      if (is_stuck(id)) {
-        return out_of_budget(
-            "a weight tile of %llu bytes does not fit the ring of %llu bytes, %llu of them in use; "
-            "release tiles first",
-            static_cast<unsigned long long>(table_.place_bytes(id)),
-            static_cast<unsigned long long>(ring_.size_bytes()),
-            static_cast<unsigned long long>(held_ring_bytes_));
-      }
-    }
+    if (!begin_missing(id)) return no_room_for(id);
     wait_for_tiles(lock);
   }
   if (start_ns != 0) stats_.wait_ns += monotonic_ns() - start_ns;
@@ -411,6 +532,10 @@ void TileSchedule::release(TileId first, std::uint32_t n_tiles) {
     TileUse& use = uses_[id];
     QSF_CHECK(use.holds > 0);
     if (--use.holds > 0) continue;
+    if (is_of_expert(id)) {
+      experts_.release(expert_of(id));
+      no_slot_ = false;
+    }
     if (TileEvent* event = event_of(id)) {
       event->released_ns = monotonic_ns();
       use.event = kNoEvent;
@@ -466,7 +591,10 @@ bool TileSchedule::make_ring(Lock& lock) {
 
 std::uint64_t TileSchedule::drop_residents(std::uint64_t bytes) {
   Lock lock(mutex_);
-  if (ring_.size_bytes() == 0 && !make_ring(lock)) return 0;
+  const std::uint64_t of_experts = drop_experts(bytes);
+  if (of_experts >= bytes) return of_experts;
+  bytes -= of_experts;
+  if (ring_.size_bytes() == 0 && !make_ring(lock)) return of_experts;
   const std::span<const TileId> layers = table_.order().first(table_.head_begin());
   const auto can_drop = [this](TileId id) {
     return uses_[id].resident && uses_[id].holds == 0 && uses_[id].state == TileState::kReady;
@@ -495,12 +623,40 @@ std::uint64_t TileSchedule::drop_residents(std::uint64_t bytes) {
   pass_over_older(kNoSlot);
   cursor_ = first_streamed();
   wake_readers();
+  return of_experts + dropped;
+}
+
+// Gives slots of experts back, the least used first. From then on experts come and go.
+std::uint64_t TileSchedule::drop_experts(std::uint64_t bytes) {
+  if (!table_.has_experts()) return 0;
+  for (const TileId id : table_.order()) {
+    TileUse& use = uses_[id];
+    if (!is_of_expert(id) || !use.resident) continue;
+    use.resident = false;
+    if (use.state == TileState::kAbsent || use.state == TileState::kReading)
+      --n_residents_unsettled_;
+    if (use.state == TileState::kReady) loaded_bytes_ -= table_.info(id).stored_bytes;
+  }
+  std::uint64_t dropped = 0;
+  while (dropped < bytes) {
+    const ExpertSlot slot = experts_.slot_to_drop();
+    if (slot == kNoExpertSlot) break;
+    const ExpertCache::Slot place = experts_.slot(slot);
+    const ExpertId expert = experts_.drop(slot);
+    if (expert != kNoExpert) evict(expert);
+    discard_pages({region_.data() + place.offset, static_cast<std::size_t>(place.region_bytes)});
+    dropped += place.bytes;
+  }
+  stats_.dropped_bytes += dropped;
   return dropped;
 }
 
 std::byte* TileSchedule::place_of(TileId id, RingSlot slot) const noexcept {
   const PagedTile& tile = table_.tile(id);
   if (tile.mapped) return nullptr;
+  if (tile.expert != kNoExpert) {
+    return region_.data() + experts_.slot(experts_.slot_of(tile.expert)).offset + tile.offset;
+  }
   const std::uint64_t offset = slot == kNoSlot ? tile.offset : ring_offset_ + ring_.offset(slot);
   return region_.data() + offset;
 }

@@ -13,6 +13,9 @@
 //
 // Streamed tiles are read in the order of an access plan, from its end on at its beginning, for the
 // next pass.
+//
+// Tiles of experts have no part in the plan and no slot of the ring. They are read when a pass
+// wants their expert, before all read-ahead, into a slot of the ExpertCache.
 
 #ifndef QSF_STREAM_TILE_SCHEDULE_H_
 #define QSF_STREAM_TILE_SCHEDULE_H_
@@ -33,6 +36,7 @@
 #include "base/status.h"
 #include "io/read_device.h"
 #include "stream/access_plan.h"
+#include "stream/expert_cache.h"
 #include "stream/pager_stats.h"
 #include "stream/tile_ring.h"
 #include "stream/tile_table.h"
@@ -81,7 +85,12 @@ class TileSchedule {
   Status wait_for_vectors();
   Status load(LoadProgress on_progress, void* user);
   void start_pass(const AccessPlan& plan);
-  // Returns whether a tile that is not being read waits for room in the ring.
+  // Announces the experts of a layer that the pass will use, ascending; a second call ends the
+  // first. They are read in this order.
+  void want_experts(std::uint32_t section, std::span<const ExpertUse> uses);
+  // The pass needs an expert no more.
+  void expert_done(std::uint32_t section, std::uint32_t expert);
+  // Returns whether a tile that is not being read waits for room in the ring or for a slot.
   bool lacks_room(TileId id);
   Status acquire(TileId id);
   // Holds ready tiles from `first` on, at most `max_tiles`. Returns how many.
@@ -115,11 +124,20 @@ class TileSchedule {
     bool resident = false;
   };
   static constexpr std::uint32_t kNoEvent = 0xFFFFFFFFU;
+  // Tiles that read-once experts take from others: enough for reads to go on beside the products.
+  static constexpr std::uint64_t kReadOnceBytes = std::uint64_t{32} << 20;
   using Lock = std::unique_lock<std::mutex>;
 
   // All of these require the mutex to be held.
   TileId pick();
-  void take(TileId id, ReadJob& job);
+  TileId pick_resident();
+  TileId pick_of_expert();
+  bool take(TileId id, ReadJob& job);
+  bool take_expert_slot(ExpertId expert);
+  void evict(ExpertId expert);
+  std::uint64_t drop_experts(std::uint64_t bytes);
+  ExpertId expert_of(TileId id) const { return table_.tile(id).expert; }
+  bool is_of_expert(TileId id) const { return expert_of(id) != kNoExpert; }
   std::uint32_t next_streamed(std::uint32_t position) const;
   bool is_in_ring(TileId id, RingSlot slot) const { return uses_[id].slot == slot; }
   void hold(TileId id);
@@ -128,6 +146,8 @@ class TileSchedule {
   void pass_over_older(RingSlot slot);
   void leave_ring(TileId id);
   bool is_stuck(TileId id) const;
+  Status no_room_for(TileId id) const;
+  bool begin_missing(TileId id);
   void wake_readers();
   bool is_cancelled() const { return cancel_ != nullptr && cancel_->load(); }
   void wait_for_tiles(Lock& lock);
@@ -158,13 +178,18 @@ class TileSchedule {
   std::uint32_t cursor_ = kNoPosition;  // position of the streamed tile to be read next
   std::uint32_t resident_cursor_ = 0;   // no resident tile before it is absent
   TileId next_vectors_;                 // tile of one-row tensors to be read next
-  TileId urgent_ = kNoTile;             // resident, absent, and waited for
+  TileId urgent_ = kNoTile;             // not of the ring, absent, and waited for
+  ExpertCache experts_;
+  std::vector<ExpertId> wanted_;  // of a layer, ascending
+  std::size_t next_wanted_ = 0;   // all tiles of those before are read or being read
+  bool no_slot_ = false;          // no expert can leave; cleared when one might
   AccessPlan plan_;
   std::uint32_t n_residents_unsettled_ = 0;  // matrices' tiles
   std::uint32_t n_vectors_unsettled_ = 0;
   std::uint64_t loaded_bytes_ = 0;  // stored bytes of resident tiles that are ready
   std::uint32_t n_ring_jobs_ = 0;   // claimed and not completed
-  std::uint32_t n_reading_ = 0;     // claimed and read_ended() not called
+  std::uint32_t n_expert_jobs_ = 0;
+  std::uint32_t n_reading_ = 0;  // claimed and read_ended() not called
   std::uint64_t reading_since_ns_ = 0;
   std::uint64_t held_ring_bytes_ = 0;
   std::uint64_t open_ns_;

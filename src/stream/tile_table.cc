@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "format/tensor_rules.h"
 #include "quant/codec.h"
 #include "quant/interleave.h"
 #include "stream/tile_ring.h"
@@ -150,8 +151,13 @@ void TileTable::list_section(std::uint32_t section, bool mapped) {
     if (info.tensor == kOneRowTensors) continue;
     const bool staged =
         info.stored_bytes != info.raw_bytes || !is_kernel_form(directory.tensors[info.tensor]);
+    const TensorInfo& tensor = directory.tensors[info.tensor];
     tiles_.push_back(
-        {.section = section, .index = index, .staged = staged, .mapped = mapped && !staged});
+        {.section = section,
+         .index = index,
+         .expert = is_expert(tensor.kind) ? expert_of(section, tensor.expert) : kNoExpert,
+         .staged = staged,
+         .mapped = mapped && !staged});
   }
   group_tiles(section, first_id);
 }
@@ -181,10 +187,12 @@ void TileTable::find_order() {
   while (first_layer_id < n_matrix_tiles_ && tiles_[first_layer_id].section == 0) ++first_layer_id;
   for (TileId id = first_layer_id; id < n_matrix_tiles_; ++id) {
     if (tiles_[id].section == n_sections - 1) break;
-    order_.push_back(id);
+    if (tiles_[id].expert == kNoExpert) order_.push_back(id);
   }
   head_begin_ = static_cast<std::uint32_t>(order_.size());
-  for (TileId id = first_layer_id + head_begin_; id < n_matrix_tiles_; ++id) order_.push_back(id);
+  for (TileId id = first_layer_id; id < n_matrix_tiles_; ++id) {
+    if (tiles_[id].section == n_sections - 1) order_.push_back(id);
+  }
   for (TileId id = 0; id < first_layer_id; ++id) {
     if (is_tied_head(id)) order_.push_back(id);
   }
@@ -192,9 +200,30 @@ void TileTable::find_order() {
   for (TileId id = 0; id < first_layer_id; ++id) {
     if (!is_tied_head(id)) order_.push_back(id);
   }
+  order_experts();
   for (std::uint32_t position = 0; position < order_.size(); ++position) {
     tiles_[order_[position]].position = position;
   }
+}
+
+// Appends the tiles of the experts, expert by expert.
+void TileTable::order_experts() {
+  const ModelSpec& spec = reader_->spec();
+  if (spec.n_experts == 0) return;
+  const std::size_t n_experts = std::size_t{spec.n_layers} * spec.n_experts;
+  const std::size_t first = order_.size();
+  for (TileId id = 0; id < n_matrix_tiles_; ++id) {
+    if (tiles_[id].expert != kNoExpert) order_.push_back(id);
+  }
+  std::stable_sort(order_.begin() + static_cast<std::ptrdiff_t>(first), order_.end(),
+                   [this](TileId a, TileId b) { return tiles_[a].expert < tiles_[b].expert; });
+  expert_begin_.reserve(n_experts + 1);
+  auto at = static_cast<std::uint32_t>(first);
+  for (ExpertId expert = 0; expert < n_experts; ++expert) {
+    expert_begin_.push_back(at);
+    while (at < order_.size() && tiles_[order_[at]].expert == expert) ++at;
+  }
+  expert_begin_.push_back(at);
 }
 
 TileRange TileTable::layer_range(std::uint32_t first, std::uint32_t last) const noexcept {
@@ -232,14 +261,36 @@ Status TileTable::count_bytes(const WeightLimits& limits) {
     }
     residency_.weight_bytes += kernel_bytes(id);
     all_place_bytes_ += place_bytes(id);
+    if (tiles_[id].expert != kNoExpert) continue;
     largest_place_bytes_ = std::max(largest_place_bytes_, place_bytes(id));
+    if (tiles_[id].position < head_end_) pass_place_bytes_ += place_bytes(id);
   }
   stored_staging_bytes_ = align_up(stored_staging, kVectorAlign);
   raw_staging_bytes_ = align_up(raw_staging, kVectorAlign);
   residency_.staging_bytes =
       limits.n_queues * align_up(stored_staging_bytes_ + raw_staging_bytes_, kTileAlign);
   measure_rows();
+  measure_experts();
   return ok_status();
+}
+
+void TileTable::measure_experts() {
+  if (expert_begin_.empty()) return;
+  const std::size_t n_experts = expert_begin_.size() - 1;
+  expert_bytes_.reserve(n_experts);
+  std::uint64_t stored_bytes = 0;
+  for (ExpertId expert = 0; expert < n_experts; ++expert) {
+    std::uint64_t bytes = 0;
+    for (const TileId id : tiles_of_expert(expert)) {
+      bytes += place_bytes(id);
+      stored_bytes += info(id).stored_bytes;
+    }
+    expert_bytes_.push_back(bytes);
+    largest_expert_bytes_ = std::max(largest_expert_bytes_, bytes);
+    if (bytes != 0) ++residency_.n_experts;
+  }
+  const ModelSpec& spec = reader_->spec();
+  residency_.expert_pass_bytes = stored_bytes / spec.n_experts * spec.n_experts_used;
 }
 
 // Rows are looked up in the matrices of the embedding section.
@@ -263,13 +314,12 @@ void TileTable::measure_rows() {
   wanted_row_bytes_ = cache_bytes(kWantedCachedRows);
 }
 
-// Spare memory goes to a ring that keeps the disk busy, to rows, and to tiles that stay.
 Status TileTable::choose(const WeightLimits& limits) {
   Residency& r = residency_;
   r.limits = limits;
+  const std::uint64_t experts = std::min(kLeastExpertSlots, r.n_experts) * largest_expert_bytes_;
   const std::uint64_t fixed = r.vector_bytes + r.staging_bytes;
-  const std::uint64_t least_ring = kLeastRingTiles * largest_place_bytes_;
-  const std::uint64_t least = fixed + least_ring + least_row_bytes_;
+  const std::uint64_t least = fixed + least_row_bytes_ + experts + least_ring_bytes();
   const std::uint64_t everything = fixed + all_place_bytes_;
   r.least_bytes = std::min(least, everything);
   r.everything_resident = everything <= limits.bytes;
@@ -281,23 +331,54 @@ Status TileTable::choose(const WeightLimits& limits) {
                          static_cast<unsigned long long>(limits.bytes),
                          static_cast<unsigned long long>(r.least_bytes));
   } else {
-    std::uint64_t spare = limits.bytes - least;
-    const std::uint64_t wanted_ring = std::max(
-        least_ring,
-        align_up(limits.ring_bytes != 0 ? limits.ring_bytes : kDefaultRingBytes, kTileAlign));
-    const std::uint64_t more_ring = std::min(spare & ~(kTileAlign - 1), wanted_ring - least_ring);
-    r.ring_bytes = least_ring + more_ring;
-    spare -= more_ring;
-    const std::uint64_t more_rows =
-        std::min(spare & ~(kTileAlign - 1), wanted_row_bytes_ - least_row_bytes_);
-    r.row_cache_bytes = least_row_bytes_ + more_rows;
-    pin(spare - more_rows);
+    spend(limits.bytes - least);
   }
-  std::uint64_t pass_bytes = 0;
+  sum_up();
+  return ok_status();
+}
+
+// Where experts come and go, all the rest may stay even when it is less than a ring.
+std::uint64_t TileTable::least_ring_bytes() const noexcept {
+  const std::uint64_t ring = kLeastRingTiles * largest_place_bytes_;
+  return has_experts() ? std::min(ring, pass_place_bytes_) : ring;
+}
+
+// Divides the bytes beyond the least. They go to what every token reads: to keep all of it, or else
+// to a ring that keeps the disk busy, to rows, and to tiles that stay. The rest goes to experts.
+void TileTable::spend(std::uint64_t spare) {
+  Residency& r = residency_;
+  const auto take = [&spare](std::uint64_t most) {
+    const std::uint64_t bytes = std::min(spare & ~(kTileAlign - 1), most);
+    spare -= bytes;
+    return bytes;
+  };
+  const std::uint64_t least_ring = least_ring_bytes();
+  const std::uint32_t least_slots = std::min(kLeastExpertSlots, r.n_experts);
+  const bool keeps_pass = has_experts() && spare >= pass_place_bytes_ - least_ring;
+  if (keeps_pass) {
+    spare -= pass_place_bytes_ - least_ring;
+    for (const TileId id : order().first(head_end_)) tiles_[id].resident = true;
+  } else {
+    const std::uint64_t wished_ring =
+        align_up(r.limits.ring_bytes != 0 ? r.limits.ring_bytes : kDefaultRingBytes, kTileAlign);
+    r.ring_bytes = least_ring + take(std::max(least_ring, wished_ring) - least_ring);
+  }
+  r.row_cache_bytes = least_row_bytes_ + take(wanted_row_bytes_ - least_row_bytes_);
+  if (!keeps_pass) pin(spare);
+  if (!has_experts()) return;
+  const std::uint64_t more = keeps_pass ? spare / largest_expert_bytes_ : 0;
+  r.n_expert_slots =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(r.n_experts, least_slots + more));
+  r.expert_cache_bytes = r.n_expert_slots * largest_expert_bytes_;
+}
+
+void TileTable::sum_up() {
+  Residency& r = residency_;
+  if (r.everything_resident) r.n_expert_slots = r.n_experts;
   std::uint64_t resident_bytes = 0;
   for (const TileId id : order_) {
     const bool in_pass = tiles_[id].position < head_end_;
-    if (in_pass) pass_bytes += kernel_bytes(id);
+    if (in_pass) r.pass_bytes += kernel_bytes(id);
     if (in_pass && tiles_[id].resident) resident_bytes += kernel_bytes(id);
     if (in_pass && !tiles_[id].resident) r.streamed_bytes += info(id).stored_bytes;
     if (tiles_[id].resident) r.pinned_bytes += place_bytes(id);
@@ -305,9 +386,17 @@ Status TileTable::choose(const WeightLimits& limits) {
   for (TileId id = 0; id < n_all_tiles(); ++id) {
     if (tiles_[id].resident) r.resident_stored_bytes += info(id).stored_bytes;
   }
-  r.resident_share =
-      pass_bytes == 0 ? 1.0 : static_cast<double>(resident_bytes) / static_cast<double>(pass_bytes);
-  return ok_status();
+  if (has_experts()) {
+    std::uint64_t expert_bytes = 0;
+    for (const std::uint64_t bytes : expert_bytes_) expert_bytes += bytes;
+    const std::uint64_t used =
+        expert_bytes / reader_->spec().n_experts * reader_->spec().n_experts_used;
+    r.pass_bytes += used;
+    resident_bytes += used / r.n_experts * r.n_expert_slots;
+  }
+  r.resident_share = r.pass_bytes == 0
+                         ? 1.0
+                         : static_cast<double>(resident_bytes) / static_cast<double>(r.pass_bytes);
 }
 
 // Keeps tiles of up to `bytes`: those of the head first, then as many of each layer as of any.
@@ -350,6 +439,36 @@ void TileTable::lay_out_tiles(std::uint32_t begin, std::uint32_t end, std::uint6
   }
 }
 
+// Gives experts their slots, and their tiles places in these. Returns the bytes of slots that are
+// not those of resident tiles.
+std::uint64_t TileTable::lay_out_experts(std::uint64_t& offset) {
+  const Residency& r = residency_;
+  const bool resident = r.everything_resident;
+  bool copies = false;
+  expert_slots_.reserve(r.n_expert_slots);
+  for (ExpertId expert = 0; expert < expert_bytes_.size(); ++expert) {
+    std::uint64_t at = 0;  // in its slot, which holds no mapped tile
+    for (const TileId id : tiles_of_expert(expert)) {
+      if (tiles_[id].mapped) continue;
+      tiles_[id].offset = at;
+      at += place_bytes(id);
+    }
+    copies = copies || at != 0;
+    if (!resident || expert_bytes_[expert] == 0) continue;
+    expert_slots_.push_back(
+        {.offset = offset, .region_bytes = at, .bytes = expert_bytes_[expert], .expert = expert});
+    offset += at;
+  }
+  if (resident) return 0;
+  for (std::uint32_t slot = 0; slot < r.n_expert_slots; ++slot) {
+    const std::uint64_t region_bytes = copies ? largest_expert_bytes_ : 0;
+    expert_slots_.push_back(
+        {.offset = offset, .region_bytes = region_bytes, .bytes = largest_expert_bytes_});
+    offset += region_bytes;
+  }
+  return r.expert_cache_bytes;
+}
+
 void TileTable::lay_out() {
   Residency& r = residency_;
   std::uint64_t offset = 0;
@@ -365,9 +484,10 @@ void TileTable::lay_out() {
     offset += place_bytes(id);
   }
   const auto n_positions = static_cast<std::uint32_t>(order_.size());
-  lay_out_tiles(head_begin_, n_positions, offset);
+  lay_out_tiles(head_begin_, has_experts() ? expert_begin_[0] : n_positions, offset);
+  const std::uint64_t slot_bytes = lay_out_experts(offset);
   lay_out_tiles(0, head_begin_, offset);
-  r.mapped_bytes = r.vector_bytes + r.pinned_bytes - offset;
+  r.mapped_bytes = r.vector_bytes + r.pinned_bytes + slot_bytes - offset;
   ring_offset_ = offset;
   const bool copies = std::any_of(tiles_.begin(), tiles_.begin() + n_matrix_tiles_,
                                   [](const PagedTile& tile) { return !tile.mapped; });
@@ -376,10 +496,12 @@ void TileTable::lay_out() {
   offset += r.staging_bytes;
   row_cache_offset_ = offset;
   r.region_bytes = offset + r.row_cache_bytes;
-  r.table_bytes = tiles_.capacity() * sizeof(PagedTile) +
-                  tensors_.capacity() * sizeof(PagedTensor) +
-                  first_tensor_.capacity() * sizeof(std::uint32_t) +
-                  (tile_ids_.capacity() + order_.capacity()) * sizeof(TileId);
+  r.table_bytes =
+      tiles_.capacity() * sizeof(PagedTile) + expert_begin_.capacity() * sizeof(std::uint32_t) +
+      expert_bytes_.capacity() * sizeof(std::uint64_t) +
+      expert_slots_.capacity() * sizeof(ExpertCache::Slot) +
+      tensors_.capacity() * sizeof(PagedTensor) + first_tensor_.capacity() * sizeof(std::uint32_t) +
+      (tile_ids_.capacity() + order_.capacity()) * sizeof(TileId);
 }
 
 }  // namespace qsf

@@ -9,7 +9,12 @@
 //
 // The region, every part aligned to kTileAlign:
 //
-//   vectors | resident head and embeddings | resident layer tiles | ring | staging | row cache
+//   vectors | resident head and embeddings | experts | resident layer tiles | ring | staging |
+//   row cache
+//
+// Experts are apart, because a pass reads those alone that its rows choose: they follow the
+// embeddings in the order, each one whole, and have slots that they come to and leave
+// (ExpertCache). Where everything is resident each has a slot of its own.
 
 #ifndef QSF_STREAM_TILE_TABLE_H_
 #define QSF_STREAM_TILE_TABLE_H_
@@ -23,6 +28,7 @@
 #include "format/tile_codec.h"
 #include "quant/weight_tile.h"
 #include "stream/access_plan.h"
+#include "stream/expert_cache.h"
 #include "stream/residency.h"
 
 namespace qsf {
@@ -31,10 +37,13 @@ namespace qsf {
 // no number that users see; inside they follow the last matrix.
 
 struct PagedTile {
-  std::uint64_t offset = 0;    // of its place in the region; resident tiles that are not mapped
+  // Of its place in the region, or in the slot of its expert; for resident tiles and those of
+  // experts, where they are not mapped.
+  std::uint64_t offset = 0;
   std::uint32_t section = 0;   // in QsfReader::directories()
   std::uint32_t index = 0;     // in the section's tiles
   std::uint32_t position = 0;  // in TileTable::order; matrices alone
+  ExpertId expert = kNoExpert;
   bool resident = false;
   bool staged = false;  // compressed, or not in the form of kernels
   bool mapped = false;  // used where the file is mapped
@@ -92,13 +101,25 @@ class TileTable {
   }
   std::uint32_t embedding_tensor() const noexcept { return embedding_tensor_; }
 
-  // Tiles by position: a whole pass uses [0, head_end), the head from head_begin on.
+  // Tiles by position: a whole pass uses [0, head_end), the head from head_begin on, and experts.
   std::span<const TileId> order() const noexcept { return order_; }
   std::uint32_t head_begin() const noexcept { return head_begin_; }
   std::uint32_t head_end() const noexcept { return head_end_; }
   // The positions of layers [first, last). Requires  first <= last <= layers
   TileRange layer_range(std::uint32_t first, std::uint32_t last) const noexcept;
   TileRange head_range() const noexcept { return {head_begin_, head_end_}; }
+
+  // An expert of a layer's section. Requires  the model has experts
+  ExpertId expert_of(std::uint32_t section, std::uint32_t expert) const noexcept {
+    return (section - 1) * reader_->spec().n_experts + expert;
+  }
+  std::span<const TileId> tiles_of_expert(ExpertId id) const noexcept {
+    return order().subspan(expert_begin_[id], expert_begin_[id + 1] - expert_begin_[id]);
+  }
+  // Their slots when the model is opened, and the bytes of each expert in a slot.
+  const std::vector<ExpertCache::Slot>& expert_slots() const noexcept { return expert_slots_; }
+  std::span<const std::uint64_t> expert_bytes() const noexcept { return expert_bytes_; }
+  bool has_experts() const noexcept { return !expert_bytes_.empty(); }
 
   // Where parts of the region begin.
   std::uint64_t ring_offset() const noexcept { return ring_offset_; }
@@ -120,13 +141,19 @@ class TileTable {
   void list_section(std::uint32_t section, bool mapped);
   void group_tiles(std::uint32_t section, TileId first_id);
   void find_order();
+  void order_experts();
   Status count_bytes(const WeightLimits& limits);
   void measure_rows();
+  void measure_experts();
+  std::uint64_t least_ring_bytes() const noexcept;
+  void spend(std::uint64_t spare);
+  void sum_up();
   Status choose(const WeightLimits& limits);
   void pin(std::uint64_t bytes);
   void pin_evenly(std::uint32_t begin, std::uint32_t end, std::uint64_t total_bytes,
                   std::uint64_t pin_bytes);
   void lay_out();
+  std::uint64_t lay_out_experts(std::uint64_t& offset);
   void lay_out_tiles(std::uint32_t begin, std::uint32_t end, std::uint64_t& offset);
 
   const QsfReader* reader_;
@@ -136,6 +163,9 @@ class TileTable {
   std::vector<std::uint32_t> first_tensor_;  // by section, and the end
   std::vector<TileId> tile_ids_;             // grouped by tensor
   std::vector<TileId> order_;
+  std::vector<std::uint32_t> expert_begin_;  // positions, by expert, and the end
+  std::vector<std::uint64_t> expert_bytes_;  // of places
+  std::vector<ExpertCache::Slot> expert_slots_;
   std::uint32_t n_matrix_tiles_ = 0;
   std::uint32_t embedding_tensor_ = 0;  // in its section
   std::uint32_t head_begin_ = 0;
@@ -147,10 +177,12 @@ class TileTable {
   std::uint64_t raw_staging_bytes_ = 0;
   std::uint64_t row_read_bytes_ = 0;
   std::uint64_t row_raw_bytes_ = 0;
-  std::uint64_t least_row_bytes_ = 0;   // of the row cache with its fewest rows
-  std::uint64_t wanted_row_bytes_ = 0;  // with as many as help
-  std::uint32_t row_cols_ = 0;          // of the widest embedding
-  std::uint64_t largest_place_bytes_ = 0;
+  std::uint64_t least_row_bytes_ = 0;      // of the row cache with its fewest rows
+  std::uint64_t wanted_row_bytes_ = 0;     // with as many as help
+  std::uint32_t row_cols_ = 0;             // of the widest embedding
+  std::uint64_t largest_place_bytes_ = 0;  // without experts
+  std::uint64_t largest_expert_bytes_ = 0;
+  std::uint64_t pass_place_bytes_ = 0;  // of layers and head, without experts
   std::uint64_t all_place_bytes_ = 0;
 };
 

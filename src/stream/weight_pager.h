@@ -30,6 +30,7 @@
 #include "format/qsf_reader.h"
 #include "io/read_device.h"
 #include "quant/weight_tile.h"
+#include "stream/expert_cache.h"
 #include "stream/pager_stats.h"
 #include "stream/residency.h"
 #include "stream/row_cache.h"
@@ -94,6 +95,17 @@ class WeightPager {
   // next pass. Other tiles may be acquired too, at the price of a restart.
   void start_pass(const AccessPlan& plan);
 
+  // Announces the experts of a layer that the pass will use, ascending and each once: they are read
+  // before all else, in this order. A second call ends the first.
+  // Requires  the section is a layer's, and its model has these experts
+  void want_experts(std::uint32_t section, std::span<const ExpertUse> uses) {
+    schedule_.want_experts(section, uses);
+  }
+  // The pass needs an expert no more; it may leave when its tiles are released.
+  void expert_done(std::uint32_t section, std::uint32_t expert) {
+    schedule_.expert_done(section, expert);
+  }
+
   // Gives at least `bytes` of resident tiles back to the system, as many of each layer as of any,
   // or all of the layers; they are streamed from then on. Returns the bytes given back.
   // Requires  no tile is held, or by completed work alone
@@ -113,7 +125,8 @@ class WeightPager {
   // Requires  id < n_tiles()
   // Fails     kIo, kCorrupt: the tile cannot be read, now or later; the message names the section,
   //           the tile and its file offset; kCancelled; kOutOfBudget when the tiles held and not
-  //           released leave no room for another
+  //           released leave no room for another, and for an embedding that is not resident where
+  //           experts come and go and all else stays: its rows are read one by one
   Result<WeightTile> acquire(TileId id);
   // Holds as many of the tiles first, first + 1 ... as are ready without waiting, at most
   // max_tiles, out.size() and those that exist, and returns how many; 0 means: acquire(first). Of

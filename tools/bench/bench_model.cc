@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/rng.h"
+#include "format/tensor_rules.h"
 #include "kv/h2o_eviction.h"
 #include "platform/clock.h"
 #include "quant/interleave.h"
@@ -40,9 +41,13 @@ ModelCost::ModelCost(const qsf::QsfReader& reader, qsf::KvType k_type, qsf::KvTy
                         (spec_.tied_head && tensor.kind == qsf::TensorKind::kTokenEmbedding);
       const bool layer = section.kind == qsf::SectionKind::kLayer;
       if (tensor.rows == 1 || (!head && !layer)) continue;
-      const std::uint64_t n_weights = std::uint64_t{tensor.rows} * tensor.cols;
+      // Of experts, those that a row uses.
+      const bool of_expert = qsf::is_expert(tensor.kind);
+      const std::uint64_t part = of_expert ? spec_.n_experts_used : 1;
+      const std::uint64_t whole = of_expert ? spec_.n_experts : 1;
+      const std::uint64_t n_weights = std::uint64_t{tensor.rows} * tensor.cols * part / whole;
       (head ? head_weights_ : layer_weights_) += n_weights;
-      weight_bytes_ += bytes_in_memory(tensor);
+      weight_bytes_ += bytes_in_memory(tensor) * part / whole;
       if (head) head_type_ = type_text(tensor.format);
       if (layer) weights_by_type[type_text(tensor.format)] += n_weights;
       if (qsf::is_float_type(tensor.format.type)) n_floats += n_weights;

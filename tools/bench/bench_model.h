@@ -29,8 +29,9 @@ class ModelCost {
   ModelCost(const qsf::QsfReader& reader, qsf::KvType k_type, qsf::KvType v_type,
             std::uint64_t n_kept, const std::optional<qsf::SparsePrefillOptions>& h2o);
 
-  // Returns the bytes of weights that a pass reads, for any number of rows: every matrix of the
-  // layers and the output head, as stored in memory. Rows of the embedding are not counted.
+  // Returns the bytes of weights that a generated row reads: every matrix of the layers and the
+  // output head, as stored in memory, and of experts as many as a row uses. Rows of the embedding
+  // are not counted.
   std::uint64_t weight_bytes() const noexcept { return weight_bytes_; }
   // Returns the bytes of keys and values that a row at `position` reads.
   std::uint64_t kv_bytes(std::uint64_t position) const noexcept;

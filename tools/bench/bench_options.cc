@@ -143,6 +143,13 @@ std::string check(const Lists& lists, BenchOptions& options) {
            "same memory limit";
   }
   if (!options.timeline.empty() && options.streams.empty()) return "--timeline needs --stream";
+  if (!options.routing.empty() && options.streams.empty()) return "--routing needs --stream";
+  if (!options.record_routing.empty() && options.streams.empty()) {
+    return "--record-routing needs --stream";
+  }
+  if (!options.record_routing.empty() && !options.routing.empty()) {
+    return "--record-routing excludes --routing";
+  }
   if (options.disk && (!options.streams.empty() || !options.peer_model.empty())) {
     return "--disk excludes --stream and --peer-model: it measures no model";
   }
@@ -224,6 +231,17 @@ std::optional<int> parse_bench_options(int argc, const char* const* argv, BenchO
       .value("--timeline", options.timeline,
              "With --stream: write the times at which each tile of the last run was read and used, "
              "as JSON")
+      .type_name("FILE");
+  parser
+      .value("--routing", options.routing,
+             "With --stream: let rows take the experts of this file, pass by pass, and not those "
+             "that the model's routers choose. For random weights, whose routers choose at random; "
+             "scripts/measure/expert_routings.py writes such files")
+      .type_name("FILE");
+  parser
+      .value("--record-routing", options.record_routing,
+             "With --stream: write the experts that each generated token of the last run chose, by "
+             "layer, with their weights and the next two scores")
       .type_name("FILE");
   parser.flag(
       "--disk", options.disk,

@@ -194,6 +194,8 @@ nlohmann::ordered_json stream_json(const Stream& stream) {
                                  {"planned_bytes", stream.planned_bytes},
                                  {"rows_per_pass", stream.rows_per_pass},
                                  {"streamed_bytes_per_pass", stream.streamed_bytes},
+                                 {"experts", stream.n_experts},
+                                 {"experts_kept", stream.n_expert_slots},
                                  {"tests", nlohmann::ordered_json::array()}};
   for (const StreamResult& result : stream.results) {
     nlohmann::ordered_json test = {{"kind", result.test.generate ? "generate" : "prompt"},
@@ -210,6 +212,9 @@ nlohmann::ordered_json stream_json(const Stream& stream) {
       test["runs"].push_back({{"seconds", run.seconds},
                               {"bytes_read", run.bytes_read},
                               {"wait_seconds", run.wait_seconds},
+                              {"experts_used", run.experts_used},
+                              {"experts_missed", run.experts_missed},
+                              {"expert_bytes_read", run.expert_bytes_read},
                               {"disk_beside_bytes_per_second", run.disk_beside}});
     }
     json["tests"].push_back(std::move(test));

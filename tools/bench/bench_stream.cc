@@ -15,6 +15,7 @@
 #include "tools/bench/bench_machine.h"
 #include "tools/bench/bench_model.h"
 #include "tools/bench/bench_report.h"
+#include "tools/bench/bench_routing.h"
 #include "tools/common/option_parser.h"
 #include "tools/common/tool_support.h"
 
@@ -108,6 +109,11 @@ qsf::Result<StreamRun> run_once(BenchModel& model, const BenchTest& test, const 
   const qsf::PagerStats after = model.engine().pager_stats();
   run.bytes_read = after.bytes_read - before.bytes_read;
   run.wait_seconds = static_cast<double>(after.wait_ns - before.wait_ns) * 1e-9;
+  run.experts_used =
+      after.experts_used + after.experts_prompted - before.experts_used - before.experts_prompted;
+  run.experts_missed = after.experts_missed + after.experts_prompt_missed - before.experts_missed -
+                       before.experts_prompt_missed;
+  run.expert_bytes_read = after.expert_bytes_read - before.expert_bytes_read;
   if (meter != nullptr) {
     QSF_ASSIGN_OR_RETURN(const double beside, meter->measure());
     run.disk_beside = (run.disk_beside + beside) / 2;
@@ -115,17 +121,33 @@ qsf::Result<StreamRun> run_once(BenchModel& model, const BenchTest& test, const 
   return run;
 }
 
+qsf::Result<std::unique_ptr<RoutingReplay>> routing_of(const BenchOptions& options,
+                                                       const BenchModel& model) {
+  if (options.routing.empty()) return std::unique_ptr<RoutingReplay>();
+  return RoutingReplay::read(options.routing, model.engine().spec());
+}
+
 qsf::Result<Stream> measure_stream(const BenchOptions& options, std::uint64_t budget_bytes,
                                    const DiskMeter* meter, ProgressLine& progress) {
   QSF_ASSIGN_OR_RETURN(BenchModel model, BenchModel::open(options, budget_bytes));
   const qsf::EnginePlan& plan = model.engine().plan();
-  Stream stream = {.budget_bytes = budget_bytes,
-                   .mode = plan.reading_mode,
-                   .resident_share = plan.residency.resident_share,
-                   .planned_bytes = plan.memory.total_bytes(),
-                   .rows_per_pass = plan.rows_per_pass,
-                   .streamed_bytes = plan.residency.streamed_bytes,
-                   .results = {}};
+  Stream stream = {
+      .budget_bytes = budget_bytes,
+      .mode = plan.reading_mode,
+      .resident_share = plan.residency.resident_share,
+      .planned_bytes = plan.memory.total_bytes(),
+      .rows_per_pass = plan.rows_per_pass,
+      .streamed_bytes = plan.residency.streamed_bytes + plan.residency.expert_read_bytes(),
+      .n_experts = plan.residency.n_experts,
+      .n_expert_slots = plan.residency.n_expert_slots,
+      .results = {}};
+  QSF_ASSIGN_OR_RETURN(const std::unique_ptr<RoutingReplay> replay, routing_of(options, model));
+  std::unique_ptr<RoutingRecorder> recorder;
+  if (!options.record_routing.empty()) {
+    QSF_ASSIGN_OR_RETURN(recorder, RoutingRecorder::create(options.record_routing));
+  }
+  model.engine().set_routing_hook(replay != nullptr ? static_cast<qsf::RoutingHook*>(replay.get())
+                                                    : recorder.get());
   std::vector<qsf::TileEvent> events(options.timeline.empty() ? 0 : kTracedTiles);
   for (const BenchTest& test : model.tests(options)) {
     StreamResult result = {.test = test, .runs = {}};
@@ -139,6 +161,10 @@ qsf::Result<Stream> measure_stream(const BenchOptions& options, std::uint64_t bu
       result.runs.push_back(run);
     }
     stream.results.push_back(std::move(result));
+  }
+  model.engine().set_routing_hook(nullptr);
+  if (recorder != nullptr) {
+    QSF_RETURN_IF_ERROR(recorder->finish());
   }
   if (!events.empty()) {
     const std::size_t n_traced = model.engine().n_traced();
@@ -161,6 +187,10 @@ void print_stream(const Stream& stream) {
                 test_name(result.test).c_str(), tokens.median, tokens.min, tokens.max,
                 megabytes(first.bytes_read).c_str(), result.bytes_per_second().median * 1e-9, share,
                 100.0 * result.wait_share().median);
+    if (first.experts_used == 0) continue;
+    std::printf("%10s %10s %-22s %9.1f %% of the experts used were in memory; %s read\n", "", "",
+                "", 100.0 * result.expert_hits().median,
+                megabytes(first.expert_bytes_read).c_str());
   }
 }
 
@@ -173,6 +203,9 @@ void print_streams(const BenchOptions& options, const std::vector<Stream>& strea
                 megabytes(stream.budget_bytes).c_str(), megabytes(stream.planned_bytes).c_str(),
                 stream.rows_per_pass, megabytes(stream.streamed_bytes).c_str(),
                 stream.mode.c_str());
+    if (stream.n_experts == 0) continue;
+    std::printf("%s: %u of %u experts in memory at once\n", megabytes(stream.budget_bytes).c_str(),
+                stream.n_expert_slots, stream.n_experts);
   }
   if (meter != nullptr) {
     std::printf("disk: read %u at once of %u KiB, which was fastest, before and after each run\n",

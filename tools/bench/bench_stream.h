@@ -5,6 +5,7 @@
 #ifndef QSF_TOOLS_BENCH_BENCH_STREAM_H_
 #define QSF_TOOLS_BENCH_BENCH_STREAM_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,6 +23,10 @@ struct StreamRun {
   std::uint64_t bytes_read = 0;  // from the file
   double wait_seconds = 0.0;     // of `seconds`, spent waiting for the disk
   double disk_beside = 0.0;      // bytes a second of the disk just before and after, their mean
+  // Of a mixture of experts: those that the passes used, by layer, and those not in memory.
+  std::uint64_t experts_used = 0;
+  std::uint64_t experts_missed = 0;
+  std::uint64_t expert_bytes_read = 0;
 };
 
 struct StreamResult {
@@ -47,6 +52,12 @@ struct StreamResult {
       return run.disk_beside > 0.0 ? run.bytes_read / run.seconds / run.disk_beside : 0.0;
     });
   }
+  Spread expert_hits() const {
+    return spread([](const StreamRun& run) {
+      const auto used = static_cast<double>(std::max<std::uint64_t>(run.experts_used, 1));
+      return 1.0 - static_cast<double>(run.experts_missed) / used;
+    });
+  }
   Spread wait_share() const {
     return spread([](const StreamRun& run) { return run.wait_seconds / run.seconds; });
   }
@@ -60,6 +71,8 @@ struct Stream {
   std::uint64_t planned_bytes = 0;
   std::uint32_t rows_per_pass = 0;
   std::uint64_t streamed_bytes = 0;  // of a pass
+  std::uint32_t n_experts = 0;       // of all layers
+  std::uint32_t n_expert_slots = 0;
   std::vector<StreamResult> results;
 };
 

@@ -287,6 +287,56 @@ class Streams(Case):
         with open(timeline, encoding="ascii") as file:
             self.assertIsInstance(json.load(file), list)
 
+    def experts_model(self):
+        """Converts a model of 2 layers with 7 experts, 3 of them for a token; returns its path."""
+        model = path("experts.qsf")
+        if not os.path.exists(model):
+            source = os.path.join(SOURCE_DIR, "testdata", "golden", "qwen3_moe")
+            done = subprocess.run([os.path.join(BIN_DIR, "qsf-convert"), source, model, "--quant-type", "8bit"],
+                                  capture_output=True, text=True, timeout=TIMEOUT_S)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        return model
+
+    def test_records_and_replays_routings(self):
+        recorded = path("recorded.txt")
+        arguments = ["--stream", "500", "-p", "0", "-n", "5", "-r", "1", "--no-probe"]
+        result = self.measured(self.experts_model(), *arguments, "--record-routing", recorded)
+        stream = result["streams"][0]
+        self.assertEqual((stream["experts"], stream["experts_kept"]), (14, 14))
+        run = stream["tests"][0]["runs"][0]
+        self.assertEqual((run["experts_used"], run["experts_missed"]), (5 * 2 * 3, 0))
+        with open(recorded, encoding="ascii") as file:
+            lines = file.read().splitlines()
+        self.assertEqual(lines[0], "qsf-routing 1")
+        self.assertEqual(len(lines), 1 + 5 * 2)
+        for number, line in enumerate(lines[1:]):
+            self.assertRegex(line, rf"^g {number % 2}( [0-6]:[\d.e+-]+){{3}} ;( [0-6]:[-\d.e+]+){{2}}$")
+        with open(recorded, "w", encoding="ascii") as file:
+            file.write("qsf-routing 1\ng 0 6 5 4\ng 1 0 1 2\n")
+        run = self.measured(self.experts_model(), *arguments, "--routing", recorded)["streams"][0]["tests"][0]["runs"][0]
+        self.assertEqual(run["experts_used"], 5 * 2 * 3)
+        code, out, err = call(self.experts_model(), *arguments, "--routing", recorded)
+        self.assertEqual(code, 0, err)
+        self.assertIn("100.0 % of the experts used were in memory", out)
+        self.assertIn("14 of 14 experts in memory at once", out)
+
+    def test_refuses_routings_that_do_not_fit(self):
+        arguments = ["--stream", "500", "-p", "0", "-n", "2", "-r", "1", "--no-probe", "--routing"]
+        model = self.experts_model()
+        self.refused(1, "cannot be read", model, *arguments, path("none.txt"))
+        self.refused(1, "line 1 is not", model, *arguments, write("other.txt", "hello\n"))
+        for text, word in (("g 0 1 2", "2 experts, a row of the model takes 3"),
+                           ("g 2 1 2 3", "layer 2, the model has 2"),
+                           ("g 0 1 2 7", "expert 7, the model has 7"),
+                           ("g 0 1 2 2", "expert 2 twice"),
+                           ("x 0 1 2 3", "expected \"g LAYER EXPERT")):
+            err = self.refused(1, word, model, *arguments, write("bad.txt", f"qsf-routing 1\n{text}\n"))
+            self.assertIn("bad.txt: line 2", err)
+        self.refused(1, "no routings", model, *arguments, write("empty.txt", "qsf-routing 1\n"))
+        self.refused(1, "no experts", MODEL, *arguments, write("good.txt", "qsf-routing 1\ng 0 1 2 3\n"))
+        self.refused(2, "--routing needs --stream", model, "--routing", path("bad.txt"))
+        self.refused(2, "excludes", model, *arguments, path("bad.txt"), "--record-routing", path("out.txt"))
+
     def test_sets_a_run_against_the_disk(self):
         code, out, err = call(MODEL, "--stream", "128", "-p", "0", "-n", "2", "-r", "1")
         self.assertEqual(code, 0, err)

@@ -57,6 +57,12 @@ std::string text_plan(const QSFPlan* plan, const KvTypeChoice& kv_types) {
   add_line(text, "mode              %s", info.reading_mode);
   add_line(text, "read per pass     %s of %s of weights", megabytes(info.pass_read_bytes).c_str(),
            megabytes(info.weight_bytes).c_str());
+  if (info.experts > 0) {
+    add_line(text, "experts           %d of %d in memory at once; a token uses %s of them",
+             info.experts_kept, info.experts, megabytes(info.expert_pass_bytes).c_str());
+    add_line(text, "                  and reads at most %s, less as texts return to the same ones",
+             megabytes(info.expert_read_bytes).c_str());
+  }
   add_line(text, "disk, memory      %s, %s", rate(info.disk_bytes_per_second).c_str(),
            rate(info.memory_bytes_per_second).c_str());
   if (info.tokens_per_second > 0) {
@@ -94,6 +100,10 @@ std::string json_plan(const QSFPlan* plan, const KvTypeChoice& kv_types) {
                  {"resident_share", info.resident_share},
                  {"weight_bytes", info.weight_bytes},
                  {"pass_read_bytes", info.pass_read_bytes},
+                 {"experts", info.experts},
+                 {"experts_kept", info.experts_kept},
+                 {"expert_pass_bytes", info.expert_pass_bytes},
+                 {"expert_read_bytes", info.expert_read_bytes},
                  {"disk_bytes_per_second", known(info.disk_bytes_per_second)},
                  {"memory_bytes_per_second", known(info.memory_bytes_per_second)},
                  {"tokens_per_second", known(info.tokens_per_second)},

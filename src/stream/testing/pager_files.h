@@ -43,6 +43,7 @@ struct FileShape {
   std::uint32_t n_layers = 2;
   bool tied_head = false;
   float poison = 0.0F;  // a number of layer 1's first norm, unless it is 0
+  std::uint32_t n_experts = 0;
 };
 
 // 200 and 150 are multiples of neither 16, 64 nor a block; 300 rows make several tiles of 64 rows.
@@ -59,6 +60,11 @@ inline ModelSpec small_spec(const FileShape& shape) {
   spec.max_positions = 70;
   spec.ffn = 200;
   spec.gated_ffn = true;
+  if (shape.n_experts != 0) {
+    spec.n_experts = shape.n_experts;
+    spec.n_experts_used = 2;
+    spec.expert_ffn = 80;
+  }
   return spec;
 }
 
@@ -86,14 +92,21 @@ class PagerFile {
           {matrix(TensorKind::kTokenEmbedding, 300, 150, storage),
            matrix(TensorKind::kPositionEmbedding, 70, 150, f32)});
     for (std::uint32_t layer = 0; layer < shape.n_layers; ++layer) {
-      write(*writer, SectionKind::kLayer, layer,
-            {vector(TensorKind::kAttnNorm, 150, QuantType::kF32),
-             matrix(TensorKind::kAttnQ, 150, 150, storage),
-             vector(TensorKind::kAttnQBias, 150, QuantType::kF16),
-             matrix(TensorKind::kFfnGate, 200, 150, storage),
-             matrix(TensorKind::kFfnUp, 200, 150, storage),
-             vector(TensorKind::kFfnUpBias, 200, QuantType::kBF16),
-             matrix(TensorKind::kFfnDown, 150, 200, storage)});
+      std::vector<TensorInfo> tensors = {vector(TensorKind::kAttnNorm, 150, QuantType::kF32),
+                                         matrix(TensorKind::kAttnQ, 150, 150, storage),
+                                         vector(TensorKind::kAttnQBias, 150, QuantType::kF16),
+                                         matrix(TensorKind::kFfnGate, 200, 150, storage),
+                                         matrix(TensorKind::kFfnUp, 200, 150, storage),
+                                         vector(TensorKind::kFfnUpBias, 200, QuantType::kBF16),
+                                         matrix(TensorKind::kFfnDown, 150, 200, storage)};
+      for (std::uint16_t expert = 0; expert < shape.n_experts; ++expert) {
+        tensors.push_back(matrix(TensorKind::kExpertGate, 80, 150, storage));
+        tensors.push_back(matrix(TensorKind::kExpertUp, 80, 150, storage));
+        tensors.push_back(matrix(TensorKind::kExpertDown, 150, 80, storage));
+        for (std::size_t i = tensors.size() - 3; i < tensors.size(); ++i)
+          tensors[i].expert = expert;
+      }
+      write(*writer, SectionKind::kLayer, layer, tensors);
     }
     std::vector<TensorInfo> last = {vector(TensorKind::kFinalNorm, 150, QuantType::kF32)};
     if (!shape.tied_head) last.push_back(matrix(TensorKind::kHead, 300, 150, storage));

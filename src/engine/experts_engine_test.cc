@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+//
+// Mixtures of experts end to end: whatever experts are in memory, whatever shares a pass and however
+// a text is cut, forked, saved and restored, the logits are the same to the last bit.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/engine_plan.h"
+#include "engine/testing/naive_model_test.h"
+#include "engine/testing/streamed_model.h"
+
+namespace qsf {
+namespace {
+
+using testing_support::kMB;
+using testing_support::Logits;
+using testing_support::naive_llama;
+using testing_support::NaiveModelTest;
+
+constexpr std::size_t kTokens = 48;
+constexpr std::size_t kSteps = 6;
+
+class ExpertsEngineTest : public NaiveModelTest {
+ protected:
+  void SetUp() override {
+    ModelSpec spec = naive_llama(4, 128);
+    spec.architecture = "granitemoe";
+    spec.hidden = 128;
+    spec.residual_scale = 0.7F;
+    spec.n_experts = 20;
+    spec.n_experts_used = 3;
+    spec.expert_ffn = 224;
+    spec.expert_renormalised = true;
+    spec.shared_ffn = 44;
+    spec.expert_layers = {1, 0, 1, 1};
+    make_model(spec, kTokens + kSteps);
+  }
+  EngineOptions options(std::uint64_t budget_bytes) const {
+    EngineOptions options = exact_options(64);
+    options.n_sequences = 3;
+    options.ram_budget_bytes = budget_bytes;
+    options.rows_per_pass = 32;
+    return options;
+  }
+  // The smallest budget, as the refusal of a smaller one names it.
+  std::uint64_t least_budget() const {
+    return testing_support::named_budget_mb(path_, options(kMB)) * kMB;
+  }
+  std::unique_ptr<Session> session_of(Engine& engine) const {
+    return engine.create_session().value();
+  }
+  void step_all(Engine& engine, const std::vector<Session*>& sessions, std::size_t token,
+                std::vector<Logits>& logits) const {
+    std::vector<std::vector<float>> rows(sessions.size(),
+                                         std::vector<float>(testing_support::kNaiveVocab));
+    std::vector<LogitsCopy> sinks(rows.begin(), rows.end());
+    std::vector<SessionToken> steps(sessions.size());
+    for (std::size_t i = 0; i < sessions.size(); ++i) {
+      steps[i] = {sessions[i], tokens_[token], &sinks[i]};
+    }
+    const Status status = engine.step_sessions(steps);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (std::size_t i = 0; i < sessions.size(); ++i) logits[i].push_back(rows[i]);
+  }
+};
+
+TEST_F(ExpertsEngineTest, EveryBudgetCutAndCompanyGivesTheSameBits) {
+  Logits prompt;
+  Logits steps;
+  {
+    const auto engine = open(options(0));
+    ASSERT_TRUE(engine->plan().residency.everything_resident);
+    const auto session = session_of(*engine);
+    prefill(*session, 0, kTokens, prompt);
+    for (std::size_t i = 0; i < kSteps; ++i) step(*session, kTokens + i, steps);
+  }
+  const std::string saved = path_ + ".session";
+  const std::uint64_t least = least_budget();
+  std::uint32_t n_slots = 0;
+  for (const std::uint64_t more : {0, 5, 12}) {
+    SCOPED_TRACE("budget " + std::to_string(least / kMB + more) + " MB");
+    const auto engine = open(options(least + more * kMB));
+    const Residency& residency = engine->plan().residency;
+    ASSERT_FALSE(residency.everything_resident);
+    ASSERT_GT(residency.n_expert_slots, n_slots);
+    n_slots = residency.n_expert_slots;
+    const auto session = session_of(*engine);
+    Logits got;
+    for (const auto& [first, last] : {std::pair{0, 7}, {7, 8}, {8, 41}, {41, 48}}) {
+      prefill(*session, static_cast<std::size_t>(first), static_cast<std::size_t>(last), got);
+    }
+    EXPECT_EQ(got, prompt);
+    ASSERT_TRUE(session->save(saved).ok());
+    const auto fork = session->fork().value();
+    const auto restored = session_of(*engine);
+    ASSERT_TRUE(restored->load(saved).ok());
+    std::vector<Logits> of_step(3);
+    for (std::size_t i = 0; i < kSteps; ++i) {
+      step_all(*engine, {session.get(), fork.get(), restored.get()}, kTokens + i, of_step);
+    }
+    for (const Logits& logits : of_step) EXPECT_EQ(logits, steps);
+    const PagerStats stats = engine->pager_stats();
+    EXPECT_GT(stats.experts_missed + stats.experts_prompt_missed, 0U);
+    EXPECT_GT(stats.experts_used, 0U);
+  }
+  std::filesystem::remove(saved);
+}
+
+TEST_F(ExpertsEngineTest, ThePlanCountsExperts) {
+  const auto whole = Engine::plan_file(path_, options(0)).value();
+  EXPECT_EQ(whole.residency.n_experts, 60U);  // one layer of four is dense
+  const auto least = Engine::plan_file(path_, options(least_budget())).value();
+  EXPECT_LE(least.memory.total_bytes(), least.budget_bytes);
+  EXPECT_GE(least.residency.n_expert_slots, 3U);
+  // Three experts of 20 in three layers, 3 * 128 * 224 weights of 4 bytes each.
+  EXPECT_NEAR(static_cast<double>(least.residency.expert_pass_bytes), 9 * 3 * 128 * 224 * 4.0,
+              9 * 3 * 4096.0);
+  EXPECT_THAT(least.steps, testing::Contains(testing::HasSubstr("stay in memory; each pass reads")));
+}
+
+}  // namespace
+}  // namespace qsf

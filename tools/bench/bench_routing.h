@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+//
+// Routings of a mixture of experts in files: which experts each row of a text chose, layer by
+// layer, to be recorded from one model and replayed on another.
+//
+// A file is text. Its first line is "qsf-routing 1", then a line for each row and layer, in the
+// order in which passes ran:
+//
+//   p 3 17:0.21 4:0.17 ; 90:-1.52 33:-1.6
+//
+// a row of a prompt (g: a generated one) at layer 3, the experts that it took with their weights,
+// the best first, and behind the semicolon the next ones with the router's scores. A replay reads
+// layers and experts alone.
+
+#ifndef QSF_TOOLS_BENCH_BENCH_ROUTING_H_
+#define QSF_TOOLS_BENCH_BENCH_ROUTING_H_
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/status.h"
+#include "format/model_spec.h"
+#include "model/expert_router.h"
+
+namespace qsf_tools {
+
+// Gives rows the experts of a file: the n-th row at a layer those of the layer's n-th line, and
+// from its end on those of its beginning. Weights stay the ones of the router, by rank.
+class RoutingReplay final : public qsf::RoutingHook {
+ public:
+  // Fails  kIo; kInvalidArgument, naming the line, for a file that does not fit the model
+  static qsf::Result<std::unique_ptr<RoutingReplay>> read(const std::string& path,
+                                                          const qsf::ModelSpec& spec);
+  void routed(std::uint32_t layer, const qsf::Row& row, std::span<const float> scores,
+              std::span<qsf::ExpertChoice> chosen) override;
+
+ private:
+  explicit RoutingReplay(const qsf::ModelSpec& spec);
+  qsf::Status add_line(const std::string& line);
+
+  std::uint32_t n_experts_;
+  std::uint32_t n_used_;
+  std::vector<std::vector<std::uint32_t>> experts_;  // by layer: [rows, n_used_]
+  std::vector<std::size_t> next_;                    // by layer: row
+};
+
+// Writes what rows choose to a file.
+class RoutingRecorder final : public qsf::RoutingHook {
+ public:
+  // Fails  kIo when the file cannot be created
+  static qsf::Result<std::unique_ptr<RoutingRecorder>> create(const std::string& path);
+  void routed(std::uint32_t layer, const qsf::Row& row, std::span<const float> scores,
+              std::span<qsf::ExpertChoice> chosen) override;
+  // Ends the file. Fails  kIo when it is incomplete
+  qsf::Status finish();
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  RoutingRecorder(std::string path, std::FILE* file) : path_(std::move(path)), file_(file) {}
+
+  std::string path_;
+  std::unique_ptr<std::FILE, Close> file_;
+};
+
+}  // namespace qsf_tools
+
+#endif  // QSF_TOOLS_BENCH_BENCH_ROUTING_H_
