@@ -158,6 +158,18 @@ TEST_P(GoldenLogitsTest, F32MatchesTransformersAtEveryLength) {
   }
 }
 
+// Kept as stored, experts of MXFP4 are those that transformers decodes.
+TEST_P(GoldenLogitsTest, WeightsOfMxfp4AreKeptWithoutLoss) {
+  if (std::string(GetParam()) != "gpt_oss") return;
+  const Golden golden(source() / "expected.bin");
+  const EnginePtr engine = open_engine(convert(source(), "keep"), QSF_KV_F32, 0, 2, /*exact=*/true);
+  ASSERT_NE(engine, nullptr);
+  for (const Golden::Case& item : golden.cases) {
+    const double error = largest_error(run_case(engine.get(), golden, item), item.rows);
+    EXPECT_LE(error, kTolerance * golden.largest) << "prompt of " << item.prompt_length;
+  }
+}
+
 // At temperature 0 the engine continues a prompt as transformers does. The right logit leads the
 // next one by twenty tolerances or more at each of these tokens.
 TEST_P(GoldenLogitsTest, TemperatureZeroGivesTheTokensOfTransformers) {

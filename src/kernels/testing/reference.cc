@@ -38,10 +38,13 @@ F16 random_half(SeededRng& rng) {
 std::uint8_t choose_code(QuantType type, Data data, SeededRng& rng) {
   const std::uint32_t largest = largest_code(type);
   const bool is_signed = type_traits(type).code_form == CodeForm::kSigned;
+  // Its codes of the largest and the smallest level.
+  const bool is_mxfp4 = type == QuantType::kMxfp4;
   switch (data) {
-    case Data::kLargest:
+    case Data::kLargest: return static_cast<std::uint8_t>(is_mxfp4 ? 7 : largest);
     case Data::kTinyScales: return static_cast<std::uint8_t>(largest);
     case Data::kSmallest:
+      if (is_mxfp4) return 15;
       return is_signed ? static_cast<std::uint8_t>(std::int8_t{-127}) : std::uint8_t{0};
     case Data::kZeroWeights: return 0;
     default: break;
