@@ -3,6 +3,7 @@
 #include "convert/random/random_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <iterator>
 #include <utility>
@@ -18,7 +19,69 @@
 namespace qsf {
 namespace {
 
-// name, architecture, layers, hidden, FFN, heads, KV heads, vocabulary, positions, int8 rows
+// Every `every`-th layer sees everything, the others a window.
+std::vector<std::uint32_t> windows(const ModelSpec& spec, std::uint32_t window,
+                                   std::uint32_t every) {
+  std::vector<std::uint32_t> all;
+  for (std::uint32_t layer = 1; layer <= spec.n_layers; ++layer) {
+    all.push_back(layer % every == 0 ? 0 : window);
+  }
+  return all;
+}
+
+void make_gemma3(ModelSpec& spec) {
+  spec.head_dim = 256;
+  spec.activation = Activation::kGeluTanh;
+  spec.tied_head = true;
+  spec.embedding_scale = std::sqrt(static_cast<float>(spec.hidden));
+  spec.attention_scale = 1.0F / 16.0F;
+  spec.rope.theta = 1000000.0F;
+  const bool small = spec.max_positions < 131072;
+  if (!small) {
+    spec.rope.scaling = RopeScaling::kLinear;
+    spec.rope.factor = 8.0F;
+  }
+  spec.sliding_window = windows(spec, small ? 512 : 1024, 6);
+  for (const std::uint32_t window : spec.sliding_window) {
+    const LayerRope rope = window == 0 ? LayerRope::kMain : LayerRope::kLocal;
+    spec.layer_rope.push_back(static_cast<std::uint32_t>(rope));
+  }
+}
+
+void make_smollm3(ModelSpec& spec) {
+  spec.tied_head = true;
+  spec.rope.theta = 5000000.0F;
+  for (std::uint32_t layer = 1; layer <= spec.n_layers; ++layer) {
+    const LayerRope rope = layer % 4 == 0 ? LayerRope::kNone : LayerRope::kMain;
+    spec.layer_rope.push_back(static_cast<std::uint32_t>(rope));
+  }
+}
+
+void set_experts(std::uint32_t n, std::uint32_t used, std::uint32_t ffn, ModelSpec& spec) {
+  spec.n_experts = n;
+  spec.n_experts_used = used;
+  spec.expert_ffn = ffn;
+}
+
+void make_mixtral(ModelSpec& spec) {
+  set_experts(8, 2, spec.ffn, spec);
+  spec.expert_renormalised = true;
+  spec.rope.theta = 1000000.0F;
+}
+
+void make_qwen3moe(ModelSpec& spec) {
+  set_experts(128, 8, 768, spec);
+  spec.expert_renormalised = true;
+  spec.head_dim = 128;
+  spec.rope.theta = 1000000.0F;
+}
+
+void make_olmoe(ModelSpec& spec) {
+  set_experts(64, 8, spec.ffn, spec);
+}
+
+// name, architecture, layers, hidden, FFN, heads, KV heads, vocabulary, positions, int8 rows, the
+// rest of the family
 constexpr RandomShape kShapes[] = {
     {"1b", "llama", 22, 2048, 5632, 32, 4, 32000, 16384},
     {"3b", "llama", 28, 3072, 8192, 24, 8, 32000, 4096},
@@ -28,6 +91,12 @@ constexpr RandomShape kShapes[] = {
     {"gpt2", "gpt2", 12, 768, 3072, 12, 12, 50257, 1024},
     {"gpt2-medium", "gpt2", 24, 1024, 4096, 16, 16, 50257, 1024},
     {"gpt2-large", "gpt2", 36, 1280, 5120, 20, 20, 50257, 1024},
+    {"gemma3-270m", "gemma3", 18, 640, 2048, 4, 1, 262144, 32768, false, make_gemma3},
+    {"gemma3-4b", "gemma3", 34, 2560, 10240, 8, 4, 262208, 131072, false, make_gemma3},
+    {"smollm3-3b", "smollm3", 36, 2048, 11008, 16, 4, 128256, 65536, false, make_smollm3},
+    {"olmoe-7b", "olmoe", 16, 2048, 1024, 16, 16, 50304, 4096, false, make_olmoe},
+    {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 6144, 32, 4, 151936, 40960, false, make_qwen3moe},
+    {"mixtral-8x7b", "mixtral", 32, 4096, 14336, 32, 8, 32000, 32768, false, make_mixtral},
     {"phi2", "phi2", 32, 2560, 10240, 32, 32, 51200, 2048},
     // Few weights under a large vocabulary, where sampling weighs most.
     {"270m", "llama", 18, 640, 2048, 10, 2, 262144, 32768},
@@ -89,6 +158,7 @@ ModelSpec shape_spec(const RandomShape& shape) {
   spec.norm = NormType::kRmsNorm;
   spec.activation = Activation::kSilu;
   spec.gated_ffn = true;
+  if (shape.complete != nullptr) shape.complete(spec);
   return spec;
 }
 
@@ -123,6 +193,10 @@ bool is_gain(TensorKind kind) noexcept {
   switch (kind) {
     case TensorKind::kAttnNorm:
     case TensorKind::kFfnNorm:
+    case TensorKind::kQNorm:
+    case TensorKind::kKNorm:
+    case TensorKind::kAttnPostNorm:
+    case TensorKind::kFfnPostNorm:
     case TensorKind::kFinalNorm: return true;
     default: return false;
   }
@@ -145,8 +219,9 @@ class RandomModelWriter {
   Result<RandomModelReport> write(const std::string& path, FileOps& ops);
 
  private:
-  Result<std::vector<TensorInfo>> tensors(SectionKind section) const;
-  Result<TensorInfo> tensor(TensorKind kind) const;
+  bool is_present(Presence presence, std::uint32_t layer) const noexcept;
+  Result<std::vector<TensorInfo>> tensors(SectionKind section, std::uint32_t layer) const;
+  Result<TensorInfo> tensor(const TensorPlace& place, std::uint32_t expert = 0) const;
   Status write_section(SectionKind section, std::uint32_t layer, QsfWriter& writer);
   Status check_cancelled() const {
     if (options_.cancel == nullptr || !options_.cancel->load()) return ok_status();
@@ -161,8 +236,9 @@ class RandomModelWriter {
   std::uint64_t total_weights_ = 0;
 };
 
-Result<TensorInfo> RandomModelWriter::tensor(TensorKind kind) const {
-  const TensorShape shape = tensor_shape(spec_, kind);
+Result<TensorInfo> RandomModelWriter::tensor(const TensorPlace& place, std::uint32_t expert) const {
+  const TensorKind kind = place.kind;
+  const TensorShape shape = place_shape(spec_, place);
   if (shape.rows == 1) {
     return TensorInfo{kind, 1, shape.cols, block_format(QuantType::kF32, 0), Layout::kRowMajor, 0};
   }
@@ -175,34 +251,53 @@ Result<TensorInfo> RandomModelWriter::tensor(TensorKind kind) const {
                             std::string(tensor_kind_name(kind)).c_str(), options_.block,
                             std::string(quant_type_name(format.type)).c_str());
   }
-  return TensorInfo{kind, shape.rows, shape.cols, format, options_.layout, 0};
+  return TensorInfo{kind,   shape.rows,      shape.cols,
+                    format, options_.layout, static_cast<std::uint16_t>(expert)};
+}
+
+bool RandomModelWriter::is_present(Presence presence, std::uint32_t layer) const noexcept {
+  switch (presence) {
+    case Presence::kAlways: return true;
+    case Presence::kDense: return !spec_.has_experts(layer);
+    case Presence::kExperts: return spec_.has_experts(layer);
+    case Presence::kShared: return spec_.has_experts(layer) && spec_.shared_ffn != 0;
+    default: return false;
+  }
 }
 
 // The tensors in the order of imported models, without those that only some models of the family
 // have.
-Result<std::vector<TensorInfo>> RandomModelWriter::tensors(SectionKind section) const {
+Result<std::vector<TensorInfo>> RandomModelWriter::tensors(SectionKind section,
+                                                           std::uint32_t layer) const {
   const TensorTable& table = tensor_table(spec_.architecture);
-  std::vector<TensorKind> kinds;
+  std::vector<TensorPlace> places;
   for (const TensorPlace& place : section == SectionKind::kEmbedding ? table.embedding
                                   : section == SectionKind::kLayer   ? table.layer
                                                                      : table.final) {
-    if (place.presence == Presence::kAlways) kinds.push_back(place.kind);
+    if (is_present(place.presence, layer)) places.push_back(place);
   }
   if (section == SectionKind::kFinal && !spec_.tied_head) {
-    kinds.push_back(TensorKind::kHead);
-    if (table.head_bias) kinds.push_back(TensorKind::kHeadBias);
+    places.push_back({TensorKind::kHead, ""});
+    if (table.head_bias) places.push_back({TensorKind::kHeadBias, ""});
   }
   std::vector<TensorInfo> infos;
-  for (const TensorKind kind : kinds) {
-    QSF_ASSIGN_OR_RETURN(const TensorInfo info, tensor(kind));
+  for (const TensorPlace& place : places) {
+    QSF_ASSIGN_OR_RETURN(const TensorInfo info, tensor(place));
     infos.push_back(info);
+  }
+  if (section != SectionKind::kLayer || !spec_.has_experts(layer)) return infos;
+  for (std::uint32_t expert = 0; expert < spec_.n_experts; ++expert) {
+    for (const TensorPlace& place : table.experts) {
+      QSF_ASSIGN_OR_RETURN(const TensorInfo info, tensor(place, expert));
+      infos.push_back(info);
+    }
   }
   return infos;
 }
 
 Status RandomModelWriter::write_section(SectionKind section, std::uint32_t layer,
                                         QsfWriter& writer) {
-  QSF_ASSIGN_OR_RETURN(const std::vector<TensorInfo> infos, tensors(section));
+  QSF_ASSIGN_OR_RETURN(const std::vector<TensorInfo> infos, tensors(section, layer));
   QSF_RETURN_IF_ERROR(writer.begin_section(section, layer, infos));
   for (const TilePlan& tile : writer.tiles()) {
     QSF_RETURN_IF_ERROR(check_cancelled());
@@ -228,13 +323,17 @@ Status RandomModelWriter::write_section(SectionKind section, std::uint32_t layer
 }
 
 Result<RandomModelReport> RandomModelWriter::write(const std::string& path, FileOps& ops) {
-  for (const SectionKind section :
-       {SectionKind::kEmbedding, SectionKind::kLayer, SectionKind::kFinal}) {
-    QSF_ASSIGN_OR_RETURN(const std::vector<TensorInfo> infos, tensors(section));
-    std::uint64_t n_weights = 0;
-    for (const TensorInfo& info : infos) n_weights += std::uint64_t{info.rows} * info.cols;
-    total_weights_ += section == SectionKind::kLayer ? n_weights * spec_.n_layers : n_weights;
+  const auto count = [this](SectionKind section, std::uint32_t layer) {
+    auto infos = tensors(section, layer);
+    if (!infos) return std::move(infos).error();
+    for (const TensorInfo& info : *infos) total_weights_ += std::uint64_t{info.rows} * info.cols;
+    return ok_status();
+  };
+  QSF_RETURN_IF_ERROR(count(SectionKind::kEmbedding, 0));
+  for (std::uint32_t layer = 0; layer < spec_.n_layers; ++layer) {
+    QSF_RETURN_IF_ERROR(count(SectionKind::kLayer, layer));
   }
+  QSF_RETURN_IF_ERROR(count(SectionKind::kFinal, 0));
   QSF_ASSIGN_OR_RETURN(
       QsfWriter writer,
       QsfWriter::create(path, spec_, {options_.compression, options_.tile_bytes}, ops));

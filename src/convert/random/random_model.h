@@ -26,7 +26,7 @@ namespace qsf {
 // shape_spec() adds what the family implies (norms, positions, activation, ties).
 struct RandomShape {
   std::string_view name;
-  std::string_view architecture;  // "llama", "gpt2" or "phi2"
+  std::string_view architecture;  // "llama", "gpt2", "phi2" or, with `complete`, another
   std::uint32_t n_layers;
   std::uint32_t hidden;
   std::uint32_t ffn;
@@ -35,6 +35,8 @@ struct RandomShape {
   std::uint32_t n_vocab;
   std::uint32_t max_positions;
   bool int8_rows = false;  // ModelSpec::int8_rows
+  // Changes what a llama of these numbers has into what the family has.
+  void (*complete)(ModelSpec& spec) = nullptr;
 };
 
 // Returns every shape, in the order of messages.

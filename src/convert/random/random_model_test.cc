@@ -10,11 +10,14 @@
 
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "convert/random/random_blocks.h"
 #include "format/qsf_reader.h"
 #include "import/testing/hf_folder.h"
 #include "io/testing/faulty_file.h"
+#include "model/architecture.h"
+#include "model/weights.h"
 #include "quant/codec.h"
 #include "quant/interleave.h"
 
@@ -100,7 +103,8 @@ TEST(RandomShapesTest, HaveTheSizesOfTheirNames) {
     EXPECT_TRUE(names.insert(shape.name).second) << shape.name;
     const ModelSpec spec = shape_spec(shape);
     EXPECT_TRUE(validate(spec).ok()) << shape.name;
-    EXPECT_EQ(spec.q_dim(), spec.hidden) << shape.name;
+    EXPECT_TRUE(check_supported(spec).ok()) << shape.name;
+    EXPECT_TRUE(shape.complete != nullptr || spec.q_dim() == spec.hidden) << shape.name;
   }
   const auto gqa = find_random_shape("7b-gqa");
   ASSERT_TRUE(gqa);
@@ -121,6 +125,47 @@ TEST(RandomShapesTest, HaveTheSizesOfTheirNames) {
   ASSERT_FALSE(unknown);
   EXPECT_THAT(unknown.error().message(), HasSubstr("\"8b\""));
   EXPECT_THAT(unknown.error().message(), HasSubstr("1b, 3b, 7b, 7b-gqa, 13b, gpt2, gpt2-medium"));
+}
+
+// Of a model's tensors with two layers in place of all.
+std::uint64_t weights_of(const QsfReader& reader, std::uint32_t n_layers) {
+  std::uint64_t n_weights = 0;
+  for (const SectionDirectory& directory : reader.directories()) {
+    const std::uint32_t times = directory.kind != SectionKind::kLayer ? 1
+                                : directory.layer == 0                ? n_layers - 1
+                                                                      : 1;
+    for (const TensorInfo& t : directory.tensors) {
+      n_weights += times * std::uint64_t{t.rows} * t.cols;
+    }
+  }
+  return n_weights;
+}
+
+// The decoder takes their files. Published counts, in millions.
+TEST(RandomShapesTest, OtherFamiliesHaveTheirTensors) {
+  const TemporaryFolder folder;
+  const std::pair<const char*, std::uint32_t> counts[] = {{"gemma3-270m", 268},
+                                                          {"smollm3-3b", 3075}};
+  for (const auto& [name, millions] : counts) {
+    RandomShape shape = *find_random_shape(name);
+    const std::uint32_t n_layers = std::exchange(shape.n_layers, 2);
+    ASSERT_TRUE(write_random_model(shape, folder.file("m"), {.preset = QuantType::kQ2A}));
+    const auto reader = QsfReader::open(folder.file("m"));
+    ASSERT_TRUE(reader) << reader.error().message();
+    EXPECT_TRUE(check_tensors(*reader).ok()) << check_tensors(*reader).message();
+    EXPECT_EQ((weights_of(*reader, n_layers) + 500000) / 1000000, millions) << name;
+  }
+  for (const char* name : {"olmoe-7b", "qwen3-30b-a3b", "mixtral-8x7b", "gemma3-4b"}) {
+    RandomShape shape = *find_random_shape(name);
+    shape.n_layers = 2;
+    shape.hidden = 64;
+    shape.ffn = 48;
+    shape.n_vocab = 330;
+    ASSERT_TRUE(write_random_model(shape, folder.file("m"), {}));
+    const auto reader = QsfReader::open(folder.file("m"));
+    ASSERT_TRUE(reader) << reader.error().message();
+    EXPECT_TRUE(check_tensors(*reader).ok()) << check_tensors(*reader).message();
+  }
 }
 
 RandomShape small_shape(std::string_view architecture) {
