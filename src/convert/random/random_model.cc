@@ -76,12 +76,26 @@ void make_qwen3moe(ModelSpec& spec) {
   spec.rope.theta = 1000000.0F;
 }
 
+void make_gpt_oss(ModelSpec& spec) {
+  set_experts(32, 4, spec.ffn, spec);
+  spec.expert_renormalised = true;
+  spec.head_dim = 64;
+  spec.activation = Activation::kSwishClamped;
+  spec.sliding_window = windows(spec, 128, 2);
+  spec.rope.theta = 150000.0F;
+  spec.rope.scaling = RopeScaling::kYarn;
+  spec.rope.factor = 32.0F;
+  spec.rope.original_context = 4096;
+  spec.rope.truncate = false;
+  spec.rope.attention_factor = 0.1F * std::log(32.0F) + 1.0F;
+}
+
 void make_olmoe(ModelSpec& spec) {
   set_experts(64, 8, spec.ffn, spec);
 }
 
 // name, architecture, layers, hidden, FFN, heads, KV heads, vocabulary, positions, int8 rows, the
-// rest of the family
+// rest of the family, type of experts
 constexpr RandomShape kShapes[] = {
     {"1b", "llama", 22, 2048, 5632, 32, 4, 32000, 16384},
     {"3b", "llama", 28, 3072, 8192, 24, 8, 32000, 4096},
@@ -96,6 +110,8 @@ constexpr RandomShape kShapes[] = {
     {"smollm3-3b", "smollm3", 36, 2048, 11008, 16, 4, 128256, 65536, false, make_smollm3},
     {"olmoe-7b", "olmoe", 16, 2048, 1024, 16, 16, 50304, 4096, false, make_olmoe},
     {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 6144, 32, 4, 151936, 40960, false, make_qwen3moe},
+    {"gpt-oss-20b", "gpt-oss", 24, 2880, 2880, 64, 8, 201088, 131072, false, make_gpt_oss,
+     QuantType::kMxfp4},
     {"mixtral-8x7b", "mixtral", 32, 4096, 14336, 32, 8, 32000, 32768, false, make_mixtral},
     {"phi2", "phi2", 32, 2560, 10240, 32, 32, 51200, 2048},
     // Few weights under a large vocabulary, where sampling weighs most.
@@ -205,7 +221,10 @@ bool is_gain(TensorKind kind) noexcept {
 class RandomModelWriter {
  public:
   RandomModelWriter(const RandomShape& shape, const RandomModelOptions& options)
-      : options_(options), spec_(shape_spec(shape)), rng_(options.seed) {
+      : options_(options),
+        spec_(shape_spec(shape)),
+        expert_type_(shape.expert_type),
+        rng_(options.seed) {
     spec_.bos_id = 1;
     spec_.eos_ids = {2};
     spec_.default_type = preset_default_type(options.preset);
@@ -230,6 +249,7 @@ class RandomModelWriter {
 
   const RandomModelOptions& options_;
   ModelSpec spec_;
+  std::optional<QuantType> expert_type_;
   Rng rng_;
   std::vector<std::byte> tile_;
   std::uint64_t done_weights_ = 0;
@@ -240,12 +260,20 @@ Result<TensorInfo> RandomModelWriter::tensor(const TensorPlace& place, std::uint
   const TensorKind kind = place.kind;
   const TensorShape shape = place_shape(spec_, place);
   if (shape.rows == 1) {
-    return TensorInfo{kind, 1, shape.cols, block_format(QuantType::kF32, 0), Layout::kRowMajor, 0};
+    return TensorInfo{kind,
+                      1,
+                      shape.cols,
+                      block_format(QuantType::kF32, 0),
+                      Layout::kRowMajor,
+                      static_cast<std::uint16_t>(expert)};
   }
   BlockFormat format = preset_format(options_.preset, kind, options_.block);
   if (options_.head_type && is_vocabulary(kind)) {
     format = block_format(*options_.head_type, options_.block);
   }
+  const bool of_expert = kind == TensorKind::kExpertGate || kind == TensorKind::kExpertUp ||
+                         kind == TensorKind::kExpertDown;
+  if (expert_type_ && of_expert) format = block_format(*expert_type_, options_.block);
   if (!is_valid(format)) {
     return invalid_argument("%s: block size %u is not possible with type %s",
                             std::string(tensor_kind_name(kind)).c_str(), options_.block,

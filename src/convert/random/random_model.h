@@ -37,6 +37,7 @@ struct RandomShape {
   bool int8_rows = false;  // ModelSpec::int8_rows
   // Changes what a llama of these numbers has into what the family has.
   void (*complete)(ModelSpec& spec) = nullptr;
+  std::optional<QuantType> expert_type = std::nullopt;  // of experts, whatever the preset
 };
 
 // Returns every shape, in the order of messages.

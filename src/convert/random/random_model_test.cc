@@ -155,7 +155,8 @@ TEST(RandomShapesTest, OtherFamiliesHaveTheirTensors) {
     EXPECT_TRUE(check_tensors(*reader).ok()) << check_tensors(*reader).message();
     EXPECT_EQ((weights_of(*reader, n_layers) + 500000) / 1000000, millions) << name;
   }
-  for (const char* name : {"olmoe-7b", "qwen3-30b-a3b", "mixtral-8x7b", "gemma3-4b"}) {
+  for (const char* name :
+       {"olmoe-7b", "qwen3-30b-a3b", "mixtral-8x7b", "gpt-oss-20b", "gemma3-4b"}) {
     RandomShape shape = *find_random_shape(name);
     shape.n_layers = 2;
     shape.hidden = 64;
@@ -166,6 +167,33 @@ TEST(RandomShapesTest, OtherFamiliesHaveTheirTensors) {
     ASSERT_TRUE(reader) << reader.error().message();
     EXPECT_TRUE(check_tensors(*reader).ok()) << check_tensors(*reader).message();
   }
+}
+
+// Whatever the preset, its experts are MXFP4.
+TEST(RandomShapesTest, GptOssHasItsWeights) {
+  const TemporaryFolder folder;
+  RandomShape shape = *find_random_shape("gpt-oss-20b");
+  const ModelSpec spec = shape_spec(shape);
+  EXPECT_EQ(spec.q_dim(), 4096U);
+  EXPECT_EQ(spec.window_of(0), 128U);
+  EXPECT_EQ(spec.window_of(1), 0U);
+  shape.n_layers = 1;
+  shape.hidden = 64;
+  shape.ffn = 96;
+  shape.n_vocab = 330;
+  ASSERT_TRUE(write_random_model(shape, folder.file("m"), {.preset = QuantType::kBF16}));
+  const auto reader = QsfReader::open(folder.file("m"));
+  ASSERT_TRUE(reader) << reader.error().message();
+  std::size_t n_experts = 0;
+  for (const TensorInfo& t : reader->layer(0).tensors) {
+    const bool of_expert = t.kind == TensorKind::kExpertGate || t.kind == TensorKind::kExpertUp ||
+                           t.kind == TensorKind::kExpertDown;
+    n_experts += of_expert ? 1 : 0;
+    if (of_expert || t.kind == TensorKind::kAttnQ) {
+      EXPECT_EQ(t.format.type, of_expert ? QuantType::kMxfp4 : QuantType::kBF16);
+    }
+  }
+  EXPECT_EQ(n_experts, 96U);
 }
 
 RandomShape small_shape(std::string_view architecture) {
