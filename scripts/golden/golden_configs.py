@@ -184,6 +184,19 @@ def granite_config(vocab, **changes):
         "logits_scaling": 8.0, "mlp_bias": False, "rope_scaling": None, **changes})
 
 
+def granite4_config(vocab, n_layers, **changes):
+    config = granite_config(vocab, **{
+        "layer_types": ["attention"] * n_layers, "num_hidden_layers": n_layers,
+        "hidden_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "intermediate_size": 40, "shared_intermediate_size": 52, "num_local_experts": 0,
+        "num_experts_per_tok": 0, "position_embedding_type": "rope", "mamba_n_heads": 12,
+        "mamba_expand": 2, "rope_theta": 10000000, "tie_word_embeddings": True,
+        "attention_multiplier": 0.2, "embedding_multiplier": 6.0, "residual_multiplier": 0.6,
+        "logits_scaling": 4.0, **changes})
+    named = {"architectures": ["GraniteMoeHybridForCausalLM"], "model_type": "granitemoehybrid"}
+    return without({**config, **named}, "mlp_bias")
+
+
 def experts_config(vocab, model_type, **changes):
     """Mixtures of experts. Narrow ones, so that a folder stays small."""
     counts = {"num_local_experts" if model_type in ("mixtral", "granitemoe") else "num_experts": 5}
@@ -235,12 +248,12 @@ def falcon_config(vocab, **changes):
         "pad_token_id", "tie_word_embeddings")
 
 
-def mpt_config(vocab, softmax_scale=None, **changes):
+def mpt_config(vocab, softmax_scale=None, clip_qkv=None, **changes):
     return without(small_config(vocab, "mpt", **{
         "attn_config": {
             "alibi": True, "alibi_bias_max": 8, "attn_impl": "torch", "attn_pdrop": 0,
             "attn_type": "multihead_attention", "attn_uses_sequence_id": False,
-            "clip_qkv": None, "prefix_lm": False, "qk_ln": False,
+            "clip_qkv": clip_qkv, "prefix_lm": False, "qk_ln": False,
             "softmax_scale": softmax_scale},
         "d_model": 32, "emb_pdrop": 0, "embedding_fraction": 1.0, "expansion_ratio": 4,
         "init_device": "cpu", "layer_norm_epsilon": 0.03, "learned_pos_emb": True,
@@ -481,4 +494,18 @@ MODELS = {
     "mpt_heads": (
         mpt_config(49, softmax_scale=0.2, d_model=36, n_heads=6, n_layers=3,
                    torch_dtype="float16"), {}),
+}
+
+# These have seeds of their own, so that models may be added before them.
+SEEDED_MODELS = {
+    "cohere_normed": (
+        cohere_config(57, num_key_value_heads=2, head_dim=12, use_qk_norm=True,
+                      rope_theta=75000000.0), {"seed": 101}),
+    "granite4": (granite4_config(58, 3), {"seed": 102}),
+    "llama_dynamic": (
+        llama_config(57, rope_scaling={"type": "dynamic", "factor": 2.0}), {"seed": 103}),
+    "mpt_clipped": (mpt_config(48, clip_qkv=1.8), {"seed": 104}),
+    "olmoe_clipped": (
+        experts_config(59, "olmoe", clip_qkv=1.8, norm_topk_prob=False, num_experts=6,
+                       num_experts_per_tok=3), {"seed": 105}),
 }

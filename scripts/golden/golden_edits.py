@@ -106,7 +106,7 @@ def interleaved_kv_map(config, state):
             columns = tensor.view(tensor.shape[0], n_heads, width)
             columns[:] = columns[:, head_in].clone()
         elif name.endswith("q_norm.weight") and tensor.numel() == n_heads * width:
-            tensor[:] = tensor.view(n_heads, width)[head_in].reshape(-1)
+            tensor[:] = tensor.view(n_heads, width)[head_in].reshape(tensor.shape)
 
     return edited(state, edit)
 
@@ -120,7 +120,7 @@ def reordered_columns(config, state, order, parts=("weight", "bias")):
                 axis = views[letter].dim() - tensor.dim()
                 views[letter][:] = views[letter].clone().movedim(axis, 0)[order].movedim(0, axis)
         if "weight" in parts and name.endswith(("q_norm.weight", "k_norm.weight")):
-            tensor[:] = tensor.view(-1, len(order))[:, order].reshape(-1)
+            tensor[:] = tensor.view(-1, len(order))[:, order].reshape(tensor.shape)
 
     return edited(state, edit)
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Planted faults of single families: what an engine built for their relatives gets wrong."""
 
+import torch
+
 import golden_patches as patches
 from golden_edits import (Fault, blocks_as_fused, edited, exchanged, fused_as_blocks,
                           swapped_halves, swapped_views, with_keys)
@@ -114,7 +116,7 @@ def _granite_faults(config, state):
                         ("times width^-1/2", default * config["attention_multiplier"])):
         yield Fault(f"attention_multiplier {what}",
                     with_keys(config, attention_multiplier=wrong), state)
-    for part in ("self_attn", "mlp"):
+    for part in ("self_attn", "shared_mlp" if "layer_types" in config else "mlp"):
         yield Fault(f"residual_multiplier left out behind {part}", config, state,
                     patches.unscaled_residual(part))
 
@@ -141,7 +143,15 @@ def _qwen3_moe_faults(config, state):
     yield from expert_faults(config, state)
 
 
+def _granite4_faults(config, state):
+    yield from _granite_faults(config, state)
+    yield Fault("gate and up exchanged", config, swapped_halves(state, ".input_linear."))
+
+
 def _olmoe_faults(config, state):
+    if config["clip_qkv"]:
+        yield Fault("clip_qkv dropped", with_keys(config, clip_qkv=None), state)
+        yield Fault("clip_qkv in front of the norms", config, state, patches.clip_before_norms)
     yield from _dropped(config, state, "q_norm", "k_norm")
     for part in ("q_norm", "k_norm"):
         yield Fault(f"{part} of each head by itself", config, state,
@@ -176,6 +186,16 @@ def _cohere_faults(config, state):
     yield Fault("logits divided by logit_scale", with_keys(config, logit_scale=1 / scale), state)
     yield Fault("parallel layer made sequential", config, state, patches.sequential)
     yield Fault("LayerNorm without the mean", config, state, patches.norms_without_mean)
+    if config.get("use_qk_norm"):
+        yield from _dropped(config, state, "q_norm", "k_norm")
+        for part in ("q_norm", "k_norm"):
+            suffix = f".{part}.weight"
+            yield Fault(f"{part} with the first head's gains", config, edited(
+                state, lambda name, t: t.copy_(t[:1].expand_as(t))
+                if name.endswith(suffix) else None))
+            yield Fault(f"gains of {part} in halves", config, edited(
+                state, lambda name, t: t.copy_(torch.cat((t[:, ::2], t[:, 1::2]), dim=1))
+                if name.endswith(suffix) else None))
 
 
 def _gpt_neox_faults(config, state):
@@ -214,6 +234,9 @@ def _mpt_faults(config, state):
     yield Fault("blocks of qkv read head by head", config, blocks_as_fused(config, state))
     yield Fault("norms of a layer exchanged", config, exchanged(state, ".norm_1.", ".norm_2."))
     yield Fault("LayerNorm without the mean", config, state, patches.norms_without_mean)
+    if config["attn_config"]["clip_qkv"]:
+        plain = {**config["attn_config"], "clip_qkv": None}
+        yield Fault("clip_qkv dropped", with_keys(config, attn_config=plain), state)
     if config["attn_config"]["softmax_scale"]:
         plain = {**config["attn_config"], "softmax_scale": None}
         yield Fault("softmax_scale dropped", with_keys(config, attn_config=plain), state)
@@ -226,7 +249,8 @@ FAMILIES = {
     "gemma2": _gemma2_faults, "gemma3_text": _gemma3_faults, "glm4": _glm4_faults,
     "gpt_neox": _gpt_neox_faults, "granite": _granite_faults, "ministral3": _ministral3_faults,
     "mixtral": expert_faults, "qwen3_moe": _qwen3_moe_faults, "olmoe": _olmoe_faults,
-    "granitemoe": _granitemoe_faults, "gpt_oss": gpt_oss_faults,
+    "granitemoe": _granitemoe_faults, "granitemoehybrid": _granite4_faults,
+    "gpt_oss": gpt_oss_faults,
     "mpt": _mpt_faults, "olmo2": _olmo2_faults, "olmo3": _olmo2_faults, "opt": _opt_faults,
     "phi": _phi_faults, "phi3": _phi3_faults, "qwen3": head_norm_faults,
     "stablelm": _stablelm_faults, "starcoder2": _starcoder2_faults,

@@ -177,6 +177,19 @@ def norms_without_mean(model):
         norm.forward = forward
 
 
+def clip_before_norms(model):
+    """Clamps queries and keys in front of their norms, and values as they should be."""
+    most, model.config.clip_qkv = model.config.clip_qkv, None
+    for layer in model.model.layers:
+        for part in ("q_proj", "k_proj", "v_proj"):
+            owner = getattr(layer.self_attn, part)
+
+            def forward(x, plain=owner.forward):
+                return plain(x).clamp(min=-most, max=most)
+
+            owner.forward = forward
+
+
 def unscaled_residual(part):
     """Returns a patch that adds the output of `part` to the residual stream as it is."""
 

@@ -63,6 +63,11 @@ def _scaling_faults(config, state):
     scaling = rope["rope_type"]
     if scaling == "default":
         return
+    if scaling == "dynamic":  # nothing within the context
+        linear = with_rope(config, "full_attention", scaled=False, rope_type="linear",
+                           factor=rope["factor"])
+        yield Fault("dynamic scaling as linear", linear, state)
+        return
     yield Fault("rope scaling dropped", with_rope(config, "full_attention", scaled=False), state)
     if scaling == "longrope":
         swapped = with_rope(config, "full_attention", short_factor=rope["long_factor"],

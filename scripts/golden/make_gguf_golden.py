@@ -28,7 +28,9 @@ MODELS = {
     "gpt2_untied": "gpt2", "stablelm_parallel": "stablelm", "bloom": "bloom",
     "phi3_gqa": "phi3", "gemma3": "gemma3", "smollm3": "smollm3", "olmo2_gqa": "olmo2",
     "olmo3": "olmo2", "granite": "granite", "ministral3": "mistral3", "glm4": "glm4",
-    "exaone4": "exaone4", "cohere_biased": "command-r", "cohere2": "cohere2", "falcon": "falcon",
+    "exaone4": "exaone4", "cohere_biased": "command-r",
+    "cohere_normed": "command-r", "granite4": "granite", "mpt_clipped": "mpt",
+    "cohere2": "cohere2", "falcon": "falcon",
     "falcon_groups": "falcon", "gpt_neox": "gptneox", "starcoder2": "starcoder2", "mpt": "mpt",
     "qwen2_moe": "qwen2moe", "mixtral": "llama", "qwen3_moe": "qwen3moe", "olmoe": "olmoe", "granitemoe": "granitemoe",
     "gpt_oss": "gpt-oss", "gpt_oss_floats": "gpt-oss",
@@ -132,6 +134,18 @@ def stack_experts(tensors, names):
             names[f"{name}.{kind}"] = f"blk.{layer}.ffn_{kind}_exps.weight"
 
 
+def split_shared_ffn(tensors, names):
+    """Granite 4 without experts has the names of a dense FFN."""
+    for name in [name for name in tensors if ".shared_mlp." in name]:
+        layer = next(part for part in name.split(".") if part.isdigit())
+        if ".output_linear." in name:
+            names[name] = f"blk.{layer}.ffn_down.weight"
+            continue
+        for kind, values in zip(("gate", "up"), np.split(tensors.pop(name), 2)):
+            tensors[f"{name}.{kind}"] = values
+            names[f"{name}.{kind}"] = f"blk.{layer}.ffn_{kind}.weight"
+
+
 def rope_tensors(config):
     """Yields the tensors of divisors that converters make of a configuration."""
     if config["model_type"] in layouts.WITHOUT_ROTATION:
@@ -227,6 +241,8 @@ def add_family_keys(writer, arch, config):
         writer.add_tensor_data_layout("jploski")
     if arch == "mpt":
         writer.add_max_alibi_bias(config["attn_config"]["alibi_bias_max"])
+        if config["attn_config"]["clip_qkv"]:
+            writer.add_clamp_kqv(config["attn_config"]["clip_qkv"])
 
 
 def add_keys(writer, arch, config, tensors, names):
@@ -277,6 +293,7 @@ def convert(folder, arch, out):
     known = next(known for known, name in gguf.MODEL_ARCH_NAMES.items() if name == arch)
     table = gguf.get_tensor_name_map(known, layouts.count_layers(config))
     names = {name: table.get_name(name, try_suffixes=(".weight", ".bias")) for name in tensors}
+    split_shared_ffn(tensors, names)
     stack_experts(tensors, names)
     mxfp4 = gguf_gpt_oss.split_experts(tensors, names) if arch == "gpt-oss" else ()
     if layouts.is_tied(config):

@@ -60,7 +60,8 @@ from golden_layouts import (WITHOUT_ROTATION, gain_offset, has_experts, head_vie
                             is_norm_gain, is_router, is_tied, layer_kinds, published_experts,
                             rope_by_kind, rope_frequencies, text_config)
 
-MODELS = {**golden_configs.MODELS, **EXPERT_MODELS, **golden_gpt_oss.GPT_OSS_MODELS}
+MODELS = {**golden_configs.MODELS, **EXPERT_MODELS, **golden_gpt_oss.GPT_OSS_MODELS,
+          **golden_configs.SEEDED_MODELS}
 CASES = [(1, 21), (2, 21), (63, 21), (64, 21), (65, 21), (200, 21), (512, 21), (MAX_TOKENS, 1)]
 MIN_FAULT = 1e-2
 SCORE_STD = (2.0, 3.0)

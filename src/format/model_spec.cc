@@ -126,6 +126,7 @@ Status check_theta(const char* name, float theta) {
 // The rope of each layer, and the scale of queries by position.
 Status check_rope_uses(const ModelSpec& s) {
   QSF_RETURN_IF_ERROR(check_positive("query position scale", s.query_position_scale, true));
+  QSF_RETURN_IF_ERROR(check_positive("clip of queries, keys and values", s.qkv_clip, true));
   if (s.positions != PositionEncoding::kRope) {
     if (s.layer_rope.empty() && s.query_position_scale == 0.0F) return ok_status();
     return invalid_argument("rope by layer or query position scale: the model has no rope");
@@ -368,6 +369,7 @@ Status decode_optional(const Metadata& m, ModelSpec& s) {
   if (s.positions == PositionEncoding::kRope) QSF_RETURN_IF_ERROR(decode_rope(m, s.rope));
   QSF_ASSIGN_OR_RETURN(s.layer_rope, m.get_u32_array(keys::kRopeLayers));
   QSF_ASSIGN_OR_RETURN(s.local_rope_theta, m.get_f32(keys::kRopeLocalTheta, s.local_rope_theta));
+  QSF_ASSIGN_OR_RETURN(s.qkv_clip, m.get_f32(keys::kAttentionClip, 0.0F));
   QSF_ASSIGN_OR_RETURN(s.query_position_scale, m.get_f32(keys::kAttentionPositionScale, 0.0F));
   QSF_ASSIGN_OR_RETURN(s.sliding_window, m.get_u32_array(keys::kAttentionWindow));
   QSF_ASSIGN_OR_RETURN(s.parallel_block, m.get_bool(keys::kBlockParallel, false));
@@ -522,6 +524,7 @@ Metadata encode_spec_metadata(const ModelSpec& spec) {
   if (spec.positions == PositionEncoding::kRope) encode_rope(spec.rope, m);
   if (!spec.layer_rope.empty()) m.set_u32_array(keys::kRopeLayers, spec.layer_rope, true);
   set_f32_unless(keys::kRopeLocalTheta, spec.local_rope_theta, 10000.0F);
+  set_f32_unless(keys::kAttentionClip, spec.qkv_clip, 0.0F);
   set_f32_unless(keys::kAttentionPositionScale, spec.query_position_scale, 0.0F);
   if (!spec.sliding_window.empty()) {
     m.set_u32_array(keys::kAttentionWindow, spec.sliding_window, true);

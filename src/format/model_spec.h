@@ -97,6 +97,8 @@ struct ModelSpec {
   // Queries are multiplied by 1 + query_position_scale * ln(1 + floor(position / original context
   // of rope)); 0: not
   float query_position_scale = 0.0F;
+  // Queries, keys and values are clamped to [-qkv_clip, qkv_clip], behind their norms; 0: not
+  float qkv_clip = 0.0F;
   float attention_soft_cap = 0.0F;  // 0: none; otherwise cap * tanh(score / cap)
   float logit_soft_cap = 0.0F;      // 0: none
   float logit_scale = 1.0F;         // multiplies logits, before the cap

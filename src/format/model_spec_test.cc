@@ -64,6 +64,7 @@ ModelSpec yarn_spec() {
     spec.layer_rope.push_back(layer % 3);
   spec.local_rope_theta = 77.0F;
   spec.query_position_scale = 0.1F;
+  spec.qkv_clip = 6.0F;
   return spec;
 }
 
@@ -242,6 +243,7 @@ TEST(ModelSpecTest, RefusesEveryYarnFieldOutOfRange) {
       [](ModelSpec& s) { s.layer_rope[0] = 3; },
       [](ModelSpec& s) { s.local_rope_theta = 0.5F; },
       [](ModelSpec& s) { s.query_position_scale = -0.1F; },
+      [](ModelSpec& s) { s.qkv_clip = -1.0F; },
       [](ModelSpec& s) { s.rope.scaling = RopeScaling::kLinear; },
       [](ModelSpec& s) { s.positions = PositionEncoding::kAlibi; },
   };

@@ -12,6 +12,7 @@
 namespace qsf::keys {
 
 inline constexpr const char* kArchitecture = "architecture";
+inline constexpr const char* kAttentionClip = "attention.clip";
 inline constexpr const char* kAttentionPositionScale = "attention.position_scale";
 inline constexpr const char* kAttentionScale = "attention.scale";
 inline constexpr const char* kAttentionSoftCap = "attention.soft_cap";
@@ -53,6 +54,7 @@ inline constexpr const char* kChatTemplate = "tokenizer.chat_template";
 inline constexpr const char* kEosIds = "tokenizer.eos_ids";
 
 inline constexpr std::string_view kAll[] = {kArchitecture,
+                                            kAttentionClip,
                                             kAttentionPositionScale,
                                             kAttentionScale,
                                             kAttentionSoftCap,

@@ -281,6 +281,9 @@ Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t
   QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kQkv, in, qkv, {}));
   norm_heads(buffers_.q, spec_.n_heads, w.q_norm);
   norm_heads(buffers_.k, spec_.n_kv_heads, w.k_norm);
+  if (spec_.qkv_clip != 0.0F) {
+    for (const Buffer x : {buffers_.q, buffers_.k, buffers_.v}) backend_.clamp(x, spec_.qkv_clip);
+  }
   if (!query_scales_.empty()) backend_.scale_rows(buffers_.q, query_scales_);
   const LayerRope rope = spec_.rope_of(layer);
   if (rope != LayerRope::kNone) rotate(rope == LayerRope::kLocal ? 1 : 0);

@@ -245,6 +245,14 @@ const Graph kGraphs[] = {
        s.sliding_window = {9, 0};
        s.layer_rope = {1, 0};
      }},
+    {"clipped",
+     [](ModelSpec& s) {
+       s.architecture = "olmoe";
+       s.n_experts = 3;
+       s.n_experts_used = 2;
+       s.expert_ffn = 44;
+       s.qkv_clip = 0.8F;
+     }},
     {"command_r",
      [](ModelSpec& s) {
        s.architecture = "command-r";

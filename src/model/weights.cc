@@ -63,6 +63,10 @@ Status check_section(const QsfReader& reader, const SectionDirectory& directory,
                      tensor.rows, tensor.cols, rule.rows, rule.cols);
     }
   }
+  if (tensors.find(TensorKind::kQNorm).has_value() !=
+      tensors.find(TensorKind::kKNorm).has_value()) {
+    return corrupt("%s: one of the tensors q_norm and k_norm without the other", where.c_str());
+  }
   std::sort(known.begin(), known.end());
   for (const TensorInfo& tensor : directory.tensors) {
     const std::uint32_t key = tensor_key(tensor.kind, tensor.expert);

@@ -261,6 +261,7 @@ class Backend : public SubmittedWork {
                                       std::uint32_t rotation) = 0;
   // Multiplies row i of the pass by factors[i].
   virtual void scale_rows(Buffer x, std::span<const float> factors) = 0;
+  virtual void clamp(Buffer x, float limit) = 0;  // every value to [-limit, limit]
   virtual void store_kv(std::uint32_t layer, Buffer k, Buffer v) = 0;
   virtual void attend(const AttendArgs& args) = 0;
   virtual void add(Buffer to, Buffer from) = 0;  // to += from

@@ -334,6 +334,17 @@ void CpuBackend::scale_rows(Buffer x, std::span<const float> factors) {
   });
 }
 
+void CpuBackend::clamp(Buffer x, float limit) {
+  const Observation observed(*this, OperatorKind::kClamp, x, x, {});
+  const OperatorTimer timer(profile_[OperatorKind::kClamp]);
+  const Matrix& m = matrix(x);
+  activation_rows_.invalidate(x.id);
+  for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
+    float* const values = m.row(row);
+    for (std::uint32_t c = 0; c < m.n_cols; ++c) values[c] = std::clamp(values[c], -limit, limit);
+  });
+}
+
 void CpuBackend::add(Buffer to, Buffer from) {
   const Observation observed(*this, OperatorKind::kResidual, from, to, kernels_.elementwise.name);
   const OperatorTimer timer(profile_[OperatorKind::kResidual]);

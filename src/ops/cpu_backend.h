@@ -68,6 +68,7 @@ class CpuBackend final : public Backend {
   void rope_at_cache_position(Buffer from, Buffer to, std::uint32_t n_heads,
                               std::uint32_t rotation) override;
   void scale_rows(Buffer x, std::span<const float> factors) override;
+  void clamp(Buffer x, float limit) override;
   void store_kv(std::uint32_t layer, Buffer k, Buffer v) override;
   void attend(const AttendArgs& args) override;
   void add(Buffer to, Buffer from) override;

@@ -391,6 +391,16 @@ TEST_P(CpuHeadsTest, RopeTurnsTheFirstColumnsOfEachHead) {
   }
 }
 
+TEST_P(CpuHeadsTest, ClampKeepsWhatIsWithin) {
+  bench_.backend().clamp(buffer_, 0.25F);
+  for (std::uint32_t row = 0; row < kRows; ++row) {
+    const auto y = bench_.read_row(buffer_, row);
+    for (std::uint32_t c = 0; c < kCols; ++c) {
+      ASSERT_EQ(y[c], std::fmax(-0.25F, std::fmin(0.25F, x_[row][c])));
+    }
+  }
+}
+
 TEST_P(CpuHeadsTest, ScaleRowsTakesAFactorARow) {
   std::vector<float> factors;
   for (std::uint32_t row = 0; row < kRows; ++row) {

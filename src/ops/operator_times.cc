@@ -25,7 +25,8 @@ std::string_view operator_name(OperatorKind kind) noexcept {
     case OperatorKind::kInputRows: return "input rows";
     case OperatorKind::kQkv: return "query, key, value";
     case OperatorKind::kRope: return "rotation";
-    case OperatorKind::kScale: return "scaling of queries";
+    case OperatorKind::kClamp: return "clamping";
+    case OperatorKind::kScale: return "scaling of rows";
     case OperatorKind::kStoreKv: return "storing keys and values";
     case OperatorKind::kAttend: return "attention";
     case OperatorKind::kAttentionOut: return "attention output";

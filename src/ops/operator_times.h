@@ -18,7 +18,8 @@ enum class OperatorKind : std::uint8_t {
   kInputRows,     // activations quantised for products
   kQkv,           // product
   kRope,          // rotation angles included
-  kScale,         // queries times a factor of their position
+  kClamp,         // queries, keys and values, of the models that clamp them
+  kScale,         // rows times factors of their own
   kStoreKv,       // keys and values into the cache
   kAttend,        // attention over the cache
   kAttentionOut,  // product, with the residual sum

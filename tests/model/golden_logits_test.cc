@@ -93,6 +93,11 @@ const char* const kModels[] = {"gpt2",
                                "exaone4_full",
                                "cohere",
                                "cohere_biased",
+                               "cohere_normed",
+                               "granite4",
+                               "llama_dynamic",
+                               "mpt_clipped",
+                               "olmoe_clipped",
                                "cohere2",
                                "gpt_neox",
                                "gpt_neox_sequential",
@@ -261,7 +266,7 @@ class RoundingErrors {
     json config = json::parse(read_file(folder / "config.json"));
     if (config.contains("text_config")) config = config["text_config"];
     layers_ = std::max(1.0, config.value("num_hidden_layers", 2) / 3.0);
-    has_experts_ = config.contains("num_experts_per_tok");
+    has_experts_ = config.value("num_experts_per_tok", 0) > 0;
   }
 
   void add(const std::vector<std::vector<float>>& got,
@@ -399,13 +404,17 @@ class ConfigFaults {
                             "residual_multiplier", "logits_scaling", "logit_scale"}) {
       if (has_number(key)) add_factor(key, 2);
     }
-    if (has_number("num_experts_per_tok")) {
+    if (config_.value("num_experts_per_tok", 0) > 0) {
       add("num_experts_per_tok", config_["num_experts_per_tok"].get<int>() - 1);
     }
     if (config_.contains("norm_topk_prob")) {
       add("norm_topk_prob", !config_["norm_topk_prob"].get<bool>());
     }
+    if (has_number("clip_qkv")) add("clip_qkv", nullptr);
     const char* const attention = "attn_config";
+    if (has_object(attention) && config_[attention]["clip_qkv"].is_number()) {
+      add_inside(attention, "/clip_qkv"_json_pointer, nullptr);
+    }
     if (has_object(attention) && config_[attention]["softmax_scale"].is_number()) {
       add_inside(attention, "/softmax_scale"_json_pointer, nullptr);
     }
@@ -436,7 +445,9 @@ class ConfigFaults {
     }
     for (const char* key : {"rope_scaling", "rope_parameters"}) {
       if (!has_object(key)) continue;
-      if (key == std::string("rope_scaling")) add(key, nullptr);
+      const bool dynamic = config_[key].value("type", "") == "dynamic";
+      if (key == std::string("rope_scaling") && !dynamic) add(key, nullptr);
+      if (dynamic) add_inside(key, "/type"_json_pointer, "linear");
       add_rope_object(key, "");
       for (const char* kind : {"/full_attention", "/sliding_attention"}) {
         if (config_[key].contains(json::json_pointer(kind))) add_rope_object(key, kind);

@@ -316,6 +316,9 @@ void ParityObserver::trace(qsf::Backend& backend, const qsf::OperatorEvent& even
       if (++n_uploaded_ == event.n_rows) add_point(backend, event, "embedding", -1, event.out);
       return;
     case OperatorKind::kRope: add_point(backend, event, in + ".rope", layer_, event.out); return;
+    case OperatorKind::kClamp:
+      add_point(backend, event, in + ".clamped", layer_, event.out);
+      return;
     case OperatorKind::kScale: add_point(backend, event, in + ".scaled", layer_, event.out); return;
     case OperatorKind::kAttend: add_point(backend, event, "attention", layer_, event.out); return;
     case OperatorKind::kResidual:

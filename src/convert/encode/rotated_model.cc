@@ -132,6 +132,9 @@ Status check_values(const ModelSource& source) {
           tensor.name.c_str());
     }
   }
+  if (spec.qkv_clip != 0.0F) {
+    return unsupported("values cannot be rotated: the model clamps each of their columns");
+  }
   if (spec.head_dim % 2 == 0) return ok_status();
   return unsupported("values cannot be rotated: heads of %u columns, expected an even number",
                      spec.head_dim);

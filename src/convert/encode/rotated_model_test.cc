@@ -383,6 +383,7 @@ TEST(RotatedModelTest, SaysWhyAModelCannotBeRotated) {
        },
        kValues, "attn.sub"},
       {[](ChangedModel& m) { m.changed.head_dim = 5; }, kValues, "heads of 5"},
+      {[](ChangedModel& m) { m.changed.qkv_clip = 6.0F; }, kValues, "clamps"},
       {[](ChangedModel& m) {
          m.layer.push_back({TensorKind::kAttnPostNorm, 1, 16, "post", ""});
        },

@@ -234,7 +234,8 @@ Status finish_gptneox(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
   return fields.status();
 }
 
-Status finish_mpt(const GgufFile&, GgufFields& fields, ModelSpec&) {
+Status finish_mpt(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
+  spec.qkv_clip = fields.positive_or("attention.clamp_kqv", 0.0F);
   const float most = fields.positive_or("attention.max_alibi_bias", 0.0F);
   if (!fields.status().ok() || most == 8.0F) return fields.status();
   return unsupported("GGUF: attention.max_alibi_bias is %g, expected 8", static_cast<double>(most));

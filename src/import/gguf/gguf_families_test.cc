@@ -390,8 +390,9 @@ TEST(GgufFamiliesTest, MptHasTheAlibiOfBloom) {
   EXPECT_EQ(spec.positions, PositionEncoding::kAlibi);
   EXPECT_EQ(spec.activation, Activation::kGeluErf);
   EXPECT_FALSE(spec.gated_ffn);
+  EXPECT_EQ(spec.qkv_clip, 0.0F);
   keys.floats["attention.clamp_kqv"] = 6.0F;
-  expect_refused(keys, StatusCode::kUnsupported, "attention.clamp_kqv");
+  EXPECT_EQ(valid_spec(keys).qkv_clip, 6.0F);
   keys.floats = {{"attention.max_alibi_bias", 16.0F}};
   expect_refused(keys, StatusCode::kUnsupported, "max_alibi_bias is 16");
 }

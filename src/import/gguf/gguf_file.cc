@@ -157,8 +157,8 @@ Status GgufFile::read(const Entry& entry, std::uint64_t offset, MutableByteSpan 
 Result<std::vector<float>> read_gguf_vector(const GgufFile& file, const GgufFile::Entry& entry) {
   const GgufTensor& t = *entry.tensor;
   const std::string name = shown_gguf_text(t.name);
-  if (t.dims[0] != t.n_elements || t.n_elements > kMaxGgufVector) {
-    return corrupt("tensor \"%s\": %llu elements in %u dimensions, expected one of at most 2^24",
+  if (t.dims[0] * t.dims[1] != t.n_elements || t.n_elements > kMaxGgufVector) {
+    return corrupt("tensor \"%s\": %llu elements in %u dimensions, expected two of at most 2^24",
                    name.c_str(), static_cast<unsigned long long>(t.n_elements), t.n_dims);
   }
   const auto row_bytes = ggml_row_bytes(t.type, t.n_elements);

@@ -70,7 +70,7 @@ class GgufFile {
 // The most values of a tensor that is read whole.
 inline constexpr std::uint64_t kMaxGgufVector = 1U << 24;
 
-// Reads a tensor of one dimension, such as factors of RoPE.
+// Reads a tensor of one dimension or two, such as factors of RoPE and gains of heads.
 // Fails  kCorrupt on other dimensions or values that are not finite; kUnsupported on a type that is
 //        not decoded; kIo
 Result<std::vector<float>> read_gguf_vector(const GgufFile& file, const GgufFile::Entry& entry);

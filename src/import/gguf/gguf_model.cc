@@ -137,6 +137,7 @@ class GgufModelMapper {
         if (architecture_.family == "qwen2" || architecture_.family == "qwen2moe") return true;
         break;
       case Presence::kAttnOutBias:
+      case Presence::kHeadNorms:
       case Presence::kFfnBias: break;
     }
     return is_there(locate(place.kind, 0, 1).name);
@@ -183,8 +184,12 @@ class GgufModelMapper {
     const TensorShape shape = place_shape(spec(), listed);
     const bool matrix = is_matrix(kind);
     const GgufFile::Entry* entry = model_.file_.find(found.name);
-    const std::uint64_t dims[3] = {matrix ? shape.cols : found.n_stored,
-                                   matrix ? found.n_stored : found.n_stacked,
+    // Vectors are stacked too, of every expert or of every head.
+    const bool by_head = listed.storage == Storage::kPairedRopeOfHeads;
+    const std::uint64_t n_gains = by_head ? spec().head_dim : found.n_stored;
+    const std::uint64_t n_vectors = found.n_stacked * (found.n_stored / n_gains);
+    const std::uint64_t dims[3] = {matrix ? shape.cols : n_gains,
+                                   matrix ? found.n_stored : n_vectors,
                                    matrix ? found.n_stacked : 1};
     std::string expected = "[" + std::to_string(dims[0]);
     if (matrix || dims[1] != 1) expected += ", " + std::to_string(dims[1]);
@@ -213,7 +218,8 @@ class GgufModelMapper {
           "quantisation of the model, such as Q4_K_M or Q8_0",
           found.name.c_str(), tensor.type_name, tensor.type);
     }
-    const bool paired = architecture_.paired_rope && attention_part(kind).value_or(2) < 2;
+    const bool rotates = attention_part(kind).value_or(2) < 2 || by_head;
+    const bool paired = architecture_.paired_rope && rotates;
     place.row_bytes = row_bytes.value_or(0);
     place.pair_width = paired ? spec().head_dim : 0;
     place.n_paired = spec().rope_dims();
@@ -487,7 +493,8 @@ Status GgufModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t t
                             std::uint32_t first_row, std::span<float> out) const {
   const SourceTensor& shape = section(kind, layer).tensors[tensor];
   const Place& place = section(kind, layer).places[tensor];
-  const bool is_stacked = place.stored->tensor->dims[1] != 1;  // as rows of a matrix
+  const std::uint64_t* const dims = place.stored->tensor->dims;
+  const bool is_stacked = dims[1] != 1 && dims[0] == shape.cols;  // as rows of a matrix
   if (!is_matrix(shape.kind) && !is_stacked) return read_vector(shape, place, out);
   if (place.i2s != nullptr) return read_i2s_rows(place, first_row, shape.cols, out);
   const auto n_rows = static_cast<std::uint32_t>(out.size() / shape.cols);

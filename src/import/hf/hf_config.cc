@@ -43,6 +43,7 @@ constexpr Family kFamilies[] = {
     {"Glm4ForCausalLM", parse_glm4},
     {"GraniteForCausalLM", parse_granite},
     {"GraniteMoeForCausalLM", parse_granitemoe},
+    {"GraniteMoeHybridForCausalLM", parse_granite4},
     {"InternLM2ForCausalLM", parse_internlm2},
     {"LlamaForCausalLM", parse_llama},
     {"Ministral3ForCausalLM", parse_ministral3},
@@ -133,6 +134,16 @@ Status parse_special_tokens(const ConfigFields& whole, const ConfigFields& text,
   return ok_status();
 }
 
+void note_dynamic_rope(const ConfigFields& fields, HfConfig& config) {
+  const JsonValue* rope = rope_object(fields);
+  if (rope == nullptr) return;
+  const auto type = rope->contains("rope_type") ? rope->text("rope_type") : rope->text("type");
+  if (type != "dynamic") return;
+  config.warnings.push_back("dynamic scaling of RoPE is left out: the context ends at the " +
+                            std::to_string(config.spec.max_positions) +
+                            " positions that the model was trained for");
+}
+
 // Reads the keys of the language model, which are those of the whole file or of text_config.
 Status parse_language_model(const Family& family, ConfigFields& fields, HfConfig& config) {
   config.spec.n_vocab = family.n_vocab == 0
@@ -140,6 +151,7 @@ Status parse_language_model(const Family& family, ConfigFields& fields, HfConfig
                             : fields.u32_or("vocab_size", family.n_vocab, 1, 1U << 24);
   config.n_mtp_layers = fields.u32_or("num_nextn_predict_layers", 0, 0, 64);
   QSF_RETURN_IF_ERROR(family.parse(fields, config));
+  note_dynamic_rope(fields, config);
   return fields.status();
 }
 

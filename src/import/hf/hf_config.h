@@ -34,6 +34,10 @@ struct HfConfig {
   bool qkv_bias = false;
   bool attn_out_bias = false;
   bool ffn_bias = false;
+  bool head_norms =
+      false;  // norms of queries and keys, where not all models of the family have them
+  // Of the table of tensors, where files name them otherwise than the architecture's others.
+  std::string_view tensor_table;
   TernaryStorage ternary = TernaryStorage::kNone;
   // The model is the text part of a larger one, whose other tensors are left out.
   bool multimodal = false;

@@ -112,7 +112,7 @@ TEST(HfConfigTest, RopeScaling) {
     broken["rope_scaling"][key] = "x";
     EXPECT_THAT(message_of(broken), HasSubstr(key));
   }
-  for (const char* type : {"dynamic", "proportional"}) {
+  for (const char* type : {"ntk", "proportional"}) {
     json["rope_scaling"] = {{"type", type}, {"factor", 2.0}};
     EXPECT_EQ(parse(json).error().code(), StatusCode::kUnsupported);
     EXPECT_THAT(message_of(json), HasSubstr(type));

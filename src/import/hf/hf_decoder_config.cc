@@ -94,6 +94,12 @@ Status set_windows(const ConfigFields& fields, std::uint32_t window, ModelSpec& 
   return ok_status();
 }
 
+Status parse_qkv_clip(ConfigFields& fields, ModelSpec& spec) {
+  const char* key = "clip_qkv";
+  if (fields.find(key) != nullptr) spec.qkv_clip = fields.positive(key, std::nullopt);
+  return fields.status();
+}
+
 Status refuse(ConfigFields& fields, const char* key, bool refused_value) {
   if (fields.boolean(key, !refused_value) != refused_value) return fields.status();
   return unsupported("%s: %s is not supported", key, refused_value ? "true" : "false");
@@ -225,9 +231,13 @@ Status parse_scaling(ConfigFields& outer, ConfigFields& inner, const DecoderDefa
     parse_longrope(outer, inner, context, spec);
   } else if (type == "yarn") {
     parse_yarn(outer, inner, spec);
+  } else if (type == "dynamic") {
+    // It changes the base of texts that are longer than the trained context, which no text is.
+    static_cast<void>(inner.positive("factor", std::nullopt));
   } else if (type != "default" && inner.status().ok()) {
-    return unsupported("type \"%s\" is not supported; expected linear, llama3, longrope or yarn",
-                       type.substr(0, 64).c_str());
+    return unsupported(
+        "type \"%s\" is not supported; expected linear, llama3, longrope, yarn or dynamic",
+        type.substr(0, 64).c_str());
   }
   return inner.status();
 }

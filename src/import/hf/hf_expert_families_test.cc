@@ -146,7 +146,11 @@ TEST(HfExpertFamiliesTest, OlmoeOf7B) {
   expect_experts(s, 64, 8, 1024);
   EXPECT_FALSE(s.expert_renormalised);
   EXPECT_EQ(s.norm_epsilon, 1e-5F);
-  expect_refused(json, "clip_qkv", 8.0);
+  EXPECT_EQ(s.qkv_clip, 0.0F);
+  json["clip_qkv"] = 8.0;
+  EXPECT_EQ(parsed(json).spec.qkv_clip, 8.0F);
+  json["clip_qkv"] = -8.0;
+  EXPECT_THAT(message_of(json), HasSubstr("clip_qkv"));
 }
 
 TEST(HfExpertFamiliesTest, GraniteOf1B) {

@@ -195,26 +195,6 @@ Status parse_smollm3(ConfigFields& fields, HfConfig& config) {
   return ok_status();
 }
 
-// Granite 3 has four multipliers; attention_multiplier is the scale of scores itself.
-Status parse_granite_scales(ConfigFields& fields, HfConfig& config) {
-  ModelSpec& spec = config.spec;
-  QSF_RETURN_IF_ERROR(parse_silu(fields, spec));
-  config.qkv_bias = fields.boolean("attention_bias", false);
-  config.attn_out_bias = config.qkv_bias;
-  spec.embedding_scale = fields.positive("embedding_multiplier", 1.0F);
-  spec.attention_scale = fields.positive("attention_multiplier", 1.0F);
-  spec.residual_scale = fields.positive("residual_multiplier", 1.0F);
-  spec.logit_scale = 1.0F / fields.positive("logits_scaling", 1.0F);
-  return fields.status();
-}
-
-Status parse_granite(ConfigFields& fields, HfConfig& config) {
-  config.spec.architecture = "granite";
-  QSF_RETURN_IF_ERROR(parse_decoder(fields, {}, config.spec));
-  config.ffn_bias = fields.boolean("mlp_bias", false);
-  return parse_granite_scales(fields, config);
-}
-
 // Its class is not in transformers: the keys are those of the code beside the published weights.
 Status parse_internlm2(ConfigFields& fields, HfConfig& config) {
   config.spec.architecture = "internlm2";

@@ -8,6 +8,7 @@
 //   hf_families_parallel.cc   attention and FFN side by side: Phi, StableLM, Command-R
 //   hf_families_post_norm.cc  norms behind sublayers: OLMo, EXAONE, GLM
 //   hf_families_experts.cc    mixtures of experts
+//   hf_families_granite.cc    Granite
 //   hf_families_bitnet.cc     BitNet and quantization_config
 //   hf_decoder_config.cc      the parts that families share
 //
@@ -41,6 +42,7 @@ Status parse_qwen3(ConfigFields& fields, HfConfig& config);
 Status parse_phi3(ConfigFields& fields, HfConfig& config);
 Status parse_smollm3(ConfigFields& fields, HfConfig& config);
 Status parse_granite(ConfigFields& fields, HfConfig& config);
+Status parse_granite4(ConfigFields& fields, HfConfig& config);
 Status parse_internlm2(ConfigFields& fields, HfConfig& config);
 Status parse_gpt2(ConfigFields& fields, HfConfig& config);
 Status parse_opt(ConfigFields& fields, HfConfig& config);
@@ -119,6 +121,9 @@ Result<std::vector<bool>> local_layers(const ConfigFields& fields, std::uint32_t
                                        std::uint32_t global_every);
 // Sets the sliding window of those layers.
 void set_local_windows(const std::vector<bool>& local, std::uint32_t window, ModelSpec& spec);
+
+// Reads clip_qkv, where null means none.
+Status parse_qkv_clip(ConfigFields& fields, ModelSpec& spec);
 
 // Fails when `key` is present with the refused value.
 Status refuse(ConfigFields& fields, const char* key, bool refused_value);

@@ -128,9 +128,7 @@ Status parse_olmoe(ConfigFields& fields, HfConfig& config) {
   config.attn_out_bias = config.qkv_bias;
   QSF_RETURN_IF_ERROR(parse_experts(fields, {.count = 64, .used = 8}, spec));
   spec.expert_renormalised = fields.boolean("norm_topk_prob", false);
-  QSF_RETURN_IF_ERROR(fields.status());
-  if (fields.find("clip_qkv") == nullptr) return ok_status();
-  return unsupported("clip_qkv: clipped queries, keys and values are not supported");
+  return parse_qkv_clip(fields, spec);
 }
 
 // The softmax over the scores of the chosen experts alone has the sum 1.

@@ -208,9 +208,7 @@ Status parse_mpt_attention(ConfigFields& attention, ModelSpec& spec) {
   if (most != 8.0F) {
     return unsupported("alibi_bias_max: %g, expected 8", static_cast<double>(most));
   }
-  if (attention.find("clip_qkv") == nullptr) return ok_status();
-  return unsupported("clip_qkv: %s is not supported, expected null",
-                     attention.find("clip_qkv")->shown().c_str());
+  return parse_qkv_clip(attention, spec);
 }
 
 }  // namespace

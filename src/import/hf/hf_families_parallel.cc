@@ -57,7 +57,6 @@ Status parse_cohere_shared(ConfigFields& fields, float rope_theta, HfConfig& con
                                      .rope_theta = rope_theta},
                                     spec));
   QSF_RETURN_IF_ERROR(parse_silu(fields, spec));
-  QSF_RETURN_IF_ERROR(refuse(fields, "use_qk_norm", true));
   spec.parallel_block = true;
   spec.logit_scale = fields.positive("logit_scale", 0.0625F);
   config.qkv_bias = fields.boolean("attention_bias", false);
@@ -71,6 +70,7 @@ Status parse_cohere(ConfigFields& fields, HfConfig& config) {
   ModelSpec& spec = config.spec;
   spec.architecture = "command-r";
   QSF_RETURN_IF_ERROR(parse_cohere_shared(fields, 500000.0F, config));
+  config.head_norms = fields.boolean("use_qk_norm", false);
   // max_position_embeddings of published files is a sixteenth of what the model was trained with.
   spec.max_positions = fields.u32_or("model_max_length", spec.max_positions, 1, 1U << 24);
   return fields.status();
@@ -81,6 +81,7 @@ Status parse_cohere2(ConfigFields& fields, HfConfig& config) {
   ModelSpec& spec = config.spec;
   spec.architecture = "cohere2";
   QSF_RETURN_IF_ERROR(parse_cohere_shared(fields, 10000.0F, config));
+  QSF_RETURN_IF_ERROR(refuse(fields, "use_qk_norm", true));
   for (const char* key : {"use_parallel_block", "use_gated_activation"}) {
     QSF_RETURN_IF_ERROR(refuse(fields, key, false));
   }

@@ -137,7 +137,7 @@ TEST(HfFamiliesTest, LongropeParametersAreChecked) {
     json["original_max_position_embeddings"] = wrong;
     EXPECT_THAT(message_of(json), HasSubstr("original_max_position_embeddings"));
   }
-  for (const char* type : {"dynamic", "proportional"}) {
+  for (const char* type : {"ntk", "proportional"}) {
     Json json = phi3_mini_128k();
     json["rope_scaling"]["type"] = type;
     EXPECT_THAT(message_of(json), HasSubstr(type));

@@ -205,13 +205,11 @@ TEST(HfGptFamiliesTest, Mpt7b) {
   EXPECT_EQ(parsed(json).spec.ffn, 16384U);
   json["attn_config"]["softmax_scale"] = 0.25;
   EXPECT_EQ(parsed(json).spec.attention_scale, 0.25F);
-  const std::pair<const char*, Json> kRefused[] = {{"alibi", false},
-                                                   {"alibi_bias_max", 16},
-                                                   {"clip_qkv", 6},
-                                                   {"prefix_lm", true},
-                                                   {"qk_ln", true},
-                                                   {"attn_uses_sequence_id", true},
-                                                   {"attn_type", "grouped_query_attention"}};
+  json["attn_config"]["clip_qkv"] = 6;
+  EXPECT_EQ(parsed(json).spec.qkv_clip, 6.0F);
+  const std::pair<const char*, Json> kRefused[] = {
+      {"alibi", false}, {"alibi_bias_max", 16},          {"prefix_lm", true},
+      {"qk_ln", true},  {"attn_uses_sequence_id", true}, {"attn_type", "grouped_query_attention"}};
   for (const auto& [key, value] : kRefused) {
     json = mpt_7b();
     json["attn_config"][key] = value;

@@ -75,6 +75,39 @@ TEST(HfLlamaFamiliesTest, SmolLm3LayersByList) {
   }
 }
 
+TEST(HfLlamaFamiliesTest, Granite4Of3B) {
+  Json json = Json::parse(R"({"architectures":["GraniteMoeHybridForCausalLM"],
+    "attention_bias":false,"attention_multiplier":0.015625,"bos_token_id":100257,
+    "embedding_multiplier":12,"eos_token_id":100257,"hidden_act":"silu","hidden_size":2560,
+    "intermediate_size":8192,"logits_scaling":10,"mamba_d_conv":4,"mamba_expand":2,
+    "mamba_n_heads":128,"max_position_embeddings":131072,"model_type":"granitemoehybrid",
+    "num_attention_heads":40,"num_experts_per_tok":0,"num_hidden_layers":40,
+    "num_key_value_heads":8,"num_local_experts":0,"pad_token_id":100256,
+    "position_embedding_type":"rope","residual_multiplier":0.22,"rms_norm_eps":1e-05,
+    "rope_scaling":null,"rope_theta":10000000,"shared_intermediate_size":8000,
+    "tie_word_embeddings":true,"vocab_size":100352})");
+  for (int layer = 0; layer < 40; ++layer) json["layer_types"].push_back("attention");
+  const HfConfig config = parsed(json);
+  const ModelSpec& s = config.spec;
+  EXPECT_EQ(s.architecture, "granite");
+  EXPECT_EQ(config.tensor_table, "granite4");
+  expect_sizes(s, 2560, 40, 40, 8, 64, 8000);
+  EXPECT_EQ(s.logit_scale, 0.1F);
+  EXPECT_EQ(s.residual_scale, 0.22F);
+  EXPECT_TRUE(s.layer_rope.empty() && s.tied_head);
+  json["position_embedding_type"] = nullptr;
+  EXPECT_EQ(parsed(json).spec.rope_of(39), LayerRope::kNone);
+  json["layer_types"][7] = "full_attention";
+  EXPECT_EQ(parsed(json).spec.n_layers, 40U);
+  json["layer_types"][7] = "mamba";
+  EXPECT_THAT(message_of(json), HasSubstr("layer_types: \"mamba\" is not supported"));
+  json.erase("layer_types");  // of the class: layers with states
+  EXPECT_THAT(message_of(json), HasSubstr("layer_types"));
+  json["layer_types"] = std::vector<std::string>(40, "attention");
+  json["num_local_experts"] = 62;
+  EXPECT_THAT(message_of(json), HasSubstr("num_local_experts: 62"));
+}
+
 TEST(HfLlamaFamiliesTest, Granite33Of2B) {
   Json json = Json::parse(R"({"architectures":["GraniteForCausalLM"],"attention_bias":false,
     "attention_multiplier":0.015625,"bos_token_id":0,"embedding_multiplier":12.0,"eos_token_id":0,
@@ -247,8 +280,13 @@ TEST(HfLlamaFamiliesTest, InternLm2) {
   EXPECT_FALSE(config.qkv_bias || config.attn_out_bias || config.ffn_bias);
   json["rope_scaling"] = {{"type", "linear"}, {"factor", 2.0}};
   EXPECT_EQ(parsed(json).spec.rope.scaling, RopeScaling::kLinear);
+  // As the published chat models have it.
   json["rope_scaling"]["type"] = "dynamic";
-  EXPECT_THAT(message_of(json), HasSubstr("\"dynamic\" is not supported"));
+  const HfConfig dynamic = parsed(json);
+  EXPECT_EQ(dynamic.spec, config.spec);
+  EXPECT_THAT(dynamic.warnings, ElementsAre(HasSubstr("the context ends at the 32768 positions")));
+  json["rope_scaling"].erase("factor");
+  EXPECT_THAT(message_of(json), HasSubstr("factor"));
   json["rope_scaling"] = nullptr;
   json.erase("bias");
   EXPECT_TRUE(parsed(json).qkv_bias && parsed(json).attn_out_bias);

@@ -103,7 +103,7 @@ class HfModelMapper {
  public:
   explicit HfModelMapper(HfModel& model)
       : model_(model),
-        table_(tensor_table(model.config_.spec.architecture)),
+        table_(hf_tensor_table(model.config_)),
         used_(model.weights_->tensors().size(), false) {}
 
   Status map() {
@@ -168,6 +168,7 @@ class HfModelMapper {
       case Presence::kQkvBias: return config.qkv_bias;
       case Presence::kAttnOutBias: return config.attn_out_bias;
       case Presence::kFfnBias: return config.ffn_bias;
+      case Presence::kHeadNorms: return config.head_norms;
       case Presence::kSequential: return !spec().parallel_block;
       case Presence::kDense: return !spec().has_experts(layer);
       case Presence::kExperts: return spec().has_experts(layer);
@@ -242,6 +243,7 @@ class HfModelMapper {
       }
       case Storage::kStackedTransposed:
       case Storage::kStackedTransposedPairs: return {n_experts, n_inputs, at.n_stored};
+      case Storage::kPairedRopeOfHeads: return {at.n_stored / spec().head_dim, spec().head_dim};
       default: break;
     }
     if (vector) return {at.n_stored};
@@ -342,7 +344,8 @@ class HfModelMapper {
         at.step = q_run + 2 * kv_run;
         break;
       }
-      case Storage::kPairedRope: at.paired = true; break;
+      case Storage::kPairedRope:
+      case Storage::kPairedRopeOfHeads: at.paired = true; break;
       case Storage::kFusedGateUp:
         at.n_stored = 2 * n_outputs;
         at.first = place.kind == TensorKind::kFfnGate ? 0 : n_outputs;

@@ -317,6 +317,22 @@ constexpr TensorPlace kGptOssStackedExperts[] = {
     {K::kExpertDown, "mlp.experts.down_proj", S::kStackedTransposed},
     {K::kExpertDownBias, "mlp.experts.down_proj_bias", S::kStacked}};
 
+// The FFN of a layer without experts is the shared expert alone.
+constexpr TensorPlace kGranite4Layer[] = {
+    {K::kAttnNorm, "input_layernorm.weight"},
+    {K::kAttnQ, "self_attn.q_proj.weight"},
+    {K::kAttnQBias, "self_attn.q_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnK, "self_attn.k_proj.weight"},
+    {K::kAttnKBias, "self_attn.k_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnV, "self_attn.v_proj.weight"},
+    {K::kAttnVBias, "self_attn.v_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnO, "self_attn.o_proj.weight"},
+    {K::kAttnOBias, "self_attn.o_proj.bias", S::kPlain, P::kAttnOutBias},
+    {K::kFfnNorm, "post_attention_layernorm.weight"},
+    {K::kFfnGate, "shared_mlp.input_linear.weight", S::kFusedGateUp},
+    {K::kFfnUp, "shared_mlp.input_linear.weight", S::kFusedGateUp},
+    {K::kFfnDown, "shared_mlp.output_linear.weight"}};
+
 constexpr TensorPlace kInternlm2Embedding[] = {{K::kTokenEmbedding, "tok_embeddings.weight"}};
 constexpr TensorPlace kInternlm2Layer[] = {
     {K::kAttnNorm, "attention_norm.weight"},
@@ -378,13 +394,16 @@ constexpr TensorPlace kStablelmLayer[] = {
 constexpr TensorPlace kStablelmFinal[] = {{K::kFinalNorm, "norm.weight"},
                                           {K::kFinalNormBias, "norm.bias"}};
 
-// One norm for attention and FFN, without a bias.
+// One norm for attention and FFN, without a bias. In Command-R+ heads of queries and keys have
+// norms, each head with gains of its own.
 constexpr TensorPlace kCohereLayer[] = {
     {K::kAttnNorm, "input_layernorm.weight"},
     {K::kAttnQ, "self_attn.q_proj.weight", S::kPairedRope},
     {K::kAttnQBias, "self_attn.q_proj.bias", S::kPairedRope, P::kQkvBias},
+    {K::kQNorm, "self_attn.q_norm.weight", S::kPairedRopeOfHeads, P::kHeadNorms, true},
     {K::kAttnK, "self_attn.k_proj.weight", S::kPairedRope},
     {K::kAttnKBias, "self_attn.k_proj.bias", S::kPairedRope, P::kQkvBias},
+    {K::kKNorm, "self_attn.k_norm.weight", S::kPairedRopeOfHeads, P::kHeadNorms, true},
     {K::kAttnV, "self_attn.v_proj.weight"},
     {K::kAttnVBias, "self_attn.v_proj.bias", S::kPlain, P::kQkvBias},
     {K::kAttnO, "self_attn.o_proj.weight"},
@@ -577,6 +596,7 @@ constexpr TensorTable kTables[] = {
      .experts = kGptOssExperts,
      .stacked_experts = kGptOssStackedExperts},
     {"smollm3", "model.", "layers.", kEmbedTokens, kLlamaLayer, kNormFinal},
+    {"granite4", "model.", "layers.", kEmbedTokens, kGranite4Layer, kNormFinal},
     {"granite", "model.", "layers.", kEmbedTokens, kLlamaLayer, kNormFinal},
     {"mistral3", "model.", "layers.", kEmbedTokens, kLlamaLayer, kNormFinal},
     {"internlm2", "model.", "layers.", kInternlm2Embedding, kInternlm2Layer, kNormFinal, false,
@@ -603,6 +623,10 @@ const TensorTable& tensor_table(std::string_view architecture) {
     if (table.architecture == architecture) return table;
   }
   QSF_CHECK(false);
+}
+
+const TensorTable& hf_tensor_table(const HfConfig& config) {
+  return tensor_table(config.tensor_table.empty() ? config.spec.architecture : config.tensor_table);
 }
 
 TensorShape place_shape(const ModelSpec& spec, const TensorPlace& place) noexcept {

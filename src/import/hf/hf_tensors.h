@@ -15,6 +15,7 @@
 #include "format/model_spec.h"
 #include "format/qsf_layout.h"
 #include "format/tensor_rules.h"
+#include "import/hf/hf_config.h"
 
 namespace qsf {
 
@@ -33,17 +34,19 @@ enum class Storage : std::uint8_t {
   kStackedPairs,        // stacked; of each expert outputs 2i are the gate's, 2i + 1 those of up
   kStackedTransposed,   // [experts, inputs, outputs]
   kStackedTransposedPairs,  // the same, with outputs in pairs
-  kMxfp4,       // stacked; blocks and scales of hf_mxfp4.h, the name is that of the blocks
-  kMxfp4Pairs,  // the same, with outputs in pairs
-  kPairedRope,  // plain, but columns 2i and 2i + 1 of a head rotate together (rope_pairs.h)
+  kMxfp4,              // stacked; blocks and scales of hf_mxfp4.h, the name is that of the blocks
+  kMxfp4Pairs,         // the same, with outputs in pairs
+  kPairedRope,         // plain, but columns 2i and 2i + 1 of a head rotate together (rope_pairs.h)
+  kPairedRopeOfHeads,  // the same of gains, [heads, columns of a head]
 };
 
 // Which models of the family have the tensor.
 enum class Presence : std::uint8_t {
   kAlways,
-  kQkvBias,  // as HfConfig says; so are the next two
+  kQkvBias,  // as HfConfig says; so are the next three
   kAttnOutBias,
   kFfnBias,
+  kHeadNorms,
   kSequential,  // not with ModelSpec::parallel_block
   kDense,       // layers without experts
   kExperts,     // layers with experts
@@ -77,6 +80,9 @@ struct TensorTable {
 // Requires  parse_hf_config sets this `architecture`
 // Threads   any
 const TensorTable& tensor_table(std::string_view architecture);
+
+// Returns the table of the files of a configuration.
+const TensorTable& hf_tensor_table(const HfConfig& config);
 
 // Returns the shape of a tensor of a table by the spec.
 TensorShape place_shape(const ModelSpec& spec, const TensorPlace& place) noexcept;

@@ -527,6 +527,35 @@ TEST(HfTensorsTest, CohereRotatesNeighboursAndHasOneNormWithoutABias) {
   }
 }
 
+// Gains of every head of its own, in the order of the rows that they are for.
+TEST(HfTensorsTest, CommandRPlusHasNormsOfHeads) {
+  Shapes shapes = {{"model.embed_tokens.weight", {9, 12}},
+                   {"model.layers.0.input_layernorm.weight", {12}},
+                   {"model.layers.0.self_attn.q_proj.weight", {12, 12}},
+                   {"model.layers.0.self_attn.k_proj.weight", {6, 12}},
+                   {"model.layers.0.self_attn.v_proj.weight", {6, 12}},
+                   {"model.layers.0.self_attn.o_proj.weight", {12, 12}},
+                   {"model.layers.0.self_attn.q_norm.weight", {2, 6}},
+                   {"model.layers.0.self_attn.k_norm.weight", {1, 6}},
+                   {"model.layers.0.mlp.gate_proj.weight", {7, 12}},
+                   {"model.layers.0.mlp.up_proj.weight", {7, 12}},
+                   {"model.layers.0.mlp.down_proj.weight", {12, 7}},
+                   {"model.norm.weight", {12}}};
+  Json config =
+      config_of("CohereForCausalLM",
+                R"({"num_attention_heads":2,"num_key_value_heads":1,"use_qk_norm":true})");
+  const Opened m(config, shapes);
+  ASSERT_NE(m.model, nullptr) << m.message;
+  EXPECT_EQ(m.layer(K::kQNorm), picked(m, "model.layers.0.self_attn.q_norm.weight", 1,
+                                       {0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11}));
+  EXPECT_EQ(m.layer(K::kKNorm),
+            picked(m, "model.layers.0.self_attn.k_norm.weight", 1, {0, 2, 4, 1, 3, 5}));
+  shapes[6].second = {12};
+  EXPECT_THAT(Opened(config, shapes).message, HasSubstr("q_norm.weight"));
+  config["use_qk_norm"] = false;
+  EXPECT_THAT(Opened(config, shapes).message, HasSubstr("is unexpected"));
+}
+
 TEST(HfTensorsTest, InternLm2FusesByGroup) {
   const Shapes shapes = {{"model.tok_embeddings.weight", {9, 12}},
                          {"model.layers.0.attention_norm.weight", {12}},

@@ -342,7 +342,9 @@ TEST(HfWindowedFamiliesTest, CommandR) {
   EXPECT_EQ(parsed(json).spec.rope.theta, 5e5F);
   json["attention_bias"] = true;
   EXPECT_TRUE(parsed(json).qkv_bias && parsed(json).attn_out_bias);
-  expect_refused(command_r(), "use_qk_norm", true);  // Command-R+
+  EXPECT_FALSE(parsed(json).head_norms);
+  json["use_qk_norm"] = true;  // Command-R+
+  EXPECT_TRUE(parsed(json).head_norms);
 }
 
 TEST(HfWindowedFamiliesTest, CommandR7B) {

@@ -108,6 +108,12 @@ Status NaiveModel::write_section(QsfWriter& writer, SectionKind kind, std::uint3
   return writer.end_section();
 }
 
+void NaiveModel::leave_out(TensorKind kind) {
+  for (std::uint32_t layer = 1; layer <= spec_.n_layers; ++layer) {
+    std::erase_if(sections_[layer], [kind](const TensorInfo& t) { return t.kind == kind; });
+  }
+}
+
 Status NaiveModel::write(const std::string& path, std::uint64_t tile_bytes) const {
   QSF_ASSIGN_OR_RETURN(QsfWriter writer,
                        QsfWriter::create(path, spec_, {.tile_bytes = tile_bytes}));
@@ -357,6 +363,11 @@ std::vector<std::vector<double>> NaiveModel::logits(
       Row k = product(layer, kAttnK, kAttnKBias, n);
       norm_heads(q, weights(layer, kQNorm));
       norm_heads(k, weights(layer, kKNorm));
+      Row v = product(layer, kAttnV, kAttnVBias, n);
+      for (Row* const x : {&q, &k, &v}) {
+        const double most = spec_.qkv_clip;
+        for (double& value : *x) value = most == 0.0 ? value : std::clamp(value, -most, most);
+      }
       if (spec_.query_position_scale != 0.0F) {
         const std::uint32_t place =
             cache == nullptr ? position : std::min(position, cache->sinks + cache->window - 1);
@@ -371,7 +382,7 @@ std::vector<std::vector<double>> NaiveModel::logits(
       inputs.push_back(own_norm ? before(kFfnNorm, kFfnNormBias) : n);
       queries.push_back(q);
       keys.push_back(k);
-      values.push_back(product(layer, kAttnV, kAttnVBias, n));
+      values.push_back(std::move(v));
     }
     for (std::size_t position = 0; position < rows.size(); ++position) {
       Row& x = rows[position];

@@ -34,6 +34,8 @@ class NaiveModel {
   using OnProduct =
       std::function<void(TensorKind matrix, std::uint32_t layer, const std::vector<double>& x)>;
   void set_on_product(OnProduct on_product) { on_product_ = std::move(on_product); }
+  // Leaves the tensors of a kind out of the layers that are written.
+  void leave_out(TensorKind kind);
   // The layer that adds nothing to the residual stream, if any.
   void set_skipped(std::optional<std::uint32_t> layer) noexcept { skipped_ = layer; }
   // With `all` every row may attend to later ones as well; `sees` chooses.

@@ -161,6 +161,10 @@ void DeferredBackend::scale_rows(Buffer x, std::span<const float> factors) {
   });
 }
 
+void DeferredBackend::clamp(Buffer x, float limit) {
+  submit([this, x, limit] { cpu_.clamp(x, limit); });
+}
+
 void DeferredBackend::clear(Buffer x) {
   submit([this, x] { cpu_.clear(x); });
 }

@@ -97,6 +97,7 @@ class DeferredBackend final : public Backend {
   void rope_at_cache_position(Buffer from, Buffer to, std::uint32_t n_heads,
                               std::uint32_t rotation) override;
   void scale_rows(Buffer x, std::span<const float> factors) override;
+  void clamp(Buffer x, float limit) override;
   void clear(Buffer x) override;
   void gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows) override;
   void add_to_rows(Buffer to, Buffer from, std::span<const std::uint32_t> rows,
