@@ -37,6 +37,7 @@ OPTION = re.compile(r"(?<!\S)(--[a-z][a-z0-9-]*)")
 TIMEOUT_S = 600
 
 URL = re.compile(r"https?://[^\s)>\]]+")
+GENERATED = re.compile(r"<!-- generated: \w+ -->\n.*?<!-- end -->\n", re.DOTALL)
 MAX_PAGE_WORDS = 2000
 MAX_ALL_WORDS = 46000
 MAX_LINE = 100  # characters; an address cannot be broken and does not count
@@ -132,7 +133,12 @@ def check_limits(path, text):
 
 
 def check_all_words(texts):
-    """Returns a violation when all documents together have too many words."""
+    """Returns a violation when all documents together have too many words.
+
+    Generated tables do not count: they grow with the code, no one writes them, and no one could
+    shorten them.
+    """
+    texts = {path: GENERATED.sub("", text) for path, text in texts.items()}
     n_words = sum(len(text.split()) for text in texts.values())
     if n_words <= MAX_ALL_WORDS:
         return []

@@ -81,6 +81,14 @@ class LimitTest(DocsCase):
         self.assertEqual(len(found), 1)
         self.assertIn("all Markdown together has 46005 words, limit 46000", found[0])
 
+    def test_generated_tables_do_not_count_among_all_words(self):
+        for i in range(22):
+            self.write(f"docs/{i}.md", "a b c d\n" * 500)
+        for i in range(2):
+            table = "a b c d\n" * 450
+            self.write(f"docs/made{i}.md", f"<!-- generated: {i} -->\n{table}<!-- end -->\n")
+        self.assertEqual(self.found("a\n"), [])
+
     def test_lines_of_the_readme(self):
         self.write("README.md", "a\n" * 70)
         self.assertEqual(self.found("a\n"), [])
